@@ -1,0 +1,979 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * The user ABI of ib_memreg: RDMA memory registration that is cheap,
+ * revocable and safe.
+ *
+ * The words (PD, MR, memory window, lkey, rkey) are those of the InfiniBand
+ * Architecture Specification, volume 1, chapter 10.
+ */
+#ifndef _UAPI_RDMA_IB_MEMREG_H
+#define _UAPI_RDMA_IB_MEMREG_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+/**
+ * DOC: General ioctl format
+ *
+ * One device node, /dev/infiniband/memreg, serves every RDMA device. A file
+ * opened on it must first be bound to an RDMA device by
+ * IB_MEMREG_IOC_BIND_DEVICE; only IB_MEMREG_IOC_LIST works without.
+ *
+ * Every ioctl takes a pointer to a structure whose first field, @size, is the
+ * size that the caller was compiled with. The kernel accepts a smaller one
+ * (the missing fields count as 0) down to the size of the first release, and
+ * a larger one if all that it does not know is 0. The second field,
+ * @out_reason, is written by the kernel if and only if the call fails, with
+ * one of enum ib_memreg_reason. Structures have the same layout for 32-bit and
+ * 64-bit callers; pointers travel as __aligned_u64. All output fields are
+ * ignored on input.
+ *
+ * A call that fails leaves everything as it was: no object made, no key given
+ * out, no memory pinned. The errno of a failed call has one meaning:
+ *
+ *  - ENOTTY: This ioctl number is not known.
+ *  - E2BIG: The structure is larger than the kernel's, and has a non-zero
+ *    byte beyond what the kernel knows.
+ *  - EINVAL: A field is out of its documented range, @size is too small, or
+ *    fields contradict each other.
+ *  - EOPNOTSUPP: A flag or a feature that this kernel or this RDMA device
+ *    does not have.
+ *  - EOVERFLOW: addr + length, or offset + length, wraps around.
+ *  - EFAULT: A pointer in the structure, or the memory to be registered, is
+ *    not mapped in the caller's address space, or not with the protection
+ *    that the access flags need.
+ *  - ENOENT: There is no object with this id and of this type in this file.
+ *  - EBUSY: The object is in use: it has children, bound windows, or another
+ *    call is at work on it. Also: the file is bound to a device already.
+ *  - ENOMEM: No kernel memory, or RLIMIT_MEMLOCK is reached.
+ *  - EDQUOT: A limit of the caller's rdma cgroup is reached.
+ *  - ENOSPC: The RDMA device has no more of such objects.
+ *  - EACCES: The access asked for is not part of what the MR allows.
+ *  - EPERM: The caller may not lock memory or may not see this object.
+ *  - ENODEV: The file is not bound, there is no such RDMA device in the
+ *    caller's network namespace, or the device is gone. Once it is gone, all
+ *    that the file had is destroyed, and every call but close fails so.
+ *  - ENOTCONN: The endpoint is not in a state in which this can be done.
+ *  - EAGAIN: Nothing is there to be read, or the state of memory or device
+ *    kept changing during the call: try again.
+ *  - EINTR: A signal arrived while the call waited; it has done nothing.
+ *  - EIO: The RDMA device failed the work request, and did so again after
+ *    the registration queue was rebuilt.
+ *  - ENETDOWN: The registration queue can't be built, as the port of the
+ *    RDMA device has no usable address.
+ *  - EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT,
+ *    ECONNREFUSED, ECONNRESET: as connect(2) and bind(2) have them.
+ */
+
+#define IB_MEMREG_IOC_MAGIC	0xBB
+
+/** IB_MEMREG_BATCH_MAX - most entries in one call that takes an array */
+#define IB_MEMREG_BATCH_MAX	256
+
+/** IB_MEMREG_DEVICE_NAME_MAX - size of a device name, the final 0 included */
+#define IB_MEMREG_DEVICE_NAME_MAX	64
+
+/** IB_MEMREG_PRIVATE_DATA_MAX - bytes of private data that an event can hold */
+#define IB_MEMREG_PRIVATE_DATA_MAX	200
+
+/**
+ * enum ib_memreg_reason - What exactly was wrong with a call
+ * @IB_MEMREG_REASON_NONE: Nothing more is known than the errno.
+ * @IB_MEMREG_REASON_SIZE: @size is smaller than the first release's.
+ * @IB_MEMREG_REASON_FLAGS: An unknown flag is set.
+ * @IB_MEMREG_REASON_RESERVED: A reserved field is not 0.
+ * @IB_MEMREG_REASON_NOT_BOUND: The file is not bound to a device.
+ * @IB_MEMREG_REASON_BOUND: The file is bound to a device already.
+ * @IB_MEMREG_REASON_NO_DEVICE: No such device in this network namespace.
+ * @IB_MEMREG_REASON_DEVICE_GONE: The device was removed.
+ * @IB_MEMREG_REASON_NO_FRWR: The device has no fast registration.
+ * @IB_MEMREG_REASON_IWARP: A QP of an iWARP device can't be connected to
+ *	itself, so there is no registration queue on it.
+ * @IB_MEMREG_REASON_NOT_COHERENT: DMA of the device needs bounce buffers or
+ *	cache maintenance, which long-lived registrations can't have.
+ * @IB_MEMREG_REASON_PORT: No such port, or it is not usable.
+ * @IB_MEMREG_REASON_ID: No such object, or of another type.
+ * @IB_MEMREG_REASON_IN_USE: The object has users, or a call is at work on it.
+ * @IB_MEMREG_REASON_WINDOWS_BOUND: Windows are bound to the MR.
+ * @IB_MEMREG_REASON_ZERO_LENGTH: A length of 0.
+ * @IB_MEMREG_REASON_WRAPS: addr + length or offset + length wraps around.
+ * @IB_MEMREG_REASON_ACCESS: An access flag is unknown, or remote write or
+ *	atomic is asked for without local write.
+ * @IB_MEMREG_REASON_ACCESS_DEVICE: The device lacks what this access flag
+ *	needs.
+ * @IB_MEMREG_REASON_ACCESS_MR: The window asks for what the MR doesn't allow
+ *	(IB specification 10.6.7.2: a window needs MW_BIND on its MR, and a
+ *	window that can be written needs LOCAL_WRITE there).
+ * @IB_MEMREG_REASON_IOVA: The requested I/O address differs from the address
+ *	of the memory in the offset within a page of 4096 bytes, or iova +
+ *	length wraps.
+ * @IB_MEMREG_REASON_MEMLOCK: RLIMIT_MEMLOCK is reached.
+ * @IB_MEMREG_REASON_PIN: The memory can't be pinned: unmapped, of a kind that
+ *	can't be pinned for long, or less writable than asked for.
+ * @IB_MEMREG_REASON_NOT_PMEM: FLUSH_PERSISTENT on memory that is not
+ *	persistent.
+ * @IB_MEMREG_REASON_SINGLE_KEY: The driver of this device is not on the list
+ *	of those which can register a large scattered MR under a single key.
+ * @IB_MEMREG_REASON_SPAN: The span is more than one key of this device covers.
+ * @IB_MEMREG_REASON_RANGE: The range is not inside the MR.
+ * @IB_MEMREG_REASON_COUNT: The number of entries is 0 or over the limit.
+ * @IB_MEMREG_REASON_BOUND_WINDOW: The window is bound already.
+ * @IB_MEMREG_REASON_DOMAIN: The object belongs to another domain.
+ * @IB_MEMREG_REASON_ADDRESS: The address is not IPv4 or IPv6, or not of this
+ *	device.
+ * @IB_MEMREG_REASON_PRIVATE_DATA: More private data than the RDMA CM carries.
+ * @IB_MEMREG_REASON_STATE: The endpoint is not in the right state.
+ * @IB_MEMREG_REASON_CGROUP: A limit of the rdma cgroup is reached.
+ * @IB_MEMREG_REASON_QUEUE: The registration queue failed.
+ * @IB_MEMREG_REASON_STALE: The memory behind the MR is gone.
+ */
+enum ib_memreg_reason {
+	IB_MEMREG_REASON_NONE,
+	IB_MEMREG_REASON_SIZE,
+	IB_MEMREG_REASON_FLAGS,
+	IB_MEMREG_REASON_RESERVED,
+	IB_MEMREG_REASON_NOT_BOUND,
+	IB_MEMREG_REASON_BOUND,
+	IB_MEMREG_REASON_NO_DEVICE,
+	IB_MEMREG_REASON_DEVICE_GONE,
+	IB_MEMREG_REASON_NO_FRWR,
+	IB_MEMREG_REASON_IWARP,
+	IB_MEMREG_REASON_NOT_COHERENT,
+	IB_MEMREG_REASON_PORT,
+	IB_MEMREG_REASON_ID,
+	IB_MEMREG_REASON_IN_USE,
+	IB_MEMREG_REASON_WINDOWS_BOUND,
+	IB_MEMREG_REASON_ZERO_LENGTH,
+	IB_MEMREG_REASON_WRAPS,
+	IB_MEMREG_REASON_ACCESS,
+	IB_MEMREG_REASON_ACCESS_DEVICE,
+	IB_MEMREG_REASON_ACCESS_MR,
+	IB_MEMREG_REASON_IOVA,
+	IB_MEMREG_REASON_MEMLOCK,
+	IB_MEMREG_REASON_PIN,
+	IB_MEMREG_REASON_NOT_PMEM,
+	IB_MEMREG_REASON_SINGLE_KEY,
+	IB_MEMREG_REASON_SPAN,
+	IB_MEMREG_REASON_RANGE,
+	IB_MEMREG_REASON_COUNT,
+	IB_MEMREG_REASON_BOUND_WINDOW,
+	IB_MEMREG_REASON_DOMAIN,
+	IB_MEMREG_REASON_ADDRESS,
+	IB_MEMREG_REASON_PRIVATE_DATA,
+	IB_MEMREG_REASON_STATE,
+	IB_MEMREG_REASON_CGROUP,
+	IB_MEMREG_REASON_QUEUE,
+	IB_MEMREG_REASON_STALE
+};
+
+/**
+ * enum ib_memreg_access - Access flags of MRs and windows
+ * @IB_MEMREG_ACCESS_LOCAL_WRITE: Local work may write.
+ * @IB_MEMREG_ACCESS_REMOTE_WRITE: Peers may RDMA WRITE; needs LOCAL_WRITE.
+ * @IB_MEMREG_ACCESS_REMOTE_READ: Peers may RDMA READ.
+ * @IB_MEMREG_ACCESS_REMOTE_ATOMIC: Peers may do atomics; needs LOCAL_WRITE.
+ * @IB_MEMREG_ACCESS_MW_BIND: Windows may be bound to this MR.
+ * @IB_MEMREG_ACCESS_ZERO_BASED: I/O addresses begin at 0. The memory must then
+ *	begin at a multiple of 4096 bytes.
+ * @IB_MEMREG_ACCESS_FLUSH_GLOBAL: Peers may FLUSH to global visibility.
+ * @IB_MEMREG_ACCESS_FLUSH_PERSISTENT: Peers may FLUSH to persistence; the
+ *	memory must be persistent.
+ * @IB_MEMREG_ACCESS_RELAXED_ORDERING: A hint that writes may pass one another.
+ *	As in verbs it is never an error; devices that can't do it ignore it.
+ *
+ * The values are those of enum ib_uverbs_access_flags; see ibv_reg_mr(3).
+ * Local read is always allowed.
+ */
+enum ib_memreg_access {
+	IB_MEMREG_ACCESS_LOCAL_WRITE = 1 << 0,
+	IB_MEMREG_ACCESS_REMOTE_WRITE = 1 << 1,
+	IB_MEMREG_ACCESS_REMOTE_READ = 1 << 2,
+	IB_MEMREG_ACCESS_REMOTE_ATOMIC = 1 << 3,
+	IB_MEMREG_ACCESS_MW_BIND = 1 << 4,
+	IB_MEMREG_ACCESS_ZERO_BASED = 1 << 5,
+	IB_MEMREG_ACCESS_FLUSH_GLOBAL = 1 << 8,
+	IB_MEMREG_ACCESS_FLUSH_PERSISTENT = 1 << 9,
+	IB_MEMREG_ACCESS_RELAXED_ORDERING = 1 << 20
+};
+
+/**
+ * struct ib_memreg_addr - An IP address and a port of the RDMA CM
+ * @family: AF_INET or AF_INET6
+ * @port: Port in the port space RDMA_PS_TCP, network byte order
+ * @scope_id: Scope of a link-local IPv6 address, 0 otherwise
+ * @ip: The address in network byte order; IPv4 uses the first 4 bytes, and
+ *	the others must be 0
+ */
+struct ib_memreg_addr {
+	__u16 family;
+	__be16 port;
+	__u32 scope_id;
+	__u8 ip[16];
+};
+
+/**
+ * struct ib_memreg_bind_device - ioctl(IB_MEMREG_IOC_BIND_DEVICE)
+ * @size: sizeof(struct ib_memreg_bind_device)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @out_index: Index of the device, unique among those present; names change,
+ *	the index does not
+ * @name: Name of the RDMA device, 0-terminated, such as "rxe0"; an empty name
+ *	takes the only device of the namespace, and is ENODEV if there is none
+ *	or more than one. On return: the name of the device.
+ *
+ * Bind this file to a device that the caller's network namespace may see, and
+ * fix that network namespace as the one in which the file listens and
+ * connects. Done once a file; a file that is bound stays so.
+ *
+ * Errors: ENODEV, EBUSY (bound already), EOPNOTSUPP (the device can't do fast
+ * registration, or is iWARP; @out_reason says which), EDQUOT.
+ */
+struct ib_memreg_bind_device {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 out_index;
+	char name[IB_MEMREG_DEVICE_NAME_MAX];
+};
+
+#define IB_MEMREG_IOC_BIND_DEVICE	_IO(IB_MEMREG_IOC_MAGIC, 0x00)
+
+/**
+ * enum ib_memreg_backing - What stands behind a capability
+ * @IB_MEMREG_BACKING_NONE: Nothing: it is not available.
+ * @IB_MEMREG_BACKING_DEVICE: The RDMA device and its driver.
+ * @IB_MEMREG_BACKING_FRWR: Fast registration work requests of the device.
+ * @IB_MEMREG_BACKING_KERNEL: ib_memreg itself, in software.
+ */
+enum ib_memreg_backing {
+	IB_MEMREG_BACKING_NONE,
+	IB_MEMREG_BACKING_DEVICE,
+	IB_MEMREG_BACKING_FRWR,
+	IB_MEMREG_BACKING_KERNEL
+};
+
+/**
+ * enum ib_memreg_cap - Capabilities and limits that QUERY tells
+ * @IB_MEMREG_CAP_KEY_PAGES: Pages under one key.
+ * @IB_MEMREG_CAP_KEY_SPAN: Bytes under one key with pages of 4096 bytes; the
+ *	largest span of a window.
+ * @IB_MEMREG_CAP_PAGE_SIZES: Bitmap of the page sizes in bytes that a key can
+ *	be made of.
+ * @IB_MEMREG_CAP_SG_GAPS: 1 if one key can span byte boundaries that are not
+ *	page boundaries.
+ * @IB_MEMREG_CAP_SINGLE_KEY: 1 if IB_MEMREG_MR_SINGLE_KEY works. Such a key
+ *	dies asynchronously after an invalidation of the memory.
+ * @IB_MEMREG_CAP_ACCESS: Mask of the access flags that can be had.
+ * @IB_MEMREG_CAP_ODP_EXPLICIT: 1 if MRs on demand can be registered.
+ * @IB_MEMREG_CAP_ODP_IMPLICIT: 1 if the whole address space can be one MR.
+ * @IB_MEMREG_CAP_WINDOW_TYPE1: 1 if windows of type 1 can be had.
+ * @IB_MEMREG_CAP_WINDOW_TYPE2B: 1 if windows of type 2B can be had.
+ * @IB_MEMREG_CAP_INLINE_RECEIVE: Bytes received in a completion entry.
+ * @IB_MEMREG_CAP_REREG_IN_PLACE: 1 if re-registration keeps the keys.
+ * @IB_MEMREG_CAP_STRICT_INVALIDATE: 1 if a key's invalidation waits for the
+ *	packets in flight, as the specification wants it. Where it is 0, a
+ *	packet that was already accepted may still land after a revoke, in the
+ *	pages of the window and nowhere else; destroying the window or the MR
+ *	does wait.
+ * @IB_MEMREG_CAP_MAX_MR: MRs of the device.
+ * @IB_MEMREG_CAP_MAX_QP: QPs of the device; a domain and an endpoint take one
+ *	each.
+ * @IB_MEMREG_CAP_CONNECT_DATA: Bytes of private data with CONNECT.
+ * @IB_MEMREG_CAP_ACCEPT_DATA: Bytes of private data with ACCEPT.
+ * @IB_MEMREG_CAP_REJECT_DATA: Bytes of private data with REJECT.
+ */
+enum ib_memreg_cap {
+	IB_MEMREG_CAP_KEY_PAGES = 1,
+	IB_MEMREG_CAP_KEY_SPAN,
+	IB_MEMREG_CAP_PAGE_SIZES,
+	IB_MEMREG_CAP_SG_GAPS,
+	IB_MEMREG_CAP_SINGLE_KEY,
+	IB_MEMREG_CAP_ACCESS,
+	IB_MEMREG_CAP_ODP_EXPLICIT,
+	IB_MEMREG_CAP_ODP_IMPLICIT,
+	IB_MEMREG_CAP_WINDOW_TYPE1,
+	IB_MEMREG_CAP_WINDOW_TYPE2B,
+	IB_MEMREG_CAP_INLINE_RECEIVE,
+	IB_MEMREG_CAP_REREG_IN_PLACE,
+	IB_MEMREG_CAP_STRICT_INVALIDATE,
+	IB_MEMREG_CAP_MAX_MR,
+	IB_MEMREG_CAP_MAX_QP,
+	IB_MEMREG_CAP_CONNECT_DATA,
+	IB_MEMREG_CAP_ACCEPT_DATA,
+	IB_MEMREG_CAP_REJECT_DATA
+};
+
+/**
+ * struct ib_memreg_cap_entry - One capability
+ * @cap: enum ib_memreg_cap
+ * @backing: enum ib_memreg_backing
+ * @value: As the capability's description says; 0 where @backing is NONE
+ */
+struct ib_memreg_cap_entry {
+	__u32 cap;
+	__u32 backing;
+	__aligned_u64 value;
+};
+
+/**
+ * struct ib_memreg_query - ioctl(IB_MEMREG_IOC_QUERY)
+ * @size: sizeof(struct ib_memreg_query)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @count: In: entries that @caps has room for. Out: entries that there are;
+ *	only the first of them are written if the room was less.
+ * @caps: Pointer to an array of struct ib_memreg_cap_entry; unused if @count
+ *	is 0
+ * @out_index: Index of the device
+ * @out_ports: Ports of the device, which count from 1
+ * @out_name: The present name of the device
+ *
+ * Errors: ENODEV, EFAULT.
+ */
+struct ib_memreg_query {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 count;
+	__aligned_u64 caps;
+	__u32 out_index;
+	__u32 out_ports;
+	char out_name[IB_MEMREG_DEVICE_NAME_MAX];
+};
+
+#define IB_MEMREG_IOC_QUERY		_IO(IB_MEMREG_IOC_MAGIC, 0x01)
+
+/**
+ * struct ib_memreg_destroy - ioctl(IB_MEMREG_IOC_DESTROY)
+ * @size: sizeof(struct ib_memreg_destroy)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @id: Any object of this file: domain, MR, window, listener, endpoint
+ *
+ * Destroy an object. When the call returns, no key of the object works, and
+ * no page that it pinned is pinned (by it). A window that is bound is revoked
+ * first. An endpoint is disconnected first, and the windows that were granted
+ * to it are revoked.
+ *
+ * Errors: ENOENT; EBUSY while a domain has MRs, windows or endpoints, while an
+ * MR has bound windows, or while another call is at work on the object.
+ */
+struct ib_memreg_destroy {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 id;
+};
+
+#define IB_MEMREG_IOC_DESTROY		_IO(IB_MEMREG_IOC_MAGIC, 0x02)
+
+/**
+ * struct ib_memreg_domain_create - ioctl(IB_MEMREG_IOC_DOMAIN_CREATE)
+ * @size: sizeof(struct ib_memreg_domain_create)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @port: Port of the device, from 1; 0 takes the first one that is usable
+ * @out_domain_id: Id of the new domain
+ * @reserved: Must be 0
+ *
+ * A domain is a protection domain with its registration queue. Keys made in a
+ * domain work on the endpoints of that domain and nowhere else: with one
+ * domain for each peer a key is good for one peer.
+ *
+ * Errors: ENODEV, EINVAL (port), ENETDOWN, EDQUOT, ENOMEM, ENOSPC.
+ */
+struct ib_memreg_domain_create {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 port;
+	__u32 out_domain_id;
+	__u32 reserved;
+};
+
+#define IB_MEMREG_IOC_DOMAIN_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x03)
+
+/**
+ * enum ib_memreg_mr_flags - Flags of MR_REGISTER
+ * @IB_MEMREG_MR_IOVA: Take @iova as the first I/O address; its offset in a
+ *	page of 4096 bytes must be that of @addr. Not with ZERO_BASED.
+ * @IB_MEMREG_MR_SINGLE_KEY: One key whatever the length, registered by the
+ *	device's driver; EOPNOTSUPP for drivers that are not known to be good
+ *	at it. The key of such an MR dies asynchronously after an invalidation.
+ */
+enum ib_memreg_mr_flags {
+	IB_MEMREG_MR_IOVA = 1 << 0,
+	IB_MEMREG_MR_SINGLE_KEY = 1 << 1
+};
+
+/**
+ * struct ib_memreg_mr_register - ioctl(IB_MEMREG_IOC_MR_REGISTER)
+ * @size: sizeof(struct ib_memreg_mr_register)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: enum ib_memreg_mr_flags
+ * @domain_id: Domain in which the keys are to work
+ * @access: enum ib_memreg_access
+ * @out_mr_id: Id of the new MR
+ * @addr: Address of the memory in the caller's address space; any byte
+ * @length: Bytes, from 1
+ * @iova: In: the first I/O address, with IB_MEMREG_MR_IOVA. Out: the first
+ *	I/O address; the same as @addr unless asked for otherwise.
+ * @out_lkey: Local key of the first segment, or 0
+ * @out_rkey: Remote key of the first segment, or 0 without remote access
+ * @out_segments: Number of keyed segments; 0 without remote access, 1 up to
+ *	the span of a key (IB_MEMREG_CAP_KEY_SPAN, more where the memory is
+ *	physically contiguous), and as many as it needs beyond. All of them
+ *	are told by MR_QUERY.
+ * @reserved: Must be 0
+ *
+ * Pin the memory for as long as the MR lives, charge it to the caller's
+ * RLIMIT_MEMLOCK (every MR counts its pages, as with ibv_reg_mr(3)), and give
+ * it keys if the access flags have remote access. Memory that is only to be
+ * granted by windows needs none: register it with MW_BIND.
+ *
+ * Errors: EINVAL, EOVERFLOW, EFAULT, EOPNOTSUPP, ENOMEM, EPERM, EDQUOT,
+ * ENOENT, EIO, ENETDOWN, EINTR, ENODEV.
+ */
+struct ib_memreg_mr_register {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 domain_id;
+	__u32 access;
+	__u32 out_mr_id;
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	__aligned_u64 iova;
+	__u32 out_lkey;
+	__u32 out_rkey;
+	__u32 out_segments;
+	__u32 reserved;
+};
+
+#define IB_MEMREG_IOC_MR_REGISTER	_IO(IB_MEMREG_IOC_MAGIC, 0x04)
+
+/**
+ * struct ib_memreg_segment - A part of an MR under one key
+ * @iova: First I/O address
+ * @length: Bytes
+ * @lkey: Local key
+ * @rkey: Remote key
+ */
+struct ib_memreg_segment {
+	__aligned_u64 iova;
+	__aligned_u64 length;
+	__u32 lkey;
+	__u32 rkey;
+};
+
+/**
+ * enum ib_memreg_mr_state - State of an MR
+ * @IB_MEMREG_MR_LIVE: Its keys work.
+ * @IB_MEMREG_MR_STALE: Its memory went away; its keys are dead.
+ */
+enum ib_memreg_mr_state {
+	IB_MEMREG_MR_LIVE = 1,
+	IB_MEMREG_MR_STALE
+};
+
+/**
+ * struct ib_memreg_mr_query - ioctl(IB_MEMREG_IOC_MR_QUERY)
+ * @size: sizeof(struct ib_memreg_mr_query)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @mr_id: MR
+ * @count: In: entries that @segments has room for. Out: segments of the MR;
+ *	only the first of them are written if the room was less.
+ * @out_domain_id: Its domain
+ * @segments: Pointer to an array of struct ib_memreg_segment; unused if
+ *	@count is 0
+ * @out_addr: Address given at registration
+ * @out_length: Bytes
+ * @out_iova: First I/O address
+ * @out_access: enum ib_memreg_access
+ * @out_state: enum ib_memreg_mr_state
+ * @out_pinned: Pages of 4096 bytes pinned and charged
+ * @out_windows: Windows bound to it now
+ * @reserved: Must be 0
+ *
+ * Errors: ENOENT, EFAULT, ENODEV.
+ */
+struct ib_memreg_mr_query {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 mr_id;
+	__u32 count;
+	__u32 out_domain_id;
+	__aligned_u64 segments;
+	__aligned_u64 out_addr;
+	__aligned_u64 out_length;
+	__aligned_u64 out_iova;
+	__u32 out_access;
+	__u32 out_state;
+	__aligned_u64 out_pinned;
+	__u32 out_windows;
+	__u32 reserved;
+};
+
+#define IB_MEMREG_IOC_MR_QUERY		_IO(IB_MEMREG_IOC_MAGIC, 0x05)
+
+/**
+ * enum ib_memreg_window_type - Kinds of windows
+ * @IB_MEMREG_WINDOW_TYPE1: Bound by a call to (MR, domain), and good on every
+ *	endpoint of the domain (IB specification 10.6.7.2)
+ */
+enum ib_memreg_window_type {
+	IB_MEMREG_WINDOW_TYPE1 = 1
+};
+
+/**
+ * struct ib_memreg_window_alloc - ioctl(IB_MEMREG_IOC_WINDOW_ALLOC)
+ * @size: sizeof(struct ib_memreg_window_alloc)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @domain_id: Domain in which the keys are to work
+ * @type: enum ib_memreg_window_type
+ * @count: Windows to allocate, 1 to IB_MEMREG_BATCH_MAX
+ * @max_span: Bytes that the windows are at most to cover, 1 to
+ *	IB_MEMREG_CAP_KEY_SPAN less one page
+ * @ids: Pointer to an array of @count __u32, to which the ids are written
+ *
+ * Allocate windows, all or none of them. A window that is not bound has no
+ * key.
+ *
+ * Errors: EINVAL, EOPNOTSUPP (type), ENOENT, ENOMEM, EFAULT, ENODEV.
+ */
+struct ib_memreg_window_alloc {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 domain_id;
+	__u32 type;
+	__u32 count;
+	__aligned_u64 max_span;
+	__aligned_u64 ids;
+};
+
+#define IB_MEMREG_IOC_WINDOW_ALLOC	_IO(IB_MEMREG_IOC_MAGIC, 0x06)
+
+/**
+ * struct ib_memreg_bind - One window to bind
+ * @window_id: A window of the domain, not bound
+ * @mr_id: MR with IB_MEMREG_ACCESS_MW_BIND; of any domain of this file, as the
+ *	window's key belongs to the window's domain
+ * @offset: First byte, counted from the start of the MR
+ * @length: Bytes, 1 to the window's largest span
+ * @access: REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC, FLUSH_GLOBAL,
+ *	FLUSH_PERSISTENT as far as the MR's flags go (REMOTE_WRITE and
+ *	REMOTE_ATOMIC need its LOCAL_WRITE), and ZERO_BASED
+ * @endpoint_id: Endpoint of the domain with whose connection the window ends,
+ *	or 0 for none. Before it is accepted it will do.
+ * @out_iova: First I/O address: the MR's plus @offset, or 0 if ZERO_BASED
+ * @out_rkey: Remote key, which was not given out for at least the last 256 x
+ *	(depth of the domain's list of idle MRs) grants
+ * @reserved: Must be 0
+ */
+struct ib_memreg_bind {
+	__u32 window_id;
+	__u32 mr_id;
+	__aligned_u64 offset;
+	__aligned_u64 length;
+	__u32 access;
+	__u32 endpoint_id;
+	__aligned_u64 out_iova;
+	__u32 out_rkey;
+	__u32 reserved;
+};
+
+/**
+ * struct ib_memreg_window_bind - ioctl(IB_MEMREG_IOC_WINDOW_BIND)
+ * @size: sizeof(struct ib_memreg_window_bind)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @domain_id: Domain of the windows
+ * @count: Windows to bind, 1 to IB_MEMREG_BATCH_MAX
+ * @out_index: If the call fails on an entry: its index, otherwise @count
+ * @binds: Pointer to an array of @count struct ib_memreg_bind
+ *
+ * Bind windows, all or none of them: when the call returns 0, all of the keys
+ * work; when it fails, none was ever told to anybody.
+ *
+ * Errors: EINVAL, EOVERFLOW, ENOENT, EBUSY (bound already, or twice in the
+ * call), EACCES, EOPNOTSUPP, ENOTCONN (the endpoint's connection is over),
+ * ENOMEM, EDQUOT, EFAULT, EIO, ENETDOWN, EINTR, ENODEV.
+ */
+struct ib_memreg_window_bind {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 domain_id;
+	__u32 count;
+	__u32 out_index;
+	__aligned_u64 binds;
+};
+
+#define IB_MEMREG_IOC_WINDOW_BIND	_IO(IB_MEMREG_IOC_MAGIC, 0x07)
+
+/**
+ * struct ib_memreg_window_revoke - ioctl(IB_MEMREG_IOC_WINDOW_REVOKE)
+ * @size: sizeof(struct ib_memreg_window_revoke)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @domain_id: Domain of the windows
+ * @count: Windows to revoke, 1 to IB_MEMREG_BATCH_MAX
+ * @out_index: If the call fails on an entry: its index, otherwise @count
+ * @ids: Pointer to an array of @count __u32 window ids
+ *
+ * Revoke windows, all or none of them. When the call returns 0, no new access
+ * through their keys is accepted, and on devices with
+ * IB_MEMREG_CAP_STRICT_INVALIDATE none lands any more. A window that is not
+ * bound (any more) is no error. Once the entries are found good the call
+ * cannot fail: a key that can't be invalidated by a work request is destroyed.
+ *
+ * Errors: EINVAL, ENOENT, EBUSY (another call is binding or revoking the
+ * window, or it is twice in the call), EFAULT, ENODEV.
+ */
+struct ib_memreg_window_revoke {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 domain_id;
+	__u32 count;
+	__u32 out_index;
+	__aligned_u64 ids;
+};
+
+#define IB_MEMREG_IOC_WINDOW_REVOKE	_IO(IB_MEMREG_IOC_MAGIC, 0x08)
+
+/**
+ * struct ib_memreg_listen - ioctl(IB_MEMREG_IOC_LISTEN)
+ * @size: sizeof(struct ib_memreg_listen)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @backlog: Requests that may wait to be accepted, 1 to 1024; a peer beyond
+ *	that is rejected
+ * @addr: Address and port to listen on; a wildcard address and port 0 are
+ *	allowed. Requests that come in on another device are rejected. On
+ *	return: the port that was chosen.
+ * @out_listener_id: Id of the new listener
+ * @reserved: Must be 0
+ *
+ * Listen for connections in the network namespace of the file. A peer's
+ * request becomes an endpoint of this file, and an event
+ * IB_MEMREG_EVENT_CONNECT_REQUEST names it.
+ *
+ * Errors: EINVAL, EADDRINUSE, EADDRNOTAVAIL, ENODEV, ENOMEM.
+ */
+struct ib_memreg_listen {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 backlog;
+	struct ib_memreg_addr addr;
+	__u32 out_listener_id;
+	__u32 reserved;
+};
+
+#define IB_MEMREG_IOC_LISTEN		_IO(IB_MEMREG_IOC_MAGIC, 0x09)
+
+/**
+ * struct ib_memreg_accept - ioctl(IB_MEMREG_IOC_ACCEPT)
+ * @size: sizeof(struct ib_memreg_accept)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @endpoint_id: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
+ * @domain_id: Domain in which its peer's keys are to work
+ * @private_data_len: Bytes of private data for the peer, 0 to
+ *	IB_MEMREG_CAP_ACCEPT_DATA
+ * @private_data: Pointer to the private data
+ *
+ * Accept a request. IB_MEMREG_EVENT_ESTABLISHED or _DISCONNECTED follows. A
+ * request that can't be accepted stays as it was.
+ *
+ * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EBUSY, EFAULT,
+ * ENOMEM, EDQUOT, ENODEV.
+ */
+struct ib_memreg_accept {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 endpoint_id;
+	__u32 domain_id;
+	__u32 private_data_len;
+	__aligned_u64 private_data;
+};
+
+#define IB_MEMREG_IOC_ACCEPT		_IO(IB_MEMREG_IOC_MAGIC, 0x0a)
+
+/**
+ * struct ib_memreg_reject - ioctl(IB_MEMREG_IOC_REJECT)
+ * @size: sizeof(struct ib_memreg_reject)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @endpoint_id: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
+ * @private_data_len: Bytes of private data for the peer, 0 to
+ *	IB_MEMREG_CAP_REJECT_DATA
+ * @reserved: Must be 0
+ * @private_data: Pointer to the private data
+ *
+ * Reject a request, and destroy its endpoint.
+ *
+ * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EBUSY, EFAULT,
+ * ENODEV.
+ */
+struct ib_memreg_reject {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 endpoint_id;
+	__u32 private_data_len;
+	__u32 reserved;
+	__aligned_u64 private_data;
+};
+
+#define IB_MEMREG_IOC_REJECT		_IO(IB_MEMREG_IOC_MAGIC, 0x0b)
+
+/**
+ * struct ib_memreg_connect - ioctl(IB_MEMREG_IOC_CONNECT)
+ * @size: sizeof(struct ib_memreg_connect)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @domain_id: Domain in which the peer's keys are to work
+ * @addr: Address and port of the peer
+ * @src: Address to connect from; family 0 leaves the choice to the routes
+ * @timeout_ms: Milliseconds for each of address and route resolution, 1 to
+ *	60000
+ * @out_endpoint_id: Id of the new endpoint
+ * @private_data_len: Bytes of private data for the peer, 0 to
+ *	IB_MEMREG_CAP_CONNECT_DATA
+ * @reserved: Must be 0
+ * @private_data: Pointer to the private data
+ *
+ * Begin to connect. The outcome is an event: IB_MEMREG_EVENT_ESTABLISHED,
+ * _REJECTED or _ERROR.
+ *
+ * Errors: EINVAL, ENOENT, EFAULT, ENOMEM, EDQUOT, EADDRNOTAVAIL,
+ * ENETUNREACH, ENODEV.
+ */
+struct ib_memreg_connect {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 domain_id;
+	struct ib_memreg_addr addr;
+	struct ib_memreg_addr src;
+	__u32 timeout_ms;
+	__u32 out_endpoint_id;
+	__u32 private_data_len;
+	__u32 reserved;
+	__aligned_u64 private_data;
+};
+
+#define IB_MEMREG_IOC_CONNECT		_IO(IB_MEMREG_IOC_MAGIC, 0x0c)
+
+/**
+ * struct ib_memreg_disconnect - ioctl(IB_MEMREG_IOC_DISCONNECT)
+ * @size: sizeof(struct ib_memreg_disconnect)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @endpoint_id: Endpoint that is, or was, connected
+ *
+ * End a connection. When the call returns, the peer is out: the QP is in
+ * error, and the windows that were granted to the endpoint are revoked.
+ * IB_MEMREG_EVENT_DISCONNECTED follows once, whoever ended it.
+ *
+ * Errors: ENOENT, ENOTCONN (it never was connected), ENODEV.
+ */
+struct ib_memreg_disconnect {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 endpoint_id;
+};
+
+#define IB_MEMREG_IOC_DISCONNECT	_IO(IB_MEMREG_IOC_MAGIC, 0x0d)
+
+/**
+ * enum ib_memreg_event_type - What became of an endpoint
+ * @IB_MEMREG_EVENT_CONNECT_REQUEST: A peer wants to connect; accept or reject.
+ * @IB_MEMREG_EVENT_ESTABLISHED: The connection is up.
+ * @IB_MEMREG_EVENT_REJECTED: The peer rejected; @status is its reason.
+ * @IB_MEMREG_EVENT_DISCONNECTED: The connection is over, by either side or by
+ *	an error. The windows granted to the endpoint are revoked.
+ * @IB_MEMREG_EVENT_ERROR: The connection did not come up; @status is a
+ *	negative errno.
+ */
+enum ib_memreg_event_type {
+	IB_MEMREG_EVENT_CONNECT_REQUEST = 1,
+	IB_MEMREG_EVENT_ESTABLISHED,
+	IB_MEMREG_EVENT_REJECTED,
+	IB_MEMREG_EVENT_DISCONNECTED,
+	IB_MEMREG_EVENT_ERROR
+};
+
+/**
+ * struct ib_memreg_event - What read(2) returns
+ * @size: Bytes of this record; the next one begins after them
+ * @type: enum ib_memreg_event_type
+ * @endpoint_id: The endpoint
+ * @listener_id: The listener that it came from, or 0
+ * @status: Reason of REJECTED, negative errno of ERROR, otherwise 0
+ * @private_data_len: Bytes in @private_data
+ * @peer: Address of the peer
+ * @private_data: What the peer sent along: with CONNECT_REQUEST, with
+ *	ESTABLISHED on the side that connected, and with REJECTED
+ *
+ * read(2) on a bound file returns as many whole records as fit and are there.
+ * It waits for the first one, or fails with EAGAIN if the file is O_NONBLOCK;
+ * EINVAL if not even one fits; ENODEV once the device is gone. poll(2) says
+ * POLLIN while there is a record, and POLLHUP | POLLERR once the device is
+ * gone.
+ */
+struct ib_memreg_event {
+	__u32 size;
+	__u32 type;
+	__u32 endpoint_id;
+	__u32 listener_id;
+	__s32 status;
+	__u32 private_data_len;
+	struct ib_memreg_addr peer;
+	__u8 private_data[IB_MEMREG_PRIVATE_DATA_MAX];
+};
+
+/**
+ * enum ib_memreg_object_type - Kinds of objects
+ * @IB_MEMREG_OBJECT_FILE: An open file that is bound to a device
+ * @IB_MEMREG_OBJECT_DOMAIN: A domain
+ * @IB_MEMREG_OBJECT_MR: An MR
+ * @IB_MEMREG_OBJECT_WINDOW: A window
+ * @IB_MEMREG_OBJECT_LISTENER: A listener
+ * @IB_MEMREG_OBJECT_ENDPOINT: An endpoint
+ */
+enum ib_memreg_object_type {
+	IB_MEMREG_OBJECT_FILE = 1,
+	IB_MEMREG_OBJECT_DOMAIN,
+	IB_MEMREG_OBJECT_MR,
+	IB_MEMREG_OBJECT_WINDOW,
+	IB_MEMREG_OBJECT_LISTENER,
+	IB_MEMREG_OBJECT_ENDPOINT
+};
+
+/**
+ * enum ib_memreg_endpoint_state - State of an endpoint
+ * @IB_MEMREG_ENDPOINT_REQUESTED: A peer asks; neither accepted nor rejected.
+ * @IB_MEMREG_ENDPOINT_CONNECTING: Accepted or connecting, not up.
+ * @IB_MEMREG_ENDPOINT_CONNECTED: Up.
+ * @IB_MEMREG_ENDPOINT_CLOSED: Over, or it never came up.
+ */
+enum ib_memreg_endpoint_state {
+	IB_MEMREG_ENDPOINT_REQUESTED = 1,
+	IB_MEMREG_ENDPOINT_CONNECTING,
+	IB_MEMREG_ENDPOINT_CONNECTED,
+	IB_MEMREG_ENDPOINT_CLOSED
+};
+
+/**
+ * struct ib_memreg_object - A live object, as LIST tells it
+ * @file: Number of the file that owns it, unique since the module was loaded
+ * @id: Its id in that file; 0 for the file itself
+ * @type: enum ib_memreg_object_type
+ * @state: MR: enum ib_memreg_mr_state. Window: 1 if bound. Endpoint: enum
+ *	ib_memreg_endpoint_state. Domain: 1 if its registration queue works.
+ * @domain_id: Domain of an MR, window or endpoint, otherwise 0
+ * @parent_id: Window: MR that it is bound to. Endpoint: its listener.
+ *	Otherwise 0
+ * @pid: Process that bound the file, in the caller's pid namespace, or 0 if
+ *	it is not visible there
+ * @uid: User who bound the file, in the caller's user namespace
+ * @addr: MR: address of the memory. Window: first I/O address
+ * @length: MR and window: bytes. Domain: times that its registration queue
+ *	was rebuilt. File: pages of 4096 bytes pinned by its MRs
+ * @access: MR and window: enum ib_memreg_access
+ * @rkey: MR and window: (first) remote key. It is told only to callers who
+ *	could read the memory anyway: the same user, or CAP_SYS_ADMIN.
+ * @users: Domain: MRs, windows and endpoints in it. MR: windows bound to it
+ * @device_index: Index of the device
+ * @comm: Name of the process that bound the file
+ * @device: Name of the device
+ */
+struct ib_memreg_object {
+	__u32 file;
+	__u32 id;
+	__u32 type;
+	__u32 state;
+	__u32 domain_id;
+	__u32 parent_id;
+	__s32 pid;
+	__u32 uid;
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	__u32 access;
+	__u32 rkey;
+	__u32 users;
+	__u32 device_index;
+	char comm[16];
+	char device[IB_MEMREG_DEVICE_NAME_MAX];
+};
+
+/**
+ * struct ib_memreg_list - ioctl(IB_MEMREG_IOC_LIST)
+ * @size: sizeof(struct ib_memreg_list)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @count: In: entries that @objects has room for, from 1. Out: entries
+ *	written; 0 at the end of the list.
+ * @cursor: 0 for the first call; afterwards what the last call returned
+ * @objects: Pointer to an array of struct ib_memreg_object
+ * @object_size: sizeof(struct ib_memreg_object) of the caller; the kernel
+ *	writes as much of each entry, and 0 beyond what it knows
+ * @reserved: Must be 0
+ *
+ * Tell the live objects of all files of the caller's user, or of all users
+ * with CAP_SYS_ADMIN, on the devices that the caller's network namespace may
+ * see. Works on a file that is not bound. Objects that come and go during a
+ * sequence of calls may be missed; others are told exactly once.
+ *
+ * Errors: EINVAL, EFAULT, EINTR.
+ */
+struct ib_memreg_list {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 count;
+	__aligned_u64 cursor;
+	__aligned_u64 objects;
+	__u32 object_size;
+	__u32 reserved;
+};
+
+#define IB_MEMREG_IOC_LIST		_IO(IB_MEMREG_IOC_MAGIC, 0x0e)
+
+/**
+ * struct ib_memreg_grant - Private data by which an owner tells a peer
+ * @magic: IB_MEMREG_GRANT_MAGIC, network byte order
+ * @version: IB_MEMREG_GRANT_VERSION, network byte order
+ * @access: enum ib_memreg_access of the key, network byte order
+ * @iova: First I/O address, network byte order
+ * @length: Bytes, network byte order
+ * @rkey: Remote key, network byte order
+ * @reserved: 0; to be ignored by the receiver
+ *
+ * The 32 bytes that memreg's own tool puts in the private data when it
+ * accepts. The kernel does not look at them: any other format is as good.
+ */
+struct ib_memreg_grant {
+	__be32 magic;
+	__be16 version;
+	__be16 access;
+	__be64 iova;
+	__be64 length;
+	__be32 rkey;
+	__be32 reserved;
+};
+
+#define IB_MEMREG_GRANT_MAGIC	0x6d726567	/* "mreg" */
+#define IB_MEMREG_GRANT_VERSION	1
+
+#endif /* _UAPI_RDMA_IB_MEMREG_H */
