@@ -1,0 +1,618 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * libmemreg: RDMA memory registration that is cheap, revocable and safe.
+ *
+ * A thin layer over the ioctls of /dev/infiniband/memreg: one function for
+ * each. See libmemreg(7) for a guided tour, and <rdma/ib_memreg.h> for the
+ * access flags, the capabilities, and what each errno means.
+ *
+ * Rules that hold for every function:
+ *
+ *  - It returns 0, or a negative errno. errno itself is not part of the
+ *    interface: its value after a call means nothing.
+ *  - A call that fails leaves everything as it was, and what its pointers
+ *    refer to unwritten, unless its description says otherwise.
+ *    memreg_reason() tells, in words, why the last call of this thread failed.
+ *  - Objects (domains, MRs, windows, listeners, endpoints) are small numbers,
+ *    valid in the handle that made them, from 1. Closing the handle destroys
+ *    all of them; a process that dies closes its handles.
+ *  - Thread safety: every function may be called from any number of threads at
+ *    once, on the same handle too, except memreg_close() and the functions on
+ *    one struct memreg_list. No function is async-signal-safe.
+ *  - A handle may be used after fork() by parent and child, which then share
+ *    the objects; memory is registered in the process that makes the call.
+ */
+#ifndef MEMREG_H
+#define MEMREG_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <rdma/ib_memreg.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MEMREG_VERSION_MAJOR	0
+#define MEMREG_VERSION_MINOR	1
+#define MEMREG_VERSION_PATCH	0
+
+/** MEMREG_DEVICE_PATH - The device node that memreg_open() opens */
+#define MEMREG_DEVICE_PATH	"/dev/infiniband/memreg"
+
+/** MEMREG_GRANT_SIZE - Bytes of an encoded grant: struct ib_memreg_grant */
+#define MEMREG_GRANT_SIZE	32
+
+/** struct memreg - An open file that is bound to an RDMA device; opaque */
+struct memreg;
+
+/** struct memreg_list - A walk over the live objects; opaque */
+struct memreg_list;
+
+/**
+ * struct memreg_device - The RDMA device of a handle
+ * @index: Index of the device, unique among those present; it never changes
+ * @ports: Number of its ports, which count from 1
+ * @name: Its present name, 0-terminated
+ */
+struct memreg_device {
+	uint32_t index;
+	uint32_t ports;
+	char name[IB_MEMREG_DEVICE_NAME_MAX];
+};
+
+/**
+ * struct memreg_mr - A registered memory region
+ * @id: Its id
+ * @domain: The domain in which its keys work
+ * @addr: Address of the memory
+ * @length: Bytes
+ * @iova: First I/O address. The same as @addr, or 0 with
+ *	IB_MEMREG_ACCESS_ZERO_BASED, or what was asked for with
+ *	IB_MEMREG_MR_IOVA
+ * @lkey: Local key of the first segment, or 0
+ * @rkey: Remote key of the first segment, or 0 without remote access
+ * @segments: Keyed segments. More than 1 if the MR is larger than one key can
+ *	span: memreg_mr_query() then tells them all. 0 without remote access.
+ * @access: Access flags of the registration
+ */
+struct memreg_mr {
+	uint32_t id;
+	uint32_t domain;
+	void *addr;
+	uint64_t length;
+	uint64_t iova;
+	uint32_t lkey;
+	uint32_t rkey;
+	uint32_t segments;
+	uint32_t access;
+};
+
+/**
+ * struct memreg_mr_info - What memreg_mr_query() tells of an MR
+ * @mr: The MR
+ * @state: enum ib_memreg_mr_state
+ * @windows: Windows that are bound to it now
+ * @pinned: Pages of 4096 bytes that it pins, and that are charged
+ */
+struct memreg_mr_info {
+	struct memreg_mr mr;
+	uint32_t state;
+	uint32_t windows;
+	uint64_t pinned;
+};
+
+/**
+ * struct memreg_grant - What a peer must know to use a window or an MR
+ * @iova: First I/O address
+ * @length: Bytes
+ * @rkey: Remote key
+ * @access: enum ib_memreg_access; flags above bit 15 are not transmitted
+ */
+struct memreg_grant {
+	uint64_t iova;
+	uint64_t length;
+	uint32_t rkey;
+	uint32_t access;
+};
+
+/*
+ * Handles
+ */
+
+/**
+ * memreg_version() - Version of the library that is running
+ *
+ * Return: A constant string such as "0.1.0". Compare MEMREG_VERSION_MAJOR and
+ * its kin for the version that the program was compiled with.
+ */
+const char *memreg_version(void);
+
+/**
+ * memreg_open() - Open a handle and bind it to an RDMA device
+ * @device: Name of an RDMA device, such as "rxe0"; NULL or "" takes the only
+ *	one that the network namespace of the caller has
+ * @out: The new handle, to be closed by memreg_close()
+ *
+ * The handle listens and connects in the caller's present network namespace,
+ * wherever it is used later. Its file is O_CLOEXEC and O_NONBLOCK.
+ *
+ * Return: 0; -ENOENT (no device node: the module is not loaded), -EACCES (no
+ * permission on the node), -ENODEV (no such RDMA device, or @device is NULL
+ * and there is not exactly one), -EOPNOTSUPP (a device that can't do fast
+ * registration), -EINVAL (the name is too long), -EDQUOT, -ENOMEM, -EMFILE.
+ */
+int memreg_open(const char *device, struct memreg **out);
+
+/**
+ * memreg_open_fd() - Make a handle of a file descriptor
+ * @fd: A descriptor of the device node that is bound to an RDMA device, as
+ *	another process sent it by SCM_RIGHTS, or as it came through exec()
+ * @out: The new handle, to be closed by memreg_close()
+ *
+ * The handle owns @fd from then on, if the call succeeds. The file becomes
+ * O_NONBLOCK, for all who share it.
+ *
+ * Return: 0; -EBADF or -ENOTTY (@fd is no such descriptor), -ENODEV (@fd is
+ * not bound, or its device is gone), -ENOMEM.
+ */
+int memreg_open_fd(int fd, struct memreg **out);
+
+/**
+ * memreg_close() - Close a handle and destroy all that was made through it
+ * @m: The handle, or NULL
+ *
+ * Connections end, keys die, then memory is unpinned; in this order. If other
+ * processes have the file open, this happens when the last of them closes it.
+ * Nobody may use the handle during or after the call.
+ */
+void memreg_close(struct memreg *m);
+
+/**
+ * memreg_fd() - File descriptor of a handle
+ * @m: The handle
+ *
+ * For poll(2): POLLIN while memreg_get_event() has something, POLLHUP and
+ * POLLERR once the device is gone. Also for SCM_RIGHTS. It still belongs to
+ * the handle: don't close it.
+ *
+ * Return: The descriptor. It can't fail.
+ */
+int memreg_fd(const struct memreg *m);
+
+/**
+ * memreg_query_device() - The RDMA device of a handle
+ * @m: The handle
+ * @device: Filled in
+ *
+ * Return: 0; -ENODEV.
+ */
+int memreg_query_device(struct memreg *m, struct memreg_device *device);
+
+/**
+ * memreg_query_caps() - Capabilities and limits, each with what backs it
+ * @m: The handle
+ * @caps: Array to be filled; may be NULL if *@count is 0
+ * @count: In: entries that @caps has room for. Out: entries that there are;
+ *	the first of them are written if the room was less.
+ *
+ * Return: 0; -ENODEV.
+ */
+int memreg_query_caps(struct memreg *m, struct ib_memreg_cap_entry *caps,
+		      unsigned int *count);
+
+/**
+ * memreg_query_cap() - One capability or limit
+ * @m: The handle
+ * @cap: enum ib_memreg_cap
+ * @value: Its value, as the enum describes it; 0 if it is not available
+ *
+ * Return: 0; -EOPNOTSUPP (this kernel does not know the capability), -ENODEV.
+ */
+int memreg_query_cap(struct memreg *m, uint32_t cap, uint64_t *value);
+
+/**
+ * memreg_destroy() - Destroy an object
+ * @m: The handle
+ * @id: Any object of the handle: domain, MR, window, listener, endpoint
+ *
+ * When it returns 0, no key of the object works and no page is pinned by it.
+ * A bound window is revoked first, an endpoint is disconnected first.
+ *
+ * Return: 0; -ENOENT; -EBUSY (a domain with MRs, windows or endpoints; an MR
+ * with bound windows; another thread is at work on the object); -ENODEV.
+ */
+int memreg_destroy(struct memreg *m, uint32_t id);
+
+/*
+ * Domains
+ */
+
+/**
+ * memreg_domain_create() - Make a protection domain with a registration queue
+ * @m: The handle
+ * @port: Port of the device, from 1; 0 takes the first one that is usable
+ * @domain: Its id
+ *
+ * Keys work on the endpoints of their domain and nowhere else. One domain for
+ * each peer makes every key good for one peer only.
+ *
+ * Return: 0; -EINVAL (port), -ENETDOWN (the port has no usable address),
+ * -EDQUOT, -ENOMEM, -ENOSPC, -ENODEV.
+ */
+int memreg_domain_create(struct memreg *m, unsigned int port,
+			 uint32_t *domain);
+
+/**
+ * memreg_domain_destroy() - Destroy a domain
+ * @m: The handle
+ * @domain: The domain
+ *
+ * Return: 0; -EBUSY (it has MRs, windows or endpoints), -ENOENT, -ENODEV.
+ */
+int memreg_domain_destroy(struct memreg *m, uint32_t domain);
+
+/*
+ * Memory regions
+ */
+
+/**
+ * memreg_mr_register() - Pin memory and give it keys
+ * @m: The handle
+ * @domain: Domain in which the keys are to work
+ * @addr: First byte; no alignment is needed
+ * @length: Bytes, from 1
+ * @access: enum ib_memreg_access
+ * @flags: enum ib_memreg_mr_flags, or 0
+ * @mr: Filled in. With IB_MEMREG_MR_IOVA, @mr->iova is read first: the I/O
+ *	address that the first byte is to have.
+ *
+ * The memory stays pinned as long as the MR lives, and is charged to
+ * RLIMIT_MEMLOCK. Memory that peers reach through windows only is registered
+ * with IB_MEMREG_ACCESS_MW_BIND and no remote access, and then has no keys.
+ *
+ * Return: 0; -EINVAL, -EOVERFLOW (@addr + @length wraps), -EFAULT (memory that
+ * can't be pinned as asked), -ENOMEM (RLIMIT_MEMLOCK, or no memory),
+ * -EOPNOTSUPP (the device lacks what a flag needs), -EPERM, -EDQUOT, -ENOENT
+ * (domain), -EIO, -ENETDOWN, -EINTR, -ENODEV.
+ */
+int memreg_mr_register(struct memreg *m, uint32_t domain, void *addr,
+		       size_t length, uint32_t access, uint32_t flags,
+		       struct memreg_mr *mr);
+
+/**
+ * memreg_mr_query() - State and keyed segments of an MR
+ * @m: The handle
+ * @mr: The MR's id
+ * @info: Filled in; may be NULL
+ * @segments: Array to be filled; may be NULL if @count is NULL or *@count is 0
+ * @count: In: entries that @segments has room for. Out: segments of the MR;
+ *	the first of them are written if the room was less. May be NULL.
+ *
+ * Return: 0; -ENOENT, -ENODEV.
+ */
+int memreg_mr_query(struct memreg *m, uint32_t mr, struct memreg_mr_info *info,
+		    struct ib_memreg_segment *segments, unsigned int *count);
+
+/**
+ * memreg_mr_deregister() - Kill the keys of an MR and unpin its memory
+ * @m: The handle
+ * @mr: The MR's id
+ *
+ * When it returns 0, no peer reaches the memory through a key of this MR, and
+ * the memory is neither pinned by it nor charged.
+ *
+ * Return: 0; -EBUSY (windows are bound to it: revoke them first), -ENOENT,
+ * -ENODEV.
+ */
+int memreg_mr_deregister(struct memreg *m, uint32_t mr);
+
+/*
+ * Windows: revocable grants on a part of an MR
+ */
+
+/**
+ * memreg_window_alloc() - Allocate windows
+ * @m: The handle
+ * @domain: Domain in which their keys are to work
+ * @type: enum ib_memreg_window_type
+ * @max_span: Bytes that each is at most to cover, from 1 to
+ *	IB_MEMREG_CAP_KEY_SPAN less 4096
+ * @windows: Array of @count, to which their ids are written
+ * @count: How many, 1 to IB_MEMREG_BATCH_MAX; all are made, or none
+ *
+ * Return: 0; -EINVAL, -EOPNOTSUPP (type), -ENOENT (domain), -ENOMEM, -ENODEV.
+ */
+int memreg_window_alloc(struct memreg *m, uint32_t domain, uint32_t type,
+			uint64_t max_span, uint32_t *windows,
+			unsigned int count);
+
+/**
+ * memreg_window_bind() - Grant a part of an MR
+ * @m: The handle
+ * @domain: Domain of the window
+ * @bind: In: @window_id, @mr_id, @offset, @length, @access, and @endpoint_id,
+ *	with whose connection the window is to end, or 0; @reserved is 0. Out:
+ *	@out_iova and @out_rkey, which the peer needs.
+ *
+ * Each bind gives a fresh rkey.
+ *
+ * Return: 0; -EINVAL, -EOVERFLOW, -ENOENT (no such window, MR or endpoint),
+ * -EBUSY (bound already), -EACCES (the MR doesn't allow it), -EOPNOTSUPP,
+ * -ENOTCONN (the endpoint's connection is over), -ENOMEM, -EDQUOT, -EIO,
+ * -ENETDOWN, -EINTR, -ENODEV.
+ */
+int memreg_window_bind(struct memreg *m, uint32_t domain,
+		       struct ib_memreg_bind *bind);
+
+/**
+ * memreg_window_bind_batch() - Grant many parts of MRs in one call
+ * @m: The handle
+ * @domain: Domain of the windows
+ * @binds: Array of @count, each as for memreg_window_bind()
+ * @count: How many, 1 to IB_MEMREG_BATCH_MAX; all are bound, or none
+ * @failed: If it isn't NULL and the call fails: the index of the entry that
+ *	is to blame, or @count if it is none of them
+ *
+ * Costs a fraction of as many calls of memreg_window_bind().
+ *
+ * Return: As memreg_window_bind().
+ */
+int memreg_window_bind_batch(struct memreg *m, uint32_t domain,
+			     struct ib_memreg_bind *binds, unsigned int count,
+			     unsigned int *failed);
+
+/**
+ * memreg_window_revoke() - Take a grant back
+ * @m: The handle
+ * @domain: Domain of the window
+ * @window: The window's id
+ *
+ * When it returns 0, the device accepts no new access through the window's
+ * key; where IB_MEMREG_CAP_STRICT_INVALIDATE is 1, none lands any more, and
+ * where it is 0, memreg_window_free() waits for those that were accepted
+ * before. The window may be bound again. A window that isn't bound is no
+ * error.
+ *
+ * Return: 0; -EINVAL, -ENOENT, -EBUSY (another thread is binding or revoking
+ * it), -ENODEV.
+ */
+int memreg_window_revoke(struct memreg *m, uint32_t domain, uint32_t window);
+
+/**
+ * memreg_window_revoke_batch() - Take many grants back in one call
+ * @m: The handle
+ * @domain: Domain of the windows
+ * @windows: Array of @count ids
+ * @count: How many, 1 to IB_MEMREG_BATCH_MAX; all are revoked, or none
+ * @failed: As with memreg_window_bind_batch()
+ *
+ * Return: As memreg_window_revoke(); also -EBUSY if an id is there twice.
+ */
+int memreg_window_revoke_batch(struct memreg *m, uint32_t domain,
+			       const uint32_t *windows, unsigned int count,
+			       unsigned int *failed);
+
+/**
+ * memreg_window_free() - Revoke a window, if it is bound, and free it
+ * @m: The handle
+ * @window: The window's id
+ *
+ * Return: 0; -ENOENT, -EBUSY (another thread is at work on it), -ENODEV.
+ */
+int memreg_window_free(struct memreg *m, uint32_t window);
+
+/*
+ * Connections
+ */
+
+/**
+ * memreg_listen() - Listen for peers by the RDMA connection manager
+ * @m: The handle
+ * @addr: A struct sockaddr_in or sockaddr_in6; wildcard address and port 0
+ *	are allowed. On return, its port is the one that was chosen.
+ * @backlog: Requests that may wait to be accepted, 1 to 1024
+ * @listener: Its id; memreg_destroy() ends it
+ *
+ * Each request makes an IB_MEMREG_EVENT_CONNECT_REQUEST.
+ *
+ * Return: 0; -EINVAL, -EADDRINUSE, -EADDRNOTAVAIL, -ENOMEM, -ENODEV.
+ */
+int memreg_listen(struct memreg *m, struct sockaddr *addr,
+		  unsigned int backlog, uint32_t *listener);
+
+/**
+ * memreg_accept() - Let a peer in
+ * @m: The handle
+ * @endpoint: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
+ * @domain: Domain whose keys its peer is to use
+ * @data: Private data for the peer; may be NULL if @len is 0
+ * @len: Bytes of it, up to IB_MEMREG_CAP_ACCEPT_DATA
+ *
+ * IB_MEMREG_EVENT_ESTABLISHED or _DISCONNECTED follows. Windows may be bound
+ * for the endpoint before, so that their keys travel in @data.
+ *
+ * Return: 0; -EINVAL, -ENOENT, -ENOTCONN (accepted already, or gone), -EBUSY,
+ * -ENOMEM, -EDQUOT, -ENODEV.
+ */
+int memreg_accept(struct memreg *m, uint32_t endpoint, uint32_t domain,
+		  const void *data, size_t len);
+
+/**
+ * memreg_reject() - Turn a peer away, and destroy the endpoint
+ * @m: The handle
+ * @endpoint: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
+ * @data: Private data for the peer; may be NULL if @len is 0
+ * @len: Bytes of it, up to IB_MEMREG_CAP_REJECT_DATA
+ *
+ * Return: 0; -EINVAL, -ENOENT, -ENOTCONN (accepted already, or gone), -EBUSY,
+ * -ENODEV.
+ */
+int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
+		  size_t len);
+
+/**
+ * memreg_connect() - Begin to connect to a peer
+ * @m: The handle
+ * @domain: Domain whose keys the peer is to use
+ * @dst: Address and port of the peer: struct sockaddr_in or sockaddr_in6
+ * @src: Address to connect from, of the same family, or NULL
+ * @timeout_ms: For each of address and route resolution, 1 to 60000
+ * @data: Private data for the peer; may be NULL if @len is 0
+ * @len: Bytes of it, up to IB_MEMREG_CAP_CONNECT_DATA
+ * @endpoint: Id of the new endpoint
+ *
+ * The outcome is an event: IB_MEMREG_EVENT_ESTABLISHED, _REJECTED or _ERROR.
+ *
+ * Return: 0; -EINVAL, -ENOENT (domain), -ENOMEM, -EDQUOT, -EADDRNOTAVAIL,
+ * -ENETUNREACH, -ENODEV.
+ */
+int memreg_connect(struct memreg *m, uint32_t domain,
+		   const struct sockaddr *dst, const struct sockaddr *src,
+		   unsigned int timeout_ms, const void *data, size_t len,
+		   uint32_t *endpoint);
+
+/**
+ * memreg_disconnect() - End a connection
+ * @m: The handle
+ * @endpoint: Endpoint that is, or was, connected
+ *
+ * When it returns 0, the peer is out, and the windows that were bound for the
+ * endpoint are revoked. IB_MEMREG_EVENT_DISCONNECTED follows once. The
+ * endpoint exists until memreg_destroy().
+ *
+ * Return: 0; -ENOENT, -ENOTCONN (it never was connected), -ENODEV.
+ */
+int memreg_disconnect(struct memreg *m, uint32_t endpoint);
+
+/**
+ * memreg_get_event() - Take the next connection event
+ * @m: The handle
+ * @event: Filled in: see struct ib_memreg_event
+ * @timeout_ms: Milliseconds to wait; 0 doesn't wait, -1 waits without end
+ *
+ * Each event is given to one caller.
+ *
+ * Return: 0; -EAGAIN (no event within the time), -EINTR (a signal handler
+ * ran), -ENODEV (the device is gone).
+ */
+int memreg_get_event(struct memreg *m, struct ib_memreg_event *event,
+		     int timeout_ms);
+
+/**
+ * memreg_addr_from_sockaddr() - Convert an address for the kernel
+ * @sa: A struct sockaddr_in or sockaddr_in6
+ * @addr: Filled in
+ *
+ * Return: 0; -EINVAL (another family, or NULL).
+ */
+int memreg_addr_from_sockaddr(const struct sockaddr *sa,
+			      struct ib_memreg_addr *addr);
+
+/**
+ * memreg_addr_to_sockaddr() - Convert an address of an event
+ * @addr: The address, such as struct ib_memreg_event's @peer
+ * @sa: Filled in
+ * @len: Filled in with the size of the address: what bind(2) and
+ *	getnameinfo(3) want. May be NULL.
+ *
+ * Return: 0; -EINVAL (another family than AF_INET and AF_INET6).
+ */
+int memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
+			    struct sockaddr_storage *sa, socklen_t *len);
+
+/*
+ * Grants: what travels in private data
+ */
+
+/**
+ * memreg_grant_encode() - Write a grant as the 32 bytes of private data
+ * @grant: The grant
+ * @buf: MEMREG_GRANT_SIZE bytes, any alignment
+ */
+void memreg_grant_encode(const struct memreg_grant *grant, void *buf);
+
+/**
+ * memreg_grant_decode() - Read a grant from private data
+ * @buf: The private data, any alignment
+ * @len: Bytes of it; those beyond MEMREG_GRANT_SIZE are ignored, as RDMA CM
+ *	pads private data
+ * @grant: Filled in
+ *
+ * Return: 0; -EINVAL (too short, or no grant), -EOPNOTSUPP (a version that
+ * this library doesn't know).
+ */
+int memreg_grant_decode(const void *buf, size_t len,
+			struct memreg_grant *grant);
+
+/*
+ * Who has what
+ */
+
+/**
+ * memreg_list_open() - Begin to list the live objects
+ * @out: The walk, to be ended by memreg_list_close()
+ *
+ * Objects of all files of the caller's user, or of all users with
+ * CAP_SYS_ADMIN. A walk is for one thread at a time.
+ *
+ * Return: 0; -ENOENT (the module is not loaded), -EACCES, -ENOMEM, -EMFILE.
+ */
+int memreg_list_open(struct memreg_list **out);
+
+/**
+ * memreg_list_next() - The next object
+ * @list: The walk
+ * @object: Filled in
+ * @size: sizeof(*@object); fields that the kernel doesn't know become 0
+ *
+ * Return: 1 if there was one, 0 at the end; -EINVAL (@size), -EINTR.
+ */
+int memreg_list_next(struct memreg_list *list, struct ib_memreg_object *object,
+		     size_t size);
+
+/**
+ * memreg_list_close() - End a walk
+ * @list: The walk, or NULL
+ */
+void memreg_list_close(struct memreg_list *list);
+
+/*
+ * Why it failed
+ */
+
+/**
+ * memreg_reason() - Why the last call that failed in this thread did so
+ *
+ * One line of English without a final newline, such as "mr_register: the
+ * memory can't be pinned: ... (EFAULT)", often with what to do about it. It is
+ * for people: programs should look at the value that was returned, and at
+ * memreg_reason_code().
+ *
+ * Return: A string that lives until the next call that fails in this thread,
+ * and at most as long as the thread; "" if none has failed. Never NULL.
+ */
+const char *memreg_reason(void);
+
+/**
+ * memreg_reason_code() - The kernel's code for what memreg_reason() tells
+ *
+ * Return: enum ib_memreg_reason of the last call that failed in this thread;
+ * IB_MEMREG_REASON_NONE if the kernel gave none.
+ */
+uint32_t memreg_reason_code(void);
+
+/**
+ * memreg_reason_text() - A reason code in words
+ * @code: enum ib_memreg_reason
+ *
+ * Return: A constant string. Never NULL.
+ */
+const char *memreg_reason_text(uint32_t code);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MEMREG_H */
