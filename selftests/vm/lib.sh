@@ -1,0 +1,68 @@
+# shellcheck shell=bash
+# Shared by the scripts in this directory: where things are, and how to say so.
+
+SUITE=trixie
+# The kernel series that is taken while the mirror carries it, then the newest.
+SERIES=7.2
+# To be raised when `setup` makes the same packages into another directory.
+ROOT_FORMAT=1
+DEBUG_FORMAT=1
+
+BENCH=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+TREE=$(git -C "$BENCH" rev-parse --show-toplevel 2>/dev/null ||
+	realpath "$BENCH/../..")
+CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/memreg
+SELF=${0##*/}
+
+say() { printf '%s: %s\n' "$SELF" "$*" >&2; }
+
+die() {
+	say "$@"
+	exit 1
+}
+
+# The Debian version of the kernel, which `setup` decides once per cache.
+kernel_version() { cat "$CACHE/kernel-version"; }
+
+# The name of a directory of the cache ends in the hash of what it is made
+# from, so that trees with different needs share one cache.
+hash_of() { sha256sum | cut -c1-12; }
+
+root_dir() {
+	echo "$CACHE/root-$({
+		echo "$ROOT_FORMAT $SUITE"
+		cat "$CACHE/kernel-version" "$BENCH/packages"
+	} | hash_of)"
+}
+
+ksrc_dir() { echo "$CACHE/linux-$(kernel_version | tr '~+' '--')"; }
+
+debug_dir() {
+	echo "$CACHE/debug-$({
+		echo "$DEBUG_FORMAT"
+		cat "$CACHE/kernel-version" "$BENCH/debug.config"
+	} | hash_of)"
+}
+
+# release KERNEL: what `uname -r` says in that guest.
+release() {
+	case $1 in
+	stock) readlink "$(root_dir)/vmlinuz" | sed 's/.*vmlinuz-//' ;;
+	debug) cat "$(debug_dir)/build/include/config/kernel.release" ;;
+	*) die "no guest kernel is called '$1': take stock or debug" ;;
+	esac
+}
+
+# kdir KERNEL: the build tree for modules, as named inside the root directory.
+kdir() { echo "/lib/modules/$(release "$1")/build"; }
+
+# start_dir SHARE...: the caller's directory if it is below one of those.
+start_dir() {
+	local dir
+	for dir; do
+		case $(pwd -P)/ in
+		"$dir"/*) pwd -P; return ;;
+		esac
+	done
+	echo "$TREE"
+}
