@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Connections: addresses, listen, accept, reject, connect, events */
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+static int from_sockaddr(const struct sockaddr *sa, struct ib_memreg_addr *addr)
+{
+	struct sockaddr_in6 in6;
+	struct sockaddr_in in;
+
+	if (!sa)
+		return -EINVAL;
+	memset(addr, 0, sizeof(*addr));
+	addr->family = sa->sa_family;
+	switch (sa->sa_family) {
+	case AF_INET:
+		memcpy(&in, sa, sizeof(in));
+		addr->port = in.sin_port;
+		memcpy(addr->ip, &in.sin_addr, sizeof(in.sin_addr));
+		return 0;
+	case AF_INET6:
+		memcpy(&in6, sa, sizeof(in6));
+		addr->port = in6.sin6_port;
+		addr->scope_id = in6.sin6_scope_id;
+		memcpy(addr->ip, &in6.sin6_addr, sizeof(in6.sin6_addr));
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+static int get_address(const struct sockaddr *sa, struct ib_memreg_addr *addr,
+		       const char *what)
+{
+	if (from_sockaddr(sa, addr))
+		return memreg__fail_code(what, -EINVAL,
+					 IB_MEMREG_REASON_ADDRESS);
+	return 0;
+}
+
+EXPORT int memreg_addr_from_sockaddr(const struct sockaddr *sa,
+				     struct ib_memreg_addr *addr)
+{
+	struct ib_memreg_addr tmp;
+	int ret;
+
+	ret = get_address(sa, &tmp, "addr_from_sockaddr");
+	if (!ret)
+		*addr = tmp;
+	return ret;
+}
+
+EXPORT int memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
+				   struct sockaddr_storage *sa, socklen_t *len)
+{
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6 };
+	struct sockaddr_in in = { .sin_family = AF_INET };
+	socklen_t size;
+
+	switch (addr->family) {
+	case AF_INET:
+		in.sin_port = addr->port;
+		memcpy(&in.sin_addr, addr->ip, sizeof(in.sin_addr));
+		size = sizeof(in);
+		memset(sa, 0, sizeof(*sa));
+		memcpy(sa, &in, size);
+		break;
+	case AF_INET6:
+		in6.sin6_port = addr->port;
+		in6.sin6_scope_id = addr->scope_id;
+		memcpy(&in6.sin6_addr, addr->ip, sizeof(in6.sin6_addr));
+		size = sizeof(in6);
+		memset(sa, 0, sizeof(*sa));
+		memcpy(sa, &in6, size);
+		break;
+	default:
+		return memreg__fail_code("addr_to_sockaddr", -EINVAL,
+					 IB_MEMREG_REASON_ADDRESS);
+	}
+	if (len)
+		*len = size;
+	return 0;
+}
+
+static void set_port(struct sockaddr *sa, in_port_t port)
+{
+	size_t at = sa->sa_family == AF_INET ?
+		offsetof(struct sockaddr_in, sin_port) :
+		offsetof(struct sockaddr_in6, sin6_port);
+
+	memcpy((char *)sa + at, &port, sizeof(port));
+}
+
+EXPORT int memreg_listen(struct memreg *m, struct sockaddr *addr,
+			 unsigned int backlog, uint32_t *listener)
+{
+	struct ib_memreg_listen arg = {
+		.size = sizeof(arg),
+		.backlog = backlog,
+	};
+	int ret;
+
+	ret = get_address(addr, &arg.addr, "listen");
+	if (ret)
+		return ret;
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_LISTEN, &arg, "listen");
+	if (ret)
+		return ret;
+	set_port(addr, arg.addr.port);
+	*listener = arg.out_listener_id;
+	return 0;
+}
+
+static int check_data_len(size_t len, const char *what)
+{
+	if (len > UINT16_MAX)
+		return memreg__fail_code(what, -EINVAL,
+					 IB_MEMREG_REASON_PRIVATE_DATA);
+	return 0;
+}
+
+EXPORT int memreg_accept(struct memreg *m, uint32_t endpoint, uint32_t domain,
+			 const void *data, size_t len)
+{
+	struct ib_memreg_accept arg = {
+		.size = sizeof(arg),
+		.endpoint_id = endpoint,
+		.domain_id = domain,
+		.private_data_len = (uint32_t)len,
+		.private_data = to_u64(data),
+	};
+	int ret;
+
+	ret = check_data_len(len, "accept");
+	if (ret)
+		return ret;
+	return memreg__call(m->fd, IB_MEMREG_IOC_ACCEPT, &arg, "accept");
+}
+
+EXPORT int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
+			 size_t len)
+{
+	struct ib_memreg_reject arg = {
+		.size = sizeof(arg),
+		.endpoint_id = endpoint,
+		.private_data_len = (uint32_t)len,
+		.private_data = to_u64(data),
+	};
+	int ret;
+
+	ret = check_data_len(len, "reject");
+	if (ret)
+		return ret;
+	return memreg__call(m->fd, IB_MEMREG_IOC_REJECT, &arg, "reject");
+}
+
+EXPORT int memreg_connect(struct memreg *m, uint32_t domain,
+			  const struct sockaddr *dst,
+			  const struct sockaddr *src, unsigned int timeout_ms,
+			  const void *data, size_t len, uint32_t *endpoint)
+{
+	struct ib_memreg_connect arg = {
+		.size = sizeof(arg),
+		.domain_id = domain,
+		.timeout_ms = timeout_ms,
+		.private_data_len = (uint32_t)len,
+		.private_data = to_u64(data),
+	};
+	int ret;
+
+	ret = check_data_len(len, "connect");
+	if (ret)
+		return ret;
+	ret = get_address(dst, &arg.addr, "connect");
+	if (ret)
+		return ret;
+	ret = src ? get_address(src, &arg.src, "connect") : 0;
+	if (ret)
+		return ret;
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_CONNECT, &arg, "connect");
+	if (!ret)
+		*endpoint = arg.out_endpoint_id;
+	return ret;
+}
+
+EXPORT int memreg_disconnect(struct memreg *m, uint32_t endpoint)
+{
+	struct ib_memreg_disconnect arg = {
+		.size = sizeof(arg),
+		.endpoint_id = endpoint,
+	};
+
+	return memreg__call(m->fd, IB_MEMREG_IOC_DISCONNECT, &arg,
+			    "disconnect");
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* 0 if there was an event, -EAGAIN if there was none */
+static int read_event(struct memreg *m, struct ib_memreg_event *event)
+{
+	struct ib_memreg_event tmp;
+	ssize_t n = read(m->fd, &tmp, sizeof(tmp));
+
+	if (n < 0)
+		return -errno;
+	if ((size_t)n < sizeof(tmp))
+		return -EPROTO;
+	*event = tmp;
+	return 0;
+}
+
+/* The milliseconds that are left of @timeout_ms until @end, for poll() */
+static int left_ms(int timeout_ms, int64_t end)
+{
+	int64_t left;
+
+	if (timeout_ms <= 0)
+		return timeout_ms;
+	left = end - now_ms();
+	return left > 0 ? (int)left : 0;
+}
+
+static int wait_event(struct memreg *m, struct ib_memreg_event *event,
+		      int timeout_ms)
+{
+	int64_t end = timeout_ms > 0 ? now_ms() + timeout_ms : 0;
+	struct pollfd pfd = { .fd = m->fd, .events = POLLIN };
+	int ret;
+
+	for (;;) {
+		ret = read_event(m, event);
+		if (ret != -EAGAIN)
+			return ret;
+		ret = poll(&pfd, 1, left_ms(timeout_ms, end));
+		if (ret < 0)
+			return -errno;
+		if (ret == 0)
+			return -EAGAIN;
+	}
+}
+
+EXPORT int memreg_get_event(struct memreg *m, struct ib_memreg_event *event,
+			    int timeout_ms)
+{
+	int ret = wait_event(m, event, timeout_ms < 0 ? -1 : timeout_ms);
+
+	switch (ret) {
+	case 0:
+		return 0;
+	case -EAGAIN:
+		return memreg__fail("get_event", ret,
+				    "no event within the time");
+	case -ENODEV:
+		return memreg__fail_code("get_event", ret,
+					 IB_MEMREG_REASON_DEVICE_GONE);
+	default:
+		return memreg__fail_code("get_event", ret, 0);
+	}
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Domains and memory regions */
+#include "internal.h"
+
+EXPORT int memreg_domain_create(struct memreg *m, unsigned int port,
+				uint32_t *domain)
+{
+	struct ib_memreg_domain_create arg = {
+		.size = sizeof(arg),
+		.port = port,
+	};
+	int ret;
+
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_DOMAIN_CREATE, &arg,
+			   "domain_create");
+	if (!ret)
+		*domain = arg.out_domain_id;
+	return ret;
+}
+
+EXPORT int memreg_mr_register(struct memreg *m, uint32_t domain, void *addr,
+			      size_t length, uint32_t access, uint32_t flags,
+			      struct memreg_mr *mr)
+{
+	struct ib_memreg_mr_register arg = {
+		.size = sizeof(arg),
+		.flags = flags,
+		.domain_id = domain,
+		.access = access,
+		.addr = to_u64(addr),
+		.length = length,
+		.iova = flags & IB_MEMREG_MR_IOVA ? mr->iova : 0,
+	};
+	int ret;
+
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_MR_REGISTER, &arg,
+			   "mr_register");
+	if (ret)
+		return ret;
+	*mr = (struct memreg_mr) {
+		.id = arg.out_mr_id,
+		.domain = domain,
+		.addr = addr,
+		.length = length,
+		.iova = arg.iova,
+		.lkey = arg.out_lkey,
+		.rkey = arg.out_rkey,
+		.segments = arg.out_segments,
+		.access = access,
+	};
+	return 0;
+}
+
+/* Only MR_QUERY's segments have the keys: ask for one at least */
+static int query_mr(struct memreg *m, struct ib_memreg_mr_query *arg,
+		    struct ib_memreg_segment *first,
+		    const struct ib_memreg_segment *segments)
+{
+	int ret;
+
+	if (!arg->count) {
+		arg->count = 1;
+		arg->segments = to_u64(first);
+	}
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_MR_QUERY, arg, "mr_query");
+	if (!ret && arg->count && arg->segments == to_u64(segments))
+		*first = segments[0];
+	return ret;
+}
+
+EXPORT int memreg_mr_query(struct memreg *m, uint32_t mr,
+			   struct memreg_mr_info *info,
+			   struct ib_memreg_segment *segments,
+			   unsigned int *count)
+{
+	struct ib_memreg_segment first = { 0 };
+	struct ib_memreg_mr_query arg = {
+		.size = sizeof(arg),
+		.mr_id = mr,
+		.count = count ? *count : 0,
+		.segments = to_u64(segments),
+	};
+	int ret;
+
+	ret = query_mr(m, &arg, &first, segments);
+	if (ret)
+		return ret;
+	if (count)
+		*count = arg.count;
+	if (!info)
+		return 0;
+	*info = (struct memreg_mr_info) {
+		.mr = {
+			.id = mr,
+			.domain = arg.out_domain_id,
+			.addr = (void *)(uintptr_t)arg.out_addr,
+			.length = arg.out_length,
+			.iova = arg.out_iova,
+			.lkey = first.lkey,
+			.rkey = first.rkey,
+			.segments = arg.count,
+			.access = arg.out_access,
+		},
+		.state = arg.out_state,
+		.windows = arg.out_windows,
+		.pinned = arg.out_pinned,
+	};
+	return 0;
+}
