@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# `make help` lists the targets. Kbuild beside this file is the module's half,
+# user/Makefile that of the library, the tool and the examples.
+
+KDIR ?= /lib/modules/$(shell uname -r)/build
+
+# Everything that is built goes below this directory, which `clean` removes.
+B := $(CURDIR)/build
+
+.PHONY: all
+all: module user
+
+# Each kernel has a directory of its own, named after its release as uname(1)
+# tells it, so that building for one leaves what was built for another alone.
+release = $(shell cat $(KDIR)/include/config/kernel.release 2>/dev/null)
+need_kdir = $(if $(release),,$(error $(KDIR) is no kernel build tree: install \
+	the kernel's headers, or set KDIR))
+M = $(B)/kernel-$(release)
+
+# Since Linux 6.13 a module can be built outside its source directory (MO=).
+# For older kernels the source directory is one of symbolic links.
+has_mo = $(shell printf '6.13\n%s\n' $(release) | sort -C -V && echo yes)
+kbuild = $(MAKE) -C $(KDIR) W=1e \
+	$(if $(has_mo),M=$(CURDIR) MO=$(M),M=$(M)/links MO=)
+
+.PHONY: module
+module:
+	$(need_kdir)
+	@mkdir -p $(M)
+ifeq ($(has_mo),)
+	@mkdir -p $(M)/links
+	@find $(M)/links -type l -delete
+	@cp -rs $(CURDIR)/Kbuild $(CURDIR)/include $(CURDIR)/kernel $(M)/links
+	+@$(kbuild) modules
+	@ln -sf links/ib_memreg.ko $(M)/ib_memreg.ko
+else
+	+@$(kbuild) modules
+endif
+
+# A tree can be shared with the test bench, whose compiler and libraries are
+# not those of this machine: what one has built, the other builds again.
+.PHONY: machine
+machine:
+	@mkdir -p $(B)
+	@{ $(CC) --version; cat /etc/os-release; } >$(B)/machine.new
+	@cmp -s $(B)/machine.new $(B)/machine || rm -rf $(B)/user $(B)/selftests
+	@mv $(B)/machine.new $(B)/machine
+
+.PHONY: user
+user: machine
+	+@$(MAKE) --no-print-directory -C user O=$(B)
+
+# The test programs; they take kselftest_harness.h from the Linux source.
+KSRC ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memreg/ksrc
+
+.PHONY: tests
+tests: user
+	+@$(MAKE) --no-print-directory -C selftests O=$(B) KSRC=$(KSRC)
+
+# What needs a guest, or tools that this machine may not have.
+.PHONY: demo check soak bench lint lint-selftest
+demo check soak bench lint lint-selftest:
+	@selftests/drive $@
+
+.PHONY: install install-module install-user
+install: install-module install-user
+
+install-module: module
+	+@$(kbuild) $(if $(DESTDIR),INSTALL_MOD_PATH=$(abspath $(DESTDIR))) \
+		modules_install
+
+install-user: user
+	+@$(MAKE) --no-print-directory -C user O=$(B) install
+	$(if $(DESTDIR),,ldconfig)
+
+.PHONY: uninstall uninstall-module uninstall-user
+uninstall: uninstall-module uninstall-user
+
+uninstall-module:
+	$(need_kdir)
+	rm -f $(DESTDIR)/lib/modules/$(release)/updates/ib_memreg.ko*
+	$(if $(DESTDIR),,depmod $(release))
+
+uninstall-user:
+	+@$(MAKE) --no-print-directory -C user O=$(B) uninstall
+	$(if $(DESTDIR),,ldconfig)
+
+.PHONY: clean
+clean:
+	rm -rf $(B)
+
+.PHONY: help
+help:
+	@echo 'On a machine with RDMA, for the kernel that it runs:'
+	@echo '  all            module and user, the default'
+	@echo '  module         ib_memreg.ko for KDIR, into build/kernel-RELEASE'
+	@echo '  user           library, tool and examples, into build/user'
+	@echo '  tests          the test programs, into build/selftests'
+	@echo '  install        all of it but the tests (also: install-module,'
+	@echo '                 install-user); DESTDIR and PREFIX count'
+	@echo '  uninstall      what install did (also: uninstall-module,'
+	@echo '                 uninstall-user)'
+	@echo '  clean          remove build/'
+	@echo
+	@echo 'Anywhere, as root on Debian or alike; in a guest unless NATIVE=1:'
+	@echo '  demo           a peer reads, writes, and is locked out; what it costs'
+	@echo '  check          every test on two kernels, some minutes'
+	@echo '  soak           the same tests at full counts, hours'
+	@echo '  bench          measurements'
+	@echo '  lint           every static check'
+	@echo '  lint-selftest  plant an error for every check, and see it found'
+	@echo
+	@echo 'KDIR is the build tree of a kernel: $(KDIR)'
