@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* memreg caps: the capabilities of a device, each with what backs it */
+#include <getopt.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "tool.h"
+
+#define CAPS_ROOM 64
+
+enum kind { NUMBER, BYTES, BYTE_SIZES, YES_NO, ACCESS };
+
+static const struct {
+	const char *name;
+	enum kind kind;
+	const char *what;
+} names[] = {
+	[IB_MEMREG_CAP_KEY_PAGES] = {
+		"key-pages", NUMBER, "pages under one key" },
+	[IB_MEMREG_CAP_KEY_SPAN] = {
+		"key-span", BYTES, "bytes under one key" },
+	[IB_MEMREG_CAP_PAGE_SIZES] = {
+		"page-sizes", BYTE_SIZES, "that a key can be made of" },
+	[IB_MEMREG_CAP_SG_GAPS] = {
+		"sg-gaps", YES_NO, "any byte boundaries under one key" },
+	[IB_MEMREG_CAP_SINGLE_KEY] = {
+		"single-key", YES_NO, "one key for any length" },
+	[IB_MEMREG_CAP_ACCESS] = {
+		"access", ACCESS, "access flags" },
+	[IB_MEMREG_CAP_ODP_EXPLICIT] = {
+		"odp-explicit", YES_NO, "MRs on demand" },
+	[IB_MEMREG_CAP_ODP_IMPLICIT] = {
+		"odp-implicit", YES_NO, "the whole address space as one MR" },
+	[IB_MEMREG_CAP_WINDOW_TYPE1] = {
+		"window-type1", YES_NO, "windows bound by a call" },
+	[IB_MEMREG_CAP_WINDOW_TYPE2B] = {
+		"window-type2b", YES_NO, "windows bound by a work request" },
+	[IB_MEMREG_CAP_INLINE_RECEIVE] = {
+		"inline-receive", BYTES, "received in a completion entry" },
+	[IB_MEMREG_CAP_REREG_IN_PLACE] = {
+		"rereg-in-place", YES_NO, "re-registration keeps the keys" },
+	[IB_MEMREG_CAP_STRICT_INVALIDATE] = {
+		"strict-invalidate", YES_NO, "revoke waits for packets in flight" },
+	[IB_MEMREG_CAP_MAX_MR] = { "max-mr", NUMBER, "MRs of the device" },
+	[IB_MEMREG_CAP_MAX_QP] = { "max-qp", NUMBER, "QPs of the device" },
+	[IB_MEMREG_CAP_CONNECT_DATA] = {
+		"connect-data", BYTES, "private data to connect with" },
+	[IB_MEMREG_CAP_ACCEPT_DATA] = {
+		"accept-data", BYTES, "private data to accept with" },
+	[IB_MEMREG_CAP_REJECT_DATA] = {
+		"reject-data", BYTES, "private data to reject with" },
+};
+
+static const char *backing_text(uint32_t backing)
+{
+	switch (backing) {
+	case IB_MEMREG_BACKING_NONE:
+		return "-";
+	case IB_MEMREG_BACKING_DEVICE:
+		return "device";
+	case IB_MEMREG_BACKING_FRWR:
+		return "FRWR";
+	case IB_MEMREG_BACKING_KERNEL:
+		return "ib_memreg";
+	default:
+		return "unknown";
+	}
+}
+
+static void bytes_text(uint64_t n, char *buf, size_t size)
+{
+	static const char units[] = { 0, 'K', 'M', 'G', 'T' };
+	unsigned int i = 0;
+
+	while (n && !(n & 1023) && i < sizeof(units) - 1) {
+		n >>= 10;
+		i++;
+	}
+	snprintf(buf, size, "%" PRIu64 "%s%c", n, i ? " " : "",
+		 i ? units[i] : 'B');
+	if (i)
+		strncat(buf, "iB", size - strlen(buf) - 1);
+}
+
+/* All sizes from the smallest: "4 KiB to 2 GiB", or one by one if few */
+static void sizes_text(uint64_t sizes, char *buf, size_t size)
+{
+	char one[32];
+	int bit;
+
+	*buf = '\0';
+	for (bit = 0; bit < 64; bit++) {
+		if (!(sizes >> bit & 1))
+			continue;
+		if (bit && bit < 63 && (sizes >> (bit - 1) & 1) &&
+		    (sizes >> (bit + 1) & 1))
+			continue;	/* in the middle of a row */
+		bytes_text(1ULL << bit, one, sizeof(one));
+		if (*buf)
+			strncat(buf, bit && (sizes >> (bit - 1) & 1) ?
+				" to " : ", ", size - strlen(buf) - 1);
+		strncat(buf, one, size - strlen(buf) - 1);
+	}
+}
+
+static void value_text(const struct ib_memreg_cap_entry *cap, char *buf,
+		       size_t size)
+{
+	char access[ACCESS_TEXT];
+	enum kind kind = NUMBER;
+
+	if (cap->cap < sizeof(names) / sizeof(names[0]))
+		kind = names[cap->cap].kind;
+	switch (kind) {
+	case NUMBER:
+		snprintf(buf, size, "%" PRIu64, (uint64_t)cap->value);
+		break;
+	case BYTES:
+		bytes_text(cap->value, buf, size);
+		break;
+	case BYTE_SIZES:
+		sizes_text(cap->value, buf, size);
+		break;
+	case YES_NO:
+		snprintf(buf, size, "%s", cap->value ? "yes" : "no");
+		break;
+	case ACCESS:
+		snprintf(buf, size, "%s",
+			 access_text((uint32_t)cap->value, access));
+		break;
+	}
+}
+
+static void print_cap(const struct ib_memreg_cap_entry *cap)
+{
+	const char *name = NULL, *what = "";
+	char value[160], number[32];
+
+	if (cap->cap < sizeof(names) / sizeof(names[0])) {
+		name = names[cap->cap].name;
+		what = names[cap->cap].what;
+	}
+	if (!name) {
+		snprintf(number, sizeof(number), "capability %" PRIu32,
+			 cap->cap);
+		name = number;
+	}
+	if (cap->backing == IB_MEMREG_BACKING_NONE)
+		strcpy(value, "no");
+	else
+		value_text(cap, value, sizeof(value));
+	printf("%-18s %-22s %-10s %s\n", name, value,
+	       backing_text(cap->backing), what);
+}
+
+static int print_caps(struct memreg *m)
+{
+	struct ib_memreg_cap_entry caps[CAPS_ROOM];
+	unsigned int i, count = CAPS_ROOM;
+	struct memreg_device device;
+
+	if (memreg_query_device(m, &device) ||
+	    memreg_query_caps(m, caps, &count))
+		return fail("%s", memreg_reason());
+	printf("device %s, index %" PRIu32 ", ports %" PRIu32 "\n\n",
+	       device.name, device.index, device.ports);
+	printf("%-18s %-22s %-10s %s\n", "CAPABILITY", "VALUE", "BACKED BY",
+	       "WHAT");
+	for (i = 0; i < count && i < CAPS_ROOM; i++)
+		print_cap(&caps[i]);
+	return EXIT_GOOD;
+}
+
+static void usage(void)
+{
+	puts("usage: memreg caps [-d DEVICE]\n"
+	     "Show what an RDMA device can do, and what stands behind it: the\n"
+	     "device, its fast registration (FRWR), or ib_memreg in software.\n\n"
+	     "  -d, --device DEVICE   RDMA device; may be left out if there is but one\n"
+	     "  -h, --help");
+}
+
+int cmd_caps(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "device", required_argument, NULL, 'd' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	const char *device = NULL;
+	struct memreg *m;
+	int opt, ret;
+
+	while ((opt = getopt_long(argc, argv, "d:h", options, NULL)) != -1) {
+		switch (opt) {
+		case 'd':
+			device = optarg;
+			break;
+		case 'h':
+			usage();
+			return EXIT_GOOD;
+		default:
+			return bad_usage("bad option");
+		}
+	}
+	if (optind < argc)
+		return bad_usage("%s is one argument too many", argv[optind]);
+	if (memreg_open(device, &m))
+		return fail("%s", memreg_reason());
+	ret = print_caps(m);
+	memreg_close(m);
+	return ret;
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* memreg load: the kernel module and, if asked for, soft-RoCE */
+#include <errno.h>
+#include <getopt.h>
+#include <libkmod.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tool.h"
+
+static const char *hint(int err)
+{
+	switch (-err) {
+	case EPERM:
+	case EACCES:
+		return "; this needs root";
+	case ENOENT:
+		return "; it is not installed for this kernel, or a symbol of it is missing there: `make install` for the running kernel, or use --module PATH";
+	case ENOEXEC:
+		return "; it was built for another kernel: build it for the running one, and see `dmesg`";
+	case EKEYREJECTED:
+		return "; its signature is not accepted: secure boot or lockdown wants modules signed by a known key";
+	case ENOSYS:
+		return "; this kernel has no loadable modules";
+	case EINVAL:
+		return "; see `dmesg` for the parameter or symbol that is wrong";
+	default:
+		return "; see `dmesg`";
+	}
+}
+
+static int fail_module(const char *name, int err)
+{
+	return fail("%s can't be loaded: %s%s", name, strerror(-err),
+		    hint(err));
+}
+
+/* As modprobe does: with what it depends on */
+static int probe(struct kmod_ctx *ctx, const char *name, const char *params)
+{
+	struct kmod_list *list = NULL, *item;
+	int err;
+
+	err = kmod_module_new_from_lookup(ctx, name, &list);
+	if (!err && !list)
+		err = -ENOENT;
+	kmod_list_foreach(item, list) {
+		struct kmod_module *mod = kmod_module_get_module(item);
+
+		err = kmod_module_probe_insert_module(mod, 0, params, NULL,
+						      NULL, NULL);
+		kmod_module_unref(mod);
+		if (err == -EEXIST)
+			err = 0;
+		if (err)
+			break;
+	}
+	kmod_module_unref_list(list);
+	return err ? fail_module(name, err) : EXIT_GOOD;
+}
+
+/* "ib_core,rdma_cm" of the module's own information */
+static int probe_each(struct kmod_ctx *ctx, const char *names)
+{
+	char *copy = strdup(names), *save, *name;
+	int ret = EXIT_GOOD;
+
+	if (!copy)
+		return fail("%s", strerror(ENOMEM));
+	for (name = strtok_r(copy, ",", &save); name && ret == EXIT_GOOD;
+	     name = strtok_r(NULL, ",", &save))
+		ret = probe(ctx, name, NULL);
+	free(copy);
+	return ret;
+}
+
+static int probe_dependencies(struct kmod_ctx *ctx, struct kmod_module *mod)
+{
+	struct kmod_list *info = NULL, *item;
+	int ret = EXIT_GOOD;
+	int err = kmod_module_get_info(mod, &info);
+
+	if (err < 0)
+		return fail_module(kmod_module_get_path(mod), err);
+	kmod_list_foreach(item, info) {
+		if (strcmp(kmod_module_info_get_key(item), "depends"))
+			continue;
+		ret = probe_each(ctx, kmod_module_info_get_value(item));
+		if (ret != EXIT_GOOD)
+			break;
+	}
+	kmod_module_info_free_list(info);
+	return ret;
+}
+
+/* A module that is not installed, such as one of a build tree */
+static int insert_path(struct kmod_ctx *ctx, const char *path,
+		       const char *params)
+{
+	struct kmod_module *mod;
+	int ret, err;
+
+	err = kmod_module_new_from_path(ctx, path, &mod);
+	if (err < 0)
+		return fail("%s: %s", path, strerror(-err));
+	ret = probe_dependencies(ctx, mod);
+	if (ret == EXIT_GOOD) {
+		err = kmod_module_insert_module(mod, 0, params);
+		if (err && err != -EEXIST)
+			ret = fail_module(path, err);
+	}
+	kmod_module_unref(mod);
+	return ret;
+}
+
+static int load_module(const char *path, const char *params)
+{
+	struct kmod_ctx *ctx = kmod_new(NULL, NULL);
+	int ret;
+
+	if (!ctx)
+		return fail("libkmod can't be set up: %s", strerror(errno));
+	/* it reports errors itself otherwise, and in fewer words than we do */
+	kmod_set_log_priority(ctx, 0);
+	ret = path ? insert_path(ctx, path, params) :
+		     probe(ctx, MODULE_NAME, params);
+	kmod_unref(ctx);
+	if (ret == EXIT_GOOD && access(MEMREG_DEVICE_PATH, F_OK))
+		return fail(MODULE_NAME " is loaded, but there is no "
+			    MEMREG_DEVICE_PATH
+			    ": is devtmpfs or udev at work on /dev?");
+	return ret;
+}
+
+/* The first name rxe0, rxe1... that is free */
+static const char *free_name(char *buf, size_t size)
+{
+	char path[64];
+	int i;
+
+	for (i = 0; i < 1000; i++) {
+		snprintf(path, sizeof(path), "/sys/class/infiniband/rxe%d", i);
+		if (access(path, F_OK))
+			break;
+	}
+	snprintf(buf, size, "rxe%d", i);
+	return buf;
+}
+
+static int add_rxe(const char *netdev, const char *name)
+{
+	struct kmod_ctx *ctx;
+	char buf[16];
+	int ret, err;
+
+	ctx = kmod_new(NULL, NULL);
+	if (!ctx)
+		return fail("libkmod can't be set up: %s", strerror(errno));
+	kmod_set_log_priority(ctx, 0);
+	ret = probe(ctx, "rdma_rxe", NULL);
+	kmod_unref(ctx);
+	if (ret != EXIT_GOOD)
+		return ret;
+	if (!name)
+		name = free_name(buf, sizeof(buf));
+	err = rxe_link_add(name, netdev);
+	switch (err) {
+	case 0:
+		printf("RDMA device %s on %s\n", name, netdev);
+		return EXIT_GOOD;
+	case -ENODEV:
+		return fail("there is no network interface %s; `ip link` shows those that there are",
+			    netdev);
+	case -EEXIST:
+		return fail("%s has soft-RoCE already, or the name %s is taken; see `rdma link`",
+			    netdev, name);
+	default:
+		return fail("soft-RoCE can't be brought up on %s: %s%s", netdev,
+			    strerror(-err),
+			    err == -EPERM ? "; this needs root" : "");
+	}
+}
+
+static void usage(void)
+{
+	puts("usage: memreg load [--module PATH] [--rxe NETDEV [--name NAME]] [PARAMETER=VALUE...]\n"
+	     "Load the kernel module ib_memreg with what it depends on. That it is\n"
+	     "loaded already is no error.\n\n"
+	     "  -m, --module PATH   load this file instead of the installed module\n"
+	     "  -x, --rxe NETDEV    bring up soft-RoCE on this network interface\n"
+	     "  -n, --name NAME     name of the soft-RoCE device; rxe0, rxe1... otherwise\n"
+	     "  -h, --help");
+}
+
+/* Parameters as one string, as libkmod wants them; NULL if there is no memory */
+static char *join(char **words, int count)
+{
+	size_t len = 1;
+	char *joined;
+	int i;
+
+	for (i = 0; i < count; i++)
+		len += strlen(words[i]) + 1;
+	joined = calloc(1, len);
+	for (i = 0; joined && i < count; i++) {
+		strcat(joined, words[i]);
+		strcat(joined, " ");
+	}
+	return joined;
+}
+
+int cmd_load(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "module", required_argument, NULL, 'm' },
+		{ "rxe", required_argument, NULL, 'x' },
+		{ "name", required_argument, NULL, 'n' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	const char *path = NULL, *rxe = NULL, *name = NULL;
+	char *params;
+	int opt, ret;
+
+	while ((opt = getopt_long(argc, argv, "m:x:n:h", options, NULL)) != -1) {
+		switch (opt) {
+		case 'm':
+			path = optarg;
+			break;
+		case 'x':
+			rxe = optarg;
+			break;
+		case 'n':
+			name = optarg;
+			break;
+		case 'h':
+			usage();
+			return EXIT_GOOD;
+		default:
+			return bad_usage("bad option");
+		}
+	}
+	if (name && !rxe)
+		return bad_usage("--name goes with --rxe");
+	params = join(argv + optind, argc - optind);
+	if (!params)
+		return fail("%s", strerror(ENOMEM));
+	ret = load_module(path, params);
+	free(params);
+	return ret == EXIT_GOOD && rxe ? add_rxe(rxe, name) : ret;
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* memreg: find the subcommand and run it */
+#include <string.h>
+
+#include "tool.h"
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *brief;
+} commands[] = {
+	{ "caps", cmd_caps, "what an RDMA device can do, and what stands behind it" },
+	{ "list", cmd_list, "live objects and whose they are" },
+	{ "load", cmd_load, "load the kernel module, and soft-RoCE if asked for" },
+	{ "serve", cmd_serve, "grant windows on memory to the peers that connect" },
+	{ "unload", cmd_unload, "unload the kernel module" },
+};
+
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void usage(FILE *out)
+{
+	size_t i;
+
+	fputs("usage: memreg SUBCOMMAND [OPTIONS]\n"
+	      "Cheap, revocable and safe RDMA memory registration.\n\n", out);
+	for (i = 0; i < COMMANDS; i++)
+		fprintf(out, "  %-8s %s\n", commands[i].name,
+			commands[i].brief);
+	fputs("\n`memreg SUBCOMMAND --help` tells more.\n"
+	      "Exit status: 0 good, 1 failed, 2 bad usage.\n", out);
+}
+
+int main(int argc, char **argv)
+{
+	size_t i;
+
+	if (argc < 2) {
+		usage(stderr);
+		return EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
+	    !strcmp(argv[1], "help")) {
+		usage(stdout);
+		return EXIT_GOOD;
+	}
+	if (!strcmp(argv[1], "--version")) {
+		printf("memreg %s\n", memreg_version());
+		return EXIT_GOOD;
+	}
+	for (i = 0; i < COMMANDS; i++) {
+		if (strcmp(argv[1], commands[i].name))
+			continue;
+		set_subcommand(argv[1]);
+		return commands[i].run(argc - 1, argv + 1);
+	}
+	return bad_usage("there is no subcommand %s", argv[1]);
+}

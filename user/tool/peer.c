@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The peers of memreg serve. Each gets a window for its own connection, and
+ * unless --shared is given a domain of its own, so that its key is worth
+ * nothing to others.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve.h"
+
+struct peer {
+	struct peer *next;
+	uint32_t id;		/* of its endpoint */
+	uint32_t domain;
+	uint32_t window;
+	uint32_t rkey;
+	bool up;
+	bool bound;		/* as far as we know: its end ends it, too */
+	int64_t since;		/* when it came up */
+	int64_t revoke_at;	/* -1: never by itself */
+	char address[NI_MAXHOST + NI_MAXSERV + 4];
+};
+
+static struct peer *find_peer(const struct server *s, uint32_t id)
+{
+	struct peer *p;
+
+	for (p = s->peers; p; p = p->next)
+		if (p->id == id)
+			return p;
+	return NULL;
+}
+
+static void address_text(const struct ib_memreg_addr *addr, char *buf,
+			 size_t size)
+{
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+	struct sockaddr_storage sa;
+	socklen_t len;
+
+	if (memreg_addr_to_sockaddr(addr, &sa, &len) ||
+	    getnameinfo((struct sockaddr *)&sa, len, host, sizeof(host), port,
+			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV)) {
+		snprintf(buf, size, "unknown address");
+		return;
+	}
+	snprintf(buf, size, sa.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s",
+		 host, port);
+}
+
+/* The connection must be over, or never have been */
+static void free_peer(struct server *s, struct peer *p)
+{
+	struct peer **at;
+
+	for (at = &s->peers; *at; at = &(*at)->next) {
+		if (*at != p)
+			continue;
+		*at = p->next;
+		break;
+	}
+	if (p->window && memreg_window_free(s->m, p->window))
+		fail("%s", memreg_reason());
+	if (p->domain && p->domain != s->domain &&
+	    memreg_domain_destroy(s->m, p->domain))
+		fail("%s", memreg_reason());
+	free(p);
+}
+
+/* Bind the window for the endpoint, and write the grant that tells of it */
+static int grant(struct server *s, struct peer *p, void *data)
+{
+	struct ib_memreg_bind bind = {
+		.mr_id = s->mr.id,
+		.length = s->mr.length,
+		.access = s->access,
+		.endpoint_id = p->id,
+	};
+	struct memreg_grant g;
+	int ret;
+
+	p->domain = s->domain;
+	ret = s->shared ? 0 : memreg_domain_create(s->m, 0, &p->domain);
+	if (ret)
+		return ret;
+	ret = memreg_window_alloc(s->m, p->domain, IB_MEMREG_WINDOW_TYPE1,
+				  s->mr.length, &p->window, 1);
+	if (ret)
+		return ret;
+	bind.window_id = p->window;
+	ret = memreg_window_bind(s->m, p->domain, &bind);
+	if (ret)
+		return ret;
+	p->bound = true;
+	p->rkey = bind.out_rkey;
+	g = (struct memreg_grant) {
+		.iova = bind.out_iova,
+		.length = bind.length,
+		.rkey = bind.out_rkey,
+		.access = bind.access,
+	};
+	memreg_grant_encode(&g, data);
+	return 0;
+}
+
+static void welcome(struct server *s, const struct ib_memreg_event *event)
+{
+	struct peer *p = calloc(1, sizeof(*p));
+	char data[MEMREG_GRANT_SIZE];
+
+	if (!p) {
+		fail("a peer is turned away: %s", strerror(ENOMEM));
+		memreg_reject(s->m, event->endpoint_id, NULL, 0);
+		return;
+	}
+	p->id = event->endpoint_id;
+	p->revoke_at = -1;
+	p->next = s->peers;
+	s->peers = p;
+	address_text(&event->peer, p->address, sizeof(p->address));
+	if (!grant(s, p, data) &&
+	    !memreg_accept(s->m, p->id, p->domain, data, sizeof(data)))
+		return;
+	fail("peer %" PRIu32 " from %s is turned away: %s", p->id, p->address,
+	     memreg_reason());
+	memreg_reject(s->m, p->id, NULL, 0);
+	free_peer(s, p);
+}
+
+static void came(struct server *s, struct peer *p)
+{
+	char access[ACCESS_TEXT];
+
+	p->up = true;
+	p->since = now_ms();
+	if (s->revoke_after >= 0)
+		p->revoke_at = p->since + s->revoke_after;
+	say("peer %" PRIu32 ": connected from %s, may %s %" PRIu64
+	    " bytes, rkey 0x%08" PRIx32, p->id, p->address,
+	    access_text(s->access, access), (uint64_t)s->mr.length, p->rkey);
+}
+
+static void went(struct server *s, struct peer *p, int32_t status)
+{
+	int64_t ms = now_ms() - p->since;
+
+	if (p->up)
+		say("peer %" PRIu32 ": gone after %" PRId64 ".%" PRId64
+		    " s, its window is revoked", p->id, ms / 1000,
+		    ms % 1000 / 100);
+	else
+		say("peer %" PRIu32 ": from %s, did not come up: %s", p->id,
+		    p->address, status < 0 ? strerror(-status) : "it gave up");
+	if (s->once && p->up)
+		s->quit = true;
+	if (memreg_destroy(s->m, p->id))
+		fail("%s", memreg_reason());
+	free_peer(s, p);
+}
+
+void peers_event(struct server *s, const struct ib_memreg_event *event)
+{
+	struct peer *p;
+
+	if (event->type == IB_MEMREG_EVENT_CONNECT_REQUEST) {
+		welcome(s, event);
+		return;
+	}
+	p = find_peer(s, event->endpoint_id);
+	if (!p)
+		return;
+	if (event->type == IB_MEMREG_EVENT_ESTABLISHED)
+		came(s, p);
+	else
+		went(s, p, event->status);
+}
+
+static void revoke(struct server *s, struct peer *p)
+{
+	p->revoke_at = -1;
+	if (!p->bound) {
+		say("peer %" PRIu32 ": has no window any more", p->id);
+		return;
+	}
+	if (memreg_window_revoke(s->m, p->domain, p->window)) {
+		fail("peer %" PRIu32 ": %s", p->id, memreg_reason());
+		return;
+	}
+	p->bound = false;
+	say("peer %" PRIu32 ": revoked, rkey 0x%08" PRIx32 " is dead", p->id,
+	    p->rkey);
+}
+
+static void disconnect(struct server *s, struct peer *p)
+{
+	if (memreg_disconnect(s->m, p->id))
+		fail("peer %" PRIu32 ": %s", p->id, memreg_reason());
+}
+
+static void for_peers(struct server *s, uint32_t id,
+		      void (*act)(struct server *s, struct peer *p))
+{
+	struct peer *p, *next;
+	bool found = !id;
+
+	for (p = s->peers; p; p = next) {
+		next = p->next;
+		if (!p->up || (id && p->id != id))
+			continue;
+		found = true;
+		act(s, p);
+	}
+	if (!found)
+		say("there is no peer %" PRIu32, id);
+}
+
+void peers_revoke(struct server *s, uint32_t id)
+{
+	for_peers(s, id, revoke);
+}
+
+void peers_disconnect(struct server *s, uint32_t id)
+{
+	for_peers(s, id, disconnect);
+}
+
+void peers_print(const struct server *s)
+{
+	const struct peer *p;
+
+	for (p = s->peers; p; p = p->next)
+		if (p->up)
+			say("peer %" PRIu32 ": %s, rkey 0x%08" PRIx32 " %s",
+			    p->id, p->address, p->rkey,
+			    p->bound ? "good" : "revoked");
+	say("end of list");
+}
+
+int peers_expire(struct server *s)
+{
+	int64_t now = now_ms(), next = -1;
+	struct peer *p;
+
+	for (p = s->peers; p; p = p->next) {
+		if (p->revoke_at >= 0 && p->revoke_at <= now)
+			revoke(s, p);
+		if (p->revoke_at >= 0 && (next < 0 || p->revoke_at < next))
+			next = p->revoke_at;
+	}
+	if (next < 0)
+		return -1;
+	return next - now > 1000000 ? 1000000 : (int)(next - now);
+}
+
+void peers_end(struct server *s)
+{
+	while (s->peers) {
+		memreg_destroy(s->m, s->peers->id);
+		free_peer(s, s->peers);
+	}
+}

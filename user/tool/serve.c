@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* memreg serve: grant windows on memory to the peers that connect */
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <netdb.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "serve.h"
+
+#define SIZE_DEFAULT	(1 << 20)
+#define SHOW_DEFAULT	64
+#define PORT_DEFAULT	"7471"
+
+int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+void say(const char *format, ...)
+{
+	time_t now = time(NULL);
+	struct tm tm;
+	char text[16];
+	va_list ap;
+
+	localtime_r(&now, &tm);
+	strftime(text, sizeof(text), "%H:%M:%S", &tm);
+	printf("%s ", text);
+	va_start(ap, format);
+	vprintf(format, ap);
+	va_end(ap);
+	putchar('\n');
+	fflush(stdout);
+}
+
+/*
+ * Memory
+ */
+
+static int map_file(struct server *s)
+{
+	bool write = s->mr.access & IB_MEMREG_ACCESS_LOCAL_WRITE;
+	int fd = open(s->file, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	struct stat st;
+	int ret = EXIT_GOOD;
+
+	if (fd < 0 || fstat(fd, &st)) {
+		ret = fail("%s: %s", s->file, strerror(errno));
+	} else if (!s->size && !st.st_size) {
+		ret = fail("%s is empty; make it as large as it is to be with `truncate -s`",
+			   s->file);
+	} else if (s->size > (uint64_t)st.st_size) {
+		ret = fail("%s has %" PRIu64 " bytes only", s->file,
+			   (uint64_t)st.st_size);
+	} else {
+		if (!s->size)
+			s->size = (uint64_t)st.st_size;
+		s->memory = mmap(NULL, s->size,
+				 PROT_READ | (write ? PROT_WRITE : 0),
+				 MAP_SHARED, fd, 0);
+		if (s->memory == MAP_FAILED)
+			ret = fail("%s can't be mapped: %s", s->file,
+				   strerror(errno));
+	}
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
+static int map_memory(struct server *s)
+{
+	if (s->file)
+		return map_file(s);
+	if (!s->size)
+		s->size = SIZE_DEFAULT;
+	s->memory = mmap(NULL, s->size, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (s->memory == MAP_FAILED)
+		return fail("%" PRIu64 " bytes of memory: %s", s->size,
+			    strerror(errno));
+	return EXIT_GOOD;
+}
+
+/* One window is one key, and has its limit */
+static int check_span(struct server *s)
+{
+	uint64_t span;
+
+	if (memreg_query_cap(s->m, IB_MEMREG_CAP_KEY_SPAN, &span))
+		return fail("%s", memreg_reason());
+	if (s->size <= span - 4096)
+		return EXIT_GOOD;
+	return fail("%" PRIu64 " bytes are more than one window of this device covers; use --size with %"
+		    PRIu64 " at most", s->size, span - 4096);
+}
+
+static int register_memory(struct server *s)
+{
+	if (memreg_domain_create(s->m, 0, &s->domain) ||
+	    memreg_mr_register(s->m, s->domain, s->memory, s->size,
+			       s->mr.access, 0, &s->mr)) {
+		if (s->file && memreg_reason_code() == IB_MEMREG_REASON_PIN)
+			return fail("%s; a file that peers are to write must be on tmpfs or hugetlbfs",
+				    memreg_reason());
+		return fail("%s", memreg_reason());
+	}
+	return EXIT_GOOD;
+}
+
+static int begin_to_listen(struct server *s)
+{
+	struct addrinfo hints = {
+		.ai_socktype = SOCK_STREAM,
+		.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
+	};
+	char host[NI_MAXHOST], port[NI_MAXSERV], access[ACCESS_TEXT];
+	struct memreg_device device;
+	struct addrinfo *list;
+	int ret;
+
+	ret = getaddrinfo(s->address, s->port, &hints, &list);
+	if (ret)
+		return fail("%s port %s: %s", s->address, s->port,
+			    gai_strerror(ret));
+	ret = memreg_listen(s->m, list->ai_addr, 16, &s->listener);
+	if (!ret)
+		getnameinfo(list->ai_addr, list->ai_addrlen, host,
+			    sizeof(host), port, sizeof(port),
+			    NI_NUMERICHOST | NI_NUMERICSERV);
+	freeaddrinfo(list);
+	if (ret || memreg_query_device(s->m, &device))
+		return fail("%s", memreg_reason());
+	say("serving %" PRIu64 " bytes of %s on %s, address %s port %s, to %s, %s",
+	    s->size, s->file ? s->file : "anonymous memory", device.name, host,
+	    port, access_text(s->access, access),
+	    s->shared ? "one domain for all" : "a domain for each peer");
+	return EXIT_GOOD;
+}
+
+/*
+ * Commands on standard input
+ */
+
+static bool parse_peer(const char *word, uint32_t *id)
+{
+	uint64_t n;
+
+	*id = 0;
+	if (!word || !strcmp(word, "all"))
+		return true;
+	if (!parse_number(word, &n) || !n || n > UINT32_MAX)
+		return false;
+	*id = (uint32_t)n;
+	return true;
+}
+
+/* As hexdump -C has it */
+static void show_row(const char *row, uint64_t offset, size_t len)
+{
+	size_t i;
+
+	printf("%08" PRIx64 " ", offset);
+	for (i = 0; i < 16; i++) {
+		if (i == 8)
+			putchar(' ');
+		if (i < len)
+			printf(" %02x", (unsigned char)row[i]);
+		else
+			printf("   ");
+	}
+	printf("  |");
+	for (i = 0; i < len; i++)
+		putchar(isprint((unsigned char)row[i]) ? row[i] : '.');
+	puts("|");
+}
+
+static void show(const struct server *s, const char *from, const char *bytes)
+{
+	uint64_t offset = 0, len = SHOW_DEFAULT, n;
+
+	if ((from && !parse_number(from, &offset)) ||
+	    (bytes && !parse_number(bytes, &len)) || offset > s->size) {
+		say("show: OFFSET and LENGTH must be numbers within %" PRIu64,
+		    s->size);
+		return;
+	}
+	if (len > s->size - offset)
+		len = s->size - offset;
+	say("show %" PRIu64 " %" PRIu64, offset, len);
+	for (; len; offset += n, len -= n) {
+		n = len < 16 ? len : 16;
+		show_row(s->memory + offset, offset, n);
+	}
+	say("end of show");
+}
+
+static void set(struct server *s, const char *at, const char *text)
+{
+	uint64_t offset;
+
+	if (!at || !text || !parse_number(at, &offset) || offset > s->size ||
+	    strlen(text) > s->size - offset ||
+	    !(s->mr.access & IB_MEMREG_ACCESS_LOCAL_WRITE)) {
+		say("set: OFFSET TEXT, within the memory, and not --read-only of a file");
+		return;
+	}
+	memcpy(s->memory + offset, text, strlen(text));
+	say("set %" PRIu64 " %zu", offset, strlen(text));
+}
+
+static void command(struct server *s, char *line)
+{
+	char *save, *word = strtok_r(line, " \t\r\n", &save);
+	char *first = word ? strtok_r(NULL, " \t\r\n", &save) : NULL;
+	char *rest = first ? strtok_r(NULL, "\r\n", &save) : NULL;
+	uint32_t id;
+
+	if (!word)
+		return;
+	if (!strcmp(word, "revoke") && parse_peer(first, &id))
+		peers_revoke(s, id);
+	else if (!strcmp(word, "disconnect") && parse_peer(first, &id))
+		peers_disconnect(s, id);
+	else if (!strcmp(word, "list"))
+		peers_print(s);
+	else if (!strcmp(word, "show"))
+		show(s, first, rest);
+	else if (!strcmp(word, "set"))
+		set(s, first, rest);
+	else if (!strcmp(word, "quit"))
+		s->quit = true;
+	else
+		say("commands: revoke [PEER|all], disconnect [PEER|all], list, show [OFFSET [LENGTH]], set OFFSET TEXT, quit");
+}
+
+struct input {
+	char text[1024];
+	size_t len;
+};
+
+/* Run the complete lines of what there is; false at the end of file */
+static bool take_input(struct server *s, struct input *in)
+{
+	ssize_t n = read(STDIN_FILENO, in->text + in->len,
+			 sizeof(in->text) - 1 - in->len);
+	char *end;
+
+	if (n <= 0)
+		return n < 0 && (errno == EAGAIN || errno == EINTR);
+	in->len += (size_t)n;
+	while ((end = memchr(in->text, '\n', in->len))) {
+		size_t used = (size_t)(end - in->text) + 1;
+
+		*end = '\0';
+		command(s, in->text);
+		in->len -= used;
+		memmove(in->text, in->text + used, in->len);
+	}
+	if (in->len == sizeof(in->text) - 1)
+		in->len = 0;	/* no command is so long */
+	return true;
+}
+
+/*
+ * The loop
+ */
+
+static int open_signals(void)
+{
+	sigset_t set_;
+
+	sigemptyset(&set_);
+	sigaddset(&set_, SIGINT);
+	sigaddset(&set_, SIGTERM);
+	sigaddset(&set_, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set_, NULL);
+	return signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void take_signal(struct server *s, int fd)
+{
+	struct signalfd_siginfo info;
+
+	if (read(fd, &info, sizeof(info)) != sizeof(info))
+		return;
+	if (info.ssi_signo == SIGUSR1)
+		peers_revoke(s, 0);
+	else
+		s->quit = true;
+}
+
+static int take_events(struct server *s)
+{
+	struct ib_memreg_event event;
+	int ret;
+
+	while (!s->quit && !(ret = memreg_get_event(s->m, &event, 0)))
+		peers_event(s, &event);
+	if (!s->quit && ret != -EAGAIN && ret != -EINTR)
+		return fail("%s", memreg_reason());
+	return EXIT_GOOD;
+}
+
+static int loop(struct server *s, int signals)
+{
+	struct pollfd pfd[3] = {
+		{ .fd = memreg_fd(s->m), .events = POLLIN },
+		{ .fd = signals, .events = POLLIN },
+		{ .fd = STDIN_FILENO, .events = POLLIN },
+	};
+	struct input in = { .len = 0 };
+	int ret = EXIT_GOOD;
+
+	while (!s->quit && ret == EXIT_GOOD) {
+		if (poll(pfd, 3, peers_expire(s)) < 0) {
+			if (errno == EINTR)
+				continue;
+			return fail("poll: %s", strerror(errno));
+		}
+		if (pfd[1].revents)
+			take_signal(s, signals);
+		/* without input it goes on, until a signal ends it */
+		if (pfd[2].revents && !take_input(s, &in))
+			pfd[2].fd = -1;
+		if (pfd[0].revents)
+			ret = take_events(s);
+	}
+	return ret;
+}
+
+static int serve(struct server *s)
+{
+	int ret, signals = open_signals();
+
+	if (signals < 0)
+		return fail("signalfd: %s", strerror(errno));
+	if (memreg_open(s->device, &s->m))
+		return fail("%s", memreg_reason());
+	ret = map_memory(s);
+	if (ret == EXIT_GOOD)
+		ret = check_span(s);
+	if (ret == EXIT_GOOD)
+		ret = register_memory(s);
+	if (ret == EXIT_GOOD)
+		ret = begin_to_listen(s);
+	if (ret == EXIT_GOOD) {
+		ret = loop(s, signals);
+		peers_end(s);
+		say("end");
+	}
+	memreg_close(s->m);
+	close(signals);
+	return ret;
+}
+
+/*
+ * Options
+ */
+
+static void usage(void)
+{
+	puts("usage: memreg serve [OPTIONS]\n"
+	     "Register memory, listen, and grant a window on it to each peer that\n"
+	     "connects: accepted with 32 bytes of private data that hold address, length\n"
+	     "and rkey, see libmemreg(7). Says who comes and goes, until SIGINT or SIGTERM.\n\n"
+	     "  -d, --device DEVICE     RDMA device; may be left out if there is but one\n"
+	     "  -a, --address ADDRESS   to listen on (0.0.0.0)\n"
+	     "  -p, --port PORT         to listen on; 0 takes a free one (" PORT_DEFAULT ")\n"
+	     "  -f, --file PATH         serve a file's memory; on tmpfs or hugetlbfs, or read-only\n"
+	     "  -s, --size BYTES        serve as much; K, M, G may follow (1M, or the file's)\n"
+	     "  -r, --read-only         the same as --access read\n"
+	     "  -A, --access LIST       of read, write, atomic (read,write)\n"
+	     "  -t, --revoke-after SECONDS   revoke each window so long after its peer came\n"
+	     "      --domain-per-peer   a key is good for its own peer only (default)\n"
+	     "      --shared            one domain for all peers\n"
+	     "  -1, --once              end when the first peer has gone\n"
+	     "  -h, --help\n\n"
+	     "SIGUSR1 revokes all windows. Commands on standard input, one a line:\n"
+	     "  revoke [PEER|all]       kill the rkey of a peer; its connection stays\n"
+	     "  disconnect [PEER|all]   end the connection, too\n"
+	     "  list                    peers\n"
+	     "  show [OFFSET [LENGTH]]  what is in the memory\n"
+	     "  set OFFSET TEXT         put something there\n"
+	     "  quit");
+}
+
+static bool parse_access(char *list, uint32_t *access)
+{
+	char *save, *word;
+
+	*access = 0;
+	for (word = strtok_r(list, ",", &save); word;
+	     word = strtok_r(NULL, ",", &save)) {
+		if (!strcmp(word, "read"))
+			*access |= IB_MEMREG_ACCESS_REMOTE_READ;
+		else if (!strcmp(word, "write"))
+			*access |= IB_MEMREG_ACCESS_REMOTE_WRITE;
+		else if (!strcmp(word, "atomic"))
+			*access |= IB_MEMREG_ACCESS_REMOTE_ATOMIC;
+		else
+			return false;
+	}
+	return *access;
+}
+
+static bool parse_seconds(const char *word, int64_t *ms)
+{
+	char *end;
+	double seconds = strtod(word, &end);
+
+	if (end == word || *end || !(seconds >= 0 && seconds <= 1e9))
+		return false;
+	*ms = (int64_t)(seconds * 1000);
+	return true;
+}
+
+enum { OPT_PER_PEER = 256, OPT_SHARED };
+
+static const struct option options[] = {
+	{ "device", required_argument, NULL, 'd' },
+	{ "address", required_argument, NULL, 'a' },
+	{ "port", required_argument, NULL, 'p' },
+	{ "file", required_argument, NULL, 'f' },
+	{ "size", required_argument, NULL, 's' },
+	{ "read-only", no_argument, NULL, 'r' },
+	{ "access", required_argument, NULL, 'A' },
+	{ "revoke-after", required_argument, NULL, 't' },
+	{ "domain-per-peer", no_argument, NULL, OPT_PER_PEER },
+	{ "shared", no_argument, NULL, OPT_SHARED },
+	{ "once", no_argument, NULL, '1' },
+	{ "help", no_argument, NULL, 'h' },
+	{ NULL, 0, NULL, 0 },
+};
+
+/* EXIT_GOOD, or the exit status */
+static int set_option(struct server *s, int opt)
+{
+	switch (opt) {
+	case 'd':
+		s->device = optarg;
+		return EXIT_GOOD;
+	case 'a':
+		s->address = optarg;
+		return EXIT_GOOD;
+	case 'p':
+		s->port = optarg;
+		return EXIT_GOOD;
+	case 'f':
+		s->file = optarg;
+		return EXIT_GOOD;
+	case 's':
+		if (!parse_number(optarg, &s->size) || !s->size)
+			return bad_usage("%s is no size", optarg);
+		return EXIT_GOOD;
+	case 'r':
+		s->access = IB_MEMREG_ACCESS_REMOTE_READ;
+		return EXIT_GOOD;
+	case 'A':
+		if (!parse_access(optarg, &s->access))
+			return bad_usage("access must be of read, write, atomic");
+		return EXIT_GOOD;
+	case 't':
+		if (!parse_seconds(optarg, &s->revoke_after))
+			return bad_usage("%s is no time in seconds", optarg);
+		return EXIT_GOOD;
+	case OPT_PER_PEER:
+	case OPT_SHARED:
+		s->shared = opt == OPT_SHARED;
+		return EXIT_GOOD;
+	case '1':
+		s->once = true;
+		return EXIT_GOOD;
+	default:
+		return bad_usage("bad option");
+	}
+}
+
+int cmd_serve(int argc, char **argv)
+{
+	struct server s = {
+		.address = "0.0.0.0",
+		.port = PORT_DEFAULT,
+		.access = IB_MEMREG_ACCESS_REMOTE_READ |
+			  IB_MEMREG_ACCESS_REMOTE_WRITE,
+		.revoke_after = -1,
+	};
+	int opt, ret;
+
+	while ((opt = getopt_long(argc, argv, "d:a:p:f:s:rA:t:1h", options,
+				  NULL)) != -1) {
+		if (opt == 'h') {
+			usage();
+			return EXIT_GOOD;
+		}
+		ret = set_option(&s, opt);
+		if (ret != EXIT_GOOD)
+			return ret;
+	}
+	if (optind < argc)
+		return bad_usage("%s is one argument too many", argv[optind]);
+	s.mr.access = IB_MEMREG_ACCESS_MW_BIND;
+	if (!s.file || s.access & ~IB_MEMREG_ACCESS_REMOTE_READ)
+		s.mr.access |= IB_MEMREG_ACCESS_LOCAL_WRITE;
+	return serve(&s);
+}

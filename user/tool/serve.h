@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the files of memreg serve share */
+#ifndef MEMREG_TOOL_SERVE_H
+#define MEMREG_TOOL_SERVE_H
+
+#include "tool.h"
+
+struct peer;
+
+struct server {
+	/* as the options have it */
+	const char *device;
+	const char *address;
+	const char *port;
+	const char *file;
+	uint64_t size;		/* bytes; 0: the default, or the file's */
+	uint32_t access;	/* of the windows */
+	int64_t revoke_after;	/* milliseconds, or -1 */
+	bool shared;		/* one domain for all peers */
+	bool once;		/* end when the first peer has gone */
+
+	struct memreg *m;
+	char *memory;
+	uint32_t domain;	/* of the MR, and of the peers if shared */
+	struct memreg_mr mr;
+	uint32_t listener;
+	struct peer *peers;
+	bool quit;
+};
+
+int64_t now_ms(void);
+
+/* A line of output, with the time of day in front */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* peer.c: those who connect, from request to end */
+void peers_event(struct server *s, const struct ib_memreg_event *event);
+void peers_revoke(struct server *s, uint32_t id);	/* 0: all */
+void peers_disconnect(struct server *s, uint32_t id);	/* 0: all */
+void peers_print(const struct server *s);
+
+/* Revoke where the time has come; milliseconds until the next, or -1 */
+int peers_expire(struct server *s);
+
+/* End all connections and free what belongs to them */
+void peers_end(struct server *s);
+
+#endif /* MEMREG_TOOL_SERVE_H */

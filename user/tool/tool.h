@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the subcommands of memreg share */
+#ifndef MEMREG_TOOL_H
+#define MEMREG_TOOL_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "memreg.h"
+
+enum {
+	EXIT_GOOD,
+	EXIT_FAILED,
+	EXIT_USAGE,
+};
+
+/* One subcommand each: argv[0] is its name; the result is the exit status */
+int cmd_caps(int argc, char **argv);
+int cmd_list(int argc, char **argv);
+int cmd_load(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
+int cmd_unload(int argc, char **argv);
+
+/* Complain as "memreg SUBCOMMAND: ..." and return EXIT_FAILED */
+int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same, but "see memreg SUBCOMMAND --help" and EXIT_USAGE */
+int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* What to call the subcommand in complaints */
+void set_subcommand(const char *name);
+
+/* Decimal or 0x hexadecimal, with K, M or G behind it; false if it is not */
+bool parse_number(const char *word, uint64_t *value);
+
+/* "read,write" for enum ib_memreg_access; @buf holds ACCESS_TEXT bytes */
+#define ACCESS_TEXT 128
+const char *access_text(uint32_t access, char *buf);
+
+/* Names of kernel modules that we deal with */
+#define MODULE_NAME "ib_memreg"
+
+/* Bring up soft-RoCE on a network interface; 0 or a negative errno */
+int rxe_link_add(const char *name, const char *netdev);
+
+#endif /* MEMREG_TOOL_H */

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* memreg unload: take the kernel module out, or say who keeps it in */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <libkmod.h>
+#include <string.h>
+
+#include "tool.h"
+
+/* Tell which processes have files of ours open; the number of them */
+static unsigned int tell_files(void)
+{
+	struct ib_memreg_object o;
+	struct memreg_list *list;
+	unsigned int files = 0;
+
+	if (memreg_list_open(&list))
+		return 0;
+	while (memreg_list_next(list, &o, sizeof(o)) > 0) {
+		if (o.type != IB_MEMREG_OBJECT_FILE)
+			continue;
+		files++;
+		fail("it is in use by process %" PRId32 " (%.16s) of user %"
+		     PRIu32 " on %s", o.pid, o.comm, o.uid, o.device);
+	}
+	memreg_list_close(list);
+	return files;
+}
+
+static unsigned int tell_holders(struct kmod_module *mod)
+{
+	struct kmod_list *holders = kmod_module_get_holders(mod), *item;
+	unsigned int count = 0;
+
+	kmod_list_foreach(item, holders) {
+		struct kmod_module *holder = kmod_module_get_module(item);
+
+		count++;
+		fail("the module %s uses it: unload that first",
+		     kmod_module_get_name(holder));
+		kmod_module_unref(holder);
+	}
+	kmod_module_unref_list(holders);
+	return count;
+}
+
+static int tell_why(struct kmod_module *mod, int err)
+{
+	switch (-err) {
+	case EPERM:
+	case EACCES:
+		return fail("%s; this needs root", strerror(-err));
+	case ENOSYS:
+		return fail("this kernel has no loadable modules");
+	case EAGAIN:
+	case EBUSY:
+		if (tell_files() + tell_holders(mod) == 0)
+			fail("it is in use by a file that is not bound to a device, or by a user whose files you may not see");
+		return fail("end what uses it, then try again");
+	default:
+		return fail("%s; see `dmesg`", strerror(-err));
+	}
+}
+
+static int unload(struct kmod_ctx *ctx)
+{
+	struct kmod_module *mod;
+	int err, ret = EXIT_GOOD;
+
+	err = kmod_module_new_from_name(ctx, MODULE_NAME, &mod);
+	if (err < 0)
+		return fail("%s", strerror(-err));
+	if (kmod_module_get_initstate(mod) == KMOD_MODULE_BUILTIN) {
+		ret = fail(MODULE_NAME " is built into this kernel");
+	} else {
+		err = kmod_module_remove_module(mod, KMOD_REMOVE_NOWAIT);
+		/* that it is not there is what was asked for */
+		if (err && err != -ENOENT)
+			ret = tell_why(mod, err);
+	}
+	kmod_module_unref(mod);
+	return ret;
+}
+
+static void usage(void)
+{
+	puts("usage: memreg unload\n"
+	     "Unload the kernel module ib_memreg. If it is in use nothing is done, and\n"
+	     "who uses it is told. That it is not loaded is no error.\n\n"
+	     "  -h, --help");
+}
+
+int cmd_unload(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct kmod_ctx *ctx;
+	int opt, ret;
+
+	while ((opt = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		if (opt != 'h')
+			return bad_usage("bad option");
+		usage();
+		return EXIT_GOOD;
+	}
+	if (optind < argc)
+		return bad_usage("%s is one argument too many", argv[optind]);
+	ctx = kmod_new(NULL, NULL);
+	if (!ctx)
+		return fail("libkmod can't be set up: %s", strerror(errno));
+	kmod_set_log_priority(ctx, 0);
+	ret = unload(ctx);
+	kmod_unref(ctx);
+	return ret;
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Complaints, numbers, names */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+static const char *subcommand = "";
+
+void set_subcommand(const char *name)
+{
+	subcommand = name;
+}
+
+static void complain(const char *format, va_list ap)
+{
+	fflush(stdout);
+	fprintf(stderr, "memreg%s%s: ", *subcommand ? " " : "", subcommand);
+	vfprintf(stderr, format, ap);
+	fputc('\n', stderr);
+}
+
+int fail(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	complain(format, ap);
+	va_end(ap);
+	return EXIT_FAILED;
+}
+
+int bad_usage(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	complain(format, ap);
+	va_end(ap);
+	fprintf(stderr, "Try `memreg%s%s --help`.\n", *subcommand ? " " : "",
+		subcommand);
+	return EXIT_USAGE;
+}
+
+static int shift_of(char suffix)
+{
+	switch (suffix) {
+	case '\0':
+		return 0;
+	case 'k': case 'K':
+		return 10;
+	case 'm': case 'M':
+		return 20;
+	case 'g': case 'G':
+		return 30;
+	default:
+		return -1;
+	}
+}
+
+bool parse_number(const char *word, uint64_t *value)
+{
+	unsigned long long n;
+	char *end;
+	int shift;
+
+	if (*word < '0' || *word > '9')
+		return false;
+	errno = 0;
+	n = strtoull(word, &end, 0);
+	shift = shift_of(*end);
+	if (errno || shift < 0 || (*end && end[1]) || n << shift >> shift != n)
+		return false;
+	*value = n << shift;
+	return true;
+}
+
+const char *access_text(uint32_t access, char *buf)
+{
+	static const struct { uint32_t bit; const char *name; } names[] = {
+		{ IB_MEMREG_ACCESS_REMOTE_READ, "read" },
+		{ IB_MEMREG_ACCESS_REMOTE_WRITE, "write" },
+		{ IB_MEMREG_ACCESS_REMOTE_ATOMIC, "atomic" },
+		{ IB_MEMREG_ACCESS_LOCAL_WRITE, "local-write" },
+		{ IB_MEMREG_ACCESS_MW_BIND, "bind" },
+		{ IB_MEMREG_ACCESS_ZERO_BASED, "zero-based" },
+		{ IB_MEMREG_ACCESS_FLUSH_GLOBAL, "flush-global" },
+		{ IB_MEMREG_ACCESS_FLUSH_PERSISTENT, "flush-persistent" },
+		{ IB_MEMREG_ACCESS_RELAXED_ORDERING, "relaxed" },
+	};
+	size_t i;
+
+	*buf = '\0';
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!(access & names[i].bit))
+			continue;
+		if (*buf)
+			strcat(buf, ",");
+		strcat(buf, names[i].name);
+	}
+	return *buf ? buf : strcpy(buf, "none");
+}
