@@ -511,15 +511,17 @@ static void connect_peer(struct peer *p)
 
 	tear_down(p);
 	p->data_len = 0;
+	errno = 0;
 	status = try_connect(p);
 	finish(p, status);
 	take_grant(p);
 	if (status) {
-		tear_down(p);
 		if (status == STATUS_REJECTED)
 			say_rejected(p);
 		else
-			say("connect status=%s", status_name(status));
+			say("connect status=%s errno=%d", status_name(status),
+			    status == STATUS_LOCAL_ERROR ? errno : 0);
+		tear_down(p);
 		return;
 	}
 	p->connected = true;
@@ -546,20 +548,21 @@ static struct grant in_use(const struct peer *p)
 	return g;
 }
 
-static int post(struct peer *p, struct ibv_send_wr *wr, size_t length)
+static int post(struct peer *p, const struct ibv_send_wr *request,
+		size_t length)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)p->buf,
 		.length = (uint32_t)length,
 		.lkey = p->mr->lkey,
 	};
-	struct ibv_send_wr *bad;
+	struct ibv_send_wr wr = *request, *bad;
 
-	wr->wr_id = ++p->wr_id;
-	wr->send_flags = IBV_SEND_SIGNALED;
-	wr->sg_list = &sge;
-	wr->num_sge = length ? 1 : 0;
-	return ibv_post_send(p->id->qp, wr, &bad) ? STATUS_POST_ERROR : 0;
+	wr.wr_id = ++p->wr_id;
+	wr.send_flags = IBV_SEND_SIGNALED;
+	wr.sg_list = &sge;
+	wr.num_sge = length ? 1 : 0;
+	return ibv_post_send(p->id->qp, &wr, &bad) ? STATUS_POST_ERROR : 0;
 }
 
 /*
