@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * RDMA devices come and go; files are bound to them.
+ *
+ * A struct memreg_device lives from the time that ib_core adds the device
+ * until both the device is removed and the last file that was bound to it is
+ * closed. Removal visits every bound file, waits for the calls at work on it
+ * (all of them are bounded), destroys what the file has, and marks it: from
+ * then on every call answers ENODEV. No reference to the ib_device is kept
+ * beyond that, so removal never waits for user space to close anything.
+ */
+#include <linux/cred.h>
+#include <linux/dma-mapping.h>
+#include <linux/nsproxy.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "memreg.h"
+
+/* Devices that are there. */
+static LIST_HEAD(memreg_devices);
+static DEFINE_MUTEX(memreg_devices_lock);
+
+static struct ib_client memreg_client;
+
+/* Number of capabilities that QUERY tells. */
+#define MEMREG_CAPS	18
+
+static void memreg_device_put(struct memreg_device *mdev)
+{
+	if (refcount_dec_and_test(&mdev->refs))
+		kfree(mdev);
+}
+
+/**
+ * memreg_charge() - Charge one object to the caller's rdma cgroup
+ * @charge: Remembers it
+ * @mdev: Device of the object
+ * @handle: It is a handle (an open file), not an object
+ *
+ * Return: 0; -EDQUOT if a limit is reached; -ENOMEM.
+ */
+int memreg_charge(struct memreg_charge *charge, struct memreg_device *mdev,
+		  bool handle)
+{
+	int ret = 0;
+
+	charge->cg = NULL;
+	charge->handle = handle;
+#ifdef CONFIG_CGROUP_RDMA
+	ret = rdmacg_try_charge(&charge->cg, &mdev->ibdev->cg_device,
+				handle ? RDMACG_RESOURCE_HCA_HANDLE :
+					 RDMACG_RESOURCE_HCA_OBJECT);
+	if (ret)
+		charge->cg = NULL;
+	/* EAGAIN is for what may work the next time without a change. */
+	if (ret == -EAGAIN)
+		ret = -EDQUOT;
+#endif
+	return ret;
+}
+
+/**
+ * memreg_uncharge() - Undo memreg_charge()
+ * @charge: What it remembered; nothing happens if that is nothing
+ * @mdev: Device of the object
+ */
+void memreg_uncharge(struct memreg_charge *charge, struct memreg_device *mdev)
+{
+#ifdef CONFIG_CGROUP_RDMA
+	if (charge->cg)
+		rdmacg_uncharge(charge->cg, &mdev->ibdev->cg_device,
+				charge->handle ? RDMACG_RESOURCE_HCA_HANDLE :
+						 RDMACG_RESOURCE_HCA_OBJECT);
+#endif
+	charge->cg = NULL;
+}
+
+/**
+ * memreg_charge_reason() - Fail a call because of a charge
+ * @ucmd: The call
+ * @err: What memreg_charge() returned
+ *
+ * Return: @err.
+ */
+int memreg_charge_reason(struct memreg_ucmd *ucmd, int err)
+{
+	if (err == -EDQUOT)
+		ucmd->reason = IB_MEMREG_REASON_CGROUP;
+	return err;
+}
+
+/* Can this device do what we are made of? */
+static int memreg_device_usable(struct memreg_ucmd *ucmd,
+				struct ib_device *ibdev)
+{
+	u32 port;
+
+	rdma_for_each_port(ibdev, port)
+		if (rdma_protocol_iwarp(ibdev, port))
+			return memreg_fail(ucmd, -EOPNOTSUPP,
+					   IB_MEMREG_REASON_IWARP);
+	if (!(ibdev->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS) ||
+	    ibdev->attrs.max_fast_reg_page_list_len < 2)
+		return memreg_fail(ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_NO_FRWR);
+	return 0;
+}
+
+/* Find the device of that name, or the only one, in the caller's namespace. */
+static struct memreg_device *memreg_device_find(const char *name)
+{
+	struct net *net = current->nsproxy->net_ns;
+	struct memreg_device *mdev, *found = NULL;
+	unsigned int matches = 0;
+
+	mutex_lock(&memreg_devices_lock);
+	list_for_each_entry(mdev, &memreg_devices, node) {
+		if (!rdma_dev_access_netns(mdev->ibdev, net) ||
+		    (name[0] && strcmp(dev_name(&mdev->ibdev->dev), name)))
+			continue;
+		found = mdev;
+		matches++;
+	}
+	if (matches == 1)
+		refcount_inc(&found->refs);
+	mutex_unlock(&memreg_devices_lock);
+	return matches == 1 ? found : NULL;
+}
+
+/* Make the tie between a file and a device, unless either is taken or gone. */
+static int memreg_device_attach(struct memreg_ucmd *ucmd,
+				struct memreg_device *mdev)
+{
+	struct memreg_file *file = ucmd->file;
+	int ret;
+
+	lockdep_assert_held_write(&file->lock);
+
+	if (file->mdev)
+		return memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_BOUND);
+
+	mutex_lock(&mdev->files_lock);
+	ret = memreg_fail(ucmd, -ENODEV, IB_MEMREG_REASON_DEVICE_GONE);
+	if (mdev->gone)
+		goto out;
+	ret = memreg_device_usable(ucmd, mdev->ibdev);
+	if (ret)
+		goto out;
+	ret = memreg_charge(&file->charge, mdev, true);
+	if (ret) {
+		memreg_charge_reason(ucmd, ret);
+		goto out;
+	}
+	file->net = get_net(current->nsproxy->net_ns);
+	list_add_tail(&file->device_node, &mdev->files);
+	refcount_inc(&mdev->refs);
+	WRITE_ONCE(file->mdev, mdev);
+out:
+	mutex_unlock(&mdev->files_lock);
+	return ret;
+}
+
+/* Copy the answer before the tie is made: after it nothing may fail. */
+static int memreg_device_respond(struct memreg_ucmd *ucmd,
+				 struct memreg_device *mdev)
+{
+	struct ib_memreg_bind_device *cmd = ucmd->cmd;
+	bool gone;
+
+	mutex_lock(&mdev->files_lock);
+	gone = mdev->gone;
+	if (!gone) {
+		cmd->out_index = mdev->ibdev->index;
+		strscpy_pad(cmd->name, dev_name(&mdev->ibdev->dev));
+	}
+	mutex_unlock(&mdev->files_lock);
+	if (gone)
+		return memreg_fail(ucmd, -ENODEV,
+				   IB_MEMREG_REASON_DEVICE_GONE);
+	return memreg_respond(ucmd, sizeof(*cmd));
+}
+
+/* ioctl(IB_MEMREG_IOC_BIND_DEVICE) */
+int memreg_device_bind(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_bind_device *cmd = ucmd->cmd;
+	struct memreg_device *mdev;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (strnlen(cmd->name, sizeof(cmd->name)) == sizeof(cmd->name))
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_NO_DEVICE);
+	if (READ_ONCE(ucmd->file->mdev))
+		return memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_BOUND);
+
+	mdev = memreg_device_find(cmd->name);
+	if (!mdev)
+		return memreg_fail(ucmd, -ENODEV, IB_MEMREG_REASON_NO_DEVICE);
+	ret = memreg_device_respond(ucmd, mdev);
+	if (ret)
+		goto out;
+	if (down_write_killable(&ucmd->file->lock)) {
+		ret = -EINTR;
+		goto out;
+	}
+	ret = memreg_device_attach(ucmd, mdev);
+	up_write(&ucmd->file->lock);
+	wake_up_all(&ucmd->file->wait);
+out:
+	memreg_device_put(mdev);
+	return ret;
+}
+
+/* Give back all that a file has of its device. The file's lock is held. */
+static void memreg_device_detach(struct memreg_file *file)
+{
+	lockdep_assert_held_write(&file->lock);
+
+	memreg_object_destroy_all(file);
+	memreg_uncharge(&file->charge, file->mdev);
+	mutex_lock(&file->mdev->files_lock);
+	list_del_init(&file->device_node);
+	mutex_unlock(&file->mdev->files_lock);
+	WRITE_ONCE(file->gone, true);
+}
+
+/**
+ * memreg_device_unbind() - Give back all that a file has, as it is closed
+ * @file: The file, on which no call is at work
+ */
+void memreg_device_unbind(struct memreg_file *file)
+{
+	/* Removal of the device may be at work on the file. */
+	down_write(&file->lock);
+	if (file->mdev && !file->gone)
+		memreg_device_detach(file);
+	up_write(&file->lock);
+
+	xa_destroy(&file->objects);
+	if (file->mdev) {
+		put_net(file->net);
+		memreg_device_put(file->mdev);
+	}
+}
+
+static u32 memreg_device_caps(struct memreg_device *mdev,
+			      struct ib_memreg_cap_entry *caps)
+{
+	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
+	bool single = mdev->quirks & MEMREG_QUIRK_SINGLE_KEY;
+	bool gaps = attrs->kernel_cap_flags & IBK_SG_GAPS_REG;
+	bool strict = !(mdev->quirks & MEMREG_QUIRK_WEAK_INV);
+	const struct ib_memreg_cap_entry all[] = {
+#define CAP(_cap, _backing, _value)					\
+	{								\
+		.cap = IB_MEMREG_CAP_##_cap,				\
+		.backing = IB_MEMREG_BACKING_##_backing,		\
+		.value = (_value),					\
+	}
+#define CAP_IF(_cap, _have, _backing)					\
+	{								\
+		.cap = IB_MEMREG_CAP_##_cap,				\
+		.backing = (_have) ? IB_MEMREG_BACKING_##_backing :	\
+				     IB_MEMREG_BACKING_NONE,		\
+		.value = (_have),					\
+	}
+		CAP(KEY_PAGES, FRWR, mdev->max_pages),
+		CAP(KEY_SPAN, FRWR, (u64)mdev->max_pages * MEMREG_PAGE_SIZE),
+		CAP(PAGE_SIZES, FRWR, mdev->page_sizes),
+		CAP_IF(SG_GAPS, gaps, FRWR),
+		CAP_IF(SINGLE_KEY, single, DEVICE),
+		CAP(ACCESS, FRWR, memreg_access_supported(mdev)),
+		CAP(ODP_EXPLICIT, NONE, 0),
+		CAP(ODP_IMPLICIT, NONE, 0),
+		CAP(WINDOW_TYPE1, FRWR, 1),
+		CAP(WINDOW_TYPE2B, NONE, 0),
+		CAP(INLINE_RECEIVE, NONE, 0),
+		CAP(REREG_IN_PLACE, NONE, 0),
+		CAP_IF(STRICT_INVALIDATE, strict, DEVICE),
+		CAP(MAX_MR, DEVICE, attrs->max_mr),
+		CAP(MAX_QP, DEVICE, attrs->max_qp),
+		CAP(CONNECT_DATA, KERNEL, MEMREG_CONNECT_DATA),
+		CAP(ACCEPT_DATA, KERNEL, MEMREG_ACCEPT_DATA),
+		CAP(REJECT_DATA, KERNEL, MEMREG_REJECT_DATA),
+#undef CAP_IF
+#undef CAP
+	};
+
+	BUILD_BUG_ON(ARRAY_SIZE(all) != MEMREG_CAPS);
+	memcpy(caps, all, sizeof(all));
+	return ARRAY_SIZE(all);
+}
+
+/* ioctl(IB_MEMREG_IOC_QUERY) */
+int memreg_device_query(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_cap_entry caps[MEMREG_CAPS];
+	struct ib_memreg_query *cmd = ucmd->cmd;
+	u32 count;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+
+	count = memreg_device_caps(ucmd->mdev, caps);
+	if (copy_to_user(u64_to_user_ptr(cmd->caps), caps,
+			 min(count, cmd->count) * sizeof(caps[0])))
+		return -EFAULT;
+	cmd->count = count;
+	cmd->out_index = ucmd->mdev->ibdev->index;
+	cmd->out_ports = ucmd->mdev->ibdev->phys_port_cnt;
+	strscpy_pad(cmd->out_name, dev_name(&ucmd->mdev->ibdev->dev));
+	return memreg_respond(ucmd, sizeof(*cmd));
+}
+
+/* A GID went: registration queues that are connected by it must be rebuilt. */
+static void memreg_device_event(struct ib_event_handler *handler,
+				struct ib_event *event)
+{
+	struct memreg_device *mdev =
+		container_of(handler, struct memreg_device, event_handler);
+
+	if (event->event == IB_EVENT_GID_CHANGE)
+		memreg_domain_gid_change(mdev, event->element.port_num);
+}
+
+static int memreg_device_add(struct ib_device *ibdev)
+{
+	struct memreg_device *mdev;
+
+	mdev = kzalloc(sizeof(*mdev), GFP_KERNEL);
+	if (!mdev)
+		return -ENOMEM;
+	mdev->ibdev = ibdev;
+	refcount_set(&mdev->refs, 1);
+	mdev->quirks = memreg_quirks(ibdev);
+	mdev->max_pages = min_t(u32, ibdev->attrs.max_fast_reg_page_list_len,
+				MEMREG_MAX_PAGES);
+	mdev->page_sizes = ibdev->attrs.page_size_cap &
+			   ~((u64)MEMREG_PAGE_SIZE - 1);
+	mutex_init(&mdev->files_lock);
+	INIT_LIST_HEAD(&mdev->files);
+	spin_lock_init(&mdev->frwr_lock);
+	spin_lock_init(&mdev->domains_lock);
+	INIT_LIST_HEAD(&mdev->domains);
+	INIT_IB_EVENT_HANDLER(&mdev->event_handler, ibdev,
+			      memreg_device_event);
+
+	ib_set_client_data(ibdev, &memreg_client, mdev);
+	ib_register_event_handler(&mdev->event_handler);
+	mutex_lock(&memreg_devices_lock);
+	list_add_tail(&mdev->node, &memreg_devices);
+	mutex_unlock(&memreg_devices_lock);
+	return 0;
+}
+
+/* Take one of the files that are still bound to a device that is going. */
+static struct memreg_file *memreg_device_bound_file(struct memreg_device *mdev)
+{
+	struct memreg_file *file;
+
+	mutex_lock(&mdev->files_lock);
+	mdev->gone = true;
+	file = list_first_entry_or_null(&mdev->files, struct memreg_file,
+					device_node);
+	if (file)
+		refcount_inc(&file->refs);
+	mutex_unlock(&mdev->files_lock);
+	return file;
+}
+
+static void memreg_device_remove(struct ib_device *ibdev, void *client_data)
+{
+	struct memreg_device *mdev = client_data;
+	struct memreg_file *file;
+
+	mutex_lock(&memreg_devices_lock);
+	list_del(&mdev->node);
+	mutex_unlock(&memreg_devices_lock);
+	ib_unregister_event_handler(&mdev->event_handler);
+
+	while ((file = memreg_device_bound_file(mdev))) {
+		down_write(&file->lock);
+		/* It may have been closed in the meantime. */
+		if (!file->gone)
+			memreg_device_detach(file);
+		up_write(&file->lock);
+		wake_up_all(&file->wait);
+		memreg_file_put(file);
+	}
+	memreg_device_put(mdev);
+}
+
+static struct ib_client memreg_client = {
+	.name = "memreg",
+	.add = memreg_device_add,
+	.remove = memreg_device_remove,
+};
+
+int __init memreg_device_init(void)
+{
+	return ib_register_client(&memreg_client);
+}
+
+void memreg_device_exit(void)
+{
+	ib_unregister_client(&memreg_client);
+}

@@ -1,0 +1,715 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A domain is a protection domain with a registration queue: an RC QP that is
+ * connected to itself and carries nothing but REG_MR and LOCAL_INV. That way
+ * registration depends on no peer, and no peer's misbehaviour breaks it.
+ *
+ * Normal operation
+ *
+ * memreg_queue_run() posts the work requests of a batch in one go, only the
+ * last of them signalled, and sleeps until that one completes. An RC send
+ * queue works in order, so the success of the last one is the success of all;
+ * a failure shows as a completion of its own, signalled or not, and so do the
+ * flushes behind it.
+ *
+ * Recovery
+ *
+ * One failed work request puts the QP in error, and flushes what was posted
+ * behind it. The first bad completion marks the queue BROKEN, so that nobody
+ * posts any more, and a worker drains the QP, ends what did not end by itself
+ * (a post that was taken in part), and takes the QP through RESET to RTS
+ * again. Each FRWR whose work request failed or was flushed has a status that
+ * says so; its owner destroys it, as its state is unknown (I4), and does the
+ * work over with another one. If the QP can't be connected (the port has no
+ * usable GID any more), the queue is DOWN, and the next user lets the worker
+ * try again.
+ *
+ * Only wr_cqe and status of a failed completion may be relied upon.
+ */
+#include <linux/etherdevice.h>
+#include <linux/slab.h>
+#include <rdma/ib_cache.h>
+
+#include "memreg.h"
+
+/* How long a batch may take before the queue is taken for broken. */
+#define MEMREG_BATCH_TIMEOUT	(10 * HZ)
+
+/**
+ * struct memreg_batch - Work requests that were posted together
+ * @node: In memreg_domain.inflight; sq_lock
+ * @domain: The domain
+ * @keys: The FRWRs behind these have the work requests
+ * @count: Their number
+ * @done: All of them ended
+ */
+struct memreg_batch {
+	struct list_head node;
+	struct memreg_domain *domain;
+	struct memreg_key **keys;
+	unsigned int count;
+	struct completion done;
+};
+
+/* Rebuilding must not wait for those who wait for it on memreg_wq. */
+static struct workqueue_struct *memreg_rebuild_wq;
+
+int __init memreg_domain_init(void)
+{
+	memreg_rebuild_wq = alloc_workqueue("memreg_rebuild",
+					    WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	return memreg_rebuild_wq ? 0 : -ENOMEM;
+}
+
+void memreg_domain_exit(void)
+{
+	destroy_workqueue(memreg_rebuild_wq);
+}
+
+/*
+ * Connecting the QP to itself
+ */
+
+/* Prefer an address that somebody configured: a default GID that is in use
+ * keeps its slot of the GID table busy after a change of the MAC address.
+ */
+static bool memreg_gid_is_ip(const struct ib_gid_attr *attr)
+{
+	const struct in6_addr *addr = (const struct in6_addr *)attr->gid.raw;
+
+	return attr->gid_type == IB_GID_TYPE_ROCE_UDP_ENCAP &&
+	       !(ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL);
+}
+
+/* Find the GID of a port to connect by. The caller puts what is returned. */
+static const struct ib_gid_attr *memreg_find_gid(struct ib_device *ibdev,
+						 u32 port)
+{
+	const struct ib_gid_attr *attr, *any = NULL;
+	u32 i;
+
+	for (i = 0; i < ibdev->port_data[port].immutable.gid_tbl_len; i++) {
+		attr = rdma_get_gid_attr(ibdev, port, i);
+		if (IS_ERR(attr))
+			continue;
+		if (!rdma_protocol_roce(ibdev, port) ||
+		    memreg_gid_is_ip(attr)) {
+			if (any)
+				rdma_put_gid_attr(any);
+			return attr;
+		}
+		if (any)
+			rdma_put_gid_attr(attr);
+		else
+			any = attr;
+	}
+	return any ?: ERR_PTR(-ENETDOWN);
+}
+
+/* The address vector that leads from a port to the same port. */
+static int memreg_loopback_av(struct ib_device *ibdev, u32 port,
+			      const struct ib_gid_attr *gid,
+			      struct rdma_ah_attr *ah)
+{
+	struct ib_port_attr attr;
+	int ret;
+
+	ah->type = rdma_ah_find_type(ibdev, port);
+	rdma_ah_set_port_num(ah, port);
+	rdma_ah_set_grh(ah, (union ib_gid *)&gid->gid, 0, gid->index, 1, 0);
+	/* ib_modify_qp() resolves it for QPs of user space only. */
+	if (ah->type == RDMA_AH_ATTR_TYPE_ROCE)
+		return rdma_read_gid_l2_fields(gid, NULL, ah->roce.dmac);
+
+	ret = ib_query_port(ibdev, port, &attr);
+	if (ret)
+		return ret;
+	rdma_ah_set_dlid(ah, attr.lid);
+	return 0;
+}
+
+static int memreg_queue_to_init(struct memreg_domain *domain)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_INIT,
+		.port_num = domain->port,
+	};
+
+	return ib_modify_qp(domain->qp, &attr,
+			    IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT |
+			    IB_QP_ACCESS_FLAGS);
+}
+
+static int memreg_queue_to_rtr(struct memreg_domain *domain)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_RTR,
+		.path_mtu = IB_MTU_256,
+		.dest_qp_num = domain->qp->qp_num,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+	};
+	const struct ib_gid_attr *gid;
+	int ret;
+
+	gid = memreg_find_gid(domain->mdev->ibdev, domain->port);
+	if (IS_ERR(gid))
+		return PTR_ERR(gid);
+	ret = memreg_loopback_av(domain->mdev->ibdev, domain->port, gid,
+				 &attr.ah_attr);
+	if (!ret)
+		ret = ib_modify_qp(domain->qp, &attr,
+				   IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU |
+				   IB_QP_DEST_QPN | IB_QP_RQ_PSN |
+				   IB_QP_MAX_DEST_RD_ATOMIC |
+				   IB_QP_MIN_RNR_TIMER);
+	domain->gid = gid->gid;
+	domain->gid_index = gid->index;
+	rdma_put_gid_attr(gid);
+	return ret;
+}
+
+static int memreg_queue_to_rts(struct memreg_domain *domain)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_RTS,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.max_rd_atomic = 1,
+	};
+
+	return ib_modify_qp(domain->qp, &attr,
+			    IB_QP_STATE | IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
+			    IB_QP_RNR_RETRY | IB_QP_SQ_PSN |
+			    IB_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int memreg_queue_connect(struct memreg_domain *domain)
+{
+	int ret;
+
+	ret = memreg_queue_to_init(domain);
+	if (!ret)
+		ret = memreg_queue_to_rtr(domain);
+	if (!ret)
+		ret = memreg_queue_to_rts(domain);
+	return ret;
+}
+
+/*
+ * Running batches
+ */
+
+/* The queue takes no more work until the worker has rebuilt it. */
+static void memreg_queue_break(struct memreg_domain *domain)
+{
+	lockdep_assert_held(&domain->sq_lock);
+
+	if (domain->state != MEMREG_QUEUE_READY)
+		return;
+	domain->state = MEMREG_QUEUE_BROKEN;
+	queue_work(memreg_rebuild_wq, &domain->rebuild);
+}
+
+/* All work requests of a batch have ended. */
+static void memreg_batch_end(struct memreg_batch *batch)
+{
+	struct memreg_domain *domain = batch->domain;
+
+	lockdep_assert_held(&domain->sq_lock);
+
+	list_del(&batch->node);
+	domain->sq_free += batch->count;
+	wake_up(&domain->sq_wait);
+	/* The batch is on the stack of the task that waits for this. */
+	complete(&batch->done);
+}
+
+/* A completion: of the last work request of a batch, or of one that failed. */
+static void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct memreg_frwr *frwr =
+		container_of(wc->wr_cqe, struct memreg_frwr, cqe);
+	struct memreg_domain *domain = frwr->domain;
+	struct memreg_batch *batch = frwr->batch;
+	unsigned long flags;
+
+	spin_lock_irqsave(&domain->sq_lock, flags);
+	if (wc->status != IB_WC_SUCCESS) {
+		frwr->status = -EIO;
+		memreg_queue_break(domain);
+	}
+	if (frwr == batch->keys[batch->count - 1]->frwr)
+		memreg_batch_end(batch);
+	spin_unlock_irqrestore(&domain->sq_lock, flags);
+}
+
+/* Nobody knows how far these work requests got. */
+static void memreg_batch_abandon(struct memreg_batch *batch)
+{
+	unsigned int i;
+
+	for (i = 0; i < batch->count; i++)
+		batch->keys[i]->frwr->status = -EIO;
+	memreg_batch_end(batch);
+}
+
+/*
+ * Wait until a batch may be posted, and take its room on the queue. Returns
+ * with sq_lock held if it succeeds.
+ */
+static int memreg_queue_lock(struct memreg_domain *domain, unsigned int count)
+	__acquires(&domain->sq_lock)
+{
+	unsigned long attempts;
+
+	spin_lock_irq(&domain->sq_lock);
+	if (domain->state == MEMREG_QUEUE_DOWN)
+		queue_work(memreg_rebuild_wq, &domain->rebuild);
+	attempts = domain->attempts;
+	wait_event_lock_irq(domain->sq_wait,
+			    (domain->state == MEMREG_QUEUE_READY &&
+			     domain->sq_free >= count) ||
+			    (domain->state == MEMREG_QUEUE_DOWN &&
+			     domain->attempts != attempts),
+			    domain->sq_lock);
+	if (domain->state == MEMREG_QUEUE_DOWN) {
+		spin_unlock_irq(&domain->sq_lock);
+		return -ENETDOWN;
+	}
+	domain->sq_free -= count;
+	return 0;
+}
+
+/* Chain the work requests of a batch; only the last one is signalled. */
+static void memreg_batch_chain(struct memreg_batch *batch)
+{
+	unsigned int i;
+
+	init_completion(&batch->done);
+	for (i = 0; i < batch->count; i++) {
+		struct memreg_frwr *frwr = batch->keys[i]->frwr;
+		bool last = i + 1 == batch->count;
+
+		frwr->batch = batch;
+		frwr->status = 0;
+		frwr->cqe.done = memreg_queue_done;
+		/* The work request is the first member of ib_reg_wr. */
+		frwr->inv.wr_cqe = &frwr->cqe;
+		frwr->inv.send_flags = last ? IB_SEND_SIGNALED : 0;
+		frwr->inv.next =
+			last ? NULL : &batch->keys[i + 1]->frwr->inv;
+	}
+}
+
+/* Post a batch. From here on it ends by a completion or by the worker. */
+static int memreg_batch_post(struct memreg_batch *batch)
+{
+	struct memreg_domain *domain = batch->domain;
+	const struct ib_send_wr *bad;
+	int ret;
+
+	ret = memreg_queue_lock(domain, batch->count);
+	if (ret)
+		return ret;
+	list_add_tail(&batch->node, &domain->inflight);
+	/* What a post took in part has no completion to end it. */
+	if (ib_post_send(domain->qp, &batch->keys[0]->frwr->inv, &bad))
+		memreg_queue_break(domain);
+	spin_unlock_irq(&domain->sq_lock);
+	return 0;
+}
+
+static void memreg_batch_wait(struct memreg_batch *batch)
+{
+	struct memreg_domain *domain = batch->domain;
+
+	if (wait_for_completion_timeout(&batch->done, MEMREG_BATCH_TIMEOUT))
+		return;
+	spin_lock_irq(&domain->sq_lock);
+	memreg_queue_break(domain);
+	spin_unlock_irq(&domain->sq_lock);
+	wait_for_completion(&batch->done);
+}
+
+/**
+ * memreg_queue_run() - Run work requests on the registration queue, and wait
+ * @domain: The domain
+ * @keys: The FRWR of each has its work request prepared in @reg or @inv
+ * @count: Their number
+ *
+ * Afterwards each FRWR's status is 0 if its work request succeeded; a negative
+ * errno says that it failed, or never got on the queue.
+ *
+ * Return: 0, or one of these statuses.
+ */
+int memreg_queue_run(struct memreg_domain *domain, struct memreg_key **keys,
+		     unsigned int count)
+{
+	unsigned int i, n;
+	int ret = 0;
+
+	for (; count; keys += n, count -= n) {
+		struct memreg_batch batch = {
+			.domain = domain,
+			.keys = keys,
+			.count = min_t(unsigned int, count, MEMREG_SQ_DEPTH),
+		};
+		int err;
+
+		n = batch.count;
+		memreg_batch_chain(&batch);
+		err = memreg_batch_post(&batch);
+		if (!err)
+			memreg_batch_wait(&batch);
+		for (i = 0; i < n; i++) {
+			if (err)
+				keys[i]->frwr->status = err;
+			if (keys[i]->frwr->status)
+				ret = keys[i]->frwr->status;
+		}
+	}
+	return ret;
+}
+
+/*
+ * Recovery
+ */
+
+/* Is the GID that the QP is connected by still what it was? */
+static bool memreg_gid_valid(struct memreg_domain *domain)
+{
+	const struct ib_gid_attr *gid;
+	bool same;
+
+	gid = rdma_get_gid_attr(domain->mdev->ibdev, domain->port,
+				domain->gid_index);
+	if (IS_ERR(gid))
+		return false;
+	same = !memcmp(&gid->gid, &domain->gid, sizeof(gid->gid));
+	rdma_put_gid_attr(gid);
+	return same;
+}
+
+/* Does the queue need the worker? If so, nobody posts until it is through. */
+static bool memreg_queue_needs_rebuild(struct memreg_domain *domain)
+{
+	bool stale = !memreg_gid_valid(domain);
+	bool ret;
+
+	spin_lock_irq(&domain->sq_lock);
+	if (stale && domain->state == MEMREG_QUEUE_READY)
+		domain->state = MEMREG_QUEUE_BROKEN;
+	ret = domain->state != MEMREG_QUEUE_READY;
+	spin_unlock_irq(&domain->sq_lock);
+	return ret;
+}
+
+static int memreg_queue_reset(struct memreg_domain *domain)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_RESET };
+	struct memreg_batch *batch, *next;
+
+	/* A queue that is down was drained when it went down. */
+	if (domain->state == MEMREG_QUEUE_BROKEN)
+		ib_drain_sq(domain->qp);
+
+	spin_lock_irq(&domain->sq_lock);
+	list_for_each_entry_safe(batch, next, &domain->inflight, node)
+		memreg_batch_abandon(batch);
+	spin_unlock_irq(&domain->sq_lock);
+
+	return ib_modify_qp(domain->qp, &attr, IB_QP_STATE);
+}
+
+static void memreg_queue_rebuild(struct work_struct *work)
+{
+	struct memreg_domain *domain =
+		container_of(work, struct memreg_domain, rebuild);
+	int ret;
+
+	if (!memreg_queue_needs_rebuild(domain))
+		return;
+	ret = memreg_queue_reset(domain);
+	if (!ret)
+		ret = memreg_queue_connect(domain);
+
+	spin_lock_irq(&domain->sq_lock);
+	domain->state = ret ? MEMREG_QUEUE_DOWN : MEMREG_QUEUE_READY;
+	domain->attempts++;
+	if (!ret)
+		domain->rebuilt++;
+	spin_unlock_irq(&domain->sq_lock);
+	wake_up_all(&domain->sq_wait);
+}
+
+/**
+ * memreg_domain_gid_change() - Look after the queues that a GID change broke
+ * @mdev: Device
+ * @port: Its port
+ */
+void memreg_domain_gid_change(struct memreg_device *mdev, u32 port)
+{
+	struct memreg_domain *domain;
+
+	spin_lock(&mdev->domains_lock);
+	list_for_each_entry(domain, &mdev->domains, device_node)
+		if (domain->port == port)
+			queue_work(memreg_rebuild_wq, &domain->rebuild);
+	spin_unlock(&mdev->domains_lock);
+}
+
+/*
+ * Domains
+ */
+
+static int memreg_queue_create(struct memreg_domain *domain)
+{
+	struct ib_qp_init_attr attr = {
+		.cap = {
+			/* One more for ib_drain_sq(). */
+			.max_send_wr = MEMREG_SQ_DEPTH + 1,
+			.max_recv_wr = 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.qp_type = IB_QPT_RC,
+		.port_num = domain->port,
+	};
+	int ret;
+
+	domain->cq = ib_alloc_cq_any(domain->mdev->ibdev, domain,
+				     MEMREG_SQ_DEPTH + 2, IB_POLL_SOFTIRQ);
+	if (IS_ERR(domain->cq))
+		return PTR_ERR(domain->cq);
+
+	attr.send_cq = domain->cq;
+	attr.recv_cq = domain->cq;
+	domain->qp = ib_create_qp(domain->pd, &attr);
+	if (IS_ERR(domain->qp)) {
+		ret = PTR_ERR(domain->qp);
+		goto err_cq;
+	}
+	ret = memreg_queue_connect(domain);
+	if (ret)
+		goto err_qp;
+	return 0;
+
+err_qp:
+	ib_destroy_qp(domain->qp);
+err_cq:
+	ib_free_cq(domain->cq);
+	return ret;
+}
+
+static void memreg_queue_destroy(struct memreg_domain *domain)
+{
+	/* Nothing is in flight: whoever posts waits for it. */
+	WARN_ON(!list_empty(&domain->inflight));
+	ib_destroy_qp(domain->qp);
+	ib_free_cq(domain->cq);
+}
+
+static int memreg_domain_charge(struct memreg_domain *domain)
+{
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < ARRAY_SIZE(domain->charges); i++) {
+		ret = memreg_charge(&domain->charges[i], domain->mdev, false);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static void memreg_domain_uncharge(struct memreg_domain *domain)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(domain->charges); i++)
+		memreg_uncharge(&domain->charges[i], domain->mdev);
+}
+
+static struct memreg_domain *memreg_domain_alloc(struct memreg_file *file,
+						 u32 port)
+{
+	struct memreg_domain *domain;
+	unsigned int i;
+
+	domain = kzalloc(sizeof(*domain), GFP_KERNEL_ACCOUNT);
+	if (!domain)
+		return NULL;
+	domain->file = file;
+	domain->mdev = file->mdev;
+	domain->port = port;
+	spin_lock_init(&domain->sq_lock);
+	domain->sq_free = MEMREG_SQ_DEPTH;
+	INIT_LIST_HEAD(&domain->inflight);
+	init_waitqueue_head(&domain->sq_wait);
+	INIT_WORK(&domain->rebuild, memreg_queue_rebuild);
+	for (i = 0; i < MEMREG_CLASSES; i++)
+		INIT_LIST_HEAD(&domain->idle[i]);
+	INIT_DELAYED_WORK(&domain->reap, memreg_frwr_reap);
+	return domain;
+}
+
+/* Make all that a domain is made of. On failure nothing is left of it. */
+static int memreg_domain_build(struct memreg_domain *domain)
+{
+	struct memreg_device *mdev = domain->mdev;
+	int ret;
+
+	ret = memreg_domain_charge(domain);
+	if (ret)
+		goto err_charge;
+	domain->pd = ib_alloc_pd(mdev->ibdev, 0);
+	if (IS_ERR(domain->pd)) {
+		ret = PTR_ERR(domain->pd);
+		goto err_charge;
+	}
+	ret = memreg_queue_create(domain);
+	if (ret)
+		goto err_pd;
+	spin_lock(&mdev->domains_lock);
+	list_add_tail(&domain->device_node, &mdev->domains);
+	spin_unlock(&mdev->domains_lock);
+	return 0;
+
+err_pd:
+	ib_dealloc_pd(domain->pd);
+err_charge:
+	memreg_domain_uncharge(domain);
+	return ret;
+}
+
+static void memreg_domain_free(struct memreg_domain *domain)
+{
+	struct memreg_device *mdev = domain->mdev;
+
+	spin_lock(&mdev->domains_lock);
+	list_del(&domain->device_node);
+	spin_unlock(&mdev->domains_lock);
+	cancel_work_sync(&domain->rebuild);
+	cancel_delayed_work_sync(&domain->reap);
+	memreg_frwr_drain_domain(domain);
+	memreg_queue_destroy(domain);
+	ib_dealloc_pd(domain->pd);
+	memreg_domain_uncharge(domain);
+	kfree(domain);
+}
+
+/* The port that was asked for, or the first one that has an address. */
+static u32 memreg_domain_port(struct ib_device *ibdev, u32 wanted)
+{
+	const struct ib_gid_attr *gid;
+	u32 port;
+
+	if (wanted)
+		return rdma_is_port_valid(ibdev, wanted) ? wanted : 0;
+	rdma_for_each_port(ibdev, port) {
+		gid = memreg_find_gid(ibdev, port);
+		if (!IS_ERR(gid)) {
+			rdma_put_gid_attr(gid);
+			return port;
+		}
+	}
+	return rdma_start_port(ibdev);
+}
+
+/* ioctl(IB_MEMREG_IOC_DOMAIN_CREATE) */
+int memreg_domain_create(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_domain_create *cmd = ucmd->cmd;
+	struct memreg_domain *domain;
+	u32 port;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	port = memreg_domain_port(ucmd->mdev->ibdev, cmd->port);
+	if (!port)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_PORT);
+
+	domain = memreg_domain_alloc(ucmd->file, port);
+	if (!domain)
+		return -ENOMEM;
+	ret = memreg_domain_build(domain);
+	if (ret) {
+		if (ret == -ENETDOWN)
+			ucmd->reason = IB_MEMREG_REASON_PORT;
+		memreg_charge_reason(ucmd, ret);
+		kfree(domain);
+		return ret;
+	}
+	ret = memreg_object_alloc(ucmd->file, &domain->obj,
+				  IB_MEMREG_OBJECT_DOMAIN);
+	if (ret)
+		goto err_free;
+	cmd->out_domain_id = domain->obj.id;
+	ret = memreg_respond(ucmd, sizeof(*cmd));
+	if (ret)
+		goto err_abort;
+	memreg_object_finalize(ucmd->file, &domain->obj);
+	return 0;
+
+err_abort:
+	memreg_object_abort(ucmd->file, &domain->obj);
+err_free:
+	memreg_domain_free(domain);
+	return ret;
+}
+
+/**
+ * memreg_domain_get() - Find a domain and keep it
+ * @ucmd: Call that names it
+ * @id: Its id
+ *
+ * Return: the domain, or ERR_PTR(-ENOENT) with the reason set.
+ */
+struct memreg_domain *memreg_domain_get(struct memreg_ucmd *ucmd, u32 id)
+{
+	struct memreg_object *obj;
+
+	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_DOMAIN);
+	if (!obj) {
+		ucmd->reason = IB_MEMREG_REASON_ID;
+		return ERR_PTR(-ENOENT);
+	}
+	return container_of(obj, struct memreg_domain, obj);
+}
+
+/**
+ * memreg_domain_put() - Let go of a domain
+ * @domain: The domain
+ */
+void memreg_domain_put(struct memreg_domain *domain)
+{
+	memreg_object_put(&domain->obj);
+}
+
+static void memreg_domain_destroy(struct memreg_file *file,
+				  struct memreg_object *obj)
+{
+	memreg_domain_free(container_of(obj, struct memreg_domain, obj));
+}
+
+static void memreg_domain_info(struct memreg_object *obj,
+			       struct ib_memreg_object *info)
+{
+	struct memreg_domain *domain =
+		container_of(obj, struct memreg_domain, obj);
+
+	info->state = READ_ONCE(domain->state) == MEMREG_QUEUE_READY;
+	info->length = READ_ONCE(domain->rebuilt);
+}
+
+const struct memreg_object_ops memreg_domain_ops = {
+	.destroy = memreg_domain_destroy,
+	.info = memreg_domain_info,
+	.busy = IB_MEMREG_REASON_IN_USE,
+};

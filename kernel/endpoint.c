@@ -1,0 +1,1178 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Listeners and endpoints: RDMA CM connections whose peers reach the keys of a
+ * domain.
+ *
+ * An endpoint carries no work of ours. It is an RC QP in the domain's PD, so
+ * that any RDMA CM peer can READ, WRITE and do atomics by the keys that it was
+ * told of in private data, and it is what windows may be tied to: they end
+ * with its connection.
+ *
+ * The life of an endpoint
+ *
+ *	REQUESTED	The handler of a listener made it for a peer. It takes
+ *			a place of the listener's backlog until it is accepted
+ *			or destroyed, even if the peer gives up before that:
+ *			peers can't make us own more than the backlog.
+ *	CONNECTING	Accepted, or CONNECT was called. Address and route are
+ *			resolved, and the QP is made, by the handler.
+ *	CONNECTED	Both sides agreed.
+ *	CLOSED		It is over, or it never came up. That is final.
+ *
+ * Whoever sees the end of a connection (a handler, an asynchronous event of
+ * the QP in any context, the user) queues one and the same worker. It makes
+ * the endpoint CLOSED before it does anything else, so that nothing brings the
+ * connection up behind its back; then it takes the QP to error, revokes the
+ * windows, and tells the user, once.
+ *
+ * Who may do what where
+ *
+ * State changes under the handler lock of the RDMA CM id, which handlers have
+ * and everybody else takes by rdma_lock_handler(). Handlers take spinlocks
+ * and may allocate; they never take memreg_file.lock, wait for the worker or
+ * destroy an id. The worker never takes memreg_file.lock, as calls and
+ * removal wait for it with that lock held. Events of the QP do no more than
+ * queue the worker.
+ *
+ * Ids are destroyed with their endpoint or listener, with no lock that
+ * handlers take, and that waits for handlers and never for user space. Only an
+ * id that turns out to be of another device goes at once, by the worker: the
+ * removal of that device waits for it, and removes nothing of this file. Our
+ * own device's removal reaches us as an ib_client first, which destroys all
+ * that the file has.
+ */
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+#include <net/ipv6.h>
+#include <rdma/ib_cm.h>
+
+#include "memreg.h"
+
+/* Bounds of what users ask for, as <rdma/ib_memreg.h> has them. */
+#define MEMREG_BACKLOG_MAX	1024
+#define MEMREG_TIMEOUT_MAX_MS	60000
+
+/* READs and atomics at a time, in either direction, if the device can. */
+#define MEMREG_RD_ATOM		16
+
+/**
+ * struct memreg_listener - Takes connection requests from peers
+ * @obj: Head
+ * @file: The file
+ * @id: RDMA CM id
+ * @refs: One of the object, one of each request that has a place
+ * @backlog: Places
+ * @taken: Places that are taken
+ */
+struct memreg_listener {
+	struct memreg_object obj;
+	struct memreg_file *file;
+	struct rdma_cm_id *id;
+	refcount_t refs;
+	u32 backlog;
+	atomic_t taken;
+};
+
+/*
+ * Addresses and errors
+ */
+
+/* An address is zero wherever its family has no use for the field. */
+static bool memreg_addr_valid(const struct ib_memreg_addr *addr)
+{
+	bool link_local;
+
+	switch (addr->family) {
+	case AF_INET:
+		return !addr->scope_id &&
+		       !memchr_inv(addr->ip + 4, 0, sizeof(addr->ip) - 4);
+	case AF_INET6:
+		link_local = ipv6_addr_type((const void *)addr->ip) &
+			     IPV6_ADDR_LINKLOCAL;
+		return link_local == !!addr->scope_id;
+	default:
+		return false;
+	}
+}
+
+static bool memreg_addr_any(const struct ib_memreg_addr *addr)
+{
+	return !memchr_inv(addr->ip, 0, sizeof(addr->ip));
+}
+
+static void memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
+				    struct sockaddr_storage *ss)
+{
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ss;
+	struct sockaddr_in *in = (struct sockaddr_in *)ss;
+
+	memset(ss, 0, sizeof(*ss));
+	ss->ss_family = addr->family;
+	if (addr->family == AF_INET) {
+		in->sin_port = addr->port;
+		memcpy(&in->sin_addr, addr->ip, sizeof(in->sin_addr));
+	} else {
+		in6->sin6_port = addr->port;
+		in6->sin6_scope_id = addr->scope_id;
+		memcpy(&in6->sin6_addr, addr->ip, sizeof(in6->sin6_addr));
+	}
+}
+
+static void memreg_addr_from_sockaddr(struct ib_memreg_addr *addr,
+				      const struct sockaddr_storage *ss)
+{
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)ss;
+	const struct sockaddr_in *in = (const struct sockaddr_in *)ss;
+
+	memset(addr, 0, sizeof(*addr));
+	addr->family = ss->ss_family;
+	if (ss->ss_family == AF_INET) {
+		addr->port = in->sin_port;
+		memcpy(addr->ip, &in->sin_addr, sizeof(in->sin_addr));
+	} else {
+		addr->port = in6->sin6_port;
+		addr->scope_id = in6->sin6_scope_id;
+		memcpy(addr->ip, &in6->sin6_addr, sizeof(in6->sin6_addr));
+	}
+}
+
+/* An errno of the RDMA CM as our ABI has it; @other for all that it lacks. */
+static int memreg_cm_errno(int err, int other)
+{
+	switch (err) {
+	case -ENOMEM:
+	case -ENOSPC:
+	case -EADDRINUSE:
+	case -EADDRNOTAVAIL:
+	case -ENETUNREACH:
+	case -EHOSTUNREACH:
+	case -ETIMEDOUT:
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+		return err;
+	case -ENODEV:
+		/* There is such an address, but no RDMA device has it. */
+		return -EADDRNOTAVAIL;
+	default:
+		return other;
+	}
+}
+
+static int memreg_fail_address(struct memreg_ucmd *ucmd, int err, int other)
+{
+	err = memreg_cm_errno(err, other);
+	return err == -ENOMEM ? err :
+		memreg_fail(ucmd, err, IB_MEMREG_REASON_ADDRESS);
+}
+
+/* Give an id a local address, which must not be another device's. */
+static int memreg_id_bind(struct memreg_ucmd *ucmd, struct rdma_cm_id *id,
+			  const struct ib_memreg_addr *addr)
+{
+	struct sockaddr_storage ss;
+	int ret;
+
+	memreg_addr_to_sockaddr(addr, &ss);
+	ret = rdma_bind_addr(id, (struct sockaddr *)&ss);
+	if (ret == -EACCES)
+		return memreg_fail(ucmd, -EPERM, IB_MEMREG_REASON_ADDRESS);
+	/* The RDMA CM says so of a port in use if an address is a wildcard. */
+	if (ret == -EADDRNOTAVAIL && memreg_addr_any(addr))
+		ret = -EADDRINUSE;
+	if (ret)
+		return memreg_fail_address(ucmd, ret, -EADDRNOTAVAIL);
+	if (id->device && id->device != ucmd->mdev->ibdev)
+		return memreg_fail(ucmd, -EADDRNOTAVAIL,
+				   IB_MEMREG_REASON_ADDRESS);
+	return 0;
+}
+
+static int memreg_private_data_get(struct memreg_ucmd *ucmd, void *data,
+				   u64 from, u32 len, u32 max)
+{
+	if (len > max)
+		return memreg_fail(ucmd, -EINVAL,
+				   IB_MEMREG_REASON_PRIVATE_DATA);
+	return copy_from_user(data, u64_to_user_ptr(from), len) ? -EFAULT : 0;
+}
+
+/*
+ * Events
+ *
+ * They need no memory of their own: each endpoint has each of them once.
+ */
+
+static void memreg_event_link(struct memreg_endpoint *ep)
+{
+	lockdep_assert_held(&ep->file->event_lock);
+
+	if (ep->published && ep->pending && list_empty(&ep->event_node))
+		list_add_tail(&ep->event_node, &ep->file->events);
+}
+
+/* Let the user read of an event. What it tells is complete by now. */
+static void memreg_event_post(struct memreg_endpoint *ep, u32 type)
+{
+	struct memreg_file *file = ep->file;
+
+	spin_lock(&file->event_lock);
+	ep->pending |= BIT(type);
+	memreg_event_link(ep);
+	spin_unlock(&file->event_lock);
+	wake_up(&file->wait);
+}
+
+static bool memreg_event_has_data(struct memreg_endpoint *ep, u32 type)
+{
+	switch (type) {
+	case IB_MEMREG_EVENT_CONNECT_REQUEST:
+	case IB_MEMREG_EVENT_REJECTED:
+		return true;
+	case IB_MEMREG_EVENT_ESTABLISHED:
+		return !ep->listener_id;
+	default:
+		return false;
+	}
+}
+
+static void memreg_event_fill(struct ib_memreg_event *event,
+			      struct memreg_endpoint *ep, u32 type)
+{
+	memset(event, 0, sizeof(*event));
+	event->size = sizeof(*event);
+	event->type = type;
+	event->endpoint_id = ep->obj.id;
+	event->listener_id = ep->listener_id;
+	event->peer = ep->peer;
+	if (type == IB_MEMREG_EVENT_REJECTED || type == IB_MEMREG_EVENT_ERROR)
+		event->status = ep->status;
+	if (memreg_event_has_data(ep, type)) {
+		event->private_data_len = ep->private_data_len;
+		memcpy(event->private_data, ep->private_data,
+		       ep->private_data_len);
+	}
+}
+
+/* Take the first event that waits. An endpoint's own come in their order. */
+static bool memreg_event_pop(struct memreg_file *file,
+			     struct ib_memreg_event *event)
+{
+	struct memreg_endpoint *ep;
+	u32 type;
+
+	spin_lock(&file->event_lock);
+	ep = list_first_entry_or_null(&file->events, struct memreg_endpoint,
+				      event_node);
+	if (ep) {
+		type = __ffs(ep->pending);
+		memreg_event_fill(event, ep, type);
+		ep->pending &= ~BIT(type);
+		if (!ep->pending)
+			list_del_init(&ep->event_node);
+	}
+	spin_unlock(&file->event_lock);
+	return ep;
+}
+
+/* Nobody got the event after all. It is void if its endpoint went meanwhile. */
+static void memreg_event_put_back(struct memreg_file *file,
+				  const struct ib_memreg_event *event)
+{
+	struct memreg_object *obj;
+
+	obj = memreg_object_get(file, event->endpoint_id,
+				IB_MEMREG_OBJECT_ENDPOINT);
+	if (!obj)
+		return;
+	memreg_event_post(container_of(obj, struct memreg_endpoint, obj),
+			  event->type);
+	memreg_object_put(obj);
+}
+
+/**
+ * memreg_event_read() - Copy events to user space
+ * @file: File, whose lock is held for reading
+ * @buf: Where to copy them
+ * @count: Bytes that there is room for
+ *
+ * Only whole records are copied, and one that can't be copied is not lost.
+ *
+ * Return: bytes copied; -EINVAL if there is no room for one record; -EAGAIN if
+ * none is there; -EFAULT.
+ */
+ssize_t memreg_event_read(struct memreg_file *file, char __user *buf,
+			  size_t count)
+{
+	struct ib_memreg_event event;
+	size_t done = 0;
+
+	if (count < sizeof(event))
+		return -EINVAL;
+	while (count - done >= sizeof(event)) {
+		if (!memreg_event_pop(file, &event))
+			break;
+		if (copy_to_user(buf + done, &event, sizeof(event))) {
+			memreg_event_put_back(file, &event);
+			return done ?: -EFAULT;
+		}
+		done += sizeof(event);
+	}
+	return done ?: -EAGAIN;
+}
+
+/*
+ * Backlogs
+ */
+
+static void memreg_listener_put(struct memreg_listener *listener)
+{
+	if (refcount_dec_and_test(&listener->refs))
+		kfree(listener);
+}
+
+/* Handlers of several devices may be at this at a time. */
+static bool memreg_backlog_take(struct memreg_listener *listener)
+{
+	if (!atomic_add_unless(&listener->taken, 1, listener->backlog))
+		return false;
+	refcount_inc(&listener->refs);
+	return true;
+}
+
+static void memreg_backlog_give(struct memreg_listener *listener)
+{
+	atomic_dec(&listener->taken);
+	memreg_listener_put(listener);
+}
+
+/* A request waits no more. The listener may be destroyed already. */
+static void memreg_endpoint_answered(struct memreg_endpoint *ep)
+{
+	if (ep->listener)
+		memreg_backlog_give(ep->listener);
+	ep->listener = NULL;
+}
+
+/*
+ * The end of a connection
+ */
+
+/* Make an endpoint CLOSED. False if it is that already. */
+static bool memreg_endpoint_end(struct memreg_endpoint *ep)
+{
+	bool ended;
+
+	/* An id may be missing only then. */
+	if (READ_ONCE(ep->state) == IB_MEMREG_ENDPOINT_CLOSED)
+		return false;
+	rdma_lock_handler(ep->id);
+	ended = ep->state != IB_MEMREG_ENDPOINT_CLOSED;
+	WRITE_ONCE(ep->state, IB_MEMREG_ENDPOINT_CLOSED);
+	rdma_unlock_handler(ep->id);
+	return ended;
+}
+
+/* Keep the peer from reaching anything by the QP, if there is one. */
+static void memreg_endpoint_cut(struct memreg_endpoint *ep)
+{
+	if (rdma_disconnect(ep->id) && ep->id->qp)
+		rdma_destroy_qp(ep->id);
+}
+
+static void memreg_endpoint_close(struct work_struct *work)
+{
+	struct memreg_endpoint *ep =
+		container_of(work, struct memreg_endpoint, close);
+
+	if (!memreg_endpoint_end(ep))
+		return;
+	memreg_endpoint_cut(ep);
+	memreg_window_revoke_granted(ep->file, ep);
+	if (ep->id->device && ep->id->device != ep->file->mdev->ibdev) {
+		rdma_destroy_id(ep->id);
+		ep->id = NULL;
+	}
+	memreg_event_post(ep, ep->outcome);
+}
+
+/* The connection that we asked for did not come up. Handler lock. */
+static void memreg_endpoint_fail(struct memreg_endpoint *ep, u32 outcome,
+				 int status)
+{
+	/* On a connection that is up, or accepted, it is just over. */
+	if (ep->state == IB_MEMREG_ENDPOINT_CONNECTING &&
+	    ep->outcome == IB_MEMREG_EVENT_ERROR) {
+		ep->outcome = outcome;
+		ep->status = status;
+	}
+	queue_work(memreg_wq, &ep->close);
+}
+
+/* Asynchronous events of the QP, in any context. */
+static void memreg_endpoint_qp_event(struct ib_event *event, void *context)
+{
+	struct memreg_endpoint *ep = context;
+
+	switch (event->event) {
+	case IB_EVENT_COMM_EST:
+		rdma_notify(ep->id, event->event);
+		break;
+	case IB_EVENT_QP_FATAL:
+	case IB_EVENT_QP_REQ_ERR:
+	case IB_EVENT_QP_ACCESS_ERR:
+		queue_work(memreg_wq, &ep->close);
+		break;
+	default:
+		break;
+	}
+}
+
+/*
+ * Endpoints
+ */
+
+static struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file)
+{
+	struct memreg_endpoint *ep;
+
+	ep = kzalloc(sizeof(*ep), GFP_KERNEL_ACCOUNT);
+	if (!ep)
+		return NULL;
+	ep->file = file;
+	INIT_LIST_HEAD(&ep->grants.windows);
+	init_waitqueue_head(&ep->grants.wait);
+	INIT_LIST_HEAD(&ep->event_node);
+	INIT_WORK(&ep->close, memreg_endpoint_close);
+	if (memreg_object_alloc(file, &ep->obj, IB_MEMREG_OBJECT_ENDPOINT)) {
+		kfree(ep);
+		return NULL;
+	}
+	return ep;
+}
+
+/* Let the user find an endpoint, and read of what became of it so far. */
+static void memreg_endpoint_publish(struct memreg_endpoint *ep)
+{
+	struct memreg_file *file = ep->file;
+
+	/* Another thread could find and destroy it at once. */
+	refcount_inc(&ep->obj.users);
+	memreg_object_finalize(file, &ep->obj);
+	spin_lock(&file->event_lock);
+	ep->published = true;
+	memreg_event_link(ep);
+	/* Who reads of it may destroy it: we are not at work on it any more. */
+	memreg_object_put(&ep->obj);
+	spin_unlock(&file->event_lock);
+	wake_up(&file->wait);
+}
+
+static struct memreg_endpoint *memreg_endpoint_get(struct memreg_ucmd *ucmd,
+						   u32 id)
+{
+	struct memreg_object *obj;
+
+	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_ENDPOINT);
+	if (!obj) {
+		ucmd->reason = IB_MEMREG_REASON_ID;
+		return ERR_PTR(-ENOENT);
+	}
+	return container_of(obj, struct memreg_endpoint, obj);
+}
+
+/*
+ * The RDMA CM takes the QP through its states. Neither side of it is posted
+ * to, so the completion queue of the domain has nothing to hold for it.
+ */
+static int memreg_endpoint_create_qp(struct memreg_endpoint *ep,
+				     struct memreg_domain *domain)
+{
+	struct ib_qp_init_attr attr = {
+		.event_handler = memreg_endpoint_qp_event,
+		.qp_context = ep,
+		.send_cq = domain->cq,
+		.recv_cq = domain->cq,
+		.cap = {
+			.max_send_wr = 1,
+			.max_recv_wr = 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.qp_type = IB_QPT_RC,
+	};
+	int ret;
+
+	ret = rdma_create_qp(ep->id, domain->pd, &attr);
+	/* Drivers have no errno of their own for a limit that is reached. */
+	return !ret || ret == -ENOMEM ? ret : -ENOSPC;
+}
+
+/* Called with the worker off: nothing queues it for good any more. */
+static void memreg_endpoint_destroy_id(struct memreg_endpoint *ep)
+{
+	/* Whatever handlers see from here on, they make no QP. */
+	rdma_lock_handler(ep->id);
+	WRITE_ONCE(ep->state, IB_MEMREG_ENDPOINT_CLOSED);
+	rdma_unlock_handler(ep->id);
+
+	if (ep->id->qp)
+		memreg_endpoint_cut(ep);
+	if (ep->id->qp)
+		rdma_destroy_qp(ep->id);
+	/* A request that was not answered is rejected by this. */
+	rdma_destroy_id(ep->id);
+}
+
+static void memreg_endpoint_destroy(struct memreg_file *file,
+				    struct memreg_object *obj)
+{
+	struct memreg_endpoint *ep =
+		container_of(obj, struct memreg_endpoint, obj);
+
+	disable_work_sync(&ep->close);
+	if (ep->id)
+		memreg_endpoint_destroy_id(ep);
+	memreg_window_revoke_granted(file, ep);
+
+	/* Nobody posts any more. */
+	spin_lock(&file->event_lock);
+	list_del_init(&ep->event_node);
+	spin_unlock(&file->event_lock);
+
+	memreg_endpoint_answered(ep);
+	memreg_uncharge(&ep->charge, file->mdev);
+	if (ep->domain)
+		memreg_domain_put(ep->domain);
+	kfree(ep);
+}
+
+static void memreg_endpoint_info(struct memreg_object *obj,
+				 struct ib_memreg_object *info)
+{
+	struct memreg_endpoint *ep =
+		container_of(obj, struct memreg_endpoint, obj);
+	struct memreg_domain *domain = READ_ONCE(ep->domain);
+
+	info->state = READ_ONCE(ep->state);
+	info->domain_id = domain ? domain->obj.id : 0;
+	info->parent_id = ep->listener_id;
+}
+
+const struct memreg_object_ops memreg_endpoint_ops = {
+	.destroy = memreg_endpoint_destroy,
+	.busy = IB_MEMREG_REASON_IN_USE,
+	.info = memreg_endpoint_info,
+};
+
+/*
+ * What the RDMA CM tells of an endpoint
+ */
+
+/* Keep what the peer sent. IB pads it, so its length is the most there is. */
+static void memreg_endpoint_keep_data(struct memreg_endpoint *ep,
+				      const void *data, u32 len)
+{
+	if (!data)
+		len = 0;
+	ep->private_data_len = min_t(u32, len, sizeof(ep->private_data));
+	if (ep->private_data_len)
+		memcpy(ep->private_data, data, ep->private_data_len);
+}
+
+static int memreg_endpoint_addr_resolved(struct memreg_endpoint *ep)
+{
+	int ret;
+
+	if (ep->id->device != ep->file->mdev->ibdev)
+		return -EADDRNOTAVAIL;
+	ret = memreg_endpoint_create_qp(ep, ep->domain);
+	if (ret)
+		return ret;
+	return rdma_resolve_route(ep->id, ep->timeout_ms);
+}
+
+static int memreg_endpoint_route_resolved(struct memreg_endpoint *ep)
+{
+	struct ib_device_attr *attrs = &ep->id->device->attrs;
+	struct rdma_conn_param param = {
+		.private_data = ep->private_data,
+		.private_data_len = ep->private_data_len,
+		.responder_resources = min(MEMREG_RD_ATOM,
+					   attrs->max_qp_rd_atom),
+		.initiator_depth = min(MEMREG_RD_ATOM,
+				       attrs->max_qp_init_rd_atom),
+		.retry_count = 7,
+		.rnr_retry_count = 7,
+	};
+
+	return rdma_connect_locked(ep->id, &param);
+}
+
+/* Take the next step of connecting, or fail. */
+static void memreg_endpoint_proceed(struct memreg_endpoint *ep,
+				    enum rdma_cm_event_type event)
+{
+	int ret;
+
+	if (ep->state != IB_MEMREG_ENDPOINT_CONNECTING)
+		return;
+	if (event == RDMA_CM_EVENT_ADDR_RESOLVED)
+		ret = memreg_endpoint_addr_resolved(ep);
+	else
+		ret = memreg_endpoint_route_resolved(ep);
+	if (ret)
+		memreg_endpoint_fail(ep, IB_MEMREG_EVENT_ERROR,
+				     memreg_cm_errno(ret, -EHOSTUNREACH));
+}
+
+static void memreg_endpoint_established(struct memreg_endpoint *ep,
+					struct rdma_cm_event *event)
+{
+	if (ep->state != IB_MEMREG_ENDPOINT_CONNECTING) {
+		/*
+		 * The worker was faster, when the peer could not be told yet;
+		 * the QP is in error since.
+		 */
+		rdma_disconnect(ep->id);
+		return;
+	}
+	if (!ep->listener_id)
+		memreg_endpoint_keep_data(ep, event->param.conn.private_data,
+					  event->param.conn.private_data_len);
+	ep->outcome = IB_MEMREG_EVENT_DISCONNECTED;
+	WRITE_ONCE(ep->up, true);
+	WRITE_ONCE(ep->state, IB_MEMREG_ENDPOINT_CONNECTED);
+	memreg_event_post(ep, IB_MEMREG_EVENT_ESTABLISHED);
+}
+
+static void memreg_endpoint_rejected(struct memreg_endpoint *ep,
+				     struct rdma_cm_event *event)
+{
+	const void *data;
+	u8 len;
+
+	/* A peer that gives up its request may say so in these words, too. */
+	if (ep->state == IB_MEMREG_ENDPOINT_CONNECTING && !ep->up) {
+		data = rdma_consumer_reject_data(ep->id, event, &len);
+		memreg_endpoint_keep_data(ep, data, len);
+	}
+	memreg_endpoint_fail(ep, IB_MEMREG_EVENT_REJECTED, event->status);
+}
+
+static int memreg_endpoint_handler(struct rdma_cm_id *id,
+				   struct rdma_cm_event *event)
+{
+	struct memreg_endpoint *ep = id->context;
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		memreg_endpoint_proceed(ep, event->event);
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		memreg_endpoint_fail(ep, IB_MEMREG_EVENT_ERROR,
+				     memreg_cm_errno(event->status,
+						     -EHOSTUNREACH));
+		break;
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+		memreg_endpoint_fail(ep, IB_MEMREG_EVENT_ERROR,
+				     memreg_cm_errno(event->status,
+						     -ECONNRESET));
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		memreg_endpoint_rejected(ep, event);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		memreg_endpoint_established(ep, event);
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+		queue_work(memreg_wq, &ep->close);
+		break;
+	default:
+		break;
+	}
+	return 0;
+}
+
+/*
+ * Listeners
+ */
+
+/* Make an endpoint of a peer's request. */
+static struct memreg_endpoint *
+memreg_request_alloc(struct memreg_listener *listener, struct rdma_cm_id *id,
+		     const struct rdma_conn_param *conn)
+{
+	struct ib_device_attr *attrs = &id->device->attrs;
+	struct memreg_endpoint *ep;
+
+	ep = memreg_endpoint_alloc(listener->file);
+	if (!ep)
+		return NULL;
+	ep->id = id;
+	ep->listener = listener;
+	ep->listener_id = listener->obj.id;
+	ep->state = IB_MEMREG_ENDPOINT_REQUESTED;
+	ep->outcome = IB_MEMREG_EVENT_DISCONNECTED;
+	ep->responder_resources = min_t(int, conn->responder_resources,
+					attrs->max_qp_rd_atom);
+	ep->initiator_depth = min_t(int, conn->initiator_depth,
+				    attrs->max_qp_init_rd_atom);
+	memreg_addr_from_sockaddr(&ep->peer, &id->route.addr.dst_addr);
+	memreg_endpoint_keep_data(ep, conn->private_data,
+				  conn->private_data_len);
+	return ep;
+}
+
+/*
+ * Own a peer's request, or reject it: the RDMA CM does that, and destroys the
+ * new id, if this returns an error. Both ids' handlers are locked.
+ */
+static int memreg_listener_request(struct memreg_listener *listener,
+				   struct rdma_cm_id *id,
+				   const struct rdma_conn_param *conn)
+{
+	struct memreg_endpoint *ep;
+
+	/* A wildcard address listens on all devices. */
+	if (id->device != listener->file->mdev->ibdev)
+		return -ENODEV;
+	if (!memreg_backlog_take(listener))
+		return -ECONNREFUSED;
+	ep = memreg_request_alloc(listener, id, conn);
+	if (!ep) {
+		memreg_backlog_give(listener);
+		return -ENOMEM;
+	}
+	id->context = ep;
+	id->event_handler = memreg_endpoint_handler;
+	memreg_event_post(ep, IB_MEMREG_EVENT_CONNECT_REQUEST);
+	memreg_endpoint_publish(ep);
+	return 0;
+}
+
+static int memreg_listener_handler(struct rdma_cm_id *id,
+				   struct rdma_cm_event *event)
+{
+	/* The context of a new id is that of the id that listened. */
+	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+		return memreg_listener_request(id->context, id,
+					       &event->param.conn);
+	return 0;
+}
+
+static void memreg_listener_destroy(struct memreg_file *file,
+				    struct memreg_object *obj)
+{
+	struct memreg_listener *listener =
+		container_of(obj, struct memreg_listener, obj);
+
+	rdma_destroy_id(listener->id);
+	memreg_listener_put(listener);
+}
+
+static void memreg_listener_info(struct memreg_object *obj,
+				 struct ib_memreg_object *info)
+{
+	/* There is nothing to tell but that it is there. */
+}
+
+const struct memreg_object_ops memreg_listener_ops = {
+	.destroy = memreg_listener_destroy,
+	.busy = IB_MEMREG_REASON_IN_USE,
+	.info = memreg_listener_info,
+};
+
+static struct memreg_listener *memreg_listener_alloc(struct memreg_ucmd *ucmd,
+						     u32 backlog)
+{
+	struct memreg_listener *listener;
+	int ret;
+
+	listener = kzalloc(sizeof(*listener), GFP_KERNEL_ACCOUNT);
+	if (!listener)
+		return ERR_PTR(-ENOMEM);
+	listener->file = ucmd->file;
+	listener->backlog = backlog;
+	refcount_set(&listener->refs, 1);
+	listener->id = rdma_create_id(ucmd->file->net, memreg_listener_handler,
+				      listener, RDMA_PS_TCP, IB_QPT_RC);
+	if (IS_ERR(listener->id)) {
+		ret = PTR_ERR(listener->id);
+		goto err_free;
+	}
+	ret = memreg_object_alloc(ucmd->file, &listener->obj,
+				  IB_MEMREG_OBJECT_LISTENER);
+	if (ret)
+		goto err_id;
+	return listener;
+
+err_id:
+	rdma_destroy_id(listener->id);
+err_free:
+	kfree(listener);
+	return ERR_PTR(ret);
+}
+
+/* Take an address, and tell the user the port. */
+static int memreg_listener_bind(struct memreg_ucmd *ucmd,
+				struct memreg_listener *listener)
+{
+	struct ib_memreg_listen *cmd = ucmd->cmd;
+	struct rdma_cm_id *id = listener->id;
+	struct ib_memreg_addr bound;
+	int ret;
+
+	ret = rdma_set_reuseaddr(id, 1);
+	if (ret)
+		return memreg_fail_address(ucmd, ret, -EADDRNOTAVAIL);
+	ret = memreg_id_bind(ucmd, id, &cmd->addr);
+	if (ret)
+		return ret;
+	memreg_addr_from_sockaddr(&bound, &id->route.addr.src_addr);
+	cmd->addr.port = bound.port;
+	cmd->out_listener_id = listener->obj.id;
+	return memreg_respond(ucmd, sizeof(*cmd));
+}
+
+/* ioctl(IB_MEMREG_IOC_LISTEN) */
+int memreg_endpoint_listen(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_listen *cmd = ucmd->cmd;
+	struct memreg_listener *listener;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	if (!cmd->backlog || cmd->backlog > MEMREG_BACKLOG_MAX)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	if (!memreg_addr_valid(&cmd->addr))
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ADDRESS);
+
+	listener = memreg_listener_alloc(ucmd, cmd->backlog);
+	if (IS_ERR(listener))
+		return PTR_ERR(listener);
+	ret = memreg_listener_bind(ucmd, listener);
+	if (ret)
+		goto err_abort;
+	/* The user has the answer: now peers may come. */
+	ret = rdma_listen(listener->id, cmd->backlog);
+	if (ret) {
+		/* The address is good, so somebody else has the port. */
+		if (ret == -EADDRNOTAVAIL)
+			ret = -EADDRINUSE;
+		ret = memreg_fail_address(ucmd, ret, -EADDRINUSE);
+		goto err_abort;
+	}
+	memreg_object_finalize(ucmd->file, &listener->obj);
+	return 0;
+
+err_abort:
+	memreg_object_abort(ucmd->file, &listener->obj);
+	memreg_listener_destroy(ucmd->file, &listener->obj);
+	return ret;
+}
+
+/*
+ * Answering requests
+ */
+
+/* Lock an endpoint's handlers if it is a request that waits for an answer. */
+static int memreg_request_lock(struct memreg_ucmd *ucmd,
+			       struct memreg_endpoint *ep)
+{
+	if (ep->listener_id) {
+		rdma_lock_handler(ep->id);
+		if (ep->state == IB_MEMREG_ENDPOINT_REQUESTED)
+			return 0;
+		rdma_unlock_handler(ep->id);
+	}
+	return memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
+}
+
+/* Would the RDMA CM still let a QP be connected? */
+static bool memreg_request_alive(struct memreg_endpoint *ep)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_INIT };
+	int mask = 0;
+
+	return !rdma_init_qp_attr(ep->id, &attr, &mask);
+}
+
+/* Make a QP for a request. On failure it is still a request. */
+static int memreg_request_join(struct memreg_ucmd *ucmd,
+			       struct memreg_endpoint *ep,
+			       struct memreg_domain *domain)
+{
+	int ret;
+
+	ret = memreg_charge(&ep->charge, ucmd->mdev, false);
+	if (ret)
+		return memreg_charge_reason(ucmd, ret);
+	ret = memreg_endpoint_create_qp(ep, domain);
+	if (ret) {
+		memreg_uncharge(&ep->charge, ucmd->mdev);
+		/* A peer that gave up makes it fail, too. */
+		return ret == -ENOMEM || memreg_request_alive(ep) ? ret :
+			memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
+	}
+	refcount_inc(&domain->obj.users);
+	WRITE_ONCE(ep->domain, domain);
+	return 0;
+}
+
+static int memreg_request_accept(struct memreg_ucmd *ucmd,
+				 struct memreg_endpoint *ep,
+				 struct memreg_domain *domain,
+				 const void *data, u32 len)
+{
+	struct rdma_conn_param param = {
+		.private_data = data,
+		.private_data_len = len,
+		.responder_resources = ep->responder_resources,
+		.initiator_depth = ep->initiator_depth,
+		.rnr_retry_count = 7,
+	};
+	int ret;
+
+	ret = memreg_request_join(ucmd, ep, domain);
+	if (ret)
+		return ret;
+	memreg_endpoint_answered(ep);
+	WRITE_ONCE(ep->up, true);
+	WRITE_ONCE(ep->state, IB_MEMREG_ENDPOINT_CONNECTING);
+	ret = rdma_accept(ep->id, &param);
+	if (ret) {
+		/* The peer gave up, or is told by the RDMA CM to. */
+		queue_work(memreg_wq, &ep->close);
+		return memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
+	}
+	return 0;
+}
+
+/*
+ * ioctl(IB_MEMREG_IOC_ACCEPT). If not even the RDMA CM can send the answer,
+ * the request is over: IB_MEMREG_EVENT_DISCONNECTED follows then as well.
+ */
+int memreg_endpoint_accept(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_accept *cmd = ucmd->cmd;
+	u8 data[MEMREG_ACCEPT_DATA];
+	struct memreg_domain *domain;
+	struct memreg_endpoint *ep;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	ret = memreg_private_data_get(ucmd, data, cmd->private_data,
+				      cmd->private_data_len, sizeof(data));
+	if (ret)
+		return ret;
+	ep = memreg_endpoint_get(ucmd, cmd->endpoint_id);
+	if (IS_ERR(ep))
+		return PTR_ERR(ep);
+	domain = memreg_domain_get(ucmd, cmd->domain_id);
+	if (IS_ERR(domain)) {
+		ret = PTR_ERR(domain);
+		goto out_ep;
+	}
+	ret = memreg_request_lock(ucmd, ep);
+	if (ret)
+		goto out_domain;
+	ret = memreg_request_accept(ucmd, ep, domain, data,
+				    cmd->private_data_len);
+	rdma_unlock_handler(ep->id);
+out_domain:
+	memreg_domain_put(domain);
+out_ep:
+	memreg_object_put(&ep->obj);
+	return ret;
+}
+
+/*
+ * ioctl(IB_MEMREG_IOC_REJECT). The request is rejected even if its endpoint
+ * can't be destroyed because another call is at work on it: what is left is
+ * CLOSED and the user's to destroy.
+ */
+int memreg_endpoint_reject(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_reject *cmd = ucmd->cmd;
+	u8 data[MEMREG_REJECT_DATA];
+	struct memreg_endpoint *ep;
+	u32 reason;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	ret = memreg_private_data_get(ucmd, data, cmd->private_data,
+				      cmd->private_data_len, sizeof(data));
+	if (ret)
+		return ret;
+	ep = memreg_endpoint_get(ucmd, cmd->endpoint_id);
+	if (IS_ERR(ep))
+		return PTR_ERR(ep);
+	ret = memreg_request_lock(ucmd, ep);
+	if (ret) {
+		memreg_object_put(&ep->obj);
+		return ret;
+	}
+	/* It fails if the peer gave up, who needs no answer then. */
+	rdma_reject(ep->id, data, cmd->private_data_len,
+		    IB_CM_REJ_CONSUMER_DEFINED);
+	WRITE_ONCE(ep->state, IB_MEMREG_ENDPOINT_CLOSED);
+	rdma_unlock_handler(ep->id);
+	memreg_object_put(&ep->obj);
+
+	memreg_object_destroy(ucmd->file, cmd->endpoint_id,
+			      IB_MEMREG_OBJECT_ENDPOINT, &reason);
+	return 0;
+}
+
+/*
+ * Connecting
+ */
+
+static int memreg_connect_check(struct memreg_ucmd *ucmd,
+				const struct ib_memreg_connect *cmd)
+{
+	const struct ib_memreg_addr *src = &cmd->src;
+	bool good;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	if (!cmd->timeout_ms || cmd->timeout_ms > MEMREG_TIMEOUT_MAX_MS)
+		return -EINVAL;
+	good = memreg_addr_valid(&cmd->addr) && cmd->addr.port &&
+	       !memreg_addr_any(&cmd->addr);
+	if (src->family)
+		good = good && memreg_addr_valid(src) &&
+		       src->family == cmd->addr.family;
+	else
+		good = good && !memchr_inv(src, 0, sizeof(*src));
+	return good ? 0 :
+		memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ADDRESS);
+}
+
+/* All that can be told to fail before anything begins. */
+static int memreg_connect_prepare(struct memreg_ucmd *ucmd,
+				  struct memreg_endpoint *ep)
+{
+	struct ib_memreg_connect *cmd = ucmd->cmd;
+	struct rdma_cm_id *id;
+	int ret;
+
+	ep->state = IB_MEMREG_ENDPOINT_CONNECTING;
+	/* For an end that nobody gives another reason for. */
+	ep->outcome = IB_MEMREG_EVENT_ERROR;
+	ep->status = -ECONNRESET;
+	ep->peer = cmd->addr;
+	ep->timeout_ms = cmd->timeout_ms;
+	ret = memreg_private_data_get(ucmd, ep->private_data,
+				      cmd->private_data, cmd->private_data_len,
+				      MEMREG_CONNECT_DATA);
+	if (ret)
+		return ret;
+	ep->private_data_len = cmd->private_data_len;
+	ret = memreg_charge(&ep->charge, ucmd->mdev, false);
+	if (ret)
+		return memreg_charge_reason(ucmd, ret);
+	id = rdma_create_id(ucmd->file->net, memreg_endpoint_handler, ep,
+			    RDMA_PS_TCP, IB_QPT_RC);
+	if (IS_ERR(id))
+		return PTR_ERR(id);
+	ep->id = id;
+	return cmd->src.family ? memreg_id_bind(ucmd, id, &cmd->src) : 0;
+}
+
+/*
+ * Once this succeeds handlers may be at work, and the id is not to be touched:
+ * the worker destroys it if it is of another device.
+ */
+static int memreg_connect_begin(struct memreg_ucmd *ucmd,
+				struct memreg_endpoint *ep)
+{
+	struct sockaddr_storage dst;
+	int ret;
+
+	memreg_addr_to_sockaddr(&ep->peer, &dst);
+	ret = rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&dst,
+				ep->timeout_ms);
+	return ret ? memreg_fail_address(ucmd, ret, -ENETUNREACH) : 0;
+}
+
+/* ioctl(IB_MEMREG_IOC_CONNECT) */
+int memreg_endpoint_connect(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_connect *cmd = ucmd->cmd;
+	struct memreg_domain *domain;
+	struct memreg_endpoint *ep;
+	int ret;
+
+	ret = memreg_connect_check(ucmd, cmd);
+	if (ret)
+		return ret;
+	domain = memreg_domain_get(ucmd, cmd->domain_id);
+	if (IS_ERR(domain))
+		return PTR_ERR(domain);
+	ep = memreg_endpoint_alloc(ucmd->file);
+	if (!ep) {
+		memreg_domain_put(domain);
+		return -ENOMEM;
+	}
+	/* The reference is the endpoint's from here on. */
+	ep->domain = domain;
+	ret = memreg_connect_prepare(ucmd, ep);
+	if (ret)
+		goto err_abort;
+	cmd->out_endpoint_id = ep->obj.id;
+	ret = memreg_respond(ucmd, sizeof(*cmd));
+	if (ret)
+		goto err_abort;
+	/* The user has the answer: now events may come. */
+	ret = memreg_connect_begin(ucmd, ep);
+	if (ret)
+		goto err_abort;
+	memreg_endpoint_publish(ep);
+	return 0;
+
+err_abort:
+	memreg_object_abort(ucmd->file, &ep->obj);
+	memreg_endpoint_destroy(ucmd->file, &ep->obj);
+	return ret;
+}
+
+/* ioctl(IB_MEMREG_IOC_DISCONNECT) */
+int memreg_endpoint_disconnect(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_disconnect *cmd = ucmd->cmd;
+	struct memreg_endpoint *ep;
+	int ret = 0;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	ep = memreg_endpoint_get(ucmd, cmd->endpoint_id);
+	if (IS_ERR(ep))
+		return PTR_ERR(ep);
+	if (READ_ONCE(ep->up)) {
+		queue_work(memreg_wq, &ep->close);
+		flush_work(&ep->close);
+	} else {
+		ret = memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
+	}
+	memreg_object_put(&ep->obj);
+	return ret;
+}

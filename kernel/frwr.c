@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The FRWR pool: keys are made of fast registration MRs, which are taken from
+ * a list of idle ones, mapped, registered, invalidated, and idle again.
+ *
+ * Normal operation
+ *
+ * Each domain has a list of idle FRWRs for each of a few sizes of page lists.
+ * A key is made of the one that has been idle for the longest time, after its
+ * key byte was advanced, and only if MEMREG_FIFO_DEPTH others stay behind it
+ * and it has rested for MEMREG_FIFO_REST_NS; otherwise a new one is allocated.
+ * An rkey therefore comes back after 256 times as many grants as the list is
+ * deep (I9). The list grows by that, and a worker gives back what has been
+ * idle for a long time.
+ *
+ * An FRWR is mapped only while its key is dead: ib_map_mr_sg() on a live MR
+ * changes what the old key reaches.
+ *
+ * Failure
+ *
+ * An FRWR whose work request failed or was flushed is in an unknown state. It
+ * is destroyed, which kills its key whatever the state, and never used again
+ * (I4). To register, others are taken in its place, a few times. To
+ * invalidate, that is the end of it: invalidation cannot fail.
+ *
+ * Packets in flight
+ *
+ * On a driver whose LOCAL_INV does not wait for packets that passed the key
+ * check (MEMREG_QUIRK_WEAK_INV), only ib_dereg_mr() proves that nobody copies
+ * any more. There an idle FRWR stays on the list of the region that it mapped
+ * last, and is destroyed before that region's pages are released (I1).
+ */
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+
+#include "memreg.h"
+
+/* How often other FRWRs are tried if registering fails. */
+#define MEMREG_REGISTER_ATTEMPTS	3
+
+/* An FRWR that has been idle for so long is given back. */
+#define MEMREG_REAP_AGE_NS	(20 * NSEC_PER_SEC)
+#define MEMREG_REAP_PERIOD	(10 * HZ)
+
+/* Access flags that mean something to the device. */
+#define MEMREG_FRWR_ACCESS						\
+	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
+	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
+	 IB_ACCESS_FLUSH_GLOBAL | IB_ACCESS_FLUSH_PERSISTENT)
+
+static u32 memreg_class(u32 pages)
+{
+	return pages > 1 ? order_base_2(pages - 1) : 0;
+}
+
+/* Entries in the page list of an FRWR of a class. */
+static u32 memreg_class_pages(struct memreg_device *mdev, u32 class)
+{
+	return min_t(u32, (1U << class) + 1, mdev->max_pages);
+}
+
+/* Pages of the key's size that its range touches. */
+static u32 memreg_key_pages(const struct memreg_key *key)
+{
+	u64 size = BIT_ULL(key->page_shift);
+
+	return ((key->iova & (size - 1)) + key->length + size - 1) >>
+	       key->page_shift;
+}
+
+/*
+ * FRWRs
+ */
+
+static struct memreg_frwr *memreg_frwr_alloc(struct memreg_domain *domain,
+					     u32 class, u32 pages)
+{
+	struct memreg_frwr *frwr;
+	int ret;
+
+	frwr = kzalloc(sizeof(*frwr), GFP_KERNEL_ACCOUNT);
+	if (!frwr)
+		return ERR_PTR(-ENOMEM);
+	frwr->domain = domain;
+	frwr->class = class;
+	INIT_LIST_HEAD(&frwr->node);
+	INIT_LIST_HEAD(&frwr->region_node);
+	ret = memreg_charge(&frwr->charge, domain->mdev, false);
+	if (ret)
+		goto err_free;
+	frwr->mr = ib_alloc_mr(domain->pd, IB_MR_TYPE_MEM_REG, pages);
+	if (IS_ERR(frwr->mr)) {
+		/* Drivers have many names for having no more MRs. */
+		ret = PTR_ERR(frwr->mr) == -ENOMEM ? -ENOMEM : -ENOSPC;
+		goto err_uncharge;
+	}
+	return frwr;
+
+err_uncharge:
+	memreg_uncharge(&frwr->charge, domain->mdev);
+err_free:
+	kfree(frwr);
+	return ERR_PTR(ret);
+}
+
+/* Destroy an FRWR that is on no list. Its key is dead when this returns. */
+static void memreg_frwr_free(struct memreg_frwr *frwr)
+{
+	WARN_ON(ib_dereg_mr(frwr->mr));
+	memreg_uncharge(&frwr->charge, frwr->domain->mdev);
+	kfree(frwr);
+}
+
+static void memreg_frwr_free_list(struct list_head *frwrs)
+{
+	struct memreg_frwr *frwr, *next;
+
+	list_for_each_entry_safe(frwr, next, frwrs, node) {
+		list_del(&frwr->node);
+		memreg_frwr_free(frwr);
+		cond_resched();
+	}
+}
+
+/* Take an FRWR off the idle list and off the region that it mapped last. */
+static void memreg_frwr_unlink(struct memreg_frwr *frwr)
+{
+	lockdep_assert_held(&frwr->domain->mdev->frwr_lock);
+
+	list_del_init(&frwr->node);
+	list_del_init(&frwr->region_node);
+	frwr->region = NULL;
+	if (frwr->idle_since)
+		frwr->domain->nr_idle[frwr->class]--;
+	frwr->idle_since = 0;
+}
+
+/* Take the FRWR of a class that has rested the longest, if it has enough. */
+static struct memreg_frwr *memreg_frwr_take_idle(struct memreg_domain *domain,
+						 u32 class, u64 now)
+{
+	struct memreg_frwr *frwr = NULL;
+
+	spin_lock(&domain->mdev->frwr_lock);
+	if (domain->nr_idle[class] > MEMREG_FIFO_DEPTH) {
+		frwr = list_first_entry(&domain->idle[class],
+					struct memreg_frwr, node);
+		if (now - frwr->idle_since >= MEMREG_FIFO_REST_NS)
+			memreg_frwr_unlink(frwr);
+		else
+			frwr = NULL;
+	}
+	spin_unlock(&domain->mdev->frwr_lock);
+	return frwr;
+}
+
+static struct memreg_frwr *memreg_frwr_take(struct memreg_domain *domain,
+					    const struct memreg_key *key,
+					    u64 now)
+{
+	u32 pages = memreg_key_pages(key);
+	struct memreg_frwr *frwr;
+	u32 class;
+
+	if (key->once)
+		return memreg_frwr_alloc(domain, MEMREG_CLASSES, pages);
+	class = memreg_class(pages);
+	frwr = memreg_frwr_take_idle(domain, class, now);
+	if (frwr)
+		return frwr;
+	return memreg_frwr_alloc(domain, class,
+				 memreg_class_pages(domain->mdev, class));
+}
+
+/* Let an FRWR idle whose key is dead. It stays with its region. */
+static void memreg_frwr_rest(struct memreg_frwr *frwr, u64 now)
+{
+	struct memreg_domain *domain = frwr->domain;
+	u32 class = frwr->class;
+
+	spin_lock(&domain->mdev->frwr_lock);
+	frwr->idle_since = now;
+	list_add_tail(&frwr->node, &domain->idle[class]);
+	domain->nr_idle[class]++;
+	spin_unlock(&domain->mdev->frwr_lock);
+}
+
+/*
+ * Keys
+ */
+
+/* List the DMA addresses of a key's range; returns the number of entries. */
+static int memreg_key_fill_sg(const struct memreg_key *key,
+			      struct scatterlist *sgl, u32 max)
+{
+	const struct memreg_seg *seg =
+		memreg_region_seg(key->region, key->offset);
+	u64 skip = key->offset - seg->offset;
+	u64 left = key->length;
+	u32 n;
+
+	sg_init_table(sgl, max);
+	for (n = 0; left && n < max; n++, seg++, skip = 0) {
+		u64 length = min(seg->length - skip, left);
+
+		sg_dma_address(&sgl[n]) = seg->addr + skip;
+		sg_dma_len(&sgl[n]) = length;
+		left -= length;
+	}
+	return left ? -EINVAL : n;
+}
+
+/* Point an FRWR whose key is dead to a key's range, and prepare its REG_MR. */
+static int memreg_key_map(struct memreg_key *key, struct memreg_frwr *frwr,
+			  struct scatterlist *sgl)
+{
+	struct memreg_device *mdev = frwr->domain->mdev;
+	struct ib_mr *mr = frwr->mr;
+	int n, mapped;
+
+	n = memreg_key_fill_sg(key, sgl, memreg_key_pages(key));
+	if (n < 0)
+		return n;
+	mapped = ib_map_mr_sg(mr, sgl, n, NULL, BIT(key->page_shift));
+	if (mapped != n)
+		return mapped < 0 ? mapped : -EINVAL;
+
+	mr->iova = key->iova;
+	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
+	memset(&frwr->reg, 0, sizeof(frwr->reg));
+	frwr->reg.wr.opcode = IB_WR_REG_MR;
+	frwr->reg.mr = mr;
+	frwr->reg.key = mr->rkey;
+	frwr->reg.access = key->access & MEMREG_FRWR_ACCESS;
+
+	spin_lock(&mdev->frwr_lock);
+	frwr->region = key->region;
+	list_add_tail(&frwr->region_node, &key->region->frwrs);
+	spin_unlock(&mdev->frwr_lock);
+	key->frwr = frwr;
+	return 0;
+}
+
+/* Take and map an FRWR for each of these keys. */
+static int memreg_keys_map(struct memreg_domain *domain,
+			   struct memreg_key **keys, unsigned int count,
+			   struct scatterlist *sgl)
+{
+	u64 now = ktime_get_ns();
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < count; i++) {
+		struct memreg_frwr *frwr;
+
+		frwr = memreg_frwr_take(domain, keys[i], now);
+		if (IS_ERR(frwr))
+			return PTR_ERR(frwr);
+		ret = memreg_key_map(keys[i], frwr, sgl);
+		if (ret) {
+			/* After a failure its page list is in any state. */
+			memreg_frwr_free(frwr);
+			return ret;
+		}
+	}
+	return 0;
+}
+
+/* Destroy the FRWRs that failed, and move their keys to the front. */
+static unsigned int memreg_keys_sort_failed(struct memreg_key **keys,
+					    unsigned int count)
+{
+	unsigned int i, failed = 0;
+
+	for (i = 0; i < count; i++) {
+		if (!keys[i]->frwr->status)
+			continue;
+		memreg_key_destroy(keys[i]);
+		swap(keys[failed], keys[i]);
+		failed++;
+	}
+	return failed;
+}
+
+static struct scatterlist *memreg_keys_alloc_sg(struct memreg_key **keys,
+						unsigned int count)
+{
+	u32 pages = 1;
+	unsigned int i;
+
+	for (i = 0; i < count; i++)
+		pages = max(pages, memreg_key_pages(keys[i]));
+	return kvmalloc_array(pages, sizeof(struct scatterlist), GFP_KERNEL);
+}
+
+/**
+ * memreg_keys_make() - Make keys, all or none of them
+ * @domain: Domain in which they are to work
+ * @keys: Descriptions of the keys, without FRWRs; the array is reordered
+ * @count: Their number
+ *
+ * Context: may sleep.
+ * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if FRWRs can't be had; -EINVAL if the
+ * device can't map a range; -ENETDOWN or -EIO if the queue does not work.
+ */
+int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
+		     unsigned int count)
+{
+	unsigned int attempt, todo = count;
+	struct scatterlist *sgl;
+	unsigned int i;
+	int ret;
+
+	sgl = memreg_keys_alloc_sg(keys, count);
+	if (!sgl)
+		return -ENOMEM;
+	for (attempt = 0; attempt < MEMREG_REGISTER_ATTEMPTS; attempt++) {
+		ret = memreg_keys_map(domain, keys, todo, sgl);
+		if (ret)
+			break;
+		ret = memreg_queue_run(domain, keys, todo);
+		if (!ret)
+			break;
+		todo = memreg_keys_sort_failed(keys, todo);
+		if (ret == -ENETDOWN)
+			break;
+	}
+	kvfree(sgl);
+	if (ret)
+		for (i = 0; i < count; i++)
+			memreg_key_destroy(keys[i]);
+	return ret;
+}
+
+/**
+ * memreg_keys_revoke() - Kill keys
+ * @domain: Their domain
+ * @keys: Keys with FRWRs, which they have no more afterwards
+ * @count: Their number
+ *
+ * Context: may sleep. Never fails, and allocates nothing.
+ */
+void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
+			unsigned int count)
+{
+	unsigned int i;
+	u64 now;
+
+	for (i = 0; i < count; i++) {
+		struct memreg_frwr *frwr = keys[i]->frwr;
+
+		memset(&frwr->inv, 0, sizeof(frwr->inv));
+		frwr->inv.opcode = IB_WR_LOCAL_INV;
+		frwr->inv.ex.invalidate_rkey = frwr->mr->rkey;
+	}
+	memreg_queue_run(domain, keys, count);
+
+	now = ktime_get_ns();
+	for (i = 0; i < count; i++) {
+		if (keys[i]->frwr->status || keys[i]->once) {
+			memreg_key_destroy(keys[i]);
+			continue;
+		}
+		memreg_frwr_rest(keys[i]->frwr, now);
+		keys[i]->frwr = NULL;
+	}
+	queue_delayed_work(memreg_wq, &domain->reap, MEMREG_REAP_PERIOD);
+}
+
+/**
+ * memreg_key_destroy() - Kill a key along with its FRWR
+ * @key: Key; nothing happens if it has no FRWR
+ *
+ * When this returns, no packet reaches memory through the key, on any driver.
+ *
+ * Context: may sleep. Never fails.
+ */
+void memreg_key_destroy(struct memreg_key *key)
+{
+	struct memreg_frwr *frwr = key->frwr;
+	struct memreg_device *mdev;
+
+	if (!frwr)
+		return;
+	mdev = frwr->domain->mdev;
+	key->frwr = NULL;
+	spin_lock(&mdev->frwr_lock);
+	memreg_frwr_unlink(frwr);
+	spin_unlock(&mdev->frwr_lock);
+	memreg_frwr_free(frwr);
+}
+
+/*
+ * Giving back
+ */
+
+/* FRWRs that are taken off a list in one go. */
+#define MEMREG_DRAIN_BATCH	64
+
+/* Take some FRWRs off a region; those that must be destroyed go to @frwrs. */
+static bool memreg_region_drain_some(struct memreg_region *region,
+				     struct list_head *frwrs)
+{
+	struct memreg_device *mdev = region->mdev;
+	unsigned int n = MEMREG_DRAIN_BATCH;
+	struct memreg_frwr *frwr, *next;
+	bool more;
+
+	spin_lock(&mdev->frwr_lock);
+	list_for_each_entry_safe(frwr, next, &region->frwrs, region_node) {
+		if (!n--)
+			break;
+		/* A live key on pages that are about to go (I1). */
+		WARN_ON(!frwr->idle_since);
+		if (mdev->quirks & MEMREG_QUIRK_WEAK_INV) {
+			memreg_frwr_unlink(frwr);
+			list_add(&frwr->node, frwrs);
+		} else {
+			list_del_init(&frwr->region_node);
+			frwr->region = NULL;
+		}
+	}
+	more = !list_empty(&region->frwrs);
+	spin_unlock(&mdev->frwr_lock);
+	return more;
+}
+
+/**
+ * memreg_frwr_drain_region() - Make sure that no packet reaches a region
+ * @region: Region without live keys, whose pages are about to be released
+ *
+ * Context: may sleep.
+ */
+void memreg_frwr_drain_region(struct memreg_region *region)
+{
+	LIST_HEAD(frwrs);
+	bool more;
+
+	do {
+		more = memreg_region_drain_some(region, &frwrs);
+		memreg_frwr_free_list(&frwrs);
+	} while (more);
+}
+
+/* Take some FRWRs off an idle list that have been there since @before. */
+static bool memreg_idle_drain_some(struct memreg_domain *domain, u32 class,
+				   u32 keep, u64 before,
+				   struct list_head *frwrs)
+{
+	unsigned int n = MEMREG_DRAIN_BATCH;
+	struct memreg_frwr *frwr, *next;
+
+	spin_lock(&domain->mdev->frwr_lock);
+	list_for_each_entry_safe(frwr, next, &domain->idle[class], node) {
+		if (!n || domain->nr_idle[class] <= keep ||
+		    frwr->idle_since > before)
+			break;
+		memreg_frwr_unlink(frwr);
+		list_add(&frwr->node, frwrs);
+		n--;
+	}
+	spin_unlock(&domain->mdev->frwr_lock);
+	return !n;
+}
+
+static void memreg_idle_drain(struct memreg_domain *domain, u32 keep,
+			      u64 before)
+{
+	LIST_HEAD(frwrs);
+	u32 class;
+	bool more;
+
+	for (class = 0; class < MEMREG_CLASSES; class++) {
+		do {
+			more = memreg_idle_drain_some(domain, class, keep,
+						      before, &frwrs);
+			memreg_frwr_free_list(&frwrs);
+		} while (more);
+	}
+}
+
+/**
+ * memreg_frwr_drain_domain() - Destroy the FRWRs of a domain that goes
+ * @domain: Domain without keys
+ */
+void memreg_frwr_drain_domain(struct memreg_domain *domain)
+{
+	memreg_idle_drain(domain, 0, U64_MAX);
+}
+
+/**
+ * memreg_frwr_reap() - Give back FRWRs that have been idle for long
+ * @work: memreg_domain.reap
+ */
+void memreg_frwr_reap(struct work_struct *work)
+{
+	struct memreg_domain *domain =
+		container_of(work, struct memreg_domain, reap.work);
+	u64 now = ktime_get_ns();
+	bool again = false;
+	u32 class;
+
+	if (now > MEMREG_REAP_AGE_NS)
+		memreg_idle_drain(domain, MEMREG_FIFO_DEPTH,
+				  now - MEMREG_REAP_AGE_NS);
+	for (class = 0; class < MEMREG_CLASSES; class++)
+		again |= READ_ONCE(domain->nr_idle[class]) > MEMREG_FIFO_DEPTH;
+	if (again)
+		queue_delayed_work(memreg_wq, &domain->reap,
+				   MEMREG_REAP_PERIOD);
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * ib_memreg: RDMA memory registration that is cheap, revocable and safe.
+ *
+ * This file has the module's beginning and end, the character device, the
+ * table of ioctls and the lifetime of open files. What the calls do is in the
+ * file of the object that they are about.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/cred.h>
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/pid.h>
+#include <linux/poll.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "memreg.h"
+
+/* Ends of connections. Rebuilding queues has a workqueue of its own, as ends
+ * of connections wait for it.
+ */
+struct workqueue_struct *memreg_wq;
+
+/* All open files, in the order of their numbers. */
+static LIST_HEAD(memreg_files);
+static DEFINE_MUTEX(memreg_files_lock);
+static u32 memreg_last_number;
+
+/**
+ * memreg_file_put() - Let go of a file
+ * @file: The file; freed with its last reference
+ */
+void memreg_file_put(struct memreg_file *file)
+{
+	if (refcount_dec_and_test(&file->refs)) {
+		put_pid(file->pid);
+		kfree(file);
+	}
+}
+
+/**
+ * memreg_file_next() - Find an open file by its number
+ * @number: The least number that will do
+ *
+ * Return: the file, to be put, or NULL if there are no more.
+ */
+struct memreg_file *memreg_file_next(u32 number)
+{
+	struct memreg_file *file;
+
+	mutex_lock(&memreg_files_lock);
+	list_for_each_entry(file, &memreg_files, node) {
+		if (file->number >= number) {
+			refcount_inc(&file->refs);
+			mutex_unlock(&memreg_files_lock);
+			return file;
+		}
+	}
+	mutex_unlock(&memreg_files_lock);
+	return NULL;
+}
+
+static int memreg_open(struct inode *inode, struct file *filp)
+{
+	struct memreg_file *file;
+
+	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
+	if (!file)
+		return -ENOMEM;
+	init_rwsem(&file->lock);
+	refcount_set(&file->refs, 1);
+	xa_init_flags(&file->objects, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
+	spin_lock_init(&file->grant_lock);
+	spin_lock_init(&file->event_lock);
+	INIT_LIST_HEAD(&file->events);
+	init_waitqueue_head(&file->wait);
+	INIT_LIST_HEAD(&file->device_node);
+	file->pid = get_task_pid(current->group_leader, PIDTYPE_TGID);
+	file->uid = current_euid();
+	get_task_comm(file->comm, current->group_leader);
+
+	mutex_lock(&memreg_files_lock);
+	file->number = ++memreg_last_number;
+	list_add_tail(&file->node, &memreg_files);
+	mutex_unlock(&memreg_files_lock);
+
+	filp->private_data = file;
+	return stream_open(inode, filp);
+}
+
+static int memreg_release(struct inode *inode, struct file *filp)
+{
+	struct memreg_file *file = filp->private_data;
+
+	mutex_lock(&memreg_files_lock);
+	list_del(&file->node);
+	mutex_unlock(&memreg_files_lock);
+
+	memreg_device_unbind(file);
+	memreg_file_put(file);
+	return 0;
+}
+
+/**
+ * memreg_respond() - Copy the answer of a call to its caller
+ * @ucmd: The call
+ * @size: Size of the structure that we know
+ *
+ * Return: 0 or -EFAULT.
+ */
+int memreg_respond(struct memreg_ucmd *ucmd, size_t size)
+{
+	if (copy_to_user(ucmd->ubuffer, ucmd->cmd,
+			 min_t(size_t, ucmd->user_size, size)))
+		return -EFAULT;
+	return 0;
+}
+
+union memreg_cmd {
+	struct ib_memreg_bind_device bind_device;
+	struct ib_memreg_query query;
+	struct ib_memreg_destroy destroy;
+	struct ib_memreg_domain_create domain_create;
+	struct ib_memreg_mr_register mr_register;
+	struct ib_memreg_mr_query mr_query;
+	struct ib_memreg_window_alloc window_alloc;
+	struct ib_memreg_window_bind window_bind;
+	struct ib_memreg_window_revoke window_revoke;
+	struct ib_memreg_listen listen;
+	struct ib_memreg_accept accept;
+	struct ib_memreg_reject reject;
+	struct ib_memreg_connect connect;
+	struct ib_memreg_disconnect disconnect;
+	struct ib_memreg_list list;
+};
+
+/**
+ * struct memreg_ioctl - A call that users can make
+ * @num: Its ioctl number
+ * @size: Size of its structure
+ * @min_size: Size that the structure had in the first release
+ * @unbound: It works on a file that is not bound; it takes memreg_file.lock
+ *	itself if it needs to
+ * @execute: What it does
+ */
+struct memreg_ioctl {
+	unsigned int num;
+	u32 size;
+	u32 min_size;
+	bool unbound;
+	int (*execute)(struct memreg_ucmd *ucmd);
+};
+
+#define MEMREG_IOCTL(_num, _struct, _last, _execute, ...)		\
+	[_IOC_NR(_num)] = {						\
+		.num = _num,						\
+		.size = sizeof(struct _struct) +			\
+			BUILD_BUG_ON_ZERO(sizeof(union memreg_cmd) <	\
+					  sizeof(struct _struct)),	\
+		.min_size = offsetofend(struct _struct, _last),		\
+		.execute = _execute,					\
+		__VA_ARGS__						\
+	}
+
+static const struct memreg_ioctl memreg_ioctls[] = {
+	MEMREG_IOCTL(IB_MEMREG_IOC_BIND_DEVICE, ib_memreg_bind_device, name,
+		     memreg_device_bind, .unbound = true),
+	MEMREG_IOCTL(IB_MEMREG_IOC_QUERY, ib_memreg_query, out_name,
+		     memreg_device_query),
+	MEMREG_IOCTL(IB_MEMREG_IOC_DESTROY, ib_memreg_destroy, id,
+		     memreg_object_destroy_ioctl),
+	MEMREG_IOCTL(IB_MEMREG_IOC_DOMAIN_CREATE, ib_memreg_domain_create,
+		     reserved, memreg_domain_create),
+	MEMREG_IOCTL(IB_MEMREG_IOC_MR_REGISTER, ib_memreg_mr_register,
+		     reserved, memreg_mr_register),
+	MEMREG_IOCTL(IB_MEMREG_IOC_MR_QUERY, ib_memreg_mr_query, reserved,
+		     memreg_mr_query),
+	MEMREG_IOCTL(IB_MEMREG_IOC_WINDOW_ALLOC, ib_memreg_window_alloc, ids,
+		     memreg_window_alloc),
+	MEMREG_IOCTL(IB_MEMREG_IOC_WINDOW_BIND, ib_memreg_window_bind, binds,
+		     memreg_window_bind),
+	MEMREG_IOCTL(IB_MEMREG_IOC_WINDOW_REVOKE, ib_memreg_window_revoke,
+		     ids, memreg_window_revoke),
+	MEMREG_IOCTL(IB_MEMREG_IOC_LISTEN, ib_memreg_listen, reserved,
+		     memreg_endpoint_listen),
+	MEMREG_IOCTL(IB_MEMREG_IOC_ACCEPT, ib_memreg_accept, private_data,
+		     memreg_endpoint_accept),
+	MEMREG_IOCTL(IB_MEMREG_IOC_REJECT, ib_memreg_reject, private_data,
+		     memreg_endpoint_reject),
+	MEMREG_IOCTL(IB_MEMREG_IOC_CONNECT, ib_memreg_connect, private_data,
+		     memreg_endpoint_connect),
+	MEMREG_IOCTL(IB_MEMREG_IOC_DISCONNECT, ib_memreg_disconnect,
+		     endpoint_id, memreg_endpoint_disconnect),
+	MEMREG_IOCTL(IB_MEMREG_IOC_LIST, ib_memreg_list, reserved,
+		     memreg_object_list, .unbound = true),
+};
+
+/* Is the file bound, and its device there? The file's lock is held. */
+static int memreg_bound(struct memreg_ucmd *ucmd)
+{
+	if (!ucmd->file->mdev)
+		return memreg_fail(ucmd, -ENODEV, IB_MEMREG_REASON_NOT_BOUND);
+	if (ucmd->file->gone)
+		return memreg_fail(ucmd, -ENODEV,
+				   IB_MEMREG_REASON_DEVICE_GONE);
+	ucmd->mdev = ucmd->file->mdev;
+	return 0;
+}
+
+static int memreg_execute(struct memreg_ucmd *ucmd,
+			  const struct memreg_ioctl *ioctl)
+{
+	int ret;
+
+	if (ioctl->unbound)
+		return ioctl->execute(ucmd);
+
+	if (down_read_killable(&ucmd->file->lock))
+		return -EINTR;
+	ret = memreg_bound(ucmd);
+	if (!ret)
+		ret = ioctl->execute(ucmd);
+	up_read(&ucmd->file->lock);
+	return ret;
+}
+
+static long memreg_ioctl(struct file *filp, unsigned int num,
+			 unsigned long arg)
+{
+	struct memreg_ucmd ucmd = {
+		.file = filp->private_data,
+		.ubuffer = (void __user *)arg,
+	};
+	const struct memreg_ioctl *ioctl;
+	union memreg_cmd cmd;
+	int ret;
+
+	if (_IOC_NR(num) >= ARRAY_SIZE(memreg_ioctls))
+		return -ENOTTY;
+	ioctl = &memreg_ioctls[_IOC_NR(num)];
+	if (ioctl->num != num)
+		return -ENOTTY;
+	if (get_user(ucmd.user_size, (u32 __user *)ucmd.ubuffer))
+		return -EFAULT;
+
+	/* There is room for a reason from the first two fields on. */
+	ret = memreg_fail(&ucmd, -EINVAL, IB_MEMREG_REASON_SIZE);
+	if (ucmd.user_size < ioctl->min_size)
+		goto out;
+	ucmd.reason = IB_MEMREG_REASON_NONE;
+	ucmd.cmd = &cmd;
+	ret = copy_struct_from_user(&cmd, ioctl->size, ucmd.ubuffer,
+				    ucmd.user_size);
+	if (!ret)
+		ret = memreg_execute(&ucmd, ioctl);
+out:
+	if (ret && ucmd.user_size >= offsetofend(struct ib_memreg_query,
+						 out_reason) &&
+	    put_user(ucmd.reason, &((u32 __user *)ucmd.ubuffer)[1]))
+		return -EFAULT;
+	return ret;
+}
+
+/* Is there something to be read, or will there never be anything? */
+static bool memreg_readable(struct memreg_file *file)
+{
+	return !list_empty_careful(&file->events) || READ_ONCE(file->gone) ||
+	       !READ_ONCE(file->mdev);
+}
+
+static ssize_t memreg_read(struct file *filp, char __user *buf, size_t count,
+			   loff_t *pos)
+{
+	struct memreg_file *file = filp->private_data;
+	struct memreg_ucmd ucmd = { .file = file };
+	ssize_t ret;
+
+	do {
+		if (!(filp->f_flags & O_NONBLOCK) &&
+		    wait_event_interruptible(file->wait, memreg_readable(file)))
+			return -ERESTARTSYS;
+		if (down_read_killable(&file->lock))
+			return -EINTR;
+		ret = memreg_bound(&ucmd);
+		if (!ret)
+			ret = memreg_event_read(file, buf, count);
+		up_read(&file->lock);
+		/* Another reader may have been faster. */
+	} while (ret == -EAGAIN && !(filp->f_flags & O_NONBLOCK));
+	return ret;
+}
+
+static __poll_t memreg_poll(struct file *filp, poll_table *table)
+{
+	struct memreg_file *file = filp->private_data;
+	__poll_t mask = 0;
+
+	poll_wait(filp, &file->wait, table);
+	if (!list_empty_careful(&file->events))
+		mask |= EPOLLIN | EPOLLRDNORM;
+	if (READ_ONCE(file->gone))
+		mask |= EPOLLHUP | EPOLLERR;
+	return mask;
+}
+
+static const struct file_operations memreg_fops = {
+	.owner = THIS_MODULE,
+	.open = memreg_open,
+	.release = memreg_release,
+	.unlocked_ioctl = memreg_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.read = memreg_read,
+	.poll = memreg_poll,
+};
+
+static struct miscdevice memreg_miscdev = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "memreg",
+	.nodename = "infiniband/memreg",
+	.fops = &memreg_fops,
+	/* As for uverbs: what a user may pin is limited by RLIMIT_MEMLOCK. */
+	.mode = 0666,
+};
+
+static int __init memreg_init(void)
+{
+	int ret;
+
+	memreg_wq = alloc_workqueue("memreg", WQ_UNBOUND, 0);
+	if (!memreg_wq)
+		return -ENOMEM;
+	ret = memreg_domain_init();
+	if (ret)
+		goto err_wq;
+	ret = memreg_device_init();
+	if (ret)
+		goto err_domain;
+	ret = misc_register(&memreg_miscdev);
+	if (ret)
+		goto err_device;
+	return 0;
+
+err_device:
+	memreg_device_exit();
+err_domain:
+	memreg_domain_exit();
+err_wq:
+	destroy_workqueue(memreg_wq);
+	return ret;
+}
+
+static void __exit memreg_exit(void)
+{
+	misc_deregister(&memreg_miscdev);
+	memreg_device_exit();
+	memreg_domain_exit();
+	destroy_workqueue(memreg_wq);
+}
+
+module_init(memreg_init);
+module_exit(memreg_exit);
+
+MODULE_DESCRIPTION("RDMA memory registration: cheap, revocable, safe");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Memory regions in the sense of verbs: pages registered in a domain.
+ *
+ * An MR with remote access has keys: one if its pages fit in the page list of
+ * an FRWR, with larger pages where the memory is contiguous, and otherwise as
+ * many as it needs, each for the next piece of the same range of I/O
+ * addresses. An MR without remote access has none; windows can be bound to it,
+ * as those have keys of their own.
+ */
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "memreg.h"
+
+/* Bytes under one key where a page list is one allocation of 16 bytes for
+ * each system page: its size stays within what can be had.
+ */
+#define MEMREG_FLAT_KEY_SPAN	(32ULL << 20)
+
+#define MEMREG_ACCESS_REMOTE						\
+	(IB_MEMREG_ACCESS_REMOTE_WRITE | IB_MEMREG_ACCESS_REMOTE_READ |	\
+	 IB_MEMREG_ACCESS_REMOTE_ATOMIC |				\
+	 IB_MEMREG_ACCESS_FLUSH_GLOBAL |				\
+	 IB_MEMREG_ACCESS_FLUSH_PERSISTENT)
+
+#define MEMREG_ACCESS_KNOWN						\
+	(MEMREG_ACCESS_REMOTE | IB_MEMREG_ACCESS_LOCAL_WRITE |		\
+	 IB_MEMREG_ACCESS_MW_BIND | IB_MEMREG_ACCESS_ZERO_BASED |	\
+	 IB_MEMREG_ACCESS_RELAXED_ORDERING)
+
+/* The values are those of verbs. */
+static_assert((int)IB_MEMREG_ACCESS_LOCAL_WRITE == IB_ACCESS_LOCAL_WRITE);
+static_assert((int)IB_MEMREG_ACCESS_REMOTE_WRITE == IB_ACCESS_REMOTE_WRITE);
+static_assert((int)IB_MEMREG_ACCESS_REMOTE_READ == IB_ACCESS_REMOTE_READ);
+static_assert((int)IB_MEMREG_ACCESS_REMOTE_ATOMIC == IB_ACCESS_REMOTE_ATOMIC);
+static_assert((int)IB_MEMREG_ACCESS_MW_BIND == IB_ACCESS_MW_BIND);
+static_assert((int)IB_MEMREG_ACCESS_ZERO_BASED == IB_ZERO_BASED);
+static_assert((int)IB_MEMREG_ACCESS_FLUSH_GLOBAL == IB_ACCESS_FLUSH_GLOBAL);
+static_assert((int)IB_MEMREG_ACCESS_FLUSH_PERSISTENT ==
+	      IB_ACCESS_FLUSH_PERSISTENT);
+static_assert((int)IB_MEMREG_ACCESS_RELAXED_ORDERING ==
+	      IB_ACCESS_RELAXED_ORDERING);
+
+/**
+ * memreg_access_supported() - Access flags that a device can do
+ * @mdev: The device
+ *
+ * Return: mask of enum ib_memreg_access.
+ */
+u32 memreg_access_supported(struct memreg_device *mdev)
+{
+	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
+	u32 access = MEMREG_ACCESS_KNOWN;
+
+	if (attrs->atomic_cap == IB_ATOMIC_NONE)
+		access &= ~IB_MEMREG_ACCESS_REMOTE_ATOMIC;
+	if (!(attrs->device_cap_flags & IB_DEVICE_FLUSH_GLOBAL))
+		access &= ~IB_MEMREG_ACCESS_FLUSH_GLOBAL;
+	if (!(attrs->device_cap_flags & IB_DEVICE_FLUSH_PERSISTENT))
+		access &= ~IB_MEMREG_ACCESS_FLUSH_PERSISTENT;
+	return access;
+}
+
+static int memreg_mr_check_access(struct memreg_ucmd *ucmd, u32 access)
+{
+	if (access & ~MEMREG_ACCESS_KNOWN)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ACCESS);
+	if (access & ~memreg_access_supported(ucmd->mdev))
+		return memreg_fail(ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_ACCESS_DEVICE);
+	/* As ib_check_mr_access() and the IB specification, 10.6.3.1. */
+	if (access & (IB_MEMREG_ACCESS_REMOTE_WRITE |
+		      IB_MEMREG_ACCESS_REMOTE_ATOMIC) &&
+	    !(access & IB_MEMREG_ACCESS_LOCAL_WRITE))
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ACCESS);
+	return 0;
+}
+
+static int memreg_mr_check_flags(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
+
+	if (cmd->flags & ~(IB_MEMREG_MR_IOVA | IB_MEMREG_MR_SINGLE_KEY))
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	/* The driver pins for itself, which leaves no pages for windows. */
+	if (cmd->flags & IB_MEMREG_MR_SINGLE_KEY &&
+	    (!(ucmd->mdev->quirks & MEMREG_QUIRK_SINGLE_KEY) ||
+	     cmd->access & IB_MEMREG_ACCESS_MW_BIND))
+		return memreg_fail(ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_SINGLE_KEY);
+	return memreg_mr_check_access(ucmd, cmd->access);
+}
+
+/* Check the range and find its first I/O address. */
+static int memreg_mr_check_range(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
+	u64 end;
+
+	if (!cmd->length)
+		return memreg_fail(ucmd, -EINVAL,
+				   IB_MEMREG_REASON_ZERO_LENGTH);
+	if (check_add_overflow(cmd->addr, cmd->length, &end))
+		return memreg_fail(ucmd, -EOVERFLOW, IB_MEMREG_REASON_WRAPS);
+	if (cmd->access & IB_MEMREG_ACCESS_ZERO_BASED) {
+		if (cmd->flags & IB_MEMREG_MR_IOVA)
+			return memreg_fail(ucmd, -EINVAL,
+					   IB_MEMREG_REASON_IOVA);
+		cmd->iova = 0;
+	} else if (!(cmd->flags & IB_MEMREG_MR_IOVA)) {
+		cmd->iova = cmd->addr;
+	}
+	if ((cmd->iova ^ cmd->addr) & (MEMREG_PAGE_SIZE - 1) ||
+	    check_add_overflow(cmd->iova, cmd->length, &end))
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_IOVA);
+	return 0;
+}
+
+static struct memreg_mr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
+					 struct memreg_domain *domain)
+{
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
+	struct memreg_mr *mr;
+
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
+	if (!mr)
+		return NULL;
+	mr->domain = domain;
+	mr->addr = cmd->addr;
+	mr->iova = cmd->iova;
+	mr->length = cmd->length;
+	mr->access = cmd->access;
+	return mr;
+}
+
+/*
+ * Keys of an MR
+ */
+
+/* Size of the pages and bytes at most under one key. */
+static u64 memreg_mr_key_span(struct memreg_mr *mr, u8 *shift)
+{
+	struct memreg_device *mdev = mr->domain->mdev;
+	u64 sizes = mdev->page_sizes | MEMREG_PAGE_SIZE;
+	u64 pages, span;
+
+	*shift = MEMREG_PAGE_SHIFT;
+	pages = ((mr->iova & (MEMREG_PAGE_SIZE - 1)) + mr->length +
+		 MEMREG_PAGE_SIZE - 1) >> MEMREG_PAGE_SHIFT;
+	if (pages > mdev->max_pages)
+		*shift = memreg_region_page_shift(mr->region, mr->iova, sizes);
+	span = (u64)mdev->max_pages << *shift;
+	if (mdev->quirks & MEMREG_QUIRK_FLAT_PAGE_LIST &&
+	    span > MEMREG_FLAT_KEY_SPAN) {
+		span = MEMREG_FLAT_KEY_SPAN;
+		*shift = min_t(u8, *shift, ilog2(MEMREG_FLAT_KEY_SPAN));
+	}
+	return span;
+}
+
+/* Divide the MR's range among its keys. */
+static int memreg_mr_divide(struct memreg_mr *mr)
+{
+	u64 span, offset, mask, nkeys;
+	u8 shift;
+	u32 i;
+
+	span = memreg_mr_key_span(mr, &shift);
+	mask = BIT_ULL(shift) - 1;
+	nkeys = div64_u64((mr->iova & mask) + mr->length + span - 1, span);
+	mr->keys = kvcalloc(nkeys, sizeof(*mr->keys), GFP_KERNEL_ACCOUNT);
+	if (!mr->keys)
+		return -ENOMEM;
+	mr->nkeys = nkeys;
+	for (i = 0, offset = 0; i < mr->nkeys; i++) {
+		struct memreg_key *key = &mr->keys[i];
+
+		key->region = mr->region;
+		key->offset = offset;
+		key->iova = mr->iova + offset;
+		key->length = min(span - (key->iova & mask),
+				  mr->length - offset);
+		key->access = mr->access;
+		key->page_shift = shift;
+		/* Destroying is cheaper than to invalidate one by one. */
+		key->once = mr->domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV;
+		offset += key->length;
+	}
+	return 0;
+}
+
+static void memreg_mr_kill_keys(struct memreg_mr *mr)
+{
+	u32 i;
+
+	for (i = 0; i < mr->nkeys; i++)
+		memreg_key_destroy(&mr->keys[i]);
+	kvfree(mr->keys);
+}
+
+/* Make the keys, a batch at a time. */
+static int memreg_mr_make_keys(struct memreg_mr *mr)
+{
+	struct memreg_key **batch;
+	u32 done, n, i;
+	int ret;
+
+	ret = memreg_mr_divide(mr);
+	if (ret)
+		return ret;
+	n = min_t(u32, mr->nkeys, IB_MEMREG_BATCH_MAX);
+	batch = kmalloc_array(n, sizeof(*batch), GFP_KERNEL);
+	if (!batch) {
+		ret = -ENOMEM;
+		goto err_keys;
+	}
+	for (done = 0; done < mr->nkeys && !ret; done += n) {
+		n = min_t(u32, mr->nkeys - done, IB_MEMREG_BATCH_MAX);
+		for (i = 0; i < n; i++)
+			batch[i] = &mr->keys[done + i];
+		ret = memreg_keys_make(mr->domain, batch, n);
+	}
+	kfree(batch);
+	if (!ret)
+		return 0;
+err_keys:
+	memreg_mr_kill_keys(mr);
+	return ret;
+}
+
+/*
+ * Two ways to register
+ */
+
+/* By keys of our own on pages that we pin. */
+static int memreg_mr_make_own(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+{
+	int ret;
+
+	mr->region = memreg_region_pin(ucmd, mr->addr, mr->length,
+				       mr->access &
+				       IB_MEMREG_ACCESS_LOCAL_WRITE);
+	if (IS_ERR(mr->region))
+		return PTR_ERR(mr->region);
+	ret = 0;
+	if (mr->access & IB_MEMREG_ACCESS_FLUSH_PERSISTENT &&
+	    !memreg_region_is_pmem(mr->region))
+		ret = memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_NOT_PMEM);
+	if (!ret && mr->access & MEMREG_ACCESS_REMOTE) {
+		ret = memreg_mr_make_keys(mr);
+		if (ret == -EDQUOT)
+			ucmd->reason = IB_MEMREG_REASON_CGROUP;
+		else if (ret == -EIO || ret == -ENETDOWN)
+			ucmd->reason = IB_MEMREG_REASON_QUEUE;
+	}
+	if (ret)
+		memreg_region_release(mr->region);
+	return ret;
+}
+
+/* By the driver under a single key; it pins, and charges, by itself. */
+static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
+				 struct memreg_mr *mr)
+{
+	int ret;
+
+	ret = memreg_charge(&mr->charge, ucmd->mdev, false);
+	if (ret)
+		return memreg_charge_reason(ucmd, ret);
+	mr->single = ib_reg_user_mr(mr->domain->pd, mr->addr, mr->length,
+				    mr->iova,
+				    mr->access & ~IB_MEMREG_ACCESS_ZERO_BASED &
+				    ~IB_MEMREG_ACCESS_RELAXED_ORDERING);
+	if (!IS_ERR(mr->single))
+		return 0;
+	ret = PTR_ERR(mr->single);
+	memreg_uncharge(&mr->charge, ucmd->mdev);
+	switch (ret) {
+	case -ENOMEM:
+	case -EPERM:
+		return memreg_fail(ucmd, ret, IB_MEMREG_REASON_MEMLOCK);
+	case -EINTR:
+	case -ERESTARTSYS:
+		return -EINTR;
+	default:
+		return memreg_fail(ucmd, -EFAULT, IB_MEMREG_REASON_PIN);
+	}
+}
+
+static void memreg_mr_free(struct memreg_mr *mr)
+{
+	memreg_mr_kill_keys(mr);
+	if (mr->single) {
+		WARN_ON(ib_dereg_mr(mr->single));
+		memreg_uncharge(&mr->charge, mr->domain->mdev);
+	} else {
+		memreg_region_release(mr->region);
+	}
+	memreg_domain_put(mr->domain);
+	kfree(mr);
+}
+
+static void memreg_mr_segment(const struct memreg_mr *mr, u32 i,
+			      struct ib_memreg_segment *seg)
+{
+	const struct memreg_key *key = &mr->keys[i];
+
+	memset(seg, 0, sizeof(*seg));
+	if (mr->single) {
+		seg->iova = mr->iova;
+		seg->length = mr->length;
+		seg->lkey = mr->single->lkey;
+		seg->rkey = mr->single->rkey;
+	} else {
+		seg->iova = key->iova;
+		seg->length = key->length;
+		seg->lkey = key->frwr->mr->lkey;
+		seg->rkey = key->frwr->mr->rkey;
+	}
+}
+
+static u32 memreg_mr_segments(const struct memreg_mr *mr)
+{
+	return mr->single ? 1 : mr->nkeys;
+}
+
+static int memreg_mr_respond(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+{
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
+	struct ib_memreg_segment seg = {};
+
+	cmd->out_segments = memreg_mr_segments(mr);
+	if (cmd->out_segments)
+		memreg_mr_segment(mr, 0, &seg);
+	cmd->out_mr_id = mr->obj.id;
+	cmd->out_lkey = seg.lkey;
+	cmd->out_rkey = seg.rkey;
+	return memreg_respond(ucmd, sizeof(*cmd));
+}
+
+/* Make an MR in a domain; takes over the caller's reference on success. */
+static int memreg_mr_create(struct memreg_ucmd *ucmd,
+			    struct memreg_domain *domain)
+{
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
+	struct memreg_mr *mr;
+	int ret;
+
+	mr = memreg_mr_alloc(ucmd, domain);
+	if (!mr)
+		return -ENOMEM;
+	ret = memreg_object_alloc(ucmd->file, &mr->obj, IB_MEMREG_OBJECT_MR);
+	if (ret)
+		goto err_free;
+	if (cmd->flags & IB_MEMREG_MR_SINGLE_KEY)
+		ret = memreg_mr_make_single(ucmd, mr);
+	else
+		ret = memreg_mr_make_own(ucmd, mr);
+	if (ret)
+		goto err_abort;
+	ret = memreg_mr_respond(ucmd, mr);
+	if (ret) {
+		memreg_object_abort(ucmd->file, &mr->obj);
+		/* The caller puts the domain. */
+		refcount_inc(&domain->obj.users);
+		memreg_mr_free(mr);
+		return ret;
+	}
+	memreg_object_finalize(ucmd->file, &mr->obj);
+	return 0;
+
+err_abort:
+	memreg_object_abort(ucmd->file, &mr->obj);
+err_free:
+	kfree(mr);
+	return ret;
+}
+
+/* ioctl(IB_MEMREG_IOC_MR_REGISTER) */
+int memreg_mr_register(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
+	struct memreg_domain *domain;
+	int ret;
+
+	ret = memreg_mr_check_flags(ucmd);
+	if (!ret)
+		ret = memreg_mr_check_range(ucmd);
+	if (ret)
+		return ret;
+	domain = memreg_domain_get(ucmd, cmd->domain_id);
+	if (IS_ERR(domain))
+		return PTR_ERR(domain);
+	ret = memreg_mr_create(ucmd, domain);
+	if (ret)
+		memreg_domain_put(domain);
+	return ret;
+}
+
+/* Pages of the ABI's size that the MR's range touches, all of them pinned. */
+static u64 memreg_mr_pinned(const struct memreg_mr *mr)
+{
+	return ((mr->addr & (MEMREG_PAGE_SIZE - 1)) + mr->length +
+		MEMREG_PAGE_SIZE - 1) >> MEMREG_PAGE_SHIFT;
+}
+
+static int memreg_mr_copy_segments(struct memreg_mr *mr, u64 to, u32 room)
+{
+	struct ib_memreg_segment __user *segments = u64_to_user_ptr(to);
+	struct ib_memreg_segment seg;
+	u32 i;
+
+	for (i = 0; i < min(room, memreg_mr_segments(mr)); i++) {
+		memreg_mr_segment(mr, i, &seg);
+		if (copy_to_user(&segments[i], &seg, sizeof(seg)))
+			return -EFAULT;
+	}
+	return 0;
+}
+
+/* ioctl(IB_MEMREG_IOC_MR_QUERY) */
+int memreg_mr_query(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_mr_query *cmd = ucmd->cmd;
+	struct memreg_object *obj;
+	struct memreg_mr *mr;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	obj = memreg_object_get(ucmd->file, cmd->mr_id, IB_MEMREG_OBJECT_MR);
+	if (!obj)
+		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
+	mr = container_of(obj, struct memreg_mr, obj);
+
+	ret = memreg_mr_copy_segments(mr, cmd->segments, cmd->count);
+	if (ret)
+		goto out;
+	cmd->count = memreg_mr_segments(mr);
+	cmd->out_domain_id = mr->domain->obj.id;
+	cmd->out_addr = mr->addr;
+	cmd->out_length = mr->length;
+	cmd->out_iova = mr->iova;
+	cmd->out_access = mr->access;
+	cmd->out_state = IB_MEMREG_MR_LIVE;
+	cmd->out_pinned = memreg_mr_pinned(mr);
+	cmd->out_windows = atomic_read(&mr->windows);
+	ret = memreg_respond(ucmd, sizeof(*cmd));
+out:
+	memreg_object_put(obj);
+	return ret;
+}
+
+static void memreg_mr_destroy(struct memreg_file *file,
+			      struct memreg_object *obj)
+{
+	memreg_mr_free(container_of(obj, struct memreg_mr, obj));
+}
+
+static void memreg_mr_info(struct memreg_object *obj,
+			   struct ib_memreg_object *info)
+{
+	struct memreg_mr *mr = container_of(obj, struct memreg_mr, obj);
+	struct ib_memreg_segment seg = {};
+
+	if (memreg_mr_segments(mr))
+		memreg_mr_segment(mr, 0, &seg);
+	info->state = IB_MEMREG_MR_LIVE;
+	info->domain_id = mr->domain->obj.id;
+	info->addr = mr->addr;
+	info->length = mr->length;
+	info->access = mr->access;
+	info->rkey = seg.rkey;
+}
+
+const struct memreg_object_ops memreg_mr_ops = {
+	.destroy = memreg_mr_destroy,
+	.info = memreg_mr_info,
+	.busy = IB_MEMREG_REASON_WINDOWS_BOUND,
+};

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Regions: pages and their DMA addresses.
+ *
+ * The pages are charged before they are pinned, as ib_core's umem does it, and
+ * their DMA addresses are kept twice: in the scatterlist that the DMA API
+ * wants back, which has whole pages, and in a flat array that is trimmed to
+ * the bytes that the user named. Keys are made from the second alone, so that
+ * none of them reaches a byte more (I6), and a range in it is found in
+ * logarithmic time.
+ *
+ * A region is released after all keys to it are dead (I1): FRWRs that mapped
+ * it last are drained, then come DMA unmap, unpin and uncharge.
+ */
+#include <linux/dma-mapping.h>
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "memreg.h"
+
+/* Keys live long, and nobody syncs for the device or for the CPU. */
+#ifdef DMA_ATTR_REQUIRE_COHERENT
+#define MEMREG_DMA_ATTRS	DMA_ATTR_REQUIRE_COHERENT
+#else
+#define MEMREG_DMA_ATTRS	0
+#endif
+
+static int memreg_region_charge(struct memreg_region *region)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	s64 pinned;
+
+	pinned = atomic64_add_return(region->npages, &region->mm->pinned_vm);
+	if (pinned > limit && !capable(CAP_IPC_LOCK)) {
+		atomic64_sub(region->npages, &region->mm->pinned_vm);
+		return -ENOMEM;
+	}
+	atomic64_add(region->npages, region->pinned);
+	return 0;
+}
+
+static void memreg_region_uncharge(struct memreg_region *region)
+{
+	atomic64_sub(region->npages, region->pinned);
+	atomic64_sub(region->npages, &region->mm->pinned_vm);
+}
+
+static void memreg_region_unpin(struct memreg_region *region)
+{
+	struct scatterlist *sg;
+	unsigned int i;
+
+	for_each_sgtable_sg(&region->sgt.sgt, sg, i)
+		unpin_user_page_range_dirty_lock(sg_page(sg),
+						 sg->length >> PAGE_SHIFT,
+						 region->writable);
+	sg_free_append_table(&region->sgt);
+}
+
+/* Pin the next pages and append them to the scatterlist. */
+static int memreg_region_pin_some(struct memreg_region *region,
+				  unsigned long done, struct page **pages)
+{
+	unsigned int flags = FOLL_LONGTERM;
+	unsigned long left = region->npages - done;
+	int n, ret;
+
+	if (region->writable)
+		flags |= FOLL_WRITE;
+	n = min_t(unsigned long, left, PAGE_SIZE / sizeof(*pages));
+	n = pin_user_pages_fast((region->addr & PAGE_MASK) +
+				(done << PAGE_SHIFT), n, flags, pages);
+	if (n <= 0)
+		return n ?: -EFAULT;
+	ret = sg_alloc_append_table_from_pages(&region->sgt, pages, n, 0,
+			(unsigned long)n << PAGE_SHIFT,
+			ib_dma_max_seg_size(region->mdev->ibdev), left - n,
+			GFP_KERNEL_ACCOUNT);
+	if (ret) {
+		unpin_user_pages(pages, n);
+		return ret;
+	}
+	return n;
+}
+
+static int memreg_region_pin_pages(struct memreg_region *region)
+{
+	unsigned long done = 0;
+	struct page **pages;
+	int ret = 0;
+
+	pages = (struct page **)__get_free_page(GFP_KERNEL);
+	if (!pages)
+		return -ENOMEM;
+	while (done < region->npages) {
+		ret = fatal_signal_pending(current) ? -EINTR :
+			memreg_region_pin_some(region, done, pages);
+		if (ret < 0)
+			break;
+		done += ret;
+		cond_resched();
+	}
+	free_page((unsigned long)pages);
+	if (ret >= 0)
+		return 0;
+	memreg_region_unpin(region);
+	return ret;
+}
+
+/* Long-lived mappings can't be of a device that needs syncing. */
+static bool memreg_region_coherent(struct memreg_region *region)
+{
+	struct ib_device *ibdev = region->mdev->ibdev;
+	struct scatterlist *sg;
+	unsigned int i;
+
+	if (ib_uses_virt_dma(ibdev))
+		return true;
+	for_each_sgtable_dma_sg(&region->sgt.sgt, sg, i)
+		if (dma_need_sync(ibdev->dma_device, sg_dma_address(sg)))
+			return false;
+	return true;
+}
+
+/* List the DMA addresses of the bytes that the user named, and no others. */
+static int memreg_region_list(struct memreg_region *region)
+{
+	u64 skip = offset_in_page(region->addr);
+	u64 left = region->length, offset = 0;
+	struct scatterlist *sg;
+	unsigned int i;
+
+	region->segs = kvmalloc_array(region->sgt.sgt.nents,
+				      sizeof(*region->segs),
+				      GFP_KERNEL_ACCOUNT);
+	if (!region->segs)
+		return -ENOMEM;
+	for_each_sgtable_dma_sg(&region->sgt.sgt, sg, i) {
+		struct memreg_seg *seg = &region->segs[region->nsegs++];
+
+		seg->offset = offset;
+		seg->addr = sg_dma_address(sg) + skip;
+		seg->length = min_t(u64, sg_dma_len(sg) - skip, left);
+		offset += seg->length;
+		left -= seg->length;
+		skip = 0;
+	}
+	return WARN_ON(left) ? -EIO : 0;
+}
+
+static void memreg_region_unmap(struct memreg_region *region)
+{
+	kvfree(region->segs);
+	ib_dma_unmap_sgtable_attrs(region->mdev->ibdev, &region->sgt.sgt,
+				   DMA_BIDIRECTIONAL, MEMREG_DMA_ATTRS);
+}
+
+static int memreg_region_map(struct memreg_ucmd *ucmd,
+			     struct memreg_region *region)
+{
+	int ret;
+
+	ret = ib_dma_map_sgtable_attrs(region->mdev->ibdev, &region->sgt.sgt,
+				       DMA_BIDIRECTIONAL, MEMREG_DMA_ATTRS);
+	if (ret)
+		return ret == -ENOMEM ? -ENOMEM : -EIO;
+	if (memreg_region_coherent(region))
+		ret = memreg_region_list(region);
+	else
+		ret = memreg_fail(ucmd, -EOPNOTSUPP,
+				  IB_MEMREG_REASON_NOT_COHERENT);
+	if (ret)
+		memreg_region_unmap(region);
+	return ret;
+}
+
+/* What pinning fails with, in the words of the ABI. */
+static int memreg_pin_error(struct memreg_ucmd *ucmd, int err)
+{
+	switch (err) {
+	case -ENOMEM:
+	case -EINTR:
+		return err;
+	case -ERESTARTSYS:
+	case -ERESTARTNOHAND:
+		return -EINTR;
+	case -EAGAIN:
+		return -EAGAIN;
+	default:
+		return memreg_fail(ucmd, -EFAULT, IB_MEMREG_REASON_PIN);
+	}
+}
+
+static struct memreg_region *memreg_region_alloc(struct memreg_ucmd *ucmd,
+						 u64 addr, u64 length,
+						 bool writable)
+{
+	struct memreg_region *region;
+
+	region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
+	if (!region)
+		return NULL;
+	region->mdev = ucmd->mdev;
+	region->mm = current->mm;
+	mmgrab(region->mm);
+	region->addr = addr;
+	region->length = length;
+	region->npages = (PAGE_ALIGN(addr + length) - (addr & PAGE_MASK)) >>
+			 PAGE_SHIFT;
+	region->writable = writable;
+	region->pinned = &ucmd->file->pinned;
+	INIT_LIST_HEAD(&region->frwrs);
+	return region;
+}
+
+static void memreg_region_free(struct memreg_region *region)
+{
+	mmdrop(region->mm);
+	kfree(region);
+}
+
+/**
+ * memreg_region_pin() - Make a region of user memory
+ * @ucmd: Call that asks for it, in the context of the memory's owner
+ * @addr: Address, any byte
+ * @length: Bytes, from 1
+ * @writable: Pin for writing
+ *
+ * Return: the region, or ERR_PTR() of -EOVERFLOW, -EPERM, -ENOMEM, -EFAULT,
+ * -EINTR, -EOPNOTSUPP, -EIO.
+ */
+struct memreg_region *memreg_region_pin(struct memreg_ucmd *ucmd, u64 addr,
+					u64 length, bool writable)
+{
+	struct memreg_region *region;
+	unsigned long end;
+	int ret;
+
+	if (check_add_overflow(addr, length, &end) || PAGE_ALIGN(end) < end)
+		return ERR_PTR(memreg_fail(ucmd, -EOVERFLOW,
+					   IB_MEMREG_REASON_WRAPS));
+	if (!can_do_mlock())
+		return ERR_PTR(memreg_fail(ucmd, -EPERM,
+					   IB_MEMREG_REASON_MEMLOCK));
+	region = memreg_region_alloc(ucmd, addr, length, writable);
+	if (!region)
+		return ERR_PTR(-ENOMEM);
+	ret = memreg_region_charge(region);
+	if (ret) {
+		ucmd->reason = IB_MEMREG_REASON_MEMLOCK;
+		goto err_free;
+	}
+	ret = memreg_region_pin_pages(region);
+	if (ret) {
+		ret = memreg_pin_error(ucmd, ret);
+		goto err_uncharge;
+	}
+	ret = memreg_region_map(ucmd, region);
+	if (ret)
+		goto err_unpin;
+	return region;
+
+err_unpin:
+	memreg_region_unpin(region);
+err_uncharge:
+	memreg_region_uncharge(region);
+err_free:
+	memreg_region_free(region);
+	return ERR_PTR(ret);
+}
+
+/**
+ * memreg_region_release() - Give back a region's pages
+ * @region: Region to which no key lives
+ *
+ * Context: may sleep. Never fails.
+ */
+void memreg_region_release(struct memreg_region *region)
+{
+	memreg_frwr_drain_region(region);
+	memreg_region_unmap(region);
+	memreg_region_unpin(region);
+	memreg_region_uncharge(region);
+	memreg_region_free(region);
+}
+
+/**
+ * memreg_region_seg() - Find the piece of a region that has a byte
+ * @region: The region
+ * @offset: Offset of the byte, less than the region's length
+ *
+ * Return: the piece; those behind it follow in memory.
+ */
+const struct memreg_seg *memreg_region_seg(const struct memreg_region *region,
+					   u64 offset)
+{
+	u32 low = 0, high = region->nsegs;
+
+	while (high - low > 1) {
+		u32 mid = low + (high - low) / 2;
+
+		if (region->segs[mid].offset <= offset)
+			low = mid;
+		else
+			high = mid;
+	}
+	return &region->segs[low];
+}
+
+/**
+ * memreg_region_page_shift() - Find the largest pages that a region is made of
+ * @region: The region
+ * @iova: I/O address of its first byte
+ * @sizes: Bitmap of page sizes to choose from, MEMREG_PAGE_SIZE among them
+ *
+ * Return: logarithm of the page size.
+ */
+u8 memreg_region_page_shift(const struct memreg_region *region, u64 iova,
+			    u64 sizes)
+{
+	u64 mask = 0;
+	u32 i;
+
+	for (i = 0; i < region->nsegs; i++) {
+		const struct memreg_seg *seg = &region->segs[i];
+
+		/* I/O and DMA address have the same offset in a page. */
+		mask |= seg->addr ^ (iova + seg->offset);
+		/* Only the first page may begin, and the last end, inside. */
+		if (i)
+			mask |= iova + seg->offset;
+	}
+	if (mask)
+		sizes &= GENMASK_ULL(__ffs64(mask), 0);
+	return sizes ? fls64(sizes) - 1 : MEMREG_PAGE_SHIFT;
+}
+
+/**
+ * memreg_region_is_pmem() - Is all of a region persistent memory?
+ * @region: The region
+ *
+ * Return: whether data that was flushed to it survives a loss of power.
+ */
+bool memreg_region_is_pmem(const struct memreg_region *region)
+{
+	struct scatterlist *sg;
+	unsigned int i;
+
+	for_each_sgtable_sg(&region->sgt.sgt, sg, i)
+		if (region_intersects(sg_phys(sg), sg->length, IORESOURCE_MEM,
+				      IORES_DESC_PERSISTENT_MEMORY) !=
+		    REGION_INTERSECTS)
+			return false;
+	return true;
+}

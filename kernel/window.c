@@ -1,0 +1,747 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Windows of type 1: revocable grants on a part of an MR.
+ *
+ * A window belongs to a domain, and is bound to a range of an MR, of whichever
+ * domain, under a key of the window's own domain. Each bind takes a fresh FRWR
+ * and so has a fresh rkey.
+ *
+ * Whoever wants to change a window's state claims it first, by taking it from
+ * IDLE to BUSY to bind it, or from BOUND to BUSY to revoke it; who comes
+ * second finds it busy. Nothing is held while a claimed window's key is made
+ * or killed but the claim, so calls on different windows run side by side, and
+ * there is no order among windows to be kept. A claim is always taken with a
+ * reference, so that a window that is being destroyed is claimed by nobody.
+ *
+ * A window may be granted to an endpoint; then it is on the endpoint's list
+ * while it is bound, and is revoked when the connection ends.
+ */
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "memreg.h"
+
+#define MEMREG_WINDOW_ACCESS						\
+	(IB_MEMREG_ACCESS_REMOTE_WRITE | IB_MEMREG_ACCESS_REMOTE_READ |	\
+	 IB_MEMREG_ACCESS_REMOTE_ATOMIC |				\
+	 IB_MEMREG_ACCESS_FLUSH_GLOBAL |				\
+	 IB_MEMREG_ACCESS_FLUSH_PERSISTENT | IB_MEMREG_ACCESS_ZERO_BASED)
+
+enum memreg_window_state {
+	MEMREG_WINDOW_IDLE,
+	MEMREG_WINDOW_BUSY,
+	MEMREG_WINDOW_BOUND,
+};
+
+/**
+ * struct memreg_window - A window
+ * @obj: Head
+ * @domain: Its domain
+ * @max_span: Bytes that it covers at most
+ * @state: enum memreg_window_state; the fields below belong to who claimed it
+ * @mr: MR that it is bound to; keeps a reference
+ * @mr_id: Its id, for LIST
+ * @rkey: Remote key, for LIST
+ * @endpoint: Endpoint that it is granted to, or NULL; grant_lock
+ * @grant_node: In memreg_grants.windows; grant_lock
+ * @key: Its key
+ */
+struct memreg_window {
+	struct memreg_object obj;
+	struct memreg_domain *domain;
+	u64 max_span;
+	atomic_t state;
+	struct memreg_mr *mr;
+	u32 mr_id;
+	u32 rkey;
+	struct memreg_endpoint *endpoint;
+	struct list_head grant_node;
+	struct memreg_key key;
+};
+
+static struct memreg_window *to_window(struct memreg_object *obj)
+{
+	return container_of(obj, struct memreg_window, obj);
+}
+
+static bool memreg_window_claim(struct memreg_window *window,
+				enum memreg_window_state from)
+{
+	return atomic_cmpxchg(&window->state, from, MEMREG_WINDOW_BUSY) == from;
+}
+
+static void memreg_window_unclaim(struct memreg_window *window,
+				  enum memreg_window_state to)
+{
+	atomic_set_release(&window->state, to);
+}
+
+/*
+ * Allocation
+ */
+
+static struct memreg_window *memreg_window_new(struct memreg_ucmd *ucmd,
+					       struct memreg_domain *domain,
+					       u64 max_span)
+{
+	struct memreg_window *window;
+	int ret;
+
+	window = kzalloc(sizeof(*window), GFP_KERNEL_ACCOUNT);
+	if (!window)
+		return ERR_PTR(-ENOMEM);
+	INIT_LIST_HEAD(&window->grant_node);
+	window->max_span = max_span;
+	window->domain = domain;
+	ret = memreg_object_alloc(ucmd->file, &window->obj,
+				  IB_MEMREG_OBJECT_WINDOW);
+	if (ret) {
+		kfree(window);
+		return ERR_PTR(ret);
+	}
+	return window;
+}
+
+static void memreg_window_alloc_undo(struct memreg_ucmd *ucmd,
+				     struct memreg_window **windows, u32 count)
+{
+	while (count--) {
+		memreg_object_abort(ucmd->file, &windows[count]->obj);
+		kfree(windows[count]);
+	}
+}
+
+static int memreg_window_alloc_all(struct memreg_ucmd *ucmd,
+				   struct memreg_domain *domain,
+				   struct memreg_window **windows)
+{
+	struct ib_memreg_window_alloc *cmd = ucmd->cmd;
+	u32 __user *ids = u64_to_user_ptr(cmd->ids);
+	u32 i;
+
+	for (i = 0; i < cmd->count; i++) {
+		windows[i] = memreg_window_new(ucmd, domain, cmd->max_span);
+		if (IS_ERR(windows[i])) {
+			int ret = PTR_ERR(windows[i]);
+
+			memreg_window_alloc_undo(ucmd, windows, i);
+			return ret;
+		}
+		if (put_user(windows[i]->obj.id, &ids[i])) {
+			memreg_window_alloc_undo(ucmd, windows, i + 1);
+			return -EFAULT;
+		}
+	}
+	/* Nothing can fail any more. */
+	for (i = 0; i < cmd->count; i++) {
+		refcount_inc(&domain->obj.users);
+		memreg_object_finalize(ucmd->file, &windows[i]->obj);
+	}
+	return 0;
+}
+
+/* ioctl(IB_MEMREG_IOC_WINDOW_ALLOC) */
+int memreg_window_alloc(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_window_alloc *cmd = ucmd->cmd;
+	struct memreg_window **windows;
+	struct memreg_domain *domain;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->type != IB_MEMREG_WINDOW_TYPE1)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_NONE);
+	if (!cmd->count || cmd->count > IB_MEMREG_BATCH_MAX)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	if (!cmd->max_span || cmd->max_span > (u64)(ucmd->mdev->max_pages - 1)
+					      << MEMREG_PAGE_SHIFT)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SPAN);
+
+	domain = memreg_domain_get(ucmd, cmd->domain_id);
+	if (IS_ERR(domain))
+		return PTR_ERR(domain);
+	windows = kmalloc_array(cmd->count, sizeof(*windows), GFP_KERNEL);
+	ret = windows ? memreg_window_alloc_all(ucmd, domain, windows) :
+			-ENOMEM;
+	kfree(windows);
+	memreg_domain_put(domain);
+	return ret;
+}
+
+/*
+ * Batches
+ */
+
+/**
+ * struct memreg_window_batch - Windows that a call has claimed
+ * @domain: Domain of all of them
+ * @count: Their number
+ * @windows: The windows, each with a reference
+ * @keys: Room for pointers to their keys
+ */
+struct memreg_window_batch {
+	struct memreg_domain *domain;
+	u32 count;
+	struct memreg_window **windows;
+	struct memreg_key **keys;
+};
+
+static int memreg_batch_init(struct memreg_ucmd *ucmd,
+			     struct memreg_window_batch *batch, u32 domain_id,
+			     u32 count)
+{
+	memset(batch, 0, sizeof(*batch));
+	if (!count || count > IB_MEMREG_BATCH_MAX)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	batch->domain = memreg_domain_get(ucmd, domain_id);
+	if (IS_ERR(batch->domain))
+		return PTR_ERR(batch->domain);
+	/* Both arrays in one piece. */
+	batch->windows = kcalloc(2 * count, sizeof(void *), GFP_KERNEL);
+	if (!batch->windows) {
+		memreg_domain_put(batch->domain);
+		return -ENOMEM;
+	}
+	batch->keys = (struct memreg_key **)(batch->windows + count);
+	return 0;
+}
+
+static void memreg_batch_fini(struct memreg_window_batch *batch)
+{
+	kfree(batch->windows);
+	memreg_domain_put(batch->domain);
+}
+
+/* Find a window of the batch's domain; its reference is the caller's. */
+static struct memreg_window *memreg_batch_find(struct memreg_ucmd *ucmd,
+					       struct memreg_window_batch *batch,
+					       u32 id)
+{
+	struct memreg_object *obj;
+
+	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_WINDOW);
+	if (!obj)
+		return ERR_PTR(memreg_fail(ucmd, -ENOENT,
+					   IB_MEMREG_REASON_ID));
+	if (to_window(obj)->domain != batch->domain) {
+		memreg_object_put(obj);
+		return ERR_PTR(memreg_fail(ucmd, -EINVAL,
+					   IB_MEMREG_REASON_DOMAIN));
+	}
+	return to_window(obj);
+}
+
+/* Tell which entry was bad. The call fails anyway, if not with this fault. */
+static void memreg_respond_index(struct memreg_ucmd *ucmd, u32 *out_index)
+{
+	size_t offset = (void *)out_index - ucmd->cmd;
+	u32 __user *to = ucmd->ubuffer + offset;
+
+	if (put_user(*out_index, to))
+		return;
+}
+
+/* Let go of the windows of a batch. */
+static void memreg_batch_put(struct memreg_window_batch *batch)
+{
+	u32 i;
+
+	for (i = 0; i < batch->count; i++)
+		memreg_object_put(&batch->windows[i]->obj);
+}
+
+/*
+ * Ties to endpoints
+ */
+
+/* Tie a claimed window to an endpoint, unless its connection is over. */
+static bool memreg_window_tie(struct memreg_file *file,
+			      struct memreg_window *window,
+			      struct memreg_endpoint *ep)
+{
+	bool open;
+
+	spin_lock(&file->grant_lock);
+	open = !ep->grants.closed;
+	if (open) {
+		window->endpoint = ep;
+		list_add_tail(&window->grant_node, &ep->grants.windows);
+	}
+	spin_unlock(&file->grant_lock);
+	return open;
+}
+
+/*
+ * Untie a claimed window. The endpoint's destroyer looks at the list under
+ * the lock, so the endpoint is there as long as the lock is held.
+ */
+static void memreg_window_untie(struct memreg_file *file,
+				struct memreg_window *window)
+{
+	spin_lock(&file->grant_lock);
+	if (window->endpoint) {
+		list_del_init(&window->grant_node);
+		wake_up_all(&window->endpoint->grants.wait);
+		window->endpoint = NULL;
+	}
+	spin_unlock(&file->grant_lock);
+}
+
+/* Leave windows that were claimed to be revoked as they were. */
+static void memreg_batch_unclaim(struct memreg_file *file,
+				 struct memreg_window_batch *batch)
+{
+	u32 i;
+
+	spin_lock(&file->grant_lock);
+	for (i = 0; i < batch->count; i++) {
+		struct memreg_endpoint *ep = batch->windows[i]->endpoint;
+
+		memreg_window_unclaim(batch->windows[i], MEMREG_WINDOW_BOUND);
+		/* An endpoint that is closing waits to claim it. */
+		if (ep)
+			wake_up_all(&ep->grants.wait);
+	}
+	spin_unlock(&file->grant_lock);
+}
+
+/*
+ * Let claimed windows be BOUND, if all of their endpoints are still there.
+ * An endpoint that is closing waits for windows which it finds claimed.
+ */
+static bool memreg_batch_publish(struct memreg_file *file,
+				 struct memreg_window_batch *batch)
+{
+	bool open = true;
+	u32 i;
+
+	spin_lock(&file->grant_lock);
+	for (i = 0; i < batch->count; i++) {
+		struct memreg_endpoint *ep = batch->windows[i]->endpoint;
+
+		if (ep && ep->grants.closed)
+			open = false;
+	}
+	for (i = 0; open && i < batch->count; i++)
+		memreg_window_unclaim(batch->windows[i], MEMREG_WINDOW_BOUND);
+	spin_unlock(&file->grant_lock);
+	return open;
+}
+
+/*
+ * Binding
+ */
+
+static int memreg_bind_check_access(struct memreg_ucmd *ucmd,
+				    const struct memreg_mr *mr, u32 access)
+{
+	u32 remote = access & ~IB_MEMREG_ACCESS_ZERO_BASED;
+	u32 flush = access & (IB_MEMREG_ACCESS_FLUSH_GLOBAL |
+			      IB_MEMREG_ACCESS_FLUSH_PERSISTENT);
+
+	if (access & ~MEMREG_WINDOW_ACCESS || !remote)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ACCESS);
+	if (!(mr->access & IB_MEMREG_ACCESS_MW_BIND) ||
+	    flush & ~mr->access ||
+	    (access & (IB_MEMREG_ACCESS_REMOTE_WRITE |
+		       IB_MEMREG_ACCESS_REMOTE_ATOMIC) &&
+	     !(mr->access & IB_MEMREG_ACCESS_LOCAL_WRITE)))
+		return memreg_fail(ucmd, -EACCES, IB_MEMREG_REASON_ACCESS_MR);
+	if (remote & ~memreg_access_supported(ucmd->mdev))
+		return memreg_fail(ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_ACCESS_DEVICE);
+	return 0;
+}
+
+/* Check a range, and describe the key for it. */
+static int memreg_bind_describe(struct memreg_ucmd *ucmd,
+				struct memreg_window *window,
+				struct memreg_mr *mr,
+				const struct ib_memreg_bind *bind)
+{
+	struct memreg_key *key = &window->key;
+	u64 end;
+
+	if (!bind->length)
+		return memreg_fail(ucmd, -EINVAL,
+				   IB_MEMREG_REASON_ZERO_LENGTH);
+	if (check_add_overflow(bind->offset, bind->length, &end))
+		return memreg_fail(ucmd, -EOVERFLOW, IB_MEMREG_REASON_WRAPS);
+	if (end > mr->length)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RANGE);
+	if (bind->length > window->max_span)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SPAN);
+
+	key->region = mr->region;
+	key->offset = bind->offset;
+	key->length = bind->length;
+	key->iova = mr->iova + bind->offset;
+	key->access = bind->access;
+	key->page_shift = MEMREG_PAGE_SHIFT;
+	/* Drivers look at the last mapping's access when they map. */
+	key->once = bind->access & IB_MEMREG_ACCESS_FLUSH_PERSISTENT;
+	if (bind->access & IB_MEMREG_ACCESS_ZERO_BASED) {
+		if (key->iova & (MEMREG_PAGE_SIZE - 1))
+			return memreg_fail(ucmd, -EINVAL,
+					   IB_MEMREG_REASON_IOVA);
+		key->iova = 0;
+	}
+	return 0;
+}
+
+/* Tie a claimed window to the endpoint that it is granted to. */
+static int memreg_bind_endpoint(struct memreg_ucmd *ucmd,
+				struct memreg_window *window, u32 id)
+{
+	struct memreg_domain *domain;
+	struct memreg_endpoint *ep;
+	struct memreg_object *obj;
+	int ret = 0;
+
+	if (!id)
+		return 0;
+	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_ENDPOINT);
+	if (!obj)
+		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
+	ep = container_of(obj, struct memreg_endpoint, obj);
+	domain = READ_ONCE(ep->domain);
+	if (domain && domain != window->domain)
+		ret = memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_DOMAIN);
+	else if (!memreg_window_tie(ucmd->file, window, ep))
+		ret = memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
+	memreg_object_put(obj);
+	return ret;
+}
+
+/* Look at one entry: on success the window is claimed, and has its MR. */
+static int memreg_bind_prepare(struct memreg_ucmd *ucmd,
+			       struct memreg_window *window,
+			       const struct ib_memreg_bind *bind)
+{
+	struct memreg_object *obj;
+	struct memreg_mr *mr;
+	int ret;
+
+	if (bind->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	obj = memreg_object_get(ucmd->file, bind->mr_id, IB_MEMREG_OBJECT_MR);
+	if (!obj)
+		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
+	mr = container_of(obj, struct memreg_mr, obj);
+	ret = memreg_bind_check_access(ucmd, mr, bind->access);
+	if (ret)
+		goto err_put;
+	if (!memreg_window_claim(window, MEMREG_WINDOW_IDLE)) {
+		ret = memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_BOUND_WINDOW);
+		goto err_put;
+	}
+	ret = memreg_bind_describe(ucmd, window, mr, bind);
+	if (!ret)
+		ret = memreg_bind_endpoint(ucmd, window, bind->endpoint_id);
+	if (ret)
+		goto err_unclaim;
+	window->mr = mr;
+	window->mr_id = mr->obj.id;
+	atomic_inc(&mr->windows);
+	return 0;
+
+err_unclaim:
+	memreg_window_unclaim(window, MEMREG_WINDOW_IDLE);
+err_put:
+	memreg_object_put(obj);
+	return ret;
+}
+
+/* A claimed window whose key is dead is bound to nothing any more. */
+static void memreg_window_unbind(struct memreg_file *file,
+				 struct memreg_window *window)
+{
+	struct memreg_mr *mr = window->mr;
+
+	memreg_window_untie(file, window);
+	window->mr = NULL;
+	atomic_dec(&mr->windows);
+	memreg_object_put(&mr->obj);
+	memreg_window_unclaim(window, MEMREG_WINDOW_IDLE);
+}
+
+/* Claim the windows of a call one by one, up to the first bad entry. */
+static int memreg_bind_prepare_all(struct memreg_ucmd *ucmd,
+				   struct memreg_window_batch *batch)
+{
+	struct ib_memreg_window_bind *cmd = ucmd->cmd;
+	struct ib_memreg_bind __user *binds = u64_to_user_ptr(cmd->binds);
+	struct memreg_window *window;
+	struct ib_memreg_bind bind;
+	u32 i;
+	int ret;
+
+	for (i = 0; i < cmd->count; i++) {
+		cmd->out_index = i;
+		if (copy_from_user(&bind, &binds[i], sizeof(bind)))
+			return -EFAULT;
+		window = memreg_batch_find(ucmd, batch, bind.window_id);
+		if (IS_ERR(window))
+			return PTR_ERR(window);
+		ret = memreg_bind_prepare(ucmd, window, &bind);
+		if (ret) {
+			memreg_object_put(&window->obj);
+			return ret;
+		}
+		batch->windows[i] = window;
+		batch->keys[i] = &window->key;
+		batch->count++;
+	}
+	cmd->out_index = cmd->count;
+	return 0;
+}
+
+static int memreg_bind_answer(struct memreg_ucmd *ucmd,
+			      struct memreg_window_batch *batch)
+{
+	struct ib_memreg_window_bind *cmd = ucmd->cmd;
+	struct ib_memreg_bind __user *binds = u64_to_user_ptr(cmd->binds);
+	u32 i;
+
+	for (i = 0; i < batch->count; i++) {
+		struct memreg_window *window = batch->windows[i];
+
+		window->rkey = window->key.frwr->mr->rkey;
+		if (put_user(window->key.iova, &binds[i].out_iova) ||
+		    put_user(window->rkey, &binds[i].out_rkey))
+			return -EFAULT;
+	}
+	return memreg_respond(ucmd, sizeof(*cmd));
+}
+
+static int memreg_bind_all(struct memreg_ucmd *ucmd,
+			   struct memreg_window_batch *batch)
+{
+	int ret;
+
+	ret = memreg_keys_make(batch->domain, batch->keys, batch->count);
+	if (ret) {
+		if (ret == -EIO || ret == -ENETDOWN)
+			ucmd->reason = IB_MEMREG_REASON_QUEUE;
+		return memreg_charge_reason(ucmd, ret);
+	}
+	ret = memreg_bind_answer(ucmd, batch);
+	if (!ret && !memreg_batch_publish(ucmd->file, batch))
+		ret = memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
+	if (ret)
+		memreg_keys_revoke(batch->domain, batch->keys, batch->count);
+	return ret;
+}
+
+/* ioctl(IB_MEMREG_IOC_WINDOW_BIND) */
+int memreg_window_bind(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_window_bind *cmd = ucmd->cmd;
+	struct memreg_window_batch batch;
+	u32 i;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	ret = memreg_batch_init(ucmd, &batch, cmd->domain_id, cmd->count);
+	if (ret)
+		return ret;
+	ret = memreg_bind_prepare_all(ucmd, &batch);
+	if (!ret)
+		ret = memreg_bind_all(ucmd, &batch);
+	if (ret) {
+		for (i = 0; i < batch.count; i++)
+			memreg_window_unbind(ucmd->file, batch.windows[i]);
+		memreg_respond_index(ucmd, &cmd->out_index);
+	}
+	memreg_batch_put(&batch);
+	memreg_batch_fini(&batch);
+	return ret;
+}
+
+/*
+ * Revoking
+ */
+
+/* Claim the bound windows of a call, up to the first bad entry. */
+static int memreg_revoke_prepare_all(struct memreg_ucmd *ucmd,
+				     struct memreg_window_batch *batch)
+{
+	struct ib_memreg_window_revoke *cmd = ucmd->cmd;
+	u32 __user *ids = u64_to_user_ptr(cmd->ids);
+	struct memreg_window *window;
+	u32 i, id;
+
+	for (i = 0; i < cmd->count; i++) {
+		cmd->out_index = i;
+		if (get_user(id, &ids[i]))
+			return -EFAULT;
+		window = memreg_batch_find(ucmd, batch, id);
+		if (IS_ERR(window))
+			return PTR_ERR(window);
+		if (memreg_window_claim(window, MEMREG_WINDOW_BOUND)) {
+			batch->windows[batch->count] = window;
+			batch->keys[batch->count++] = &window->key;
+		} else if (atomic_read(&window->state) == MEMREG_WINDOW_IDLE) {
+			memreg_object_put(&window->obj);
+		} else {
+			memreg_object_put(&window->obj);
+			return memreg_fail(ucmd, -EBUSY,
+					   IB_MEMREG_REASON_IN_USE);
+		}
+	}
+	cmd->out_index = cmd->count;
+	return 0;
+}
+
+/* Kill the keys of claimed windows, and let the windows be idle. */
+static void memreg_revoke_claimed(struct memreg_file *file,
+				  struct memreg_domain *domain,
+				  struct memreg_window **windows,
+				  struct memreg_key **keys, u32 count)
+{
+	u32 i;
+
+	memreg_keys_revoke(domain, keys, count);
+	for (i = 0; i < count; i++)
+		memreg_window_unbind(file, windows[i]);
+}
+
+/* ioctl(IB_MEMREG_IOC_WINDOW_REVOKE) */
+int memreg_window_revoke(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_window_revoke *cmd = ucmd->cmd;
+	struct memreg_window_batch batch;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	ret = memreg_batch_init(ucmd, &batch, cmd->domain_id, cmd->count);
+	if (ret)
+		return ret;
+	ret = memreg_revoke_prepare_all(ucmd, &batch);
+	if (!ret) {
+		memreg_revoke_claimed(ucmd->file, batch.domain, batch.windows,
+				      batch.keys, batch.count);
+	} else {
+		memreg_batch_unclaim(ucmd->file, &batch);
+		memreg_respond_index(ucmd, &cmd->out_index);
+	}
+	memreg_batch_put(&batch);
+	memreg_batch_fini(&batch);
+	return ret;
+}
+
+/* Windows that are revoked in one go when a connection ends. */
+#define MEMREG_GRANTS_BATCH	32
+
+/*
+ * Claim some of the windows that are granted to an endpoint which is closing.
+ * Returns their number, 0 if others are at work on what is left, and -1 if
+ * nothing is left.
+ */
+static int memreg_grants_claim(struct memreg_file *file,
+			       struct memreg_endpoint *ep,
+			       struct memreg_window **windows)
+{
+	struct memreg_window *window;
+	int n = 0;
+
+	spin_lock(&file->grant_lock);
+	ep->grants.closed = true;
+	list_for_each_entry(window, &ep->grants.windows, grant_node) {
+		if (n == MEMREG_GRANTS_BATCH)
+			break;
+		/* Before it was accepted, any domain's windows would do. */
+		if (n && window->domain != windows[0]->domain)
+			continue;
+		/* One without users is being destroyed, and revoked by that. */
+		if (!refcount_inc_not_zero(&window->obj.users))
+			continue;
+		if (memreg_window_claim(window, MEMREG_WINDOW_BOUND))
+			windows[n++] = window;
+		else
+			memreg_object_put(&window->obj);
+	}
+	if (!n && list_empty(&ep->grants.windows))
+		n = -1;
+	spin_unlock(&file->grant_lock);
+	return n;
+}
+
+/**
+ * memreg_window_revoke_granted() - Revoke what was granted to an endpoint
+ * @file: The file
+ * @ep: Endpoint whose connection is over, or which is being destroyed
+ *
+ * When this returns, the endpoint has no windows, and never will have any.
+ *
+ * Context: may sleep. Never fails, and allocates nothing.
+ */
+void memreg_window_revoke_granted(struct memreg_file *file,
+				  struct memreg_endpoint *ep)
+{
+	struct memreg_window *windows[MEMREG_GRANTS_BATCH];
+	struct memreg_key *keys[MEMREG_GRANTS_BATCH];
+	int i, n;
+
+	for (;;) {
+		wait_event(ep->grants.wait,
+			   (n = memreg_grants_claim(file, ep, windows)));
+		if (n < 0)
+			return;
+		for (i = 0; i < n; i++)
+			keys[i] = &windows[i]->key;
+		memreg_revoke_claimed(file, windows[0]->domain, windows, keys,
+				      n);
+		for (i = 0; i < n; i++)
+			memreg_object_put(&windows[i]->obj);
+	}
+}
+
+/*
+ * The object
+ */
+
+static void memreg_window_destroy(struct memreg_file *file,
+				  struct memreg_object *obj)
+{
+	struct memreg_window *window = to_window(obj);
+
+	/* Nobody claims it any more, as nobody gets a reference. */
+	if (atomic_read(&window->state) == MEMREG_WINDOW_BOUND) {
+		memreg_key_destroy(&window->key);
+		memreg_window_unbind(file, window);
+	}
+	memreg_domain_put(window->domain);
+	kfree(window);
+}
+
+static void memreg_window_info(struct memreg_object *obj,
+			       struct ib_memreg_object *info)
+{
+	struct memreg_window *window = to_window(obj);
+
+	info->domain_id = window->domain->obj.id;
+	info->length = window->max_span;
+	/*
+	 * The lock that is held keeps the window, but not its binding: what is
+	 * told may be of the past, and must not be read through pointers that
+	 * go with it.
+	 */
+	if (atomic_read_acquire(&window->state) != MEMREG_WINDOW_BOUND)
+		return;
+	info->state = 1;
+	info->parent_id = READ_ONCE(window->mr_id);
+	info->addr = READ_ONCE(window->key.iova);
+	info->length = READ_ONCE(window->key.length);
+	info->access = READ_ONCE(window->key.access);
+	info->rkey = READ_ONCE(window->rkey);
+}
+
+const struct memreg_object_ops memreg_window_ops = {
+	.destroy = memreg_window_destroy,
+	.info = memreg_window_info,
+	.busy = IB_MEMREG_REASON_IN_USE,
+};
