@@ -283,11 +283,12 @@ static int parse(struct bench *b, int argc, char **argv)
 		{ "rounds", required_argument, NULL, 'n' },
 		{ "repeats", required_argument, NULL, 'r' },
 		{ "json", required_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int opt;
 
-	while ((opt = getopt_long(argc, argv, "d:n:r:j:", options, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "d:n:r:j:h", options, NULL)) != -1) {
 		if (opt == 'd')
 			b->device = optarg;
 		else if (opt == 'j')

@@ -123,8 +123,12 @@ static int load_module(const char *path, const char *params)
 		return fail("libkmod can't be set up: %s", strerror(errno));
 	/* it reports errors itself otherwise, and in fewer words than we do */
 	kmod_set_log_priority(ctx, 0);
-	ret = path ? insert_path(ctx, path, params) :
-		     probe(ctx, MODULE_NAME, params);
+	if (!access("/sys/module/" MODULE_NAME, F_OK))
+		ret = EXIT_GOOD;
+	else if (path)
+		ret = insert_path(ctx, path, params);
+	else
+		ret = probe(ctx, MODULE_NAME, params);
 	kmod_unref(ctx);
 	if (ret == EXIT_GOOD && access(MEMREG_DEVICE_PATH, F_OK))
 		return fail(MODULE_NAME " is loaded, but there is no "
