@@ -49,7 +49,8 @@
  *  - EDQUOT: A limit of the caller's rdma cgroup is reached.
  *  - ENOSPC: The RDMA device has no more of such objects.
  *  - EACCES: The access asked for is not part of what the MR allows.
- *  - EPERM: The caller may not lock memory or may not see this object.
+ *  - EPERM: The caller may not lock memory, or may not listen on or connect
+ *    from a port below 1024.
  *  - ENODEV: The file is not bound, there is no such RDMA device in the
  *    caller's network namespace, or the device is gone. Once it is gone, all
  *    that the file had is destroyed, and every call but close fails so.
@@ -664,7 +665,8 @@ struct ib_memreg_window_revoke {
  * request becomes an endpoint of this file, and an event
  * IB_MEMREG_EVENT_CONNECT_REQUEST names it.
  *
- * Errors: EINVAL, EADDRINUSE, EADDRNOTAVAIL, ENODEV, ENOMEM.
+ * Errors: EINVAL, EADDRINUSE, EADDRNOTAVAIL, EPERM (port), EFAULT, ENODEV,
+ * ENOMEM.
  */
 struct ib_memreg_listen {
 	__u32 size;
@@ -690,10 +692,12 @@ struct ib_memreg_listen {
  * @private_data: Pointer to the private data
  *
  * Accept a request. IB_MEMREG_EVENT_ESTABLISHED or _DISCONNECTED follows. A
- * request that can't be accepted stays as it was.
+ * request that can't be accepted stays as it was; only if the peer is found to
+ * be gone at the last moment does ENOTCONN mean that the request is over, and
+ * IB_MEMREG_EVENT_DISCONNECTED follows.
  *
- * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EBUSY, EFAULT,
- * ENOMEM, EDQUOT, ENODEV.
+ * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EFAULT, ENOMEM,
+ * ENOSPC, EDQUOT, ENODEV.
  */
 struct ib_memreg_accept {
 	__u32 size;
@@ -718,10 +722,10 @@ struct ib_memreg_accept {
  * @reserved: Must be 0
  * @private_data: Pointer to the private data
  *
- * Reject a request, and destroy its endpoint.
+ * Reject a request, and destroy its endpoint. If another call is at work on
+ * the endpoint at that moment, it is left CLOSED, to be destroyed by DESTROY.
  *
- * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EBUSY, EFAULT,
- * ENODEV.
+ * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EFAULT, ENODEV.
  */
 struct ib_memreg_reject {
 	__u32 size;
@@ -754,8 +758,8 @@ struct ib_memreg_reject {
  * Begin to connect. The outcome is an event: IB_MEMREG_EVENT_ESTABLISHED,
  * _REJECTED or _ERROR.
  *
- * Errors: EINVAL, ENOENT, EFAULT, ENOMEM, EDQUOT, EADDRNOTAVAIL,
- * ENETUNREACH, ENODEV.
+ * Errors: EINVAL, ENOENT, EFAULT, ENOMEM, EDQUOT, EPERM (port), EADDRINUSE,
+ * EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT, ENODEV.
  */
 struct ib_memreg_connect {
 	__u32 size;
@@ -784,7 +788,7 @@ struct ib_memreg_connect {
  * error, and the windows that were granted to the endpoint are revoked.
  * IB_MEMREG_EVENT_DISCONNECTED follows once, whoever ended it.
  *
- * Errors: ENOENT, ENOTCONN (it never was connected), ENODEV.
+ * Errors: ENOENT, ENOTCONN (it was neither accepted nor came up), ENODEV.
  */
 struct ib_memreg_disconnect {
 	__u32 size;
@@ -820,7 +824,9 @@ enum ib_memreg_event_type {
  * @endpoint_id: The endpoint
  * @listener_id: The listener that it came from, or 0
  * @status: Reason of REJECTED, negative errno of ERROR, otherwise 0
- * @private_data_len: Bytes in @private_data
+ * @private_data_len: Bytes in @private_data. The InfiniBand CM pads what a
+ *	peer sends with zeros to the most that the message can carry, and this
+ *	is what it says.
  * @peer: Address of the peer
  * @private_data: What the peer sent along: with CONNECT_REQUEST, with
  *	ESTABLISHED on the side that connected, and with REJECTED
