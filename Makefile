@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# `make help` lists the targets. Kbuild beside this file is the module's half,
-# user/Makefile that of the library, the tool and the examples.
+# `make help` lists the targets. Kbuild here is the half of the module, and the
+# directory user/ builds the library, the tool and the examples by itself.
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 
