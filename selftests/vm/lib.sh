@@ -44,6 +44,15 @@ debug_dir() {
 	} | hash_of)"
 }
 
+# image KERNEL: uncompressed, for decompressing takes seconds in an emulator.
+image() {
+	case $1 in
+	stock) echo "$(root_dir)/boot/vmlinux" ;;
+	debug) echo "$(debug_dir)/vmlinux" ;;
+	*) die "no guest kernel is called '$1': take stock or debug" ;;
+	esac
+}
+
 # release KERNEL: what `uname -r` says in that guest.
 release() {
 	case $1 in
