@@ -172,7 +172,8 @@ static int memreg_mr_divide(struct memreg_mr *mr)
 	span = memreg_mr_key_span(mr, &shift);
 	mask = BIT_ULL(shift) - 1;
 	nkeys = div64_u64((mr->iova & mask) + mr->length + span - 1, span);
-	mr->keys = kvcalloc(nkeys, sizeof(*mr->keys), GFP_KERNEL_ACCOUNT);
+	mr->keys = kvcalloc(nkeys, sizeof(*mr->keys),
+			    GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!mr->keys)
 		return -ENOMEM;
 	mr->nkeys = nkeys;

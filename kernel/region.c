@@ -32,6 +32,9 @@ static int memreg_region_charge(struct memreg_region *region)
 	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 	s64 pinned;
 
+	/* Scatterlists count in 32 bits. */
+	if (region->npages > UINT_MAX)
+		return -ENOMEM;
 	pinned = atomic64_add_return(region->npages, &region->mm->pinned_vm);
 	if (pinned > limit && !capable(CAP_IPC_LOCK)) {
 		atomic64_sub(region->npages, &region->mm->pinned_vm);
@@ -134,7 +137,7 @@ static int memreg_region_list(struct memreg_region *region)
 
 	region->segs = kvmalloc_array(region->sgt.sgt.nents,
 				      sizeof(*region->segs),
-				      GFP_KERNEL_ACCOUNT);
+				      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!region->segs)
 		return -ENOMEM;
 	for_each_sgtable_dma_sg(&region->sgt.sgt, sg, i) {
