@@ -13,7 +13,8 @@ all: module user
 
 # Each kernel has a directory of its own, named after its release as uname(1)
 # tells it, so that building for one leaves what was built for another alone.
-release = $(shell cat $(KDIR)/include/config/kernel.release 2>/dev/null)
+release = $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' \
+	$(KDIR)/include/generated/utsrelease.h 2>/dev/null)
 need_kdir = $(if $(release),,$(error $(KDIR) is no kernel build tree: install \
 	the kernel's headers, or set KDIR))
 M = $(B)/kernel-$(release)
