@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The raw ABI, and looks at what it leaves behind. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "memreg_fixture.h"
+
+static __thread __u32 last_reason, last_index;
+
+int raw_call(int fd, unsigned long num, void *arg)
+{
+	int err;
+
+	if (!ioctl(fd, num, arg))
+		return 0;
+	err = -errno;
+	last_reason = ((struct raw_head *)arg)->out_reason;
+	return err;
+}
+
+__u32 raw_reason(void)
+{
+	return last_reason;
+}
+
+__u32 raw_index(void)
+{
+	return last_index;
+}
+
+const char *test_device(void)
+{
+	return getenv("MEMREG_DEVICE") ?: "";
+}
+
+bool test_full(void)
+{
+	const char *full = getenv("MEMREG_FULL");
+
+	return full && !strcmp(full, "1");
+}
+
+int raw_open(void)
+{
+	int fd = open(NODE, O_RDWR | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int raw_bind_device(int fd, const char *name)
+{
+	RAW(bind_device, cmd);
+
+	strncpy(cmd.name, name, sizeof(cmd.name) - 1);
+	return raw_call(fd, IB_MEMREG_IOC_BIND_DEVICE, &cmd);
+}
+
+int raw_open_bound(void)
+{
+	int fd = raw_open();
+	int ret;
+
+	if (fd < 0)
+		return fd;
+	ret = raw_bind_device(fd, test_device());
+	if (!ret)
+		return fd;
+	close(fd);
+	return ret;
+}
+
+int raw_cap(int fd, __u32 cap, __u64 *value)
+{
+	struct ib_memreg_cap_entry caps[64];
+	RAW(query, cmd, .count = ARRAY_LEN(caps),
+	    .caps = (uintptr_t)caps);
+	int ret = raw_call(fd, IB_MEMREG_IOC_QUERY, &cmd);
+	__u32 i;
+
+	for (i = 0; !ret && i < cmd.count && i < ARRAY_LEN(caps); i++) {
+		if (caps[i].cap == cap) {
+			*value = caps[i].value;
+			return 0;
+		}
+	}
+	return ret ?: -ENOENT;
+}
+
+int raw_domain(int fd, __u32 *domain)
+{
+	RAW(domain_create, cmd);
+	int ret = raw_call(fd, IB_MEMREG_IOC_DOMAIN_CREATE, &cmd);
+
+	*domain = ret ? 0 : cmd.out_domain_id;
+	return ret;
+}
+
+int raw_destroy(int fd, __u32 id)
+{
+	RAW(destroy, cmd, .id = id);
+
+	return raw_call(fd, IB_MEMREG_IOC_DESTROY, &cmd);
+}
+
+int raw_register(int fd, __u32 domain, void *addr, size_t length, __u32 access,
+		 __u32 *mr)
+{
+	RAW(mr_register, cmd, .domain_id = domain, .access = access,
+	    .addr = (uintptr_t)addr, .length = length);
+	int ret = raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, &cmd);
+
+	*mr = ret ? 0 : cmd.out_mr_id;
+	return ret;
+}
+
+int raw_windows(int fd, __u32 domain, __u64 span, __u32 *ids, __u32 count)
+{
+	RAW(window_alloc, cmd, .domain_id = domain,
+	    .type = IB_MEMREG_WINDOW_TYPE1, .count = count, .max_span = span,
+	    .ids = (uintptr_t)ids);
+
+	return raw_call(fd, IB_MEMREG_IOC_WINDOW_ALLOC, &cmd);
+}
+
+int raw_bind(int fd, __u32 domain, struct ib_memreg_bind *binds, __u32 count)
+{
+	RAW(window_bind, cmd, .domain_id = domain, .count = count,
+	    .binds = (uintptr_t)binds);
+	int ret = raw_call(fd, IB_MEMREG_IOC_WINDOW_BIND, &cmd);
+
+	last_index = cmd.out_index;
+	return ret;
+}
+
+int raw_revoke(int fd, __u32 domain, const __u32 *ids, __u32 count)
+{
+	RAW(window_revoke, cmd, .domain_id = domain, .count = count,
+	    .ids = (uintptr_t)ids);
+	int ret = raw_call(fd, IB_MEMREG_IOC_WINDOW_REVOKE, &cmd);
+
+	last_index = cmd.out_index;
+	return ret;
+}
+
+long vm_pin(pid_t pid)
+{
+	char path[64], line[256];
+	long kib = -ESRCH;
+	FILE *f;
+
+	if (pid)
+		snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	else
+		strcpy(path, "/proc/self/status");
+	f = fopen(path, "r");
+	if (!f)
+		return -errno;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmPin: %ld kB", &kib) == 1)
+			break;
+	fclose(f);
+	return kib < 0 ? kib : kib / 4;
+}
+
+/* LIST into as many entries as there are room for. */
+static int state_fill(int fd, struct state *state, __u32 room)
+{
+	RAW(list, cmd, .object_size = sizeof(*state->objects));
+	int ret;
+
+	state->count = 0;
+	do {
+		cmd.count = room - state->count;
+		cmd.objects = (uintptr_t)(state->objects + state->count);
+		ret = raw_call(fd, IB_MEMREG_IOC_LIST, &cmd);
+		if (ret)
+			return ret;
+		state->count += cmd.count;
+		if (state->count == room)
+			return -ENOSPC;
+	} while (cmd.count);
+	return 0;
+}
+
+int state_get(struct state *state)
+{
+	__u32 room = 256;
+	int fd = raw_open();
+	int ret = -ENOSPC;
+
+	memset(state, 0, sizeof(*state));
+	if (fd < 0)
+		return fd;
+	while (ret == -ENOSPC) {
+		room *= 4;
+		free(state->objects);
+		state->objects = calloc(room, sizeof(*state->objects));
+		ret = state->objects ? state_fill(fd, state, room) : -ENOMEM;
+	}
+	close(fd);
+	state->pinned = vm_pin(0);
+	return ret;
+}
+
+void state_free(struct state *state)
+{
+	free(state->objects);
+	state->objects = NULL;
+}
+
+/* Is everything as it was? Tells what is not. */
+bool state_same(const struct state *before)
+{
+	struct state now;
+	bool same;
+	int ret = state_get(&now);
+
+	if (ret) {
+		fprintf(stderr, "# LIST fails with %d\n", ret);
+		state_free(&now);
+		return false;
+	}
+	same = now.pinned == before->pinned && now.count == before->count &&
+	       !memcmp(now.objects, before->objects,
+		       now.count * sizeof(*now.objects));
+	if (!same)
+		fprintf(stderr,
+			"# pinned %ld, %u objects; before %ld, %u objects\n",
+			now.pinned, now.count, before->pinned, before->count);
+	state_free(&now);
+	return same;
+}
+
+__u32 state_count(int type)
+{
+	struct state now;
+	__u32 i, n = 0;
+
+	if (!state_get(&now))
+		for (i = 0; i < now.count; i++)
+			n += (int)now.objects[i].type == type;
+	state_free(&now);
+	return n;
+}
+
+void *mem_alloc(size_t length)
+{
+	void *addr = mmap(NULL, length, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return addr == MAP_FAILED ? NULL : addr;
+}
+
+void mem_free(void *addr, size_t length)
+{
+	munmap(addr, length);
+}
+
+long file_number(const char *path)
+{
+	long value = -1;
+	FILE *f = fopen(path, "r");
+
+	if (!f)
+		return -1;
+	if (fscanf(f, "%ld", &value) != 1)
+		value = -1;
+	fclose(f);
+	return value;
+}
+
+int file_write(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+	ssize_t n;
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	n = write(fd, text, strlen(text));
+	ret = n < 0 ? -errno : 0;
+	close(fd);
+	return ret;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the test programs share: calls of the raw ABI, which return 0 or
+ * -errno, and looks at what is left behind. They go around libmemreg, so that
+ * nothing stands between a test and the kernel.
+ *
+ * selftests/run tells the RDMA device in MEMREG_DEVICE.
+ */
+#ifndef MEMREG_FIXTURE_H
+#define MEMREG_FIXTURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <rdma/ib_memreg.h>
+
+#define NODE		"/dev/infiniband/memreg"
+#define PAGE		4096UL
+#define ARRAY_LEN(a)	(sizeof(a) / sizeof((a)[0]))
+
+#define LOCAL_WRITE	IB_MEMREG_ACCESS_LOCAL_WRITE
+#define REMOTE_WRITE	IB_MEMREG_ACCESS_REMOTE_WRITE
+#define REMOTE_READ	IB_MEMREG_ACCESS_REMOTE_READ
+#define REMOTE_ATOMIC	IB_MEMREG_ACCESS_REMOTE_ATOMIC
+#define MW_BIND		IB_MEMREG_ACCESS_MW_BIND
+#define ZERO_BASED	IB_MEMREG_ACCESS_ZERO_BASED
+
+/* What each argument of an ioctl begins with. */
+struct raw_head {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+};
+
+/* An argument of an ioctl with its size set; the rest follows. */
+#define RAW(type, name, ...) \
+	struct ib_memreg_##type name = { .size = sizeof(name), __VA_ARGS__ }
+
+int raw_call(int fd, unsigned long num, void *arg);
+
+/* A descriptor, or -errno. */
+int raw_open(void);
+int raw_open_bound(void);
+
+const char *test_device(void);
+bool test_full(void);
+
+/* 0 or -errno. */
+int raw_bind_device(int fd, const char *name);
+int raw_cap(int fd, __u32 cap, __u64 *value);
+int raw_domain(int fd, __u32 *domain);
+int raw_destroy(int fd, __u32 id);
+int raw_register(int fd, __u32 domain, void *addr, size_t length, __u32 access,
+		 __u32 *mr);
+int raw_windows(int fd, __u32 domain, __u64 span, __u32 *ids, __u32 count);
+int raw_bind(int fd, __u32 domain, struct ib_memreg_bind *binds, __u32 count);
+int raw_revoke(int fd, __u32 domain, const __u32 *ids, __u32 count);
+
+/* Of the last call that failed in this thread. */
+__u32 raw_reason(void);
+__u32 raw_index(void);
+
+/* VmPin of a process in pages of 4096 bytes; 0 is the caller. -errno. */
+long vm_pin(pid_t pid);
+
+/**
+ * struct state - All that a call which fails must not change
+ * @pinned: VmPin
+ * @count: Number of @objects
+ * @objects: As LIST tells them
+ */
+struct state {
+	long pinned;
+	__u32 count;
+	struct ib_memreg_object *objects;
+};
+
+int state_get(struct state *state);
+bool state_same(const struct state *before);
+void state_free(struct state *state);
+__u32 state_count(int type);
+
+/* Anonymous memory, touched or not; NULL if there is none. */
+void *mem_alloc(size_t length);
+void mem_free(void *addr, size_t length);
+
+/* One line of a file as a number, or -1. */
+long file_number(const char *path);
+int file_write(const char *path, const char *text);
+
+#endif /* MEMREG_FIXTURE_H */
