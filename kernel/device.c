@@ -12,6 +12,8 @@
 #include <linux/cred.h>
 #include <linux/dma-mapping.h>
 #include <linux/nsproxy.h>
+#include <linux/pid.h>
+#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -153,6 +155,9 @@ static int memreg_device_attach(struct memreg_ucmd *ucmd,
 		goto out;
 	}
 	file->net = get_net(current->nsproxy->net_ns);
+	file->pid = get_task_pid(current->group_leader, PIDTYPE_TGID);
+	file->uid = current_euid();
+	get_task_comm(file->comm, current->group_leader);
 	list_add_tail(&file->device_node, &mdev->files);
 	refcount_inc(&mdev->refs);
 	WRITE_ONCE(file->mdev, mdev);
@@ -192,6 +197,9 @@ int memreg_device_bind(struct memreg_ucmd *ucmd)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	if (strnlen(cmd->name, sizeof(cmd->name)) == sizeof(cmd->name))
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_NO_DEVICE);
+	if (READ_ONCE(ucmd->file->gone))
+		return memreg_fail(ucmd, -ENODEV,
+				   IB_MEMREG_REASON_DEVICE_GONE);
 	if (READ_ONCE(ucmd->file->mdev))
 		return memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_BOUND);
 
@@ -250,7 +258,6 @@ static u32 memreg_device_caps(struct memreg_device *mdev,
 {
 	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
 	bool single = mdev->quirks & MEMREG_QUIRK_SINGLE_KEY;
-	bool gaps = attrs->kernel_cap_flags & IBK_SG_GAPS_REG;
 	bool strict = !(mdev->quirks & MEMREG_QUIRK_WEAK_INV);
 	const struct ib_memreg_cap_entry all[] = {
 #define CAP(_cap, _backing, _value)					\
@@ -269,7 +276,7 @@ static u32 memreg_device_caps(struct memreg_device *mdev,
 		CAP(KEY_PAGES, FRWR, mdev->max_pages),
 		CAP(KEY_SPAN, FRWR, (u64)mdev->max_pages * MEMREG_PAGE_SIZE),
 		CAP(PAGE_SIZES, FRWR, mdev->page_sizes),
-		CAP_IF(SG_GAPS, gaps, FRWR),
+		CAP(SG_GAPS, NONE, 0),
 		CAP_IF(SINGLE_KEY, single, DEVICE),
 		CAP(ACCESS, FRWR, memreg_access_supported(mdev)),
 		CAP(ODP_EXPLICIT, NONE, 0),

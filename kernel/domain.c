@@ -194,7 +194,17 @@ static int memreg_queue_connect(struct memreg_domain *domain)
 		ret = memreg_queue_to_rtr(domain);
 	if (!ret)
 		ret = memreg_queue_to_rts(domain);
-	return ret;
+	switch (ret) {
+	case 0:
+	case -ENOMEM:
+	case -ENETDOWN:
+		return ret;
+	case -ENODEV:
+		/* The GID's network device went in the meantime. */
+		return -ENETDOWN;
+	default:
+		return -EIO;
+	}
 }
 
 /*
@@ -464,6 +474,12 @@ void memreg_domain_gid_change(struct memreg_device *mdev, u32 port)
  * Domains
  */
 
+/* Drivers have many names for having no more of something. */
+static int memreg_domain_errno(int err)
+{
+	return err == -ENOMEM ? -ENOMEM : -ENOSPC;
+}
+
 static int memreg_queue_create(struct memreg_domain *domain)
 {
 	struct ib_qp_init_attr attr = {
@@ -483,13 +499,13 @@ static int memreg_queue_create(struct memreg_domain *domain)
 	domain->cq = ib_alloc_cq_any(domain->mdev->ibdev, domain,
 				     MEMREG_SQ_DEPTH + 2, IB_POLL_SOFTIRQ);
 	if (IS_ERR(domain->cq))
-		return PTR_ERR(domain->cq);
+		return memreg_domain_errno(PTR_ERR(domain->cq));
 
 	attr.send_cq = domain->cq;
 	attr.recv_cq = domain->cq;
 	domain->qp = ib_create_qp(domain->pd, &attr);
 	if (IS_ERR(domain->qp)) {
-		ret = PTR_ERR(domain->qp);
+		ret = memreg_domain_errno(PTR_ERR(domain->qp));
 		goto err_cq;
 	}
 	ret = memreg_queue_connect(domain);
@@ -567,7 +583,7 @@ static int memreg_domain_build(struct memreg_domain *domain)
 		goto err_charge;
 	domain->pd = ib_alloc_pd(mdev->ibdev, 0);
 	if (IS_ERR(domain->pd)) {
-		ret = PTR_ERR(domain->pd);
+		ret = memreg_domain_errno(PTR_ERR(domain->pd));
 		goto err_charge;
 	}
 	ret = memreg_queue_create(domain);
@@ -642,6 +658,8 @@ int memreg_domain_create(struct memreg_ucmd *ucmd)
 	if (ret) {
 		if (ret == -ENETDOWN)
 			ucmd->reason = IB_MEMREG_REASON_PORT;
+		else if (ret == -EIO)
+			ucmd->reason = IB_MEMREG_REASON_QUEUE;
 		memreg_charge_reason(ucmd, ret);
 		kfree(domain);
 		return ret;

@@ -41,6 +41,7 @@
  * own device's removal reaches us as an ib_client first, which destroys all
  * that the file has.
  */
+#include <linux/delay.h>
 #include <linux/in.h>
 #include <linux/in6.h>
 #include <linux/slab.h>
@@ -51,9 +52,8 @@
 
 #include "memreg.h"
 
-/* Bounds of what users ask for, as <rdma/ib_memreg.h> has them. */
-#define MEMREG_BACKLOG_MAX	1024
-#define MEMREG_TIMEOUT_MAX_MS	60000
+/* Most that a QP is waited for which says that it fails. */
+#define MEMREG_SETTLE_MS	200
 
 /* READs and atomics at a time, in either direction, if the device can. */
 #define MEMREG_RD_ATOM		16
@@ -382,6 +382,25 @@ static void memreg_endpoint_cut(struct memreg_endpoint *ep)
 		rdma_destroy_qp(ep->id);
 }
 
+/*
+ * A QP that refuses an access tells the peer so, and goes to error by itself.
+ * rxe has its event raised before either is done; to be faster than rxe would
+ * leave the peer with a flushed request and no reason.
+ */
+static void memreg_endpoint_settle(struct memreg_endpoint *ep)
+{
+	struct ib_qp_init_attr init;
+	struct ib_qp_attr attr;
+	unsigned int ms;
+
+	for (ms = 0; ms < MEMREG_SETTLE_MS; ms++) {
+		if (ib_query_qp(ep->id->qp, &attr, IB_QP_STATE, &init) ||
+		    attr.qp_state == IB_QPS_ERR)
+			return;
+		msleep(1);
+	}
+}
+
 static void memreg_endpoint_close(struct work_struct *work)
 {
 	struct memreg_endpoint *ep =
@@ -389,6 +408,8 @@ static void memreg_endpoint_close(struct work_struct *work)
 
 	if (!memreg_endpoint_end(ep))
 		return;
+	if (READ_ONCE(ep->failing) && ep->id->qp)
+		memreg_endpoint_settle(ep);
 	memreg_endpoint_cut(ep);
 	memreg_window_revoke_granted(ep->file, ep);
 	if (ep->id->device && ep->id->device != ep->file->mdev->ibdev) {
@@ -423,6 +444,7 @@ static void memreg_endpoint_qp_event(struct ib_event *event, void *context)
 	case IB_EVENT_QP_FATAL:
 	case IB_EVENT_QP_REQ_ERR:
 	case IB_EVENT_QP_ACCESS_ERR:
+		WRITE_ONCE(ep->failing, true);
 		queue_work(memreg_wq, &ep->close);
 		break;
 	default:
@@ -848,13 +870,14 @@ int memreg_endpoint_listen(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_listen *cmd = ucmd->cmd;
 	struct memreg_listener *listener;
+	__be16 port = cmd->addr.port;
 	int ret;
 
 	if (cmd->flags)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	if (cmd->reserved)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
-	if (!cmd->backlog || cmd->backlog > MEMREG_BACKLOG_MAX)
+	if (!cmd->backlog || cmd->backlog > IB_MEMREG_BACKLOG_MAX)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
 	if (!memreg_addr_valid(&cmd->addr))
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ADDRESS);
@@ -872,6 +895,10 @@ int memreg_endpoint_listen(struct memreg_ucmd *ucmd)
 		if (ret == -EADDRNOTAVAIL)
 			ret = -EADDRINUSE;
 		ret = memreg_fail_address(ucmd, ret, -EADDRINUSE);
+		/* So that the same call can be made again. */
+		cmd->addr.port = port;
+		if (memreg_respond(ucmd, sizeof(*cmd)))
+			ret = -EFAULT;
 		goto err_abort;
 	}
 	memreg_object_finalize(ucmd->file, &listener->obj);
@@ -1054,8 +1081,8 @@ static int memreg_connect_check(struct memreg_ucmd *ucmd,
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	if (cmd->reserved)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
-	if (!cmd->timeout_ms || cmd->timeout_ms > MEMREG_TIMEOUT_MAX_MS)
-		return -EINVAL;
+	if (!cmd->timeout_ms || cmd->timeout_ms > IB_MEMREG_TIMEOUT_MAX_MS)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_TIMEOUT);
 	good = memreg_addr_valid(&cmd->addr) && cmd->addr.port &&
 	       !memreg_addr_any(&cmd->addr);
 	if (src->family)

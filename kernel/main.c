@@ -78,9 +78,6 @@ static int memreg_open(struct inode *inode, struct file *filp)
 	INIT_LIST_HEAD(&file->events);
 	init_waitqueue_head(&file->wait);
 	INIT_LIST_HEAD(&file->device_node);
-	file->pid = get_task_pid(current->group_leader, PIDTYPE_TGID);
-	file->uid = current_euid();
-	get_task_comm(file->comm, current->group_leader);
 
 	mutex_lock(&memreg_files_lock);
 	file->number = ++memreg_last_number;

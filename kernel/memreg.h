@@ -30,6 +30,7 @@
 #include <linux/cgroup_rdma.h>
 #include <linux/list.h>
 #include <linux/refcount.h>
+#include <linux/mm.h>
 #include <linux/rwsem.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
@@ -196,7 +197,7 @@ int memreg_object_list(struct memreg_ucmd *ucmd);
  * @event_lock: Protects @events
  * @events: Endpoints with events to be read, by memreg_endpoint.event_node
  * @wait: Readers and pollers
- * @pinned: Pages pinned by the MRs of this file
+ * @pinned: System pages pinned by the MRs of this file
  * @device_node: In memreg_device.files
  * @node: In the list of all files, for LIST
  * @number: Names the file in LIST
@@ -547,6 +548,7 @@ struct memreg_listener;
  * @grants: Windows that end with it
  * @state: enum ib_memreg_endpoint_state; changed under the handler lock
  * @up: The peer is, or was, in: accepted or established; handler lock
+ * @failing: The QP said that it goes to error, by itself
  * @outcome: Event that tells of the end; handler lock, final once CLOSED
  * @published: It can be found, so its events may be read; event_lock
  * @pending: Bitmap of enum ib_memreg_event_type that wait to be read;
@@ -573,6 +575,7 @@ struct memreg_endpoint {
 	struct memreg_grants grants;
 	u32 state;
 	bool up;
+	bool failing;
 	u32 outcome;
 	bool published;
 	unsigned long pending;

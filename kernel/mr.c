@@ -86,10 +86,11 @@ static int memreg_mr_check_flags(struct memreg_ucmd *ucmd)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	if (cmd->reserved)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
-	/* The driver pins for itself, which leaves no pages for windows. */
+	/* The driver pins for itself: there are no pages to bind or check. */
 	if (cmd->flags & IB_MEMREG_MR_SINGLE_KEY &&
 	    (!(ucmd->mdev->quirks & MEMREG_QUIRK_SINGLE_KEY) ||
-	     cmd->access & IB_MEMREG_ACCESS_MW_BIND))
+	     cmd->access & (IB_MEMREG_ACCESS_MW_BIND |
+			    IB_MEMREG_ACCESS_FLUSH_PERSISTENT)))
 		return memreg_fail(ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_SINGLE_KEY);
 	return memreg_mr_check_access(ucmd, cmd->access);
@@ -118,6 +119,13 @@ static int memreg_mr_check_range(struct memreg_ucmd *ucmd)
 	    check_add_overflow(cmd->iova, cmd->length, &end))
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_IOVA);
 	return 0;
+}
+
+/* System pages that the MR's range touches, all of them pinned. */
+static u64 memreg_mr_pages(const struct memreg_mr *mr)
+{
+	return (PAGE_ALIGN(mr->addr + mr->length) - (mr->addr & PAGE_MASK)) >>
+	       PAGE_SHIFT;
 }
 
 static struct memreg_mr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
@@ -276,8 +284,10 @@ static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
 				    mr->iova,
 				    mr->access & ~IB_MEMREG_ACCESS_ZERO_BASED &
 				    ~IB_MEMREG_ACCESS_RELAXED_ORDERING);
-	if (!IS_ERR(mr->single))
+	if (!IS_ERR(mr->single)) {
+		atomic64_add(memreg_mr_pages(mr), &ucmd->file->pinned);
 		return 0;
+	}
 	ret = PTR_ERR(mr->single);
 	memreg_uncharge(&mr->charge, ucmd->mdev);
 	switch (ret) {
@@ -297,6 +307,7 @@ static void memreg_mr_free(struct memreg_mr *mr)
 	memreg_mr_kill_keys(mr);
 	if (mr->single) {
 		WARN_ON(ib_dereg_mr(mr->single));
+		atomic64_sub(memreg_mr_pages(mr), &mr->domain->file->pinned);
 		memreg_uncharge(&mr->charge, mr->domain->mdev);
 	} else {
 		memreg_region_release(mr->region);
@@ -402,13 +413,6 @@ int memreg_mr_register(struct memreg_ucmd *ucmd)
 	return ret;
 }
 
-/* Pages of the ABI's size that the MR's range touches, all of them pinned. */
-static u64 memreg_mr_pinned(const struct memreg_mr *mr)
-{
-	return ((mr->addr & (MEMREG_PAGE_SIZE - 1)) + mr->length +
-		MEMREG_PAGE_SIZE - 1) >> MEMREG_PAGE_SHIFT;
-}
-
 static int memreg_mr_copy_segments(struct memreg_mr *mr, u64 to, u32 room)
 {
 	struct ib_memreg_segment __user *segments = u64_to_user_ptr(to);
@@ -450,7 +454,8 @@ int memreg_mr_query(struct memreg_ucmd *ucmd)
 	cmd->out_iova = mr->iova;
 	cmd->out_access = mr->access;
 	cmd->out_state = IB_MEMREG_MR_LIVE;
-	cmd->out_pinned = memreg_mr_pinned(mr);
+	cmd->out_pinned = memreg_mr_pages(mr) <<
+			  (PAGE_SHIFT - MEMREG_PAGE_SHIFT);
 	cmd->out_windows = atomic_read(&mr->windows);
 	ret = memreg_respond(ucmd, sizeof(*cmd));
 out:

@@ -230,7 +230,8 @@ static bool memreg_object_info(struct memreg_file *file, unsigned long id,
 	memreg_file_info(file, info);
 	if (!id) {
 		info->type = IB_MEMREG_OBJECT_FILE;
-		info->length = atomic64_read(&file->pinned);
+		info->length = (u64)atomic64_read(&file->pinned) <<
+			       (PAGE_SHIFT - MEMREG_PAGE_SHIFT);
 		return true;
 	}
 	xa_lock(&file->objects);

@@ -167,8 +167,11 @@ static int memreg_region_map(struct memreg_ucmd *ucmd,
 
 	ret = ib_dma_map_sgtable_attrs(region->mdev->ibdev, &region->sgt.sgt,
 				       DMA_BIDIRECTIONAL, MEMREG_DMA_ATTRS);
+	/* Asked for coherence, the DMA API has no other answer than failure. */
 	if (ret)
-		return ret == -ENOMEM ? -ENOMEM : -EIO;
+		return ret == -ENOMEM ? ret :
+			memreg_fail(ucmd, -EOPNOTSUPP,
+				    IB_MEMREG_REASON_NOT_COHERENT);
 	if (memreg_region_coherent(region))
 		ret = memreg_region_list(region);
 	else
@@ -232,7 +235,7 @@ static void memreg_region_free(struct memreg_region *region)
  * @writable: Pin for writing
  *
  * Return: the region, or ERR_PTR() of -EOVERFLOW, -EPERM, -ENOMEM, -EFAULT,
- * -EINTR, -EOPNOTSUPP, -EIO.
+ * -EINTR, -EAGAIN, -EOPNOTSUPP.
  */
 struct memreg_region *memreg_region_pin(struct memreg_ucmd *ucmd, u64 addr,
 					u64 length, bool writable)

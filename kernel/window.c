@@ -151,7 +151,8 @@ int memreg_window_alloc(struct memreg_ucmd *ucmd)
 	if (cmd->flags)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	if (cmd->type != IB_MEMREG_WINDOW_TYPE1)
-		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_NONE);
+		return memreg_fail(ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_WINDOW_TYPE);
 	if (!cmd->count || cmd->count > IB_MEMREG_BATCH_MAX)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
 	if (!cmd->max_span || cmd->max_span > (u64)(ucmd->mdev->max_pages - 1)
@@ -230,16 +231,6 @@ static struct memreg_window *memreg_batch_find(struct memreg_ucmd *ucmd,
 					   IB_MEMREG_REASON_DOMAIN));
 	}
 	return to_window(obj);
-}
-
-/* Tell which entry was bad. The call fails anyway, if not with this fault. */
-static void memreg_respond_index(struct memreg_ucmd *ucmd, u32 *out_index)
-{
-	size_t offset = (void *)out_index - ucmd->cmd;
-	u32 __user *to = ucmd->ubuffer + offset;
-
-	if (put_user(*out_index, to))
-		return;
 }
 
 /* Let go of the windows of a batch. */
@@ -553,7 +544,8 @@ int memreg_window_bind(struct memreg_ucmd *ucmd)
 	if (ret) {
 		for (i = 0; i < batch.count; i++)
 			memreg_window_unbind(ucmd->file, batch.windows[i]);
-		memreg_respond_index(ucmd, &cmd->out_index);
+		/* If this fails, too, the entry's index is lost, no more. */
+		memreg_respond(ucmd, sizeof(*cmd));
 	}
 	memreg_batch_put(&batch);
 	memreg_batch_fini(&batch);
@@ -599,11 +591,16 @@ static int memreg_revoke_prepare_all(struct memreg_ucmd *ucmd,
 static void memreg_revoke_claimed(struct memreg_file *file,
 				  struct memreg_domain *domain,
 				  struct memreg_window **windows,
-				  struct memreg_key **keys, u32 count)
+				  struct memreg_key **keys, u32 count,
+				  bool strict)
 {
 	u32 i;
 
-	memreg_keys_revoke(domain, keys, count);
+	if (strict && domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV)
+		for (i = 0; i < count; i++)
+			memreg_key_destroy(keys[i]);
+	else
+		memreg_keys_revoke(domain, keys, count);
 	for (i = 0; i < count; i++)
 		memreg_window_unbind(file, windows[i]);
 }
@@ -615,19 +612,21 @@ int memreg_window_revoke(struct memreg_ucmd *ucmd)
 	struct memreg_window_batch batch;
 	int ret;
 
-	if (cmd->flags)
+	if (cmd->flags & ~IB_MEMREG_REVOKE_STRICT)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	ret = memreg_batch_init(ucmd, &batch, cmd->domain_id, cmd->count);
 	if (ret)
 		return ret;
 	ret = memreg_revoke_prepare_all(ucmd, &batch);
-	if (!ret) {
+	/* Once keys are being killed, nothing may fail any more. */
+	if (memreg_respond(ucmd, sizeof(*cmd)) && !ret)
+		ret = -EFAULT;
+	if (!ret)
 		memreg_revoke_claimed(ucmd->file, batch.domain, batch.windows,
-				      batch.keys, batch.count);
-	} else {
+				      batch.keys, batch.count,
+				      cmd->flags & IB_MEMREG_REVOKE_STRICT);
+	else
 		memreg_batch_unclaim(ucmd->file, &batch);
-		memreg_respond_index(ucmd, &cmd->out_index);
-	}
 	memreg_batch_put(&batch);
 	memreg_batch_fini(&batch);
 	return ret;
@@ -694,7 +693,7 @@ void memreg_window_revoke_granted(struct memreg_file *file,
 		for (i = 0; i < n; i++)
 			keys[i] = &windows[i]->key;
 		memreg_revoke_claimed(file, windows[0]->domain, windows, keys,
-				      n);
+				      n, false);
 		for (i = 0; i < n; i++)
 			memreg_object_put(&windows[i]->obj);
 	}

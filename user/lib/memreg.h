@@ -371,9 +371,9 @@ int memreg_window_bind_batch(struct memreg *m, uint32_t domain,
  *
  * When it returns 0, the device accepts no new access through the window's
  * key; where IB_MEMREG_CAP_STRICT_INVALIDATE is 1, none lands any more, and
- * where it is 0, memreg_window_free() waits for those that were accepted
- * before. The window may be bound again. A window that isn't bound is no
- * error.
+ * where it is 0, one that was accepted before may still be copied, and
+ * memreg_window_revoke_strict() waits for it. The window may be bound again. A
+ * window that isn't bound is no error.
  *
  * Return: 0; -EINVAL, -ENOENT, -EBUSY (another thread is binding or revoking
  * it), -ENODEV.
@@ -393,6 +393,23 @@ int memreg_window_revoke(struct memreg *m, uint32_t domain, uint32_t window);
 int memreg_window_revoke_batch(struct memreg *m, uint32_t domain,
 			       const uint32_t *windows, unsigned int count,
 			       unsigned int *failed);
+
+/**
+ * memreg_window_revoke_strict() - Take grants back, packets in flight included
+ * @m: The handle
+ * @domain: Domain of the windows
+ * @windows: Array of @count ids
+ * @count: How many, 1 to IB_MEMREG_BATCH_MAX; all are revoked, or none
+ * @failed: As with memreg_window_bind_batch()
+ *
+ * As memreg_window_revoke_batch(), but when it returns 0 no access lands any
+ * more on any device. It costs more where IB_MEMREG_CAP_STRICT_INVALIDATE is 0.
+ *
+ * Return: As memreg_window_revoke_batch().
+ */
+int memreg_window_revoke_strict(struct memreg *m, uint32_t domain,
+				const uint32_t *windows, unsigned int count,
+				unsigned int *failed);
 
 /**
  * memreg_window_free() - Revoke a window, if it is bound, and free it

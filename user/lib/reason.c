@@ -61,8 +61,8 @@ static const struct reason reasons[] = {
 	[IB_MEMREG_REASON_WRAPS] = {
 		"address or offset plus length wraps around", NULL },
 	[IB_MEMREG_REASON_ACCESS] = {
-		"an access flag is unknown, or remote write or atomic is asked for without local write",
-		"add IB_MEMREG_ACCESS_LOCAL_WRITE" },
+		"an access flag is unknown, remote write or atomic is asked for without local write, or a window without any remote access",
+		NULL },
 	[IB_MEMREG_REASON_ACCESS_DEVICE] = {
 		"the RDMA device lacks what an access flag needs",
 		"`memreg caps` shows the access flags that can be had" },
@@ -110,9 +110,11 @@ static const struct reason reasons[] = {
 		"raise rdma.max of the cgroup" },
 	[IB_MEMREG_REASON_QUEUE] = {
 		"the registration queue failed", NULL },
-	[IB_MEMREG_REASON_STALE] = {
-		"the memory behind the MR is gone",
-		"deregister it and register what is there now" },
+	[IB_MEMREG_REASON_WINDOW_TYPE] = {
+		"windows of this type can't be had",
+		"`memreg caps` shows the types of windows" },
+	[IB_MEMREG_REASON_TIMEOUT] = {
+		"the timeout is 0 or over the limit", NULL },
 };
 
 /* For failures to which the kernel gives no code */

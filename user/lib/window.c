@@ -45,12 +45,12 @@ EXPORT int memreg_window_bind(struct memreg *m, uint32_t domain,
 	return memreg_window_bind_batch(m, domain, bind, 1, NULL);
 }
 
-EXPORT int memreg_window_revoke_batch(struct memreg *m, uint32_t domain,
-				      const uint32_t *windows,
-				      unsigned int count, unsigned int *failed)
+static int revoke(struct memreg *m, uint32_t domain, const uint32_t *windows,
+		  unsigned int count, unsigned int *failed, uint32_t flags)
 {
 	struct ib_memreg_window_revoke arg = {
 		.size = sizeof(arg),
+		.flags = flags,
 		.domain_id = domain,
 		.count = count,
 		.out_index = count,
@@ -63,6 +63,22 @@ EXPORT int memreg_window_revoke_batch(struct memreg *m, uint32_t domain,
 	if (ret && failed)
 		*failed = arg.out_index;
 	return ret;
+}
+
+EXPORT int memreg_window_revoke_batch(struct memreg *m, uint32_t domain,
+				      const uint32_t *windows,
+				      unsigned int count, unsigned int *failed)
+{
+	return revoke(m, domain, windows, count, failed, 0);
+}
+
+EXPORT int memreg_window_revoke_strict(struct memreg *m, uint32_t domain,
+				       const uint32_t *windows,
+				       unsigned int count,
+				       unsigned int *failed)
+{
+	return revoke(m, domain, windows, count, failed,
+		      IB_MEMREG_REVOKE_STRICT);
 }
 
 EXPORT int memreg_window_revoke(struct memreg *m, uint32_t domain,

@@ -23,10 +23,11 @@
  * size that the caller was compiled with. The kernel accepts a smaller one
  * (the missing fields count as 0) down to the size of the first release, and
  * a larger one if all that it does not know is 0. The second field,
- * @out_reason, is written by the kernel if and only if the call fails, with
- * one of enum ib_memreg_reason. Structures have the same layout for 32-bit and
+ * @out_reason, is written by the kernel if the call fails, with one of enum
+ * ib_memreg_reason; not if it succeeds, nor with ENOTTY. Structures have the same layout for 32-bit and
  * 64-bit callers; pointers travel as __aligned_u64. All output fields are
- * ignored on input.
+ * ignored on input, and mean nothing after a call that failed unless they say
+ * so.
  *
  * A call that fails leaves everything as it was: no object made, no key given
  * out, no memory pinned. The errno of a failed call has one meaning:
@@ -53,13 +54,15 @@
  *    from a port below 1024.
  *  - ENODEV: The file is not bound, there is no such RDMA device in the
  *    caller's network namespace, or the device is gone. Once it is gone, all
- *    that the file had is destroyed, and every call but close fails so.
+ *    that the file had is destroyed, and every call but LIST and close fails
+ *    so.
  *  - ENOTCONN: The endpoint is not in a state in which this can be done.
  *  - EAGAIN: Nothing is there to be read, or the state of memory or device
  *    kept changing during the call: try again.
- *  - EINTR: A signal arrived while the call waited; it has done nothing.
- *  - EIO: The RDMA device failed the work request, and did so again after
- *    the registration queue was rebuilt.
+ *  - EINTR: A signal arrived while the call waited; it has done nothing. Only
+ *    signals that end the process do that to an ioctl, any does to read(2).
+ *  - EIO: The RDMA device failed a work request, and did so again after the
+ *    registration queue was rebuilt; or it can't bring such a queue up.
  *  - ENETDOWN: The registration queue can't be built, as the port of the
  *    RDMA device has no usable address.
  *  - EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT,
@@ -74,13 +77,19 @@
 /** IB_MEMREG_DEVICE_NAME_MAX - size of a device name, the final 0 included */
 #define IB_MEMREG_DEVICE_NAME_MAX	64
 
+/** IB_MEMREG_BACKLOG_MAX - most requests that wait at a listener */
+#define IB_MEMREG_BACKLOG_MAX	1024
+
+/** IB_MEMREG_TIMEOUT_MAX_MS - longest timeout of CONNECT, in milliseconds */
+#define IB_MEMREG_TIMEOUT_MAX_MS	60000
+
 /** IB_MEMREG_PRIVATE_DATA_MAX - bytes of private data that an event can hold */
 #define IB_MEMREG_PRIVATE_DATA_MAX	200
 
 /**
  * enum ib_memreg_reason - What exactly was wrong with a call
  * @IB_MEMREG_REASON_NONE: Nothing more is known than the errno.
- * @IB_MEMREG_REASON_SIZE: @size is smaller than the first release's.
+ * @IB_MEMREG_REASON_SIZE: A size is smaller than the first release's.
  * @IB_MEMREG_REASON_FLAGS: An unknown flag is set.
  * @IB_MEMREG_REASON_RESERVED: A reserved field is not 0.
  * @IB_MEMREG_REASON_NOT_BOUND: The file is not bound to a device.
@@ -98,8 +107,9 @@
  * @IB_MEMREG_REASON_WINDOWS_BOUND: Windows are bound to the MR.
  * @IB_MEMREG_REASON_ZERO_LENGTH: A length of 0.
  * @IB_MEMREG_REASON_WRAPS: addr + length or offset + length wraps around.
- * @IB_MEMREG_REASON_ACCESS: An access flag is unknown, or remote write or
- *	atomic is asked for without local write.
+ * @IB_MEMREG_REASON_ACCESS: An access flag is unknown, remote write or
+ *	atomic is asked for without local write, or a window without any
+ *	remote access.
  * @IB_MEMREG_REASON_ACCESS_DEVICE: The device lacks what this access flag
  *	needs.
  * @IB_MEMREG_REASON_ACCESS_MR: The window asks for what the MR doesn't allow
@@ -118,7 +128,8 @@
  * @IB_MEMREG_REASON_SPAN: The span is more than one key of this device covers.
  * @IB_MEMREG_REASON_RANGE: The range is not inside the MR.
  * @IB_MEMREG_REASON_COUNT: The number of entries is 0 or over the limit.
- * @IB_MEMREG_REASON_BOUND_WINDOW: The window is bound already.
+ * @IB_MEMREG_REASON_BOUND_WINDOW: The window is bound, or being bound or
+ *	revoked.
  * @IB_MEMREG_REASON_DOMAIN: The object belongs to another domain.
  * @IB_MEMREG_REASON_ADDRESS: The address is not IPv4 or IPv6, or not of this
  *	device.
@@ -126,7 +137,8 @@
  * @IB_MEMREG_REASON_STATE: The endpoint is not in the right state.
  * @IB_MEMREG_REASON_CGROUP: A limit of the rdma cgroup is reached.
  * @IB_MEMREG_REASON_QUEUE: The registration queue failed.
- * @IB_MEMREG_REASON_STALE: The memory behind the MR is gone.
+ * @IB_MEMREG_REASON_WINDOW_TYPE: Windows of this type can't be had.
+ * @IB_MEMREG_REASON_TIMEOUT: The timeout is 0 or over the limit.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE,
@@ -164,7 +176,8 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_STATE,
 	IB_MEMREG_REASON_CGROUP,
 	IB_MEMREG_REASON_QUEUE,
-	IB_MEMREG_REASON_STALE
+	IB_MEMREG_REASON_WINDOW_TYPE,
+	IB_MEMREG_REASON_TIMEOUT
 };
 
 /**
@@ -257,12 +270,12 @@ enum ib_memreg_backing {
 /**
  * enum ib_memreg_cap - Capabilities and limits that QUERY tells
  * @IB_MEMREG_CAP_KEY_PAGES: Pages under one key.
- * @IB_MEMREG_CAP_KEY_SPAN: Bytes under one key with pages of 4096 bytes; the
- *	largest span of a window.
+ * @IB_MEMREG_CAP_KEY_SPAN: Bytes under one key with pages of 4096 bytes. A
+ *	window covers at most a page less, as it may begin inside of one.
  * @IB_MEMREG_CAP_PAGE_SIZES: Bitmap of the page sizes in bytes that a key can
  *	be made of.
- * @IB_MEMREG_CAP_SG_GAPS: 1 if one key can span byte boundaries that are not
- *	page boundaries.
+ * @IB_MEMREG_CAP_SG_GAPS: 1 if one key can be made to span boundaries that
+ *	are not page boundaries.
  * @IB_MEMREG_CAP_SINGLE_KEY: 1 if IB_MEMREG_MR_SINGLE_KEY works. Such a key
  *	dies asynchronously after an invalidation of the memory.
  * @IB_MEMREG_CAP_ACCESS: Mask of the access flags that can be had.
@@ -274,9 +287,9 @@ enum ib_memreg_backing {
  * @IB_MEMREG_CAP_REREG_IN_PLACE: 1 if re-registration keeps the keys.
  * @IB_MEMREG_CAP_STRICT_INVALIDATE: 1 if a key's invalidation waits for the
  *	packets in flight, as the specification wants it. Where it is 0, a
- *	packet that was already accepted may still land after a revoke, in the
- *	pages of the window and nowhere else; destroying the window or the MR
- *	does wait.
+ *	packet that was accepted before may still be copied after a revoke
+ *	returned. IB_MEMREG_REVOKE_STRICT, destroying a window that is bound,
+ *	and destroying an MR do wait for it.
  * @IB_MEMREG_CAP_MAX_MR: MRs of the device.
  * @IB_MEMREG_CAP_MAX_QP: QPs of the device; a domain and an endpoint take one
  *	each.
@@ -382,7 +395,7 @@ struct ib_memreg_destroy {
  * domain work on the endpoints of that domain and nowhere else: with one
  * domain for each peer a key is good for one peer.
  *
- * Errors: ENODEV, EINVAL (port), ENETDOWN, EDQUOT, ENOMEM, ENOSPC.
+ * Errors: ENODEV, EINVAL (port), ENETDOWN, EDQUOT, ENOMEM, ENOSPC, EIO.
  */
 struct ib_memreg_domain_create {
 	__u32 size;
@@ -401,7 +414,8 @@ struct ib_memreg_domain_create {
  *	page of 4096 bytes must be that of @addr. Not with ZERO_BASED.
  * @IB_MEMREG_MR_SINGLE_KEY: One key whatever the length, registered by the
  *	device's driver; EOPNOTSUPP for drivers that are not known to be good
- *	at it. The key of such an MR dies asynchronously after an invalidation.
+ *	at it, and together with MW_BIND or FLUSH_PERSISTENT. The key of such
+ *	an MR dies asynchronously after an invalidation.
  */
 enum ib_memreg_mr_flags {
 	IB_MEMREG_MR_IOVA = 1 << 0,
@@ -422,7 +436,8 @@ enum ib_memreg_mr_flags {
  *	I/O address; the same as @addr unless asked for otherwise.
  * @out_lkey: Local key of the first segment, or 0
  * @out_rkey: Remote key of the first segment, or 0 without remote access
- * @out_segments: Number of keyed segments; 0 without remote access, 1 up to
+ * @out_segments: Number of keyed segments; 1 with SINGLE_KEY, otherwise 0
+ *	without remote access, 1 up to
  *	the span of a key (IB_MEMREG_CAP_KEY_SPAN, more where the memory is
  *	physically contiguous), and as many as it needs beyond. All of them
  *	are told by MR_QUERY.
@@ -433,8 +448,8 @@ enum ib_memreg_mr_flags {
  * it keys if the access flags have remote access. Memory that is only to be
  * granted by windows needs none: register it with MW_BIND.
  *
- * Errors: EINVAL, EOVERFLOW, EFAULT, EOPNOTSUPP, ENOMEM, EPERM, EDQUOT,
- * ENOENT, EIO, ENETDOWN, EINTR, ENODEV.
+ * Errors: EINVAL, EOVERFLOW, EFAULT, EOPNOTSUPP, ENOMEM, ENOSPC, EPERM,
+ * EDQUOT, ENOENT, EAGAIN, EIO, ENETDOWN, EINTR, ENODEV.
  */
 struct ib_memreg_mr_register {
 	__u32 size;
@@ -471,11 +486,9 @@ struct ib_memreg_segment {
 /**
  * enum ib_memreg_mr_state - State of an MR
  * @IB_MEMREG_MR_LIVE: Its keys work.
- * @IB_MEMREG_MR_STALE: Its memory went away; its keys are dead.
  */
 enum ib_memreg_mr_state {
-	IB_MEMREG_MR_LIVE = 1,
-	IB_MEMREG_MR_STALE
+	IB_MEMREG_MR_LIVE = 1
 };
 
 /**
@@ -566,14 +579,16 @@ struct ib_memreg_window_alloc {
  *	window's key belongs to the window's domain
  * @offset: First byte, counted from the start of the MR
  * @length: Bytes, 1 to the window's largest span
- * @access: REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC, FLUSH_GLOBAL,
- *	FLUSH_PERSISTENT as far as the MR's flags go (REMOTE_WRITE and
- *	REMOTE_ATOMIC need its LOCAL_WRITE), and ZERO_BASED
+ * @access: At least one of REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC (the last
+ *	two need the MR's LOCAL_WRITE; remote access of the MR itself is not
+ *	needed), FLUSH_GLOBAL, FLUSH_PERSISTENT (need the same of the MR); and
+ *	ZERO_BASED
  * @endpoint_id: Endpoint of the domain with whose connection the window ends,
  *	or 0 for none. Before it is accepted it will do.
  * @out_iova: First I/O address: the MR's plus @offset, or 0 if ZERO_BASED
- * @out_rkey: Remote key, which was not given out for at least the last 256 x
- *	(depth of the domain's list of idle MRs) grants
+ * @out_rkey: Remote key. It was not given out for at least 256 x 64 grants of
+ *	windows of that size in the domain; one that was destroyed comes back
+ *	when the device gives its number to another MR.
  * @reserved: Must be 0
  */
 struct ib_memreg_bind {
@@ -599,11 +614,11 @@ struct ib_memreg_bind {
  * @binds: Pointer to an array of @count struct ib_memreg_bind
  *
  * Bind windows, all or none of them: when the call returns 0, all of the keys
- * work; when it fails, none was ever told to anybody.
+ * work; when it fails, none does, even if it is in the array already.
  *
  * Errors: EINVAL, EOVERFLOW, ENOENT, EBUSY (bound already, or twice in the
  * call), EACCES, EOPNOTSUPP, ENOTCONN (the endpoint's connection is over),
- * ENOMEM, EDQUOT, EFAULT, EIO, ENETDOWN, EINTR, ENODEV.
+ * ENOMEM, ENOSPC, EDQUOT, EFAULT, EIO, ENETDOWN, EINTR, ENODEV.
  */
 struct ib_memreg_window_bind {
 	__u32 size;
@@ -618,10 +633,20 @@ struct ib_memreg_window_bind {
 #define IB_MEMREG_IOC_WINDOW_BIND	_IO(IB_MEMREG_IOC_MAGIC, 0x07)
 
 /**
+ * enum ib_memreg_revoke_flags - Flags of WINDOW_REVOKE
+ * @IB_MEMREG_REVOKE_STRICT: When the call returns, no packet lands any more on
+ *	any device. Where IB_MEMREG_CAP_STRICT_INVALIDATE is 0 the keys' MRs
+ *	are destroyed for that.
+ */
+enum ib_memreg_revoke_flags {
+	IB_MEMREG_REVOKE_STRICT = 1 << 0
+};
+
+/**
  * struct ib_memreg_window_revoke - ioctl(IB_MEMREG_IOC_WINDOW_REVOKE)
  * @size: sizeof(struct ib_memreg_window_revoke)
  * @out_reason: enum ib_memreg_reason, if the call fails
- * @flags: Must be 0
+ * @flags: enum ib_memreg_revoke_flags
  * @domain_id: Domain of the windows
  * @count: Windows to revoke, 1 to IB_MEMREG_BATCH_MAX
  * @out_index: If the call fails on an entry: its index, otherwise @count
@@ -633,8 +658,9 @@ struct ib_memreg_window_bind {
  * bound (any more) is no error. Once the entries are found good the call
  * cannot fail: a key that can't be invalidated by a work request is destroyed.
  *
- * Errors: EINVAL, ENOENT, EBUSY (another call is binding or revoking the
- * window, or it is twice in the call), EFAULT, ENODEV.
+ * Errors: EINVAL, EOPNOTSUPP (flags), ENOENT, EBUSY (another call is binding
+ * or revoking the window, or it is twice in the call), EFAULT, ENOMEM, EINTR,
+ * ENODEV.
  */
 struct ib_memreg_window_revoke {
 	__u32 size;
@@ -653,8 +679,8 @@ struct ib_memreg_window_revoke {
  * @size: sizeof(struct ib_memreg_listen)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
- * @backlog: Requests that may wait to be accepted, 1 to 1024; a peer beyond
- *	that is rejected
+ * @backlog: Requests that may wait to be accepted, 1 to
+ *	IB_MEMREG_BACKLOG_MAX; a peer beyond that is rejected
  * @addr: Address and port to listen on; a wildcard address and port 0 are
  *	allowed. Requests that come in on another device are rejected. On
  *	return: the port that was chosen.
@@ -748,7 +774,7 @@ struct ib_memreg_reject {
  * @addr: Address and port of the peer
  * @src: Address to connect from; family 0 leaves the choice to the routes
  * @timeout_ms: Milliseconds for each of address and route resolution, 1 to
- *	60000
+ *	IB_MEMREG_TIMEOUT_MAX_MS
  * @out_endpoint_id: Id of the new endpoint
  * @private_data_len: Bytes of private data for the peer, 0 to
  *	IB_MEMREG_CAP_CONNECT_DATA
@@ -894,12 +920,14 @@ enum ib_memreg_endpoint_state {
  *	it is not visible there
  * @uid: User who bound the file, in the caller's user namespace
  * @addr: MR: address of the memory. Window: first I/O address
- * @length: MR and window: bytes. Domain: times that its registration queue
- *	was rebuilt. File: pages of 4096 bytes pinned by its MRs
+ * @length: MR: bytes. Window: bytes, or its largest span if it is not bound.
+ *	Domain: times that its registration queue was rebuilt. File: pages of
+ *	4096 bytes pinned by its MRs
  * @access: MR and window: enum ib_memreg_access
  * @rkey: MR and window: (first) remote key. It is told only to callers who
  *	could read the memory anyway: the same user, or CAP_SYS_ADMIN.
- * @users: Domain: MRs, windows and endpoints in it. MR: windows bound to it
+ * @users: Domain: MRs, windows and endpoints in it. MR: windows bound to it.
+ *	Calls that are at work on it count as well
  * @device_index: Index of the device
  * @comm: Name of the process that bound the file
  * @device: Name of the device
