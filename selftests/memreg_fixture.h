@@ -81,8 +81,14 @@ bool state_same(const struct state *before);
 void state_free(struct state *state);
 __u32 state_count(int type);
 
-/* Anonymous memory, touched or not; NULL if there is none. */
+/*
+ * Memory, to be given to mem_free(); NULL if it can't be had. mem_scattered()
+ * is of pages no two of which follow each other in physical memory.
+ */
 void *mem_alloc(size_t length);
+void *mem_scattered(size_t length);
+void *mem_hugetlb(size_t length);
+void *mem_thp(size_t length);
 void mem_free(void *addr, size_t length);
 
 /* One line of a file as a number, or -1. */

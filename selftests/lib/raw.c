@@ -257,6 +257,72 @@ void *mem_alloc(size_t length)
 	return addr == MAP_FAILED ? NULL : addr;
 }
 
+/* Pairs of pages of a file in the wrong order. */
+void *mem_scattered(size_t length)
+{
+	char *addr = mem_alloc(length);
+	int fd = memfd_create("scattered", MFD_CLOEXEC);
+	size_t at;
+
+	if (!addr || fd < 0 || ftruncate(fd, length + PAGE))
+		return NULL;
+	for (at = 0; at < length; at += PAGE) {
+		if (pwrite(fd, "", 1, at) != 1 ||
+		    mmap(addr + at, PAGE, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_FIXED, fd, at ^ PAGE) == MAP_FAILED)
+			return NULL;
+	}
+	close(fd);
+	return addr;
+}
+
+void *mem_hugetlb(size_t length)
+{
+	const size_t huge = 2UL << 20;
+	char pages[32];
+	void *addr;
+
+	snprintf(pages, sizeof(pages), "%zu", length / huge);
+	file_write("/proc/sys/vm/nr_hugepages", pages);
+	addr = mmap(NULL, length, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	return addr == MAP_FAILED ? NULL : addr;
+}
+
+/* KiB of anonymous huge pages in this process. */
+static long thp_there(void)
+{
+	FILE *f = fopen("/proc/self/smaps_rollup", "r");
+	long kib = 0;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "AnonHugePages: %ld kB", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib;
+}
+
+void *mem_thp(size_t length)
+{
+	const size_t huge = 2UL << 20;
+	long before = thp_there();
+	char *addr = mem_alloc(length + huge), *start;
+
+	if (!addr)
+		return NULL;
+	start = (char *)(((uintptr_t)addr + huge - 1) & ~(huge - 1));
+	munmap(addr, start - addr);
+	munmap(start + length, huge - (start - addr));
+	madvise(start, length, MADV_HUGEPAGE);
+	memset(start, 1, length);
+	if (thp_there() - before == (long)(length >> 10))
+		return start;
+	mem_free(start, length);
+	return NULL;
+}
+
 void mem_free(void *addr, size_t length)
 {
 	munmap(addr, length);
