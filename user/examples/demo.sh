@@ -208,6 +208,7 @@ make_machines || die "no network"
 make_rxe || die "no soft-RoCE"
 until_true "address of mr_owner" has_gid mr_owner c000:0201
 until_true "address of mr_peer" has_gid mr_peer c000:0202
+until_true "wire" ip netns exec memreg-peer ping -q -c 1 -W 1 $owner_ip
 ip netns exec memreg-owner "$memreg" caps -d mr_owner || die "no capabilities"
 
 if [ "${1:-}" = cost ]; then

@@ -8,7 +8,7 @@ static char memory[4096] __attribute__((aligned(4096)));
 
 #define DO(call) do { if (call) return fprintf(stderr, "%s\n", memreg_reason()), 1; } while (0)
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(7471) };
 	uint32_t domain, listener, access = IB_MEMREG_ACCESS_REMOTE_READ | IB_MEMREG_ACCESS_REMOTE_WRITE;
@@ -18,7 +18,7 @@ int main(void)
 	struct memreg_mr mr;
 	struct memreg *m;
 
-	DO(memreg_open(NULL, &m));	/* the only RDMA device */
+	DO(memreg_open(argc > 1 ? argv[1] : NULL, &m));	/* NULL: the only RDMA device */
 	DO(memreg_domain_create(m, 0, &domain));
 	DO(memreg_mr_register(m, domain, memory, sizeof(memory),
 			      IB_MEMREG_ACCESS_MW_BIND | IB_MEMREG_ACCESS_LOCAL_WRITE, 0, &mr));

@@ -47,6 +47,8 @@
 #define DATA_SENT	56	/* private data that a request carries */
 #define WORDS_MAX	8
 #define LINE_MAX_	4096
+#define GRACE_MS	1000	/* for outcomes, after the owner disconnected */
+#define RESOLVE_MS	1000
 
 enum {
 	EXIT_OK,
@@ -153,8 +155,10 @@ struct peer {
 	struct ibv_mr *mr;
 	char *buf;
 	bool connected;
+	int64_t flush_at;	/* the owner disconnected: when to follow */
 	bool ever_connected;
-	int reason;		/* for which the owner rejected us */
+	const char *step;	/* of connecting */
+	int reason;		/* of the last event: why it failed */
 	uint8_t data[256];	/* private data of the answer */
 	uint8_t data_len;
 	struct grant grant;
@@ -277,13 +281,25 @@ static bool parse(const char *word, uint64_t *value)
  * Connection
  */
 
+/*
+ * The owner's answer to what is outstanding, such as a remote access error, may
+ * be here and not processed yet.
+ */
 static void disconnected(struct peer *p)
 {
 	if (!p->connected)
 		return;
 	p->connected = false;
-	/* puts the QP in error, so that what is outstanding is flushed */
-	rdma_disconnect(p->id);
+	p->flush_at = now_ms() + GRACE_MS;
+}
+
+/* Put the QP in error, so that what is outstanding is flushed */
+static void flush(struct peer *p)
+{
+	if (p->connected || p->flush_at)
+		rdma_disconnect(p->id);
+	p->connected = false;
+	p->flush_at = 0;
 }
 
 static void handle_event(struct peer *p, enum rdma_cm_event_type event)
@@ -313,9 +329,7 @@ static void take_events(struct peer *p)
 
 static void tear_down(struct peer *p)
 {
-	if (p->connected)
-		rdma_disconnect(p->id);
-	p->connected = false;
+	flush(p);
 	p->stream.running = false;
 	if (p->id && p->id->qp)
 		rdma_destroy_qp(p->id);
@@ -359,7 +373,6 @@ static void take_data(struct peer *p, const struct rdma_cm_event *event)
 	p->data_len = event->param.conn.private_data_len;
 	if (p->data_len)
 		memcpy(p->data, event->param.conn.private_data, p->data_len);
-	p->reason = event->status;
 }
 
 static void take_grant(struct peer *p)
@@ -403,6 +416,7 @@ static int await(struct peer *p, enum rdma_cm_event_type want, int64_t end)
 	if (event->event == RDMA_CM_EVENT_ESTABLISHED ||
 	    event->event == RDMA_CM_EVENT_REJECTED)
 		take_data(p, event);
+	p->reason = event->status;
 	if (event->event != want)
 		status = event_status(event);
 	rdma_ack_cm_event(event);
@@ -442,26 +456,47 @@ static int make_queues(struct peer *p)
 	return rdma_create_qp(p->id, p->pd, &attr) ? STATUS_LOCAL_ERROR : 0;
 }
 
-static int resolve(struct peer *p, int64_t end)
+/*
+ * The first resolution may time out although the answer to its ARP request has
+ * come: ask again, after a part of the time that there is.
+ */
+static int resolve_address(struct peer *p, int64_t end)
 {
 	struct sockaddr *src = p->opt.has_src ?
 		(struct sockaddr *)&p->opt.src : NULL;
-	int ms = p->opt.connect_timeout_ms, status;
+	int status, ms;
 
+	do {
+		ms = ms_until(end);
+		if (ms > RESOLVE_MS)
+			ms = RESOLVE_MS;
+		if (rdma_resolve_addr(p->id, src,
+				      (struct sockaddr *)&p->opt.dst, ms))
+			return STATUS_ADDRESS_ERROR;
+		status = await(p, RDMA_CM_EVENT_ADDR_RESOLVED, end);
+	} while (status == STATUS_ADDRESS_ERROR && p->reason == -ETIMEDOUT &&
+		 now_ms() < end);
+	return status;
+}
+
+static int resolve(struct peer *p, int64_t end)
+{
+	int status;
+
+	p->step = "resolve-address";
 	p->events = rdma_create_event_channel();
 	if (!p->events || set_nonblock(p->events->fd))
 		return STATUS_LOCAL_ERROR;
 	if (rdma_create_id(p->events, &p->id, NULL, RDMA_PS_TCP))
 		return STATUS_LOCAL_ERROR;
-	if (rdma_resolve_addr(p->id, src, (struct sockaddr *)&p->opt.dst, ms))
-		return STATUS_ADDRESS_ERROR;
-	status = await(p, RDMA_CM_EVENT_ADDR_RESOLVED, end);
+	status = resolve_address(p, end);
 	if (status)
 		return status;
 	/* how long an acknowledgement may take; 4.096 us * 2^n */
 	rdma_set_option(p->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
 			&p->opt.ack_timeout, sizeof(p->opt.ack_timeout));
-	if (rdma_resolve_route(p->id, ms))
+	p->step = "resolve-route";
+	if (rdma_resolve_route(p->id, p->opt.connect_timeout_ms))
 		return STATUS_ADDRESS_ERROR;
 	return await(p, RDMA_CM_EVENT_ROUTE_RESOLVED, end);
 }
@@ -482,9 +517,11 @@ static int try_connect(struct peer *p)
 	status = resolve(p, end);
 	if (status)
 		return status;
+	p->step = "make-queues";
 	status = make_queues(p);
 	if (status)
 		return status;
+	p->step = "connect";
 	if (rdma_connect(p->id, &param))
 		return STATUS_LOCAL_ERROR;
 	return await(p, RDMA_CM_EVENT_ESTABLISHED, end);
@@ -519,7 +556,8 @@ static void connect_peer(struct peer *p)
 		if (status == STATUS_REJECTED)
 			say_rejected(p);
 		else
-			say("connect status=%s errno=%d", status_name(status),
+			say("connect status=%s step=%s errno=%d",
+			    status_name(status), p->step,
 			    status == STATUS_LOCAL_ERROR ? errno : 0);
 		tear_down(p);
 		return;
@@ -579,6 +617,10 @@ static void idle(struct peer *p, bool want_input, int64_t end)
 	struct ibv_cq *cq;
 	void *context;
 
+	if (p->flush_at && now_ms() >= p->flush_at)
+		flush(p);
+	if (p->flush_at && p->flush_at < end)
+		end = p->flush_at;
 	if (poll(pfd, 3, ms_until(end)) <= 0)
 		return;
 	if (p->channel && !ibv_get_cq_event(p->channel, &cq, &context))

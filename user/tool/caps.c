@@ -26,7 +26,7 @@ static const struct {
 	[IB_MEMREG_CAP_SINGLE_KEY] = {
 		"single-key", YES_NO, "one key for any length" },
 	[IB_MEMREG_CAP_ACCESS] = {
-		"access", ACCESS, "access flags" },
+		"access", ACCESS, "" },
 	[IB_MEMREG_CAP_ODP_EXPLICIT] = {
 		"odp-explicit", YES_NO, "MRs on demand" },
 	[IB_MEMREG_CAP_ODP_IMPLICIT] = {
@@ -76,10 +76,10 @@ static void bytes_text(uint64_t n, char *buf, size_t size)
 		n >>= 10;
 		i++;
 	}
-	snprintf(buf, size, "%" PRIu64 "%s%c", n, i ? " " : "",
-		 i ? units[i] : 'B');
 	if (i)
-		strncat(buf, "iB", size - strlen(buf) - 1);
+		snprintf(buf, size, "%" PRIu64 " %ciB", n, units[i]);
+	else
+		snprintf(buf, size, "%" PRIu64 " bytes", n);
 }
 
 /* All sizes from the smallest: "4 KiB to 2 GiB", or one by one if few */
@@ -149,8 +149,8 @@ static void print_cap(const struct ib_memreg_cap_entry *cap)
 		strcpy(value, "no");
 	else
 		value_text(cap, value, sizeof(value));
-	printf("%-18s %-22s %-10s %s\n", name, value,
-	       backing_text(cap->backing), what);
+	printf("%-18s %-10s %-15s %s\n", name, backing_text(cap->backing),
+	       value, what);
 }
 
 static int print_caps(struct memreg *m)
@@ -164,7 +164,7 @@ static int print_caps(struct memreg *m)
 		return fail("%s", memreg_reason());
 	printf("device %s, index %" PRIu32 ", ports %" PRIu32 "\n\n",
 	       device.name, device.index, device.ports);
-	printf("%-18s %-22s %-10s %s\n", "CAPABILITY", "VALUE", "BACKED BY",
+	printf("%-18s %-10s %-15s %s\n", "CAPABILITY", "BACKED BY", "VALUE",
 	       "WHAT");
 	for (i = 0; i < count && i < CAPS_ROOM; i++)
 		print_cap(&caps[i]);
