@@ -4,10 +4,11 @@
  *
  * A struct memreg_device lives from the time that ib_core adds the device
  * until both the device is removed and the last file that was bound to it is
- * closed. Removal visits every bound file, waits for the calls at work on it
- * (all of them are bounded), destroys what the file has, and marks it: from
- * then on every call answers ENODEV. No reference to the ib_device is kept
- * beyond that, so removal never waits for user space to close anything.
+ * closed. Removal visits every bound file, waits for the calls at work on it,
+ * destroys what the file has, and marks it: from then on every call answers
+ * ENODEV. No reference to the ib_device is kept beyond that, so removal never
+ * waits for user space to close anything. The calls themselves are bounded,
+ * but for the faults that they take on user memory, as with uverbs.
  */
 #include <linux/cred.h>
 #include <linux/dma-mapping.h>

@@ -692,8 +692,9 @@ void memreg_window_revoke_granted(struct memreg_file *file,
 			return;
 		for (i = 0; i < n; i++)
 			keys[i] = &windows[i]->key;
+		/* Nobody can ask for it later, so wait for packets as well. */
 		memreg_revoke_claimed(file, windows[0]->domain, windows, keys,
-				      n, false);
+				      n, true);
 		for (i = 0; i < n; i++)
 			memreg_object_put(&windows[i]->obj);
 	}

@@ -636,7 +636,9 @@ struct ib_memreg_window_bind {
  * enum ib_memreg_revoke_flags - Flags of WINDOW_REVOKE
  * @IB_MEMREG_REVOKE_STRICT: When the call returns, no packet lands any more on
  *	any device. Where IB_MEMREG_CAP_STRICT_INVALIDATE is 0 the keys' MRs
- *	are destroyed for that.
+ *	are destroyed for that. A window that was revoked without this flag
+ *	before is not bound any more, and nothing waits for its packets. The end
+ *	of an endpoint's connection revokes strictly.
  */
 enum ib_memreg_revoke_flags {
 	IB_MEMREG_REVOKE_STRICT = 1 << 0
