@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Registering every kind of mapping. It either works, and then VmPin and the
+ * file's count of pages are exact, or fails with the documented errno, and
+ * then nothing is pinned or charged (I8).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "kselftest_harness.h"
+#include "memreg_fixture.h"
+
+#define LENGTH		(4 * PAGE)
+
+FIXTURE(mappings) {
+	int fd;
+	__u32 domain;
+	long pinned;
+	struct state before;
+};
+
+FIXTURE_SETUP(mappings)
+{
+	self->fd = raw_open_bound();
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, raw_domain(self->fd, &self->domain));
+	ASSERT_EQ(0, state_get(&self->before));
+}
+
+FIXTURE_TEARDOWN(mappings)
+{
+	EXPECT_TRUE(state_same(&self->before));
+	state_free(&self->before);
+	EXPECT_EQ(0, close(self->fd));
+	EXPECT_EQ(0, vm_pin(0));
+}
+
+/* Pages that LIST tells of this process's only file. */
+static long file_pages(void)
+{
+	struct state now;
+	long pages = -1;
+	__u32 i;
+
+	if (!state_get(&now))
+		for (i = 0; i < now.count; i++)
+			if (now.objects[i].type == IB_MEMREG_OBJECT_FILE)
+				pages = now.objects[i].length;
+	state_free(&now);
+	return pages;
+}
+
+static void registers(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(mappings) *self, void *addr, size_t length,
+		      __u32 access)
+{
+	const uintptr_t start = (uintptr_t)addr & -PAGE;
+	const uintptr_t end = ((uintptr_t)addr + length + PAGE - 1) & -PAGE;
+	__u32 mr, again;
+
+	ASSERT_EQ(0, raw_register(self->fd, self->domain, addr, length, access,
+				  &mr));
+	EXPECT_EQ((end - start) / PAGE, vm_pin(0));
+	EXPECT_EQ((end - start) / PAGE, file_pages());
+	/* Every MR counts its pages. */
+	ASSERT_EQ(0, raw_register(self->fd, self->domain, addr, length, access,
+				  &again));
+	EXPECT_EQ(2 * (end - start) / PAGE, vm_pin(0));
+	EXPECT_EQ(2 * (end - start) / PAGE, file_pages());
+	EXPECT_EQ(0, raw_destroy(self->fd, mr));
+	EXPECT_EQ((end - start) / PAGE, vm_pin(0));
+	EXPECT_EQ(0, raw_destroy(self->fd, again));
+	EXPECT_EQ(0, vm_pin(0));
+	EXPECT_EQ(0, file_pages());
+}
+
+static void refused(struct __test_metadata *_metadata,
+		    FIXTURE_DATA(mappings) *self, void *addr, size_t length,
+		    __u32 access)
+{
+	__u32 mr;
+
+	EXPECT_EQ(-EFAULT, raw_register(self->fd, self->domain, addr, length,
+					access, &mr));
+	EXPECT_EQ(IB_MEMREG_REASON_PIN, raw_reason());
+	EXPECT_EQ(0, vm_pin(0));
+	EXPECT_EQ(0, file_pages());
+}
+
+/* What can be written, and what can only be read. */
+#define WRITABLE	(LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ)
+#define READABLE	REMOTE_READ
+
+TEST_F(mappings, anonymous_memory_untouched)
+{
+	char *addr = mem_alloc(LENGTH);
+
+	ASSERT_NE(NULL, addr);
+	registers(_metadata, self, addr, LENGTH, WRITABLE);
+	registers(_metadata, self, addr + 1, LENGTH - 2, WRITABLE);
+	mem_free(addr, LENGTH);
+	addr = mem_alloc(LENGTH);
+	registers(_metadata, self, addr, LENGTH, READABLE);
+	mem_free(addr, LENGTH);
+}
+
+TEST_F(mappings, the_stack)
+{
+	char memory[LENGTH];
+
+	memset(memory, 1, sizeof(memory));
+	registers(_metadata, self, memory, sizeof(memory), WRITABLE);
+}
+
+TEST_F(mappings, read_only_memory)
+{
+	char *addr = mem_alloc(LENGTH);
+
+	ASSERT_NE(NULL, addr);
+	memset(addr, 1, LENGTH);
+	ASSERT_EQ(0, mprotect(addr, LENGTH, PROT_READ));
+	refused(_metadata, self, addr, LENGTH, WRITABLE);
+	refused(_metadata, self, addr, LENGTH, LOCAL_WRITE);
+	registers(_metadata, self, addr, LENGTH, READABLE);
+	registers(_metadata, self, addr, LENGTH, MW_BIND);
+	mem_free(addr, LENGTH);
+}
+
+TEST_F(mappings, last_page_is_read_only)
+{
+	char *addr = mem_alloc(LENGTH);
+
+	ASSERT_NE(NULL, addr);
+	memset(addr, 1, LENGTH);
+	ASSERT_EQ(0, mprotect(addr + LENGTH - PAGE, PAGE, PROT_READ));
+	refused(_metadata, self, addr, LENGTH, WRITABLE);
+	refused(_metadata, self, addr, LENGTH - PAGE + 1, WRITABLE);
+	registers(_metadata, self, addr, LENGTH - PAGE, WRITABLE);
+	mem_free(addr, LENGTH);
+}
+
+TEST_F(mappings, memory_without_access)
+{
+	void *addr = mmap(NULL, LENGTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+			  -1, 0);
+
+	ASSERT_NE(MAP_FAILED, addr);
+	refused(_metadata, self, addr, LENGTH, WRITABLE);
+	refused(_metadata, self, addr, LENGTH, READABLE);
+	mem_free(addr, LENGTH);
+}
+
+TEST_F(mappings, memory_that_can_only_be_executed)
+{
+	void *addr = mmap(NULL, LENGTH, PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
+			  -1, 0);
+
+	ASSERT_NE(MAP_FAILED, addr);
+	refused(_metadata, self, addr, LENGTH, WRITABLE);
+	mem_free(addr, LENGTH);
+}
+
+TEST_F(mappings, no_mapping)
+{
+	void *addr = mem_alloc(LENGTH);
+
+	mem_free(addr, LENGTH);
+	refused(_metadata, self, addr, LENGTH, WRITABLE);
+	refused(_metadata, self, addr, LENGTH, READABLE);
+	refused(_metadata, self, NULL, LENGTH, READABLE);
+}
+
+/* Large enough for more than one round of pinning. */
+TEST_F(mappings, I8_hole_at_each_end_and_in_the_middle)
+{
+	const size_t length = 1500 * PAGE;
+	static const int holes[] = { 0, 1, 511, 512, 513, 750, 1498, 1499 };
+	unsigned int i;
+	char *addr;
+
+	for (i = 0; i < ARRAY_LEN(holes); i++) {
+		addr = mem_alloc(length);
+		ASSERT_NE(NULL, addr);
+		memset(addr, 1, length);
+		ASSERT_EQ(0, munmap(addr + holes[i] * PAGE, PAGE));
+		refused(_metadata, self, addr, length, WRITABLE);
+		refused(_metadata, self, addr, length, READABLE);
+		mem_free(addr, length);
+	}
+}
+
+static void *map_file(int fd, int prot, int flags)
+{
+	void *addr = mmap(NULL, LENGTH, prot, flags, fd, 0);
+
+	close(fd);
+	return addr;
+}
+
+TEST_F(mappings, dev_zero)
+{
+	void *addr;
+
+	addr = map_file(open("/dev/zero", O_RDWR), PROT_READ | PROT_WRITE,
+			MAP_PRIVATE);
+	ASSERT_NE(MAP_FAILED, addr);
+	registers(_metadata, self, addr, LENGTH, WRITABLE);
+	mem_free(addr, LENGTH);
+
+	addr = map_file(open("/dev/zero", O_RDWR), PROT_READ | PROT_WRITE,
+			MAP_SHARED);
+	ASSERT_NE(MAP_FAILED, addr);
+	registers(_metadata, self, addr, LENGTH, WRITABLE);
+	mem_free(addr, LENGTH);
+}
+
+TEST_F(mappings, memfd)
+{
+	int fd = memfd_create("memreg", MFD_CLOEXEC);
+	void *addr;
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ftruncate(fd, LENGTH));
+	addr = map_file(fd, PROT_READ | PROT_WRITE, MAP_SHARED);
+	ASSERT_NE(MAP_FAILED, addr);
+	registers(_metadata, self, addr, LENGTH, WRITABLE);
+	registers(_metadata, self, addr, LENGTH, READABLE);
+	mem_free(addr, LENGTH);
+}
+
+TEST_F(mappings, memfd_shorter_than_its_mapping)
+{
+	int fd = memfd_create("memreg", MFD_CLOEXEC);
+	char *addr;
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ftruncate(fd, LENGTH - PAGE));
+	addr = map_file(fd, PROT_READ | PROT_WRITE, MAP_SHARED);
+	ASSERT_NE(MAP_FAILED, addr);
+	refused(_metadata, self, addr, LENGTH, WRITABLE);
+	registers(_metadata, self, addr, LENGTH - PAGE, WRITABLE);
+	mem_free(addr, LENGTH);
+}
+
+TEST_F(mappings, memfd_sealed_against_writing)
+{
+	int fd = memfd_create("memreg", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	char text[LENGTH] = "sealed";
+	void *addr;
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(sizeof(text), write(fd, text, sizeof(text)));
+	ASSERT_EQ(0, fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE));
+	addr = map_file(fd, PROT_READ, MAP_SHARED);
+	ASSERT_NE(MAP_FAILED, addr);
+	refused(_metadata, self, addr, LENGTH, WRITABLE);
+	registers(_metadata, self, addr, LENGTH, READABLE);
+	mem_free(addr, LENGTH);
+}
+
+TEST_F(mappings, memfd_secret)
+{
+	int fd = syscall(SYS_memfd_secret, 0);
+	void *addr;
+
+	if (fd < 0)
+		SKIP(return, "there is no memfd_secret()");
+	ASSERT_EQ(0, ftruncate(fd, LENGTH));
+	addr = map_file(fd, PROT_READ | PROT_WRITE, MAP_SHARED);
+	ASSERT_NE(MAP_FAILED, addr);
+	memset(addr, 1, LENGTH);
+	refused(_metadata, self, addr, LENGTH, WRITABLE);
+	refused(_metadata, self, addr, LENGTH, READABLE);
+	mem_free(addr, LENGTH);
+}
+
+/* A file of LENGTH bytes, without a name, in that directory. */
+static int temporary_file(const char *dir)
+{
+	char text[LENGTH] = "memreg";
+	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd >= 0 && write(fd, text, sizeof(text)) != sizeof(text)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+TEST_F(mappings, file_of_tmpfs)
+{
+	void *addr;
+	int fd;
+
+	fd = temporary_file("/dev/shm");
+	ASSERT_LE(0, fd);
+	addr = map_file(fd, PROT_READ | PROT_WRITE, MAP_SHARED);
+	ASSERT_NE(MAP_FAILED, addr);
+	registers(_metadata, self, addr, LENGTH, WRITABLE);
+	mem_free(addr, LENGTH);
+}
+
+/* An ext4 on a loop device, in a mount namespace of this test. */
+static bool mount_ext4(const char *dir)
+{
+	return !unshare(CLONE_NEWNS) &&
+	       !mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	       !mount("tmpfs", dir, "tmpfs", 0, NULL) &&
+	       !system("cd /mnt && truncate -s 16M image && mkdir fs &&"
+		       " modprobe -q loop && mkfs.ext4 -q image &&"
+		       " mount -o loop image fs");
+}
+
+/*
+ * The file system must hear of each write, which a device's are not: a pin to
+ * write for long is refused.
+ */
+TEST_F(mappings, file_of_a_disk_file_system)
+{
+	void *addr;
+	int fd;
+
+	if (!mount_ext4("/mnt"))
+		SKIP(return, "an ext4 can't be mounted on a loop device");
+	fd = temporary_file("/mnt/fs");
+	ASSERT_LE(0, fd);
+	addr = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ASSERT_NE(MAP_FAILED, addr);
+	refused(_metadata, self, addr, LENGTH, WRITABLE);
+	registers(_metadata, self, addr, LENGTH, READABLE);
+	mem_free(addr, LENGTH);
+
+	/* A private mapping has copies, which are anonymous. */
+	addr = map_file(fd, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	ASSERT_NE(MAP_FAILED, addr);
+	registers(_metadata, self, addr, LENGTH, WRITABLE);
+	mem_free(addr, LENGTH);
+	ASSERT_EQ(0, system("umount /mnt/fs"));
+}
+
+TEST_F(mappings, hugetlb)
+{
+	const size_t length = 4UL << 20;
+	char *addr = mem_hugetlb(length);
+
+	if (!addr)
+		SKIP(return, "there are no huge pages to be had");
+	registers(_metadata, self, addr, length, WRITABLE);
+	registers(_metadata, self, addr + 5 * PAGE + 1, 100 * PAGE, WRITABLE);
+	mem_free(addr, length);
+	EXPECT_EQ(0, file_write("/proc/sys/vm/nr_hugepages", "0"));
+}
+
+TEST_F(mappings, transparent_huge_pages)
+{
+	const size_t length = 4UL << 20;
+	char *addr = mem_thp(length);
+
+	if (!addr)
+		SKIP(return, "no transparent huge pages came");
+	registers(_metadata, self, addr, length, WRITABLE);
+	registers(_metadata, self, addr + 5 * PAGE + 1, 100 * PAGE, WRITABLE);
+	/* Part of it is read-only: the huge page is split. */
+	ASSERT_EQ(0, mprotect(addr + PAGE, PAGE, PROT_READ));
+	refused(_metadata, self, addr, length, WRITABLE);
+	registers(_metadata, self, addr, length, READABLE);
+	mem_free(addr, length);
+}
+
+TEST_F(mappings, locked_memory)
+{
+	void *addr = mem_alloc(LENGTH);
+
+	ASSERT_NE(NULL, addr);
+	ASSERT_EQ(0, mlock(addr, LENGTH));
+	registers(_metadata, self, addr, LENGTH, WRITABLE);
+	ASSERT_EQ(0, munlock(addr, LENGTH));
+	mem_free(addr, LENGTH);
+}
+
+/* Where no program's page tables have anything to be pinned. */
+static void *find_mapping(const char *name)
+{
+	unsigned long start = 0;
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[512];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (strstr(line, name)) {
+			sscanf(line, "%lx", &start);
+			break;
+		}
+	}
+	if (f)
+		fclose(f);
+	return (void *)start;
+}
+
+TEST_F(mappings, the_kernel_s_own_pages)
+{
+	void *vvar = find_mapping("[vvar]");
+
+	if (!vvar)
+		SKIP(return, "there is no vvar page");
+	refused(_metadata, self, vvar, PAGE, WRITABLE);
+	refused(_metadata, self, vvar, PAGE, READABLE);
+}
+
+/* The file of a PCI device's memory that can be mapped, or -1. */
+static int open_pci_memory(void)
+{
+	FILE *f = popen("ls -S /sys/bus/pci/devices/*/resource[0-5]", "r");
+	char path[256];
+	int fd = -1;
+	void *addr;
+
+	while (f && fd < 0 && fgets(path, sizeof(path), f)) {
+		path[strcspn(path, "\n")] = 0;
+		fd = open(path, O_RDWR);
+		addr = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+		if (addr != MAP_FAILED) {
+			munmap(addr, PAGE);
+		} else if (fd >= 0) {
+			close(fd);
+			fd = -1;
+		}
+	}
+	if (f)
+		pclose(f);
+	return fd;
+}
+
+TEST_F(mappings, memory_of_a_PCI_device)
+{
+	int fd = open_pci_memory();
+	void *addr;
+
+	if (fd < 0)
+		SKIP(return, "no PCI device's memory can be mapped");
+	addr = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	ASSERT_NE(MAP_FAILED, addr);
+	refused(_metadata, self, addr, PAGE, WRITABLE);
+	refused(_metadata, self, addr, PAGE, READABLE);
+	mem_free(addr, PAGE);
+}
+
+/* Each page of a range may be of another kind. */
+TEST_F(mappings, range_of_many_kinds)
+{
+	char *addr = mem_alloc(LENGTH);
+	int fd = memfd_create("memreg", MFD_CLOEXEC);
+
+	ASSERT_NE(NULL, addr);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ftruncate(fd, PAGE));
+	ASSERT_NE(MAP_FAILED, mmap(addr + PAGE, PAGE, PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_FIXED, fd, 0));
+	registers(_metadata, self, addr, LENGTH, WRITABLE);
+	/* The same page twice. */
+	ASSERT_NE(MAP_FAILED, mmap(addr + 2 * PAGE, PAGE,
+				   PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_FIXED, fd, 0));
+	registers(_metadata, self, addr, LENGTH, WRITABLE);
+	close(fd);
+	mem_free(addr, LENGTH);
+}
+
+/* Pages stay pinned, and the MR as it was, when the mapping goes. */
+TEST_F(mappings, mapping_that_goes_away_stays_pinned)
+{
+	void *addr = mem_alloc(LENGTH);
+	__u32 mr;
+
+	ASSERT_NE(NULL, addr);
+	ASSERT_EQ(0, raw_register(self->fd, self->domain, addr, LENGTH,
+				  WRITABLE, &mr));
+	mem_free(addr, LENGTH);
+	EXPECT_EQ(4, vm_pin(0));
+	EXPECT_EQ(0, raw_destroy(self->fd, mr));
+	EXPECT_EQ(0, vm_pin(0));
+}
+
+TEST_HARNESS_MAIN
