@@ -36,6 +36,29 @@ static void memreg_device_put(struct memreg_device *mdev)
 }
 
 /**
+ * memreg_device_name() - Copy the present name of a device
+ * @mdev: The device
+ * @name: Where to copy it
+ * @size: Bytes there; all of them are written
+ */
+void memreg_device_name(struct memreg_device *mdev, char *name, size_t size)
+{
+	spin_lock(&mdev->name_lock);
+	strscpy_pad(name, mdev->name, size);
+	spin_unlock(&mdev->name_lock);
+}
+
+/* dev_name() is not to be read while ib_core renames the device. */
+static void memreg_device_rename(struct ib_device *ibdev, void *client_data)
+{
+	struct memreg_device *mdev = client_data;
+
+	spin_lock(&mdev->name_lock);
+	strscpy(mdev->name, dev_name(&ibdev->dev));
+	spin_unlock(&mdev->name_lock);
+}
+
+/**
  * memreg_charge() - Charge one object to the caller's rdma cgroup
  * @charge: Remembers it
  * @mdev: Device of the object
@@ -116,11 +139,13 @@ static struct memreg_device *memreg_device_find(const char *name)
 	struct net *net = current->nsproxy->net_ns;
 	struct memreg_device *mdev, *found = NULL;
 	unsigned int matches = 0;
+	char present[IB_DEVICE_NAME_MAX];
 
 	mutex_lock(&memreg_devices_lock);
 	list_for_each_entry(mdev, &memreg_devices, node) {
+		memreg_device_name(mdev, present, sizeof(present));
 		if (!rdma_dev_access_netns(mdev->ibdev, net) ||
-		    (name[0] && strcmp(dev_name(&mdev->ibdev->dev), name)))
+		    (name[0] && strcmp(present, name)))
 			continue;
 		found = mdev;
 		matches++;
@@ -178,7 +203,7 @@ static int memreg_device_respond(struct memreg_ucmd *ucmd,
 	gone = mdev->gone;
 	if (!gone) {
 		cmd->out_index = mdev->ibdev->index;
-		strscpy_pad(cmd->name, dev_name(&mdev->ibdev->dev));
+		memreg_device_name(mdev, cmd->name, sizeof(cmd->name));
 	}
 	mutex_unlock(&mdev->files_lock);
 	if (gone)
@@ -318,7 +343,7 @@ int memreg_device_query(struct memreg_ucmd *ucmd)
 	cmd->count = count;
 	cmd->out_index = ucmd->mdev->ibdev->index;
 	cmd->out_ports = ucmd->mdev->ibdev->phys_port_cnt;
-	strscpy_pad(cmd->out_name, dev_name(&ucmd->mdev->ibdev->dev));
+	memreg_device_name(ucmd->mdev, cmd->out_name, sizeof(cmd->out_name));
 	return memreg_respond(ucmd, sizeof(*cmd));
 }
 
@@ -342,13 +367,17 @@ static int memreg_device_add(struct ib_device *ibdev)
 		return -ENOMEM;
 	mdev->ibdev = ibdev;
 	refcount_set(&mdev->refs, 1);
+	spin_lock_init(&mdev->name_lock);
+	memreg_device_rename(ibdev, mdev);
 	mdev->quirks = memreg_quirks(ibdev);
 	mdev->max_pages = min_t(u32, ibdev->attrs.max_fast_reg_page_list_len,
 				MEMREG_MAX_PAGES);
+	/* ib_map_mr_sg() takes the size in 32 bits. */
 	mdev->page_sizes = ibdev->attrs.page_size_cap &
-			   ~((u64)MEMREG_PAGE_SIZE - 1);
+			   GENMASK_ULL(31, MEMREG_PAGE_SHIFT);
 	mutex_init(&mdev->files_lock);
 	INIT_LIST_HEAD(&mdev->files);
+	mutex_init(&mdev->drain_lock);
 	spin_lock_init(&mdev->frwr_lock);
 	spin_lock_init(&mdev->domains_lock);
 	INIT_LIST_HEAD(&mdev->domains);
@@ -404,6 +433,7 @@ static struct ib_client memreg_client = {
 	.name = "memreg",
 	.add = memreg_device_add,
 	.remove = memreg_device_remove,
+	.rename = memreg_device_rename,
 };
 
 int __init memreg_device_init(void)

@@ -274,6 +274,7 @@ static int memreg_queue_lock(struct memreg_domain *domain, unsigned int count)
 {
 	unsigned long attempts;
 
+	mutex_lock(&domain->sq_mutex);
 	spin_lock_irq(&domain->sq_lock);
 	if (domain->state == MEMREG_QUEUE_DOWN)
 		queue_work(memreg_rebuild_wq, &domain->rebuild);
@@ -284,6 +285,7 @@ static int memreg_queue_lock(struct memreg_domain *domain, unsigned int count)
 			    (domain->state == MEMREG_QUEUE_DOWN &&
 			     domain->attempts != attempts),
 			    domain->sq_lock);
+	mutex_unlock(&domain->sq_mutex);
 	if (domain->state == MEMREG_QUEUE_DOWN) {
 		spin_unlock_irq(&domain->sq_lock);
 		return -ENETDOWN;
@@ -387,17 +389,20 @@ int memreg_queue_run(struct memreg_domain *domain, struct memreg_key **keys,
  * Recovery
  */
 
-/* Is the GID that the QP is connected by still what it was? */
+/*
+ * Is the GID that the QP is connected by the one to choose now? If there is
+ * none at all, the QP goes on as it is: local work needs no network.
+ */
 static bool memreg_gid_valid(struct memreg_domain *domain)
 {
 	const struct ib_gid_attr *gid;
 	bool same;
 
-	gid = rdma_get_gid_attr(domain->mdev->ibdev, domain->port,
-				domain->gid_index);
+	gid = memreg_find_gid(domain->mdev->ibdev, domain->port);
 	if (IS_ERR(gid))
-		return false;
-	same = !memcmp(&gid->gid, &domain->gid, sizeof(gid->gid));
+		return true;
+	same = gid->index == domain->gid_index &&
+	       !memcmp(&gid->gid, &domain->gid, sizeof(gid->gid));
 	rdma_put_gid_attr(gid);
 	return same;
 }
@@ -561,6 +566,7 @@ static struct memreg_domain *memreg_domain_alloc(struct memreg_file *file,
 	domain->file = file;
 	domain->mdev = file->mdev;
 	domain->port = port;
+	mutex_init(&domain->sq_mutex);
 	spin_lock_init(&domain->sq_lock);
 	domain->sq_free = MEMREG_SQ_DEPTH;
 	INIT_LIST_HEAD(&domain->inflight);
@@ -592,6 +598,8 @@ static int memreg_domain_build(struct memreg_domain *domain)
 	spin_lock(&mdev->domains_lock);
 	list_add_tail(&domain->device_node, &mdev->domains);
 	spin_unlock(&mdev->domains_lock);
+	/* The GID may have changed while nobody knew of this domain. */
+	queue_work(memreg_rebuild_wq, &domain->rebuild);
 	return 0;
 
 err_pd:

@@ -1060,6 +1060,7 @@ int memreg_endpoint_reject(struct memreg_ucmd *ucmd)
 		    IB_CM_REJ_CONSUMER_DEFINED);
 	WRITE_ONCE(ep->state, IB_MEMREG_ENDPOINT_CLOSED);
 	rdma_unlock_handler(ep->id);
+	memreg_window_revoke_granted(ucmd->file, ep);
 	memreg_object_put(&ep->obj);
 
 	memreg_object_destroy(ucmd->file, cmd->endpoint_id,

@@ -28,7 +28,8 @@
  * On a driver whose LOCAL_INV does not wait for packets that passed the key
  * check (MEMREG_QUIRK_WEAK_INV), only ib_dereg_mr() proves that nobody copies
  * any more. There an idle FRWR stays on the list of the region that it mapped
- * last, and is destroyed before that region's pages are released (I1).
+ * last. It is mapped again to the same region only; before another one takes
+ * its place, or the region's pages are released, it is destroyed (I1).
  */
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -136,22 +137,70 @@ static void memreg_frwr_unlink(struct memreg_frwr *frwr)
 }
 
 /* Take the FRWR of a class that has rested the longest, if it has enough. */
-static struct memreg_frwr *memreg_frwr_take_idle(struct memreg_domain *domain,
-						 u32 class, u64 now)
+static struct memreg_frwr *memreg_frwr_first_idle(struct memreg_domain *domain,
+						  u32 class, u64 now)
 {
-	struct memreg_frwr *frwr = NULL;
+	struct memreg_frwr *frwr;
+
+	lockdep_assert_held(&domain->mdev->frwr_lock);
+
+	if (domain->nr_idle[class] <= MEMREG_FIFO_DEPTH)
+		return NULL;
+	frwr = list_first_entry(&domain->idle[class], struct memreg_frwr, node);
+	/* The clock was read before; it may have become idle since. */
+	if ((s64)(now - frwr->idle_since) < (s64)MEMREG_FIFO_REST_NS)
+		return NULL;
+	return frwr;
+}
+
+/*
+ * Could somebody still copy to or from another region through this FRWR? Then
+ * that region must find it on its list, or find it destroyed.
+ */
+static bool memreg_frwr_is_foreign(const struct memreg_frwr *frwr,
+				   const struct memreg_region *region)
+{
+	return frwr->domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV &&
+	       frwr->region && frwr->region != region;
+}
+
+static struct memreg_frwr *memreg_frwr_take_idle(struct memreg_domain *domain,
+						 const struct memreg_key *key,
+						 u32 class, u64 now,
+						 bool *foreign)
+{
+	struct memreg_frwr *frwr;
 
 	spin_lock(&domain->mdev->frwr_lock);
-	if (domain->nr_idle[class] > MEMREG_FIFO_DEPTH) {
-		frwr = list_first_entry(&domain->idle[class],
-					struct memreg_frwr, node);
-		if (now - frwr->idle_since >= MEMREG_FIFO_REST_NS)
-			memreg_frwr_unlink(frwr);
-		else
-			frwr = NULL;
-	}
+	frwr = memreg_frwr_first_idle(domain, class, now);
+	*foreign = frwr && memreg_frwr_is_foreign(frwr, key->region);
+	if (*foreign)
+		frwr = NULL;
+	if (frwr)
+		memreg_frwr_unlink(frwr);
 	spin_unlock(&domain->mdev->frwr_lock);
 	return frwr;
+}
+
+/* Destroy the one that would be taken next, so that its region can go. */
+static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
+					const struct memreg_key *key,
+					u32 class, u64 now)
+{
+	struct memreg_device *mdev = domain->mdev;
+	struct memreg_frwr *frwr;
+
+	mutex_lock(&mdev->drain_lock);
+	spin_lock(&mdev->frwr_lock);
+	frwr = memreg_frwr_first_idle(domain, class, now);
+	if (frwr && !memreg_frwr_is_foreign(frwr, key->region))
+		frwr = NULL;
+	if (frwr)
+		memreg_frwr_unlink(frwr);
+	spin_unlock(&mdev->frwr_lock);
+	if (frwr)
+		memreg_frwr_free(frwr);
+	mutex_unlock(&mdev->drain_lock);
 }
 
 static struct memreg_frwr *memreg_frwr_take(struct memreg_domain *domain,
@@ -160,14 +209,17 @@ static struct memreg_frwr *memreg_frwr_take(struct memreg_domain *domain,
 {
 	u32 pages = memreg_key_pages(key);
 	struct memreg_frwr *frwr;
+	bool foreign;
 	u32 class;
 
 	if (key->once)
 		return memreg_frwr_alloc(domain, MEMREG_CLASSES, pages);
 	class = memreg_class(pages);
-	frwr = memreg_frwr_take_idle(domain, class, now);
+	frwr = memreg_frwr_take_idle(domain, key, class, now, &foreign);
 	if (frwr)
 		return frwr;
+	if (foreign)
+		memreg_frwr_discard_foreign(domain, key, class, now);
 	return memreg_frwr_alloc(domain, class,
 				 memreg_class_pages(domain->mdev, class));
 }
@@ -436,10 +488,12 @@ void memreg_frwr_drain_region(struct memreg_region *region)
 	LIST_HEAD(frwrs);
 	bool more;
 
+	mutex_lock(&region->mdev->drain_lock);
 	do {
 		more = memreg_region_drain_some(region, &frwrs);
 		memreg_frwr_free_list(&frwrs);
 	} while (more);
+	mutex_unlock(&region->mdev->drain_lock);
 }
 
 /* Take some FRWRs off an idle list that have been there since @before. */
@@ -470,6 +524,7 @@ static void memreg_idle_drain(struct memreg_domain *domain, u32 keep,
 	u32 class;
 	bool more;
 
+	mutex_lock(&domain->mdev->drain_lock);
 	for (class = 0; class < MEMREG_CLASSES; class++) {
 		do {
 			more = memreg_idle_drain_some(domain, class, keep,
@@ -477,6 +532,7 @@ static void memreg_idle_drain(struct memreg_domain *domain, u32 keep,
 			memreg_frwr_free_list(&frwrs);
 		} while (more);
 	}
+	mutex_unlock(&domain->mdev->drain_lock);
 }
 
 /**

@@ -14,6 +14,8 @@
  *	mmap_lock		taken by pinning
  *	rdma_cm handler_mutex	by rdma_lock_handler(); never held when an id is
  *				destroyed, and no handler takes memreg_file.lock
+ *	memreg_device.drain_lock  FRWRs that are being destroyed
+ *	memreg_domain.sq_mutex	the line in front of the registration queue
  *	memreg_file.objects	the xarray's spinlock
  *	memreg_file.grant_lock	ties between windows and endpoints
  *	memreg_file.event_lock	events that wait to be read
@@ -71,6 +73,8 @@
  *	last file that was bound to it
  * @ibdev: The device; not to be touched once @files was drained by removal
  * @node: In the list of devices
+ * @name: The present name of the device; @name_lock
+ * @name_lock: Protects @name
  * @refs: One of the ib_client, one of each file
  * @quirks: MEMREG_QUIRK_*
  * @max_pages: Entries of an FRWR's page list
@@ -78,6 +82,8 @@
  * @files_lock: Protects @files and @gone
  * @files: Bound files, by memreg_file.device_node
  * @gone: remove_one has begun: no file may be bound any more
+ * @drain_lock: Held from taking FRWRs off their lists until they are destroyed,
+ *	so that nobody takes an empty list for the end of it
  * @frwr_lock: Protects the idle lists of all domains, and memreg_region.frwrs
  * @event_handler: Listens to changes of GIDs
  * @domains_lock: Protects @domains
@@ -86,6 +92,8 @@
 struct memreg_device {
 	struct ib_device *ibdev;
 	struct list_head node;
+	char name[IB_DEVICE_NAME_MAX];
+	spinlock_t name_lock;
 	refcount_t refs;
 	unsigned long quirks;
 	u32 max_pages;
@@ -93,6 +101,7 @@ struct memreg_device {
 	struct mutex files_lock;
 	struct list_head files;
 	bool gone;
+	struct mutex drain_lock;
 	spinlock_t frwr_lock;
 	struct ib_event_handler event_handler;
 	spinlock_t domains_lock;
@@ -117,6 +126,7 @@ void memreg_device_exit(void);
 int memreg_device_bind(struct memreg_ucmd *ucmd);
 int memreg_device_query(struct memreg_ucmd *ucmd);
 void memreg_device_unbind(struct memreg_file *file);
+void memreg_device_name(struct memreg_device *mdev, char *name, size_t size);
 int memreg_charge(struct memreg_charge *charge, struct memreg_device *mdev,
 		  bool handle);
 void memreg_uncharge(struct memreg_charge *charge, struct memreg_device *mdev);
@@ -286,6 +296,8 @@ enum memreg_queue_state {
  * @port: Port of @qp
  * @gid: GID that @qp is connected by, to see when it goes
  * @gid_index: Its index
+ * @sq_mutex: Taken by who waits for room on the queue, so that the first to come
+ *	is the first to be served
  * @sq_lock: Protects the fields down to @sq_wait
  * @state: State of the queue
  * @sq_free: Work requests that may be posted
@@ -310,6 +322,7 @@ struct memreg_domain {
 	u32 port;
 	union ib_gid gid;
 	u32 gid_index;
+	struct mutex sq_mutex;
 	spinlock_t sq_lock;
 	enum memreg_queue_state state;
 	unsigned int sq_free;

@@ -9,6 +9,7 @@
  * as those have keys of their own.
  */
 #include <linux/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -18,6 +19,10 @@
  * each system page: its size stays within what can be had.
  */
 #define MEMREG_FLAT_KEY_SPAN	(32ULL << 20)
+
+/* Bytes of an MR that such a driver can register at all. */
+#define MEMREG_FLAT_MR_SPAN						\
+	((u64)(KMALLOC_MAX_SIZE / 16 - 1) << PAGE_SHIFT)
 
 #define MEMREG_ACCESS_REMOTE						\
 	(IB_MEMREG_ACCESS_REMOTE_WRITE | IB_MEMREG_ACCESS_REMOTE_READ |	\
@@ -78,6 +83,21 @@ static int memreg_mr_check_access(struct memreg_ucmd *ucmd, u32 access)
 	return 0;
 }
 
+/* Can the driver do it? It pins for itself: no pages to bind or to check. */
+static bool memreg_mr_single_possible(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
+	unsigned long quirks = ucmd->mdev->quirks;
+
+	/* A page list that can't be had by kmalloc() would be a splat. */
+	if (quirks & MEMREG_QUIRK_FLAT_PAGE_LIST &&
+	    cmd->length > MEMREG_FLAT_MR_SPAN)
+		return false;
+	return quirks & MEMREG_QUIRK_SINGLE_KEY &&
+	       !(cmd->access & (IB_MEMREG_ACCESS_MW_BIND |
+				IB_MEMREG_ACCESS_FLUSH_PERSISTENT));
+}
+
 static int memreg_mr_check_flags(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
@@ -86,11 +106,8 @@ static int memreg_mr_check_flags(struct memreg_ucmd *ucmd)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	if (cmd->reserved)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
-	/* The driver pins for itself: there are no pages to bind or check. */
 	if (cmd->flags & IB_MEMREG_MR_SINGLE_KEY &&
-	    (!(ucmd->mdev->quirks & MEMREG_QUIRK_SINGLE_KEY) ||
-	     cmd->access & (IB_MEMREG_ACCESS_MW_BIND |
-			    IB_MEMREG_ACCESS_FLUSH_PERSISTENT)))
+	    !memreg_mr_single_possible(ucmd))
 		return memreg_fail(ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_SINGLE_KEY);
 	return memreg_mr_check_access(ucmd, cmd->access);
@@ -231,7 +248,8 @@ static int memreg_mr_make_keys(struct memreg_mr *mr)
 		n = min_t(u32, mr->nkeys - done, IB_MEMREG_BATCH_MAX);
 		for (i = 0; i < n; i++)
 			batch[i] = &mr->keys[done + i];
-		ret = memreg_keys_make(mr->domain, batch, n);
+		ret = fatal_signal_pending(current) ? -EINTR :
+			memreg_keys_make(mr->domain, batch, n);
 	}
 	kfree(batch);
 	if (!ret)

@@ -18,6 +18,7 @@
  */
 #include <linux/cred.h>
 #include <linux/pid.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -117,6 +118,16 @@ void memreg_object_put(struct memreg_object *obj)
 	refcount_dec(&obj->users);
 }
 
+/* Take the last reference, if nobody else has one. */
+static bool memreg_object_last(struct memreg_object *obj)
+{
+	if (!refcount_dec_if_one(&obj->users))
+		return false;
+	/* What others did to the object before they put it is seen by us. */
+	smp_acquire__after_ctrl_dep();
+	return true;
+}
+
 /**
  * memreg_object_destroy() - Remove an object and give back what it has
  * @file: File
@@ -138,7 +149,7 @@ int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
 		*reason = IB_MEMREG_REASON_ID;
 		return -ENOENT;
 	}
-	if (!refcount_dec_if_one(&obj->users)) {
+	if (!memreg_object_last(obj)) {
 		*reason = memreg_object_ops[obj->type]->busy;
 		xa_unlock(&file->objects);
 		return -EBUSY;
@@ -168,7 +179,7 @@ static void memreg_object_destroy_type(struct memreg_file *file, u32 type)
 	xa_for_each(&file->objects, id, obj) {
 		if (obj->type != type)
 			continue;
-		if (WARN_ON(!refcount_dec_if_one(&obj->users)))
+		if (WARN_ON(!memreg_object_last(obj)))
 			continue;
 		xa_erase(&file->objects, id);
 		memreg_object_ops[type]->destroy(file, obj);
@@ -218,7 +229,7 @@ static void memreg_file_info(struct memreg_file *file,
 	info->uid = from_kuid_munged(current_user_ns(), file->uid);
 	info->device_index = file->mdev->ibdev->index;
 	strscpy_pad(info->comm, file->comm);
-	strscpy_pad(info->device, dev_name(&file->mdev->ibdev->dev));
+	memreg_device_name(file->mdev, info->device, sizeof(info->device));
 }
 
 /* Tell of the first object of a file from @id on; false if there is none. */
@@ -246,44 +257,82 @@ static bool memreg_object_info(struct memreg_file *file, unsigned long id,
 	return obj;
 }
 
+/* Objects that are looked at in one go. */
+#define MEMREG_LIST_BATCH	32
+
 /*
- * Find the object to be told at or after the cursor, which is made of the
- * file's number and the object's id, and move the cursor behind it.
+ * Tell of objects of one file from the cursor on, which is made of the file's
+ * number and the object's id, and move the cursor behind them. Returns their
+ * number, 0 at the end of the file.
  */
-static int memreg_list_one(u64 *cursor, struct ib_memreg_object *info)
+static int memreg_list_file(struct memreg_file *file, u64 *cursor,
+			    struct ib_memreg_object *infos, u32 room)
+{
+	u32 id = 0, n = 0;
+
+	if (file->number == upper_32_bits(*cursor))
+		id = lower_32_bits(*cursor);
+	if (down_read_killable(&file->lock))
+		return -EINTR;
+	while (n < room && memreg_file_visible(file) &&
+	       memreg_object_info(file, id, &infos[n]))
+		id = infos[n++].id + 1;
+	up_read(&file->lock);
+	*cursor = n ? (u64)file->number << 32 | id :
+		      (u64)(file->number + 1) << 32;
+	return n;
+}
+
+static int memreg_list_some(u64 *cursor, struct ib_memreg_object *infos,
+			    u32 room)
 {
 	struct memreg_file *file;
-	bool found;
+	int n = 0;
 
-	while ((file = memreg_file_next(upper_32_bits(*cursor)))) {
-		u32 id = 0;
-
-		if (file->number == upper_32_bits(*cursor))
-			id = lower_32_bits(*cursor);
-		if (down_read_killable(&file->lock)) {
-			memreg_file_put(file);
-			return -EINTR;
-		}
-		found = memreg_file_visible(file) &&
-			memreg_object_info(file, id, info);
-		up_read(&file->lock);
-		*cursor = found ? (u64)file->number << 32 | (info->id + 1) :
-				  (u64)(file->number + 1) << 32;
+	while (!n && (file = memreg_file_next(upper_32_bits(*cursor)))) {
+		n = memreg_list_file(file, cursor, infos, room);
 		memreg_file_put(file);
-		if (found)
-			return 1;
+		if (!n && fatal_signal_pending(current))
+			n = -EINTR;
 		cond_resched();
 	}
-	return 0;
+	return n;
+}
+
+/* Fill the caller's array as far as there are objects. */
+static int memreg_list_fill(struct ib_memreg_list *cmd,
+			    struct ib_memreg_object *infos)
+{
+	u32 told = 0;
+	int i, n;
+
+	while (told < cmd->count) {
+		n = memreg_list_some(&cmd->cursor, infos,
+				     min_t(u32, cmd->count - told,
+					   MEMREG_LIST_BATCH));
+		if (n <= 0)
+			return n < 0 ? n : told;
+		for (i = 0; i < n; i++, told++) {
+			void __user *to = u64_to_user_ptr(cmd->objects) +
+					  (size_t)told * cmd->object_size;
+			int ret;
+
+			ret = copy_struct_to_user(to, cmd->object_size,
+						  &infos[i], sizeof(infos[i]),
+						  NULL);
+			if (ret)
+				return ret;
+		}
+	}
+	return told;
 }
 
 /* ioctl(IB_MEMREG_IOC_LIST) */
 int memreg_object_list(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_list *cmd = ucmd->cmd;
-	struct ib_memreg_object info;
-	u32 told = 0;
-	int ret = 0;
+	struct ib_memreg_object *infos;
+	int told;
 
 	if (cmd->flags)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
@@ -291,24 +340,18 @@ int memreg_object_list(struct memreg_ucmd *ucmd)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
 	if (!cmd->count)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	cmd->count = min_t(u32, cmd->count, INT_MAX);
 	if (cmd->object_size < offsetofend(struct ib_memreg_object, device) ||
 	    cmd->object_size > PAGE_SIZE)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SIZE);
 
-	for (; told < cmd->count; told++) {
-		void __user *to = u64_to_user_ptr(cmd->objects) +
-				  (size_t)told * cmd->object_size;
-
-		ret = memreg_list_one(&cmd->cursor, &info);
-		if (ret <= 0)
-			break;
-		ret = copy_struct_to_user(to, cmd->object_size, &info,
-					  sizeof(info), NULL);
-		if (ret)
-			break;
-	}
-	if (ret < 0)
-		return ret;
+	infos = kmalloc_array(MEMREG_LIST_BATCH, sizeof(*infos), GFP_KERNEL);
+	if (!infos)
+		return -ENOMEM;
+	told = memreg_list_fill(cmd, infos);
+	kfree(infos);
+	if (told < 0)
+		return told;
 	cmd->count = told;
 	return memreg_respond(ucmd, sizeof(*cmd));
 }
