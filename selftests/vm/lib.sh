@@ -44,11 +44,15 @@ debug_dir() {
 	} | hash_of)"
 }
 
-# image KERNEL: uncompressed, for decompressing takes seconds in an emulator.
+init() { echo "$CACHE/init/$(hash_of <"$BENCH/init.c")"; }
+
+# image KERNEL: the stock one without its compression, which takes seconds to
+# undo in an emulator. KASAN cannot be started that way: the debug one has a
+# fast compression instead.
 image() {
 	case $1 in
 	stock) echo "$(root_dir)/boot/vmlinux" ;;
-	debug) echo "$(debug_dir)/vmlinux" ;;
+	debug) echo "$(debug_dir)/bzImage" ;;
 	*) die "no guest kernel is called '$1': take stock or debug" ;;
 	esac
 }
