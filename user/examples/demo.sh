@@ -51,6 +51,9 @@ cleanup() {
 	[ -n "$peer_pid" ] && kill "$peer_pid" 2>/dev/null
 	[ -n "$owner_pid" ] && kill "$owner_pid" 2>/dev/null
 	wait
+	# before their network interfaces: they would keep those for a while
+	rdma link delete mr_peer 2>/dev/null
+	rdma link delete mr_owner 2>/dev/null
 	ip netns del memreg-peer 2>/dev/null
 	ip netns del memreg-owner 2>/dev/null
 	[ -n "$loaded" ] && "$memreg" unload

@@ -239,7 +239,8 @@ int memreg_destroy(struct memreg *m, uint32_t id);
  * each peer makes every key good for one peer only.
  *
  * Return: 0; -EINVAL (port), -ENETDOWN (the port has no usable address),
- * -EDQUOT, -ENOMEM, -ENOSPC, -ENODEV.
+ * -EDQUOT, -ENOMEM, -ENOSPC, -EIO (the device can't bring up the queue),
+ * -ENODEV.
  */
 int memreg_domain_create(struct memreg *m, unsigned int port,
 			 uint32_t *domain);
@@ -273,9 +274,10 @@ int memreg_domain_destroy(struct memreg *m, uint32_t domain);
  * with IB_MEMREG_ACCESS_MW_BIND and no remote access, and then has no keys.
  *
  * Return: 0; -EINVAL, -EOVERFLOW (@addr + @length wraps), -EFAULT (memory that
- * can't be pinned as asked), -ENOMEM (RLIMIT_MEMLOCK, or no memory),
- * -EOPNOTSUPP (the device lacks what a flag needs), -EPERM, -EDQUOT, -ENOENT
- * (domain), -EIO, -ENETDOWN, -EINTR, -ENODEV.
+ * can't be pinned as asked), -ENOMEM (RLIMIT_MEMLOCK, or no memory), -ENOSPC
+ * (the device has no more MRs), -EOPNOTSUPP (the device lacks what a flag
+ * needs), -EPERM, -EDQUOT, -ENOENT (domain), -EAGAIN (the memory kept
+ * changing), -EIO, -ENETDOWN, -EINTR, -ENODEV.
  */
 int memreg_mr_register(struct memreg *m, uint32_t domain, void *addr,
 		       size_t length, uint32_t access, uint32_t flags,
@@ -340,8 +342,8 @@ int memreg_window_alloc(struct memreg *m, uint32_t domain, uint32_t type,
  *
  * Return: 0; -EINVAL, -EOVERFLOW, -ENOENT (no such window, MR or endpoint),
  * -EBUSY (bound already), -EACCES (the MR doesn't allow it), -EOPNOTSUPP,
- * -ENOTCONN (the endpoint's connection is over), -ENOMEM, -EDQUOT, -EIO,
- * -ENETDOWN, -EINTR, -ENODEV.
+ * -ENOTCONN (the endpoint's connection is over), -ENOMEM, -ENOSPC, -EDQUOT,
+ * -EIO, -ENETDOWN, -EINTR, -ENODEV.
  */
 int memreg_window_bind(struct memreg *m, uint32_t domain,
 		       struct ib_memreg_bind *bind);
@@ -376,7 +378,7 @@ int memreg_window_bind_batch(struct memreg *m, uint32_t domain,
  * window that isn't bound is no error.
  *
  * Return: 0; -EINVAL, -ENOENT, -EBUSY (another thread is binding or revoking
- * it), -ENODEV.
+ * it), -ENOMEM, -EINTR, -ENODEV.
  */
 int memreg_window_revoke(struct memreg *m, uint32_t domain, uint32_t window);
 
@@ -429,12 +431,14 @@ int memreg_window_free(struct memreg *m, uint32_t window);
  * @m: The handle
  * @addr: A struct sockaddr_in or sockaddr_in6; wildcard address and port 0
  *	are allowed. On return, its port is the one that was chosen.
- * @backlog: Requests that may wait to be accepted, 1 to 1024
+ * @backlog: Requests that may wait to be accepted, 1 to
+ *	IB_MEMREG_BACKLOG_MAX
  * @listener: Its id; memreg_destroy() ends it
  *
  * Each request makes an IB_MEMREG_EVENT_CONNECT_REQUEST.
  *
- * Return: 0; -EINVAL, -EADDRINUSE, -EADDRNOTAVAIL, -ENOMEM, -ENODEV.
+ * Return: 0; -EINVAL, -EADDRINUSE, -EADDRNOTAVAIL, -EPERM (a port below 1024),
+ * -ENOMEM, -ENODEV.
  */
 int memreg_listen(struct memreg *m, struct sockaddr *addr,
 		  unsigned int backlog, uint32_t *listener);
@@ -450,8 +454,8 @@ int memreg_listen(struct memreg *m, struct sockaddr *addr,
  * IB_MEMREG_EVENT_ESTABLISHED or _DISCONNECTED follows. Windows may be bound
  * for the endpoint before, so that their keys travel in @data.
  *
- * Return: 0; -EINVAL, -ENOENT, -ENOTCONN (accepted already, or gone), -EBUSY,
- * -ENOMEM, -EDQUOT, -ENODEV.
+ * Return: 0; -EINVAL, -ENOENT, -ENOTCONN (accepted already, or gone), -ENOMEM,
+ * -ENOSPC, -EDQUOT, -ENODEV.
  */
 int memreg_accept(struct memreg *m, uint32_t endpoint, uint32_t domain,
 		  const void *data, size_t len);
@@ -463,8 +467,7 @@ int memreg_accept(struct memreg *m, uint32_t endpoint, uint32_t domain,
  * @data: Private data for the peer; may be NULL if @len is 0
  * @len: Bytes of it, up to IB_MEMREG_CAP_REJECT_DATA
  *
- * Return: 0; -EINVAL, -ENOENT, -ENOTCONN (accepted already, or gone), -EBUSY,
- * -ENODEV.
+ * Return: 0; -EINVAL, -ENOENT, -ENOTCONN (accepted already, or gone), -ENODEV.
  */
 int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
 		  size_t len);
@@ -475,15 +478,17 @@ int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
  * @domain: Domain whose keys the peer is to use
  * @dst: Address and port of the peer: struct sockaddr_in or sockaddr_in6
  * @src: Address to connect from, of the same family, or NULL
- * @timeout_ms: For each of address and route resolution, 1 to 60000
+ * @timeout_ms: For each of address and route resolution, 1 to
+ *	IB_MEMREG_TIMEOUT_MAX_MS
  * @data: Private data for the peer; may be NULL if @len is 0
  * @len: Bytes of it, up to IB_MEMREG_CAP_CONNECT_DATA
  * @endpoint: Id of the new endpoint
  *
  * The outcome is an event: IB_MEMREG_EVENT_ESTABLISHED, _REJECTED or _ERROR.
  *
- * Return: 0; -EINVAL, -ENOENT (domain), -ENOMEM, -EDQUOT, -EADDRNOTAVAIL,
- * -ENETUNREACH, -ENODEV.
+ * Return: 0; -EINVAL, -ENOENT (domain), -ENOMEM, -EDQUOT, -EPERM (a source port
+ * below 1024), -EADDRINUSE, -EADDRNOTAVAIL, -ENETUNREACH, -EHOSTUNREACH,
+ * -ETIMEDOUT, -ENODEV.
  */
 int memreg_connect(struct memreg *m, uint32_t domain,
 		   const struct sockaddr *dst, const struct sockaddr *src,
@@ -499,7 +504,7 @@ int memreg_connect(struct memreg *m, uint32_t domain,
  * endpoint are revoked. IB_MEMREG_EVENT_DISCONNECTED follows once. The
  * endpoint exists until memreg_destroy().
  *
- * Return: 0; -ENOENT, -ENOTCONN (it never was connected), -ENODEV.
+ * Return: 0; -ENOENT, -ENOTCONN (it was neither accepted nor came up), -ENODEV.
  */
 int memreg_disconnect(struct memreg *m, uint32_t endpoint);
 

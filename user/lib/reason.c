@@ -117,7 +117,7 @@ static const struct reason reasons[] = {
 		"the timeout is 0 or over the limit", NULL },
 };
 
-/* For failures to which the kernel gives no code */
+/* For failures to which the kernel gives no code, and EADDRINUSE */
 static const struct {
 	int err;
 	struct reason reason;
@@ -130,6 +130,8 @@ static const struct {
 	{ EINTR, { "a signal arrived, and nothing was done", "call again" } },
 	{ ENETDOWN, { "the port of the RDMA device has no usable address",
 		      "set its network interface up and give it an IP address" } },
+	{ EADDRINUSE, { "somebody listens on this address and port already",
+			"use another port; 0 takes a free one" } },
 	{ EAGAIN, { "the state of memory or device kept changing",
 		    "try again" } },
 	{ ENOTCONN, { "the endpoint is not in a state in which this can be done",
@@ -179,9 +181,12 @@ int memreg__fail(const char *what, int err, const char *text)
 
 int memreg__fail_code(const char *what, int err, uint32_t code)
 {
-	const struct reason *reason = reason_of_code(code);
+	const struct reason *reason = NULL;
 	const char *text;
 
+	/* the code for addresses says less than this errno does */
+	if (err != -EADDRINUSE)
+		reason = reason_of_code(code);
 	if (!reason)
 		reason = reason_of_errno(-err);
 	if (reason)

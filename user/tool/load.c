@@ -207,7 +207,9 @@ static char *join(char **words, int count)
 	for (i = 0; i < count; i++)
 		len += strlen(words[i]) + 1;
 	joined = calloc(1, len);
-	for (i = 0; joined && i < count; i++) {
+	if (!joined)
+		return NULL;
+	for (i = 0; i < count; i++) {
 		strcat(joined, words[i]);
 		strcat(joined, " ");
 	}
