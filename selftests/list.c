@@ -15,13 +15,6 @@
 #define NOBODY		65534
 #define WINDOWS		40
 
-#define EXPECT_FAIL(_err, _reason, _call)		\
-	do {						\
-		EXPECT_EQ(-(_err), _call);		\
-		EXPECT_EQ(IB_MEMREG_REASON_##_reason,	\
-			  raw_reason());		\
-	} while (0)
-
 FIXTURE(list) {
 	int fd;
 	__u32 domain;
@@ -225,21 +218,6 @@ TEST_F(list, entries_larger_than_the_kernel_s)
 	EXPECT_EQ((char)0xee, objects[3].tail[0]);
 	EXPECT_EQ(0xeeeeeeee, objects[3].object.type);
 }
-
-/* Run a function in a child, whose EXPECTs count. */
-#define IN_CHILD(_code)						\
-	do {							\
-		int _status;					\
-		pid_t _child = fork();				\
-								\
-		ASSERT_LE(0, _child);				\
-		if (!_child) {					\
-			_code;					\
-			_exit(_metadata->exit_code);		\
-		}						\
-		ASSERT_EQ(_child, waitpid(_child, &_status, 0));	\
-		EXPECT_EQ(0, _status);				\
-	} while (0)
 
 TEST_F(list, other_users_see_nothing)
 {

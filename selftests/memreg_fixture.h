@@ -45,6 +45,7 @@ int raw_open_bound(void);
 
 const char *test_device(void);
 bool test_full(void);
+bool debug_kernel(void);
 
 /* 0 or -errno. */
 int raw_bind_device(int fd, const char *name);
@@ -94,5 +95,27 @@ void mem_free(void *addr, size_t length);
 /* One line of a file as a number, or -1. */
 long file_number(const char *path);
 int file_write(const char *path, const char *text);
+
+/* Expect an errno and a reason of a call. */
+#define EXPECT_FAIL(_err, _reason, _call)				\
+	do {								\
+		EXPECT_EQ(-(_err), _call);				\
+		EXPECT_EQ(IB_MEMREG_REASON_##_reason, raw_reason());	\
+	} while (0)
+
+/* Run code in a child, whose EXPECTs count, and wait for it. */
+#define IN_CHILD(_code)							\
+	do {								\
+		int _status;						\
+		pid_t _child = fork();					\
+									\
+		ASSERT_LE(0, _child);					\
+		if (!_child) {						\
+			_code;						\
+			_exit(_metadata->exit_code);			\
+		}							\
+		ASSERT_EQ(_child, waitpid(_child, &_status, 0));	\
+		EXPECT_EQ(0, _status);					\
+	} while (0)
 
 #endif /* MEMREG_FIXTURE_H */

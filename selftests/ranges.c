@@ -19,13 +19,6 @@
 			 IB_MEMREG_ACCESS_FLUSH_GLOBAL |		\
 			 IB_MEMREG_ACCESS_FLUSH_PERSISTENT)
 
-#define EXPECT_FAIL(_err, _reason, _call)		\
-	do {						\
-		EXPECT_EQ(-(_err), _call);		\
-		EXPECT_EQ(IB_MEMREG_REASON_##_reason,	\
-			  raw_reason());		\
-	} while (0)
-
 FIXTURE(ranges) {
 	int fd;
 	__u32 domain;

@@ -92,14 +92,6 @@ static const struct call calls[] = {
 	for (call = calls; call < calls + ARRAY_LEN(calls) &&		\
 	     !_metadata->exit_code; call++)
 
-/* Expect an errno and a reason of a call. */
-#define EXPECT_FAIL(_err, _reason, _call)		\
-	do {						\
-		EXPECT_EQ(-(_err), _call);		\
-		EXPECT_EQ(IB_MEMREG_REASON_##_reason,	\
-			  raw_reason());		\
-	} while (0)
-
 FIXTURE(uapi) {
 	int fd;
 	__u32 domain;

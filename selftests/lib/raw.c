@@ -46,6 +46,11 @@ bool test_full(void)
 	return full && !strcmp(full, "1");
 }
 
+bool debug_kernel(void)
+{
+	return !access("/sys/kernel/debug/kmemleak", F_OK);
+}
+
 int raw_open(void)
 {
 	int fd = open(NODE, O_RDWR | O_CLOEXEC);

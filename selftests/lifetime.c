@@ -1,0 +1,734 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Who holds what for how long: files that are passed on, inherited and closed
+ * by others, processes that die, and the limits that they run into. In the
+ * end nothing is pinned or charged (I7).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "kselftest_harness.h"
+#include "memreg_fixture.h"
+
+#define NOBODY		65534
+#define LENGTH		(4 * PAGE)
+
+FIXTURE(lifetime) {
+	char *memory;
+	struct state before;
+};
+
+FIXTURE_SETUP(lifetime)
+{
+	self->memory = mem_alloc(64 * PAGE);
+	ASSERT_NE(NULL, self->memory);
+	ASSERT_EQ(0, state_get(&self->before));
+	ASSERT_EQ(0, self->before.count);
+}
+
+FIXTURE_TEARDOWN(lifetime)
+{
+	EXPECT_TRUE(state_same(&self->before));
+	EXPECT_EQ(0, vm_pin(0));
+	state_free(&self->before);
+}
+
+/**
+ * struct owner - A file with one of everything
+ * @fd: The file
+ * @domain: A domain
+ * @mr: An MR of LENGTH bytes
+ * @window: A window that is bound to it
+ */
+struct owner {
+	int fd;
+	__u32 domain;
+	__u32 mr;
+	__u32 window;
+};
+
+static int owner_fill(struct owner *owner, void *memory)
+{
+	struct ib_memreg_bind bind = { .length = PAGE, .access = REMOTE_READ };
+	int ret;
+
+	ret = raw_domain(owner->fd, &owner->domain);
+	if (!ret)
+		ret = raw_register(owner->fd, owner->domain, memory, LENGTH,
+				   LOCAL_WRITE | MW_BIND | REMOTE_READ,
+				   &owner->mr);
+	if (!ret)
+		ret = raw_windows(owner->fd, owner->domain, LENGTH,
+				  &owner->window, 1);
+	bind.window_id = owner->window;
+	bind.mr_id = owner->mr;
+	return ret ?: raw_bind(owner->fd, owner->domain, &bind, 1);
+}
+
+static int owner_open(struct owner *owner, void *memory)
+{
+	owner->fd = raw_open_bound();
+	return owner->fd < 0 ? owner->fd : owner_fill(owner, memory);
+}
+
+static void owner_destroy(struct __test_metadata *_metadata,
+			  const struct owner *owner)
+{
+	EXPECT_EQ(0, raw_destroy(owner->fd, owner->window));
+	EXPECT_EQ(0, raw_destroy(owner->fd, owner->mr));
+	EXPECT_EQ(0, raw_destroy(owner->fd, owner->domain));
+}
+
+/* Pages that LIST tells of all files. */
+static long pages_listed(void)
+{
+	struct state now;
+	long pages = 0;
+	__u32 i;
+
+	if (!state_get(&now))
+		for (i = 0; i < now.count; i++)
+			if (now.objects[i].type == IB_MEMREG_OBJECT_FILE)
+				pages += now.objects[i].length;
+	state_free(&now);
+	return pages;
+}
+
+TEST_F(lifetime, closing_gives_everything_back)
+{
+	struct owner owner;
+
+	ASSERT_EQ(0, owner_open(&owner, self->memory));
+	EXPECT_EQ(4, vm_pin(0));
+	EXPECT_EQ(0, close(owner.fd));
+	EXPECT_EQ(0, vm_pin(0));
+}
+
+TEST_F(lifetime, the_last_of_two_descriptors_counts)
+{
+	struct owner owner;
+	int again;
+
+	ASSERT_EQ(0, owner_open(&owner, self->memory));
+	again = dup(owner.fd);
+	ASSERT_LE(0, again);
+	EXPECT_EQ(0, close(owner.fd));
+	EXPECT_EQ(4, vm_pin(0));
+	owner.fd = again;
+	owner_destroy(_metadata, &owner);
+	EXPECT_EQ(0, close(again));
+}
+
+/* The child makes objects of a file that parent and child have. */
+TEST_F(lifetime, objects_of_a_child_outlive_it_with_the_file)
+{
+	struct owner *owner = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	ASSERT_NE(MAP_FAILED, owner);
+	owner->fd = raw_open_bound();
+	ASSERT_LE(0, owner->fd);
+	IN_CHILD(
+		ASSERT_EQ(0, owner_fill(owner, self->memory));
+		EXPECT_EQ(4, vm_pin(0))
+	);
+	/* The child's memory is gone, but its pages are not. */
+	EXPECT_EQ(0, vm_pin(0));
+	EXPECT_EQ(4, pages_listed());
+	EXPECT_EQ(1, state_count(IB_MEMREG_OBJECT_MR));
+	owner_destroy(_metadata, owner);
+	EXPECT_EQ(0, pages_listed());
+	EXPECT_EQ(0, close(owner->fd));
+	munmap(owner, PAGE);
+}
+
+/* A child that waits until the other end of a pipe is closed. */
+static pid_t child_that_waits(int *end)
+{
+	int pipes[2];
+	pid_t child;
+	char c;
+
+	if (pipe2(pipes, O_CLOEXEC))
+		return -1;
+	child = fork();
+	if (!child) {
+		close(pipes[1]);
+		if (read(pipes[0], &c, 1))
+			_exit(1);
+		_exit(0);
+	}
+	close(pipes[0]);
+	*end = pipes[1];
+	return child;
+}
+
+/* Pages are charged to whose they are until the child closes the file. */
+TEST_F(lifetime, child_keeps_the_parent_s_objects)
+{
+	struct owner owner;
+	int end, status;
+	pid_t child;
+
+	ASSERT_EQ(0, owner_open(&owner, self->memory));
+	child = child_that_waits(&end);
+	ASSERT_LE(0, child);
+	EXPECT_EQ(0, close(owner.fd));
+	EXPECT_EQ(4, vm_pin(0));
+	EXPECT_EQ(0, vm_pin(child));
+	EXPECT_EQ(1, state_count(IB_MEMREG_OBJECT_WINDOW));
+	EXPECT_EQ(0, close(end));
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, vm_pin(0));
+	EXPECT_EQ(0, state_count(IB_MEMREG_OBJECT_WINDOW));
+}
+
+static int send_fd(int socket, int fd)
+{
+	char control[CMSG_SPACE(sizeof(int))] = {}, c = 0;
+	struct iovec iov = { &c, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+
+	cmsg->cmsg_level = SOL_SOCKET;
+	cmsg->cmsg_type = SCM_RIGHTS;
+	cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
+	return sendmsg(socket, &msg, 0) == 1 ? 0 : -errno;
+}
+
+static int receive_fd(int socket)
+{
+	char control[CMSG_SPACE(sizeof(int))], c;
+	struct iovec iov = { &c, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	int fd;
+
+	if (recvmsg(socket, &msg, MSG_CMSG_CLOEXEC) != 1 ||
+	    !CMSG_FIRSTHDR(&msg))
+		return -1;
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(int));
+	return fd;
+}
+
+/* A process that gets the file registers its own memory in it, and dies. */
+TEST_F(lifetime, file_sent_to_another_process)
+{
+	int sockets[2], status;
+	struct owner owner;
+	__u32 mr = 0;
+	pid_t child;
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets));
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child) {
+		int fd = receive_fd(sockets[1]);
+		__u32 domain;
+
+		ASSERT_LE(0, fd);
+		ASSERT_EQ(0, raw_domain(fd, &domain));
+		ASSERT_EQ(0, raw_register(fd, domain, self->memory, 2 * PAGE,
+					  REMOTE_READ, &mr));
+		EXPECT_EQ(2, vm_pin(0));
+		ASSERT_EQ(sizeof(mr), write(sockets[1], &mr, sizeof(mr)));
+		_exit(_metadata->exit_code);
+	}
+	ASSERT_EQ(0, owner_open(&owner, self->memory));
+	ASSERT_EQ(0, send_fd(sockets[0], owner.fd));
+	ASSERT_EQ(sizeof(mr), read(sockets[0], &mr, sizeof(mr)));
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_EQ(4, vm_pin(0));
+	EXPECT_EQ(6, pages_listed());
+	EXPECT_EQ(0, raw_destroy(owner.fd, mr));
+	EXPECT_EQ(4, pages_listed());
+	EXPECT_EQ(0, close(owner.fd));
+	close(sockets[0]);
+	close(sockets[1]);
+}
+
+/* A child that has one of everything, and then is another program. */
+static pid_t child_that_executes(void *memory, bool close_on_exec, int *end)
+{
+	int in[2], done[2];
+	struct owner owner;
+	pid_t child;
+	char c;
+
+	if (pipe2(in, O_CLOEXEC) || pipe2(done, O_CLOEXEC))
+		return -1;
+	child = fork();
+	if (!child) {
+		if (owner_open(&owner, memory))
+			_exit(1);
+		if (!close_on_exec)
+			fcntl(owner.fd, F_SETFD, 0);
+		dup2(in[0], 0);
+		execlp("cat", "cat", NULL);
+		_exit(1);
+	}
+	close(in[0]);
+	close(done[1]);
+	/* It ends when the program begins. */
+	if (read(done[0], &c, 1))
+		return -1;
+	close(done[0]);
+	*end = in[1];
+	return child;
+}
+
+TEST_F(lifetime, execution_closes_the_file)
+{
+	int end, status;
+	pid_t child;
+
+	child = child_that_executes(self->memory, true, &end);
+	ASSERT_LE(0, child);
+	EXPECT_TRUE(state_same(&self->before));
+	EXPECT_EQ(0, vm_pin(child));
+	close(end);
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, status);
+}
+
+/* The program that comes after does not pay for the memory before. */
+TEST_F(lifetime, file_kept_open_across_execution)
+{
+	int end, status;
+	pid_t child;
+
+	child = child_that_executes(self->memory, false, &end);
+	ASSERT_LE(0, child);
+	EXPECT_EQ(1, state_count(IB_MEMREG_OBJECT_MR));
+	EXPECT_EQ(4, pages_listed());
+	EXPECT_EQ(0, vm_pin(child));
+	close(end);
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, status);
+}
+
+struct sharer {
+	void *memory;
+	int ready;
+};
+
+static int share_and_wait(void *arg)
+{
+	struct sharer *sharer = arg;
+	struct owner owner;
+	char c = owner_open(&owner, sharer->memory) ? 'n' : 'y';
+
+	if (write(sharer->ready, &c, 1) == 1)
+		for (;;)
+			pause();
+	return 1;
+}
+
+/* The killed one has a file table of its own, but the parent's memory. */
+TEST_F(lifetime, I7_killed_while_sharing_memory)
+{
+	static char stack[1 << 16] __attribute__((aligned(16)));
+	struct sharer sharer = { .memory = self->memory };
+	int pipes[2], status, round;
+	pid_t child;
+	char c;
+
+	ASSERT_EQ(0, pipe(pipes));
+	sharer.ready = pipes[1];
+	for (round = 0; round < 10; round++) {
+		child = clone(share_and_wait, stack + sizeof(stack),
+			      CLONE_VM | SIGCHLD, &sharer);
+		ASSERT_LE(0, child);
+		ASSERT_EQ(1, read(pipes[0], &c, 1));
+		ASSERT_EQ('y', c);
+		EXPECT_EQ(4, vm_pin(0));
+		ASSERT_EQ(0, kill(child, SIGKILL));
+		ASSERT_EQ(child, waitpid(child, &status, 0));
+		EXPECT_EQ(0, vm_pin(0));
+	}
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+/*
+ * RLIMIT_MEMLOCK
+ */
+
+static int limit_memlock(unsigned int pages)
+{
+	struct rlimit limit = { pages * PAGE, pages * PAGE };
+
+	return setrlimit(RLIMIT_MEMLOCK, &limit) || setgid(NOBODY) ||
+	       setuid(NOBODY);
+}
+
+TEST_F(lifetime, memlock_limit_to_the_page)
+{
+	__u32 domain, mr, more;
+	int fd;
+
+	IN_CHILD(
+		ASSERT_EQ(0, limit_memlock(16));
+		fd = raw_open_bound();
+		ASSERT_LE(0, fd);
+		ASSERT_EQ(0, raw_domain(fd, &domain));
+		EXPECT_FAIL(ENOMEM, MEMLOCK,
+			    raw_register(fd, domain, self->memory, 17 * PAGE,
+					 REMOTE_READ, &mr));
+		EXPECT_EQ(0, vm_pin(0));
+		/* One byte more is one page more. */
+		EXPECT_FAIL(ENOMEM, MEMLOCK,
+			    raw_register(fd, domain, self->memory + PAGE - 1,
+					 15 * PAGE + 2, REMOTE_READ, &mr));
+		ASSERT_EQ(0, raw_register(fd, domain, self->memory, 16 * PAGE,
+					  REMOTE_READ, &mr));
+		EXPECT_EQ(16, vm_pin(0));
+		EXPECT_FAIL(ENOMEM, MEMLOCK,
+			    raw_register(fd, domain, self->memory, 1,
+					 REMOTE_READ, &more));
+		EXPECT_EQ(0, raw_destroy(fd, mr));
+
+		ASSERT_EQ(0, raw_register(fd, domain, self->memory, 10 * PAGE,
+					  REMOTE_READ, &mr));
+		EXPECT_FAIL(ENOMEM, MEMLOCK,
+			    raw_register(fd, domain, self->memory, 7 * PAGE,
+					 REMOTE_READ, &more));
+		EXPECT_EQ(0, raw_register(fd, domain, self->memory, 6 * PAGE,
+					  REMOTE_READ, &more));
+		EXPECT_EQ(16, vm_pin(0))
+	);
+}
+
+TEST_F(lifetime, memlock_limit_counts_single_keys)
+{
+	RAW(mr_register, cmd, .flags = IB_MEMREG_MR_SINGLE_KEY,
+	    .access = REMOTE_READ, .addr = (uintptr_t)self->memory,
+	    .length = 17 * PAGE);
+	__u64 works;
+	int fd;
+
+	fd = raw_open_bound();
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, raw_cap(fd, IB_MEMREG_CAP_SINGLE_KEY, &works));
+	close(fd);
+	if (!works)
+		SKIP(return, "the device's driver has no single keys");
+	IN_CHILD(
+		ASSERT_EQ(0, limit_memlock(16));
+		fd = raw_open_bound();
+		ASSERT_LE(0, fd);
+		ASSERT_EQ(0, raw_domain(fd, &cmd.domain_id));
+		EXPECT_FAIL(ENOMEM, MEMLOCK,
+			    raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, &cmd));
+		cmd.length = 16 * PAGE;
+		ASSERT_EQ(0, raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, &cmd));
+		EXPECT_EQ(16, vm_pin(0));
+		EXPECT_EQ(16, pages_listed());
+		EXPECT_EQ(0, raw_destroy(fd, cmd.out_mr_id));
+		EXPECT_EQ(0, vm_pin(0))
+	);
+}
+
+TEST_F(lifetime, no_memlock_at_all_is_EPERM)
+{
+	__u32 domain, mr;
+	int fd;
+
+	IN_CHILD(
+		ASSERT_EQ(0, limit_memlock(0));
+		fd = raw_open_bound();
+		ASSERT_LE(0, fd);
+		ASSERT_EQ(0, raw_domain(fd, &domain));
+		EXPECT_FAIL(EPERM, MEMLOCK,
+			    raw_register(fd, domain, self->memory, PAGE,
+					 REMOTE_READ, &mr))
+	);
+}
+
+/* CAP_IPC_LOCK knows no limit. */
+TEST_F(lifetime, memlock_limit_is_not_for_root)
+{
+	struct rlimit limit = { 0, 0 };
+	struct owner owner;
+
+	IN_CHILD(
+		ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &limit));
+		EXPECT_EQ(0, owner_open(&owner, self->memory))
+	);
+}
+
+/*
+ * Control groups
+ */
+
+#define CGROUP		"/sys/fs/cgroup/memreg-test"
+
+FIXTURE(cgroup) {
+	char *memory;
+	struct state before;
+};
+
+FIXTURE_SETUP(cgroup)
+{
+	self->memory = mem_alloc(64 * PAGE);
+	ASSERT_NE(NULL, self->memory);
+	ASSERT_EQ(0, state_get(&self->before));
+	if (file_write("/sys/fs/cgroup/cgroup.subtree_control",
+		       "+rdma +memory"))
+		SKIP(return, "there are no control groups for rdma and memory");
+	if (mkdir(CGROUP, 0755))
+		ASSERT_EQ(EEXIST, errno);
+}
+
+FIXTURE_TEARDOWN(cgroup)
+{
+	EXPECT_TRUE(state_same(&self->before));
+	state_free(&self->before);
+	EXPECT_EQ(0, rmdir(CGROUP));
+}
+
+static int enter_cgroup(const char *path)
+{
+	char name[128];
+
+	snprintf(name, sizeof(name), "%s/cgroup.procs", path);
+	return file_write(name, "0");
+}
+
+static int limit_rdma(const char *limits)
+{
+	char line[128];
+
+	snprintf(line, sizeof(line), "%s %s", test_device(), limits);
+	return file_write(CGROUP "/rdma.max", line);
+}
+
+/* Handles (0) or objects (1) that the group has, or -1. */
+static int rdma_current(int which)
+{
+	FILE *f = fopen(CGROUP "/rdma.current", "r");
+	char line[256], name[64];
+	int counts[2] = { 0, 0 };
+
+	if (!f)
+		return -1;
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%63s hca_handle=%d hca_object=%d", name,
+			   &counts[0], &counts[1]) == 3 &&
+		    !strcmp(name, test_device()))
+			break;
+		counts[0] = 0;
+		counts[1] = 0;
+	}
+	fclose(f);
+	return counts[which];
+}
+
+TEST_F(cgroup, handles_are_counted_and_limited)
+{
+	int fd, more;
+
+	ASSERT_EQ(0, limit_rdma("hca_handle=1"));
+	IN_CHILD(
+		ASSERT_EQ(0, enter_cgroup(CGROUP));
+		fd = raw_open_bound();
+		ASSERT_LE(0, fd);
+		EXPECT_EQ(1, rdma_current(0));
+		more = raw_open();
+		ASSERT_LE(0, more);
+		EXPECT_FAIL(EDQUOT, CGROUP, raw_bind_device(more,
+							    test_device()));
+		EXPECT_EQ(1, rdma_current(0));
+		EXPECT_EQ(0, close(fd));
+		EXPECT_EQ(0, rdma_current(0));
+		EXPECT_EQ(0, raw_bind_device(more, test_device()));
+		EXPECT_EQ(1, rdma_current(0))
+	);
+	EXPECT_EQ(0, rdma_current(0));
+}
+
+/* A domain has a PD, a CQ and a QP; each key has an MR. */
+static void count_objects(struct __test_metadata *_metadata, char *memory)
+{
+	struct ib_memreg_bind binds[2] = {};
+	__u32 domain, mr, keyed, ids[2], i;
+	int fd = raw_open_bound();
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, raw_domain(fd, &domain));
+	EXPECT_EQ(3, rdma_current(1));
+	ASSERT_EQ(0, raw_register(fd, domain, memory, PAGE, MW_BIND, &mr));
+	EXPECT_EQ(3, rdma_current(1));
+	ASSERT_EQ(0, raw_register(fd, domain, memory, PAGE, REMOTE_READ,
+				  &keyed));
+	EXPECT_EQ(4, rdma_current(1));
+	ASSERT_EQ(0, raw_windows(fd, domain, PAGE, ids, 2));
+	EXPECT_EQ(4, rdma_current(1));
+	for (i = 0; i < 2; i++) {
+		binds[i].window_id = ids[i];
+		binds[i].mr_id = mr;
+		binds[i].length = 1;
+		binds[i].access = REMOTE_READ;
+	}
+	ASSERT_EQ(0, raw_bind(fd, domain, binds, 2));
+	EXPECT_EQ(6, rdma_current(1));
+	EXPECT_EQ(0, raw_destroy(fd, ids[0]));
+	EXPECT_EQ(5, rdma_current(1));
+	EXPECT_EQ(0, raw_destroy(fd, keyed));
+	EXPECT_EQ(4, rdma_current(1));
+	EXPECT_EQ(0, raw_destroy(fd, ids[1]));
+	EXPECT_EQ(0, raw_destroy(fd, mr));
+	EXPECT_EQ(3, rdma_current(1));
+	EXPECT_EQ(0, raw_destroy(fd, domain));
+	EXPECT_EQ(0, rdma_current(1));
+	EXPECT_EQ(0, close(fd));
+}
+
+TEST_F(cgroup, objects_are_counted)
+{
+	IN_CHILD(
+		ASSERT_EQ(0, enter_cgroup(CGROUP));
+		count_objects(_metadata, self->memory)
+	);
+	EXPECT_EQ(0, rdma_current(1));
+}
+
+/* With room for a domain and one key. */
+static void reach_limit(struct __test_metadata *_metadata, char *memory)
+{
+	struct ib_memreg_bind binds[3] = {};
+	__u32 domain, more, mr, ids[3], i;
+	int fd = raw_open_bound();
+	struct state state;
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, raw_domain(fd, &domain));
+	ASSERT_EQ(0, raw_register(fd, domain, memory, PAGE, MW_BIND, &mr));
+	ASSERT_EQ(0, raw_windows(fd, domain, PAGE, ids, 3));
+	for (i = 0; i < 3; i++) {
+		binds[i].window_id = ids[i];
+		binds[i].mr_id = mr;
+		binds[i].length = 1;
+		binds[i].access = REMOTE_READ;
+	}
+	ASSERT_EQ(0, state_get(&state));
+	EXPECT_FAIL(EDQUOT, CGROUP, raw_domain(fd, &more));
+	EXPECT_EQ(3, rdma_current(1));
+	EXPECT_FAIL(EDQUOT, CGROUP, raw_bind(fd, domain, binds, 3));
+	EXPECT_EQ(3, rdma_current(1));
+	EXPECT_TRUE(state_same(&state));
+	EXPECT_EQ(0, raw_bind(fd, domain, binds, 1));
+	EXPECT_EQ(4, rdma_current(1));
+	EXPECT_FAIL(EDQUOT, CGROUP,
+		    raw_register(fd, domain, memory, PAGE, REMOTE_READ,
+				 &more));
+	EXPECT_EQ(4, rdma_current(1));
+	EXPECT_EQ(1, vm_pin(0));
+	state_free(&state);
+	EXPECT_EQ(0, close(fd));
+}
+
+TEST_F(cgroup, I8_objects_are_limited)
+{
+	ASSERT_EQ(0, limit_rdma("hca_object=4"));
+	IN_CHILD(
+		ASSERT_EQ(0, enter_cgroup(CGROUP));
+		reach_limit(_metadata, self->memory)
+	);
+	EXPECT_EQ(0, rdma_current(1));
+}
+
+TEST_F(cgroup, limit_below_a_domain)
+{
+	__u32 domain;
+	int fd;
+
+	ASSERT_EQ(0, limit_rdma("hca_object=2"));
+	IN_CHILD(
+		ASSERT_EQ(0, enter_cgroup(CGROUP));
+		fd = raw_open_bound();
+		ASSERT_LE(0, fd);
+		EXPECT_FAIL(EDQUOT, CGROUP, raw_domain(fd, &domain));
+		EXPECT_EQ(0, rdma_current(1))
+	);
+}
+
+/* What a group pays for is given back to it, whoever closes the file. */
+TEST_F(cgroup, charges_go_back_to_where_they_came_from)
+{
+	struct owner owner;
+
+	owner.fd = raw_open_bound();
+	ASSERT_LE(0, owner.fd);
+	IN_CHILD(
+		ASSERT_EQ(0, enter_cgroup(CGROUP));
+		ASSERT_EQ(0, owner_fill(&owner, self->memory))
+	);
+	EXPECT_EQ(0, rdma_current(0));
+	EXPECT_EQ(5, rdma_current(1));
+	EXPECT_EQ(0, close(owner.fd));
+	EXPECT_EQ(0, rdma_current(1));
+}
+
+#define MOST_WINDOWS	(1 << 16)
+
+/*
+ * Allocate windows until the group has no memory left. It is left, and all
+ * that is touched under its limit was touched before.
+ */
+static int exhaust_memory(int fd, __u32 domain, __u32 *ids, __u32 *count)
+{
+	int ret = 0;
+
+	*count = 0;
+	memset(ids, 0xff, MOST_WINDOWS * sizeof(*ids));
+	if (enter_cgroup(CGROUP))
+		return 1;
+	while (!ret && *count < MOST_WINDOWS) {
+		ret = raw_windows(fd, domain, PAGE, ids + *count,
+				  IB_MEMREG_BATCH_MAX);
+		if (!ret)
+			*count += IB_MEMREG_BATCH_MAX;
+	}
+	return enter_cgroup("/sys/fs/cgroup") ? 1 : ret;
+}
+
+TEST_F_TIMEOUT(cgroup, I8_kernel_memory_is_charged_and_limited, 120)
+{
+	__u32 *ids = mem_alloc(MOST_WINDOWS * sizeof(*ids));
+	__u32 domain, count, i;
+	int fd;
+
+	ASSERT_NE(NULL, ids);
+	ASSERT_EQ(0, file_write(CGROUP "/memory.max", "4M"));
+	/* Nobody is killed for it, so the call has to fail. */
+	IN_CHILD(
+		ASSERT_EQ(0, file_write("/proc/self/oom_score_adj", "-1000"));
+		fd = raw_open_bound();
+		ASSERT_LE(0, fd);
+		ASSERT_EQ(0, raw_domain(fd, &domain));
+		ASSERT_EQ(-ENOMEM, exhaust_memory(fd, domain, ids, &count));
+		EXPECT_EQ(count, state_count(IB_MEMREG_OBJECT_WINDOW));
+		for (i = 0; i < count; i++)
+			ASSERT_EQ(0, raw_destroy(fd, ids[i]));
+		EXPECT_EQ(0, raw_windows(fd, domain, PAGE, ids, 1))
+	);
+}
+
+TEST_HARNESS_MAIN
