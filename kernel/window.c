@@ -535,9 +535,12 @@ int memreg_window_bind(struct memreg_ucmd *ucmd)
 
 	if (cmd->flags)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	cmd->out_index = cmd->count;
 	ret = memreg_batch_init(ucmd, &batch, cmd->domain_id, cmd->count);
-	if (ret)
+	if (ret) {
+		memreg_respond(ucmd, sizeof(*cmd));
 		return ret;
+	}
 	ret = memreg_bind_prepare_all(ucmd, &batch);
 	if (!ret)
 		ret = memreg_bind_all(ucmd, &batch);
@@ -614,9 +617,12 @@ int memreg_window_revoke(struct memreg_ucmd *ucmd)
 
 	if (cmd->flags & ~IB_MEMREG_REVOKE_STRICT)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	cmd->out_index = cmd->count;
 	ret = memreg_batch_init(ucmd, &batch, cmd->domain_id, cmd->count);
-	if (ret)
+	if (ret) {
+		memreg_respond(ucmd, sizeof(*cmd));
 		return ret;
+	}
 	ret = memreg_revoke_prepare_all(ucmd, &batch);
 	/* Once keys are being killed, nothing may fail any more. */
 	if (memreg_respond(ucmd, sizeof(*cmd)) && !ret)
