@@ -1,0 +1,658 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Connections: what the RDMA CM lets a stock peer and the owner do to each
+ * other, and how the owner reads of it.
+ */
+#include <pthread.h>
+#include <sys/time.h>
+#include <rdma/rdma_cma.h>
+
+#include "peer.h"
+
+#define FREE_PORT	7999
+#define REJ_INVALID_SERVICE_ID	8
+#define REJ_CONSUMER		28
+
+FIXTURE(cm)
+{
+	struct owner o;
+	struct peer p;
+};
+
+FIXTURE_SETUP(cm)
+{
+	owner_open(_metadata, &self->o);
+}
+
+FIXTURE_TEARDOWN(cm)
+{
+	/* It may wait for an answer still, which this is */
+	owner_close(&self->o);
+	peer_stop(&self->p, 0);
+}
+
+static uint32_t await_request(struct __test_metadata *_metadata,
+			      FIXTURE_DATA(cm) *self,
+			      struct ib_memreg_event *event)
+{
+	return owner_await(_metadata, &self->o,
+			   IB_MEMREG_EVENT_CONNECT_REQUEST, event);
+}
+
+/* A peer, and its request */
+static uint32_t request(struct __test_metadata *_metadata,
+			FIXTURE_DATA(cm) *self, struct peer *p,
+			const char *options)
+{
+	peer_start(_metadata, p, OWNER_IP4, self->o.port, options);
+	return await_request(_metadata, self, NULL);
+}
+
+/* A peer, and its connection */
+static uint32_t connected(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(cm) *self)
+{
+	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, NULL);
+	return owner_admit(_metadata, &self->o, &self->p, self->o.domain,
+			   NULL);
+}
+
+static void make_data(uint8_t *data, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		data[i] = (uint8_t)(i * 7 + 1);
+}
+
+static void to_hex(char *hex, const uint8_t *data, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		sprintf(hex + 2 * i, "%02x", data[i]);
+}
+
+/* The peer was told what make_data() makes; it may come padded */
+static void check_data(struct __test_metadata *_metadata, struct peer *p,
+		       size_t len)
+{
+	uint8_t data[IB_MEMREG_PRIVATE_DATA_MAX];
+	char hex[2 * sizeof(data) + 1];
+
+	make_data(data, len);
+	to_hex(hex, data, len);
+	peer_ask(_metadata, p, "private-data");
+	ASSERT_LE(len, peer_number(p, "length"));
+	ASSERT_EQ(0, strncmp(hex, peer_value(p, "data"), 2 * len));
+}
+
+/*
+ * Answering
+ */
+
+TEST_F_TIMEOUT(cm, accept_and_request_carry_private_data, LIMIT_S)
+{
+	uint8_t data[IB_MEMREG_PRIVATE_DATA_MAX];
+	char options[2 * sizeof(data) + 8] = "-p ";
+	struct ib_memreg_event event;
+	uint64_t in, out;
+	uint32_t endpoint;
+
+	ASSERT_EQ(0, memreg_query_cap(self->o.m, IB_MEMREG_CAP_CONNECT_DATA,
+				      &in));
+	ASSERT_EQ(0, memreg_query_cap(self->o.m, IB_MEMREG_CAP_ACCEPT_DATA,
+				      &out));
+	make_data(data, sizeof(data));
+	to_hex(options + 3, data, in);
+	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, options);
+	endpoint = await_request(_metadata, self, &event);
+	ASSERT_EQ(self->o.listener, event.listener_id);
+	ASSERT_LE(in, event.private_data_len);
+	ASSERT_EQ(0, memcmp(data, event.private_data, in));
+
+	/* One byte too many leaves the request as it was */
+	ASSERT_EQ(-EINVAL, memreg_accept(self->o.m, endpoint, self->o.domain,
+					 data, out + 1));
+	ASSERT_EQ(0, memreg_accept(self->o.m, endpoint, self->o.domain, data,
+				   out));
+	owner_await(_metadata, &self->o, IB_MEMREG_EVENT_ESTABLISHED, &event);
+	ASSERT_EQ(endpoint, event.endpoint_id);
+	ASSERT_EQ(0, event.private_data_len);
+	peer_answer(_metadata, &self->p);
+	check_data(_metadata, &self->p, out);
+	ASSERT_EQ(-ENOTCONN, memreg_accept(self->o.m, endpoint, self->o.domain,
+					   NULL, 0));
+	ASSERT_EQ(-ENOTCONN, memreg_reject(self->o.m, endpoint, NULL, 0));
+}
+
+TEST_F_TIMEOUT(cm, reject_carries_private_data, LIMIT_S)
+{
+	uint8_t data[IB_MEMREG_PRIVATE_DATA_MAX];
+	uint32_t endpoint;
+	uint64_t max;
+
+	ASSERT_EQ(0, memreg_query_cap(self->o.m, IB_MEMREG_CAP_REJECT_DATA,
+				      &max));
+	make_data(data, sizeof(data));
+	endpoint = request(_metadata, self, &self->p, NULL);
+	ASSERT_EQ(-EINVAL, memreg_reject(self->o.m, endpoint, data, max + 1));
+	ASSERT_EQ(0, memreg_reject(self->o.m, endpoint, data, max));
+	peer_answer(_metadata, &self->p);
+	ASSERT_PEER("rejected", &self->p);
+	ASSERT_EQ(REJ_CONSUMER, peer_number(&self->p, "reason"));
+	check_data(_metadata, &self->p, max);
+	ASSERT_EQ(-ENOENT, memreg_destroy(self->o.m, endpoint));
+	owner_no_event(_metadata, &self->o);
+}
+
+TEST_F_TIMEOUT(cm, peer_beyond_the_backlog_is_rejected, LIMIT_S)
+{
+	struct peer more[3] = { 0 };
+	uint32_t first, second;
+
+	ASSERT_EQ(0, memreg_destroy(self->o.m, self->o.listener));
+	owner_listen(_metadata, &self->o, OWNER_IP4, 2);
+	first = request(_metadata, self, &self->p, NULL);
+	second = request(_metadata, self, &more[0], NULL);
+	peer_start(_metadata, &more[1], OWNER_IP4, self->o.port, NULL);
+	peer_answer(_metadata, &more[1]);
+	ASSERT_PEER("rejected", &more[1]);
+	owner_no_event(_metadata, &self->o);
+
+	/* Each answer makes room for one */
+	owner_accept(_metadata, &self->o, first, self->o.domain, NULL);
+	peer_answer(_metadata, &self->p);
+	first = request(_metadata, self, &more[2], NULL);
+	ASSERT_EQ(0, memreg_reject(self->o.m, second, NULL, 0));
+	ASSERT_EQ(0, memreg_destroy(self->o.m, first));
+	peer_answer(_metadata, &more[0]);
+	ASSERT_PEER("rejected", &more[0]);
+	peer_answer(_metadata, &more[2]);
+	ASSERT_PEER("rejected", &more[2]);
+	peer_tell(_metadata, &more[1], "conn");
+	owner_admit(_metadata, &self->o, &more[1], self->o.domain, NULL);
+	peer_stop(&more[0], 0);
+	peer_stop(&more[1], 0);
+	peer_stop(&more[2], 0);
+}
+
+TEST_F_TIMEOUT(cm, destroying_a_request_or_its_listener, LIMIT_S)
+{
+	uint32_t endpoint = request(_metadata, self, &self->p, NULL);
+	struct peer other;
+
+	ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
+	peer_answer(_metadata, &self->p);
+	ASSERT_PEER("rejected", &self->p);
+	owner_no_event(_metadata, &self->o);
+
+	/* A request survives the listener that it came from */
+	endpoint = request(_metadata, self, &other, NULL);
+	ASSERT_EQ(0, memreg_destroy(self->o.m, self->o.listener));
+	peer_tell(_metadata, &self->p, "conn");
+	peer_answer(_metadata, &self->p);
+	ASSERT_PEER("rejected", &self->p);
+	ASSERT_EQ(REJ_INVALID_SERVICE_ID, peer_number(&self->p, "reason"));
+	owner_accept(_metadata, &self->o, endpoint, self->o.domain, NULL);
+	peer_answer(_metadata, &other);
+	peer_stop(&other, 0);
+}
+
+TEST_F_TIMEOUT(cm, I7_close_with_requests_pending, LIMIT_S)
+{
+	struct peer other;
+
+	request(_metadata, self, &self->p, NULL);
+	/* Of this one, not even the event was read */
+	peer_start(_metadata, &other, OWNER_IP4, self->o.port, NULL);
+	ASSERT_EQ(1, poll(&(struct pollfd) {
+		.fd = memreg_fd(self->o.m), .events = POLLIN }, 1, LIMIT_MS));
+	owner_close(&self->o);
+	peer_answer(_metadata, &self->p);
+	ASSERT_PEER("rejected", &self->p);
+	peer_answer(_metadata, &other);
+	ASSERT_PEER("rejected", &other);
+	peer_stop(&other, 0);
+}
+
+TEST_F_TIMEOUT(cm, peer_that_gives_up_its_request, LIMIT_S)
+{
+	uint32_t endpoint = request(_metadata, self, &self->p, NULL);
+
+	peer_stop(&self->p, SIGKILL);
+	ASSERT_EQ(endpoint, owner_await(_metadata, &self->o,
+					IB_MEMREG_EVENT_DISCONNECTED, NULL));
+	ASSERT_EQ(-ENOTCONN, memreg_accept(self->o.m, endpoint,
+					   self->o.domain, NULL, 0));
+	ASSERT_EQ(-ENOTCONN, memreg_reject(self->o.m, endpoint, NULL, 0));
+	ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
+	owner_no_event(_metadata, &self->o);
+}
+
+TEST_F_TIMEOUT(cm, peer_connects_over_ipv6, LIMIT_S)
+{
+	struct ib_memreg_event event;
+	uint8_t ip[16];
+
+	inet_pton(AF_INET6, PEER_IP6, ip);
+	owner_listen(_metadata, &self->o, OWNER_IP6, 4);
+	peer_start(_metadata, &self->p, OWNER_IP6, self->o.port, NULL);
+	await_request(_metadata, self, &event);
+	ASSERT_EQ(AF_INET6, event.peer.family);
+	ASSERT_EQ(0, memcmp(ip, event.peer.ip, sizeof(ip)));
+	owner_accept(_metadata, &self->o, event.endpoint_id, self->o.domain,
+		     NULL);
+	peer_answer(_metadata, &self->p);
+	ASSERT_EQ(0, strncmp(self->p.line, "connected ", 10));
+}
+
+TEST_F_TIMEOUT(cm, wildcard_addresses_listen, LIMIT_S)
+{
+	struct ib_memreg_event event;
+	uint8_t ip[16] = { 0 };
+
+	inet_pton(AF_INET, PEER_IP4, ip);
+	owner_listen(_metadata, &self->o, "0.0.0.0", 4);
+	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, NULL);
+	await_request(_metadata, self, &event);
+	ASSERT_EQ(self->o.listener, event.listener_id);
+	ASSERT_EQ(AF_INET, event.peer.family);
+	ASSERT_EQ(0, memcmp(ip, event.peer.ip, sizeof(ip)));
+}
+
+TEST_F(cm, port_in_use_and_foreign_address)
+{
+	struct sockaddr_storage ss;
+	uint32_t listener;
+
+	ASSERT_EQ(-EADDRINUSE,
+		  memreg_listen(self->o.m, ip_address(OWNER_IP4, self->o.port,
+						      &ss), 1, &listener));
+	ASSERT_EQ(-EADDRNOTAVAIL,
+		  memreg_listen(self->o.m, ip_address(PEER_IP4, 0, &ss), 1,
+				&listener));
+}
+
+/*
+ * Connecting
+ */
+
+static int try_connect(FIXTURE_DATA(cm) *self, const char *src, const char *ip,
+		       unsigned int port, uint32_t *endpoint)
+{
+	struct sockaddr_storage to, from;
+
+	return memreg_connect(self->o.m, self->o.domain,
+			      ip_address(ip, port, &to),
+			      src ? ip_address(src, 0, &from) : NULL, 500,
+			      "hello", 5, endpoint);
+}
+
+/* A stock server; connecting to it fails until it listens */
+static pid_t start_rping(void)
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	execlp("ip", "ip", "netns", "exec", "memreg-peer", "rping", "-s", "-a",
+	       PEER_IP4, "-p", "7998", NULL);
+	_exit(127);
+}
+
+TEST_F_TIMEOUT(cm, owner_connects_to_a_stock_listener, LIMIT_S)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+	struct ib_memreg_event event;
+	pid_t pid = start_rping();
+	uint32_t endpoint;
+
+	do {
+		ASSERT_GT(end, now_ms());
+		ASSERT_EQ(0, try_connect(self, OWNER_IP4, PEER_IP4, 7998,
+					 &endpoint))
+			TH_LOG("%s", memreg_reason());
+		ASSERT_EQ(0, memreg_get_event(self->o.m, &event, LIMIT_MS));
+		ASSERT_EQ(endpoint, event.endpoint_id);
+		if (event.type != IB_MEMREG_EVENT_ESTABLISHED) {
+			ASSERT_EQ(IB_MEMREG_EVENT_REJECTED, event.type);
+			ASSERT_EQ(REJ_INVALID_SERVICE_ID, event.status);
+			ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
+		}
+	} while (event.type != IB_MEMREG_EVENT_ESTABLISHED);
+	ASSERT_EQ(0, event.listener_id);
+	ASSERT_EQ(0, memreg_disconnect(self->o.m, endpoint));
+	ASSERT_EQ(endpoint, owner_await(_metadata, &self->o,
+					IB_MEMREG_EVENT_DISCONNECTED, NULL));
+	ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+TEST_F_TIMEOUT(cm, connection_refused, LIMIT_S)
+{
+	struct ib_memreg_event event;
+	uint32_t endpoint;
+
+	ASSERT_EQ(0, try_connect(self, NULL, PEER_IP4, FREE_PORT, &endpoint));
+	ASSERT_EQ(endpoint, owner_await(_metadata, &self->o,
+					IB_MEMREG_EVENT_REJECTED, &event));
+	ASSERT_EQ(REJ_INVALID_SERVICE_ID, event.status);
+	ASSERT_EQ(-ENOTCONN, memreg_disconnect(self->o.m, endpoint));
+	ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
+	owner_no_event(_metadata, &self->o);
+}
+
+TEST_F_TIMEOUT(cm, addresses_that_nobody_has, LIMIT_S)
+{
+	struct ib_memreg_event event;
+	uint32_t endpoint;
+
+	ASSERT_EQ(0, try_connect(self, NULL, "192.0.2.77", FREE_PORT,
+				 &endpoint));
+	owner_await(_metadata, &self->o, IB_MEMREG_EVENT_ERROR, &event);
+	ASSERT_EQ(endpoint, event.endpoint_id);
+	ASSERT_EQ(-ETIMEDOUT, event.status);
+	ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
+
+	/* No route: it may be told at once, or later */
+	switch (try_connect(self, NULL, "198.51.100.1", FREE_PORT,
+			    &endpoint)) {
+	case 0:
+		owner_await(_metadata, &self->o, IB_MEMREG_EVENT_ERROR,
+			    &event);
+		ASSERT_EQ(-ENETUNREACH, event.status);
+		break;
+	case -ENETUNREACH:
+		break;
+	default:
+		ASSERT_STREQ("", memreg_reason());
+	}
+	ASSERT_EQ(-EADDRNOTAVAIL, try_connect(self, "192.0.2.77", PEER_IP4,
+					      FREE_PORT, &endpoint));
+}
+
+/* While it is being resolved, connected, and refused */
+TEST_F_TIMEOUT(cm, endpoint_is_destroyed_while_it_connects, LIMIT_S)
+{
+	unsigned int i;
+	uint32_t endpoint;
+
+	for (i = 0; i < times(10, 1000); i++) {
+		ASSERT_EQ(0, try_connect(self, NULL, i % 2 ? PEER_IP4 :
+					 "192.0.2.77", FREE_PORT, &endpoint));
+		ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
+	}
+	owner_no_event(_metadata, &self->o);
+}
+
+/*
+ * The end
+ */
+
+TEST_F_TIMEOUT(cm, owner_disconnects_and_is_told_once, LIMIT_S)
+{
+	uint32_t endpoint = connected(_metadata, self);
+
+	ASSERT_EQ(0, memreg_disconnect(self->o.m, endpoint));
+	peer_ask(_metadata, &self->p, "wait %d", LIMIT_MS / 2);
+	ASSERT_STREQ("disconnected", peer_value(&self->p, "event"));
+	ASSERT_EQ(endpoint, owner_await(_metadata, &self->o,
+					IB_MEMREG_EVENT_DISCONNECTED, NULL));
+	ASSERT_EQ(0, memreg_disconnect(self->o.m, endpoint));
+	peer_ask(_metadata, &self->p, "disconnect");
+	ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
+	owner_no_event(_metadata, &self->o);
+}
+
+TEST_F_TIMEOUT(cm, peer_disconnects_and_owner_is_told_once, LIMIT_S)
+{
+	uint32_t endpoint = connected(_metadata, self);
+
+	peer_ask(_metadata, &self->p, "disconnect");
+	ASSERT_EQ(endpoint, owner_await(_metadata, &self->o,
+					IB_MEMREG_EVENT_DISCONNECTED, NULL));
+	ASSERT_EQ(0, memreg_disconnect(self->o.m, endpoint));
+	ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
+	owner_no_event(_metadata, &self->o);
+}
+
+TEST_F_TIMEOUT(cm, I8_domain_with_endpoints_is_busy, LIMIT_S)
+{
+	uint32_t endpoint = connected(_metadata, self);
+
+	ASSERT_EQ(-EBUSY, memreg_domain_destroy(self->o.m, self->o.domain));
+	ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
+	ASSERT_EQ(0, memreg_domain_destroy(self->o.m, self->o.domain));
+}
+
+/*
+ * Many
+ */
+
+/* A peer with many connections, until its pipe is closed */
+static void connect_many(unsigned int port, unsigned int count, int pipe)
+{
+	struct ibv_qp_init_attr attr = {
+		.cap = { 1, 1, 1, 1, 0 },
+		.qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
+	};
+	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *info;
+	struct rdma_cm_id *id;
+	char service[8], end;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(service, sizeof(service), "%u", port);
+	if (enter_namespace("memreg-peer"))
+		_exit(1);
+	while (count--) {
+		if (rdma_getaddrinfo(OWNER_IP4, service, &hints, &info) ||
+		    rdma_create_ep(&id, info, NULL, &attr) ||
+		    rdma_connect(id, NULL)) {
+			perror("connect_many");
+			_exit(1);
+		}
+		rdma_freeaddrinfo(info);
+	}
+	_exit(read(pipe, &end, 1) != 0);
+}
+
+TEST_F_TIMEOUT(cm, many_endpoints, LIMIT_S)
+{
+	unsigned int count = times(64, 1000), i;
+	struct ib_memreg_event event;
+	int fd[2], status;
+	pid_t pid;
+
+	ASSERT_EQ(0, pipe(fd));
+	pid = fork();
+	if (!pid) {
+		close(fd[1]);
+		connect_many(self->o.port, count, fd[0]);
+	}
+	for (i = 0; i < count; i += event.type == IB_MEMREG_EVENT_ESTABLISHED) {
+		ASSERT_EQ(0, memreg_get_event(self->o.m, &event, LIMIT_MS));
+		if (event.type != IB_MEMREG_EVENT_CONNECT_REQUEST)
+			continue;
+		ASSERT_EQ(0, memreg_accept(self->o.m, event.endpoint_id,
+					   self->o.domain, NULL, 0));
+	}
+	ASSERT_EQ(count, state_count(IB_MEMREG_OBJECT_ENDPOINT));
+	close(fd[1]);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_EQ(0, status);
+	/* Some are destroyed after they are told to be over, some with it */
+	for (i = 0; i < count / 2; i++) {
+		owner_await(_metadata, &self->o, IB_MEMREG_EVENT_DISCONNECTED,
+			    &event);
+		ASSERT_EQ(0, memreg_destroy(self->o.m, event.endpoint_id));
+	}
+}
+
+/*
+ * Reading
+ */
+
+static void block(FIXTURE_DATA(cm) *self)
+{
+	int fd = memreg_fd(self->o.m);
+
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+}
+
+/* What a thread of the owner reads */
+struct reader {
+	pthread_t thread;
+	int fd;
+	ssize_t ret;
+	int error;
+	struct ib_memreg_event event;
+};
+
+static void *read_one(void *arg)
+{
+	struct reader *r = arg;
+
+	r->ret = read(r->fd, &r->event, sizeof(r->event));
+	r->error = errno;
+	return NULL;
+}
+
+static void start_reader(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(cm) *self, struct reader *r)
+{
+	r->fd = memreg_fd(self->o.m);
+	ASSERT_EQ(0, pthread_create(&r->thread, NULL, read_one, r));
+}
+
+static void end_reader(struct __test_metadata *_metadata, struct reader *r)
+{
+	ASSERT_EQ(0, pthread_join(r->thread, NULL));
+	ASSERT_EQ(sizeof(r->event), r->ret)
+		TH_LOG("%s", strerror(r->error));
+	ASSERT_EQ(IB_MEMREG_EVENT_CONNECT_REQUEST, r->event.type);
+}
+
+/* Until there are so many of them, without reading of it */
+static void await_endpoints(struct __test_metadata *_metadata,
+			    unsigned int count)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+
+	while (state_count(IB_MEMREG_OBJECT_ENDPOINT) < count) {
+		ASSERT_GT(end, now_ms());
+		usleep(10000);
+	}
+}
+
+TEST_F_TIMEOUT(cm, read_gives_whole_records_or_says_why_not, LIMIT_S)
+{
+	struct pollfd pfd = { .fd = memreg_fd(self->o.m), .events = POLLIN };
+	struct ib_memreg_event events[3];
+	struct peer other;
+	void *nowhere;
+
+	nowhere = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		       0);
+	ASSERT_NE(MAP_FAILED, nowhere);
+	ASSERT_EQ(0, poll(&pfd, 1, 0));
+	ASSERT_EQ(-1, read(pfd.fd, events, sizeof(events)));
+	ASSERT_EQ(EAGAIN, errno);
+	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, NULL);
+	ASSERT_EQ(1, poll(&pfd, 1, LIMIT_MS));
+	ASSERT_EQ(POLLIN, pfd.revents);
+	ASSERT_EQ(-1, read(pfd.fd, events, sizeof(events[0]) - 1));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, read(pfd.fd, nowhere, sizeof(events)));
+	ASSERT_EQ(EFAULT, errno);
+	ASSERT_EQ(1, poll(&pfd, 1, 0));
+
+	/* None of that has lost the event; two are read in one call */
+	peer_start(_metadata, &other, OWNER_IP4, self->o.port, NULL);
+	await_endpoints(_metadata, 2);
+	ASSERT_EQ(2 * sizeof(events[0]),
+		  read(pfd.fd, events, sizeof(events) - 1));
+	ASSERT_EQ(IB_MEMREG_EVENT_CONNECT_REQUEST, events[0].type);
+	ASSERT_EQ(IB_MEMREG_EVENT_CONNECT_REQUEST, events[1].type);
+	ASSERT_NE(events[0].endpoint_id, events[1].endpoint_id);
+	ASSERT_EQ(0, poll(&pfd, 1, 0));
+	peer_stop(&other, SIGKILL);
+}
+
+/* A fault in the second record gives the first, and loses neither */
+TEST_F_TIMEOUT(cm, fault_between_records_loses_none, LIMIT_S)
+{
+	struct ib_memreg_event *event, second;
+	int fd = memreg_fd(self->o.m);
+	struct peer other;
+	uint8_t *mem;
+
+	mem = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, mem);
+	ASSERT_EQ(0, munmap(mem + PAGE, PAGE));
+	event = (struct ib_memreg_event *)(mem + PAGE) - 1;
+	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, NULL);
+	peer_start(_metadata, &other, OWNER_IP4, self->o.port, NULL);
+	await_endpoints(_metadata, 2);
+	ASSERT_EQ(sizeof(*event), read(fd, event, 2 * sizeof(*event)));
+	ASSERT_EQ(-1, read(fd, mem + PAGE - 8, sizeof(*event)));
+	ASSERT_EQ(EFAULT, errno);
+	ASSERT_EQ(sizeof(second), read(fd, &second, sizeof(second)));
+	ASSERT_NE(event->endpoint_id, second.endpoint_id);
+	peer_stop(&other, SIGKILL);
+}
+
+TEST_F_TIMEOUT(cm, blocked_reader_is_woken_by_an_event, LIMIT_S)
+{
+	struct reader r;
+
+	block(self);
+	start_reader(_metadata, self, &r);
+	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, NULL);
+	end_reader(_metadata, &r);
+}
+
+TEST_F_TIMEOUT(cm, each_event_goes_to_one_of_two_readers, LIMIT_S)
+{
+	struct reader r[2];
+	struct peer other;
+
+	block(self);
+	start_reader(_metadata, self, &r[0]);
+	start_reader(_metadata, self, &r[1]);
+	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, NULL);
+	peer_start(_metadata, &other, OWNER_IP4, self->o.port, NULL);
+	end_reader(_metadata, &r[0]);
+	end_reader(_metadata, &r[1]);
+	ASSERT_NE(r[0].event.endpoint_id, r[1].event.endpoint_id);
+	peer_stop(&other, SIGKILL);
+}
+
+static void ignore(int sig)
+{
+	(void)sig;
+}
+
+TEST_F_TIMEOUT(cm, signal_interrupts_a_blocked_reader, LIMIT_S)
+{
+	struct sigaction action = { .sa_handler = ignore };
+	struct itimerval timer = {
+		.it_value = { .tv_usec = 50000 },
+		.it_interval = { .tv_usec = 50000 },
+	};
+	struct ib_memreg_event event;
+
+	block(self);
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &timer, NULL);
+	ASSERT_EQ(-1, read(memreg_fd(self->o.m), &event, sizeof(event)));
+	ASSERT_EQ(EINTR, errno);
+	memset(&timer, 0, sizeof(timer));
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+PEER_HARNESS_MAIN
