@@ -44,7 +44,7 @@ debug_dir() {
 	} | hash_of)"
 }
 
-init() { echo "$CACHE/init/$(hash_of <"$BENCH/init.c")"; }
+programs() { echo "$CACHE/programs-$(cat "$BENCH"/*.c | hash_of)"; }
 
 # image KERNEL: the stock one without its compression, which takes seconds to
 # undo in an emulator. KASAN cannot be started that way: the debug one has a
