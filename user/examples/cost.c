@@ -288,7 +288,8 @@ static int parse(struct bench *b, int argc, char **argv)
 	};
 	int opt;
 
-	while ((opt = getopt_long(argc, argv, "d:n:r:j:h", options, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "d:n:r:j:h", options,
+				  NULL)) != -1) {
 		if (opt == 'd')
 			b->device = optarg;
 		else if (opt == 'j')

@@ -492,7 +492,7 @@ static int resolve(struct peer *p, int64_t end)
 	status = resolve_address(p, end);
 	if (status)
 		return status;
-	/* how long an acknowledgement may take; 4.096 us * 2^n */
+	/* how long an acknowledgment may take; 4.096 us * 2^n */
 	rdma_set_option(p->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
 			&p->opt.ack_timeout, sizeof(p->opt.ack_timeout));
 	p->step = "resolve-route";
@@ -1351,8 +1351,8 @@ static void usage(FILE *out)
 	      "  -d, --depth N              outstanding requests of loop and start (1)\n"
 	      "  -t, --timeout MS           for an operation (10000)\n"
 	      "  -c, --connect-timeout MS   for a connection (10000)\n"
-	      "  -A, --ack-timeout N        4.096 us * 2^N for an acknowledgement (16)\n"
-	      "  -r, --retry N              retries without an acknowledgement (7)\n"
+	      "  -A, --ack-timeout N        4.096 us * 2^N for an acknowledgment (16)\n"
+	      "  -r, --retry N              retries without an acknowledgment (7)\n"
 	      "  -n, --rnr-retry N          retries when the receiver is not ready (3)\n"
 	      "  -h, --help\n\n"
 	      "Commands; without an operation's outcome being named by expect, success is expected:\n",
@@ -1419,17 +1419,42 @@ static bool set_number(struct peer *p, int opt, uint64_t n)
 		    (n < limits[i].min || n > limits[i].max))
 			return false;
 	switch (opt) {
-	case 'k': p->has_rkey = true; p->override.rkey = (uint32_t)n; break;
-	case 'a': p->has_iova = true; p->override.iova = n; break;
-	case 'l': p->has_length = true; p->override.length = n; break;
-	case 'o': p->opt.base = n; break;
-	case 'b': p->opt.buffer = n; break;
-	case 'd': p->opt.depth = (unsigned int)n; break;
-	case 't': p->opt.timeout_ms = (int)n; break;
-	case 'c': p->opt.connect_timeout_ms = (int)n; break;
-	case 'A': p->opt.ack_timeout = (uint8_t)n; break;
-	case 'r': p->opt.retries = (uint8_t)n; break;
-	case 'n': p->opt.rnr_retries = (uint8_t)n; break;
+	case 'k':
+		p->has_rkey = true;
+		p->override.rkey = (uint32_t)n;
+		break;
+	case 'a':
+		p->has_iova = true;
+		p->override.iova = n;
+		break;
+	case 'l':
+		p->has_length = true;
+		p->override.length = n;
+		break;
+	case 'o':
+		p->opt.base = n;
+		break;
+	case 'b':
+		p->opt.buffer = n;
+		break;
+	case 'd':
+		p->opt.depth = (unsigned int)n;
+		break;
+	case 't':
+		p->opt.timeout_ms = (int)n;
+		break;
+	case 'c':
+		p->opt.connect_timeout_ms = (int)n;
+		break;
+	case 'A':
+		p->opt.ack_timeout = (uint8_t)n;
+		break;
+	case 'r':
+		p->opt.retries = (uint8_t)n;
+		break;
+	case 'n':
+		p->opt.rnr_retries = (uint8_t)n;
+		break;
 	}
 	return true;
 }

@@ -34,7 +34,8 @@ static const struct reason reasons[] = {
 		"open another one for another device" },
 	[IB_MEMREG_REASON_NO_DEVICE] = {
 		"no such RDMA device in this network namespace, or no name given and not exactly one device",
-		"`rdma link` shows those that there are; `memreg load --rxe NETDEV` makes one of a network interface" },
+		"`rdma link` shows those that there are; `memreg load --rxe NETDEV` makes one of a network interface"
+	},
 	[IB_MEMREG_REASON_DEVICE_GONE] = {
 		"the RDMA device was removed, and all that this file had on it is destroyed",
 		"open a new handle once the device is back" },
@@ -48,7 +49,8 @@ static const struct reason reasons[] = {
 		NULL },
 	[IB_MEMREG_REASON_PORT] = {
 		"no such port, or it is not usable",
-		"`rdma link` shows the ports; the port's network interface must be up and have an IP address" },
+		"`rdma link` shows the ports; the port's network interface must be up and have an IP address"
+	},
 	[IB_MEMREG_REASON_ID] = {
 		"no such object in this handle, or of another type", NULL },
 	[IB_MEMREG_REASON_IN_USE] = {
@@ -68,13 +70,15 @@ static const struct reason reasons[] = {
 		"`memreg caps` shows the access flags that can be had" },
 	[IB_MEMREG_REASON_ACCESS_MR] = {
 		"the window asks for what its MR doesn't allow",
-		"register the MR with IB_MEMREG_ACCESS_MW_BIND, and with IB_MEMREG_ACCESS_LOCAL_WRITE for windows that can be written" },
+		"register the MR with IB_MEMREG_ACCESS_MW_BIND, and with IB_MEMREG_ACCESS_LOCAL_WRITE for windows that can be written"
+	},
 	[IB_MEMREG_REASON_IOVA] = {
 		"the I/O address differs from the memory's in the offset within a page of 4096 bytes, or wraps around",
 		NULL },
 	[IB_MEMREG_REASON_MEMLOCK] = {
 		"the limit of locked memory, RLIMIT_MEMLOCK, is reached",
-		"raise it with `ulimit -l`, in limits.conf(5) or by LimitMEMLOCK= of the service, or deregister something" },
+		"raise it with `ulimit -l`, in limits.conf(5) or by LimitMEMLOCK= of the service, or deregister something"
+	},
 	[IB_MEMREG_REASON_PIN] = {
 		"the memory can't be pinned: unmapped, of a kind that can't be pinned for long, or less writable than asked for",
 		NULL },
@@ -83,7 +87,8 @@ static const struct reason reasons[] = {
 		NULL },
 	[IB_MEMREG_REASON_SINGLE_KEY] = {
 		"the driver of this device is not among those that can register a large scattered MR under a single key",
-		"leave IB_MEMREG_MR_SINGLE_KEY out and use the keyed segments" },
+		"leave IB_MEMREG_MR_SINGLE_KEY out and use the keyed segments"
+	},
 	[IB_MEMREG_REASON_SPAN] = {
 		"the span is more than one key of this device covers",
 		"`memreg caps` shows the span of a key; use several windows" },
@@ -98,7 +103,8 @@ static const struct reason reasons[] = {
 		"the object belongs to another domain", NULL },
 	[IB_MEMREG_REASON_ADDRESS] = {
 		"the address is not IPv4 or IPv6, or not one of this RDMA device",
-		"use an address of the network interface behind the device, or the wildcard address" },
+		"use an address of the network interface behind the device, or the wildcard address"
+	},
 	[IB_MEMREG_REASON_PRIVATE_DATA] = {
 		"more private data than the RDMA CM carries",
 		"`memreg caps` shows how much it is" },
@@ -128,14 +134,16 @@ static const struct {
 		   "the running module may be older than this library" } },
 	{ EFAULT, { "a pointer is not mapped", NULL } },
 	{ EINTR, { "a signal arrived, and nothing was done", "call again" } },
-	{ ENETDOWN, { "the port of the RDMA device has no usable address",
-		      "set its network interface up and give it an IP address" } },
+	{ ENETDOWN, {
+		"the port of the RDMA device has no usable address",
+		"set its network interface up and give it an IP address" } },
 	{ EADDRINUSE, { "somebody listens on this address and port already",
 			"use another port; 0 takes a free one" } },
 	{ EAGAIN, { "the state of memory or device kept changing",
 		    "try again" } },
-	{ ENOTCONN, { "the endpoint is not in a state in which this can be done",
-		      NULL } },
+	{ ENOTCONN, {
+		"the endpoint is not in a state in which this can be done",
+		NULL } },
 	{ EACCES, { "the access is not allowed", NULL } },
 	{ ENOSPC, { "the RDMA device has no more of such objects", NULL } },
 };

@@ -40,7 +40,7 @@ static const struct {
 	[IB_MEMREG_CAP_REREG_IN_PLACE] = {
 		"rereg-in-place", YES_NO, "re-registration keeps the keys" },
 	[IB_MEMREG_CAP_STRICT_INVALIDATE] = {
-		"strict-invalidate", YES_NO, "revoke waits for packets in flight" },
+		"strict-invalidate", YES_NO, "revoke waits for packets" },
 	[IB_MEMREG_CAP_MAX_MR] = { "max-mr", NUMBER, "MRs of the device" },
 	[IB_MEMREG_CAP_MAX_QP] = { "max-qp", NUMBER, "QPs of the device" },
 	[IB_MEMREG_CAP_CONNECT_DATA] = {

@@ -9,30 +9,40 @@
 
 #include "tool.h"
 
+static const struct {
+	int err;
+	const char *text;
+} hints[] = {
+	{ EPERM, "this needs root" },
+	{ EACCES, "this needs root" },
+	{
+		ENOENT,
+		"it is not installed for this kernel, or a symbol of it is missing there: `make install` for the running kernel, or use --module PATH",
+	},
+	{
+		ENOEXEC,
+		"it was built for another kernel: build it for the running one, and see `dmesg`",
+	},
+	{
+		EKEYREJECTED,
+		"its signature is not accepted: secure boot or lockdown wants modules signed by a known key",
+	},
+	{ ENOSYS, "this kernel has no loadable modules" },
+};
+
 static const char *hint(int err)
 {
-	switch (-err) {
-	case EPERM:
-	case EACCES:
-		return "; this needs root";
-	case ENOENT:
-		return "; it is not installed for this kernel, or a symbol of it is missing there: `make install` for the running kernel, or use --module PATH";
-	case ENOEXEC:
-		return "; it was built for another kernel: build it for the running one, and see `dmesg`";
-	case EKEYREJECTED:
-		return "; its signature is not accepted: secure boot or lockdown wants modules signed by a known key";
-	case ENOSYS:
-		return "; this kernel has no loadable modules";
-	case EINVAL:
-		return "; see `dmesg` for the parameter or symbol that is wrong";
-	default:
-		return "; see `dmesg`";
-	}
+	size_t i;
+
+	for (i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+		if (hints[i].err == -err)
+			return hints[i].text;
+	return "see `dmesg`";
 }
 
 static int fail_module(const char *name, int err)
 {
-	return fail("%s can't be loaded: %s%s", name, strerror(-err),
+	return fail("%s can't be loaded: %s; %s", name, strerror(-err),
 		    hint(err));
 }
 
@@ -197,7 +207,7 @@ static void usage(void)
 	     "  -h, --help");
 }
 
-/* Parameters as one string, as libkmod wants them; NULL if there is no memory */
+/* Parameters as one string, as libkmod wants them; NULL without memory */
 static char *join(char **words, int count)
 {
 	size_t len = 1;
@@ -229,7 +239,8 @@ int cmd_load(int argc, char **argv)
 	char *params;
 	int opt, ret;
 
-	while ((opt = getopt_long(argc, argv, "m:x:n:h", options, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "m:x:n:h", options,
+				  NULL)) != -1) {
 		switch (opt) {
 		case 'm':
 			path = optarg;

@@ -9,10 +9,10 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *brief;
 } commands[] = {
-	{ "caps", cmd_caps, "what an RDMA device can do, and what stands behind it" },
+	{ "caps", cmd_caps, "what an RDMA device can do" },
 	{ "list", cmd_list, "live objects and whose they are" },
-	{ "load", cmd_load, "load the kernel module, and soft-RoCE if asked for" },
-	{ "serve", cmd_serve, "grant windows on memory to the peers that connect" },
+	{ "load", cmd_load, "load the kernel module, bring up soft-RoCE" },
+	{ "serve", cmd_serve, "grant windows on memory to peers" },
 	{ "unload", cmd_unload, "unload the kernel module" },
 };
 

@@ -29,7 +29,7 @@ static void add_string(struct request *r, uint16_t type, const char *s)
 			      (uint32_t)NLA_ALIGN(attr.nla_len);
 }
 
-/* Send a request and take its acknowledgement */
+/* Send a request and take its acknowledgment */
 static int talk(int fd, const struct request *r)
 {
 	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };

@@ -381,7 +381,7 @@ static void usage(void)
 	     "and rkey, see libmemreg(7). Says who comes and goes, until SIGINT or SIGTERM.\n\n"
 	     "  -d, --device DEVICE     RDMA device; may be left out if there is but one\n"
 	     "  -a, --address ADDRESS   to listen on (0.0.0.0)\n"
-	     "  -p, --port PORT         to listen on; 0 takes a free one (" PORT_DEFAULT ")\n"
+	     "  -p, --port PORT         to listen on; 0 takes a free one (7471)\n"
 	     "  -f, --file PATH         serve a file's memory; on tmpfs or hugetlbfs, or read-only\n"
 	     "  -s, --size BYTES        serve as much; K, M, G may follow (1M, or the file's)\n"
 	     "  -r, --read-only         the same as --access read\n"
