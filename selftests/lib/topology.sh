@@ -56,11 +56,11 @@ wire_up() {
 	done
 }
 
-# addresses_up END: nodad, as nobody else is there.
+# addresses_up END: nodad, as nobody else is there. IPv6's go with a link down.
 addresses_up() {
 	local ip=(ip -n "memreg-$1")
-	"${ip[@]}" addr add "${TOPOLOGY_IP4[$1]}/24" dev "mr_$1" &&
-		"${ip[@]}" addr add "${TOPOLOGY_IP6[$1]}/64" dev "mr_$1" nodad &&
+	"${ip[@]}" addr replace "${TOPOLOGY_IP4[$1]}/24" dev "mr_$1" &&
+		"${ip[@]}" addr replace "${TOPOLOGY_IP6[$1]}/64" dev "mr_$1" nodad &&
 		"${ip[@]}" link set lo up &&
 		"${ip[@]}" link set "mr_$1" up
 }

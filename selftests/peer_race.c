@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * I3: a peer writes as fast as it can while its window is taken away. As soon
+ * as the owner's call has returned the owner writes all of the window, and that
+ * must stay.
+ *
+ * A device handles the packets of a connection in their order. So once the peer
+ * was told of its access error, none of those before it is under way, and the
+ * memory can be looked at for the last time.
+ */
+#include "peer.h"
+
+#define SPAN	(16 * PAGE)
+
+FIXTURE(race)
+{
+	struct owner o;
+	struct arena a;
+	struct memreg_mr mr;
+	uint32_t window;
+	struct peer p;
+	uint32_t endpoint;
+	bool strict;		/* the device's own promise */
+};
+
+FIXTURE_SETUP(race)
+{
+	uint64_t strict;
+
+	owner_open(_metadata, &self->o);
+	ASSERT_EQ(0, memreg_query_cap(self->o.m,
+				      IB_MEMREG_CAP_STRICT_INVALIDATE,
+				      &strict));
+	self->strict = strict;
+	arena_make(_metadata, &self->a, SPAN + 2 * PAGE);
+	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, self->a.mem,
+					self->a.len, FOR_WINDOWS, 0,
+					&self->mr));
+	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, "-d 16");
+	self->endpoint = owner_admit(_metadata, &self->o, &self->p,
+				     self->o.domain, NULL);
+}
+
+FIXTURE_TEARDOWN(race)
+{
+	peer_stop(&self->p, 0);
+	owner_close(&self->o);
+	arena_free(&self->a);
+}
+
+static void reconnect(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(race) *self)
+{
+	peer_ask(_metadata, &self->p, "disconnect");
+	owner_await(_metadata, &self->o, IB_MEMREG_EVENT_DISCONNECTED, NULL);
+	ASSERT_EQ(0, memreg_destroy(self->o.m, self->endpoint));
+	peer_tell(_metadata, &self->p, "conn");
+	self->endpoint = owner_admit(_metadata, &self->o, &self->p,
+				     self->o.domain, NULL);
+}
+
+static void begin_writes(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(race) *self, unsigned int byte)
+{
+	struct ib_memreg_bind bind = {
+		.window_id = self->window,
+		.mr_id = self->mr.id,
+		.offset = PAGE,
+		.length = SPAN,
+		.access = READ_WRITE,
+	};
+	struct memreg_grant g;
+
+	owner_bind(_metadata, &self->o, self->o.domain, &bind, &g);
+	peer_ask(_metadata, &self->p, "iova 0x%llx", bind.out_iova);
+	peer_ask(_metadata, &self->p, "rkey 0x%x", g.rkey);
+	peer_ask(_metadata, &self->p, "start write 0 %lu %u", SPAN, byte);
+	ASSERT_PEER("success", &self->p);
+	memset(self->a.copy + PAGE, (int)byte, SPAN);
+}
+
+/* Bytes that are not what the owner wrote after it had revoked the window */
+static size_t late_bytes(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(race) *self)
+{
+	size_t i, late = 0;
+
+	peer_ask(_metadata, &self->p, "join %d", LIMIT_MS / 2);
+	ASSERT_PEER("remote-access-error", &self->p);
+	for (i = 0; i < self->a.len; i++)
+		late += self->a.mem[i] != self->a.copy[i];
+	return late;
+}
+
+/* Race once, with a way to take the window away; tells the late bytes */
+static size_t race(struct __test_metadata *_metadata, FIXTURE_DATA(race) *self,
+		   int (*take)(FIXTURE_DATA(race) *self), unsigned int round)
+{
+	size_t late;
+
+	ASSERT_EQ(0, memreg_window_alloc(self->o.m, self->o.domain,
+					 IB_MEMREG_WINDOW_TYPE1, SPAN,
+					 &self->window, 1));
+	begin_writes(_metadata, self, 0x80 + round % 64);
+	ASSERT_EQ(0, take(self))
+		TH_LOG("%s", memreg_reason());
+	arena_fill(&self->a, round);
+	late = late_bytes(_metadata, self);
+	memreg_window_free(self->o.m, self->window);
+	reconnect(_metadata, self);
+	return late;
+}
+
+static int take_by_revoke(FIXTURE_DATA(race) *self)
+{
+	return memreg_window_revoke(self->o.m, self->o.domain, self->window);
+}
+
+static int take_by_strict_revoke(FIXTURE_DATA(race) *self)
+{
+	return memreg_window_revoke_strict(self->o.m, self->o.domain,
+					   &self->window, 1, NULL);
+}
+
+static int take_by_destroy(FIXTURE_DATA(race) *self)
+{
+	return memreg_window_free(self->o.m, self->window);
+}
+
+TEST_F_TIMEOUT(race, I3_nothing_lands_after_strict_revoke, 3600)
+{
+	unsigned int i;
+
+	for (i = 0; i < times(12, 2000); i++)
+		ASSERT_EQ(0, race(_metadata, self, take_by_strict_revoke, i));
+}
+
+TEST_F_TIMEOUT(race, I3_nothing_lands_after_destroying_a_window, 3600)
+{
+	unsigned int i;
+
+	for (i = 0; i < times(12, 2000); i++)
+		ASSERT_EQ(0, race(_metadata, self, take_by_destroy, i));
+}
+
+/* What was accepted before may land where the device makes no promise */
+TEST_F_TIMEOUT(race, I3_what_lands_after_revoke, 3600)
+{
+	unsigned int i, rounds = times(12, 2000), late = 0;
+
+	for (i = 0; i < rounds; i++)
+		late += race(_metadata, self, take_by_revoke, i) != 0;
+	TH_LOG("late packets in %u of %u rounds", late, rounds);
+	if (self->strict)
+		ASSERT_EQ(0, late);
+}
+
+PEER_HARNESS_MAIN
