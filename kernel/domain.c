@@ -35,22 +35,6 @@
 /* How long a batch may take before the queue is taken for broken. */
 #define MEMREG_BATCH_TIMEOUT	(10 * HZ)
 
-/**
- * struct memreg_batch - Work requests that were posted together
- * @node: In memreg_domain.inflight; sq_lock
- * @domain: The domain
- * @keys: The FRWRs behind these have the work requests
- * @count: Their number
- * @done: All of them ended
- */
-struct memreg_batch {
-	struct list_head node;
-	struct memreg_domain *domain;
-	struct memreg_key **keys;
-	unsigned int count;
-	struct completion done;
-};
-
 /* Rebuilding must not wait for those who wait for it on memreg_wq. */
 static struct workqueue_struct *memreg_rebuild_wq;
 
@@ -230,6 +214,12 @@ static void memreg_batch_end(struct memreg_batch *batch)
 	lockdep_assert_held(&domain->sq_lock);
 
 	list_del(&batch->node);
+	batch->ended = true;
+	if (batch->reserve) {
+		domain->sq_reserve += batch->count;
+		wake_up_all(&domain->mdev->guard_wait);
+		return;
+	}
 	domain->sq_free += batch->count;
 	wake_up(&domain->sq_wait);
 	/* The batch is on the stack of the task that waits for this. */
@@ -250,7 +240,7 @@ static void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc)
 		frwr->status = -EIO;
 		memreg_queue_break(domain);
 	}
-	if (frwr == batch->keys[batch->count - 1]->frwr)
+	if (frwr == batch->last)
 		memreg_batch_end(batch);
 	spin_unlock_irqrestore(&domain->sq_lock, flags);
 }
@@ -258,10 +248,10 @@ static void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc)
 /* Nobody knows how far these work requests got. */
 static void memreg_batch_abandon(struct memreg_batch *batch)
 {
-	unsigned int i;
+	struct memreg_frwr *frwr;
 
-	for (i = 0; i < batch->count; i++)
-		batch->keys[i]->frwr->status = -EIO;
+	list_for_each_entry(frwr, &batch->frwrs, node)
+		frwr->status = -EIO;
 	memreg_batch_end(batch);
 }
 
@@ -294,94 +284,197 @@ static int memreg_queue_lock(struct memreg_domain *domain, unsigned int count)
 	return 0;
 }
 
-/* Chain the work requests of a batch; only the last one is signalled. */
-static void memreg_batch_chain(struct memreg_batch *batch)
+/**
+ * memreg_batch_init() - Begin a batch of work requests
+ * @batch: The batch
+ * @domain: Domain of all its FRWRs
+ */
+void memreg_batch_init(struct memreg_batch *batch,
+		       struct memreg_domain *domain)
 {
-	unsigned int i;
-
+	batch->domain = domain;
+	INIT_LIST_HEAD(&batch->frwrs);
+	batch->last = NULL;
+	batch->count = 0;
+	batch->reserve = false;
+	batch->ended = false;
 	init_completion(&batch->done);
-	for (i = 0; i < batch->count; i++) {
-		struct memreg_frwr *frwr = batch->keys[i]->frwr;
-		bool last = i + 1 == batch->count;
+}
 
-		frwr->batch = batch;
-		frwr->status = 0;
-		frwr->cqe.done = memreg_queue_done;
-		/* The work request is the first member of ib_reg_wr. */
-		frwr->inv.wr_cqe = &frwr->cqe;
-		frwr->inv.send_flags = last ? IB_SEND_SIGNALED : 0;
-		frwr->inv.next =
-			last ? NULL : &batch->keys[i + 1]->frwr->inv;
+/**
+ * memreg_batch_add() - Chain an FRWR's work request behind those of a batch
+ * @batch: The batch
+ * @frwr: FRWR on no list, with its work request prepared in @reg or @inv
+ *
+ * Only the last one is signalled.
+ */
+void memreg_batch_add(struct memreg_batch *batch, struct memreg_frwr *frwr)
+{
+	frwr->batch = batch;
+	frwr->status = 0;
+	frwr->cqe.done = memreg_queue_done;
+	/* The work request is the first member of ib_reg_wr. */
+	frwr->inv.wr_cqe = &frwr->cqe;
+	frwr->inv.send_flags = IB_SEND_SIGNALED;
+	frwr->inv.next = NULL;
+	if (batch->last) {
+		batch->last->inv.send_flags = 0;
+		batch->last->inv.next = &frwr->inv;
 	}
+	batch->last = frwr;
+	batch->count++;
+	list_add_tail(&frwr->node, &batch->frwrs);
 }
 
 /* Post a batch. From here on it ends by a completion or by the worker. */
+static void memreg_batch_post_locked(struct memreg_batch *batch)
+{
+	struct memreg_domain *domain = batch->domain;
+	struct memreg_frwr *first =
+		list_first_entry(&batch->frwrs, struct memreg_frwr, node);
+	const struct ib_send_wr *bad;
+
+	lockdep_assert_held(&domain->sq_lock);
+
+	list_add_tail(&batch->node, &domain->inflight);
+	/* What a post took in part has no completion to end it. */
+	if (ib_post_send(domain->qp, &first->inv, &bad))
+		memreg_queue_break(domain);
+}
+
 static int memreg_batch_post(struct memreg_batch *batch)
 {
 	struct memreg_domain *domain = batch->domain;
-	const struct ib_send_wr *bad;
 	int ret;
 
 	ret = memreg_queue_lock(domain, batch->count);
 	if (ret)
 		return ret;
-	list_add_tail(&batch->node, &domain->inflight);
-	/* What a post took in part has no completion to end it. */
-	if (ib_post_send(domain->qp, &batch->keys[0]->frwr->inv, &bad))
-		memreg_queue_break(domain);
+	memreg_batch_post_locked(batch);
 	spin_unlock_irq(&domain->sq_lock);
 	return 0;
 }
 
-static void memreg_batch_wait(struct memreg_batch *batch)
+/**
+ * memreg_batch_try_post() - Post a batch from the reserve, without waiting
+ * @batch: Batch of at most MEMREG_SQ_RESERVE work requests
+ *
+ * Context: any. Its @done will be completed if this returns 0.
+ * Return: 0; -EAGAIN if there is no room at the moment; -EIO if the queue does
+ * not work at the moment.
+ */
+int memreg_batch_try_post(struct memreg_batch *batch)
 {
 	struct memreg_domain *domain = batch->domain;
+	unsigned long flags;
+	int ret = 0;
 
+	spin_lock_irqsave(&domain->sq_lock, flags);
+	if (domain->state != MEMREG_QUEUE_READY) {
+		ret = -EIO;
+	} else if (domain->sq_reserve < batch->count) {
+		ret = -EAGAIN;
+	} else {
+		batch->reserve = true;
+		domain->sq_reserve -= batch->count;
+		memreg_batch_post_locked(batch);
+	}
+	spin_unlock_irqrestore(&domain->sq_lock, flags);
+	return ret;
+}
+
+/**
+ * memreg_batch_ended() - Is a batch that was posted from the reserve through?
+ * @batch: The batch
+ *
+ * Return: whether it is. If so, nobody touches the batch any more.
+ */
+bool memreg_batch_ended(struct memreg_batch *batch)
+{
+	unsigned long flags;
+	bool ended;
+
+	spin_lock_irqsave(&batch->domain->sq_lock, flags);
+	ended = batch->ended;
+	spin_unlock_irqrestore(&batch->domain->sq_lock, flags);
+	return ended;
+}
+
+/**
+ * memreg_queue_stall() - Somebody waited for a queue in vain
+ * @domain: The domain
+ *
+ * The queue is rebuilt, and nobody waits for it in the meantime.
+ *
+ * Context: any.
+ */
+void memreg_queue_stall(struct memreg_domain *domain)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&domain->sq_lock, flags);
+	memreg_queue_break(domain);
+	spin_unlock_irqrestore(&domain->sq_lock, flags);
+}
+
+static void memreg_batch_wait(struct memreg_batch *batch)
+{
 	if (wait_for_completion_timeout(&batch->done, MEMREG_BATCH_TIMEOUT))
 		return;
-	spin_lock_irq(&domain->sq_lock);
-	memreg_queue_break(domain);
-	spin_unlock_irq(&domain->sq_lock);
+	memreg_queue_stall(batch->domain);
 	wait_for_completion(&batch->done);
+}
+
+/* Run the first work requests of a list, as many as go together. */
+static int memreg_queue_run_some(struct memreg_domain *domain,
+				 struct list_head *frwrs,
+				 struct list_head *through)
+{
+	struct memreg_frwr *frwr, *next;
+	struct memreg_batch batch;
+	int err, ret = 0;
+
+	memreg_batch_init(&batch, domain);
+	list_for_each_entry_safe(frwr, next, frwrs, node) {
+		if (batch.count == MEMREG_SQ_DEPTH)
+			break;
+		list_del(&frwr->node);
+		memreg_batch_add(&batch, frwr);
+	}
+	err = memreg_batch_post(&batch);
+	if (!err)
+		memreg_batch_wait(&batch);
+	list_for_each_entry(frwr, &batch.frwrs, node) {
+		if (err)
+			frwr->status = err;
+		if (frwr->status)
+			ret = frwr->status;
+	}
+	list_splice_tail(&batch.frwrs, through);
+	return ret;
 }
 
 /**
  * memreg_queue_run() - Run work requests on the registration queue, and wait
  * @domain: The domain
- * @keys: The FRWR of each has its work request prepared in @reg or @inv
- * @count: Their number
+ * @frwrs: List of FRWRs, each with its work request prepared
  *
  * Afterwards each FRWR's status is 0 if its work request succeeded; a negative
- * errno says that it failed, or never got on the queue.
+ * errno says that it failed, or never got on the queue. The list is as before.
  *
  * Return: 0, or one of these statuses.
  */
-int memreg_queue_run(struct memreg_domain *domain, struct memreg_key **keys,
-		     unsigned int count)
+int memreg_queue_run(struct memreg_domain *domain, struct list_head *frwrs)
 {
-	unsigned int i, n;
-	int ret = 0;
+	LIST_HEAD(through);
+	int err, ret = 0;
 
-	for (; count; keys += n, count -= n) {
-		struct memreg_batch batch = {
-			.domain = domain,
-			.keys = keys,
-			.count = min_t(unsigned int, count, MEMREG_SQ_DEPTH),
-		};
-		int err;
-
-		n = batch.count;
-		memreg_batch_chain(&batch);
-		err = memreg_batch_post(&batch);
-		if (!err)
-			memreg_batch_wait(&batch);
-		for (i = 0; i < n; i++) {
-			if (err)
-				keys[i]->frwr->status = err;
-			if (keys[i]->frwr->status)
-				ret = keys[i]->frwr->status;
-		}
+	while (!list_empty(frwrs)) {
+		err = memreg_queue_run_some(domain, frwrs, &through);
+		if (err)
+			ret = err;
 	}
+	list_splice(&through, frwrs);
 	return ret;
 }
 
@@ -490,7 +583,8 @@ static int memreg_queue_create(struct memreg_domain *domain)
 	struct ib_qp_init_attr attr = {
 		.cap = {
 			/* One more for ib_drain_sq(). */
-			.max_send_wr = MEMREG_SQ_DEPTH + 1,
+			.max_send_wr = MEMREG_SQ_DEPTH +
+				       MEMREG_SQ_RESERVE + 1,
 			.max_recv_wr = 1,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
@@ -502,7 +596,8 @@ static int memreg_queue_create(struct memreg_domain *domain)
 	int ret;
 
 	domain->cq = ib_alloc_cq_any(domain->mdev->ibdev, domain,
-				     MEMREG_SQ_DEPTH + 2, IB_POLL_SOFTIRQ);
+				     MEMREG_SQ_DEPTH + MEMREG_SQ_RESERVE + 2,
+				     IB_POLL_SOFTIRQ);
 	if (IS_ERR(domain->cq))
 		return memreg_domain_errno(PTR_ERR(domain->cq));
 
@@ -569,6 +664,7 @@ static struct memreg_domain *memreg_domain_alloc(struct memreg_file *file,
 	mutex_init(&domain->sq_mutex);
 	spin_lock_init(&domain->sq_lock);
 	domain->sq_free = MEMREG_SQ_DEPTH;
+	domain->sq_reserve = MEMREG_SQ_RESERVE;
 	INIT_LIST_HEAD(&domain->inflight);
 	init_waitqueue_head(&domain->sq_wait);
 	INIT_WORK(&domain->rebuild, memreg_queue_rebuild);

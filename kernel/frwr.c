@@ -73,8 +73,9 @@ static u32 memreg_key_pages(const struct memreg_key *key)
  * FRWRs
  */
 
-static struct memreg_frwr *memreg_frwr_alloc(struct memreg_domain *domain,
-					     u32 class, u32 pages)
+/* An FRWR, or what will be one, that has no MR yet. */
+static struct memreg_frwr *memreg_frwr_new(struct memreg_domain *domain,
+					   u32 class)
 {
 	struct memreg_frwr *frwr;
 	int ret;
@@ -87,29 +88,51 @@ static struct memreg_frwr *memreg_frwr_alloc(struct memreg_domain *domain,
 	INIT_LIST_HEAD(&frwr->node);
 	INIT_LIST_HEAD(&frwr->region_node);
 	ret = memreg_charge(&frwr->charge, domain->mdev, false);
-	if (ret)
-		goto err_free;
-	frwr->mr = ib_alloc_mr(domain->pd, IB_MR_TYPE_MEM_REG, pages);
-	if (IS_ERR(frwr->mr)) {
-		/* Drivers have many names for having no more MRs. */
-		ret = PTR_ERR(frwr->mr) == -ENOMEM ? -ENOMEM : -ENOSPC;
-		goto err_uncharge;
+	if (ret) {
+		kfree(frwr);
+		return ERR_PTR(ret);
 	}
 	return frwr;
+}
 
-err_uncharge:
-	memreg_uncharge(&frwr->charge, domain->mdev);
-err_free:
-	kfree(frwr);
-	return ERR_PTR(ret);
+/**
+ * memreg_frwr_destroy_mr() - Kill an FRWR's key whatever state it is in
+ * @frwr: FRWR that the caller has claimed
+ *
+ * Context: may sleep, and may allocate.
+ */
+void memreg_frwr_destroy_mr(struct memreg_frwr *frwr)
+{
+	if (frwr->mr)
+		WARN_ON(ib_dereg_mr(frwr->mr));
+	frwr->mr = NULL;
 }
 
 /* Destroy an FRWR that is on no list. Its key is dead when this returns. */
 static void memreg_frwr_free(struct memreg_frwr *frwr)
 {
-	WARN_ON(ib_dereg_mr(frwr->mr));
+	memreg_frwr_destroy_mr(frwr);
 	memreg_uncharge(&frwr->charge, frwr->domain->mdev);
 	kfree(frwr);
+}
+
+static struct memreg_frwr *memreg_frwr_alloc(struct memreg_domain *domain,
+					     u32 class, u32 pages)
+{
+	struct memreg_frwr *frwr;
+	struct ib_mr *mr;
+
+	frwr = memreg_frwr_new(domain, class);
+	if (IS_ERR(frwr))
+		return frwr;
+	mr = ib_alloc_mr(domain->pd, IB_MR_TYPE_MEM_REG, pages);
+	if (IS_ERR(mr)) {
+		memreg_frwr_free(frwr);
+		/* Drivers have many names for having no more MRs. */
+		return ERR_PTR(PTR_ERR(mr) == -ENOMEM ? -ENOMEM : -ENOSPC);
+	}
+	frwr->mr = mr;
+	return frwr;
 }
 
 static void memreg_frwr_free_list(struct list_head *frwrs)
@@ -131,9 +154,9 @@ static void memreg_frwr_unlink(struct memreg_frwr *frwr)
 	list_del_init(&frwr->node);
 	list_del_init(&frwr->region_node);
 	frwr->region = NULL;
-	if (frwr->idle_since)
+	if (frwr->state == MEMREG_FRWR_IDLE)
 		frwr->domain->nr_idle[frwr->class]--;
-	frwr->idle_since = 0;
+	frwr->state = MEMREG_FRWR_HELD;
 }
 
 /* Take the FRWR of a class that has rested the longest, if it has enough. */
@@ -224,13 +247,55 @@ static struct memreg_frwr *memreg_frwr_take(struct memreg_domain *domain,
 				 memreg_class_pages(domain->mdev, class));
 }
 
-/* Let an FRWR idle whose key is dead. It stays with its region. */
-static void memreg_frwr_rest(struct memreg_frwr *frwr, u64 now)
+/*
+ * Claim the FRWR behind a key, so that nobody else is at work on it. Returns
+ * whether the key works; memreg_region_killed() is to be called then, when it
+ * does no more.
+ */
+static bool memreg_key_claim(struct memreg_key *key)
 {
+	struct memreg_region *region = key->region;
+	struct memreg_frwr *frwr = key->frwr;
+	spinlock_t *lock = &region->mdev->frwr_lock;
+	bool live;
+
+	spin_lock(lock);
+	while (frwr->state == MEMREG_FRWR_DYING) {
+		spin_unlock(lock);
+		memreg_guard_await(region, frwr);
+		spin_lock(lock);
+	}
+	if (frwr->state == MEMREG_FRWR_FAILED)
+		region->failed--;
+	live = frwr->state == MEMREG_FRWR_LIVE;
+	if (live) {
+		list_move(&frwr->region_node, &region->frwrs);
+		region->killing++;
+	}
+	frwr->state = MEMREG_FRWR_HELD;
+	spin_unlock(lock);
+	return live;
+}
+
+/* The key of an FRWR that was claimed is dead. */
+static void memreg_region_killed(struct memreg_region *region)
+{
+	spin_lock(&region->mdev->frwr_lock);
+	if (!--region->killing)
+		wake_up_all(&region->mdev->guard_wait);
+	spin_unlock(&region->mdev->frwr_lock);
+}
+
+/* Let the FRWR behind a dead key idle. It stays with its region. */
+static void memreg_key_rest(struct memreg_key *key, u64 now)
+{
+	struct memreg_frwr *frwr = key->frwr;
 	struct memreg_domain *domain = frwr->domain;
 	u32 class = frwr->class;
 
+	key->frwr = NULL;
 	spin_lock(&domain->mdev->frwr_lock);
+	frwr->state = MEMREG_FRWR_IDLE;
 	frwr->idle_since = now;
 	list_add_tail(&frwr->node, &domain->idle[class]);
 	domain->nr_idle[class]++;
@@ -290,6 +355,8 @@ static int memreg_key_map(struct memreg_key *key, struct memreg_frwr *frwr,
 	list_add_tail(&frwr->region_node, &key->region->frwrs);
 	spin_unlock(&mdev->frwr_lock);
 	key->frwr = frwr;
+	key->lkey = mr->lkey;
+	key->rkey = mr->rkey;
 	return 0;
 }
 
@@ -318,6 +385,35 @@ static int memreg_keys_map(struct memreg_domain *domain,
 	return 0;
 }
 
+/* Destroy the FRWR behind a key that is claimed. */
+static void memreg_key_free(struct memreg_key *key)
+{
+	struct memreg_frwr *frwr = key->frwr;
+
+	spin_lock(&frwr->domain->mdev->frwr_lock);
+	memreg_frwr_unlink(frwr);
+	spin_unlock(&frwr->domain->mdev->frwr_lock);
+	memreg_frwr_free(frwr);
+	key->frwr = NULL;
+}
+
+/* Run the work requests of the FRWRs behind these keys. */
+static int memreg_keys_run(struct memreg_domain *domain,
+			   struct memreg_key **keys, unsigned int count)
+{
+	struct memreg_frwr *frwr, *next;
+	LIST_HEAD(frwrs);
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < count; i++)
+		list_add_tail(&keys[i]->frwr->node, &frwrs);
+	ret = memreg_queue_run(domain, &frwrs);
+	list_for_each_entry_safe(frwr, next, &frwrs, node)
+		INIT_LIST_HEAD(&frwr->node);
+	return ret;
+}
+
 /* Destroy the FRWRs that failed, and move their keys to the front. */
 static unsigned int memreg_keys_sort_failed(struct memreg_key **keys,
 					    unsigned int count)
@@ -332,6 +428,27 @@ static unsigned int memreg_keys_sort_failed(struct memreg_key **keys,
 		failed++;
 	}
 	return failed;
+}
+
+/* From here on guards know of the keys, unless one of them has struck. */
+static int memreg_keys_publish(struct memreg_domain *domain,
+			       struct memreg_key **keys, unsigned int count)
+{
+	unsigned int i;
+	int ret = 0;
+
+	spin_lock(&domain->mdev->frwr_lock);
+	for (i = 0; i < count; i++)
+		if (keys[i]->region->guard.stale)
+			ret = -ESTALE;
+	for (i = 0; !ret && i < count; i++) {
+		struct memreg_frwr *frwr = keys[i]->frwr;
+
+		frwr->state = MEMREG_FRWR_LIVE;
+		list_move_tail(&frwr->region_node, &keys[i]->region->live);
+	}
+	spin_unlock(&domain->mdev->frwr_lock);
+	return ret;
 }
 
 static struct scatterlist *memreg_keys_alloc_sg(struct memreg_key **keys,
@@ -353,7 +470,8 @@ static struct scatterlist *memreg_keys_alloc_sg(struct memreg_key **keys,
  *
  * Context: may sleep.
  * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if FRWRs can't be had; -EINVAL if the
- * device can't map a range; -ENETDOWN or -EIO if the queue does not work.
+ * device can't map a range; -ENETDOWN or -EIO if the queue does not work;
+ * -ESTALE if the memory went in the meantime.
  */
 int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 		     unsigned int count)
@@ -370,7 +488,7 @@ int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 		ret = memreg_keys_map(domain, keys, todo, sgl);
 		if (ret)
 			break;
-		ret = memreg_queue_run(domain, keys, todo);
+		ret = memreg_keys_run(domain, keys, todo);
 		if (!ret)
 			break;
 		todo = memreg_keys_sort_failed(keys, todo);
@@ -378,6 +496,8 @@ int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 			break;
 	}
 	kvfree(sgl);
+	if (!ret)
+		ret = memreg_keys_publish(domain, keys, count);
 	if (ret)
 		for (i = 0; i < count; i++)
 			memreg_key_destroy(keys[i]);
@@ -385,9 +505,42 @@ int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 }
 
 /**
+ * memreg_frwr_prepare_inv() - Prepare the work request that kills a key
+ * @frwr: FRWR that the caller has claimed, and that no queue has
+ */
+void memreg_frwr_prepare_inv(struct memreg_frwr *frwr)
+{
+	memset(&frwr->inv, 0, sizeof(frwr->inv));
+	frwr->inv.opcode = IB_WR_LOCAL_INV;
+	frwr->inv.ex.invalidate_rkey = frwr->mr->rkey;
+}
+
+/* Claim keys; those that work go to the front. */
+static unsigned int memreg_keys_claim(struct memreg_key **keys,
+				      unsigned int count)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < count; i++) {
+		if (!memreg_key_claim(keys[i]))
+			continue;
+		swap(keys[n], keys[i]);
+		n++;
+	}
+	return n;
+}
+
+/* Is there nothing wrong with the FRWR of a dead key? */
+static bool memreg_key_reusable(const struct memreg_key *key)
+{
+	return !key->once && key->frwr->mr && !key->frwr->status;
+}
+
+/**
  * memreg_keys_revoke() - Kill keys
  * @domain: Their domain
- * @keys: Keys with FRWRs, which they have no more afterwards
+ * @keys: Keys with FRWRs, which they have no more afterwards; the array is
+ *	reordered
  * @count: Their number
  *
  * Context: may sleep. Never fails, and allocates nothing.
@@ -395,26 +548,22 @@ int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 			unsigned int count)
 {
-	unsigned int i;
+	unsigned int i, live;
 	u64 now;
 
-	for (i = 0; i < count; i++) {
-		struct memreg_frwr *frwr = keys[i]->frwr;
-
-		memset(&frwr->inv, 0, sizeof(frwr->inv));
-		frwr->inv.opcode = IB_WR_LOCAL_INV;
-		frwr->inv.ex.invalidate_rkey = frwr->mr->rkey;
-	}
-	memreg_queue_run(domain, keys, count);
+	live = memreg_keys_claim(keys, count);
+	for (i = 0; i < live; i++)
+		memreg_frwr_prepare_inv(keys[i]->frwr);
+	memreg_keys_run(domain, keys, live);
 
 	now = ktime_get_ns();
 	for (i = 0; i < count; i++) {
-		if (keys[i]->frwr->status || keys[i]->once) {
-			memreg_key_destroy(keys[i]);
-			continue;
-		}
-		memreg_frwr_rest(keys[i]->frwr, now);
-		keys[i]->frwr = NULL;
+		if (memreg_key_reusable(keys[i]))
+			memreg_key_rest(keys[i], now);
+		else
+			memreg_key_free(keys[i]);
+		if (i < live)
+			memreg_region_killed(keys[i]->region);
 	}
 	queue_delayed_work(memreg_wq, &domain->reap, MEMREG_REAP_PERIOD);
 }
@@ -429,17 +578,55 @@ void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
  */
 void memreg_key_destroy(struct memreg_key *key)
 {
-	struct memreg_frwr *frwr = key->frwr;
-	struct memreg_device *mdev;
+	bool live;
 
-	if (!frwr)
+	if (!key->frwr)
 		return;
-	mdev = frwr->domain->mdev;
-	key->frwr = NULL;
+	live = memreg_key_claim(key);
+	memreg_key_free(key);
+	if (live)
+		memreg_region_killed(key->region);
+}
+
+/**
+ * memreg_key_make_single() - Let a driver register memory under a single key
+ * @domain: Domain in which the key is to work
+ * @key: Description of the key; its region has no pages
+ * @addr: Address of the memory in the caller's address space
+ *
+ * Context: may sleep.
+ * Return: 0; -EDQUOT, -ENOMEM, -ESTALE, or what the driver fails with.
+ */
+int memreg_key_make_single(struct memreg_domain *domain,
+			   struct memreg_key *key, u64 addr)
+{
+	struct memreg_device *mdev = domain->mdev;
+	struct memreg_frwr *frwr;
+	struct ib_mr *mr;
+	int ret;
+
+	frwr = memreg_frwr_new(domain, MEMREG_CLASSES);
+	if (IS_ERR(frwr))
+		return PTR_ERR(frwr);
+	mr = ib_reg_user_mr(domain->pd, addr, key->length, key->iova,
+			    key->access & MEMREG_FRWR_ACCESS);
+	if (IS_ERR(mr)) {
+		memreg_frwr_free(frwr);
+		return PTR_ERR(mr);
+	}
+	frwr->mr = mr;
+	frwr->no_inv = true;
+	key->frwr = frwr;
+	key->lkey = mr->lkey;
+	key->rkey = mr->rkey;
 	spin_lock(&mdev->frwr_lock);
-	memreg_frwr_unlink(frwr);
+	frwr->region = key->region;
+	list_add_tail(&frwr->region_node, &key->region->frwrs);
 	spin_unlock(&mdev->frwr_lock);
-	memreg_frwr_free(frwr);
+	ret = memreg_keys_publish(domain, &key, 1);
+	if (ret)
+		memreg_key_destroy(key);
+	return ret;
 }
 
 /*
@@ -459,11 +646,12 @@ static bool memreg_region_drain_some(struct memreg_region *region,
 	bool more;
 
 	spin_lock(&mdev->frwr_lock);
+	WARN_ON(!list_empty(&region->live));
 	list_for_each_entry_safe(frwr, next, &region->frwrs, region_node) {
 		if (!n--)
 			break;
-		/* A live key on pages that are about to go (I1). */
-		WARN_ON(!frwr->idle_since);
+		/* A key on pages that are about to go (I1). */
+		WARN_ON(frwr->state != MEMREG_FRWR_IDLE);
 		if (mdev->quirks & MEMREG_QUIRK_WEAK_INV) {
 			memreg_frwr_unlink(frwr);
 			list_add(&frwr->node, frwrs);

@@ -173,7 +173,7 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 		     reserved, memreg_domain_create),
 	MEMREG_IOCTL(IB_MEMREG_IOC_MR_REGISTER, ib_memreg_mr_register,
 		     reserved, memreg_mr_register),
-	MEMREG_IOCTL(IB_MEMREG_IOC_MR_QUERY, ib_memreg_mr_query, reserved,
+	MEMREG_IOCTL(IB_MEMREG_IOC_MR_QUERY, ib_memreg_mr_query, out_suspects,
 		     memreg_mr_query),
 	MEMREG_IOCTL(IB_MEMREG_IOC_WINDOW_ALLOC, ib_memreg_window_alloc, ids,
 		     memreg_window_alloc),
@@ -332,9 +332,12 @@ static int __init memreg_init(void)
 	ret = memreg_domain_init();
 	if (ret)
 		goto err_wq;
-	ret = memreg_device_init();
+	ret = memreg_guard_init();
 	if (ret)
 		goto err_domain;
+	ret = memreg_device_init();
+	if (ret)
+		goto err_guard;
 	ret = misc_register(&memreg_miscdev);
 	if (ret)
 		goto err_device;
@@ -342,6 +345,8 @@ static int __init memreg_init(void)
 
 err_device:
 	memreg_device_exit();
+err_guard:
+	memreg_guard_exit();
 err_domain:
 	memreg_domain_exit();
 err_wq:
@@ -353,6 +358,7 @@ static void __exit memreg_exit(void)
 {
 	misc_deregister(&memreg_miscdev);
 	memreg_device_exit();
+	memreg_guard_exit();
 	memreg_domain_exit();
 	destroy_workqueue(memreg_wq);
 }

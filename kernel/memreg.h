@@ -4,8 +4,8 @@
  *
  * Layers, each of which knows only those to its right:
  *
- *	main -> {endpoint, window, mr} -> region -> {domain, frwr} -> device
- *	     -> object
+ *	main -> {endpoint, window, mr} -> guard -> region -> {domain, frwr}
+ *	     -> device -> object
  *
  * Lock order, outermost first:
  *
@@ -19,10 +19,10 @@
  *	memreg_file.objects	the xarray's spinlock
  *	memreg_file.grant_lock	ties between windows and endpoints
  *	memreg_file.event_lock	events that wait to be read
- *	memreg_device.frwr_lock	lists of FRWRs
- *	memreg_domain.sq_lock	the registration queue; innermost, since it is
- *				also taken by completions and will be taken by
- *				mmu notifiers
+ *	memreg_device.frwr_lock	FRWRs, and the guards of regions; taken by mmu
+ *				notifiers
+ *	memreg_domain.sq_lock	the registration queue; also taken by mmu
+ *				notifiers and by completions
  *
  * Nothing is allocated, freed, registered or waited for under a spinlock.
  */
@@ -30,9 +30,11 @@
 #define _MEMREG_H
 
 #include <linux/cgroup_rdma.h>
+#include <linux/completion.h>
 #include <linux/list.h>
 #include <linux/refcount.h>
 #include <linux/mm.h>
+#include <linux/mmu_notifier.h>
 #include <linux/rwsem.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
@@ -55,6 +57,9 @@
 
 /* Work requests in flight on a registration queue. */
 #define MEMREG_SQ_DEPTH		IB_MEMREG_BATCH_MAX
+
+/* Besides those, work requests of mmu notifiers, which can't wait for others. */
+#define MEMREG_SQ_RESERVE	64
 
 /*
  * An idle FRWR is taken again only if so many are idle in its class (I9), and
@@ -84,7 +89,8 @@
  * @gone: remove_one has begun: no file may be bound any more
  * @drain_lock: Held from taking FRWRs off their lists until they are destroyed,
  *	so that nobody takes an empty list for the end of it
- * @frwr_lock: Protects the idle lists of all domains, and memreg_region.frwrs
+ * @frwr_lock: Protects the state and the lists of FRWRs, and regions' guards
+ * @guard_wait: Guards wait for keys to die, and others for guards
  * @event_handler: Listens to changes of GIDs
  * @domains_lock: Protects @domains
  * @domains: All domains, by memreg_domain.device_node
@@ -103,6 +109,7 @@ struct memreg_device {
 	bool gone;
 	struct mutex drain_lock;
 	spinlock_t frwr_lock;
+	wait_queue_head_t guard_wait;
 	struct ib_event_handler event_handler;
 	spinlock_t domains_lock;
 	struct list_head domains;
@@ -301,6 +308,7 @@ enum memreg_queue_state {
  * @sq_lock: Protects the fields down to @sq_wait
  * @state: State of the queue
  * @sq_free: Work requests that may be posted
+ * @sq_reserve: Work requests that mmu notifiers may post besides
  * @attempts: Rebuilds that ended, either way
  * @rebuilt: Rebuilds that succeeded
  * @inflight: Batches posted, oldest first
@@ -326,6 +334,7 @@ struct memreg_domain {
 	spinlock_t sq_lock;
 	enum memreg_queue_state state;
 	unsigned int sq_free;
+	unsigned int sq_reserve;
 	unsigned long attempts;
 	unsigned long rebuilt;
 	struct list_head inflight;
@@ -338,7 +347,29 @@ struct memreg_domain {
 	struct memreg_charge charges[3];
 };
 
-struct memreg_key;
+struct memreg_frwr;
+
+/**
+ * struct memreg_batch - Work requests that are posted together
+ * @node: In memreg_domain.inflight; sq_lock
+ * @domain: The domain
+ * @frwrs: Whose work requests they are, by memreg_frwr.node
+ * @last: The last of @frwrs
+ * @count: Their number
+ * @reserve: They take their room from memreg_domain.sq_reserve
+ * @ended: All of them ended; sq_lock
+ * @done: All of them ended, for one who waits
+ */
+struct memreg_batch {
+	struct list_head node;
+	struct memreg_domain *domain;
+	struct list_head frwrs;
+	struct memreg_frwr *last;
+	unsigned int count;
+	bool reserve;
+	bool ended;
+	struct completion done;
+};
 
 int memreg_domain_init(void);
 void memreg_domain_exit(void);
@@ -346,8 +377,13 @@ int memreg_domain_create(struct memreg_ucmd *ucmd);
 struct memreg_domain *memreg_domain_get(struct memreg_ucmd *ucmd, u32 id);
 void memreg_domain_put(struct memreg_domain *domain);
 void memreg_domain_gid_change(struct memreg_device *mdev, u32 port);
-int memreg_queue_run(struct memreg_domain *domain, struct memreg_key **keys,
-		     unsigned int count);
+int memreg_queue_run(struct memreg_domain *domain, struct list_head *frwrs);
+void memreg_batch_init(struct memreg_batch *batch,
+		       struct memreg_domain *domain);
+void memreg_batch_add(struct memreg_batch *batch, struct memreg_frwr *frwr);
+int memreg_batch_try_post(struct memreg_batch *batch);
+bool memreg_batch_ended(struct memreg_batch *batch);
+void memreg_queue_stall(struct memreg_domain *domain);
 extern const struct memreg_object_ops memreg_domain_ops;
 
 /*
@@ -355,18 +391,37 @@ extern const struct memreg_object_ops memreg_domain_ops;
  */
 
 struct memreg_region;
-struct memreg_batch;
+
+/**
+ * enum memreg_frwr_state - Who may do what with an FRWR
+ * @MEMREG_FRWR_HELD: It is its owner's: its key is dead, or was told to nobody.
+ * @MEMREG_FRWR_IDLE: It is on its domain's idle list.
+ * @MEMREG_FRWR_LIVE: Its key works. Whoever wants to kill the key claims the
+ *	FRWR by taking it out of this state.
+ * @MEMREG_FRWR_DYING: Its region's guard is killing its key.
+ * @MEMREG_FRWR_FAILED: The guard could not: the MR is to be destroyed, by
+ *	whoever claims it first.
+ */
+enum memreg_frwr_state {
+	MEMREG_FRWR_HELD,
+	MEMREG_FRWR_IDLE,
+	MEMREG_FRWR_LIVE,
+	MEMREG_FRWR_DYING,
+	MEMREG_FRWR_FAILED,
+};
 
 /**
  * struct memreg_frwr - A fast registration MR
- * @mr: The MR
+ * @mr: The MR, or NULL if a guard had to destroy it
  * @domain: Its domain
+ * @state: enum memreg_frwr_state; frwr_lock
  * @class: Class that it idles in, or MEMREG_CLASSES if it is made for one use
- * @node: In memreg_domain.idle; frwr_lock
+ * @no_inv: No work request can kill its key, as the driver registered it
+ * @node: In memreg_domain.idle, with frwr_lock, or in memreg_batch.frwrs
  * @region: Region that it maps or mapped last, or NULL; frwr_lock
- * @region_node: In memreg_region.frwrs; frwr_lock
- * @idle_since: When it became idle, ktime_get_ns(), or 0 while it is in use;
- *	frwr_lock
+ * @region_node: In memreg_region.live if it is LIVE, otherwise in
+ *	memreg_region.frwrs; frwr_lock
+ * @idle_since: When it became idle, ktime_get_ns(); frwr_lock
  * @batch: Batch at work on it
  * @status: Outcome of that work: 0 or a negative errno, which says that the
  *	state of the MR is unknown (I4)
@@ -378,7 +433,9 @@ struct memreg_batch;
 struct memreg_frwr {
 	struct ib_mr *mr;
 	struct memreg_domain *domain;
+	enum memreg_frwr_state state;
 	u32 class;
+	bool no_inv;
 	struct list_head node;
 	struct memreg_region *region;
 	struct list_head region_node;
@@ -403,6 +460,8 @@ struct memreg_frwr {
  * @page_shift: Size of the pages in the key's page list
  * @once: Make an FRWR for this key alone, and don't let it idle afterwards
  * @frwr: The FRWR behind the key, or NULL
+ * @lkey: Local key
+ * @rkey: Remote key
  */
 struct memreg_key {
 	struct memreg_region *region;
@@ -413,6 +472,8 @@ struct memreg_key {
 	u8 page_shift;
 	bool once;
 	struct memreg_frwr *frwr;
+	u32 lkey;
+	u32 rkey;
 };
 
 int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
@@ -420,13 +481,57 @@ int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 			unsigned int count);
 void memreg_key_destroy(struct memreg_key *key);
+int memreg_key_make_single(struct memreg_domain *domain,
+			   struct memreg_key *key, u64 addr);
+void memreg_frwr_prepare_inv(struct memreg_frwr *frwr);
+void memreg_frwr_destroy_mr(struct memreg_frwr *frwr);
 void memreg_frwr_drain_region(struct memreg_region *region);
 void memreg_frwr_drain_domain(struct memreg_domain *domain);
 void memreg_frwr_reap(struct work_struct *work);
 
 /*
- * kernel/region.c
+ * kernel/region.c and kernel/guard.c
  */
+
+/**
+ * struct memreg_guard - Watches a region's mapping, and kills its keys
+ * @notifier: Of the region's range
+ * @finish: Second pass of the notifier
+ * @finish_used: @finish is in use; frwr_lock
+ * @active: @notifier is inserted
+ * @stale: The mapping went, or may have gone for all that could be found out;
+ *	no key to the region is made any more; frwr_lock
+ * @spurious: @stale, but the pages were found to be mapped still; frwr_lock
+ * @generation: Times that @stale was set; frwr_lock
+ * @suspects: Events that call for a look; frwr_lock
+ * @cleared: Value of @suspects at the last look that found nothing; frwr_lock
+ * @suspect_since: Jiffies of the first of them; frwr_lock
+ * @suspect_start: Where to look; frwr_lock
+ * @suspect_end: Where to look; frwr_lock
+ * @batch: Work requests by which the guard kills keys; @posted says if it is
+ *	in use
+ * @posted: @batch is posted, and nobody has looked at its outcome; frwr_lock
+ * @check: Worker that looks
+ * @kill: Worker that kills what could not be killed in time
+ */
+struct memreg_guard {
+	struct mmu_interval_notifier notifier;
+	struct mmu_interval_notifier_finish finish;
+	bool finish_used;
+	bool active;
+	bool stale;
+	bool spurious;
+	u64 generation;
+	unsigned long suspects;
+	unsigned long cleared;
+	unsigned long suspect_since;
+	unsigned long suspect_start;
+	unsigned long suspect_end;
+	struct memreg_batch batch;
+	bool posted;
+	struct delayed_work check;
+	struct work_struct kill;
+};
 
 /**
  * struct memreg_seg - A contiguous piece of a region's DMA addresses
@@ -448,11 +553,16 @@ struct memreg_seg {
  * @length: Bytes
  * @npages: System pages pinned and charged
  * @writable: They are pinned for writing
+ * @mapped: The pages are ours; otherwise a driver pinned them
  * @pinned: Counter of the file
  * @sgt: The pages, whole ones
  * @segs: Their DMA addresses, trimmed to @addr and @length
  * @nsegs: Number of @segs
  * @frwrs: FRWRs that map, or mapped last, these pages; frwr_lock
+ * @live: Those of them whose keys work; frwr_lock
+ * @killing: Those that somebody is killing the keys of; frwr_lock
+ * @failed: Those that are FAILED; frwr_lock
+ * @guard: Watches the user's mapping
  */
 struct memreg_region {
 	struct memreg_device *mdev;
@@ -461,21 +571,36 @@ struct memreg_region {
 	u64 length;
 	unsigned long npages;
 	bool writable;
+	bool mapped;
 	atomic64_t *pinned;
 	struct sg_append_table sgt;
 	struct memreg_seg *segs;
 	u32 nsegs;
 	struct list_head frwrs;
+	struct list_head live;
+	unsigned int killing;
+	unsigned int failed;
+	struct memreg_guard guard;
 };
 
-struct memreg_region *memreg_region_pin(struct memreg_ucmd *ucmd, u64 addr,
+struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 					u64 length, bool writable);
+int memreg_region_pin(struct memreg_ucmd *ucmd, struct memreg_region *region);
 void memreg_region_release(struct memreg_region *region);
 const struct memreg_seg *memreg_region_seg(const struct memreg_region *region,
 					   u64 offset);
 u8 memreg_region_page_shift(const struct memreg_region *region, u64 iova,
 			    u64 sizes);
 bool memreg_region_is_pmem(const struct memreg_region *region);
+
+int memreg_guard_init(void);
+void memreg_guard_exit(void);
+int memreg_guard_insert(struct memreg_region *region);
+void memreg_guard_remove(struct memreg_region *region);
+unsigned long memreg_guard_begin(struct memreg_region *region);
+int memreg_guard_end(struct memreg_region *region, unsigned long seq);
+void memreg_guard_await(struct memreg_region *region,
+			struct memreg_frwr *frwr);
 
 /*
  * kernel/mr.c
@@ -485,9 +610,8 @@ bool memreg_region_is_pmem(const struct memreg_region *region);
  * struct memreg_mr - A region registered in a domain
  * @obj: Head
  * @domain: The domain
- * @region: The pages; NULL if the driver pinned them (@single)
- * @single: MR made by the driver under a single key, or NULL
- * @charge: @single in the rdma cgroup
+ * @region: The pages
+ * @single: The driver registered it under a single key, and pinned the pages
  * @addr: Address in user space
  * @iova: First I/O address
  * @length: Bytes
@@ -500,8 +624,7 @@ struct memreg_mr {
 	struct memreg_object obj;
 	struct memreg_domain *domain;
 	struct memreg_region *region;
-	struct ib_mr *single;
-	struct memreg_charge charge;
+	bool single;
 	u64 addr;
 	u64 iova;
 	u64 length;

@@ -102,7 +102,8 @@ static int memreg_mr_check_flags(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 
-	if (cmd->flags & ~(IB_MEMREG_MR_IOVA | IB_MEMREG_MR_SINGLE_KEY))
+	if (cmd->flags & ~(IB_MEMREG_MR_IOVA | IB_MEMREG_MR_SINGLE_KEY |
+			   IB_MEMREG_MR_UNGUARDED))
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	if (cmd->reserved)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
@@ -122,7 +123,8 @@ static int memreg_mr_check_range(struct memreg_ucmd *ucmd)
 	if (!cmd->length)
 		return memreg_fail(ucmd, -EINVAL,
 				   IB_MEMREG_REASON_ZERO_LENGTH);
-	if (check_add_overflow(cmd->addr, cmd->length, &end))
+	if (check_add_overflow(cmd->addr, cmd->length, &end) ||
+	    end > ULONG_MAX || PAGE_ALIGN(end) < end)
 		return memreg_fail(ucmd, -EOVERFLOW, IB_MEMREG_REASON_WRAPS);
 	if (cmd->access & IB_MEMREG_ACCESS_ZERO_BASED) {
 		if (cmd->flags & IB_MEMREG_MR_IOVA)
@@ -136,13 +138,6 @@ static int memreg_mr_check_range(struct memreg_ucmd *ucmd)
 	    check_add_overflow(cmd->iova, cmd->length, &end))
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_IOVA);
 	return 0;
-}
-
-/* System pages that the MR's range touches, all of them pinned. */
-static u64 memreg_mr_pages(const struct memreg_mr *mr)
-{
-	return (PAGE_ALIGN(mr->addr + mr->length) - (mr->addr & PAGE_MASK)) >>
-	       PAGE_SHIFT;
 }
 
 static struct memreg_mr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
@@ -226,6 +221,8 @@ static void memreg_mr_kill_keys(struct memreg_mr *mr)
 	for (i = 0; i < mr->nkeys; i++)
 		memreg_key_destroy(&mr->keys[i]);
 	kvfree(mr->keys);
+	mr->keys = NULL;
+	mr->nkeys = 0;
 }
 
 /* Make the keys, a batch at a time. */
@@ -268,24 +265,19 @@ static int memreg_mr_make_own(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 {
 	int ret;
 
-	mr->region = memreg_region_pin(ucmd, mr->addr, mr->length,
-				       mr->access &
-				       IB_MEMREG_ACCESS_LOCAL_WRITE);
-	if (IS_ERR(mr->region))
-		return PTR_ERR(mr->region);
-	ret = 0;
+	ret = memreg_region_pin(ucmd, mr->region);
+	if (ret)
+		return ret;
 	if (mr->access & IB_MEMREG_ACCESS_FLUSH_PERSISTENT &&
 	    !memreg_region_is_pmem(mr->region))
-		ret = memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_NOT_PMEM);
-	if (!ret && mr->access & MEMREG_ACCESS_REMOTE) {
-		ret = memreg_mr_make_keys(mr);
-		if (ret == -EDQUOT)
-			ucmd->reason = IB_MEMREG_REASON_CGROUP;
-		else if (ret == -EIO || ret == -ENETDOWN)
-			ucmd->reason = IB_MEMREG_REASON_QUEUE;
-	}
-	if (ret)
-		memreg_region_release(mr->region);
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_NOT_PMEM);
+	if (!(mr->access & MEMREG_ACCESS_REMOTE))
+		return 0;
+	ret = memreg_mr_make_keys(mr);
+	if (ret == -EDQUOT)
+		ucmd->reason = IB_MEMREG_REASON_CGROUP;
+	else if (ret == -EIO || ret == -ENETDOWN)
+		ucmd->reason = IB_MEMREG_REASON_QUEUE;
 	return ret;
 }
 
@@ -293,43 +285,106 @@ static int memreg_mr_make_own(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
 				 struct memreg_mr *mr)
 {
+	struct memreg_key *key;
 	int ret;
 
-	ret = memreg_charge(&mr->charge, ucmd->mdev, false);
-	if (ret)
-		return memreg_charge_reason(ucmd, ret);
-	mr->single = ib_reg_user_mr(mr->domain->pd, mr->addr, mr->length,
-				    mr->iova,
-				    mr->access & ~IB_MEMREG_ACCESS_ZERO_BASED &
-				    ~IB_MEMREG_ACCESS_RELAXED_ORDERING);
-	if (!IS_ERR(mr->single)) {
-		atomic64_add(memreg_mr_pages(mr), &ucmd->file->pinned);
+	key = kvzalloc(sizeof(*key), GFP_KERNEL_ACCOUNT);
+	if (!key)
+		return -ENOMEM;
+	key->region = mr->region;
+	key->iova = mr->iova;
+	key->length = mr->length;
+	key->access = mr->access;
+	key->once = true;
+	ret = memreg_key_make_single(mr->domain, key, mr->addr);
+	if (!ret) {
+		mr->keys = key;
+		mr->nkeys = 1;
+		atomic64_add(mr->region->npages, &ucmd->file->pinned);
 		return 0;
 	}
-	ret = PTR_ERR(mr->single);
-	memreg_uncharge(&mr->charge, ucmd->mdev);
+	kvfree(key);
 	switch (ret) {
+	case -EDQUOT:
+		return memreg_charge_reason(ucmd, ret);
 	case -ENOMEM:
 	case -EPERM:
 		return memreg_fail(ucmd, ret, IB_MEMREG_REASON_MEMLOCK);
 	case -EINTR:
 	case -ERESTARTSYS:
 		return -EINTR;
+	case -ESTALE:
+		return ret;
 	default:
 		return memreg_fail(ucmd, -EFAULT, IB_MEMREG_REASON_PIN);
 	}
 }
 
-static void memreg_mr_free(struct memreg_mr *mr)
+/* Give back what was made of an MR so far. */
+static void memreg_mr_unmake(struct memreg_mr *mr)
 {
 	memreg_mr_kill_keys(mr);
-	if (mr->single) {
-		WARN_ON(ib_dereg_mr(mr->single));
-		atomic64_sub(memreg_mr_pages(mr), &mr->domain->file->pinned);
-		memreg_uncharge(&mr->charge, mr->domain->mdev);
-	} else {
-		memreg_region_release(mr->region);
+	if (mr->single)
+		atomic64_sub(mr->region->npages, mr->region->pinned);
+	memreg_region_release(mr->region);
+	mr->region = NULL;
+}
+
+/* Register while the mapping is watched; -EAGAIN if it changed meanwhile. */
+static int memreg_mr_try_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+{
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
+	unsigned long seq;
+	int ret;
+
+	mr->region = memreg_region_new(ucmd, mr->addr, mr->length,
+				       mr->access &
+				       IB_MEMREG_ACCESS_LOCAL_WRITE);
+	if (!mr->region)
+		return -ENOMEM;
+	if (!(cmd->flags & IB_MEMREG_MR_UNGUARDED)) {
+		ret = memreg_guard_insert(mr->region);
+		if (ret)
+			goto err;
 	}
+	seq = memreg_guard_begin(mr->region);
+	if (cmd->flags & IB_MEMREG_MR_SINGLE_KEY)
+		ret = memreg_mr_make_single(ucmd, mr);
+	else
+		ret = memreg_mr_make_own(ucmd, mr);
+	if (!ret)
+		mr->single = cmd->flags & IB_MEMREG_MR_SINGLE_KEY;
+	if (!ret)
+		ret = memreg_guard_end(mr->region, seq);
+	if (!ret)
+		return 0;
+err:
+	memreg_mr_unmake(mr);
+	mr->single = false;
+	return ret;
+}
+
+/* How often registering begins anew if the mapping changes meanwhile. */
+#define MEMREG_MR_ATTEMPTS	8
+
+static int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+{
+	unsigned int attempt;
+	int ret;
+
+	for (attempt = 0; attempt < MEMREG_MR_ATTEMPTS; attempt++) {
+		ret = memreg_mr_try_make(ucmd, mr);
+		if (ret != -ESTALE)
+			return ret;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+	}
+	return memreg_fail(ucmd, -EAGAIN, IB_MEMREG_REASON_UNSTEADY);
+}
+
+static void memreg_mr_free(struct memreg_mr *mr)
+{
+	memreg_mr_unmake(mr);
 	memreg_domain_put(mr->domain);
 	kfree(mr);
 }
@@ -340,22 +395,10 @@ static void memreg_mr_segment(const struct memreg_mr *mr, u32 i,
 	const struct memreg_key *key = &mr->keys[i];
 
 	memset(seg, 0, sizeof(*seg));
-	if (mr->single) {
-		seg->iova = mr->iova;
-		seg->length = mr->length;
-		seg->lkey = mr->single->lkey;
-		seg->rkey = mr->single->rkey;
-	} else {
-		seg->iova = key->iova;
-		seg->length = key->length;
-		seg->lkey = key->frwr->mr->lkey;
-		seg->rkey = key->frwr->mr->rkey;
-	}
-}
-
-static u32 memreg_mr_segments(const struct memreg_mr *mr)
-{
-	return mr->single ? 1 : mr->nkeys;
+	seg->iova = key->iova;
+	seg->length = key->length;
+	seg->lkey = key->lkey;
+	seg->rkey = key->rkey;
 }
 
 static int memreg_mr_respond(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
@@ -363,7 +406,7 @@ static int memreg_mr_respond(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 	struct ib_memreg_segment seg = {};
 
-	cmd->out_segments = memreg_mr_segments(mr);
+	cmd->out_segments = mr->nkeys;
 	if (cmd->out_segments)
 		memreg_mr_segment(mr, 0, &seg);
 	cmd->out_mr_id = mr->obj.id;
@@ -376,7 +419,6 @@ static int memreg_mr_respond(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 static int memreg_mr_create(struct memreg_ucmd *ucmd,
 			    struct memreg_domain *domain)
 {
-	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 	struct memreg_mr *mr;
 	int ret;
 
@@ -386,10 +428,7 @@ static int memreg_mr_create(struct memreg_ucmd *ucmd,
 	ret = memreg_object_alloc(ucmd->file, &mr->obj, IB_MEMREG_OBJECT_MR);
 	if (ret)
 		goto err_free;
-	if (cmd->flags & IB_MEMREG_MR_SINGLE_KEY)
-		ret = memreg_mr_make_single(ucmd, mr);
-	else
-		ret = memreg_mr_make_own(ucmd, mr);
+	ret = memreg_mr_make(ucmd, mr);
 	if (ret)
 		goto err_abort;
 	ret = memreg_mr_respond(ucmd, mr);
@@ -437,12 +476,22 @@ static int memreg_mr_copy_segments(struct memreg_mr *mr, u64 to, u32 room)
 	struct ib_memreg_segment seg;
 	u32 i;
 
-	for (i = 0; i < min(room, memreg_mr_segments(mr)); i++) {
+	for (i = 0; i < min(room, mr->nkeys); i++) {
 		memreg_mr_segment(mr, i, &seg);
 		if (copy_to_user(&segments[i], &seg, sizeof(seg)))
 			return -EFAULT;
 	}
 	return 0;
+}
+
+static u32 memreg_mr_state(const struct memreg_mr *mr)
+{
+	const struct memreg_guard *guard = &mr->region->guard;
+
+	if (!READ_ONCE(guard->stale))
+		return IB_MEMREG_MR_LIVE;
+	return READ_ONCE(guard->spurious) ? IB_MEMREG_MR_SPURIOUS :
+					    IB_MEMREG_MR_STALE;
 }
 
 /* ioctl(IB_MEMREG_IOC_MR_QUERY) */
@@ -465,15 +514,17 @@ int memreg_mr_query(struct memreg_ucmd *ucmd)
 	ret = memreg_mr_copy_segments(mr, cmd->segments, cmd->count);
 	if (ret)
 		goto out;
-	cmd->count = memreg_mr_segments(mr);
+	cmd->count = mr->nkeys;
 	cmd->out_domain_id = mr->domain->obj.id;
 	cmd->out_addr = mr->addr;
 	cmd->out_length = mr->length;
 	cmd->out_iova = mr->iova;
 	cmd->out_access = mr->access;
-	cmd->out_state = IB_MEMREG_MR_LIVE;
-	cmd->out_pinned = memreg_mr_pages(mr) <<
+	cmd->out_state = memreg_mr_state(mr);
+	cmd->out_pinned = (u64)mr->region->npages <<
 			  (PAGE_SHIFT - MEMREG_PAGE_SHIFT);
+	cmd->out_generation = READ_ONCE(mr->region->guard.generation);
+	cmd->out_suspects = READ_ONCE(mr->region->guard.suspects);
 	cmd->out_windows = atomic_read(&mr->windows);
 	ret = memreg_respond(ucmd, sizeof(*cmd));
 out:
@@ -493,9 +544,9 @@ static void memreg_mr_info(struct memreg_object *obj,
 	struct memreg_mr *mr = container_of(obj, struct memreg_mr, obj);
 	struct ib_memreg_segment seg = {};
 
-	if (memreg_mr_segments(mr))
+	if (mr->nkeys)
 		memreg_mr_segment(mr, 0, &seg);
-	info->state = IB_MEMREG_MR_LIVE;
+	info->state = memreg_mr_state(mr);
 	info->domain_id = mr->domain->obj.id;
 	info->addr = mr->addr;
 	info->length = mr->length;

@@ -199,9 +199,17 @@ static int memreg_pin_error(struct memreg_ucmd *ucmd, int err)
 	}
 }
 
-static struct memreg_region *memreg_region_alloc(struct memreg_ucmd *ucmd,
-						 u64 addr, u64 length,
-						 bool writable)
+/**
+ * memreg_region_new() - Make a region of user memory that has no pages yet
+ * @ucmd: Call that asks for it, in the context of the memory's owner
+ * @addr: Address, any byte
+ * @length: Bytes, from 1; the end does not wrap
+ * @writable: To be pinned for writing
+ *
+ * Return: the region, or NULL if there is no memory.
+ */
+struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
+					u64 length, bool writable)
 {
 	struct memreg_region *region;
 
@@ -218,46 +226,26 @@ static struct memreg_region *memreg_region_alloc(struct memreg_ucmd *ucmd,
 	region->writable = writable;
 	region->pinned = &ucmd->file->pinned;
 	INIT_LIST_HEAD(&region->frwrs);
+	INIT_LIST_HEAD(&region->live);
 	return region;
 }
 
-static void memreg_region_free(struct memreg_region *region)
-{
-	mmdrop(region->mm);
-	kfree(region);
-}
-
 /**
- * memreg_region_pin() - Make a region of user memory
+ * memreg_region_pin() - Pin and map a region's pages
  * @ucmd: Call that asks for it, in the context of the memory's owner
- * @addr: Address, any byte
- * @length: Bytes, from 1
- * @writable: Pin for writing
+ * @region: Region without pages
  *
- * Return: the region, or ERR_PTR() of -EOVERFLOW, -EPERM, -ENOMEM, -EFAULT,
- * -EINTR, -EAGAIN, -EOPNOTSUPP.
+ * Return: 0; -EPERM, -ENOMEM, -EFAULT, -EINTR, -EAGAIN, -EOPNOTSUPP.
  */
-struct memreg_region *memreg_region_pin(struct memreg_ucmd *ucmd, u64 addr,
-					u64 length, bool writable)
+int memreg_region_pin(struct memreg_ucmd *ucmd, struct memreg_region *region)
 {
-	struct memreg_region *region;
-	unsigned long end;
 	int ret;
 
-	if (check_add_overflow(addr, length, &end) || PAGE_ALIGN(end) < end)
-		return ERR_PTR(memreg_fail(ucmd, -EOVERFLOW,
-					   IB_MEMREG_REASON_WRAPS));
 	if (!can_do_mlock())
-		return ERR_PTR(memreg_fail(ucmd, -EPERM,
-					   IB_MEMREG_REASON_MEMLOCK));
-	region = memreg_region_alloc(ucmd, addr, length, writable);
-	if (!region)
-		return ERR_PTR(-ENOMEM);
+		return memreg_fail(ucmd, -EPERM, IB_MEMREG_REASON_MEMLOCK);
 	ret = memreg_region_charge(region);
-	if (ret) {
-		ucmd->reason = IB_MEMREG_REASON_MEMLOCK;
-		goto err_free;
-	}
+	if (ret)
+		return memreg_fail(ucmd, ret, IB_MEMREG_REASON_MEMLOCK);
 	ret = memreg_region_pin_pages(region);
 	if (ret) {
 		ret = memreg_pin_error(ucmd, ret);
@@ -266,30 +254,33 @@ struct memreg_region *memreg_region_pin(struct memreg_ucmd *ucmd, u64 addr,
 	ret = memreg_region_map(ucmd, region);
 	if (ret)
 		goto err_unpin;
-	return region;
+	region->mapped = true;
+	return 0;
 
 err_unpin:
 	memreg_region_unpin(region);
 err_uncharge:
 	memreg_region_uncharge(region);
-err_free:
-	memreg_region_free(region);
-	return ERR_PTR(ret);
+	return ret;
 }
 
 /**
- * memreg_region_release() - Give back a region's pages
+ * memreg_region_release() - Give back a region, and its pages if it has some
  * @region: Region to which no key lives
  *
  * Context: may sleep. Never fails.
  */
 void memreg_region_release(struct memreg_region *region)
 {
+	memreg_guard_remove(region);
 	memreg_frwr_drain_region(region);
-	memreg_region_unmap(region);
-	memreg_region_unpin(region);
-	memreg_region_uncharge(region);
-	memreg_region_free(region);
+	if (region->mapped) {
+		memreg_region_unmap(region);
+		memreg_region_unpin(region);
+		memreg_region_uncharge(region);
+	}
+	mmdrop(region->mm);
+	kfree(region);
 }
 
 /**

@@ -41,7 +41,6 @@ enum memreg_window_state {
  * @state: enum memreg_window_state; the fields below belong to who claimed it
  * @mr: MR that it is bound to; keeps a reference
  * @mr_id: Its id, for LIST
- * @rkey: Remote key, for LIST
  * @endpoint: Endpoint that it is granted to, or NULL; grant_lock
  * @grant_node: In memreg_grants.windows; grant_lock
  * @key: Its key
@@ -53,7 +52,6 @@ struct memreg_window {
 	atomic_t state;
 	struct memreg_mr *mr;
 	u32 mr_id;
-	u32 rkey;
 	struct memreg_endpoint *endpoint;
 	struct list_head grant_node;
 	struct memreg_key key;
@@ -188,7 +186,7 @@ struct memreg_window_batch {
 	struct memreg_key **keys;
 };
 
-static int memreg_batch_init(struct memreg_ucmd *ucmd,
+static int memreg_windows_init(struct memreg_ucmd *ucmd,
 			     struct memreg_window_batch *batch, u32 domain_id,
 			     u32 count)
 {
@@ -208,7 +206,7 @@ static int memreg_batch_init(struct memreg_ucmd *ucmd,
 	return 0;
 }
 
-static void memreg_batch_fini(struct memreg_window_batch *batch)
+static void memreg_windows_fini(struct memreg_window_batch *batch)
 {
 	kfree(batch->windows);
 	memreg_domain_put(batch->domain);
@@ -498,9 +496,8 @@ static int memreg_bind_answer(struct memreg_ucmd *ucmd,
 	for (i = 0; i < batch->count; i++) {
 		struct memreg_window *window = batch->windows[i];
 
-		window->rkey = window->key.frwr->mr->rkey;
 		if (put_user(window->key.iova, &binds[i].out_iova) ||
-		    put_user(window->rkey, &binds[i].out_rkey))
+		    put_user(window->key.rkey, &binds[i].out_rkey))
 			return -EFAULT;
 	}
 	return memreg_respond(ucmd, sizeof(*cmd));
@@ -515,6 +512,8 @@ static int memreg_bind_all(struct memreg_ucmd *ucmd,
 	if (ret) {
 		if (ret == -EIO || ret == -ENETDOWN)
 			ucmd->reason = IB_MEMREG_REASON_QUEUE;
+		else if (ret == -ESTALE)
+			ucmd->reason = IB_MEMREG_REASON_STALE;
 		return memreg_charge_reason(ucmd, ret);
 	}
 	ret = memreg_bind_answer(ucmd, batch);
@@ -536,7 +535,7 @@ int memreg_window_bind(struct memreg_ucmd *ucmd)
 	if (cmd->flags)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	cmd->out_index = cmd->count;
-	ret = memreg_batch_init(ucmd, &batch, cmd->domain_id, cmd->count);
+	ret = memreg_windows_init(ucmd, &batch, cmd->domain_id, cmd->count);
 	if (ret) {
 		memreg_respond(ucmd, sizeof(*cmd));
 		return ret;
@@ -551,7 +550,7 @@ int memreg_window_bind(struct memreg_ucmd *ucmd)
 		memreg_respond(ucmd, sizeof(*cmd));
 	}
 	memreg_batch_put(&batch);
-	memreg_batch_fini(&batch);
+	memreg_windows_fini(&batch);
 	return ret;
 }
 
@@ -618,7 +617,7 @@ int memreg_window_revoke(struct memreg_ucmd *ucmd)
 	if (cmd->flags & ~IB_MEMREG_REVOKE_STRICT)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	cmd->out_index = cmd->count;
-	ret = memreg_batch_init(ucmd, &batch, cmd->domain_id, cmd->count);
+	ret = memreg_windows_init(ucmd, &batch, cmd->domain_id, cmd->count);
 	if (ret) {
 		memreg_respond(ucmd, sizeof(*cmd));
 		return ret;
@@ -634,7 +633,7 @@ int memreg_window_revoke(struct memreg_ucmd *ucmd)
 	else
 		memreg_batch_unclaim(ucmd->file, &batch);
 	memreg_batch_put(&batch);
-	memreg_batch_fini(&batch);
+	memreg_windows_fini(&batch);
 	return ret;
 }
 
@@ -743,7 +742,7 @@ static void memreg_window_info(struct memreg_object *obj,
 	info->addr = READ_ONCE(window->key.iova);
 	info->length = READ_ONCE(window->key.length);
 	info->access = READ_ONCE(window->key.access);
-	info->rkey = READ_ONCE(window->rkey);
+	info->rkey = READ_ONCE(window->key.rkey);
 }
 
 const struct memreg_object_ops memreg_window_ops = {

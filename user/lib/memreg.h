@@ -95,12 +95,17 @@ struct memreg_mr {
  * @state: enum ib_memreg_mr_state
  * @windows: Windows that are bound to it now
  * @pinned: Pages of 4096 bytes that it pins, and that are charged
+ * @generation: Times that its memory went: 0 while it is live
+ * @suspects: Events that looked as if the memory might have gone, and were
+ *	looked into
  */
 struct memreg_mr_info {
 	struct memreg_mr mr;
 	uint32_t state;
 	uint32_t windows;
 	uint64_t pinned;
+	uint64_t generation;
+	uint64_t suspects;
 };
 
 /**

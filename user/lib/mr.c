@@ -104,6 +104,8 @@ EXPORT int memreg_mr_query(struct memreg *m, uint32_t mr,
 		.state = arg.out_state,
 		.windows = arg.out_windows,
 		.pinned = arg.out_pinned,
+		.generation = arg.out_generation,
+		.suspects = arg.out_suspects,
 	};
 	return 0;
 }

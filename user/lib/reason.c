@@ -119,6 +119,12 @@ static const struct reason reasons[] = {
 	[IB_MEMREG_REASON_WINDOW_TYPE] = {
 		"windows of this type can't be had",
 		"`memreg caps` shows the types of windows" },
+	[IB_MEMREG_REASON_STALE] = {
+		"the memory behind the MR went: it was unmapped, or its mapping changed",
+		"deregister it, and register what is there now" },
+	[IB_MEMREG_REASON_UNSTEADY] = {
+		"the mapping kept changing while it was being registered",
+		"try again when nobody maps or unmaps there" },
 	[IB_MEMREG_REASON_TIMEOUT] = {
 		"the timeout is 0 or over the limit", NULL },
 };

@@ -44,7 +44,8 @@ static const char *state_text(const struct ib_memreg_object *o)
 	case IB_MEMREG_OBJECT_DOMAIN:
 		return o->state ? "up" : "down";
 	case IB_MEMREG_OBJECT_MR:
-		return o->state == IB_MEMREG_MR_LIVE ? "live" : "stale";
+		return o->state == IB_MEMREG_MR_LIVE ? "live" :
+		       o->state == IB_MEMREG_MR_STALE ? "stale" : "spurious";
 	case IB_MEMREG_OBJECT_WINDOW:
 		return o->state ? "bound" : "free";
 	case IB_MEMREG_OBJECT_ENDPOINT:

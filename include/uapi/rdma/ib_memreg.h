@@ -61,6 +61,8 @@
  *    kept changing during the call: try again.
  *  - EINTR: A signal arrived while the call waited; it has done nothing. Only
  *    signals that end the process do that to an ioctl, any does to read(2).
+ *  - ESTALE: The memory behind the MR went: it was unmapped, or its mapping
+ *    changed. Its keys are dead, and all that can be done is to deregister it.
  *  - EIO: The RDMA device failed a work request, and did so again after the
  *    registration queue was rebuilt; or it can't bring such a queue up.
  *  - ENETDOWN: The registration queue can't be built, as the port of the
@@ -139,6 +141,9 @@
  * @IB_MEMREG_REASON_QUEUE: The registration queue failed.
  * @IB_MEMREG_REASON_WINDOW_TYPE: Windows of this type can't be had.
  * @IB_MEMREG_REASON_TIMEOUT: The timeout is 0 or over the limit.
+ * @IB_MEMREG_REASON_STALE: The memory behind the MR went.
+ * @IB_MEMREG_REASON_UNSTEADY: The mapping kept changing while it was being
+ *	registered.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE,
@@ -177,7 +182,9 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_CGROUP,
 	IB_MEMREG_REASON_QUEUE,
 	IB_MEMREG_REASON_WINDOW_TYPE,
-	IB_MEMREG_REASON_TIMEOUT
+	IB_MEMREG_REASON_TIMEOUT,
+	IB_MEMREG_REASON_STALE,
+	IB_MEMREG_REASON_UNSTEADY
 };
 
 /**
@@ -416,10 +423,14 @@ struct ib_memreg_domain_create {
  *	device's driver; EOPNOTSUPP for drivers that are not known to be good
  *	at it, and together with MW_BIND or FLUSH_PERSISTENT. The key of such
  *	an MR dies asynchronously after an invalidation.
+ * @IB_MEMREG_MR_UNGUARDED: Don't watch the mapping: as with ibv_reg_mr(3) the
+ *	keys lead to the pages that were there at registration, whatever
+ *	becomes of the mapping.
  */
 enum ib_memreg_mr_flags {
 	IB_MEMREG_MR_IOVA = 1 << 0,
-	IB_MEMREG_MR_SINGLE_KEY = 1 << 1
+	IB_MEMREG_MR_SINGLE_KEY = 1 << 1,
+	IB_MEMREG_MR_UNGUARDED = 1 << 2
 };
 
 /**
@@ -448,8 +459,16 @@ enum ib_memreg_mr_flags {
  * it keys if the access flags have remote access. Memory that is only to be
  * granted by windows needs none: register it with MW_BIND.
  *
+ * The mapping is watched unless UNGUARDED: before a call returns that takes
+ * any of it away (munmap(2), mremap(2), a mmap(2) over it, MADV_DONTNEED,
+ * truncation, ...), whoever makes that call, the MR's keys and those of its
+ * windows are dead, and the MR is STALE. A change that is made by the kernel
+ * on its own account, or by mprotect(2), is looked into first, within a
+ * second.
+ *
  * Errors: EINVAL, EOVERFLOW, EFAULT, EOPNOTSUPP, ENOMEM, ENOSPC, EPERM,
- * EDQUOT, ENOENT, EAGAIN, EIO, ENETDOWN, EINTR, ENODEV.
+ * EDQUOT, ENOENT, EAGAIN (the mapping kept changing), EIO, ENETDOWN, EINTR,
+ * ENODEV.
  */
 struct ib_memreg_mr_register {
 	__u32 size;
@@ -486,9 +505,16 @@ struct ib_memreg_segment {
 /**
  * enum ib_memreg_mr_state - State of an MR
  * @IB_MEMREG_MR_LIVE: Its keys work.
+ * @IB_MEMREG_MR_STALE: Its memory went; its keys, and those of the windows that
+ *	are bound to it, are dead. Its pages stay pinned until it is
+ *	deregistered.
+ * @IB_MEMREG_MR_SPURIOUS: As STALE, but the memory was found to be mapped
+ *	still: the kernel had announced more than it did. Register it again.
  */
 enum ib_memreg_mr_state {
-	IB_MEMREG_MR_LIVE = 1
+	IB_MEMREG_MR_LIVE = 1,
+	IB_MEMREG_MR_STALE,
+	IB_MEMREG_MR_SPURIOUS
 };
 
 /**
@@ -510,6 +536,9 @@ enum ib_memreg_mr_state {
  * @out_pinned: Pages of 4096 bytes pinned and charged
  * @out_windows: Windows bound to it now
  * @reserved: Must be 0
+ * @out_generation: Times that the memory went: 0 while it is LIVE
+ * @out_suspects: Events that looked as if the memory might have gone, and were
+ *	looked into
  *
  * Errors: ENOENT, EFAULT, ENODEV.
  */
@@ -529,6 +558,8 @@ struct ib_memreg_mr_query {
 	__aligned_u64 out_pinned;
 	__u32 out_windows;
 	__u32 reserved;
+	__aligned_u64 out_generation;
+	__aligned_u64 out_suspects;
 };
 
 #define IB_MEMREG_IOC_MR_QUERY		_IO(IB_MEMREG_IOC_MAGIC, 0x05)
@@ -618,7 +649,8 @@ struct ib_memreg_bind {
  *
  * Errors: EINVAL, EOVERFLOW, ENOENT, EBUSY (bound already, or twice in the
  * call), EACCES, EOPNOTSUPP, ENOTCONN (the endpoint's connection is over),
- * ENOMEM, ENOSPC, EDQUOT, EFAULT, EIO, ENETDOWN, EINTR, ENODEV.
+ * ESTALE (the MR is), ENOMEM, ENOSPC, EDQUOT, EFAULT, EIO, ENETDOWN, EINTR,
+ * ENODEV.
  */
 struct ib_memreg_window_bind {
 	__u32 size;

@@ -1,0 +1,647 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Guards: when the user's mapping goes, the keys to its pages die.
+ *
+ * Long-term pins keep pages from being reused, but not from being unmapped: a
+ * key that outlives the mapping leads to pages that the user sees no more. A
+ * guard is an mmu interval notifier on the range of an MR. Before an unmap
+ * returns, it kills the MR's keys and those of the windows bound to it, and
+ * marks the MR STALE. Pages are never released there, but when the MR goes.
+ *
+ * Which events count
+ *
+ * Notifiers announce more than happens to pinned pages. UNMAP and RELEASE are
+ * believed. So is CLEAR if an ordinary task is behind it. Kernel threads and
+ * tasks in reclaim announce CLEAR whenever KSM scans or shmem is paged out,
+ * which leaves pinned pages in place, but also when nfsd truncates or loop
+ * punches a hole; PROTECTION_VMA comes from mprotect(2), but also from NUMA
+ * scanning. These are suspect: a worker looks whether the range still maps
+ * the same pages, within MEMREG_CHECK_LIMIT, and kills the keys if it doesn't
+ * or can't tell by then. All other events leave pinned pages where they are.
+ * Each event makes a registration that is under way look again (I2).
+ *
+ * How keys die
+ *
+ * Under memreg_device.frwr_lock a guard takes FRWRs from LIVE to DYING and
+ * posts their LOCAL_INVs, which are part of the FRWRs, into room on the
+ * registration queue that is reserved for this; nothing is allocated. On
+ * kernels with two-pass notifiers all guards of an unmap post in the first
+ * pass, and wait in the second. Any number of tasks may be at work on one
+ * guard: memreg_guard_advance() does what can be done now, and tells if keys
+ * are left; they wait for one another, not for somebody's second pass.
+ *
+ * The way out
+ *
+ * A notifier waits for MEMREG_GUARD_TIMEOUT at most, and not at all for a
+ * queue that is being rebuilt. FRWRs that could not be invalidated are FAILED
+ * then, and a worker destroys their MRs. Until that is done the peer may reach
+ * the old pages, which stay pinned, and nobody else's.
+ */
+#include <linux/mmu_notifier.h>
+#include <linux/pagemap.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/version.h>
+
+#include "memreg.h"
+
+/* How long a notifier waits for keys to die. */
+#define MEMREG_GUARD_TIMEOUT	HZ
+
+/* When the worker looks after a suspect event, and until when it must know. */
+#define MEMREG_CHECK_DELAY	msecs_to_jiffies(10)
+#define MEMREG_CHECK_LIMIT	HZ
+
+/* How often a registration looks again if events keep coming. */
+#define MEMREG_GUARD_LOOKS	8
+
+/* What an event says of the pages, or a look at the mapping. */
+enum memreg_verdict {
+	MEMREG_SAME,
+	MEMREG_SUSPECT,
+	MEMREG_GONE,
+};
+
+/* Its work ends what unmaps and reclaim wait for. */
+static struct workqueue_struct *memreg_guard_wq;
+
+int __init memreg_guard_init(void)
+{
+	memreg_guard_wq = alloc_workqueue("memreg_guard",
+					  WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	return memreg_guard_wq ? 0 : -ENOMEM;
+}
+
+void memreg_guard_exit(void)
+{
+	destroy_workqueue(memreg_guard_wq);
+}
+
+/*
+ * Killing keys
+ */
+
+/* The outcome of a batch is there: let its FRWRs go. */
+static void memreg_guard_reap(struct memreg_region *region)
+{
+	struct memreg_guard *guard = &region->guard;
+	struct memreg_frwr *frwr, *next;
+
+	lockdep_assert_held(&region->mdev->frwr_lock);
+
+	list_for_each_entry_safe(frwr, next, &guard->batch.frwrs, node) {
+		list_del_init(&frwr->node);
+		region->killing--;
+		if (frwr->status) {
+			frwr->state = MEMREG_FRWR_FAILED;
+			region->failed++;
+		} else {
+			frwr->state = MEMREG_FRWR_HELD;
+		}
+	}
+	guard->posted = false;
+	if (region->failed)
+		queue_work(memreg_guard_wq, &guard->kill);
+	wake_up_all(&region->mdev->guard_wait);
+}
+
+/* Take as many FRWRs of one domain as go together. */
+static void memreg_guard_take(struct memreg_region *region)
+{
+	struct memreg_batch *batch = &region->guard.batch;
+	struct memreg_frwr *frwr, *next;
+
+	frwr = list_first_entry(&region->live, struct memreg_frwr, region_node);
+	memreg_batch_init(batch, frwr->domain);
+	list_for_each_entry_safe(frwr, next, &region->live, region_node) {
+		if (frwr->domain != batch->domain ||
+		    batch->count == MEMREG_SQ_RESERVE)
+			break;
+		frwr->state = MEMREG_FRWR_DYING;
+		region->killing++;
+		list_move(&frwr->region_node, &region->frwrs);
+		if (!frwr->no_inv)
+			memreg_frwr_prepare_inv(frwr);
+		memreg_batch_add(batch, frwr);
+	}
+}
+
+/* There was no room: the FRWRs are as they were. */
+static void memreg_guard_untake(struct memreg_region *region)
+{
+	struct memreg_frwr *frwr, *next;
+
+	list_for_each_entry_safe(frwr, next, &region->guard.batch.frwrs,
+				 node) {
+		list_del_init(&frwr->node);
+		frwr->state = MEMREG_FRWR_LIVE;
+		region->killing--;
+		list_move(&frwr->region_node, &region->live);
+	}
+	/* Who waits for one of them may have it now. */
+	wake_up_all(&region->mdev->guard_wait);
+}
+
+/* Post the death of some keys; false if there is no room for it now. */
+static bool memreg_guard_post(struct memreg_region *region)
+{
+	struct memreg_guard *guard = &region->guard;
+	struct memreg_frwr *frwr;
+	int ret = -EIO;
+
+	lockdep_assert_held(&region->mdev->frwr_lock);
+
+	memreg_guard_take(region);
+	frwr = list_first_entry(&guard->batch.frwrs, struct memreg_frwr, node);
+	if (!frwr->no_inv)
+		ret = memreg_batch_try_post(&guard->batch);
+	if (ret == -EAGAIN) {
+		memreg_guard_untake(region);
+		return false;
+	}
+	guard->posted = true;
+	if (ret) {
+		list_for_each_entry(frwr, &guard->batch.frwrs, node)
+			frwr->status = ret;
+		memreg_guard_reap(region);
+	}
+	return true;
+}
+
+/*
+ * Do what can be done now, in any number of tasks. Returns whether no key to
+ * the region works any more, but for those that are FAILED.
+ */
+static bool memreg_guard_advance_locked(struct memreg_region *region)
+{
+	struct memreg_guard *guard = &region->guard;
+
+	lockdep_assert_held(&region->mdev->frwr_lock);
+
+	do {
+		if (guard->posted && memreg_batch_ended(&guard->batch))
+			memreg_guard_reap(region);
+	} while (!guard->posted && !list_empty(&region->live) &&
+		 memreg_guard_post(region));
+	return !region->killing && list_empty(&region->live);
+}
+
+static bool memreg_guard_advance(struct memreg_region *region)
+{
+	bool done;
+
+	spin_lock(&region->mdev->frwr_lock);
+	done = memreg_guard_advance_locked(region);
+	spin_unlock(&region->mdev->frwr_lock);
+	return done;
+}
+
+/* Are keys dying, or all dead? Otherwise there was no room. */
+static bool memreg_guard_begun(struct memreg_region *region)
+{
+	bool begun;
+
+	spin_lock(&region->mdev->frwr_lock);
+	begun = memreg_guard_advance_locked(region) || region->guard.posted;
+	spin_unlock(&region->mdev->frwr_lock);
+	return begun;
+}
+
+/* Wait for keys to die, or for that to begin, but not for ever. */
+static void memreg_guard_wait(struct memreg_region *region, bool begin)
+{
+	struct memreg_guard *guard = &region->guard;
+
+	if (wait_event_timeout(region->mdev->guard_wait,
+			       begin ? memreg_guard_begun(region) :
+				       memreg_guard_advance(region),
+			       MEMREG_GUARD_TIMEOUT))
+		return;
+	spin_lock(&region->mdev->frwr_lock);
+	/* Others who unmap need not find out for themselves. */
+	if (guard->posted)
+		memreg_queue_stall(guard->batch.domain);
+	spin_unlock(&region->mdev->frwr_lock);
+	queue_work(memreg_guard_wq, &guard->kill);
+}
+
+/* From here on no key to the region is made. */
+static void memreg_guard_mark_stale(struct memreg_region *region)
+{
+	struct memreg_guard *guard = &region->guard;
+
+	lockdep_assert_held(&region->mdev->frwr_lock);
+
+	if (guard->stale)
+		return;
+	WRITE_ONCE(guard->stale, true);
+	WRITE_ONCE(guard->generation, guard->generation + 1);
+}
+
+/* Claim an FRWR whose key could not be killed by a work request. */
+static struct memreg_frwr *memreg_guard_claim_failed(struct memreg_region *region)
+{
+	struct memreg_frwr *frwr, *found = NULL;
+
+	spin_lock(&region->mdev->frwr_lock);
+	if (region->failed) {
+		list_for_each_entry(frwr, &region->frwrs, region_node) {
+			if (frwr->state != MEMREG_FRWR_FAILED)
+				continue;
+			frwr->state = MEMREG_FRWR_DYING;
+			region->failed--;
+			region->killing++;
+			found = frwr;
+			break;
+		}
+	}
+	spin_unlock(&region->mdev->frwr_lock);
+	return found;
+}
+
+/* Kill what could not be killed in time. */
+static void memreg_guard_kill(struct work_struct *work)
+{
+	struct memreg_region *region =
+		container_of(work, struct memreg_region, guard.kill);
+	struct memreg_frwr *frwr;
+
+	wait_event(region->mdev->guard_wait, memreg_guard_advance(region));
+	while ((frwr = memreg_guard_claim_failed(region))) {
+		memreg_frwr_destroy_mr(frwr);
+		spin_lock(&region->mdev->frwr_lock);
+		frwr->state = MEMREG_FRWR_HELD;
+		region->killing--;
+		wake_up_all(&region->mdev->guard_wait);
+		spin_unlock(&region->mdev->frwr_lock);
+	}
+}
+
+static bool memreg_guard_let_go(struct memreg_region *region,
+				struct memreg_frwr *frwr)
+{
+	bool ret;
+
+	spin_lock(&region->mdev->frwr_lock);
+	if (region->guard.posted && memreg_batch_ended(&region->guard.batch))
+		memreg_guard_reap(region);
+	ret = frwr->state != MEMREG_FRWR_DYING;
+	spin_unlock(&region->mdev->frwr_lock);
+	return ret;
+}
+
+/**
+ * memreg_guard_await() - Wait until a guard lets go of an FRWR
+ * @region: Its region
+ * @frwr: FRWR of the caller's, which was DYING
+ *
+ * Context: may sleep. What it waits for is bounded: an unmap of the region, or
+ * the queue's being rebuilt.
+ */
+void memreg_guard_await(struct memreg_region *region, struct memreg_frwr *frwr)
+{
+	wait_event(region->mdev->guard_wait, memreg_guard_let_go(region, frwr));
+}
+
+/*
+ * Looking at the mapping
+ */
+
+/* Is this the folio of its file, though it is not mapped at the moment? */
+static bool memreg_page_in_file(struct vm_area_struct *vma, unsigned long addr,
+				struct page *page)
+{
+	struct folio *folio;
+	bool same;
+
+	if (!(vma->vm_flags & VM_SHARED) || !vma->vm_file ||
+	    is_vm_hugetlb_page(vma))
+		return false;
+	folio = filemap_get_folio(vma->vm_file->f_mapping,
+				  linear_page_index(vma, addr));
+	if (IS_ERR(folio))
+		return false;
+	same = folio == page_folio(page);
+	folio_put(folio);
+	return same;
+}
+
+/* Does an address still map the page that is pinned? */
+static bool memreg_page_same(struct memreg_region *region, unsigned long addr,
+			     struct page *page)
+{
+	unsigned long need = region->writable ? VM_WRITE : VM_READ;
+	struct vm_area_struct *vma;
+	struct page *now;
+	bool same;
+
+	vma = vma_lookup(region->mm, addr);
+	if (!vma || !(vma->vm_flags & need))
+		return false;
+	if (get_user_pages_remote(region->mm, addr, 1, FOLL_NOFAULT, &now,
+				  NULL) != 1)
+		return memreg_page_in_file(vma, addr, page);
+	same = now == page;
+	put_page(now);
+	return same;
+}
+
+static enum memreg_verdict memreg_guard_compare(struct memreg_region *region,
+						unsigned long start,
+						unsigned long end)
+{
+	unsigned long addr = region->addr & PAGE_MASK;
+	struct sg_page_iter iter;
+
+	mmap_assert_locked(region->mm);
+
+	/* Only the driver knows the pages. */
+	if (!region->mapped)
+		return MEMREG_GONE;
+	for_each_sgtable_page(&region->sgt.sgt, &iter, 0) {
+		if (addr >= start && addr < end &&
+		    !memreg_page_same(region, addr, sg_page_iter_page(&iter)))
+			return MEMREG_GONE;
+		addr += PAGE_SIZE;
+	}
+	return MEMREG_SAME;
+}
+
+/* Look from a worker, which must not wait for those who unmap. */
+static enum memreg_verdict memreg_guard_look(struct memreg_region *region,
+					     unsigned long start,
+					     unsigned long end)
+{
+	enum memreg_verdict verdict = MEMREG_SUSPECT;
+
+	/* If the process is exiting, that is an event of its own. */
+	if (!mmget_not_zero(region->mm))
+		return MEMREG_SAME;
+	if (mmap_read_trylock(region->mm)) {
+		verdict = memreg_guard_compare(region, start, end);
+		mmap_read_unlock(region->mm);
+	}
+	mmput(region->mm);
+	return verdict;
+}
+
+/* The range was looked at: it is what it was. */
+static void memreg_guard_clear(struct memreg_region *region,
+			       unsigned long suspects)
+{
+	struct memreg_guard *guard = &region->guard;
+
+	spin_lock(&region->mdev->frwr_lock);
+	if (guard->stale) {
+		WRITE_ONCE(guard->spurious, true);
+	} else if (guard->suspects == suspects) {
+		guard->cleared = suspects;
+		guard->suspect_start = ULONG_MAX;
+		guard->suspect_end = 0;
+	} else {
+		queue_delayed_work(memreg_guard_wq, &guard->check,
+				   MEMREG_CHECK_DELAY);
+	}
+	spin_unlock(&region->mdev->frwr_lock);
+}
+
+static void memreg_guard_check(struct work_struct *work)
+{
+	struct memreg_region *region =
+		container_of(work, struct memreg_region, guard.check.work);
+	struct memreg_guard *guard = &region->guard;
+	unsigned long suspects, start, end, since;
+	enum memreg_verdict verdict;
+
+	spin_lock(&region->mdev->frwr_lock);
+	suspects = guard->suspects;
+	start = guard->suspect_start;
+	end = guard->suspect_end;
+	since = guard->suspect_since;
+	spin_unlock(&region->mdev->frwr_lock);
+
+	verdict = memreg_guard_look(region, start, end);
+	if (verdict == MEMREG_SUSPECT &&
+	    time_before(jiffies, since + MEMREG_CHECK_LIMIT)) {
+		queue_delayed_work(memreg_guard_wq, &guard->check,
+				   MEMREG_CHECK_DELAY);
+	} else if (verdict == MEMREG_SAME) {
+		memreg_guard_clear(region, suspects);
+	} else if (!READ_ONCE(guard->stale)) {
+		spin_lock(&region->mdev->frwr_lock);
+		memreg_guard_mark_stale(region);
+		spin_unlock(&region->mdev->frwr_lock);
+		memreg_guard_wait(region, false);
+	}
+}
+
+/*
+ * The notifier
+ */
+
+static enum memreg_verdict
+memreg_guard_judge(const struct mmu_notifier_range *range)
+{
+	bool kernel = current->flags & (PF_KTHREAD | PF_MEMALLOC) &&
+		      !(current->flags & PF_USER_WORKER);
+
+	switch (range->event) {
+	case MMU_NOTIFY_UNMAP:
+	case MMU_NOTIFY_RELEASE:
+		return MEMREG_GONE;
+	case MMU_NOTIFY_CLEAR:
+		return kernel ? MEMREG_SUSPECT : MEMREG_GONE;
+	case MMU_NOTIFY_PROTECTION_VMA:
+		return MEMREG_SUSPECT;
+	default:
+		return MEMREG_SAME;
+	}
+}
+
+/* Have the worker look at a range. */
+static void memreg_guard_suspect(struct memreg_region *region,
+				 const struct mmu_notifier_range *range)
+{
+	struct memreg_guard *guard = &region->guard;
+
+	lockdep_assert_held(&region->mdev->frwr_lock);
+
+	if (guard->suspects++ == guard->cleared)
+		guard->suspect_since = jiffies;
+	guard->suspect_start = min(guard->suspect_start, range->start);
+	guard->suspect_end = max(guard->suspect_end, range->end);
+	queue_delayed_work(memreg_guard_wq, &guard->check, MEMREG_CHECK_DELAY);
+}
+
+/*
+ * Believe an event. Returns whether somebody has to wait; if @finish is set to
+ * something, that is for the second pass.
+ */
+static bool memreg_guard_believe(struct memreg_region *region,
+				 const struct mmu_notifier_range *range,
+				 struct mmu_interval_notifier_finish **finish)
+{
+	struct memreg_guard *guard = &region->guard;
+
+	lockdep_assert_held(&region->mdev->frwr_lock);
+
+	/* Find out afterwards if it was true, for those who want to know. */
+	if (range->event == MMU_NOTIFY_CLEAR && !guard->stale)
+		memreg_guard_suspect(region, range);
+	memreg_guard_mark_stale(region);
+	if (memreg_guard_advance_locked(region))
+		return false;
+	if (!guard->finish_used) {
+		guard->finish_used = true;
+		*finish = &guard->finish;
+	}
+	return true;
+}
+
+static bool memreg_guard_start(struct mmu_interval_notifier *notifier,
+			       const struct mmu_notifier_range *range,
+			       unsigned long cur_seq,
+			       struct mmu_interval_notifier_finish **finish)
+{
+	struct memreg_region *region =
+		container_of(notifier, struct memreg_region, guard.notifier);
+	enum memreg_verdict verdict = memreg_guard_judge(range);
+	bool wait = false;
+
+	/* Who may not wait can't kill keys in time. */
+	if (verdict == MEMREG_GONE && !mmu_notifier_range_blockable(range))
+		verdict = MEMREG_SUSPECT;
+
+	spin_lock(&region->mdev->frwr_lock);
+	mmu_interval_set_seq(notifier, cur_seq);
+	if (verdict == MEMREG_GONE)
+		wait = memreg_guard_believe(region, range, finish);
+	else if (verdict == MEMREG_SUSPECT)
+		memreg_guard_suspect(region, range);
+	spin_unlock(&region->mdev->frwr_lock);
+
+	/*
+	 * Many guards fill the queue as a pipeline if each begins here. If
+	 * somebody else's second pass is at it, that need not come first.
+	 */
+	if (wait)
+		memreg_guard_wait(region, *finish);
+	return true;
+}
+
+static void memreg_guard_finish(struct mmu_interval_notifier_finish *finish)
+{
+	struct memreg_region *region =
+		container_of(finish, struct memreg_region, guard.finish);
+
+	memreg_guard_wait(region, false);
+	spin_lock(&region->mdev->frwr_lock);
+	region->guard.finish_used = false;
+	spin_unlock(&region->mdev->frwr_lock);
+}
+
+static const struct mmu_interval_notifier_ops memreg_guard_ops = {
+	.invalidate_start = memreg_guard_start,
+	.invalidate_finish = memreg_guard_finish,
+};
+
+/*
+ * The life of a guard
+ */
+
+/**
+ * memreg_guard_insert() - Have a region's mapping watched
+ * @region: Region without pages, of the current process
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int memreg_guard_insert(struct memreg_region *region)
+{
+	struct memreg_guard *guard = &region->guard;
+	int ret;
+
+	INIT_DELAYED_WORK(&guard->check, memreg_guard_check);
+	INIT_WORK(&guard->kill, memreg_guard_kill);
+	guard->suspect_start = ULONG_MAX;
+	ret = mmu_interval_notifier_insert(&guard->notifier, region->mm,
+					   region->addr & PAGE_MASK,
+					   region->npages << PAGE_SHIFT,
+					   &memreg_guard_ops);
+	if (ret)
+		return ret == -EINTR ? ret : -ENOMEM;
+	guard->active = true;
+	return 0;
+}
+
+/**
+ * memreg_guard_remove() - Watch a region no more
+ * @region: Region to which no key lives; without a guard nothing happens
+ *
+ * Context: may sleep.
+ */
+void memreg_guard_remove(struct memreg_region *region)
+{
+	struct memreg_guard *guard = &region->guard;
+
+	if (!guard->active)
+		return;
+	/* Waits for callbacks at work; afterwards nobody queues the workers. */
+	mmu_interval_notifier_remove(&guard->notifier);
+	cancel_delayed_work_sync(&guard->check);
+	cancel_work_sync(&guard->kill);
+	guard->active = false;
+}
+
+/**
+ * memreg_guard_begin() - Begin to look at the mapping
+ * @region: The region
+ *
+ * Return: what memreg_guard_end() wants.
+ */
+unsigned long memreg_guard_begin(struct memreg_region *region)
+{
+	if (!region->guard.active)
+		return 0;
+	return mmu_interval_read_begin(&region->guard.notifier);
+}
+
+/**
+ * memreg_guard_end() - Are pages and keys those of the mapping?
+ * @region: Region whose pages were pinned since
+ * @seq: What memreg_guard_begin() returned
+ *
+ * If only such events came that may have left the pages where they are, the
+ * pages are compared: KSM alone would keep a registration from ever ending.
+ *
+ * Return: 0: from now on the guard sees whatever happens. -ESTALE: begin anew.
+ * -EINTR.
+ */
+int memreg_guard_end(struct memreg_region *region, unsigned long seq)
+{
+	struct memreg_guard *guard = &region->guard;
+	enum memreg_verdict verdict;
+	unsigned int look;
+	bool same;
+
+	if (!guard->active)
+		return 0;
+	for (look = 0; look < MEMREG_GUARD_LOOKS; look++) {
+		spin_lock(&region->mdev->frwr_lock);
+		same = !mmu_interval_read_retry(&guard->notifier, seq);
+		if (guard->stale)
+			look = MEMREG_GUARD_LOOKS;
+		spin_unlock(&region->mdev->frwr_lock);
+		if (look == MEMREG_GUARD_LOOKS)
+			break;
+		if (same)
+			return 0;
+		seq = mmu_interval_read_begin(&guard->notifier);
+		if (mmap_read_lock_killable(region->mm))
+			return -EINTR;
+		verdict = memreg_guard_compare(region, 0, ULONG_MAX);
+		mmap_read_unlock(region->mm);
+		if (verdict != MEMREG_SAME)
+			break;
+	}
+	return -ESTALE;
+}
