@@ -22,7 +22,7 @@ _Static_assert(sizeof(struct ib_memreg_destroy) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_domain_create) == 24, "layout");
 _Static_assert(sizeof(struct ib_memreg_mr_register) == 64, "layout");
 _Static_assert(sizeof(struct ib_memreg_segment) == 24, "layout");
-_Static_assert(sizeof(struct ib_memreg_mr_query) == 80, "layout");
+_Static_assert(sizeof(struct ib_memreg_mr_query) == 96, "layout");
 _Static_assert(sizeof(struct ib_memreg_window_alloc) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_bind) == 48, "layout");
 _Static_assert(sizeof(struct ib_memreg_window_bind) == 32, "layout");
@@ -73,7 +73,8 @@ static const struct call calls[] = {
 	CALL(DESTROY, destroy, NO_RESERVED),
 	CALL(DOMAIN_CREATE, domain_create, RESERVED(domain_create)),
 	CALL(MR_REGISTER, mr_register, RESERVED(mr_register),
-	     .flags = IB_MEMREG_MR_IOVA | IB_MEMREG_MR_SINGLE_KEY),
+	     .flags = IB_MEMREG_MR_IOVA | IB_MEMREG_MR_SINGLE_KEY |
+	      IB_MEMREG_MR_UNGUARDED),
 	CALL(MR_QUERY, mr_query, RESERVED(mr_query)),
 	CALL(WINDOW_ALLOC, window_alloc, NO_RESERVED),
 	CALL(WINDOW_BIND, window_bind, NO_RESERVED),
