@@ -374,9 +374,9 @@ static enum memreg_verdict memreg_guard_look(struct memreg_region *region,
 {
 	enum memreg_verdict verdict = MEMREG_SUSPECT;
 
-	/* If the process is exiting, that is an event of its own. */
+	/* The process is exiting, and takes all of its mappings along. */
 	if (!mmget_not_zero(region->mm))
-		return MEMREG_SAME;
+		return MEMREG_GONE;
 	if (mmap_read_trylock(region->mm)) {
 		verdict = memreg_guard_compare(region, start, end);
 		mmap_read_unlock(region->mm);
