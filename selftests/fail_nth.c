@@ -1,0 +1,868 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Every allocation and every copy from or to user space that a call makes is
+ * made to fail, one after the other: /proc/thread-self/fail-nth. The call must
+ * either succeed all the same, or fail with a documented errno and have
+ * changed nothing (I8); it must work afterwards, and nothing may be left (I7).
+ * What the kernel's checkers say meanwhile is for the test bench to judge.
+ *
+ * Faults are ordered for the calling thread alone, so workers, timers and
+ * softirqs are spared.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "kselftest_harness.h"
+#include "memreg_fixture.h"
+
+#define DEBUGFS		"/sys/kernel/debug/"
+#define LENGTH		(8 * PAGE)
+#define BATCH		8
+/* Where lib/topology.sh has the two ends. */
+#define OWNER_IP	"192.0.2.1"
+#define PEER_IP		"192.0.2.2"
+#define PEER_NETNS	"/run/netns/memreg-peer"
+
+FIXTURE(fail_nth) {
+	int fd;
+	__u32 domain;
+	__u32 local_mr;
+	__u32 listener;
+	__be16 port;
+	char *memory;
+	size_t large_length;
+	char *large;
+	/* What the call that is swept has made, or is to destroy. */
+	int made_fd;
+	__u32 made;
+	__u32 ids[BATCH];
+	struct ib_memreg_bind binds[BATCH];
+	/* The peer's file, in another network namespace. */
+	int peer;
+	__u32 peer_domain;
+	__u32 peer_endpoint;
+};
+
+/*
+ * Ordering faults
+ */
+
+static bool fault_injection(void)
+{
+	static const char *const off[] = {
+		"failslab/ignore-gfp-wait",
+		"fail_page_alloc/ignore-gfp-wait",
+		"fail_page_alloc/ignore-gfp-highmem",
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_LEN(off); i++) {
+		char path[128];
+
+		snprintf(path, sizeof(path), DEBUGFS "%s", off[i]);
+		if (file_write(path, "N"))
+			return false;
+	}
+	/* Single pages as well, and no word about it in the log. */
+	return !file_write(DEBUGFS "fail_page_alloc/min-order", "0") &&
+	       !file_write(DEBUGFS "failslab/verbose", "0") &&
+	       !file_write(DEBUGFS "fail_page_alloc/verbose", "0") &&
+	       !file_write(DEBUGFS "fail_usercopy/verbose", "0");
+}
+
+static int fail_nth_fd = -1;
+
+static void fail_nth_arm(unsigned int nth)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", nth);
+	if (pwrite(fail_nth_fd, text, strlen(text), 0) < 0)
+		abort();
+}
+
+/* Did the fault happen since it was ordered? No more are from here on. */
+static bool fail_nth_disarm(void)
+{
+	char text[16] = {};
+	bool hit;
+
+	/* These two copy, so it may happen to them instead. */
+	hit = pread(fail_nth_fd, text, sizeof(text) - 1, 0) > 0 &&
+	      atoi(text) == 0;
+	if (pwrite(fail_nth_fd, "0", 1, 0) < 0 &&
+	    pwrite(fail_nth_fd, "0", 1, 0) < 0)
+		abort();
+	return hit;
+}
+
+/**
+ * struct op - A call to be swept
+ * @prepare: Makes what it needs, anew for each round; or NULL
+ * @call: The call, 0 or -errno; it touches no memory that isn't there
+ * @undo: Undoes a call that succeeded, and gives back what @prepare made
+ * @errors: Documented errors of a fault, beside ENOMEM and EFAULT; ends with 0
+ * @final: It may be called once only, so that it works is for the next round
+ *	to show
+ * @quiet: It may be that nothing in it can fail
+ */
+struct op {
+	int (*prepare)(FIXTURE_DATA(fail_nth) *self);
+	int (*call)(FIXTURE_DATA(fail_nth) *self);
+	int (*undo)(FIXTURE_DATA(fail_nth) *self);
+	const int *errors;
+	bool final;
+	bool quiet;
+};
+
+static bool op_may_fail(const struct op *op, int ret)
+{
+	const int *error;
+
+	if (ret == -ENOMEM || ret == -EFAULT)
+		return true;
+	for (error = op->errors; error && *error; error++)
+		if (ret == -*error)
+			return true;
+	return false;
+}
+
+/* One round; returns whether the fault happened. */
+static bool sweep_round(struct __test_metadata *_metadata,
+			FIXTURE_DATA(fail_nth) *self, const struct op *op,
+			unsigned int nth)
+{
+	struct state outside, before;
+	bool hit;
+	int ret;
+
+	ASSERT_EQ(0, state_get(&outside));
+	if (op->prepare)
+		ASSERT_EQ(0, op->prepare(self));
+	ASSERT_EQ(0, state_get(&before));
+
+	fail_nth_arm(nth);
+	ret = op->call(self);
+	hit = fail_nth_disarm();
+
+	if (ret) {
+		ASSERT_TRUE(hit);
+		ASSERT_TRUE(op_may_fail(op, ret)) {
+			TH_LOG("fault %u: the call fails with %d", nth, ret);
+		}
+		if (op->final)
+			goto undo;
+		ASSERT_TRUE(state_same(&before)) {
+			TH_LOG("fault %u: the call fails with %d", nth, ret);
+		}
+		ASSERT_EQ(0, op->call(self)) {
+			TH_LOG("after fault %u: %d", nth, ret);
+		}
+	}
+undo:
+	ASSERT_EQ(0, op->undo(self)) {
+		TH_LOG("after fault %u: %d", nth, ret);
+	}
+	ASSERT_TRUE(state_same(&outside)) {
+		TH_LOG("after fault %u: %d", nth, ret);
+	}
+	state_free(&before);
+	state_free(&outside);
+	return hit;
+}
+
+static void sweep(struct __test_metadata *_metadata,
+		  FIXTURE_DATA(fail_nth) *self, const struct op *op)
+{
+	unsigned int nth = 1;
+
+	while (sweep_round(_metadata, self, op, nth))
+		nth++;
+	/* Each call copies its argument. */
+	if (!op->quiet)
+		EXPECT_LT(1, nth);
+	ksft_print_msg("%u faults\n", nth - 1);
+}
+
+/*
+ * What calls need
+ */
+
+static int listen_on_owner(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(listen, cmd, .backlog = 16, .addr = { .family = AF_INET });
+	int ret;
+
+	inet_pton(AF_INET, OWNER_IP, cmd.addr.ip);
+	ret = raw_call(self->fd, IB_MEMREG_IOC_LISTEN, &cmd);
+	self->listener = cmd.out_listener_id;
+	self->port = cmd.addr.port;
+	return ret;
+}
+
+/* A file on the peer's device, in the peer's network namespace. */
+static int open_peer(void)
+{
+	int here = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	int there = open(PEER_NETNS, O_RDONLY | O_CLOEXEC);
+	int fd = -1;
+
+	if (here >= 0 && there >= 0 && !setns(there, CLONE_NEWNET)) {
+		fd = raw_open();
+		if (fd >= 0 && raw_bind_device(fd, "rxe_peer")) {
+			close(fd);
+			fd = -1;
+		}
+		if (setns(here, CLONE_NEWNET))
+			abort();
+	}
+	close(here);
+	close(there);
+	return fd;
+}
+
+FIXTURE_SETUP(fail_nth)
+{
+	__u64 span;
+
+	if (!fault_injection())
+		SKIP(return, "this kernel can't inject faults");
+	if (fail_nth_fd < 0)
+		fail_nth_fd = open("/proc/thread-self/fail-nth",
+				   O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, fail_nth_fd);
+	self->fd = raw_open_bound();
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, raw_cap(self->fd, IB_MEMREG_CAP_KEY_SPAN, &span));
+	self->memory = mem_alloc(LENGTH);
+	self->large_length = span + PAGE;
+	self->large = mem_scattered(span + 2 * PAGE);
+	ASSERT_NE(NULL, self->memory);
+	ASSERT_NE(NULL, self->large);
+	memset(self->memory, 1, LENGTH);
+	ASSERT_EQ(0, raw_domain(self->fd, &self->domain));
+	ASSERT_EQ(0, raw_register(self->fd, self->domain, self->memory, LENGTH,
+				  MW_BIND, &self->local_mr));
+	ASSERT_EQ(0, listen_on_owner(self));
+	self->peer = open_peer();
+	ASSERT_LE(0, self->peer);
+	ASSERT_EQ(0, raw_domain(self->peer, &self->peer_domain));
+}
+
+FIXTURE_TEARDOWN(fail_nth)
+{
+	EXPECT_EQ(0, close(self->fd));
+	EXPECT_EQ(0, close(self->peer));
+	EXPECT_EQ(0, vm_pin(0));
+	EXPECT_EQ(0, state_count(IB_MEMREG_OBJECT_FILE));
+}
+
+static int destroy_made(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_destroy(self->fd, self->made);
+}
+
+static int nothing(FIXTURE_DATA(fail_nth) *self)
+{
+	(void)self;
+	return 0;
+}
+
+/*
+ * Devices
+ */
+
+static int call_bind_device(FIXTURE_DATA(fail_nth) *self)
+{
+	int ret;
+
+	self->made_fd = raw_open();
+	if (self->made_fd < 0)
+		return self->made_fd;
+	ret = raw_bind_device(self->made_fd, test_device());
+	if (ret)
+		close(self->made_fd);
+	return ret;
+}
+
+static int close_made(FIXTURE_DATA(fail_nth) *self)
+{
+	return close(self->made_fd);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_open_and_bind_device, 300)
+{
+	static const struct op op = {
+		.call = call_bind_device,
+		.undo = close_made,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_query(FIXTURE_DATA(fail_nth) *self)
+{
+	__u64 value;
+
+	return raw_cap(self->fd, IB_MEMREG_CAP_KEY_SPAN, &value);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_query, 300)
+{
+	static const struct op op = { .call = call_query, .undo = nothing };
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_list(FIXTURE_DATA(fail_nth) *self)
+{
+	static struct ib_memreg_object objects[8];
+	RAW(list, cmd, .count = 8, .objects = (uintptr_t)objects,
+	    .object_size = sizeof(objects[0]));
+
+	memset(objects, 0, sizeof(objects));
+	return raw_call(self->fd, IB_MEMREG_IOC_LIST, &cmd);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_list, 300)
+{
+	static const struct op op = { .call = call_list, .undo = nothing };
+
+	sweep(_metadata, self, &op);
+}
+
+/*
+ * Domains and MRs
+ */
+
+static int call_domain(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_domain(self->fd, &self->made);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_domain_create, 600)
+{
+	/* Drivers have their own names for what they can't have. */
+	static const int errors[] = { ENOSPC, EIO, 0 };
+	static const struct op op = {
+		.call = call_domain,
+		.undo = destroy_made,
+		.errors = errors,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_register_local(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_register(self->fd, self->domain, self->memory, LENGTH,
+			    LOCAL_WRITE | MW_BIND, &self->made);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_register_local, 600)
+{
+	static const struct op op = {
+		.call = call_register_local,
+		.undo = destroy_made,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_register_remote(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_register(self->fd, self->domain, self->memory + 1,
+			    LENGTH - 2, LOCAL_WRITE | REMOTE_WRITE,
+			    &self->made);
+}
+
+static const int no_space[] = { ENOSPC, 0 };
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_register_remote, 600)
+{
+	static const struct op op = {
+		.call = call_register_remote,
+		.undo = destroy_made,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/* The pages are not there, so that they come while they are pinned. */
+static int forget_memory(FIXTURE_DATA(fail_nth) *self)
+{
+	return madvise(self->memory, LENGTH, MADV_DONTNEED);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_register_untouched, 600)
+{
+	static const struct op op = {
+		.prepare = forget_memory,
+		.call = call_register_remote,
+		.undo = destroy_made,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_register_large(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_register(self->fd, self->domain, self->large,
+			    self->large_length, REMOTE_READ, &self->made);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_register_two_segments, 600)
+{
+	static const struct op op = {
+		.call = call_register_large,
+		.undo = destroy_made,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_register_single(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(mr_register, cmd, .flags = IB_MEMREG_MR_SINGLE_KEY,
+	    .domain_id = self->domain, .access = REMOTE_READ,
+	    .addr = (uintptr_t)self->memory, .length = LENGTH);
+	int ret = raw_call(self->fd, IB_MEMREG_IOC_MR_REGISTER, &cmd);
+
+	self->made = cmd.out_mr_id;
+	return ret;
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_register_single_key, 600)
+{
+	static const struct op op = {
+		.call = call_register_single,
+		.undo = destroy_made,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int prepare_mr(FIXTURE_DATA(fail_nth) *self)
+{
+	return call_register_remote(self);
+}
+
+static int call_mr_query(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_segment segment = {};
+	RAW(mr_query, cmd, .mr_id = self->made, .count = 1,
+	    .segments = (uintptr_t)&segment);
+
+	return raw_call(self->fd, IB_MEMREG_IOC_MR_QUERY, &cmd);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_query, 300)
+{
+	static const struct op op = {
+		.prepare = prepare_mr,
+		.call = call_mr_query,
+		.undo = destroy_made,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/*
+ * Windows
+ */
+
+static int call_window_alloc(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_windows(self->fd, self->domain, LENGTH, self->ids, BATCH);
+}
+
+static int destroy_windows(FIXTURE_DATA(fail_nth) *self)
+{
+	int i, ret = 0;
+
+	for (i = 0; i < BATCH; i++)
+		ret = ret ?: raw_destroy(self->fd, self->ids[i]);
+	return ret;
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_window_alloc, 600)
+{
+	static const struct op op = {
+		.call = call_window_alloc,
+		.undo = destroy_windows,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int prepare_windows(FIXTURE_DATA(fail_nth) *self)
+{
+	int i, ret;
+
+	ret = call_window_alloc(self);
+	memset(self->binds, 0, sizeof(self->binds));
+	for (i = 0; i < BATCH; i++) {
+		self->binds[i].window_id = self->ids[i];
+		self->binds[i].mr_id = self->local_mr;
+		self->binds[i].offset = i;
+		self->binds[i].length = PAGE;
+		self->binds[i].access = REMOTE_READ;
+	}
+	return ret;
+}
+
+static int call_bind_one(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_bind(self->fd, self->domain, self->binds, 1);
+}
+
+static int call_bind_batch(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_bind(self->fd, self->domain, self->binds, BATCH);
+}
+
+/* Destroying bound windows leaves no idle MRs, so each bind allocates. */
+TEST_F_TIMEOUT(fail_nth, I8_window_bind, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_windows,
+		.call = call_bind_one,
+		.undo = destroy_windows,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_window_bind_batch, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_windows,
+		.call = call_bind_batch,
+		.undo = destroy_windows,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int prepare_bound(FIXTURE_DATA(fail_nth) *self)
+{
+	return prepare_windows(self) ?: call_bind_batch(self);
+}
+
+static int call_revoke(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_revoke(self->fd, self->domain, self->ids, BATCH);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_window_revoke, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_bound,
+		.call = call_revoke,
+		.undo = destroy_windows,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_revoke_strict(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(window_revoke, cmd, .flags = IB_MEMREG_REVOKE_STRICT,
+	    .domain_id = self->domain, .count = BATCH,
+	    .ids = (uintptr_t)self->ids);
+
+	return raw_call(self->fd, IB_MEMREG_IOC_WINDOW_REVOKE, &cmd);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_window_revoke_strict, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_bound,
+		.call = call_revoke_strict,
+		.undo = destroy_windows,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/*
+ * Connections
+ */
+
+static int call_listen(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(listen, cmd, .backlog = 4, .addr = { .family = AF_INET });
+	int ret = raw_call(self->fd, IB_MEMREG_IOC_LISTEN, &cmd);
+
+	self->made = cmd.out_listener_id;
+	return ret;
+}
+
+static const int addresses[] = {
+	EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, 0
+};
+
+TEST_F_TIMEOUT(fail_nth, I8_listen, 600)
+{
+	static const struct op op = {
+		.call = call_listen,
+		.undo = destroy_made,
+		.errors = addresses,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int connect_to(int fd, __u32 domain, const char *ip, __be16 port,
+		      __u32 *endpoint)
+{
+	char data[56] = "memreg";
+	RAW(connect, cmd, .domain_id = domain, .timeout_ms = 5000,
+	    .addr = { .family = AF_INET, .port = port },
+	    .private_data_len = sizeof(data), .private_data = (uintptr_t)data);
+	int ret;
+
+	inet_pton(AF_INET, ip, cmd.addr.ip);
+	ret = raw_call(fd, IB_MEMREG_IOC_CONNECT, &cmd);
+	*endpoint = cmd.out_endpoint_id;
+	return ret;
+}
+
+static int call_connect(FIXTURE_DATA(fail_nth) *self)
+{
+	return connect_to(self->fd, self->domain, PEER_IP, htons(9),
+			  &self->made);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_connect, 600)
+{
+	static const struct op op = {
+		.call = call_connect,
+		.undo = destroy_made,
+		.errors = addresses,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/* Wait for an event of that type; returns its endpoint, or 0. */
+static __u32 await_event(int fd, __u32 type)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+	struct ib_memreg_event event;
+
+	do {
+		if (poll(&pollfd, 1, 20000) != 1 ||
+		    read(fd, &event, sizeof(event)) != sizeof(event))
+			return 0;
+	} while (event.type != type);
+	return event.endpoint_id;
+}
+
+/* The peer asks to be let in. */
+static int prepare_request(FIXTURE_DATA(fail_nth) *self)
+{
+	int ret;
+
+	ret = connect_to(self->peer, self->peer_domain, OWNER_IP, self->port,
+			 &self->peer_endpoint);
+	if (ret)
+		return ret;
+	self->made = await_event(self->fd, IB_MEMREG_EVENT_CONNECT_REQUEST);
+	return self->made ? 0 : -ETIMEDOUT;
+}
+
+static int destroy_ends(FIXTURE_DATA(fail_nth) *self)
+{
+	int ret = raw_destroy(self->fd, self->made);
+
+	return ret ?: raw_destroy(self->peer, self->peer_endpoint);
+}
+
+static int call_accept(FIXTURE_DATA(fail_nth) *self)
+{
+	char data[196] = "memreg";
+	RAW(accept, cmd, .endpoint_id = self->made, .domain_id = self->domain,
+	    .private_data_len = sizeof(data), .private_data = (uintptr_t)data);
+
+	return raw_call(self->fd, IB_MEMREG_IOC_ACCEPT, &cmd);
+}
+
+/*
+ * If not even an answer can be sent, ENOTCONN says that the request is over.
+ * Whatever comes of it, the peer is told, and connects again next round.
+ */
+TEST_F_TIMEOUT(fail_nth, I7_accept, 600)
+{
+	static const int errors[] = { ENOTCONN, ENOSPC, 0 };
+	static const struct op op = {
+		.prepare = prepare_request,
+		.call = call_accept,
+		.undo = destroy_ends,
+		.errors = errors,
+		.final = true,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_reject(FIXTURE_DATA(fail_nth) *self)
+{
+	char data[148] = "memreg";
+	RAW(reject, cmd, .endpoint_id = self->made,
+	    .private_data_len = sizeof(data), .private_data = (uintptr_t)data);
+
+	return raw_call(self->fd, IB_MEMREG_IOC_REJECT, &cmd);
+}
+
+static int destroy_peer_end(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_destroy(self->peer, self->peer_endpoint);
+}
+
+TEST_F_TIMEOUT(fail_nth, I7_reject, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_request,
+		.call = call_reject,
+		.undo = destroy_peer_end,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int prepare_connection(FIXTURE_DATA(fail_nth) *self)
+{
+	int ret = prepare_request(self);
+
+	if (!ret)
+		ret = call_accept(self);
+	if (!ret && !await_event(self->fd, IB_MEMREG_EVENT_ESTABLISHED))
+		ret = -ETIMEDOUT;
+	return ret;
+}
+
+static int call_disconnect(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(disconnect, cmd, .endpoint_id = self->made);
+
+	return raw_call(self->fd, IB_MEMREG_IOC_DISCONNECT, &cmd);
+}
+
+TEST_F_TIMEOUT(fail_nth, I7_disconnect, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_connection,
+		.call = call_disconnect,
+		.undo = destroy_ends,
+		.final = true,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/*
+ * The end of things: only the copy of the call's argument may fail.
+ */
+
+static const struct op destroy_ops[] = {
+	{ .prepare = call_domain, .call = destroy_made, .undo = nothing },
+	{ .prepare = prepare_mr, .call = destroy_made, .undo = nothing },
+	{ .prepare = call_register_single, .call = destroy_made,
+	  .undo = nothing },
+	{ .prepare = call_listen, .call = destroy_made, .undo = nothing },
+	{ .prepare = call_connect, .call = destroy_made, .undo = nothing },
+	{ .prepare = prepare_request, .call = destroy_made,
+	  .undo = destroy_peer_end },
+	{ .prepare = prepare_connection, .call = destroy_made,
+	  .undo = destroy_peer_end },
+};
+
+TEST_F_TIMEOUT(fail_nth, I7_destroy, 600)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_LEN(destroy_ops); i++)
+		sweep(_metadata, self, &destroy_ops[i]);
+}
+
+static int prepare_bound_window(FIXTURE_DATA(fail_nth) *self)
+{
+	int ret = prepare_bound(self);
+
+	self->made = self->ids[0];
+	return ret;
+}
+
+static int destroy_other_windows(FIXTURE_DATA(fail_nth) *self)
+{
+	int i, ret = 0;
+
+	for (i = 1; i < BATCH; i++)
+		ret = ret ?: raw_destroy(self->fd, self->ids[i]);
+	return ret;
+}
+
+TEST_F_TIMEOUT(fail_nth, I7_destroy_window, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_bound_window,
+		.call = destroy_made,
+		.undo = destroy_other_windows,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/* A file with one of everything but a connection. */
+static int prepare_file(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_bind bind = { .length = PAGE, .access = REMOTE_READ };
+	RAW(listen, listen, .backlog = 4, .addr = { .family = AF_INET });
+	__u32 domain, endpoint;
+	int fd = raw_open_bound();
+	int ret;
+
+	self->made_fd = fd;
+	if (fd < 0)
+		return fd;
+	ret = raw_domain(fd, &domain);
+	ret = ret ?: raw_register(fd, domain, self->memory, LENGTH,
+				  MW_BIND | REMOTE_READ, &bind.mr_id);
+	ret = ret ?: raw_windows(fd, domain, LENGTH, &bind.window_id, 1);
+	ret = ret ?: raw_bind(fd, domain, &bind, 1);
+	ret = ret ?: raw_call(fd, IB_MEMREG_IOC_LISTEN, &listen);
+	return ret ?: connect_to(fd, domain, PEER_IP, htons(9), &endpoint);
+}
+
+/* It is closed when close() returns, whatever that says. */
+static int call_close(FIXTURE_DATA(fail_nth) *self)
+{
+	close(self->made_fd);
+	return 0;
+}
+
+TEST_F_TIMEOUT(fail_nth, I7_close, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_file,
+		.call = call_close,
+		.undo = nothing,
+		.quiet = true,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+TEST_HARNESS_MAIN
