@@ -55,6 +55,9 @@
 /* Most that a QP is waited for which says that it fails. */
 #define MEMREG_SETTLE_MS	200
 
+/* Endpoints post no receives: a peer's SEND ends with an error, not never. */
+#define MEMREG_RNR_RETRY	6
+
 /* READs and atomics at a time, in either direction, if the device can. */
 #define MEMREG_RD_ATOM		16
 
@@ -628,7 +631,7 @@ static int memreg_endpoint_route_resolved(struct memreg_endpoint *ep)
 		.initiator_depth = min(MEMREG_RD_ATOM,
 				       attrs->max_qp_init_rd_atom),
 		.retry_count = 7,
-		.rnr_retry_count = 7,
+		.rnr_retry_count = MEMREG_RNR_RETRY,
 	};
 
 	return rdma_connect_locked(ep->id, &param);
@@ -968,7 +971,7 @@ static int memreg_request_accept(struct memreg_ucmd *ucmd,
 		.private_data_len = len,
 		.responder_resources = ep->responder_resources,
 		.initiator_depth = ep->initiator_depth,
-		.rnr_retry_count = 7,
+		.rnr_retry_count = MEMREG_RNR_RETRY,
 	};
 	int ret;
 

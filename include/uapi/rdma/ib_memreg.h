@@ -895,7 +895,8 @@ enum ib_memreg_event_type {
  * It waits for the first one, or fails with EAGAIN if the file is O_NONBLOCK;
  * EINVAL if not even one fits; ENODEV once the device is gone. poll(2) says
  * POLLIN while there is a record, and POLLHUP | POLLERR once the device is
- * gone.
+ * gone. Records of these types do not grow: a buffer that has room for one now
+ * has room for one later.
  */
 struct ib_memreg_event {
 	__u32 size;
