@@ -371,7 +371,7 @@ TEST_F_TIMEOUT(window, I9_rkeys_do_not_come_back_soon, 1200)
 	/* With one list of that depth, repeats begin after 36,000 or so. */
 	const __u32 grants = test_full() ? 500000 :
 			     debug_kernel() ? 20000 : 45000;
-	const __u32 count = 32;
+	const __u32 count = 16;
 	struct rkeys rkeys = { .size = 2 * grants };
 	__u32 grant = 0, i, distance, repeats = 0, least = ~0U;
 

@@ -219,6 +219,31 @@ void state_free(struct state *state)
 	state->objects = NULL;
 }
 
+static void object_tell(const char *when, const struct ib_memreg_object *o)
+{
+	fprintf(stderr,
+		"# %s: type %u id %u state %u length %llu users %u rkey %#x\n",
+		when, o->type, o->id, o->state, (unsigned long long)o->length,
+		o->users, o->rkey);
+}
+
+/* Tell of the first difference. */
+static void state_tell(const struct state *before, const struct state *now)
+{
+	__u32 i;
+
+	fprintf(stderr, "# pinned %ld, %u objects; before %ld, %u objects\n",
+		now->pinned, now->count, before->pinned, before->count);
+	for (i = 0; i < now->count && i < before->count; i++) {
+		if (!memcmp(&before->objects[i], &now->objects[i],
+			    sizeof(now->objects[i])))
+			continue;
+		object_tell("before", &before->objects[i]);
+		object_tell("now", &now->objects[i]);
+		return;
+	}
+}
+
 /* Is everything as it was? Tells what is not. */
 bool state_same(const struct state *before)
 {
@@ -235,9 +260,7 @@ bool state_same(const struct state *before)
 	       !memcmp(now.objects, before->objects,
 		       now.count * sizeof(*now.objects));
 	if (!same)
-		fprintf(stderr,
-			"# pinned %ld, %u objects; before %ld, %u objects\n",
-			now.pinned, now.count, before->pinned, before->count);
+		state_tell(before, &now);
 	state_free(&now);
 	return same;
 }

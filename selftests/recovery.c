@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The registration queue while the network below it changes: binds succeed or
+ * say ENETDOWN, and work again when the network does. A queue whose GID goes
+ * is rebuilt, which LIST counts.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+
+#include "kselftest_harness.h"
+#include "memreg_fixture.h"
+
+#define NETDEV		"mr_owner"
+#define WINDOWS		4
+
+/* As lib/topology.sh has them. */
+static const char restore[] =
+	"ip link set " NETDEV " up;"
+	" ip addr replace 192.0.2.1/24 dev " NETDEV ";"
+	" ip addr replace fd00:6d72::1/64 dev " NETDEV " nodad";
+
+FIXTURE(recovery) {
+	int fd;
+	__u32 domain;
+	__u32 mr;
+	__u32 windows[WINDOWS];
+	char *memory;
+	pthread_t thread;
+	/* Shared with the thread that binds. */
+	bool stop;
+	unsigned long bound;
+	unsigned long down;
+	int unexpected;
+};
+
+static int bind_and_revoke(FIXTURE_DATA(recovery) *self)
+{
+	struct ib_memreg_bind binds[WINDOWS] = {};
+	int i, ret;
+
+	for (i = 0; i < WINDOWS; i++) {
+		binds[i].window_id = self->windows[i];
+		binds[i].mr_id = self->mr;
+		binds[i].length = PAGE;
+		binds[i].access = REMOTE_READ;
+	}
+	ret = raw_bind(self->fd, self->domain, binds, WINDOWS);
+	/* Revoking can't fail, whatever the queue does. */
+	return ret ?: raw_revoke(self->fd, self->domain, self->windows,
+				 WINDOWS);
+}
+
+static void *keep_binding(void *arg)
+{
+	FIXTURE_DATA(recovery) *self = arg;
+	int ret;
+
+	while (!__atomic_load_n(&self->stop, __ATOMIC_RELAXED)) {
+		ret = bind_and_revoke(self);
+		if (!ret)
+			__atomic_add_fetch(&self->bound, 1, __ATOMIC_RELAXED);
+		else if (ret == -ENETDOWN)
+			__atomic_add_fetch(&self->down, 1, __ATOMIC_RELAXED);
+		else
+			self->unexpected = ret;
+	}
+	return NULL;
+}
+
+FIXTURE_SETUP(recovery)
+{
+	self->fd = raw_open_bound();
+	ASSERT_LE(0, self->fd);
+	self->memory = mem_alloc(PAGE);
+	ASSERT_NE(NULL, self->memory);
+	ASSERT_EQ(0, raw_domain(self->fd, &self->domain));
+	ASSERT_EQ(0, raw_register(self->fd, self->domain, self->memory, PAGE,
+				  MW_BIND, &self->mr));
+	ASSERT_EQ(0, raw_windows(self->fd, self->domain, PAGE, self->windows,
+				 WINDOWS));
+	ASSERT_EQ(0, pthread_create(&self->thread, NULL, keep_binding, self));
+}
+
+FIXTURE_TEARDOWN(recovery)
+{
+	EXPECT_EQ(0, system(restore));
+	self->stop = true;
+	EXPECT_EQ(0, pthread_join(self->thread, NULL));
+	EXPECT_EQ(0, self->unexpected);
+	ksft_print_msg("%lu times bound, %lu times down\n", self->bound,
+		       self->down);
+	EXPECT_EQ(0, close(self->fd));
+	EXPECT_EQ(0, vm_pin(0));
+}
+
+/* Wait until more binds succeeded, all of which began later. */
+static bool binds_again(FIXTURE_DATA(recovery) *self)
+{
+	unsigned long before = __atomic_load_n(&self->bound, __ATOMIC_RELAXED);
+	int i;
+
+	for (i = 0; i < 3000; i++) {
+		if (__atomic_load_n(&self->bound, __ATOMIC_RELAXED) >
+		    before + 2)
+			return true;
+		poll(NULL, 0, 10);
+	}
+	return false;
+}
+
+/* What LIST tells of the domain. */
+static struct ib_memreg_object domain_now(void)
+{
+	struct ib_memreg_object domain = {};
+	struct state now;
+	__u32 i;
+
+	if (!state_get(&now))
+		for (i = 0; i < now.count; i++)
+			if (now.objects[i].type == IB_MEMREG_OBJECT_DOMAIN)
+				domain = now.objects[i];
+	state_free(&now);
+	return domain;
+}
+
+static bool rebuilt_since(__u64 before)
+{
+	int i;
+
+	for (i = 0; i < 3000; i++) {
+		if (domain_now().length > before)
+			return true;
+		poll(NULL, 0, 10);
+	}
+	return false;
+}
+
+TEST_F_TIMEOUT(recovery, link_down_and_up, 300)
+{
+	int round;
+
+	ASSERT_TRUE(binds_again(self));
+	for (round = 0; round < (test_full() ? 100 : 3); round++) {
+		ASSERT_EQ(0, system("ip link set " NETDEV " down"));
+		ASSERT_EQ(0, system(restore));
+		EXPECT_TRUE(binds_again(self));
+		EXPECT_EQ(0, self->unexpected);
+	}
+	EXPECT_EQ(1, domain_now().state);
+}
+
+TEST_F_TIMEOUT(recovery, queue_is_rebuilt_when_its_address_goes, 300)
+{
+	__u64 rebuilt;
+	int round;
+
+	ASSERT_TRUE(binds_again(self));
+	for (round = 0; round < (test_full() ? 100 : 3); round++) {
+		rebuilt = domain_now().length;
+		ASSERT_EQ(0, system("ip addr flush dev " NETDEV
+				    " scope global"));
+		EXPECT_TRUE(rebuilt_since(rebuilt));
+		/* There is a link-local one left, or it says ENETDOWN. */
+		ASSERT_EQ(0, system(restore));
+		EXPECT_TRUE(binds_again(self));
+		EXPECT_EQ(0, self->unexpected);
+	}
+	EXPECT_EQ(1, domain_now().state);
+}
+
+TEST_F_TIMEOUT(recovery, MAC_address_changes, 300)
+{
+	static const char change[] =
+		"mac=$(ip -o link show " NETDEV " |"
+		" sed 's|.*link/ether \\([^ ]*\\).*|\\1|');"
+		" ip link set " NETDEV " address 02:00:00:00:00:%02x"
+		" && ip link set " NETDEV " address $mac";
+	char command[256];
+	int round;
+
+	ASSERT_TRUE(binds_again(self));
+	for (round = 0; round < (test_full() ? 100 : 3); round++) {
+		snprintf(command, sizeof(command), change, round + 1);
+		ASSERT_EQ(0, system(command));
+		EXPECT_TRUE(binds_again(self));
+		EXPECT_EQ(0, self->unexpected);
+	}
+}
+
+/* Domains that are made meanwhile are good ones, or aren't made. */
+TEST_F_TIMEOUT(recovery, domains_come_and_go_meanwhile, 300)
+{
+	__u32 domain;
+	int round, ret;
+
+	for (round = 0; round < (test_full() ? 100 : 6); round++) {
+		ASSERT_EQ(0, system(round % 2 ? restore :
+				    "ip link set " NETDEV " down"));
+		ret = raw_domain(self->fd, &domain);
+		EXPECT_TRUE(!ret || ret == -ENETDOWN) {
+			TH_LOG("%d", ret);
+		}
+		if (!ret)
+			ASSERT_EQ(0, raw_destroy(self->fd, domain));
+	}
+	EXPECT_TRUE(binds_again(self));
+}
+
+TEST_HARNESS_MAIN
