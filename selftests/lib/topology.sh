@@ -81,12 +81,16 @@ rxe_there() {
 	ip netns exec "memreg-$1" rdma link show "rxe_$1/1" >/dev/null 2>&1
 }
 
-# rxe_ready END: it is active, and has the GIDs of both addresses.
+# rxe_ready END: it is active, and has the GIDs of both addresses. Its GSI QP,
+# which carries the RDMA CM, is in error for good once a packet could not be
+# sent, as when the link was down.
 rxe_ready() {
 	local gids=/sys/class/infiniband/rxe_$1/ports/1/gids n=${1/owner/1}
 	n=${n/peer/2}
 	ip netns exec "memreg-$1" rdma link show "rxe_$1/1" 2>/dev/null |
 		grep -q 'state ACTIVE' &&
+		ip netns exec "memreg-$1" rdma resource show qp link "rxe_$1" |
+		grep -q 'type GSI state RTS' &&
 		grep -qx "0000:0000:0000:0000:0000:ffff:c000:020$n" \
 			"$gids"/[0-9] &&
 		grep -qx "fd00:6d72:0000:0000:0000:0000:0000:000$n" \
