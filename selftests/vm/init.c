@@ -146,7 +146,8 @@ static void bind_shares(void)
 	FILE *shares = fopen("/mnt/shares", "r");
 	char dir[4096];
 
-	must(shares ? 0 : -1, "/mnt/shares");
+	if (!shares)
+		err(1, "/mnt/shares");
 	while (fgets(dir, sizeof(dir), shares)) {
 		dir[strcspn(dir, "\n")] = 0;
 		bind_dir(dir);
@@ -308,7 +309,7 @@ static void check_leaks(void)
 	if (access(KMEMLEAK, F_OK))
 		return;
 	scan(report, sizeof(report));
-	usleep(LEAK_AGE);
+	poll(NULL, 0, LEAK_AGE);
 	if (!scan(report, sizeof(report)))
 		return;
 	sleep(1);

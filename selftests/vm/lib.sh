@@ -2,8 +2,6 @@
 # Shared by the scripts in this directory: where things are, and how to say so.
 
 SUITE=trixie
-# The kernel series that is taken while the mirror carries it, then the newest.
-SERIES=7.2
 # To be raised when `setup` makes the same packages into another directory.
 ROOT_FORMAT=1
 DEBUG_FORMAT=1
