@@ -32,8 +32,8 @@
  *
  * The way out
  *
- * A notifier waits for MEMREG_GUARD_TIMEOUT at most, and not at all for a
- * queue that is being rebuilt. FRWRs that could not be invalidated are FAILED
+ * A notifier waits for MEMREG_GUARD_TIMEOUT at most in each of its passes, and
+ * not at all for a queue that is being rebuilt. FRWRs that could not be invalidated are FAILED
  * then, and a worker destroys their MRs. Until that is done the peer may reach
  * the old pages, which stay pinned, and nobody else's.
  */
@@ -211,6 +211,7 @@ static bool memreg_guard_begun(struct memreg_region *region)
 static void memreg_guard_wait(struct memreg_region *region, bool begin)
 {
 	struct memreg_guard *guard = &region->guard;
+	struct memreg_frwr *frwr;
 
 	if (wait_event_timeout(region->mdev->guard_wait,
 			       begin ? memreg_guard_begun(region) :
@@ -219,8 +220,12 @@ static void memreg_guard_wait(struct memreg_region *region, bool begin)
 		return;
 	spin_lock(&region->mdev->frwr_lock);
 	/* Others who unmap need not find out for themselves. */
+	frwr = list_first_entry_or_null(&region->live, struct memreg_frwr,
+					region_node);
 	if (guard->posted)
 		memreg_queue_stall(guard->batch.domain);
+	else if (frwr)
+		memreg_queue_stall(frwr->domain);
 	spin_unlock(&region->mdev->frwr_lock);
 	queue_work(memreg_guard_wq, &guard->kill);
 }

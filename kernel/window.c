@@ -322,13 +322,16 @@ static bool memreg_batch_publish(struct memreg_file *file,
  * Binding
  */
 
-static int memreg_bind_check_access(struct memreg_ucmd *ucmd,
-				    const struct memreg_mr *mr, u32 access)
+static int memreg_bind_check_mr(struct memreg_ucmd *ucmd,
+				const struct memreg_mr *mr, u32 access)
 {
 	u32 remote = access & ~IB_MEMREG_ACCESS_ZERO_BASED;
 	u32 flush = access & (IB_MEMREG_ACCESS_FLUSH_GLOBAL |
 			      IB_MEMREG_ACCESS_FLUSH_PERSISTENT);
 
+	/* It may become stale at any time: this is not the last word on it. */
+	if (READ_ONCE(mr->region->guard.stale))
+		return memreg_fail(ucmd, -ESTALE, IB_MEMREG_REASON_STALE);
 	if (access & ~MEMREG_WINDOW_ACCESS || !remote)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ACCESS);
 	if (!(mr->access & IB_MEMREG_ACCESS_MW_BIND) ||
@@ -418,7 +421,7 @@ static int memreg_bind_prepare(struct memreg_ucmd *ucmd,
 	if (!obj)
 		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
 	mr = container_of(obj, struct memreg_mr, obj);
-	ret = memreg_bind_check_access(ucmd, mr, bind->access);
+	ret = memreg_bind_check_mr(ucmd, mr, bind->access);
 	if (ret)
 		goto err_put;
 	if (!memreg_window_claim(window, MEMREG_WINDOW_IDLE)) {

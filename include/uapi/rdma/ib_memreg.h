@@ -24,10 +24,10 @@
  * (the missing fields count as 0) down to the size of the first release, and
  * a larger one if all that it does not know is 0. The second field,
  * @out_reason, is written by the kernel if the call fails, with one of enum
- * ib_memreg_reason; not if it succeeds, nor with ENOTTY. Structures have the same layout for 32-bit and
- * 64-bit callers; pointers travel as __aligned_u64. All output fields are
- * ignored on input, and mean nothing after a call that failed unless they say
- * so.
+ * ib_memreg_reason; not if it succeeds, nor with ENOTTY. Structures have the
+ * same layout for 32-bit and 64-bit callers; pointers travel as __aligned_u64.
+ * All output fields are ignored on input, and mean nothing after a call that
+ * failed unless they say so.
  *
  * A call that fails leaves everything as it was: no object made, no key given
  * out, no memory pinned. The errno of a failed call has one meaning:
@@ -507,7 +507,7 @@ struct ib_memreg_segment {
  * @IB_MEMREG_MR_LIVE: Its keys work.
  * @IB_MEMREG_MR_STALE: Its memory went; its keys, and those of the windows that
  *	are bound to it, are dead. Its pages stay pinned until it is
- *	deregistered.
+ *	deregistered, but for SINGLE_KEY.
  * @IB_MEMREG_MR_SPURIOUS: As STALE, but the memory was found to be mapped
  *	still: the kernel had announced more than it did. Register it again.
  */
