@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Guards: a peer writes as fast as it can while the mapping of the memory is
+ * taken away. As soon as the call that does so has returned, the old keys are
+ * refused, and what is mapped there now is the owner's alone.
+ */
+#include <pthread.h>
+#include <sys/syscall.h>
+
+#include "peer.h"
+
+#define SPAN	(64 * PAGE)
+#define FILLER	0x5a
+
+FIXTURE(guard)
+{
+	struct owner o;
+	int file;		/* memfd behind the memory, or -1 */
+	uint8_t *mem;
+	struct memreg_mr mr;
+	uint32_t window;
+	struct ib_memreg_bind bind;
+	struct peer p;
+	uint32_t endpoint;
+};
+
+/* Ways to take the first page of the memory away, or more of it */
+static int by_munmap(FIXTURE_DATA(guard) *self)
+{
+	return munmap(self->mem, PAGE);
+}
+
+static int by_mremap(FIXTURE_DATA(guard) *self)
+{
+	uint8_t *to = mmap(NULL, SPAN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+			   -1, 0);
+
+	if (to == MAP_FAILED)
+		return -1;
+	return mremap(self->mem, SPAN, SPAN, MREMAP_MAYMOVE | MREMAP_FIXED,
+		      to) == to ? 0 : -1;
+}
+
+static int by_map_fixed(FIXTURE_DATA(guard) *self)
+{
+	return mmap(self->mem, SPAN, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		    0) == self->mem ? 0 : -1;
+}
+
+static int by_dontneed(FIXTURE_DATA(guard) *self)
+{
+	return madvise(self->mem, PAGE, MADV_DONTNEED);
+}
+
+static int by_truncate(FIXTURE_DATA(guard) *self)
+{
+	return ftruncate(self->file, 0);
+}
+
+static int by_punch_hole(FIXTURE_DATA(guard) *self)
+{
+	return fallocate(self->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			 0, PAGE);
+}
+
+struct job {
+	int (*take)(FIXTURE_DATA(guard) *self);
+	FIXTURE_DATA(guard) *self;
+	int result;
+};
+
+static void *run_job(void *arg)
+{
+	struct job *job = arg;
+
+	job->result = job->take(job->self);
+	return NULL;
+}
+
+static int by_this_thread(struct job *job)
+{
+	run_job(job);
+	return job->result;
+}
+
+static int by_other_thread(struct job *job)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, run_job, job))
+		return -1;
+	pthread_join(thread, NULL);
+	return job->result;
+}
+
+static int by_other_process(struct job *job)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid)
+		_exit(job->take(job->self) ? 1 : 0);
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return -1;
+	return status;
+}
+
+FIXTURE_VARIANT(guard)
+{
+	int (*take)(FIXTURE_DATA(guard) *self);
+	int (*who)(struct job *job);
+	bool file;
+};
+
+#define WAY(_name, _take, _who, _file)					\
+	FIXTURE_VARIANT_ADD(guard, _name)				\
+	{								\
+		.take = _take, .who = _who, .file = _file,		\
+	}
+
+WAY(munmap, by_munmap, by_this_thread, false);
+WAY(munmap_of_file, by_munmap, by_this_thread, true);
+WAY(munmap_by_thread, by_munmap, by_other_thread, false);
+WAY(mremap, by_mremap, by_this_thread, false);
+WAY(map_fixed, by_map_fixed, by_this_thread, false);
+WAY(map_fixed_by_thread, by_map_fixed, by_other_thread, true);
+WAY(dontneed, by_dontneed, by_this_thread, false);
+WAY(truncate, by_truncate, by_this_thread, true);
+WAY(truncate_by_process, by_truncate, by_other_process, true);
+WAY(punch_hole_by_process, by_punch_hole, by_other_process, true);
+
+static uint8_t *make_memory(struct __test_metadata *_metadata, bool file,
+			    int *fd)
+{
+	uint8_t *mem;
+
+	*fd = -1;
+	if (file) {
+		*fd = memfd_create("guard", MFD_CLOEXEC);
+		ASSERT_LE(0, *fd);
+		ASSERT_EQ(0, ftruncate(*fd, SPAN));
+	}
+	mem = mmap(NULL, SPAN, PROT_READ | PROT_WRITE,
+		   file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, *fd, 0);
+	ASSERT_NE(MAP_FAILED, mem);
+	memset(mem, FILLER, SPAN);
+	return mem;
+}
+
+static uint32_t mr_state(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(guard) *self)
+{
+	struct memreg_mr_info info;
+
+	ASSERT_EQ(0, memreg_mr_query(self->o.m, self->mr.id, &info, NULL,
+				     NULL));
+	ASSERT_EQ(info.state != IB_MEMREG_MR_LIVE, info.generation);
+	return info.state;
+}
+
+FIXTURE_SETUP(guard)
+{
+	struct memreg_grant g;
+
+	owner_open(_metadata, &self->o);
+	self->mem = make_memory(_metadata, variant->file, &self->file);
+	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, self->mem,
+					SPAN, FOR_WINDOWS | READ_WRITE, 0,
+					&self->mr))
+		TH_LOG("%s", memreg_reason());
+	ASSERT_EQ(0, memreg_window_alloc(self->o.m, self->o.domain,
+					 IB_MEMREG_WINDOW_TYPE1, SPAN,
+					 &self->window, 1));
+	self->bind = (struct ib_memreg_bind) {
+		.window_id = self->window,
+		.mr_id = self->mr.id,
+		.length = SPAN,
+		.access = READ_WRITE,
+	};
+	owner_bind(_metadata, &self->o, self->o.domain, &self->bind, &g);
+	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, "-d 8");
+	self->endpoint = owner_admit(_metadata, &self->o, &self->p,
+				     self->o.domain, &g);
+}
+
+FIXTURE_TEARDOWN(guard)
+{
+	peer_stop(&self->p, 0);
+	owner_close(&self->o);
+	munmap(self->mem, SPAN);
+	if (self->file >= 0)
+		close(self->file);
+}
+
+/* After an access error a peer has to connect anew */
+static void reconnect(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(guard) *self)
+{
+	peer_ask(_metadata, &self->p, "disconnect");
+	owner_await(_metadata, &self->o, IB_MEMREG_EVENT_DISCONNECTED, NULL);
+	ASSERT_EQ(0, memreg_destroy(self->o.m, self->endpoint));
+	peer_tell(_metadata, &self->p, "conn");
+	self->endpoint = owner_admit(_metadata, &self->o, &self->p,
+				     self->o.domain, NULL);
+}
+
+/* No access by a key at any place of the range, from now on */
+static void refused(struct __test_metadata *_metadata,
+		    FIXTURE_DATA(guard) *self, uint32_t rkey)
+{
+	size_t offsets[] = { 0, SPAN - 8 };
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(offsets); i++) {
+		reconnect(_metadata, self);
+		peer_ask(_metadata, &self->p, "iova 0x%llx",
+			 self->bind.out_iova);
+		peer_ask(_metadata, &self->p, "rkey 0x%x", rkey);
+		peer_ask(_metadata, &self->p, "write %zu 8 1", offsets[i]);
+		ASSERT_PEER("remote-access-error", &self->p);
+	}
+}
+
+TEST_F_TIMEOUT(guard, I2_keys_are_dead_when_the_mapping_went, LIMIT_S)
+{
+	struct job job = { .take = variant->take, .self = self };
+	uint8_t *fresh;
+	size_t i;
+
+	ASSERT_EQ(IB_MEMREG_MR_LIVE, mr_state(_metadata, self));
+	peer_ask(_metadata, &self->p, "start write 0 %lu 1", SPAN);
+	ASSERT_PEER("success", &self->p);
+	ASSERT_EQ(0, variant->who(&job));
+
+	/* What comes to the same place now is nobody else's */
+	fresh = mmap(self->mem, SPAN, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	ASSERT_EQ(self->mem, fresh);
+	memset(fresh, FILLER, SPAN);
+
+	ASSERT_NE(IB_MEMREG_MR_LIVE, mr_state(_metadata, self));
+	peer_ask(_metadata, &self->p, "join %d", LIMIT_MS / 2);
+	ASSERT_PEER("remote-access-error", &self->p);
+	refused(_metadata, self, self->bind.out_rkey);
+	refused(_metadata, self, self->mr.rkey);
+	for (i = 0; i < SPAN; i++)
+		ASSERT_EQ(FILLER, fresh[i]);
+}
+
+TEST_F_TIMEOUT(guard, stale_mr_takes_no_windows_and_is_deregistered, LIMIT_S)
+{
+	struct job job = { .take = variant->take, .self = self };
+	struct ib_memreg_bind bind = self->bind;
+
+	ASSERT_EQ(0, variant->who(&job));
+	ASSERT_EQ(-EBUSY, memreg_mr_deregister(self->o.m, self->mr.id));
+	ASSERT_EQ(0, memreg_window_revoke(self->o.m, self->o.domain,
+					  self->window));
+	ASSERT_EQ(-ESTALE, memreg_window_bind(self->o.m, self->o.domain,
+					      &bind));
+	ASSERT_EQ(0, memreg_mr_deregister(self->o.m, self->mr.id));
+	ASSERT_EQ(0, vm_pin(0));
+}
+
+/*
+ * Without a peer
+ */
+
+FIXTURE(watch)
+{
+	struct owner o;
+	int file;
+	uint8_t *mem;
+	struct memreg_mr mr;
+};
+
+FIXTURE_SETUP(watch)
+{
+	owner_open(_metadata, &self->o);
+	self->mem = make_memory(_metadata, true, &self->file);
+	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, self->mem,
+					SPAN, FOR_WINDOWS | READ_WRITE, 0,
+					&self->mr));
+}
+
+FIXTURE_TEARDOWN(watch)
+{
+	owner_close(&self->o);
+	munmap(self->mem, SPAN);
+	close(self->file);
+}
+
+static struct memreg_mr_info query(struct __test_metadata *_metadata,
+				   FIXTURE_DATA(watch) *self)
+{
+	struct memreg_mr_info info;
+
+	ASSERT_EQ(0, memreg_mr_query(self->o.m, self->mr.id, &info, NULL,
+				     NULL));
+	return info;
+}
+
+/* Wait until the worker has looked, or not: an MR in that state */
+static void await_state(struct __test_metadata *_metadata,
+			FIXTURE_DATA(watch) *self, uint32_t state)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+
+	while (query(_metadata, self).state != state) {
+		ASSERT_GT(end, now_ms());
+		usleep(1000);
+	}
+}
+
+/* Something that looks like an end, and that the worker must see through */
+static void await_look(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(watch) *self, uint64_t suspects)
+{
+	/* The next suspect event is looked into after those before it. */
+	ASSERT_LT(suspects, query(_metadata, self).suspects);
+	ASSERT_EQ(0, mprotect(self->mem, SPAN, PROT_READ));
+	await_state(_metadata, self, IB_MEMREG_MR_STALE);
+}
+
+TEST_F_TIMEOUT(watch, fork_leaves_the_mr_live, LIMIT_S)
+{
+	pid_t pid = fork();
+
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(0);
+	self->mem[0]++;
+	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	ASSERT_EQ(IB_MEMREG_MR_LIVE, query(_metadata, self).state);
+}
+
+TEST_F_TIMEOUT(watch, unmapping_a_neighbour_leaves_the_mr_live, LIMIT_S)
+{
+	uint8_t *mem = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct memreg_mr_info info;
+	struct memreg_mr mr;
+
+	ASSERT_NE(MAP_FAILED, mem);
+	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, mem + PAGE,
+					PAGE, READ_WRITE |
+					IB_MEMREG_ACCESS_LOCAL_WRITE, 0, &mr));
+	ASSERT_EQ(0, munmap(mem, PAGE));
+	ASSERT_EQ(0, munmap(mem + 2 * PAGE, PAGE));
+	ASSERT_EQ(0, memreg_mr_query(self->o.m, mr.id, &info, NULL, NULL));
+	ASSERT_EQ(IB_MEMREG_MR_LIVE, info.state);
+	ASSERT_EQ(0, munmap(mem + PAGE, PAGE));
+	ASSERT_EQ(0, memreg_mr_query(self->o.m, mr.id, &info, NULL, NULL));
+	ASSERT_EQ(IB_MEMREG_MR_STALE, info.state);
+}
+
+TEST_F_TIMEOUT(watch, protection_that_still_allows_is_seen_through, LIMIT_S)
+{
+	ASSERT_EQ(0, mprotect(self->mem, SPAN,
+			      PROT_READ | PROT_WRITE | PROT_EXEC));
+	await_look(_metadata, self, 0);
+}
+
+TEST_F_TIMEOUT(watch, protection_that_forbids_ends_the_mr, LIMIT_S)
+{
+	ASSERT_EQ(0, mprotect(self->mem, PAGE, PROT_READ));
+	await_state(_metadata, self, IB_MEMREG_MR_STALE);
+}
+
+/* A kernel thread punches the hole: it is looked into, within a second. */
+TEST_F_TIMEOUT(watch, discard_of_a_loop_device_ends_the_mr, LIMIT_S)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command),
+		 "modprobe loop 2>/dev/null; "
+		 "d=$(losetup -f --show /proc/%d/fd/%d) && "
+		 "blkdiscard -f $d; r=$?; losetup -d $d; exit $r",
+		 getpid(), self->file);
+	if (system(command))
+		SKIP(return, "no loop device here that can discard");
+	await_state(_metadata, self, IB_MEMREG_MR_STALE);
+}
+
+TEST_F_TIMEOUT(watch, unguarded_mr_keeps_its_keys, LIMIT_S)
+{
+	uint8_t *mem = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct memreg_mr_info info;
+	struct memreg_mr mr;
+
+	ASSERT_NE(MAP_FAILED, mem);
+	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, mem, PAGE,
+					READ_WRITE |
+					IB_MEMREG_ACCESS_LOCAL_WRITE,
+					IB_MEMREG_MR_UNGUARDED, &mr));
+	ASSERT_EQ(0, munmap(mem, PAGE));
+	ASSERT_EQ(0, memreg_mr_query(self->o.m, mr.id, &info, NULL, NULL));
+	ASSERT_EQ(IB_MEMREG_MR_LIVE, info.state);
+	ASSERT_EQ(0, memreg_mr_deregister(self->o.m, mr.id));
+}
+
+/* The driver's own key dies with the mapping, too, if a little later. */
+TEST_F_TIMEOUT(watch, single_key_dies_with_the_mapping, LIMIT_S)
+{
+	uint8_t *mem = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct memreg_mr_info info;
+	struct memreg_mr mr;
+	long before = vm_pin(0);
+
+	ASSERT_NE(MAP_FAILED, mem);
+	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, mem,
+					4 * PAGE, READ_WRITE |
+					IB_MEMREG_ACCESS_LOCAL_WRITE,
+					IB_MEMREG_MR_SINGLE_KEY, &mr));
+	ASSERT_EQ(before + 4, vm_pin(0));
+	ASSERT_EQ(0, munmap(mem, PAGE));
+	ASSERT_EQ(0, memreg_mr_query(self->o.m, mr.id, &info, NULL, NULL));
+	ASSERT_EQ(IB_MEMREG_MR_STALE, info.state);
+	ASSERT_EQ(0, memreg_mr_deregister(self->o.m, mr.id));
+	ASSERT_EQ(before, vm_pin(0));
+}
+
+/*
+ * Registering races with unmapping
+ */
+
+struct churn {
+	uint8_t *mem;
+	volatile bool stop;
+};
+
+/* Map and unmap the same page, which names each of its lives */
+static void *churn(void *arg)
+{
+	struct churn *c = arg;
+	uint64_t life;
+
+	for (life = 1; !c->stop; life++) {
+		uint64_t *mem = mmap(c->mem, PAGE, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+				     -1, 0);
+
+		if (mem == MAP_FAILED)
+			abort();
+		__atomic_store_n(mem, life, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(watch, I2_what_is_live_is_what_is_mapped, LIMIT_S)
+{
+	unsigned int i, done = 0, rounds = times(300, 20000);
+	struct churn c = { .mem = self->mem };
+	struct memreg_mr_info info;
+	struct memreg_mr mr;
+	pthread_t thread;
+	int ret;
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, churn, &c));
+	for (i = 0; i < rounds; i++) {
+		ret = memreg_mr_register(self->o.m, self->o.domain, self->mem,
+					 PAGE, READ_WRITE |
+					 IB_MEMREG_ACCESS_LOCAL_WRITE, 0, &mr);
+		if (ret) {
+			ASSERT_EQ(-EAGAIN, ret)
+				TH_LOG("%s", memreg_reason());
+			continue;
+		}
+		done++;
+		/* Of one that outlives the churning thread, more is asked. */
+		if (i + 1 < rounds)
+			ASSERT_EQ(0, memreg_mr_deregister(self->o.m, mr.id));
+	}
+	c.stop = true;
+	pthread_join(thread, NULL);
+	TH_LOG("%u of %u registrations got through", done, rounds);
+	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, self->mem,
+					PAGE, READ_WRITE |
+					IB_MEMREG_ACCESS_LOCAL_WRITE, 0, &mr));
+	ASSERT_EQ(0, memreg_mr_query(self->o.m, mr.id, &info, NULL, NULL));
+	ASSERT_EQ(IB_MEMREG_MR_LIVE, info.state);
+}
+
+/* An unmap, and an exit, over many guards: one wait, not one for each. */
+TEST_F_TIMEOUT(watch, many_guards_end_together, 3600)
+{
+	unsigned int i, n = times(500, 10000);
+	struct memreg_mr mr;
+	uint8_t *mem;
+	pid_t pid;
+	int64_t t;
+
+	mem = mmap(NULL, n * PAGE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, mem);
+	for (i = 0; i < n; i++)
+		ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain,
+						mem + i * PAGE, PAGE,
+						IB_MEMREG_ACCESS_LOCAL_WRITE |
+						READ_WRITE, 0, &mr));
+	t = now_ms();
+	ASSERT_EQ(0, munmap(mem, n * PAGE));
+	TH_LOG("munmap over %u guards: %lld ms", n, (long long)(now_ms() - t));
+
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		mem = mmap(NULL, n * PAGE, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		for (i = 0; i < n; i++)
+			if (memreg_mr_register(self->o.m, self->o.domain,
+					       mem + i * PAGE, PAGE,
+					       IB_MEMREG_ACCESS_LOCAL_WRITE |
+					       READ_WRITE, 0, &mr))
+				_exit(1);
+		_exit(0);
+	}
+	t = now_ms();
+	ASSERT_EQ(pid, waitpid(pid, &(int){ 0 }, 0));
+	TH_LOG("a process with %u guards came and went: %lld ms", n,
+	       (long long)(now_ms() - t));
+}
+
+PEER_HARNESS_MAIN
