@@ -24,6 +24,7 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -166,11 +167,14 @@ static void enter_root(void)
 
 static void set_up(void)
 {
+	/* What a login gives. */
+	const struct rlimit files = { .rlim_cur = 1024, .rlim_max = 1 << 20 };
 	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
 	must(ioctl(fd, SIOCSIFFLAGS, &lo), "lo");
 	close(fd);
+	must(setrlimit(RLIMIT_NOFILE, &files), "RLIMIT_NOFILE");
 	must(sethostname("memreg", 6), "hostname");
 	write_file("/proc/sys/kernel/sysrq", "1");
 	write_file("/proc/sys/kernel/printk_ratelimit", "0");
