@@ -133,10 +133,10 @@ TEST_F(lifetime, objects_of_a_child_outlive_it_with_the_file)
 	ASSERT_NE(MAP_FAILED, owner);
 	owner->fd = raw_open_bound();
 	ASSERT_LE(0, owner->fd);
-	IN_CHILD(
+	IN_CHILD {
 		ASSERT_EQ(0, owner_fill(owner, self->memory));
-		EXPECT_EQ(4, vm_pin(0))
-	);
+		EXPECT_EQ(4, vm_pin(0));
+	}
 	/* The child's memory is gone, but its pages are not. */
 	EXPECT_EQ(0, vm_pin(0));
 	EXPECT_EQ(4, pages_listed());
@@ -343,7 +343,7 @@ static int share_and_wait(void *arg)
 /* The killed one has a file table of its own, but the parent's memory. */
 TEST_F(lifetime, I7_killed_while_sharing_memory)
 {
-	static char stack[1 << 16] __attribute__((aligned(16)));
+	static _Alignas(16) char stack[1 << 16];
 	struct sharer sharer = { .memory = self->memory };
 	int pipes[2], status, round;
 	pid_t child;
@@ -383,7 +383,7 @@ TEST_F(lifetime, memlock_limit_to_the_page)
 	__u32 domain, mr, more;
 	int fd;
 
-	IN_CHILD(
+	IN_CHILD {
 		ASSERT_EQ(0, limit_memlock(16));
 		fd = raw_open_bound();
 		ASSERT_LE(0, fd);
@@ -411,8 +411,8 @@ TEST_F(lifetime, memlock_limit_to_the_page)
 					 REMOTE_READ, &more));
 		EXPECT_EQ(0, raw_register(fd, domain, self->memory, 6 * PAGE,
 					  REMOTE_READ, &more));
-		EXPECT_EQ(16, vm_pin(0))
-	);
+		EXPECT_EQ(16, vm_pin(0));
+	}
 }
 
 TEST_F(lifetime, memlock_limit_counts_single_keys)
@@ -429,7 +429,7 @@ TEST_F(lifetime, memlock_limit_counts_single_keys)
 	close(fd);
 	if (!works)
 		SKIP(return, "the device's driver has no single keys");
-	IN_CHILD(
+	IN_CHILD {
 		ASSERT_EQ(0, limit_memlock(16));
 		fd = raw_open_bound();
 		ASSERT_LE(0, fd);
@@ -441,8 +441,8 @@ TEST_F(lifetime, memlock_limit_counts_single_keys)
 		EXPECT_EQ(16, vm_pin(0));
 		EXPECT_EQ(16, pages_listed());
 		EXPECT_EQ(0, raw_destroy(fd, cmd.out_mr_id));
-		EXPECT_EQ(0, vm_pin(0))
-	);
+		EXPECT_EQ(0, vm_pin(0));
+	}
 }
 
 TEST_F(lifetime, no_memlock_at_all_is_EPERM)
@@ -450,15 +450,15 @@ TEST_F(lifetime, no_memlock_at_all_is_EPERM)
 	__u32 domain, mr;
 	int fd;
 
-	IN_CHILD(
+	IN_CHILD {
 		ASSERT_EQ(0, limit_memlock(0));
 		fd = raw_open_bound();
 		ASSERT_LE(0, fd);
 		ASSERT_EQ(0, raw_domain(fd, &domain));
 		EXPECT_FAIL(EPERM, MEMLOCK,
 			    raw_register(fd, domain, self->memory, PAGE,
-					 REMOTE_READ, &mr))
-	);
+					 REMOTE_READ, &mr));
+	}
 }
 
 /* CAP_IPC_LOCK knows no limit. */
@@ -467,10 +467,10 @@ TEST_F(lifetime, memlock_limit_is_not_for_root)
 	struct rlimit limit = { 0, 0 };
 	struct owner owner;
 
-	IN_CHILD(
+	IN_CHILD {
 		ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &limit));
-		EXPECT_EQ(0, owner_open(&owner, self->memory))
-	);
+		EXPECT_EQ(0, owner_open(&owner, self->memory));
+	}
 }
 
 /*
@@ -545,7 +545,7 @@ TEST_F(cgroup, handles_are_counted_and_limited)
 	int fd, more;
 
 	ASSERT_EQ(0, limit_rdma("hca_handle=1"));
-	IN_CHILD(
+	IN_CHILD {
 		ASSERT_EQ(0, enter_cgroup(CGROUP));
 		fd = raw_open_bound();
 		ASSERT_LE(0, fd);
@@ -558,8 +558,8 @@ TEST_F(cgroup, handles_are_counted_and_limited)
 		EXPECT_EQ(0, close(fd));
 		EXPECT_EQ(0, rdma_current(0));
 		EXPECT_EQ(0, raw_bind_device(more, test_device()));
-		EXPECT_EQ(1, rdma_current(0))
-	);
+		EXPECT_EQ(1, rdma_current(0));
+	}
 	EXPECT_EQ(0, rdma_current(0));
 }
 
@@ -602,10 +602,10 @@ static void count_objects(struct __test_metadata *_metadata, char *memory)
 
 TEST_F(cgroup, objects_are_counted)
 {
-	IN_CHILD(
+	IN_CHILD {
 		ASSERT_EQ(0, enter_cgroup(CGROUP));
-		count_objects(_metadata, self->memory)
-	);
+		count_objects(_metadata, self->memory);
+	}
 	EXPECT_EQ(0, rdma_current(1));
 }
 
@@ -647,10 +647,10 @@ static void reach_limit(struct __test_metadata *_metadata, char *memory)
 TEST_F(cgroup, I8_objects_are_limited)
 {
 	ASSERT_EQ(0, limit_rdma("hca_object=4"));
-	IN_CHILD(
+	IN_CHILD {
 		ASSERT_EQ(0, enter_cgroup(CGROUP));
-		reach_limit(_metadata, self->memory)
-	);
+		reach_limit(_metadata, self->memory);
+	}
 	EXPECT_EQ(0, rdma_current(1));
 }
 
@@ -660,13 +660,13 @@ TEST_F(cgroup, limit_below_a_domain)
 	int fd;
 
 	ASSERT_EQ(0, limit_rdma("hca_object=2"));
-	IN_CHILD(
+	IN_CHILD {
 		ASSERT_EQ(0, enter_cgroup(CGROUP));
 		fd = raw_open_bound();
 		ASSERT_LE(0, fd);
 		EXPECT_FAIL(EDQUOT, CGROUP, raw_domain(fd, &domain));
-		EXPECT_EQ(0, rdma_current(1))
-	);
+		EXPECT_EQ(0, rdma_current(1));
+	}
 }
 
 /* What a group pays for is given back to it, whoever closes the file. */
@@ -676,10 +676,10 @@ TEST_F(cgroup, charges_go_back_to_where_they_came_from)
 
 	owner.fd = raw_open_bound();
 	ASSERT_LE(0, owner.fd);
-	IN_CHILD(
+	IN_CHILD {
 		ASSERT_EQ(0, enter_cgroup(CGROUP));
-		ASSERT_EQ(0, owner_fill(&owner, self->memory))
-	);
+		ASSERT_EQ(0, owner_fill(&owner, self->memory));
+	}
 	EXPECT_EQ(0, rdma_current(0));
 	EXPECT_EQ(5, rdma_current(1));
 	EXPECT_EQ(0, close(owner.fd));
@@ -718,7 +718,7 @@ TEST_F_TIMEOUT(cgroup, I8_kernel_memory_is_charged_and_limited, 120)
 	ASSERT_NE(NULL, ids);
 	ASSERT_EQ(0, file_write(CGROUP "/memory.max", "4M"));
 	/* Nobody is killed for it, so the call has to fail. */
-	IN_CHILD(
+	IN_CHILD {
 		ASSERT_EQ(0, file_write("/proc/self/oom_score_adj", "-1000"));
 		fd = raw_open_bound();
 		ASSERT_LE(0, fd);
@@ -727,8 +727,8 @@ TEST_F_TIMEOUT(cgroup, I8_kernel_memory_is_charged_and_limited, 120)
 		EXPECT_EQ(count, state_count(IB_MEMREG_OBJECT_WINDOW));
 		for (i = 0; i < count; i++)
 			ASSERT_EQ(0, raw_destroy(fd, ids[i]));
-		EXPECT_EQ(0, raw_windows(fd, domain, PAGE, ids, 1))
-	);
+		EXPECT_EQ(0, raw_windows(fd, domain, PAGE, ids, 1));
+	}
 }
 
 TEST_HARNESS_MAIN

@@ -221,12 +221,12 @@ TEST_F(list, entries_larger_than_the_kernel_s)
 
 TEST_F(list, other_users_see_nothing)
 {
-	IN_CHILD(
+	IN_CHILD {
 		ASSERT_EQ(0, setresgid(NOBODY, NOBODY, NOBODY));
 		ASSERT_EQ(0, setresuid(NOBODY, NOBODY, NOBODY));
 		EXPECT_EQ(0, state_count(IB_MEMREG_OBJECT_FILE));
-		EXPECT_EQ(0, state_count(IB_MEMREG_OBJECT_MR))
-	);
+		EXPECT_EQ(0, state_count(IB_MEMREG_OBJECT_MR));
+	}
 }
 
 TEST_F(list, users_see_their_own_and_root_sees_all)
@@ -265,10 +265,10 @@ TEST_F(list, users_see_their_own_and_root_sees_all)
 /* Where a network namespace may see all devices, as is the default. */
 TEST_F(list, network_namespaces_that_share_devices_see_them)
 {
-	IN_CHILD(
+	IN_CHILD {
 		ASSERT_EQ(0, unshare(CLONE_NEWNET));
-		EXPECT_EQ(1, state_count(IB_MEMREG_OBJECT_FILE))
-	);
+		EXPECT_EQ(1, state_count(IB_MEMREG_OBJECT_FILE));
+	}
 }
 
 TEST_F(list, pid_of_another_pid_namespace_is_0)

@@ -306,14 +306,25 @@ TEST_F(mappings, file_of_tmpfs)
 }
 
 /* An ext4 on a loop device, in a mount namespace of this test. */
-static bool mount_ext4(const char *dir)
+static bool mount_ext4(void)
 {
-	return !unshare(CLONE_NEWNS) &&
-	       !mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
-	       !mount("tmpfs", dir, "tmpfs", 0, NULL) &&
-	       !system("cd /mnt && truncate -s 16M image && mkdir fs &&"
-		       " modprobe -q loop && mkfs.ext4 -q image &&"
-		       " mount -o loop image fs");
+	static const char *const commands[] = {
+		"modprobe -q loop",
+		"truncate -s 16M /mnt/image",
+		"mkfs.ext4 -q /mnt/image",
+		"mkdir /mnt/fs",
+		"mount -o loop /mnt/image /mnt/fs",
+	};
+	unsigned int i;
+
+	if (unshare(CLONE_NEWNS) ||
+	    mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("tmpfs", "/mnt", "tmpfs", 0, NULL))
+		return false;
+	for (i = 0; i < ARRAY_LEN(commands); i++)
+		if (system(commands[i]))
+			return false;
+	return true;
 }
 
 /*
@@ -325,7 +336,7 @@ TEST_F(mappings, file_of_a_disk_file_system)
 	void *addr;
 	int fd;
 
-	if (!mount_ext4("/mnt"))
+	if (!mount_ext4())
 		SKIP(return, "an ext4 can't be mounted on a loop device");
 	fd = temporary_file("/mnt/fs");
 	ASSERT_LE(0, fd);
@@ -392,7 +403,7 @@ static void *find_mapping(const char *name)
 
 	while (f && fgets(line, sizeof(line), f)) {
 		if (strstr(line, name)) {
-			sscanf(line, "%lx", &start);
+			start = strtoul(line, NULL, 16);
 			break;
 		}
 	}

@@ -103,19 +103,12 @@ int file_write(const char *path, const char *text);
 		EXPECT_EQ(IB_MEMREG_REASON_##_reason, raw_reason());	\
 	} while (0)
 
-/* Run code in a child, whose EXPECTs count, and wait for it. */
-#define IN_CHILD(_code)							\
-	do {								\
-		int _status;						\
-		pid_t _child = fork();					\
-									\
-		ASSERT_LE(0, _child);					\
-		if (!_child) {						\
-			_code;						\
-			_exit(_metadata->exit_code);			\
-		}							\
-		ASSERT_EQ(_child, waitpid(_child, &_status, 0));	\
-		EXPECT_EQ(0, _status);					\
-	} while (0)
+/* Run the block that follows in a child, whose EXPECTs count, and wait. */
+#define IN_CHILD							\
+	for (pid_t _child = fork();					\
+	     !_child || !child_ended(_child, &_metadata->exit_code);	\
+	     _exit(_metadata->exit_code))
+
+bool child_ended(pid_t child, int *exit_code);
 
 #endif /* MEMREG_FIXTURE_H */

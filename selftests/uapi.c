@@ -345,7 +345,7 @@ TEST_F(uapi, bind_device_tells_name_and_index)
 
 	fd = raw_open();
 	ASSERT_LE(0, fd);
-	strcpy(bind.name, test_device());
+	snprintf(bind.name, sizeof(bind.name), "%s", test_device());
 	ASSERT_EQ(0, raw_call(fd, IB_MEMREG_IOC_BIND_DEVICE, &bind));
 	EXPECT_STREQ(test_device(), bind.name);
 	ASSERT_EQ(0, raw_call(fd, IB_MEMREG_IOC_QUERY, &query));
