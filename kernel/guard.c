@@ -40,13 +40,17 @@
 #include <linux/mmu_notifier.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/shmem_fs.h>
 #include <linux/slab.h>
-#include <linux/version.h>
 
 #include "memreg.h"
 
 /* How long a notifier waits for keys to die. */
 #define MEMREG_GUARD_TIMEOUT	HZ
+
+/* Others wait for longer before they have the queue rebuilt. */
+#define MEMREG_GUARD_PATIENCE	(10 * HZ)
 
 /* When the worker looks after a suspect event, and until when it must know. */
 #define MEMREG_CHECK_DELAY	msecs_to_jiffies(10)
@@ -105,17 +109,18 @@ static void memreg_guard_reap(struct memreg_region *region)
 	wake_up_all(&region->mdev->guard_wait);
 }
 
-/* Take as many FRWRs of one domain as go together. */
+/* Take as many FRWRs of one domain as there seems to be room for. */
 static void memreg_guard_take(struct memreg_region *region)
 {
 	struct memreg_batch *batch = &region->guard.batch;
 	struct memreg_frwr *frwr, *next;
+	unsigned int room;
 
 	frwr = list_first_entry(&region->live, struct memreg_frwr, region_node);
 	memreg_batch_init(batch, frwr->domain);
+	room = max(READ_ONCE(frwr->domain->sq_reserve), 1U);
 	list_for_each_entry_safe(frwr, next, &region->live, region_node) {
-		if (frwr->domain != batch->domain ||
-		    batch->count == MEMREG_SQ_RESERVE)
+		if (frwr->domain != batch->domain || batch->count == room)
 			break;
 		frwr->state = MEMREG_FRWR_DYING;
 		region->killing++;
@@ -138,8 +143,6 @@ static void memreg_guard_untake(struct memreg_region *region)
 		region->killing--;
 		list_move(&frwr->region_node, &region->live);
 	}
-	/* Who waits for one of them may have it now. */
-	wake_up_all(&region->mdev->guard_wait);
 }
 
 /* Post the death of some keys; false if there is no room for it now. */
@@ -207,19 +210,13 @@ static bool memreg_guard_begun(struct memreg_region *region)
 	return begun;
 }
 
-/* Wait for keys to die, or for that to begin, but not for ever. */
-static void memreg_guard_wait(struct memreg_region *region, bool begin)
+/* A queue keeps a guard waiting: others who unmap need not find out as well. */
+static void memreg_guard_stall(struct memreg_region *region)
 {
 	struct memreg_guard *guard = &region->guard;
 	struct memreg_frwr *frwr;
 
-	if (wait_event_timeout(region->mdev->guard_wait,
-			       begin ? memreg_guard_begun(region) :
-				       memreg_guard_advance(region),
-			       MEMREG_GUARD_TIMEOUT))
-		return;
 	spin_lock(&region->mdev->frwr_lock);
-	/* Others who unmap need not find out for themselves. */
 	frwr = list_first_entry_or_null(&region->live, struct memreg_frwr,
 					region_node);
 	if (guard->posted)
@@ -227,7 +224,18 @@ static void memreg_guard_wait(struct memreg_region *region, bool begin)
 	else if (frwr)
 		memreg_queue_stall(frwr->domain);
 	spin_unlock(&region->mdev->frwr_lock);
-	queue_work(memreg_guard_wq, &guard->kill);
+}
+
+/* Wait for keys to die, or for that to begin, but not for ever. */
+static void memreg_guard_wait(struct memreg_region *region, bool begin)
+{
+	if (wait_event_timeout(region->mdev->guard_wait,
+			       begin ? memreg_guard_begun(region) :
+				       memreg_guard_advance(region),
+			       MEMREG_GUARD_TIMEOUT))
+		return;
+	memreg_guard_stall(region);
+	queue_work(memreg_guard_wq, &region->guard.kill);
 }
 
 /* From here on no key to the region is made. */
@@ -271,7 +279,10 @@ static void memreg_guard_kill(struct work_struct *work)
 		container_of(work, struct memreg_region, guard.kill);
 	struct memreg_frwr *frwr;
 
-	wait_event(region->mdev->guard_wait, memreg_guard_advance(region));
+	while (!wait_event_timeout(region->mdev->guard_wait,
+				   memreg_guard_advance(region),
+				   MEMREG_GUARD_PATIENCE))
+		memreg_guard_stall(region);
 	while ((frwr = memreg_guard_claim_failed(region))) {
 		memreg_frwr_destroy_mr(frwr);
 		spin_lock(&region->mdev->frwr_lock);
@@ -305,35 +316,50 @@ static bool memreg_guard_let_go(struct memreg_region *region,
  */
 void memreg_guard_await(struct memreg_region *region, struct memreg_frwr *frwr)
 {
-	wait_event(region->mdev->guard_wait, memreg_guard_let_go(region, frwr));
+	while (!wait_event_timeout(region->mdev->guard_wait,
+				   memreg_guard_let_go(region, frwr),
+				   MEMREG_GUARD_PATIENCE))
+		memreg_guard_stall(region);
 }
 
 /*
  * Looking at the mapping
  */
 
-/* Is this the folio of its file, though it is not mapped at the moment? */
-static bool memreg_page_in_file(struct vm_area_struct *vma, unsigned long addr,
-				struct page *page)
+/*
+ * Is this the folio of its file, though it is not mapped at the moment? That is
+ * so after shmem was paged out. Files are truncated, and holes punched, with
+ * the inode locked, after unmapping and without a further event, so nothing can
+ * be said while it is.
+ */
+static enum memreg_verdict memreg_page_in_file(struct vm_area_struct *vma,
+					       unsigned long addr,
+					       struct page *page)
 {
+	struct address_space *mapping;
 	struct folio *folio;
-	bool same;
+	bool same = false;
 
-	if (!(vma->vm_flags & VM_SHARED) || !vma->vm_file ||
-	    is_vm_hugetlb_page(vma))
-		return false;
-	folio = filemap_get_folio(vma->vm_file->f_mapping,
-				  linear_page_index(vma, addr));
-	if (IS_ERR(folio))
-		return false;
-	same = folio == page_folio(page);
-	folio_put(folio);
-	return same;
+	if (!(vma->vm_flags & VM_MAYSHARE) || !vma->vm_file)
+		return MEMREG_GONE;
+	mapping = vma->vm_file->f_mapping;
+	if (!shmem_mapping(mapping))
+		return MEMREG_GONE;
+	if (!inode_trylock_shared(mapping->host))
+		return MEMREG_SUSPECT;
+	folio = filemap_get_folio(mapping, linear_page_index(vma, addr));
+	if (!IS_ERR(folio)) {
+		same = folio == page_folio(page);
+		folio_put(folio);
+	}
+	inode_unlock_shared(mapping->host);
+	return same ? MEMREG_SAME : MEMREG_GONE;
 }
 
 /* Does an address still map the page that is pinned? */
-static bool memreg_page_same(struct memreg_region *region, unsigned long addr,
-			     struct page *page)
+static enum memreg_verdict memreg_page_look(struct memreg_region *region,
+					    unsigned long addr,
+					    struct page *page)
 {
 	unsigned long need = region->writable ? VM_WRITE : VM_READ;
 	struct vm_area_struct *vma;
@@ -342,13 +368,13 @@ static bool memreg_page_same(struct memreg_region *region, unsigned long addr,
 
 	vma = vma_lookup(region->mm, addr);
 	if (!vma || !(vma->vm_flags & need))
-		return false;
+		return MEMREG_GONE;
 	if (get_user_pages_remote(region->mm, addr, 1, FOLL_NOFAULT, &now,
 				  NULL) != 1)
 		return memreg_page_in_file(vma, addr, page);
 	same = now == page;
 	put_page(now);
-	return same;
+	return same ? MEMREG_SAME : MEMREG_GONE;
 }
 
 static enum memreg_verdict memreg_guard_compare(struct memreg_region *region,
@@ -356,6 +382,7 @@ static enum memreg_verdict memreg_guard_compare(struct memreg_region *region,
 						unsigned long end)
 {
 	unsigned long addr = region->addr & PAGE_MASK;
+	enum memreg_verdict verdict = MEMREG_SAME;
 	struct sg_page_iter iter;
 
 	mmap_assert_locked(region->mm);
@@ -364,12 +391,15 @@ static enum memreg_verdict memreg_guard_compare(struct memreg_region *region,
 	if (!region->mapped)
 		return MEMREG_GONE;
 	for_each_sgtable_page(&region->sgt.sgt, &iter, 0) {
-		if (addr >= start && addr < end &&
-		    !memreg_page_same(region, addr, sg_page_iter_page(&iter)))
-			return MEMREG_GONE;
+		if (addr >= end || verdict != MEMREG_SAME)
+			break;
+		if (addr >= start)
+			verdict = memreg_page_look(region, addr,
+						   sg_page_iter_page(&iter));
 		addr += PAGE_SIZE;
+		cond_resched();
 	}
-	return MEMREG_SAME;
+	return verdict;
 }
 
 /* Look from a worker, which must not wait for those who unmap. */
@@ -386,58 +416,100 @@ static enum memreg_verdict memreg_guard_look(struct memreg_region *region,
 		verdict = memreg_guard_compare(region, start, end);
 		mmap_read_unlock(region->mm);
 	}
-	mmput(region->mm);
+	mmput_async(region->mm);
 	return verdict;
 }
 
-/* The range was looked at: it is what it was. */
-static void memreg_guard_clear(struct memreg_region *region,
-			       unsigned long suspects)
+/**
+ * struct memreg_look - A look at a range that is suspect
+ * @seq: Of the notifier, before the look
+ * @suspects: memreg_guard.suspects before the look
+ * @began: Jiffies before the look
+ * @start: Where to look
+ * @end: Where to look
+ * @late: It has to be decided now
+ * @settled: The region has its pages
+ */
+struct memreg_look {
+	unsigned long seq;
+	unsigned long suspects;
+	unsigned long began;
+	unsigned long start;
+	unsigned long end;
+	bool late;
+	bool settled;
+};
+
+static void memreg_look_begin(struct memreg_region *region,
+			      struct memreg_look *look)
 {
 	struct memreg_guard *guard = &region->guard;
 
+	look->began = jiffies;
+	/* An event comes before the change: wait until that is through. */
+	look->seq = mmu_interval_read_begin(&guard->notifier);
 	spin_lock(&region->mdev->frwr_lock);
-	if (guard->stale) {
+	look->suspects = guard->suspects;
+	look->start = guard->suspect_start;
+	look->end = guard->suspect_end;
+	look->late = time_after(jiffies,
+				guard->suspect_since + MEMREG_CHECK_LIMIT);
+	look->settled = guard->settled;
+	spin_unlock(&region->mdev->frwr_lock);
+}
+
+/* What does a look prove? Returns false if another one is needed. */
+static bool memreg_look_end(struct memreg_region *region,
+			    const struct memreg_look *look,
+			    enum memreg_verdict verdict)
+{
+	struct memreg_guard *guard = &region->guard;
+
+	lockdep_assert_held(&region->mdev->frwr_lock);
+
+	/* Whoever registers looks by himself, and decides. */
+	if (!look->settled)
+		return false;
+	if (verdict == MEMREG_SAME &&
+	    mmu_interval_read_retry(&guard->notifier, look->seq)) {
+		/* It was, when the look began: what came since is younger. */
+		guard->suspect_since = look->began;
+		return false;
+	}
+	if (verdict == MEMREG_SUSPECT && !look->late)
+		return false;
+	if (verdict != MEMREG_SAME) {
+		memreg_guard_mark_stale(region);
+	} else if (guard->stale) {
 		WRITE_ONCE(guard->spurious, true);
-	} else if (guard->suspects == suspects) {
-		guard->cleared = suspects;
+	} else {
+		guard->cleared = look->suspects;
 		guard->suspect_start = ULONG_MAX;
 		guard->suspect_end = 0;
-	} else {
-		queue_delayed_work(memreg_guard_wq, &guard->check,
-				   MEMREG_CHECK_DELAY);
 	}
-	spin_unlock(&region->mdev->frwr_lock);
+	return true;
 }
 
 static void memreg_guard_check(struct work_struct *work)
 {
 	struct memreg_region *region =
 		container_of(work, struct memreg_region, guard.check.work);
-	struct memreg_guard *guard = &region->guard;
-	unsigned long suspects, start, end, since;
-	enum memreg_verdict verdict;
+	enum memreg_verdict verdict = MEMREG_SUSPECT;
+	struct memreg_look look;
+	bool kill;
+
+	memreg_look_begin(region, &look);
+	if (look.settled)
+		verdict = memreg_guard_look(region, look.start, look.end);
 
 	spin_lock(&region->mdev->frwr_lock);
-	suspects = guard->suspects;
-	start = guard->suspect_start;
-	end = guard->suspect_end;
-	since = guard->suspect_since;
-	spin_unlock(&region->mdev->frwr_lock);
-
-	verdict = memreg_guard_look(region, start, end);
-	if (verdict == MEMREG_SUSPECT &&
-	    time_before(jiffies, since + MEMREG_CHECK_LIMIT)) {
-		queue_delayed_work(memreg_guard_wq, &guard->check,
+	if (!memreg_look_end(region, &look, verdict))
+		queue_delayed_work(memreg_guard_wq, &region->guard.check,
 				   MEMREG_CHECK_DELAY);
-	} else if (verdict == MEMREG_SAME) {
-		memreg_guard_clear(region, suspects);
-	} else if (!READ_ONCE(guard->stale)) {
-		spin_lock(&region->mdev->frwr_lock);
-		memreg_guard_mark_stale(region);
-		spin_unlock(&region->mdev->frwr_lock);
+	kill = region->guard.stale && !memreg_guard_advance_locked(region);
+	spin_unlock(&region->mdev->frwr_lock);
+	if (kill)
 		memreg_guard_wait(region, false);
-	}
 }
 
 /*
@@ -447,8 +519,9 @@ static void memreg_guard_check(struct work_struct *work)
 static enum memreg_verdict
 memreg_guard_judge(const struct mmu_notifier_range *range)
 {
-	bool kernel = current->flags & (PF_KTHREAD | PF_MEMALLOC) &&
-		      !(current->flags & PF_USER_WORKER);
+	bool kernel = current->flags & PF_MEMALLOC ||
+		      (current->flags & PF_KTHREAD &&
+		       !(current->flags & PF_USER_WORKER));
 
 	switch (range->event) {
 	case MMU_NOTIFY_UNMAP:
@@ -471,6 +544,8 @@ static void memreg_guard_suspect(struct memreg_region *region,
 
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
+	if (guard->stale)
+		return;
 	if (guard->suspects++ == guard->cleared)
 		guard->suspect_since = jiffies;
 	guard->suspect_start = min(guard->suspect_start, range->start);
@@ -491,7 +566,7 @@ static bool memreg_guard_believe(struct memreg_region *region,
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
 	/* Find out afterwards if it was true, for those who want to know. */
-	if (range->event == MMU_NOTIFY_CLEAR && !guard->stale)
+	if (range->event == MMU_NOTIFY_CLEAR)
 		memreg_guard_suspect(region, range);
 	memreg_guard_mark_stale(region);
 	if (memreg_guard_advance_locked(region))
@@ -558,7 +633,7 @@ static const struct mmu_interval_notifier_ops memreg_guard_ops = {
  * memreg_guard_insert() - Have a region's mapping watched
  * @region: Region without pages, of the current process
  *
- * Return: 0 or -ENOMEM.
+ * Return: 0, -ENOMEM, or that the call is to be started again.
  */
 int memreg_guard_insert(struct memreg_region *region)
 {
@@ -572,6 +647,9 @@ int memreg_guard_insert(struct memreg_region *region)
 					   region->addr & PAGE_MASK,
 					   region->npages << PAGE_SHIFT,
 					   &memreg_guard_ops);
+	/* The first one of a process gives way to any signal. */
+	if (ret == -EINTR && !fatal_signal_pending(current))
+		return -ERESTARTNOINTR;
 	if (ret)
 		return ret == -EINTR ? ret : -ENOMEM;
 	guard->active = true;
@@ -610,6 +688,30 @@ unsigned long memreg_guard_begin(struct memreg_region *region)
 	return mmu_interval_read_begin(&region->guard.notifier);
 }
 
+/* Nothing is known against the region: from here on the worker may judge it. */
+static int memreg_guard_settle(struct memreg_region *region)
+{
+	struct memreg_guard *guard = &region->guard;
+	int ret;
+
+	spin_lock(&region->mdev->frwr_lock);
+	ret = guard->stale ? -ESTALE : 0;
+	guard->settled = !ret;
+	spin_unlock(&region->mdev->frwr_lock);
+	return ret;
+}
+
+static bool memreg_guard_undisturbed(struct memreg_region *region,
+				     unsigned long seq)
+{
+	bool ret;
+
+	spin_lock(&region->mdev->frwr_lock);
+	ret = !mmu_interval_read_retry(&region->guard.notifier, seq);
+	spin_unlock(&region->mdev->frwr_lock);
+	return ret;
+}
+
 /**
  * memreg_guard_end() - Are pages and keys those of the mapping?
  * @region: Region whose pages were pinned since
@@ -617,36 +719,28 @@ unsigned long memreg_guard_begin(struct memreg_region *region)
  *
  * If only such events came that may have left the pages where they are, the
  * pages are compared: KSM alone would keep a registration from ever ending.
+ * Once the pages are found to be those of the mapping, what comes later is for
+ * the notifier and the worker.
  *
  * Return: 0: from now on the guard sees whatever happens. -ESTALE: begin anew.
  * -EINTR.
  */
 int memreg_guard_end(struct memreg_region *region, unsigned long seq)
 {
-	struct memreg_guard *guard = &region->guard;
-	enum memreg_verdict verdict;
+	enum memreg_verdict verdict = MEMREG_SUSPECT;
 	unsigned int look;
-	bool same;
 
-	if (!guard->active)
-		return 0;
+	if (!region->guard.active ||
+	    memreg_guard_undisturbed(region, seq))
+		return memreg_guard_settle(region);
 	for (look = 0; look < MEMREG_GUARD_LOOKS; look++) {
-		spin_lock(&region->mdev->frwr_lock);
-		same = !mmu_interval_read_retry(&guard->notifier, seq);
-		if (guard->stale)
-			look = MEMREG_GUARD_LOOKS;
-		spin_unlock(&region->mdev->frwr_lock);
-		if (look == MEMREG_GUARD_LOOKS)
-			break;
-		if (same)
-			return 0;
-		seq = mmu_interval_read_begin(&guard->notifier);
+		mmu_interval_read_begin(&region->guard.notifier);
 		if (mmap_read_lock_killable(region->mm))
 			return -EINTR;
 		verdict = memreg_guard_compare(region, 0, ULONG_MAX);
 		mmap_read_unlock(region->mm);
-		if (verdict != MEMREG_SAME)
+		if (verdict != MEMREG_SUSPECT)
 			break;
 	}
-	return -ESTALE;
+	return verdict == MEMREG_SAME ? memreg_guard_settle(region) : -ESTALE;
 }

@@ -499,6 +499,8 @@ void memreg_frwr_reap(struct work_struct *work);
  * @finish: Second pass of the notifier
  * @finish_used: @finish is in use; frwr_lock
  * @active: @notifier is inserted
+ * @settled: The region has its pages, and they were those of the mapping;
+ *	frwr_lock
  * @stale: The mapping went, or may have gone for all that could be found out;
  *	no key to the region is made any more; frwr_lock
  * @spurious: @stale, but the pages were found to be mapped still; frwr_lock
@@ -519,6 +521,7 @@ struct memreg_guard {
 	struct mmu_interval_notifier_finish finish;
 	bool finish_used;
 	bool active;
+	bool settled;
 	bool stale;
 	bool spurious;
 	u64 generation;

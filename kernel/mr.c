@@ -376,6 +376,7 @@ static int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 		ret = memreg_mr_try_make(ucmd, mr);
 		if (ret != -ESTALE)
 			return ret;
+		ucmd->reason = IB_MEMREG_REASON_NONE;
 		if (fatal_signal_pending(current))
 			return -EINTR;
 	}
