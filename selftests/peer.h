@@ -31,6 +31,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -263,7 +264,22 @@ static inline void peer_start(struct __test_metadata *_metadata,
 	p->out = out[0];
 }
 
-/* End it; without its being asked if @sig is not 0. Its pid is free then. */
+/* Wait for it, and don't let it live if that takes too long */
+static inline void peer_reap(struct peer *p)
+{
+	struct pollfd pfd = {
+		.fd = (int)syscall(SYS_pidfd_open, p->pid, 0),
+		.events = POLLIN,
+	};
+
+	if (pfd.fd < 0 || poll(&pfd, 1, LIMIT_MS) != 1)
+		kill(p->pid, SIGKILL);
+	if (pfd.fd >= 0)
+		close(pfd.fd);
+	waitpid(p->pid, NULL, 0);
+}
+
+/* End it; without its being asked if @sig is not 0 */
 static inline void peer_stop(struct peer *p, int sig)
 {
 	if (!p->pid)
@@ -271,7 +287,7 @@ static inline void peer_stop(struct peer *p, int sig)
 	close(p->in);
 	if (sig)
 		kill(p->pid, sig);
-	waitpid(p->pid, NULL, 0);
+	peer_reap(p);
 	close(p->out);
 	p->pid = 0;
 }

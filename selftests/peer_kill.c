@@ -133,13 +133,16 @@ static int watch(void *arg)
 	return arg != NULL;
 }
 
-/* It has what is open now, and not what the owner opens */
+/*
+ * It has what is open now, and not what the owner opens. The kernel notes its
+ * pid, as the owner may be killed before it does anything else.
+ */
 static void start_watcher(struct shared *shared)
 {
 	static char stack[16384] __attribute__((aligned(16)));
 
-	shared->watcher = clone(watch, stack + sizeof(stack),
-				CLONE_VM | SIGCHLD, NULL);
+	clone(watch, stack + sizeof(stack),
+	      CLONE_VM | CLONE_PARENT_SETTID | SIGCHLD, NULL, &shared->watcher);
 }
 
 static void own(struct shared *shared)
