@@ -35,8 +35,8 @@
 #define OVERLAY "lowerdir=/,upperdir=/run/upper,workdir=/run/work"
 #define KMEMLEAK "/sys/kernel/debug/kmemleak"
 
-/* kmemleak takes only objects older than 5 s for leaks. */
-#define LEAK_AGE 5500000
+/* In ms: kmemleak takes only what is older than 5 s for a leak. */
+#define LEAK_AGE 5500
 
 static const struct {
 	const char *type, *dir, *options;
