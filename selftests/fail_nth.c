@@ -35,6 +35,7 @@ FIXTURE(fail_nth) {
 	__u32 listener;
 	__be16 port;
 	char *memory;
+	char *untouched;
 	size_t large_length;
 	char *large;
 	/* What the call that is swept has made, or is to destroy. */
@@ -242,8 +243,10 @@ FIXTURE_SETUP(fail_nth)
 	self->memory = mem_alloc(LENGTH);
 	self->large_length = span + PAGE;
 	self->large = mem_scattered(span + 2 * PAGE);
+	self->untouched = mem_alloc(LENGTH);
 	ASSERT_NE(NULL, self->memory);
 	ASSERT_NE(NULL, self->large);
+	ASSERT_NE(NULL, self->untouched);
 	memset(self->memory, 1, LENGTH);
 	ASSERT_EQ(0, raw_domain(self->fd, &self->domain));
 	ASSERT_EQ(0, raw_register(self->fd, self->domain, self->memory, LENGTH,
@@ -397,14 +400,20 @@ TEST_F_TIMEOUT(fail_nth, I8_mr_register_remote, 600)
 /* The pages are not there, so that they come while they are pinned. */
 static int forget_memory(FIXTURE_DATA(fail_nth) *self)
 {
-	return madvise(self->memory, LENGTH, MADV_DONTNEED);
+	return madvise(self->untouched, LENGTH, MADV_DONTNEED);
+}
+
+static int call_register_untouched(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_register(self->fd, self->domain, self->untouched, LENGTH,
+			    LOCAL_WRITE | REMOTE_WRITE, &self->made);
 }
 
 TEST_F_TIMEOUT(fail_nth, I8_mr_register_untouched, 600)
 {
 	static const struct op op = {
 		.prepare = forget_memory,
-		.call = call_register_remote,
+		.call = call_register_untouched,
 		.undo = destroy_made,
 		.errors = no_space,
 	};

@@ -321,7 +321,7 @@ TEST_F(list, objects_that_stay_are_told_once_while_others_come_and_go)
 	void *failed;
 
 	ASSERT_EQ(0, pthread_create(&thread, NULL, come_and_go, &churn));
-	for (round = 0; round < 100; round++) {
+	for (round = 0; round < test_rounds(100); round++) {
 		ASSERT_EQ(0, state_get(&now));
 		for (k = 0; k < WINDOWS; k++) {
 			for (i = 0, seen = 0; i < now.count; i++)

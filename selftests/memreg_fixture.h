@@ -46,6 +46,8 @@ int raw_open_bound(void);
 const char *test_device(void);
 bool test_full(void);
 bool debug_kernel(void);
+/* Fewer on a debug kernel, which is slow, and more with --full. */
+unsigned int test_rounds(unsigned int rounds);
 
 /* 0 or -errno. */
 int raw_bind_device(int fd, const char *name);
@@ -84,7 +86,7 @@ __u32 state_count(int type);
 
 /*
  * Memory, to be given to mem_free(); NULL if it can't be had. mem_scattered()
- * is of pages no two of which follow each other in physical memory.
+ * is of pages that larger ones can't be made of, from 5 of them on.
  */
 void *mem_alloc(size_t length);
 void *mem_scattered(size_t length);

@@ -139,10 +139,10 @@ static bool rebuilt_since(__u64 before)
 
 TEST_F_TIMEOUT(recovery, link_down_and_up, 300)
 {
-	int round;
+	unsigned int round;
 
 	ASSERT_TRUE(binds_again(self));
-	for (round = 0; round < (test_full() ? 100 : 3); round++) {
+	for (round = 0; round < test_rounds(4); round++) {
 		ASSERT_EQ(0, system("ip link set " NETDEV " down"));
 		ASSERT_EQ(0, system(restore));
 		EXPECT_TRUE(binds_again(self));
@@ -154,10 +154,10 @@ TEST_F_TIMEOUT(recovery, link_down_and_up, 300)
 TEST_F_TIMEOUT(recovery, queue_is_rebuilt_when_its_address_goes, 300)
 {
 	__u64 rebuilt;
-	int round;
+	unsigned int round;
 
 	ASSERT_TRUE(binds_again(self));
-	for (round = 0; round < (test_full() ? 100 : 3); round++) {
+	for (round = 0; round < test_rounds(4); round++) {
 		rebuilt = domain_now().length;
 		ASSERT_EQ(0, system("ip addr flush dev " NETDEV
 				    " scope global"));
@@ -189,11 +189,11 @@ TEST_F_TIMEOUT(recovery, MAC_address_changes, 300)
 {
 	static const char set[] = "ip link set " NETDEV " address %s";
 	char mac[18] = "", command[64];
-	int round;
+	unsigned int round;
 
 	ASSERT_TRUE(read_mac(mac));
 	ASSERT_TRUE(binds_again(self));
-	for (round = 0; round < (test_full() ? 100 : 3); round++) {
+	for (round = 0; round < test_rounds(4); round++) {
 		snprintf(command, sizeof(command), set,
 			 round % 2 ? mac : "02:00:00:00:00:01");
 		ASSERT_EQ(0, system(command));
@@ -208,9 +208,10 @@ TEST_F_TIMEOUT(recovery, MAC_address_changes, 300)
 TEST_F_TIMEOUT(recovery, domains_come_and_go_meanwhile, 300)
 {
 	__u32 domain;
-	int round, ret;
+	unsigned int round;
+	int ret;
 
-	for (round = 0; round < (test_full() ? 100 : 6); round++) {
+	for (round = 0; round < test_rounds(8); round++) {
 		ASSERT_EQ(0, system(round % 2 ? restore :
 				    "ip link set " NETDEV " down"));
 		ret = raw_domain(self->fd, &domain);

@@ -53,6 +53,13 @@ bool debug_kernel(void)
 	return !access("/sys/kernel/debug/kmemleak", F_OK);
 }
 
+unsigned int test_rounds(unsigned int rounds)
+{
+	if (test_full())
+		return rounds * 50;
+	return debug_kernel() && rounds > 3 ? rounds / 4 : rounds;
+}
+
 int raw_open(void)
 {
 	int fd = open(NODE, O_RDWR | O_CLOEXEC);
@@ -306,23 +313,28 @@ void *mem_alloc(size_t length)
 	return addr == MAP_FAILED ? NULL : addr;
 }
 
-/* Pairs of pages of a file in the wrong order. */
+static bool map_page(char *addr, int fd, size_t offset)
+{
+	return mmap(addr, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+		    fd, offset) != MAP_FAILED;
+}
+
+/* Pages of a file, some of which are in the wrong order. */
 void *mem_scattered(size_t length)
 {
-	char *addr = mem_alloc(length);
 	int fd = memfd_create("scattered", MFD_CLOEXEC);
-	size_t at;
+	char *addr = MAP_FAILED;
 
-	if (!addr || fd < 0 || ftruncate(fd, length + PAGE))
-		return NULL;
-	for (at = 0; at < length; at += PAGE) {
-		if (pwrite(fd, "", 1, at) != 1 ||
-		    mmap(addr + at, PAGE, PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_FIXED, fd, at ^ PAGE) == MAP_FAILED)
-			return NULL;
-	}
+	if (fd >= 0 && !ftruncate(fd, length))
+		addr = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED,
+			    fd, 0);
+	if (addr != MAP_FAILED &&
+	    (!map_page(addr, fd, PAGE) || !map_page(addr + PAGE, fd, 0) ||
+	     !map_page(addr + 3 * PAGE, fd, 4 * PAGE) ||
+	     !map_page(addr + 4 * PAGE, fd, 3 * PAGE)))
+		addr = MAP_FAILED;
 	close(fd);
-	return addr;
+	return addr == MAP_FAILED ? NULL : addr;
 }
 
 void *mem_hugetlb(size_t length)
