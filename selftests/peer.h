@@ -106,18 +106,23 @@ static inline int enter_namespace(const char *name)
 
 static inline void leave_topology(void)
 {
-	if (!getenv("MEMREG_KEEP_TOPOLOGY"))
-		shell("topology_down");
+	shell("topology_down");
 }
 
-/* Every test process is a child of this one, and stays in its namespace. */
+/*
+ * Every test process is a child of this one, and stays in its namespace. What
+ * was there before stays.
+ */
 static inline void enter_topology(void)
 {
-	if (shell("topology_up") || enter_namespace("memreg-owner")) {
-		ksft_print_header();
+	bool found = !shell("topology_ready");
+
+	if (!found && shell("topology_up"))
 		ksft_exit_fail_msg("no network for owner and peer\n");
-	}
-	atexit(leave_topology);
+	if (!found)
+		atexit(leave_topology);
+	if (enter_namespace("memreg-owner"))
+		ksft_exit_fail_msg("no namespace of the owner\n");
 }
 
 #define PEER_HARNESS_MAIN						\
@@ -229,13 +234,14 @@ struct peer {
 };
 
 static inline void peer_exec(const int in[2], const int out[2],
-			     char *const argv[])
+			     const char *command)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(in[0], STDIN_FILENO);
 	dup2(out[1], STDOUT_FILENO);
-	execvp(argv[0], argv);
-	perror(argv[0]);
+	if (!enter_namespace("memreg-peer"))
+		execl("/bin/sh", "sh", "-c", command, NULL);
+	perror("sh");
 	_exit(127);
 }
 
@@ -244,11 +250,11 @@ static inline void peer_start(struct __test_metadata *_metadata,
 			      struct peer *p, const char *ip, unsigned int port,
 			      const char *options)
 {
-	char command[PATH_MAX + 512], *argv[] = { "sh", "-c", command, NULL };
+	char command[PATH_MAX + 512];
 	int in[2], out[2];
 
 	snprintf(command, sizeof(command),
-		 "exec ip netns exec memreg-peer %s --interactive -t %u -c %u %s %s %u",
+		 "exec %s --interactive -t %u -c %u %s %s %u",
 		 tree_path("build/user/examples/verbs_peer"), LIMIT_MS / 2,
 		 LIMIT_MS / 2, options ?: "", ip, port);
 	ASSERT_EQ(0, pipe2(in, O_CLOEXEC));
@@ -257,7 +263,7 @@ static inline void peer_start(struct __test_metadata *_metadata,
 	p->pid = fork();
 	ASSERT_LE(0, p->pid);
 	if (!p->pid)
-		peer_exec(in, out, argv);
+		peer_exec(in, out, command);
 	close(in[0]);
 	close(out[1]);
 	p->in = in[1];

@@ -297,8 +297,9 @@ static pid_t start_rping(void)
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	execlp("ip", "ip", "netns", "exec", "memreg-peer", "rping", "-s", "-a",
-	       PEER_IP4, "-p", "7998", NULL);
+	if (!enter_namespace("memreg-peer"))
+		execlp("rping", "rping", "-s", "-a", PEER_IP4, "-p", "7998",
+		       NULL);
 	_exit(127);
 }
 

@@ -7,6 +7,8 @@
  * address space stays, only what the file's end gives back is given back.
  *
  * The seed is told; MEMREG_SEED repeats it.
+ *
+ * time limit: 240
  */
 #include <pthread.h>
 

@@ -8,10 +8,13 @@
 #
 # It needs the rdma subsystem's netns mode to be shared, which is the default:
 # a device is then seen from every namespace, and works in that of its netdev.
+#
+# Starting a process takes a second on a debug kernel in an emulator, so what
+# the shell can do by itself it does.
 
 TOPOLOGY_ENDS=(owner peer)
-declare -A TOPOLOGY_IP4=([owner]=192.0.2.1 [peer]=192.0.2.2)
-declare -A TOPOLOGY_IP6=([owner]=fd00:6d72::1 [peer]=fd00:6d72::2)
+TOPOLOGY_TREE=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd)
+INFINIBAND=/sys/class/infiniband
 
 # await SECONDS COMMAND...: until it succeeds.
 await() {
@@ -26,15 +29,11 @@ await() {
 	done
 }
 
-topology_tree() {
-	dirname "$(realpath "${BASH_SOURCE[0]}")" | xargs -I{} realpath {}/../..
-}
-
 # module_load: ib_memreg, the one that was built if it is not installed.
 module_load() {
 	local built
 	[ ! -d /sys/module/ib_memreg ] || return 0
-	built=$(topology_tree)/build/kernel-$(uname -r)/ib_memreg.ko
+	built=$TOPOLOGY_TREE/build/kernel-$(uname -r)/ib_memreg.ko
 	modprobe -a rdma_cm rdma_ucm ib_uverbs || return
 	if [ -e "$built" ]; then
 		insmod "$built"
@@ -43,99 +42,112 @@ module_load() {
 	fi
 }
 
-# wire_up: the namespaces and the pair of interfaces.
-wire_up() {
-	local end
-	for end in "${TOPOLOGY_ENDS[@]}"; do
-		ip netns add "memreg-$end" || return
-	done
-	ip link add mr_owner netns memreg-owner type veth \
-		peer name mr_peer netns memreg-peer || return
-	for end in "${TOPOLOGY_ENDS[@]}"; do
-		addresses_up "$end" || return
-	done
+# number END: the last one of its addresses, the other's with other_number.
+number() {
+	[ "$1" = owner ] && echo 1 || echo 2
 }
 
-# addresses_up END: nodad, as nobody else is there. IPv6's go with a link down.
+other_number() {
+	[ "$1" = owner ] && echo 2 || echo 1
+}
+
+# wire_up: the namespaces and the pair of interfaces.
+wire_up() {
+	ip netns add memreg-owner &&
+		ip netns add memreg-peer &&
+		ip link add mr_owner netns memreg-owner \
+			address 02:00:00:00:02:01 type veth \
+			peer name mr_peer netns memreg-peer \
+			address 02:00:00:00:02:02 &&
+		addresses_up owner &&
+		addresses_up peer
+}
+
+# addresses_up END: works again after the link was down, when some are gone.
+# nodad, as nobody else is there; who is there is told, so that nothing needs to
+# be found out and waited for.
 addresses_up() {
-	local ip=(ip -n "memreg-$1")
-	"${ip[@]}" addr replace "${TOPOLOGY_IP4[$1]}/24" dev "mr_$1" &&
-		"${ip[@]}" addr replace "${TOPOLOGY_IP6[$1]}/64" dev "mr_$1" nodad &&
-		"${ip[@]}" link set lo up &&
-		"${ip[@]}" link set "mr_$1" up
+	local dev=mr_$1 own other
+	own=$(number "$1")
+	other=$(other_number "$1")
+	ip -n "memreg-$1" -batch - <<-EOT
+		link set lo up
+		link set $dev up
+		addr replace 192.0.2.$own/24 dev $dev
+		addr replace fd00:6d72::$own/64 dev $dev nodad
+		neigh replace 192.0.2.$other lladdr 02:00:00:00:02:0$other dev $dev
+		neigh replace fd00:6d72::$other lladdr 02:00:00:00:02:0$other dev $dev
+	EOT
 }
 
 # rxe_up END
 rxe_up() {
-	modprobe rdma_rxe &&
-		ip netns exec "memreg-$1" \
-			rdma link add "rxe_$1" type rxe netdev "mr_$1"
+	[ -d /sys/module/rdma_rxe ] || modprobe rdma_rxe || return
+	ip netns exec "memreg-$1" rdma link add "rxe_$1" type rxe netdev "mr_$1"
 }
 
 # rxe_down END
 rxe_down() {
-	! rxe_there "$1" || rdma link delete "rxe_$1"
+	[ ! -d "$INFINIBAND/rxe_$1" ] || rdma link delete "rxe_$1"
 }
 
-rxe_there() {
-	ip netns exec "memreg-$1" rdma link show "rxe_$1/1" >/dev/null 2>&1
+# rxe_has_gid END GID
+rxe_has_gid() {
+	local file gid
+	for file in "$INFINIBAND/rxe_$1/ports/1/gids"/[0-7]; do
+		{ read -r gid <"$file"; } 2>/dev/null && [ "$gid" = "$2" ] &&
+			return
+	done
+	return 1
 }
 
-# rxe_ready END: it is active, and has the GIDs of both addresses. Its GSI QP,
-# which carries the RDMA CM, is in error for good once a packet could not be
-# sent, as when the link was down.
+# rxe_active END: it is active, and has the GIDs of both addresses.
+rxe_active() {
+	local state
+	{ read -r state <"$INFINIBAND/rxe_$1/ports/1/state"; } 2>/dev/null &&
+		[[ $state = *ACTIVE ]] &&
+		rxe_has_gid "$1" "0000:0000:0000:0000:0000:ffff:c000:020$2" &&
+		rxe_has_gid "$1" "fd00:6d72:0000:0000:0000:0000:0000:000$2"
+}
+
+# rxe_ready END: it is active, and its GSI QP works, which carries the RDMA CM.
+# That is in error for good once a packet could not be sent, as when the link
+# was down.
 rxe_ready() {
-	local gids=/sys/class/infiniband/rxe_$1/ports/1/gids n=${1/owner/1}
-	n=${n/peer/2}
-	ip netns exec "memreg-$1" rdma link show "rxe_$1/1" 2>/dev/null |
-		grep -q 'state ACTIVE' &&
-		ip netns exec "memreg-$1" rdma resource show qp link "rxe_$1" |
-		grep -q 'type GSI state RTS' &&
-		grep -qx "0000:0000:0000:0000:0000:ffff:c000:020$n" \
-			"$gids"/[0-9] &&
-		grep -qx "fd00:6d72:0000:0000:0000:0000:0000:000$n" \
-			"$gids"/[0-9]
+	rxe_active "$1" "$(number "$1")" &&
+		[[ $(rdma resource show qp link "rxe_$1" 2>/dev/null) = \
+			*'type GSI state RTS'* ]]
 }
-
-# wire_ready: each end hears the other, and knows its MAC address.
-wire_ready() {
-	ip netns exec memreg-peer ping -q -c 1 -W 1 192.0.2.1 &&
-		ip netns exec memreg-peer ping -q -c 1 -W 1 fd00:6d72::1
-} >/dev/null 2>&1
 
 topology_ready() {
-	rxe_ready owner && rxe_ready peer && wire_ready
+	rxe_ready owner && rxe_ready peer
 }
 
 topology_up() {
-	local end
 	module_load || return
 	if topology_ready; then
 		return
 	fi
 	topology_down
-	wire_up || return
-	for end in "${TOPOLOGY_ENDS[@]}"; do
-		rxe_up "$end" || return
-	done
-	await 20 topology_ready
+	wire_up && rxe_up owner && rxe_up peer && await 20 topology_ready
 }
 
-# topology_down: works on what is there of it.
+# topology_down: works on what is there of it. A device goes some time after its
+# interface, which may be under way.
 topology_down() {
 	local end
 	for end in "${TOPOLOGY_ENDS[@]}"; do
-		if ip netns pids "memreg-$end" >/dev/null 2>&1; then
-			rxe_down "$end"
+		rxe_down "$end" 2>/dev/null
+	done
+	for end in "${TOPOLOGY_ENDS[@]}"; do
+		[ ! -e "/run/netns/memreg-$end" ] ||
 			ip netns delete "memreg-$end"
-		fi
 	done
 	await 20 topology_gone
 }
 
-# A namespace goes some time after its name, and its interfaces with it.
 topology_gone() {
-	! rdma link show 2>/dev/null | grep -q 'link rxe_\(owner\|peer\)/'
+	[ ! -e $INFINIBAND/rxe_owner ] && [ ! -e $INFINIBAND/rxe_peer ]
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
