@@ -400,7 +400,7 @@ static void memreg_endpoint_settle(struct memreg_endpoint *ep)
 		if (ib_query_qp(ep->id->qp, &attr, IB_QP_STATE, &init) ||
 		    attr.qp_state == IB_QPS_ERR)
 			return;
-		msleep(1);
+		usleep_range(1000, 2000);
 	}
 }
 

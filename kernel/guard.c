@@ -33,9 +33,9 @@
  * The way out
  *
  * A notifier waits for MEMREG_GUARD_TIMEOUT at most in each of its passes, and
- * not at all for a queue that is being rebuilt. FRWRs that could not be invalidated are FAILED
- * then, and a worker destroys their MRs. Until that is done the peer may reach
- * the old pages, which stay pinned, and nobody else's.
+ * not at all for a queue that is being rebuilt. FRWRs that could not be
+ * invalidated are FAILED then, and a worker destroys their MRs. Until that is
+ * done the peer may reach the old pages, which stay pinned, and nobody else's.
  */
 #include <linux/mmu_notifier.h>
 #include <linux/pagemap.h>
@@ -252,7 +252,8 @@ static void memreg_guard_mark_stale(struct memreg_region *region)
 }
 
 /* Claim an FRWR whose key could not be killed by a work request. */
-static struct memreg_frwr *memreg_guard_claim_failed(struct memreg_region *region)
+static struct memreg_frwr *
+memreg_guard_claim_failed(struct memreg_region *region)
 {
 	struct memreg_frwr *frwr, *found = NULL;
 

@@ -47,7 +47,7 @@
 
 /* Pages of an MR are 4 KiB in the sense of the ABI, whatever PAGE_SIZE is. */
 #define MEMREG_PAGE_SHIFT	12
-#define MEMREG_PAGE_SIZE	(1UL << MEMREG_PAGE_SHIFT)
+#define MEMREG_PAGE_SIZE	BIT(MEMREG_PAGE_SHIFT)
 
 /* Classes of FRWRs: class k holds 2^k pages at any offset, 2^k + 1 entries. */
 #define MEMREG_CLASSES		17
@@ -58,7 +58,7 @@
 /* Work requests in flight on a registration queue. */
 #define MEMREG_SQ_DEPTH		IB_MEMREG_BATCH_MAX
 
-/* Besides those, work requests of mmu notifiers, which can't wait for others. */
+/* Besides those, work requests of mmu notifiers, who can't wait for others. */
 #define MEMREG_SQ_RESERVE	64
 
 /*
@@ -303,8 +303,8 @@ enum memreg_queue_state {
  * @port: Port of @qp
  * @gid: GID that @qp is connected by, to see when it goes
  * @gid_index: Its index
- * @sq_mutex: Taken by who waits for room on the queue, so that the first to come
- *	is the first to be served
+ * @sq_mutex: Taken by who waits for room on the queue, so that the first to
+ *	come is the first to be served
  * @sq_lock: Protects the fields down to @sq_wait
  * @state: State of the queue
  * @sq_free: Work requests that may be posted

@@ -68,6 +68,7 @@ static int memreg_region_pin_some(struct memreg_region *region,
 {
 	unsigned int flags = FOLL_LONGTERM;
 	unsigned long left = region->npages - done;
+	unsigned int max_seg;
 	int n, ret;
 
 	if (region->writable)
@@ -77,10 +78,11 @@ static int memreg_region_pin_some(struct memreg_region *region,
 				(done << PAGE_SHIFT), n, flags, pages);
 	if (n <= 0)
 		return n ?: -EFAULT;
+	max_seg = ib_dma_max_seg_size(region->mdev->ibdev);
 	ret = sg_alloc_append_table_from_pages(&region->sgt, pages, n, 0,
-			(unsigned long)n << PAGE_SHIFT,
-			ib_dma_max_seg_size(region->mdev->ibdev), left - n,
-			GFP_KERNEL_ACCOUNT);
+					       (unsigned long)n << PAGE_SHIFT,
+					       max_seg, left - n,
+					       GFP_KERNEL_ACCOUNT);
 	if (ret) {
 		unpin_user_pages(pages, n);
 		return ret;

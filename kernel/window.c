@@ -187,8 +187,8 @@ struct memreg_window_batch {
 };
 
 static int memreg_windows_init(struct memreg_ucmd *ucmd,
-			     struct memreg_window_batch *batch, u32 domain_id,
-			     u32 count)
+			       struct memreg_window_batch *batch,
+			       u32 domain_id, u32 count)
 {
 	memset(batch, 0, sizeof(*batch));
 	if (!count || count > IB_MEMREG_BATCH_MAX)
@@ -213,9 +213,9 @@ static void memreg_windows_fini(struct memreg_window_batch *batch)
 }
 
 /* Find a window of the batch's domain; its reference is the caller's. */
-static struct memreg_window *memreg_batch_find(struct memreg_ucmd *ucmd,
-					       struct memreg_window_batch *batch,
-					       u32 id)
+static struct memreg_window *
+memreg_batch_find(struct memreg_ucmd *ucmd, struct memreg_window_batch *batch,
+		  u32 id)
 {
 	struct memreg_object *obj;
 

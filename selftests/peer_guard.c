@@ -431,7 +431,7 @@ FIXTURE(churn)
 {
 	struct owner o;
 	uint64_t *mem;
-	volatile bool stop;
+	bool stop;
 	struct peer p;
 };
 
@@ -460,7 +460,7 @@ static void *churn(void *arg)
 	FIXTURE_DATA(churn) *self = arg;
 	static uint64_t life;
 
-	while (!self->stop) {
+	while (!__atomic_load_n(&self->stop, __ATOMIC_RELAXED)) {
 		uint64_t *mem = mmap(self->mem, PAGE, PROT_READ | PROT_WRITE,
 				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
 				     -1, 0);
@@ -485,7 +485,7 @@ static bool register_in_churn(struct __test_metadata *_metadata,
 	ret = memreg_mr_register(self->o.m, self->o.domain, self->mem, PAGE,
 				 READ_WRITE | IB_MEMREG_ACCESS_LOCAL_WRITE, 0,
 				 mr);
-	self->stop = true;
+	__atomic_store_n(&self->stop, true, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
 	if (ret) {
 		ASSERT_EQ(-EAGAIN, ret)

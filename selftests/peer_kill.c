@@ -132,7 +132,7 @@ static int watch(void *arg)
 {
 	for (;;)
 		pause();
-	return arg != NULL;
+	return !!arg;
 }
 
 /*
