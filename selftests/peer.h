@@ -493,6 +493,18 @@ static inline uint32_t owner_admit(struct __test_metadata *_metadata,
 	return endpoint;
 }
 
+/* After an access error a peer has to connect anew; returns its new endpoint */
+static inline uint32_t owner_admit_again(struct __test_metadata *_metadata,
+					 struct owner *o, struct peer *p,
+					 uint32_t endpoint)
+{
+	peer_ask(_metadata, p, "disconnect");
+	owner_await(_metadata, o, IB_MEMREG_EVENT_DISCONNECTED, NULL);
+	ASSERT_EQ(0, memreg_destroy(o->m, endpoint));
+	peer_tell(_metadata, p, "conn");
+	return owner_admit(_metadata, o, p, o->domain, NULL);
+}
+
 /* Bind one window, for an endpoint or for 0, and describe the grant */
 static inline void owner_bind(struct __test_metadata *_metadata,
 			      struct owner *o, uint32_t domain,

@@ -193,18 +193,6 @@ FIXTURE_TEARDOWN(guard)
 		close(self->file);
 }
 
-/* After an access error a peer has to connect anew */
-static void reconnect(struct __test_metadata *_metadata,
-		      FIXTURE_DATA(guard) *self)
-{
-	peer_ask(_metadata, &self->p, "disconnect");
-	owner_await(_metadata, &self->o, IB_MEMREG_EVENT_DISCONNECTED, NULL);
-	ASSERT_EQ(0, memreg_destroy(self->o.m, self->endpoint));
-	peer_tell(_metadata, &self->p, "conn");
-	self->endpoint = owner_admit(_metadata, &self->o, &self->p,
-				     self->o.domain, NULL);
-}
-
 /* No access by a key at any place of the range, from now on */
 static void refused(struct __test_metadata *_metadata,
 		    FIXTURE_DATA(guard) *self, uint32_t rkey)
@@ -213,7 +201,8 @@ static void refused(struct __test_metadata *_metadata,
 	size_t i;
 
 	for (i = 0; i < ARRAY_LEN(offsets); i++) {
-		reconnect(_metadata, self);
+		self->endpoint = owner_admit_again(_metadata, &self->o,
+						   &self->p, self->endpoint);
 		peer_ask(_metadata, &self->p, "iova 0x%llx",
 			 self->bind.out_iova);
 		peer_ask(_metadata, &self->p, "rkey 0x%x", rkey);

@@ -48,17 +48,6 @@ FIXTURE_TEARDOWN(race)
 	arena_free(&self->a);
 }
 
-static void reconnect(struct __test_metadata *_metadata,
-		      FIXTURE_DATA(race) *self)
-{
-	peer_ask(_metadata, &self->p, "disconnect");
-	owner_await(_metadata, &self->o, IB_MEMREG_EVENT_DISCONNECTED, NULL);
-	ASSERT_EQ(0, memreg_destroy(self->o.m, self->endpoint));
-	peer_tell(_metadata, &self->p, "conn");
-	self->endpoint = owner_admit(_metadata, &self->o, &self->p,
-				     self->o.domain, NULL);
-}
-
 static void begin_writes(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(race) *self, unsigned int byte)
 {
@@ -107,7 +96,8 @@ static size_t race(struct __test_metadata *_metadata, FIXTURE_DATA(race) *self,
 	arena_fill(&self->a, round);
 	late = late_bytes(_metadata, self);
 	memreg_window_free(self->o.m, self->window);
-	reconnect(_metadata, self);
+	self->endpoint = owner_admit_again(_metadata, &self->o,
+						   &self->p, self->endpoint);
 	return late;
 }
 

@@ -236,21 +236,39 @@ static void object_tell(const char *when, const struct ib_memreg_object *o)
 		o->users, o->rkey);
 }
 
-/* Tell of the first difference. */
-static void state_tell(const struct state *before, const struct state *now)
+/* The state of a connection is in its peer's hands as well. */
+static bool object_same(const struct ib_memreg_object *a,
+			const struct ib_memreg_object *b)
+{
+	struct ib_memreg_object as_b = *a;
+
+	if (a->type == IB_MEMREG_OBJECT_ENDPOINT)
+		as_b.state = b->state;
+	return !memcmp(&as_b, b, sizeof(as_b));
+}
+
+/* The first object that differs, or how many there are. */
+static __u32 state_differs(const struct state *a, const struct state *b)
 {
 	__u32 i;
 
+	for (i = 0; i < a->count && i < b->count; i++)
+		if (!object_same(&a->objects[i], &b->objects[i]))
+			break;
+	return i;
+}
+
+/* Tell of the first difference. */
+static void state_tell(const struct state *before, const struct state *now)
+{
+	__u32 i = state_differs(before, now);
+
 	fprintf(stderr, "# pinned %ld, %u objects; before %ld, %u objects\n",
 		now->pinned, now->count, before->pinned, before->count);
-	for (i = 0; i < now->count && i < before->count; i++) {
-		if (!memcmp(&before->objects[i], &now->objects[i],
-			    sizeof(now->objects[i])))
-			continue;
+	if (i < before->count)
 		object_tell("before", &before->objects[i]);
+	if (i < now->count)
 		object_tell("now", &now->objects[i]);
-		return;
-	}
 }
 
 static bool state_equal(const struct state *before, bool tell)
@@ -265,8 +283,7 @@ static bool state_equal(const struct state *before, bool tell)
 		return false;
 	}
 	same = now.pinned == before->pinned && now.count == before->count &&
-	       !memcmp(now.objects, before->objects,
-		       now.count * sizeof(*now.objects));
+	       state_differs(before, &now) == now.count;
 	if (!same && tell)
 		state_tell(before, &now);
 	state_free(&now);
