@@ -54,7 +54,7 @@ static void memreg_device_rename(struct ib_device *ibdev, void *client_data)
 	struct memreg_device *mdev = client_data;
 
 	spin_lock(&mdev->name_lock);
-	strscpy(mdev->name, dev_name(&ibdev->dev));
+	strscpy(mdev->name, dev_name(&ibdev->dev), sizeof(mdev->name));
 	spin_unlock(&mdev->name_lock);
 }
 
