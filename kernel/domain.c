@@ -6,11 +6,18 @@
  *
  * Normal operation
  *
- * memreg_queue_run() posts the work requests of a batch in one go, only the
- * last of them signalled, and sleeps until that one completes. An RC send
+ * memreg_batch_run() posts the work requests of a batch in one go, only the
+ * last of them signalled, and waits until that one completes. An RC send
  * queue works in order, so the success of the last one is the success of all;
  * a failure shows as a completion of its own, signalled or not, and so do the
  * flushes behind it.
+ *
+ * Who waits polls, and finds the completions of others as well. That spares
+ * the way through a softirq, which is a thread of its own if the driver
+ * completes in one. Completions that nobody waits for stay in the queue, which
+ * has room for all of them. A device that is as fast as a work request should
+ * be is done before there is anything to sleep for, and a driver that works in
+ * threads has to be given the CPU: so the first thing to do is to yield.
  *
  * Recovery
  *
@@ -34,6 +41,9 @@
 
 /* How long a batch may take before the queue is taken for broken. */
 #define MEMREG_BATCH_TIMEOUT	(10 * HZ)
+
+/* How often the CPU is given away before a batch is slept for. */
+#define MEMREG_BATCH_YIELDS	2
 
 /* Rebuilding must not wait for those who wait for it on memreg_wq. */
 static struct workqueue_struct *memreg_rebuild_wq;
@@ -221,9 +231,12 @@ static void memreg_batch_end(struct memreg_batch *batch)
 		return;
 	}
 	domain->sq_free += batch->count;
-	wake_up(&domain->sq_wait);
-	/* The batch is on the stack of the task that waits for this. */
-	complete(&batch->done);
+	/* Who waits for room looks, and queues up, under the lock. */
+	if (waitqueue_active(&domain->sq_wait))
+		wake_up(&domain->sq_wait);
+	/* The batch is on its stack, and it looks at it under the lock. */
+	if (batch->waiter != current)
+		wake_up_process(batch->waiter);
 }
 
 /* A completion: of the last work request of a batch, or of one that failed. */
@@ -238,11 +251,37 @@ static void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc)
 	spin_lock_irqsave(&domain->sq_lock, flags);
 	if (wc->status != IB_WC_SUCCESS) {
 		frwr->status = -EIO;
+		batch->error = -EIO;
 		memreg_queue_break(domain);
 	}
 	if (frwr == batch->last)
 		memreg_batch_end(batch);
 	spin_unlock_irqrestore(&domain->sq_lock, flags);
+}
+
+/* The completion queue is not empty any more. */
+static void memreg_queue_event(struct ib_cq *cq, void *context)
+{
+	struct memreg_domain *domain = context;
+
+	/* One who waits here polls for all of them. */
+	wake_up(&domain->cq_wait);
+	wake_up_all(&domain->mdev->guard_wait);
+}
+
+/* Take what is in the completion queue; @arm: be told of what comes next. */
+static void memreg_queue_poll(struct memreg_domain *domain, bool arm)
+{
+	struct ib_cq *cq = domain->cq;
+	struct ib_wc wc;
+
+	spin_lock(&domain->cq_lock);
+	do {
+		while (ib_poll_cq(cq, 1, &wc) > 0)
+			wc.wr_cqe->done(cq, &wc);
+	} while (arm && ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
+					 IB_CQ_REPORT_MISSED_EVENTS) > 0);
+	spin_unlock(&domain->cq_lock);
 }
 
 /* Nobody knows how far these work requests got. */
@@ -252,6 +291,7 @@ static void memreg_batch_abandon(struct memreg_batch *batch)
 
 	list_for_each_entry(frwr, &batch->frwrs, node)
 		frwr->status = -EIO;
+	batch->error = -EIO;
 	memreg_batch_end(batch);
 }
 
@@ -298,7 +338,8 @@ void memreg_batch_init(struct memreg_batch *batch,
 	batch->count = 0;
 	batch->reserve = false;
 	batch->ended = false;
-	init_completion(&batch->done);
+	batch->error = 0;
+	batch->waiter = NULL;
 }
 
 /**
@@ -350,6 +391,7 @@ static int memreg_batch_post(struct memreg_batch *batch)
 	ret = memreg_queue_lock(domain, batch->count);
 	if (ret)
 		return ret;
+	batch->waiter = current;
 	memreg_batch_post_locked(batch);
 	spin_unlock_irq(&domain->sq_lock);
 	return 0;
@@ -359,7 +401,9 @@ static int memreg_batch_post(struct memreg_batch *batch)
  * memreg_batch_try_post() - Post a batch from the reserve, without waiting
  * @batch: Batch of at most MEMREG_SQ_RESERVE work requests
  *
- * Context: any. Its @done will be completed if this returns 0.
+ * Context: process, may not sleep. If this returns 0, memreg_batch_ended()
+ * tells when it is through, and it is worth asking whenever
+ * memreg_device.guard_wait wakes.
  * Return: 0; -EAGAIN if there is no room at the moment; -EIO if the queue does
  * not work at the moment.
  */
@@ -369,6 +413,9 @@ int memreg_batch_try_post(struct memreg_batch *batch)
 	unsigned long flags;
 	int ret = 0;
 
+	/* The room of what is through, which nobody may have looked at. */
+	if (READ_ONCE(domain->sq_reserve) < batch->count)
+		memreg_queue_poll(domain, true);
 	spin_lock_irqsave(&domain->sq_lock, flags);
 	if (domain->state != MEMREG_QUEUE_READY) {
 		ret = -EIO;
@@ -383,21 +430,29 @@ int memreg_batch_try_post(struct memreg_batch *batch)
 	return ret;
 }
 
+static bool memreg_batch_look(struct memreg_batch *batch, bool arm)
+{
+	struct memreg_domain *domain = batch->domain;
+	unsigned long flags;
+	bool ended;
+
+	memreg_queue_poll(domain, arm);
+	spin_lock_irqsave(&domain->sq_lock, flags);
+	ended = batch->ended;
+	spin_unlock_irqrestore(&domain->sq_lock, flags);
+	return ended;
+}
+
 /**
  * memreg_batch_ended() - Is a batch that was posted from the reserve through?
  * @batch: The batch
  *
+ * Context: process, may not sleep.
  * Return: whether it is. If so, nobody touches the batch any more.
  */
 bool memreg_batch_ended(struct memreg_batch *batch)
 {
-	unsigned long flags;
-	bool ended;
-
-	spin_lock_irqsave(&batch->domain->sq_lock, flags);
-	ended = batch->ended;
-	spin_unlock_irqrestore(&batch->domain->sq_lock, flags);
-	return ended;
+	return memreg_batch_look(batch, true);
 }
 
 /**
@@ -417,64 +472,73 @@ void memreg_queue_stall(struct memreg_domain *domain)
 	spin_unlock_irqrestore(&domain->sq_lock, flags);
 }
 
-static void memreg_batch_wait(struct memreg_batch *batch)
+/* Let others have the CPU a few times. Returns whether the batch is through. */
+static bool memreg_batch_yield(struct memreg_batch *batch)
 {
-	if (wait_for_completion_timeout(&batch->done, MEMREG_BATCH_TIMEOUT))
-		return;
-	memreg_queue_stall(batch->domain);
-	wait_for_completion(&batch->done);
+	unsigned int i;
+
+	for (i = 0; i < MEMREG_BATCH_YIELDS; i++) {
+		yield();
+		if (memreg_batch_look(batch, false))
+			return true;
+	}
+	return false;
 }
 
-/* Run the first work requests of a list, as many as go together. */
-static int memreg_queue_run_some(struct memreg_domain *domain,
-				 struct list_head *frwrs,
-				 struct list_head *through)
+static void memreg_batch_sleep(struct memreg_batch *batch)
 {
-	struct memreg_frwr *frwr, *next;
-	struct memreg_batch batch;
-	int err, ret = 0;
+	struct memreg_domain *domain = batch->domain;
+	long timeout = MEMREG_BATCH_TIMEOUT;
+	DEFINE_WAIT(wait);
 
-	memreg_batch_init(&batch, domain);
-	list_for_each_entry_safe(frwr, next, frwrs, node) {
-		if (batch.count == MEMREG_SQ_DEPTH)
+	for (;;) {
+		prepare_to_wait_exclusive(&domain->cq_wait, &wait,
+					  TASK_UNINTERRUPTIBLE);
+		if (memreg_batch_look(batch, true))
 			break;
-		list_del(&frwr->node);
-		memreg_batch_add(&batch, frwr);
+		timeout = schedule_timeout(timeout);
+		if (!timeout) {
+			memreg_queue_stall(domain);
+			timeout = MAX_SCHEDULE_TIMEOUT;
+		}
 	}
-	err = memreg_batch_post(&batch);
-	if (!err)
-		memreg_batch_wait(&batch);
-	list_for_each_entry(frwr, &batch.frwrs, node) {
-		if (err)
-			frwr->status = err;
-		if (frwr->status)
-			ret = frwr->status;
-	}
-	list_splice_tail(&batch.frwrs, through);
-	return ret;
+	finish_wait(&domain->cq_wait, &wait);
+	/* An event may have been for us that others wait for. */
+	if (wq_has_sleeper(&domain->cq_wait))
+		wake_up(&domain->cq_wait);
+}
+
+static void memreg_batch_wait(struct memreg_batch *batch)
+{
+	if (!memreg_batch_yield(batch))
+		memreg_batch_sleep(batch);
 }
 
 /**
- * memreg_queue_run() - Run work requests on the registration queue, and wait
- * @domain: The domain
- * @frwrs: List of FRWRs, each with its work request prepared
+ * memreg_batch_run() - Run a batch on the registration queue, and wait
+ * @batch: Batch of at most MEMREG_SQ_DEPTH work requests
  *
  * Afterwards each FRWR's status is 0 if its work request succeeded; a negative
- * errno says that it failed, or never got on the queue. The list is as before.
+ * errno says that it failed, or never got on the queue. They are still in the
+ * batch.
  *
+ * Context: may sleep.
  * Return: 0, or one of these statuses.
  */
-int memreg_queue_run(struct memreg_domain *domain, struct list_head *frwrs)
+int memreg_batch_run(struct memreg_batch *batch)
 {
-	LIST_HEAD(through);
-	int err, ret = 0;
+	struct memreg_frwr *frwr;
+	int ret;
 
-	while (!list_empty(frwrs)) {
-		err = memreg_queue_run_some(domain, frwrs, &through);
-		if (err)
-			ret = err;
+	if (!batch->count)
+		return 0;
+	ret = memreg_batch_post(batch);
+	if (!ret) {
+		memreg_batch_wait(batch);
+		return batch->error;
 	}
-	list_splice(&through, frwrs);
+	list_for_each_entry(frwr, &batch->frwrs, node)
+		frwr->status = ret;
 	return ret;
 }
 
@@ -514,6 +578,46 @@ static bool memreg_queue_needs_rebuild(struct memreg_domain *domain)
 	return ret;
 }
 
+/**
+ * struct memreg_drain - A work request behind all others
+ * @cqe: Its completion
+ * @done: It was flushed
+ */
+struct memreg_drain {
+	struct ib_cqe cqe;
+	bool done;
+};
+
+static void memreg_queue_drained(struct ib_cq *cq, struct ib_wc *wc)
+{
+	container_of(wc->wr_cqe, struct memreg_drain, cqe)->done = true;
+}
+
+static bool memreg_drain_look(struct memreg_domain *domain,
+			      const struct memreg_drain *drain)
+{
+	memreg_queue_poll(domain, true);
+	return READ_ONCE(drain->done);
+}
+
+/* As ib_drain_sq(), which leaves the polling to others. */
+static void memreg_queue_drain(struct memreg_domain *domain)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	struct memreg_drain drain = { .cqe.done = memreg_queue_drained };
+	struct ib_rdma_wr wr = {
+		.wr.opcode = IB_WR_RDMA_WRITE,
+		.wr.wr_cqe = &drain.cqe,
+		.wr.send_flags = IB_SEND_SIGNALED,
+	};
+
+	/* If it takes no work request in error, the device is no more. */
+	if (WARN_ON_ONCE(ib_modify_qp(domain->qp, &attr, IB_QP_STATE)) ||
+	    ib_post_send(domain->qp, &wr.wr, NULL))
+		return;
+	wait_event(domain->cq_wait, memreg_drain_look(domain, &drain));
+}
+
 static int memreg_queue_reset(struct memreg_domain *domain)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_RESET };
@@ -521,7 +625,7 @@ static int memreg_queue_reset(struct memreg_domain *domain)
 
 	/* A queue that is down was drained when it went down. */
 	if (domain->state == MEMREG_QUEUE_BROKEN)
-		ib_drain_sq(domain->qp);
+		memreg_queue_drain(domain);
 
 	spin_lock_irq(&domain->sq_lock);
 	list_for_each_entry_safe(batch, next, &domain->inflight, node)
@@ -582,7 +686,7 @@ static int memreg_queue_create(struct memreg_domain *domain)
 {
 	struct ib_qp_init_attr attr = {
 		.cap = {
-			/* One more for ib_drain_sq(). */
+			/* One more for memreg_queue_drain(). */
 			.max_send_wr = MEMREG_SQ_DEPTH +
 				       MEMREG_SQ_RESERVE + 1,
 			.max_recv_wr = 1,
@@ -593,11 +697,15 @@ static int memreg_queue_create(struct memreg_domain *domain)
 		.qp_type = IB_QPT_RC,
 		.port_num = domain->port,
 	};
+	struct ib_cq_init_attr cq_attr = {
+		.cqe = MEMREG_SQ_DEPTH + MEMREG_SQ_RESERVE + 2,
+	};
 	int ret;
 
-	domain->cq = ib_alloc_cq_any(domain->mdev->ibdev, domain,
-				     MEMREG_SQ_DEPTH + MEMREG_SQ_RESERVE + 2,
-				     IB_POLL_SOFTIRQ);
+	cq_attr.comp_vector = raw_smp_processor_id() %
+			      max(domain->mdev->ibdev->num_comp_vectors, 1);
+	domain->cq = ib_create_cq(domain->mdev->ibdev, memreg_queue_event,
+				  NULL, domain, &cq_attr);
 	if (IS_ERR(domain->cq))
 		return memreg_domain_errno(PTR_ERR(domain->cq));
 
@@ -616,7 +724,7 @@ static int memreg_queue_create(struct memreg_domain *domain)
 err_qp:
 	ib_destroy_qp(domain->qp);
 err_cq:
-	ib_free_cq(domain->cq);
+	ib_destroy_cq(domain->cq);
 	return ret;
 }
 
@@ -625,7 +733,7 @@ static void memreg_queue_destroy(struct memreg_domain *domain)
 	/* Nothing is in flight: whoever posts waits for it. */
 	WARN_ON(!list_empty(&domain->inflight));
 	ib_destroy_qp(domain->qp);
-	ib_free_cq(domain->cq);
+	ib_destroy_cq(domain->cq);
 }
 
 static int memreg_domain_charge(struct memreg_domain *domain)
@@ -663,6 +771,8 @@ static struct memreg_domain *memreg_domain_alloc(struct memreg_file *file,
 	domain->port = port;
 	mutex_init(&domain->sq_mutex);
 	spin_lock_init(&domain->sq_lock);
+	spin_lock_init(&domain->cq_lock);
+	init_waitqueue_head(&domain->cq_wait);
 	domain->sq_free = MEMREG_SQ_DEPTH;
 	domain->sq_reserve = MEMREG_SQ_RESERVE;
 	INIT_LIST_HEAD(&domain->inflight);

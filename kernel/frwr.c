@@ -49,17 +49,6 @@
 	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
 	 IB_ACCESS_FLUSH_GLOBAL | IB_ACCESS_FLUSH_PERSISTENT)
 
-static u32 memreg_class(u32 pages)
-{
-	return pages > 1 ? order_base_2(pages - 1) : 0;
-}
-
-/* Entries in the page list of an FRWR of a class. */
-static u32 memreg_class_pages(struct memreg_device *mdev, u32 class)
-{
-	return min_t(u32, (1U << class) + 1, mdev->max_pages);
-}
-
 /* Pages of the key's size that its range touches. */
 static u32 memreg_key_pages(const struct memreg_key *key)
 {
@@ -67,6 +56,23 @@ static u32 memreg_key_pages(const struct memreg_key *key)
 
 	return ((key->iova & (size - 1)) + key->length + size - 1) >>
 	       key->page_shift;
+}
+
+/* Class of FRWRs that a key is made of. */
+static u32 memreg_key_class(const struct memreg_key *key)
+{
+	if (key->page_shift > MEMREG_PAGE_SHIFT)
+		return MEMREG_CLASS_LARGE +
+		       key->page_shift - MEMREG_PAGE_SHIFT - 1;
+	return key->pages > 1 ? order_base_2(key->pages - 1) : 0;
+}
+
+/* Entries in the page list of an FRWR of a class. */
+static u32 memreg_class_pages(struct memreg_device *mdev, u32 class)
+{
+	if (class >= MEMREG_CLASS_LARGE)
+		return 2;
+	return min_t(u32, (1U << class) + 1, mdev->max_pages);
 }
 
 /*
@@ -176,6 +182,18 @@ static struct memreg_frwr *memreg_frwr_first_idle(struct memreg_domain *domain,
 	return frwr;
 }
 
+/* From here on an FRWR is the key's, and on the list of its region. */
+static void memreg_key_give(struct memreg_key *key, struct memreg_frwr *frwr)
+{
+	lockdep_assert_held(&frwr->domain->mdev->frwr_lock);
+
+	key->frwr = frwr;
+	if (frwr->region == key->region)
+		return;
+	frwr->region = key->region;
+	list_move_tail(&frwr->region_node, &key->region->frwrs);
+}
+
 /*
  * Could somebody still copy to or from another region through this FRWR? Then
  * that region must find it on its list, or find it destroyed.
@@ -187,22 +205,28 @@ static bool memreg_frwr_is_foreign(const struct memreg_frwr *frwr,
 	       frwr->region && frwr->region != region;
 }
 
-static struct memreg_frwr *memreg_frwr_take_idle(struct memreg_domain *domain,
-						 const struct memreg_key *key,
-						 u32 class, u64 now,
-						 bool *foreign)
+/*
+ * Take an idle FRWR for a key, and leave it on the region's list if it is
+ * there. Tells if there is one that belongs to another region.
+ */
+static bool memreg_key_take_idle(struct memreg_domain *domain,
+				 struct memreg_key *key, u64 now,
+				 bool *foreign)
 {
+	u32 class = memreg_key_class(key);
 	struct memreg_frwr *frwr;
 
-	spin_lock(&domain->mdev->frwr_lock);
+	lockdep_assert_held(&domain->mdev->frwr_lock);
+
 	frwr = memreg_frwr_first_idle(domain, class, now);
 	*foreign = frwr && memreg_frwr_is_foreign(frwr, key->region);
-	if (*foreign)
-		frwr = NULL;
-	if (frwr)
-		memreg_frwr_unlink(frwr);
-	spin_unlock(&domain->mdev->frwr_lock);
-	return frwr;
+	if (!frwr || *foreign)
+		return false;
+	list_del_init(&frwr->node);
+	domain->nr_idle[class]--;
+	frwr->state = MEMREG_FRWR_HELD;
+	memreg_key_give(key, frwr);
+	return true;
 }
 
 /* Destroy the one that would be taken next, so that its region can go. */
@@ -226,44 +250,70 @@ static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 	mutex_unlock(&mdev->drain_lock);
 }
 
-static struct memreg_frwr *memreg_frwr_take(struct memreg_domain *domain,
-					    const struct memreg_key *key,
-					    u64 now)
+/* Get an FRWR for a key, by whatever way there is. */
+static int memreg_key_take(struct memreg_domain *domain,
+			   struct memreg_key *key, u64 now)
 {
-	u32 pages = memreg_key_pages(key);
+	struct memreg_device *mdev = domain->mdev;
+	u32 class = memreg_key_class(key);
+	u32 pages = memreg_class_pages(mdev, class);
 	struct memreg_frwr *frwr;
-	bool foreign;
-	u32 class;
+	bool foreign = false;
+	bool taken = false;
 
-	if (key->once)
-		return memreg_frwr_alloc(domain, MEMREG_CLASSES, pages);
-	class = memreg_class(pages);
-	frwr = memreg_frwr_take_idle(domain, key, class, now, &foreign);
-	if (frwr)
-		return frwr;
+	if (key->once) {
+		class = MEMREG_CLASSES;
+		pages = key->pages;
+	} else {
+		spin_lock(&mdev->frwr_lock);
+		taken = memreg_key_take_idle(domain, key, now, &foreign);
+		spin_unlock(&mdev->frwr_lock);
+	}
+	if (taken)
+		return 0;
 	if (foreign)
 		memreg_frwr_discard_foreign(domain, key, class, now);
-	return memreg_frwr_alloc(domain, class,
-				 memreg_class_pages(domain->mdev, class));
+	frwr = memreg_frwr_alloc(domain, class, pages);
+	if (IS_ERR(frwr))
+		return PTR_ERR(frwr);
+	spin_lock(&mdev->frwr_lock);
+	memreg_key_give(key, frwr);
+	spin_unlock(&mdev->frwr_lock);
+	return 0;
+}
+
+/* Take idle FRWRs for the first of these keys, while there are any. */
+static void memreg_keys_take_idle(struct memreg_domain *domain,
+				  struct memreg_key **keys, unsigned int count,
+				  u64 now)
+{
+	unsigned int i;
+	bool foreign;
+
+	spin_lock(&domain->mdev->frwr_lock);
+	for (i = 0; i < count && !keys[i]->once; i++)
+		if (!memreg_key_take_idle(domain, keys[i], now, &foreign))
+			break;
+	spin_unlock(&domain->mdev->frwr_lock);
 }
 
 /*
  * Claim the FRWR behind a key, so that nobody else is at work on it. Returns
  * whether the key works; memreg_region_killed() is to be called then, when it
- * does no more.
+ * does no more. The lock is let go of to wait for a guard.
  */
 static bool memreg_key_claim(struct memreg_key *key)
 {
 	struct memreg_region *region = key->region;
 	struct memreg_frwr *frwr = key->frwr;
-	spinlock_t *lock = &region->mdev->frwr_lock;
 	bool live;
 
-	spin_lock(lock);
+	lockdep_assert_held(&region->mdev->frwr_lock);
+
 	while (frwr->state == MEMREG_FRWR_DYING) {
-		spin_unlock(lock);
+		spin_unlock(&region->mdev->frwr_lock);
 		memreg_guard_await(region, frwr);
-		spin_lock(lock);
+		spin_lock(&region->mdev->frwr_lock);
 	}
 	if (frwr->state == MEMREG_FRWR_FAILED)
 		region->failed--;
@@ -273,17 +323,16 @@ static bool memreg_key_claim(struct memreg_key *key)
 		region->killing++;
 	}
 	frwr->state = MEMREG_FRWR_HELD;
-	spin_unlock(lock);
 	return live;
 }
 
 /* The key of an FRWR that was claimed is dead. */
 static void memreg_region_killed(struct memreg_region *region)
 {
-	spin_lock(&region->mdev->frwr_lock);
+	lockdep_assert_held(&region->mdev->frwr_lock);
+
 	if (!--region->killing)
 		wake_up_all(&region->mdev->guard_wait);
-	spin_unlock(&region->mdev->frwr_lock);
 }
 
 /* Let the FRWR behind a dead key idle. It stays with its region. */
@@ -291,15 +340,14 @@ static void memreg_key_rest(struct memreg_key *key, u64 now)
 {
 	struct memreg_frwr *frwr = key->frwr;
 	struct memreg_domain *domain = frwr->domain;
-	u32 class = frwr->class;
+
+	lockdep_assert_held(&domain->mdev->frwr_lock);
 
 	key->frwr = NULL;
-	spin_lock(&domain->mdev->frwr_lock);
 	frwr->state = MEMREG_FRWR_IDLE;
 	frwr->idle_since = now;
-	list_add_tail(&frwr->node, &domain->idle[class]);
-	domain->nr_idle[class]++;
-	spin_unlock(&domain->mdev->frwr_lock);
+	list_add_tail(&frwr->node, &domain->idle[frwr->class]);
+	domain->nr_idle[frwr->class]++;
 }
 
 /*
@@ -308,7 +356,7 @@ static void memreg_key_rest(struct memreg_key *key, u64 now)
 
 /* List the DMA addresses of a key's range; returns the number of entries. */
 static int memreg_key_fill_sg(const struct memreg_key *key,
-			      struct scatterlist *sgl, u32 max)
+			      struct scatterlist *sgl)
 {
 	const struct memreg_seg *seg =
 		memreg_region_seg(key->region, key->offset);
@@ -316,8 +364,7 @@ static int memreg_key_fill_sg(const struct memreg_key *key,
 	u64 left = key->length;
 	u32 n;
 
-	sg_init_table(sgl, max);
-	for (n = 0; left && n < max; n++, seg++, skip = 0) {
+	for (n = 0; left && n < key->pages; n++, seg++, skip = 0) {
 		u64 length = min(seg->length - skip, left);
 
 		sg_dma_address(&sgl[n]) = seg->addr + skip;
@@ -327,15 +374,14 @@ static int memreg_key_fill_sg(const struct memreg_key *key,
 	return left ? -EINVAL : n;
 }
 
-/* Point an FRWR whose key is dead to a key's range, and prepare its REG_MR. */
-static int memreg_key_map(struct memreg_key *key, struct memreg_frwr *frwr,
-			  struct scatterlist *sgl)
+/* Point a key's FRWR to its range, and prepare the REG_MR. */
+static int memreg_key_map(struct memreg_key *key, struct scatterlist *sgl)
 {
-	struct memreg_device *mdev = frwr->domain->mdev;
+	struct memreg_frwr *frwr = key->frwr;
 	struct ib_mr *mr = frwr->mr;
 	int n, mapped;
 
-	n = memreg_key_fill_sg(key, sgl, memreg_key_pages(key));
+	n = memreg_key_fill_sg(key, sgl);
 	if (n < 0)
 		return n;
 	mapped = ib_map_mr_sg(mr, sgl, n, NULL, BIT(key->page_shift));
@@ -349,12 +395,6 @@ static int memreg_key_map(struct memreg_key *key, struct memreg_frwr *frwr,
 	frwr->reg.mr = mr;
 	frwr->reg.key = mr->rkey;
 	frwr->reg.access = key->access & MEMREG_FRWR_ACCESS;
-
-	spin_lock(&mdev->frwr_lock);
-	frwr->region = key->region;
-	list_add_tail(&frwr->region_node, &key->region->frwrs);
-	spin_unlock(&mdev->frwr_lock);
-	key->frwr = frwr;
 	key->lkey = mr->lkey;
 	key->rkey = mr->rkey;
 	return 0;
@@ -369,18 +409,17 @@ static int memreg_keys_map(struct memreg_domain *domain,
 	unsigned int i;
 	int ret;
 
+	memreg_keys_take_idle(domain, keys, count, now);
 	for (i = 0; i < count; i++) {
-		struct memreg_frwr *frwr;
-
-		frwr = memreg_frwr_take(domain, keys[i], now);
-		if (IS_ERR(frwr))
-			return PTR_ERR(frwr);
-		ret = memreg_key_map(keys[i], frwr, sgl);
-		if (ret) {
-			/* After a failure its page list is in any state. */
-			memreg_frwr_free(frwr);
-			return ret;
+		if (!keys[i]->frwr) {
+			ret = memreg_key_take(domain, keys[i], now);
+			if (ret)
+				return ret;
 		}
+		/* After a failure its page list is in any state. */
+		ret = memreg_key_map(keys[i], sgl);
+		if (ret)
+			return ret;
 	}
 	return 0;
 }
@@ -401,16 +440,16 @@ static void memreg_key_free(struct memreg_key *key)
 static int memreg_keys_run(struct memreg_domain *domain,
 			   struct memreg_key **keys, unsigned int count)
 {
-	struct memreg_frwr *frwr, *next;
-	LIST_HEAD(frwrs);
+	struct memreg_batch batch;
 	unsigned int i;
 	int ret;
 
+	memreg_batch_init(&batch, domain);
 	for (i = 0; i < count; i++)
-		list_add_tail(&keys[i]->frwr->node, &frwrs);
-	ret = memreg_queue_run(domain, &frwrs);
-	list_for_each_entry_safe(frwr, next, &frwrs, node)
-		INIT_LIST_HEAD(&frwr->node);
+		memreg_batch_add(&batch, keys[i]->frwr);
+	ret = memreg_batch_run(&batch);
+	for (i = 0; i < count; i++)
+		INIT_LIST_HEAD(&keys[i]->frwr->node);
 	return ret;
 }
 
@@ -451,22 +490,29 @@ static int memreg_keys_publish(struct memreg_domain *domain,
 	return ret;
 }
 
+/* A scatterlist that has room for any of these keys. */
 static struct scatterlist *memreg_keys_alloc_sg(struct memreg_key **keys,
 						unsigned int count)
 {
+	struct scatterlist *sgl;
 	u32 pages = 1;
 	unsigned int i;
 
-	for (i = 0; i < count; i++)
-		pages = max(pages, memreg_key_pages(keys[i]));
-	return kvmalloc_array(pages, sizeof(struct scatterlist), GFP_KERNEL);
+	for (i = 0; i < count; i++) {
+		keys[i]->pages = memreg_key_pages(keys[i]);
+		pages = max(pages, keys[i]->pages);
+	}
+	sgl = kvmalloc_array(pages, sizeof(*sgl), GFP_KERNEL);
+	if (sgl)
+		sg_init_table(sgl, pages);
+	return sgl;
 }
 
 /**
  * memreg_keys_make() - Make keys, all or none of them
  * @domain: Domain in which they are to work
  * @keys: Descriptions of the keys, without FRWRs; the array is reordered
- * @count: Their number
+ * @count: Their number, up to IB_MEMREG_BATCH_MAX
  *
  * Context: may sleep.
  * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if FRWRs can't be had; -EINVAL if the
@@ -516,17 +562,20 @@ void memreg_frwr_prepare_inv(struct memreg_frwr *frwr)
 }
 
 /* Claim keys; those that work go to the front. */
-static unsigned int memreg_keys_claim(struct memreg_key **keys,
+static unsigned int memreg_keys_claim(struct memreg_domain *domain,
+				      struct memreg_key **keys,
 				      unsigned int count)
 {
 	unsigned int i, n = 0;
 
+	spin_lock(&domain->mdev->frwr_lock);
 	for (i = 0; i < count; i++) {
 		if (!memreg_key_claim(keys[i]))
 			continue;
 		swap(keys[n], keys[i]);
 		n++;
 	}
+	spin_unlock(&domain->mdev->frwr_lock);
 	return n;
 }
 
@@ -551,20 +600,23 @@ void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 	unsigned int i, live;
 	u64 now;
 
-	live = memreg_keys_claim(keys, count);
+	live = memreg_keys_claim(domain, keys, count);
 	for (i = 0; i < live; i++)
 		memreg_frwr_prepare_inv(keys[i]->frwr);
 	memreg_keys_run(domain, keys, live);
 
-	now = ktime_get_ns();
-	for (i = 0; i < count; i++) {
-		if (memreg_key_reusable(keys[i]))
-			memreg_key_rest(keys[i], now);
-		else
+	for (i = 0; i < count; i++)
+		if (!memreg_key_reusable(keys[i]))
 			memreg_key_free(keys[i]);
+	now = ktime_get_ns();
+	spin_lock(&domain->mdev->frwr_lock);
+	for (i = 0; i < count; i++) {
+		if (keys[i]->frwr)
+			memreg_key_rest(keys[i], now);
 		if (i < live)
 			memreg_region_killed(keys[i]->region);
 	}
+	spin_unlock(&domain->mdev->frwr_lock);
 	queue_delayed_work(memreg_wq, &domain->reap, MEMREG_REAP_PERIOD);
 }
 
@@ -578,14 +630,20 @@ void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
  */
 void memreg_key_destroy(struct memreg_key *key)
 {
+	spinlock_t *lock = &key->region->mdev->frwr_lock;
 	bool live;
 
 	if (!key->frwr)
 		return;
+	spin_lock(lock);
 	live = memreg_key_claim(key);
+	spin_unlock(lock);
 	memreg_key_free(key);
-	if (live)
-		memreg_region_killed(key->region);
+	if (!live)
+		return;
+	spin_lock(lock);
+	memreg_region_killed(key->region);
+	spin_unlock(lock);
 }
 
 /**
@@ -616,12 +674,10 @@ int memreg_key_make_single(struct memreg_domain *domain,
 	}
 	frwr->mr = mr;
 	frwr->no_inv = true;
-	key->frwr = frwr;
 	key->lkey = mr->lkey;
 	key->rkey = mr->rkey;
 	spin_lock(&mdev->frwr_lock);
-	frwr->region = key->region;
-	list_add_tail(&frwr->region_node, &key->region->frwrs);
+	memreg_key_give(key, frwr);
 	spin_unlock(&mdev->frwr_lock);
 	ret = memreg_keys_publish(domain, &key, 1);
 	if (ret)

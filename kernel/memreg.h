@@ -21,6 +21,7 @@
  *	memreg_file.event_lock	events that wait to be read
  *	memreg_device.frwr_lock	FRWRs, and the guards of regions; taken by mmu
  *				notifiers
+ *	memreg_domain.cq_lock	polling of the registration queue
  *	memreg_domain.sq_lock	the registration queue; also taken by mmu
  *				notifiers and by completions
  *
@@ -30,7 +31,6 @@
 #define _MEMREG_H
 
 #include <linux/cgroup_rdma.h>
-#include <linux/completion.h>
 #include <linux/list.h>
 #include <linux/refcount.h>
 #include <linux/mm.h>
@@ -49,11 +49,20 @@
 #define MEMREG_PAGE_SHIFT	12
 #define MEMREG_PAGE_SIZE	BIT(MEMREG_PAGE_SHIFT)
 
-/* Classes of FRWRs: class k holds 2^k pages at any offset, 2^k + 1 entries. */
-#define MEMREG_CLASSES		17
+/* The largest pages that windows are made of. */
+#define MEMREG_PAGE_SHIFT_MAX	30
 
 /* Most entries of a page list that we ask a device for: 16 MiB. */
 #define MEMREG_MAX_PAGES	4096
+
+/*
+ * Classes of FRWRs: class k holds 2^k pages at any offset, 2^k + 1 entries.
+ * Behind those, for each larger size of pages one of two entries: drivers size
+ * page lists by bytes, and not while packets may still be in flight.
+ */
+#define MEMREG_CLASS_LARGE	(ilog2(MEMREG_MAX_PAGES) + 1)
+#define MEMREG_CLASSES							\
+	(MEMREG_CLASS_LARGE + MEMREG_PAGE_SHIFT_MAX - MEMREG_PAGE_SHIFT)
 
 /* Work requests in flight on a registration queue. */
 #define MEMREG_SQ_DEPTH		IB_MEMREG_BATCH_MAX
@@ -305,13 +314,15 @@ enum memreg_queue_state {
  * @gid_index: Its index
  * @sq_mutex: Taken by who waits for room on the queue, so that the first to
  *	come is the first to be served
- * @sq_lock: Protects the fields down to @sq_wait
+ * @sq_lock: Protects the fields down to @inflight
  * @state: State of the queue
  * @sq_free: Work requests that may be posted
  * @sq_reserve: Work requests that mmu notifiers may post besides
  * @attempts: Rebuilds that ended, either way
  * @rebuilt: Rebuilds that succeeded
  * @inflight: Batches posted, oldest first
+ * @cq_lock: Taken by who polls @cq: completions are taken in order
+ * @cq_wait: Waits for completions, to poll; those for batches exclusively
  * @sq_wait: Waits for @sq_free or @state to change
  * @rebuild: The worker
  * @idle: Idle FRWRs by class, the one that rests longest first; frwr_lock
@@ -338,6 +349,8 @@ struct memreg_domain {
 	unsigned long attempts;
 	unsigned long rebuilt;
 	struct list_head inflight;
+	spinlock_t cq_lock;
+	wait_queue_head_t cq_wait;
 	wait_queue_head_t sq_wait;
 	struct work_struct rebuild;
 	struct list_head idle[MEMREG_CLASSES];
@@ -358,7 +371,8 @@ struct memreg_frwr;
  * @count: Their number
  * @reserve: They take their room from memreg_domain.sq_reserve
  * @ended: All of them ended; sq_lock
- * @done: All of them ended, for one who waits
+ * @error: 0, or the status of one that failed; final once @ended
+ * @waiter: The task that waits for that, if it isn't a guard
  */
 struct memreg_batch {
 	struct list_head node;
@@ -368,7 +382,8 @@ struct memreg_batch {
 	unsigned int count;
 	bool reserve;
 	bool ended;
-	struct completion done;
+	int error;
+	struct task_struct *waiter;
 };
 
 int memreg_domain_init(void);
@@ -377,10 +392,10 @@ int memreg_domain_create(struct memreg_ucmd *ucmd);
 struct memreg_domain *memreg_domain_get(struct memreg_ucmd *ucmd, u32 id);
 void memreg_domain_put(struct memreg_domain *domain);
 void memreg_domain_gid_change(struct memreg_device *mdev, u32 port);
-int memreg_queue_run(struct memreg_domain *domain, struct list_head *frwrs);
 void memreg_batch_init(struct memreg_batch *batch,
 		       struct memreg_domain *domain);
 void memreg_batch_add(struct memreg_batch *batch, struct memreg_frwr *frwr);
+int memreg_batch_run(struct memreg_batch *batch);
 int memreg_batch_try_post(struct memreg_batch *batch);
 bool memreg_batch_ended(struct memreg_batch *batch);
 void memreg_queue_stall(struct memreg_domain *domain);
@@ -458,6 +473,7 @@ struct memreg_frwr {
  * @iova: First I/O address; its offset in a page is that of the memory
  * @access: enum ib_memreg_access
  * @page_shift: Size of the pages in the key's page list
+ * @pages: Their number; set by memreg_keys_make()
  * @once: Make an FRWR for this key alone, and don't let it idle afterwards
  * @frwr: The FRWR behind the key, or NULL
  * @lkey: Local key
@@ -470,6 +486,7 @@ struct memreg_key {
 	u64 iova;
 	u32 access;
 	u8 page_shift;
+	u32 pages;
 	bool once;
 	struct memreg_frwr *frwr;
 	u32 lkey;
@@ -592,6 +609,8 @@ int memreg_region_pin(struct memreg_ucmd *ucmd, struct memreg_region *region);
 void memreg_region_release(struct memreg_region *region);
 const struct memreg_seg *memreg_region_seg(const struct memreg_region *region,
 					   u64 offset);
+u8 memreg_region_range_shift(const struct memreg_region *region, u64 offset,
+			     u64 length, u64 iova, u64 sizes);
 u8 memreg_region_page_shift(const struct memreg_region *region, u64 iova,
 			    u64 sizes);
 bool memreg_region_is_pmem(const struct memreg_region *region);

@@ -207,8 +207,12 @@ static int memreg_mr_divide(struct memreg_mr *mr)
 				  mr->length - offset);
 		key->access = mr->access;
 		key->page_shift = shift;
-		/* Destroying is cheaper than to invalidate one by one. */
-		key->once = mr->domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV;
+		/*
+		 * Destroying is cheaper than to invalidate one by one, and a
+		 * long list of large pages is of no use to others.
+		 */
+		key->once = mr->domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV ||
+			    shift > MEMREG_PAGE_SHIFT;
 		offset += key->length;
 	}
 	return 0;

@@ -309,6 +309,38 @@ const struct memreg_seg *memreg_region_seg(const struct memreg_region *region,
 }
 
 /**
+ * memreg_region_range_shift() - Find the pages to map a range with
+ * @region: The region
+ * @offset: Of the range in the region
+ * @length: Bytes of the range
+ * @iova: I/O address of its first byte
+ * @sizes: Bitmap of page sizes to choose from, MEMREG_PAGE_SIZE among them
+ *
+ * A contiguous range is mapped with the smallest pages of which two cover it at
+ * any offset, if the memory is aligned for them; others have the smallest.
+ *
+ * Return: logarithm of the page size.
+ */
+u8 memreg_region_range_shift(const struct memreg_region *region, u64 offset,
+			     u64 length, u64 iova, u64 sizes)
+{
+	const struct memreg_seg *seg = memreg_region_seg(region, offset);
+	u64 skip = offset - seg->offset;
+	u64 differ = (seg->addr + skip) ^ iova;
+	u8 shift;
+
+	if (length <= MEMREG_PAGE_SIZE || length > seg->length - skip)
+		return MEMREG_PAGE_SHIFT;
+	sizes &= GENMASK_ULL(MEMREG_PAGE_SHIFT_MAX, 0) &
+		 ~(BIT_ULL(fls64(length - 1)) - 1);
+	if (!sizes)
+		return MEMREG_PAGE_SHIFT;
+	/* I/O and DMA address must have the same offset in a page. */
+	shift = __ffs64(sizes);
+	return differ & (BIT_ULL(shift) - 1) ? MEMREG_PAGE_SHIFT : shift;
+}
+
+/**
  * memreg_region_page_shift() - Find the largest pages that a region is made of
  * @region: The region
  * @iova: I/O address of its first byte
