@@ -370,7 +370,6 @@ static int memreg_bind_describe(struct memreg_ucmd *ucmd,
 	key->length = bind->length;
 	key->iova = mr->iova + bind->offset;
 	key->access = bind->access;
-	key->page_shift = MEMREG_PAGE_SHIFT;
 	/* Drivers look at the last mapping's access when they map. */
 	key->once = bind->access & IB_MEMREG_ACCESS_FLUSH_PERSISTENT;
 	if (bind->access & IB_MEMREG_ACCESS_ZERO_BASED) {
@@ -379,6 +378,10 @@ static int memreg_bind_describe(struct memreg_ucmd *ucmd,
 					   IB_MEMREG_REASON_IOVA);
 		key->iova = 0;
 	}
+	key->page_shift = memreg_region_range_shift(mr->region, key->offset,
+						    key->length, key->iova,
+						    ucmd->mdev->page_sizes |
+						    MEMREG_PAGE_SIZE);
 	return 0;
 }
 
@@ -406,21 +409,39 @@ static int memreg_bind_endpoint(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
+/* Find an entry's MR, which often is that of the entry before. */
+static struct memreg_mr *memreg_bind_find_mr(struct memreg_ucmd *ucmd,
+					     struct memreg_window_batch *batch,
+					     u32 id)
+{
+	struct memreg_window *last;
+	struct memreg_object *obj;
+
+	if (batch->count) {
+		last = batch->windows[batch->count - 1];
+		if (last->mr_id == id) {
+			refcount_inc(&last->mr->obj.users);
+			return last->mr;
+		}
+	}
+	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_MR);
+	return obj ? container_of(obj, struct memreg_mr, obj) : NULL;
+}
+
 /* Look at one entry: on success the window is claimed, and has its MR. */
 static int memreg_bind_prepare(struct memreg_ucmd *ucmd,
+			       struct memreg_window_batch *batch,
 			       struct memreg_window *window,
 			       const struct ib_memreg_bind *bind)
 {
-	struct memreg_object *obj;
 	struct memreg_mr *mr;
 	int ret;
 
 	if (bind->reserved)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
-	obj = memreg_object_get(ucmd->file, bind->mr_id, IB_MEMREG_OBJECT_MR);
-	if (!obj)
+	mr = memreg_bind_find_mr(ucmd, batch, bind->mr_id);
+	if (!mr)
 		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
-	mr = container_of(obj, struct memreg_mr, obj);
 	ret = memreg_bind_check_mr(ucmd, mr, bind->access);
 	if (ret)
 		goto err_put;
@@ -441,7 +462,7 @@ static int memreg_bind_prepare(struct memreg_ucmd *ucmd,
 err_unclaim:
 	memreg_window_unclaim(window, MEMREG_WINDOW_IDLE);
 err_put:
-	memreg_object_put(obj);
+	memreg_object_put(&mr->obj);
 	return ret;
 }
 
@@ -476,7 +497,7 @@ static int memreg_bind_prepare_all(struct memreg_ucmd *ucmd,
 		window = memreg_batch_find(ucmd, batch, bind.window_id);
 		if (IS_ERR(window))
 			return PTR_ERR(window);
-		ret = memreg_bind_prepare(ucmd, window, &bind);
+		ret = memreg_bind_prepare(ucmd, batch, window, &bind);
 		if (ret) {
 			memreg_object_put(&window->obj);
 			return ret;

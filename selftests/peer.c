@@ -179,21 +179,21 @@ TEST_F_TIMEOUT(peer, window_serves_any_size_at_any_offset, LIMIT_S)
 	good(_metadata, self, 0, WINDOW_LEN);
 }
 
-/* I6: and it ends there, though the page goes on, as does the MR */
-TEST_F_TIMEOUT(peer, I6_window_begins_and_ends_at_any_byte, LIMIT_S)
+struct range {
+	uint64_t offset, length;
+};
+
+/* Windows on parts of an MR serve those to the byte, and not one more */
+static void serve_ranges(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(peer) *self, uint32_t mr,
+			 const struct range *ranges, size_t count)
 {
-	static const struct {
-		uint64_t offset, length;
-	} ranges[] = {
-		{ 0, 1 }, { 1, 3 }, { 3095, 1 }, { 3095, 2 }, { 3096, 4096 },
-		{ 3097, 4094 }, { 500, 12289 }, { MR_LEN - 1, 1 },
-		{ 0, MR_LEN },
-	};
 	struct ib_memreg_bind bind;
 	size_t i;
 
-	for (i = 0; i < ARRAY_LEN(ranges); i++) {
+	for (i = 0; i < count; i++) {
 		bind = bind_of(self, READ_WRITE);
+		bind.mr_id = mr;
 		bind.offset = ranges[i].offset;
 		bind.length = ranges[i].length;
 		revoke_it(_metadata, self);
@@ -202,6 +202,18 @@ TEST_F_TIMEOUT(peer, I6_window_begins_and_ends_at_any_byte, LIMIT_S)
 		REFUSED(self, "write -1 1 0xee");
 		REFUSED(self, "write %llu 1 0xee", bind.length);
 	}
+}
+
+/* I6: and it ends there, though the page goes on, as does the MR */
+TEST_F_TIMEOUT(peer, I6_window_begins_and_ends_at_any_byte, LIMIT_S)
+{
+	static const struct range ranges[] = {
+		{ 0, 1 }, { 1, 3 }, { 3095, 1 }, { 3095, 2 }, { 3096, 4096 },
+		{ 3097, 4094 }, { 500, 12289 }, { MR_LEN - 1, 1 },
+		{ 0, MR_LEN },
+	};
+
+	serve_ranges(_metadata, self, self->mr.id, ranges, ARRAY_LEN(ranges));
 }
 
 TEST_F_TIMEOUT(peer, window_serves_atomics, LIMIT_S)
@@ -423,6 +435,29 @@ TEST_F_TIMEOUT(peer, I6_huge_pages_are_served_to_the_byte, LIMIT_S)
 	serve_segments(_metadata, self, &mr, &seg, count);
 	/* Across the border between two of them */
 	good(_metadata, self, (2UL << 20) - MR_AT - 5, 4107);
+}
+
+/* The size of a window's pages follows from its own: each is tried twice */
+TEST_F_TIMEOUT(peer, I6_windows_on_huge_pages_are_served_to_the_byte, LIMIT_S)
+{
+	static const struct range ranges[] = {
+		{ 65536 - MR_AT, 65536 }, { 0, 65536 },
+		{ 131072 - MR_AT, 65536 }, { 8192 - MR_AT, 8192 },
+		{ 7, 8193 }, { 65535 - MR_AT, 4098 },
+		{ (2UL << 20) - MR_AT - 5, 65536 },
+	};
+	size_t len = 4UL << 20;
+	struct memreg_mr mr;
+	unsigned int i;
+
+	swap_arena(_metadata, self, huge_memory(len), len);
+	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain,
+					self->a.mem + MR_AT, len - 2 * MR_AT,
+					FOR_WINDOWS, 0, &mr))
+		TH_LOG("%s", memreg_reason());
+	for (i = 0; i < 2; i++)
+		serve_ranges(_metadata, self, mr.id, ranges,
+			     ARRAY_LEN(ranges));
 }
 
 /*
