@@ -96,8 +96,8 @@ static size_t race(struct __test_metadata *_metadata, FIXTURE_DATA(race) *self,
 	arena_fill(&self->a, round);
 	late = late_bytes(_metadata, self);
 	memreg_window_free(self->o.m, self->window);
-	self->endpoint = owner_admit_again(_metadata, &self->o,
-						   &self->p, self->endpoint);
+	self->endpoint = owner_admit_again(_metadata, &self->o, &self->p,
+					   self->endpoint);
 	return late;
 }
 
