@@ -26,7 +26,7 @@
  * posts their LOCAL_INVs, which are part of the FRWRs, into room on the
  * registration queue that is reserved for this; nothing is allocated. On
  * kernels with two-pass notifiers all guards of an unmap post in the first
- * pass, and wait in the second. Any number of tasks may be at work on one
+ * pass, and wait in the second; elsewhere one waits after the other. Any number of tasks may be at work on one
  * guard: memreg_guard_advance() does what can be done now, and tells if keys
  * are left; they wait for one another, not for somebody's second pass.
  *
@@ -554,29 +554,56 @@ static void memreg_guard_suspect(struct memreg_region *region,
 	queue_delayed_work(memreg_guard_wq, &guard->check, MEMREG_CHECK_DELAY);
 }
 
-/*
- * Believe an event. Returns whether somebody has to wait; if @finish is set to
- * something, that is for the second pass.
- */
+/* Believe an event. Returns whether somebody has to wait for keys to die. */
 static bool memreg_guard_believe(struct memreg_region *region,
-				 const struct mmu_notifier_range *range,
-				 struct mmu_interval_notifier_finish **finish)
+				 const struct mmu_notifier_range *range)
 {
-	struct memreg_guard *guard = &region->guard;
-
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
 	/* Find out afterwards if it was true, for those who want to know. */
 	if (range->event == MMU_NOTIFY_CLEAR)
 		memreg_guard_suspect(region, range);
 	memreg_guard_mark_stale(region);
-	if (memreg_guard_advance_locked(region))
-		return false;
-	if (!guard->finish_used) {
-		guard->finish_used = true;
+	return !memreg_guard_advance_locked(region);
+}
+
+/* An event came. Returns whether somebody has to wait for keys to die. */
+static bool memreg_guard_strike(struct memreg_region *region,
+				const struct mmu_notifier_range *range,
+				unsigned long cur_seq)
+{
+	enum memreg_verdict verdict = memreg_guard_judge(range);
+	bool wait = false;
+
+	/* Who may not wait can't kill keys in time. */
+	if (verdict == MEMREG_GONE && !mmu_notifier_range_blockable(range))
+		verdict = MEMREG_SUSPECT;
+
+	spin_lock(&region->mdev->frwr_lock);
+	mmu_interval_set_seq(&region->guard.notifier, cur_seq);
+	if (verdict == MEMREG_GONE)
+		wait = memreg_guard_believe(region, range);
+	else if (verdict == MEMREG_SUSPECT)
+		memreg_guard_suspect(region, range);
+	spin_unlock(&region->mdev->frwr_lock);
+	return wait;
+}
+
+#ifdef MEMREG_TWO_PASS_NOTIFIERS
+/* Leave the waiting to a second pass, unless somebody else's is at it. */
+static bool memreg_guard_defer(struct memreg_region *region,
+			       struct mmu_interval_notifier_finish **finish)
+{
+	struct memreg_guard *guard = &region->guard;
+	bool mine;
+
+	spin_lock(&region->mdev->frwr_lock);
+	mine = !guard->finish_used;
+	guard->finish_used = true;
+	spin_unlock(&region->mdev->frwr_lock);
+	if (mine)
 		*finish = &guard->finish;
-	}
-	return true;
+	return mine;
 }
 
 static bool memreg_guard_start(struct mmu_interval_notifier *notifier,
@@ -586,27 +613,13 @@ static bool memreg_guard_start(struct mmu_interval_notifier *notifier,
 {
 	struct memreg_region *region =
 		container_of(notifier, struct memreg_region, guard.notifier);
-	enum memreg_verdict verdict = memreg_guard_judge(range);
-	bool wait = false;
-
-	/* Who may not wait can't kill keys in time. */
-	if (verdict == MEMREG_GONE && !mmu_notifier_range_blockable(range))
-		verdict = MEMREG_SUSPECT;
-
-	spin_lock(&region->mdev->frwr_lock);
-	mmu_interval_set_seq(notifier, cur_seq);
-	if (verdict == MEMREG_GONE)
-		wait = memreg_guard_believe(region, range, finish);
-	else if (verdict == MEMREG_SUSPECT)
-		memreg_guard_suspect(region, range);
-	spin_unlock(&region->mdev->frwr_lock);
 
 	/*
 	 * Many guards fill the queue as a pipeline if each begins here. If
 	 * somebody else's second pass is at it, that need not come first.
 	 */
-	if (wait)
-		memreg_guard_wait(region, *finish);
+	if (memreg_guard_strike(region, range, cur_seq))
+		memreg_guard_wait(region, memreg_guard_defer(region, finish));
 	return true;
 }
 
@@ -625,6 +638,23 @@ static const struct mmu_interval_notifier_ops memreg_guard_ops = {
 	.invalidate_start = memreg_guard_start,
 	.invalidate_finish = memreg_guard_finish,
 };
+#else
+static bool memreg_guard_invalidate(struct mmu_interval_notifier *notifier,
+				    const struct mmu_notifier_range *range,
+				    unsigned long cur_seq)
+{
+	struct memreg_region *region =
+		container_of(notifier, struct memreg_region, guard.notifier);
+
+	if (memreg_guard_strike(region, range, cur_seq))
+		memreg_guard_wait(region, false);
+	return true;
+}
+
+static const struct mmu_interval_notifier_ops memreg_guard_ops = {
+	.invalidate = memreg_guard_invalidate,
+};
+#endif
 
 /*
  * The life of a guard

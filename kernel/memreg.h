@@ -535,8 +535,10 @@ void memreg_frwr_reap(struct work_struct *work);
  */
 struct memreg_guard {
 	struct mmu_interval_notifier notifier;
+#ifdef MEMREG_TWO_PASS_NOTIFIERS
 	struct mmu_interval_notifier_finish finish;
 	bool finish_used;
+#endif
 	bool active;
 	bool settled;
 	bool stale;

@@ -228,7 +228,7 @@ static void memreg_file_info(struct memreg_file *file,
 	info->pid = pid_vnr(file->pid);
 	info->uid = from_kuid_munged(current_user_ns(), file->uid);
 	info->device_index = file->mdev->ibdev->index;
-	strscpy_pad(info->comm, file->comm);
+	strscpy_pad(info->comm, file->comm, sizeof(info->comm));
 	memreg_device_name(file->mdev, info->device, sizeof(info->device));
 }
 
@@ -299,6 +299,16 @@ static int memreg_list_some(u64 *cursor, struct ib_memreg_object *infos,
 	return n;
 }
 
+/* Copy what the caller's entry has room for, and clear the rest of it. */
+static int memreg_info_copy(void __user *to, size_t size,
+			    const struct ib_memreg_object *info)
+{
+	size_t n = min(size, sizeof(*info));
+
+	return copy_to_user(to, info, n) || clear_user(to + n, size - n) ?
+	       -EFAULT : 0;
+}
+
 /* Fill the caller's array as far as there are objects. */
 static int memreg_list_fill(struct ib_memreg_list *cmd,
 			    struct ib_memreg_object *infos)
@@ -317,9 +327,7 @@ static int memreg_list_fill(struct ib_memreg_list *cmd,
 					  (size_t)told * cmd->object_size;
 			int ret;
 
-			ret = copy_struct_to_user(to, cmd->object_size,
-						  &infos[i], sizeof(infos[i]),
-						  NULL);
+			ret = memreg_info_copy(to, cmd->object_size, &infos[i]);
 			if (ret)
 				return ret;
 		}
