@@ -52,6 +52,9 @@
 
 #include "memreg.h"
 
+/* Milliseconds of an attempt to resolve an address. */
+#define MEMREG_RESOLVE_MS	1000U
+
 /* Most that a QP is waited for which says that it fails. */
 #define MEMREG_SETTLE_MS	200
 
@@ -456,6 +459,37 @@ static void memreg_endpoint_qp_event(struct ib_event *event, void *context)
 }
 
 /*
+ * Resolve the peer's address. The RDMA CM may miss that the answer of a
+ * neighbour it did not know has come, and finds it if asked again: so each
+ * attempt has but a part of the time that there is.
+ */
+static int memreg_endpoint_resolve_addr(struct memreg_endpoint *ep)
+{
+	unsigned int ms = jiffies_to_msecs(ep->resolve_until - jiffies);
+	struct sockaddr_storage dst;
+
+	memreg_addr_to_sockaddr(&ep->peer, &dst);
+	return rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&dst,
+				 clamp(ms, 1, MEMREG_RESOLVE_MS));
+}
+
+/* Another attempt, which must not be begun by the handler of the last one. */
+static void memreg_endpoint_resolve(struct work_struct *work)
+{
+	struct memreg_endpoint *ep =
+		container_of(work, struct memreg_endpoint, resolve);
+	int ret;
+
+	ret = memreg_endpoint_resolve_addr(ep);
+	if (!ret)
+		return;
+	rdma_lock_handler(ep->id);
+	memreg_endpoint_fail(ep, IB_MEMREG_EVENT_ERROR,
+			     memreg_cm_errno(ret, -EHOSTUNREACH));
+	rdma_unlock_handler(ep->id);
+}
+
+/*
  * Endpoints
  */
 
@@ -471,6 +505,7 @@ static struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file)
 	init_waitqueue_head(&ep->grants.wait);
 	INIT_LIST_HEAD(&ep->event_node);
 	INIT_WORK(&ep->close, memreg_endpoint_close);
+	INIT_WORK(&ep->resolve, memreg_endpoint_resolve);
 	if (memreg_object_alloc(file, &ep->obj, IB_MEMREG_OBJECT_ENDPOINT)) {
 		kfree(ep);
 		return NULL;
@@ -558,6 +593,8 @@ static void memreg_endpoint_destroy(struct memreg_file *file,
 	struct memreg_endpoint *ep =
 		container_of(obj, struct memreg_endpoint, obj);
 
+	/* Nothing runs any more that would queue it. */
+	disable_work_sync(&ep->resolve);
 	disable_work_sync(&ep->close);
 	if (ep->id)
 		memreg_endpoint_destroy_id(ep);
@@ -699,6 +736,12 @@ static int memreg_endpoint_handler(struct rdma_cm_id *id,
 		memreg_endpoint_proceed(ep, event->event);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
+		if (event->status == -ETIMEDOUT &&
+		    time_before(jiffies, ep->resolve_until)) {
+			queue_work(memreg_wq, &ep->resolve);
+			break;
+		}
+		fallthrough;
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 		memreg_endpoint_fail(ep, IB_MEMREG_EVENT_ERROR,
 				     memreg_cm_errno(event->status,
@@ -1136,12 +1179,10 @@ static int memreg_connect_prepare(struct memreg_ucmd *ucmd,
 static int memreg_connect_begin(struct memreg_ucmd *ucmd,
 				struct memreg_endpoint *ep)
 {
-	struct sockaddr_storage dst;
 	int ret;
 
-	memreg_addr_to_sockaddr(&ep->peer, &dst);
-	ret = rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&dst,
-				ep->timeout_ms);
+	ep->resolve_until = jiffies + msecs_to_jiffies(ep->timeout_ms);
+	ret = memreg_endpoint_resolve_addr(ep);
 	return ret ? memreg_fail_address(ucmd, ret, -ENETUNREACH) : 0;
 }
 

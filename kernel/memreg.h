@@ -722,6 +722,8 @@ struct memreg_listener;
  * @responder_resources: READs from the peer at a time that it asks for
  * @initiator_depth: READs to the peer at a time that it takes
  * @timeout_ms: For the resolution of routes
+ * @resolve_until: Jiffies until which the address may be resolved
+ * @resolve: Worker that begins another attempt to resolve it
  * @close: Worker that ends the connection
  * @charge: QP in the rdma cgroup
  */
@@ -747,6 +749,8 @@ struct memreg_endpoint {
 	u8 responder_resources;
 	u8 initiator_depth;
 	u32 timeout_ms;
+	unsigned long resolve_until;
+	struct work_struct resolve;
 	struct work_struct close;
 	struct memreg_charge charge;
 };

@@ -375,6 +375,25 @@ TEST_F_TIMEOUT(cm, addresses_that_nobody_has, LIMIT_S)
 					      FREE_PORT, &endpoint));
 }
 
+/* A first attempt is known to time out though the neighbour has answered */
+TEST_F_TIMEOUT(cm, neighbour_that_is_not_known_yet, LIMIT_S)
+{
+	struct ib_memreg_event event;
+	struct sockaddr_storage to;
+	uint32_t endpoint;
+
+	ASSERT_EQ(0, shell("ip -n memreg-owner neigh del %s dev mr_owner",
+			   PEER_IP4));
+	ASSERT_EQ(0, memreg_connect(self->o.m, self->o.domain,
+				    ip_address(PEER_IP4, FREE_PORT, &to),
+				    NULL, LIMIT_MS, NULL, 0, &endpoint));
+	ASSERT_EQ(endpoint, owner_await(_metadata, &self->o,
+					IB_MEMREG_EVENT_REJECTED, &event));
+	ASSERT_EQ(REJ_INVALID_SERVICE_ID, event.status);
+	ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
+	ASSERT_EQ(0, shell("addresses_up owner"));
+}
+
 /* While it is being resolved, connected, and refused */
 TEST_F_TIMEOUT(cm, endpoint_is_destroyed_while_it_connects, LIMIT_S)
 {
