@@ -19,6 +19,7 @@
 #include <linux/uaccess.h>
 
 #include "memreg.h"
+#include "trace.h"
 
 /* Devices that are there. */
 static LIST_HEAD(memreg_devices);
@@ -31,8 +32,10 @@ static struct ib_client memreg_client;
 
 static void memreg_device_put(struct memreg_device *mdev)
 {
-	if (refcount_dec_and_test(&mdev->refs))
+	if (refcount_dec_and_test(&mdev->refs)) {
+		free_percpu(mdev->stats);
 		kfree(mdev);
+	}
 }
 
 /**
@@ -187,6 +190,7 @@ static int memreg_device_attach(struct memreg_ucmd *ucmd,
 	list_add_tail(&file->device_node, &mdev->files);
 	refcount_inc(&mdev->refs);
 	WRITE_ONCE(file->mdev, mdev);
+	trace_memreg_file_bind(file);
 out:
 	mutex_unlock(&mdev->files_lock);
 	return ret;
@@ -365,6 +369,11 @@ static int memreg_device_add(struct ib_device *ibdev)
 	mdev = kzalloc(sizeof(*mdev), GFP_KERNEL);
 	if (!mdev)
 		return -ENOMEM;
+	mdev->stats = alloc_percpu(struct memreg_stats);
+	if (!mdev->stats) {
+		kfree(mdev);
+		return -ENOMEM;
+	}
 	mdev->ibdev = ibdev;
 	refcount_set(&mdev->refs, 1);
 	spin_lock_init(&mdev->name_lock);

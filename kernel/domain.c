@@ -38,6 +38,7 @@
 #include <rdma/ib_cache.h>
 
 #include "memreg.h"
+#include "trace.h"
 
 /* How long a batch may take before the queue is taken for broken. */
 #define MEMREG_BATCH_TIMEOUT	(10 * HZ)
@@ -213,6 +214,8 @@ static void memreg_queue_break(struct memreg_domain *domain)
 	if (domain->state != MEMREG_QUEUE_READY)
 		return;
 	domain->state = MEMREG_QUEUE_BROKEN;
+	memreg_count(domain->mdev, IB_MEMREG_STAT_QUEUE_BREAKS, 1);
+	trace_memreg_queue_broken(domain);
 	queue_work(memreg_rebuild_wq, &domain->rebuild);
 }
 
@@ -225,6 +228,7 @@ static void memreg_batch_end(struct memreg_batch *batch)
 
 	list_del(&batch->node);
 	batch->ended = true;
+	trace_memreg_batch_end(batch);
 	if (batch->reserve) {
 		domain->sq_reserve += batch->count;
 		wake_up_all(&domain->mdev->guard_wait);
@@ -252,6 +256,7 @@ static void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc)
 	if (wc->status != IB_WC_SUCCESS) {
 		frwr->status = -EIO;
 		batch->error = -EIO;
+		trace_memreg_frwr_fail(frwr, wc->status);
 		memreg_queue_break(domain);
 	}
 	if (frwr == batch->last)
@@ -378,6 +383,9 @@ static void memreg_batch_post_locked(struct memreg_batch *batch)
 	lockdep_assert_held(&domain->sq_lock);
 
 	list_add_tail(&batch->node, &domain->inflight);
+	memreg_count(domain->mdev, IB_MEMREG_STAT_BATCHES, 1);
+	memreg_count(domain->mdev, IB_MEMREG_STAT_WORK_REQUESTS, batch->count);
+	trace_memreg_batch_post(batch);
 	/* What a post took in part has no completion to end it. */
 	if (ib_post_send(domain->qp, &first->inv, &bad))
 		memreg_queue_break(domain);
@@ -571,8 +579,11 @@ static bool memreg_queue_needs_rebuild(struct memreg_domain *domain)
 	bool ret;
 
 	spin_lock_irq(&domain->sq_lock);
-	if (stale && domain->state == MEMREG_QUEUE_READY)
+	if (stale && domain->state == MEMREG_QUEUE_READY) {
 		domain->state = MEMREG_QUEUE_BROKEN;
+		memreg_count(domain->mdev, IB_MEMREG_STAT_QUEUE_BREAKS, 1);
+		trace_memreg_queue_broken(domain);
+	}
 	ret = domain->state != MEMREG_QUEUE_READY;
 	spin_unlock_irq(&domain->sq_lock);
 	return ret;
@@ -635,6 +646,19 @@ static int memreg_queue_reset(struct memreg_domain *domain)
 	return ib_modify_qp(domain->qp, &attr, IB_QP_STATE);
 }
 
+/* Count and trace how rebuilding a queue ended. */
+static void memreg_queue_tell(struct memreg_domain *domain, int err)
+{
+	if (err) {
+		memreg_count(domain->mdev,
+			     IB_MEMREG_STAT_QUEUE_REBUILDS_FAILED, 1);
+		trace_memreg_queue_down(domain);
+	} else {
+		memreg_count(domain->mdev, IB_MEMREG_STAT_QUEUE_REBUILDS, 1);
+		trace_memreg_queue_rebuilt(domain);
+	}
+}
+
 static void memreg_queue_rebuild(struct work_struct *work)
 {
 	struct memreg_domain *domain =
@@ -652,6 +676,7 @@ static void memreg_queue_rebuild(struct work_struct *work)
 	domain->attempts++;
 	if (!ret)
 		domain->rebuilt++;
+	memreg_queue_tell(domain, ret);
 	spin_unlock_irq(&domain->sq_lock);
 	wake_up_all(&domain->sq_wait);
 }
@@ -886,6 +911,7 @@ int memreg_domain_create(struct memreg_ucmd *ucmd)
 	ret = memreg_respond(ucmd, sizeof(*cmd));
 	if (ret)
 		goto err_abort;
+	trace_memreg_domain_create(domain);
 	memreg_object_finalize(ucmd->file, &domain->obj);
 	return 0;
 
@@ -927,7 +953,11 @@ void memreg_domain_put(struct memreg_domain *domain)
 static void memreg_domain_destroy(struct memreg_file *file,
 				  struct memreg_object *obj)
 {
-	memreg_domain_free(container_of(obj, struct memreg_domain, obj));
+	struct memreg_domain *domain =
+		container_of(obj, struct memreg_domain, obj);
+
+	trace_memreg_domain_destroy(domain);
+	memreg_domain_free(domain);
 }
 
 static void memreg_domain_info(struct memreg_object *obj,

@@ -51,6 +51,7 @@
 #include <rdma/ib_cm.h>
 
 #include "memreg.h"
+#include "trace.h"
 
 /* Milliseconds of an attempt to resolve an address. */
 #define MEMREG_RESOLVE_MS	1000U
@@ -366,6 +367,29 @@ static void memreg_endpoint_answered(struct memreg_endpoint *ep)
  * The end of a connection
  */
 
+/* An endpoint changes its state. Handler lock, but for its first one. */
+static void memreg_endpoint_set_state(struct memreg_endpoint *ep, u32 state)
+{
+	WRITE_ONCE(ep->state, state);
+	trace_memreg_endpoint_state(ep);
+}
+
+/* An endpoint becomes CLOSED: count what came of it. Handler lock. */
+static void memreg_endpoint_set_closed(struct memreg_endpoint *ep)
+{
+	enum ib_memreg_stat_id stat = IB_MEMREG_STAT_ENDPOINTS_FAILED;
+
+	if (ep->state == IB_MEMREG_ENDPOINT_CLOSED)
+		return;
+	if (ep->state == IB_MEMREG_ENDPOINT_CONNECTED)
+		stat = IB_MEMREG_STAT_ENDPOINTS_DISCONNECTED;
+	else if (ep->state == IB_MEMREG_ENDPOINT_REQUESTED ||
+		 ep->outcome == IB_MEMREG_EVENT_REJECTED)
+		stat = IB_MEMREG_STAT_ENDPOINTS_REJECTED;
+	memreg_count(ep->file->mdev, stat, 1);
+	memreg_endpoint_set_state(ep, IB_MEMREG_ENDPOINT_CLOSED);
+}
+
 /* Make an endpoint CLOSED. False if it is that already. */
 static bool memreg_endpoint_end(struct memreg_endpoint *ep)
 {
@@ -376,7 +400,7 @@ static bool memreg_endpoint_end(struct memreg_endpoint *ep)
 		return false;
 	rdma_lock_handler(ep->id);
 	ended = ep->state != IB_MEMREG_ENDPOINT_CLOSED;
-	WRITE_ONCE(ep->state, IB_MEMREG_ENDPOINT_CLOSED);
+	memreg_endpoint_set_closed(ep);
 	rdma_unlock_handler(ep->id);
 	return ended;
 }
@@ -576,7 +600,7 @@ static void memreg_endpoint_destroy_id(struct memreg_endpoint *ep)
 {
 	/* Whatever handlers see from here on, they make no QP. */
 	rdma_lock_handler(ep->id);
-	WRITE_ONCE(ep->state, IB_MEMREG_ENDPOINT_CLOSED);
+	memreg_endpoint_set_closed(ep);
 	rdma_unlock_handler(ep->id);
 
 	if (ep->id->qp)
@@ -707,7 +731,8 @@ static void memreg_endpoint_established(struct memreg_endpoint *ep,
 					  event->param.conn.private_data_len);
 	ep->outcome = IB_MEMREG_EVENT_DISCONNECTED;
 	WRITE_ONCE(ep->up, true);
-	WRITE_ONCE(ep->state, IB_MEMREG_ENDPOINT_CONNECTED);
+	memreg_count(ep->file->mdev, IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED, 1);
+	memreg_endpoint_set_state(ep, IB_MEMREG_ENDPOINT_CONNECTED);
 	memreg_event_post(ep, IB_MEMREG_EVENT_ESTABLISHED);
 }
 
@@ -822,6 +847,7 @@ static int memreg_listener_request(struct memreg_listener *listener,
 	}
 	id->context = ep;
 	id->event_handler = memreg_endpoint_handler;
+	trace_memreg_endpoint_state(ep);
 	memreg_event_post(ep, IB_MEMREG_EVENT_CONNECT_REQUEST);
 	memreg_endpoint_publish(ep);
 	return 0;
@@ -831,10 +857,17 @@ static int memreg_listener_handler(struct rdma_cm_id *id,
 				   struct rdma_cm_event *event)
 {
 	/* The context of a new id is that of the id that listened. */
+	struct memreg_listener *listener = id->context;
+	int ret = 0;
+
 	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
-		return memreg_listener_request(id->context, id,
-					       &event->param.conn);
-	return 0;
+		ret = memreg_listener_request(listener, id,
+					      &event->param.conn);
+	/* The RDMA CM rejects it then. */
+	if (ret)
+		memreg_count(listener->file->mdev,
+			     IB_MEMREG_STAT_ENDPOINTS_REJECTED, 1);
+	return ret;
 }
 
 static void memreg_listener_destroy(struct memreg_file *file,
@@ -1023,7 +1056,7 @@ static int memreg_request_accept(struct memreg_ucmd *ucmd,
 		return ret;
 	memreg_endpoint_answered(ep);
 	WRITE_ONCE(ep->up, true);
-	WRITE_ONCE(ep->state, IB_MEMREG_ENDPOINT_CONNECTING);
+	memreg_endpoint_set_state(ep, IB_MEMREG_ENDPOINT_CONNECTING);
 	ret = rdma_accept(ep->id, &param);
 	if (ret) {
 		/* The peer gave up, or is told by the RDMA CM to. */
@@ -1104,7 +1137,7 @@ int memreg_endpoint_reject(struct memreg_ucmd *ucmd)
 	/* It fails if the peer gave up, who needs no answer then. */
 	rdma_reject(ep->id, data, cmd->private_data_len,
 		    IB_CM_REJ_CONSUMER_DEFINED);
-	WRITE_ONCE(ep->state, IB_MEMREG_ENDPOINT_CLOSED);
+	memreg_endpoint_set_closed(ep);
 	rdma_unlock_handler(ep->id);
 	memreg_window_revoke_granted(ucmd->file, ep);
 	memreg_object_put(&ep->obj);
@@ -1149,7 +1182,7 @@ static int memreg_connect_prepare(struct memreg_ucmd *ucmd,
 	struct rdma_cm_id *id;
 	int ret;
 
-	ep->state = IB_MEMREG_ENDPOINT_CONNECTING;
+	memreg_endpoint_set_state(ep, IB_MEMREG_ENDPOINT_CONNECTING);
 	/* For an end that nobody gives another reason for. */
 	ep->outcome = IB_MEMREG_EVENT_ERROR;
 	ep->status = -ECONNRESET;

@@ -35,6 +35,7 @@
 #include <linux/slab.h>
 
 #include "memreg.h"
+#include "trace.h"
 
 /* How often other FRWRs are tried if registering fails. */
 #define MEMREG_REGISTER_ATTEMPTS	3
@@ -101,6 +102,18 @@ static struct memreg_frwr *memreg_frwr_new(struct memreg_domain *domain,
 	return frwr;
 }
 
+/* Count and trace the end of an FRWR's MR. */
+static void memreg_frwr_tell_destroy(struct memreg_frwr *frwr)
+{
+	trace_memreg_frwr_destroy(frwr);
+	if (frwr->no_inv)
+		return;
+	memreg_count(frwr->domain->mdev, IB_MEMREG_STAT_FRWRS_DESTROYED, 1);
+	if (frwr->status)
+		memreg_count(frwr->domain->mdev, IB_MEMREG_STAT_FRWRS_FAILED,
+			     1);
+}
+
 /**
  * memreg_frwr_destroy_mr() - Kill an FRWR's key whatever state it is in
  * @frwr: FRWR that the caller has claimed
@@ -109,8 +122,10 @@ static struct memreg_frwr *memreg_frwr_new(struct memreg_domain *domain,
  */
 void memreg_frwr_destroy_mr(struct memreg_frwr *frwr)
 {
-	if (frwr->mr)
+	if (frwr->mr) {
+		memreg_frwr_tell_destroy(frwr);
 		WARN_ON(ib_dereg_mr(frwr->mr));
+	}
 	frwr->mr = NULL;
 }
 
@@ -138,6 +153,8 @@ static struct memreg_frwr *memreg_frwr_alloc(struct memreg_domain *domain,
 		return ERR_PTR(PTR_ERR(mr) == -ENOMEM ? -ENOMEM : -ENOSPC);
 	}
 	frwr->mr = mr;
+	memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_ALLOCATED, 1);
+	trace_memreg_frwr_alloc(frwr);
 	return frwr;
 }
 
@@ -225,6 +242,8 @@ static bool memreg_key_take_idle(struct memreg_domain *domain,
 	list_del_init(&frwr->node);
 	domain->nr_idle[class]--;
 	frwr->state = MEMREG_FRWR_HELD;
+	memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_REUSED, 1);
+	trace_memreg_frwr_reuse(frwr);
 	memreg_key_give(key, frwr);
 	return true;
 }
@@ -245,8 +264,11 @@ static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 	if (frwr)
 		memreg_frwr_unlink(frwr);
 	spin_unlock(&mdev->frwr_lock);
-	if (frwr)
+	if (frwr) {
+		memreg_count(mdev, IB_MEMREG_STAT_FRWRS_FOREIGN, 1);
+		trace_memreg_frwr_foreign(frwr);
 		memreg_frwr_free(frwr);
+	}
 	mutex_unlock(&mdev->drain_lock);
 }
 
@@ -315,14 +337,18 @@ static bool memreg_key_claim(struct memreg_key *key)
 		memreg_guard_await(region, frwr);
 		spin_lock(&region->mdev->frwr_lock);
 	}
-	if (frwr->state == MEMREG_FRWR_FAILED)
+	if (frwr->state == MEMREG_FRWR_FAILED) {
 		region->failed--;
+		/* Its key is about to die along with it. */
+		memreg_count(region->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
+	}
 	live = frwr->state == MEMREG_FRWR_LIVE;
 	if (live) {
 		list_move(&frwr->region_node, &region->frwrs);
 		region->killing++;
 	}
 	frwr->state = MEMREG_FRWR_HELD;
+	trace_memreg_key_claim(frwr);
 	return live;
 }
 
@@ -348,6 +374,7 @@ static void memreg_key_rest(struct memreg_key *key, u64 now)
 	frwr->idle_since = now;
 	list_add_tail(&frwr->node, &domain->idle[frwr->class]);
 	domain->nr_idle[frwr->class]++;
+	trace_memreg_frwr_idle(frwr);
 }
 
 /*
@@ -397,6 +424,7 @@ static int memreg_key_map(struct memreg_key *key, struct scatterlist *sgl)
 	frwr->reg.access = key->access & MEMREG_FRWR_ACCESS;
 	key->lkey = mr->lkey;
 	key->rkey = mr->rkey;
+	trace_memreg_frwr_map(frwr, key);
 	return 0;
 }
 
@@ -485,7 +513,10 @@ static int memreg_keys_publish(struct memreg_domain *domain,
 
 		frwr->state = MEMREG_FRWR_LIVE;
 		list_move_tail(&frwr->region_node, &keys[i]->region->live);
+		trace_memreg_key_publish(frwr);
 	}
+	if (!ret)
+		memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_MADE, count);
 	spin_unlock(&domain->mdev->frwr_lock);
 	return ret;
 }
@@ -617,6 +648,7 @@ void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 			memreg_region_killed(keys[i]->region);
 	}
 	spin_unlock(&domain->mdev->frwr_lock);
+	memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_KILLED, live);
 	queue_delayed_work(memreg_wq, &domain->reap, MEMREG_REAP_PERIOD);
 }
 
@@ -641,6 +673,7 @@ void memreg_key_destroy(struct memreg_key *key)
 	memreg_key_free(key);
 	if (!live)
 		return;
+	memreg_count(key->region->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
 	spin_lock(lock);
 	memreg_region_killed(key->region);
 	spin_unlock(lock);
@@ -754,6 +787,7 @@ static bool memreg_idle_drain_some(struct memreg_domain *domain, u32 class,
 		    frwr->idle_since > before)
 			break;
 		memreg_frwr_unlink(frwr);
+		memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_REAPED, 1);
 		list_add(&frwr->node, frwrs);
 		n--;
 	}

@@ -45,6 +45,7 @@
 #include <linux/slab.h>
 
 #include "memreg.h"
+#include "trace.h"
 
 /* How long a notifier waits for keys to die. */
 #define MEMREG_GUARD_TIMEOUT	HZ
@@ -58,13 +59,6 @@
 
 /* How often a registration looks again if events keep coming. */
 #define MEMREG_GUARD_LOOKS	8
-
-/* What an event says of the pages, or a look at the mapping. */
-enum memreg_verdict {
-	MEMREG_SAME,
-	MEMREG_SUSPECT,
-	MEMREG_GONE,
-};
 
 /* Its work ends what unmaps and reclaim wait for. */
 static struct workqueue_struct *memreg_guard_wq;
@@ -101,6 +95,8 @@ static void memreg_guard_reap(struct memreg_region *region)
 			region->failed++;
 		} else {
 			frwr->state = MEMREG_FRWR_HELD;
+			memreg_count(region->mdev, IB_MEMREG_STAT_KEYS_KILLED,
+				     1);
 		}
 	}
 	guard->posted = false;
@@ -216,6 +212,8 @@ static void memreg_guard_stall(struct memreg_region *region)
 	struct memreg_guard *guard = &region->guard;
 	struct memreg_frwr *frwr;
 
+	memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_TIMEOUTS, 1);
+	trace_memreg_guard_timeout(region);
 	spin_lock(&region->mdev->frwr_lock);
 	frwr = list_first_entry_or_null(&region->live, struct memreg_frwr,
 					region_node);
@@ -249,6 +247,11 @@ static void memreg_guard_mark_stale(struct memreg_region *region)
 		return;
 	WRITE_ONCE(guard->stale, true);
 	WRITE_ONCE(guard->generation, guard->generation + 1);
+	/* Before that there is no MR: registering begins anew. */
+	if (guard->settled)
+		memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_REVOCATIONS,
+			     1);
+	trace_memreg_region_stale(region);
 }
 
 /* Claim an FRWR whose key could not be killed by a work request. */
@@ -286,6 +289,8 @@ static void memreg_guard_kill(struct work_struct *work)
 		memreg_guard_stall(region);
 	while ((frwr = memreg_guard_claim_failed(region))) {
 		memreg_frwr_destroy_mr(frwr);
+		memreg_count(region->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
+		memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_KILLS, 1);
 		spin_lock(&region->mdev->frwr_lock);
 		frwr->state = MEMREG_FRWR_HELD;
 		region->killing--;
@@ -459,6 +464,14 @@ static void memreg_look_begin(struct memreg_region *region,
 	spin_unlock(&region->mdev->frwr_lock);
 }
 
+/* Count and trace what a look found. */
+static void memreg_look_tell(struct memreg_region *region,
+			     enum ib_memreg_stat_id outcome)
+{
+	memreg_count(region->mdev, outcome, 1);
+	trace_memreg_guard_look(region, outcome);
+}
+
 /* What does a look prove? Returns false if another one is needed. */
 static bool memreg_look_end(struct memreg_region *region,
 			    const struct memreg_look *look,
@@ -475,15 +488,21 @@ static bool memreg_look_end(struct memreg_region *region,
 	    mmu_interval_read_retry(&guard->notifier, look->seq)) {
 		/* It was, when the look began: what came since is younger. */
 		guard->suspect_since = look->began;
+		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_LATER);
 		return false;
 	}
-	if (verdict == MEMREG_SUSPECT && !look->late)
+	if (verdict == MEMREG_SUSPECT && !look->late) {
+		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_LATER);
 		return false;
+	}
 	if (verdict != MEMREG_SAME) {
+		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_GONE);
 		memreg_guard_mark_stale(region);
 	} else if (guard->stale) {
+		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_SPURIOUS);
 		WRITE_ONCE(guard->spurious, true);
 	} else {
+		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_UNCHANGED);
 		guard->cleared = look->suspects;
 		guard->suspect_start = ULONG_MAX;
 		guard->suspect_end = 0;
@@ -547,6 +566,7 @@ static void memreg_guard_suspect(struct memreg_region *region,
 
 	if (guard->stale)
 		return;
+	memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_SUSPECTS, 1);
 	if (guard->suspects++ == guard->cleared)
 		guard->suspect_since = jiffies;
 	guard->suspect_start = min(guard->suspect_start, range->start);
@@ -578,6 +598,8 @@ static bool memreg_guard_strike(struct memreg_region *region,
 	/* Who may not wait can't kill keys in time. */
 	if (verdict == MEMREG_GONE && !mmu_notifier_range_blockable(range))
 		verdict = MEMREG_SUSPECT;
+	memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_EVENTS, 1);
+	trace_memreg_guard_event(region, range, verdict);
 
 	spin_lock(&region->mdev->frwr_lock);
 	mmu_interval_set_seq(&region->guard.notifier, cur_seq);

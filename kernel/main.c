@@ -18,6 +18,7 @@
 #include <linux/uaccess.h>
 
 #include "memreg.h"
+#include "trace.h"
 
 /* Ends of connections. Rebuilding queues has a workqueue of its own, as ends
  * of connections wait for it.
@@ -97,6 +98,7 @@ static int memreg_release(struct inode *inode, struct file *filp)
 	mutex_unlock(&memreg_files_lock);
 
 	memreg_device_unbind(file);
+	trace_memreg_file_close(file);
 	memreg_file_put(file);
 	return 0;
 }
@@ -132,6 +134,7 @@ union memreg_cmd {
 	struct ib_memreg_connect connect;
 	struct ib_memreg_disconnect disconnect;
 	struct ib_memreg_list list;
+	struct ib_memreg_stat stat;
 };
 
 /**
@@ -193,6 +196,8 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 		     endpoint_id, memreg_endpoint_disconnect),
 	MEMREG_IOCTL(IB_MEMREG_IOC_LIST, ib_memreg_list, reserved,
 		     memreg_object_list, .unbound = true),
+	MEMREG_IOCTL(IB_MEMREG_IOC_STAT, ib_memreg_stat, stats,
+		     memreg_stats_tell),
 };
 
 /* Is the file bound, and its device there? The file's lock is held. */

@@ -35,6 +35,7 @@
 #include <linux/refcount.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
+#include <linux/percpu.h>
 #include <linux/rwsem.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
@@ -78,6 +79,8 @@
 #define MEMREG_FIFO_DEPTH	64
 #define MEMREG_FIFO_REST_NS	(2 * NSEC_PER_MSEC)
 
+struct memreg_stats;
+
 /*
  * kernel/device.c
  */
@@ -103,6 +106,7 @@
  * @event_handler: Listens to changes of GIDs
  * @domains_lock: Protects @domains
  * @domains: All domains, by memreg_domain.device_node
+ * @stats: What memreg_count() counts
  */
 struct memreg_device {
 	struct ib_device *ibdev;
@@ -122,6 +126,7 @@ struct memreg_device {
 	struct ib_event_handler event_handler;
 	spinlock_t domains_lock;
 	struct list_head domains;
+	struct memreg_stats __percpu *stats;
 };
 
 /**
@@ -147,6 +152,30 @@ int memreg_charge(struct memreg_charge *charge, struct memreg_device *mdev,
 		  bool handle);
 void memreg_uncharge(struct memreg_charge *charge, struct memreg_device *mdev);
 int memreg_charge_reason(struct memreg_ucmd *ucmd, int err);
+
+/*
+ * kernel/stats.c
+ */
+
+/* Room for the counters, which count from 1. */
+#define MEMREG_STATS	(IB_MEMREG_STAT_ENDPOINTS_FAILED + 1)
+
+/**
+ * struct memreg_stats - What one CPU has counted of a device
+ * @values: By enum ib_memreg_stat_id
+ */
+struct memreg_stats {
+	u64 values[MEMREG_STATS];
+};
+
+/* Count something that happened @n times. Context: any. */
+static inline void memreg_count(struct memreg_device *mdev,
+				enum ib_memreg_stat_id stat, u64 n)
+{
+	this_cpu_add(mdev->stats->values[stat], n);
+}
+
+int memreg_stats_tell(struct memreg_ucmd *ucmd);
 
 /*
  * kernel/quirks.c
@@ -511,6 +540,19 @@ void memreg_frwr_reap(struct work_struct *work);
  */
 
 /**
+ * enum memreg_verdict - What an event says of the pages, or a look at the
+ *	mapping
+ * @MEMREG_SAME: They are where they were.
+ * @MEMREG_SUSPECT: They may have gone.
+ * @MEMREG_GONE: They are mapped no more.
+ */
+enum memreg_verdict {
+	MEMREG_SAME,
+	MEMREG_SUSPECT,
+	MEMREG_GONE,
+};
+
+/**
  * struct memreg_guard - Watches a region's mapping, and kills its keys
  * @notifier: Of the region's range
  * @finish: Second pass of the notifier
@@ -604,6 +646,12 @@ struct memreg_region {
 	unsigned int failed;
 	struct memreg_guard guard;
 };
+
+/* Pages of the ABI that a region has pinned. */
+static inline u64 memreg_region_pages(const struct memreg_region *region)
+{
+	return (u64)region->npages << (PAGE_SHIFT - MEMREG_PAGE_SHIFT);
+}
 
 struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 					u64 length, bool writable);

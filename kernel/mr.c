@@ -14,6 +14,7 @@
 #include <linux/uaccess.h>
 
 #include "memreg.h"
+#include "trace.h"
 
 /* Bytes under one key where a page list is one allocation of 16 bytes for
  * each system page: its size stays within what can be had.
@@ -305,6 +306,8 @@ static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
 		mr->keys = key;
 		mr->nkeys = 1;
 		atomic64_add(mr->region->npages, &ucmd->file->pinned);
+		memreg_count(mr->region->mdev, IB_MEMREG_STAT_PAGES_PINNED,
+			     memreg_region_pages(mr->region));
 		return 0;
 	}
 	kvfree(key);
@@ -328,8 +331,11 @@ static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
 static void memreg_mr_unmake(struct memreg_mr *mr)
 {
 	memreg_mr_kill_keys(mr);
-	if (mr->single)
+	if (mr->single) {
 		atomic64_sub(mr->region->npages, mr->region->pinned);
+		memreg_count(mr->region->mdev, IB_MEMREG_STAT_PAGES_UNPINNED,
+			     memreg_region_pages(mr->region));
+	}
 	memreg_region_release(mr->region);
 	mr->region = NULL;
 }
@@ -444,6 +450,8 @@ static int memreg_mr_create(struct memreg_ucmd *ucmd,
 		memreg_mr_free(mr);
 		return ret;
 	}
+	memreg_count(ucmd->mdev, IB_MEMREG_STAT_MRS_REGISTERED, 1);
+	trace_memreg_mr_register(mr);
 	memreg_object_finalize(ucmd->file, &mr->obj);
 	return 0;
 
@@ -526,8 +534,7 @@ int memreg_mr_query(struct memreg_ucmd *ucmd)
 	cmd->out_iova = mr->iova;
 	cmd->out_access = mr->access;
 	cmd->out_state = memreg_mr_state(mr);
-	cmd->out_pinned = (u64)mr->region->npages <<
-			  (PAGE_SHIFT - MEMREG_PAGE_SHIFT);
+	cmd->out_pinned = memreg_region_pages(mr->region);
 	cmd->out_generation = READ_ONCE(mr->region->guard.generation);
 	cmd->out_suspects = READ_ONCE(mr->region->guard.suspects);
 	cmd->out_windows = atomic_read(&mr->windows);
@@ -540,7 +547,11 @@ out:
 static void memreg_mr_destroy(struct memreg_file *file,
 			      struct memreg_object *obj)
 {
-	memreg_mr_free(container_of(obj, struct memreg_mr, obj));
+	struct memreg_mr *mr = container_of(obj, struct memreg_mr, obj);
+
+	memreg_count(file->mdev, IB_MEMREG_STAT_MRS_DEREGISTERED, 1);
+	trace_memreg_mr_deregister(mr);
+	memreg_mr_free(mr);
 }
 
 static void memreg_mr_info(struct memreg_object *obj,

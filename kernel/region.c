@@ -19,6 +19,7 @@
 #include <linux/slab.h>
 
 #include "memreg.h"
+#include "trace.h"
 
 /* Keys live long, and nobody syncs for the device or for the CPU. */
 #ifdef DMA_ATTR_REQUIRE_COHERENT
@@ -257,6 +258,9 @@ int memreg_region_pin(struct memreg_ucmd *ucmd, struct memreg_region *region)
 	if (ret)
 		goto err_unpin;
 	region->mapped = true;
+	memreg_count(region->mdev, IB_MEMREG_STAT_PAGES_PINNED,
+		     memreg_region_pages(region));
+	trace_memreg_region_pin(region);
 	return 0;
 
 err_unpin:
@@ -280,6 +284,9 @@ void memreg_region_release(struct memreg_region *region)
 		memreg_region_unmap(region);
 		memreg_region_unpin(region);
 		memreg_region_uncharge(region);
+		memreg_count(region->mdev, IB_MEMREG_STAT_PAGES_UNPINNED,
+			     memreg_region_pages(region));
+		trace_memreg_region_unpin(region);
 	}
 	mmdrop(region->mm);
 	kfree(region);

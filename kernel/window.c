@@ -20,6 +20,7 @@
 #include <linux/uaccess.h>
 
 #include "memreg.h"
+#include "trace.h"
 
 #define MEMREG_WINDOW_ACCESS						\
 	(IB_MEMREG_ACCESS_REMOTE_WRITE | IB_MEMREG_ACCESS_REMOTE_READ |	\
@@ -72,6 +73,21 @@ static void memreg_window_unclaim(struct memreg_window *window,
 				  enum memreg_window_state to)
 {
 	atomic_set_release(&window->state, to);
+}
+
+/* Count and trace what becomes of a claimed window. */
+static void memreg_window_tell_bind(const struct memreg_window *window)
+{
+	memreg_count(window->domain->mdev, IB_MEMREG_STAT_WINDOWS_BOUND, 1);
+	trace_memreg_window_bind(window->domain, window->obj.id,
+				 window->mr_id, &window->key);
+}
+
+static void memreg_window_tell_revoke(const struct memreg_window *window)
+{
+	memreg_count(window->domain->mdev, IB_MEMREG_STAT_WINDOWS_REVOKED, 1);
+	trace_memreg_window_revoke(window->domain, window->obj.id,
+				   window->mr_id, &window->key);
 }
 
 /*
@@ -312,8 +328,10 @@ static bool memreg_batch_publish(struct memreg_file *file,
 		if (ep && ep->grants.closed)
 			open = false;
 	}
-	for (i = 0; open && i < batch->count; i++)
+	for (i = 0; open && i < batch->count; i++) {
+		memreg_window_tell_bind(batch->windows[i]);
 		memreg_window_unclaim(batch->windows[i], MEMREG_WINDOW_BOUND);
+	}
 	spin_unlock(&file->grant_lock);
 	return open;
 }
@@ -627,8 +645,10 @@ static void memreg_revoke_claimed(struct memreg_file *file,
 			memreg_key_destroy(keys[i]);
 	else
 		memreg_keys_revoke(domain, keys, count);
-	for (i = 0; i < count; i++)
+	for (i = 0; i < count; i++) {
+		memreg_window_tell_revoke(windows[i]);
 		memreg_window_unbind(file, windows[i]);
+	}
 }
 
 /* ioctl(IB_MEMREG_IOC_WINDOW_REVOKE) */
@@ -741,6 +761,7 @@ static void memreg_window_destroy(struct memreg_file *file,
 	/* Nobody claims it any more, as nobody gets a reference. */
 	if (atomic_read(&window->state) == MEMREG_WINDOW_BOUND) {
 		memreg_key_destroy(&window->key);
+		memreg_window_tell_revoke(window);
 		memreg_window_unbind(file, window);
 	}
 	memreg_domain_put(window->domain);

@@ -322,6 +322,22 @@ TEST_F_TIMEOUT(fail_nth, I8_query, 300)
 	sweep(_metadata, self, &op);
 }
 
+static int call_stat(FIXTURE_DATA(fail_nth) *self)
+{
+	static struct ib_memreg_stat_entry stats[4];
+	RAW(stat, cmd, .count = 4, .stats = (uintptr_t)stats);
+
+	memset(stats, 0, sizeof(stats));
+	return raw_call(self->fd, IB_MEMREG_IOC_STAT, &cmd);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_stat, 300)
+{
+	static const struct op op = { .call = call_stat, .undo = nothing };
+
+	sweep(_metadata, self, &op);
+}
+
 static int call_list(FIXTURE_DATA(fail_nth) *self)
 {
 	static struct ib_memreg_object objects[8];

@@ -36,6 +36,8 @@ _Static_assert(sizeof(struct ib_memreg_disconnect) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_event) == 248, "layout");
 _Static_assert(sizeof(struct ib_memreg_object) == 144, "layout");
 _Static_assert(sizeof(struct ib_memreg_list) == 40, "layout");
+_Static_assert(sizeof(struct ib_memreg_stat_entry) == 16, "layout");
+_Static_assert(sizeof(struct ib_memreg_stat) == 24, "layout");
 _Static_assert(sizeof(struct ib_memreg_grant) == 32, "layout");
 
 #define NO_RESERVED	(~0U)
@@ -86,6 +88,7 @@ static const struct call calls[] = {
 	CALL(CONNECT, connect, RESERVED(connect)),
 	CALL(DISCONNECT, disconnect, NO_RESERVED),
 	CALL(LIST, list, RESERVED(list), .unbound = true),
+	CALL(STAT, stat, NO_RESERVED),
 };
 
 /* Up to the first one that something is wrong with. */

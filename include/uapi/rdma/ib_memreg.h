@@ -1020,6 +1020,129 @@ struct ib_memreg_list {
 #define IB_MEMREG_IOC_LIST		_IO(IB_MEMREG_IOC_MAGIC, 0x0e)
 
 /**
+ * enum ib_memreg_stat_id - What STAT counts, since the module saw the device
+ * @IB_MEMREG_STAT_KEYS_MADE: Keys that worked: of MRs and of windows.
+ * @IB_MEMREG_STAT_KEYS_KILLED: Keys of those that work no more.
+ * @IB_MEMREG_STAT_BATCHES: Batches of work requests posted on registration
+ *	queues.
+ * @IB_MEMREG_STAT_WORK_REQUESTS: Work requests in them.
+ * @IB_MEMREG_STAT_FRWRS_ALLOCATED: Fast registration MRs made by the device.
+ * @IB_MEMREG_STAT_FRWRS_DESTROYED: Those of them destroyed, for any reason.
+ * @IB_MEMREG_STAT_FRWRS_REUSED: Times that an idle one was taken for a key.
+ * @IB_MEMREG_STAT_FRWRS_FOREIGN: Destroyed instead of being taken for memory
+ *	other than that which they were for last.
+ * @IB_MEMREG_STAT_FRWRS_FAILED: Destroyed as a work request of theirs failed or
+ *	was flushed, so that nobody knows their state.
+ * @IB_MEMREG_STAT_FRWRS_REAPED: Destroyed after being idle for long, or with
+ *	their domain.
+ * @IB_MEMREG_STAT_QUEUE_BREAKS: Times that a registration queue stopped
+ *	working.
+ * @IB_MEMREG_STAT_QUEUE_REBUILDS: Times that one was rebuilt.
+ * @IB_MEMREG_STAT_QUEUE_REBUILDS_FAILED: Times that one could not be rebuilt.
+ * @IB_MEMREG_STAT_GUARD_EVENTS: Events of the kernel on memory that is guarded,
+ *	once for each MR.
+ * @IB_MEMREG_STAT_GUARD_REVOCATIONS: MRs that became stale.
+ * @IB_MEMREG_STAT_GUARD_SUSPECTS: Events that were to be looked into.
+ * @IB_MEMREG_STAT_GUARD_UNCHANGED: Looks that found the memory as it was.
+ * @IB_MEMREG_STAT_GUARD_LATER: Looks that found out nothing, so that another
+ *	one followed.
+ * @IB_MEMREG_STAT_GUARD_GONE: Looks that found the memory gone, or did not find
+ *	out in time.
+ * @IB_MEMREG_STAT_GUARD_SPURIOUS: Looks that found the memory as it was when
+ *	its keys had been killed already.
+ * @IB_MEMREG_STAT_GUARD_TIMEOUTS: Waits for keys to die that ran out.
+ * @IB_MEMREG_STAT_GUARD_KILLS: Keys that no work request could kill, so that a
+ *	worker had to.
+ * @IB_MEMREG_STAT_MRS_REGISTERED: MRs registered.
+ * @IB_MEMREG_STAT_MRS_DEREGISTERED: MRs deregistered, by whatever ended them.
+ * @IB_MEMREG_STAT_PAGES_PINNED: Pages of 4096 bytes pinned.
+ * @IB_MEMREG_STAT_PAGES_UNPINNED: Pages of 4096 bytes unpinned.
+ * @IB_MEMREG_STAT_WINDOWS_BOUND: Windows bound.
+ * @IB_MEMREG_STAT_WINDOWS_REVOKED: Windows revoked, by whatever ended them.
+ * @IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED: Connections that came up.
+ * @IB_MEMREG_STAT_ENDPOINTS_DISCONNECTED: Those of them that ended.
+ * @IB_MEMREG_STAT_ENDPOINTS_REJECTED: Requests for a connection that were
+ *	rejected by either side, or given up before they were accepted.
+ * @IB_MEMREG_STAT_ENDPOINTS_FAILED: Connections that did not come up for
+ *	another reason.
+ *
+ * None of them ever decreases.
+ */
+enum ib_memreg_stat_id {
+	IB_MEMREG_STAT_KEYS_MADE = 1,
+	IB_MEMREG_STAT_KEYS_KILLED,
+	IB_MEMREG_STAT_BATCHES,
+	IB_MEMREG_STAT_WORK_REQUESTS,
+	IB_MEMREG_STAT_FRWRS_ALLOCATED,
+	IB_MEMREG_STAT_FRWRS_DESTROYED,
+	IB_MEMREG_STAT_FRWRS_REUSED,
+	IB_MEMREG_STAT_FRWRS_FOREIGN,
+	IB_MEMREG_STAT_FRWRS_FAILED,
+	IB_MEMREG_STAT_FRWRS_REAPED,
+	IB_MEMREG_STAT_QUEUE_BREAKS,
+	IB_MEMREG_STAT_QUEUE_REBUILDS,
+	IB_MEMREG_STAT_QUEUE_REBUILDS_FAILED,
+	IB_MEMREG_STAT_GUARD_EVENTS,
+	IB_MEMREG_STAT_GUARD_REVOCATIONS,
+	IB_MEMREG_STAT_GUARD_SUSPECTS,
+	IB_MEMREG_STAT_GUARD_UNCHANGED,
+	IB_MEMREG_STAT_GUARD_LATER,
+	IB_MEMREG_STAT_GUARD_GONE,
+	IB_MEMREG_STAT_GUARD_SPURIOUS,
+	IB_MEMREG_STAT_GUARD_TIMEOUTS,
+	IB_MEMREG_STAT_GUARD_KILLS,
+	IB_MEMREG_STAT_MRS_REGISTERED,
+	IB_MEMREG_STAT_MRS_DEREGISTERED,
+	IB_MEMREG_STAT_PAGES_PINNED,
+	IB_MEMREG_STAT_PAGES_UNPINNED,
+	IB_MEMREG_STAT_WINDOWS_BOUND,
+	IB_MEMREG_STAT_WINDOWS_REVOKED,
+	IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED,
+	IB_MEMREG_STAT_ENDPOINTS_DISCONNECTED,
+	IB_MEMREG_STAT_ENDPOINTS_REJECTED,
+	IB_MEMREG_STAT_ENDPOINTS_FAILED
+};
+
+/**
+ * struct ib_memreg_stat_entry - One counter
+ * @stat: enum ib_memreg_stat_id
+ * @reserved: 0
+ * @value: Its value
+ */
+struct ib_memreg_stat_entry {
+	__u32 stat;
+	__u32 reserved;
+	__aligned_u64 value;
+};
+
+/**
+ * struct ib_memreg_stat - ioctl(IB_MEMREG_IOC_STAT)
+ * @size: sizeof(struct ib_memreg_stat)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @count: In: entries that @stats has room for. Out: entries that there are;
+ *	only the first of them are written if the room was less.
+ * @stats: Pointer to an array of struct ib_memreg_stat_entry; unused if @count
+ *	is 0
+ *
+ * Tell the counters of the device, which are sums over all of its users, as
+ * those of a port in /sys/class/infiniband are. Whoever may bind a file to the
+ * device may read them: they have no address, key or name in them, and don't
+ * tell who did what. Counters are read one after the other, while calls go on.
+ *
+ * Errors: ENODEV, EFAULT.
+ */
+struct ib_memreg_stat {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 count;
+	__aligned_u64 stats;
+};
+
+#define IB_MEMREG_IOC_STAT		_IO(IB_MEMREG_IOC_MAGIC, 0x0f)
+
+/**
  * struct ib_memreg_grant - Private data by which an owner tells a peer
  * @magic: IB_MEMREG_GRANT_MAGIC, network byte order
  * @version: IB_MEMREG_GRANT_VERSION, network byte order
