@@ -174,6 +174,22 @@ EXPORT int memreg_query_caps(struct memreg *m, struct ib_memreg_cap_entry *caps,
 	return ret;
 }
 
+EXPORT int memreg_stat(struct memreg *m, struct ib_memreg_stat_entry *stats,
+		       unsigned int *count)
+{
+	struct ib_memreg_stat arg = {
+		.size = sizeof(arg),
+		.count = *count,
+		.stats = to_u64(stats),
+	};
+	int ret;
+
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_STAT, &arg, "stat");
+	if (!ret)
+		*count = arg.count;
+	return ret;
+}
+
 EXPORT int memreg_query_cap(struct memreg *m, uint32_t cap, uint64_t *value)
 {
 	struct ib_memreg_cap_entry caps[64];

@@ -218,6 +218,22 @@ int memreg_query_caps(struct memreg *m, struct ib_memreg_cap_entry *caps,
 int memreg_query_cap(struct memreg *m, uint32_t cap, uint64_t *value);
 
 /**
+ * memreg_stat() - Counters of the RDMA device of a handle
+ * @m: The handle
+ * @stats: Array to be filled; may be NULL if *@count is 0
+ * @count: In: entries that @stats has room for. Out: entries that there are;
+ *	the first of them are written if the room was less.
+ *
+ * They are sums over all users of the device, since the kernel module saw it,
+ * and never decrease. enum ib_memreg_stat_id says what each of them counts.
+ *
+ * Return: 0; -ENOTTY (the running module doesn't know the call), -EFAULT
+ * (@stats is not mapped), -ENODEV.
+ */
+int memreg_stat(struct memreg *m, struct ib_memreg_stat_entry *stats,
+		unsigned int *count);
+
+/**
  * memreg_destroy() - Destroy an object
  * @m: The handle
  * @id: Any object of the handle: domain, MR, window, listener, endpoint

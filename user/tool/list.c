@@ -103,25 +103,6 @@ static void print_row(const struct ib_memreg_object *o)
 	putchar('\n');
 }
 
-/* Process names may have any byte but 0 in them */
-static void print_json_string(const char *name, const char *s, size_t max)
-{
-	size_t i;
-
-	printf("\"%s\":\"", name);
-	for (i = 0; i < max && s[i]; i++) {
-		unsigned char c = (unsigned char)s[i];
-
-		if (c == '"' || c == '\\')
-			printf("\\%c", c);
-		else if (c < 0x20 || c > 0x7e)
-			printf("\\u%04x", c);
-		else
-			putchar(c);
-	}
-	putchar('"');
-}
-
 static void print_json(const struct ib_memreg_object *o, bool first)
 {
 	printf("%s{\"file\":%" PRIu32 ",\"id\":%" PRIu32

@@ -13,6 +13,7 @@ static const struct {
 	{ "list", cmd_list, "live objects and whose they are" },
 	{ "load", cmd_load, "load the kernel module, bring up soft-RoCE" },
 	{ "serve", cmd_serve, "grant windows on memory to peers" },
+	{ "stat", cmd_stat, "what was done on an RDMA device, in numbers" },
 	{ "unload", cmd_unload, "unload the kernel module" },
 };
 

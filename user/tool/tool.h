@@ -19,6 +19,7 @@ int cmd_caps(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_load(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
+int cmd_stat(int argc, char **argv);
 int cmd_unload(int argc, char **argv);
 
 /* Complain as "memreg SUBCOMMAND: ..." and return EXIT_FAILED */
@@ -36,6 +37,9 @@ bool parse_number(const char *word, uint64_t *value);
 /* "read,write" for enum ib_memreg_access; @buf holds ACCESS_TEXT bytes */
 #define ACCESS_TEXT 128
 const char *access_text(uint32_t access, char *buf);
+
+/* "name":"s" to standard output; @s has at most @max bytes, any but 0 */
+void print_json_string(const char *name, const char *s, size_t max);
 
 /* Names of kernel modules that we deal with */
 #define MODULE_NAME "ib_memreg"

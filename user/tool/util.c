@@ -102,3 +102,21 @@ const char *access_text(uint32_t access, char *buf)
 	}
 	return *buf ? buf : strcpy(buf, "none");
 }
+
+void print_json_string(const char *name, const char *s, size_t max)
+{
+	size_t i;
+
+	printf("\"%s\":\"", name);
+	for (i = 0; i < max && s[i]; i++) {
+		unsigned char c = (unsigned char)s[i];
+
+		if (c == '"' || c == '\\')
+			printf("\\%c", c);
+		else if (c < 0x20 || c > 0x7e)
+			printf("\\u%04x", c);
+		else
+			putchar(c);
+	}
+	putchar('"');
+}

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* memreg stat: the counters of a device, or how fast they grow */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#include "tool.h"
+
+#define STAT_ROOM	64
+#define INTERVAL_MAX	86400
+
+/* Lines between two headings of a table */
+#define LINES		20
+
+/* A column is for what happens all the time, and NULL for the rest */
+static const struct {
+	const char *name;
+	const char *column;
+	const char *what;
+} names[] = {
+	[IB_MEMREG_STAT_KEYS_MADE] = {
+		"keys-made", "made", "keys that worked" },
+	[IB_MEMREG_STAT_KEYS_KILLED] = {
+		"keys-killed", "killed", "those that work no more" },
+	[IB_MEMREG_STAT_BATCHES] = {
+		"batches", NULL, "posted on registration queues" },
+	[IB_MEMREG_STAT_WORK_REQUESTS] = {
+		"work-requests", "wrs", "in them" },
+	[IB_MEMREG_STAT_FRWRS_ALLOCATED] = {
+		"frwrs-allocated", "alloc", "fast registration MRs made" },
+	[IB_MEMREG_STAT_FRWRS_DESTROYED] = {
+		"frwrs-destroyed", NULL, "those destroyed, for any reason" },
+	[IB_MEMREG_STAT_FRWRS_REUSED] = {
+		"frwrs-reused", "reuse", "taken again" },
+	[IB_MEMREG_STAT_FRWRS_FOREIGN] = {
+		"frwrs-foreign", NULL, "destroyed for other memory's sake" },
+	[IB_MEMREG_STAT_FRWRS_FAILED] = {
+		"frwrs-failed", NULL, "destroyed as their state was unknown" },
+	[IB_MEMREG_STAT_FRWRS_REAPED] = {
+		"frwrs-reaped", NULL, "destroyed as they were idle" },
+	[IB_MEMREG_STAT_QUEUE_BREAKS] = {
+		"queue-breaks", NULL, "registration queues stopped working" },
+	[IB_MEMREG_STAT_QUEUE_REBUILDS] = {
+		"queue-rebuilds", NULL, "and were rebuilt" },
+	[IB_MEMREG_STAT_QUEUE_REBUILDS_FAILED] = {
+		"queue-rebuilds-failed", NULL, "or could not be" },
+	[IB_MEMREG_STAT_GUARD_EVENTS] = {
+		"guard-events", "events", "on memory that is guarded" },
+	[IB_MEMREG_STAT_GUARD_REVOCATIONS] = {
+		"guard-revocations", "stale", "MRs that became stale" },
+	[IB_MEMREG_STAT_GUARD_SUSPECTS] = {
+		"guard-suspects", NULL, "events to be looked into" },
+	[IB_MEMREG_STAT_GUARD_UNCHANGED] = {
+		"guard-unchanged", NULL, "looks: the memory is as it was" },
+	[IB_MEMREG_STAT_GUARD_LATER] = {
+		"guard-later", NULL, "looks: nothing found out yet" },
+	[IB_MEMREG_STAT_GUARD_GONE] = {
+		"guard-gone", NULL, "looks: the memory went" },
+	[IB_MEMREG_STAT_GUARD_SPURIOUS] = {
+		"guard-spurious", NULL, "looks: keys were killed for nothing" },
+	[IB_MEMREG_STAT_GUARD_TIMEOUTS] = {
+		"guard-timeouts", NULL, "waits for keys to die that ran out" },
+	[IB_MEMREG_STAT_GUARD_KILLS] = {
+		"guard-kills", NULL, "keys that a worker had to kill" },
+	[IB_MEMREG_STAT_MRS_REGISTERED] = {
+		"mrs-registered", "reg", "MRs" },
+	[IB_MEMREG_STAT_MRS_DEREGISTERED] = {
+		"mrs-deregistered", NULL, "MRs" },
+	[IB_MEMREG_STAT_PAGES_PINNED] = {
+		"pages-pinned", "pinned", "pages of 4096 bytes" },
+	[IB_MEMREG_STAT_PAGES_UNPINNED] = {
+		"pages-unpinned", NULL, "pages of 4096 bytes" },
+	[IB_MEMREG_STAT_WINDOWS_BOUND] = {
+		"windows-bound", "bound", "windows" },
+	[IB_MEMREG_STAT_WINDOWS_REVOKED] = {
+		"windows-revoked", "revoke", "windows" },
+	[IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED] = {
+		"endpoints-established", NULL, "connections that came up" },
+	[IB_MEMREG_STAT_ENDPOINTS_DISCONNECTED] = {
+		"endpoints-disconnected", NULL, "those that ended" },
+	[IB_MEMREG_STAT_ENDPOINTS_REJECTED] = {
+		"endpoints-rejected", NULL, "requests turned away" },
+	[IB_MEMREG_STAT_ENDPOINTS_FAILED] = {
+		"endpoints-failed", NULL, "connections that did not come up" },
+};
+
+#define NAMES (sizeof(names) / sizeof(names[0]))
+
+struct options {
+	const char *device;
+	uint64_t interval;	/* in seconds, or 0 */
+	uint64_t count;		/* of intervals, or 0 */
+	bool json;
+};
+
+/* The counters at one time */
+struct sample {
+	struct ib_memreg_stat_entry stats[STAT_ROOM];
+	unsigned int count;
+	struct timespec at;
+};
+
+static int take(struct memreg *m, struct sample *s)
+{
+	s->count = STAT_ROOM;
+	clock_gettime(CLOCK_MONOTONIC, &s->at);
+	if (memreg_stat(m, s->stats, &s->count))
+		return fail("%s", memreg_reason());
+	if (s->count > STAT_ROOM)
+		s->count = STAT_ROOM;
+	return EXIT_GOOD;
+}
+
+static const char *name_of(uint32_t stat, char *buf, size_t size)
+{
+	if (stat < NAMES && names[stat].name)
+		return names[stat].name;
+	snprintf(buf, size, "counter-%" PRIu32, stat);
+	return buf;
+}
+
+static void print_table(const struct memreg_device *device,
+			const struct sample *s)
+{
+	char buf[32];
+	unsigned int i;
+
+	printf("device %s, index %" PRIu32 "\n\n", device->name,
+	       device->index);
+	printf("%-22s %14s  %s\n", "COUNTER", "VALUE", "WHAT");
+	for (i = 0; i < s->count; i++)
+		printf("%-22s %14" PRIu64 "  %s\n",
+		       name_of(s->stats[i].stat, buf, sizeof(buf)),
+		       (uint64_t)s->stats[i].value,
+		       s->stats[i].stat < NAMES ?
+		       names[s->stats[i].stat].what : "");
+}
+
+/* Values, or rates if there is an earlier sample */
+static void print_json(const struct memreg_device *device,
+		       const struct sample *s, const struct sample *before,
+		       double seconds)
+{
+	char buf[32];
+	unsigned int i;
+
+	putchar('{');
+	print_json_string("device", device->name, sizeof(device->name));
+	printf(",\"index\":%" PRIu32, device->index);
+	if (before)
+		printf(",\"seconds\":%.3f", seconds);
+	printf(",\"%s\":{", before ? "per_second" : "counters");
+	for (i = 0; i < s->count; i++) {
+		printf("%s\"%s\":", i ? "," : "",
+		       name_of(s->stats[i].stat, buf, sizeof(buf)));
+		if (before)
+			printf("%.3f", (double)(s->stats[i].value -
+						before->stats[i].value) /
+			       seconds);
+		else
+			printf("%" PRIu64, (uint64_t)s->stats[i].value);
+	}
+	puts("}}");
+}
+
+static void print_heading(const struct sample *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->count; i++) {
+		uint32_t stat = s->stats[i].stat;
+
+		if (stat < NAMES && names[stat].column)
+			printf(" %6s", names[stat].column);
+	}
+	putchar('\n');
+}
+
+static void print_rates(const struct sample *s, const struct sample *before,
+			double seconds)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->count; i++) {
+		uint32_t stat = s->stats[i].stat;
+
+		if (stat < NAMES && names[stat].column)
+			printf(" %6.0f", (double)(s->stats[i].value -
+						  before->stats[i].value) /
+			       seconds);
+	}
+	putchar('\n');
+}
+
+static double seconds_between(const struct timespec *a,
+			      const struct timespec *b)
+{
+	return (double)(b->tv_sec - a->tv_sec) +
+	       (double)(b->tv_nsec - a->tv_nsec) / 1e9;
+}
+
+/* Sleep until so long after the last sample, whatever signals come */
+static void sleep_after(const struct sample *s, uint64_t seconds)
+{
+	struct timespec until = s->at;
+
+	until.tv_sec += (time_t)seconds;
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until,
+			       NULL) == EINTR)
+		;
+}
+
+static int watch(struct memreg *m, const struct memreg_device *device,
+		 const struct options *o)
+{
+	struct sample samples[2], *before, *now;
+	uint64_t n;
+	double seconds;
+
+	if (take(m, &samples[0]))
+		return EXIT_FAILED;
+	for (n = 0; !o->count || n < o->count; n++) {
+		before = &samples[n % 2];
+		now = &samples[(n + 1) % 2];
+		sleep_after(before, o->interval);
+		if (take(m, now))
+			return EXIT_FAILED;
+		seconds = seconds_between(&before->at, &now->at);
+		if (o->json) {
+			print_json(device, now, before, seconds);
+		} else {
+			if (n % LINES == 0)
+				print_heading(now);
+			print_rates(now, before, seconds);
+		}
+		if (fflush(stdout))
+			return fail("can't write: %s", strerror(errno));
+	}
+	return EXIT_GOOD;
+}
+
+static int show(struct memreg *m, const struct memreg_device *device,
+		const struct options *o)
+{
+	struct sample s;
+
+	if (take(m, &s))
+		return EXIT_FAILED;
+	if (o->json)
+		print_json(device, &s, NULL, 0);
+	else
+		print_table(device, &s);
+	return EXIT_GOOD;
+}
+
+static int run(const struct options *o)
+{
+	struct memreg_device device;
+	struct memreg *m;
+	int ret;
+
+	if (memreg_open(o->device, &m))
+		return fail("%s", memreg_reason());
+	if (memreg_query_device(m, &device))
+		ret = fail("%s", memreg_reason());
+	else if (o->interval)
+		ret = watch(m, &device, o);
+	else
+		ret = show(m, &device, o);
+	memreg_close(m);
+	return ret;
+}
+
+static void usage(void)
+{
+	puts("usage: memreg stat [-d DEVICE] [--json] [--interval SECONDS [--count N]]\n"
+	     "Show what was done on an RDMA device by all of its users, in numbers.\n\n"
+	     "  -d, --device DEVICE      RDMA device; may be left out if there is but one\n"
+	     "  -i, --interval SECONDS   how much a second, again and again\n"
+	     "  -c, --count N            end after so many intervals\n"
+	     "  -j, --json               as JSON, with an interval an object a line\n"
+	     "  -h, --help");
+}
+
+/* Returns -1 to go on, or an exit status */
+static int parse(int argc, char **argv, struct options *o)
+{
+	static const struct option options[] = {
+		{ "device", required_argument, NULL, 'd' },
+		{ "interval", required_argument, NULL, 'i' },
+		{ "count", required_argument, NULL, 'c' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, "d:i:c:jh", options,
+				  NULL)) != -1) {
+		switch (opt) {
+		case 'd':
+			o->device = optarg;
+			break;
+		case 'i':
+			if (!parse_number(optarg, &o->interval) ||
+			    !o->interval || o->interval > INTERVAL_MAX)
+				return bad_usage("an interval is 1 to %d seconds, not %s",
+						 INTERVAL_MAX, optarg);
+			break;
+		case 'c':
+			if (!parse_number(optarg, &o->count) || !o->count)
+				return bad_usage("a count is a number from 1, not %s",
+						 optarg);
+			break;
+		case 'j':
+			o->json = true;
+			break;
+		case 'h':
+			usage();
+			return EXIT_GOOD;
+		default:
+			return bad_usage("bad option");
+		}
+	}
+	if (optind < argc)
+		return bad_usage("%s is one argument too many", argv[optind]);
+	if (o->count && !o->interval)
+		return bad_usage("--count needs --interval");
+	return -1;
+}
+
+int cmd_stat(int argc, char **argv)
+{
+	struct options o = { 0 };
+	int ret = parse(argc, argv, &o);
+
+	return ret < 0 ? run(&o) : ret;
+}
