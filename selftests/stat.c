@@ -1,0 +1,751 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The counters move as the calls say, and no others do.
+ */
+#include <pthread.h>
+
+#include "peer.h"
+
+#define LENGTH		(4 * PAGE)
+#define BATCH		8
+#define COUNTERS	IB_MEMREG_STAT_ENDPOINTS_FAILED
+#define NOBODY		65534
+
+/* The counters at one time, by their ids. */
+struct counters {
+	__u64 of[COUNTERS + 1];
+};
+
+FIXTURE(stat) {
+	struct owner o;
+	int fd;
+	__u32 mr;
+	__u32 windows[BATCH];
+	struct ib_memreg_bind binds[BATCH];
+	char *memory;
+	struct counters before;
+};
+
+static int counters_get(int fd, struct counters *c)
+{
+	struct ib_memreg_stat_entry stats[COUNTERS] = {};
+	RAW(stat, cmd, .count = COUNTERS, .stats = (uintptr_t)stats);
+	int ret = raw_call(fd, IB_MEMREG_IOC_STAT, &cmd);
+	unsigned int i;
+
+	for (i = 0; !ret && i < COUNTERS; i++)
+		c->of[stats[i].stat] = stats[i].value;
+	return ret;
+}
+
+/* How far a counter moved since the last look at all of them. */
+static __u64 moved(struct __test_metadata *_metadata,
+		   FIXTURE_DATA(stat) *self, __u32 stat)
+{
+	struct counters now;
+
+	ASSERT_EQ(0, counters_get(self->fd, &now));
+	return now.of[stat] - self->before.of[stat];
+}
+
+/* What follows is about what happens from here on. */
+static void look(struct __test_metadata *_metadata, FIXTURE_DATA(stat) *self)
+{
+	ASSERT_EQ(0, counters_get(self->fd, &self->before));
+}
+
+/* What a counter must have moved by, or at least, if @more. */
+struct move {
+	__u32 stat;
+	__u64 by;
+	bool more;
+};
+
+static void expect_moves(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(stat) *self, const struct move *moves)
+{
+	struct counters now;
+	unsigned int i;
+	__u64 by;
+
+	ASSERT_EQ(0, counters_get(self->fd, &now));
+	for (; moves->stat; moves++) {
+		by = now.of[moves->stat] - self->before.of[moves->stat];
+		EXPECT_TRUE(moves->more ? by >= moves->by : by == moves->by)
+			TH_LOG("counter %u: %llu instead of %llu", moves->stat,
+			       (unsigned long long)by,
+			       (unsigned long long)moves->by);
+		now.of[moves->stat] = self->before.of[moves->stat];
+	}
+	/* The kernel may announce what it likes, and does so with each fork. */
+	now.of[IB_MEMREG_STAT_GUARD_EVENTS] =
+		self->before.of[IB_MEMREG_STAT_GUARD_EVENTS];
+	for (i = 1; i <= COUNTERS; i++) {
+		EXPECT_EQ(self->before.of[i], now.of[i])
+			TH_LOG("counter %u, which was not to move", i);
+	}
+	look(_metadata, self);
+}
+
+/* These moved, and no others. */
+#define MOVED(...)							\
+	expect_moves(_metadata, self,					\
+		     (const struct move[]){ __VA_ARGS__ { 0, 0, false } })
+#define BY(_stat, _by)		{ IB_MEMREG_STAT_##_stat, _by, false },
+#define AT_LEAST(_stat, _by)	{ IB_MEMREG_STAT_##_stat, _by, true },
+#define ONE_BATCH(_n)		BY(BATCHES, 1) BY(WORK_REQUESTS, _n)
+
+/* Wait until a counter has moved. */
+static void await_move(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(stat) *self, __u32 stat)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+
+	while (!moved(_metadata, self, stat)) {
+		ASSERT_GT(end, now_ms());
+		poll(NULL, 0, 1);
+	}
+}
+
+/* Memory that is there, so that pinning it changes nothing. */
+static char *touched(size_t length)
+{
+	char *memory = mem_alloc(length);
+
+	return memory ? memset(memory, 1, length) : NULL;
+}
+
+static bool weak_invalidate(FIXTURE_DATA(stat) *self)
+{
+	__u64 strict = 1;
+
+	raw_cap(self->fd, IB_MEMREG_CAP_STRICT_INVALIDATE, &strict);
+	return !strict;
+}
+
+FIXTURE_SETUP(stat)
+{
+	owner_open(_metadata, &self->o);
+	self->fd = memreg_fd(self->o.m);
+	self->memory = touched(LENGTH);
+	ASSERT_NE(NULL, self->memory);
+	ASSERT_EQ(0, raw_register(self->fd, self->o.domain, self->memory,
+				  LENGTH, MW_BIND | LOCAL_WRITE, &self->mr));
+	ASSERT_EQ(0, raw_windows(self->fd, self->o.domain, LENGTH,
+				 self->windows, BATCH));
+	look(_metadata, self);
+}
+
+FIXTURE_TEARDOWN(stat)
+{
+	owner_close(&self->o);
+	EXPECT_EQ(0, vm_pin(0));
+}
+
+static int bind_in(FIXTURE_DATA(stat) *self, __u32 domain, __u32 *windows,
+		   __u32 mr)
+{
+	int i;
+
+	memset(self->binds, 0, sizeof(self->binds));
+	for (i = 0; i < BATCH; i++) {
+		self->binds[i].window_id = windows[i];
+		self->binds[i].mr_id = mr;
+		self->binds[i].length = PAGE;
+		self->binds[i].access = REMOTE_READ;
+	}
+	return raw_bind(self->fd, domain, self->binds, BATCH);
+}
+
+static int bind_all(FIXTURE_DATA(stat) *self)
+{
+	return bind_in(self, self->o.domain, self->windows, self->mr);
+}
+
+static int revoke_all(FIXTURE_DATA(stat) *self, __u32 flags)
+{
+	RAW(window_revoke, cmd, .flags = flags, .domain_id = self->o.domain,
+	    .count = BATCH, .ids = (uintptr_t)self->windows);
+
+	return raw_call(self->fd, IB_MEMREG_IOC_WINDOW_REVOKE, &cmd);
+}
+
+/*
+ * The call
+ */
+
+TEST_F(stat, tells_each_counter_once_and_no_more_than_there_is_room_for)
+{
+	struct ib_memreg_stat_entry stats[COUNTERS + 8];
+	RAW(stat, cmd, .stats = (uintptr_t)stats);
+	__u32 room, i;
+
+	for (room = 0; room <= COUNTERS + 8; room++) {
+		memset(stats, 0xee, sizeof(stats));
+		cmd.count = room;
+		ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_STAT, &cmd));
+		EXPECT_EQ(COUNTERS, cmd.count);
+		for (i = 0; i < ARRAY_LEN(stats); i++) {
+			bool told = i < room && i < COUNTERS;
+
+			EXPECT_EQ(told ? i + 1 : 0xeeeeeeee, stats[i].stat);
+			EXPECT_EQ(told ? 0 : 0xeeeeeeee, stats[i].reserved);
+		}
+	}
+}
+
+TEST_F(stat, array_that_is_not_mapped_is_EFAULT)
+{
+	char *memory = mem_alloc(2 * PAGE);
+	RAW(stat, cmd, .count = 2);
+
+	ASSERT_NE(NULL, memory);
+	ASSERT_EQ(0, munmap(memory + PAGE, PAGE));
+	EXPECT_FAIL(EFAULT, NONE, raw_call(self->fd, IB_MEMREG_IOC_STAT, &cmd));
+	/* The second entry is in the hole. */
+	cmd.stats = (uintptr_t)memory + PAGE -
+		    sizeof(struct ib_memreg_stat_entry);
+	EXPECT_FAIL(EFAULT, NONE, raw_call(self->fd, IB_MEMREG_IOC_STAT, &cmd));
+	cmd.count = 1;
+	EXPECT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_STAT, &cmd));
+	mem_free(memory, PAGE);
+}
+
+/* They are sums, and say nothing of anybody: see the UAPI header. */
+TEST_F(stat, whoever_may_bind_may_read)
+{
+	struct counters theirs = {};
+	int fd;
+
+	IN_CHILD {
+		ASSERT_EQ(0, setresgid(NOBODY, NOBODY, NOBODY));
+		ASSERT_EQ(0, setresuid(NOBODY, NOBODY, NOBODY));
+		fd = raw_open_bound();
+		ASSERT_LE(0, fd);
+		EXPECT_EQ(0, counters_get(fd, &theirs));
+		/* The fork is one. */
+		theirs.of[IB_MEMREG_STAT_GUARD_EVENTS] =
+			self->before.of[IB_MEMREG_STAT_GUARD_EVENTS];
+		EXPECT_EQ(0, memcmp(&self->before, &theirs, sizeof(theirs)));
+	}
+}
+
+TEST_F(stat, library_tells_the_same)
+{
+	struct ib_memreg_stat_entry stats[COUNTERS];
+	unsigned int i, count = 0;
+
+	ASSERT_EQ(0, memreg_stat(self->o.m, NULL, &count));
+	ASSERT_EQ(COUNTERS, count);
+	ASSERT_EQ(0, memreg_stat(self->o.m, stats, &count));
+	for (i = 0; i < count; i++)
+		EXPECT_EQ(self->before.of[stats[i].stat], stats[i].value);
+	EXPECT_EQ(-EFAULT, memreg_stat(self->o.m, (void *)8, &count));
+	EXPECT_STREQ("stat: a pointer is not mapped (EFAULT)",
+		     memreg_reason());
+}
+
+/*
+ * MRs and windows
+ */
+
+TEST_F(stat, mr_counts_itself_its_pages_and_its_key)
+{
+	char *memory = touched(LENGTH);
+	__u32 mr;
+
+	ASSERT_NE(NULL, memory);
+	ASSERT_EQ(0, raw_register(self->fd, self->o.domain, memory + 1,
+				  LENGTH - 1, REMOTE_READ, &mr));
+	MOVED(BY(MRS_REGISTERED, 1) BY(PAGES_PINNED, LENGTH / PAGE)
+	      BY(KEYS_MADE, 1) BY(FRWRS_ALLOCATED, 1) ONE_BATCH(1));
+	ASSERT_EQ(0, raw_destroy(self->fd, mr));
+	MOVED(BY(MRS_DEREGISTERED, 1) BY(PAGES_UNPINNED, LENGTH / PAGE)
+	      BY(KEYS_KILLED, 1) BY(FRWRS_DESTROYED, 1));
+	mem_free(memory, LENGTH);
+}
+
+TEST_F(stat, mr_without_remote_access_has_no_key)
+{
+	__u32 mr;
+
+	ASSERT_EQ(0, raw_register(self->fd, self->o.domain, self->memory, PAGE,
+				  LOCAL_WRITE, &mr));
+	MOVED(BY(MRS_REGISTERED, 1) BY(PAGES_PINNED, 1));
+	ASSERT_EQ(0, raw_destroy(self->fd, mr));
+	MOVED(BY(MRS_DEREGISTERED, 1) BY(PAGES_UNPINNED, 1));
+}
+
+/* Pages come while they are pinned, which may make it begin anew. */
+TEST_F(stat, registering_anew_is_no_revocation)
+{
+	char *memory = mem_alloc(LENGTH);
+	__u32 mr;
+
+	ASSERT_NE(NULL, memory);
+	ASSERT_EQ(0, raw_register(self->fd, self->o.domain, memory, LENGTH,
+				  REMOTE_READ, &mr));
+	EXPECT_EQ(1, moved(_metadata, self, IB_MEMREG_STAT_MRS_REGISTERED));
+	EXPECT_EQ(0, moved(_metadata, self,
+			   IB_MEMREG_STAT_GUARD_REVOCATIONS));
+	ASSERT_EQ(0, raw_destroy(self->fd, mr));
+	mem_free(memory, LENGTH);
+}
+
+TEST_F(stat, batch_of_windows_counts_each)
+{
+	ASSERT_EQ(0, bind_all(self));
+	MOVED(BY(WINDOWS_BOUND, BATCH) BY(KEYS_MADE, BATCH)
+	      BY(FRWRS_ALLOCATED, BATCH) ONE_BATCH(BATCH));
+	ASSERT_EQ(0, revoke_all(self, 0));
+	MOVED(BY(WINDOWS_REVOKED, BATCH) BY(KEYS_KILLED, BATCH)
+	      ONE_BATCH(BATCH));
+	/* It is no error, and nothing happens. */
+	ASSERT_EQ(0, revoke_all(self, 0));
+	MOVED();
+}
+
+TEST_F(stat, strict_revoke_destroys_where_invalidation_is_weak)
+{
+	ASSERT_EQ(0, bind_all(self));
+	look(_metadata, self);
+	ASSERT_EQ(0, revoke_all(self, IB_MEMREG_REVOKE_STRICT));
+	if (weak_invalidate(self))
+		MOVED(BY(WINDOWS_REVOKED, BATCH) BY(KEYS_KILLED, BATCH)
+		      BY(FRWRS_DESTROYED, BATCH));
+	else
+		MOVED(BY(WINDOWS_REVOKED, BATCH) BY(KEYS_KILLED, BATCH)
+		      ONE_BATCH(BATCH));
+}
+
+TEST_F(stat, destroying_a_bound_window_revokes_it)
+{
+	ASSERT_EQ(0, bind_all(self));
+	look(_metadata, self);
+	ASSERT_EQ(0, raw_destroy(self->fd, self->windows[0]));
+	MOVED(BY(WINDOWS_REVOKED, 1) BY(KEYS_KILLED, 1)
+	      BY(FRWRS_DESTROYED, 1));
+}
+
+TEST_F(stat, I8_calls_that_fail_count_nothing)
+{
+	char *memory = touched(2 * PAGE);
+	__u32 mr;
+
+	ASSERT_NE(NULL, memory);
+	ASSERT_EQ(0, munmap(memory + PAGE, PAGE));
+	EXPECT_EQ(-EFAULT, raw_register(self->fd, self->o.domain, memory,
+					2 * PAGE, REMOTE_READ, &mr));
+	EXPECT_EQ(-ENOENT, raw_register(self->fd, self->mr, memory, PAGE,
+					REMOTE_READ, &mr));
+	EXPECT_EQ(-ENOENT, bind_in(self, self->o.domain, self->windows,
+				   self->windows[0]));
+	/* All but the last one are good. */
+	self->windows[BATCH - 1] = self->windows[0];
+	EXPECT_EQ(-EBUSY, bind_all(self));
+	MOVED();
+	mem_free(memory, PAGE);
+}
+
+/* Keys of windows come from a list of idle ones once that is long enough. */
+static void bind_until(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(stat) *self, __u32 mr, __u32 stat)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+
+	look(_metadata, self);
+	while (!moved(_metadata, self, stat)) {
+		ASSERT_GT(end, now_ms());
+		ASSERT_EQ(0, bind_in(self, self->o.domain, self->windows, mr));
+		ASSERT_EQ(0, revoke_all(self, 0));
+	}
+}
+
+TEST_F_TIMEOUT(stat, idle_frwrs_are_reused, LIMIT_S)
+{
+	bind_until(_metadata, self, self->mr, IB_MEMREG_STAT_FRWRS_REUSED);
+	EXPECT_EQ(0, moved(_metadata, self, IB_MEMREG_STAT_FRWRS_FOREIGN));
+	EXPECT_EQ(0, moved(_metadata, self, IB_MEMREG_STAT_FRWRS_DESTROYED));
+	EXPECT_EQ(moved(_metadata, self, IB_MEMREG_STAT_KEYS_MADE),
+		  moved(_metadata, self, IB_MEMREG_STAT_FRWRS_REUSED) +
+		  moved(_metadata, self, IB_MEMREG_STAT_FRWRS_ALLOCATED));
+}
+
+TEST_F_TIMEOUT(stat, I1_frwrs_of_other_memory_are_destroyed, LIMIT_S)
+{
+	char *memory = touched(PAGE);
+	__u32 mr;
+
+	if (!weak_invalidate(self))
+		SKIP(return, "this device waits for packets");
+	ASSERT_NE(NULL, memory);
+	ASSERT_EQ(0, raw_register(self->fd, self->o.domain, memory, PAGE,
+				  MW_BIND, &mr));
+	bind_until(_metadata, self, self->mr, IB_MEMREG_STAT_FRWRS_REUSED);
+	bind_until(_metadata, self, mr, IB_MEMREG_STAT_FRWRS_FOREIGN);
+	EXPECT_EQ(moved(_metadata, self, IB_MEMREG_STAT_FRWRS_DESTROYED),
+		  moved(_metadata, self, IB_MEMREG_STAT_FRWRS_FOREIGN));
+	ASSERT_EQ(0, raw_destroy(self->fd, mr));
+	mem_free(memory, PAGE);
+}
+
+/* They are the domain's, and the memory is another one's. */
+TEST_F(stat, idle_frwrs_go_with_their_domain)
+{
+	__u32 domain, windows[BATCH], i;
+
+	ASSERT_EQ(0, raw_domain(self->fd, &domain));
+	ASSERT_EQ(0, raw_windows(self->fd, domain, LENGTH, windows, BATCH));
+	ASSERT_EQ(0, bind_in(self, domain, windows, self->mr));
+	ASSERT_EQ(0, raw_revoke(self->fd, domain, windows, BATCH));
+	for (i = 0; i < BATCH; i++)
+		ASSERT_EQ(0, raw_destroy(self->fd, windows[i]));
+	look(_metadata, self);
+	ASSERT_EQ(0, raw_destroy(self->fd, domain));
+	MOVED(BY(FRWRS_REAPED, BATCH) BY(FRWRS_DESTROYED, BATCH));
+}
+
+/* What is made is ended, whoever ends it. */
+static void expect_balance(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(stat) *self)
+{
+	static const __u32 pairs[][2] = {
+		{ IB_MEMREG_STAT_KEYS_MADE, IB_MEMREG_STAT_KEYS_KILLED },
+		{ IB_MEMREG_STAT_FRWRS_ALLOCATED,
+		  IB_MEMREG_STAT_FRWRS_DESTROYED },
+		{ IB_MEMREG_STAT_MRS_REGISTERED,
+		  IB_MEMREG_STAT_MRS_DEREGISTERED },
+		{ IB_MEMREG_STAT_PAGES_PINNED, IB_MEMREG_STAT_PAGES_UNPINNED },
+		{ IB_MEMREG_STAT_WINDOWS_BOUND,
+		  IB_MEMREG_STAT_WINDOWS_REVOKED },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_LEN(pairs); i++) {
+		EXPECT_LT(0, moved(_metadata, self, pairs[i][0]));
+		EXPECT_EQ(moved(_metadata, self, pairs[i][0]),
+			  moved(_metadata, self, pairs[i][1]))
+			TH_LOG("counter %u", pairs[i][0]);
+	}
+}
+
+static int use_a_file(FIXTURE_DATA(stat) *self)
+{
+	__u32 domain, mr, windows[BATCH];
+	int fd = raw_open_bound();
+	int ret, own = self->fd;
+
+	if (fd < 0)
+		return fd;
+	ret = raw_domain(fd, &domain);
+	ret = ret ?: raw_register(fd, domain, self->memory, LENGTH,
+				  MW_BIND | REMOTE_READ, &mr);
+	ret = ret ?: raw_windows(fd, domain, LENGTH, windows, BATCH);
+	self->fd = fd;
+	ret = ret ?: bind_in(self, domain, windows, mr);
+	ret = ret ?: raw_revoke(fd, domain, windows, BATCH / 2);
+	self->fd = own;
+	return ret ?: fd;
+}
+
+TEST_F(stat, I7_close_ends_all_that_was_made)
+{
+	int fd = use_a_file(self);
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, close(fd));
+	expect_balance(_metadata, self);
+}
+
+TEST_F(stat, I7_process_that_is_killed_ends_all_that_it_made)
+{
+	pid_t pid = fork();
+	int status;
+
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		if (use_a_file(self) >= 0)
+			kill(getpid(), SIGKILL);
+		_exit(1);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_TRUE(WIFSIGNALED(status));
+	expect_balance(_metadata, self);
+}
+
+static void *bind_and_revoke(void *arg)
+{
+	FIXTURE_DATA(stat) *self = arg;
+	struct ib_memreg_bind bind = {
+		.mr_id = self->mr, .length = PAGE, .access = REMOTE_READ,
+	};
+	unsigned int i;
+
+	if (raw_windows(self->fd, self->o.domain, PAGE, &bind.window_id, 1))
+		return (void *)1;
+	for (i = 0; i < test_rounds(200); i++)
+		if (raw_bind(self->fd, self->o.domain, &bind, 1) ||
+		    raw_revoke(self->fd, self->o.domain, &bind.window_id, 1))
+			return (void *)1;
+	return NULL;
+}
+
+TEST_F_TIMEOUT(stat, nothing_is_lost_when_all_cpus_count, 3600)
+{
+	const unsigned int n = 4 * test_rounds(200);
+	pthread_t threads[4];
+	void *failed;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		ASSERT_EQ(0, pthread_create(&threads[i], NULL,
+					    bind_and_revoke, self));
+	for (i = 0; i < 4; i++) {
+		ASSERT_EQ(0, pthread_join(threads[i], &failed));
+		EXPECT_EQ(NULL, failed);
+	}
+	EXPECT_EQ(n, moved(_metadata, self, IB_MEMREG_STAT_WINDOWS_BOUND));
+	EXPECT_EQ(n, moved(_metadata, self, IB_MEMREG_STAT_WINDOWS_REVOKED));
+	EXPECT_EQ(n, moved(_metadata, self, IB_MEMREG_STAT_KEYS_MADE));
+	EXPECT_EQ(n, moved(_metadata, self, IB_MEMREG_STAT_KEYS_KILLED));
+	EXPECT_EQ(2 * n, moved(_metadata, self, IB_MEMREG_STAT_BATCHES));
+	EXPECT_EQ(2 * n, moved(_metadata, self,
+			       IB_MEMREG_STAT_WORK_REQUESTS));
+}
+
+/*
+ * Guards
+ */
+
+TEST_F(stat, I2_unmap_counts_a_revocation)
+{
+	ASSERT_EQ(0, bind_all(self));
+	look(_metadata, self);
+	ASSERT_EQ(0, munmap(self->memory, PAGE));
+	MOVED(AT_LEAST(GUARD_EVENTS, 1) BY(GUARD_REVOCATIONS, 1)
+	      BY(KEYS_KILLED, BATCH) ONE_BATCH(BATCH));
+	/* It is stale already. */
+	ASSERT_EQ(0, munmap(self->memory + PAGE, PAGE));
+	MOVED(AT_LEAST(GUARD_EVENTS, 1));
+	ASSERT_EQ(0, revoke_all(self, 0));
+	MOVED(BY(WINDOWS_REVOKED, BATCH));
+}
+
+TEST_F_TIMEOUT(stat, look_that_finds_nothing_is_counted, LIMIT_S)
+{
+	ASSERT_EQ(0, mprotect(self->memory, LENGTH,
+			      PROT_READ | PROT_WRITE | PROT_EXEC));
+	await_move(_metadata, self, IB_MEMREG_STAT_GUARD_UNCHANGED);
+	MOVED(AT_LEAST(GUARD_EVENTS, 1) BY(GUARD_SUSPECTS, 1)
+	      BY(GUARD_UNCHANGED, 1) AT_LEAST(GUARD_LATER, 0));
+}
+
+TEST_F_TIMEOUT(stat, look_that_finds_the_memory_gone_is_counted, LIMIT_S)
+{
+	ASSERT_EQ(0, mprotect(self->memory, LENGTH, PROT_READ));
+	await_move(_metadata, self, IB_MEMREG_STAT_GUARD_REVOCATIONS);
+	MOVED(AT_LEAST(GUARD_EVENTS, 1) BY(GUARD_SUSPECTS, 1)
+	      BY(GUARD_GONE, 1) BY(GUARD_REVOCATIONS, 1)
+	      AT_LEAST(GUARD_LATER, 0));
+}
+
+/* A huge page is split because a neighbour goes. */
+TEST_F_TIMEOUT(stat, revocation_for_nothing_is_counted, LIMIT_S)
+{
+	const size_t huge = 2UL << 20;
+	char *memory = mem_thp(huge);
+	__u32 mr;
+
+	if (!memory)
+		SKIP(return, "no transparent huge pages came");
+	ASSERT_EQ(0, raw_register(self->fd, self->o.domain, memory, PAGE,
+				  REMOTE_READ, &mr));
+	look(_metadata, self);
+	ASSERT_EQ(0, munmap(memory + huge - PAGE, PAGE));
+	await_move(_metadata, self, IB_MEMREG_STAT_GUARD_SPURIOUS);
+	MOVED(AT_LEAST(GUARD_EVENTS, 1) BY(GUARD_REVOCATIONS, 1)
+	      BY(GUARD_SPURIOUS, 1) AT_LEAST(GUARD_SUSPECTS, 1)
+	      AT_LEAST(GUARD_LATER, 0) BY(KEYS_KILLED, 1) ONE_BATCH(1));
+	mem_free(memory, huge - PAGE);
+}
+
+/* The driver's own key is one that no work request can kill. */
+TEST_F_TIMEOUT(stat, key_that_a_worker_kills_is_counted, LIMIT_S)
+{
+	RAW(mr_register, cmd, .flags = IB_MEMREG_MR_SINGLE_KEY,
+	    .domain_id = self->o.domain, .access = REMOTE_READ,
+	    .length = LENGTH);
+	char *memory = touched(LENGTH);
+	__u64 can = 0;
+
+	ASSERT_EQ(0, raw_cap(self->fd, IB_MEMREG_CAP_SINGLE_KEY, &can));
+	if (!can)
+		SKIP(return, "no such keys on this device");
+	ASSERT_NE(NULL, memory);
+	cmd.addr = (uintptr_t)memory;
+	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_MR_REGISTER, &cmd));
+	MOVED(BY(MRS_REGISTERED, 1) BY(PAGES_PINNED, LENGTH / PAGE)
+	      BY(KEYS_MADE, 1));
+	ASSERT_EQ(0, munmap(memory, LENGTH));
+	await_move(_metadata, self, IB_MEMREG_STAT_GUARD_KILLS);
+	MOVED(AT_LEAST(GUARD_EVENTS, 1) BY(GUARD_REVOCATIONS, 1)
+	      BY(GUARD_KILLS, 1) BY(KEYS_KILLED, 1));
+	ASSERT_EQ(0, raw_destroy(self->fd, cmd.out_mr_id));
+	MOVED(BY(MRS_DEREGISTERED, 1) BY(PAGES_UNPINNED, LENGTH / PAGE));
+}
+
+/*
+ * The registration queue
+ */
+
+/* Times that LIST says the domain's queue was rebuilt. */
+static __u64 rebuilt(void)
+{
+	struct state now;
+	__u64 times = 0;
+	__u32 i;
+
+	if (!state_get(&now))
+		for (i = 0; i < now.count; i++)
+			if (now.objects[i].type == IB_MEMREG_OBJECT_DOMAIN)
+				times += now.objects[i].length;
+	state_free(&now);
+	return times;
+}
+
+/* Was the queue rebuilt each time that it broke, and does LIST say so, too? */
+static bool all_rebuilt(struct __test_metadata *_metadata,
+			FIXTURE_DATA(stat) *self, __u64 before)
+{
+	__u64 breaks = moved(_metadata, self, IB_MEMREG_STAT_QUEUE_BREAKS);
+
+	return breaks == rebuilt() - before &&
+	       breaks == moved(_metadata, self, IB_MEMREG_STAT_QUEUE_REBUILDS);
+}
+
+/* Its GID goes. When that comes back it may be chosen again, or not. */
+TEST_F_TIMEOUT(stat, queue_that_breaks_and_is_rebuilt_is_counted, LIMIT_S)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+	__u64 before = rebuilt();
+
+	ASSERT_EQ(0, shell("ip addr flush dev mr_owner scope global"));
+	await_move(_metadata, self, IB_MEMREG_STAT_QUEUE_BREAKS);
+	await_move(_metadata, self, IB_MEMREG_STAT_QUEUE_REBUILDS);
+	ASSERT_EQ(0, shell("addresses_up owner"));
+	ASSERT_EQ(0, shell("await 20 topology_ready"));
+	while (!all_rebuilt(_metadata, self, before)) {
+		ASSERT_GT(end, now_ms());
+		poll(NULL, 0, 1);
+	}
+	EXPECT_EQ(0, moved(_metadata, self,
+			   IB_MEMREG_STAT_QUEUE_REBUILDS_FAILED));
+	ASSERT_EQ(0, bind_all(self));
+}
+
+/*
+ * Connections
+ */
+
+TEST_F_TIMEOUT(stat, connection_that_came_up_and_ended, LIMIT_S)
+{
+	struct peer p;
+	__u32 ep;
+
+	peer_start(_metadata, &p, OWNER_IP4, self->o.port, NULL);
+	ep = owner_admit(_metadata, &self->o, &p, self->o.domain, NULL);
+	MOVED(BY(ENDPOINTS_ESTABLISHED, 1));
+	ASSERT_EQ(0, memreg_disconnect(self->o.m, ep));
+	MOVED(BY(ENDPOINTS_DISCONNECTED, 1));
+	ASSERT_EQ(0, memreg_destroy(self->o.m, ep));
+	MOVED();
+	peer_stop(&p, 0);
+}
+
+TEST_F_TIMEOUT(stat, connection_that_the_peer_ended, LIMIT_S)
+{
+	struct peer p;
+
+	peer_start(_metadata, &p, OWNER_IP4, self->o.port, NULL);
+	owner_admit(_metadata, &self->o, &p, self->o.domain, NULL);
+	look(_metadata, self);
+	peer_stop(&p, SIGKILL);
+	owner_await(_metadata, &self->o, IB_MEMREG_EVENT_DISCONNECTED, NULL);
+	MOVED(BY(ENDPOINTS_DISCONNECTED, 1));
+}
+
+TEST_F_TIMEOUT(stat, connection_that_was_destroyed, LIMIT_S)
+{
+	struct peer p;
+	__u32 ep;
+
+	peer_start(_metadata, &p, OWNER_IP4, self->o.port, NULL);
+	ep = owner_admit(_metadata, &self->o, &p, self->o.domain, NULL);
+	look(_metadata, self);
+	ASSERT_EQ(0, memreg_destroy(self->o.m, ep));
+	MOVED(BY(ENDPOINTS_DISCONNECTED, 1));
+	peer_stop(&p, 0);
+}
+
+TEST_F_TIMEOUT(stat, requests_that_were_rejected, LIMIT_S)
+{
+	struct peer p;
+	__u32 ep;
+
+	peer_start(_metadata, &p, OWNER_IP4, self->o.port, NULL);
+	ep = owner_await(_metadata, &self->o, IB_MEMREG_EVENT_CONNECT_REQUEST,
+			 NULL);
+	MOVED();
+	ASSERT_EQ(0, memreg_reject(self->o.m, ep, NULL, 0));
+	MOVED(BY(ENDPOINTS_REJECTED, 1));
+	peer_answer(_metadata, &p);
+	ASSERT_PEER("rejected", &p);
+
+	/* Destroying a request rejects it. */
+	peer_tell(_metadata, &p, "conn");
+	ep = owner_await(_metadata, &self->o, IB_MEMREG_EVENT_CONNECT_REQUEST,
+			 NULL);
+	ASSERT_EQ(0, memreg_destroy(self->o.m, ep));
+	MOVED(BY(ENDPOINTS_REJECTED, 1));
+	peer_answer(_metadata, &p);
+	peer_stop(&p, 0);
+}
+
+TEST_F_TIMEOUT(stat, request_beyond_the_backlog, LIMIT_S)
+{
+	struct peer first, second;
+
+	ASSERT_EQ(0, memreg_destroy(self->o.m, self->o.listener));
+	owner_listen(_metadata, &self->o, OWNER_IP4, 1);
+	peer_start(_metadata, &first, OWNER_IP4, self->o.port, NULL);
+	owner_await(_metadata, &self->o, IB_MEMREG_EVENT_CONNECT_REQUEST, NULL);
+	peer_start(_metadata, &second, OWNER_IP4, self->o.port, NULL);
+	peer_answer(_metadata, &second);
+	ASSERT_PEER("rejected", &second);
+	MOVED(BY(ENDPOINTS_REJECTED, 1));
+	owner_close(&self->o);
+	peer_stop(&first, 0);
+	peer_stop(&second, 0);
+	owner_open(_metadata, &self->o);
+}
+
+TEST_F_TIMEOUT(stat, connections_that_did_not_come_up, LIMIT_S)
+{
+	struct sockaddr_storage ss;
+	__u32 ep;
+
+	/* Nobody listens there. */
+	ASSERT_EQ(0, memreg_connect(self->o.m, self->o.domain,
+				    ip_address(PEER_IP4, 9, &ss), NULL,
+				    LIMIT_MS, NULL, 0, &ep));
+	owner_await(_metadata, &self->o, IB_MEMREG_EVENT_REJECTED, NULL);
+	MOVED(BY(ENDPOINTS_REJECTED, 1));
+	/* Nobody is there. */
+	ASSERT_EQ(0, memreg_connect(self->o.m, self->o.domain,
+				    ip_address("192.0.2.99", 9, &ss), NULL, 100,
+				    NULL, 0, &ep));
+	owner_await(_metadata, &self->o, IB_MEMREG_EVENT_ERROR, NULL);
+	MOVED(BY(ENDPOINTS_FAILED, 1));
+}
+
+PEER_HARNESS_MAIN
