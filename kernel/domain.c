@@ -300,35 +300,6 @@ static void memreg_batch_abandon(struct memreg_batch *batch)
 	memreg_batch_end(batch);
 }
 
-/*
- * Wait until a batch may be posted, and take its room on the queue. Returns
- * with sq_lock held if it succeeds.
- */
-static int memreg_queue_lock(struct memreg_domain *domain, unsigned int count)
-	__acquires(&domain->sq_lock)
-{
-	unsigned long attempts;
-
-	mutex_lock(&domain->sq_mutex);
-	spin_lock_irq(&domain->sq_lock);
-	if (domain->state == MEMREG_QUEUE_DOWN)
-		queue_work(memreg_rebuild_wq, &domain->rebuild);
-	attempts = domain->attempts;
-	wait_event_lock_irq(domain->sq_wait,
-			    (domain->state == MEMREG_QUEUE_READY &&
-			     domain->sq_free >= count) ||
-			    (domain->state == MEMREG_QUEUE_DOWN &&
-			     domain->attempts != attempts),
-			    domain->sq_lock);
-	mutex_unlock(&domain->sq_mutex);
-	if (domain->state == MEMREG_QUEUE_DOWN) {
-		spin_unlock_irq(&domain->sq_lock);
-		return -ENETDOWN;
-	}
-	domain->sq_free -= count;
-	return 0;
-}
-
 /**
  * memreg_batch_init() - Begin a batch of work requests
  * @batch: The batch
@@ -391,18 +362,67 @@ static void memreg_batch_post_locked(struct memreg_batch *batch)
 		memreg_queue_break(domain);
 }
 
+/* Post a batch if the queue works, and has room for it. */
+static int memreg_batch_post_in(struct memreg_batch *batch, unsigned int *room)
+{
+	struct memreg_domain *domain = batch->domain;
+
+	lockdep_assert_held(&domain->sq_lock);
+
+	if (domain->state != MEMREG_QUEUE_READY)
+		return -EIO;
+	if (*room < batch->count)
+		return -EAGAIN;
+	*room -= batch->count;
+	memreg_batch_post_locked(batch);
+	return 0;
+}
+
+/* Let the worker try again if the queue is down; returns its attempts so far */
+static unsigned long memreg_queue_rouse(struct memreg_domain *domain)
+{
+	unsigned long attempts;
+
+	spin_lock_irq(&domain->sq_lock);
+	if (domain->state == MEMREG_QUEUE_DOWN)
+		queue_work(memreg_rebuild_wq, &domain->rebuild);
+	attempts = domain->attempts;
+	spin_unlock_irq(&domain->sq_lock);
+	return attempts;
+}
+
+/* Post a batch, or find out that it can't be; false if that is to be awaited */
+static bool memreg_batch_decided(struct memreg_batch *batch,
+				 unsigned long attempts, int *ret)
+{
+	struct memreg_domain *domain = batch->domain;
+
+	spin_lock_irq(&domain->sq_lock);
+	*ret = memreg_batch_post_in(batch, &domain->sq_free);
+	if (domain->state == MEMREG_QUEUE_DOWN && domain->attempts != attempts)
+		*ret = -ENETDOWN;
+	spin_unlock_irq(&domain->sq_lock);
+	return !*ret || *ret == -ENETDOWN;
+}
+
+/*
+ * Post a batch as soon as there is room. A task that is being killed doesn't
+ * wait for that: -EINTR.
+ */
 static int memreg_batch_post(struct memreg_batch *batch)
 {
 	struct memreg_domain *domain = batch->domain;
-	int ret;
+	unsigned long attempts;
+	int err, ret;
 
-	ret = memreg_queue_lock(domain, batch->count);
-	if (ret)
-		return ret;
+	if (mutex_lock_killable(&domain->sq_mutex))
+		return -EINTR;
 	batch->waiter = current;
-	memreg_batch_post_locked(batch);
-	spin_unlock_irq(&domain->sq_lock);
-	return 0;
+	attempts = memreg_queue_rouse(domain);
+	err = wait_event_killable(domain->sq_wait,
+				  memreg_batch_decided(batch, attempts, &ret));
+	mutex_unlock(&domain->sq_mutex);
+	return err ? -EINTR : ret;
 }
 
 /**
@@ -419,21 +439,14 @@ int memreg_batch_try_post(struct memreg_batch *batch)
 {
 	struct memreg_domain *domain = batch->domain;
 	unsigned long flags;
-	int ret = 0;
+	int ret;
 
 	/* The room of what is through, which nobody may have looked at. */
 	if (READ_ONCE(domain->sq_reserve) < batch->count)
 		memreg_queue_poll(domain, true);
 	spin_lock_irqsave(&domain->sq_lock, flags);
-	if (domain->state != MEMREG_QUEUE_READY) {
-		ret = -EIO;
-	} else if (domain->sq_reserve < batch->count) {
-		ret = -EAGAIN;
-	} else {
-		batch->reserve = true;
-		domain->sq_reserve -= batch->count;
-		memreg_batch_post_locked(batch);
-	}
+	batch->reserve = true;
+	ret = memreg_batch_post_in(batch, &domain->sq_reserve);
 	spin_unlock_irqrestore(&domain->sq_lock, flags);
 	return ret;
 }
@@ -527,8 +540,8 @@ static void memreg_batch_wait(struct memreg_batch *batch)
  * @batch: Batch of at most MEMREG_SQ_DEPTH work requests
  *
  * Afterwards each FRWR's status is 0 if its work request succeeded; a negative
- * errno says that it failed, or never got on the queue. They are still in the
- * batch.
+ * errno says that it failed, or never got on the queue: -EINTR if the task was
+ * killed while others were served first. They are still in the batch.
  *
  * Context: may sleep.
  * Return: 0, or one of these statuses.

@@ -21,7 +21,9 @@
  * An FRWR whose work request failed or was flushed is in an unknown state. It
  * is destroyed, which kills its key whatever the state, and never used again
  * (I4). To register, others are taken in its place, a few times. To
- * invalidate, that is the end of it: invalidation cannot fail.
+ * invalidate, that is the end of it: invalidation cannot fail. A task that is
+ * killed while it waits for the queue registers nothing, and destroys what it
+ * was to invalidate.
  *
  * Packets in flight
  *
@@ -32,6 +34,7 @@
  * its place, or the region's pages are released, it is destroyed (I1).
  */
 #include <linux/scatterlist.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "memreg.h"
@@ -439,6 +442,8 @@ static int memreg_keys_map(struct memreg_domain *domain,
 
 	memreg_keys_take_idle(domain, keys, count, now);
 	for (i = 0; i < count; i++) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		if (!keys[i]->frwr) {
 			ret = memreg_key_take(domain, keys[i], now);
 			if (ret)
@@ -548,7 +553,7 @@ static struct scatterlist *memreg_keys_alloc_sg(struct memreg_key **keys,
  * Context: may sleep.
  * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if FRWRs can't be had; -EINVAL if the
  * device can't map a range; -ENETDOWN or -EIO if the queue does not work;
- * -ESTALE if the memory went in the meantime.
+ * -ESTALE if the memory went in the meantime; -EINTR if the task is killed.
  */
 int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 		     unsigned int count)
@@ -569,7 +574,7 @@ int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 		if (!ret)
 			break;
 		todo = memreg_keys_sort_failed(keys, todo);
-		if (ret == -ENETDOWN)
+		if (ret == -ENETDOWN || ret == -EINTR)
 			break;
 	}
 	kvfree(sgl);
