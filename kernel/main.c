@@ -25,10 +25,9 @@
  */
 struct workqueue_struct *memreg_wq;
 
-/* All open files, in the order of their numbers. */
-static LIST_HEAD(memreg_files);
-static DEFINE_MUTEX(memreg_files_lock);
-static u32 memreg_last_number;
+/* All open files, by their numbers, which come back late. */
+static DEFINE_XARRAY_ALLOC1(memreg_files);
+static u32 memreg_next_number;
 
 /**
  * memreg_file_put() - Let go of a file
@@ -50,23 +49,21 @@ void memreg_file_put(struct memreg_file *file)
  */
 struct memreg_file *memreg_file_next(u32 number)
 {
+	unsigned long index = number;
 	struct memreg_file *file;
 
-	mutex_lock(&memreg_files_lock);
-	list_for_each_entry(file, &memreg_files, node) {
-		if (file->number >= number) {
-			refcount_inc(&file->refs);
-			mutex_unlock(&memreg_files_lock);
-			return file;
-		}
-	}
-	mutex_unlock(&memreg_files_lock);
-	return NULL;
+	xa_lock(&memreg_files);
+	file = xa_find(&memreg_files, &index, ULONG_MAX, XA_PRESENT);
+	if (file)
+		refcount_inc(&file->refs);
+	xa_unlock(&memreg_files);
+	return file;
 }
 
 static int memreg_open(struct inode *inode, struct file *filp)
 {
 	struct memreg_file *file;
+	int ret;
 
 	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
 	if (!file)
@@ -80,11 +77,12 @@ static int memreg_open(struct inode *inode, struct file *filp)
 	init_waitqueue_head(&file->wait);
 	INIT_LIST_HEAD(&file->device_node);
 
-	mutex_lock(&memreg_files_lock);
-	file->number = ++memreg_last_number;
-	list_add_tail(&file->node, &memreg_files);
-	mutex_unlock(&memreg_files_lock);
-
+	ret = xa_alloc_cyclic(&memreg_files, &file->number, file,
+			      xa_limit_31b, &memreg_next_number, GFP_KERNEL);
+	if (ret < 0) {
+		kfree(file);
+		return ret;
+	}
 	filp->private_data = file;
 	return stream_open(inode, filp);
 }
@@ -93,10 +91,7 @@ static int memreg_release(struct inode *inode, struct file *filp)
 {
 	struct memreg_file *file = filp->private_data;
 
-	mutex_lock(&memreg_files_lock);
-	list_del(&file->node);
-	mutex_unlock(&memreg_files_lock);
-
+	xa_erase(&memreg_files, file->number);
 	memreg_device_unbind(file);
 	trace_memreg_file_close(file);
 	memreg_file_put(file);

@@ -254,8 +254,7 @@ int memreg_object_list(struct memreg_ucmd *ucmd);
  * @wait: Readers and pollers
  * @pinned: System pages pinned by the MRs of this file
  * @device_node: In memreg_device.files
- * @node: In the list of all files, for LIST
- * @number: Names the file in LIST
+ * @number: Names the file in LIST; its index among all files
  * @pid: Who bound it
  * @uid: Who bound it
  * @comm: Who bound it
@@ -275,7 +274,6 @@ struct memreg_file {
 	wait_queue_head_t wait;
 	atomic64_t pinned;
 	struct list_head device_node;
-	struct list_head node;
 	u32 number;
 	struct pid *pid;
 	kuid_t uid;
