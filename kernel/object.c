@@ -292,7 +292,7 @@ static int memreg_list_some(u64 *cursor, struct ib_memreg_object *infos,
 	while (!n && (file = memreg_file_next(upper_32_bits(*cursor)))) {
 		n = memreg_list_file(file, cursor, infos, room);
 		memreg_file_put(file);
-		if (!n && fatal_signal_pending(current))
+		if (fatal_signal_pending(current))
 			n = -EINTR;
 		cond_resched();
 	}
