@@ -703,7 +703,7 @@ static int memreg_grants_claim(struct memreg_file *file,
 			break;
 		/* Before it was accepted, any domain's windows would do. */
 		if (n && window->domain != windows[0]->domain)
-			continue;
+			break;
 		/* One without users is being destroyed, and revoked by that. */
 		if (!refcount_inc_not_zero(&window->obj.users))
 			continue;
