@@ -767,15 +767,16 @@ static bool memreg_region_drain_some(struct memreg_region *region,
  */
 void memreg_frwr_drain_region(struct memreg_region *region)
 {
+	struct memreg_device *mdev = region->mdev;
 	LIST_HEAD(frwrs);
 	bool more;
 
-	mutex_lock(&region->mdev->drain_lock);
 	do {
+		mutex_lock(&mdev->drain_lock);
 		more = memreg_region_drain_some(region, &frwrs);
 		memreg_frwr_free_list(&frwrs);
+		mutex_unlock(&mdev->drain_lock);
 	} while (more);
-	mutex_unlock(&region->mdev->drain_lock);
 }
 
 /* Take some FRWRs off an idle list that have been there since @before. */
@@ -803,19 +804,20 @@ static bool memreg_idle_drain_some(struct memreg_domain *domain, u32 class,
 static void memreg_idle_drain(struct memreg_domain *domain, u32 keep,
 			      u64 before)
 {
+	struct memreg_device *mdev = domain->mdev;
 	LIST_HEAD(frwrs);
 	u32 class;
 	bool more;
 
-	mutex_lock(&domain->mdev->drain_lock);
 	for (class = 0; class < MEMREG_CLASSES; class++) {
 		do {
+			mutex_lock(&mdev->drain_lock);
 			more = memreg_idle_drain_some(domain, class, keep,
 						      before, &frwrs);
 			memreg_frwr_free_list(&frwrs);
+			mutex_unlock(&mdev->drain_lock);
 		} while (more);
 	}
-	mutex_unlock(&domain->mdev->drain_lock);
 }
 
 /**
