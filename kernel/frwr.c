@@ -340,16 +340,14 @@ static bool memreg_key_claim(struct memreg_key *key)
 		memreg_guard_await(region, frwr);
 		spin_lock(&region->mdev->frwr_lock);
 	}
-	if (frwr->state == MEMREG_FRWR_FAILED) {
-		region->failed--;
-		/* Its key is about to die along with it. */
-		memreg_count(region->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
-	}
 	live = frwr->state == MEMREG_FRWR_LIVE;
-	if (live) {
-		list_move(&frwr->region_node, &region->frwrs);
+	if (live)
 		region->killing++;
-	}
+	/* A key that could not be killed dies along with its FRWR. */
+	if (frwr->state == MEMREG_FRWR_FAILED)
+		memreg_count(region->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
+	if (live || frwr->state == MEMREG_FRWR_FAILED)
+		list_move(&frwr->region_node, &region->frwrs);
 	frwr->state = MEMREG_FRWR_HELD;
 	trace_memreg_key_claim(frwr);
 	return live;

@@ -92,7 +92,7 @@ static void memreg_guard_reap(struct memreg_region *region)
 		region->killing--;
 		if (frwr->status) {
 			frwr->state = MEMREG_FRWR_FAILED;
-			region->failed++;
+			list_move(&frwr->region_node, &region->failed);
 		} else {
 			frwr->state = MEMREG_FRWR_HELD;
 			memreg_count(region->mdev, IB_MEMREG_STAT_KEYS_KILLED,
@@ -100,7 +100,7 @@ static void memreg_guard_reap(struct memreg_region *region)
 		}
 	}
 	guard->posted = false;
-	if (region->failed)
+	if (!list_empty(&region->failed))
 		queue_work(memreg_guard_wq, &guard->kill);
 	wake_up_all(&region->mdev->guard_wait);
 }
@@ -258,22 +258,18 @@ static void memreg_guard_mark_stale(struct memreg_region *region)
 static struct memreg_frwr *
 memreg_guard_claim_failed(struct memreg_region *region)
 {
-	struct memreg_frwr *frwr, *found = NULL;
+	struct memreg_frwr *frwr;
 
 	spin_lock(&region->mdev->frwr_lock);
-	if (region->failed) {
-		list_for_each_entry(frwr, &region->frwrs, region_node) {
-			if (frwr->state != MEMREG_FRWR_FAILED)
-				continue;
-			frwr->state = MEMREG_FRWR_DYING;
-			region->failed--;
-			region->killing++;
-			found = frwr;
-			break;
-		}
+	frwr = list_first_entry_or_null(&region->failed, struct memreg_frwr,
+					region_node);
+	if (frwr) {
+		frwr->state = MEMREG_FRWR_DYING;
+		list_move(&frwr->region_node, &region->frwrs);
+		region->killing++;
 	}
 	spin_unlock(&region->mdev->frwr_lock);
-	return found;
+	return frwr;
 }
 
 /* Kill what could not be killed in time. */

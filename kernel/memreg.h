@@ -461,8 +461,8 @@ enum memreg_frwr_state {
  * @no_inv: No work request can kill its key, as the driver registered it
  * @node: In memreg_domain.idle, with frwr_lock, or in memreg_batch.frwrs
  * @region: Region that it maps or mapped last, or NULL; frwr_lock
- * @region_node: In memreg_region.live if it is LIVE, otherwise in
- *	memreg_region.frwrs; frwr_lock
+ * @region_node: In memreg_region.live if it is LIVE, in memreg_region.failed
+ *	if it is FAILED, otherwise in memreg_region.frwrs; frwr_lock
  * @idle_since: When it became idle, ktime_get_ns(); frwr_lock
  * @batch: Batch at work on it
  * @status: Outcome of that work: 0 or a negative errno, which says that the
@@ -622,8 +622,8 @@ struct memreg_seg {
  * @nsegs: Number of @segs
  * @frwrs: FRWRs that map, or mapped last, these pages; frwr_lock
  * @live: Those of them whose keys work; frwr_lock
- * @killing: Those that somebody is killing the keys of; frwr_lock
  * @failed: Those that are FAILED; frwr_lock
+ * @killing: Those that somebody is killing the keys of; frwr_lock
  * @guard: Watches the user's mapping
  */
 struct memreg_region {
@@ -640,8 +640,8 @@ struct memreg_region {
 	u32 nsegs;
 	struct list_head frwrs;
 	struct list_head live;
+	struct list_head failed;
 	unsigned int killing;
-	unsigned int failed;
 	struct memreg_guard guard;
 };
 

@@ -230,6 +230,7 @@ struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 	region->pinned = &ucmd->file->pinned;
 	INIT_LIST_HEAD(&region->frwrs);
 	INIT_LIST_HEAD(&region->live);
+	INIT_LIST_HEAD(&region->failed);
 	return region;
 }
 
