@@ -398,6 +398,9 @@ static enum memreg_verdict memreg_guard_compare(struct memreg_region *region,
 		if (addr >= start)
 			verdict = memreg_page_look(region, addr,
 						   sg_page_iter_page(&iter));
+		/* Whoever registers it and is killed has no use for it. */
+		if (fatal_signal_pending(current))
+			return MEMREG_SUSPECT;
 		addr += PAGE_SIZE;
 		cond_resched();
 	}
@@ -784,7 +787,8 @@ int memreg_guard_end(struct memreg_region *region, unsigned long seq)
 		return memreg_guard_settle(region);
 	for (look = 0; look < MEMREG_GUARD_LOOKS; look++) {
 		mmu_interval_read_begin(&region->guard.notifier);
-		if (mmap_read_lock_killable(region->mm))
+		if (fatal_signal_pending(current) ||
+		    mmap_read_lock_killable(region->mm))
 			return -EINTR;
 		verdict = memreg_guard_compare(region, 0, ULONG_MAX);
 		mmap_read_unlock(region->mm);

@@ -56,10 +56,12 @@ static void memreg_region_unpin(struct memreg_region *region)
 	struct scatterlist *sg;
 	unsigned int i;
 
-	for_each_sgtable_sg(&region->sgt.sgt, sg, i)
+	for_each_sgtable_sg(&region->sgt.sgt, sg, i) {
 		unpin_user_page_range_dirty_lock(sg_page(sg),
 						 sg->length >> PAGE_SHIFT,
 						 region->writable);
+		cond_resched();
+	}
 	sg_free_append_table(&region->sgt);
 }
 
