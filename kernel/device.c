@@ -15,6 +15,7 @@
 #include <linux/nsproxy.h>
 #include <linux/pid.h>
 #include <linux/sched/task.h>
+#include <linux/shrinker.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -365,6 +366,7 @@ static void memreg_device_event(struct ib_event_handler *handler,
 static int memreg_device_add(struct ib_device *ibdev)
 {
 	struct memreg_device *mdev;
+	int ret;
 
 	mdev = kzalloc(sizeof(*mdev), GFP_KERNEL);
 	if (!mdev)
@@ -393,6 +395,11 @@ static int memreg_device_add(struct ib_device *ibdev)
 	INIT_LIST_HEAD(&mdev->domains);
 	INIT_IB_EVENT_HANDLER(&mdev->event_handler, ibdev,
 			      memreg_device_event);
+	ret = memreg_frwr_shrinker(mdev);
+	if (ret) {
+		kfree(mdev);
+		return ret;
+	}
 
 	ib_set_client_data(ibdev, &memreg_client, mdev);
 	ib_register_event_handler(&mdev->event_handler);
@@ -436,6 +443,7 @@ static void memreg_device_remove(struct ib_device *ibdev, void *client_data)
 		wake_up_all(&file->wait);
 		memreg_file_put(file);
 	}
+	shrinker_free(mdev->shrinker);
 	memreg_device_put(mdev);
 }
 

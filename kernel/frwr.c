@@ -10,8 +10,10 @@
  * key byte was advanced, and only if MEMREG_FIFO_DEPTH others stay behind it
  * and it has rested for MEMREG_FIFO_REST_NS; otherwise a new one is allocated.
  * An rkey therefore comes back after 256 times as many grants as the list is
- * deep (I9). The list grows by that, and a worker gives back what has been
- * idle for a long time.
+ * deep (I9). The list grows by that, and a worker gives back what is there
+ * beyond that depth and has been idle for a long time, or for any time if the
+ * kernel is short of memory. The shrinker only calls the worker: to destroy an
+ * MR may allocate, and wait for what waits for reclaim.
  *
  * An FRWR is mapped only while its key is dead: ib_map_mr_sg() on a live MR
  * changes what the old key reaches.
@@ -35,6 +37,7 @@
  */
 #include <linux/scatterlist.h>
 #include <linux/sched/signal.h>
+#include <linux/shrinker.h>
 #include <linux/slab.h>
 
 #include "memreg.h"
@@ -172,6 +175,20 @@ static void memreg_frwr_free_list(struct list_head *frwrs)
 	}
 }
 
+/* An FRWR comes to, or leaves, the idle list. */
+static void memreg_idle_count(struct memreg_frwr *frwr, int diff)
+{
+	struct memreg_domain *domain = frwr->domain;
+	unsigned int *idle = &domain->nr_idle[frwr->class];
+
+	lockdep_assert_held(&domain->mdev->frwr_lock);
+
+	if (max(*idle, *idle + diff) > MEMREG_FIFO_DEPTH)
+		WRITE_ONCE(domain->mdev->nr_spare,
+			   domain->mdev->nr_spare + diff);
+	WRITE_ONCE(*idle, *idle + diff);
+}
+
 /* Take an FRWR off the idle list and off the region that it mapped last. */
 static void memreg_frwr_unlink(struct memreg_frwr *frwr)
 {
@@ -181,7 +198,7 @@ static void memreg_frwr_unlink(struct memreg_frwr *frwr)
 	list_del_init(&frwr->region_node);
 	frwr->region = NULL;
 	if (frwr->state == MEMREG_FRWR_IDLE)
-		frwr->domain->nr_idle[frwr->class]--;
+		memreg_idle_count(frwr, -1);
 	frwr->state = MEMREG_FRWR_HELD;
 }
 
@@ -243,7 +260,7 @@ static bool memreg_key_take_idle(struct memreg_domain *domain,
 	if (!frwr || *foreign)
 		return false;
 	list_del_init(&frwr->node);
-	domain->nr_idle[class]--;
+	memreg_idle_count(frwr, -1);
 	frwr->state = MEMREG_FRWR_HELD;
 	memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_REUSED, 1);
 	trace_memreg_frwr_reuse(frwr);
@@ -374,7 +391,7 @@ static void memreg_key_rest(struct memreg_key *key, u64 now)
 	frwr->state = MEMREG_FRWR_IDLE;
 	frwr->idle_since = now;
 	list_add_tail(&frwr->node, &domain->idle[frwr->class]);
-	domain->nr_idle[frwr->class]++;
+	memreg_idle_count(frwr, 1);
 	trace_memreg_frwr_idle(frwr);
 }
 
@@ -827,24 +844,75 @@ void memreg_frwr_drain_domain(struct memreg_domain *domain)
 	memreg_idle_drain(domain, 0, U64_MAX);
 }
 
+/* Does a domain have more idle FRWRs than it must? */
+static bool memreg_domain_spares(struct memreg_domain *domain)
+{
+	u32 class;
+
+	for (class = 0; class < MEMREG_CLASSES; class++)
+		if (READ_ONCE(domain->nr_idle[class]) > MEMREG_FIFO_DEPTH)
+			return true;
+	return false;
+}
+
 /**
- * memreg_frwr_reap() - Give back FRWRs that have been idle for long
+ * memreg_frwr_reap() - Give back FRWRs that nobody seems to need
  * @work: memreg_domain.reap
  */
 void memreg_frwr_reap(struct work_struct *work)
 {
 	struct memreg_domain *domain =
 		container_of(work, struct memreg_domain, reap.work);
+	u64 age = xchg(&domain->squeeze, false) ? 0 : MEMREG_REAP_AGE_NS;
 	u64 now = ktime_get_ns();
-	bool again = false;
-	u32 class;
 
-	if (now > MEMREG_REAP_AGE_NS)
-		memreg_idle_drain(domain, MEMREG_FIFO_DEPTH,
-				  now - MEMREG_REAP_AGE_NS);
-	for (class = 0; class < MEMREG_CLASSES; class++)
-		again |= READ_ONCE(domain->nr_idle[class]) > MEMREG_FIFO_DEPTH;
-	if (again)
+	if (now > age)
+		memreg_idle_drain(domain, MEMREG_FIFO_DEPTH, now - age);
+	if (memreg_domain_spares(domain))
 		queue_delayed_work(memreg_wq, &domain->reap,
 				   MEMREG_REAP_PERIOD);
+}
+
+static unsigned long memreg_frwr_shrink_count(struct shrinker *shrinker,
+					      struct shrink_control *sc)
+{
+	struct memreg_device *mdev = shrinker->private_data;
+
+	return READ_ONCE(mdev->nr_spare) ?: SHRINK_EMPTY;
+}
+
+static unsigned long memreg_frwr_shrink_scan(struct shrinker *shrinker,
+					     struct shrink_control *sc)
+{
+	struct memreg_device *mdev = shrinker->private_data;
+	struct memreg_domain *domain;
+
+	spin_lock(&mdev->domains_lock);
+	list_for_each_entry(domain, &mdev->domains, device_node) {
+		if (!memreg_domain_spares(domain))
+			continue;
+		WRITE_ONCE(domain->squeeze, true);
+		mod_delayed_work(memreg_wq, &domain->reap, 0);
+	}
+	spin_unlock(&mdev->domains_lock);
+	/* It comes later, and can't be waited for here. */
+	return SHRINK_STOP;
+}
+
+/**
+ * memreg_frwr_shrinker() - Give back idle FRWRs when memory is short
+ * @mdev: Device that they are of; its shrinker is the caller's to free
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int memreg_frwr_shrinker(struct memreg_device *mdev)
+{
+	mdev->shrinker = shrinker_alloc(0, "memreg:%s", mdev->name);
+	if (!mdev->shrinker)
+		return -ENOMEM;
+	mdev->shrinker->count_objects = memreg_frwr_shrink_count;
+	mdev->shrinker->scan_objects = memreg_frwr_shrink_scan;
+	mdev->shrinker->private_data = mdev;
+	shrinker_register(mdev->shrinker);
+	return 0;
 }

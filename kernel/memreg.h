@@ -102,6 +102,8 @@ struct memreg_stats;
  * @drain_lock: Held from taking FRWRs off their lists until they are destroyed,
  *	so that nobody takes an empty list for the end of it
  * @frwr_lock: Protects the state and the lists of FRWRs, and regions' guards
+ * @nr_spare: Idle FRWRs beyond MEMREG_FIFO_DEPTH of each list; frwr_lock
+ * @shrinker: Gives them back when memory is short
  * @guard_wait: Guards wait for keys to die, and others for guards
  * @event_handler: Listens to changes of GIDs
  * @domains_lock: Protects @domains
@@ -122,6 +124,8 @@ struct memreg_device {
 	bool gone;
 	struct mutex drain_lock;
 	spinlock_t frwr_lock;
+	unsigned long nr_spare;
+	struct shrinker *shrinker;
 	wait_queue_head_t guard_wait;
 	struct ib_event_handler event_handler;
 	spinlock_t domains_lock;
@@ -355,6 +359,7 @@ enum memreg_queue_state {
  * @idle: Idle FRWRs by class, the one that rests longest first; frwr_lock
  * @nr_idle: Their number
  * @reap: Worker that gives back FRWRs which have been idle for long
+ * @squeeze: It is to give back those that have not been, too
  * @device_node: In memreg_device.domains
  * @charges: PD, CQ, QP
  */
@@ -383,6 +388,7 @@ struct memreg_domain {
 	struct list_head idle[MEMREG_CLASSES];
 	unsigned int nr_idle[MEMREG_CLASSES];
 	struct delayed_work reap;
+	bool squeeze;
 	struct list_head device_node;
 	struct memreg_charge charges[3];
 };
@@ -532,6 +538,7 @@ void memreg_frwr_destroy_mr(struct memreg_frwr *frwr);
 void memreg_frwr_drain_region(struct memreg_region *region);
 void memreg_frwr_drain_domain(struct memreg_domain *domain);
 void memreg_frwr_reap(struct work_struct *work);
+int memreg_frwr_shrinker(struct memreg_device *mdev);
 
 /*
  * kernel/region.c and kernel/guard.c
