@@ -42,6 +42,8 @@ int raw_call(int fd, unsigned long num, void *arg);
 /* A descriptor, or -errno. */
 int raw_open(void);
 int raw_open_bound(void);
+/* On the peer's device, in the peer's network namespace. */
+int raw_open_peer(void);
 
 const char *test_device(void);
 bool test_full(void);

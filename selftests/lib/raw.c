@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,9 @@
 #include <unistd.h>
 
 #include "memreg_fixture.h"
+
+/* Where lib/topology.sh has the peer's end. */
+#define PEER_NETNS	"/run/netns/memreg-peer"
 
 static __thread __u32 last_reason, last_index;
 
@@ -87,6 +91,37 @@ int raw_open_bound(void)
 		return fd;
 	close(fd);
 	return ret;
+}
+
+static int open_peer_here(void)
+{
+	const char *name = getenv("MEMREG_PEER_DEVICE") ?: "";
+	int fd = raw_open();
+	int ret;
+
+	if (fd < 0)
+		return fd;
+	ret = raw_bind_device(fd, name);
+	if (!ret)
+		return fd;
+	close(fd);
+	return ret;
+}
+
+int raw_open_peer(void)
+{
+	int here = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	int there = open(PEER_NETNS, O_RDONLY | O_CLOEXEC);
+	int fd = -ENOENT;
+
+	if (here >= 0 && there >= 0 && !setns(there, CLONE_NEWNET)) {
+		fd = open_peer_here();
+		if (setns(here, CLONE_NEWNET))
+			abort();
+	}
+	close(here);
+	close(there);
+	return fd;
 }
 
 int raw_cap(int fd, __u32 cap, __u64 *value)

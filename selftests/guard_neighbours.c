@@ -1,0 +1,545 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Guards and what the kernel does to memory of its own accord, or to what is
+ * mapped beside an MR. Pinned pages stay where they are, so most of it must
+ * leave the keys alone. Where the kernel announces more than it does, an MR may
+ * be lost, but then it is SPURIOUS: never STALE, and never with other pages
+ * behind its keys than those that are mapped.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/swap.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "kselftest_harness.h"
+#include "memreg_fixture.h"
+
+#define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE)
+#define LENGTH		(64 * PAGE)
+#define HUGE		(2UL << 20)
+/* An event is decided within a second: Documentation/concepts.rst. */
+#define BOUND_MS	1000
+#define LIMIT_MS	60000
+
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT	21
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE	25
+#endif
+
+FIXTURE(neighbours) {
+	int fd;
+	__u32 domain;
+	__u32 mr;
+	char *memory;
+	size_t length;
+	int file;
+};
+
+FIXTURE_SETUP(neighbours)
+{
+	self->file = -1;
+	self->fd = raw_open_bound();
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, raw_domain(self->fd, &self->domain));
+}
+
+FIXTURE_TEARDOWN(neighbours)
+{
+	EXPECT_EQ(0, close(self->fd));
+	EXPECT_EQ(0, vm_pin(0));
+	if (self->memory)
+		mem_free(self->memory, self->length);
+	if (self->file >= 0)
+		close(self->file);
+}
+
+static long now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000L + ts.tv_nsec / 1000000;
+}
+
+/*
+ * MRs and their states
+ */
+
+/* Private memory, every page the same, of base pages unless asked otherwise. */
+static void private_memory(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(neighbours) *self, size_t length)
+{
+	self->length = length;
+	self->memory = mem_alloc(length);
+	ASSERT_NE(NULL, self->memory);
+	ASSERT_EQ(0, madvise(self->memory, length, MADV_NOHUGEPAGE));
+	memset(self->memory, 0x5a, length);
+}
+
+static void shared_memory(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(neighbours) *self, size_t length)
+{
+	self->length = length;
+	self->file = memfd_create("neighbours", MFD_CLOEXEC);
+	ASSERT_LE(0, self->file);
+	ASSERT_EQ(0, ftruncate(self->file, length));
+	self->memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED,
+			    self->file, 0);
+	ASSERT_NE(MAP_FAILED, self->memory);
+	memset(self->memory, 0x5a, length);
+}
+
+static void register_it(struct __test_metadata *_metadata,
+			FIXTURE_DATA(neighbours) *self, size_t offset,
+			size_t length)
+{
+	ASSERT_EQ(0, raw_register(self->fd, self->domain,
+				  self->memory + offset, length, ACCESS,
+				  &self->mr));
+}
+
+static struct ib_memreg_mr_query query(struct __test_metadata *_metadata,
+				       FIXTURE_DATA(neighbours) *self)
+{
+	RAW(mr_query, cmd, .mr_id = self->mr);
+
+	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_MR_QUERY, &cmd));
+	return cmd;
+}
+
+static __u32 state_now(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(neighbours) *self)
+{
+	return query(_metadata, self).out_state;
+}
+
+/*
+ * The state that it has for good: once events have ended, they are decided
+ * within the bound, and there is no other sign of that than that it has passed.
+ */
+static __u32 settled_state(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(neighbours) *self)
+{
+	long end = now_ms() + BOUND_MS + BOUND_MS / 10;
+	__u32 state;
+
+	do {
+		usleep(10000);
+		state = state_now(_metadata, self);
+	} while (now_ms() < end && state != IB_MEMREG_MR_SPURIOUS);
+	return state;
+}
+
+#define EXPECT_LIVE()							\
+	EXPECT_EQ(IB_MEMREG_MR_LIVE, settled_state(_metadata, self))
+
+/* Spurious or live, and that is told. */
+#define EXPECT_PAGES_STAY(_what)					\
+	do {								\
+		__u32 _state = settled_state(_metadata, self);		\
+									\
+		EXPECT_NE(IB_MEMREG_MR_STALE, _state);			\
+		TH_LOG("%s: the MR is %s, %llu suspects", _what,	\
+		       _state == IB_MEMREG_MR_LIVE ? "live" : "spurious", \
+		       query(_metadata, self).out_suspects);		\
+	} while (0)
+
+/*
+ * The kernel on its own account
+ */
+
+static void await_ksm_scans(struct __test_metadata *_metadata, long n)
+{
+	const char *path = "/sys/kernel/mm/ksm/full_scans";
+	long end = now_ms() + LIMIT_MS, from = file_number(path);
+
+	while (file_number(path) < from + n) {
+		ASSERT_GT(end, now_ms());
+		usleep(1000);
+	}
+}
+
+/* Each page gets a stable copy, but for those that are pinned. */
+TEST_F_TIMEOUT(neighbours, I2_KSM_leaves_the_mr_live, 240)
+{
+	if (file_write("/sys/kernel/mm/ksm/run", "1"))
+		SKIP(return, "this kernel has no KSM");
+	private_memory(_metadata, self, 2 * LENGTH);
+	register_it(_metadata, self, 0, LENGTH);
+	ASSERT_EQ(0, file_write("/sys/kernel/mm/ksm/sleep_millisecs", "20"));
+	ASSERT_EQ(0, file_write("/sys/kernel/mm/ksm/pages_to_scan", "10000"));
+	ASSERT_EQ(0, madvise(self->memory, self->length, MADV_MERGEABLE));
+	await_ksm_scans(_metadata, 4);
+	/* The other half was merged, so this one was tried. */
+	EXPECT_LT(0, file_number("/sys/kernel/mm/ksm/pages_sharing"));
+	EXPECT_LT(0, query(_metadata, self).out_suspects);
+	TH_LOG("%llu suspects, %ld pages merged",
+	       query(_metadata, self).out_suspects,
+	       file_number("/sys/kernel/mm/ksm/pages_sharing"));
+	EXPECT_LIVE();
+	ASSERT_EQ(0, file_write("/sys/kernel/mm/ksm/run", "2"));
+	EXPECT_LIVE();
+}
+
+/* Swap on a compressed RAM disk; 0, or what is missing. */
+static const char *swap_on(void)
+{
+	if (system("modprobe -q zram num_devices=1") ||
+	    file_write("/sys/block/zram0/disksize", "67108864"))
+		return "this kernel has no zram";
+	if (system("mkswap -q /dev/zram0 >/dev/null") ||
+	    swapon("/dev/zram0", 0))
+		return "no swap on zram";
+	return NULL;
+}
+
+static void swap_off(struct __test_metadata *_metadata)
+{
+	EXPECT_EQ(0, swapoff("/dev/zram0"));
+	EXPECT_EQ(0, file_write("/sys/block/zram0/reset", "1"));
+}
+
+/* KiB of the process's shared memory that are in swap. */
+static long swapped_kib(const char *memory)
+{
+	FILE *f = fopen("/proc/self/smaps", "r");
+	unsigned long start;
+	bool found = false;
+	char line[512];
+	long kib = -1;
+
+	while (f && kib < 0 && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-", &start) == 1 && strchr(line, ' ') &&
+		    start == (unsigned long)memory)
+			found = true;
+		if (found)
+			sscanf(line, "Swap: %ld kB", &kib);
+	}
+	if (f)
+		fclose(f);
+	return kib;
+}
+
+/*
+ * Half of the file is registered. Pages that are not go to swap, which shows
+ * that the kernel tried. A fault brings them back, and the same page is there.
+ */
+TEST_F_TIMEOUT(neighbours, I2_paging_out_shmem_leaves_the_mr_live, 240)
+{
+	const char *missing = swap_on();
+
+	if (missing)
+		SKIP(return, "%s", missing);
+	shared_memory(_metadata, self, 2 * LENGTH);
+	register_it(_metadata, self, 0, LENGTH);
+	ASSERT_EQ(0, madvise(self->memory, self->length, MADV_PAGEOUT));
+	TH_LOG("%llu suspects, %ld KiB paged out",
+	       query(_metadata, self).out_suspects,
+	       swapped_kib(self->memory));
+	EXPECT_LT(0, query(_metadata, self).out_suspects);
+	EXPECT_EQ((long)LENGTH >> 10, swapped_kib(self->memory));
+	EXPECT_LIVE();
+	EXPECT_EQ(0x5a, self->memory[0]);
+	EXPECT_LIVE();
+	swap_off(_metadata);
+}
+
+TEST_F_TIMEOUT(neighbours, I2_paging_out_private_memory_leaves_the_mr_live, 240)
+{
+	const char *missing = swap_on();
+
+	if (missing)
+		SKIP(return, "%s", missing);
+	private_memory(_metadata, self, 2 * LENGTH);
+	register_it(_metadata, self, 0, LENGTH);
+	ASSERT_EQ(0, madvise(self->memory, self->length, MADV_PAGEOUT));
+	EXPECT_EQ((long)LENGTH >> 10, swapped_kib(self->memory));
+	EXPECT_LIVE();
+	swap_off(_metadata);
+}
+
+#define CGROUP		"/sys/fs/cgroup/neighbours"
+
+static const char *cgroup_enter(void)
+{
+	char pid[16];
+
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	if (file_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory") ||
+	    (mkdir(CGROUP, 0755) && errno != EEXIST))
+		return "no memory cgroup";
+	if (access(CGROUP "/memory.reclaim", W_OK))
+		return "the memory cgroup has no memory.reclaim";
+	if (file_write(CGROUP "/cgroup.procs", pid))
+		return "can't enter a cgroup";
+	return NULL;
+}
+
+/* The memory is charged to it; what it had before is charged to others. */
+TEST_F_TIMEOUT(neighbours, I2_reclaim_of_a_cgroup_leaves_the_mr_live, 240)
+{
+	const char *missing = swap_on() ?: cgroup_enter();
+	char pid[16];
+
+	if (missing)
+		SKIP(return, "%s", missing);
+	shared_memory(_metadata, self, 2 * LENGTH);
+	register_it(_metadata, self, 0, LENGTH);
+	/* It fails with EAGAIN, as half of that can't go. No files are taken. */
+	file_write(CGROUP "/memory.reclaim", "512K swappiness=200");
+	TH_LOG("%llu suspects, %ld KiB paged out",
+	       query(_metadata, self).out_suspects,
+	       swapped_kib(self->memory));
+	EXPECT_LT(0, swapped_kib(self->memory));
+	EXPECT_LIVE();
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	EXPECT_EQ(0, file_write("/sys/fs/cgroup/cgroup.procs", pid));
+	swap_off(_metadata);
+}
+
+/* Compaction tries to move pages of files, and finds that they are pinned. */
+TEST_F_TIMEOUT(neighbours, compaction_leaves_the_pages, 240)
+{
+	shared_memory(_metadata, self, LENGTH);
+	register_it(_metadata, self, 0, LENGTH);
+	if (file_write("/proc/sys/vm/compact_memory", "1"))
+		SKIP(return, "this kernel can't compact memory");
+	EXPECT_PAGES_STAY("compaction");
+}
+
+TEST_F_TIMEOUT(neighbours, I2_tracking_of_dirty_pages_leaves_the_mr_live, 240)
+{
+	private_memory(_metadata, self, LENGTH);
+	register_it(_metadata, self, 0, LENGTH);
+	if (file_write("/proc/self/clear_refs", "4"))
+		SKIP(return, "this kernel doesn't track dirty pages");
+	self->memory[0]++;
+	EXPECT_LIVE();
+}
+
+/* To the node that they are on, or to another one if there is one. */
+TEST_F_TIMEOUT(neighbours, moving_pages_leaves_them, 240)
+{
+	int nodes[] = { 1 }, status[] = { 0 };
+	void *pages[1];
+
+	private_memory(_metadata, self, LENGTH);
+	register_it(_metadata, self, 0, LENGTH);
+	pages[0] = self->memory;
+	if (access("/sys/devices/system/node/node1", F_OK))
+		SKIP(return, "there is one NUMA node");
+	syscall(SYS_move_pages, 0, 1, pages, nodes, status, 2 /* MOVE */);
+	EXPECT_PAGES_STAY("move_pages");
+}
+
+/*
+ * fork: the child gets copies of what is private and pinned
+ */
+
+static void fork_and_write(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(neighbours) *self)
+{
+	pid_t pid = fork();
+	size_t i;
+
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		memset(self->memory, 1, self->length);
+		_exit(0);
+	}
+	for (i = 0; i < self->length; i += PAGE)
+		self->memory[i]++;
+	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+}
+
+TEST_F_TIMEOUT(neighbours, I2_fork_leaves_private_base_pages_live, 240)
+{
+	private_memory(_metadata, self, LENGTH);
+	register_it(_metadata, self, 0, LENGTH);
+	fork_and_write(_metadata, self);
+	EXPECT_LIVE();
+}
+
+TEST_F_TIMEOUT(neighbours, I2_fork_leaves_shared_memory_live, 240)
+{
+	shared_memory(_metadata, self, LENGTH);
+	register_it(_metadata, self, 0, LENGTH);
+	fork_and_write(_metadata, self);
+	EXPECT_LIVE();
+}
+
+static void huge_memory(struct __test_metadata *_metadata,
+			FIXTURE_DATA(neighbours) *self, size_t length)
+{
+	(void)_metadata;
+	self->length = length;
+	self->memory = mem_thp(length);
+}
+
+TEST_F_TIMEOUT(neighbours, fork_leaves_the_pages_of_a_huge_page, 240)
+{
+	huge_memory(_metadata, self, HUGE);
+	if (!self->memory)
+		SKIP(return, "no transparent huge pages came");
+	register_it(_metadata, self, 0, HUGE);
+	fork_and_write(_metadata, self);
+	EXPECT_PAGES_STAY("fork with a huge page");
+}
+
+TEST_F_TIMEOUT(neighbours, I2_fork_without_the_memory_leaves_the_mr_live, 240)
+{
+	pid_t pid;
+
+	huge_memory(_metadata, self, HUGE);
+	if (!self->memory)
+		SKIP(return, "no transparent huge pages came");
+	ASSERT_EQ(0, madvise(self->memory, HUGE, MADV_DONTFORK));
+	register_it(_metadata, self, 0, HUGE);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(0);
+	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	EXPECT_LIVE();
+}
+
+/*
+ * Neighbours on the same huge page, or on the next
+ */
+
+static int neighbour_munmap(char *addr, size_t length)
+{
+	return munmap(addr, length);
+}
+
+static int neighbour_dontneed(char *addr, size_t length)
+{
+	return madvise(addr, length, MADV_DONTNEED);
+}
+
+static int neighbour_mprotect(char *addr, size_t length)
+{
+	return mprotect(addr, length, PROT_READ);
+}
+
+static int neighbour_mremap(char *addr, size_t length)
+{
+	void *to = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+			-1, 0);
+
+	return mremap(addr, length, length, MREMAP_MAYMOVE | MREMAP_FIXED,
+		      to) == to ? munmap(to, length) : -1;
+}
+
+static const struct {
+	const char *name;
+	int (*change)(char *addr, size_t length);
+} changes[] = {
+	{ "munmap", neighbour_munmap },
+	{ "MADV_DONTNEED", neighbour_dontneed },
+	{ "mprotect", neighbour_mprotect },
+	{ "mremap", neighbour_mremap },
+};
+
+/* MRs that share a huge page with what changes. */
+TEST_F_TIMEOUT(neighbours, splitting_a_huge_page_leaves_the_pages, 240)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_LEN(changes); i++) {
+		huge_memory(_metadata, self, HUGE);
+		if (!self->memory)
+			SKIP(return, "no transparent huge pages came");
+		register_it(_metadata, self, 0, LENGTH);
+		ASSERT_EQ(0, changes[i].change(self->memory + HUGE - PAGE,
+					       PAGE));
+		EXPECT_PAGES_STAY(changes[i].name);
+		/* Whatever became of it, it can be had again. */
+		ASSERT_EQ(0, raw_destroy(self->fd, self->mr));
+		register_it(_metadata, self, 0, LENGTH);
+		EXPECT_EQ(IB_MEMREG_MR_LIVE, state_now(_metadata, self));
+		ASSERT_EQ(0, raw_destroy(self->fd, self->mr));
+		mem_free(self->memory, HUGE);
+		self->memory = NULL;
+	}
+}
+
+/* MRs that share none, as they are aligned, or there are no huge pages. */
+static void neighbours_change(struct __test_metadata *_metadata,
+			      FIXTURE_DATA(neighbours) *self, size_t offset,
+			      size_t length)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_LEN(changes); i++) {
+		ASSERT_EQ(0, changes[i].change(self->memory + offset + length +
+					       i * PAGE, PAGE));
+		ASSERT_EQ(0, changes[i].change(self->memory + offset -
+					       (i + 1) * PAGE, PAGE));
+	}
+	EXPECT_LIVE();
+}
+
+TEST_F_TIMEOUT(neighbours, I2_changes_beside_base_pages_leave_the_mr_live, 240)
+{
+	private_memory(_metadata, self, 3 * LENGTH);
+	register_it(_metadata, self, LENGTH, LENGTH);
+	neighbours_change(_metadata, self, LENGTH, LENGTH);
+}
+
+TEST_F_TIMEOUT(neighbours, I2_changes_beside_huge_pages_leave_the_mr_live, 240)
+{
+	huge_memory(_metadata, self, 3 * HUGE);
+	if (!self->memory)
+		SKIP(return, "no transparent huge pages came");
+	register_it(_metadata, self, HUGE, HUGE);
+	neighbours_change(_metadata, self, HUGE, HUGE);
+}
+
+/* The kernel would like a huge page, and finds that the small ones are pinned */
+TEST_F_TIMEOUT(neighbours, collapsing_leaves_the_pages, 240)
+{
+	char *start;
+	int ret;
+
+	private_memory(_metadata, self, 2 * HUGE);
+	start = (char *)(((uintptr_t)self->memory + HUGE - 1) & -HUGE);
+	register_it(_metadata, self, start - self->memory, LENGTH);
+	ASSERT_EQ(0, madvise(self->memory, self->length, MADV_HUGEPAGE));
+	ret = madvise(start, HUGE, MADV_COLLAPSE);
+	if (ret && errno == EINVAL)
+		SKIP(return, "this kernel can't collapse pages on demand");
+	EXPECT_NE(0, ret);
+	EXPECT_PAGES_STAY("MADV_COLLAPSE");
+}
+
+/*
+ * Protection that comes back: if the worker looks in between, the mapping does
+ * not allow what the keys do, otherwise nothing has happened.
+ */
+TEST_F_TIMEOUT(neighbours, protection_that_comes_back_is_seen_or_not, 240)
+{
+	unsigned int i, live = 0, rounds = 5;
+
+	private_memory(_metadata, self, LENGTH);
+	for (i = 0; i < rounds; i++) {
+		register_it(_metadata, self, 0, LENGTH);
+		ASSERT_EQ(0, mprotect(self->memory, LENGTH, PROT_READ));
+		ASSERT_EQ(0, mprotect(self->memory, LENGTH,
+				      PROT_READ | PROT_WRITE));
+		EXPECT_LT(0, query(_metadata, self).out_suspects);
+		live += settled_state(_metadata, self) == IB_MEMREG_MR_LIVE;
+		ASSERT_EQ(0, raw_destroy(self->fd, self->mr));
+	}
+	EXPECT_LT(0, live);
+	TH_LOG("the MR was live %u of %u times", live, rounds);
+}
+
+TEST_HARNESS_MAIN

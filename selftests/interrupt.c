@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Signals in the midst of calls that take long: batches that stand in line for
+ * a registration queue, MRs of many segments, LIST. One that ends the process
+ * ends the call, which has been done or not (I8), whoever else has the file
+ * open. Any other signal changes nothing.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "kselftest_harness.h"
+#include "memreg_fixture.h"
+
+#define THREADS		16
+#define BATCHERS	12
+#define BATCH		IB_MEMREG_BATCH_MAX
+#define LENGTH		(16 * PAGE)
+#define LARGE		(48UL << 20)
+#define ACCESS		(LOCAL_WRITE | MW_BIND)
+
+/* What is going on, in memory that both processes see. */
+struct progress {
+	atomic_uint rounds[THREADS];
+	atomic_int failed;
+};
+
+FIXTURE(interrupt) {
+	int fd;
+	__u32 domain;
+	char *memory;
+	__u32 mr;
+	__u32 windows[BATCHERS][BATCH];
+	struct progress *progress;
+};
+
+FIXTURE_SETUP(interrupt)
+{
+	unsigned int i;
+
+	self->fd = raw_open_bound();
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, raw_domain(self->fd, &self->domain));
+	self->memory = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->memory);
+	ASSERT_EQ(0, raw_register(self->fd, self->domain, self->memory, LENGTH,
+				  ACCESS, &self->mr));
+	for (i = 0; i < BATCHERS; i++)
+		ASSERT_EQ(0, raw_windows(self->fd, self->domain, LENGTH,
+					 self->windows[i], BATCH));
+	self->progress = mmap(NULL, sizeof(*self->progress),
+			      PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->progress);
+}
+
+FIXTURE_TEARDOWN(interrupt)
+{
+	EXPECT_EQ(0, close(self->fd));
+	EXPECT_EQ(0, vm_pin(0));
+	EXPECT_EQ(0, state_count(IB_MEMREG_OBJECT_FILE));
+	munmap(self->memory, LENGTH);
+	munmap(self->progress, sizeof(*self->progress));
+}
+
+/*
+ * Work that takes long
+ */
+
+static int bind_batch(FIXTURE_DATA(interrupt) *self, const __u32 *windows)
+{
+	struct ib_memreg_bind binds[BATCH] = {};
+	unsigned int i;
+
+	for (i = 0; i < BATCH; i++) {
+		binds[i].window_id = windows[i];
+		binds[i].mr_id = self->mr;
+		binds[i].length = LENGTH;
+		binds[i].access = REMOTE_READ | REMOTE_WRITE;
+	}
+	return raw_bind(self->fd, self->domain, binds, BATCH);
+}
+
+static int work_batch(FIXTURE_DATA(interrupt) *self, unsigned int thread)
+{
+	return bind_batch(self, self->windows[thread]) ?:
+	       raw_revoke(self->fd, self->domain, self->windows[thread], BATCH);
+}
+
+/* Registering pins it, and makes many keys. */
+static int work_large(FIXTURE_DATA(interrupt) *self, unsigned int thread)
+{
+	static __thread char *large;
+	__u32 mr;
+
+	(void)thread;
+	if (!large)
+		large = mem_scattered(LARGE);
+	if (!large)
+		return -ENOMEM;
+	return raw_register(self->fd, self->domain, large, LARGE,
+			    LOCAL_WRITE | REMOTE_WRITE, &mr) ?:
+	       raw_destroy(self->fd, mr);
+}
+
+static int work_list(FIXTURE_DATA(interrupt) *self, unsigned int thread)
+{
+	struct state state;
+	int ret = state_get(&state);
+
+	(void)self;
+	(void)thread;
+	state_free(&state);
+	return ret;
+}
+
+struct worker {
+	FIXTURE_DATA(interrupt) *self;
+	unsigned int thread;
+};
+
+static void *work(void *arg)
+{
+	struct worker *worker = arg;
+	struct progress *progress = worker->self->progress;
+	int ret = 0;
+
+	while (!ret && !atomic_load(&progress->failed)) {
+		if (worker->thread < BATCHERS)
+			ret = work_batch(worker->self, worker->thread);
+		else if (worker->thread < THREADS - 1)
+			ret = work_large(worker->self, worker->thread);
+		else
+			ret = work_list(worker->self, worker->thread);
+		atomic_fetch_add(&progress->rounds[worker->thread], 1);
+	}
+	atomic_store(&progress->failed, ret);
+	return NULL;
+}
+
+/* All threads at work, until the process is killed or a call fails. */
+static void work_in_threads(FIXTURE_DATA(interrupt) *self)
+{
+	struct worker workers[THREADS];
+	pthread_t threads[THREADS];
+	unsigned int i;
+
+	for (i = 0; i < THREADS; i++) {
+		workers[i] = (struct worker) { self, i };
+		if (pthread_create(&threads[i], NULL, work, &workers[i]))
+			abort();
+	}
+	for (i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+}
+
+static void await_rounds(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(interrupt) *self, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < THREADS; i++) {
+		while (atomic_load(&self->progress->rounds[i]) < n) {
+			ASSERT_EQ(0, atomic_load(&self->progress->failed));
+			usleep(100);
+		}
+	}
+}
+
+/*
+ * Signals that end the process
+ */
+
+FIXTURE_VARIANT(interrupt)
+{
+	int signal;
+};
+
+FIXTURE_VARIANT_ADD(interrupt, SIGKILL)
+{
+	.signal = SIGKILL,
+};
+
+FIXTURE_VARIANT_ADD(interrupt, SIGINT)
+{
+	.signal = SIGINT,
+};
+
+static bool is_bound(const struct state *state, __u32 window)
+{
+	__u32 i;
+
+	for (i = 0; i < state->count; i++)
+		if (state->objects[i].type == IB_MEMREG_OBJECT_WINDOW &&
+		    state->objects[i].id == window)
+			return state->objects[i].state;
+	return false;
+}
+
+/* Each batch is bound as a whole, or not at all. */
+static unsigned int check_batches(struct __test_metadata *_metadata,
+				  FIXTURE_DATA(interrupt) *self,
+				  const struct state *now)
+{
+	unsigned int i, w, bound = 0;
+
+	for (i = 0; i < BATCHERS; i++) {
+		bool first = is_bound(now, self->windows[i][0]);
+
+		for (w = 1; w < BATCH; w++)
+			ASSERT_EQ(first,
+				  is_bound(now, self->windows[i][w])) {
+				TH_LOG("window %u of batch %u", w, i);
+			}
+		bound += first;
+	}
+	return bound;
+}
+
+/* What was done before the end may stay: the file is open still. */
+static void clear_away(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(interrupt) *self, const struct state *now)
+{
+	unsigned int i;
+
+	for (i = 0; i < BATCHERS; i++)
+		ASSERT_EQ(0, raw_revoke(self->fd, self->domain,
+					self->windows[i], BATCH));
+	for (i = 0; i < now->count; i++)
+		if (now->objects[i].type == IB_MEMREG_OBJECT_MR &&
+		    now->objects[i].id != self->mr)
+			ASSERT_EQ(0, raw_destroy(self->fd,
+						 now->objects[i].id));
+}
+
+static long now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000L + ts.tv_nsec / 1000000;
+}
+
+/* Returns how long it took to end, in ms. */
+static long kill_at_work(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(interrupt) *self, int signal,
+			 unsigned int rounds)
+{
+	int status;
+	pid_t pid;
+	long ms;
+
+	memset(self->progress, 0, sizeof(*self->progress));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		work_in_threads(self);
+		_exit(1);
+	}
+	await_rounds(_metadata, self, rounds);
+	ms = now_ms();
+	ASSERT_EQ(0, kill(pid, signal));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ms = now_ms() - ms;
+	ASSERT_TRUE(WIFSIGNALED(status));
+	ASSERT_EQ(signal, WTERMSIG(status));
+	return ms;
+}
+
+TEST_F_TIMEOUT(interrupt, I8_killed_in_a_batch_it_is_done_or_not, 600)
+{
+	unsigned int i, bound = 0, rounds = test_rounds(4);
+	struct state before, now;
+	long ms, longest = 0;
+
+	ASSERT_EQ(0, state_get(&before));
+	for (i = 0; i < rounds; i++) {
+		ms = kill_at_work(_metadata, self, variant->signal, 1 + i % 3);
+		if (ms > longest)
+			longest = ms;
+		ASSERT_EQ(0, state_get(&now));
+		bound += check_batches(_metadata, self, &now);
+		clear_away(_metadata, self, &now);
+		state_free(&now);
+		ASSERT_TRUE(state_same(&before));
+	}
+	state_free(&before);
+	TH_LOG("%u times killed: it took up to %ld ms; %u of %u batches were bound",
+	       rounds, longest, bound, rounds * BATCHERS);
+	/* All of it goes on to work. */
+	for (i = 0; i < BATCHERS; i++)
+		ASSERT_EQ(0, work_batch(self, i));
+}
+
+/*
+ * Signals that don't
+ */
+
+static atomic_uint alarms;
+
+static void count_alarm(int signal)
+{
+	(void)signal;
+	atomic_fetch_add(&alarms, 1);
+}
+
+TEST_F_TIMEOUT(interrupt, other_signals_change_nothing, 600)
+{
+	struct sigaction act = { .sa_handler = count_alarm };
+	struct itimerval often = { { 0, 2000 }, { 0, 2000 } };
+	struct itimerval never = {};
+	unsigned int i, rounds = test_rounds(8);
+
+	(void)variant;
+	ASSERT_EQ(0, sigaction(SIGALRM, &act, NULL));
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &often, NULL));
+	for (i = 0; i < rounds || !atomic_load(&alarms); i++) {
+		ASSERT_EQ(0, work_batch(self, i % BATCHERS));
+		ASSERT_EQ(0, work_list(self, 0));
+	}
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &never, NULL));
+	TH_LOG("%u signals in %u rounds", atomic_load(&alarms), i);
+}
+
+TEST_HARNESS_MAIN
