@@ -292,7 +292,7 @@ TEST_F_TIMEOUT(neighbours, I2_reclaim_of_a_cgroup_leaves_the_mr_live, 240)
 		SKIP(return, "%s", missing);
 	shared_memory(_metadata, self, 2 * LENGTH);
 	register_it(_metadata, self, 0, LENGTH);
-	/* It fails with EAGAIN, as half of that can't go. No files are taken. */
+	/* It fails with EAGAIN: half of that can't go. No files are taken. */
 	file_write(CGROUP "/memory.reclaim", "512K swappiness=200");
 	TH_LOG("%llu suspects, %ld KiB paged out",
 	       query(_metadata, self).out_suspects,
@@ -503,7 +503,7 @@ TEST_F_TIMEOUT(neighbours, I2_changes_beside_huge_pages_leave_the_mr_live, 240)
 	neighbours_change(_metadata, self, HUGE, HUGE);
 }
 
-/* The kernel would like a huge page, and finds that the small ones are pinned */
+/* The kernel would like a huge page, and finds small ones that are pinned. */
 TEST_F_TIMEOUT(neighbours, collapsing_leaves_the_pages, 240)
 {
 	char *start;

@@ -509,44 +509,82 @@ TEST_F_TIMEOUT(churn, I2_what_is_live_is_what_is_mapped, 3600)
 	TH_LOG("%u of %u MRs were live when the churn ended", live, rounds);
 }
 
-/* An unmap, and an exit, over many guards: one wait, not one for each. */
-TEST_F_TIMEOUT(watch, many_guards_end_together, 3600)
+/*
+ * An unmap, and an exit, over many guards: one wait, not one for each.
+ */
+
+static uint8_t *guarded_pages(struct memreg *m, uint32_t domain, uint32_t *ids,
+			      unsigned int n)
 {
-	unsigned int i, n = times(500, 10000);
 	struct memreg_mr mr;
+	unsigned int i;
 	uint8_t *mem;
-	pid_t pid;
-	int64_t t;
 
 	mem = mmap(NULL, n * PAGE, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, mem);
-	for (i = 0; i < n; i++)
-		ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain,
-						mem + i * PAGE, PAGE,
-						IB_MEMREG_ACCESS_LOCAL_WRITE |
-						READ_WRITE, 0, &mr));
+	if (mem == MAP_FAILED)
+		return NULL;
+	for (i = 0; i < n; i++) {
+		if (memreg_mr_register(m, domain, mem + i * PAGE, PAGE,
+				       IB_MEMREG_ACCESS_LOCAL_WRITE |
+				       READ_WRITE, 0, &mr))
+			return NULL;
+		ids[i] = mr.id;
+	}
+	return mem;
+}
+
+static void all_stale(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(watch) *self, const uint32_t *ids,
+		      unsigned int n)
+{
+	struct memreg_mr_info info;
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		ASSERT_EQ(0, memreg_mr_query(self->o.m, ids[i], &info, NULL,
+					     NULL));
+		ASSERT_EQ(IB_MEMREG_MR_STALE, info.state);
+	}
+}
+
+TEST_F_TIMEOUT(watch, I2_many_guards_end_together, 3600)
+{
+	unsigned int n = times(debug_kernel() ? 500 : 2000, 10000);
+	uint32_t *ids = mmap(NULL, n * sizeof(*ids), PROT_READ | PROT_WRITE,
+			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int ready[2], status;
+	uint8_t *mem;
+	int64_t t;
+	pid_t pid;
+	char c;
+
+	ASSERT_NE(MAP_FAILED, ids);
+	mem = guarded_pages(self->o.m, self->o.domain, ids, n);
+	ASSERT_NE(NULL, mem);
 	t = now_ms();
 	ASSERT_EQ(0, munmap(mem, n * PAGE));
 	TH_LOG("munmap over %u guards: %lld ms", n, (long long)(now_ms() - t));
+	all_stale(_metadata, self, ids, n);
 
+	/* The file stays open here: it is the mappings that go. */
+	ASSERT_EQ(0, pipe(ready));
 	pid = fork();
 	ASSERT_LE(0, pid);
 	if (!pid) {
-		mem = mmap(NULL, n * PAGE, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		for (i = 0; i < n; i++)
-			if (memreg_mr_register(self->o.m, self->o.domain,
-					       mem + i * PAGE, PAGE,
-					       IB_MEMREG_ACCESS_LOCAL_WRITE |
-					       READ_WRITE, 0, &mr))
-				_exit(1);
-		_exit(0);
+		mem = guarded_pages(self->o.m, self->o.domain, ids, n);
+		if (!mem || write(ready[1], "", 1) != 1)
+			_exit(1);
+		pause();
 	}
+	close(ready[1]);
+	ASSERT_EQ(1, read(ready[0], &c, 1));
 	t = now_ms();
-	ASSERT_EQ(pid, waitpid(pid, &(int){ 0 }, 0));
-	TH_LOG("a process with %u guards came and went: %lld ms", n,
-	       (long long)(now_ms() - t));
+	ASSERT_EQ(0, kill(pid, SIGKILL));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	TH_LOG("exit with %u guards: %lld ms", n, (long long)(now_ms() - t));
+	ASSERT_EQ(SIGKILL, WTERMSIG(status));
+	all_stale(_metadata, self, ids, n);
 }
 
 PEER_HARNESS_MAIN
