@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -26,7 +25,6 @@
 /* Where lib/topology.sh has the two ends. */
 #define OWNER_IP	"192.0.2.1"
 #define PEER_IP		"192.0.2.2"
-#define PEER_NETNS	"/run/netns/memreg-peer"
 
 FIXTURE(fail_nth) {
 	int fd;
@@ -206,27 +204,6 @@ static int listen_on_owner(FIXTURE_DATA(fail_nth) *self)
 	return ret;
 }
 
-/* A file on the peer's device, in the peer's network namespace. */
-static int open_peer(void)
-{
-	int here = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	int there = open(PEER_NETNS, O_RDONLY | O_CLOEXEC);
-	int fd = -1;
-
-	if (here >= 0 && there >= 0 && !setns(there, CLONE_NEWNET)) {
-		fd = raw_open();
-		if (fd >= 0 && raw_bind_device(fd, "rxe_peer")) {
-			close(fd);
-			fd = -1;
-		}
-		if (setns(here, CLONE_NEWNET))
-			abort();
-	}
-	close(here);
-	close(there);
-	return fd;
-}
-
 FIXTURE_SETUP(fail_nth)
 {
 	__u64 span;
@@ -252,7 +229,7 @@ FIXTURE_SETUP(fail_nth)
 	ASSERT_EQ(0, raw_register(self->fd, self->domain, self->memory, LENGTH,
 				  MW_BIND, &self->local_mr));
 	ASSERT_EQ(0, listen_on_owner(self));
-	self->peer = open_peer();
+	self->peer = raw_open_peer();
 	ASSERT_LE(0, self->peer);
 	ASSERT_EQ(0, raw_domain(self->peer, &self->peer_domain));
 }

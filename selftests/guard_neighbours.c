@@ -166,13 +166,14 @@ static void await_ksm_scans(struct __test_metadata *_metadata, long n)
 	}
 }
 
-/* Each page gets a stable copy, but for those that are pinned. */
+/* Equal pages become one, but for those that are pinned. */
 TEST_F_TIMEOUT(neighbours, I2_KSM_leaves_the_mr_live, 240)
 {
 	if (file_write("/sys/kernel/mm/ksm/run", "1"))
 		SKIP(return, "this kernel has no KSM");
 	private_memory(_metadata, self, 2 * LENGTH);
 	register_it(_metadata, self, 0, LENGTH);
+	memset(self->memory + LENGTH, 0xa5, LENGTH);
 	ASSERT_EQ(0, file_write("/sys/kernel/mm/ksm/sleep_millisecs", "20"));
 	ASSERT_EQ(0, file_write("/sys/kernel/mm/ksm/pages_to_scan", "10000"));
 	ASSERT_EQ(0, madvise(self->memory, self->length, MADV_MERGEABLE));

@@ -22,7 +22,7 @@
 #define BATCHERS	12
 #define BATCH		IB_MEMREG_BATCH_MAX
 #define LENGTH		(16 * PAGE)
-#define LARGE		(48UL << 20)
+#define LARGE		(10UL << 20)
 #define ACCESS		(LOCAL_WRITE | MW_BIND)
 
 /* What is going on, in memory that both processes see. */
