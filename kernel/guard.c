@@ -32,10 +32,11 @@
  *
  * The way out
  *
- * A notifier waits for MEMREG_GUARD_TIMEOUT at most in each of its passes, and
- * not at all for a queue that is being rebuilt. FRWRs that could not be
- * invalidated are FAILED then, and a worker destroys their MRs. Until that is
- * done the peer may reach the old pages, which stay pinned, and nobody else's.
+ * A notifier waits for MEMREG_GUARD_TIMEOUT at most in each of its passes, or
+ * for each batch if there are many keys to kill, and not at all for a queue
+ * that is being rebuilt. FRWRs that could not be invalidated are FAILED then,
+ * and a worker destroys their MRs. Until that is done the peer may reach the
+ * old pages, which stay pinned, and nobody else's.
  */
 #include <linux/mmu_notifier.h>
 #include <linux/pagemap.h>
@@ -47,7 +48,7 @@
 #include "memreg.h"
 #include "trace.h"
 
-/* How long a notifier waits for keys to die. */
+/* How long a notifier waits for the next keys to die. */
 #define MEMREG_GUARD_TIMEOUT	HZ
 
 /* Others wait for longer before they have the queue rebuilt. */
@@ -100,6 +101,7 @@ static void memreg_guard_reap(struct memreg_region *region)
 		}
 	}
 	guard->posted = false;
+	WRITE_ONCE(guard->through, guard->through + 1);
 	if (!list_empty(&region->failed))
 		queue_work(memreg_guard_wq, &guard->kill);
 	wake_up_all(&region->mdev->guard_wait);
@@ -224,13 +226,31 @@ static void memreg_guard_stall(struct memreg_region *region)
 	spin_unlock(&region->mdev->frwr_lock);
 }
 
-/* Wait for keys to die, or for that to begin, but not for ever. */
+/*
+ * Wait for keys to die, or for that to begin, for as long as one batch is
+ * through after the other. Returns false if none was for a while.
+ */
+static bool memreg_guard_wait_for(struct memreg_region *region, bool begin,
+				  long patience)
+{
+	struct memreg_guard *guard = &region->guard;
+	unsigned long through;
+
+	do {
+		through = READ_ONCE(guard->through);
+		if (wait_event_timeout(region->mdev->guard_wait,
+				       begin ? memreg_guard_begun(region) :
+					       memreg_guard_advance(region),
+				       patience))
+			return true;
+	} while (READ_ONCE(guard->through) != through);
+	return false;
+}
+
+/* The same in a notifier, which leaves it to the worker then. */
 static void memreg_guard_wait(struct memreg_region *region, bool begin)
 {
-	if (wait_event_timeout(region->mdev->guard_wait,
-			       begin ? memreg_guard_begun(region) :
-				       memreg_guard_advance(region),
-			       MEMREG_GUARD_TIMEOUT))
+	if (memreg_guard_wait_for(region, begin, MEMREG_GUARD_TIMEOUT))
 		return;
 	memreg_guard_stall(region);
 	queue_work(memreg_guard_wq, &region->guard.kill);
@@ -279,9 +299,7 @@ static void memreg_guard_kill(struct work_struct *work)
 		container_of(work, struct memreg_region, guard.kill);
 	struct memreg_frwr *frwr;
 
-	while (!wait_event_timeout(region->mdev->guard_wait,
-				   memreg_guard_advance(region),
-				   MEMREG_GUARD_PATIENCE))
+	while (!memreg_guard_wait_for(region, false, MEMREG_GUARD_PATIENCE))
 		memreg_guard_stall(region);
 	while ((frwr = memreg_guard_claim_failed(region))) {
 		memreg_frwr_destroy_mr(frwr);

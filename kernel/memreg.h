@@ -577,6 +577,7 @@ enum memreg_verdict {
  * @batch: Work requests by which the guard kills keys; @posted says if it is
  *	in use
  * @posted: @batch is posted, and nobody has looked at its outcome; frwr_lock
+ * @through: Batches that are through; frwr_lock
  * @check: Worker that looks
  * @kill: Worker that kills what could not be killed in time
  */
@@ -598,6 +599,7 @@ struct memreg_guard {
 	unsigned long suspect_end;
 	struct memreg_batch batch;
 	bool posted;
+	unsigned long through;
 	struct delayed_work check;
 	struct work_struct kill;
 };
