@@ -58,6 +58,9 @@
 #define MEMREG_CHECK_DELAY	msecs_to_jiffies(10)
 #define MEMREG_CHECK_LIMIT	HZ
 
+/* Batches that may fail in one go, with a spinlock held. */
+#define MEMREG_GUARD_BATCHES	16
+
 /* How often a registration looks again if events keep coming. */
 #define MEMREG_GUARD_LOOKS	8
 
@@ -171,18 +174,20 @@ static bool memreg_guard_post(struct memreg_region *region)
 
 /*
  * Do what can be done now, in any number of tasks. Returns whether no key to
- * the region works any more, but for those that are FAILED.
+ * the region works any more, but for those that are FAILED. Who waits for that
+ * is woken by each batch that ends, his own included.
  */
 static bool memreg_guard_advance_locked(struct memreg_region *region)
 {
 	struct memreg_guard *guard = &region->guard;
+	unsigned int n = MEMREG_GUARD_BATCHES;
 
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
 	do {
 		if (guard->posted && memreg_batch_ended(&guard->batch))
 			memreg_guard_reap(region);
-	} while (!guard->posted && !list_empty(&region->live) &&
+	} while (!guard->posted && !list_empty(&region->live) && n-- &&
 		 memreg_guard_post(region));
 	return !region->killing && list_empty(&region->live);
 }
