@@ -361,6 +361,7 @@ TEST_F_TIMEOUT(watch, protection_that_forbids_ends_the_mr, LIMIT_S)
 TEST_F_TIMEOUT(watch, discard_of_a_loop_device_ends_the_mr, LIMIT_S)
 {
 	char command[256];
+	int64_t t;
 
 	snprintf(command, sizeof(command),
 		 "modprobe loop 2>/dev/null; "
@@ -369,7 +370,10 @@ TEST_F_TIMEOUT(watch, discard_of_a_loop_device_ends_the_mr, LIMIT_S)
 		 getpid(), self->file);
 	if (system(command))
 		SKIP(return, "no loop device here that can discard");
+	t = now_ms();
 	await_state(_metadata, self, IB_MEMREG_MR_STALE);
+	TH_LOG("stale %lld ms after the loop device was gone",
+	       (long long)(now_ms() - t));
 }
 
 TEST_F_TIMEOUT(watch, unguarded_mr_keeps_its_keys, LIMIT_S)
