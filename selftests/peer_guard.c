@@ -554,7 +554,7 @@ static void all_stale(struct __test_metadata *_metadata,
 
 TEST_F_TIMEOUT(watch, I2_many_guards_end_together, 3600)
 {
-	unsigned int n = times(debug_kernel() ? 500 : 2000, 10000);
+	unsigned int n = times(2000, 10000);
 	uint32_t *ids = mmap(NULL, n * sizeof(*ids), PROT_READ | PROT_WRITE,
 			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int ready[2], status;
