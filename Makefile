@@ -108,7 +108,7 @@ help:
 	@echo '  demo           a peer reads, writes, and is locked out; what it costs'
 	@echo '  check          every test on two kernels, some minutes'
 	@echo '  soak           the same tests at full counts, hours'
-	@echo '  bench          measurements'
+	@echo '  bench          what it costs: a table, and build/bench.json'
 	@echo '  lint           every static check'
 	@echo '  lint-selftest  plant an error for every check, and see it found'
 	@echo

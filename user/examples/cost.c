@@ -25,7 +25,6 @@
 
 struct bench {
 	const char *device;
-	const char *json;
 	unsigned int rounds;
 	unsigned int repeats;	/* of what is single, in a round */
 	char *memory;
@@ -40,7 +39,6 @@ struct bench {
 /* One measurement: microseconds for one register + deregister, or the like */
 struct test {
 	const char *name;
-	const char *key;
 	int (*run)(struct bench *b, unsigned int arg);
 	unsigned int arg;
 	double us[ROUNDS_MAX];
@@ -114,19 +112,19 @@ static int run_windows(struct bench *b, unsigned int count)
 
 static struct test tests[] = {
 	{ .name = "ibv_reg_mr + ibv_dereg_mr, remote access",
-	  .key = "verbs_mr_remote", .run = run_verbs_mr, .arg = REMOTE },
+	  .run = run_verbs_mr, .arg = REMOTE },
 	{ .name = "ibv_reg_mr + ibv_dereg_mr, local access",
-	  .key = "verbs_mr_local", .run = run_verbs_mr, .arg = LOCAL },
+	  .run = run_verbs_mr, .arg = LOCAL },
 	{ .name = "memreg register + deregister, remote access",
-	  .key = "memreg_mr_remote", .run = run_memreg_mr, .arg = REMOTE },
+	  .run = run_memreg_mr, .arg = REMOTE },
 	{ .name = "memreg register + deregister, local access",
-	  .key = "memreg_mr_local", .run = run_memreg_mr, .arg = LOCAL },
+	  .run = run_memreg_mr, .arg = LOCAL },
 	{ .name = "memreg window bind + revoke, single",
-	  .key = "memreg_window_1", .run = run_windows, .arg = 1 },
+	  .run = run_windows, .arg = 1 },
 	{ .name = "memreg window bind + revoke, 32 in a call",
-	  .key = "memreg_window_32", .run = run_windows, .arg = 32 },
+	  .run = run_windows, .arg = 32 },
 	{ .name = "memreg window bind + revoke, 256 in a call",
-	  .key = "memreg_window_256", .run = run_windows, .arg = 256 },
+	  .run = run_windows, .arg = 256 },
 };
 
 #define TESTS (sizeof(tests) / sizeof(tests[0]))
@@ -189,26 +187,6 @@ static void print_table(const struct bench *b)
 		       at(b, t, 0.5) / base);
 	}
 	printf("\nratio: to %s\n", tests[0].name);
-}
-
-static int write_json(const struct bench *b)
-{
-	FILE *f = fopen(b->json, "w");
-	size_t i;
-
-	if (!f)
-		return fail_errno(b->json);
-	fprintf(f, "{\"length\": %d, \"rounds\": %u, \"unit\": \"us\",\n \"results\": {",
-		LENGTH, b->rounds);
-	for (i = 0; i < TESTS; i++) {
-		const struct test *t = &tests[i];
-
-		fprintf(f, "%s\n  \"%s\": {\"median\": %.3f, \"q1\": %.3f, \"q3\": %.3f, \"min\": %.3f, \"max\": %.3f}",
-			i ? "," : "", t->key, at(b, t, 0.5), at(b, t, 0.25),
-			at(b, t, 0.75), at(b, t, 0), at(b, t, 1));
-	}
-	fprintf(f, "\n }}\n");
-	return fclose(f) ? fail_errno(b->json) : 0;
 }
 
 /* The verbs device of the same name as memreg's */
@@ -282,18 +260,15 @@ static int parse(struct bench *b, int argc, char **argv)
 		{ "device", required_argument, NULL, 'd' },
 		{ "rounds", required_argument, NULL, 'n' },
 		{ "repeats", required_argument, NULL, 'r' },
-		{ "json", required_argument, NULL, 'j' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int opt;
 
-	while ((opt = getopt_long(argc, argv, "d:n:r:j:h", options,
+	while ((opt = getopt_long(argc, argv, "d:n:r:h", options,
 				  NULL)) != -1) {
 		if (opt == 'd')
 			b->device = optarg;
-		else if (opt == 'j')
-			b->json = optarg;
 		else if (opt == 'n' && !number(optarg, &b->rounds, ROUNDS_MAX))
 			continue;
 		else if (opt == 'r' && !number(optarg, &b->repeats, 1000000))
@@ -310,15 +285,13 @@ int main(int argc, char **argv)
 	int ret;
 
 	if (parse(&b, argc, argv)) {
-		fputs("usage: cost [-d DEVICE] [-n ROUNDS] [-r REPEATS] [-j JSONFILE]\n",
+		fputs("usage: cost [-d DEVICE] [-n ROUNDS] [-r REPEATS]\n",
 		      stderr);
 		return 2;
 	}
 	ret = get_memory(&b) || open_memreg(&b) || open_verbs(&b) || run(&b);
-	if (!ret) {
+	if (!ret)
 		print_table(&b);
-		ret = b.json && write_json(&b);
-	}
 	close_all(&b);
 	return ret ? 1 : 0;
 }

@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# What measures works: all that it measures can be done, and the report has all
+# of it. What it costs is not looked at.
+
+set -uo pipefail
+cd "$(dirname "$(realpath "$0")")" || exit
+
+command -v python3 >/dev/null || exit 4
+
+tmp=$(mktemp -d) || exit
+trap 'rm -rf "$tmp"' EXIT
+
+measure() {
+	nsenter --net=/run/netns/memreg-owner ../build/selftests/bench/bench \
+		-n 1 -r 1 -N 1 -l 1000 -g 100 "$@"
+}
+
+measure -i >"$tmp/ki" && measure >"$tmp/us" || exit 1
+bench/report "$tmp/json" "$tmp/ki" "$tmp/us" || exit 1
+python3 - "$tmp/json" <<'EOT'
+import json, sys
+
+WINDOW = ("64k_batch32 64k_batch256 64k_batch32_thp 64k_batch32_vs_mw2 "
+          "64k_batch32_thp_vs_mw2 64k_single 64k_batch32_8mrs "
+          "64k_batch32_strict live_100000")
+OTHER = ("mr_register_64k_local mr_register_64k_remote mr_register_4k_remote "
+         "mr_register_1m_remote munmap_10000_guards exit_10000_guards")
+KEYS = {"name", "unit", "ours", "peer", "peer_name", "ratio", "runs"}
+
+names = ["window_bind_revoke_" + w for w in WINDOW.split()] + OTHER.split()
+rows = json.load(open(sys.argv[1]))
+told = {row["name"]: row for row in rows}
+assert len(told) == len(rows), "a name is there twice"
+assert set(told) == set(names) | {n + "_time" for n in names}, sorted(told)
+for row in rows:
+    assert KEYS <= set(row), row
+    assert row["unit"] == ("us" if row["name"].endswith("_time") else "ki"), row
+    assert row["runs"] == 1 and row["ours"] > 0 and row["peer"] > 0, row
+    assert abs(row["ratio"] * row["peer"] / row["ours"] - 1) < 1e-9, row
+EOT

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What registering, granting and revoking memory costs, by memreg and by
+ * libibverbs.
+ *
+ * Each round measures every operation once, so that what disturbs the machine
+ * disturbs all of them; what needs the machine for itself is measured
+ * afterwards. Prints a line for each operation:
+ *
+ *	result NAME UNIT MEDIAN LOWEST HIGHEST ROUNDS
+ *
+ * The unit is us, microseconds, or ki, thousands of instructions: there the
+ * time stamp counter is read, which counts them in a guest with --icount.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <x86intrin.h>
+
+#include "../memreg_fixture.h"
+#include "bench.h"
+
+#define OPS_MAX		64
+#define ROUNDS_MAX	1000
+
+unsigned int live_windows = 100000, guards = 10000;
+
+/**
+ * struct result - An operation and what was measured
+ * @op: The operation
+ * @cost: Of each round
+ * @rounds: Number of rounds
+ */
+struct result {
+	const struct op *op;
+	double cost[ROUNDS_MAX];
+	unsigned int rounds;
+};
+
+static struct result results[OPS_MAX];
+static unsigned int nr_results;
+static int instructions;
+static unsigned int rounds = 21, repeats = 16, rounds_large = 5;
+
+int fail(const char *what, int err)
+{
+	fprintf(stderr, "bench: %s: %s\n", what, strerror(err));
+	return -1;
+}
+
+const char *bench_device(void)
+{
+	return test_device();
+}
+
+/*
+ * Who touches every second page first gets neighbours for those, and none for
+ * what lies next to each other.
+ */
+void *memory_pages(size_t length)
+{
+	char *memory = mem_alloc(length);
+	size_t at;
+
+	if (!memory)
+		return NULL;
+	madvise(memory, length, MADV_NOHUGEPAGE);
+	/* A child would be given copies of what is pinned. */
+	madvise(memory, length, MADV_DONTFORK);
+	for (at = 0; at < length; at += 2 * PAGE)
+		memory[at] = 1;
+	for (at = PAGE; at < length; at += 2 * PAGE)
+		memory[at] = 1;
+	return memory;
+}
+
+void *memory_huge(size_t length)
+{
+	void *memory = mem_thp(length);
+
+	if (memory)
+		madvise(memory, length, MADV_DONTFORK);
+	return memory;
+}
+
+void *mr_memory(void)
+{
+	static void *memory;
+
+	if (!memory)
+		memory = memory_pages(MR_LENGTH_MAX);
+	return memory;
+}
+
+/* Thousands of instructions, or microseconds. */
+static double now(void)
+{
+	struct timespec ts;
+
+	if (instructions)
+		return (double)__rdtsc() / 1e3;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec * 1e6 + (double)ts.tv_nsec / 1e3;
+}
+
+static int measure_once(const struct op *op, double *cost)
+{
+	double begin;
+
+	if (op->prepare && op->prepare(op))
+		return -1;
+	begin = now();
+	if (op->run(op))
+		return -1;
+	*cost += now() - begin;
+	return op->finish ? op->finish(op) : 0;
+}
+
+/* What is small is run often. */
+static int measure(const struct op *op, double *cost)
+{
+	unsigned int times = op->each > 1 || op->large ? 1 : repeats, i;
+
+	*cost = 0;
+	for (i = 0; i < times; i++)
+		if (measure_once(op, cost))
+			return -1;
+	*cost /= times * op->each;
+	return 0;
+}
+
+static int setup(const struct op *op)
+{
+	double ignored;
+
+	if (op->setup && op->setup(op))
+		return -1;
+	return op->large ? 0 : measure(op, &ignored);
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void print_result(struct result *result)
+{
+	qsort(result->cost, result->rounds, sizeof(double), compare);
+	printf("result %s %s %.3f %.3f %.3f %u\n", result->op->name,
+	       instructions ? "ki" : "us", result->cost[result->rounds / 2],
+	       result->cost[0], result->cost[result->rounds - 1],
+	       result->rounds);
+}
+
+static int run_round(struct result *result)
+{
+	return measure(result->op, &result->cost[result->rounds++]);
+}
+
+/* Round by round, all that don't need the machine for themselves. */
+static int run_together(void)
+{
+	unsigned int round, i;
+
+	for (i = 0; i < nr_results; i++) {
+		if (results[i].op->alone)
+			continue;
+		printf("# %s: preparing\n", results[i].op->name);
+		if (setup(results[i].op))
+			return -1;
+	}
+	for (round = 0; round < rounds; round++) {
+		printf("# round %u of %u\n", round + 1, rounds);
+		for (i = 0; i < nr_results; i++)
+			if (!results[i].op->alone && run_round(&results[i]))
+				return -1;
+	}
+	for (i = 0; i < nr_results; i++)
+		if (!results[i].op->alone)
+			print_result(&results[i]);
+	return 0;
+}
+
+static int run_alone(struct result *result)
+{
+	printf("# %s: preparing\n", result->op->name);
+	if (setup(result->op))
+		return -1;
+	while (result->rounds < (result->op->large ? rounds_large : rounds))
+		if (run_round(result))
+			return -1;
+	print_result(result);
+	return 0;
+}
+
+static void list(const struct op *ops)
+{
+	for (; ops->name && nr_results < OPS_MAX; ops++)
+		results[nr_results++].op = ops;
+}
+
+static int number(const char *word, unsigned int *n, unsigned int max)
+{
+	char *end;
+	unsigned long value = strtoul(word, &end, 0);
+
+	if (end == word || *end || !value || value > max)
+		return -1;
+	*n = (unsigned int)value;
+	return 0;
+}
+
+static int parse(int argc, char **argv)
+{
+	int opt, ret = 0;
+
+	while (!ret && (opt = getopt(argc, argv, "in:r:N:l:g:")) != -1) {
+		switch (opt) {
+		case 'i':
+			instructions = 1;
+			break;
+		case 'n':
+			ret = number(optarg, &rounds, ROUNDS_MAX);
+			break;
+		case 'r':
+			ret = number(optarg, &repeats, 1000000);
+			break;
+		case 'N':
+			ret = number(optarg, &rounds_large, ROUNDS_MAX);
+			break;
+		case 'l':
+			ret = number(optarg, &live_windows, 1000000);
+			break;
+		case 'g':
+			ret = number(optarg, &guards, 1000000);
+			break;
+		default:
+			ret = -1;
+		}
+	}
+	return ret || optind != argc ? -1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int i;
+
+	if (parse(argc, argv)) {
+		fputs("usage: bench [-i] [-n ROUNDS] [-r REPEATS] [-N ROUNDS_LARGE] [-l LIVE_WINDOWS] [-g GUARDS]\n",
+		      stderr);
+		return 2;
+	}
+	setlinebuf(stdout);
+	list(verbs_ops);
+	list(memreg_ops);
+	if (run_together())
+		return 1;
+	for (i = 0; i < nr_results; i++)
+		if (results[i].op->alone && run_alone(&results[i]))
+			return 1;
+	return 0;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the parts of the bench share. An operation is something that is
+ * measured: memreg.c has those of memreg, verbs.c what they are compared to,
+ * and bench.c the clock.
+ */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <stddef.h>
+
+#define PIECE		65536UL		/* bytes of an MR or of a window */
+#define PIECES		256UL		/* as many windows are on one MR */
+
+/**
+ * struct op - Something to be measured
+ * @name: Name
+ * @setup: Make what all rounds need, and run often enough for a steady state;
+ *	or NULL
+ * @prepare: What each run needs, and is not counted; or NULL
+ * @run: What is counted
+ * @finish: What each run leaves to be done, and is not counted; or NULL
+ * @each: Registrations, windows or the like in one run
+ * @alone: It is measured by itself, not round by round with the others
+ * @large: It takes long, and has fewer rounds
+ * @data: What the functions want to know
+ *
+ * The functions return 0, or -1 if they have said what failed.
+ */
+struct op {
+	const char *name;
+	int (*setup)(const struct op *op);
+	int (*prepare)(const struct op *op);
+	int (*run)(const struct op *op);
+	int (*finish)(const struct op *op);
+	unsigned int each;
+	int alone;
+	int large;
+	const void *data;
+};
+
+extern const struct op memreg_ops[];
+extern const struct op verbs_ops[];
+
+/* Set by the command line: sizes of what is large. */
+extern unsigned int live_windows, guards;
+
+/* Say what failed, and return -1. */
+int fail(const char *what, int err);
+int fail_memreg(void);
+
+const char *bench_device(void);
+
+/*
+ * Memory of touched pages: of 4 KiB, no two of which are neighbours, or huge
+ * ones. NULL if it can't be had.
+ */
+void *memory_pages(size_t length);
+void *memory_huge(size_t length);
+
+/* The memory that MRs are made on, ours and those that they are compared to. */
+#define MR_LENGTH_MAX	(1UL << 20)
+void *mr_memory(void);
+
+#endif /* BENCH_H */
