@@ -5,7 +5,7 @@
  *
  * Each round measures every operation once, so that what disturbs the machine
  * disturbs all of them; what needs the machine for itself is measured
- * afterwards. Prints a line for each operation:
+ * afterwards. Prints a line for each operation, or for those that are named:
  *
  *	result NAME UNIT MEDIAN LOWEST HIGHEST ROUNDS
  *
@@ -25,7 +25,7 @@
 #include "bench.h"
 
 #define OPS_MAX		64
-#define ROUNDS_MAX	1000
+#define ROUNDS_MAX	10000
 
 unsigned int live_windows = 100000, guards = 10000;
 
@@ -199,10 +199,21 @@ static int run_alone(struct result *result)
 	return 0;
 }
 
-static void list(const struct op *ops)
+static int wanted(const struct op *op, char **names)
+{
+	if (!*names)
+		return 1;
+	for (; *names; names++)
+		if (!strcmp(*names, op->name))
+			return 1;
+	return 0;
+}
+
+static void list(const struct op *ops, char **names)
 {
 	for (; ops->name && nr_results < OPS_MAX; ops++)
-		results[nr_results++].op = ops;
+		if (wanted(ops, names))
+			results[nr_results++].op = ops;
 }
 
 static int number(const char *word, unsigned int *n, unsigned int max)
@@ -244,7 +255,7 @@ static int parse(int argc, char **argv)
 			ret = -1;
 		}
 	}
-	return ret || optind != argc ? -1 : 0;
+	return ret;
 }
 
 int main(int argc, char **argv)
@@ -252,13 +263,13 @@ int main(int argc, char **argv)
 	unsigned int i;
 
 	if (parse(argc, argv)) {
-		fputs("usage: bench [-i] [-n ROUNDS] [-r REPEATS] [-N ROUNDS_LARGE] [-l LIVE_WINDOWS] [-g GUARDS]\n",
+		fputs("usage: bench [-i] [-n ROUNDS] [-r REPEATS] [-N ROUNDS_LARGE] [-l LIVE_WINDOWS] [-g GUARDS] [NAME]...\n",
 		      stderr);
 		return 2;
 	}
 	setlinebuf(stdout);
-	list(verbs_ops);
-	list(memreg_ops);
+	list(verbs_ops, argv + optind);
+	list(memreg_ops, argv + optind);
 	if (run_together())
 		return 1;
 	for (i = 0; i < nr_results; i++)
