@@ -13,7 +13,7 @@ trap 'rm -rf "$tmp"' EXIT
 
 measure() {
 	nsenter --net=/run/netns/memreg-owner ../build/selftests/bench/bench \
-		-n 1 -r 1 -N 1 -l 1000 -g 100 "$@"
+		-n 1 -r 1 -N 1 -w 64 -l 500 -g 50 "$@"
 }
 
 measure -i >"$tmp/ki" && measure >"$tmp/us" || exit 1

@@ -27,7 +27,7 @@
 #define OPS_MAX		64
 #define ROUNDS_MAX	10000
 
-unsigned int live_windows = 100000, guards = 10000;
+unsigned int live_windows = 100000, guards = 10000, warm_up = 1024;
 
 /**
  * struct result - An operation and what was measured
@@ -231,7 +231,7 @@ static int parse(int argc, char **argv)
 {
 	int opt, ret = 0;
 
-	while (!ret && (opt = getopt(argc, argv, "in:r:N:l:g:")) != -1) {
+	while (!ret && (opt = getopt(argc, argv, "in:r:N:w:l:g:")) != -1) {
 		switch (opt) {
 		case 'i':
 			instructions = 1;
@@ -244,6 +244,9 @@ static int parse(int argc, char **argv)
 			break;
 		case 'N':
 			ret = number(optarg, &rounds_large, ROUNDS_MAX);
+			break;
+		case 'w':
+			ret = number(optarg, &warm_up, 1000000);
 			break;
 		case 'l':
 			ret = number(optarg, &live_windows, 1000000);
@@ -263,7 +266,7 @@ int main(int argc, char **argv)
 	unsigned int i;
 
 	if (parse(argc, argv)) {
-		fputs("usage: bench [-i] [-n ROUNDS] [-r REPEATS] [-N ROUNDS_LARGE] [-l LIVE_WINDOWS] [-g GUARDS] [NAME]...\n",
+		fputs("usage: bench [-i] [-n ROUNDS] [-r REPEATS] [-N ROUNDS_LARGE] [-w WARM_UP] [-l LIVE_WINDOWS] [-g GUARDS] [NAME]...\n",
 		      stderr);
 		return 2;
 	}

@@ -42,8 +42,12 @@ struct op {
 extern const struct op memreg_ops[];
 extern const struct op verbs_ops[];
 
-/* Set by the command line: sizes of what is large. */
-extern unsigned int live_windows, guards;
+/*
+ * Set by the command line: how many there are of what is large, and how many
+ * windows are bound before anything is measured: keys rest until they are used
+ * again (kernel/frwr.c).
+ */
+extern unsigned int live_windows, guards, warm_up;
 
 /* Say what failed, and return -1. */
 int fail(const char *what, int err);

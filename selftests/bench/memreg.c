@@ -18,9 +18,6 @@
 #define BATCH	IB_MEMREG_BATCH_MAX
 #define REMOTE	(REMOTE_READ | REMOTE_WRITE)
 
-/* Keys that rest until they are used again, and some more (kernel/frwr.c). */
-#define WARM_UP	1024
-
 int fail_memreg(void)
 {
 	fprintf(stderr, "bench: %s\n", memreg_reason());
@@ -242,7 +239,7 @@ static int grants_setup(const struct op *op)
 		return -1;
 	if (kind->live && owner_crowd(kind->owner, *kind->live))
 		return -1;
-	for (done = 0; done < WARM_UP; done += op->each)
+	for (done = 0; done < warm_up; done += op->each)
 		if (grants_run(op))
 			return -1;
 	return 0;
