@@ -120,10 +120,10 @@ static int measure_once(const struct op *op, double *cost)
 	return op->finish ? op->finish(op) : 0;
 }
 
-/* What is small is run often. */
+/* What is not large is run often, so that the first time counts for little. */
 static int measure(const struct op *op, double *cost)
 {
-	unsigned int times = op->each > 1 || op->large ? 1 : repeats, i;
+	unsigned int times = op->large ? 1 : repeats, i;
 
 	*cost = 0;
 	for (i = 0; i < times; i++)
