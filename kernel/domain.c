@@ -184,7 +184,9 @@ static int memreg_queue_connect(struct memreg_domain *domain)
 {
 	int ret;
 
-	ret = memreg_queue_to_init(domain);
+	ret = memreg_inject(MEMREG_INJECT_QUEUE_CONNECT);
+	if (!ret)
+		ret = memreg_queue_to_init(domain);
 	if (!ret)
 		ret = memreg_queue_to_rtr(domain);
 	if (!ret)
@@ -259,7 +261,7 @@ static void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc)
 		trace_memreg_frwr_fail(frwr, wc->status);
 		memreg_queue_break(domain);
 	}
-	if (frwr == batch->last)
+	if (frwr == batch->last && !memreg_inject(MEMREG_INJECT_COMPLETION))
 		memreg_batch_end(batch);
 	spin_unlock_irqrestore(&domain->sq_lock, flags);
 }
@@ -358,7 +360,7 @@ static void memreg_batch_post_locked(struct memreg_batch *batch)
 	memreg_count(domain->mdev, IB_MEMREG_STAT_WORK_REQUESTS, batch->count);
 	trace_memreg_batch_post(batch);
 	/* What a post took in part has no completion to end it. */
-	if (ib_post_send(domain->qp, &first->inv, &bad))
+	if (memreg_inject_post_send(domain->qp, &first->inv, &bad))
 		memreg_queue_break(domain);
 }
 

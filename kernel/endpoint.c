@@ -175,6 +175,17 @@ static int memreg_fail_address(struct memreg_ucmd *ucmd, int err, int other)
 		memreg_fail(ucmd, err, IB_MEMREG_REASON_ADDRESS);
 }
 
+static struct rdma_cm_id *memreg_id_create(struct memreg_file *file,
+					   rdma_cm_event_handler handler,
+					   void *context)
+{
+	int ret = memreg_inject(MEMREG_INJECT_CREATE_ID);
+
+	return ret ? ERR_PTR(ret) :
+		     rdma_create_id(file->net, handler, context, RDMA_PS_TCP,
+				    IB_QPT_RC);
+}
+
 /* Give an id a local address, which must not be another device's. */
 static int memreg_id_bind(struct memreg_ucmd *ucmd, struct rdma_cm_id *id,
 			  const struct ib_memreg_addr *addr)
@@ -183,7 +194,8 @@ static int memreg_id_bind(struct memreg_ucmd *ucmd, struct rdma_cm_id *id,
 	int ret;
 
 	memreg_addr_to_sockaddr(addr, &ss);
-	ret = rdma_bind_addr(id, (struct sockaddr *)&ss);
+	ret = memreg_inject(MEMREG_INJECT_BIND_ADDR) ?:
+	      rdma_bind_addr(id, (struct sockaddr *)&ss);
 	if (ret == -EACCES)
 		return memreg_fail(ucmd, -EPERM, IB_MEMREG_REASON_ADDRESS);
 	/* The RDMA CM says so of a port in use if an address is a wildcard. */
@@ -493,7 +505,8 @@ static int memreg_endpoint_resolve_addr(struct memreg_endpoint *ep)
 	struct sockaddr_storage dst;
 
 	memreg_addr_to_sockaddr(&ep->peer, &dst);
-	return rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&dst,
+	return memreg_inject(MEMREG_INJECT_RESOLVE_ADDR) ?:
+	       rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&dst,
 				 clamp(ms, 1, MEMREG_RESOLVE_MS));
 }
 
@@ -590,7 +603,8 @@ static int memreg_endpoint_create_qp(struct memreg_endpoint *ep,
 	};
 	int ret;
 
-	ret = rdma_create_qp(ep->id, domain->pd, &attr);
+	ret = memreg_inject(MEMREG_INJECT_CREATE_QP) ?:
+	      rdma_create_qp(ep->id, domain->pd, &attr);
 	/* Drivers have no errno of their own for a limit that is reached. */
 	return !ret || ret == -ENOMEM ? ret : -ENOSPC;
 }
@@ -678,7 +692,8 @@ static int memreg_endpoint_addr_resolved(struct memreg_endpoint *ep)
 	ret = memreg_endpoint_create_qp(ep, ep->domain);
 	if (ret)
 		return ret;
-	return rdma_resolve_route(ep->id, ep->timeout_ms);
+	return memreg_inject(MEMREG_INJECT_RESOLVE_ROUTE) ?:
+	       rdma_resolve_route(ep->id, ep->timeout_ms);
 }
 
 static int memreg_endpoint_route_resolved(struct memreg_endpoint *ep)
@@ -695,7 +710,8 @@ static int memreg_endpoint_route_resolved(struct memreg_endpoint *ep)
 		.rnr_retry_count = MEMREG_RNR_RETRY,
 	};
 
-	return rdma_connect_locked(ep->id, &param);
+	return memreg_inject(MEMREG_INJECT_CONNECT) ?:
+	       rdma_connect_locked(ep->id, &param);
 }
 
 /* Take the next step of connecting, or fail. */
@@ -755,6 +771,7 @@ static int memreg_endpoint_handler(struct rdma_cm_id *id,
 {
 	struct memreg_endpoint *ep = id->context;
 
+	memreg_inject_event(event);
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
@@ -904,8 +921,8 @@ static struct memreg_listener *memreg_listener_alloc(struct memreg_ucmd *ucmd,
 	listener->file = ucmd->file;
 	listener->backlog = backlog;
 	refcount_set(&listener->refs, 1);
-	listener->id = rdma_create_id(ucmd->file->net, memreg_listener_handler,
-				      listener, RDMA_PS_TCP, IB_QPT_RC);
+	listener->id = memreg_id_create(ucmd->file, memreg_listener_handler,
+					listener);
 	if (IS_ERR(listener->id)) {
 		ret = PTR_ERR(listener->id);
 		goto err_free;
@@ -968,7 +985,8 @@ int memreg_endpoint_listen(struct memreg_ucmd *ucmd)
 	if (ret)
 		goto err_abort;
 	/* The user has the answer: now peers may come. */
-	ret = rdma_listen(listener->id, cmd->backlog);
+	ret = memreg_inject(MEMREG_INJECT_LISTEN) ?:
+	      rdma_listen(listener->id, cmd->backlog);
 	if (ret) {
 		/* The address is good, so somebody else has the port. */
 		if (ret == -EADDRNOTAVAIL)
@@ -1057,7 +1075,8 @@ static int memreg_request_accept(struct memreg_ucmd *ucmd,
 	memreg_endpoint_answered(ep);
 	WRITE_ONCE(ep->up, true);
 	memreg_endpoint_set_state(ep, IB_MEMREG_ENDPOINT_CONNECTING);
-	ret = rdma_accept(ep->id, &param);
+	ret = memreg_inject(MEMREG_INJECT_ACCEPT) ?:
+	      rdma_accept(ep->id, &param);
 	if (ret) {
 		/* The peer gave up, or is told by the RDMA CM to. */
 		queue_work(memreg_wq, &ep->close);
@@ -1197,8 +1216,7 @@ static int memreg_connect_prepare(struct memreg_ucmd *ucmd,
 	ret = memreg_charge(&ep->charge, ucmd->mdev, false);
 	if (ret)
 		return memreg_charge_reason(ucmd, ret);
-	id = rdma_create_id(ucmd->file->net, memreg_endpoint_handler, ep,
-			    RDMA_PS_TCP, IB_QPT_RC);
+	id = memreg_id_create(ucmd->file, memreg_endpoint_handler, ep);
 	if (IS_ERR(id))
 		return PTR_ERR(id);
 	ep->id = id;

@@ -148,11 +148,14 @@ static struct memreg_frwr *memreg_frwr_alloc(struct memreg_domain *domain,
 {
 	struct memreg_frwr *frwr;
 	struct ib_mr *mr;
+	int ret;
 
 	frwr = memreg_frwr_new(domain, class);
 	if (IS_ERR(frwr))
 		return frwr;
-	mr = ib_alloc_mr(domain->pd, IB_MR_TYPE_MEM_REG, pages);
+	ret = memreg_inject(MEMREG_INJECT_ALLOC_MR);
+	mr = ret ? ERR_PTR(ret) :
+		   ib_alloc_mr(domain->pd, IB_MR_TYPE_MEM_REG, pages);
 	if (IS_ERR(mr)) {
 		memreg_frwr_free(frwr);
 		/* Drivers have many names for having no more MRs. */
@@ -429,7 +432,8 @@ static int memreg_key_map(struct memreg_key *key, struct scatterlist *sgl)
 	n = memreg_key_fill_sg(key, sgl);
 	if (n < 0)
 		return n;
-	mapped = ib_map_mr_sg(mr, sgl, n, NULL, BIT(key->page_shift));
+	mapped = memreg_inject(MEMREG_INJECT_MAP_MR) ?:
+		 ib_map_mr_sg(mr, sgl, n, NULL, BIT(key->page_shift));
 	if (mapped != n)
 		return mapped < 0 ? mapped : -EINVAL;
 

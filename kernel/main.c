@@ -338,12 +338,14 @@ static int __init memreg_init(void)
 	ret = memreg_device_init();
 	if (ret)
 		goto err_guard;
+	memreg_inject_init();
 	ret = misc_register(&memreg_miscdev);
 	if (ret)
-		goto err_device;
+		goto err_inject;
 	return 0;
 
-err_device:
+err_inject:
+	memreg_inject_exit();
 	memreg_device_exit();
 err_guard:
 	memreg_guard_exit();
@@ -357,6 +359,7 @@ err_wq:
 static void __exit memreg_exit(void)
 {
 	misc_deregister(&memreg_miscdev);
+	memreg_inject_exit();
 	memreg_device_exit();
 	memreg_guard_exit();
 	memreg_domain_exit();

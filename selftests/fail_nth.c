@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Every allocation and every copy from or to user space that a call makes is
- * made to fail, one after the other: /proc/thread-self/fail-nth. The call must
- * either succeed all the same, or fail with a documented errno and have
- * changed nothing (I8); it must work afterwards, and nothing may be left (I7).
- * What the kernel's checkers say meanwhile is for the test bench to judge.
+ * Every allocation, every copy from or to user space, and every request to the
+ * device or the RDMA CM that a call makes is made to fail, one after the other:
+ * /proc/thread-self/fail-nth. The call must either succeed all the same, or
+ * fail with a documented errno and have changed nothing (I8); it must work
+ * afterwards, and nothing may be left (I7). What the kernel's checkers say
+ * meanwhile is for the test bench to judge.
  *
  * Faults are ordered for the calling thread alone, so workers, timers and
  * softirqs are spared.
@@ -16,10 +17,10 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "fault.h"
 #include "kselftest_harness.h"
 #include "memreg_fixture.h"
 
-#define DEBUGFS		"/sys/kernel/debug/"
 #define LENGTH		(8 * PAGE)
 #define BATCH		8
 /* Where lib/topology.sh has the two ends. */
@@ -48,57 +49,8 @@ FIXTURE(fail_nth) {
 };
 
 /*
- * Ordering faults
+ * Sweeping
  */
-
-static bool fault_injection(void)
-{
-	static const char *const off[] = {
-		"failslab/ignore-gfp-wait",
-		"fail_page_alloc/ignore-gfp-wait",
-		"fail_page_alloc/ignore-gfp-highmem",
-	};
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_LEN(off); i++) {
-		char path[128];
-
-		snprintf(path, sizeof(path), DEBUGFS "%s", off[i]);
-		if (file_write(path, "N"))
-			return false;
-	}
-	/* Single pages as well, and no word about it in the log. */
-	return !file_write(DEBUGFS "fail_page_alloc/min-order", "0") &&
-	       !file_write(DEBUGFS "failslab/verbose", "0") &&
-	       !file_write(DEBUGFS "fail_page_alloc/verbose", "0") &&
-	       !file_write(DEBUGFS "fail_usercopy/verbose", "0");
-}
-
-static int fail_nth_fd = -1;
-
-static void fail_nth_arm(unsigned int nth)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%u", nth);
-	if (pwrite(fail_nth_fd, text, strlen(text), 0) < 0)
-		abort();
-}
-
-/* Did the fault happen since it was ordered? No more are from here on. */
-static bool fail_nth_disarm(void)
-{
-	char text[16] = {};
-	bool hit;
-
-	/* These two copy, so it may happen to them instead. */
-	hit = pread(fail_nth_fd, text, sizeof(text) - 1, 0) > 0 &&
-	      atoi(text) == 0;
-	if (pwrite(fail_nth_fd, "0", 1, 0) < 0 &&
-	    pwrite(fail_nth_fd, "0", 1, 0) < 0)
-		abort();
-	return hit;
-}
 
 /**
  * struct op - A call to be swept
@@ -137,6 +89,7 @@ static bool sweep_round(struct __test_metadata *_metadata,
 			unsigned int nth)
 {
 	struct state outside, before;
+	unsigned int left;
 	bool hit;
 	int ret;
 
@@ -147,7 +100,7 @@ static bool sweep_round(struct __test_metadata *_metadata,
 
 	fail_nth_arm(nth);
 	ret = op->call(self);
-	hit = fail_nth_disarm();
+	hit = fail_nth_disarm(&left);
 
 	if (ret) {
 		ASSERT_TRUE(hit);
@@ -185,7 +138,7 @@ static void sweep(struct __test_metadata *_metadata,
 	/* Each call copies its argument. */
 	if (!op->quiet)
 		EXPECT_LT(1, nth);
-	ksft_print_msg("%u faults\n", nth - 1);
+	ksft_print_msg("%u places\n", nth - 1);
 }
 
 /*
@@ -210,10 +163,6 @@ FIXTURE_SETUP(fail_nth)
 
 	if (!fault_injection())
 		SKIP(return, "this kernel can't inject faults");
-	if (fail_nth_fd < 0)
-		fail_nth_fd = open("/proc/thread-self/fail-nth",
-				   O_RDWR | O_CLOEXEC);
-	ASSERT_LE(0, fail_nth_fd);
 	self->fd = raw_open_bound();
 	ASSERT_LE(0, self->fd);
 	ASSERT_EQ(0, raw_cap(self->fd, IB_MEMREG_CAP_KEY_SPAN, &span));
@@ -672,13 +621,17 @@ static __u32 await_event(int fd, __u32 type)
 	return event.endpoint_id;
 }
 
+static int connect_peer(FIXTURE_DATA(fail_nth) *self)
+{
+	return connect_to(self->peer, self->peer_domain, OWNER_IP, self->port,
+			  &self->peer_endpoint);
+}
+
 /* The peer asks to be let in. */
 static int prepare_request(FIXTURE_DATA(fail_nth) *self)
 {
-	int ret;
+	int ret = connect_peer(self);
 
-	ret = connect_to(self->peer, self->peer_domain, OWNER_IP, self->port,
-			 &self->peer_endpoint);
 	if (ret)
 		return ret;
 	self->made = await_event(self->fd, IB_MEMREG_EVENT_CONNECT_REQUEST);
@@ -690,6 +643,38 @@ static int destroy_ends(FIXTURE_DATA(fail_nth) *self)
 	int ret = raw_destroy(self->fd, self->made);
 
 	return ret ?: raw_destroy(self->peer, self->peer_endpoint);
+}
+
+/* The request is there to be read of. */
+static int prepare_event(FIXTURE_DATA(fail_nth) *self)
+{
+	struct pollfd pollfd = { .fd = self->fd, .events = POLLIN };
+	int ret = connect_peer(self);
+
+	if (!ret && poll(&pollfd, 1, 20000) != 1)
+		ret = -ETIMEDOUT;
+	return ret;
+}
+
+static int call_read(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_event event;
+
+	if (read(self->fd, &event, sizeof(event)) < 0)
+		return -errno;
+	self->made = event.endpoint_id;
+	return 0;
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_read_event, 300)
+{
+	static const struct op op = {
+		.prepare = prepare_event,
+		.call = call_read,
+		.undo = destroy_ends,
+	};
+
+	sweep(_metadata, self, &op);
 }
 
 static int call_accept(FIXTURE_DATA(fail_nth) *self)

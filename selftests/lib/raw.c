@@ -271,7 +271,10 @@ static void object_tell(const char *when, const struct ib_memreg_object *o)
 		o->users, o->rkey);
 }
 
-/* The state of a connection is in its peer's hands as well. */
+/*
+ * The state of a connection is in its peer's hands as well, and how often a
+ * domain's queue was rebuilt is not a part of the domain's state.
+ */
 static bool object_same(const struct ib_memreg_object *a,
 			const struct ib_memreg_object *b)
 {
@@ -279,6 +282,8 @@ static bool object_same(const struct ib_memreg_object *a,
 
 	if (a->type == IB_MEMREG_OBJECT_ENDPOINT)
 		as_b.state = b->state;
+	if (a->type == IB_MEMREG_OBJECT_DOMAIN)
+		as_b.length = b->length;
 	return !memcmp(&as_b, b, sizeof(as_b));
 }
 

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Faults to order, on kernels that are built for it
+ * (CONFIG_FAULT_INJECTION_DEBUG_FS); on others there is none of this.
+ *
+ * Memory that can't be had and copies that fail the kernel can inject by
+ * itself. Here is what devices and the network do to us: posts that fail, work
+ * requests that fail, completions that never come, connections that don't
+ * come up. Each point is an attribute of the kernel's fault injection, with a
+ * directory of its name in fail_memreg of debugfs; what it has for files is in
+ * Documentation/fault-injection/fault-injection.rst of the kernel. In the
+ * context of a task, /proc/thread-self/fail-nth counts the points as well.
+ */
+#include <linux/debugfs.h>
+#include <linux/dcache.h>
+#include <linux/fault-inject.h>
+#include <rdma/ib_cm.h>
+
+#include "memreg.h"
+
+/**
+ * struct memreg_inject_attr - A point
+ * @name: Of its directory
+ * @err: What the call fails with that is made there, or status of the event
+ * @by_order: fail-nth does not count it, since it costs seconds, and since
+ *	whoever passes it may be at work for others
+ * @attr: If it is to fail
+ */
+struct memreg_inject_attr {
+	const char *name;
+	int err;
+	bool by_order;
+	struct fault_attr attr;
+};
+
+#define MEMREG_INJECT_ATTR(_point, _name, _err, ...)			\
+	[MEMREG_INJECT_##_point] = {					\
+		.name = _name,						\
+		.err = _err,						\
+		.attr = FAULT_ATTR_INITIALIZER,				\
+		__VA_ARGS__						\
+	}
+
+static struct memreg_inject_attr memreg_inject_attrs[] = {
+	MEMREG_INJECT_ATTR(POST_SEND, "post_send", -ENOMEM),
+	MEMREG_INJECT_ATTR(WORK_REQUEST, "work_request", -EIO),
+	MEMREG_INJECT_ATTR(COMPLETION, "completion", -EIO, .by_order = true),
+	MEMREG_INJECT_ATTR(QUEUE_CONNECT, "queue_connect", -EIO),
+	MEMREG_INJECT_ATTR(ALLOC_MR, "alloc_mr", -ENOSPC),
+	MEMREG_INJECT_ATTR(MAP_MR, "map_mr", -ENOMEM),
+	MEMREG_INJECT_ATTR(CREATE_ID, "create_id", -ENOMEM),
+	MEMREG_INJECT_ATTR(BIND_ADDR, "bind_addr", -EADDRINUSE),
+	MEMREG_INJECT_ATTR(LISTEN, "listen", -EADDRINUSE),
+	MEMREG_INJECT_ATTR(RESOLVE_ADDR, "resolve_addr", -ENETUNREACH),
+	MEMREG_INJECT_ATTR(RESOLVE_ROUTE, "resolve_route", -EHOSTUNREACH),
+	MEMREG_INJECT_ATTR(CREATE_QP, "create_qp", -ENOSPC),
+	MEMREG_INJECT_ATTR(CONNECT, "connect", -EINVAL),
+	MEMREG_INJECT_ATTR(ACCEPT, "accept", -EINVAL),
+	MEMREG_INJECT_ATTR(ADDR_ERROR, "addr_error", -EHOSTUNREACH),
+	MEMREG_INJECT_ATTR(ROUTE_ERROR, "route_error", -ETIMEDOUT),
+	MEMREG_INJECT_ATTR(UNREACHABLE, "unreachable", -ETIMEDOUT),
+	MEMREG_INJECT_ATTR(REJECTED, "rejected", IB_CM_REJ_TIMEOUT),
+};
+
+static struct dentry *memreg_inject_dir;
+
+void __init memreg_inject_init(void)
+{
+	unsigned int i;
+
+	/* Without debugfs there is still fail-nth. */
+	memreg_inject_dir = debugfs_create_dir("fail_memreg", NULL);
+	for (i = 0; i < ARRAY_SIZE(memreg_inject_attrs); i++)
+		fault_create_debugfs_attr(memreg_inject_attrs[i].name,
+					  memreg_inject_dir,
+					  &memreg_inject_attrs[i].attr);
+}
+
+void memreg_inject_exit(void)
+{
+	unsigned int i;
+
+	debugfs_remove_recursive(memreg_inject_dir);
+	/* Each attribute keeps its directory's name, for the log. */
+	for (i = 0; i < ARRAY_SIZE(memreg_inject_attrs); i++)
+		dput(memreg_inject_attrs[i].attr.dname);
+}
+
+/**
+ * memreg_inject() - Is this to fail?
+ * @point: What is about to be done
+ *
+ * Context: any.
+ * Return: 0, or what it is to fail with.
+ */
+int memreg_inject(enum memreg_inject_point point)
+{
+	struct memreg_inject_attr *inject = &memreg_inject_attrs[point];
+
+	if (inject->by_order && !inject->attr.probability)
+		return 0;
+	return should_fail(&inject->attr, 1) ? inject->err : 0;
+}
+
+/*
+ * Have a work request fail, which puts the queue in error and flushes all
+ * behind it. No MR has the key 0, and none can be given it.
+ */
+static void memreg_inject_bad_key(struct ib_send_wr *wr)
+{
+	if (wr->opcode == IB_WR_REG_MR)
+		container_of(wr, struct ib_reg_wr, wr)->key = 0;
+	else
+		wr->ex.invalidate_rkey = 0;
+}
+
+/**
+ * memreg_inject_post_send() - ib_post_send() with faults
+ * @qp: Registration queue
+ * @first: Work requests, any of which may be made to fail, or not to be posted
+ *	together with those behind it
+ * @bad: The first one that was not posted, if not all were
+ *
+ * Return: 0 or a negative errno.
+ */
+int memreg_inject_post_send(struct ib_qp *qp, struct ib_send_wr *first,
+			    const struct ib_send_wr **bad)
+{
+	struct ib_send_wr *wr, *last = NULL;
+	int ret = 0;
+
+	for (wr = first; wr; last = wr, wr = wr->next) {
+		ret = memreg_inject(MEMREG_INJECT_POST_SEND);
+		if (ret)
+			break;
+		if (memreg_inject(MEMREG_INJECT_WORK_REQUEST))
+			memreg_inject_bad_key(wr);
+	}
+	if (!ret)
+		return ib_post_send(qp, first, bad);
+	if (last) {
+		last->next = NULL;
+		ib_post_send(qp, first, bad);
+		last->next = wr;
+	}
+	*bad = wr;
+	return ret;
+}
+
+/* What may come instead of good news. */
+static const struct {
+	enum rdma_cm_event_type good;
+	enum rdma_cm_event_type bad;
+	enum memreg_inject_point point;
+} memreg_inject_events[] = {
+	{ RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ADDR_ERROR,
+	  MEMREG_INJECT_ADDR_ERROR },
+	{ RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_ROUTE_ERROR,
+	  MEMREG_INJECT_ROUTE_ERROR },
+	{ RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_UNREACHABLE,
+	  MEMREG_INJECT_UNREACHABLE },
+	{ RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
+	  MEMREG_INJECT_REJECTED },
+};
+
+/**
+ * memreg_inject_event() - Turn an event of an endpoint into an error
+ * @event: The event, as the RDMA CM has it
+ *
+ * What the RDMA CM did stays done, as if the bad news came a moment later.
+ */
+void memreg_inject_event(struct rdma_cm_event *event)
+{
+	unsigned int i;
+	int status;
+
+	for (i = 0; i < ARRAY_SIZE(memreg_inject_events); i++) {
+		if (event->event != memreg_inject_events[i].good)
+			continue;
+		status = memreg_inject(memreg_inject_events[i].point);
+		if (status) {
+			event->event = memreg_inject_events[i].bad;
+			event->status = status;
+		}
+	}
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Faults to order: those of the kernel (memory, copies from and to user space)
+ * and the module's own, the points in kernel/inject.c.
+ *
+ * They are ordered in two ways. fail_nth_arm() has the nth of all places fail
+ * that the calling thread passes, whatever it is; it spares workers, handlers
+ * and softirqs. fault_order() has one point of the module fail, whoever passes
+ * it.
+ */
+#ifndef SELFTESTS_FAULT_H
+#define SELFTESTS_FAULT_H
+
+#include <stdbool.h>
+
+/* Can this kernel do that? Call it first, in each process. */
+bool fault_injection(void);
+
+void fail_nth_arm(unsigned int nth);
+
+/*
+ * Did the fault happen since it was ordered? No more are from here on. Tells
+ * how many places are still to be passed, if it didn't.
+ */
+bool fail_nth_disarm(unsigned int *left);
+
+/* All places with --full; otherwise every @stride-th, if the kernel is slow. */
+unsigned int fail_nth_stride(unsigned int stride);
+
+/* Pass @point @skip times, then fail @times times; -1 is always. */
+void fault_order(const char *point, unsigned int skip, int times);
+
+/* Are more of these faults to happen? */
+bool fault_pending(const char *point);
+
+void fault_cancel(const char *point);
+
+#endif /* SELFTESTS_FAULT_H */

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Faults to order; see fault.h. */
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fault.h"
+#include "memreg_fixture.h"
+
+#define DEBUGFS		"/sys/kernel/debug/"
+
+static int fail_nth_fd = -1;
+
+/* Write the same to all files that match; false if there are none. */
+static bool write_all(const char *pattern, const char *text)
+{
+	glob_t found;
+	bool ok;
+	size_t i;
+
+	ok = !glob(pattern, 0, NULL, &found);
+	for (i = 0; ok && i < found.gl_pathc; i++)
+		ok = !file_write(found.gl_pathv[i], text);
+	globfree(&found);
+	return ok;
+}
+
+bool fault_injection(void)
+{
+	/* Allocations that may wait, single pages, and no word in the log. */
+	if (!write_all(DEBUGFS "fail*/ignore-gfp-*", "N") ||
+	    !write_all(DEBUGFS "fail_page_alloc/min-order", "0") ||
+	    !write_all(DEBUGFS "fail*/verbose", "0") ||
+	    !write_all(DEBUGFS "fail_memreg/*/verbose", "0"))
+		return false;
+	if (fail_nth_fd < 0)
+		fail_nth_fd = open("/proc/thread-self/fail-nth",
+				   O_RDWR | O_CLOEXEC);
+	return fail_nth_fd >= 0;
+}
+
+void fail_nth_arm(unsigned int nth)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", nth);
+	if (pwrite(fail_nth_fd, text, strlen(text), 0) < 0)
+		abort();
+}
+
+bool fail_nth_disarm(unsigned int *left)
+{
+	char text[16] = {};
+	bool told;
+
+	/* These two copy, so it may happen to them instead. */
+	told = pread(fail_nth_fd, text, sizeof(text) - 1, 0) > 0;
+	if (pwrite(fail_nth_fd, "0", 1, 0) < 0 &&
+	    pwrite(fail_nth_fd, "0", 1, 0) < 0)
+		abort();
+	*left = told ? atoi(text) : 1;
+	return !*left;
+}
+
+unsigned int fail_nth_stride(unsigned int stride)
+{
+	return test_full() ? 1 : stride;
+}
+
+static void point_write(const char *point, const char *file, int value)
+{
+	char path[128], text[16];
+
+	snprintf(path, sizeof(path), DEBUGFS "fail_memreg/%s/%s", point, file);
+	snprintf(text, sizeof(text), "%d", value);
+	if (file_write(path, text))
+		abort();
+}
+
+void fault_order(const char *point, unsigned int skip, int times)
+{
+	point_write(point, "times", times);
+	point_write(point, "space", skip + 1);
+	point_write(point, "probability", 100);
+}
+
+bool fault_pending(const char *point)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), DEBUGFS "fail_memreg/%s/times", point);
+	return file_number(path);
+}
+
+void fault_cancel(const char *point)
+{
+	point_write(point, "probability", 0);
+}
