@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The registration queue breaks at the worst of moments: when keys have to die
+ * because the mapping goes, or because the owner says so, and when the queue
+ * can't be made to work again. Faults are ordered at the points of
+ * kernel/inject.c; a stock peer writes all the time.
+ *
+ * time limit: 240
+ */
+#include "peer.h"
+#include "fault.h"
+
+#define SPAN		(16 * PAGE)
+#define WINDOWS		4
+#define FILLER		0x5a
+/* More than the idle MRs that stay behind one that is taken, by far */
+#define GRANTS		200
+
+FIXTURE(broken)
+{
+	struct owner o;
+	int file;
+	uint8_t *mem;
+	long pinned;		/* pages of the system, without ours */
+	struct memreg_mr mr;
+	uint32_t windows[WINDOWS];
+	struct ib_memreg_bind binds[WINDOWS];
+	struct peer p;
+	uint32_t endpoint;
+};
+
+/* Pages that are pinned in the whole system */
+static long pages_pinned(void)
+{
+	FILE *f = fopen("/proc/vmstat", "r");
+	long value, sum = 0;
+	char name[64];
+
+	/* Fold the counters of all CPUs */
+	file_write("/proc/sys/vm/stat_refresh", "1");
+	while (f && fscanf(f, "%63s %ld", name, &value) == 2) {
+		if (!strcmp(name, "nr_foll_pin_acquired"))
+			sum += value;
+		else if (!strcmp(name, "nr_foll_pin_released"))
+			sum -= value;
+	}
+	if (f)
+		fclose(f);
+	return sum;
+}
+
+static int bind_windows(FIXTURE_DATA(broken) *self, unsigned int first,
+			unsigned int count)
+{
+	unsigned int i;
+
+	for (i = first; i < first + count; i++)
+		self->binds[i] = (struct ib_memreg_bind) {
+			.window_id = self->windows[i],
+			.mr_id = self->mr.id,
+			.length = SPAN,
+			.access = READ_WRITE,
+		};
+	return memreg_window_bind_batch(self->o.m, self->o.domain,
+					self->binds + first, count, NULL);
+}
+
+static int revoke_windows(FIXTURE_DATA(broken) *self, unsigned int first,
+			  unsigned int count)
+{
+	return memreg_window_revoke_batch(self->o.m, self->o.domain,
+					  self->windows + first, count, NULL);
+}
+
+static void own(struct __test_metadata *_metadata, FIXTURE_DATA(broken) *self)
+{
+	self->mem = mmap(NULL, SPAN, PROT_READ | PROT_WRITE, MAP_SHARED,
+			 self->file, 0);
+	ASSERT_NE(MAP_FAILED, self->mem);
+	memset(self->mem, FILLER, SPAN);
+	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, self->mem,
+					SPAN, FOR_WINDOWS | READ_WRITE, 0,
+					&self->mr))
+		TH_LOG("%s", memreg_reason());
+	/* The last one stays free */
+	ASSERT_EQ(0, bind_windows(self, 0, WINDOWS - 1));
+}
+
+FIXTURE_SETUP(broken)
+{
+	struct memreg_grant g = { .length = SPAN, .access = READ_WRITE };
+
+	if (!fault_injection())
+		SKIP(return, "this kernel can't inject faults");
+	owner_open(_metadata, &self->o);
+	self->file = memfd_create("broken", MFD_CLOEXEC);
+	ASSERT_LE(0, self->file);
+	ASSERT_EQ(0, ftruncate(self->file, SPAN));
+	ASSERT_EQ(0, memreg_window_alloc(self->o.m, self->o.domain,
+					 IB_MEMREG_WINDOW_TYPE1, SPAN,
+					 self->windows, WINDOWS));
+	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, "-d 8");
+	self->endpoint = owner_await(_metadata, &self->o,
+				     IB_MEMREG_EVENT_CONNECT_REQUEST, NULL);
+	self->pinned = pages_pinned();
+	own(_metadata, self);
+	g.iova = self->binds[0].out_iova;
+	g.rkey = self->binds[0].out_rkey;
+	owner_accept(_metadata, &self->o, self->endpoint, self->o.domain, &g);
+	peer_answer(_metadata, &self->p);
+}
+
+FIXTURE_TEARDOWN(broken)
+{
+	peer_stop(&self->p, 0);
+	owner_close(&self->o);
+	munmap(self->mem, SPAN);
+	close(self->file);
+	EXPECT_EQ(0, vm_pin(0));
+}
+
+/*
+ * Ways to break it
+ */
+
+struct fault {
+	const char *point;
+	unsigned int skip;
+	int times;
+};
+
+FIXTURE_VARIANT(broken)
+{
+	struct fault fault;
+	bool down;		/* it is broken already, and stays so */
+	bool slow;		/* whoever meets the fault has patience */
+	bool truncate;		/* rather than unmap */
+};
+
+#define WAY(_name, _point, _skip, ...)					\
+	FIXTURE_VARIANT_ADD(broken, _name)				\
+	{								\
+		.fault = { _point, _skip, 1 }, __VA_ARGS__		\
+	}
+
+WAY(post_fails, "post_send", 0, .down = false);
+WAY(post_fails_in_part, "post_send", 2, .down = false);
+WAY(work_fails, "work_request", 0, .down = false);
+WAY(work_fails_midway, "work_request", 2, .truncate = true);
+WAY(completion_is_lost, "completion", 0, .slow = true);
+WAY(queue_is_down, "work_request", 0, .down = true);
+
+static void order(const struct fault *fault)
+{
+	fault_order(fault->point, fault->skip, fault->times);
+}
+
+/* The queue fails, and can't be rebuilt */
+static void take_down(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(broken) *self, const struct fault *fault)
+{
+	fault_order("queue_connect", 0, -1);
+	order(fault);
+	ASSERT_EQ(-ENETDOWN, bind_windows(self, WINDOWS - 1, 1));
+	ASSERT_FALSE(fault_pending(fault->point));
+}
+
+static void no_more_faults(void)
+{
+	static const char *const points[] = {
+		"post_send", "work_request", "completion", "queue_connect",
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(points); i++)
+		fault_cancel(points[i]);
+}
+
+/*
+ * What holds nevertheless
+ */
+
+/* What can't be invalidated in time is destroyed soon afterwards */
+static void await_refusal(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(broken) *self, uint32_t rkey)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+
+	peer_ask(_metadata, &self->p, "iova 0x%llx", self->binds[0].out_iova);
+	peer_ask(_metadata, &self->p, "rkey 0x%x", rkey);
+	do {
+		ASSERT_GT(end, now_ms());
+		self->endpoint = owner_admit_again(_metadata, &self->o,
+						   &self->p, self->endpoint);
+		peer_ask(_metadata, &self->p, "write 0 8 1");
+	} while (!strcmp("success", peer_value(&self->p, "status")));
+	ASSERT_PEER("remote-access-error", &self->p);
+}
+
+static void mr_is_stale(struct __test_metadata *_metadata,
+			FIXTURE_DATA(broken) *self)
+{
+	struct memreg_mr_info info;
+
+	ASSERT_EQ(0, memreg_mr_query(self->o.m, self->mr.id, &info, NULL,
+				     NULL));
+	ASSERT_EQ(IB_MEMREG_MR_STALE, info.state);
+	ASSERT_EQ(1, info.generation);
+	/* The pages stay: the peer may reach them, and nobody else's */
+	ASSERT_EQ(SPAN / PAGE, info.pinned);
+	ASSERT_EQ(SPAN / PAGE, vm_pin(0));
+	ASSERT_LE(SPAN / PAGE, pages_pinned() - self->pinned);
+}
+
+/* It is all given back, and works again with other memory */
+static void starts_over(struct __test_metadata *_metadata,
+			FIXTURE_DATA(broken) *self)
+{
+	ASSERT_EQ(0, revoke_windows(self, 0, WINDOWS));
+	ASSERT_EQ(0, memreg_mr_deregister(self->o.m, self->mr.id));
+	ASSERT_EQ(0, vm_pin(0));
+	no_more_faults();
+	ASSERT_EQ(0, munmap(self->mem, SPAN));
+	ASSERT_EQ(0, ftruncate(self->file, SPAN));
+	own(_metadata, self);
+	self->endpoint = owner_admit_again(_metadata, &self->o, &self->p,
+					   self->endpoint);
+	peer_ask(_metadata, &self->p, "iova 0x%llx", self->binds[1].out_iova);
+	peer_ask(_metadata, &self->p, "rkey 0x%x", self->binds[1].out_rkey);
+	peer_ask(_metadata, &self->p, "write 0 %lu 0x77", SPAN);
+	ASSERT_PEER("success", &self->p);
+	ASSERT_EQ(0x77, self->mem[SPAN - 1]);
+}
+
+TEST_F_TIMEOUT(broken, I1_I2_I4_mapping_goes_while_the_queue_breaks, LIMIT_S)
+{
+	uint32_t rkey = self->binds[1].out_rkey;
+	size_t i;
+
+	peer_ask(_metadata, &self->p, "start write 0 %lu 1", SPAN);
+	ASSERT_PEER("success", &self->p);
+	if (variant->down)
+		take_down(_metadata, self, &variant->fault);
+	else
+		order(&variant->fault);
+	if (variant->truncate)
+		ASSERT_EQ(0, ftruncate(self->file, 0));
+	ASSERT_EQ(self->mem, mmap(self->mem, SPAN, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+				  0));
+	memset(self->mem, FILLER, SPAN);
+	mr_is_stale(_metadata, self);
+	ASSERT_FALSE(fault_pending(variant->fault.point));
+
+	peer_ask(_metadata, &self->p, "join %d", LIMIT_MS / 2);
+	ASSERT_PEER("remote-access-error", &self->p);
+	await_refusal(_metadata, self, rkey);
+	await_refusal(_metadata, self, self->mr.rkey);
+	for (i = 0; i < SPAN; i++)
+		ASSERT_EQ(FILLER, self->mem[i]);
+	mr_is_stale(_metadata, self);
+	starts_over(_metadata, self);
+}
+
+/* An MR whose work request failed, or was flushed, does not come back */
+static void never_again(struct __test_metadata *_metadata,
+			FIXTURE_DATA(broken) *self,
+			const struct ib_memreg_bind *failed,
+			unsigned int count)
+{
+	unsigned int i, j;
+
+	for (i = 0; i < GRANTS; i++) {
+		ASSERT_EQ(0, bind_windows(self, WINDOWS - 1, 1));
+		for (j = 0; j < count; j++)
+			ASSERT_NE(failed[j].out_rkey >> 8,
+				  self->binds[WINDOWS - 1].out_rkey >> 8);
+		ASSERT_EQ(0, revoke_windows(self, WINDOWS - 1, 1));
+	}
+}
+
+/* A revoke has no way to fail: what it can't invalidate, it destroys */
+TEST_F_TIMEOUT(broken, I3_I4_revoke_while_the_queue_breaks, LIMIT_S)
+{
+	struct ib_memreg_bind revoked[WINDOWS];
+	/* Those before it may have succeeded */
+	unsigned int first = variant->fault.skip;
+
+	peer_ask(_metadata, &self->p, "start write 0 %lu 1", SPAN);
+	ASSERT_PEER("success", &self->p);
+	if (variant->down)
+		take_down(_metadata, self, &variant->fault);
+	else
+		order(&variant->fault);
+	memcpy(revoked, self->binds, sizeof(revoked));
+	ASSERT_EQ(0, revoke_windows(self, 0, WINDOWS - 1));
+	ASSERT_FALSE(fault_pending(variant->fault.point));
+	peer_ask(_metadata, &self->p, "join %d", LIMIT_MS / 2);
+	ASSERT_PEER("remote-access-error", &self->p);
+	no_more_faults();
+	never_again(_metadata, self, revoked + first, WINDOWS - 1 - first);
+	starts_over(_metadata, self);
+}
+
+/* Other MRs are tried; if there is no way, nothing is bound */
+TEST_F_TIMEOUT(broken, I8_windows_are_bound_or_not, LIMIT_S)
+{
+	struct state before;
+
+	ASSERT_EQ(0, revoke_windows(self, 0, WINDOWS - 1));
+	ASSERT_EQ(0, state_get(&before));
+	if (variant->down) {
+		take_down(_metadata, self, &variant->fault);
+		ASSERT_EQ(-ENETDOWN, bind_windows(self, 0, WINDOWS));
+	} else if (!variant->slow) {
+		fault_order(variant->fault.point, 0, -1);
+		ASSERT_EQ(-EIO, bind_windows(self, 0, WINDOWS));
+	}
+	no_more_faults();
+	if (!variant->down)
+		order(&variant->fault);
+	ASSERT_EQ(0, bind_windows(self, 0, WINDOWS));
+	ASSERT_FALSE(fault_pending(variant->fault.point));
+	ASSERT_EQ(0, revoke_windows(self, 0, WINDOWS));
+	ASSERT_TRUE(state_same(&before));
+	state_free(&before);
+}
+
+/* Another owner, of memory of its own, that dies at once; or says why not */
+static void live_and_die(const struct fault *fault, bool down)
+{
+	uint8_t *mem = mmap(NULL, SPAN, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ib_memreg_bind bind = { .length = SPAN, .access = READ_WRITE };
+	struct memreg_mr mr;
+	struct memreg *m;
+	uint32_t domain;
+
+	if (memreg_open(OWNER_DEVICE, &m) ||
+	    memreg_domain_create(m, 0, &domain) ||
+	    memreg_mr_register(m, domain, mem, SPAN, FOR_WINDOWS | READ_WRITE,
+			       0, &mr) ||
+	    memreg_window_alloc(m, domain, IB_MEMREG_WINDOW_TYPE1, SPAN,
+				&bind.window_id, 1))
+		_exit(1);
+	bind.mr_id = mr.id;
+	if (down)
+		fault_order("queue_connect", 0, -1);
+	fault_order(fault->point, 0, fault->times);
+	if (down && memreg_window_bind(m, domain, &bind) != -ENETDOWN)
+		_exit(2);
+	kill(getpid(), SIGKILL);
+}
+
+TEST_F_TIMEOUT(broken, I7_owner_is_killed_while_the_queue_breaks, LIMIT_S)
+{
+	long pinned = pages_pinned();
+	pid_t pid = fork();
+	int status;
+
+	ASSERT_LE(0, pid);
+	if (!pid)
+		live_and_die(&variant->fault, variant->down);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_TRUE(WIFSIGNALED(status))
+		TH_LOG("status %#x", status);
+	ASSERT_FALSE(fault_pending(variant->fault.point));
+	no_more_faults();
+	ASSERT_EQ(pinned, pages_pinned());
+	ASSERT_EQ(1, state_count(IB_MEMREG_OBJECT_FILE));
+}
+
+PEER_HARNESS_MAIN
