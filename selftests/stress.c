@@ -1,0 +1,1152 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Calls race: each with each, and with all that can happen to the memory, the
+ * process, the device and the network behind them.
+ *
+ * A table has the actions: calls, changes of the mapping, and processes that
+ * come and go. For each pair of them an owner, a process of its own, has one
+ * thread do the one and another thread do the other, on objects that all share,
+ * at random but for the seed. Its peer, another process, connects, is connected
+ * to and disconnects all the time. What ends the owner or goes away below it
+ * races with all actions likewise.
+ *
+ * Whatever the outcome, a call that fails must do so with an errno that is
+ * documented for it (I8), a mapping that is gone has no live key (I2), and
+ * in the end nothing is left (I7).
+ *
+ * The seed is told; MEMREG_SEED repeats it.
+ *
+ * time limit: 600
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "peer.h"
+
+#define DOMAINS		2
+#define MRS		6
+#define WINDOWS		12
+#define ENDPOINTS	6
+#define AREAS		3
+#define AREA_LEN	(4 * PAGE)
+#define BATCH		4
+#define PEERS		4	/* connections of the peer's that come up */
+
+/* Memory that comes and goes, far from where the kernel puts all other */
+#define AREA(i)		((char *)0x200000000000 + (uintptr_t)(i) * (1 << 20))
+#define AWAY(i)		(AREA(i) + (1 << 19))
+
+/* A window goes by its domain */
+#define WINDOW(id, domain)	((__u64)(domain) << 32 | (id))
+
+/**
+ * struct failure - The first thing that was not as it must be
+ * @action: What was done
+ * @what: Call, or what was found
+ * @err: Errno, if a call failed so
+ */
+struct failure {
+	char action[32];
+	char what[48];
+	int err;
+};
+
+/**
+ * struct shared - What all processes of a test share
+ * @files: Times that the owner's file was replaced by another
+ * @domains: Ids of objects, 0 where there is none
+ * @mrs: Likewise; MR i is on area i % AREAS
+ * @windows: As WINDOW() makes them
+ * @listener: Id
+ * @endpoints: Ids
+ * @port: Where the owner listens
+ * @peer_port: Where the peer does
+ * @kicks: Times that the peer was told to disconnect
+ * @stop: To the peer and to those who run without an end
+ * @calls: Calls that were made
+ * @failed: Who wants to tell of a failure takes it
+ * @failure: The failure
+ */
+struct shared {
+	_Atomic unsigned int files;
+	_Atomic __u32 domains[DOMAINS];
+	_Atomic __u32 mrs[MRS];
+	_Atomic __u64 windows[WINDOWS];
+	_Atomic __u32 listener;
+	_Atomic __u32 endpoints[ENDPOINTS];
+	_Atomic unsigned int port;
+	_Atomic unsigned int peer_port;
+	_Atomic unsigned int kicks;
+	_Atomic bool stop;
+	_Atomic unsigned long calls;
+	_Atomic bool failed;
+	struct failure failure;
+};
+
+static struct shared *shared;
+
+/* Of the owner, or of the peer: always the same number */
+static int fd;
+
+struct worker;
+
+/**
+ * struct action - Something that is done again and again
+ * @name: Its name
+ * @run: Does it once
+ */
+struct action {
+	const char *name;
+	void (*run)(struct worker *w);
+};
+
+/**
+ * struct worker - A thread
+ * @thread: The thread
+ * @action: What it does, or NULL for any action at a time
+ * @now: What it does now
+ * @seed: Of its random numbers
+ * @least: Times to do it at least, and then until @other is through; 0 for ever
+ * @done: Times that it did it
+ * @other: The one that it races with, or NULL
+ * @gone: A call said that the device is gone
+ */
+struct worker {
+	pthread_t thread;
+	const struct action *action;
+	const struct action *now;
+	unsigned int seed;
+	unsigned int least;
+	_Atomic unsigned int done;
+	struct worker *other;
+	bool gone;
+};
+
+static unsigned int pick(struct worker *w, unsigned int count)
+{
+	return (unsigned int)rand_r(&w->seed) / 8 % count;
+}
+
+/*
+ * What may be the outcome of a call: the tables of the UAPI header
+ */
+
+#define ERRORS	20
+
+static const struct {
+	const char *name;
+	int errors[ERRORS];
+} documented[] = {
+#define CALL(_name, ...)						\
+	[_IOC_NR(IB_MEMREG_IOC_##_name)] = { #_name, { __VA_ARGS__ } }
+	CALL(BIND_DEVICE, ENODEV, EBUSY, EOPNOTSUPP, EDQUOT),
+	CALL(QUERY, ENODEV, EFAULT),
+	CALL(DESTROY, ENOENT, EBUSY, ENODEV),
+	CALL(DOMAIN_CREATE, ENODEV, EINVAL, ENETDOWN, EDQUOT, ENOMEM, ENOSPC,
+	     EIO),
+	CALL(MR_REGISTER, EINVAL, EOVERFLOW, EFAULT, EOPNOTSUPP, ENOMEM,
+	     ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EIO, ENETDOWN, EINTR,
+	     ENODEV),
+	CALL(MR_QUERY, ENOENT, EFAULT, ENODEV),
+	CALL(WINDOW_ALLOC, EINVAL, EOPNOTSUPP, ENOENT, ENOMEM, EFAULT, ENODEV),
+	CALL(WINDOW_BIND, EINVAL, EOVERFLOW, ENOENT, EBUSY, EACCES, EOPNOTSUPP,
+	     ENOTCONN, ESTALE, ENOMEM, ENOSPC, EDQUOT, EFAULT, EIO, ENETDOWN,
+	     EINTR, ENODEV),
+	CALL(WINDOW_REVOKE, EINVAL, EOPNOTSUPP, ENOENT, EBUSY, EFAULT, ENOMEM,
+	     EINTR, ENODEV),
+	CALL(LISTEN, EINVAL, EADDRINUSE, EADDRNOTAVAIL, EPERM, EFAULT, ENODEV,
+	     ENOMEM),
+	CALL(ACCEPT, EINVAL, ENOENT, ENOTCONN, EFAULT, ENOMEM, ENOSPC, EDQUOT,
+	     ENODEV),
+	CALL(REJECT, EINVAL, ENOENT, ENOTCONN, EFAULT, ENODEV),
+	CALL(CONNECT, EINVAL, ENOENT, EFAULT, ENOMEM, EDQUOT, EPERM, EADDRINUSE,
+	     EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT, ENODEV),
+	CALL(DISCONNECT, ENOENT, ENOTCONN, ENODEV),
+	CALL(LIST, EINVAL, EFAULT, EINTR),
+#undef CALL
+};
+
+static void fail(struct worker *w, const char *what, int err)
+{
+	if (atomic_exchange(&shared->failed, true))
+		return;
+	snprintf(shared->failure.action, sizeof(shared->failure.action), "%s",
+		 w->now->name);
+	snprintf(shared->failure.what, sizeof(shared->failure.what), "%s",
+		 what);
+	shared->failure.err = err;
+}
+
+/* A call of number @nr returned @ret, which is passed on */
+static int note(struct worker *w, unsigned int nr, int ret)
+{
+	const int *error = documented[nr].errors;
+
+	shared->calls++;
+	w->gone |= ret == -ENODEV;
+	while (*error && *error != -ret)
+		error++;
+	if (ret && !*error)
+		fail(w, documented[nr].name, -ret);
+	return ret;
+}
+
+#define NOTE(_w, _call, _ret)	note(_w, _IOC_NR(IB_MEMREG_IOC_##_call), _ret)
+
+/*
+ * Objects, which anybody may use and replace
+ */
+
+static void destroy(struct worker *w, __u32 id)
+{
+	if (id)
+		NOTE(w, DESTROY, raw_destroy(fd, id));
+}
+
+static __u32 domain_get(struct worker *w)
+{
+	unsigned int i = pick(w, DOMAINS);
+	__u32 id = shared->domains[i], none = 0;
+
+	if (id)
+		return id;
+	if (NOTE(w, DOMAIN_CREATE, raw_domain(fd, &id)))
+		return 0;
+	if (!atomic_compare_exchange_strong(&shared->domains[i], &none, id))
+		destroy(w, id);
+	return shared->domains[i];
+}
+
+/* What MRs may allow; some have keys of their own */
+static __u32 some_access(struct worker *w)
+{
+	static const __u32 access[] = {
+		LOCAL_WRITE | MW_BIND,
+		LOCAL_WRITE | MW_BIND | REMOTE_WRITE,
+		MW_BIND | REMOTE_READ,
+		LOCAL_WRITE | REMOTE_ATOMIC,
+	};
+
+	return access[pick(w, ARRAY_LEN(access))];
+}
+
+/* Register the area of a slot; returns the id, or 0 */
+static __u32 register_area(struct worker *w, unsigned int i, __u32 flags)
+{
+	RAW(mr_register, cmd, .flags = flags, .domain_id = domain_get(w),
+	    .access = some_access(w), .addr = (uintptr_t)AREA(i % AREAS),
+	    .length = AREA_LEN);
+
+	if (flags & IB_MEMREG_MR_SINGLE_KEY)
+		cmd.access &= ~MW_BIND;
+	return NOTE(w, MR_REGISTER,
+		    raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, &cmd)) ?
+		0 : cmd.out_mr_id;
+}
+
+static __u32 mr_get(struct worker *w, unsigned int i)
+{
+	__u32 id = shared->mrs[i], none = 0;
+
+	if (id)
+		return id;
+	id = register_area(w, i, 0);
+	if (id && !atomic_compare_exchange_strong(&shared->mrs[i], &none, id))
+		destroy(w, id);
+	return shared->mrs[i];
+}
+
+/* Windows for some of the slots; those that were there go */
+static void windows_put(struct worker *w)
+{
+	__u32 ids[BATCH], domain = domain_get(w);
+	unsigned int i, slot = pick(w, WINDOWS);
+	__u64 old;
+
+	if (NOTE(w, WINDOW_ALLOC, raw_windows(fd, domain, AREA_LEN, ids,
+					      BATCH)))
+		return;
+	for (i = 0; i < BATCH; i++, slot = (slot + 1) % WINDOWS) {
+		old = atomic_exchange(&shared->windows[slot],
+				      WINDOW(ids[i], domain));
+		destroy(w, (__u32)old);
+	}
+}
+
+/* Some windows of one domain; returns their number */
+static unsigned int windows_get(struct worker *w, __u32 *ids, __u32 *domain)
+{
+	unsigned int i, n = 0, first = pick(w, WINDOWS);
+	__u64 window;
+
+	*domain = 0;
+	for (i = 0; i < WINDOWS && n < BATCH; i++) {
+		window = shared->windows[(first + i) % WINDOWS];
+		if (!window || (n && window >> 32 != *domain))
+			continue;
+		*domain = window >> 32;
+		ids[n++] = (__u32)window;
+	}
+	return n;
+}
+
+/* Let the owner's endpoints be known by their events */
+static void events_read(struct worker *w)
+{
+	struct ib_memreg_event event;
+	_Atomic __u32 *slot;
+	ssize_t n;
+
+	while ((n = read(fd, &event, sizeof(event))) == sizeof(event)) {
+		shared->calls++;
+		slot = &shared->endpoints[pick(w, ENDPOINTS)];
+		if (event.type == IB_MEMREG_EVENT_CONNECT_REQUEST)
+			destroy(w, atomic_exchange(slot, event.endpoint_id));
+	}
+	if (n >= 0)
+		fail(w, "read(2) returns what is no record", 0);
+	else if (errno == ENODEV)
+		w->gone = true;
+	else if (errno != EAGAIN)
+		fail(w, "read(2)", errno);
+}
+
+static __u32 endpoint_get(struct worker *w)
+{
+	_Atomic __u32 *slot = &shared->endpoints[pick(w, ENDPOINTS)];
+
+	if (!*slot)
+		events_read(w);
+	return *slot;
+}
+
+/*
+ * Actions: calls
+ */
+
+static void do_register(struct worker *w)
+{
+	static const __u32 flags[] = {
+		0, 0, 0, IB_MEMREG_MR_UNGUARDED, IB_MEMREG_MR_SINGLE_KEY,
+	};
+	unsigned int i = pick(w, MRS);
+
+	destroy(w, atomic_exchange(&shared->mrs[i],
+				   register_area(w, i, flags[pick(w, 5)])));
+}
+
+static void do_deregister(struct worker *w)
+{
+	unsigned int i = pick(w, MRS);
+	__u32 id = mr_get(w, i);
+
+	if (NOTE(w, DESTROY, raw_destroy(fd, id)) != -EBUSY)
+		atomic_compare_exchange_strong(&shared->mrs[i], &id, 0);
+}
+
+static void do_query(struct worker *w)
+{
+	struct ib_memreg_segment segments[2];
+	RAW(mr_query, cmd, .mr_id = mr_get(w, pick(w, MRS)), .count = 2,
+	    .segments = (uintptr_t)segments);
+	RAW(query, device);
+
+	NOTE(w, MR_QUERY, raw_call(fd, IB_MEMREG_IOC_MR_QUERY, &cmd));
+	NOTE(w, QUERY, raw_call(fd, IB_MEMREG_IOC_QUERY, &device));
+}
+
+static void do_alloc_windows(struct worker *w)
+{
+	windows_put(w);
+}
+
+static void do_free_window(struct worker *w)
+{
+	unsigned int i = pick(w, WINDOWS);
+	__u64 window = shared->windows[i];
+
+	if (!window) {
+		windows_put(w);
+		return;
+	}
+	if (NOTE(w, DESTROY, raw_destroy(fd, (__u32)window)) != -EBUSY)
+		atomic_compare_exchange_strong(&shared->windows[i], &window, 0);
+}
+
+/* Bind some windows to an MR, some of them for an endpoint */
+static unsigned int bind_some(struct worker *w, __u32 *ids, __u32 *domain)
+{
+	struct ib_memreg_bind binds[BATCH] = {};
+	unsigned int i, n;
+
+	n = windows_get(w, ids, domain);
+	if (!n) {
+		windows_put(w);
+		n = windows_get(w, ids, domain);
+	}
+	for (i = 0; i < n; i++) {
+		binds[i].window_id = ids[i];
+		binds[i].mr_id = mr_get(w, pick(w, MRS));
+		binds[i].offset = pick(w, AREA_LEN / 2);
+		binds[i].length = 1 + pick(w, AREA_LEN / 2);
+		binds[i].access = pick(w, 2) ? REMOTE_READ : REMOTE_WRITE;
+		if (!pick(w, 3))
+			binds[i].endpoint_id = endpoint_get(w);
+	}
+	if (n)
+		NOTE(w, WINDOW_BIND, raw_bind(fd, *domain, binds, n));
+	return n;
+}
+
+static void do_bind(struct worker *w)
+{
+	__u32 ids[BATCH], domain;
+
+	bind_some(w, ids, &domain);
+}
+
+static void revoke_some(struct worker *w, __u32 flags)
+{
+	__u32 ids[BATCH], domain;
+	unsigned int n = bind_some(w, ids, &domain);
+	RAW(window_revoke, cmd, .flags = flags, .domain_id = domain,
+	    .count = n, .ids = (uintptr_t)ids);
+
+	if (n)
+		NOTE(w, WINDOW_REVOKE,
+		     raw_call(fd, IB_MEMREG_IOC_WINDOW_REVOKE, &cmd));
+}
+
+static void do_revoke(struct worker *w)
+{
+	revoke_some(w, 0);
+}
+
+static void do_revoke_strictly(struct worker *w)
+{
+	revoke_some(w, IB_MEMREG_REVOKE_STRICT);
+}
+
+static void do_list(struct worker *w)
+{
+	struct state state;
+
+	NOTE(w, LIST, state_get(&state));
+	state_free(&state);
+}
+
+static void do_create_domain(struct worker *w)
+{
+	__u32 id;
+
+	if (!NOTE(w, DOMAIN_CREATE, raw_domain(fd, &id)))
+		destroy(w, atomic_exchange(&shared->domains[pick(w, DOMAINS)],
+					   id));
+}
+
+/* An attempt, as a rule: most of the time it has children */
+static void do_destroy_domain(struct worker *w)
+{
+	unsigned int i = pick(w, DOMAINS);
+	__u32 id = shared->domains[i];
+
+	if (!id) {
+		domain_get(w);
+		return;
+	}
+	if (NOTE(w, DESTROY, raw_destroy(fd, id)) != -EBUSY)
+		atomic_compare_exchange_strong(&shared->domains[i], &id, 0);
+}
+
+static void do_listen(struct worker *w)
+{
+	RAW(listen, cmd, .backlog = ENDPOINTS);
+
+	cmd.addr.family = AF_INET;
+	inet_pton(AF_INET, OWNER_IP4, cmd.addr.ip);
+	if (NOTE(w, LISTEN, raw_call(fd, IB_MEMREG_IOC_LISTEN, &cmd)))
+		return;
+	shared->port = ntohs(cmd.addr.port);
+	destroy(w, atomic_exchange(&shared->listener, cmd.out_listener_id));
+}
+
+static void do_stop_listening(struct worker *w)
+{
+	__u32 id = atomic_exchange(&shared->listener, 0);
+
+	if (id)
+		destroy(w, id);
+	else
+		do_listen(w);
+}
+
+static void connect_to(struct worker *w, const char *ip, unsigned int port,
+		       _Atomic __u32 *slot, __u32 domain)
+{
+	RAW(connect, cmd, .domain_id = domain, .timeout_ms = 1000);
+
+	if (!port)
+		return;
+	cmd.addr.family = AF_INET;
+	cmd.addr.port = htons(port);
+	inet_pton(AF_INET, ip, cmd.addr.ip);
+	if (!NOTE(w, CONNECT, raw_call(fd, IB_MEMREG_IOC_CONNECT, &cmd)))
+		destroy(w, atomic_exchange(slot, cmd.out_endpoint_id));
+}
+
+static void do_connect(struct worker *w)
+{
+	connect_to(w, PEER_IP4, shared->peer_port,
+		   &shared->endpoints[pick(w, ENDPOINTS)], domain_get(w));
+}
+
+static void do_accept(struct worker *w)
+{
+	RAW(accept, cmd, .endpoint_id = endpoint_get(w),
+	    .domain_id = domain_get(w));
+
+	if (!shared->listener)
+		do_listen(w);
+	NOTE(w, ACCEPT, raw_call(fd, IB_MEMREG_IOC_ACCEPT, &cmd));
+}
+
+static void do_reject(struct worker *w)
+{
+	RAW(reject, cmd, .endpoint_id = endpoint_get(w));
+
+	if (!shared->listener)
+		do_listen(w);
+	NOTE(w, REJECT, raw_call(fd, IB_MEMREG_IOC_REJECT, &cmd));
+}
+
+/* Mostly one that was accepted just now */
+static void do_disconnect(struct worker *w)
+{
+	RAW(accept, accept, .endpoint_id = endpoint_get(w),
+	    .domain_id = domain_get(w));
+	RAW(disconnect, cmd, .endpoint_id = accept.endpoint_id);
+
+	NOTE(w, ACCEPT, raw_call(fd, IB_MEMREG_IOC_ACCEPT, &accept));
+	NOTE(w, DISCONNECT, raw_call(fd, IB_MEMREG_IOC_DISCONNECT, &cmd));
+}
+
+static void do_destroy_endpoint(struct worker *w)
+{
+	endpoint_get(w);
+	destroy(w, atomic_exchange(&shared->endpoints[pick(w, ENDPOINTS)], 0));
+}
+
+static void do_read(struct worker *w)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+	if (poll(&pfd, 1, 0) >= 0)
+		events_read(w);
+}
+
+static void do_have_peer_disconnect(struct worker *w)
+{
+	(void)w;
+	shared->kicks++;
+	poll(NULL, 0, 1);
+}
+
+static int open_bound(struct worker *w, const char *device)
+{
+	int new = open(NODE, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+
+	if (new < 0) {
+		fail(w, "open(2)", errno);
+		return new;
+	}
+	if (!NOTE(w, BIND_DEVICE, raw_bind_device(new, device)))
+		return new;
+	close(new);
+	return -1;
+}
+
+/* Another file takes the place of the one that all others are at work on */
+static void do_close(struct worker *w)
+{
+	int new = open_bound(w, OWNER_DEVICE);
+
+	if (new < 0) {
+		/* Until the device is there again */
+		poll(NULL, 0, 1);
+		return;
+	}
+	shared->files++;
+	dup3(new, fd, O_CLOEXEC);
+	close(new);
+}
+
+/*
+ * Actions: the mapping
+ */
+
+static void map_area(unsigned int i)
+{
+	mmap(AREA(i), AREA_LEN, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+/* Register an area, and have @unmap take it away: its keys are dead then */
+static void unmap(struct worker *w, void (*unmap_area)(unsigned int i))
+{
+	unsigned int i = pick(w, AREAS), files = shared->files;
+	RAW(mr_query, cmd, .mr_id = register_area(w, i, 0));
+	int ret;
+
+	unmap_area(i);
+	ret = NOTE(w, MR_QUERY, raw_call(fd, IB_MEMREG_IOC_MR_QUERY, &cmd));
+	/* In another file the id is another MR's */
+	if (!ret && cmd.out_state == IB_MEMREG_MR_LIVE &&
+	    shared->files == files)
+		fail(w, "memory is gone, and its MR is live", 0);
+	map_area(i);
+	destroy(w, cmd.mr_id);
+}
+
+static void area_munmap(unsigned int i)
+{
+	munmap(AREA(i), AREA_LEN);
+}
+
+static void area_mremap(unsigned int i)
+{
+	/* There may be nothing to be moved at the moment */
+	if (mremap(AREA(i), AREA_LEN, AREA_LEN, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   AWAY(i)) != MAP_FAILED)
+		munmap(AWAY(i), AREA_LEN);
+}
+
+static void area_dontneed(unsigned int i)
+{
+	madvise(AREA(i), AREA_LEN, MADV_DONTNEED);
+}
+
+static void do_munmap(struct worker *w)
+{
+	unmap(w, area_munmap);
+}
+
+static void do_mremap(struct worker *w)
+{
+	unmap(w, area_mremap);
+}
+
+static void do_dontneed(struct worker *w)
+{
+	unmap(w, area_dontneed);
+}
+
+static void do_map_over(struct worker *w)
+{
+	unmap(w, map_area);
+}
+
+static void do_mprotect(struct worker *w)
+{
+	unsigned int i = pick(w, AREAS);
+
+	mr_get(w, i);
+	mprotect(AREA(i), AREA_LEN, pick(w, 2) ? PROT_READ : PROT_NONE);
+	mprotect(AREA(i), AREA_LEN, PROT_READ | PROT_WRITE);
+}
+
+/*
+ * Actions: processes. Children of a process with threads make system calls and
+ * nothing else.
+ */
+
+static void run_child(void (*child)(struct worker *w), struct worker *w)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		child(w);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+}
+
+static void child_ends(struct worker *w)
+{
+	(void)w;
+}
+
+/* Objects on the memory of a process that ends before them */
+static void child_calls(struct worker *w)
+{
+	do_register(w);
+	do_bind(w);
+}
+
+static void child_is_killed(struct worker *w)
+{
+	do_register(w);
+	kill(getpid(), SIGKILL);
+}
+
+static void do_fork(struct worker *w)
+{
+	run_child(child_ends, w);
+}
+
+static void do_call_in_child(struct worker *w)
+{
+	run_child(child_calls, w);
+}
+
+static void do_kill_child(struct worker *w)
+{
+	run_child(child_is_killed, w);
+}
+
+#define ACTION(_name)	{ #_name, do_##_name }
+
+static const struct action actions[] = {
+	ACTION(register),
+	ACTION(deregister),
+	ACTION(query),
+	ACTION(alloc_windows),
+	ACTION(free_window),
+	ACTION(bind),
+	ACTION(revoke),
+	ACTION(revoke_strictly),
+	ACTION(list),
+	ACTION(create_domain),
+	ACTION(destroy_domain),
+	ACTION(listen),
+	ACTION(stop_listening),
+	ACTION(connect),
+	ACTION(accept),
+	ACTION(reject),
+	ACTION(disconnect),
+	ACTION(destroy_endpoint),
+	ACTION(read),
+	ACTION(have_peer_disconnect),
+	ACTION(close),
+	ACTION(munmap),
+	ACTION(mremap),
+	ACTION(dontneed),
+	ACTION(map_over),
+	ACTION(mprotect),
+	ACTION(fork),
+	ACTION(call_in_child),
+	ACTION(kill_child),
+};
+
+#define ACTIONS		ARRAY_LEN(actions)
+
+/*
+ * Workers
+ */
+
+static bool finished(struct worker *w)
+{
+	if (shared->stop || shared->failed)
+		return true;
+	return w->least && w->done >= w->least &&
+	       (!w->other || w->other->done >= w->other->least);
+}
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+
+	while (!finished(w)) {
+		w->now = w->action ?: &actions[pick(w, ACTIONS)];
+		w->now->run(w);
+		w->done++;
+		if (w->gone)
+			do_close(w);
+		w->gone = false;
+	}
+	return NULL;
+}
+
+/* Threads race until they are through */
+static void run_workers(struct worker *workers, unsigned int count)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++)
+		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
+			_exit(1);
+	for (i = 0; i < count; i++)
+		pthread_join(workers[i].thread, NULL);
+}
+
+/* Become an owner, with a file and memory */
+static void begin_owner(unsigned int seed)
+{
+	struct worker w = { .now = &actions[0], .seed = seed };
+	unsigned int i;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	fd = open_bound(&w, OWNER_DEVICE);
+	if (fd < 0)
+		_exit(1);
+	for (i = 0; i < AREAS; i++)
+		map_area(i);
+	do_listen(&w);
+}
+
+/*
+ * The peer
+ */
+
+static void peer_event(struct worker *w, const struct ib_memreg_event *event,
+		       __u32 domain)
+{
+	RAW(accept, accept, .endpoint_id = event->endpoint_id,
+	    .domain_id = domain);
+	RAW(reject, reject, .endpoint_id = event->endpoint_id);
+	RAW(disconnect, disconnect, .endpoint_id = event->endpoint_id);
+
+	switch (event->type) {
+	case IB_MEMREG_EVENT_CONNECT_REQUEST:
+		if (pick(w, 4))
+			NOTE(w, ACCEPT, raw_call(fd, IB_MEMREG_IOC_ACCEPT,
+						 &accept));
+		else
+			NOTE(w, REJECT, raw_call(fd, IB_MEMREG_IOC_REJECT,
+						 &reject));
+		break;
+	case IB_MEMREG_EVENT_ESTABLISHED:
+		if (pick(w, 2))
+			NOTE(w, DISCONNECT,
+			     raw_call(fd, IB_MEMREG_IOC_DISCONNECT,
+				      &disconnect));
+		break;
+	default:
+		destroy(w, event->endpoint_id);
+	}
+}
+
+static void peer_listen(struct worker *w)
+{
+	RAW(listen, cmd, .backlog = 64);
+
+	cmd.addr.family = AF_INET;
+	inet_pton(AF_INET, PEER_IP4, cmd.addr.ip);
+	if (NOTE(w, LISTEN, raw_call(fd, IB_MEMREG_IOC_LISTEN, &cmd)))
+		_exit(1);
+	shared->peer_port = ntohs(cmd.addr.port);
+}
+
+/* Connects, and has connections, until it is told to stop */
+static void run_peer(unsigned int seed)
+{
+	const struct action action = { "the peer", NULL };
+	struct worker w = { .now = &action, .seed = seed };
+	static _Atomic __u32 endpoints[PEERS];
+	struct ib_memreg_event event;
+	unsigned int kicks = 0;
+	struct pollfd pfd;
+	__u32 domain;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (enter_namespace("memreg-peer"))
+		_exit(1);
+	fd = open_bound(&w, "rxe_peer");
+	if (fd < 0 || raw_domain(fd, &domain))
+		_exit(1);
+	peer_listen(&w);
+	pfd.fd = fd;
+	pfd.events = POLLIN;
+	while (!shared->stop && !w.gone) {
+		poll(&pfd, 1, 10);
+		while (read(fd, &event, sizeof(event)) == sizeof(event))
+			peer_event(&w, &event, domain);
+		if (kicks != shared->kicks)
+			destroy(&w, atomic_exchange(&endpoints[pick(&w, PEERS)],
+						    0));
+		kicks = shared->kicks;
+		connect_to(&w, OWNER_IP4, shared->port,
+			   &endpoints[pick(&w, PEERS)], domain);
+	}
+	_exit(0);
+}
+
+/*
+ * Tests
+ */
+
+FIXTURE(stress)
+{
+	unsigned int seed;
+	unsigned long calls;
+	pid_t peer;
+};
+
+static unsigned int first_seed(void)
+{
+	const char *given = getenv("MEMREG_SEED");
+
+	return given ? strtoul(given, NULL, 0) : (unsigned int)time(NULL);
+}
+
+FIXTURE_SETUP(stress)
+{
+	/* The test before may have taken some of it down */
+	ASSERT_EQ(0, shell("topology_up"));
+	ASSERT_EQ(0, enter_namespace("memreg-owner"));
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, shared);
+	self->seed = first_seed();
+	TH_LOG("seed %u", self->seed);
+	self->peer = fork();
+	ASSERT_LE(0, self->peer);
+	if (!self->peer)
+		run_peer(self->seed);
+}
+
+FIXTURE_TEARDOWN(stress)
+{
+	int status;
+
+	shared->stop = true;
+	ASSERT_EQ(self->peer, waitpid(self->peer, &status, 0));
+	ASSERT_EQ(0, status);
+	ASSERT_EQ(0, state_count(IB_MEMREG_OBJECT_FILE));
+}
+
+/* Objects on the owner's device */
+static unsigned int left_behind(void)
+{
+	unsigned int i, n = 0;
+	struct state now;
+
+	if (state_get(&now))
+		return ~0U;
+	for (i = 0; i < now.count; i++)
+		n += !strcmp(now.objects[i].device, OWNER_DEVICE);
+	state_free(&now);
+	return n;
+}
+
+/* No call failed as it must not, and nothing is left of the owner */
+static void check(struct __test_metadata *_metadata)
+{
+	unsigned int i;
+
+	ASSERT_FALSE(shared->failed)
+		TH_LOG("%s: %s: %s", shared->failure.action,
+		       shared->failure.what, strerror(shared->failure.err));
+	/* Its children may live for a moment longer */
+	for (i = 0; i < 200 && left_behind(); i++)
+		poll(NULL, 0, 10);
+	ASSERT_EQ(0, left_behind());
+}
+
+/* A new owner has nothing but what it makes */
+static pid_t fork_owner(struct __test_metadata *_metadata)
+{
+	pid_t owner;
+
+	memset((void *)shared->domains, 0, sizeof(shared->domains));
+	memset((void *)shared->mrs, 0, sizeof(shared->mrs));
+	memset((void *)shared->windows, 0, sizeof(shared->windows));
+	memset((void *)shared->endpoints, 0, sizeof(shared->endpoints));
+	shared->listener = 0;
+	owner = fork();
+	ASSERT_LE(0, owner);
+	return owner;
+}
+
+/* An action against itself and all that come after it in the table */
+static void race_pairs(unsigned int first, unsigned int rounds,
+		       unsigned int seed)
+{
+	unsigned int i;
+
+	begin_owner(seed);
+	for (i = first; i < ACTIONS && !shared->failed; i++) {
+		struct worker pair[2] = {
+			{ .action = &actions[first], .least = rounds,
+			  .seed = seed + 2 * i, .other = &pair[1] },
+			{ .action = &actions[i], .least = rounds,
+			  .seed = seed + 2 * i + 1, .other = &pair[0] },
+		};
+
+		run_workers(pair, 2);
+	}
+	_exit(0);
+}
+
+TEST_F_TIMEOUT(stress, I7_I8_each_call_races_with_each, 20000)
+{
+	unsigned int i;
+	int status;
+
+	for (i = 0; i < ACTIONS; i++) {
+		pid_t owner = fork_owner(_metadata);
+
+		if (!owner)
+			race_pairs(i, test_rounds(8), self->seed + i * 1000);
+		ASSERT_EQ(owner, waitpid(owner, &status, 0));
+		ASSERT_EQ(0, status)
+			TH_LOG("%s", actions[i].name);
+		check(_metadata);
+	}
+	TH_LOG("%lu calls", shared->calls);
+}
+
+/*
+ * What ends the owner
+ */
+
+static void end_by_exit(void)
+{
+	_exit(0);
+}
+
+static void exec_true(void)
+{
+	execl("/bin/true", "true", NULL);
+	_exit(1);
+}
+
+/* The program that comes after has the file for as long as it lives */
+static void end_by_exec_with_file(void)
+{
+	fcntl(fd, F_SETFD, 0);
+	exec_true();
+}
+
+static void end_by_kill(void)
+{
+	kill(getpid(), SIGKILL);
+}
+
+static void (*const ends[])(void) = {
+	end_by_exit,
+	exec_true,
+	end_by_exec_with_file,
+	end_by_kill,
+};
+
+/* Threads do an action, and any action, until the process ends */
+static void race_end(const struct action *action, void (*end)(void),
+		     unsigned int seed)
+{
+	struct worker workers[] = {
+		{ .action = action, .seed = seed },
+		{ .seed = seed + 1 },
+	};
+	unsigned int i, least = pick(&workers[0], 16);
+
+	begin_owner(seed);
+	for (i = 0; i < ARRAY_LEN(workers); i++)
+		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
+			_exit(1);
+	while (workers[0].done < least && !shared->failed)
+		sched_yield();
+	end();
+}
+
+TEST_F_TIMEOUT(stress, I7_I8_each_call_races_with_the_end_of_its_process, 20000)
+{
+	unsigned int i, k, n = times(1, 20) * ACTIONS;
+	int status;
+
+	for (i = 0; i < n; i++) {
+		for (k = 0; k < ARRAY_LEN(ends); k++) {
+			pid_t owner = fork_owner(_metadata);
+
+			if (!owner)
+				race_end(&actions[i % ACTIONS], ends[k],
+					 self->seed + i * 1000 + k);
+			ASSERT_EQ(owner, waitpid(owner, &status, 0));
+			ASSERT_EQ(0, status & ~SIGKILL);
+			check(_metadata);
+		}
+	}
+	TH_LOG("%lu calls", shared->calls);
+}
+
+/*
+ * What goes away below the owner
+ */
+
+/* Threads do an action, or any, and any, until the process is killed */
+static void race_all(const struct action *action, unsigned int seed)
+{
+	struct worker workers[] = {
+		{ .action = action, .seed = seed },
+		{ .action = action, .seed = seed + 1 },
+		{ .seed = seed + 2 },
+		{ .seed = seed + 3 },
+	};
+
+	begin_owner(seed);
+	run_workers(workers, ARRAY_LEN(workers));
+	_exit(0);
+}
+
+/* So many calls more were made */
+static void await_calls(struct __test_metadata *_metadata, unsigned long more)
+{
+	unsigned long enough = shared->calls + more;
+	int64_t end = now_ms() + LIMIT_MS;
+
+	while (shared->calls < enough && !shared->failed) {
+		ASSERT_GT(end, now_ms());
+		poll(NULL, 0, 1);
+	}
+}
+
+/* Calls are made before, while and after something goes and comes back */
+static void race_shell(struct __test_metadata *_metadata,
+		       const struct action *action, unsigned int seed,
+		       const char *down, const char *up)
+{
+	pid_t owner = fork_owner(_metadata);
+	int status;
+
+	if (!owner)
+		race_all(action, seed);
+	await_calls(_metadata, 100);
+	ASSERT_EQ(0, shell("%s", down));
+	await_calls(_metadata, 20);
+	ASSERT_EQ(0, shell("%s", up));
+	await_calls(_metadata, 100);
+	kill(owner, SIGKILL);
+	ASSERT_EQ(owner, waitpid(owner, &status, 0));
+	check(_metadata);
+}
+
+/* With each action in a soak, and otherwise with all of them at a time */
+static const struct action *action_of_round(unsigned int i)
+{
+	return test_full() ? &actions[i % ACTIONS] : NULL;
+}
+
+TEST_F_TIMEOUT(stress, I7_I8_calls_race_with_removal_of_the_device, 20000)
+{
+	unsigned int i, n = times(3, 4 * ACTIONS);
+
+	for (i = 0; i < n; i++)
+		race_shell(_metadata, action_of_round(i), self->seed + i * 10,
+			   "rxe_down owner",
+			   "rxe_up owner && await 20 rxe_ready owner");
+	TH_LOG("%lu calls", shared->calls);
+}
+
+/* Of soft-RoCE's GSI QPs nothing is to be had afterwards */
+TEST_F_TIMEOUT(stress, I7_I8_calls_race_with_link_down, 20000)
+{
+	unsigned int i, n = times(2, 2 * ACTIONS);
+
+	for (i = 0; i < n; i++)
+		race_shell(_metadata, action_of_round(i), self->seed + i * 10,
+			   "ip -n memreg-owner link set mr_owner down",
+			   "addresses_up owner && await 20 rxe_active owner 1");
+	ASSERT_EQ(0, shell("topology_up"));
+	TH_LOG("%lu calls", shared->calls);
+}
+
+PEER_HARNESS_MAIN
