@@ -8,6 +8,9 @@
  * was told of its access error, none of those before it is under way, and the
  * memory can be looked at for the last time.
  */
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "peer.h"
 
 #define SPAN	(16 * PAGE)
@@ -21,6 +24,8 @@ FIXTURE(race)
 	struct peer p;
 	uint32_t endpoint;
 	bool strict;		/* the device's own promise */
+	void *alias;		/* the memory at an address that goes */
+	_Atomic bool taken;	/* by the first of two who try */
 };
 
 FIXTURE_SETUP(race)
@@ -143,6 +148,93 @@ TEST_F_TIMEOUT(race, I3_what_lands_after_revoke, 3600)
 	TH_LOG("late packets in %u of %u rounds", late, rounds);
 	if (self->strict)
 		ASSERT_EQ(0, late);
+}
+
+/*
+ * A revoke races with an unmap
+ */
+
+/* One of those who take the window away */
+struct taker {
+	pthread_t thread;
+	FIXTURE_DATA(race) *self;
+	int (*take)(FIXTURE_DATA(race) *self);
+	unsigned int delay;
+	unsigned int round;
+	int ret;
+};
+
+static int take_by_unmap(FIXTURE_DATA(race) *self)
+{
+	return munmap(self->alias, self->a.len) ? -errno : 0;
+}
+
+/* Whose call returns first writes all of the window */
+static void *take_and_write(void *arg)
+{
+	struct taker *t = arg;
+	unsigned int i;
+
+	for (i = 0; i < t->delay; i++)
+		atomic_thread_fence(memory_order_seq_cst);
+	t->ret = t->take(t->self);
+	if (!atomic_exchange(&t->self->taken, true))
+		arena_fill(&t->self->a, t->round);
+	return NULL;
+}
+
+/* Have both of them try, in either order */
+static void take_twice(struct __test_metadata *_metadata, struct taker *takers)
+{
+	unsigned int i;
+
+	takers[0].self->taken = false;
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, pthread_create(&takers[i].thread, NULL,
+					    take_and_write, &takers[i]));
+	for (i = 0; i < 2; i++)
+		pthread_join(takers[i].thread, NULL);
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, takers[i].ret);
+}
+
+static size_t race_with_unmap(struct __test_metadata *_metadata,
+			      FIXTURE_DATA(race) *self, unsigned int round)
+{
+	struct taker takers[2] = {
+		{ .self = self, .round = round, .delay = rand() % 5000,
+		  .take = round % 2 ? take_by_revoke : take_by_strict_revoke },
+		{ .self = self, .round = round, .delay = rand() % 5000,
+		  .take = take_by_unmap },
+	};
+	size_t late;
+
+	self->alias = mremap(self->a.mem, 0, self->a.len, MREMAP_MAYMOVE);
+	ASSERT_NE(MAP_FAILED, self->alias);
+	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, self->alias,
+					self->a.len, FOR_WINDOWS, 0,
+					&self->mr));
+	ASSERT_EQ(0, memreg_window_alloc(self->o.m, self->o.domain,
+					 IB_MEMREG_WINDOW_TYPE1, SPAN,
+					 &self->window, 1));
+	begin_writes(_metadata, self, 0x80 + round % 64);
+	take_twice(_metadata, takers);
+	late = late_bytes(_metadata, self);
+	ASSERT_EQ(0, memreg_window_free(self->o.m, self->window));
+	ASSERT_EQ(0, memreg_destroy(self->o.m, self->mr.id));
+	self->endpoint = owner_admit_again(_metadata, &self->o, &self->p,
+					   self->endpoint);
+	return late;
+}
+
+/* Where the device makes no promise, it may be at a packet: a page at most */
+TEST_F_TIMEOUT(race, I2_I3_revoke_races_with_unmap, 3600)
+{
+	unsigned int i;
+
+	for (i = 0; i < times(12, 2000); i++)
+		ASSERT_GE(self->strict ? 0 : PAGE,
+			  race_with_unmap(_metadata, self, i));
 }
 
 PEER_HARNESS_MAIN
