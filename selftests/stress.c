@@ -30,6 +30,7 @@
 #define AREAS		3
 #define AREA_LEN	(4 * PAGE)
 #define BATCH		4
+#define CALLS		(_IOC_NR(IB_MEMREG_IOC_LIST) + 1)
 #define PEERS		4	/* connections of the peer's that come up */
 
 /* Memory that comes and goes, far from where the kernel puts all other */
@@ -64,6 +65,7 @@ struct failure {
  * @kicks: Times that the peer was told to disconnect
  * @stop: To the peer and to those who run without an end
  * @calls: Calls that were made
+ * @succeeded: Those of each kind that succeeded
  * @failed: Who wants to tell of a failure takes it
  * @failure: The failure
  */
@@ -79,6 +81,7 @@ struct shared {
 	_Atomic unsigned int kicks;
 	_Atomic bool stop;
 	_Atomic unsigned long calls;
+	_Atomic unsigned long succeeded[CALLS];
 	_Atomic bool failed;
 	struct failure failure;
 };
@@ -136,7 +139,7 @@ static unsigned int pick(struct worker *w, unsigned int count)
 static const struct {
 	const char *name;
 	int errors[ERRORS];
-} documented[] = {
+} documented[CALLS] = {
 #define CALL(_name, ...)						\
 	[_IOC_NR(IB_MEMREG_IOC_##_name)] = { #_name, { __VA_ARGS__ } }
 	CALL(BIND_DEVICE, ENODEV, EBUSY, EOPNOTSUPP, EDQUOT),
@@ -183,6 +186,7 @@ static int note(struct worker *w, unsigned int nr, int ret)
 	const int *error = documented[nr].errors;
 
 	shared->calls++;
+	shared->succeeded[nr] += !ret;
 	w->gone |= ret == -ENODEV;
 	while (*error && *error != -ret)
 		error++;
@@ -201,6 +205,37 @@ static void destroy(struct worker *w, __u32 id)
 {
 	if (id)
 		NOTE(w, DESTROY, raw_destroy(fd, id));
+}
+
+/* Nobody is to use it any more */
+static void forget(_Atomic __u32 *slots, unsigned int count, __u32 id)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		__u32 expected = id;
+
+		atomic_compare_exchange_strong(&slots[i], &expected, 0);
+	}
+}
+
+/* A call on a domain failed, maybe because there is none of this id */
+static void forget_domain(__u32 id, int ret)
+{
+	if (ret == -ENOENT)
+		forget(shared->domains, DOMAINS, id);
+}
+
+static void forget_window(__u32 id, __u32 domain)
+{
+	unsigned int i;
+
+	for (i = 0; i < WINDOWS; i++) {
+		__u64 expected = WINDOW(id, domain);
+
+		atomic_compare_exchange_strong(&shared->windows[i], &expected,
+					       0);
+	}
 }
 
 static __u32 domain_get(struct worker *w)
@@ -222,9 +257,9 @@ static __u32 some_access(struct worker *w)
 {
 	static const __u32 access[] = {
 		LOCAL_WRITE | MW_BIND,
+		LOCAL_WRITE | MW_BIND,
 		LOCAL_WRITE | MW_BIND | REMOTE_WRITE,
 		MW_BIND | REMOTE_READ,
-		LOCAL_WRITE | REMOTE_ATOMIC,
 	};
 
 	return access[pick(w, ARRAY_LEN(access))];
@@ -237,11 +272,14 @@ static __u32 register_area(struct worker *w, unsigned int i, __u32 flags)
 	    .access = some_access(w), .addr = (uintptr_t)AREA(i % AREAS),
 	    .length = AREA_LEN);
 
+	int ret;
+
 	if (flags & IB_MEMREG_MR_SINGLE_KEY)
 		cmd.access &= ~MW_BIND;
-	return NOTE(w, MR_REGISTER,
-		    raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, &cmd)) ?
-		0 : cmd.out_mr_id;
+	ret = NOTE(w, MR_REGISTER,
+		   raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, &cmd));
+	forget_domain(cmd.domain_id, ret);
+	return ret ? 0 : cmd.out_mr_id;
 }
 
 static __u32 mr_get(struct worker *w, unsigned int i)
@@ -262,9 +300,12 @@ static void windows_put(struct worker *w)
 	__u32 ids[BATCH], domain = domain_get(w);
 	unsigned int i, slot = pick(w, WINDOWS);
 	__u64 old;
+	int ret;
 
-	if (NOTE(w, WINDOW_ALLOC, raw_windows(fd, domain, AREA_LEN, ids,
-					      BATCH)))
+	ret = NOTE(w, WINDOW_ALLOC, raw_windows(fd, domain, AREA_LEN, ids,
+						BATCH));
+	forget_domain(domain, ret);
+	if (ret)
 		return;
 	for (i = 0; i < BATCH; i++, slot = (slot + 1) % WINDOWS) {
 		old = atomic_exchange(&shared->windows[slot],
@@ -276,11 +317,12 @@ static void windows_put(struct worker *w)
 /* Some windows of one domain; returns their number */
 static unsigned int windows_get(struct worker *w, __u32 *ids, __u32 *domain)
 {
-	unsigned int i, n = 0, first = pick(w, WINDOWS);
+	unsigned int first = pick(w, WINDOWS), most = 1 + pick(w, BATCH);
+	unsigned int i, n = 0;
 	__u64 window;
 
 	*domain = 0;
-	for (i = 0; i < WINDOWS && n < BATCH; i++) {
+	for (i = 0; i < WINDOWS && n < most; i++) {
 		window = shared->windows[(first + i) % WINDOWS];
 		if (!window || (n && window >> 32 != *domain))
 			continue;
@@ -314,10 +356,20 @@ static void events_read(struct worker *w)
 static __u32 endpoint_get(struct worker *w)
 {
 	_Atomic __u32 *slot = &shared->endpoints[pick(w, ENDPOINTS)];
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
 
-	if (!*slot)
+	if (!*slot && poll(&pfd, 1, 1) >= 0)
 		events_read(w);
 	return *slot;
+}
+
+/* A call on an endpoint failed, as a rule because it has no connection */
+static void endpoint_over(struct worker *w, __u32 id, int ret)
+{
+	if (ret != -ENOENT && ret != -ENOTCONN)
+		return;
+	forget(shared->endpoints, ENDPOINTS, id);
+	destroy(w, id);
 }
 
 /*
@@ -351,7 +403,8 @@ static void do_query(struct worker *w)
 	    .segments = (uintptr_t)segments);
 	RAW(query, device);
 
-	NOTE(w, MR_QUERY, raw_call(fd, IB_MEMREG_IOC_MR_QUERY, &cmd));
+	if (NOTE(w, MR_QUERY, raw_call(fd, IB_MEMREG_IOC_MR_QUERY, &cmd)))
+		forget(shared->mrs, MRS, cmd.mr_id);
 	NOTE(w, QUERY, raw_call(fd, IB_MEMREG_IOC_QUERY, &device));
 }
 
@@ -373,11 +426,36 @@ static void do_free_window(struct worker *w)
 		atomic_compare_exchange_strong(&shared->windows[i], &window, 0);
 }
 
-/* Bind some windows to an MR, some of them for an endpoint */
+/* What stood in the way of a bind is not to do so for ever */
+static void bind_failed(struct worker *w, const struct ib_memreg_bind *bind,
+			__u32 domain, int ret)
+{
+	switch (ret) {
+	case -ENOENT:
+	case -EINVAL:
+		forget_window(bind->window_id, domain);
+		forget(shared->mrs, MRS, bind->mr_id);
+		forget_domain(domain, ret);
+		break;
+	case -EBUSY:
+		NOTE(w, WINDOW_REVOKE, raw_revoke(fd, domain,
+						  &bind->window_id, 1));
+		break;
+	case -ESTALE:
+		forget(shared->mrs, MRS, bind->mr_id);
+		destroy(w, bind->mr_id);
+		break;
+	default:
+		endpoint_over(w, bind->endpoint_id, ret);
+	}
+}
+
+/* Bind some windows to MRs, some of them for an endpoint */
 static unsigned int bind_some(struct worker *w, __u32 *ids, __u32 *domain)
 {
 	struct ib_memreg_bind binds[BATCH] = {};
 	unsigned int i, n;
+	int ret;
 
 	n = windows_get(w, ids, domain);
 	if (!n) {
@@ -389,12 +467,16 @@ static unsigned int bind_some(struct worker *w, __u32 *ids, __u32 *domain)
 		binds[i].mr_id = mr_get(w, pick(w, MRS));
 		binds[i].offset = pick(w, AREA_LEN / 2);
 		binds[i].length = 1 + pick(w, AREA_LEN / 2);
-		binds[i].access = pick(w, 2) ? REMOTE_READ : REMOTE_WRITE;
-		if (!pick(w, 3))
+		binds[i].access = pick(w, 4) ? REMOTE_READ : REMOTE_WRITE;
+		if (!pick(w, 4))
 			binds[i].endpoint_id = endpoint_get(w);
 	}
-	if (n)
-		NOTE(w, WINDOW_BIND, raw_bind(fd, *domain, binds, n));
+	if (!n)
+		return 0;
+	ret = NOTE(w, WINDOW_BIND, raw_bind(fd, *domain, binds, n));
+	/* Of a stale MR it may be known only when its keys are made */
+	if (ret)
+		bind_failed(w, &binds[raw_index() % n], *domain, ret);
 	return n;
 }
 
@@ -484,13 +566,16 @@ static void connect_to(struct worker *w, const char *ip, unsigned int port,
 		       _Atomic __u32 *slot, __u32 domain)
 {
 	RAW(connect, cmd, .domain_id = domain, .timeout_ms = 1000);
+	int ret;
 
 	if (!port)
 		return;
 	cmd.addr.family = AF_INET;
 	cmd.addr.port = htons(port);
 	inet_pton(AF_INET, ip, cmd.addr.ip);
-	if (!NOTE(w, CONNECT, raw_call(fd, IB_MEMREG_IOC_CONNECT, &cmd)))
+	ret = NOTE(w, CONNECT, raw_call(fd, IB_MEMREG_IOC_CONNECT, &cmd));
+	forget_domain(domain, ret);
+	if (!ret)
 		destroy(w, atomic_exchange(slot, cmd.out_endpoint_id));
 }
 
@@ -504,10 +589,17 @@ static void do_accept(struct worker *w)
 {
 	RAW(accept, cmd, .endpoint_id = endpoint_get(w),
 	    .domain_id = domain_get(w));
+	int ret;
 
 	if (!shared->listener)
 		do_listen(w);
-	NOTE(w, ACCEPT, raw_call(fd, IB_MEMREG_IOC_ACCEPT, &cmd));
+	if (!cmd.endpoint_id)
+		return;
+	ret = NOTE(w, ACCEPT, raw_call(fd, IB_MEMREG_IOC_ACCEPT, &cmd));
+	if (pick(w, 2))
+		forget_domain(cmd.domain_id, ret);
+	else
+		endpoint_over(w, cmd.endpoint_id, ret);
 }
 
 static void do_reject(struct worker *w)
@@ -516,18 +608,25 @@ static void do_reject(struct worker *w)
 
 	if (!shared->listener)
 		do_listen(w);
-	NOTE(w, REJECT, raw_call(fd, IB_MEMREG_IOC_REJECT, &cmd));
+	if (!cmd.endpoint_id)
+		return;
+	endpoint_over(w, cmd.endpoint_id,
+		      NOTE(w, REJECT, raw_call(fd, IB_MEMREG_IOC_REJECT,
+					       &cmd)));
 }
 
 /* Mostly one that was accepted just now */
 static void do_disconnect(struct worker *w)
 {
-	RAW(accept, accept, .endpoint_id = endpoint_get(w),
-	    .domain_id = domain_get(w));
-	RAW(disconnect, cmd, .endpoint_id = accept.endpoint_id);
+	RAW(disconnect, cmd);
 
-	NOTE(w, ACCEPT, raw_call(fd, IB_MEMREG_IOC_ACCEPT, &accept));
-	NOTE(w, DISCONNECT, raw_call(fd, IB_MEMREG_IOC_DISCONNECT, &cmd));
+	do_accept(w);
+	cmd.endpoint_id = endpoint_get(w);
+	if (!cmd.endpoint_id)
+		return;
+	endpoint_over(w, cmd.endpoint_id,
+		      NOTE(w, DISCONNECT, raw_call(fd, IB_MEMREG_IOC_DISCONNECT,
+						   &cmd)));
 }
 
 static void do_destroy_endpoint(struct worker *w)
@@ -992,6 +1091,9 @@ TEST_F_TIMEOUT(stress, I7_I8_each_call_races_with_each, 20000)
 			TH_LOG("%s", actions[i].name);
 		check(_metadata);
 	}
+	for (i = 0; i < CALLS; i++)
+		EXPECT_LT(0, shared->succeeded[i])
+			TH_LOG("ioctl %u never succeeded", i);
 	TH_LOG("%lu calls", shared->calls);
 }
 
