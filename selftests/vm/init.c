@@ -34,6 +34,7 @@
 #define NEW "/run/root"
 #define OVERLAY "lowerdir=/,upperdir=/run/upper,workdir=/run/work"
 #define KMEMLEAK "/sys/kernel/debug/kmemleak"
+#define KCSAN "/sys/kernel/debug/kcsan"
 
 /* In ms: kmemleak takes only what is older than 5 s for a leak. */
 #define LEAK_AGE 5500
@@ -179,6 +180,9 @@ static void set_up(void)
 	write_file("/proc/sys/kernel/sysrq", "1");
 	write_file("/proc/sys/kernel/printk_ratelimit", "0");
 	write_file("/proc/sys/kernel/hung_task_warnings", "-1");
+	/* It takes time, and the data races of the boot are not ours. */
+	if (!access(KCSAN, F_OK))
+		write_file(KCSAN, "on");
 }
 
 static int open_port(void)

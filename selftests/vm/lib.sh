@@ -35,32 +35,44 @@ root_dir() {
 
 ksrc_dir() { echo "$CACHE/linux-$(kernel_version | tr '~+' '--')"; }
 
-debug_dir() {
-	echo "$CACHE/debug-$({
+# configs KERNEL: what a kernel of our own is configured by; the last one counts.
+configs() {
+	echo "$BENCH/debug.config"
+	[ "$1" = debug ] || echo "$BENCH/$1.config"
+}
+
+# built_dir KERNEL: where it is built.
+built_dir() {
+	local files
+	mapfile -t files < <(configs "$1")
+	echo "$CACHE/$1-$({
 		echo "$DEBUG_FORMAT"
-		cat "$CACHE/kernel-version" "$BENCH/debug.config"
+		cat "$CACHE/kernel-version" "${files[@]}"
 	} | hash_of)"
 }
 
 programs() { echo "$CACHE/programs-$(cat "$BENCH"/*.c | hash_of)"; }
 
 # image KERNEL: the stock one without its compression, which takes seconds to
-# undo in an emulator. KASAN cannot be started that way: the debug one has a
-# fast compression instead.
+# undo in an emulator. KASAN cannot be started that way: ours have a fast
+# compression instead.
 image() {
 	case $1 in
 	stock) echo "$(root_dir)/boot/vmlinux" ;;
-	debug) echo "$(debug_dir)/bzImage" ;;
-	*) die "no guest kernel is called '$1': take stock or debug" ;;
+	debug | kcsan) echo "$(built_dir "$1")/bzImage" ;;
+	*) no_kernel "$1" ;;
 	esac
 }
+
+no_kernel() { die "no guest kernel is called '$1': take stock, debug or kcsan"; }
 
 # release KERNEL: what `uname -r` says in that guest.
 release() {
 	case $1 in
 	stock) readlink "$(root_dir)/vmlinuz" | sed 's/.*vmlinuz-//' ;;
-	debug) cat "$(debug_dir)/build/include/config/kernel.release" ;;
-	*) die "no guest kernel is called '$1': take stock or debug" ;;
+	debug | kcsan)
+		cat "$(built_dir "$1")/build/include/config/kernel.release" ;;
+	*) no_kernel "$1" ;;
 	esac
 }
 
