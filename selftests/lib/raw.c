@@ -54,7 +54,8 @@ bool test_full(void)
 
 bool debug_kernel(void)
 {
-	return !access("/sys/kernel/debug/kmemleak", F_OK);
+	return !access("/sys/kernel/debug/kmemleak", F_OK) ||
+	       !access("/sys/kernel/debug/kcsan", F_OK);
 }
 
 unsigned int test_rounds(unsigned int rounds)
