@@ -264,7 +264,8 @@ out:
 /* Is there something to be read, or will there never be anything? */
 static bool memreg_readable(struct memreg_file *file)
 {
-	return !list_empty_careful(&file->events) || READ_ONCE(file->gone) ||
+	/* Only a hint: who reads or polls looks again, with the lock or later. */
+	return !list_empty(&file->events) || READ_ONCE(file->gone) ||
 	       !READ_ONCE(file->mdev);
 }
 
@@ -296,7 +297,7 @@ static __poll_t memreg_poll(struct file *filp, poll_table *table)
 	__poll_t mask = 0;
 
 	poll_wait(filp, &file->wait, table);
-	if (!list_empty_careful(&file->events))
+	if (!list_empty(&file->events))
 		mask |= EPOLLIN | EPOLLRDNORM;
 	if (READ_ONCE(file->gone))
 		mask |= EPOLLHUP | EPOLLERR;
