@@ -215,7 +215,7 @@ static void memreg_queue_break(struct memreg_domain *domain)
 
 	if (domain->state != MEMREG_QUEUE_READY)
 		return;
-	domain->state = MEMREG_QUEUE_BROKEN;
+	WRITE_ONCE(domain->state, MEMREG_QUEUE_BROKEN);
 	memreg_count(domain->mdev, IB_MEMREG_STAT_QUEUE_BREAKS, 1);
 	trace_memreg_queue_broken(domain);
 	queue_work(memreg_rebuild_wq, &domain->rebuild);
@@ -595,7 +595,7 @@ static bool memreg_queue_needs_rebuild(struct memreg_domain *domain)
 
 	spin_lock_irq(&domain->sq_lock);
 	if (stale && domain->state == MEMREG_QUEUE_READY) {
-		domain->state = MEMREG_QUEUE_BROKEN;
+		WRITE_ONCE(domain->state, MEMREG_QUEUE_BROKEN);
 		memreg_count(domain->mdev, IB_MEMREG_STAT_QUEUE_BREAKS, 1);
 		trace_memreg_queue_broken(domain);
 	}
@@ -687,10 +687,11 @@ static void memreg_queue_rebuild(struct work_struct *work)
 		ret = memreg_queue_connect(domain);
 
 	spin_lock_irq(&domain->sq_lock);
-	domain->state = ret ? MEMREG_QUEUE_DOWN : MEMREG_QUEUE_READY;
+	WRITE_ONCE(domain->state,
+		   ret ? MEMREG_QUEUE_DOWN : MEMREG_QUEUE_READY);
 	domain->attempts++;
 	if (!ret)
-		domain->rebuilt++;
+		WRITE_ONCE(domain->rebuilt, domain->rebuilt + 1);
 	memreg_queue_tell(domain, ret);
 	spin_unlock_irq(&domain->sq_lock);
 	wake_up_all(&domain->sq_wait);
