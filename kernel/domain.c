@@ -232,7 +232,8 @@ static void memreg_batch_end(struct memreg_batch *batch)
 	batch->ended = true;
 	trace_memreg_batch_end(batch);
 	if (batch->reserve) {
-		domain->sq_reserve += batch->count;
+		WRITE_ONCE(domain->sq_reserve,
+			   domain->sq_reserve + batch->count);
 		wake_up_all(&domain->mdev->guard_wait);
 		return;
 	}
@@ -375,7 +376,7 @@ static int memreg_batch_post_in(struct memreg_batch *batch, unsigned int *room)
 		return -EIO;
 	if (*room < batch->count)
 		return -EAGAIN;
-	*room -= batch->count;
+	WRITE_ONCE(*room, *room - batch->count);
 	memreg_batch_post_locked(batch);
 	return 0;
 }
