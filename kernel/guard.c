@@ -589,8 +589,10 @@ static void memreg_guard_suspect(struct memreg_region *region,
 	if (guard->stale)
 		return;
 	memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_SUSPECTS, 1);
-	if (guard->suspects++ == guard->cleared)
+	if (guard->suspects == guard->cleared)
 		guard->suspect_since = jiffies;
+	/* MR_QUERY tells it without the lock. */
+	WRITE_ONCE(guard->suspects, guard->suspects + 1);
 	guard->suspect_start = min(guard->suspect_start, range->start);
 	guard->suspect_end = max(guard->suspect_end, range->end);
 	queue_delayed_work(memreg_guard_wq, &guard->check, MEMREG_CHECK_DELAY);
