@@ -772,6 +772,7 @@ static void memreg_window_info(struct memreg_object *obj,
 			       struct ib_memreg_object *info)
 {
 	struct memreg_window *window = to_window(obj);
+	struct memreg_key key;
 
 	info->domain_id = window->domain->obj.id;
 	info->length = window->max_span;
@@ -783,11 +784,14 @@ static void memreg_window_info(struct memreg_object *obj,
 	if (atomic_read_acquire(&window->state) != MEMREG_WINDOW_BOUND)
 		return;
 	info->state = 1;
-	info->parent_id = READ_ONCE(window->mr_id);
-	info->addr = READ_ONCE(window->key.iova);
-	info->length = READ_ONCE(window->key.length);
-	info->access = READ_ONCE(window->key.access);
-	info->rkey = READ_ONCE(window->key.rkey);
+	/* Who binds anew writes it: nobody acts on what is told here. */
+	info->parent_id = data_race(window->mr_id);
+	/* The same, and it may be of two bindings. */
+	key = data_race(window->key);
+	info->addr = key.iova;
+	info->length = key.length;
+	info->access = key.access;
+	info->rkey = key.rkey;
 }
 
 const struct memreg_object_ops memreg_window_ops = {
