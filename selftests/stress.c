@@ -1063,7 +1063,7 @@ static bool everything(void)
 	return test_full() || !debug_kernel();
 }
 
-/* Is an action among those that MEMREG_ACTIONS names? Without it all of them. */
+/* Is an action among those that MEMREG_ACTIONS names, if it does? */
 static bool wanted(const struct action *action)
 {
 	const char *given = getenv("MEMREG_ACTIONS");
@@ -1097,7 +1097,8 @@ static void race_pairs(unsigned int first, unsigned int rounds,
 
 	begin_owner(seed);
 	for (i = first; i < ACTIONS && !shared->failed; i++)
-		if (wanted(&actions[i]) && (everything() || (seed + i) % 3 == 0))
+		if (wanted(&actions[i]) &&
+		    (everything() || (seed + i) % 3 == 0))
 			race_pair(&actions[first], &actions[i], rounds,
 				  seed + 2 * i);
 	_exit(0);
@@ -1121,7 +1122,7 @@ TEST_F_TIMEOUT(stress, I7_I8_each_call_races_with_each, 20000)
 			TH_LOG("%s", actions[i].name);
 		check(_metadata);
 	}
-	for (i = 0; everything() && !getenv("MEMREG_ACTIONS") && i < CALLS; i++)
+	for (i = 0; i < CALLS && everything() && !getenv("MEMREG_ACTIONS"); i++)
 		EXPECT_LT(0, shared->succeeded[i])
 			TH_LOG("ioctl %u never succeeded", i);
 	TH_LOG("%lu calls", shared->calls);
