@@ -264,7 +264,7 @@ out:
 /* Is there something to be read, or will there never be anything? */
 static bool memreg_readable(struct memreg_file *file)
 {
-	/* Only a hint: who reads or polls looks again, with the lock or later. */
+	/* Only a hint: the lock decides. */
 	return !list_empty(&file->events) || READ_ONCE(file->gone) ||
 	       !READ_ONCE(file->mdev);
 }
