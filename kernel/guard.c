@@ -26,9 +26,10 @@
  * posts their LOCAL_INVs, which are part of the FRWRs, into room on the
  * registration queue that is reserved for this; nothing is allocated. On
  * kernels with two-pass notifiers all guards of an unmap post in the first
- * pass, and wait in the second; elsewhere one waits after the other. Any number of tasks may be at work on one
- * guard: memreg_guard_advance() does what can be done now, and tells if keys
- * are left; they wait for one another, not for somebody's second pass.
+ * pass, and wait in the second; elsewhere one waits after the other. Any number
+ * of tasks may be at work on one guard: memreg_guard_advance() does what can be
+ * done now, and tells if keys are left; they wait for one another, not for
+ * somebody's second pass.
  *
  * The way out
  *
