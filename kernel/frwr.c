@@ -98,7 +98,6 @@ static struct memreg_frwr *memreg_frwr_new(struct memreg_domain *domain,
 		return ERR_PTR(-ENOMEM);
 	frwr->domain = domain;
 	frwr->class = class;
-	INIT_LIST_HEAD(&frwr->node);
 	INIT_LIST_HEAD(&frwr->region_node);
 	ret = memreg_charge(&frwr->charge, domain->mdev, false);
 	if (ret) {
@@ -197,11 +196,12 @@ static void memreg_frwr_unlink(struct memreg_frwr *frwr)
 {
 	lockdep_assert_held(&frwr->domain->mdev->frwr_lock);
 
-	list_del_init(&frwr->node);
 	list_del_init(&frwr->region_node);
 	frwr->region = NULL;
-	if (frwr->state == MEMREG_FRWR_IDLE)
+	if (frwr->state == MEMREG_FRWR_IDLE) {
+		list_del(&frwr->node);
 		memreg_idle_count(frwr, -1);
+	}
 	frwr->state = MEMREG_FRWR_HELD;
 }
 
@@ -262,7 +262,7 @@ static bool memreg_key_take_idle(struct memreg_domain *domain,
 	*foreign = frwr && memreg_frwr_is_foreign(frwr, key->region);
 	if (!frwr || *foreign)
 		return false;
-	list_del_init(&frwr->node);
+	list_del(&frwr->node);
 	memreg_idle_count(frwr, -1);
 	frwr->state = MEMREG_FRWR_HELD;
 	memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_REUSED, 1);
@@ -402,39 +402,57 @@ static void memreg_key_rest(struct memreg_key *key, u64 now)
  * Keys
  */
 
-/* List the DMA addresses of a key's range; returns the number of entries. */
-static int memreg_key_fill_sg(const struct memreg_key *key,
-			      struct scatterlist *sgl)
+/**
+ * struct memreg_list - DMA addresses of a key's range, as drivers take them
+ * @sgl: The entries
+ * @nents: Their number
+ * @skip: Bytes of the first one that are not in the range
+ */
+struct memreg_list {
+	struct scatterlist *sgl;
+	u32 nents;
+	u32 skip;
+};
+
+/*
+ * List a key's range: that is a part of the region's list if it ends where an
+ * entry does, and otherwise is copied to @copy, of which the last one is cut.
+ */
+static void memreg_key_list(const struct memreg_key *key,
+			    struct scatterlist *copy, struct memreg_list *list)
 {
-	const struct memreg_seg *seg =
-		memreg_region_seg(key->region, key->offset);
-	u64 skip = key->offset - seg->offset;
-	u64 left = key->length;
-	u32 n;
+	const struct memreg_region *region = key->region;
+	u64 end = key->offset + key->length;
+	u32 last = memreg_region_find(region, end - 1);
+	u64 length = end - region->offsets[last];
+	u32 i;
 
-	for (n = 0; left && n < key->pages; n++, seg++, skip = 0) {
-		u64 length = min(seg->length - skip, left);
-
-		sg_dma_address(&sgl[n]) = seg->addr + skip;
-		sg_dma_len(&sgl[n]) = length;
-		left -= length;
+	list->sgl = &region->sgl[key->first];
+	list->nents = last - key->first + 1;
+	list->skip = key->offset - region->offsets[key->first];
+	if (length == sg_dma_len(&region->sgl[last]))
+		return;
+	for (i = 0; i < list->nents; i++) {
+		sg_dma_address(&copy[i]) = sg_dma_address(&list->sgl[i]);
+		sg_dma_len(&copy[i]) = sg_dma_len(&list->sgl[i]);
 	}
-	return left ? -EINVAL : n;
+	sg_dma_len(&copy[i - 1]) = length;
+	list->sgl = copy;
 }
 
 /* Point a key's FRWR to its range, and prepare the REG_MR. */
-static int memreg_key_map(struct memreg_key *key, struct scatterlist *sgl)
+static int memreg_key_map(struct memreg_key *key, struct scatterlist *copy)
 {
 	struct memreg_frwr *frwr = key->frwr;
 	struct ib_mr *mr = frwr->mr;
-	int n, mapped;
+	struct memreg_list list;
+	int mapped;
 
-	n = memreg_key_fill_sg(key, sgl);
-	if (n < 0)
-		return n;
+	memreg_key_list(key, copy, &list);
 	mapped = memreg_inject(MEMREG_INJECT_MAP_MR) ?:
-		 ib_map_mr_sg(mr, sgl, n, NULL, BIT(key->page_shift));
-	if (mapped != n)
+		 ib_map_mr_sg(mr, list.sgl, list.nents, &list.skip,
+			      BIT(key->page_shift));
+	if (mapped != list.nents)
 		return mapped < 0 ? mapped : -EINVAL;
 
 	mr->iova = key->iova;
@@ -494,15 +512,11 @@ static int memreg_keys_run(struct memreg_domain *domain,
 {
 	struct memreg_batch batch;
 	unsigned int i;
-	int ret;
 
 	memreg_batch_init(&batch, domain);
 	for (i = 0; i < count; i++)
 		memreg_batch_add(&batch, keys[i]->frwr);
-	ret = memreg_batch_run(&batch);
-	for (i = 0; i < count; i++)
-		INIT_LIST_HEAD(&keys[i]->frwr->node);
-	return ret;
+	return memreg_batch_run(&batch);
 }
 
 /* Destroy the FRWRs that failed, and move their keys to the front. */

@@ -282,6 +282,8 @@ void memreg_object_finalize(struct memreg_file *file,
 			    struct memreg_object *obj);
 struct memreg_object *memreg_object_get(struct memreg_file *file, u32 id,
 					u32 type);
+void memreg_objects_get(struct memreg_file *file, u32 type, const u32 *ids,
+			size_t stride, u32 count, struct memreg_object **objs);
 void memreg_object_put(struct memreg_object *obj);
 int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
 			  u32 *reason);
@@ -554,6 +556,7 @@ struct memreg_frwr {
  * @region: The region
  * @offset: First byte
  * @length: Bytes
+ * @first: What memreg_region_find() finds for @offset
  * @iova: First I/O address; its offset in a page is that of the memory
  * @access: enum ib_memreg_access
  * @page_shift: Size of the pages in the key's page list
@@ -568,6 +571,7 @@ struct memreg_key {
 	u64 offset;
 	u64 length;
 	u64 iova;
+	u32 first;
 	u32 access;
 	u8 page_shift;
 	u32 pages;
@@ -656,18 +660,6 @@ struct memreg_guard {
 };
 
 /**
- * struct memreg_seg - A contiguous piece of a region's DMA addresses
- * @offset: Of its first byte in the region
- * @addr: DMA address of that byte
- * @length: Bytes
- */
-struct memreg_seg {
-	u64 offset;
-	dma_addr_t addr;
-	u64 length;
-};
-
-/**
  * struct memreg_region - Pages and their DMA addresses; belongs to no domain
  * @mdev: Device that they are mapped for
  * @mm: Address space that is charged for them
@@ -678,8 +670,9 @@ struct memreg_seg {
  * @mapped: The pages are ours; otherwise a driver pinned them
  * @pinned: Counter of the file
  * @sgt: The pages, whole ones
- * @segs: Their DMA addresses, trimmed to @addr and @length
- * @nsegs: Number of @segs
+ * @sgl: Their DMA addresses, trimmed to @addr and @length; a flat array
+ * @offsets: Where in the region each entry of @sgl begins
+ * @nents: Number of entries
  * @frwrs: FRWRs that map, or mapped last, these pages; frwr_lock
  * @live: Those of them whose keys work; frwr_lock
  * @failed: Those that are FAILED; frwr_lock
@@ -696,8 +689,9 @@ struct memreg_region {
 	bool mapped;
 	atomic64_t *pinned;
 	struct sg_append_table sgt;
-	struct memreg_seg *segs;
-	u32 nsegs;
+	struct scatterlist *sgl;
+	u64 *offsets;
+	u32 nents;
 	struct list_head frwrs;
 	struct list_head live;
 	struct list_head failed;
@@ -715,10 +709,9 @@ struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 					u64 length, bool writable);
 int memreg_region_pin(struct memreg_ucmd *ucmd, struct memreg_region *region);
 void memreg_region_release(struct memreg_region *region);
-const struct memreg_seg *memreg_region_seg(const struct memreg_region *region,
-					   u64 offset);
-u8 memreg_region_range_shift(const struct memreg_region *region, u64 offset,
-			     u64 length, u64 iova, u64 sizes);
+u32 memreg_region_find(const struct memreg_region *region, u64 offset);
+u8 memreg_region_range_shift(const struct memreg_region *region, u32 first,
+			     u64 offset, u64 length, u64 iova, u64 sizes);
 u8 memreg_region_page_shift(const struct memreg_region *region, u64 iova,
 			    u64 sizes);
 bool memreg_region_is_pmem(const struct memreg_region *region);

@@ -109,6 +109,44 @@ struct memreg_object *memreg_object_get(struct memreg_file *file, u32 id,
 }
 
 /**
+ * memreg_objects_get() - Find many objects and keep them
+ * @file: File
+ * @type: Type that they must have
+ * @ids: The first id, from user space
+ * @stride: Bytes from one id to the next
+ * @count: Number of ids
+ * @objs: Where the objects go; NULL for an id that has none of that type
+ *
+ * Ids that follow each other cost little.
+ */
+void memreg_objects_get(struct memreg_file *file, u32 type, const u32 *ids,
+			size_t stride, u32 count, struct memreg_object **objs)
+{
+	XA_STATE(xas, &file->objects, 0);
+	struct memreg_object *obj;
+	void *entry = NULL;
+	u32 i;
+
+	xa_lock(&file->objects);
+	for (i = 0; i < count; i++, ids = (const void *)ids + stride) {
+		if (i && *ids == xas.xa_index + 1) {
+			entry = xas_next(&xas);
+		} else {
+			xas_set(&xas, *ids);
+			entry = xas_load(&xas);
+		}
+		/* An id that is only reserved so far. */
+		obj = xa_is_zero(entry) ? NULL : entry;
+		if (obj && obj->type == type)
+			refcount_inc(&obj->users);
+		else
+			obj = NULL;
+		objs[i] = obj;
+	}
+	xa_unlock(&file->objects);
+}
+
+/**
  * memreg_object_put() - Let go of an object
  * @obj: The object, not to be touched afterwards
  */

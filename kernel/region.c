@@ -6,8 +6,8 @@
  * their DMA addresses are kept twice: in the scatterlist that the DMA API
  * wants back, which has whole pages, and in a flat array that is trimmed to
  * the bytes that the user named. Keys are made from the second alone, so that
- * none of them reaches a byte more (I6), and a range in it is found in
- * logarithmic time.
+ * none of them reaches a byte more (I6), and a range in it is found at once if
+ * pages are of one size, and otherwise in logarithmic time.
  *
  * A region is released after all keys to it are dead (I1): FRWRs that mapped
  * it last are drained, then come DMA unmap, unpin and uncharge.
@@ -133,34 +133,47 @@ static bool memreg_region_coherent(struct memreg_region *region)
 }
 
 /* List the DMA addresses of the bytes that the user named, and no others. */
-static int memreg_region_list(struct memreg_region *region)
+static void memreg_region_fill(struct memreg_region *region)
 {
 	u64 skip = offset_in_page(region->addr);
 	u64 left = region->length, offset = 0;
-	struct scatterlist *sg;
+	struct scatterlist *from, *to = region->sgl;
 	unsigned int i;
 
-	region->segs = kvmalloc_array(region->sgt.sgt.nents,
-				      sizeof(*region->segs),
-				      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!region->segs)
-		return -ENOMEM;
-	for_each_sgtable_dma_sg(&region->sgt.sgt, sg, i) {
-		struct memreg_seg *seg = &region->segs[region->nsegs++];
+	for_each_sgtable_dma_sg(&region->sgt.sgt, from, i) {
+		u64 length = min_t(u64, sg_dma_len(from) - skip, left);
 
-		seg->offset = offset;
-		seg->addr = sg_dma_address(sg) + skip;
-		seg->length = min_t(u64, sg_dma_len(sg) - skip, left);
-		offset += seg->length;
-		left -= seg->length;
+		sg_dma_address(&to[i]) = sg_dma_address(from) + skip;
+		sg_dma_len(&to[i]) = length;
+		region->offsets[i] = offset;
+		offset += length;
+		left -= length;
 		skip = 0;
 	}
-	return WARN_ON(left) ? -EIO : 0;
+	WARN_ON(left);
+}
+
+static int memreg_region_list(struct memreg_region *region)
+{
+	u32 n = region->sgt.sgt.nents;
+
+	region->sgl = kvmalloc_array(n, sizeof(*region->sgl),
+				     GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	region->offsets = kvmalloc_array(n, sizeof(*region->offsets),
+					 GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	/* Either is given back by who gives back the mapping. */
+	if (!region->sgl || !region->offsets)
+		return -ENOMEM;
+	sg_init_table(region->sgl, n);
+	region->nents = n;
+	memreg_region_fill(region);
+	return 0;
 }
 
 static void memreg_region_unmap(struct memreg_region *region)
 {
-	kvfree(region->segs);
+	kvfree(region->offsets);
+	kvfree(region->sgl);
 	ib_dma_unmap_sgtable_attrs(region->mdev->ibdev, &region->sgt.sgt,
 				   DMA_BIDIRECTIONAL, MEMREG_DMA_ATTRS);
 }
@@ -295,32 +308,44 @@ void memreg_region_release(struct memreg_region *region)
 	kfree(region);
 }
 
+/* Does an entry of the list begin at or before a byte, and end behind it? */
+static bool memreg_region_has(const struct memreg_region *region, u32 i,
+			      u64 offset)
+{
+	return region->offsets[i] <= offset &&
+	       offset - region->offsets[i] < sg_dma_len(&region->sgl[i]);
+}
+
 /**
- * memreg_region_seg() - Find the piece of a region that has a byte
+ * memreg_region_find() - Find a byte in the list of DMA addresses
  * @region: The region
  * @offset: Offset of the byte, less than the region's length
  *
- * Return: the piece; those behind it follow in memory.
+ * Return: index of the entry; those behind it follow in memory.
  */
-const struct memreg_seg *memreg_region_seg(const struct memreg_region *region,
-					   u64 offset)
+u32 memreg_region_find(const struct memreg_region *region, u64 offset)
 {
-	u32 low = 0, high = region->nsegs;
+	u32 low = 0, high = region->nents, mid;
 
+	/* No entry but the first and the last is smaller than a page. */
+	mid = min_t(u64, high - 1, (offset_in_page(region->addr) + offset) >>
+				   PAGE_SHIFT);
+	if (memreg_region_has(region, mid, offset))
+		return mid;
 	while (high - low > 1) {
-		u32 mid = low + (high - low) / 2;
-
-		if (region->segs[mid].offset <= offset)
+		mid = low + (high - low) / 2;
+		if (region->offsets[mid] <= offset)
 			low = mid;
 		else
 			high = mid;
 	}
-	return &region->segs[low];
+	return low;
 }
 
 /**
  * memreg_region_range_shift() - Find the pages to map a range with
  * @region: The region
+ * @first: What memreg_region_find() finds for @offset
  * @offset: Of the range in the region
  * @length: Bytes of the range
  * @iova: I/O address of its first byte
@@ -331,15 +356,15 @@ const struct memreg_seg *memreg_region_seg(const struct memreg_region *region,
  *
  * Return: logarithm of the page size.
  */
-u8 memreg_region_range_shift(const struct memreg_region *region, u64 offset,
-			     u64 length, u64 iova, u64 sizes)
+u8 memreg_region_range_shift(const struct memreg_region *region, u32 first,
+			     u64 offset, u64 length, u64 iova, u64 sizes)
 {
-	const struct memreg_seg *seg = memreg_region_seg(region, offset);
-	u64 skip = offset - seg->offset;
-	u64 differ = (seg->addr + skip) ^ iova;
+	const struct scatterlist *sg = &region->sgl[first];
+	u64 skip = offset - region->offsets[first];
+	u64 differ = (sg_dma_address(sg) + skip) ^ iova;
 	u8 shift;
 
-	if (length <= MEMREG_PAGE_SIZE || length > seg->length - skip)
+	if (length <= MEMREG_PAGE_SIZE || length > sg_dma_len(sg) - skip)
 		return MEMREG_PAGE_SHIFT;
 	sizes &= GENMASK_ULL(MEMREG_PAGE_SHIFT_MAX, 0) &
 		 ~(BIT_ULL(fls64(length - 1)) - 1);
@@ -364,14 +389,14 @@ u8 memreg_region_page_shift(const struct memreg_region *region, u64 iova,
 	u64 mask = 0;
 	u32 i;
 
-	for (i = 0; i < region->nsegs; i++) {
-		const struct memreg_seg *seg = &region->segs[i];
+	for (i = 0; i < region->nents; i++) {
+		u64 at = iova + region->offsets[i];
 
 		/* I/O and DMA address have the same offset in a page. */
-		mask |= seg->addr ^ (iova + seg->offset);
+		mask |= sg_dma_address(&region->sgl[i]) ^ at;
 		/* Only the first page may begin, and the last end, inside. */
 		if (i)
-			mask |= iova + seg->offset;
+			mask |= at;
 	}
 	if (mask)
 		sizes &= GENMASK_ULL(__ffs64(mask), 0);

@@ -188,6 +188,9 @@ int memreg_window_alloc(struct memreg_ucmd *ucmd)
  * Batches
  */
 
+/* Entries of a call that are looked at together. */
+#define MEMREG_CHUNK	16
+
 /**
  * struct memreg_window_batch - Windows that a call has claimed
  * @domain: Domain of all of them
@@ -202,6 +205,18 @@ struct memreg_window_batch {
 	struct memreg_key **keys;
 };
 
+/**
+ * struct memreg_chunk - Some of the windows that a call names
+ * @count: Their number
+ * @next: The first that was not looked at
+ * @objs: The windows, each with a reference, or NULL
+ */
+struct memreg_chunk {
+	u32 count;
+	u32 next;
+	struct memreg_object *objs[MEMREG_CHUNK];
+};
+
 static int memreg_windows_init(struct memreg_ucmd *ucmd,
 			       struct memreg_window_batch *batch,
 			       u32 domain_id, u32 count)
@@ -213,7 +228,7 @@ static int memreg_windows_init(struct memreg_ucmd *ucmd,
 	if (IS_ERR(batch->domain))
 		return PTR_ERR(batch->domain);
 	/* Both arrays in one piece. */
-	batch->windows = kcalloc(2 * count, sizeof(void *), GFP_KERNEL);
+	batch->windows = kmalloc_array(count, 2 * sizeof(void *), GFP_KERNEL);
 	if (!batch->windows) {
 		memreg_domain_put(batch->domain);
 		return -ENOMEM;
@@ -228,14 +243,46 @@ static void memreg_windows_fini(struct memreg_window_batch *batch)
 	memreg_domain_put(batch->domain);
 }
 
-/* Find a window of the batch's domain; its reference is the caller's. */
+/*
+ * Copy the next entries of a call, as many as can be, and find the windows
+ * that they name: in either sort of array an entry begins with an id.
+ */
+static void memreg_chunk_load(struct memreg_ucmd *ucmd,
+			      struct memreg_chunk *chunk, void *entries,
+			      u64 from, u32 count, size_t size)
+{
+	size_t left;
+
+	static_assert(offsetof(struct ib_memreg_bind, window_id) == 0);
+	count = min_t(u32, count, MEMREG_CHUNK);
+	left = copy_from_user(entries, u64_to_user_ptr(from), count * size);
+	chunk->count = (count * size - left) / size;
+	chunk->next = 0;
+	memreg_objects_get(ucmd->file, IB_MEMREG_OBJECT_WINDOW, entries, size,
+			   chunk->count, chunk->objs);
+}
+
+/* Let go of the windows that were not looked at. */
+static void memreg_chunk_drop(struct memreg_chunk *chunk)
+{
+	for (; chunk->next < chunk->count; chunk->next++)
+		if (chunk->objs[chunk->next])
+			memreg_object_put(chunk->objs[chunk->next]);
+}
+
+/*
+ * The window that the next entry names, which must be of the batch's domain;
+ * its reference is the caller's.
+ */
 static struct memreg_window *
-memreg_batch_find(struct memreg_ucmd *ucmd, struct memreg_window_batch *batch,
-		  u32 id)
+memreg_chunk_next(struct memreg_ucmd *ucmd, struct memreg_chunk *chunk,
+		  const struct memreg_window_batch *batch)
 {
 	struct memreg_object *obj;
 
-	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_WINDOW);
+	if (chunk->next == chunk->count)
+		return ERR_PTR(-EFAULT);
+	obj = chunk->objs[chunk->next++];
 	if (!obj)
 		return ERR_PTR(memreg_fail(ucmd, -ENOENT,
 					   IB_MEMREG_REASON_ID));
@@ -396,8 +443,10 @@ static int memreg_bind_describe(struct memreg_ucmd *ucmd,
 					   IB_MEMREG_REASON_IOVA);
 		key->iova = 0;
 	}
-	key->page_shift = memreg_region_range_shift(mr->region, key->offset,
-						    key->length, key->iova,
+	key->first = memreg_region_find(mr->region, key->offset);
+	key->page_shift = memreg_region_range_shift(mr->region, key->first,
+						    key->offset, key->length,
+						    key->iova,
 						    ucmd->mdev->page_sizes |
 						    MEMREG_PAGE_SIZE);
 	return 0;
@@ -427,23 +476,40 @@ static int memreg_bind_endpoint(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
-/* Find an entry's MR, which often is that of the entry before. */
+/* Find an entry's MR, and check that it allows the access asked for. */
 static struct memreg_mr *memreg_bind_find_mr(struct memreg_ucmd *ucmd,
-					     struct memreg_window_batch *batch,
-					     u32 id)
+					     const struct ib_memreg_bind *bind)
 {
-	struct memreg_window *last;
 	struct memreg_object *obj;
+	struct memreg_mr *mr;
+	int ret;
 
-	if (batch->count) {
-		last = batch->windows[batch->count - 1];
-		if (last->mr_id == id) {
-			refcount_inc(&last->mr->obj.users);
-			return last->mr;
-		}
-	}
-	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_MR);
-	return obj ? container_of(obj, struct memreg_mr, obj) : NULL;
+	obj = memreg_object_get(ucmd->file, bind->mr_id, IB_MEMREG_OBJECT_MR);
+	if (!obj)
+		return ERR_PTR(memreg_fail(ucmd, -ENOENT,
+					   IB_MEMREG_REASON_ID));
+	mr = container_of(obj, struct memreg_mr, obj);
+	ret = memreg_bind_check_mr(ucmd, mr, bind->access);
+	if (!ret)
+		return mr;
+	memreg_object_put(obj);
+	return ERR_PTR(ret);
+}
+
+/* Often it is as with the entry before. */
+static struct memreg_mr *memreg_bind_mr(struct memreg_ucmd *ucmd,
+					const struct memreg_window_batch *batch,
+					const struct ib_memreg_bind *bind)
+{
+	const struct memreg_window *last;
+
+	if (!batch->count)
+		return memreg_bind_find_mr(ucmd, bind);
+	last = batch->windows[batch->count - 1];
+	if (last->mr_id != bind->mr_id || last->key.access != bind->access)
+		return memreg_bind_find_mr(ucmd, bind);
+	refcount_inc(&last->mr->obj.users);
+	return last->mr;
 }
 
 /* Look at one entry: on success the window is claimed, and has its MR. */
@@ -457,12 +523,9 @@ static int memreg_bind_prepare(struct memreg_ucmd *ucmd,
 
 	if (bind->reserved)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
-	mr = memreg_bind_find_mr(ucmd, batch, bind->mr_id);
-	if (!mr)
-		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
-	ret = memreg_bind_check_mr(ucmd, mr, bind->access);
-	if (ret)
-		goto err_put;
+	mr = memreg_bind_mr(ucmd, batch, bind);
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
 	if (!memreg_window_claim(window, MEMREG_WINDOW_IDLE)) {
 		ret = memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_BOUND_WINDOW);
 		goto err_put;
@@ -497,35 +560,48 @@ static void memreg_window_unbind(struct memreg_file *file,
 	memreg_window_unclaim(window, MEMREG_WINDOW_IDLE);
 }
 
-/* Claim the windows of a call one by one, up to the first bad entry. */
+/* Claim the windows of some entries one by one, up to the first bad one. */
+static int memreg_bind_prepare_some(struct memreg_ucmd *ucmd,
+				    struct memreg_window_batch *batch)
+{
+	struct ib_memreg_window_bind *cmd = ucmd->cmd;
+	struct ib_memreg_bind binds[MEMREG_CHUNK];
+	struct memreg_window *window;
+	struct memreg_chunk chunk;
+	u32 i, count = min_t(u32, cmd->count - batch->count, MEMREG_CHUNK);
+	int ret = 0;
+
+	memreg_chunk_load(ucmd, &chunk, binds,
+			  cmd->binds + batch->count * sizeof(binds[0]), count,
+			  sizeof(binds[0]));
+	for (i = 0; i < count; i++) {
+		window = memreg_chunk_next(ucmd, &chunk, batch);
+		if (IS_ERR(window)) {
+			ret = PTR_ERR(window);
+			break;
+		}
+		ret = memreg_bind_prepare(ucmd, batch, window, &binds[i]);
+		if (ret) {
+			memreg_object_put(&window->obj);
+			break;
+		}
+		batch->windows[batch->count] = window;
+		batch->keys[batch->count++] = &window->key;
+	}
+	memreg_chunk_drop(&chunk);
+	return ret;
+}
+
 static int memreg_bind_prepare_all(struct memreg_ucmd *ucmd,
 				   struct memreg_window_batch *batch)
 {
 	struct ib_memreg_window_bind *cmd = ucmd->cmd;
-	struct ib_memreg_bind __user *binds = u64_to_user_ptr(cmd->binds);
-	struct memreg_window *window;
-	struct ib_memreg_bind bind;
-	u32 i;
-	int ret;
+	int ret = 0;
 
-	for (i = 0; i < cmd->count; i++) {
-		cmd->out_index = i;
-		if (copy_from_user(&bind, &binds[i], sizeof(bind)))
-			return -EFAULT;
-		window = memreg_batch_find(ucmd, batch, bind.window_id);
-		if (IS_ERR(window))
-			return PTR_ERR(window);
-		ret = memreg_bind_prepare(ucmd, batch, window, &bind);
-		if (ret) {
-			memreg_object_put(&window->obj);
-			return ret;
-		}
-		batch->windows[i] = window;
-		batch->keys[i] = &window->key;
-		batch->count++;
-	}
-	cmd->out_index = cmd->count;
-	return 0;
+	while (!ret && batch->count < cmd->count)
+		ret = memreg_bind_prepare_some(ucmd, batch);
+	cmd->out_index = batch->count;
+	return ret;
 }
 
 static int memreg_bind_answer(struct memreg_ucmd *ucmd,
@@ -600,35 +676,48 @@ int memreg_window_bind(struct memreg_ucmd *ucmd)
  * Revoking
  */
 
+/* Claim a window if it is bound; its reference is the batch's then. */
+static int memreg_revoke_prepare(struct memreg_ucmd *ucmd,
+				 struct memreg_window_batch *batch,
+				 struct memreg_window *window)
+{
+	bool idle;
+
+	if (memreg_window_claim(window, MEMREG_WINDOW_BOUND)) {
+		batch->windows[batch->count] = window;
+		batch->keys[batch->count++] = &window->key;
+		return 0;
+	}
+	idle = atomic_read(&window->state) == MEMREG_WINDOW_IDLE;
+	memreg_object_put(&window->obj);
+	return idle ? 0 : memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_IN_USE);
+}
+
 /* Claim the bound windows of a call, up to the first bad entry. */
 static int memreg_revoke_prepare_all(struct memreg_ucmd *ucmd,
 				     struct memreg_window_batch *batch)
 {
 	struct ib_memreg_window_revoke *cmd = ucmd->cmd;
-	u32 __user *ids = u64_to_user_ptr(cmd->ids);
 	struct memreg_window *window;
-	u32 i, id;
+	struct memreg_chunk chunk;
+	u32 ids[MEMREG_CHUNK];
+	int ret = 0;
+	u32 i;
 
 	for (i = 0; i < cmd->count; i++) {
-		cmd->out_index = i;
-		if (get_user(id, &ids[i]))
-			return -EFAULT;
-		window = memreg_batch_find(ucmd, batch, id);
-		if (IS_ERR(window))
-			return PTR_ERR(window);
-		if (memreg_window_claim(window, MEMREG_WINDOW_BOUND)) {
-			batch->windows[batch->count] = window;
-			batch->keys[batch->count++] = &window->key;
-		} else if (atomic_read(&window->state) == MEMREG_WINDOW_IDLE) {
-			memreg_object_put(&window->obj);
-		} else {
-			memreg_object_put(&window->obj);
-			return memreg_fail(ucmd, -EBUSY,
-					   IB_MEMREG_REASON_IN_USE);
-		}
+		if (i % MEMREG_CHUNK == 0)
+			memreg_chunk_load(ucmd, &chunk, ids,
+					  cmd->ids + i * sizeof(ids[0]),
+					  cmd->count - i, sizeof(ids[0]));
+		window = memreg_chunk_next(ucmd, &chunk, batch);
+		ret = IS_ERR(window) ? PTR_ERR(window) :
+			memreg_revoke_prepare(ucmd, batch, window);
+		if (ret)
+			break;
 	}
-	cmd->out_index = cmd->count;
-	return 0;
+	cmd->out_index = i;
+	memreg_chunk_drop(&chunk);
+	return ret;
 }
 
 /* Kill the keys of claimed windows, and let the windows be idle. */
