@@ -454,17 +454,21 @@ int memreg_batch_try_post(struct memreg_batch *batch)
 	return ret;
 }
 
-static bool memreg_batch_look(struct memreg_batch *batch, bool arm)
+static bool memreg_batch_is_through(struct memreg_batch *batch)
 {
-	struct memreg_domain *domain = batch->domain;
 	unsigned long flags;
 	bool ended;
 
-	memreg_queue_poll(domain, arm);
-	spin_lock_irqsave(&domain->sq_lock, flags);
+	spin_lock_irqsave(&batch->domain->sq_lock, flags);
 	ended = batch->ended;
-	spin_unlock_irqrestore(&domain->sq_lock, flags);
+	spin_unlock_irqrestore(&batch->domain->sq_lock, flags);
 	return ended;
+}
+
+static bool memreg_batch_look(struct memreg_batch *batch, bool arm)
+{
+	memreg_queue_poll(batch->domain, arm);
+	return memreg_batch_is_through(batch);
 }
 
 /**
@@ -476,7 +480,8 @@ static bool memreg_batch_look(struct memreg_batch *batch, bool arm)
  */
 bool memreg_batch_ended(struct memreg_batch *batch)
 {
-	return memreg_batch_look(batch, true);
+	/* Who looked for another one may have found this one through. */
+	return memreg_batch_is_through(batch) || memreg_batch_look(batch, true);
 }
 
 /**

@@ -7,6 +7,8 @@
  * A device handles the packets of a connection in their order. So once the peer
  * was told of its access error, none of those before it is under way, and the
  * memory can be looked at for the last time.
+ *
+ * time limit: 600
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -122,26 +124,26 @@ static int take_by_destroy(FIXTURE_DATA(race) *self)
 	return memreg_window_free(self->o.m, self->window);
 }
 
-TEST_F_TIMEOUT(race, I3_nothing_lands_after_strict_revoke, 3600)
+TEST_F_TIMEOUT(race, I3_nothing_lands_after_strict_revoke, 36000)
 {
 	unsigned int i;
 
-	for (i = 0; i < times(12, 2000); i++)
+	for (i = 0; i < times(12, 10000); i++)
 		ASSERT_EQ(0, race(_metadata, self, take_by_strict_revoke, i));
 }
 
-TEST_F_TIMEOUT(race, I3_nothing_lands_after_destroying_a_window, 3600)
+TEST_F_TIMEOUT(race, I3_nothing_lands_after_destroying_a_window, 36000)
 {
 	unsigned int i;
 
-	for (i = 0; i < times(12, 2000); i++)
+	for (i = 0; i < times(12, 10000); i++)
 		ASSERT_EQ(0, race(_metadata, self, take_by_destroy, i));
 }
 
 /* What was accepted before may land where the device makes no promise */
-TEST_F_TIMEOUT(race, I3_what_lands_after_revoke, 3600)
+TEST_F_TIMEOUT(race, I3_what_lands_after_revoke, 36000)
 {
-	unsigned int i, rounds = times(12, 2000), late = 0;
+	unsigned int i, rounds = times(12, 10000), late = 0;
 
 	for (i = 0; i < rounds; i++)
 		late += race(_metadata, self, take_by_revoke, i) != 0;
@@ -228,11 +230,11 @@ static size_t race_with_unmap(struct __test_metadata *_metadata,
 }
 
 /* Where the device makes no promise, it may be at a packet: a page at most */
-TEST_F_TIMEOUT(race, I2_I3_revoke_races_with_unmap, 3600)
+TEST_F_TIMEOUT(race, I2_I3_revoke_races_with_unmap, 36000)
 {
 	unsigned int i;
 
-	for (i = 0; i < times(12, 2000); i++)
+	for (i = 0; i < times(12, 10000); i++)
 		ASSERT_GE(self->strict ? 0 : PAGE,
 			  race_with_unmap(_metadata, self, i));
 }
