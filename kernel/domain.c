@@ -238,7 +238,7 @@ static void memreg_batch_end(struct memreg_batch *batch)
 		return;
 	}
 	domain->sq_free += batch->count;
-	/* Who waits for room looks, and queues up, under the lock. */
+	/* Who waits for room is in the queue before it looks, with the lock. */
 	if (waitqueue_active(&domain->sq_wait))
 		wake_up(&domain->sq_wait);
 	/* The batch is on its stack, and it looks at it under the lock. */
