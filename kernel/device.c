@@ -397,6 +397,7 @@ static int memreg_device_add(struct ib_device *ibdev)
 			      memreg_device_event);
 	ret = memreg_frwr_shrinker(mdev);
 	if (ret) {
+		free_percpu(mdev->stats);
 		kfree(mdev);
 		return ret;
 	}
