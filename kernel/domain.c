@@ -527,6 +527,9 @@ static void memreg_batch_sleep(struct memreg_batch *batch)
 			break;
 		timeout = schedule_timeout(timeout);
 		if (!timeout) {
+			/* Who was woken in our place may not have come to it. */
+			if (memreg_batch_look(batch, true))
+				break;
 			memreg_queue_stall(domain);
 			timeout = MAX_SCHEDULE_TIMEOUT;
 		}
