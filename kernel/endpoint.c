@@ -501,7 +501,8 @@ static void memreg_endpoint_qp_event(struct ib_event *event, void *context)
  */
 static int memreg_endpoint_resolve_addr(struct memreg_endpoint *ep)
 {
-	unsigned int ms = jiffies_to_msecs(ep->resolve_until - jiffies);
+	long left = ep->resolve_until - jiffies;
+	unsigned int ms = left > 0 ? jiffies_to_msecs(left) : 0;
 	struct sockaddr_storage dst;
 
 	memreg_addr_to_sockaddr(&ep->peer, &dst);
