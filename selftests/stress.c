@@ -1261,6 +1261,16 @@ static void await_calls(struct __test_metadata *_metadata, unsigned long more)
 	}
 }
 
+static void await_rest(struct __test_metadata *_metadata)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+
+	while (!shared->resting) {
+		ASSERT_GT(end, now_ms());
+		poll(NULL, 0, 10);
+	}
+}
+
 /*
  * Calls are made before, while and after something goes and comes back. The
  * peer is silent when it comes back: ib_cm of Linux 7.2 takes requests before
@@ -1280,8 +1290,7 @@ static void race_shell(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, shell("%s", down));
 	await_calls(_metadata, 20);
 	shared->rest = true;
-	while (!shared->resting)
-		poll(NULL, 0, 10);
+	await_rest(_metadata);
 	ASSERT_EQ(0, shell("%s", up));
 	shared->rest = false;
 	await_calls(_metadata, 100);
