@@ -527,7 +527,7 @@ static void memreg_batch_sleep(struct memreg_batch *batch)
 			break;
 		timeout = schedule_timeout(timeout);
 		if (!timeout) {
-			/* Who was woken in our place may not have come to it. */
+			/* Who was woken in our place may not be there yet. */
 			if (memreg_batch_look(batch, true))
 				break;
 			memreg_queue_stall(domain);
