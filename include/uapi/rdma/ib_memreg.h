@@ -57,8 +57,11 @@
  *    that the file had is destroyed, and every call but LIST and close fails
  *    so.
  *  - ENOTCONN: The endpoint is not in a state in which this can be done.
- *  - EAGAIN: Nothing is there to be read, or the state of memory or device
- *    kept changing during the call: try again.
+ *  - EAGAIN: Nothing is there to be read; there is no room for a work request
+ *    or for its completion; or the state of memory or device kept changing
+ *    during the call: try again.
+ *  - EMSGSIZE: A message lies in more pieces of memory than the device takes
+ *    in one work request.
  *  - EINTR: A signal arrived while the call waited; it has done nothing. Only
  *    signals that end the process do that to an ioctl, any does to read(2).
  *  - ESTALE: The memory behind the MR went: it was unmapped, or its mapping
@@ -67,14 +70,28 @@
  *    registration queue was rebuilt; or it can't bring such a queue up.
  *  - ENETDOWN: The registration queue can't be built, as the port of the
  *    RDMA device has no usable address.
+ *  - EBADF: The descriptor in the structure is not one of an eventfd.
  *  - EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT,
- *    ECONNREFUSED, ECONNRESET: as connect(2) and bind(2) have them.
+ *    ECONNREFUSED, ECONNRESET: as connect(2) and bind(2) have them. ETIMEDOUT
+ *    also: what RING_WAIT waited for did not come in time.
  */
 
 #define IB_MEMREG_IOC_MAGIC	0xBB
 
 /** IB_MEMREG_BATCH_MAX - most entries in one call that takes an array */
 #define IB_MEMREG_BATCH_MAX	256
+
+/** IB_MEMREG_RING_ENTRIES_MAX - most entries of a completion ring */
+#define IB_MEMREG_RING_ENTRIES_MAX	65536
+
+/** IB_MEMREG_QUEUE_MAX - most work requests on a send or receive queue */
+#define IB_MEMREG_QUEUE_MAX	8192
+
+/** IB_MEMREG_SGE_MAX - most SGEs of a work request */
+#define IB_MEMREG_SGE_MAX	16
+
+/** IB_MEMREG_INLINE_MAX - most bytes of inline data in a work request */
+#define IB_MEMREG_INLINE_MAX	256
 
 /** IB_MEMREG_DEVICE_NAME_MAX - size of a device name, the final 0 included */
 #define IB_MEMREG_DEVICE_NAME_MAX	64
@@ -144,6 +161,22 @@
  * @IB_MEMREG_REASON_STALE: The memory behind the MR went.
  * @IB_MEMREG_REASON_UNSTEADY: The mapping kept changing while it was being
  *	registered.
+ * @IB_MEMREG_REASON_OPCODE: No such opcode, or not on this queue.
+ * @IB_MEMREG_REASON_OPCODE_DEVICE: The device, or its driver's interface for
+ *	kernel users, lacks the opcode.
+ * @IB_MEMREG_REASON_SGES: More SGEs than the queue was made for, or not the
+ *	number that the opcode takes.
+ * @IB_MEMREG_REASON_INLINE: Inline data that the opcode or the queue can't
+ *	take.
+ * @IB_MEMREG_REASON_FRAGMENTS: The memory of a message is in too many pieces.
+ * @IB_MEMREG_REASON_LOCAL_WRITE: The MR doesn't allow local writes.
+ * @IB_MEMREG_REASON_QUEUE_FULL: No room on the send or receive queue.
+ * @IB_MEMREG_REASON_RING_FULL: No room in the completion ring.
+ * @IB_MEMREG_REASON_NO_QUEUE: The endpoint was made without that queue.
+ * @IB_MEMREG_REASON_RING: The ring is none, or does not fit.
+ * @IB_MEMREG_REASON_ALIGN: The address of an atomic is no multiple of 8, or its
+ *	length is not 8.
+ * @IB_MEMREG_REASON_EVENTFD: Not an eventfd.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE,
@@ -184,7 +217,19 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_WINDOW_TYPE,
 	IB_MEMREG_REASON_TIMEOUT,
 	IB_MEMREG_REASON_STALE,
-	IB_MEMREG_REASON_UNSTEADY
+	IB_MEMREG_REASON_UNSTEADY,
+	IB_MEMREG_REASON_OPCODE,
+	IB_MEMREG_REASON_OPCODE_DEVICE,
+	IB_MEMREG_REASON_SGES,
+	IB_MEMREG_REASON_INLINE,
+	IB_MEMREG_REASON_FRAGMENTS,
+	IB_MEMREG_REASON_LOCAL_WRITE,
+	IB_MEMREG_REASON_QUEUE_FULL,
+	IB_MEMREG_REASON_RING_FULL,
+	IB_MEMREG_REASON_NO_QUEUE,
+	IB_MEMREG_REASON_RING,
+	IB_MEMREG_REASON_ALIGN,
+	IB_MEMREG_REASON_EVENTFD
 };
 
 /**
@@ -303,6 +348,13 @@ enum ib_memreg_backing {
  * @IB_MEMREG_CAP_CONNECT_DATA: Bytes of private data with CONNECT.
  * @IB_MEMREG_CAP_ACCEPT_DATA: Bytes of private data with ACCEPT.
  * @IB_MEMREG_CAP_REJECT_DATA: Bytes of private data with REJECT.
+ * @IB_MEMREG_CAP_OPCODES: Mask of 1 << enum ib_memreg_opcode that can be
+ *	submitted.
+ * @IB_MEMREG_CAP_FRAGMENTS: Pieces of memory, contiguous for the device, in
+ *	one message. A SEND has no more of them; a WRITE or READ goes as several
+ *	work requests if it has.
+ * @IB_MEMREG_CAP_QUEUE: Work requests on a send or receive queue.
+ * @IB_MEMREG_CAP_RING: Entries of a completion ring.
  */
 enum ib_memreg_cap {
 	IB_MEMREG_CAP_KEY_PAGES = 1,
@@ -322,7 +374,11 @@ enum ib_memreg_cap {
 	IB_MEMREG_CAP_MAX_QP,
 	IB_MEMREG_CAP_CONNECT_DATA,
 	IB_MEMREG_CAP_ACCEPT_DATA,
-	IB_MEMREG_CAP_REJECT_DATA
+	IB_MEMREG_CAP_REJECT_DATA,
+	IB_MEMREG_CAP_OPCODES,
+	IB_MEMREG_CAP_FRAGMENTS,
+	IB_MEMREG_CAP_QUEUE,
+	IB_MEMREG_CAP_RING
 };
 
 /**
@@ -370,15 +426,21 @@ struct ib_memreg_query {
  * @size: sizeof(struct ib_memreg_destroy)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
- * @id: Any object of this file: domain, MR, window, listener, endpoint
+ * @id: Any object of this file: domain, MR, window, listener, endpoint, ring,
+ *	shared receive queue
  *
  * Destroy an object. When the call returns, no key of the object works, and
  * no page that it pinned is pinned (by it). A window that is bound is revoked
- * first. An endpoint is disconnected first, and the windows that were granted
- * to it are revoked.
+ * first; one of type 2B can't be destroyed while it is bound. An endpoint is
+ * disconnected first, and the windows that were granted to it are revoked; its
+ * work requests that have not completed are flushed, and their completions are
+ * in the ring when the call returns.
  *
- * Errors: ENOENT; EBUSY while a domain has MRs, windows or endpoints, while an
- * MR has bound windows, or while another call is at work on the object.
+ * Errors: ENOENT; EBUSY while a domain has MRs, windows, endpoints or shared
+ * receive queues, while an MR has bound windows or work requests, while a
+ * window of type 2B is bound, while a ring has endpoints or shared receive
+ * queues, while a shared receive queue has endpoints, or while another call is
+ * at work on the object.
  */
 struct ib_memreg_destroy {
 	__u32 size;
@@ -568,9 +630,15 @@ struct ib_memreg_mr_query {
  * enum ib_memreg_window_type - Kinds of windows
  * @IB_MEMREG_WINDOW_TYPE1: Bound by a call to (MR, domain), and good on every
  *	endpoint of the domain (IB specification 10.6.7.2)
+ * @IB_MEMREG_WINDOW_TYPE2B: Bound by a work request on an endpoint's send
+ *	queue, in order with the work around it. It ends by a work request there,
+ *	by the peer's SEND_WITH_INV, or with the connection. Its key is good in
+ *	the whole domain: give the endpoint a domain of its own for a key that
+ *	nobody else can use.
  */
 enum ib_memreg_window_type {
-	IB_MEMREG_WINDOW_TYPE1 = 1
+	IB_MEMREG_WINDOW_TYPE1 = 1,
+	IB_MEMREG_WINDOW_TYPE2B = 2
 };
 
 /**
@@ -692,7 +760,8 @@ enum ib_memreg_revoke_flags {
  * bound (any more) is no error. Once the entries are found good the call
  * cannot fail: a key that can't be invalidated by a work request is destroyed.
  *
- * Errors: EINVAL, EOPNOTSUPP (flags), ENOENT, EBUSY (another call is binding
+ * Errors: EINVAL (also: a window of type 2B), EOPNOTSUPP (flags), ENOENT, EBUSY
+ * (another call is binding
  * or revoking the window, or it is twice in the call), EFAULT, ENOMEM, EINTR,
  * ENODEV.
  */
@@ -746,7 +815,8 @@ struct ib_memreg_listen {
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
  * @endpoint_id: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
- * @domain_id: Domain in which its peer's keys are to work
+ * @domain_id: Domain in which its peer's keys are to work; that of SETUP, if
+ *	there was one
  * @private_data_len: Bytes of private data for the peer, 0 to
  *	IB_MEMREG_CAP_ACCEPT_DATA
  * @private_data: Pointer to the private data
@@ -800,6 +870,55 @@ struct ib_memreg_reject {
 #define IB_MEMREG_IOC_REJECT		_IO(IB_MEMREG_IOC_MAGIC, 0x0b)
 
 /**
+ * enum ib_memreg_queues_flags - Flags of struct ib_memreg_queues
+ * @IB_MEMREG_QUEUES_NO_INLINE_RECEIVE: Messages go to the buffers that were
+ *	posted for them, however short they are.
+ */
+enum ib_memreg_queues_flags {
+	IB_MEMREG_QUEUES_NO_INLINE_RECEIVE = 1 << 0
+};
+
+/**
+ * struct ib_memreg_queues - The queues of an endpoint
+ * @flags: enum ib_memreg_queues_flags
+ * @send_ring_id: Ring for what is sent; 0 for an endpoint that sends nothing
+ * @recv_ring_id: Ring for what is received, which may be the same; 0 for an
+ *	endpoint that receives nothing, or has @srq_id
+ * @srq_id: Shared receive queue to take buffers from, of the endpoint's domain,
+ *	or 0
+ * @max_send: Work requests on the send queue, 1 to IB_MEMREG_QUEUE_MAX; 0
+ *	without @send_ring_id
+ * @max_recv: Work requests on the receive queue, 1 to IB_MEMREG_QUEUE_MAX; 0
+ *	without @recv_ring_id
+ * @max_send_sge: SGEs of each of the former, 1 to IB_MEMREG_SGE_MAX, or 0
+ *	without
+ * @max_recv_sge: SGEs of each of the latter, 1 to IB_MEMREG_SGE_MAX, or 0
+ *	without
+ * @max_inline: Bytes of inline data of each to be sent, 0 to
+ *	IB_MEMREG_INLINE_MAX
+ * @reserved: Must be 0
+ *
+ * With all fields 0 there are no queues: the peer reaches what was granted to
+ * it, and a SEND of its ends with an error.
+ *
+ * Inline receive: a message that fits in the data part of a completion entry
+ * (32 bytes in an entry of 64, 96 in one of 128) is delivered there, with
+ * IB_MEMREG_CQE_INLINE, and not in the buffer that was posted for it.
+ */
+struct ib_memreg_queues {
+	__u32 flags;
+	__u32 send_ring_id;
+	__u32 recv_ring_id;
+	__u32 srq_id;
+	__u32 max_send;
+	__u32 max_recv;
+	__u32 max_send_sge;
+	__u32 max_recv_sge;
+	__u32 max_inline;
+	__u32 reserved;
+};
+
+/**
  * struct ib_memreg_connect - ioctl(IB_MEMREG_IOC_CONNECT)
  * @size: sizeof(struct ib_memreg_connect)
  * @out_reason: enum ib_memreg_reason, if the call fails
@@ -814,6 +933,8 @@ struct ib_memreg_reject {
  *	IB_MEMREG_CAP_CONNECT_DATA
  * @reserved: Must be 0
  * @private_data: Pointer to the private data
+ * @queues: Queues of the new endpoint. Receives may be submitted from now on;
+ *	they are in place before the peer is asked.
  *
  * Begin to connect. The outcome is an event: IB_MEMREG_EVENT_ESTABLISHED,
  * _REJECTED or _ERROR.
@@ -833,6 +954,7 @@ struct ib_memreg_connect {
 	__u32 private_data_len;
 	__u32 reserved;
 	__aligned_u64 private_data;
+	struct ib_memreg_queues queues;
 };
 
 #define IB_MEMREG_IOC_CONNECT		_IO(IB_MEMREG_IOC_MAGIC, 0x0c)
@@ -917,6 +1039,8 @@ struct ib_memreg_event {
  * @IB_MEMREG_OBJECT_WINDOW: A window
  * @IB_MEMREG_OBJECT_LISTENER: A listener
  * @IB_MEMREG_OBJECT_ENDPOINT: An endpoint
+ * @IB_MEMREG_OBJECT_RING: A completion ring
+ * @IB_MEMREG_OBJECT_SRQ: A shared receive queue
  */
 enum ib_memreg_object_type {
 	IB_MEMREG_OBJECT_FILE = 1,
@@ -924,7 +1048,9 @@ enum ib_memreg_object_type {
 	IB_MEMREG_OBJECT_MR,
 	IB_MEMREG_OBJECT_WINDOW,
 	IB_MEMREG_OBJECT_LISTENER,
-	IB_MEMREG_OBJECT_ENDPOINT
+	IB_MEMREG_OBJECT_ENDPOINT,
+	IB_MEMREG_OBJECT_RING,
+	IB_MEMREG_OBJECT_SRQ
 };
 
 /**
@@ -948,20 +1074,24 @@ enum ib_memreg_endpoint_state {
  * @type: enum ib_memreg_object_type
  * @state: MR: enum ib_memreg_mr_state. Window: 1 if bound. Endpoint: enum
  *	ib_memreg_endpoint_state. Domain: 1 if its registration queue works.
- * @domain_id: Domain of an MR, window or endpoint, otherwise 0
- * @parent_id: Window: MR that it is bound to. Endpoint: its listener.
- *	Otherwise 0
+ * @domain_id: Domain of an MR, window, endpoint or shared receive queue,
+ *	otherwise 0
+ * @parent_id: Window: MR that it is bound to. Endpoint: its listener. Shared
+ *	receive queue: its ring. Otherwise 0
  * @pid: Process that bound the file, in the caller's pid namespace, or 0 if
  *	it is not visible there
  * @uid: User who bound the file, in the caller's user namespace
  * @addr: MR: address of the memory. Window: first I/O address
  * @length: MR: bytes. Window: bytes, or its largest span if it is not bound.
  *	Domain: times that its registration queue was rebuilt. File: pages of
- *	4096 bytes pinned by its MRs
+ *	4096 bytes pinned by its MRs. Ring: its entries. Shared receive queue:
+ *	receives that are posted
  * @access: MR and window: enum ib_memreg_access
  * @rkey: MR and window: (first) remote key. It is told only to callers who
  *	could read the memory anyway: the same user, or CAP_SYS_ADMIN.
- * @users: Domain: MRs, windows and endpoints in it. MR: windows bound to it.
+ * @users: Domain: MRs, windows, endpoints and shared receive queues in it. MR:
+ *	windows bound to it, and its SGEs in work requests that have not
+ *	completed. Ring: queues that it serves. Shared receive queue: endpoints.
  *	Calls that are at work on it count as well
  * @device_index: Index of the device
  * @comm: Name of the process that bound the file
@@ -1065,6 +1195,17 @@ struct ib_memreg_list {
  *	rejected by either side, or given up before they were accepted.
  * @IB_MEMREG_STAT_ENDPOINTS_FAILED: Connections that did not come up for
  *	another reason.
+ * @IB_MEMREG_STAT_WRS_SUBMITTED: Work requests of users that were posted.
+ * @IB_MEMREG_STAT_WRS_COMPLETED: Completions of them that went to rings.
+ * @IB_MEMREG_STAT_WRS_FAILED: Those of them that tell of a failure, flushes
+ *	included.
+ * @IB_MEMREG_STAT_INLINE_RECEIVES: Messages delivered in completion entries.
+ * @IB_MEMREG_STAT_INLINE_COPIES: Messages whose head was copied to the buffer,
+ *	as they were too long for that.
+ * @IB_MEMREG_STAT_REMOTE_INVALIDATIONS: Windows ended by their peers.
+ * @IB_MEMREG_STAT_BOGUS_INVALIDATIONS: Invalidations by peers of keys that they
+ *	had not been granted, each of which ended a connection.
+ * @IB_MEMREG_STAT_RING_FULL: Submissions that failed as a ring had no room.
  *
  * None of them ever decreases.
  */
@@ -1100,7 +1241,15 @@ enum ib_memreg_stat_id {
 	IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED,
 	IB_MEMREG_STAT_ENDPOINTS_DISCONNECTED,
 	IB_MEMREG_STAT_ENDPOINTS_REJECTED,
-	IB_MEMREG_STAT_ENDPOINTS_FAILED
+	IB_MEMREG_STAT_ENDPOINTS_FAILED,
+	IB_MEMREG_STAT_WRS_SUBMITTED,
+	IB_MEMREG_STAT_WRS_COMPLETED,
+	IB_MEMREG_STAT_WRS_FAILED,
+	IB_MEMREG_STAT_INLINE_RECEIVES,
+	IB_MEMREG_STAT_INLINE_COPIES,
+	IB_MEMREG_STAT_REMOTE_INVALIDATIONS,
+	IB_MEMREG_STAT_BOGUS_INVALIDATIONS,
+	IB_MEMREG_STAT_RING_FULL
 };
 
 /**
@@ -1141,6 +1290,452 @@ struct ib_memreg_stat {
 };
 
 #define IB_MEMREG_IOC_STAT		_IO(IB_MEMREG_IOC_MAGIC, 0x0f)
+
+/**
+ * struct ib_memreg_ring - What a completion ring begins with, in shared memory
+ * @producer: Entries that the kernel has written, in all; wraps around. To be
+ *	read with acquire semantics.
+ * @reserved1: Not to be looked at
+ * @consumer: Entries that the user has done with, in all; wraps around. Written
+ *	by the user, with release semantics. The kernel believes a value from
+ *	@producer less the entries of the ring up to @producer; with any other
+ *	it takes the ring to be full.
+ * @flags: enum ib_memreg_ring_user_flags, written by the user
+ * @reserved2: Not to be looked at
+ *
+ * Entry i, counted like @producer, lies (i modulo the number of entries) *
+ * entry size bytes behind out_entries_offset. Entries from @consumer to
+ * @producer - 1 are the user's to read. Whatever the user writes into this
+ * memory, it harms nobody else.
+ */
+struct ib_memreg_ring {
+	__u32 producer;
+	__u32 reserved1[15];
+	__u32 consumer;
+	__u32 flags;
+	__u32 reserved2[14];
+};
+
+/**
+ * enum ib_memreg_ring_user_flags - What a user may tell the kernel in a ring
+ * @IB_MEMREG_RING_QUIET: Don't signal the eventfd.
+ */
+enum ib_memreg_ring_user_flags {
+	IB_MEMREG_RING_QUIET = 1 << 0
+};
+
+/**
+ * enum ib_memreg_wc_status - How a work request ended
+ * @IB_MEMREG_WC_SUCCESS: As it should
+ * @IB_MEMREG_WC_LOC_LEN_ERR: A message is longer than the buffer for it.
+ * @IB_MEMREG_WC_LOC_QP_OP_ERR: The QP found something wrong with it.
+ * @IB_MEMREG_WC_LOC_PROT_ERR: Local memory that it may not reach
+ * @IB_MEMREG_WC_WR_FLUSH_ERR: The connection ended before its turn came.
+ * @IB_MEMREG_WC_MW_BIND_ERR: The window can't be bound.
+ * @IB_MEMREG_WC_BAD_RESP_ERR: An answer that makes no sense
+ * @IB_MEMREG_WC_LOC_ACCESS_ERR: Local memory that it may not write
+ * @IB_MEMREG_WC_REM_INV_REQ_ERR: The peer found it invalid.
+ * @IB_MEMREG_WC_REM_ACCESS_ERR: The peer's memory that it may not reach
+ * @IB_MEMREG_WC_REM_OP_ERR: The peer could not do it.
+ * @IB_MEMREG_WC_RETRY_EXC_ERR: The peer does not answer.
+ * @IB_MEMREG_WC_RNR_RETRY_EXC_ERR: The peer has no buffer for it.
+ * @IB_MEMREG_WC_REM_ABORT_ERR: The peer gave it up.
+ * @IB_MEMREG_WC_FATAL_ERR: The device failed.
+ * @IB_MEMREG_WC_RESP_TIMEOUT_ERR: The peer did not answer in time.
+ * @IB_MEMREG_WC_GENERAL_ERR: Anything else
+ *
+ * The values are those of enum ibv_wc_status; see ibv_poll_cq(3).
+ */
+enum ib_memreg_wc_status {
+	IB_MEMREG_WC_SUCCESS = 0,
+	IB_MEMREG_WC_LOC_LEN_ERR = 1,
+	IB_MEMREG_WC_LOC_QP_OP_ERR = 2,
+	IB_MEMREG_WC_LOC_PROT_ERR = 4,
+	IB_MEMREG_WC_WR_FLUSH_ERR = 5,
+	IB_MEMREG_WC_MW_BIND_ERR = 6,
+	IB_MEMREG_WC_BAD_RESP_ERR = 7,
+	IB_MEMREG_WC_LOC_ACCESS_ERR = 8,
+	IB_MEMREG_WC_REM_INV_REQ_ERR = 9,
+	IB_MEMREG_WC_REM_ACCESS_ERR = 10,
+	IB_MEMREG_WC_REM_OP_ERR = 11,
+	IB_MEMREG_WC_RETRY_EXC_ERR = 12,
+	IB_MEMREG_WC_RNR_RETRY_EXC_ERR = 13,
+	IB_MEMREG_WC_REM_ABORT_ERR = 16,
+	IB_MEMREG_WC_FATAL_ERR = 19,
+	IB_MEMREG_WC_RESP_TIMEOUT_ERR = 20,
+	IB_MEMREG_WC_GENERAL_ERR = 21
+};
+
+/**
+ * enum ib_memreg_cqe_flags - Flags of a completion
+ * @IB_MEMREG_CQE_IMM: @ex is the immediate data of the message.
+ * @IB_MEMREG_CQE_INVALIDATED: The message ended a window of type 2B that was
+ *	granted to this endpoint: @ex is its rkey, and @window_id the window,
+ *	which can be bound anew.
+ * @IB_MEMREG_CQE_INLINE: The message is in the entry, not in the buffer.
+ * @IB_MEMREG_CQE_STALE: The memory behind an MR of the work request went while
+ *	it was posted: it was done on pages that are mapped no more.
+ */
+enum ib_memreg_cqe_flags {
+	IB_MEMREG_CQE_IMM = 1 << 0,
+	IB_MEMREG_CQE_INVALIDATED = 1 << 1,
+	IB_MEMREG_CQE_INLINE = 1 << 2,
+	IB_MEMREG_CQE_STALE = 1 << 3
+};
+
+/**
+ * struct ib_memreg_cqe - An entry of a completion ring
+ * @user_data: That of the work request
+ * @endpoint_id: Its endpoint; 0 for a flushed receive of a shared queue
+ * @byte_len: RECV: bytes of the message. READ and atomics: bytes read. Otherwise
+ *	0. Only with IB_MEMREG_WC_SUCCESS.
+ * @ex: See @flags; immediate data is in network byte order
+ * @window_id: See IB_MEMREG_CQE_INVALIDATED; BIND and INVALIDATE: the window
+ * @opcode: enum ib_memreg_opcode of the work request. A RECV that was taken by
+ *	a WRITE_WITH_IMM says IB_MEMREG_OP_WRITE_WITH_IMM.
+ * @status: enum ib_memreg_wc_status
+ * @flags: enum ib_memreg_cqe_flags
+ * @reserved: Not to be looked at
+ * @data: The message, with IB_MEMREG_CQE_INLINE. In an entry of 128 bytes it
+ *	goes on to the end of the entry.
+ *
+ * A work request that was submitted without IB_MEMREG_WR_SIGNALED has an entry
+ * only if it fails. Entries of one send queue are in the order of submission,
+ * and so are those of one receive queue.
+ */
+struct ib_memreg_cqe {
+	__aligned_u64 user_data;
+	__u32 endpoint_id;
+	__u32 byte_len;
+	__u32 ex;
+	__u32 window_id;
+	__u16 opcode;
+	__u8 status;
+	__u8 flags;
+	__u32 reserved;
+	__u8 data[32];
+};
+
+/**
+ * enum ib_memreg_ring_flags - Flags of RING_CREATE
+ * @IB_MEMREG_RING_NO_MODERATION: Tell of each completion at once, however many
+ *	there are a second.
+ */
+enum ib_memreg_ring_flags {
+	IB_MEMREG_RING_NO_MODERATION = 1 << 0
+};
+
+/**
+ * struct ib_memreg_ring_create - ioctl(IB_MEMREG_IOC_RING_CREATE)
+ * @size: sizeof(struct ib_memreg_ring_create)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: enum ib_memreg_ring_flags
+ * @entries: In: entries to have room for, 1 to IB_MEMREG_CAP_RING. Out: those
+ *	that there are: the next power of two
+ * @entry_size: Bytes of an entry: 64 or 128
+ * @eventfd: An eventfd(2) that is signalled when entries have come in, or -1
+ * @out_ring_id: Id of the new ring
+ * @out_fd: A descriptor for it, close-on-exec, to be closed by the caller
+ * @out_map_size: Bytes to map
+ * @out_entries_offset: Where in them entry 0 is
+ *
+ * Make a completion ring: memory that kernel and user share, in which the kernel
+ * tells of work requests that completed. mmap(2) of @out_fd, offset 0, with
+ * MAP_SHARED shows it, beginning with struct ib_memreg_ring; poll(2) of @out_fd
+ * says POLLIN while there are entries that the user is not done with, and
+ * POLLHUP | POLLERR once the ring is destroyed; and RING_WAIT is an ioctl of
+ * @out_fd. One ring can serve any number of endpoints.
+ *
+ * A ring never overflows: room is set aside for the completion of each work
+ * request when it is submitted, signalled or not, and a submission for which
+ * there is none fails with EAGAIN. What was set aside for work requests that
+ * were not signalled is free again when a signalled one of the same send queue
+ * completes, which was submitted later.
+ *
+ * Unless the flag NO_MODERATION is set, the device (or ib_memreg, if the device
+ * can't) puts off telling of completions by up to 32 microseconds where they
+ * come in faster than they are taken.
+ *
+ * Errors: EINVAL, EOPNOTSUPP (flags), EBADF (eventfd), EMFILE, ENFILE, ENOMEM,
+ * ENOSPC, EDQUOT, EFAULT, ENODEV.
+ */
+struct ib_memreg_ring_create {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 entries;
+	__u32 entry_size;
+	__s32 eventfd;
+	__u32 out_ring_id;
+	__s32 out_fd;
+	__u32 out_map_size;
+	__u32 out_entries_offset;
+};
+
+#define IB_MEMREG_IOC_RING_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x10)
+
+/** IB_MEMREG_WAIT_FOREVER - a timeout of RING_WAIT that never runs out */
+#define IB_MEMREG_WAIT_FOREVER	(~(__u64)0)
+
+/**
+ * struct ib_memreg_ring_wait - ioctl(IB_MEMREG_IOC_RING_WAIT) of a ring's own
+ *	descriptor
+ * @size: sizeof(struct ib_memreg_ring_wait)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @min_count: Entries to wait for, 1 to the entries of the ring
+ * @out_count: Entries that there are; valid with ETIMEDOUT as well
+ * @reserved: Must be 0
+ * @timeout_ns: Nanoseconds to wait at most; 0 only looks, IB_MEMREG_WAIT_FOREVER
+ *	waits for as long as it takes
+ *
+ * Wait until the ring has that many entries which the user is not done with.
+ *
+ * Errors: EINVAL, ETIMEDOUT, EINTR (any signal), ENODEV (the ring is
+ * destroyed), EFAULT.
+ */
+struct ib_memreg_ring_wait {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 min_count;
+	__u32 out_count;
+	__u32 reserved;
+	__aligned_u64 timeout_ns;
+};
+
+#define IB_MEMREG_IOC_RING_WAIT		_IO(IB_MEMREG_IOC_MAGIC, 0x11)
+
+/**
+ * struct ib_memreg_srq_create - ioctl(IB_MEMREG_IOC_SRQ_CREATE)
+ * @size: sizeof(struct ib_memreg_srq_create)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: enum ib_memreg_queues_flags
+ * @domain_id: Domain of the endpoints that are to use it
+ * @ring_id: Ring for what they receive
+ * @max_recv: Work requests that it has room for, 1 to IB_MEMREG_QUEUE_MAX
+ * @max_recv_sge: SGEs of each, 1 to IB_MEMREG_SGE_MAX
+ * @out_srq_id: Id of the new queue
+ *
+ * Make a receive queue that any number of endpoints of a domain take buffers
+ * from. Each entry tells by its endpoint_id who took it. A buffer that a device
+ * had taken when a connection broke may come back only when the queue is
+ * destroyed.
+ *
+ * Errors: EINVAL, EOPNOTSUPP (the device has no shared receive queues), ENOENT,
+ * ENOMEM, ENOSPC, EDQUOT, EFAULT, ENODEV.
+ */
+struct ib_memreg_srq_create {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 domain_id;
+	__u32 ring_id;
+	__u32 max_recv;
+	__u32 max_recv_sge;
+	__u32 out_srq_id;
+};
+
+#define IB_MEMREG_IOC_SRQ_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x12)
+
+/**
+ * struct ib_memreg_setup - ioctl(IB_MEMREG_IOC_SETUP)
+ * @size: sizeof(struct ib_memreg_setup)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @endpoint_id: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
+ * @domain_id: Domain of the endpoint
+ * @reserved: Must be 0
+ * @queues: Its queues
+ *
+ * Give queues to a peer's request, before it is accepted: receives that are
+ * submitted between SETUP and ACCEPT are in place before the peer can send.
+ * Done at most once; a request that is accepted without has no queues.
+ *
+ * Errors: EINVAL, EOPNOTSUPP, ENOENT, ENOTCONN (accepted or gone already), EBUSY
+ * (done already), ENOMEM, ENOSPC, EDQUOT, ENODEV.
+ */
+struct ib_memreg_setup {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 endpoint_id;
+	__u32 domain_id;
+	__u32 reserved;
+	struct ib_memreg_queues queues;
+};
+
+#define IB_MEMREG_IOC_SETUP		_IO(IB_MEMREG_IOC_MAGIC, 0x13)
+
+/**
+ * enum ib_memreg_opcode - What a work request does
+ * @IB_MEMREG_OP_SEND: Send a message.
+ * @IB_MEMREG_OP_SEND_WITH_IMM: ... with immediate data @ex.
+ * @IB_MEMREG_OP_SEND_WITH_INV: ... and invalidate the peer's rkey @ex.
+ * @IB_MEMREG_OP_WRITE: Write to the peer's memory at @remote_addr, @rkey.
+ * @IB_MEMREG_OP_WRITE_WITH_IMM: ... and take a receive of the peer for immediate
+ *	data @ex.
+ * @IB_MEMREG_OP_READ: Read from there.
+ * @IB_MEMREG_OP_CMP_AND_SWP: If the 8 bytes there are @compare_add, make them
+ *	@swap; what was there before goes to the SGE. In host byte order.
+ * @IB_MEMREG_OP_FETCH_AND_ADD: Add @compare_add to the 8 bytes there; what was
+ *	there before goes to the SGE.
+ * @IB_MEMREG_OP_RECV: A buffer for a message, on the endpoint's receive queue,
+ *	or on the shared receive queue that @target_id names.
+ * @IB_MEMREG_OP_BIND: Bind a window of type 2B.
+ * @IB_MEMREG_OP_INVALIDATE: End one.
+ * @IB_MEMREG_OP_FLUSH: Make what was written visible, or persistent.
+ * @IB_MEMREG_OP_ATOMIC_WRITE: Write 8 bytes at once.
+ *
+ * The last two can be submitted if IB_MEMREG_CAP_OPCODES says so. No driver of
+ * the kernels that this release is for takes them from kernel users; a peer's
+ * FLUSH and ATOMIC_WRITE on memory that allows them work where the device has
+ * them.
+ */
+enum ib_memreg_opcode {
+	IB_MEMREG_OP_SEND = 1,
+	IB_MEMREG_OP_SEND_WITH_IMM,
+	IB_MEMREG_OP_SEND_WITH_INV,
+	IB_MEMREG_OP_WRITE,
+	IB_MEMREG_OP_WRITE_WITH_IMM,
+	IB_MEMREG_OP_READ,
+	IB_MEMREG_OP_CMP_AND_SWP,
+	IB_MEMREG_OP_FETCH_AND_ADD,
+	IB_MEMREG_OP_RECV,
+	IB_MEMREG_OP_BIND,
+	IB_MEMREG_OP_INVALIDATE,
+	IB_MEMREG_OP_FLUSH,
+	IB_MEMREG_OP_ATOMIC_WRITE
+};
+
+/**
+ * enum ib_memreg_wr_flags - Flags of a work request
+ * @IB_MEMREG_WR_SIGNALED: Tell of its completion. A RECV always does.
+ * @IB_MEMREG_WR_FENCE: Begin after the READs and atomics before it are through.
+ * @IB_MEMREG_WR_SOLICITED: Raise a solicited event at the peer: for SENDs and
+ *	WRITE_WITH_IMM.
+ * @IB_MEMREG_WR_INLINE: @sges points to the data itself, of @length bytes, which
+ *	is copied before the call returns: for SENDs and WRITEs.
+ * @IB_MEMREG_WR_INSERT_RKEY: For BIND: write the rkey, in network byte order,
+ *	into the inline data of the next work request of the call that has the
+ *	same target, at byte @insert_at.
+ */
+enum ib_memreg_wr_flags {
+	IB_MEMREG_WR_SIGNALED = 1 << 0,
+	IB_MEMREG_WR_FENCE = 1 << 1,
+	IB_MEMREG_WR_SOLICITED = 1 << 2,
+	IB_MEMREG_WR_INLINE = 1 << 3,
+	IB_MEMREG_WR_INSERT_RKEY = 1 << 4
+};
+
+/**
+ * struct ib_memreg_sge - A range of an MR
+ * @mr_id: MR of this file, of whichever domain, not SINGLE_KEY
+ * @length: Bytes; 0 is allowed
+ * @offset: First byte, counted from the start of the MR
+ */
+struct ib_memreg_sge {
+	__u32 mr_id;
+	__u32 length;
+	__aligned_u64 offset;
+};
+
+/**
+ * struct ib_memreg_wr - A work request
+ * @user_data: Comes back in the completion
+ * @target_id: Endpoint; RECV: endpoint or shared receive queue
+ * @opcode: enum ib_memreg_opcode
+ * @flags: enum ib_memreg_wr_flags
+ * @num_sge: SGEs: 0 to what the queue was made for; atomics 1; 0 with INLINE,
+ *	BIND and INVALIDATE
+ * @ex: Immediate data in network byte order, or the rkey to be invalidated at
+ *	the peer, or 0
+ * @sges: Pointer to an array of @num_sge struct ib_memreg_sge if those are more
+ *	than 1, or to inline data
+ * @sge: The SGE, if @num_sge is 1; BIND: the range to be bound
+ * @remote_addr: WRITEs, READ, atomics: address at the peer. BIND, out: the first
+ *	I/O address: the MR's plus the offset, or 0 if ZERO_BASED
+ * @rkey: Key for @remote_addr. BIND, out: the rkey
+ * @length: Bytes of inline data, up to what the queue was made for
+ * @compare_add: See the atomics
+ * @swap: See IB_MEMREG_OP_CMP_AND_SWP
+ * @window_id: BIND, INVALIDATE: window of type 2B, of the endpoint's domain
+ * @access: BIND: as in struct ib_memreg_bind
+ * @insert_at: See IB_MEMREG_WR_INSERT_RKEY
+ * @reserved: Must be 0
+ *
+ * Fields that an opcode has no use for must be 0, but for @user_data, and for
+ * those that are output of BIND.
+ *
+ * Local memory is reached by its pages, and not by a key: it costs no
+ * registration, however large or scattered it is. An MR in a work request stays
+ * pinned, and can't be destroyed, until that completed; if its memory goes
+ * meanwhile, the work is done on the pages as they were, and the completion says
+ * so by IB_MEMREG_CQE_STALE.
+ *
+ * A READ, an atomic and a RECV need LOCAL_WRITE of their MRs. A READ or WRITE
+ * of more than IB_MEMREG_CAP_FRAGMENTS pieces of memory takes the room of
+ * several on the send queue, and in the ring until it completes.
+ */
+struct ib_memreg_wr {
+	__aligned_u64 user_data;
+	__u32 target_id;
+	__u16 opcode;
+	__u16 flags;
+	__u32 num_sge;
+	__u32 ex;
+	__aligned_u64 sges;
+	struct ib_memreg_sge sge;
+	__aligned_u64 remote_addr;
+	__u32 rkey;
+	__u32 length;
+	__aligned_u64 compare_add;
+	__aligned_u64 swap;
+	__u32 window_id;
+	__u32 access;
+	__u32 insert_at;
+	__u32 reserved;
+};
+
+/**
+ * struct ib_memreg_submit - ioctl(IB_MEMREG_IOC_SUBMIT)
+ * @size: sizeof(struct ib_memreg_submit)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @count: Work requests, 1 to IB_MEMREG_BATCH_MAX
+ * @wrs: Pointer to an array of @count struct ib_memreg_wr
+ * @out_taken: Work requests that were posted: @count, unless the call fails
+ * @reserved: Must be 0
+ *
+ * Submit work requests, for one or several endpoints, in this order. If one of
+ * them is bad, or there is no room for it, the call fails with its errno;
+ * those before it, @out_taken of them, are posted, and neither it nor any behind
+ * it is. SENDs, RDMA and windows need an endpoint that is accepted or
+ * established; receives may be submitted as soon as it has queues.
+ *
+ * BIND: the window ends with the endpoint's connection at the latest. The rkey
+ * is fresh with each BIND, in the sense of struct ib_memreg_bind, so it can't
+ * be known before: it is returned, and can be inserted into the message that
+ * is sent along. If the memory of the MR goes before the work request was done,
+ * the connection is ended.
+ *
+ * Errors: EINVAL, EOVERFLOW, ENOENT (an id), ENOTCONN (no connection yet, or no
+ * more), EAGAIN (queue or ring full), EACCES (LOCAL_WRITE, or the window asks
+ * for what the MR doesn't allow), ESTALE, EMSGSIZE, EOPNOTSUPP, EBUSY (the
+ * window is bound, or not through with being invalidated), EFAULT, ENOMEM,
+ * ENOSPC, EDQUOT, EINTR, EIO (the device refused it), ENODEV.
+ */
+struct ib_memreg_submit {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 count;
+	__aligned_u64 wrs;
+	__u32 out_taken;
+	__u32 reserved;
+};
+
+#define IB_MEMREG_IOC_SUBMIT		_IO(IB_MEMREG_IOC_MAGIC, 0x14)
 
 /**
  * struct ib_memreg_grant - Private data by which an owner tells a peer
