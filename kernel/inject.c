@@ -76,14 +76,21 @@ void __init memreg_inject_init(void)
 					  &memreg_inject_attrs[i].attr);
 }
 
-void memreg_inject_exit(void)
+/* Before Linux 7.3 each attribute keeps its directory, for the log. */
+static void memreg_inject_put_names(void)
 {
+#ifndef FAULT_ATTR_DNAME_LEN
 	unsigned int i;
 
-	debugfs_remove_recursive(memreg_inject_dir);
-	/* Each attribute keeps its directory's name, for the log. */
 	for (i = 0; i < ARRAY_SIZE(memreg_inject_attrs); i++)
 		dput(memreg_inject_attrs[i].attr.dname);
+#endif
+}
+
+void memreg_inject_exit(void)
+{
+	debugfs_remove_recursive(memreg_inject_dir);
+	memreg_inject_put_names();
 }
 
 /**
