@@ -29,7 +29,7 @@ static DEFINE_MUTEX(memreg_devices_lock);
 static struct ib_client memreg_client;
 
 /* Number of capabilities that QUERY tells. */
-#define MEMREG_CAPS	18
+#define MEMREG_CAPS	IB_MEMREG_CAP_RING
 
 static void memreg_device_put(struct memreg_device *mdev)
 {
@@ -313,8 +313,8 @@ static u32 memreg_device_caps(struct memreg_device *mdev,
 		CAP(ODP_EXPLICIT, NONE, 0),
 		CAP(ODP_IMPLICIT, NONE, 0),
 		CAP(WINDOW_TYPE1, FRWR, 1),
-		CAP(WINDOW_TYPE2B, NONE, 0),
-		CAP(INLINE_RECEIVE, NONE, 0),
+		CAP(WINDOW_TYPE2B, FRWR, 1),
+		CAP(INLINE_RECEIVE, KERNEL, MEMREG_INLINE_RECEIVE),
 		CAP(REREG_IN_PLACE, NONE, 0),
 		CAP_IF(STRICT_INVALIDATE, strict, DEVICE),
 		CAP(MAX_MR, DEVICE, attrs->max_mr),
@@ -322,6 +322,10 @@ static u32 memreg_device_caps(struct memreg_device *mdev,
 		CAP(CONNECT_DATA, KERNEL, MEMREG_CONNECT_DATA),
 		CAP(ACCEPT_DATA, KERNEL, MEMREG_ACCEPT_DATA),
 		CAP(REJECT_DATA, KERNEL, MEMREG_REJECT_DATA),
+		CAP(OPCODES, DEVICE, memreg_submit_opcodes(mdev)),
+		CAP(FRAGMENTS, DEVICE, memreg_fragments(mdev)),
+		CAP(QUEUE, DEVICE, memreg_queue_depth(mdev)),
+		CAP(RING, KERNEL, memreg_ring_max(mdev)),
 #undef CAP_IF
 #undef CAP
 	};

@@ -623,7 +623,7 @@ struct memreg_drain {
 	bool done;
 };
 
-static void memreg_queue_drained(struct ib_cq *cq, struct ib_wc *wc)
+static void memreg_domain_drained(struct ib_cq *cq, struct ib_wc *wc)
 {
 	container_of(wc->wr_cqe, struct memreg_drain, cqe)->done = true;
 }
@@ -636,10 +636,10 @@ static bool memreg_drain_look(struct memreg_domain *domain,
 }
 
 /* As ib_drain_sq(), which leaves the polling to others. */
-static void memreg_queue_drain(struct memreg_domain *domain)
+static void memreg_domain_drain(struct memreg_domain *domain)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
-	struct memreg_drain drain = { .cqe.done = memreg_queue_drained };
+	struct memreg_drain drain = { .cqe.done = memreg_domain_drained };
 	struct ib_rdma_wr wr = {
 		.wr.opcode = IB_WR_RDMA_WRITE,
 		.wr.wr_cqe = &drain.cqe,
@@ -660,7 +660,7 @@ static int memreg_queue_reset(struct memreg_domain *domain)
 
 	/* A queue that is down was drained when it went down. */
 	if (domain->state == MEMREG_QUEUE_BROKEN)
-		memreg_queue_drain(domain);
+		memreg_domain_drain(domain);
 
 	spin_lock_irq(&domain->sq_lock);
 	list_for_each_entry_safe(batch, next, &domain->inflight, node)
@@ -736,7 +736,7 @@ static int memreg_queue_create(struct memreg_domain *domain)
 {
 	struct ib_qp_init_attr attr = {
 		.cap = {
-			/* One more for memreg_queue_drain(). */
+			/* One more for memreg_domain_drain(). */
 			.max_send_wr = MEMREG_SQ_DEPTH +
 				       MEMREG_SQ_RESERVE + 1,
 			.max_recv_wr = 1,

@@ -3,10 +3,10 @@
  * Listeners and endpoints: RDMA CM connections whose peers reach the keys of a
  * domain.
  *
- * An endpoint carries no work of ours. It is an RC QP in the domain's PD, so
- * that any RDMA CM peer can READ, WRITE and do atomics by the keys that it was
- * told of in private data, and it is what windows may be tied to: they end
- * with its connection.
+ * An endpoint is an RC QP in the domain's PD, so that any RDMA CM peer can READ,
+ * WRITE and do atomics by the keys that it was told of in private data, and it
+ * is what windows may be tied to: they end with its connection. It has queues,
+ * for work of the user's own, if the user asked for them (submit.c).
  *
  * The life of an endpoint
  *
@@ -22,8 +22,8 @@
  * Whoever sees the end of a connection (a handler, an asynchronous event of
  * the QP in any context, the user) queues one and the same worker. It makes
  * the endpoint CLOSED before it does anything else, so that nothing brings the
- * connection up behind its back; then it takes the QP to error, revokes the
- * windows, and tells the user, once.
+ * connection up behind its back; then it takes the QP to error, waits until all
+ * that was posted is flushed, revokes the windows, and tells the user, once.
  *
  * Who may do what where
  *
@@ -59,8 +59,14 @@
 /* Most that a QP is waited for which says that it fails. */
 #define MEMREG_SETTLE_MS	200
 
-/* Endpoints post no receives: a peer's SEND ends with an error, not never. */
+/* A peer that posts no receives makes a SEND end with an error, not never. */
 #define MEMREG_RNR_RETRY	6
+
+/* What a peer waits for if we have no receive: 0.64 ms, IB specification 9.7.5 */
+#define MEMREG_RNR_TIMER	12
+
+/* Most that a QP is waited for which has to say that it takes no more. */
+#define MEMREG_LAST_WQE		(10 * HZ)
 
 /* READs and atomics at a time, in either direction, if the device can. */
 #define MEMREG_RD_ATOM		16
@@ -417,10 +423,51 @@ static bool memreg_endpoint_end(struct memreg_endpoint *ep)
 	return ended;
 }
 
+static void memreg_endpoint_close_queues(struct memreg_endpoint *ep)
+{
+	if (ep->send)
+		memreg_queue_close(ep->send);
+	if (ep->recv)
+		memreg_queue_close(ep->recv);
+}
+
+/* What a shared queue gave to a QP in error is through, or lost. */
+static void memreg_endpoint_drain_srq(struct memreg_endpoint *ep)
+{
+	if (ep->id->qp)
+		wait_for_completion_timeout(&ep->last_wqe, MEMREG_LAST_WQE);
+	memreg_ring_flush(ep->srq->queue->ring);
+}
+
+/*
+ * Wait until all that was posted on the queues has completed. The QP, if there
+ * is one, is in error, or goes there.
+ */
+static void memreg_endpoint_drain(struct memreg_endpoint *ep)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+
+	if (!ep->send && !ep->recv && !ep->srq)
+		return;
+	if (ep->id->qp)
+		ib_modify_qp(ep->id->qp, &attr, IB_QP_STATE);
+	if (ep->send)
+		memreg_queue_drain(ep->send);
+	if (ep->recv)
+		memreg_queue_drain(ep->recv);
+	if (ep->srq)
+		memreg_endpoint_drain_srq(ep);
+}
+
 /* Keep the peer from reaching anything by the QP, if there is one. */
 static void memreg_endpoint_cut(struct memreg_endpoint *ep)
 {
-	if (rdma_disconnect(ep->id) && ep->id->qp)
+	int ret;
+
+	memreg_endpoint_close_queues(ep);
+	ret = rdma_disconnect(ep->id);
+	memreg_endpoint_drain(ep);
+	if (ret && ep->id->qp)
 		rdma_destroy_qp(ep->id);
 }
 
@@ -483,6 +530,9 @@ static void memreg_endpoint_qp_event(struct ib_event *event, void *context)
 	case IB_EVENT_COMM_EST:
 		rdma_notify(ep->id, event->event);
 		break;
+	case IB_EVENT_QP_LAST_WQE_REACHED:
+		complete_all(&ep->last_wqe);
+		break;
 	case IB_EVENT_QP_FATAL:
 	case IB_EVENT_QP_REQ_ERR:
 	case IB_EVENT_QP_ACCESS_ERR:
@@ -541,6 +591,8 @@ static struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file)
 	ep->file = file;
 	INIT_LIST_HEAD(&ep->grants.windows);
 	init_waitqueue_head(&ep->grants.wait);
+	init_completion(&ep->last_wqe);
+	xa_init_flags(&ep->bound, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	INIT_LIST_HEAD(&ep->event_node);
 	INIT_WORK(&ep->close, memreg_endpoint_close);
 	INIT_WORK(&ep->resolve, memreg_endpoint_resolve);
@@ -582,32 +634,227 @@ static struct memreg_endpoint *memreg_endpoint_get(struct memreg_ucmd *ucmd,
 }
 
 /*
- * The RDMA CM takes the QP through its states. Neither side of it is posted
- * to, so the completion queue of the domain has nothing to hold for it.
+ * Queues
  */
+
+static int memreg_queues_check_flags(struct memreg_ucmd *ucmd,
+				     const struct ib_memreg_queues *q)
+{
+	if (q->flags & ~IB_MEMREG_QUEUES_NO_INLINE_RECEIVE)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (q->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	if (q->max_inline > IB_MEMREG_INLINE_MAX ||
+	    (q->max_inline && !q->send_ring_id))
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_INLINE);
+	if (q->srq_id && q->recv_ring_id)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RING);
+	return 0;
+}
+
+/* A queue has all of ring, depth and SGEs, or none of them. */
+static int memreg_queues_check_size(struct memreg_ucmd *ucmd, u32 ring_id,
+				    u32 depth, u32 max_sge)
+{
+	if (!ring_id != !depth || depth > memreg_queue_depth(ucmd->mdev))
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	if (!ring_id != !max_sge || max_sge > IB_MEMREG_SGE_MAX)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SGES);
+	return 0;
+}
+
+static int memreg_queues_check(struct memreg_ucmd *ucmd,
+			       const struct ib_memreg_queues *q)
+{
+	int ret;
+
+	ret = memreg_queues_check_flags(ucmd, q);
+	if (!ret)
+		ret = memreg_queues_check_size(ucmd, q->send_ring_id,
+					       q->max_send, q->max_send_sge);
+	if (!ret)
+		ret = memreg_queues_check_size(ucmd, q->recv_ring_id,
+					       q->max_recv, q->max_recv_sge);
+	return ret;
+}
+
+static int memreg_queues_make_send(struct memreg_ucmd *ucmd,
+				   struct memreg_endpoint *ep,
+				   const struct ib_memreg_queues *q)
+{
+	struct memreg_ring *ring;
+
+	if (!q->send_ring_id)
+		return 0;
+	ring = memreg_ring_get(ucmd, q->send_ring_id);
+	if (IS_ERR(ring))
+		return PTR_ERR(ring);
+	ep->send = memreg_queue_alloc(ucmd->mdev, ring, ep, true, q->max_send,
+				      q->max_send_sge, q->max_inline);
+	if (ep->send)
+		return 0;
+	memreg_ring_put(ring);
+	return -ENOMEM;
+}
+
+static int memreg_queues_make_recv(struct memreg_ucmd *ucmd,
+				   struct memreg_endpoint *ep,
+				   const struct ib_memreg_queues *q)
+{
+	struct memreg_ring *ring;
+	u32 buffer = 0;
+
+	if (!q->recv_ring_id)
+		return 0;
+	ring = memreg_ring_get(ucmd, q->recv_ring_id);
+	if (IS_ERR(ring))
+		return PTR_ERR(ring);
+	if (!(q->flags & IB_MEMREG_QUEUES_NO_INLINE_RECEIVE))
+		buffer = memreg_ring_data_size(ring);
+	ep->recv = memreg_queue_alloc(ucmd->mdev, ring, ep, false, q->max_recv,
+				      q->max_recv_sge, buffer);
+	if (ep->recv)
+		return 0;
+	memreg_ring_put(ring);
+	return -ENOMEM;
+}
+
+static int memreg_queues_take_srq(struct memreg_ucmd *ucmd,
+				  struct memreg_endpoint *ep,
+				  const struct memreg_domain *domain, u32 id)
+{
+	struct memreg_object *obj;
+	struct memreg_srq *srq;
+
+	if (!id)
+		return 0;
+	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_SRQ);
+	if (!obj)
+		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
+	srq = container_of(obj, struct memreg_srq, obj);
+	if (srq->domain != domain) {
+		memreg_object_put(obj);
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_DOMAIN);
+	}
+	ep->srq = srq;
+	return 0;
+}
+
+/* Give back queues on which nothing is posted. */
+static void memreg_queues_free(struct memreg_endpoint *ep)
+{
+	memreg_queue_free(ep->file->mdev, ep->send);
+	memreg_queue_free(ep->file->mdev, ep->recv);
+	if (ep->srq)
+		memreg_object_put(&ep->srq->obj);
+	ep->send = NULL;
+	ep->recv = NULL;
+	ep->srq = NULL;
+}
+
+/* Make what was asked for and found good; on failure nothing is left of it. */
+static int memreg_queues_make(struct memreg_ucmd *ucmd,
+			      struct memreg_endpoint *ep,
+			      const struct memreg_domain *domain,
+			      const struct ib_memreg_queues *q)
+{
+	int ret;
+
+	ret = memreg_queues_make_send(ucmd, ep, q);
+	if (!ret)
+		ret = memreg_queues_make_recv(ucmd, ep, q);
+	if (!ret)
+		ret = memreg_queues_take_srq(ucmd, ep, domain, q->srq_id);
+	if (ret)
+		memreg_queues_free(ep);
+	return ret;
+}
+
+/* Post the receives that were there before the QP. */
+static int memreg_queue_post_early(struct memreg_endpoint *ep)
+{
+	u32 lkey = ep->id->qp->pd->local_dma_lkey;
+	struct ib_sge sges[MEMREG_FRAGMENTS];
+	struct memreg_slot *slot, *next;
+	struct llist_node *list;
+	int ret = 0;
+
+	lockdep_assert_held(&ep->recv->lock);
+
+	list = llist_reverse_order(llist_del_all(&ep->recv->early));
+	llist_for_each_entry_safe(slot, next, list, node) {
+		struct ib_recv_wr wr = {
+			.wr_cqe = &slot->cqe,
+			.sg_list = sges,
+		};
+
+		wr.num_sge = memreg_slot_build_recv(slot, lkey, sges,
+						    MEMREG_FRAGMENTS);
+		if (!ret)
+			ret = ib_post_recv(ep->id->qp, &wr, NULL);
+		/* What the QP does not take is flushed when the queue ends. */
+		if (ret)
+			llist_add(&slot->node, &ep->recv->early);
+	}
+	return ret;
+}
+
+/* There is a QP: from here on queues are posted to. */
+static int memreg_queues_ready(struct memreg_endpoint *ep)
+{
+	int ret = 0;
+
+	if (ep->send || ep->recv || ep->srq)
+		rdma_set_min_rnr_timer(ep->id, MEMREG_RNR_TIMER);
+	if (ep->send) {
+		mutex_lock(&ep->send->lock);
+		ep->send->ready = !ep->send->closed;
+		mutex_unlock(&ep->send->lock);
+	}
+	if (ep->recv) {
+		mutex_lock(&ep->recv->lock);
+		ret = memreg_queue_post_early(ep);
+		ep->recv->ready = !ep->recv->closed;
+		mutex_unlock(&ep->recv->lock);
+	}
+	return ret;
+}
+
+/* The RDMA CM takes the QP through its states. */
 static int memreg_endpoint_create_qp(struct memreg_endpoint *ep,
 				     struct memreg_domain *domain)
 {
+	/* A queue that nothing is posted to has nothing to complete either. */
 	struct ib_qp_init_attr attr = {
 		.event_handler = memreg_endpoint_qp_event,
 		.qp_context = ep,
-		.send_cq = domain->cq,
-		.recv_cq = domain->cq,
+		.send_cq = ep->send ? ep->send->ring->cq : domain->cq,
+		.recv_cq = ep->recv ? ep->recv->ring->cq : domain->cq,
 		.cap = {
-			.max_send_wr = 1,
-			.max_recv_wr = 1,
-			.max_send_sge = 1,
-			.max_recv_sge = 1,
+			.max_send_wr = ep->send ? ep->send->depth : 1,
+			.max_recv_wr = ep->recv ? ep->recv->depth : 1,
+			.max_send_sge = ep->send ?
+				memreg_fragments(domain->mdev) : 1,
+			.max_recv_sge = ep->recv ?
+				memreg_fragments(domain->mdev) : 1,
 		},
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 		.qp_type = IB_QPT_RC,
 	};
 	int ret;
 
+	if (ep->srq) {
+		attr.srq = ep->srq->queue->srq;
+		attr.recv_cq = ep->srq->queue->ring->cq;
+		attr.cap.max_recv_wr = 0;
+		attr.cap.max_recv_sge = 0;
+	}
 	ret = memreg_inject(MEMREG_INJECT_CREATE_QP) ?:
 	      rdma_create_qp(ep->id, domain->pd, &attr);
 	/* Drivers have no errno of their own for a limit that is reached. */
-	return !ret || ret == -ENOMEM ? ret : -ENOSPC;
+	if (ret)
+		return ret == -ENOMEM ? ret : -ENOSPC;
+	return 0;
 }
 
 /* Called with the worker off: nothing queues it for good any more. */
@@ -618,8 +865,11 @@ static void memreg_endpoint_destroy_id(struct memreg_endpoint *ep)
 	memreg_endpoint_set_closed(ep);
 	rdma_unlock_handler(ep->id);
 
+	memreg_endpoint_close_queues(ep);
 	if (ep->id->qp)
 		memreg_endpoint_cut(ep);
+	else
+		memreg_endpoint_drain(ep);
 	if (ep->id->qp)
 		rdma_destroy_qp(ep->id);
 	/* A request that was not answered is rejected by this. */
@@ -646,6 +896,7 @@ static void memreg_endpoint_destroy(struct memreg_file *file,
 
 	memreg_endpoint_answered(ep);
 	memreg_uncharge(&ep->charge, file->mdev);
+	memreg_queues_free(ep);
 	if (ep->domain)
 		memreg_domain_put(ep->domain);
 	kfree(ep);
@@ -691,6 +942,8 @@ static int memreg_endpoint_addr_resolved(struct memreg_endpoint *ep)
 	if (ep->id->device != ep->file->mdev->ibdev)
 		return -EADDRNOTAVAIL;
 	ret = memreg_endpoint_create_qp(ep, ep->domain);
+	if (!ret)
+		ret = memreg_queues_ready(ep);
 	if (ret)
 		return ret;
 	return memreg_inject(MEMREG_INJECT_RESOLVE_ROUTE) ?:
@@ -748,6 +1001,7 @@ static void memreg_endpoint_established(struct memreg_endpoint *ep,
 					  event->param.conn.private_data_len);
 	ep->outcome = IB_MEMREG_EVENT_DISCONNECTED;
 	WRITE_ONCE(ep->up, true);
+	WRITE_ONCE(ep->sendable, true);
 	memreg_count(ep->file->mdev, IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED, 1);
 	memreg_endpoint_set_state(ep, IB_MEMREG_ENDPOINT_CONNECTED);
 	memreg_event_post(ep, IB_MEMREG_EVENT_ESTABLISHED);
@@ -1034,26 +1288,61 @@ static bool memreg_request_alive(struct memreg_endpoint *ep)
 	return !rdma_init_qp_attr(ep->id, &attr, &mask);
 }
 
-/* Make a QP for a request. On failure it is still a request. */
+/* Make queues and a QP for a request. On failure it is still a request. */
+static int memreg_request_build(struct memreg_ucmd *ucmd,
+				struct memreg_endpoint *ep,
+				struct memreg_domain *domain,
+				const struct ib_memreg_queues *q)
+{
+	int ret;
+
+	ret = memreg_queues_make(ucmd, ep, domain, q);
+	if (ret)
+		return ret;
+	ret = memreg_endpoint_create_qp(ep, domain);
+	if (ret) {
+		memreg_queues_free(ep);
+		/* A peer that gave up makes it fail, too. */
+		return ret == -ENOMEM || memreg_request_alive(ep) ? ret :
+			memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
+	}
+	return 0;
+}
+
 static int memreg_request_join(struct memreg_ucmd *ucmd,
 			       struct memreg_endpoint *ep,
-			       struct memreg_domain *domain)
+			       struct memreg_domain *domain,
+			       const struct ib_memreg_queues *q)
 {
 	int ret;
 
 	ret = memreg_charge(&ep->charge, ucmd->mdev, false);
 	if (ret)
 		return memreg_charge_reason(ucmd, ret);
-	ret = memreg_endpoint_create_qp(ep, domain);
+	ret = memreg_request_build(ucmd, ep, domain, q);
 	if (ret) {
 		memreg_uncharge(&ep->charge, ucmd->mdev);
-		/* A peer that gave up makes it fail, too. */
-		return ret == -ENOMEM || memreg_request_alive(ep) ? ret :
-			memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
+		return ret;
 	}
 	refcount_inc(&domain->obj.users);
 	WRITE_ONCE(ep->domain, domain);
+	/* No receive is there yet that could fail to be posted. */
+	memreg_queues_ready(ep);
+	smp_store_release(&ep->queued, true);
 	return 0;
+}
+
+/* Join a domain, or find that it was the one to be joined by SETUP. */
+static int memreg_request_rejoin(struct memreg_ucmd *ucmd,
+				 struct memreg_endpoint *ep,
+				 struct memreg_domain *domain)
+{
+	static const struct ib_memreg_queues none;
+
+	if (!ep->domain)
+		return memreg_request_join(ucmd, ep, domain, &none);
+	return ep->domain == domain ? 0 :
+		memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_DOMAIN);
 }
 
 static int memreg_request_accept(struct memreg_ucmd *ucmd,
@@ -1070,7 +1359,7 @@ static int memreg_request_accept(struct memreg_ucmd *ucmd,
 	};
 	int ret;
 
-	ret = memreg_request_join(ucmd, ep, domain);
+	ret = memreg_request_rejoin(ucmd, ep, domain);
 	if (ret)
 		return ret;
 	memreg_endpoint_answered(ep);
@@ -1117,6 +1406,44 @@ int memreg_endpoint_accept(struct memreg_ucmd *ucmd)
 		goto out_domain;
 	ret = memreg_request_accept(ucmd, ep, domain, data,
 				    cmd->private_data_len);
+	rdma_unlock_handler(ep->id);
+out_domain:
+	memreg_domain_put(domain);
+out_ep:
+	memreg_object_put(&ep->obj);
+	return ret;
+}
+
+/* ioctl(IB_MEMREG_IOC_SETUP) */
+int memreg_endpoint_setup(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_setup *cmd = ucmd->cmd;
+	struct memreg_domain *domain;
+	struct memreg_endpoint *ep;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	ret = memreg_queues_check(ucmd, &cmd->queues);
+	if (ret)
+		return ret;
+	ep = memreg_endpoint_get(ucmd, cmd->endpoint_id);
+	if (IS_ERR(ep))
+		return PTR_ERR(ep);
+	domain = memreg_domain_get(ucmd, cmd->domain_id);
+	if (IS_ERR(domain)) {
+		ret = PTR_ERR(domain);
+		goto out_ep;
+	}
+	ret = memreg_request_lock(ucmd, ep);
+	if (ret)
+		goto out_domain;
+	if (ep->domain)
+		ret = memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_STATE);
+	else
+		ret = memreg_request_join(ucmd, ep, domain, &cmd->queues);
 	rdma_unlock_handler(ep->id);
 out_domain:
 	memreg_domain_put(domain);
@@ -1176,6 +1503,7 @@ static int memreg_connect_check(struct memreg_ucmd *ucmd,
 {
 	const struct ib_memreg_addr *src = &cmd->src;
 	bool good;
+	int ret;
 
 	if (cmd->flags)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
@@ -1183,6 +1511,9 @@ static int memreg_connect_check(struct memreg_ucmd *ucmd,
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
 	if (!cmd->timeout_ms || cmd->timeout_ms > IB_MEMREG_TIMEOUT_MAX_MS)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_TIMEOUT);
+	ret = memreg_queues_check(ucmd, &cmd->queues);
+	if (ret)
+		return ret;
 	good = memreg_addr_valid(&cmd->addr) && cmd->addr.port &&
 	       !memreg_addr_any(&cmd->addr);
 	if (src->family)
@@ -1214,6 +1545,10 @@ static int memreg_connect_prepare(struct memreg_ucmd *ucmd,
 	if (ret)
 		return ret;
 	ep->private_data_len = cmd->private_data_len;
+	ret = memreg_queues_make(ucmd, ep, ep->domain, &cmd->queues);
+	if (ret)
+		return ret;
+	ep->queued = true;
 	ret = memreg_charge(&ep->charge, ucmd->mdev, false);
 	if (ret)
 		return memreg_charge_reason(ucmd, ret);

@@ -369,6 +369,7 @@ static bool memreg_key_claim(struct memreg_key *key)
 	if (live || frwr->state == MEMREG_FRWR_FAILED)
 		list_move(&frwr->region_node, &region->frwrs);
 	frwr->state = MEMREG_FRWR_HELD;
+	WRITE_ONCE(frwr->cut, NULL);
 	trace_memreg_key_claim(frwr);
 	return live;
 }
@@ -715,6 +716,69 @@ void memreg_key_destroy(struct memreg_key *key)
 	spin_lock(lock);
 	memreg_region_killed(key->region);
 	spin_unlock(lock);
+}
+
+/**
+ * memreg_key_prepare() - Make ready a key that an endpoint's queue is to make
+ * @domain: Domain in which it is to work
+ * @key: Description of the key, without an FRWR
+ * @cut: What to queue to have the endpoint end, if the memory goes before the
+ *	work request in the FRWR's @reg was done
+ *
+ * From here on guards know of the key. If it can't be posted after all,
+ * memreg_key_destroy() is the way back.
+ *
+ * Context: may sleep.
+ * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if an FRWR can't be had; -EINVAL if
+ * the device can't map the range; -ESTALE if the memory went.
+ */
+int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
+		       struct work_struct *cut)
+{
+	struct scatterlist *sgl;
+	int ret;
+
+	sgl = memreg_keys_alloc_sg(&key, 1);
+	if (!sgl)
+		return -ENOMEM;
+	ret = memreg_key_take(domain, key, ktime_get_ns());
+	if (!ret)
+		ret = memreg_key_map(key, sgl);
+	kvfree(sgl);
+	if (!ret) {
+		WRITE_ONCE(key->frwr->cut, cut);
+		ret = memreg_keys_publish(domain, &key, 1);
+	}
+	if (ret)
+		memreg_key_destroy(key);
+	return ret;
+}
+
+/**
+ * memreg_key_retire() - Let go of a key that an invalidation has killed
+ * @key: Key with an FRWR, which it has no more afterwards
+ *
+ * Context: may sleep. Never fails, and allocates nothing.
+ */
+void memreg_key_retire(struct memreg_key *key)
+{
+	struct memreg_domain *domain = key->frwr->domain;
+	spinlock_t *lock = &domain->mdev->frwr_lock;
+	bool live;
+
+	spin_lock(lock);
+	live = memreg_key_claim(key);
+	spin_unlock(lock);
+	if (!memreg_key_reusable(key))
+		memreg_key_free(key);
+	spin_lock(lock);
+	if (key->frwr)
+		memreg_key_rest(key, ktime_get_ns());
+	if (live)
+		memreg_region_killed(key->region);
+	spin_unlock(lock);
+	memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_KILLED, live);
+	queue_delayed_work(memreg_wq, &domain->reap, MEMREG_REAP_PERIOD);
 }
 
 /**

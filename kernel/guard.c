@@ -122,7 +122,8 @@ static void memreg_guard_take(struct memreg_region *region)
 	memreg_batch_init(batch, frwr->domain);
 	room = max(READ_ONCE(frwr->domain->sq_reserve), 1U);
 	list_for_each_entry_safe(frwr, next, &region->live, region_node) {
-		if (frwr->domain != batch->domain || batch->count == room)
+		if (frwr->domain != batch->domain || batch->count == room ||
+		    READ_ONCE(frwr->cut))
 			break;
 		frwr->state = MEMREG_FRWR_DYING;
 		region->killing++;
@@ -147,6 +148,26 @@ static void memreg_guard_untake(struct memreg_region *region)
 	}
 }
 
+/*
+ * An endpoint's queue may still have to make the first of the keys: only the
+ * end of that queue, which a worker sees to, makes sure that it will not. The
+ * endpoint's end destroys the FRWR.
+ */
+static bool memreg_guard_cut(struct memreg_region *region)
+{
+	struct memreg_frwr *frwr =
+		list_first_entry(&region->live, struct memreg_frwr, region_node);
+	struct work_struct *cut = READ_ONCE(frwr->cut);
+
+	if (!cut)
+		return false;
+	frwr->state = MEMREG_FRWR_FAILED;
+	frwr->status = -EIO;
+	list_move(&frwr->region_node, &region->frwrs);
+	queue_work(memreg_wq, cut);
+	return true;
+}
+
 /* Post the death of some keys; false if there is no room for it now. */
 static bool memreg_guard_post(struct memreg_region *region)
 {
@@ -156,6 +177,8 @@ static bool memreg_guard_post(struct memreg_region *region)
 
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
+	if (memreg_guard_cut(region))
+		return true;
 	memreg_guard_take(region);
 	frwr = list_first_entry(&guard->batch.frwrs, struct memreg_frwr, node);
 	if (!frwr->no_inv)

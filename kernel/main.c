@@ -36,6 +36,7 @@ static u32 memreg_next_number;
 void memreg_file_put(struct memreg_file *file)
 {
 	if (refcount_dec_and_test(&file->refs)) {
+		memreg_submit_free(file);
 		put_pid(file->pid);
 		kfree(file);
 	}
@@ -130,6 +131,10 @@ union memreg_cmd {
 	struct ib_memreg_disconnect disconnect;
 	struct ib_memreg_list list;
 	struct ib_memreg_stat stat;
+	struct ib_memreg_ring_create ring_create;
+	struct ib_memreg_srq_create srq_create;
+	struct ib_memreg_setup setup;
+	struct ib_memreg_submit submit;
 };
 
 /**
@@ -193,6 +198,14 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 		     memreg_object_list, .unbound = true),
 	MEMREG_IOCTL(IB_MEMREG_IOC_STAT, ib_memreg_stat, stats,
 		     memreg_stats_tell),
+	MEMREG_IOCTL(IB_MEMREG_IOC_RING_CREATE, ib_memreg_ring_create,
+		     out_entries_offset, memreg_ring_create),
+	MEMREG_IOCTL(IB_MEMREG_IOC_SRQ_CREATE, ib_memreg_srq_create,
+		     out_srq_id, memreg_srq_create),
+	MEMREG_IOCTL(IB_MEMREG_IOC_SETUP, ib_memreg_setup, queues,
+		     memreg_endpoint_setup),
+	MEMREG_IOCTL(IB_MEMREG_IOC_SUBMIT, ib_memreg_submit, reserved,
+		     memreg_submit),
 };
 
 /* Is the file bound, and its device there? The file's lock is held. */
@@ -336,9 +349,12 @@ static int __init memreg_init(void)
 	ret = memreg_guard_init();
 	if (ret)
 		goto err_domain;
-	ret = memreg_device_init();
+	ret = memreg_ring_init();
 	if (ret)
 		goto err_guard;
+	ret = memreg_device_init();
+	if (ret)
+		goto err_ring;
 	memreg_inject_init();
 	ret = misc_register(&memreg_miscdev);
 	if (ret)
@@ -348,6 +364,8 @@ static int __init memreg_init(void)
 err_inject:
 	memreg_inject_exit();
 	memreg_device_exit();
+err_ring:
+	memreg_ring_exit();
 err_guard:
 	memreg_guard_exit();
 err_domain:
@@ -362,6 +380,7 @@ static void __exit memreg_exit(void)
 	misc_deregister(&memreg_miscdev);
 	memreg_inject_exit();
 	memreg_device_exit();
+	memreg_ring_exit();
 	memreg_guard_exit();
 	memreg_domain_exit();
 	destroy_workqueue(memreg_wq);

@@ -4,8 +4,8 @@
  *
  * Layers, each of which knows only those to its right:
  *
- *	main -> {endpoint, window, mr} -> guard -> region -> {domain, frwr}
- *	     -> device -> object
+ *	main -> submit -> {endpoint, window, mr} -> {srq, guard} -> queue
+ *	     -> {region, cq} -> {domain, frwr} -> device -> object
  *
  * Lock order, outermost first:
  *
@@ -14,6 +14,8 @@
  *	mmap_lock		taken by pinning
  *	rdma_cm handler_mutex	by rdma_lock_handler(); never held when an id is
  *				destroyed, and no handler takes memreg_file.lock
+ *	memreg_queue.lock	submission; no memory of user space is touched with
+ *				it held, so that nobody waits for who has it there
  *	memreg_device.drain_lock  FRWRs that are being destroyed
  *	memreg_domain.sq_mutex	the line in front of the registration queue
  *	memreg_file.objects	the xarray's spinlock
@@ -24,6 +26,9 @@
  *	memreg_domain.cq_lock	polling of the registration queue
  *	memreg_domain.sq_lock	the registration queue; also taken by mmu
  *				notifiers and by completions
+ *	memreg_ring.lock	polling of a ring's completion queue, in any
+ *				context; taken inside of none of the spinlocks
+ *				above, and takes none of them
  *
  * Nothing is allocated, freed, registered or waited for under a spinlock.
  */
@@ -31,7 +36,13 @@
 #define _MEMREG_H
 
 #include <linux/cgroup_rdma.h>
+#include <linux/completion.h>
+#include <linux/dim.h>
+#include <linux/hrtimer.h>
+#include <linux/irq_work.h>
 #include <linux/list.h>
+#include <linux/llist.h>
+#include <linux/log2.h>
 #include <linux/refcount.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
@@ -79,6 +90,7 @@
 #define MEMREG_FIFO_DEPTH	64
 #define MEMREG_FIFO_REST_NS	(2 * NSEC_PER_MSEC)
 
+struct memreg_scratch;
 struct memreg_stats;
 
 /*
@@ -213,7 +225,7 @@ static inline int memreg_inject_post_send(struct ib_qp *qp,
  */
 
 /* Room for the counters, which count from 1. */
-#define MEMREG_STATS	(IB_MEMREG_STAT_ENDPOINTS_FAILED + 1)
+#define MEMREG_STATS	(IB_MEMREG_STAT_RING_FULL + 1)
 
 /**
  * struct memreg_stats - What one CPU has counted of a device
@@ -315,6 +327,7 @@ int memreg_object_list(struct memreg_ucmd *ucmd);
  * @pid: Who bound it
  * @uid: Who bound it
  * @comm: Who bound it
+ * @scratch: Room for submission, while nobody uses it
  * @charge: Handle in the rdma cgroup
  */
 struct memreg_file {
@@ -335,6 +348,7 @@ struct memreg_file {
 	struct pid *pid;
 	kuid_t uid;
 	char comm[TASK_COMM_LEN];
+	struct memreg_scratch *scratch;
 	struct memreg_charge charge;
 };
 
@@ -518,6 +532,8 @@ enum memreg_frwr_state {
  * @state: enum memreg_frwr_state; frwr_lock
  * @class: Class that it idles in, or MEMREG_CLASSES if it is made for one use
  * @no_inv: No work request can kill its key, as the driver registered it
+ * @cut: Its REG_MR is on the send queue of an endpoint and may not have been done
+ *	yet: what to queue so that the endpoint ends; NULL otherwise
  * @node: In memreg_domain.idle, with frwr_lock, or in memreg_batch.frwrs
  * @region: Region that it maps or mapped last, or NULL; frwr_lock
  * @region_node: In memreg_region.live if it is LIVE, in memreg_region.failed
@@ -537,6 +553,7 @@ struct memreg_frwr {
 	enum memreg_frwr_state state;
 	u32 class;
 	bool no_inv;
+	struct work_struct *cut;
 	struct list_head node;
 	struct memreg_region *region;
 	struct list_head region_node;
@@ -586,6 +603,9 @@ int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 			unsigned int count);
 void memreg_key_destroy(struct memreg_key *key);
+int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
+		       struct work_struct *cut);
+void memreg_key_retire(struct memreg_key *key);
 int memreg_key_make_single(struct memreg_domain *domain,
 			   struct memreg_key *key, u64 addr);
 void memreg_frwr_prepare_inv(struct memreg_frwr *frwr);
@@ -715,6 +735,12 @@ u8 memreg_region_range_shift(const struct memreg_region *region, u32 first,
 u8 memreg_region_page_shift(const struct memreg_region *region, u64 iova,
 			    u64 sizes);
 bool memreg_region_is_pmem(const struct memreg_region *region);
+u32 memreg_region_fragments(const struct memreg_region *region, u64 offset,
+			    u64 length);
+int memreg_region_sges(const struct memreg_region *region, u64 offset,
+		       u64 *length, u32 lkey, struct ib_sge *sges, int max);
+void memreg_region_write(struct memreg_region *region, u64 offset,
+			 const void *data, size_t length);
 
 int memreg_guard_init(void);
 void memreg_guard_exit(void);
@@ -724,6 +750,276 @@ unsigned long memreg_guard_begin(struct memreg_region *region);
 int memreg_guard_end(struct memreg_region *region, unsigned long seq);
 void memreg_guard_await(struct memreg_region *region,
 			struct memreg_frwr *frwr);
+
+/*
+ * kernel/cq.c
+ */
+
+/* Completions that are taken off a completion queue in one go. */
+#define MEMREG_RING_WCS		8
+
+/**
+ * struct memreg_ring - A completion ring
+ * @obj: Head
+ * @refs: One of the object, one of its descriptor
+ * @mdev: The device; not to be touched once @dead
+ * @cq: Completion queue with as many entries
+ * @shared: What user space sees, entries included
+ * @entries: The entries in it
+ * @nr_entries: Their number, a power of two
+ * @entry_size: Bytes of each
+ * @claimed: Entries written, and entries set aside, in all; wraps around
+ * @producer: Entries written, in all; wraps around; written with @lock
+ * @lock: Taken by who polls @cq
+ * @dead: @cq is no more; @lock
+ * @wcs: Completions that were taken off @cq; @lock
+ * @wc_next: The first of them that was not looked at; @lock
+ * @wc_count: Their number; @lock
+ * @held: That one needs a context that may sleep, and all others wait; @lock
+ * @settling: Somebody is at work on it; @lock
+ * @waiters: Tasks that sleep in RING_WAIT
+ * @wait: They, and who polls the descriptor
+ * @eventfd: To be signalled, or NULL
+ * @irq: Polls @cq as soon as interrupts are on
+ * @work: Polls @cq if that takes long, or has to sleep
+ * @timer: Polls @cq a little later
+ * @delay_us: How much later; 0: at once
+ * @moderated: @delay_us, or the device's moderation, follows the load
+ * @dim: How it does so
+ * @charge: CQ in the rdma cgroup
+ */
+struct memreg_ring {
+	struct memreg_object obj;
+	refcount_t refs;
+	struct memreg_device *mdev;
+	struct ib_cq *cq;
+	struct ib_memreg_ring *shared;
+	void *entries;
+	u32 nr_entries;
+	u32 entry_size;
+	atomic_t claimed;
+	u32 producer;
+	spinlock_t lock;
+	bool dead;
+	struct ib_wc wcs[MEMREG_RING_WCS];
+	unsigned int wc_next;
+	unsigned int wc_count;
+	bool held;
+	bool settling;
+	atomic_t waiters;
+	wait_queue_head_t wait;
+	struct eventfd_ctx *eventfd;
+	struct irq_work irq;
+	struct work_struct work;
+	struct hrtimer timer;
+	u32 delay_us;
+	bool moderated;
+	struct dim dim;
+	struct memreg_charge charge;
+};
+
+/* Bytes of a message that an entry has room for. */
+static inline u32 memreg_ring_data_size(const struct memreg_ring *ring)
+{
+	return ring->entry_size - offsetof(struct ib_memreg_cqe, data);
+}
+
+/* Bytes that are received in an entry, if it is of the larger size. */
+#define MEMREG_INLINE_RECEIVE	(128 - offsetof(struct ib_memreg_cqe, data))
+
+/* Entries of the largest ring. */
+static inline u32 memreg_ring_max(struct memreg_device *mdev)
+{
+	return rounddown_pow_of_two(min_t(u32, mdev->ibdev->attrs.max_cqe,
+					  IB_MEMREG_RING_ENTRIES_MAX));
+}
+
+int memreg_ring_init(void);
+void memreg_ring_exit(void);
+int memreg_ring_create(struct memreg_ucmd *ucmd);
+struct memreg_ring *memreg_ring_get(struct memreg_ucmd *ucmd, u32 id);
+void memreg_ring_put(struct memreg_ring *ring);
+bool memreg_ring_claim(struct memreg_ring *ring, u32 count);
+void memreg_ring_unclaim(struct memreg_ring *ring, u32 count);
+struct ib_memreg_cqe *memreg_ring_entry(struct memreg_ring *ring);
+void memreg_ring_wake(struct memreg_ring *ring);
+void memreg_ring_process(struct memreg_ring *ring);
+void memreg_ring_flush(struct memreg_ring *ring);
+extern const struct memreg_object_ops memreg_ring_ops;
+
+/*
+ * kernel/queue.c
+ */
+
+/* Pieces of memory, at most, in a work request that goes to the device. */
+#define MEMREG_FRAGMENTS	32
+
+/* How many the device takes. */
+static inline u32 memreg_fragments(struct memreg_device *mdev)
+{
+	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
+
+	return min3(MEMREG_FRAGMENTS, attrs->max_send_sge,
+		    attrs->max_recv_sge);
+}
+
+/* Work requests that a queue of the device has room for. */
+static inline u32 memreg_queue_depth(struct memreg_device *mdev)
+{
+	return min_t(u32, mdev->ibdev->attrs.max_qp_wr, IB_MEMREG_QUEUE_MAX);
+}
+
+struct memreg_mr;
+struct memreg_queue;
+struct memreg_window;
+
+/**
+ * struct memreg_slot_sge - A range of an MR in a work request
+ * @mr: The MR; keeps a reference
+ * @length: Bytes
+ * @offset: First byte
+ */
+struct memreg_slot_sge {
+	struct memreg_mr *mr;
+	u32 length;
+	u64 offset;
+};
+
+/**
+ * struct memreg_slot - A place on a queue, and the work request in it
+ * @cqe: Its completion
+ * @queue: The queue
+ * @node: In memreg_queue.free, or, while there is no QP, memreg_queue.early
+ * @user_data: Of the user's work request
+ * @opcode: enum ib_memreg_opcode
+ * @signalled: The user wants to be told
+ * @part: The user's work request goes on in the next slot
+ * @used: There is one
+ * @length: Bytes that the completion is to tell of a send
+ * @bounce: Bytes at most that go to the buffer of a receive
+ * @window: BIND and INVALIDATE: the window, claimed by the latter, until it is
+ *	posted, and until it completed
+ * @window_id: What the completion is to tell
+ * @rkey: BIND: the rkey
+ * @nr_sges: Number of @sges
+ * @sges: Local memory
+ */
+struct memreg_slot {
+	struct ib_cqe cqe;
+	struct memreg_queue *queue;
+	struct llist_node node;
+	u64 user_data;
+	u16 opcode;
+	bool used;
+	bool signalled;
+	bool part;
+	u32 length;
+	u32 bounce;
+	struct memreg_window *window;
+	u32 window_id;
+	u32 rkey;
+	u32 nr_sges;
+	struct memreg_slot_sge sges[];
+};
+
+/**
+ * struct memreg_queue - A send, receive, or shared receive queue
+ * @ring: Where its completions go; keeps a reference
+ * @ep: Its endpoint, or NULL if it is shared
+ * @srq: The device's shared receive queue, or NULL
+ * @send: It is a send queue
+ * @depth: Slots
+ * @max_sge: SGEs of a slot
+ * @buffer_size: Bytes of a slot's buffer: of inline data to be sent, or what
+ *	is received first; 0 for none
+ * @slot_size: Bytes of a slot
+ * @slots: The slots
+ * @buffers: Their buffers
+ * @dma: DMA address of the first of them
+ * @lock: Taken to submit
+ * @closed: Nothing is submitted any more; @lock
+ * @ready: There is a QP, or shared receive queue, to post to; @lock
+ * @posted: Slots in use
+ * @tail: Next slot of a send queue; @lock
+ * @head: Oldest slot of a send queue that is in use; memreg_ring.lock
+ * @failed: Status of a part of a work request that failed; memreg_ring.lock
+ * @stale: Memory of a part of a work request went; memreg_ring.lock
+ * @free: Free slots of a receive queue; taken off with @lock
+ * @early: Receives that wait for a QP, the last one first; @lock
+ * @wait: Waits for @posted to be 0
+ */
+struct memreg_queue {
+	struct memreg_ring *ring;
+	struct memreg_endpoint *ep;
+	struct ib_srq *srq;
+	bool send;
+	u32 depth;
+	u32 max_sge;
+	u32 buffer_size;
+	size_t slot_size;
+	void *slots;
+	void *buffers;
+	u64 dma;
+	struct mutex lock;
+	bool closed;
+	bool ready;
+	atomic_t posted;
+	u32 tail;
+	u32 head;
+	u8 failed;
+	bool stale;
+	struct llist_head free;
+	struct llist_head early;
+	wait_queue_head_t wait;
+};
+
+struct memreg_queue *memreg_queue_alloc(struct memreg_device *mdev,
+					struct memreg_ring *ring,
+					struct memreg_endpoint *ep, bool send,
+					u32 depth, u32 max_sge,
+					u32 buffer_size);
+void memreg_queue_free(struct memreg_device *mdev, struct memreg_queue *queue);
+void memreg_queue_close(struct memreg_queue *queue);
+void memreg_queue_drain(struct memreg_queue *queue);
+void memreg_queue_abandon(struct memreg_queue *queue);
+int memreg_queue_reserve(struct memreg_queue *queue, u32 count);
+struct memreg_slot *memreg_queue_next(struct memreg_queue *queue);
+void memreg_queue_undo(struct memreg_slot *slot);
+void *memreg_slot_buffer(const struct memreg_slot *slot);
+u64 memreg_slot_buffer_dma(const struct memreg_slot *slot);
+int memreg_slot_build_recv(const struct memreg_slot *slot, u32 lkey,
+			   struct ib_sge *sges, int max);
+void memreg_slot_done(struct memreg_ring *ring, const struct ib_wc *wc);
+bool memreg_slot_is_slow(const struct ib_wc *wc);
+void memreg_slot_settle(const struct ib_wc *wc);
+
+/*
+ * kernel/srq.c
+ */
+
+/**
+ * struct memreg_srq - A shared receive queue
+ * @obj: Head
+ * @domain: Its domain; keeps a reference
+ * @queue: What is posted on it
+ * @charge: SRQ in the rdma cgroup
+ */
+struct memreg_srq {
+	struct memreg_object obj;
+	struct memreg_domain *domain;
+	struct memreg_queue *queue;
+	struct memreg_charge charge;
+};
+
+/* Pieces of memory that the device takes in a receive of such a queue. */
+static inline u32 memreg_srq_fragments(struct memreg_device *mdev)
+{
+	return min_t(u32, memreg_fragments(mdev),
+		     mdev->ibdev->attrs.max_srq_sge);
+}
+
+int memreg_srq_create(struct memreg_ucmd *ucmd);
+extern const struct memreg_object_ops memreg_srq_ops;
 
 /*
  * kernel/mr.c
@@ -773,6 +1069,20 @@ int memreg_window_bind(struct memreg_ucmd *ucmd);
 int memreg_window_revoke(struct memreg_ucmd *ucmd);
 void memreg_window_revoke_granted(struct memreg_file *file,
 				  struct memreg_endpoint *ep);
+int memreg_window_post_bind(struct memreg_ucmd *ucmd,
+			    struct memreg_endpoint *ep,
+			    const struct ib_memreg_wr *wr,
+			    struct memreg_slot *slot);
+int memreg_window_post_invalidate(struct memreg_ucmd *ucmd,
+				  struct memreg_endpoint *ep,
+				  const struct ib_memreg_wr *wr,
+				  struct memreg_slot *slot);
+void memreg_window_post_undo(struct memreg_slot *slot);
+const struct memreg_key *memreg_window_key(const struct memreg_window *window);
+bool memreg_window_bound(const struct memreg_slot *slot);
+void memreg_window_doomed(const struct memreg_slot *slot);
+void memreg_window_invalidated(struct memreg_slot *slot, bool done);
+u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey);
 extern const struct memreg_object_ops memreg_window_ops;
 
 /*
@@ -805,8 +1115,17 @@ struct memreg_listener;
  * @listener_id: Id of the listener that it came from, or 0 on the side that
  *	connects
  * @grants: Windows that end with it
+ * @send: Its send queue, or NULL
+ * @recv: Its receive queue, or NULL
+ * @srq: Shared receive queue that it takes buffers from, or NULL; keeps a
+ *	reference
+ * @queued: The queues are what they will be: release and acquire
+ * @last_wqe: The QP takes no more of the shared queue's
+ * @bound: Windows of type 2B by rkey; from when they are submitted to be bound
+ *	until their keys are dead
  * @state: enum ib_memreg_endpoint_state; changed under the handler lock
  * @up: The peer is, or was, in: accepted or established; handler lock
+ * @sendable: The QP is, or was, one that may send
  * @failing: The QP said that it goes to error, by itself
  * @outcome: Event that tells of the end; handler lock, final once CLOSED
  * @published: It can be found, so its events may be read; event_lock
@@ -834,8 +1153,15 @@ struct memreg_endpoint {
 	struct memreg_listener *listener;
 	u32 listener_id;
 	struct memreg_grants grants;
+	struct memreg_queue *send;
+	struct memreg_queue *recv;
+	struct memreg_srq *srq;
+	bool queued;
+	struct completion last_wqe;
+	struct xarray bound;
 	u32 state;
 	bool up;
+	bool sendable;
 	bool failing;
 	u32 outcome;
 	bool published;
@@ -864,9 +1190,18 @@ int memreg_endpoint_accept(struct memreg_ucmd *ucmd);
 int memreg_endpoint_reject(struct memreg_ucmd *ucmd);
 int memreg_endpoint_connect(struct memreg_ucmd *ucmd);
 int memreg_endpoint_disconnect(struct memreg_ucmd *ucmd);
+int memreg_endpoint_setup(struct memreg_ucmd *ucmd);
 ssize_t memreg_event_read(struct memreg_file *file, char __user *buf,
 			  size_t count);
 extern const struct memreg_object_ops memreg_listener_ops;
 extern const struct memreg_object_ops memreg_endpoint_ops;
+
+/*
+ * kernel/submit.c
+ */
+
+int memreg_submit(struct memreg_ucmd *ucmd);
+void memreg_submit_free(struct memreg_file *file);
+u64 memreg_submit_opcodes(struct memreg_device *mdev);
 
 #endif /* _MEMREG_H */

@@ -30,6 +30,8 @@ static const struct memreg_object_ops *const memreg_object_ops[] = {
 	[IB_MEMREG_OBJECT_WINDOW] = &memreg_window_ops,
 	[IB_MEMREG_OBJECT_LISTENER] = &memreg_listener_ops,
 	[IB_MEMREG_OBJECT_ENDPOINT] = &memreg_endpoint_ops,
+	[IB_MEMREG_OBJECT_RING] = &memreg_ring_ops,
+	[IB_MEMREG_OBJECT_SRQ] = &memreg_srq_ops,
 };
 
 /**
@@ -236,6 +238,8 @@ void memreg_object_destroy_all(struct memreg_file *file)
 	static const u32 order[] = {
 		IB_MEMREG_OBJECT_LISTENER,
 		IB_MEMREG_OBJECT_ENDPOINT,
+		IB_MEMREG_OBJECT_SRQ,
+		IB_MEMREG_OBJECT_RING,
 		IB_MEMREG_OBJECT_WINDOW,
 		IB_MEMREG_OBJECT_MR,
 		IB_MEMREG_OBJECT_DOMAIN,

@@ -13,6 +13,7 @@
  * it last are drained, then come DMA unmap, unpin and uncharge.
  */
 #include <linux/dma-mapping.h>
+#include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -143,6 +144,7 @@ static void memreg_region_fill(struct memreg_region *region)
 	for_each_sgtable_dma_sg(&region->sgt.sgt, from, i) {
 		u64 length = min_t(u64, sg_dma_len(from) - skip, left);
 
+		sg_set_page(&to[i], sg_page(from), from->length, skip);
 		sg_dma_address(&to[i]) = sg_dma_address(from) + skip;
 		sg_dma_len(&to[i]) = length;
 		region->offsets[i] = offset;
@@ -420,4 +422,92 @@ bool memreg_region_is_pmem(const struct memreg_region *region)
 		    REGION_INTERSECTS)
 			return false;
 	return true;
+}
+
+/**
+ * memreg_region_fragments() - In how many pieces is a range?
+ * @region: The region
+ * @offset: First byte
+ * @length: Bytes, from 1; the range is inside the region
+ *
+ * Return: number of entries that memreg_region_sges() lists.
+ */
+u32 memreg_region_fragments(const struct memreg_region *region, u64 offset,
+			    u64 length)
+{
+	return memreg_region_find(region, offset + length - 1) -
+	       memreg_region_find(region, offset) + 1;
+}
+
+/**
+ * memreg_region_sges() - List a range for a work request
+ * @region: The region
+ * @offset: First byte
+ * @length: In: bytes, from 1; the range is inside the region. Out: those of
+ *	them that did not fit in the list
+ * @lkey: Key for DMA addresses
+ * @sges: The list
+ * @max: Entries that it has room for
+ *
+ * Return: number of entries.
+ */
+int memreg_region_sges(const struct memreg_region *region, u64 offset,
+		       u64 *length, u32 lkey, struct ib_sge *sges, int max)
+{
+	u32 i = memreg_region_find(region, offset);
+	u64 skip = offset - region->offsets[i];
+	int n;
+
+	for (n = 0; n < max && *length; n++, i++) {
+		u64 part = min_t(u64, sg_dma_len(&region->sgl[i]) - skip,
+				 *length);
+
+		sges[n].addr = sg_dma_address(&region->sgl[i]) + skip;
+		sges[n].length = part;
+		sges[n].lkey = lkey;
+		*length -= part;
+		skip = 0;
+	}
+	return n;
+}
+
+/**
+ * memreg_region_write() - Write to a region's pages
+ * @region: Region that is writable, and has the range
+ * @offset: First byte
+ * @data: What to write
+ * @length: Bytes
+ *
+ * Context: any.
+ */
+void memreg_region_write(struct memreg_region *region, u64 offset,
+			 const void *data, size_t length)
+{
+	struct scatterlist *sg;
+	u64 skip;
+
+	if (region->sgt.sgt.nents != region->sgt.sgt.orig_nents) {
+		/* The IOMMU has made other entries than there are pages. */
+		sg_pcopy_from_buffer(region->sgt.sgt.sgl,
+				     region->sgt.sgt.orig_nents, data, length,
+				     offset_in_page(region->addr) + offset);
+		return;
+	}
+	sg = &region->sgl[memreg_region_find(region, offset)];
+	skip = offset - region->offsets[sg - region->sgl];
+	while (length) {
+		u64 at = sg->offset + skip;
+		size_t n = min3((size_t)(sg_dma_len(sg) - skip), length,
+				(size_t)(PAGE_SIZE - offset_in_page(at)));
+
+		memcpy_to_page(sg_page(sg) + (at >> PAGE_SHIFT),
+			       offset_in_page(at), data, n);
+		data += n;
+		length -= n;
+		skip += n;
+		if (skip == sg_dma_len(sg)) {
+			sg++;
+			skip = 0;
+		}
+	}
 }

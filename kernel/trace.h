@@ -440,6 +440,55 @@ TRACE_EVENT(memreg_endpoint_state,
 		  __entry->status)
 );
 
+/*
+ * Work of users
+ */
+
+TRACE_EVENT(memreg_complete,
+	TP_PROTO(const struct memreg_slot *slot,
+		 const struct ib_memreg_cqe *cqe),
+	TP_ARGS(slot, cqe),
+	TP_STRUCT__entry(
+		__field(u32, ring)
+		__field(u32, endpoint)
+		__field(u64, user_data)
+		__field(u32, opcode)
+		__field(u32, status)
+		__field(u32, flags)
+		__field(u32, byte_len)
+	),
+	TP_fast_assign(
+		__entry->ring = slot->queue->ring->obj.id;
+		__entry->endpoint = cqe->endpoint_id;
+		__entry->user_data = cqe->user_data;
+		__entry->opcode = cqe->opcode;
+		__entry->status = cqe->status;
+		__entry->flags = cqe->flags;
+		__entry->byte_len = cqe->byte_len;
+	),
+	TP_printk("ring=%u endpoint=%u user_data=%#llx opcode=%u status=%u flags=%#x byte_len=%u",
+		  __entry->ring, __entry->endpoint, __entry->user_data,
+		  __entry->opcode, __entry->status, __entry->flags,
+		  __entry->byte_len)
+);
+
+TRACE_EVENT(memreg_bogus_invalidate,
+	TP_PROTO(const struct memreg_endpoint *ep, u32 rkey),
+	TP_ARGS(ep, rkey),
+	TP_STRUCT__entry(
+		__field(u32, file)
+		__field(u32, endpoint)
+		__field(u32, rkey)
+	),
+	TP_fast_assign(
+		__entry->file = ep->file->number;
+		__entry->endpoint = ep->obj.id;
+		__entry->rkey = rkey;
+	),
+	TP_printk("file=%u endpoint=%u rkey=%#x",
+		  __entry->file, __entry->endpoint, __entry->rkey)
+);
+
 #endif /* _MEMREG_TRACE_H */
 
 /* Kbuild has this directory among those that headers are looked for in. */

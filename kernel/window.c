@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Windows of type 1: revocable grants on a part of an MR.
+ * Windows: revocable grants on a part of an MR.
  *
  * A window belongs to a domain, and is bound to a range of an MR, of whichever
  * domain, under a key of the window's own domain. Each bind takes a fresh FRWR
@@ -15,6 +15,18 @@
  *
  * A window may be granted to an endpoint; then it is on the endpoint's list
  * while it is bound, and is revoked when the connection ends.
+ *
+ * Type 2B
+ *
+ * Such a window is bound, and ended, by work requests on the send queue of an
+ * endpoint, to which it is granted. While it is bound it is found by its rkey,
+ * in memreg_endpoint.bound: what the peer invalidates is believed only if it is
+ * there (I5). The key works from when the device does the REG_MR, which is
+ * known only when that completes; until then the FRWR says whom to cut if the
+ * memory goes (memreg_frwr.cut). A peer that knows the rkey may have
+ * invalidated it before we know: then the window is doomed, and ends when the
+ * REG_MR has completed. As a peer that guesses may even have been faster than
+ * the REG_MR, nothing but destroying the MR makes sure of such a key's death.
  */
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -38,7 +50,10 @@ enum memreg_window_state {
  * struct memreg_window - A window
  * @obj: Head
  * @domain: Its domain
+ * @type: enum ib_memreg_window_type
  * @max_span: Bytes that it covers at most
+ * @doomed: The peer has invalidated the key, but it may not work yet; the lock
+ *	of memreg_endpoint.bound
  * @state: enum memreg_window_state; the fields below belong to who claimed it
  * @mr: MR that it is bound to; keeps a reference
  * @mr_id: Its id, for LIST
@@ -49,7 +64,9 @@ enum memreg_window_state {
 struct memreg_window {
 	struct memreg_object obj;
 	struct memreg_domain *domain;
+	u32 type;
 	u64 max_span;
+	bool doomed;
 	atomic_t state;
 	struct memreg_mr *mr;
 	u32 mr_id;
@@ -95,9 +112,9 @@ static void memreg_window_tell_revoke(const struct memreg_window *window)
  */
 
 static struct memreg_window *memreg_window_new(struct memreg_ucmd *ucmd,
-					       struct memreg_domain *domain,
-					       u64 max_span)
+					       struct memreg_domain *domain)
 {
+	struct ib_memreg_window_alloc *cmd = ucmd->cmd;
 	struct memreg_window *window;
 	int ret;
 
@@ -105,7 +122,8 @@ static struct memreg_window *memreg_window_new(struct memreg_ucmd *ucmd,
 	if (!window)
 		return ERR_PTR(-ENOMEM);
 	INIT_LIST_HEAD(&window->grant_node);
-	window->max_span = max_span;
+	window->type = cmd->type;
+	window->max_span = cmd->max_span;
 	window->domain = domain;
 	ret = memreg_object_alloc(ucmd->file, &window->obj,
 				  IB_MEMREG_OBJECT_WINDOW);
@@ -134,7 +152,7 @@ static int memreg_window_alloc_all(struct memreg_ucmd *ucmd,
 	u32 i;
 
 	for (i = 0; i < cmd->count; i++) {
-		windows[i] = memreg_window_new(ucmd, domain, cmd->max_span);
+		windows[i] = memreg_window_new(ucmd, domain);
 		if (IS_ERR(windows[i])) {
 			int ret = PTR_ERR(windows[i]);
 
@@ -164,7 +182,8 @@ int memreg_window_alloc(struct memreg_ucmd *ucmd)
 
 	if (cmd->flags)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
-	if (cmd->type != IB_MEMREG_WINDOW_TYPE1)
+	if (cmd->type != IB_MEMREG_WINDOW_TYPE1 &&
+	    cmd->type != IB_MEMREG_WINDOW_TYPE2B)
 		return memreg_fail(ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_WINDOW_TYPE);
 	if (!cmd->count || cmd->count > IB_MEMREG_BATCH_MAX)
@@ -271,8 +290,8 @@ static void memreg_chunk_drop(struct memreg_chunk *chunk)
 }
 
 /*
- * The window that the next entry names, which must be of the batch's domain;
- * its reference is the caller's.
+ * The window that the next entry names, which must be of the batch's domain and
+ * of type 1; its reference is the caller's.
  */
 static struct memreg_window *
 memreg_chunk_next(struct memreg_ucmd *ucmd, struct memreg_chunk *chunk,
@@ -290,6 +309,11 @@ memreg_chunk_next(struct memreg_ucmd *ucmd, struct memreg_chunk *chunk,
 		memreg_object_put(obj);
 		return ERR_PTR(memreg_fail(ucmd, -EINVAL,
 					   IB_MEMREG_REASON_DOMAIN));
+	}
+	if (to_window(obj)->type != IB_MEMREG_WINDOW_TYPE1) {
+		memreg_object_put(obj);
+		return ERR_PTR(memreg_fail(ucmd, -EINVAL,
+					   IB_MEMREG_REASON_WINDOW_TYPE));
 	}
 	return to_window(obj);
 }
@@ -547,17 +571,36 @@ err_put:
 	return ret;
 }
 
+/* The peer's invalidations mean this window no more. */
+static void memreg_window_forget(struct memreg_window *window)
+{
+	struct xarray *bound = &window->endpoint->bound;
+
+	xa_lock_irq(bound);
+	/* It is a later one's if this window has been forgotten before. */
+	if (xa_load(bound, window->key.rkey) == window)
+		__xa_erase(bound, window->key.rkey);
+	window->doomed = false;
+	xa_unlock_irq(bound);
+}
+
 /* A claimed window whose key is dead is bound to nothing any more. */
 static void memreg_window_unbind(struct memreg_file *file,
 				 struct memreg_window *window)
 {
+	bool type2 = window->type == IB_MEMREG_WINDOW_TYPE2B;
 	struct memreg_mr *mr = window->mr;
 
+	if (type2)
+		memreg_window_forget(window);
 	memreg_window_untie(file, window);
 	window->mr = NULL;
 	atomic_dec(&mr->windows);
 	memreg_object_put(&mr->obj);
 	memreg_window_unclaim(window, MEMREG_WINDOW_IDLE);
+	/* One of type 2B keeps itself while it is bound. */
+	if (type2)
+		memreg_object_put(&window->obj);
 }
 
 /* Claim the windows of some entries one by one, up to the first bad one. */
@@ -720,20 +763,32 @@ static int memreg_revoke_prepare_all(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
-/* Kill the keys of claimed windows, and let the windows be idle. */
+/*
+ * Kill the keys of claimed windows, and let the windows be idle. @keys is room
+ * for as many pointers.
+ */
 static void memreg_revoke_claimed(struct memreg_file *file,
 				  struct memreg_domain *domain,
 				  struct memreg_window **windows,
 				  struct memreg_key **keys, u32 count,
 				  bool strict)
 {
-	u32 i;
+	bool destroy = strict && domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV;
+	u32 i, left = 0;
 
-	if (strict && domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV)
-		for (i = 0; i < count; i++)
-			memreg_key_destroy(keys[i]);
-	else
-		memreg_keys_revoke(domain, keys, count);
+	for (i = 0; i < count; i++) {
+		struct memreg_window *window = windows[i];
+		bool type2 = window->type == IB_MEMREG_WINDOW_TYPE2B;
+
+		/* A REG_MR on an endpoint's queue may have been flushed. */
+		if (type2)
+			memreg_window_forget(window);
+		if (type2 || destroy)
+			memreg_key_destroy(&window->key);
+		else
+			keys[left++] = &window->key;
+	}
+	memreg_keys_revoke(domain, keys, left);
 	for (i = 0; i < count; i++) {
 		memreg_window_tell_revoke(windows[i]);
 		memreg_window_unbind(file, windows[i]);
@@ -836,6 +891,348 @@ void memreg_window_revoke_granted(struct memreg_file *file,
 		for (i = 0; i < n; i++)
 			memreg_object_put(&windows[i]->obj);
 	}
+}
+
+/*
+ * Type 2B
+ */
+
+static struct memreg_window *memreg_post_window(struct memreg_ucmd *ucmd,
+						struct memreg_endpoint *ep,
+						u32 id)
+{
+	struct memreg_object *obj;
+	u32 reason;
+
+	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_WINDOW);
+	if (!obj)
+		return ERR_PTR(memreg_fail(ucmd, -ENOENT,
+					   IB_MEMREG_REASON_ID));
+	if (to_window(obj)->type != IB_MEMREG_WINDOW_TYPE2B)
+		reason = IB_MEMREG_REASON_WINDOW_TYPE;
+	else if (to_window(obj)->domain != ep->domain)
+		reason = IB_MEMREG_REASON_DOMAIN;
+	else
+		return to_window(obj);
+	memreg_object_put(obj);
+	return ERR_PTR(memreg_fail(ucmd, -EINVAL, reason));
+}
+
+/* Make the key of a claimed window that has its MR. */
+static int memreg_post_make(struct memreg_ucmd *ucmd,
+			    struct memreg_endpoint *ep,
+			    struct memreg_window *window)
+{
+	int ret;
+
+	ret = memreg_key_prepare(ep->domain, &window->key, &ep->close);
+	if (ret == -ESTALE)
+		ucmd->reason = IB_MEMREG_REASON_STALE;
+	if (ret)
+		return memreg_charge_reason(ucmd, ret);
+	ret = xa_err(xa_store_irq(&ep->bound, window->key.rkey, window,
+				  GFP_KERNEL_ACCOUNT));
+	if (ret)
+		memreg_key_destroy(&window->key);
+	return ret;
+}
+
+static int memreg_post_claimed(struct memreg_ucmd *ucmd,
+			       struct memreg_endpoint *ep,
+			       struct memreg_window *window,
+			       const struct ib_memreg_bind *bind)
+{
+	struct memreg_mr *mr;
+	int ret;
+
+	mr = memreg_bind_find_mr(ucmd, bind);
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	ret = memreg_bind_describe(ucmd, window, mr, bind);
+	if (ret)
+		goto err_put;
+	if (!memreg_window_tie(ucmd->file, window, ep)) {
+		ret = memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
+		goto err_put;
+	}
+	ret = memreg_post_make(ucmd, ep, window);
+	if (ret)
+		goto err_untie;
+	window->mr = mr;
+	window->mr_id = mr->obj.id;
+	atomic_inc(&mr->windows);
+	return 0;
+
+err_untie:
+	memreg_window_untie(ucmd->file, window);
+err_put:
+	memreg_object_put(&mr->obj);
+	return ret;
+}
+
+/* Claim a window to bind it; one that is doomed may be through soon. */
+static bool memreg_post_claim(struct memreg_endpoint *ep,
+			      struct memreg_window *window)
+{
+	if (memreg_window_claim(window, MEMREG_WINDOW_IDLE))
+		return true;
+	if (!READ_ONCE(window->doomed))
+		return false;
+	memreg_ring_process(ep->send->ring);
+	return memreg_window_claim(window, MEMREG_WINDOW_IDLE);
+}
+
+/**
+ * memreg_window_post_bind() - Prepare a BIND
+ * @ucmd: Call that submits it
+ * @ep: Endpoint whose send queue it is for, the queue's lock held
+ * @wr: The work request
+ * @slot: Its slot
+ *
+ * On success the window is bound, for all that anybody else can tell.
+ *
+ * Context: may sleep.
+ * Return: 0, or an errno that SUBMIT documents.
+ */
+int memreg_window_post_bind(struct memreg_ucmd *ucmd,
+			    struct memreg_endpoint *ep,
+			    const struct ib_memreg_wr *wr,
+			    struct memreg_slot *slot)
+{
+	const struct ib_memreg_bind bind = {
+		.mr_id = wr->sge.mr_id,
+		.offset = wr->sge.offset,
+		.length = wr->sge.length,
+		.access = wr->access,
+	};
+	struct memreg_window *window;
+	int ret;
+
+	window = memreg_post_window(ucmd, ep, wr->window_id);
+	if (IS_ERR(window))
+		return PTR_ERR(window);
+	if (!memreg_post_claim(ep, window)) {
+		ret = memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_BOUND_WINDOW);
+		goto err_put;
+	}
+	ret = memreg_post_claimed(ucmd, ep, window, &bind);
+	if (ret) {
+		memreg_window_unclaim(window, MEMREG_WINDOW_IDLE);
+		goto err_put;
+	}
+	slot->window = window;
+	slot->window_id = window->obj.id;
+	slot->rkey = window->key.rkey;
+	memreg_window_tell_bind(window);
+	memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
+	return 0;
+
+err_put:
+	memreg_object_put(&window->obj);
+	return ret;
+}
+
+/**
+ * memreg_window_post_invalidate() - Prepare an INVALIDATE
+ * @ucmd: Call that submits it
+ * @ep: Endpoint whose send queue it is for, the queue's lock held
+ * @wr: The work request
+ * @slot: Its slot
+ *
+ * Return: 0, or an errno that SUBMIT documents.
+ */
+int memreg_window_post_invalidate(struct memreg_ucmd *ucmd,
+				  struct memreg_endpoint *ep,
+				  const struct ib_memreg_wr *wr,
+				  struct memreg_slot *slot)
+{
+	struct memreg_window *window;
+	int ret = 0;
+
+	window = memreg_post_window(ucmd, ep, wr->window_id);
+	if (IS_ERR(window))
+		return PTR_ERR(window);
+	if (!memreg_window_claim(window, MEMREG_WINDOW_BOUND)) {
+		ret = memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_BOUND_WINDOW);
+	} else if (window->endpoint != ep) {
+		memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
+		ret = memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_STATE);
+	} else {
+		slot->window = window;
+		slot->window_id = window->obj.id;
+		slot->rkey = window->key.rkey;
+	}
+	/* The one that is bound keeps itself. */
+	memreg_object_put(&window->obj);
+	return ret;
+}
+
+/* A window that is claimed may be claimed again. */
+static void memreg_window_let_go(struct memreg_window *window)
+{
+	struct memreg_endpoint *ep = window->endpoint;
+	struct memreg_file *file = ep->file;
+
+	spin_lock(&file->grant_lock);
+	memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
+	/* An endpoint that is closing waits to claim it. */
+	wake_up_all(&ep->grants.wait);
+	spin_unlock(&file->grant_lock);
+}
+
+/* End a claimed window; @sure: an invalidation has killed its key. */
+static void memreg_window_end(struct memreg_window *window, bool sure)
+{
+	struct memreg_file *file = window->endpoint->file;
+
+	memreg_window_forget(window);
+	if (sure)
+		memreg_key_retire(&window->key);
+	else
+		memreg_key_destroy(&window->key);
+	memreg_window_tell_revoke(window);
+	memreg_window_unbind(file, window);
+}
+
+/**
+ * memreg_window_post_undo() - Take back a BIND or INVALIDATE
+ * @slot: Its slot, which the device did not take
+ *
+ * Context: may sleep.
+ */
+void memreg_window_post_undo(struct memreg_slot *slot)
+{
+	struct memreg_window *window = slot->window;
+
+	if (!window)
+		return;
+	if (slot->opcode == IB_MEMREG_OP_INVALIDATE) {
+		memreg_window_let_go(window);
+		return;
+	}
+	/* Nobody else has business with it while the queue's lock is held. */
+	if (WARN_ON(!memreg_window_claim(window, MEMREG_WINDOW_BOUND)))
+		return;
+	memreg_window_end(window, false);
+}
+
+/**
+ * memreg_window_key() - What stands behind a window that is to be posted
+ * @window: Window of a slot, before the slot is posted
+ *
+ * Return: its key.
+ */
+const struct memreg_key *memreg_window_key(const struct memreg_window *window)
+{
+	return &window->key;
+}
+
+/**
+ * memreg_window_bound() - A BIND succeeded
+ * @slot: Its slot
+ *
+ * Context: any.
+ * Return: whether memreg_window_doomed() is to be called.
+ */
+bool memreg_window_bound(const struct memreg_slot *slot)
+{
+	struct xarray *bound = &slot->queue->ep->bound;
+	struct memreg_window *window;
+	unsigned long flags;
+	bool doomed = false;
+
+	xa_lock_irqsave(bound, flags);
+	/* What is there has its FRWR still, and if it is gone, all is well. */
+	window = xa_load(bound, slot->rkey);
+	if (window) {
+		doomed = window->doomed;
+		if (!doomed)
+			WRITE_ONCE(window->key.frwr->cut, NULL);
+	}
+	xa_unlock_irqrestore(bound, flags);
+	return doomed;
+}
+
+/**
+ * memreg_window_doomed() - End a window whose peer was ahead of us
+ * @slot: Slot of its BIND, which succeeded
+ *
+ * Context: may sleep.
+ */
+void memreg_window_doomed(const struct memreg_slot *slot)
+{
+	struct xarray *bound = &slot->queue->ep->bound;
+	struct memreg_window *window;
+	bool mine;
+
+	xa_lock_irq(bound);
+	window = xa_load(bound, slot->rkey);
+	/* An INVALIDATE of ours that is on its way will end it otherwise. */
+	mine = window && memreg_window_claim(window, MEMREG_WINDOW_BOUND);
+	if (window && !mine)
+		WRITE_ONCE(window->key.frwr->cut, NULL);
+	xa_unlock_irq(bound);
+	if (mine)
+		memreg_window_end(window, false);
+}
+
+/**
+ * memreg_window_invalidated() - An INVALIDATE completed
+ * @slot: Its slot
+ * @done: It succeeded; otherwise the connection is over
+ *
+ * Context: may sleep.
+ */
+void memreg_window_invalidated(struct memreg_slot *slot, bool done)
+{
+	struct memreg_window *window = slot->window;
+
+	slot->window = NULL;
+	if (done)
+		memreg_window_end(window, true);
+	else
+		memreg_window_let_go(window);
+}
+
+/**
+ * memreg_window_remote_invalidate() - A peer says that it invalidated a key
+ * @ep: Its endpoint, which is cut off if the key was not granted to it
+ * @rkey: The key
+ *
+ * Context: may sleep.
+ * Return: id of the window that ended, or will as soon as its BIND has
+ * completed; 0 if there is none.
+ */
+u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
+{
+	struct memreg_device *mdev = ep->file->mdev;
+	struct memreg_window *window;
+	bool mine = false;
+	u32 id = 0;
+
+	xa_lock_irq(&ep->bound);
+	window = xa_load(&ep->bound, rkey);
+	/* It is ended once. */
+	if (window && !window->doomed) {
+		id = window->obj.id;
+		if (READ_ONCE(window->key.frwr->cut))
+			WRITE_ONCE(window->doomed, true);
+		else
+			mine = memreg_window_claim(window, MEMREG_WINDOW_BOUND);
+		if (mine)
+			__xa_erase(&ep->bound, rkey);
+	}
+	xa_unlock_irq(&ep->bound);
+	if (mine)
+		memreg_window_end(window, true);
+	if (id) {
+		memreg_count(mdev, IB_MEMREG_STAT_REMOTE_INVALIDATIONS, 1);
+		return id;
+	}
+	memreg_count(mdev, IB_MEMREG_STAT_BOGUS_INVALIDATIONS, 1);
+	trace_memreg_bogus_invalidate(ep, rkey);
+	queue_work(memreg_wq, &ep->close);
+	return 0;
 }
 
 /*

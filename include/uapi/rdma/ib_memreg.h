@@ -335,7 +335,8 @@ enum ib_memreg_backing {
  * @IB_MEMREG_CAP_ODP_IMPLICIT: 1 if the whole address space can be one MR.
  * @IB_MEMREG_CAP_WINDOW_TYPE1: 1 if windows of type 1 can be had.
  * @IB_MEMREG_CAP_WINDOW_TYPE2B: 1 if windows of type 2B can be had.
- * @IB_MEMREG_CAP_INLINE_RECEIVE: Bytes received in a completion entry.
+ * @IB_MEMREG_CAP_INLINE_RECEIVE: Bytes received in a completion entry of 128
+ *	bytes; one of 64 bytes takes 64 less.
  * @IB_MEMREG_CAP_REREG_IN_PLACE: 1 if re-registration keeps the keys.
  * @IB_MEMREG_CAP_STRICT_INVALIDATE: 1 if a key's invalidation waits for the
  *	packets in flight, as the specification wants it. Where it is 0, a
@@ -351,8 +352,9 @@ enum ib_memreg_backing {
  * @IB_MEMREG_CAP_OPCODES: Mask of 1 << enum ib_memreg_opcode that can be
  *	submitted.
  * @IB_MEMREG_CAP_FRAGMENTS: Pieces of memory, contiguous for the device, in
- *	one message. A SEND has no more of them; a WRITE or READ goes as several
- *	work requests if it has.
+ *	one work request. A SEND has no more of them, and a RECV with inline
+ *	receive one less; a WRITE or READ goes as several work requests if it
+ *	has, up to 32 times as many.
  * @IB_MEMREG_CAP_QUEUE: Work requests on a send or receive queue.
  * @IB_MEMREG_CAP_RING: Entries of a completion ring.
  */
@@ -1617,8 +1619,9 @@ enum ib_memreg_opcode {
  * @IB_MEMREG_WR_INLINE: @sges points to the data itself, of @length bytes, which
  *	is copied before the call returns: for SENDs and WRITEs.
  * @IB_MEMREG_WR_INSERT_RKEY: For BIND: write the rkey, in network byte order,
- *	into the inline data of the next work request of the call that has the
- *	same target, at byte @insert_at.
+ *	into the message behind it, at byte @insert_at: that is the next work
+ *	request of the call with the same target and none to another in between,
+ *	other BINDs aside, and has to have inline data.
  */
 enum ib_memreg_wr_flags {
 	IB_MEMREG_WR_SIGNALED = 1 << 0,

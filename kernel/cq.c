@@ -1,0 +1,794 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Completion rings: memory that kernel and user share, in which the kernel
+ * tells what became of work requests.
+ *
+ * Room
+ *
+ * @claimed counts the entries that were written, and those that are set aside
+ * for work requests which have not completed. It runs ahead of the user's
+ * index by no more than the entries of the ring, so nothing that is yet to
+ * come can overwrite what the user has not read (I10). The completion queue
+ * has as many entries, and hence room for whatever may complete. What the user
+ * writes into the shared memory is read in one place, once for each decision,
+ * and believed only if it is possible.
+ *
+ * Who polls
+ *
+ * The user polls memory, so the kernel has to bring completions there on its
+ * own. The driver calls the completion handler in any context, some with
+ * locks held that polling needs, so all that the handler does is to raise an
+ * interrupt on the same CPU, which comes as soon as these are let go of. That
+ * spares the way through a thread. If completions come in faster than they
+ * are taken, the device is told to put off its calls, or a timer is set in
+ * place of the interrupt (lib/dim decides).
+ *
+ * The end of a window needs a context that may sleep. Such a completion is
+ * held, and with it all that come after it, so that the order stays. It is
+ * settled by a task that waits for the ring, or else by a worker, and only
+ * then told: who reads that a window has ended may bind it anew, or destroy
+ * its MR.
+ */
+#include <linux/anon_inodes.h>
+#include <linux/dim.h>
+#include <linux/eventfd.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/poll.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/version.h>
+#include <linux/vmalloc.h>
+
+#include "memreg.h"
+#include "trace.h"
+
+/* Completions that are handled with interrupts off. */
+#define MEMREG_RING_BUDGET	64
+
+/* Room for struct ib_memreg_ring in front of the entries. */
+#define MEMREG_RING_HEADER	128
+
+/* What lib/dim chooses from: microseconds, and completions, per interrupt. */
+static const struct {
+	u16 usec;
+	u16 comps;
+} memreg_ring_profiles[RDMA_DIM_PARAMS_NUM_PROFILES] = {
+	{ 0, 1 }, { 1, 4 }, { 2, 4 }, { 2, 8 }, { 4, 8 },
+	{ 16, 8 }, { 16, 16 }, { 32, 16 }, { 32, 32 },
+};
+
+/* Its work ends what the ends of connections wait for. */
+static struct workqueue_struct *memreg_ring_wq;
+
+int __init memreg_ring_init(void)
+{
+	static_assert(sizeof(struct ib_memreg_ring) <= MEMREG_RING_HEADER);
+	static_assert(sizeof(struct ib_memreg_cqe) == 64);
+	memreg_ring_wq = alloc_workqueue("memreg_ring", WQ_UNBOUND, 0);
+	return memreg_ring_wq ? 0 : -ENOMEM;
+}
+
+void memreg_ring_exit(void)
+{
+	destroy_workqueue(memreg_ring_wq);
+}
+
+/*
+ * Room
+ */
+
+/**
+ * memreg_ring_claim() - Set entries aside
+ * @ring: The ring
+ * @count: Their number
+ *
+ * Context: any.
+ * Return: whether there is room for all of them.
+ */
+bool memreg_ring_claim(struct memreg_ring *ring, u32 count)
+{
+	/* The user has not read more than was written when it wrote this. */
+	u32 consumer = smp_load_acquire(&ring->shared->consumer);
+	u32 producer = READ_ONCE(ring->producer);
+	int claimed = atomic_read(&ring->claimed);
+
+	if (producer - consumer > ring->nr_entries)
+		return false;
+	do {
+		if ((u32)claimed + count - consumer > ring->nr_entries)
+			return false;
+	} while (!atomic_try_cmpxchg(&ring->claimed, &claimed,
+				     claimed + count));
+	return true;
+}
+
+/**
+ * memreg_ring_unclaim() - Give back entries that nothing will be written to
+ * @ring: The ring
+ * @count: Their number
+ *
+ * Context: any.
+ */
+void memreg_ring_unclaim(struct memreg_ring *ring, u32 count)
+{
+	if (count)
+		atomic_sub(count, &ring->claimed);
+}
+
+/**
+ * memreg_ring_entry() - Take the next entry to write
+ * @ring: The ring, in which an entry was set aside for this
+ *
+ * The user sees it after memreg_ring_wake().
+ *
+ * Context: any, with memreg_ring.lock held.
+ * Return: the entry, all of whose fields but the data are to be written.
+ */
+struct ib_memreg_cqe *memreg_ring_entry(struct memreg_ring *ring)
+{
+	u32 index = ring->producer & (ring->nr_entries - 1);
+
+	lockdep_assert_held(&ring->lock);
+
+	WRITE_ONCE(ring->producer, ring->producer + 1);
+	return ring->entries + (size_t)index * ring->entry_size;
+}
+
+/* Entries that the user is not done with; all, if that is not to be known. */
+static u32 memreg_ring_ready(struct memreg_ring *ring)
+{
+	u32 consumer = READ_ONCE(ring->shared->consumer);
+
+	return min(READ_ONCE(ring->producer) - consumer, ring->nr_entries);
+}
+
+/*
+ * Waiting
+ */
+
+/**
+ * struct memreg_ring_waiter - A task in RING_WAIT
+ * @entry: In memreg_ring.wait
+ * @ring: The ring
+ * @count: Entries that it waits for
+ */
+struct memreg_ring_waiter {
+	struct wait_queue_entry entry;
+	struct memreg_ring *ring;
+	u32 count;
+};
+
+/* Is there something for somebody who waits for so many entries? */
+static bool memreg_ring_has(struct memreg_ring *ring, u32 count)
+{
+	return memreg_ring_ready(ring) >= count || READ_ONCE(ring->dead) ||
+	       (READ_ONCE(ring->held) && !READ_ONCE(ring->settling));
+}
+
+static int memreg_ring_wake_waiter(struct wait_queue_entry *entry,
+				   unsigned int mode, int sync, void *key)
+{
+	struct memreg_ring_waiter *waiter =
+		container_of(entry, struct memreg_ring_waiter, entry);
+
+	if (!memreg_ring_has(waiter->ring, waiter->count))
+		return 0;
+	return autoremove_wake_function(entry, mode, sync, key);
+}
+
+/**
+ * memreg_ring_wake() - Let the user see what was written
+ * @ring: The ring
+ *
+ * Context: any, with memreg_ring.lock held.
+ */
+void memreg_ring_wake(struct memreg_ring *ring)
+{
+	struct ib_memreg_ring *shared = ring->shared;
+
+	lockdep_assert_held(&ring->lock);
+
+	smp_store_release(&shared->producer, ring->producer);
+	/* Who sleeps has looked before, or sees it now. */
+	if (wq_has_sleeper(&ring->wait))
+		wake_up_poll(&ring->wait, EPOLLIN | EPOLLRDNORM);
+	if (ring->eventfd && !(READ_ONCE(shared->flags) & IB_MEMREG_RING_QUIET))
+		eventfd_signal(ring->eventfd);
+}
+
+/*
+ * Polling
+ */
+
+/* Tell of some completions. Returns their number. */
+static unsigned int memreg_ring_take(struct memreg_ring *ring,
+				     unsigned int budget)
+{
+	unsigned int n;
+	int got;
+
+	lockdep_assert_held(&ring->lock);
+
+	for (n = 0; n < budget && !ring->held; n++) {
+		if (ring->wc_next == ring->wc_count) {
+			got = ib_poll_cq(ring->cq, MEMREG_RING_WCS, ring->wcs);
+			ring->wc_next = 0;
+			ring->wc_count = max(got, 0);
+			if (got <= 0)
+				break;
+		}
+		if (memreg_slot_is_slow(&ring->wcs[ring->wc_next])) {
+			WRITE_ONCE(ring->held, true);
+			break;
+		}
+		memreg_slot_done(ring, &ring->wcs[ring->wc_next++]);
+	}
+	return n;
+}
+
+/*
+ * Take all that there is, up to a budget, and ask to be told of more. Returns
+ * whether there may be more at once.
+ */
+static bool memreg_ring_poll(struct memreg_ring *ring, unsigned int budget)
+{
+	unsigned int n, all = 0;
+
+	lockdep_assert_held(&ring->lock);
+
+	if (ring->dead)
+		return false;
+	do {
+		n = memreg_ring_take(ring, budget - all);
+		all += n;
+	} while (all < budget && !ring->held &&
+		 ib_req_notify_cq(ring->cq, IB_CQ_NEXT_COMP |
+				  IB_CQ_REPORT_MISSED_EVENTS) > 0);
+	if (all || ring->held)
+		memreg_ring_wake(ring);
+	if (ring->moderated)
+		rdma_dim(&ring->dim, all);
+	return all == budget || ring->held;
+}
+
+static void memreg_ring_interrupt(struct memreg_ring *ring)
+{
+	unsigned long flags;
+	bool more;
+
+	spin_lock_irqsave(&ring->lock, flags);
+	more = memreg_ring_poll(ring, MEMREG_RING_BUDGET);
+	/* Who sleeps in RING_WAIT settles what is held, and polls on. */
+	if (more && !(ring->held && atomic_read(&ring->waiters)))
+		queue_work(memreg_ring_wq, &ring->work);
+	spin_unlock_irqrestore(&ring->lock, flags);
+}
+
+static void memreg_ring_irq(struct irq_work *irq)
+{
+	memreg_ring_interrupt(container_of(irq, struct memreg_ring, irq));
+}
+
+static enum hrtimer_restart memreg_ring_timer(struct hrtimer *timer)
+{
+	memreg_ring_interrupt(container_of(timer, struct memreg_ring, timer));
+	return HRTIMER_NORESTART;
+}
+
+/* The completion queue is not empty any more. */
+static void memreg_ring_event(struct ib_cq *cq, void *context)
+{
+	struct memreg_ring *ring = context;
+	u32 delay = READ_ONCE(ring->delay_us);
+
+	if (delay)
+		hrtimer_start(&ring->timer, us_to_ktime(delay),
+			      HRTIMER_MODE_REL);
+	else
+		irq_work_queue(&ring->irq);
+}
+
+/* Settle the completion that is held, with the lock let go of. */
+static void memreg_ring_settle(struct memreg_ring *ring)
+{
+	struct ib_wc wc = ring->wcs[ring->wc_next];
+
+	lockdep_assert_held(&ring->lock);
+
+	WRITE_ONCE(ring->settling, true);
+	spin_unlock_irq(&ring->lock);
+	memreg_slot_settle(&wc);
+	spin_lock_irq(&ring->lock);
+	ring->wc_next++;
+	WRITE_ONCE(ring->settling, false);
+	WRITE_ONCE(ring->held, false);
+	memreg_slot_done(ring, &wc);
+}
+
+/**
+ * memreg_ring_process() - Take what completed
+ * @ring: The ring
+ *
+ * Context: may sleep.
+ */
+void memreg_ring_process(struct memreg_ring *ring)
+{
+	bool more;
+
+	do {
+		spin_lock_irq(&ring->lock);
+		if (ring->held && !ring->settling)
+			memreg_ring_settle(ring);
+		/* If somebody else settles, he goes on afterwards. */
+		more = memreg_ring_poll(ring, MEMREG_RING_BUDGET) &&
+		       !ring->settling;
+		spin_unlock_irq(&ring->lock);
+		cond_resched();
+	} while (more);
+}
+
+static void memreg_ring_work(struct work_struct *work)
+{
+	memreg_ring_process(container_of(work, struct memreg_ring, work));
+}
+
+/* Has all been told that had completed when this was asked first? */
+static bool memreg_ring_flushed(struct memreg_ring *ring, u32 *left)
+{
+	unsigned int n;
+	bool done;
+
+	spin_lock_irq(&ring->lock);
+	if (ring->held && !ring->settling)
+		memreg_ring_settle(ring);
+	n = memreg_ring_take(ring, MEMREG_RING_BUDGET);
+	*left -= min(*left, n);
+	/* What comes without end comes behind what was there. */
+	done = !ring->held && (n < MEMREG_RING_BUDGET || !*left);
+	memreg_ring_wake(ring);
+	spin_unlock_irq(&ring->lock);
+	return done;
+}
+
+/**
+ * memreg_ring_flush() - Tell of all that has completed by now
+ * @ring: The ring
+ *
+ * Context: may sleep.
+ */
+void memreg_ring_flush(struct memreg_ring *ring)
+{
+	u32 left = ring->nr_entries + MEMREG_RING_WCS;
+
+	/* If somebody else settles, that ends soon. */
+	while (!memreg_ring_flushed(ring, &left))
+		cond_resched();
+	/* Nobody asked to be told of more. */
+	queue_work(memreg_ring_wq, &ring->work);
+}
+
+/* Moderation has found something better. */
+static void memreg_ring_moderate(struct work_struct *work)
+{
+	struct dim *dim = container_of(work, struct dim, work);
+	struct memreg_ring *ring = container_of(dim, struct memreg_ring, dim);
+	u16 usec = memreg_ring_profiles[dim->profile_ix].usec;
+	u16 comps = memreg_ring_profiles[dim->profile_ix].comps;
+
+	dim->state = DIM_START_MEASURE;
+	if (rdma_set_cq_moderation(ring->cq, comps, usec))
+		WRITE_ONCE(ring->delay_us, usec);
+}
+
+/*
+ * The descriptor
+ */
+
+static void memreg_ring_free(struct memreg_ring *ring)
+{
+	if (!refcount_dec_and_test(&ring->refs))
+		return;
+	if (ring->eventfd)
+		eventfd_ctx_put(ring->eventfd);
+	vfree(ring->shared);
+	kfree(ring);
+}
+
+static int memreg_ring_release(struct inode *inode, struct file *filp)
+{
+	memreg_ring_free(filp->private_data);
+	return 0;
+}
+
+static vm_fault_t memreg_ring_fault(struct vm_fault *vmf)
+{
+	struct memreg_ring *ring = vmf->vma->vm_private_data;
+	unsigned long offset = vmf->pgoff << PAGE_SHIFT;
+
+	if (offset >= PAGE_ALIGN(MEMREG_RING_HEADER +
+				 (size_t)ring->nr_entries * ring->entry_size))
+		return VM_FAULT_SIGBUS;
+	vmf->page = vmalloc_to_page((void *)ring->shared + offset);
+	get_page(vmf->page);
+	return 0;
+}
+
+static const struct vm_operations_struct memreg_ring_vm_ops = {
+	.fault = memreg_ring_fault,
+};
+
+static int memreg_ring_mmap(struct file *filp, struct vm_area_struct *vma)
+{
+	if (!(vma->vm_flags & VM_SHARED))
+		return -EINVAL;
+	/* The file, which the mapping keeps, keeps the ring. */
+	vma->vm_private_data = filp->private_data;
+	vma->vm_ops = &memreg_ring_vm_ops;
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	return 0;
+}
+
+static __poll_t memreg_ring_file_poll(struct file *filp, poll_table *table)
+{
+	struct memreg_ring *ring = filp->private_data;
+	__poll_t mask = 0;
+
+	poll_wait(filp, &ring->wait, table);
+	if (READ_ONCE(ring->dead))
+		mask |= EPOLLHUP | EPOLLERR;
+	if (memreg_ring_ready(ring))
+		mask |= EPOLLIN | EPOLLRDNORM;
+	return mask;
+}
+
+/* Sleep until there is something to do. Returns 0, -EINTR or -ETIMEDOUT. */
+static int memreg_ring_sleep(struct memreg_ring *ring, u32 count,
+			     ktime_t *expires)
+{
+	struct memreg_ring_waiter waiter = { .ring = ring, .count = count };
+	int ret = 0;
+
+	init_waitqueue_func_entry(&waiter.entry, memreg_ring_wake_waiter);
+	waiter.entry.private = current;
+	INIT_LIST_HEAD(&waiter.entry.entry);
+	atomic_inc(&ring->waiters);
+	prepare_to_wait(&ring->wait, &waiter.entry, TASK_INTERRUPTIBLE);
+	if (!memreg_ring_has(ring, count)) {
+		if (signal_pending(current))
+			ret = -EINTR;
+		else if (!schedule_hrtimeout(expires, HRTIMER_MODE_ABS))
+			ret = -ETIMEDOUT;
+	}
+	finish_wait(&ring->wait, &waiter.entry);
+	atomic_dec(&ring->waiters);
+	return ret;
+}
+
+static int memreg_ring_wait_for(struct memreg_ring *ring, u32 count,
+				u64 timeout)
+{
+	ktime_t time = KTIME_MAX, *expires = NULL;
+	int ret = 0;
+
+	if (timeout != IB_MEMREG_WAIT_FOREVER) {
+		time = ktime_add_safe(ktime_get(),
+				      min_t(u64, timeout, KTIME_MAX));
+		expires = &time;
+	}
+	for (;;) {
+		if (READ_ONCE(ring->dead))
+			return -ENODEV;
+		if (memreg_ring_ready(ring) >= count)
+			return 0;
+		/* What was left to us when we were the last to wait. */
+		memreg_ring_process(ring);
+		if (memreg_ring_ready(ring) >= count)
+			return 0;
+		if (ret || !timeout)
+			return ret ?: -ETIMEDOUT;
+		ret = memreg_ring_sleep(ring, count, expires);
+	}
+}
+
+/* ioctl(IB_MEMREG_IOC_RING_WAIT) */
+static int memreg_ring_wait(struct memreg_ring *ring,
+			    struct ib_memreg_ring_wait *cmd)
+{
+	int ret;
+
+	cmd->out_reason = IB_MEMREG_REASON_NONE;
+	if (cmd->flags) {
+		cmd->out_reason = IB_MEMREG_REASON_FLAGS;
+		return -EOPNOTSUPP;
+	}
+	if (cmd->reserved) {
+		cmd->out_reason = IB_MEMREG_REASON_RESERVED;
+		return -EINVAL;
+	}
+	if (!cmd->min_count || cmd->min_count > ring->nr_entries) {
+		cmd->out_reason = IB_MEMREG_REASON_COUNT;
+		return -EINVAL;
+	}
+	ret = memreg_ring_wait_for(ring, cmd->min_count, cmd->timeout_ns);
+	if (ret == -ENODEV)
+		cmd->out_reason = IB_MEMREG_REASON_DEVICE_GONE;
+	cmd->out_count = memreg_ring_ready(ring);
+	return ret;
+}
+
+static long memreg_ring_ioctl(struct file *filp, unsigned int num,
+			      unsigned long arg)
+{
+	void __user *to = (void __user *)arg;
+	struct ib_memreg_ring_wait cmd;
+	u32 size;
+	int ret;
+
+	if (num != IB_MEMREG_IOC_RING_WAIT)
+		return -ENOTTY;
+	if (get_user(size, (u32 __user *)to))
+		return -EFAULT;
+	if (size < offsetofend(struct ib_memreg_ring_wait, out_reason))
+		return -EINVAL;
+	if (size < sizeof(cmd))
+		return put_user(IB_MEMREG_REASON_SIZE, (u32 __user *)to + 1) ?
+		       -EFAULT : -EINVAL;
+	ret = copy_struct_from_user(&cmd, sizeof(cmd), to, size);
+	if (ret)
+		return put_user(IB_MEMREG_REASON_NONE, (u32 __user *)to + 1) ?
+		       -EFAULT : ret;
+	ret = memreg_ring_wait(filp->private_data, &cmd);
+	return copy_to_user(to, &cmd, sizeof(cmd)) ? -EFAULT : ret;
+}
+
+static const struct file_operations memreg_ring_fops = {
+	.owner = THIS_MODULE,
+	.release = memreg_ring_release,
+	.mmap = memreg_ring_mmap,
+	.poll = memreg_ring_file_poll,
+	.unlocked_ioctl = memreg_ring_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+};
+
+/*
+ * The object
+ */
+
+/**
+ * memreg_ring_get() - Find a ring and keep it
+ * @ucmd: Call that names it
+ * @id: Its id
+ *
+ * Return: the ring, or ERR_PTR(-ENOENT) with the reason set.
+ */
+struct memreg_ring *memreg_ring_get(struct memreg_ucmd *ucmd, u32 id)
+{
+	struct memreg_object *obj;
+
+	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_RING);
+	if (!obj) {
+		ucmd->reason = IB_MEMREG_REASON_ID;
+		return ERR_PTR(-ENOENT);
+	}
+	return container_of(obj, struct memreg_ring, obj);
+}
+
+/**
+ * memreg_ring_put() - Let go of a ring
+ * @ring: The ring
+ */
+void memreg_ring_put(struct memreg_ring *ring)
+{
+	memreg_object_put(&ring->obj);
+}
+
+static void memreg_ring_timer_init(struct memreg_ring *ring)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+	hrtimer_setup(&ring->timer, memreg_ring_timer, CLOCK_MONOTONIC,
+		      HRTIMER_MODE_REL);
+#else
+	hrtimer_init(&ring->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	ring->timer.function = memreg_ring_timer;
+#endif
+}
+
+static struct memreg_ring *memreg_ring_alloc(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_ring_create *cmd = ucmd->cmd;
+	struct memreg_ring *ring;
+	size_t size;
+
+	ring = kzalloc(sizeof(*ring), GFP_KERNEL_ACCOUNT);
+	if (!ring)
+		return NULL;
+	refcount_set(&ring->refs, 1);
+	ring->mdev = ucmd->mdev;
+	ring->nr_entries = roundup_pow_of_two(cmd->entries);
+	ring->entry_size = cmd->entry_size;
+	size = MEMREG_RING_HEADER + (size_t)ring->nr_entries * ring->entry_size;
+	ring->shared = __vmalloc(PAGE_ALIGN(size),
+				 GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!ring->shared) {
+		kfree(ring);
+		return NULL;
+	}
+	ring->entries = (void *)ring->shared + MEMREG_RING_HEADER;
+	spin_lock_init(&ring->lock);
+	init_waitqueue_head(&ring->wait);
+	init_irq_work(&ring->irq, memreg_ring_irq);
+	INIT_WORK(&ring->work, memreg_ring_work);
+	memreg_ring_timer_init(ring);
+	ring->moderated = !(cmd->flags & IB_MEMREG_RING_NO_MODERATION);
+	ring->dim.state = DIM_START_MEASURE;
+	ring->dim.tune_state = DIM_GOING_RIGHT;
+	ring->dim.profile_ix = RDMA_DIM_START_PROFILE;
+	INIT_WORK(&ring->dim.work, memreg_ring_moderate);
+	return ring;
+}
+
+static int memreg_ring_set_eventfd(struct memreg_ucmd *ucmd,
+				   struct memreg_ring *ring, int fd)
+{
+	struct eventfd_ctx *eventfd;
+
+	if (fd == -1)
+		return 0;
+	eventfd = eventfd_ctx_fdget(fd);
+	if (IS_ERR(eventfd))
+		return memreg_fail(ucmd, -EBADF, IB_MEMREG_REASON_EVENTFD);
+	ring->eventfd = eventfd;
+	return 0;
+}
+
+static int memreg_ring_create_cq(struct memreg_ucmd *ucmd,
+				 struct memreg_ring *ring)
+{
+	struct ib_device *ibdev = ring->mdev->ibdev;
+	struct ib_cq_init_attr attr = {
+		.cqe = ring->nr_entries,
+		.comp_vector = raw_smp_processor_id() %
+			       max(ibdev->num_comp_vectors, 1),
+	};
+	struct ib_cq *cq;
+	int ret;
+
+	ret = memreg_charge(&ring->charge, ring->mdev, false);
+	if (ret)
+		return memreg_charge_reason(ucmd, ret);
+	cq = ib_create_cq(ibdev, memreg_ring_event, NULL, ring, &attr);
+	if (IS_ERR(cq)) {
+		memreg_uncharge(&ring->charge, ring->mdev);
+		return PTR_ERR(cq) == -ENOMEM ? -ENOMEM : -ENOSPC;
+	}
+	ring->cq = cq;
+	ib_req_notify_cq(cq, IB_CQ_NEXT_COMP);
+	return 0;
+}
+
+/* There are no queues any more, so nothing completes, and no event comes. */
+static void memreg_ring_destroy_cq(struct memreg_ring *ring)
+{
+	spin_lock_irq(&ring->lock);
+	WRITE_ONCE(ring->dead, true);
+	spin_unlock_irq(&ring->lock);
+	hrtimer_cancel(&ring->timer);
+	irq_work_sync(&ring->irq);
+	cancel_work_sync(&ring->work);
+	cancel_work_sync(&ring->dim.work);
+	ib_destroy_cq(ring->cq);
+	memreg_uncharge(&ring->charge, ring->mdev);
+	wake_up_poll(&ring->wait, EPOLLHUP | EPOLLERR);
+}
+
+/* Make the descriptor, tell the user, and only then let it be found. */
+static int memreg_ring_install(struct memreg_ucmd *ucmd,
+			       struct memreg_ring *ring)
+{
+	struct ib_memreg_ring_create *cmd = ucmd->cmd;
+	struct file *filp;
+	int fd, ret;
+
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	filp = anon_inode_getfile("[memreg_ring]", &memreg_ring_fops, ring,
+				  O_RDWR | O_CLOEXEC);
+	if (IS_ERR(filp)) {
+		put_unused_fd(fd);
+		return PTR_ERR(filp);
+	}
+	refcount_inc(&ring->refs);
+	cmd->entries = ring->nr_entries;
+	cmd->out_ring_id = ring->obj.id;
+	cmd->out_fd = fd;
+	cmd->out_map_size = PAGE_ALIGN(MEMREG_RING_HEADER +
+				       ring->nr_entries * ring->entry_size);
+	cmd->out_entries_offset = MEMREG_RING_HEADER;
+	ret = memreg_respond(ucmd, sizeof(*cmd));
+	if (ret) {
+		fput(filp);
+		put_unused_fd(fd);
+		return ret;
+	}
+	memreg_object_finalize(ucmd->file, &ring->obj);
+	fd_install(fd, filp);
+	return 0;
+}
+
+static int memreg_ring_check(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_ring_create *cmd = ucmd->cmd;
+
+	if (cmd->flags & ~IB_MEMREG_RING_NO_MODERATION)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (!cmd->entries || cmd->entries > memreg_ring_max(ucmd->mdev))
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	if (cmd->entry_size != 64 && cmd->entry_size != 128)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RING);
+	return 0;
+}
+
+/* ioctl(IB_MEMREG_IOC_RING_CREATE) */
+int memreg_ring_create(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_ring_create *cmd = ucmd->cmd;
+	struct memreg_ring *ring;
+	int ret;
+
+	ret = memreg_ring_check(ucmd);
+	if (ret)
+		return ret;
+	ring = memreg_ring_alloc(ucmd);
+	if (!ring)
+		return -ENOMEM;
+	ret = memreg_ring_set_eventfd(ucmd, ring, cmd->eventfd);
+	if (!ret)
+		ret = memreg_ring_create_cq(ucmd, ring);
+	if (ret)
+		goto err_free;
+	ret = memreg_object_alloc(ucmd->file, &ring->obj,
+				  IB_MEMREG_OBJECT_RING);
+	if (ret)
+		goto err_cq;
+	ret = memreg_ring_install(ucmd, ring);
+	if (ret)
+		goto err_abort;
+	return 0;
+
+err_abort:
+	memreg_object_abort(ucmd->file, &ring->obj);
+err_cq:
+	memreg_ring_destroy_cq(ring);
+err_free:
+	memreg_ring_free(ring);
+	return ret;
+}
+
+static void memreg_ring_destroy(struct memreg_file *file,
+				struct memreg_object *obj)
+{
+	struct memreg_ring *ring = container_of(obj, struct memreg_ring, obj);
+
+	memreg_ring_destroy_cq(ring);
+	memreg_ring_free(ring);
+}
+
+static void memreg_ring_info(struct memreg_object *obj,
+			     struct ib_memreg_object *info)
+{
+	struct memreg_ring *ring = container_of(obj, struct memreg_ring, obj);
+
+	info->length = ring->nr_entries;
+}
+
+const struct memreg_object_ops memreg_ring_ops = {
+	.destroy = memreg_ring_destroy,
+	.info = memreg_ring_info,
+	.busy = IB_MEMREG_REASON_IN_USE,
+};

@@ -1,0 +1,607 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Send and receive queues: what is posted to the device and has not completed.
+ *
+ * Each work request has a slot, with the MRs that it needs. They stay pinned
+ * until its completion was taken, whatever becomes of their mapping (I1). A
+ * slot goes together with an entry that is set aside in the ring (I10); only
+ * the last slot of a user's work request can have an entry written, and of
+ * those only the ones that are signalled, or fail.
+ *
+ * A send queue is a ring of slots. It completes in order, so that a completion
+ * tells of all the slots before it as well: of those without one of their own,
+ * that they succeeded. A receive queue has a list of free slots, as a shared
+ * one completes in any order.
+ *
+ * Slots are taken by those who submit, under the queue's lock, and given back
+ * by those who poll, under the ring's. The two meet in @posted and @free only.
+ */
+#include <linux/dma-mapping.h>
+#include <linux/slab.h>
+
+#include "memreg.h"
+#include "trace.h"
+
+static struct memreg_slot *memreg_queue_slot(const struct memreg_queue *queue,
+					     u32 index)
+{
+	return queue->slots + index * queue->slot_size;
+}
+
+static u32 memreg_slot_index(const struct memreg_slot *slot)
+{
+	const struct memreg_queue *queue = slot->queue;
+
+	return ((const void *)slot - queue->slots) / queue->slot_size;
+}
+
+/**
+ * memreg_slot_buffer() - The buffer of a slot
+ * @slot: Slot of a queue with buffers
+ *
+ * Return: its address.
+ */
+void *memreg_slot_buffer(const struct memreg_slot *slot)
+{
+	return slot->queue->buffers +
+	       (size_t)memreg_slot_index(slot) * slot->queue->buffer_size;
+}
+
+/**
+ * memreg_slot_buffer_dma() - The same for the device
+ * @slot: Slot of a queue with buffers
+ *
+ * Return: its DMA address.
+ */
+u64 memreg_slot_buffer_dma(const struct memreg_slot *slot)
+{
+	return slot->queue->dma +
+	       (u64)memreg_slot_index(slot) * slot->queue->buffer_size;
+}
+
+/*
+ * Submission
+ */
+
+/**
+ * memreg_queue_reserve() - Make sure of room for work requests
+ * @queue: The queue, whose lock is held
+ * @count: Their number; as many slots are to be taken, before the next call
+ *
+ * Return: 0; -ENOSPC if there are no slots, -EAGAIN if the ring has no room.
+ */
+int memreg_queue_reserve(struct memreg_queue *queue, u32 count)
+{
+	lockdep_assert_held(&queue->lock);
+
+	/* Who completes gives a slot back before he counts. */
+	if (atomic_read_acquire(&queue->posted) + count > queue->depth)
+		return -ENOSPC;
+	return memreg_ring_claim(queue->ring, count) ? 0 : -EAGAIN;
+}
+
+/**
+ * memreg_queue_next() - Take a slot
+ * @queue: The queue, whose lock is held; room was reserved
+ *
+ * Return: the slot.
+ */
+struct memreg_slot *memreg_queue_next(struct memreg_queue *queue)
+{
+	struct memreg_slot *slot;
+
+	lockdep_assert_held(&queue->lock);
+
+	if (queue->send) {
+		slot = memreg_queue_slot(queue, queue->tail);
+		queue->tail = (queue->tail + 1) % queue->depth;
+	} else {
+		slot = llist_entry(llist_del_first(&queue->free),
+				   struct memreg_slot, node);
+	}
+	atomic_inc(&queue->posted);
+	slot->used = true;
+	slot->signalled = false;
+	slot->part = false;
+	slot->length = 0;
+	slot->bounce = 0;
+	slot->window = NULL;
+	slot->window_id = 0;
+	slot->rkey = 0;
+	slot->nr_sges = 0;
+	return slot;
+}
+
+/* Let go of what a slot keeps. */
+static void memreg_slot_release(struct memreg_slot *slot)
+{
+	slot->used = false;
+	while (slot->nr_sges)
+		memreg_object_put(&slot->sges[--slot->nr_sges].mr->obj);
+}
+
+/**
+ * memreg_queue_undo() - Give back a slot that was not posted
+ * @slot: The slot that was taken last, and not been given back
+ */
+void memreg_queue_undo(struct memreg_slot *slot)
+{
+	struct memreg_queue *queue = slot->queue;
+
+	lockdep_assert_held(&queue->lock);
+
+	memreg_slot_release(slot);
+	if (queue->send)
+		queue->tail = memreg_slot_index(slot);
+	else
+		llist_add(&slot->node, &queue->free);
+	atomic_dec(&queue->posted);
+	memreg_ring_unclaim(queue->ring, 1);
+}
+
+/**
+ * memreg_slot_build_recv() - List the memory of a receive for the device
+ * @slot: The slot
+ * @lkey: Key for DMA addresses
+ * @sges: Where to list it
+ * @max: Entries that there is room for
+ *
+ * What goes to the slot's own buffer comes first; the user's memory behind it
+ * begins where that would have ended.
+ *
+ * Return: number of entries, or -EMSGSIZE.
+ */
+int memreg_slot_build_recv(const struct memreg_slot *slot, u32 lkey,
+			   struct ib_sge *sges, int max)
+{
+	u32 skip = slot->bounce;
+	int n = 0, ret;
+	u32 i;
+
+	if (slot->bounce) {
+		sges[0].addr = memreg_slot_buffer_dma(slot);
+		sges[0].length = slot->bounce;
+		sges[0].lkey = lkey;
+		n = 1;
+	}
+	for (i = 0; i < slot->nr_sges; i++) {
+		const struct memreg_slot_sge *sge = &slot->sges[i];
+		u32 pass = min(skip, sge->length);
+		u64 length = sge->length - pass;
+
+		skip -= pass;
+		if (!length)
+			continue;
+		ret = memreg_region_sges(sge->mr->region, sge->offset + pass,
+					 &length, lkey, &sges[n], max - n);
+		if (length)
+			return -EMSGSIZE;
+		n += ret;
+	}
+	return n;
+}
+
+/*
+ * Completion
+ */
+
+static struct memreg_slot *memreg_wc_slot(const struct ib_wc *wc)
+{
+	return container_of(wc->wr_cqe, struct memreg_slot, cqe);
+}
+
+/* Did the memory of one of a slot's MRs go? */
+static bool memreg_slot_is_stale(const struct memreg_slot *slot)
+{
+	u32 i;
+
+	for (i = 0; i < slot->nr_sges; i++)
+		if (READ_ONCE(slot->sges[i].mr->region->guard.stale))
+			return true;
+	return false;
+}
+
+/* Put the first bytes of a message where the user wanted them. */
+static void memreg_slot_copy_back(const struct memreg_slot *slot, u32 length)
+{
+	const void *from = memreg_slot_buffer(slot);
+	u32 i, left = min(length, slot->bounce);
+
+	for (i = 0; left; i++) {
+		const struct memreg_slot_sge *sge = &slot->sges[i];
+		u32 n = min(left, sge->length);
+
+		memreg_region_write(sge->mr->region, sge->offset, from, n);
+		from += n;
+		left -= n;
+	}
+	memreg_count(slot->queue->ring->mdev, IB_MEMREG_STAT_INLINE_COPIES, 1);
+}
+
+/* Where the message of a receive is, of which the first bytes are ours. */
+static void memreg_slot_deliver(const struct memreg_slot *slot,
+				struct ib_memreg_cqe *entry)
+{
+	struct memreg_queue *queue = slot->queue;
+	struct memreg_ring *ring = queue->ring;
+
+	/* Without a buffer there is nothing to put anywhere. */
+	if (!slot->bounce)
+		return;
+	ib_dma_sync_single_for_cpu(ring->mdev->ibdev,
+				   memreg_slot_buffer_dma(slot), slot->bounce,
+				   DMA_BIDIRECTIONAL);
+	if (entry->byte_len > slot->bounce ||
+	    entry->byte_len > memreg_ring_data_size(ring)) {
+		memreg_slot_copy_back(slot, entry->byte_len);
+		return;
+	}
+	memcpy(entry->data, memreg_slot_buffer(slot), entry->byte_len);
+	entry->flags |= IB_MEMREG_CQE_INLINE;
+	memreg_count(ring->mdev, IB_MEMREG_STAT_INLINE_RECEIVES, 1);
+}
+
+/* What a successful receive says. */
+static void memreg_slot_tell_recv(const struct memreg_slot *slot,
+				  const struct ib_wc *wc,
+				  struct ib_memreg_cqe *entry)
+{
+	entry->byte_len = wc->byte_len;
+	if (wc->wc_flags & IB_WC_WITH_IMM) {
+		entry->flags |= IB_MEMREG_CQE_IMM;
+		entry->ex = (__force u32)wc->ex.imm_data;
+	}
+	if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM) {
+		entry->opcode = IB_MEMREG_OP_WRITE_WITH_IMM;
+		return;
+	}
+	if (wc->wc_flags & IB_WC_WITH_INVALIDATE) {
+		entry->ex = wc->ex.invalidate_rkey;
+		/* Settling has found the window, or has ended the connection. */
+		if (slot->window_id)
+			entry->flags |= IB_MEMREG_CQE_INVALIDATED;
+	}
+	memreg_slot_deliver(slot, entry);
+}
+
+/* Endpoint of a completion; only a successful one is sure to name its QP. */
+static u32 memreg_wc_endpoint_id(const struct memreg_queue *queue,
+				 const struct ib_wc *wc)
+{
+	const struct memreg_endpoint *ep = queue->ep;
+
+	if (!ep && wc->status == IB_WC_SUCCESS)
+		ep = wc->qp->qp_context;
+	return ep ? ep->obj.id : 0;
+}
+
+/* Write the entry of a slot. */
+static void memreg_slot_tell(const struct memreg_slot *slot,
+			     const struct ib_wc *wc, u8 status)
+{
+	const struct memreg_queue *queue = slot->queue;
+	struct memreg_ring *ring = queue->ring;
+	struct ib_memreg_cqe *entry = memreg_ring_entry(ring);
+
+	entry->user_data = slot->user_data;
+	entry->endpoint_id = memreg_wc_endpoint_id(queue, wc);
+	entry->byte_len = 0;
+	entry->ex = 0;
+	entry->window_id = slot->window_id;
+	entry->opcode = slot->opcode;
+	entry->status = status;
+	entry->flags = queue->stale || memreg_slot_is_stale(slot) ?
+		       IB_MEMREG_CQE_STALE : 0;
+	entry->reserved = 0;
+	if (status == IB_WC_SUCCESS && !queue->send)
+		memreg_slot_tell_recv(slot, wc, entry);
+	else if (status == IB_WC_SUCCESS)
+		entry->byte_len = slot->length;
+	memreg_count(ring->mdev, IB_MEMREG_STAT_WRS_COMPLETED, 1);
+	if (status != IB_WC_SUCCESS)
+		memreg_count(ring->mdev, IB_MEMREG_STAT_WRS_FAILED, 1);
+	trace_memreg_complete(slot, entry);
+}
+
+/* A slot is free again; the last to be so may end the queue. */
+static void memreg_queue_give(struct memreg_queue *queue, u32 count)
+{
+	/* Nobody frees the queue before the ring's lock is let go of. */
+	if (!atomic_sub_return(count, &queue->posted) &&
+	    waitqueue_active(&queue->wait))
+		wake_up_all(&queue->wait);
+}
+
+/* What to tell the user of a slot: a status, or -1 for nothing. */
+static int memreg_send_outcome(struct memreg_queue *queue,
+			       const struct memreg_slot *slot, u8 status)
+{
+	/* The first part that fails says why; those behind it are flushed. */
+	if (status != IB_WC_SUCCESS && !queue->failed)
+		queue->failed = status;
+	if (slot->part) {
+		queue->stale |= memreg_slot_is_stale(slot);
+		return -1;
+	}
+	status = queue->failed;
+	queue->failed = 0;
+	return slot->signalled || status ? status : -1;
+}
+
+/* A send completed, and with it all before it. */
+static void memreg_send_done(struct memreg_queue *queue,
+			     struct memreg_slot *last, const struct ib_wc *wc)
+{
+	u32 untold = 0, count = 0;
+	struct memreg_slot *slot;
+	int outcome;
+
+	do {
+		slot = memreg_queue_slot(queue, queue->head);
+		queue->head = (queue->head + 1) % queue->depth;
+		outcome = memreg_send_outcome(queue, slot, slot == last ?
+					      wc->status : IB_WC_SUCCESS);
+		if (outcome >= 0)
+			memreg_slot_tell(slot, wc, outcome);
+		else
+			untold++;
+		if (!slot->part)
+			queue->stale = false;
+		memreg_slot_release(slot);
+		count++;
+	} while (slot != last);
+	memreg_ring_unclaim(queue->ring, untold);
+	memreg_queue_give(queue, count);
+}
+
+static void memreg_recv_done(struct memreg_queue *queue,
+			     struct memreg_slot *slot, const struct ib_wc *wc)
+{
+	memreg_slot_tell(slot, wc, wc->status);
+	memreg_slot_release(slot);
+	llist_add(&slot->node, &queue->free);
+	memreg_queue_give(queue, 1);
+}
+
+/**
+ * memreg_slot_done() - Handle a completion
+ * @ring: The ring that it was polled for
+ * @wc: The completion; settled, if it is slow
+ *
+ * Context: any, with memreg_ring.lock held.
+ */
+void memreg_slot_done(struct memreg_ring *ring, const struct ib_wc *wc)
+{
+	struct memreg_slot *slot = memreg_wc_slot(wc);
+
+	lockdep_assert_held(&ring->lock);
+
+	if (slot->queue->send)
+		memreg_send_done(slot->queue, slot, wc);
+	else
+		memreg_recv_done(slot->queue, slot, wc);
+}
+
+/**
+ * memreg_slot_is_slow() - Has a completion to be settled first?
+ * @wc: The completion
+ *
+ * Context: any.
+ * Return: whether it ends a window, for which a task has to sleep.
+ */
+bool memreg_slot_is_slow(const struct ib_wc *wc)
+{
+	const struct memreg_slot *slot = memreg_wc_slot(wc);
+	bool good = wc->status == IB_WC_SUCCESS;
+
+	switch (slot->opcode) {
+	case IB_MEMREG_OP_BIND:
+		return good && memreg_window_bound(slot);
+	case IB_MEMREG_OP_INVALIDATE:
+		return true;
+	case IB_MEMREG_OP_RECV:
+		return good && wc->wc_flags & IB_WC_WITH_INVALIDATE;
+	default:
+		return false;
+	}
+}
+
+/**
+ * memreg_slot_settle() - Do what a slow completion asks for
+ * @wc: The completion
+ *
+ * Context: may sleep.
+ */
+void memreg_slot_settle(const struct ib_wc *wc)
+{
+	struct memreg_slot *slot = memreg_wc_slot(wc);
+
+	switch (slot->opcode) {
+	case IB_MEMREG_OP_BIND:
+		memreg_window_doomed(slot);
+		break;
+	case IB_MEMREG_OP_INVALIDATE:
+		memreg_window_invalidated(slot, wc->status == IB_WC_SUCCESS);
+		break;
+	default:
+		slot->window_id =
+			memreg_window_remote_invalidate(wc->qp->qp_context,
+							wc->ex.invalidate_rkey);
+	}
+}
+
+/*
+ * The end
+ */
+
+/**
+ * memreg_queue_close() - Let nothing be submitted any more
+ * @queue: The queue
+ *
+ * Context: may sleep.
+ */
+void memreg_queue_close(struct memreg_queue *queue)
+{
+	mutex_lock(&queue->lock);
+	queue->closed = true;
+	queue->ready = false;
+	mutex_unlock(&queue->lock);
+}
+
+/* Receives that no QP ever took end as if one had flushed them. */
+static void memreg_queue_flush_early(struct memreg_queue *queue)
+{
+	struct llist_node *list = llist_del_all(&queue->early);
+	struct memreg_slot *slot, *next;
+	struct ib_wc wc = { .status = IB_WC_WR_FLUSH_ERR };
+
+	spin_lock_irq(&queue->ring->lock);
+	llist_for_each_entry_safe(slot, next, llist_reverse_order(list), node)
+		memreg_recv_done(queue, slot, &wc);
+	memreg_ring_wake(queue->ring);
+	spin_unlock_irq(&queue->ring->lock);
+}
+
+/**
+ * memreg_queue_drain() - Wait until all that was posted has completed
+ * @queue: Closed queue of a QP that is in error, or of none
+ *
+ * Context: may sleep.
+ */
+void memreg_queue_drain(struct memreg_queue *queue)
+{
+	memreg_queue_flush_early(queue);
+	wait_event(queue->wait, !atomic_read_acquire(&queue->posted));
+	/* Who woke us does not look at the queue any more. */
+	spin_lock_irq(&queue->ring->lock);
+	spin_unlock_irq(&queue->ring->lock);
+}
+
+/**
+ * memreg_queue_abandon() - Give up what will never complete
+ * @queue: Closed queue of a shared receive queue that is no more
+ *
+ * Context: may sleep.
+ */
+void memreg_queue_abandon(struct memreg_queue *queue)
+{
+	struct ib_wc wc = { .status = IB_WC_WR_FLUSH_ERR };
+	struct memreg_slot *slot;
+	u32 i;
+
+	spin_lock_irq(&queue->ring->lock);
+	for (i = 0; i < queue->depth; i++) {
+		slot = memreg_queue_slot(queue, i);
+		if (slot->used)
+			memreg_recv_done(queue, slot, &wc);
+	}
+	memreg_ring_wake(queue->ring);
+	spin_unlock_irq(&queue->ring->lock);
+}
+
+/*
+ * Making queues
+ */
+
+static int memreg_queue_alloc_slots(struct memreg_queue *queue)
+{
+	u32 i;
+
+	queue->slot_size = struct_size((struct memreg_slot *)NULL, sges,
+				       queue->max_sge);
+	queue->slots = kvcalloc(queue->depth, queue->slot_size,
+				GFP_KERNEL_ACCOUNT);
+	if (!queue->slots)
+		return -ENOMEM;
+	for (i = queue->depth; i--; ) {
+		struct memreg_slot *slot = memreg_queue_slot(queue, i);
+
+		slot->queue = queue;
+		if (!queue->send)
+			llist_add(&slot->node, &queue->free);
+	}
+	return 0;
+}
+
+static int memreg_queue_alloc_buffers(struct memreg_device *mdev,
+				      struct memreg_queue *queue)
+{
+	size_t size = (size_t)queue->depth * queue->buffer_size;
+
+	if (!size)
+		return 0;
+	queue->buffers = kzalloc(size, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!queue->buffers)
+		return -ENOMEM;
+	queue->dma = ib_dma_map_single(mdev->ibdev, queue->buffers, size,
+				       DMA_BIDIRECTIONAL);
+	if (!ib_dma_mapping_error(mdev->ibdev, queue->dma))
+		return 0;
+	kfree(queue->buffers);
+	return -ENOMEM;
+}
+
+/**
+ * memreg_queue_alloc() - Make a queue
+ * @mdev: The device
+ * @ring: Where its completions go; the caller's reference is the queue's, if
+ *	this succeeds
+ * @ep: Its endpoint, or NULL
+ * @send: To send; otherwise to receive
+ * @depth: Slots, from 1
+ * @max_sge: SGEs of each
+ * @buffer_size: Bytes of a slot's buffer, or 0
+ *
+ * Return: the queue, or NULL if there is no memory.
+ */
+struct memreg_queue *memreg_queue_alloc(struct memreg_device *mdev,
+					struct memreg_ring *ring,
+					struct memreg_endpoint *ep, bool send,
+					u32 depth, u32 max_sge,
+					u32 buffer_size)
+{
+	struct memreg_queue *queue;
+
+	queue = kzalloc(sizeof(*queue), GFP_KERNEL_ACCOUNT);
+	if (!queue)
+		return NULL;
+	queue->ring = ring;
+	queue->ep = ep;
+	queue->send = send;
+	queue->depth = depth;
+	queue->max_sge = max_sge;
+	queue->buffer_size = buffer_size;
+	mutex_init(&queue->lock);
+	init_waitqueue_head(&queue->wait);
+	if (memreg_queue_alloc_slots(queue))
+		goto err_queue;
+	if (memreg_queue_alloc_buffers(mdev, queue))
+		goto err_slots;
+	return queue;
+
+err_slots:
+	kvfree(queue->slots);
+err_queue:
+	kfree(queue);
+	return NULL;
+}
+
+/**
+ * memreg_queue_free() - Free a queue
+ * @mdev: The device
+ * @queue: Queue on which nothing is posted, or NULL
+ */
+void memreg_queue_free(struct memreg_device *mdev, struct memreg_queue *queue)
+{
+	if (!queue)
+		return;
+	WARN_ON(atomic_read(&queue->posted));
+	if (queue->buffers)
+		ib_dma_unmap_single(mdev->ibdev, queue->dma,
+				    (size_t)queue->depth * queue->buffer_size,
+				    DMA_BIDIRECTIONAL);
+	kfree(queue->buffers);
+	kvfree(queue->slots);
+	memreg_ring_put(queue->ring);
+	kfree(queue);
+}

@@ -1,0 +1,1096 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Submission: an array of work requests from a user, for one or several
+ * endpoints, becomes chains of work requests for their QPs.
+ *
+ * A call goes through its array a chunk at a time. All that a chunk refers to
+ * in user space is copied first, as nothing there may be touched with a
+ * queue's lock held. Those of its work requests that follow each other on the
+ * same queue are then checked one by one, and put on a chain that is posted in
+ * one go. Each takes a slot, an entry of the ring, and references to its MRs,
+ * before it is on the chain; so all that can still fail is the post, which
+ * tells how far it came. What was not posted gives all of that back.
+ *
+ * Local memory goes to the device by its DMA addresses under the PD's
+ * local_dma_lkey: the range was checked against an MR, whose pages are pinned
+ * until the completion (I6). A READ or WRITE of more pieces than the device
+ * takes at a time goes in parts, each in a slot of its own.
+ */
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "memreg.h"
+#include "trace.h"
+
+/* Work requests of a call that are looked at together. */
+#define MEMREG_SUBMIT_CHUNK	16
+
+/* Their SGEs beyond the first, and their bytes of inline data. */
+#define MEMREG_SUBMIT_SGES	64
+#define MEMREG_SUBMIT_DATA	(MEMREG_SUBMIT_CHUNK * IB_MEMREG_INLINE_MAX)
+
+/* Work requests that are posted together; so many parts has one at most. */
+#define MEMREG_CHAIN		32
+
+#define MEMREG_WR_ALL							\
+	(IB_MEMREG_WR_SIGNALED | IB_MEMREG_WR_FENCE)
+#define MEMREG_WR_MESSAGE						\
+	(MEMREG_WR_ALL | IB_MEMREG_WR_SOLICITED | IB_MEMREG_WR_INLINE)
+
+/**
+ * struct memreg_opcode - What an opcode needs
+ * @wr: The device's opcode
+ * @part: That of the parts before the last one; 0 if there can be none
+ * @flags: Flags that make sense with it
+ * @ex: ib_memreg_wr.ex does
+ * @remote: It has an address at the peer
+ * @atomic: It is one of the atomics
+ * @write: It writes to local memory
+ * @window: It is about a window
+ */
+struct memreg_opcode {
+	enum ib_wr_opcode wr;
+	enum ib_wr_opcode part;
+	u16 flags;
+	bool ex;
+	bool remote;
+	bool atomic;
+	bool write;
+	bool window;
+};
+
+static const struct memreg_opcode memreg_opcodes[] = {
+	[IB_MEMREG_OP_SEND] = {
+		.wr = IB_WR_SEND, .flags = MEMREG_WR_MESSAGE,
+	},
+	[IB_MEMREG_OP_SEND_WITH_IMM] = {
+		.wr = IB_WR_SEND_WITH_IMM, .flags = MEMREG_WR_MESSAGE,
+		.ex = true,
+	},
+	[IB_MEMREG_OP_SEND_WITH_INV] = {
+		.wr = IB_WR_SEND_WITH_INV, .flags = MEMREG_WR_MESSAGE,
+		.ex = true,
+	},
+	[IB_MEMREG_OP_WRITE] = {
+		.wr = IB_WR_RDMA_WRITE, .part = IB_WR_RDMA_WRITE,
+		.flags = MEMREG_WR_ALL | IB_MEMREG_WR_INLINE, .remote = true,
+	},
+	[IB_MEMREG_OP_WRITE_WITH_IMM] = {
+		.wr = IB_WR_RDMA_WRITE_WITH_IMM, .part = IB_WR_RDMA_WRITE,
+		.flags = MEMREG_WR_MESSAGE, .remote = true, .ex = true,
+	},
+	[IB_MEMREG_OP_READ] = {
+		.wr = IB_WR_RDMA_READ, .part = IB_WR_RDMA_READ,
+		.flags = MEMREG_WR_ALL, .remote = true, .write = true,
+	},
+	[IB_MEMREG_OP_CMP_AND_SWP] = {
+		.wr = IB_WR_ATOMIC_CMP_AND_SWP, .flags = MEMREG_WR_ALL,
+		.remote = true, .atomic = true, .write = true,
+	},
+	[IB_MEMREG_OP_FETCH_AND_ADD] = {
+		.wr = IB_WR_ATOMIC_FETCH_AND_ADD, .flags = MEMREG_WR_ALL,
+		.remote = true, .atomic = true, .write = true,
+	},
+	[IB_MEMREG_OP_RECV] = {
+		.flags = IB_MEMREG_WR_SIGNALED, .write = true,
+	},
+	[IB_MEMREG_OP_BIND] = {
+		.wr = IB_WR_REG_MR,
+		.flags = MEMREG_WR_ALL | IB_MEMREG_WR_INSERT_RKEY,
+		.window = true,
+	},
+	[IB_MEMREG_OP_INVALIDATE] = {
+		.wr = IB_WR_LOCAL_INV, .flags = MEMREG_WR_ALL, .window = true,
+	},
+};
+
+/**
+ * union memreg_device_wr - A work request for the device
+ * @send: To be sent
+ * @rdma: READ and WRITE
+ * @atomic: Atomics
+ * @reg: BIND
+ * @recv: To be received
+ */
+union memreg_device_wr {
+	struct ib_send_wr send;
+	struct ib_rdma_wr rdma;
+	struct ib_atomic_wr atomic;
+	struct ib_reg_wr reg;
+	struct ib_recv_wr recv;
+};
+
+/**
+ * struct memreg_scratch - Room for a call to work in
+ * @wrs: A chunk of the user's work requests
+ * @sges: Their SGEs, if those are more than one
+ * @data: Their inline data
+ * @device_wrs: A chain of work requests for the device
+ * @device_sges: Their SGEs
+ * @slots: Their slots
+ * @owners: Whose they are: indices in @wrs
+ */
+struct memreg_scratch {
+	struct ib_memreg_wr wrs[MEMREG_SUBMIT_CHUNK];
+	struct ib_memreg_sge sges[MEMREG_SUBMIT_SGES];
+	u8 data[MEMREG_SUBMIT_DATA];
+	union memreg_device_wr device_wrs[MEMREG_CHAIN];
+	struct ib_sge device_sges[MEMREG_CHAIN * MEMREG_FRAGMENTS];
+	struct memreg_slot *slots[MEMREG_CHAIN];
+	u32 owners[MEMREG_CHAIN];
+};
+
+/**
+ * struct memreg_insert - An rkey that goes into the next message
+ * @rkey: The rkey
+ * @at: First byte of the inline data that it goes to
+ */
+struct memreg_insert {
+	u32 rkey;
+	u32 at;
+};
+
+/**
+ * struct memreg_sub - A call at work
+ * @ucmd: The call
+ * @s: Room to work in
+ * @loaded: Work requests in the chunk
+ * @side: Where the SGEs and inline data of each are: pointers into @s
+ * @mr: MR that was used last, with a reference
+ * @insert_target: Whose next message the inserts are for
+ * @nr_inserts: Number of @inserts
+ * @inserts: rkeys of BINDs that wait for the message behind them
+ * @queue: Queue that the chain is for
+ * @nr: Length of the chain
+ * @nr_sges: SGEs in it
+ * @nr_resolved: Number of @resolved
+ * @fragments: Pieces of memory that those are
+ * @resolved: Local memory of the work request that is looked at
+ */
+struct memreg_sub {
+	struct memreg_ucmd *ucmd;
+	struct memreg_scratch *s;
+	u32 loaded;
+	const void *side[MEMREG_SUBMIT_CHUNK];
+	struct memreg_mr *mr;
+	u32 insert_target;
+	u32 nr_inserts;
+	struct memreg_insert inserts[MEMREG_SUBMIT_CHUNK];
+	struct memreg_queue *queue;
+	u32 nr;
+	u32 nr_sges;
+	u32 nr_resolved;
+	u32 fragments;
+	struct memreg_slot_sge resolved[IB_MEMREG_SGE_MAX];
+};
+
+/**
+ * memreg_submit_opcodes() - Opcodes that can be submitted
+ * @mdev: The device
+ *
+ * Return: mask of 1 << enum ib_memreg_opcode.
+ */
+u64 memreg_submit_opcodes(struct memreg_device *mdev)
+{
+	u64 mask = GENMASK_ULL(ARRAY_SIZE(memreg_opcodes) - 1, 1);
+
+	if (mdev->ibdev->attrs.atomic_cap == IB_ATOMIC_NONE)
+		mask &= ~(BIT_ULL(IB_MEMREG_OP_CMP_AND_SWP) |
+			  BIT_ULL(IB_MEMREG_OP_FETCH_AND_ADD));
+	return mask;
+}
+
+/*
+ * Room to work in: each file keeps one, and who finds it taken makes another.
+ */
+
+static struct memreg_scratch *memreg_scratch_get(struct memreg_file *file)
+{
+	return xchg(&file->scratch, NULL) ?:
+	       kvmalloc(sizeof(struct memreg_scratch), GFP_KERNEL_ACCOUNT);
+}
+
+static void memreg_scratch_put(struct memreg_file *file,
+			       struct memreg_scratch *s)
+{
+	kvfree(xchg(&file->scratch, s));
+}
+
+/**
+ * memreg_submit_free() - Give back a file's room for submission
+ * @file: File that nobody uses any more
+ */
+void memreg_submit_free(struct memreg_file *file)
+{
+	kvfree(file->scratch);
+}
+
+/*
+ * Copying
+ */
+
+/* Where the next SGEs and inline data go, and what is left there. */
+struct memreg_side {
+	u32 sges;
+	u32 data;
+};
+
+/*
+ * Copy what a work request refers to. -ENOBUFS: there is no more room in this
+ * chunk, but would be in one that began here.
+ */
+static int memreg_load_side(struct memreg_sub *sub, u32 i,
+			    struct memreg_side *side)
+{
+	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
+	void __user *from = u64_to_user_ptr(wr->sges);
+
+	if (wr->flags & IB_MEMREG_WR_INLINE) {
+		if (wr->length > IB_MEMREG_INLINE_MAX)
+			return memreg_fail(sub->ucmd, -EINVAL,
+					   IB_MEMREG_REASON_INLINE);
+		sub->side[i] = sub->s->data + side->data;
+		side->data += wr->length;
+		return copy_from_user((void *)sub->side[i], from, wr->length) ?
+		       -EFAULT : 0;
+	}
+	sub->side[i] = &wr->sge;
+	if (wr->num_sge <= 1)
+		return 0;
+	if (wr->num_sge > IB_MEMREG_SGE_MAX)
+		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_SGES);
+	if (side->sges + wr->num_sge > MEMREG_SUBMIT_SGES)
+		return -ENOBUFS;
+	sub->side[i] = &sub->s->sges[side->sges];
+	side->sges += wr->num_sge;
+	return copy_from_user((void *)sub->side[i], from,
+			      wr->num_sge * sizeof(struct ib_memreg_sge)) ?
+	       -EFAULT : 0;
+}
+
+/* Make sure that the answer to a BIND can be told. */
+static int memreg_load_answer(struct memreg_sub *sub, u32 i,
+			      struct ib_memreg_wr __user *from)
+{
+	if (sub->s->wrs[i].opcode != IB_MEMREG_OP_BIND)
+		return 0;
+	return put_user(0, &from[i].rkey) || put_user(0, &from[i].remote_addr) ?
+	       -EFAULT : 0;
+}
+
+/*
+ * Copy some more of a call's work requests: as many as there is room for, and
+ * are good for it. Fails if the first one is not.
+ */
+static int memreg_load(struct memreg_sub *sub, u32 taken)
+{
+	struct ib_memreg_submit *cmd = sub->ucmd->cmd;
+	struct ib_memreg_wr __user *from = u64_to_user_ptr(cmd->wrs);
+	struct memreg_side side = {};
+	size_t size, left;
+	u32 i, count;
+	int ret;
+
+	from += taken;
+	size = min_t(u32, cmd->count - taken, MEMREG_SUBMIT_CHUNK) *
+	       sizeof(*from);
+	left = copy_from_user(sub->s->wrs, from, size);
+	count = (size - left) / sizeof(*from);
+	ret = -EFAULT;
+	for (i = 0; i < count; i++) {
+		ret = memreg_load_side(sub, i, &side);
+		if (!ret)
+			ret = memreg_load_answer(sub, i, from);
+		if (ret)
+			break;
+	}
+	sub->loaded = i;
+	return i ? 0 : ret;
+}
+
+/*
+ * Checks
+ */
+
+static int memreg_check_opcode(struct memreg_sub *sub,
+			       const struct ib_memreg_wr *wr)
+{
+	u64 mask = memreg_submit_opcodes(sub->ucmd->mdev);
+
+	if (!wr->opcode || wr->opcode > IB_MEMREG_OP_ATOMIC_WRITE)
+		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_OPCODE);
+	if (!(mask & BIT_ULL(wr->opcode)))
+		return memreg_fail(sub->ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_OPCODE_DEVICE);
+	if (wr->flags & ~memreg_opcodes[wr->opcode].flags)
+		return memreg_fail(sub->ucmd,
+				   wr->flags > IB_MEMREG_WR_INSERT_RKEY * 2 - 1 ?
+				   -EOPNOTSUPP : -EINVAL,
+				   IB_MEMREG_REASON_FLAGS);
+	return 0;
+}
+
+/* Are all the fields 0 that the opcode has no use for? */
+static bool memreg_unused_clear(const struct ib_memreg_wr *wr,
+				const struct memreg_opcode *op)
+{
+	bool bind = wr->opcode == IB_MEMREG_OP_BIND;
+	bool inl = wr->flags & IB_MEMREG_WR_INLINE;
+	u64 set = wr->reserved;
+
+	if (!op->ex)
+		set |= wr->ex;
+	if (!op->remote && !bind)
+		set |= wr->remote_addr | wr->rkey;
+	if (!op->atomic)
+		set |= wr->compare_add;
+	if (wr->opcode != IB_MEMREG_OP_CMP_AND_SWP)
+		set |= wr->swap;
+	if (!op->window)
+		set |= wr->window_id;
+	if (!bind)
+		set |= wr->access;
+	if (!(wr->flags & IB_MEMREG_WR_INSERT_RKEY))
+		set |= wr->insert_at;
+	if (inl || op->window)
+		set |= wr->num_sge;
+	if (!inl)
+		set |= wr->length;
+	if (!inl && wr->num_sge < 2)
+		set |= wr->sges;
+	if (wr->num_sge != 1 && !bind)
+		set |= wr->sge.mr_id | wr->sge.length | wr->sge.offset;
+	return !set;
+}
+
+static int memreg_check_wr(struct memreg_sub *sub,
+			   const struct memreg_queue *queue,
+			   const struct ib_memreg_wr *wr)
+{
+	const struct memreg_opcode *op;
+	int ret;
+
+	ret = memreg_check_opcode(sub, wr);
+	if (ret)
+		return ret;
+	op = &memreg_opcodes[wr->opcode];
+	if (!memreg_unused_clear(wr, op))
+		return memreg_fail(sub->ucmd, -EINVAL,
+				   IB_MEMREG_REASON_RESERVED);
+	if (wr->num_sge > queue->max_sge || (op->atomic && wr->num_sge != 1))
+		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_SGES);
+	if (wr->length > queue->buffer_size)
+		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_INLINE);
+	if (op->atomic && (wr->sge.length != 8 || wr->remote_addr % 8))
+		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_ALIGN);
+	return 0;
+}
+
+/*
+ * Local memory
+ */
+
+/* Find an MR; often it is the one that was found last. */
+static struct memreg_mr *memreg_sub_mr(struct memreg_sub *sub, u32 id)
+{
+	struct memreg_object *obj;
+
+	if (!sub->mr || sub->mr->obj.id != id) {
+		obj = memreg_object_get(sub->ucmd->file, id,
+					IB_MEMREG_OBJECT_MR);
+		if (!obj)
+			return ERR_PTR(memreg_fail(sub->ucmd, -ENOENT,
+						   IB_MEMREG_REASON_ID));
+		if (sub->mr)
+			memreg_object_put(&sub->mr->obj);
+		sub->mr = container_of(obj, struct memreg_mr, obj);
+	}
+	refcount_inc(&sub->mr->obj.users);
+	return sub->mr;
+}
+
+/* May this range of an MR be used so? (I6) */
+static int memreg_check_sge(struct memreg_sub *sub, const struct memreg_mr *mr,
+			    const struct ib_memreg_sge *sge, bool write)
+{
+	u64 end;
+
+	if (mr->single)
+		return memreg_fail(sub->ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_SINGLE_KEY);
+	if (READ_ONCE(mr->region->guard.stale))
+		return memreg_fail(sub->ucmd, -ESTALE, IB_MEMREG_REASON_STALE);
+	if (check_add_overflow(sge->offset, (u64)sge->length, &end))
+		return memreg_fail(sub->ucmd, -EOVERFLOW,
+				   IB_MEMREG_REASON_WRAPS);
+	if (end > mr->length)
+		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_RANGE);
+	if (write && !(mr->access & IB_MEMREG_ACCESS_LOCAL_WRITE))
+		return memreg_fail(sub->ucmd, -EACCES,
+				   IB_MEMREG_REASON_LOCAL_WRITE);
+	return 0;
+}
+
+static void memreg_unresolve(struct memreg_sub *sub)
+{
+	while (sub->nr_resolved)
+		memreg_object_put(&sub->resolved[--sub->nr_resolved].mr->obj);
+}
+
+/* Find the MRs of a work request, and check their ranges. */
+static int memreg_resolve(struct memreg_sub *sub, u32 i, bool write)
+{
+	const struct ib_memreg_sge *sge = sub->side[i];
+	struct memreg_mr *mr;
+	u64 total = 0;
+	u32 n;
+	int ret;
+
+	sub->fragments = 0;
+	for (n = 0; n < sub->s->wrs[i].num_sge; n++, sge++) {
+		mr = memreg_sub_mr(sub, sge->mr_id);
+		if (IS_ERR(mr)) {
+			ret = PTR_ERR(mr);
+			goto err;
+		}
+		ret = memreg_check_sge(sub, mr, sge, write);
+		total += sge->length;
+		/* IB specification 9.7.1: no message is longer than 2^31. */
+		if (!ret && total > SZ_2G)
+			ret = memreg_fail(sub->ucmd, -EINVAL,
+					  IB_MEMREG_REASON_SPAN);
+		if (ret || !sge->length)
+			memreg_object_put(&mr->obj);
+		if (ret)
+			goto err;
+		if (!sge->length)
+			continue;
+		sub->resolved[sub->nr_resolved++] = (struct memreg_slot_sge) {
+			.mr = mr, .length = sge->length, .offset = sge->offset,
+		};
+		sub->fragments += memreg_region_fragments(mr->region,
+							  sge->offset,
+							  sge->length);
+	}
+	return 0;
+
+err:
+	memreg_unresolve(sub);
+	return ret;
+}
+
+/*
+ * Chains
+ */
+
+static int memreg_no_room(struct memreg_sub *sub, int err)
+{
+	if (err == -ENOSPC)
+		return memreg_fail(sub->ucmd, -EAGAIN,
+				   IB_MEMREG_REASON_QUEUE_FULL);
+	memreg_count(sub->ucmd->mdev, IB_MEMREG_STAT_RING_FULL, 1);
+	return memreg_fail(sub->ucmd, -EAGAIN, IB_MEMREG_REASON_RING_FULL);
+}
+
+static u32 memreg_sub_lkey(const struct memreg_sub *sub,
+			   const struct memreg_endpoint *ep)
+{
+	return ep->domain->pd->local_dma_lkey;
+}
+
+/* Put a slot's work request at the end of the chain. */
+static union memreg_device_wr *memreg_chain_add(struct memreg_sub *sub,
+						struct memreg_slot *slot,
+						u32 owner)
+{
+	union memreg_device_wr *wr = &sub->s->device_wrs[sub->nr];
+
+	memset(wr, 0, sizeof(*wr));
+	sub->s->slots[sub->nr] = slot;
+	sub->s->owners[sub->nr] = owner;
+	/* The link is the first member of either sort. */
+	static_assert(!offsetof(struct ib_send_wr, next));
+	static_assert(!offsetof(struct ib_recv_wr, next));
+	if (sub->nr)
+		sub->s->device_wrs[sub->nr - 1].send.next = &wr->send;
+	sub->nr++;
+	return wr;
+}
+
+/* Take back what was not posted, the last one first. */
+static void memreg_chain_undo(struct memreg_sub *sub, u32 from)
+{
+	while (sub->nr > from) {
+		struct memreg_slot *slot = sub->s->slots[--sub->nr];
+
+		if (sub->queue->send)
+			memreg_window_post_undo(slot);
+		memreg_queue_undo(slot);
+	}
+}
+
+/* Index in the chain of the first work request that was not posted. */
+static u32 memreg_chain_find(const struct memreg_sub *sub, const void *bad)
+{
+	u32 i;
+
+	for (i = 0; i < sub->nr; i++)
+		if (bad == &sub->s->device_wrs[i])
+			return i;
+	return 0;
+}
+
+/*
+ * Post the chain, and begin a new one. If that fails, @taken is the index of
+ * the first work request of the user's that was not posted.
+ */
+static int memreg_chain_post(struct memreg_sub *sub,
+			     int (*post)(struct memreg_sub *sub,
+					 const void **bad), u32 *taken)
+{
+	const void *bad = sub->s->device_wrs;
+	u32 from;
+	int ret;
+
+	if (!sub->nr)
+		return 0;
+	ret = post(sub, &bad);
+	if (!ret) {
+		memreg_count(sub->ucmd->mdev, IB_MEMREG_STAT_WRS_SUBMITTED,
+			     sub->s->owners[sub->nr - 1] - sub->s->owners[0] +
+			     1);
+		sub->nr = 0;
+		sub->nr_sges = 0;
+		return 0;
+	}
+	from = memreg_chain_find(sub, bad);
+	*taken = sub->s->owners[from];
+	/* Some parts of a work request without the others. */
+	if (from && sub->s->owners[from - 1] == *taken)
+		queue_work(memreg_wq, &sub->queue->ep->close);
+	memreg_count(sub->ucmd->mdev, IB_MEMREG_STAT_WRS_SUBMITTED,
+		     *taken - sub->s->owners[0]);
+	memreg_chain_undo(sub, from);
+	sub->nr = 0;
+	sub->nr_sges = 0;
+	return ret == -ENOMEM ? ret : -EIO;
+}
+
+static int memreg_post_send(struct memreg_sub *sub, const void **bad)
+{
+	return memreg_inject_post_send(sub->queue->ep->id->qp,
+				       &sub->s->device_wrs[0].send,
+				       (const struct ib_send_wr **)bad);
+}
+
+static int memreg_post_recv(struct memreg_sub *sub, const void **bad)
+{
+	return ib_post_recv(sub->queue->ep->id->qp,
+			    &sub->s->device_wrs[0].recv,
+			    (const struct ib_recv_wr **)bad);
+}
+
+static int memreg_post_srq(struct memreg_sub *sub, const void **bad)
+{
+	return ib_post_srq_recv(sub->queue->srq, &sub->s->device_wrs[0].recv,
+				(const struct ib_recv_wr **)bad);
+}
+
+/*
+ * What is sent
+ */
+
+/* The slot of the last, or only, part of the user's work request. */
+static void memreg_slot_describe(struct memreg_slot *slot,
+				 const struct ib_memreg_wr *wr)
+{
+	slot->user_data = wr->user_data;
+	slot->opcode = wr->opcode;
+	slot->signalled = wr->flags & IB_MEMREG_WR_SIGNALED ||
+			  wr->opcode == IB_MEMREG_OP_RECV;
+}
+
+/* Fill in a work request for the device, but for its SGEs. */
+static void memreg_fill_wr(union memreg_device_wr *to,
+			   const struct ib_memreg_wr *wr,
+			   struct memreg_slot *slot, u64 done)
+{
+	const struct memreg_opcode *op = &memreg_opcodes[wr->opcode];
+
+	to->send.wr_cqe = &slot->cqe;
+	to->send.opcode = slot->part ? op->part : op->wr;
+	if (slot->signalled && !slot->part)
+		to->send.send_flags |= IB_SEND_SIGNALED;
+	/* Only the first part can have something to wait for. */
+	if (wr->flags & IB_MEMREG_WR_FENCE && !done)
+		to->send.send_flags |= IB_SEND_FENCE;
+	if (wr->flags & IB_MEMREG_WR_SOLICITED && !slot->part)
+		to->send.send_flags |= IB_SEND_SOLICITED;
+	if (op->ex && !slot->part)
+		/* Either immediate data or an rkey. */
+		to->send.ex.invalidate_rkey = wr->ex;
+	if (op->atomic) {
+		to->atomic.remote_addr = wr->remote_addr;
+		to->atomic.rkey = wr->rkey;
+		to->atomic.compare_add = wr->compare_add;
+		to->atomic.swap = wr->swap;
+	} else if (op->remote) {
+		to->rdma.remote_addr = wr->remote_addr + done;
+		to->rdma.rkey = wr->rkey;
+	}
+}
+
+/* Where a work request that goes in parts has come to. */
+struct memreg_progress {
+	u32 sge;
+	u32 offset;
+	u64 done;
+};
+
+/* Give a part as much of the local memory as it can have. */
+static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
+			     union memreg_device_wr *to, u32 lkey, u32 max,
+			     struct memreg_progress *at)
+{
+	struct ib_sge *sges = &sub->s->device_sges[sub->nr_sges];
+	u32 n = 0;
+
+	while (at->sge < sub->nr_resolved && n < max) {
+		const struct memreg_slot_sge *from = &sub->resolved[at->sge];
+		u64 left = from->length - at->offset;
+		u64 all = left;
+
+		n += memreg_region_sges(from->mr->region,
+					from->offset + at->offset, &left, lkey,
+					&sges[n], max - n);
+		refcount_inc(&from->mr->obj.users);
+		slot->sges[slot->nr_sges++] = *from;
+		at->done += all - left;
+		at->offset += all - left;
+		if (!left) {
+			at->offset = 0;
+			at->sge++;
+		}
+	}
+	to->send.sg_list = sges;
+	to->send.num_sge = n;
+	sub->nr_sges += n;
+}
+
+/* Put a work request with local memory on the chain, in as many parts. */
+static int memreg_send_memory(struct memreg_sub *sub,
+			      struct memreg_endpoint *ep, u32 i, u32 *taken)
+{
+	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
+	const struct memreg_opcode *op = &memreg_opcodes[wr->opcode];
+	u32 max = memreg_fragments(sub->ucmd->mdev);
+	struct memreg_progress at = {};
+	u32 parts, n;
+	int ret;
+
+	parts = max(DIV_ROUND_UP(sub->fragments, max), 1U);
+	if (parts > 1 && (!op->part || parts > MEMREG_CHAIN ||
+			  parts > sub->queue->depth))
+		return memreg_fail(sub->ucmd, -EMSGSIZE,
+				   IB_MEMREG_REASON_FRAGMENTS);
+	if (sub->nr + parts > MEMREG_CHAIN) {
+		ret = memreg_chain_post(sub, memreg_post_send, taken);
+		if (ret)
+			return ret;
+	}
+	ret = memreg_queue_reserve(sub->queue, parts);
+	if (ret)
+		return memreg_no_room(sub, ret);
+	for (n = 1; n <= parts; n++) {
+		struct memreg_slot *slot = memreg_queue_next(sub->queue);
+		union memreg_device_wr *to = memreg_chain_add(sub, slot, i);
+		u64 done = at.done;
+
+		memreg_slot_describe(slot, wr);
+		slot->part = n < parts;
+		memreg_fill_wr(to, wr, slot, done);
+		memreg_fill_part(sub, slot, to, memreg_sub_lkey(sub, ep), max,
+				 &at);
+		if (op->write)
+			slot->length = at.done;
+	}
+	return 0;
+}
+
+/* Write the rkeys that wait for this message into it. */
+static int memreg_insert_rkeys(struct memreg_sub *sub,
+			       const struct ib_memreg_wr *wr, void *data)
+{
+	u32 i;
+
+	for (i = 0; i < sub->nr_inserts; i++) {
+		const struct memreg_insert *insert = &sub->inserts[i];
+		__be32 rkey = cpu_to_be32(insert->rkey);
+
+		if (!(wr->flags & IB_MEMREG_WR_INLINE) ||
+		    wr->length < sizeof(rkey) ||
+		    insert->at > wr->length - sizeof(rkey))
+			return memreg_fail(sub->ucmd, -EINVAL,
+					   IB_MEMREG_REASON_INLINE);
+		memcpy(data + insert->at, &rkey, sizeof(rkey));
+	}
+	sub->nr_inserts = 0;
+	return 0;
+}
+
+/* Put a work request with inline data on the chain. */
+static int memreg_send_inline(struct memreg_sub *sub,
+			      struct memreg_endpoint *ep, u32 i)
+{
+	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
+	struct ib_sge *sge = &sub->s->device_sges[sub->nr_sges];
+	union memreg_device_wr *to;
+	struct memreg_slot *slot;
+	int ret;
+
+	ret = memreg_queue_reserve(sub->queue, 1);
+	if (ret)
+		return memreg_no_room(sub, ret);
+	slot = memreg_queue_next(sub->queue);
+	to = memreg_chain_add(sub, slot, i);
+	memreg_slot_describe(slot, wr);
+	memreg_fill_wr(to, wr, slot, 0);
+	if (!wr->length)
+		return 0;
+	memcpy(memreg_slot_buffer(slot), sub->side[i], wr->length);
+	ib_dma_sync_single_for_device(sub->ucmd->mdev->ibdev,
+				      memreg_slot_buffer_dma(slot),
+				      wr->length, DMA_BIDIRECTIONAL);
+	sge->addr = memreg_slot_buffer_dma(slot);
+	sge->length = wr->length;
+	sge->lkey = memreg_sub_lkey(sub, ep);
+	sub->nr_sges++;
+	to->send.sg_list = sge;
+	to->send.num_sge = 1;
+	return 0;
+}
+
+/* Put a BIND or an INVALIDATE on the chain. Both are told to us in any case. */
+static int memreg_send_window(struct memreg_sub *sub,
+			      struct memreg_endpoint *ep, u32 i)
+{
+	struct ib_memreg_wr *wr = &sub->s->wrs[i];
+	union memreg_device_wr *to;
+	struct memreg_slot *slot;
+	int ret;
+
+	ret = memreg_queue_reserve(sub->queue, 1);
+	if (ret)
+		return memreg_no_room(sub, ret);
+	slot = memreg_queue_next(sub->queue);
+	if (wr->opcode == IB_MEMREG_OP_BIND)
+		ret = memreg_window_post_bind(sub->ucmd, ep, wr, slot);
+	else
+		ret = memreg_window_post_invalidate(sub->ucmd, ep, wr, slot);
+	if (ret) {
+		memreg_queue_undo(slot);
+		return ret;
+	}
+	to = memreg_chain_add(sub, slot, i);
+	memreg_slot_describe(slot, wr);
+	if (wr->opcode == IB_MEMREG_OP_BIND) {
+		const struct memreg_key *key = memreg_window_key(slot->window);
+
+		to->reg = key->frwr->reg;
+		to->reg.wr.next = NULL;
+		/* The answer; the call copies it to the user. */
+		wr->rkey = key->rkey;
+		wr->remote_addr = key->iova;
+		if (wr->flags & IB_MEMREG_WR_INSERT_RKEY)
+			sub->inserts[sub->nr_inserts++] =
+				(struct memreg_insert) {
+					.rkey = key->rkey, .at = wr->insert_at,
+				};
+	}
+	memreg_fill_wr(to, wr, slot, 0);
+	to->send.send_flags |= IB_SEND_SIGNALED;
+	if (wr->opcode == IB_MEMREG_OP_INVALIDATE)
+		to->send.ex.invalidate_rkey = slot->rkey;
+	return 0;
+}
+
+/* Put one work request on the chain. */
+static int memreg_send_one(struct memreg_sub *sub, struct memreg_endpoint *ep,
+			   u32 i, u32 *taken)
+{
+	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
+	const struct memreg_opcode *op;
+	int ret;
+
+	ret = memreg_check_wr(sub, sub->queue, wr);
+	if (ret)
+		return ret;
+	op = &memreg_opcodes[wr->opcode];
+	if (sub->nr == MEMREG_CHAIN) {
+		ret = memreg_chain_post(sub, memreg_post_send, taken);
+		if (ret)
+			return ret;
+	}
+	if (op->window)
+		return memreg_send_window(sub, ep, i);
+	if (sub->nr_inserts) {
+		ret = memreg_insert_rkeys(sub, wr, (void *)sub->side[i]);
+		if (ret)
+			return ret;
+	}
+	if (wr->flags & IB_MEMREG_WR_INLINE)
+		return memreg_send_inline(sub, ep, i);
+	ret = memreg_resolve(sub, i, op->write);
+	if (ret)
+		return ret;
+	ret = memreg_send_memory(sub, ep, i, taken);
+	memreg_unresolve(sub);
+	return ret;
+}
+
+/* Submit work requests from @from on, up to @to, to an endpoint's queue. */
+static int memreg_submit_sends(struct memreg_sub *sub,
+			       struct memreg_endpoint *ep, u32 from, u32 to,
+			       u32 *taken)
+{
+	u32 i = from;
+	int ret, err;
+
+	if (!smp_load_acquire(&ep->queued) || !ep->send)
+		return memreg_fail(sub->ucmd, -EINVAL,
+				   IB_MEMREG_REASON_NO_QUEUE);
+	if (mutex_lock_killable(&ep->send->lock))
+		return -EINTR;
+	sub->queue = ep->send;
+	ret = 0;
+	if (!ep->send->ready || !READ_ONCE(ep->sendable))
+		ret = memreg_fail(sub->ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
+	while (!ret && i < to) {
+		ret = memreg_send_one(sub, ep, i, &i);
+		if (!ret)
+			i++;
+	}
+	err = memreg_chain_post(sub, memreg_post_send, &i);
+	mutex_unlock(&ep->send->lock);
+	*taken = i;
+	return err ?: ret;
+}
+
+/*
+ * What is received
+ */
+
+/* Put one receive on the chain, or aside if there is no QP yet. */
+static int memreg_recv_one(struct memreg_sub *sub, u32 lkey, u32 max, u32 i)
+{
+	struct ib_sge *sges = &sub->s->device_sges[sub->nr_sges];
+	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
+	struct memreg_queue *queue = sub->queue;
+	union memreg_device_wr *to;
+	struct memreg_slot *slot;
+	u64 total = 0;
+	int n, ret;
+
+	ret = memreg_queue_reserve(queue, 1);
+	if (ret)
+		return memreg_no_room(sub, ret);
+	slot = memreg_queue_next(queue);
+	memreg_slot_describe(slot, wr);
+	while (slot->nr_sges < sub->nr_resolved) {
+		slot->sges[slot->nr_sges] = sub->resolved[slot->nr_sges];
+		total += slot->sges[slot->nr_sges++].length;
+	}
+	/* The references are the slot's from here on. */
+	sub->nr_resolved = 0;
+	slot->bounce = min_t(u64, total, queue->buffer_size);
+	n = memreg_slot_build_recv(slot, lkey, sges, max);
+	if (n < 0) {
+		memreg_queue_undo(slot);
+		return memreg_fail(sub->ucmd, n, IB_MEMREG_REASON_FRAGMENTS);
+	}
+	if (!queue->ready) {
+		llist_add(&slot->node, &queue->early);
+		memreg_count(sub->ucmd->mdev, IB_MEMREG_STAT_WRS_SUBMITTED, 1);
+		return 0;
+	}
+	to = memreg_chain_add(sub, slot, i);
+	to->recv.wr_cqe = &slot->cqe;
+	to->recv.sg_list = sges;
+	to->recv.num_sge = n;
+	sub->nr_sges += n;
+	return 0;
+}
+
+/* Submit receives from @from on, up to @to, to a queue. */
+static int memreg_submit_recvs(struct memreg_sub *sub,
+			       struct memreg_queue *queue, u32 lkey, u32 max,
+			       u32 from, u32 to, u32 *taken)
+{
+	u32 i = from;
+	int ret, err;
+
+	if (mutex_lock_killable(&queue->lock))
+		return -EINTR;
+	sub->queue = queue;
+	ret = queue->closed ? memreg_fail(sub->ucmd, -ENOTCONN,
+					  IB_MEMREG_REASON_STATE) : 0;
+	while (!ret && i < to) {
+		ret = memreg_check_wr(sub, queue, &sub->s->wrs[i]);
+		if (!ret)
+			ret = memreg_resolve(sub, i, true);
+		if (!ret)
+			ret = memreg_recv_one(sub, lkey, max, i);
+		memreg_unresolve(sub);
+		if (!ret)
+			i++;
+	}
+	err = memreg_chain_post(sub, queue->srq ? memreg_post_srq :
+				memreg_post_recv, &i);
+	mutex_unlock(&queue->lock);
+	*taken = i;
+	return err ?: ret;
+}
+
+static int memreg_submit_to_srq(struct memreg_sub *sub, u32 id, u32 from,
+				u32 to, u32 *taken)
+{
+	struct memreg_object *obj;
+	struct memreg_srq *srq;
+	int ret;
+
+	obj = memreg_object_get(sub->ucmd->file, id, IB_MEMREG_OBJECT_SRQ);
+	if (!obj)
+		return memreg_fail(sub->ucmd, -ENOENT, IB_MEMREG_REASON_ID);
+	srq = container_of(obj, struct memreg_srq, obj);
+	if (sub->s->wrs[from].opcode == IB_MEMREG_OP_RECV)
+		ret = memreg_submit_recvs(sub, srq->queue,
+					  srq->domain->pd->local_dma_lkey,
+					  memreg_srq_fragments(sub->ucmd->mdev),
+					  from, to, taken);
+	else
+		ret = memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_OPCODE);
+	memreg_object_put(obj);
+	return ret;
+}
+
+/* Submit work requests of one sort to one target. */
+static int memreg_submit_group(struct memreg_sub *sub, u32 from, u32 to,
+			       u32 *taken)
+{
+	const struct ib_memreg_wr *wr = &sub->s->wrs[from];
+	struct memreg_endpoint *ep;
+	struct memreg_object *obj;
+	int ret;
+
+	obj = memreg_object_get(sub->ucmd->file, wr->target_id,
+				IB_MEMREG_OBJECT_ENDPOINT);
+	if (!obj)
+		return memreg_submit_to_srq(sub, wr->target_id, from, to,
+					    taken);
+	ep = container_of(obj, struct memreg_endpoint, obj);
+	if (wr->opcode != IB_MEMREG_OP_RECV)
+		ret = memreg_submit_sends(sub, ep, from, to, taken);
+	else if (!smp_load_acquire(&ep->queued) || !ep->recv)
+		ret = memreg_fail(sub->ucmd, -EINVAL,
+				  IB_MEMREG_REASON_NO_QUEUE);
+	else
+		ret = memreg_submit_recvs(sub, ep->recv,
+					  memreg_sub_lkey(sub, ep),
+					  memreg_fragments(sub->ucmd->mdev),
+					  from, to, taken);
+	memreg_object_put(obj);
+	return ret;
+}
+
+/* Where does a run of work requests for one queue end? */
+static u32 memreg_group_end(const struct memreg_sub *sub, u32 from)
+{
+	const struct ib_memreg_wr *wrs = sub->s->wrs;
+	bool recv = wrs[from].opcode == IB_MEMREG_OP_RECV;
+	u32 i;
+
+	for (i = from + 1; i < sub->loaded; i++)
+		if (wrs[i].target_id != wrs[from].target_id ||
+		    (wrs[i].opcode == IB_MEMREG_OP_RECV) != recv)
+			break;
+	return i;
+}
+
+/* Tell the user the keys that were made. */
+static int memreg_submit_answer(struct memreg_sub *sub, u32 taken, u32 count)
+{
+	struct ib_memreg_submit *cmd = sub->ucmd->cmd;
+	struct ib_memreg_wr __user *to = u64_to_user_ptr(cmd->wrs);
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		const struct ib_memreg_wr *wr = &sub->s->wrs[i];
+
+		if (wr->opcode != IB_MEMREG_OP_BIND)
+			continue;
+		if (put_user(wr->rkey, &to[taken + i].rkey) ||
+		    put_user(wr->remote_addr, &to[taken + i].remote_addr))
+			return -EFAULT;
+	}
+	return 0;
+}
+
+/* Submit some more of a call's work requests. */
+static int memreg_submit_chunk(struct memreg_sub *sub, u32 *taken)
+{
+	u32 at = 0;
+	int ret, err;
+
+	ret = memreg_load(sub, *taken);
+	if (ret)
+		return ret;
+	while (!ret && at < sub->loaded) {
+		u32 end = memreg_group_end(sub, at);
+		u32 target = sub->s->wrs[at].target_id;
+
+		/* Keys go into messages to the same target only. */
+		if (sub->insert_target != target)
+			sub->nr_inserts = 0;
+		sub->insert_target = target;
+		ret = memreg_submit_group(sub, at, end, &at);
+	}
+	err = memreg_submit_answer(sub, *taken, at);
+	*taken += at;
+	return ret ?: err;
+}
+
+/* ioctl(IB_MEMREG_IOC_SUBMIT) */
+int memreg_submit(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_submit *cmd = ucmd->cmd;
+	struct memreg_sub sub;
+	u32 taken = 0;
+	int ret = 0;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	if (!cmd->count || cmd->count > IB_MEMREG_BATCH_MAX)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	sub.s = memreg_scratch_get(ucmd->file);
+	if (!sub.s)
+		return -ENOMEM;
+	sub.ucmd = ucmd;
+	sub.mr = NULL;
+	sub.insert_target = 0;
+	sub.nr_inserts = 0;
+	sub.nr = 0;
+	sub.nr_sges = 0;
+	sub.nr_resolved = 0;
+	while (!ret && taken < cmd->count)
+		ret = memreg_submit_chunk(&sub, &taken);
+	if (sub.mr)
+		memreg_object_put(&sub.mr->obj);
+	memreg_scratch_put(ucmd->file, sub.s);
+	cmd->out_taken = taken;
+	if (memreg_respond(ucmd, sizeof(*cmd)) && !ret)
+		ret = -EFAULT;
+	return ret;
+}
