@@ -160,10 +160,23 @@ EXPORT int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
 	return memreg__call(m->fd, IB_MEMREG_IOC_REJECT, &arg, "reject");
 }
 
-EXPORT int memreg_connect(struct memreg *m, uint32_t domain,
-			  const struct sockaddr *dst,
-			  const struct sockaddr *src, unsigned int timeout_ms,
-			  const void *data, size_t len, uint32_t *endpoint)
+/* The queues that the caller wants, and what the environment says of them */
+static struct ib_memreg_queues queues_of(const struct ib_memreg_queues *queues)
+{
+	struct ib_memreg_queues q = *queues;
+
+	if (q.recv_ring_id || q.srq_id)
+		q.flags = memreg__queues_flags(q.flags);
+	return q;
+}
+
+EXPORT int memreg_connect_queues(struct memreg *m, uint32_t domain,
+				 const struct sockaddr *dst,
+				 const struct sockaddr *src,
+				 unsigned int timeout_ms, const void *data,
+				 size_t len,
+				 const struct ib_memreg_queues *queues,
+				 uint32_t *endpoint)
 {
 	struct ib_memreg_connect arg = {
 		.size = sizeof(arg),
@@ -171,6 +184,7 @@ EXPORT int memreg_connect(struct memreg *m, uint32_t domain,
 		.timeout_ms = timeout_ms,
 		.private_data_len = (uint32_t)len,
 		.private_data = to_u64(data),
+		.queues = queues_of(queues),
 	};
 	int ret;
 
@@ -187,6 +201,30 @@ EXPORT int memreg_connect(struct memreg *m, uint32_t domain,
 	if (!ret)
 		*endpoint = arg.out_endpoint_id;
 	return ret;
+}
+
+EXPORT int memreg_connect(struct memreg *m, uint32_t domain,
+			  const struct sockaddr *dst,
+			  const struct sockaddr *src, unsigned int timeout_ms,
+			  const void *data, size_t len, uint32_t *endpoint)
+{
+	static const struct ib_memreg_queues none;
+
+	return memreg_connect_queues(m, domain, dst, src, timeout_ms, data, len,
+				     &none, endpoint);
+}
+
+EXPORT int memreg_setup(struct memreg *m, uint32_t endpoint, uint32_t domain,
+			const struct ib_memreg_queues *queues)
+{
+	struct ib_memreg_setup arg = {
+		.size = sizeof(arg),
+		.endpoint_id = endpoint,
+		.domain_id = domain,
+		.queues = queues_of(queues),
+	};
+
+	return memreg__call(m->fd, IB_MEMREG_IOC_SETUP, &arg, "setup");
 }
 
 EXPORT int memreg_disconnect(struct memreg *m, uint32_t endpoint)

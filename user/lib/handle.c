@@ -35,6 +35,12 @@ int memreg__call(int fd, unsigned long request, void *arg, const char *what)
 	return memreg__fail_code(what, -errno, call->out_reason);
 }
 
+void memreg__undo(int fd, unsigned long request, void *arg)
+{
+	/* nobody else knows of the object, so it has no users */
+	(void)ioctl(fd, request, arg);
+}
+
 static int fail_open(const char *what, int err)
 {
 	switch (-err) {

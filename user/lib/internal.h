@@ -23,6 +23,9 @@ static inline uint64_t to_u64(const void *p)
  */
 int memreg__call(int fd, unsigned long request, void *arg, const char *what);
 
+/* The same for taking back what was just made: the reason stays as it is */
+void memreg__undo(int fd, unsigned long request, void *arg);
+
 /* Set the reason of this thread in our own words; returns @err, negative */
 int memreg__fail(const char *what, int err, const char *text);
 
@@ -31,5 +34,8 @@ int memreg__fail_code(const char *what, int err, uint32_t code);
 
 /* Open the device node; a descriptor or a negative errno, with reason */
 int memreg__open_node(const char *what);
+
+/* Flags of queues, with what the environment adds to them */
+uint32_t memreg__queues_flags(uint32_t flags);
 
 #endif /* MEMREG_INTERNAL_H */

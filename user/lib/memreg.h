@@ -13,20 +13,24 @@
  *  - A call that fails leaves everything as it was, and what its pointers
  *    refer to unwritten, unless its description says otherwise.
  *    memreg_reason() tells, in words, why the last call of this thread failed.
- *  - Objects (domains, MRs, windows, listeners, endpoints) are small numbers,
- *    valid in the handle that made them, from 1. Closing the handle destroys
- *    all of them; a process that dies closes its handles.
+ *  - Objects (domains, MRs, windows, listeners, endpoints, rings, shared
+ *    receive queues) are small numbers, valid in the handle that made them,
+ *    from 1. Closing the handle destroys all of them; a process that dies
+ *    closes its handles.
  *  - Thread safety: every function may be called from any number of threads at
  *    once, on the same handle too, except memreg_close() and the functions on
- *    one struct memreg_list. No function is async-signal-safe.
+ *    one struct memreg_list or struct memreg_ring. No function is
+ *    async-signal-safe.
  *  - A handle may be used after fork() by parent and child, which then share
  *    the objects; memory is registered in the process that makes the call.
  */
 #ifndef MEMREG_H
 #define MEMREG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <rdma/ib_memreg.h>
 
@@ -120,6 +124,36 @@ struct memreg_grant {
 	uint64_t length;
 	uint32_t rkey;
 	uint32_t access;
+};
+
+/**
+ * struct memreg_ring - A completion ring, mapped
+ * @id: Its id, for struct ib_memreg_queues and memreg_srq_create()
+ * @fd: Its descriptor, for poll(2): POLLIN while there are entries. It belongs
+ *	to the ring: don't close it.
+ * @entries: Entries that it has, a power of two
+ * @entry_size: Bytes of each: 64 or 128
+ * @shared: What kernel and user share
+ * @first: Its entry 0
+ * @map_size: Bytes that are mapped
+ * @mask: @entries less 1
+ * @consumer: Entries that the user has done with, in all
+ * @producer: Entries that the user knows of, in all
+ *
+ * Filled in by memreg_ring_create(). The fields from @shared on are for the
+ * functions below alone. A ring is for one thread at a time.
+ */
+struct memreg_ring {
+	uint32_t id;
+	int fd;
+	uint32_t entries;
+	uint32_t entry_size;
+	struct ib_memreg_ring *shared;
+	const char *first;
+	size_t map_size;
+	uint32_t mask;
+	uint32_t consumer;
+	uint32_t producer;
 };
 
 /*
@@ -236,13 +270,16 @@ int memreg_stat(struct memreg *m, struct ib_memreg_stat_entry *stats,
 /**
  * memreg_destroy() - Destroy an object
  * @m: The handle
- * @id: Any object of the handle: domain, MR, window, listener, endpoint
+ * @id: Any object of the handle: domain, MR, window, listener, endpoint, shared
+ *	receive queue; for a ring use memreg_ring_destroy()
  *
  * When it returns 0, no key of the object works and no page is pinned by it.
  * A bound window is revoked first, an endpoint is disconnected first.
  *
- * Return: 0; -ENOENT; -EBUSY (a domain with MRs, windows or endpoints; an MR
- * with bound windows; another thread is at work on the object); -ENODEV.
+ * Return: 0; -ENOENT; -EBUSY (a domain with MRs, windows, endpoints or shared
+ * receive queues; an MR with bound windows, or in work requests that have not
+ * completed; a shared receive queue with endpoints; another thread is at work on
+ * the object); -ENODEV.
  */
 int memreg_destroy(struct memreg *m, uint32_t id);
 
@@ -517,6 +554,54 @@ int memreg_connect(struct memreg *m, uint32_t domain,
 		   uint32_t *endpoint);
 
 /**
+ * memreg_connect_queues() - Begin to connect to a peer, with queues
+ * @m: The handle
+ * @domain: Domain whose keys the peer is to use
+ * @dst: Address and port of the peer: struct sockaddr_in or sockaddr_in6
+ * @src: Address to connect from, of the same family, or NULL
+ * @timeout_ms: For each of address and route resolution, 1 to
+ *	IB_MEMREG_TIMEOUT_MAX_MS
+ * @data: Private data for the peer; may be NULL if @len is 0
+ * @len: Bytes of it, up to IB_MEMREG_CAP_CONNECT_DATA
+ * @queues: Queues of the endpoint: see struct ib_memreg_queues
+ * @endpoint: Id of the new endpoint
+ *
+ * As memreg_connect(), but the endpoint has queues, so that work requests can be
+ * submitted to it. Receives may be submitted as soon as it returns, and are in
+ * place before the peer can send; all else from IB_MEMREG_EVENT_ESTABLISHED on.
+ *
+ * With MEMREG_SCATTER_TO_CQE=0 in the environment, messages go to the buffers
+ * that were posted for them, however short they are, as if
+ * IB_MEMREG_QUEUES_NO_INLINE_RECEIVE were set.
+ *
+ * Return: As memreg_connect(); also -EINVAL (queues), -ENOENT (ring or shared
+ * receive queue), -ENOSPC, -EOPNOTSUPP.
+ */
+int memreg_connect_queues(struct memreg *m, uint32_t domain,
+			  const struct sockaddr *dst,
+			  const struct sockaddr *src, unsigned int timeout_ms,
+			  const void *data, size_t len,
+			  const struct ib_memreg_queues *queues,
+			  uint32_t *endpoint);
+
+/**
+ * memreg_setup() - Give queues to a peer's request, before it is accepted
+ * @m: The handle
+ * @endpoint: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
+ * @domain: Domain of the endpoint, as memreg_accept() will have it
+ * @queues: Its queues: see struct ib_memreg_queues
+ *
+ * Receives that are submitted before memreg_accept() are in place before the
+ * peer can send. Done at most once. MEMREG_SCATTER_TO_CQE counts here as it does
+ * with memreg_connect_queues().
+ *
+ * Return: 0; -EINVAL, -EOPNOTSUPP, -ENOENT, -ENOTCONN (accepted already, or
+ * gone), -EBUSY (done already), -ENOMEM, -ENOSPC, -EDQUOT, -ENODEV.
+ */
+int memreg_setup(struct memreg *m, uint32_t endpoint, uint32_t domain,
+		 const struct ib_memreg_queues *queues);
+
+/**
  * memreg_disconnect() - End a connection
  * @m: The handle
  * @endpoint: Endpoint that is, or was, connected
@@ -564,6 +649,557 @@ int memreg_addr_from_sockaddr(const struct sockaddr *sa,
  */
 int memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
 			    struct sockaddr_storage *sa, socklen_t *len);
+
+/*
+ * Completion rings
+ */
+
+/**
+ * memreg_ring_create() - Make a completion ring and map it
+ * @m: The handle
+ * @entries: Entries to have room for, 1 to IB_MEMREG_CAP_RING; it gets the next
+ *	power of two
+ * @entry_size: Bytes of each: 64 or 128, of which 32 or 96 are for a message
+ *	that is received
+ * @eventfd: An eventfd(2) that is to be signalled when entries have come in, or
+ *	-1
+ * @flags: enum ib_memreg_ring_flags, or 0
+ * @ring: Filled in; to be ended by memreg_ring_destroy()
+ *
+ * One ring can serve any number of endpoints.
+ *
+ * Return: 0; -EINVAL, -EOPNOTSUPP (flags), -EBADF (@eventfd is none), -EMFILE,
+ * -ENFILE, -ENOMEM, -ENOSPC, -EDQUOT, -ENODEV.
+ */
+int memreg_ring_create(struct memreg *m, uint32_t entries,
+		       uint32_t entry_size, int eventfd, uint32_t flags,
+		       struct memreg_ring *ring);
+
+/**
+ * memreg_ring_destroy() - Destroy a completion ring and unmap it
+ * @m: The handle, or NULL: the ring is only unmapped and its descriptor closed,
+ *	for when the handle is closed already
+ * @ring: The ring
+ *
+ * If it fails with -EBUSY or -EINTR nothing has changed. Otherwise the memory of
+ * the ring is gone, be it that the device is gone as well (-ENODEV).
+ *
+ * Return: 0; -EBUSY (endpoints or shared receive queues have it), -EINTR,
+ * -ENODEV.
+ */
+int memreg_ring_destroy(struct memreg *m, struct memreg_ring *ring);
+
+/**
+ * memreg_ring_wait() - Wait for completions
+ * @ring: The ring
+ * @min: Entries that there are to be, 1 to @ring->entries
+ * @timeout_ns: Nanoseconds to wait at most; 0 only looks, and
+ *	IB_MEMREG_WAIT_FOREVER waits for as long as it takes
+ * @count: Entries that there are, if the call returns 0 or -ETIMEDOUT; may be
+ *	NULL
+ *
+ * Does not enter the kernel if they are there already.
+ *
+ * Return: 0; -ETIMEDOUT, -EINTR (a signal arrived), -EINVAL (@min), -ENODEV (the
+ * ring is destroyed).
+ */
+int memreg_ring_wait(struct memreg_ring *ring, uint32_t min,
+		     uint64_t timeout_ns, unsigned int *count);
+
+/**
+ * memreg_ring_ready() - How many entries there are to read
+ * @ring: The ring
+ *
+ * Return: Entries that the kernel has written and the user is not done with.
+ */
+static inline uint32_t memreg_ring_ready(struct memreg_ring *ring)
+{
+	ring->producer = __atomic_load_n(&ring->shared->producer,
+					 __ATOMIC_ACQUIRE);
+	return ring->producer - ring->consumer;
+}
+
+/**
+ * memreg_ring_entry() - The entry behind so many others
+ * @ring: The ring
+ * @index: 0 for the first that the user is not done with; less than what
+ *	memreg_ring_ready() has told
+ *
+ * Return: The entry. It can't fail.
+ */
+static inline const struct ib_memreg_cqe *
+memreg_ring_entry(const struct memreg_ring *ring, uint32_t index)
+{
+	index = (ring->consumer + index) & ring->mask;
+	return (const struct ib_memreg_cqe *)(const void *)
+		(ring->first + (size_t)index * ring->entry_size);
+}
+
+/**
+ * memreg_ring_peek() - The next completion, if there is one
+ * @ring: The ring
+ *
+ * The entry is the user's until memreg_ring_seen(): calls until then give the
+ * same one. It costs a few instructions, and no system call.
+ *
+ * Return: The entry, or NULL.
+ */
+static inline const struct ib_memreg_cqe *
+memreg_ring_peek(struct memreg_ring *ring)
+{
+	if (ring->consumer == ring->producer && !memreg_ring_ready(ring))
+		return NULL;
+	return memreg_ring_entry(ring, 0);
+}
+
+/**
+ * memreg_ring_seen() - Be done with entries
+ * @ring: The ring
+ * @count: How many, counted from the first that the user is not done with; up
+ *	to what memreg_ring_ready() has told, or 1 after memreg_ring_peek()
+ *
+ * They are the kernel's again, and must not be looked at any more.
+ */
+static inline void memreg_ring_seen(struct memreg_ring *ring, uint32_t count)
+{
+	ring->consumer += count;
+	__atomic_store_n(&ring->shared->consumer, ring->consumer,
+			 __ATOMIC_RELEASE);
+}
+
+/**
+ * memreg_ring_quiet() - Whether the ring's eventfd is to be signalled
+ * @ring: The ring
+ * @quiet: true if not, as while the program polls anyway
+ *
+ * Look into the ring once more after setting it to false, before going to
+ * sleep: of what came in before, nobody is told.
+ */
+static inline void memreg_ring_quiet(struct memreg_ring *ring, bool quiet)
+{
+	__atomic_store_n(&ring->shared->flags,
+			 quiet ? (uint32_t)IB_MEMREG_RING_QUIET : 0,
+			 __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/**
+ * memreg_cqe_data() - The message in a completion
+ * @cqe: An entry with IB_MEMREG_CQE_INLINE
+ *
+ * Return: The first of its @cqe->byte_len bytes, which may be more than the
+ * array @data is declared with. They are the user's until memreg_ring_seen().
+ */
+static inline const void *memreg_cqe_data(const struct ib_memreg_cqe *cqe)
+{
+	return (const char *)cqe + offsetof(struct ib_memreg_cqe, data);
+}
+
+/*
+ * Work requests
+ */
+
+/**
+ * memreg_srq_create() - Make a shared receive queue
+ * @m: The handle
+ * @domain: Domain of the endpoints that are to use it
+ * @ring: Id of the ring for what they receive
+ * @max_recv: Receives that it has room for, 1 to IB_MEMREG_QUEUE_MAX
+ * @max_recv_sge: SGEs of each, 1 to IB_MEMREG_SGE_MAX
+ * @flags: enum ib_memreg_queues_flags, or 0
+ * @srq: Its id; memreg_destroy() ends it
+ *
+ * MEMREG_SCATTER_TO_CQE counts here as it does with memreg_connect_queues().
+ *
+ * Return: 0; -EINVAL, -EOPNOTSUPP (the device has no such queues), -ENOENT
+ * (domain, ring), -ENOMEM, -ENOSPC, -EDQUOT, -ENODEV.
+ */
+int memreg_srq_create(struct memreg *m, uint32_t domain, uint32_t ring,
+		      uint32_t max_recv, uint32_t max_recv_sge, uint32_t flags,
+		      uint32_t *srq);
+
+/**
+ * memreg_submit() - Submit work requests
+ * @m: The handle
+ * @wrs: Array of @count, for one endpoint or several, as the memreg_prep_...
+ *	functions fill them in. Out, of each BIND: @rkey and @remote_addr
+ * @count: How many, 1 to IB_MEMREG_BATCH_MAX
+ * @taken: Those that were posted: all of them if the call returns 0, otherwise
+ *	those before the one that is to blame. May be NULL.
+ *
+ * They are posted in this order; if the call fails, those before the one that
+ * failed stay posted. -EAGAIN means that there is no room for it now: take
+ * completions out of the ring, and submit from there on again.
+ *
+ * Return: 0; -EINVAL, -EOVERFLOW, -ENOENT (an id), -ENOTCONN (no connection yet,
+ * or no more), -EAGAIN (queue or ring is full), -EACCES (an MR doesn't allow it),
+ * -ESTALE (the memory of an MR went), -EMSGSIZE (a message in too many pieces of
+ * memory), -EOPNOTSUPP, -EBUSY (the window is bound), -EFAULT, -ENOMEM, -ENOSPC,
+ * -EDQUOT, -EINTR, -EIO, -ENODEV.
+ */
+int memreg_submit(struct memreg *m, struct ib_memreg_wr *wrs,
+		  unsigned int count, unsigned int *taken);
+
+/*
+ * Each memreg_prep_...() fills in a whole work request. What may be added
+ * afterwards: memreg_wr_signal(), memreg_wr_inline(), memreg_wr_sges(),
+ * memreg_wr_insert_rkey(), and flags of enum ib_memreg_wr_flags in @wr->flags.
+ */
+
+static inline void memreg_prep__clear(struct ib_memreg_wr *wr,
+				      enum ib_memreg_opcode opcode,
+				      uint32_t target)
+{
+	memset(wr, 0, sizeof(*wr));
+	wr->opcode = (uint16_t)opcode;
+	wr->target_id = target;
+}
+
+static inline void memreg_prep__local(struct ib_memreg_wr *wr, uint32_t mr,
+				      uint64_t offset, uint32_t length)
+{
+	if (!mr)
+		return;
+	wr->num_sge = 1;
+	wr->sge.mr_id = mr;
+	wr->sge.offset = offset;
+	wr->sge.length = length;
+}
+
+static inline void memreg_prep__remote(struct ib_memreg_wr *wr,
+				       uint64_t remote_addr, uint32_t rkey)
+{
+	wr->remote_addr = remote_addr;
+	wr->rkey = rkey;
+}
+
+/**
+ * memreg_wr_signal() - Have a work request tell of its completion
+ * @wr: The work request, prepared
+ * @user_data: What the completion is to come with
+ */
+static inline void memreg_wr_signal(struct ib_memreg_wr *wr, uint64_t user_data)
+{
+	wr->flags = (uint16_t)(wr->flags | IB_MEMREG_WR_SIGNALED);
+	wr->user_data = user_data;
+}
+
+/**
+ * memreg_wr_inline() - Let a SEND or WRITE take its data from the program
+ * @wr: The work request, prepared
+ * @data: The data, which is copied by memreg_submit()
+ * @length: Bytes of it, up to what the queue was made for
+ */
+static inline void memreg_wr_inline(struct ib_memreg_wr *wr, const void *data,
+				    uint32_t length)
+{
+	memset(&wr->sge, 0, sizeof(wr->sge));
+	wr->num_sge = 0;
+	wr->flags = (uint16_t)(wr->flags | IB_MEMREG_WR_INLINE);
+	wr->sges = (uint64_t)(uintptr_t)data;
+	wr->length = length;
+}
+
+/**
+ * memreg_wr_sges() - Give a work request several ranges of local memory
+ * @wr: The work request, prepared
+ * @sges: Array of @count ranges, to stay until memreg_submit() returns
+ * @count: How many, up to what the queue was made for
+ */
+static inline void memreg_wr_sges(struct ib_memreg_wr *wr,
+				  const struct ib_memreg_sge *sges,
+				  uint32_t count)
+{
+	memset(&wr->sge, 0, sizeof(wr->sge));
+	wr->num_sge = count;
+	wr->sges = 0;
+	if (count == 1)
+		wr->sge = *sges;
+	else if (count)
+		wr->sges = (uint64_t)(uintptr_t)sges;
+}
+
+/**
+ * memreg_wr_insert_rkey() - Let a BIND write its rkey into the next message
+ * @wr: The BIND, prepared
+ * @at: First of 4 bytes in the inline data of the next work request of the call
+ *	that has the same target; there it is in network byte order
+ */
+static inline void memreg_wr_insert_rkey(struct ib_memreg_wr *wr, uint32_t at)
+{
+	wr->flags = (uint16_t)(wr->flags | IB_MEMREG_WR_INSERT_RKEY);
+	wr->insert_at = at;
+}
+
+/**
+ * memreg_prep_send() - Prepare to send a message
+ * @wr: Filled in
+ * @endpoint: The endpoint
+ * @mr: MR that the message is in; 0 for none: an empty message, or one that
+ *	memreg_wr_inline() or memreg_wr_sges() is to tell
+ * @offset: Its first byte, counted from the start of the MR
+ * @length: Its bytes
+ */
+static inline void memreg_prep_send(struct ib_memreg_wr *wr, uint32_t endpoint,
+				    uint32_t mr, uint64_t offset,
+				    uint32_t length)
+{
+	memreg_prep__clear(wr, IB_MEMREG_OP_SEND, endpoint);
+	memreg_prep__local(wr, mr, offset, length);
+}
+
+/**
+ * memreg_prep_send_inline() - Prepare to send a message of inline data
+ * @wr: Filled in
+ * @endpoint: The endpoint
+ * @data: The message, which is copied by memreg_submit()
+ * @length: Its bytes, up to what the queue was made for
+ */
+static inline void memreg_prep_send_inline(struct ib_memreg_wr *wr,
+					   uint32_t endpoint, const void *data,
+					   uint32_t length)
+{
+	memreg_prep__clear(wr, IB_MEMREG_OP_SEND, endpoint);
+	memreg_wr_inline(wr, data, length);
+}
+
+/**
+ * memreg_prep_send_imm() - Prepare to send a message with immediate data
+ * @wr: Filled in
+ * @endpoint: The endpoint
+ * @mr: As with memreg_prep_send()
+ * @offset: As with memreg_prep_send()
+ * @length: As with memreg_prep_send()
+ * @imm: Immediate data, in network byte order
+ */
+static inline void memreg_prep_send_imm(struct ib_memreg_wr *wr,
+					uint32_t endpoint, uint32_t mr,
+					uint64_t offset, uint32_t length,
+					uint32_t imm)
+{
+	memreg_prep__clear(wr, IB_MEMREG_OP_SEND_WITH_IMM, endpoint);
+	memreg_prep__local(wr, mr, offset, length);
+	wr->ex = imm;
+}
+
+/**
+ * memreg_prep_send_inv() - Prepare to send a message that ends a key of the peer
+ * @wr: Filled in
+ * @endpoint: The endpoint
+ * @mr: As with memreg_prep_send()
+ * @offset: As with memreg_prep_send()
+ * @length: As with memreg_prep_send()
+ * @rkey: Key that the peer granted, and that is to be invalidated
+ */
+static inline void memreg_prep_send_inv(struct ib_memreg_wr *wr,
+					uint32_t endpoint, uint32_t mr,
+					uint64_t offset, uint32_t length,
+					uint32_t rkey)
+{
+	memreg_prep__clear(wr, IB_MEMREG_OP_SEND_WITH_INV, endpoint);
+	memreg_prep__local(wr, mr, offset, length);
+	wr->ex = rkey;
+}
+
+/**
+ * memreg_prep_write() - Prepare to write to the peer's memory
+ * @wr: Filled in
+ * @endpoint: The endpoint
+ * @mr: MR that the data is in, as with memreg_prep_send()
+ * @offset: Its first byte, counted from the start of the MR
+ * @length: Its bytes
+ * @remote_addr: Where it is to go
+ * @rkey: Key for that
+ */
+static inline void memreg_prep_write(struct ib_memreg_wr *wr,
+				     uint32_t endpoint, uint32_t mr,
+				     uint64_t offset, uint32_t length,
+				     uint64_t remote_addr, uint32_t rkey)
+{
+	memreg_prep__clear(wr, IB_MEMREG_OP_WRITE, endpoint);
+	memreg_prep__local(wr, mr, offset, length);
+	memreg_prep__remote(wr, remote_addr, rkey);
+}
+
+/**
+ * memreg_prep_write_inline() - Prepare to write inline data to the peer's memory
+ * @wr: Filled in
+ * @endpoint: The endpoint
+ * @data: The data, which is copied by memreg_submit()
+ * @length: Its bytes, up to what the queue was made for
+ * @remote_addr: Where it is to go
+ * @rkey: Key for that
+ */
+static inline void memreg_prep_write_inline(struct ib_memreg_wr *wr,
+					    uint32_t endpoint,
+					    const void *data, uint32_t length,
+					    uint64_t remote_addr,
+					    uint32_t rkey)
+{
+	memreg_prep__clear(wr, IB_MEMREG_OP_WRITE, endpoint);
+	memreg_wr_inline(wr, data, length);
+	memreg_prep__remote(wr, remote_addr, rkey);
+}
+
+/**
+ * memreg_prep_write_imm() - Prepare to write to the peer's memory and tell it
+ * @wr: Filled in
+ * @endpoint: The endpoint
+ * @mr: As with memreg_prep_write()
+ * @offset: As with memreg_prep_write()
+ * @length: As with memreg_prep_write()
+ * @remote_addr: As with memreg_prep_write()
+ * @rkey: As with memreg_prep_write()
+ * @imm: Immediate data, in network byte order, which takes a receive of the peer
+ */
+static inline void memreg_prep_write_imm(struct ib_memreg_wr *wr,
+					 uint32_t endpoint, uint32_t mr,
+					 uint64_t offset, uint32_t length,
+					 uint64_t remote_addr, uint32_t rkey,
+					 uint32_t imm)
+{
+	memreg_prep__clear(wr, IB_MEMREG_OP_WRITE_WITH_IMM, endpoint);
+	memreg_prep__local(wr, mr, offset, length);
+	memreg_prep__remote(wr, remote_addr, rkey);
+	wr->ex = imm;
+}
+
+/**
+ * memreg_prep_read() - Prepare to read from the peer's memory
+ * @wr: Filled in
+ * @endpoint: The endpoint
+ * @mr: MR that the data is to go to, with IB_MEMREG_ACCESS_LOCAL_WRITE
+ * @offset: First byte there, counted from the start of the MR
+ * @length: Bytes
+ * @remote_addr: Where it is
+ * @rkey: Key for that
+ */
+static inline void memreg_prep_read(struct ib_memreg_wr *wr, uint32_t endpoint,
+				    uint32_t mr, uint64_t offset,
+				    uint32_t length, uint64_t remote_addr,
+				    uint32_t rkey)
+{
+	memreg_prep__clear(wr, IB_MEMREG_OP_READ, endpoint);
+	memreg_prep__local(wr, mr, offset, length);
+	memreg_prep__remote(wr, remote_addr, rkey);
+}
+
+/**
+ * memreg_prep_cmp_swap() - Prepare to compare and swap 8 bytes of the peer
+ * @wr: Filled in
+ * @endpoint: The endpoint
+ * @mr: MR that what was there before is to go to, with
+ *	IB_MEMREG_ACCESS_LOCAL_WRITE
+ * @offset: First of 8 bytes there, counted from the start of the MR
+ * @remote_addr: Where the 8 bytes are, a multiple of 8
+ * @rkey: Key for that
+ * @compare: What they must be
+ * @swap: What they become then
+ */
+static inline void memreg_prep_cmp_swap(struct ib_memreg_wr *wr,
+					uint32_t endpoint, uint32_t mr,
+					uint64_t offset, uint64_t remote_addr,
+					uint32_t rkey, uint64_t compare,
+					uint64_t swap)
+{
+	memreg_prep__clear(wr, IB_MEMREG_OP_CMP_AND_SWP, endpoint);
+	memreg_prep__local(wr, mr, offset, 8);
+	memreg_prep__remote(wr, remote_addr, rkey);
+	wr->compare_add = compare;
+	wr->swap = swap;
+}
+
+/**
+ * memreg_prep_fetch_add() - Prepare to add to 8 bytes of the peer
+ * @wr: Filled in
+ * @endpoint: The endpoint
+ * @mr: As with memreg_prep_cmp_swap()
+ * @offset: As with memreg_prep_cmp_swap()
+ * @remote_addr: As with memreg_prep_cmp_swap()
+ * @rkey: As with memreg_prep_cmp_swap()
+ * @add: What is to be added
+ */
+static inline void memreg_prep_fetch_add(struct ib_memreg_wr *wr,
+					 uint32_t endpoint, uint32_t mr,
+					 uint64_t offset, uint64_t remote_addr,
+					 uint32_t rkey, uint64_t add)
+{
+	memreg_prep__clear(wr, IB_MEMREG_OP_FETCH_AND_ADD, endpoint);
+	memreg_prep__local(wr, mr, offset, 8);
+	memreg_prep__remote(wr, remote_addr, rkey);
+	wr->compare_add = add;
+}
+
+/**
+ * memreg_prep_recv() - Prepare a buffer for a message
+ * @wr: Filled in
+ * @target: The endpoint, or a shared receive queue
+ * @mr: MR that the message is to go to, with IB_MEMREG_ACCESS_LOCAL_WRITE; 0
+ *	for none: for a message that is empty, or as memreg_wr_sges() tells
+ * @offset: First byte there, counted from the start of the MR
+ * @length: Bytes that there is room for
+ * @user_data: What the completion is to come with; there always is one
+ */
+static inline void memreg_prep_recv(struct ib_memreg_wr *wr, uint32_t target,
+				    uint32_t mr, uint64_t offset,
+				    uint32_t length, uint64_t user_data)
+{
+	memreg_prep__clear(wr, IB_MEMREG_OP_RECV, target);
+	memreg_prep__local(wr, mr, offset, length);
+	wr->user_data = user_data;
+}
+
+/**
+ * memreg_prep_bind() - Prepare to bind a window of type 2B
+ * @wr: Filled in
+ * @endpoint: The endpoint with whose connection the window ends at the latest
+ * @window: The window, of the endpoint's domain, not bound
+ * @mr: MR with IB_MEMREG_ACCESS_MW_BIND
+ * @offset: First byte of the grant, counted from the start of the MR
+ * @length: Its bytes
+ * @access: As in struct ib_memreg_bind
+ */
+static inline void memreg_prep_bind(struct ib_memreg_wr *wr, uint32_t endpoint,
+				    uint32_t window, uint32_t mr,
+				    uint64_t offset, uint32_t length,
+				    uint32_t access)
+{
+	memreg_prep__clear(wr, IB_MEMREG_OP_BIND, endpoint);
+	wr->sge.mr_id = mr;
+	wr->sge.offset = offset;
+	wr->sge.length = length;
+	wr->window_id = window;
+	wr->access = access;
+}
+
+/**
+ * memreg_prep_invalidate() - Prepare to end a window of type 2B
+ * @wr: Filled in
+ * @endpoint: The endpoint that it was bound on
+ * @window: The window
+ */
+static inline void memreg_prep_invalidate(struct ib_memreg_wr *wr,
+					  uint32_t endpoint, uint32_t window)
+{
+	memreg_prep__clear(wr, IB_MEMREG_OP_INVALIDATE, endpoint);
+	wr->window_id = window;
+}
+
+/**
+ * memreg_wc_status_string() - How a work request ended, in words
+ * @status: enum ib_memreg_wc_status
+ *
+ * Return: A constant string, such as "the peer refuses the access". Never NULL.
+ */
+const char *memreg_wc_status_string(uint32_t status);
+
+/**
+ * memreg_opcode_string() - The name of an opcode
+ * @opcode: enum ib_memreg_opcode
+ *
+ * Return: A constant string, such as "SEND_WITH_INV". Never NULL.
+ */
+const char *memreg_opcode_string(uint32_t opcode);
 
 /*
  * Grants: what travels in private data

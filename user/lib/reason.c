@@ -127,6 +127,41 @@ static const struct reason reasons[] = {
 		"try again when nobody maps or unmaps there" },
 	[IB_MEMREG_REASON_TIMEOUT] = {
 		"the timeout is 0 or over the limit", NULL },
+	[IB_MEMREG_REASON_OPCODE] = {
+		"there is no such opcode, or not on this queue", NULL },
+	[IB_MEMREG_REASON_OPCODE_DEVICE] = {
+		"the RDMA device, or its driver's interface for the kernel, lacks the opcode",
+		"`memreg caps` shows the opcodes that can be submitted" },
+	[IB_MEMREG_REASON_SGES] = {
+		"more SGEs than the queue was made for, or not the number that the opcode takes",
+		NULL },
+	[IB_MEMREG_REASON_INLINE] = {
+		"inline data that the opcode can't take, or more than the queue was made for",
+		NULL },
+	[IB_MEMREG_REASON_FRAGMENTS] = {
+		"the memory of the message is in too many pieces",
+		"`memreg caps` shows how many fit; use shorter messages, huge pages, or a WRITE"
+	},
+	[IB_MEMREG_REASON_LOCAL_WRITE] = {
+		"the MR doesn't allow local writes",
+		"register it with IB_MEMREG_ACCESS_LOCAL_WRITE" },
+	[IB_MEMREG_REASON_QUEUE_FULL] = {
+		"there is no room on the send or receive queue",
+		"wait for completions first, or make it larger" },
+	[IB_MEMREG_REASON_RING_FULL] = {
+		"there is no room in the completion ring",
+		"take completions out of it, signal now and then, or make it larger"
+	},
+	[IB_MEMREG_REASON_NO_QUEUE] = {
+		"the endpoint was made without that queue", NULL },
+	[IB_MEMREG_REASON_RING] = {
+		"the completion ring is none, or has sizes that can't be had",
+		NULL },
+	[IB_MEMREG_REASON_ALIGN] = {
+		"the address of an atomic is no multiple of 8, or its length is not 8",
+		NULL },
+	[IB_MEMREG_REASON_EVENTFD] = {
+		"the descriptor is not one of an eventfd", NULL },
 };
 
 /* For failures to which the kernel gives no code, and EADDRINUSE */

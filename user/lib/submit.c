@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Work requests: shared receive queues, submission, names */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+uint32_t memreg__queues_flags(uint32_t flags)
+{
+	const char *word = getenv("MEMREG_SCATTER_TO_CQE");
+
+	if (word && !strcmp(word, "0"))
+		flags |= IB_MEMREG_QUEUES_NO_INLINE_RECEIVE;
+	return flags;
+}
+
+EXPORT int memreg_srq_create(struct memreg *m, uint32_t domain, uint32_t ring,
+			     uint32_t max_recv, uint32_t max_recv_sge,
+			     uint32_t flags, uint32_t *srq)
+{
+	struct ib_memreg_srq_create arg = {
+		.size = sizeof(arg),
+		.flags = memreg__queues_flags(flags),
+		.domain_id = domain,
+		.ring_id = ring,
+		.max_recv = max_recv,
+		.max_recv_sge = max_recv_sge,
+	};
+	int ret;
+
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_SRQ_CREATE, &arg, "srq_create");
+	if (!ret)
+		*srq = arg.out_srq_id;
+	return ret;
+}
+
+EXPORT int memreg_submit(struct memreg *m, struct ib_memreg_wr *wrs,
+			 unsigned int count, unsigned int *taken)
+{
+	struct ib_memreg_submit arg = {
+		.size = sizeof(arg),
+		.count = count,
+		.wrs = to_u64(wrs),
+	};
+	int ret = memreg__call(m->fd, IB_MEMREG_IOC_SUBMIT, &arg, "submit");
+
+	if (taken)
+		*taken = arg.out_taken;
+	return ret;
+}
+
+EXPORT const char *memreg_wc_status_string(uint32_t status)
+{
+	static const char *const texts[] = {
+		[IB_MEMREG_WC_SUCCESS] = "success",
+		[IB_MEMREG_WC_LOC_LEN_ERR] =
+			"the message is longer than the buffer for it",
+		[IB_MEMREG_WC_LOC_QP_OP_ERR] =
+			"the queue found something wrong with the work request",
+		[IB_MEMREG_WC_LOC_PROT_ERR] =
+			"local memory that it may not reach",
+		[IB_MEMREG_WC_WR_FLUSH_ERR] =
+			"the connection ended before its turn came",
+		[IB_MEMREG_WC_MW_BIND_ERR] = "the window can't be bound",
+		[IB_MEMREG_WC_BAD_RESP_ERR] = "an answer that makes no sense",
+		[IB_MEMREG_WC_LOC_ACCESS_ERR] =
+			"local memory that it may not write",
+		[IB_MEMREG_WC_REM_INV_REQ_ERR] =
+			"the peer found the request invalid",
+		[IB_MEMREG_WC_REM_ACCESS_ERR] = "the peer refuses the access",
+		[IB_MEMREG_WC_REM_OP_ERR] = "the peer could not do it",
+		[IB_MEMREG_WC_RETRY_EXC_ERR] = "the peer does not answer",
+		[IB_MEMREG_WC_RNR_RETRY_EXC_ERR] =
+			"the peer has no buffer for the message",
+		[IB_MEMREG_WC_REM_ABORT_ERR] = "the peer gave it up",
+		[IB_MEMREG_WC_FATAL_ERR] = "the RDMA device failed",
+		[IB_MEMREG_WC_RESP_TIMEOUT_ERR] =
+			"the peer did not answer in time",
+		[IB_MEMREG_WC_GENERAL_ERR] = "it failed",
+	};
+
+	if (status >= sizeof(texts) / sizeof(texts[0]) || !texts[status])
+		return "a status that this library doesn't know";
+	return texts[status];
+}
+
+EXPORT const char *memreg_opcode_string(uint32_t opcode)
+{
+	static const char *const names[] = {
+		[IB_MEMREG_OP_SEND] = "SEND",
+		[IB_MEMREG_OP_SEND_WITH_IMM] = "SEND_WITH_IMM",
+		[IB_MEMREG_OP_SEND_WITH_INV] = "SEND_WITH_INV",
+		[IB_MEMREG_OP_WRITE] = "WRITE",
+		[IB_MEMREG_OP_WRITE_WITH_IMM] = "WRITE_WITH_IMM",
+		[IB_MEMREG_OP_READ] = "READ",
+		[IB_MEMREG_OP_CMP_AND_SWP] = "CMP_AND_SWP",
+		[IB_MEMREG_OP_FETCH_AND_ADD] = "FETCH_AND_ADD",
+		[IB_MEMREG_OP_RECV] = "RECV",
+		[IB_MEMREG_OP_BIND] = "BIND",
+		[IB_MEMREG_OP_INVALIDATE] = "INVALIDATE",
+		[IB_MEMREG_OP_FLUSH] = "FLUSH",
+		[IB_MEMREG_OP_ATOMIC_WRITE] = "ATOMIC_WRITE",
+	};
+
+	if (opcode >= sizeof(names) / sizeof(names[0]) || !names[opcode])
+		return "unknown";
+	return names[opcode];
+}
