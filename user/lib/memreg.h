@@ -278,8 +278,8 @@ int memreg_stat(struct memreg *m, struct ib_memreg_stat_entry *stats,
  *
  * Return: 0; -ENOENT; -EBUSY (a domain with MRs, windows, endpoints or shared
  * receive queues; an MR with bound windows, or in work requests that have not
- * completed; a shared receive queue with endpoints; another thread is at work on
- * the object); -ENODEV.
+ * completed; a shared receive queue with endpoints; another thread is at work
+ * on the object); -ENODEV.
  */
 int memreg_destroy(struct memreg *m, uint32_t id);
 
@@ -566,9 +566,10 @@ int memreg_connect(struct memreg *m, uint32_t domain,
  * @queues: Queues of the endpoint: see struct ib_memreg_queues
  * @endpoint: Id of the new endpoint
  *
- * As memreg_connect(), but the endpoint has queues, so that work requests can be
- * submitted to it. Receives may be submitted as soon as it returns, and are in
- * place before the peer can send; all else from IB_MEMREG_EVENT_ESTABLISHED on.
+ * As memreg_connect(), but the endpoint has queues, so that work requests can
+ * be submitted to it. Receives may be submitted as soon as it returns, and are
+ * in place before the peer can send; all else from IB_MEMREG_EVENT_ESTABLISHED
+ * on.
  *
  * With MEMREG_SCATTER_TO_CQE=0 in the environment, messages go to the buffers
  * that were posted for them, however short they are, as if
@@ -592,8 +593,8 @@ int memreg_connect_queues(struct memreg *m, uint32_t domain,
  * @queues: Its queues: see struct ib_memreg_queues
  *
  * Receives that are submitted before memreg_accept() are in place before the
- * peer can send. Done at most once. MEMREG_SCATTER_TO_CQE counts here as it does
- * with memreg_connect_queues().
+ * peer can send. Done at most once. MEMREG_SCATTER_TO_CQE counts here as it
+ * does with memreg_connect_queues().
  *
  * Return: 0; -EINVAL, -EOPNOTSUPP, -ENOENT, -ENOTCONN (accepted already, or
  * gone), -EBUSY (done already), -ENOMEM, -ENOSPC, -EDQUOT, -ENODEV.
@@ -681,8 +682,8 @@ int memreg_ring_create(struct memreg *m, uint32_t entries,
  *	for when the handle is closed already
  * @ring: The ring
  *
- * If it fails with -EBUSY or -EINTR nothing has changed. Otherwise the memory of
- * the ring is gone, be it that the device is gone as well (-ENODEV).
+ * If it fails with -EBUSY or -EINTR nothing has changed. Otherwise the memory
+ * of the ring is gone, be it that the device is gone as well (-ENODEV).
  *
  * Return: 0; -EBUSY (endpoints or shared receive queues have it), -EINTR,
  * -ENODEV.
@@ -700,8 +701,8 @@ int memreg_ring_destroy(struct memreg *m, struct memreg_ring *ring);
  *
  * Does not enter the kernel if they are there already.
  *
- * Return: 0; -ETIMEDOUT, -EINTR (a signal arrived), -EINVAL (@min), -ENODEV (the
- * ring is destroyed).
+ * Return: 0; -ETIMEDOUT, -EINTR (a signal arrived), -EINVAL (@min), -ENODEV
+ * (the ring is destroyed).
  */
 int memreg_ring_wait(struct memreg_ring *ring, uint32_t min,
 		     uint64_t timeout_ns, unsigned int *count);
@@ -831,11 +832,11 @@ int memreg_srq_create(struct memreg *m, uint32_t domain, uint32_t ring,
  * failed stay posted. -EAGAIN means that there is no room for it now: take
  * completions out of the ring, and submit from there on again.
  *
- * Return: 0; -EINVAL, -EOVERFLOW, -ENOENT (an id), -ENOTCONN (no connection yet,
- * or no more), -EAGAIN (queue or ring is full), -EACCES (an MR doesn't allow it),
- * -ESTALE (the memory of an MR went), -EMSGSIZE (a message in too many pieces of
- * memory), -EOPNOTSUPP, -EBUSY (the window is bound), -EFAULT, -ENOMEM, -ENOSPC,
- * -EDQUOT, -EINTR, -EIO, -ENODEV.
+ * Return: 0; -EINVAL, -EOVERFLOW, -ENOENT (an id), -ENOTCONN (no connection
+ * yet, or no more), -EAGAIN (queue or ring is full), -EACCES (an MR doesn't
+ * allow it), -ESTALE (the memory of an MR went), -EMSGSIZE (a message in too
+ * many pieces of memory), -EOPNOTSUPP, -EBUSY (the window is bound), -EFAULT,
+ * -ENOMEM, -ENOSPC, -EDQUOT, -EINTR, -EIO, -ENODEV.
  */
 int memreg_submit(struct memreg *m, struct ib_memreg_wr *wrs,
 		  unsigned int count, unsigned int *taken);
@@ -983,7 +984,7 @@ static inline void memreg_prep_send_imm(struct ib_memreg_wr *wr,
 }
 
 /**
- * memreg_prep_send_inv() - Prepare to send a message that ends a key of the peer
+ * memreg_prep_send_inv() - Prepare to send a message that ends a peer's key
  * @wr: Filled in
  * @endpoint: The endpoint
  * @mr: As with memreg_prep_send()
@@ -1022,7 +1023,7 @@ static inline void memreg_prep_write(struct ib_memreg_wr *wr,
 }
 
 /**
- * memreg_prep_write_inline() - Prepare to write inline data to the peer's memory
+ * memreg_prep_write_inline() - Prepare to write inline data to a peer's memory
  * @wr: Filled in
  * @endpoint: The endpoint
  * @data: The data, which is copied by memreg_submit()
@@ -1050,7 +1051,7 @@ static inline void memreg_prep_write_inline(struct ib_memreg_wr *wr,
  * @length: As with memreg_prep_write()
  * @remote_addr: As with memreg_prep_write()
  * @rkey: As with memreg_prep_write()
- * @imm: Immediate data, in network byte order, which takes a receive of the peer
+ * @imm: Immediate data, in network byte order; a receive of the peer takes it
  */
 static inline void memreg_prep_write_imm(struct ib_memreg_wr *wr,
 					 uint32_t endpoint, uint32_t mr,

@@ -189,9 +189,17 @@ static const struct {
 	{ ENOSPC, { "the RDMA device has no more of such objects", NULL } },
 };
 
+/*
+ * All strings are constants. They are put together when somebody asks, since a
+ * call that fails with EAGAIN may be part of a fast path.
+ */
 static __thread struct {
 	uint32_t code;
-	char text[448];
+	int err;		/* negative; 0 if nothing has failed */
+	const char *what;
+	const char *text;
+	const char *hint;
+	char line[448];
 } last;
 
 static const struct reason *reason_of_code(uint32_t code)
@@ -214,12 +222,11 @@ static const struct reason *reason_of_errno(int err)
 static int set_reason(const char *what, int err, uint32_t code,
 		      const char *text, const char *hint)
 {
-	const char *name = strerrorname_np(-err);
-
 	last.code = code;
-	snprintf(last.text, sizeof(last.text), "%s: %s (%s)%s%s", what, text,
-		 name ? name : "unknown error", hint ? "; " : "",
-		 hint ? hint : "");
+	last.err = err;
+	last.what = what;
+	last.text = text;
+	last.hint = hint;
 	return err;
 }
 
@@ -246,7 +253,14 @@ int memreg__fail_code(const char *what, int err, uint32_t code)
 
 EXPORT const char *memreg_reason(void)
 {
-	return last.text;
+	const char *name = strerrorname_np(-last.err);
+
+	if (!last.err)
+		return "";
+	snprintf(last.line, sizeof(last.line), "%s: %s (%s)%s%s", last.what,
+		 last.text, name ? name : "unknown error",
+		 last.hint ? "; " : "", last.hint ? last.hint : "");
+	return last.line;
 }
 
 EXPORT uint32_t memreg_reason_code(void)
