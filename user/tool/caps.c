@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* memreg caps: the capabilities of a device, each with what backs it */
+#include <ctype.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 
 #define CAPS_ROOM 64
 
-enum kind { NUMBER, BYTES, BYTE_SIZES, YES_NO, ACCESS };
+enum kind { NUMBER, BYTES, BYTE_SIZES, YES_NO, ACCESS, OPCODES };
 
 static const struct {
 	const char *name;
@@ -49,6 +50,14 @@ static const struct {
 		"accept-data", BYTES, "private data to accept with" },
 	[IB_MEMREG_CAP_REJECT_DATA] = {
 		"reject-data", BYTES, "private data to reject with" },
+	[IB_MEMREG_CAP_OPCODES] = {
+		"opcodes", OPCODES, "" },
+	[IB_MEMREG_CAP_FRAGMENTS] = {
+		"fragments", NUMBER, "pieces of memory in one message" },
+	[IB_MEMREG_CAP_QUEUE] = {
+		"queue", NUMBER, "work requests on a queue" },
+	[IB_MEMREG_CAP_RING] = {
+		"ring", NUMBER, "entries of a completion ring" },
 };
 
 static const char *backing_text(uint32_t backing)
@@ -103,6 +112,27 @@ static void sizes_text(uint64_t sizes, char *buf, size_t size)
 	}
 }
 
+/* "send,write,read" */
+static void opcodes_text(uint64_t mask, char *buf, size_t size)
+{
+	const char *name;
+	unsigned int bit;
+	size_t len = 0;
+
+	*buf = '\0';
+	for (bit = 0; bit < 64; bit++) {
+		if (!(mask >> bit & 1))
+			continue;
+		if (len && len < size - 1)
+			buf[len++] = ',';
+		for (name = memreg_opcode_string(bit);
+		     *name && len < size - 1; name++)
+			buf[len++] = *name == '_' ?
+				'-' : (char)tolower((unsigned char)*name);
+		buf[len] = '\0';
+	}
+}
+
 static void value_text(const struct ib_memreg_cap_entry *cap, char *buf,
 		       size_t size)
 {
@@ -128,13 +158,16 @@ static void value_text(const struct ib_memreg_cap_entry *cap, char *buf,
 		snprintf(buf, size, "%s",
 			 access_text((uint32_t)cap->value, access));
 		break;
+	case OPCODES:
+		opcodes_text(cap->value, buf, size);
+		break;
 	}
 }
 
 static void print_cap(const struct ib_memreg_cap_entry *cap)
 {
 	const char *name = NULL, *what = "";
-	char value[160], number[32];
+	char value[200], number[32];
 
 	if (cap->cap < sizeof(names) / sizeof(names[0])) {
 		name = names[cap->cap].name;

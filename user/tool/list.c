@@ -15,6 +15,8 @@ static const char *type_text(uint32_t type)
 		[IB_MEMREG_OBJECT_WINDOW] = "window",
 		[IB_MEMREG_OBJECT_LISTENER] = "listener",
 		[IB_MEMREG_OBJECT_ENDPOINT] = "endpoint",
+		[IB_MEMREG_OBJECT_RING] = "ring",
+		[IB_MEMREG_OBJECT_SRQ] = "srq",
 	};
 
 	if (!type || type >= sizeof(names) / sizeof(names[0]))
@@ -78,7 +80,7 @@ static void print_details(const struct ib_memreg_object *o)
 		break;
 	case IB_MEMREG_OBJECT_MR:
 		print_memory(o);
-		printf(", %" PRIu32 " windows", o->users);
+		printf(", in use %" PRIu32 " times", o->users);
 		break;
 	case IB_MEMREG_OBJECT_WINDOW:
 		if (!o->state)
@@ -89,6 +91,15 @@ static void print_details(const struct ib_memreg_object *o)
 	case IB_MEMREG_OBJECT_ENDPOINT:
 		if (o->parent_id)
 			printf("of listener %" PRIu32, o->parent_id);
+		break;
+	case IB_MEMREG_OBJECT_RING:
+		printf("%" PRIu64 " entries, for %" PRIu32 " queues",
+		       (uint64_t)o->length, o->users);
+		break;
+	case IB_MEMREG_OBJECT_SRQ:
+		printf("%" PRIu64 " receives posted, for %" PRIu32
+		       " endpoints, to ring %" PRIu32, (uint64_t)o->length,
+		       o->users, o->parent_id);
 		break;
 	}
 }

@@ -84,6 +84,23 @@ static const struct {
 		"endpoints-rejected", NULL, "requests turned away" },
 	[IB_MEMREG_STAT_ENDPOINTS_FAILED] = {
 		"endpoints-failed", NULL, "connections that did not come up" },
+	[IB_MEMREG_STAT_WRS_SUBMITTED] = {
+		"wrs-submitted", "submit", "work requests of users" },
+	[IB_MEMREG_STAT_WRS_COMPLETED] = {
+		"wrs-completed", NULL, "completions of them in rings" },
+	[IB_MEMREG_STAT_WRS_FAILED] = {
+		"wrs-failed", "failed", "those that tell of a failure" },
+	[IB_MEMREG_STAT_INLINE_RECEIVES] = {
+		"inline-receives", NULL, "messages in completion entries" },
+	[IB_MEMREG_STAT_INLINE_COPIES] = {
+		"inline-copies", NULL, "messages too long for that" },
+	[IB_MEMREG_STAT_REMOTE_INVALIDATIONS] = {
+		"remote-invalidations", NULL, "windows ended by their peers" },
+	[IB_MEMREG_STAT_BOGUS_INVALIDATIONS] = {
+		"bogus-invalidations", NULL,
+		"of keys not granted, which ended connections" },
+	[IB_MEMREG_STAT_RING_FULL] = {
+		"ring-full", NULL, "submissions that found no room in a ring" },
 };
 
 #define NAMES (sizeof(names) / sizeof(names[0]))
