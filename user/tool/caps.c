@@ -186,12 +186,13 @@ static void print_cap(const struct ib_memreg_cap_entry *cap)
 	       value, what);
 }
 
-static int print_caps(struct memreg *m)
+static int print_caps(struct memreg *m, void *ctx)
 {
 	struct ib_memreg_cap_entry caps[CAPS_ROOM];
 	unsigned int i, count = CAPS_ROOM;
 	struct memreg_device device;
 
+	(void)ctx;
 	if (memreg_query_device(m, &device) ||
 	    memreg_query_caps(m, caps, &count))
 		return fail("%s", memreg_reason());
@@ -213,6 +214,15 @@ static void usage(void)
 	     "  -h, --help");
 }
 
+static int set_option(void *ctx, int opt)
+{
+	const char **device = ctx;
+
+	(void)opt;	/* there is but one */
+	*device = optarg;
+	return EXIT_GOOD;
+}
+
 int cmd_caps(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -220,27 +230,13 @@ int cmd_caps(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
+	static const struct syntax syntax = {
+		.options = options,
+		.set = set_option,
+		.usage = usage,
+	};
 	const char *device = NULL;
-	struct memreg *m;
-	int opt, ret;
+	int ret = parse_options(argc, argv, &syntax, &device);
 
-	while ((opt = getopt_long(argc, argv, "d:h", options, NULL)) != -1) {
-		switch (opt) {
-		case 'd':
-			device = optarg;
-			break;
-		case 'h':
-			usage();
-			return EXIT_GOOD;
-		default:
-			return bad_usage("bad option");
-		}
-	}
-	if (optind < argc)
-		return bad_usage("%s is one argument too many", argv[optind]);
-	if (memreg_open(device, &m))
-		return fail("%s", memreg_reason());
-	ret = print_caps(m);
-	memreg_close(m);
-	return ret;
+	return ret < 0 ? with_device(device, print_caps, NULL) : ret;
 }

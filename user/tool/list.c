@@ -164,6 +164,15 @@ static void usage(void)
 	     "  -h, --help");
 }
 
+static int set_option(void *ctx, int opt)
+{
+	bool *json = ctx;
+
+	(void)opt;	/* there is but one */
+	*json = true;
+	return EXIT_GOOD;
+}
+
 int cmd_list(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -171,24 +180,17 @@ int cmd_list(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
+	static const struct syntax syntax = {
+		.options = options,
+		.set = set_option,
+		.usage = usage,
+	};
 	struct memreg_list *list;
 	bool json = false;
-	int opt, ret;
+	int ret = parse_options(argc, argv, &syntax, &json);
 
-	while ((opt = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
-		switch (opt) {
-		case 'j':
-			json = true;
-			break;
-		case 'h':
-			usage();
-			return EXIT_GOOD;
-		default:
-			return bad_usage("bad option");
-		}
-	}
-	if (optind < argc)
-		return bad_usage("%s is one argument too many", argv[optind]);
+	if (ret >= 0)
+		return ret;
 	if (memreg_list_open(&list))
 		return fail("%s", memreg_reason());
 	ret = print_all(list, json);

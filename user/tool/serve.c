@@ -448,9 +448,10 @@ static const struct option options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
-/* EXIT_GOOD, or the exit status */
-static int set_option(struct server *s, int opt)
+static int set_option(void *ctx, int opt)
 {
+	struct server *s = ctx;
+
 	switch (opt) {
 	case 'd':
 		s->device = optarg;
@@ -483,16 +484,19 @@ static int set_option(struct server *s, int opt)
 	case OPT_SHARED:
 		s->shared = opt == OPT_SHARED;
 		return EXIT_GOOD;
-	case '1':
+	default:
 		s->once = true;
 		return EXIT_GOOD;
-	default:
-		return bad_usage("bad option");
 	}
 }
 
 int cmd_serve(int argc, char **argv)
 {
+	static const struct syntax syntax = {
+		.options = options,
+		.set = set_option,
+		.usage = usage,
+	};
 	struct server s = {
 		.address = "0.0.0.0",
 		.port = PORT_DEFAULT,
@@ -500,20 +504,10 @@ int cmd_serve(int argc, char **argv)
 			  IB_MEMREG_ACCESS_REMOTE_WRITE,
 		.revoke_after = -1,
 	};
-	int opt, ret;
+	int ret = parse_options(argc, argv, &syntax, &s);
 
-	while ((opt = getopt_long(argc, argv, "d:a:p:f:s:rA:t:1h", options,
-				  NULL)) != -1) {
-		if (opt == 'h') {
-			usage();
-			return EXIT_GOOD;
-		}
-		ret = set_option(&s, opt);
-		if (ret != EXIT_GOOD)
-			return ret;
-	}
-	if (optind < argc)
-		return bad_usage("%s is one argument too many", argv[optind]);
+	if (ret >= 0)
+		return ret;
 	s.mr.access = IB_MEMREG_ACCESS_MW_BIND;
 	if (!s.file || s.access & ~IB_MEMREG_ACCESS_REMOTE_READ)
 		s.mr.access |= IB_MEMREG_ACCESS_LOCAL_WRITE;

@@ -272,22 +272,14 @@ static int show(struct memreg *m, const struct memreg_device *device,
 	return EXIT_GOOD;
 }
 
-static int run(const struct options *o)
+static int run(struct memreg *m, void *ctx)
 {
+	const struct options *o = ctx;
 	struct memreg_device device;
-	struct memreg *m;
-	int ret;
 
-	if (memreg_open(o->device, &m))
-		return fail("%s", memreg_reason());
 	if (memreg_query_device(m, &device))
-		ret = fail("%s", memreg_reason());
-	else if (o->interval)
-		ret = watch(m, &device, o);
-	else
-		ret = show(m, &device, o);
-	memreg_close(m);
-	return ret;
+		return fail("%s", memreg_reason());
+	return o->interval ? watch(m, &device, o) : show(m, &device, o);
 }
 
 static void usage(void)
@@ -301,8 +293,31 @@ static void usage(void)
 	     "  -h, --help");
 }
 
-/* Returns -1 to go on, or an exit status */
-static int parse(int argc, char **argv, struct options *o)
+static int set_option(void *ctx, int opt)
+{
+	struct options *o = ctx;
+
+	switch (opt) {
+	case 'd':
+		o->device = optarg;
+		return EXIT_GOOD;
+	case 'i':
+		if (parse_number(optarg, &o->interval) && o->interval &&
+		    o->interval <= INTERVAL_MAX)
+			return EXIT_GOOD;
+		return bad_usage("an interval is 1 to %d seconds, not %s",
+				 INTERVAL_MAX, optarg);
+	case 'c':
+		if (parse_number(optarg, &o->count) && o->count)
+			return EXIT_GOOD;
+		return bad_usage("a count is a number from 1, not %s", optarg);
+	default:
+		o->json = true;
+		return EXIT_GOOD;
+	}
+}
+
+int cmd_stat(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "device", required_argument, NULL, 'd' },
@@ -312,46 +327,17 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	int opt;
-
-	while ((opt = getopt_long(argc, argv, "d:i:c:jh", options,
-				  NULL)) != -1) {
-		switch (opt) {
-		case 'd':
-			o->device = optarg;
-			break;
-		case 'i':
-			if (!parse_number(optarg, &o->interval) ||
-			    !o->interval || o->interval > INTERVAL_MAX)
-				return bad_usage("an interval is 1 to %d seconds, not %s",
-						 INTERVAL_MAX, optarg);
-			break;
-		case 'c':
-			if (!parse_number(optarg, &o->count) || !o->count)
-				return bad_usage("a count is a number from 1, not %s",
-						 optarg);
-			break;
-		case 'j':
-			o->json = true;
-			break;
-		case 'h':
-			usage();
-			return EXIT_GOOD;
-		default:
-			return bad_usage("bad option");
-		}
-	}
-	if (optind < argc)
-		return bad_usage("%s is one argument too many", argv[optind]);
-	if (o->count && !o->interval)
-		return bad_usage("--count needs --interval");
-	return -1;
-}
-
-int cmd_stat(int argc, char **argv)
-{
+	static const struct syntax syntax = {
+		.options = options,
+		.set = set_option,
+		.usage = usage,
+	};
 	struct options o = { 0 };
-	int ret = parse(argc, argv, &o);
+	int ret = parse_options(argc, argv, &syntax, &o);
 
-	return ret < 0 ? run(&o) : ret;
+	if (ret >= 0)
+		return ret;
+	if (o.count && !o.interval)
+		return bad_usage("--count needs --interval");
+	return with_device(o.device, run, &o);
 }

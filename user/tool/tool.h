@@ -31,6 +31,26 @@ int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* What to call the subcommand in complaints */
 void set_subcommand(const char *name);
 
+/*
+ * How a subcommand is called. Each option but --help, which it must have as
+ * 'h', is given to @set with optarg; a value below 256 is its letter as well.
+ */
+struct option;
+struct syntax {
+	const struct option *options;
+	int (*set)(void *ctx, int opt);	/* EXIT_GOOD, or the exit status */
+	void (*usage)(void);
+	int words;			/* other arguments, at most */
+};
+
+/* -1 to go on, other arguments being at optind, or the exit status */
+int parse_options(int argc, char **argv, const struct syntax *syntax,
+		  void *ctx);
+
+/* Open the device, or the only one, do something with it, and close it */
+int with_device(const char *device, int (*run)(struct memreg *m, void *ctx),
+		void *ctx);
+
 /* Decimal or 0x hexadecimal, with K, M or G behind it; false if it is not */
 bool parse_number(const char *word, uint64_t *value);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Complaints, numbers, names */
+/* Complaints, options, numbers, names */
 #include <errno.h>
+#include <getopt.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,60 @@ int bad_usage(const char *format, ...)
 	fprintf(stderr, "Try `memreg%s%s --help`.\n", *subcommand ? " " : "",
 		subcommand);
 	return EXIT_USAGE;
+}
+
+/* "d:jh", as getopt has it */
+static void write_letters(const struct option *options, char *letters,
+			  size_t size)
+{
+	size_t len = 0;
+
+	for (; options->name; options++) {
+		if (options->val > 255 || len + 3 > size)
+			continue;
+		letters[len++] = (char)options->val;
+		if (options->has_arg)
+			letters[len++] = ':';
+	}
+	letters[len] = '\0';
+}
+
+int parse_options(int argc, char **argv, const struct syntax *syntax,
+		  void *ctx)
+{
+	char letters[64];
+	int opt, ret;
+
+	write_letters(syntax->options, letters, sizeof(letters));
+	while ((opt = getopt_long(argc, argv, letters, syntax->options,
+				  NULL)) != -1) {
+		if (opt == 'h') {
+			syntax->usage();
+			return EXIT_GOOD;
+		}
+		if (opt == '?')
+			return bad_usage("bad option");
+		ret = syntax->set(ctx, opt);
+		if (ret != EXIT_GOOD)
+			return ret;
+	}
+	if (argc - optind > syntax->words)
+		return bad_usage("%s is one argument too many",
+				 argv[optind + syntax->words]);
+	return -1;
+}
+
+int with_device(const char *device, int (*run)(struct memreg *m, void *ctx),
+		void *ctx)
+{
+	struct memreg *m;
+	int ret;
+
+	if (memreg_open(device, &m))
+		return fail("%s", memreg_reason());
+	ret = run(m, ctx);
+	memreg_close(m);
+	return ret;
 }
 
 static int shift_of(char suffix)
