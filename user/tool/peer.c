@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +21,7 @@ struct peer {
 	bool bound;		/* as far as we know: its end ends it, too */
 	int64_t since;		/* when it came up */
 	int64_t revoke_at;	/* -1: never by itself */
-	char address[NI_MAXHOST + NI_MAXSERV + 4];
+	char address[ADDRESS_TEXT];
 };
 
 static struct peer *find_peer(const struct server *s, uint32_t id)
@@ -33,23 +32,6 @@ static struct peer *find_peer(const struct server *s, uint32_t id)
 		if (p->id == id)
 			return p;
 	return NULL;
-}
-
-static void address_text(const struct ib_memreg_addr *addr, char *buf,
-			 size_t size)
-{
-	char host[NI_MAXHOST], port[NI_MAXSERV];
-	struct sockaddr_storage sa;
-	socklen_t len;
-
-	if (memreg_addr_to_sockaddr(addr, &sa, &len) ||
-	    getnameinfo((struct sockaddr *)&sa, len, host, sizeof(host), port,
-			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV)) {
-		snprintf(buf, size, "unknown address");
-		return;
-	}
-	snprintf(buf, size, sa.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s",
-		 host, port);
 }
 
 /* The connection must be over, or never have been */
@@ -121,7 +103,7 @@ static void welcome(struct server *s, const struct ib_memreg_event *event)
 	p->revoke_at = -1;
 	p->next = s->peers;
 	s->peers = p;
-	address_text(&event->peer, p->address, sizeof(p->address));
+	address_text(&event->peer, p->address);
 	if (!grant(s, p, data) &&
 	    !memreg_accept(s->m, p->id, p->domain, data, sizeof(data)))
 		return;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* memreg serve: grant windows on memory to the peers that connect */
 #define _GNU_SOURCE
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -26,10 +25,7 @@
 
 int64_t now_ms(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+	return now_ns() / 1000000;
 }
 
 void say(const char *format, ...)
@@ -125,19 +121,13 @@ static int register_memory(struct server *s)
 
 static int begin_to_listen(struct server *s)
 {
-	struct addrinfo hints = {
-		.ai_socktype = SOCK_STREAM,
-		.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
-	};
 	char host[NI_MAXHOST], port[NI_MAXSERV], access[ACCESS_TEXT];
 	struct memreg_device device;
-	struct addrinfo *list;
+	struct addrinfo *list = resolve(s->address, s->port, true);
 	int ret;
 
-	ret = getaddrinfo(s->address, s->port, &hints, &list);
-	if (ret)
-		return fail("%s port %s: %s", s->address, s->port,
-			    gai_strerror(ret));
+	if (!list)
+		return EXIT_FAILED;
 	ret = memreg_listen(s->m, list->ai_addr, 16, &s->listener);
 	if (!ret)
 		getnameinfo(list->ai_addr, list->ai_addrlen, host,
@@ -170,29 +160,9 @@ static bool parse_peer(const char *word, uint32_t *id)
 	return true;
 }
 
-/* As hexdump -C has it */
-static void show_row(const char *row, uint64_t offset, size_t len)
-{
-	size_t i;
-
-	printf("%08" PRIx64 " ", offset);
-	for (i = 0; i < 16; i++) {
-		if (i == 8)
-			putchar(' ');
-		if (i < len)
-			printf(" %02x", (unsigned char)row[i]);
-		else
-			printf("   ");
-	}
-	printf("  |");
-	for (i = 0; i < len; i++)
-		putchar(isprint((unsigned char)row[i]) ? row[i] : '.');
-	puts("|");
-}
-
 static void show(const struct server *s, const char *from, const char *bytes)
 {
-	uint64_t offset = 0, len = SHOW_DEFAULT, n;
+	uint64_t offset = 0, len = SHOW_DEFAULT;
 
 	if ((from && !parse_number(from, &offset)) ||
 	    (bytes && !parse_number(bytes, &len)) || offset > s->size) {
@@ -203,10 +173,7 @@ static void show(const struct server *s, const char *from, const char *bytes)
 	if (len > s->size - offset)
 		len = s->size - offset;
 	say("show %" PRIu64 " %" PRIu64, offset, len);
-	for (; len; offset += n, len -= n) {
-		n = len < 16 ? len : 16;
-		show_row(s->memory + offset, offset, n);
-	}
+	print_hex(s->memory + offset, offset, len);
 	say("end of show");
 }
 

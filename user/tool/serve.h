@@ -3,7 +3,7 @@
 #ifndef MEMREG_TOOL_SERVE_H
 #define MEMREG_TOOL_SERVE_H
 
-#include "tool.h"
+#include "link.h"
 
 struct peer;
 

@@ -18,6 +18,9 @@ enum {
 int cmd_caps(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_load(int argc, char **argv);
+int cmd_peek(int argc, char **argv);
+int cmd_ping(int argc, char **argv);
+int cmd_poke(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_unload(int argc, char **argv);
@@ -60,6 +63,12 @@ const char *access_text(uint32_t access, char *buf);
 
 /* "name":"s" to standard output; @s has at most @max bytes, any but 0 */
 void print_json_string(const char *name, const char *s, size_t max);
+
+/* As hexdump -C has it, the first byte being called @offset */
+void print_hex(const void *data, uint64_t offset, uint64_t len);
+
+/* Nanoseconds, of a clock that never goes back */
+int64_t now_ns(void);
 
 /* Names of kernel modules that we deal with */
 #define MODULE_NAME "ib_memreg"

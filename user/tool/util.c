@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Complaints, options, numbers, names */
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tool.h"
 
@@ -174,4 +177,42 @@ void print_json_string(const char *name, const char *s, size_t max)
 			putchar(c);
 	}
 	putchar('"');
+}
+
+static void print_hex_row(const unsigned char *row, uint64_t offset, size_t len)
+{
+	size_t i;
+
+	printf("%08" PRIx64 " ", offset);
+	for (i = 0; i < 16; i++) {
+		if (i == 8)
+			putchar(' ');
+		if (i < len)
+			printf(" %02x", row[i]);
+		else
+			printf("   ");
+	}
+	printf("  |");
+	for (i = 0; i < len; i++)
+		putchar(isprint(row[i]) ? row[i] : '.');
+	puts("|");
+}
+
+void print_hex(const void *data, uint64_t offset, uint64_t len)
+{
+	const unsigned char *row = data;
+	uint64_t n;
+
+	for (; len; row += n, offset += n, len -= n) {
+		n = len < 16 ? len : 16;
+		print_hex_row(row, offset, n);
+	}
+}
+
+int64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }

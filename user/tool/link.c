@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * A connection that moves data: an endpoint with a send and a receive queue,
+ * whose completions come in one ring.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "link.h"
+
+#define TIMEOUT_MS	30000
+#define TIMEOUT_NS	(TIMEOUT_MS * UINT64_C(1000000))
+#define RING_ENTRIES	64
+#define RING_ENTRY_SIZE	64
+#define MEMORY		4096
+
+_Static_assert(LINK_MESSAGES * LINK_MESSAGE <= MEMORY, "they fit");
+
+struct addrinfo *resolve(const char *address, const char *port, bool passive)
+{
+	struct addrinfo hints = {
+		.ai_socktype = SOCK_STREAM,
+		.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0),
+	};
+	struct addrinfo *list = NULL;
+	int ret = getaddrinfo(address, port, &hints, &list);
+
+	if (ret)
+		fail("%s port %s: %s", address, port, gai_strerror(ret));
+	return list;
+}
+
+const char *address_text(const struct ib_memreg_addr *addr, char *buf)
+{
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+	struct sockaddr_storage sa;
+	socklen_t len;
+
+	_Static_assert(sizeof(host) + sizeof(port) + 3 <= ADDRESS_TEXT,
+		       "it fits");
+	if (memreg_addr_to_sockaddr(addr, &sa, &len) ||
+	    getnameinfo((struct sockaddr *)&sa, len, host, sizeof(host), port,
+			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
+		return strcpy(buf, "unknown address");
+	snprintf(buf, ADDRESS_TEXT,
+		 sa.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+	return buf;
+}
+
+/*
+ * From nothing to a connection, and back
+ */
+
+int link_open(struct link *l, struct memreg *m)
+{
+	*l = (struct link) { .m = m };
+	l->messages = aligned_alloc(MEMORY, MEMORY);
+	if (!l->messages)
+		return fail("%s", strerror(ENOMEM));
+	if (memreg_domain_create(m, 0, &l->domain) ||
+	    memreg_mr_register(m, l->domain, l->messages, MEMORY,
+			       IB_MEMREG_ACCESS_LOCAL_WRITE, 0, &l->mr) ||
+	    memreg_ring_create(m, RING_ENTRIES, RING_ENTRY_SIZE, -1, 0,
+			       &l->ring))
+		return fail("%s", memreg_reason());
+	return EXIT_GOOD;
+}
+
+void link_close(struct link *l)
+{
+	if (l->endpoint && memreg_destroy(l->m, l->endpoint))
+		fail("%s", memreg_reason());
+	if (l->ring.shared && memreg_ring_destroy(l->m, &l->ring))
+		fail("%s", memreg_reason());
+	if (l->mr.id && memreg_mr_deregister(l->m, l->mr.id))
+		fail("%s", memreg_reason());
+	free(l->messages);
+}
+
+static struct ib_memreg_queues queues_of(const struct link *l)
+{
+	return (struct ib_memreg_queues) {
+		.send_ring_id = l->ring.id,
+		.recv_ring_id = l->ring.id,
+		.max_send = LINK_SENDS,
+		.max_recv = LINK_MESSAGES,
+		.max_send_sge = 1,
+		.max_recv_sge = 1,
+		.max_inline = LINK_MESSAGE,
+	};
+}
+
+/* Before the peer can send anything */
+static int post_receives(struct link *l)
+{
+	struct ib_memreg_wr wrs[LINK_MESSAGES];
+	unsigned int i;
+
+	for (i = 0; i < LINK_MESSAGES; i++)
+		link_prep_recv(l, &wrs[i], i);
+	return link_submit(l, wrs, LINK_MESSAGES) == LINK_GOOD ?
+		EXIT_GOOD : EXIT_FAILED;
+}
+
+static int fail_event(const struct ib_memreg_event *event)
+{
+	char text[ADDRESS_TEXT];
+
+	address_text(&event->peer, text);
+	switch (event->type) {
+	case IB_MEMREG_EVENT_REJECTED:
+		return fail("%s rejects the connection, status %" PRId32
+			    "; does it listen there?", text, event->status);
+	case IB_MEMREG_EVENT_ERROR:
+		return fail("%s can't be reached: %s", text,
+			    strerror(-event->status));
+	default:
+		return fail("the connection with %s ended before it was up",
+			    text);
+	}
+}
+
+/* What becomes of the endpoint; other peers that ask meanwhile have to wait */
+static int await_established(struct link *l, struct ib_memreg_event *event)
+{
+	do {
+		if (memreg_get_event(l->m, event, TIMEOUT_MS))
+			return fail("%s", memreg_reason());
+	} while (event->endpoint_id != l->endpoint);
+	if (event->type != IB_MEMREG_EVENT_ESTABLISHED)
+		return fail_event(event);
+	return EXIT_GOOD;
+}
+
+int link_connect(struct link *l, const char *address, const char *port,
+		 struct ib_memreg_event *event)
+{
+	struct addrinfo *at = resolve(address, port, false);
+	struct ib_memreg_queues queues = queues_of(l);
+	int ret;
+
+	if (!at)
+		return EXIT_FAILED;
+	ret = memreg_connect_queues(l->m, l->domain, at->ai_addr, NULL,
+				    TIMEOUT_MS, NULL, 0, &queues,
+				    &l->endpoint);
+	freeaddrinfo(at);
+	if (ret)
+		return fail("%s: %s", address, memreg_reason());
+	ret = post_receives(l);
+	return ret == EXIT_GOOD ? await_established(l, event) : ret;
+}
+
+int link_accept(struct link *l, const struct ib_memreg_event *event)
+{
+	struct ib_memreg_queues queues = queues_of(l);
+	struct ib_memreg_event outcome;
+	int ret;
+
+	l->endpoint = event->endpoint_id;
+	if (memreg_setup(l->m, l->endpoint, l->domain, &queues))
+		return fail("%s", memreg_reason());
+	ret = post_receives(l);
+	if (ret != EXIT_GOOD)
+		return ret;
+	if (memreg_accept(l->m, l->endpoint, l->domain, NULL, 0))
+		return fail("%s", memreg_reason());
+	return await_established(l, &outcome);
+}
+
+/*
+ * Work
+ */
+
+void link_prep_recv(struct link *l, struct ib_memreg_wr *wr, uint64_t slot)
+{
+	memreg_prep_recv(wr, l->endpoint, l->mr.id, slot * LINK_MESSAGE,
+			 LINK_MESSAGE, slot);
+}
+
+const void *link_message(const struct link *l, const struct ib_memreg_cqe *cqe)
+{
+	return cqe->flags & IB_MEMREG_CQE_INLINE ?
+		memreg_cqe_data(cqe) :
+		l->messages + cqe->user_data * LINK_MESSAGE;
+}
+
+enum link_result link_submit(struct link *l, struct ib_memreg_wr *wrs,
+			     unsigned int count)
+{
+	unsigned int i, taken;
+	int ret = memreg_submit(l->m, wrs, count, &taken);
+
+	for (i = 0; i < taken; i++)
+		if (wrs[i].opcode == IB_MEMREG_OP_RECV ||
+		    wrs[i].flags & IB_MEMREG_WR_SIGNALED)
+			l->pending++;
+	if (!ret)
+		return LINK_GOOD;
+	if (ret == -ENOTCONN)
+		return LINK_OVER;
+	fail("%s", memreg_reason());
+	return LINK_FAILED;
+}
+
+/* The next completion, whatever it tells */
+static enum link_result take(struct link *l, struct ib_memreg_cqe *cqe)
+{
+	const struct ib_memreg_cqe *next;
+	int ret;
+
+	while (!(next = memreg_ring_peek(&l->ring))) {
+		ret = memreg_ring_wait(&l->ring, 1, TIMEOUT_NS, NULL);
+		if (ret == -EINTR)
+			return LINK_INTERRUPTED;
+		if (ret) {
+			fail("%s", ret == -ETIMEDOUT ? "the peer is silent" :
+						       memreg_reason());
+			return LINK_FAILED;
+		}
+	}
+	*cqe = *next;
+	memreg_ring_seen(&l->ring, 1);
+	/* what was not signalled tells of failures only, and was not counted */
+	if (l->pending)
+		l->pending--;
+	return LINK_GOOD;
+}
+
+static void complain(const struct ib_memreg_cqe *cqe)
+{
+	const char *hint = "";
+
+	if (cqe->status == IB_MEMREG_WC_REM_ACCESS_ERR)
+		hint = ": its key is revoked, or is not for this range or use";
+	fail("%s: %s%s", memreg_opcode_string(cqe->opcode),
+	     memreg_wc_status_string(cqe->status), hint);
+}
+
+/*
+ * The connection broke. What it was that broke it may come after what was
+ * flushed: all that is pending comes, so look for that.
+ */
+static enum link_result find_cause(struct link *l, struct ib_memreg_cqe *cqe)
+{
+	enum link_result ret;
+
+	for (;;) {
+		if (cqe->status != IB_MEMREG_WC_SUCCESS &&
+		    cqe->status != IB_MEMREG_WC_WR_FLUSH_ERR) {
+			complain(cqe);
+			return LINK_FAILED;
+		}
+		if (!l->pending)
+			return LINK_OVER;
+		ret = take(l, cqe);
+		if (ret != LINK_GOOD)
+			return ret;
+	}
+}
+
+enum link_result link_await(struct link *l, uint16_t opcode,
+			    struct ib_memreg_cqe *cqe)
+{
+	enum link_result ret;
+
+	do {
+		ret = take(l, cqe);
+		if (ret != LINK_GOOD)
+			return ret;
+		if (cqe->status != IB_MEMREG_WC_SUCCESS)
+			return find_cause(l, cqe);
+	} while (cqe->opcode != opcode);
+	return LINK_GOOD;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A connection that moves data, for subcommands that have one */
+#ifndef MEMREG_TOOL_LINK_H
+#define MEMREG_TOOL_LINK_H
+
+#include "tool.h"
+
+/* What it has room for: plenty for one thing at a time */
+#define LINK_SENDS	16
+#define LINK_MESSAGES	2	/* receives */
+#define LINK_MESSAGE	32	/* bytes of a message, either way */
+
+struct link {
+	struct memreg *m;
+	uint32_t domain;
+	uint32_t endpoint;
+	unsigned int pending;	/* completions that are to come */
+	struct memreg_ring ring;
+	struct memreg_mr mr;	/* of @messages */
+	char *messages;		/* LINK_MESSAGES slots of LINK_MESSAGE bytes */
+};
+
+enum link_result {
+	LINK_GOOD,
+	LINK_FAILED,		/* a complaint was made */
+	LINK_OVER,		/* the connection ended */
+	LINK_INTERRUPTED,	/* by a signal */
+};
+
+/* Make its domain, ring and memory; the exit status, as of the next two */
+int link_open(struct link *l, struct memreg *m);
+
+/* Connect; @event gets what the peer accepted with */
+int link_connect(struct link *l, const char *address, const char *port,
+		 struct ib_memreg_event *event);
+
+/* Accept the request that @event is */
+int link_accept(struct link *l, const struct ib_memreg_event *event);
+
+/* End the connection, and give back what it had; good in every state */
+void link_close(struct link *l);
+
+/* Post work requests, all of them */
+enum link_result link_submit(struct link *l, struct ib_memreg_wr *wrs,
+			     unsigned int count);
+
+/*
+ * Wait for the completion of a work request with this opcode, passing over
+ * others that went well. A failure is complained about, and so is silence.
+ */
+enum link_result link_await(struct link *l, uint16_t opcode,
+			    struct ib_memreg_cqe *cqe);
+
+/* Prepare to receive a message into a slot, which is free again */
+void link_prep_recv(struct link *l, struct ib_memreg_wr *wr, uint64_t slot);
+
+/* The message that a RECV completed with; its slot is @cqe->user_data */
+const void *link_message(const struct link *l,
+			 const struct ib_memreg_cqe *cqe);
+
+/* Resolve; to be freed by freeaddrinfo(). NULL after a complaint */
+struct addrinfo *resolve(const char *address, const char *port, bool passive);
+
+/* "192.0.2.1:7471"; @buf holds ADDRESS_TEXT bytes */
+#define ADDRESS_TEXT 1080
+const char *address_text(const struct ib_memreg_addr *addr, char *buf);
+
+#endif /* MEMREG_TOOL_LINK_H */
