@@ -1,0 +1,285 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# memreg ping with rdma-core's rping and with itself; memreg peek and poke with
+# memreg serve.
+# time limit: 300
+# shellcheck disable=SC2317 # functions are called by check
+
+cd "$(dirname "$(realpath "$0")")" || exit
+# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
+. lib/topology.sh
+
+FAILED=0
+ROUNDS=20
+((${MEMREG_FULL:-0} == 0)) || ROUNDS=1000
+
+# Of rping, 65535 is the most.
+SIZES=(64 4096 65535)
+OWNERS=(192.0.2.1 fd00:6d72::1)
+PEERS=(192.0.2.2 fd00:6d72::2)
+
+SAID=$(mktemp)
+DATA=$(mktemp)
+trap 'rm -f "$SAID" "$DATA" "$DATA".*' EXIT
+
+# check NAME [ARGUMENT...]: a function of this file.
+check() {
+	if "$@"; then
+		echo "ok $*"
+	else
+		sed 's/^/# /' "$SAID"
+		echo "not ok $*"
+		FAILED=1
+	fi
+}
+
+owner() {
+	ip netns exec memreg-owner "$@"
+}
+
+peer() {
+	ip netns exec memreg-peer "$@"
+}
+
+# begin PATTERN COMMAND...: the owner's side, in the background as $SERVER, its
+# input and output being $TO and $FROM; until a line matches the pattern.
+begin() {
+	local pattern=$1 line
+	shift
+	coproc ip netns exec memreg-owner "$@" 2>&1
+	SERVER=$COPROC_PID FROM=${COPROC[0]} TO=${COPROC[1]}
+	while read -r -t 60 line <&"$FROM"; do
+		echo "$line" >>"$SAID"
+		# shellcheck disable=SC2053 # it is a pattern
+		[[ $line != $pattern ]] || return 0
+	done
+	echo "no $pattern from $*" >>"$SAID"
+	return 1
+}
+
+# end: of what began, with its status; what it said last goes to $SAID.
+end() {
+	local status=0
+	exec {TO}>&- 2>/dev/null
+	cat <&"$FROM" >>"$SAID" 2>/dev/null
+	wait "$SERVER" || status=$?
+	return "$status"
+}
+
+# says STATUS WORD COMMAND...: it ends with the status, having said the word.
+says() {
+	local status=$1 word=$2 now=0
+	shift 2
+	"$@" >"$SAID.now" 2>&1 || now=$?
+	cat "$SAID.now" >>"$SAID"
+	if [ "$now" = "$status" ] && grep -q -- "$word" "$SAID.now"; then
+		rm "$SAID.now"
+		return 0
+	fi
+	echo "status $now, or no $word: $*" >>"$SAID"
+	return 1
+}
+
+listens() {
+	rdma resource show cm_id | grep -q 'rxe_peer.* state LISTEN'
+}
+
+#
+# ping
+#
+
+# Nobody can wait for a line of rping, as it says none before it ends.
+client_of_rping() {
+	local status=0 pid
+	: >"$SAID"
+	ip netns exec memreg-peer rping -s -V -a "$1" -S "$2" >"$DATA" 2>&1 &
+	pid=$!
+	await 60 listens >>"$SAID" 2>&1 || status=1
+	says 0 "$ROUNDS rounds of $2 bytes.* verified" \
+		owner memreg ping -d rxe_owner -V -c "$ROUNDS" -s "$2" "$1" ||
+		status=1
+	((status == 0)) || kill "$pid" 2>/dev/null
+	wait "$pid" || status=1
+	cat "$DATA" >>"$SAID"
+	return "$status"
+}
+
+server_of_rping() {
+	local status=0
+	: >"$SAID"
+	begin 'waiting on *' memreg ping --server -d rxe_owner -V \
+		-c "$ROUNDS" "$1" || return
+	peer rping -c -V -a "$1" -S "$2" -C "$ROUNDS" >>"$SAID" 2>&1 ||
+		status=1
+	((status == 0)) || kill "$SERVER" 2>/dev/null
+	end && grep -q "$ROUNDS rounds of $2 bytes.* verified" "$SAID" &&
+		return "$status"
+}
+
+# with_itself OPTION...: of the client.
+with_itself() {
+	local status=0
+	: >"$SAID"
+	begin 'waiting on *' memreg ping --server -d rxe_owner -V \
+		-c "$ROUNDS" || return
+	says 0 "$ROUNDS rounds" peer memreg ping -d rxe_peer -V -c "$ROUNDS" \
+		"$@" 192.0.2.1 || status=1
+	((status == 0)) || kill "$SERVER" 2>/dev/null
+	end && return "$status"
+}
+
+without_inline_receive() {
+	local MEMREG_SCATTER_TO_CQE=0
+	export MEMREG_SCATTER_TO_CQE
+	with_itself -s 4K
+}
+
+# A server that was to see more rounds than came has failed.
+missing_rounds_are_missed() {
+	: >"$SAID"
+	begin 'waiting on *' memreg ping --server -d rxe_owner -c 5 ||
+		return
+	says 0 '3 rounds' peer memreg ping -d rxe_peer -c 3 192.0.2.1 &&
+		! end && grep -q '2 rounds are missing' "$SAID"
+}
+
+nobody_listens() {
+	: >"$SAID"
+	says 1 'does it listen' \
+		peer memreg ping -d rxe_peer -c 1 -p 7175 192.0.2.1
+}
+
+ping_refuses_bad_usage() {
+	: >"$SAID"
+	says 2 'is missing' memreg ping &&
+		says 2 '64 to 65536, not 63' memreg ping -s 63 192.0.2.1 &&
+		says 2 'not 65537' memreg ping -s 65537 192.0.2.1 &&
+		says 2 'not 0' memreg ping -c 0 192.0.2.1 &&
+		says 2 'not x' memreg ping -k x 192.0.2.1 &&
+		says 2 'the client says' memreg ping --server -s 64 &&
+		says 2 'too many' memreg ping 192.0.2.1 more &&
+		says 1 'port' memreg ping -d rxe_peer -p x 192.0.2.1
+}
+
+#
+# serve, peek, poke
+#
+
+# serve OPTION...
+serve() {
+	: >"$SAID"
+	begin '*serving*' memreg serve -d rxe_owner "$@"
+}
+
+quit() {
+	echo quit >&"$TO"
+	end
+}
+
+poke() {
+	peer memreg poke -d rxe_peer "$@"
+}
+
+peek() {
+	peer memreg peek -d rxe_peer "$@"
+}
+
+# What one writes, the other reads, and so does the owner.
+text_goes_there_and_back() {
+	local status=0
+	serve --size 4K || return
+	says 0 '11 bytes written from 4080' poke -o 4080 192.0.2.1 \
+		'hello there' &&
+		says 0 '00000ff0  68 65 6c 6c .* |hello there\.\.\.\.\.|$' \
+			peek -o 4080 -l 16 192.0.2.1 &&
+		says 0 '^000000f0 .* |\.*|$' peek -o 0xf0 -l 16 \
+			192.0.2.1 || status=1
+	echo 'show 4080 16' >&"$TO"
+	quit && grep -q '|hello there\.\.\.\.\.|$' "$SAID" && return "$status"
+}
+
+# More than goes in one piece, to an odd address.
+file_goes_there_and_back() {
+	local status=0
+	head -c 2500001 /dev/urandom >"$DATA"
+	serve --size 4M || return
+	says 0 '2500001 bytes written from 4097' poke -o 4097 192.0.2.1 \
+		<"$DATA" || status=1
+	peek -o 4097 -l 2500001 --raw fd00:6d72::1 >"$DATA.back" 2>>"$SAID" ||
+		status=1
+	cmp "$DATA" "$DATA.back" >>"$SAID" 2>&1 || status=1
+	quit && return "$status"
+}
+
+# one_line FILE: it has one at least.
+one_line() {
+	[ -s "$1" ]
+}
+
+revoked_window_refuses() {
+	local status=0 pid
+	serve || return
+	: >"$DATA"
+	peek -l 16 -i 1 192.0.2.1 >"$DATA" 2>"$DATA.err" &
+	pid=$!
+	await 60 one_line "$DATA" || status=1
+	echo 'revoke all' >&"$TO"
+	wait "$pid"
+	[ $? = 1 ] || status=1
+	cat "$DATA" "$DATA.err" >>"$SAID"
+	grep -q 'the peer refuses the access' "$DATA.err" || status=1
+	quit && return "$status"
+}
+
+what_is_not_granted_is_not_tried() {
+	local status=0
+	serve --size 4K --read-only || return
+	says 1 "doesn't grant to write, but: read" \
+		poke 192.0.2.1 something &&
+		says 1 '4096 bytes, and not 2 from 4095' \
+			peek -o 4095 -l 2 192.0.2.1 &&
+		says 1 '4096 bytes, and not' peek -o 4096 192.0.2.1 &&
+		says 0 '00000ff8  00 00 00 00  *|\.\.\.\.\.\.\.\.|$' \
+			peek -o 4088 192.0.2.1 || status=1
+	quit && return "$status"
+}
+
+too_much_input_is_refused() {
+	local status=0
+	serve --size 4K || return
+	head -c 4097 /dev/zero |
+		says 1 'more input than the 4096' poke 192.0.2.1 || status=1
+	quit && return "$status"
+}
+
+peek_refuses_bad_usage() {
+	: >"$SAID"
+	says 2 'is missing' memreg peek &&
+		says 2 'is missing' memreg poke &&
+		says 2 'no length' memreg peek -l 0 192.0.2.1 &&
+		says 2 'no offset' memreg poke -o x 192.0.2.1 &&
+		says 2 'needs --interval' memreg peek -c 2 192.0.2.1 &&
+		says 2 'too many' memreg peek 192.0.2.1 more &&
+		says 2 'too many' memreg poke 192.0.2.1 text more
+}
+
+for i in 0 1; do
+	for size in "${SIZES[@]}"; do
+		check client_of_rping "${PEERS[i]}" "$size"
+		check server_of_rping "${OWNERS[i]}" "$size"
+	done
+done
+check with_itself --keys type1 -s 65536
+check with_itself --keys type2b
+check with_itself --keys mr -s 65536
+check without_inline_receive
+check missing_rounds_are_missed
+check nobody_listens
+check ping_refuses_bad_usage
+check text_goes_there_and_back
+check file_goes_there_and_back
+check revoked_window_refuses
+check what_is_not_granted_is_not_tried
+check too_much_input_is_refused
+check peek_refuses_bad_usage
+exit $FAILED
