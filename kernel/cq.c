@@ -308,6 +308,7 @@ static void memreg_ring_settle(struct memreg_ring *ring)
 	WRITE_ONCE(ring->settling, false);
 	WRITE_ONCE(ring->held, false);
 	memreg_slot_done(ring, &wc);
+	memreg_ring_wake(ring);
 }
 
 /**
