@@ -41,7 +41,8 @@
 /**
  * struct memreg_opcode - What an opcode needs
  * @wr: The device's opcode
- * @part: That of the parts before the last one; 0 if there can be none
+ * @parts: It can go in parts
+ * @part: Opcode of those before the last one
  * @flags: Flags that make sense with it
  * @ex: ib_memreg_wr.ex does
  * @remote: It has an address at the peer
@@ -51,6 +52,7 @@
  */
 struct memreg_opcode {
 	enum ib_wr_opcode wr;
+	bool parts;
 	enum ib_wr_opcode part;
 	u16 flags;
 	bool ex;
@@ -73,15 +75,18 @@ static const struct memreg_opcode memreg_opcodes[] = {
 		.ex = true,
 	},
 	[IB_MEMREG_OP_WRITE] = {
-		.wr = IB_WR_RDMA_WRITE, .part = IB_WR_RDMA_WRITE,
+		.wr = IB_WR_RDMA_WRITE,
+		.parts = true, .part = IB_WR_RDMA_WRITE,
 		.flags = MEMREG_WR_ALL | IB_MEMREG_WR_INLINE, .remote = true,
 	},
 	[IB_MEMREG_OP_WRITE_WITH_IMM] = {
-		.wr = IB_WR_RDMA_WRITE_WITH_IMM, .part = IB_WR_RDMA_WRITE,
+		.wr = IB_WR_RDMA_WRITE_WITH_IMM,
+		.parts = true, .part = IB_WR_RDMA_WRITE,
 		.flags = MEMREG_WR_MESSAGE, .remote = true, .ex = true,
 	},
 	[IB_MEMREG_OP_READ] = {
-		.wr = IB_WR_RDMA_READ, .part = IB_WR_RDMA_READ,
+		.wr = IB_WR_RDMA_READ,
+		.parts = true, .part = IB_WR_RDMA_READ,
 		.flags = MEMREG_WR_ALL, .remote = true, .write = true,
 	},
 	[IB_MEMREG_OP_CMP_AND_SWP] = {
@@ -690,7 +695,7 @@ static int memreg_send_memory(struct memreg_sub *sub,
 	int ret;
 
 	parts = max(DIV_ROUND_UP(sub->fragments, max), 1U);
-	if (parts > 1 && (!op->part || parts > MEMREG_CHAIN ||
+	if (parts > 1 && (!op->parts || parts > MEMREG_CHAIN ||
 			  parts > sub->queue->depth))
 		return memreg_fail(sub->ucmd, -EMSGSIZE,
 				   IB_MEMREG_REASON_FRAGMENTS);
