@@ -791,5 +791,4 @@ static void memreg_ring_info(struct memreg_object *obj,
 const struct memreg_object_ops memreg_ring_ops = {
 	.destroy = memreg_ring_destroy,
 	.info = memreg_ring_info,
-	.busy = IB_MEMREG_REASON_IN_USE,
 };

@@ -998,5 +998,4 @@ static void memreg_domain_info(struct memreg_object *obj,
 const struct memreg_object_ops memreg_domain_ops = {
 	.destroy = memreg_domain_destroy,
 	.info = memreg_domain_info,
-	.busy = IB_MEMREG_REASON_IN_USE,
 };

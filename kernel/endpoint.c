@@ -916,7 +916,6 @@ static void memreg_endpoint_info(struct memreg_object *obj,
 
 const struct memreg_object_ops memreg_endpoint_ops = {
 	.destroy = memreg_endpoint_destroy,
-	.busy = IB_MEMREG_REASON_IN_USE,
 	.info = memreg_endpoint_info,
 };
 
@@ -1160,7 +1159,6 @@ static void memreg_listener_info(struct memreg_object *obj,
 
 const struct memreg_object_ops memreg_listener_ops = {
 	.destroy = memreg_listener_destroy,
-	.busy = IB_MEMREG_REASON_IN_USE,
 	.info = memreg_listener_info,
 };
 

@@ -278,12 +278,12 @@ struct memreg_object {
 /**
  * struct memreg_object_ops - What a type of objects does
  * @destroy: Give back all that the object has, and free it. Never fails.
- * @busy: Reason to give when the object has users
+ * @busy: Reason to give when the object has users; NULL: IN_USE
  * @info: Fill in what LIST tells of the object. Called with the xarray's lock.
  */
 struct memreg_object_ops {
 	void (*destroy)(struct memreg_file *file, struct memreg_object *obj);
-	u32 busy;
+	u32 (*busy)(const struct memreg_object *obj);
 	void (*info)(struct memreg_object *obj, struct ib_memreg_object *info);
 };
 

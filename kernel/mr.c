@@ -571,8 +571,17 @@ static void memreg_mr_info(struct memreg_object *obj,
 	info->rkey = seg.rkey;
 }
 
+/* Why it can't be destroyed, for all that can be told. */
+static u32 memreg_mr_busy(const struct memreg_object *obj)
+{
+	const struct memreg_mr *mr = container_of(obj, struct memreg_mr, obj);
+
+	return atomic_read(&mr->windows) ? IB_MEMREG_REASON_WINDOWS_BOUND :
+					   IB_MEMREG_REASON_IN_USE;
+}
+
 const struct memreg_object_ops memreg_mr_ops = {
 	.destroy = memreg_mr_destroy,
 	.info = memreg_mr_info,
-	.busy = IB_MEMREG_REASON_WINDOWS_BOUND,
+	.busy = memreg_mr_busy,
 };

@@ -180,6 +180,7 @@ static bool memreg_object_last(struct memreg_object *obj)
 int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
 			  u32 *reason)
 {
+	const struct memreg_object_ops *ops;
 	struct memreg_object *obj;
 
 	xa_lock(&file->objects);
@@ -189,15 +190,16 @@ int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
 		*reason = IB_MEMREG_REASON_ID;
 		return -ENOENT;
 	}
+	ops = memreg_object_ops[obj->type];
 	if (!memreg_object_last(obj)) {
-		*reason = memreg_object_ops[obj->type]->busy;
+		*reason = ops->busy ? ops->busy(obj) : IB_MEMREG_REASON_IN_USE;
 		xa_unlock(&file->objects);
 		return -EBUSY;
 	}
 	__xa_erase(&file->objects, id);
 	xa_unlock(&file->objects);
 
-	memreg_object_ops[obj->type]->destroy(file, obj);
+	ops->destroy(file, obj);
 	return 0;
 }
 

@@ -166,5 +166,4 @@ static void memreg_srq_info(struct memreg_object *obj,
 const struct memreg_object_ops memreg_srq_ops = {
 	.destroy = memreg_srq_destroy,
 	.info = memreg_srq_info,
-	.busy = IB_MEMREG_REASON_IN_USE,
 };

@@ -1283,5 +1283,4 @@ static void memreg_window_info(struct memreg_object *obj,
 const struct memreg_object_ops memreg_window_ops = {
 	.destroy = memreg_window_destroy,
 	.info = memreg_window_info,
-	.busy = IB_MEMREG_REASON_IN_USE,
 };
