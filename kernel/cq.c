@@ -144,7 +144,9 @@ static u32 memreg_ring_ready(struct memreg_ring *ring)
 {
 	u32 consumer = READ_ONCE(ring->shared->consumer);
 
-	return min(READ_ONCE(ring->producer) - consumer, ring->nr_entries);
+	/* What a woken task looks for in memory is there. */
+	return min(smp_load_acquire(&ring->shown) - consumer,
+		   ring->nr_entries);
 }
 
 /*
@@ -194,6 +196,7 @@ void memreg_ring_wake(struct memreg_ring *ring)
 	lockdep_assert_held(&ring->lock);
 
 	smp_store_release(&shared->producer, ring->producer);
+	smp_store_release(&ring->shown, ring->producer);
 	/* Who sleeps has looked before, or sees it now. */
 	if (wq_has_sleeper(&ring->wait))
 		wake_up_poll(&ring->wait, EPOLLIN | EPOLLRDNORM);
@@ -621,6 +624,7 @@ static struct memreg_ring *memreg_ring_alloc(struct memreg_ucmd *ucmd)
 	}
 	ring->entries = (void *)ring->shared + MEMREG_RING_HEADER;
 	spin_lock_init(&ring->lock);
+	mutex_init(&ring->marker_lock);
 	init_waitqueue_head(&ring->wait);
 	init_irq_work(&ring->irq, memreg_ring_irq);
 	INIT_WORK(&ring->work, memreg_ring_work);
@@ -652,7 +656,8 @@ static int memreg_ring_create_cq(struct memreg_ucmd *ucmd,
 {
 	struct ib_device *ibdev = ring->mdev->ibdev;
 	struct ib_cq_init_attr attr = {
-		.cqe = ring->nr_entries,
+		/* And one for memreg_queue_drain(). */
+		.cqe = ring->nr_entries + 1,
 		.comp_vector = raw_smp_processor_id() %
 			       max(ibdev->num_comp_vectors, 1),
 	};

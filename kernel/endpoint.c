@@ -452,9 +452,9 @@ static void memreg_endpoint_drain(struct memreg_endpoint *ep)
 	if (ep->id->qp)
 		ib_modify_qp(ep->id->qp, &attr, IB_QP_STATE);
 	if (ep->send)
-		memreg_queue_drain(ep->send);
+		memreg_queue_drain(ep->send, ep->id->qp);
 	if (ep->recv)
-		memreg_queue_drain(ep->recv);
+		memreg_queue_drain(ep->recv, ep->id->qp);
 	if (ep->srq)
 		memreg_endpoint_drain_srq(ep);
 }
@@ -831,7 +831,8 @@ static int memreg_endpoint_create_qp(struct memreg_endpoint *ep,
 		.send_cq = ep->send ? ep->send->ring->cq : domain->cq,
 		.recv_cq = ep->recv ? ep->recv->ring->cq : domain->cq,
 		.cap = {
-			.max_send_wr = ep->send ? ep->send->depth : 1,
+			/* One more for memreg_queue_drain(). */
+			.max_send_wr = ep->send ? ep->send->depth + 1 : 1,
 			.max_recv_wr = ep->recv ? ep->recv->depth : 1,
 			.max_send_sge = ep->send ?
 				memreg_fragments(domain->mdev) : 1,

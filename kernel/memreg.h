@@ -16,6 +16,7 @@
  *				destroyed, and no handler takes memreg_file.lock
  *	memreg_queue.lock	submission; no memory of user space is touched with
  *				it held, so that nobody waits for who has it there
+ *	memreg_ring.marker_lock	draining of queues
  *	memreg_device.drain_lock  FRWRs that are being destroyed
  *	memreg_domain.sq_mutex	the line in front of the registration queue
  *	memreg_file.objects	the xarray's spinlock
@@ -763,14 +764,16 @@ void memreg_guard_await(struct memreg_region *region,
  * @obj: Head
  * @refs: One of the object, one of its descriptor
  * @mdev: The device; not to be touched once @dead
- * @cq: Completion queue with as many entries
+ * @cq: Completion queue with as many entries, and one more
  * @shared: What user space sees, entries included
  * @entries: The entries in it
  * @nr_entries: Their number, a power of two
  * @entry_size: Bytes of each
  * @claimed: Entries written, and entries set aside, in all; wraps around
  * @producer: Entries written, in all; wraps around; written with @lock
+ * @shown: Those of them that user space can see
  * @lock: Taken by who polls @cq
+ * @marker_lock: There is room in @cq for the marker of one queue at a time
  * @dead: @cq is no more; @lock
  * @wcs: Completions that were taken off @cq; @lock
  * @wc_next: The first of them that was not looked at; @lock
@@ -799,7 +802,9 @@ struct memreg_ring {
 	u32 entry_size;
 	atomic_t claimed;
 	u32 producer;
+	u32 shown;
 	spinlock_t lock;
+	struct mutex marker_lock;
 	bool dead;
 	struct ib_wc wcs[MEMREG_RING_WCS];
 	unsigned int wc_next;
@@ -830,7 +835,7 @@ static inline u32 memreg_ring_data_size(const struct memreg_ring *ring)
 /* Entries of the largest ring. */
 static inline u32 memreg_ring_max(struct memreg_device *mdev)
 {
-	return rounddown_pow_of_two(min_t(u32, mdev->ibdev->attrs.max_cqe,
+	return rounddown_pow_of_two(min_t(u32, mdev->ibdev->attrs.max_cqe - 1,
 					  IB_MEMREG_RING_ENTRIES_MAX));
 }
 
@@ -866,7 +871,9 @@ static inline u32 memreg_fragments(struct memreg_device *mdev)
 /* Work requests that a queue of the device has room for. */
 static inline u32 memreg_queue_depth(struct memreg_device *mdev)
 {
-	return min_t(u32, mdev->ibdev->attrs.max_qp_wr, IB_MEMREG_QUEUE_MAX);
+	/* One is for memreg_queue_drain(). */
+	return min_t(u32, mdev->ibdev->attrs.max_qp_wr - 1,
+		     IB_MEMREG_QUEUE_MAX);
 }
 
 struct memreg_mr;
@@ -933,7 +940,7 @@ struct memreg_slot {
  * @buffer_size: Bytes of a slot's buffer: of inline data to be sent, or what
  *	is received first; 0 for none
  * @slot_size: Bytes of a slot
- * @slots: The slots
+ * @slots: The slots, and one for a marker
  * @buffers: Their buffers
  * @dma: DMA address of the first of them
  * @lock: Taken to submit
@@ -946,7 +953,8 @@ struct memreg_slot {
  * @stale: Memory of a part of a work request went; memreg_ring.lock
  * @free: Free slots of a receive queue; taken off with @lock
  * @early: Receives that wait for a QP, the last one first; @lock
- * @wait: Waits for @posted to be 0
+ * @marked: A marker is posted
+ * @wait: Waits for @posted to be 0, and the marker to be through
  */
 struct memreg_queue {
 	struct memreg_ring *ring;
@@ -970,6 +978,7 @@ struct memreg_queue {
 	bool stale;
 	struct llist_head free;
 	struct llist_head early;
+	bool marked;
 	wait_queue_head_t wait;
 };
 
@@ -980,7 +989,7 @@ struct memreg_queue *memreg_queue_alloc(struct memreg_device *mdev,
 					u32 buffer_size);
 void memreg_queue_free(struct memreg_device *mdev, struct memreg_queue *queue);
 void memreg_queue_close(struct memreg_queue *queue);
-void memreg_queue_drain(struct memreg_queue *queue);
+void memreg_queue_drain(struct memreg_queue *queue, struct ib_qp *qp);
 void memreg_queue_abandon(struct memreg_queue *queue);
 int memreg_queue_reserve(struct memreg_queue *queue, u32 count);
 struct memreg_slot *memreg_queue_next(struct memreg_queue *queue);

@@ -10,7 +10,8 @@
  *
  * A send queue is a ring of slots. It completes in order, so that a completion
  * tells of all the slots before it as well: of those without one of their own,
- * that they succeeded. A receive queue has a list of free slots, as a shared
+ * that they succeeded. The last of these would stay when the connection ends,
+ * so a marker is posted behind them then, which the QP in error flushes. A receive queue has a list of free slots, as a shared
  * one completes in any order.
  *
  * Slots are taken by those who submit, under the queue's lock, and given back
@@ -236,7 +237,9 @@ static void memreg_slot_deliver(const struct memreg_slot *slot,
 		memreg_slot_copy_back(slot, entry->byte_len);
 		return;
 	}
-	memcpy(entry->data, memreg_slot_buffer(slot), entry->byte_len);
+	/* In an entry of the larger size it goes on behind the structure. */
+	memcpy((void *)entry + offsetof(struct ib_memreg_cqe, data),
+	       memreg_slot_buffer(slot), entry->byte_len);
 	entry->flags |= IB_MEMREG_CQE_INLINE;
 	memreg_count(ring->mdev, IB_MEMREG_STAT_INLINE_RECEIVES, 1);
 }
@@ -264,15 +267,23 @@ static void memreg_slot_tell_recv(const struct memreg_slot *slot,
 	memreg_slot_deliver(slot, entry);
 }
 
-/* Endpoint of a completion; only a successful one is sure to name its QP. */
-static u32 memreg_wc_endpoint_id(const struct memreg_queue *queue,
-				 const struct ib_wc *wc)
+/* Endpoint of a completion, or NULL if there was none. */
+static struct memreg_endpoint *
+memreg_wc_endpoint(const struct memreg_queue *queue, const struct ib_wc *wc)
 {
-	const struct memreg_endpoint *ep = queue->ep;
+	if (queue->ep)
+		return queue->ep;
+	return wc->qp ? wc->qp->qp_context : NULL;
+}
 
-	if (!ep && wc->status == IB_WC_SUCCESS)
-		ep = wc->qp->qp_context;
-	return ep ? ep->obj.id : 0;
+/* A failure ends the connection; not every driver has an event to say so. */
+static void memreg_endpoint_failed(struct memreg_endpoint *ep, u8 status)
+{
+	if (!ep)
+		return;
+	if (status != IB_WC_WR_FLUSH_ERR)
+		WRITE_ONCE(ep->failing, true);
+	queue_work(memreg_wq, &ep->close);
 }
 
 /* Write the entry of a slot. */
@@ -281,10 +292,11 @@ static void memreg_slot_tell(const struct memreg_slot *slot,
 {
 	const struct memreg_queue *queue = slot->queue;
 	struct memreg_ring *ring = queue->ring;
+	struct memreg_endpoint *ep = memreg_wc_endpoint(queue, wc);
 	struct ib_memreg_cqe *entry = memreg_ring_entry(ring);
 
 	entry->user_data = slot->user_data;
-	entry->endpoint_id = memreg_wc_endpoint_id(queue, wc);
+	entry->endpoint_id = ep ? ep->obj.id : 0;
 	entry->byte_len = 0;
 	entry->ex = 0;
 	entry->window_id = slot->window_id;
@@ -298,8 +310,10 @@ static void memreg_slot_tell(const struct memreg_slot *slot,
 	else if (status == IB_WC_SUCCESS)
 		entry->byte_len = slot->length;
 	memreg_count(ring->mdev, IB_MEMREG_STAT_WRS_COMPLETED, 1);
-	if (status != IB_WC_SUCCESS)
+	if (status != IB_WC_SUCCESS) {
 		memreg_count(ring->mdev, IB_MEMREG_STAT_WRS_FAILED, 1);
+		memreg_endpoint_failed(ep, status);
+	}
 	trace_memreg_complete(slot, entry);
 }
 
@@ -328,29 +342,50 @@ static int memreg_send_outcome(struct memreg_queue *queue,
 	return slot->signalled || status ? status : -1;
 }
 
+/* The place behind all others, which is not counted. */
+static struct memreg_slot *memreg_queue_marker(const struct memreg_queue *queue)
+{
+	return memreg_queue_slot(queue, queue->depth);
+}
+
+/* The oldest send completed. Returns whether nothing is told of it. */
+static bool memreg_send_done_one(struct memreg_queue *queue,
+				 struct memreg_slot *slot,
+				 const struct ib_wc *wc)
+{
+	int outcome;
+
+	/* A completion of another one says that this one succeeded. */
+	outcome = memreg_send_outcome(queue, slot, wc->wr_cqe == &slot->cqe ?
+				      wc->status : IB_WC_SUCCESS);
+	if (outcome >= 0)
+		memreg_slot_tell(slot, wc, outcome);
+	if (!slot->part)
+		queue->stale = false;
+	memreg_slot_release(slot);
+	return outcome < 0;
+}
+
 /* A send completed, and with it all before it. */
 static void memreg_send_done(struct memreg_queue *queue,
 			     struct memreg_slot *last, const struct ib_wc *wc)
 {
+	bool marker = last == memreg_queue_marker(queue);
 	u32 untold = 0, count = 0;
 	struct memreg_slot *slot;
-	int outcome;
 
-	do {
+	/* Behind the marker nothing is submitted any more. */
+	while (!marker || count < atomic_read(&queue->posted)) {
 		slot = memreg_queue_slot(queue, queue->head);
 		queue->head = (queue->head + 1) % queue->depth;
-		outcome = memreg_send_outcome(queue, slot, slot == last ?
-					      wc->status : IB_WC_SUCCESS);
-		if (outcome >= 0)
-			memreg_slot_tell(slot, wc, outcome);
-		else
-			untold++;
-		if (!slot->part)
-			queue->stale = false;
-		memreg_slot_release(slot);
+		untold += memreg_send_done_one(queue, slot, wc);
 		count++;
-	} while (slot != last);
+		if (slot == last)
+			break;
+	}
 	memreg_ring_unclaim(queue->ring, untold);
+	if (marker)
+		WRITE_ONCE(queue->marked, false);
 	memreg_queue_give(queue, count);
 }
 
@@ -462,19 +497,49 @@ static void memreg_queue_flush_early(struct memreg_queue *queue)
 	spin_unlock_irq(&queue->ring->lock);
 }
 
-/**
- * memreg_queue_drain() - Wait until all that was posted has completed
- * @queue: Closed queue of a QP that is in error, or of none
- *
- * Context: may sleep.
- */
-void memreg_queue_drain(struct memreg_queue *queue)
+/* Post a work request that a QP in error flushes when it comes to it. */
+static void memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp)
 {
-	memreg_queue_flush_early(queue);
-	wait_event(queue->wait, !atomic_read_acquire(&queue->posted));
+	struct ib_rdma_wr wr = {
+		.wr.opcode = IB_WR_RDMA_WRITE,
+		.wr.wr_cqe = &memreg_queue_marker(queue)->cqe,
+		.wr.send_flags = IB_SEND_SIGNALED,
+	};
+
+	WRITE_ONCE(queue->marked, true);
+	/* If it takes no work request in error, the device is no more. */
+	if (WARN_ON_ONCE(ib_post_send(qp, &wr.wr, NULL)))
+		WRITE_ONCE(queue->marked, false);
+}
+
+/* Wait until nothing is posted, the marker included. */
+static void memreg_queue_await(struct memreg_queue *queue)
+{
+	wait_event(queue->wait, !atomic_read_acquire(&queue->posted) &&
+				!READ_ONCE(queue->marked));
 	/* Who woke us does not look at the queue any more. */
 	spin_lock_irq(&queue->ring->lock);
 	spin_unlock_irq(&queue->ring->lock);
+}
+
+/**
+ * memreg_queue_drain() - Wait until all that was posted has completed
+ * @queue: Closed queue
+ * @qp: Its QP, which is in error, or NULL if there is none
+ *
+ * Context: may sleep.
+ */
+void memreg_queue_drain(struct memreg_queue *queue, struct ib_qp *qp)
+{
+	memreg_queue_flush_early(queue);
+	if (!queue->send || !qp || !atomic_read(&queue->posted)) {
+		memreg_queue_await(queue);
+		return;
+	}
+	mutex_lock(&queue->ring->marker_lock);
+	memreg_queue_mark(queue, qp);
+	memreg_queue_await(queue);
+	mutex_unlock(&queue->ring->marker_lock);
 }
 
 /**
@@ -509,7 +574,7 @@ static int memreg_queue_alloc_slots(struct memreg_queue *queue)
 
 	queue->slot_size = struct_size((struct memreg_slot *)NULL, sges,
 				       queue->max_sge);
-	queue->slots = kvcalloc(queue->depth, queue->slot_size,
+	queue->slots = kvcalloc(queue->depth + 1, queue->slot_size,
 				GFP_KERNEL_ACCOUNT);
 	if (!queue->slots)
 		return -ENOMEM;
@@ -520,6 +585,7 @@ static int memreg_queue_alloc_slots(struct memreg_queue *queue)
 		if (!queue->send)
 			llist_add(&slot->node, &queue->free);
 	}
+	memreg_queue_marker(queue)->queue = queue;
 	return 0;
 }
 

@@ -322,16 +322,21 @@ static int memreg_check_opcode(struct memreg_sub *sub,
 			       const struct ib_memreg_wr *wr)
 {
 	u64 mask = memreg_submit_opcodes(sub->ucmd->mdev);
+	u16 flags;
 
 	if (!wr->opcode || wr->opcode > IB_MEMREG_OP_ATOMIC_WRITE)
 		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_OPCODE);
 	if (!(mask & BIT_ULL(wr->opcode)))
 		return memreg_fail(sub->ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_OPCODE_DEVICE);
-	if (wr->flags & ~memreg_opcodes[wr->opcode].flags)
-		return memreg_fail(sub->ucmd,
-				   wr->flags > IB_MEMREG_WR_INSERT_RKEY * 2 - 1 ?
-				   -EOPNOTSUPP : -EINVAL,
+	flags = wr->flags & ~memreg_opcodes[wr->opcode].flags;
+	if (flags >= IB_MEMREG_WR_INSERT_RKEY << 1)
+		return memreg_fail(sub->ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_FLAGS);
+	if (flags)
+		return memreg_fail(sub->ucmd, -EINVAL,
+				   flags & IB_MEMREG_WR_INLINE ?
+				   IB_MEMREG_REASON_INLINE :
 				   IB_MEMREG_REASON_FLAGS);
 	return 0;
 }
@@ -1065,13 +1070,9 @@ static int memreg_submit_chunk(struct memreg_sub *sub, u32 *taken)
 	return ret ?: err;
 }
 
-/* ioctl(IB_MEMREG_IOC_SUBMIT) */
-int memreg_submit(struct memreg_ucmd *ucmd)
+static int memreg_submit_check(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_submit *cmd = ucmd->cmd;
-	struct memreg_sub sub;
-	u32 taken = 0;
-	int ret = 0;
 
 	if (cmd->flags)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
@@ -1079,6 +1080,16 @@ int memreg_submit(struct memreg_ucmd *ucmd)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
 	if (!cmd->count || cmd->count > IB_MEMREG_BATCH_MAX)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	return 0;
+}
+
+/* Submit the work requests of a call, up to the first one that can't be. */
+static int memreg_submit_all(struct memreg_ucmd *ucmd, u32 *taken)
+{
+	struct ib_memreg_submit *cmd = ucmd->cmd;
+	struct memreg_sub sub;
+	int ret = 0;
+
 	sub.s = memreg_scratch_get(ucmd->file);
 	if (!sub.s)
 		return -ENOMEM;
@@ -1089,12 +1100,24 @@ int memreg_submit(struct memreg_ucmd *ucmd)
 	sub.nr = 0;
 	sub.nr_sges = 0;
 	sub.nr_resolved = 0;
-	while (!ret && taken < cmd->count)
-		ret = memreg_submit_chunk(&sub, &taken);
+	while (!ret && *taken < cmd->count)
+		ret = memreg_submit_chunk(&sub, taken);
 	if (sub.mr)
 		memreg_object_put(&sub.mr->obj);
 	memreg_scratch_put(ucmd->file, sub.s);
-	cmd->out_taken = taken;
+	return ret;
+}
+
+/* ioctl(IB_MEMREG_IOC_SUBMIT) */
+int memreg_submit(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_submit *cmd = ucmd->cmd;
+	int ret;
+
+	cmd->out_taken = 0;
+	ret = memreg_submit_check(ucmd);
+	if (!ret)
+		ret = memreg_submit_all(ucmd, &cmd->out_taken);
 	if (memreg_respond(ucmd, sizeof(*cmd)) && !ret)
 		ret = -EFAULT;
 	return ret;

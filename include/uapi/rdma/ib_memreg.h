@@ -1621,7 +1621,8 @@ enum ib_memreg_opcode {
  * @IB_MEMREG_WR_INSERT_RKEY: For BIND: write the rkey, in network byte order,
  *	into the message behind it, at byte @insert_at: that is the next work
  *	request of the call with the same target and none to another in between,
- *	other BINDs aside, and has to have inline data.
+ *	other BINDs aside, and has to have inline data. If there is none, the
+ *	rkey is written nowhere.
  */
 enum ib_memreg_wr_flags {
 	IB_MEMREG_WR_SIGNALED = 1 << 0,
