@@ -27,7 +27,7 @@
  * held, and with it all that come after it, so that the order stays. It is
  * settled by a task that waits for the ring, or else by a worker, and only
  * then told: who reads that a window has ended may bind it anew, or destroy
- * its MR.
+ * its MR, unless other work of his own on that window is still on its way.
  */
 #include <linux/anon_inodes.h>
 #include <linux/dim.h>
@@ -142,11 +142,14 @@ struct ib_memreg_cqe *memreg_ring_entry(struct memreg_ring *ring)
 /* Entries that the user is not done with; all, if that is not to be known. */
 static u32 memreg_ring_ready(struct memreg_ring *ring)
 {
-	u32 consumer = READ_ONCE(ring->shared->consumer);
-
+	u32 consumer = smp_load_acquire(&ring->shared->consumer);
 	/* What a woken task looks for in memory is there. */
-	return min(smp_load_acquire(&ring->shown) - consumer,
-		   ring->nr_entries);
+	u32 shown = smp_load_acquire(&ring->shown);
+
+	/* A user may have seen, and done with, what is about to be counted. */
+	if (consumer - shown <= READ_ONCE(ring->producer) - shown)
+		return 0;
+	return min(shown - consumer, ring->nr_entries);
 }
 
 /*
@@ -192,15 +195,18 @@ static int memreg_ring_wake_waiter(struct wait_queue_entry *entry,
 void memreg_ring_wake(struct memreg_ring *ring)
 {
 	struct ib_memreg_ring *shared = ring->shared;
+	bool more;
 
 	lockdep_assert_held(&ring->lock);
 
+	more = ring->shown != ring->producer;
 	smp_store_release(&shared->producer, ring->producer);
 	smp_store_release(&ring->shown, ring->producer);
 	/* Who sleeps has looked before, or sees it now. */
 	if (wq_has_sleeper(&ring->wait))
 		wake_up_poll(&ring->wait, EPOLLIN | EPOLLRDNORM);
-	if (ring->eventfd && !(READ_ONCE(shared->flags) & IB_MEMREG_RING_QUIET))
+	if (more && ring->eventfd &&
+	    !(READ_ONCE(shared->flags) & IB_MEMREG_RING_QUIET))
 		eventfd_signal(ring->eventfd);
 }
 
@@ -312,6 +318,8 @@ static void memreg_ring_settle(struct memreg_ring *ring)
 	WRITE_ONCE(ring->held, false);
 	memreg_slot_done(ring, &wc);
 	memreg_ring_wake(ring);
+	/* Not only for entries: see memreg_ring_flush(). */
+	wake_up_all(&ring->settled);
 }
 
 /**
@@ -369,9 +377,10 @@ void memreg_ring_flush(struct memreg_ring *ring)
 {
 	u32 left = ring->nr_entries + MEMREG_RING_WCS;
 
-	/* If somebody else settles, that ends soon. */
-	while (!memreg_ring_flushed(ring, &left))
+	while (!memreg_ring_flushed(ring, &left)) {
+		wait_event(ring->settled, !READ_ONCE(ring->settling));
 		cond_resched();
+	}
 	/* Nobody asked to be told of more. */
 	queue_work(memreg_ring_wq, &ring->work);
 }
@@ -484,13 +493,13 @@ static int memreg_ring_wait_for(struct memreg_ring *ring, u32 count,
 				      min_t(u64, timeout, KTIME_MAX));
 		expires = &time;
 	}
+	if (memreg_ring_ready(ring) >= count)
+		return 0;
 	for (;;) {
+		/* While we slept, what is slow was left to us. */
+		memreg_ring_process(ring);
 		if (READ_ONCE(ring->dead))
 			return -ENODEV;
-		if (memreg_ring_ready(ring) >= count)
-			return 0;
-		/* What was left to us when we were the last to wait. */
-		memreg_ring_process(ring);
 		if (memreg_ring_ready(ring) >= count)
 			return 0;
 		if (ret || !timeout)
@@ -615,6 +624,9 @@ static struct memreg_ring *memreg_ring_alloc(struct memreg_ucmd *ucmd)
 	ring->mdev = ucmd->mdev;
 	ring->nr_entries = roundup_pow_of_two(cmd->entries);
 	ring->entry_size = cmd->entry_size;
+	ring->max_senders = min_t(u32, ring->nr_entries,
+				  ucmd->mdev->ibdev->attrs.max_cqe -
+				  ring->nr_entries);
 	size = MEMREG_RING_HEADER + (size_t)ring->nr_entries * ring->entry_size;
 	ring->shared = __vmalloc(PAGE_ALIGN(size),
 				 GFP_KERNEL_ACCOUNT | __GFP_ZERO);
@@ -624,8 +636,8 @@ static struct memreg_ring *memreg_ring_alloc(struct memreg_ucmd *ucmd)
 	}
 	ring->entries = (void *)ring->shared + MEMREG_RING_HEADER;
 	spin_lock_init(&ring->lock);
-	mutex_init(&ring->marker_lock);
 	init_waitqueue_head(&ring->wait);
+	init_waitqueue_head(&ring->settled);
 	init_irq_work(&ring->irq, memreg_ring_irq);
 	INIT_WORK(&ring->work, memreg_ring_work);
 	memreg_ring_timer_init(ring);
@@ -656,8 +668,7 @@ static int memreg_ring_create_cq(struct memreg_ucmd *ucmd,
 {
 	struct ib_device *ibdev = ring->mdev->ibdev;
 	struct ib_cq_init_attr attr = {
-		/* And one for memreg_queue_drain(). */
-		.cqe = ring->nr_entries + 1,
+		.cqe = ring->nr_entries + ring->max_senders,
 		.comp_vector = raw_smp_processor_id() %
 			       max(ibdev->num_comp_vectors, 1),
 	};
@@ -683,11 +694,12 @@ static void memreg_ring_destroy_cq(struct memreg_ring *ring)
 	spin_lock_irq(&ring->lock);
 	WRITE_ONCE(ring->dead, true);
 	spin_unlock_irq(&ring->lock);
+	cancel_work_sync(&ring->dim.work);
+	/* A last event may be on its way, and finds that there is no more. */
+	ib_destroy_cq(ring->cq);
 	hrtimer_cancel(&ring->timer);
 	irq_work_sync(&ring->irq);
 	cancel_work_sync(&ring->work);
-	cancel_work_sync(&ring->dim.work);
-	ib_destroy_cq(ring->cq);
 	memreg_uncharge(&ring->charge, ring->mdev);
 	wake_up_poll(&ring->wait, EPOLLHUP | EPOLLERR);
 }

@@ -439,22 +439,41 @@ static void memreg_endpoint_drain_srq(struct memreg_endpoint *ep)
 	memreg_ring_flush(ep->srq->queue->ring);
 }
 
-/*
- * Wait until all that was posted on the queues has completed. The QP, if there
- * is one, is in error, or goes there.
- */
-static void memreg_endpoint_drain(struct memreg_endpoint *ep)
+/* Have the QP, if there is one, flush all that was posted. */
+static int memreg_endpoint_flush(struct memreg_endpoint *ep)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	int ret;
 
+	if (!ep->id->qp)
+		return 0;
+	ret = ib_modify_qp(ep->id->qp, &attr, IB_QP_STATE);
+	if (!ret && ep->send)
+		ret = memreg_queue_mark(ep->send, ep->id->qp);
+	return ret;
+}
+
+/* The device does not do what it should: it gets no chance to do more. */
+static void memreg_endpoint_abandon(struct memreg_endpoint *ep)
+{
+	rdma_destroy_qp(ep->id);
+	if (ep->send)
+		memreg_queue_abandon(ep->send);
+	if (ep->recv)
+		memreg_queue_abandon(ep->recv);
+}
+
+/* Wait until all that was posted on the queues has completed. */
+static void memreg_endpoint_drain(struct memreg_endpoint *ep)
+{
 	if (!ep->send && !ep->recv && !ep->srq)
 		return;
-	if (ep->id->qp)
-		ib_modify_qp(ep->id->qp, &attr, IB_QP_STATE);
+	if (memreg_endpoint_flush(ep))
+		memreg_endpoint_abandon(ep);
 	if (ep->send)
-		memreg_queue_drain(ep->send, ep->id->qp);
+		memreg_queue_drain(ep->send);
 	if (ep->recv)
-		memreg_queue_drain(ep->recv, ep->id->qp);
+		memreg_queue_drain(ep->recv);
 	if (ep->srq)
 		memreg_endpoint_drain_srq(ep);
 }
@@ -531,7 +550,9 @@ static void memreg_endpoint_qp_event(struct ib_event *event, void *context)
 		rdma_notify(ep->id, event->event);
 		break;
 	case IB_EVENT_QP_LAST_WQE_REACHED:
+		/* The QP is in error, and there may be no other event. */
 		complete_all(&ep->last_wqe);
+		queue_work(memreg_wq, &ep->close);
 		break;
 	case IB_EVENT_QP_FATAL:
 	case IB_EVENT_QP_REQ_ERR:
@@ -689,10 +710,15 @@ static int memreg_queues_make_send(struct memreg_ucmd *ucmd,
 	ring = memreg_ring_get(ucmd, q->send_ring_id);
 	if (IS_ERR(ring))
 		return PTR_ERR(ring);
+	if (!atomic_add_unless(&ring->senders, 1, ring->max_senders)) {
+		memreg_ring_put(ring);
+		return memreg_fail(ucmd, -EAGAIN, IB_MEMREG_REASON_RING_FULL);
+	}
 	ep->send = memreg_queue_alloc(ucmd->mdev, ring, ep, true, q->max_send,
 				      q->max_send_sge, q->max_inline);
 	if (ep->send)
 		return 0;
+	atomic_dec(&ring->senders);
 	memreg_ring_put(ring);
 	return -ENOMEM;
 }
@@ -1371,6 +1397,8 @@ static int memreg_request_accept(struct memreg_ucmd *ucmd,
 		queue_work(memreg_wq, &ep->close);
 		return memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	}
+	/* The peer's first message may come before it says that it is up. */
+	WRITE_ONCE(ep->sendable, true);
 	return 0;
 }
 

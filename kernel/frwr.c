@@ -755,6 +755,24 @@ int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
 }
 
 /**
+ * memreg_key_invalidable() - Can a work request kill a key?
+ * @key: Key with an FRWR
+ *
+ * Context: process, may not sleep.
+ * Return: false if the key's guard could not, so that its MR is no more.
+ */
+bool memreg_key_invalidable(const struct memreg_key *key)
+{
+	struct memreg_device *mdev = key->region->mdev;
+	bool ret;
+
+	spin_lock(&mdev->frwr_lock);
+	ret = key->frwr->mr && key->frwr->state != MEMREG_FRWR_FAILED;
+	spin_unlock(&mdev->frwr_lock);
+	return ret;
+}
+
+/**
  * memreg_key_retire() - Let go of a key that an invalidation has killed
  * @key: Key with an FRWR, which it has no more afterwards
  *

@@ -165,6 +165,9 @@ static bool memreg_guard_cut(struct memreg_region *region)
 	frwr->status = -EIO;
 	list_move(&frwr->region_node, &region->frwrs);
 	queue_work(memreg_wq, cut);
+	/* For who waits, that is as good as a batch that ended. */
+	WRITE_ONCE(region->guard.through, region->guard.through + 1);
+	wake_up_all(&region->mdev->guard_wait);
 	return true;
 }
 

@@ -16,7 +16,6 @@
  *				destroyed, and no handler takes memreg_file.lock
  *	memreg_queue.lock	submission; no memory of user space is touched with
  *				it held, so that nobody waits for who has it there
- *	memreg_ring.marker_lock	draining of queues
  *	memreg_device.drain_lock  FRWRs that are being destroyed
  *	memreg_domain.sq_mutex	the line in front of the registration queue
  *	memreg_file.objects	the xarray's spinlock
@@ -30,6 +29,7 @@
  *	memreg_ring.lock	polling of a ring's completion queue, in any
  *				context; taken inside of none of the spinlocks
  *				above, and takes none of them
+ *	memreg_endpoint.bound	the xarray's spinlock, with interrupts off
  *
  * Nothing is allocated, freed, registered or waited for under a spinlock.
  */
@@ -606,6 +606,7 @@ void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 void memreg_key_destroy(struct memreg_key *key);
 int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
 		       struct work_struct *cut);
+bool memreg_key_invalidable(const struct memreg_key *key);
 void memreg_key_retire(struct memreg_key *key);
 int memreg_key_make_single(struct memreg_domain *domain,
 			   struct memreg_key *key, u64 addr);
@@ -764,16 +765,18 @@ void memreg_guard_await(struct memreg_region *region,
  * @obj: Head
  * @refs: One of the object, one of its descriptor
  * @mdev: The device; not to be touched once @dead
- * @cq: Completion queue with as many entries, and one more
+ * @cq: Completion queue with as many entries, and one for each of @max_senders
  * @shared: What user space sees, entries included
  * @entries: The entries in it
  * @nr_entries: Their number, a power of two
  * @entry_size: Bytes of each
+ * @max_senders: Send queues that it may have: for each there is room in @cq for
+ *	a marker
+ * @senders: Those that it has
  * @claimed: Entries written, and entries set aside, in all; wraps around
  * @producer: Entries written, in all; wraps around; written with @lock
  * @shown: Those of them that user space can see
  * @lock: Taken by who polls @cq
- * @marker_lock: There is room in @cq for the marker of one queue at a time
  * @dead: @cq is no more; @lock
  * @wcs: Completions that were taken off @cq; @lock
  * @wc_next: The first of them that was not looked at; @lock
@@ -782,6 +785,7 @@ void memreg_guard_await(struct memreg_region *region,
  * @settling: Somebody is at work on it; @lock
  * @waiters: Tasks that sleep in RING_WAIT
  * @wait: They, and who polls the descriptor
+ * @settled: Waits for @settling to end
  * @eventfd: To be signalled, or NULL
  * @irq: Polls @cq as soon as interrupts are on
  * @work: Polls @cq if that takes long, or has to sleep
@@ -800,11 +804,12 @@ struct memreg_ring {
 	void *entries;
 	u32 nr_entries;
 	u32 entry_size;
+	u32 max_senders;
+	atomic_t senders;
 	atomic_t claimed;
 	u32 producer;
 	u32 shown;
 	spinlock_t lock;
-	struct mutex marker_lock;
 	bool dead;
 	struct ib_wc wcs[MEMREG_RING_WCS];
 	unsigned int wc_next;
@@ -813,6 +818,7 @@ struct memreg_ring {
 	bool settling;
 	atomic_t waiters;
 	wait_queue_head_t wait;
+	wait_queue_head_t settled;
 	struct eventfd_ctx *eventfd;
 	struct irq_work irq;
 	struct work_struct work;
@@ -989,7 +995,8 @@ struct memreg_queue *memreg_queue_alloc(struct memreg_device *mdev,
 					u32 buffer_size);
 void memreg_queue_free(struct memreg_device *mdev, struct memreg_queue *queue);
 void memreg_queue_close(struct memreg_queue *queue);
-void memreg_queue_drain(struct memreg_queue *queue, struct ib_qp *qp);
+int memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp);
+void memreg_queue_drain(struct memreg_queue *queue);
 void memreg_queue_abandon(struct memreg_queue *queue);
 int memreg_queue_reserve(struct memreg_queue *queue, u32 count);
 struct memreg_slot *memreg_queue_next(struct memreg_queue *queue);

@@ -219,61 +219,67 @@ static void memreg_slot_copy_back(const struct memreg_slot *slot, u32 length)
 	memreg_count(slot->queue->ring->mdev, IB_MEMREG_STAT_INLINE_COPIES, 1);
 }
 
-/* Where the message of a receive is, of which the first bytes are ours. */
-static void memreg_slot_deliver(const struct memreg_slot *slot,
-				struct ib_memreg_cqe *entry)
+/*
+ * Put the message of a receive, of which we have the first bytes, where it
+ * belongs. Returns whether that is the entry.
+ */
+static bool memreg_slot_deliver(const struct memreg_slot *slot,
+				u32 length, struct ib_memreg_cqe *entry)
 {
 	struct memreg_queue *queue = slot->queue;
 	struct memreg_ring *ring = queue->ring;
 
 	/* Without a buffer there is nothing to put anywhere. */
 	if (!slot->bounce)
-		return;
+		return false;
 	ib_dma_sync_single_for_cpu(ring->mdev->ibdev,
 				   memreg_slot_buffer_dma(slot), slot->bounce,
 				   DMA_BIDIRECTIONAL);
-	if (entry->byte_len > slot->bounce ||
-	    entry->byte_len > memreg_ring_data_size(ring)) {
-		memreg_slot_copy_back(slot, entry->byte_len);
-		return;
+	if (length > slot->bounce) {
+		memreg_slot_copy_back(slot, length);
+		return false;
 	}
 	/* In an entry of the larger size it goes on behind the structure. */
 	memcpy((void *)entry + offsetof(struct ib_memreg_cqe, data),
-	       memreg_slot_buffer(slot), entry->byte_len);
-	entry->flags |= IB_MEMREG_CQE_INLINE;
+	       memreg_slot_buffer(slot), length);
 	memreg_count(ring->mdev, IB_MEMREG_STAT_INLINE_RECEIVES, 1);
+	return true;
 }
 
-/* What a successful receive says. */
-static void memreg_slot_tell_recv(const struct memreg_slot *slot,
-				  const struct ib_wc *wc,
-				  struct ib_memreg_cqe *entry)
+/* What a successful receive says; returns flags. */
+static u8 memreg_slot_tell_recv(const struct memreg_slot *slot,
+				const struct ib_wc *wc,
+				struct ib_memreg_cqe *entry)
 {
+	u8 flags = 0;
+
 	entry->byte_len = wc->byte_len;
 	if (wc->wc_flags & IB_WC_WITH_IMM) {
-		entry->flags |= IB_MEMREG_CQE_IMM;
+		flags |= IB_MEMREG_CQE_IMM;
 		entry->ex = (__force u32)wc->ex.imm_data;
 	}
 	if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM) {
 		entry->opcode = IB_MEMREG_OP_WRITE_WITH_IMM;
-		return;
+		return flags;
 	}
 	if (wc->wc_flags & IB_WC_WITH_INVALIDATE) {
 		entry->ex = wc->ex.invalidate_rkey;
 		/* Settling has found the window, or has ended the connection. */
 		if (slot->window_id)
-			entry->flags |= IB_MEMREG_CQE_INVALIDATED;
+			flags |= IB_MEMREG_CQE_INVALIDATED;
 	}
-	memreg_slot_deliver(slot, entry);
+	if (memreg_slot_deliver(slot, wc->byte_len, entry))
+		flags |= IB_MEMREG_CQE_INLINE;
+	return flags;
 }
 
-/* Endpoint of a completion, or NULL if there was none. */
+/* Endpoint of a completion; only a successful one is sure to name its QP. */
 static struct memreg_endpoint *
 memreg_wc_endpoint(const struct memreg_queue *queue, const struct ib_wc *wc)
 {
-	if (queue->ep)
+	if (queue->ep || wc->status != IB_WC_SUCCESS)
 		return queue->ep;
-	return wc->qp ? wc->qp->qp_context : NULL;
+	return wc->qp->qp_context;
 }
 
 /* A failure ends the connection; not every driver has an event to say so. */
@@ -286,7 +292,7 @@ static void memreg_endpoint_failed(struct memreg_endpoint *ep, u8 status)
 	queue_work(memreg_wq, &ep->close);
 }
 
-/* Write the entry of a slot. */
+/* Write the entry of a slot. The user may write there, too: nothing is read. */
 static void memreg_slot_tell(const struct memreg_slot *slot,
 			     const struct ib_wc *wc, u8 status)
 {
@@ -294,6 +300,7 @@ static void memreg_slot_tell(const struct memreg_slot *slot,
 	struct memreg_ring *ring = queue->ring;
 	struct memreg_endpoint *ep = memreg_wc_endpoint(queue, wc);
 	struct ib_memreg_cqe *entry = memreg_ring_entry(ring);
+	u8 flags = 0;
 
 	entry->user_data = slot->user_data;
 	entry->endpoint_id = ep ? ep->obj.id : 0;
@@ -302,13 +309,14 @@ static void memreg_slot_tell(const struct memreg_slot *slot,
 	entry->window_id = slot->window_id;
 	entry->opcode = slot->opcode;
 	entry->status = status;
-	entry->flags = queue->stale || memreg_slot_is_stale(slot) ?
-		       IB_MEMREG_CQE_STALE : 0;
 	entry->reserved = 0;
+	if (queue->stale || memreg_slot_is_stale(slot))
+		flags |= IB_MEMREG_CQE_STALE;
 	if (status == IB_WC_SUCCESS && !queue->send)
-		memreg_slot_tell_recv(slot, wc, entry);
+		flags |= memreg_slot_tell_recv(slot, wc, entry);
 	else if (status == IB_WC_SUCCESS)
 		entry->byte_len = slot->length;
+	entry->flags = flags;
 	memreg_count(ring->mdev, IB_MEMREG_STAT_WRS_COMPLETED, 1);
 	if (status != IB_WC_SUCCESS) {
 		memreg_count(ring->mdev, IB_MEMREG_STAT_WRS_FAILED, 1);
@@ -375,7 +383,7 @@ static void memreg_send_done(struct memreg_queue *queue,
 	struct memreg_slot *slot;
 
 	/* Behind the marker nothing is submitted any more. */
-	while (!marker || count < atomic_read(&queue->posted)) {
+	while (count < atomic_read(&queue->posted)) {
 		slot = memreg_queue_slot(queue, queue->head);
 		queue->head = (queue->head + 1) % queue->depth;
 		untold += memreg_send_done_one(queue, slot, wc);
@@ -497,24 +505,40 @@ static void memreg_queue_flush_early(struct memreg_queue *queue)
 	spin_unlock_irq(&queue->ring->lock);
 }
 
-/* Post a work request that a QP in error flushes when it comes to it. */
-static void memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp)
+/**
+ * memreg_queue_mark() - Have a QP in error tell when it is through
+ * @queue: Closed send queue
+ * @qp: Its QP
+ *
+ * Return: 0, or what the driver refuses the marker with.
+ */
+int memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp)
 {
 	struct ib_rdma_wr wr = {
 		.wr.opcode = IB_WR_RDMA_WRITE,
 		.wr.wr_cqe = &memreg_queue_marker(queue)->cqe,
 		.wr.send_flags = IB_SEND_SIGNALED,
 	};
+	int ret;
 
+	if (!atomic_read(&queue->posted))
+		return 0;
 	WRITE_ONCE(queue->marked, true);
-	/* If it takes no work request in error, the device is no more. */
-	if (WARN_ON_ONCE(ib_post_send(qp, &wr.wr, NULL)))
+	ret = ib_post_send(qp, &wr.wr, NULL);
+	if (ret)
 		WRITE_ONCE(queue->marked, false);
+	return ret;
 }
 
-/* Wait until nothing is posted, the marker included. */
-static void memreg_queue_await(struct memreg_queue *queue)
+/**
+ * memreg_queue_drain() - Wait until all that was posted has completed
+ * @queue: Closed queue, whose QP, if there is one, flushes what was posted
+ *
+ * Context: may sleep.
+ */
+void memreg_queue_drain(struct memreg_queue *queue)
 {
+	memreg_queue_flush_early(queue);
 	wait_event(queue->wait, !atomic_read_acquire(&queue->posted) &&
 				!READ_ONCE(queue->marked));
 	/* Who woke us does not look at the queue any more. */
@@ -522,29 +546,22 @@ static void memreg_queue_await(struct memreg_queue *queue)
 	spin_unlock_irq(&queue->ring->lock);
 }
 
-/**
- * memreg_queue_drain() - Wait until all that was posted has completed
- * @queue: Closed queue
- * @qp: Its QP, which is in error, or NULL if there is none
- *
- * Context: may sleep.
- */
-void memreg_queue_drain(struct memreg_queue *queue, struct ib_qp *qp)
+/* Let go of windows that an INVALIDATE which never completes has claimed. */
+static void memreg_queue_settle_all(struct memreg_queue *queue)
 {
-	memreg_queue_flush_early(queue);
-	if (!queue->send || !qp || !atomic_read(&queue->posted)) {
-		memreg_queue_await(queue);
-		return;
+	struct memreg_slot *slot;
+	u32 i;
+
+	for (i = 0; i < queue->depth; i++) {
+		slot = memreg_queue_slot(queue, i);
+		if (slot->used && slot->opcode == IB_MEMREG_OP_INVALIDATE)
+			memreg_window_invalidated(slot, false);
 	}
-	mutex_lock(&queue->ring->marker_lock);
-	memreg_queue_mark(queue, qp);
-	memreg_queue_await(queue);
-	mutex_unlock(&queue->ring->marker_lock);
 }
 
 /**
  * memreg_queue_abandon() - Give up what will never complete
- * @queue: Closed queue of a shared receive queue that is no more
+ * @queue: Closed queue, which is no more for the device
  *
  * Context: may sleep.
  */
@@ -554,12 +571,21 @@ void memreg_queue_abandon(struct memreg_queue *queue)
 	struct memreg_slot *slot;
 	u32 i;
 
+	memreg_ring_flush(queue->ring);
+	if (queue->send)
+		memreg_queue_settle_all(queue);
 	spin_lock_irq(&queue->ring->lock);
 	for (i = 0; i < queue->depth; i++) {
-		slot = memreg_queue_slot(queue, i);
-		if (slot->used)
+		slot = memreg_queue_slot(queue, queue->send ? queue->head : i);
+		if (!slot->used)
+			continue;
+		wc.wr_cqe = &slot->cqe;
+		if (queue->send)
+			memreg_send_done(queue, slot, &wc);
+		else
 			memreg_recv_done(queue, slot, &wc);
 	}
+	WRITE_ONCE(queue->marked, false);
 	memreg_ring_wake(queue->ring);
 	spin_unlock_irq(&queue->ring->lock);
 }
@@ -668,6 +694,8 @@ void memreg_queue_free(struct memreg_device *mdev, struct memreg_queue *queue)
 				    DMA_BIDIRECTIONAL);
 	kfree(queue->buffers);
 	kvfree(queue->slots);
+	if (queue->send)
+		atomic_dec(&queue->ring->senders);
 	memreg_ring_put(queue->ring);
 	kfree(queue);
 }

@@ -93,7 +93,6 @@ static void memreg_srq_unmake(struct memreg_device *mdev,
 	memreg_queue_close(srq->queue);
 	ib_destroy_srq(srq->queue->srq);
 	/* Whatever the device took from it has completed, or never will. */
-	memreg_ring_flush(srq->queue->ring);
 	memreg_queue_abandon(srq->queue);
 	memreg_queue_free(mdev, srq->queue);
 	memreg_uncharge(&srq->charge, mdev);

@@ -181,7 +181,7 @@ struct memreg_sub {
 	struct memreg_mr *mr;
 	u32 insert_target;
 	u32 nr_inserts;
-	struct memreg_insert inserts[MEMREG_SUBMIT_CHUNK];
+	struct memreg_insert inserts[IB_MEMREG_INSERTS_MAX];
 	struct memreg_queue *queue;
 	u32 nr;
 	u32 nr_sges;
@@ -701,7 +701,8 @@ static int memreg_send_memory(struct memreg_sub *sub,
 
 	parts = max(DIV_ROUND_UP(sub->fragments, max), 1U);
 	if (parts > 1 && (!op->parts || parts > MEMREG_CHAIN ||
-			  parts > sub->queue->depth))
+			  parts > sub->queue->depth ||
+			  parts > sub->queue->ring->nr_entries))
 		return memreg_fail(sub->ucmd, -EMSGSIZE,
 				   IB_MEMREG_REASON_FRAGMENTS);
 	if (sub->nr + parts > MEMREG_CHAIN) {
@@ -790,6 +791,9 @@ static int memreg_send_window(struct memreg_sub *sub,
 	struct memreg_slot *slot;
 	int ret;
 
+	if (wr->flags & IB_MEMREG_WR_INSERT_RKEY &&
+	    sub->nr_inserts == ARRAY_SIZE(sub->inserts))
+		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_INLINE);
 	ret = memreg_queue_reserve(sub->queue, 1);
 	if (ret)
 		return memreg_no_room(sub, ret);

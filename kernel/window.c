@@ -978,7 +978,7 @@ static bool memreg_post_claim(struct memreg_endpoint *ep,
 		return true;
 	if (!READ_ONCE(window->doomed))
 		return false;
-	memreg_ring_process(ep->send->ring);
+	memreg_ring_flush(ep->send->ring);
 	return memreg_window_claim(window, MEMREG_WINDOW_IDLE);
 }
 
@@ -1032,6 +1032,40 @@ err_put:
 	return ret;
 }
 
+/* A window that is claimed may be claimed again. */
+static void memreg_window_let_go(struct memreg_window *window)
+{
+	struct memreg_endpoint *ep = window->endpoint;
+	struct memreg_file *file = ep->file;
+
+	spin_lock(&file->grant_lock);
+	memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
+	/* An endpoint that is closing waits to claim it. */
+	wake_up_all(&ep->grants.wait);
+	spin_unlock(&file->grant_lock);
+}
+
+/* Claim a window to end it, if it is bound on this endpoint. */
+static int memreg_post_claim_bound(struct memreg_ucmd *ucmd,
+				   struct memreg_endpoint *ep,
+				   struct memreg_window *window)
+{
+	bool mine, claimed = false;
+
+	spin_lock(&ep->file->grant_lock);
+	mine = window->endpoint == ep;
+	if (mine)
+		claimed = memreg_window_claim(window, MEMREG_WINDOW_BOUND);
+	spin_unlock(&ep->file->grant_lock);
+	if (!claimed)
+		return memreg_fail(ucmd, -EBUSY,
+				   IB_MEMREG_REASON_BOUND_WINDOW);
+	if (memreg_key_invalidable(&window->key))
+		return 0;
+	memreg_window_let_go(window);
+	return memreg_fail(ucmd, -ESTALE, IB_MEMREG_REASON_STALE);
+}
+
 /**
  * memreg_window_post_invalidate() - Prepare an INVALIDATE
  * @ucmd: Call that submits it
@@ -1047,17 +1081,13 @@ int memreg_window_post_invalidate(struct memreg_ucmd *ucmd,
 				  struct memreg_slot *slot)
 {
 	struct memreg_window *window;
-	int ret = 0;
+	int ret;
 
 	window = memreg_post_window(ucmd, ep, wr->window_id);
 	if (IS_ERR(window))
 		return PTR_ERR(window);
-	if (!memreg_window_claim(window, MEMREG_WINDOW_BOUND)) {
-		ret = memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_BOUND_WINDOW);
-	} else if (window->endpoint != ep) {
-		memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
-		ret = memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_STATE);
-	} else {
+	ret = memreg_post_claim_bound(ucmd, ep, window);
+	if (!ret) {
 		slot->window = window;
 		slot->window_id = window->obj.id;
 		slot->rkey = window->key.rkey;
@@ -1065,19 +1095,6 @@ int memreg_window_post_invalidate(struct memreg_ucmd *ucmd,
 	/* The one that is bound keeps itself. */
 	memreg_object_put(&window->obj);
 	return ret;
-}
-
-/* A window that is claimed may be claimed again. */
-static void memreg_window_let_go(struct memreg_window *window)
-{
-	struct memreg_endpoint *ep = window->endpoint;
-	struct memreg_file *file = ep->file;
-
-	spin_lock(&file->grant_lock);
-	memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
-	/* An endpoint that is closing waits to claim it. */
-	wake_up_all(&ep->grants.wait);
-	spin_unlock(&file->grant_lock);
 }
 
 /* End a claimed window; @sure: an invalidation has killed its key. */
@@ -1200,8 +1217,8 @@ void memreg_window_invalidated(struct memreg_slot *slot, bool done)
  * @rkey: The key
  *
  * Context: may sleep.
- * Return: id of the window that ended, or will as soon as its BIND has
- * completed; 0 if there is none.
+ * Return: id of the window that ended, or will as soon as its BIND, or an
+ * INVALIDATE of ours, has completed; 0 if there is none.
  */
 u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
 {
@@ -1215,12 +1232,13 @@ u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
 	/* It is ended once. */
 	if (window && !window->doomed) {
 		id = window->obj.id;
-		if (READ_ONCE(window->key.frwr->cut))
-			WRITE_ONCE(window->doomed, true);
-		else
-			mine = memreg_window_claim(window, MEMREG_WINDOW_BOUND);
+		mine = !READ_ONCE(window->key.frwr->cut) &&
+		       memreg_window_claim(window, MEMREG_WINDOW_BOUND);
 		if (mine)
 			__xa_erase(&ep->bound, rkey);
+		else
+			/* Its BIND or our INVALIDATE is yet to complete. */
+			WRITE_ONCE(window->doomed, true);
 	}
 	xa_unlock_irq(&ep->bound);
 	if (mine)

@@ -93,6 +93,9 @@
 /** IB_MEMREG_INLINE_MAX - most bytes of inline data in a work request */
 #define IB_MEMREG_INLINE_MAX	256
 
+/** IB_MEMREG_INSERTS_MAX - most rkeys that are inserted into one message */
+#define IB_MEMREG_INSERTS_MAX	16
+
 /** IB_MEMREG_DEVICE_NAME_MAX - size of a device name, the final 0 included */
 #define IB_MEMREG_DEVICE_NAME_MAX	64
 
@@ -1372,8 +1375,9 @@ enum ib_memreg_wc_status {
  * enum ib_memreg_cqe_flags - Flags of a completion
  * @IB_MEMREG_CQE_IMM: @ex is the immediate data of the message.
  * @IB_MEMREG_CQE_INVALIDATED: The message ended a window of type 2B that was
- *	granted to this endpoint: @ex is its rkey, and @window_id the window,
- *	which can be bound anew.
+ *	granted to this endpoint: @ex is its rkey, and @window_id the window.
+ *	It can be bound anew, as soon as work requests of this side on it have
+ *	completed as well.
  * @IB_MEMREG_CQE_INLINE: The message is in the entry, not in the buffer.
  * @IB_MEMREG_CQE_STALE: The memory behind an MR of the work request went while
  *	it was posted: it was done on pages that are mapped no more.
@@ -1388,7 +1392,7 @@ enum ib_memreg_cqe_flags {
 /**
  * struct ib_memreg_cqe - An entry of a completion ring
  * @user_data: That of the work request
- * @endpoint_id: Its endpoint; 0 for a flushed receive of a shared queue
+ * @endpoint_id: Its endpoint; 0 for a receive of a shared queue that failed
  * @byte_len: RECV: bytes of the message. READ and atomics: bytes read. Otherwise
  *	0. Only with IB_MEMREG_WC_SUCCESS.
  * @ex: See @flags; immediate data is in network byte order
@@ -1452,7 +1456,8 @@ enum ib_memreg_ring_flags {
  * request when it is submitted, signalled or not, and a submission for which
  * there is none fails with EAGAIN. What was set aside for work requests that
  * were not signalled is free again when a signalled one of the same send queue
- * completes, which was submitted later.
+ * completes, which was submitted later. A ring serves as many send queues as it
+ * has entries, at most.
  *
  * Unless the flag NO_MODERATION is set, the device (or ib_memreg, if the device
  * can't) puts off telling of completions by up to 32 microseconds where they
@@ -1555,7 +1560,7 @@ struct ib_memreg_srq_create {
  * Done at most once; a request that is accepted without has no queues.
  *
  * Errors: EINVAL, EOPNOTSUPP, ENOENT, ENOTCONN (accepted or gone already), EBUSY
- * (done already), ENOMEM, ENOSPC, EDQUOT, ENODEV.
+ * (done already), EAGAIN (the ring has no room for a send queue), ENOMEM, ENOSPC, EDQUOT, ENODEV.
  */
 struct ib_memreg_setup {
 	__u32 size;
@@ -1621,8 +1626,8 @@ enum ib_memreg_opcode {
  * @IB_MEMREG_WR_INSERT_RKEY: For BIND: write the rkey, in network byte order,
  *	into the message behind it, at byte @insert_at: that is the next work
  *	request of the call with the same target and none to another in between,
- *	other BINDs aside, and has to have inline data. If there is none, the
- *	rkey is written nowhere.
+ *	other BINDs aside, and has to have inline data. It takes up to
+ *	IB_MEMREG_INSERTS_MAX rkeys. If there is none, they are written nowhere.
  */
 enum ib_memreg_wr_flags {
 	IB_MEMREG_WR_SIGNALED = 1 << 0,
@@ -1721,7 +1726,12 @@ struct ib_memreg_wr {
  * is fresh with each BIND, in the sense of struct ib_memreg_bind, so it can't
  * be known before: it is returned, and can be inserted into the message that
  * is sent along. If the memory of the MR goes before the work request was done,
- * the connection is ended.
+ * the connection is ended. INVALIDATE fails with ESTALE if the guard of the MR
+ * could not kill the key and has destroyed what was behind it; the window ends
+ * with the connection then.
+ *
+ * A call that fails with EFAULT may have posted a BIND whose rkey could not be
+ * returned; @out_taken counts it.
  *
  * Errors: EINVAL, EOVERFLOW, ENOENT (an id), ENOTCONN (no connection yet, or no
  * more), EAGAIN (queue or ring full), EACCES (LOCAL_WRITE, or the window asks
