@@ -262,11 +262,10 @@ static u8 memreg_slot_tell_recv(const struct memreg_slot *slot,
 		entry->opcode = IB_MEMREG_OP_WRITE_WITH_IMM;
 		return flags;
 	}
-	if (wc->wc_flags & IB_WC_WITH_INVALIDATE) {
+	/* Settling has found the window, or has ended the connection. */
+	if (wc->wc_flags & IB_WC_WITH_INVALIDATE && slot->window_id) {
+		flags |= IB_MEMREG_CQE_INVALIDATED;
 		entry->ex = wc->ex.invalidate_rkey;
-		/* Settling has found the window, or has ended the connection. */
-		if (slot->window_id)
-			flags |= IB_MEMREG_CQE_INVALIDATED;
 	}
 	if (memreg_slot_deliver(slot, wc->byte_len, entry))
 		flags |= IB_MEMREG_CQE_INLINE;

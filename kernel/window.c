@@ -1298,7 +1298,19 @@ static void memreg_window_info(struct memreg_object *obj,
 	info->rkey = key.rkey;
 }
 
+/* Only one of type 2B keeps itself while it is bound. */
+static u32 memreg_window_busy(const struct memreg_object *obj)
+{
+	const struct memreg_window *window =
+		container_of(obj, struct memreg_window, obj);
+
+	return window->type == IB_MEMREG_WINDOW_TYPE2B &&
+	       atomic_read(&window->state) != MEMREG_WINDOW_IDLE ?
+	       IB_MEMREG_REASON_BOUND_WINDOW : IB_MEMREG_REASON_IN_USE;
+}
+
 const struct memreg_object_ops memreg_window_ops = {
+	.busy = memreg_window_busy,
 	.destroy = memreg_window_destroy,
 	.info = memreg_window_info,
 };
