@@ -246,8 +246,12 @@ static void memreg_batch_end(struct memreg_batch *batch)
 		wake_up_process(batch->waiter);
 }
 
-/* A completion: of the last work request of a batch, or of one that failed. */
-static void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc)
+/**
+ * memreg_queue_done() - The work request of an FRWR completed
+ * @cq: Completion queue of its domain
+ * @wc: Completion, of the last one of a batch, or of one that failed
+ */
+void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct memreg_frwr *frwr =
 		container_of(wc->wr_cqe, struct memreg_frwr, cqe);
@@ -297,7 +301,7 @@ static void memreg_batch_abandon(struct memreg_batch *batch)
 {
 	struct memreg_frwr *frwr;
 
-	list_for_each_entry(frwr, &batch->frwrs, node)
+	for (frwr = batch->first; frwr; frwr = memreg_batch_next(frwr))
 		frwr->status = -EIO;
 	batch->error = -EIO;
 	memreg_batch_end(batch);
@@ -312,7 +316,7 @@ void memreg_batch_init(struct memreg_batch *batch,
 		       struct memreg_domain *domain)
 {
 	batch->domain = domain;
-	INIT_LIST_HEAD(&batch->frwrs);
+	batch->first = NULL;
 	batch->last = NULL;
 	batch->count = 0;
 	batch->reserve = false;
@@ -324,7 +328,7 @@ void memreg_batch_init(struct memreg_batch *batch,
 /**
  * memreg_batch_add() - Chain an FRWR's work request behind those of a batch
  * @batch: The batch
- * @frwr: FRWR on no list, with its work request prepared in @reg or @inv
+ * @frwr: FRWR of no other batch, with its work request prepared
  *
  * Only the last one is signalled.
  */
@@ -332,26 +336,33 @@ void memreg_batch_add(struct memreg_batch *batch, struct memreg_frwr *frwr)
 {
 	frwr->batch = batch;
 	frwr->status = 0;
-	frwr->cqe.done = memreg_queue_done;
-	/* The work request is the first member of ib_reg_wr. */
-	frwr->inv.wr_cqe = &frwr->cqe;
-	frwr->inv.send_flags = IB_SEND_SIGNALED;
-	frwr->inv.next = NULL;
-	if (batch->last) {
-		batch->last->inv.send_flags = 0;
-		batch->last->inv.next = &frwr->inv;
-	}
+	frwr->wr.wr.send_flags = 0;
+	frwr->wr.wr.next = NULL;
+	if (batch->last)
+		batch->last->wr.wr.next = &frwr->wr.wr;
+	else
+		batch->first = frwr;
 	batch->last = frwr;
 	batch->count++;
-	list_add_tail(&frwr->node, &batch->frwrs);
+}
+
+/**
+ * memreg_batch_next() - Go through a batch
+ * @frwr: FRWR of a batch, beginning with @first
+ *
+ * Return: the next one, or NULL.
+ */
+struct memreg_frwr *memreg_batch_next(const struct memreg_frwr *frwr)
+{
+	struct ib_send_wr *next = frwr->wr.wr.next;
+
+	return next ? container_of(next, struct memreg_frwr, wr.wr) : NULL;
 }
 
 /* Post a batch. From here on it ends by a completion or by the worker. */
 static void memreg_batch_post_locked(struct memreg_batch *batch)
 {
 	struct memreg_domain *domain = batch->domain;
-	struct memreg_frwr *first =
-		list_first_entry(&batch->frwrs, struct memreg_frwr, node);
 	const struct ib_send_wr *bad;
 
 	lockdep_assert_held(&domain->sq_lock);
@@ -360,8 +371,9 @@ static void memreg_batch_post_locked(struct memreg_batch *batch)
 	memreg_count(domain->mdev, IB_MEMREG_STAT_BATCHES, 1);
 	memreg_count(domain->mdev, IB_MEMREG_STAT_WORK_REQUESTS, batch->count);
 	trace_memreg_batch_post(batch);
+	batch->last->wr.wr.send_flags = IB_SEND_SIGNALED;
 	/* What a post took in part has no completion to end it. */
-	if (memreg_inject_post_send(domain->qp, &first->inv, &bad))
+	if (memreg_inject_post_send(domain->qp, &batch->first->wr.wr, &bad))
 		memreg_queue_break(domain);
 }
 
@@ -569,7 +581,7 @@ int memreg_batch_run(struct memreg_batch *batch)
 		memreg_batch_wait(batch);
 		return batch->error;
 	}
-	list_for_each_entry(frwr, &batch->frwrs, node)
+	for (frwr = batch->first; frwr; frwr = memreg_batch_next(frwr))
 		frwr->status = ret;
 	return ret;
 }

@@ -98,6 +98,9 @@ static struct memreg_frwr *memreg_frwr_new(struct memreg_domain *domain,
 		return ERR_PTR(-ENOMEM);
 	frwr->domain = domain;
 	frwr->class = class;
+	/* What is the same in every work request. */
+	frwr->cqe.done = memreg_queue_done;
+	frwr->wr.wr.wr_cqe = &frwr->cqe;
 	INIT_LIST_HEAD(&frwr->region_node);
 	ret = memreg_charge(&frwr->charge, domain->mdev, false);
 	if (ret) {
@@ -161,6 +164,7 @@ static struct memreg_frwr *memreg_frwr_alloc(struct memreg_domain *domain,
 		return ERR_PTR(PTR_ERR(mr) == -ENOMEM ? -ENOMEM : -ENOSPC);
 	}
 	frwr->mr = mr;
+	frwr->wr.mr = mr;
 	memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_ALLOCATED, 1);
 	trace_memreg_frwr_alloc(frwr);
 	return frwr;
@@ -458,11 +462,9 @@ static int memreg_key_map(struct memreg_key *key, struct scatterlist *copy)
 
 	mr->iova = key->iova;
 	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
-	memset(&frwr->reg, 0, sizeof(frwr->reg));
-	frwr->reg.wr.opcode = IB_WR_REG_MR;
-	frwr->reg.mr = mr;
-	frwr->reg.key = mr->rkey;
-	frwr->reg.access = key->access & MEMREG_FRWR_ACCESS;
+	frwr->wr.wr.opcode = IB_WR_REG_MR;
+	frwr->wr.key = mr->rkey;
+	frwr->wr.access = key->access & MEMREG_FRWR_ACCESS;
 	key->lkey = mr->lkey;
 	key->rkey = mr->rkey;
 	trace_memreg_frwr_map(frwr, key);
@@ -626,9 +628,8 @@ int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
  */
 void memreg_frwr_prepare_inv(struct memreg_frwr *frwr)
 {
-	memset(&frwr->inv, 0, sizeof(frwr->inv));
-	frwr->inv.opcode = IB_WR_LOCAL_INV;
-	frwr->inv.ex.invalidate_rkey = frwr->mr->rkey;
+	frwr->wr.wr.opcode = IB_WR_LOCAL_INV;
+	frwr->wr.wr.ex.invalidate_rkey = frwr->mr->rkey;
 }
 
 /* Claim keys; those that work go to the front. */

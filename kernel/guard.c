@@ -88,12 +88,11 @@ void memreg_guard_exit(void)
 static void memreg_guard_reap(struct memreg_region *region)
 {
 	struct memreg_guard *guard = &region->guard;
-	struct memreg_frwr *frwr, *next;
+	struct memreg_frwr *frwr;
 
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
-	list_for_each_entry_safe(frwr, next, &guard->batch.frwrs, node) {
-		list_del_init(&frwr->node);
+	for (frwr = guard->batch.first; frwr; frwr = memreg_batch_next(frwr)) {
 		region->killing--;
 		if (frwr->status) {
 			frwr->state = MEMREG_FRWR_FAILED;
@@ -137,11 +136,10 @@ static void memreg_guard_take(struct memreg_region *region)
 /* There was no room: the FRWRs are as they were. */
 static void memreg_guard_untake(struct memreg_region *region)
 {
-	struct memreg_frwr *frwr, *next;
+	struct memreg_frwr *frwr;
 
-	list_for_each_entry_safe(frwr, next, &region->guard.batch.frwrs,
-				 node) {
-		list_del_init(&frwr->node);
+	for (frwr = region->guard.batch.first; frwr;
+	     frwr = memreg_batch_next(frwr)) {
 		frwr->state = MEMREG_FRWR_LIVE;
 		region->killing--;
 		list_move(&frwr->region_node, &region->live);
@@ -183,8 +181,7 @@ static bool memreg_guard_post(struct memreg_region *region)
 	if (memreg_guard_cut(region))
 		return true;
 	memreg_guard_take(region);
-	frwr = list_first_entry(&guard->batch.frwrs, struct memreg_frwr, node);
-	if (!frwr->no_inv)
+	if (!guard->batch.first->no_inv)
 		ret = memreg_batch_try_post(&guard->batch);
 	if (ret == -EAGAIN) {
 		memreg_guard_untake(region);
@@ -192,7 +189,8 @@ static bool memreg_guard_post(struct memreg_region *region)
 	}
 	guard->posted = true;
 	if (ret) {
-		list_for_each_entry(frwr, &guard->batch.frwrs, node)
+		for (frwr = guard->batch.first; frwr;
+		     frwr = memreg_batch_next(frwr))
 			frwr->status = ret;
 		memreg_guard_reap(region);
 	}

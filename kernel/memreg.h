@@ -467,8 +467,8 @@ struct memreg_frwr;
  * struct memreg_batch - Work requests that are posted together
  * @node: In memreg_domain.inflight; sq_lock
  * @domain: The domain
- * @frwrs: Whose work requests they are, by memreg_frwr.node
- * @last: The last of @frwrs
+ * @first: The first of the FRWRs whose work requests they are, or NULL
+ * @last: The last of them
  * @count: Their number
  * @reserve: They take their room from memreg_domain.sq_reserve
  * @ended: All of them ended; sq_lock
@@ -478,7 +478,7 @@ struct memreg_frwr;
 struct memreg_batch {
 	struct list_head node;
 	struct memreg_domain *domain;
-	struct list_head frwrs;
+	struct memreg_frwr *first;
 	struct memreg_frwr *last;
 	unsigned int count;
 	bool reserve;
@@ -496,10 +496,12 @@ void memreg_domain_gid_change(struct memreg_device *mdev, u32 port);
 void memreg_batch_init(struct memreg_batch *batch,
 		       struct memreg_domain *domain);
 void memreg_batch_add(struct memreg_batch *batch, struct memreg_frwr *frwr);
+struct memreg_frwr *memreg_batch_next(const struct memreg_frwr *frwr);
 int memreg_batch_run(struct memreg_batch *batch);
 int memreg_batch_try_post(struct memreg_batch *batch);
 bool memreg_batch_ended(struct memreg_batch *batch);
 void memreg_queue_stall(struct memreg_domain *domain);
+void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc);
 extern const struct memreg_object_ops memreg_domain_ops;
 
 /*
@@ -535,7 +537,8 @@ enum memreg_frwr_state {
  * @no_inv: No work request can kill its key, as the driver registered it
  * @cut: Its REG_MR is on the send queue of an endpoint and may not have been done
  *	yet: what to queue so that the endpoint ends; NULL otherwise
- * @node: In memreg_domain.idle, with frwr_lock, or in memreg_batch.frwrs
+ * @node: In memreg_domain.idle, with frwr_lock, or in a list of those that are
+ *	to be destroyed
  * @region: Region that it maps or mapped last, or NULL; frwr_lock
  * @region_node: In memreg_region.live if it is LIVE, in memreg_region.failed
  *	if it is FAILED, otherwise in memreg_region.frwrs; frwr_lock
@@ -543,9 +546,9 @@ enum memreg_frwr_state {
  * @batch: Batch at work on it
  * @status: Outcome of that work: 0 or a negative errno, which says that the
  *	state of the MR is unknown (I4)
- * @cqe: Completion of @reg or @inv
- * @reg: Work request that makes the key
- * @inv: Work request that kills it
+ * @cqe: Completion of @wr
+ * @wr: Work request that makes the key, or kills it; linked to the next one of
+ *	@batch
  * @charge: MR in the rdma cgroup
  */
 struct memreg_frwr {
@@ -562,10 +565,7 @@ struct memreg_frwr {
 	struct memreg_batch *batch;
 	int status;
 	struct ib_cqe cqe;
-	union {
-		struct ib_reg_wr reg;
-		struct ib_send_wr inv;
-	};
+	struct ib_reg_wr wr;
 	struct memreg_charge charge;
 };
 
