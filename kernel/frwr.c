@@ -101,7 +101,7 @@ static struct memreg_frwr *memreg_frwr_new(struct memreg_domain *domain,
 	/* What is the same in every work request. */
 	frwr->cqe.done = memreg_queue_done;
 	frwr->wr.wr.wr_cqe = &frwr->cqe;
-	INIT_LIST_HEAD(&frwr->region_node);
+	INIT_HLIST_NODE(&frwr->region_node);
 	ret = memreg_charge(&frwr->charge, domain->mdev, false);
 	if (ret) {
 		kfree(frwr);
@@ -200,7 +200,7 @@ static void memreg_frwr_unlink(struct memreg_frwr *frwr)
 {
 	lockdep_assert_held(&frwr->domain->mdev->frwr_lock);
 
-	list_del_init(&frwr->region_node);
+	hlist_del_init(&frwr->region_node);
 	frwr->region = NULL;
 	if (frwr->state == MEMREG_FRWR_IDLE) {
 		list_del(&frwr->node);
@@ -235,7 +235,7 @@ static void memreg_key_give(struct memreg_key *key, struct memreg_frwr *frwr)
 	if (frwr->region == key->region)
 		return;
 	frwr->region = key->region;
-	list_move_tail(&frwr->region_node, &key->region->frwrs);
+	memreg_frwr_move(frwr, &key->region->frwrs);
 }
 
 /*
@@ -371,7 +371,7 @@ static bool memreg_key_claim(struct memreg_key *key)
 	if (frwr->state == MEMREG_FRWR_FAILED)
 		memreg_count(region->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
 	if (live || frwr->state == MEMREG_FRWR_FAILED)
-		list_move(&frwr->region_node, &region->frwrs);
+		memreg_frwr_move(frwr, &region->frwrs);
 	frwr->state = MEMREG_FRWR_HELD;
 	WRITE_ONCE(frwr->cut, NULL);
 	trace_memreg_key_claim(frwr);
@@ -553,7 +553,7 @@ static int memreg_keys_publish(struct memreg_domain *domain,
 		struct memreg_frwr *frwr = keys[i]->frwr;
 
 		frwr->state = MEMREG_FRWR_LIVE;
-		list_move_tail(&frwr->region_node, &keys[i]->region->live);
+		memreg_frwr_move(frwr, &keys[i]->region->live);
 		trace_memreg_key_publish(frwr);
 	}
 	if (!ret)
@@ -852,12 +852,13 @@ static bool memreg_region_drain_some(struct memreg_region *region,
 {
 	struct memreg_device *mdev = region->mdev;
 	unsigned int n = MEMREG_DRAIN_BATCH;
-	struct memreg_frwr *frwr, *next;
+	struct memreg_frwr *frwr;
+	struct hlist_node *next;
 	bool more;
 
 	spin_lock(&mdev->frwr_lock);
-	WARN_ON(!list_empty(&region->live));
-	list_for_each_entry_safe(frwr, next, &region->frwrs, region_node) {
+	WARN_ON(!hlist_empty(&region->live));
+	hlist_for_each_entry_safe(frwr, next, &region->frwrs, region_node) {
 		if (!n--)
 			break;
 		/* A key on pages that are about to go (I1). */
@@ -866,11 +867,11 @@ static bool memreg_region_drain_some(struct memreg_region *region,
 			memreg_frwr_unlink(frwr);
 			list_add(&frwr->node, frwrs);
 		} else {
-			list_del_init(&frwr->region_node);
+			hlist_del_init(&frwr->region_node);
 			frwr->region = NULL;
 		}
 	}
-	more = !list_empty(&region->frwrs);
+	more = !hlist_empty(&region->frwrs);
 	spin_unlock(&mdev->frwr_lock);
 	return more;
 }

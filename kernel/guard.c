@@ -96,7 +96,7 @@ static void memreg_guard_reap(struct memreg_region *region)
 		region->killing--;
 		if (frwr->status) {
 			frwr->state = MEMREG_FRWR_FAILED;
-			list_move(&frwr->region_node, &region->failed);
+			memreg_frwr_move(frwr, &region->failed);
 		} else {
 			frwr->state = MEMREG_FRWR_HELD;
 			memreg_count(region->mdev, IB_MEMREG_STAT_KEYS_KILLED,
@@ -105,7 +105,7 @@ static void memreg_guard_reap(struct memreg_region *region)
 	}
 	guard->posted = false;
 	WRITE_ONCE(guard->through, guard->through + 1);
-	if (!list_empty(&region->failed))
+	if (!hlist_empty(&region->failed))
 		queue_work(memreg_guard_wq, &guard->kill);
 	wake_up_all(&region->mdev->guard_wait);
 }
@@ -114,19 +114,20 @@ static void memreg_guard_reap(struct memreg_region *region)
 static void memreg_guard_take(struct memreg_region *region)
 {
 	struct memreg_batch *batch = &region->guard.batch;
-	struct memreg_frwr *frwr, *next;
+	struct memreg_frwr *frwr;
+	struct hlist_node *next;
 	unsigned int room;
 
-	frwr = list_first_entry(&region->live, struct memreg_frwr, region_node);
+	frwr = hlist_entry(region->live.first, struct memreg_frwr, region_node);
 	memreg_batch_init(batch, frwr->domain);
 	room = max(READ_ONCE(frwr->domain->sq_reserve), 1U);
-	list_for_each_entry_safe(frwr, next, &region->live, region_node) {
+	hlist_for_each_entry_safe(frwr, next, &region->live, region_node) {
 		if (frwr->domain != batch->domain || batch->count == room ||
 		    READ_ONCE(frwr->cut))
 			break;
 		frwr->state = MEMREG_FRWR_DYING;
 		region->killing++;
-		list_move(&frwr->region_node, &region->frwrs);
+		memreg_frwr_move(frwr, &region->frwrs);
 		if (!frwr->no_inv)
 			memreg_frwr_prepare_inv(frwr);
 		memreg_batch_add(batch, frwr);
@@ -142,7 +143,7 @@ static void memreg_guard_untake(struct memreg_region *region)
 	     frwr = memreg_batch_next(frwr)) {
 		frwr->state = MEMREG_FRWR_LIVE;
 		region->killing--;
-		list_move(&frwr->region_node, &region->live);
+		memreg_frwr_move(frwr, &region->live);
 	}
 }
 
@@ -154,14 +155,14 @@ static void memreg_guard_untake(struct memreg_region *region)
 static bool memreg_guard_cut(struct memreg_region *region)
 {
 	struct memreg_frwr *frwr =
-		list_first_entry(&region->live, struct memreg_frwr, region_node);
+		hlist_entry(region->live.first, struct memreg_frwr, region_node);
 	struct work_struct *cut = READ_ONCE(frwr->cut);
 
 	if (!cut)
 		return false;
 	frwr->state = MEMREG_FRWR_FAILED;
 	frwr->status = -EIO;
-	list_move(&frwr->region_node, &region->frwrs);
+	memreg_frwr_move(frwr, &region->frwrs);
 	queue_work(memreg_wq, cut);
 	/* For who waits, that is as good as a batch that ended. */
 	WRITE_ONCE(region->guard.through, region->guard.through + 1);
@@ -212,9 +213,9 @@ static bool memreg_guard_advance_locked(struct memreg_region *region)
 	do {
 		if (guard->posted && memreg_batch_ended(&guard->batch))
 			memreg_guard_reap(region);
-	} while (!guard->posted && !list_empty(&region->live) && n-- &&
+	} while (!guard->posted && !hlist_empty(&region->live) && n-- &&
 		 memreg_guard_post(region));
-	return !region->killing && list_empty(&region->live);
+	return !region->killing && hlist_empty(&region->live);
 }
 
 static bool memreg_guard_advance(struct memreg_region *region)
@@ -247,8 +248,8 @@ static void memreg_guard_stall(struct memreg_region *region)
 	memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_TIMEOUTS, 1);
 	trace_memreg_guard_timeout(region);
 	spin_lock(&region->mdev->frwr_lock);
-	frwr = list_first_entry_or_null(&region->live, struct memreg_frwr,
-					region_node);
+	frwr = hlist_entry_safe(region->live.first, struct memreg_frwr,
+				region_node);
 	if (guard->posted)
 		memreg_queue_stall(guard->batch.domain);
 	else if (frwr)
@@ -311,11 +312,11 @@ memreg_guard_claim_failed(struct memreg_region *region)
 	struct memreg_frwr *frwr;
 
 	spin_lock(&region->mdev->frwr_lock);
-	frwr = list_first_entry_or_null(&region->failed, struct memreg_frwr,
-					region_node);
+	frwr = hlist_entry_safe(region->failed.first, struct memreg_frwr,
+				region_node);
 	if (frwr) {
 		frwr->state = MEMREG_FRWR_DYING;
-		list_move(&frwr->region_node, &region->frwrs);
+		memreg_frwr_move(frwr, &region->frwrs);
 		region->killing++;
 	}
 	spin_unlock(&region->mdev->frwr_lock);

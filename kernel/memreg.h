@@ -560,7 +560,7 @@ struct memreg_frwr {
 	struct work_struct *cut;
 	struct list_head node;
 	struct memreg_region *region;
-	struct list_head region_node;
+	struct hlist_node region_node;
 	u64 idle_since;
 	struct memreg_batch *batch;
 	int status;
@@ -616,6 +616,14 @@ void memreg_frwr_drain_region(struct memreg_region *region);
 void memreg_frwr_drain_domain(struct memreg_domain *domain);
 void memreg_frwr_reap(struct work_struct *work);
 int memreg_frwr_shrinker(struct memreg_device *mdev);
+
+/* Put an FRWR on a list of its region, and take it off the one it is on. */
+static inline void memreg_frwr_move(struct memreg_frwr *frwr,
+				    struct hlist_head *list)
+{
+	hlist_del_init(&frwr->region_node);
+	hlist_add_head(&frwr->region_node, list);
+}
 
 /*
  * kernel/region.c and kernel/guard.c
@@ -714,9 +722,9 @@ struct memreg_region {
 	struct scatterlist *sgl;
 	u64 *offsets;
 	u32 nents;
-	struct list_head frwrs;
-	struct list_head live;
-	struct list_head failed;
+	struct hlist_head frwrs;
+	struct hlist_head live;
+	struct hlist_head failed;
 	unsigned int killing;
 	struct memreg_guard guard;
 };

@@ -245,9 +245,9 @@ struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 			 PAGE_SHIFT;
 	region->writable = writable;
 	region->pinned = &ucmd->file->pinned;
-	INIT_LIST_HEAD(&region->frwrs);
-	INIT_LIST_HEAD(&region->live);
-	INIT_LIST_HEAD(&region->failed);
+	INIT_HLIST_HEAD(&region->frwrs);
+	INIT_HLIST_HEAD(&region->live);
+	INIT_HLIST_HEAD(&region->failed);
 	return region;
 }
 
