@@ -168,7 +168,8 @@ static int memreg_queue_to_rts(struct memreg_domain *domain)
 {
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_RTS,
-		.timeout = 14,
+		/* It sends no packets, so there are none to be lost. */
+		.timeout = 0,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 		.max_rd_atomic = 1,
