@@ -184,14 +184,10 @@ static void memreg_frwr_free_list(struct list_head *frwrs)
 /* An FRWR comes to, or leaves, the idle list. */
 static void memreg_idle_count(struct memreg_frwr *frwr, int diff)
 {
-	struct memreg_domain *domain = frwr->domain;
-	unsigned int *idle = &domain->nr_idle[frwr->class];
+	unsigned int *idle = &frwr->domain->nr_idle[frwr->class];
 
-	lockdep_assert_held(&domain->mdev->frwr_lock);
+	lockdep_assert_held(&frwr->domain->mdev->frwr_lock);
 
-	if (max(*idle, *idle + diff) > MEMREG_FIFO_DEPTH)
-		WRITE_ONCE(domain->mdev->nr_spare,
-			   domain->mdev->nr_spare + diff);
 	WRITE_ONCE(*idle, *idle + diff);
 }
 
@@ -946,15 +942,19 @@ void memreg_frwr_drain_domain(struct memreg_domain *domain)
 	memreg_idle_drain(domain, 0, U64_MAX);
 }
 
-/* Does a domain have more idle FRWRs than it must? */
-static bool memreg_domain_spares(struct memreg_domain *domain)
+/* Idle FRWRs of a domain beyond those that it must have. */
+static unsigned long memreg_domain_spares(struct memreg_domain *domain)
 {
+	unsigned long spares = 0;
+	unsigned int idle;
 	u32 class;
 
-	for (class = 0; class < MEMREG_CLASSES; class++)
-		if (READ_ONCE(domain->nr_idle[class]) > MEMREG_FIFO_DEPTH)
-			return true;
-	return false;
+	for (class = 0; class < MEMREG_CLASSES; class++) {
+		idle = READ_ONCE(domain->nr_idle[class]);
+		if (idle > MEMREG_FIFO_DEPTH)
+			spares += idle - MEMREG_FIFO_DEPTH;
+	}
+	return spares;
 }
 
 /**
@@ -979,8 +979,14 @@ static unsigned long memreg_frwr_shrink_count(struct shrinker *shrinker,
 					      struct shrink_control *sc)
 {
 	struct memreg_device *mdev = shrinker->private_data;
+	struct memreg_domain *domain;
+	unsigned long spares = 0;
 
-	return READ_ONCE(mdev->nr_spare) ?: SHRINK_EMPTY;
+	spin_lock(&mdev->domains_lock);
+	list_for_each_entry(domain, &mdev->domains, device_node)
+		spares += memreg_domain_spares(domain);
+	spin_unlock(&mdev->domains_lock);
+	return spares ?: SHRINK_EMPTY;
 }
 
 static unsigned long memreg_frwr_shrink_scan(struct shrinker *shrinker,

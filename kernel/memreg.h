@@ -115,8 +115,7 @@ struct memreg_stats;
  * @drain_lock: Held from taking FRWRs off their lists until they are destroyed,
  *	so that nobody takes an empty list for the end of it
  * @frwr_lock: Protects the state and the lists of FRWRs, and regions' guards
- * @nr_spare: Idle FRWRs beyond MEMREG_FIFO_DEPTH of each list; frwr_lock
- * @shrinker: Gives them back when memory is short
+ * @shrinker: Gives back idle FRWRs when memory is short
  * @guard_wait: Guards wait for keys to die, and others for guards
  * @event_handler: Listens to changes of GIDs
  * @domains_lock: Protects @domains
@@ -137,7 +136,6 @@ struct memreg_device {
 	bool gone;
 	struct mutex drain_lock;
 	spinlock_t frwr_lock;
-	unsigned long nr_spare;
 	struct shrinker *shrinker;
 	wait_queue_head_t guard_wait;
 	struct ib_event_handler event_handler;
