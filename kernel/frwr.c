@@ -65,21 +65,26 @@ static u32 memreg_key_pages(const struct memreg_key *key)
 	       key->page_shift;
 }
 
-/* Class of FRWRs that a key is made of. */
+/* Class of FRWRs that a key is made of, once the number of pages is known. */
 static u32 memreg_key_class(const struct memreg_key *key)
 {
+	if (key->once)
+		return MEMREG_CLASSES;
 	if (key->page_shift > MEMREG_PAGE_SHIFT)
 		return MEMREG_CLASS_LARGE +
 		       key->page_shift - MEMREG_PAGE_SHIFT - 1;
 	return key->pages > 1 ? order_base_2(key->pages - 1) : 0;
 }
 
-/* Entries in the page list of an FRWR of a class. */
-static u32 memreg_class_pages(struct memreg_device *mdev, u32 class)
+/* Entries in the page list of an FRWR that is made for a key. */
+static u32 memreg_key_entries(struct memreg_device *mdev,
+			      const struct memreg_key *key)
 {
-	if (class >= MEMREG_CLASS_LARGE)
+	if (key->once)
+		return key->pages;
+	if (key->class >= MEMREG_CLASS_LARGE)
 		return 2;
-	return min_t(u32, (1U << class) + 1, mdev->max_pages);
+	return min_t(u32, (1U << key->class) + 1, mdev->max_pages);
 }
 
 /*
@@ -253,12 +258,11 @@ static bool memreg_key_take_idle(struct memreg_domain *domain,
 				 struct memreg_key *key, u64 now,
 				 bool *foreign)
 {
-	u32 class = memreg_key_class(key);
 	struct memreg_frwr *frwr;
 
 	lockdep_assert_held(&domain->mdev->frwr_lock);
 
-	frwr = memreg_frwr_first_idle(domain, class, now);
+	frwr = memreg_frwr_first_idle(domain, key->class, now);
 	*foreign = frwr && memreg_frwr_is_foreign(frwr, key->region);
 	if (!frwr || *foreign)
 		return false;
@@ -274,14 +278,14 @@ static bool memreg_key_take_idle(struct memreg_domain *domain,
 /* Destroy the one that would be taken next, so that its region can go. */
 static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 					const struct memreg_key *key,
-					u32 class, u64 now)
+					u64 now)
 {
 	struct memreg_device *mdev = domain->mdev;
 	struct memreg_frwr *frwr;
 
 	mutex_lock(&mdev->drain_lock);
 	spin_lock(&mdev->frwr_lock);
-	frwr = memreg_frwr_first_idle(domain, class, now);
+	frwr = memreg_frwr_first_idle(domain, key->class, now);
 	if (frwr && !memreg_frwr_is_foreign(frwr, key->region))
 		frwr = NULL;
 	if (frwr)
@@ -295,51 +299,44 @@ static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 	mutex_unlock(&mdev->drain_lock);
 }
 
-/* Get an FRWR for a key, by whatever way there is. */
-static int memreg_key_take(struct memreg_domain *domain,
-			   struct memreg_key *key, u64 now)
-{
-	struct memreg_device *mdev = domain->mdev;
-	u32 class = memreg_key_class(key);
-	u32 pages = memreg_class_pages(mdev, class);
-	struct memreg_frwr *frwr;
-	bool foreign = false;
-	bool taken = false;
-
-	if (key->once) {
-		class = MEMREG_CLASSES;
-		pages = key->pages;
-	} else {
-		spin_lock(&mdev->frwr_lock);
-		taken = memreg_key_take_idle(domain, key, now, &foreign);
-		spin_unlock(&mdev->frwr_lock);
-	}
-	if (taken)
-		return 0;
-	if (foreign)
-		memreg_frwr_discard_foreign(domain, key, class, now);
-	frwr = memreg_frwr_alloc(domain, class, pages);
-	if (IS_ERR(frwr))
-		return PTR_ERR(frwr);
-	spin_lock(&mdev->frwr_lock);
-	memreg_key_give(key, frwr);
-	spin_unlock(&mdev->frwr_lock);
-	return 0;
-}
-
-/* Take idle FRWRs for the first of these keys, while there are any. */
-static void memreg_keys_take_idle(struct memreg_domain *domain,
+/*
+ * Take idle FRWRs for the first of these keys, while there are any. Tells if
+ * that ended at one that belongs to another region.
+ */
+static bool memreg_keys_take_idle(struct memreg_domain *domain,
 				  struct memreg_key **keys, unsigned int count,
 				  u64 now)
 {
+	bool foreign = false;
 	unsigned int i;
-	bool foreign;
 
 	spin_lock(&domain->mdev->frwr_lock);
 	for (i = 0; i < count && !keys[i]->once; i++)
 		if (!memreg_key_take_idle(domain, keys[i], now, &foreign))
 			break;
 	spin_unlock(&domain->mdev->frwr_lock);
+	return foreign;
+}
+
+/* Get an FRWR for a key, by whatever way there is. */
+static int memreg_key_take(struct memreg_domain *domain,
+			   struct memreg_key *key, u64 now)
+{
+	struct memreg_device *mdev = domain->mdev;
+	struct memreg_frwr *frwr;
+
+	if (memreg_keys_take_idle(domain, &key, 1, now))
+		memreg_frwr_discard_foreign(domain, key, now);
+	if (key->frwr)
+		return 0;
+	frwr = memreg_frwr_alloc(domain, key->class,
+				 memreg_key_entries(mdev, key));
+	if (IS_ERR(frwr))
+		return PTR_ERR(frwr);
+	spin_lock(&mdev->frwr_lock);
+	memreg_key_give(key, frwr);
+	spin_unlock(&mdev->frwr_lock);
+	return 0;
 }
 
 /*
@@ -424,10 +421,14 @@ static void memreg_key_list(const struct memreg_key *key,
 {
 	const struct memreg_region *region = key->region;
 	u64 end = key->offset + key->length;
-	u32 last = memreg_region_find(region, end - 1);
-	u64 length = end - region->offsets[last];
+	u32 last = key->first;
+	u64 length;
 	u32 i;
 
+	/* A window that is mapped with larger pages is all in one entry. */
+	if (end - region->offsets[last] > sg_dma_len(&region->sgl[last]))
+		last = memreg_region_find(region, end - 1);
+	length = end - region->offsets[last];
 	list->sgl = &region->sgl[key->first];
 	list->nents = last - key->first + 1;
 	list->skip = key->offset - region->offsets[key->first];
@@ -467,15 +468,16 @@ static int memreg_key_map(struct memreg_key *key, struct scatterlist *copy)
 	return 0;
 }
 
-/* Take and map an FRWR for each of these keys. */
+/* Take and map an FRWR for each of these keys, and put it in a batch. */
 static int memreg_keys_map(struct memreg_domain *domain,
 			   struct memreg_key **keys, unsigned int count,
-			   struct scatterlist *sgl)
+			   struct scatterlist *sgl, struct memreg_batch *batch)
 {
 	u64 now = ktime_get_ns();
 	unsigned int i;
 	int ret;
 
+	memreg_batch_init(batch, domain);
 	memreg_keys_take_idle(domain, keys, count, now);
 	for (i = 0; i < count; i++) {
 		if (fatal_signal_pending(current))
@@ -489,6 +491,7 @@ static int memreg_keys_map(struct memreg_domain *domain,
 		ret = memreg_key_map(keys[i], sgl);
 		if (ret)
 			return ret;
+		memreg_batch_add(batch, keys[i]->frwr);
 	}
 	return 0;
 }
@@ -503,19 +506,6 @@ static void memreg_key_free(struct memreg_key *key)
 	spin_unlock(&frwr->domain->mdev->frwr_lock);
 	memreg_frwr_free(frwr);
 	key->frwr = NULL;
-}
-
-/* Run the work requests of the FRWRs behind these keys. */
-static int memreg_keys_run(struct memreg_domain *domain,
-			   struct memreg_key **keys, unsigned int count)
-{
-	struct memreg_batch batch;
-	unsigned int i;
-
-	memreg_batch_init(&batch, domain);
-	for (i = 0; i < count; i++)
-		memreg_batch_add(&batch, keys[i]->frwr);
-	return memreg_batch_run(&batch);
 }
 
 /* Destroy the FRWRs that failed, and move their keys to the front. */
@@ -558,22 +548,41 @@ static int memreg_keys_publish(struct memreg_domain *domain,
 	return ret;
 }
 
-/* A scatterlist that has room for any of these keys. */
-static struct scatterlist *memreg_keys_alloc_sg(struct memreg_key **keys,
-						unsigned int count)
+/* Find out what keys are made of. Returns the pages of the longest one. */
+static u32 memreg_keys_plan(struct memreg_key **keys, unsigned int count)
 {
-	struct scatterlist *sgl;
 	u32 pages = 1;
 	unsigned int i;
 
 	for (i = 0; i < count; i++) {
 		keys[i]->pages = memreg_key_pages(keys[i]);
+		keys[i]->class = memreg_key_class(keys[i]);
 		pages = max(pages, keys[i]->pages);
 	}
-	sgl = kvmalloc_array(pages, sizeof(*sgl), GFP_KERNEL);
+	return pages;
+}
+
+/* Entries of a scatterlist that may be on the stack. */
+#define MEMREG_SG_ON_STACK	17
+
+/* A scatterlist with room for so many pages: the one on the stack, if it has */
+static struct scatterlist *memreg_sg_alloc(struct scatterlist *on_stack,
+					   u32 pages)
+{
+	struct scatterlist *sgl = on_stack;
+
+	if (pages > MEMREG_SG_ON_STACK)
+		sgl = kvmalloc_array(pages, sizeof(*sgl), GFP_KERNEL);
 	if (sgl)
 		sg_init_table(sgl, pages);
 	return sgl;
+}
+
+static void memreg_sg_free(struct scatterlist *on_stack,
+			   struct scatterlist *sgl)
+{
+	if (sgl != on_stack)
+		kvfree(sgl);
 }
 
 /**
@@ -590,26 +599,27 @@ static struct scatterlist *memreg_keys_alloc_sg(struct memreg_key **keys,
 int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 		     unsigned int count)
 {
+	struct scatterlist on_stack[MEMREG_SG_ON_STACK], *sgl;
 	unsigned int attempt, todo = count;
-	struct scatterlist *sgl;
+	struct memreg_batch batch;
 	unsigned int i;
 	int ret;
 
-	sgl = memreg_keys_alloc_sg(keys, count);
+	sgl = memreg_sg_alloc(on_stack, memreg_keys_plan(keys, count));
 	if (!sgl)
 		return -ENOMEM;
 	for (attempt = 0; attempt < MEMREG_REGISTER_ATTEMPTS; attempt++) {
-		ret = memreg_keys_map(domain, keys, todo, sgl);
+		ret = memreg_keys_map(domain, keys, todo, sgl, &batch);
 		if (ret)
 			break;
-		ret = memreg_keys_run(domain, keys, todo);
+		ret = memreg_batch_run(&batch);
 		if (!ret)
 			break;
 		todo = memreg_keys_sort_failed(keys, todo);
 		if (ret == -ENETDOWN || ret == -EINTR)
 			break;
 	}
-	kvfree(sgl);
+	memreg_sg_free(on_stack, sgl);
 	if (!ret)
 		ret = memreg_keys_publish(domain, keys, count);
 	if (ret)
@@ -664,13 +674,17 @@ static bool memreg_key_reusable(const struct memreg_key *key)
 void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 			unsigned int count)
 {
+	struct memreg_batch batch;
 	unsigned int i, live;
 	u64 now;
 
 	live = memreg_keys_claim(domain, keys, count);
-	for (i = 0; i < live; i++)
+	memreg_batch_init(&batch, domain);
+	for (i = 0; i < live; i++) {
 		memreg_frwr_prepare_inv(keys[i]->frwr);
-	memreg_keys_run(domain, keys, live);
+		memreg_batch_add(&batch, keys[i]->frwr);
+	}
+	memreg_batch_run(&batch);
 
 	for (i = 0; i < count; i++)
 		if (!memreg_key_reusable(keys[i]))

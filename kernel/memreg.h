@@ -576,7 +576,8 @@ struct memreg_frwr {
  * @iova: First I/O address; its offset in a page is that of the memory
  * @access: enum ib_memreg_access
  * @page_shift: Size of the pages in the key's page list
- * @pages: Their number; set by memreg_keys_make()
+ * @class: Class of FRWRs that it is made of; set by memreg_keys_make()
+ * @pages: Number of pages in that list; set by memreg_keys_make()
  * @once: Make an FRWR for this key alone, and don't let it idle afterwards
  * @frwr: The FRWR behind the key, or NULL
  * @lkey: Local key
@@ -590,6 +591,7 @@ struct memreg_key {
 	u32 first;
 	u32 access;
 	u8 page_shift;
+	u8 class;
 	u32 pages;
 	bool once;
 	struct memreg_frwr *frwr;
