@@ -210,21 +210,19 @@ static void memreg_frwr_unlink(struct memreg_frwr *frwr)
 	frwr->state = MEMREG_FRWR_HELD;
 }
 
-/* Take the FRWR of a class that has rested the longest, if it has enough. */
-static struct memreg_frwr *memreg_frwr_first_idle(struct memreg_domain *domain,
-						  u32 class, u64 now)
+/* Idle FRWRs of a class that others need not stay idle for. */
+static unsigned int memreg_idle_spares(const struct memreg_domain *domain,
+				       u32 class)
 {
-	struct memreg_frwr *frwr;
+	unsigned int idle = READ_ONCE(domain->nr_idle[class]);
 
-	lockdep_assert_held(&domain->mdev->frwr_lock);
+	return idle > MEMREG_FIFO_DEPTH ? idle - MEMREG_FIFO_DEPTH : 0;
+}
 
-	if (domain->nr_idle[class] <= MEMREG_FIFO_DEPTH)
-		return NULL;
-	frwr = list_first_entry(&domain->idle[class], struct memreg_frwr, node);
+static bool memreg_frwr_has_rested(const struct memreg_frwr *frwr, u64 now)
+{
 	/* The clock was read before; it may have become idle since. */
-	if ((s64)(now - frwr->idle_since) < (s64)MEMREG_FIFO_REST_NS)
-		return NULL;
-	return frwr;
+	return (s64)(now - frwr->idle_since) >= (s64)MEMREG_FIFO_REST_NS;
 }
 
 /* From here on an FRWR is the key's, and on the list of its region. */
@@ -251,28 +249,59 @@ static bool memreg_frwr_is_foreign(const struct memreg_frwr *frwr,
 }
 
 /*
- * Take an idle FRWR for a key, and leave it on the region's list if it is
- * there. Tells if there is one that belongs to another region.
+ * Take the FRWRs of a class that have rested the longest for the first of these
+ * keys, as long as the keys are of that class and there are any that have
+ * rested enough. They stay on the region's list if they are there. Returns
+ * their number, and tells if that ended at one that belongs to another region.
  */
-static bool memreg_key_take_idle(struct memreg_domain *domain,
-				 struct memreg_key *key, u64 now,
-				 bool *foreign)
+static unsigned int memreg_keys_take_class(struct memreg_domain *domain,
+					   struct memreg_key **keys,
+					   unsigned int count, u64 now,
+					   bool *foreign)
 {
+	u32 class = keys[0]->class;
+	unsigned int max = min(memreg_idle_spares(domain, class), count);
 	struct memreg_frwr *frwr;
+	unsigned int n = 0;
+	LIST_HEAD(taken);
 
 	lockdep_assert_held(&domain->mdev->frwr_lock);
 
-	frwr = memreg_frwr_first_idle(domain, key->class, now);
-	*foreign = frwr && memreg_frwr_is_foreign(frwr, key->region);
-	if (!frwr || *foreign)
-		return false;
-	list_del(&frwr->node);
-	memreg_idle_count(frwr, -1);
-	frwr->state = MEMREG_FRWR_HELD;
-	memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_REUSED, 1);
-	trace_memreg_frwr_reuse(frwr);
-	memreg_key_give(key, frwr);
-	return true;
+	list_for_each_entry(frwr, &domain->idle[class], node) {
+		if (n == max || keys[n]->class != class ||
+		    !memreg_frwr_has_rested(frwr, now))
+			break;
+		*foreign = memreg_frwr_is_foreign(frwr, keys[n]->region);
+		if (*foreign)
+			break;
+		frwr->state = MEMREG_FRWR_HELD;
+		trace_memreg_frwr_reuse(frwr);
+		memreg_key_give(keys[n++], frwr);
+	}
+	/* Nobody looks at this list: they are their keys' now. */
+	list_cut_before(&taken, &domain->idle[class], &frwr->node);
+	WRITE_ONCE(domain->nr_idle[class], domain->nr_idle[class] - n);
+	memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_REUSED, n);
+	return n;
+}
+
+/*
+ * Take idle FRWRs for the first of these keys, while there are any. Tells if
+ * that ended at one that belongs to another region.
+ */
+static bool memreg_keys_take_idle(struct memreg_domain *domain,
+				  struct memreg_key **keys, unsigned int count,
+				  u64 now)
+{
+	unsigned int i, n = 1;
+	bool foreign = false;
+
+	spin_lock(&domain->mdev->frwr_lock);
+	for (i = 0; n && i < count && !keys[i]->once; i += n)
+		n = memreg_keys_take_class(domain, keys + i, count - i, now,
+					   &foreign);
+	spin_unlock(&domain->mdev->frwr_lock);
+	return foreign;
 }
 
 /* Destroy the one that would be taken next, so that its region can go. */
@@ -285,8 +314,11 @@ static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 
 	mutex_lock(&mdev->drain_lock);
 	spin_lock(&mdev->frwr_lock);
-	frwr = memreg_frwr_first_idle(domain, key->class, now);
-	if (frwr && !memreg_frwr_is_foreign(frwr, key->region))
+	frwr = list_first_entry_or_null(&domain->idle[key->class],
+					struct memreg_frwr, node);
+	if (frwr && (!memreg_idle_spares(domain, key->class) ||
+		     !memreg_frwr_has_rested(frwr, now) ||
+		     !memreg_frwr_is_foreign(frwr, key->region)))
 		frwr = NULL;
 	if (frwr)
 		memreg_frwr_unlink(frwr);
@@ -297,25 +329,6 @@ static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 		memreg_frwr_free(frwr);
 	}
 	mutex_unlock(&mdev->drain_lock);
-}
-
-/*
- * Take idle FRWRs for the first of these keys, while there are any. Tells if
- * that ended at one that belongs to another region.
- */
-static bool memreg_keys_take_idle(struct memreg_domain *domain,
-				  struct memreg_key **keys, unsigned int count,
-				  u64 now)
-{
-	bool foreign = false;
-	unsigned int i;
-
-	spin_lock(&domain->mdev->frwr_lock);
-	for (i = 0; i < count && !keys[i]->once; i++)
-		if (!memreg_key_take_idle(domain, keys[i], now, &foreign))
-			break;
-	spin_unlock(&domain->mdev->frwr_lock);
-	return foreign;
 }
 
 /* Get an FRWR for a key, by whatever way there is. */
@@ -960,14 +973,10 @@ void memreg_frwr_drain_domain(struct memreg_domain *domain)
 static unsigned long memreg_domain_spares(struct memreg_domain *domain)
 {
 	unsigned long spares = 0;
-	unsigned int idle;
 	u32 class;
 
-	for (class = 0; class < MEMREG_CLASSES; class++) {
-		idle = READ_ONCE(domain->nr_idle[class]);
-		if (idle > MEMREG_FIFO_DEPTH)
-			spares += idle - MEMREG_FIFO_DEPTH;
-	}
+	for (class = 0; class < MEMREG_CLASSES; class++)
+		spares += memreg_idle_spares(domain, class);
 	return spares;
 }
 
