@@ -57,7 +57,7 @@ enum memreg_window_state {
  * @state: enum memreg_window_state; the fields below belong to who claimed it
  * @mr: MR that it is bound to; keeps a reference
  * @mr_id: Its id, for LIST
- * @endpoint: Endpoint that it is granted to, or NULL; grant_lock
+ * @endpoint: Endpoint that it is granted to, or NULL; changed with grant_lock
  * @grant_node: In memreg_grants.windows; grant_lock
  * @key: Its key
  */
@@ -355,12 +355,13 @@ static bool memreg_window_tie(struct memreg_file *file,
 static void memreg_window_untie(struct memreg_file *file,
 				struct memreg_window *window)
 {
+	/* Only who has claimed it ties or unties it. */
+	if (!window->endpoint)
+		return;
 	spin_lock(&file->grant_lock);
-	if (window->endpoint) {
-		list_del_init(&window->grant_node);
-		wake_up_all(&window->endpoint->grants.wait);
-		window->endpoint = NULL;
-	}
+	list_del_init(&window->grant_node);
+	wake_up_all(&window->endpoint->grants.wait);
+	window->endpoint = NULL;
 	spin_unlock(&file->grant_lock);
 }
 
@@ -654,14 +655,20 @@ static int memreg_bind_answer(struct memreg_ucmd *ucmd,
 	struct ib_memreg_bind __user *binds = u64_to_user_ptr(cmd->binds);
 	u32 i;
 
+	if (!user_write_access_begin(binds, batch->count * sizeof(*binds)))
+		return -EFAULT;
 	for (i = 0; i < batch->count; i++) {
-		struct memreg_window *window = batch->windows[i];
+		const struct memreg_key *key = &batch->windows[i]->key;
 
-		if (put_user(window->key.iova, &binds[i].out_iova) ||
-		    put_user(window->key.rkey, &binds[i].out_rkey))
-			return -EFAULT;
+		unsafe_put_user(key->iova, &binds[i].out_iova, err_fault);
+		unsafe_put_user(key->rkey, &binds[i].out_rkey, err_fault);
 	}
+	user_write_access_end();
 	return memreg_respond(ucmd, sizeof(*cmd));
+
+err_fault:
+	user_write_access_end();
+	return -EFAULT;
 }
 
 static int memreg_bind_all(struct memreg_ucmd *ucmd,
