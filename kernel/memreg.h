@@ -295,12 +295,18 @@ struct memreg_object *memreg_object_get(struct memreg_file *file, u32 id,
 					u32 type);
 void memreg_objects_get(struct memreg_file *file, u32 type, const u32 *ids,
 			size_t stride, u32 count, struct memreg_object **objs);
-void memreg_object_put(struct memreg_object *obj);
 int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
 			  u32 *reason);
 void memreg_object_destroy_all(struct memreg_file *file);
 int memreg_object_destroy_ioctl(struct memreg_ucmd *ucmd);
 int memreg_object_list(struct memreg_ucmd *ucmd);
+
+/* Let go of an object, which is not to be touched afterwards. */
+static inline void memreg_object_put(struct memreg_object *obj)
+{
+	/* The last reference is the object's own: only destroying drops it. */
+	refcount_dec(&obj->users);
+}
 
 /*
  * kernel/main.c

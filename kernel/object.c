@@ -148,16 +148,6 @@ void memreg_objects_get(struct memreg_file *file, u32 type, const u32 *ids,
 	xa_unlock(&file->objects);
 }
 
-/**
- * memreg_object_put() - Let go of an object
- * @obj: The object, not to be touched afterwards
- */
-void memreg_object_put(struct memreg_object *obj)
-{
-	/* The last reference is the object's own: only destroying drops it. */
-	refcount_dec(&obj->users);
-}
-
 /* Take the last reference, if nobody else has one. */
 static bool memreg_object_last(struct memreg_object *obj)
 {
