@@ -747,7 +747,7 @@ void memreg_key_destroy(struct memreg_key *key)
  * @domain: Domain in which it is to work
  * @key: Description of the key, without an FRWR
  * @cut: What to queue to have the endpoint end, if the memory goes before the
- *	work request in the FRWR's @reg was done
+ *	work request in the FRWR was done
  *
  * From here on guards know of the key. If it can't be posted after all,
  * memreg_key_destroy() is the way back.
@@ -759,16 +759,16 @@ void memreg_key_destroy(struct memreg_key *key)
 int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
 		       struct work_struct *cut)
 {
-	struct scatterlist *sgl;
+	struct scatterlist on_stack[MEMREG_SG_ON_STACK], *sgl;
 	int ret;
 
-	sgl = memreg_keys_alloc_sg(&key, 1);
+	sgl = memreg_sg_alloc(on_stack, memreg_keys_plan(&key, 1));
 	if (!sgl)
 		return -ENOMEM;
 	ret = memreg_key_take(domain, key, ktime_get_ns());
 	if (!ret)
 		ret = memreg_key_map(key, sgl);
-	kvfree(sgl);
+	memreg_sg_free(on_stack, sgl);
 	if (!ret) {
 		WRITE_ONCE(key->frwr->cut, cut);
 		ret = memreg_keys_publish(domain, &key, 1);
