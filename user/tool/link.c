@@ -93,7 +93,10 @@ static struct ib_memreg_queues queues_of(const struct link *l)
 	};
 }
 
-/* Before the peer can send anything */
+/*
+ * Before the peer can send anything. If it has rejected the connection already,
+ * an event says so.
+ */
 static int post_receives(struct link *l)
 {
 	struct ib_memreg_wr wrs[LINK_MESSAGES];
@@ -101,8 +104,8 @@ static int post_receives(struct link *l)
 
 	for (i = 0; i < LINK_MESSAGES; i++)
 		link_prep_recv(l, &wrs[i], i);
-	return link_submit(l, wrs, LINK_MESSAGES) == LINK_GOOD ?
-		EXIT_GOOD : EXIT_FAILED;
+	return link_submit(l, wrs, LINK_MESSAGES) == LINK_FAILED ?
+		EXIT_FAILED : EXIT_GOOD;
 }
 
 static int fail_event(const struct ib_memreg_event *event)

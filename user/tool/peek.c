@@ -64,9 +64,12 @@ static int check_range(struct peek *p)
 	uint64_t have = p->grant.length;
 	uint64_t left = p->offset < have ? have - p->offset : 0;
 
+	if (!left)
+		return fail("the peer grants %" PRIu64 " bytes, and none at %"
+			    PRIu64, have, p->offset);
 	if (!p->length_given && !p->poke && p->length > left)
 		p->length = left;
-	if (left && p->length <= left)
+	if (p->length <= left)
 		return EXIT_GOOD;
 	return fail("the peer grants %" PRIu64 " bytes, and not %" PRIu64
 		    " from %" PRIu64 " on", have, p->length, p->offset);
