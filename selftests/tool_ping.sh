@@ -11,12 +11,16 @@ cd "$(dirname "$(realpath "$0")")" || exit
 
 FAILED=0
 ROUNDS=20
-((${MEMREG_FULL:-0} == 0)) || ROUNDS=1000
 
-# Of rping, 65535 is the most.
+# By turns of either family. Of rping, 65535 is the most.
 SIZES=(64 4096 65535)
 OWNERS=(192.0.2.1 fd00:6d72::1)
 PEERS=(192.0.2.2 fd00:6d72::2)
+
+if ((${MEMREG_FULL:-0})); then
+	ROUNDS=1000
+	SIZES=(64 64 65 65 1000 1000 4096 4096 16385 16385 65535 65535)
+fi
 
 SAID=$(mktemp)
 DATA=$(mktemp)
@@ -131,10 +135,22 @@ with_itself() {
 	end && return "$status"
 }
 
+inline_receives() {
+	memreg stat -d rxe_peer | awk '$1 == "inline-receives" { print $2 }'
+}
+
+# The client gets two messages in each round.
+inline_receive_is_the_default() {
+	local before
+	before=$(inline_receives)
+	with_itself && (($(inline_receives) == before + 2 * ROUNDS))
+}
+
 without_inline_receive() {
-	local MEMREG_SCATTER_TO_CQE=0
+	local before MEMREG_SCATTER_TO_CQE=0
 	export MEMREG_SCATTER_TO_CQE
-	with_itself -s 4K
+	before=$(inline_receives)
+	with_itself -s 4K && [ "$(inline_receives)" = "$before" ]
 }
 
 # A server that was to see more rounds than came has failed.
@@ -266,15 +282,14 @@ peek_refuses_bad_usage() {
 		says 2 'too many' memreg poke 192.0.2.1 text more
 }
 
-for i in 0 1; do
-	for size in "${SIZES[@]}"; do
-		check client_of_rping "${PEERS[i]}" "$size"
-		check server_of_rping "${OWNERS[i]}" "$size"
-	done
+for i in "${!SIZES[@]}"; do
+	check client_of_rping "${PEERS[i % 2]}" "${SIZES[i]}"
+	check server_of_rping "${OWNERS[i % 2]}" "${SIZES[i]}"
 done
 check with_itself --keys type1 -s 65536
 check with_itself --keys type2b
 check with_itself --keys mr -s 65536
+check inline_receive_is_the_default
 check without_inline_receive
 check missing_rounds_are_missed
 check nobody_listens
