@@ -164,7 +164,7 @@ static const struct reason reasons[] = {
 		"the descriptor is not one of an eventfd", NULL },
 };
 
-/* For failures to which the kernel gives no code, and EADDRINUSE */
+/* For failures to which the kernel gives no code, or one that says less */
 static const struct {
 	int err;
 	struct reason reason;
@@ -180,6 +180,13 @@ static const struct {
 		"set its network interface up and give it an IP address" } },
 	{ EADDRINUSE, { "somebody listens on this address and port already",
 			"use another port; 0 takes a free one" } },
+	{ ENETUNREACH, { "no route leads to the address",
+			 "`ip route get` tells the way that packets take" } },
+	{ EHOSTUNREACH, { "no route leads to the address",
+			  "`ip route get` tells the way that packets take" } },
+	{ ETIMEDOUT, { "there was no answer within the time", NULL } },
+	{ EPERM, { "the caller may not lock memory, or not use a port below 1024",
+		   NULL } },
 	{ EAGAIN, { "the state of memory or device kept changing",
 		    "try again" } },
 	{ ENOTCONN, {
@@ -240,8 +247,7 @@ int memreg__fail_code(const char *what, int err, uint32_t code)
 	const struct reason *reason = NULL;
 	const char *text;
 
-	/* the code for addresses says less than this errno does */
-	if (err != -EADDRINUSE)
+	if (code != IB_MEMREG_REASON_ADDRESS || !reason_of_errno(-err))
 		reason = reason_of_code(code);
 	if (!reason)
 		reason = reason_of_errno(-err);
