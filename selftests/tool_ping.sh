@@ -87,6 +87,15 @@ says() {
 	return 1
 }
 
+# counter NAME: of the client's device.
+counter() {
+	memreg stat -d rxe_peer | awk -v name="$1" '$1 == name { print $2 }'
+}
+
+more_than() {
+	(($(counter inline-receives) > $1))
+}
+
 listens() {
 	rdma resource show cm_id | grep -q 'rxe_peer.* state LISTEN'
 }
@@ -135,22 +144,18 @@ with_itself() {
 	end && return "$status"
 }
 
-inline_receives() {
-	memreg stat -d rxe_peer | awk '$1 == "inline-receives" { print $2 }'
-}
-
 # The client gets two messages in each round.
 inline_receive_is_the_default() {
 	local before
-	before=$(inline_receives)
-	with_itself && (($(inline_receives) == before + 2 * ROUNDS))
+	before=$(counter inline-receives)
+	with_itself && (($(counter inline-receives) == before + 2 * ROUNDS))
 }
 
 without_inline_receive() {
 	local before MEMREG_SCATTER_TO_CQE=0
 	export MEMREG_SCATTER_TO_CQE
-	before=$(inline_receives)
-	with_itself -s 4K && [ "$(inline_receives)" = "$before" ]
+	before=$(counter inline-receives)
+	with_itself -s 4K && [ "$(counter inline-receives)" = "$before" ]
 }
 
 # A server that was to see more rounds than came has failed.
@@ -166,6 +171,28 @@ nobody_listens() {
 	: >"$SAID"
 	says 1 'does it listen' \
 		peer memreg ping -d rxe_peer -c 1 -p 7175 192.0.2.1
+}
+
+# An interrupted client ends with the round, as its server expects.
+interrupt_ends_with_the_round() {
+	local status=0 pid before
+	: >"$SAID"
+	before=$(counter inline-receives)
+	begin 'waiting on *' memreg ping --server -d rxe_owner -V || return
+	ip netns exec memreg-peer memreg ping -d rxe_peer -V 192.0.2.1 \
+		>"$DATA" 2>&1 &
+	pid=$!
+	# It catches signals once the rounds begin.
+	await 60 more_than "$before" || status=1
+	kill -INT "$pid"
+	wait "$pid" || status=1
+	cat "$DATA" >>"$SAID"
+	end && return "$status"
+}
+
+no_route() {
+	: >"$SAID"
+	says 1 'no route' peer memreg ping -d rxe_peer 198.51.100.1
 }
 
 ping_refuses_bad_usage() {
@@ -293,6 +320,8 @@ check inline_receive_is_the_default
 check without_inline_receive
 check missing_rounds_are_missed
 check nobody_listens
+check no_route
+check interrupt_ends_with_the_round
 check ping_refuses_bad_usage
 check text_goes_there_and_back
 check file_goes_there_and_back

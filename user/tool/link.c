@@ -69,14 +69,20 @@ int link_open(struct link *l, struct memreg *m)
 	return EXIT_GOOD;
 }
 
+void check_end(int ret)
+{
+	if (ret && ret != -ENODEV)
+		fail("%s", memreg_reason());
+}
+
 void link_close(struct link *l)
 {
-	if (l->endpoint && memreg_destroy(l->m, l->endpoint))
-		fail("%s", memreg_reason());
-	if (l->ring.shared && memreg_ring_destroy(l->m, &l->ring))
-		fail("%s", memreg_reason());
-	if (l->mr.id && memreg_mr_deregister(l->m, l->mr.id))
-		fail("%s", memreg_reason());
+	if (l->endpoint)
+		check_end(memreg_destroy(l->m, l->endpoint));
+	if (l->ring.shared)
+		check_end(memreg_ring_destroy(l->m, &l->ring));
+	if (l->mr.id)
+		check_end(memreg_mr_deregister(l->m, l->mr.id));
 	free(l->messages);
 }
 
@@ -217,9 +223,7 @@ static enum link_result take(struct link *l, struct ib_memreg_cqe *cqe)
 
 	while (!(next = memreg_ring_peek(&l->ring))) {
 		ret = memreg_ring_wait(&l->ring, 1, TIMEOUT_NS, NULL);
-		if (ret == -EINTR)
-			return LINK_INTERRUPTED;
-		if (ret) {
+		if (ret && ret != -EINTR) {
 			fail("%s", ret == -ETIMEDOUT ? "the peer is silent" :
 						       memreg_reason());
 			return LINK_FAILED;

@@ -24,7 +24,6 @@ enum link_result {
 	LINK_GOOD,
 	LINK_FAILED,		/* a complaint was made */
 	LINK_OVER,		/* the connection ended */
-	LINK_INTERRUPTED,	/* by a signal */
 };
 
 /* Make its domain, ring and memory; the exit status, as of the next two */
@@ -39,6 +38,9 @@ int link_accept(struct link *l, const struct ib_memreg_event *event);
 
 /* End the connection, and give back what it had; good in every state */
 void link_close(struct link *l);
+
+/* Complain of what could not be ended, unless its device is gone anyway */
+void check_end(int ret);
 
 /* Post work requests, all of them */
 enum link_result link_submit(struct link *l, struct ib_memreg_wr *wrs,

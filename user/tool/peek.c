@@ -123,9 +123,7 @@ static int move(struct peek *p, uint64_t offset, uint32_t length)
 	case LINK_GOOD:
 		return EXIT_GOOD;
 	case LINK_OVER:
-		return fail("the peer ended the connection");
-	case LINK_INTERRUPTED:
-		return fail("interrupted");
+		return fail("the connection ended");
 	default:
 		return EXIT_FAILED;
 	}
@@ -269,8 +267,8 @@ static int run(struct memreg *m, void *ctx)
 	if (ret == EXIT_GOOD)
 		ret = p->poke ? poke(p) : peek(p);
 	link_close(&p->link);
-	if (p->mr.id && memreg_mr_deregister(m, p->mr.id))
-		fail("%s", memreg_reason());
+	if (p->mr.id)
+		check_end(memreg_mr_deregister(m, p->mr.id));
 	free(p->chunk);
 	return ret;
 }

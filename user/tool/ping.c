@@ -91,10 +91,13 @@ static void on_signal(int signo)
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 }
 
-/* From now on a signal ends the rounds, and a wait with EINTR */
+/* From now on the first signal ends the rounds, and the second the process */
 static void catch_signals(void)
 {
-	struct sigaction action = { .sa_handler = on_signal };
+	struct sigaction action = {
+		.sa_handler = on_signal,
+		.sa_flags = SA_RESETHAND,
+	};
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
@@ -218,8 +221,8 @@ static void free_buffers(struct ping *p)
 	for (i = SOURCE; i <= SINK; i++) {
 		struct buffer *b = &p->buffers[i];
 
-		if (b->mr.id && memreg_mr_deregister(p->link.m, b->mr.id))
-			fail("%s", memreg_reason());
+		if (b->mr.id)
+			check_end(memreg_mr_deregister(p->link.m, b->mr.id));
 		free(b->data);
 	}
 }
@@ -513,7 +516,7 @@ static int judge(const struct ping *p, enum link_result ended)
 	if (ended == LINK_FAILED)
 		return EXIT_FAILED;
 	if (ended == LINK_OVER && !p->server)
-		return fail("%s ended the connection", p->peer);
+		return fail("the connection with %s ended", p->peer);
 	if (!p->rounds)
 		return fail("there was no round");
 	if (p->rounds < p->count)
