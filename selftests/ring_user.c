@@ -209,10 +209,11 @@ static int count_steps(struct __test_metadata *_metadata, pid_t child)
 	return steps;
 }
 
-static int instructions(struct __test_metadata *_metadata,
-			void (*volatile work)(struct memreg_ring *empty,
-					      struct memreg_ring *ring),
-			struct memreg_ring *empty, struct memreg_ring *ring)
+/* Compiled once, and not for a certain @work. */
+static __attribute__((noipa)) int
+instructions(struct __test_metadata *_metadata,
+	     void (*work)(struct memreg_ring *empty, struct memreg_ring *ring),
+	     struct memreg_ring *empty, struct memreg_ring *ring)
 {
 	int status, steps;
 	pid_t child = fork();

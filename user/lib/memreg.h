@@ -576,7 +576,8 @@ int memreg_connect(struct memreg *m, uint32_t domain,
  * IB_MEMREG_QUEUES_NO_INLINE_RECEIVE were set.
  *
  * Return: As memreg_connect(); also -EINVAL (queues), -ENOENT (ring or shared
- * receive queue), -ENOSPC, -EOPNOTSUPP.
+ * receive queue), -EAGAIN (the ring has as many send queues as entries),
+ * -ENOSPC, -EOPNOTSUPP.
  */
 int memreg_connect_queues(struct memreg *m, uint32_t domain,
 			  const struct sockaddr *dst,
@@ -597,7 +598,8 @@ int memreg_connect_queues(struct memreg *m, uint32_t domain,
  * does with memreg_connect_queues().
  *
  * Return: 0; -EINVAL, -EOPNOTSUPP, -ENOENT, -ENOTCONN (accepted already, or
- * gone), -EBUSY (done already), -ENOMEM, -ENOSPC, -EDQUOT, -ENODEV.
+ * gone), -EBUSY (done already), -EAGAIN (the ring has as many send queues as
+ * entries), -ENOMEM, -ENOSPC, -EDQUOT, -ENODEV.
  */
 int memreg_setup(struct memreg *m, uint32_t endpoint, uint32_t domain,
 		 const struct ib_memreg_queues *queues);
@@ -667,7 +669,8 @@ int memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
  * @flags: enum ib_memreg_ring_flags, or 0
  * @ring: Filled in; to be ended by memreg_ring_destroy()
  *
- * One ring can serve any number of endpoints.
+ * One ring can serve any number of endpoints, but of send queues no more than it
+ * has entries.
  *
  * Return: 0; -EINVAL, -EOPNOTSUPP (flags), -EBADF (@eventfd is none), -EMFILE,
  * -ENFILE, -ENOMEM, -ENOSPC, -EDQUOT, -ENODEV.
@@ -924,7 +927,8 @@ static inline void memreg_wr_sges(struct ib_memreg_wr *wr,
  * memreg_wr_insert_rkey() - Let a BIND write its rkey into the next message
  * @wr: The BIND, prepared
  * @at: First of 4 bytes in the inline data of the next work request of the call
- *	that has the same target; there it is in network byte order
+ *	that has the same target, other BINDs aside and with none to another
+ *	target in between; there it is in network byte order
  */
 static inline void memreg_wr_insert_rkey(struct ib_memreg_wr *wr, uint32_t at)
 {
