@@ -44,8 +44,9 @@
  *    not mapped in the caller's address space, or not with the protection
  *    that the access flags need.
  *  - ENOENT: There is no object with this id and of this type in this file.
- *  - EBUSY: The object is in use: it has children, bound windows, or another
- *    call is at work on it. Also: the file is bound to a device already.
+ *  - EBUSY: The object is in use: it has children, bound windows, or work
+ *    requests, or another call is at work on it. Also: what can be done once
+ *    was done already, such as to bind the file to a device.
  *  - ENOMEM: No kernel memory, or RLIMIT_MEMLOCK is reached.
  *  - EDQUOT: A limit of the caller's rdma cgroup is reached.
  *  - ENOSPC: The RDMA device has no more of such objects.
@@ -57,9 +58,9 @@
  *    that the file had is destroyed, and every call but LIST and close fails
  *    so.
  *  - ENOTCONN: The endpoint is not in a state in which this can be done.
- *  - EAGAIN: Nothing is there to be read; there is no room for a work request
- *    or for its completion; or the state of memory or device kept changing
- *    during the call: try again.
+ *  - EAGAIN: Nothing is there to be read; there is no room for a work request,
+ *    for its completion, or for one more queue in a ring; or the state of
+ *    memory or device kept changing during the call: try again.
  *  - EMSGSIZE: A message lies in more pieces of memory than the device takes
  *    in one work request.
  *  - EINTR: A signal arrived while the call waited; it has done nothing. Only
@@ -67,10 +68,12 @@
  *  - ESTALE: The memory behind the MR went: it was unmapped, or its mapping
  *    changed. Its keys are dead, and all that can be done is to deregister it.
  *  - EIO: The RDMA device failed a work request, and did so again after the
- *    registration queue was rebuilt; or it can't bring such a queue up.
+ *    registration queue was rebuilt; or it can't bring such a queue up; or it
+ *    refused a work request that was submitted.
  *  - ENETDOWN: The registration queue can't be built, as the port of the
  *    RDMA device has no usable address.
  *  - EBADF: The descriptor in the structure is not one of an eventfd.
+ *  - EMFILE, ENFILE: There are too many open files.
  *  - EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT,
  *    ECONNREFUSED, ECONNRESET: as connect(2) and bind(2) have them. ETIMEDOUT
  *    also: what RING_WAIT waited for did not come in time.
@@ -147,7 +150,8 @@
  *	persistent.
  * @IB_MEMREG_REASON_SINGLE_KEY: The driver of this device is not on the list
  *	of those which can register a large scattered MR under a single key.
- * @IB_MEMREG_REASON_SPAN: The span is more than one key of this device covers.
+ * @IB_MEMREG_REASON_SPAN: The span is more than one key of this device covers,
+ *	or a message is longer than 2 GiB.
  * @IB_MEMREG_REASON_RANGE: The range is not inside the MR.
  * @IB_MEMREG_REASON_COUNT: The number of entries is 0 or over the limit.
  * @IB_MEMREG_REASON_BOUND_WINDOW: The window is bound, or being bound or
@@ -159,7 +163,8 @@
  * @IB_MEMREG_REASON_STATE: The endpoint is not in the right state.
  * @IB_MEMREG_REASON_CGROUP: A limit of the rdma cgroup is reached.
  * @IB_MEMREG_REASON_QUEUE: The registration queue failed.
- * @IB_MEMREG_REASON_WINDOW_TYPE: Windows of this type can't be had.
+ * @IB_MEMREG_REASON_WINDOW_TYPE: Windows of this type can't be had, or this
+ *	can't be done with them.
  * @IB_MEMREG_REASON_TIMEOUT: The timeout is 0 or over the limit.
  * @IB_MEMREG_REASON_STALE: The memory behind the MR went.
  * @IB_MEMREG_REASON_UNSTEADY: The mapping kept changing while it was being
@@ -174,9 +179,12 @@
  * @IB_MEMREG_REASON_FRAGMENTS: The memory of a message is in too many pieces.
  * @IB_MEMREG_REASON_LOCAL_WRITE: The MR doesn't allow local writes.
  * @IB_MEMREG_REASON_QUEUE_FULL: No room on the send or receive queue.
- * @IB_MEMREG_REASON_RING_FULL: No room in the completion ring.
- * @IB_MEMREG_REASON_NO_QUEUE: The endpoint was made without that queue.
- * @IB_MEMREG_REASON_RING: The ring is none, or does not fit.
+ * @IB_MEMREG_REASON_RING_FULL: No room in the completion ring, or for one more
+ *	send queue.
+ * @IB_MEMREG_REASON_NO_QUEUE: The endpoint was made without that queue, or the
+ *	device has no shared receive queues.
+ * @IB_MEMREG_REASON_RING: Entries of a ring can't have this size, or an
+ *	endpoint has both a shared receive queue and a ring for one of its own.
  * @IB_MEMREG_REASON_ALIGN: The address of an atomic is no multiple of 8, or its
  *	length is not 8.
  * @IB_MEMREG_REASON_EVENTFD: Not an eventfd.
@@ -515,10 +523,10 @@ enum ib_memreg_mr_flags {
  * @out_lkey: Local key of the first segment, or 0
  * @out_rkey: Remote key of the first segment, or 0 without remote access
  * @out_segments: Number of keyed segments; 1 with SINGLE_KEY, otherwise 0
- *	without remote access, 1 up to
- *	the span of a key (IB_MEMREG_CAP_KEY_SPAN, more where the memory is
- *	physically contiguous), and as many as it needs beyond. All of them
- *	are told by MR_QUERY.
+ *	without remote access, 1 up to the span of a key
+ *	(IB_MEMREG_CAP_KEY_SPAN, more where the memory is physically
+ *	contiguous), and as many as it needs beyond. All of them are told by
+ *	MR_QUERY.
  * @reserved: Must be 0
  *
  * Pin the memory for as long as the MR lives, charge it to the caller's
@@ -636,10 +644,10 @@ struct ib_memreg_mr_query {
  * @IB_MEMREG_WINDOW_TYPE1: Bound by a call to (MR, domain), and good on every
  *	endpoint of the domain (IB specification 10.6.7.2)
  * @IB_MEMREG_WINDOW_TYPE2B: Bound by a work request on an endpoint's send
- *	queue, in order with the work around it. It ends by a work request there,
- *	by the peer's SEND_WITH_INV, or with the connection. Its key is good in
- *	the whole domain: give the endpoint a domain of its own for a key that
- *	nobody else can use.
+ *	queue, in order with the work around it. It ends by a work request
+ *	there, by the peer's SEND_WITH_INV, or with the connection. Its key is
+ *	good in the whole domain: give the endpoint a domain of its own for a
+ *	key that nobody else can use.
  */
 enum ib_memreg_window_type {
 	IB_MEMREG_WINDOW_TYPE1 = 1,
@@ -720,10 +728,10 @@ struct ib_memreg_bind {
  * Bind windows, all or none of them: when the call returns 0, all of the keys
  * work; when it fails, none does, even if it is in the array already.
  *
- * Errors: EINVAL, EOVERFLOW, ENOENT, EBUSY (bound already, or twice in the
- * call), EACCES, EOPNOTSUPP, ENOTCONN (the endpoint's connection is over),
- * ESTALE (the MR is), ENOMEM, ENOSPC, EDQUOT, EFAULT, EIO, ENETDOWN, EINTR,
- * ENODEV.
+ * Errors: EINVAL (also: a window of type 2B), EOVERFLOW, ENOENT, EBUSY (bound
+ * already, or twice in the call), EACCES, EOPNOTSUPP, ENOTCONN (the endpoint's
+ * connection is over), ESTALE (the MR is), ENOMEM, ENOSPC, EDQUOT, EFAULT, EIO,
+ * ENETDOWN, EINTR, ENODEV.
  */
 struct ib_memreg_window_bind {
 	__u32 size;
@@ -766,9 +774,8 @@ enum ib_memreg_revoke_flags {
  * cannot fail: a key that can't be invalidated by a work request is destroyed.
  *
  * Errors: EINVAL (also: a window of type 2B), EOPNOTSUPP (flags), ENOENT, EBUSY
- * (another call is binding
- * or revoking the window, or it is twice in the call), EFAULT, ENOMEM, EINTR,
- * ENODEV.
+ * (another call is binding or revoking the window, or it is twice in the call),
+ * EFAULT, ENOMEM, EINTR, ENODEV.
  */
 struct ib_memreg_window_revoke {
 	__u32 size;
@@ -891,9 +898,9 @@ enum ib_memreg_queues_flags {
  *	endpoint that receives nothing, or has @srq_id
  * @srq_id: Shared receive queue to take buffers from, of the endpoint's domain,
  *	or 0
- * @max_send: Work requests on the send queue, 1 to IB_MEMREG_QUEUE_MAX; 0
+ * @max_send: Work requests on the send queue, 1 to IB_MEMREG_CAP_QUEUE; 0
  *	without @send_ring_id
- * @max_recv: Work requests on the receive queue, 1 to IB_MEMREG_QUEUE_MAX; 0
+ * @max_recv: Work requests on the receive queue, 1 to IB_MEMREG_CAP_QUEUE; 0
  *	without @recv_ring_id
  * @max_send_sge: SGEs of each of the former, 1 to IB_MEMREG_SGE_MAX, or 0
  *	without
@@ -907,8 +914,9 @@ enum ib_memreg_queues_flags {
  * it, and a SEND of its ends with an error.
  *
  * Inline receive: a message that fits in the data part of a completion entry
- * (32 bytes in an entry of 64, 96 in one of 128) is delivered there, with
- * IB_MEMREG_CQE_INLINE, and not in the buffer that was posted for it.
+ * (32 bytes in an entry of 64, 96 in one of 128), and in the buffer that was
+ * posted for it, is delivered in the entry, with IB_MEMREG_CQE_INLINE, and not
+ * in the buffer.
  */
 struct ib_memreg_queues {
 	__u32 flags;
@@ -944,7 +952,8 @@ struct ib_memreg_queues {
  * Begin to connect. The outcome is an event: IB_MEMREG_EVENT_ESTABLISHED,
  * _REJECTED or _ERROR.
  *
- * Errors: EINVAL, ENOENT, EFAULT, ENOMEM, EDQUOT, EPERM (port), EADDRINUSE,
+ * Errors: EINVAL, EOPNOTSUPP (flags), ENOENT, EAGAIN (the ring has no room for
+ * a send queue), EFAULT, ENOMEM, EDQUOT, EPERM (port), EADDRINUSE,
  * EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT, ENODEV.
  */
 struct ib_memreg_connect {
@@ -1393,8 +1402,8 @@ enum ib_memreg_cqe_flags {
  * struct ib_memreg_cqe - An entry of a completion ring
  * @user_data: That of the work request
  * @endpoint_id: Its endpoint; 0 for a receive of a shared queue that failed
- * @byte_len: RECV: bytes of the message. READ and atomics: bytes read. Otherwise
- *	0. Only with IB_MEMREG_WC_SUCCESS.
+ * @byte_len: RECV: bytes of the message, or that WRITE_WITH_IMM wrote. READ and
+ *	atomics: bytes read. Otherwise 0. Only with IB_MEMREG_WC_SUCCESS.
  * @ex: See @flags; immediate data is in network byte order
  * @window_id: See IB_MEMREG_CQE_INVALIDATED; BIND and INVALIDATE: the window
  * @opcode: enum ib_memreg_opcode of the work request. A RECV that was taken by
@@ -1445,19 +1454,19 @@ enum ib_memreg_ring_flags {
  * @out_map_size: Bytes to map
  * @out_entries_offset: Where in them entry 0 is
  *
- * Make a completion ring: memory that kernel and user share, in which the kernel
- * tells of work requests that completed. mmap(2) of @out_fd, offset 0, with
- * MAP_SHARED shows it, beginning with struct ib_memreg_ring; poll(2) of @out_fd
- * says POLLIN while there are entries that the user is not done with, and
- * POLLHUP | POLLERR once the ring is destroyed; and RING_WAIT is an ioctl of
- * @out_fd. One ring can serve any number of endpoints.
+ * Make a completion ring: memory that kernel and user share, in which the
+ * kernel tells of work requests that completed. mmap(2) of @out_fd, offset 0,
+ * with MAP_SHARED shows it, beginning with struct ib_memreg_ring; poll(2) of
+ * @out_fd says POLLIN while there are entries that the user is not done with,
+ * and POLLHUP | POLLERR once the ring is destroyed; and RING_WAIT is an ioctl
+ * of @out_fd. One ring can serve many endpoints.
  *
  * A ring never overflows: room is set aside for the completion of each work
  * request when it is submitted, signalled or not, and a submission for which
  * there is none fails with EAGAIN. What was set aside for work requests that
  * were not signalled is free again when a signalled one of the same send queue
- * completes, which was submitted later. A ring serves as many send queues as it
- * has entries, at most.
+ * completes, or a BIND or INVALIDATE, that was submitted later. A ring serves
+ * as many send queues as it has entries, at most.
  *
  * Unless the flag NO_MODERATION is set, the device (or ib_memreg, if the device
  * can't) puts off telling of completions by up to 32 microseconds where they
@@ -1493,10 +1502,11 @@ struct ib_memreg_ring_create {
  * @min_count: Entries to wait for, 1 to the entries of the ring
  * @out_count: Entries that there are; valid with ETIMEDOUT as well
  * @reserved: Must be 0
- * @timeout_ns: Nanoseconds to wait at most; 0 only looks, IB_MEMREG_WAIT_FOREVER
- *	waits for as long as it takes
+ * @timeout_ns: Nanoseconds to wait at most; 0 only looks,
+ *	IB_MEMREG_WAIT_FOREVER waits for as long as it takes
  *
  * Wait until the ring has that many entries which the user is not done with.
+ * @out_reason is written if the call succeeds, too.
  *
  * Errors: EINVAL, ETIMEDOUT, EINTR (any signal), ENODEV (the ring is
  * destroyed), EFAULT.
@@ -1520,7 +1530,8 @@ struct ib_memreg_ring_wait {
  * @flags: enum ib_memreg_queues_flags
  * @domain_id: Domain of the endpoints that are to use it
  * @ring_id: Ring for what they receive
- * @max_recv: Work requests that it has room for, 1 to IB_MEMREG_QUEUE_MAX
+ * @max_recv: Work requests that it has room for, 1 to IB_MEMREG_QUEUE_MAX, or
+ *	to what the device takes if that is less
  * @max_recv_sge: SGEs of each, 1 to IB_MEMREG_SGE_MAX
  * @out_srq_id: Id of the new queue
  *
@@ -1559,8 +1570,9 @@ struct ib_memreg_srq_create {
  * submitted between SETUP and ACCEPT are in place before the peer can send.
  * Done at most once; a request that is accepted without has no queues.
  *
- * Errors: EINVAL, EOPNOTSUPP, ENOENT, ENOTCONN (accepted or gone already), EBUSY
- * (done already), EAGAIN (the ring has no room for a send queue), ENOMEM, ENOSPC, EDQUOT, ENODEV.
+ * Errors: EINVAL, EOPNOTSUPP (flags), ENOENT, ENOTCONN (accepted or gone
+ * already), EBUSY (done already), EAGAIN (the ring has no room for a send
+ * queue), ENOMEM, ENOSPC, EDQUOT, ENODEV.
  */
 struct ib_memreg_setup {
 	__u32 size;
@@ -1580,8 +1592,8 @@ struct ib_memreg_setup {
  * @IB_MEMREG_OP_SEND_WITH_IMM: ... with immediate data @ex.
  * @IB_MEMREG_OP_SEND_WITH_INV: ... and invalidate the peer's rkey @ex.
  * @IB_MEMREG_OP_WRITE: Write to the peer's memory at @remote_addr, @rkey.
- * @IB_MEMREG_OP_WRITE_WITH_IMM: ... and take a receive of the peer for immediate
- *	data @ex.
+ * @IB_MEMREG_OP_WRITE_WITH_IMM: ... and take a receive of the peer for
+ *	immediate data @ex.
  * @IB_MEMREG_OP_READ: Read from there.
  * @IB_MEMREG_OP_CMP_AND_SWP: If the 8 bytes there are @compare_add, make them
  *	@swap; what was there before goes to the SGE. In host byte order.
@@ -1590,7 +1602,7 @@ struct ib_memreg_setup {
  * @IB_MEMREG_OP_RECV: A buffer for a message, on the endpoint's receive queue,
  *	or on the shared receive queue that @target_id names.
  * @IB_MEMREG_OP_BIND: Bind a window of type 2B.
- * @IB_MEMREG_OP_INVALIDATE: End one.
+ * @IB_MEMREG_OP_INVALIDATE: End one that was bound on the same queue.
  * @IB_MEMREG_OP_FLUSH: Make what was written visible, or persistent.
  * @IB_MEMREG_OP_ATOMIC_WRITE: Write 8 bytes at once.
  *
@@ -1621,13 +1633,14 @@ enum ib_memreg_opcode {
  * @IB_MEMREG_WR_FENCE: Begin after the READs and atomics before it are through.
  * @IB_MEMREG_WR_SOLICITED: Raise a solicited event at the peer: for SENDs and
  *	WRITE_WITH_IMM.
- * @IB_MEMREG_WR_INLINE: @sges points to the data itself, of @length bytes, which
- *	is copied before the call returns: for SENDs and WRITEs.
+ * @IB_MEMREG_WR_INLINE: @sges points to the data itself, of @length bytes,
+ *	which is copied before the call returns: for SENDs and WRITEs.
  * @IB_MEMREG_WR_INSERT_RKEY: For BIND: write the rkey, in network byte order,
  *	into the message behind it, at byte @insert_at: that is the next work
  *	request of the call with the same target and none to another in between,
- *	other BINDs aside, and has to have inline data. It takes up to
- *	IB_MEMREG_INSERTS_MAX rkeys. If there is none, they are written nowhere.
+ *	those about windows and receives aside, and has to have inline data. It
+ *	takes up to IB_MEMREG_INSERTS_MAX rkeys. If there is none, they are
+ *	written nowhere.
  */
 enum ib_memreg_wr_flags {
 	IB_MEMREG_WR_SIGNALED = 1 << 0,
@@ -1662,8 +1675,8 @@ struct ib_memreg_sge {
  * @sges: Pointer to an array of @num_sge struct ib_memreg_sge if those are more
  *	than 1, or to inline data
  * @sge: The SGE, if @num_sge is 1; BIND: the range to be bound
- * @remote_addr: WRITEs, READ, atomics: address at the peer. BIND, out: the first
- *	I/O address: the MR's plus the offset, or 0 if ZERO_BASED
+ * @remote_addr: WRITEs, READ, atomics: address at the peer. BIND, out: the
+ *	first I/O address: the MR's plus the offset, or 0 if ZERO_BASED
  * @rkey: Key for @remote_addr. BIND, out: the rkey
  * @length: Bytes of inline data, up to what the queue was made for
  * @compare_add: See the atomics
@@ -1679,8 +1692,8 @@ struct ib_memreg_sge {
  * Local memory is reached by its pages, and not by a key: it costs no
  * registration, however large or scattered it is. An MR in a work request stays
  * pinned, and can't be destroyed, until that completed; if its memory goes
- * meanwhile, the work is done on the pages as they were, and the completion says
- * so by IB_MEMREG_CQE_STALE.
+ * meanwhile, the work is done on the pages as they were, and the completion
+ * says so by IB_MEMREG_CQE_STALE.
  *
  * A READ, an atomic and a RECV need LOCAL_WRITE of their MRs. A READ or WRITE
  * of more than IB_MEMREG_CAP_FRAGMENTS pieces of memory takes the room of
@@ -1717,10 +1730,10 @@ struct ib_memreg_wr {
  * @reserved: Must be 0
  *
  * Submit work requests, for one or several endpoints, in this order. If one of
- * them is bad, or there is no room for it, the call fails with its errno;
- * those before it, @out_taken of them, are posted, and neither it nor any behind
- * it is. SENDs, RDMA and windows need an endpoint that is accepted or
- * established; receives may be submitted as soon as it has queues.
+ * them is bad, or there is no room for it, the call fails with its errno; those
+ * before it, @out_taken of them, are posted, and neither it nor any behind it
+ * is. SENDs, RDMA and windows need an endpoint that is accepted or established;
+ * receives may be submitted as soon as it has queues.
  *
  * BIND: the window ends with the endpoint's connection at the latest. The rkey
  * is fresh with each BIND, in the sense of struct ib_memreg_bind, so it can't
@@ -1735,9 +1748,10 @@ struct ib_memreg_wr {
  *
  * Errors: EINVAL, EOVERFLOW, ENOENT (an id), ENOTCONN (no connection yet, or no
  * more), EAGAIN (queue or ring full), EACCES (LOCAL_WRITE, or the window asks
- * for what the MR doesn't allow), ESTALE, EMSGSIZE, EOPNOTSUPP, EBUSY (the
- * window is bound, or not through with being invalidated), EFAULT, ENOMEM,
- * ENOSPC, EDQUOT, EINTR, EIO (the device refused it), ENODEV.
+ * for what the MR doesn't allow), ESTALE, EMSGSIZE, EOPNOTSUPP, EBUSY (BIND:
+ * the window is bound, or not through with being invalidated; INVALIDATE: it is
+ * not bound there, or being invalidated already), EFAULT, ENOMEM, ENOSPC,
+ * EDQUOT, EINTR, EIO (the device refused it), ENODEV.
  */
 struct ib_memreg_submit {
 	__u32 size;
