@@ -274,12 +274,14 @@ int memreg_stat(struct memreg *m, struct ib_memreg_stat_entry *stats,
  *	receive queue; for a ring use memreg_ring_destroy()
  *
  * When it returns 0, no key of the object works and no page is pinned by it.
- * A bound window is revoked first, an endpoint is disconnected first.
+ * A bound window is revoked first, an endpoint is disconnected first. What was
+ * posted on an endpoint or a shared receive queue is flushed, and in the ring
+ * when it returns.
  *
  * Return: 0; -ENOENT; -EBUSY (a domain with MRs, windows, endpoints or shared
  * receive queues; an MR with bound windows, or in work requests that have not
- * completed; a shared receive queue with endpoints; another thread is at work
- * on the object); -ENODEV.
+ * completed; a window of type 2B that is bound; a shared receive queue with
+ * endpoints; another thread is at work on the object); -ENODEV.
  */
 int memreg_destroy(struct memreg *m, uint32_t id);
 
@@ -363,8 +365,8 @@ int memreg_mr_query(struct memreg *m, uint32_t mr, struct memreg_mr_info *info,
  * When it returns 0, no peer reaches the memory through a key of this MR, and
  * the memory is neither pinned by it nor charged.
  *
- * Return: 0; -EBUSY (windows are bound to it: revoke them first), -ENOENT,
- * -ENODEV.
+ * Return: 0; -EBUSY (windows are bound to it: revoke them first; or it is in
+ * work requests that have not completed), -ENOENT, -ENODEV.
  */
 int memreg_mr_deregister(struct memreg *m, uint32_t mr);
 
@@ -382,6 +384,9 @@ int memreg_mr_deregister(struct memreg *m, uint32_t mr);
  * @windows: Array of @count, to which their ids are written
  * @count: How many, 1 to IB_MEMREG_BATCH_MAX; all are made, or none
  *
+ * Those of type 1 are for the functions below, those of type 2B for
+ * memreg_prep_bind().
+ *
  * Return: 0; -EINVAL, -EOPNOTSUPP (type), -ENOENT (domain), -ENOMEM, -ENODEV.
  */
 int memreg_window_alloc(struct memreg *m, uint32_t domain, uint32_t type,
@@ -391,7 +396,7 @@ int memreg_window_alloc(struct memreg *m, uint32_t domain, uint32_t type,
 /**
  * memreg_window_bind() - Grant a part of an MR
  * @m: The handle
- * @domain: Domain of the window
+ * @domain: Domain of the window, which is of type 1
  * @bind: In: @window_id, @mr_id, @offset, @length, @access, and @endpoint_id,
  *	with whose connection the window is to end, or 0; @reserved is 0. Out:
  *	@out_iova and @out_rkey, which the peer needs.
@@ -400,8 +405,8 @@ int memreg_window_alloc(struct memreg *m, uint32_t domain, uint32_t type,
  *
  * Return: 0; -EINVAL, -EOVERFLOW, -ENOENT (no such window, MR or endpoint),
  * -EBUSY (bound already), -EACCES (the MR doesn't allow it), -EOPNOTSUPP,
- * -ENOTCONN (the endpoint's connection is over), -ENOMEM, -ENOSPC, -EDQUOT,
- * -EIO, -ENETDOWN, -EINTR, -ENODEV.
+ * -ENOTCONN (the endpoint's connection is over), -ESTALE (the memory of the MR
+ * went), -ENOMEM, -ENOSPC, -EDQUOT, -EIO, -ENETDOWN, -EINTR, -ENODEV.
  */
 int memreg_window_bind(struct memreg *m, uint32_t domain,
 		       struct ib_memreg_bind *bind);
@@ -426,7 +431,7 @@ int memreg_window_bind_batch(struct memreg *m, uint32_t domain,
 /**
  * memreg_window_revoke() - Take a grant back
  * @m: The handle
- * @domain: Domain of the window
+ * @domain: Domain of the window, which is of type 1
  * @window: The window's id
  *
  * When it returns 0, the device accepts no new access through the window's
@@ -476,7 +481,8 @@ int memreg_window_revoke_strict(struct memreg *m, uint32_t domain,
  * @m: The handle
  * @window: The window's id
  *
- * Return: 0; -ENOENT, -EBUSY (another thread is at work on it), -ENODEV.
+ * Return: 0; -ENOENT, -EBUSY (another thread is at work on it, or it is of type
+ * 2B and bound: end it by memreg_prep_invalidate() first), -ENODEV.
  */
 int memreg_window_free(struct memreg *m, uint32_t window);
 
@@ -576,8 +582,8 @@ int memreg_connect(struct memreg *m, uint32_t domain,
  * IB_MEMREG_QUEUES_NO_INLINE_RECEIVE were set.
  *
  * Return: As memreg_connect(); also -EINVAL (queues), -ENOENT (ring or shared
- * receive queue), -EAGAIN (the ring has as many send queues as entries),
- * -ENOSPC, -EOPNOTSUPP.
+ * receive queue), -EAGAIN (the ring serves as many send queues already as it
+ * has entries), -EOPNOTSUPP.
  */
 int memreg_connect_queues(struct memreg *m, uint32_t domain,
 			  const struct sockaddr *dst,
@@ -598,8 +604,8 @@ int memreg_connect_queues(struct memreg *m, uint32_t domain,
  * does with memreg_connect_queues().
  *
  * Return: 0; -EINVAL, -EOPNOTSUPP, -ENOENT, -ENOTCONN (accepted already, or
- * gone), -EBUSY (done already), -EAGAIN (the ring has as many send queues as
- * entries), -ENOMEM, -ENOSPC, -EDQUOT, -ENODEV.
+ * gone), -EBUSY (done already), -EAGAIN (as above), -ENOMEM, -ENOSPC, -EDQUOT,
+ * -ENODEV.
  */
 int memreg_setup(struct memreg *m, uint32_t endpoint, uint32_t domain,
 		 const struct ib_memreg_queues *queues);
@@ -669,8 +675,8 @@ int memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
  * @flags: enum ib_memreg_ring_flags, or 0
  * @ring: Filled in; to be ended by memreg_ring_destroy()
  *
- * One ring can serve any number of endpoints, but of send queues no more than it
- * has entries.
+ * One ring can serve many endpoints: as many that send as it has entries, and
+ * any number of others.
  *
  * Return: 0; -EINVAL, -EOPNOTSUPP (flags), -EBADF (@eventfd is none), -EMFILE,
  * -ENFILE, -ENOMEM, -ENOSPC, -EDQUOT, -ENODEV.
@@ -838,8 +844,9 @@ int memreg_srq_create(struct memreg *m, uint32_t domain, uint32_t ring,
  * Return: 0; -EINVAL, -EOVERFLOW, -ENOENT (an id), -ENOTCONN (no connection
  * yet, or no more), -EAGAIN (queue or ring is full), -EACCES (an MR doesn't
  * allow it), -ESTALE (the memory of an MR went), -EMSGSIZE (a message in too
- * many pieces of memory), -EOPNOTSUPP, -EBUSY (the window is bound), -EFAULT,
- * -ENOMEM, -ENOSPC, -EDQUOT, -EINTR, -EIO, -ENODEV.
+ * many pieces of memory), -EOPNOTSUPP, -EBUSY (the window is bound; to end it:
+ * it is not bound there), -EFAULT, -ENOMEM, -ENOSPC, -EDQUOT, -EINTR, -EIO,
+ * -ENODEV.
  */
 int memreg_submit(struct memreg *m, struct ib_memreg_wr *wrs,
 		  unsigned int count, unsigned int *taken);
@@ -927,8 +934,9 @@ static inline void memreg_wr_sges(struct ib_memreg_wr *wr,
  * memreg_wr_insert_rkey() - Let a BIND write its rkey into the next message
  * @wr: The BIND, prepared
  * @at: First of 4 bytes in the inline data of the next work request of the call
- *	that has the same target, other BINDs aside and with none to another
- *	target in between; there it is in network byte order
+ *	that has the same target, with none to another in between, and those
+ *	about windows and receives aside; there it is in network byte order. It
+ *	takes up to IB_MEMREG_INSERTS_MAX of them.
  */
 static inline void memreg_wr_insert_rkey(struct ib_memreg_wr *wr, uint32_t at)
 {
