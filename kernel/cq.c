@@ -41,7 +41,6 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
-#include <linux/version.h>
 #include <linux/vmalloc.h>
 
 #include "memreg.h"
@@ -142,6 +141,7 @@ struct ib_memreg_cqe *memreg_ring_entry(struct memreg_ring *ring)
 /* Entries that the user is not done with; all, if that is not to be known. */
 static u32 memreg_ring_ready(struct memreg_ring *ring)
 {
+	/* The user is done with what it has seen of @producer. */
 	u32 consumer = smp_load_acquire(&ring->shared->consumer);
 	/* What a woken task looks for in memory is there. */
 	u32 shown = smp_load_acquire(&ring->shown);
@@ -200,7 +200,9 @@ void memreg_ring_wake(struct memreg_ring *ring)
 	lockdep_assert_held(&ring->lock);
 
 	more = ring->shown != ring->producer;
+	/* Entries first, then what says that they are there. */
 	smp_store_release(&shared->producer, ring->producer);
+	/* memreg_ring_ready() tells of nothing that can't be seen. */
 	smp_store_release(&ring->shown, ring->producer);
 	/* Who sleeps has looked before, or sees it now. */
 	if (wq_has_sleeper(&ring->wait))
@@ -602,7 +604,7 @@ void memreg_ring_put(struct memreg_ring *ring)
 
 static void memreg_ring_timer_init(struct memreg_ring *ring)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+#ifdef MEMREG_HRTIMER_SETUP
 	hrtimer_setup(&ring->timer, memreg_ring_timer, CLOCK_MONOTONIC,
 		      HRTIMER_MODE_REL);
 #else

@@ -3,10 +3,10 @@
  * Listeners and endpoints: RDMA CM connections whose peers reach the keys of a
  * domain.
  *
- * An endpoint is an RC QP in the domain's PD, so that any RDMA CM peer can READ,
- * WRITE and do atomics by the keys that it was told of in private data, and it
- * is what windows may be tied to: they end with its connection. It has queues,
- * for work of the user's own, if the user asked for them (submit.c).
+ * An endpoint is an RC QP in the domain's PD, so that any RDMA CM peer can
+ * READ, WRITE and do atomics by the keys that it was told of in private data,
+ * and it is what windows may be tied to: they end with its connection. It has
+ * queues, for work of the user's own, if the user asked for them (submit.c).
  *
  * The life of an endpoint
  *
@@ -62,7 +62,7 @@
 /* A peer that posts no receives makes a SEND end with an error, not never. */
 #define MEMREG_RNR_RETRY	6
 
-/* What a peer waits for if we have no receive: 0.64 ms, IB specification 9.7.5 */
+/* For a peer if we have no receive: 0.64 ms, IB specification 9.7.5. */
 #define MEMREG_RNR_TIMER	12
 
 /* Most that a QP is waited for which has to say that it takes no more. */
@@ -1353,6 +1353,7 @@ static int memreg_request_join(struct memreg_ucmd *ucmd,
 	WRITE_ONCE(ep->domain, domain);
 	/* No receive is there yet that could fail to be posted. */
 	memreg_queues_ready(ep);
+	/* Who submits looks at the queues only then. */
 	smp_store_release(&ep->queued, true);
 	return 0;
 }

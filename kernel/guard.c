@@ -154,8 +154,9 @@ static void memreg_guard_untake(struct memreg_region *region)
  */
 static bool memreg_guard_cut(struct memreg_region *region)
 {
-	struct memreg_frwr *frwr =
-		hlist_entry(region->live.first, struct memreg_frwr, region_node);
+	struct memreg_frwr *frwr = hlist_entry(region->live.first,
+					       struct memreg_frwr,
+					       region_node);
 	struct work_struct *cut = READ_ONCE(frwr->cut);
 
 	if (!cut)

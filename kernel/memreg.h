@@ -14,8 +14,8 @@
  *	mmap_lock		taken by pinning
  *	rdma_cm handler_mutex	by rdma_lock_handler(); never held when an id is
  *				destroyed, and no handler takes memreg_file.lock
- *	memreg_queue.lock	submission; no memory of user space is touched with
- *				it held, so that nobody waits for who has it there
+ *	memreg_queue.lock	submission; no memory of user space is touched
+ *				with it held: nobody waits for user space there
  *	memreg_device.drain_lock  FRWRs that are being destroyed
  *	memreg_domain.sq_mutex	the line in front of the registration queue
  *	memreg_file.objects	the xarray's spinlock
@@ -539,8 +539,8 @@ enum memreg_frwr_state {
  * @state: enum memreg_frwr_state; frwr_lock
  * @class: Class that it idles in, or MEMREG_CLASSES if it is made for one use
  * @no_inv: No work request can kill its key, as the driver registered it
- * @cut: Its REG_MR is on the send queue of an endpoint and may not have been done
- *	yet: what to queue so that the endpoint ends; NULL otherwise
+ * @cut: Its REG_MR is on the send queue of an endpoint and may not have been
+ *	done yet: what to queue so that the endpoint ends; NULL otherwise
  * @node: In memreg_domain.idle, with frwr_lock, or in a list of those that are
  *	to be destroyed
  * @region: Region that it maps or mapped last, or NULL; frwr_lock

@@ -11,8 +11,9 @@
  * A send queue is a ring of slots. It completes in order, so that a completion
  * tells of all the slots before it as well: of those without one of their own,
  * that they succeeded. The last of these would stay when the connection ends,
- * so a marker is posted behind them then, which the QP in error flushes. A receive queue has a list of free slots, as a shared
- * one completes in any order.
+ * so a marker is posted behind them then, which the QP in error flushes. A
+ * receive queue has a list of free slots, as a shared one completes in any
+ * order.
  *
  * Slots are taken by those who submit, under the queue's lock, and given back
  * by those who poll, under the ring's. The two meet in @posted and @free only.
@@ -328,8 +329,10 @@ static void memreg_slot_tell(const struct memreg_slot *slot,
 static void memreg_queue_give(struct memreg_queue *queue, u32 count)
 {
 	/* Nobody frees the queue before the ring's lock is let go of. */
-	if (!atomic_sub_return(count, &queue->posted) &&
-	    waitqueue_active(&queue->wait))
+	if (atomic_sub_return(count, &queue->posted))
+		return;
+	/* Atomics that return are full barriers: who sleeps has looked. */
+	if (waitqueue_active(&queue->wait))
 		wake_up_all(&queue->wait);
 }
 
@@ -529,6 +532,12 @@ int memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp)
 	return ret;
 }
 
+static bool memreg_queue_is_idle(struct memreg_queue *queue)
+{
+	return !atomic_read_acquire(&queue->posted) &&
+	       !READ_ONCE(queue->marked);
+}
+
 /**
  * memreg_queue_drain() - Wait until all that was posted has completed
  * @queue: Closed queue, whose QP, if there is one, flushes what was posted
@@ -538,8 +547,7 @@ int memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp)
 void memreg_queue_drain(struct memreg_queue *queue)
 {
 	memreg_queue_flush_early(queue);
-	wait_event(queue->wait, !atomic_read_acquire(&queue->posted) &&
-				!READ_ONCE(queue->marked));
+	wait_event(queue->wait, memreg_queue_is_idle(queue));
 	/* Who woke us does not look at the queue any more. */
 	spin_lock_irq(&queue->ring->lock);
 	spin_unlock_irq(&queue->ring->lock);

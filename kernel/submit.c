@@ -864,6 +864,13 @@ static int memreg_send_one(struct memreg_sub *sub, struct memreg_endpoint *ep,
 	return ret;
 }
 
+/* May an endpoint's queues be looked at? */
+static bool memreg_endpoint_queued(const struct memreg_endpoint *ep)
+{
+	/* After this they are what they will be. */
+	return smp_load_acquire(&ep->queued);
+}
+
 /* Submit work requests from @from on, up to @to, to an endpoint's queue. */
 static int memreg_submit_sends(struct memreg_sub *sub,
 			       struct memreg_endpoint *ep, u32 from, u32 to,
@@ -872,7 +879,7 @@ static int memreg_submit_sends(struct memreg_sub *sub,
 	u32 i = from;
 	int ret, err;
 
-	if (!smp_load_acquire(&ep->queued) || !ep->send)
+	if (!memreg_endpoint_queued(ep) || !ep->send)
 		return memreg_fail(sub->ucmd, -EINVAL,
 				   IB_MEMREG_REASON_NO_QUEUE);
 	if (mutex_lock_killable(&ep->send->lock))
@@ -1006,7 +1013,7 @@ static int memreg_submit_group(struct memreg_sub *sub, u32 from, u32 to,
 	ep = container_of(obj, struct memreg_endpoint, obj);
 	if (wr->opcode != IB_MEMREG_OP_RECV)
 		ret = memreg_submit_sends(sub, ep, from, to, taken);
-	else if (!smp_load_acquire(&ep->queued) || !ep->recv)
+	else if (!memreg_endpoint_queued(ep) || !ep->recv)
 		ret = memreg_fail(sub->ucmd, -EINVAL,
 				  IB_MEMREG_REASON_NO_QUEUE);
 	else
@@ -1018,16 +1025,20 @@ static int memreg_submit_group(struct memreg_sub *sub, u32 from, u32 to,
 	return ret;
 }
 
+static bool memreg_wr_is_recv(const struct ib_memreg_wr *wr)
+{
+	return wr->opcode == IB_MEMREG_OP_RECV;
+}
+
 /* Where does a run of work requests for one queue end? */
 static u32 memreg_group_end(const struct memreg_sub *sub, u32 from)
 {
 	const struct ib_memreg_wr *wrs = sub->s->wrs;
-	bool recv = wrs[from].opcode == IB_MEMREG_OP_RECV;
 	u32 i;
 
 	for (i = from + 1; i < sub->loaded; i++)
 		if (wrs[i].target_id != wrs[from].target_id ||
-		    (wrs[i].opcode == IB_MEMREG_OP_RECV) != recv)
+		    memreg_wr_is_recv(&wrs[i]) != memreg_wr_is_recv(&wrs[from]))
 			break;
 	return i;
 }
