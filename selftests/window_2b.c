@@ -1,0 +1,725 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Windows of type 2B: bound by a work request, with the rkey in the message that
+ * goes along; used by a stock end; ended by either side, by the connection's
+ * end, or as the memory goes. After that the key serves nobody, which a second
+ * connection of the same domain finds out.
+ *
+ * time limit: 300
+ */
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kselftest_harness.h"
+#include "data.h"
+
+#define LEN		(32 * PAGE)
+#define STOCK_LEN	(1UL << 20)
+#define AT		1003UL	/* of the MR; not a page's start */
+#define SPAN		(4 * PAGE)
+#define LIMIT_S		240
+
+/* The message that tells of a grant; who is told knows the address anyway. */
+struct telling {
+	__be64 before;
+	__be32 rkey;
+	__be32 behind;
+};
+
+FIXTURE(window)
+{
+	struct link link;
+	struct link other;	/* another connection of the domain */
+	struct stock *stock;
+	struct ring ring;
+	__u8 *mem;
+	__u32 mr;
+	__u32 windows[64];
+	__u32 to;
+	__u64 iova;		/* what the peer was told last */
+	__u32 rkey;
+};
+
+static struct ib_memreg_queues queues_of(const FIXTURE_DATA(window) *self)
+{
+	return (struct ib_memreg_queues) {
+		.send_ring_id = self->ring.id,
+		.recv_ring_id = self->ring.id,
+		.max_send = 256,
+		.max_recv = 16,
+		.max_send_sge = 1,
+		.max_recv_sge = 1,
+		.max_inline = sizeof(struct telling),
+	};
+}
+
+FIXTURE_SETUP(window)
+{
+	struct ib_memreg_queues queues;
+
+	ASSERT_EQ(0, link_open(&self->link, STOCK_LEN));
+	self->stock = &self->link.stock;
+	self->mem = mem_alloc(LEN);
+	ASSERT_NE(NULL, self->mem);
+	fill(self->mem, LEN, 1);
+	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, self->mem,
+				  LEN, LOCAL_WRITE | MW_BIND, &self->mr));
+	ASSERT_EQ(0, raw_windows_2b(self->link.fd, self->link.domain, SPAN,
+				    self->windows, 64)) {
+		TH_LOG("reason %u", raw_reason());
+	}
+	ASSERT_EQ(0, ring_create(self->link.fd, &self->ring, 1024, 64, 0, -1));
+	queues = queues_of(self);
+	ASSERT_EQ(0, link_up(&self->link, &queues, true));
+	self->other = self->link;
+	ASSERT_EQ(0, stock_open(&self->other.stock, STOCK_LEN));
+	ASSERT_EQ(0, link_up(&self->other, &queues, false));
+	self->to = self->link.endpoint;
+}
+
+FIXTURE_TEARDOWN(window)
+{
+	stock_close(&self->other.stock);
+	link_close(&self->link);
+	ring_unmap(&self->ring);
+	EXPECT_EQ(0, vm_pin(0));
+	mem_free(self->mem, LEN);
+}
+
+static struct ib_memreg_wr bind_wr(const FIXTURE_DATA(window) *self,
+				   unsigned int i)
+{
+	return WR(BIND, self->to, .window_id = self->windows[i],
+		  .access = REMOTE_READ | REMOTE_WRITE,
+		  .sge = { .mr_id = self->mr, .offset = AT + i,
+			   .length = SPAN - 100 });
+}
+
+/* The next entry is of this kind, and tells of success. */
+static void done(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
+		 __u16 opcode, union entry *entry)
+{
+	union entry local;
+
+	entry = entry ?: &local;
+	ASSERT_EQ(0, ring_next(&self->ring, entry));
+	ASSERT_EQ(IB_MEMREG_WC_SUCCESS, entry->cqe.status);
+	ASSERT_EQ(opcode, entry->cqe.opcode);
+}
+
+/* Bind a window and tell the stock end, in one call. */
+static void grant_by(struct __test_metadata *_metadata,
+		     FIXTURE_DATA(window) *self, struct ib_memreg_wr bind)
+{
+	struct telling tell = { .before = ~0ULL, .behind = ~0U };
+	struct telling *got = (void *)self->stock->mem;
+	struct ib_memreg_wr wrs[2];
+	struct ibv_wc wc;
+
+	ASSERT_EQ(0, stock_recv(self->stock, 0, sizeof(tell)));
+	wrs[0] = bind;
+	wrs[0].flags |= INSERT_RKEY;
+	wrs[0].insert_at = offsetof(struct telling, rkey);
+	wrs[1] = WR(SEND, self->to, INLINE_DATA(&tell, sizeof(tell)),
+		    .flags = INLINE | SIGNALED);
+	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 2)) {
+		TH_LOG("taken %u, reason %u", raw_taken(), raw_reason());
+	}
+	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
+	ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+	self->iova = wrs[0].remote_addr;
+	self->rkey = be32toh(got->rkey);
+	EXPECT_EQ(wrs[0].rkey, self->rkey);
+	EXPECT_NE(0, self->rkey);
+	EXPECT_EQ(~0ULL, got->before);
+	EXPECT_EQ(~0U, got->behind);
+	done(_metadata, self, OP(SEND), NULL);
+}
+
+static void grant(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self)
+{
+	grant_by(_metadata, self, bind_wr(self, 0));
+}
+
+/* What the key serves, to the byte, through a stock end */
+static void serves(struct __test_metadata *_metadata,
+		   FIXTURE_DATA(window) *self, struct stock *s, size_t at)
+{
+	const size_t len = SPAN - 100;
+
+	fill(s->mem + PAGE, len, 7);
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_write(s, PAGE, len, self->iova,
+					      self->rkey));
+	EXPECT_TRUE(filled(self->mem, at, 0, 1));
+	EXPECT_TRUE(filled(self->mem + at, len, 0, 7));
+	EXPECT_TRUE(filled(self->mem + at + len, PAGE, at + len, 1));
+	fill(self->mem, LEN, 1);
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_read(s, PAGE, len, self->iova,
+					     self->rkey));
+	EXPECT_TRUE(filled(s->mem + PAGE, len, at, 1));
+}
+
+/* It serves nobody; the connection that tries ends with that. */
+static void dead(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
+		 struct stock *s, bool writes)
+{
+	fill(s->mem + PAGE, 100, 7);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, writes ?
+		  stock_write(s, PAGE, 100, self->iova, self->rkey) :
+		  stock_read(s, PAGE, 100, self->iova, self->rkey));
+	EXPECT_TRUE(filled(s->mem + PAGE, 100, 0, 7));
+}
+
+/* A receive, and then the peer ends a window by its rkey. */
+static void peer_invalidates(struct __test_metadata *_metadata,
+			     FIXTURE_DATA(window) *self, __u32 rkey)
+{
+	struct ib_memreg_wr wr = WR(RECV, self->to, SGE(self->mr, LEN - 64,
+							64));
+
+	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1));
+	stock_send_inv(self->stock, rkey);
+}
+
+/* Is the window bound? As LIST has it */
+static int bound(FIXTURE_DATA(window) *self, unsigned int w)
+{
+	struct state now;
+	int ret = state_get(&now);
+	__u32 i;
+
+	for (i = 0; !ret && i < now.count; i++)
+		if (now.objects[i].type == IB_MEMREG_OBJECT_WINDOW &&
+		    now.objects[i].id == self->windows[w])
+			ret = 10 + now.objects[i].state;
+	state_free(&now);
+	return ret < 10 ? ret ?: -ENOENT : ret - 10;
+}
+
+/*
+ * Good uses
+ */
+
+TEST_F_TIMEOUT(window, window_serves_from_the_message_on, LIMIT_S)
+{
+	grant(_metadata, self);
+	EXPECT_EQ((uintptr_t)self->mem + AT, self->iova);
+	serves(_metadata, self, self->stock, AT);
+	EXPECT_EQ(1, bound(self, 0));
+	EXPECT_EQ(0, bound(self, 1));
+	/* And not one byte more */
+	self->iova += SPAN - 100 - 50;
+	dead(_metadata, self, self->stock, true);
+	EXPECT_TRUE(filled(self->mem, LEN, 0, 1));
+}
+
+/* In its domain; a domain of its own for each peer is what keeps others out. */
+TEST_F_TIMEOUT(window, key_serves_the_domain, LIMIT_S)
+{
+	grant(_metadata, self);
+	serves(_metadata, self, &self->other.stock, AT);
+}
+
+TEST_F_TIMEOUT(window, key_does_not_serve_another_domain, LIMIT_S)
+{
+	struct ib_memreg_queues queues = queues_of(self);
+	struct link link = self->link;
+
+	ASSERT_EQ(0, raw_domain(link.fd, &link.domain));
+	ASSERT_EQ(0, stock_open(&link.stock, STOCK_LEN));
+	ASSERT_EQ(0, link_up(&link, &queues, true));
+	grant(_metadata, self);
+	dead(_metadata, self, &link.stock, false);
+	serves(_metadata, self, self->stock, AT);
+	stock_close(&link.stock);
+}
+
+TEST_F_TIMEOUT(window, access_is_what_was_granted, LIMIT_S)
+{
+	struct ib_memreg_wr bind = bind_wr(self, 0);
+
+	bind.access = REMOTE_READ;
+	grant_by(_metadata, self, bind);
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_read(self->stock, 0, 100, self->iova,
+					     self->rkey));
+	EXPECT_TRUE(filled(self->stock->mem, 100, AT, 1));
+	dead(_metadata, self, self->stock, true);
+	EXPECT_TRUE(filled(self->mem, LEN, 0, 1));
+}
+
+TEST_F_TIMEOUT(window, zero_based_window_begins_at_0, LIMIT_S)
+{
+	struct ib_memreg_wr bind = bind_wr(self, 0);
+
+	bind.access |= ZERO_BASED;
+	bind.sge.offset = 2 * PAGE;
+	grant_by(_metadata, self, bind);
+	EXPECT_EQ(0, self->iova);
+	serves(_metadata, self, self->stock, 2 * PAGE);
+}
+
+TEST_F_TIMEOUT(window, bind_alone_has_an_entry, LIMIT_S)
+{
+	struct ib_memreg_wr bind = bind_wr(self, 3);
+	union entry entry;
+
+	bind.flags = SIGNALED;
+	bind.user_data = 99;
+	ASSERT_EQ(0, raw_submit(self->link.fd, &bind, 1));
+	done(_metadata, self, OP(BIND), &entry);
+	EXPECT_EQ(99, entry.cqe.user_data);
+	EXPECT_EQ(self->windows[3], entry.cqe.window_id);
+	EXPECT_EQ(self->to, entry.cqe.endpoint_id);
+	self->rkey = bind.rkey;
+	self->iova = bind.remote_addr;
+	EXPECT_EQ((uintptr_t)self->mem + AT + 3, self->iova);
+	serves(_metadata, self, self->stock, AT + 3);
+}
+
+/* Each message has the key of the window that was bound right before it. */
+TEST_F_TIMEOUT(window, many_are_bound_in_one_call, LIMIT_S)
+{
+	struct ib_memreg_wr wrs[128];
+	struct telling *got;
+	unsigned int i;
+	struct ibv_wc wc;
+
+	for (i = 0; i < 64; i++) {
+		static struct telling tell;
+
+		ASSERT_EQ(0, stock_recv(self->stock, 16 * i, 16));
+		wrs[2 * i] = bind_wr(self, i);
+		wrs[2 * i].flags = INSERT_RKEY;
+		wrs[2 * i].insert_at = offsetof(struct telling, rkey);
+		wrs[2 * i + 1] = WR(SEND, self->to,
+				    INLINE_DATA(&tell, sizeof(tell)),
+				    .flags = INLINE | (i == 63 ? SIGNALED : 0));
+	}
+	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 128)) {
+		TH_LOG("taken %u, reason %u", raw_taken(), raw_reason());
+	}
+	for (i = 0; i < 64; i++) {
+		ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
+		ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+	}
+	done(_metadata, self, OP(SEND), NULL);
+	for (i = 0; i < 64; i += 7) {
+		got = (void *)(self->stock->mem + 16 * i);
+		EXPECT_EQ(wrs[2 * i].rkey, be32toh(got->rkey));
+		self->rkey = wrs[2 * i].rkey;
+		self->iova = wrs[2 * i].remote_addr;
+		EXPECT_EQ((uintptr_t)self->mem + AT + i, self->iova);
+		serves(_metadata, self, &self->other.stock, AT + i);
+	}
+}
+
+/*
+ * Ends
+ */
+
+TEST_F_TIMEOUT(window, I3_peer_ends_it, LIMIT_S)
+{
+	__u64 before, after;
+	union entry entry;
+	__u32 old;
+
+	grant(_metadata, self);
+	old = self->rkey;
+	ASSERT_EQ(0, raw_stat(self->link.fd,
+			      IB_MEMREG_STAT_REMOTE_INVALIDATIONS, &before));
+	peer_invalidates(_metadata, self, self->rkey);
+	done(_metadata, self, OP(RECV), &entry);
+	EXPECT_TRUE(entry.cqe.flags & IB_MEMREG_CQE_INVALIDATED);
+	EXPECT_EQ(self->windows[0], entry.cqe.window_id);
+	EXPECT_EQ(old, entry.cqe.ex);
+	EXPECT_EQ(8, entry.cqe.byte_len);
+	ASSERT_EQ(0, raw_stat(self->link.fd,
+			      IB_MEMREG_STAT_REMOTE_INVALIDATIONS, &after));
+	EXPECT_EQ(before + 1, after);
+	EXPECT_EQ(0, bound(self, 0));
+	dead(_metadata, self, &self->other.stock, false);
+	/* It can be bound anew, and has another key then. */
+	grant(_metadata, self);
+	EXPECT_NE(old, self->rkey);
+	serves(_metadata, self, self->stock, AT);
+	self->rkey = old;
+	dead(_metadata, self, self->stock, true);
+	EXPECT_TRUE(filled(self->mem, LEN - 64, 0, 1));
+}
+
+TEST_F_TIMEOUT(window, I3_owner_ends_it, LIMIT_S)
+{
+	struct ib_memreg_wr wr = WR(INVALIDATE, self->to,
+				    .window_id = self->windows[0],
+				    .flags = SIGNALED, .user_data = 8);
+	union entry entry;
+	__u32 old;
+
+	grant(_metadata, self);
+	old = self->rkey;
+	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1));
+	done(_metadata, self, OP(INVALIDATE), &entry);
+	EXPECT_EQ(8, entry.cqe.user_data);
+	EXPECT_EQ(self->windows[0], entry.cqe.window_id);
+	EXPECT_EQ(0, bound(self, 0));
+	dead(_metadata, self, &self->other.stock, true);
+	grant(_metadata, self);
+	EXPECT_NE(old, self->rkey);
+	self->rkey = old;
+	dead(_metadata, self, self->stock, false);
+	EXPECT_TRUE(filled(self->mem, LEN, 0, 1));
+}
+
+/* Windows are bound and ended over and over: no key comes back soon. */
+TEST_F_TIMEOUT(window, I9_keys_are_fresh, LIMIT_S)
+{
+	struct ib_memreg_wr end = WR(INVALIDATE, self->to,
+				     .window_id = self->windows[0],
+				     .flags = SIGNALED);
+	unsigned int i, j, rounds = test_rounds(200);
+	__u32 *seen = calloc(rounds, sizeof(*seen));
+
+	ASSERT_NE(NULL, seen);
+	for (i = 0; i < rounds && !_metadata->exit_code; i++) {
+		grant(_metadata, self);
+		for (j = 0; j < i; j++)
+			ASSERT_NE(seen[j], self->rkey);
+		seen[i] = self->rkey;
+		ASSERT_EQ(0, raw_submit(self->link.fd, &end, 1)) {
+			TH_LOG("reason %u", raw_reason());
+		}
+		done(_metadata, self, OP(INVALIDATE), NULL);
+	}
+	free(seen);
+}
+
+enum ending {
+	DISCONNECT, DESTROY, PEER_DISCONNECT, PEER_ERROR, PEER_GONE,
+};
+
+static void end_connection(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(window) *self, enum ending how)
+{
+	struct stock *s = self->stock;
+
+	switch (how) {
+	case DISCONNECT:
+		ASSERT_EQ(0, raw_disconnect(self->link.fd, self->to));
+		break;
+	case DESTROY:
+		ASSERT_EQ(0, raw_destroy(self->link.fd, self->to));
+		return;
+	case PEER_DISCONNECT:
+		rdma_disconnect(s->id);
+		break;
+	case PEER_ERROR:
+		stock_write(s, 0, 8, 0, 0);
+		break;
+	case PEER_GONE:
+		stock_disconnect(s);
+		break;
+	}
+	ASSERT_EQ(0, raw_await(self->link.fd, IB_MEMREG_EVENT_DISCONNECTED,
+			       NULL));
+}
+
+static void ends_with_connection(struct __test_metadata *_metadata,
+				 FIXTURE_DATA(window) *self, enum ending how)
+{
+	grant(_metadata, self);
+	serves(_metadata, self, &self->other.stock, AT);
+	end_connection(_metadata, self, how);
+	dead(_metadata, self, &self->other.stock, how % 2);
+	EXPECT_TRUE(filled(self->mem, LEN, 0, 1));
+	EXPECT_EQ(0, bound(self, 0));
+	/* Nothing holds MR and window any more. */
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->windows[0]));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->mr));
+}
+
+TEST_F_TIMEOUT(window, I3_disconnect_ends_it, LIMIT_S)
+{
+	ends_with_connection(_metadata, self, DISCONNECT);
+}
+
+TEST_F_TIMEOUT(window, I3_destroying_the_endpoint_ends_it, LIMIT_S)
+{
+	ends_with_connection(_metadata, self, DESTROY);
+}
+
+TEST_F_TIMEOUT(window, I3_peers_disconnect_ends_it, LIMIT_S)
+{
+	ends_with_connection(_metadata, self, PEER_DISCONNECT);
+}
+
+TEST_F_TIMEOUT(window, I3_peers_error_ends_it, LIMIT_S)
+{
+	ends_with_connection(_metadata, self, PEER_ERROR);
+}
+
+TEST_F_TIMEOUT(window, I3_peers_end_ends_it, LIMIT_S)
+{
+	ends_with_connection(_metadata, self, PEER_GONE);
+}
+
+/* Flushed before it was done: the window is not bound. */
+TEST_F_TIMEOUT(window, I4_bind_that_was_flushed_leaves_no_key, LIMIT_S)
+{
+	struct ib_memreg_wr wrs[3];
+	union entry entry;
+	int i;
+
+	/* There is no receive for the first, so the others wait. */
+	wrs[0] = WR(SEND, self->to, SGE(self->mr, 0, 8), .user_data = 0);
+	wrs[1] = bind_wr(self, 0);
+	wrs[1].user_data = 1;
+	wrs[2] = bind_wr(self, 1);
+	wrs[2].user_data = 2;
+	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 3));
+	self->rkey = wrs[1].rkey;
+	self->iova = wrs[1].remote_addr;
+	ASSERT_EQ(0, raw_disconnect(self->link.fd, self->to));
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(0, ring_next(&self->ring, &entry));
+		EXPECT_EQ(i, entry.cqe.user_data);
+		EXPECT_EQ(IB_MEMREG_WC_WR_FLUSH_ERR, entry.cqe.status);
+	}
+	EXPECT_EQ(0, bound(self, 0));
+	EXPECT_EQ(0, bound(self, 1));
+	dead(_metadata, self, &self->other.stock, true);
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->windows[0]));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->windows[1]));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->mr));
+}
+
+TEST_F_TIMEOUT(window, I8_bound_window_holds_its_mr, LIMIT_S)
+{
+	struct ib_memreg_wr end = WR(INVALIDATE, self->to,
+				     .window_id = self->windows[0],
+				     .flags = SIGNALED);
+
+	grant(_metadata, self);
+	EXPECT_EQ(-EBUSY, raw_destroy(self->link.fd, self->windows[0]));
+	EXPECT_FAIL(EBUSY, WINDOWS_BOUND,
+		    raw_destroy(self->link.fd, self->mr));
+	EXPECT_FAIL(EBUSY, IN_USE,
+		    raw_destroy(self->link.fd, self->link.domain));
+	serves(_metadata, self, self->stock, AT);
+	ASSERT_EQ(0, raw_submit(self->link.fd, &end, 1));
+	done(_metadata, self, OP(INVALIDATE), NULL);
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->windows[0]));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->mr));
+}
+
+/* What ends it must come through before it can be bound again. */
+TEST_F_TIMEOUT(window, I4_window_is_bound_again_only_when_it_ended, LIMIT_S)
+{
+	struct ib_memreg_wr wrs[3];
+	union entry entry;
+	struct ibv_wc wc;
+
+	grant(_metadata, self);
+	wrs[0] = WR(SEND, self->to, SGE(self->mr, 0, 8));
+	wrs[1] = WR(INVALIDATE, self->to, .window_id = self->windows[0],
+		    .flags = SIGNALED);
+	wrs[2] = bind_wr(self, 0);
+	EXPECT_FAIL(EBUSY, BOUND_WINDOW, raw_submit(self->link.fd, wrs, 3));
+	EXPECT_EQ(2, raw_taken());
+	EXPECT_EQ(-EBUSY, raw_destroy(self->link.fd, self->windows[0]));
+	/* A second end of it is none. */
+	EXPECT_FAIL(EBUSY, BOUND_WINDOW,
+		    raw_submit(self->link.fd, &wrs[1], 1));
+	ASSERT_EQ(0, stock_recv(self->stock, 0, 64));
+	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
+	done(_metadata, self, OP(INVALIDATE), &entry);
+	grant(_metadata, self);
+	serves(_metadata, self, self->stock, AT);
+}
+
+TEST_F_TIMEOUT(window, I1_unmap_ends_it, LIMIT_S)
+{
+	__u8 *mem = mem_alloc(4 * PAGE);
+	struct ib_memreg_wr bind = bind_wr(self, 0);
+	__u32 mr;
+
+	ASSERT_NE(NULL, mem);
+	fill(mem, 4 * PAGE, 1);
+	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, mem,
+				  4 * PAGE, LOCAL_WRITE | MW_BIND, &mr));
+	bind.sge.mr_id = mr;
+	bind.sge.offset = 10;
+	bind.sge.length = 2 * PAGE;
+	grant_by(_metadata, self, bind);
+	EXPECT_EQ((uintptr_t)mem + 10, self->iova);
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_read(self->stock, 0, 100, self->iova,
+					     self->rkey));
+	EXPECT_TRUE(filled(self->stock->mem, 100, 10, 1));
+	mem_free(mem, 4 * PAGE);
+	dead(_metadata, self, self->stock, false);
+	dead(_metadata, self, &self->other.stock, true);
+	ASSERT_EQ(0, raw_disconnect(self->link.fd, self->to));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->windows[0]));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, mr));
+}
+
+/* The work request is posted, and waits, as the memory goes. */
+TEST_F_TIMEOUT(window, I1_unmap_before_the_bind_ends_the_connection, LIMIT_S)
+{
+	__u8 *mem = mem_alloc(4 * PAGE);
+	struct ib_memreg_wr wrs[2];
+	union entry entry;
+	__u32 mr;
+
+	ASSERT_NE(NULL, mem);
+	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, mem,
+				  4 * PAGE, LOCAL_WRITE | MW_BIND, &mr));
+	wrs[0] = WR(SEND, self->to, SGE(self->mr, 0, 8));
+	wrs[1] = bind_wr(self, 0);
+	wrs[1].sge.mr_id = mr;
+	wrs[1].sge.offset = 0;
+	wrs[1].sge.length = PAGE;
+	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 2));
+	self->rkey = wrs[1].rkey;
+	self->iova = wrs[1].remote_addr;
+	mem_free(mem, 4 * PAGE);
+	ASSERT_EQ(0, raw_await(self->link.fd, IB_MEMREG_EVENT_DISCONNECTED,
+			       NULL));
+	ASSERT_EQ(0, ring_next(&self->ring, &entry));
+	EXPECT_EQ(IB_MEMREG_WC_WR_FLUSH_ERR, entry.cqe.status);
+	ASSERT_EQ(0, ring_next(&self->ring, &entry));
+	EXPECT_NE(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
+	dead(_metadata, self, &self->other.stock, true);
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->windows[0]));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, mr));
+}
+
+/*
+ * I5: ends that are none
+ */
+
+/* The peer ends what it was not granted: that ends the connection. */
+static void bogus(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
+		  __u32 rkey, bool counted)
+{
+	__u64 before, after;
+	__u32 endpoint;
+
+	ASSERT_EQ(0, raw_stat(self->link.fd,
+			      IB_MEMREG_STAT_BOGUS_INVALIDATIONS, &before));
+	peer_invalidates(_metadata, self, rkey);
+	ASSERT_EQ(0, raw_await(self->link.fd, IB_MEMREG_EVENT_DISCONNECTED,
+			       &endpoint));
+	EXPECT_EQ(self->to, endpoint);
+	ASSERT_EQ(0, raw_stat(self->link.fd,
+			      IB_MEMREG_STAT_BOGUS_INVALIDATIONS, &after));
+	EXPECT_EQ(before + counted, after);
+	EXPECT_EQ(0, stock_await(self->stock, RDMA_CM_EVENT_DISCONNECTED));
+}
+
+/* The receive's entry does not say that a window ended. */
+static void nothing_ended(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(window) *self)
+{
+	union entry entry;
+
+	ASSERT_EQ(0, ring_next(&self->ring, &entry));
+	EXPECT_EQ(OP(RECV), entry.cqe.opcode);
+	EXPECT_EQ(0, entry.cqe.flags & IB_MEMREG_CQE_INVALIDATED);
+	EXPECT_EQ(0, entry.cqe.window_id);
+}
+
+TEST_F_TIMEOUT(window, I5_key_of_an_mr_is_bogus, LIMIT_S)
+{
+	RAW(mr_register, mr, .domain_id = self->link.domain,
+	    .access = LOCAL_WRITE | REMOTE_WRITE,
+	    .addr = (uintptr_t)self->mem, .length = LEN);
+
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REGISTER, &mr));
+	bogus(_metadata, self, mr.out_rkey, true);
+	nothing_ended(_metadata, self);
+	EXPECT_EQ(0, raw_destroy(self->link.fd, mr.out_mr_id));
+}
+
+static void type1(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
+		  __u32 endpoint)
+{
+	struct ib_memreg_bind bind = {
+		.mr_id = self->mr,
+		.length = PAGE,
+		.access = REMOTE_READ,
+		.endpoint_id = endpoint,
+	};
+
+	ASSERT_EQ(0, raw_windows(self->link.fd, self->link.domain, SPAN,
+				 &bind.window_id, 1));
+	ASSERT_EQ(0, raw_bind(self->link.fd, self->link.domain, &bind, 1));
+	bogus(_metadata, self, bind.out_rkey, true);
+	nothing_ended(_metadata, self);
+	/* Whatever the device made of it, it can be revoked and bound anew. */
+	EXPECT_EQ(0, raw_revoke(self->link.fd, self->link.domain,
+				&bind.window_id, 1));
+	bind.endpoint_id = 0;
+	EXPECT_EQ(0, raw_bind(self->link.fd, self->link.domain, &bind, 1));
+	self->rkey = bind.out_rkey;
+	self->iova = bind.out_iova;
+	EXPECT_EQ(IBV_WC_SUCCESS, stock_read(&self->other.stock, 0, 100,
+					     self->iova, self->rkey));
+	EXPECT_TRUE(filled(self->other.stock.mem, 100, 0, 1));
+}
+
+TEST_F_TIMEOUT(window, I5_key_of_a_window_of_type_1_is_bogus, LIMIT_S)
+{
+	type1(_metadata, self, 0);
+}
+
+/* Though it was granted to this endpoint, by a call. */
+TEST_F_TIMEOUT(window, I5_key_of_an_own_window_of_type_1_is_bogus, LIMIT_S)
+{
+	type1(_metadata, self, self->to);
+}
+
+TEST_F_TIMEOUT(window, I5_key_of_another_endpoint_is_bogus, LIMIT_S)
+{
+	struct ib_memreg_wr bind = bind_wr(self, 5);
+
+	bind.target_id = self->other.endpoint;
+	bind.flags = SIGNALED;
+	ASSERT_EQ(0, raw_submit(self->link.fd, &bind, 1));
+	done(_metadata, self, OP(BIND), NULL);
+	bogus(_metadata, self, bind.rkey, true);
+	nothing_ended(_metadata, self);
+	/* The other endpoint's window can still be ended, and bound anew. */
+	ASSERT_EQ(0, raw_destroy(self->link.fd, self->other.endpoint));
+	EXPECT_EQ(0, bound(self, 5));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->windows[5]));
+}
+
+TEST_F_TIMEOUT(window, I5_key_of_nothing_is_bogus, LIMIT_S)
+{
+	/* The device finds out by itself. */
+	bogus(_metadata, self, 0x00fedc00, false);
+	nothing_ended(_metadata, self);
+}
+
+TEST_F_TIMEOUT(window, I5_key_that_was_ended_is_bogus, LIMIT_S)
+{
+	struct ib_memreg_wr end = WR(INVALIDATE, self->to,
+				     .window_id = self->windows[0],
+				     .flags = SIGNALED);
+	__u32 endpoint;
+
+	grant(_metadata, self);
+	ASSERT_EQ(0, raw_submit(self->link.fd, &end, 1));
+	done(_metadata, self, OP(INVALIDATE), NULL);
+	peer_invalidates(_metadata, self, self->rkey);
+	ASSERT_EQ(0, raw_await(self->link.fd, IB_MEMREG_EVENT_DISCONNECTED,
+			       &endpoint));
+	EXPECT_EQ(self->to, endpoint);
+	nothing_ended(_metadata, self);
+}
+
+TEST_HARNESS_MAIN
