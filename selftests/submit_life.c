@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * I7: endpoints end with work posted, by a call, by the peer, by the end of the
+ * file, of the process or of the device. All of the work is flushed, each piece
+ * has its entry, and nothing is left. Many endpoints on one ring, and storms of
+ * connections that come and go.
+ *
+ * time limit: 400
+ */
+#include <sys/syscall.h>
+
+#include "peer.h"
+#include "data.h"
+
+#define LEN		(16 * PAGE)
+#define STOCK_LEN	(1UL << 20)
+/* The stock end's memory is pinned, too, in this process. */
+#define STOCK_PINS	(STOCK_LEN / PAGE)
+#define RECVS		20
+#define SENDS		10
+
+FIXTURE(life)
+{
+	struct link link;
+	struct ring ring;
+	__u8 *mem;
+	__u32 mr;
+	__u32 to;
+};
+
+static struct ib_memreg_queues queues_of(const struct ring *ring)
+{
+	return (struct ib_memreg_queues) {
+		.send_ring_id = ring->id,
+		.recv_ring_id = ring->id,
+		.max_send = 32,
+		.max_recv = 32,
+		.max_send_sge = 2,
+		.max_recv_sge = 2,
+		.max_inline = 32,
+	};
+}
+
+FIXTURE_SETUP(life)
+{
+	struct ib_memreg_queues queues;
+
+	/* One of the tests makes another one. */
+	ASSERT_EQ(0, enter_namespace("memreg-owner"));
+	ASSERT_EQ(0, link_open(&self->link, STOCK_LEN));
+	self->mem = mem_alloc(LEN);
+	ASSERT_NE(NULL, self->mem);
+	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, self->mem,
+				  LEN, LOCAL_WRITE | MW_BIND, &self->mr));
+	ASSERT_EQ(0, ring_create(self->link.fd, &self->ring, 256, 64, 0, -1));
+	queues = queues_of(&self->ring);
+	ASSERT_EQ(0, link_up(&self->link, &queues, false));
+	self->to = self->link.endpoint;
+}
+
+FIXTURE_TEARDOWN(life)
+{
+	link_close(&self->link);
+	ring_unmap(&self->ring);
+	EXPECT_EQ(0, vm_pin(0));
+	EXPECT_EQ(0, state_count(IB_MEMREG_OBJECT_FILE));
+	mem_free(self->mem, LEN);
+}
+
+/* Receives, and sends that wait for the peer's receives */
+static int post_on(int fd, __u32 to, __u32 mr)
+{
+	struct ib_memreg_wr wrs[RECVS + SENDS];
+	unsigned int i;
+
+	for (i = 0; i < RECVS; i++)
+		wrs[i] = WR(RECV, to, SGE(mr, PAGE, 500), .user_data = i);
+	for (; i < RECVS + SENDS; i++)
+		wrs[i] = WR(SEND, to, SGE(mr, 8 * i, 8), .user_data = i,
+			    .flags = i % 2 ? SIGNALED : 0);
+	return raw_submit(fd, wrs, RECVS + SENDS);
+}
+
+static void post(struct __test_metadata *_metadata, FIXTURE_DATA(life) *self)
+{
+	ASSERT_EQ(0, post_on(self->link.fd, self->to, self->mr)) {
+		TH_LOG("taken %u, reason %u", raw_taken(), raw_reason());
+	}
+	EXPECT_EQ(RECVS + SENDS, raw_users(self->mr));
+}
+
+/*
+ * Each of them has an entry; but which comes first, and how the first send
+ * ended, whose turn it was, is not to be known.
+ */
+static void all_flushed(struct __test_metadata *_metadata,
+			FIXTURE_DATA(life) *self)
+{
+	unsigned int i, recvs = 0, sends = RECVS;
+	union entry entry;
+
+	for (i = 0; i < RECVS + SENDS; i++) {
+		ASSERT_EQ(0, ring_next(&self->ring, &entry)) {
+			TH_LOG("%u entries", i);
+		}
+		EXPECT_EQ(self->to, entry.cqe.endpoint_id);
+		EXPECT_NE(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
+		if (entry.cqe.opcode == OP(RECV)) {
+			EXPECT_EQ(recvs++, entry.cqe.user_data);
+		} else {
+			EXPECT_EQ(sends++, entry.cqe.user_data);
+		}
+		if (entry.cqe.user_data != RECVS) {
+			EXPECT_EQ(IB_MEMREG_WC_WR_FLUSH_ERR, entry.cqe.status);
+		}
+	}
+	EXPECT_EQ(0, ring_count(&self->ring));
+	EXPECT_EQ(0, raw_users(self->mr));
+}
+
+TEST_F_TIMEOUT(life, I7_disconnect_flushes, LIMIT_S)
+{
+	post(_metadata, self);
+	ASSERT_EQ(0, raw_disconnect(self->link.fd, self->to));
+	all_flushed(_metadata, self);
+	ASSERT_EQ(0, raw_await(self->link.fd, IB_MEMREG_EVENT_DISCONNECTED,
+			       NULL));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->mr));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->to));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->ring.id));
+}
+
+/* They are in the ring when the call returns, without any wait. */
+TEST_F_TIMEOUT(life, I7_destroy_flushes, LIMIT_S)
+{
+	post(_metadata, self);
+	ASSERT_EQ(0, raw_destroy(self->link.fd, self->to));
+	EXPECT_EQ(RECVS + SENDS, ring_count(&self->ring));
+	all_flushed(_metadata, self);
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->ring.id));
+}
+
+TEST_F_TIMEOUT(life, I7_peers_disconnect_flushes, LIMIT_S)
+{
+	post(_metadata, self);
+	rdma_disconnect(self->link.stock.id);
+	all_flushed(_metadata, self);
+	ASSERT_EQ(0, raw_await(self->link.fd, IB_MEMREG_EVENT_DISCONNECTED,
+			       NULL));
+}
+
+/* Only what has not been done is flushed. */
+TEST_F_TIMEOUT(life, I7_what_was_done_is_told_before, LIMIT_S)
+{
+	unsigned int i, done = 0;
+	union entry entry;
+
+	post(_metadata, self);
+	for (i = 0; i < 3; i++)
+		ASSERT_EQ(IBV_WC_SUCCESS, stock_send(&self->link.stock, 0,
+						     100));
+	for (i = 0; i < 4; i++)
+		ASSERT_EQ(0, stock_recv(&self->link.stock, 64 * i, 64));
+	/* Of the four sends, two are signalled. */
+	ASSERT_EQ(0, ring_wait(&self->ring, 5, WAIT_MS * MS, NULL));
+	ASSERT_EQ(0, raw_destroy(self->link.fd, self->to));
+	EXPECT_EQ(RECVS + SENDS - 2, ring_count(&self->ring));
+	while (ring_count(&self->ring)) {
+		ASSERT_EQ(0, ring_next(&self->ring, &entry));
+		done += entry.cqe.status == IB_MEMREG_WC_SUCCESS;
+	}
+	EXPECT_EQ(5, done);
+	EXPECT_EQ(0, raw_users(self->mr));
+}
+
+TEST_F_TIMEOUT(life, I7_close_leaves_nothing, LIMIT_S)
+{
+	post(_metadata, self);
+	ASSERT_EQ(0, close(self->link.fd));
+	self->link.fd = -1;
+	EXPECT_EQ(STOCK_PINS, vm_pin(0));
+	/* What nobody can wait for any more can still be read. */
+	EXPECT_GE(RECVS + SENDS, ring_count(&self->ring));
+}
+
+/* The same with the ring's descriptor and memory gone before the file */
+TEST_F_TIMEOUT(life, I7_close_after_the_ring_leaves_nothing, LIMIT_S)
+{
+	post(_metadata, self);
+	ring_unmap(&self->ring);
+	ASSERT_EQ(0, close(self->link.fd));
+	self->link.fd = -1;
+	EXPECT_EQ(STOCK_PINS, vm_pin(0));
+}
+
+TEST_F_TIMEOUT(life, I7_shared_receives_leave_nothing, LIMIT_S)
+{
+	struct ib_memreg_queues queues = {};
+	struct link link = self->link;
+	struct ib_memreg_wr wrs[8];
+	union entry entry;
+	unsigned int i;
+
+	ASSERT_EQ(0, raw_srq(link.fd, link.domain, self->ring.id, 16, 1, 0,
+			     &queues.srq_id));
+	for (i = 0; i < 8; i++)
+		wrs[i] = WR(RECV, queues.srq_id, SGE(self->mr, 0, 100));
+	ASSERT_EQ(0, raw_submit(link.fd, wrs, 8));
+	ASSERT_EQ(0, stock_open(&link.stock, STOCK_LEN));
+	ASSERT_EQ(0, link_up(&link, &queues, true));
+	for (i = 0; i < 3; i++)
+		ASSERT_EQ(IBV_WC_SUCCESS, stock_send(&link.stock, 0, 40));
+	stock_close(&link.stock);
+	ASSERT_EQ(0, raw_destroy(link.fd, link.endpoint));
+	EXPECT_EQ(5, raw_users(self->mr));
+	ASSERT_EQ(0, raw_destroy(link.fd, queues.srq_id));
+	EXPECT_EQ(0, raw_users(self->mr));
+	EXPECT_EQ(8, ring_count(&self->ring));
+	for (i = 0; i < 8; i++) {
+		ASSERT_EQ(0, ring_next(&self->ring, &entry));
+		EXPECT_EQ(i < 3 ? IB_MEMREG_WC_SUCCESS :
+				  IB_MEMREG_WC_WR_FLUSH_ERR, entry.cqe.status);
+		EXPECT_EQ(i < 3 ? link.endpoint : 0, entry.cqe.endpoint_id);
+	}
+}
+
+/*
+ * Processes
+ */
+
+/* A process with a connection of its own; it is up when the child has written. */
+static pid_t child_with(struct __test_metadata *_metadata,
+			void (*run)(struct __test_metadata *_metadata,
+				    FIXTURE_DATA(life) *self),
+			FIXTURE_DATA(life) *self)
+{
+	int fd[2];
+	pid_t pid;
+	char up;
+
+	ASSERT_EQ(0, pipe2(fd, O_CLOEXEC));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		run(_metadata, self);
+		if (!_metadata->exit_code)
+			write(fd[1], "", 1);
+		for (;;)
+			pause();
+	}
+	close(fd[1]);
+	ASSERT_EQ(1, read(fd[0], &up, 1));
+	close(fd[0]);
+	return pid;
+}
+
+static void kill_it(struct __test_metadata *_metadata, pid_t pid)
+{
+	int status;
+
+	ASSERT_EQ(0, kill(pid, SIGKILL));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(SIGKILL, WTERMSIG(status));
+}
+
+static void own_all(struct __test_metadata *_metadata, FIXTURE_DATA(life) *self)
+{
+	struct ib_memreg_queues queues;
+	struct ring ring;
+	struct link link;
+	__u32 mr;
+
+	ASSERT_EQ(0, link_open(&link, STOCK_LEN));
+	ASSERT_EQ(0, raw_register(link.fd, link.domain, self->mem, LEN,
+				  LOCAL_WRITE | MW_BIND, &mr));
+	ASSERT_EQ(0, ring_create(link.fd, &ring, 256, 64, 0, -1));
+	queues = queues_of(&ring);
+	ASSERT_EQ(0, link_up(&link, &queues, true));
+	ASSERT_EQ(0, post_on(link.fd, link.endpoint, mr));
+	EXPECT_EQ(LEN / PAGE + STOCK_PINS, vm_pin(0));
+}
+
+TEST_F_TIMEOUT(life, I7_killed_process_leaves_nothing, LIMIT_S)
+{
+	unsigned int i, n = test_rounds(4);
+	struct state before;
+	pid_t pid;
+
+	ASSERT_EQ(0, state_get(&before));
+	for (i = 0; i < n; i++) {
+		pid = child_with(_metadata, own_all, self);
+		EXPECT_EQ(2, state_count(IB_MEMREG_OBJECT_FILE));
+		kill_it(_metadata, pid);
+		EXPECT_TRUE(state_same(&before));
+	}
+	state_free(&before);
+}
+
+static void be_the_peer(struct __test_metadata *_metadata,
+			FIXTURE_DATA(life) *self)
+{
+	struct stock s;
+
+	ASSERT_EQ(0, stock_open(&s, STOCK_LEN));
+	ASSERT_EQ(0, stock_connect(&s, OWNER_IP, self->link.port));
+	ASSERT_EQ(0, stock_established(&s));
+}
+
+/* The parent accepts while the child connects: it is not told when it is up. */
+TEST_F_TIMEOUT(life, I7_killed_peer_flushes, LIMIT_S)
+{
+	struct ib_memreg_queues queues = queues_of(&self->ring);
+	int fd = self->link.fd;
+	pid_t pid;
+
+	stock_disconnect(&self->link.stock);
+	ASSERT_EQ(0, raw_await(fd, IB_MEMREG_EVENT_DISCONNECTED, NULL));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		be_the_peer(_metadata, self);
+		for (;;)
+			pause();
+	}
+	ASSERT_EQ(0, raw_await(fd, IB_MEMREG_EVENT_CONNECT_REQUEST,
+			       &self->to));
+	ASSERT_EQ(0, raw_setup(fd, self->to, self->link.domain, &queues));
+	ASSERT_EQ(0, raw_accept(fd, self->to, self->link.domain));
+	ASSERT_EQ(0, raw_await(fd, IB_MEMREG_EVENT_ESTABLISHED, NULL));
+	post(_metadata, self);
+	kill_it(_metadata, pid);
+	ASSERT_EQ(0, raw_await(fd, IB_MEMREG_EVENT_DISCONNECTED, NULL));
+	all_flushed(_metadata, self);
+}
+
+/*
+ * The device
+ */
+
+TEST_F_TIMEOUT(life, I7_device_that_goes_leaves_nothing, LIMIT_S)
+{
+	struct ib_memreg_wr wr = WR(RECV, self->to, SGE(self->mr, 0, 8));
+	struct pollfd pfd = { .fd = self->ring.fd, .events = POLLIN };
+
+	post(_metadata, self);
+	ASSERT_EQ(0, shell("rxe_down owner"));
+	EXPECT_EQ(-ENODEV, raw_submit(self->link.fd, &wr, 1));
+	ASSERT_EQ(1, poll(&pfd, 1, LIMIT_MS));
+	EXPECT_EQ(POLLHUP | POLLERR, pfd.revents & (POLLHUP | POLLERR));
+	EXPECT_EQ(-ENODEV, ring_wait(&self->ring, 1, 0, NULL));
+	EXPECT_EQ(STOCK_PINS, vm_pin(0));
+	EXPECT_GE(RECVS + SENDS, ring_count(&self->ring));
+	link_close(&self->link);
+	ASSERT_EQ(0, shell("topology_up"));
+	ASSERT_EQ(0, enter_namespace("memreg-owner"));
+	/* And all can be had anew, for the teardown to give back. */
+	ASSERT_EQ(0, link_open(&self->link, STOCK_LEN));
+}
+
+/*
+ * Many
+ */
+
+FIXTURE(many)
+{
+	int fd, peer;
+	__u32 domain, peer_domain;
+	__be16 port;
+	struct ring ring, peer_ring;
+	__u8 *mem;
+	__u32 mr, peer_mr;
+	unsigned int count;
+	__u32 *ends, *peer_ends;
+};
+
+#define MOST	1000
+
+FIXTURE_SETUP(many)
+{
+	ASSERT_EQ(0, enter_namespace("memreg-owner"));
+	self->fd = raw_open_bound();
+	self->peer = raw_open_peer();
+	ASSERT_TRUE(self->fd >= 0 && self->peer >= 0);
+	ASSERT_EQ(0, raw_domain(self->fd, &self->domain));
+	ASSERT_EQ(0, raw_domain(self->peer, &self->peer_domain));
+	ASSERT_EQ(0, raw_listen(self->fd, &self->port));
+	self->mem = mem_alloc(LEN);
+	ASSERT_NE(NULL, self->mem);
+	ASSERT_EQ(0, raw_register(self->fd, self->domain, self->mem, LEN,
+				  LOCAL_WRITE, &self->mr));
+	ASSERT_EQ(0, raw_register(self->peer, self->peer_domain, self->mem,
+				  LEN, LOCAL_WRITE, &self->peer_mr));
+	ASSERT_EQ(0, ring_create(self->fd, &self->ring, 8 * MOST, 64, 0, -1));
+	ASSERT_EQ(0, ring_create(self->peer, &self->peer_ring, 8 * MOST, 64, 0,
+				 -1));
+	self->ends = calloc(MOST, sizeof(__u32));
+	self->peer_ends = calloc(MOST, sizeof(__u32));
+	ASSERT_TRUE(self->ends && self->peer_ends);
+}
+
+FIXTURE_TEARDOWN(many)
+{
+	EXPECT_EQ(0, close(self->peer));
+	EXPECT_EQ(0, close(self->fd));
+	ring_unmap(&self->ring);
+	ring_unmap(&self->peer_ring);
+	EXPECT_EQ(0, vm_pin(0));
+	EXPECT_EQ(0, state_count(IB_MEMREG_OBJECT_FILE));
+	mem_free(self->mem, LEN);
+	free(self->ends);
+	free(self->peer_ends);
+}
+
+static struct ib_memreg_queues small_queues(const struct ring *ring)
+{
+	return (struct ib_memreg_queues) {
+		.send_ring_id = ring->id,
+		.recv_ring_id = ring->id,
+		.max_send = 4,
+		.max_recv = 4,
+		.max_send_sge = 1,
+		.max_recv_sge = 1,
+	};
+}
+
+/* Both ends of a connection, with a receive in place */
+static void connect_one(struct __test_metadata *_metadata,
+			FIXTURE_DATA(many) *self, unsigned int i)
+{
+	struct ib_memreg_queues queues = small_queues(&self->ring);
+	struct ib_memreg_wr wr;
+
+	ASSERT_EQ(0, raw_connect(self->peer, self->peer_domain, OWNER_IP,
+				 self->port, NULL, &self->peer_ends[i])) {
+		TH_LOG("connection %u", i);
+	}
+	ASSERT_EQ(0, raw_await(self->fd, IB_MEMREG_EVENT_CONNECT_REQUEST,
+			       &self->ends[i]));
+	ASSERT_EQ(0, raw_setup(self->fd, self->ends[i], self->domain,
+			       &queues)) {
+		TH_LOG("connection %u, reason %u", i, raw_reason());
+	}
+	wr = WR(RECV, self->ends[i], SGE(self->mr, 0, 100), .user_data = i);
+	ASSERT_EQ(0, raw_submit(self->fd, &wr, 1));
+	ASSERT_EQ(0, raw_accept(self->fd, self->ends[i], self->domain));
+	ASSERT_EQ(0, raw_await(self->fd, IB_MEMREG_EVENT_ESTABLISHED, NULL));
+	ASSERT_EQ(0, raw_await(self->peer, IB_MEMREG_EVENT_ESTABLISHED, NULL));
+}
+
+/* All of them can have something posted at a time, and each has its entry. */
+TEST_F_TIMEOUT(many, many_endpoints_share_a_ring, 4 * LIMIT_S)
+{
+	unsigned int i, n = times(debug_kernel() ? 40 : 150, MOST);
+	__u8 *seen = calloc(n, 1);
+	union entry entry;
+
+	ASSERT_NE(NULL, seen);
+	for (i = 0; i < n; i++)
+		connect_one(_metadata, self, i);
+	EXPECT_EQ(n, raw_users(self->mr));
+	EXPECT_EQ(0, ring_count(&self->ring));
+	/* Every other one ends by its peer, the rest by us. */
+	for (i = 0; i < n; i += 2)
+		ASSERT_EQ(0, raw_destroy(self->peer, self->peer_ends[i]));
+	for (i = 1; i < n; i += 2)
+		ASSERT_EQ(0, raw_destroy(self->fd, self->ends[i]));
+	for (i = 0; i < n; i++) {
+		ASSERT_EQ(0, ring_next(&self->ring, &entry));
+		ASSERT_GT(n, entry.cqe.user_data);
+		EXPECT_EQ(self->ends[entry.cqe.user_data],
+			  entry.cqe.endpoint_id);
+		EXPECT_EQ(IB_MEMREG_WC_WR_FLUSH_ERR, entry.cqe.status);
+		EXPECT_EQ(0, seen[entry.cqe.user_data]++);
+	}
+	EXPECT_EQ(0, ring_count(&self->ring));
+	free(seen);
+}
+
+/* Come and go, with work posted at either end, of which some is being done */
+TEST_F_TIMEOUT(many, I7_storm_of_connections_leaves_nothing, 20 * LIMIT_S)
+{
+	struct ib_memreg_queues queues = small_queues(&self->peer_ring);
+	unsigned int i, n = times(debug_kernel() ? 25 : 100, 10000);
+	struct ib_memreg_queues mine = small_queues(&self->ring);
+	struct ib_memreg_wr wrs[3], recv;
+	struct state before;
+	__u32 end, peer_end;
+
+	ASSERT_EQ(0, state_get(&before));
+	for (i = 0; i < n; i++) {
+		ASSERT_EQ(0, raw_connect(self->peer, self->peer_domain,
+					 OWNER_IP, self->port, &queues,
+					 &peer_end));
+		recv = WR(RECV, peer_end, SGE(self->peer_mr, 0, 100));
+		ASSERT_EQ(0, raw_submit(self->peer, &recv, 1));
+		ASSERT_EQ(0, raw_await(self->fd,
+				       IB_MEMREG_EVENT_CONNECT_REQUEST, &end));
+		ASSERT_EQ(0, raw_setup(self->fd, end, self->domain, &mine));
+		wrs[0] = WR(RECV, end, SGE(self->mr, 200, 100));
+		ASSERT_EQ(0, raw_submit(self->fd, wrs, 1));
+		if (i % 4 == 3)
+			goto given_up;
+		ASSERT_EQ(0, raw_accept(self->fd, end, self->domain));
+		ASSERT_EQ(0, raw_await(self->peer, IB_MEMREG_EVENT_ESTABLISHED,
+				       NULL));
+		wrs[0] = WR(SEND, peer_end, SGE(self->peer_mr, 300, 100));
+		wrs[1] = wrs[0];
+		wrs[2] = WR(RECV, peer_end, SGE(self->peer_mr, 400, 100));
+		ASSERT_EQ(0, raw_submit(self->peer, wrs, 3));
+given_up:
+		if (i % 2) {
+			ASSERT_EQ(0, raw_destroy(self->fd, end));
+			ASSERT_EQ(0, raw_destroy(self->peer, peer_end));
+		} else {
+			ASSERT_EQ(0, raw_destroy(self->peer, peer_end));
+			ASSERT_EQ(0, raw_destroy(self->fd, end));
+		}
+		/* All is told of; not how it ended, which is a race. */
+		ring_done(&self->ring, ring_count(&self->ring));
+		ring_done(&self->peer_ring, ring_count(&self->peer_ring));
+		ASSERT_EQ(0, raw_users(self->mr));
+		ASSERT_EQ(0, raw_users(self->peer_mr));
+	}
+	EXPECT_TRUE(state_same(&before));
+	state_free(&before);
+}
+
+TEST_HARNESS_MAIN
