@@ -317,6 +317,37 @@ TEST_F_TIMEOUT(window, many_are_bound_in_one_call, LIMIT_S)
 	}
 }
 
+/* Bound, used, told of, ended: in one call, in that order */
+TEST_F_TIMEOUT(window, I3_bound_and_ended_in_one_call, LIMIT_S)
+{
+	struct telling tell = {};
+	struct ib_memreg_wr wrs[3];
+	unsigned int i;
+	struct ibv_wc wc;
+
+	for (i = 0; i < 10; i++) {
+		ASSERT_EQ(0, stock_recv(self->stock, 0, sizeof(tell)));
+		wrs[0] = bind_wr(self, 0);
+		wrs[0].flags = INSERT_RKEY;
+		wrs[1] = WR(SEND, self->to, INLINE_DATA(&tell, sizeof(tell)),
+			    .flags = INLINE);
+		wrs[2] = WR(INVALIDATE, self->to, .flags = SIGNALED,
+			    .window_id = self->windows[0]);
+		ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 3)) {
+			TH_LOG("taken %u, reason %u", raw_taken(),
+			       raw_reason());
+		}
+		done(_metadata, self, OP(INVALIDATE), NULL);
+		ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
+		ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+		EXPECT_EQ(0, bound(self, 0));
+	}
+	self->rkey = wrs[0].rkey;
+	self->iova = wrs[0].remote_addr;
+	dead(_metadata, self, self->stock, true);
+	EXPECT_TRUE(filled(self->mem, LEN, 0, 1));
+}
+
 /*
  * Ends
  */
