@@ -134,7 +134,8 @@ TEST_F(trace, events_are_those_that_are_documented)
 		"key_publish", "key_claim", "region_pin", "region_unpin",
 		"region_stale", "guard_event", "guard_look", "guard_timeout",
 		"mr_register", "mr_deregister", "window_bind",
-		"window_revoke", "endpoint_state",
+		"window_revoke", "endpoint_state", "complete",
+		"bogus_invalidate",
 	};
 	unsigned int i;
 	glob_t found;

@@ -31,7 +31,7 @@ _Static_assert(sizeof(struct ib_memreg_addr) == 24, "layout");
 _Static_assert(sizeof(struct ib_memreg_listen) == 48, "layout");
 _Static_assert(sizeof(struct ib_memreg_accept) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_reject) == 32, "layout");
-_Static_assert(sizeof(struct ib_memreg_connect) == 88, "layout");
+_Static_assert(sizeof(struct ib_memreg_connect) == 128, "layout");
 _Static_assert(sizeof(struct ib_memreg_disconnect) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_event) == 248, "layout");
 _Static_assert(sizeof(struct ib_memreg_object) == 144, "layout");
@@ -39,13 +39,24 @@ _Static_assert(sizeof(struct ib_memreg_list) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_stat_entry) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_stat) == 24, "layout");
 _Static_assert(sizeof(struct ib_memreg_grant) == 32, "layout");
+_Static_assert(sizeof(struct ib_memreg_ring) == 128, "layout");
+_Static_assert(sizeof(struct ib_memreg_cqe) == 64, "layout");
+_Static_assert(sizeof(struct ib_memreg_ring_create) == 40, "layout");
+_Static_assert(sizeof(struct ib_memreg_ring_wait) == 32, "layout");
+_Static_assert(sizeof(struct ib_memreg_srq_create) == 32, "layout");
+_Static_assert(sizeof(struct ib_memreg_queues) == 40, "layout");
+_Static_assert(sizeof(struct ib_memreg_setup) == 64, "layout");
+_Static_assert(sizeof(struct ib_memreg_sge) == 16, "layout");
+_Static_assert(sizeof(struct ib_memreg_wr) == 96, "layout");
+_Static_assert(sizeof(struct ib_memreg_submit) == 32, "layout");
 
 #define NO_RESERVED	(~0U)
 
 /**
  * struct call - A call of the ABI
  * @num: Its number
- * @size: Size of its structure in the first release
+ * @size: Size of its structure
+ * @first: Its size in the first release, if it has grown; otherwise 0
  * @reserved: Offset of its reserved field, or NO_RESERVED
  * @flags: Flags that are known
  * @unbound: It works without a device
@@ -54,6 +65,7 @@ struct call {
 	const char *name;
 	unsigned long num;
 	__u32 size;
+	__u32 first;
 	__u32 reserved;
 	__u32 flags;
 	bool unbound;
@@ -85,10 +97,17 @@ static const struct call calls[] = {
 	CALL(LISTEN, listen, RESERVED(listen)),
 	CALL(ACCEPT, accept, NO_RESERVED),
 	CALL(REJECT, reject, RESERVED(reject)),
-	CALL(CONNECT, connect, RESERVED(connect)),
+	CALL(CONNECT, connect, RESERVED(connect),
+	     .first = offsetof(struct ib_memreg_connect, queues)),
 	CALL(DISCONNECT, disconnect, NO_RESERVED),
 	CALL(LIST, list, RESERVED(list), .unbound = true),
 	CALL(STAT, stat, NO_RESERVED),
+	CALL(RING_CREATE, ring_create, NO_RESERVED,
+	     .flags = IB_MEMREG_RING_NO_MODERATION),
+	CALL(SRQ_CREATE, srq_create, NO_RESERVED,
+	     .flags = IB_MEMREG_QUEUES_NO_INLINE_RECEIVE),
+	CALL(SETUP, setup, RESERVED(setup)),
+	CALL(SUBMIT, submit, RESERVED(submit)),
 };
 
 /* Up to the first one that something is wrong with. */
@@ -174,7 +193,7 @@ TEST_F(uapi, cmd_length_smaller_is_EINVAL)
 	for_each_call(call) {
 		self->doing = call->name;
 		head = arg_at_end(self, call->size);
-		head->size = call->size - 1;
+		head->size = (call->first ?: call->size) - 1;
 		EXPECT_FAIL(EINVAL, SIZE, raw_call(self->fd, call->num, head));
 		head->size = 0;
 		head->out_reason = 77;
@@ -182,6 +201,23 @@ TEST_F(uapi, cmd_length_smaller_is_EINVAL)
 		EXPECT_EQ(77, head->out_reason);
 		head->size = 8;
 		EXPECT_FAIL(EINVAL, SIZE, raw_call(self->fd, call->num, head));
+	}
+}
+
+/* What the first release had no fields for counts as 0. */
+TEST_F(uapi, cmd_length_of_the_first_release_works)
+{
+	const struct call *call;
+	struct raw_head *head;
+
+	for_each_call(call) {
+		if (!call->first)
+			continue;
+		self->doing = call->name;
+		head = arg_at_end(self, call->first);
+		head->flags = BAD_FLAG;
+		EXPECT_FAIL(EOPNOTSUPP, FLAGS,
+			    raw_call(self->fd, call->num, head));
 	}
 }
 
@@ -235,16 +271,29 @@ TEST_F(uapi, argument_not_mapped_is_EFAULT)
 	}
 }
 
+/* RING_WAIT is none: it is one of another descriptor. */
+static bool is_call(unsigned int nr)
+{
+	const struct call *call;
+
+	for (call = calls; call < calls + ARRAY_LEN(calls); call++)
+		if (_IOC_NR(call->num) == nr)
+			return true;
+	return false;
+}
+
 TEST_F(uapi, unknown_number_is_ENOTTY)
 {
 	struct raw_head *head = arg_at_end(self, PAGE);
 	const struct call *call;
 	unsigned int nr;
 
-	for (nr = ARRAY_LEN(calls); nr < 256; nr++)
-		EXPECT_EQ(-ENOTTY, raw_call(self->fd,
-					    _IO(IB_MEMREG_IOC_MAGIC, nr),
-					    head));
+	for (nr = 0; nr < 256; nr++)
+		if (!is_call(nr))
+			EXPECT_EQ(-ENOTTY,
+				  raw_call(self->fd,
+					   _IO(IB_MEMREG_IOC_MAGIC, nr),
+					   head));
 	for_each_call(call) {
 		nr = _IOC_NR(call->num);
 		EXPECT_EQ(-ENOTTY, raw_call(self->fd, _IO(0x1b, nr), head));
@@ -356,7 +405,7 @@ TEST_F(uapi, bind_device_tells_name_and_index)
 	EXPECT_STREQ(test_device(), query.out_name);
 	EXPECT_LE(1, query.out_ports);
 	/* Only the entries that there is room for are written. */
-	EXPECT_EQ(IB_MEMREG_CAP_REJECT_DATA, query.count);
+	EXPECT_EQ(IB_MEMREG_CAP_RING, query.count);
 	EXPECT_EQ(IB_MEMREG_CAP_KEY_PAGES, caps[0].cap);
 	EXPECT_EQ(0, caps[1].cap);
 	EXPECT_EQ(0, close(fd));
@@ -410,8 +459,20 @@ static void try_wrong_id(struct __test_metadata *_metadata,
 	RAW(disconnect, disconnect, .endpoint_id = id);
 	RAW(accept, accept, .endpoint_id = id, .domain_id = self->domain);
 	RAW(reject, reject, .endpoint_id = id);
+	RAW(setup, setup, .endpoint_id = id, .domain_id = self->domain);
+	RAW(srq_create, srq, .domain_id = self->domain, .ring_id = id,
+	    .max_recv = 1, .max_recv_sge = 1);
+	struct ib_memreg_wr wr = { .target_id = id, .opcode = 1 };
+	RAW(submit, submit, .count = 1, .wrs = (uintptr_t)&wr);
 	__u32 out;
 
+	EXPECT_FAIL(ENOENT, ID, raw_call(self->fd, IB_MEMREG_IOC_SETUP,
+					 &setup));
+	EXPECT_FAIL(ENOENT, ID, raw_call(self->fd, IB_MEMREG_IOC_SRQ_CREATE,
+					 &srq));
+	EXPECT_FAIL(ENOENT, ID, raw_call(self->fd, IB_MEMREG_IOC_SUBMIT,
+					 &submit));
+	EXPECT_EQ(0, submit.out_taken);
 	EXPECT_FAIL(ENOENT, ID, raw_call(self->fd, IB_MEMREG_IOC_ACCEPT,
 					 &accept));
 	EXPECT_FAIL(ENOENT, ID, raw_call(self->fd, IB_MEMREG_IOC_REJECT,
@@ -621,7 +682,7 @@ TEST_F(uapi, counts_and_types_have_bounds)
 					      too_many));
 	EXPECT_EQ(-EOPNOTSUPP, raw_call(self->fd, IB_MEMREG_IOC_WINDOW_ALLOC,
 					&alloc));
-	alloc.type = 2;
+	alloc.type = 3;
 	EXPECT_EQ(-EOPNOTSUPP, raw_call(self->fd, IB_MEMREG_IOC_WINDOW_ALLOC,
 					&alloc));
 	EXPECT_FAIL(EINVAL, PORT, raw_call(self->fd,
