@@ -71,7 +71,7 @@ struct ring {
 	__u32 consumed;
 };
 
-/* A copy of an entry of either size; its data goes on behind the first bytes. */
+/* A copy of an entry of either size; in a large one its data goes on. */
 union entry {
 	struct ib_memreg_cqe cqe;
 	uint8_t bytes[128];
@@ -170,7 +170,7 @@ struct stock {
 int stock_open(struct stock *s, size_t len);
 void stock_close(struct stock *s);
 
-/* Ask for a connection; wait for a request, and accept it; wait until it is up */
+/* Ask for a connection; wait for a request, accept it; wait until it is up */
 int stock_connect(struct stock *s, const char *ip, __be16 port);
 int stock_request(struct stock *s);
 int stock_accept(struct stock *s);
@@ -185,7 +185,7 @@ int stock_recv(struct stock *s, size_t offset, size_t len);
 /* Wait for a completion. */
 int stock_next(struct stock_queue *q, struct ibv_wc *wc);
 /* Post with the memory described, and return the status it ends with. */
-int stock_do(struct stock *s, struct ibv_send_wr *wr, size_t offset,
+int stock_do(struct stock *s, const struct ibv_send_wr *request, size_t offset,
 	     size_t len);
 int stock_send(struct stock *s, size_t offset, size_t len);
 int stock_write(struct stock *s, size_t offset, size_t len, uint64_t addr,
@@ -222,8 +222,8 @@ int link_open(struct link *l, size_t stock_len);
 /* The stock end first, if @l has no endpoint that the test gave away. */
 void link_close(struct link *l);
 /*
- * Begin to connect, from either end, to where both have queues in which receives
- * can be posted; then go on to where the connection is up.
+ * Begin to connect, from either end, to where both have queues in which
+ * receives can be posted; then go on to where the connection is up.
  */
 int link_begin(struct link *l, const struct ib_memreg_queues *queues,
 	       bool connects);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Inline receive: a message that fits is in the completion entry, and the buffer
- * that was posted for it is as it was; a longer one is in the buffer, whole.
+ * Inline receive: a message that fits is in the completion entry, and the
+ * buffer that was posted for it is as it was; a longer one is in the buffer.
  * Entries of either size, the feature on and off, an endpoint's own receives
  * and shared ones.
  *
@@ -273,7 +273,7 @@ TEST_F_TIMEOUT(inline_receive, messages_that_fill_the_buffer_arrive, LIMIT_S)
 	receive(_metadata, self, &p, 0, false);
 }
 
-/* I6: a message that is longer than the buffer is not received, in whichever. */
+/* I6: a message that is longer than the buffer is not received at all. */
 TEST_F_TIMEOUT(inline_receive, I6_messages_longer_than_the_buffer_fail, LIMIT_S)
 {
 	struct pieces p = {

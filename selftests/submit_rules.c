@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Work requests that break a rule, one rule at a time, in the middle of a call
- * of good ones (I6, I8): the errno and the reason are those that are documented,
- * those before it are done, neither it nor any behind it is, and nothing else
- * has changed.
+ * of good ones (I6, I8): errno and reason are those that are documented, those
+ * before it are done, neither it nor any behind it is, and nothing else has
+ * changed.
  *
  * time limit: 300
  */
@@ -120,7 +120,7 @@ static void arrived(struct __test_metadata *_metadata,
 }
 
 /*
- * A bad one between good ones. A last good one proves that nothing came between.
+ * A bad one between good ones. A last one proves that nothing came between.
  */
 static void refused(struct __test_metadata *_metadata,
 		    FIXTURE_DATA(rules) *self, struct ib_memreg_wr bad, int err,
@@ -678,8 +678,8 @@ TEST_F_TIMEOUT(rules, I8_windows_must_be_the_endpoints_own, LIMIT_S)
 	ASSERT_EQ(0, stock_open(&link.stock, STOCK_LEN));
 	ASSERT_EQ(0, link_up(&link, &queues, false));
 	bind_one(_metadata, self, BUT(bind, wr.target_id = link.endpoint));
-	REFUSED(EINVAL, STATE, BUT(good_invalidate(self),
-				   wr.window_id = self->windows[0]));
+	REFUSED(EBUSY, BOUND_WINDOW, BUT(good_invalidate(self),
+					 wr.window_id = self->windows[0]));
 	REFUSED(EBUSY, BOUND_WINDOW, bind);
 	bind_one(_metadata, self, BUT(good_invalidate(self),
 				      wr.window_id = self->windows[0],
@@ -842,7 +842,7 @@ TEST_F_TIMEOUT(rules, I8_endpoint_must_have_the_queue, LIMIT_S)
 	stock_close(&link.stock);
 }
 
-/* A receive is posted on the shared queue, and not on an endpoint that uses it. */
+/* Receives are posted on the shared queue, and not on those who use it. */
 TEST_F_TIMEOUT(rules, I8_shared_queue_takes_the_receives, LIMIT_S)
 {
 	struct ib_memreg_queues queues = queues_of(self);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Memory that goes while work requests on it are posted: the work is done on
- * the pages as they were (I2), which stay pinned until then; the completion says
- * that they are mapped no more; and only then can the MR be destroyed.
+ * the pages as they were (I2), which stay pinned until then; the completion
+ * says that they are mapped no more; and only then can the MR be destroyed.
  *
  * time limit: 240
  */

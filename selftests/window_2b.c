@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Windows of type 2B: bound by a work request, with the rkey in the message that
- * goes along; used by a stock end; ended by either side, by the connection's
- * end, or as the memory goes. After that the key serves nobody, which a second
- * connection of the same domain finds out.
+ * Windows of type 2B: bound by a work request, with the rkey in the message
+ * that goes along; used by a stock end; ended by either side, by the
+ * connection's end, or as the memory goes. After that the key serves nobody,
+ * which a second connection of the same domain finds out.
  *
  * time limit: 300
  */

@@ -346,7 +346,7 @@ int stock_next(struct stock_queue *q, struct ibv_wc *wc)
 	}
 }
 
-int stock_do(struct stock *s, struct ibv_send_wr *wr, size_t offset,
+int stock_do(struct stock *s, const struct ibv_send_wr *request, size_t offset,
 	     size_t len)
 {
 	struct ibv_sge sge = {
@@ -354,14 +354,14 @@ int stock_do(struct stock *s, struct ibv_send_wr *wr, size_t offset,
 		.length = len,
 		.lkey = s->mr->lkey,
 	};
-	struct ibv_send_wr *bad;
+	struct ibv_send_wr wr = *request, *bad;
 	struct ibv_wc wc;
 	int ret;
 
-	wr->send_flags |= IBV_SEND_SIGNALED;
-	wr->sg_list = &sge;
-	wr->num_sge = len ? 1 : 0;
-	ret = ibv_post_send(s->qp, wr, &bad);
+	wr.send_flags |= IBV_SEND_SIGNALED;
+	wr.sg_list = &sge;
+	wr.num_sge = len ? 1 : 0;
+	ret = ibv_post_send(s->qp, &wr, &bad);
 	if (ret)
 		return -ret;
 	ret = stock_next(&s->sent, &wc);
