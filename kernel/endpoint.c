@@ -924,6 +924,7 @@ static void memreg_endpoint_destroy(struct memreg_file *file,
 	memreg_endpoint_answered(ep);
 	memreg_uncharge(&ep->charge, file->mdev);
 	memreg_queues_free(ep);
+	xa_destroy(&ep->bound);
 	if (ep->domain)
 		memreg_domain_put(ep->domain);
 	kfree(ep);

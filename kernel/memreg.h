@@ -1151,8 +1151,8 @@ struct memreg_listener;
  *	reference
  * @queued: The queues are what they will be: release and acquire
  * @last_wqe: The QP takes no more of the shared queue's
- * @bound: Windows of type 2B by rkey; from when they are submitted to be bound
- *	until their keys are dead
+ * @bound: Windows of type 2B by the index in their rkeys; from when they are
+ *	submitted to be bound until their keys are dead
  * @state: enum ib_memreg_endpoint_state; changed under the handler lock
  * @up: The peer is, or was, in: accepted or established; handler lock
  * @sendable: The QP is, or was, one that may send

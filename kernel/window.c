@@ -572,6 +572,33 @@ err_put:
 	return ret;
 }
 
+/*
+ * Windows of an endpoint are found by the index in their rkeys, of which a
+ * domain has as many as it has FRWRs. So an index that was used once stays
+ * reserved: to make and free a node of the tree for each bind would cost more
+ * than all else that is done here.
+ */
+
+/* The window that is bound with this rkey, or NULL; the xarray is locked. */
+static struct memreg_window *memreg_bound_find(struct xarray *bound, u32 rkey)
+{
+	struct memreg_window *window = xa_load(bound, rkey >> 8);
+
+	return window && window->key.rkey == rkey ? window : NULL;
+}
+
+static int memreg_bound_add(struct xarray *bound, struct memreg_window *window)
+{
+	return xa_err(xa_store_irq(bound, window->key.rkey >> 8, window,
+				   GFP_KERNEL_ACCOUNT));
+}
+
+/* Take out the window that was found with this rkey; allocates nothing. */
+static void memreg_bound_remove(struct xarray *bound, u32 rkey)
+{
+	__xa_store(bound, rkey >> 8, XA_ZERO_ENTRY, 0);
+}
+
 /* The peer's invalidations mean this window no more. */
 static void memreg_window_forget(struct memreg_window *window)
 {
@@ -579,8 +606,8 @@ static void memreg_window_forget(struct memreg_window *window)
 
 	xa_lock_irq(bound);
 	/* It is a later one's if this window has been forgotten before. */
-	if (xa_load(bound, window->key.rkey) == window)
-		__xa_erase(bound, window->key.rkey);
+	if (memreg_bound_find(bound, window->key.rkey) == window)
+		memreg_bound_remove(bound, window->key.rkey);
 	window->doomed = false;
 	xa_unlock_irq(bound);
 }
@@ -937,8 +964,7 @@ static int memreg_post_make(struct memreg_ucmd *ucmd,
 		ucmd->reason = IB_MEMREG_REASON_STALE;
 	if (ret)
 		return memreg_charge_reason(ucmd, ret);
-	ret = xa_err(xa_store_irq(&ep->bound, window->key.rkey, window,
-				  GFP_KERNEL_ACCOUNT));
+	ret = memreg_bound_add(&ep->bound, window);
 	if (ret)
 		memreg_key_destroy(&window->key);
 	return ret;
@@ -1167,7 +1193,7 @@ bool memreg_window_bound(const struct memreg_slot *slot)
 
 	xa_lock_irqsave(bound, flags);
 	/* What is there has its FRWR still, and if it is gone, all is well. */
-	window = xa_load(bound, slot->rkey);
+	window = memreg_bound_find(bound, slot->rkey);
 	if (window) {
 		doomed = window->doomed;
 		if (!doomed)
@@ -1190,7 +1216,7 @@ void memreg_window_doomed(const struct memreg_slot *slot)
 	bool mine;
 
 	xa_lock_irq(bound);
-	window = xa_load(bound, slot->rkey);
+	window = memreg_bound_find(bound, slot->rkey);
 	/* An INVALIDATE of ours that is on its way will end it otherwise. */
 	mine = window && memreg_window_claim(window, MEMREG_WINDOW_BOUND);
 	if (window && !mine)
@@ -1235,14 +1261,14 @@ u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
 	u32 id = 0;
 
 	xa_lock_irq(&ep->bound);
-	window = xa_load(&ep->bound, rkey);
+	window = memreg_bound_find(&ep->bound, rkey);
 	/* It is ended once. */
 	if (window && !window->doomed) {
 		id = window->obj.id;
 		mine = !READ_ONCE(window->key.frwr->cut) &&
 		       memreg_window_claim(window, MEMREG_WINDOW_BOUND);
 		if (mine)
-			__xa_erase(&ep->bound, rkey);
+			memreg_bound_remove(&ep->bound, rkey);
 		else
 			/* Its BIND or our INVALIDATE is yet to complete. */
 			WRITE_ONCE(window->doomed, true);
