@@ -8,8 +8,9 @@
 
 static int map_ring(struct memreg_ring *ring, size_t size, uint32_t offset)
 {
-	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
-			ring->fd, 0);
+	/* Who polls it is not to take page faults. */
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_POPULATE, ring->fd, 0);
 
 	if (at == MAP_FAILED)
 		return memreg__fail("ring_create", -errno,
