@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What registering, granting and revoking memory costs, by memreg and by
- * libibverbs.
+ * What registering, granting and revoking memory costs, and moving data, by
+ * memreg and by libibverbs.
  *
  * Each round measures every operation once, so that what disturbs the machine
- * disturbs all of them; what needs the machine for itself is measured
- * afterwards. Prints a line for each operation, or for those that are named:
+ * disturbs all of them; those that take long come afterwards, in rounds of
+ * their own, and what needs the machine for itself comes last. Prints a line
+ * for each operation, or for those that are named:
  *
  *	result NAME UNIT MEDIAN LOWEST HIGHEST ROUNDS
  *
@@ -27,8 +28,10 @@
 
 #define OPS_MAX		64
 #define ROUNDS_MAX	10000
+#define FEWER_MAX	32
 
 unsigned int live_windows = 100000, guards = 10000, warm_up = 1024;
+unsigned int fewer = 1;
 
 /**
  * struct result - An operation and what was measured
@@ -44,8 +47,9 @@ struct result {
 
 static struct result results[OPS_MAX];
 static unsigned int nr_results;
-static int instructions;
+int instructions;
 static unsigned int rounds = 21, repeats = 16, rounds_large = 5;
+static unsigned int rounds_data = 5;
 
 int fail(const char *what, int err)
 {
@@ -97,8 +101,13 @@ void *mr_memory(void)
 	return memory;
 }
 
-/* Thousands of instructions, or microseconds. */
-static double now(void)
+unsigned int bench_count(unsigned int count, unsigned int batch)
+{
+	count = count / fewer / batch * batch;
+	return count ? count : batch;
+}
+
+double bench_now(void)
 {
 	struct timespec ts;
 
@@ -114,10 +123,10 @@ static int measure_once(const struct op *op, double *cost)
 
 	if (op->prepare && op->prepare(op))
 		return -1;
-	begin = now();
+	begin = bench_now();
 	if (op->run(op))
 		return -1;
-	*cost += now() - begin;
+	*cost += bench_now() - begin;
 	return op->finish ? op->finish(op) : 0;
 }
 
@@ -134,6 +143,8 @@ static int measure(const struct op *op, double *cost)
 
 	*cost = 0;
 	usleep(PAUSE_US);
+	if (op->cost)
+		return op->cost(op, cost);
 	for (i = 0; i < times; i++)
 		if (measure_once(op, cost))
 			return -1;
@@ -171,26 +182,33 @@ static int run_round(struct result *result)
 	return measure(result->op, &result->cost[result->rounds++]);
 }
 
+/* Is it measured together with others that are large, or are not? */
+static int together(const struct op *op, int large)
+{
+	return !op->alone && op->large == large;
+}
+
 /* Round by round, all that don't need the machine for themselves. */
-static int run_together(void)
+static int run_together(int large, unsigned int count)
 {
 	unsigned int round, i;
 
 	for (i = 0; i < nr_results; i++) {
-		if (results[i].op->alone)
+		if (!together(results[i].op, large))
 			continue;
 		printf("# %s: preparing\n", results[i].op->name);
 		if (setup(results[i].op))
 			return -1;
 	}
-	for (round = 0; round < rounds; round++) {
-		printf("# round %u of %u\n", round + 1, rounds);
+	for (round = 0; round < count; round++) {
+		printf("# round %u of %u\n", round + 1, count);
 		for (i = 0; i < nr_results; i++)
-			if (!results[i].op->alone && run_round(&results[i]))
+			if (together(results[i].op, large) &&
+			    run_round(&results[i]))
 				return -1;
 	}
 	for (i = 0; i < nr_results; i++)
-		if (!results[i].op->alone)
+		if (together(results[i].op, large))
 			print_result(&results[i]);
 	return 0;
 }
@@ -239,7 +257,7 @@ static int parse(int argc, char **argv)
 {
 	int opt, ret = 0;
 
-	while (!ret && (opt = getopt(argc, argv, "in:r:N:w:l:g:")) != -1) {
+	while (!ret && (opt = getopt(argc, argv, "in:r:N:d:f:w:l:g:")) != -1) {
 		switch (opt) {
 		case 'i':
 			instructions = 1;
@@ -252,6 +270,12 @@ static int parse(int argc, char **argv)
 			break;
 		case 'N':
 			ret = number(optarg, &rounds_large, ROUNDS_MAX);
+			break;
+		case 'd':
+			ret = number(optarg, &rounds_data, ROUNDS_MAX);
+			break;
+		case 'f':
+			ret = number(optarg, &fewer, FEWER_MAX);
 			break;
 		case 'w':
 			ret = number(optarg, &warm_up, 1000000);
@@ -274,14 +298,17 @@ int main(int argc, char **argv)
 	unsigned int i;
 
 	if (parse(argc, argv)) {
-		fputs("usage: bench [-i] [-n ROUNDS] [-r REPEATS] [-N ROUNDS_LARGE] [-w WARM_UP] [-l LIVE_WINDOWS] [-g GUARDS] [NAME]...\n",
+		fputs("usage: bench [-i] [-n ROUNDS] [-r REPEATS] [-N ROUNDS_LARGE] [-d ROUNDS_DATA] [-f FEWER] [-w WARM_UP] [-l LIVE_WINDOWS] [-g GUARDS] [NAME]...\n",
 		      stderr);
 		return 2;
 	}
 	setlinebuf(stdout);
 	list(verbs_ops, argv + optind);
 	list(memreg_ops, argv + optind);
-	if (run_together())
+	list(data_ops, argv + optind);
+	list(verbs_data_ops, argv + optind);
+	list(perftest_ops, argv + optind);
+	if (run_together(0, rounds) || run_together(1, rounds_data))
 		return 1;
 	for (i = 0; i < nr_results; i++)
 		if (results[i].op->alone && run_alone(&results[i]))

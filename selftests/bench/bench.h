@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the parts of the bench share. An operation is something that is
- * measured: memreg.c has those of memreg, verbs.c what they are compared to,
- * and bench.c the clock.
+ * measured: memreg.c and data.c have those of memreg; verbs.c, verbs_data.c and
+ * perftest.c what they are compared to; and bench.c the clock.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -20,9 +20,10 @@
  * @prepare: What each run needs, and is not counted; or NULL
  * @run: What is counted
  * @finish: What each run leaves to be done, and is not counted; or NULL
+ * @cost: Do it and tell what one costs, in place of the three before; or NULL
  * @each: Registrations, windows or the like in one run
  * @alone: It is measured by itself, not round by round with the others
- * @large: It takes long, and has fewer rounds
+ * @large: It takes long, and has fewer rounds, of its own kind
  * @data: What the functions want to know
  *
  * The functions return 0, or -1 if they have said what failed.
@@ -33,6 +34,7 @@ struct op {
 	int (*prepare)(const struct op *op);
 	int (*run)(const struct op *op);
 	int (*finish)(const struct op *op);
+	int (*cost)(const struct op *op, double *cost);
 	unsigned int each;
 	int alone;
 	int large;
@@ -40,14 +42,24 @@ struct op {
 };
 
 extern const struct op memreg_ops[];
+extern const struct op data_ops[];
 extern const struct op verbs_ops[];
+extern const struct op verbs_data_ops[];
+extern const struct op perftest_ops[];
 
 /*
  * Set by the command line: how many there are of what is large, and how many
  * windows are bound before anything is measured: keys rest until they are used
- * again (kernel/frwr.c).
+ * again (kernel/frwr.c). Data is moved so many times fewer.
  */
-extern unsigned int live_windows, guards, warm_up;
+extern unsigned int live_windows, guards, warm_up, fewer;
+
+/* How often, of so many times, in multiples of @batch. */
+unsigned int bench_count(unsigned int count, unsigned int batch);
+
+/* The clock: thousands of instructions if they are counted, or microseconds. */
+extern int instructions;
+double bench_now(void);
 
 /* Say what failed, and return -1. */
 int fail(const char *what, int err);
