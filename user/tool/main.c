@@ -9,7 +9,9 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *brief;
 } commands[] = {
+	{ "bw", cmd_bw, "measure how fast data moves to or from a peer" },
 	{ "caps", cmd_caps, "what an RDMA device can do" },
+	{ "lat", cmd_lat, "measure how long it takes to reach a peer" },
 	{ "list", cmd_list, "live objects and whose they are" },
 	{ "load", cmd_load, "load the kernel module, bring up soft-RoCE" },
 	{ "peek", cmd_peek, "read what a peer grants" },

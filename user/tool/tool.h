@@ -15,7 +15,9 @@ enum {
 };
 
 /* One subcommand each: argv[0] is its name; the result is the exit status */
+int cmd_bw(int argc, char **argv);
 int cmd_caps(int argc, char **argv);
+int cmd_lat(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_load(int argc, char **argv);
 int cmd_peek(int argc, char **argv);

@@ -1,0 +1,118 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# memreg bw and memreg lat with themselves: they end well, and tell figures. How
+# large those are is not looked at.
+# time limit: 240
+# shellcheck disable=SC2317 # functions are called by check
+
+cd "$(dirname "$(realpath "$0")")" || exit
+# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
+. lib/topology.sh
+
+FAILED=0
+SAID=$(mktemp)
+trap 'rm -f "$SAID" "$SAID.server"' EXIT
+
+# check NAME [ARGUMENT...]: a function of this file.
+check() {
+	: >"$SAID"
+	if "$@"; then
+		echo "ok $*"
+	else
+		sed 's/^/# /' "$SAID"
+		echo "not ok $*"
+		FAILED=1
+	fi
+}
+
+listens() {
+	grep -q '^waiting on ' "$SAID.server"
+}
+
+# serve bw|lat ADDRESS: in the background, until it listens.
+serve() {
+	: >"$SAID.server"
+	ip netns exec memreg-owner memreg "$1" --server -d rxe_owner "$2" \
+		>"$SAID.server" 2>&1 &
+	SERVER=$!
+	await 60 listens
+}
+
+# client bw|lat ADDRESS OPTION...: what it says is added to $SAID.
+client() {
+	local what=$1 address=$2 status=0
+	shift 2
+	ip netns exec memreg-peer memreg "$what" -d rxe_peer "$@" \
+		"$address" >>"$SAID" 2>&1 || status=$?
+	((status == 0)) || kill "$SERVER" 2>/dev/null
+	wait "$SERVER" || status=$?
+	cat "$SAID.server" >>"$SAID"
+	return "$status"
+}
+
+# bw ADDRESS OP SIZE COUNT [OPTION...]: the row of the table is right.
+bw() {
+	local address=$1 op=$2 size=$3 count=$4
+	shift 4
+	serve bw "$address" && client bw "$address" -o "$op" -s "$size" \
+		-c "$count" "$@" &&
+		awk -v op="$op" -v size="$size" -v count="$count" '
+			$1 == op && $2 == size && $4 == count && $5 > 0 &&
+				$6 > 0 && $7 > 0 { found = 1 }
+			END { exit !found }' "$SAID"
+}
+
+# lat ADDRESS OP SIZE COUNT: percentiles ascend, and the plot has all samples.
+lat() {
+	serve lat "$1" && client lat "$1" -o "$2" -s "$3" -c "$4" &&
+		awk -v op="$2" -v size="$3" -v count="$4" '
+			$1 == op && $2 == size && $3 == count && $4 > 0 &&
+				$5 >= $4 && $6 >= $5 && $7 >= $6 && $8 >= $7 {
+				found = 1
+			}
+			$1 == "from" || $1 == "over" { sum += $4 }
+			END { exit !(found && sum == count) }' "$SAID"
+}
+
+# It ends by itself, after the time that it was given.
+duration() {
+	serve bw 192.0.2.1 && client bw 192.0.2.1 -o send -s 1K -D 1 &&
+		awk '$1 == "send" && $5 >= 1 { found = 1 }
+			END { exit !found }' "$SAID"
+}
+
+# says STATUS WORD COMMAND...
+says() {
+	local status=$1 word=$2 now=0
+	shift 2
+	"$@" >"$SAID" 2>&1 || now=$?
+	[ "$now" = "$status" ] && grep -q -- "$word" "$SAID"
+}
+
+refuses_bad_usage() {
+	says 2 'is missing' memreg bw &&
+		says 2 'is missing' memreg lat &&
+		says 2 'not fetch' memreg bw -o fetch 192.0.2.1 &&
+		says 2 'not 0' memreg lat -s 0 192.0.2.1 &&
+		says 2 '1 to 128' memreg bw -q 129 192.0.2.1 &&
+		says 2 'only bw' memreg lat -q 2 192.0.2.1 &&
+		says 2 'exclude' memreg bw -c 1 -D 1 192.0.2.1 &&
+		says 2 'the client says' memreg lat --server -s 64
+}
+
+nobody_listens() {
+	says 1 'does a server listen' ip netns exec memreg-peer \
+		memreg bw -d rxe_peer -c 1 192.0.2.1
+}
+
+for op in write read send; do
+	check bw 192.0.2.1 $op 65536 64
+	check lat 192.0.2.1 $op 64 200
+done
+check bw fd00:6d72::1 send 64 500 -q 128
+check bw fd00:6d72::1 read 1048576 20 -q 2
+check lat fd00:6d72::1 send 4096 100
+check duration
+check nobody_listens
+check refuses_bad_usage
+exit $FAILED
