@@ -220,6 +220,37 @@ static int memreg_bound(struct memreg_ucmd *ucmd)
 	return 0;
 }
 
+/**
+ * memreg_enter() - Begin a call that needs a device
+ * @ucmd: The call, with its file
+ * @wait: Wait for the file's lock if need be
+ *
+ * Return: 0, and the file's lock is held until memreg_leave(); -EINTR, -ENODEV,
+ * or -EAGAIN without a reason if it would have to wait.
+ */
+int memreg_enter(struct memreg_ucmd *ucmd, bool wait)
+{
+	int ret;
+
+	if (wait && down_read_killable(&ucmd->file->lock))
+		return -EINTR;
+	if (!wait && !down_read_trylock(&ucmd->file->lock))
+		return -EAGAIN;
+	ret = memreg_bound(ucmd);
+	if (ret)
+		up_read(&ucmd->file->lock);
+	return ret;
+}
+
+/**
+ * memreg_leave() - End what memreg_enter() began
+ * @ucmd: The call
+ */
+void memreg_leave(struct memreg_ucmd *ucmd)
+{
+	up_read(&ucmd->file->lock);
+}
+
 static int memreg_execute(struct memreg_ucmd *ucmd,
 			  const struct memreg_ioctl *ioctl)
 {
@@ -228,12 +259,11 @@ static int memreg_execute(struct memreg_ucmd *ucmd,
 	if (ioctl->unbound)
 		return ioctl->execute(ucmd);
 
-	if (down_read_killable(&ucmd->file->lock))
-		return -EINTR;
-	ret = memreg_bound(ucmd);
-	if (!ret)
-		ret = ioctl->execute(ucmd);
-	up_read(&ucmd->file->lock);
+	ret = memreg_enter(ucmd, true);
+	if (ret)
+		return ret;
+	ret = ioctl->execute(ucmd);
+	memreg_leave(ucmd);
 	return ret;
 }
 

@@ -377,6 +377,8 @@ struct memreg_ucmd {
 
 extern struct workqueue_struct *memreg_wq;
 
+int memreg_enter(struct memreg_ucmd *ucmd, bool wait);
+void memreg_leave(struct memreg_ucmd *ucmd);
 int memreg_respond(struct memreg_ucmd *ucmd, size_t size);
 struct memreg_file *memreg_file_next(u32 number);
 void memreg_file_put(struct memreg_file *file);
