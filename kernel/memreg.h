@@ -747,6 +747,10 @@ struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 					u64 length, bool writable);
 int memreg_region_pin(struct memreg_ucmd *ucmd, struct memreg_region *region);
 void memreg_region_release(struct memreg_region *region);
+struct memreg_region *memreg_region_borrow(struct memreg_ucmd *ucmd,
+					   const struct iov_iter *iter);
+void memreg_region_return(struct memreg_region *region);
+void memreg_region_forget(struct memreg_region *region);
 u32 memreg_region_find(const struct memreg_region *region, u64 offset);
 u8 memreg_region_range_shift(const struct memreg_region *region, u32 first,
 			     u64 offset, u64 length, u64 iova, u64 sizes);

@@ -12,12 +12,14 @@
  * A region is released after all keys to it are dead (I1): FRWRs that mapped
  * it last are drained, then come DMA unmap, unpin and uncharge.
  */
+#include <linux/bvec.h>
 #include <linux/dma-mapping.h>
 #include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/uio.h>
 
 #include "memreg.h"
 #include "trace.h"
@@ -172,10 +174,14 @@ static int memreg_region_list(struct memreg_region *region)
 	return 0;
 }
 
-static void memreg_region_unmap(struct memreg_region *region)
+static void memreg_region_unlist(struct memreg_region *region)
 {
 	kvfree(region->offsets);
 	kvfree(region->sgl);
+}
+
+static void memreg_region_unmap(struct memreg_region *region)
+{
 	ib_dma_unmap_sgtable_attrs(region->mdev->ibdev, &region->sgt.sgt,
 				   DMA_BIDIRECTIONAL, MEMREG_DMA_ATTRS);
 }
@@ -197,8 +203,10 @@ static int memreg_region_map(struct memreg_ucmd *ucmd,
 	else
 		ret = memreg_fail(ucmd, -EOPNOTSUPP,
 				  IB_MEMREG_REASON_NOT_COHERENT);
-	if (ret)
+	if (ret) {
+		memreg_region_unlist(region);
 		memreg_region_unmap(region);
+	}
 	return ret;
 }
 
@@ -299,6 +307,7 @@ void memreg_region_release(struct memreg_region *region)
 	memreg_guard_remove(region);
 	memreg_frwr_drain_region(region);
 	if (region->mapped) {
+		memreg_region_unlist(region);
 		memreg_region_unmap(region);
 		memreg_region_unpin(region);
 		memreg_region_uncharge(region);
@@ -309,6 +318,114 @@ void memreg_region_release(struct memreg_region *region)
 	mmdrop(region->mm);
 	kfree(region);
 }
+
+/*
+ * Pages on loan
+ */
+
+/* List the memory of an iterator in as few entries as a device takes. */
+static u32 memreg_region_list_iter(const struct iov_iter *iter, size_t max_seg,
+				   struct scatterlist *sg)
+{
+	const struct bio_vec *bv = iter->bvec;
+	size_t skip = iter->iov_offset, left = iov_iter_count(iter);
+	phys_addr_t end = 0;
+	size_t seg = 0;
+	u32 n = 0;
+
+	while (left) {
+		phys_addr_t at = page_to_phys(bv->bv_page) + bv->bv_offset +
+				 skip;
+		size_t length = min3((size_t)bv->bv_len - skip, left, max_seg);
+
+		if (n && at == end && length <= max_seg - seg) {
+			if (sg)
+				sg->length += length;
+		} else {
+			if (sg && n)
+				sg = sg_next(sg);
+			if (sg)
+				sg_set_page(sg, pfn_to_page(PHYS_PFN(at)),
+					    length, offset_in_page(at));
+			seg = 0;
+			n++;
+		}
+		seg += length;
+		end = at + length;
+		left -= length;
+		skip += length;
+		if (skip == bv->bv_len) {
+			bv++;
+			skip = 0;
+		}
+	}
+	return n;
+}
+
+/**
+ * memreg_region_borrow() - Make a region of pages that somebody else keeps
+ * @ucmd: Call that asks for it
+ * @iter: The memory, as bio_vecs; one byte at least
+ *
+ * Return: the region, mapped; ERR_PTR(-ENOMEM) or ERR_PTR(-EOPNOTSUPP).
+ */
+struct memreg_region *memreg_region_borrow(struct memreg_ucmd *ucmd,
+					   const struct iov_iter *iter)
+{
+	size_t max_seg = ib_dma_max_seg_size(ucmd->mdev->ibdev);
+	struct memreg_region *region;
+	int ret;
+
+	region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
+	if (!region)
+		return ERR_PTR(-ENOMEM);
+	region->mdev = ucmd->mdev;
+	region->length = iov_iter_count(iter);
+	ret = sg_alloc_table(&region->sgt.sgt,
+			     memreg_region_list_iter(iter, max_seg, NULL),
+			     GFP_KERNEL_ACCOUNT);
+	if (ret)
+		goto err_region;
+	memreg_region_list_iter(iter, max_seg, region->sgt.sgt.sgl);
+	ret = memreg_region_map(ucmd, region);
+	if (ret)
+		goto err_table;
+	return region;
+
+err_table:
+	sg_free_table(&region->sgt.sgt);
+err_region:
+	kfree(region);
+	return ERR_PTR(ret);
+}
+
+/**
+ * memreg_region_return() - Give the pages of a borrowed region back
+ * @region: The region, which nothing but memreg_region_forget() is left for
+ *
+ * Context: any.
+ */
+void memreg_region_return(struct memreg_region *region)
+{
+	memreg_region_unmap(region);
+}
+
+/**
+ * memreg_region_forget() - Free a region that was borrowed
+ * @region: The region, without pages
+ *
+ * Context: may sleep.
+ */
+void memreg_region_forget(struct memreg_region *region)
+{
+	memreg_region_unlist(region);
+	sg_free_table(&region->sgt.sgt);
+	kfree(region);
+}
+
+/*
+ * Ranges
+ */
 
 /* Does an entry of the list begin at or before a byte, and end behind it? */
 static bool memreg_region_has(const struct memreg_region *region, u32 i,
