@@ -29,7 +29,7 @@ static DEFINE_MUTEX(memreg_devices_lock);
 static struct ib_client memreg_client;
 
 /* Number of capabilities that QUERY tells. */
-#define MEMREG_CAPS	IB_MEMREG_CAP_RING
+#define MEMREG_CAPS	IB_MEMREG_CAP_URING
 
 static void memreg_device_put(struct memreg_device *mdev)
 {
@@ -326,6 +326,7 @@ static u32 memreg_device_caps(struct memreg_device *mdev,
 		CAP(FRAGMENTS, DEVICE, memreg_fragments(mdev)),
 		CAP(QUEUE, DEVICE, memreg_queue_depth(mdev)),
 		CAP(RING, KERNEL, memreg_ring_max(mdev)),
+		CAP_IF(URING, memreg_uring_there(), KERNEL),
 #undef CAP_IF
 #undef CAP
 	};

@@ -355,6 +355,9 @@ static const struct file_operations memreg_fops = {
 	.compat_ioctl = compat_ptr_ioctl,
 	.read = memreg_read,
 	.poll = memreg_poll,
+#ifdef MEMREG_URING
+	.uring_cmd = memreg_uring_cmd,
+#endif
 };
 
 static struct miscdevice memreg_miscdev = {

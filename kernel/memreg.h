@@ -4,8 +4,8 @@
  *
  * Layers, each of which knows only those to its right:
  *
- *	main -> submit -> {endpoint, window, mr} -> {srq, guard} -> queue
- *	     -> {region, cq} -> {domain, frwr} -> device -> object
+ *	main -> uring -> submit -> {endpoint, window, mr} -> {srq, guard}
+ *	     -> queue -> {region, cq} -> {domain, frwr} -> device -> object
  *
  * Lock order, outermost first:
  *
@@ -30,6 +30,9 @@
  *				context; taken inside of none of the spinlocks
  *				above, and takes none of them
  *	memreg_endpoint.bound	the xarray's spinlock, with interrupts off
+ *
+ * io_uring may hold a lock of its own when it issues or cancels a command: the
+ * mutexes above, and memreg_file.lock, are then only tried.
  *
  * Nothing is allocated, freed, registered or waited for under a spinlock.
  */
@@ -904,6 +907,7 @@ static inline u32 memreg_queue_depth(struct memreg_device *mdev)
 
 struct memreg_mr;
 struct memreg_queue;
+struct memreg_uring;
 struct memreg_window;
 
 /**
@@ -934,6 +938,7 @@ struct memreg_slot_sge {
  *	posted, and until it completed
  * @window_id: What the completion is to tell
  * @rkey: BIND: the rkey
+ * @uring: Command of io_uring that it belongs to, or NULL
  * @nr_sges: Number of @sges
  * @sges: Local memory
  */
@@ -951,6 +956,7 @@ struct memreg_slot {
 	struct memreg_window *window;
 	u32 window_id;
 	u32 rkey;
+	struct memreg_uring *uring;
 	u32 nr_sges;
 	struct memreg_slot_sge sges[];
 };
@@ -1237,7 +1243,102 @@ extern const struct memreg_object_ops memreg_endpoint_ops;
  */
 
 int memreg_submit(struct memreg_ucmd *ucmd);
+int memreg_submit_wrs(struct memreg_ucmd *ucmd, struct memreg_uring *uring,
+		      u64 wrs, u32 count, u32 *taken);
+bool memreg_submit_writes(u16 opcode);
 void memreg_submit_free(struct memreg_file *file);
 u64 memreg_submit_opcodes(struct memreg_device *mdev);
+
+/*
+ * kernel/uring.c
+ */
+
+struct io_uring_cmd;
+
+/**
+ * struct memreg_uring - A command of io_uring
+ * @cmd: The command; NULL once it was taken by who ends it
+ * @pending: Its slots that have not completed, and MEMREG_URING_ISSUE
+ * @ucmd: The call, while it is issued
+ * @issue_flags: Those it is issued with
+ * @blocked: It can't be issued without waiting
+ * @fixed: Its memory is a range of a registered buffer
+ * @shared: Its receive is on a shared queue
+ * @cqe32: Its ring has entries with room for struct ib_memreg_uring_result
+ * @target: Where all of its work requests go; 0 before the first one
+ * @mr: That memory as an MR which nobody can find, or NULL
+ * @error: Negative errno if not all of the work requests were posted
+ * @reason: enum ib_memreg_reason of it
+ * @taken: Work requests that were posted
+ * @told: Outcome of the first work request that failed, or else of the last one
+ *	that has one, in the fields before the data; memreg_ring.lock
+ */
+struct memreg_uring {
+	struct io_uring_cmd *cmd;
+	atomic_t pending;
+	struct memreg_ucmd *ucmd;
+	unsigned int issue_flags;
+	bool blocked;
+	bool fixed;
+	bool shared;
+	bool cqe32;
+	u32 target;
+	struct memreg_mr *mr;
+	int error;
+	u32 reason;
+	u32 taken;
+	struct ib_memreg_cqe told;
+};
+
+/* Part of memreg_uring.pending until a command was issued. */
+#define MEMREG_URING_ISSUE	0x10000
+
+#ifdef MEMREG_URING
+/* Does the kernel have such commands? */
+static inline bool memreg_uring_there(void)
+{
+	return true;
+}
+
+int memreg_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags);
+int memreg_uring_lock(struct memreg_uring *uring, struct mutex *lock);
+int memreg_uring_look(struct memreg_uring *uring, struct ib_memreg_wr *wrs,
+		      u32 count, bool more);
+void memreg_uring_add(struct memreg_uring *uring, struct memreg_slot *slot);
+void memreg_uring_remove(struct memreg_uring *uring);
+void memreg_uring_note(struct memreg_uring *uring,
+		       const struct ib_memreg_cqe *entry);
+bool memreg_uring_put(struct memreg_uring *uring, struct memreg_ring *ring);
+#else
+static inline bool memreg_uring_there(void)
+{
+	return false;
+}
+
+static inline int memreg_uring_lock(struct memreg_uring *uring,
+				    struct mutex *lock)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline int memreg_uring_look(struct memreg_uring *uring,
+				    struct ib_memreg_wr *wrs, u32 count,
+				    bool more)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline void memreg_uring_add(struct memreg_uring *uring,
+				    struct memreg_slot *slot) {}
+static inline void memreg_uring_remove(struct memreg_uring *uring) {}
+static inline void memreg_uring_note(struct memreg_uring *uring,
+				     const struct ib_memreg_cqe *entry) {}
+
+static inline bool memreg_uring_put(struct memreg_uring *uring,
+				    struct memreg_ring *ring)
+{
+	return false;
+}
+#endif
 
 #endif /* _MEMREG_H */

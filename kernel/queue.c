@@ -6,7 +6,8 @@
  * until its completion was taken, whatever becomes of their mapping (I1). A
  * slot goes together with an entry that is set aside in the ring (I10); only
  * the last slot of a user's work request can have an entry written, and of
- * those only the ones that are signalled, or fail.
+ * those only the ones that are signalled, or fail. Slots of a command of
+ * io_uring tell that instead.
  *
  * A send queue is a ring of slots. It completes in order, so that a completion
  * tells of all the slots before it as well: of those without one of their own,
@@ -110,6 +111,7 @@ struct memreg_slot *memreg_queue_next(struct memreg_queue *queue)
 	slot->window = NULL;
 	slot->window_id = 0;
 	slot->rkey = 0;
+	slot->uring = NULL;
 	slot->nr_sges = 0;
 	return slot;
 }
@@ -133,6 +135,8 @@ void memreg_queue_undo(struct memreg_slot *slot)
 	lockdep_assert_held(&queue->lock);
 
 	memreg_slot_release(slot);
+	if (slot->uring)
+		memreg_uring_remove(slot->uring);
 	if (queue->send)
 		queue->tail = memreg_slot_index(slot);
 	else
@@ -292,14 +296,17 @@ static void memreg_endpoint_failed(struct memreg_endpoint *ep, u8 status)
 	queue_work(memreg_wq, &ep->close);
 }
 
-/* Write the entry of a slot. The user may write there, too: nothing is read. */
+/*
+ * Fill in an entry with what became of a slot. The user may write there, too:
+ * nothing is read.
+ */
 static void memreg_slot_tell(const struct memreg_slot *slot,
-			     const struct ib_wc *wc, u8 status)
+			     const struct ib_wc *wc, u8 status,
+			     struct ib_memreg_cqe *entry)
 {
 	const struct memreg_queue *queue = slot->queue;
 	struct memreg_ring *ring = queue->ring;
 	struct memreg_endpoint *ep = memreg_wc_endpoint(queue, wc);
-	struct ib_memreg_cqe *entry = memreg_ring_entry(ring);
 	u8 flags = 0;
 
 	entry->user_data = slot->user_data;
@@ -323,6 +330,26 @@ static void memreg_slot_tell(const struct memreg_slot *slot,
 		memreg_endpoint_failed(ep, status);
 	}
 	trace_memreg_complete(slot, entry);
+}
+
+/*
+ * A slot is through: tell of it, if there is an outcome, and let go of what it
+ * keeps. Returns whether an entry of the ring was written.
+ */
+static bool memreg_slot_end(struct memreg_slot *slot, const struct ib_wc *wc,
+			    int outcome)
+{
+	struct memreg_ring *ring = slot->queue->ring;
+	struct memreg_uring *uring = slot->uring;
+	struct ib_memreg_cqe entry;
+
+	if (outcome >= 0)
+		memreg_slot_tell(slot, wc, outcome,
+				 uring ? &entry : memreg_ring_entry(ring));
+	if (outcome >= 0 && uring)
+		memreg_uring_note(uring, &entry);
+	memreg_slot_release(slot);
+	return uring ? memreg_uring_put(uring, ring) : outcome >= 0;
 }
 
 /* A slot is free again; the last to be so may end the queue. */
@@ -364,16 +391,15 @@ static bool memreg_send_done_one(struct memreg_queue *queue,
 				 const struct ib_wc *wc)
 {
 	int outcome;
+	bool told;
 
 	/* A completion of another one says that this one succeeded. */
 	outcome = memreg_send_outcome(queue, slot, wc->wr_cqe == &slot->cqe ?
 				      wc->status : IB_WC_SUCCESS);
-	if (outcome >= 0)
-		memreg_slot_tell(slot, wc, outcome);
+	told = memreg_slot_end(slot, wc, outcome);
 	if (!slot->part)
 		queue->stale = false;
-	memreg_slot_release(slot);
-	return outcome < 0;
+	return !told;
 }
 
 /* A send completed, and with it all before it. */
@@ -402,8 +428,8 @@ static void memreg_send_done(struct memreg_queue *queue,
 static void memreg_recv_done(struct memreg_queue *queue,
 			     struct memreg_slot *slot, const struct ib_wc *wc)
 {
-	memreg_slot_tell(slot, wc, wc->status);
-	memreg_slot_release(slot);
+	if (!memreg_slot_end(slot, wc, wc->status))
+		memreg_ring_unclaim(queue->ring, 1);
 	llist_add(&slot->node, &queue->free);
 	memreg_queue_give(queue, 1);
 }

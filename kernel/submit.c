@@ -159,6 +159,10 @@ struct memreg_insert {
 /**
  * struct memreg_sub - A call at work
  * @ucmd: The call
+ * @uring: It is a command of io_uring; otherwise NULL
+ * @wrs: The caller's array of work requests
+ * @count: Their number
+ * @base: Those before this chunk
  * @s: Room to work in
  * @loaded: Work requests in the chunk
  * @side: Where the SGEs and inline data of each are: pointers into @s
@@ -175,6 +179,10 @@ struct memreg_insert {
  */
 struct memreg_sub {
 	struct memreg_ucmd *ucmd;
+	struct memreg_uring *uring;
+	struct ib_memreg_wr __user *wrs;
+	u32 count;
+	u32 base;
 	struct memreg_scratch *s;
 	u32 loaded;
 	const void *side[MEMREG_SUBMIT_CHUNK];
@@ -204,6 +212,18 @@ u64 memreg_submit_opcodes(struct memreg_device *mdev)
 		mask &= ~(BIT_ULL(IB_MEMREG_OP_CMP_AND_SWP) |
 			  BIT_ULL(IB_MEMREG_OP_FETCH_AND_ADD));
 	return mask;
+}
+
+/**
+ * memreg_submit_writes() - Does an opcode write to local memory?
+ * @opcode: enum ib_memreg_opcode, or any other number
+ *
+ * Return: whether it does.
+ */
+bool memreg_submit_writes(u16 opcode)
+{
+	return opcode < ARRAY_SIZE(memreg_opcodes) &&
+	       memreg_opcodes[opcode].write;
 }
 
 /*
@@ -290,15 +310,13 @@ static int memreg_load_answer(struct memreg_sub *sub, u32 i,
  */
 static int memreg_load(struct memreg_sub *sub, u32 taken)
 {
-	struct ib_memreg_submit *cmd = sub->ucmd->cmd;
-	struct ib_memreg_wr __user *from = u64_to_user_ptr(cmd->wrs);
+	struct ib_memreg_wr __user *from = sub->wrs + taken;
 	struct memreg_side side = {};
 	size_t size, left;
 	u32 i, count;
 	int ret;
 
-	from += taken;
-	size = min_t(u32, cmd->count - taken, MEMREG_SUBMIT_CHUNK) *
+	size = min_t(u32, sub->count - taken, MEMREG_SUBMIT_CHUNK) *
 	       sizeof(*from);
 	left = copy_from_user(sub->s->wrs, from, size);
 	count = (size - left) / sizeof(*from);
@@ -406,6 +424,10 @@ static struct memreg_mr *memreg_sub_mr(struct memreg_sub *sub, u32 id)
 {
 	struct memreg_object *obj;
 
+	if (sub->uring && sub->uring->mr) {
+		refcount_inc(&sub->uring->mr->obj.users);
+		return sub->uring->mr;
+	}
 	if (!sub->mr || sub->mr->obj.id != id) {
 		obj = memreg_object_get(sub->ucmd->file, id,
 					IB_MEMREG_OBJECT_MR);
@@ -494,6 +516,13 @@ err:
  * Chains
  */
 
+static int memreg_sub_lock(struct memreg_sub *sub, struct memreg_queue *queue)
+{
+	if (sub->uring)
+		return memreg_uring_lock(sub->uring, &queue->lock);
+	return mutex_lock_killable(&queue->lock) ? -EINTR : 0;
+}
+
 static int memreg_no_room(struct memreg_sub *sub, int err)
 {
 	if (err == -ENOSPC)
@@ -565,6 +594,10 @@ static int memreg_chain_post(struct memreg_sub *sub,
 
 	if (!sub->nr)
 		return 0;
+	/* What io_uring waits for tells of itself, wherever a command ends. */
+	if (sub->uring && sub->queue->send)
+		sub->s->device_wrs[sub->nr - 1].send.send_flags |=
+			IB_SEND_SIGNALED;
 	ret = post(sub, &bad);
 	if (!ret) {
 		memreg_count(sub->ucmd->mdev, IB_MEMREG_STAT_WRS_SUBMITTED,
@@ -576,8 +609,9 @@ static int memreg_chain_post(struct memreg_sub *sub,
 	}
 	from = memreg_chain_find(sub, bad);
 	*taken = sub->s->owners[from];
-	/* Some parts of a work request without the others. */
-	if (from && sub->s->owners[from - 1] == *taken)
+	/* Parts of a work request without the others, or none that tells. */
+	if (from && (sub->s->owners[from - 1] == *taken ||
+		     (sub->uring && sub->queue->send)))
 		queue_work(memreg_wq, &sub->queue->ep->close);
 	memreg_count(sub->ucmd->mdev, IB_MEMREG_STAT_WRS_SUBMITTED,
 		     *taken - sub->s->owners[0]);
@@ -612,13 +646,20 @@ static int memreg_post_srq(struct memreg_sub *sub, const void **bad)
  */
 
 /* The slot of the last, or only, part of the user's work request. */
-static void memreg_slot_describe(struct memreg_slot *slot,
-				 const struct ib_memreg_wr *wr)
+static void memreg_slot_describe(struct memreg_sub *sub,
+				 struct memreg_slot *slot, u32 i)
 {
+	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
+
 	slot->user_data = wr->user_data;
 	slot->opcode = wr->opcode;
 	slot->signalled = wr->flags & IB_MEMREG_WR_SIGNALED ||
 			  wr->opcode == IB_MEMREG_OP_RECV;
+	if (!sub->uring)
+		return;
+	/* A command ends with its last work request. */
+	slot->signalled |= sub->base + i + 1 == sub->count;
+	memreg_uring_add(sub->uring, slot);
 }
 
 /* Fill in a work request for the device, but for its SGEs. */
@@ -718,7 +759,7 @@ static int memreg_send_memory(struct memreg_sub *sub,
 		union memreg_device_wr *to = memreg_chain_add(sub, slot, i);
 		u64 done = at.done;
 
-		memreg_slot_describe(slot, wr);
+		memreg_slot_describe(sub, slot, i);
 		slot->part = n < parts;
 		memreg_fill_wr(to, wr, slot, done);
 		memreg_fill_part(sub, slot, to, memreg_sub_lkey(sub, ep), max,
@@ -765,7 +806,7 @@ static int memreg_send_inline(struct memreg_sub *sub,
 		return memreg_no_room(sub, ret);
 	slot = memreg_queue_next(sub->queue);
 	to = memreg_chain_add(sub, slot, i);
-	memreg_slot_describe(slot, wr);
+	memreg_slot_describe(sub, slot, i);
 	memreg_fill_wr(to, wr, slot, 0);
 	if (!wr->length)
 		return 0;
@@ -807,7 +848,7 @@ static int memreg_send_window(struct memreg_sub *sub,
 		return ret;
 	}
 	to = memreg_chain_add(sub, slot, i);
-	memreg_slot_describe(slot, wr);
+	memreg_slot_describe(sub, slot, i);
 	if (wr->opcode == IB_MEMREG_OP_BIND) {
 		const struct memreg_key *key = memreg_window_key(slot->window);
 
@@ -882,10 +923,10 @@ static int memreg_submit_sends(struct memreg_sub *sub,
 	if (!memreg_endpoint_queued(ep) || !ep->send)
 		return memreg_fail(sub->ucmd, -EINVAL,
 				   IB_MEMREG_REASON_NO_QUEUE);
-	if (mutex_lock_killable(&ep->send->lock))
-		return -EINTR;
+	ret = memreg_sub_lock(sub, ep->send);
+	if (ret)
+		return ret;
 	sub->queue = ep->send;
-	ret = 0;
 	if (!ep->send->ready || !READ_ONCE(ep->sendable))
 		ret = memreg_fail(sub->ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	while (!ret && i < to) {
@@ -907,7 +948,6 @@ static int memreg_submit_sends(struct memreg_sub *sub,
 static int memreg_recv_one(struct memreg_sub *sub, u32 lkey, u32 max, u32 i)
 {
 	struct ib_sge *sges = &sub->s->device_sges[sub->nr_sges];
-	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
 	struct memreg_queue *queue = sub->queue;
 	union memreg_device_wr *to;
 	struct memreg_slot *slot;
@@ -918,14 +958,16 @@ static int memreg_recv_one(struct memreg_sub *sub, u32 lkey, u32 max, u32 i)
 	if (ret)
 		return memreg_no_room(sub, ret);
 	slot = memreg_queue_next(queue);
-	memreg_slot_describe(slot, wr);
+	memreg_slot_describe(sub, slot, i);
 	while (slot->nr_sges < sub->nr_resolved) {
 		slot->sges[slot->nr_sges] = sub->resolved[slot->nr_sges];
 		total += slot->sges[slot->nr_sges++].length;
 	}
 	/* The references are the slot's from here on. */
 	sub->nr_resolved = 0;
-	slot->bounce = min_t(u64, total, queue->buffer_size);
+	/* In an entry of io_uring there is no room for a message. */
+	if (!sub->uring)
+		slot->bounce = min_t(u64, total, queue->buffer_size);
 	n = memreg_slot_build_recv(slot, lkey, sges, max);
 	if (n < 0) {
 		memreg_queue_undo(slot);
@@ -952,8 +994,9 @@ static int memreg_submit_recvs(struct memreg_sub *sub,
 	u32 i = from;
 	int ret, err;
 
-	if (mutex_lock_killable(&queue->lock))
-		return -EINTR;
+	ret = memreg_sub_lock(sub, queue);
+	if (ret)
+		return ret;
 	sub->queue = queue;
 	ret = queue->closed ? memreg_fail(sub->ucmd, -ENOTCONN,
 					  IB_MEMREG_REASON_STATE) : 0;
@@ -985,7 +1028,11 @@ static int memreg_submit_to_srq(struct memreg_sub *sub, u32 id, u32 from,
 	if (!obj)
 		return memreg_fail(sub->ucmd, -ENOENT, IB_MEMREG_REASON_ID);
 	srq = container_of(obj, struct memreg_srq, obj);
-	if (sub->s->wrs[from].opcode == IB_MEMREG_OP_RECV)
+	if (sub->uring && sub->uring->fixed)
+		/* Nothing that is posted there could be called back. */
+		ret = memreg_fail(sub->ucmd, -EOPNOTSUPP,
+				  IB_MEMREG_REASON_OPCODE);
+	else if (sub->s->wrs[from].opcode == IB_MEMREG_OP_RECV)
 		ret = memreg_submit_recvs(sub, srq->queue,
 					  srq->domain->pd->local_dma_lkey,
 					  memreg_srq_fragments(sub->ucmd->mdev),
@@ -1046,8 +1093,7 @@ static u32 memreg_group_end(const struct memreg_sub *sub, u32 from)
 /* Tell the user the keys that were made. */
 static int memreg_submit_answer(struct memreg_sub *sub, u32 taken, u32 count)
 {
-	struct ib_memreg_submit *cmd = sub->ucmd->cmd;
-	struct ib_memreg_wr __user *to = u64_to_user_ptr(cmd->wrs);
+	struct ib_memreg_wr __user *to = sub->wrs + taken;
 	u32 i;
 
 	for (i = 0; i < count; i++) {
@@ -1055,8 +1101,8 @@ static int memreg_submit_answer(struct memreg_sub *sub, u32 taken, u32 count)
 
 		if (wr->opcode != IB_MEMREG_OP_BIND)
 			continue;
-		if (put_user(wr->rkey, &to[taken + i].rkey) ||
-		    put_user(wr->remote_addr, &to[taken + i].remote_addr))
+		if (put_user(wr->rkey, &to[i].rkey) ||
+		    put_user(wr->remote_addr, &to[i].remote_addr))
 			return -EFAULT;
 	}
 	return 0;
@@ -1069,8 +1115,12 @@ static int memreg_submit_chunk(struct memreg_sub *sub, u32 *taken)
 	int ret, err;
 
 	ret = memreg_load(sub, *taken);
+	if (!ret && sub->uring)
+		ret = memreg_uring_look(sub->uring, sub->s->wrs, sub->loaded,
+					*taken + sub->loaded < sub->count);
 	if (ret)
 		return ret;
+	sub->base = *taken;
 	while (!ret && at < sub->loaded) {
 		u32 end = memreg_group_end(sub, at);
 		u32 target = sub->s->wrs[at].target_id;
@@ -1086,6 +1136,46 @@ static int memreg_submit_chunk(struct memreg_sub *sub, u32 *taken)
 	return ret ?: err;
 }
 
+/**
+ * memreg_submit_wrs() - Submit work requests
+ * @ucmd: Call that asks for it
+ * @uring: It is a command of io_uring; otherwise NULL
+ * @wrs: Address of an array of struct ib_memreg_wr in user space
+ * @count: Their number
+ * @taken: How many were posted, whatever is returned
+ *
+ * Return: 0, or a negative errno of struct ib_memreg_submit.
+ */
+int memreg_submit_wrs(struct memreg_ucmd *ucmd, struct memreg_uring *uring,
+		      u64 wrs, u32 count, u32 *taken)
+{
+	struct memreg_sub sub;
+	int ret = 0;
+
+	*taken = 0;
+	if (!count || count > IB_MEMREG_BATCH_MAX)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	sub.s = memreg_scratch_get(ucmd->file);
+	if (!sub.s)
+		return -ENOMEM;
+	sub.ucmd = ucmd;
+	sub.uring = uring;
+	sub.wrs = u64_to_user_ptr(wrs);
+	sub.count = count;
+	sub.mr = NULL;
+	sub.insert_target = 0;
+	sub.nr_inserts = 0;
+	sub.nr = 0;
+	sub.nr_sges = 0;
+	sub.nr_resolved = 0;
+	while (!ret && *taken < count)
+		ret = memreg_submit_chunk(&sub, taken);
+	if (sub.mr)
+		memreg_object_put(&sub.mr->obj);
+	memreg_scratch_put(ucmd->file, sub.s);
+	return ret;
+}
+
 static int memreg_submit_check(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_submit *cmd = ucmd->cmd;
@@ -1094,34 +1184,7 @@ static int memreg_submit_check(struct memreg_ucmd *ucmd)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	if (cmd->reserved)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
-	if (!cmd->count || cmd->count > IB_MEMREG_BATCH_MAX)
-		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
 	return 0;
-}
-
-/* Submit the work requests of a call, up to the first one that can't be. */
-static int memreg_submit_all(struct memreg_ucmd *ucmd, u32 *taken)
-{
-	struct ib_memreg_submit *cmd = ucmd->cmd;
-	struct memreg_sub sub;
-	int ret = 0;
-
-	sub.s = memreg_scratch_get(ucmd->file);
-	if (!sub.s)
-		return -ENOMEM;
-	sub.ucmd = ucmd;
-	sub.mr = NULL;
-	sub.insert_target = 0;
-	sub.nr_inserts = 0;
-	sub.nr = 0;
-	sub.nr_sges = 0;
-	sub.nr_resolved = 0;
-	while (!ret && *taken < cmd->count)
-		ret = memreg_submit_chunk(&sub, taken);
-	if (sub.mr)
-		memreg_object_put(&sub.mr->obj);
-	memreg_scratch_put(ucmd->file, sub.s);
-	return ret;
 }
 
 /* ioctl(IB_MEMREG_IOC_SUBMIT) */
@@ -1133,7 +1196,8 @@ int memreg_submit(struct memreg_ucmd *ucmd)
 	cmd->out_taken = 0;
 	ret = memreg_submit_check(ucmd);
 	if (!ret)
-		ret = memreg_submit_all(ucmd, &cmd->out_taken);
+		ret = memreg_submit_wrs(ucmd, NULL, cmd->wrs, cmd->count,
+					&cmd->out_taken);
 	if (memreg_respond(ucmd, sizeof(*cmd)) && !ret)
 		ret = -EFAULT;
 	return ret;

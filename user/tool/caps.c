@@ -58,6 +58,8 @@ static const struct {
 		"queue", NUMBER, "work requests on a queue" },
 	[IB_MEMREG_CAP_RING] = {
 		"ring", NUMBER, "entries of a completion ring" },
+	[IB_MEMREG_CAP_URING] = {
+		"io-uring", YES_NO, "commands of io_uring" },
 };
 
 static const char *backing_text(uint32_t backing)

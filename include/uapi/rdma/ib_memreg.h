@@ -368,6 +368,7 @@ enum ib_memreg_backing {
  *	has, up to 32 times as many.
  * @IB_MEMREG_CAP_QUEUE: Work requests on a send or receive queue.
  * @IB_MEMREG_CAP_RING: Entries of a completion ring.
+ * @IB_MEMREG_CAP_URING: 1 if IB_MEMREG_URING_SUBMIT works.
  */
 enum ib_memreg_cap {
 	IB_MEMREG_CAP_KEY_PAGES = 1,
@@ -391,7 +392,8 @@ enum ib_memreg_cap {
 	IB_MEMREG_CAP_OPCODES,
 	IB_MEMREG_CAP_FRAGMENTS,
 	IB_MEMREG_CAP_QUEUE,
-	IB_MEMREG_CAP_RING
+	IB_MEMREG_CAP_RING,
+	IB_MEMREG_CAP_URING
 };
 
 /**
@@ -1210,7 +1212,8 @@ struct ib_memreg_list {
  * @IB_MEMREG_STAT_ENDPOINTS_FAILED: Connections that did not come up for
  *	another reason.
  * @IB_MEMREG_STAT_WRS_SUBMITTED: Work requests of users that were posted.
- * @IB_MEMREG_STAT_WRS_COMPLETED: Completions of them that went to rings.
+ * @IB_MEMREG_STAT_WRS_COMPLETED: Completions of them that were told, in a ring
+ *	or by io_uring.
  * @IB_MEMREG_STAT_WRS_FAILED: Those of them that tell of a failure, flushes
  *	included.
  * @IB_MEMREG_STAT_INLINE_RECEIVES: Messages delivered in completion entries.
@@ -1764,6 +1767,93 @@ struct ib_memreg_submit {
 };
 
 #define IB_MEMREG_IOC_SUBMIT		_IO(IB_MEMREG_IOC_MAGIC, 0x14)
+
+/**
+ * struct ib_memreg_uring_submit - Command IB_MEMREG_URING_SUBMIT of io_uring(7)
+ * @wrs: Pointer to an array of @count struct ib_memreg_wr
+ * @count: Work requests, 1 to IB_MEMREG_BATCH_MAX
+ * @flags: Must be 0
+ *
+ * The 16 bytes of cmd in a submission entry of IORING_OP_URING_CMD, whose fd is
+ * a bound file and whose cmd_op is IB_MEMREG_URING_SUBMIT. The work requests
+ * are submitted as by SUBMIT, but the command completes in the ring of
+ * io_uring, once, when the last of them has completed, and none of them has an
+ * entry in a completion ring. The rules that SUBMIT doesn't have:
+ *
+ * - All work requests are for the same target. A RECV is alone.
+ * - SIGNALED makes no difference.
+ * - A received message goes to the buffer, however short it is.
+ * - @wrs, and what it points to, must stay as it is until the command has
+ *   completed.
+ * - Entries of the endpoint's completion ring are set aside as by SUBMIT, and
+ *   free again when the work requests have completed.
+ *
+ * With IORING_URING_CMD_FIXED in uring_cmd_flags the memory of the work request
+ * is a range of the registered buffer that buf_index names, and not of an MR:
+ * @count and num_sge are 1, and in the SGE mr_id is 0, offset the address in
+ * user space as it was when the buffer was registered, and length from 1. No
+ * shared receive queue takes it. What becomes of the mapping is not watched.
+ *
+ * The result is the number of bytes that ib_memreg_cqe.byte_len would tell for
+ * the last work request, 2^31 - 1 at most; or a negative errno. If not all work
+ * requests could be submitted, that is the one that SUBMIT fails with; the
+ * command completes when those that could have completed. If one of them
+ * failed, it says how the first one did:
+ *
+ * ==================================================  ============
+ * LOC_LEN_ERR                                         EMSGSIZE
+ * LOC_PROT_ERR, LOC_ACCESS_ERR                        EFAULT
+ * WR_FLUSH_ERR                                        ECANCELED
+ * REM_ACCESS_ERR                                      EACCES
+ * REM_INV_REQ_ERR, REM_OP_ERR                         EREMOTEIO
+ * RETRY_EXC_ERR, RNR_RETRY_EXC_ERR, RESP_TIMEOUT_ERR  ETIMEDOUT
+ * any other                                           EIO
+ * ==================================================  ============
+ *
+ * Rings with entries of 32 bytes tell struct ib_memreg_uring_result as well.
+ *
+ * Commands keep the file open: a process that closes the file while some are
+ * posted keeps its objects until they completed. When the ring of io_uring
+ * ends, by close, exit or exec, commands that are posted complete with
+ * ECANCELED at once. Their work requests stay posted, and the outcome goes to
+ * the completion ring of the queue in one entry: of the first work request that
+ * failed, or else of the last one. If the memory is a registered buffer the
+ * endpoint is disconnected instead, and the command completes when it has been
+ * flushed.
+ *
+ * Errors besides those of SUBMIT: EOPNOTSUPP (another cmd_op, or the kernel has
+ * no such commands: see IB_MEMREG_CAP_URING), EINVAL (several targets, a RECV
+ * that is not alone, multishot), EFAULT (not in the registered buffer, or there
+ * is none at that index).
+ */
+struct ib_memreg_uring_submit {
+	__aligned_u64 wrs;
+	__u32 count;
+	__u32 flags;
+};
+
+#define IB_MEMREG_URING_SUBMIT		_IO(IB_MEMREG_IOC_MAGIC, 0x80)
+
+/**
+ * struct ib_memreg_uring_result - What a command tells besides its result
+ * @status: enum ib_memreg_wc_status of the first work request that failed
+ * @flags: enum ib_memreg_cqe_flags
+ * @opcode: As in struct ib_memreg_cqe; 0 if not all were posted
+ * @reason: enum ib_memreg_reason, if not all were posted
+ * @ex: As in struct ib_memreg_cqe; of a RECV on a shared queue the endpoint
+ *	that took it instead; if not all were posted the number of those that
+ *	were
+ *
+ * The first 8 of the 16 bytes (big_cqe) by which an entry of 32 bytes is larger
+ * than one of 16: IORING_SETUP_CQE32, or IORING_CQE_F_32 in its flags.
+ */
+struct ib_memreg_uring_result {
+	__u8 status;
+	__u8 flags;
+	__u8 opcode;
+	__u8 reason;
+	__u32 ex;
+};
 
 /**
  * struct ib_memreg_grant - Private data by which an owner tells a peer

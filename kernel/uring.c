@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Commands of io_uring: submission that completes in io_uring's ring.
+ *
+ * A command is a chain of work requests for one queue, or one receive. Each
+ * slot that they take names the command, and counts in @pending, and so does
+ * who issues it. The last one to leave ends the command: who issues it at once,
+ * and a slot, which goes in any context, by work for the command's task.
+ *
+ * What is posted can't be called back, but io_uring wants it when a process
+ * ends or gives up its ring, and waits: commands keep the file, so nothing else
+ * would end them. Such a command ends at once, and its slots go on without it.
+ * Its outcome then goes to the completion ring of the queue, where there is an
+ * entry set aside for each slot anyway (I10).
+ *
+ * That can't be if the memory is a registered buffer, which io_uring keeps only
+ * until the command has ended (I1). Then the connection is ended, which flushes
+ * the queue.
+ */
+#include <linux/io_uring/cmd.h>
+#include <linux/slab.h>
+#include <linux/uio.h>
+
+#include "memreg.h"
+
+static struct memreg_uring **memreg_uring_of(struct io_uring_cmd *cmd)
+{
+	return io_uring_cmd_to_pdu(cmd, struct memreg_uring *);
+}
+
+static bool memreg_uring_nowait(const struct memreg_uring *uring)
+{
+	return uring->issue_flags & IO_URING_F_NONBLOCK;
+}
+
+/* It is to be issued again where it may wait. */
+static int memreg_uring_block(struct memreg_uring *uring)
+{
+	uring->blocked = true;
+	return -EAGAIN;
+}
+
+/*
+ * The end
+ */
+
+/* What a status is as an errno: see IB_MEMREG_URING_SUBMIT. */
+static int memreg_uring_errno(u8 status)
+{
+	switch (status) {
+	case IB_MEMREG_WC_LOC_LEN_ERR:
+		return -EMSGSIZE;
+	case IB_MEMREG_WC_LOC_PROT_ERR:
+	case IB_MEMREG_WC_LOC_ACCESS_ERR:
+		return -EFAULT;
+	case IB_MEMREG_WC_WR_FLUSH_ERR:
+		return -ECANCELED;
+	case IB_MEMREG_WC_REM_ACCESS_ERR:
+		return -EACCES;
+	case IB_MEMREG_WC_REM_INV_REQ_ERR:
+	case IB_MEMREG_WC_REM_OP_ERR:
+		return -EREMOTEIO;
+	case IB_MEMREG_WC_RETRY_EXC_ERR:
+	case IB_MEMREG_WC_RNR_RETRY_EXC_ERR:
+	case IB_MEMREG_WC_RESP_TIMEOUT_ERR:
+		return -ETIMEDOUT;
+	default:
+		return -EIO;
+	}
+}
+
+static int memreg_uring_res(const struct memreg_uring *uring)
+{
+	if (uring->error)
+		return uring->error;
+	if (uring->told.status != IB_MEMREG_WC_SUCCESS)
+		return memreg_uring_errno(uring->told.status);
+	return min_t(u32, uring->told.byte_len, INT_MAX);
+}
+
+/* What a large entry of io_uring has besides. */
+static u64 memreg_uring_extra(const struct memreg_uring *uring)
+{
+	union {
+		struct ib_memreg_uring_result result;
+		u64 extra;
+	} all = { .result = {
+		.status = uring->told.status,
+		.flags = uring->told.flags,
+	} };
+
+	static_assert(sizeof(all.result) == sizeof(all.extra));
+	if (uring->error) {
+		all.result.reason = uring->reason;
+		all.result.ex = uring->taken;
+		return all.extra;
+	}
+	all.result.opcode = uring->told.opcode;
+	all.result.ex = uring->shared ? uring->told.endpoint_id :
+					uring->told.ex;
+	return all.extra;
+}
+
+/* A registered buffer was given back before, by memreg_uring_through(). */
+static void memreg_uring_free(struct memreg_uring *uring)
+{
+	if (uring->mr && uring->mr->region)
+		memreg_region_forget(uring->mr->region);
+	kfree(uring->mr);
+	kfree(uring);
+}
+
+static void memreg_uring_end(struct memreg_uring *uring,
+			     struct io_uring_cmd *cmd, unsigned int issue_flags)
+{
+	int res = memreg_uring_res(uring);
+	u64 extra = memreg_uring_extra(uring);
+	bool cqe32 = uring->cqe32;
+
+	memreg_uring_free(uring);
+	if (cqe32)
+		io_uring_cmd_done32(cmd, res, extra, issue_flags);
+	else
+		io_uring_cmd_done(cmd, res, issue_flags);
+}
+
+/* Called in the command's task, or instead of it. */
+static void memreg_uring_work(struct io_tw_req tw_req, io_tw_token_t tw)
+{
+	struct io_uring_cmd *cmd = io_uring_cmd_from_tw(tw_req);
+
+	memreg_uring_end(*memreg_uring_of(cmd), cmd,
+			 IO_URING_CMD_TASK_WORK_ISSUE_FLAGS);
+}
+
+/* Nothing of the command is posted any more, and the device is still there. */
+static void memreg_uring_through(struct memreg_uring *uring)
+{
+	if (uring->mr && uring->mr->region)
+		memreg_region_return(uring->mr->region);
+}
+
+/*
+ * Slots
+ */
+
+/**
+ * memreg_uring_add() - A slot is the command's
+ * @uring: The command, being issued
+ * @slot: The slot
+ */
+void memreg_uring_add(struct memreg_uring *uring, struct memreg_slot *slot)
+{
+	slot->uring = uring;
+	uring->shared = !slot->queue->ep;
+	atomic_inc(&uring->pending);
+}
+
+/**
+ * memreg_uring_remove() - A slot of the command was not posted
+ * @uring: The command, being issued
+ */
+void memreg_uring_remove(struct memreg_uring *uring)
+{
+	atomic_dec(&uring->pending);
+}
+
+/**
+ * memreg_uring_note() - Keep the outcome of a slot
+ * @uring: The command
+ * @entry: The outcome; not its data
+ *
+ * Context: any, with memreg_ring.lock held.
+ */
+void memreg_uring_note(struct memreg_uring *uring,
+		       const struct ib_memreg_cqe *entry)
+{
+	u8 flags = uring->told.flags & IB_MEMREG_CQE_STALE;
+
+	if (uring->told.status == IB_MEMREG_WC_SUCCESS)
+		memcpy(&uring->told, entry,
+		       offsetof(struct ib_memreg_cqe, data));
+	uring->told.flags |= flags;
+}
+
+/**
+ * memreg_uring_put() - A slot of the command is through
+ * @uring: The command, not to be touched afterwards
+ * @ring: The ring in which an entry is set aside for the slot
+ *
+ * Context: any, with memreg_ring.lock held.
+ * Return: whether that entry was written, as io_uring has given the command up.
+ */
+bool memreg_uring_put(struct memreg_uring *uring, struct memreg_ring *ring)
+{
+	struct io_uring_cmd *cmd;
+	bool told;
+
+	lockdep_assert_held(&ring->lock);
+
+	if (atomic_dec_return(&uring->pending))
+		return false;
+	memreg_uring_through(uring);
+	cmd = xchg(&uring->cmd, NULL);
+	if (cmd) {
+		io_uring_cmd_complete_in_task(cmd, memreg_uring_work);
+		return false;
+	}
+	/* The last one that was posted may be none that tells. */
+	told = uring->told.opcode;
+	if (told)
+		memcpy(memreg_ring_entry(ring), &uring->told,
+		       offsetof(struct ib_memreg_cqe, data));
+	/* It has no registered buffer, so this can be done anywhere. */
+	kfree(uring);
+	return told;
+}
+
+/*
+ * Issue
+ */
+
+/**
+ * memreg_uring_lock() - Lock a queue for a command
+ * @uring: The command, being issued
+ * @lock: The queue's lock
+ *
+ * Return: 0, -EINTR, or -EAGAIN if it has to be issued where it may wait.
+ */
+int memreg_uring_lock(struct memreg_uring *uring, struct mutex *lock)
+{
+	if (!memreg_uring_nowait(uring))
+		return mutex_lock_killable(lock) ? -EINTR : 0;
+	return mutex_trylock(lock) ? 0 : memreg_uring_block(uring);
+}
+
+/* Make an MR of the range of the registered buffer that the SGE names. */
+static int memreg_uring_borrow(struct memreg_uring *uring,
+			       struct ib_memreg_wr *wr)
+{
+	bool write = memreg_submit_writes(wr->opcode);
+	struct memreg_region *region;
+	struct iov_iter iter;
+	int ret;
+
+	if (wr->num_sge != 1 || wr->sge.mr_id)
+		return memreg_fail(uring->ucmd, -EINVAL,
+				   IB_MEMREG_REASON_SGES);
+	if (!wr->sge.length)
+		return memreg_fail(uring->ucmd, -EINVAL,
+				   IB_MEMREG_REASON_ZERO_LENGTH);
+	uring->mr = kzalloc(sizeof(*uring->mr), GFP_KERNEL_ACCOUNT);
+	if (!uring->mr)
+		return -ENOMEM;
+	refcount_set(&uring->mr->obj.users, 1);
+	ret = io_uring_cmd_import_fixed(wr->sge.offset, wr->sge.length,
+					write ? ITER_DEST : ITER_SOURCE, &iter,
+					uring->cmd, uring->issue_flags);
+	if (ret)
+		return memreg_fail(uring->ucmd, ret, IB_MEMREG_REASON_RANGE);
+	region = memreg_region_borrow(uring->ucmd, &iter);
+	if (IS_ERR(region))
+		return PTR_ERR(region);
+	uring->mr->region = region;
+	uring->mr->length = wr->sge.length;
+	uring->mr->access = IB_MEMREG_ACCESS_LOCAL_WRITE;
+	wr->sge.offset = 0;
+	return 0;
+}
+
+/* Is it a work request whose submission takes long? */
+static bool memreg_uring_slow(const struct ib_memreg_wr *wr)
+{
+	return wr->opcode == IB_MEMREG_OP_BIND ||
+	       wr->opcode == IB_MEMREG_OP_INVALIDATE;
+}
+
+/**
+ * memreg_uring_look() - Look at work requests of a command before the rest does
+ * @uring: The command, being issued
+ * @wrs: Some of its work requests
+ * @count: Their number
+ * @more: There are more behind them
+ *
+ * Return: 0 or a negative errno.
+ */
+int memreg_uring_look(struct memreg_uring *uring, struct ib_memreg_wr *wrs,
+		      u32 count, bool more)
+{
+	bool only = !uring->target && count == 1 && !more;
+	u32 i;
+
+	if (memreg_uring_nowait(uring) && more)
+		return memreg_uring_block(uring);
+	for (i = 0; i < count; i++) {
+		if (memreg_uring_nowait(uring) && memreg_uring_slow(&wrs[i]))
+			return memreg_uring_block(uring);
+		if (!uring->target)
+			uring->target = wrs[i].target_id;
+		if (wrs[i].target_id != uring->target)
+			return memreg_fail(uring->ucmd, -EINVAL,
+					   IB_MEMREG_REASON_ID);
+		if (!only && (uring->fixed ||
+			      wrs[i].opcode == IB_MEMREG_OP_RECV))
+			return memreg_fail(uring->ucmd, -EINVAL,
+					   IB_MEMREG_REASON_COUNT);
+	}
+	return uring->fixed ? memreg_uring_borrow(uring, wrs) : 0;
+}
+
+static int memreg_uring_submit(struct memreg_uring *uring)
+{
+	const struct ib_memreg_uring_submit *sqe =
+		io_uring_sqe_cmd(uring->cmd->sqe,
+				 struct ib_memreg_uring_submit);
+	u64 wrs = READ_ONCE(sqe->wrs);
+	u32 count = READ_ONCE(sqe->count);
+
+	if (READ_ONCE(sqe->flags))
+		return memreg_fail(uring->ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_FLAGS);
+	return memreg_submit_wrs(uring->ucmd, uring, wrs, count, &uring->taken);
+}
+
+/*
+ * The command was issued. Returns whether nothing of it is posted any more;
+ * otherwise it is not ours any more. The file's lock is held.
+ */
+static bool memreg_uring_issued(struct memreg_uring *uring)
+{
+	/* Who may wait has done so before. */
+	if (memreg_uring_nowait(uring) &&
+	    atomic_read(&uring->pending) != MEMREG_URING_ISSUE)
+		io_uring_cmd_mark_cancelable(uring->cmd, uring->issue_flags);
+	if (atomic_sub_return(MEMREG_URING_ISSUE, &uring->pending))
+		return false;
+	memreg_uring_through(uring);
+	return true;
+}
+
+static struct memreg_uring *memreg_uring_new(struct io_uring_cmd *cmd,
+					     struct memreg_ucmd *ucmd,
+					     unsigned int issue_flags)
+{
+	struct memreg_uring *uring;
+
+	uring = kzalloc(sizeof(*uring), GFP_KERNEL_ACCOUNT);
+	if (!uring)
+		return NULL;
+	uring->cmd = cmd;
+	uring->ucmd = ucmd;
+	uring->issue_flags = issue_flags;
+	uring->fixed = cmd->flags & IORING_URING_CMD_FIXED;
+	uring->cqe32 = issue_flags & IO_URING_F_CQE32;
+	atomic_set(&uring->pending, MEMREG_URING_ISSUE);
+	*memreg_uring_of(cmd) = uring;
+	return uring;
+}
+
+static int memreg_uring_issue(struct io_uring_cmd *cmd,
+			      unsigned int issue_flags)
+{
+	struct memreg_ucmd ucmd = { .file = cmd->file->private_data };
+	bool wait = !(issue_flags & IO_URING_F_NONBLOCK);
+	struct memreg_uring *uring;
+	bool through = true;
+
+	uring = memreg_uring_new(cmd, &ucmd, issue_flags);
+	if (!uring)
+		return -ENOMEM;
+	/* From here on only io_uring_cmd_done() ends it. */
+	if (wait)
+		io_uring_cmd_mark_cancelable(cmd, issue_flags);
+	uring->error = memreg_enter(&ucmd, wait);
+	if (!uring->error) {
+		uring->error = memreg_uring_submit(uring);
+		uring->reason = ucmd.reason;
+		through = memreg_uring_issued(uring);
+		memreg_leave(&ucmd);
+	} else {
+		uring->reason = ucmd.reason;
+		uring->blocked = uring->error == -EAGAIN;
+	}
+	if (!through)
+		return -EIOCBQUEUED;
+	if (uring->blocked) {
+		memreg_uring_free(uring);
+		return -EAGAIN;
+	}
+	memreg_uring_end(uring, cmd, issue_flags);
+	return -EIOCBQUEUED;
+}
+
+/*
+ * Cancellation
+ */
+
+/* End the connection of a command, whose endpoint may have gone meanwhile. */
+static void memreg_uring_cut(struct memreg_file *file, u32 id)
+{
+	struct memreg_ucmd ucmd = { .file = file };
+	struct memreg_object *obj;
+
+	/* Whoever has the lock for long ends it himself. */
+	if (memreg_enter(&ucmd, false))
+		return;
+	obj = memreg_object_get(file, id, IB_MEMREG_OBJECT_ENDPOINT);
+	if (obj) {
+		queue_work(memreg_wq, &container_of(obj, struct memreg_endpoint,
+						    obj)->close);
+		memreg_object_put(obj);
+	}
+	memreg_leave(&ucmd);
+}
+
+/*
+ * io_uring gives a command up, and asks again until that has ended. The lock
+ * that it holds keeps the command from being ended by its task meanwhile.
+ */
+static void memreg_uring_cancel(struct io_uring_cmd *cmd,
+				unsigned int issue_flags)
+{
+	struct memreg_uring *uring = *memreg_uring_of(cmd);
+	int pending = atomic_read(&uring->pending);
+	bool cqe32 = uring->cqe32;
+
+	/* It is about to end, or is still being issued. */
+	if (!pending || pending >= MEMREG_URING_ISSUE)
+		return;
+	if (uring->fixed) {
+		memreg_uring_cut(cmd->file->private_data, uring->target);
+		return;
+	}
+	if (!xchg(&uring->cmd, NULL))
+		return;
+	/* From here on it is its slots' alone. */
+	if (cqe32)
+		io_uring_cmd_done32(cmd, -ECANCELED, 0, issue_flags);
+	else
+		io_uring_cmd_done(cmd, -ECANCELED, issue_flags);
+}
+
+/**
+ * memreg_uring_cmd() - Issue or cancel a command
+ * @cmd: The command
+ * @issue_flags: How io_uring calls
+ *
+ * Return: -EIOCBQUEUED if the command ends, or has ended, by a call of
+ * io_uring_cmd_done(); -EAGAIN if it is to be issued where it may wait;
+ * otherwise its result.
+ */
+int memreg_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
+{
+	if (issue_flags & IO_URING_F_CANCEL) {
+		memreg_uring_cancel(cmd, issue_flags);
+		return 0;
+	}
+	if (cmd->cmd_op != IB_MEMREG_URING_SUBMIT)
+		return -EOPNOTSUPP;
+	if (cmd->flags & IORING_URING_CMD_MASK & ~IORING_URING_CMD_FIXED)
+		return -EINVAL;
+	return memreg_uring_issue(cmd, issue_flags);
+}
