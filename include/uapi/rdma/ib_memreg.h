@@ -1511,8 +1511,8 @@ struct ib_memreg_ring_create {
  * Wait until the ring has that many entries which the user is not done with.
  * @out_reason is written if the call succeeds, too.
  *
- * Errors: EINVAL, ETIMEDOUT, EINTR (any signal), ENODEV (the ring is
- * destroyed), EFAULT.
+ * Errors: EINVAL, ETIMEDOUT, EINTR (any signal), ENODEV (the ring is destroyed,
+ * and has fewer), EFAULT.
  */
 struct ib_memreg_ring_wait {
 	__u32 size;
