@@ -763,17 +763,17 @@ static struct ib_memreg_wr some_wr(struct worker *w)
 
 static void do_submit(struct worker *w)
 {
+	unsigned int i, count = 1 + pick(w, BATCH);
 	struct ib_memreg_wr wrs[BATCH];
-	unsigned int i;
 	int ret;
 
 	if (!shared->bound[pick(w, WINDOWS)])
 		bound_put(w);
-	for (i = 0; i < BATCH; i++)
+	for (i = 0; i < count; i++)
 		wrs[i] = some_wr(w);
-	ret = NOTE(w, SUBMIT, raw_submit(fd, wrs, BATCH));
+	ret = NOTE(w, SUBMIT, raw_submit(fd, wrs, count));
 	i = raw_taken();
-	if (!ret || i >= BATCH)
+	if (!ret || i >= count)
 		return;
 	if (ret == -ENOENT)
 		forget(shared->mrs, MRS, wrs[i].sge.mr_id);
@@ -1402,10 +1402,12 @@ TEST_F_TIMEOUT(stress, I7_I8_each_call_races_with_each, 20000)
 			TH_LOG("%s", actions[i].name);
 		check(_metadata);
 	}
-	for (i = 0; i < CALLS && everything() && !getenv("MEMREG_ACTIONS"); i++)
+	for (i = 0; i < CALLS && everything() && !getenv("MEMREG_ACTIONS");
+	     i++) {
 		EXPECT_TRUE(shared->succeeded[i] ||
 			    i == _IOC_NR(IB_MEMREG_IOC_STAT))
 			TH_LOG("ioctl %u never succeeded", i);
+	}
 	TH_LOG("%lu calls", shared->calls);
 }
 
