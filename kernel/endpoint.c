@@ -59,6 +59,9 @@
 /* Most that a QP is waited for which says that it fails. */
 #define MEMREG_SETTLE_MS	200
 
+/* Most that a peer is waited for, to see that it was refused something. */
+#define MEMREG_REFUSED	msecs_to_jiffies(100)
+
 /* A peer that posts no receives makes a SEND end with an error, not never. */
 #define MEMREG_RNR_RETRY	6
 
@@ -493,7 +496,8 @@ static void memreg_endpoint_cut(struct memreg_endpoint *ep)
 /*
  * A QP that refuses an access tells the peer so, and goes to error by itself.
  * rxe has its event raised before either is done; to be faster than rxe would
- * leave the peer with a flushed request and no reason.
+ * leave the peer with a flushed request and no reason. So would a disconnect
+ * that overtakes the refusal: the peer, which it is for, is to be the first.
  */
 static void memreg_endpoint_settle(struct memreg_endpoint *ep)
 {
@@ -504,9 +508,11 @@ static void memreg_endpoint_settle(struct memreg_endpoint *ep)
 	for (ms = 0; ms < MEMREG_SETTLE_MS; ms++) {
 		if (ib_query_qp(ep->id->qp, &attr, IB_QP_STATE, &init) ||
 		    attr.qp_state == IB_QPS_ERR)
-			return;
+			break;
 		usleep_range(1000, 2000);
 	}
+	if (READ_ONCE(ep->refused))
+		wait_for_completion_timeout(&ep->left, MEMREG_REFUSED);
 }
 
 static void memreg_endpoint_close(struct work_struct *work)
@@ -554,9 +560,11 @@ static void memreg_endpoint_qp_event(struct ib_event *event, void *context)
 		complete_all(&ep->last_wqe);
 		queue_work(memreg_wq, &ep->close);
 		break;
-	case IB_EVENT_QP_FATAL:
 	case IB_EVENT_QP_REQ_ERR:
 	case IB_EVENT_QP_ACCESS_ERR:
+		WRITE_ONCE(ep->refused, true);
+		fallthrough;
+	case IB_EVENT_QP_FATAL:
 		WRITE_ONCE(ep->failing, true);
 		queue_work(memreg_wq, &ep->close);
 		break;
@@ -613,6 +621,7 @@ static struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file)
 	INIT_LIST_HEAD(&ep->grants.windows);
 	init_waitqueue_head(&ep->grants.wait);
 	init_completion(&ep->last_wqe);
+	init_completion(&ep->left);
 	xa_init_flags(&ep->bound, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	INIT_LIST_HEAD(&ep->event_node);
 	INIT_WORK(&ep->close, memreg_endpoint_close);
@@ -1086,6 +1095,7 @@ static int memreg_endpoint_handler(struct rdma_cm_id *id,
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 	case RDMA_CM_EVENT_ADDR_CHANGE:
+		complete_all(&ep->left);
 		queue_work(memreg_wq, &ep->close);
 		break;
 	default:

@@ -1163,12 +1163,14 @@ struct memreg_listener;
  *	reference
  * @queued: The queues are what they will be: release and acquire
  * @last_wqe: The QP takes no more of the shared queue's
+ * @left: The peer has disconnected, or the device goes
  * @bound: Windows of type 2B by the index in their rkeys; from when they are
  *	submitted to be bound until their keys are dead
  * @state: enum ib_memreg_endpoint_state; changed under the handler lock
  * @up: The peer is, or was, in: accepted or established; handler lock
  * @sendable: The QP is, or was, one that may send
  * @failing: The QP said that it goes to error, by itself
+ * @refused: It does so because of what the peer has asked for
  * @outcome: Event that tells of the end; handler lock, final once CLOSED
  * @published: It can be found, so its events may be read; event_lock
  * @pending: Bitmap of enum ib_memreg_event_type that wait to be read;
@@ -1200,11 +1202,13 @@ struct memreg_endpoint {
 	struct memreg_srq *srq;
 	bool queued;
 	struct completion last_wqe;
+	struct completion left;
 	struct xarray bound;
 	u32 state;
 	bool up;
 	bool sendable;
 	bool failing;
+	bool refused;
 	u32 outcome;
 	bool published;
 	unsigned long pending;

@@ -123,7 +123,8 @@ static int move(struct peek *p, uint64_t offset, uint32_t length)
 	case LINK_GOOD:
 		return EXIT_GOOD;
 	case LINK_OVER:
-		return fail("the connection ended");
+		return fail("the connection ended; the peer has closed it, or "
+			    "revoked its key");
 	default:
 		return EXIT_FAILED;
 	}
