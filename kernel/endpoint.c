@@ -466,17 +466,25 @@ static void memreg_endpoint_abandon(struct memreg_endpoint *ep)
 		memreg_queue_abandon(ep->recv);
 }
 
-/* Wait until all that was posted on the queues has completed. */
+static bool memreg_endpoint_drain_queues(struct memreg_endpoint *ep)
+{
+	return (!ep->send || memreg_queue_drain(ep->send)) &&
+	       (!ep->recv || memreg_queue_drain(ep->recv));
+}
+
+/*
+ * Wait until all that was posted on the queues has completed. A device may fail
+ * to flush it: rxe's receiver is off for good if memory was short when the QP
+ * got ready to receive.
+ */
 static void memreg_endpoint_drain(struct memreg_endpoint *ep)
 {
 	if (!ep->send && !ep->recv && !ep->srq)
 		return;
-	if (memreg_endpoint_flush(ep))
+	if (memreg_endpoint_flush(ep) || !memreg_endpoint_drain_queues(ep)) {
 		memreg_endpoint_abandon(ep);
-	if (ep->send)
-		memreg_queue_drain(ep->send);
-	if (ep->recv)
-		memreg_queue_drain(ep->recv);
+		memreg_endpoint_drain_queues(ep);
+	}
 	if (ep->srq)
 		memreg_endpoint_drain_srq(ep);
 }

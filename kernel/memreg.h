@@ -1022,7 +1022,7 @@ struct memreg_queue *memreg_queue_alloc(struct memreg_device *mdev,
 void memreg_queue_free(struct memreg_device *mdev, struct memreg_queue *queue);
 void memreg_queue_close(struct memreg_queue *queue);
 int memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp);
-void memreg_queue_drain(struct memreg_queue *queue);
+bool memreg_queue_drain(struct memreg_queue *queue);
 void memreg_queue_abandon(struct memreg_queue *queue);
 int memreg_queue_reserve(struct memreg_queue *queue, u32 count);
 struct memreg_slot *memreg_queue_next(struct memreg_queue *queue);

@@ -25,6 +25,9 @@
 #include "memreg.h"
 #include "trace.h"
 
+/* Longest that a device is waited for which has work to flush. */
+#define MEMREG_DRAIN	(10 * HZ)
+
 static struct memreg_slot *memreg_queue_slot(const struct memreg_queue *queue,
 					     u32 index)
 {
@@ -569,14 +572,19 @@ static bool memreg_queue_is_idle(struct memreg_queue *queue)
  * @queue: Closed queue, whose QP, if there is one, flushes what was posted
  *
  * Context: may sleep.
+ * Return: false if the device has not completed it for MEMREG_DRAIN; if there
+ * is no QP, this can't be.
  */
-void memreg_queue_drain(struct memreg_queue *queue)
+bool memreg_queue_drain(struct memreg_queue *queue)
 {
 	memreg_queue_flush_early(queue);
-	wait_event(queue->wait, memreg_queue_is_idle(queue));
+	if (!wait_event_timeout(queue->wait, memreg_queue_is_idle(queue),
+				MEMREG_DRAIN))
+		return false;
 	/* Who woke us does not look at the queue any more. */
 	spin_lock_irq(&queue->ring->lock);
 	spin_unlock_irq(&queue->ring->lock);
+	return true;
 }
 
 /* Let go of windows that an INVALIDATE which never completes has claimed. */
