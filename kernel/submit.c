@@ -1195,6 +1195,9 @@ int memreg_submit(struct memreg_ucmd *ucmd)
 
 	cmd->out_taken = 0;
 	ret = memreg_submit_check(ucmd);
+	/* Nothing is taken that can't be told of. */
+	if (!ret)
+		ret = memreg_respond(ucmd, sizeof(*cmd));
 	if (!ret)
 		ret = memreg_submit_wrs(ucmd, NULL, cmd->wrs, cmd->count,
 					&cmd->out_taken);

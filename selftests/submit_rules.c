@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 
 #include "kselftest_harness.h"
@@ -937,6 +938,28 @@ static void bad_queues(struct __test_metadata *_metadata,
 	       q.max_recv = 0; q.max_recv_sge = 0);
 	QUEUES(ENOENT, ID, q.srq_id = self->mr; q.recv_ring_id = 0;
 	       q.max_recv = 0; q.max_recv_sge = 0);
+}
+
+/* The structure can be read, and not be written to. */
+TEST_F_TIMEOUT(rules, I8_what_cannot_be_answered_is_not_posted, LIMIT_S)
+{
+	RAW(submit, cmd, .count = 1);
+	struct ib_memreg_wr wr, last;
+	__u32 first_n, last_n;
+
+	ASSERT_EQ(0, stock_recv(self->stock, 0, 64));
+	wr = message(self, &first_n, SIGNALED);
+	last = message(self, &last_n, SIGNALED);
+	cmd.wrs = (uintptr_t)&wr;
+	memcpy(self->page, &cmd, sizeof(cmd));
+	ASSERT_EQ(0, mprotect(self->page, PAGE, PROT_READ));
+	EXPECT_EQ(-1, ioctl(self->link.fd, IB_MEMREG_IOC_SUBMIT, self->page));
+	EXPECT_EQ(EFAULT, errno);
+	ASSERT_EQ(0, mprotect(self->page, PAGE, PROT_READ | PROT_WRITE));
+	ASSERT_EQ(0, raw_submit(self->link.fd, &last, 1));
+	told(_metadata, self, last_n);
+	arrived(_metadata, self, last_n);
+	EXPECT_EQ(0, ring_count(&self->ring));
 }
 
 TEST_F_TIMEOUT(rules, I8_queues_must_be_in_bounds, LIMIT_S)

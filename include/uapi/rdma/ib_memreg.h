@@ -1747,7 +1747,9 @@ struct ib_memreg_wr {
  * with the connection then.
  *
  * A call that fails with EFAULT may have posted a BIND whose rkey could not be
- * returned; @out_taken counts it.
+ * returned; @out_taken counts it. If this structure can't be written to,
+ * nothing is posted; but if it goes while the call is at work, nothing tells
+ * what was.
  *
  * Errors: EINVAL, EOVERFLOW, ENOENT (an id), ENOTCONN (no connection yet, or no
  * more), EAGAIN (queue or ring full), EACCES (LOCAL_WRITE, or the window asks
