@@ -19,13 +19,10 @@
 
 #include "fault.h"
 #include "kselftest_harness.h"
-#include "memreg_fixture.h"
+#include "data.h"
 
 #define LENGTH		(8 * PAGE)
 #define BATCH		8
-/* Where lib/topology.sh has the two ends. */
-#define OWNER_IP	"192.0.2.1"
-#define PEER_IP		"192.0.2.2"
 
 FIXTURE(fail_nth) {
 	int fd;
@@ -46,6 +43,9 @@ FIXTURE(fail_nth) {
 	int peer;
 	__u32 peer_domain;
 	__u32 peer_endpoint;
+	/* For endpoints with queues */
+	struct ring ring;
+	__u32 window;
 };
 
 /*
@@ -61,6 +61,7 @@ FIXTURE(fail_nth) {
  * @final: It may be called once only, so that it works is for the next round
  *	to show
  * @quiet: It may be that nothing in it can fail
+ * @late: EFAULT may also be that of the answer, after all was done
  */
 struct op {
 	int (*prepare)(FIXTURE_DATA(fail_nth) *self);
@@ -69,6 +70,7 @@ struct op {
 	const int *errors;
 	bool final;
 	bool quiet;
+	bool late;
 };
 
 static bool op_may_fail(const struct op *op, int ret)
@@ -108,6 +110,8 @@ static bool sweep_round(struct __test_metadata *_metadata,
 			TH_LOG("fault %u: the call fails with %d", nth, ret);
 		}
 		if (op->final)
+			goto undo;
+		if (op->late && ret == -EFAULT && !state_same(&before))
 			goto undo;
 		ASSERT_TRUE(state_same(&before)) {
 			TH_LOG("fault %u: the call fails with %d", nth, ret);
@@ -176,7 +180,8 @@ FIXTURE_SETUP(fail_nth)
 	memset(self->memory, 1, LENGTH);
 	ASSERT_EQ(0, raw_domain(self->fd, &self->domain));
 	ASSERT_EQ(0, raw_register(self->fd, self->domain, self->memory, LENGTH,
-				  MW_BIND, &self->local_mr));
+				  MW_BIND | LOCAL_WRITE, &self->local_mr));
+	ASSERT_EQ(0, ring_create(self->fd, &self->ring, 64, 64, 0, -1));
 	ASSERT_EQ(0, listen_on_owner(self));
 	self->peer = raw_open_peer();
 	ASSERT_LE(0, self->peer);
@@ -185,6 +190,7 @@ FIXTURE_SETUP(fail_nth)
 
 FIXTURE_TEARDOWN(fail_nth)
 {
+	ring_unmap(&self->ring);
 	EXPECT_EQ(0, close(self->fd));
 	EXPECT_EQ(0, close(self->peer));
 	EXPECT_EQ(0, vm_pin(0));
@@ -760,6 +766,266 @@ TEST_F_TIMEOUT(fail_nth, I7_disconnect, 600)
 }
 
 /*
+ * Moving data
+ */
+
+static int call_ring_create(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(ring_create, cmd, .entries = 64, .entry_size = 128, .eventfd = -1);
+	int ret = raw_call(self->fd, IB_MEMREG_IOC_RING_CREATE, &cmd);
+
+	self->made = cmd.out_ring_id;
+	self->made_fd = cmd.out_fd;
+	return ret;
+}
+
+static int destroy_made_ring(FIXTURE_DATA(fail_nth) *self)
+{
+	int ret = destroy_made(self);
+
+	return close(self->made_fd) ? -errno : ret;
+}
+
+/* A descriptor that was left behind would be the next one. */
+TEST_F_TIMEOUT(fail_nth, I8_ring_create, 600)
+{
+	static const int errors[] = { ENOSPC, ENFILE, EMFILE, 0 };
+	static const struct op op = {
+		.call = call_ring_create,
+		.undo = destroy_made_ring,
+		.errors = errors,
+	};
+	int before = dup(0), after;
+
+	close(before);
+	sweep(_metadata, self, &op);
+	after = dup(0);
+	close(after);
+	EXPECT_EQ(before, after);
+}
+
+static int call_srq_create(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_srq(self->fd, self->domain, self->ring.id, 8, 2, 0,
+		       &self->made);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_srq_create, 600)
+{
+	static const struct op op = {
+		.call = call_srq_create,
+		.undo = destroy_made,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static struct ib_memreg_queues queues_of(const FIXTURE_DATA(fail_nth) *self)
+{
+	return (struct ib_memreg_queues) {
+		.send_ring_id = self->ring.id,
+		.recv_ring_id = self->ring.id,
+		.max_send = 4,
+		.max_recv = 4,
+		.max_send_sge = 2,
+		.max_recv_sge = 2,
+		.max_inline = 16,
+	};
+}
+
+static int call_setup(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_queues queues = queues_of(self);
+
+	return raw_setup(self->fd, self->made, self->domain, &queues);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_setup, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_request,
+		.call = call_setup,
+		.undo = destroy_ends,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_connect_queues(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_queues queues = queues_of(self);
+
+	return raw_connect(self->fd, self->domain, PEER_IP, htons(9), &queues,
+			   &self->made);
+}
+
+static const int connecting[] = {
+	ENOSPC, EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, 0
+};
+
+TEST_F_TIMEOUT(fail_nth, I8_connect_with_queues, 600)
+{
+	static const struct op op = {
+		.call = call_connect_queues,
+		.undo = destroy_made,
+		.errors = connecting,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int recv_one(FIXTURE_DATA(fail_nth) *self, __u32 target)
+{
+	struct ib_memreg_wr wr = WR(RECV, target,
+				    SGE(self->local_mr, 10, LENGTH - 10));
+
+	return raw_submit(self->fd, &wr, 1);
+}
+
+static int prepare_setup(FIXTURE_DATA(fail_nth) *self)
+{
+	return prepare_request(self) ?: call_setup(self) ?:
+	       recv_one(self, self->made);
+}
+
+/* A receive is in place, and is flushed if this comes to nothing. */
+TEST_F_TIMEOUT(fail_nth, I7_accept_with_queues, 600)
+{
+	static const int errors[] = { ENOTCONN, ENOSPC, 0 };
+	static const struct op op = {
+		.prepare = prepare_setup,
+		.call = call_accept,
+		.undo = destroy_ends,
+		.errors = errors,
+		.final = true,
+	};
+
+	sweep(_metadata, self, &op);
+	EXPECT_LT(0, ring_count(&self->ring));
+}
+
+/* Up, with queues, of which what is posted does not end by itself */
+static int prepare_queues(FIXTURE_DATA(fail_nth) *self)
+{
+	int ret = prepare_request(self) ?: call_setup(self) ?:
+		  call_accept(self);
+
+	ring_done(&self->ring, ring_count(&self->ring));
+	if (!ret && !await_event(self->fd, IB_MEMREG_EVENT_ESTABLISHED))
+		ret = -ETIMEDOUT;
+	return ret ?: raw_windows_2b(self->fd, self->domain, PAGE,
+				     &self->window, 1);
+}
+
+static int destroy_queues(FIXTURE_DATA(fail_nth) *self)
+{
+	int ret = destroy_ends(self);
+
+	return ret ?: raw_destroy(self->fd, self->window);
+}
+
+static int call_submit_recv(FIXTURE_DATA(fail_nth) *self)
+{
+	return recv_one(self, self->made);
+}
+
+static int call_submit_sges(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_sge sges[2] = {
+		{ .mr_id = self->local_mr, .length = PAGE },
+		{ .mr_id = self->local_mr, .length = 9, .offset = PAGE + 5 },
+	};
+	struct ib_memreg_wr wr = WR(SEND, self->made, SGES(sges, 2));
+
+	return raw_submit(self->fd, &wr, 1);
+}
+
+static int call_submit_inline(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_wr wr = WR(SEND, self->made, .flags = INLINE,
+				    INLINE_DATA("memreg", 7));
+
+	return raw_submit(self->fd, &wr, 1);
+}
+
+static int call_submit_bind(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_wr wr = WR(BIND, self->made,
+				    .window_id = self->window,
+				    .access = REMOTE_READ,
+				    .sge = { .mr_id = self->local_mr,
+					     .length = 100 });
+
+	return raw_submit(self->fd, &wr, 1);
+}
+
+static const struct op submit_ops[] = {
+	{ .prepare = prepare_queues, .call = call_submit_recv,
+	  .undo = destroy_queues, .errors = no_space, .late = true },
+	{ .prepare = prepare_queues, .call = call_submit_sges,
+	  .undo = destroy_queues, .errors = no_space, .late = true },
+	{ .prepare = prepare_queues, .call = call_submit_inline,
+	  .undo = destroy_queues, .errors = no_space, .late = true },
+	{ .prepare = prepare_queues, .call = call_submit_bind,
+	  .undo = destroy_queues, .errors = no_space, .late = true },
+};
+
+/* One work request in a call: it is posted, or nothing has changed. */
+TEST_F_TIMEOUT(fail_nth, I8_submit, 1200)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_LEN(submit_ops); i++)
+		sweep(_metadata, self, &submit_ops[i]);
+}
+
+static int prepare_shared(FIXTURE_DATA(fail_nth) *self)
+{
+	ring_done(&self->ring, ring_count(&self->ring));
+	return call_srq_create(self);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_submit_to_srq, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_shared,
+		.call = call_submit_recv,
+		.undo = destroy_made,
+		.errors = no_space,
+		.late = true,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/* With work posted, and a window bound */
+static int prepare_posted(FIXTURE_DATA(fail_nth) *self)
+{
+	return prepare_queues(self) ?: call_submit_bind(self) ?:
+	       call_submit_recv(self) ?: call_submit_inline(self);
+}
+
+static int destroy_peer_and_window(FIXTURE_DATA(fail_nth) *self)
+{
+	int ret = destroy_peer_end(self);
+
+	return ret ?: raw_destroy(self->fd, self->window);
+}
+
+TEST_F_TIMEOUT(fail_nth, I7_destroy_with_work, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_posted,
+		.call = destroy_made,
+		.undo = destroy_peer_and_window,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/*
  * The end of things: only the copy of the call's argument may fail.
  */
 
@@ -817,8 +1083,9 @@ static int prepare_file(FIXTURE_DATA(fail_nth) *self)
 {
 	struct ib_memreg_bind bind = { .length = PAGE, .access = REMOTE_READ };
 	RAW(listen, listen, .backlog = 4, .addr = { .family = AF_INET });
-	__u32 domain, endpoint;
+	__u32 domain, endpoint, srq;
 	int fd = raw_open_bound();
+	struct ring ring;
 	int ret;
 
 	self->made_fd = fd;
@@ -830,6 +1097,10 @@ static int prepare_file(FIXTURE_DATA(fail_nth) *self)
 	ret = ret ?: raw_windows(fd, domain, LENGTH, &bind.window_id, 1);
 	ret = ret ?: raw_bind(fd, domain, &bind, 1);
 	ret = ret ?: raw_call(fd, IB_MEMREG_IOC_LISTEN, &listen);
+	ret = ret ?: ring_create(fd, &ring, 4, 64, 0, -1);
+	ret = ret ?: raw_srq(fd, domain, ring.id, 4, 1, 0, &srq);
+	if (!ret)
+		ring_unmap(&ring);
 	return ret ?: connect_to(fd, domain, PEER_IP, htons(9), &endpoint);
 }
 
