@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * ib_memreg for other kernel modules: pools of fast registration MRs, and
+ * requests that register memory for one I/O of a peer.
+ *
+ * The life of a request
+ *
+ *	ib_memreg_req_init()		once, wherever the request is embedded
+ *	ib_memreg_req_map_sg()		take MRs, map the memory for DMA
+ *	ib_memreg_req_segs()		what to tell the peer
+ *	ib_memreg_req_post()		REG_MR for each MR and the caller's SEND,
+ *					in one ib_post_send()
+ *	...				the peer moves the data, and answers
+ *	ib_memreg_req_remote_invalidated()  if the answer says it did that
+ *	ib_memreg_req_end()		kill the keys that still work
+ *	ib_memreg_req_ops.done()	the memory is the caller's again
+ *
+ * done() is called exactly once for each request that was posted: after every
+ * key is dead, the memory is unmapped, and the SEND has completed, so that the
+ * adapter does not come back to its buffer to send it again. A connection that
+ * is lost is drained by the caller (ib_drain_qp()); then requests that still
+ * wait for an answer are ended by ib_memreg_req_abort().
+ *
+ * A key is dead before its memory is unmapped, whatever happens. An MR whose
+ * work request failed or was flushed is in an unknown state: it is destroyed,
+ * which kills the key in any state, and another takes its place. This needs
+ * neither a live QP nor the caller's context. Where LOCAL_INV does not wait for
+ * packets in flight (rxe), MRs that it was used on are destroyed likewise; keys
+ * that the peer invalidates with its answer are not, since the QP that takes
+ * the answer has taken all packets before it.
+ *
+ * Functions may be called in softirq context, with interrupts on or off, unless
+ * they say that they may sleep. Calls for the same request are serialised by
+ * the caller, but for completions, which come whenever they do.
+ *
+ * Exported GPL only, in the namespace IB_MEMREG.
+ */
+#ifndef _RDMA_IB_MEMREG_H
+#define _RDMA_IB_MEMREG_H
+
+#include <linux/atomic.h>
+#include <linux/bits.h>
+#include <linux/completion.h>
+#include <linux/dma-direction.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_verbs.h>
+
+struct bio_vec;
+struct ib_memreg_mr;
+struct ib_memreg_pool;
+struct ib_memreg_reserve;
+struct scatterlist;
+
+/*
+ * Pools
+ */
+
+/**
+ * enum ib_memreg_pool_flags - What a pool is made of
+ * @IB_MEMREG_POOL_SG_GAPS: MRs that take any list of pieces, whatever their
+ *	boundaries, on devices that have those (IBK_SG_GAPS_REG); elsewhere it
+ *	is ignored, and a request takes one more MR at each gap
+ */
+enum ib_memreg_pool_flags {
+	IB_MEMREG_POOL_SG_GAPS	= BIT(0),
+};
+
+/**
+ * struct ib_memreg_pool_attr - What a pool is to be
+ * @name: Names the pool in traces; copied
+ * @max_pages: Pages of PAGE_SIZE that one MR is to hold; 0, or more than the
+ *	device has: as many as the device has, up to 512
+ * @count: MRs that are allocated at once, and that the pool does not shrink
+ *	below; at least 1
+ * @max_count: MRs that it may grow to; 0: @count
+ * @numa_node: Where its memory is to be, or NUMA_NO_NODE
+ * @flags: enum ib_memreg_pool_flags
+ */
+struct ib_memreg_pool_attr {
+	const char *name;
+	unsigned int max_pages;
+	unsigned int count;
+	unsigned int max_count;
+	int numa_node;
+	unsigned int flags;
+};
+
+/**
+ * struct ib_memreg_pool_stats - What a pool has done; numbers only grow, but
+ *	for the first two
+ * @total: MRs that there are
+ * @idle: MRs that nobody has
+ * @taken: MRs that were taken
+ * @empty: Times that there was none to be had
+ * @grown: MRs that were added because there were too few
+ * @shrunk: MRs that were given back, as nobody needed them
+ * @replaced: MRs that were destroyed as their state was unknown, or because
+ *	packets might have been in flight, and replaced
+ * @remote_invalidated: Keys that peers have invalidated
+ * @local_invalidated: Keys that LOCAL_INV has invalidated
+ * @bogus: Keys that peers claimed to have invalidated, and that were not theirs
+ */
+struct ib_memreg_pool_stats {
+	u64 total;
+	u64 idle;
+	u64 taken;
+	u64 empty;
+	u64 grown;
+	u64 shrunk;
+	u64 replaced;
+	u64 remote_invalidated;
+	u64 local_invalidated;
+	u64 bogus;
+};
+
+struct ib_memreg_pool *
+ib_memreg_pool_create(struct ib_pd *pd, const struct ib_memreg_pool_attr *attr);
+void ib_memreg_pool_destroy(struct ib_memreg_pool *pool);
+unsigned int ib_memreg_pool_pages(const struct ib_memreg_pool *pool);
+void ib_memreg_pool_query(struct ib_memreg_pool *pool,
+			  struct ib_memreg_pool_stats *stats);
+
+struct ib_memreg_mr *ib_memreg_mr_get(struct ib_memreg_pool *pool);
+void ib_memreg_mr_put(struct ib_memreg_mr *mr);
+
+struct ib_memreg_reserve *
+ib_memreg_reserve_create(struct ib_memreg_pool *pool, unsigned int count);
+void ib_memreg_reserve_destroy(struct ib_memreg_reserve *reserve);
+
+/*
+ * Requests
+ */
+
+/**
+ * struct ib_memreg_seg - Memory that a peer may reach, as a protocol tells it
+ * @iova: First I/O address
+ * @length: Bytes
+ * @rkey: Key
+ */
+struct ib_memreg_seg {
+	u64 iova;
+	u32 length;
+	u32 rkey;
+};
+
+struct ib_memreg_req;
+
+/**
+ * struct ib_memreg_req_ops - What a request calls
+ * @done: The request has ended, and may be used again or freed. @status is 0,
+ *	or -ECONNABORTED if one of its work requests failed or was flushed or if
+ *	it was aborted: the connection is over then. What the peer has answered
+ *	stands: this is not about the data. In softirq context or in a worker,
+ *	or in the one that calls ib_memreg_req_end().
+ * @error: A work request failed, of which @wc tells; the connection is over.
+ *	This may come several times for a request, always before done(), and
+ *	while the answer is still awaited. In the context of the CQ. May be NULL.
+ */
+struct ib_memreg_req_ops {
+	void (*done)(struct ib_memreg_req *req, int status);
+	void (*error)(struct ib_memreg_req *req, const struct ib_wc *wc);
+};
+
+/**
+ * struct ib_memreg_req - Memory registered for one I/O; embedded in the
+ *	caller's own request, and private but for what is said here
+ * @nr_mrs: Number of MRs, and of segments; for the caller to read
+ */
+struct ib_memreg_req {
+	unsigned int nr_mrs;
+
+	/* private: */
+	struct ib_memreg_pool *pool;
+	struct ib_memreg_reserve *reserve;
+	const struct ib_memreg_req_ops *ops;
+	struct ib_memreg_mr *first;
+	struct ib_memreg_mr *last;
+	enum dma_data_direction dir;
+	unsigned int flags;
+	int status;
+	bool unknown;
+	atomic_t pending;
+	struct ib_cqe send_cqe;
+	struct work_struct work;
+	struct completion *waiter;
+};
+
+/**
+ * enum ib_memreg_req_flags - How a request is posted
+ * @IB_MEMREG_REQ_REMOTE_INV: The peer may invalidate one of the keys with its
+ *	answer. The SEND is signalled then: nothing else would tell that it has
+ *	completed. Without this flag the last LOCAL_INV of the request does, and
+ *	ib_memreg_req_remote_invalidated() refuses all keys; a request without
+ *	MRs has its SEND signalled in any case.
+ */
+enum ib_memreg_req_flags {
+	IB_MEMREG_REQ_REMOTE_INV	= BIT(0),
+};
+
+void ib_memreg_req_init(struct ib_memreg_req *req, struct ib_memreg_pool *pool,
+			struct ib_memreg_reserve *reserve,
+			const struct ib_memreg_req_ops *ops);
+int ib_memreg_req_map_sg(struct ib_memreg_req *req, struct scatterlist *sgl,
+			 unsigned int nents, unsigned int max_mrs,
+			 enum dma_data_direction dir);
+int ib_memreg_req_map_bvec(struct ib_memreg_req *req,
+			   const struct bio_vec *bvecs, unsigned int count,
+			   unsigned int max_mrs, enum dma_data_direction dir);
+void ib_memreg_req_unmap(struct ib_memreg_req *req);
+unsigned int ib_memreg_req_segs(const struct ib_memreg_req *req,
+				struct ib_memreg_seg *segs, unsigned int max);
+int ib_memreg_req_post(struct ib_memreg_req *req, struct ib_qp *qp,
+		       struct ib_send_wr *send, unsigned int flags);
+int ib_memreg_req_remote_invalidated(struct ib_memreg_req *req, u32 rkey);
+void ib_memreg_req_end(struct ib_memreg_req *req, struct ib_qp *qp);
+int ib_memreg_req_end_sync(struct ib_memreg_req *req, struct ib_qp *qp);
+void ib_memreg_req_abort(struct ib_memreg_req *req);
+
+/**
+ * ib_memreg_req_wrs() - Room that a request takes on a send queue
+ * @mrs: Number of its MRs
+ *
+ * Return: REG_MRs, the SEND, and LOCAL_INVs, as they may all be there at once.
+ */
+static inline unsigned int ib_memreg_req_wrs(unsigned int mrs)
+{
+	return 2 * mrs + 1;
+}
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR BSD-2-Clause) */
+/*
+ * The wire protocol of ib_memreg_blk and memreg blkd: a block device on the
+ * memory or a file of a peer.
+ *
+ * All numbers are big endian. Connections are RC, by the RDMA CM; the client
+ * opens one for each of its queues. It sends commands by SEND, each with a list
+ * of segments of its memory that the server reads (WRITE) or writes (READ) by
+ * RDMA. The server answers each command once by SEND_WITH_INV, which
+ * invalidates the rkey of the first segment, or by SEND if there is none. The
+ * client invalidates the others itself. Answers come in any order. Both sides
+ * keep receives posted for @depth messages: neither sends more.
+ *
+ * Whoever gets what this file does not allow ends the connection.
+ *
+ * After a loss
+ *
+ * A client is known by 16 bytes that it draws when its device is created. All
+ * its connections that belong together have the same epoch, which grows by at
+ * least one each time that it connects anew. A server that sees a new epoch
+ * first ends all connections of that client's older ones, and lets none of
+ * their commands begin or go on: only then does it accept. It refuses older
+ * epochs.
+ *
+ * Each command has a sequence number, which is its own for the life of the
+ * client. A command that was not answered is sent again in the new epoch under
+ * the number it had. The server knows the numbers and the outcomes of the last
+ * IB_MEMREG_BLK_REMEMBERED commands of each client that changed something, and
+ * answers one that it has done already as it did then, without doing it again.
+ */
+#ifndef _IB_MEMREG_BLK_H
+#define _IB_MEMREG_BLK_H
+
+#include <linux/types.h>
+
+#define IB_MEMREG_BLK_MAGIC		0x6d72626b	/* "mrbk" */
+#define IB_MEMREG_BLK_VERSION		1
+#define IB_MEMREG_BLK_PORT		7472
+#define IB_MEMREG_BLK_EXPORT_MAX	16
+#define IB_MEMREG_BLK_CLIENT_SIZE	16
+#define IB_MEMREG_BLK_QUEUES_MAX	64
+#define IB_MEMREG_BLK_DEPTH_MAX		256
+#define IB_MEMREG_BLK_SEGS_MAX		16
+#define IB_MEMREG_BLK_LENGTH_MAX	(4U << 20)
+#define IB_MEMREG_BLK_REMEMBERED	16384
+
+/**
+ * struct ib_memreg_blk_hello - Private data of the connection request
+ * @magic: IB_MEMREG_BLK_MAGIC
+ * @version: IB_MEMREG_BLK_VERSION; a server refuses those that it doesn't know
+ * @queue: Which of the client's connections this is, from 0
+ * @queues: How many it will have, 1 to IB_MEMREG_BLK_QUEUES_MAX
+ * @depth: Commands that it wants to have in flight on this connection, 1 to
+ *	IB_MEMREG_BLK_DEPTH_MAX
+ * @client: Who it is
+ * @epoch: From 1
+ * @reserved: 0
+ * @name: What it wants, padded with zeros; all zeros: the only one there is
+ */
+struct ib_memreg_blk_hello {
+	__be32 magic;
+	__be16 version;
+	__be16 queue;
+	__be16 queues;
+	__be16 depth;
+	__u8 client[IB_MEMREG_BLK_CLIENT_SIZE];
+	__be32 epoch;
+	__be32 reserved;
+	char name[IB_MEMREG_BLK_EXPORT_MAX];
+};
+
+/**
+ * enum ib_memreg_blk_flags - What an export is
+ * @IB_MEMREG_BLK_READ_ONLY: Commands that change something fail.
+ * @IB_MEMREG_BLK_WRITE_CACHE: What was written is safe only after a FLUSH.
+ * @IB_MEMREG_BLK_HAS_FUA: IB_MEMREG_BLK_FUA is understood.
+ * @IB_MEMREG_BLK_HAS_DISCARD: DISCARD is understood.
+ * @IB_MEMREG_BLK_HAS_ZEROES: WRITE_ZEROES is understood.
+ */
+enum ib_memreg_blk_flags {
+	IB_MEMREG_BLK_READ_ONLY		= 1 << 0,
+	IB_MEMREG_BLK_WRITE_CACHE	= 1 << 1,
+	IB_MEMREG_BLK_HAS_FUA		= 1 << 2,
+	IB_MEMREG_BLK_HAS_DISCARD	= 1 << 3,
+	IB_MEMREG_BLK_HAS_ZEROES	= 1 << 4,
+};
+
+/**
+ * struct ib_memreg_blk_welcome - Private data of the acceptance
+ * @magic: IB_MEMREG_BLK_MAGIC
+ * @version: IB_MEMREG_BLK_VERSION
+ * @depth: Commands that the client may have in flight, 1 to what it asked for
+ * @capacity: Bytes, a multiple of @block_size
+ * @flags: enum ib_memreg_blk_flags
+ * @block_size: Unit of offsets and lengths: a power of two, 512 to 4096
+ * @physical_block_size: What is written at once: a power of two, from
+ *	@block_size on
+ * @max_length: Most bytes of a READ or WRITE, a multiple of @block_size, up to
+ *	IB_MEMREG_BLK_LENGTH_MAX
+ * @discard_granularity: Unit of what DISCARD gives back, or 0
+ * @max_segs: Most segments of a command, 1 to IB_MEMREG_BLK_SEGS_MAX
+ * @reserved: 0
+ */
+struct ib_memreg_blk_welcome {
+	__be32 magic;
+	__be16 version;
+	__be16 depth;
+	__be64 capacity;
+	__be32 flags;
+	__be32 block_size;
+	__be32 physical_block_size;
+	__be32 max_length;
+	__be32 discard_granularity;
+	__be16 max_segs;
+	__be16 reserved;
+};
+
+/**
+ * struct ib_memreg_blk_refusal - Private data of the rejection
+ * @magic: IB_MEMREG_BLK_MAGIC
+ * @version: IB_MEMREG_BLK_VERSION, the newest that the server knows
+ * @status: enum ib_memreg_blk_status
+ */
+struct ib_memreg_blk_refusal {
+	__be32 magic;
+	__be16 version;
+	__be16 status;
+};
+
+/**
+ * enum ib_memreg_blk_opcode - What a command does
+ * @IB_MEMREG_BLK_NOP: Nothing; is the server there, and how large is it?
+ * @IB_MEMREG_BLK_READ: The server writes to the segments.
+ * @IB_MEMREG_BLK_WRITE: The server reads the segments.
+ * @IB_MEMREG_BLK_FLUSH: What was answered before is safe afterwards.
+ * @IB_MEMREG_BLK_DISCARD: The range is not needed, and reads as anything.
+ * @IB_MEMREG_BLK_WRITE_ZEROES: The range reads as zeros.
+ *
+ * The segments of READ and WRITE are as long as the command, together; other
+ * commands have none. NOP and FLUSH have neither offset nor length.
+ */
+enum ib_memreg_blk_opcode {
+	IB_MEMREG_BLK_NOP,
+	IB_MEMREG_BLK_READ,
+	IB_MEMREG_BLK_WRITE,
+	IB_MEMREG_BLK_FLUSH,
+	IB_MEMREG_BLK_DISCARD,
+	IB_MEMREG_BLK_WRITE_ZEROES,
+};
+
+/**
+ * enum ib_memreg_blk_cmd_flags - How it is done
+ * @IB_MEMREG_BLK_FUA: WRITE, WRITE_ZEROES: it is safe before it is answered.
+ * @IB_MEMREG_BLK_NO_UNMAP: WRITE_ZEROES: the space stays allocated.
+ */
+enum ib_memreg_blk_cmd_flags {
+	IB_MEMREG_BLK_FUA		= 1 << 0,
+	IB_MEMREG_BLK_NO_UNMAP		= 1 << 1,
+};
+
+/**
+ * struct ib_memreg_blk_seg - Memory of the client
+ * @addr: First I/O address
+ * @length: Bytes, from 1
+ * @rkey: Key
+ */
+struct ib_memreg_blk_seg {
+	__be64 addr;
+	__be32 length;
+	__be32 rkey;
+};
+
+/**
+ * struct ib_memreg_blk_cmd - What the client sends; the message ends with the
+ *	last segment
+ * @seq: Sequence number, from 1
+ * @offset: First byte, a multiple of the block size
+ * @length: Bytes, a multiple of the block size; READ, WRITE: up to max_length
+ * @epoch: That of the connection
+ * @tag: Told in the answer; no two commands in flight on a connection have the
+ *	same one
+ * @nr_segs: Number of segments
+ * @opcode: enum ib_memreg_blk_opcode
+ * @flags: enum ib_memreg_blk_cmd_flags
+ * @reserved: 0
+ * @segs: Segments
+ */
+struct ib_memreg_blk_cmd {
+	__be64 seq;
+	__be64 offset;
+	__be32 length;
+	__be32 epoch;
+	__be16 tag;
+	__be16 nr_segs;
+	__u8 opcode;
+	__u8 flags;
+	__be16 reserved;
+	struct ib_memreg_blk_seg segs[];
+};
+
+/**
+ * enum ib_memreg_blk_status - How it went
+ * @IB_MEMREG_BLK_OK: It is done, all of it.
+ * @IB_MEMREG_BLK_IO: The medium failed.
+ * @IB_MEMREG_BLK_NO_SPACE: There is no space left on it.
+ * @IB_MEMREG_BLK_PERMISSION: The export is read only.
+ * @IB_MEMREG_BLK_RANGE: The range is not within the capacity.
+ * @IB_MEMREG_BLK_UNSUPPORTED: The export can't do this.
+ * @IB_MEMREG_BLK_INVALID: This is no valid command, or no valid request for a
+ *	connection.
+ * @IB_MEMREG_BLK_NO_EXPORT: There is no export of this name.
+ * @IB_MEMREG_BLK_OLD_EPOCH: The client has a newer one.
+ * @IB_MEMREG_BLK_BUSY: There are too many clients or connections.
+ *
+ * IO to UNSUPPORTED are outcomes of commands; after INVALID the server ends the
+ * connection. INVALID to BUSY are reasons of rejections, as is UNSUPPORTED, of
+ * the version.
+ */
+enum ib_memreg_blk_status {
+	IB_MEMREG_BLK_OK,
+	IB_MEMREG_BLK_IO,
+	IB_MEMREG_BLK_NO_SPACE,
+	IB_MEMREG_BLK_PERMISSION,
+	IB_MEMREG_BLK_RANGE,
+	IB_MEMREG_BLK_UNSUPPORTED,
+	IB_MEMREG_BLK_INVALID,
+	IB_MEMREG_BLK_NO_EXPORT,
+	IB_MEMREG_BLK_OLD_EPOCH,
+	IB_MEMREG_BLK_BUSY,
+};
+
+/**
+ * struct ib_memreg_blk_reply - What the server sends
+ * @seq: That of the command
+ * @capacity: Bytes; if it differs from what the client knows, it has changed
+ * @length: Bytes that were moved: all of them if @status is OK, otherwise 0
+ * @epoch: That of the connection
+ * @tag: That of the command
+ * @status: enum ib_memreg_blk_status
+ * @reserved: 0
+ */
+struct ib_memreg_blk_reply {
+	__be64 seq;
+	__be64 capacity;
+	__be32 length;
+	__be32 epoch;
+	__be16 tag;
+	__be16 status;
+	__be32 reserved;
+};
+
+#endif
