@@ -255,14 +255,14 @@ static void memreg_batch_end(struct memreg_batch *batch)
 void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct memreg_frwr *frwr =
-		container_of(wc->wr_cqe, struct memreg_frwr, cqe);
+		container_of(wc->wr_cqe, struct memreg_frwr, fast.cqe);
 	struct memreg_domain *domain = frwr->domain;
 	struct memreg_batch *batch = frwr->batch;
 	unsigned long flags;
 
 	spin_lock_irqsave(&domain->sq_lock, flags);
 	if (wc->status != IB_WC_SUCCESS) {
-		frwr->status = -EIO;
+		frwr->fast.status = -EIO;
 		batch->error = -EIO;
 		trace_memreg_frwr_fail(frwr, wc->status);
 		memreg_queue_break(domain);
@@ -303,7 +303,7 @@ static void memreg_batch_abandon(struct memreg_batch *batch)
 	struct memreg_frwr *frwr;
 
 	for (frwr = batch->first; frwr; frwr = memreg_batch_next(frwr))
-		frwr->status = -EIO;
+		frwr->fast.status = -EIO;
 	batch->error = -EIO;
 	memreg_batch_end(batch);
 }
@@ -336,11 +336,11 @@ void memreg_batch_init(struct memreg_batch *batch,
 void memreg_batch_add(struct memreg_batch *batch, struct memreg_frwr *frwr)
 {
 	frwr->batch = batch;
-	frwr->status = 0;
-	frwr->wr.wr.send_flags = 0;
-	frwr->wr.wr.next = NULL;
+	frwr->fast.status = 0;
+	frwr->fast.wr.wr.send_flags = 0;
+	frwr->fast.wr.wr.next = NULL;
 	if (batch->last)
-		batch->last->wr.wr.next = &frwr->wr.wr;
+		batch->last->fast.wr.wr.next = &frwr->fast.wr.wr;
 	else
 		batch->first = frwr;
 	batch->last = frwr;
@@ -355,9 +355,10 @@ void memreg_batch_add(struct memreg_batch *batch, struct memreg_frwr *frwr)
  */
 struct memreg_frwr *memreg_batch_next(const struct memreg_frwr *frwr)
 {
-	struct ib_send_wr *next = frwr->wr.wr.next;
+	struct ib_send_wr *next = frwr->fast.wr.wr.next;
 
-	return next ? container_of(next, struct memreg_frwr, wr.wr) : NULL;
+	return next ? container_of(next, struct memreg_frwr,
+				   fast.wr.wr) : NULL;
 }
 
 /* Post a batch. From here on it ends by a completion or by the worker. */
@@ -372,9 +373,9 @@ static void memreg_batch_post_locked(struct memreg_batch *batch)
 	memreg_count(domain->mdev, IB_MEMREG_STAT_BATCHES, 1);
 	memreg_count(domain->mdev, IB_MEMREG_STAT_WORK_REQUESTS, batch->count);
 	trace_memreg_batch_post(batch);
-	batch->last->wr.wr.send_flags = IB_SEND_SIGNALED;
+	batch->last->fast.wr.wr.send_flags = IB_SEND_SIGNALED;
 	/* What a post took in part has no completion to end it. */
-	if (memreg_inject_post_send(domain->qp, &batch->first->wr.wr, &bad))
+	if (memreg_inject_post_send(domain->qp, &batch->first->fast.wr.wr, &bad))
 		memreg_queue_break(domain);
 }
 
@@ -583,7 +584,7 @@ int memreg_batch_run(struct memreg_batch *batch)
 		return batch->error;
 	}
 	for (frwr = batch->first; frwr; frwr = memreg_batch_next(frwr))
-		frwr->status = ret;
+		frwr->fast.status = ret;
 	return ret;
 }
 

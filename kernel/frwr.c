@@ -103,9 +103,6 @@ static struct memreg_frwr *memreg_frwr_new(struct memreg_domain *domain,
 		return ERR_PTR(-ENOMEM);
 	frwr->domain = domain;
 	frwr->class = class;
-	/* What is the same in every work request. */
-	frwr->cqe.done = memreg_queue_done;
-	frwr->wr.wr.wr_cqe = &frwr->cqe;
 	INIT_HLIST_NODE(&frwr->region_node);
 	ret = memreg_charge(&frwr->charge, domain->mdev, false);
 	if (ret) {
@@ -122,7 +119,7 @@ static void memreg_frwr_tell_destroy(struct memreg_frwr *frwr)
 	if (frwr->no_inv)
 		return;
 	memreg_count(frwr->domain->mdev, IB_MEMREG_STAT_FRWRS_DESTROYED, 1);
-	if (frwr->status)
+	if (frwr->fast.status)
 		memreg_count(frwr->domain->mdev, IB_MEMREG_STAT_FRWRS_FAILED,
 			     1);
 }
@@ -135,11 +132,9 @@ static void memreg_frwr_tell_destroy(struct memreg_frwr *frwr)
  */
 void memreg_frwr_destroy_mr(struct memreg_frwr *frwr)
 {
-	if (frwr->mr) {
+	if (frwr->fast.mr)
 		memreg_frwr_tell_destroy(frwr);
-		WARN_ON(ib_dereg_mr(frwr->mr));
-	}
-	frwr->mr = NULL;
+	memreg_fastmr_destroy(&frwr->fast);
 }
 
 /* Destroy an FRWR that is on no list. Its key is dead when this returns. */
@@ -154,22 +149,17 @@ static struct memreg_frwr *memreg_frwr_alloc(struct memreg_domain *domain,
 					     u32 class, u32 pages)
 {
 	struct memreg_frwr *frwr;
-	struct ib_mr *mr;
 	int ret;
 
 	frwr = memreg_frwr_new(domain, class);
 	if (IS_ERR(frwr))
 		return frwr;
-	ret = memreg_inject(MEMREG_INJECT_ALLOC_MR);
-	mr = ret ? ERR_PTR(ret) :
-		   ib_alloc_mr(domain->pd, IB_MR_TYPE_MEM_REG, pages);
-	if (IS_ERR(mr)) {
+	ret = memreg_fastmr_alloc(&frwr->fast, domain->pd, IB_MR_TYPE_MEM_REG,
+				  pages, memreg_queue_done);
+	if (ret) {
 		memreg_frwr_free(frwr);
-		/* Drivers have many names for having no more MRs. */
-		return ERR_PTR(PTR_ERR(mr) == -ENOMEM ? -ENOMEM : -ENOSPC);
+		return ERR_PTR(ret);
 	}
-	frwr->mr = mr;
-	frwr->wr.mr = mr;
 	memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_ALLOCATED, 1);
 	trace_memreg_frwr_alloc(frwr);
 	return frwr;
@@ -459,22 +449,18 @@ static void memreg_key_list(const struct memreg_key *key,
 static int memreg_key_map(struct memreg_key *key, struct scatterlist *copy)
 {
 	struct memreg_frwr *frwr = key->frwr;
-	struct ib_mr *mr = frwr->mr;
+	struct ib_mr *mr = frwr->fast.mr;
 	struct memreg_list list;
-	int mapped;
+	int ret;
 
 	memreg_key_list(key, copy, &list);
-	mapped = memreg_inject(MEMREG_INJECT_MAP_MR) ?:
-		 ib_map_mr_sg(mr, list.sgl, list.nents, &list.skip,
-			      BIT(key->page_shift));
-	if (mapped != list.nents)
-		return mapped < 0 ? mapped : -EINVAL;
-
+	ret = memreg_fastmr_map(&frwr->fast, list.sgl, list.nents, &list.skip,
+				BIT(key->page_shift));
+	if (ret)
+		return ret;
 	mr->iova = key->iova;
-	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
-	frwr->wr.wr.opcode = IB_WR_REG_MR;
-	frwr->wr.key = mr->rkey;
-	frwr->wr.access = key->access & MEMREG_FRWR_ACCESS;
+	memreg_fastmr_prepare_reg(&frwr->fast,
+				  key->access & MEMREG_FRWR_ACCESS);
 	key->lkey = mr->lkey;
 	key->rkey = mr->rkey;
 	trace_memreg_frwr_map(frwr, key);
@@ -528,7 +514,7 @@ static unsigned int memreg_keys_sort_failed(struct memreg_key **keys,
 	unsigned int i, failed = 0;
 
 	for (i = 0; i < count; i++) {
-		if (!keys[i]->frwr->status)
+		if (!keys[i]->frwr->fast.status)
 			continue;
 		memreg_key_destroy(keys[i]);
 		swap(keys[failed], keys[i]);
@@ -641,16 +627,6 @@ int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 	return ret;
 }
 
-/**
- * memreg_frwr_prepare_inv() - Prepare the work request that kills a key
- * @frwr: FRWR that the caller has claimed, and that no queue has
- */
-void memreg_frwr_prepare_inv(struct memreg_frwr *frwr)
-{
-	frwr->wr.wr.opcode = IB_WR_LOCAL_INV;
-	frwr->wr.wr.ex.invalidate_rkey = frwr->mr->rkey;
-}
-
 /* Claim keys; those that work go to the front. */
 static unsigned int memreg_keys_claim(struct memreg_domain *domain,
 				      struct memreg_key **keys,
@@ -672,7 +648,7 @@ static unsigned int memreg_keys_claim(struct memreg_domain *domain,
 /* Is there nothing wrong with the FRWR of a dead key? */
 static bool memreg_key_reusable(const struct memreg_key *key)
 {
-	return !key->once && key->frwr->mr && !key->frwr->status;
+	return !key->once && key->frwr->fast.mr && !key->frwr->fast.status;
 }
 
 /**
@@ -694,7 +670,7 @@ void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 	live = memreg_keys_claim(domain, keys, count);
 	memreg_batch_init(&batch, domain);
 	for (i = 0; i < live; i++) {
-		memreg_frwr_prepare_inv(keys[i]->frwr);
+		memreg_fastmr_prepare_inv(&keys[i]->frwr->fast);
 		memreg_batch_add(&batch, keys[i]->frwr);
 	}
 	memreg_batch_run(&batch);
@@ -791,7 +767,7 @@ bool memreg_key_invalidable(const struct memreg_key *key)
 	bool ret;
 
 	spin_lock(&mdev->frwr_lock);
-	ret = key->frwr->mr && key->frwr->state != MEMREG_FRWR_FAILED;
+	ret = key->frwr->fast.mr && key->frwr->state != MEMREG_FRWR_FAILED;
 	spin_unlock(&mdev->frwr_lock);
 	return ret;
 }
@@ -849,7 +825,7 @@ int memreg_key_make_single(struct memreg_domain *domain,
 		memreg_frwr_free(frwr);
 		return PTR_ERR(mr);
 	}
-	frwr->mr = mr;
+	frwr->fast.mr = mr;
 	frwr->no_inv = true;
 	key->lkey = mr->lkey;
 	key->rkey = mr->rkey;

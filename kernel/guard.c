@@ -94,7 +94,7 @@ static void memreg_guard_reap(struct memreg_region *region)
 
 	for (frwr = guard->batch.first; frwr; frwr = memreg_batch_next(frwr)) {
 		region->killing--;
-		if (frwr->status) {
+		if (frwr->fast.status) {
 			frwr->state = MEMREG_FRWR_FAILED;
 			memreg_frwr_move(frwr, &region->failed);
 		} else {
@@ -129,7 +129,7 @@ static void memreg_guard_take(struct memreg_region *region)
 		region->killing++;
 		memreg_frwr_move(frwr, &region->frwrs);
 		if (!frwr->no_inv)
-			memreg_frwr_prepare_inv(frwr);
+			memreg_fastmr_prepare_inv(&frwr->fast);
 		memreg_batch_add(batch, frwr);
 	}
 }
@@ -162,7 +162,7 @@ static bool memreg_guard_cut(struct memreg_region *region)
 	if (!cut)
 		return false;
 	frwr->state = MEMREG_FRWR_FAILED;
-	frwr->status = -EIO;
+	frwr->fast.status = -EIO;
 	memreg_frwr_move(frwr, &region->frwrs);
 	queue_work(memreg_wq, cut);
 	/* For who waits, that is as good as a batch that ended. */
@@ -193,7 +193,7 @@ static bool memreg_guard_post(struct memreg_region *region)
 	if (ret) {
 		for (frwr = guard->batch.first; frwr;
 		     frwr = memreg_batch_next(frwr))
-			frwr->status = ret;
+			frwr->fast.status = ret;
 		memreg_guard_reap(region);
 	}
 	return true;

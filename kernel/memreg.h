@@ -260,6 +260,66 @@ int memreg_stats_tell(struct memreg_ucmd *ucmd);
 unsigned long memreg_quirks(struct ib_device *ibdev);
 
 /*
+ * kernel/fastmr.c
+ */
+
+/**
+ * struct memreg_fastmr - A fast registration MR, and the work request that
+ *	makes or kills its key
+ * @mr: The MR, or NULL
+ * @status: Outcome of the work request: 0 or a negative errno, which says that
+ *	the state of the MR is unknown (I4)
+ * @cqe: Completion of @wr
+ * @wr: The work request
+ */
+struct memreg_fastmr {
+	struct ib_mr *mr;
+	int status;
+	struct ib_cqe cqe;
+	struct ib_reg_wr wr;
+};
+
+int memreg_fastmr_alloc(struct memreg_fastmr *fast, struct ib_pd *pd,
+			enum ib_mr_type type, u32 pages,
+			void (*done)(struct ib_cq *cq, struct ib_wc *wc));
+void memreg_fastmr_destroy(struct memreg_fastmr *fast);
+
+/*
+ * Point an MR whose key is dead to memory that is mapped for DMA: -EINVAL if it
+ * can't take all of it. After a failure its page list is in any state.
+ */
+static inline int memreg_fastmr_map(struct memreg_fastmr *fast,
+				    struct scatterlist *sgl, u32 nents,
+				    unsigned int *skip, u32 page_size)
+{
+	int mapped = memreg_inject(MEMREG_INJECT_MAP_MR) ?:
+		     ib_map_mr_sg(fast->mr, sgl, nents, skip, page_size);
+
+	if (mapped == nents)
+		return 0;
+	return mapped < 0 ? mapped : -EINVAL;
+}
+
+/* Prepare the work request that makes the key, which is another each time. */
+static inline void memreg_fastmr_prepare_reg(struct memreg_fastmr *fast,
+					     int access)
+{
+	struct ib_mr *mr = fast->mr;
+
+	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
+	fast->wr.wr.opcode = IB_WR_REG_MR;
+	fast->wr.key = mr->rkey;
+	fast->wr.access = access;
+}
+
+/* Prepare the work request that kills the key; no queue has the other one. */
+static inline void memreg_fastmr_prepare_inv(struct memreg_fastmr *fast)
+{
+	fast->wr.wr.opcode = IB_WR_LOCAL_INV;
+	fast->wr.wr.ex.invalidate_rkey = fast->mr->rkey;
+}
+
+/*
  * kernel/object.c
  */
 
@@ -538,8 +598,9 @@ enum memreg_frwr_state {
 };
 
 /**
- * struct memreg_frwr - A fast registration MR
- * @mr: The MR, or NULL if a guard had to destroy it
+ * struct memreg_frwr - A fast registration MR of a domain
+ * @fast: The MR, without one if a guard had to destroy it; the work request is
+ *	linked to the next one of @batch
  * @domain: Its domain
  * @state: enum memreg_frwr_state; frwr_lock
  * @class: Class that it idles in, or MEMREG_CLASSES if it is made for one use
@@ -553,15 +614,10 @@ enum memreg_frwr_state {
  *	if it is FAILED, otherwise in memreg_region.frwrs; frwr_lock
  * @idle_since: When it became idle, ktime_get_ns(); frwr_lock
  * @batch: Batch at work on it
- * @status: Outcome of that work: 0 or a negative errno, which says that the
- *	state of the MR is unknown (I4)
- * @cqe: Completion of @wr
- * @wr: Work request that makes the key, or kills it; linked to the next one of
- *	@batch
  * @charge: MR in the rdma cgroup
  */
 struct memreg_frwr {
-	struct ib_mr *mr;
+	struct memreg_fastmr fast;
 	struct memreg_domain *domain;
 	enum memreg_frwr_state state;
 	u32 class;
@@ -572,9 +628,6 @@ struct memreg_frwr {
 	struct hlist_node region_node;
 	u64 idle_since;
 	struct memreg_batch *batch;
-	int status;
-	struct ib_cqe cqe;
-	struct ib_reg_wr wr;
 	struct memreg_charge charge;
 };
 
@@ -621,7 +674,6 @@ bool memreg_key_invalidable(const struct memreg_key *key);
 void memreg_key_retire(struct memreg_key *key);
 int memreg_key_make_single(struct memreg_domain *domain,
 			   struct memreg_key *key, u64 addr);
-void memreg_frwr_prepare_inv(struct memreg_frwr *frwr);
 void memreg_frwr_destroy_mr(struct memreg_frwr *frwr);
 void memreg_frwr_drain_region(struct memreg_region *region);
 void memreg_frwr_drain_domain(struct memreg_domain *domain);

@@ -852,9 +852,9 @@ static int memreg_send_window(struct memreg_sub *sub,
 	if (wr->opcode == IB_MEMREG_OP_BIND) {
 		const struct memreg_key *key = memreg_window_key(slot->window);
 
-		to->reg.mr = key->frwr->mr;
+		to->reg.mr = key->frwr->fast.mr;
 		to->reg.key = key->rkey;
-		to->reg.access = key->frwr->wr.access;
+		to->reg.access = key->frwr->fast.wr.access;
 		/* The answer; the call copies it to the user. */
 		wr->rkey = key->rkey;
 		wr->remote_addr = key->iova;

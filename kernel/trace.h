@@ -129,9 +129,9 @@ DECLARE_EVENT_CLASS(memreg_frwr,
 	TP_fast_assign(
 		__entry->file = frwr->domain->file->number;
 		__entry->domain = frwr->domain->obj.id;
-		__entry->rkey = frwr->mr ? frwr->mr->rkey : 0;
+		__entry->rkey = frwr->fast.mr ? frwr->fast.mr->rkey : 0;
 		__entry->class = frwr->class;
-		__entry->status = frwr->status;
+		__entry->status = frwr->fast.status;
 	),
 	TP_printk("file=%u domain=%u rkey=0x%08x class=%u status=%d",
 		  __entry->file, __entry->domain, __entry->rkey,
@@ -168,7 +168,7 @@ TRACE_EVENT(memreg_frwr_map,
 		__entry->length = key->length;
 		__entry->file = frwr->domain->file->number;
 		__entry->domain = frwr->domain->obj.id;
-		__entry->rkey = frwr->mr->rkey;
+		__entry->rkey = frwr->fast.mr->rkey;
 		__entry->access = key->access;
 		__entry->page_shift = key->page_shift;
 	),
@@ -190,7 +190,7 @@ TRACE_EVENT(memreg_frwr_fail,
 	TP_fast_assign(
 		__entry->file = frwr->domain->file->number;
 		__entry->domain = frwr->domain->obj.id;
-		__entry->rkey = frwr->mr->rkey;
+		__entry->rkey = frwr->fast.mr->rkey;
 		__entry->status = status;
 	),
 	TP_printk("file=%u domain=%u rkey=0x%08x wc_status=%u", __entry->file,
