@@ -117,7 +117,7 @@ static void memreg_inject_bad_key(struct ib_send_wr *wr)
 {
 	if (wr->opcode == IB_WR_REG_MR)
 		container_of(wr, struct ib_reg_wr, wr)->key = 0;
-	else
+	else if (wr->opcode == IB_WR_LOCAL_INV)
 		wr->ex.invalidate_rkey = 0;
 }
 

@@ -17,6 +17,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "kapi.h"
 #include "memreg.h"
 #include "trace.h"
 
@@ -388,6 +389,9 @@ static int __init memreg_init(void)
 	ret = memreg_device_init();
 	if (ret)
 		goto err_ring;
+	ret = memreg_kapi_init();
+	if (ret)
+		goto err_device;
 	memreg_inject_init();
 	ret = misc_register(&memreg_miscdev);
 	if (ret)
@@ -396,6 +400,8 @@ static int __init memreg_init(void)
 
 err_inject:
 	memreg_inject_exit();
+	memreg_kapi_exit();
+err_device:
 	memreg_device_exit();
 err_ring:
 	memreg_ring_exit();
@@ -412,6 +418,7 @@ static void __exit memreg_exit(void)
 {
 	misc_deregister(&memreg_miscdev);
 	memreg_inject_exit();
+	memreg_kapi_exit();
 	memreg_device_exit();
 	memreg_ring_exit();
 	memreg_guard_exit();

@@ -135,7 +135,9 @@ TEST_F(trace, events_are_those_that_are_documented)
 		"region_stale", "guard_event", "guard_look", "guard_timeout",
 		"mr_register", "mr_deregister", "window_bind",
 		"window_revoke", "endpoint_state", "complete",
-		"bogus_invalidate",
+		"bogus_invalidate", "pool_take", "pool_put", "pool_replace",
+		"req_map", "req_register", "req_invalidate", "req_fail",
+		"req_bogus",
 	};
 	unsigned int i;
 	glob_t found;

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What kpool.c and kreq.c share: the insides of <rdma/ib_memreg.h>.
+ */
+#ifndef _MEMREG_KAPI_H
+#define _MEMREG_KAPI_H
+
+#include <linux/percpu.h>
+#include <linux/scatterlist.h>
+#include <rdma/ib_memreg.h>
+
+#include "memreg.h"
+
+#ifdef MEMREG_EXPORT_NS_STRING
+#define MEMREG_EXPORT(_symbol)	EXPORT_SYMBOL_NS_GPL(_symbol, "IB_MEMREG")
+#else
+#define MEMREG_EXPORT(_symbol)	EXPORT_SYMBOL_NS_GPL(_symbol, IB_MEMREG)
+#endif
+
+/**
+ * enum memreg_mr_state - What is known of an MR's key
+ * @MEMREG_MR_DEAD: It is dead, and no work request is about to change that.
+ * @MEMREG_MR_POSTED: The peer may use it: its REG_MR is posted.
+ * @MEMREG_MR_REMOTE: The peer has invalidated it.
+ * @MEMREG_MR_LOCAL: Its LOCAL_INV is posted.
+ */
+enum memreg_mr_state {
+	MEMREG_MR_DEAD,
+	MEMREG_MR_POSTED,
+	MEMREG_MR_REMOTE,
+	MEMREG_MR_LOCAL,
+};
+
+/**
+ * struct ib_memreg_mr - An MR of a pool
+ * @fast: The MR; without one while it waits to be replaced
+ * @pool: Its pool
+ * @index: Its slot
+ * @state: enum memreg_mr_state
+ * @req: Request that has it
+ * @next: Next one of that request, or NULL
+ * @qp: Queue that its work requests are posted on
+ * @inv_cqe: Completion of its LOCAL_INV, if it is the last one of its request
+ * @node: In memreg_pool.hollow, while it has no MR
+ * @nents: Entries of @sgl in use
+ * @mapped: They are mapped for DMA
+ * @pages: Pages that they touch
+ * @length: Bytes
+ * @sgl: What it maps; memreg_pool.max_pages entries
+ */
+struct ib_memreg_mr {
+	struct memreg_fastmr fast;
+	struct ib_memreg_pool *pool;
+	u32 index;
+	enum memreg_mr_state state;
+	struct ib_memreg_req *req;
+	struct ib_memreg_mr *next;
+	struct ib_qp *qp;
+	struct ib_cqe inv_cqe;
+	struct llist_node node;
+	u32 nents;
+	bool mapped;
+	u32 pages;
+	u32 length;
+	struct scatterlist sgl[];
+};
+
+/**
+ * struct memreg_pool_slot - A place in a pool for an MR; the pool never frees
+ *	one, whoever may still look at it
+ * @mr: The MR, or NULL if the slot is empty
+ * @next: Index of the next one on the stack that it is on, or 0
+ */
+struct memreg_pool_slot {
+	struct ib_memreg_mr *mr;
+	u32 next;
+};
+
+/**
+ * struct memreg_pool_cache - A CPU's own of a pool
+ * @stack: MRs that it keeps; any CPU may take from it
+ * @taken: MRs that were taken on this CPU; these only count
+ * @empty: Times that there was none
+ * @remote_invalidated: Keys that peers invalidated
+ * @local_invalidated: Keys that LOCAL_INV invalidated
+ * @bogus: Keys that were not those of a request
+ */
+struct memreg_pool_cache {
+	atomic64_t stack;
+	u64 taken;
+	u64 empty;
+	u64 remote_invalidated;
+	u64 local_invalidated;
+	u64 bogus;
+} ____cacheline_aligned;
+
+/* Count what happened on this CPU. Context: any. */
+#define memreg_pool_count(_pool, _counter, _n)				\
+	this_cpu_add((_pool)->caches->_counter, _n)
+
+/**
+ * struct ib_memreg_pool - Fast registration MRs of a PD
+ * @caches: Of each CPU
+ * @chunks: Slots, in arrays of MEMREG_POOL_CHUNK; those that there are stay
+ * @list: Idle MRs that are in no cache
+ * @missing: MRs that the reserves have lent
+ * @kicked: The worker is on its way
+ * @weak: LOCAL_INV does not wait for packets in flight
+ * @sg_gaps: Its MRs take pieces with gaps
+ * @batch: MRs that move between a cache and @list at a time
+ * @max_pages: Pages that an MR holds
+ * @max_seg: Most bytes of an entry of a scatterlist
+ * @low: Below so many on @list the worker is to get more
+ * @idle_low: Fewest MRs on @list since @age_next was set
+ * @pd: Protection domain
+ * @name: Names it in traces
+ * @numa_node: Where its memory is to be
+ * @count: What it is not to shrink below
+ * @max_count: What it may grow to
+ * @reserved: MRs of reserves, beyond both; @mutex
+ * @total: MRs that there are; @mutex
+ * @nr_slots: Slots that are there; @mutex
+ * @nr_chunks: Room in @chunks
+ * @empty_slots: Slots without an MR
+ * @mutex: Taken to add and to remove MRs
+ * @reserve_lock: Protects @reserves, and what comes back to them
+ * @reserves: All reserves; the one that was served last is the last one
+ * @hollow: MRs that are to be allocated anew
+ * @nr_hollow: Their number
+ * @works: Workers of requests that are in the pool's code
+ * @squeeze: Memory is short: give back all that can be
+ * @age_next: Jiffies at which idle MRs are given back
+ * @work: The worker: replaces, grows, and shrinks
+ * @shrinker: Calls the worker when memory is short
+ * @grown: For statistics; @mutex
+ * @shrunk: For statistics; @mutex
+ * @replaced: For statistics
+ */
+struct ib_memreg_pool {
+	struct memreg_pool_cache __percpu *caches;
+	struct memreg_pool_slot **chunks;
+	atomic_t missing;
+	bool kicked;
+	bool weak;
+	bool sg_gaps;
+	u32 batch;
+	u32 max_pages;
+	u32 max_seg;
+	u32 low;
+	u32 idle_low;
+	struct ib_pd *pd;
+	char *name;
+	int numa_node;
+	u32 count;
+	u32 max_count;
+
+	atomic64_t list ____cacheline_aligned;
+
+	u32 reserved ____cacheline_aligned;
+	u32 total;
+	u32 nr_slots;
+	u32 nr_chunks;
+	atomic64_t empty_slots;
+	struct mutex mutex;
+	raw_spinlock_t reserve_lock;
+	struct list_head reserves;
+	struct llist_head hollow;
+	atomic_t nr_hollow;
+	atomic_t works;
+	bool squeeze;
+	unsigned long age_next;
+	struct delayed_work work;
+	struct shrinker *shrinker;
+	u64 grown;
+	u64 shrunk;
+	atomic64_t replaced;
+};
+
+/**
+ * struct ib_memreg_reserve - MRs for the requests of one queue
+ * @pool: The pool
+ * @node: In memreg_pool.reserves
+ * @count: MRs that it is to have
+ * @stack: Those that it has
+ */
+struct ib_memreg_reserve {
+	struct ib_memreg_pool *pool;
+	struct list_head node;
+	u32 count;
+	atomic64_t stack;
+};
+
+int memreg_kapi_init(void);
+void memreg_kapi_exit(void);
+
+extern struct workqueue_struct *memreg_kapi_wq;
+
+struct ib_memreg_mr *memreg_pool_take(struct ib_memreg_pool *pool,
+				      struct ib_memreg_reserve *reserve);
+void memreg_pool_replace(struct ib_memreg_mr *mr);
+void memreg_pool_kick(struct ib_memreg_pool *pool);
+void memreg_mr_done(struct ib_cq *cq, struct ib_wc *wc);
+
+/* A worker is in the pool's code until memreg_pool_leave(). */
+static inline void memreg_pool_enter(struct ib_memreg_pool *pool)
+{
+	atomic_inc(&pool->works);
+}
+
+static inline void memreg_pool_leave(struct ib_memreg_pool *pool)
+{
+	/* It may be gone as soon as that is 0; only the address is used. */
+	if (atomic_dec_and_test(&pool->works))
+		wake_up_var(&pool->works);
+}
+
+#endif /* _MEMREG_KAPI_H */

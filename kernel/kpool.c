@@ -1,0 +1,967 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Pools of fast registration MRs for other kernel modules.
+ *
+ * Taking and putting
+ *
+ * Each MR has a slot with a number. Idle MRs are on stacks, which are linked by
+ * these numbers: one of each CPU, which keeps a few, one that all CPUs share,
+ * and one of each reserve. The head of a stack is a single word of 64 bits: the
+ * number of its first slot, how many there are, and a tag that each change
+ * advances. It is changed by nothing but compare-and-exchange, so a stack may
+ * be used in any context, hard interrupts included, and by any CPU: a CPU that
+ * finds nothing in its own cache and on the list takes from the caches of the
+ * others. Several slots are taken or put by a single exchange.
+ *
+ * Who loses a race has looked at the link of a slot that is not on the stack
+ * any more. That is harmless: slots are never freed as long as there is the
+ * pool, their links are always numbers of slots, and the tag says that the
+ * stack is another one now.
+ *
+ * Growing and shrinking
+ *
+ * A worker adds MRs when the list runs low, and takes away what was on the list
+ * all the time for a period. It may be what memory is waiting for, so it has a
+ * rescuer, and allocates without I/O. The shrinker only calls it: to destroy an
+ * MR may wait for what waits for memory.
+ *
+ * Reserves
+ *
+ * MRs of a reserve are taken when there are no others. Whatever MR comes back
+ * then goes there first.
+ */
+#include <linux/cpumask.h>
+#include <linux/sched/mm.h>
+#include <linux/shrinker.h>
+#include <linux/sizes.h>
+#include <linux/slab.h>
+#include <linux/wait_bit.h>
+
+#include "kapi.h"
+#include "trace.h"
+
+/* The head of a stack: the tag is in the bits above these. */
+#define MEMREG_STACK_BITS	20
+#define MEMREG_STACK_INDEX	((s64)BIT_ULL(MEMREG_STACK_BITS) - 1)
+#define MEMREG_STACK_ONE	((s64)BIT_ULL(MEMREG_STACK_BITS))
+#define MEMREG_STACK_TAG	((s64)BIT_ULL(2 * MEMREG_STACK_BITS))
+
+/* Slots that are allocated together. */
+#define MEMREG_POOL_CHUNK_SHIFT	9
+#define MEMREG_POOL_CHUNK	BIT(MEMREG_POOL_CHUNK_SHIFT)
+
+/* Chunks for reserves, which come on top of what the pool may grow to. */
+#define MEMREG_POOL_RESERVE_CHUNKS	128
+
+/* Number 0 is no slot. */
+#define MEMREG_POOL_MAX							\
+	(BIT(MEMREG_STACK_BITS) - 1 -					\
+	 MEMREG_POOL_RESERVE_CHUNKS * MEMREG_POOL_CHUNK)
+
+/* A cache holds twice as many MRs as move to it, or from it, at a time. */
+#define MEMREG_POOL_BATCH	8
+
+/* Pages of an MR, unless the pool asks for more. */
+#define MEMREG_POOL_PAGES	512
+
+/* What was idle for so long is given back. */
+#define MEMREG_POOL_AGE		(10 * HZ)
+
+/* What can't be had is tried again after that. */
+#define MEMREG_POOL_RETRY	(HZ / 4)
+
+struct workqueue_struct *memreg_kapi_wq;
+
+/*
+ * Stacks
+ */
+
+static struct memreg_pool_slot *memreg_pool_slot(struct ib_memreg_pool *pool,
+						 u32 index)
+{
+	return &pool->chunks[index >> MEMREG_POOL_CHUNK_SHIFT]
+			    [index & (MEMREG_POOL_CHUNK - 1)];
+}
+
+static u32 memreg_head_count(s64 head)
+{
+	return (head >> MEMREG_STACK_BITS) & MEMREG_STACK_INDEX;
+}
+
+static u32 memreg_stack_count(const atomic64_t *stack)
+{
+	return memreg_head_count(atomic64_read(stack));
+}
+
+/* Take a slot off a stack; 0 if there is none. */
+static inline u32 memreg_stack_pop(struct ib_memreg_pool *pool,
+				   atomic64_t *stack)
+{
+	s64 head = atomic64_read(stack);
+	u32 index, next;
+
+	do {
+		index = head & MEMREG_STACK_INDEX;
+		if (!index)
+			return 0;
+		next = READ_ONCE(memreg_pool_slot(pool, index)->next);
+	} while (!atomic64_try_cmpxchg(stack, &head,
+				       head + MEMREG_STACK_TAG -
+				       MEMREG_STACK_ONE - index + next));
+	return index;
+}
+
+/*
+ * Put @n slots on a stack that are linked from @first to @last. Returns how
+ * many there are then.
+ */
+static inline u32 memreg_stack_push(struct ib_memreg_pool *pool,
+				    atomic64_t *stack, u32 first, u32 last,
+				    u32 n)
+{
+	struct memreg_pool_slot *slot = memreg_pool_slot(pool, last);
+	s64 head = atomic64_read(stack), new;
+	u32 index;
+
+	do {
+		index = head & MEMREG_STACK_INDEX;
+		WRITE_ONCE(slot->next, index);
+		new = head + MEMREG_STACK_TAG + n * MEMREG_STACK_ONE - index +
+		      first;
+	} while (!atomic64_try_cmpxchg(stack, &head, new));
+	return memreg_head_count(new);
+}
+
+/**
+ * struct memreg_chain - Slots that were taken off a stack together
+ * @first: The first one, or 0
+ * @last: The last one
+ * @n: Their number
+ * @left: What is left on the stack
+ */
+struct memreg_chain {
+	u32 first;
+	u32 last;
+	u32 n;
+	u32 left;
+};
+
+/* Take up to @max slots off a stack. */
+static void memreg_stack_pop_some(struct ib_memreg_pool *pool,
+				  atomic64_t *stack, u32 max,
+				  struct memreg_chain *chain)
+{
+	s64 head = atomic64_read(stack);
+	u32 i, next;
+
+	do {
+		chain->first = head & MEMREG_STACK_INDEX;
+		chain->n = min(max, memreg_head_count(head));
+		chain->left = memreg_head_count(head) - chain->n;
+		if (!chain->n)
+			return;
+		next = chain->first;
+		for (i = 0; i < chain->n && next; i++) {
+			chain->last = next;
+			next = READ_ONCE(memreg_pool_slot(pool, next)->next);
+		}
+	} while (!atomic64_try_cmpxchg(stack, &head,
+				       head + MEMREG_STACK_TAG -
+				       chain->n * MEMREG_STACK_ONE -
+				       chain->first + next));
+}
+
+/*
+ * MRs
+ */
+
+/* Allocate the MR of an entry of the pool that has none. */
+static int memreg_pool_fast(struct ib_memreg_mr *mr)
+{
+	struct ib_memreg_pool *pool = mr->pool;
+
+	return memreg_fastmr_alloc(&mr->fast, pool->pd,
+				   pool->sg_gaps ? IB_MR_TYPE_SG_GAPS :
+						   IB_MR_TYPE_MEM_REG,
+				   pool->max_pages, memreg_mr_done);
+}
+
+static struct ib_memreg_mr *memreg_pool_mr_new(struct ib_memreg_pool *pool)
+{
+	struct ib_memreg_mr *mr;
+	int ret;
+
+	mr = kvzalloc_node(struct_size(mr, sgl, pool->max_pages), GFP_KERNEL,
+			   pool->numa_node);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->pool = pool;
+	sg_init_table(mr->sgl, pool->max_pages);
+	ret = memreg_pool_fast(mr);
+	if (ret) {
+		kvfree(mr);
+		return ERR_PTR(ret);
+	}
+	return mr;
+}
+
+static void memreg_pool_mr_free(struct ib_memreg_mr *mr)
+{
+	memreg_fastmr_destroy(&mr->fast);
+	kvfree(mr);
+}
+
+/* Get a slot without an MR. */
+static int memreg_pool_slot_get(struct ib_memreg_pool *pool, u32 *index)
+{
+	u32 chunk = pool->nr_slots >> MEMREG_POOL_CHUNK_SHIFT;
+
+	lockdep_assert_held(&pool->mutex);
+
+	*index = memreg_stack_pop(pool, &pool->empty_slots);
+	if (*index)
+		return 0;
+	if (chunk >= pool->nr_chunks)
+		return -ENOSPC;
+	if (!pool->chunks[chunk])
+		pool->chunks[chunk] = kvcalloc_node(MEMREG_POOL_CHUNK,
+						    sizeof(**pool->chunks),
+						    GFP_KERNEL,
+						    pool->numa_node);
+	if (!pool->chunks[chunk])
+		return -ENOMEM;
+	*index = pool->nr_slots++;
+	return 0;
+}
+
+static void memreg_pool_slot_put(struct ib_memreg_pool *pool, u32 index)
+{
+	memreg_pool_slot(pool, index)->mr = NULL;
+	memreg_stack_push(pool, &pool->empty_slots, index, index, 1);
+}
+
+/* MRs that the list is to have when it has been filled. */
+static u32 memreg_pool_low(const struct ib_memreg_pool *pool)
+{
+	return clamp(pool->total / 8, 1U, 64U);
+}
+
+/* The number of MRs has changed: when are more of them wanted? */
+static void memreg_pool_set_low(struct ib_memreg_pool *pool)
+{
+	lockdep_assert_held(&pool->mutex);
+
+	WRITE_ONCE(pool->low,
+		   pool->total < pool->max_count + pool->reserved ?
+			   memreg_pool_low(pool) : 0);
+}
+
+/* Add an MR to a pool, on a stack of it. */
+static int memreg_pool_add(struct ib_memreg_pool *pool, atomic64_t *stack)
+{
+	struct ib_memreg_mr *mr;
+	u32 index;
+	int ret;
+
+	lockdep_assert_held(&pool->mutex);
+
+	ret = memreg_pool_slot_get(pool, &index);
+	if (ret)
+		return ret;
+	mr = memreg_pool_mr_new(pool);
+	if (IS_ERR(mr)) {
+		memreg_pool_slot_put(pool, index);
+		return PTR_ERR(mr);
+	}
+	mr->index = index;
+	memreg_pool_slot(pool, index)->mr = mr;
+	WRITE_ONCE(pool->total, pool->total + 1);
+	memreg_stack_push(pool, stack, index, index, 1);
+	return 0;
+}
+
+/* Remove an idle MR that is on no stack. */
+static void memreg_pool_remove(struct ib_memreg_pool *pool, u32 index)
+{
+	struct ib_memreg_mr *mr = memreg_pool_slot(pool, index)->mr;
+
+	lockdep_assert_held(&pool->mutex);
+
+	memreg_pool_slot_put(pool, index);
+	memreg_pool_mr_free(mr);
+	WRITE_ONCE(pool->total, pool->total - 1);
+}
+
+/* Remove up to @n idle MRs that are on a stack. Returns their number. */
+static u32 memreg_pool_remove_some(struct ib_memreg_pool *pool,
+				   atomic64_t *stack, u32 n)
+{
+	u32 i, index;
+
+	for (i = 0; i < n; i++) {
+		index = memreg_stack_pop(pool, stack);
+		if (!index)
+			break;
+		memreg_pool_remove(pool, index);
+		cond_resched();
+	}
+	return i;
+}
+
+/*
+ * Taking and putting
+ */
+
+/**
+ * memreg_pool_kick() - Have the worker look at a pool
+ * @pool: The pool
+ *
+ * Context: any but NMI.
+ */
+void memreg_pool_kick(struct ib_memreg_pool *pool)
+{
+	if (!xchg(&pool->kicked, true))
+		mod_delayed_work(memreg_kapi_wq, &pool->work, 0);
+}
+
+/* Fill this CPU's cache from the list. Returns one of those MRs, or 0. */
+static u32 memreg_pool_refill(struct ib_memreg_pool *pool)
+{
+	struct memreg_pool_cache *cache = raw_cpu_ptr(pool->caches);
+	struct memreg_chain chain;
+
+	memreg_stack_pop_some(pool, &pool->list, pool->batch, &chain);
+	if (chain.left < READ_ONCE(pool->idle_low))
+		WRITE_ONCE(pool->idle_low, chain.left);
+	if (chain.left < READ_ONCE(pool->low))
+		memreg_pool_kick(pool);
+	if (chain.n > 1)
+		memreg_stack_push(pool, &cache->stack,
+				  memreg_pool_slot(pool, chain.first)->next,
+				  chain.last, chain.n - 1);
+	return chain.first;
+}
+
+/* Take from the caches of other CPUs. */
+static u32 memreg_pool_steal(struct ib_memreg_pool *pool)
+{
+	u32 index;
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		index = memreg_stack_pop(pool,
+					 &per_cpu_ptr(pool->caches, cpu)->stack);
+		if (index)
+			return index;
+	}
+	return 0;
+}
+
+static u32 memreg_reserve_take(struct ib_memreg_reserve *reserve)
+{
+	u32 index = memreg_stack_pop(reserve->pool, &reserve->stack);
+
+	if (index)
+		atomic_inc(&reserve->pool->missing);
+	return index;
+}
+
+/* This CPU's cache is empty. */
+static noinline u32 memreg_pool_take_slow(struct ib_memreg_pool *pool,
+					  struct ib_memreg_reserve *reserve)
+{
+	u32 index = memreg_pool_refill(pool);
+
+	if (!index)
+		index = memreg_pool_steal(pool);
+	if (!index && reserve)
+		index = memreg_reserve_take(reserve);
+	if (!index)
+		memreg_pool_count(pool, empty, 1);
+	return index;
+}
+
+/**
+ * memreg_pool_take() - Take an idle MR
+ * @pool: The pool
+ * @reserve: What to take it from if the pool has none, or NULL
+ *
+ * Context: any but NMI.
+ * Return: an MR with a dead key, or NULL.
+ */
+struct ib_memreg_mr *memreg_pool_take(struct ib_memreg_pool *pool,
+				      struct ib_memreg_reserve *reserve)
+{
+	struct memreg_pool_cache *cache = raw_cpu_ptr(pool->caches);
+	struct ib_memreg_mr *mr;
+	u32 index;
+
+	index = memreg_stack_pop(pool, &cache->stack);
+	if (unlikely(!index)) {
+		index = memreg_pool_take_slow(pool, reserve);
+		if (!index)
+			return NULL;
+	}
+	memreg_pool_count(pool, taken, 1);
+	mr = memreg_pool_slot(pool, index)->mr;
+	trace_memreg_pool_take(mr);
+	return mr;
+}
+
+/**
+ * ib_memreg_mr_get() - Take an MR that is idle
+ * @pool: The pool
+ *
+ * This is for who measures what it costs: requests take MRs by themselves.
+ *
+ * Context: any but NMI.
+ * Return: an MR, which is the caller's until ib_memreg_mr_put(), or NULL if
+ * there is none to be had now; if the pool may grow, it does so.
+ */
+struct ib_memreg_mr *ib_memreg_mr_get(struct ib_memreg_pool *pool)
+{
+	return memreg_pool_take(pool, NULL);
+}
+MEMREG_EXPORT(ib_memreg_mr_get);
+
+/* Give an MR to a reserve that has less than it is to have, if there is one. */
+static noinline bool memreg_reserve_refill(struct ib_memreg_pool *pool,
+					   u32 index)
+{
+	struct ib_memreg_reserve *reserve;
+	unsigned long flags;
+	bool given = false;
+
+	raw_spin_lock_irqsave(&pool->reserve_lock, flags);
+	list_for_each_entry(reserve, &pool->reserves, node) {
+		if (memreg_stack_count(&reserve->stack) >= reserve->count)
+			continue;
+		memreg_stack_push(pool, &reserve->stack, index, index, 1);
+		atomic_dec(&pool->missing);
+		list_move_tail(&reserve->node, &pool->reserves);
+		given = true;
+		break;
+	}
+	raw_spin_unlock_irqrestore(&pool->reserve_lock, flags);
+	return given;
+}
+
+/* This CPU's cache has too many. */
+static noinline void memreg_pool_flush(struct ib_memreg_pool *pool,
+				       atomic64_t *cache)
+{
+	struct memreg_chain chain;
+
+	memreg_stack_pop_some(pool, cache, pool->batch, &chain);
+	if (chain.n)
+		memreg_stack_push(pool, &pool->list, chain.first, chain.last,
+				  chain.n);
+}
+
+/**
+ * ib_memreg_mr_put() - Give an MR back to its pool
+ * @mr: An MR that the caller has, with a dead key; not to be touched afterwards
+ *
+ * Context: any but NMI.
+ */
+void ib_memreg_mr_put(struct ib_memreg_mr *mr)
+{
+	struct ib_memreg_pool *pool = mr->pool;
+	u32 index = mr->index;
+	atomic64_t *cache;
+
+	trace_memreg_pool_put(mr);
+	if (unlikely(atomic_read(&pool->missing)) &&
+	    memreg_reserve_refill(pool, index))
+		return;
+	cache = &raw_cpu_ptr(pool->caches)->stack;
+	if (unlikely(memreg_stack_push(pool, cache, index, index, 1) >
+		     2 * pool->batch))
+		memreg_pool_flush(pool, cache);
+}
+MEMREG_EXPORT(ib_memreg_mr_put);
+
+/*
+ * The worker
+ */
+
+/**
+ * memreg_pool_replace() - Allocate anew what was destroyed, and put it
+ * @mr: Without an MR, and mapped for DMA no more; not to be touched afterwards
+ *
+ * If that fails, the pool's worker tries again.
+ *
+ * Context: may sleep.
+ */
+void memreg_pool_replace(struct ib_memreg_mr *mr)
+{
+	struct ib_memreg_pool *pool = mr->pool;
+
+	if (memreg_pool_fast(mr)) {
+		atomic_inc(&pool->nr_hollow);
+		llist_add(&mr->node, &pool->hollow);
+		queue_delayed_work(memreg_kapi_wq, &pool->work,
+				   MEMREG_POOL_RETRY);
+		return;
+	}
+	mr->state = MEMREG_MR_DEAD;
+	atomic64_inc(&pool->replaced);
+	trace_memreg_pool_replace(mr);
+	ib_memreg_mr_put(mr);
+}
+
+/* Try again to replace what could not be. */
+static void memreg_pool_refill_hollow(struct ib_memreg_pool *pool)
+{
+	struct llist_node *hollow = llist_del_all(&pool->hollow);
+	struct ib_memreg_mr *mr, *next;
+
+	llist_for_each_entry_safe(mr, next, hollow, node) {
+		atomic_dec(&pool->nr_hollow);
+		memreg_pool_replace(mr);
+		cond_resched();
+	}
+}
+
+/* Get more MRs if the list runs low; false if there are none to be had. */
+static bool memreg_pool_grow(struct ib_memreg_pool *pool)
+{
+	u32 want = max(2 * memreg_pool_low(pool), pool->batch);
+	int ret = 0;
+
+	lockdep_assert_held(&pool->mutex);
+
+	if (memreg_stack_count(&pool->list) >= READ_ONCE(pool->low))
+		return true;
+	while (!ret && pool->total < pool->max_count + pool->reserved &&
+	       memreg_stack_count(&pool->list) < want) {
+		ret = memreg_pool_add(pool, &pool->list);
+		if (!ret)
+			WRITE_ONCE(pool->grown, pool->grown + 1);
+		cond_resched();
+	}
+	memreg_pool_set_low(pool);
+	return !ret;
+}
+
+/* MRs that there may be less of. */
+static u32 memreg_pool_spares(const struct ib_memreg_pool *pool)
+{
+	u32 floor = READ_ONCE(pool->count) + READ_ONCE(pool->reserved);
+	u32 total = READ_ONCE(pool->total);
+
+	return total > floor ? total - floor : 0;
+}
+
+/* Give back what nobody has needed for a period. */
+static void memreg_pool_age(struct ib_memreg_pool *pool)
+{
+	u32 idle = READ_ONCE(pool->idle_low), keep = memreg_pool_low(pool);
+
+	lockdep_assert_held(&pool->mutex);
+
+	if (time_before(jiffies, pool->age_next))
+		return;
+	if (idle > keep)
+		idle = memreg_pool_remove_some(pool, &pool->list,
+					       min(idle - keep,
+						   memreg_pool_spares(pool)));
+	else
+		idle = 0;
+	WRITE_ONCE(pool->shrunk, pool->shrunk + idle);
+	memreg_pool_set_low(pool);
+	WRITE_ONCE(pool->idle_low, memreg_stack_count(&pool->list));
+	pool->age_next = jiffies + MEMREG_POOL_AGE;
+}
+
+/* Give back all that is idle beyond what the pool is to have. */
+static void memreg_pool_do_squeeze(struct ib_memreg_pool *pool)
+{
+	u32 n;
+	int cpu;
+
+	lockdep_assert_held(&pool->mutex);
+
+	n = memreg_pool_remove_some(pool, &pool->list,
+				    memreg_pool_spares(pool));
+	for_each_possible_cpu(cpu)
+		n += memreg_pool_remove_some(pool,
+					     &per_cpu_ptr(pool->caches,
+							  cpu)->stack,
+					     memreg_pool_spares(pool));
+	WRITE_ONCE(pool->shrunk, pool->shrunk + n);
+	memreg_pool_set_low(pool);
+}
+
+static void memreg_pool_work(struct work_struct *work)
+{
+	struct ib_memreg_pool *pool =
+		container_of(work, struct ib_memreg_pool, work.work);
+	unsigned int noio = memalloc_noio_save();
+	bool grown;
+
+	xchg(&pool->kicked, false);
+	memreg_pool_refill_hollow(pool);
+	mutex_lock(&pool->mutex);
+	if (xchg(&pool->squeeze, false))
+		memreg_pool_do_squeeze(pool);
+	grown = memreg_pool_grow(pool);
+	memreg_pool_age(pool);
+	mutex_unlock(&pool->mutex);
+	memalloc_noio_restore(noio);
+
+	if (!grown)
+		queue_delayed_work(memreg_kapi_wq, &pool->work,
+				   MEMREG_POOL_RETRY);
+	else if (memreg_pool_spares(pool))
+		queue_delayed_work(memreg_kapi_wq, &pool->work,
+				   MEMREG_POOL_AGE);
+}
+
+static unsigned long memreg_pool_shrink_count(struct shrinker *shrinker,
+					      struct shrink_control *sc)
+{
+	struct ib_memreg_pool *pool = shrinker->private_data;
+	unsigned long spares = min(memreg_pool_spares(pool),
+				   memreg_stack_count(&pool->list));
+
+	return spares ?: SHRINK_EMPTY;
+}
+
+static unsigned long memreg_pool_shrink_scan(struct shrinker *shrinker,
+					     struct shrink_control *sc)
+{
+	struct ib_memreg_pool *pool = shrinker->private_data;
+
+	WRITE_ONCE(pool->squeeze, true);
+	memreg_pool_kick(pool);
+	/* It comes later, and can't be waited for here. */
+	return SHRINK_STOP;
+}
+
+/*
+ * Pools
+ */
+
+static int memreg_pool_check(struct ib_pd *pd,
+			     const struct ib_memreg_pool_attr *attr)
+{
+	u32 max_count = attr->max_count ?: attr->count;
+
+	if (!attr->count || max_count < attr->count ||
+	    max_count > MEMREG_POOL_MAX ||
+	    attr->flags & ~IB_MEMREG_POOL_SG_GAPS)
+		return -EINVAL;
+	if (attr->numa_node != NUMA_NO_NODE &&
+	    (attr->numa_node < 0 || attr->numa_node >= nr_node_ids ||
+	     !node_online(attr->numa_node)))
+		return -EINVAL;
+	if (!(pd->device->attrs.device_cap_flags &
+	      IB_DEVICE_MEM_MGT_EXTENSIONS) ||
+	    !pd->device->attrs.max_fast_reg_page_list_len)
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+/* What a pool is, from what it is to be and what the device is. */
+static void memreg_pool_describe(struct ib_memreg_pool *pool, struct ib_pd *pd,
+				 const struct ib_memreg_pool_attr *attr)
+{
+	struct ib_device *ibdev = pd->device;
+	u32 pages = ibdev->attrs.max_fast_reg_page_list_len;
+
+	pool->pd = pd;
+	pool->numa_node = attr->numa_node;
+	pool->count = attr->count;
+	pool->max_count = attr->max_count ?: attr->count;
+	/* Most MRs are to be on the list, for all CPUs. */
+	pool->batch = clamp(attr->count / (4 * num_possible_cpus()), 1U,
+			    MEMREG_POOL_BATCH);
+	pool->max_pages = attr->max_pages && attr->max_pages <= pages ?
+				  attr->max_pages :
+				  min_t(u32, pages, MEMREG_POOL_PAGES);
+	/* Lengths are 32 bits wide. */
+	pool->max_pages = min_t(u32, pool->max_pages, SZ_1G >> PAGE_SHIFT);
+	pool->max_seg = clamp_t(u32, ib_dma_max_seg_size(ibdev), PAGE_SIZE,
+				SZ_1G);
+	pool->weak = memreg_quirks(ibdev) & MEMREG_QUIRK_WEAK_INV;
+	pool->sg_gaps = attr->flags & IB_MEMREG_POOL_SG_GAPS &&
+			ibdev->attrs.kernel_cap_flags & IBK_SG_GAPS_REG;
+	pool->nr_chunks = DIV_ROUND_UP(pool->max_count + 1,
+				       MEMREG_POOL_CHUNK) +
+			  MEMREG_POOL_RESERVE_CHUNKS;
+	/* Number 0 is no slot. */
+	pool->nr_slots = 1;
+}
+
+static void memreg_pool_setup(struct ib_memreg_pool *pool)
+{
+	mutex_init(&pool->mutex);
+	raw_spin_lock_init(&pool->reserve_lock);
+	INIT_LIST_HEAD(&pool->reserves);
+	init_llist_head(&pool->hollow);
+	INIT_DELAYED_WORK(&pool->work, memreg_pool_work);
+	pool->age_next = jiffies + MEMREG_POOL_AGE;
+}
+
+/* Free what a pool has; it may be in any state of being made. */
+static void memreg_pool_free(struct ib_memreg_pool *pool)
+{
+	struct ib_memreg_mr *mr;
+	u32 i;
+
+	for (i = 1; i < pool->nr_slots; i++) {
+		mr = memreg_pool_slot(pool, i)->mr;
+		if (mr)
+			memreg_pool_mr_free(mr);
+		cond_resched();
+	}
+	for (i = 0; pool->chunks && i < pool->nr_chunks; i++)
+		kvfree(pool->chunks[i]);
+	kvfree(pool->chunks);
+	free_percpu(pool->caches);
+	kfree(pool->name);
+	kfree(pool);
+}
+
+static int memreg_pool_alloc(struct ib_memreg_pool *pool, const char *name)
+{
+	pool->name = kstrdup(name ?: "", GFP_KERNEL);
+	pool->caches = alloc_percpu(struct memreg_pool_cache);
+	pool->chunks = kvcalloc_node(pool->nr_chunks, sizeof(*pool->chunks),
+				     GFP_KERNEL, pool->numa_node);
+	pool->shrinker = shrinker_alloc(0, "memreg-pool:%s", name ?: "");
+	if (!pool->name || !pool->caches || !pool->chunks || !pool->shrinker)
+		return -ENOMEM;
+	return 0;
+}
+
+/* The first MRs. */
+static int memreg_pool_populate(struct ib_memreg_pool *pool)
+{
+	int ret = 0;
+	u32 i;
+
+	mutex_lock(&pool->mutex);
+	for (i = 0; !ret && i < pool->count; i++) {
+		ret = memreg_pool_add(pool, &pool->list);
+		cond_resched();
+	}
+	memreg_pool_set_low(pool);
+	pool->idle_low = pool->count;
+	mutex_unlock(&pool->mutex);
+	return ret;
+}
+
+/**
+ * ib_memreg_pool_create() - Make a pool
+ * @pd: Protection domain of its MRs; stays until ib_memreg_pool_destroy()
+ * @attr: What it is to be; not needed afterwards
+ *
+ * Context: may sleep.
+ * Return: the pool, or an ERR_PTR: -EINVAL for attributes that can't be;
+ * -EOPNOTSUPP if the device has no fast registration; -ENOMEM; -ENOSPC if it
+ * has not so many MRs.
+ */
+struct ib_memreg_pool *
+ib_memreg_pool_create(struct ib_pd *pd, const struct ib_memreg_pool_attr *attr)
+{
+	struct ib_memreg_pool *pool;
+	int ret;
+
+	ret = memreg_pool_check(pd, attr);
+	if (ret)
+		return ERR_PTR(ret);
+	pool = kzalloc_node(sizeof(*pool), GFP_KERNEL, attr->numa_node);
+	if (!pool)
+		return ERR_PTR(-ENOMEM);
+	memreg_pool_describe(pool, pd, attr);
+	memreg_pool_setup(pool);
+	ret = memreg_pool_alloc(pool, attr->name);
+	if (!ret)
+		ret = memreg_pool_populate(pool);
+	if (ret) {
+		if (pool->shrinker)
+			shrinker_free(pool->shrinker);
+		memreg_pool_free(pool);
+		return ERR_PTR(ret);
+	}
+	pool->shrinker->count_objects = memreg_pool_shrink_count;
+	pool->shrinker->scan_objects = memreg_pool_shrink_scan;
+	pool->shrinker->private_data = pool;
+	shrinker_register(pool->shrinker);
+	return pool;
+}
+MEMREG_EXPORT(ib_memreg_pool_create);
+
+/**
+ * ib_memreg_pool_destroy() - Destroy a pool and its MRs
+ * @pool: A pool without requests, MRs that somebody has, and reserves
+ *
+ * Context: may sleep; not in ib_memreg_req_ops.done(). Never fails.
+ */
+void ib_memreg_pool_destroy(struct ib_memreg_pool *pool)
+{
+	struct ib_memreg_pool_stats stats;
+
+	shrinker_free(pool->shrinker);
+	/* Their requests are done, but they may still replace what they had. */
+	wait_var_event(&pool->works, !atomic_read(&pool->works));
+	cancel_delayed_work_sync(&pool->work);
+	WARN_ON(!list_empty(&pool->reserves));
+	ib_memreg_pool_query(pool, &stats);
+	WARN_ON(stats.idle != stats.total);
+	memreg_pool_free(pool);
+}
+MEMREG_EXPORT(ib_memreg_pool_destroy);
+
+/**
+ * ib_memreg_pool_pages() - How much does an MR hold?
+ * @pool: The pool
+ *
+ * Context: any.
+ * Return: pages of PAGE_SIZE.
+ */
+unsigned int ib_memreg_pool_pages(const struct ib_memreg_pool *pool)
+{
+	return pool->max_pages;
+}
+MEMREG_EXPORT(ib_memreg_pool_pages);
+
+/* Add what a CPU has counted. */
+static void memreg_pool_add_stats(const struct memreg_pool_cache *cache,
+				  struct ib_memreg_pool_stats *stats)
+{
+	stats->idle += memreg_stack_count(&cache->stack);
+	stats->taken += READ_ONCE(cache->taken);
+	stats->empty += READ_ONCE(cache->empty);
+	stats->remote_invalidated += READ_ONCE(cache->remote_invalidated);
+	stats->local_invalidated += READ_ONCE(cache->local_invalidated);
+	stats->bogus += READ_ONCE(cache->bogus);
+}
+
+/**
+ * ib_memreg_pool_query() - What has a pool done so far?
+ * @pool: The pool
+ * @stats: The answer; exact while nobody uses the pool
+ *
+ * Context: any but NMI.
+ */
+void ib_memreg_pool_query(struct ib_memreg_pool *pool,
+			  struct ib_memreg_pool_stats *stats)
+{
+	struct ib_memreg_reserve *reserve;
+	unsigned long flags;
+	int cpu;
+
+	memset(stats, 0, sizeof(*stats));
+	stats->total = READ_ONCE(pool->total) - atomic_read(&pool->nr_hollow);
+	stats->idle = memreg_stack_count(&pool->list);
+	stats->grown = READ_ONCE(pool->grown);
+	stats->shrunk = READ_ONCE(pool->shrunk);
+	stats->replaced = atomic64_read(&pool->replaced);
+	for_each_possible_cpu(cpu)
+		memreg_pool_add_stats(per_cpu_ptr(pool->caches, cpu), stats);
+	raw_spin_lock_irqsave(&pool->reserve_lock, flags);
+	list_for_each_entry(reserve, &pool->reserves, node)
+		stats->idle += memreg_stack_count(&reserve->stack);
+	raw_spin_unlock_irqrestore(&pool->reserve_lock, flags);
+}
+MEMREG_EXPORT(ib_memreg_pool_query);
+
+/*
+ * Reserves
+ */
+
+/* Account for a reserve's MRs, as many as there are. */
+static void memreg_reserve_count(struct ib_memreg_pool *pool, int n)
+{
+	lockdep_assert_held(&pool->mutex);
+
+	WRITE_ONCE(pool->reserved, pool->reserved + n);
+	memreg_pool_set_low(pool);
+}
+
+/**
+ * ib_memreg_reserve_create() - Set MRs aside for the requests of a queue
+ * @pool: The pool, which grows by that
+ * @count: MRs; as many as the largest request may take, so that one of them can
+ *	always be made
+ *
+ * They are taken if the pool has no others. Any MR that comes back to the pool
+ * goes to a reserve that has less than its count, first.
+ *
+ * Context: may sleep.
+ * Return: the reserve, or an ERR_PTR: -EINVAL, -ENOMEM or -ENOSPC.
+ */
+struct ib_memreg_reserve *
+ib_memreg_reserve_create(struct ib_memreg_pool *pool, unsigned int count)
+{
+	struct ib_memreg_reserve *reserve;
+	int ret = 0;
+	u32 i;
+
+	if (!count || count > MEMREG_POOL_RESERVE_CHUNKS * MEMREG_POOL_CHUNK)
+		return ERR_PTR(-EINVAL);
+	reserve = kzalloc_node(sizeof(*reserve), GFP_KERNEL, pool->numa_node);
+	if (!reserve)
+		return ERR_PTR(-ENOMEM);
+	reserve->pool = pool;
+	reserve->count = count;
+	mutex_lock(&pool->mutex);
+	for (i = 0; !ret && i < count; i++)
+		ret = memreg_pool_add(pool, &reserve->stack);
+	if (ret)
+		memreg_pool_remove_some(pool, &reserve->stack, count);
+	else
+		memreg_reserve_count(pool, count);
+	mutex_unlock(&pool->mutex);
+	if (ret) {
+		kfree(reserve);
+		return ERR_PTR(ret);
+	}
+	raw_spin_lock_irq(&pool->reserve_lock);
+	list_add_tail(&reserve->node, &pool->reserves);
+	raw_spin_unlock_irq(&pool->reserve_lock);
+	return reserve;
+}
+MEMREG_EXPORT(ib_memreg_reserve_create);
+
+/**
+ * ib_memreg_reserve_destroy() - Give up a reserve
+ * @reserve: A reserve that no request uses
+ *
+ * Context: may sleep. Never fails.
+ */
+void ib_memreg_reserve_destroy(struct ib_memreg_reserve *reserve)
+{
+	struct ib_memreg_pool *pool = reserve->pool;
+	u32 n;
+
+	raw_spin_lock_irq(&pool->reserve_lock);
+	list_del(&reserve->node);
+	atomic_sub(reserve->count - memreg_stack_count(&reserve->stack),
+		   &pool->missing);
+	raw_spin_unlock_irq(&pool->reserve_lock);
+	mutex_lock(&pool->mutex);
+	n = memreg_pool_remove_some(pool, &reserve->stack, reserve->count);
+	memreg_reserve_count(pool, -(int)reserve->count);
+	mutex_unlock(&pool->mutex);
+	/* What it has lent comes back to the pool, which may have too many. */
+	if (n < reserve->count)
+		memreg_pool_kick(pool);
+	kfree(reserve);
+}
+MEMREG_EXPORT(ib_memreg_reserve_destroy);
+
+int __init memreg_kapi_init(void)
+{
+	memreg_kapi_wq = alloc_workqueue("memreg_kapi",
+					 WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	return memreg_kapi_wq ? 0 : -ENOMEM;
+}
+
+void memreg_kapi_exit(void)
+{
+	destroy_workqueue(memreg_kapi_wq);
+}

@@ -1,0 +1,793 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Requests of other kernel modules: memory registered for one I/O of a peer.
+ *
+ * Normal operation
+ *
+ * A request is mapped to as many MRs as it takes. Their REG_MRs go to the send
+ * queue together with the caller's SEND, unsignalled: the queue works in order,
+ * and what fails or is flushed shows as a completion, signalled or not. When
+ * the answer has come, the keys that the peer has not invalidated are killed by
+ * LOCAL_INVs, of which the last one is signalled: its success is that of all
+ * before it, the SEND included. Then the memory is unmapped, and the MRs are
+ * idle again.
+ *
+ * What has to happen before a request is done is counted in @pending: the end
+ * that the caller makes of it, the completion of a SEND that is signalled, that
+ * of the last LOCAL_INV.
+ *
+ * Failure
+ *
+ * If any work request of a request fails or is flushed, the state of its MRs is
+ * unknown (I4). A worker destroys them, unmaps the memory, calls done(), and
+ * allocates others in their place. It needs no queue. The same is done to MRs
+ * that LOCAL_INV was used on, on a driver where that doesn't wait for packets
+ * in flight (I1).
+ *
+ * If LOCAL_INVs can't be posted, nothing tells when the SEND has completed, and
+ * those of the LOCAL_INVs that were. The worker then first ends the connection,
+ * by draining the send queue.
+ *
+ * What nobody waits for may still complete after that: only wr_cqe and status
+ * of a bad completion mean anything, so the last LOCAL_INV has a completion
+ * of its own, and cannot be taken for a REG_MR that was flushed.
+ */
+#include <linux/bvec.h>
+#include <linux/sched/mm.h>
+
+#include "kapi.h"
+#include "trace.h"
+
+static void memreg_req_work(struct work_struct *work);
+
+/* State of a request, besides enum ib_memreg_req_flags. */
+#define MEMREG_REQ_POSTED	BIT(8)	/* done() is owed */
+#define MEMREG_REQ_ENDED	BIT(9)	/* By ib_memreg_req_end() */
+#define MEMREG_REQ_LOCAL	BIT(10)	/* LOCAL_INV was used */
+#define MEMREG_REQ_DRAIN	BIT(11)	/* The worker is to drain the queue */
+
+/*
+ * Mapping
+ */
+
+/* Bytes, at most, of an entry that begins at this offset in a page. */
+static u32 memreg_entry_max(const struct ib_memreg_pool *pool, u32 offset)
+{
+	return rounddown(offset + pool->max_seg, PAGE_SIZE) - offset;
+}
+
+/* Bytes that go into the pages which an MR may still take. */
+static u32 memreg_mr_room(const struct ib_memreg_mr *mr)
+{
+	return (mr->pool->max_pages - mr->pages) << PAGE_SHIFT;
+}
+
+/*
+ * Make an MR's last entry longer by a piece, or the first bytes of it, if that
+ * is what comes next in memory. Returns the bytes.
+ */
+static u32 memreg_mr_extend(struct ib_memreg_mr *mr, struct page *page,
+			    u32 offset, u32 length)
+{
+	struct scatterlist *last = &mr->sgl[mr->nents - 1];
+	u32 room = memreg_mr_room(mr);
+
+	if (page_to_phys(page) + offset != sg_phys(last) + last->length ||
+	    is_zone_device_page(page) || is_zone_device_page(sg_page(last)))
+		return 0;
+	/* The page that it begins in is counted, if it doesn't begin there. */
+	if (offset)
+		room += PAGE_SIZE - offset;
+	length = min3(length, room,
+		      memreg_entry_max(mr->pool, last->offset) - last->length);
+	last->length += length;
+	mr->pages += DIV_ROUND_UP(offset + length, PAGE_SIZE) - !!offset;
+	return length;
+}
+
+/* Give an MR another entry, of a piece or the first bytes of it. */
+static u32 memreg_mr_append(struct ib_memreg_mr *mr, struct page *page,
+			    u32 offset, u32 length)
+{
+	if (mr->pages == mr->pool->max_pages)
+		return 0;
+	length = min3(length, memreg_entry_max(mr->pool, offset),
+		      memreg_mr_room(mr) - offset);
+	sg_set_page(&mr->sgl[mr->nents++], page, length, offset);
+	mr->pages += DIV_ROUND_UP(offset + length, PAGE_SIZE);
+	return length;
+}
+
+/* Add to an MR what it takes of a piece. Returns the bytes. */
+static u32 memreg_mr_add(struct ib_memreg_mr *mr, struct page *page,
+			 u32 offset, u32 length)
+{
+	const struct scatterlist *last;
+	u32 added;
+
+	if (!mr->nents)
+		return memreg_mr_append(mr, page, offset, length);
+	added = memreg_mr_extend(mr, page, offset, length);
+	if (added)
+		return added;
+	last = &mr->sgl[mr->nents - 1];
+	if (!mr->pool->sg_gaps &&
+	    (offset || offset_in_page(last->offset + last->length)))
+		return 0;
+	return memreg_mr_append(mr, page, offset, length);
+}
+
+/* Map what an MR was given, and prepare its REG_MR. */
+static int memreg_mr_map(struct ib_memreg_mr *mr, enum dma_data_direction dir)
+{
+	struct ib_device *ibdev = mr->pool->pd->device;
+	int nents, access = 0;
+
+	nents = ib_dma_map_sg(ibdev, mr->sgl, mr->nents, dir);
+	if (!nents)
+		return -EIO;
+	mr->mapped = true;
+	if (memreg_fastmr_map(&mr->fast, mr->sgl, nents, NULL, PAGE_SIZE))
+		return -EIO;
+	if (dir != DMA_FROM_DEVICE)
+		access |= IB_ACCESS_REMOTE_READ;
+	if (dir != DMA_TO_DEVICE)
+		access |= IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE;
+	memreg_fastmr_prepare_reg(&mr->fast, access);
+	mr->length = mr->fast.mr->length;
+	trace_memreg_req_map(mr);
+	return 0;
+}
+
+/* Unmap the memory behind a dead key. */
+static void memreg_mr_unmap(struct ib_memreg_mr *mr,
+			    enum dma_data_direction dir)
+{
+	if (mr->mapped)
+		ib_dma_unmap_sg(mr->pool->pd->device, mr->sgl, mr->nents, dir);
+	mr->mapped = false;
+}
+
+/* Give back the MRs of a request, all of whose keys are dead. */
+static void memreg_req_release(struct ib_memreg_req *req)
+{
+	struct ib_memreg_mr *mr, *next;
+
+	for (mr = req->first; mr; mr = next) {
+		next = mr->next;
+		memreg_mr_unmap(mr, req->dir);
+		mr->state = MEMREG_MR_DEAD;
+		ib_memreg_mr_put(mr);
+	}
+	req->first = NULL;
+	req->last = NULL;
+	req->nr_mrs = 0;
+}
+
+/* Begin another MR. */
+static int memreg_req_begin_mr(struct ib_memreg_req *req, unsigned int max_mrs)
+{
+	struct ib_memreg_mr *mr;
+
+	if (req->nr_mrs == max_mrs)
+		return -EMSGSIZE;
+	mr = memreg_pool_take(req->pool, req->reserve);
+	if (!mr)
+		return -EAGAIN;
+	mr->req = req;
+	mr->next = NULL;
+	mr->nents = 0;
+	mr->pages = 0;
+	if (req->last)
+		req->last->next = mr;
+	else
+		req->first = mr;
+	req->last = mr;
+	req->nr_mrs++;
+	return 0;
+}
+
+/* Add a piece to the last MR of a request, and to as many more as it takes. */
+static int memreg_req_add(struct ib_memreg_req *req, struct page *page,
+			  u32 offset, u32 length, unsigned int max_mrs)
+{
+	u32 added;
+	int ret;
+
+	if (!length)
+		return -EINVAL;
+	while (length) {
+		page += offset >> PAGE_SHIFT;
+		offset = offset_in_page(offset);
+		added = req->last ? memreg_mr_add(req->last, page, offset,
+						  length) : 0;
+		if (!added) {
+			ret = memreg_req_begin_mr(req, max_mrs);
+			if (ret)
+				return ret;
+		}
+		offset += added;
+		length -= added;
+	}
+	return 0;
+}
+
+static int memreg_req_begin(struct ib_memreg_req *req,
+			    enum dma_data_direction dir)
+{
+	if (req->first || req->flags & MEMREG_REQ_POSTED ||
+	    (dir != DMA_TO_DEVICE && dir != DMA_FROM_DEVICE &&
+	     dir != DMA_BIDIRECTIONAL))
+		return -EINVAL;
+	req->dir = dir;
+	return 0;
+}
+
+/* All pieces were added, or one could not be. */
+static int memreg_req_finish_map(struct ib_memreg_req *req, int ret)
+{
+	struct ib_memreg_mr *mr;
+
+	if (!ret && !req->first)
+		ret = -EINVAL;
+	for (mr = req->first; !ret && mr; mr = mr->next)
+		ret = memreg_mr_map(mr, req->dir);
+	if (ret)
+		memreg_req_release(req);
+	return ret;
+}
+
+/**
+ * ib_memreg_req_init() - Initialise a request
+ * @req: The request, which is part of the caller's own
+ * @pool: Pool that it takes MRs from
+ * @reserve: What it takes them from if that has none, or NULL
+ * @ops: What it calls; stays as long as the request is used
+ *
+ * It may be used again and again without that. Nothing needs to be given back.
+ *
+ * Context: any.
+ */
+void ib_memreg_req_init(struct ib_memreg_req *req, struct ib_memreg_pool *pool,
+			struct ib_memreg_reserve *reserve,
+			const struct ib_memreg_req_ops *ops)
+{
+	memset(req, 0, sizeof(*req));
+	req->pool = pool;
+	req->reserve = reserve;
+	req->ops = ops;
+	INIT_WORK(&req->work, memreg_req_work);
+}
+MEMREG_EXPORT(ib_memreg_req_init);
+
+/**
+ * ib_memreg_req_map_sg() - Map memory to MRs of a request
+ * @req: A request that has nothing mapped, and is not posted
+ * @sgl: The memory; not mapped for DMA, and not needed afterwards
+ * @nents: Number of pieces
+ * @max_mrs: MRs that it may take, at most
+ * @dir: DMA_TO_DEVICE: the peer reads; DMA_FROM_DEVICE: the peer writes;
+ *	DMA_BIDIRECTIONAL: both
+ *
+ * Each MR takes as many pieces as fit: a piece that does not begin and end at
+ * the boundaries of pages is the first or last one of its MR, unless the pool
+ * has IB_MEMREG_POOL_SG_GAPS. A piece that an MR has not enough room for goes
+ * on in the next one. The memory is the request's until ib_memreg_req_unmap()
+ * or ib_memreg_req_ops.done().
+ *
+ * Context: softirq, or any that may be interrupted by it.
+ * Return: 0; -EAGAIN if there are not enough MRs now; -EMSGSIZE if it would
+ * take more than @max_mrs; -EINVAL if there is nothing to map; -EIO if it can't
+ * be mapped. Nothing has changed in case of a failure.
+ */
+int ib_memreg_req_map_sg(struct ib_memreg_req *req, struct scatterlist *sgl,
+			 unsigned int nents, unsigned int max_mrs,
+			 enum dma_data_direction dir)
+{
+	struct scatterlist *sg;
+	unsigned int i;
+	int ret;
+
+	ret = memreg_req_begin(req, dir);
+	if (ret)
+		return ret;
+	for_each_sg(sgl, sg, nents, i) {
+		ret = memreg_req_add(req, sg_page(sg), sg->offset, sg->length,
+				     max_mrs);
+		if (ret)
+			break;
+	}
+	return memreg_req_finish_map(req, ret);
+}
+MEMREG_EXPORT(ib_memreg_req_map_sg);
+
+/**
+ * ib_memreg_req_map_bvec() - Map memory to MRs of a request
+ * @req: A request that has nothing mapped, and is not posted
+ * @bvecs: The memory; not needed afterwards
+ * @count: Number of pieces
+ * @max_mrs: MRs that it may take, at most
+ * @dir: What the peer does, as for ib_memreg_req_map_sg()
+ *
+ * Context: softirq, or any that may be interrupted by it.
+ * Return: as of ib_memreg_req_map_sg().
+ */
+int ib_memreg_req_map_bvec(struct ib_memreg_req *req,
+			   const struct bio_vec *bvecs, unsigned int count,
+			   unsigned int max_mrs, enum dma_data_direction dir)
+{
+	unsigned int i;
+	int ret;
+
+	ret = memreg_req_begin(req, dir);
+	if (ret)
+		return ret;
+	for (i = 0; !ret && i < count; i++)
+		ret = memreg_req_add(req, bvecs[i].bv_page, bvecs[i].bv_offset,
+				     bvecs[i].bv_len, max_mrs);
+	return memreg_req_finish_map(req, ret);
+}
+MEMREG_EXPORT(ib_memreg_req_map_bvec);
+
+/**
+ * ib_memreg_req_unmap() - Undo ib_memreg_req_map_sg() or _bvec()
+ * @req: A request that is not posted; nothing happens if nothing is mapped
+ *
+ * This is not for requests that were posted: those unmap by themselves.
+ *
+ * Context: softirq, or any that may be interrupted by it.
+ */
+void ib_memreg_req_unmap(struct ib_memreg_req *req)
+{
+	if (!WARN_ON_ONCE(req->flags & MEMREG_REQ_POSTED))
+		memreg_req_release(req);
+}
+MEMREG_EXPORT(ib_memreg_req_unmap);
+
+/**
+ * ib_memreg_req_segs() - What to tell the peer of the memory
+ * @req: A request that is mapped
+ * @segs: Where to write it, in the order of the memory
+ * @max: Room there
+ *
+ * The keys work as soon as the request is posted, and not before.
+ *
+ * Context: any.
+ * Return: number of segments that were written: the smaller one of @nr_mrs of
+ * the request and @max.
+ */
+unsigned int ib_memreg_req_segs(const struct ib_memreg_req *req,
+				struct ib_memreg_seg *segs, unsigned int max)
+{
+	const struct ib_memreg_mr *mr;
+	unsigned int n = 0;
+
+	for (mr = req->first; mr && n < max; mr = mr->next, n++) {
+		segs[n].iova = mr->fast.mr->iova;
+		segs[n].length = mr->length;
+		segs[n].rkey = mr->fast.mr->rkey;
+	}
+	return n;
+}
+MEMREG_EXPORT(ib_memreg_req_segs);
+
+/*
+ * The end
+ */
+
+/* The caller owns the request again. It may be gone afterwards. */
+static void memreg_req_tell_done(struct ib_memreg_req *req)
+{
+	struct completion *waiter = req->waiter;
+
+	req->flags = 0;
+	if (waiter)
+		complete(waiter);
+	else
+		req->ops->done(req, req->status);
+}
+
+/* Is an MR to be destroyed before its memory is unmapped? */
+static bool memreg_mr_is_lost(const struct ib_memreg_mr *mr)
+{
+	return mr->req->unknown ||
+	       (mr->pool->weak && mr->state == MEMREG_MR_LOCAL);
+}
+
+/* End a request some of whose MRs must be destroyed. */
+static void memreg_req_reclaim(struct ib_memreg_req *req)
+{
+	struct ib_memreg_mr *mr, *next, **lost = &req->first;
+	unsigned int noio = memalloc_noio_save();
+	struct ib_memreg_mr *hollow;
+
+	for (mr = req->first; mr; mr = mr->next)
+		if (memreg_mr_is_lost(mr))
+			memreg_fastmr_destroy(&mr->fast);
+	for (mr = req->first; mr; mr = next) {
+		next = mr->next;
+		memreg_mr_unmap(mr, req->dir);
+		mr->state = MEMREG_MR_DEAD;
+		if (mr->fast.mr) {
+			ib_memreg_mr_put(mr);
+		} else {
+			*lost = mr;
+			lost = &mr->next;
+		}
+	}
+	*lost = NULL;
+	hollow = req->first;
+	req->first = NULL;
+	req->last = NULL;
+	req->nr_mrs = 0;
+	memreg_req_tell_done(req);
+
+	for (mr = hollow; mr; mr = next) {
+		next = mr->next;
+		memreg_pool_replace(mr);
+	}
+	memalloc_noio_restore(noio);
+}
+
+static void memreg_req_queue(struct ib_memreg_req *req)
+{
+	memreg_pool_enter(req->pool);
+	queue_work(memreg_kapi_wq, &req->work);
+}
+
+/* Count the keys that LOCAL_INV has killed. */
+static void memreg_req_count_local(const struct ib_memreg_req *req)
+{
+	const struct ib_memreg_mr *mr;
+	unsigned int n = 0;
+
+	for (mr = req->first; mr; mr = mr->next)
+		n += mr->state == MEMREG_MR_LOCAL;
+	memreg_pool_count(req->pool, local_invalidated, n);
+}
+
+/* One of the things that a request waits for has happened. */
+static void memreg_req_put(struct ib_memreg_req *req)
+{
+	if (!atomic_dec_and_test(&req->pending))
+		return;
+	if (req->flags & MEMREG_REQ_LOCAL && !req->unknown)
+		memreg_req_count_local(req);
+	if (req->unknown ||
+	    (req->pool->weak && req->flags & MEMREG_REQ_LOCAL)) {
+		memreg_req_queue(req);
+		return;
+	}
+	memreg_req_release(req);
+	memreg_req_tell_done(req);
+}
+
+static void memreg_req_work(struct work_struct *work)
+{
+	struct ib_memreg_req *req =
+		container_of(work, struct ib_memreg_req, work);
+	struct ib_memreg_pool *pool = req->pool;
+
+	if (req->flags & MEMREG_REQ_DRAIN) {
+		req->flags &= ~MEMREG_REQ_DRAIN;
+		ib_drain_sq(req->first->qp);
+		/* This work comes again, since the MRs are unknown. */
+		memreg_req_put(req);
+	} else {
+		memreg_req_reclaim(req);
+	}
+	memreg_pool_leave(pool);
+}
+
+/* A work request failed, or was flushed. */
+static void memreg_req_failed(struct ib_memreg_req *req,
+			      const struct ib_wc *wc)
+{
+	WRITE_ONCE(req->status, -ECONNABORTED);
+	WRITE_ONCE(req->unknown, true);
+	trace_memreg_req_fail(req, wc);
+	if (req->ops->error)
+		req->ops->error(req, wc);
+}
+
+/**
+ * memreg_mr_done() - A work request of an MR completed, but the last LOCAL_INV
+ * @cq: Completion queue
+ * @wc: Completion; those that are good tell nothing
+ */
+void memreg_mr_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct ib_memreg_mr *mr =
+		container_of(wc->wr_cqe, struct ib_memreg_mr, fast.cqe);
+
+	if (wc->status != IB_WC_SUCCESS)
+		memreg_req_failed(mr->req, wc);
+}
+
+/* The last LOCAL_INV completed, and all that was posted before it. */
+static void memreg_mr_inv_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct ib_memreg_mr *mr =
+		container_of(wc->wr_cqe, struct ib_memreg_mr, inv_cqe);
+	struct ib_memreg_req *req = mr->req;
+
+	if (wc->status != IB_WC_SUCCESS)
+		memreg_req_failed(req, wc);
+	memreg_req_put(req);
+}
+
+/* A SEND completed that the last LOCAL_INV tells of, if it is good. */
+static void memreg_req_send_check(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct ib_memreg_req *req =
+		container_of(wc->wr_cqe, struct ib_memreg_req, send_cqe);
+
+	if (wc->status != IB_WC_SUCCESS)
+		memreg_req_failed(req, wc);
+}
+
+/* A SEND completed that is counted in @pending. */
+static void memreg_req_send_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct ib_memreg_req *req =
+		container_of(wc->wr_cqe, struct ib_memreg_req, send_cqe);
+
+	memreg_req_send_check(cq, wc);
+	memreg_req_put(req);
+}
+
+/*
+ * Posting
+ */
+
+/* Chain the REG_MRs of a request in front of a SEND. */
+static struct ib_send_wr *memreg_req_chain(struct ib_memreg_req *req,
+					   struct ib_qp *qp,
+					   struct ib_send_wr *send)
+{
+	struct ib_memreg_mr *mr;
+
+	for (mr = req->first; mr; mr = mr->next) {
+		struct ib_send_wr *wr = &mr->fast.wr.wr;
+
+		mr->state = MEMREG_MR_POSTED;
+		mr->qp = qp;
+		wr->wr_cqe = &mr->fast.cqe;
+		wr->send_flags = 0;
+		wr->next = mr->next ? &mr->next->fast.wr.wr : send;
+		trace_memreg_req_register(mr);
+	}
+	return req->first ? &req->first->fast.wr.wr : send;
+}
+
+/* Prepare a request, and the SEND, to be posted. */
+static void memreg_req_arm(struct ib_memreg_req *req, struct ib_send_wr *send,
+			   unsigned int flags)
+{
+	/* Otherwise the last LOCAL_INV tells of the SEND, too. */
+	bool signalled = flags & IB_MEMREG_REQ_REMOTE_INV || !req->first;
+
+	req->status = 0;
+	req->unknown = false;
+	req->flags = flags | MEMREG_REQ_POSTED;
+	atomic_set(&req->pending, signalled ? 2 : 1);
+	req->send_cqe.done = signalled ? memreg_req_send_done :
+					 memreg_req_send_check;
+	send->wr_cqe = &req->send_cqe;
+	if (signalled)
+		send->send_flags |= IB_SEND_SIGNALED;
+	else
+		send->send_flags &= ~IB_SEND_SIGNALED;
+}
+
+/* Not all of a request could be posted. */
+static int memreg_req_post_failed(struct ib_memreg_req *req, int err,
+				  bool nothing)
+{
+	struct ib_memreg_mr *mr;
+
+	if (nothing) {
+		for (mr = req->first; mr; mr = mr->next)
+			mr->state = MEMREG_MR_DEAD;
+		req->flags = 0;
+		return err == -ENOTCONN ? -EIO : err;
+	}
+	/* The SEND is the last one, so it was not posted: only the end counts. */
+	atomic_set(&req->pending, 1);
+	return -ENOTCONN;
+}
+
+/**
+ * ib_memreg_req_post() - Make the keys of a request, and send a message
+ * @req: The request; it may be one that nothing is mapped to
+ * @qp: Connected RC QP of the pool's device, with room for
+ *	ib_memreg_req_wrs(nr_mrs) work requests; it stays until done() was
+ *	called. Its completions are polled by the RDMA core, and not by the
+ *	caller (IB_POLL_DIRECT).
+ * @send: The message, a single work request; its completion is the request's:
+ *	@wr_cqe and IB_SEND_SIGNALED are set here
+ * @flags: enum ib_memreg_req_flags
+ *
+ * The answer may come before this returns; who handles it may end the request.
+ *
+ * Context: softirq, or any that may be interrupted by it.
+ * Return: 0: from here on ib_memreg_req_ops.done() is owed, which takes that
+ * the caller ends or aborts the request. -ENOTCONN: likewise, but only a part
+ * was posted, and not the message: the caller must end the connection, drain
+ * the queue pair, and abort the request. -EINVAL or another error of the
+ * driver: nothing was posted, and the request is mapped as it was.
+ */
+int ib_memreg_req_post(struct ib_memreg_req *req, struct ib_qp *qp,
+		       struct ib_send_wr *send, unsigned int flags)
+{
+	const struct ib_send_wr *bad = NULL;
+	struct ib_send_wr *first;
+	int ret;
+
+	if (flags & ~IB_MEMREG_REQ_REMOTE_INV || send->next ||
+	    req->flags & MEMREG_REQ_POSTED)
+		return -EINVAL;
+	memreg_req_arm(req, send, flags);
+	first = memreg_req_chain(req, qp, send);
+	ret = memreg_inject_post_send(qp, first, &bad);
+	/* If that worked, the request may be anybody's by now. */
+	if (ret)
+		ret = memreg_req_post_failed(req, ret, bad == first);
+	return ret;
+}
+MEMREG_EXPORT(ib_memreg_req_post);
+
+/**
+ * ib_memreg_req_remote_invalidated() - The peer says that it killed a key
+ * @req: A request that is posted, whose answer this is
+ * @rkey: The key, as the completion of the answer tells
+ *	(IB_WC_WITH_INVALIDATE)
+ *
+ * Context: any but NMI.
+ * Return: 0, or -EPROTO if it is no key of this request which works, or if the
+ * request was posted without IB_MEMREG_REQ_REMOTE_INV: the peer may have killed
+ * any other key of ours, and the caller must end the connection.
+ */
+int ib_memreg_req_remote_invalidated(struct ib_memreg_req *req, u32 rkey)
+{
+	struct ib_memreg_mr *mr;
+
+	for (mr = req->first; mr; mr = mr->next)
+		if (mr->state == MEMREG_MR_POSTED && mr->fast.mr->rkey == rkey)
+			break;
+	if (!mr || !(req->flags & IB_MEMREG_REQ_REMOTE_INV)) {
+		memreg_pool_count(req->pool, bogus, 1);
+		trace_memreg_req_bogus(req, rkey);
+		return -EPROTO;
+	}
+	mr->state = MEMREG_MR_REMOTE;
+	memreg_pool_count(req->pool, remote_invalidated, 1);
+	trace_memreg_req_invalidate(mr);
+	return 0;
+}
+MEMREG_EXPORT(ib_memreg_req_remote_invalidated);
+
+/* Prepare LOCAL_INVs for the keys of a request that work. */
+static struct ib_send_wr *memreg_req_chain_inv(struct ib_memreg_req *req,
+					       struct ib_qp *qp)
+{
+	struct ib_send_wr *first = NULL, **link = &first;
+	struct ib_memreg_mr *mr, *last = NULL;
+
+	for (mr = req->first; mr; mr = mr->next) {
+		if (mr->state != MEMREG_MR_POSTED)
+			continue;
+		mr->state = MEMREG_MR_LOCAL;
+		mr->qp = qp;
+		memreg_fastmr_prepare_inv(&mr->fast);
+		*link = &mr->fast.wr.wr;
+		link = &mr->fast.wr.wr.next;
+		last = mr;
+		trace_memreg_req_invalidate(mr);
+	}
+	*link = NULL;
+	if (last) {
+		last->inv_cqe.done = memreg_mr_inv_done;
+		last->fast.wr.wr.wr_cqe = &last->inv_cqe;
+		last->fast.wr.wr.send_flags = IB_SEND_SIGNALED;
+	}
+	return first;
+}
+
+/* Have the keys of a request killed that work. */
+static void memreg_req_invalidate(struct ib_memreg_req *req, struct ib_qp *qp)
+{
+	struct ib_send_wr *first = memreg_req_chain_inv(req, qp);
+	const struct ib_send_wr *bad;
+
+	if (first) {
+		req->flags |= MEMREG_REQ_LOCAL;
+		atomic_inc(&req->pending);
+		if (memreg_inject_post_send(qp, first, &bad)) {
+			/* It was not posted; the drain is awaited instead. */
+			atomic_dec(&req->pending);
+			WRITE_ONCE(req->status, -ECONNABORTED);
+			WRITE_ONCE(req->unknown, true);
+			req->flags |= MEMREG_REQ_DRAIN;
+			memreg_req_queue(req);
+			return;
+		}
+	}
+	memreg_req_put(req);
+}
+
+/**
+ * ib_memreg_req_end() - End a request
+ * @req: A request that is posted, after its answer has come; not to be touched
+ *	until done() is called, which may be before this returns
+ * @qp: The queue pair that it was posted on; or NULL if that was drained, and
+ *	is not to be used any more
+ *
+ * Keys that the peer did not invalidate are killed by LOCAL_INV. Without @qp,
+ * and if that can't be posted, their MRs are destroyed in a worker; in the
+ * latter case it also drains the send queue, which ends the connection.
+ *
+ * Context: softirq, or any that may be interrupted by it. Never fails.
+ */
+void ib_memreg_req_end(struct ib_memreg_req *req, struct ib_qp *qp)
+{
+	struct ib_memreg_mr *mr;
+
+	if (WARN_ON_ONCE(!(req->flags & MEMREG_REQ_POSTED) ||
+			 req->flags & MEMREG_REQ_ENDED))
+		return;
+	req->flags |= MEMREG_REQ_ENDED;
+	if (qp) {
+		memreg_req_invalidate(req, qp);
+		return;
+	}
+	for (mr = req->first; mr; mr = mr->next)
+		if (mr->state == MEMREG_MR_POSTED)
+			WRITE_ONCE(req->unknown, true);
+	memreg_req_put(req);
+}
+MEMREG_EXPORT(ib_memreg_req_end);
+
+/**
+ * ib_memreg_req_end_sync() - End a request, and wait for that
+ * @req: A request that is posted, after its answer has come
+ * @qp: As of ib_memreg_req_end()
+ *
+ * done() is called before this returns.
+ *
+ * Context: may sleep; not where completions of @qp are handled.
+ * Return: what done() was told: 0 or -ECONNABORTED.
+ */
+int ib_memreg_req_end_sync(struct ib_memreg_req *req, struct ib_qp *qp)
+{
+	DECLARE_COMPLETION_ONSTACK(waiter);
+	int status;
+
+	might_sleep();
+	req->waiter = &waiter;
+	ib_memreg_req_end(req, qp);
+	wait_for_completion(&waiter);
+	status = req->status;
+	req->waiter = NULL;
+	req->ops->done(req, status);
+	return status;
+}
+MEMREG_EXPORT(ib_memreg_req_end_sync);
+
+/**
+ * ib_memreg_req_abort() - End a request whose answer will not come
+ * @req: A request that is posted. Nothing happens if ib_memreg_req_end() was
+ *	called, as done() comes by itself then, or if it is not posted.
+ *
+ * The caller has ended the connection, and drained the queue pair.
+ *
+ * Context: softirq, or any that may be interrupted by it. Never fails.
+ */
+void ib_memreg_req_abort(struct ib_memreg_req *req)
+{
+	if (!(req->flags & MEMREG_REQ_POSTED) || req->flags & MEMREG_REQ_ENDED)
+		return;
+	WRITE_ONCE(req->status, -ECONNABORTED);
+	ib_memreg_req_end(req, NULL);
+}
+MEMREG_EXPORT(ib_memreg_req_abort);
