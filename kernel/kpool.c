@@ -30,6 +30,7 @@
  * MRs of a reserve are taken when there are no others. Whatever MR comes back
  * then goes there first.
  */
+#include <kunit/visibility.h>
 #include <linux/cpumask.h>
 #include <linux/sched/mm.h>
 #include <linux/shrinker.h>
@@ -323,6 +324,7 @@ void memreg_pool_kick(struct ib_memreg_pool *pool)
 	if (!xchg(&pool->kicked, true))
 		mod_delayed_work(memreg_kapi_wq, &pool->work, 0);
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_pool_kick);
 
 /* Fill this CPU's cache from the list. Returns one of those MRs, or 0. */
 static u32 memreg_pool_refill(struct ib_memreg_pool *pool)

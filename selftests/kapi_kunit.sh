@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# What other modules call, on a device that exists in name only: KUnit's tests,
+# which are those of ib_memreg_kunit.ko, each counted as one here.
+
+cd "$(dirname "$(realpath "$0")")" || exit
+# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
+. lib/topology.sh
+
+SUITES=2
+MODULE=$TOPOLOGY_TREE/build/kernel-$(uname -r)/ib_memreg_kunit.ko
+MARK="memreg-kunit $$ $RANDOM"
+
+# What the kernel has said since the mark, as KUnit says it.
+said() {
+	dmesg | sed -E "1,/$MARK/d; s/^\[[^]]*\] (\[ *[TC][0-9]+\] )?//"
+}
+
+# report: each test of KUnit's as one of ours, with what it complained of.
+report() {
+	local line
+	while IFS= read -r line; do
+		case $line in
+		"    ok "* | "    not ok "*)
+			sed -E 's/^ *((not )?ok) [0-9]+ (memreg_test_)?/\1 kapi./' \
+				<<<"$line"
+			;;
+		"    # "* | "# "*) echo "# ${line##*( )}" ;;
+		esac
+	done < <(said)
+}
+
+# Both suites came to an end, and that was a good one.
+passed() {
+	[ "$(said | grep -cE '^ok [0-9]+ ib_memreg_(pool|req)$')" = $SUITES ] &&
+		! said | grep -q '^ *not ok '
+}
+
+main() {
+	if ! modprobe kunit enable=1 autorun=1 2>/dev/null; then
+		echo "ok kapi_kunit # SKIP this kernel has no KUnit"
+		exit 4
+	fi
+	if [ ! -e "$MODULE" ]; then
+		echo "not ok kapi_kunit # $MODULE was not built"
+		exit 1
+	fi
+	echo "$MARK" >/dev/kmsg
+	insmod "$MODULE" || exit
+	report
+	rmmod ib_memreg_kunit || exit
+	rmmod kunit || exit
+	passed
+}
+
+main
