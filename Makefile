@@ -39,6 +39,16 @@ else
 	+@$(kbuild) modules
 endif
 
+# Modules that only measure are built here, and not installed.
+.PHONY: test-modules
+test-modules: module
+	+@$(kbuild) MEMREG_TESTS=m modules
+ifeq ($(has_mo),)
+	@ln -sf links/ib_memreg_bench.ko $(M)/ib_memreg_bench.ko
+	@[ ! -e $(M)/links/ib_memreg_kunit.ko ] || \
+		ln -sf links/ib_memreg_kunit.ko $(M)/ib_memreg_kunit.ko
+endif
+
 # A tree can be shared with the test bench, whose compiler and libraries are
 # not those of this machine: what one has built, the other builds again.
 .PHONY: machine
@@ -56,7 +66,7 @@ user: machine
 KSRC ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memreg/ksrc
 
 .PHONY: tests
-tests: user
+tests: user $(if $(release),test-modules)
 	+@$(MAKE) --no-print-directory -C selftests O=$(B) KSRC=$(KSRC)
 
 # What needs a guest, or tools that this machine may not have.
@@ -97,7 +107,8 @@ help:
 	@echo '  all            module and user, the default'
 	@echo '  module         ib_memreg.ko for KDIR, into build/kernel-RELEASE'
 	@echo '  user           library, tool and examples, into build/user'
-	@echo '  tests          the test programs, into build/selftests'
+	@echo '  tests          the test programs, into build/selftests, and what'
+	@echo '                 measures the module, if KDIR is there'
 	@echo '  install        all of it but the tests (also: install-module,'
 	@echo '                 install-user); DESTDIR and PREFIX count'
 	@echo '  uninstall      what install did (also: uninstall-module,'

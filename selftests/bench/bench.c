@@ -308,6 +308,10 @@ int main(int argc, char **argv)
 	list(data_ops, argv + optind);
 	list(verbs_data_ops, argv + optind);
 	list(perftest_ops, argv + optind);
+	if (kapi_available())
+		list(kapi_ops, argv + optind);
+	if (kapi_available() && !instructions)
+		list(kapi_2cpu_ops, argv + optind);
 	if (run_together(0, rounds) || run_together(1, rounds_data))
 		return 1;
 	for (i = 0; i < nr_results; i++)

@@ -2,7 +2,8 @@
 /*
  * What the parts of the bench share. An operation is something that is
  * measured: memreg.c and data.c have those of memreg; verbs.c, verbs_data.c and
- * perftest.c what they are compared to; and bench.c the clock.
+ * perftest.c what they are compared to; kapi.c both, in the kernel; and bench.c
+ * the clock.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -46,6 +47,11 @@ extern const struct op data_ops[];
 extern const struct op verbs_ops[];
 extern const struct op verbs_data_ops[];
 extern const struct op perftest_ops[];
+extern const struct op kapi_ops[];
+extern const struct op kapi_2cpu_ops[];
+
+/* Is there the module that @kapi_ops need? */
+int kapi_available(void);
 
 /*
  * Set by the command line: how many there are of what is large, and how many
