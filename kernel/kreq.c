@@ -601,9 +601,9 @@ static int memreg_req_post_failed(struct ib_memreg_req *req, int err,
  * ib_memreg_req_post() - Make the keys of a request, and send a message
  * @req: The request; it may be one that nothing is mapped to
  * @qp: Connected RC QP of the pool's device, with room for
- *	ib_memreg_req_wrs(nr_mrs) work requests; it stays until done() was
- *	called. Its completions are polled by the RDMA core, and not by the
- *	caller (IB_POLL_DIRECT).
+ *	ib_memreg_req_wrs(nr_mrs) work requests, and one more; it stays until
+ *	what was ended with it is done. Its completions are polled by the RDMA
+ *	core, and not by the caller (IB_POLL_DIRECT).
  * @send: The message, a single work request; its completion is the request's:
  *	@wr_cqe and IB_SEND_SIGNALED are set here
  * @flags: enum ib_memreg_req_flags
@@ -716,6 +716,26 @@ static void memreg_req_invalidate(struct ib_memreg_req *req, struct ib_qp *qp)
 	memreg_req_put(req);
 }
 
+/* End a request, if it is one that can be. */
+static bool memreg_req_try_end(struct ib_memreg_req *req, struct ib_qp *qp)
+{
+	struct ib_memreg_mr *mr;
+
+	if (WARN_ON_ONCE(!(req->flags & MEMREG_REQ_POSTED) ||
+			 req->flags & MEMREG_REQ_ENDED))
+		return false;
+	req->flags |= MEMREG_REQ_ENDED;
+	if (qp) {
+		memreg_req_invalidate(req, qp);
+		return true;
+	}
+	for (mr = req->first; mr; mr = mr->next)
+		if (mr->state == MEMREG_MR_POSTED)
+			WRITE_ONCE(req->unknown, true);
+	memreg_req_put(req);
+	return true;
+}
+
 /**
  * ib_memreg_req_end() - End a request
  * @req: A request that is posted, after its answer has come; not to be touched
@@ -731,20 +751,7 @@ static void memreg_req_invalidate(struct ib_memreg_req *req, struct ib_qp *qp)
  */
 void ib_memreg_req_end(struct ib_memreg_req *req, struct ib_qp *qp)
 {
-	struct ib_memreg_mr *mr;
-
-	if (WARN_ON_ONCE(!(req->flags & MEMREG_REQ_POSTED) ||
-			 req->flags & MEMREG_REQ_ENDED))
-		return;
-	req->flags |= MEMREG_REQ_ENDED;
-	if (qp) {
-		memreg_req_invalidate(req, qp);
-		return;
-	}
-	for (mr = req->first; mr; mr = mr->next)
-		if (mr->state == MEMREG_MR_POSTED)
-			WRITE_ONCE(req->unknown, true);
-	memreg_req_put(req);
+	memreg_req_try_end(req, qp);
 }
 MEMREG_EXPORT(ib_memreg_req_end);
 
@@ -756,7 +763,8 @@ MEMREG_EXPORT(ib_memreg_req_end);
  * done() is called before this returns.
  *
  * Context: may sleep; not where completions of @qp are handled.
- * Return: what done() was told: 0 or -ECONNABORTED.
+ * Return: what done() was told: 0 or -ECONNABORTED; -EINVAL if it is not posted,
+ * which is an error of the caller.
  */
 int ib_memreg_req_end_sync(struct ib_memreg_req *req, struct ib_qp *qp)
 {
@@ -765,7 +773,10 @@ int ib_memreg_req_end_sync(struct ib_memreg_req *req, struct ib_qp *qp)
 
 	might_sleep();
 	req->waiter = &waiter;
-	ib_memreg_req_end(req, qp);
+	if (!memreg_req_try_end(req, qp)) {
+		req->waiter = NULL;
+		return -EINVAL;
+	}
 	wait_for_completion(&waiter);
 	status = req->status;
 	req->waiter = NULL;
