@@ -8,13 +8,11 @@
 #include <netdb.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "serve.h"
@@ -26,23 +24,6 @@
 int64_t now_ms(void)
 {
 	return now_ns() / 1000000;
-}
-
-void say(const char *format, ...)
-{
-	time_t now = time(NULL);
-	struct tm tm;
-	char text[16];
-	va_list ap;
-
-	localtime_r(&now, &tm);
-	strftime(text, sizeof(text), "%H:%M:%S", &tm);
-	printf("%s ", text);
-	va_start(ap, format);
-	vprintf(format, ap);
-	va_end(ap);
-	putchar('\n');
-	fflush(stdout);
 }
 
 /*

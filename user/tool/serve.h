@@ -30,9 +30,6 @@ struct server {
 
 int64_t now_ms(void);
 
-/* A line of output, with the time of day in front */
-void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
 /* peer.c: those who connect, from request to end */
 void peers_event(struct server *s, const struct ib_memreg_event *event);
 void peers_revoke(struct server *s, uint32_t id);	/* 0: all */

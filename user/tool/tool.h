@@ -33,6 +33,9 @@ int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same, but "see memreg SUBCOMMAND --help" and EXIT_USAGE */
 int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A line of output, with the time of day in front */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* What to call the subcommand in complaints */
 void set_subcommand(const char *name);
 

@@ -209,6 +209,23 @@ void print_hex(const void *data, uint64_t offset, uint64_t len)
 	}
 }
 
+void say(const char *format, ...)
+{
+	time_t now = time(NULL);
+	struct tm tm;
+	char text[16];
+	va_list ap;
+
+	localtime_r(&now, &tm);
+	strftime(text, sizeof(text), "%H:%M:%S", &tm);
+	printf("%s ", text);
+	va_start(ap, format);
+	vprintf(format, ap);
+	va_end(ap);
+	putchar('\n');
+	fflush(stdout);
+}
+
 int64_t now_ns(void)
 {
 	struct timespec ts;
