@@ -9,6 +9,7 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *brief;
 } commands[] = {
+	{ "blkd", cmd_blkd, "serve files and memory as block devices" },
 	{ "bw", cmd_bw, "measure how fast data moves to or from a peer" },
 	{ "caps", cmd_caps, "what an RDMA device can do" },
 	{ "lat", cmd_lat, "measure how long it takes to reach a peer" },

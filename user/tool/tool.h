@@ -15,6 +15,7 @@ enum {
 };
 
 /* One subcommand each: argv[0] is its name; the result is the exit status */
+int cmd_blkd(int argc, char **argv);
 int cmd_bw(int argc, char **argv);
 int cmd_caps(int argc, char **argv);
 int cmd_lat(int argc, char **argv);

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the files of memreg blkd share.
+ *
+ * One thread does all but what may block: it takes completions and events, and
+ * posts. Threads of blkd_job.c do file I/O that blocks, and see nothing of the
+ * structures here but the command that they are given and its export.
+ */
+#ifndef MEMREG_TOOL_BLKD_H
+#define MEMREG_TOOL_BLKD_H
+
+#include <rdma/ib_memreg_blk.h>
+
+#include "link.h"
+
+#define BLKD_PAGE	4096u
+#define BLKD_MESSAGE	(sizeof(struct ib_memreg_blk_cmd) + \
+			 IB_MEMREG_BLK_SEGS_MAX * \
+			 sizeof(struct ib_memreg_blk_seg))
+#define BLKD_EXPORTS	64
+#define BLKD_OPCODES	(IB_MEMREG_BLK_WRITE_ZEROES + 1)
+
+/* As the options have it */
+struct blkd_options {
+	const char *device;
+	const char *address;
+	const char *port;
+	uint64_t size;		/* of the only export; 0: there are paths */
+	uint32_t block_size;	/* 0: that of the medium */
+	uint32_t max_length;
+	uint32_t queues_max;
+	uint32_t depth_max;
+	uint32_t clients_max;
+	uint32_t threads;
+	uint64_t buffers;	/* bytes */
+	int64_t poll_ns;
+	int64_t stats_ns;	/* 0: never by itself */
+	bool read_only;
+	bool no_cache;
+	bool write_cache;	/* memory says so as well */
+};
+
+enum export_kind { EXPORT_FILE, EXPORT_DISK, EXPORT_MEMORY };
+
+struct export {
+	char name[IB_MEMREG_BLK_EXPORT_MAX + 1];
+	const char *path;
+	enum export_kind kind;
+	int fd;			/* -1 of memory */
+	uint64_t capacity;
+	uint32_t flags;		/* enum ib_memreg_blk_flags */
+	uint32_t block_size;
+	uint32_t physical;
+	uint32_t granularity;	/* of discards */
+	bool no_nowait;		/* writes can't be tried */
+	char *memory;
+	struct memreg_mr mr;	/* of @memory */
+};
+
+/* blkd_export.c: @spec is [NAME=]PATH or [NAME=]memory:SIZE; the exit status */
+int export_open(struct export *e, const char *spec,
+		const struct blkd_options *options);
+int export_register(struct export *e, struct memreg *m, uint32_t domain);
+void export_close(struct export *e);
+/* Look how large it is now; true if that has changed */
+bool export_refresh(struct export *e);
+
+struct conn;
+
+struct seg {
+	uint64_t addr;
+	uint32_t length;
+	uint32_t rkey;
+};
+
+/* A command, from its message to its reply */
+struct cmd {
+	struct conn *conn;
+	struct cmd *next;	/* among those that wait, or of a thread */
+	uint64_t seq;
+	uint64_t offset;
+	uint32_t length;
+	uint16_t slot;		/* where it stands, and its message stood */
+	uint16_t tag;
+	uint16_t nr_segs;
+	uint16_t status;
+	uint16_t room;		/* places of the send queue that it has */
+	uint8_t opcode;
+	uint8_t flags;
+	bool valid;		/* if not, its connection ends after the reply */
+	bool replayed;		/* it was done in an earlier epoch */
+	uint32_t page;		/* its buffer in the slab */
+	uint32_t pages;
+	char *data;		/* where that is */
+	int64_t start;
+	struct seg segs[IB_MEMREG_BLK_SEGS_MAX];
+};
+
+/*
+ * blkd_io.c: do what a command wants of its export, by system calls that may
+ * block; or, if all of it can be done without, by those. enum
+ * ib_memreg_blk_status, or -EAGAIN
+ */
+int io_do(const struct export *e, const struct cmd *c);
+int io_try(struct export *e, const struct cmd *c);
+
+/* blkd_job.c: threads. Commands that are done come back by jobs_take(). */
+struct jobs;
+struct jobs *jobs_start(unsigned int threads);
+void jobs_end(struct jobs *jobs);
+int jobs_fd(const struct jobs *jobs);	/* readable if there may be some */
+void jobs_add(struct jobs *jobs, struct cmd *c);
+struct cmd *jobs_take(struct jobs *jobs);	/* a list, or NULL */
+/* Take back those that no thread has begun; how many they are */
+unsigned int jobs_cancel(struct jobs *jobs, const struct conn *conn);
+
+/* blkd_slab.c: memory that data of files goes through */
+struct slab {
+	char *memory;
+	struct memreg_mr mr;
+	uint32_t pages;
+	uint32_t next;		/* where to look first */
+	uint8_t *used;
+};
+
+int slab_open(struct slab *slab, struct memreg *m, uint32_t domain,
+	      uint64_t bytes);
+void slab_close(struct slab *slab, struct memreg *m);
+bool slab_take(struct slab *slab, uint32_t pages, uint32_t *page);
+void slab_give(struct slab *slab, uint32_t page, uint32_t pages);
+
+/* blkd_outcome.c: outcomes of the commands of a client that changed something */
+struct outcome {
+	uint64_t seq;
+	uint32_t epoch;
+	uint16_t status;
+	uint16_t next;
+};
+
+struct outcomes {
+	uint32_t count;		/* ever */
+	struct outcome of[IB_MEMREG_BLK_REMEMBERED];
+	uint16_t first[IB_MEMREG_BLK_REMEMBERED];
+};
+
+const struct outcome *outcomes_find(const struct outcomes *o, uint64_t seq);
+void outcomes_add(struct outcomes *o, uint64_t seq, uint32_t epoch,
+		  uint16_t status);
+
+/* Somebody who is known, with connections or without */
+struct client {
+	struct client *next;
+	uint8_t id[IB_MEMREG_BLK_CLIENT_SIZE];
+	char name[2 * 4 + 1];	/* the beginning of @id, for people */
+	struct export *export;
+	uint32_t epoch;
+	uint16_t queues;
+	uint64_t used;		/* queues that this epoch has had */
+	unsigned int conns;	/* of any epoch, until they are forgotten */
+	unsigned int up;
+	int64_t seen;
+	struct outcomes *outcomes;
+	uint64_t commands;
+	uint64_t bytes;
+};
+
+enum conn_state {
+	CONN_ASKED,		/* to be accepted */
+	CONN_UP,
+	CONN_ENDED,		/* it has no endpoint any more */
+};
+
+struct conn {
+	struct conn *next;
+	struct conn *bucket;	/* next of the same hash */
+	struct client *client;
+	uint32_t endpoint;
+	uint32_t epoch;
+	uint16_t queue;
+	uint16_t depth;
+	enum conn_state state;
+	const char *broken;	/* why it is to end, or NULL if it is not */
+	bool last;		/* takes no more commands */
+	bool established;
+	uint32_t room;		/* places of the send queue that are free */
+	uint32_t max_send;
+	bool starved;		/* one of its commands waits for room */
+	unsigned int inflight;	/* commands without a reply */
+	unsigned int replies;	/* that have not completed */
+	unsigned int jobs;
+	uint64_t ended;		/* turn of the loop in which it was */
+	struct memreg_mr mr;	/* of @messages */
+	char *messages;
+	struct cmd *cmds;	/* @depth + 1 */
+	uint8_t tags[8192];	/* those in flight, a bit each */
+	char address[ADDRESS_TEXT];
+};
+
+struct op_stats {
+	uint64_t count;
+	uint64_t errors;
+	uint64_t bytes;
+	int64_t sum;		/* of the nanoseconds each took here */
+	int64_t max;
+};
+
+struct blkd_stats {
+	struct op_stats ops[BLKD_OPCODES];
+	uint64_t replayed;
+	uint64_t invalid;
+	uint64_t refused;
+	uint64_t accepted;
+	uint64_t submits;
+};
+
+#define BATCH	IB_MEMREG_BATCH_MAX
+#define BUCKETS	256
+
+struct batch {
+	unsigned int count;
+	struct ib_memreg_wr wrs[BATCH];
+	struct ib_memreg_blk_reply replies[BATCH];
+};
+
+struct blkd {
+	struct blkd_options options;
+	int64_t start;
+	struct export exports[BLKD_EXPORTS];
+	unsigned int nr_exports;
+	struct memreg *m;
+	uint32_t domain;
+	uint32_t listener;
+	uint32_t fragments;	/* that one work request of the device takes */
+	uint32_t queue_max;	/* places that a queue can have */
+	uint32_t chunk;		/* bytes that one work request may have */
+	struct memreg_ring ring;
+	uint32_t claimed;	/* entries of it, for queues */
+	struct slab slab;
+	struct jobs *jobs;
+	struct client *clients;
+	unsigned int nr_clients;
+	struct conn *conns;
+	struct conn *buckets[BUCKETS];
+	struct cmd *waiting, **waiting_end;
+	bool hungry;		/* one of them waits for a buffer */
+	bool freed;		/* room or a buffer came back */
+	bool ending;		/* a connection is broken or ended */
+	bool gone;		/* the device is */
+	bool stopping;
+	uint64_t turn;
+	struct batch batch;
+	struct blkd_stats stats;
+};
+
+/*
+ * What a work request is known by when it completes: its kind, with the slot of
+ * a command, or with what a reply gives back: room, and pages of the slab.
+ */
+enum wr_kind { WR_OTHER, WR_RECV, WR_READ, WR_REPLY, WR_LAST_REPLY };
+
+static inline uint64_t wr_data(enum wr_kind kind, uint16_t low, uint32_t page,
+			       uint32_t pages)
+{
+	return (uint64_t)kind << 60 | (uint64_t)pages << 40 |
+	       (uint64_t)page << 16 | low;
+}
+
+static inline enum wr_kind wr_kind(uint64_t data)
+{
+	return (enum wr_kind)(data >> 60);
+}
+
+static inline uint16_t wr_low(uint64_t data)
+{
+	return (uint16_t)data;
+}
+
+static inline uint32_t wr_page(uint64_t data)
+{
+	return (uint32_t)(data >> 16 & 0xffffff);
+}
+
+static inline uint32_t wr_pages(uint64_t data)
+{
+	return (uint32_t)(data >> 40 & 0xfffff);
+}
+
+/* blkd_batch.c: work requests, collected and posted together */
+struct ib_memreg_wr *batch_next(struct blkd *b);
+/* The reply that goes with what batch_next() gave last */
+struct ib_memreg_blk_reply *batch_reply(struct blkd *b);
+void batch_flush(struct blkd *b);
+
+/* blkd_client.c: who is who, and of which epoch */
+void client_request(struct blkd *b, const struct ib_memreg_event *event);
+void clients_free(struct blkd *b);
+
+/* blkd_conn.c: connections */
+struct conn *conn_find(const struct blkd *b, uint32_t endpoint);
+struct conn *conn_new(struct blkd *b, struct client *client,
+		      const struct ib_memreg_event *event);
+void conn_refuse(struct blkd *b, uint32_t endpoint, const char *who,
+		 enum ib_memreg_blk_status status);
+/* Let it end soon; @why is a constant, "" if there is nothing to tell */
+void conn_break(struct blkd *b, struct conn *c, const char *why);
+void conn_end(struct blkd *b, struct conn *c);
+void conn_event(struct blkd *b, const struct ib_memreg_event *event);
+/* Once in each turn, when all completions were taken: end, forget, accept */
+void conns_settle(struct blkd *b);
+bool conns_busy(const struct blkd *b);
+void conns_end(struct blkd *b);
+/* Places of the send queue that a connection must have at least */
+uint32_t conn_min_send(const struct blkd *b);
+
+/* blkd_cmd.c: commands */
+void cmd_completion(struct blkd *b, const struct ib_memreg_cqe *cqe);
+void cmd_job_done(struct blkd *b, struct cmd *c);
+void cmds_run_waiting(struct blkd *b);
+void cmds_drop_waiting(struct blkd *b, const struct conn *conn);
+void cmd_give_buffer(struct blkd *b, struct cmd *c);
+/* What a reply that was not posted had */
+void cmd_unposted(struct blkd *b, const struct ib_memreg_wr *wr);
+void cmd_prep_recv(struct conn *conn, struct ib_memreg_wr *wr, uint32_t slot);
+
+/*
+ * blkd_parse.c: what the header demands of a message. It fills @c in, whose
+ * status then is OK, or what is to be replied. False: there is no reply to it.
+ */
+bool cmd_parse(const struct blkd *b, struct conn *conn, struct cmd *c,
+	       const void *message, uint32_t length);
+
+static inline bool cmd_changes(const struct cmd *c)
+{
+	return c->opcode == IB_MEMREG_BLK_WRITE ||
+	       c->opcode == IB_MEMREG_BLK_DISCARD ||
+	       c->opcode == IB_MEMREG_BLK_WRITE_ZEROES;
+}
+
+/* blkd_stats.c */
+void stats_count(struct blkd *b, const struct cmd *c);
+void stats_say(const struct blkd *b, const char *title);
+
+#endif /* MEMREG_TOOL_BLKD_H */

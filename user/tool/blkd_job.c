@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Threads that do what may block */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "blkd.h"
+
+struct jobs {
+	pthread_mutex_t lock;		/* of the fields up to @end */
+	pthread_cond_t more;
+	struct cmd *first, **last;	/* to be done */
+	struct cmd *done;
+	bool end;
+	int fd;
+	unsigned int threads;
+	pthread_t thread[];
+};
+
+static struct cmd *next_job(struct jobs *j)
+{
+	struct cmd *c;
+
+	while (!j->first && !j->end)
+		pthread_cond_wait(&j->more, &j->lock);
+	c = j->first;
+	if (!c)
+		return NULL;
+	j->first = c->next;
+	if (!j->first)
+		j->last = &j->first;
+	return c;
+}
+
+static void tell(struct jobs *j, struct cmd *c)
+{
+	uint64_t one = 1;
+
+	c->next = j->done;
+	__atomic_store_n(&j->done, c, __ATOMIC_RELEASE);
+	/* it can't be full: the other side reads it before the list */
+	if (!c->next && write(j->fd, &one, sizeof(one)) < 0)
+		abort();
+}
+
+static void *work(void *arg)
+{
+	struct jobs *j = arg;
+	struct cmd *c;
+
+	pthread_mutex_lock(&j->lock);
+	while ((c = next_job(j))) {
+		pthread_mutex_unlock(&j->lock);
+		c->status = (uint16_t)io_do(c->conn->client->export, c);
+		pthread_mutex_lock(&j->lock);
+		tell(j, c);
+	}
+	pthread_mutex_unlock(&j->lock);
+	return NULL;
+}
+
+struct jobs *jobs_start(unsigned int threads)
+{
+	struct jobs *j = calloc(1, sizeof(*j) + threads * sizeof(pthread_t));
+	int ret = ENOMEM;
+
+	if (!j)
+		goto out;
+	pthread_mutex_init(&j->lock, NULL);
+	pthread_cond_init(&j->more, NULL);
+	j->last = &j->first;
+	j->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	ret = j->fd < 0 ? errno : 0;
+	while (!ret && j->threads < threads) {
+		ret = pthread_create(&j->thread[j->threads], NULL, work, j);
+		if (!ret)
+			j->threads++;
+	}
+	if (!ret)
+		return j;
+	jobs_end(j);
+out:
+	fail("threads: %s", strerror(ret));
+	return NULL;
+}
+
+void jobs_end(struct jobs *j)
+{
+	if (!j)
+		return;
+	pthread_mutex_lock(&j->lock);
+	j->end = true;
+	pthread_cond_broadcast(&j->more);
+	pthread_mutex_unlock(&j->lock);
+	while (j->threads)
+		pthread_join(j->thread[--j->threads], NULL);
+	if (j->fd >= 0)
+		close(j->fd);
+	pthread_cond_destroy(&j->more);
+	pthread_mutex_destroy(&j->lock);
+	free(j);
+}
+
+int jobs_fd(const struct jobs *j)
+{
+	return j->fd;
+}
+
+void jobs_add(struct jobs *j, struct cmd *c)
+{
+	c->next = NULL;
+	pthread_mutex_lock(&j->lock);
+	*j->last = c;
+	j->last = &c->next;
+	pthread_cond_signal(&j->more);
+	pthread_mutex_unlock(&j->lock);
+}
+
+struct cmd *jobs_take(struct jobs *j)
+{
+	struct cmd *done;
+	uint64_t count;
+
+	if (!__atomic_load_n(&j->done, __ATOMIC_ACQUIRE))
+		return NULL;
+	pthread_mutex_lock(&j->lock);
+	if (read(j->fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		abort();
+	done = j->done;
+	__atomic_store_n(&j->done, NULL, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&j->lock);
+	return done;
+}
+
+unsigned int jobs_cancel(struct jobs *j, const struct conn *conn)
+{
+	struct cmd **at;
+	unsigned int count = 0;
+
+	pthread_mutex_lock(&j->lock);
+	at = &j->first;
+	while (*at) {
+		if ((*at)->conn == conn) {
+			*at = (*at)->next;
+			count++;
+		} else {
+			at = &(*at)->next;
+		}
+	}
+	j->last = at;
+	pthread_mutex_unlock(&j->lock);
+	return count;
+}
