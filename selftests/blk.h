@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A client of memreg blkd, in the peer's network namespace, for tests: it sends
+ * what it is told to, right or wrong, by libmemreg.
+ *
+ * Functions return 0 or -errno unless they say otherwise, and nothing waits
+ * without a limit.
+ */
+#ifndef SELFTESTS_BLK_H
+#define SELFTESTS_BLK_H
+
+#include <rdma/ib_memreg_blk.h>
+
+#include "data.h"
+#include "memreg.h"
+
+#define BLK_MEMORY	(2U << 20)
+#define BLK_WINDOWS	8
+#define BLK_MESSAGE	512
+
+#define BLK(name)	IB_MEMREG_BLK_##name
+
+/**
+ * struct blk_server - memreg blkd, a child of the test
+ * @pid: The process
+ * @out: What it says
+ * @port: Where it listens
+ */
+struct blk_server {
+	pid_t pid;
+	FILE *out;
+	uint16_t port;
+};
+
+/* Begin it with these arguments, the last of which is NULL. */
+int blk_serve(struct blk_server *s, const char *const *args);
+/* SIGTERM, and wait; its exit status, or -errno */
+int blk_end(struct blk_server *s);
+/* Pass over lines until one has @text in it. */
+int blk_says(struct blk_server *s, const char *text);
+
+/**
+ * struct blk_client - Who connects
+ * @m: Handle
+ * @domain: Domain
+ * @ring: For everything
+ * @mem: BLK_MEMORY bytes, in the middle of which are the messages
+ * @mr: All of it
+ * @to: The server
+ * @id: Who it is
+ * @seq: The last sequence number that was used
+ */
+struct blk_client {
+	struct memreg *m;
+	uint32_t domain;
+	struct memreg_ring ring;
+	uint8_t *mem;
+	struct memreg_mr mr;
+	struct sockaddr_in to;
+	uint8_t id[BLK(CLIENT_SIZE)];
+	uint64_t seq;
+};
+
+int blk_open(struct blk_client *c, const struct blk_server *s, uint8_t id);
+void blk_close(struct blk_client *c);
+
+/**
+ * struct blk_conn - A connection
+ * @client: Whose
+ * @endpoint: Its endpoint, or 0
+ * @epoch: Its epoch
+ * @depth: Receives that are posted
+ * @welcome: What it was accepted with, in our byte order
+ * @windows: Windows of type 2B, for first segments
+ * @window: The one to be bound next
+ * @rkey: That it was bound with
+ */
+struct blk_conn {
+	struct blk_client *client;
+	uint32_t endpoint;
+	uint32_t epoch;
+	uint16_t depth;
+	struct ib_memreg_blk_welcome welcome;
+	uint32_t windows[BLK_WINDOWS];
+	unsigned int window;
+};
+
+/* A request as it should be, for the first queue of one */
+struct ib_memreg_blk_hello blk_hello(const struct blk_client *c,
+				     uint32_t epoch);
+/*
+ * Ask for a connection with @len bytes of private data. 0; or a positive enum
+ * ib_memreg_blk_status if it is refused with that; or -errno.
+ */
+int blk_ask(struct blk_client *c, const struct ib_memreg_blk_hello *hello,
+	    size_t len, struct blk_conn *conn);
+int blk_connect(struct blk_client *c, uint32_t epoch, struct blk_conn *conn);
+void blk_disconnect(struct blk_conn *conn);
+
+/* A command as it should be, with the next sequence number; in big endian */
+struct blk_message {
+	struct ib_memreg_blk_cmd cmd;
+	struct ib_memreg_blk_seg segs[BLK(SEGS_MAX) + 1];
+};
+
+struct blk_message blk_command(struct blk_conn *conn, uint8_t opcode,
+			       uint64_t offset, uint32_t length);
+/* The same with the memory from @mem on, cut into @n pieces */
+int blk_transfer(struct blk_conn *conn, uint8_t opcode, uint64_t offset,
+		 uint32_t length, size_t mem, unsigned int n,
+		 struct blk_message *msg);
+size_t blk_size(const struct blk_message *msg);
+int blk_send(struct blk_conn *conn, const void *msg, size_t len);
+
+/*
+ * The next reply, in our byte order, and the rkey that it invalidated or 0;
+ * -ECONNRESET if the connection ended.
+ */
+int blk_reply(struct blk_conn *conn, struct ib_memreg_blk_reply *reply,
+	      uint32_t *rkey);
+/* Until the connection has ended; replies that come are -EPROTO. */
+int blk_await_end(struct blk_conn *conn);
+
+/* Send, take the reply, see that all of it belongs to it: its status. */
+int blk_do(struct blk_conn *conn, const struct blk_message *msg);
+int blk_read(struct blk_conn *conn, uint64_t offset, uint32_t length,
+	     size_t mem, unsigned int n);
+int blk_write(struct blk_conn *conn, uint64_t offset, uint32_t length,
+	      size_t mem, unsigned int n);
+int blk_simple(struct blk_conn *conn, uint8_t opcode, uint64_t offset,
+	       uint32_t length, uint8_t flags);
+
+#endif /* SELFTESTS_BLK_H */
