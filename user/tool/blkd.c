@@ -10,21 +10,17 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <netdb.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "blkd.h"
-
-#define STR_(x)		#x
-#define STR(x)		STR_(x)
 
 #define RING_MAX	32768u
 #define RING_ENTRY	128	/* so that commands of 4 segments fit in */
@@ -387,10 +383,12 @@ static bool watch(struct loop *l, int fd)
 /* End connections, and take what comes of that, until none is left */
 static void end_conns(struct blkd *b)
 {
+	struct pollfd pfd = { .fd = jobs_fd(b->jobs), .events = POLLIN };
+
 	conns_end(b);
 	while (b->conns)
-		if (!turn(b))
-			sched_yield();
+		if (!turn(b) && !b->ending)
+			poll(&pfd, 1, -1);
 }
 
 static void sync_exports(struct blkd *b)
@@ -404,7 +402,7 @@ static void sync_exports(struct blkd *b)
 			fail("%s: %s", b->exports[i].path, strerror(errno));
 }
 
-static int serve(struct blkd *b)
+int blkd_serve(struct blkd *b)
 {
 	struct loop l = { .b = b, .signals = open_signals() };
 	int ret;
@@ -430,226 +428,5 @@ static int serve(struct blkd *b)
 	give_back(b);
 	close(l.epoll);
 	close(l.signals);
-	return ret;
-}
-
-/*
- * Options
- */
-
-static void usage(void)
-{
-	puts("usage: memreg blkd [OPTIONS] [NAME=]PATH...\n"
-	     "       memreg blkd [OPTIONS] --size BYTES\n"
-	     "Serve files, block devices, and memory (memory:BYTES as PATH) as block\n"
-	     "devices to clients that connect: ib_memreg_blk of the kernel, or what speaks\n"
-	     "the protocol of <rdma/ib_memreg_blk.h>. Until SIGINT or SIGTERM.\n\n"
-	     "  -d, --device DEVICE     RDMA device; may be left out if there is but one\n"
-	     "  -a, --address ADDRESS   to listen on (0.0.0.0)\n"
-	     "  -p, --port PORT         to listen on; 0 takes a free one ("
-	     STR(IB_MEMREG_BLK_PORT) ")\n"
-	     "  -s, --size BYTES        serve as much memory; K, M, G may follow\n"
-	     "  -r, --read-only         refuse what changes something\n"
-	     "  -b, --block-size BYTES  512 to 4096 (that of the disk, or 512)\n"
-	     "  -n, --no-cache          files: what was answered is safe\n"
-	     "  -w, --write-cache       memory: say that there is a cache, for tests\n"
-	     "  -l, --max-length BYTES  most that a READ or WRITE may move (1M)\n"
-	     "  -q, --queues-max N      connections of a client (64)\n"
-	     "  -D, --depth-max N       commands in flight on a connection (128)\n"
-	     "  -c, --clients-max N     clients that are remembered (64)\n"
-	     "  -B, --buffers BYTES     memory that data of files goes through (32M)\n"
-	     "  -t, --threads N         for file I/O that blocks (8)\n"
-	     "  -P, --poll USEC         look for commands so long, at most, before sleeping\n"
-	     "                          (100)\n"
-	     "  -i, --interval SECONDS  print statistics so often; SIGUSR1 does it at once\n"
-	     "  -h, --help\n\n"
-	     "SIGHUP looks at once whether files were resized; otherwise, that happens each\n"
-	     "second.");
-}
-
-static const struct option options[] = {
-	{ "device", required_argument, NULL, 'd' },
-	{ "address", required_argument, NULL, 'a' },
-	{ "port", required_argument, NULL, 'p' },
-	{ "size", required_argument, NULL, 's' },
-	{ "read-only", no_argument, NULL, 'r' },
-	{ "block-size", required_argument, NULL, 'b' },
-	{ "no-cache", no_argument, NULL, 'n' },
-	{ "write-cache", no_argument, NULL, 'w' },
-	{ "max-length", required_argument, NULL, 'l' },
-	{ "queues-max", required_argument, NULL, 'q' },
-	{ "depth-max", required_argument, NULL, 'D' },
-	{ "clients-max", required_argument, NULL, 'c' },
-	{ "buffers", required_argument, NULL, 'B' },
-	{ "threads", required_argument, NULL, 't' },
-	{ "poll", required_argument, NULL, 'P' },
-	{ "interval", required_argument, NULL, 'i' },
-	{ "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 },
-};
-
-/* Options that are numbers, and what they may be */
-static const struct number {
-	int opt;
-	const char *what;
-	uint64_t min, max;
-	size_t offset;		/* in struct blkd_options */
-	size_t size;		/* of the field */
-	int64_t unit;
-} numbers[] = {
-#define NUMBER(_opt, _what, _min, _max, _field, _unit)			\
-	{ _opt, _what, _min, _max, offsetof(struct blkd_options, _field), \
-	  sizeof(((struct blkd_options *)0)->_field), _unit }
-	NUMBER('s', "a size", 512, INT64_MAX, size, 1),
-	NUMBER('b', "a block size", 512, 4096, block_size, 1),
-	NUMBER('l', "a length", 4096, IB_MEMREG_BLK_LENGTH_MAX, max_length, 1),
-	NUMBER('q', "a number of queues", 1, IB_MEMREG_BLK_QUEUES_MAX,
-	       queues_max, 1),
-	NUMBER('D', "a depth", 1, IB_MEMREG_BLK_DEPTH_MAX, depth_max, 1),
-	NUMBER('c', "a number of clients", 1, 65536, clients_max, 1),
-	NUMBER('B', "a size of buffers", 4096, UINT64_C(1) << 36, buffers, 1),
-	NUMBER('t', "a number of threads", 1, 1024, threads, 1),
-	NUMBER('P', "a time", 0, 1000000, poll_ns, 1000),
-	NUMBER('i', "an interval", 1, 1000000, stats_ns, SECOND),
-};
-
-static int set_number(struct blkd_options *o, int opt)
-{
-	const struct number *n = numbers;
-	uint64_t value;
-
-	while (n->opt != opt)
-		n++;
-	if (!parse_number(optarg, &value) || value < n->min || value > n->max)
-		return bad_usage("%s is not %s from %" PRIu64 " to %" PRIu64,
-				 optarg, n->what, n->min, n->max);
-	value *= (uint64_t)n->unit;
-	if (n->size == sizeof(uint32_t)) {
-		uint32_t small = (uint32_t)value;
-
-		memcpy((char *)o + n->offset, &small, sizeof(small));
-	} else {
-		memcpy((char *)o + n->offset, &value, sizeof(value));
-	}
-	return EXIT_GOOD;
-}
-
-static int set_option(void *ctx, int opt)
-{
-	struct blkd_options *o = ctx;
-
-	switch (opt) {
-	case 'd':
-		o->device = optarg;
-		return EXIT_GOOD;
-	case 'a':
-		o->address = optarg;
-		return EXIT_GOOD;
-	case 'p':
-		o->port = optarg;
-		return EXIT_GOOD;
-	case 'r':
-		o->read_only = true;
-		return EXIT_GOOD;
-	case 'n':
-		o->no_cache = true;
-		return EXIT_GOOD;
-	case 'w':
-		o->write_cache = true;
-		return EXIT_GOOD;
-	default:
-		return set_number(o, opt);
-	}
-}
-
-static int check_options(const struct blkd_options *o, int words)
-{
-	if (o->block_size & (o->block_size - 1))
-		return bad_usage("the block size must be a power of two");
-	if (o->max_length % 4096)
-		return bad_usage("--max-length must be a multiple of 4096");
-	if (o->buffers < o->max_length)
-		return bad_usage("--buffers must hold a command of --max-length at least");
-	if (o->no_cache && o->write_cache)
-		return bad_usage("either --no-cache or --write-cache");
-	if (o->size && words)
-		return bad_usage("--size is for memory: use it without a path, or memory:BYTES among paths");
-	if (!o->size && !words)
-		return bad_usage("what is to be served? A path, or --size");
-	return EXIT_GOOD;
-}
-
-static int add_export(struct blkd *b, const char *spec)
-{
-	struct export *e = &b->exports[b->nr_exports];
-	unsigned int i;
-	int ret;
-
-	if (b->nr_exports == BLKD_EXPORTS)
-		return bad_usage("%d exports are the most", BLKD_EXPORTS);
-	ret = export_open(e, spec, &b->options);
-	b->nr_exports++;	/* to be closed in any case */
-	for (i = 0; ret == EXIT_GOOD && i + 1 < b->nr_exports; i++)
-		if (!strcmp(b->exports[i].name, e->name))
-			ret = bad_usage("two exports are called %s; give them names with NAME=PATH",
-					e->name);
-	return ret;
-}
-
-static int open_exports(struct blkd *b, char **words)
-{
-	char memory[32];
-	int ret = EXIT_GOOD;
-
-	if (b->options.size) {
-		snprintf(memory, sizeof(memory), "memory:%" PRIu64,
-			 b->options.size);
-		return add_export(b, memory);
-	}
-	for (; *words && ret == EXIT_GOOD; words++)
-		ret = add_export(b, *words);
-	return ret;
-}
-
-static const struct blkd_options defaults = {
-	.address = "0.0.0.0",
-	.port = STR(IB_MEMREG_BLK_PORT),
-	.max_length = 1 << 20,
-	.queues_max = IB_MEMREG_BLK_QUEUES_MAX,
-	.depth_max = 128,
-	.clients_max = 64,
-	.threads = 8,
-	.buffers = 32 << 20,
-	.poll_ns = 100000,
-};
-
-int cmd_blkd(int argc, char **argv)
-{
-	static const struct syntax syntax = {
-		.options = options,
-		.set = set_option,
-		.usage = usage,
-		.words = BLKD_EXPORTS,
-	};
-	struct blkd *b = calloc(1, sizeof(*b));
-	int ret;
-
-	if (!b)
-		return fail("%s", strerror(ENOMEM));
-	b->options = defaults;
-	b->waiting_end = &b->waiting;
-	ret = parse_options(argc, argv, &syntax, &b->options);
-	if (ret < 0)
-		ret = check_options(&b->options, argc - optind);
-	else
-		goto out;
-	if (ret == EXIT_GOOD)
-		ret = open_exports(b, argv + optind);
-	if (ret == EXIT_GOOD)
-		ret = serve(b);
-	while (b->nr_exports)
-		export_close(&b->exports[--b->nr_exports]);
-out:
-	free(b);
 	return ret;
 }

@@ -76,18 +76,18 @@ struct seg {
 /* A command, from its message to its reply */
 struct cmd {
 	struct conn *conn;
-	struct cmd *next;	/* among those that wait, or of a thread */
+	struct cmd *next;	/* of those that wait, of a thread, or free */
 	uint64_t seq;
 	uint64_t offset;
 	uint32_t length;
-	uint16_t slot;		/* where it stands, and its message stood */
+	uint16_t slot;		/* where its message stood */
 	uint16_t tag;
 	uint16_t nr_segs;
 	uint16_t status;
 	uint16_t room;		/* places of the send queue that it has */
 	uint8_t opcode;
 	uint8_t flags;
-	bool valid;		/* if not, its connection ends after the reply */
+	bool valid;		/* if not, its connection ends with it */
 	bool replayed;		/* it was done in an earlier epoch */
 	uint32_t page;		/* its buffer in the slab */
 	uint32_t pages;
@@ -129,7 +129,7 @@ void slab_close(struct slab *slab, struct memreg *m);
 bool slab_take(struct slab *slab, uint32_t pages, uint32_t *page);
 void slab_give(struct slab *slab, uint32_t page, uint32_t pages);
 
-/* blkd_outcome.c: outcomes of the commands of a client that changed something */
+/* blkd_outcome.c: what commands came to that changed something */
 struct outcome {
 	uint64_t seq;
 	uint32_t epoch;
@@ -191,9 +191,10 @@ struct conn {
 	uint64_t ended;		/* turn of the loop in which it was */
 	struct memreg_mr mr;	/* of @messages */
 	char *messages;
-	struct cmd *cmds;	/* @depth + 1 */
+	struct cmd *free;	/* of @cmds */
 	uint8_t tags[8192];	/* those in flight, a bit each */
 	char address[ADDRESS_TEXT];
+	struct cmd cmds[];	/* @depth + 1 */
 };
 
 struct op_stats {
@@ -244,7 +245,7 @@ struct blkd {
 	struct cmd *waiting, **waiting_end;
 	bool hungry;		/* one of them waits for a buffer */
 	bool freed;		/* room or a buffer came back */
-	bool ending;		/* a connection is broken or ended */
+	bool ending;		/* conns_settle() has something to do */
 	bool gone;		/* the device is */
 	bool stopping;
 	uint64_t turn;
@@ -254,7 +255,8 @@ struct blkd {
 
 /*
  * What a work request is known by when it completes: its kind, with the slot of
- * a command, or with what a reply gives back: room, and pages of the slab.
+ * a message, the number of a command, or what a reply gives back: room, and
+ * pages of the slab.
  */
 enum wr_kind { WR_OTHER, WR_RECV, WR_READ, WR_REPLY, WR_LAST_REPLY };
 
@@ -285,6 +287,9 @@ static inline uint32_t wr_pages(uint64_t data)
 	return (uint32_t)(data >> 40 & 0xfffff);
 }
 
+/* blkd.c: serve what was opened until a signal comes; the exit status */
+int blkd_serve(struct blkd *b);
+
 /* blkd_batch.c: work requests, collected and posted together */
 struct ib_memreg_wr *batch_next(struct blkd *b);
 /* The reply that goes with what batch_next() gave last */
@@ -298,7 +303,7 @@ void clients_free(struct blkd *b);
 /* blkd_conn.c: connections */
 struct conn *conn_find(const struct blkd *b, uint32_t endpoint);
 struct conn *conn_new(struct blkd *b, struct client *client,
-		      const struct ib_memreg_event *event);
+		      const struct ib_memreg_event *event, uint16_t depth);
 void conn_refuse(struct blkd *b, uint32_t endpoint, const char *who,
 		 enum ib_memreg_blk_status status);
 /* Let it end soon; @why is a constant, "" if there is nothing to tell */

@@ -180,6 +180,7 @@ static enum ib_memreg_blk_status admit(struct blkd *b, const struct hello *h,
 	struct export *export = find_export(b, h->name);
 	struct client *client = find_client(b, h->client);
 	enum ib_memreg_blk_status status;
+	uint16_t depth = h->depth;
 	struct conn *c;
 
 	if (!export)
@@ -195,14 +196,14 @@ static enum ib_memreg_blk_status admit(struct blkd *b, const struct hello *h,
 		return status;
 	if (h->epoch > client->epoch)
 		begin_epoch(b, client, h);
-	c = conn_new(b, client, event);
+	if (depth > b->options.depth_max)
+		depth = (uint16_t)b->options.depth_max;
+	c = conn_new(b, client, event, depth);
 	if (!c)
 		return IB_MEMREG_BLK_BUSY;
 	client->used |= UINT64_C(1) << h->queue;
 	c->epoch = h->epoch;
 	c->queue = h->queue;
-	c->depth = h->depth < b->options.depth_max ?
-		   h->depth : (uint16_t)b->options.depth_max;
 	return IB_MEMREG_BLK_OK;
 }
 

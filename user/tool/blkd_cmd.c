@@ -157,6 +157,12 @@ void cmd_prep_recv(struct conn *conn, struct ib_memreg_wr *wr, uint32_t slot)
 			 wr_data(WR_RECV, (uint16_t)slot, 0, 0));
 }
 
+/* Its reply goes out behind READs that have yet to complete */
+static bool fenced(const struct cmd *c)
+{
+	return c->opcode == IB_MEMREG_BLK_WRITE && in_memory(c) && moves(c);
+}
+
 static void fill_reply(const struct cmd *c, struct ib_memreg_blk_reply *reply)
 {
 	bool ok = c->status == IB_MEMREG_BLK_OK;
@@ -183,30 +189,37 @@ static void prep_reply(struct blkd *b, struct cmd *c)
 	else
 		memreg_prep_send(wr, c->conn->endpoint, 0, 0, 0);
 	memreg_wr_inline(wr, reply, sizeof(*reply));
-	/* of memory: its READs are on their way */
-	if (c->opcode == IB_MEMREG_BLK_WRITE && in_memory(c) && moves(c))
+	if (fenced(c))
 		wr->flags |= IB_MEMREG_WR_FENCE;
 	memreg_wr_signal(wr, wr_data(c->valid ? WR_REPLY : WR_LAST_REPLY,
 				     c->room, c->page, c->pages));
 	c->pages = 0;	/* they go with the reply */
 }
 
-/* The slot is free from now on */
-static void reply(struct blkd *b, struct cmd *c)
+/* Its client may send another one from when it has the reply */
+static void retire(struct cmd *c)
 {
 	struct conn *conn = c->conn;
 
 	conn->inflight--;
-	conn->replies++;
-	if (c->valid) {
+	if (c->valid)
 		conn->tags[c->tag / 8] &= (uint8_t)~(1 << c->tag % 8);
-		cmd_prep_recv(conn, batch_next(b), c->slot);
-	}
+	c->next = conn->free;
+	conn->free = c;
+}
+
+static void reply(struct blkd *b, struct cmd *c)
+{
+	c->conn->replies++;
+	if (c->valid)
+		cmd_prep_recv(c->conn, batch_next(b), c->slot);
 	if (c->opcode == IB_MEMREG_BLK_READ && moves(c))
 		post_pieces(b, c);
-	else if (!in_memory(c))
+	else
 		cmd_give_buffer(b, c);
 	prep_reply(b, c);
+	if (!fenced(c))
+		retire(c);
 }
 
 void cmd_unposted(struct blkd *b, const struct ib_memreg_wr *wr)
@@ -265,26 +278,27 @@ static void do_medium(struct blkd *b, struct cmd *c)
 void cmd_job_done(struct blkd *b, struct cmd *c)
 {
 	c->conn->jobs--;
+	b->ending |= c->conn->state == CONN_ENDED;
 	done(b, c, c->status);
 }
 
 static void read_segments(struct blkd *b, struct cmd *c)
 {
 	memreg_wr_signal(post_pieces(b, c),
-			 wr_data(WR_READ, c->slot, 0, 0));
-	if (in_memory(c))
+			 wr_data(WR_READ, (uint16_t)(c - c->conn->cmds), 0, 0));
+	if (fenced(c))
 		reply(b, c);
 }
 
 static void segments_were_read(struct blkd *b, struct cmd *c)
 {
-	if (!in_memory(c)) {
-		if (c->conn->state == CONN_UP)
-			do_medium(b, c);
-		return;
+	if (fenced(c)) {
+		remember(c);
+		stats_count(b, c);
+		retire(c);
+	} else if (c->conn->state == CONN_UP) {
+		do_medium(b, c);
 	}
-	remember(c);
-	stats_count(b, c);
 }
 
 static void begin(struct blkd *b, struct cmd *c)
@@ -368,7 +382,7 @@ static const void *message_of(const struct conn *conn,
 static void received(struct blkd *b, struct conn *conn,
 		     const struct ib_memreg_cqe *cqe)
 {
-	struct cmd *c = &conn->cmds[wr_low(cqe->user_data)];
+	struct cmd *c = conn->free;
 
 	if (conn->state != CONN_UP || conn->broken || conn->last ||
 	    b->stopping)
@@ -381,6 +395,7 @@ static void received(struct blkd *b, struct conn *conn,
 		conn_break(b, conn, "a message that is no command");
 		return;
 	}
+	conn->free = c->next;
 	c->slot = wr_low(cqe->user_data);
 	c->start = now_ns();
 	if (c->valid) {

@@ -45,13 +45,20 @@ uint32_t conn_min_send(const struct blkd *b)
  */
 
 struct conn *conn_new(struct blkd *b, struct client *client,
-		      const struct ib_memreg_event *event)
+		      const struct ib_memreg_event *event, uint16_t depth)
 {
-	struct conn *c = calloc(1, sizeof(*c));
+	struct conn *c = calloc(1, sizeof(*c) +
+				(depth + 1u) * sizeof(c->cmds[0]));
 	struct conn **bucket = bucket_of(b, event->endpoint_id);
+	unsigned int i;
 
 	if (!c)
 		return NULL;
+	for (i = 0; i <= depth; i++) {
+		c->cmds[i].next = c->free;
+		c->free = &c->cmds[i];
+	}
+	c->depth = depth;
 	c->client = client;
 	c->endpoint = event->endpoint_id;
 	address_text(&event->peer, c->address);
@@ -106,9 +113,8 @@ static int get_memory(struct blkd *b, struct conn *c)
 	size_t bytes = (c->depth + 1) * BLKD_MESSAGE;
 
 	bytes = (bytes + BLKD_PAGE - 1) / BLKD_PAGE * BLKD_PAGE;
-	c->cmds = calloc(c->depth + 1u, sizeof(*c->cmds));
 	c->messages = aligned_alloc(BLKD_PAGE, bytes);
-	if (!c->cmds || !c->messages)
+	if (!c->messages)
 		return -ENOMEM;
 	return memreg_mr_register(b->m, b->domain, c->messages, bytes,
 				  IB_MEMREG_ACCESS_LOCAL_WRITE, 0, &c->mr);
@@ -139,7 +145,8 @@ static int give_queues(struct blkd *b, struct conn *c)
 		return -ENOSPC;
 	}
 	b->claimed += entries_of(c);
-	queues.max_send = c->room = c->max_send;
+	c->room = c->max_send;
+	queues.max_send = c->max_send;
 	ret = get_memory(b, c);
 	if (!ret)
 		ret = memreg_setup(b->m, c->endpoint, b->domain, &queues);
@@ -273,17 +280,17 @@ static void forget(struct blkd *b, struct conn *c)
 		at = &(*at)->next;
 	*at = c->next;
 	unhash(b, c);
-	for (i = 0; c->cmds && i <= c->depth; i++)
+	for (i = 0; i <= c->depth; i++)
 		cmd_give_buffer(b, &c->cmds[i]);
 	if (c->max_send)
 		b->claimed -= entries_of(c);
 	if (c->mr.id)
 		check_end(memreg_mr_deregister(b->m, c->mr.id));
 	free(c->messages);
-	free(c->cmds);
 	c->client->conns--;
 	c->client->seen = now_ns();
 	free(c);
+	b->ending = true;	/* somebody may have waited for that */
 }
 
 void conn_event(struct blkd *b, const struct ib_memreg_event *event)
@@ -321,18 +328,16 @@ static void settle(struct blkd *b, struct conn *c)
 			turn_away(b, c, IB_MEMREG_BLK_OLD_EPOCH);
 		else if (has_way(b, c))
 			accept_conn(b, c);
-		else
-			b->ending = true;
 		break;
 	case CONN_UP:
 		if (c->broken || c->epoch < c->client->epoch)
 			conn_end(b, c);
 		break;
 	case CONN_ENDED:
-		if (c->ended < b->turn && !c->jobs)
-			forget(b, c);
-		else
+		if (c->ended == b->turn)
 			b->ending = true;
+		else if (!c->jobs)
+			forget(b, c);
 		break;
 	}
 }

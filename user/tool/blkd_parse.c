@@ -141,9 +141,13 @@ bool cmd_parse(const struct blkd *b, struct conn *conn, struct cmd *c,
 	c->replayed = false;
 	c->valid = take_segs(c, wire, length) && well_formed(b, c, wire) &&
 		   check_memory(c);
-	if (!c->valid)
+	if (!c->valid) {
 		c->status = IB_MEMREG_BLK_INVALID;
-	else if (!c->replayed)
+		/* whatever those are, they are not for a key to be ended */
+		if (!moves_data(c))
+			c->nr_segs = 0;
+	} else if (!c->replayed) {
 		c->status = check_export(c);
+	}
 	return true;
 }
