@@ -17,6 +17,7 @@
 #define BLK_MEMORY	(2U << 20)
 #define BLK_WINDOWS	8
 #define BLK_MESSAGE	512
+#define BLK_ENDED	16
 
 #define BLK(name)	IB_MEMREG_BLK_##name
 
@@ -49,6 +50,8 @@ int blk_says(struct blk_server *s, const char *text);
  * @to: The server
  * @id: Who it is
  * @seq: The last sequence number that was used
+ * @ended: Endpoints whose connections ended last
+ * @nr_ended: How many did
  */
 struct blk_client {
 	struct memreg *m;
@@ -59,6 +62,8 @@ struct blk_client {
 	struct sockaddr_in to;
 	uint8_t id[BLK(CLIENT_SIZE)];
 	uint64_t seq;
+	uint32_t ended[BLK_ENDED];
+	unsigned int nr_ended;
 };
 
 int blk_open(struct blk_client *c, const struct blk_server *s, uint8_t id);
@@ -72,8 +77,7 @@ void blk_close(struct blk_client *c);
  * @depth: Receives that are posted
  * @welcome: What it was accepted with, in our byte order
  * @windows: Windows of type 2B, for first segments
- * @window: The one to be bound next
- * @rkey: That it was bound with
+ * @window: How many were bound
  */
 struct blk_conn {
 	struct blk_client *client;
@@ -114,11 +118,12 @@ int blk_send(struct blk_conn *conn, const void *msg, size_t len);
 
 /*
  * The next reply, in our byte order, and the rkey that it invalidated or 0;
- * -ECONNRESET if the connection ended.
+ * -ECONNRESET if the connection ended. What other connections of the client get
+ * meanwhile is passed over.
  */
 int blk_reply(struct blk_conn *conn, struct ib_memreg_blk_reply *reply,
 	      uint32_t *rkey);
-/* Until the connection has ended; replies that come are -EPROTO. */
+/* Wait for the end of the connection. */
 int blk_await_end(struct blk_conn *conn);
 
 /* Send, take the reply, see that all of it belongs to it: its status. */

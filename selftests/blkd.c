@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* memreg blkd, by a client that keeps to the protocol, and one that does not */
+/*
+ * memreg blkd, by a client that keeps to the protocol, and one that does not.
+ * Each test has a server of its own.
+ * time limit: 240
+ */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -8,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "blk.h"
@@ -71,7 +76,18 @@ FIXTURE_TEARDOWN(blkd)
 	unlink(PATH);
 }
 
-TEST_F(blkd, reads_and_writes_move_the_right_bytes)
+/* What is in the file, or what a read tells of memory */
+static bool medium_is(struct blk_conn *conn, uint64_t offset, uint32_t length,
+		      unsigned int seed)
+{
+	uint8_t *mem = conn->client->mem + HALF;
+
+	return !blk_read(conn, offset, length, HALF, 1) &&
+	       filled(mem, length, 0, seed);
+}
+
+/* Written in so many segments, and read in so many, with nothing beside it */
+static bool goes_there_and_back(struct blk_conn *conn)
 {
 	static const struct {
 		uint64_t offset;
@@ -85,22 +101,852 @@ TEST_F(blkd, reads_and_writes_move_the_right_bytes)
 		{ 512, 262144 - 512, 16, 16 },
 		{ 4096, HALF, 2, 1 },
 	};
-	uint8_t *mem = self->client.mem;
+	uint8_t *mem = conn->client->mem;
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_LEN(cases); i++) {
 		uint32_t length = cases[i].length;
 
 		fill(mem, length, i);
-		ASSERT_EQ(0, blk_write(&self->conn, cases[i].offset, length, 0,
-				       cases[i].out));
 		memset(mem + HALF, 0xee, HALF);
-		ASSERT_EQ(0, blk_read(&self->conn, cases[i].offset, length,
-				      HALF, cases[i].in));
-		ASSERT_TRUE(filled(mem + HALF, length, 0, i));
-		if (length < HALF)
-			ASSERT_EQ(0xee, mem[HALF + length]);
+		if (blk_write(conn, cases[i].offset, length, 0, cases[i].out) ||
+		    blk_read(conn, cases[i].offset, length, HALF,
+			     cases[i].in) ||
+		    !filled(mem + HALF, length, 0, i) ||
+		    (length < HALF && mem[HALF + length] != 0xee))
+			return false;
 	}
+	return true;
+}
+
+TEST_F(blkd, reads_and_writes_move_the_right_bytes)
+{
+	EXPECT_TRUE(goes_there_and_back(&self->conn));
+}
+
+static bool zeros(const uint8_t *mem, size_t len)
+{
+	return !len || (!mem[0] && !memcmp(mem, mem + 1, len - 1));
+}
+
+static bool becomes_zero(struct blk_conn *conn, uint8_t flags)
+{
+	uint8_t *mem = conn->client->mem, *in = mem + HALF;
+
+	fill(mem, 65536, flags);
+	return !blk_write(conn, 0, 65536, 0, 1) &&
+	       !blk_simple(conn, BLK(WRITE_ZEROES), 1536, 40960, flags) &&
+	       !blk_read(conn, 0, 65536, HALF, 1) &&
+	       filled(in, 1536, 0, flags) && zeros(in + 1536, 40960) &&
+	       filled(in + 42496, 65536 - 42496, 42496, flags);
+}
+
+TEST_F(blkd, zeroes_are_read_and_the_rest_stays)
+{
+	EXPECT_TRUE(becomes_zero(&self->conn, 0));
+	EXPECT_TRUE(becomes_zero(&self->conn, BLK(NO_UNMAP)));
+}
+
+TEST_F(blkd, discard_gives_space_back_and_the_rest_stays)
+{
+	uint8_t *mem = self->client.mem;
+	struct stat before, after;
+	int ret;
+
+	fill(mem, HALF, 1);
+	ASSERT_EQ(0, blk_write(&self->conn, 0, HALF, 0, 1));
+	ASSERT_EQ(0, fstat(self->fd, &before));
+	ret = blk_simple(&self->conn, BLK(DISCARD), 65536, 262144, 0);
+	EXPECT_TRUE(medium_is(&self->conn, 0, 65536, 1));
+	if (variant->memory) {
+		EXPECT_EQ(BLK(UNSUPPORTED), ret);
+		return;
+	}
+	EXPECT_EQ(0, ret);
+	ASSERT_EQ(0, fstat(self->fd, &after));
+	EXPECT_EQ(before.st_blocks - 512, after.st_blocks);
+}
+
+TEST_F(blkd, flush_nop_and_fua_are_answered)
+{
+	struct blk_message msg;
+	int fua = variant->memory ? BLK(UNSUPPORTED) : 0;
+
+	EXPECT_EQ(0, blk_simple(&self->conn, BLK(NOP), 0, 0, 0));
+	EXPECT_EQ(0, blk_simple(&self->conn, BLK(FLUSH), 0, 0, 0));
+	EXPECT_EQ(fua, blk_simple(&self->conn, BLK(WRITE_ZEROES), 0, 512,
+				  BLK(FUA)));
+	fill(self->client.mem, 4096, 9);
+	ASSERT_EQ(0, blk_transfer(&self->conn, BLK(WRITE), 8192, 4096, 0, 1,
+				  &msg));
+	msg.cmd.flags = BLK(FUA);
+	EXPECT_EQ(fua, blk_do(&self->conn, &msg));
+	EXPECT_EQ(!variant->memory, medium_is(&self->conn, 8192, 4096, 9));
+}
+
+TEST_F(blkd, what_is_not_within_the_capacity_is_refused)
+{
+	struct blk_conn *conn = &self->conn;
+	uint8_t *mem = self->client.mem;
+
+	EXPECT_EQ(CAPACITY, conn->welcome.capacity);
+	memset(mem, 0x5a, 8192);
+	EXPECT_EQ(BLK(RANGE), blk_read(conn, CAPACITY, 512, 0, 1));
+	EXPECT_EQ(BLK(RANGE), blk_read(conn, CAPACITY - 512, 1024, 0, 2));
+	EXPECT_EQ(BLK(RANGE), blk_write(conn, -512ULL, 1024, 0, 1));
+	EXPECT_EQ(BLK(RANGE), blk_write(conn, 1ULL << 40, 512, 0, 1));
+	EXPECT_EQ(BLK(RANGE), blk_simple(conn, BLK(WRITE_ZEROES), 512,
+					 CAPACITY, 0));
+	EXPECT_EQ(0x5a, mem[0]);
+	EXPECT_EQ(0x5a, mem[1023]);
+	EXPECT_EQ(0, blk_read(conn, CAPACITY - 512, 512, 0, 1));
+}
+
+TEST_F(blkd, replies_tell_of_a_new_capacity)
+{
+	struct blk_conn *conn = &self->conn;
+
+	if (variant->memory)
+		SKIP(return, "it keeps its size");
+	ASSERT_EQ(0, ftruncate(self->fd, 2 * CAPACITY + 100));
+	EXPECT_EQ(0, blk_simple(conn, BLK(NOP), 0, 0, 0));
+	EXPECT_EQ(2 * CAPACITY, conn->welcome.capacity);
+	fill(self->client.mem, 4096, 3);
+	EXPECT_EQ(0, blk_write(conn, 2 * CAPACITY - 4096, 4096, 0, 1));
+	ASSERT_EQ(0, ftruncate(self->fd, CAPACITY / 2));
+	EXPECT_EQ(0, blk_simple(conn, BLK(NOP), 0, 0, 0));
+	EXPECT_EQ(CAPACITY / 2, conn->welcome.capacity);
+	EXPECT_EQ(BLK(RANGE), blk_read(conn, CAPACITY / 2, 512, 0, 1));
+}
+
+/* A reader may notice before the server has looked. */
+TEST_F(blkd, a_file_that_shrinks_does_not_hurt)
+{
+	int ret;
+
+	if (variant->memory)
+		SKIP(return, "it keeps its size");
+	ASSERT_EQ(0, ftruncate(self->fd, 4096));
+	ret = blk_read(&self->conn, 65536, 4096, 0, 1);
+	EXPECT_EQ(BLK(RANGE), ret);
+	EXPECT_EQ(4096, self->conn.welcome.capacity);
+	EXPECT_EQ(0, blk_read(&self->conn, 0, 4096, 0, 1));
+}
+
+/*
+ * Rules
+ */
+
+/* The next connection of the fixture's client, in a new epoch */
+static int again(struct blk_conn *conn)
+{
+	struct blk_client *client = conn->client;
+	uint32_t epoch = conn->epoch + 1;
+
+	blk_disconnect(conn);
+	return blk_connect(client, epoch, conn);
+}
+
+struct rule {
+	const char *name;
+	uint8_t opcode;
+	void (*violate)(struct blk_message *msg);
+};
+
+#define VIOLATE(_name, ...)						\
+	static void _name(struct blk_message *msg)			\
+	{								\
+		__VA_ARGS__;						\
+	}
+
+VIOLATE(no_seq, msg->cmd.seq = 0)
+VIOLATE(odd_offset, msg->cmd.offset = htobe64(100))
+VIOLATE(odd_length, msg->cmd.length = htobe32(4000);
+	msg->segs[0].length = htobe32(4000))
+VIOLATE(too_long, msg->cmd.length = htobe32((1 << 20) + 512);
+	msg->segs[0].length = htobe32((1 << 20) + 512))
+VIOLATE(newer_epoch, msg->cmd.epoch = htobe32(be32toh(msg->cmd.epoch) + 1))
+VIOLATE(older_epoch, msg->cmd.epoch = htobe32(be32toh(msg->cmd.epoch) - 1))
+VIOLATE(no_opcode, msg->cmd.opcode = 6)
+VIOLATE(opcode_255, msg->cmd.opcode = 255)
+VIOLATE(flag_fua, msg->cmd.flags = BLK(FUA))
+VIOLATE(flag_no_unmap, msg->cmd.flags = BLK(NO_UNMAP))
+VIOLATE(flag_unknown, msg->cmd.flags = 4)
+VIOLATE(reserved, msg->cmd.reserved = htobe16(1))
+VIOLATE(empty_seg, msg->segs[0].length = 0)
+VIOLATE(sum_less, msg->segs[0].length = htobe32(3584))
+VIOLATE(sum_more, msg->segs[0].length = htobe32(4608))
+VIOLATE(sum_wraps, msg->cmd.nr_segs = htobe16(3);
+	msg->segs[1].length = htobe32(-2048U);
+	msg->segs[2].length = htobe32(2048))
+VIOLATE(seg_wraps, msg->segs[0].addr = htobe64(-4095ULL))
+VIOLATE(no_seg, msg->cmd.nr_segs = 0)
+VIOLATE(with_offset, msg->cmd.offset = htobe64(512))
+VIOLATE(with_length, msg->cmd.length = htobe32(512))
+VIOLATE(with_seg, msg->cmd.nr_segs = htobe16(1);
+	msg->segs[0].length = htobe32(4096))
+
+static const struct rule rules[] = {
+	{ "no sequence number", BLK(READ), no_seq },
+	{ "an offset within a block", BLK(READ), odd_offset },
+	{ "a part of a block", BLK(READ), odd_length },
+	{ "more than max_length", BLK(READ), too_long },
+	{ "more than max_length", BLK(WRITE), too_long },
+	{ "a newer epoch", BLK(READ), newer_epoch },
+	{ "an older epoch", BLK(WRITE), older_epoch },
+	{ "an unknown opcode", BLK(NOP), no_opcode },
+	{ "an unknown opcode", BLK(NOP), opcode_255 },
+	{ "FUA of READ", BLK(READ), flag_fua },
+	{ "FUA of FLUSH", BLK(FLUSH), flag_fua },
+	{ "NO_UNMAP of WRITE", BLK(WRITE), flag_no_unmap },
+	{ "an unknown flag", BLK(WRITE), flag_unknown },
+	{ "an unknown flag", BLK(NOP), flag_unknown },
+	{ "a reserved field", BLK(NOP), reserved },
+	{ "an empty segment", BLK(READ), empty_seg },
+	{ "segments too short", BLK(WRITE), sum_less },
+	{ "segments too long", BLK(READ), sum_more },
+	{ "segments whose sum wraps", BLK(WRITE), sum_wraps },
+	{ "a segment that wraps", BLK(READ), seg_wraps },
+	{ "no segment", BLK(READ), no_seg },
+	{ "NOP with an offset", BLK(NOP), with_offset },
+	{ "NOP with a length", BLK(NOP), with_length },
+	{ "NOP with a segment", BLK(NOP), with_seg },
+	{ "FLUSH with an offset", BLK(FLUSH), with_offset },
+	{ "FLUSH with a length", BLK(FLUSH), with_length },
+	{ "WRITE_ZEROES with a segment", BLK(WRITE_ZEROES), with_seg },
+};
+
+static int make(struct blk_conn *conn, uint8_t opcode, struct blk_message *msg)
+{
+	if (opcode == BLK(READ) || opcode == BLK(WRITE))
+		return blk_transfer(conn, opcode, 0, 4096, 0, 1, msg);
+	*msg = blk_command(conn, opcode, 0, 0);
+	return 0;
+}
+
+TEST_F(blkd, each_broken_rule_ends_the_connection_and_no_other)
+{
+	struct ib_memreg_blk_reply reply;
+	struct blk_client bad;
+	struct blk_message msg;
+	struct blk_conn conn;
+	unsigned int i;
+
+	fill(self->client.mem, 4096, 5);
+	ASSERT_EQ(0, blk_write(&self->conn, 0, 4096, 0, 1));
+	ASSERT_EQ(0, blk_open(&bad, &self->server, 0x22));
+	ASSERT_EQ(0, blk_connect(&bad, 1, &conn));
+	for (i = 0; i < ARRAY_LEN(rules); i++) {
+		TH_LOG("%s", rules[i].name);
+		memset(bad.mem, 0x77, 8192);
+		ASSERT_EQ(0, make(&conn, rules[i].opcode, &msg));
+		rules[i].violate(&msg);
+		ASSERT_EQ(0, blk_send(&conn, &msg, blk_size(&msg)));
+		ASSERT_EQ(0, blk_reply(&conn, &reply, NULL));
+		EXPECT_EQ(BLK(INVALID), reply.status);
+		EXPECT_EQ(0, reply.length);
+		EXPECT_EQ(be16toh(msg.cmd.tag), reply.tag);
+		EXPECT_EQ(0, blk_await_end(&conn));
+		EXPECT_EQ(0x77, bad.mem[0]);
+		EXPECT_TRUE(medium_is(&self->conn, 0, 4096, 5));
+		ASSERT_EQ(0, again(&conn));
+	}
+	blk_disconnect(&conn);
+	blk_close(&bad);
+}
+
+TEST_F(blkd, messages_that_are_no_commands_end_the_connection)
+{
+	static const size_t lengths[] = {
+		0, 1, 31, sizeof(struct ib_memreg_blk_cmd) +
+		17 * sizeof(struct ib_memreg_blk_seg),
+	};
+	struct blk_conn *conn = &self->conn;
+	struct ib_memreg_blk_reply reply;
+	struct blk_message msg;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_LEN(lengths); i++) {
+		msg = blk_command(conn, BLK(NOP), 0, 0);
+		ASSERT_EQ(0, blk_send(conn, &msg, lengths[i]));
+		EXPECT_EQ(-ECONNRESET, blk_reply(conn, &reply, NULL));
+		EXPECT_EQ(0, blk_await_end(conn));
+		ASSERT_EQ(0, again(conn));
+	}
+	EXPECT_EQ(0, blk_simple(conn, BLK(NOP), 0, 0, 0));
+}
+
+TEST_F(blkd, messages_of_a_wrong_length_are_invalid)
+{
+	static const int more[] = { 1, -1, 16, -16 };
+	struct blk_conn *conn = &self->conn;
+	struct ib_memreg_blk_reply reply;
+	struct blk_message msg;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_LEN(more); i++) {
+		ASSERT_EQ(0, make(conn, BLK(READ), &msg));
+		ASSERT_EQ(0, blk_send(conn, &msg, blk_size(&msg) + more[i]));
+		ASSERT_EQ(0, blk_reply(conn, &reply, NULL));
+		EXPECT_EQ(BLK(INVALID), reply.status);
+		EXPECT_EQ(0, blk_await_end(conn));
+		ASSERT_EQ(0, again(conn));
+	}
+}
+
+/* A long transfer is in flight while the other message comes. */
+static int send_long(struct blk_conn *conn, struct blk_message *msg)
+{
+	int ret = blk_transfer(conn, BLK(WRITE), 0, HALF, 0, 4, msg);
+
+	return ret ? ret : blk_send(conn, msg, blk_size(msg));
+}
+
+TEST_F(blkd, a_tag_that_is_in_flight_is_invalid)
+{
+	struct ib_memreg_blk_reply reply;
+	struct blk_message one, two;
+
+	two = blk_command(&self->conn, BLK(NOP), 0, 0);
+	ASSERT_EQ(0, send_long(&self->conn, &one));
+	two.cmd.tag = one.cmd.tag;
+	ASSERT_EQ(0, blk_send(&self->conn, &two, blk_size(&two)));
+	ASSERT_EQ(0, blk_reply(&self->conn, &reply, NULL));
+	if (!reply.status)	/* that of the long one, which went first */
+		ASSERT_EQ(0, blk_reply(&self->conn, &reply, NULL));
+	EXPECT_EQ(BLK(INVALID), reply.status);
+	EXPECT_EQ(0, blk_await_end(&self->conn));
+}
+
+TEST_F(blkd, a_key_that_is_not_good_ends_the_connection)
+{
+	struct blk_conn *conn = &self->conn;
+	struct ib_memreg_blk_reply reply;
+	struct blk_message msg;
+	uint8_t opcode;
+
+	fill(self->client.mem, 4096, 1);
+	ASSERT_EQ(0, blk_write(conn, 0, 4096, 0, 1));
+	for (opcode = BLK(READ); opcode <= BLK(WRITE); opcode++) {
+		ASSERT_EQ(0, make(conn, opcode, &msg));
+		msg.segs[0].addr = htobe64(be64toh(msg.segs[0].addr) + 1);
+		ASSERT_EQ(0, blk_send(conn, &msg, blk_size(&msg)));
+		EXPECT_EQ(-ECONNRESET, blk_reply(conn, &reply, NULL));
+		EXPECT_EQ(0, blk_await_end(conn));
+		ASSERT_EQ(0, again(conn));
+		EXPECT_TRUE(medium_is(conn, 0, 4096, 1));
+	}
+}
+
+/*
+ * Depth
+ */
+
+TEST_F(blkd, as_many_commands_as_the_depth_are_answered)
+{
+	struct blk_conn *conn = &self->conn;
+	struct ib_memreg_blk_reply reply;
+	struct blk_message msg;
+	uint64_t sum = 0, i, round;
+
+	ASSERT_EQ(8, conn->depth);
+	for (round = 0; round < 20; round++) {
+		for (i = 0; i < 8; i++) {
+			ASSERT_EQ(0, blk_transfer(conn, i % 2 ? BLK(READ) :
+						  BLK(WRITE), i * 65536, 65536,
+						  i * 65536, i % 2 ? 16 : 2,
+						  &msg));
+			ASSERT_EQ(0, blk_send(conn, &msg, blk_size(&msg)));
+			sum += be64toh(msg.cmd.seq);
+		}
+		for (i = 0; i < 8; i++) {
+			ASSERT_EQ(0, blk_reply(conn, &reply, NULL));
+			EXPECT_EQ(BLK(OK), reply.status);
+			EXPECT_EQ(65536, reply.length);
+			sum -= reply.seq;
+		}
+		EXPECT_EQ(0, sum);
+	}
+}
+
+TEST_F(blkd, more_commands_than_the_depth_end_the_connection)
+{
+	struct blk_conn *conn = &self->conn;
+	struct ib_memreg_blk_hello hello = blk_hello(&self->client, 2);
+	struct blk_message msg, second;
+	struct ib_memreg_blk_reply reply;
+	int ret;
+
+	blk_disconnect(conn);
+	hello.depth = htobe16(1);
+	ASSERT_EQ(0, blk_ask(&self->client, &hello, sizeof(hello), conn));
+	ASSERT_EQ(1, conn->depth);
+	second = blk_command(conn, BLK(NOP), 0, 0);
+	ASSERT_EQ(0, send_long(conn, &msg));
+	ASSERT_EQ(0, blk_send(conn, &second, blk_size(&second)));
+	/* The reply to the first may have been on its way. */
+	do {
+		ret = blk_reply(conn, &reply, NULL);
+	} while (!ret && reply.seq == be64toh(msg.cmd.seq));
+	EXPECT_EQ(-ECONNRESET, ret);
+	EXPECT_EQ(0, blk_await_end(conn));
+}
+
+/*
+ * Retries and epochs
+ */
+
+/* The same command in the epoch of @conn, with keys that are good there */
+static int retry(struct blk_conn *conn, const struct blk_message *before)
+{
+	struct blk_message msg;
+	int ret;
+
+	ret = make(conn, before->cmd.opcode, &msg);
+	if (ret)
+		return ret;
+	msg.cmd.seq = before->cmd.seq;
+	msg.cmd.offset = before->cmd.offset;
+	msg.cmd.length = before->cmd.length;
+	return blk_do(conn, &msg);
+}
+
+TEST_F(blkd, a_command_that_was_done_is_not_done_again)
+{
+	struct blk_conn *conn = &self->conn;
+	uint8_t *mem = self->client.mem;
+	struct blk_message write, zeroes;
+
+	fill(mem, 4096, 1);
+	ASSERT_EQ(0, make(conn, BLK(WRITE), &write));
+	ASSERT_EQ(0, blk_do(conn, &write));
+	zeroes = blk_command(conn, BLK(WRITE_ZEROES), 8192, 4096);
+	ASSERT_EQ(0, blk_do(conn, &zeroes));
+	fill(mem, 4096, 2);
+	ASSERT_EQ(0, blk_write(conn, 0, 4096, 0, 1));
+	ASSERT_EQ(0, blk_write(conn, 8192, 4096, 0, 1));
+
+	ASSERT_EQ(0, again(conn));
+	fill(mem, 4096, 1);
+	EXPECT_EQ(0, retry(conn, &write));
+	EXPECT_EQ(0, retry(conn, &zeroes));
+	EXPECT_TRUE(medium_is(conn, 0, 4096, 2));
+	EXPECT_TRUE(medium_is(conn, 8192, 4096, 2));
+
+	/* and in the next epoch neither */
+	ASSERT_EQ(0, again(conn));
+	EXPECT_EQ(0, retry(conn, &write));
+	EXPECT_TRUE(medium_is(conn, 0, 4096, 2));
+}
+
+TEST_F(blkd, a_command_that_was_not_done_is_done_when_it_comes_again)
+{
+	struct blk_conn *conn = &self->conn;
+	struct blk_message write;
+
+	ASSERT_EQ(0, make(conn, BLK(WRITE), &write));
+	ASSERT_EQ(0, blk_simple(conn, BLK(WRITE_ZEROES), 0, 4096, 0));
+	ASSERT_EQ(0, again(conn));
+	fill(self->client.mem, 4096, 7);
+	EXPECT_EQ(0, retry(conn, &write));
+	EXPECT_TRUE(medium_is(conn, 0, 4096, 7));
+}
+
+/* So many commands that change something, all of which must do well */
+static int change(struct blk_conn *conn, unsigned int count)
+{
+	struct ib_memreg_blk_reply reply;
+	struct blk_message msg;
+	unsigned int sent = 0, answered;
+	int ret = 0;
+
+	for (answered = 0; answered < count && !ret; answered++) {
+		for (; sent < count && sent < answered + conn->depth; sent++) {
+			msg = blk_command(conn, BLK(WRITE_ZEROES), 65536, 512);
+			ret = blk_send(conn, &msg, blk_size(&msg));
+			if (ret)
+				return ret;
+		}
+		ret = blk_reply(conn, &reply, NULL);
+		if (!ret)
+			ret = reply.status;
+	}
+	return ret;
+}
+
+TEST_F(blkd, as_many_commands_are_remembered_as_the_protocol_has)
+{
+	struct blk_conn *conn = &self->conn;
+	struct blk_message zeroes;
+
+	if (!test_full())
+		SKIP(return, "it takes 16384 commands: --full");
+	zeroes = blk_command(conn, BLK(WRITE_ZEROES), 0, 4096);
+	ASSERT_EQ(0, blk_do(conn, &zeroes));
+	fill(self->client.mem, 4096, 1);
+	ASSERT_EQ(0, blk_write(conn, 0, 4096, 0, 1));
+	ASSERT_EQ(0, change(conn, BLK(REMEMBERED) - 2));
+	ASSERT_EQ(0, again(conn));
+	ASSERT_EQ(0, retry(conn, &zeroes));
+	EXPECT_TRUE(medium_is(conn, 0, 4096, 1));
+	ASSERT_EQ(0, change(conn, 1));
+	ASSERT_EQ(0, again(conn));
+	ASSERT_EQ(0, retry(conn, &zeroes));
+	EXPECT_EQ(0, blk_read(conn, 0, 4096, HALF, 1));
+	EXPECT_TRUE(zeros(self->client.mem + HALF, 4096));
+}
+
+TEST_F(blkd, a_number_is_used_once_in_an_epoch)
+{
+	struct blk_conn *conn = &self->conn;
+	struct ib_memreg_blk_reply reply;
+	struct blk_message msg;
+
+	ASSERT_EQ(0, blk_write(conn, 0, 4096, 0, 1));
+	ASSERT_EQ(0, make(conn, BLK(WRITE), &msg));
+	msg.cmd.seq = htobe64(be64toh(msg.cmd.seq) - 1);
+	ASSERT_EQ(0, blk_send(conn, &msg, blk_size(&msg)));
+	ASSERT_EQ(0, blk_reply(conn, &reply, NULL));
+	EXPECT_EQ(BLK(INVALID), reply.status);
+	EXPECT_EQ(0, blk_await_end(conn));
+}
+
+/* Whether it was done or not when the connection ends, it is afterwards. */
+TEST_F(blkd, a_command_without_an_answer_is_done_once)
+{
+	struct blk_conn *conn = &self->conn;
+	struct blk_message msg;
+	unsigned int i;
+
+	for (i = 0; i < test_rounds(12); i++) {
+		fill(self->client.mem, 4096, i);
+		ASSERT_EQ(0, make(conn, BLK(WRITE), &msg));
+		ASSERT_EQ(0, blk_send(conn, &msg, blk_size(&msg)));
+		if (i % 2)
+			usleep(i * 300);
+		ASSERT_EQ(0, again(conn));
+		ASSERT_EQ(0, retry(conn, &msg));
+		EXPECT_TRUE(medium_is(conn, 0, 4096, i));
+	}
+}
+
+TEST_F(blkd, a_new_epoch_ends_the_connections_of_the_old_one)
+{
+	struct blk_client *client = &self->client;
+	struct ib_memreg_blk_hello hello = blk_hello(client, 5);
+	struct blk_conn old[2], new;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		hello.queues = htobe16(2);
+		hello.queue = htobe16(i);
+		ASSERT_EQ(0, blk_ask(client, &hello, sizeof(hello), &old[i]));
+		ASSERT_EQ(0, blk_simple(&old[i], BLK(NOP), 0, 0, 0));
+	}
+	/* the one of the fixture was of epoch 1 */
+	EXPECT_EQ(0, blk_await_end(&self->conn));
+	ASSERT_EQ(0, blk_connect(client, 6, &new));
+	EXPECT_EQ(0, blk_await_end(&old[0]));
+	EXPECT_EQ(0, blk_await_end(&old[1]));
+	for (i = 0; i < 2; i++)
+		blk_disconnect(&old[i]);
+	EXPECT_EQ(0, blk_simple(&new, BLK(NOP), 0, 0, 0));
+	EXPECT_EQ(BLK(OLD_EPOCH), blk_connect(client, 5, &old[0]));
+	EXPECT_EQ(BLK(OLD_EPOCH), blk_connect(client, 1, &old[0]));
+	EXPECT_EQ(BLK(INVALID), blk_connect(client, 6, &old[0]));
+	EXPECT_EQ(0, blk_simple(&new, BLK(NOP), 0, 0, 0));
+	blk_disconnect(&new);
+}
+
+/* What an old epoch has begun does not go on when a new one is there. */
+TEST_F(blkd, what_an_old_epoch_began_does_not_land_in_the_new_one)
+{
+	struct blk_client *client = &self->client;
+	struct blk_conn *conn = &self->conn, next;
+	struct blk_message msg;
+	unsigned int i;
+
+	for (i = 0; i < test_rounds(6); i++) {
+		fill(client->mem, HALF, 100);
+		ASSERT_EQ(0, send_long(conn, &msg));
+		ASSERT_EQ(0, blk_connect(client, conn->epoch + 1, &next));
+		fill(client->mem + HALF, HALF, 1);
+		ASSERT_EQ(0, blk_write(&next, 0, HALF, HALF, 1));
+		EXPECT_EQ(0, blk_await_end(conn));
+		blk_disconnect(conn);
+		EXPECT_TRUE(medium_is(&next, 0, HALF, 1));
+		*conn = next;
+	}
+}
+
+/*
+ * Several
+ */
+
+TEST_F(blkd, several_clients_see_what_others_write)
+{
+	struct blk_client clients[3];
+	struct blk_conn conns[3];
+	unsigned int i, round;
+
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(0, blk_open(&clients[i], &self->server, 0x30 + i));
+		ASSERT_EQ(0, blk_connect(&clients[i], 1, &conns[i]));
+	}
+	for (round = 0; round < 5; round++)
+		for (i = 0; i < 3; i++) {
+			fill(clients[i].mem, 8192, round * 3 + i);
+			ASSERT_EQ(0, blk_write(&conns[i], i * 4096, 8192, 0,
+					       1));
+			EXPECT_TRUE(medium_is(&conns[(i + 1) % 3], i * 4096,
+					      8192, round * 3 + i));
+		}
+	for (i = 0; i < 3; i++) {
+		blk_disconnect(&conns[i]);
+		blk_close(&clients[i]);
+	}
+}
+
+static void die_in_the_middle(const struct blk_server *server)
+{
+	struct blk_client client;
+	struct blk_message msg;
+	struct blk_conn conn;
+	int i;
+
+	if (blk_open(&client, server, 0x44) || blk_connect(&client, 1, &conn))
+		_exit(1);
+	for (i = 0; i < 4; i++)
+		if (send_long(&conn, &msg))
+			_exit(1);
+	kill(getpid(), SIGKILL);
+}
+
+TEST_F(blkd, a_client_that_dies_leaves_the_others_alone)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		die_in_the_middle(&self->server);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_TRUE(WIFSIGNALED(status));
+	EXPECT_EQ(0, blk_says(&self->server, "client 44444444: gone"));
+	EXPECT_EQ(0, blk_simple(&self->conn, BLK(FLUSH), 0, 0, 0));
+	EXPECT_EQ(0, blk_write(&self->conn, 0, HALF, 0, 16));
+}
+
+/*
+ * Disks
+ */
+
+FIXTURE(blkd_disk)
+{
+	struct blk_server server;
+	struct blk_client client;
+	struct blk_conn conn;
+};
+
+/* Few buffers, and one thread */
+FIXTURE_SETUP(blkd_disk)
+{
+	static const char *const args[] = {
+		"-B", "1M", "-t", "1", "disk=/dev/ram0", NULL,
+	};
+
+	if (system("modprobe brd rd_nr=1 rd_size=4096"))
+		SKIP(return, "no disk in memory");
+	ASSERT_EQ(0, blk_serve(&self->server, args));
+	ASSERT_EQ(0, blk_open(&self->client, &self->server, 0x11));
+	ASSERT_EQ(0, blk_connect(&self->client, 1, &self->conn));
+}
+
+FIXTURE_TEARDOWN(blkd_disk)
+{
+	blk_disconnect(&self->conn);
+	blk_close(&self->client);
+	EXPECT_EQ(0, blk_end(&self->server));
+	EXPECT_EQ(0, system("rmmod brd"));
+}
+
+TEST_F(blkd_disk, does_what_files_do)
+{
+	struct blk_conn *conn = &self->conn;
+
+	EXPECT_EQ(CAPACITY, conn->welcome.capacity);
+	EXPECT_TRUE(goes_there_and_back(conn));
+	EXPECT_TRUE(becomes_zero(conn, 0));
+	EXPECT_TRUE(becomes_zero(conn, BLK(NO_UNMAP)));
+	EXPECT_TRUE(becomes_zero(conn, BLK(FUA)));
+	EXPECT_EQ(0, blk_simple(conn, BLK(DISCARD), 65536, 65536, 0));
+	EXPECT_EQ(0, blk_simple(conn, BLK(FLUSH), 0, 0, 0));
+}
+
+TEST_F(blkd_disk, data_waits_for_buffers)
+{
+	struct blk_conn *conn = &self->conn;
+	struct ib_memreg_blk_reply reply;
+	struct blk_message msg;
+	unsigned int i, round;
+
+	for (round = 0; round < 3; round++) {
+		fill(self->client.mem, HALF, round);
+		for (i = 0; i < 6; i++)
+			ASSERT_EQ(0, send_long(conn, &msg));
+		for (i = 0; i < 6; i++) {
+			ASSERT_EQ(0, blk_reply(conn, &reply, NULL));
+			EXPECT_EQ(BLK(OK), reply.status);
+		}
+		EXPECT_TRUE(medium_is(conn, 0, HALF, round));
+	}
+}
+
+/*
+ * Requests
+ */
+
+FIXTURE(blkd_named)
+{
+	struct blk_server server;
+	struct blk_client client;
+	int fd;
+};
+
+FIXTURE_SETUP(blkd_named)
+{
+	static const char *const args[] = {
+		"--read-only", "--queues-max", "2", "--depth-max", "4",
+		"--clients-max", "2", "file=" PATH, "memory:64K",
+		"sixteen_letters_=memory:1M", NULL,
+	};
+
+	self->fd = make_file(CAPACITY);
+	ASSERT_GE(self->fd, 0);
+	ASSERT_EQ(0, blk_serve(&self->server, args));
+	ASSERT_EQ(0, blk_open(&self->client, &self->server, 0x11));
+}
+
+FIXTURE_TEARDOWN(blkd_named)
+{
+	blk_close(&self->client);
+	EXPECT_EQ(0, blk_end(&self->server));
+	close(self->fd);
+	unlink(PATH);
+}
+
+static int ask_for(struct blk_client *client, uint32_t epoch, const char *name,
+		   struct blk_conn *conn)
+{
+	struct ib_memreg_blk_hello hello = blk_hello(client, epoch);
+
+	memcpy(hello.name, name, strnlen(name, sizeof(hello.name)));
+	return blk_ask(client, &hello, sizeof(hello), conn);
+}
+
+TEST_F(blkd_named, exports_are_told_apart)
+{
+	struct blk_client other, third;
+	struct blk_conn conn, second;
+
+	ASSERT_EQ(0, blk_open(&other, &self->server, 0x12));
+	ASSERT_EQ(0, blk_open(&third, &self->server, 0x13));
+	EXPECT_EQ(BLK(NO_EXPORT), ask_for(&self->client, 1, "", &conn));
+	EXPECT_EQ(BLK(NO_EXPORT), ask_for(&self->client, 1, "fil", &conn));
+	ASSERT_EQ(0, ask_for(&self->client, 1, "file", &conn));
+	EXPECT_EQ(CAPACITY, conn.welcome.capacity);
+	EXPECT_EQ(4, conn.welcome.depth);
+	EXPECT_EQ(512, conn.welcome.block_size);
+	EXPECT_TRUE(conn.welcome.flags & BLK(READ_ONLY));
+	EXPECT_EQ(0, conn.welcome.reserved);
+	/* It was for another export. */
+	EXPECT_EQ(BLK(INVALID), ask_for(&self->client, 2, "memory", &second));
+	EXPECT_EQ(0, blk_simple(&conn, BLK(NOP), 0, 0, 0));
+	ASSERT_EQ(0, ask_for(&other, 1, "sixteen_letters_", &second));
+	EXPECT_EQ(1 << 20, second.welcome.capacity);
+	EXPECT_EQ(BLK(BUSY), ask_for(&third, 1, "memory", &second));
+
+	blk_close(&other);
+	EXPECT_EQ(0, blk_says(&self->server, "client 12121212: gone"));
+	EXPECT_EQ(0, ask_for(&third, 1, "memory", &second));
+	EXPECT_EQ(65536, second.welcome.capacity);
+	blk_close(&third);
+	blk_disconnect(&conn);
+}
+
+TEST_F(blkd_named, what_is_read_only_does_not_change)
+{
+	struct blk_conn conn;
+
+	ASSERT_EQ(0, ask_for(&self->client, 1, "file", &conn));
+	EXPECT_EQ(BLK(PERMISSION), blk_write(&conn, 0, 512, 0, 1));
+	EXPECT_EQ(BLK(PERMISSION), blk_simple(&conn, BLK(DISCARD), 0, 4096,
+					      0));
+	EXPECT_EQ(BLK(PERMISSION), blk_simple(&conn, BLK(WRITE_ZEROES), 0,
+					      4096, 0));
+	EXPECT_EQ(0, blk_simple(&conn, BLK(FLUSH), 0, 0, 0));
+	EXPECT_EQ(0, blk_read(&conn, 0, 4096, 0, 1));
+	EXPECT_TRUE(zeros(self->client.mem, 4096));
+	blk_disconnect(&conn);
+}
+
+#define HELLO(_name, ...)						\
+	static void hello_##_name(struct ib_memreg_blk_hello *h)	\
+	{								\
+		__VA_ARGS__;						\
+	}
+
+HELLO(magic, h->magic = htobe32(0x6d726567))
+HELLO(version, h->version = htobe16(2))
+HELLO(version_0, h->version = 0)
+HELLO(no_queues, h->queues = 0)
+HELLO(queue, h->queue = htobe16(1))
+HELLO(many_queues, h->queues = htobe16(65))
+HELLO(more_queues, h->queues = htobe16(3))
+HELLO(no_depth, h->depth = 0)
+HELLO(depth, h->depth = htobe16(257))
+HELLO(epoch, h->epoch = 0)
+HELLO(reserved, h->reserved = htobe32(1))
+HELLO(padding, h->name[15] = 'x')
+HELLO(case, h->name[0] = 'F')
+
+TEST_F(blkd_named, bad_requests_are_refused_with_the_reason)
+{
+	static const struct {
+		void (*violate)(struct ib_memreg_blk_hello *h);
+		int status;
+	} cases[] = {
+		{ hello_magic, BLK(INVALID) },
+		{ hello_version, BLK(UNSUPPORTED) },
+		{ hello_version_0, BLK(UNSUPPORTED) },
+		{ hello_no_queues, BLK(INVALID) },
+		{ hello_queue, BLK(INVALID) },
+		{ hello_many_queues, BLK(INVALID) },
+		{ hello_more_queues, BLK(BUSY) },
+		{ hello_no_depth, BLK(INVALID) },
+		{ hello_depth, BLK(INVALID) },
+		{ hello_epoch, BLK(INVALID) },
+		{ hello_reserved, BLK(INVALID) },
+		{ hello_padding, BLK(INVALID) },
+		{ hello_case, BLK(NO_EXPORT) },
+	};
+	struct ib_memreg_blk_hello hello;
+	struct blk_conn conn;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_LEN(cases); i++) {
+		hello = blk_hello(&self->client, 1);
+		memcpy(hello.name, "file", 4);
+		cases[i].violate(&hello);
+		EXPECT_EQ(cases[i].status, blk_ask(&self->client, &hello,
+						   sizeof(hello), &conn));
+	}
+	/* Nothing at all was said, or no name. */
+	EXPECT_EQ(BLK(INVALID), blk_ask(&self->client, &hello, 0, &conn));
+	EXPECT_EQ(BLK(NO_EXPORT), blk_ask(&self->client, &hello,
+					  offsetof(struct ib_memreg_blk_hello,
+						   name), &conn));
+	ASSERT_EQ(0, ask_for(&self->client, 1, "file", &conn));
+	blk_disconnect(&conn);
 }
 
 TEST_HARNESS_MAIN

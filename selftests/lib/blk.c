@@ -124,7 +124,8 @@ int blk_open(struct blk_client *c, const struct blk_server *s, uint8_t id)
 	c->to.sin_family = AF_INET;
 	c->to.sin_port = htons(s->port);
 	inet_pton(AF_INET, OWNER_IP, &c->to.sin_addr);
-	c->mem = mem_alloc(BLK_MEMORY);
+	/* Large pages would not outlive a fork() as they are. */
+	c->mem = mem_scattered(BLK_MEMORY);
 	if (!c->mem)
 		return -ENOMEM;
 	ret = open_there(&c->m);
@@ -201,13 +202,23 @@ static int status_of_refusal(const struct ib_memreg_event *event)
 	return be16toh(r.status);
 }
 
+/* Connections that end are noted, as their events come only once. */
+static int next_event(struct blk_client *c, struct ib_memreg_event *event)
+{
+	int ret = memreg_get_event(c->m, event, WAIT_MS);
+
+	if (!ret && event->type == IB_MEMREG_EVENT_DISCONNECTED)
+		c->ended[c->nr_ended++ % BLK_ENDED] = event->endpoint_id;
+	return ret;
+}
+
 static int await_answer(struct blk_conn *conn)
 {
 	struct ib_memreg_event event;
 	int ret;
 
 	do {
-		ret = memreg_get_event(conn->client->m, &event, WAIT_MS);
+		ret = next_event(conn->client, &event);
 		if (ret)
 			return ret;
 	} while (event.endpoint_id != conn->endpoint);
@@ -276,12 +287,6 @@ int blk_connect(struct blk_client *c, uint32_t epoch, struct blk_conn *conn)
 	return blk_ask(c, &hello, sizeof(hello), conn);
 }
 
-static void drain(struct memreg_ring *ring)
-{
-	memreg_ring_seen(ring, memreg_ring_ready(ring));
-}
-
-/* For a client with one connection at a time: what it had in the ring goes. */
 void blk_disconnect(struct blk_conn *conn)
 {
 	unsigned int i;
@@ -291,7 +296,7 @@ void blk_disconnect(struct blk_conn *conn)
 	for (i = 0; i < BLK_WINDOWS; i++)
 		if (conn->windows[i])
 			memreg_window_free(conn->client->m, conn->windows[i]);
-	drain(&conn->client->ring);
+	memset(conn->windows, 0, sizeof(conn->windows));
 	conn->endpoint = 0;
 }
 
@@ -418,22 +423,28 @@ int blk_reply(struct blk_conn *conn, struct ib_memreg_blk_reply *reply,
 		if (rkey)
 			*rkey = cqe.flags & IB_MEMREG_CQE_INVALIDATED ?
 				cqe.ex : 0;
-		return post_receives(conn, 1);
+		ret = post_receives(conn, 1);
+		return ret == -ENOTCONN ? 0 : ret;	/* it was the last */
 	}
+}
+
+static bool has_ended(const struct blk_conn *conn)
+{
+	unsigned int i;
+
+	for (i = 0; i < BLK_ENDED; i++)
+		if (conn->client->ended[i] == conn->endpoint)
+			return true;
+	return false;
 }
 
 int blk_await_end(struct blk_conn *conn)
 {
 	struct ib_memreg_event event;
-	struct ib_memreg_blk_reply reply;
-	int ret = blk_reply(conn, &reply, NULL);
+	int ret = 0;
 
-	if (ret != -ECONNRESET)
-		return ret ? ret : -EPROTO;
-	do {
-		ret = memreg_get_event(conn->client->m, &event, WAIT_MS);
-	} while (!ret && (event.endpoint_id != conn->endpoint ||
-			  event.type != IB_MEMREG_EVENT_DISCONNECTED));
+	while (!ret && !has_ended(conn))
+		ret = next_event(conn->client, &event);
 	return ret;
 }
 

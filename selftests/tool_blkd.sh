@@ -1,0 +1,162 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# memreg blkd on the command line: options, what can't be served, signals. What
+# it does for clients is in blkd.c.
+# shellcheck disable=SC2317 # functions are called by check
+
+cd "$(dirname "$(realpath "$0")")" || exit
+# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
+. lib/topology.sh
+
+FAILED=0
+SAID=$(mktemp)
+FILES=$(mktemp -d /dev/shm/memreg-blkd.XXXXXX)
+trap 'rm -rf "$SAID" "$FILES"' EXIT
+truncate -s 1M "$FILES/disk"
+truncate -s 100 "$FILES/short"
+: >"$FILES/empty"
+
+# check NAME [ARGUMENT...]: a function of this file.
+check() {
+	: >"$SAID"
+	if "$@"; then
+		echo "ok $*"
+	else
+		sed 's/^/# /' "$SAID"
+		echo "not ok $*"
+		FAILED=1
+	fi
+}
+
+
+# begin ARGUMENT...: in the background, as $SERVER, until it serves.
+begin() {
+	ip netns exec memreg-owner memreg blkd -d rxe_owner "$@" >"$SAID" 2>&1 &
+	SERVER=$!
+	await 60 says 'serving on' 2>>"$SAID"
+}
+
+says() {
+	grep -q -- "$1" "$SAID"
+}
+
+# end SIGNAL: it has the exit status 0.
+end() {
+	kill -s "$1" "$SERVER"
+	wait "$SERVER"
+}
+
+# ends STATUS WORD ARGUMENT...
+ends() {
+	local status=$1 word=$2 now=0
+	shift 2
+	timeout 60 ip netns exec memreg-owner memreg blkd "$@" >"$SAID" 2>&1 ||
+		now=$?
+	[ "$now" = "$status" ] && says "$word"
+}
+
+explains_itself() {
+	ends 0 'usage: memreg blkd' --help && says '--read-only' &&
+		says '--max-length' && memreg --help | grep -q ' blkd '
+}
+
+tells_bad_usage() {
+	ends 2 'what is to be served' &&
+		ends 2 'bad option' --no-such-option &&
+		ends 2 'is for memory' --size 1M "$FILES/disk" &&
+		ends 2 'is not a size' --size 0 &&
+		ends 2 'is not a block size' -b 256 "$FILES/disk" &&
+		ends 2 'power of two' -b 1536 "$FILES/disk" &&
+		ends 2 'is not a length' -l 8M "$FILES/disk" &&
+		ends 2 'multiple of 4096' -l 5000 "$FILES/disk" &&
+		ends 2 'is not a number of queues' -q 65 "$FILES/disk" &&
+		ends 2 'is not a depth' -D 0 "$FILES/disk" &&
+		ends 2 'must hold a command' -B 64K "$FILES/disk" &&
+		ends 2 'either' -n -w "$FILES/disk" &&
+		ends 2 'no size of memory' memory:x &&
+		ends 2 'a name has' seventeen_letters="$FILES/disk" &&
+		ends 2 'a name has' "=$FILES/disk" &&
+		ends 2 'two exports are called a' a="$FILES/disk" a=memory:1M
+}
+
+tells_what_it_can_not_serve() {
+	ends 1 'No such file' "$FILES/none" &&
+		ends 1 'smaller than a block' "$FILES/short" &&
+		ends 1 'smaller than a block' "$FILES/empty" &&
+		ends 1 'smaller than a block' -b 4096 memory:1K &&
+		ends 1 'Is a directory' dir="$FILES" &&
+		ends 1 'neither a file nor' /dev/null &&
+		ends 1 'no such' -d none "$FILES/disk"
+}
+
+# EXPECTED is what the line about the export ends with.
+serves() {
+	local expected=$1
+	shift
+	begin -p 0 "$@" && end TERM && says "$expected\$" && says ' end: 0 commands'
+}
+
+serves_what_the_options_say() {
+	serves 'export disk: .*, 1048576 bytes in blocks of 512, write cache, discard' \
+		"$FILES/disk" &&
+		serves 'blocks of 4096, read only, write cache' -r -b 4096 \
+			"$FILES/disk" &&
+		serves 'blocks of 512, discard' -n "$FILES/disk" &&
+		serves 'export memory: memory, 65536 bytes in blocks of 512' \
+			-s 64K &&
+		serves 'blocks of 512, write cache' -w -s 64K &&
+		serves 'export x: memory, 1536 bytes in blocks of 512' \
+			x=memory:2000 y="$FILES/disk" && says 'export y: '
+}
+
+one_port_has_one_server() {
+	local status
+	begin -s 64K && ends 1 'EADDRINUSE' -d rxe_owner -s 64K
+	status=$?
+	end INT && return "$status"
+}
+
+ends_by_a_signal() {
+	begin -p 0 -s 64K && end "$1" && says stopping && says ' end: 0 commands'
+}
+
+tells_statistics() {
+	begin -p 0 -s 64K && kill -USR1 "$SERVER" &&
+		await 60 says ' so far: 0 commands in' && end TERM
+}
+
+tells_them_by_itself() {
+	begin -p 0 -s 64K -i 1 && await 60 says ' so far: 0 commands in' &&
+		end TERM
+}
+
+sees_another_size() {
+	begin -p 0 "$FILES/disk" && truncate -s 3M "$FILES/disk" &&
+		kill -HUP "$SERVER" &&
+		await 60 says 'export disk: 3145728 bytes now' &&
+		truncate -s 1M "$FILES/disk" && kill -HUP "$SERVER" &&
+		await 60 says 'export disk: 1048576 bytes now' && end TERM
+}
+
+# What is left after a kill is for selftests/run to see.
+is_killed() {
+	local status=0
+	begin -p 0 -s 1M "$@" || return
+	kill -KILL "$SERVER"
+	wait "$SERVER" 2>/dev/null || status=$?
+	[ "$status" = 137 ]
+}
+
+topology_up || exit
+check explains_itself
+check tells_bad_usage
+check tells_what_it_can_not_serve
+check serves_what_the_options_say
+check one_port_has_one_server
+check ends_by_a_signal INT
+check ends_by_a_signal TERM
+check tells_statistics
+check tells_them_by_itself
+check sees_another_size
+check is_killed
+exit "$FAILED"
