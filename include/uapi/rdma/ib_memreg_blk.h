@@ -82,7 +82,7 @@ enum ib_memreg_blk_flags {
 	IB_MEMREG_BLK_WRITE_CACHE	= 1 << 1,
 	IB_MEMREG_BLK_HAS_FUA		= 1 << 2,
 	IB_MEMREG_BLK_HAS_DISCARD	= 1 << 3,
-	IB_MEMREG_BLK_HAS_ZEROES	= 1 << 4,
+	IB_MEMREG_BLK_HAS_ZEROES	= 1 << 4
 };
 
 /**
@@ -145,7 +145,7 @@ enum ib_memreg_blk_opcode {
 	IB_MEMREG_BLK_WRITE,
 	IB_MEMREG_BLK_FLUSH,
 	IB_MEMREG_BLK_DISCARD,
-	IB_MEMREG_BLK_WRITE_ZEROES,
+	IB_MEMREG_BLK_WRITE_ZEROES
 };
 
 /**
@@ -155,7 +155,7 @@ enum ib_memreg_blk_opcode {
  */
 enum ib_memreg_blk_cmd_flags {
 	IB_MEMREG_BLK_FUA		= 1 << 0,
-	IB_MEMREG_BLK_NO_UNMAP		= 1 << 1,
+	IB_MEMREG_BLK_NO_UNMAP		= 1 << 1
 };
 
 /**
@@ -195,7 +195,7 @@ struct ib_memreg_blk_cmd {
 	__u8 opcode;
 	__u8 flags;
 	__be16 reserved;
-	struct ib_memreg_blk_seg segs[];
+	__extension__ struct ib_memreg_blk_seg segs[];
 };
 
 /**
@@ -226,7 +226,7 @@ enum ib_memreg_blk_status {
 	IB_MEMREG_BLK_INVALID,
 	IB_MEMREG_BLK_NO_EXPORT,
 	IB_MEMREG_BLK_OLD_EPOCH,
-	IB_MEMREG_BLK_BUSY,
+	IB_MEMREG_BLK_BUSY
 };
 
 /**
