@@ -183,10 +183,11 @@ struct conn {
 	bool last;		/* takes no more commands */
 	bool established;
 	uint32_t room;		/* places of the send queue that are free */
+	uint32_t owed;		/* those of replies that don't tell */
 	uint32_t max_send;
 	bool starved;		/* one of its commands waits for room */
 	unsigned int inflight;	/* commands without a reply */
-	unsigned int replies;	/* that have not completed */
+	unsigned int replies;	/* that are to tell, and have not completed */
 	unsigned int jobs;
 	uint64_t ended;		/* turn of the loop in which it was */
 	struct memreg_mr mr;	/* of @messages */

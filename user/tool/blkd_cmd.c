@@ -177,6 +177,27 @@ static void fill_reply(const struct cmd *c, struct ib_memreg_blk_reply *reply)
 	};
 }
 
+/*
+ * Whose reply has to tell when it is through: who has a buffer, who ends the
+ * connection, and who has left less room than a command may need. The others
+ * have their room given back with the next one that tells, so that nobody is
+ * woken for them.
+ */
+static void signal_reply(struct blkd *b, struct cmd *c, struct ib_memreg_wr *wr)
+{
+	struct conn *conn = c->conn;
+
+	conn->owed += c->room;
+	if (c->valid && !c->pages && !b->stopping &&
+	    conn->room >= conn_min_send(b))
+		return;
+	memreg_wr_signal(wr, wr_data(c->valid ? WR_REPLY : WR_LAST_REPLY,
+				     (uint16_t)conn->owed, c->page, c->pages));
+	conn->owed = 0;
+	conn->replies++;
+	c->pages = 0;	/* they go with the reply */
+}
+
 static void prep_reply(struct blkd *b, struct cmd *c)
 {
 	struct ib_memreg_wr *wr = batch_next(b);
@@ -191,9 +212,7 @@ static void prep_reply(struct blkd *b, struct cmd *c)
 	memreg_wr_inline(wr, reply, sizeof(*reply));
 	if (fenced(c))
 		wr->flags |= IB_MEMREG_WR_FENCE;
-	memreg_wr_signal(wr, wr_data(c->valid ? WR_REPLY : WR_LAST_REPLY,
-				     c->room, c->page, c->pages));
-	c->pages = 0;	/* they go with the reply */
+	signal_reply(b, c, wr);
 }
 
 /* Its client may send another one from when it has the reply */
@@ -210,7 +229,6 @@ static void retire(struct cmd *c)
 
 static void reply(struct blkd *b, struct cmd *c)
 {
-	c->conn->replies++;
 	if (c->valid)
 		cmd_prep_recv(c->conn, batch_next(b), c->slot);
 	if (c->opcode == IB_MEMREG_BLK_READ && moves(c))
