@@ -74,19 +74,23 @@ void blk_close(struct blk_client *c);
  * @client: Whose
  * @endpoint: Its endpoint, or 0
  * @epoch: Its epoch
- * @depth: Receives that are posted
+ * @asked: The depth that it asked for: as many receives are posted
+ * @depth: That it was given
  * @welcome: What it was accepted with, in our byte order
  * @windows: Windows of type 2B, for first segments
  * @window: How many were bound
+ * @greedy: It posts no receives for those that were taken
  */
 struct blk_conn {
 	struct blk_client *client;
 	uint32_t endpoint;
 	uint32_t epoch;
+	uint16_t asked;
 	uint16_t depth;
 	struct ib_memreg_blk_welcome welcome;
 	uint32_t windows[BLK_WINDOWS];
 	unsigned int window;
+	bool greedy;
 };
 
 /* A request as it should be, for the first queue of one */

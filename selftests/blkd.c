@@ -816,7 +816,7 @@ FIXTURE_SETUP(blkd_named)
 {
 	static const char *const args[] = {
 		"--read-only", "--queues-max", "2", "--depth-max", "4",
-		"--clients-max", "2", "file=" PATH, "memory:64K",
+		"--clients-max", "2", "--timeout", "3", "file=" PATH, "memory:64K",
 		"sixteen_letters_=memory:1M", NULL,
 	};
 
@@ -887,6 +887,28 @@ TEST_F(blkd_named, what_is_read_only_does_not_change)
 	EXPECT_EQ(0, blk_read(&conn, 0, 4096, 0, 1));
 	EXPECT_TRUE(zeros(self->client.mem, 4096));
 	blk_disconnect(&conn);
+}
+
+/* The server must not wait for ever with what the replies have. */
+TEST_F(blkd_named, who_does_not_take_replies_is_left)
+{
+	struct blk_client other;
+	struct blk_conn conn, second;
+	struct blk_message msg;
+	unsigned int i;
+
+	ASSERT_EQ(0, blk_open(&other, &self->server, 0x12));
+	ASSERT_EQ(0, ask_for(&other, 1, "file", &second));
+	ASSERT_EQ(0, ask_for(&self->client, 1, "file", &conn));
+	conn.greedy = true;
+	for (i = 0; i < conn.asked; i++)
+		ASSERT_EQ(0, blk_simple(&conn, BLK(NOP), 0, 0, 0));
+	ASSERT_EQ(0, blk_transfer(&conn, BLK(READ), 0, 4096, 0, 1, &msg));
+	ASSERT_EQ(0, blk_send(&conn, &msg, blk_size(&msg)));
+	EXPECT_EQ(0, blk_await_end(&conn));
+	EXPECT_EQ(0, blk_read(&second, 0, 4096, 0, 1));
+	blk_disconnect(&conn);
+	blk_close(&other);
 }
 
 #define HELLO(_name, ...)						\

@@ -248,7 +248,6 @@ static int post_receives(struct blk_conn *conn, unsigned int n)
 int blk_ask(struct blk_client *c, const struct ib_memreg_blk_hello *hello,
 	    size_t len, struct blk_conn *conn)
 {
-	uint16_t depth = be16toh(hello->depth);
 	struct ib_memreg_queues queues = {
 		.send_ring_id = c->ring.id,
 		.recv_ring_id = c->ring.id,
@@ -269,8 +268,11 @@ int blk_ask(struct blk_client *c, const struct ib_memreg_blk_hello *hello,
 					    (struct sockaddr *)&c->to, NULL,
 					    10000, hello, len, &queues,
 					    &conn->endpoint);
+	conn->asked = be16toh(hello->depth);
+	if (!conn->asked || conn->asked > 128)
+		conn->asked = 128;
 	if (!ret)
-		ret = post_receives(conn, depth && depth < 128 ? depth : 128);
+		ret = post_receives(conn, conn->asked);
 	if (ret == -ENOTCONN)	/* it was refused already */
 		ret = 0;
 	if (!ret)
@@ -423,7 +425,7 @@ int blk_reply(struct blk_conn *conn, struct ib_memreg_blk_reply *reply,
 		if (rkey)
 			*rkey = cqe.flags & IB_MEMREG_CQE_INVALIDATED ?
 				cqe.ex : 0;
-		ret = post_receives(conn, 1);
+		ret = conn->greedy ? 0 : post_receives(conn, 1);
 		return ret == -ENOTCONN ? 0 : ret;	/* it was the last */
 	}
 }

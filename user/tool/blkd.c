@@ -240,6 +240,7 @@ static void watch_time(struct loop *l)
 	if (now >= l->refresh_at) {
 		l->refresh_at = now + REFRESH;
 		refresh(l->b);
+		conns_watch(l->b, now);
 	}
 	if (l->stats_at && now >= l->stats_at) {
 		l->stats_at = now + l->b->options.stats_ns;

@@ -35,6 +35,7 @@ struct blkd_options {
 	uint64_t buffers;	/* bytes */
 	int64_t poll_ns;
 	int64_t stats_ns;	/* 0: never by itself */
+	int64_t timeout_ns;	/* for a reply to be taken */
 	bool read_only;
 	bool no_cache;
 	bool write_cache;	/* memory says so as well */
@@ -188,6 +189,7 @@ struct conn {
 	bool starved;		/* one of its commands waits for room */
 	unsigned int inflight;	/* commands without a reply */
 	unsigned int replies;	/* that are to tell, and have not completed */
+	int64_t progress;	/* when one of its completions came last */
 	unsigned int jobs;
 	uint64_t ended;		/* turn of the loop in which it was */
 	struct memreg_mr mr;	/* of @messages */
@@ -314,6 +316,8 @@ void conn_event(struct blkd *b, const struct ib_memreg_event *event);
 /* Once in each turn, when all completions were taken: end, forget, accept */
 void conns_settle(struct blkd *b);
 bool conns_busy(const struct blkd *b);
+/* End those whose peers don't take replies, which may have buffers */
+void conns_watch(struct blkd *b, int64_t now);
 void conns_end(struct blkd *b);
 /* Places of the send queue that a connection must have at least */
 uint32_t conn_min_send(const struct blkd *b);

@@ -194,7 +194,8 @@ static void signal_reply(struct blkd *b, struct cmd *c, struct ib_memreg_wr *wr)
 	memreg_wr_signal(wr, wr_data(c->valid ? WR_REPLY : WR_LAST_REPLY,
 				     (uint16_t)conn->owed, c->page, c->pages));
 	conn->owed = 0;
-	conn->replies++;
+	if (!conn->replies++)
+		conn->progress = now_ns();
 	c->pages = 0;	/* they go with the reply */
 }
 
@@ -437,6 +438,7 @@ static void replied(struct blkd *b, struct conn *conn, uint64_t data)
 		return;
 	conn->replies--;
 	conn->room += wr_low(data);
+	conn->progress = now_ns();
 }
 
 void cmd_completion(struct blkd *b, const struct ib_memreg_cqe *cqe)

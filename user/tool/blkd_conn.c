@@ -367,6 +367,16 @@ bool conns_busy(const struct blkd *b)
 	return false;
 }
 
+void conns_watch(struct blkd *b, int64_t now)
+{
+	struct conn *c;
+
+	for (c = b->conns; c; c = c->next)
+		if (c->state == CONN_UP && c->replies &&
+		    now - c->progress > b->options.timeout_ns)
+			conn_break(b, c, "it does not take its replies");
+}
+
 void conns_end(struct blkd *b)
 {
 	struct conn *c;

@@ -35,6 +35,7 @@ static void usage(void)
 	     "  -t, --threads N         for file I/O that blocks (8)\n"
 	     "  -P, --poll USEC         look for commands so long, at most, before sleeping\n"
 	     "                          (100)\n"
+	     "  -T, --timeout SECONDS   end connections of clients that take no replies (60)\n"
 	     "  -i, --interval SECONDS  print statistics so often; SIGUSR1 does it at once\n"
 	     "  -h, --help\n\n"
 	     "SIGHUP looks at once whether files were resized; otherwise, that happens each\n"
@@ -57,6 +58,7 @@ static const struct option options[] = {
 	{ "buffers", required_argument, NULL, 'B' },
 	{ "threads", required_argument, NULL, 't' },
 	{ "poll", required_argument, NULL, 'P' },
+	{ "timeout", required_argument, NULL, 'T' },
 	{ "interval", required_argument, NULL, 'i' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
@@ -84,6 +86,7 @@ static const struct number {
 	  false },
 	{ 't', "a number of threads", 1, 1024, 1, AT(threads), true },
 	{ 'P', "a time", 0, 1000000, 1000, AT(poll_ns), false },
+	{ 'T', "a time", 1, 1000000, 1000000000, AT(timeout_ns), false },
 	{ 'i', "an interval", 1, 1000000, 1000000000, AT(stats_ns), false },
 };
 
@@ -194,6 +197,7 @@ static const struct blkd_options defaults = {
 	.threads = 8,
 	.buffers = 32 << 20,
 	.poll_ns = 100000,
+	.timeout_ns = INT64_C(60) * 1000000000,
 };
 
 int cmd_blkd(int argc, char **argv)
