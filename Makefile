@@ -35,6 +35,7 @@ ifeq ($(has_mo),)
 	@cp -rs $(CURDIR)/Kbuild $(CURDIR)/include $(CURDIR)/kernel $(M)/links
 	+@$(kbuild) modules
 	@ln -sf links/ib_memreg.ko $(M)/ib_memreg.ko
+	@ln -sf links/ib_memreg_blk.ko $(M)/ib_memreg_blk.ko
 else
 	+@$(kbuild) modules
 endif
@@ -91,6 +92,7 @@ uninstall: uninstall-module uninstall-user
 uninstall-module:
 	$(need_kdir)
 	rm -f $(DESTDIR)/lib/modules/$(release)/updates/ib_memreg.ko*
+	rm -f $(DESTDIR)/lib/modules/$(release)/updates/ib_memreg_blk.ko*
 	$(if $(DESTDIR),,depmod $(release))
 
 uninstall-user:
@@ -105,7 +107,8 @@ clean:
 help:
 	@echo 'On a machine with RDMA, for the kernel that it runs:'
 	@echo '  all            module and user, the default'
-	@echo '  module         ib_memreg.ko for KDIR, into build/kernel-RELEASE'
+	@echo '  module         ib_memreg.ko and ib_memreg_blk.ko for KDIR, into'
+	@echo '                 build/kernel-RELEASE'
 	@echo '  user           library, tool and examples, into build/user'
 	@echo '  tests          the test programs, into build/selftests, and what'
 	@echo '                 measures the module, if KDIR is there'

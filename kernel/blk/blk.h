@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * ib_memreg_blk: block devices on the memory or a file of a peer.
+ *
+ * It uses of ib_memreg what <rdma/ib_memreg.h> declares, like any other module.
+ *
+ *	configfs.c	directories, attributes
+ *	main.c		the module, disks, blk-mq
+ *	io.c		commands: from the request to done() and back to blk-mq
+ *	proto.c		what goes over the wire, and the checks of what comes
+ *	conn.c		connections: RDMA CM, QPs, PD and pool
+ *	recovery.c	loss, reconnection, keep-alive, end
+ *
+ * Locks, in the order in which they are taken
+ *
+ *	memreg_blk.lock		mutex: configuration, starting and stopping. The
+ *				workers never take it, as stopping waits for
+ *				them.
+ *	memreg_blk.conn_lock	mutex: whether there is a pool to be asked
+ *	handler lock of an id	RDMA CM's. Nobody destroys an id with a lock
+ *				that handlers take.
+ *	memreg_blk_io.lock	spinlock, softirq: a command is posted, or its
+ *				answer is looked at, never both at once
+ *	memreg_blk.state_lock	spinlock, any context: state, broken
+ *	memreg_blk.error_lock	spinlock, any context: error
+ */
+#ifndef _MEMREG_BLK_H
+#define _MEMREG_BLK_H
+
+#include <linux/atomic.h>
+#include <linux/blk-mq.h>
+#include <linux/configfs.h>
+#include <linux/mutex.h>
+#include <linux/scatterlist.h>
+#include <linux/spinlock.h>
+#include <linux/version.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_memreg.h>
+#include <rdma/ib_memreg_blk.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/rdma_cm.h>
+
+/* Most that one request moves. */
+#define MEMREG_BLK_IO_MAX	(1U << 20)
+
+/* Most that DISCARD and WRITE_ZEROES are asked for at once. */
+#define MEMREG_BLK_RANGE_MAX	(256U << 20)
+
+/* What one command and one answer take of a queue's memory. An answer that is
+ * longer than it should be is seen as such if it isn't much longer.
+ */
+#define MEMREG_BLK_CMD_SIZE \
+	ALIGN(sizeof(struct ib_memreg_blk_cmd) + IB_MEMREG_BLK_SEGS_MAX * \
+	      sizeof(struct ib_memreg_blk_seg), 64)
+#define MEMREG_BLK_REPLY_SIZE	64
+
+/* One command of each queue is kept for the keep-alive. */
+#define MEMREG_BLK_DEPTH_MIN	2
+
+#define MEMREG_BLK_ERROR_SIZE	128
+
+/**
+ * enum memreg_blk_state - What a device is doing
+ * @MEMREG_BLK_DISABLED: Nothing; there is no disk.
+ * @MEMREG_BLK_CONNECTING: It is being enabled.
+ * @MEMREG_BLK_LIVE: It works.
+ * @MEMREG_BLK_RECOVERING: The connection is lost, and I/O waits for another.
+ * @MEMREG_BLK_FAILED: So it is, for so long that I/O fails.
+ */
+enum memreg_blk_state {
+	MEMREG_BLK_DISABLED,
+	MEMREG_BLK_CONNECTING,
+	MEMREG_BLK_LIVE,
+	MEMREG_BLK_RECOVERING,
+	MEMREG_BLK_FAILED,
+};
+
+/**
+ * enum memreg_blk_io_state - Who has a command
+ * @MEMREG_BLK_IO_IDLE: Nobody.
+ * @MEMREG_BLK_IO_SENT: The server.
+ * @MEMREG_BLK_IO_ANSWERED: The pool, which ends its keys. Then blk-mq gets it.
+ * @MEMREG_BLK_IO_ABORTED: The pool as well, but there was no answer. Then:
+ * @MEMREG_BLK_IO_ENDED: The recovery, which sees to the request.
+ */
+enum memreg_blk_io_state {
+	MEMREG_BLK_IO_IDLE,
+	MEMREG_BLK_IO_SENT,
+	MEMREG_BLK_IO_ANSWERED,
+	MEMREG_BLK_IO_ABORTED,
+	MEMREG_BLK_IO_ENDED,
+};
+
+/**
+ * struct memreg_blk_io - A command that may be in flight, one for each tag
+ * @req: Its memory
+ * @queue: Its queue
+ * @lock: Protects @state, @seq, @length and @rkey against answers
+ * @state: Who has it
+ * @status: What was answered
+ * @rq: blk-mq's request; NULL for a keep-alive
+ * @sgl: Room for the request's pieces; NULL for a keep-alive
+ * @seq: Sequence number
+ * @length: Bytes that an answer must say were moved
+ * @rkey: Key that the answer must have invalidated, if @req has MRs
+ * @sent: When, in jiffies
+ * @tag: Index, and tag on the wire
+ */
+struct memreg_blk_io {
+	struct ib_memreg_req req;
+	struct memreg_blk_queue *queue;
+	spinlock_t lock;
+	enum memreg_blk_io_state state;
+	blk_status_t status;
+	struct request *rq;
+	struct scatterlist *sgl;
+	u64 seq;
+	u32 length;
+	u32 rkey;
+	unsigned long sent;
+	u16 tag;
+};
+
+/**
+ * struct memreg_blk_rq - What stays with a request until it is answered
+ * @seq: Sequence number
+ * @retries: Times that it was sent anew
+ */
+struct memreg_blk_rq {
+	u64 seq;
+	unsigned int retries;
+};
+
+/**
+ * struct memreg_blk_recv - A posted receive
+ * @cqe: Completion
+ * @queue: Its queue
+ */
+struct memreg_blk_recv {
+	struct ib_cqe cqe;
+	struct memreg_blk_queue *queue;
+};
+
+/**
+ * struct memreg_blk_export - What a server says of an export
+ * @capacity: Bytes
+ * @flags: enum ib_memreg_blk_flags
+ * @block_size: Bytes
+ * @physical_block_size: Bytes
+ * @max_length: Bytes of a READ or WRITE
+ * @discard_granularity: Bytes, or 0
+ * @max_segs: Segments of a command
+ * @depth: Commands in flight on a connection
+ */
+struct memreg_blk_export {
+	u64 capacity;
+	u32 flags;
+	u32 block_size;
+	u32 physical_block_size;
+	u32 max_length;
+	u32 discard_granularity;
+	u16 max_segs;
+	u16 depth;
+};
+
+/**
+ * struct memreg_blk_queue - A hardware queue and its connection
+ * @blk: The device
+ * @index: Which it is
+ * @ios: Commands, one for each tag; the last is the keep-alive's
+ * @sgls: Room for the pieces of all of them
+ * @recvs: Receives, as many
+ * @cmds: MEMREG_BLK_CMD_SIZE for each tag
+ * @replies: MEMREG_BLK_REPLY_SIZE for each receive
+ * @last_reply: When an answer came last, in jiffies
+ * @id: RDMA CM id, or NULL
+ * @qp: QP, or NULL
+ * @cq: Its CQ, or NULL
+ * @reserve: MRs for one request at least, or NULL
+ * @cmds_dma: @cmds on the device, if @mapped
+ * @replies_dma: @replies on the device, if @mapped
+ * @mapped: They are mapped.
+ * @asked: The server was asked for a connection: the QP has to be drained.
+ * @up: The server has accepted.
+ * @cm_event: The handler has something to tell, @cm_status
+ * @cm_status: 0 or what went wrong
+ * @export: What the server said when it accepted
+ */
+struct memreg_blk_queue {
+	struct memreg_blk *blk;
+	unsigned int index;
+	struct memreg_blk_io *ios;
+	struct scatterlist *sgls;
+	struct memreg_blk_recv *recvs;
+	void *cmds;
+	void *replies;
+	unsigned long last_reply;
+
+	struct rdma_cm_id *id;
+	struct ib_qp *qp;
+	struct ib_cq *cq;
+	struct ib_memreg_reserve *reserve;
+	u64 cmds_dma;
+	u64 replies_dma;
+	bool mapped;
+	bool asked;
+	bool up;
+	bool cm_event;
+	int cm_status;
+	struct memreg_blk_export export;
+};
+
+/**
+ * struct memreg_blk_stats - What happened, since the device was enabled
+ * @connections: Times that all queues were connected
+ * @losses: Times that a connection was lost
+ * @timeouts: Commands that were not answered in time
+ * @protocol_errors: Times that a server did what it must not
+ * @retries: Commands that were sent anew
+ * @failed: Commands that ended with an error, answered or not
+ * @resizes: Times that the capacity changed
+ */
+struct memreg_blk_stats {
+	atomic64_t connections;
+	atomic64_t losses;
+	atomic64_t timeouts;
+	atomic64_t protocol_errors;
+	atomic64_t retries;
+	atomic64_t failed;
+	atomic64_t resizes;
+};
+
+/**
+ * struct memreg_blk - A device, and its directory in configfs
+ * @group: The directory
+ * @lock: Protects the configuration, which only changes while it is disabled
+ * @address: Of the server, as it was written
+ * @port: Of the server
+ * @export_name: What is wanted of it, padded with zeros
+ * @queues: Hardware queues that are wanted
+ * @depth: Commands that each is to have in flight, keep-alive included
+ * @io_timeout: Seconds in which a command is to be answered
+ * @keep_alive: Seconds without an answer after which one is asked for
+ * @fail_after: Seconds without a connection after which I/O fails; -1: never
+ * @retries: Times that a command is sent anew
+ * @error_lock: Protects @error
+ * @error: The last thing that went wrong, for people
+ * @state_lock: Protects @state and @broken
+ * @state: What it is doing; read without the lock where it may be late
+ * @broken: The connection is to be given up. Cleared before connecting.
+ * @stopping: It is being disabled; I/O fails once the connection is lost.
+ * @wait: Who waits for a handler or for commands that end
+ * @wq: Where @recover and @alive run, in turn
+ * @recover: Gives up a connection, and makes another
+ * @alive: Asks servers if they are there
+ * @resize: Tells blk-mq of a new capacity
+ * @net: Network namespace
+ * @addr: Address and port of the server
+ * @client: Who we are
+ * @epoch: That of the connection
+ * @seq: Last sequence number
+ * @nr_live: Queues that there are
+ * @live: Those
+ * @connected: There are connections, or parts of them.
+ * @conn_lock: Protects @pool against stats
+ * @pd: PD, or NULL
+ * @pool: Pool, or NULL
+ * @past: What earlier pools did
+ * @known: @export is known, and no later connection may fall behind it.
+ * @export: What is served
+ * @capacity: Bytes, as the last answer had it
+ * @io_max: Most bytes of a request
+ * @max_mrs: Most MRs of a request
+ * @lost_at: When the connection was lost, in jiffies
+ * @delay: Until the next attempt, in jiffies
+ * @quiesced: blk-mq is told to wait.
+ * @requeued: Requests were given back to blk-mq, to be sent again.
+ * @disk: The disk, or NULL
+ * @disk_number: That in its name
+ * @tag_set: blk-mq's
+ * @stats: What happened
+ */
+struct memreg_blk {
+	struct config_group group;
+	struct mutex lock;
+	char address[64];
+	int port;
+	char export_name[IB_MEMREG_BLK_EXPORT_MAX];
+	int queues;
+	int depth;
+	int io_timeout;
+	int keep_alive;
+	int fail_after;
+	int retries;
+
+	spinlock_t error_lock;
+	char error[MEMREG_BLK_ERROR_SIZE];
+
+	spinlock_t state_lock;
+	enum memreg_blk_state state;
+	bool broken;
+	bool stopping;
+
+	wait_queue_head_t wait;
+	struct workqueue_struct *wq;
+	struct delayed_work recover;
+	struct delayed_work alive;
+	struct work_struct resize;
+
+	struct net *net;
+	struct sockaddr_storage addr;
+	u8 client[IB_MEMREG_BLK_CLIENT_SIZE];
+	u32 epoch;
+	atomic64_t seq;
+	unsigned int nr_live;
+	struct memreg_blk_queue *live;
+	bool connected;
+
+	struct mutex conn_lock;
+	struct ib_pd *pd;
+	struct ib_memreg_pool *pool;
+	struct ib_memreg_pool_stats past;
+
+	bool known;
+	struct memreg_blk_export export;
+	atomic64_t capacity;
+	unsigned int io_max;
+	unsigned int max_mrs;
+
+	unsigned long lost_at;
+	unsigned long delay;
+	bool quiesced;
+	bool requeued;
+
+	struct gendisk *disk;
+	int disk_number;
+	struct blk_mq_tag_set tag_set;
+	struct memreg_blk_stats stats;
+};
+
+/* configfs.c */
+int memreg_blk_configfs_init(void);
+void memreg_blk_configfs_exit(void);
+
+/* main.c */
+extern struct workqueue_struct *memreg_blk_wq;
+void memreg_blk_init(struct memreg_blk *blk);
+int memreg_blk_enable(struct memreg_blk *blk);
+void memreg_blk_disable(struct memreg_blk *blk);
+void memreg_blk_capacity(struct memreg_blk *blk, u64 capacity);
+__printf(2, 3) void memreg_blk_say(struct memreg_blk *blk, const char *fmt,
+				   ...);
+
+/* io.c */
+int memreg_blk_queue_alloc(struct memreg_blk_queue *queue);
+int memreg_blk_queue_alloc_sgls(struct memreg_blk_queue *queue);
+void memreg_blk_queue_free(struct memreg_blk_queue *queue);
+void memreg_blk_ios_ready(struct memreg_blk_queue *queue);
+blk_status_t memreg_blk_send(struct memreg_blk_queue *queue,
+			     struct request *rq);
+int memreg_blk_nop(struct memreg_blk_queue *queue);
+int memreg_blk_post_recv(struct memreg_blk_recv *recv);
+void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc);
+void memreg_blk_ios_finish(struct memreg_blk_queue *queue);
+void memreg_blk_ios_abort(struct memreg_blk_queue *queue);
+void memreg_blk_ios_settle(struct memreg_blk_queue *queue);
+
+/* proto.c */
+void memreg_blk_hello(const struct memreg_blk_queue *queue,
+		      struct ib_memreg_blk_hello *hello);
+int memreg_blk_welcome(struct memreg_blk_queue *queue, const void *data,
+		       unsigned int length);
+int memreg_blk_welcome_fits(struct memreg_blk *blk,
+			    const struct memreg_blk_export *export);
+void memreg_blk_refusal(struct memreg_blk *blk, const void *data,
+			unsigned int length);
+void memreg_blk_cmd(struct memreg_blk_io *io, u8 opcode, u8 flags, u64 offset,
+		    u32 length);
+const char *memreg_blk_reply_length(const struct ib_wc *wc);
+const char *memreg_blk_reply(const struct memreg_blk_io *io,
+			     const struct ib_memreg_blk_reply *reply,
+			     const struct ib_wc *wc);
+blk_status_t memreg_blk_status(u16 status);
+
+/* conn.c */
+int memreg_blk_connect(struct memreg_blk *blk);
+void memreg_blk_disconnect(struct memreg_blk *blk);
+void memreg_blk_query(struct memreg_blk *blk,
+		      struct ib_memreg_pool_stats *stats);
+
+/* recovery.c */
+void memreg_blk_recovery_init(struct memreg_blk *blk);
+__printf(2, 3) void memreg_blk_broken(struct memreg_blk *blk, const char *fmt,
+				      ...);
+void memreg_blk_live(struct memreg_blk *blk);
+void memreg_blk_stop(struct memreg_blk *blk);
+void memreg_blk_stopped(struct memreg_blk *blk);
+
+/**
+ * memreg_blk_is() - What a device is doing, where that may change any time
+ * @blk: The device
+ * @state: What it may be doing
+ *
+ * Return: whether it does. If so, all that was written before it began to is
+ * seen.
+ */
+static inline bool memreg_blk_is(const struct memreg_blk *blk,
+				 enum memreg_blk_state state)
+{
+	return smp_load_acquire(&blk->state) == state;
+}
+
+#endif

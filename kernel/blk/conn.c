@@ -1,0 +1,582 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Connections: an RC QP for each hardware queue, by the RDMA CM.
+ *
+ * All of them come and go together, with the PD, the pool and the CQs: each
+ * attempt begins with nothing, since the address may be on another RDMA device
+ * by then. Handlers only note what happened. All work is done by whoever
+ * enables the device, and later by the recovery's worker, in this order:
+ *
+ *	address resolved -> PD, pool (first queue), CQ, QP, reserve, mappings
+ *	-> route resolved -> receives posted -> connected -> welcome checked
+ *
+ * In reverse, receives are drained before the send queue. When the last of them
+ * was flushed no answer comes any more that LOCAL_INV would be posted for, so
+ * that draining the send queue then finds all that was posted. The ids go last:
+ * the removal of an RDMA device waits for them, and so finds nothing else of
+ * ours on the device.
+ */
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include "blk.h"
+
+/* Milliseconds for an address or a route; a step of connecting takes longer
+ * only if the RDMA CM tells nothing at all.
+ */
+#define MEMREG_BLK_RESOLVE_MS	2000
+#define MEMREG_BLK_STEP		(10 * HZ)
+
+/* The server must have receives: none is an error, sooner or later. */
+#define MEMREG_BLK_RETRY	7
+#define MEMREG_BLK_RNR_RETRY	6
+
+/* The pool begins with MRs for so many requests of a queue. */
+#define MEMREG_BLK_POOL_DEPTH	16
+
+/*
+ * Events of the RDMA CM
+ */
+
+static void memreg_blk_tell(struct memreg_blk_queue *queue, int status)
+{
+	queue->cm_status = status;
+	/* Pairs with that in memreg_blk_step(). */
+	smp_store_release(&queue->cm_event, true);
+	wake_up(&queue->blk->wait);
+}
+
+static int memreg_blk_established(struct memreg_blk_queue *queue,
+				  const struct rdma_conn_param *conn)
+{
+	return memreg_blk_welcome(queue, conn->private_data,
+				  conn->private_data ?
+				  conn->private_data_len : 0);
+}
+
+static int memreg_blk_rejected(struct memreg_blk_queue *queue,
+			       struct rdma_cm_event *event)
+{
+	const void *data;
+	u8 length = 0;
+
+	data = rdma_consumer_reject_data(queue->id, event, &length);
+	memreg_blk_refusal(queue->blk, data, length);
+	return -ECONNREFUSED;
+}
+
+/* What goes wrong before there is a connection, is an error of the step. */
+static int memreg_blk_failed(struct memreg_blk_queue *queue,
+			     const struct rdma_cm_event *event)
+{
+	memreg_blk_say(queue->blk, "can't connect: %s, error %d",
+		       rdma_event_msg(event->event), event->status);
+	return event->event == RDMA_CM_EVENT_ADDR_ERROR ||
+	       event->event == RDMA_CM_EVENT_ROUTE_ERROR ?
+	       -EHOSTUNREACH : -ECONNREFUSED;
+}
+
+static int memreg_blk_handler(struct rdma_cm_id *id,
+			      struct rdma_cm_event *event)
+{
+	struct memreg_blk_queue *queue = id->context;
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		memreg_blk_tell(queue, 0);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		memreg_blk_tell(queue, memreg_blk_established
+				(queue, &event->param.conn));
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		memreg_blk_tell(queue, memreg_blk_rejected(queue, event));
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+		memreg_blk_tell(queue, memreg_blk_failed(queue, event));
+		break;
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		break;
+	default:
+		/* DISCONNECTED, ADDR_CHANGE, DEVICE_REMOVAL */
+		memreg_blk_broken(queue->blk, "queue %u: %s", queue->index,
+				  rdma_event_msg(event->event));
+	}
+	return 0;
+}
+
+/* Wait for what the RDMA CM was asked for. */
+static int memreg_blk_step(struct memreg_blk_queue *queue, const char *what)
+{
+	struct memreg_blk *blk = queue->blk;
+
+	if (!wait_event_timeout(blk->wait,
+				smp_load_acquire(&queue->cm_event) ||
+				READ_ONCE(blk->broken) ||
+				READ_ONCE(blk->stopping), MEMREG_BLK_STEP)) {
+		memreg_blk_say(blk, "no answer: %s", what);
+		return -ETIMEDOUT;
+	}
+	if (!smp_load_acquire(&queue->cm_event))
+		return -ECONNRESET;
+	return queue->cm_status;
+}
+
+/* Before anything is asked for. */
+static void memreg_blk_step_begin(struct memreg_blk_queue *queue)
+{
+	queue->cm_event = false;
+	queue->cm_status = 0;
+}
+
+/*
+ * What all queues share
+ */
+
+/* Requests begin and end anywhere in a page: at most one page more than they
+ * have of bytes.
+ */
+static unsigned int memreg_blk_pages(const struct memreg_blk *blk)
+{
+	return blk->io_max / PAGE_SIZE + 1;
+}
+
+/* If the largest request takes more MRs than commands have segments, requests
+ * get smaller, which is not done once there is a disk.
+ */
+static int memreg_blk_limits(struct memreg_blk *blk)
+{
+	unsigned int mrs = DIV_ROUND_UP(memreg_blk_pages(blk),
+					ib_memreg_pool_pages(blk->pool));
+
+	if (!blk->known)
+		blk->max_mrs = min_t(unsigned int, mrs, IB_MEMREG_BLK_SEGS_MAX);
+	else if (mrs > blk->max_mrs) {
+		memreg_blk_say(blk, "the RDMA device has shorter MRs now");
+		return -EMEDIUMTYPE;
+	}
+	return 0;
+}
+
+static struct ib_memreg_pool *memreg_blk_pool(struct memreg_blk *blk)
+{
+	unsigned int pages = memreg_blk_pages(blk), most, each;
+	struct ib_memreg_pool_attr attr = {
+		.name = config_item_name(&blk->group.cg_item),
+		.max_pages = pages,
+		.numa_node = NUMA_NO_NODE,
+	};
+
+	most = blk->pd->device->attrs.max_fast_reg_page_list_len;
+	each = most ? DIV_ROUND_UP(pages, most) : 1;
+	attr.count = blk->nr_live * each *
+		     min(blk->depth, MEMREG_BLK_POOL_DEPTH);
+	attr.max_count = blk->nr_live * each * blk->depth;
+	return ib_memreg_pool_create(blk->pd, &attr);
+}
+
+static int memreg_blk_shared(struct memreg_blk *blk, struct ib_device *device)
+{
+	struct ib_memreg_pool *pool;
+
+	if (blk->pd)
+		return blk->pd->device == device ? 0 : -ENODEV;
+	blk->pd = ib_alloc_pd(device, 0);
+	if (IS_ERR(blk->pd)) {
+		int ret = PTR_ERR(blk->pd);
+
+		blk->pd = NULL;
+		return ret;
+	}
+	pool = memreg_blk_pool(blk);
+	if (IS_ERR(pool))
+		return PTR_ERR(pool);
+	mutex_lock(&blk->conn_lock);
+	blk->pool = pool;
+	mutex_unlock(&blk->conn_lock);
+	return memreg_blk_limits(blk);
+}
+
+static void memreg_blk_add_stats(struct ib_memreg_pool_stats *to,
+				 const struct ib_memreg_pool_stats *from)
+{
+	to->taken += from->taken;
+	to->empty += from->empty;
+	to->grown += from->grown;
+	to->shrunk += from->shrunk;
+	to->replaced += from->replaced;
+	to->remote_invalidated += from->remote_invalidated;
+	to->local_invalidated += from->local_invalidated;
+	to->bogus += from->bogus;
+}
+
+static void memreg_blk_unshare(struct memreg_blk *blk)
+{
+	struct ib_memreg_pool *pool = blk->pool;
+	struct ib_memreg_pool_stats stats;
+
+	if (pool) {
+		mutex_lock(&blk->conn_lock);
+		ib_memreg_pool_query(pool, &stats);
+		memreg_blk_add_stats(&blk->past, &stats);
+		blk->pool = NULL;
+		mutex_unlock(&blk->conn_lock);
+		ib_memreg_pool_destroy(pool);
+	}
+	if (blk->pd)
+		ib_dealloc_pd(blk->pd);
+	blk->pd = NULL;
+}
+
+/**
+ * memreg_blk_query() - What the pools of a device have done
+ * @blk: The device
+ * @stats: Where to; the present pool has MRs, and all of them have done things
+ */
+void memreg_blk_query(struct memreg_blk *blk,
+		      struct ib_memreg_pool_stats *stats)
+{
+	memset(stats, 0, sizeof(*stats));
+	mutex_lock(&blk->conn_lock);
+	if (blk->pool)
+		ib_memreg_pool_query(blk->pool, stats);
+	memreg_blk_add_stats(stats, &blk->past);
+	mutex_unlock(&blk->conn_lock);
+}
+
+/*
+ * One queue
+ */
+
+static int memreg_blk_map_messages(struct memreg_blk_queue *queue)
+{
+	struct ib_device *device = queue->id->device;
+	unsigned int depth = queue->blk->depth;
+
+	queue->cmds_dma = ib_dma_map_single(device, queue->cmds,
+					    depth * MEMREG_BLK_CMD_SIZE,
+					    DMA_TO_DEVICE);
+	if (ib_dma_mapping_error(device, queue->cmds_dma))
+		return -ENOMEM;
+	queue->replies_dma = ib_dma_map_single(device, queue->replies,
+					       depth * MEMREG_BLK_REPLY_SIZE,
+					       DMA_FROM_DEVICE);
+	if (ib_dma_mapping_error(device, queue->replies_dma)) {
+		ib_dma_unmap_single(device, queue->cmds_dma,
+				    depth * MEMREG_BLK_CMD_SIZE, DMA_TO_DEVICE);
+		return -ENOMEM;
+	}
+	queue->mapped = true;
+	return 0;
+}
+
+static void memreg_blk_unmap_messages(struct memreg_blk_queue *queue)
+{
+	struct ib_device *device = queue->id->device;
+	unsigned int depth = queue->blk->depth;
+
+	if (!queue->mapped)
+		return;
+	ib_dma_unmap_single(device, queue->cmds_dma,
+			    depth * MEMREG_BLK_CMD_SIZE, DMA_TO_DEVICE);
+	ib_dma_unmap_single(device, queue->replies_dma,
+			    depth * MEMREG_BLK_REPLY_SIZE, DMA_FROM_DEVICE);
+	queue->mapped = false;
+}
+
+/* With one more of each for draining. */
+static int memreg_blk_create_qp(struct memreg_blk_queue *queue)
+{
+	struct memreg_blk *blk = queue->blk;
+	struct ib_device *device = queue->id->device;
+	struct ib_qp_init_attr attr = {
+		.qp_context = queue,
+		.cap.max_send_wr = blk->depth *
+				   ib_memreg_req_wrs(blk->max_mrs) + 1,
+		.cap.max_recv_wr = blk->depth + 1,
+		.cap.max_send_sge = 1,
+		.cap.max_recv_sge = 1,
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.qp_type = IB_QPT_RC,
+	};
+	int ret;
+
+	queue->cq = ib_alloc_cq(device, queue,
+				attr.cap.max_send_wr + attr.cap.max_recv_wr,
+				queue->index % device->num_comp_vectors,
+				IB_POLL_SOFTIRQ);
+	if (IS_ERR(queue->cq)) {
+		ret = PTR_ERR(queue->cq);
+		queue->cq = NULL;
+		return ret;
+	}
+	attr.send_cq = queue->cq;
+	attr.recv_cq = queue->cq;
+	ret = rdma_create_qp(queue->id, blk->pd, &attr);
+	queue->qp = ret ? NULL : queue->id->qp;
+	return ret;
+}
+
+/* What the address has led to an RDMA device for. */
+static int memreg_blk_create(struct memreg_blk_queue *queue)
+{
+	struct memreg_blk *blk = queue->blk;
+	struct ib_memreg_reserve *reserve;
+	int ret;
+
+	ret = memreg_blk_shared(blk, queue->id->device);
+	if (ret)
+		return ret;
+	reserve = ib_memreg_reserve_create(blk->pool, blk->max_mrs);
+	if (IS_ERR(reserve))
+		return PTR_ERR(reserve);
+	queue->reserve = reserve;
+	memreg_blk_ios_ready(queue);
+	ret = memreg_blk_map_messages(queue);
+	if (ret)
+		return ret;
+	return memreg_blk_create_qp(queue);
+}
+
+static int memreg_blk_request(struct memreg_blk_queue *queue)
+{
+	struct ib_device *device = queue->id->device;
+	struct ib_memreg_blk_hello hello;
+	struct rdma_conn_param param = {
+		.private_data = &hello,
+		.private_data_len = sizeof(hello),
+		/* The server reads what is written, and we read nothing. */
+		.responder_resources = min(device->attrs.max_qp_rd_atom,
+					   U8_MAX),
+		.retry_count = MEMREG_BLK_RETRY,
+		.rnr_retry_count = MEMREG_BLK_RNR_RETRY,
+	};
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < queue->blk->depth; i++) {
+		ret = memreg_blk_post_recv(&queue->recvs[i]);
+		if (ret)
+			return ret;
+	}
+	memreg_blk_hello(queue, &hello);
+	memreg_blk_step_begin(queue);
+	queue->asked = true;
+	ret = rdma_connect(queue->id, &param);
+	if (!ret)
+		ret = memreg_blk_step(queue, "connecting");
+	WRITE_ONCE(queue->up, !ret);
+	return ret;
+}
+
+static int memreg_blk_resolve(struct memreg_blk_queue *queue)
+{
+	int ret;
+
+	memreg_blk_step_begin(queue);
+	ret = rdma_resolve_addr(queue->id, NULL,
+				(struct sockaddr *)&queue->blk->addr,
+				MEMREG_BLK_RESOLVE_MS);
+	return ret ?: memreg_blk_step(queue, "resolving the address");
+}
+
+static int memreg_blk_route(struct memreg_blk_queue *queue)
+{
+	int ret;
+
+	memreg_blk_step_begin(queue);
+	ret = rdma_resolve_route(queue->id, MEMREG_BLK_RESOLVE_MS);
+	return ret ?: memreg_blk_step(queue, "resolving the route");
+}
+
+static int memreg_blk_queue_connect(struct memreg_blk_queue *queue)
+{
+	struct memreg_blk *blk = queue->blk;
+	struct rdma_cm_id *id;
+	int ret;
+
+	id = rdma_create_id(blk->net, memreg_blk_handler, queue, RDMA_PS_TCP,
+			    IB_QPT_RC);
+	if (IS_ERR(id))
+		return PTR_ERR(id);
+	queue->id = id;
+	queue->asked = false;
+	queue->up = false;
+	queue->last_reply = jiffies;
+	ret = memreg_blk_resolve(queue);
+	if (ret)
+		return ret;
+	ret = memreg_blk_create(queue);
+	if (ret)
+		return ret;
+	ret = memreg_blk_route(queue);
+	if (ret)
+		return ret;
+	return memreg_blk_request(queue);
+}
+
+/* Nothing of it is posted any more, nor is it needed. */
+static void memreg_blk_drain(struct memreg_blk_queue *queue)
+{
+	if (queue->asked) {
+		ib_drain_rq(queue->qp);
+		ib_drain_sq(queue->qp);
+	}
+	memreg_blk_ios_finish(queue);
+	rdma_destroy_qp(queue->id);
+	queue->qp = NULL;
+}
+
+static void memreg_blk_destroy(struct memreg_blk_queue *queue)
+{
+	if (queue->cq)
+		ib_free_cq(queue->cq);
+	queue->cq = NULL;
+	if (queue->reserve)
+		ib_memreg_reserve_destroy(queue->reserve);
+	queue->reserve = NULL;
+	if (queue->id)
+		memreg_blk_unmap_messages(queue);
+}
+
+/*
+ * All queues
+ */
+
+/* Take what the first queue was told for what all must be told. */
+static int memreg_blk_learn(struct memreg_blk *blk)
+{
+	const struct memreg_blk_export *e = &blk->live[0].export;
+	unsigned int pages;
+
+	blk->max_mrs = min(blk->max_mrs, (unsigned int)e->max_segs);
+	pages = blk->max_mrs * ib_memreg_pool_pages(blk->pool);
+	blk->io_max = min(blk->io_max, e->max_length);
+	blk->io_max = min_t(u64, blk->io_max, (u64)(pages - 1) * PAGE_SIZE);
+	blk->io_max = rounddown(blk->io_max, PAGE_SIZE);
+	if (e->depth < MEMREG_BLK_DEPTH_MIN || blk->io_max < PAGE_SIZE) {
+		memreg_blk_say(blk, "the server allows too little");
+		return -EOPNOTSUPP;
+	}
+	blk->export = *e;
+	blk->known = true;
+	return 0;
+}
+
+/* The queues of one connection are one device: they may differ in nothing but
+ * the depth, of which the least is used, and the capacity, which may change.
+ */
+static int memreg_blk_agree(struct memreg_blk *blk)
+{
+	unsigned int i;
+	int ret;
+
+	if (!blk->known) {
+		ret = memreg_blk_learn(blk);
+		if (ret)
+			return ret;
+		for (i = 1; i < blk->nr_live; i++)
+			blk->export.depth = min(blk->export.depth,
+						blk->live[i].export.depth);
+	}
+	for (i = 0; i < blk->nr_live; i++) {
+		ret = memreg_blk_welcome_fits(blk, &blk->live[i].export);
+		if (ret)
+			return ret;
+	}
+	memreg_blk_capacity(blk, blk->live[0].export.capacity);
+	return 0;
+}
+
+static int memreg_blk_connect_all(struct memreg_blk *blk)
+{
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < blk->nr_live; i++) {
+		ret = memreg_blk_queue_connect(&blk->live[i]);
+		if (ret)
+			return ret;
+		if (READ_ONCE(blk->broken))
+			return -ECONNRESET;
+	}
+	return memreg_blk_agree(blk);
+}
+
+/* If nothing was told of it. */
+static void memreg_blk_say_first(struct memreg_blk *blk, int error)
+{
+	bool silent;
+
+	spin_lock_irq(&blk->error_lock);
+	silent = !blk->error[0];
+	spin_unlock_irq(&blk->error_lock);
+	if (silent)
+		memreg_blk_say(blk, "can't connect: error %d", error);
+}
+
+/**
+ * memreg_blk_connect() - Connect all queues
+ * @blk: The device; it isn't connected
+ *
+ * May sleep, for some seconds; memreg_blk.stopping makes it give up. The
+ * reason of a failure is told.
+ *
+ * Return: 0 or -errno, and nothing is left of the attempt.
+ */
+int memreg_blk_connect(struct memreg_blk *blk)
+{
+	int ret;
+
+	blk->epoch++;
+	WRITE_ONCE(blk->broken, false);
+	memreg_blk_say(blk, "%s", "");
+	blk->connected = true;
+	ret = memreg_blk_connect_all(blk);
+	if (!ret) {
+		atomic64_inc(&blk->stats.connections);
+		return 0;
+	}
+	memreg_blk_say_first(blk, ret);
+	memreg_blk_disconnect(blk);
+	return ret;
+}
+
+/**
+ * memreg_blk_disconnect() - Give all connections up
+ * @blk: The device; blk-mq sends nothing
+ *
+ * May sleep. No key works when it returns. Commands that were not answered wait
+ * for memreg_blk_ios_settle().
+ */
+void memreg_blk_disconnect(struct memreg_blk *blk)
+{
+	struct memreg_blk_queue *queue, *end = blk->live + blk->nr_live;
+
+	if (!blk->connected)
+		return;
+	/* What is flushed now is no news. */
+	WRITE_ONCE(blk->broken, true);
+	for (queue = blk->live; queue < end; queue++)
+		if (queue->asked)
+			rdma_disconnect(queue->id);
+	for (queue = blk->live; queue < end; queue++)
+		if (queue->qp)
+			memreg_blk_drain(queue);
+	for (queue = blk->live; queue < end; queue++)
+		memreg_blk_ios_abort(queue);
+	for (queue = blk->live; queue < end; queue++)
+		memreg_blk_destroy(queue);
+	memreg_blk_unshare(blk);
+	for (queue = blk->live; queue < end; queue++) {
+		if (queue->id)
+			rdma_destroy_id(queue->id);
+		queue->id = NULL;
+		queue->asked = false;
+	}
+	blk->connected = false;
+}

@@ -1,0 +1,556 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Commands: from a request to the server, and back to blk-mq.
+ *
+ * Each hardware queue has a command for each tag, with all that it needs: a
+ * place in mapped memory, room for the request's pieces, and MRs from a pool
+ * with a reserve. So nothing is allocated for I/O, and nothing waits, but for
+ * MRs: without any blk-mq tries again.
+ *
+ *	IDLE --send--> SENT --answer--> ANSWERED --done()--> IDLE, ended
+ *			 |
+ *			 +--recovery--> ABORTED --done()--> ENDED
+ *				--settle--> IDLE, requeued or failed
+ *
+ * The arrow from SENT is taken once: by the completion of a receive, with the
+ * lock of the command, which is held as well from before it becomes SENT until
+ * all of it is posted; or by the recovery, when the QP is no more.
+ *
+ * A request goes back to blk-mq only when the pool says by done() that its
+ * keys are dead and its memory is unmapped: nobody writes to it any more.
+ */
+#include <linux/gfp.h>
+#include <linux/slab.h>
+
+#include "blk.h"
+
+/*
+ * Memory
+ */
+
+static size_t memreg_blk_cmds_size(const struct memreg_blk_queue *queue)
+{
+	return queue->blk->depth * MEMREG_BLK_CMD_SIZE;
+}
+
+static size_t memreg_blk_replies_size(const struct memreg_blk_queue *queue)
+{
+	return queue->blk->depth * MEMREG_BLK_REPLY_SIZE;
+}
+
+/**
+ * memreg_blk_queue_alloc() - Allocate what a queue has for its whole life
+ * @queue: The queue, zeroed but for its device and index
+ *
+ * Return: 0 or -ENOMEM; either way memreg_blk_queue_free() undoes it.
+ */
+int memreg_blk_queue_alloc(struct memreg_blk_queue *queue)
+{
+	unsigned int depth = queue->blk->depth, i;
+
+	queue->ios = kvcalloc(depth, sizeof(*queue->ios), GFP_KERNEL);
+	queue->recvs = kvcalloc(depth, sizeof(*queue->recvs), GFP_KERNEL);
+	queue->cmds = alloc_pages_exact(memreg_blk_cmds_size(queue),
+					GFP_KERNEL | __GFP_ZERO);
+	queue->replies = alloc_pages_exact(memreg_blk_replies_size(queue),
+					   GFP_KERNEL | __GFP_ZERO);
+	if (!queue->ios || !queue->recvs || !queue->cmds || !queue->replies)
+		return -ENOMEM;
+	for (i = 0; i < depth; i++) {
+		spin_lock_init(&queue->ios[i].lock);
+		queue->ios[i].queue = queue;
+		queue->ios[i].tag = i;
+		queue->recvs[i].queue = queue;
+		queue->recvs[i].cqe.done = memreg_blk_recv_done;
+	}
+	return 0;
+}
+
+/**
+ * memreg_blk_queue_alloc_sgls() - Allocate room for the pieces of requests
+ * @queue: The queue of a device that knows how large requests are
+ *
+ * Return: 0 or -ENOMEM; either way memreg_blk_queue_free() undoes it.
+ */
+int memreg_blk_queue_alloc_sgls(struct memreg_blk_queue *queue)
+{
+	unsigned int tags = queue->blk->tag_set.queue_depth, i;
+	unsigned int pieces = queue->blk->io_max / PAGE_SIZE + 1;
+
+	queue->sgls = kvcalloc(tags * pieces, sizeof(*queue->sgls), GFP_KERNEL);
+	if (!queue->sgls)
+		return -ENOMEM;
+	for (i = 0; i < tags; i++) {
+		queue->ios[i].sgl = queue->sgls + i * pieces;
+		sg_init_table(queue->ios[i].sgl, pieces);
+	}
+	return 0;
+}
+
+/**
+ * memreg_blk_queue_free() - Free what a queue has
+ * @queue: The queue, which is not connected
+ */
+void memreg_blk_queue_free(struct memreg_blk_queue *queue)
+{
+	kvfree(queue->sgls);
+	if (queue->replies)
+		free_pages_exact(queue->replies,
+				 memreg_blk_replies_size(queue));
+	if (queue->cmds)
+		free_pages_exact(queue->cmds, memreg_blk_cmds_size(queue));
+	kvfree(queue->recvs);
+	kvfree(queue->ios);
+}
+
+/*
+ * The end of a command
+ */
+
+static void memreg_blk_complete(struct request *rq)
+{
+	const struct memreg_blk_queue *queue = rq->mq_hctx->driver_data;
+	struct memreg_blk_io *io = &queue->ios[rq->tag];
+	blk_status_t status = io->status;
+
+	if (status)
+		atomic64_inc(&queue->blk->stats.failed);
+	/* Its tag may be used again from here on, before blk-mq knows. */
+	io->rq = NULL;
+	smp_store_release(&io->state, MEMREG_BLK_IO_IDLE);
+	blk_mq_end_request(rq, status);
+}
+
+/* In softirq context, or in a worker of the pool. */
+static void memreg_blk_done(struct ib_memreg_req *req, int status)
+{
+	struct memreg_blk_io *io = container_of(req, struct memreg_blk_io, req);
+	struct memreg_blk *blk = io->queue->blk;
+
+	if (READ_ONCE(io->state) == MEMREG_BLK_IO_ABORTED)
+		smp_store_release(&io->state, MEMREG_BLK_IO_ENDED);
+	else if (io->rq)
+		blk_mq_complete_request_direct(io->rq, memreg_blk_complete);
+	else
+		smp_store_release(&io->state, MEMREG_BLK_IO_IDLE);
+	/* The pool waits for us before it is destroyed, with the device. */
+	if (wq_has_sleeper(&blk->wait))
+		wake_up(&blk->wait);
+}
+
+static void memreg_blk_error(struct ib_memreg_req *req, const struct ib_wc *wc)
+{
+	struct memreg_blk_io *io = container_of(req, struct memreg_blk_io, req);
+
+	memreg_blk_broken(io->queue->blk, "queue %u can't send: %s",
+			  io->queue->index, ib_wc_status_msg(wc->status));
+}
+
+static const struct ib_memreg_req_ops memreg_blk_req_ops = {
+	.done = memreg_blk_done,
+	.error = memreg_blk_error,
+};
+
+/**
+ * memreg_blk_ios_ready() - Let commands use a new pool
+ * @queue: The queue; none of its commands is in use
+ */
+void memreg_blk_ios_ready(struct memreg_blk_queue *queue)
+{
+	unsigned int i;
+
+	for (i = 0; i < queue->blk->depth; i++)
+		ib_memreg_req_init(&queue->ios[i].req, queue->blk->pool,
+				   queue->reserve, &memreg_blk_req_ops);
+}
+
+/*
+ * Sending
+ */
+
+/* Commands without memory have their SEND signalled anyway. */
+static int memreg_blk_post(struct memreg_blk_io *io)
+{
+	struct memreg_blk_queue *queue = io->queue;
+	struct ib_sge sge = {
+		.addr = queue->cmds_dma + io->tag * MEMREG_BLK_CMD_SIZE,
+		.length = sizeof(struct ib_memreg_blk_cmd) +
+			  io->req.nr_mrs * sizeof(struct ib_memreg_blk_seg),
+		.lkey = queue->blk->pd->local_dma_lkey,
+	};
+	struct ib_send_wr send = {
+		.opcode = IB_WR_SEND,
+		.sg_list = &sge,
+		.num_sge = 1,
+	};
+	int ret;
+
+	ib_dma_sync_single_for_device(queue->qp->device, sge.addr, sge.length,
+				      DMA_TO_DEVICE);
+	spin_lock_bh(&io->lock);
+	WRITE_ONCE(io->state, MEMREG_BLK_IO_SENT);
+	ret = ib_memreg_req_post(&io->req, queue->qp, &send,
+				 io->req.nr_mrs ? IB_MEMREG_REQ_REMOTE_INV : 0);
+	if (ret && ret != -ENOTCONN)
+		WRITE_ONCE(io->state, MEMREG_BLK_IO_IDLE);
+	spin_unlock_bh(&io->lock);
+	if (!ret)
+		return 0;
+	memreg_blk_broken(queue->blk, "queue %u can't post: error %d",
+			  queue->index, ret);
+	/* What was posted in part is to be aborted. */
+	return ret == -ENOTCONN ? 0 : ret;
+}
+
+static int memreg_blk_opcode(const struct request *rq, u8 *flags)
+{
+	*flags = rq->cmd_flags & REQ_FUA ? IB_MEMREG_BLK_FUA : 0;
+	switch (req_op(rq)) {
+	case REQ_OP_READ:
+		*flags = 0;
+		return IB_MEMREG_BLK_READ;
+	case REQ_OP_WRITE:
+		return IB_MEMREG_BLK_WRITE;
+	case REQ_OP_WRITE_ZEROES:
+		if (rq->cmd_flags & REQ_NOUNMAP)
+			*flags |= IB_MEMREG_BLK_NO_UNMAP;
+		return IB_MEMREG_BLK_WRITE_ZEROES;
+	case REQ_OP_DISCARD:
+		*flags = 0;
+		return IB_MEMREG_BLK_DISCARD;
+	case REQ_OP_FLUSH:
+		*flags = 0;
+		return IB_MEMREG_BLK_FLUSH;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+/* A request that is sent again keeps its number. blk-mq changes nothing of a
+ * request that is prepared.
+ */
+static void memreg_blk_number(struct memreg_blk *blk, struct request *rq)
+{
+	struct memreg_blk_rq *mine = blk_mq_rq_to_pdu(rq);
+
+	if (rq->rq_flags & RQF_DONTPREP)
+		return;
+	mine->seq = atomic64_inc_return(&blk->seq);
+	mine->retries = 0;
+	rq->rq_flags |= RQF_DONTPREP;
+}
+
+static int memreg_blk_map(struct memreg_blk_io *io, struct request *rq)
+{
+	int nents;
+
+	if (!blk_rq_nr_phys_segments(rq))
+		return 0;
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
+	nents = blk_rq_map_sg(rq, io->sgl);
+#else
+	nents = blk_rq_map_sg(rq->q, rq, io->sgl);
+#endif
+	return ib_memreg_req_map_sg(&io->req, io->sgl, nents,
+				    io->queue->blk->max_mrs, rq_dma_dir(rq));
+}
+
+static bool memreg_blk_has_data(int opcode)
+{
+	return opcode == IB_MEMREG_BLK_READ || opcode == IB_MEMREG_BLK_WRITE;
+}
+
+/**
+ * memreg_blk_send() - Send the command of a request
+ * @queue: The queue of a device that is live, or was a moment ago
+ * @rq: The request, which is started
+ *
+ * Return: BLK_STS_OK, BLK_STS_RESOURCE to be asked again, or that it can't be
+ * done.
+ */
+blk_status_t memreg_blk_send(struct memreg_blk_queue *queue, struct request *rq)
+{
+	struct memreg_blk_io *io = &queue->ios[rq->tag];
+	struct memreg_blk_rq *mine = blk_mq_rq_to_pdu(rq);
+	int opcode, ret = 0;
+	u8 flags;
+
+	opcode = memreg_blk_opcode(rq, &flags);
+	if (opcode < 0)
+		return BLK_STS_NOTSUPP;
+	if (WARN_ON_ONCE(smp_load_acquire(&io->state) != MEMREG_BLK_IO_IDLE))
+		return BLK_STS_IOERR;
+	memreg_blk_number(queue->blk, rq);
+	if (memreg_blk_has_data(opcode))
+		ret = memreg_blk_map(io, rq);
+	if (ret == -EAGAIN)
+		return BLK_STS_RESOURCE;
+	if (ret < 0)
+		return BLK_STS_IOERR;
+	io->rq = rq;
+	io->seq = mine->seq;
+	io->sent = jiffies;
+	if (opcode == IB_MEMREG_BLK_FLUSH)
+		memreg_blk_cmd(io, opcode, flags, 0, 0);
+	else
+		memreg_blk_cmd(io, opcode, flags,
+			       blk_rq_pos(rq) << SECTOR_SHIFT,
+			       blk_rq_bytes(rq));
+	if (!memreg_blk_post(io))
+		return BLK_STS_OK;
+	io->rq = NULL;
+	ib_memreg_req_unmap(&io->req);
+	return BLK_STS_RESOURCE;
+}
+
+/**
+ * memreg_blk_nop() - See to it that a server is asked whether it is there
+ * @queue: The queue of a device that is live, or was a moment ago
+ *
+ * Return: 0, or -ETIMEDOUT if it was asked, and for too long has not answered.
+ */
+int memreg_blk_nop(struct memreg_blk_queue *queue)
+{
+	struct memreg_blk *blk = queue->blk;
+	struct memreg_blk_io *io = &queue->ios[blk->tag_set.queue_depth];
+	unsigned long quiet = READ_ONCE(queue->last_reply) +
+			      blk->keep_alive * HZ;
+
+	if (smp_load_acquire(&io->state) != MEMREG_BLK_IO_IDLE)
+		return time_after(jiffies, io->sent + blk->io_timeout * HZ) ?
+		       -ETIMEDOUT : 0;
+	if (time_before(jiffies, quiet))
+		return 0;
+	io->seq = atomic64_inc_return(&blk->seq);
+	io->sent = jiffies;
+	memreg_blk_cmd(io, IB_MEMREG_BLK_NOP, 0, 0, 0);
+	memreg_blk_post(io);
+	return 0;
+}
+
+/*
+ * Receiving
+ */
+
+/**
+ * memreg_blk_post_recv() - Post a receive
+ * @recv: The receive, which is not posted; its queue has a QP
+ *
+ * Return: 0 or -errno.
+ */
+int memreg_blk_post_recv(struct memreg_blk_recv *recv)
+{
+	struct memreg_blk_queue *queue = recv->queue;
+	struct ib_sge sge = {
+		.addr = queue->replies_dma +
+			(recv - queue->recvs) * MEMREG_BLK_REPLY_SIZE,
+		.length = MEMREG_BLK_REPLY_SIZE,
+		.lkey = queue->blk->pd->local_dma_lkey,
+	};
+	struct ib_recv_wr wr = {
+		.wr_cqe = &recv->cqe,
+		.sg_list = &sge,
+		.num_sge = 1,
+	};
+
+	return ib_post_recv(queue->qp, &wr, NULL);
+}
+
+/* A copy of what a receive got. The receive is posted again before the answer
+ * ends a command, and another command takes its place.
+ */
+static int memreg_blk_take(struct memreg_blk_recv *recv,
+			   struct ib_memreg_blk_reply *reply)
+{
+	struct memreg_blk_queue *queue = recv->queue;
+	size_t offset = (recv - queue->recvs) * MEMREG_BLK_REPLY_SIZE;
+	struct ib_device *device = queue->cq->device;
+
+	ib_dma_sync_single_for_cpu(device, queue->replies_dma + offset,
+				   MEMREG_BLK_REPLY_SIZE, DMA_FROM_DEVICE);
+	memcpy(reply, queue->replies + offset, sizeof(*reply));
+	ib_dma_sync_single_for_device(device, queue->replies_dma + offset,
+				      MEMREG_BLK_REPLY_SIZE, DMA_FROM_DEVICE);
+	return memreg_blk_post_recv(recv);
+}
+
+/* Whose answer it is: that command is ANSWERED then, and ours to end. */
+static const char *memreg_blk_match(struct memreg_blk_queue *queue,
+				    const struct ib_memreg_blk_reply *reply,
+				    const struct ib_wc *wc,
+				    struct memreg_blk_io **found)
+{
+	unsigned int tag = be16_to_cpu(reply->tag);
+	struct memreg_blk_io *io;
+	const char *wrong;
+
+	if (tag >= queue->blk->depth)
+		return "has a bad tag";
+	io = &queue->ios[tag];
+	spin_lock(&io->lock);
+	if (READ_ONCE(io->state) != MEMREG_BLK_IO_SENT)
+		wrong = "has a tag that is not in flight";
+	else
+		wrong = memreg_blk_reply(io, reply, wc);
+	if (!wrong && wc->wc_flags & IB_WC_WITH_INVALIDATE &&
+	    ib_memreg_req_remote_invalidated(&io->req, wc->ex.invalidate_rkey))
+		wrong = "invalidates a key that is none";
+	if (!wrong)
+		WRITE_ONCE(io->state, MEMREG_BLK_IO_ANSWERED);
+	spin_unlock(&io->lock);
+	*found = io;
+	return wrong;
+}
+
+static void memreg_blk_wrong(struct memreg_blk_queue *queue, const char *how)
+{
+	atomic64_inc(&queue->blk->stats.protocol_errors);
+	memreg_blk_broken(queue->blk, "an answer on queue %u %s", queue->index,
+			  how);
+}
+
+/* But for those that are flushed, it is a message that fails: too long, or with
+ * a key to invalidate that can't be. The RDMA CM flushes them if the server
+ * rejects us, before it says so.
+ */
+static void memreg_blk_recv_failed(struct memreg_blk_queue *queue,
+				   enum ib_wc_status status)
+{
+	if (status != IB_WC_WR_FLUSH_ERR)
+		atomic64_inc(&queue->blk->stats.protocol_errors);
+	else if (!READ_ONCE(queue->up))
+		return;
+	memreg_blk_broken(queue->blk, "queue %u can't receive: %s",
+			  queue->index, ib_wc_status_msg(status));
+}
+
+/**
+ * memreg_blk_recv_done() - A message came, or a receive failed
+ * @cq: CQ of the queue
+ * @wc: Completion
+ *
+ * In softirq context. A command that is answered ends from here, if all of it
+ * has completed.
+ */
+void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct memreg_blk_recv *recv = container_of(wc->wr_cqe,
+						    struct memreg_blk_recv,
+						    cqe);
+	struct memreg_blk_queue *queue = recv->queue;
+	struct ib_memreg_blk_reply reply;
+	struct memreg_blk_io *io;
+	const char *wrong;
+	u16 status;
+
+	if (wc->status != IB_WC_SUCCESS) {
+		memreg_blk_recv_failed(queue, wc->status);
+		return;
+	}
+	wrong = memreg_blk_reply_length(wc);
+	if (!wrong && memreg_blk_take(recv, &reply))
+		memreg_blk_broken(queue->blk, "queue %u can't post receives",
+				  queue->index);
+	if (!wrong)
+		wrong = memreg_blk_match(queue, &reply, wc, &io);
+	if (wrong) {
+		memreg_blk_wrong(queue, wrong);
+		return;
+	}
+	status = be16_to_cpu(reply.status);
+	io->status = memreg_blk_status(status);
+	WRITE_ONCE(queue->last_reply, jiffies);
+	memreg_blk_capacity(queue->blk, be64_to_cpu(reply.capacity));
+	if (status == IB_MEMREG_BLK_INVALID)
+		memreg_blk_wrong(queue, "calls a command invalid");
+	ib_memreg_req_end(&io->req, queue->qp);
+}
+
+/*
+ * What the recovery does, when the queue is quiesced and the QP is gone
+ */
+
+static bool memreg_blk_none_is(struct memreg_blk_queue *queue,
+			       enum memreg_blk_io_state state)
+{
+	unsigned int i;
+
+	for (i = 0; i < queue->blk->depth; i++)
+		if (smp_load_acquire(&queue->ios[i].state) == state)
+			return false;
+	return true;
+}
+
+/**
+ * memreg_blk_ios_finish() - Wait for the end of what was answered
+ * @queue: The queue; its QP was drained, and is still there
+ *
+ * May sleep.
+ */
+void memreg_blk_ios_finish(struct memreg_blk_queue *queue)
+{
+	wait_event(queue->blk->wait,
+		   memreg_blk_none_is(queue, MEMREG_BLK_IO_ANSWERED));
+}
+
+/**
+ * memreg_blk_ios_abort() - End what was not answered
+ * @queue: The queue, after memreg_blk_ios_finish(); it has no QP any more
+ *
+ * May sleep. When it returns, no key of the queue's commands works, and none of
+ * them uses the pool.
+ */
+void memreg_blk_ios_abort(struct memreg_blk_queue *queue)
+{
+	struct memreg_blk_io *io;
+	unsigned int i;
+
+	for (i = 0; i < queue->blk->depth; i++) {
+		io = &queue->ios[i];
+		if (READ_ONCE(io->state) != MEMREG_BLK_IO_SENT)
+			continue;
+		WRITE_ONCE(io->state, MEMREG_BLK_IO_ABORTED);
+		ib_memreg_req_abort(&io->req);
+	}
+	wait_event(queue->blk->wait,
+		   memreg_blk_none_is(queue, MEMREG_BLK_IO_ABORTED));
+}
+
+static void memreg_blk_retry(struct memreg_blk *blk, struct request *rq)
+{
+	struct memreg_blk_rq *mine = blk_mq_rq_to_pdu(rq);
+
+	if (mine->retries++ < blk->retries) {
+		atomic64_inc(&blk->stats.retries);
+		blk->requeued = true;
+		blk_mq_requeue_request(rq, false);
+		return;
+	}
+	atomic64_inc(&blk->stats.failed);
+	blk_mq_end_request(rq, BLK_STS_TRANSPORT);
+}
+
+/**
+ * memreg_blk_ios_settle() - Give requests back that were not answered
+ * @queue: The queue, after memreg_blk_ios_abort()
+ *
+ * They are requeued, to be sent with the number that they had, unless that was
+ * done too often.
+ */
+void memreg_blk_ios_settle(struct memreg_blk_queue *queue)
+{
+	struct memreg_blk_io *io;
+	struct request *rq;
+	unsigned int i;
+
+	for (i = 0; i < queue->blk->depth; i++) {
+		io = &queue->ios[i];
+		if (READ_ONCE(io->state) != MEMREG_BLK_IO_ENDED)
+			continue;
+		rq = io->rq;
+		io->rq = NULL;
+		smp_store_release(&io->state, MEMREG_BLK_IO_IDLE);
+		if (rq)
+			memreg_blk_retry(queue->blk, rq);
+	}
+}

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * ib_memreg_blk: the module, and disks for blk-mq.
+ *
+ * The life of a device: its directory is made (configfs.c); it is enabled,
+ * which connects and, with what the server tells of the export, makes a disk;
+ * it is disabled, which removes the disk and disconnects.
+ */
+#include <linux/idr.h>
+#include <linux/inet.h>
+#include <linux/module.h>
+#include <linux/nsproxy.h>
+#include <linux/random.h>
+#include <linux/sched/mm.h>
+#include <linux/stdarg.h>
+#include <net/net_namespace.h>
+
+#include "blk.h"
+
+/* New capacities: nothing that I/O waits for. */
+struct workqueue_struct *memreg_blk_wq;
+
+static DEFINE_IDA(memreg_blk_numbers);
+
+/**
+ * memreg_blk_say() - Tell people what went wrong
+ * @blk: The device
+ * @fmt: What; empty: nothing
+ *
+ * In any context.
+ */
+void memreg_blk_say(struct memreg_blk *blk, const char *fmt, ...)
+{
+	unsigned long flags;
+	va_list args;
+
+	va_start(args, fmt);
+	spin_lock_irqsave(&blk->error_lock, flags);
+	vscnprintf(blk->error, sizeof(blk->error), fmt, args);
+	spin_unlock_irqrestore(&blk->error_lock, flags);
+	va_end(args);
+}
+
+/*
+ * Capacity
+ */
+
+static void memreg_blk_resize_work(struct work_struct *work)
+{
+	struct memreg_blk *blk = container_of(work, struct memreg_blk, resize);
+	u64 capacity = atomic64_read(&blk->capacity);
+	unsigned int noio = memalloc_noio_save();
+
+	if (set_capacity_and_notify(blk->disk, capacity >> SECTOR_SHIFT))
+		atomic64_inc(&blk->stats.resizes);
+	memalloc_noio_restore(noio);
+}
+
+/**
+ * memreg_blk_capacity() - The server has told the capacity
+ * @blk: The device
+ * @capacity: Bytes
+ *
+ * In any context. Answers of several queues may come in another order than they
+ * were given: the keep-alive brings the last word.
+ */
+void memreg_blk_capacity(struct memreg_blk *blk, u64 capacity)
+{
+	if (atomic64_read(&blk->capacity) == capacity)
+		return;
+	atomic64_set(&blk->capacity, capacity);
+	if (memreg_blk_is(blk, MEMREG_BLK_CONNECTING))
+		return;
+	queue_work(memreg_blk_wq, &blk->resize);
+}
+
+/*
+ * blk-mq
+ */
+
+static int memreg_blk_init_hctx(struct blk_mq_hw_ctx *hctx, void *data,
+				unsigned int index)
+{
+	struct memreg_blk *blk = data;
+
+	hctx->driver_data = &blk->live[index];
+	return 0;
+}
+
+static blk_status_t memreg_blk_queue_rq(struct blk_mq_hw_ctx *hctx,
+					const struct blk_mq_queue_data *bd)
+{
+	struct memreg_blk_queue *queue = hctx->driver_data;
+	struct memreg_blk *blk = queue->blk;
+
+	if (!memreg_blk_is(blk, MEMREG_BLK_LIVE))
+		return memreg_blk_is(blk, MEMREG_BLK_RECOVERING) ?
+		       BLK_STS_RESOURCE : BLK_STS_TRANSPORT;
+	blk_mq_start_request(bd->rq);
+	return memreg_blk_send(queue, bd->rq);
+}
+
+/* Nothing but the end of the connection takes a command from the server. */
+static enum blk_eh_timer_return memreg_blk_timeout(struct request *rq)
+{
+	struct memreg_blk_queue *queue = rq->mq_hctx->driver_data;
+
+	atomic64_inc(&queue->blk->stats.timeouts);
+	memreg_blk_broken(queue->blk, "queue %u: no answer in %u seconds",
+			  queue->index, queue->blk->io_timeout);
+	return BLK_EH_RESET_TIMER;
+}
+
+static const struct blk_mq_ops memreg_blk_mq_ops = {
+	.queue_rq = memreg_blk_queue_rq,
+	.timeout = memreg_blk_timeout,
+	.init_hctx = memreg_blk_init_hctx,
+};
+
+static const struct block_device_operations memreg_blk_fops = {
+	.owner = THIS_MODULE,
+};
+
+static int memreg_blk_tag_set(struct memreg_blk *blk)
+{
+	struct blk_mq_tag_set *set = &blk->tag_set;
+	unsigned int i;
+	int ret;
+
+	memset(set, 0, sizeof(*set));
+	set->ops = &memreg_blk_mq_ops;
+	set->nr_hw_queues = blk->nr_live;
+	set->queue_depth = blk->export.depth - 1;
+	set->numa_node = NUMA_NO_NODE;
+	set->cmd_size = sizeof(struct memreg_blk_rq);
+	set->timeout = blk->io_timeout * HZ;
+	set->driver_data = blk;
+	set->flags = BLK_MQ_F_NO_SCHED_BY_DEFAULT;
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 14, 0)
+	set->flags |= BLK_MQ_F_SHOULD_MERGE;
+#endif
+	ret = blk_mq_alloc_tag_set(set);
+	for (i = 0; i < blk->nr_live && !ret; i++) {
+		ret = memreg_blk_queue_alloc_sgls(&blk->live[i]);
+		if (ret)
+			blk_mq_free_tag_set(set);
+	}
+	return ret;
+}
+
+/* A request has no gaps at the boundaries of pages, so that as many MRs will do
+ * as its pages fill.
+ */
+static struct queue_limits memreg_blk_queue_limits(const struct memreg_blk *blk)
+{
+	const struct memreg_blk_export *e = &blk->export;
+	struct queue_limits lim = {
+		.logical_block_size = e->block_size,
+		.physical_block_size = e->physical_block_size,
+		.max_hw_sectors = blk->io_max >> SECTOR_SHIFT,
+		.max_segments = blk->io_max / PAGE_SIZE + 1,
+		.virt_boundary_mask = PAGE_SIZE - 1,
+	};
+
+	if (e->flags & IB_MEMREG_BLK_WRITE_CACHE)
+		lim.features |= BLK_FEAT_WRITE_CACHE;
+	if (e->flags & IB_MEMREG_BLK_HAS_FUA)
+		lim.features |= BLK_FEAT_FUA;
+	if (e->flags & IB_MEMREG_BLK_HAS_DISCARD) {
+		lim.max_hw_discard_sectors = MEMREG_BLK_RANGE_MAX >>
+					     SECTOR_SHIFT;
+		lim.discard_granularity = max(e->discard_granularity,
+					      e->block_size);
+	}
+	if (e->flags & IB_MEMREG_BLK_HAS_ZEROES)
+		lim.max_write_zeroes_sectors = MEMREG_BLK_RANGE_MAX >>
+					       SECTOR_SHIFT;
+	return lim;
+}
+
+static int memreg_blk_alloc_disk(struct memreg_blk *blk)
+{
+	struct queue_limits lim = memreg_blk_queue_limits(blk);
+	struct gendisk *disk;
+
+	blk->disk_number = ida_alloc(&memreg_blk_numbers, GFP_KERNEL);
+	if (blk->disk_number < 0)
+		return blk->disk_number;
+	disk = blk_mq_alloc_disk(&blk->tag_set, &lim, blk);
+	if (IS_ERR(disk)) {
+		ida_free(&memreg_blk_numbers, blk->disk_number);
+		return PTR_ERR(disk);
+	}
+	snprintf(disk->disk_name, sizeof(disk->disk_name), "memregb%d",
+		 blk->disk_number);
+	disk->fops = &memreg_blk_fops;
+	disk->private_data = blk;
+	set_capacity(disk, atomic64_read(&blk->capacity) >> SECTOR_SHIFT);
+	set_disk_ro(disk, blk->export.flags & IB_MEMREG_BLK_READ_ONLY);
+	blk->disk = disk;
+	return 0;
+}
+
+static void memreg_blk_free_disk(struct memreg_blk *blk)
+{
+	put_disk(blk->disk);
+	blk->disk = NULL;
+	ida_free(&memreg_blk_numbers, blk->disk_number);
+	blk_mq_free_tag_set(&blk->tag_set);
+}
+
+/* It is live before it is added, as that looks for partitions. */
+static int memreg_blk_add_disk(struct memreg_blk *blk)
+{
+	int ret;
+
+	ret = memreg_blk_tag_set(blk);
+	if (ret)
+		return ret;
+	ret = memreg_blk_alloc_disk(blk);
+	if (ret) {
+		blk_mq_free_tag_set(&blk->tag_set);
+		return ret;
+	}
+	memreg_blk_live(blk);
+	ret = add_disk(blk->disk);
+	if (ret) {
+		memreg_blk_stop(blk);
+		memreg_blk_stopped(blk);
+		memreg_blk_free_disk(blk);
+		return ret;
+	}
+	/* It may have changed since it was set. */
+	queue_work(memreg_blk_wq, &blk->resize);
+	return 0;
+}
+
+/*
+ * Enabling
+ */
+
+/* What an earlier time has left. */
+static void memreg_blk_reset(struct memreg_blk *blk)
+{
+	memset(&blk->stats, 0, sizeof(blk->stats));
+	memset(&blk->past, 0, sizeof(blk->past));
+	get_random_bytes(blk->client, sizeof(blk->client));
+	atomic64_set(&blk->seq, 0);
+	atomic64_set(&blk->capacity, 0);
+	blk->epoch = 0;
+	blk->known = false;
+	blk->io_max = MEMREG_BLK_IO_MAX;
+	blk->stopping = false;
+	blk->quiesced = false;
+	blk->requeued = false;
+	blk->nr_live = min_t(unsigned int, blk->queues, nr_cpu_ids);
+}
+
+static int memreg_blk_alloc_queues(struct memreg_blk *blk)
+{
+	unsigned int i;
+	int ret = 0;
+
+	blk->live = kvcalloc(blk->nr_live, sizeof(*blk->live), GFP_KERNEL);
+	if (!blk->live)
+		return -ENOMEM;
+	for (i = 0; i < blk->nr_live && !ret; i++) {
+		blk->live[i].blk = blk;
+		blk->live[i].index = i;
+		ret = memreg_blk_queue_alloc(&blk->live[i]);
+	}
+	return ret;
+}
+
+static int memreg_blk_prepare(struct memreg_blk *blk)
+{
+	char port[6];
+	int ret;
+
+	memreg_blk_reset(blk);
+	blk->net = get_net(current->nsproxy->net_ns);
+	snprintf(port, sizeof(port), "%u", blk->port);
+	ret = inet_pton_with_scope(blk->net, AF_UNSPEC, blk->address, port,
+				   &blk->addr);
+	if (ret) {
+		memreg_blk_say(blk, "there is no valid address");
+		return -EINVAL;
+	}
+	blk->wq = alloc_ordered_workqueue("memreg_blk-%s", WQ_MEM_RECLAIM,
+					  config_item_name(&blk->group.cg_item));
+	if (!blk->wq)
+		return -ENOMEM;
+	return memreg_blk_alloc_queues(blk);
+}
+
+static void memreg_blk_unprepare(struct memreg_blk *blk)
+{
+	unsigned int i;
+
+	for (i = 0; i < blk->nr_live && blk->live; i++)
+		memreg_blk_queue_free(&blk->live[i]);
+	kvfree(blk->live);
+	blk->live = NULL;
+	if (blk->wq)
+		destroy_workqueue(blk->wq);
+	blk->wq = NULL;
+	put_net(blk->net);
+}
+
+static int memreg_blk_bring_up(struct memreg_blk *blk)
+{
+	int ret;
+
+	ret = memreg_blk_connect(blk);
+	if (ret)
+		return ret;
+	ret = memreg_blk_add_disk(blk);
+	if (!ret)
+		return 0;
+	memreg_blk_say(blk, "can't make a disk: error %d", ret);
+	memreg_blk_disconnect(blk);
+	return ret;
+}
+
+/**
+ * memreg_blk_enable() - Connect, and make a disk
+ * @blk: The device, which is disabled
+ *
+ * May sleep. It belongs to the network namespace of the caller.
+ *
+ * Return: 0 or -errno, the reason of which is told.
+ */
+int memreg_blk_enable(struct memreg_blk *blk)
+{
+	int ret;
+
+	lockdep_assert_held(&blk->lock);
+	memreg_blk_say(blk, "%s", "");
+	ret = memreg_blk_prepare(blk);
+	if (!ret) {
+		WRITE_ONCE(blk->state, MEMREG_BLK_CONNECTING);
+		ret = memreg_blk_bring_up(blk);
+	}
+	if (ret) {
+		WRITE_ONCE(blk->state, MEMREG_BLK_DISABLED);
+		memreg_blk_unprepare(blk);
+	}
+	return ret;
+}
+
+/**
+ * memreg_blk_disable() - Remove the disk, and disconnect
+ * @blk: The device
+ *
+ * May sleep, for memreg_blk.io_timeout seconds if the server doesn't answer.
+ */
+void memreg_blk_disable(struct memreg_blk *blk)
+{
+	lockdep_assert_held(&blk->lock);
+	if (memreg_blk_is(blk, MEMREG_BLK_DISABLED))
+		return;
+	memreg_blk_stop(blk);
+	del_gendisk(blk->disk);
+	memreg_blk_stopped(blk);
+	memreg_blk_free_disk(blk);
+	memreg_blk_unprepare(blk);
+}
+
+/*
+ * The module
+ */
+
+/**
+ * memreg_blk_init() - Prepare a device
+ * @blk: The device, zeroed
+ */
+void memreg_blk_init(struct memreg_blk *blk)
+{
+	mutex_init(&blk->lock);
+	mutex_init(&blk->conn_lock);
+	spin_lock_init(&blk->state_lock);
+	spin_lock_init(&blk->error_lock);
+	init_waitqueue_head(&blk->wait);
+	INIT_WORK(&blk->resize, memreg_blk_resize_work);
+	memreg_blk_recovery_init(blk);
+	blk->port = IB_MEMREG_BLK_PORT;
+	blk->queues = min_t(int, num_online_cpus(), 4);
+	blk->depth = 64;
+	blk->io_timeout = 30;
+	blk->keep_alive = 5;
+	blk->fail_after = 60;
+	blk->retries = 5;
+}
+
+static int __init memreg_blk_module_init(void)
+{
+	int ret;
+
+	memreg_blk_wq = alloc_workqueue("memreg_blk", WQ_UNBOUND, 0);
+	if (!memreg_blk_wq)
+		return -ENOMEM;
+	ret = memreg_blk_configfs_init();
+	if (ret)
+		destroy_workqueue(memreg_blk_wq);
+	return ret;
+}
+
+/* Every directory holds a reference to the module. */
+static void __exit memreg_blk_module_exit(void)
+{
+	memreg_blk_configfs_exit();
+	destroy_workqueue(memreg_blk_wq);
+}
+
+module_init(memreg_blk_module_init);
+module_exit(memreg_blk_module_exit);
+
+MODULE_DESCRIPTION("Block devices on the memory or a file of a peer, by RDMA");
+MODULE_LICENSE("GPL");
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+MODULE_IMPORT_NS("IB_MEMREG");
+#else
+MODULE_IMPORT_NS(IB_MEMREG);
+#endif

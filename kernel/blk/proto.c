@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What goes over the wire, and the checks of what comes.
+ *
+ * A server is not trusted to do as the protocol says: what it sends is looked
+ * at whole before any of it is used, and what is not allowed ends the
+ * connection. The bytes of a READ are its own to choose; where they go is not.
+ */
+#include <linux/log2.h>
+#include <linux/string.h>
+
+#include "blk.h"
+
+/* What a server is believed of physical blocks. */
+#define MEMREG_BLK_PHYSICAL_MAX	(1U << 20)
+
+#define MEMREG_BLK_FLAGS \
+	(IB_MEMREG_BLK_READ_ONLY | IB_MEMREG_BLK_WRITE_CACHE | \
+	 IB_MEMREG_BLK_HAS_FUA | IB_MEMREG_BLK_HAS_DISCARD | \
+	 IB_MEMREG_BLK_HAS_ZEROES)
+
+/**
+ * memreg_blk_hello() - Write what a connection request says
+ * @queue: The queue that is to be connected
+ * @hello: Where to
+ */
+void memreg_blk_hello(const struct memreg_blk_queue *queue,
+		      struct ib_memreg_blk_hello *hello)
+{
+	const struct memreg_blk *blk = queue->blk;
+
+	*hello = (struct ib_memreg_blk_hello) {
+		.magic = cpu_to_be32(IB_MEMREG_BLK_MAGIC),
+		.version = cpu_to_be16(IB_MEMREG_BLK_VERSION),
+		.queue = cpu_to_be16(queue->index),
+		.queues = cpu_to_be16(blk->nr_live),
+		.depth = cpu_to_be16(blk->depth),
+		.epoch = cpu_to_be32(blk->epoch),
+	};
+	memcpy(hello->client, blk->client, sizeof(hello->client));
+	memcpy(hello->name, blk->export_name, sizeof(hello->name));
+}
+
+/*
+ * The answer to a connection request
+ */
+
+static bool memreg_blk_multiple(u64 value, u32 of)
+{
+	return !(value & (of - 1));
+}
+
+/* What is wrong with it, or NULL; block sizes come first, as the rest is
+ * counted in them.
+ */
+static const char *memreg_blk_export_check(const struct memreg_blk_export *e,
+					   unsigned int depth)
+{
+	if (!is_power_of_2(e->block_size) || e->block_size < SECTOR_SIZE ||
+	    e->block_size > 4096)
+		return "block size";
+	if (!is_power_of_2(e->physical_block_size) ||
+	    e->physical_block_size < e->block_size)
+		return "physical block size";
+	if (e->capacity > S64_MAX ||
+	    !memreg_blk_multiple(e->capacity, e->block_size))
+		return "capacity";
+	if (!e->max_length || e->max_length > IB_MEMREG_BLK_LENGTH_MAX ||
+	    !memreg_blk_multiple(e->max_length, e->block_size))
+		return "length of commands";
+	if (e->flags & ~MEMREG_BLK_FLAGS)
+		return "flags";
+	if (!e->max_segs || e->max_segs > IB_MEMREG_BLK_SEGS_MAX)
+		return "number of segments";
+	if (!e->depth || e->depth > depth)
+		return "depth";
+	return NULL;
+}
+
+/**
+ * memreg_blk_welcome() - Read what the server says when it accepts
+ * @queue: The queue; its export is filled in
+ * @data: Private data, of any content
+ * @length: How much there is of it; the RDMA CM may add zeros
+ *
+ * Return: 0, or -EPROTO with the reason told.
+ */
+int memreg_blk_welcome(struct memreg_blk_queue *queue, const void *data,
+		       unsigned int length)
+{
+	struct memreg_blk_export *e = &queue->export;
+	struct ib_memreg_blk_welcome w;
+	const char *wrong = NULL;
+
+	if (length < sizeof(w)) {
+		wrong = "size";
+		goto out;
+	}
+	memcpy(&w, data, sizeof(w));
+	*e = (struct memreg_blk_export) {
+		.capacity = be64_to_cpu(w.capacity),
+		.flags = be32_to_cpu(w.flags),
+		.block_size = be32_to_cpu(w.block_size),
+		.physical_block_size = be32_to_cpu(w.physical_block_size),
+		.max_length = be32_to_cpu(w.max_length),
+		.discard_granularity = be32_to_cpu(w.discard_granularity),
+		.max_segs = be16_to_cpu(w.max_segs),
+		.depth = be16_to_cpu(w.depth),
+	};
+	if (be32_to_cpu(w.magic) != IB_MEMREG_BLK_MAGIC)
+		wrong = "magic number";
+	else if (be16_to_cpu(w.version) != IB_MEMREG_BLK_VERSION)
+		wrong = "version";
+	else if (w.reserved)
+		wrong = "reserved field";
+	else
+		wrong = memreg_blk_export_check(e, queue->blk->depth);
+	e->physical_block_size = min(e->physical_block_size,
+				     MEMREG_BLK_PHYSICAL_MAX);
+out:
+	if (!wrong)
+		return 0;
+	atomic64_inc(&queue->blk->stats.protocol_errors);
+	memreg_blk_say(queue->blk, "the server's welcome has a bad %s", wrong);
+	return -EPROTO;
+}
+
+/**
+ * memreg_blk_welcome_fits() - Is an export still what the disk was made for?
+ * @blk: The device, whose export is known
+ * @export: What the server says now
+ *
+ * Only the capacity may change, and limits may grow.
+ *
+ * Return: 0, or -EMEDIUMTYPE with the reason told.
+ */
+int memreg_blk_welcome_fits(struct memreg_blk *blk,
+			    const struct memreg_blk_export *export)
+{
+	const struct memreg_blk_export *was = &blk->export;
+	const char *wrong = NULL;
+
+	if (export->block_size != was->block_size)
+		wrong = "block size";
+	else if (export->flags != was->flags)
+		wrong = "flags";
+	else if (export->max_length < blk->io_max)
+		wrong = "length of commands";
+	else if (export->max_segs < blk->max_mrs)
+		wrong = "number of segments";
+	else if (export->depth < was->depth)
+		wrong = "depth";
+	if (!wrong)
+		return 0;
+	memreg_blk_say(blk, "the export is another one: its %s has changed",
+		       wrong);
+	return -EMEDIUMTYPE;
+}
+
+/**
+ * memreg_blk_refusal() - Tell what the server says when it rejects
+ * @blk: The device
+ * @data: Private data, of any content, or NULL
+ * @length: How much there is of it
+ */
+void memreg_blk_refusal(struct memreg_blk *blk, const void *data,
+			unsigned int length)
+{
+	struct ib_memreg_blk_refusal r;
+
+	if (data && length >= sizeof(r)) {
+		memcpy(&r, data, sizeof(r));
+		if (be32_to_cpu(r.magic) != IB_MEMREG_BLK_MAGIC)
+			length = 0;
+	}
+	if (!data || length < sizeof(r)) {
+		memreg_blk_say(blk, "nobody serves block devices there");
+		return;
+	}
+	switch (be16_to_cpu(r.status)) {
+	case IB_MEMREG_BLK_UNSUPPORTED:
+		memreg_blk_say(blk, "the server speaks version %u, and we %u",
+			       be16_to_cpu(r.version), IB_MEMREG_BLK_VERSION);
+		break;
+	case IB_MEMREG_BLK_NO_EXPORT:
+		memreg_blk_say(blk, "the server has no such export");
+		break;
+	case IB_MEMREG_BLK_OLD_EPOCH:
+		memreg_blk_say(blk, "the server knows a newer epoch");
+		break;
+	case IB_MEMREG_BLK_BUSY:
+		memreg_blk_say(blk, "the server has too many clients");
+		break;
+	default:
+		memreg_blk_say(blk, "the server refuses: status %u",
+			       be16_to_cpu(r.status));
+	}
+}
+
+/*
+ * Commands and answers
+ */
+
+/**
+ * memreg_blk_cmd() - Write a command
+ * @io: The command, with its number; its memory is mapped if it has any
+ * @opcode: enum ib_memreg_blk_opcode
+ * @flags: enum ib_memreg_blk_cmd_flags
+ * @offset: First byte
+ * @length: Bytes
+ *
+ * The answer that will do is noted in @io.
+ */
+void memreg_blk_cmd(struct memreg_blk_io *io, u8 opcode, u8 flags, u64 offset,
+		    u32 length)
+{
+	struct memreg_blk_queue *queue = io->queue;
+	struct ib_memreg_blk_cmd *cmd = queue->cmds +
+					io->tag * MEMREG_BLK_CMD_SIZE;
+	struct ib_memreg_seg segs[IB_MEMREG_BLK_SEGS_MAX];
+	unsigned int count, i;
+
+	count = ib_memreg_req_segs(&io->req, segs, ARRAY_SIZE(segs));
+	*cmd = (struct ib_memreg_blk_cmd) {
+		.seq = cpu_to_be64(io->seq),
+		.offset = cpu_to_be64(offset),
+		.length = cpu_to_be32(length),
+		.epoch = cpu_to_be32(queue->blk->epoch),
+		.tag = cpu_to_be16(io->tag),
+		.nr_segs = cpu_to_be16(count),
+		.opcode = opcode,
+		.flags = flags,
+	};
+	for (i = 0; i < count; i++)
+		cmd->segs[i] = (struct ib_memreg_blk_seg) {
+			.addr = cpu_to_be64(segs[i].iova),
+			.length = cpu_to_be32(segs[i].length),
+			.rkey = cpu_to_be32(segs[i].rkey),
+		};
+	io->length = length;
+	io->rkey = count ? segs[0].rkey : 0;
+}
+
+/**
+ * memreg_blk_reply_length() - Is this a message that may be an answer?
+ * @wc: Its successful completion
+ *
+ * Return: NULL, or what is wrong.
+ */
+const char *memreg_blk_reply_length(const struct ib_wc *wc)
+{
+	if (wc->opcode != IB_WC_RECV || wc->wc_flags & IB_WC_WITH_IMM)
+		return "is no SEND";
+	if (wc->byte_len != sizeof(struct ib_memreg_blk_reply))
+		return "has a bad size";
+	return NULL;
+}
+
+/* INVALID may come for a command that the server could not even read. */
+static const char *memreg_blk_reply_key(const struct memreg_blk_io *io,
+					u16 status, const struct ib_wc *wc)
+{
+	if (wc->wc_flags & IB_WC_WITH_INVALIDATE) {
+		if (!io->req.nr_mrs || wc->ex.invalidate_rkey != io->rkey)
+			return "invalidates a key that is not its own";
+		return NULL;
+	}
+	if (io->req.nr_mrs && status != IB_MEMREG_BLK_INVALID)
+		return "doesn't invalidate the key";
+	return NULL;
+}
+
+/**
+ * memreg_blk_reply() - Is this the answer to a command?
+ * @io: The command that has the answer's tag, which is in flight
+ * @reply: A copy of the answer
+ * @wc: Its completion, of which memreg_blk_reply_length() found nothing wrong
+ *
+ * Return: NULL, or what is wrong. Then the connection has to end, and nothing
+ * of it counts, not even what it says was invalidated.
+ */
+const char *memreg_blk_reply(const struct memreg_blk_io *io,
+			     const struct ib_memreg_blk_reply *reply,
+			     const struct ib_wc *wc)
+{
+	const struct memreg_blk *blk = io->queue->blk;
+	u64 capacity = be64_to_cpu(reply->capacity);
+	u16 status = be16_to_cpu(reply->status);
+
+	lockdep_assert_held(&io->lock);
+	if (be64_to_cpu(reply->seq) != io->seq)
+		return "has a bad sequence number";
+	if (be32_to_cpu(reply->epoch) != blk->epoch)
+		return "has a bad epoch";
+	if (status > IB_MEMREG_BLK_INVALID)
+		return "has a bad status";
+	if (be32_to_cpu(reply->length) !=
+	    (status == IB_MEMREG_BLK_OK ? io->length : 0))
+		return "has a bad length";
+	if (capacity > S64_MAX ||
+	    !memreg_blk_multiple(capacity, blk->export.block_size))
+		return "has a bad capacity";
+	if (reply->reserved)
+		return "has a reserved field";
+	return memreg_blk_reply_key(io, status, wc);
+}
+
+/**
+ * memreg_blk_status() - What an outcome is to blk-mq
+ * @status: OK to INVALID of enum ib_memreg_blk_status
+ *
+ * Return: the status.
+ */
+blk_status_t memreg_blk_status(u16 status)
+{
+	switch (status) {
+	case IB_MEMREG_BLK_OK:
+		return BLK_STS_OK;
+	case IB_MEMREG_BLK_NO_SPACE:
+		return BLK_STS_NOSPC;
+	case IB_MEMREG_BLK_PERMISSION:
+		return BLK_STS_TARGET;
+	case IB_MEMREG_BLK_UNSUPPORTED:
+		return BLK_STS_NOTSUPP;
+	default:
+		return BLK_STS_IOERR;
+	}
+}

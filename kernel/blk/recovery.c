@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What happens when a connection is lost, and how a device ends.
+ *
+ *	CONNECTING --enabled--> LIVE --broken--> RECOVERING --> LIVE
+ *					 |	  ^
+ *					 v	  |
+ *				       FAILED ----+ (by its worker)
+ *
+ * Whoever sees that something is wrong (a completion, an event of the RDMA CM,
+ * an answer that is none, a request without an answer) calls
+ * memreg_blk_broken(), which starts the one worker that does all the rest:
+ *
+ *	1. blk-mq is quiesced: nothing is sent any more.
+ *	2. The QPs are drained and destroyed, the keys of all commands die, and
+ *	   with them go pool, PD and ids (conn.c). Only then:
+ *	3. requests that were not answered are requeued, with their numbers, or
+ *	   fail if that happened to them too often.
+ *	4. It connects anew, in a new epoch, and lets blk-mq go on; or tries
+ *	   again later, twice as late each time.
+ *	5. If that takes longer than fail_after seconds, I/O fails until it
+ *	   succeeds.
+ *
+ * All of this is in the path of writeback, so that the worker has a rescuer and
+ * allocates with GFP_NOIO. What the RDMA CM and drivers do in workers of their
+ * own is not in our hands.
+ *
+ * The end: stopping means that a loss fails I/O at once and is not recovered
+ * from. So the disk can be removed with a live server, that gets what is dirty,
+ * as with a dead one.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/jiffies.h>
+#include <linux/sched/mm.h>
+#include <linux/stdarg.h>
+
+#include "blk.h"
+
+#define MEMREG_BLK_DELAY_MIN	(HZ / 10)
+#define MEMREG_BLK_DELAY_MAX	(10 * HZ)
+
+/* DISABLED is the end, until the device is enabled again. */
+static void memreg_blk_set_state(struct memreg_blk *blk,
+				 enum memreg_blk_state state)
+{
+	lockdep_assert_held(&blk->state_lock);
+	/* Pairs with that in memreg_blk_is(). */
+	if (blk->state != MEMREG_BLK_DISABLED)
+		smp_store_release(&blk->state, state);
+}
+
+/**
+ * memreg_blk_broken() - Something is wrong with a connection
+ * @blk: The device
+ * @fmt: What; the first to say something is heard
+ *
+ * In any context. All its connections are given up.
+ */
+void memreg_blk_broken(struct memreg_blk *blk, const char *fmt, ...)
+{
+	char text[MEMREG_BLK_ERROR_SIZE];
+	unsigned long flags;
+	bool first, live;
+	va_list args;
+
+	spin_lock_irqsave(&blk->state_lock, flags);
+	first = !blk->broken;
+	live = blk->state == MEMREG_BLK_LIVE;
+	WRITE_ONCE(blk->broken, true);
+	if (live)
+		memreg_blk_set_state(blk, MEMREG_BLK_RECOVERING);
+	spin_unlock_irqrestore(&blk->state_lock, flags);
+	if (!first)
+		return;
+	va_start(args, fmt);
+	vscnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	memreg_blk_say(blk, "%s", text);
+	wake_up(&blk->wait);
+	if (!live)
+		return;
+	pr_info("%s: connection lost: %s\n", blk->disk->disk_name, text);
+	mod_delayed_work(blk->wq, &blk->recover, 0);
+}
+
+/**
+ * memreg_blk_live() - I/O may begin, or go on
+ * @blk: The device, which is connected
+ */
+void memreg_blk_live(struct memreg_blk *blk)
+{
+	bool broken;
+
+	spin_lock_irq(&blk->state_lock);
+	broken = blk->broken;
+	memreg_blk_set_state(blk, broken ? MEMREG_BLK_RECOVERING :
+					   MEMREG_BLK_LIVE);
+	spin_unlock_irq(&blk->state_lock);
+	/* It broke before anybody could be told. */
+	if (broken)
+		mod_delayed_work(blk->wq, &blk->recover, 0);
+	else
+		mod_delayed_work(blk->wq, &blk->alive, blk->keep_alive * HZ);
+}
+
+/* Requests that wait, or were requeued, are sent or fail. */
+static void memreg_blk_go_on(struct memreg_blk *blk)
+{
+	if (!blk->quiesced)
+		return;
+	blk->quiesced = false;
+	blk_mq_unquiesce_queue(blk->disk->queue);
+	/* Of a disk that is gone nothing was requeued. */
+	if (blk->requeued)
+		blk_mq_kick_requeue_list(blk->disk->queue);
+	blk->requeued = false;
+}
+
+/* Steps 1 to 3. */
+static void memreg_blk_lost(struct memreg_blk *blk)
+{
+	unsigned int i;
+
+	atomic64_inc(&blk->stats.losses);
+	blk->lost_at = jiffies;
+	blk->delay = MEMREG_BLK_DELAY_MIN;
+	blk_mq_quiesce_queue(blk->disk->queue);
+	blk->quiesced = true;
+	memreg_blk_disconnect(blk);
+	for (i = 0; i < blk->nr_live; i++)
+		memreg_blk_ios_settle(&blk->live[i]);
+}
+
+static bool memreg_blk_expired(const struct memreg_blk *blk)
+{
+	if (READ_ONCE(blk->stopping))
+		return true;
+	return blk->fail_after >= 0 &&
+	       time_after_eq(jiffies, blk->lost_at + blk->fail_after * HZ);
+}
+
+static void memreg_blk_fail(struct memreg_blk *blk)
+{
+	if (blk->state == MEMREG_BLK_FAILED)
+		return;
+	spin_lock_irq(&blk->state_lock);
+	memreg_blk_set_state(blk, MEMREG_BLK_FAILED);
+	spin_unlock_irq(&blk->state_lock);
+	pr_info("%s: no connection, I/O fails\n", blk->disk->disk_name);
+	memreg_blk_go_on(blk);
+}
+
+/* When to try again: not later than I/O has to fail. */
+static void memreg_blk_again(struct memreg_blk *blk)
+{
+	unsigned long delay = blk->delay, left;
+
+	blk->delay = min(2 * delay, (unsigned long)MEMREG_BLK_DELAY_MAX);
+	if (blk->state != MEMREG_BLK_FAILED && blk->fail_after >= 0) {
+		left = blk->lost_at + blk->fail_after * HZ - jiffies;
+		delay = min(delay, left);
+	}
+	if (!READ_ONCE(blk->stopping))
+		queue_delayed_work(blk->wq, &blk->recover, delay);
+}
+
+static void memreg_blk_recover(struct memreg_blk *blk)
+{
+	if (memreg_blk_is(blk, MEMREG_BLK_LIVE) ||
+	    memreg_blk_is(blk, MEMREG_BLK_DISABLED))
+		return;
+	if (blk->connected)
+		memreg_blk_lost(blk);
+	if (!READ_ONCE(blk->stopping) && !memreg_blk_connect(blk)) {
+		pr_info("%s: connected again\n", blk->disk->disk_name);
+		memreg_blk_live(blk);
+		memreg_blk_go_on(blk);
+		return;
+	}
+	if (memreg_blk_expired(blk))
+		memreg_blk_fail(blk);
+	memreg_blk_again(blk);
+}
+
+static void memreg_blk_recover_work(struct work_struct *work)
+{
+	struct memreg_blk *blk = container_of(to_delayed_work(work),
+					      struct memreg_blk, recover);
+	unsigned int noio = memalloc_noio_save();
+
+	memreg_blk_recover(blk);
+	memalloc_noio_restore(noio);
+}
+
+/* It runs in turn with the recovery, and finds the queues as they are. */
+static void memreg_blk_alive_work(struct work_struct *work)
+{
+	struct memreg_blk *blk = container_of(to_delayed_work(work),
+					      struct memreg_blk, alive);
+	unsigned int i;
+
+	if (!memreg_blk_is(blk, MEMREG_BLK_LIVE))
+		return;
+	for (i = 0; i < blk->nr_live; i++) {
+		if (!memreg_blk_nop(&blk->live[i]))
+			continue;
+		atomic64_inc(&blk->stats.timeouts);
+		memreg_blk_broken(blk, "the server doesn't answer");
+		return;
+	}
+	queue_delayed_work(blk->wq, &blk->alive, blk->keep_alive * HZ);
+}
+
+/**
+ * memreg_blk_recovery_init() - Prepare the workers of a device
+ * @blk: The device
+ */
+void memreg_blk_recovery_init(struct memreg_blk *blk)
+{
+	INIT_DELAYED_WORK(&blk->recover, memreg_blk_recover_work);
+	INIT_DELAYED_WORK(&blk->alive, memreg_blk_alive_work);
+}
+
+/**
+ * memreg_blk_stop() - From now on, a loss is the end
+ * @blk: The device
+ *
+ * I/O ends within io_timeout seconds, or fails at once if it isn't connected.
+ */
+void memreg_blk_stop(struct memreg_blk *blk)
+{
+	WRITE_ONCE(blk->stopping, true);
+	wake_up(&blk->wait);
+	if (!memreg_blk_is(blk, MEMREG_BLK_LIVE))
+		mod_delayed_work(blk->wq, &blk->recover, 0);
+}
+
+/**
+ * memreg_blk_stopped() - Give everything up
+ * @blk: The device, which was stopped; there is no I/O any more
+ *
+ * May sleep. When it returns, nobody is at work for it.
+ */
+void memreg_blk_stopped(struct memreg_blk *blk)
+{
+	/* A loss that is seen meanwhile starts the worker no more. */
+	spin_lock_irq(&blk->state_lock);
+	memreg_blk_set_state(blk, MEMREG_BLK_DISABLED);
+	spin_unlock_irq(&blk->state_lock);
+	cancel_delayed_work_sync(&blk->alive);
+	cancel_delayed_work_sync(&blk->recover);
+	memreg_blk_disconnect(blk);
+	cancel_work_sync(&blk->resize);
+}
