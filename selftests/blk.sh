@@ -1,0 +1,201 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# ib_memreg_blk with memreg blkd: what is written is read again, by all ways
+# that block devices have; what a server says of an export is what the disk is.
+# time limit: 240
+# shellcheck disable=SC2317,SC2329 # functions are called by check
+
+cd "$(dirname "$(realpath "$0")")" || exit
+# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
+. lib/topology.sh
+# shellcheck source-path=SCRIPTDIR source=lib/blk.sh
+. lib/blk.sh
+
+trap blk_end EXIT
+
+# RW BS DEPTH SIZE
+JOBS=(
+	"randwrite 512 64 256K"
+	"randwrite 4K 32 1M"
+	"write 4K 1 256K"
+	"write 64K 8 2M"
+	"write 1M 4 4M"
+	"randrw 16K 16 1M"
+)
+FILES=40
+if ((${MEMREG_FULL:-0})); then
+	JOBS=()
+	for depth in 1 4 16 64; do
+		for bs in 512 1K 4K 12K 64K 256K 1M; do
+			JOBS+=("randwrite $bs $depth 12M"
+				"write $bs $depth 12M" "randrw $bs $depth 12M")
+		done
+	done
+	FILES=2000
+fi
+
+# up NAME ATTRIBUTE=VALUE...: a device of the server that there is.
+up() {
+	blk_make "$@" && blk_enable "$1"
+}
+
+down() {
+	rmdir "$BLK/$1"
+}
+
+# as_large BYTES
+as_large() {
+	[ "$(blockdev --getsize64 "$DISK")" = "$1" ]
+}
+
+disk_is_the_export() {
+	local queue=/sys/block/${DISK#/dev/}/queue
+	as_large $((16 << 20)) &&
+		[ "$(cat "$queue/logical_block_size")" = 512 ] &&
+		[ "$(cat "$queue/max_hw_sectors_kb")" = 1024 ] &&
+		[ "$(cat "$queue/write_cache")" = "write back" ] &&
+		[ "$(blockdev --getro "$DISK")" = 0 ] &&
+		blk_is one state live && blk_is one enabled 1
+}
+
+verified() {
+	verify "$DISK" "$@"
+}
+
+# Through the page cache, and back from the server.
+buffered() {
+	local options=(--rw=randwrite --bs=4K --size=2M --name=buffered
+		--filename="$DISK" --verify=crc32c --verify_fatal=1 --minimal
+		--thread --ioengine=psync --verify_state_save=0)
+	fio "${options[@]}" --do_verify=0 --end_fsync=1 &&
+		fio "${options[@]}" --verify_only --direct=1
+}
+
+# Memory that doesn't begin or end with a page.
+odd_memory() {
+	verify "$DISK" randwrite 4K 8 512K --iomem_align=512 &&
+		verify "$DISK" randwrite 8704 8 512K --iomem_align=1536
+}
+
+keys_end_with_the_answers() {
+	no_errors one && (($(blk_count one remote-invalidated) > 0)) &&
+		[ "$(blk_count one local-invalidated)" = 0 ] &&
+		[ "$(blk_count one mrs-replaced)" = 0 ]
+}
+
+sum_tree() {
+	(cd "$1" && find . -type f -exec md5sum {} + | sort)
+}
+
+make_tree() {
+	local i
+	for ((i = 0; i < FILES; i++)); do
+		((i % 10)) || mkdir -p "$1/$((i / 10))" || return
+		head -c $((RANDOM / 2)) /dev/urandom >"$1/$((i / 10))/$i" ||
+			return
+	done
+}
+
+file_system() {
+	local at=$BLK_FILES/mnt before after
+	mkdir -p "$at"
+	mkfs.ext4 -q -F "$DISK" && mount "$DISK" "$at" || return
+	make_tree "$at"
+	before=$(sum_tree "$at")
+	umount "$at" && fsck.ext4 -fn "$DISK" && mount "$DISK" "$at" || return
+	after=$(sum_tree "$at")
+	umount "$at" && [ -n "$before" ] && [ "$before" = "$after" ]
+}
+
+holes() {
+	local blocks
+	dd if=/dev/urandom of="$DISK" bs=1M count=4 oflag=direct status=none ||
+		return
+	blocks=$(stat -c %b "$FILE")
+	blkdiscard -o 0 -l 2M "$DISK" &&
+		blkdiscard -z -o 2M -l 1M "$DISK" &&
+		cmp -n $((1 << 20)) -i $((2 << 20)):0 "$FILE" /dev/zero &&
+		! cmp -s -n 4096 -i $((3 << 20)):0 "$FILE" /dev/zero &&
+		(($(stat -c %b "$FILE") < blocks)) && same "$DISK" "$FILE"
+}
+
+grows_and_shrinks() {
+	truncate -s 24M "$FILE" && await 20 as_large $((24 << 20)) &&
+		verify "$DISK" write 64K 4 256K --offset=20M &&
+		truncate -s 16M "$FILE" && await 20 as_large $((16 << 20)) &&
+		(($(blk_count one resizes) == 2))
+}
+
+read_only() {
+	local before
+	before=$(md5sum <"$FILE")
+	[ "$(blockdev --getro "$DISK")" = 1 ] &&
+		! dd if=/dev/zero of="$DISK" bs=4K count=1 oflag=direct \
+			status=none && same "$DISK" "$FILE" &&
+		[ "$before" = "$(md5sum <"$FILE")" ]
+}
+
+memory_of_the_peer() {
+	up memory export=ram queues=1 depth=2 &&
+		[ "$(cat "/sys/block/${DISK#/dev/}/queue/write_cache")" = \
+			"write through" ] &&
+		verify "$DISK" randwrite 4K 8 1M && no_errors memory &&
+		down memory
+}
+
+large_blocks() {
+	up large export=large queues=2 && [ "$(blockdev --getss "$DISK")" = 4096 ] &&
+		verify "$DISK" randwrite 4K 16 1M && no_errors large &&
+		down large
+}
+
+# Two devices of one export are two clients.
+two_devices() {
+	local first
+	up a export=file && first=$DISK && up b export=file || return
+	[ "$first" != "$DISK" ] &&
+		verify "$first" randwrite 4K 8 512K --offset=0 &&
+		verify "$DISK" randwrite 4K 8 512K --offset=1M &&
+		same "$first" "$FILE" && down a && down b
+}
+
+reenabled() {
+	blk_disable one && blk_is one state disabled &&
+		blk_is one enabled 0 && blk_is one disk "" &&
+		blk_set one queues 1 && blk_enable one &&
+		verify "$DISK" randwrite 4K 8 256K && no_errors one
+}
+
+begin() {
+	blk_load || return
+	file file 16M
+	server_begin -a 192.0.2.2 file="$FILE" ram=memory:8M &&
+		up one export=file
+}
+
+check begin
+check disk_is_the_export
+for job in "${JOBS[@]}"; do
+	# shellcheck disable=SC2086 # they are words
+	check verified $job
+done
+check buffered
+check odd_memory
+check keys_end_with_the_answers
+check file_system
+check holes
+check grows_and_shrinks
+check reenabled
+check two_devices
+check memory_of_the_peer
+check down one
+server_end TERM
+server_begin -a 192.0.2.2 --read-only file="$FILE" >>"$SAID" 2>&1
+check up one
+check read_only
+check down one
+server_end TERM
+file large 16M
+server_begin -a 192.0.2.2 --block-size 4096 large="$FILE" >>"$SAID" 2>&1
+check large_blocks
+exit $BLK_FAILED

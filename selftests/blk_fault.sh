@@ -1,0 +1,322 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# ib_memreg_blk when things go wrong: servers die, hang and come back, the link
+# goes down, RDMA devices go away, all of it during I/O; and what is not valid.
+# time limit: 300
+# shellcheck disable=SC2317,SC2329 # functions are called by check
+
+cd "$(dirname "$(realpath "$0")")" || exit
+# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
+. lib/topology.sh
+# shellcheck source-path=SCRIPTDIR source=lib/blk.sh
+. lib/blk.sh
+
+trap blk_end EXIT
+
+ROUNDS=2
+SECONDS_OF_IO=4
+if ((${MEMREG_FULL:-0})); then
+	ROUNDS=20
+	SECONDS_OF_IO=20
+fi
+
+# serve: the same file on the same port, whoever served it before.
+serve() {
+	server_begin -a 192.0.2.2 file="$BLK_FILES/file"
+}
+
+# up ATTRIBUTE=VALUE...: a device with a server, of 16 MiB.
+up() {
+	file file 16M
+	serve && blk_make dev export=file queues=2 "$@" && blk_enable dev
+}
+
+down() {
+	rmdir "$BLK/dev" || return
+	server_end TERM
+}
+
+# io_begin: writes that are verified for a while; its process is $IO.
+io_begin() {
+	verify "$DISK" randwrite 4K 16 8M --time_based \
+		--runtime="$SECONDS_OF_IO" --verify_backlog=64 \
+		>"$BLK_FILES/io" 2>&1 &
+	IO=$!
+	await 30 commands_since 0 200
+}
+
+# io_end: with its status; what it read was what it wrote.
+io_end() {
+	wait "$IO" && return
+	cat "$BLK_FILES/io"
+	return 1
+}
+
+# commands_since COUNT MORE
+commands_since() {
+	(($(blk_count dev commands) >= $1 + $2))
+}
+
+lost_since() {
+	(($(blk_count dev losses) > $1))
+}
+
+live() {
+	blk_is dev state live
+}
+
+#
+# Recovery
+#
+
+server_dies_and_comes_back() {
+	local round before status=0
+	up && io_begin || return
+	for ((round = 0; round < ROUNDS; round++)); do
+		before=$(blk_count dev losses)
+		server_end KILL
+		await 30 lost_since "$before" || return
+		serve && await 60 live || return
+		before=$(blk_count dev commands)
+		await 30 commands_since "$before" 20 || status=1
+	done
+	io_end && [ "$(blk_count dev failed)" = 0 ] &&
+		(($(blk_count dev retries) > 0)) &&
+		same "$DISK" "$BLK_FILES/file" && down && return "$status"
+}
+
+server_hangs_and_wakes_up() {
+	local status=0
+	up io_timeout=2 && io_begin || return
+	kill -STOP "$SERVER"
+	await 60 lost_since 0 || status=1
+	kill -CONT "$SERVER"
+	await 60 live || status=1
+	io_end && (($(blk_count dev timeouts) > 0)) &&
+		[ "$(blk_count dev failed)" = 0 ] &&
+		same "$DISK" "$BLK_FILES/file" && down && return "$status"
+}
+
+# Nobody notices but the keep-alive.
+idle_server_dies() {
+	up io_timeout=2 || return
+	server_end KILL
+	await 60 lost_since 0 && serve && await 60 live &&
+		verify "$DISK" randwrite 4K 8 256K && down
+}
+
+idle_server_hangs() {
+	up io_timeout=1 || return
+	kill -STOP "$SERVER"
+	await 60 lost_since 0
+	kill -CONT "$SERVER"
+	await 60 live && (($(blk_count dev timeouts) > 0)) && down
+}
+
+link_goes_down_and_up() {
+	up io_timeout=2 && io_begin || return
+	ip -n memreg-owner link set mr_owner down
+	await 60 lost_since 0
+	addresses_up owner && rxe_works owner && await 90 live &&
+		io_end && [ "$(blk_count dev failed)" = 0 ] &&
+		same "$DISK" "$BLK_FILES/file" && down
+}
+
+# rxe_works END: a device that could not send is of no use any more.
+rxe_works() {
+	await 10 rxe_active "$1" "$(number "$1")"
+	rxe_ready "$1" && return
+	rxe_down "$1" && rxe_up "$1" && await 20 rxe_ready "$1"
+}
+
+# The same address, on another RDMA device then.
+rdma_device_goes_and_comes() {
+	up && io_begin || return
+	rxe_down owner
+	await 60 lost_since 0 && rxe_up owner && await 20 rxe_ready owner &&
+		await 60 live && io_end &&
+		[ "$(blk_count dev failed)" = 0 ] &&
+		same "$DISK" "$BLK_FILES/file" && down
+}
+
+# The server ends with its device.
+peers_device_goes_and_comes() {
+	up io_timeout=2 && io_begin || return
+	rxe_down peer
+	server_end TERM
+	await 60 lost_since 0 && rxe_up peer && await 20 rxe_ready peer &&
+		serve && await 90 live && io_end &&
+		[ "$(blk_count dev failed)" = 0 ] &&
+		same "$DISK" "$BLK_FILES/file" && down
+}
+
+#
+# No recovery
+#
+
+fails() {
+	! dd if="$DISK" of=/dev/null bs=4K count=1 iflag=direct status=none
+}
+
+io_fails_when_it_took_too_long() {
+	up fail_after=1 || return
+	server_end KILL
+	await 60 blk_is dev state failed && fails || return
+	(($(blk_count dev retries) == 0)) || return
+	serve && await 60 live && verify "$DISK" randwrite 4K 8 256K && down
+}
+
+# What waits for the connection fails with it.
+waiting_io_fails() {
+	local io
+	up fail_after=2 || return
+	server_end KILL
+	dd if=/dev/zero of="$DISK" bs=4K count=64 oflag=direct conv=nocreat &
+	io=$!
+	! wait "$io" && blk_is dev state failed && down
+}
+
+another_export_is_refused() {
+	up || return
+	server_end KILL
+	server_begin -a 192.0.2.2 --read-only file="$BLK_FILES/file" &&
+		await 60 grep -q 'flags has changed' "$BLK/dev/error" &&
+		! live || return
+	server_end KILL
+	serve && await 60 live && down
+}
+
+#
+# The end
+#
+
+# wait_for_server: one write is on its way; its process is $IO.
+wait_for_server() {
+	local before
+	before=$(blk_count dev commands)
+	dd if=/dev/zero of="$DISK" bs=64K count=4 oflag=direct conv=nocreat \
+		status=none &
+	IO=$!
+	await 20 commands_since "$before" 1
+}
+
+removed_with_a_dead_server() {
+	up fail_after=-1 || return
+	server_end KILL
+	await 60 lost_since 0
+	dd if=/dev/zero of="$DISK" bs=64K count=4 conv=nocreat status=none &
+	down
+	wait $!
+	[ ! -d "$BLK/dev" ]
+}
+
+removed_with_a_silent_server() {
+	up io_timeout=2 fail_after=-1 || return
+	kill -STOP "$SERVER"
+	wait_for_server && rmdir "$BLK/dev" && ! wait "$IO" || return
+	kill -CONT "$SERVER"
+	server_end TERM
+	[ ! -d "$BLK/dev" ]
+}
+
+removed_without_an_rdma_device() {
+	up fail_after=-1 || return
+	rxe_down owner
+	await 60 lost_since 0 && down || return
+	rxe_up owner && await 20 rxe_ready owner
+}
+
+# The one that has it open keeps the module, not the connection.
+removed_during_io() {
+	up && io_begin && rmdir "$BLK/dev" || return
+	! wait "$IO" || return
+	server_end TERM
+}
+
+#
+# What is not valid
+#
+
+# refused ATTRIBUTE VALUE...
+refused() {
+	local attribute=$1 value
+	shift
+	for value; do
+		if blk_set dev "$attribute" "$value"; then
+			echo "$attribute takes '$value'"
+			return 1
+		fi
+	done
+}
+
+bad_values_are_refused() {
+	blk_make dev || return
+	refused address '' nobody 192.0.2.256 'fd00:::1' '192.0.2.2 x' &&
+		refused port 0 65536 -1 x '' &&
+		refused export 'a b' 12345678901234567 &&
+		refused queues 0 65 x && refused depth 1 257 -1 &&
+		refused io_timeout 0 86401 && refused keep_alive 0 &&
+		refused fail_after -2 86401 && refused retries -1 1001 &&
+		refused enabled 2 x '' && refused state live &&
+		blk_set dev export 1234567890123456 &&
+		blk_is dev export 1234567890123456 &&
+		blk_set dev address fd00:6d72::2 && blk_set dev export '' &&
+		rmdir "$BLK/dev"
+}
+
+nothing_changes_while_enabled() {
+	up || return
+	refused address 192.0.2.3 && refused port 1 && refused export x &&
+		refused queues 1 && refused depth 8 && refused enabled 1 &&
+		refused retries 1 && live && blk_set dev enabled 0 &&
+		blk_set dev enabled 0 && blk_set dev queues 1 && down
+}
+
+# says WORDS: it can't be enabled, and tells why.
+says() {
+	if blk_enable dev; then
+		echo "it is enabled, without: $1"
+		return 1
+	fi
+	blk_is dev state disabled && blk_is dev disk '' &&
+		grep -q "$1" "$BLK/dev/error"
+}
+
+reasons_are_told() {
+	blk_make dev queues=1 || return
+	says 'nobody serves\|REJECTED\|rejected\|can.t connect' || return
+	file file 1M
+	server_begin -a 192.0.2.2 file="$FILE" other="$FILE" || return
+	blk_set dev export none && says 'no such export' &&
+		blk_set dev address 192.0.2.77 &&
+		says "can't connect\|no answer" &&
+		rmdir "$BLK/dev" && server_end TERM
+}
+
+CHECKS=(
+	bad_values_are_refused
+	reasons_are_told
+	nothing_changes_while_enabled
+	server_dies_and_comes_back
+	server_hangs_and_wakes_up
+	idle_server_dies
+	idle_server_hangs
+	io_fails_when_it_took_too_long
+	waiting_io_fails
+	another_export_is_refused
+	removed_with_a_dead_server
+	removed_with_a_silent_server
+	removed_during_io
+	removed_without_an_rdma_device
+	rdma_device_goes_and_comes
+	peers_device_goes_and_comes
+	link_goes_down_and_up
+)
+
+# Those that are named, for who looks for an error.
+[ $# = 0 ] || CHECKS=("$@")
+check blk_load
+for name in "${CHECKS[@]}"; do
+	check "$name"
+done
+exit $BLK_FAILED
