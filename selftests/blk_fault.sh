@@ -113,20 +113,23 @@ idle_server_hangs() {
 	await 60 live && (($(blk_count dev timeouts) > 0)) && down
 }
 
+# rxe_mend END: a device that could not send while the link was down sends no
+# more. Whoever used it has to come back.
+rxe_mend() {
+	await 10 rxe_active "$1" "$(number "$1")"
+	rxe_ready "$1" && return
+	[ "$1" = owner ] || server_end KILL
+	rxe_down "$1" && rxe_up "$1" && await 20 rxe_ready "$1" || return
+	[ "$1" = owner ] || serve
+}
+
 link_goes_down_and_up() {
 	up io_timeout=2 && io_begin || return
 	ip -n memreg-owner link set mr_owner down
 	await 60 lost_since 0
-	addresses_up owner && rxe_works owner && await 90 live &&
-		io_end && [ "$(blk_count dev failed)" = 0 ] &&
+	addresses_up owner && rxe_mend owner && rxe_mend peer &&
+		await 90 live && io_end && [ "$(blk_count dev failed)" = 0 ] &&
 		same "$DISK" "$BLK_FILES/file" && down
-}
-
-# rxe_works END: a device that could not send is of no use any more.
-rxe_works() {
-	await 10 rxe_active "$1" "$(number "$1")"
-	rxe_ready "$1" && return
-	rxe_down "$1" && rxe_up "$1" && await 20 rxe_ready "$1"
 }
 
 # The same address, on another RDMA device then.

@@ -1,0 +1,97 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# ib_memreg_blk with a server that lies: each lie ends the connection, and none
+# of them does harm. blk_liar.c has what they are.
+# time limit: 180
+# shellcheck disable=SC2317,SC2329 # functions are called by check
+
+cd "$(dirname "$(realpath "$0")")" || exit
+# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
+. lib/topology.sh
+# shellcheck source-path=SCRIPTDIR source=lib/blk.sh
+. lib/blk.sh
+
+trap blk_end EXIT
+
+LIES=(seq capacity length epoch tag idle-tag status error-length refusal reserved
+	no-key key short long too-long garbage twice)
+if ((${MEMREG_FULL:-0})); then
+	for i in 1 2 3 4; do
+		LIES+=("${LIES[@]}")
+	done
+fi
+
+# liar EVERY LIE...: a device of a server that tells them.
+liar() {
+	ip netns exec memreg-peer "$TOPOLOGY_TREE/build/selftests/blk_liar" \
+		192.0.2.2 "$@" >"$SAID.server" 2>&1 &
+	SERVER=$!
+	await 60 server_says 'serving on' &&
+		blk_make dev queues=1 depth=8 io_timeout=2 retries=10 &&
+		blk_enable dev
+}
+
+down() {
+	rmdir "$BLK/dev"
+	server_end KILL
+}
+
+# told COUNT: lies that were told.
+told() {
+	[ "$(grep -c '^lie:' "$SAID.server")" = "$1" ]
+}
+
+# One that is told twice in a connection that is over already counts once.
+I5_lies_end_the_connection_and_do_no_harm() {
+	liar 30 "${LIES[@]}" || return
+	verify "$DISK" randwrite 4K 4 $((${#LIES[@]} * 80))K \
+		--verify_backlog=16 || return
+	told ${#LIES[@]} && [ "$(blk_count dev failed)" = 0 ] &&
+		[ "$(blk_count dev timeouts)" = 0 ] &&
+		[ "$(blk_count dev protocol-errors)" -ge ${#LIES[@]} ] &&
+		[ "$(blk_count dev losses)" = ${#LIES[@]} ] &&
+		blk_is dev state live && down
+}
+
+# reads: direct, one at a time, until something fails.
+reads() {
+	dd if="$DISK" of=/dev/null bs=4K count="$1" iflag=direct status=none
+}
+
+I1_no_key_works_after_the_answer() {
+	liar 20 late && reads 40 && told 1 &&
+		await 20 server_says '^late:' &&
+		server_says '^late: remote access error' && down
+}
+
+# The key of a command that was not answered, on the next connection.
+I1_no_key_works_after_recovery() {
+	liar 20 silent && reads 40 && told 1 &&
+		await 20 server_says '^late:' &&
+		server_says '^late: remote access error' &&
+		(($(blk_count dev timeouts) > 0)) &&
+		[ "$(blk_count dev failed)" = 0 ] && down
+}
+
+errors_are_not_retried() {
+	liar 20 io && ! reads 40 && told 1 &&
+		[ "$(blk_count dev failed)" = 1 ] &&
+		[ "$(blk_count dev retries)" = 0 ] &&
+		[ "$(blk_count dev losses)" = 0 ] && reads 40 && down
+}
+
+invalid_ends_the_connection_and_the_command() {
+	liar 20 invalid && ! reads 40 && told 1 &&
+		[ "$(blk_count dev failed)" = 1 ] &&
+		[ "$(blk_count dev retries)" = 0 ] &&
+		await 20 blk_is dev state live &&
+		[ "$(blk_count dev losses)" = 1 ] && reads 40 && down
+}
+
+check blk_load
+check I5_lies_end_the_connection_and_do_no_harm
+check I1_no_key_works_after_the_answer
+check I1_no_key_works_after_recovery
+check errors_are_not_retried
+check invalid_ends_the_connection_and_the_command
+exit $BLK_FAILED
