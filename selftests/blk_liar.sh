@@ -16,7 +16,7 @@ trap blk_end EXIT
 LIES=(seq capacity length epoch tag idle-tag status error-length refusal reserved
 	no-key key short long too-long garbage twice)
 if ((${MEMREG_FULL:-0})); then
-	for i in 1 2 3 4; do
+	for _ in 1 2 3 4; do
 		LIES+=("${LIES[@]}")
 	done
 fi

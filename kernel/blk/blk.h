@@ -31,9 +31,7 @@
 #include <linux/blk-mq.h>
 #include <linux/configfs.h>
 #include <linux/mutex.h>
-#include <linux/scatterlist.h>
 #include <linux/spinlock.h>
-#include <linux/version.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_memreg.h>
@@ -42,7 +40,7 @@
 #include <rdma/rdma_cm.h>
 
 /* Most that one request moves. */
-#define MEMREG_BLK_IO_MAX	(1U << 20)
+#define MEMREG_BLK_IO_MAX	BIT(20)
 
 /* Most that DISCARD and WRITE_ZEROES are asked for at once. */
 #define MEMREG_BLK_RANGE_MAX	(256U << 20)
@@ -100,7 +98,7 @@ enum memreg_blk_io_state {
  * @state: Who has it
  * @status: What was answered
  * @rq: blk-mq's request; NULL for a keep-alive
- * @sgl: Room for the request's pieces; NULL for a keep-alive
+ * @bvecs: Room for the request's pieces; NULL for a keep-alive
  * @seq: Sequence number
  * @length: Bytes that an answer must say were moved
  * @rkey: Key that the answer must have invalidated, if @req has MRs
@@ -110,11 +108,11 @@ enum memreg_blk_io_state {
 struct memreg_blk_io {
 	struct ib_memreg_req req;
 	struct memreg_blk_queue *queue;
-	spinlock_t lock;
+	spinlock_t lock;	/* against answers */
 	enum memreg_blk_io_state state;
 	blk_status_t status;
 	struct request *rq;
-	struct scatterlist *sgl;
+	struct bio_vec *bvecs;
 	u64 seq;
 	u32 length;
 	u32 rkey;
@@ -169,7 +167,7 @@ struct memreg_blk_export {
  * @blk: The device
  * @index: Which it is
  * @ios: Commands, one for each tag; the last is the keep-alive's
- * @sgls: Room for the pieces of all of them
+ * @bvecs: Room for the pieces of all of them
  * @recvs: Receives, as many
  * @cmds: MEMREG_BLK_CMD_SIZE for each tag
  * @replies: MEMREG_BLK_REPLY_SIZE for each receive
@@ -191,7 +189,7 @@ struct memreg_blk_queue {
 	struct memreg_blk *blk;
 	unsigned int index;
 	struct memreg_blk_io *ios;
-	struct scatterlist *sgls;
+	struct bio_vec *bvecs;
 	struct memreg_blk_recv *recvs;
 	void *cmds;
 	void *replies;
@@ -283,7 +281,7 @@ struct memreg_blk_stats {
  */
 struct memreg_blk {
 	struct config_group group;
-	struct mutex lock;
+	struct mutex lock;	/* configuration */
 	char address[64];
 	int port;
 	char export_name[IB_MEMREG_BLK_EXPORT_MAX];
@@ -294,10 +292,10 @@ struct memreg_blk {
 	int fail_after;
 	int retries;
 
-	spinlock_t error_lock;
+	spinlock_t error_lock;	/* error */
 	char error[MEMREG_BLK_ERROR_SIZE];
 
-	spinlock_t state_lock;
+	spinlock_t state_lock;	/* state, broken */
 	enum memreg_blk_state state;
 	bool broken;
 	bool stopping;
@@ -317,7 +315,7 @@ struct memreg_blk {
 	struct memreg_blk_queue *live;
 	bool connected;
 
-	struct mutex conn_lock;
+	struct mutex conn_lock;	/* pool */
 	struct ib_pd *pd;
 	struct ib_memreg_pool *pool;
 	struct ib_memreg_pool_stats past;
@@ -354,7 +352,7 @@ __printf(2, 3) void memreg_blk_say(struct memreg_blk *blk, const char *fmt,
 
 /* io.c */
 int memreg_blk_queue_alloc(struct memreg_blk_queue *queue);
-int memreg_blk_queue_alloc_sgls(struct memreg_blk_queue *queue);
+int memreg_blk_queue_alloc_bvecs(struct memreg_blk_queue *queue);
 void memreg_blk_queue_free(struct memreg_blk_queue *queue);
 void memreg_blk_ios_ready(struct memreg_blk_queue *queue);
 blk_status_t memreg_blk_send(struct memreg_blk_queue *queue,
@@ -408,7 +406,21 @@ void memreg_blk_stopped(struct memreg_blk *blk);
 static inline bool memreg_blk_is(const struct memreg_blk *blk,
 				 enum memreg_blk_state state)
 {
+	/* Pairs with memreg_blk_set_state(). */
 	return smp_load_acquire(&blk->state) == state;
+}
+
+static inline const char *memreg_blk_name(const struct memreg_blk *blk)
+{
+	return config_item_name((struct config_item *)&blk->group.cg_item);
+}
+
+/* Pieces that a request has, and pages that it touches, at most: it begins and
+ * ends anywhere in a page.
+ */
+static inline unsigned int memreg_blk_pieces(const struct memreg_blk *blk)
+{
+	return blk->io_max / PAGE_SIZE + 1;
 }
 
 #endif

@@ -41,7 +41,7 @@
 static void memreg_blk_tell(struct memreg_blk_queue *queue, int status)
 {
 	queue->cm_status = status;
-	/* Pairs with that in memreg_blk_step(). */
+	/* Pairs with memreg_blk_told(). */
 	smp_store_release(&queue->cm_event, true);
 	wake_up(&queue->blk->wait);
 }
@@ -109,19 +109,25 @@ static int memreg_blk_handler(struct rdma_cm_id *id,
 	return 0;
 }
 
+static bool memreg_blk_told(const struct memreg_blk_queue *queue)
+{
+	/* Pairs with memreg_blk_tell(). */
+	return smp_load_acquire(&queue->cm_event);
+}
+
 /* Wait for what the RDMA CM was asked for. */
 static int memreg_blk_step(struct memreg_blk_queue *queue, const char *what)
 {
 	struct memreg_blk *blk = queue->blk;
 
 	if (!wait_event_timeout(blk->wait,
-				smp_load_acquire(&queue->cm_event) ||
+				memreg_blk_told(queue) ||
 				READ_ONCE(blk->broken) ||
 				READ_ONCE(blk->stopping), MEMREG_BLK_STEP)) {
 		memreg_blk_say(blk, "no answer: %s", what);
 		return -ETIMEDOUT;
 	}
-	if (!smp_load_acquire(&queue->cm_event))
+	if (!memreg_blk_told(queue))
 		return -ECONNRESET;
 	return queue->cm_status;
 }
@@ -137,36 +143,27 @@ static void memreg_blk_step_begin(struct memreg_blk_queue *queue)
  * What all queues share
  */
 
-/* Requests begin and end anywhere in a page: at most one page more than they
- * have of bytes.
- */
-static unsigned int memreg_blk_pages(const struct memreg_blk *blk)
-{
-	return blk->io_max / PAGE_SIZE + 1;
-}
-
 /* If the largest request takes more MRs than commands have segments, requests
  * get smaller, which is not done once there is a disk.
  */
 static int memreg_blk_limits(struct memreg_blk *blk)
 {
-	unsigned int mrs = DIV_ROUND_UP(memreg_blk_pages(blk),
+	unsigned int mrs = DIV_ROUND_UP(memreg_blk_pieces(blk),
 					ib_memreg_pool_pages(blk->pool));
 
 	if (!blk->known)
 		blk->max_mrs = min_t(unsigned int, mrs, IB_MEMREG_BLK_SEGS_MAX);
-	else if (mrs > blk->max_mrs) {
-		memreg_blk_say(blk, "the RDMA device has shorter MRs now");
-		return -EMEDIUMTYPE;
-	}
-	return 0;
+	if (mrs <= blk->max_mrs || !blk->known)
+		return 0;
+	memreg_blk_say(blk, "the RDMA device has shorter MRs now");
+	return -EMEDIUMTYPE;
 }
 
 static struct ib_memreg_pool *memreg_blk_pool(struct memreg_blk *blk)
 {
-	unsigned int pages = memreg_blk_pages(blk), most, each;
+	unsigned int pages = memreg_blk_pieces(blk), most, each;
 	struct ib_memreg_pool_attr attr = {
-		.name = config_item_name(&blk->group.cg_item),
+		.name = memreg_blk_name(blk),
 		.max_pages = pages,
 		.numa_node = NUMA_NO_NODE,
 	};
@@ -453,7 +450,7 @@ static int memreg_blk_learn(struct memreg_blk *blk)
 	const struct memreg_blk_export *e = &blk->live[0].export;
 	unsigned int pages;
 
-	blk->max_mrs = min(blk->max_mrs, (unsigned int)e->max_segs);
+	blk->max_mrs = min_t(unsigned int, blk->max_mrs, e->max_segs);
 	pages = blk->max_mrs * ib_memreg_pool_pages(blk->pool);
 	blk->io_max = min(blk->io_max, e->max_length);
 	blk->io_max = min_t(u64, blk->io_max, (u64)(pages - 1) * PAGE_SIZE);

@@ -19,6 +19,7 @@
  * A request goes back to blk-mq only when the pool says by done() that its
  * keys are dead and its memory is unmapped: nobody writes to it any more.
  */
+#include <linux/bvec.h>
 #include <linux/gfp.h>
 #include <linux/slab.h>
 
@@ -67,23 +68,22 @@ int memreg_blk_queue_alloc(struct memreg_blk_queue *queue)
 }
 
 /**
- * memreg_blk_queue_alloc_sgls() - Allocate room for the pieces of requests
+ * memreg_blk_queue_alloc_bvecs() - Allocate room for the pieces of requests
  * @queue: The queue of a device that knows how large requests are
  *
  * Return: 0 or -ENOMEM; either way memreg_blk_queue_free() undoes it.
  */
-int memreg_blk_queue_alloc_sgls(struct memreg_blk_queue *queue)
+int memreg_blk_queue_alloc_bvecs(struct memreg_blk_queue *queue)
 {
 	unsigned int tags = queue->blk->tag_set.queue_depth, i;
-	unsigned int pieces = queue->blk->io_max / PAGE_SIZE + 1;
+	unsigned int pieces = memreg_blk_pieces(queue->blk);
 
-	queue->sgls = kvcalloc(tags * pieces, sizeof(*queue->sgls), GFP_KERNEL);
-	if (!queue->sgls)
+	queue->bvecs = kvcalloc(tags * pieces, sizeof(*queue->bvecs),
+				GFP_KERNEL);
+	if (!queue->bvecs)
 		return -ENOMEM;
-	for (i = 0; i < tags; i++) {
-		queue->ios[i].sgl = queue->sgls + i * pieces;
-		sg_init_table(queue->ios[i].sgl, pieces);
-	}
+	for (i = 0; i < tags; i++)
+		queue->ios[i].bvecs = queue->bvecs + i * pieces;
 	return 0;
 }
 
@@ -93,7 +93,7 @@ int memreg_blk_queue_alloc_sgls(struct memreg_blk_queue *queue)
  */
 void memreg_blk_queue_free(struct memreg_blk_queue *queue)
 {
-	kvfree(queue->sgls);
+	kvfree(queue->bvecs);
 	if (queue->replies)
 		free_pages_exact(queue->replies,
 				 memreg_blk_replies_size(queue));
@@ -101,6 +101,27 @@ void memreg_blk_queue_free(struct memreg_blk_queue *queue)
 		free_pages_exact(queue->cmds, memreg_blk_cmds_size(queue));
 	kvfree(queue->recvs);
 	kvfree(queue->ios);
+}
+
+/*
+ * The state of a command
+ *
+ * Who finds a command in another state finds all that was done to it before.
+ * Where its lock is held, or nobody else changes it, plain accesses will do.
+ */
+
+static bool memreg_blk_io_is(const struct memreg_blk_io *io,
+			     enum memreg_blk_io_state state)
+{
+	/* Pairs with memreg_blk_io_becomes(). */
+	return smp_load_acquire(&io->state) == state;
+}
+
+static void memreg_blk_io_becomes(struct memreg_blk_io *io,
+				  enum memreg_blk_io_state state)
+{
+	/* Pairs with memreg_blk_io_is(). */
+	smp_store_release(&io->state, state);
 }
 
 /*
@@ -117,7 +138,7 @@ static void memreg_blk_complete(struct request *rq)
 		atomic64_inc(&queue->blk->stats.failed);
 	/* Its tag may be used again from here on, before blk-mq knows. */
 	io->rq = NULL;
-	smp_store_release(&io->state, MEMREG_BLK_IO_IDLE);
+	memreg_blk_io_becomes(io, MEMREG_BLK_IO_IDLE);
 	blk_mq_end_request(rq, status);
 }
 
@@ -128,11 +149,11 @@ static void memreg_blk_done(struct ib_memreg_req *req, int status)
 	struct memreg_blk *blk = io->queue->blk;
 
 	if (READ_ONCE(io->state) == MEMREG_BLK_IO_ABORTED)
-		smp_store_release(&io->state, MEMREG_BLK_IO_ENDED);
+		memreg_blk_io_becomes(io, MEMREG_BLK_IO_ENDED);
 	else if (io->rq)
 		blk_mq_complete_request_direct(io->rq, memreg_blk_complete);
 	else
-		smp_store_release(&io->state, MEMREG_BLK_IO_IDLE);
+		memreg_blk_io_becomes(io, MEMREG_BLK_IO_IDLE);
 	/* The pool waits for us before it is destroyed, with the device. */
 	if (wq_has_sleeper(&blk->wait))
 		wake_up(&blk->wait);
@@ -242,17 +263,19 @@ static void memreg_blk_number(struct memreg_blk *blk, struct request *rq)
 
 static int memreg_blk_map(struct memreg_blk_io *io, struct request *rq)
 {
-	int nents;
+	struct req_iterator iter;
+	unsigned int count = 0;
+	struct bio_vec bvec;
 
 	if (!blk_rq_nr_phys_segments(rq))
 		return 0;
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
-	nents = blk_rq_map_sg(rq, io->sgl);
-#else
-	nents = blk_rq_map_sg(rq->q, rq, io->sgl);
-#endif
-	return ib_memreg_req_map_sg(&io->req, io->sgl, nents,
-				    io->queue->blk->max_mrs, rq_dma_dir(rq));
+	rq_for_each_bvec(bvec, rq, iter) {
+		if (WARN_ON_ONCE(count == memreg_blk_pieces(io->queue->blk)))
+			return -EMSGSIZE;
+		io->bvecs[count++] = bvec;
+	}
+	return ib_memreg_req_map_bvec(&io->req, io->bvecs, count,
+				      io->queue->blk->max_mrs, rq_dma_dir(rq));
 }
 
 static bool memreg_blk_has_data(int opcode)
@@ -278,7 +301,7 @@ blk_status_t memreg_blk_send(struct memreg_blk_queue *queue, struct request *rq)
 	opcode = memreg_blk_opcode(rq, &flags);
 	if (opcode < 0)
 		return BLK_STS_NOTSUPP;
-	if (WARN_ON_ONCE(smp_load_acquire(&io->state) != MEMREG_BLK_IO_IDLE))
+	if (WARN_ON_ONCE(!memreg_blk_io_is(io, MEMREG_BLK_IO_IDLE)))
 		return BLK_STS_IOERR;
 	memreg_blk_number(queue->blk, rq);
 	if (memreg_blk_has_data(opcode))
@@ -316,7 +339,7 @@ int memreg_blk_nop(struct memreg_blk_queue *queue)
 	unsigned long quiet = READ_ONCE(queue->last_reply) +
 			      blk->keep_alive * HZ;
 
-	if (smp_load_acquire(&io->state) != MEMREG_BLK_IO_IDLE)
+	if (!memreg_blk_io_is(io, MEMREG_BLK_IO_IDLE))
 		return time_after(jiffies, io->sent + blk->io_timeout * HZ) ?
 		       -ETIMEDOUT : 0;
 	if (time_before(jiffies, quiet))
@@ -476,7 +499,7 @@ static bool memreg_blk_none_is(struct memreg_blk_queue *queue,
 	unsigned int i;
 
 	for (i = 0; i < queue->blk->depth; i++)
-		if (smp_load_acquire(&queue->ios[i].state) == state)
+		if (memreg_blk_io_is(&queue->ios[i], state))
 			return false;
 	return true;
 }
@@ -549,7 +572,7 @@ void memreg_blk_ios_settle(struct memreg_blk_queue *queue)
 			continue;
 		rq = io->rq;
 		io->rq = NULL;
-		smp_store_release(&io->state, MEMREG_BLK_IO_IDLE);
+		memreg_blk_io_becomes(io, MEMREG_BLK_IO_IDLE);
 		if (rq)
 			memreg_blk_retry(queue->blk, rq);
 	}

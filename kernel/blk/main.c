@@ -136,12 +136,12 @@ static int memreg_blk_tag_set(struct memreg_blk *blk)
 	set->timeout = blk->io_timeout * HZ;
 	set->driver_data = blk;
 	set->flags = BLK_MQ_F_NO_SCHED_BY_DEFAULT;
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 14, 0)
+#ifdef MEMREG_BLK_SHOULD_MERGE
 	set->flags |= BLK_MQ_F_SHOULD_MERGE;
 #endif
 	ret = blk_mq_alloc_tag_set(set);
 	for (i = 0; i < blk->nr_live && !ret; i++) {
-		ret = memreg_blk_queue_alloc_sgls(&blk->live[i]);
+		ret = memreg_blk_queue_alloc_bvecs(&blk->live[i]);
 		if (ret)
 			blk_mq_free_tag_set(set);
 	}
@@ -158,7 +158,7 @@ static struct queue_limits memreg_blk_queue_limits(const struct memreg_blk *blk)
 		.logical_block_size = e->block_size,
 		.physical_block_size = e->physical_block_size,
 		.max_hw_sectors = blk->io_max >> SECTOR_SHIFT,
-		.max_segments = blk->io_max / PAGE_SIZE + 1,
+		.max_segments = memreg_blk_pieces(blk),
 		.virt_boundary_mask = PAGE_SIZE - 1,
 	};
 
@@ -287,7 +287,7 @@ static int memreg_blk_prepare(struct memreg_blk *blk)
 		return -EINVAL;
 	}
 	blk->wq = alloc_ordered_workqueue("memreg_blk-%s", WQ_MEM_RECLAIM,
-					  config_item_name(&blk->group.cg_item));
+					  memreg_blk_name(blk));
 	if (!blk->wq)
 		return -ENOMEM;
 	return memreg_blk_alloc_queues(blk);
@@ -417,7 +417,7 @@ module_exit(memreg_blk_module_exit);
 
 MODULE_DESCRIPTION("Block devices on the memory or a file of a peer, by RDMA");
 MODULE_LICENSE("GPL");
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+#ifdef MEMREG_EXPORT_NS_STRING
 MODULE_IMPORT_NS("IB_MEMREG");
 #else
 MODULE_IMPORT_NS(IB_MEMREG);

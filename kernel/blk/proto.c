@@ -12,7 +12,7 @@
 #include "blk.h"
 
 /* What a server is believed of physical blocks. */
-#define MEMREG_BLK_PHYSICAL_MAX	(1U << 20)
+#define MEMREG_BLK_PHYSICAL_MAX	BIT(20)
 
 #define MEMREG_BLK_FLAGS \
 	(IB_MEMREG_BLK_READ_ONLY | IB_MEMREG_BLK_WRITE_CACHE | \
@@ -115,8 +115,8 @@ int memreg_blk_welcome(struct memreg_blk_queue *queue, const void *data,
 		wrong = "reserved field";
 	else
 		wrong = memreg_blk_export_check(e, queue->blk->depth);
-	e->physical_block_size = min(e->physical_block_size,
-				     MEMREG_BLK_PHYSICAL_MAX);
+	e->physical_block_size = min_t(u32, e->physical_block_size,
+				       MEMREG_BLK_PHYSICAL_MAX);
 out:
 	if (!wrong)
 		return 0;

@@ -45,9 +45,10 @@ static void memreg_blk_set_state(struct memreg_blk *blk,
 				 enum memreg_blk_state state)
 {
 	lockdep_assert_held(&blk->state_lock);
-	/* Pairs with that in memreg_blk_is(). */
-	if (blk->state != MEMREG_BLK_DISABLED)
-		smp_store_release(&blk->state, state);
+	if (blk->state == MEMREG_BLK_DISABLED)
+		return;
+	/* Pairs with memreg_blk_is(). */
+	smp_store_release(&blk->state, state);
 }
 
 /**
@@ -142,7 +143,7 @@ static bool memreg_blk_expired(const struct memreg_blk *blk)
 
 static void memreg_blk_fail(struct memreg_blk *blk)
 {
-	if (blk->state == MEMREG_BLK_FAILED)
+	if (memreg_blk_is(blk, MEMREG_BLK_FAILED))
 		return;
 	spin_lock_irq(&blk->state_lock);
 	memreg_blk_set_state(blk, MEMREG_BLK_FAILED);
@@ -157,7 +158,7 @@ static void memreg_blk_again(struct memreg_blk *blk)
 	unsigned long delay = blk->delay, left;
 
 	blk->delay = min(2 * delay, (unsigned long)MEMREG_BLK_DELAY_MAX);
-	if (blk->state != MEMREG_BLK_FAILED && blk->fail_after >= 0) {
+	if (!memreg_blk_is(blk, MEMREG_BLK_FAILED) && blk->fail_after >= 0) {
 		left = blk->lost_at + blk->fail_after * HZ - jiffies;
 		delay = min(delay, left);
 	}
