@@ -8,8 +8,8 @@
  *	ib_memreg_req_init()		once, wherever the request is embedded
  *	ib_memreg_req_map_sg()		take MRs, map the memory for DMA
  *	ib_memreg_req_segs()		what to tell the peer
- *	ib_memreg_req_post()		REG_MR for each MR and the caller's SEND,
- *					in one ib_post_send()
+ *	ib_memreg_req_post()		REG_MR for each MR, and the caller's
+ *					SEND, in one ib_post_send()
  *	...				the peer moves the data, and answers
  *	ib_memreg_req_remote_invalidated()  if the answer says it did that
  *	ib_memreg_req_end()		kill the keys that still work
@@ -155,7 +155,7 @@ struct ib_memreg_req;
  *	or in the one that calls ib_memreg_req_end().
  * @error: A work request failed, of which @wc tells; the connection is over.
  *	This may come several times for a request, always before done(), and
- *	while the answer is still awaited. In the context of the CQ. May be NULL.
+ *	while the answer is awaited. In the context of the CQ. May be NULL.
  */
 struct ib_memreg_req_ops {
 	void (*done)(struct ib_memreg_req *req, int status);
