@@ -365,6 +365,7 @@ struct memreg_frwr *memreg_batch_next(const struct memreg_frwr *frwr)
 static void memreg_batch_post_locked(struct memreg_batch *batch)
 {
 	struct memreg_domain *domain = batch->domain;
+	struct ib_send_wr *first = &batch->first->fast.wr.wr;
 	const struct ib_send_wr *bad;
 
 	lockdep_assert_held(&domain->sq_lock);
@@ -375,7 +376,7 @@ static void memreg_batch_post_locked(struct memreg_batch *batch)
 	trace_memreg_batch_post(batch);
 	batch->last->fast.wr.wr.send_flags = IB_SEND_SIGNALED;
 	/* What a post took in part has no completion to end it. */
-	if (memreg_inject_post_send(domain->qp, &batch->first->fast.wr.wr, &bad))
+	if (memreg_inject_post_send(domain->qp, first, &bad))
 		memreg_queue_break(domain);
 }
 

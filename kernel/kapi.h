@@ -12,9 +12,9 @@
 #include "memreg.h"
 
 #ifdef MEMREG_EXPORT_NS_STRING
-#define MEMREG_EXPORT(_symbol)	EXPORT_SYMBOL_NS_GPL(_symbol, "IB_MEMREG")
+#define MEMREG_NS	"IB_MEMREG"
 #else
-#define MEMREG_EXPORT(_symbol)	EXPORT_SYMBOL_NS_GPL(_symbol, IB_MEMREG)
+#define MEMREG_NS	IB_MEMREG
 #endif
 
 /**
@@ -96,7 +96,7 @@ struct memreg_pool_cache {
 
 /* Count what happened on this CPU. Context: any. */
 #define memreg_pool_count(_pool, _counter, _n)				\
-	this_cpu_add((_pool)->caches->_counter, _n)
+	this_cpu_add((_pool)->caches->_counter, (_n))
 
 /**
  * struct ib_memreg_pool - Fast registration MRs of a PD

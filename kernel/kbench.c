@@ -93,8 +93,10 @@ static int memreg_bench_task(void *arg)
 	if (atomic_dec_and_test(&bench->waiting)) {
 		memreg_bench_ns = ktime_get_ns();
 		memreg_bench_cycles = get_cycles();
+		/* The clock was read before anybody goes. */
 		smp_store_release(&bench->go, true);
 	}
+	/* Nothing of what is measured comes before that. */
 	while (!smp_load_acquire(&bench->go))
 		cpu_relax();
 	failed = bench->pool ? memreg_bench_ours(bench) :

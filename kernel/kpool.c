@@ -347,12 +347,13 @@ static u32 memreg_pool_refill(struct ib_memreg_pool *pool)
 /* Take from the caches of other CPUs. */
 static u32 memreg_pool_steal(struct ib_memreg_pool *pool)
 {
+	struct memreg_pool_cache *cache;
 	u32 index;
 	int cpu;
 
 	for_each_possible_cpu(cpu) {
-		index = memreg_stack_pop(pool,
-					 &per_cpu_ptr(pool->caches, cpu)->stack);
+		cache = per_cpu_ptr(pool->caches, cpu);
+		index = memreg_stack_pop(pool, &cache->stack);
 		if (index)
 			return index;
 	}
@@ -424,7 +425,7 @@ struct ib_memreg_mr *ib_memreg_mr_get(struct ib_memreg_pool *pool)
 {
 	return memreg_pool_take(pool, NULL);
 }
-MEMREG_EXPORT(ib_memreg_mr_get);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_mr_get, MEMREG_NS);
 
 /* Give an MR to a reserve that has less than it is to have, if there is one. */
 static noinline bool memreg_reserve_refill(struct ib_memreg_pool *pool,
@@ -481,7 +482,7 @@ void ib_memreg_mr_put(struct ib_memreg_mr *mr)
 		     2 * pool->batch))
 		memreg_pool_flush(pool, cache);
 }
-MEMREG_EXPORT(ib_memreg_mr_put);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_mr_put, MEMREG_NS);
 
 /*
  * The worker
@@ -794,7 +795,7 @@ ib_memreg_pool_create(struct ib_pd *pd, const struct ib_memreg_pool_attr *attr)
 	shrinker_register(pool->shrinker);
 	return pool;
 }
-MEMREG_EXPORT(ib_memreg_pool_create);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_pool_create, MEMREG_NS);
 
 /**
  * ib_memreg_pool_destroy() - Destroy a pool and its MRs
@@ -815,7 +816,7 @@ void ib_memreg_pool_destroy(struct ib_memreg_pool *pool)
 	WARN_ON(stats.idle != stats.total);
 	memreg_pool_free(pool);
 }
-MEMREG_EXPORT(ib_memreg_pool_destroy);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_pool_destroy, MEMREG_NS);
 
 /**
  * ib_memreg_pool_pages() - How much does an MR hold?
@@ -828,7 +829,7 @@ unsigned int ib_memreg_pool_pages(const struct ib_memreg_pool *pool)
 {
 	return pool->max_pages;
 }
-MEMREG_EXPORT(ib_memreg_pool_pages);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_pool_pages, MEMREG_NS);
 
 /* Add what a CPU has counted. */
 static void memreg_pool_add_stats(const struct memreg_pool_cache *cache,
@@ -869,7 +870,7 @@ void ib_memreg_pool_query(struct ib_memreg_pool *pool,
 		stats->idle += memreg_stack_count(&reserve->stack);
 	raw_spin_unlock_irqrestore(&pool->reserve_lock, flags);
 }
-MEMREG_EXPORT(ib_memreg_pool_query);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_pool_query, MEMREG_NS);
 
 /*
  * Reserves
@@ -927,7 +928,7 @@ ib_memreg_reserve_create(struct ib_memreg_pool *pool, unsigned int count)
 	raw_spin_unlock_irq(&pool->reserve_lock);
 	return reserve;
 }
-MEMREG_EXPORT(ib_memreg_reserve_create);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_reserve_create, MEMREG_NS);
 
 /**
  * ib_memreg_reserve_destroy() - Give up a reserve
@@ -954,7 +955,7 @@ void ib_memreg_reserve_destroy(struct ib_memreg_reserve *reserve)
 		memreg_pool_kick(pool);
 	kfree(reserve);
 }
-MEMREG_EXPORT(ib_memreg_reserve_destroy);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_reserve_destroy, MEMREG_NS);
 
 int __init memreg_kapi_init(void)
 {

@@ -258,7 +258,7 @@ void ib_memreg_req_init(struct ib_memreg_req *req, struct ib_memreg_pool *pool,
 	req->ops = ops;
 	INIT_WORK(&req->work, memreg_req_work);
 }
-MEMREG_EXPORT(ib_memreg_req_init);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_req_init, MEMREG_NS);
 
 /**
  * ib_memreg_req_map_sg() - Map memory to MRs of a request
@@ -299,7 +299,7 @@ int ib_memreg_req_map_sg(struct ib_memreg_req *req, struct scatterlist *sgl,
 	}
 	return memreg_req_finish_map(req, ret);
 }
-MEMREG_EXPORT(ib_memreg_req_map_sg);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_req_map_sg, MEMREG_NS);
 
 /**
  * ib_memreg_req_map_bvec() - Map memory to MRs of a request
@@ -327,7 +327,7 @@ int ib_memreg_req_map_bvec(struct ib_memreg_req *req,
 				     bvecs[i].bv_len, max_mrs);
 	return memreg_req_finish_map(req, ret);
 }
-MEMREG_EXPORT(ib_memreg_req_map_bvec);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_req_map_bvec, MEMREG_NS);
 
 /**
  * ib_memreg_req_unmap() - Undo ib_memreg_req_map_sg() or _bvec()
@@ -342,7 +342,7 @@ void ib_memreg_req_unmap(struct ib_memreg_req *req)
 	if (!WARN_ON_ONCE(req->flags & MEMREG_REQ_POSTED))
 		memreg_req_release(req);
 }
-MEMREG_EXPORT(ib_memreg_req_unmap);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_req_unmap, MEMREG_NS);
 
 /**
  * ib_memreg_req_segs() - What to tell the peer of the memory
@@ -369,7 +369,7 @@ unsigned int ib_memreg_req_segs(const struct ib_memreg_req *req,
 	}
 	return n;
 }
-MEMREG_EXPORT(ib_memreg_req_segs);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_req_segs, MEMREG_NS);
 
 /*
  * The end
@@ -592,7 +592,7 @@ static int memreg_req_post_failed(struct ib_memreg_req *req, int err,
 		req->flags = 0;
 		return err == -ENOTCONN ? -EIO : err;
 	}
-	/* The SEND is the last one, so it was not posted: only the end counts. */
+	/* The SEND is the last one, so it was not posted: the end counts. */
 	atomic_set(&req->pending, 1);
 	return -ENOTCONN;
 }
@@ -635,7 +635,7 @@ int ib_memreg_req_post(struct ib_memreg_req *req, struct ib_qp *qp,
 		ret = memreg_req_post_failed(req, ret, bad == first);
 	return ret;
 }
-MEMREG_EXPORT(ib_memreg_req_post);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_req_post, MEMREG_NS);
 
 /**
  * ib_memreg_req_remote_invalidated() - The peer says that it killed a key
@@ -665,7 +665,7 @@ int ib_memreg_req_remote_invalidated(struct ib_memreg_req *req, u32 rkey)
 	trace_memreg_req_invalidate(mr);
 	return 0;
 }
-MEMREG_EXPORT(ib_memreg_req_remote_invalidated);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_req_remote_invalidated, MEMREG_NS);
 
 /* Prepare LOCAL_INVs for the keys of a request that work. */
 static struct ib_send_wr *memreg_req_chain_inv(struct ib_memreg_req *req,
@@ -753,7 +753,7 @@ void ib_memreg_req_end(struct ib_memreg_req *req, struct ib_qp *qp)
 {
 	memreg_req_try_end(req, qp);
 }
-MEMREG_EXPORT(ib_memreg_req_end);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_req_end, MEMREG_NS);
 
 /**
  * ib_memreg_req_end_sync() - End a request, and wait for that
@@ -763,8 +763,8 @@ MEMREG_EXPORT(ib_memreg_req_end);
  * done() is called before this returns.
  *
  * Context: may sleep; not where completions of @qp are handled.
- * Return: what done() was told: 0 or -ECONNABORTED; -EINVAL if it is not posted,
- * which is an error of the caller.
+ * Return: what done() was told: 0 or -ECONNABORTED; -EINVAL if it is not
+ * posted, which is an error of the caller.
  */
 int ib_memreg_req_end_sync(struct ib_memreg_req *req, struct ib_qp *qp)
 {
@@ -783,7 +783,7 @@ int ib_memreg_req_end_sync(struct ib_memreg_req *req, struct ib_qp *qp)
 	req->ops->done(req, status);
 	return status;
 }
-MEMREG_EXPORT(ib_memreg_req_end_sync);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_req_end_sync, MEMREG_NS);
 
 /**
  * ib_memreg_req_abort() - End a request whose answer will not come
@@ -801,4 +801,4 @@ void ib_memreg_req_abort(struct ib_memreg_req *req)
 	WRITE_ONCE(req->status, -ECONNABORTED);
 	ib_memreg_req_end(req, NULL);
 }
-MEMREG_EXPORT(ib_memreg_req_abort);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_req_abort, MEMREG_NS);

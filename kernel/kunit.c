@@ -922,14 +922,16 @@ static int memreg_test_user(void *arg)
 	struct ib_memreg_mr *mrs[MEMREG_TEST_USER_MRS];
 	struct memreg_test_user *user = arg;
 	unsigned int i, n, round;
+	atomic_t *owner;
 
 	for (round = 0; round < user->rounds; round++) {
 		n = memreg_test_take_all(user->t, mrs,
 					 1 + round % MEMREG_TEST_USER_MRS);
 		user->empty += !n;
-		for (i = 0; i < n; i++)
-			user->clashes +=
-				atomic_inc_return(&user->owners[mrs[i]->index]) != 1;
+		for (i = 0; i < n; i++) {
+			owner = &user->owners[mrs[i]->index];
+			user->clashes += atomic_inc_return(owner) != 1;
+		}
 		if (!(round % 64))
 			cond_resched();
 		for (i = 0; i < n; i++)
@@ -1257,6 +1259,7 @@ static void memreg_test_req_remote(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
 	unsigned int early;
+	u32 rkey;
 
 	memreg_test_pool(test, 1, 0, 1, 0);
 	for (early = 0; early < 2; early++) {
@@ -1265,9 +1268,8 @@ static void memreg_test_req_remote(struct kunit *test)
 				memreg_test_post(t, IB_MEMREG_REQ_REMOTE_INV));
 		KUNIT_EXPECT_TRUE(test, t->fake->wrs[1].signalled);
 		memreg_fake_complete(t->fake, early ? 2 : 1);
-		KUNIT_EXPECT_EQ(test, 0,
-				memreg_test_remote_inv(t,
-						memreg_test_rkey(t, 0)));
+		rkey = memreg_test_rkey(t, 0);
+		KUNIT_EXPECT_EQ(test, 0, memreg_test_remote_inv(t, rkey));
 		KUNIT_EXPECT_EQ(test, 0, t->dones);
 		ib_memreg_req_end(&t->req, &t->fake->qp);
 		KUNIT_EXPECT_EQ(test, early, t->dones);
@@ -1311,9 +1313,9 @@ static void memreg_test_req_bogus(struct kunit *test)
 
 	memreg_test_map(test, 1);
 	KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, 0));
+	rkey = memreg_test_rkey(t, 0);
 	KUNIT_EXPECT_EQ(test, -EPROTO,
-			ib_memreg_req_remote_invalidated(&t->req,
-						memreg_test_rkey(t, 0)));
+			ib_memreg_req_remote_invalidated(&t->req, rkey));
 	ib_memreg_req_end(&t->req, &t->fake->qp);
 	memreg_fake_complete(t->fake, UINT_MAX);
 	memreg_test_expect_done(test, 0);
@@ -1329,7 +1331,7 @@ static void memreg_test_req_flush(struct kunit *test)
 
 	memreg_test_pool(test, 3, 0, 1, 0);
 	for (flags = 0; flags < 2; flags++) {
-		/* Three REG_MRs, a SEND; and three LOCAL_INVs, if it gets there */
+		/* Three REG_MRs, a SEND; and three LOCAL_INVs. */
 		for (good = 0; good < 7; good++) {
 			memreg_test_map(test, 3);
 			KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, flags));
@@ -1504,6 +1506,7 @@ static void memreg_test_req_abort(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
 	unsigned int killed, i;
+	u32 rkey;
 
 	memreg_test_pool(test, 3, 0, 1, 0);
 	/* Nothing happens to one that is not posted. */
@@ -1516,10 +1519,11 @@ static void memreg_test_req_abort(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, 0,
 				memreg_test_post(t, IB_MEMREG_REQ_REMOTE_INV));
 		memreg_fake_complete(t->fake, 4);
-		for (i = 0; i < killed; i++)
+		for (i = 0; i < killed; i++) {
+			rkey = memreg_test_rkey(t, i);
 			KUNIT_EXPECT_EQ(test, 0,
-					memreg_test_remote_inv(t,
-						memreg_test_rkey(t, i)));
+					memreg_test_remote_inv(t, rkey));
+		}
 		memreg_fake_flush(t->fake);
 		ib_memreg_req_abort(&t->req);
 		memreg_test_expect_done(test, -ECONNABORTED);

@@ -10,7 +10,14 @@ cd "$(dirname "$(realpath "$0")")" || exit
 command -v python3 >/dev/null || exit 4
 
 tmp=$(mktemp -d) || exit
-trap 'rm -rf "$tmp"' EXIT
+
+# A bench that is killed leaves its module.
+cleanup() {
+	rm -rf "$tmp"
+	[ ! -d /sys/module/ib_memreg_bench ] || rmmod ib_memreg_bench
+}
+
+trap cleanup EXIT
 
 measure() {
 	nsenter --net=/run/netns/memreg-owner ../build/selftests/bench/bench \
