@@ -503,8 +503,10 @@ void memreg_pool_replace(struct ib_memreg_mr *mr)
 	if (memreg_pool_fast(mr)) {
 		atomic_inc(&pool->nr_hollow);
 		llist_add(&mr->node, &pool->hollow);
-		queue_delayed_work(memreg_kapi_wq, &pool->work,
-				   MEMREG_POOL_RETRY);
+		/* Sooner than it would come to see what has aged. */
+		if (!READ_ONCE(pool->kicked))
+			mod_delayed_work(memreg_kapi_wq, &pool->work,
+					 MEMREG_POOL_RETRY);
 		return;
 	}
 	mr->state = MEMREG_MR_DEAD;
