@@ -450,11 +450,11 @@ TEST_F(blkd, as_many_commands_as_the_depth_are_answered)
 	uint64_t sum = 0, i, round;
 
 	ASSERT_EQ(8, conn->depth);
-	for (round = 0; round < 20; round++) {
+	for (round = 0; round < test_rounds(12); round++) {
 		for (i = 0; i < 8; i++) {
 			ASSERT_EQ(0, blk_transfer(conn, i % 2 ? BLK(READ) :
-						  BLK(WRITE), i * 65536, 65536,
-						  i * 65536, i % 2 ? 16 : 2,
+						  BLK(WRITE), i * 16384, 16384,
+						  i * 16384, i % 2 ? 16 : 2,
 						  &msg));
 			ASSERT_EQ(0, blk_send(conn, &msg, blk_size(&msg)));
 			sum += be64toh(msg.cmd.seq);
@@ -462,7 +462,7 @@ TEST_F(blkd, as_many_commands_as_the_depth_are_answered)
 		for (i = 0; i < 8; i++) {
 			ASSERT_EQ(0, blk_reply(conn, &reply, NULL));
 			EXPECT_EQ(BLK(OK), reply.status);
-			EXPECT_EQ(65536, reply.length);
+			EXPECT_EQ(16384, reply.length);
 			sum -= reply.seq;
 		}
 		EXPECT_EQ(0, sum);
