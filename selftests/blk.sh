@@ -15,23 +15,22 @@ trap blk_end EXIT
 
 # RW BS DEPTH SIZE
 JOBS=(
-	"randwrite 512 64 256K"
-	"randwrite 4K 32 1M"
-	"write 4K 1 256K"
-	"write 64K 8 2M"
-	"write 1M 4 4M"
-	"randrw 16K 16 1M"
+	"randwrite 512 64 64K"
+	"randwrite 4K 32 512K"
+	"write 4K 1 128K"
+	"randrw 64K 8 1M"
+	"write 1M 4 2M"
 )
 FILES=40
 if ((${MEMREG_FULL:-0})); then
 	JOBS=()
 	for depth in 1 4 16 64; do
 		for bs in 512 1K 4K 12K 64K 256K 1M; do
-			JOBS+=("randwrite $bs $depth 12M"
-				"write $bs $depth 12M" "randrw $bs $depth 12M")
+			JOBS+=("randwrite $bs $depth 6M"
+				"write $bs $depth 6M" "randrw $bs $depth 6M")
 		done
 	done
-	FILES=2000
+	FILES=500
 fi
 
 # up NAME ATTRIBUTE=VALUE...: a device of the server that there is.
@@ -50,7 +49,7 @@ as_large() {
 
 disk_is_the_export() {
 	local queue=/sys/block/${DISK#/dev/}/queue
-	as_large $((16 << 20)) &&
+	as_large $((8 << 20)) &&
 		[ "$(cat "$queue/logical_block_size")" = 512 ] &&
 		[ "$(cat "$queue/max_hw_sectors_kb")" = 1024 ] &&
 		[ "$(cat "$queue/write_cache")" = "write back" ] &&
@@ -64,7 +63,7 @@ verified() {
 
 # Through the page cache, and back from the server.
 buffered() {
-	local options=(--rw=randwrite --bs=4K --size=2M --name=buffered
+	local options=(--rw=randwrite --bs=4K --size=512K --name=buffered
 		--filename="$DISK" --verify=crc32c --verify_fatal=1 --minimal
 		--thread --ioengine=psync --verify_state_save=0)
 	fio "${options[@]}" --do_verify=0 --end_fsync=1 &&
@@ -73,8 +72,8 @@ buffered() {
 
 # Memory that doesn't begin or end with a page.
 odd_memory() {
-	verify "$DISK" randwrite 4K 8 512K --iomem_align=512 &&
-		verify "$DISK" randwrite 8704 8 512K --iomem_align=1536
+	verify "$DISK" randwrite 4K 8 256K --iomem_align=512 &&
+		verify "$DISK" randwrite 8704 8 256K --iomem_align=1536
 }
 
 keys_end_with_the_answers() {
@@ -111,18 +110,18 @@ holes() {
 	local blocks
 	dd if=/dev/urandom of="$DISK" bs=1M count=4 oflag=direct status=none ||
 		return
-	blocks=$(stat -c %b "$FILE")
+	blocks=$(find "$FILE" -printf %b)
 	blkdiscard -o 0 -l 2M "$DISK" &&
 		blkdiscard -z -o 2M -l 1M "$DISK" &&
 		cmp -n $((1 << 20)) -i $((2 << 20)):0 "$FILE" /dev/zero &&
 		! cmp -s -n 4096 -i $((3 << 20)):0 "$FILE" /dev/zero &&
-		(($(stat -c %b "$FILE") < blocks)) && same "$DISK" "$FILE"
+		(($(find "$FILE" -printf %b) < blocks)) && same "$DISK" "$FILE"
 }
 
 grows_and_shrinks() {
-	truncate -s 24M "$FILE" && await 20 as_large $((24 << 20)) &&
-		verify "$DISK" write 64K 4 256K --offset=20M &&
-		truncate -s 16M "$FILE" && await 20 as_large $((16 << 20)) &&
+	truncate -s 12M "$FILE" && await 20 as_large $((12 << 20)) &&
+		verify "$DISK" write 64K 4 256K --offset=10M &&
+		truncate -s 8M "$FILE" && await 20 as_large $((8 << 20)) &&
 		(($(blk_count one resizes) == 2))
 }
 
@@ -139,13 +138,13 @@ memory_of_the_peer() {
 	up memory export=ram queues=1 depth=2 &&
 		[ "$(cat "/sys/block/${DISK#/dev/}/queue/write_cache")" = \
 			"write through" ] &&
-		verify "$DISK" randwrite 4K 8 1M && no_errors memory &&
+		verify "$DISK" randwrite 4K 8 256K && no_errors memory &&
 		down memory
 }
 
 large_blocks() {
 	up large export=large queues=2 && [ "$(blockdev --getss "$DISK")" = 4096 ] &&
-		verify "$DISK" randwrite 4K 16 1M && no_errors large &&
+		verify "$DISK" randwrite 4K 16 256K && no_errors large &&
 		down large
 }
 
@@ -154,8 +153,8 @@ two_devices() {
 	local first
 	up a export=file && first=$DISK && up b export=file || return
 	[ "$first" != "$DISK" ] &&
-		verify "$first" randwrite 4K 8 512K --offset=0 &&
-		verify "$DISK" randwrite 4K 8 512K --offset=1M &&
+		verify "$first" randwrite 4K 8 128K --offset=0 &&
+		verify "$DISK" randwrite 4K 8 128K --offset=1M &&
 		same "$first" "$FILE" && down a && down b
 }
 
@@ -168,7 +167,7 @@ reenabled() {
 
 begin() {
 	blk_load || return
-	file file 16M
+	file file 8M
 	server_begin -a 192.0.2.2 file="$FILE" ram=memory:8M &&
 		up one export=file
 }
@@ -195,7 +194,7 @@ check up one
 check read_only
 check down one
 server_end TERM
-file large 16M
+file large 4M
 server_begin -a 192.0.2.2 --block-size 4096 large="$FILE" >>"$SAID" 2>&1
 check large_blocks
 exit $BLK_FAILED

@@ -81,7 +81,8 @@ void memreg_blk_broken(struct memreg_blk *blk, const char *fmt, ...)
 	wake_up(&blk->wait);
 	if (!live)
 		return;
-	pr_info("%s: connection lost: %s\n", blk->disk->disk_name, text);
+	pr_info_ratelimited("%s: connection lost: %s\n", blk->disk->disk_name,
+			    text);
 	mod_delayed_work(blk->wq, &blk->recover, 0);
 }
 
@@ -174,7 +175,8 @@ static void memreg_blk_recover(struct memreg_blk *blk)
 	if (blk->connected)
 		memreg_blk_lost(blk);
 	if (!READ_ONCE(blk->stopping) && !memreg_blk_connect(blk)) {
-		pr_info("%s: connected again\n", blk->disk->disk_name);
+		pr_info_ratelimited("%s: connected again\n",
+				    blk->disk->disk_name);
 		memreg_blk_live(blk);
 		memreg_blk_go_on(blk);
 		return;
