@@ -416,10 +416,14 @@ static int memreg_blk_queue_connect(struct memreg_blk_queue *queue)
 	return memreg_blk_request(queue);
 }
 
-/* Nothing of it is posted any more, nor is it needed. */
+/*
+ * Nothing of it is posted any more, nor is it needed. A QP that never got to be
+ * connected has nothing but receives, which it may not flush: rxe's receiver is
+ * off for good if memory was short when the QP got ready to receive.
+ */
 static void memreg_blk_drain(struct memreg_blk_queue *queue)
 {
-	if (queue->asked) {
+	if (queue->up) {
 		ib_drain_rq(queue->qp);
 		ib_drain_sq(queue->qp);
 	}

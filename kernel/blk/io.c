@@ -470,7 +470,9 @@ void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 		memreg_blk_recv_failed(queue, wc->status);
 		return;
 	}
-	wrong = memreg_blk_reply_length(wc);
+	/* Without a connection, nothing keeps the QP until we are through. */
+	wrong = READ_ONCE(queue->up) ? memreg_blk_reply_length(wc) :
+				       "comes before the connection is up";
 	if (!wrong && memreg_blk_take(recv, &reply))
 		memreg_blk_broken(queue->blk, "queue %u can't post receives",
 				  queue->index);
