@@ -14,20 +14,16 @@ cd "$(dirname "$(realpath "$0")")" || exit
 trap blk_end EXIT
 
 ROUNDS=2
-SECONDS_OF_IO=4
-if ((${MEMREG_FULL:-0})); then
-	ROUNDS=20
-	SECONDS_OF_IO=20
-fi
+((${MEMREG_FULL:-0})) && ROUNDS=40
 
 # serve: the same file on the same port, whoever served it before.
 serve() {
 	server_begin -a 192.0.2.2 file="$BLK_FILES/file"
 }
 
-# up ATTRIBUTE=VALUE...: a device with a server, of 16 MiB.
+# up ATTRIBUTE=VALUE...: a device with a server, of 4 MiB.
 up() {
-	file file 16M
+	file file 4M
 	serve && blk_make dev export=file queues=2 "$@" && blk_enable dev
 }
 
@@ -36,17 +32,24 @@ down() {
 	server_end TERM
 }
 
-# io_begin: writes that are verified for a while; its process is $IO.
+# io_until_told: writes that are verified.
+io_until_told() {
+	while [ ! -e "$BLK_FILES/enough" ]; do
+		verify "$DISK" randwrite 4K 16 256K || return
+	done
+}
+
+# io_begin: in the background, as process $IO.
 io_begin() {
-	verify "$DISK" randwrite 4K 16 8M --time_based \
-		--runtime="$SECONDS_OF_IO" --verify_backlog=64 \
-		>"$BLK_FILES/io" 2>&1 &
+	rm -f "$BLK_FILES/enough"
+	io_until_told >"$BLK_FILES/io" 2>&1 &
 	IO=$!
-	await 30 commands_since 0 200
+	await 60 commands_since 0 50
 }
 
 # io_end: with its status; what it read was what it wrote.
 io_end() {
+	touch "$BLK_FILES/enough"
 	wait "$IO" && return
 	cat "$BLK_FILES/io"
 	return 1
@@ -81,7 +84,6 @@ server_dies_and_comes_back() {
 		await 30 commands_since "$before" 20 || status=1
 	done
 	io_end && [ "$(blk_count dev failed)" = 0 ] &&
-		(($(blk_count dev retries) > 0)) &&
 		same "$DISK" "$BLK_FILES/file" && down && return "$status"
 }
 
@@ -93,6 +95,7 @@ server_hangs_and_wakes_up() {
 	kill -CONT "$SERVER"
 	await 60 live || status=1
 	io_end && (($(blk_count dev timeouts) > 0)) &&
+		(($(blk_count dev retries) > 0)) &&
 		[ "$(blk_count dev failed)" = 0 ] &&
 		same "$DISK" "$BLK_FILES/file" && down && return "$status"
 }

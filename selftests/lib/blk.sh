@@ -175,7 +175,8 @@ verify() {
 	fio --name=verify --filename="$disk" --rw="$rw" --bs="$bs" \
 		--iodepth="$depth" --size="$size" --ioengine=libaio \
 		--direct=1 --thread --verify=crc32c --verify_fatal=1 \
-		--do_verify=1 --verify_state_save=0 --minimal "$@"
+		--do_verify=1 --verify_state_save=0 --allow_file_create=0 \
+		--minimal "$@"
 }
 
 # same DISK FILE: a disk, read from the server, has what a file has.
