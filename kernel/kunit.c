@@ -46,6 +46,7 @@ struct memreg_fake_wr {
  * @node: In memreg_fake.mrs
  * @valid: Its key works
  * @key: The key
+ * @lingers: LOCAL_INV has killed the key: if it is weak, packets may be about
  * @owner: What it is part of, once it was mapped
  */
 struct memreg_fake_mr {
@@ -53,6 +54,7 @@ struct memreg_fake_mr {
 	struct list_head node;
 	bool valid;
 	u32 key;
+	bool lingers;
 	struct ib_memreg_mr *owner;
 };
 
@@ -76,6 +78,7 @@ struct memreg_fake_mr {
  * @allocs: MRs that were allocated
  * @fail_allocs: How many of the next allocations fail
  * @fail_map: Mapping fails
+ * @weak: LOCAL_INV does not wait for packets in flight
  * @next_key: Key of the next MR
  */
 struct memreg_fake {
@@ -97,6 +100,7 @@ struct memreg_fake {
 	unsigned int allocs;
 	atomic_t fail_allocs;
 	bool fail_map;
+	bool weak;
 	u32 next_key;
 };
 
@@ -166,6 +170,8 @@ static int memreg_fake_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 
 	spin_lock_irq(&fake->lock);
 	memreg_fake_kill(fake, mr);
+	if (fake->weak && mr->lingers && !mr->owner->mapped)
+		fake->violations++;
 	list_del(&mr->node);
 	spin_unlock_irq(&fake->lock);
 	kfree(mr);
@@ -261,19 +267,22 @@ static bool memreg_fake_reg(struct memreg_fake *fake,
 		return false;
 	}
 	mr->valid = true;
+	mr->lingers = false;
 	mr->key = wr->rkey;
 	fake->live++;
 	return true;
 }
 
 /* Have a key killed, by the peer or by a work request. */
-static bool memreg_fake_inv(struct memreg_fake *fake, u32 rkey)
+static bool memreg_fake_inv(struct memreg_fake *fake, u32 rkey, bool local)
 {
 	struct memreg_fake_mr *mr = memreg_fake_find(fake, rkey);
 
-	if (mr)
-		memreg_fake_kill(fake, mr);
-	return mr;
+	if (!mr)
+		return false;
+	memreg_fake_kill(fake, mr);
+	mr->lingers = local;
+	return true;
 }
 
 static bool memreg_fake_execute(struct memreg_fake *fake,
@@ -285,7 +294,7 @@ static bool memreg_fake_execute(struct memreg_fake *fake,
 	if (wr->opcode == IB_WR_REG_MR)
 		done = memreg_fake_reg(fake, wr);
 	else if (wr->opcode == IB_WR_LOCAL_INV)
-		done = memreg_fake_inv(fake, wr->rkey);
+		done = memreg_fake_inv(fake, wr->rkey, true);
 	spin_unlock_bh(&fake->lock);
 	return done;
 }
@@ -530,7 +539,7 @@ static u32 memreg_test_rkey(struct memreg_test *t, unsigned int i)
 static int memreg_test_remote_inv(struct memreg_test *t, u32 rkey)
 {
 	spin_lock_bh(&t->fake->lock);
-	memreg_fake_inv(t->fake, rkey);
+	memreg_fake_inv(t->fake, rkey, false);
 	spin_unlock_bh(&t->fake->lock);
 	return ib_memreg_req_remote_invalidated(&t->req, rkey);
 }
@@ -1227,6 +1236,7 @@ static void memreg_test_req_weak_inv(struct kunit *test)
 
 	memreg_test_pool(test, 2, 0, 1, 0);
 	t->pool->weak = true;
+	t->fake->weak = true;
 	memreg_test_map(test, 2);
 	rkey = memreg_test_rkey(t, 1);
 	KUNIT_ASSERT_EQ(test, 0,
