@@ -274,7 +274,7 @@ revoked_window_refuses() {
 	[ $? = 1 ] || status=1
 	cat "$DATA" "$DATA.err" >>"$SAID"
 	# A busy machine may see the end of the connection first.
-	grep -qE 'the peer refuses the access|or revoked its key' "$DATA.err" ||
+	grep -qE 'the peer refuses the access|or the key revoked' "$DATA.err" ||
 		status=1
 	quit && return "$status"
 }

@@ -123,8 +123,7 @@ static int move(struct peek *p, uint64_t offset, uint32_t length)
 	case LINK_GOOD:
 		return EXIT_GOOD;
 	case LINK_OVER:
-		return fail("the connection ended; the peer has closed it, or "
-			    "revoked its key");
+		return fail("the connection ended: closed, or the key revoked");
 	default:
 		return EXIT_FAILED;
 	}
