@@ -34,6 +34,9 @@
 #include "memreg.h"
 #include "trace.h"
 
+/* Most that the end of a window is waited for which a peer has invalidated. */
+#define MEMREG_DOOMED_MS	1000
+
 #define MEMREG_WINDOW_ACCESS						\
 	(IB_MEMREG_ACCESS_REMOTE_WRITE | IB_MEMREG_ACCESS_REMOTE_READ |	\
 	 IB_MEMREG_ACCESS_REMOTE_ATOMIC |				\
@@ -1003,15 +1006,27 @@ err_put:
 	return ret;
 }
 
-/* Claim a window to bind it; one that is doomed may be through soon. */
+/*
+ * Claim a window to bind it. The user may have been told already that one is
+ * through which is only doomed: its BIND is about to complete, as the peer has
+ * answered what came after it.
+ */
 static bool memreg_post_claim(struct memreg_endpoint *ep,
 			      struct memreg_window *window)
 {
-	if (memreg_window_claim(window, MEMREG_WINDOW_IDLE))
-		return true;
-	if (!READ_ONCE(window->doomed))
-		return false;
-	memreg_ring_flush(ep->send->ring);
+	unsigned int ms;
+
+	for (ms = 0; ms < MEMREG_DOOMED_MS; ms++) {
+		if (memreg_window_claim(window, MEMREG_WINDOW_IDLE))
+			return true;
+		/* It may have ended just now. */
+		if (!READ_ONCE(window->doomed))
+			break;
+		memreg_ring_flush(ep->send->ring);
+		if (memreg_window_claim(window, MEMREG_WINDOW_IDLE))
+			return true;
+		usleep_range(1000, 2000);
+	}
 	return memreg_window_claim(window, MEMREG_WINDOW_IDLE);
 }
 
