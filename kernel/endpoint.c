@@ -60,7 +60,7 @@
 #define MEMREG_SETTLE_MS	200
 
 /* Most that a peer is waited for, to see that it was refused something. */
-#define MEMREG_REFUSED	msecs_to_jiffies(100)
+#define MEMREG_REFUSED	HZ
 
 /* A peer that posts no receives makes a SEND end with an error, not never. */
 #define MEMREG_RNR_RETRY	6
@@ -502,7 +502,7 @@ static void memreg_endpoint_cut(struct memreg_endpoint *ep)
 }
 
 /*
- * A QP that refuses an access tells the peer so, and goes to error by itself.
+ * A QP that refuses a request tells the peer so, and goes to error by itself.
  * rxe has its event raised before either is done; to be faster than rxe would
  * leave the peer with a flushed request and no reason. So would a disconnect
  * that overtakes the refusal: the peer, which it is for, is to be the first.
@@ -927,6 +927,7 @@ static void memreg_endpoint_destroy(struct memreg_file *file,
 		container_of(obj, struct memreg_endpoint, obj);
 
 	/* Nothing runs any more that would queue it. */
+	complete_all(&ep->left);
 	disable_work_sync(&ep->resolve);
 	disable_work_sync(&ep->close);
 	if (ep->id)
@@ -1674,6 +1675,7 @@ int memreg_endpoint_disconnect(struct memreg_ucmd *ucmd)
 	if (IS_ERR(ep))
 		return PTR_ERR(ep);
 	if (READ_ONCE(ep->up)) {
+		complete_all(&ep->left);
 		queue_work(memreg_wq, &ep->close);
 		flush_work(&ep->close);
 	} else {

@@ -1215,7 +1215,7 @@ struct memreg_listener;
  *	reference
  * @queued: The queues are what they will be: release and acquire
  * @last_wqe: The QP takes no more of the shared queue's
- * @left: The peer has disconnected, or the device goes
+ * @left: The peer has disconnected, the device goes, or our user is done
  * @bound: Windows of type 2B by the index in their rkeys; from when they are
  *	submitted to be bound until their keys are dead
  * @state: enum ib_memreg_endpoint_state; changed under the handler lock

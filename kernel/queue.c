@@ -289,11 +289,17 @@ memreg_wc_endpoint(const struct memreg_queue *queue, const struct ib_wc *wc)
 	return wc->qp->qp_context;
 }
 
-/* A failure ends the connection; not every driver has an event to say so. */
-static void memreg_endpoint_failed(struct memreg_endpoint *ep, u8 status)
+/*
+ * A failure ends the connection; not every driver has an event to say so. That of
+ * a receive is one of the peer's request, too.
+ */
+static void memreg_endpoint_failed(const struct memreg_queue *queue,
+				   struct memreg_endpoint *ep, u8 status)
 {
 	if (!ep)
 		return;
+	if (status != IB_WC_WR_FLUSH_ERR && !queue->send)
+		WRITE_ONCE(ep->refused, true);
 	if (status != IB_WC_WR_FLUSH_ERR)
 		WRITE_ONCE(ep->failing, true);
 	queue_work(memreg_wq, &ep->close);
@@ -330,7 +336,7 @@ static void memreg_slot_tell(const struct memreg_slot *slot,
 	memreg_count(ring->mdev, IB_MEMREG_STAT_WRS_COMPLETED, 1);
 	if (status != IB_WC_SUCCESS) {
 		memreg_count(ring->mdev, IB_MEMREG_STAT_WRS_FAILED, 1);
-		memreg_endpoint_failed(ep, status);
+		memreg_endpoint_failed(queue, ep, status);
 	}
 	trace_memreg_complete(slot, entry);
 }
