@@ -298,7 +298,7 @@ static void memreg_ring_event(struct ib_cq *cq, void *context)
 	u32 delay = READ_ONCE(ring->delay_us);
 
 	if (delay)
-		hrtimer_start(&ring->timer, us_to_ktime(delay),
+		hrtimer_start(&ring->timer, ns_to_ktime(delay * NSEC_PER_USEC),
 			      HRTIMER_MODE_REL);
 	else
 		irq_work_queue(&ring->irq);
