@@ -79,6 +79,9 @@ release() {
 # kdir KERNEL: the build tree for modules, as named inside the root directory.
 kdir() { echo "/lib/modules/$(release "$1")/build"; }
 
+# oldest_dir: the build tree of the oldest kernel that the module is built for.
+oldest_dir() { echo "$(root_dir)/usr/src/oldest"; }
+
 # start_dir SHARE...: the caller's directory if it is below one of those.
 start_dir() {
 	local dir
