@@ -251,8 +251,9 @@ void memreg_blk_stopped(struct memreg_blk *blk)
 	spin_lock_irq(&blk->state_lock);
 	memreg_blk_set_state(blk, MEMREG_BLK_DISABLED);
 	spin_unlock_irq(&blk->state_lock);
-	cancel_delayed_work_sync(&blk->alive);
+	/* In this order: a recovery that just succeeds starts the other. */
 	cancel_delayed_work_sync(&blk->recover);
+	cancel_delayed_work_sync(&blk->alive);
 	memreg_blk_disconnect(blk);
 	cancel_work_sync(&blk->resize);
 }
