@@ -193,11 +193,11 @@ struct ib_memreg_reserve {
 int memreg_kapi_init(void);
 void memreg_kapi_exit(void);
 
-extern struct workqueue_struct *memreg_kapi_wq;
+extern struct workqueue_struct *memreg_req_wq;
 
 struct ib_memreg_mr *memreg_pool_take(struct ib_memreg_pool *pool,
 				      struct ib_memreg_reserve *reserve);
-void memreg_pool_replace(struct ib_memreg_mr *mr);
+void memreg_pool_replace_later(struct ib_memreg_mr *mr);
 void memreg_pool_kick(struct ib_memreg_pool *pool);
 void memreg_mr_done(struct ib_cq *cq, struct ib_wc *wc);
 

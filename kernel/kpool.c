@@ -71,7 +71,12 @@
 /* What can't be had is tried again after that. */
 #define MEMREG_POOL_RETRY	(HZ / 4)
 
-struct workqueue_struct *memreg_kapi_wq;
+/*
+ * Workers of requests, which memory may be waiting for, and those of pools,
+ * which may be waiting for memory: neither may be behind one of the others.
+ */
+struct workqueue_struct *memreg_req_wq;
+static struct workqueue_struct *memreg_pool_wq;
 
 /*
  * Stacks
@@ -322,7 +327,7 @@ static u32 memreg_pool_remove_some(struct ib_memreg_pool *pool,
 void memreg_pool_kick(struct ib_memreg_pool *pool)
 {
 	if (!xchg(&pool->kicked, true))
-		mod_delayed_work(memreg_kapi_wq, &pool->work, 0);
+		mod_delayed_work(memreg_pool_wq, &pool->work, 0);
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_pool_kick);
 
@@ -488,24 +493,38 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_mr_put, MEMREG_NS);
  * The worker
  */
 
+static void memreg_pool_add_hollow(struct ib_memreg_mr *mr)
+{
+	struct ib_memreg_pool *pool = mr->pool;
+
+	atomic_inc(&pool->nr_hollow);
+	llist_add(&mr->node, &pool->hollow);
+}
+
 /**
- * memreg_pool_replace() - Allocate anew what was destroyed, and put it
+ * memreg_pool_replace_later() - Have the worker replace what was destroyed
  * @mr: Without an MR, and mapped for DMA no more; not to be touched afterwards
  *
- * If that fails, the pool's worker tries again.
- *
- * Context: may sleep.
+ * Context: any but NMI.
  */
-void memreg_pool_replace(struct ib_memreg_mr *mr)
+void memreg_pool_replace_later(struct ib_memreg_mr *mr)
+{
+	struct ib_memreg_pool *pool = mr->pool;
+
+	memreg_pool_add_hollow(mr);
+	memreg_pool_kick(pool);
+}
+
+/* Allocate anew what was destroyed, and put it. If that fails, try again. */
+static void memreg_pool_replace(struct ib_memreg_mr *mr)
 {
 	struct ib_memreg_pool *pool = mr->pool;
 
 	if (memreg_pool_fast(mr)) {
-		atomic_inc(&pool->nr_hollow);
-		llist_add(&mr->node, &pool->hollow);
+		memreg_pool_add_hollow(mr);
 		/* Sooner than it would come to see what has aged. */
 		if (!READ_ONCE(pool->kicked))
-			mod_delayed_work(memreg_kapi_wq, &pool->work,
+			mod_delayed_work(memreg_pool_wq, &pool->work,
 					 MEMREG_POOL_RETRY);
 		return;
 	}
@@ -515,7 +534,6 @@ void memreg_pool_replace(struct ib_memreg_mr *mr)
 	ib_memreg_mr_put(mr);
 }
 
-/* Try again to replace what could not be. */
 static void memreg_pool_refill_hollow(struct ib_memreg_pool *pool)
 {
 	struct llist_node *hollow = llist_del_all(&pool->hollow);
@@ -616,10 +634,10 @@ static void memreg_pool_work(struct work_struct *work)
 	memalloc_noio_restore(noio);
 
 	if (!grown)
-		queue_delayed_work(memreg_kapi_wq, &pool->work,
+		queue_delayed_work(memreg_pool_wq, &pool->work,
 				   MEMREG_POOL_RETRY);
 	else if (memreg_pool_spares(pool))
-		queue_delayed_work(memreg_kapi_wq, &pool->work,
+		queue_delayed_work(memreg_pool_wq, &pool->work,
 				   MEMREG_POOL_AGE);
 }
 
@@ -961,12 +979,20 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_reserve_destroy, MEMREG_NS);
 
 int __init memreg_kapi_init(void)
 {
-	memreg_kapi_wq = alloc_workqueue("memreg_kapi",
+	memreg_req_wq = alloc_workqueue("memreg_req",
+					WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!memreg_req_wq)
+		return -ENOMEM;
+	memreg_pool_wq = alloc_workqueue("memreg_pool",
 					 WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	return memreg_kapi_wq ? 0 : -ENOMEM;
+	if (memreg_pool_wq)
+		return 0;
+	destroy_workqueue(memreg_req_wq);
+	return -ENOMEM;
 }
 
 void memreg_kapi_exit(void)
 {
-	destroy_workqueue(memreg_kapi_wq);
+	destroy_workqueue(memreg_pool_wq);
+	destroy_workqueue(memreg_req_wq);
 }

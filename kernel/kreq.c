@@ -19,10 +19,11 @@
  * Failure
  *
  * If any work request of a request fails or is flushed, the state of its MRs is
- * unknown (I4). A worker destroys them, unmaps the memory, calls done(), and
- * allocates others in their place. It needs no queue. The same is done to MRs
- * that LOCAL_INV was used on, on a driver where that doesn't wait for packets
- * in flight (I1).
+ * unknown (I4). A worker destroys them, unmaps the memory, and calls done(). It
+ * needs no queue. That others take their place, is left to the pool's worker,
+ * since it takes memory, and this may be what memory is waiting for. The same is
+ * done to MRs that LOCAL_INV was used on, on a driver where that doesn't wait
+ * for packets in flight (I1).
  *
  * If LOCAL_INVs can't be posted, nothing tells when the SEND has completed, and
  * those of the LOCAL_INVs that were. The worker then first ends the connection,
@@ -424,7 +425,7 @@ static void memreg_req_reclaim(struct ib_memreg_req *req)
 
 	for (mr = hollow; mr; mr = next) {
 		next = mr->next;
-		memreg_pool_replace(mr);
+		memreg_pool_replace_later(mr);
 	}
 	memalloc_noio_restore(noio);
 }
@@ -432,7 +433,7 @@ static void memreg_req_reclaim(struct ib_memreg_req *req)
 static void memreg_req_queue(struct ib_memreg_req *req)
 {
 	memreg_pool_enter(req->pool);
-	queue_work(memreg_kapi_wq, &req->work);
+	queue_work(memreg_req_wq, &req->work);
 }
 
 /* Count the keys that LOCAL_INV has killed. */

@@ -566,8 +566,10 @@ static void memreg_test_expect_idle(struct kunit *test, u64 total,
 				    u64 replaced)
 {
 	struct memreg_test *t = test->priv;
-	struct ib_memreg_pool_stats stats = memreg_test_stats(t);
+	struct ib_memreg_pool_stats stats;
 
+	memreg_test_settle(t);
+	stats = memreg_test_stats(t);
 	KUNIT_EXPECT_EQ(test, total, stats.total);
 	KUNIT_EXPECT_EQ(test, total, stats.idle);
 	KUNIT_EXPECT_EQ(test, replaced, stats.replaced);
