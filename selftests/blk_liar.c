@@ -207,6 +207,8 @@ static void lie(struct liar *l, const char *lie,
 	uint32_t length = sizeof(a->reply), rkey = be32toh(cmd->segs[0].rkey);
 
 	printf("lie: %s\n", lie);
+	if (!strcmp(lie, "leave"))
+		exit(0);
 	if (!strcmp(lie, "silent")) {
 		l->kept = cmd->segs[0];
 		l->is_kept = true;

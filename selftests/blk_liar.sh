@@ -21,12 +21,17 @@ if ((${MEMREG_FULL:-0})); then
 	done
 fi
 
-# liar EVERY LIE...: a device of a server that tells them.
-liar() {
+# liar_begin EVERY LIE...: a server that tells them.
+liar_begin() {
 	ip netns exec memreg-peer "$TOPOLOGY_TREE/build/selftests/blk_liar" \
 		192.0.2.2 "$@" >"$SAID.server" 2>&1 &
 	SERVER=$!
-	await 60 server_says 'serving on' &&
+	await 60 server_says 'serving on'
+}
+
+# liar EVERY LIE...: a device of such a server.
+liar() {
+	liar_begin "$@" &&
 		blk_make dev queues=1 depth=8 io_timeout=2 retries=10 &&
 		blk_enable dev
 }
@@ -88,10 +93,26 @@ invalid_ends_the_connection_and_the_command() {
 		[ "$(blk_count dev losses)" = 1 ] && reads 40 && down
 }
 
+# It goes when the kernel looks for partitions, and nobody can disable what is
+# not yet enabled.
+server_leaves_while_a_disk_is_made() {
+	local device
+	liar_begin 1 leave && blk_make dev queues=1 depth=8 fail_after=-1 ||
+		return
+	! blk_enable dev || return
+	blk_is dev state disabled && blk_is dev disk '' && told 1 &&
+		[ -n "$(blk_get dev error)" ] || return
+	for device in /dev/memregb*; do
+		[ ! -b "$device" ] || return
+	done
+	down
+}
+
 check blk_load
 check I5_lies_end_the_connection_and_do_no_harm
 check I1_no_key_works_after_the_answer
 check I1_no_key_works_after_recovery
 check errors_are_not_retried
 check invalid_ends_the_connection_and_the_command
+check server_leaves_while_a_disk_is_made
 exit $BLK_FAILED

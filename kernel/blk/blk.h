@@ -247,7 +247,8 @@ struct memreg_blk_stats {
  * @state_lock: Protects @state and @broken
  * @state: What it is doing; read without the lock where it may be late
  * @broken: The connection is to be given up. Cleared before connecting.
- * @stopping: It is being disabled; I/O fails once the connection is lost.
+ * @stopping: It is being disabled, or a disk is being made; I/O fails once the
+ *	connection is lost.
  * @wait: Who waits for a handler or for commands that end
  * @wq: Where @recover and @alive run, in turn
  * @recover: Gives up a connection, and makes another
@@ -392,6 +393,7 @@ void memreg_blk_recovery_init(struct memreg_blk *blk);
 __printf(2, 3) void memreg_blk_broken(struct memreg_blk *blk, const char *fmt,
 				      ...);
 void memreg_blk_live(struct memreg_blk *blk);
+int memreg_blk_keep(struct memreg_blk *blk);
 void memreg_blk_stop(struct memreg_blk *blk);
 void memreg_blk_stopped(struct memreg_blk *blk);
 

@@ -209,9 +209,21 @@ static void memreg_blk_free_disk(struct memreg_blk *blk)
 	blk_mq_free_tag_set(&blk->tag_set);
 }
 
-/* It is live before it is added, as that looks for partitions. */
+static void memreg_blk_remove_disk(struct memreg_blk *blk, bool added)
+{
+	memreg_blk_stop(blk);
+	if (added)
+		del_gendisk(blk->disk);
+	memreg_blk_stopped(blk);
+	memreg_blk_free_disk(blk);
+}
+
+/* It is live before it is added, as that looks for partitions. Nobody can
+ * disable it until that has come to its end, so a loss is the end as well.
+ */
 static int memreg_blk_add_disk(struct memreg_blk *blk)
 {
+	bool added;
 	int ret;
 
 	ret = memreg_blk_tag_set(blk);
@@ -222,12 +234,14 @@ static int memreg_blk_add_disk(struct memreg_blk *blk)
 		blk_mq_free_tag_set(&blk->tag_set);
 		return ret;
 	}
+	blk->stopping = true;
 	memreg_blk_live(blk);
 	ret = add_disk(blk->disk);
+	added = !ret;
+	if (added)
+		ret = memreg_blk_keep(blk);
 	if (ret) {
-		memreg_blk_stop(blk);
-		memreg_blk_stopped(blk);
-		memreg_blk_free_disk(blk);
+		memreg_blk_remove_disk(blk, added);
 		return ret;
 	}
 	/* It may have changed since it was set. */
@@ -317,7 +331,8 @@ static int memreg_blk_bring_up(struct memreg_blk *blk)
 	ret = memreg_blk_add_disk(blk);
 	if (!ret)
 		return 0;
-	memreg_blk_say(blk, "can't make a disk: error %d", ret);
+	if (ret != -ECONNRESET)
+		memreg_blk_say(blk, "can't make a disk: error %d", ret);
 	memreg_blk_disconnect(blk);
 	return ret;
 }
@@ -359,10 +374,7 @@ void memreg_blk_disable(struct memreg_blk *blk)
 	lockdep_assert_held(&blk->lock);
 	if (memreg_blk_is(blk, MEMREG_BLK_DISABLED))
 		return;
-	memreg_blk_stop(blk);
-	del_gendisk(blk->disk);
-	memreg_blk_stopped(blk);
-	memreg_blk_free_disk(blk);
+	memreg_blk_remove_disk(blk, true);
 	memreg_blk_unprepare(blk);
 }
 

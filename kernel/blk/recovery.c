@@ -226,6 +226,24 @@ void memreg_blk_recovery_init(struct memreg_blk *blk)
 }
 
 /**
+ * memreg_blk_keep() - From now on, a loss is recovered from
+ * @blk: The device, that was live when memreg_blk.stopping was set
+ *
+ * Return: 0, or -ECONNRESET if it was lost meanwhile.
+ */
+int memreg_blk_keep(struct memreg_blk *blk)
+{
+	bool lost;
+
+	spin_lock_irq(&blk->state_lock);
+	lost = blk->broken;
+	if (!lost)
+		WRITE_ONCE(blk->stopping, false);
+	spin_unlock_irq(&blk->state_lock);
+	return lost ? -ECONNRESET : 0;
+}
+
+/**
  * memreg_blk_stop() - From now on, a loss is the end
  * @blk: The device
  *
