@@ -17,6 +17,7 @@
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 
+#include "example.h"
 #include "kapi.h"
 
 #define MEMREG_FAKE_WRS		512
@@ -336,6 +337,11 @@ static void memreg_fake_drain_sq(struct ib_qp *qp)
 	memreg_fake_flush(fake);
 }
 
+/* It has no receives: what the peer answers is told by the tests. */
+static void memreg_fake_drain_rq(struct ib_qp *qp)
+{
+}
+
 static const struct ib_device_ops memreg_fake_ops = {
 	.owner = THIS_MODULE,
 	.driver_id = RDMA_DRIVER_UNKNOWN,
@@ -346,6 +352,7 @@ static const struct ib_device_ops memreg_fake_ops = {
 	.map_mr_sg = memreg_fake_map_mr_sg,
 	.post_send = memreg_fake_post_send,
 	.drain_sq = memreg_fake_drain_sq,
+	.drain_rq = memreg_fake_drain_rq,
 	INIT_RDMA_OBJ_SIZE(ib_pd, memreg_fake_pd, ibpd),
 };
 
@@ -1589,6 +1596,113 @@ static void memreg_test_req_refuses(struct kunit *test)
 	memreg_test_expect_done(test, 0);
 }
 
+/*
+ * The example of the documentation
+ */
+
+static struct example_client *memreg_test_example(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	struct example_client *client;
+	unsigned int i;
+
+	client = kunit_kzalloc(test, sizeof(*client), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, client);
+	memreg_test_pool(test, EXAMPLE_READS, 0, 1, 0);
+	client->qp = &t->fake->qp;
+	client->pool = t->pool;
+	spin_lock_init(&client->lock);
+	for (i = 0; i < EXAMPLE_READS; i++) {
+		client->reads[i].message =
+			kunit_kzalloc(test, sizeof(struct example_message),
+				      GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, client->reads[i].message);
+		example_read_init(&client->reads[i], client);
+	}
+	return client;
+}
+
+/* The server answers, and says that it killed the first key. */
+static void memreg_test_example_answer(struct memreg_test *t,
+				       struct example_client *client,
+				       unsigned int i)
+{
+	const struct example_answer answer = {
+		.read = i, .status = -EIO + (int)i,
+	};
+	struct ib_wc wc = {
+		.wc_flags = IB_WC_WITH_INVALIDATE,
+		.ex.invalidate_rkey = client->reads[i].message->segs[0].rkey,
+	};
+
+	local_bh_disable();
+	spin_lock(&t->fake->lock);
+	memreg_fake_inv(t->fake, wc.ex.invalidate_rkey, false);
+	spin_unlock(&t->fake->lock);
+	example_answered(client, &wc, &answer);
+	local_bh_enable();
+}
+
+/* One is answered, one twice, one not; the last is not sent, without an MR. */
+static void memreg_test_example_reads(struct kunit *test)
+{
+	struct example_client *client = memreg_test_example(test);
+	struct memreg_test *t = test->priv;
+	struct example_read *reads = client->reads;
+	unsigned int i;
+
+	memreg_test_separate(t, 2);
+	KUNIT_ASSERT_EQ(test, 0, example_read_send(&reads[0], t->sgl, 2));
+	KUNIT_EXPECT_EQ(test, 2, reads[0].message->nr_segs);
+	memreg_test_separate(t, 1);
+	KUNIT_ASSERT_EQ(test, 0, example_read_send(&reads[1], t->sgl, 1));
+	KUNIT_ASSERT_EQ(test, 0, example_read_send(&reads[2], t->sgl, 1));
+	KUNIT_EXPECT_EQ(test, -EAGAIN,
+			example_read_send(&reads[3], t->sgl, 1));
+	memreg_fake_complete(t->fake, UINT_MAX);
+	KUNIT_EXPECT_EQ(test, 4, t->fake->live);
+
+	memreg_test_example_answer(t, client, 0);
+	memreg_fake_complete(t->fake, UINT_MAX);
+	memreg_test_example_answer(t, client, 1);
+	KUNIT_EXPECT_FALSE(test, client->lost);
+	memreg_test_example_answer(t, client, 1);
+	KUNIT_EXPECT_TRUE(test, client->lost);
+
+	example_disconnect(client);
+	for (i = 0; i < 3; i++)
+		KUNIT_ASSERT_NE(test, 0UL,
+				wait_for_completion_timeout
+				(&reads[i].done, MEMREG_TEST_TIMEOUT));
+	KUNIT_EXPECT_EQ(test, -EIO, reads[0].status);
+	KUNIT_EXPECT_EQ(test, -EIO + 1, reads[1].status);
+	KUNIT_EXPECT_EQ(test, -ECONNABORTED, reads[2].status);
+	KUNIT_EXPECT_FALSE(test, completion_done(&reads[3].done));
+	memreg_test_expect_idle(test, EXAMPLE_READS, 1);
+}
+
+/* Nothing, or a part of it, can be posted. */
+static void memreg_test_example_post_fails(struct kunit *test)
+{
+	struct example_client *client = memreg_test_example(test);
+	struct memreg_test *t = test->priv;
+	struct example_read *reads = client->reads;
+
+	memreg_test_separate(t, 1);
+	t->fake->take = 0;
+	KUNIT_EXPECT_EQ(test, -ENOMEM, example_read_send(&reads[0], t->sgl, 1));
+	KUNIT_EXPECT_TRUE(test, client->lost);
+	memreg_test_expect_idle(test, EXAMPLE_READS, 0);
+	t->fake->take = 1;
+	KUNIT_EXPECT_EQ(test, 0, example_read_send(&reads[0], t->sgl, 1));
+	example_disconnect(client);
+	KUNIT_ASSERT_NE(test, 0UL,
+			wait_for_completion_timeout(&reads[0].done,
+						    MEMREG_TEST_TIMEOUT));
+	KUNIT_EXPECT_EQ(test, -ECONNABORTED, reads[0].status);
+	memreg_test_expect_idle(test, EXAMPLE_READS, 1);
+}
+
 static struct kunit_case memreg_test_pool_cases[] = {
 	KUNIT_CASE(memreg_test_pool_attr),
 	KUNIT_CASE(memreg_test_pool_pages),
@@ -1645,7 +1759,21 @@ static struct kunit_suite memreg_test_req_suite = {
 	.test_cases = memreg_test_req_cases,
 };
 
-kunit_test_suites(&memreg_test_pool_suite, &memreg_test_req_suite);
+static struct kunit_case memreg_test_example_cases[] = {
+	KUNIT_CASE(memreg_test_example_reads),
+	KUNIT_CASE(memreg_test_example_post_fails),
+	{}
+};
+
+static struct kunit_suite memreg_test_example_suite = {
+	.name = "ib_memreg_example",
+	.init = memreg_test_init,
+	.exit = memreg_test_exit,
+	.test_cases = memreg_test_example_cases,
+};
+
+kunit_test_suites(&memreg_test_pool_suite, &memreg_test_req_suite,
+		  &memreg_test_example_suite);
 
 #ifdef MEMREG_EXPORT_NS_STRING
 MODULE_IMPORT_NS("IB_MEMREG");
