@@ -352,6 +352,8 @@ int memreg_blk_enable(struct memreg_blk *blk)
 	lockdep_assert_held(&blk->lock);
 	memreg_blk_say(blk, "%s", "");
 	ret = memreg_blk_prepare(blk);
+	if (ret == -ENOMEM)
+		memreg_blk_say(blk, "there is not enough memory");
 	if (!ret) {
 		WRITE_ONCE(blk->state, MEMREG_BLK_CONNECTING);
 		ret = memreg_blk_bring_up(blk);
