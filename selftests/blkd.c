@@ -911,6 +911,45 @@ TEST_F(blkd_named, who_does_not_take_replies_is_left)
 	blk_close(&other);
 }
 
+/* Two of each client, as its ring is short. */
+#define MANY	40
+
+/* Their completions have to be somewhere. */
+TEST(more_connections_than_there_are_completions_for_are_refused)
+{
+	static const char *const args[] = { "memory:64K", "--depth-max", "256",
+					    NULL };
+	static struct blk_client clients[MANY];
+	struct blk_conn conns[2 * MANY];
+	struct ib_memreg_blk_hello hello;
+	struct blk_server server;
+	unsigned int n, opened = 0;
+	int ret = 0;
+
+	if (debug_kernel() && !test_full())
+		SKIP(return, "it takes too long here");
+	ASSERT_EQ(0, blk_serve(&server, args));
+	for (n = 0; n < 2 * MANY && !ret; n++) {
+		if (n % 2 == 0)
+			ASSERT_EQ(0, blk_open(&clients[opened++], &server,
+					      (uint8_t)(1 + n / 2)));
+		hello = blk_hello(&clients[n / 2], 1);
+		hello.queues = htobe16(2);
+		hello.queue = htobe16(n % 2);
+		hello.depth = htobe16(256);
+		ret = blk_ask(&clients[n / 2], &hello, sizeof(hello),
+			      &conns[n]);
+	}
+	EXPECT_EQ(BLK(BUSY), ret);
+	EXPECT_LT(20, n);
+	EXPECT_EQ(0, blk_says(&server, "lower --depth-max"));
+	/* Who is connected stays so. */
+	EXPECT_EQ(0, blk_simple(&conns[0], BLK(NOP), 0, 0, 0));
+	while (opened)
+		blk_close(&clients[--opened]);
+	EXPECT_EQ(0, blk_end(&server));
+}
+
 #define HELLO(_name, ...)						\
 	static void hello_##_name(struct ib_memreg_blk_hello *h)	\
 	{								\

@@ -125,6 +125,27 @@ static uint32_t entries_of(const struct conn *c)
 	return c->max_send + c->depth + 1;
 }
 
+/* All complete in one ring, which is as long as the device can make one */
+static int claim_entries(struct blkd *b, struct conn *c)
+{
+	uint32_t entries;
+
+	c->max_send = SPARE * c->depth + conn_min_send(b);
+	if (c->max_send > b->queue_max)
+		c->max_send = b->queue_max;
+	entries = entries_of(c);
+	if (b->claimed + entries <= b->ring.entries) {
+		b->claimed += entries;
+		return 0;
+	}
+	c->max_send = 0;
+	say("one more connection of depth %u takes %" PRIu32
+	    " completions, and %" PRIu32 " of %" PRIu32
+	    " are free: fewer queues, or a lower --depth-max, take less",
+	    c->depth, entries, b->ring.entries - b->claimed, b->ring.entries);
+	return -ENOSPC;
+}
+
 static int give_queues(struct blkd *b, struct conn *c)
 {
 	struct ib_memreg_queues queues = {
@@ -137,14 +158,9 @@ static int give_queues(struct blkd *b, struct conn *c)
 	};
 	int ret;
 
-	c->max_send = SPARE * c->depth + conn_min_send(b);
-	if (c->max_send > b->queue_max)
-		c->max_send = b->queue_max;
-	if (b->claimed + entries_of(c) > b->ring.entries) {
-		c->max_send = 0;
-		return -ENOSPC;
-	}
-	b->claimed += entries_of(c);
+	ret = claim_entries(b, c);
+	if (ret)
+		return ret;
 	c->room = c->max_send;
 	queues.max_send = c->max_send;
 	ret = get_memory(b, c);
