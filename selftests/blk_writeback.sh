@@ -1,0 +1,91 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# ib_memreg_blk behind the page cache of a control group that has much less
+# memory than is written: it goes on, and what is read is what was written.
+#
+# The group has memory.high as well as memory.max. With the latter alone the
+# writer may be killed, whatever the disk is: the group's dirty pages are counted
+# some seconds late, so that by then all of its memory may be in writeback, which
+# reclaim waits for only so often.
+# time limit: 200
+# shellcheck disable=SC2317,SC2329 # functions are called by check
+
+cd "$(dirname "$(realpath "$0")")" || exit
+# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
+. lib/topology.sh
+# shellcheck source-path=SCRIPTDIR source=lib/blk.sh
+. lib/blk.sh
+
+# MiB: what is written in all, and memory to do it with.
+LIMIT=16 SIZE=64
+((${DEBUG:-0} == 0)) || LIMIT=8 SIZE=20
+((${MEMREG_FULL:-0} == 0)) || LIMIT=64 SIZE=512
+CGROUPS=$BLK_FILES/cgroup
+GROUP=$CGROUPS/blk
+
+finish() {
+	mountpoint -q "$BLK_FILES/mnt" && umount "$BLK_FILES/mnt"
+	blk_end
+	mountpoint -q "$CGROUPS" && umount "$CGROUPS"
+	rm -rf "$BLK_FILES"
+}
+trap finish EXIT
+
+# Without the io controller, writeback is nobody's.
+group_begin() {
+	mkdir -p "$GROUP" &&
+		echo $((LIMIT * 3 / 4))M >"$GROUP/memory.high" &&
+		echo "${LIMIT}M" >"$GROUP/memory.max"
+}
+
+begin() {
+	blk_load || return
+	file file $((SIZE + 16))M
+	server_begin -a 192.0.2.2 file="$FILE" && blk_make one export=file &&
+		blk_enable one || return
+	mkdir -p "$CGROUPS" "$BLK_FILES/mnt" &&
+		mount -t cgroup2 none "$CGROUPS" || return
+	echo +memory >"$CGROUPS/cgroup.subtree_control" || return
+	! grep -qw io "$CGROUPS/cgroup.controllers" ||
+		echo +io >"$CGROUPS/cgroup.subtree_control"
+}
+
+# confined COMMAND...: with no more memory than that.
+confined() {
+	local status=0
+	group_begin || return
+	# shellcheck disable=SC2016 # for the other shell
+	bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$GROUP" "$@" ||
+		status=1
+	grep -HE . "$GROUP/memory.events"
+	grep -q '^oom_kill 0$' "$GROUP/memory.events" || status=1
+	await 20 rmdir "$GROUP" && return "$status"
+}
+
+# throttled FILE: more is written than there is memory for, and synced.
+throttled() {
+	text | confined dd of="$1" bs=256K iflag=fullblock conv=fsync,notrunc \
+		status=none &&
+		text | confined cmp -n $((SIZE << 20)) - "$1"
+}
+
+# text: SIZE MiB, no two lines of which are alike.
+text() {
+	seq 10000000 99999999 2>/dev/null | head -c $((SIZE << 20))
+}
+
+raw_disk() {
+	throttled "$DISK"
+}
+
+file_system() {
+	mkfs.ext4 -q -F "$DISK" && mount "$DISK" "$BLK_FILES/mnt" || return
+	throttled "$BLK_FILES/mnt/file" || return
+	umount "$BLK_FILES/mnt" && fsck.ext4 -fn "$DISK"
+}
+
+check begin
+check raw_disk
+check file_system
+check no_errors one
+exit $BLK_FAILED
