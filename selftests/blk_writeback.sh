@@ -17,17 +17,18 @@ cd "$(dirname "$(realpath "$0")")" || exit
 . lib/blk.sh
 
 # MiB: what is written in all, and memory to do it with.
-LIMIT=16 SIZE=64
-((${DEBUG:-0} == 0)) || LIMIT=8 SIZE=20
+LIMIT=24 SIZE=72
+((${DEBUG:-0} == 0)) || LIMIT=16 SIZE=32
 ((${MEMREG_FULL:-0} == 0)) || LIMIT=64 SIZE=512
 CGROUPS=$BLK_FILES/cgroup
 GROUP=$CGROUPS/blk
 
 finish() {
-	mountpoint -q "$BLK_FILES/mnt" && umount "$BLK_FILES/mnt"
+	local at
+	for at in "$BLK_FILES/mnt" "$CGROUPS"; do
+		! mountpoint -q "$at" || umount "$at"
+	done
 	blk_end
-	mountpoint -q "$CGROUPS" && umount "$CGROUPS"
-	rm -rf "$BLK_FILES"
 }
 trap finish EXIT
 
@@ -62,26 +63,31 @@ confined() {
 	await 20 rmdir "$GROUP" && return "$status"
 }
 
-# throttled FILE: more is written than there is memory for, and synced.
-throttled() {
-	text | confined dd of="$1" bs=256K iflag=fullblock conv=fsync,notrunc \
-		status=none &&
-		text | confined cmp -n $((SIZE << 20)) - "$1"
-}
-
 # text: SIZE MiB, no two lines of which are alike.
 text() {
 	seq 10000000 99999999 2>/dev/null | head -c $((SIZE << 20))
 }
 
+# throttled FILE: more is written than there is memory for, and synced.
+throttled() {
+	text | confined dd of="$1" bs=256K iflag=fullblock conv=fsync,notrunc \
+		status=none
+}
+
+# kept FILE: it is what the server has.
+kept() {
+	cmp <(dd if="$1" bs=1M count="$SIZE" iflag=direct status=none) <(text)
+}
+
 raw_disk() {
-	throttled "$DISK"
+	throttled "$DISK" && kept "$DISK"
 }
 
 file_system() {
-	mkfs.ext4 -q -F "$DISK" && mount "$DISK" "$BLK_FILES/mnt" || return
-	throttled "$BLK_FILES/mnt/file" || return
-	umount "$BLK_FILES/mnt" && fsck.ext4 -fn "$DISK"
+	local at=$BLK_FILES/mnt
+	mkfs.ext4 -q -F "$DISK" && mount "$DISK" "$at" && throttled "$at/file" &&
+		umount "$at" && fsck.ext4 -fn "$DISK" && mount "$DISK" "$at" &&
+		kept "$at/file" && umount "$at"
 }
 
 check begin
