@@ -16,7 +16,7 @@
 
 #define BLK_MEMORY	(2U << 20)
 #define BLK_WINDOWS	8
-#define BLK_MESSAGE	512
+#define BLK_MESSAGE	8192
 #define BLK_ENDED	16
 
 #define BLK(name)	IB_MEMREG_BLK_##name
@@ -80,6 +80,8 @@ void blk_close(struct blk_client *c);
  * @windows: Windows of type 2B, for first segments
  * @window: How many were bound
  * @greedy: It posts no receives for those that were taken
+ * @data: What was behind the last reply
+ * @data_len: Bytes of that
  */
 struct blk_conn {
 	struct blk_client *client;
@@ -91,6 +93,8 @@ struct blk_conn {
 	uint32_t windows[BLK_WINDOWS];
 	unsigned int window;
 	bool greedy;
+	const uint8_t *data;
+	uint32_t data_len;
 };
 
 /* A request as it should be, for the first queue of one */
@@ -103,6 +107,9 @@ struct ib_memreg_blk_hello blk_hello(const struct blk_client *c,
 int blk_ask(struct blk_client *c, const struct ib_memreg_blk_hello *hello,
 	    size_t len, struct blk_conn *conn);
 int blk_connect(struct blk_client *c, uint32_t epoch, struct blk_conn *conn);
+/* With up to so many bytes of data in a message: 4096 at most */
+int blk_connect_inline(struct blk_client *c, uint32_t epoch, uint16_t most,
+		       struct blk_conn *conn);
 void blk_disconnect(struct blk_conn *conn);
 
 /* A command as it should be, with the next sequence number; in big endian */
@@ -119,6 +126,9 @@ int blk_transfer(struct blk_conn *conn, uint8_t opcode, uint64_t offset,
 		 struct blk_message *msg);
 size_t blk_size(const struct blk_message *msg);
 int blk_send(struct blk_conn *conn, const void *msg, size_t len);
+/* A command without segments, and @len bytes of data behind it */
+int blk_send_data(struct blk_conn *conn, const struct blk_message *msg,
+		  const void *data, size_t len);
 
 /*
  * The next reply, in our byte order, and the rkey that it invalidated or 0;
@@ -130,12 +140,19 @@ int blk_reply(struct blk_conn *conn, struct ib_memreg_blk_reply *reply,
 /* Wait for the end of the connection. */
 int blk_await_end(struct blk_conn *conn);
 
-/* Send, take the reply, see that all of it belongs to it: its status. */
+/*
+ * Send, take the reply, see that all of it belongs to it: its status. The data
+ * of a READ without segments is at @data of the connection.
+ */
 int blk_do(struct blk_conn *conn, const struct blk_message *msg);
 int blk_read(struct blk_conn *conn, uint64_t offset, uint32_t length,
 	     size_t mem, unsigned int n);
 int blk_write(struct blk_conn *conn, uint64_t offset, uint32_t length,
 	      size_t mem, unsigned int n);
+/* The same by messages, from @data, and to @data of the connection */
+int blk_read_inline(struct blk_conn *conn, uint64_t offset, uint32_t length);
+int blk_write_inline(struct blk_conn *conn, uint64_t offset, uint32_t length,
+		     const void *data);
 int blk_simple(struct blk_conn *conn, uint8_t opcode, uint64_t offset,
 	       uint32_t length, uint8_t flags);
 

@@ -737,6 +737,280 @@ TEST_F(blkd, a_client_that_dies_leaves_the_others_alone)
 }
 
 /*
+ * Data in messages
+ */
+
+FIXTURE(blkd_inline)
+{
+	struct blk_server server;
+	struct blk_client client;
+	struct blk_conn conn;
+	int fd;
+};
+
+FIXTURE_VARIANT(blkd_inline)
+{
+	const char *args[8];
+};
+
+FIXTURE_VARIANT_ADD(blkd_inline, file)
+{
+	.args = { PATH },
+};
+
+FIXTURE_VARIANT_ADD(blkd_inline, file_by_threads)
+{
+	.args = { "--no-cache", PATH },
+};
+
+FIXTURE_VARIANT_ADD(blkd_inline, memory)
+{
+	.args = { "--size", "4M" },
+};
+
+FIXTURE_SETUP(blkd_inline)
+{
+	self->fd = make_file(CAPACITY);
+	ASSERT_GE(self->fd, 0);
+	ASSERT_EQ(0, blk_serve(&self->server, variant->args));
+	ASSERT_EQ(0, blk_open(&self->client, &self->server, 0x11));
+	ASSERT_EQ(0, blk_connect_inline(&self->client, 1, 4096, &self->conn));
+	ASSERT_EQ(4096, self->conn.welcome.inline_max);
+}
+
+FIXTURE_TEARDOWN(blkd_inline)
+{
+	blk_disconnect(&self->conn);
+	blk_close(&self->client);
+	EXPECT_EQ(0, blk_end(&self->server));
+	close(self->fd);
+	unlink(PATH);
+}
+
+static int again_inline(struct blk_conn *conn)
+{
+	struct blk_client *client = conn->client;
+	uint32_t epoch = conn->epoch + 1;
+
+	blk_disconnect(conn);
+	return blk_connect_inline(client, epoch, 4096, conn);
+}
+
+/* What a message says of the medium, and what goes by a segment */
+static bool both_are(struct blk_conn *conn, uint64_t offset, uint32_t length,
+		     unsigned int seed)
+{
+	return !blk_read_inline(conn, offset, length) &&
+	       filled(conn->data, length, 0, seed) &&
+	       medium_is(conn, offset, length, seed);
+}
+
+TEST_F(blkd_inline, data_goes_there_and_back)
+{
+	static const struct {
+		uint64_t offset;
+		uint32_t length;
+	} cases[] = {
+		{ 0, 512 }, { 4096, 4096 }, { 1536, 4096 }, { 7680, 1024 },
+		{ CAPACITY - 512, 512 }, { CAPACITY - 4096, 4096 },
+	};
+	struct blk_conn *conn = &self->conn;
+	uint8_t *mem = self->client.mem;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_LEN(cases); i++) {
+		fill(mem, 4096, i);
+		EXPECT_EQ(0, blk_write_inline(conn, cases[i].offset,
+					      cases[i].length, mem));
+		EXPECT_TRUE(both_are(conn, cases[i].offset, cases[i].length,
+				     i));
+		fill(mem, 4096, 100 + i);
+		EXPECT_EQ(0, blk_write(conn, cases[i].offset, cases[i].length,
+				       0, 2));
+		EXPECT_TRUE(both_are(conn, cases[i].offset, cases[i].length,
+				     100 + i));
+	}
+	EXPECT_TRUE(goes_there_and_back(conn));
+}
+
+TEST_F(blkd_inline, what_fails_has_no_data_behind_it)
+{
+	struct blk_conn *conn = &self->conn;
+
+	EXPECT_EQ(BLK(RANGE), blk_read_inline(conn, CAPACITY, 512));
+	EXPECT_EQ(BLK(RANGE), blk_read_inline(conn, CAPACITY - 512, 1024));
+	EXPECT_EQ(BLK(RANGE), blk_write_inline(conn, CAPACITY - 512, 1024,
+					       self->client.mem));
+	EXPECT_EQ(BLK(RANGE), blk_write_inline(conn, -512ULL, 1024,
+					       self->client.mem));
+	EXPECT_EQ(0, blk_read_inline(conn, CAPACITY - 512, 512));
+}
+
+/*
+ * In each round all places for replies and commands are used, and in all of
+ * them each more than once
+ */
+TEST_F(blkd_inline, I1_replies_do_not_mix)
+{
+	struct blk_conn *conn = &self->conn;
+	struct ib_memreg_blk_reply reply;
+	struct blk_message msg;
+	unsigned int i, round;
+	uint64_t first;
+
+	for (i = 0; i < 8; i++) {
+		fill(self->client.mem, 4096, i);
+		ASSERT_EQ(0, blk_write_inline(conn, i * 4096, 4096,
+					      self->client.mem));
+	}
+	for (round = 0; round < test_rounds(120); round++) {
+		first = self->client.seq + 1;
+		for (i = 0; i < 8; i++) {
+			msg = blk_command(conn, BLK(READ), i * 4096, 4096);
+			ASSERT_EQ(0, blk_send(conn, &msg, blk_size(&msg)));
+		}
+		for (i = 0; i < 8; i++) {
+			ASSERT_EQ(0, blk_reply(conn, &reply, NULL));
+			ASSERT_EQ(BLK(OK), reply.status);
+			ASSERT_EQ(4096, conn->data_len);
+			ASSERT_TRUE(filled(conn->data, 4096, 0,
+					   (unsigned int)(reply.seq - first)));
+		}
+	}
+}
+
+TEST_F(blkd_inline, what_was_done_is_not_done_again)
+{
+	struct blk_conn *conn = &self->conn;
+	uint8_t *mem = self->client.mem;
+	struct blk_message write;
+
+	write = blk_command(conn, BLK(WRITE), 0, 4096);
+	fill(mem, 4096, 1);
+	ASSERT_EQ(0, blk_send_data(conn, &write, mem, 4096));
+	ASSERT_EQ(0, blk_reply(conn, &(struct ib_memreg_blk_reply) {}, NULL));
+	fill(mem, 4096, 2);
+	ASSERT_EQ(0, blk_write_inline(conn, 0, 4096, mem));
+
+	/* by a message again, and by a segment */
+	ASSERT_EQ(0, again_inline(conn));
+	fill(mem, 4096, 1);
+	write.cmd.epoch = htobe32(conn->epoch);
+	ASSERT_EQ(0, blk_send_data(conn, &write, mem, 4096));
+	ASSERT_EQ(0, blk_reply(conn, &(struct ib_memreg_blk_reply) {}, NULL));
+	EXPECT_TRUE(both_are(conn, 0, 4096, 2));
+	ASSERT_EQ(0, again_inline(conn));
+	fill(mem, 4096, 1);
+	EXPECT_EQ(0, retry(conn, &write));
+	EXPECT_TRUE(both_are(conn, 0, 4096, 2));
+}
+
+/* Whether it was done or not when the connection ends, it is afterwards. */
+TEST_F(blkd_inline, what_was_not_answered_is_done_once)
+{
+	struct blk_conn *conn = &self->conn;
+	uint8_t *mem = self->client.mem;
+	struct blk_message msg;
+	unsigned int i;
+
+	for (i = 0; i < test_rounds(8); i++) {
+		fill(mem, 4096, i);
+		msg = blk_command(conn, BLK(WRITE), 0, 4096);
+		ASSERT_EQ(0, blk_send_data(conn, &msg, mem, 4096));
+		if (i % 2)
+			usleep(i * 300);
+		ASSERT_EQ(0, again_inline(conn));
+		ASSERT_EQ(0, retry(conn, &msg));
+		EXPECT_TRUE(both_are(conn, 0, 4096, i));
+	}
+}
+
+TEST_F(blkd_inline, each_broken_rule_ends_the_connection)
+{
+	static const struct {
+		const char *name;
+		uint8_t opcode;
+		uint32_t length;	/* of the command */
+		uint32_t sent;		/* behind it */
+		uint16_t segs;
+	} cases[] = {
+		{ "less data than the command has", BLK(WRITE), 4096, 4095, 0 },
+		{ "no data", BLK(WRITE), 512, 0, 0 },
+		{ "more data than the command has", BLK(WRITE), 512, 1024, 0 },
+		{ "one byte more", BLK(WRITE), 512, 513, 0 },
+		{ "a part of a block", BLK(WRITE), 500, 500, 0 },
+		{ "more than may be in a message", BLK(READ), 4608, 0, 0 },
+		{ "much more", BLK(READ), -4096U, 0, 0 },
+		{ "a length that wraps", BLK(WRITE), -512U, 512, 0 },
+		{ "data behind a READ", BLK(READ), 512, 512, 0 },
+		{ "data behind a NOP", BLK(NOP), 0, 512, 0 },
+		{ "data behind WRITE_ZEROES", BLK(WRITE_ZEROES), 512, 512, 0 },
+		{ "data behind a segment", BLK(WRITE), 512, 528, 1 },
+		{ "data for segments", BLK(WRITE), 512, 512, 16 },
+		{ "data of an empty WRITE", BLK(WRITE), 0, 512, 0 },
+	};
+	struct blk_conn *conn = &self->conn;
+	uint8_t *mem = self->client.mem;
+	struct ib_memreg_blk_reply reply;
+	struct blk_message msg;
+	unsigned int i;
+
+	fill(mem, 4096, 5);
+	ASSERT_EQ(0, blk_write_inline(conn, 0, 4096, mem));
+	for (i = 0; i < ARRAY_LEN(cases); i++) {
+		TH_LOG("%s", cases[i].name);
+		fill(mem, 4096, 6);
+		msg = blk_command(conn, cases[i].opcode, 0, cases[i].length);
+		msg.cmd.nr_segs = htobe16(cases[i].segs);
+		ASSERT_EQ(0, blk_send_data(conn, &msg, mem, cases[i].sent));
+		ASSERT_EQ(0, blk_reply(conn, &reply, NULL));
+		EXPECT_EQ(BLK(INVALID), reply.status);
+		EXPECT_EQ(0, reply.length);
+		EXPECT_EQ(0, conn->data_len);
+		EXPECT_EQ(0, blk_await_end(conn));
+		ASSERT_EQ(0, again_inline(conn));
+		EXPECT_TRUE(both_are(conn, 0, 4096, 5));
+	}
+}
+
+/* It is longer than the receives of the server. */
+TEST_F(blkd_inline, a_message_that_is_too_long_ends_the_connection)
+{
+	struct blk_conn *conn = &self->conn;
+	struct ib_memreg_blk_reply reply;
+	struct blk_message msg;
+
+	msg = blk_command(conn, BLK(WRITE), 0, 4608);
+	ASSERT_EQ(0, blk_send_data(conn, &msg, self->client.mem, 4608));
+	EXPECT_EQ(-ECONNRESET, blk_reply(conn, &reply, NULL));
+	EXPECT_EQ(0, blk_await_end(conn));
+	ASSERT_EQ(0, again_inline(conn));
+	EXPECT_EQ(0, blk_simple(conn, BLK(NOP), 0, 0, 0));
+}
+
+TEST_F(blkd_inline, the_smaller_limit_holds)
+{
+	struct blk_conn *conn = &self->conn;
+	struct ib_memreg_blk_reply reply;
+	struct blk_message msg;
+
+	blk_disconnect(conn);
+	ASSERT_EQ(0, blk_connect_inline(&self->client, 2, 1024, conn));
+	EXPECT_EQ(1024, conn->welcome.inline_max);
+	EXPECT_EQ(0, blk_write_inline(conn, 0, 1024, self->client.mem));
+	EXPECT_EQ(0, blk_read_inline(conn, 0, 1024));
+	msg = blk_command(conn, BLK(READ), 0, 1536);
+	ASSERT_EQ(0, blk_send(conn, &msg, blk_size(&msg)));
+	ASSERT_EQ(0, blk_reply(conn, &reply, NULL));
+	EXPECT_EQ(BLK(INVALID), reply.status);
+	EXPECT_EQ(0, blk_await_end(conn));
+	blk_disconnect(conn);
+	ASSERT_EQ(0, blk_connect_inline(&self->client, 3, 16384, conn));
+	EXPECT_EQ(4096, conn->welcome.inline_max);
+	EXPECT_EQ(0, blk_read_inline(conn, 0, 4096));
+}
+
+/*
  * Disks
  */
 
@@ -816,7 +1090,8 @@ FIXTURE_SETUP(blkd_named)
 {
 	static const char *const args[] = {
 		"--read-only", "--queues-max", "2", "--depth-max", "4",
-		"--clients-max", "2", "--timeout", "3", "file=" PATH, "memory:64K",
+		"--clients-max", "2", "--timeout", "3", "file=" PATH,
+		"memory:64K",
 		"sixteen_letters_=memory:1M", NULL,
 	};
 
@@ -834,13 +1109,20 @@ FIXTURE_TEARDOWN(blkd_named)
 	unlink(PATH);
 }
 
-static int ask_for(struct blk_client *client, uint32_t epoch, const char *name,
-		   struct blk_conn *conn)
+static int ask_inline(struct blk_client *client, uint32_t epoch,
+		      const char *name, uint16_t most, struct blk_conn *conn)
 {
 	struct ib_memreg_blk_hello hello = blk_hello(client, epoch);
 
 	memcpy(hello.name, name, strnlen(name, sizeof(hello.name)));
+	hello.inline_max = htobe16(most);
 	return blk_ask(client, &hello, sizeof(hello), conn);
+}
+
+static int ask_for(struct blk_client *client, uint32_t epoch, const char *name,
+		   struct blk_conn *conn)
+{
+	return ask_inline(client, epoch, name, 0, conn);
 }
 
 TEST_F(blkd_named, exports_are_told_apart)
@@ -857,7 +1139,7 @@ TEST_F(blkd_named, exports_are_told_apart)
 	EXPECT_EQ(4, conn.welcome.depth);
 	EXPECT_EQ(512, conn.welcome.block_size);
 	EXPECT_TRUE(conn.welcome.flags & BLK(READ_ONLY));
-	EXPECT_EQ(0, conn.welcome.reserved);
+	EXPECT_EQ(0, conn.welcome.inline_max);
 	/* It was for another export. */
 	EXPECT_EQ(BLK(INVALID), ask_for(&self->client, 2, "memory", &second));
 	EXPECT_EQ(0, blk_simple(&conn, BLK(NOP), 0, 0, 0));
@@ -886,6 +1168,11 @@ TEST_F(blkd_named, what_is_read_only_does_not_change)
 	EXPECT_EQ(0, blk_simple(&conn, BLK(FLUSH), 0, 0, 0));
 	EXPECT_EQ(0, blk_read(&conn, 0, 4096, 0, 1));
 	EXPECT_TRUE(zeros(self->client.mem, 4096));
+	blk_disconnect(&conn);
+	ASSERT_EQ(0, ask_inline(&self->client, 2, "file", 4096, &conn));
+	EXPECT_EQ(BLK(PERMISSION), blk_write_inline(&conn, 0, 512,
+						    self->client.mem));
+	EXPECT_EQ(0, blk_simple(&conn, BLK(FLUSH), 0, 0, 0));
 	blk_disconnect(&conn);
 }
 
@@ -957,7 +1244,8 @@ TEST(more_connections_than_there_are_completions_for_are_refused)
 	}
 
 HELLO(magic, h->magic = htobe32(0x6d726567))
-HELLO(version, h->version = htobe16(2))
+HELLO(version, h->version = htobe16(1))
+HELLO(version_3, h->version = htobe16(3))
 HELLO(version_0, h->version = 0)
 HELLO(no_queues, h->queues = 0)
 HELLO(queue, h->queue = htobe16(1))
@@ -966,7 +1254,8 @@ HELLO(more_queues, h->queues = htobe16(3))
 HELLO(no_depth, h->depth = 0)
 HELLO(depth, h->depth = htobe16(257))
 HELLO(epoch, h->epoch = 0)
-HELLO(reserved, h->reserved = htobe32(1))
+HELLO(reserved, h->reserved = htobe16(1))
+HELLO(inline, h->inline_max = htobe16(BLK(INLINE_MAX) + 1))
 HELLO(padding, h->name[15] = 'x')
 HELLO(case, h->name[0] = 'F')
 
@@ -979,6 +1268,7 @@ TEST_F(blkd_named, bad_requests_are_refused_with_the_reason)
 		{ hello_magic, BLK(INVALID) },
 		{ hello_version, BLK(UNSUPPORTED) },
 		{ hello_version_0, BLK(UNSUPPORTED) },
+		{ hello_version_3, BLK(UNSUPPORTED) },
 		{ hello_no_queues, BLK(INVALID) },
 		{ hello_queue, BLK(INVALID) },
 		{ hello_many_queues, BLK(INVALID) },
@@ -987,6 +1277,7 @@ TEST_F(blkd_named, bad_requests_are_refused_with_the_reason)
 		{ hello_depth, BLK(INVALID) },
 		{ hello_epoch, BLK(INVALID) },
 		{ hello_reserved, BLK(INVALID) },
+		{ hello_inline, BLK(INVALID) },
 		{ hello_padding, BLK(INVALID) },
 		{ hello_case, BLK(NO_EXPORT) },
 	};

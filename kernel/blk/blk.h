@@ -94,13 +94,17 @@ enum memreg_blk_io_state {
  * struct memreg_blk_io - A command that may be in flight, one for each tag
  * @req: Its memory
  * @queue: Its queue
- * @lock: Protects @state, @seq, @length and @rkey against answers
+ * @lock: Protects @state, @seq, @length, @wanted and @rkey against answers
  * @state: Who has it
  * @status: What was answered
  * @rq: blk-mq's request; NULL for a keep-alive
  * @bvecs: Room for the request's pieces; NULL for a keep-alive
  * @seq: Sequence number
  * @length: Bytes that an answer must say were moved
+ * @carried: Bytes of data behind the command
+ * @wanted: Bytes of data behind a good answer
+ * @data: Memory for the data behind the command, or NULL
+ * @data_dma: @data on the device, if the queue's messages are mapped
  * @rkey: Key that the answer must have invalidated, if @req has MRs
  * @sent: When, in jiffies
  * @tag: Index, and tag on the wire
@@ -115,6 +119,10 @@ struct memreg_blk_io {
 	struct bio_vec *bvecs;
 	u64 seq;
 	u32 length;
+	u32 carried;
+	u32 wanted;
+	void *data;
+	u64 data_dma;
 	u32 rkey;
 	unsigned long sent;
 	u16 tag;
@@ -134,10 +142,14 @@ struct memreg_blk_rq {
  * struct memreg_blk_recv - A posted receive
  * @cqe: Completion
  * @queue: Its queue
+ * @data: Memory for the data behind an answer, or NULL
+ * @data_dma: @data on the device, if the queue's messages are mapped
  */
 struct memreg_blk_recv {
 	struct ib_cqe cqe;
 	struct memreg_blk_queue *queue;
+	void *data;
+	u64 data_dma;
 };
 
 /**
@@ -150,6 +162,7 @@ struct memreg_blk_recv {
  * @discard_granularity: Bytes, or 0
  * @max_segs: Segments of a command
  * @depth: Commands in flight on a connection
+ * @inline_max: Bytes of data that a message may have
  */
 struct memreg_blk_export {
 	u64 capacity;
@@ -160,6 +173,7 @@ struct memreg_blk_export {
 	u32 discard_granularity;
 	u16 max_segs;
 	u16 depth;
+	u16 inline_max;
 };
 
 /**
@@ -178,7 +192,7 @@ struct memreg_blk_export {
  * @reserve: MRs for one request at least, or NULL
  * @cmds_dma: @cmds on the device, if @mapped
  * @replies_dma: @replies on the device, if @mapped
- * @mapped: They are mapped.
+ * @mapped: They are mapped, and all data.
  * @asked: The server was asked for a connection: the QP has to be drained.
  * @up: The server has accepted.
  * @cm_event: The handler has something to tell, @cm_status
@@ -242,6 +256,7 @@ struct memreg_blk_stats {
  * @keep_alive: Seconds without an answer after which one is asked for
  * @fail_after: Seconds without a connection after which I/O fails; -1: never
  * @retries: Times that a command is sent anew
+ * @inline_max: Bytes of data that a message may have at most
  * @error_lock: Protects @error
  * @error: The last thing that went wrong, for people
  * @state_lock: Protects @state and @broken
@@ -292,6 +307,7 @@ struct memreg_blk {
 	int keep_alive;
 	int fail_after;
 	int retries;
+	int inline_max;
 
 	spinlock_t error_lock;	/* error */
 	char error[MEMREG_BLK_ERROR_SIZE];
@@ -376,7 +392,7 @@ void memreg_blk_refusal(struct memreg_blk *blk, const void *data,
 			unsigned int length);
 void memreg_blk_cmd(struct memreg_blk_io *io, u8 opcode, u8 flags, u64 offset,
 		    u32 length);
-const char *memreg_blk_reply_length(const struct ib_wc *wc);
+const char *memreg_blk_reply_begin(const struct ib_wc *wc);
 const char *memreg_blk_reply(const struct memreg_blk_io *io,
 			     const struct ib_memreg_blk_reply *reply,
 			     const struct ib_wc *wc);

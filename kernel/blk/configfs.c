@@ -90,6 +90,7 @@ MEMREG_BLK_NUMBER(io_timeout, 1, MEMREG_BLK_SECONDS_MAX);
 MEMREG_BLK_NUMBER(keep_alive, 1, MEMREG_BLK_SECONDS_MAX);
 MEMREG_BLK_NUMBER(fail_after, -1, MEMREG_BLK_SECONDS_MAX);
 MEMREG_BLK_NUMBER(retries, 0, MEMREG_BLK_RETRIES_MAX);
+MEMREG_BLK_NUMBER(inline_max, 0, IB_MEMREG_BLK_INLINE_MAX);
 
 /*
  * Names
@@ -326,6 +327,7 @@ static struct configfs_attribute *memreg_blk_attrs[] = {
 	&memreg_blk_attr_keep_alive,
 	&memreg_blk_attr_fail_after,
 	&memreg_blk_attr_retries,
+	&memreg_blk_attr_inline_max,
 	&memreg_blk_attr_enabled,
 	&memreg_blk_attr_state,
 	&memreg_blk_attr_error,

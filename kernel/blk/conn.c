@@ -249,6 +249,53 @@ void memreg_blk_query(struct memreg_blk *blk,
  * One queue
  */
 
+static void memreg_blk_unmap_data(struct memreg_blk_queue *queue,
+				  unsigned int count)
+{
+	struct ib_device *device = queue->id->device;
+	size_t size = queue->blk->inline_max;
+
+	while (count--) {
+		ib_dma_unmap_single(device, queue->ios[count].data_dma, size,
+				    DMA_TO_DEVICE);
+		ib_dma_unmap_single(device, queue->recvs[count].data_dma, size,
+				    DMA_FROM_DEVICE);
+	}
+}
+
+static bool memreg_blk_map_one(struct ib_device *device, void *mem, size_t size,
+			       enum dma_data_direction dir, u64 *dma)
+{
+	*dma = ib_dma_map_single(device, mem, size, dir);
+	return !ib_dma_mapping_error(device, *dma);
+}
+
+/* The data of commands and of answers, if there is any. */
+static int memreg_blk_map_data(struct memreg_blk_queue *queue)
+{
+	struct ib_device *device = queue->id->device;
+	size_t size = queue->blk->inline_max;
+	unsigned int i;
+
+	for (i = 0; size && i < queue->blk->depth; i++) {
+		struct memreg_blk_recv *recv = &queue->recvs[i];
+		struct memreg_blk_io *io = &queue->ios[i];
+
+		if (!memreg_blk_map_one(device, io->data, size, DMA_TO_DEVICE,
+					&io->data_dma))
+			break;
+		if (memreg_blk_map_one(device, recv->data, size,
+				       DMA_FROM_DEVICE, &recv->data_dma))
+			continue;
+		ib_dma_unmap_single(device, io->data_dma, size, DMA_TO_DEVICE);
+		break;
+	}
+	if (!size || i == queue->blk->depth)
+		return 0;
+	memreg_blk_unmap_data(queue, i);
+	return -ENOMEM;
+}
+
 static int memreg_blk_map_messages(struct memreg_blk_queue *queue)
 {
 	struct ib_device *device = queue->id->device;
@@ -262,13 +309,20 @@ static int memreg_blk_map_messages(struct memreg_blk_queue *queue)
 	queue->replies_dma = ib_dma_map_single(device, queue->replies,
 					       depth * MEMREG_BLK_REPLY_SIZE,
 					       DMA_FROM_DEVICE);
-	if (ib_dma_mapping_error(device, queue->replies_dma)) {
-		ib_dma_unmap_single(device, queue->cmds_dma,
-				    depth * MEMREG_BLK_CMD_SIZE, DMA_TO_DEVICE);
-		return -ENOMEM;
-	}
+	if (ib_dma_mapping_error(device, queue->replies_dma))
+		goto unmap_cmds;
+	if (memreg_blk_map_data(queue))
+		goto unmap_replies;
 	queue->mapped = true;
 	return 0;
+
+unmap_replies:
+	ib_dma_unmap_single(device, queue->replies_dma,
+			    depth * MEMREG_BLK_REPLY_SIZE, DMA_FROM_DEVICE);
+unmap_cmds:
+	ib_dma_unmap_single(device, queue->cmds_dma,
+			    depth * MEMREG_BLK_CMD_SIZE, DMA_TO_DEVICE);
+	return -ENOMEM;
 }
 
 static void memreg_blk_unmap_messages(struct memreg_blk_queue *queue)
@@ -278,6 +332,8 @@ static void memreg_blk_unmap_messages(struct memreg_blk_queue *queue)
 
 	if (!queue->mapped)
 		return;
+	if (queue->blk->inline_max)
+		memreg_blk_unmap_data(queue, depth);
 	ib_dma_unmap_single(device, queue->cmds_dma,
 			    depth * MEMREG_BLK_CMD_SIZE, DMA_TO_DEVICE);
 	ib_dma_unmap_single(device, queue->replies_dma,
@@ -285,7 +341,7 @@ static void memreg_blk_unmap_messages(struct memreg_blk_queue *queue)
 	queue->mapped = false;
 }
 
-/* With one more of each for draining. */
+/* With one more of each for draining. Data is apart from what it goes with. */
 static int memreg_blk_create_qp(struct memreg_blk_queue *queue)
 {
 	struct memreg_blk *blk = queue->blk;
@@ -295,8 +351,8 @@ static int memreg_blk_create_qp(struct memreg_blk_queue *queue)
 		.cap.max_send_wr = blk->depth *
 				   ib_memreg_req_wrs(blk->max_mrs) + 1,
 		.cap.max_recv_wr = blk->depth + 1,
-		.cap.max_send_sge = 1,
-		.cap.max_recv_sge = 1,
+		.cap.max_send_sge = blk->inline_max ? 2 : 1,
+		.cap.max_recv_sge = blk->inline_max ? 2 : 1,
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 		.qp_type = IB_QPT_RC,
 	};

@@ -39,6 +39,36 @@ static size_t memreg_blk_replies_size(const struct memreg_blk_queue *queue)
 	return queue->blk->depth * MEMREG_BLK_REPLY_SIZE;
 }
 
+/* Memory for the data of messages, each piece by itself: there may be much. */
+static int memreg_blk_alloc_data(struct memreg_blk_queue *queue)
+{
+	size_t size = queue->blk->inline_max;
+	unsigned int i;
+
+	for (i = 0; size && i < queue->blk->depth; i++) {
+		void **out = &queue->ios[i].data, **in = &queue->recvs[i].data;
+
+		*out = alloc_pages_exact(size, GFP_KERNEL | __GFP_ZERO);
+		*in = alloc_pages_exact(size, GFP_KERNEL | __GFP_ZERO);
+		if (!*out || !*in)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void memreg_blk_free_data(struct memreg_blk_queue *queue)
+{
+	size_t size = queue->blk->inline_max;
+	unsigned int i;
+
+	for (i = 0; i < queue->blk->depth; i++) {
+		if (queue->ios && queue->ios[i].data)
+			free_pages_exact(queue->ios[i].data, size);
+		if (queue->recvs && queue->recvs[i].data)
+			free_pages_exact(queue->recvs[i].data, size);
+	}
+}
+
 /**
  * memreg_blk_queue_alloc() - Allocate what a queue has for its whole life
  * @queue: The queue, zeroed but for its device and index
@@ -64,7 +94,7 @@ int memreg_blk_queue_alloc(struct memreg_blk_queue *queue)
 		queue->recvs[i].queue = queue;
 		queue->recvs[i].cqe.done = memreg_blk_recv_done;
 	}
-	return 0;
+	return memreg_blk_alloc_data(queue);
 }
 
 /**
@@ -94,6 +124,7 @@ int memreg_blk_queue_alloc_bvecs(struct memreg_blk_queue *queue)
 void memreg_blk_queue_free(struct memreg_blk_queue *queue)
 {
 	kvfree(queue->bvecs);
+	memreg_blk_free_data(queue);
 	if (queue->replies)
 		free_pages_exact(queue->replies,
 				 memreg_blk_replies_size(queue));
@@ -189,25 +220,33 @@ void memreg_blk_ios_ready(struct memreg_blk_queue *queue)
  * Sending
  */
 
-/* Commands without memory have their SEND signalled anyway. */
+/* Commands without memory have their SEND signalled anyway: what it carries is
+ * not touched before that has completed.
+ */
 static int memreg_blk_post(struct memreg_blk_io *io)
 {
 	struct memreg_blk_queue *queue = io->queue;
-	struct ib_sge sge = {
-		.addr = queue->cmds_dma + io->tag * MEMREG_BLK_CMD_SIZE,
-		.length = sizeof(struct ib_memreg_blk_cmd) +
-			  io->req.nr_mrs * sizeof(struct ib_memreg_blk_seg),
-		.lkey = queue->blk->pd->local_dma_lkey,
+	u32 lkey = queue->blk->pd->local_dma_lkey;
+	struct ib_sge sges[2] = {
+		{
+			.addr = queue->cmds_dma + io->tag * MEMREG_BLK_CMD_SIZE,
+			.length = sizeof(struct ib_memreg_blk_cmd) +
+				  io->req.nr_mrs *
+				  sizeof(struct ib_memreg_blk_seg),
+			.lkey = lkey,
+		},
+		{ .addr = io->data_dma, .length = io->carried, .lkey = lkey },
 	};
 	struct ib_send_wr send = {
 		.opcode = IB_WR_SEND,
-		.sg_list = &sge,
-		.num_sge = 1,
+		.sg_list = sges,
+		.num_sge = io->carried ? 2 : 1,
 	};
-	int ret;
+	int ret, i;
 
-	ib_dma_sync_single_for_device(queue->qp->device, sge.addr, sge.length,
-				      DMA_TO_DEVICE);
+	for (i = 0; i < send.num_sge; i++)
+		ib_dma_sync_single_for_device(queue->qp->device, sges[i].addr,
+					      sges[i].length, DMA_TO_DEVICE);
 	spin_lock_bh(&io->lock);
 	WRITE_ONCE(io->state, MEMREG_BLK_IO_SENT);
 	ret = ib_memreg_req_post(&io->req, queue->qp, &send,
@@ -278,6 +317,37 @@ static int memreg_blk_map(struct memreg_blk_io *io, struct request *rq)
 				      io->queue->blk->max_mrs, rq_dma_dir(rq));
 }
 
+/* Copy what a request writes to @data, or what it reads from there. */
+static void memreg_blk_copy(struct request *rq, char *data)
+{
+	struct req_iterator iter;
+	struct bio_vec bvec;
+
+	rq_for_each_segment(bvec, rq, iter) {
+		if (rq_data_dir(rq) == WRITE)
+			memcpy_from_bvec(data, &bvec);
+		else
+			memcpy_to_bvec(&bvec, data);
+		data += bvec.bv_len;
+	}
+}
+
+/* Have the data of a request in a message, or its memory registered. */
+static int memreg_blk_prepare_data(struct memreg_blk_io *io, struct request *rq)
+{
+	u32 length = blk_rq_bytes(rq);
+
+	if (length > io->queue->export.inline_max)
+		return memreg_blk_map(io, rq);
+	if (rq_data_dir(rq) == WRITE) {
+		memreg_blk_copy(rq, io->data);
+		io->carried = length;
+	} else {
+		io->wanted = length;
+	}
+	return 0;
+}
+
 static bool memreg_blk_has_data(int opcode)
 {
 	return opcode == IB_MEMREG_BLK_READ || opcode == IB_MEMREG_BLK_WRITE;
@@ -304,8 +374,10 @@ blk_status_t memreg_blk_send(struct memreg_blk_queue *queue, struct request *rq)
 	if (WARN_ON_ONCE(!memreg_blk_io_is(io, MEMREG_BLK_IO_IDLE)))
 		return BLK_STS_IOERR;
 	memreg_blk_number(queue->blk, rq);
+	io->carried = 0;
+	io->wanted = 0;
 	if (memreg_blk_has_data(opcode))
-		ret = memreg_blk_map(io, rq);
+		ret = memreg_blk_prepare_data(io, rq);
 	if (ret == -EAGAIN)
 		return BLK_STS_RESOURCE;
 	if (ret < 0)
@@ -364,26 +436,30 @@ int memreg_blk_nop(struct memreg_blk_queue *queue)
 int memreg_blk_post_recv(struct memreg_blk_recv *recv)
 {
 	struct memreg_blk_queue *queue = recv->queue;
-	struct ib_sge sge = {
-		.addr = queue->replies_dma +
-			(recv - queue->recvs) * MEMREG_BLK_REPLY_SIZE,
-		.length = MEMREG_BLK_REPLY_SIZE,
-		.lkey = queue->blk->pd->local_dma_lkey,
+	u32 lkey = queue->blk->pd->local_dma_lkey;
+	u32 size = queue->blk->inline_max;
+	struct ib_sge sges[2] = {
+		{
+			.addr = queue->replies_dma +
+				(recv - queue->recvs) * MEMREG_BLK_REPLY_SIZE,
+			.length = size ? sizeof(struct ib_memreg_blk_reply) :
+					 MEMREG_BLK_REPLY_SIZE,
+			.lkey = lkey,
+		},
+		{ .addr = recv->data_dma, .length = size, .lkey = lkey },
 	};
 	struct ib_recv_wr wr = {
 		.wr_cqe = &recv->cqe,
-		.sg_list = &sge,
-		.num_sge = 1,
+		.sg_list = sges,
+		.num_sge = size ? 2 : 1,
 	};
 
 	return ib_post_recv(queue->qp, &wr, NULL);
 }
 
-/* A copy of what a receive got. The receive is posted again before the answer
- * ends a command, and another command takes its place.
- */
-static int memreg_blk_take(struct memreg_blk_recv *recv,
-			   struct ib_memreg_blk_reply *reply)
+/* A copy of the answer that a receive got. */
+static void memreg_blk_take(struct memreg_blk_recv *recv,
+			    struct ib_memreg_blk_reply *reply)
 {
 	struct memreg_blk_queue *queue = recv->queue;
 	size_t offset = (recv - queue->recvs) * MEMREG_BLK_REPLY_SIZE;
@@ -394,7 +470,19 @@ static int memreg_blk_take(struct memreg_blk_recv *recv,
 	memcpy(reply, queue->replies + offset, sizeof(*reply));
 	ib_dma_sync_single_for_device(device, queue->replies_dma + offset,
 				      MEMREG_BLK_REPLY_SIZE, DMA_FROM_DEVICE);
-	return memreg_blk_post_recv(recv);
+}
+
+/* The data behind an answer, of which nothing is wrong, to the request. */
+static void memreg_blk_take_data(struct memreg_blk_recv *recv,
+				 struct memreg_blk_io *io)
+{
+	struct ib_device *device = recv->queue->cq->device;
+
+	ib_dma_sync_single_for_cpu(device, recv->data_dma, io->wanted,
+				   DMA_FROM_DEVICE);
+	memreg_blk_copy(io->rq, recv->data);
+	ib_dma_sync_single_for_device(device, recv->data_dma, io->wanted,
+				      DMA_FROM_DEVICE);
 }
 
 /* Whose answer it is: that command is ANSWERED then, and ours to end. */
@@ -453,7 +541,8 @@ static void memreg_blk_recv_failed(struct memreg_blk_queue *queue,
  * @wc: Completion
  *
  * In softirq context. A command that is answered ends from here, if all of it
- * has completed.
+ * has completed. The receive is posted again before it does, and another command
+ * takes its place.
  */
 void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 {
@@ -471,18 +560,22 @@ void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 		return;
 	}
 	/* Without a connection, nothing keeps the QP until we are through. */
-	wrong = READ_ONCE(queue->up) ? memreg_blk_reply_length(wc) :
+	wrong = READ_ONCE(queue->up) ? memreg_blk_reply_begin(wc) :
 				       "comes before the connection is up";
-	if (!wrong && memreg_blk_take(recv, &reply))
-		memreg_blk_broken(queue->blk, "queue %u can't post receives",
-				  queue->index);
-	if (!wrong)
+	if (!wrong) {
+		memreg_blk_take(recv, &reply);
 		wrong = memreg_blk_match(queue, &reply, wc, &io);
+	}
 	if (wrong) {
 		memreg_blk_wrong(queue, wrong);
 		return;
 	}
 	status = be16_to_cpu(reply.status);
+	if (status == IB_MEMREG_BLK_OK && io->wanted)
+		memreg_blk_take_data(recv, io);
+	if (memreg_blk_post_recv(recv))
+		memreg_blk_broken(queue->blk, "queue %u can't post receives",
+				  queue->index);
 	io->status = memreg_blk_status(status);
 	WRITE_ONCE(queue->last_reply, jiffies);
 	memreg_blk_capacity(queue->blk, be64_to_cpu(reply.capacity));

@@ -400,6 +400,7 @@ void memreg_blk_init(struct memreg_blk *blk)
 	blk->port = IB_MEMREG_BLK_PORT;
 	blk->queues = min_t(int, num_online_cpus(), 4);
 	blk->depth = 64;
+	blk->inline_max = 4096;
 	blk->io_timeout = 30;
 	blk->keep_alive = 5;
 	blk->fail_after = 60;

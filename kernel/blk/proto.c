@@ -36,6 +36,7 @@ void memreg_blk_hello(const struct memreg_blk_queue *queue,
 		.queues = cpu_to_be16(blk->nr_live),
 		.depth = cpu_to_be16(blk->depth),
 		.epoch = cpu_to_be32(blk->epoch),
+		.inline_max = cpu_to_be16(blk->inline_max),
 	};
 	memcpy(hello->client, blk->client, sizeof(hello->client));
 	memcpy(hello->name, blk->export_name, sizeof(hello->name));
@@ -54,7 +55,7 @@ static bool memreg_blk_multiple(u64 value, u32 of)
  * counted in them.
  */
 static const char *memreg_blk_export_check(const struct memreg_blk_export *e,
-					   unsigned int depth)
+					   const struct memreg_blk *blk)
 {
 	if (!is_power_of_2(e->block_size) || e->block_size < SECTOR_SIZE ||
 	    e->block_size > 4096)
@@ -72,8 +73,10 @@ static const char *memreg_blk_export_check(const struct memreg_blk_export *e,
 		return "flags";
 	if (!e->max_segs || e->max_segs > IB_MEMREG_BLK_SEGS_MAX)
 		return "number of segments";
-	if (!e->depth || e->depth > depth)
+	if (!e->depth || e->depth > blk->depth)
 		return "depth";
+	if (e->inline_max > blk->inline_max)
+		return "length of data in messages";
 	return NULL;
 }
 
@@ -106,15 +109,14 @@ int memreg_blk_welcome(struct memreg_blk_queue *queue, const void *data,
 		.discard_granularity = be32_to_cpu(w.discard_granularity),
 		.max_segs = be16_to_cpu(w.max_segs),
 		.depth = be16_to_cpu(w.depth),
+		.inline_max = be16_to_cpu(w.inline_max),
 	};
 	if (be32_to_cpu(w.magic) != IB_MEMREG_BLK_MAGIC)
 		wrong = "magic number";
 	else if (be16_to_cpu(w.version) != IB_MEMREG_BLK_VERSION)
 		wrong = "version";
-	else if (w.reserved)
-		wrong = "reserved field";
 	else
-		wrong = memreg_blk_export_check(e, queue->blk->depth);
+		wrong = memreg_blk_export_check(e, queue->blk);
 	e->physical_block_size = min_t(u32, e->physical_block_size,
 				       MEMREG_BLK_PHYSICAL_MAX);
 out:
@@ -130,7 +132,8 @@ out:
  * @blk: The device, whose export is known
  * @export: What the server says now
  *
- * Only the capacity may change, and limits may grow.
+ * Only the capacity may change, and limits may grow. Whether data is in messages
+ * is a matter of each connection.
  *
  * Return: 0, or -EMEDIUMTYPE with the reason told.
  */
@@ -242,16 +245,16 @@ void memreg_blk_cmd(struct memreg_blk_io *io, u8 opcode, u8 flags, u64 offset,
 }
 
 /**
- * memreg_blk_reply_length() - Is this a message that may be an answer?
+ * memreg_blk_reply_begin() - Is this a message that may begin with an answer?
  * @wc: Its successful completion
  *
  * Return: NULL, or what is wrong.
  */
-const char *memreg_blk_reply_length(const struct ib_wc *wc)
+const char *memreg_blk_reply_begin(const struct ib_wc *wc)
 {
 	if (wc->opcode != IB_WC_RECV || wc->wc_flags & IB_WC_WITH_IMM)
 		return "is no SEND";
-	if (wc->byte_len != sizeof(struct ib_memreg_blk_reply))
+	if (wc->byte_len < sizeof(struct ib_memreg_blk_reply))
 		return "has a bad size";
 	return NULL;
 }
@@ -274,7 +277,7 @@ static const char *memreg_blk_reply_key(const struct memreg_blk_io *io,
  * memreg_blk_reply() - Is this the answer to a command?
  * @io: The command that has the answer's tag, which is in flight
  * @reply: A copy of the answer
- * @wc: Its completion, of which memreg_blk_reply_length() found nothing wrong
+ * @wc: Its completion, of which memreg_blk_reply_begin() found nothing wrong
  *
  * Return: NULL, or what is wrong. Then the connection has to end, and nothing
  * of it counts, not even what it says was invalidated.
@@ -302,6 +305,9 @@ const char *memreg_blk_reply(const struct memreg_blk_io *io,
 		return "has a bad capacity";
 	if (reply->reserved)
 		return "has a reserved field";
+	if (wc->byte_len != sizeof(*reply) +
+	    (status == IB_MEMREG_BLK_OK ? io->wanted : 0))
+		return "has a bad size";
 	return memreg_blk_reply_key(io, status, wc);
 }
 

@@ -18,6 +18,9 @@
 
 #define PEER_NETNS	"/run/netns/memreg-peer"
 #define MESSAGES	(BLK_MEMORY / 2)	/* where those sent are */
+#define PLACES		64
+#define REPLIES		(MESSAGES + PLACES * BLK_MESSAGE)
+#define REPLY_MAX	(sizeof(struct ib_memreg_blk_reply) + 4096)
 #define RING_ENTRIES	2048
 #define MAX_SEND	600
 #define WINDOW_SPAN	(BLK_MEMORY / 2)
@@ -185,7 +188,7 @@ static void take_welcome(struct blk_conn *conn, const void *data)
 		.max_length = be32toh(w.max_length),
 		.discard_granularity = be32toh(w.discard_granularity),
 		.max_segs = be16toh(w.max_segs),
-		.reserved = w.reserved,
+		.inline_max = be16toh(w.inline_max),
 	};
 	conn->depth = conn->welcome.depth;
 }
@@ -233,15 +236,19 @@ static int await_answer(struct blk_conn *conn)
 	}
 }
 
+/* A receive is known by its place; those that come later may have the same. */
 static int post_receives(struct blk_conn *conn, unsigned int n)
 {
 	struct ib_memreg_wr wrs[IB_MEMREG_BATCH_MAX];
+	static unsigned int place;
 	unsigned int i;
+	size_t at;
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
+		at = REPLIES + place++ % PLACES * BLK_MESSAGE;
 		memreg_prep_recv(&wrs[i], conn->endpoint, conn->client->mr.id,
-				 BLK_MEMORY - 64,
-				 sizeof(struct ib_memreg_blk_reply), 1);
+				 at, REPLY_MAX, at);
+	}
 	return memreg_submit(conn->client->m, wrs, n, NULL);
 }
 
@@ -286,6 +293,15 @@ int blk_connect(struct blk_client *c, uint32_t epoch, struct blk_conn *conn)
 {
 	struct ib_memreg_blk_hello hello = blk_hello(c, epoch);
 
+	return blk_ask(c, &hello, sizeof(hello), conn);
+}
+
+int blk_connect_inline(struct blk_client *c, uint32_t epoch, uint16_t most,
+		       struct blk_conn *conn)
+{
+	struct ib_memreg_blk_hello hello = blk_hello(c, epoch);
+
+	hello.inline_max = htobe16(most);
 	return blk_ask(c, &hello, sizeof(hello), conn);
 }
 
@@ -373,17 +389,31 @@ size_t blk_size(const struct blk_message *msg)
 }
 
 /* Each has a place of its own, as it may be sent again. */
-int blk_send(struct blk_conn *conn, const void *msg, size_t len)
+static int send_both(struct blk_conn *conn, const void *msg, size_t len,
+		     const void *data, size_t data_len)
 {
 	static unsigned int place;
-	size_t at = MESSAGES + place++ % 1024 * BLK_MESSAGE;
+	size_t at = MESSAGES + place++ % PLACES * BLK_MESSAGE;
 	struct ib_memreg_wr wr;
 
 	memcpy(conn->client->mem + at, msg, len);
+	if (data_len)
+		memcpy(conn->client->mem + at + len, data, data_len);
 	memreg_prep_send(&wr, conn->endpoint, conn->client->mr.id, at,
-			 (uint32_t)len);
+			 (uint32_t)(len + data_len));
 	memreg_wr_signal(&wr, 0);
 	return memreg_submit(conn->client->m, &wr, 1, NULL);
+}
+
+int blk_send(struct blk_conn *conn, const void *msg, size_t len)
+{
+	return send_both(conn, msg, len, NULL, 0);
+}
+
+int blk_send_data(struct blk_conn *conn, const struct blk_message *msg,
+		  const void *data, size_t len)
+{
+	return send_both(conn, msg, sizeof(msg->cmd), data, len);
 }
 
 static void take_reply(const struct ib_memreg_blk_reply *r,
@@ -398,6 +428,21 @@ static void take_reply(const struct ib_memreg_blk_reply *r,
 		.status = be16toh(r->status),
 		.reserved = r->reserved,
 	};
+}
+
+/* A reply from where it is, and what is behind it */
+static void take_message(struct blk_conn *conn, const struct ib_memreg_cqe *cqe,
+			 struct ib_memreg_blk_reply *reply)
+{
+	const uint8_t *at = cqe->flags & IB_MEMREG_CQE_INLINE ?
+			    (const uint8_t *)cqe->data :
+			    conn->client->mem + cqe->user_data;
+	struct ib_memreg_blk_reply wire;
+
+	memcpy(&wire, at, sizeof(wire));
+	take_reply(&wire, reply);
+	conn->data = conn->client->mem + cqe->user_data + sizeof(wire);
+	conn->data_len = cqe->byte_len - (uint32_t)sizeof(wire);
 }
 
 int blk_reply(struct blk_conn *conn, struct ib_memreg_blk_reply *reply,
@@ -419,9 +464,9 @@ int blk_reply(struct blk_conn *conn, struct ib_memreg_blk_reply *reply,
 			return -ECONNRESET;
 		if (cqe.opcode != IB_MEMREG_OP_RECV)
 			continue;
-		if (cqe.byte_len != sizeof(*reply))
+		if (cqe.byte_len < sizeof(*reply))
 			return -EPROTO;
-		take_reply((const void *)cqe.data, reply);
+		take_message(conn, &cqe, reply);
 		if (rkey)
 			*rkey = cqe.flags & IB_MEMREG_CQE_INVALIDATED ?
 				cqe.ex : 0;
@@ -450,26 +495,50 @@ int blk_await_end(struct blk_conn *conn)
 	return ret;
 }
 
-int blk_do(struct blk_conn *conn, const struct blk_message *msg)
+/* Take the reply to a command that was sent. */
+static int answer_to(struct blk_conn *conn, const struct blk_message *msg)
 {
 	struct ib_memreg_blk_reply reply;
 	bool segs = msg->cmd.nr_segs;
+	bool behind = !segs && msg->cmd.opcode == BLK(READ);
 	uint32_t rkey;
 	int ret;
 
-	ret = blk_send(conn, msg, blk_size(msg));
-	if (!ret)
-		ret = blk_reply(conn, &reply, &rkey);
+	ret = blk_reply(conn, &reply, &rkey);
 	if (ret)
 		return ret;
 	if (reply.seq != be64toh(msg->cmd.seq) ||
 	    reply.tag != be16toh(msg->cmd.tag) || reply.epoch != conn->epoch ||
 	    reply.reserved ||
 	    reply.length != (reply.status ? 0 : be32toh(msg->cmd.length)) ||
+	    conn->data_len != (behind ? reply.length : 0) ||
 	    rkey != (segs ? be32toh(msg->segs[0].rkey) : 0))
 		return -EPROTO;
 	conn->welcome.capacity = reply.capacity;
 	return reply.status;
+}
+
+int blk_do(struct blk_conn *conn, const struct blk_message *msg)
+{
+	int ret = blk_send(conn, msg, blk_size(msg));
+
+	return ret ? ret : answer_to(conn, msg);
+}
+
+int blk_read_inline(struct blk_conn *conn, uint64_t offset, uint32_t length)
+{
+	struct blk_message msg = blk_command(conn, BLK(READ), offset, length);
+
+	return blk_do(conn, &msg);
+}
+
+int blk_write_inline(struct blk_conn *conn, uint64_t offset, uint32_t length,
+		     const void *data)
+{
+	struct blk_message msg = blk_command(conn, BLK(WRITE), offset, length);
+	int ret = blk_send_data(conn, &msg, data, length);
+
+	return ret ? ret : answer_to(conn, &msg);
 }
 
 int blk_read(struct blk_conn *conn, uint64_t offset, uint32_t length,

@@ -49,6 +49,15 @@ struct loop {
  * Making ready
  */
 
+/* A message is one work request, with pages that it may begin within */
+static void limit_inline(struct blkd *b)
+{
+	uint32_t most = b->fragments > 2 ? (b->fragments - 2) * BLKD_PAGE : 0;
+
+	if (b->options.inline_max > most)
+		b->options.inline_max = most;
+}
+
 static int query_limits(struct blkd *b)
 {
 	uint64_t fragments, queue, ring;
@@ -63,6 +72,7 @@ static int query_limits(struct blkd *b)
 	b->chunk = 31 * b->fragments * BLKD_PAGE;
 	if (b->chunk > CHUNK)
 		b->chunk = CHUNK;
+	limit_inline(b);
 	if (memreg_ring_create(b->m, ring < RING_MAX ? (uint32_t)ring :
 						       RING_MAX,
 			       RING_ENTRY, -1, IB_MEMREG_RING_NO_MODERATION,

@@ -14,8 +14,7 @@
 #include "link.h"
 
 #define BLKD_PAGE	4096u
-#define BLKD_MESSAGE	(sizeof(struct ib_memreg_blk_cmd) + \
-			 IB_MEMREG_BLK_SEGS_MAX * \
+#define BLKD_SEGS	(IB_MEMREG_BLK_SEGS_MAX * \
 			 sizeof(struct ib_memreg_blk_seg))
 #define BLKD_EXPORTS	64
 #define BLKD_OPCODES	(IB_MEMREG_BLK_WRITE_ZEROES + 1)
@@ -28,6 +27,7 @@ struct blkd_options {
 	uint64_t size;		/* of the only export; 0: there are paths */
 	uint32_t block_size;	/* 0: that of the medium */
 	uint32_t max_length;
+	uint32_t inline_max;
 	uint32_t queues_max;
 	uint32_t depth_max;
 	uint32_t clients_max;
@@ -92,7 +92,7 @@ struct cmd {
 	bool replayed;		/* it was done in an earlier epoch */
 	uint32_t page;		/* its buffer in the slab */
 	uint32_t pages;
-	char *data;		/* where that is */
+	char *data;		/* where that is, or behind its message */
 	int64_t start;
 	struct seg segs[IB_MEMREG_BLK_SEGS_MAX];
 };
@@ -179,6 +179,8 @@ struct conn {
 	uint32_t epoch;
 	uint16_t queue;
 	uint16_t depth;
+	uint16_t inline_max;	/* bytes of data that a message may have */
+	uint32_t message;	/* bytes that a message may have */
 	enum conn_state state;
 	const char *broken;	/* why it is to end, or NULL if it is not */
 	bool last;		/* takes no more commands */
@@ -194,6 +196,8 @@ struct conn {
 	uint64_t ended;		/* turn of the loop in which it was */
 	struct memreg_mr mr;	/* of @messages */
 	char *messages;
+	size_t replies_at;	/* those with data, behind @messages */
+	uint32_t reply_nr;	/* how many those were */
 	struct cmd *free;	/* of @cmds */
 	uint8_t tags[8192];	/* those in flight, a bit each */
 	char address[ADDRESS_TEXT];
@@ -224,6 +228,7 @@ struct batch {
 	unsigned int count;
 	struct ib_memreg_wr wrs[BATCH];
 	struct ib_memreg_blk_reply replies[BATCH];
+	struct ib_memreg_sge sges[BATCH][2];
 };
 
 struct blkd {
@@ -295,8 +300,9 @@ int blkd_serve(struct blkd *b);
 
 /* blkd_batch.c: work requests, collected and posted together */
 struct ib_memreg_wr *batch_next(struct blkd *b);
-/* The reply that goes with what batch_next() gave last */
+/* The reply, or two ranges, that go with what batch_next() gave last */
 struct ib_memreg_blk_reply *batch_reply(struct blkd *b);
+struct ib_memreg_sge *batch_sges(struct blkd *b);
 void batch_flush(struct blkd *b);
 
 /* blkd_client.c: who is who, and of which epoch */
@@ -319,6 +325,9 @@ bool conns_busy(const struct blkd *b);
 /* End those whose peers don't take replies, which may have buffers */
 void conns_watch(struct blkd *b, int64_t now);
 void conns_end(struct blkd *b);
+/* Where a message stands, and the reply of a READ with its data behind it */
+size_t conn_message_at(const struct conn *c, uint32_t slot);
+size_t conn_reply_at(struct conn *c);
 /* Places of the send queue that a connection must have at least */
 uint32_t conn_min_send(const struct blkd *b);
 
@@ -338,6 +347,18 @@ void cmd_prep_recv(struct conn *conn, struct ib_memreg_wr *wr, uint32_t slot);
  */
 bool cmd_parse(const struct blkd *b, struct conn *conn, struct cmd *c,
 	       const void *message, uint32_t length);
+
+static inline bool cmd_has_data(const struct cmd *c)
+{
+	return c->opcode == IB_MEMREG_BLK_READ ||
+	       c->opcode == IB_MEMREG_BLK_WRITE;
+}
+
+/* Its data is in a message, and not in segments */
+static inline bool cmd_inline(const struct cmd *c)
+{
+	return cmd_has_data(c) && !c->nr_segs && c->length;
+}
 
 static inline bool cmd_changes(const struct cmd *c)
 {

@@ -17,6 +17,11 @@ struct ib_memreg_blk_reply *batch_reply(struct blkd *b)
 	return &b->batch.replies[b->batch.count - 1];
 }
 
+struct ib_memreg_sge *batch_sges(struct blkd *b)
+{
+	return b->batch.sges[b->batch.count - 1];
+}
+
 /*
  * One can't be posted: its connection is over, or will be. All that is behind
  * it on the same one goes, too.

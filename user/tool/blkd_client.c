@@ -20,6 +20,7 @@ struct hello {
 	uint16_t queues;
 	uint16_t depth;
 	uint32_t epoch;
+	uint16_t inline_max;
 	const uint8_t *client;
 	char name[IB_MEMREG_BLK_EXPORT_MAX + 1];
 };
@@ -52,10 +53,12 @@ parse_hello(const struct ib_memreg_event *event, struct hello *h,
 	h->queues = be16toh(wire->queues);
 	h->depth = be16toh(wire->depth);
 	h->epoch = be32toh(wire->epoch);
+	h->inline_max = be16toh(wire->inline_max);
 	h->client = wire->client;
 	if (!h->queues || h->queues > IB_MEMREG_BLK_QUEUES_MAX ||
 	    h->queue >= h->queues || !h->depth ||
 	    h->depth > IB_MEMREG_BLK_DEPTH_MAX || !h->epoch ||
+	    h->inline_max > IB_MEMREG_BLK_INLINE_MAX ||
 	    wire->reserved || !take_name(h, wire->name))
 		return IB_MEMREG_BLK_INVALID;
 	return IB_MEMREG_BLK_OK;
@@ -204,6 +207,9 @@ static enum ib_memreg_blk_status admit(struct blkd *b, const struct hello *h,
 	client->used |= UINT64_C(1) << h->queue;
 	c->epoch = h->epoch;
 	c->queue = h->queue;
+	c->inline_max = h->inline_max;
+	if (c->inline_max > b->options.inline_max)
+		c->inline_max = (uint16_t)b->options.inline_max;
 	return IB_MEMREG_BLK_OK;
 }
 

@@ -12,6 +12,10 @@
  *	WRITE, memory	-> READs, and the reply, which is fenced
  *	others		do it			-> reply
  *
+ * A READ or WRITE whose data is in a message is one of the others: a READ's data
+ * goes out with the reply, from the buffer or from memory, and a WRITE's stays
+ * where it came in until it is done.
+ *
  * What is behind an arrow goes out in one call, with the receive for the next
  * command.
  */
@@ -29,9 +33,15 @@ static bool in_memory(const struct cmd *c)
 /* It needs the segments */
 static bool moves(const struct cmd *c)
 {
-	return c->status == IB_MEMREG_BLK_OK && !c->replayed && c->length &&
-	       (c->opcode == IB_MEMREG_BLK_READ ||
-		c->opcode == IB_MEMREG_BLK_WRITE);
+	return c->status == IB_MEMREG_BLK_OK && !c->replayed && c->nr_segs &&
+	       cmd_has_data(c);
+}
+
+/* It has data for its reply, or is to get some */
+static bool tells(const struct cmd *c)
+{
+	return c->status == IB_MEMREG_BLK_OK && cmd_inline(c) &&
+	       c->opcode == IB_MEMREG_BLK_READ;
 }
 
 /*
@@ -139,7 +149,7 @@ static bool claim(struct blkd *b, struct cmd *c)
 		c->conn->starved = true;
 		return false;
 	}
-	if (moves(c) && !in_memory(c) && !take_buffer(b, c))
+	if ((moves(c) || tells(c)) && !in_memory(c) && !take_buffer(b, c))
 		return false;
 	c->room = (uint16_t)room;
 	c->conn->room -= room;
@@ -152,8 +162,8 @@ static bool claim(struct blkd *b, struct cmd *c)
 
 void cmd_prep_recv(struct conn *conn, struct ib_memreg_wr *wr, uint32_t slot)
 {
-	memreg_prep_recv(wr, conn->endpoint, conn->mr.id, slot * BLKD_MESSAGE,
-			 BLKD_MESSAGE,
+	memreg_prep_recv(wr, conn->endpoint, conn->mr.id,
+			 conn_message_at(conn, slot), conn->message,
 			 wr_data(WR_RECV, (uint16_t)slot, 0, 0));
 }
 
@@ -199,9 +209,44 @@ static void signal_reply(struct blkd *b, struct cmd *c, struct ib_memreg_wr *wr)
 	c->pages = 0;	/* they go with the reply */
 }
 
-static void prep_reply(struct blkd *b, struct cmd *c)
+/* Where the data of a READ is */
+static struct ib_memreg_sge local_data(const struct blkd *b,
+				       const struct cmd *c)
 {
-	struct ib_memreg_wr *wr = batch_next(b);
+	const struct export *e = c->conn->client->export;
+
+	return (struct ib_memreg_sge) {
+		.mr_id = in_memory(c) ? e->mr.id : b->slab.mr.id,
+		.length = c->length,
+		.offset = in_memory(c) ? c->offset :
+					 (uint64_t)c->page * BLKD_PAGE,
+	};
+}
+
+/* With the data behind it, which is too long to be copied */
+static void prep_data_reply(struct blkd *b, struct cmd *c,
+			    struct ib_memreg_wr *wr)
+{
+	struct ib_memreg_sge *sges = batch_sges(b);
+	struct conn *conn = c->conn;
+	size_t at = conn_reply_at(conn);
+	struct ib_memreg_blk_reply reply;
+
+	fill_reply(c, &reply);
+	memcpy(conn->messages + at, &reply, sizeof(reply));
+	sges[0] = (struct ib_memreg_sge) {
+		.mr_id = conn->mr.id,
+		.length = sizeof(reply),
+		.offset = at,
+	};
+	sges[1] = local_data(b, c);
+	memreg_prep_send(wr, conn->endpoint, 0, 0, 0);
+	memreg_wr_sges(wr, sges, 2);
+}
+
+static void prep_short_reply(struct blkd *b, struct cmd *c,
+			     struct ib_memreg_wr *wr)
+{
 	struct ib_memreg_blk_reply *reply = batch_reply(b);
 
 	fill_reply(c, reply);
@@ -211,6 +256,16 @@ static void prep_reply(struct blkd *b, struct cmd *c)
 	else
 		memreg_prep_send(wr, c->conn->endpoint, 0, 0, 0);
 	memreg_wr_inline(wr, reply, sizeof(*reply));
+}
+
+static void prep_reply(struct blkd *b, struct cmd *c)
+{
+	struct ib_memreg_wr *wr = batch_next(b);
+
+	if (tells(c))
+		prep_data_reply(b, c, wr);
+	else
+		prep_short_reply(b, c, wr);
 	if (fenced(c))
 		wr->flags |= IB_MEMREG_WR_FENCE;
 	signal_reply(b, c, wr);
@@ -234,7 +289,7 @@ static void reply(struct blkd *b, struct cmd *c)
 		cmd_prep_recv(c->conn, batch_next(b), c->slot);
 	if (c->opcode == IB_MEMREG_BLK_READ && moves(c))
 		post_pieces(b, c);
-	else
+	else if (!tells(c))
 		cmd_give_buffer(b, c);
 	prep_reply(b, c);
 	if (!fenced(c))
@@ -395,7 +450,7 @@ static const void *message_of(const struct conn *conn,
 {
 	if (cqe->flags & IB_MEMREG_CQE_INLINE)
 		return memreg_cqe_data(cqe);
-	return conn->messages + wr_low(cqe->user_data) * BLKD_MESSAGE;
+	return conn->messages + conn_message_at(conn, wr_low(cqe->user_data));
 }
 
 static void received(struct blkd *b, struct conn *conn,
@@ -416,6 +471,8 @@ static void received(struct blkd *b, struct conn *conn,
 	}
 	conn->free = c->next;
 	c->slot = wr_low(cqe->user_data);
+	c->data = conn->messages + conn_message_at(conn, c->slot) +
+		  sizeof(struct ib_memreg_blk_cmd);
 	c->start = now_ns();
 	if (c->valid) {
 		conn->tags[c->tag / 8] |= (uint8_t)(1 << c->tag % 8);

@@ -108,10 +108,32 @@ static int post_receives(struct blkd *b, struct conn *c)
 	return ret;
 }
 
+size_t conn_message_at(const struct conn *c, uint32_t slot)
+{
+	return (size_t)slot * c->message;
+}
+
+/*
+ * There are as many as the send queue has places. So when it is the turn of one
+ * again, what it was used for has completed: it had a place, too.
+ */
+size_t conn_reply_at(struct conn *c)
+{
+	return c->replies_at + c->reply_nr++ % c->max_send *
+			       sizeof(struct ib_memreg_blk_reply);
+}
+
 static int get_memory(struct blkd *b, struct conn *c)
 {
-	size_t bytes = (c->depth + 1) * BLKD_MESSAGE;
+	size_t bytes;
 
+	c->message = (uint32_t)(sizeof(struct ib_memreg_blk_cmd) +
+				(c->inline_max > BLKD_SEGS ? c->inline_max :
+							     BLKD_SEGS));
+	c->replies_at = conn_message_at(c, c->depth + 1u);
+	bytes = c->replies_at;
+	if (c->inline_max)
+		bytes += c->max_send * sizeof(struct ib_memreg_blk_reply);
 	bytes = (bytes + BLKD_PAGE - 1) / BLKD_PAGE * BLKD_PAGE;
 	c->messages = aligned_alloc(BLKD_PAGE, bytes);
 	if (!c->messages)
@@ -152,7 +174,7 @@ static int give_queues(struct blkd *b, struct conn *c)
 		.send_ring_id = b->ring.id,
 		.recv_ring_id = b->ring.id,
 		.max_recv = c->depth + 1u,
-		.max_send_sge = 1,
+		.max_send_sge = 2,
 		.max_recv_sge = 1,
 		.max_inline = sizeof(struct ib_memreg_blk_reply),
 	};
@@ -185,6 +207,7 @@ static struct ib_memreg_blk_welcome welcome_of(const struct blkd *b,
 		.max_length = htobe32(b->options.max_length),
 		.discard_granularity = htobe32(e->granularity),
 		.max_segs = htobe16(IB_MEMREG_BLK_SEGS_MAX),
+		.inline_max = htobe16(c->inline_max),
 	};
 }
 

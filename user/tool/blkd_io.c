@@ -138,6 +138,15 @@ static int do_discard(const struct export *e, const struct cmd *c)
 	return status_of(errno);
 }
 
+static int do_write(const struct export *e, const struct cmd *c)
+{
+	if (e->kind != EXPORT_MEMORY)
+		return write_all(e, c->data, c->length, c->offset,
+				 c->flags & IB_MEMREG_BLK_FUA ? RWF_DSYNC : 0);
+	memcpy(e->memory + c->offset, c->data, c->length);
+	return IB_MEMREG_BLK_OK;
+}
+
 int io_do(const struct export *e, const struct cmd *c)
 {
 	if (!c->length && c->opcode != IB_MEMREG_BLK_FLUSH)
@@ -146,8 +155,7 @@ int io_do(const struct export *e, const struct cmd *c)
 	case IB_MEMREG_BLK_READ:
 		return read_all(e, c->data, c->length, c->offset);
 	case IB_MEMREG_BLK_WRITE:
-		return write_all(e, c->data, c->length, c->offset,
-				 c->flags & IB_MEMREG_BLK_FUA ? RWF_DSYNC : 0);
+		return do_write(e, c);
 	case IB_MEMREG_BLK_FLUSH:
 		return sync_data(e);
 	case IB_MEMREG_BLK_DISCARD:

@@ -28,6 +28,8 @@ static void usage(void)
 	     "  -n, --no-cache          files: what was answered is safe\n"
 	     "  -w, --write-cache       memory: say that there is a cache, for tests\n"
 	     "  -l, --max-length BYTES  most that a READ or WRITE may move (1M)\n"
+	     "  -I, --inline-max BYTES  most data of a message, 0 to 16K; longer data is moved\n"
+	     "                          by RDMA (4K)\n"
 	     "  -q, --queues-max N      connections of a client (64)\n"
 	     "  -D, --depth-max N       commands in flight on a connection (128)\n"
 	     "  -c, --clients-max N     clients that are remembered (64)\n"
@@ -52,6 +54,7 @@ static const struct option options[] = {
 	{ "no-cache", no_argument, NULL, 'n' },
 	{ "write-cache", no_argument, NULL, 'w' },
 	{ "max-length", required_argument, NULL, 'l' },
+	{ "inline-max", required_argument, NULL, 'I' },
 	{ "queues-max", required_argument, NULL, 'q' },
 	{ "depth-max", required_argument, NULL, 'D' },
 	{ "clients-max", required_argument, NULL, 'c' },
@@ -77,6 +80,8 @@ static const struct number {
 	{ 's', "a size", 512, INT64_MAX, 1, AT(size), false },
 	{ 'b', "a block size", 512, 4096, 1, AT(block_size), true },
 	{ 'l', "a length", 4096, IB_MEMREG_BLK_LENGTH_MAX, 1, AT(max_length),
+	  true },
+	{ 'I', "a length", 0, IB_MEMREG_BLK_INLINE_MAX, 1, AT(inline_max),
 	  true },
 	{ 'q', "a number of queues", 1, IB_MEMREG_BLK_QUEUES_MAX, 1,
 	  AT(queues_max), true },
@@ -191,6 +196,7 @@ static const struct blkd_options defaults = {
 	.address = "0.0.0.0",
 	.port = STR(IB_MEMREG_BLK_PORT),
 	.max_length = 1 << 20,
+	.inline_max = 4096,
 	.queues_max = IB_MEMREG_BLK_QUEUES_MAX,
 	.depth_max = 128,
 	.clients_max = 64,

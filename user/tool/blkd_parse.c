@@ -5,13 +5,14 @@
 
 #include "blkd.h"
 
-static bool moves_data(const struct cmd *c)
+/* Bytes of data behind the command */
+static size_t carried(const struct cmd *c)
 {
-	return c->opcode == IB_MEMREG_BLK_READ ||
-	       c->opcode == IB_MEMREG_BLK_WRITE;
+	return c->opcode == IB_MEMREG_BLK_WRITE && cmd_inline(c) ? c->length :
+								   0;
 }
 
-/* False if the message doesn't end where its last segment does */
+/* False if the message doesn't end where its last segment or its data does */
 static bool take_segs(struct cmd *c, const struct ib_memreg_blk_cmd *wire,
 		      uint32_t length)
 {
@@ -19,7 +20,8 @@ static bool take_segs(struct cmd *c, const struct ib_memreg_blk_cmd *wire,
 
 	c->nr_segs = 0;
 	if (n > IB_MEMREG_BLK_SEGS_MAX ||
-	    length != sizeof(*wire) + n * sizeof(wire->segs[0]))
+	    (n && length != sizeof(*wire) + n * sizeof(wire->segs[0])) ||
+	    (!n && length != sizeof(*wire) + carried(c)))
 		return false;
 	for (i = 0; i < n; i++)
 		c->segs[i] = (struct seg) {
@@ -31,12 +33,17 @@ static bool take_segs(struct cmd *c, const struct ib_memreg_blk_cmd *wire,
 	return true;
 }
 
-/* Of memory that there can be, and together as long as the command */
+/*
+ * Of memory that there can be, and together as long as the command; or none, if
+ * the data may be in a message
+ */
 static bool segs_good(const struct cmd *c)
 {
 	uint64_t sum = 0;
 	unsigned int i;
 
+	if (cmd_inline(c))
+		return c->length <= c->conn->inline_max;
 	for (i = 0; i < c->nr_segs; i++) {
 		const struct seg *s = &c->segs[i];
 
@@ -44,7 +51,7 @@ static bool segs_good(const struct cmd *c)
 			return false;
 		sum += s->length;
 	}
-	return sum == (moves_data(c) ? c->length : 0);
+	return sum == (cmd_has_data(c) ? c->length : 0);
 }
 
 static bool flags_good(const struct cmd *c)
@@ -66,7 +73,7 @@ static bool range_good(const struct blkd *b, const struct cmd *c)
 		return !c->offset && !c->length;
 	if ((c->offset | c->length) & (e->block_size - 1))
 		return false;
-	return !moves_data(c) || c->length <= b->options.max_length;
+	return !cmd_has_data(c) || c->length <= b->options.max_length;
 }
 
 static bool tag_free(const struct conn *conn, uint16_t tag)
@@ -144,7 +151,7 @@ bool cmd_parse(const struct blkd *b, struct conn *conn, struct cmd *c,
 	if (!c->valid) {
 		c->status = IB_MEMREG_BLK_INVALID;
 		/* whatever those are, they are not for a key to be ended */
-		if (!moves_data(c))
+		if (!cmd_has_data(c))
 			c->nr_segs = 0;
 	} else if (!c->replayed) {
 		c->status = check_export(c);

@@ -11,6 +11,13 @@
  * client invalidates the others itself. Answers come in any order. Both sides
  * keep receives posted for @depth messages: neither sends more.
  *
+ * Data in messages
+ *
+ * A READ or WRITE of no more than @inline_max bytes, as the welcome has it, may
+ * have no segment. Then a WRITE's data follows the command in its message, and
+ * a READ's data follows the answer if that is OK. No key is needed, and the
+ * answer invalidates none.
+ *
  * Whoever gets what this file does not allow ends the connection.
  *
  * After a loss
@@ -34,7 +41,7 @@
 #include <linux/types.h>
 
 #define IB_MEMREG_BLK_MAGIC		0x6d72626b	/* "mrbk" */
-#define IB_MEMREG_BLK_VERSION		1
+#define IB_MEMREG_BLK_VERSION		2
 #define IB_MEMREG_BLK_PORT		7472
 #define IB_MEMREG_BLK_EXPORT_MAX	16
 #define IB_MEMREG_BLK_CLIENT_SIZE	16
@@ -42,6 +49,7 @@
 #define IB_MEMREG_BLK_DEPTH_MAX		256
 #define IB_MEMREG_BLK_SEGS_MAX		16
 #define IB_MEMREG_BLK_LENGTH_MAX	(4U << 20)
+#define IB_MEMREG_BLK_INLINE_MAX	(16U << 10)
 #define IB_MEMREG_BLK_REMEMBERED	16384
 
 /**
@@ -54,6 +62,8 @@
  *	IB_MEMREG_BLK_DEPTH_MAX
  * @client: Who it is
  * @epoch: From 1
+ * @inline_max: Most bytes of data that it would have in a message, 0 to
+ *	IB_MEMREG_BLK_INLINE_MAX
  * @reserved: 0
  * @name: What it wants, padded with zeros; all zeros: the only one there is
  */
@@ -65,7 +75,8 @@ struct ib_memreg_blk_hello {
 	__be16 depth;
 	__u8 client[IB_MEMREG_BLK_CLIENT_SIZE];
 	__be32 epoch;
-	__be32 reserved;
+	__be16 inline_max;
+	__be16 reserved;
 	char name[IB_MEMREG_BLK_EXPORT_MAX];
 };
 
@@ -99,7 +110,8 @@ enum ib_memreg_blk_flags {
  *	IB_MEMREG_BLK_LENGTH_MAX
  * @discard_granularity: Unit of what DISCARD gives back, or 0
  * @max_segs: Most segments of a command, 1 to IB_MEMREG_BLK_SEGS_MAX
- * @reserved: 0
+ * @inline_max: Most bytes of data that a message may have, 0 to what the client
+ *	would have
  */
 struct ib_memreg_blk_welcome {
 	__be32 magic;
@@ -112,7 +124,7 @@ struct ib_memreg_blk_welcome {
 	__be32 max_length;
 	__be32 discard_granularity;
 	__be16 max_segs;
-	__be16 reserved;
+	__be16 inline_max;
 };
 
 /**
@@ -136,8 +148,8 @@ struct ib_memreg_blk_refusal {
  * @IB_MEMREG_BLK_DISCARD: The range is not needed, and reads as anything.
  * @IB_MEMREG_BLK_WRITE_ZEROES: The range reads as zeros.
  *
- * The segments of READ and WRITE are as long as the command, together; other
- * commands have none. NOP and FLUSH have neither offset nor length.
+ * The segments of READ and WRITE are as long as the command, together, if it has
+ * any; other commands have none. NOP and FLUSH have neither offset nor length.
  */
 enum ib_memreg_blk_opcode {
 	IB_MEMREG_BLK_NOP,
@@ -172,14 +184,14 @@ struct ib_memreg_blk_seg {
 
 /**
  * struct ib_memreg_blk_cmd - What the client sends; the message ends with the
- *	last segment
+ *	last segment, or with @length bytes of data
  * @seq: Sequence number, from 1
  * @offset: First byte, a multiple of the block size
  * @length: Bytes, a multiple of the block size; READ, WRITE: up to max_length
  * @epoch: That of the connection
  * @tag: Told in the answer; no two commands in flight on a connection have the
  *	same one
- * @nr_segs: Number of segments
+ * @nr_segs: Number of segments; 0 if the data is in a message
  * @opcode: enum ib_memreg_blk_opcode
  * @flags: enum ib_memreg_blk_cmd_flags
  * @reserved: 0
@@ -230,7 +242,8 @@ enum ib_memreg_blk_status {
 };
 
 /**
- * struct ib_memreg_blk_reply - What the server sends
+ * struct ib_memreg_blk_reply - What the server sends; the message ends with it,
+ *	or with @length bytes of data
  * @seq: That of the command
  * @capacity: Bytes; if it differs from what the client knows, it has changed
  * @length: Bytes that were moved: all of them if @status is OK, otherwise 0
