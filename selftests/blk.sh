@@ -134,6 +134,23 @@ read_only() {
 		[ "$before" = "$(md5sum <"$FILE")" ]
 }
 
+# Data of 4 KiB needs no key if it may be in messages, and else does.
+data_in_messages() {
+	local most=$1 taken
+	up messages export=file queues=2 inline_max="$most" || return
+	verify "$DISK" randwrite 4K 16 256K &&
+		verify "$DISK" randrw 512 8 32K --iomem_align=512 &&
+		verify "$DISK" randwrite 12K 8 384K &&
+		same "$DISK" "$FILE" && no_errors messages || return
+	taken=$(blk_count messages mrs-taken)
+	dd if="$DISK" of=/dev/null bs=4K count=32 iflag=direct status=none &&
+		if ((most >= 4096)); then
+			[ "$(blk_count messages mrs-taken)" = "$taken" ]
+		else
+			(($(blk_count messages mrs-taken) >= taken + 32))
+		fi && down messages
+}
+
 memory_of_the_peer() {
 	up memory export=ram queues=1 depth=2 &&
 		[ "$(cat "/sys/block/${DISK#/dev/}/queue/write_cache")" = \
@@ -145,7 +162,7 @@ memory_of_the_peer() {
 large_blocks() {
 	up large export=large queues=2 && [ "$(blockdev --getss "$DISK")" = 4096 ] &&
 		verify "$DISK" randwrite 4K 16 256K && no_errors large &&
-		down large
+		(($(blk_count large mrs-taken) >= 128)) && down large
 }
 
 # Two devices of one export are two clients.
@@ -186,6 +203,9 @@ check holes
 check grows_and_shrinks
 check reenabled
 check two_devices
+for most in 0 2048 4096 16384; do
+	check data_in_messages $most
+done
 check memory_of_the_peer
 check down one
 server_end TERM
@@ -195,6 +215,7 @@ check read_only
 check down one
 server_end TERM
 file large 4M
-server_begin -a 192.0.2.2 --block-size 4096 large="$FILE" >>"$SAID" 2>&1
+server_begin -a 192.0.2.2 --block-size 4096 --inline-max 0 large="$FILE" \
+	>>"$SAID" 2>&1
 check large_blocks
 exit $BLK_FAILED

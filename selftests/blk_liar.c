@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A server of the block protocol that lies, by librdmacm and libibverbs: for
- * blk_liar.sh. Usage: blk_liar ADDRESS EVERY LIE...
+ * blk_liar.sh. Usage: blk_liar ADDRESS EVERY[:BYTES] LIE...
+ *
+ * With BYTES it has data of up to so many in messages, whatever the client says.
  *
  * It serves 8 MiB of memory to one client with one queue. After each EVERY
  * commands that move data it tells the next one of its lies; when it has told
@@ -26,8 +28,8 @@
 #define DEPTH	16
 #define SIZE	(8u << 20)
 #define CHUNK	(1u << 20)
-#define MESSAGE	(sizeof(struct ib_memreg_blk_cmd) + \
-		 IB_MEMREG_BLK_SEGS_MAX * sizeof(struct ib_memreg_blk_seg))
+#define DATA	(IB_MEMREG_BLK_INLINE_MAX + 512)
+#define MESSAGE	(sizeof(struct ib_memreg_blk_cmd) + DATA)
 
 /* Marks of work requests: all others are places of messages. */
 #define WR_DATA	1000
@@ -35,7 +37,7 @@
 
 struct answer {
 	struct ib_memreg_blk_reply reply;
-	char more[32];
+	char more[DATA];
 };
 
 struct liar {
@@ -58,6 +60,7 @@ struct liar {
 	bool is_kept;
 	bool up;
 	unsigned int every;
+	unsigned int inline_max;
 	unsigned int commands;
 	char **lies;
 };
@@ -152,7 +155,7 @@ static struct answer *new_answer(struct liar *l,
 {
 	struct answer *a = &l->answers[l->next_answer++ % (2 * DEPTH)];
 
-	memset(a, 0, sizeof(*a));
+	memset(&a->reply, 0, sizeof(a->reply));
 	a->reply.seq = cmd->seq;
 	a->reply.capacity = htobe64(SIZE);
 	a->reply.length = cmd->length;
@@ -200,12 +203,25 @@ static void set_error(struct answer *a, uint16_t status)
 	a->reply.length = 0;
 }
 
-/* Answer with a lie. */
-static void lie(struct liar *l, const char *lie,
-		const struct ib_memreg_blk_cmd *cmd, struct answer *a)
+/* Bytes of data that a lie has too many of behind an answer */
+static int lie_by_data(const char *lie)
 {
-	uint32_t length = sizeof(a->reply), rkey = be32toh(cmd->segs[0].rkey);
+	if (!strcmp(lie, "more-data"))
+		return 512;
+	if (!strcmp(lie, "byte-more"))
+		return 1;
+	if (!strcmp(lie, "less-data"))
+		return -512;
+	if (!strcmp(lie, "byte-less"))
+		return -1;
+	return 0;
+}
 
+/* Answer with a lie. The answer is to have @length bytes. */
+static void lie(struct liar *l, const char *lie,
+		const struct ib_memreg_blk_cmd *cmd, struct answer *a,
+		uint32_t length, uint32_t rkey)
+{
 	printf("lie: %s\n", lie);
 	if (!strcmp(lie, "leave"))
 		exit(0);
@@ -214,7 +230,11 @@ static void lie(struct liar *l, const char *lie,
 		l->is_kept = true;
 		return;
 	}
-	if (!strcmp(lie, "no-key"))
+	if (lie_by_data(lie))
+		length += (uint32_t)lie_by_data(lie);
+	else if (!strcmp(lie, "no-data"))
+		length = sizeof(a->reply);
+	else if (!strcmp(lie, "no-key"))
 		rkey = 0;
 	else if (!strcmp(lie, "key"))
 		rkey = l->old_rkey;
@@ -223,10 +243,10 @@ static void lie(struct liar *l, const char *lie,
 	else if (!strcmp(lie, "long"))
 		length = 40;
 	else if (!strcmp(lie, "too-long"))
-		length = sizeof(*a) + 1 > 65 ? 65 : sizeof(*a);
+		length = 65;
 	else if (!strcmp(lie, "garbage"))
-		memset(a, 0xa5, sizeof(*a));
-	else if (!strcmp(lie, "io"))
+		memset(a, 0xa5, sizeof(a->reply));
+	else if (!strcmp(lie, "io") || !strcmp(lie, "data-of-error"))
 		set_error(a, IB_MEMREG_BLK_IO);
 	else if (!strcmp(lie, "invalid"))
 		set_error(a, IB_MEMREG_BLK_INVALID);
@@ -241,13 +261,40 @@ static void lie(struct liar *l, const char *lie,
 			  WR_LATE);
 }
 
-/* Lies that are RDMA are for commands that it may write to. */
+/* Lies about what a READ brings are for READs. */
 static bool may_lie(const struct liar *l, const struct ib_memreg_blk_cmd *cmd)
 {
+	static const char *const reads[] = {
+		"silent", "late", "no-data", "less-data", "byte-less",
+		"data-of-error",
+	};
+	size_t i;
+
 	if (!*l->lies || l->commands < l->every)
 		return false;
-	return cmd->opcode == IB_MEMREG_BLK_READ ||
-	       (strcmp(*l->lies, "silent") && strcmp(*l->lies, "late"));
+	for (i = 0; i < sizeof(reads) / sizeof(reads[0]); i++)
+		if (!strcmp(*l->lies, reads[i]))
+			return cmd->opcode == IB_MEMREG_BLK_READ;
+	return true;
+}
+
+/* Data that is in the command's message, or is to be behind the answer; how much
+ * is behind that.
+ */
+static uint32_t copy_data(struct liar *l, const struct ib_memreg_blk_cmd *cmd,
+			  struct answer *a)
+{
+	char *at = l->memory + be64toh(cmd->offset);
+	uint32_t length = be32toh(cmd->length);
+
+	if (length > l->inline_max)
+		errx(1, "%u bytes of data in a message", length);
+	if (cmd->opcode == IB_MEMREG_BLK_READ) {
+		memcpy(a->more, at, length);
+		return length;
+	}
+	memcpy(at, cmd + 1, length);
+	return 0;
 }
 
 static void take_command(struct liar *l, unsigned int place)
@@ -256,30 +303,36 @@ static void take_command(struct liar *l, unsigned int place)
 		struct ib_memreg_blk_cmd cmd;
 		char bytes[MESSAGE];
 	} m;
+	uint32_t length = sizeof(struct ib_memreg_blk_reply), rkey = 0;
 	struct answer *a;
-	bool moves;
+	bool moves, data;
 
 	memcpy(&m, l->messages[place], MESSAGE);
 	post_recv(l, place);
 	a = new_answer(l, &m.cmd);
 	moves = be16toh(m.cmd.nr_segs);
+	data = m.cmd.opcode == IB_MEMREG_BLK_READ ||
+	       m.cmd.opcode == IB_MEMREG_BLK_WRITE;
 	/* the key of an earlier connection, on this one */
 	if (l->is_kept && moves) {
 		l->is_kept = false;
 		post_rdma(l, IBV_WR_RDMA_WRITE, &l->kept, l->memory, WR_LATE);
 	}
-	if (moves)
+	if (moves) {
 		move_data(l, &m.cmd);
-	l->commands += moves;
-	if (moves && may_lie(l, &m.cmd)) {
+		rkey = be32toh(m.cmd.segs[0].rkey);
+	} else if (data) {
+		length += copy_data(l, &m.cmd, a);
+	}
+	l->commands += data;
+	if (data && may_lie(l, &m.cmd)) {
 		l->commands = 0;
-		lie(l, *l->lies++, &m.cmd, a);
+		lie(l, *l->lies++, &m.cmd, a, length, rkey);
 	} else {
-		post_answer(l, a, sizeof(a->reply),
-			    moves ? be32toh(m.cmd.segs[0].rkey) : 0);
+		post_answer(l, a, length, rkey);
 	}
 	if (moves)
-		l->old_rkey = be32toh(m.cmd.segs[0].rkey);
+		l->old_rkey = rkey;
 }
 
 static void take_completions(struct liar *l)
@@ -341,6 +394,7 @@ static void accept_client(struct liar *l, struct rdma_cm_id *id,
 		.physical_block_size = htobe32(512),
 		.max_length = htobe32(CHUNK),
 		.max_segs = htobe16(IB_MEMREG_BLK_SEGS_MAX),
+		.inline_max = htobe16(l->inline_max),
 	};
 	struct rdma_conn_param param = {
 		.private_data = &w, .private_data_len = sizeof(w),
@@ -419,9 +473,11 @@ int main(int argc, char **argv)
 	void *context;
 
 	if (argc < 3)
-		errx(2, "usage: blk_liar ADDRESS EVERY LIE...");
+		errx(2, "usage: blk_liar ADDRESS EVERY[:BYTES] LIE...");
 	setlinebuf(stdout);
-	l.every = (unsigned int)atoi(argv[2]);
+	if (sscanf(argv[2], "%u:%u", &l.every, &l.inline_max) < 1 ||
+	    l.inline_max > IB_MEMREG_BLK_INLINE_MAX)
+		errx(2, "what is %s?", argv[2]);
 	l.lies = argv + 3;
 	begin(&l, argv[1]);
 	printf("serving on %s\n", argv[1]);

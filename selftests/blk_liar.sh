@@ -15,9 +15,13 @@ trap blk_end EXIT
 
 LIES=(seq capacity length epoch tag idle-tag status error-length refusal reserved
 	no-key key short long too-long garbage twice)
+# Those that can be told where the data is in messages.
+DATA_LIES=(seq length tag idle-tag error-length reserved short long garbage
+	more-data byte-more less-data byte-less no-data data-of-error twice)
 if ((${MEMREG_FULL:-0})); then
 	for _ in 1 2 3 4; do
 		LIES+=("${LIES[@]}")
+		DATA_LIES+=("${DATA_LIES[@]}")
 	done
 fi
 
@@ -33,7 +37,7 @@ liar_begin() {
 liar() {
 	liar_begin "$@" &&
 		blk_make dev queues=1 depth=8 io_timeout=2 retries=10 &&
-		blk_enable dev
+		{ [ -n "${OFFERED:-}" ] || blk_enable dev; }
 }
 
 down() {
@@ -47,15 +51,50 @@ told() {
 }
 
 # One that is told twice in a connection that is over already counts once.
-I5_lies_end_the_connection_and_do_no_harm() {
-	liar 30 "${LIES[@]}" || return
-	verify "$DISK" randwrite 4K 4 $((${#LIES[@]} * 80))K \
-		--verify_backlog=16 || return
-	told ${#LIES[@]} && [ "$(blk_count dev failed)" = 0 ] &&
+lies_end_the_connection() {
+	local every=$1
+	shift
+	liar "$every" "$@" || return
+	verify "$DISK" randwrite 4K 4 $(($# * 80))K --verify_backlog=16 ||
+		return
+	told $# && [ "$(blk_count dev failed)" = 0 ] &&
 		[ "$(blk_count dev timeouts)" = 0 ] &&
-		[ "$(blk_count dev protocol-errors)" -ge ${#LIES[@]} ] &&
-		[ "$(blk_count dev losses)" = ${#LIES[@]} ] &&
-		blk_is dev state live && down
+		[ "$(blk_count dev protocol-errors)" -ge $# ] &&
+		[ "$(blk_count dev losses)" = $# ] &&
+		blk_is dev state live
+}
+
+I5_lies_end_the_connection_and_do_no_harm() {
+	lies_end_the_connection 30 "${LIES[@]}" && down
+}
+
+# No key was ever made, so that none can be named.
+I5_lies_about_data_end_the_connection_and_do_no_harm() {
+	lies_end_the_connection 30:4096 "${DATA_LIES[@]}" &&
+		[ "$(blk_count dev mrs-taken)" = 0 ] &&
+		[ "$(blk_count dev bogus-invalidations)" = 0 ] && down
+}
+
+# Longer than what the client has offered, be that nothing.
+more_data_than_was_offered_is_refused() {
+	local offered
+	for offered in 0 4096; do
+		OFFERED=$offered liar 1000:4608 &&
+			blk_set dev inline_max $offered && ! blk_enable dev &&
+			blk_get dev error | grep 'data in messages' &&
+			[ "$(blk_count dev protocol-errors)" = 1 ] &&
+			down || return
+	done
+	liar 1000:512 && less_data_than_was_offered && down
+}
+
+less_data_than_was_offered() {
+	local taken
+	taken=$(blk_count dev mrs-taken)
+	verify "$DISK" randwrite 512 4 16K &&
+		[ "$(blk_count dev mrs-taken)" = "$taken" ] &&
+		verify "$DISK" randwrite 1K 4 16K &&
+		(($(blk_count dev mrs-taken) >= taken + 32)) && no_errors dev
 }
 
 # reads: direct, one at a time, until something fails.
@@ -110,6 +149,8 @@ server_leaves_while_a_disk_is_made() {
 
 check blk_load
 check I5_lies_end_the_connection_and_do_no_harm
+check I5_lies_about_data_end_the_connection_and_do_no_harm
+check more_data_than_was_offered_is_refused
 check I1_no_key_works_after_the_answer
 check I1_no_key_works_after_recovery
 check errors_are_not_retried

@@ -57,7 +57,8 @@ ends() {
 
 explains_itself() {
 	ends 0 'usage: memreg blkd' --help && says '--read-only' &&
-		says '--max-length' && memreg --help | grep -q ' blkd '
+		says '--max-length' && says '--inline-max' &&
+		memreg --help | grep -q ' blkd '
 }
 
 tells_bad_usage() {
@@ -68,6 +69,7 @@ tells_bad_usage() {
 		ends 2 'is not a block size' -b 256 "$FILES/disk" &&
 		ends 2 'power of two' -b 1536 "$FILES/disk" &&
 		ends 2 'is not a length' -l 8M "$FILES/disk" &&
+		ends 2 'is not a length' -I 16385 "$FILES/disk" &&
 		ends 2 'multiple of 4096' -l 5000 "$FILES/disk" &&
 		ends 2 'is not a number of queues' -q 65 "$FILES/disk" &&
 		ends 2 'is not a depth' -D 0 "$FILES/disk" &&
