@@ -30,6 +30,7 @@
 #include <linux/atomic.h>
 #include <linux/blk-mq.h>
 #include <linux/configfs.h>
+#include <linux/irq_work.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
@@ -189,6 +190,8 @@ struct memreg_blk_export {
  * @id: RDMA CM id, or NULL
  * @qp: QP, or NULL
  * @cq: Its CQ, or NULL
+ * @cq_handler: What has completions taken, of the RDMA core
+ * @interrupt: Where that is called from
  * @reserve: MRs for one request at least, or NULL
  * @cmds_dma: @cmds on the device, if @mapped
  * @replies_dma: @replies on the device, if @mapped
@@ -212,6 +215,8 @@ struct memreg_blk_queue {
 	struct rdma_cm_id *id;
 	struct ib_qp *qp;
 	struct ib_cq *cq;
+	ib_comp_handler cq_handler;
+	struct irq_work interrupt;
 	struct ib_memreg_reserve *reserve;
 	u64 cmds_dma;
 	u64 replies_dma;

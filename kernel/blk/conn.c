@@ -341,6 +341,60 @@ static void memreg_blk_unmap_messages(struct memreg_blk_queue *queue)
 	queue->mapped = false;
 }
 
+/*
+ * Completions
+ *
+ * The RDMA core takes them in softirqs. One that is raised by a driver that
+ * tells of them in a process waits for ksoftirqd to be woken, and to run. An
+ * interrupt of our own has it done at once.
+ */
+
+static void memreg_blk_interrupt(struct irq_work *work)
+{
+	struct memreg_blk_queue *queue =
+		container_of(work, struct memreg_blk_queue, interrupt);
+
+	queue->cq_handler(queue->cq, queue);
+}
+
+static void memreg_blk_completion(struct ib_cq *cq, void *context)
+{
+	struct memreg_blk_queue *queue = context;
+
+	if (in_interrupt())
+		queue->cq_handler(cq, queue);
+	else
+		irq_work_queue(&queue->interrupt);
+}
+
+/* Nothing uses the CQ yet, so that nobody is told of anything. */
+static int memreg_blk_create_cq(struct memreg_blk_queue *queue,
+				struct ib_device *device, unsigned int entries)
+{
+	struct ib_cq *cq;
+
+	cq = ib_alloc_cq(device, queue, entries,
+			 queue->index % device->num_comp_vectors,
+			 IB_POLL_SOFTIRQ);
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	queue->cq = cq;
+	init_irq_work(&queue->interrupt, memreg_blk_interrupt);
+	queue->cq_handler = cq->comp_handler;
+	cq->comp_handler = memreg_blk_completion;
+	return 0;
+}
+
+/* Nothing uses the CQ any more. */
+static void memreg_blk_destroy_cq(struct memreg_blk_queue *queue)
+{
+	if (!queue->cq)
+		return;
+	irq_work_sync(&queue->interrupt);
+	ib_free_cq(queue->cq);
+	queue->cq = NULL;
+}
+
 /* With one more of each for draining. Data is apart from what it goes with. */
 static int memreg_blk_create_qp(struct memreg_blk_queue *queue)
 {
@@ -358,15 +412,10 @@ static int memreg_blk_create_qp(struct memreg_blk_queue *queue)
 	};
 	int ret;
 
-	queue->cq = ib_alloc_cq(device, queue,
-				attr.cap.max_send_wr + attr.cap.max_recv_wr,
-				queue->index % device->num_comp_vectors,
-				IB_POLL_SOFTIRQ);
-	if (IS_ERR(queue->cq)) {
-		ret = PTR_ERR(queue->cq);
-		queue->cq = NULL;
+	ret = memreg_blk_create_cq(queue, device, attr.cap.max_send_wr +
+						  attr.cap.max_recv_wr);
+	if (ret)
 		return ret;
-	}
 	attr.send_cq = queue->cq;
 	attr.recv_cq = queue->cq;
 	ret = rdma_create_qp(queue->id, blk->pd, &attr);
@@ -490,9 +539,7 @@ static void memreg_blk_drain(struct memreg_blk_queue *queue)
 
 static void memreg_blk_destroy(struct memreg_blk_queue *queue)
 {
-	if (queue->cq)
-		ib_free_cq(queue->cq);
-	queue->cq = NULL;
+	memreg_blk_destroy_cq(queue);
 	if (queue->reserve)
 		ib_memreg_reserve_destroy(queue->reserve);
 	queue->reserve = NULL;
