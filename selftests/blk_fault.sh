@@ -16,9 +16,9 @@ trap blk_end EXIT
 ROUNDS=2
 ((${MEMREG_FULL:-0})) && ROUNDS=40
 
-# serve: the same file on the same port, whoever served it before.
+# serve OPTION...: the same file on the same port, whoever served it before.
 serve() {
-	server_begin -a 192.0.2.2 file="$BLK_FILES/file"
+	server_begin -a 192.0.2.2 "$@" file="$BLK_FILES/file"
 }
 
 # up ATTRIBUTE=VALUE...: a device with a server, of 4 MiB.
@@ -72,6 +72,7 @@ live() {
 # Recovery
 #
 
+# What was in messages is sent again by RDMA, and then the other way round.
 server_dies_and_comes_back() {
 	local round before status=0
 	up && io_begin || return
@@ -79,7 +80,8 @@ server_dies_and_comes_back() {
 		before=$(blk_count dev losses)
 		server_end KILL
 		await 30 lost_since "$before" || return
-		serve && await 60 live || return
+		serve --inline-max $((round % 2 * 4096)) && await 60 live ||
+			return
 		before=$(blk_count dev commands)
 		await 30 commands_since "$before" 20 || status=1
 	done
@@ -263,6 +265,7 @@ bad_values_are_refused() {
 		refused queues 0 65 x && refused depth 1 257 -1 &&
 		refused io_timeout 0 86401 && refused keep_alive 0 &&
 		refused fail_after -2 86401 && refused retries -1 1001 &&
+		refused inline_max -1 16385 x &&
 		refused enabled 2 x '' && refused state live &&
 		blk_set dev export 1234567890123456 &&
 		blk_is dev export 1234567890123456 &&
@@ -274,7 +277,7 @@ nothing_changes_while_enabled() {
 	up || return
 	refused address 192.0.2.3 && refused port 1 && refused export x &&
 		refused queues 1 && refused depth 8 && refused enabled 1 &&
-		refused retries 1 && live && blk_set dev enabled 0 &&
+		refused retries 1 && refused inline_max 0 && live && blk_set dev enabled 0 &&
 		blk_set dev enabled 0 && blk_set dev queues 1 && down
 }
 

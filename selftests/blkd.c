@@ -846,10 +846,7 @@ TEST_F(blkd_inline, what_fails_has_no_data_behind_it)
 	EXPECT_EQ(0, blk_read_inline(conn, CAPACITY - 512, 512));
 }
 
-/*
- * In each round all places for replies and commands are used, and in all of
- * them each more than once
- */
+/* The server's places for replies are used many times over. */
 TEST_F(blkd_inline, I1_replies_do_not_mix)
 {
 	struct blk_conn *conn = &self->conn;
