@@ -3,7 +3,8 @@
  * A server of the block protocol that lies, by librdmacm and libibverbs: for
  * blk_liar.sh. Usage: blk_liar ADDRESS EVERY[:BYTES] LIE...
  *
- * With BYTES it has data of up to so many in messages, whatever the client says.
+ * With BYTES it has data of up to so many in messages, whatever the client
+ * says.
  *
  * It serves 8 MiB of memory to one client with one queue. After each EVERY
  * commands that move data it tells the next one of its lies; when it has told
@@ -278,8 +279,8 @@ static bool may_lie(const struct liar *l, const struct ib_memreg_blk_cmd *cmd)
 	return true;
 }
 
-/* Data that is in the command's message, or is to be behind the answer; how much
- * is behind that.
+/* Data that is in the command's message, or is to be behind the answer; how
+ * much is behind that.
  */
 static uint32_t copy_data(struct liar *l, const struct ib_memreg_blk_cmd *cmd,
 			  struct answer *a)

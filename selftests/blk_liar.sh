@@ -80,7 +80,7 @@ more_data_than_was_offered_is_refused() {
 	local offered
 	for offered in 0 4096; do
 		OFFERED=$offered liar 1000:4608 &&
-			blk_set dev inline_max $offered && ! blk_enable dev &&
+			blk_set dev inline_max "$offered" && ! blk_enable dev &&
 			blk_get dev error | grep 'data in messages' &&
 			[ "$(blk_count dev protocol-errors)" = 1 ] &&
 			down || return

@@ -541,8 +541,8 @@ static void memreg_blk_recv_failed(struct memreg_blk_queue *queue,
  * @wc: Completion
  *
  * In softirq context. A command that is answered ends from here, if all of it
- * has completed. The receive is posted again before it does, and another command
- * takes its place.
+ * has completed. The receive is posted again before it does, and another
+ * command takes its place.
  */
 void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 {

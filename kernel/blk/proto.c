@@ -132,8 +132,8 @@ out:
  * @blk: The device, whose export is known
  * @export: What the server says now
  *
- * Only the capacity may change, and limits may grow. Whether data is in messages
- * is a matter of each connection.
+ * Only the capacity may change, and limits may grow. Whether data is in
+ * messages is a matter of each connection.
  *
  * Return: 0, or -EMEDIUMTYPE with the reason told.
  */

@@ -12,9 +12,9 @@
  *	WRITE, memory	-> READs, and the reply, which is fenced
  *	others		do it			-> reply
  *
- * A READ or WRITE whose data is in a message is one of the others: a READ's data
- * goes out with the reply, from the buffer or from memory, and a WRITE's stays
- * where it came in until it is done.
+ * A READ or WRITE whose data is in a message is one of the others: a READ's
+ * data goes out with the reply, from the buffer or from memory, and a WRITE's
+ * stays where it came in until it is done.
  *
  * What is behind an arrow goes out in one call, with the receive for the next
  * command.

@@ -148,8 +148,9 @@ struct ib_memreg_blk_refusal {
  * @IB_MEMREG_BLK_DISCARD: The range is not needed, and reads as anything.
  * @IB_MEMREG_BLK_WRITE_ZEROES: The range reads as zeros.
  *
- * The segments of READ and WRITE are as long as the command, together, if it has
- * any; other commands have none. NOP and FLUSH have neither offset nor length.
+ * The segments of READ and WRITE are as long as the command, together, if it
+ * has any; other commands have none. NOP and FLUSH have neither offset nor
+ * length.
  */
 enum ib_memreg_blk_opcode {
 	IB_MEMREG_BLK_NOP,
