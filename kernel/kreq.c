@@ -22,8 +22,8 @@
  * unknown (I4). A worker destroys them, unmaps the memory, and calls done(). It
  * needs no queue. To have others take their place is left to the pool's worker,
  * since that takes memory, and this may be what memory is waiting for. The same
- * is done to MRs that LOCAL_INV was used on, on a driver where that doesn't wait
- * for packets in flight (I1).
+ * is done to MRs that LOCAL_INV was used on, on a driver where that doesn't
+ * wait for packets in flight (I1).
  *
  * If LOCAL_INVs can't be posted, nothing tells when the SEND has completed, and
  * those of the LOCAL_INVs that were. The worker then first ends the connection,

@@ -61,8 +61,8 @@ static uint64_t word(const struct worker *w, unsigned int block,
 	return generation ? x * UINT64_C(0x9e3779b97f4a7c15) : 0;
 }
 
-static bool has(const struct worker *w, unsigned int block, const uint64_t *data,
-		uint32_t generation)
+static bool has(const struct worker *w, unsigned int block,
+		const uint64_t *data, uint32_t generation)
 {
 	unsigned int i;
 
@@ -117,16 +117,17 @@ static bool do_read(struct worker *w, unsigned int first, unsigned int n)
 static void do_write(struct worker *w, unsigned int first, unsigned int n)
 {
 	uint32_t generation = ++w->last;
+	ssize_t bytes;
 	unsigned int i, k;
 
 	for (i = 0; i < n; i++)
 		for (k = 0; k < WORDS; k++)
 			w->data[i][k] = word(w, first + i, generation, k);
 	w->writes++;
-	if (moved(w, pwrite(disk, w->data, n * BLOCK, offset_of(w, first)), n)) {
+	bytes = pwrite(disk, w->data, n * BLOCK, offset_of(w, first));
+	if (moved(w, bytes, n))
 		for (i = 0; i < n; i++)
 			w->blocks[first + i].is = generation;
-	}
 	for (i = 0; i < n; i++)
 		w->blocks[first + i].may = generation;
 }

@@ -192,7 +192,8 @@ void memreg_blk_refusal(struct memreg_blk *blk, const void *data,
 		memreg_blk_say(blk, "the server knows a newer epoch");
 		break;
 	case IB_MEMREG_BLK_BUSY:
-		memreg_blk_say(blk, "the server has too many clients or connections");
+		memreg_blk_say(blk,
+			       "the server has too many clients or connections");
 		break;
 	default:
 		memreg_blk_say(blk, "the server refuses: status %u",
