@@ -124,10 +124,21 @@ order() {
 		faults_begin "${set%=*}" "${set#*=}" || return
 	done
 	for set; do
-		await 120 faults_done "${set%=*}" || status=1
+		await 120 "${UNTIL:-faults_done}" "${set%=*}" || status=1
 	done
 	faults_end
 	return "$status"
+}
+
+# faults_done_or_lost POINT: if it is live before all of them have happened, it
+# has to connect again.
+faults_done_or_lost() {
+	faults_done "$1" && return
+	if live; then
+		server_end KILL
+		serve
+	fi
+	return 1
 }
 
 # well: it works again, and what is read is what was written.
@@ -155,8 +166,8 @@ io_with_failed_mappings() {
 recovery_with_failures() {
 	up && io_begin || return
 	server_end KILL
-	faults_begin failslab 5 && serve &&
-		order failslab=5 fail_page_alloc=10 fail_memreg/alloc_mr=10 &&
+	serve && UNTIL=faults_done_or_lost order failslab=5 \
+		fail_page_alloc=10 fail_memreg/alloc_mr=10 && await 60 live &&
 		[ "$(blk_count dev failed)" = 0 ] && well
 }
 
