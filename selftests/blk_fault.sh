@@ -89,9 +89,10 @@ server_dies_and_comes_back() {
 		same "$DISK" "$BLK_FILES/file" && down && return "$status"
 }
 
+# The keep-alive would find it before I/O does that begins later.
 server_hangs_and_wakes_up() {
 	local status=0
-	up io_timeout=2 && io_begin || return
+	up io_timeout=2 keep_alive=60 && io_begin || return
 	kill -STOP "$SERVER"
 	await 60 lost_since 0 || status=1
 	kill -CONT "$SERVER"
