@@ -844,7 +844,9 @@ static struct memreg_domain *memreg_domain_alloc(struct memreg_file *file,
 	init_waitqueue_head(&domain->sq_wait);
 	INIT_WORK(&domain->rebuild, memreg_queue_rebuild);
 	for (i = 0; i < MEMREG_CLASSES; i++)
-		INIT_LIST_HEAD(&domain->idle[i]);
+		INIT_LIST_HEAD(&domain->idle[i].frwrs);
+	for (i = 0; i < ARRAY_SIZE(domain->mapped); i++)
+		INIT_LIST_HEAD(&domain->mapped[i]);
 	INIT_DELAYED_WORK(&domain->reap, memreg_frwr_reap);
 	return domain;
 }

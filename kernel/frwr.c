@@ -18,6 +18,12 @@
  * An FRWR is mapped only while its key is dead: ib_map_mr_sg() on a live MR
  * changes what the old key reaches.
  *
+ * To list pages is most of what a key costs. So where a driver keeps the list
+ * (MEMREG_QUIRK_KEEPS_PAGE_LIST), a key is rather made of an FRWR that maps its
+ * range already, as who grants a buffer once will often do so again. It has
+ * rested as long, and MEMREG_FIFO_DEPTH others became idle after it: so much,
+ * and no more, is what those behind the first one of the list stand for.
+ *
  * Failure
  *
  * An FRWR whose work request failed or was flushed is in an unknown state. It
@@ -35,6 +41,7 @@
  * last. It is mapped again to the same region only; before another one takes
  * its place, or the region's pages are released, it is destroyed (I1).
  */
+#include <linux/hash.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/signal.h>
 #include <linux/shrinker.h>
@@ -74,6 +81,23 @@ static u32 memreg_key_class(const struct memreg_key *key)
 		return MEMREG_CLASS_LARGE +
 		       key->page_shift - MEMREG_PAGE_SHIFT - 1;
 	return key->pages > 1 ? order_base_2(key->pages - 1) : 0;
+}
+
+/* Find out what a key is made of. */
+static void memreg_key_plan(struct memreg_key *key)
+{
+	struct memreg_region *region = key->region;
+
+	key->first = memreg_region_find(region, key->offset);
+	if (!key->page_shift)
+		key->page_shift =
+			memreg_region_range_shift(region, key->first,
+						  key->offset, key->length,
+						  key->iova,
+						  region->mdev->page_sizes |
+						  MEMREG_PAGE_SIZE);
+	key->pages = memreg_key_pages(key);
+	key->class = memreg_key_class(key);
 }
 
 /* Entries in the page list of an FRWR that is made for a key. */
@@ -176,14 +200,42 @@ static void memreg_frwr_free_list(struct list_head *frwrs)
 	}
 }
 
-/* An FRWR comes to, or leaves, the idle list. */
-static void memreg_idle_count(struct memreg_frwr *frwr, int diff)
+/* Where idle FRWRs are that map a key's range. */
+static struct list_head *memreg_mapped_list(struct memreg_domain *domain,
+					    const struct memreg_key *key)
 {
-	unsigned int *idle = &frwr->domain->nr_idle[frwr->class];
+	u64 range = (u64)(uintptr_t)key->region + key->offset;
+
+	return &domain->mapped[hash_64(range, MEMREG_MAPPED_BITS)];
+}
+
+/* Put an FRWR at the end of the idle list. */
+static void memreg_idle_add(struct memreg_frwr *frwr)
+{
+	struct memreg_idle *idle = &frwr->domain->idle[frwr->class];
 
 	lockdep_assert_held(&frwr->domain->mdev->frwr_lock);
 
-	WRITE_ONCE(*idle, *idle + diff);
+	frwr->state = MEMREG_FRWR_IDLE;
+	frwr->idle_number = idle->ended++;
+	list_add_tail(&frwr->node, &idle->frwrs);
+	WRITE_ONCE(idle->count, idle->count + 1);
+	if (frwr->length)
+		list_add_tail(&frwr->mapped_node, frwr->mapped);
+}
+
+/* Take an FRWR off the idle list. */
+static inline void memreg_idle_remove(struct memreg_frwr *frwr)
+{
+	struct memreg_idle *idle = &frwr->domain->idle[frwr->class];
+
+	lockdep_assert_held(&frwr->domain->mdev->frwr_lock);
+
+	frwr->state = MEMREG_FRWR_HELD;
+	list_del(&frwr->node);
+	WRITE_ONCE(idle->count, idle->count - 1);
+	if (frwr->length)
+		list_del(&frwr->mapped_node);
 }
 
 /* Take an FRWR off the idle list and off the region that it mapped last. */
@@ -193,10 +245,8 @@ static void memreg_frwr_unlink(struct memreg_frwr *frwr)
 
 	hlist_del_init(&frwr->region_node);
 	frwr->region = NULL;
-	if (frwr->state == MEMREG_FRWR_IDLE) {
-		list_del(&frwr->node);
-		memreg_idle_count(frwr, -1);
-	}
+	if (frwr->state == MEMREG_FRWR_IDLE)
+		memreg_idle_remove(frwr);
 	frwr->state = MEMREG_FRWR_HELD;
 }
 
@@ -204,7 +254,7 @@ static void memreg_frwr_unlink(struct memreg_frwr *frwr)
 static unsigned int memreg_idle_spares(const struct memreg_domain *domain,
 				       u32 class)
 {
-	unsigned int idle = READ_ONCE(domain->nr_idle[class]);
+	unsigned int idle = READ_ONCE(domain->idle[class].count);
 
 	return idle > MEMREG_FIFO_DEPTH ? idle - MEMREG_FIFO_DEPTH : 0;
 }
@@ -213,6 +263,13 @@ static bool memreg_frwr_has_rested(const struct memreg_frwr *frwr, u64 now)
 {
 	/* The clock was read before; it may have become idle since. */
 	return (s64)(now - frwr->idle_since) >= (s64)MEMREG_FIFO_REST_NS;
+}
+
+/* Did enough others become idle after it? */
+static bool memreg_frwr_is_deep(const struct memreg_frwr *frwr)
+{
+	return frwr->domain->idle[frwr->class].ended - frwr->idle_number >
+	       MEMREG_FIFO_DEPTH;
 }
 
 /* From here on an FRWR is the key's, and on the list of its region. */
@@ -224,7 +281,16 @@ static void memreg_key_give(struct memreg_key *key, struct memreg_frwr *frwr)
 	if (frwr->region == key->region)
 		return;
 	frwr->region = key->region;
+	frwr->length = 0;
 	memreg_frwr_move(frwr, &key->region->frwrs);
+}
+
+/* Does the page list of an FRWR hold a key's range? */
+static bool memreg_frwr_maps(const struct memreg_frwr *frwr,
+			     const struct memreg_key *key)
+{
+	return frwr->region == key->region && frwr->offset == key->offset &&
+	       frwr->length == key->length && frwr->iova == key->iova;
 }
 
 /*
@@ -238,58 +304,107 @@ static bool memreg_frwr_is_foreign(const struct memreg_frwr *frwr,
 	       frwr->region && frwr->region != region;
 }
 
+/* FRWRs of other ranges that are looked at to find one of a range. */
+#define MEMREG_MAPPED_OTHERS	8
+
 /*
- * Take the FRWRs of a class that have rested the longest for the first of these
- * keys, as long as the keys are of that class and there are any that have
- * rested enough. They stay on the region's list if they are there. Returns
- * their number, and tells if that ended at one that belongs to another region.
+ * The FRWR that maps a key's range and has rested the longest, if it may be
+ * taken before all others.
  */
-static unsigned int memreg_keys_take_class(struct memreg_domain *domain,
-					   struct memreg_key **keys,
-					   unsigned int count, u64 now,
-					   bool *foreign)
+static struct memreg_frwr *memreg_frwr_find(struct memreg_domain *domain,
+					    const struct memreg_key *key,
+					    u64 now)
 {
-	u32 class = keys[0]->class;
-	unsigned int max = min(memreg_idle_spares(domain, class), count);
+	struct list_head *list = memreg_mapped_list(domain, key);
+	unsigned int others = 0;
 	struct memreg_frwr *frwr;
-	unsigned int n = 0;
-	LIST_HEAD(taken);
 
-	lockdep_assert_held(&domain->mdev->frwr_lock);
-
-	list_for_each_entry(frwr, &domain->idle[class], node) {
-		if (n == max || keys[n]->class != class ||
-		    !memreg_frwr_has_rested(frwr, now))
+	list_for_each_entry(frwr, list, mapped_node) {
+		if (memreg_frwr_maps(frwr, key))
+			return memreg_frwr_is_deep(frwr) &&
+			       memreg_frwr_has_rested(frwr, now) ? frwr : NULL;
+		if (++others == MEMREG_MAPPED_OTHERS)
 			break;
-		*foreign = memreg_frwr_is_foreign(frwr, keys[n]->region);
-		if (*foreign)
-			break;
-		frwr->state = MEMREG_FRWR_HELD;
-		trace_memreg_frwr_reuse(frwr);
-		memreg_key_give(keys[n++], frwr);
 	}
-	/* Nobody looks at this list: they are their keys' now. */
-	list_cut_before(&taken, &domain->idle[class], &frwr->node);
-	WRITE_ONCE(domain->nr_idle[class], domain->nr_idle[class] - n);
-	memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_REUSED, n);
-	return n;
+	return NULL;
+}
+
+/* The FRWR that a key is made of if none maps its range. */
+static struct memreg_frwr *memreg_frwr_oldest(struct memreg_domain *domain,
+					      const struct memreg_key *key,
+					      u64 now)
+{
+	struct memreg_frwr *frwr;
+
+	if (!memreg_idle_spares(domain, key->class))
+		return NULL;
+	frwr = list_first_entry(&domain->idle[key->class].frwrs,
+				struct memreg_frwr, node);
+	return memreg_frwr_has_rested(frwr, now) ? frwr : NULL;
+}
+
+/* Make a key of an idle FRWR, which stays on its region's list. */
+static inline void memreg_frwr_reuse(struct memreg_frwr *frwr,
+				     struct memreg_key *key)
+{
+	memreg_idle_remove(frwr);
+	trace_memreg_frwr_reuse(frwr);
+	memreg_key_give(key, frwr);
 }
 
 /*
- * Take idle FRWRs for the first of these keys, while there are any. Tells if
- * that ended at one that belongs to another region.
+ * Take idle FRWRs that map these keys' ranges. Returns how many keys are left
+ * without one, which are planned.
+ */
+static unsigned int memreg_keys_take_mapped(struct memreg_domain *domain,
+					    struct memreg_key **keys,
+					    unsigned int count, u64 now)
+{
+	unsigned int i, left = 0;
+	struct memreg_frwr *frwr;
+
+	spin_lock(&domain->mdev->frwr_lock);
+	for (i = 0; i < count; i++) {
+		frwr = keys[i]->once ? NULL :
+		       memreg_frwr_find(domain, keys[i], now);
+		if (frwr)
+			memreg_frwr_reuse(frwr, keys[i]);
+		else
+			left++;
+	}
+	spin_unlock(&domain->mdev->frwr_lock);
+	memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_REUSED, count - left);
+	for (i = 0; left && i < count; i++)
+		if (!keys[i]->frwr)
+			memreg_key_plan(keys[i]);
+	return left;
+}
+
+/*
+ * Take idle FRWRs for those of these keys that have none, while there are any.
+ * Tells if that ended at one that belongs to another region.
  */
 static bool memreg_keys_take_idle(struct memreg_domain *domain,
 				  struct memreg_key **keys, unsigned int count,
 				  u64 now)
 {
-	unsigned int i, n = 1;
+	struct memreg_frwr *frwr;
 	bool foreign = false;
+	unsigned int i;
 
 	spin_lock(&domain->mdev->frwr_lock);
-	for (i = 0; n && i < count && !keys[i]->once; i += n)
-		n = memreg_keys_take_class(domain, keys + i, count - i, now,
-					   &foreign);
+	for (i = 0; !foreign && i < count; i++) {
+		if (keys[i]->frwr || keys[i]->once)
+			continue;
+		frwr = memreg_frwr_oldest(domain, keys[i], now);
+		if (!frwr)
+			continue;
+		foreign = memreg_frwr_is_foreign(frwr, keys[i]->region);
+		if (foreign)
+			break;
+		memreg_frwr_reuse(frwr, keys[i]);
+		memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_REUSED, 1);
+	}
 	spin_unlock(&domain->mdev->frwr_lock);
 	return foreign;
 }
@@ -304,11 +419,8 @@ static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 
 	mutex_lock(&mdev->drain_lock);
 	spin_lock(&mdev->frwr_lock);
-	frwr = list_first_entry_or_null(&domain->idle[key->class],
-					struct memreg_frwr, node);
-	if (frwr && (!memreg_idle_spares(domain, key->class) ||
-		     !memreg_frwr_has_rested(frwr, now) ||
-		     !memreg_frwr_is_foreign(frwr, key->region)))
+	frwr = memreg_frwr_oldest(domain, key, now);
+	if (frwr && !memreg_frwr_is_foreign(frwr, key->region))
 		frwr = NULL;
 	if (frwr)
 		memreg_frwr_unlink(frwr);
@@ -321,7 +433,7 @@ static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 	mutex_unlock(&mdev->drain_lock);
 }
 
-/* Get an FRWR for a key, by whatever way there is. */
+/* Get an FRWR for a planned key, by whatever way there is. */
 static int memreg_key_take(struct memreg_domain *domain,
 			   struct memreg_key *key, u64 now)
 {
@@ -347,7 +459,7 @@ static int memreg_key_take(struct memreg_domain *domain,
  * whether the key works; memreg_region_killed() is to be called then, when it
  * does no more. The lock is let go of to wait for a guard.
  */
-static bool memreg_key_claim(struct memreg_key *key)
+static inline bool memreg_key_claim(struct memreg_key *key)
 {
 	struct memreg_region *region = key->region;
 	struct memreg_frwr *frwr = key->frwr;
@@ -387,15 +499,12 @@ static void memreg_region_killed(struct memreg_region *region)
 static void memreg_key_rest(struct memreg_key *key, u64 now)
 {
 	struct memreg_frwr *frwr = key->frwr;
-	struct memreg_domain *domain = frwr->domain;
 
-	lockdep_assert_held(&domain->mdev->frwr_lock);
+	lockdep_assert_held(&frwr->domain->mdev->frwr_lock);
 
 	key->frwr = NULL;
-	frwr->state = MEMREG_FRWR_IDLE;
 	frwr->idle_since = now;
-	list_add_tail(&frwr->node, &domain->idle[frwr->class]);
-	memreg_idle_count(frwr, 1);
+	memreg_idle_add(frwr);
 	trace_memreg_frwr_idle(frwr);
 }
 
@@ -416,17 +525,16 @@ struct memreg_list {
 };
 
 /*
- * List a key's range: that is a part of the region's list if it ends where an
- * entry does, and otherwise is copied to @copy, of which the last one is cut.
+ * Find a key's range in the region's list. Returns how much of the last entry
+ * is in the range, or 0 if all of it is.
  */
-static void memreg_key_list(const struct memreg_key *key,
-			    struct scatterlist *copy, struct memreg_list *list)
+static u32 memreg_key_list(const struct memreg_key *key,
+			   struct memreg_list *list)
 {
 	const struct memreg_region *region = key->region;
 	u64 end = key->offset + key->length;
 	u32 last = key->first;
 	u64 length;
-	u32 i;
 
 	/* A window that is mapped with larger pages is all in one entry. */
 	if (end - region->offsets[last] > sg_dma_len(&region->sgl[last]))
@@ -435,8 +543,16 @@ static void memreg_key_list(const struct memreg_key *key,
 	list->sgl = &region->sgl[key->first];
 	list->nents = last - key->first + 1;
 	list->skip = key->offset - region->offsets[key->first];
-	if (length == sg_dma_len(&region->sgl[last]))
-		return;
+	return length < sg_dma_len(&region->sgl[last]) ? length : 0;
+}
+
+/* Copy a list, with less of its last entry. */
+static void memreg_list_copy(struct memreg_list *list, u32 length,
+			     struct scatterlist *copy)
+{
+	u32 i;
+
+	sg_init_table(copy, list->nents);
 	for (i = 0; i < list->nents; i++) {
 		sg_dma_address(&copy[i]) = sg_dma_address(&list->sgl[i]);
 		sg_dma_len(&copy[i]) = sg_dma_len(&list->sgl[i]);
@@ -445,19 +561,56 @@ static void memreg_key_list(const struct memreg_key *key,
 	list->sgl = copy;
 }
 
+/* Entries of a scatterlist that may be on the stack. */
+#define MEMREG_SG_ON_STACK	17
+
+/* Point an FRWR to a key's range. */
+static int memreg_frwr_map(struct memreg_frwr *frwr,
+			   const struct memreg_key *key)
+{
+	struct scatterlist on_stack[MEMREG_SG_ON_STACK], *copy = on_stack;
+	struct memreg_list list;
+	u32 length;
+	int ret;
+
+	length = memreg_key_list(key, &list);
+	if (length && list.nents > MEMREG_SG_ON_STACK) {
+		copy = kvmalloc_array(list.nents, sizeof(*copy), GFP_KERNEL);
+		if (!copy)
+			return -ENOMEM;
+	}
+	if (length)
+		memreg_list_copy(&list, length, copy);
+	/* After a failure its page list is in any state. */
+	frwr->length = 0;
+	ret = memreg_fastmr_map(&frwr->fast, list.sgl, list.nents, &list.skip,
+				BIT(key->page_shift));
+	if (copy != on_stack)
+		kvfree(copy);
+	if (ret || !(frwr->domain->mdev->quirks & MEMREG_QUIRK_KEEPS_PAGE_LIST))
+		return ret;
+	frwr->mapped = memreg_mapped_list(frwr->domain, key);
+	frwr->offset = key->offset;
+	frwr->length = key->length;
+	frwr->iova = key->iova;
+	frwr->page_shift = key->page_shift;
+	return 0;
+}
+
 /* Point a key's FRWR to its range, and prepare the REG_MR. */
-static int memreg_key_map(struct memreg_key *key, struct scatterlist *copy)
+static int memreg_key_map(struct memreg_key *key)
 {
 	struct memreg_frwr *frwr = key->frwr;
 	struct ib_mr *mr = frwr->fast.mr;
-	struct memreg_list list;
 	int ret;
 
-	memreg_key_list(key, copy, &list);
-	ret = memreg_fastmr_map(&frwr->fast, list.sgl, list.nents, &list.skip,
-				BIT(key->page_shift));
-	if (ret)
-		return ret;
+	if (memreg_frwr_maps(frwr, key)) {
+		key->page_shift = frwr->page_shift;
+	} else {
+		ret = memreg_frwr_map(frwr, key);
+		if (ret)
+			return ret;
+	}
 	mr->iova = key->iova;
 	memreg_fastmr_prepare_reg(&frwr->fast,
 				  key->access & MEMREG_FRWR_ACCESS);
@@ -470,14 +623,15 @@ static int memreg_key_map(struct memreg_key *key, struct scatterlist *copy)
 /* Take and map an FRWR for each of these keys, and put it in a batch. */
 static int memreg_keys_map(struct memreg_domain *domain,
 			   struct memreg_key **keys, unsigned int count,
-			   struct scatterlist *sgl, struct memreg_batch *batch)
+			   struct memreg_batch *batch)
 {
 	u64 now = ktime_get_ns();
 	unsigned int i;
 	int ret;
 
 	memreg_batch_init(batch, domain);
-	memreg_keys_take_idle(domain, keys, count, now);
+	if (memreg_keys_take_mapped(domain, keys, count, now))
+		memreg_keys_take_idle(domain, keys, count, now);
 	for (i = 0; i < count; i++) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
@@ -486,8 +640,7 @@ static int memreg_keys_map(struct memreg_domain *domain,
 			if (ret)
 				return ret;
 		}
-		/* After a failure its page list is in any state. */
-		ret = memreg_key_map(keys[i], sgl);
+		ret = memreg_key_map(keys[i]);
 		if (ret)
 			return ret;
 		memreg_batch_add(batch, keys[i]->frwr);
@@ -547,43 +700,6 @@ static int memreg_keys_publish(struct memreg_domain *domain,
 	return ret;
 }
 
-/* Find out what keys are made of. Returns the pages of the longest one. */
-static u32 memreg_keys_plan(struct memreg_key **keys, unsigned int count)
-{
-	u32 pages = 1;
-	unsigned int i;
-
-	for (i = 0; i < count; i++) {
-		keys[i]->pages = memreg_key_pages(keys[i]);
-		keys[i]->class = memreg_key_class(keys[i]);
-		pages = max(pages, keys[i]->pages);
-	}
-	return pages;
-}
-
-/* Entries of a scatterlist that may be on the stack. */
-#define MEMREG_SG_ON_STACK	17
-
-/* A scatterlist with room for so many pages: the one on the stack, if it has */
-static struct scatterlist *memreg_sg_alloc(struct scatterlist *on_stack,
-					   u32 pages)
-{
-	struct scatterlist *sgl = on_stack;
-
-	if (pages > MEMREG_SG_ON_STACK)
-		sgl = kvmalloc_array(pages, sizeof(*sgl), GFP_KERNEL);
-	if (sgl)
-		sg_init_table(sgl, pages);
-	return sgl;
-}
-
-static void memreg_sg_free(struct scatterlist *on_stack,
-			   struct scatterlist *sgl)
-{
-	if (sgl != on_stack)
-		kvfree(sgl);
-}
-
 /**
  * memreg_keys_make() - Make keys, all or none of them
  * @domain: Domain in which they are to work
@@ -598,17 +714,13 @@ static void memreg_sg_free(struct scatterlist *on_stack,
 int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 		     unsigned int count)
 {
-	struct scatterlist on_stack[MEMREG_SG_ON_STACK], *sgl;
 	unsigned int attempt, todo = count;
 	struct memreg_batch batch;
 	unsigned int i;
 	int ret;
 
-	sgl = memreg_sg_alloc(on_stack, memreg_keys_plan(keys, count));
-	if (!sgl)
-		return -ENOMEM;
 	for (attempt = 0; attempt < MEMREG_REGISTER_ATTEMPTS; attempt++) {
-		ret = memreg_keys_map(domain, keys, todo, sgl, &batch);
+		ret = memreg_keys_map(domain, keys, todo, &batch);
 		if (ret)
 			break;
 		ret = memreg_batch_run(&batch);
@@ -618,7 +730,6 @@ int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 		if (ret == -ENETDOWN || ret == -EINTR)
 			break;
 	}
-	memreg_sg_free(on_stack, sgl);
 	if (!ret)
 		ret = memreg_keys_publish(domain, keys, count);
 	if (ret)
@@ -665,17 +776,21 @@ void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 {
 	struct memreg_batch batch;
 	unsigned int i, live;
+	bool reusable;
 	u64 now;
 
 	live = memreg_keys_claim(domain, keys, count);
+	reusable = live == count;
 	memreg_batch_init(&batch, domain);
 	for (i = 0; i < live; i++) {
 		memreg_fastmr_prepare_inv(&keys[i]->frwr->fast);
 		memreg_batch_add(&batch, keys[i]->frwr);
+		reusable &= !keys[i]->once;
 	}
-	memreg_batch_run(&batch);
+	if (memreg_batch_run(&batch))
+		reusable = false;
 
-	for (i = 0; i < count; i++)
+	for (i = 0; !reusable && i < count; i++)
 		if (!memreg_key_reusable(keys[i]))
 			memreg_key_free(keys[i]);
 	now = ktime_get_ns();
@@ -735,16 +850,13 @@ void memreg_key_destroy(struct memreg_key *key)
 int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
 		       struct work_struct *cut)
 {
-	struct scatterlist on_stack[MEMREG_SG_ON_STACK], *sgl;
-	int ret;
+	u64 now = ktime_get_ns();
+	int ret = 0;
 
-	sgl = memreg_sg_alloc(on_stack, memreg_keys_plan(&key, 1));
-	if (!sgl)
-		return -ENOMEM;
-	ret = memreg_key_take(domain, key, ktime_get_ns());
+	if (memreg_keys_take_mapped(domain, &key, 1, now))
+		ret = memreg_key_take(domain, key, now);
 	if (!ret)
-		ret = memreg_key_map(key, sgl);
-	memreg_sg_free(on_stack, sgl);
+		ret = memreg_key_map(key);
 	if (!ret) {
 		WRITE_ONCE(key->frwr->cut, cut);
 		ret = memreg_keys_publish(domain, &key, 1);
@@ -904,8 +1016,8 @@ static bool memreg_idle_drain_some(struct memreg_domain *domain, u32 class,
 	struct memreg_frwr *frwr, *next;
 
 	spin_lock(&domain->mdev->frwr_lock);
-	list_for_each_entry_safe(frwr, next, &domain->idle[class], node) {
-		if (!n || domain->nr_idle[class] <= keep ||
+	list_for_each_entry_safe(frwr, next, &domain->idle[class].frwrs, node) {
+		if (!n || domain->idle[class].count <= keep ||
 		    frwr->idle_since > before)
 			break;
 		memreg_frwr_unlink(frwr);

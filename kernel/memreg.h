@@ -94,6 +94,9 @@
 #define MEMREG_FIFO_DEPTH	64
 #define MEMREG_FIFO_REST_NS	(2 * NSEC_PER_MSEC)
 
+/* Lists by which idle FRWRs are found that map a range already. */
+#define MEMREG_MAPPED_BITS	8
+
 struct memreg_scratch;
 struct memreg_stats;
 
@@ -256,6 +259,8 @@ int memreg_stats_tell(struct memreg_ucmd *ucmd);
 #define MEMREG_QUIRK_SINGLE_KEY		BIT(1)
 /* Page lists are contiguous allocations of one entry per system page. */
 #define MEMREG_QUIRK_FLAT_PAGE_LIST	BIT(2)
+/* REG_MR may be posted again after LOCAL_INV with the page list as it was. */
+#define MEMREG_QUIRK_KEEPS_PAGE_LIST	BIT(3)
 
 unsigned long memreg_quirks(struct ib_device *ibdev);
 
@@ -470,6 +475,18 @@ enum memreg_queue_state {
 };
 
 /**
+ * struct memreg_idle - Idle FRWRs of a class
+ * @frwrs: They, the one that rests longest first; frwr_lock
+ * @count: Their number; written with frwr_lock
+ * @ended: Grants that ended: times that one became idle; frwr_lock
+ */
+struct memreg_idle {
+	struct list_head frwrs;
+	unsigned int count;
+	u64 ended;
+};
+
+/**
  * struct memreg_domain - A PD with its registration queue
  * @obj: Head
  * @file: The file
@@ -493,8 +510,9 @@ enum memreg_queue_state {
  * @cq_wait: Waits for completions, to poll; those for batches exclusively
  * @sq_wait: Waits for @sq_free or @state to change
  * @rebuild: The worker
- * @idle: Idle FRWRs by class, the one that rests longest first; frwr_lock
- * @nr_idle: Their number
+ * @idle: Idle FRWRs by class
+ * @mapped: Those of them that map a range, by its hash, in the same order;
+ *	frwr_lock
  * @reap: Worker that gives back FRWRs which have been idle for long
  * @squeeze: It is to give back those that have not been, too
  * @device_node: In memreg_device.domains
@@ -522,8 +540,8 @@ struct memreg_domain {
 	wait_queue_head_t cq_wait;
 	wait_queue_head_t sq_wait;
 	struct work_struct rebuild;
-	struct list_head idle[MEMREG_CLASSES];
-	unsigned int nr_idle[MEMREG_CLASSES];
+	struct memreg_idle idle[MEMREG_CLASSES];
+	struct list_head mapped[1U << MEMREG_MAPPED_BITS];
 	struct delayed_work reap;
 	bool squeeze;
 	struct list_head device_node;
@@ -609,10 +627,17 @@ enum memreg_frwr_state {
  *	done yet: what to queue so that the endpoint ends; NULL otherwise
  * @node: In memreg_domain.idle, with frwr_lock, or in a list of those that are
  *	to be destroyed
+ * @mapped: The list of memreg_domain.mapped for its range
+ * @mapped_node: In that, while it is IDLE and @length is not 0; frwr_lock
  * @region: Region that it maps or mapped last, or NULL; frwr_lock
+ * @offset: First byte of @region in its page list
+ * @length: Bytes there; 0 if the list can't be used again as it is
+ * @iova: I/O address that it was listed for
+ * @page_shift: Size of the pages in the list
  * @region_node: In memreg_region.live if it is LIVE, in memreg_region.failed
  *	if it is FAILED, otherwise in memreg_region.frwrs; frwr_lock
  * @idle_since: When it became idle, ktime_get_ns(); frwr_lock
+ * @idle_number: memreg_idle.ended at that time; frwr_lock
  * @batch: Batch at work on it
  * @charge: MR in the rdma cgroup
  */
@@ -624,9 +649,16 @@ struct memreg_frwr {
 	bool no_inv;
 	struct work_struct *cut;
 	struct list_head node;
+	struct list_head *mapped;
+	struct list_head mapped_node;
 	struct memreg_region *region;
+	u64 offset;
+	u64 length;
+	u64 iova;
+	u8 page_shift;
 	struct hlist_node region_node;
 	u64 idle_since;
+	u64 idle_number;
 	struct memreg_batch *batch;
 	struct memreg_charge charge;
 };
@@ -636,12 +668,12 @@ struct memreg_frwr {
  * @region: The region
  * @offset: First byte
  * @length: Bytes
- * @first: What memreg_region_find() finds for @offset
+ * @first: What memreg_region_find() finds for @offset; set if it is mapped
  * @iova: First I/O address; its offset in a page is that of the memory
  * @access: enum ib_memreg_access
- * @page_shift: Size of the pages in the key's page list
- * @class: Class of FRWRs that it is made of; set by memreg_keys_make()
- * @pages: Number of pages in that list; set by memreg_keys_make()
+ * @page_shift: Size of the pages in the key's page list; 0: what suits best
+ * @class: Class of FRWRs that it is made of; set if it is mapped
+ * @pages: Number of pages in that list; set if it is mapped
  * @once: Make an FRWR for this key alone, and don't let it idle afterwards
  * @frwr: The FRWR behind the key, or NULL
  * @lkey: Local key

@@ -203,7 +203,6 @@ static int memreg_mr_divide(struct memreg_mr *mr)
 
 		key->region = mr->region;
 		key->offset = offset;
-		key->first = memreg_region_find(mr->region, offset);
 		key->iova = mr->iova + offset;
 		key->length = min(span - (key->iova & mask),
 				  mr->length - offset);

@@ -18,11 +18,12 @@ static const struct {
 	 * MR's page list; it holds a reference, for which ib_dereg_mr() waits.
 	 * rxe_map_mr_sg() keeps a flat array with one entry for each system
 	 * page, from kzalloc(). rxe_reg_user_mr() does not use its udata.
+	 * rxe_invalidate_mr() and rxe_reg_fast_mr() leave the array alone.
 	 */
 	{
 		RDMA_DRIVER_RXE,
 		MEMREG_QUIRK_WEAK_INV | MEMREG_QUIRK_SINGLE_KEY |
-		MEMREG_QUIRK_FLAT_PAGE_LIST,
+		MEMREG_QUIRK_FLAT_PAGE_LIST | MEMREG_QUIRK_KEEPS_PAGE_LIST,
 	},
 };
 

@@ -95,19 +95,24 @@ static void memreg_window_unclaim(struct memreg_window *window,
 	atomic_set_release(&window->state, to);
 }
 
-/* Count and trace what becomes of a claimed window. */
-static void memreg_window_tell_bind(const struct memreg_window *window)
+/* Trace what becomes of a claimed window. */
+static void memreg_window_trace_bind(const struct memreg_window *window)
 {
-	memreg_count(window->domain->mdev, IB_MEMREG_STAT_WINDOWS_BOUND, 1);
 	trace_memreg_window_bind(window->domain, window->obj.id,
 				 window->mr_id, &window->key);
 }
 
+static void memreg_window_trace_revoke(const struct memreg_window *window)
+{
+	trace_memreg_window_revoke(window->domain, window->obj.id,
+				   window->mr_id, &window->key);
+}
+
+/* The same, and count it. */
 static void memreg_window_tell_revoke(const struct memreg_window *window)
 {
 	memreg_count(window->domain->mdev, IB_MEMREG_STAT_WINDOWS_REVOKED, 1);
-	trace_memreg_window_revoke(window->domain, window->obj.id,
-				   window->mr_id, &window->key);
+	memreg_window_trace_revoke(window);
 }
 
 /*
@@ -404,9 +409,12 @@ static bool memreg_batch_publish(struct memreg_file *file,
 			open = false;
 	}
 	for (i = 0; open && i < batch->count; i++) {
-		memreg_window_tell_bind(batch->windows[i]);
+		memreg_window_trace_bind(batch->windows[i]);
 		memreg_window_unclaim(batch->windows[i], MEMREG_WINDOW_BOUND);
 	}
+	if (open)
+		memreg_count(batch->domain->mdev, IB_MEMREG_STAT_WINDOWS_BOUND,
+			     batch->count);
 	spin_unlock(&file->grant_lock);
 	return open;
 }
@@ -471,12 +479,7 @@ static int memreg_bind_describe(struct memreg_ucmd *ucmd,
 					   IB_MEMREG_REASON_IOVA);
 		key->iova = 0;
 	}
-	key->first = memreg_region_find(mr->region, key->offset);
-	key->page_shift = memreg_region_range_shift(mr->region, key->first,
-						    key->offset, key->length,
-						    key->iova,
-						    ucmd->mdev->page_sizes |
-						    MEMREG_PAGE_SIZE);
+	key->page_shift = 0;
 	return 0;
 }
 
@@ -826,8 +829,9 @@ static void memreg_revoke_claimed(struct memreg_file *file,
 			keys[left++] = &window->key;
 	}
 	memreg_keys_revoke(domain, keys, left);
+	memreg_count(domain->mdev, IB_MEMREG_STAT_WINDOWS_REVOKED, count);
 	for (i = 0; i < count; i++) {
-		memreg_window_tell_revoke(windows[i]);
+		memreg_window_trace_revoke(windows[i]);
 		memreg_window_unbind(file, windows[i]);
 	}
 }
@@ -1071,7 +1075,8 @@ int memreg_window_post_bind(struct memreg_ucmd *ucmd,
 	slot->window = window;
 	slot->window_id = window->obj.id;
 	slot->rkey = window->key.rkey;
-	memreg_window_tell_bind(window);
+	memreg_count(ucmd->mdev, IB_MEMREG_STAT_WINDOWS_BOUND, 1);
+	memreg_window_trace_bind(window);
 	memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
 	return 0;
 
