@@ -23,6 +23,11 @@
  * are taken, the device is told to put off its calls, or a timer is set in
  * place of the interrupt (lib/dim decides).
  *
+ * A task that sleeps until there is any entry is woken to poll in place of
+ * that, unless the ring is not to be moderated: what completes until it runs
+ * needs neither calls nor interrupts. Others may be looking at the same ring,
+ * so if it does not get to run soon a timer polls.
+ *
  * The end of a window needs a context that may sleep. Such a completion is
  * held, and with it all that come after it, so that the order stays. It is
  * settled by a task that waits for the ring, or else by a worker, and only
@@ -48,6 +53,9 @@
 
 /* Completions that are handled with interrupts off. */
 #define MEMREG_RING_BUDGET	64
+
+/* Longest that completions wait for a task which was woken to poll. */
+#define MEMREG_RING_POLLER_US	1000
 
 /* Room for struct ib_memreg_ring in front of the entries. */
 #define MEMREG_RING_HEADER	128
@@ -260,7 +268,7 @@ static bool memreg_ring_poll(struct memreg_ring *ring, unsigned int budget)
 	} while (all < budget && !ring->held &&
 		 ib_req_notify_cq(ring->cq, IB_CQ_NEXT_COMP |
 				  IB_CQ_REPORT_MISSED_EVENTS) > 0);
-	if (all || ring->held)
+	if (ring->shown != ring->producer || ring->held)
 		memreg_ring_wake(ring);
 	if (ring->moderated)
 		rdma_dim(&ring->dim, all);
@@ -291,12 +299,35 @@ static enum hrtimer_restart memreg_ring_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
+/*
+ * Let a sleeping task poll. It does so after it was the poller, whatever else
+ * may have woken it, and is gone no sooner than RCU's readers let it.
+ */
+static bool memreg_ring_wake_poller(struct memreg_ring *ring)
+{
+	struct task_struct *poller;
+
+	if (!READ_ONCE(ring->poller))
+		return false;
+	rcu_read_lock();
+	poller = xchg(&ring->poller, NULL);
+	if (poller)
+		wake_up_process(poller);
+	rcu_read_unlock();
+	return poller;
+}
+
 /* The completion queue is not empty any more. */
 static void memreg_ring_event(struct ib_cq *cq, void *context)
 {
 	struct memreg_ring *ring = context;
 	u32 delay = READ_ONCE(ring->delay_us);
 
+	if (memreg_ring_wake_poller(ring)) {
+		if (hrtimer_is_queued(&ring->timer))
+			return;
+		delay = MEMREG_RING_POLLER_US;
+	}
 	if (delay)
 		hrtimer_start(&ring->timer, ns_to_ktime(delay * NSEC_PER_USEC),
 			      HRTIMER_MODE_REL);
@@ -461,11 +492,15 @@ static __poll_t memreg_ring_file_poll(struct file *filp, poll_table *table)
 	return mask;
 }
 
-/* Sleep until there is something to do. Returns 0, -EINTR or -ETIMEDOUT. */
+/*
+ * Sleep until there is something to do, which may be to poll: the caller does
+ * so in any case. Returns 0, -EINTR or -ETIMEDOUT.
+ */
 static int memreg_ring_sleep(struct memreg_ring *ring, u32 count,
 			     ktime_t *expires)
 {
 	struct memreg_ring_waiter waiter = { .ring = ring, .count = count };
+	bool polls = count == 1 && ring->moderated;
 	int ret = 0;
 
 	init_waitqueue_func_entry(&waiter.entry, memreg_ring_wake_waiter);
@@ -473,6 +508,8 @@ static int memreg_ring_sleep(struct memreg_ring *ring, u32 count,
 	INIT_LIST_HEAD(&waiter.entry.entry);
 	atomic_inc(&ring->waiters);
 	prepare_to_wait(&ring->wait, &waiter.entry, TASK_INTERRUPTIBLE);
+	if (polls)
+		cmpxchg(&ring->poller, NULL, current);
 	if (!memreg_ring_has(ring, count)) {
 		if (signal_pending(current))
 			ret = -EINTR;
@@ -480,6 +517,8 @@ static int memreg_ring_sleep(struct memreg_ring *ring, u32 count,
 			ret = -ETIMEDOUT;
 	}
 	finish_wait(&ring->wait, &waiter.entry);
+	if (polls)
+		cmpxchg(&ring->poller, current, NULL);
 	atomic_dec(&ring->waiters);
 	return ret;
 }

@@ -891,6 +891,7 @@ void memreg_guard_await(struct memreg_region *region,
  * @held: That one needs a context that may sleep, and all others wait; @lock
  * @settling: Somebody is at work on it; @lock
  * @waiters: Tasks that sleep in RING_WAIT
+ * @poller: One of them that is to be woken to poll @cq, or NULL
  * @wait: They, and who polls the descriptor
  * @settled: Waits for @settling to end
  * @eventfd: To be signalled, or NULL
@@ -924,6 +925,7 @@ struct memreg_ring {
 	bool held;
 	bool settling;
 	atomic_t waiters;
+	struct task_struct *poller;
 	wait_queue_head_t wait;
 	wait_queue_head_t settled;
 	struct eventfd_ctx *eventfd;

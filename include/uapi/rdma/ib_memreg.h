@@ -1473,7 +1473,8 @@ enum ib_memreg_ring_flags {
  *
  * Unless the flag NO_MODERATION is set, the device (or ib_memreg, if the device
  * can't) puts off telling of completions by up to 32 microseconds where they
- * come in faster than they are taken.
+ * come in faster than they are taken, and those for which a task was woken that
+ * slept in RING_WAIT until that runs, but by a millisecond at most.
  *
  * Errors: EINVAL, EOPNOTSUPP (flags), EBADF (eventfd), EMFILE, ENFILE, ENOMEM,
  * ENOSPC, EDQUOT, EFAULT, ENODEV.
