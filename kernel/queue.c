@@ -309,9 +309,9 @@ static void memreg_endpoint_failed(const struct memreg_queue *queue,
  * Fill in an entry with what became of a slot. The user may write there, too:
  * nothing is read.
  */
-static void memreg_slot_tell(const struct memreg_slot *slot,
-			     const struct ib_wc *wc, u8 status,
-			     struct ib_memreg_cqe *entry)
+static noinline void memreg_slot_tell(const struct memreg_slot *slot,
+				      const struct ib_wc *wc, u8 status,
+				      struct ib_memreg_cqe *entry)
 {
 	const struct memreg_queue *queue = slot->queue;
 	struct memreg_ring *ring = queue->ring;
@@ -341,6 +341,22 @@ static void memreg_slot_tell(const struct memreg_slot *slot,
 	trace_memreg_complete(slot, entry);
 }
 
+/* The same as below, for a slot of a command of io_uring. */
+static noinline bool memreg_slot_end_uring(struct memreg_slot *slot,
+					   const struct ib_wc *wc, int outcome)
+{
+	struct memreg_ring *ring = slot->queue->ring;
+	struct memreg_uring *uring = slot->uring;
+	struct ib_memreg_cqe entry;
+
+	if (outcome >= 0) {
+		memreg_slot_tell(slot, wc, outcome, &entry);
+		memreg_uring_note(uring, &entry);
+	}
+	memreg_slot_release(slot);
+	return memreg_uring_put(uring, ring);
+}
+
 /*
  * A slot is through: tell of it, if there is an outcome, and let go of what it
  * keeps. Returns whether an entry of the ring was written.
@@ -348,17 +364,13 @@ static void memreg_slot_tell(const struct memreg_slot *slot,
 static bool memreg_slot_end(struct memreg_slot *slot, const struct ib_wc *wc,
 			    int outcome)
 {
-	struct memreg_ring *ring = slot->queue->ring;
-	struct memreg_uring *uring = slot->uring;
-	struct ib_memreg_cqe entry;
-
+	if (slot->uring)
+		return memreg_slot_end_uring(slot, wc, outcome);
 	if (outcome >= 0)
 		memreg_slot_tell(slot, wc, outcome,
-				 uring ? &entry : memreg_ring_entry(ring));
-	if (outcome >= 0 && uring)
-		memreg_uring_note(uring, &entry);
+				 memreg_ring_entry(slot->queue->ring));
 	memreg_slot_release(slot);
-	return uring ? memreg_uring_put(uring, ring) : outcome >= 0;
+	return outcome >= 0;
 }
 
 /* A slot is free again; the last to be so may end the queue. */

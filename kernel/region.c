@@ -552,8 +552,12 @@ bool memreg_region_is_pmem(const struct memreg_region *region)
 u32 memreg_region_fragments(const struct memreg_region *region, u64 offset,
 			    u64 length)
 {
-	return memreg_region_find(region, offset + length - 1) -
-	       memreg_region_find(region, offset) + 1;
+	u64 last = offset + length - 1;
+	u32 i = memreg_region_find(region, offset);
+
+	if (memreg_region_has(region, i, last))
+		return 1;
+	return memreg_region_find(region, last) - i + 1;
 }
 
 /**

@@ -162,6 +162,8 @@ struct memreg_insert {
  * @uring: It is a command of io_uring; otherwise NULL
  * @wrs: The caller's array of work requests
  * @count: Their number
+ * @opcodes: Mask of what the device can do
+ * @answers: There is a BIND in this chunk, whose key is to be told
  * @base: Those before this chunk
  * @s: Room to work in
  * @loaded: Work requests in the chunk
@@ -174,7 +176,6 @@ struct memreg_insert {
  * @nr: Length of the chain
  * @nr_sges: SGEs in it
  * @nr_resolved: Number of @resolved
- * @fragments: Pieces of memory that those are
  * @resolved: Local memory of the work request that is looked at
  */
 struct memreg_sub {
@@ -182,6 +183,8 @@ struct memreg_sub {
 	struct memreg_uring *uring;
 	struct ib_memreg_wr __user *wrs;
 	u32 count;
+	u64 opcodes;
+	bool answers;
 	u32 base;
 	struct memreg_scratch *s;
 	u32 loaded;
@@ -194,7 +197,6 @@ struct memreg_sub {
 	u32 nr;
 	u32 nr_sges;
 	u32 nr_resolved;
-	u32 fragments;
 	struct memreg_slot_sge resolved[IB_MEMREG_SGE_MAX];
 };
 
@@ -300,6 +302,7 @@ static int memreg_load_answer(struct memreg_sub *sub, u32 i,
 {
 	if (sub->s->wrs[i].opcode != IB_MEMREG_OP_BIND)
 		return 0;
+	sub->answers = true;
 	return put_user(0, &from[i].rkey) || put_user(0, &from[i].remote_addr) ?
 	       -EFAULT : 0;
 }
@@ -320,6 +323,7 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
 	       sizeof(*from);
 	left = copy_from_user(sub->s->wrs, from, size);
 	count = (size - left) / sizeof(*from);
+	sub->answers = false;
 	ret = -EFAULT;
 	for (i = 0; i < count; i++) {
 		ret = memreg_load_side(sub, i, &side);
@@ -339,12 +343,11 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
 static int memreg_check_opcode(struct memreg_sub *sub,
 			       const struct ib_memreg_wr *wr)
 {
-	u64 mask = memreg_submit_opcodes(sub->ucmd->mdev);
 	u16 flags;
 
 	if (!wr->opcode || wr->opcode > IB_MEMREG_OP_ATOMIC_WRITE)
 		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_OPCODE);
-	if (!(mask & BIT_ULL(wr->opcode)))
+	if (!(sub->opcodes & BIT_ULL(wr->opcode)))
 		return memreg_fail(sub->ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_OPCODE_DEVICE);
 	flags = wr->flags & ~memreg_opcodes[wr->opcode].flags;
@@ -479,7 +482,6 @@ static int memreg_resolve(struct memreg_sub *sub, u32 i, bool write)
 	u32 n;
 	int ret;
 
-	sub->fragments = 0;
 	for (n = 0; n < sub->s->wrs[i].num_sge; n++, sge++) {
 		mr = memreg_sub_mr(sub, sge->mr_id);
 		if (IS_ERR(mr)) {
@@ -501,9 +503,6 @@ static int memreg_resolve(struct memreg_sub *sub, u32 i, bool write)
 		sub->resolved[sub->nr_resolved++] = (struct memreg_slot_sge) {
 			.mr = mr, .length = sge->length, .offset = sge->offset,
 		};
-		sub->fragments += memreg_region_fragments(mr->region,
-							  sge->offset,
-							  sge->length);
 	}
 	return 0;
 
@@ -699,6 +698,20 @@ struct memreg_progress {
 	u64 done;
 };
 
+/* Pieces of memory that the work request which is looked at has. */
+static u32 memreg_sub_fragments(const struct memreg_sub *sub)
+{
+	u32 n, all = 0;
+
+	for (n = 0; n < sub->nr_resolved; n++) {
+		const struct memreg_slot_sge *sge = &sub->resolved[n];
+
+		all += memreg_region_fragments(sge->mr->region, sge->offset,
+					       sge->length);
+	}
+	return all;
+}
+
 /* Give a part as much of the local memory as it can have. */
 static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
 			     union memreg_device_wr *to, u32 lkey, u32 max,
@@ -740,7 +753,7 @@ static int memreg_send_memory(struct memreg_sub *sub,
 	u32 parts, n;
 	int ret;
 
-	parts = max(DIV_ROUND_UP(sub->fragments, max), 1U);
+	parts = max(DIV_ROUND_UP(memreg_sub_fragments(sub), max), 1U);
 	if (parts > 1 && (!op->parts || parts > MEMREG_CHAIN ||
 			  parts > sub->queue->depth ||
 			  parts > sub->queue->ring->nr_entries))
@@ -1096,7 +1109,7 @@ static int memreg_submit_answer(struct memreg_sub *sub, u32 taken, u32 count)
 	struct ib_memreg_wr __user *to = sub->wrs + taken;
 	u32 i;
 
-	for (i = 0; i < count; i++) {
+	for (i = 0; sub->answers && i < count; i++) {
 		const struct ib_memreg_wr *wr = &sub->s->wrs[i];
 
 		if (wr->opcode != IB_MEMREG_OP_BIND)
@@ -1162,6 +1175,7 @@ int memreg_submit_wrs(struct memreg_ucmd *ucmd, struct memreg_uring *uring,
 	sub.uring = uring;
 	sub.wrs = u64_to_user_ptr(wrs);
 	sub.count = count;
+	sub.opcodes = memreg_submit_opcodes(ucmd->mdev);
 	sub.mr = NULL;
 	sub.insert_target = 0;
 	sub.nr_inserts = 0;
