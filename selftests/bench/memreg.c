@@ -90,6 +90,8 @@ static int mr_run(const struct op *op)
  * @ids: Windows
  * @binds: How they are bound
  * @live: Windows that are bound all the time
+ * @wanders: They are bound to other ranges each time
+ * @turn: How often they have been
  */
 struct owner {
 	int huge;
@@ -100,6 +102,8 @@ struct owner {
 	uint32_t ids[BATCH];
 	struct ib_memreg_bind binds[BATCH];
 	unsigned int live;
+	int wanders;
+	unsigned int turn;
 };
 
 /* An FRWR is for one region as a rule, so each has a domain, and a pool. */
@@ -108,6 +112,7 @@ static struct owner on_huge = { .nr_mrs = 1, .huge = 1 };
 static struct owner on_mrs = { .nr_mrs = MRS_MAX };
 static struct owner strictly = { .nr_mrs = 1 };
 static struct owner crowded = { .nr_mrs = 1 };
+static struct owner wandering = { .nr_mrs = 1, .wanders = 1 };
 
 /**
  * struct grant_kind - Sort of binding and revoking
@@ -151,7 +156,21 @@ static int owner_make(struct owner *owner)
 	return 0;
 }
 
-/* Each window on a piece of its own. */
+/*
+ * Where a window is bound: to a piece of its own, or, if they wander, to a
+ * range that no idle MR of the device lists any more.
+ */
+static uint64_t owner_offset(const struct owner *owner, unsigned int i,
+			     unsigned int count)
+{
+	const unsigned int shifts = PIECE / PAGE;
+
+	if (!owner->wanders)
+		return i % PIECES * PIECE;
+	i += owner->turn / shifts * count;
+	return i % (PIECES - 1) * PIECE + owner->turn % shifts * PAGE;
+}
+
 static void owner_fill(struct owner *owner, const uint32_t *ids,
 		       unsigned int count)
 {
@@ -164,10 +183,11 @@ static void owner_fill(struct owner *owner, const uint32_t *ids,
 
 		owner->binds[i].window_id = ids[i];
 		owner->binds[i].mr_id = owner->mrs[mr].id;
-		owner->binds[i].offset = i % PIECES * PIECE;
+		owner->binds[i].offset = owner_offset(owner, i, count);
 		owner->binds[i].length = PIECE;
 		owner->binds[i].access = REMOTE;
 	}
+	owner->turn++;
 }
 
 /* Bind more windows, up to @total, and leave them so. */
@@ -396,6 +416,7 @@ const struct op memreg_ops[] = {
 	HALVES("batch32", 32, .owner = &on_pages),
 	GRANTS("batch256", 256, .owner = &on_pages),
 	GRANTS("batch32_thp", 32, .owner = &on_huge),
+	GRANTS("batch32_elsewhere", 32, .owner = &wandering),
 	GRANTS("batch32_8mrs", 32, .owner = &on_mrs),
 	GRANTS("batch32_strict", 32, .owner = &strictly, .strict = 1),
 	GUARDS("munmap", guards_prepare, munmap_run, guards_finish),
