@@ -290,8 +290,8 @@ memreg_wc_endpoint(const struct memreg_queue *queue, const struct ib_wc *wc)
 }
 
 /*
- * A failure ends the connection; not every driver has an event to say so. That of
- * a receive is one of the peer's request, too.
+ * A failure ends the connection; not every driver has an event to say so. That
+ * of a receive is one of the peer's request, too.
  */
 static void memreg_endpoint_failed(const struct memreg_queue *queue,
 				   struct memreg_endpoint *ep, u8 status)
