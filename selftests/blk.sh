@@ -145,7 +145,7 @@ data_in_messages() {
 	taken=$(blk_count messages mrs-taken)
 	dd if="$DISK" of=/dev/null bs=4K count=32 iflag=direct status=none &&
 		if ((most >= 4096)); then
-			(($(blk_count messages mrs-taken) < taken + 16))
+			[ "$(blk_count messages mrs-taken)" = "$taken" ]
 		else
 			(($(blk_count messages mrs-taken) >= taken + 32))
 		fi && down messages
