@@ -160,7 +160,8 @@ memory_of_the_peer() {
 }
 
 large_blocks() {
-	up large export=large queues=2 && [ "$(blockdev --getss "$DISK")" = 4096 ] &&
+	up large export=large queues=2 && unmerged &&
+		[ "$(blockdev --getss "$DISK")" = 4096 ] &&
 		verify "$DISK" randwrite 4K 16 256K && no_errors large &&
 		(($(blk_count large mrs-taken) >= 128)) && down large
 }

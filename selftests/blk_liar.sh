@@ -54,7 +54,7 @@ told() {
 lies_end_the_connection() {
 	local every=$1
 	shift
-	liar "$every" "$@" || return
+	liar "$every" "$@" && unmerged || return
 	TAKEN=$(blk_count dev mrs-taken)
 	verify "$DISK" randwrite 4K 4 $(($# * 80))K --verify_backlog=16 ||
 		return
@@ -87,7 +87,7 @@ more_data_than_was_offered_is_refused() {
 			[ "$(blk_count dev protocol-errors)" = 1 ] &&
 			down || return
 	done
-	liar 1000:512 && less_data_than_was_offered && down
+	liar 1000:512 && unmerged && less_data_than_was_offered && down
 }
 
 less_data_than_was_offered() {

@@ -141,6 +141,12 @@ blk_enable() {
 	await 20 [ -b "$DISK" ]
 }
 
+# unmerged: each request of $DISK is one that was asked for, so that its size is
+# known. Two neighbours that wait are made one otherwise.
+unmerged() {
+	echo 2 >"/sys/block/${DISK#/dev/}/queue/nomerges"
+}
+
 # blk_disable NAME
 blk_disable() {
 	blk_set "$1" enabled 0
