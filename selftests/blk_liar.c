@@ -36,9 +36,19 @@
 #define WR_DATA	1000
 #define WR_LATE	1001
 
+/* What a slow answer waits for: as many keep-alives, with a second between them */
+#define SLOW	7
+
 struct answer {
 	struct ib_memreg_blk_reply reply;
 	char more[DATA];
+};
+
+struct slow {
+	struct answer *answer;
+	uint32_t length;
+	uint32_t rkey;
+	unsigned int left;
 };
 
 struct liar {
@@ -59,6 +69,7 @@ struct liar {
 	uint32_t old_rkey;
 	struct ib_memreg_blk_seg kept;
 	bool is_kept;
+	struct slow slow;
 	bool up;
 	unsigned int every;
 	unsigned int inline_max;
@@ -231,6 +242,10 @@ static void lie(struct liar *l, const char *lie,
 		l->is_kept = true;
 		return;
 	}
+	if (!strcmp(lie, "slow")) {
+		l->slow = (struct slow){ a, length, rkey, SLOW };
+		return;
+	}
 	if (lie_by_data(lie))
 		length += (uint32_t)lie_by_data(lie);
 	else if (!strcmp(lie, "no-data"))
@@ -266,7 +281,7 @@ static void lie(struct liar *l, const char *lie,
 static bool may_lie(const struct liar *l, const struct ib_memreg_blk_cmd *cmd)
 {
 	static const char *const reads[] = {
-		"silent", "late", "no-data", "less-data", "byte-less",
+		"silent", "late", "slow", "no-data", "less-data", "byte-less",
 		"data-of-error",
 	};
 	size_t i;
@@ -296,6 +311,15 @@ static uint32_t copy_data(struct liar *l, const struct ib_memreg_blk_cmd *cmd,
 	}
 	memcpy(at, cmd + 1, length);
 	return 0;
+}
+
+/* A keep-alive has come. */
+static void slow_down(struct liar *l)
+{
+	if (!l->slow.left || --l->slow.left)
+		return;
+	printf("slow: answered\n");
+	post_answer(l, l->slow.answer, l->slow.length, l->slow.rkey);
 }
 
 static void take_command(struct liar *l, unsigned int place)
@@ -332,6 +356,8 @@ static void take_command(struct liar *l, unsigned int place)
 	} else {
 		post_answer(l, a, length, rkey);
 	}
+	if (m.cmd.opcode == IB_MEMREG_BLK_NOP)
+		slow_down(l);
 	if (moves)
 		l->old_rkey = rkey;
 }
@@ -376,6 +402,7 @@ static void hang_up(struct liar *l)
 	if (!l->id)
 		return;
 	l->up = false;
+	l->slow.left = 0;
 	rdma_disconnect(l->id);
 	rdma_destroy_qp(l->id);
 	rdma_destroy_id(l->id);

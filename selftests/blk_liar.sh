@@ -36,7 +36,8 @@ liar_begin() {
 # liar EVERY LIE...: a device of such a server.
 liar() {
 	liar_begin "$@" &&
-		blk_make dev queues=1 depth=8 io_timeout=2 retries=10 &&
+		blk_make dev queues=1 depth=8 "io_timeout=${WAIT:-2}" \
+			retries=10 &&
 		{ [ -n "${OFFERED:-}" ] || blk_enable dev; }
 }
 
@@ -119,6 +120,13 @@ I1_no_key_works_after_recovery() {
 		[ "$(blk_count dev failed)" = 0 ] && down
 }
 
+# Not answered in io_timeout, though others are, and then answered after all.
+slow_ones_are_waited_for() {
+	WAIT=5 liar 20 slow && reads 40 && told 1 &&
+		server_says '^slow: answered' && no_errors dev &&
+		[ "$(blk_count dev retries)" = 0 ] && down
+}
+
 errors_are_not_retried() {
 	liar 20 io && ! reads 40 && told 1 &&
 		[ "$(blk_count dev failed)" = 1 ] &&
@@ -155,6 +163,7 @@ check I5_lies_about_data_end_the_connection_and_do_no_harm
 check more_data_than_was_offered_is_refused
 check I1_no_key_works_after_the_answer
 check I1_no_key_works_after_recovery
+check slow_ones_are_waited_for
 check errors_are_not_retried
 check invalid_ends_the_connection_and_the_command
 check server_leaves_while_a_disk_is_made

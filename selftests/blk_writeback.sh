@@ -22,9 +22,7 @@ cd "$(dirname "$(realpath "$0")")" || exit
 # MiB: what is written in all, and memory to do it with.
 LIMIT=24 SIZE=60
 ((${MEMREG_FULL:-0} == 0)) || LIMIT=64 SIZE=512
-# What is in flight may take long to be answered, where all is slow.
-SLOWLY=()
-((${DEBUG:-0} == 0)) || LIMIT=16 SIZE=48 SLOWLY=(depth=8 io_timeout=300)
+((${DEBUG:-0} == 0)) || LIMIT=16 SIZE=48
 CGROUPS=$BLK_FILES/cgroup
 GROUP=$CGROUPS/blk
 
@@ -47,8 +45,8 @@ group_begin() {
 begin() {
 	blk_load || return
 	file file $((SIZE + 16))M
-	server_begin -a 192.0.2.2 file="$FILE" && blk_make one export=file \
-		"${SLOWLY[@]}" && blk_enable one || return
+	server_begin -a 192.0.2.2 file="$FILE" && blk_make one export=file &&
+		blk_enable one || return
 	mkdir -p "$CGROUPS" "$BLK_FILES/mnt" &&
 		mount -t cgroup2 none "$CGROUPS" || return
 	echo +memory >"$CGROUPS/cgroup.subtree_control" || return

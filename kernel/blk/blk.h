@@ -54,6 +54,9 @@
 	      sizeof(struct ib_memreg_blk_seg), 64)
 #define MEMREG_BLK_REPLY_SIZE	64
 
+/* How many times io_timeout a command may take while others are answered. */
+#define MEMREG_BLK_PATIENCE	4
+
 /* One command of each queue is kept for the keep-alive. */
 #define MEMREG_BLK_DEPTH_MIN	2
 
@@ -257,7 +260,7 @@ struct memreg_blk_stats {
  * @export_name: What is wanted of it, padded with zeros
  * @queues: Hardware queues that are wanted
  * @depth: Commands that each is to have in flight, keep-alive included
- * @io_timeout: Seconds in which a command is to be answered
+ * @io_timeout: Seconds in which a command is to be answered, if none else is
  * @keep_alive: Seconds without an answer after which one is asked for
  * @fail_after: Seconds without a connection after which I/O fails; -1: never
  * @retries: Times that a command is sent anew
@@ -380,6 +383,8 @@ void memreg_blk_ios_ready(struct memreg_blk_queue *queue);
 blk_status_t memreg_blk_send(struct memreg_blk_queue *queue,
 			     struct request *rq);
 int memreg_blk_nop(struct memreg_blk_queue *queue);
+bool memreg_blk_may_wait(const struct memreg_blk_queue *queue,
+			 const struct request *rq);
 int memreg_blk_post_recv(struct memreg_blk_recv *recv);
 void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc);
 void memreg_blk_ios_finish(struct memreg_blk_queue *queue);

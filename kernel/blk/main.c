@@ -100,11 +100,15 @@ static blk_status_t memreg_blk_queue_rq(struct blk_mq_hw_ctx *hctx,
 	return memreg_blk_send(queue, bd->rq);
 }
 
-/* Nothing but the end of the connection takes a command from the server. */
+/* Nothing but the end of the connection takes a command from the server. What
+ * is slow, as with much in flight, would be slower for being begun anew.
+ */
 static enum blk_eh_timer_return memreg_blk_timeout(struct request *rq)
 {
 	struct memreg_blk_queue *queue = rq->mq_hctx->driver_data;
 
+	if (memreg_blk_may_wait(queue, rq))
+		return BLK_EH_RESET_TIMER;
 	atomic64_inc(&queue->blk->stats.timeouts);
 	memreg_blk_broken(queue->blk, "queue %u: no answer in %u seconds",
 			  queue->index, queue->blk->io_timeout);

@@ -247,7 +247,8 @@ int memreg_blk_keep(struct memreg_blk *blk)
  * memreg_blk_stop() - From now on, a loss is the end
  * @blk: The device
  *
- * I/O ends within io_timeout seconds, or fails at once if it isn't connected.
+ * I/O ends within io_timeout seconds, or MEMREG_BLK_PATIENCE times as many if
+ * the server answers anything, or fails at once if it isn't connected.
  */
 void memreg_blk_stop(struct memreg_blk *blk)
 {
