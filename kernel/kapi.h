@@ -128,6 +128,7 @@ struct memreg_pool_cache {
  * @hollow: MRs that are to be allocated anew
  * @nr_hollow: Their number
  * @works: Workers of requests that are in the pool's code
+ * @closing: It is being destroyed: nothing is allocated for it any more.
  * @squeeze: Memory is short: give back all that can be
  * @age_next: Jiffies at which idle MRs are given back
  * @work: The worker: replaces, grows, and shrinks
@@ -167,6 +168,7 @@ struct ib_memreg_pool {
 	struct llist_head hollow;
 	atomic_t nr_hollow;
 	atomic_t works;
+	bool closing;
 	bool squeeze;
 	unsigned long age_next;
 	struct delayed_work work;

@@ -520,10 +520,10 @@ static void memreg_pool_replace(struct ib_memreg_mr *mr)
 {
 	struct ib_memreg_pool *pool = mr->pool;
 
-	if (memreg_pool_fast(mr)) {
+	if (READ_ONCE(pool->closing) || memreg_pool_fast(mr)) {
 		memreg_pool_add_hollow(mr);
 		/* Sooner than it would come to see what has aged. */
-		if (!READ_ONCE(pool->kicked))
+		if (!READ_ONCE(pool->kicked) && !READ_ONCE(pool->closing))
 			mod_delayed_work(memreg_pool_wq, &pool->work,
 					 MEMREG_POOL_RETRY);
 		return;
@@ -556,7 +556,8 @@ static bool memreg_pool_grow(struct ib_memreg_pool *pool)
 
 	if (memreg_stack_count(&pool->list) >= READ_ONCE(pool->low))
 		return true;
-	while (!ret && pool->total < pool->max_count + pool->reserved &&
+	while (!ret && !READ_ONCE(pool->closing) &&
+	       pool->total < pool->max_count + pool->reserved &&
 	       memreg_stack_count(&pool->list) < want) {
 		ret = memreg_pool_add(pool, &pool->list);
 		if (!ret)
@@ -827,6 +828,8 @@ void ib_memreg_pool_destroy(struct ib_memreg_pool *pool)
 {
 	struct ib_memreg_pool_stats stats;
 
+	/* The worker is not to wait for memory for a pool that goes. */
+	WRITE_ONCE(pool->closing, true);
 	shrinker_free(pool->shrinker);
 	/* Their requests are done, but they may still replace what they had. */
 	wait_var_event(&pool->works, !atomic_read(&pool->works));
