@@ -115,12 +115,16 @@ void example_answered(struct example_client *client, const struct ib_wc *wc,
 	ib_memreg_req_end(&read->req, client->qp);
 }
 
-/* May sleep. When it returns, all reads are done. */
+/* May sleep. What was not answered is aborted. Reads may be done only after it
+ * has returned: who gives back what they use waits for each that was sent.
+ */
 void example_disconnect(struct example_client *client)
 {
 	struct example_read *read;
 
-	ib_drain_qp(client->qp);
+	/* In this order: an answer that is taken posts. */
+	ib_drain_rq(client->qp);
+	ib_drain_sq(client->qp);
 	for (read = client->reads; read < client->reads + EXAMPLE_READS; read++)
 		ib_memreg_req_abort(&read->req);
 }
