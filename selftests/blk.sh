@@ -204,7 +204,7 @@ check holes
 check grows_and_shrinks
 check reenabled
 check two_devices
-for most in 0 2048 4096 16384; do
+for most in 0 2049 4096 16384; do
 	check data_in_messages $most
 done
 check memory_of_the_peer

@@ -197,7 +197,7 @@ struct conn {
 	struct memreg_mr mr;	/* of @messages */
 	char *messages;
 	size_t replies_at;	/* those with data, behind @messages */
-	uint32_t reply_nr;	/* how many those were */
+	uint32_t reply_next;	/* which of those is next */
 	struct cmd *free;	/* of @cmds */
 	uint8_t tags[8192];	/* those in flight, a bit each */
 	char address[ADDRESS_TEXT];

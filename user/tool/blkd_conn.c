@@ -119,17 +119,26 @@ size_t conn_message_at(const struct conn *c, uint32_t slot)
  */
 size_t conn_reply_at(struct conn *c)
 {
-	return c->replies_at + c->reply_nr++ % c->max_send *
-			       sizeof(struct ib_memreg_blk_reply);
+	uint32_t nr = c->reply_next;
+
+	c->reply_next = nr + 1 < c->max_send ? nr + 1 : 0;
+	return c->replies_at + nr * sizeof(struct ib_memreg_blk_reply);
 }
 
+/* Messages and replies are in a row: each begins where its fields are aligned,
+ * and no reply goes over a page's end.
+ */
 static int get_memory(struct blkd *b, struct conn *c)
 {
+	const uint32_t unit = sizeof(struct ib_memreg_blk_reply);
 	size_t bytes;
 
+	_Static_assert(BLKD_PAGE % sizeof(struct ib_memreg_blk_reply) == 0,
+		       "replies fill pages");
 	c->message = (uint32_t)(sizeof(struct ib_memreg_blk_cmd) +
 				(c->inline_max > BLKD_SEGS ? c->inline_max :
 							     BLKD_SEGS));
+	c->message = (c->message + unit - 1) / unit * unit;
 	c->replies_at = conn_message_at(c, c->depth + 1u);
 	bytes = c->replies_at;
 	if (c->inline_max)
