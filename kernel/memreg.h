@@ -668,12 +668,13 @@ struct memreg_frwr {
  * @region: The region
  * @offset: First byte
  * @length: Bytes
- * @first: What memreg_region_find() finds for @offset; set if it is mapped
+ * @first: What memreg_region_find() finds for @offset; set when it is planned
  * @iova: First I/O address; its offset in a page is that of the memory
  * @access: enum ib_memreg_access
  * @page_shift: Size of the pages in the key's page list; 0: what suits best
- * @class: Class of FRWRs that it is made of; set if it is mapped
- * @pages: Number of pages in that list; set if it is mapped
+ * @class: Class of FRWRs that it is made of; set when it is planned
+ * @pages: Number of pages in that list; set when it is planned, which it is not
+ *	if its FRWR maps the range already
  * @once: Make an FRWR for this key alone, and don't let it idle afterwards
  * @frwr: The FRWR behind the key, or NULL
  * @lkey: Local key
