@@ -195,6 +195,7 @@ struct memreg_blk_export {
  * @cq: Its CQ, or NULL
  * @cq_handler: What has completions taken, of the RDMA core
  * @interrupt: Where that is called from
+ * @cq_closing: It is not called from there any more.
  * @reserve: MRs for one request at least, or NULL
  * @cmds_dma: @cmds on the device, if @mapped
  * @replies_dma: @replies on the device, if @mapped
@@ -220,6 +221,7 @@ struct memreg_blk_queue {
 	struct ib_cq *cq;
 	ib_comp_handler cq_handler;
 	struct irq_work interrupt;
+	bool cq_closing;
 	struct ib_memreg_reserve *reserve;
 	u64 cmds_dma;
 	u64 replies_dma;

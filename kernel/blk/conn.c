@@ -354,7 +354,8 @@ static void memreg_blk_interrupt(struct irq_work *work)
 	struct memreg_blk_queue *queue =
 		container_of(work, struct memreg_blk_queue, interrupt);
 
-	queue->cq_handler(queue->cq, queue);
+	if (!READ_ONCE(queue->cq_closing))
+		queue->cq_handler(queue->cq, queue);
 }
 
 static void memreg_blk_completion(struct ib_cq *cq, void *context)
@@ -379,19 +380,24 @@ static int memreg_blk_create_cq(struct memreg_blk_queue *queue,
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	queue->cq = cq;
+	queue->cq_closing = false;
 	init_irq_work(&queue->interrupt, memreg_blk_interrupt);
 	queue->cq_handler = cq->comp_handler;
 	cq->comp_handler = memreg_blk_completion;
 	return 0;
 }
 
-/* Nothing uses the CQ any more. */
+/* Nothing uses the CQ any more, yet a driver may just be telling of the last of
+ * it: an interrupt that comes of that later finds the CQ closing.
+ */
 static void memreg_blk_destroy_cq(struct memreg_blk_queue *queue)
 {
 	if (!queue->cq)
 		return;
+	WRITE_ONCE(queue->cq_closing, true);
 	irq_work_sync(&queue->interrupt);
 	ib_free_cq(queue->cq);
+	irq_work_sync(&queue->interrupt);
 	queue->cq = NULL;
 }
 
