@@ -32,6 +32,13 @@ down() {
 	server_end TERM
 }
 
+# scheduled: requests of $DISK lose their tags when they are requeued, on kernels
+# that have a scheduler.
+scheduled() {
+	local at=/sys/block/${DISK#/dev/}/queue/scheduler
+	! grep -qw mq-deadline "$at" || echo mq-deadline >"$at"
+}
+
 # io_until_told: writes that are verified.
 io_until_told() {
 	while [ ! -e "$BLK_FILES/enough" ]; do
@@ -92,7 +99,7 @@ server_dies_and_comes_back() {
 # The keep-alive would find it before I/O does that begins later.
 server_hangs_and_wakes_up() {
 	local status=0
-	up io_timeout=2 keep_alive=60 && io_begin || return
+	up io_timeout=2 keep_alive=60 && scheduled && io_begin || return
 	kill -STOP "$SERVER"
 	await 60 lost_since 0 || status=1
 	kill -CONT "$SERVER"

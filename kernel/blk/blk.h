@@ -110,7 +110,7 @@ enum memreg_blk_io_state {
  * @data: Memory for the data behind the command, or NULL
  * @data_dma: @data on the device, if the queue's messages are mapped
  * @rkey: Key that the answer must have invalidated, if @req has MRs
- * @sent: When, in jiffies
+ * @asked: When a keep-alive was sent, in jiffies
  * @tag: Index, and tag on the wire
  */
 struct memreg_blk_io {
@@ -128,17 +128,19 @@ struct memreg_blk_io {
 	void *data;
 	u64 data_dma;
 	u32 rkey;
-	unsigned long sent;
+	unsigned long asked;
 	u16 tag;
 };
 
 /**
  * struct memreg_blk_rq - What stays with a request until it is answered
  * @seq: Sequence number
+ * @sent: When it was sent last, in jiffies
  * @retries: Times that it was sent anew
  */
 struct memreg_blk_rq {
 	u64 seq;
+	unsigned long sent;
 	unsigned int retries;
 };
 
@@ -386,7 +388,7 @@ blk_status_t memreg_blk_send(struct memreg_blk_queue *queue,
 			     struct request *rq);
 int memreg_blk_nop(struct memreg_blk_queue *queue);
 bool memreg_blk_may_wait(const struct memreg_blk_queue *queue,
-			 const struct request *rq);
+			 unsigned long sent);
 int memreg_blk_post_recv(struct memreg_blk_recv *recv);
 void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc);
 void memreg_blk_ios_finish(struct memreg_blk_queue *queue);

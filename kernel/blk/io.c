@@ -384,7 +384,7 @@ blk_status_t memreg_blk_send(struct memreg_blk_queue *queue, struct request *rq)
 		return BLK_STS_IOERR;
 	io->rq = rq;
 	io->seq = mine->seq;
-	WRITE_ONCE(io->sent, jiffies);
+	WRITE_ONCE(mine->sent, jiffies);
 	if (opcode == IB_MEMREG_BLK_FLUSH)
 		memreg_blk_cmd(io, opcode, flags, 0, 0);
 	else
@@ -398,23 +398,10 @@ blk_status_t memreg_blk_send(struct memreg_blk_queue *queue, struct request *rq)
 	return BLK_STS_RESOURCE;
 }
 
-/* May a command that is late go on waiting? Not if nothing at all is answered,
- * nor for ever.
- */
-static bool memreg_blk_io_may_wait(const struct memreg_blk_io *io)
-{
-	unsigned long heard = READ_ONCE(io->queue->last_reply);
-	unsigned long timeout = io->queue->blk->io_timeout * HZ;
-
-	return time_before(jiffies, heard + timeout) &&
-	       time_before(jiffies,
-			   READ_ONCE(io->sent) + MEMREG_BLK_PATIENCE * timeout);
-}
-
 /**
- * memreg_blk_may_wait() - May a request that is late go on waiting?
+ * memreg_blk_may_wait() - May a command that is late go on waiting?
  * @queue: The queue
- * @rq: The request, sent io_timeout seconds ago or more
+ * @sent: When it was sent, in jiffies; io_timeout seconds ago or more
  *
  * In any context.
  *
@@ -422,9 +409,13 @@ static bool memreg_blk_io_may_wait(const struct memreg_blk_io *io)
  * has not had MEMREG_BLK_PATIENCE times as long yet.
  */
 bool memreg_blk_may_wait(const struct memreg_blk_queue *queue,
-			 const struct request *rq)
+			 unsigned long sent)
 {
-	return memreg_blk_io_may_wait(&queue->ios[rq->tag]);
+	unsigned long heard = READ_ONCE(queue->last_reply);
+	unsigned long timeout = queue->blk->io_timeout * HZ;
+
+	return time_before(jiffies, heard + timeout) &&
+	       time_before(jiffies, sent + MEMREG_BLK_PATIENCE * timeout);
 }
 
 /**
@@ -441,12 +432,12 @@ int memreg_blk_nop(struct memreg_blk_queue *queue)
 			      blk->keep_alive * HZ;
 
 	if (!memreg_blk_io_is(io, MEMREG_BLK_IO_IDLE))
-		return time_after(jiffies, io->sent + blk->io_timeout * HZ) &&
-		       !memreg_blk_io_may_wait(io) ? -ETIMEDOUT : 0;
+		return time_after(jiffies, io->asked + blk->io_timeout * HZ) &&
+		       !memreg_blk_may_wait(queue, io->asked) ? -ETIMEDOUT : 0;
 	if (time_before(jiffies, quiet))
 		return 0;
 	io->seq = atomic64_inc_return(&blk->seq);
-	io->sent = jiffies;
+	io->asked = jiffies;
 	memreg_blk_cmd(io, IB_MEMREG_BLK_NOP, 0, 0, 0);
 	memreg_blk_post(io);
 	return 0;

@@ -101,17 +101,20 @@ static blk_status_t memreg_blk_queue_rq(struct blk_mq_hw_ctx *hctx,
 }
 
 /* Nothing but the end of the connection takes a command from the server. What
- * is slow, as with much in flight, would be slower for being begun anew.
+ * is slow, as with much in flight, would be slower for being begun anew. The
+ * request may be about to be requeued, so that it has no tag any more.
  */
 static enum blk_eh_timer_return memreg_blk_timeout(struct request *rq)
 {
 	struct memreg_blk_queue *queue = rq->mq_hctx->driver_data;
+	const struct memreg_blk_rq *mine = blk_mq_rq_to_pdu(rq);
+	unsigned long sent = READ_ONCE(mine->sent);
 
-	if (memreg_blk_may_wait(queue, rq))
+	if (memreg_blk_may_wait(queue, sent))
 		return BLK_EH_RESET_TIMER;
 	atomic64_inc(&queue->blk->stats.timeouts);
-	memreg_blk_broken(queue->blk, "queue %u: no answer in %u seconds",
-			  queue->index, queue->blk->io_timeout);
+	memreg_blk_broken(queue->blk, "queue %u: no answer in %lu seconds",
+			  queue->index, (jiffies - sent) / HZ);
 	return BLK_EH_RESET_TIMER;
 }
 
@@ -373,7 +376,7 @@ int memreg_blk_enable(struct memreg_blk *blk)
  * memreg_blk_disable() - Remove the disk, and disconnect
  * @blk: The device
  *
- * May sleep, for memreg_blk.io_timeout seconds if the server doesn't answer.
+ * May sleep, as long as memreg_blk_stop() says.
  */
 void memreg_blk_disable(struct memreg_blk *blk)
 {
