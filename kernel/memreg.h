@@ -831,6 +831,14 @@ static inline u64 memreg_region_pages(const struct memreg_region *region)
 	return (u64)region->npages << (PAGE_SHIFT - MEMREG_PAGE_SHIFT);
 }
 
+/* Does an entry of the list begin at or before a byte, and end behind it? */
+static inline bool memreg_region_has(const struct memreg_region *region,
+				     u32 i, u64 offset)
+{
+	return region->offsets[i] <= offset &&
+	       offset - region->offsets[i] < sg_dma_len(&region->sgl[i]);
+}
+
 struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 					u64 length, bool writable);
 int memreg_region_pin(struct memreg_ucmd *ucmd, struct memreg_region *region);
@@ -845,12 +853,25 @@ u8 memreg_region_range_shift(const struct memreg_region *region, u32 first,
 u8 memreg_region_page_shift(const struct memreg_region *region, u64 iova,
 			    u64 sizes);
 bool memreg_region_is_pmem(const struct memreg_region *region);
-u32 memreg_region_fragments(const struct memreg_region *region, u64 offset,
-			    u64 length);
-int memreg_region_sges(const struct memreg_region *region, u64 offset,
-		       u64 *length, u32 lkey, struct ib_sge *sges, int max);
+int memreg_region_sges(const struct memreg_region *region, u32 first,
+		       u64 offset, u64 *length, u32 lkey, struct ib_sge *sges,
+		       int max);
 void memreg_region_write(struct memreg_region *region, u64 offset,
 			 const void *data, size_t length);
+
+/*
+ * In how many pieces is a range of a region, of one byte at least? @first is
+ * what memreg_region_find() finds for @offset.
+ */
+static inline u32 memreg_region_fragments(const struct memreg_region *region,
+					  u32 first, u64 offset, u64 length)
+{
+	u64 last = offset + length - 1;
+
+	if (memreg_region_has(region, first, last))
+		return 1;
+	return memreg_region_find(region, last) - first + 1;
+}
 
 int memreg_guard_init(void);
 void memreg_guard_exit(void);
@@ -1000,12 +1021,14 @@ struct memreg_window;
 /**
  * struct memreg_slot_sge - A range of an MR in a work request
  * @mr: The MR; keeps a reference
- * @length: Bytes
+ * @length: Bytes, from 1
+ * @first: What memreg_region_find() finds for @offset
  * @offset: First byte
  */
 struct memreg_slot_sge {
 	struct memreg_mr *mr;
 	u32 length;
+	u32 first;
 	u64 offset;
 };
 

@@ -165,7 +165,7 @@ int memreg_slot_build_recv(const struct memreg_slot *slot, u32 lkey,
 {
 	u32 skip = slot->bounce;
 	int n = 0, ret;
-	u32 i;
+	u32 i, first;
 
 	if (slot->bounce) {
 		sges[0].addr = memreg_slot_buffer_dma(slot);
@@ -175,14 +175,18 @@ int memreg_slot_build_recv(const struct memreg_slot *slot, u32 lkey,
 	}
 	for (i = 0; i < slot->nr_sges; i++) {
 		const struct memreg_slot_sge *sge = &slot->sges[i];
-		u32 pass = min(skip, sge->length);
-		u64 length = sge->length - pass;
+		u64 at = sge->offset + skip, length;
 
-		skip -= pass;
-		if (!length)
+		if (skip >= sge->length) {
+			skip -= sge->length;
 			continue;
-		ret = memreg_region_sges(sge->mr->region, sge->offset + pass,
-					 &length, lkey, &sges[n], max - n);
+		}
+		length = sge->length - skip;
+		first = skip ? memreg_region_find(sge->mr->region, at) :
+			       sge->first;
+		skip = 0;
+		ret = memreg_region_sges(sge->mr->region, first, at, &length,
+					 lkey, &sges[n], max - n);
 		if (length)
 			return -EMSGSIZE;
 		n += ret;

@@ -427,14 +427,6 @@ void memreg_region_forget(struct memreg_region *region)
  * Ranges
  */
 
-/* Does an entry of the list begin at or before a byte, and end behind it? */
-static bool memreg_region_has(const struct memreg_region *region, u32 i,
-			      u64 offset)
-{
-	return region->offsets[i] <= offset &&
-	       offset - region->offsets[i] < sg_dma_len(&region->sgl[i]);
-}
-
 /**
  * memreg_region_find() - Find a byte in the list of DMA addresses
  * @region: The region
@@ -542,27 +534,9 @@ bool memreg_region_is_pmem(const struct memreg_region *region)
 }
 
 /**
- * memreg_region_fragments() - In how many pieces is a range?
- * @region: The region
- * @offset: First byte
- * @length: Bytes, from 1; the range is inside the region
- *
- * Return: number of entries that memreg_region_sges() lists.
- */
-u32 memreg_region_fragments(const struct memreg_region *region, u64 offset,
-			    u64 length)
-{
-	u64 last = offset + length - 1;
-	u32 i = memreg_region_find(region, offset);
-
-	if (memreg_region_has(region, i, last))
-		return 1;
-	return memreg_region_find(region, last) - i + 1;
-}
-
-/**
  * memreg_region_sges() - List a range for a work request
  * @region: The region
+ * @first: What memreg_region_find() finds for @offset
  * @offset: First byte
  * @length: In: bytes, from 1; the range is inside the region. Out: those of
  *	them that did not fit in the list
@@ -572,11 +546,12 @@ u32 memreg_region_fragments(const struct memreg_region *region, u64 offset,
  *
  * Return: number of entries.
  */
-int memreg_region_sges(const struct memreg_region *region, u64 offset,
-		       u64 *length, u32 lkey, struct ib_sge *sges, int max)
+int memreg_region_sges(const struct memreg_region *region, u32 first,
+		       u64 offset, u64 *length, u32 lkey, struct ib_sge *sges,
+		       int max)
 {
-	u32 i = memreg_region_find(region, offset);
-	u64 skip = offset - region->offsets[i];
+	u64 skip = offset - region->offsets[first];
+	u32 i = first;
 	int n;
 
 	for (n = 0; n < max && *length; n++, i++) {

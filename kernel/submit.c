@@ -168,7 +168,8 @@ struct memreg_insert {
  * @s: Room to work in
  * @loaded: Work requests in the chunk
  * @side: Where the SGEs and inline data of each are: pointers into @s
- * @mr: MR that was used last, with a reference
+ * @mr: MR that was found last, with a reference
+ * @first: The piece of the MR's memory that was found last
  * @insert_target: Whose next message the inserts are for
  * @nr_inserts: Number of @inserts
  * @inserts: rkeys of BINDs that wait for the message behind them
@@ -190,6 +191,7 @@ struct memreg_sub {
 	u32 loaded;
 	const void *side[MEMREG_SUBMIT_CHUNK];
 	struct memreg_mr *mr;
+	u32 first;
 	u32 insert_target;
 	u32 nr_inserts;
 	struct memreg_insert inserts[IB_MEMREG_INSERTS_MAX];
@@ -422,27 +424,30 @@ static int memreg_check_wr(struct memreg_sub *sub,
  * Local memory
  */
 
-/* Find an MR; often it is the one that was found last. */
-static struct memreg_mr *memreg_sub_mr(struct memreg_sub *sub, u32 id)
+/* Find an MR, which is kept until the next one is looked for. */
+static struct memreg_mr *memreg_sub_find_mr(struct memreg_sub *sub, u32 id)
 {
 	struct memreg_object *obj;
 
-	if (sub->uring && sub->uring->mr) {
-		refcount_inc(&sub->uring->mr->obj.users);
-		return sub->uring->mr;
-	}
-	if (!sub->mr || sub->mr->obj.id != id) {
-		obj = memreg_object_get(sub->ucmd->file, id,
-					IB_MEMREG_OBJECT_MR);
-		if (!obj)
-			return ERR_PTR(memreg_fail(sub->ucmd, -ENOENT,
-						   IB_MEMREG_REASON_ID));
-		if (sub->mr)
-			memreg_object_put(&sub->mr->obj);
-		sub->mr = container_of(obj, struct memreg_mr, obj);
-	}
-	refcount_inc(&sub->mr->obj.users);
+	obj = memreg_object_get(sub->ucmd->file, id, IB_MEMREG_OBJECT_MR);
+	if (!obj)
+		return ERR_PTR(memreg_fail(sub->ucmd, -ENOENT,
+					   IB_MEMREG_REASON_ID));
+	if (sub->mr)
+		memreg_object_put(&sub->mr->obj);
+	sub->mr = container_of(obj, struct memreg_mr, obj);
+	sub->first = 0;
 	return sub->mr;
+}
+
+/* The same; often it is the one that was found last. */
+static struct memreg_mr *memreg_sub_mr(struct memreg_sub *sub, u32 id)
+{
+	if (sub->uring && sub->uring->mr)
+		return sub->uring->mr;
+	if (sub->mr && sub->mr->obj.id == id)
+		return sub->mr;
+	return memreg_sub_find_mr(sub, id);
 }
 
 /* May this range of an MR be used so? (I6) */
@@ -473,42 +478,50 @@ static void memreg_unresolve(struct memreg_sub *sub)
 		memreg_object_put(&sub->resolved[--sub->nr_resolved].mr->obj);
 }
 
+/* Find and check the range of an MR that an SGE names, and keep the MR. */
+static int memreg_resolve_sge(struct memreg_sub *sub,
+			      const struct ib_memreg_sge *sge, bool write)
+{
+	struct memreg_mr *mr = memreg_sub_mr(sub, sge->mr_id);
+	int ret;
+
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	ret = memreg_check_sge(sub, mr, sge, write);
+	if (ret || !sge->length)
+		return ret;
+	/* What follows each other is often in the same piece. */
+	if (!memreg_region_has(mr->region, sub->first, sge->offset))
+		sub->first = memreg_region_find(mr->region, sge->offset);
+	refcount_inc(&mr->obj.users);
+	sub->resolved[sub->nr_resolved++] = (struct memreg_slot_sge) {
+		.mr = mr, .length = sge->length, .first = sub->first,
+		.offset = sge->offset,
+	};
+	return 0;
+}
+
 /* Find the MRs of a work request, and check their ranges. */
 static int memreg_resolve(struct memreg_sub *sub, u32 i, bool write)
 {
 	const struct ib_memreg_sge *sge = sub->side[i];
-	struct memreg_mr *mr;
+	u32 n, count = sub->s->wrs[i].num_sge;
 	u64 total = 0;
-	u32 n;
 	int ret;
 
-	for (n = 0; n < sub->s->wrs[i].num_sge; n++, sge++) {
-		mr = memreg_sub_mr(sub, sge->mr_id);
-		if (IS_ERR(mr)) {
-			ret = PTR_ERR(mr);
-			goto err;
-		}
-		ret = memreg_check_sge(sub, mr, sge, write);
+	for (n = 0; n < count; n++, sge++) {
+		ret = memreg_resolve_sge(sub, sge, write);
 		total += sge->length;
 		/* IB specification 9.7.1: no message is longer than 2^31. */
 		if (!ret && total > SZ_2G)
 			ret = memreg_fail(sub->ucmd, -EINVAL,
 					  IB_MEMREG_REASON_SPAN);
-		if (ret || !sge->length)
-			memreg_object_put(&mr->obj);
-		if (ret)
-			goto err;
-		if (!sge->length)
-			continue;
-		sub->resolved[sub->nr_resolved++] = (struct memreg_slot_sge) {
-			.mr = mr, .length = sge->length, .offset = sge->offset,
-		};
+		if (ret) {
+			memreg_unresolve(sub);
+			return ret;
+		}
 	}
 	return 0;
-
-err:
-	memreg_unresolve(sub);
-	return ret;
 }
 
 /*
@@ -706,8 +719,8 @@ static u32 memreg_sub_fragments(const struct memreg_sub *sub)
 	for (n = 0; n < sub->nr_resolved; n++) {
 		const struct memreg_slot_sge *sge = &sub->resolved[n];
 
-		all += memreg_region_fragments(sge->mr->region, sge->offset,
-					       sge->length);
+		all += memreg_region_fragments(sge->mr->region, sge->first,
+					       sge->offset, sge->length);
 	}
 	return all;
 }
@@ -722,11 +735,14 @@ static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
 
 	while (at->sge < sub->nr_resolved && n < max) {
 		const struct memreg_slot_sge *from = &sub->resolved[at->sge];
+		struct memreg_region *region = from->mr->region;
+		u64 offset = from->offset + at->offset;
 		u64 left = from->length - at->offset;
 		u64 all = left;
 
-		n += memreg_region_sges(from->mr->region,
-					from->offset + at->offset, &left, lkey,
+		n += memreg_region_sges(region, at->offset ?
+					memreg_region_find(region, offset) :
+					from->first, offset, &left, lkey,
 					&sges[n], max - n);
 		refcount_inc(&from->mr->obj.users);
 		slot->sges[slot->nr_sges++] = *from;
@@ -1177,6 +1193,7 @@ int memreg_submit_wrs(struct memreg_ucmd *ucmd, struct memreg_uring *uring,
 	sub.count = count;
 	sub.opcodes = memreg_submit_opcodes(ucmd->mdev);
 	sub.mr = NULL;
+	sub.first = 0;
 	sub.insert_target = 0;
 	sub.nr_inserts = 0;
 	sub.nr = 0;
