@@ -853,9 +853,9 @@ u8 memreg_region_range_shift(const struct memreg_region *region, u32 first,
 u8 memreg_region_page_shift(const struct memreg_region *region, u64 iova,
 			    u64 sizes);
 bool memreg_region_is_pmem(const struct memreg_region *region);
-int memreg_region_sges(const struct memreg_region *region, u32 first,
-		       u64 offset, u64 *length, u32 lkey, struct ib_sge *sges,
-		       int max);
+int __memreg_region_sges(const struct memreg_region *region, u32 first,
+			 u64 offset, u64 *length, u32 lkey,
+			 struct ib_sge *sges, int max);
 void memreg_region_write(struct memreg_region *region, u64 offset,
 			 const void *data, size_t length);
 
@@ -871,6 +871,22 @@ static inline u32 memreg_region_fragments(const struct memreg_region *region,
 	if (memreg_region_has(region, first, last))
 		return 1;
 	return memreg_region_find(region, last) - first + 1;
+}
+
+/* The same as __memreg_region_sges(); a range is often in one piece. */
+static inline int memreg_region_sges(const struct memreg_region *region,
+				     u32 first, u64 offset, u64 *length,
+				     u32 lkey, struct ib_sge *sges, int max)
+{
+	if (max < 1 || !memreg_region_has(region, first, offset + *length - 1))
+		return __memreg_region_sges(region, first, offset, length, lkey,
+					    sges, max);
+	sges->addr = sg_dma_address(&region->sgl[first]) + offset -
+		     region->offsets[first];
+	sges->length = *length;
+	sges->lkey = lkey;
+	*length = 0;
+	return 1;
 }
 
 int memreg_guard_init(void);
@@ -1050,6 +1066,7 @@ struct memreg_slot_sge {
  * @rkey: BIND: the rkey
  * @uring: Command of io_uring that it belongs to, or NULL
  * @nr_sges: Number of @sges
+ * @index: Its place among the slots of its queue
  * @sges: Local memory
  */
 struct memreg_slot {
@@ -1068,6 +1085,7 @@ struct memreg_slot {
 	u32 rkey;
 	struct memreg_uring *uring;
 	u32 nr_sges;
+	u32 index;
 	struct memreg_slot_sge sges[];
 };
 
@@ -1124,6 +1142,47 @@ struct memreg_queue {
 	wait_queue_head_t wait;
 };
 
+static inline struct memreg_slot *
+memreg_queue_slot(const struct memreg_queue *queue, u32 index)
+{
+	return queue->slots + index * queue->slot_size;
+}
+
+/* Index of the slot behind another one of a send queue. */
+static inline u32 memreg_queue_after(const struct memreg_queue *queue,
+				     u32 index)
+{
+	return index + 1 == queue->depth ? 0 : index + 1;
+}
+
+/* Take a slot of a queue whose lock is held; room was reserved. */
+static inline struct memreg_slot *memreg_queue_next(struct memreg_queue *queue)
+{
+	struct memreg_slot *slot;
+
+	lockdep_assert_held(&queue->lock);
+
+	if (queue->send) {
+		slot = memreg_queue_slot(queue, queue->tail);
+		queue->tail = memreg_queue_after(queue, queue->tail);
+	} else {
+		slot = llist_entry(llist_del_first(&queue->free),
+				   struct memreg_slot, node);
+	}
+	atomic_inc(&queue->posted);
+	slot->used = true;
+	slot->signalled = false;
+	slot->part = false;
+	slot->length = 0;
+	slot->bounce = 0;
+	slot->window = NULL;
+	slot->window_id = 0;
+	slot->rkey = 0;
+	slot->uring = NULL;
+	slot->nr_sges = 0;
+	return slot;
+}
+
 struct memreg_queue *memreg_queue_alloc(struct memreg_device *mdev,
 					struct memreg_ring *ring,
 					struct memreg_endpoint *ep, bool send,
@@ -1135,7 +1194,6 @@ int memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp);
 bool memreg_queue_drain(struct memreg_queue *queue);
 void memreg_queue_abandon(struct memreg_queue *queue);
 int memreg_queue_reserve(struct memreg_queue *queue, u32 count);
-struct memreg_slot *memreg_queue_next(struct memreg_queue *queue);
 void memreg_queue_undo(struct memreg_slot *slot);
 void *memreg_slot_buffer(const struct memreg_slot *slot);
 u64 memreg_slot_buffer_dma(const struct memreg_slot *slot);

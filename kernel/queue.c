@@ -28,19 +28,6 @@
 /* Longest that a device is waited for which has work to flush. */
 #define MEMREG_DRAIN	(10 * HZ)
 
-static struct memreg_slot *memreg_queue_slot(const struct memreg_queue *queue,
-					     u32 index)
-{
-	return queue->slots + index * queue->slot_size;
-}
-
-static u32 memreg_slot_index(const struct memreg_slot *slot)
-{
-	const struct memreg_queue *queue = slot->queue;
-
-	return ((const void *)slot - queue->slots) / queue->slot_size;
-}
-
 /**
  * memreg_slot_buffer() - The buffer of a slot
  * @slot: Slot of a queue with buffers
@@ -50,7 +37,7 @@ static u32 memreg_slot_index(const struct memreg_slot *slot)
 void *memreg_slot_buffer(const struct memreg_slot *slot)
 {
 	return slot->queue->buffers +
-	       (size_t)memreg_slot_index(slot) * slot->queue->buffer_size;
+	       (size_t)slot->index * slot->queue->buffer_size;
 }
 
 /**
@@ -62,7 +49,7 @@ void *memreg_slot_buffer(const struct memreg_slot *slot)
 u64 memreg_slot_buffer_dma(const struct memreg_slot *slot)
 {
 	return slot->queue->dma +
-	       (u64)memreg_slot_index(slot) * slot->queue->buffer_size;
+	       (u64)slot->index * slot->queue->buffer_size;
 }
 
 /*
@@ -84,39 +71,6 @@ int memreg_queue_reserve(struct memreg_queue *queue, u32 count)
 	if (atomic_read_acquire(&queue->posted) + count > queue->depth)
 		return -ENOSPC;
 	return memreg_ring_claim(queue->ring, count) ? 0 : -EAGAIN;
-}
-
-/**
- * memreg_queue_next() - Take a slot
- * @queue: The queue, whose lock is held; room was reserved
- *
- * Return: the slot.
- */
-struct memreg_slot *memreg_queue_next(struct memreg_queue *queue)
-{
-	struct memreg_slot *slot;
-
-	lockdep_assert_held(&queue->lock);
-
-	if (queue->send) {
-		slot = memreg_queue_slot(queue, queue->tail);
-		queue->tail = (queue->tail + 1) % queue->depth;
-	} else {
-		slot = llist_entry(llist_del_first(&queue->free),
-				   struct memreg_slot, node);
-	}
-	atomic_inc(&queue->posted);
-	slot->used = true;
-	slot->signalled = false;
-	slot->part = false;
-	slot->length = 0;
-	slot->bounce = 0;
-	slot->window = NULL;
-	slot->window_id = 0;
-	slot->rkey = 0;
-	slot->uring = NULL;
-	slot->nr_sges = 0;
-	return slot;
 }
 
 /* Let go of what a slot keeps. */
@@ -141,7 +95,7 @@ void memreg_queue_undo(struct memreg_slot *slot)
 	if (slot->uring)
 		memreg_uring_remove(slot->uring);
 	if (queue->send)
-		queue->tail = memreg_slot_index(slot);
+		queue->tail = slot->index;
 	else
 		llist_add(&slot->node, &queue->free);
 	atomic_dec(&queue->posted);
@@ -438,7 +392,7 @@ static void memreg_send_done(struct memreg_queue *queue,
 	/* Behind the marker nothing is submitted any more. */
 	while (count < atomic_read(&queue->posted)) {
 		slot = memreg_queue_slot(queue, queue->head);
-		queue->head = (queue->head + 1) % queue->depth;
+		queue->head = memreg_queue_after(queue, queue->head);
 		untold += memreg_send_done_one(queue, slot, wc);
 		count++;
 		if (slot == last)
@@ -671,6 +625,7 @@ static int memreg_queue_alloc_slots(struct memreg_queue *queue)
 		struct memreg_slot *slot = memreg_queue_slot(queue, i);
 
 		slot->queue = queue;
+		slot->index = i;
 		if (!queue->send)
 			llist_add(&slot->node, &queue->free);
 	}

@@ -534,7 +534,7 @@ bool memreg_region_is_pmem(const struct memreg_region *region)
 }
 
 /**
- * memreg_region_sges() - List a range for a work request
+ * __memreg_region_sges() - List a range for a work request
  * @region: The region
  * @first: What memreg_region_find() finds for @offset
  * @offset: First byte
@@ -546,9 +546,9 @@ bool memreg_region_is_pmem(const struct memreg_region *region)
  *
  * Return: number of entries.
  */
-int memreg_region_sges(const struct memreg_region *region, u32 first,
-		       u64 offset, u64 *length, u32 lkey, struct ib_sge *sges,
-		       int max)
+int __memreg_region_sges(const struct memreg_region *region, u32 first,
+			 u64 offset, u64 *length, u32 lkey,
+			 struct ib_sge *sges, int max)
 {
 	u64 skip = offset - region->offsets[first];
 	u32 i = first;

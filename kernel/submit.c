@@ -174,6 +174,10 @@ struct memreg_insert {
  * @nr_inserts: Number of @inserts
  * @inserts: rkeys of BINDs that wait for the message behind them
  * @queue: Queue that the chain is for
+ * @lkey: Key for DMA addresses there
+ * @max: Pieces of memory that the device takes there
+ * @end: End of the work requests of this chunk that are for it
+ * @room: Slots and entries of the ring that are set aside and not taken
  * @nr: Length of the chain
  * @nr_sges: SGEs in it
  * @nr_resolved: Number of @resolved
@@ -196,6 +200,10 @@ struct memreg_sub {
 	u32 nr_inserts;
 	struct memreg_insert inserts[IB_MEMREG_INSERTS_MAX];
 	struct memreg_queue *queue;
+	u32 lkey;
+	u32 max;
+	u32 end;
+	u32 room;
 	u32 nr;
 	u32 nr_sges;
 	u32 nr_resolved;
@@ -345,23 +353,22 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
 static int memreg_check_opcode(struct memreg_sub *sub,
 			       const struct ib_memreg_wr *wr)
 {
-	u16 flags;
-
 	if (!wr->opcode || wr->opcode > IB_MEMREG_OP_ATOMIC_WRITE)
 		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_OPCODE);
 	if (!(sub->opcodes & BIT_ULL(wr->opcode)))
 		return memreg_fail(sub->ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_OPCODE_DEVICE);
-	flags = wr->flags & ~memreg_opcodes[wr->opcode].flags;
+	return 0;
+}
+
+/* There are flags that don't make sense. */
+static noinline int memreg_bad_flags(struct memreg_sub *sub, u16 flags)
+{
 	if (flags >= IB_MEMREG_WR_INSERT_RKEY << 1)
 		return memreg_fail(sub->ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_FLAGS);
-	if (flags)
-		return memreg_fail(sub->ucmd, -EINVAL,
-				   flags & IB_MEMREG_WR_INLINE ?
-				   IB_MEMREG_REASON_INLINE :
-				   IB_MEMREG_REASON_FLAGS);
-	return 0;
+	return memreg_fail(sub->ucmd, -EINVAL, flags & IB_MEMREG_WR_INLINE ?
+			   IB_MEMREG_REASON_INLINE : IB_MEMREG_REASON_FLAGS);
 }
 
 /* Are all the fields 0 that the opcode has no use for? */
@@ -397,17 +404,11 @@ static bool memreg_unused_clear(const struct ib_memreg_wr *wr,
 	return !set;
 }
 
-static int memreg_check_wr(struct memreg_sub *sub,
-			   const struct memreg_queue *queue,
-			   const struct ib_memreg_wr *wr)
+static noinline int memreg_check_fields(struct memreg_sub *sub,
+					const struct memreg_queue *queue,
+					const struct ib_memreg_wr *wr,
+					const struct memreg_opcode *op)
 {
-	const struct memreg_opcode *op;
-	int ret;
-
-	ret = memreg_check_opcode(sub, wr);
-	if (ret)
-		return ret;
-	op = &memreg_opcodes[wr->opcode];
 	if (!memreg_unused_clear(wr, op))
 		return memreg_fail(sub->ucmd, -EINVAL,
 				   IB_MEMREG_REASON_RESERVED);
@@ -418,6 +419,43 @@ static int memreg_check_wr(struct memreg_sub *sub,
 	if (op->atomic && (wr->sge.length != 8 || wr->remote_addr % 8))
 		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_ALIGN);
 	return 0;
+}
+
+/*
+ * Is all of it 0 but what any SEND, WRITE, READ or RECV has that isn't inline?
+ * Most are such, and so need not be looked at field by field.
+ */
+static bool memreg_wr_is_plain(const struct ib_memreg_wr *wr,
+			       const struct memreg_opcode *op)
+{
+	u64 set = wr->ex | wr->sges | wr->length | wr->compare_add | wr->swap |
+		  wr->window_id | wr->access | wr->insert_at | wr->reserved |
+		  (wr->flags & IB_MEMREG_WR_INLINE);
+
+	if (!op->remote)
+		set |= wr->remote_addr | wr->rkey;
+	return !set && wr->num_sge == 1 && !op->window && !op->atomic;
+}
+
+static int memreg_check_wr(struct memreg_sub *sub,
+			   const struct memreg_queue *queue,
+			   const struct ib_memreg_wr *wr)
+{
+	const struct memreg_opcode *op;
+	u16 flags;
+	int ret;
+
+	ret = memreg_check_opcode(sub, wr);
+	if (ret)
+		return ret;
+	op = &memreg_opcodes[wr->opcode];
+	flags = wr->flags & ~op->flags;
+	if (flags)
+		return memreg_bad_flags(sub, flags);
+	/* Any queue takes one SGE. */
+	if (memreg_wr_is_plain(wr, op))
+		return 0;
+	return memreg_check_fields(sub, queue, wr, op);
 }
 
 /*
@@ -544,20 +582,62 @@ static int memreg_no_room(struct memreg_sub *sub, int err)
 	return memreg_fail(sub->ucmd, -EAGAIN, IB_MEMREG_REASON_RING_FULL);
 }
 
-static u32 memreg_sub_lkey(const struct memreg_sub *sub,
-			   const struct memreg_endpoint *ep)
+/* Give back room that was set aside and not taken. */
+static void memreg_sub_unreserve(struct memreg_sub *sub)
 {
-	return ep->domain->pd->local_dma_lkey;
+	memreg_ring_unclaim(sub->queue->ring, sub->room);
+	sub->room = 0;
 }
 
-/* Put a slot's work request at the end of the chain. */
+/*
+ * Set room aside for a work request, in one go with all those behind it if
+ * there is so much.
+ */
+static int memreg_sub_reserve_more(struct memreg_sub *sub, u32 i, u32 parts)
+{
+	u32 all = parts + sub->end - i - 1;
+	int ret;
+
+	memreg_sub_unreserve(sub);
+	ret = memreg_queue_reserve(sub->queue, all);
+	if (ret && all > parts) {
+		all = parts;
+		ret = memreg_queue_reserve(sub->queue, all);
+	}
+	if (ret)
+		return memreg_no_room(sub, ret);
+	sub->room = all - parts;
+	return 0;
+}
+
+/* Make sure of room for a work request. */
+static inline int memreg_sub_reserve(struct memreg_sub *sub, u32 i, u32 parts)
+{
+	if (sub->room < parts)
+		return memreg_sub_reserve_more(sub, i, parts);
+	sub->room -= parts;
+	return 0;
+}
+
+/* From here on, work requests up to @end are for a queue, whose lock is held. */
+static void memreg_sub_begin(struct memreg_sub *sub, struct memreg_queue *queue,
+			     u32 lkey, u32 max, u32 end)
+{
+	sub->queue = queue;
+	sub->lkey = lkey;
+	sub->max = max;
+	sub->end = end;
+	sub->room = 0;
+}
+
+/* Put a slot's work request, which is to be filled in, at the chain's end. */
 static union memreg_device_wr *memreg_chain_add(struct memreg_sub *sub,
 						struct memreg_slot *slot,
 						u32 owner)
 {
 	union memreg_device_wr *wr = &sub->s->device_wrs[sub->nr];
 
-	memset(wr, 0, sizeof(*wr));
+	wr->send.next = NULL;
 	sub->s->slots[sub->nr] = slot;
 	sub->s->owners[sub->nr] = owner;
 	/* The link is the first member of either sort. */
@@ -674,7 +754,23 @@ static void memreg_slot_describe(struct memreg_sub *sub,
 	memreg_uring_add(sub->uring, slot);
 }
 
-/* Fill in a work request for the device, but for its SGEs. */
+/* Flags for the device. */
+static int memreg_send_flags(const struct ib_memreg_wr *wr,
+			     const struct memreg_slot *slot, u64 done)
+{
+	int flags = 0;
+
+	if (slot->signalled && !slot->part)
+		flags |= IB_SEND_SIGNALED;
+	/* Only the first part can have something to wait for. */
+	if (wr->flags & IB_MEMREG_WR_FENCE && !done)
+		flags |= IB_SEND_FENCE;
+	if (wr->flags & IB_MEMREG_WR_SOLICITED && !slot->part)
+		flags |= IB_SEND_SOLICITED;
+	return flags;
+}
+
+/* Fill in a work request for the device, but for its SGEs, and for a window. */
 static void memreg_fill_wr(union memreg_device_wr *to,
 			   const struct ib_memreg_wr *wr,
 			   struct memreg_slot *slot, u64 done)
@@ -682,22 +778,19 @@ static void memreg_fill_wr(union memreg_device_wr *to,
 	const struct memreg_opcode *op = &memreg_opcodes[wr->opcode];
 
 	to->send.wr_cqe = &slot->cqe;
+	to->send.sg_list = NULL;
+	to->send.num_sge = 0;
 	to->send.opcode = slot->part ? op->part : op->wr;
-	if (slot->signalled && !slot->part)
-		to->send.send_flags |= IB_SEND_SIGNALED;
-	/* Only the first part can have something to wait for. */
-	if (wr->flags & IB_MEMREG_WR_FENCE && !done)
-		to->send.send_flags |= IB_SEND_FENCE;
-	if (wr->flags & IB_MEMREG_WR_SOLICITED && !slot->part)
-		to->send.send_flags |= IB_SEND_SOLICITED;
-	if (op->ex && !slot->part)
-		/* Either immediate data or an rkey. */
-		to->send.ex.invalidate_rkey = wr->ex;
+	to->send.send_flags = memreg_send_flags(wr, slot, done);
+	/* Either immediate data or an rkey; 0 where neither makes sense. */
+	to->send.ex.invalidate_rkey = slot->part ? 0 : wr->ex;
 	if (op->atomic) {
 		to->atomic.remote_addr = wr->remote_addr;
-		to->atomic.rkey = wr->rkey;
 		to->atomic.compare_add = wr->compare_add;
 		to->atomic.swap = wr->swap;
+		to->atomic.compare_add_mask = 0;
+		to->atomic.swap_mask = 0;
+		to->atomic.rkey = wr->rkey;
 	} else if (op->remote) {
 		to->rdma.remote_addr = wr->remote_addr + done;
 		to->rdma.rkey = wr->rkey;
@@ -727,13 +820,13 @@ static u32 memreg_sub_fragments(const struct memreg_sub *sub)
 
 /* Give a part as much of the local memory as it can have. */
 static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
-			     union memreg_device_wr *to, u32 lkey, u32 max,
+			     union memreg_device_wr *to,
 			     struct memreg_progress *at)
 {
 	struct ib_sge *sges = &sub->s->device_sges[sub->nr_sges];
 	u32 n = 0;
 
-	while (at->sge < sub->nr_resolved && n < max) {
+	while (at->sge < sub->nr_resolved && n < sub->max) {
 		const struct memreg_slot_sge *from = &sub->resolved[at->sge];
 		struct memreg_region *region = from->mr->region;
 		u64 offset = from->offset + at->offset;
@@ -742,8 +835,8 @@ static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
 
 		n += memreg_region_sges(region, at->offset ?
 					memreg_region_find(region, offset) :
-					from->first, offset, &left, lkey,
-					&sges[n], max - n);
+					from->first, offset, &left, sub->lkey,
+					&sges[n], sub->max - n);
 		refcount_inc(&from->mr->obj.users);
 		slot->sges[slot->nr_sges++] = *from;
 		at->done += all - left;
@@ -759,20 +852,17 @@ static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
 }
 
 /* Put a work request with local memory on the chain, in as many parts. */
-static int memreg_send_memory(struct memreg_sub *sub,
-			      struct memreg_endpoint *ep, u32 i, u32 *taken)
+static int memreg_send_parts(struct memreg_sub *sub, u32 i, u32 parts,
+			     u32 *taken)
 {
 	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
 	const struct memreg_opcode *op = &memreg_opcodes[wr->opcode];
-	u32 max = memreg_fragments(sub->ucmd->mdev);
 	struct memreg_progress at = {};
-	u32 parts, n;
 	int ret;
+	u32 n;
 
-	parts = max(DIV_ROUND_UP(memreg_sub_fragments(sub), max), 1U);
-	if (parts > 1 && (!op->parts || parts > MEMREG_CHAIN ||
-			  parts > sub->queue->depth ||
-			  parts > sub->queue->ring->nr_entries))
+	if (!op->parts || parts > MEMREG_CHAIN || parts > sub->queue->depth ||
+	    parts > sub->queue->ring->nr_entries)
 		return memreg_fail(sub->ucmd, -EMSGSIZE,
 				   IB_MEMREG_REASON_FRAGMENTS);
 	if (sub->nr + parts > MEMREG_CHAIN) {
@@ -780,9 +870,9 @@ static int memreg_send_memory(struct memreg_sub *sub,
 		if (ret)
 			return ret;
 	}
-	ret = memreg_queue_reserve(sub->queue, parts);
+	ret = memreg_sub_reserve(sub, i, parts);
 	if (ret)
-		return memreg_no_room(sub, ret);
+		return ret;
 	for (n = 1; n <= parts; n++) {
 		struct memreg_slot *slot = memreg_queue_next(sub->queue);
 		union memreg_device_wr *to = memreg_chain_add(sub, slot, i);
@@ -791,12 +881,82 @@ static int memreg_send_memory(struct memreg_sub *sub,
 		memreg_slot_describe(sub, slot, i);
 		slot->part = n < parts;
 		memreg_fill_wr(to, wr, slot, done);
-		memreg_fill_part(sub, slot, to, memreg_sub_lkey(sub, ep), max,
-				 &at);
+		memreg_fill_part(sub, slot, to, &at);
 		if (op->write)
 			slot->length = at.done;
 	}
+	memreg_unresolve(sub);
 	return 0;
+}
+
+/*
+ * Let a slot have the local memory of its work request, references included.
+ * Returns its length.
+ */
+static inline u64 memreg_slot_take(struct memreg_sub *sub,
+				   struct memreg_slot *slot)
+{
+	u64 total = 0;
+	u32 n;
+
+	for (n = 0; n < sub->nr_resolved; n++) {
+		slot->sges[n] = sub->resolved[n];
+		total += sub->resolved[n].length;
+	}
+	slot->nr_sges = n;
+	sub->nr_resolved = 0;
+	return total;
+}
+
+/* Put a work request with local memory on the chain, in one part. */
+static int memreg_send_whole(struct memreg_sub *sub, u32 i)
+{
+	struct ib_sge *sges = &sub->s->device_sges[sub->nr_sges];
+	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
+	union memreg_device_wr *to;
+	struct memreg_slot *slot;
+	u64 length, total;
+	u32 k, n = 0;
+	int ret;
+
+	ret = memreg_sub_reserve(sub, i, 1);
+	if (ret)
+		return ret;
+	slot = memreg_queue_next(sub->queue);
+	to = memreg_chain_add(sub, slot, i);
+	memreg_slot_describe(sub, slot, i);
+	memreg_fill_wr(to, wr, slot, 0);
+	total = memreg_slot_take(sub, slot);
+	for (k = 0; k < slot->nr_sges; k++) {
+		const struct memreg_slot_sge *from = &slot->sges[k];
+
+		length = from->length;
+		n += memreg_region_sges(from->mr->region, from->first,
+					from->offset, &length, sub->lkey,
+					&sges[n], sub->max - n);
+	}
+	to->send.sg_list = sges;
+	to->send.num_sge = n;
+	sub->nr_sges += n;
+	if (memreg_opcodes[wr->opcode].write)
+		slot->length = total;
+	return 0;
+}
+
+/* Put a work request with local memory on the chain. */
+static int memreg_send_memory(struct memreg_sub *sub, u32 i, u32 *taken)
+{
+	u32 pieces = memreg_sub_fragments(sub);
+	int ret;
+
+	if (pieces <= sub->max)
+		ret = memreg_send_whole(sub, i);
+	else
+		ret = memreg_send_parts(sub, i, DIV_ROUND_UP(pieces, sub->max),
+					taken);
+	if (ret)
+		memreg_unresolve(sub);
+	return ret;
 }
 
 /* Write the rkeys that wait for this message into it. */
@@ -821,8 +981,7 @@ static int memreg_insert_rkeys(struct memreg_sub *sub,
 }
 
 /* Put a work request with inline data on the chain. */
-static int memreg_send_inline(struct memreg_sub *sub,
-			      struct memreg_endpoint *ep, u32 i)
+static int memreg_send_inline(struct memreg_sub *sub, u32 i)
 {
 	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
 	struct ib_sge *sge = &sub->s->device_sges[sub->nr_sges];
@@ -830,9 +989,9 @@ static int memreg_send_inline(struct memreg_sub *sub,
 	struct memreg_slot *slot;
 	int ret;
 
-	ret = memreg_queue_reserve(sub->queue, 1);
+	ret = memreg_sub_reserve(sub, i, 1);
 	if (ret)
-		return memreg_no_room(sub, ret);
+		return ret;
 	slot = memreg_queue_next(sub->queue);
 	to = memreg_chain_add(sub, slot, i);
 	memreg_slot_describe(sub, slot, i);
@@ -845,7 +1004,7 @@ static int memreg_send_inline(struct memreg_sub *sub,
 				      wr->length, DMA_BIDIRECTIONAL);
 	sge->addr = memreg_slot_buffer_dma(slot);
 	sge->length = wr->length;
-	sge->lkey = memreg_sub_lkey(sub, ep);
+	sge->lkey = sub->lkey;
 	sub->nr_sges++;
 	to->send.sg_list = sge;
 	to->send.num_sge = 1;
@@ -864,9 +1023,9 @@ static int memreg_send_window(struct memreg_sub *sub,
 	if (wr->flags & IB_MEMREG_WR_INSERT_RKEY &&
 	    sub->nr_inserts == ARRAY_SIZE(sub->inserts))
 		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_INLINE);
-	ret = memreg_queue_reserve(sub->queue, 1);
+	ret = memreg_sub_reserve(sub, i, 1);
 	if (ret)
-		return memreg_no_room(sub, ret);
+		return ret;
 	slot = memreg_queue_next(sub->queue);
 	if (wr->opcode == IB_MEMREG_OP_BIND)
 		ret = memreg_window_post_bind(sub->ucmd, ep, wr, slot);
@@ -925,13 +1084,9 @@ static int memreg_send_one(struct memreg_sub *sub, struct memreg_endpoint *ep,
 			return ret;
 	}
 	if (wr->flags & IB_MEMREG_WR_INLINE)
-		return memreg_send_inline(sub, ep, i);
+		return memreg_send_inline(sub, i);
 	ret = memreg_resolve(sub, i, op->write);
-	if (ret)
-		return ret;
-	ret = memreg_send_memory(sub, ep, i, taken);
-	memreg_unresolve(sub);
-	return ret;
+	return ret ?: memreg_send_memory(sub, i, taken);
 }
 
 /* May an endpoint's queues be looked at? */
@@ -955,7 +1110,8 @@ static int memreg_submit_sends(struct memreg_sub *sub,
 	ret = memreg_sub_lock(sub, ep->send);
 	if (ret)
 		return ret;
-	sub->queue = ep->send;
+	memreg_sub_begin(sub, ep->send, ep->domain->pd->local_dma_lkey,
+			 memreg_fragments(sub->ucmd->mdev), to);
 	if (!ep->send->ready || !READ_ONCE(ep->sendable))
 		ret = memreg_fail(sub->ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	while (!ret && i < to) {
@@ -963,6 +1119,7 @@ static int memreg_submit_sends(struct memreg_sub *sub,
 		if (!ret)
 			i++;
 	}
+	memreg_sub_unreserve(sub);
 	err = memreg_chain_post(sub, memreg_post_send, &i);
 	mutex_unlock(&ep->send->lock);
 	*taken = i;
@@ -974,30 +1131,25 @@ static int memreg_submit_sends(struct memreg_sub *sub,
  */
 
 /* Put one receive on the chain, or aside if there is no QP yet. */
-static int memreg_recv_one(struct memreg_sub *sub, u32 lkey, u32 max, u32 i)
+static int memreg_recv_one(struct memreg_sub *sub, u32 i)
 {
 	struct ib_sge *sges = &sub->s->device_sges[sub->nr_sges];
 	struct memreg_queue *queue = sub->queue;
 	union memreg_device_wr *to;
 	struct memreg_slot *slot;
-	u64 total = 0;
 	int n, ret;
+	u64 total;
 
-	ret = memreg_queue_reserve(queue, 1);
+	ret = memreg_sub_reserve(sub, i, 1);
 	if (ret)
-		return memreg_no_room(sub, ret);
+		return ret;
 	slot = memreg_queue_next(queue);
 	memreg_slot_describe(sub, slot, i);
-	while (slot->nr_sges < sub->nr_resolved) {
-		slot->sges[slot->nr_sges] = sub->resolved[slot->nr_sges];
-		total += slot->sges[slot->nr_sges++].length;
-	}
-	/* The references are the slot's from here on. */
-	sub->nr_resolved = 0;
+	total = memreg_slot_take(sub, slot);
 	/* In an entry of io_uring there is no room for a message. */
 	if (!sub->uring)
 		slot->bounce = min_t(u64, total, queue->buffer_size);
-	n = memreg_slot_build_recv(slot, lkey, sges, max);
+	n = memreg_slot_build_recv(slot, sub->lkey, sges, sub->max);
 	if (n < 0) {
 		memreg_queue_undo(slot);
 		return memreg_fail(sub->ucmd, n, IB_MEMREG_REASON_FRAGMENTS);
@@ -1026,7 +1178,7 @@ static int memreg_submit_recvs(struct memreg_sub *sub,
 	ret = memreg_sub_lock(sub, queue);
 	if (ret)
 		return ret;
-	sub->queue = queue;
+	memreg_sub_begin(sub, queue, lkey, max, to);
 	ret = queue->closed ? memreg_fail(sub->ucmd, -ENOTCONN,
 					  IB_MEMREG_REASON_STATE) : 0;
 	while (!ret && i < to) {
@@ -1034,11 +1186,12 @@ static int memreg_submit_recvs(struct memreg_sub *sub,
 		if (!ret)
 			ret = memreg_resolve(sub, i, true);
 		if (!ret)
-			ret = memreg_recv_one(sub, lkey, max, i);
-		memreg_unresolve(sub);
+			ret = memreg_recv_one(sub, i);
 		if (!ret)
 			i++;
 	}
+	memreg_unresolve(sub);
+	memreg_sub_unreserve(sub);
 	err = memreg_chain_post(sub, queue->srq ? memreg_post_srq :
 				memreg_post_recv, &i);
 	mutex_unlock(&queue->lock);
@@ -1094,7 +1247,7 @@ static int memreg_submit_group(struct memreg_sub *sub, u32 from, u32 to,
 				  IB_MEMREG_REASON_NO_QUEUE);
 	else
 		ret = memreg_submit_recvs(sub, ep->recv,
-					  memreg_sub_lkey(sub, ep),
+					  ep->domain->pd->local_dma_lkey,
 					  memreg_fragments(sub->ucmd->mdev),
 					  from, to, taken);
 	memreg_object_put(obj);
