@@ -274,7 +274,8 @@ struct memreg_side {
 };
 
 /*
- * Copy what a work request refers to. -ENOBUFS: there is no more room in this
+ * Copy what a work request refers to: inline data, or more SGEs than one.
+ * -ENOBUFS: there is no more room in this
  * chunk, but would be in one that began here.
  */
 static int memreg_load_side(struct memreg_sub *sub, u32 i,
@@ -292,9 +293,6 @@ static int memreg_load_side(struct memreg_sub *sub, u32 i,
 		return copy_from_user((void *)sub->side[i], from, wr->length) ?
 		       -EFAULT : 0;
 	}
-	sub->side[i] = &wr->sge;
-	if (wr->num_sge <= 1)
-		return 0;
 	if (wr->num_sge > IB_MEMREG_SGE_MAX)
 		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_SGES);
 	if (side->sges + wr->num_sge > MEMREG_SUBMIT_SGES)
@@ -310,8 +308,6 @@ static int memreg_load_side(struct memreg_sub *sub, u32 i,
 static int memreg_load_answer(struct memreg_sub *sub, u32 i,
 			      struct ib_memreg_wr __user *from)
 {
-	if (sub->s->wrs[i].opcode != IB_MEMREG_OP_BIND)
-		return 0;
 	sub->answers = true;
 	return put_user(0, &from[i].rkey) || put_user(0, &from[i].remote_addr) ?
 	       -EFAULT : 0;
@@ -336,8 +332,13 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
 	sub->answers = false;
 	ret = -EFAULT;
 	for (i = 0; i < count; i++) {
-		ret = memreg_load_side(sub, i, &side);
-		if (!ret)
+		const struct ib_memreg_wr *wr = &sub->s->wrs[i];
+
+		sub->side[i] = &wr->sge;
+		ret = 0;
+		if (wr->num_sge > 1 || wr->flags & IB_MEMREG_WR_INLINE)
+			ret = memreg_load_side(sub, i, &side);
+		if (!ret && wr->opcode == IB_MEMREG_OP_BIND)
 			ret = memreg_load_answer(sub, i, from);
 		if (ret)
 			break;
@@ -350,8 +351,8 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
  * Checks
  */
 
-static int memreg_check_opcode(struct memreg_sub *sub,
-			       const struct ib_memreg_wr *wr)
+static inline int memreg_check_opcode(struct memreg_sub *sub,
+				      const struct ib_memreg_wr *wr)
 {
 	if (!wr->opcode || wr->opcode > IB_MEMREG_OP_ATOMIC_WRITE)
 		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_OPCODE);
@@ -425,8 +426,8 @@ static noinline int memreg_check_fields(struct memreg_sub *sub,
  * Is all of it 0 but what any SEND, WRITE, READ or RECV has that isn't inline?
  * Most are such, and so need not be looked at field by field.
  */
-static bool memreg_wr_is_plain(const struct ib_memreg_wr *wr,
-			       const struct memreg_opcode *op)
+static inline bool memreg_wr_is_plain(const struct ib_memreg_wr *wr,
+				      const struct memreg_opcode *op)
 {
 	u64 set = wr->ex | wr->sges | wr->length | wr->compare_add | wr->swap |
 		  wr->window_id | wr->access | wr->insert_at | wr->reserved |
@@ -437,9 +438,9 @@ static bool memreg_wr_is_plain(const struct ib_memreg_wr *wr,
 	return !set && wr->num_sge == 1 && !op->window && !op->atomic;
 }
 
-static int memreg_check_wr(struct memreg_sub *sub,
-			   const struct memreg_queue *queue,
-			   const struct ib_memreg_wr *wr)
+static inline int memreg_check_wr(struct memreg_sub *sub,
+				  const struct memreg_queue *queue,
+				  const struct ib_memreg_wr *wr, bool *plain)
 {
 	const struct memreg_opcode *op;
 	u16 flags;
@@ -453,9 +454,8 @@ static int memreg_check_wr(struct memreg_sub *sub,
 	if (flags)
 		return memreg_bad_flags(sub, flags);
 	/* Any queue takes one SGE. */
-	if (memreg_wr_is_plain(wr, op))
-		return 0;
-	return memreg_check_fields(sub, queue, wr, op);
+	*plain = memreg_wr_is_plain(wr, op);
+	return *plain ? 0 : memreg_check_fields(sub, queue, wr, op);
 }
 
 /*
@@ -463,7 +463,8 @@ static int memreg_check_wr(struct memreg_sub *sub,
  */
 
 /* Find an MR, which is kept until the next one is looked for. */
-static struct memreg_mr *memreg_sub_find_mr(struct memreg_sub *sub, u32 id)
+static noinline struct memreg_mr *memreg_sub_find_mr(struct memreg_sub *sub,
+						     u32 id)
 {
 	struct memreg_object *obj;
 
@@ -479,7 +480,7 @@ static struct memreg_mr *memreg_sub_find_mr(struct memreg_sub *sub, u32 id)
 }
 
 /* The same; often it is the one that was found last. */
-static struct memreg_mr *memreg_sub_mr(struct memreg_sub *sub, u32 id)
+static inline struct memreg_mr *memreg_sub_mr(struct memreg_sub *sub, u32 id)
 {
 	if (sub->uring && sub->uring->mr)
 		return sub->uring->mr;
@@ -489,8 +490,9 @@ static struct memreg_mr *memreg_sub_mr(struct memreg_sub *sub, u32 id)
 }
 
 /* May this range of an MR be used so? (I6) */
-static int memreg_check_sge(struct memreg_sub *sub, const struct memreg_mr *mr,
-			    const struct ib_memreg_sge *sge, bool write)
+static inline int memreg_check_sge(struct memreg_sub *sub,
+				   const struct memreg_mr *mr,
+				   const struct ib_memreg_sge *sge, bool write)
 {
 	u64 end;
 
@@ -516,21 +518,39 @@ static void memreg_unresolve(struct memreg_sub *sub)
 		memreg_object_put(&sub->resolved[--sub->nr_resolved].mr->obj);
 }
 
-/* Find and check the range of an MR that an SGE names, and keep the MR. */
-static int memreg_resolve_sge(struct memreg_sub *sub,
-			      const struct ib_memreg_sge *sge, bool write)
+/*
+ * Find the MR that an SGE names, check its range, and see in which piece of the
+ * MR's memory that begins: @first, if the range isn't empty.
+ */
+static inline struct memreg_mr *
+memreg_sub_range(struct memreg_sub *sub, const struct ib_memreg_sge *sge,
+		 bool write)
 {
 	struct memreg_mr *mr = memreg_sub_mr(sub, sge->mr_id);
 	int ret;
 
 	if (IS_ERR(mr))
-		return PTR_ERR(mr);
+		return mr;
 	ret = memreg_check_sge(sub, mr, sge, write);
-	if (ret || !sge->length)
-		return ret;
+	if (ret)
+		return ERR_PTR(ret);
 	/* What follows each other is often in the same piece. */
-	if (!memreg_region_has(mr->region, sub->first, sge->offset))
+	if (sge->length &&
+	    !memreg_region_has(mr->region, sub->first, sge->offset))
 		sub->first = memreg_region_find(mr->region, sge->offset);
+	return mr;
+}
+
+/* Find and check the range of an MR that an SGE names, and keep the MR. */
+static int memreg_resolve_sge(struct memreg_sub *sub,
+			      const struct ib_memreg_sge *sge, bool write)
+{
+	struct memreg_mr *mr = memreg_sub_range(sub, sge, write);
+
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	if (!sge->length)
+		return 0;
 	refcount_inc(&mr->obj.users);
 	sub->resolved[sub->nr_resolved++] = (struct memreg_slot_sge) {
 		.mr = mr, .length = sge->length, .first = sub->first,
@@ -560,6 +580,38 @@ static int memreg_resolve(struct memreg_sub *sub, u32 i, bool write)
 		}
 	}
 	return 0;
+}
+
+/*
+ * The DMA address of a range which memreg_sub_range() has found, if it is in
+ * one piece.
+ */
+static inline bool memreg_sub_piece(const struct memreg_sub *sub,
+				    const struct memreg_mr *mr,
+				    const struct ib_memreg_sge *sge, u64 *addr)
+{
+	const struct memreg_region *region = mr->region;
+
+	if (!sge->length || !memreg_region_has(region, sub->first, sge->offset +
+					       sge->length - 1))
+		return false;
+	*addr = sg_dma_address(&region->sgl[sub->first]) + sge->offset -
+		region->offsets[sub->first];
+	return true;
+}
+
+/* Such a range is all that a slot keeps. */
+static inline void memreg_slot_keep(const struct memreg_sub *sub,
+				    struct memreg_slot *slot,
+				    struct memreg_mr *mr,
+				    const struct ib_memreg_sge *sge)
+{
+	refcount_inc(&mr->obj.users);
+	slot->sges[0].mr = mr;
+	slot->sges[0].length = sge->length;
+	slot->sges[0].first = sub->first;
+	slot->sges[0].offset = sge->offset;
+	slot->nr_sges = 1;
 }
 
 /*
@@ -631,9 +683,8 @@ static void memreg_sub_begin(struct memreg_sub *sub, struct memreg_queue *queue,
 }
 
 /* Put a slot's work request, which is to be filled in, at the chain's end. */
-static union memreg_device_wr *memreg_chain_add(struct memreg_sub *sub,
-						struct memreg_slot *slot,
-						u32 owner)
+static inline union memreg_device_wr *
+memreg_chain_add(struct memreg_sub *sub, struct memreg_slot *slot, u32 owner)
 {
 	union memreg_device_wr *wr = &sub->s->device_wrs[sub->nr];
 
@@ -738,8 +789,8 @@ static int memreg_post_srq(struct memreg_sub *sub, const void **bad)
  */
 
 /* The slot of the last, or only, part of the user's work request. */
-static void memreg_slot_describe(struct memreg_sub *sub,
-				 struct memreg_slot *slot, u32 i)
+static inline void memreg_slot_describe(struct memreg_sub *sub,
+					struct memreg_slot *slot, u32 i)
 {
 	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
 
@@ -755,8 +806,8 @@ static void memreg_slot_describe(struct memreg_sub *sub,
 }
 
 /* Flags for the device. */
-static int memreg_send_flags(const struct ib_memreg_wr *wr,
-			     const struct memreg_slot *slot, u64 done)
+static inline int memreg_send_flags(const struct ib_memreg_wr *wr,
+				    const struct memreg_slot *slot, u64 done)
 {
 	int flags = 0;
 
@@ -771,9 +822,9 @@ static int memreg_send_flags(const struct ib_memreg_wr *wr,
 }
 
 /* Fill in a work request for the device, but for its SGEs, and for a window. */
-static void memreg_fill_wr(union memreg_device_wr *to,
-			   const struct ib_memreg_wr *wr,
-			   struct memreg_slot *slot, u64 done)
+static inline void memreg_fill_wr(union memreg_device_wr *to,
+				  const struct ib_memreg_wr *wr,
+				  struct memreg_slot *slot, u64 done)
 {
 	const struct memreg_opcode *op = &memreg_opcodes[wr->opcode];
 
@@ -852,17 +903,18 @@ static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
 }
 
 /* Put a work request with local memory on the chain, in as many parts. */
-static int memreg_send_parts(struct memreg_sub *sub, u32 i, u32 parts,
-			     u32 *taken)
+static int memreg_send_parts(struct memreg_sub *sub, u32 i, u32 *taken)
 {
 	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
 	const struct memreg_opcode *op = &memreg_opcodes[wr->opcode];
 	struct memreg_progress at = {};
+	u32 parts, n;
 	int ret;
-	u32 n;
 
-	if (!op->parts || parts > MEMREG_CHAIN || parts > sub->queue->depth ||
-	    parts > sub->queue->ring->nr_entries)
+	parts = max(DIV_ROUND_UP(memreg_sub_fragments(sub), sub->max), 1U);
+	if (parts > 1 && (!op->parts || parts > MEMREG_CHAIN ||
+			  parts > sub->queue->depth ||
+			  parts > sub->queue->ring->nr_entries))
 		return memreg_fail(sub->ucmd, -EMSGSIZE,
 				   IB_MEMREG_REASON_FRAGMENTS);
 	if (sub->nr + parts > MEMREG_CHAIN) {
@@ -885,78 +937,57 @@ static int memreg_send_parts(struct memreg_sub *sub, u32 i, u32 parts,
 		if (op->write)
 			slot->length = at.done;
 	}
-	memreg_unresolve(sub);
 	return 0;
 }
 
-/*
- * Let a slot have the local memory of its work request, references included.
- * Returns its length.
- */
-static inline u64 memreg_slot_take(struct memreg_sub *sub,
-				   struct memreg_slot *slot)
+/* Put a work request with local memory on the chain, whatever it looks like. */
+static noinline int memreg_send_memory(struct memreg_sub *sub, u32 i,
+				       u32 *taken)
 {
-	u64 total = 0;
-	u32 n;
-
-	for (n = 0; n < sub->nr_resolved; n++) {
-		slot->sges[n] = sub->resolved[n];
-		total += sub->resolved[n].length;
-	}
-	slot->nr_sges = n;
-	sub->nr_resolved = 0;
-	return total;
-}
-
-/* Put a work request with local memory on the chain, in one part. */
-static int memreg_send_whole(struct memreg_sub *sub, u32 i)
-{
-	struct ib_sge *sges = &sub->s->device_sges[sub->nr_sges];
 	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
-	union memreg_device_wr *to;
-	struct memreg_slot *slot;
-	u64 length, total;
-	u32 k, n = 0;
 	int ret;
 
+	ret = memreg_resolve(sub, i, memreg_opcodes[wr->opcode].write);
+	if (ret)
+		return ret;
+	ret = memreg_send_parts(sub, i, taken);
+	memreg_unresolve(sub);
+	return ret;
+}
+
+/* The same, for a plain work request: most are of one piece. */
+static inline int memreg_send_plain(struct memreg_sub *sub, u32 i, u32 *taken)
+{
+	struct ib_sge *sge = &sub->s->device_sges[sub->nr_sges];
+	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
+	bool write = memreg_opcodes[wr->opcode].write;
+	union memreg_device_wr *to;
+	struct memreg_slot *slot;
+	struct memreg_mr *mr;
+	u64 addr;
+	int ret;
+
+	mr = memreg_sub_range(sub, &wr->sge, write);
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	if (!memreg_sub_piece(sub, mr, &wr->sge, &addr))
+		return memreg_send_memory(sub, i, taken);
 	ret = memreg_sub_reserve(sub, i, 1);
 	if (ret)
 		return ret;
 	slot = memreg_queue_next(sub->queue);
 	to = memreg_chain_add(sub, slot, i);
 	memreg_slot_describe(sub, slot, i);
+	memreg_slot_keep(sub, slot, mr, &wr->sge);
 	memreg_fill_wr(to, wr, slot, 0);
-	total = memreg_slot_take(sub, slot);
-	for (k = 0; k < slot->nr_sges; k++) {
-		const struct memreg_slot_sge *from = &slot->sges[k];
-
-		length = from->length;
-		n += memreg_region_sges(from->mr->region, from->first,
-					from->offset, &length, sub->lkey,
-					&sges[n], sub->max - n);
-	}
-	to->send.sg_list = sges;
-	to->send.num_sge = n;
-	sub->nr_sges += n;
-	if (memreg_opcodes[wr->opcode].write)
-		slot->length = total;
+	to->send.sg_list = sge;
+	to->send.num_sge = 1;
+	sge->addr = addr;
+	sge->length = wr->sge.length;
+	sge->lkey = sub->lkey;
+	sub->nr_sges++;
+	slot->length = write ? wr->sge.length : 0;
 	return 0;
-}
-
-/* Put a work request with local memory on the chain. */
-static int memreg_send_memory(struct memreg_sub *sub, u32 i, u32 *taken)
-{
-	u32 pieces = memreg_sub_fragments(sub);
-	int ret;
-
-	if (pieces <= sub->max)
-		ret = memreg_send_whole(sub, i);
-	else
-		ret = memreg_send_parts(sub, i, DIV_ROUND_UP(pieces, sub->max),
-					taken);
-	if (ret)
-		memreg_unresolve(sub);
-	return ret;
 }
 
 /* Write the rkeys that wait for this message into it. */
@@ -1064,29 +1095,29 @@ static int memreg_send_one(struct memreg_sub *sub, struct memreg_endpoint *ep,
 			   u32 i, u32 *taken)
 {
 	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
-	const struct memreg_opcode *op;
+	bool plain;
 	int ret;
 
-	ret = memreg_check_wr(sub, sub->queue, wr);
+	ret = memreg_check_wr(sub, sub->queue, wr, &plain);
 	if (ret)
 		return ret;
-	op = &memreg_opcodes[wr->opcode];
 	if (sub->nr == MEMREG_CHAIN) {
 		ret = memreg_chain_post(sub, memreg_post_send, taken);
 		if (ret)
 			return ret;
 	}
-	if (op->window)
+	if (!plain && memreg_opcodes[wr->opcode].window)
 		return memreg_send_window(sub, ep, i);
 	if (sub->nr_inserts) {
 		ret = memreg_insert_rkeys(sub, wr, (void *)sub->side[i]);
 		if (ret)
 			return ret;
 	}
+	if (plain)
+		return memreg_send_plain(sub, i, taken);
 	if (wr->flags & IB_MEMREG_WR_INLINE)
 		return memreg_send_inline(sub, i);
-	ret = memreg_resolve(sub, i, op->write);
-	return ret ?: memreg_send_memory(sub, i, taken);
+	return memreg_send_memory(sub, i, taken);
 }
 
 /* May an endpoint's queues be looked at? */
@@ -1130,22 +1161,16 @@ static int memreg_submit_sends(struct memreg_sub *sub,
  * What is received
  */
 
-/* Put one receive on the chain, or aside if there is no QP yet. */
-static int memreg_recv_one(struct memreg_sub *sub, u32 i)
+/* Put a receive, whose slot has its memory, on the chain, or aside. */
+static inline int memreg_recv_add(struct memreg_sub *sub,
+				  struct memreg_slot *slot, u64 total, u32 i)
 {
 	struct ib_sge *sges = &sub->s->device_sges[sub->nr_sges];
 	struct memreg_queue *queue = sub->queue;
 	union memreg_device_wr *to;
-	struct memreg_slot *slot;
-	int n, ret;
-	u64 total;
+	int n;
 
-	ret = memreg_sub_reserve(sub, i, 1);
-	if (ret)
-		return ret;
-	slot = memreg_queue_next(queue);
 	memreg_slot_describe(sub, slot, i);
-	total = memreg_slot_take(sub, slot);
 	/* In an entry of io_uring there is no room for a message. */
 	if (!sub->uring)
 		slot->bounce = min_t(u64, total, queue->buffer_size);
@@ -1154,6 +1179,7 @@ static int memreg_recv_one(struct memreg_sub *sub, u32 i)
 		memreg_queue_undo(slot);
 		return memreg_fail(sub->ucmd, n, IB_MEMREG_REASON_FRAGMENTS);
 	}
+	/* There is no QP yet. */
 	if (!queue->ready) {
 		llist_add(&slot->node, &queue->early);
 		memreg_count(sub->ucmd->mdev, IB_MEMREG_STAT_WRS_SUBMITTED, 1);
@@ -1167,6 +1193,53 @@ static int memreg_recv_one(struct memreg_sub *sub, u32 i)
 	return 0;
 }
 
+/* Submit a receive of any number of SGEs. */
+static noinline int memreg_recv_memory(struct memreg_sub *sub, u32 i)
+{
+	struct memreg_slot *slot;
+	u64 total = 0;
+	int ret;
+	u32 n;
+
+	ret = memreg_resolve(sub, i, true);
+	if (ret)
+		return ret;
+	ret = memreg_sub_reserve(sub, i, 1);
+	if (ret) {
+		memreg_unresolve(sub);
+		return ret;
+	}
+	slot = memreg_queue_next(sub->queue);
+	for (n = 0; n < sub->nr_resolved; n++) {
+		slot->sges[n] = sub->resolved[n];
+		total += sub->resolved[n].length;
+	}
+	/* The references are the slot's from here on. */
+	slot->nr_sges = n;
+	sub->nr_resolved = 0;
+	return memreg_recv_add(sub, slot, total, i);
+}
+
+/* Submit a plain receive. */
+static inline int memreg_recv_plain(struct memreg_sub *sub, u32 i)
+{
+	const struct ib_memreg_sge *sge = &sub->s->wrs[i].sge;
+	struct memreg_slot *slot;
+	struct memreg_mr *mr;
+	int ret;
+
+	mr = memreg_sub_range(sub, sge, true);
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	ret = memreg_sub_reserve(sub, i, 1);
+	if (ret)
+		return ret;
+	slot = memreg_queue_next(sub->queue);
+	if (sge->length)
+		memreg_slot_keep(sub, slot, mr, sge);
+	return memreg_recv_add(sub, slot, sge->length, i);
+}
+
 /* Submit receives from @from on, up to @to, to a queue. */
 static int memreg_submit_recvs(struct memreg_sub *sub,
 			       struct memreg_queue *queue, u32 lkey, u32 max,
@@ -1174,6 +1247,7 @@ static int memreg_submit_recvs(struct memreg_sub *sub,
 {
 	u32 i = from;
 	int ret, err;
+	bool plain;
 
 	ret = memreg_sub_lock(sub, queue);
 	if (ret)
@@ -1182,15 +1256,13 @@ static int memreg_submit_recvs(struct memreg_sub *sub,
 	ret = queue->closed ? memreg_fail(sub->ucmd, -ENOTCONN,
 					  IB_MEMREG_REASON_STATE) : 0;
 	while (!ret && i < to) {
-		ret = memreg_check_wr(sub, queue, &sub->s->wrs[i]);
+		ret = memreg_check_wr(sub, queue, &sub->s->wrs[i], &plain);
 		if (!ret)
-			ret = memreg_resolve(sub, i, true);
-		if (!ret)
-			ret = memreg_recv_one(sub, i);
+			ret = plain ? memreg_recv_plain(sub, i) :
+				      memreg_recv_memory(sub, i);
 		if (!ret)
 			i++;
 	}
-	memreg_unresolve(sub);
 	memreg_sub_unreserve(sub);
 	err = memreg_chain_post(sub, queue->srq ? memreg_post_srq :
 				memreg_post_recv, &i);
