@@ -127,25 +127,6 @@ void memreg_ring_unclaim(struct memreg_ring *ring, u32 count)
 		atomic_sub(count, &ring->claimed);
 }
 
-/**
- * memreg_ring_entry() - Take the next entry to write
- * @ring: The ring, in which an entry was set aside for this
- *
- * The user sees it after memreg_ring_wake().
- *
- * Context: any, with memreg_ring.lock held.
- * Return: the entry, all of whose fields but the data are to be written.
- */
-struct ib_memreg_cqe *memreg_ring_entry(struct memreg_ring *ring)
-{
-	u32 index = ring->producer & (ring->nr_entries - 1);
-
-	lockdep_assert_held(&ring->lock);
-
-	WRITE_ONCE(ring->producer, ring->producer + 1);
-	return ring->entries + (size_t)index * ring->entry_size;
-}
-
 /* Entries that the user is not done with; all, if that is not to be known. */
 static u32 memreg_ring_ready(struct memreg_ring *ring)
 {
@@ -228,6 +209,7 @@ void memreg_ring_wake(struct memreg_ring *ring)
 static unsigned int memreg_ring_take(struct memreg_ring *ring,
 				     unsigned int budget)
 {
+	bool emptied = false;
 	unsigned int n;
 	int got;
 
@@ -235,11 +217,14 @@ static unsigned int memreg_ring_take(struct memreg_ring *ring,
 
 	for (n = 0; n < budget && !ring->held; n++) {
 		if (ring->wc_next == ring->wc_count) {
+			if (emptied)
+				break;
 			got = ib_poll_cq(ring->cq, MEMREG_RING_WCS, ring->wcs);
 			ring->wc_next = 0;
 			ring->wc_count = max(got, 0);
 			if (got <= 0)
 				break;
+			emptied = got < MEMREG_RING_WCS;
 		}
 		if (memreg_slot_is_slow(&ring->wcs[ring->wc_next])) {
 			WRITE_ONCE(ring->held, true);

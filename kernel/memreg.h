@@ -835,8 +835,8 @@ static inline u64 memreg_region_pages(const struct memreg_region *region)
 static inline bool memreg_region_has(const struct memreg_region *region,
 				     u32 i, u64 offset)
 {
-	return region->offsets[i] <= offset &&
-	       offset - region->offsets[i] < sg_dma_len(&region->sgl[i]);
+	/* What is before it wraps around, and is more than any length. */
+	return offset - region->offsets[i] < sg_dma_len(&region->sgl[i]);
 }
 
 struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
@@ -999,11 +999,25 @@ struct memreg_ring *memreg_ring_get(struct memreg_ucmd *ucmd, u32 id);
 void memreg_ring_put(struct memreg_ring *ring);
 bool memreg_ring_claim(struct memreg_ring *ring, u32 count);
 void memreg_ring_unclaim(struct memreg_ring *ring, u32 count);
-struct ib_memreg_cqe *memreg_ring_entry(struct memreg_ring *ring);
 void memreg_ring_wake(struct memreg_ring *ring);
 void memreg_ring_process(struct memreg_ring *ring);
 void memreg_ring_flush(struct memreg_ring *ring);
 extern const struct memreg_object_ops memreg_ring_ops;
+
+/*
+ * Take the next entry of a ring to write, which was set aside for this; all of
+ * its fields but the data are to be written. The user sees it after
+ * memreg_ring_wake().
+ */
+static inline struct ib_memreg_cqe *memreg_ring_entry(struct memreg_ring *ring)
+{
+	u32 index = ring->producer & (ring->nr_entries - 1);
+
+	lockdep_assert_held(&ring->lock);
+
+	WRITE_ONCE(ring->producer, ring->producer + 1);
+	return ring->entries + (size_t)index * ring->entry_size;
+}
 
 /*
  * kernel/queue.c
@@ -1142,6 +1156,11 @@ struct memreg_queue {
 	wait_queue_head_t wait;
 };
 
+static inline struct memreg_slot *memreg_wc_slot(const struct ib_wc *wc)
+{
+	return container_of(wc->wr_cqe, struct memreg_slot, cqe);
+}
+
 static inline struct memreg_slot *
 memreg_queue_slot(const struct memreg_queue *queue, u32 index)
 {
@@ -1153,6 +1172,29 @@ static inline u32 memreg_queue_after(const struct memreg_queue *queue,
 				     u32 index)
 {
 	return index + 1 == queue->depth ? 0 : index + 1;
+}
+
+/* The buffer of a slot, in a queue that has some. */
+static inline void *memreg_slot_buffer(const struct memreg_slot *slot)
+{
+	return slot->queue->buffers +
+	       (size_t)slot->index * slot->queue->buffer_size;
+}
+
+/* The same for the device. */
+static inline u64 memreg_slot_buffer_dma(const struct memreg_slot *slot)
+{
+	return slot->queue->dma + (u64)slot->index * slot->queue->buffer_size;
+}
+
+/* List what goes to a receive's buffer. Returns the number of entries. */
+static inline int memreg_slot_bounce(const struct memreg_slot *slot, u32 lkey,
+				     struct ib_sge *sge)
+{
+	sge->addr = memreg_slot_buffer_dma(slot);
+	sge->length = slot->bounce;
+	sge->lkey = lkey;
+	return 1;
 }
 
 /* Take a slot of a queue whose lock is held; room was reserved. */
@@ -1195,12 +1237,9 @@ bool memreg_queue_drain(struct memreg_queue *queue);
 void memreg_queue_abandon(struct memreg_queue *queue);
 int memreg_queue_reserve(struct memreg_queue *queue, u32 count);
 void memreg_queue_undo(struct memreg_slot *slot);
-void *memreg_slot_buffer(const struct memreg_slot *slot);
-u64 memreg_slot_buffer_dma(const struct memreg_slot *slot);
 int memreg_slot_build_recv(const struct memreg_slot *slot, u32 lkey,
 			   struct ib_sge *sges, int max);
 void memreg_slot_done(struct memreg_ring *ring, const struct ib_wc *wc);
-bool memreg_slot_is_slow(const struct ib_wc *wc);
 void memreg_slot_settle(const struct ib_wc *wc);
 
 /*
@@ -1294,6 +1333,22 @@ void memreg_window_doomed(const struct memreg_slot *slot);
 void memreg_window_invalidated(struct memreg_slot *slot, bool done);
 u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey);
 extern const struct memreg_object_ops memreg_window_ops;
+
+/*
+ * Does a completion end a window, for which a task has to sleep? Then it is to
+ * be settled first.
+ */
+static inline bool memreg_slot_is_slow(const struct ib_wc *wc)
+{
+	const struct memreg_slot *slot = memreg_wc_slot(wc);
+	bool good = wc->status == IB_WC_SUCCESS;
+
+	if (slot->opcode == IB_MEMREG_OP_RECV)
+		return good && wc->wc_flags & IB_WC_WITH_INVALIDATE;
+	if (slot->opcode == IB_MEMREG_OP_BIND)
+		return good && memreg_window_bound(slot);
+	return slot->opcode == IB_MEMREG_OP_INVALIDATE;
+}
 
 /*
  * kernel/endpoint.c

@@ -28,30 +28,6 @@
 /* Longest that a device is waited for which has work to flush. */
 #define MEMREG_DRAIN	(10 * HZ)
 
-/**
- * memreg_slot_buffer() - The buffer of a slot
- * @slot: Slot of a queue with buffers
- *
- * Return: its address.
- */
-void *memreg_slot_buffer(const struct memreg_slot *slot)
-{
-	return slot->queue->buffers +
-	       (size_t)slot->index * slot->queue->buffer_size;
-}
-
-/**
- * memreg_slot_buffer_dma() - The same for the device
- * @slot: Slot of a queue with buffers
- *
- * Return: its DMA address.
- */
-u64 memreg_slot_buffer_dma(const struct memreg_slot *slot)
-{
-	return slot->queue->dma +
-	       (u64)slot->index * slot->queue->buffer_size;
-}
-
 /*
  * Submission
  */
@@ -121,12 +97,8 @@ int memreg_slot_build_recv(const struct memreg_slot *slot, u32 lkey,
 	int n = 0, ret;
 	u32 i, first;
 
-	if (slot->bounce) {
-		sges[0].addr = memreg_slot_buffer_dma(slot);
-		sges[0].length = slot->bounce;
-		sges[0].lkey = lkey;
-		n = 1;
-	}
+	if (slot->bounce)
+		n = memreg_slot_bounce(slot, lkey, sges);
 	for (i = 0; i < slot->nr_sges; i++) {
 		const struct memreg_slot_sge *sge = &slot->sges[i];
 		u64 at = sge->offset + skip, length;
@@ -151,11 +123,6 @@ int memreg_slot_build_recv(const struct memreg_slot *slot, u32 lkey,
 /*
  * Completion
  */
-
-static struct memreg_slot *memreg_wc_slot(const struct ib_wc *wc)
-{
-	return container_of(wc->wr_cqe, struct memreg_slot, cqe);
-}
 
 /* Did the memory of one of a slot's MRs go? */
 static bool memreg_slot_is_stale(const struct memreg_slot *slot)
@@ -267,9 +234,9 @@ static void memreg_endpoint_failed(const struct memreg_queue *queue,
  * Fill in an entry with what became of a slot. The user may write there, too:
  * nothing is read.
  */
-static noinline void memreg_slot_tell(const struct memreg_slot *slot,
-				      const struct ib_wc *wc, u8 status,
-				      struct ib_memreg_cqe *entry)
+static inline void memreg_slot_tell(const struct memreg_slot *slot,
+				    const struct ib_wc *wc, u8 status,
+				    struct ib_memreg_cqe *entry)
 {
 	const struct memreg_queue *queue = slot->queue;
 	struct memreg_ring *ring = queue->ring;
@@ -319,8 +286,8 @@ static noinline bool memreg_slot_end_uring(struct memreg_slot *slot,
  * A slot is through: tell of it, if there is an outcome, and let go of what it
  * keeps. Returns whether an entry of the ring was written.
  */
-static bool memreg_slot_end(struct memreg_slot *slot, const struct ib_wc *wc,
-			    int outcome)
+static inline bool memreg_slot_end(struct memreg_slot *slot,
+				   const struct ib_wc *wc, int outcome)
 {
 	if (slot->uring)
 		return memreg_slot_end_uring(slot, wc, outcome);
@@ -430,30 +397,6 @@ void memreg_slot_done(struct memreg_ring *ring, const struct ib_wc *wc)
 		memreg_send_done(slot->queue, slot, wc);
 	else
 		memreg_recv_done(slot->queue, slot, wc);
-}
-
-/**
- * memreg_slot_is_slow() - Has a completion to be settled first?
- * @wc: The completion
- *
- * Context: any.
- * Return: whether it ends a window, for which a task has to sleep.
- */
-bool memreg_slot_is_slow(const struct ib_wc *wc)
-{
-	const struct memreg_slot *slot = memreg_wc_slot(wc);
-	bool good = wc->status == IB_WC_SUCCESS;
-
-	switch (slot->opcode) {
-	case IB_MEMREG_OP_BIND:
-		return good && memreg_window_bound(slot);
-	case IB_MEMREG_OP_INVALIDATE:
-		return true;
-	case IB_MEMREG_OP_RECV:
-		return good && wc->wc_flags & IB_WC_WITH_INVALIDATE;
-	default:
-		return false;
-	}
 }
 
 /**

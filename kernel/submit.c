@@ -24,7 +24,7 @@
 #include "trace.h"
 
 /* Work requests of a call that are looked at together. */
-#define MEMREG_SUBMIT_CHUNK	16
+#define MEMREG_SUBMIT_CHUNK	32
 
 /* Their SGEs beyond the first, and their bytes of inline data. */
 #define MEMREG_SUBMIT_SGES	64
@@ -49,6 +49,7 @@
  * @atomic: It is one of the atomics
  * @write: It writes to local memory
  * @window: It is about a window
+ * @plain: It is neither an atomic nor that
  */
 struct memreg_opcode {
 	enum ib_wr_opcode wr;
@@ -60,34 +61,38 @@ struct memreg_opcode {
 	bool atomic;
 	bool write;
 	bool window;
+	bool plain;
 };
 
 static const struct memreg_opcode memreg_opcodes[] = {
 	[IB_MEMREG_OP_SEND] = {
-		.wr = IB_WR_SEND, .flags = MEMREG_WR_MESSAGE,
+		.wr = IB_WR_SEND, .flags = MEMREG_WR_MESSAGE, .plain = true,
 	},
 	[IB_MEMREG_OP_SEND_WITH_IMM] = {
 		.wr = IB_WR_SEND_WITH_IMM, .flags = MEMREG_WR_MESSAGE,
-		.ex = true,
+		.ex = true, .plain = true,
 	},
 	[IB_MEMREG_OP_SEND_WITH_INV] = {
 		.wr = IB_WR_SEND_WITH_INV, .flags = MEMREG_WR_MESSAGE,
-		.ex = true,
+		.ex = true, .plain = true,
 	},
 	[IB_MEMREG_OP_WRITE] = {
 		.wr = IB_WR_RDMA_WRITE,
 		.parts = true, .part = IB_WR_RDMA_WRITE,
 		.flags = MEMREG_WR_ALL | IB_MEMREG_WR_INLINE, .remote = true,
+		.plain = true,
 	},
 	[IB_MEMREG_OP_WRITE_WITH_IMM] = {
 		.wr = IB_WR_RDMA_WRITE_WITH_IMM,
 		.parts = true, .part = IB_WR_RDMA_WRITE,
 		.flags = MEMREG_WR_MESSAGE, .remote = true, .ex = true,
+		.plain = true,
 	},
 	[IB_MEMREG_OP_READ] = {
 		.wr = IB_WR_RDMA_READ,
 		.parts = true, .part = IB_WR_RDMA_READ,
 		.flags = MEMREG_WR_ALL, .remote = true, .write = true,
+		.plain = true,
 	},
 	[IB_MEMREG_OP_CMP_AND_SWP] = {
 		.wr = IB_WR_ATOMIC_CMP_AND_SWP, .flags = MEMREG_WR_ALL,
@@ -98,7 +103,7 @@ static const struct memreg_opcode memreg_opcodes[] = {
 		.remote = true, .atomic = true, .write = true,
 	},
 	[IB_MEMREG_OP_RECV] = {
-		.flags = IB_MEMREG_WR_SIGNALED, .write = true,
+		.flags = IB_MEMREG_WR_SIGNALED, .write = true, .plain = true,
 	},
 	[IB_MEMREG_OP_BIND] = {
 		.wr = IB_WR_REG_MR,
@@ -321,6 +326,7 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
 {
 	struct ib_memreg_wr __user *from = sub->wrs + taken;
 	struct memreg_side side = {};
+	const struct ib_memreg_wr *wr = sub->s->wrs;
 	size_t size, left;
 	u32 i, count;
 	int ret;
@@ -331,9 +337,7 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
 	count = (size - left) / sizeof(*from);
 	sub->answers = false;
 	ret = -EFAULT;
-	for (i = 0; i < count; i++) {
-		const struct ib_memreg_wr *wr = &sub->s->wrs[i];
-
+	for (i = 0; i < count; i++, wr++) {
 		sub->side[i] = &wr->sge;
 		ret = 0;
 		if (wr->num_sge > 1 || wr->flags & IB_MEMREG_WR_INLINE)
@@ -351,15 +355,14 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
  * Checks
  */
 
-static inline int memreg_check_opcode(struct memreg_sub *sub,
+/* There is no such opcode, or the device doesn't have it. */
+static noinline int memreg_bad_opcode(struct memreg_sub *sub,
 				      const struct ib_memreg_wr *wr)
 {
 	if (!wr->opcode || wr->opcode > IB_MEMREG_OP_ATOMIC_WRITE)
 		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_OPCODE);
-	if (!(sub->opcodes & BIT_ULL(wr->opcode)))
-		return memreg_fail(sub->ucmd, -EOPNOTSUPP,
-				   IB_MEMREG_REASON_OPCODE_DEVICE);
-	return 0;
+	return memreg_fail(sub->ucmd, -EOPNOTSUPP,
+			   IB_MEMREG_REASON_OPCODE_DEVICE);
 }
 
 /* There are flags that don't make sense. */
@@ -429,13 +432,16 @@ static noinline int memreg_check_fields(struct memreg_sub *sub,
 static inline bool memreg_wr_is_plain(const struct ib_memreg_wr *wr,
 				      const struct memreg_opcode *op)
 {
-	u64 set = wr->ex | wr->sges | wr->length | wr->compare_add | wr->swap |
-		  wr->window_id | wr->access | wr->insert_at | wr->reserved |
-		  (wr->flags & IB_MEMREG_WR_INLINE);
+	u32 narrow = wr->ex | wr->length | wr->window_id | wr->access |
+		     wr->insert_at | wr->reserved |
+		     (wr->flags & IB_MEMREG_WR_INLINE);
+	u64 wide = wr->sges | wr->compare_add | wr->swap;
 
-	if (!op->remote)
-		set |= wr->remote_addr | wr->rkey;
-	return !set && wr->num_sge == 1 && !op->window && !op->atomic;
+	if (!op->remote) {
+		narrow |= wr->rkey;
+		wide |= wr->remote_addr;
+	}
+	return op->plain && wr->num_sge == 1 && !(narrow | wide);
 }
 
 static inline int memreg_check_wr(struct memreg_sub *sub,
@@ -444,11 +450,10 @@ static inline int memreg_check_wr(struct memreg_sub *sub,
 {
 	const struct memreg_opcode *op;
 	u16 flags;
-	int ret;
 
-	ret = memreg_check_opcode(sub, wr);
-	if (ret)
-		return ret;
+	if (wr->opcode >= ARRAY_SIZE(memreg_opcodes) ||
+	    !(sub->opcodes & BIT_ULL(wr->opcode)))
+		return memreg_bad_opcode(sub, wr);
 	op = &memreg_opcodes[wr->opcode];
 	flags = wr->flags & ~op->flags;
 	if (flags)
@@ -489,23 +494,30 @@ static inline struct memreg_mr *memreg_sub_mr(struct memreg_sub *sub, u32 id)
 	return memreg_sub_find_mr(sub, id);
 }
 
+/* A range is not in its MR. */
+static noinline int memreg_bad_range(struct memreg_sub *sub,
+				     const struct ib_memreg_sge *sge)
+{
+	u64 end;
+
+	if (check_add_overflow(sge->offset, (u64)sge->length, &end))
+		return memreg_fail(sub->ucmd, -EOVERFLOW,
+				   IB_MEMREG_REASON_WRAPS);
+	return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_RANGE);
+}
+
 /* May this range of an MR be used so? (I6) */
 static inline int memreg_check_sge(struct memreg_sub *sub,
 				   const struct memreg_mr *mr,
 				   const struct ib_memreg_sge *sge, bool write)
 {
-	u64 end;
-
 	if (mr->single)
 		return memreg_fail(sub->ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_SINGLE_KEY);
 	if (READ_ONCE(mr->region->guard.stale))
 		return memreg_fail(sub->ucmd, -ESTALE, IB_MEMREG_REASON_STALE);
-	if (check_add_overflow(sge->offset, (u64)sge->length, &end))
-		return memreg_fail(sub->ucmd, -EOVERFLOW,
-				   IB_MEMREG_REASON_WRAPS);
-	if (end > mr->length)
-		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_RANGE);
+	if (sge->offset > mr->length || sge->length > mr->length - sge->offset)
+		return memreg_bad_range(sub, sge);
 	if (write && !(mr->access & IB_MEMREG_ACCESS_LOCAL_WRITE))
 		return memreg_fail(sub->ucmd, -EACCES,
 				   IB_MEMREG_REASON_LOCAL_WRITE);
@@ -688,14 +700,10 @@ memreg_chain_add(struct memreg_sub *sub, struct memreg_slot *slot, u32 owner)
 {
 	union memreg_device_wr *wr = &sub->s->device_wrs[sub->nr];
 
-	wr->send.next = NULL;
+	/* The last one's is cut off when they are posted. */
+	wr->send.next = &wr[1].send;
 	sub->s->slots[sub->nr] = slot;
 	sub->s->owners[sub->nr] = owner;
-	/* The link is the first member of either sort. */
-	static_assert(!offsetof(struct ib_send_wr, next));
-	static_assert(!offsetof(struct ib_recv_wr, next));
-	if (sub->nr)
-		sub->s->device_wrs[sub->nr - 1].send.next = &wr->send;
 	sub->nr++;
 	return wr;
 }
@@ -737,6 +745,10 @@ static int memreg_chain_post(struct memreg_sub *sub,
 
 	if (!sub->nr)
 		return 0;
+	/* The link is the first member of either sort. */
+	static_assert(!offsetof(struct ib_send_wr, next));
+	static_assert(!offsetof(struct ib_recv_wr, next));
+	sub->s->device_wrs[sub->nr - 1].send.next = NULL;
 	/* What io_uring waits for tells of itself, wherever a command ends. */
 	if (sub->uring && sub->queue->send)
 		sub->s->device_wrs[sub->nr - 1].send.send_flags |=
@@ -807,34 +819,35 @@ static inline void memreg_slot_describe(struct memreg_sub *sub,
 
 /* Flags for the device. */
 static inline int memreg_send_flags(const struct ib_memreg_wr *wr,
-				    const struct memreg_slot *slot, u64 done)
+				    const struct memreg_slot *slot, bool part,
+				    u64 done)
 {
 	int flags = 0;
 
-	if (slot->signalled && !slot->part)
+	if (slot->signalled && !part)
 		flags |= IB_SEND_SIGNALED;
 	/* Only the first part can have something to wait for. */
 	if (wr->flags & IB_MEMREG_WR_FENCE && !done)
 		flags |= IB_SEND_FENCE;
-	if (wr->flags & IB_MEMREG_WR_SOLICITED && !slot->part)
+	if (wr->flags & IB_MEMREG_WR_SOLICITED && !part)
 		flags |= IB_SEND_SOLICITED;
 	return flags;
 }
 
-/* Fill in a work request for the device, but for its SGEs, and for a window. */
+/*
+ * Fill in a work request for the device, or a part of one that goes on, but for
+ * its SGEs, and for a window.
+ */
 static inline void memreg_fill_wr(union memreg_device_wr *to,
+				  const struct memreg_opcode *op,
 				  const struct ib_memreg_wr *wr,
-				  struct memreg_slot *slot, u64 done)
+				  struct memreg_slot *slot, bool part, u64 done)
 {
-	const struct memreg_opcode *op = &memreg_opcodes[wr->opcode];
-
 	to->send.wr_cqe = &slot->cqe;
-	to->send.sg_list = NULL;
-	to->send.num_sge = 0;
-	to->send.opcode = slot->part ? op->part : op->wr;
-	to->send.send_flags = memreg_send_flags(wr, slot, done);
+	to->send.opcode = part ? op->part : op->wr;
+	to->send.send_flags = memreg_send_flags(wr, slot, part, done);
 	/* Either immediate data or an rkey; 0 where neither makes sense. */
-	to->send.ex.invalidate_rkey = slot->part ? 0 : wr->ex;
+	to->send.ex.invalidate_rkey = part ? 0 : wr->ex;
 	if (op->atomic) {
 		to->atomic.remote_addr = wr->remote_addr;
 		to->atomic.compare_add = wr->compare_add;
@@ -932,7 +945,7 @@ static int memreg_send_parts(struct memreg_sub *sub, u32 i, u32 *taken)
 
 		memreg_slot_describe(sub, slot, i);
 		slot->part = n < parts;
-		memreg_fill_wr(to, wr, slot, done);
+		memreg_fill_wr(to, op, wr, slot, slot->part, done);
 		memreg_fill_part(sub, slot, to, &at);
 		if (op->write)
 			slot->length = at.done;
@@ -960,14 +973,14 @@ static inline int memreg_send_plain(struct memreg_sub *sub, u32 i, u32 *taken)
 {
 	struct ib_sge *sge = &sub->s->device_sges[sub->nr_sges];
 	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
-	bool write = memreg_opcodes[wr->opcode].write;
+	const struct memreg_opcode *op = &memreg_opcodes[wr->opcode];
 	union memreg_device_wr *to;
 	struct memreg_slot *slot;
 	struct memreg_mr *mr;
 	u64 addr;
 	int ret;
 
-	mr = memreg_sub_range(sub, &wr->sge, write);
+	mr = memreg_sub_range(sub, &wr->sge, op->write);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
 	if (!memreg_sub_piece(sub, mr, &wr->sge, &addr))
@@ -979,14 +992,15 @@ static inline int memreg_send_plain(struct memreg_sub *sub, u32 i, u32 *taken)
 	to = memreg_chain_add(sub, slot, i);
 	memreg_slot_describe(sub, slot, i);
 	memreg_slot_keep(sub, slot, mr, &wr->sge);
-	memreg_fill_wr(to, wr, slot, 0);
+	memreg_fill_wr(to, op, wr, slot, false, 0);
 	to->send.sg_list = sge;
 	to->send.num_sge = 1;
 	sge->addr = addr;
 	sge->length = wr->sge.length;
 	sge->lkey = sub->lkey;
 	sub->nr_sges++;
-	slot->length = write ? wr->sge.length : 0;
+	if (op->write)
+		slot->length = wr->sge.length;
 	return 0;
 }
 
@@ -1026,7 +1040,9 @@ static int memreg_send_inline(struct memreg_sub *sub, u32 i)
 	slot = memreg_queue_next(sub->queue);
 	to = memreg_chain_add(sub, slot, i);
 	memreg_slot_describe(sub, slot, i);
-	memreg_fill_wr(to, wr, slot, 0);
+	memreg_fill_wr(to, &memreg_opcodes[wr->opcode], wr, slot, false, 0);
+	to->send.sg_list = sge;
+	to->send.num_sge = !!wr->length;
 	if (!wr->length)
 		return 0;
 	memcpy(memreg_slot_buffer(slot), sub->side[i], wr->length);
@@ -1037,8 +1053,6 @@ static int memreg_send_inline(struct memreg_sub *sub, u32 i)
 	sge->length = wr->length;
 	sge->lkey = sub->lkey;
 	sub->nr_sges++;
-	to->send.sg_list = sge;
-	to->send.num_sge = 1;
 	return 0;
 }
 
@@ -1083,7 +1097,9 @@ static int memreg_send_window(struct memreg_sub *sub,
 					.rkey = key->rkey, .at = wr->insert_at,
 				};
 	}
-	memreg_fill_wr(to, wr, slot, 0);
+	memreg_fill_wr(to, &memreg_opcodes[wr->opcode], wr, slot, false, 0);
+	to->send.sg_list = NULL;
+	to->send.num_sge = 0;
 	to->send.send_flags |= IB_SEND_SIGNALED;
 	if (wr->opcode == IB_MEMREG_OP_INVALIDATE)
 		to->send.ex.invalidate_rkey = slot->rkey;
@@ -1174,7 +1190,10 @@ static inline int memreg_recv_add(struct memreg_sub *sub,
 	/* In an entry of io_uring there is no room for a message. */
 	if (!sub->uring)
 		slot->bounce = min_t(u64, total, queue->buffer_size);
-	n = memreg_slot_build_recv(slot, sub->lkey, sges, sub->max);
+	if (slot->bounce == total && total)
+		n = memreg_slot_bounce(slot, sub->lkey, sges);
+	else
+		n = memreg_slot_build_recv(slot, sub->lkey, sges, sub->max);
 	if (n < 0) {
 		memreg_queue_undo(slot);
 		return memreg_fail(sub->ucmd, n, IB_MEMREG_REASON_FRAGMENTS);
@@ -1334,13 +1353,16 @@ static bool memreg_wr_is_recv(const struct ib_memreg_wr *wr)
 /* Where does a run of work requests for one queue end? */
 static u32 memreg_group_end(const struct memreg_sub *sub, u32 from)
 {
-	const struct ib_memreg_wr *wrs = sub->s->wrs;
+	const struct ib_memreg_wr *wr = &sub->s->wrs[from];
+	bool recv = memreg_wr_is_recv(wr);
+	u32 target = wr->target_id;
 	u32 i;
 
-	for (i = from + 1; i < sub->loaded; i++)
-		if (wrs[i].target_id != wrs[from].target_id ||
-		    memreg_wr_is_recv(&wrs[i]) != memreg_wr_is_recv(&wrs[from]))
+	for (i = from + 1; i < sub->loaded; i++) {
+		wr++;
+		if (wr->target_id != target || memreg_wr_is_recv(wr) != recv)
 			break;
+	}
 	return i;
 }
 
