@@ -337,7 +337,8 @@ static void memreg_ring_settle(struct memreg_ring *ring)
 	memreg_slot_done(ring, &wc);
 	memreg_ring_wake(ring);
 	/* Not only for entries: see memreg_ring_flush(). */
-	wake_up_all(&ring->settled);
+	if (wq_has_sleeper(&ring->settled))
+		wake_up_all(&ring->settled);
 }
 
 /**
@@ -512,6 +513,8 @@ static int memreg_ring_wait_for(struct memreg_ring *ring, u32 count,
 				u64 timeout)
 {
 	ktime_t time = KTIME_MAX, *expires = NULL;
+	/* Without moderation, what completed is on its way here anyway. */
+	bool look = ring->moderated || !timeout;
 	int ret = 0;
 
 	if (timeout != IB_MEMREG_WAIT_FOREVER) {
@@ -523,7 +526,9 @@ static int memreg_ring_wait_for(struct memreg_ring *ring, u32 count,
 		return 0;
 	for (;;) {
 		/* While we slept, what is slow was left to us. */
-		memreg_ring_process(ring);
+		if (look)
+			memreg_ring_process(ring);
+		look = true;
 		if (READ_ONCE(ring->dead))
 			return -ENODEV;
 		if (memreg_ring_ready(ring) >= count)

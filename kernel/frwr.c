@@ -491,7 +491,7 @@ static void memreg_region_killed(struct memreg_region *region)
 {
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
-	if (!--region->killing)
+	if (!--region->killing && wq_has_sleeper(&region->mdev->guard_wait))
 		wake_up_all(&region->mdev->guard_wait);
 }
 

@@ -1321,7 +1321,7 @@ void memreg_window_revoke_granted(struct memreg_file *file,
 int memreg_window_post_bind(struct memreg_ucmd *ucmd,
 			    struct memreg_endpoint *ep,
 			    const struct ib_memreg_wr *wr,
-			    struct memreg_slot *slot);
+			    struct memreg_mr *mr, struct memreg_slot *slot);
 int memreg_window_post_invalidate(struct memreg_ucmd *ucmd,
 				  struct memreg_endpoint *ep,
 				  const struct ib_memreg_wr *wr,

@@ -98,10 +98,14 @@ void memreg_object_finalize(struct memreg_file *file,
 struct memreg_object *memreg_object_get(struct memreg_file *file, u32 id,
 					u32 type)
 {
+	XA_STATE(xas, &file->objects, id);
 	struct memreg_object *obj;
 
 	xa_lock(&file->objects);
-	obj = xa_load(&file->objects, id);
+	obj = xas_load(&xas);
+	/* An id that is only reserved so far. */
+	if (xa_is_zero(obj))
+		obj = NULL;
 	if (obj && obj->type == type)
 		refcount_inc(&obj->users);
 	else

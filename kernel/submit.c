@@ -132,26 +132,6 @@ union memreg_device_wr {
 };
 
 /**
- * struct memreg_scratch - Room for a call to work in
- * @wrs: A chunk of the user's work requests
- * @sges: Their SGEs, if those are more than one
- * @data: Their inline data
- * @device_wrs: A chain of work requests for the device
- * @device_sges: Their SGEs
- * @slots: Their slots
- * @owners: Whose they are: indices in @wrs
- */
-struct memreg_scratch {
-	struct ib_memreg_wr wrs[MEMREG_SUBMIT_CHUNK];
-	struct ib_memreg_sge sges[MEMREG_SUBMIT_SGES];
-	u8 data[MEMREG_SUBMIT_DATA];
-	union memreg_device_wr device_wrs[MEMREG_CHAIN];
-	struct ib_sge device_sges[MEMREG_CHAIN * MEMREG_FRAGMENTS];
-	struct memreg_slot *slots[MEMREG_CHAIN];
-	u32 owners[MEMREG_CHAIN];
-};
-
-/**
  * struct memreg_insert - An rkey that goes into the next message
  * @rkey: The rkey
  * @at: First byte of the inline data that it goes to
@@ -159,6 +139,34 @@ struct memreg_scratch {
 struct memreg_insert {
 	u32 rkey;
 	u32 at;
+};
+
+/**
+ * struct memreg_scratch - Room for a call to work in
+ * @wrs: A chunk of the user's work requests
+ * @side: Where the SGEs and inline data of each are
+ * @sges: Their SGEs, if those are more than one
+ * @data: Their inline data
+ * @device_wrs: A chain of work requests for the device
+ * @device_sges: Their SGEs
+ * @slots: Their slots
+ * @owners: Whose they are: indices in @wrs
+ * @inserts: rkeys of BINDs that wait for the message behind them
+ * @resolved: Local memory of the work request that is looked at
+ *
+ * What is here is not cleared for each call, as the stack is.
+ */
+struct memreg_scratch {
+	struct ib_memreg_wr wrs[MEMREG_SUBMIT_CHUNK];
+	const void *side[MEMREG_SUBMIT_CHUNK];
+	struct ib_memreg_sge sges[MEMREG_SUBMIT_SGES];
+	u8 data[MEMREG_SUBMIT_DATA];
+	union memreg_device_wr device_wrs[MEMREG_CHAIN];
+	struct ib_sge device_sges[MEMREG_CHAIN * MEMREG_FRAGMENTS];
+	struct memreg_slot *slots[MEMREG_CHAIN];
+	u32 owners[MEMREG_CHAIN];
+	struct memreg_insert inserts[IB_MEMREG_INSERTS_MAX];
+	struct memreg_slot_sge resolved[IB_MEMREG_SGE_MAX];
 };
 
 /**
@@ -172,12 +180,11 @@ struct memreg_insert {
  * @base: Those before this chunk
  * @s: Room to work in
  * @loaded: Work requests in the chunk
- * @side: Where the SGEs and inline data of each are: pointers into @s
+ * @ep: Endpoint that was found last, with a reference
  * @mr: MR that was found last, with a reference
  * @first: The piece of the MR's memory that was found last
  * @insert_target: Whose next message the inserts are for
- * @nr_inserts: Number of @inserts
- * @inserts: rkeys of BINDs that wait for the message behind them
+ * @nr_inserts: Number of memreg_scratch.inserts
  * @queue: Queue that the chain is for
  * @lkey: Key for DMA addresses there
  * @max: Pieces of memory that the device takes there
@@ -185,8 +192,7 @@ struct memreg_insert {
  * @room: Slots and entries of the ring that are set aside and not taken
  * @nr: Length of the chain
  * @nr_sges: SGEs in it
- * @nr_resolved: Number of @resolved
- * @resolved: Local memory of the work request that is looked at
+ * @nr_resolved: Number of memreg_scratch.resolved
  */
 struct memreg_sub {
 	struct memreg_ucmd *ucmd;
@@ -198,12 +204,11 @@ struct memreg_sub {
 	u32 base;
 	struct memreg_scratch *s;
 	u32 loaded;
-	const void *side[MEMREG_SUBMIT_CHUNK];
+	struct memreg_endpoint *ep;
 	struct memreg_mr *mr;
 	u32 first;
 	u32 insert_target;
 	u32 nr_inserts;
-	struct memreg_insert inserts[IB_MEMREG_INSERTS_MAX];
 	struct memreg_queue *queue;
 	u32 lkey;
 	u32 max;
@@ -212,7 +217,6 @@ struct memreg_sub {
 	u32 nr;
 	u32 nr_sges;
 	u32 nr_resolved;
-	struct memreg_slot_sge resolved[IB_MEMREG_SGE_MAX];
 };
 
 /**
@@ -293,18 +297,18 @@ static int memreg_load_side(struct memreg_sub *sub, u32 i,
 		if (wr->length > IB_MEMREG_INLINE_MAX)
 			return memreg_fail(sub->ucmd, -EINVAL,
 					   IB_MEMREG_REASON_INLINE);
-		sub->side[i] = sub->s->data + side->data;
+		sub->s->side[i] = sub->s->data + side->data;
 		side->data += wr->length;
-		return copy_from_user((void *)sub->side[i], from, wr->length) ?
+		return copy_from_user((void *)sub->s->side[i], from, wr->length) ?
 		       -EFAULT : 0;
 	}
 	if (wr->num_sge > IB_MEMREG_SGE_MAX)
 		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_SGES);
 	if (side->sges + wr->num_sge > MEMREG_SUBMIT_SGES)
 		return -ENOBUFS;
-	sub->side[i] = &sub->s->sges[side->sges];
+	sub->s->side[i] = &sub->s->sges[side->sges];
 	side->sges += wr->num_sge;
-	return copy_from_user((void *)sub->side[i], from,
+	return copy_from_user((void *)sub->s->side[i], from,
 			      wr->num_sge * sizeof(struct ib_memreg_sge)) ?
 	       -EFAULT : 0;
 }
@@ -338,7 +342,7 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
 	sub->answers = false;
 	ret = -EFAULT;
 	for (i = 0; i < count; i++, wr++) {
-		sub->side[i] = &wr->sge;
+		sub->s->side[i] = &wr->sge;
 		ret = 0;
 		if (wr->num_sge > 1 || wr->flags & IB_MEMREG_WR_INLINE)
 			ret = memreg_load_side(sub, i, &side);
@@ -527,7 +531,7 @@ static inline int memreg_check_sge(struct memreg_sub *sub,
 static void memreg_unresolve(struct memreg_sub *sub)
 {
 	while (sub->nr_resolved)
-		memreg_object_put(&sub->resolved[--sub->nr_resolved].mr->obj);
+		memreg_object_put(&sub->s->resolved[--sub->nr_resolved].mr->obj);
 }
 
 /*
@@ -564,7 +568,7 @@ static int memreg_resolve_sge(struct memreg_sub *sub,
 	if (!sge->length)
 		return 0;
 	refcount_inc(&mr->obj.users);
-	sub->resolved[sub->nr_resolved++] = (struct memreg_slot_sge) {
+	sub->s->resolved[sub->nr_resolved++] = (struct memreg_slot_sge) {
 		.mr = mr, .length = sge->length, .first = sub->first,
 		.offset = sge->offset,
 	};
@@ -574,7 +578,7 @@ static int memreg_resolve_sge(struct memreg_sub *sub,
 /* Find the MRs of a work request, and check their ranges. */
 static int memreg_resolve(struct memreg_sub *sub, u32 i, bool write)
 {
-	const struct ib_memreg_sge *sge = sub->side[i];
+	const struct ib_memreg_sge *sge = sub->s->side[i];
 	u32 n, count = sub->s->wrs[i].num_sge;
 	u64 total = 0;
 	int ret;
@@ -874,7 +878,7 @@ static u32 memreg_sub_fragments(const struct memreg_sub *sub)
 	u32 n, all = 0;
 
 	for (n = 0; n < sub->nr_resolved; n++) {
-		const struct memreg_slot_sge *sge = &sub->resolved[n];
+		const struct memreg_slot_sge *sge = &sub->s->resolved[n];
 
 		all += memreg_region_fragments(sge->mr->region, sge->first,
 					       sge->offset, sge->length);
@@ -891,7 +895,7 @@ static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
 	u32 n = 0;
 
 	while (at->sge < sub->nr_resolved && n < sub->max) {
-		const struct memreg_slot_sge *from = &sub->resolved[at->sge];
+		const struct memreg_slot_sge *from = &sub->s->resolved[at->sge];
 		struct memreg_region *region = from->mr->region;
 		u64 offset = from->offset + at->offset;
 		u64 left = from->length - at->offset;
@@ -1011,7 +1015,7 @@ static int memreg_insert_rkeys(struct memreg_sub *sub,
 	u32 i;
 
 	for (i = 0; i < sub->nr_inserts; i++) {
-		const struct memreg_insert *insert = &sub->inserts[i];
+		const struct memreg_insert *insert = &sub->s->inserts[i];
 		__be32 rkey = cpu_to_be32(insert->rkey);
 
 		if (!(wr->flags & IB_MEMREG_WR_INLINE) ||
@@ -1045,7 +1049,7 @@ static int memreg_send_inline(struct memreg_sub *sub, u32 i)
 	to->send.num_sge = !!wr->length;
 	if (!wr->length)
 		return 0;
-	memcpy(memreg_slot_buffer(slot), sub->side[i], wr->length);
+	memcpy(memreg_slot_buffer(slot), sub->s->side[i], wr->length);
 	ib_dma_sync_single_for_device(sub->ucmd->mdev->ibdev,
 				      memreg_slot_buffer_dma(slot),
 				      wr->length, DMA_BIDIRECTIONAL);
@@ -1066,14 +1070,14 @@ static int memreg_send_window(struct memreg_sub *sub,
 	int ret;
 
 	if (wr->flags & IB_MEMREG_WR_INSERT_RKEY &&
-	    sub->nr_inserts == ARRAY_SIZE(sub->inserts))
+	    sub->nr_inserts == ARRAY_SIZE(sub->s->inserts))
 		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_INLINE);
 	ret = memreg_sub_reserve(sub, i, 1);
 	if (ret)
 		return ret;
 	slot = memreg_queue_next(sub->queue);
 	if (wr->opcode == IB_MEMREG_OP_BIND)
-		ret = memreg_window_post_bind(sub->ucmd, ep, wr, slot);
+		ret = memreg_window_post_bind(sub->ucmd, ep, wr, sub->mr, slot);
 	else
 		ret = memreg_window_post_invalidate(sub->ucmd, ep, wr, slot);
 	if (ret) {
@@ -1092,7 +1096,7 @@ static int memreg_send_window(struct memreg_sub *sub,
 		wr->rkey = key->rkey;
 		wr->remote_addr = key->iova;
 		if (wr->flags & IB_MEMREG_WR_INSERT_RKEY)
-			sub->inserts[sub->nr_inserts++] =
+			sub->s->inserts[sub->nr_inserts++] =
 				(struct memreg_insert) {
 					.rkey = key->rkey, .at = wr->insert_at,
 				};
@@ -1125,7 +1129,7 @@ static int memreg_send_one(struct memreg_sub *sub, struct memreg_endpoint *ep,
 	if (!plain && memreg_opcodes[wr->opcode].window)
 		return memreg_send_window(sub, ep, i);
 	if (sub->nr_inserts) {
-		ret = memreg_insert_rkeys(sub, wr, (void *)sub->side[i]);
+		ret = memreg_insert_rkeys(sub, wr, (void *)sub->s->side[i]);
 		if (ret)
 			return ret;
 	}
@@ -1230,8 +1234,8 @@ static noinline int memreg_recv_memory(struct memreg_sub *sub, u32 i)
 	}
 	slot = memreg_queue_next(sub->queue);
 	for (n = 0; n < sub->nr_resolved; n++) {
-		slot->sges[n] = sub->resolved[n];
-		total += sub->resolved[n].length;
+		slot->sges[n] = sub->s->resolved[n];
+		total += sub->s->resolved[n].length;
 	}
 	/* The references are the slot's from here on. */
 	slot->nr_sges = n;
@@ -1316,21 +1320,35 @@ static int memreg_submit_to_srq(struct memreg_sub *sub, u32 id, u32 from,
 	return ret;
 }
 
+/* Find an endpoint, which is kept until the next one is looked for. */
+static struct memreg_endpoint *memreg_sub_endpoint(struct memreg_sub *sub,
+						   u32 id)
+{
+	struct memreg_object *obj;
+
+	if (sub->ep && sub->ep->obj.id == id)
+		return sub->ep;
+	obj = memreg_object_get(sub->ucmd->file, id, IB_MEMREG_OBJECT_ENDPOINT);
+	if (!obj)
+		return NULL;
+	if (sub->ep)
+		memreg_object_put(&sub->ep->obj);
+	sub->ep = container_of(obj, struct memreg_endpoint, obj);
+	return sub->ep;
+}
+
 /* Submit work requests of one sort to one target. */
 static int memreg_submit_group(struct memreg_sub *sub, u32 from, u32 to,
 			       u32 *taken)
 {
 	const struct ib_memreg_wr *wr = &sub->s->wrs[from];
 	struct memreg_endpoint *ep;
-	struct memreg_object *obj;
 	int ret;
 
-	obj = memreg_object_get(sub->ucmd->file, wr->target_id,
-				IB_MEMREG_OBJECT_ENDPOINT);
-	if (!obj)
+	ep = memreg_sub_endpoint(sub, wr->target_id);
+	if (!ep)
 		return memreg_submit_to_srq(sub, wr->target_id, from, to,
 					    taken);
-	ep = container_of(obj, struct memreg_endpoint, obj);
 	if (wr->opcode != IB_MEMREG_OP_RECV)
 		ret = memreg_submit_sends(sub, ep, from, to, taken);
 	else if (!memreg_endpoint_queued(ep) || !ep->recv)
@@ -1341,7 +1359,6 @@ static int memreg_submit_group(struct memreg_sub *sub, u32 from, u32 to,
 					  ep->domain->pd->local_dma_lkey,
 					  memreg_fragments(sub->ucmd->mdev),
 					  from, to, taken);
-	memreg_object_put(obj);
 	return ret;
 }
 
@@ -1439,6 +1456,7 @@ int memreg_submit_wrs(struct memreg_ucmd *ucmd, struct memreg_uring *uring,
 	sub.wrs = u64_to_user_ptr(wrs);
 	sub.count = count;
 	sub.opcodes = memreg_submit_opcodes(ucmd->mdev);
+	sub.ep = NULL;
 	sub.mr = NULL;
 	sub.first = 0;
 	sub.insert_target = 0;
@@ -1448,6 +1466,8 @@ int memreg_submit_wrs(struct memreg_ucmd *ucmd, struct memreg_uring *uring,
 	sub.nr_resolved = 0;
 	while (!ret && *taken < count)
 		ret = memreg_submit_chunk(&sub, taken);
+	if (sub.ep)
+		memreg_object_put(&sub.ep->obj);
 	if (sub.mr)
 		memreg_object_put(&sub.mr->obj);
 	memreg_scratch_put(ucmd->file, sub.s);

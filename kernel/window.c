@@ -368,7 +368,8 @@ static void memreg_window_untie(struct memreg_file *file,
 		return;
 	spin_lock(&file->grant_lock);
 	list_del_init(&window->grant_node);
-	wake_up_all(&window->endpoint->grants.wait);
+	if (wq_has_sleeper(&window->endpoint->grants.wait))
+		wake_up_all(&window->endpoint->grants.wait);
 	window->endpoint = NULL;
 	spin_unlock(&file->grant_lock);
 }
@@ -505,6 +506,18 @@ static int memreg_bind_endpoint(struct memreg_ucmd *ucmd,
 		ret = memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	memreg_object_put(obj);
 	return ret;
+}
+
+/* Keep an MR that the call keeps as well, if it allows the access asked for. */
+static struct memreg_mr *memreg_bind_keep_mr(struct memreg_ucmd *ucmd,
+					     struct memreg_mr *mr, u32 access)
+{
+	int ret = memreg_bind_check_mr(ucmd, mr, access);
+
+	if (ret)
+		return ERR_PTR(ret);
+	refcount_inc(&mr->obj.users);
+	return mr;
 }
 
 /* Find an entry's MR, and check that it allows the access asked for. */
@@ -980,12 +993,13 @@ static int memreg_post_make(struct memreg_ucmd *ucmd,
 static int memreg_post_claimed(struct memreg_ucmd *ucmd,
 			       struct memreg_endpoint *ep,
 			       struct memreg_window *window,
+			       struct memreg_mr *mr,
 			       const struct ib_memreg_bind *bind)
 {
-	struct memreg_mr *mr;
 	int ret;
 
-	mr = memreg_bind_find_mr(ucmd, bind);
+	mr = mr ? memreg_bind_keep_mr(ucmd, mr, bind->access) :
+		  memreg_bind_find_mr(ucmd, bind);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
 	ret = memreg_bind_describe(ucmd, window, mr, bind);
@@ -1039,6 +1053,7 @@ static bool memreg_post_claim(struct memreg_endpoint *ep,
  * @ucmd: Call that submits it
  * @ep: Endpoint whose send queue it is for, the queue's lock held
  * @wr: The work request
+ * @mr: An MR that the call keeps, which may be the one that is meant, or NULL
  * @slot: Its slot
  *
  * On success the window is bound, for all that anybody else can tell.
@@ -1049,7 +1064,7 @@ static bool memreg_post_claim(struct memreg_endpoint *ep,
 int memreg_window_post_bind(struct memreg_ucmd *ucmd,
 			    struct memreg_endpoint *ep,
 			    const struct ib_memreg_wr *wr,
-			    struct memreg_slot *slot)
+			    struct memreg_mr *mr, struct memreg_slot *slot)
 {
 	const struct ib_memreg_bind bind = {
 		.mr_id = wr->sge.mr_id,
@@ -1067,7 +1082,9 @@ int memreg_window_post_bind(struct memreg_ucmd *ucmd,
 		ret = memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_BOUND_WINDOW);
 		goto err_put;
 	}
-	ret = memreg_post_claimed(ucmd, ep, window, &bind);
+	if (mr && mr->obj.id != bind.mr_id)
+		mr = NULL;
+	ret = memreg_post_claimed(ucmd, ep, window, mr, &bind);
 	if (ret) {
 		memreg_window_unclaim(window, MEMREG_WINDOW_IDLE);
 		goto err_put;
