@@ -630,7 +630,7 @@ static struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file)
 	init_waitqueue_head(&ep->grants.wait);
 	init_completion(&ep->last_wqe);
 	init_completion(&ep->left);
-	xa_init_flags(&ep->bound, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
+	memreg_bindings_init(&ep->bound);
 	INIT_LIST_HEAD(&ep->event_node);
 	INIT_WORK(&ep->close, memreg_endpoint_close);
 	INIT_WORK(&ep->resolve, memreg_endpoint_resolve);
@@ -942,7 +942,7 @@ static void memreg_endpoint_destroy(struct memreg_file *file,
 	memreg_endpoint_answered(ep);
 	memreg_uncharge(&ep->charge, file->mdev);
 	memreg_queues_free(ep);
-	xa_destroy(&ep->bound);
+	memreg_bindings_fini(&ep->bound);
 	if (ep->domain)
 		memreg_domain_put(ep->domain);
 	kfree(ep);

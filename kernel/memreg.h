@@ -29,7 +29,7 @@
  *	memreg_ring.lock	polling of a ring's completion queue, in any
  *				context; taken inside of none of the spinlocks
  *				above, and takes none of them
- *	memreg_endpoint.bound	the xarray's spinlock, with interrupts off
+ *	memreg_bindings.lock	windows of type 2B; with interrupts off
  *
  * io_uring may hold a lock of its own when it issues or cancels a command: the
  * mutexes above, and memreg_file.lock, are then only tried.
@@ -1311,8 +1311,11 @@ extern const struct memreg_object_ops memreg_mr_ops;
  * kernel/window.c
  */
 
+struct memreg_bindings;
 struct memreg_endpoint;
 
+void memreg_bindings_init(struct memreg_bindings *bound);
+void memreg_bindings_fini(struct memreg_bindings *bound);
 int memreg_window_alloc(struct memreg_ucmd *ucmd);
 int memreg_window_bind(struct memreg_ucmd *ucmd);
 int memreg_window_revoke(struct memreg_ucmd *ucmd);
@@ -1366,6 +1369,26 @@ struct memreg_grants {
 	wait_queue_head_t wait;
 };
 
+/* Lists that windows of type 2B are found in: at first, and at most. */
+#define MEMREG_BINDINGS_BITS		4
+#define MEMREG_BINDINGS_BITS_MAX	12
+
+/**
+ * struct memreg_bindings - The windows of type 2B of an endpoint, by their rkeys
+ * @lock: Protects the fields below, with interrupts off
+ * @bits: Logarithm of the number of @lists
+ * @count: Number of windows
+ * @lists: The windows, by memreg_window.bound_node
+ * @first: @lists, until there are many windows
+ */
+struct memreg_bindings {
+	spinlock_t lock;
+	u32 bits;
+	u32 count;
+	struct hlist_head *lists;
+	struct hlist_head first[1U << MEMREG_BINDINGS_BITS];
+};
+
 struct memreg_listener;
 
 /**
@@ -1387,8 +1410,8 @@ struct memreg_listener;
  * @queued: The queues are what they will be: release and acquire
  * @last_wqe: The QP takes no more of the shared queue's
  * @left: The peer has disconnected, the device goes, or our user is done
- * @bound: Windows of type 2B by the index in their rkeys; from when they are
- *	submitted to be bound until their keys are dead
+ * @bound: Windows of type 2B, from when they are submitted to be bound until
+ *	their keys are dead
  * @state: enum ib_memreg_endpoint_state; changed under the handler lock
  * @up: The peer is, or was, in: accepted or established; handler lock
  * @sendable: The QP is, or was, one that may send
@@ -1426,7 +1449,7 @@ struct memreg_endpoint {
 	bool queued;
 	struct completion last_wqe;
 	struct completion left;
-	struct xarray bound;
+	struct memreg_bindings bound;
 	u32 state;
 	bool up;
 	bool sendable;

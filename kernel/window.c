@@ -28,6 +28,7 @@
  * REG_MR has completed. As a peer that guesses may even have been faster than
  * the REG_MR, nothing but destroying the MR makes sure of such a key's death.
  */
+#include <linux/hash.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -55,8 +56,10 @@ enum memreg_window_state {
  * @domain: Its domain
  * @type: enum ib_memreg_window_type
  * @max_span: Bytes that it covers at most
- * @doomed: The peer has invalidated the key, but it may not work yet; the lock
- *	of memreg_endpoint.bound
+ * @doomed: The peer has invalidated the key, but it may not work yet;
+ *	memreg_bindings.lock
+ * @bound_node: In memreg_endpoint.bound, in which it is found by @key; is not
+ *	there if it is of type 1; memreg_bindings.lock
  * @state: enum memreg_window_state; the fields below belong to who claimed it
  * @mr: MR that it is bound to; keeps a reference
  * @mr_id: Its id, for LIST
@@ -70,6 +73,7 @@ struct memreg_window {
 	u32 type;
 	u64 max_span;
 	bool doomed;
+	struct hlist_node bound_node;
 	atomic_t state;
 	struct memreg_mr *mr;
 	u32 mr_id;
@@ -130,6 +134,7 @@ static struct memreg_window *memreg_window_new(struct memreg_ucmd *ucmd,
 	if (!window)
 		return ERR_PTR(-ENOMEM);
 	INIT_LIST_HEAD(&window->grant_node);
+	INIT_HLIST_NODE(&window->bound_node);
 	window->type = cmd->type;
 	window->max_span = cmd->max_span;
 	window->domain = domain;
@@ -592,54 +597,133 @@ err_put:
 }
 
 /*
- * Windows of an endpoint are found by the index in their rkeys, of which a
- * domain has as many as it has FRWRs. So an index that was used once stays
- * reserved: to make and free a node of the tree for each bind would cost more
- * than all else that is done here.
+ * Windows of an endpoint by their rkeys
  */
 
-/* The window that is bound with this rkey, or NULL; the xarray is locked. */
-static struct memreg_window *memreg_bound_find(struct xarray *bound, u32 rkey)
+static struct hlist_head *memreg_bindings_list(struct hlist_head *lists,
+					       u32 bits, u32 rkey)
 {
-	struct memreg_window *window = xa_load(bound, rkey >> 8);
-
-	return window && window->key.rkey == rkey ? window : NULL;
+	/* What is below is another one with each use of the same FRWR. */
+	return &lists[hash_32(rkey >> 8, bits)];
 }
 
-static int memreg_bound_add(struct xarray *bound, struct memreg_window *window)
+/**
+ * memreg_bindings_init() - Begin with no windows
+ * @bound: Windows of type 2B
+ */
+void memreg_bindings_init(struct memreg_bindings *bound)
 {
-	return xa_err(xa_store_irq(bound, window->key.rkey >> 8, window,
-				   GFP_KERNEL_ACCOUNT));
+	spin_lock_init(&bound->lock);
+	bound->bits = MEMREG_BINDINGS_BITS;
+	bound->count = 0;
+	bound->lists = bound->first;
+	memset(bound->first, 0, sizeof(bound->first));
 }
 
-/* Take out the window that was found with this rkey; allocates nothing. */
-static void memreg_bound_remove(struct xarray *bound, u32 rkey)
+/**
+ * memreg_bindings_fini() - Free the lists
+ * @bound: Windows of type 2B, of which there are none any more
+ */
+void memreg_bindings_fini(struct memreg_bindings *bound)
 {
-	__xa_store(bound, rkey >> 8, XA_ZERO_ENTRY, 0);
+	WARN_ON(bound->count);
+	if (bound->lists != bound->first)
+		kvfree(bound->lists);
+}
+
+/*
+ * Have four times as many lists. If there is no memory for them, those that
+ * there are get longer. Whoever binds holds the lock of the send queue.
+ */
+static void memreg_bindings_grow(struct memreg_bindings *bound)
+{
+	u32 i, bits = bound->bits + 2;
+	struct hlist_head *lists, *old = bound->lists;
+	struct memreg_window *window;
+	struct hlist_node *next;
+
+	lists = kvcalloc(1U << bits, sizeof(*lists),
+			 GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!lists)
+		return;
+	spin_lock_irq(&bound->lock);
+	for (i = 0; i < 1U << bound->bits; i++)
+		hlist_for_each_entry_safe(window, next, &old[i], bound_node) {
+			hlist_del(&window->bound_node);
+			hlist_add_head(&window->bound_node,
+				       memreg_bindings_list(lists, bits,
+							    window->key.rkey));
+		}
+	bound->lists = lists;
+	bound->bits = bits;
+	spin_unlock_irq(&bound->lock);
+	if (old != bound->first)
+		kvfree(old);
+}
+
+/* The window that is bound with this rkey, or NULL; the lock is held. */
+static struct memreg_window *memreg_bound_find(struct memreg_bindings *bound,
+					       u32 rkey)
+{
+	struct memreg_window *window;
+
+	lockdep_assert_held(&bound->lock);
+
+	hlist_for_each_entry(window, memreg_bindings_list(bound->lists,
+							  bound->bits, rkey),
+			     bound_node)
+		if (window->key.rkey == rkey)
+			return window;
+	return NULL;
+}
+
+static void memreg_bound_add(struct memreg_bindings *bound,
+			     struct memreg_window *window)
+{
+	if (data_race(bound->count) >> bound->bits &&
+	    bound->bits < MEMREG_BINDINGS_BITS_MAX)
+		memreg_bindings_grow(bound);
+	spin_lock_irq(&bound->lock);
+	hlist_add_head(&window->bound_node,
+		       memreg_bindings_list(bound->lists, bound->bits,
+					    window->key.rkey));
+	bound->count++;
+	spin_unlock_irq(&bound->lock);
+}
+
+/* Let a window not be found any more; the lock is held. */
+static void memreg_bound_remove(struct memreg_bindings *bound,
+				struct memreg_window *window)
+{
+	lockdep_assert_held(&bound->lock);
+
+	if (hlist_unhashed(&window->bound_node))
+		return;
+	hlist_del_init(&window->bound_node);
+	bound->count--;
 }
 
 /* The peer's invalidations mean this window no more. */
 static void memreg_window_forget(struct memreg_window *window)
 {
-	struct xarray *bound = &window->endpoint->bound;
+	struct memreg_bindings *bound = &window->endpoint->bound;
 
-	xa_lock_irq(bound);
-	/* It is a later one's if this window has been forgotten before. */
-	if (memreg_bound_find(bound, window->key.rkey) == window)
-		memreg_bound_remove(bound, window->key.rkey);
+	spin_lock_irq(&bound->lock);
+	memreg_bound_remove(bound, window);
 	window->doomed = false;
-	xa_unlock_irq(bound);
+	spin_unlock_irq(&bound->lock);
 }
 
-/* A claimed window whose key is dead is bound to nothing any more. */
+/*
+ * A claimed window whose key is dead, and which was forgotten if it is of type
+ * 2B, is bound to nothing any more.
+ */
 static void memreg_window_unbind(struct memreg_file *file,
 				 struct memreg_window *window)
 {
 	bool type2 = window->type == IB_MEMREG_WINDOW_TYPE2B;
 	struct memreg_mr *mr = window->mr;
 
-	if (type2)
-		memreg_window_forget(window);
 	memreg_window_untie(file, window);
 	window->mr = NULL;
 	atomic_dec(&mr->windows);
@@ -984,10 +1068,8 @@ static int memreg_post_make(struct memreg_ucmd *ucmd,
 		ucmd->reason = IB_MEMREG_REASON_STALE;
 	if (ret)
 		return memreg_charge_reason(ucmd, ret);
-	ret = memreg_bound_add(&ep->bound, window);
-	if (ret)
-		memreg_key_destroy(&window->key);
-	return ret;
+	memreg_bound_add(&ep->bound, window);
+	return 0;
 }
 
 static int memreg_post_claimed(struct memreg_ucmd *ucmd,
@@ -1223,12 +1305,12 @@ const struct memreg_key *memreg_window_key(const struct memreg_window *window)
  */
 bool memreg_window_bound(const struct memreg_slot *slot)
 {
-	struct xarray *bound = &slot->queue->ep->bound;
+	struct memreg_bindings *bound = &slot->queue->ep->bound;
 	struct memreg_window *window;
 	unsigned long flags;
 	bool doomed = false;
 
-	xa_lock_irqsave(bound, flags);
+	spin_lock_irqsave(&bound->lock, flags);
 	/* What is there has its FRWR still, and if it is gone, all is well. */
 	window = memreg_bound_find(bound, slot->rkey);
 	if (window) {
@@ -1236,7 +1318,7 @@ bool memreg_window_bound(const struct memreg_slot *slot)
 		if (!doomed)
 			WRITE_ONCE(window->key.frwr->cut, NULL);
 	}
-	xa_unlock_irqrestore(bound, flags);
+	spin_unlock_irqrestore(&bound->lock, flags);
 	return doomed;
 }
 
@@ -1248,17 +1330,17 @@ bool memreg_window_bound(const struct memreg_slot *slot)
  */
 void memreg_window_doomed(const struct memreg_slot *slot)
 {
-	struct xarray *bound = &slot->queue->ep->bound;
+	struct memreg_bindings *bound = &slot->queue->ep->bound;
 	struct memreg_window *window;
 	bool mine;
 
-	xa_lock_irq(bound);
+	spin_lock_irq(&bound->lock);
 	window = memreg_bound_find(bound, slot->rkey);
 	/* An INVALIDATE of ours that is on its way will end it otherwise. */
 	mine = window && memreg_window_claim(window, MEMREG_WINDOW_BOUND);
 	if (window && !mine)
 		WRITE_ONCE(window->key.frwr->cut, NULL);
-	xa_unlock_irq(bound);
+	spin_unlock_irq(&bound->lock);
 	if (mine)
 		memreg_window_end(window, false);
 }
@@ -1297,7 +1379,7 @@ u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
 	bool mine = false;
 	u32 id = 0;
 
-	xa_lock_irq(&ep->bound);
+	spin_lock_irq(&ep->bound.lock);
 	window = memreg_bound_find(&ep->bound, rkey);
 	/* It is ended once. */
 	if (window && !window->doomed) {
@@ -1305,12 +1387,12 @@ u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
 		mine = !READ_ONCE(window->key.frwr->cut) &&
 		       memreg_window_claim(window, MEMREG_WINDOW_BOUND);
 		if (mine)
-			memreg_bound_remove(&ep->bound, rkey);
+			memreg_bound_remove(&ep->bound, window);
 		else
 			/* Its BIND or our INVALIDATE is yet to complete. */
 			WRITE_ONCE(window->doomed, true);
 	}
-	xa_unlock_irq(&ep->bound);
+	spin_unlock_irq(&ep->bound.lock);
 	if (mine)
 		memreg_window_end(window, true);
 	if (id) {
@@ -1334,6 +1416,8 @@ static void memreg_window_destroy(struct memreg_file *file,
 
 	/* Nobody claims it any more, as nobody gets a reference. */
 	if (atomic_read(&window->state) == MEMREG_WINDOW_BOUND) {
+		if (window->type == IB_MEMREG_WINDOW_TYPE2B)
+			memreg_window_forget(window);
 		memreg_key_destroy(&window->key);
 		memreg_window_tell_revoke(window);
 		memreg_window_unbind(file, window);
