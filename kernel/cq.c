@@ -499,6 +499,8 @@ static int memreg_ring_sleep(struct memreg_ring *ring, u32 count,
 	if (!memreg_ring_has(ring, count)) {
 		if (signal_pending(current))
 			ret = -EINTR;
+		else if (!expires)
+			schedule();
 		else if (!schedule_hrtimeout(expires, HRTIMER_MODE_ABS))
 			ret = -ETIMEDOUT;
 	}

@@ -495,6 +495,16 @@ static void memreg_region_killed(struct memreg_region *region)
 		wake_up_all(&region->mdev->guard_wait);
 }
 
+/* There are idle FRWRs that may have to be given back. */
+static void memreg_reap_later(struct memreg_domain *domain)
+{
+	/* The worker sees what is on the lists, or is seen to be through. */
+	smp_mb();
+	if (!delayed_work_pending(&domain->reap))
+		queue_delayed_work(memreg_wq, &domain->reap,
+				   MEMREG_REAP_PERIOD);
+}
+
 /* Let the FRWR behind a dead key idle. It stays with its region. */
 static void memreg_key_rest(struct memreg_key *key, u64 now)
 {
@@ -803,7 +813,7 @@ void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 	}
 	spin_unlock(&domain->mdev->frwr_lock);
 	memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_KILLED, live);
-	queue_delayed_work(memreg_wq, &domain->reap, MEMREG_REAP_PERIOD);
+	memreg_reap_later(domain);
 }
 
 /**
@@ -898,17 +908,18 @@ void memreg_key_retire(struct memreg_key *key)
 
 	spin_lock(lock);
 	live = memreg_key_claim(key);
-	spin_unlock(lock);
-	if (!memreg_key_reusable(key))
+	if (!memreg_key_reusable(key)) {
+		spin_unlock(lock);
 		memreg_key_free(key);
-	spin_lock(lock);
-	if (key->frwr)
+		spin_lock(lock);
+	} else {
 		memreg_key_rest(key, ktime_get_ns());
+	}
 	if (live)
 		memreg_region_killed(key->region);
 	spin_unlock(lock);
 	memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_KILLED, live);
-	queue_delayed_work(memreg_wq, &domain->reap, MEMREG_REAP_PERIOD);
+	memreg_reap_later(domain);
 }
 
 /**
