@@ -234,9 +234,9 @@ static void memreg_endpoint_failed(const struct memreg_queue *queue,
  * Fill in an entry with what became of a slot. The user may write there, too:
  * nothing is read.
  */
-static inline void memreg_slot_tell(const struct memreg_slot *slot,
-				    const struct ib_wc *wc, u8 status,
-				    struct ib_memreg_cqe *entry)
+static __always_inline void
+memreg_slot_tell(const struct memreg_slot *slot, const struct ib_wc *wc,
+		 u8 status, struct ib_memreg_cqe *entry)
 {
 	const struct memreg_queue *queue = slot->queue;
 	struct memreg_ring *ring = queue->ring;
@@ -286,8 +286,9 @@ static noinline bool memreg_slot_end_uring(struct memreg_slot *slot,
  * A slot is through: tell of it, if there is an outcome, and let go of what it
  * keeps. Returns whether an entry of the ring was written.
  */
-static inline bool memreg_slot_end(struct memreg_slot *slot,
-				   const struct ib_wc *wc, int outcome)
+static __always_inline bool memreg_slot_end(struct memreg_slot *slot,
+					    const struct ib_wc *wc,
+					    int outcome)
 {
 	if (slot->uring)
 		return memreg_slot_end_uring(slot, wc, outcome);
