@@ -144,7 +144,8 @@ struct memreg_insert {
 /**
  * struct memreg_scratch - Room for a call to work in
  * @wrs: A chunk of the user's work requests
- * @side: Where the SGEs and inline data of each are
+ * @side: Where the inline data of each are, or its SGEs if they are more than
+ *	one
  * @sges: Their SGEs, if those are more than one
  * @data: Their inline data
  * @device_wrs: A chain of work requests for the device
@@ -342,7 +343,6 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
 	sub->answers = false;
 	ret = -EFAULT;
 	for (i = 0; i < count; i++, wr++) {
-		sub->s->side[i] = &wr->sge;
 		ret = 0;
 		if (wr->num_sge > 1 || wr->flags & IB_MEMREG_WR_INLINE)
 			ret = memreg_load_side(sub, i, &side);
@@ -578,8 +578,10 @@ static int memreg_resolve_sge(struct memreg_sub *sub,
 /* Find the MRs of a work request, and check their ranges. */
 static int memreg_resolve(struct memreg_sub *sub, u32 i, bool write)
 {
-	const struct ib_memreg_sge *sge = sub->s->side[i];
-	u32 n, count = sub->s->wrs[i].num_sge;
+	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
+	u32 n, count = wr->num_sge;
+	const struct ib_memreg_sge *sge = count > 1 ? sub->s->side[i] :
+						      &wr->sge;
 	u64 total = 0;
 	int ret;
 
@@ -1010,12 +1012,12 @@ static inline int memreg_send_plain(struct memreg_sub *sub, u32 i, u32 *taken)
 
 /* Write the rkeys that wait for this message into it. */
 static int memreg_insert_rkeys(struct memreg_sub *sub,
-			       const struct ib_memreg_wr *wr, void *data)
+			       const struct ib_memreg_wr *wr, u32 i)
 {
-	u32 i;
+	u32 n;
 
-	for (i = 0; i < sub->nr_inserts; i++) {
-		const struct memreg_insert *insert = &sub->s->inserts[i];
+	for (n = 0; n < sub->nr_inserts; n++) {
+		const struct memreg_insert *insert = &sub->s->inserts[n];
 		__be32 rkey = cpu_to_be32(insert->rkey);
 
 		if (!(wr->flags & IB_MEMREG_WR_INLINE) ||
@@ -1023,7 +1025,8 @@ static int memreg_insert_rkeys(struct memreg_sub *sub,
 		    insert->at > wr->length - sizeof(rkey))
 			return memreg_fail(sub->ucmd, -EINVAL,
 					   IB_MEMREG_REASON_INLINE);
-		memcpy(data + insert->at, &rkey, sizeof(rkey));
+		memcpy((void *)sub->s->side[i] + insert->at, &rkey,
+		       sizeof(rkey));
 	}
 	sub->nr_inserts = 0;
 	return 0;
@@ -1129,7 +1132,7 @@ static int memreg_send_one(struct memreg_sub *sub, struct memreg_endpoint *ep,
 	if (!plain && memreg_opcodes[wr->opcode].window)
 		return memreg_send_window(sub, ep, i);
 	if (sub->nr_inserts) {
-		ret = memreg_insert_rkeys(sub, wr, (void *)sub->s->side[i]);
+		ret = memreg_insert_rkeys(sub, wr, i);
 		if (ret)
 			return ret;
 	}
@@ -1489,16 +1492,20 @@ static int memreg_submit_check(struct memreg_ucmd *ucmd)
 int memreg_submit(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_submit *cmd = ucmd->cmd;
+	u32 taken;
 	int ret;
 
-	cmd->out_taken = 0;
 	ret = memreg_submit_check(ucmd);
-	/* Nothing is taken that can't be told of. */
-	if (!ret)
-		ret = memreg_respond(ucmd, sizeof(*cmd));
-	if (!ret)
-		ret = memreg_submit_wrs(ucmd, NULL, cmd->wrs, cmd->count,
-					&cmd->out_taken);
+	/* Nothing is taken that can't be told of. Mostly, this will be so. */
+	cmd->out_taken = ret ? 0 : cmd->count;
+	if (memreg_respond(ucmd, sizeof(*cmd)))
+		return ret ?: -EFAULT;
+	if (ret)
+		return ret;
+	ret = memreg_submit_wrs(ucmd, NULL, cmd->wrs, cmd->count, &taken);
+	if (taken == cmd->count)
+		return ret;
+	cmd->out_taken = taken;
 	if (memreg_respond(ucmd, sizeof(*cmd)) && !ret)
 		ret = -EFAULT;
 	return ret;
