@@ -49,7 +49,7 @@
  * @atomic: It is one of the atomics
  * @write: It writes to local memory
  * @window: It is about a window
- * @plain: It is neither an atomic nor that
+ * @plain: It is neither about a window nor one of the atomics
  */
 struct memreg_opcode {
 	enum ib_wr_opcode wr;
@@ -285,8 +285,8 @@ struct memreg_side {
 
 /*
  * Copy what a work request refers to: inline data, or more SGEs than one.
- * -ENOBUFS: there is no more room in this
- * chunk, but would be in one that began here.
+ * -ENOBUFS: there is no more room in this chunk, but would be in one that began
+ * here.
  */
 static int memreg_load_side(struct memreg_sub *sub, u32 i,
 			    struct memreg_side *side)
@@ -330,8 +330,8 @@ static int memreg_load_answer(struct memreg_sub *sub, u32 i,
 static int memreg_load(struct memreg_sub *sub, u32 taken)
 {
 	struct ib_memreg_wr __user *from = sub->wrs + taken;
-	struct memreg_side side = {};
 	const struct ib_memreg_wr *wr = sub->s->wrs;
+	struct memreg_side side = {};
 	size_t size, left;
 	u32 i, count;
 	int ret;
@@ -430,8 +430,9 @@ static noinline int memreg_check_fields(struct memreg_sub *sub,
 }
 
 /*
- * Is all of it 0 but what any SEND, WRITE, READ or RECV has that isn't inline?
- * Most are such, and so need not be looked at field by field.
+ * Is it about one range, not too long for a message, and all of it 0 but what
+ * any SEND, WRITE, READ or RECV of such has? Most are, and so need not be
+ * looked at field by field.
  */
 static inline bool memreg_wr_is_plain(const struct ib_memreg_wr *wr,
 				      const struct memreg_opcode *op)
@@ -445,7 +446,8 @@ static inline bool memreg_wr_is_plain(const struct ib_memreg_wr *wr,
 		narrow |= wr->rkey;
 		wide |= wr->remote_addr;
 	}
-	return op->plain && wr->num_sge == 1 && !(narrow | wide);
+	return op->plain && wr->num_sge == 1 && wr->sge.length <= SZ_2G &&
+	       !(narrow | wide);
 }
 
 static inline int memreg_check_wr(struct memreg_sub *sub,
