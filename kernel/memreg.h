@@ -1374,7 +1374,7 @@ struct memreg_grants {
 #define MEMREG_BINDINGS_BITS_MAX	12
 
 /**
- * struct memreg_bindings - The windows of type 2B of an endpoint, by their rkeys
+ * struct memreg_bindings - Windows of type 2B of an endpoint, by their rkeys
  * @lock: Protects the fields below, with interrupts off
  * @bits: Logarithm of the number of @lists
  * @count: Number of windows

@@ -293,25 +293,26 @@ static int memreg_load_side(struct memreg_sub *sub, u32 i,
 {
 	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
 	void __user *from = u64_to_user_ptr(wr->sges);
+	void *to;
 
 	if (wr->flags & IB_MEMREG_WR_INLINE) {
 		if (wr->length > IB_MEMREG_INLINE_MAX)
 			return memreg_fail(sub->ucmd, -EINVAL,
 					   IB_MEMREG_REASON_INLINE);
-		sub->s->side[i] = sub->s->data + side->data;
+		to = sub->s->data + side->data;
+		sub->s->side[i] = to;
 		side->data += wr->length;
-		return copy_from_user((void *)sub->s->side[i], from, wr->length) ?
-		       -EFAULT : 0;
+		return copy_from_user(to, from, wr->length) ? -EFAULT : 0;
 	}
 	if (wr->num_sge > IB_MEMREG_SGE_MAX)
 		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_SGES);
 	if (side->sges + wr->num_sge > MEMREG_SUBMIT_SGES)
 		return -ENOBUFS;
-	sub->s->side[i] = &sub->s->sges[side->sges];
+	to = &sub->s->sges[side->sges];
+	sub->s->side[i] = to;
 	side->sges += wr->num_sge;
-	return copy_from_user((void *)sub->s->side[i], from,
-			      wr->num_sge * sizeof(struct ib_memreg_sge)) ?
-	       -EFAULT : 0;
+	return copy_from_user(to, from, wr->num_sge *
+			      sizeof(struct ib_memreg_sge)) ? -EFAULT : 0;
 }
 
 /* Make sure that the answer to a BIND can be told. */
@@ -532,8 +533,10 @@ static inline int memreg_check_sge(struct memreg_sub *sub,
 
 static void memreg_unresolve(struct memreg_sub *sub)
 {
+	const struct memreg_slot_sge *sges = sub->s->resolved;
+
 	while (sub->nr_resolved)
-		memreg_object_put(&sub->s->resolved[--sub->nr_resolved].mr->obj);
+		memreg_object_put(&sges[--sub->nr_resolved].mr->obj);
 }
 
 /*
@@ -691,7 +694,7 @@ static inline int memreg_sub_reserve(struct memreg_sub *sub, u32 i, u32 parts)
 	return 0;
 }
 
-/* From here on, work requests up to @end are for a queue, whose lock is held. */
+/* From here on, those up to @end are for a queue, whose lock is held. */
 static void memreg_sub_begin(struct memreg_sub *sub, struct memreg_queue *queue,
 			     u32 lkey, u32 max, u32 end)
 {

@@ -680,6 +680,7 @@ static struct memreg_window *memreg_bound_find(struct memreg_bindings *bound,
 static void memreg_bound_add(struct memreg_bindings *bound,
 			     struct memreg_window *window)
 {
+	/* Who takes one away needs no more lists. */
 	if (data_race(bound->count) >> bound->bits &&
 	    bound->bits < MEMREG_BINDINGS_BITS_MAX)
 		memreg_bindings_grow(bound);
