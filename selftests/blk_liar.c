@@ -36,7 +36,7 @@
 #define WR_DATA	1000
 #define WR_LATE	1001
 
-/* What a slow answer waits for: as many keep-alives, with a second between them */
+/* What a slow answer waits for: as many keep-alives, a second or more apart */
 #define SLOW	7
 
 struct answer {
