@@ -382,6 +382,36 @@ TEST_F_TIMEOUT(window, I3_peer_ends_it, LIMIT_S)
 	EXPECT_TRUE(filled(self->mem, LEN - 64, 0, 1));
 }
 
+/* Each of many is found by its key, in whatever order they end. */
+TEST_F_TIMEOUT(window, I5_peer_ends_those_it_means, LIMIT_S)
+{
+	struct ib_memreg_wr wrs[64];
+	union entry entry;
+	unsigned int i, w;
+
+	for (i = 0; i < 64; i++)
+		wrs[i] = bind_wr(self, i);
+	wrs[63].flags = SIGNALED;
+	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 64)) {
+		TH_LOG("taken %u, reason %u", raw_taken(), raw_reason());
+	}
+	done(_metadata, self, OP(BIND), NULL);
+	for (i = 0; i < 64 && !_metadata->exit_code; i++) {
+		w = i * 23 % 64;
+		ASSERT_EQ(1, bound(self, w));
+		peer_invalidates(_metadata, self, wrs[w].rkey);
+		done(_metadata, self, OP(RECV), &entry);
+		EXPECT_TRUE(entry.cqe.flags & IB_MEMREG_CQE_INVALIDATED);
+		EXPECT_EQ(self->windows[w], entry.cqe.window_id);
+		EXPECT_EQ(wrs[w].rkey, entry.cqe.ex);
+		EXPECT_EQ(0, bound(self, w));
+	}
+	self->rkey = wrs[23].rkey;
+	self->iova = wrs[23].remote_addr;
+	dead(_metadata, self, &self->other.stock, true);
+	EXPECT_TRUE(filled(self->mem, LEN - 64, 0, 1));
+}
+
 TEST_F_TIMEOUT(window, I3_owner_ends_it, LIMIT_S)
 {
 	struct ib_memreg_wr wr = WR(INVALIDATE, self->to,
