@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # ib_memreg_blk with memreg blkd: what is written is read again, by all ways
 # that block devices have; what a server says of an export is what the disk is.
-# time limit: 240
+# time limit: 360
 # shellcheck disable=SC2317,SC2329 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")" || exit
