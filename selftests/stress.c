@@ -63,7 +63,8 @@ struct failure {
 
 /**
  * struct shared - What all processes of a test share
- * @files: Times that the owner's file was replaced by another
+ * @files: Times that the owner's file began to be replaced by another
+ * @files_done: Times that this was done
  * @domains: Ids of objects, 0 where there is none
  * @mrs: Likewise; MR i is on area i % AREAS
  * @windows: As WINDOW() makes them
@@ -87,6 +88,7 @@ struct failure {
  */
 struct shared {
 	_Atomic unsigned int files;
+	_Atomic unsigned int files_done;
 	_Atomic __u32 domains[DOMAINS];
 	_Atomic __u32 mrs[MRS];
 	_Atomic __u64 windows[WINDOWS];
@@ -907,6 +909,7 @@ static void do_close(struct worker *w)
 	}
 	shared->files++;
 	dup3(new, fd, O_CLOEXEC);
+	shared->files_done++;
 	close(new);
 }
 
@@ -920,39 +923,54 @@ static void map_area(unsigned int i)
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
-/* Register an area, and have @unmap take it away: its keys are dead then */
-static void unmap(struct worker *w, void (*unmap_area)(unsigned int i))
+/* Register an area, and have it taken away: its keys are dead then */
+static void unmap(struct worker *w, bool (*unmap_area)(unsigned int i))
 {
-	unsigned int i = pick(w, AREAS), files = shared->files;
+	unsigned int i = pick(w, AREAS), files = shared->files_done;
 	RAW(mr_query, cmd, .mr_id = register_area(w, i, 0));
+	bool gone;
 	int ret;
 
-	unmap_area(i);
+	gone = unmap_area(i);
 	ret = NOTE(w, MR_QUERY, raw_call(fd, IB_MEMREG_IOC_MR_QUERY, &cmd));
 	/* In another file the id is another MR's */
-	if (!ret && cmd.out_state == IB_MEMREG_MR_LIVE &&
+	if (gone && !ret && cmd.out_state == IB_MEMREG_MR_LIVE &&
 	    shared->files == files)
 		fail(w, "memory is gone, and its MR is live", 0);
 	map_area(i);
 	destroy(w, cmd.mr_id);
 }
 
-static void area_munmap(unsigned int i)
+/*
+ * Each returns whether the area is gone by the time that it returns, by itself
+ * or by somebody else, for whom those who change the mapping wait.
+ */
+
+static bool area_munmap(unsigned int i)
 {
-	munmap(AREA(i), AREA_LEN);
+	return !munmap(AREA(i), AREA_LEN);
 }
 
-static void area_mremap(unsigned int i)
+static bool area_mremap(unsigned int i)
 {
 	/* There may be nothing to be moved at the moment */
 	if (mremap(AREA(i), AREA_LEN, AREA_LEN, MREMAP_MAYMOVE | MREMAP_FIXED,
-		   AWAY(i)) != MAP_FAILED)
-		munmap(AWAY(i), AREA_LEN);
+		   AWAY(i)) == MAP_FAILED)
+		return errno == EFAULT;
+	munmap(AWAY(i), AREA_LEN);
+	return true;
 }
 
-static void area_dontneed(unsigned int i)
+/* Where nothing is mapped, it doesn't wait for the munmap(2) under way */
+static bool area_dontneed(unsigned int i)
 {
-	madvise(AREA(i), AREA_LEN, MADV_DONTNEED);
+	return !madvise(AREA(i), AREA_LEN, MADV_DONTNEED);
+}
+
+static bool area_map_over(unsigned int i)
+{
+	map_area(i);
+	return true;
 }
 
 static void do_munmap(struct worker *w)
@@ -972,7 +990,7 @@ static void do_dontneed(struct worker *w)
 
 static void do_map_over(struct worker *w)
 {
-	unmap(w, map_area);
+	unmap(w, area_map_over);
 }
 
 static void do_mprotect(struct worker *w)
