@@ -135,7 +135,7 @@ static int memreg_queue_to_init(struct memreg_domain *domain)
 			    IB_QP_ACCESS_FLAGS);
 }
 
-static int memreg_queue_to_rtr(struct memreg_domain *domain)
+static int memreg_queue_try_rtr(struct memreg_domain *domain)
 {
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_RTR,
@@ -162,6 +162,26 @@ static int memreg_queue_to_rtr(struct memreg_domain *domain)
 	domain->gid_index = gid->index;
 	rdma_put_gid_attr(gid);
 	return ret;
+}
+
+/* How often a GID may go while the queue is being connected by it. */
+#define MEMREG_GID_ATTEMPTS	8
+
+/* What the core says of a GID that is being deleted: there may be others. */
+static bool memreg_gid_went(int err)
+{
+	return err == -ENODATA || err == -ENODEV;
+}
+
+static int memreg_queue_to_rtr(struct memreg_domain *domain)
+{
+	unsigned int attempt = 0;
+	int ret;
+
+	do {
+		ret = memreg_queue_try_rtr(domain);
+	} while (memreg_gid_went(ret) && ++attempt < MEMREG_GID_ATTEMPTS);
+	return memreg_gid_went(ret) ? -ENETDOWN : ret;
 }
 
 static int memreg_queue_to_rts(struct memreg_domain *domain)
@@ -198,7 +218,7 @@ static int memreg_queue_connect(struct memreg_domain *domain)
 	case -ENETDOWN:
 		return ret;
 	case -ENODEV:
-		/* The GID's network device went in the meantime. */
+		/* The network device went in the meantime. */
 		return -ENETDOWN;
 	default:
 		return -EIO;
