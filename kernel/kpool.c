@@ -493,14 +493,6 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_mr_put, MEMREG_NS);
  * The worker
  */
 
-static void memreg_pool_add_hollow(struct ib_memreg_mr *mr)
-{
-	struct ib_memreg_pool *pool = mr->pool;
-
-	atomic_inc(&pool->nr_hollow);
-	llist_add(&mr->node, &pool->hollow);
-}
-
 /**
  * memreg_pool_replace_later() - Have the worker replace what was destroyed
  * @mr: Without an MR, and mapped for DMA no more; not to be touched afterwards
@@ -511,7 +503,8 @@ void memreg_pool_replace_later(struct ib_memreg_mr *mr)
 {
 	struct ib_memreg_pool *pool = mr->pool;
 
-	memreg_pool_add_hollow(mr);
+	atomic_inc(&pool->nr_hollow);
+	llist_add(&mr->node, &pool->hollow);
 	memreg_pool_kick(pool);
 }
 
@@ -521,7 +514,7 @@ static void memreg_pool_replace(struct ib_memreg_mr *mr)
 	struct ib_memreg_pool *pool = mr->pool;
 
 	if (READ_ONCE(pool->closing) || memreg_pool_fast(mr)) {
-		memreg_pool_add_hollow(mr);
+		llist_add(&mr->node, &pool->hollow);
 		/* Sooner than it would come to see what has aged. */
 		if (!READ_ONCE(pool->kicked) && !READ_ONCE(pool->closing))
 			mod_delayed_work(memreg_pool_wq, &pool->work,
@@ -529,6 +522,7 @@ static void memreg_pool_replace(struct ib_memreg_mr *mr)
 		return;
 	}
 	mr->state = MEMREG_MR_DEAD;
+	atomic_dec(&pool->nr_hollow);
 	atomic64_inc(&pool->replaced);
 	trace_memreg_pool_replace(mr);
 	ib_memreg_mr_put(mr);
@@ -540,7 +534,6 @@ static void memreg_pool_refill_hollow(struct ib_memreg_pool *pool)
 	struct ib_memreg_mr *mr, *next;
 
 	llist_for_each_entry_safe(mr, next, hollow, node) {
-		atomic_dec(&pool->nr_hollow);
 		memreg_pool_replace(mr);
 		cond_resched();
 	}
@@ -622,14 +615,16 @@ static void memreg_pool_work(struct work_struct *work)
 	struct ib_memreg_pool *pool =
 		container_of(work, struct ib_memreg_pool, work.work);
 	unsigned int noio = memalloc_noio_save();
-	bool grown;
+	bool grown = true;
 
 	xchg(&pool->kicked, false);
 	memreg_pool_refill_hollow(pool);
 	mutex_lock(&pool->mutex);
+	/* What is given back is not fetched again; who takes from it kicks. */
 	if (xchg(&pool->squeeze, false))
 		memreg_pool_do_squeeze(pool);
-	grown = memreg_pool_grow(pool);
+	else
+		grown = memreg_pool_grow(pool);
 	memreg_pool_age(pool);
 	mutex_unlock(&pool->mutex);
 	memalloc_noio_restore(noio);

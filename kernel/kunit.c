@@ -230,7 +230,7 @@ static int memreg_fake_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			return -ENOMEM;
 		}
 		fake->take--;
-		to = &fake->wrs[fake->nr_posted++];
+		to = &fake->wrs[fake->nr_posted];
 		to->opcode = wr->opcode;
 		to->signalled = wr->send_flags & IB_SEND_SIGNALED;
 		to->cqe = wr->wr_cqe;
@@ -240,6 +240,8 @@ static int memreg_fake_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			to->rkey = reg_wr(wr)->key;
 			to->mr = reg_wr(wr)->mr;
 		}
+		/* It may be completed at once. */
+		smp_store_release(&fake->nr_posted, fake->nr_posted + 1);
 	}
 	fake->take = UINT_MAX;
 	return 0;
@@ -306,7 +308,8 @@ static void memreg_fake_complete(struct memreg_fake *fake, unsigned int n)
 	struct ib_wc wc = { .qp = &fake->qp };
 	struct memreg_fake_wr *wr;
 
-	while (n-- && fake->nr_done < fake->nr_posted) {
+	/* Of what is counted as posted all is written. */
+	while (n-- && fake->nr_done < smp_load_acquire(&fake->nr_posted)) {
 		wr = &fake->wrs[fake->nr_done++];
 		if (fake->error || !memreg_fake_execute(fake, wr)) {
 			fake->error = true;
@@ -445,7 +448,8 @@ static int memreg_test_init(struct kunit *test)
 	test->priv = t;
 	init_completion(&t->done);
 	t->fake = memreg_fake_new(test);
-	t->pages = alloc_pages(GFP_KERNEL, MEMREG_TEST_ORDER);
+	t->pages = alloc_pages(GFP_KERNEL | __GFP_RETRY_MAYFAIL,
+			       MEMREG_TEST_ORDER);
 	KUNIT_ASSERT_NOT_NULL(test, t->pages);
 	return 0;
 }
@@ -843,7 +847,7 @@ static void memreg_test_pool_replaces_later(struct kunit *test)
 	memreg_test_map(test, 2);
 	KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, 0));
 	memreg_fake_flush(t->fake);
-	atomic_set(&t->fake->fail_allocs, 5);
+	atomic_set(&t->fake->fail_allocs, INT_MAX);
 	ib_memreg_req_abort(&t->req);
 	KUNIT_ASSERT_NE(test, 0UL,
 			wait_for_completion_timeout(&t->done,
@@ -851,6 +855,7 @@ static void memreg_test_pool_replaces_later(struct kunit *test)
 	stats = memreg_test_stats(t);
 	KUNIT_EXPECT_EQ(test, 0, stats.total);
 	KUNIT_EXPECT_NULL(test, ib_memreg_mr_get(t->pool));
+	atomic_set(&t->fake->fail_allocs, 5);
 	while (atomic_read(&t->fake->fail_allocs))
 		memreg_test_settle(t);
 	memreg_test_settle(t);
