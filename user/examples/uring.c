@@ -4,6 +4,9 @@
  * is read into a registered buffer, sent from there, received into such a
  * buffer and written from there. Nothing is copied or registered for RDMA.
  *
+ * A message needs a receive that was posted before: an empty message tells the
+ * sender of each.
+ *
  *	uring DEVICE -l ADDRESS PORT >COPY	receive
  *	uring DEVICE ADDRESS PORT <FILE		send
  */
@@ -28,22 +31,34 @@ static void must(int result)
 		errx(1, "%s", memreg_reason());
 }
 
-/* Do what was prepared, and wait for it */
-static int run(void)
+/* At most one of each is under way; user_data tells which it is. */
+enum { RECEIVE, OTHER };
+static int results[2];
+static int done[2];
+
+/* Do what was prepared, and wait for one of the two */
+static int result_of(unsigned int which)
 {
 	struct io_uring_cqe *cqe;
-	int res = io_uring_submit_and_wait(&uring, 1);
+	int res;
 
-	if (res < 0)
-		errx(1, "io_uring: %s", strerror(-res));
-	io_uring_peek_cqe(&uring, &cqe);
-	res = cqe->res;
-	io_uring_cqe_seen(&uring, cqe);
-	return res;
+	while (!done[which]) {
+		res = io_uring_submit_and_wait(&uring, 1);
+		if (res < 0)
+			errx(1, "io_uring: %s", strerror(-res));
+		while (!io_uring_peek_cqe(&uring, &cqe)) {
+			results[cqe->user_data] = cqe->res;
+			done[cqe->user_data] = 1;
+			io_uring_cqe_seen(&uring, cqe);
+		}
+	}
+	done[which] = 0;
+	return results[which];
 }
 
-/* Do a work request with the first bytes of the buffer */
-static int command(struct memreg *m, struct ib_memreg_wr *wr, uint32_t length)
+/* Prepare a work request with the first bytes of the buffer, or without any */
+static void prepare(struct memreg *m, struct ib_memreg_wr *wr, uint32_t length,
+		    unsigned int which)
 {
 	struct ib_memreg_uring_submit submit = {
 		.wrs = (uintptr_t)wr,
@@ -51,50 +66,91 @@ static int command(struct memreg *m, struct ib_memreg_wr *wr, uint32_t length)
 	};
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring);
 
-	wr->num_sge = 1;
-	wr->sge.offset = (uintptr_t)buffer;
-	wr->sge.length = length;
 	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, memreg_fd(m), NULL, 0, 0);
+	sqe->user_data = which;
 	sqe->cmd_op = IB_MEMREG_URING_SUBMIT;
-	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
-	sqe->buf_index = 0;
+	wr->num_sge = !!length;
+	if (length) {
+		wr->sge.offset = (uintptr_t)buffer;
+		wr->sge.length = length;
+		sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
+		sqe->buf_index = 0;
+	}
 	memcpy(sqe->cmd, &submit, sizeof(submit));
-	return run();
+}
+
+/* A pipe may take less at a time */
+static void write_all(int length)
+{
+	struct io_uring_sqe *sqe;
+	int at, res;
+
+	for (at = 0; at < length; at += res) {
+		sqe = io_uring_get_sqe(&uring);
+		io_uring_prep_write_fixed(sqe, STDOUT_FILENO, buffer + at,
+					  length - at, -1, 0);
+		sqe->user_data = OTHER;
+		res = result_of(OTHER);
+		if (res <= 0)
+			errx(1, "the copy can't be written");
+	}
 }
 
 static void receive_all(struct memreg *m, uint32_t endpoint)
 {
-	struct ib_memreg_wr wr;
+	struct ib_memreg_wr receive, ready;
 	int length;
 
 	for (;;) {
-		memreg_prep_recv(&wr, endpoint, 0, 0, 0, 0);
-		length = command(m, &wr, CHUNK);
+		memreg_prep_recv(&receive, endpoint, 0, 0, 0, 0);
+		prepare(m, &receive, CHUNK, RECEIVE);
+		memreg_prep_send(&ready, endpoint, 0, 0, 0);
+		prepare(m, &ready, 0, OTHER);
+		length = result_of(OTHER);
+		if (!length)
+			length = result_of(RECEIVE);
 		if (length < 0)
 			break;
-		io_uring_prep_write_fixed(io_uring_get_sqe(&uring),
-					  STDOUT_FILENO, buffer, length, -1, 0);
-		if (run() != length)
-			errx(1, "the copy can't be written");
+		write_all(length);
 	}
 	/* The sender is done. */
 	if (length != -ECANCELED && length != -ENOTCONN)
 		errx(1, "receive: %s", strerror(-length));
 }
 
-static void send_all(struct memreg *m, uint32_t endpoint)
+/* Wait for the peer to be ready, and be ready for its next word */
+static void await_ready(struct memreg *m, struct ib_memreg_wr *wr)
+{
+	int res = result_of(RECEIVE);
+
+	if (res)
+		errx(1, "the receiver: %s", strerror(-res));
+	prepare(m, wr, 0, RECEIVE);
+}
+
+static int read_some(void)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring);
+
+	io_uring_prep_read_fixed(sqe, STDIN_FILENO, buffer, CHUNK, -1, 0);
+	sqe->user_data = OTHER;
+	return result_of(OTHER);
+}
+
+static void send_all(struct memreg *m, uint32_t endpoint,
+		     struct ib_memreg_wr *ready)
 {
 	struct ib_memreg_wr wr;
 	int length, res;
 
 	for (;;) {
-		io_uring_prep_read_fixed(io_uring_get_sqe(&uring), STDIN_FILENO,
-					 buffer, CHUNK, -1, 0);
-		length = run();
+		await_ready(m, ready);
+		length = read_some();
 		if (length <= 0)
 			break;
 		memreg_prep_send(&wr, endpoint, 0, 0, 0);
-		res = command(m, &wr, length);
+		prepare(m, &wr, length, OTHER);
+		res = result_of(OTHER);
 		if (res < 0)
 			errx(1, "send: %s", strerror(-res));
 	}
@@ -120,6 +176,7 @@ int main(int argc, char **argv)
 		.max_send_sge = 1, .max_recv_sge = 1,
 	};
 	struct ib_memreg_event event;
+	struct ib_memreg_wr ready;
 	struct memreg_ring ring;
 	uint32_t domain, id;
 	struct memreg *m;
@@ -147,12 +204,16 @@ int main(int argc, char **argv)
 	} else {
 		must(memreg_connect_queues(m, domain, (struct sockaddr *)&at,
 					   NULL, 5000, NULL, 0, &queues, &id));
+		memreg_prep_recv(&ready, id, 0, 0, 0, 0);
+		prepare(m, &ready, 0, RECEIVE);
+		if (io_uring_submit(&uring) != 1)
+			errx(1, "io_uring");
 	}
 	await(m, IB_MEMREG_EVENT_ESTABLISHED, &event);
 	if (listening)
 		receive_all(m, id);
 	else
-		send_all(m, id);
+		send_all(m, id, &ready);
 	io_uring_queue_exit(&uring);
 	memreg_close(m);
 	memreg_ring_destroy(NULL, &ring);
