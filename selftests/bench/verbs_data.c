@@ -280,6 +280,7 @@ int far_invalidate(const struct far *far)
  */
 
 #define BATCH_MAX	32
+#define POLLS		1000
 
 /**
  * struct verbs_flow - Work requests of one sort
@@ -389,6 +390,25 @@ static int flow_cost(const struct op *op, double *cost)
 	return 0;
 }
 
+/* A flow reaps all that it has posted, so that nothing is left to complete. */
+static int poll_cost(const struct op *op, double *cost)
+{
+	double begin = bench_now();
+	struct ibv_wc wc;
+	unsigned int i;
+
+	(void)op;
+	for (i = 0; i < POLLS; i++)
+		if (ibv_poll_cq(to_granting.cq, 1, &wc))
+			return fail("ibv_poll_cq", EBUSY);
+	*cost = (bench_now() - begin) / POLLS;
+	return 0;
+}
+
+static const struct verbs_flow to_poll = {
+	.far = &granting, .link = &to_granting,
+};
+
 /*
  * Windows that go with a message
  */
@@ -458,7 +478,6 @@ static int bind_setup(const struct op *op)
 }
 
 #define BINDS		1024
-#define POLLS		1000
 
 static int bind_cost(const struct op *op, double *cost)
 {
@@ -469,20 +488,6 @@ static int bind_cost(const struct op *op, double *cost)
 	if (bind_rounds(count))
 		return -1;
 	*cost = (bench_now() - begin) / count;
-	return 0;
-}
-
-static int poll_cost(const struct op *op, double *cost)
-{
-	double begin = bench_now();
-	struct ibv_wc wc;
-	unsigned int i;
-
-	(void)op;
-	for (i = 0; i < POLLS; i++)
-		if (ibv_poll_cq(near.cq, 1, &wc))
-			return fail("ibv_poll_cq", EBUSY);
-	*cost = (bench_now() - begin) / POLLS;
 	return 0;
 }
 
@@ -504,7 +509,7 @@ const struct op verbs_data_ops[] = {
 	FLOW("send_8b_batch32", SEND, 8, 32, 128, 8192, draining),
 	{ .name = "verbs_bind_send_inv", .setup = bind_setup,
 	  .cost = bind_cost, .large = 1 },
-	{ .name = "verbs_poll_empty", .setup = bind_setup,
-	  .cost = poll_cost, .large = 1 },
+	{ .name = "verbs_poll_empty", .setup = flow_setup,
+	  .cost = poll_cost, .large = 1, .data = &to_poll },
 	{ .name = NULL }
 };
