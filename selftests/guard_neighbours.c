@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -229,6 +230,19 @@ static long swapped_kib(const char *memory)
 }
 
 /*
+ * Pages that were touched on another CPU wait there to be put on a list, and
+ * MADV_PAGEOUT leaves them out.
+ */
+static void stay_here(struct __test_metadata *_metadata)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(sched_getcpu(), &cpus);
+	ASSERT_EQ(0, sched_setaffinity(0, sizeof(cpus), &cpus));
+}
+
+/*
  * Half of the file is registered. Pages that are not go to swap, which shows
  * that the kernel tried. A fault brings them back, and the same page is there.
  */
@@ -238,6 +252,7 @@ TEST_F_TIMEOUT(neighbours, I2_paging_out_shmem_leaves_the_mr_live, 240)
 
 	if (missing)
 		SKIP(return, "%s", missing);
+	stay_here(_metadata);
 	shared_memory(_metadata, self, 2 * LENGTH);
 	register_it(_metadata, self, 0, LENGTH);
 	ASSERT_EQ(0, madvise(self->memory, self->length, MADV_PAGEOUT));
@@ -258,6 +273,7 @@ TEST_F_TIMEOUT(neighbours, I2_paging_out_private_memory_leaves_the_mr_live, 240)
 
 	if (missing)
 		SKIP(return, "%s", missing);
+	stay_here(_metadata);
 	private_memory(_metadata, self, 2 * LENGTH);
 	register_it(_metadata, self, 0, LENGTH);
 	ASSERT_EQ(0, madvise(self->memory, self->length, MADV_PAGEOUT));

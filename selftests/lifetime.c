@@ -690,15 +690,16 @@ TEST_F(cgroup, charges_go_back_to_where_they_came_from)
 
 /*
  * Allocate windows until the group has no memory left. It is left, and all
- * that is touched under its limit was touched before.
+ * that is touched under its limit was touched before: to open a file takes
+ * memory, too.
  */
 static int exhaust_memory(int fd, __u32 domain, __u32 *ids, __u32 *count)
 {
-	int ret = 0;
+	int ret = 0, out = open("/sys/fs/cgroup/cgroup.procs", O_WRONLY);
 
 	*count = 0;
 	memset(ids, 0xff, MOST_WINDOWS * sizeof(*ids));
-	if (enter_cgroup(CGROUP))
+	if (out < 0 || enter_cgroup(CGROUP))
 		return 1;
 	while (!ret && *count < MOST_WINDOWS) {
 		ret = raw_windows(fd, domain, PAGE, ids + *count,
@@ -706,7 +707,10 @@ static int exhaust_memory(int fd, __u32 domain, __u32 *ids, __u32 *count)
 		if (!ret)
 			*count += IB_MEMREG_BATCH_MAX;
 	}
-	return enter_cgroup("/sys/fs/cgroup") ? 1 : ret;
+	if (write(out, "0", 1) != 1)
+		ret = 1;
+	close(out);
+	return ret;
 }
 
 TEST_F_TIMEOUT(cgroup, I8_kernel_memory_is_charged_and_limited, 120)

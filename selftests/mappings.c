@@ -331,7 +331,7 @@ static bool mount_ext4(void)
  * The file system must hear of each write, which a device's are not: a pin to
  * write for long is refused.
  */
-TEST_F(mappings, file_of_a_disk_file_system)
+TEST_F_TIMEOUT(mappings, file_of_a_disk_file_system, 240)
 {
 	void *addr;
 	int fd;

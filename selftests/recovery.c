@@ -137,6 +137,19 @@ static bool rebuilt_since(__u64 before)
 	return false;
 }
 
+/* An address that came back may have its queue rebuilt a moment later. */
+static bool queue_is_up(void)
+{
+	int i;
+
+	for (i = 0; i < 3000; i++) {
+		if (domain_now().state == 1)
+			return true;
+		poll(NULL, 0, 10);
+	}
+	return false;
+}
+
 TEST_F_TIMEOUT(recovery, link_down_and_up, 300)
 {
 	unsigned int round;
@@ -148,7 +161,7 @@ TEST_F_TIMEOUT(recovery, link_down_and_up, 300)
 		EXPECT_TRUE(binds_again(self));
 		EXPECT_EQ(0, self->unexpected);
 	}
-	EXPECT_EQ(1, domain_now().state);
+	EXPECT_TRUE(queue_is_up());
 }
 
 TEST_F_TIMEOUT(recovery, queue_is_rebuilt_when_its_address_goes, 300)
@@ -167,7 +180,7 @@ TEST_F_TIMEOUT(recovery, queue_is_rebuilt_when_its_address_goes, 300)
 		EXPECT_TRUE(binds_again(self));
 		EXPECT_EQ(0, self->unexpected);
 	}
-	EXPECT_EQ(1, domain_now().state);
+	EXPECT_TRUE(queue_is_up());
 }
 
 static bool read_mac(char mac[18])

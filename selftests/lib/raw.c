@@ -346,7 +346,7 @@ bool state_same(const struct state *before)
 
 	if (state_equal(before, true))
 		return true;
-	for (i = 0; i < 200; i++) {
+	for (i = 0; i < 1500; i++) {
 		if (state_equal(before, false)) {
 			fprintf(stderr, "# it is now\n");
 			return true;
