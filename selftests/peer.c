@@ -6,6 +6,8 @@
  * all of the owner's memory is as it was, and the connection is over, of which
  * the owner is told once. So that bounds are seen to hold to the byte, the MR
  * begins and ends inside of pages that belong to the owner, as windows do.
+ *
+ * time limit: 240
  */
 #include "peer.h"
 

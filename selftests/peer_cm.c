@@ -568,6 +568,14 @@ static void await_endpoints(struct __test_metadata *_metadata,
 	}
 }
 
+/* Their events follow a moment later, but before the listener has gone */
+static void await_requests(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(cm) *self, unsigned int count)
+{
+	await_endpoints(_metadata, count);
+	ASSERT_EQ(0, memreg_destroy(self->o.m, self->o.listener));
+}
+
 TEST_F_TIMEOUT(cm, read_gives_whole_records_or_says_why_not, LIMIT_S)
 {
 	struct pollfd pfd = { .fd = memreg_fd(self->o.m), .events = POLLIN };
@@ -592,7 +600,7 @@ TEST_F_TIMEOUT(cm, read_gives_whole_records_or_says_why_not, LIMIT_S)
 
 	/* None of that has lost the event; two are read in one call */
 	peer_start(_metadata, &other, OWNER_IP4, self->o.port, NULL);
-	await_endpoints(_metadata, 2);
+	await_requests(_metadata, self, 2);
 	ASSERT_EQ(2 * sizeof(events[0]),
 		  read(pfd.fd, events, sizeof(events) - 1));
 	ASSERT_EQ(IB_MEMREG_EVENT_CONNECT_REQUEST, events[0].type);
@@ -617,7 +625,7 @@ TEST_F_TIMEOUT(cm, fault_between_records_loses_none, LIMIT_S)
 	event = (struct ib_memreg_event *)(mem + PAGE) - 1;
 	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, NULL);
 	peer_start(_metadata, &other, OWNER_IP4, self->o.port, NULL);
-	await_endpoints(_metadata, 2);
+	await_requests(_metadata, self, 2);
 	ASSERT_EQ(sizeof(*event), read(fd, event, 2 * sizeof(*event)));
 	ASSERT_EQ(-1, read(fd, mem + PAGE - 8, sizeof(*event)));
 	ASSERT_EQ(EFAULT, errno);

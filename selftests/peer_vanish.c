@@ -127,7 +127,7 @@ static void serve(struct __test_metadata *_metadata,
 static void start_peer(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(vanish) *self)
 {
-	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, "-r 1");
+	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, "-r 6");
 	serve(_metadata, self);
 }
 

@@ -289,7 +289,11 @@ TEST_F(calls, ring_wait_is_interrupted_by_any_signal)
 		.sa_handler = on_signal,
 		.sa_flags = SA_RESTART,
 	};
-	struct itimerspec soon = { .it_value = { .tv_nsec = 100 * MS } };
+	/* Again and again, should it come before the wait */
+	struct itimerspec soon = {
+		.it_value = { .tv_nsec = 100 * MS },
+		.it_interval = { .tv_nsec = 100 * MS },
+	};
 	timer_t timer;
 	struct ring r;
 

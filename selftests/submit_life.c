@@ -501,9 +501,10 @@ TEST_F_TIMEOUT(many, I7_storm_of_connections_leaves_nothing, 20 * LIMIT_S)
 		ASSERT_EQ(0, raw_accept(self->fd, end, self->domain));
 		ASSERT_EQ(0, raw_await(self->peer, IB_MEMREG_EVENT_ESTABLISHED,
 				       NULL));
-		wrs[0] = WR(SEND, peer_end, SGE(self->peer_mr, 300, 100));
-		wrs[1] = wrs[0];
-		wrs[2] = WR(RECV, peer_end, SGE(self->peer_mr, 400, 100));
+		/* Of the two messages one finds no receive: that comes last. */
+		wrs[0] = WR(RECV, peer_end, SGE(self->peer_mr, 400, 100));
+		wrs[1] = WR(SEND, peer_end, SGE(self->peer_mr, 300, 100));
+		wrs[2] = wrs[1];
 		ASSERT_EQ(0, raw_submit(self->peer, wrs, 3));
 given_up:
 		if (i % 2) {
