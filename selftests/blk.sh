@@ -118,11 +118,17 @@ holes() {
 		(($(find "$FILE" -printf %b) < blocks)) && same "$DISK" "$FILE"
 }
 
+# resized COUNT: so often, which is counted after the disk has its size.
+resized() {
+	[ "$(blk_count one resizes)" = "$1" ]
+}
+
 grows_and_shrinks() {
 	truncate -s 12M "$FILE" && await 20 as_large $((12 << 20)) &&
+		await 20 resized 1 &&
 		verify "$DISK" write 64K 4 256K --offset=10M &&
 		truncate -s 8M "$FILE" && await 20 as_large $((8 << 20)) &&
-		(($(blk_count one resizes) == 2))
+		await 20 resized 2
 }
 
 read_only() {

@@ -82,7 +82,7 @@ live() {
 # What was in messages is sent again by RDMA, and then the other way round.
 server_dies_and_comes_back() {
 	local round before status=0
-	up && io_begin || return
+	up fail_after=-1 && io_begin || return
 	for ((round = 0; round < ROUNDS; round++)); do
 		before=$(blk_count dev losses)
 		server_end KILL
@@ -99,7 +99,7 @@ server_dies_and_comes_back() {
 # The keep-alive would find it before I/O does that begins later.
 server_hangs_and_wakes_up() {
 	local status=0
-	up io_timeout=2 keep_alive=60 && scheduled && io_begin || return
+	up io_timeout=2 keep_alive=60 fail_after=-1 && scheduled && io_begin || return
 	kill -STOP "$SERVER"
 	await 60 lost_since 0 || status=1
 	kill -CONT "$SERVER"
@@ -119,7 +119,7 @@ idle_server_dies() {
 }
 
 idle_server_hangs() {
-	up io_timeout=1 || return
+	up io_timeout=2 || return
 	kill -STOP "$SERVER"
 	await 60 lost_since 0
 	kill -CONT "$SERVER"
@@ -137,7 +137,7 @@ rxe_mend() {
 }
 
 link_goes_down_and_up() {
-	up io_timeout=2 && io_begin || return
+	up io_timeout=2 fail_after=-1 && io_begin || return
 	ip -n memreg-owner link set mr_owner down
 	await 60 lost_since 0
 	addresses_up owner && rxe_mend owner && rxe_mend peer &&
@@ -147,7 +147,7 @@ link_goes_down_and_up() {
 
 # The same address, on another RDMA device then.
 rdma_device_goes_and_comes() {
-	up && io_begin || return
+	up fail_after=-1 && io_begin || return
 	rxe_down owner
 	await 60 lost_since 0 && rxe_up owner && await 20 rxe_ready owner &&
 		await 60 live && io_end &&
@@ -157,7 +157,7 @@ rdma_device_goes_and_comes() {
 
 # The server ends with its device.
 peers_device_goes_and_comes() {
-	up io_timeout=2 && io_begin || return
+	up io_timeout=2 fail_after=-1 && io_begin || return
 	rxe_down peer
 	server_end TERM
 	await 60 lost_since 0 && rxe_up peer && await 20 rxe_ready peer &&

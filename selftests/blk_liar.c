@@ -37,7 +37,7 @@
 #define WR_LATE	1001
 
 /* What a slow answer waits for: as many keep-alives, a second or more apart */
-#define SLOW	7
+#define SLOW	6
 
 struct answer {
 	struct ib_memreg_blk_reply reply;
@@ -69,6 +69,7 @@ struct liar {
 	uint32_t old_rkey;
 	struct ib_memreg_blk_seg kept;
 	bool is_kept;
+	bool is_late;
 	struct slow slow;
 	bool up;
 	unsigned int every;
@@ -121,7 +122,8 @@ static void post_rdma(struct liar *l, enum ibv_wr_opcode opcode,
 		.wr.rdma.rkey = be32toh(seg->rkey),
 	}, *bad;
 
-	ibv_post_send(l->id->qp, &wr, &bad);
+	if (!ibv_post_send(l->id->qp, &wr, &bad) && mark == WR_LATE)
+		l->is_late = true;
 }
 
 /* Fenced: the data that was read is there first. */
@@ -367,11 +369,13 @@ static void take_completions(struct liar *l)
 	struct ibv_wc wc;
 
 	while (ibv_poll_cq(l->cq, 1, &wc) > 0) {
-		if (wc.wr_id == WR_LATE)
+		if (wc.wr_id == WR_LATE) {
 			printf("late: %s\n", ibv_wc_status_str(wc.status));
-		else if (wc.wr_id < DEPTH && wc.status == IBV_WC_SUCCESS &&
-			 l->up)
+			l->is_late = false;
+		} else if (wc.wr_id < DEPTH && wc.status == IBV_WC_SUCCESS &&
+			   l->up) {
 			take_command(l, wc.wr_id);
+		}
 	}
 }
 
@@ -397,12 +401,24 @@ static void create_qp(struct liar *l)
 		post_recv(l, i);
 }
 
+/* Else what was late would end by that, and not tell what came of it. */
+static void await_late(struct liar *l)
+{
+	unsigned int i;
+
+	for (i = 0; l->is_late && i < 500; i++) {
+		poll(NULL, 0, 10);
+		take_completions(l);
+	}
+}
+
 static void hang_up(struct liar *l)
 {
 	if (!l->id)
 		return;
 	l->up = false;
 	l->slow.left = 0;
+	await_late(l);
 	rdma_disconnect(l->id);
 	rdma_destroy_qp(l->id);
 	rdma_destroy_id(l->id);

@@ -27,6 +27,7 @@ fi
 
 # liar_begin EVERY LIE...: a server that tells them.
 liar_begin() {
+	: >"$SAID.server"
 	ip netns exec memreg-peer "$TOPOLOGY_TREE/build/selftests/blk_liar" \
 		192.0.2.2 "$@" >"$SAID.server" 2>&1 &
 	SERVER=$!
@@ -36,7 +37,7 @@ liar_begin() {
 # liar EVERY LIE...: a device of such a server.
 liar() {
 	liar_begin "$@" &&
-		blk_make dev queues=1 depth=8 "io_timeout=${WAIT:-2}" \
+		blk_make dev queues=1 depth=8 "io_timeout=${WAIT:-30}" \
 			retries=10 &&
 		{ [ -n "${OFFERED:-}" ] || blk_enable dev; }
 }
@@ -113,7 +114,7 @@ I1_no_key_works_after_the_answer() {
 
 # The key of a command that was not answered, on the next connection.
 I1_no_key_works_after_recovery() {
-	liar 20 silent && reads 40 && told 1 &&
+	WAIT=2 liar 20 silent && reads 40 && told 1 &&
 		await 20 server_says '^late:' &&
 		server_says '^late: remote access error' &&
 		(($(blk_count dev timeouts) > 0)) &&

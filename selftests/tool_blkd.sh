@@ -31,6 +31,7 @@ check() {
 
 # begin ARGUMENT...: in the background, as $SERVER, until it serves.
 begin() {
+	: >"$SAID"
 	ip netns exec memreg-owner memreg blkd -d rxe_owner "$@" >"$SAID" 2>&1 &
 	SERVER=$!
 	await 60 says 'serving on' 2>>"$SAID"

@@ -42,13 +42,15 @@ counts_from_0() {
 
 # A server registers 64 KiB for windows, and ends.
 counts_a_server() {
-	local line
+	local line pid
 	coproc ip netns exec memreg-owner memreg serve -d rxe_owner --size 64K
+	# bash forgets it when it has ended.
+	pid=$COPROC_PID
 	read -r -t 60 line <&"${COPROC[0]}" || return
 	echo "# $line"
 	is mrs-registered 1 mrs-deregistered 0 pages-pinned 16 || return
 	echo quit >&"${COPROC[1]}"
-	wait "$COPROC_PID" || return
+	wait "$pid" || return
 	is mrs-registered 1 mrs-deregistered 1 pages-unpinned 16
 }
 

@@ -71,8 +71,10 @@ server_says() {
 	grep -q -- "$1" "$SAID.server"
 }
 
-# server_begin OPTION... EXPORT...: until it serves. $SERVER is its process.
+# server_begin OPTION... EXPORT...: until it serves. $SERVER is its process. What
+# the one before said must not be read for it.
 server_begin() {
+	: >"$SAID.server"
 	ip netns exec memreg-peer memreg blkd -d rxe_peer "$@" \
 		>"$SAID.server" 2>&1 &
 	SERVER=$!
