@@ -7,7 +7,7 @@
  * Whatever goes, all of the owner's calls end within a limit, and when the
  * device is gone each tells so; then everything can be had anew.
  *
- * time limit: 240
+ * time limit: 360
  */
 #include <pthread.h>
 
