@@ -979,10 +979,23 @@ static noinline int memreg_send_memory(struct memreg_sub *sub, u32 i,
 	return ret;
 }
 
+/* A work request has one piece of memory. */
+static __always_inline void memreg_send_piece(struct memreg_sub *sub,
+					      union memreg_device_wr *to,
+					      u64 addr, u32 length)
+{
+	struct ib_sge *sge = &sub->s->device_sges[sub->nr_sges++];
+
+	sge->addr = addr;
+	sge->length = length;
+	sge->lkey = sub->lkey;
+	to->send.sg_list = sge;
+	to->send.num_sge = 1;
+}
+
 /* The same, for a plain work request: most are of one piece. */
 static inline int memreg_send_plain(struct memreg_sub *sub, u32 i, u32 *taken)
 {
-	struct ib_sge *sge = &sub->s->device_sges[sub->nr_sges];
 	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
 	const struct memreg_opcode *op = &memreg_opcodes[wr->opcode];
 	union memreg_device_wr *to;
@@ -1004,12 +1017,7 @@ static inline int memreg_send_plain(struct memreg_sub *sub, u32 i, u32 *taken)
 	memreg_slot_describe(sub, slot, i);
 	memreg_slot_keep(sub, slot, mr, &wr->sge);
 	memreg_fill_wr(to, op, wr, slot, false, 0);
-	to->send.sg_list = sge;
-	to->send.num_sge = 1;
-	sge->addr = addr;
-	sge->length = wr->sge.length;
-	sge->lkey = sub->lkey;
-	sub->nr_sges++;
+	memreg_send_piece(sub, to, addr, wr->sge.length);
 	if (op->write)
 		slot->length = wr->sge.length;
 	return 0;
@@ -1041,7 +1049,6 @@ static int memreg_insert_rkeys(struct memreg_sub *sub,
 static int memreg_send_inline(struct memreg_sub *sub, u32 i)
 {
 	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
-	struct ib_sge *sge = &sub->s->device_sges[sub->nr_sges];
 	union memreg_device_wr *to;
 	struct memreg_slot *slot;
 	int ret;
@@ -1053,18 +1060,15 @@ static int memreg_send_inline(struct memreg_sub *sub, u32 i)
 	to = memreg_chain_add(sub, slot, i);
 	memreg_slot_describe(sub, slot, i);
 	memreg_fill_wr(to, &memreg_opcodes[wr->opcode], wr, slot, false, 0);
-	to->send.sg_list = sge;
-	to->send.num_sge = !!wr->length;
+	to->send.sg_list = NULL;
+	to->send.num_sge = 0;
 	if (!wr->length)
 		return 0;
 	memcpy(memreg_slot_buffer(slot), sub->s->side[i], wr->length);
 	ib_dma_sync_single_for_device(sub->ucmd->mdev->ibdev,
 				      memreg_slot_buffer_dma(slot),
 				      wr->length, DMA_BIDIRECTIONAL);
-	sge->addr = memreg_slot_buffer_dma(slot);
-	sge->length = wr->length;
-	sge->lkey = sub->lkey;
-	sub->nr_sges++;
+	memreg_send_piece(sub, to, memreg_slot_buffer_dma(slot), wr->length);
 	return 0;
 }
 
