@@ -421,7 +421,22 @@ static void memreg_ring_moderate(struct work_struct *work)
  * The descriptor
  */
 
-static void memreg_ring_free(struct memreg_ring *ring)
+/**
+ * memreg_ring_hold() - Keep the memory of a ring
+ * @ring: Ring that is there
+ */
+void memreg_ring_hold(struct memreg_ring *ring)
+{
+	refcount_inc(&ring->refs);
+}
+
+/**
+ * memreg_ring_release() - Let go of the memory of a ring
+ * @ring: The ring
+ *
+ * Context: may sleep.
+ */
+void memreg_ring_release(struct memreg_ring *ring)
 {
 	if (!refcount_dec_and_test(&ring->refs))
 		return;
@@ -431,9 +446,9 @@ static void memreg_ring_free(struct memreg_ring *ring)
 	kfree(ring);
 }
 
-static int memreg_ring_release(struct inode *inode, struct file *filp)
+static int memreg_ring_file_release(struct inode *inode, struct file *filp)
 {
-	memreg_ring_free(filp->private_data);
+	memreg_ring_release(filp->private_data);
 	return 0;
 }
 
@@ -594,7 +609,7 @@ static long memreg_ring_ioctl(struct file *filp, unsigned int num,
 
 static const struct file_operations memreg_ring_fops = {
 	.owner = THIS_MODULE,
-	.release = memreg_ring_release,
+	.release = memreg_ring_file_release,
 	.mmap = memreg_ring_mmap,
 	.poll = memreg_ring_file_poll,
 	.unlocked_ioctl = memreg_ring_ioctl,
@@ -669,6 +684,7 @@ static struct memreg_ring *memreg_ring_alloc(struct memreg_ucmd *ucmd)
 	}
 	ring->entries = (void *)ring->shared + MEMREG_RING_HEADER;
 	spin_lock_init(&ring->lock);
+	INIT_LIST_HEAD(&ring->ended);
 	init_waitqueue_head(&ring->wait);
 	init_waitqueue_head(&ring->settled);
 	init_irq_work(&ring->irq, memreg_ring_irq);
@@ -754,7 +770,7 @@ static int memreg_ring_install(struct memreg_ucmd *ucmd,
 		put_unused_fd(fd);
 		return PTR_ERR(filp);
 	}
-	refcount_inc(&ring->refs);
+	memreg_ring_hold(ring);
 	cmd->entries = ring->nr_entries;
 	cmd->out_ring_id = ring->obj.id;
 	cmd->out_fd = fd;
@@ -817,7 +833,7 @@ err_abort:
 err_cq:
 	memreg_ring_destroy_cq(ring);
 err_free:
-	memreg_ring_free(ring);
+	memreg_ring_release(ring);
 	return ret;
 }
 
@@ -827,7 +843,7 @@ static void memreg_ring_destroy(struct memreg_file *file,
 	struct memreg_ring *ring = container_of(obj, struct memreg_ring, obj);
 
 	memreg_ring_destroy_cq(ring);
-	memreg_ring_free(ring);
+	memreg_ring_release(ring);
 }
 
 static void memreg_ring_info(struct memreg_object *obj,

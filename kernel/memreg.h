@@ -928,6 +928,8 @@ void memreg_guard_await(struct memreg_region *region,
  * @wc_count: Their number; @lock
  * @held: That one needs a context that may sleep, and all others wait; @lock
  * @settling: Somebody is at work on it; @lock
+ * @ended: Commands of io_uring that end as soon as the room is back which their
+ *	slots had; @lock
  * @waiters: Tasks that sleep in RING_WAIT
  * @poller: One of them that is to be woken to poll @cq, or NULL
  * @wait: They, and who polls the descriptor
@@ -962,6 +964,7 @@ struct memreg_ring {
 	unsigned int wc_count;
 	bool held;
 	bool settling;
+	struct list_head ended;
 	atomic_t waiters;
 	struct task_struct *poller;
 	wait_queue_head_t wait;
@@ -995,6 +998,8 @@ static inline u32 memreg_ring_max(struct memreg_device *mdev)
 int memreg_ring_init(void);
 void memreg_ring_exit(void);
 int memreg_ring_create(struct memreg_ucmd *ucmd);
+void memreg_ring_hold(struct memreg_ring *ring);
+void memreg_ring_release(struct memreg_ring *ring);
 struct memreg_ring *memreg_ring_get(struct memreg_ucmd *ucmd, u32 id);
 void memreg_ring_put(struct memreg_ring *ring);
 bool memreg_ring_claim(struct memreg_ring *ring, u32 count);
@@ -1508,6 +1513,9 @@ struct io_uring_cmd;
 /**
  * struct memreg_uring - A command of io_uring
  * @cmd: The command; NULL once it was taken by who ends it
+ * @ended: It, taken, as all of its slots are through
+ * @node: In memreg_ring.ended then
+ * @ring: The ring of its slots, held while it is issued; NULL if it has none
  * @pending: Its slots that have not completed, and MEMREG_URING_ISSUE
  * @ucmd: The call, while it is issued
  * @issue_flags: Those it is issued with
@@ -1525,6 +1533,9 @@ struct io_uring_cmd;
  */
 struct memreg_uring {
 	struct io_uring_cmd *cmd;
+	struct io_uring_cmd *ended;
+	struct list_head node;
+	struct memreg_ring *ring;
 	atomic_t pending;
 	struct memreg_ucmd *ucmd;
 	unsigned int issue_flags;
@@ -1559,6 +1570,7 @@ void memreg_uring_remove(struct memreg_uring *uring);
 void memreg_uring_note(struct memreg_uring *uring,
 		       const struct ib_memreg_cqe *entry);
 bool memreg_uring_put(struct memreg_uring *uring, struct memreg_ring *ring);
+void memreg_uring_end_all(struct memreg_ring *ring);
 #else
 static inline bool memreg_uring_there(void)
 {
@@ -1589,6 +1601,8 @@ static inline bool memreg_uring_put(struct memreg_uring *uring,
 {
 	return false;
 }
+
+static inline void memreg_uring_end_all(struct memreg_ring *ring) {}
 #endif
 
 #endif /* _MEMREG_H */

@@ -310,6 +310,13 @@ static void memreg_queue_give(struct memreg_queue *queue, u32 count)
 		wake_up_all(&queue->wait);
 }
 
+/* Commands of io_uring are told of when what they had is free again. */
+static void memreg_queue_end_urings(struct memreg_queue *queue)
+{
+	if (unlikely(!list_empty(&queue->ring->ended)))
+		memreg_uring_end_all(queue->ring);
+}
+
 /* What to tell the user of a slot: a status, or -1 for nothing. */
 static int memreg_send_outcome(struct memreg_queue *queue,
 			       const struct memreg_slot *slot, u8 status)
@@ -370,6 +377,7 @@ static void memreg_send_done(struct memreg_queue *queue,
 	if (marker)
 		WRITE_ONCE(queue->marked, false);
 	memreg_queue_give(queue, count);
+	memreg_queue_end_urings(queue);
 }
 
 static void memreg_recv_done(struct memreg_queue *queue,
@@ -379,6 +387,7 @@ static void memreg_recv_done(struct memreg_queue *queue,
 		memreg_ring_unclaim(queue->ring, 1);
 	llist_add(&slot->node, &queue->free);
 	memreg_queue_give(queue, 1);
+	memreg_queue_end_urings(queue);
 }
 
 /**

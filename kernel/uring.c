@@ -153,6 +153,10 @@ void memreg_uring_add(struct memreg_uring *uring, struct memreg_slot *slot)
 {
 	slot->uring = uring;
 	uring->shared = !slot->queue->ep;
+	if (!uring->ring) {
+		uring->ring = slot->queue->ring;
+		memreg_ring_hold(uring->ring);
+	}
 	atomic_inc(&uring->pending);
 }
 
@@ -188,6 +192,9 @@ void memreg_uring_note(struct memreg_uring *uring,
  * @uring: The command, not to be touched afterwards
  * @ring: The ring in which an entry is set aside for the slot
  *
+ * The caller calls memreg_uring_end_all() when it has given back what the slot
+ * had: who sees the command end may use that.
+ *
  * Context: any, with memreg_ring.lock held.
  * Return: whether that entry was written, as io_uring has given the command up.
  */
@@ -203,7 +210,8 @@ bool memreg_uring_put(struct memreg_uring *uring, struct memreg_ring *ring)
 	memreg_uring_through(uring);
 	cmd = xchg(&uring->cmd, NULL);
 	if (cmd) {
-		io_uring_cmd_complete_in_task(cmd, memreg_uring_work);
+		uring->ended = cmd;
+		list_add_tail(&uring->node, &ring->ended);
 		return false;
 	}
 	/* The last one that was posted may be none that tells. */
@@ -214,6 +222,23 @@ bool memreg_uring_put(struct memreg_uring *uring, struct memreg_ring *ring)
 	/* It has no registered buffer, so this can be done anywhere. */
 	kfree(uring);
 	return told;
+}
+
+/**
+ * memreg_uring_end_all() - End the commands whose slots are through
+ * @ring: The ring
+ *
+ * Context: any, with memreg_ring.lock held.
+ */
+void memreg_uring_end_all(struct memreg_ring *ring)
+{
+	struct memreg_uring *uring, *next;
+
+	lockdep_assert_held(&ring->lock);
+
+	list_for_each_entry_safe(uring, next, &ring->ended, node)
+		io_uring_cmd_complete_in_task(uring->ended, memreg_uring_work);
+	INIT_LIST_HEAD(&ring->ended);
 }
 
 /*
@@ -328,14 +353,25 @@ static int memreg_uring_submit(struct memreg_uring *uring)
  */
 static bool memreg_uring_issued(struct memreg_uring *uring)
 {
+	struct memreg_ring *ring = uring->ring;
+	bool through;
+
 	/* Who may wait has done so before. */
 	if (memreg_uring_nowait(uring) &&
 	    atomic_read(&uring->pending) != MEMREG_URING_ISSUE)
 		io_uring_cmd_mark_cancelable(uring->cmd, uring->issue_flags);
-	if (atomic_sub_return(MEMREG_URING_ISSUE, &uring->pending))
-		return false;
-	memreg_uring_through(uring);
-	return true;
+	through = !atomic_sub_return(MEMREG_URING_ISSUE, &uring->pending);
+	if (through)
+		memreg_uring_through(uring);
+	if (!ring)
+		return through;
+	/* Who was the last but us still gives back what its slot had. */
+	if (through) {
+		spin_lock_irq(&ring->lock);
+		spin_unlock_irq(&ring->lock);
+	}
+	memreg_ring_release(ring);
+	return through;
 }
 
 static struct memreg_uring *memreg_uring_new(struct io_uring_cmd *cmd,
