@@ -446,7 +446,7 @@ TEST_F(blkd, a_key_that_is_not_good_ends_the_connection)
  * Depth
  */
 
-TEST_F(blkd, as_many_commands_as_the_depth_are_answered)
+TEST_F_TIMEOUT(blkd, as_many_commands_as_the_depth_are_answered, SOAK_S)
 {
 	struct blk_conn *conn = &self->conn;
 	struct ib_memreg_blk_reply reply;
@@ -620,7 +620,7 @@ TEST_F(blkd, a_number_is_used_once_in_an_epoch)
 }
 
 /* Whether it was done or not when the connection ends, it is afterwards. */
-TEST_F(blkd, a_command_without_an_answer_is_done_once)
+TEST_F_TIMEOUT(blkd, a_command_without_an_answer_is_done_once, SOAK_S)
 {
 	struct blk_conn *conn = &self->conn;
 	struct blk_message msg;
@@ -667,7 +667,8 @@ TEST_F(blkd, a_new_epoch_ends_the_connections_of_the_old_one)
 }
 
 /* What an old epoch has begun does not go on when a new one is there. */
-TEST_F(blkd, what_an_old_epoch_began_does_not_land_in_the_new_one)
+TEST_F_TIMEOUT(blkd, what_an_old_epoch_began_does_not_land_in_the_new_one,
+	       SOAK_S)
 {
 	struct blk_client *client = &self->client;
 	struct blk_conn *conn = &self->conn, next;
@@ -855,7 +856,7 @@ TEST_F(blkd_inline, what_fails_has_no_data_behind_it)
 }
 
 /* The server's places for replies are used many times over. */
-TEST_F(blkd_inline, I1_replies_do_not_mix)
+TEST_F_TIMEOUT(blkd_inline, I1_replies_do_not_mix, SOAK_S)
 {
 	struct blk_conn *conn = &self->conn;
 	struct ib_memreg_blk_reply reply;
@@ -911,7 +912,7 @@ TEST_F(blkd_inline, what_was_done_is_not_done_again)
 }
 
 /* Whether it was done or not when the connection ends, it is afterwards. */
-TEST_F(blkd_inline, what_was_not_answered_is_done_once)
+TEST_F_TIMEOUT(blkd_inline, what_was_not_answered_is_done_once, SOAK_S)
 {
 	struct blk_conn *conn = &self->conn;
 	uint8_t *mem = self->client.mem;

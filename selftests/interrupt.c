@@ -274,7 +274,7 @@ static long kill_at_work(struct __test_metadata *_metadata,
 	return ms;
 }
 
-TEST_F_TIMEOUT(interrupt, I8_killed_in_a_batch_it_is_done_or_not, 600)
+TEST_F_TIMEOUT(interrupt, I8_killed_in_a_batch_it_is_done_or_not, SOAK_S)
 {
 	unsigned int i, bound = 0, rounds = test_rounds(4);
 	struct state before, now;
@@ -311,7 +311,7 @@ static void count_alarm(int signal)
 	atomic_fetch_add(&alarms, 1);
 }
 
-TEST_F_TIMEOUT(interrupt, other_signals_change_nothing, 600)
+TEST_F_TIMEOUT(interrupt, other_signals_change_nothing, SOAK_S)
 {
 	struct sigaction act = { .sa_handler = count_alarm };
 	struct itimerval often = { { 0, 2000 }, { 0, 2000 } };

@@ -312,7 +312,8 @@ static void *come_and_go(void *arg)
 }
 
 /* Those that stay are told exactly once, whatever else comes and goes. */
-TEST_F(list, objects_that_stay_are_told_once_while_others_come_and_go)
+TEST_F_TIMEOUT(list, objects_that_stay_are_told_once_while_others_come_and_go,
+	       SOAK_S)
 {
 	struct churn churn = { .fd = self->fd, .domain = self->domain };
 	unsigned int round, i, k, seen;

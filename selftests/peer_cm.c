@@ -395,7 +395,7 @@ TEST_F_TIMEOUT(cm, neighbour_that_is_not_known_yet, LIMIT_S)
 }
 
 /* While it is being resolved, connected, and refused */
-TEST_F_TIMEOUT(cm, endpoint_is_destroyed_while_it_connects, LIMIT_S)
+TEST_F_TIMEOUT(cm, endpoint_is_destroyed_while_it_connects, SOAK_S)
 {
 	unsigned int i;
 	uint32_t endpoint;
@@ -480,7 +480,7 @@ static void connect_many(unsigned int port, unsigned int count, int pipe)
 	_exit(read(pipe, &end, 1) != 0);
 }
 
-TEST_F_TIMEOUT(cm, many_endpoints, LIMIT_S)
+TEST_F_TIMEOUT(cm, many_endpoints, SOAK_S)
 {
 	unsigned int count = times(64, 1000), i;
 	struct ib_memreg_event event;

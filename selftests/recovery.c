@@ -150,7 +150,7 @@ static bool queue_is_up(void)
 	return false;
 }
 
-TEST_F_TIMEOUT(recovery, link_down_and_up, 300)
+TEST_F_TIMEOUT(recovery, link_down_and_up, SOAK_S)
 {
 	unsigned int round;
 
@@ -164,7 +164,7 @@ TEST_F_TIMEOUT(recovery, link_down_and_up, 300)
 	EXPECT_TRUE(queue_is_up());
 }
 
-TEST_F_TIMEOUT(recovery, queue_is_rebuilt_when_its_address_goes, 300)
+TEST_F_TIMEOUT(recovery, queue_is_rebuilt_when_its_address_goes, SOAK_S)
 {
 	__u64 rebuilt;
 	unsigned int round;
@@ -198,7 +198,7 @@ static bool read_mac(char mac[18])
 	return found;
 }
 
-TEST_F_TIMEOUT(recovery, MAC_address_changes, 300)
+TEST_F_TIMEOUT(recovery, MAC_address_changes, SOAK_S)
 {
 	static const char set[] = "ip link set " NETDEV " address %s";
 	char mac[18] = "", command[64];
@@ -218,7 +218,7 @@ TEST_F_TIMEOUT(recovery, MAC_address_changes, 300)
 }
 
 /* Domains that are made meanwhile are good ones, or aren't made. */
-TEST_F_TIMEOUT(recovery, domains_come_and_go_meanwhile, 300)
+TEST_F_TIMEOUT(recovery, domains_come_and_go_meanwhile, SOAK_S)
 {
 	__u32 domain;
 	unsigned int round;

@@ -672,7 +672,7 @@ static __u64 signal_the_last(const struct model *m, __u64 signalled)
 	return room ? signalled | 1ULL << (room - 1) : signalled;
 }
 
-TEST_F_TIMEOUT(ring, I10_mixed_work_never_overflows, LIMIT_S)
+TEST_F_TIMEOUT(ring, I10_mixed_work_never_overflows, SOAK_S)
 {
 	unsigned int i, rounds = test_rounds(150), seed = 4711;
 	struct model m = {};
@@ -905,7 +905,7 @@ TEST_F_TIMEOUT(ring, I10_scribbled_memory_is_not_believed, LIMIT_S)
 }
 
 /* The index wraps around at the end of the memory, if not of its own range. */
-TEST_F_TIMEOUT(ring, I10_ring_goes_around, LIMIT_S)
+TEST_F_TIMEOUT(ring, I10_ring_goes_around, SOAK_S)
 {
 	unsigned int i, rounds = test_rounds(60);
 

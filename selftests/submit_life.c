@@ -277,7 +277,7 @@ static void own_all(struct __test_metadata *_metadata, FIXTURE_DATA(life) *self)
 	EXPECT_EQ(LEN / PAGE + STOCK_PINS, vm_pin(0));
 }
 
-TEST_F_TIMEOUT(life, I7_killed_process_leaves_nothing, LIMIT_S)
+TEST_F_TIMEOUT(life, I7_killed_process_leaves_nothing, SOAK_S)
 {
 	unsigned int i, n = test_rounds(4);
 	struct state before;
@@ -446,7 +446,7 @@ static void connect_one(struct __test_metadata *_metadata,
 }
 
 /* All of them can have something posted at a time, and each has its entry. */
-TEST_F_TIMEOUT(many, many_endpoints_share_a_ring, 4 * LIMIT_S)
+TEST_F_TIMEOUT(many, many_endpoints_share_a_ring, SOAK_S)
 {
 	unsigned int i, n = times(debug_kernel() ? 40 : 150, MOST);
 	__u8 *seen = calloc(n, 1);

@@ -1056,8 +1056,23 @@ static void end_process(struct __test_metadata *_metadata, unsigned int delay)
 	AWAIT(!state_count(IB_MEMREG_OBJECT_FILE));
 }
 
-/* I7: nothing is left; what is pinned, and the module, is looked at after it */
-TEST(I7_killed_process_leaves_nothing)
+FIXTURE(killed)
+{
+	int unused;
+};
+
+FIXTURE_SETUP(killed)
+{
+	(void)self;
+}
+
+FIXTURE_TEARDOWN(killed)
+{
+	(void)self;
+}
+
+/* What is pinned, and the module, is looked at after it */
+TEST_F_TIMEOUT(killed, I7_nothing_is_left, SOAK_S)
 {
 	unsigned int i, rounds = test_rounds(8);
 

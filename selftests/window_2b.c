@@ -436,7 +436,7 @@ TEST_F_TIMEOUT(window, I3_owner_ends_it, LIMIT_S)
 }
 
 /* Windows are bound and ended over and over: no key comes back soon. */
-TEST_F_TIMEOUT(window, I9_keys_are_fresh, LIMIT_S)
+TEST_F_TIMEOUT(window, I9_keys_are_fresh, SOAK_S)
 {
 	struct ib_memreg_wr end = WR(INVALIDATE, self->to,
 				     .window_id = self->windows[0],
