@@ -993,7 +993,7 @@ static __always_inline void memreg_send_piece(struct memreg_sub *sub,
 	to->send.num_sge = 1;
 }
 
-/* The same, for a plain work request: most are of one piece. */
+/* Put a plain work request on the chain: most are of one piece. */
 static inline int memreg_send_plain(struct memreg_sub *sub, u32 i, u32 *taken)
 {
 	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
