@@ -51,8 +51,6 @@ bool debug_kernel(void);
 /* Seconds for a test that repeats something: with --full that takes long. */
 #define SOAK_S		10000
 
-/* A fifth on a debug kernel, which takes more than five times as long. */
-unsigned int soak_rounds(unsigned int rounds);
 /* Fewer on a debug kernel, which is slow, and more with --full. */
 unsigned int test_rounds(unsigned int rounds);
 

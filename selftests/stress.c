@@ -1487,7 +1487,7 @@ static void race_end(const struct action *action, void (*end)(void),
 
 TEST_F_TIMEOUT(stress, I7_I8_each_call_races_with_the_end_of_its_process, 20000)
 {
-	unsigned int i, k, n = times(1, soak_rounds(20)) * ACTIONS;
+	unsigned int i, k, n = times(1, 20) * ACTIONS;
 	int status;
 
 	for (i = 0; i < n; i++) {
@@ -1581,7 +1581,7 @@ static void race_shell(struct __test_metadata *_metadata,
 static unsigned int rounds_without(unsigned int check)
 {
 	if (test_full())
-		return soak_rounds(5) * ACTIONS;
+		return 4 * ACTIONS;
 	return debug_kernel() ? 1 : check;
 }
 

@@ -58,15 +58,10 @@ bool debug_kernel(void)
 	       !access("/sys/kernel/debug/kcsan", F_OK);
 }
 
-unsigned int soak_rounds(unsigned int rounds)
-{
-	return debug_kernel() ? (rounds + 4) / 5 : rounds;
-}
-
 unsigned int test_rounds(unsigned int rounds)
 {
 	if (test_full())
-		return soak_rounds(rounds * 50);
+		return rounds * 50;
 	return debug_kernel() && rounds > 3 ? rounds / 4 : rounds;
 }
 
