@@ -631,7 +631,7 @@ TEST_F_TIMEOUT(blkd, a_command_without_an_answer_is_done_once, SOAK_S)
 		ASSERT_EQ(0, make(conn, BLK(WRITE), &msg));
 		ASSERT_EQ(0, blk_send(conn, &msg, blk_size(&msg)));
 		if (i % 2)
-			usleep(i * 300);
+			usleep(i % 12 * 300);
 		ASSERT_EQ(0, again(conn));
 		ASSERT_EQ(0, retry(conn, &msg));
 		EXPECT_TRUE(medium_is(conn, 0, 4096, i));
@@ -924,7 +924,7 @@ TEST_F_TIMEOUT(blkd_inline, what_was_not_answered_is_done_once, SOAK_S)
 		msg = blk_command(conn, BLK(WRITE), 0, 4096);
 		ASSERT_EQ(0, blk_send_data(conn, &msg, mem, 4096));
 		if (i % 2)
-			usleep(i * 300);
+			usleep(i % 8 * 300);
 		ASSERT_EQ(0, again_inline(conn));
 		ASSERT_EQ(0, retry(conn, &msg));
 		EXPECT_TRUE(both_are(conn, 0, 4096, i));

@@ -24,6 +24,7 @@
 #define RING_ENTRIES	2048
 #define MAX_SEND	600
 #define WINDOW_SPAN	(BLK_MEMORY / 2)
+#define SAID_MAX	(1 << 20)	/* by the server, until that is read */
 
 /*
  * The server
@@ -68,7 +69,9 @@ int blk_serve(struct blk_server *s, const char *const *args)
 {
 	int ends[2];
 
-	if (pipe2(ends, O_CLOEXEC))
+	/* It must not wait for who waits for its answer. */
+	if (pipe2(ends, O_CLOEXEC) ||
+	    fcntl(ends[1], F_SETPIPE_SZ, SAID_MAX) < 0)
 		return -errno;
 	s->pid = fork();
 	if (!s->pid)
