@@ -213,7 +213,14 @@ wait_for_server() {
 	dd if=/dev/zero of="$DISK" bs=64K count=4 oflag=direct conv=nocreat \
 		status=none &
 	IO=$!
-	await 20 commands_since "$before" 1
+	await 20 commands_since "$before" 1 && await 20 writes_in_flight
+}
+
+# The disk has some that were not answered.
+writes_in_flight() {
+	local writes
+	read -r _ writes <"/sys/block/${DISK#/dev/}/inflight"
+	((writes > 0))
 }
 
 removed_with_a_dead_server() {
