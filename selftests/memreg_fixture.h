@@ -51,6 +51,12 @@ bool debug_kernel(void);
 /* Seconds for a test that repeats something: with --full that takes long. */
 #define SOAK_S		10000
 
+/*
+ * A soak may be run in parts: how many of so many rounds are this part's, and
+ * which is the first of them (or NULL).
+ */
+unsigned int test_share(unsigned int rounds, unsigned int *first);
+
 /* Fewer on a debug kernel, which is slow, and more with --full. */
 unsigned int test_rounds(unsigned int rounds);
 

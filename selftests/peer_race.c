@@ -9,6 +9,7 @@
  * memory can be looked at for the last time.
  *
  * time limit: 600
+ * soak in parts: 10
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -18,6 +18,7 @@
  * nothing but these with one another.
  *
  * time limit: 600
+ * soak in parts: 10
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -1578,10 +1579,11 @@ static void race_shell(struct __test_metadata *_metadata,
 }
 
 /* Rounds in which something goes away; to bring it back takes programs */
-static unsigned int rounds_without(unsigned int check)
+static unsigned int rounds_without(unsigned int check, unsigned int *first)
 {
+	*first = 0;
 	if (test_full())
-		return 4 * ACTIONS;
+		return test_share(4 * ACTIONS, first);
 	return debug_kernel() ? 1 : check;
 }
 
@@ -1593,9 +1595,9 @@ static const struct action *action_of_round(unsigned int i)
 
 TEST_F_TIMEOUT(stress, I7_I8_calls_race_with_removal_of_the_device, 20000)
 {
-	unsigned int i, n = rounds_without(3);
+	unsigned int i, first, n = rounds_without(3, &first);
 
-	for (i = 0; i < n; i++)
+	for (i = first; i < first + n; i++)
 		race_shell(_metadata, action_of_round(i), self->seed + i * 10,
 			   "rxe_down owner",
 			   "rxe_up owner && await 20 rxe_ready owner");
@@ -1605,9 +1607,9 @@ TEST_F_TIMEOUT(stress, I7_I8_calls_race_with_removal_of_the_device, 20000)
 /* Of soft-RoCE's GSI QPs nothing is to be had afterwards */
 TEST_F_TIMEOUT(stress, I7_I8_calls_race_with_link_down, 20000)
 {
-	unsigned int i, n = rounds_without(2);
+	unsigned int i, first, n = rounds_without(2, &first);
 
-	for (i = 0; i < n; i++)
+	for (i = first; i < first + n; i++)
 		race_shell(_metadata, action_of_round(i), self->seed + i * 10,
 			   "ip -n memreg-owner link set mr_owner down",
 			   "addresses_up owner && await 20 rxe_active owner 1");

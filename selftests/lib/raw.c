@@ -58,10 +58,26 @@ bool debug_kernel(void)
 	       !access("/sys/kernel/debug/kcsan", F_OK);
 }
 
+unsigned int test_share(unsigned int rounds, unsigned int *first)
+{
+	const char *given = getenv("MEMREG_PART") ?: "1/1";
+	unsigned int part, parts, before;
+
+	if (sscanf(given, "%u/%u", &part, &parts) != 2 || !part ||
+	    part > parts) {
+		fprintf(stderr, "MEMREG_PART is %s, not PART/PARTS\n", given);
+		exit(1);
+	}
+	before = (__u64)rounds * (part - 1) / parts;
+	if (first)
+		*first = before;
+	return (__u64)rounds * part / parts - before;
+}
+
 unsigned int test_rounds(unsigned int rounds)
 {
 	if (test_full())
-		return rounds * 50;
+		return test_share(rounds * 50, NULL);
 	return debug_kernel() && rounds > 3 ? rounds / 4 : rounds;
 }
 
