@@ -29,7 +29,8 @@ hash_of() { sha256sum | cut -c1-12; }
 root_dir() {
 	echo "$CACHE/root-$({
 		echo "$ROOT_FORMAT $SUITE"
-		cat "$CACHE/kernel-version" "$BENCH/packages"
+		cat "$CACHE/kernel-version" "$BENCH/packages" \
+			"$BENCH"/patches/*
 	} | hash_of)"
 }
 
@@ -78,6 +79,9 @@ release() {
 
 # kdir KERNEL: the build tree for modules, as named inside the root directory.
 kdir() { echo "/lib/modules/$(release "$1")/build"; }
+
+# rxe_dir KERNEL: where its soft-RoCE was built.
+rxe_dir() { echo "$(root_dir)/usr/src/rxe-$(release "$1")"; }
 
 # oldest_dir: the build tree of the oldest kernel that the module is built for.
 oldest_dir() { echo "$(root_dir)/usr/src/oldest"; }
