@@ -4,6 +4,9 @@
  * a registration queue, MRs of many segments, LIST. One that ends the process
  * ends the call, which has been done or not (I8), whoever else has the file
  * open. Any other signal changes nothing.
+ *
+ * time limit: 200
+ * soak in parts: 4
  */
 #include <errno.h>
 #include <pthread.h>

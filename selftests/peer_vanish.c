@@ -8,6 +8,7 @@
  * device is gone each tells so; then everything can be had anew.
  *
  * time limit: 360
+ * soak in parts: 5
  */
 #include <pthread.h>
 
@@ -392,7 +393,7 @@ static void *call_in_a_loop(void *arg)
 	return NULL;
 }
 
-TEST_F_TIMEOUT(vanish, I7_deletion_races_with_calls, 3600)
+TEST_F_TIMEOUT(vanish, I7_deletion_races_with_calls, SOAK_S)
 {
 	struct caller callers[4] = { 0 };
 	unsigned int i, n = ARRAY_LEN(callers);
@@ -406,7 +407,7 @@ TEST_F_TIMEOUT(vanish, I7_deletion_races_with_calls, 3600)
 	}
 	for (i = 0; i < times(debug_kernel() ? 2 : 5, 200); i++)
 		ASSERT_EQ(0, shell("rxe_down owner; rxe_up owner &&"
-				   "await 20 rxe_ready owner"));
+				   "await 120 rxe_ready owner"));
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	for (i = 0; i < n; i++) {
 		pthread_join(callers[i].thread, NULL);
