@@ -86,11 +86,11 @@ server_dies_and_comes_back() {
 	for ((round = 0; round < ROUNDS; round++)); do
 		before=$(blk_count dev losses)
 		server_end KILL
-		await 30 lost_since "$before" || return
+		await 90 lost_since "$before" || return
 		serve --inline-max $((round % 2 * 4096)) && await 60 live ||
 			return
 		before=$(blk_count dev commands)
-		await 30 commands_since "$before" 20 || status=1
+		await 90 commands_since "$before" 20 || status=1
 	done
 	io_end && [ "$(blk_count dev failed)" = 0 ] &&
 		same "$DISK" "$BLK_FILES/file" && down && return "$status"

@@ -124,7 +124,7 @@ order() {
 		faults_begin "${set%=*}" "${set#*=}" || return
 	done
 	for set; do
-		await 120 "${UNTIL:-faults_done}" "${set%=*}" || status=1
+		await $((60 * FAULTS)) "${UNTIL:-faults_done}" "${set%=*}" || status=1
 	done
 	faults_end
 	return "$status"

@@ -3,7 +3,7 @@
 # ib_memreg_blk where memory is short: pages are swapped to a device, so that
 # there is memory to go on with. In a control group, as the machine's memory is
 # the server's as well.
-# time limit: 180
+# time limit: 400
 # shellcheck disable=SC2317,SC2329 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")" || exit

@@ -44,7 +44,7 @@ group_begin() {
 
 begin() {
 	blk_load || return
-	file file $((SIZE + 16))M
+	file file $((SIZE + SIZE / 8 + 16))M
 	server_begin -a 192.0.2.2 file="$FILE" && blk_make one export=file &&
 		blk_enable one || return
 	mkdir -p "$CGROUPS" "$BLK_FILES/mnt" &&

@@ -582,7 +582,8 @@ static int change(struct blk_conn *conn, unsigned int count)
 	return ret;
 }
 
-TEST_F(blkd, as_many_commands_are_remembered_as_the_protocol_has)
+TEST_F_TIMEOUT(blkd, as_many_commands_are_remembered_as_the_protocol_has,
+	       SOAK_S)
 {
 	struct blk_conn *conn = &self->conn;
 	struct blk_message zeroes;
@@ -1213,24 +1214,40 @@ TEST_F(blkd_named, who_does_not_take_replies_is_left)
 /* Two of each client, as its ring is short. */
 #define MANY	40
 
-/* Their completions have to be somewhere. */
-TEST(more_connections_than_there_are_completions_for_are_refused)
+FIXTURE(blkd_deep)
+{
+	struct blk_server server;
+};
+
+FIXTURE_SETUP(blkd_deep)
 {
 	static const char *const args[] = { "memory:64K", "--depth-max", "256",
 					    NULL };
+
+	ASSERT_EQ(0, blk_serve(&self->server, args));
+}
+
+FIXTURE_TEARDOWN(blkd_deep)
+{
+	EXPECT_EQ(0, blk_end(&self->server));
+}
+
+/* Their completions have to be somewhere. */
+TEST_F_TIMEOUT(blkd_deep, connections_beyond_the_completions_are_refused,
+	       SOAK_S)
+{
 	static struct blk_client clients[MANY];
 	struct blk_conn conns[2 * MANY];
 	struct ib_memreg_blk_hello hello;
-	struct blk_server server;
 	unsigned int n, opened = 0;
 	int ret = 0;
 
 	if (debug_kernel() && !test_full())
 		SKIP(return, "it takes too long here");
-	ASSERT_EQ(0, blk_serve(&server, args));
 	for (n = 0; n < 2 * MANY && !ret; n++) {
 		if (n % 2 == 0)
-			ASSERT_EQ(0, blk_open(&clients[opened++], &server,
+			ASSERT_EQ(0, blk_open(&clients[opened++],
+					      &self->server,
 					      (uint8_t)(1 + n / 2)));
 		hello = blk_hello(&clients[n / 2], 1);
 		hello.queues = htobe16(2);
@@ -1241,12 +1258,11 @@ TEST(more_connections_than_there_are_completions_for_are_refused)
 	}
 	EXPECT_EQ(BLK(BUSY), ret);
 	EXPECT_LT(20, n);
-	EXPECT_EQ(0, blk_says(&server, "lower --depth-max"));
+	EXPECT_EQ(0, blk_says(&self->server, "lower --depth-max"));
 	/* Who is connected stays so. */
 	EXPECT_EQ(0, blk_simple(&conns[0], BLK(NOP), 0, 0, 0));
 	while (opened)
 		blk_close(&clients[--opened]);
-	EXPECT_EQ(0, blk_end(&server));
 }
 
 #define HELLO(_name, ...)						\

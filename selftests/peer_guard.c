@@ -3,6 +3,8 @@
  * Guards: a peer writes as fast as it can while the mapping of the memory is
  * taken away. As soon as the call that does so has returned, the old keys are
  * refused, and what is mapped there now is the owner's alone.
+ *
+ * time limit: 240
  */
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -493,7 +495,7 @@ static bool register_in_churn(struct __test_metadata *_metadata,
 }
 
 /* Through the key of a live MR, a peer sees what the owner sees. */
-TEST_F_TIMEOUT(churn, I2_what_is_live_is_what_is_mapped, 3600)
+TEST_F_TIMEOUT(churn, I2_what_is_live_is_what_is_mapped, SOAK_S)
 {
 	unsigned int i, live = 0, rounds = times(200, 20000);
 	struct memreg_mr mr;
@@ -552,7 +554,7 @@ static void all_stale(struct __test_metadata *_metadata,
 	}
 }
 
-TEST_F_TIMEOUT(watch, I2_many_guards_end_together, 3600)
+TEST_F_TIMEOUT(watch, I2_many_guards_end_together, SOAK_S)
 {
 	unsigned int n = times(2000, 10000);
 	uint32_t *ids = mmap(NULL, n * sizeof(*ids), PROT_READ | PROT_WRITE,

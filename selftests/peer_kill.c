@@ -308,7 +308,7 @@ static long may_grow_kb(unsigned int n)
 	return debug_kernel() || most < half_of_each ? most : half_of_each;
 }
 
-TEST_F_TIMEOUT(kill, I7_killed_owner_leaves_nothing, 3600)
+TEST_F_TIMEOUT(kill, I7_killed_owner_leaves_nothing, SOAK_S)
 {
 	const char *kernel = getenv("MEMREG_KERNEL") ?: "";
 	unsigned int n = times(strcmp(kernel, "debug") ? 50 : 10, 500);

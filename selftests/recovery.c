@@ -3,6 +3,8 @@
  * The registration queue while the network below it changes: binds succeed or
  * say ENETDOWN, and work again when the network does. A queue whose GID goes
  * is rebuilt, which LIST counts.
+ *
+ * time limit: 300
  */
 #include <errno.h>
 #include <poll.h>

@@ -467,7 +467,7 @@ static void give_back(struct __test_metadata *_metadata,
 		ASSERT_EQ(0, raw_destroy(self->fd, self->domains[i]));
 }
 
-TEST_F_TIMEOUT(scale, calls_with_many_alive, 3600)
+TEST_F_TIMEOUT(scale, calls_with_many_alive, SOAK_S)
 {
 	long few[ARRAY_LEN(probes)], many[ARRAY_LEN(probes)];
 	__u64 max_mr, max_qp;
@@ -495,7 +495,7 @@ TEST_F_TIMEOUT(scale, calls_with_many_alive, 3600)
 		     self->many.endpoints);
 }
 
-TEST_F_TIMEOUT(scale, I7_close_with_many_alive, 3600)
+TEST_F_TIMEOUT(scale, I7_close_with_many_alive, SOAK_S)
 {
 	long ns;
 
@@ -530,7 +530,7 @@ static long rebuilds(__u32 domain)
 }
 
 /* The guard takes its time, which is not the fault of the queue. */
-TEST_F_TIMEOUT(scale, I2_unmap_under_many_windows, 3600)
+TEST_F_TIMEOUT(scale, I2_unmap_under_many_windows, SOAK_S)
 {
 	RAW(mr_query, cmd);
 	long ns;

@@ -476,7 +476,7 @@ TEST_F_TIMEOUT(scenario, nothing_goes_wrong, LIMIT_S)
 	live(_metadata, self);
 }
 
-TEST_F_TIMEOUT(scenario, I7_I8_any_place_may_fail, 3600)
+TEST_F_TIMEOUT(scenario, I7_I8_any_place_may_fail, 2 * SOAK_S)
 {
 	unsigned int nth = 1, stride = fail_nth_stride(9);
 
@@ -531,7 +531,7 @@ static bool live_with_fault(struct __test_metadata *_metadata,
 	return met;
 }
 
-TEST_F_TIMEOUT(scenario, I7_I8_device_and_network_may_fail, 3600)
+TEST_F_TIMEOUT(scenario, I7_I8_device_and_network_may_fail, SOAK_S)
 {
 	unsigned int i, skip, most;
 
@@ -563,7 +563,7 @@ static void device_is_gone(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, state_count(IB_MEMREG_OBJECT_FILE));
 }
 
-TEST_F_TIMEOUT(scenario, I7_device_vanishes_after_any_step, 3600)
+TEST_F_TIMEOUT(scenario, I7_device_vanishes_after_any_step, SOAK_S)
 {
 	/* Taking devices down and up is what a debug kernel is slowest at */
 	unsigned int n, stride = debug_kernel() && !test_full() ? 6 : 1;

@@ -3,6 +3,8 @@
  * Windows: bound and revoked alone and in batches, all or none (I8), with
  * rkeys that don't come back (I9), by the thousand, and by many threads at
  * once.
+ *
+ * time limit: 300
  */
 #include <errno.h>
 #include <pthread.h>
@@ -366,7 +368,7 @@ static __u32 rkeys_note(struct rkeys *rkeys, __u32 rkey, __u32 grant)
 	return distance;
 }
 
-TEST_F_TIMEOUT(window, I9_rkeys_do_not_come_back_soon, 1200)
+TEST_F_TIMEOUT(window, I9_rkeys_do_not_come_back_soon, SOAK_S)
 {
 	const __u32 grants = test_full() ? 500000 :
 			     debug_kernel() ? 20000 : 45000;
@@ -425,7 +427,7 @@ static long memory_available(void)
 }
 
 /* 100,000 windows of 64 KiB fit in 1 GiB: each may have 10 KiB. */
-TEST_F_TIMEOUT(window, thousands_bound_at_once, 1200)
+TEST_F_TIMEOUT(window, thousands_bound_at_once, SOAK_S)
 {
 	const __u32 total = test_full() ? 100000 :
 			    debug_kernel() ? 1000 : 10000;
@@ -599,7 +601,7 @@ static void *race_thread(void *arg)
 	return NULL;
 }
 
-TEST_F_TIMEOUT(window, threads_that_race_get_documented_errors, 1200)
+TEST_F_TIMEOUT(window, threads_that_race_get_documented_errors, SOAK_S)
 {
 	struct race race = {
 		.fd = self->fd,
@@ -662,7 +664,7 @@ static void *race_batches(void *arg)
 	return NULL;
 }
 
-TEST_F_TIMEOUT(window, I8_batches_that_race_are_bound_as_a_whole, 1200)
+TEST_F_TIMEOUT(window, I8_batches_that_race_are_bound_as_a_whole, SOAK_S)
 {
 	struct race race = {
 		.fd = self->fd,
