@@ -125,30 +125,43 @@ static int take_by_destroy(FIXTURE_DATA(race) *self)
 	return memreg_window_free(self->o.m, self->window);
 }
 
+/* How many rounds, and the first of them */
+static unsigned int rounds(unsigned int *first)
+{
+	unsigned int n = 12;
+
+	*first = 0;
+	if (test_full())
+		n = test_share(10000, first);
+	/* Each part has random numbers of its own. */
+	srand(1 + *first);
+	return n;
+}
+
 TEST_F_TIMEOUT(race, I3_nothing_lands_after_strict_revoke, 36000)
 {
-	unsigned int i;
+	unsigned int first, n = rounds(&first), i;
 
-	for (i = 0; i < times(12, 10000); i++)
+	for (i = first; i < first + n; i++)
 		ASSERT_EQ(0, race(_metadata, self, take_by_strict_revoke, i));
 }
 
 TEST_F_TIMEOUT(race, I3_nothing_lands_after_destroying_a_window, 36000)
 {
-	unsigned int i;
+	unsigned int first, n = rounds(&first), i;
 
-	for (i = 0; i < times(12, 10000); i++)
+	for (i = first; i < first + n; i++)
 		ASSERT_EQ(0, race(_metadata, self, take_by_destroy, i));
 }
 
 /* What was accepted before may land where the device makes no promise */
 TEST_F_TIMEOUT(race, I3_what_lands_after_revoke, 36000)
 {
-	unsigned int i, rounds = times(12, 10000), late = 0;
+	unsigned int first, n = rounds(&first), late = 0, i;
 
-	for (i = 0; i < rounds; i++)
+	for (i = first; i < first + n; i++)
 		late += race(_metadata, self, take_by_revoke, i) != 0;
-	TH_LOG("late packets in %u of %u rounds", late, rounds);
+	TH_LOG("late packets in %u of %u rounds", late, n);
 	if (self->strict)
 		ASSERT_EQ(0, late);
 }
@@ -233,9 +246,9 @@ static size_t race_with_unmap(struct __test_metadata *_metadata,
 /* Where the device makes no promise, it may be at a packet: a page at most */
 TEST_F_TIMEOUT(race, I2_I3_revoke_races_with_unmap, 36000)
 {
-	unsigned int i;
+	unsigned int first, n = rounds(&first), i;
 
-	for (i = 0; i < times(12, 10000); i++)
+	for (i = first; i < first + n; i++)
 		ASSERT_GE(self->strict ? 0 : PAGE,
 			  race_with_unmap(_metadata, self, i));
 }
