@@ -906,14 +906,15 @@ static void memreg_reserve_count(struct ib_memreg_pool *pool, int n)
 /**
  * ib_memreg_reserve_create() - Set MRs aside for the requests of a queue
  * @pool: The pool, which grows by that
- * @count: MRs; as many as the largest request may take, so that one of them can
- *	always be made
+ * @count: MRs, up to 65536 with those of the pool's other reserves; as many as
+ *	the largest request may take, so that one of them can always be made
  *
  * They are taken if the pool has no others. Any MR that comes back to the pool
  * goes to a reserve that has less than its count, first.
  *
  * Context: may sleep.
- * Return: the reserve, or an ERR_PTR: -EINVAL, -ENOMEM or -ENOSPC.
+ * Return: the reserve, or an ERR_PTR: -EINVAL for a @count that can't be;
+ * -ENOMEM; -ENOSPC if the device, or the pool, has not so many MRs.
  */
 struct ib_memreg_reserve *
 ib_memreg_reserve_create(struct ib_memreg_pool *pool, unsigned int count)

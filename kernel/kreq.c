@@ -276,7 +276,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_init, MEMREG_NS);
  * on in the next one. The memory is the request's until ib_memreg_req_unmap()
  * or ib_memreg_req_ops.done().
  *
- * Context: softirq, or any that may be interrupted by it.
+ * Context: any but NMI.
  * Return: 0; -EAGAIN if there are not enough MRs now; -EMSGSIZE if it would
  * take more than @max_mrs; -EINVAL if there is nothing to map; -EIO if it can't
  * be mapped. Nothing has changed in case of a failure.
@@ -310,7 +310,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_map_sg, MEMREG_NS);
  * @max_mrs: MRs that it may take, at most
  * @dir: What the peer does, as for ib_memreg_req_map_sg()
  *
- * Context: softirq, or any that may be interrupted by it.
+ * Context: any but NMI.
  * Return: as of ib_memreg_req_map_sg().
  */
 int ib_memreg_req_map_bvec(struct ib_memreg_req *req,
@@ -336,7 +336,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_map_bvec, MEMREG_NS);
  *
  * This is not for requests that were posted: those unmap by themselves.
  *
- * Context: softirq, or any that may be interrupted by it.
+ * Context: any but NMI.
  */
 void ib_memreg_req_unmap(struct ib_memreg_req *req)
 {
@@ -611,12 +611,12 @@ static int memreg_req_post_failed(struct ib_memreg_req *req, int err,
  *
  * The answer may come before this returns; who handles it may end the request.
  *
- * Context: softirq, or any that may be interrupted by it.
+ * Context: any but NMI.
  * Return: 0: from here on ib_memreg_req_ops.done() is owed, which takes that
  * the caller ends or aborts the request. -ENOTCONN: likewise, but only a part
  * was posted, and not the message: the caller must end the connection, drain
- * the queue pair, and abort the request. -EINVAL or another error of the
- * driver: nothing was posted, and the request is mapped as it was.
+ * the queue pair, and abort the request. -EINVAL, or another errno, which is
+ * the driver's: nothing was posted, and the request is mapped as it was.
  */
 int ib_memreg_req_post(struct ib_memreg_req *req, struct ib_qp *qp,
 		       struct ib_send_wr *send, unsigned int flags)
@@ -748,7 +748,7 @@ static bool memreg_req_try_end(struct ib_memreg_req *req, struct ib_qp *qp)
  * and if that can't be posted, their MRs are destroyed in a worker; in the
  * latter case it also drains the send queue, which ends the connection.
  *
- * Context: softirq, or any that may be interrupted by it. Never fails.
+ * Context: any but NMI. Never fails.
  */
 void ib_memreg_req_end(struct ib_memreg_req *req, struct ib_qp *qp)
 {
@@ -791,9 +791,10 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_end_sync, MEMREG_NS);
  * @req: A request that is posted. Nothing happens if ib_memreg_req_end() was
  *	called, as done() comes by itself then, or if it is not posted.
  *
- * The caller has ended the connection, and drained the queue pair.
+ * The caller has ended the connection, and drained the queue pair. done() may
+ * be called before this returns.
  *
- * Context: softirq, or any that may be interrupted by it. Never fails.
+ * Context: any but NMI. Never fails.
  */
 void ib_memreg_req_abort(struct ib_memreg_req *req)
 {

@@ -29,8 +29,8 @@
  * that the peer invalidates with its answer are not, since the QP that takes
  * the answer has taken all packets before it.
  *
- * Functions may be called in softirq context, with interrupts on or off, unless
- * they say that they may sleep. Calls for the same request are serialised by
+ * Functions may be called in any context but NMI, with interrupts on or off,
+ * unless they say that they may sleep. Calls for the same request are serialised by
  * the caller, but for completions, which come whenever they do.
  *
  * Exported GPL only, in the namespace IB_MEMREG.
@@ -73,7 +73,7 @@ enum ib_memreg_pool_flags {
  *	device has: as many as the device has, up to 512
  * @count: MRs that are allocated at once, and that the pool does not shrink
  *	below; at least 1
- * @max_count: MRs that it may grow to; 0: @count
+ * @max_count: MRs that it may grow to, up to 983,039; 0: @count
  * @numa_node: Where its memory is to be, or NUMA_NO_NODE
  * @flags: enum ib_memreg_pool_flags
  */
@@ -121,6 +121,7 @@ unsigned int ib_memreg_pool_pages(const struct ib_memreg_pool *pool);
 void ib_memreg_pool_query(struct ib_memreg_pool *pool,
 			  struct ib_memreg_pool_stats *stats);
 
+/* For who measures what it costs: requests take MRs by themselves. */
 struct ib_memreg_mr *ib_memreg_mr_get(struct ib_memreg_pool *pool);
 void ib_memreg_mr_put(struct ib_memreg_mr *mr);
 
@@ -152,7 +153,8 @@ struct ib_memreg_req;
  *	or -ECONNABORTED if one of its work requests failed or was flushed or if
  *	it was aborted: the connection is over then. What the peer has answered
  *	stands: this is not about the data. In softirq context or in a worker,
- *	or in the one that calls ib_memreg_req_end().
+ *	or in the one that calls ib_memreg_req_end(), _end_sync() or _abort(),
+ *	before that returns.
  * @error: A work request failed, of which @wc tells; the connection is over.
  *	This may come several times for a request, always before done(), and
  *	while the answer is awaited. In the context of the CQ. May be NULL.
