@@ -583,7 +583,7 @@ int memreg_connect(struct memreg *m, uint32_t domain,
  *
  * Return: As memreg_connect(); also -EINVAL (queues), -ENOENT (ring or shared
  * receive queue), -EAGAIN (the ring serves as many send queues already as it
- * has entries), -EOPNOTSUPP.
+ * can: see memreg_ring_create()), -EOPNOTSUPP, -EFAULT (@data is not mapped).
  */
 int memreg_connect_queues(struct memreg *m, uint32_t domain,
 			  const struct sockaddr *dst,
@@ -675,7 +675,8 @@ int memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
  * @flags: enum ib_memreg_ring_flags, or 0
  * @ring: Filled in; to be ended by memreg_ring_destroy()
  *
- * One ring can serve many endpoints: as many that send as it has entries, and
+ * One ring can serve many endpoints: as many that send as it has entries, or as
+ * the device's completion queue has room for beside those, if that is less; and
  * any number of others.
  *
  * Return: 0; -EINVAL, -EOPNOTSUPP (flags), -EBADF (@eventfd is none), -EMFILE,

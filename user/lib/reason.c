@@ -86,7 +86,7 @@ static const struct reason reasons[] = {
 		"FLUSH_PERSISTENT is asked for on memory that is not persistent",
 		NULL },
 	[IB_MEMREG_REASON_SINGLE_KEY] = {
-		"the driver of this device is not among those that can register a large scattered MR under a single key",
+		"this can't be done with a single key: the driver is not among those that make them, the MR is too large, or it is for windows, FLUSH_PERSISTENT or work requests",
 		"leave IB_MEMREG_MR_SINGLE_KEY out and use the keyed segments"
 	},
 	[IB_MEMREG_REASON_SPAN] = {

@@ -149,7 +149,8 @@
  * @IB_MEMREG_REASON_NOT_PMEM: FLUSH_PERSISTENT on memory that is not
  *	persistent.
  * @IB_MEMREG_REASON_SINGLE_KEY: The driver of this device is not on the list
- *	of those which can register a large scattered MR under a single key.
+ *	of those which can register a large scattered MR under a single key, the
+ *	MR is larger than it can, or that doesn't go with an access flag.
  * @IB_MEMREG_REASON_SPAN: The span is more than one key of this device covers,
  *	or a message is longer than 2 GiB.
  * @IB_MEMREG_REASON_RANGE: The range is not inside the MR.
@@ -496,10 +497,11 @@ struct ib_memreg_domain_create {
  * enum ib_memreg_mr_flags - Flags of MR_REGISTER
  * @IB_MEMREG_MR_IOVA: Take @iova as the first I/O address; its offset in a
  *	page of 4096 bytes must be that of @addr. Not with ZERO_BASED.
- * @IB_MEMREG_MR_SINGLE_KEY: One key whatever the length, registered by the
- *	device's driver; EOPNOTSUPP for drivers that are not known to be good
- *	at it, and together with MW_BIND or FLUSH_PERSISTENT. The key of such
- *	an MR dies asynchronously after an invalidation.
+ * @IB_MEMREG_MR_SINGLE_KEY: One key, registered by the device's driver;
+ *	EOPNOTSUPP for drivers that are not known to be good at it, together
+ *	with MW_BIND or FLUSH_PERSISTENT, and for a length over what the driver
+ *	can list (soft-RoCE on x86: 1 GiB less 4096 bytes). The key of such an
+ *	MR dies asynchronously after an invalidation.
  * @IB_MEMREG_MR_UNGUARDED: Don't watch the mapping: as with ibv_reg_mr(3) the
  *	keys lead to the pages that were there at registration, whatever
  *	becomes of the mapping.
@@ -1469,7 +1471,8 @@ enum ib_memreg_ring_flags {
  * there is none fails with EAGAIN. What was set aside for work requests that
  * were not signalled is free again when a signalled one of the same send queue
  * completes, or a BIND or INVALIDATE, that was submitted later. A ring serves
- * as many send queues as it has entries, at most.
+ * as many send queues as it has entries, or as the device's completion queue
+ * has room for beside those, if that is less.
  *
  * Unless the flag NO_MODERATION is set, the device (or ib_memreg, if the device
  * can't) puts off telling of completions by up to 32 microseconds where they
