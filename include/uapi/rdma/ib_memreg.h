@@ -77,6 +77,11 @@
  *  - EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT,
  *    ECONNREFUSED, ECONNRESET: as connect(2) and bind(2) have them. ETIMEDOUT
  *    also: what RING_WAIT waited for did not come in time.
+ *
+ * Every ioctl may fail with ENOTTY, E2BIG, EFAULT (the structure), EOPNOTSUPP
+ * (flags), EINVAL (size, reserved) and EINTR, and every one but BIND_DEVICE and
+ * LIST with ENODEV, whether or not they are among the errors that are listed
+ * for it below.
  */
 
 #define IB_MEMREG_IOC_MAGIC	0xBB
@@ -726,7 +731,8 @@ struct ib_memreg_bind {
  * @flags: Must be 0
  * @domain_id: Domain of the windows
  * @count: Windows to bind, 1 to IB_MEMREG_BATCH_MAX
- * @out_index: If the call fails on an entry: its index, otherwise @count
+ * @out_index: If the call fails on an entry: its index, otherwise @count; not
+ *	written if @flags are unknown, or the call was not begun
  * @binds: Pointer to an array of @count struct ib_memreg_bind
  *
  * Bind windows, all or none of them: when the call returns 0, all of the keys
@@ -768,7 +774,8 @@ enum ib_memreg_revoke_flags {
  * @flags: enum ib_memreg_revoke_flags
  * @domain_id: Domain of the windows
  * @count: Windows to revoke, 1 to IB_MEMREG_BATCH_MAX
- * @out_index: If the call fails on an entry: its index, otherwise @count
+ * @out_index: If the call fails on an entry: its index, otherwise @count; not
+ *	written if @flags are unknown, or the call was not begun
  * @ids: Pointer to an array of @count __u32 window ids
  *
  * Revoke windows, all or none of them. When the call returns 0, no new access
