@@ -10,9 +10,12 @@
  *
  *  - It returns 0, or a negative errno. errno itself is not part of the
  *    interface: its value after a call means nothing.
- *  - A call that fails leaves everything as it was, and what its pointers
- *    refer to unwritten, unless its description says otherwise.
- *    memreg_reason() tells, in words, why the last call of this thread failed.
+ *  - A call that fails leaves everything as it was, and single values that its
+ *    pointers refer to unwritten, unless its description says otherwise.
+ *    Arrays, and a struct ib_memreg_bind, may have been written in part, and
+ *    mean nothing then: no id or rkey in them works, but for those that *taken
+ *    of memreg_submit() counts. memreg_reason() tells, in words, why the last
+ *    call of this thread failed.
  *  - Objects (domains, MRs, windows, listeners, endpoints, rings, shared
  *    receive queues) are small numbers, valid in the handle that made them,
  *    from 1. Closing the handle destroys all of them; a process that dies
@@ -310,7 +313,8 @@ int memreg_domain_create(struct memreg *m, unsigned int port,
  * @m: The handle
  * @domain: The domain
  *
- * Return: 0; -EBUSY (it has MRs, windows or endpoints), -ENOENT, -ENODEV.
+ * Return: 0; -EBUSY (it has MRs, windows, endpoints or shared receive queues),
+ * -ENOENT, -ENODEV.
  */
 int memreg_domain_destroy(struct memreg *m, uint32_t domain);
 
@@ -387,7 +391,8 @@ int memreg_mr_deregister(struct memreg *m, uint32_t mr);
  * Those of type 1 are for the functions below, those of type 2B for
  * memreg_prep_bind().
  *
- * Return: 0; -EINVAL, -EOPNOTSUPP (type), -ENOENT (domain), -ENOMEM, -ENODEV.
+ * Return: 0; -EINVAL, -EOPNOTSUPP (type), -ENOENT (domain), -EFAULT (@windows
+ * is not mapped), -ENOMEM, -ENODEV.
  */
 int memreg_window_alloc(struct memreg *m, uint32_t domain, uint32_t type,
 			uint64_t max_span, uint32_t *windows,
@@ -406,7 +411,8 @@ int memreg_window_alloc(struct memreg *m, uint32_t domain, uint32_t type,
  * Return: 0; -EINVAL, -EOVERFLOW, -ENOENT (no such window, MR or endpoint),
  * -EBUSY (bound already), -EACCES (the MR doesn't allow it), -EOPNOTSUPP,
  * -ENOTCONN (the endpoint's connection is over), -ESTALE (the memory of the MR
- * went), -ENOMEM, -ENOSPC, -EDQUOT, -EIO, -ENETDOWN, -EINTR, -ENODEV.
+ * went), -EFAULT (@bind is not mapped), -ENOMEM, -ENOSPC, -EDQUOT, -EIO,
+ * -ENETDOWN, -EINTR, -ENODEV.
  */
 int memreg_window_bind(struct memreg *m, uint32_t domain,
 		       struct ib_memreg_bind *bind);
@@ -453,7 +459,8 @@ int memreg_window_revoke(struct memreg *m, uint32_t domain, uint32_t window);
  * @count: How many, 1 to IB_MEMREG_BATCH_MAX; all are revoked, or none
  * @failed: As with memreg_window_bind_batch()
  *
- * Return: As memreg_window_revoke(); also -EBUSY if an id is there twice.
+ * Return: As memreg_window_revoke(); also -EBUSY if an id is there twice, and
+ * -EFAULT (@windows is not mapped).
  */
 int memreg_window_revoke_batch(struct memreg *m, uint32_t domain,
 			       const uint32_t *windows, unsigned int count,
@@ -518,8 +525,8 @@ int memreg_listen(struct memreg *m, struct sockaddr *addr,
  * IB_MEMREG_EVENT_ESTABLISHED or _DISCONNECTED follows. Windows may be bound
  * for the endpoint before, so that their keys travel in @data.
  *
- * Return: 0; -EINVAL, -ENOENT, -ENOTCONN (accepted already, or gone), -ENOMEM,
- * -ENOSPC, -EDQUOT, -ENODEV.
+ * Return: 0; -EINVAL, -ENOENT, -ENOTCONN (accepted already, or gone), -EFAULT
+ * (@data is not mapped), -ENOMEM, -ENOSPC, -EDQUOT, -ENODEV.
  */
 int memreg_accept(struct memreg *m, uint32_t endpoint, uint32_t domain,
 		  const void *data, size_t len);
@@ -531,7 +538,8 @@ int memreg_accept(struct memreg *m, uint32_t endpoint, uint32_t domain,
  * @data: Private data for the peer; may be NULL if @len is 0
  * @len: Bytes of it, up to IB_MEMREG_CAP_REJECT_DATA
  *
- * Return: 0; -EINVAL, -ENOENT, -ENOTCONN (accepted already, or gone), -ENODEV.
+ * Return: 0; -EINVAL, -ENOENT, -ENOTCONN (accepted already, or gone), -EFAULT
+ * (@data is not mapped), -ENODEV.
  */
 int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
 		  size_t len);
@@ -550,9 +558,9 @@ int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
  *
  * The outcome is an event: IB_MEMREG_EVENT_ESTABLISHED, _REJECTED or _ERROR.
  *
- * Return: 0; -EINVAL, -ENOENT (domain), -ENOMEM, -EDQUOT, -EPERM (a source port
- * below 1024), -EADDRINUSE, -EADDRNOTAVAIL, -ENETUNREACH, -EHOSTUNREACH,
- * -ETIMEDOUT, -ENODEV.
+ * Return: 0; -EINVAL, -ENOENT (domain), -EFAULT (@data is not mapped), -ENOMEM,
+ * -EDQUOT, -EPERM (a source port below 1024), -EADDRINUSE, -EADDRNOTAVAIL,
+ * -ENETUNREACH, -EHOSTUNREACH, -ETIMEDOUT, -ENODEV.
  */
 int memreg_connect(struct memreg *m, uint32_t domain,
 		   const struct sockaddr *dst, const struct sockaddr *src,
@@ -583,7 +591,7 @@ int memreg_connect(struct memreg *m, uint32_t domain,
  *
  * Return: As memreg_connect(); also -EINVAL (queues), -ENOENT (ring or shared
  * receive queue), -EAGAIN (the ring serves as many send queues already as it
- * can: see memreg_ring_create()), -EOPNOTSUPP, -EFAULT (@data is not mapped).
+ * can: see memreg_ring_create()), -EOPNOTSUPP.
  */
 int memreg_connect_queues(struct memreg *m, uint32_t domain,
 			  const struct sockaddr *dst,
@@ -692,11 +700,11 @@ int memreg_ring_create(struct memreg *m, uint32_t entries,
  *	for when the handle is closed already
  * @ring: The ring
  *
- * If it fails with -EBUSY or -EINTR nothing has changed. Otherwise the memory
- * of the ring is gone, be it that the device is gone as well (-ENODEV).
+ * If it fails, nothing has changed, unless it is -ENODEV: then the memory is
+ * gone as well.
  *
- * Return: 0; -EBUSY (endpoints or shared receive queues have it), -EINTR,
- * -ENODEV.
+ * Return: 0; -EBUSY (endpoints or shared receive queues have it), -ENOENT (@m
+ * has no such ring), -EINTR, -ENODEV.
  */
 int memreg_ring_destroy(struct memreg *m, struct memreg_ring *ring);
 

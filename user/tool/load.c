@@ -200,7 +200,8 @@ static void usage(void)
 {
 	puts("usage: memreg load [--module PATH] [--rxe NETDEV [--name NAME]] [PARAMETER=VALUE...]\n"
 	     "Load the kernel module ib_memreg with what it depends on. That it is\n"
-	     "loaded already is no error.\n\n"
+	     "loaded already is no error. Parameters go to the module: ib_memreg has\n"
+	     "none at present; the kernel ignores unknown ones, with a line in its log.\n\n"
 	     "  -m, --module PATH   load this file instead of the installed module\n"
 	     "  -x, --rxe NETDEV    bring up soft-RoCE on this network interface\n"
 	     "  -n, --name NAME     name of the soft-RoCE device; rxe0, rxe1... otherwise\n"
