@@ -56,7 +56,7 @@
 /* Milliseconds of an attempt to resolve an address. */
 #define MEMREG_RESOLVE_MS	1000U
 
-/* Most that a QP is waited for which says that it fails. */
+/* How often a QP is looked at which says that it fails, 1 to 2 ms apart. */
 #define MEMREG_SETTLE_MS	200
 
 /* Most that a peer is waited for, to see that it was refused something. */

@@ -577,8 +577,8 @@ static int memreg_blk_learn(struct memreg_blk *blk)
 	return 0;
 }
 
-/* The queues of one connection are one device: they may differ in nothing but
- * the depth, of which the least is used, and the capacity, which may change.
+/* The queues of one connection are one device: block size and flags may not
+ * differ, and limits must suffice. Of the depth the least is used.
  */
 static int memreg_blk_agree(struct memreg_blk *blk)
 {

@@ -132,8 +132,10 @@ out:
  * @blk: The device, whose export is known
  * @export: What the server says now
  *
- * Only the capacity may change, and limits may grow. Whether data is in
- * messages is a matter of each connection.
+ * Block size and flags must be the same, and limits suffice. The capacity, the
+ * physical block size and the granularity of discards may change; the disk
+ * keeps the latter two as they were. Whether data is in messages is a matter of
+ * each connection.
  *
  * Return: 0, or -EMEDIUMTYPE with the reason told.
  */

@@ -77,6 +77,8 @@
  *  - EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT,
  *    ECONNREFUSED, ECONNRESET: as connect(2) and bind(2) have them. ETIMEDOUT
  *    also: what RING_WAIT waited for did not come in time.
+ *  - ECANCELED, EREMOTEIO: of commands of io_uring alone; see struct
+ *    ib_memreg_uring_submit.
  *
  * Every ioctl may fail with ENOTTY, E2BIG, EFAULT (the structure), EOPNOTSUPP
  * (flags), EINVAL (size, reserved) and EINTR, and every one but BIND_DEVICE and
