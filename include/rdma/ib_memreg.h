@@ -30,8 +30,8 @@
  * the answer has taken all packets before it.
  *
  * Functions may be called in any context but NMI, with interrupts on or off,
- * unless they say that they may sleep. Calls for the same request are serialised by
- * the caller, but for completions, which come whenever they do.
+ * unless they say that they may sleep. Calls for the same request are
+ * serialised by the caller, but for completions, which come whenever they do.
  *
  * Exported GPL only, in the namespace IB_MEMREG.
  */

@@ -87,7 +87,8 @@ static const struct {
 	[IB_MEMREG_STAT_WRS_SUBMITTED] = {
 		"wrs-submitted", "submit", "work requests of users" },
 	[IB_MEMREG_STAT_WRS_COMPLETED] = {
-		"wrs-completed", NULL, "completions told, in rings or io_uring" },
+		"wrs-completed", NULL,
+		"completions told, in rings or by io_uring" },
 	[IB_MEMREG_STAT_WRS_FAILED] = {
 		"wrs-failed", "failed", "those that tell of a failure" },
 	[IB_MEMREG_STAT_INLINE_RECEIVES] = {
