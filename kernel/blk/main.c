@@ -285,11 +285,13 @@ static int memreg_blk_alloc_queues(struct memreg_blk *blk)
 	blk->live = kvcalloc(blk->nr_live, sizeof(*blk->live), GFP_KERNEL);
 	if (!blk->live)
 		return -ENOMEM;
-	for (i = 0; i < blk->nr_live && !ret; i++) {
+	/* All of them are freed, however many of them were allocated. */
+	for (i = 0; i < blk->nr_live; i++) {
 		blk->live[i].blk = blk;
 		blk->live[i].index = i;
-		ret = memreg_blk_queue_alloc(&blk->live[i]);
 	}
+	for (i = 0; i < blk->nr_live && !ret; i++)
+		ret = memreg_blk_queue_alloc(&blk->live[i]);
 	return ret;
 }
 
