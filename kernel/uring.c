@@ -102,12 +102,11 @@ static u64 memreg_uring_extra(const struct memreg_uring *uring)
 }
 
 /* A registered buffer was given back before, by memreg_uring_through(). */
-static void memreg_uring_free(struct memreg_uring *uring)
+static void memreg_uring_release(struct memreg_uring *uring)
 {
 	if (uring->mr && uring->mr->region)
 		memreg_region_forget(uring->mr->region);
 	kfree(uring->mr);
-	kfree(uring);
 }
 
 static void memreg_uring_end(struct memreg_uring *uring,
@@ -115,13 +114,14 @@ static void memreg_uring_end(struct memreg_uring *uring,
 {
 	int res = memreg_uring_res(uring);
 	u64 extra = memreg_uring_extra(uring);
-	bool cqe32 = uring->cqe32;
 
-	memreg_uring_free(uring);
-	if (cqe32)
+	memreg_uring_release(uring);
+	if (uring->cqe32)
 		io_uring_cmd_done32(cmd, res, extra, issue_flags);
 	else
 		io_uring_cmd_done(cmd, res, issue_flags);
+	/* Up to here, io_uring might have us cancel it. */
+	kfree(uring);
 }
 
 /* Called in the command's task, or instead of it. */
@@ -420,7 +420,8 @@ static int memreg_uring_issue(struct io_uring_cmd *cmd,
 	if (!through)
 		return -EIOCBQUEUED;
 	if (uring->blocked) {
-		memreg_uring_free(uring);
+		memreg_uring_release(uring);
+		kfree(uring);
 		return -EAGAIN;
 	}
 	memreg_uring_end(uring, cmd, issue_flags);
