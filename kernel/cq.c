@@ -394,7 +394,8 @@ static bool memreg_ring_flushed(struct memreg_ring *ring, u32 *left)
  */
 void memreg_ring_flush(struct memreg_ring *ring)
 {
-	u32 left = ring->nr_entries + MEMREG_RING_WCS;
+	/* Each send queue may have a marker beside what entries are for. */
+	u32 left = ring->nr_entries + ring->max_senders + MEMREG_RING_WCS;
 
 	while (!memreg_ring_flushed(ring, &left)) {
 		wait_event(ring->settled, !READ_ONCE(ring->settling));
