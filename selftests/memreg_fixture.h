@@ -57,7 +57,7 @@ bool debug_kernel(void);
  */
 unsigned int test_share(unsigned int rounds, unsigned int *first);
 
-/* A quarter on a debug kernel, which is slow; 50 times as many with --full. */
+/* Fewer on a debug kernel, which is slow, and more with --full. */
 unsigned int test_rounds(unsigned int rounds);
 
 /* 0 or -errno. */

@@ -125,22 +125,14 @@ static int take_by_destroy(FIXTURE_DATA(race) *self)
 	return memreg_window_free(self->o.m, self->window);
 }
 
-#define SOAK	10000
-
-/* A quarter of those on a debug kernel, which is slow */
-static unsigned int some(void)
-{
-	return debug_kernel() ? SOAK / 4 : SOAK;
-}
-
-/* How many rounds, of so many in a soak, and the first of them */
-static unsigned int rounds(unsigned int soak, unsigned int *first)
+/* How many rounds, and the first of them */
+static unsigned int rounds(unsigned int *first)
 {
 	unsigned int n = 12;
 
 	*first = 0;
 	if (test_full())
-		n = test_share(soak, first);
+		n = test_share(10000, first);
 	/* Each part has random numbers of its own. */
 	srand(1 + *first);
 	return n;
@@ -148,7 +140,7 @@ static unsigned int rounds(unsigned int soak, unsigned int *first)
 
 TEST_F_TIMEOUT(race, I3_nothing_lands_after_strict_revoke, 36000)
 {
-	unsigned int first, n = rounds(SOAK, &first), i;
+	unsigned int first, n = rounds(&first), i;
 
 	for (i = first; i < first + n; i++)
 		ASSERT_EQ(0, race(_metadata, self, take_by_strict_revoke, i));
@@ -156,7 +148,7 @@ TEST_F_TIMEOUT(race, I3_nothing_lands_after_strict_revoke, 36000)
 
 TEST_F_TIMEOUT(race, I3_nothing_lands_after_destroying_a_window, 36000)
 {
-	unsigned int first, n = rounds(some(), &first), i;
+	unsigned int first, n = rounds(&first), i;
 
 	for (i = first; i < first + n; i++)
 		ASSERT_EQ(0, race(_metadata, self, take_by_destroy, i));
@@ -165,7 +157,7 @@ TEST_F_TIMEOUT(race, I3_nothing_lands_after_destroying_a_window, 36000)
 /* What was accepted before may land where the device makes no promise */
 TEST_F_TIMEOUT(race, I3_what_lands_after_revoke, 36000)
 {
-	unsigned int first, n = rounds(some(), &first), late = 0, i;
+	unsigned int first, n = rounds(&first), late = 0, i;
 
 	for (i = first; i < first + n; i++)
 		late += race(_metadata, self, take_by_revoke, i) != 0;
@@ -254,7 +246,7 @@ static size_t race_with_unmap(struct __test_metadata *_metadata,
 /* Where the device makes no promise, it may be at a packet: a page at most */
 TEST_F_TIMEOUT(race, I2_I3_revoke_races_with_unmap, 36000)
 {
-	unsigned int first, n = rounds(some(), &first), i;
+	unsigned int first, n = rounds(&first), i;
 
 	for (i = first; i < first + n; i++)
 		ASSERT_GE(self->strict ? 0 : PAGE,

@@ -396,10 +396,8 @@ static void *call_in_a_loop(void *arg)
 TEST_F_TIMEOUT(vanish, I7_deletion_races_with_calls, SOAK_S)
 {
 	struct caller callers[4] = { 0 };
-	unsigned int i, n = ARRAY_LEN(callers), rounds;
+	unsigned int i, n = ARRAY_LEN(callers);
 	int stop = 0;
-
-	rounds = debug_kernel() ? times(2, 50) : times(5, 200);
 
 	for (i = 0; i < n; i++) {
 		callers[i].mem = self->a.mem + i * 4 * PAGE;
@@ -407,7 +405,7 @@ TEST_F_TIMEOUT(vanish, I7_deletion_races_with_calls, SOAK_S)
 		ASSERT_EQ(0, pthread_create(&callers[i].thread, NULL,
 					    call_in_a_loop, &callers[i]));
 	}
-	for (i = 0; i < rounds; i++)
+	for (i = 0; i < times(debug_kernel() ? 2 : 5, 200); i++)
 		ASSERT_EQ(0, shell("rxe_down owner; rxe_up owner &&"
 				   "await 120 rxe_ready owner"));
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);

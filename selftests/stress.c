@@ -1488,12 +1488,10 @@ static void race_end(const struct action *action, void (*end)(void),
 
 TEST_F_TIMEOUT(stress, I7_I8_each_call_races_with_the_end_of_its_process, 20000)
 {
-	unsigned int i, k, first = 0, n = ACTIONS;
+	unsigned int i, k, n = times(1, 20) * ACTIONS;
 	int status;
 
-	if (test_full())
-		n = test_share((debug_kernel() ? 5 : 20) * ACTIONS, &first);
-	for (i = first; i < first + n; i++) {
+	for (i = 0; i < n; i++) {
 		for (k = 0; k < ARRAY_LEN(ends); k++) {
 			pid_t owner;
 
@@ -1585,7 +1583,7 @@ static unsigned int rounds_without(unsigned int check, unsigned int *first)
 {
 	*first = 0;
 	if (test_full())
-		return test_share((debug_kernel() ? 1 : 4) * ACTIONS, first);
+		return test_share(4 * ACTIONS, first);
 	return debug_kernel() ? 1 : check;
 }
 

@@ -76,9 +76,9 @@ unsigned int test_share(unsigned int rounds, unsigned int *first)
 
 unsigned int test_rounds(unsigned int rounds)
 {
-	if (debug_kernel() && rounds > 3)
-		rounds /= 4;
-	return test_full() ? test_share(rounds * 50, NULL) : rounds;
+	if (test_full())
+		return test_share(rounds * 50, NULL);
+	return debug_kernel() && rounds > 3 ? rounds / 4 : rounds;
 }
 
 int raw_open(void)
