@@ -132,7 +132,7 @@ struct memreg_pool_cache {
  * @squeeze: Memory is short: give back all that can be
  * @age_next: Jiffies at which idle MRs are given back
  * @work: The worker: replaces, grows, and shrinks
- * @shrinker: Calls the worker when memory is short
+ * @node: In the list of all pools, which the shrinker goes through
  * @grown: For statistics; @mutex
  * @shrunk: For statistics; @mutex
  * @replaced: For statistics
@@ -172,7 +172,7 @@ struct ib_memreg_pool {
 	bool squeeze;
 	unsigned long age_next;
 	struct delayed_work work;
-	struct shrinker *shrinker;
+	struct list_head node;
 	u64 grown;
 	u64 shrunk;
 	atomic64_t replaced;
@@ -196,6 +196,7 @@ int memreg_kapi_init(void);
 void memreg_kapi_exit(void);
 
 extern struct workqueue_struct *memreg_req_wq;
+extern struct shrinker *memreg_pool_shrinker;
 
 struct ib_memreg_mr *memreg_pool_take(struct ib_memreg_pool *pool,
 				      struct ib_memreg_reserve *reserve);

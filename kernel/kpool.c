@@ -23,7 +23,10 @@
  * A worker adds MRs when the list runs low, and takes away what was on the list
  * all the time for a period. It may be what memory is waiting for, so it has a
  * rescuer, and allocates without I/O. The shrinker only calls it: to destroy an
- * MR may wait for what waits for memory.
+ * MR may wait for what waits for memory. There is one shrinker for all pools: to
+ * register one takes a mutex, and to free it as well, that others hold while they
+ * wait for memory. Pools come and go with connections, which memory may be
+ * waiting for.
  *
  * Reserves
  *
@@ -77,6 +80,12 @@
  */
 struct workqueue_struct *memreg_req_wq;
 static struct workqueue_struct *memreg_pool_wq;
+
+/* All pools, for the shrinker. */
+static DEFINE_SPINLOCK(memreg_pools_lock);
+static LIST_HEAD(memreg_pools);
+struct shrinker *memreg_pool_shrinker;
+EXPORT_SYMBOL_IF_KUNIT(memreg_pool_shrinker);
 
 /*
  * Stacks
@@ -640,22 +649,43 @@ static void memreg_pool_work(struct work_struct *work)
 static unsigned long memreg_pool_shrink_count(struct shrinker *shrinker,
 					      struct shrink_control *sc)
 {
-	struct ib_memreg_pool *pool = shrinker->private_data;
-	unsigned long spares = min(memreg_pool_spares(pool),
-				   memreg_stack_count(&pool->list));
+	struct ib_memreg_pool *pool;
+	unsigned long spares = 0;
 
+	spin_lock(&memreg_pools_lock);
+	list_for_each_entry(pool, &memreg_pools, node)
+		spares += min(memreg_pool_spares(pool),
+			      memreg_stack_count(&pool->list));
+	spin_unlock(&memreg_pools_lock);
 	return spares ?: SHRINK_EMPTY;
 }
 
 static unsigned long memreg_pool_shrink_scan(struct shrinker *shrinker,
 					     struct shrink_control *sc)
 {
-	struct ib_memreg_pool *pool = shrinker->private_data;
+	struct ib_memreg_pool *pool;
 
-	WRITE_ONCE(pool->squeeze, true);
-	memreg_pool_kick(pool);
+	spin_lock(&memreg_pools_lock);
+	list_for_each_entry(pool, &memreg_pools, node) {
+		if (!memreg_pool_spares(pool))
+			continue;
+		WRITE_ONCE(pool->squeeze, true);
+		memreg_pool_kick(pool);
+	}
+	spin_unlock(&memreg_pools_lock);
 	/* It comes later, and can't be waited for here. */
 	return SHRINK_STOP;
+}
+
+static int __init memreg_pool_shrinker_init(void)
+{
+	memreg_pool_shrinker = shrinker_alloc(0, "memreg-pools");
+	if (!memreg_pool_shrinker)
+		return -ENOMEM;
+	memreg_pool_shrinker->count_objects = memreg_pool_shrink_count;
+	memreg_pool_shrinker->scan_objects = memreg_pool_shrink_scan;
+	shrinker_register(memreg_pool_shrinker);
+	return 0;
 }
 
 /*
@@ -749,8 +779,7 @@ static int memreg_pool_alloc(struct ib_memreg_pool *pool, const char *name)
 	pool->caches = alloc_percpu(struct memreg_pool_cache);
 	pool->chunks = kvcalloc_node(pool->nr_chunks, sizeof(*pool->chunks),
 				     GFP_KERNEL, pool->numa_node);
-	pool->shrinker = shrinker_alloc(0, "memreg-pool:%s", name ?: "");
-	if (!pool->name || !pool->caches || !pool->chunks || !pool->shrinker)
+	if (!pool->name || !pool->caches || !pool->chunks)
 		return -ENOMEM;
 	return 0;
 }
@@ -800,15 +829,12 @@ ib_memreg_pool_create(struct ib_pd *pd, const struct ib_memreg_pool_attr *attr)
 	if (!ret)
 		ret = memreg_pool_populate(pool);
 	if (ret) {
-		if (pool->shrinker)
-			shrinker_free(pool->shrinker);
 		memreg_pool_free(pool);
 		return ERR_PTR(ret);
 	}
-	pool->shrinker->count_objects = memreg_pool_shrink_count;
-	pool->shrinker->scan_objects = memreg_pool_shrink_scan;
-	pool->shrinker->private_data = pool;
-	shrinker_register(pool->shrinker);
+	spin_lock(&memreg_pools_lock);
+	list_add_tail(&pool->node, &memreg_pools);
+	spin_unlock(&memreg_pools_lock);
 	return pool;
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_pool_create, MEMREG_NS);
@@ -825,7 +851,9 @@ void ib_memreg_pool_destroy(struct ib_memreg_pool *pool)
 
 	/* The worker is not to wait for memory for a pool that goes. */
 	WRITE_ONCE(pool->closing, true);
-	shrinker_free(pool->shrinker);
+	spin_lock(&memreg_pools_lock);
+	list_del(&pool->node);
+	spin_unlock(&memreg_pools_lock);
 	/* Their requests are done, but they may still replace what they had. */
 	wait_var_event(&pool->works, !atomic_read(&pool->works));
 	cancel_delayed_work_sync(&pool->work);
@@ -984,14 +1012,22 @@ int __init memreg_kapi_init(void)
 		return -ENOMEM;
 	memreg_pool_wq = alloc_workqueue("memreg_pool",
 					 WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	if (memreg_pool_wq)
-		return 0;
+	if (!memreg_pool_wq)
+		goto err_req;
+	if (memreg_pool_shrinker_init())
+		goto err_pool;
+	return 0;
+
+err_pool:
+	destroy_workqueue(memreg_pool_wq);
+err_req:
 	destroy_workqueue(memreg_req_wq);
 	return -ENOMEM;
 }
 
 void memreg_kapi_exit(void)
 {
+	shrinker_free(memreg_pool_shrinker);
 	destroy_workqueue(memreg_pool_wq);
 	destroy_workqueue(memreg_req_wq);
 }

@@ -781,26 +781,49 @@ static void memreg_test_grow(struct kunit *test, unsigned int count,
 	KUNIT_ASSERT_EQ(test, max_count, n);
 }
 
+/* Memory is short: what is told is what the shrinker may have of all pools. */
+static unsigned long memreg_test_shrink(struct kunit *test)
+{
+	struct shrink_control sc = { .gfp_mask = GFP_KERNEL };
+	struct shrinker *shrinker = memreg_pool_shrinker;
+	unsigned long count = shrinker->count_objects(shrinker, &sc);
+
+	KUNIT_EXPECT_EQ(test, SHRINK_STOP,
+			shrinker->scan_objects(shrinker, &sc));
+	return count == SHRINK_EMPTY ? 0 : count;
+}
+
 static void memreg_test_pool_squeezed(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
-	struct shrink_control sc = { .gfp_mask = GFP_KERNEL };
 	struct ib_memreg_pool_stats stats;
 
 	memreg_test_grow(test, 4, 64);
-	KUNIT_EXPECT_NE(test, SHRINK_EMPTY,
-			t->pool->shrinker->count_objects(t->pool->shrinker,
-							 &sc));
-	KUNIT_EXPECT_EQ(test, SHRINK_STOP,
-			t->pool->shrinker->scan_objects(t->pool->shrinker,
-							&sc));
+	KUNIT_EXPECT_NE(test, 0, memreg_test_shrink(test));
 	memreg_test_settle(t);
 	stats = memreg_test_stats(t);
 	KUNIT_EXPECT_EQ(test, 4, stats.total);
 	KUNIT_EXPECT_EQ(test, 60, stats.shrunk);
-	KUNIT_EXPECT_EQ(test, SHRINK_EMPTY,
-			t->pool->shrinker->count_objects(t->pool->shrinker,
-							 &sc));
+	KUNIT_EXPECT_EQ(test, 0, memreg_test_shrink(test));
+}
+
+/* There is one shrinker, and it finds the pools that there are. */
+static void memreg_test_pools_squeezed(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	struct ib_memreg_pool *first;
+
+	memreg_test_grow(test, 4, 64);
+	first = t->pool;
+	memreg_test_grow(test, 8, 32);
+	memreg_test_shrink(test);
+	memreg_test_settle(t);
+	KUNIT_EXPECT_EQ(test, 8, memreg_test_stats(t).total);
+	ib_memreg_pool_destroy(t->pool);
+	t->pool = first;
+	memreg_test_settle(t);
+	KUNIT_EXPECT_EQ(test, 4, memreg_test_stats(t).total);
+	KUNIT_EXPECT_EQ(test, 0, memreg_test_shrink(test));
 }
 
 /* What was idle for a period is given back, but for what is to be there. */
@@ -968,7 +991,6 @@ static int memreg_test_user(void *arg)
 static void memreg_test_pool_concurrent(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
-	struct shrink_control sc = { .gfp_mask = GFP_KERNEL };
 	struct memreg_test_user users[6] = {};
 	struct task_struct *tasks[6];
 	unsigned int i;
@@ -989,7 +1011,7 @@ static void memreg_test_pool_concurrent(struct kunit *test)
 		wake_up_process(tasks[i]);
 	}
 	for (i = 0; i < 50; i++) {
-		t->pool->shrinker->scan_objects(t->pool->shrinker, &sc);
+		memreg_test_shrink(test);
 		memreg_test_settle(t);
 	}
 	for (i = 0; i < ARRAY_SIZE(users); i++) {
@@ -1717,6 +1739,7 @@ static struct kunit_case memreg_test_pool_cases[] = {
 	KUNIT_CASE(memreg_test_pool_steal),
 	KUNIT_CASE(memreg_test_pool_grows),
 	KUNIT_CASE(memreg_test_pool_squeezed),
+	KUNIT_CASE(memreg_test_pools_squeezed),
 	KUNIT_CASE(memreg_test_pool_ages),
 	KUNIT_CASE(memreg_test_pool_replaces_later),
 	KUNIT_CASE(memreg_test_reserve),
