@@ -105,7 +105,8 @@ struct memreg_pool_cache {
  * @list: Idle MRs that are in no cache
  * @missing: MRs that the reserves have lent
  * @kicked: The worker is on its way
- * @weak: LOCAL_INV does not wait for packets in flight
+ * @weak: States of keys, as bits, in which packets may still be in flight
+ *	though the key is dead
  * @sg_gaps: Its MRs take pieces with gaps
  * @batch: MRs that move between a cache and @list at a time
  * @max_pages: Pages that an MR holds
@@ -142,7 +143,7 @@ struct ib_memreg_pool {
 	struct memreg_pool_slot **chunks;
 	atomic_t missing;
 	bool kicked;
-	bool weak;
+	u8 weak;
 	bool sg_gaps;
 	u32 batch;
 	u32 max_pages;

@@ -699,7 +699,7 @@ static int memreg_pool_check(struct ib_pd *pd,
 
 	if (!attr->count || max_count < attr->count ||
 	    max_count > MEMREG_POOL_MAX ||
-	    attr->flags & ~IB_MEMREG_POOL_SG_GAPS)
+	    attr->flags & ~(IB_MEMREG_POOL_SG_GAPS | IB_MEMREG_POOL_SINGLE_QP))
 		return -EINVAL;
 	if (attr->numa_node != NUMA_NO_NODE &&
 	    (attr->numa_node < 0 || attr->numa_node >= nr_node_ids ||
@@ -710,6 +710,20 @@ static int memreg_pool_check(struct ib_pd *pd,
 	    !pd->device->attrs.max_fast_reg_page_list_len)
 		return -EOPNOTSUPP;
 	return 0;
+}
+
+/*
+ * States of keys that prove nothing about packets in flight (I1). Those that
+ * came before the one by which the peer has killed a key are through, if they
+ * came by the same QP.
+ */
+static u8 memreg_pool_weak(struct ib_device *ibdev, unsigned int flags)
+{
+	if (!(memreg_quirks(ibdev) & MEMREG_QUIRK_WEAK_INV))
+		return 0;
+	if (flags & IB_MEMREG_POOL_SINGLE_QP)
+		return BIT(MEMREG_MR_LOCAL);
+	return BIT(MEMREG_MR_LOCAL) | BIT(MEMREG_MR_REMOTE);
 }
 
 /* What a pool is, from what it is to be and what the device is. */
@@ -733,7 +747,7 @@ static void memreg_pool_describe(struct ib_memreg_pool *pool, struct ib_pd *pd,
 	pool->max_pages = min_t(u32, pool->max_pages, SZ_1G >> PAGE_SHIFT);
 	pool->max_seg = clamp_t(u32, ib_dma_max_seg_size(ibdev), PAGE_SIZE,
 				SZ_1G);
-	pool->weak = memreg_quirks(ibdev) & MEMREG_QUIRK_WEAK_INV;
+	pool->weak = memreg_pool_weak(ibdev, attr->flags);
 	pool->sg_gaps = attr->flags & IB_MEMREG_POOL_SG_GAPS &&
 			ibdev->attrs.kernel_cap_flags & IBK_SG_GAPS_REG;
 	pool->nr_chunks = DIV_ROUND_UP(pool->max_count + 1,

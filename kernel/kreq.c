@@ -22,8 +22,7 @@
  * unknown (I4). A worker destroys them, unmaps the memory, and calls done(). It
  * needs no queue. To have others take their place is left to the pool's worker,
  * since that takes memory, and this may be what memory is waiting for. The same
- * is done to MRs that LOCAL_INV was used on, on a driver where that doesn't
- * wait for packets in flight (I1).
+ * is done to MRs whose keys are dead though packets may be in flight (I1).
  *
  * If LOCAL_INVs can't be posted, nothing tells when the SEND has completed, and
  * those of the LOCAL_INVs that were. The worker then first ends the connection,
@@ -391,8 +390,22 @@ static void memreg_req_tell_done(struct ib_memreg_req *req)
 /* Is an MR to be destroyed before its memory is unmapped? */
 static bool memreg_mr_is_lost(const struct ib_memreg_mr *mr)
 {
-	return mr->req->unknown ||
-	       (mr->pool->weak && mr->state == MEMREG_MR_LOCAL);
+	return mr->req->unknown || mr->pool->weak & BIT(mr->state);
+}
+
+/* Is there such an MR? */
+static bool memreg_req_is_lost(const struct ib_memreg_req *req)
+{
+	const struct ib_memreg_mr *mr;
+
+	if (req->unknown)
+		return true;
+	if (likely(!req->pool->weak))
+		return false;
+	for (mr = req->first; mr; mr = mr->next)
+		if (memreg_mr_is_lost(mr))
+			return true;
+	return false;
 }
 
 /* End a request some of whose MRs must be destroyed. */
@@ -454,8 +467,7 @@ static void memreg_req_put(struct ib_memreg_req *req)
 		return;
 	if (req->flags & MEMREG_REQ_LOCAL && !req->unknown)
 		memreg_req_count_local(req);
-	if (req->unknown ||
-	    (req->pool->weak && req->flags & MEMREG_REQ_LOCAL)) {
+	if (memreg_req_is_lost(req)) {
 		memreg_req_queue(req);
 		return;
 	}

@@ -47,7 +47,7 @@ struct memreg_fake_wr {
  * @node: In memreg_fake.mrs
  * @valid: Its key works
  * @key: The key
- * @lingers: LOCAL_INV has killed the key: if it is weak, packets may be about
+ * @lingers: The key is dead, but packets may be about that passed its check
  * @owner: What it is part of, once it was mapped
  */
 struct memreg_fake_mr {
@@ -80,6 +80,7 @@ struct memreg_fake_mr {
  * @fail_allocs: How many of the next allocations fail
  * @fail_map: Mapping fails
  * @weak: LOCAL_INV does not wait for packets in flight
+ * @others: There are other QPs, whose packets nothing waits for
  * @next_key: Key of the next MR
  */
 struct memreg_fake {
@@ -102,6 +103,7 @@ struct memreg_fake {
 	atomic_t fail_allocs;
 	bool fail_map;
 	bool weak;
+	bool others;
 	u32 next_key;
 };
 
@@ -171,7 +173,7 @@ static int memreg_fake_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 
 	spin_lock_irq(&fake->lock);
 	memreg_fake_kill(fake, mr);
-	if (fake->weak && mr->lingers && !mr->owner->mapped)
+	if (mr->lingers && !mr->owner->mapped)
 		fake->violations++;
 	list_del(&mr->node);
 	spin_unlock_irq(&fake->lock);
@@ -265,12 +267,11 @@ static bool memreg_fake_reg(struct memreg_fake *fake,
 {
 	struct memreg_fake_mr *mr = to_fake_mr(wr->mr);
 
-	if (mr->valid || mr->ibmr.rkey != wr->rkey) {
+	if (mr->valid || mr->lingers || mr->ibmr.rkey != wr->rkey) {
 		fake->violations++;
 		return false;
 	}
 	mr->valid = true;
-	mr->lingers = false;
 	mr->key = wr->rkey;
 	fake->live++;
 	return true;
@@ -284,7 +285,7 @@ static bool memreg_fake_inv(struct memreg_fake *fake, u32 rkey, bool local)
 	if (!mr)
 		return false;
 	memreg_fake_kill(fake, mr);
-	mr->lingers = local;
+	mr->lingers = fake->weak && (local || fake->others);
 	return true;
 }
 
@@ -612,7 +613,7 @@ static void memreg_test_pool_attr(struct kunit *test)
 		  .numa_node = NUMA_NO_NODE },
 		{ .name = "many", .count = 1, .max_count = UINT_MAX,
 		  .numa_node = NUMA_NO_NODE },
-		{ .name = "flags", .count = 1, .flags = BIT(1),
+		{ .name = "flags", .count = 1, .flags = BIT(2),
 		  .numa_node = NUMA_NO_NODE },
 		{ .name = "node", .count = 1, .numa_node = MAX_NUMNODES },
 		{ .name = "node", .count = 1, .numa_node = -2 },
@@ -1264,15 +1265,22 @@ static void memreg_test_req_local(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 4, t->fake->allocs);
 }
 
+/* The device is one as rxe is, and there may be other QPs. */
+static void memreg_test_weak(struct memreg_test *t, bool others)
+{
+	t->fake->ibdev.ops.driver_id = RDMA_DRIVER_RXE;
+	t->fake->weak = true;
+	t->fake->others = others;
+}
+
 /* I1: LOCAL_INV does not wait for packets, so the MR goes before the memory. */
 static void memreg_test_req_weak_inv(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
 	u32 rkey;
 
-	memreg_test_pool(test, 2, 0, 1, 0);
-	t->pool->weak = true;
-	t->fake->weak = true;
+	memreg_test_weak(t, false);
+	memreg_test_pool(test, 2, 0, 1, IB_MEMREG_POOL_SINGLE_QP);
 	memreg_test_map(test, 2);
 	rkey = memreg_test_rkey(t, 1);
 	KUNIT_ASSERT_EQ(test, 0,
@@ -1287,17 +1295,42 @@ static void memreg_test_req_weak_inv(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 3, t->fake->allocs);
 }
 
+/* I1: the peer's SEND is behind packets of its own QP, but of no other one. */
+static void memreg_test_req_weak_remote_inv(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	u32 rkey;
+
+	memreg_test_weak(t, true);
+	memreg_test_pool(test, 1, 0, 1, 0);
+	memreg_test_map(test, 1);
+	rkey = memreg_test_rkey(t, 0);
+	KUNIT_ASSERT_EQ(test, 0,
+			memreg_test_post(t, IB_MEMREG_REQ_REMOTE_INV));
+	memreg_fake_complete(t->fake, UINT_MAX);
+	KUNIT_EXPECT_EQ(test, 0, memreg_test_remote_inv(t, rkey));
+	ib_memreg_req_end(&t->req, &t->fake->qp);
+	memreg_fake_complete(t->fake, UINT_MAX);
+	memreg_test_expect_done(test, 0);
+	memreg_test_expect_idle(test, 1, 1);
+	KUNIT_EXPECT_EQ(test, 2, t->fake->allocs);
+}
+
 /* The quirk table says what is weak. */
 static void memreg_test_pool_quirk(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
 
 	memreg_test_pool(test, 1, 0, 1, 0);
-	KUNIT_EXPECT_FALSE(test, t->pool->weak);
+	KUNIT_EXPECT_EQ(test, 0, t->pool->weak);
 	ib_memreg_pool_destroy(t->pool);
 	t->fake->ibdev.ops.driver_id = RDMA_DRIVER_RXE;
 	memreg_test_pool(test, 1, 0, 1, 0);
-	KUNIT_EXPECT_TRUE(test, t->pool->weak);
+	KUNIT_EXPECT_EQ(test, BIT(MEMREG_MR_LOCAL) | BIT(MEMREG_MR_REMOTE),
+			t->pool->weak);
+	ib_memreg_pool_destroy(t->pool);
+	memreg_test_pool(test, 1, 0, 1, IB_MEMREG_POOL_SINGLE_QP);
+	KUNIT_EXPECT_EQ(test, BIT(MEMREG_MR_LOCAL), t->pool->weak);
 }
 
 /* done() waits for the SEND, whichever comes first: it, or the answer. */
@@ -1766,6 +1799,7 @@ static struct kunit_case memreg_test_req_cases[] = {
 	KUNIT_CASE(memreg_test_map_fails),
 	KUNIT_CASE(memreg_test_req_local),
 	KUNIT_CASE(memreg_test_req_weak_inv),
+	KUNIT_CASE(memreg_test_req_weak_remote_inv),
 	KUNIT_CASE(memreg_test_req_remote),
 	KUNIT_CASE(memreg_test_req_bogus),
 	KUNIT_CASE(memreg_test_req_flush),
