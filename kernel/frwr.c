@@ -38,8 +38,11 @@
  * On a driver whose LOCAL_INV does not wait for packets that passed the key
  * check (MEMREG_QUIRK_WEAK_INV), only ib_dereg_mr() proves that nobody copies
  * any more. There an idle FRWR stays on the list of the region that it mapped
- * last. It is mapped again to the same region only; before another one takes
- * its place, or the region's pages are released, it is destroyed (I1).
+ * last. It makes keys to the same range only, for which its page list need not
+ * change: somebody who still copies looks up each page of his in there, and one
+ * that is gone, or is not as long any more, would lead him anywhere (I6). Before
+ * another range takes its place, or the region's pages are released, the FRWR is
+ * destroyed (I1).
  */
 #include <linux/hash.h>
 #include <linux/scatterlist.h>
@@ -294,14 +297,14 @@ static bool memreg_frwr_maps(const struct memreg_frwr *frwr,
 }
 
 /*
- * Could somebody still copy to or from another region through this FRWR? Then
- * that region must find it on its list, or find it destroyed.
+ * Could somebody still copy to or from another range through this FRWR? Then its
+ * page list must stay as it is, until it is destroyed.
  */
 static bool memreg_frwr_is_foreign(const struct memreg_frwr *frwr,
-				   const struct memreg_region *region)
+				   const struct memreg_key *key)
 {
 	return frwr->domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV &&
-	       frwr->region && frwr->region != region;
+	       frwr->region && !memreg_frwr_maps(frwr, key);
 }
 
 /* FRWRs of other ranges that are looked at to find one of a range. */
@@ -382,7 +385,7 @@ static unsigned int memreg_keys_take_mapped(struct memreg_domain *domain,
 
 /*
  * Take idle FRWRs for those of these keys that have none, while there are any.
- * Tells if that ended at one that belongs to another region.
+ * Tells if that ended at one that belongs to another range.
  */
 static bool memreg_keys_take_idle(struct memreg_domain *domain,
 				  struct memreg_key **keys, unsigned int count,
@@ -399,7 +402,7 @@ static bool memreg_keys_take_idle(struct memreg_domain *domain,
 		frwr = memreg_frwr_oldest(domain, keys[i], now);
 		if (!frwr)
 			continue;
-		foreign = memreg_frwr_is_foreign(frwr, keys[i]->region);
+		foreign = memreg_frwr_is_foreign(frwr, keys[i]);
 		if (foreign)
 			break;
 		memreg_frwr_reuse(frwr, keys[i]);
@@ -409,7 +412,7 @@ static bool memreg_keys_take_idle(struct memreg_domain *domain,
 	return foreign;
 }
 
-/* Destroy the one that would be taken next, so that its region can go. */
+/* Destroy the one that would be taken next, as its range is another one. */
 static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 					const struct memreg_key *key,
 					u64 now)
@@ -420,7 +423,7 @@ static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 	mutex_lock(&mdev->drain_lock);
 	spin_lock(&mdev->frwr_lock);
 	frwr = memreg_frwr_oldest(domain, key, now);
-	if (frwr && !memreg_frwr_is_foreign(frwr, key->region))
+	if (frwr && !memreg_frwr_is_foreign(frwr, key))
 		frwr = NULL;
 	if (frwr)
 		memreg_frwr_unlink(frwr);

@@ -35,7 +35,7 @@ static const struct {
 	[IB_MEMREG_STAT_FRWRS_REUSED] = {
 		"frwrs-reused", "reuse", "taken again" },
 	[IB_MEMREG_STAT_FRWRS_FOREIGN] = {
-		"frwrs-foreign", NULL, "destroyed for other memory's sake" },
+		"frwrs-foreign", NULL, "destroyed for another range's sake" },
 	[IB_MEMREG_STAT_FRWRS_FAILED] = {
 		"frwrs-failed", NULL, "destroyed as their state was unknown" },
 	[IB_MEMREG_STAT_FRWRS_REAPED] = {

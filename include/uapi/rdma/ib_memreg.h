@@ -1186,7 +1186,7 @@ struct ib_memreg_list {
  * @IB_MEMREG_STAT_FRWRS_ALLOCATED: Fast registration MRs made by the device.
  * @IB_MEMREG_STAT_FRWRS_DESTROYED: Those of them destroyed, for any reason.
  * @IB_MEMREG_STAT_FRWRS_REUSED: Times that an idle one was taken for a key.
- * @IB_MEMREG_STAT_FRWRS_FOREIGN: Destroyed instead of being taken for memory
+ * @IB_MEMREG_STAT_FRWRS_FOREIGN: Destroyed instead of being taken for a range
  *	other than that which they were for last.
  * @IB_MEMREG_STAT_FRWRS_FAILED: Destroyed as a work request of theirs failed or
  *	was flushed, so that nobody knows their state.
