@@ -442,6 +442,16 @@ static void memreg_endpoint_drain_srq(struct memreg_endpoint *ep)
 	memreg_ring_flush(ep->srq->queue->ring);
 }
 
+/* Nothing of the peer's comes from here on, whatever the device does. */
+static void memreg_endpoint_destroy_qp(struct memreg_endpoint *ep)
+{
+	if (!ep->id->qp)
+		return;
+	rdma_destroy_qp(ep->id);
+	if (ep->srq)
+		memreg_queue_leave(ep->srq->queue, ep);
+}
+
 /* Have the QP, if there is one, flush all that was posted. */
 static int memreg_endpoint_flush(struct memreg_endpoint *ep)
 {
@@ -459,7 +469,7 @@ static int memreg_endpoint_flush(struct memreg_endpoint *ep)
 /* The device does not do what it should: it gets no chance to do more. */
 static void memreg_endpoint_abandon(struct memreg_endpoint *ep)
 {
-	rdma_destroy_qp(ep->id);
+	memreg_endpoint_destroy_qp(ep);
 	if (ep->send)
 		memreg_queue_abandon(ep->send);
 	if (ep->recv)
@@ -497,8 +507,8 @@ static void memreg_endpoint_cut(struct memreg_endpoint *ep)
 	memreg_endpoint_close_queues(ep);
 	ret = rdma_disconnect(ep->id);
 	memreg_endpoint_drain(ep);
-	if (ret && ep->id->qp)
-		rdma_destroy_qp(ep->id);
+	if (ret)
+		memreg_endpoint_destroy_qp(ep);
 }
 
 /*
@@ -898,7 +908,10 @@ static int memreg_endpoint_create_qp(struct memreg_endpoint *ep,
 	/* Drivers have no errno of their own for a limit that is reached. */
 	if (ret)
 		return ret == -ENOMEM ? ret : -ENOSPC;
-	return 0;
+	ret = ep->srq ? memreg_queue_join(ep->srq->queue, ep) : 0;
+	if (ret)
+		rdma_destroy_qp(ep->id);
+	return ret;
 }
 
 /* Called with the worker off: nothing queues it for good any more. */
@@ -914,8 +927,7 @@ static void memreg_endpoint_destroy_id(struct memreg_endpoint *ep)
 		memreg_endpoint_cut(ep);
 	else
 		memreg_endpoint_drain(ep);
-	if (ep->id->qp)
-		rdma_destroy_qp(ep->id);
+	memreg_endpoint_destroy_qp(ep);
 	/* A request that was not answered is rejected by this. */
 	rdma_destroy_id(ep->id);
 }

@@ -48,6 +48,7 @@
 #include <linux/llist.h>
 #include <linux/log2.h>
 #include <linux/refcount.h>
+#include <linux/rhashtable.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/percpu.h>
@@ -1113,6 +1114,7 @@ struct memreg_slot {
  * @ring: Where its completions go; keeps a reference
  * @ep: Its endpoint, or NULL if it is shared
  * @srq: The device's shared receive queue, or NULL
+ * @takers: Endpoints that take from it, by their QPs, if it is shared
  * @send: It is a send queue
  * @depth: Slots
  * @max_sge: SGEs of a slot
@@ -1139,6 +1141,7 @@ struct memreg_queue {
 	struct memreg_ring *ring;
 	struct memreg_endpoint *ep;
 	struct ib_srq *srq;
+	struct rhashtable takers;
 	bool send;
 	u32 depth;
 	u32 max_sge;
@@ -1246,6 +1249,9 @@ int memreg_slot_build_recv(const struct memreg_slot *slot, u32 lkey,
 			   struct ib_sge *sges, int max);
 void memreg_slot_done(struct memreg_ring *ring, const struct ib_wc *wc);
 void memreg_slot_settle(const struct ib_wc *wc);
+int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep);
+void memreg_queue_leave(struct memreg_queue *queue,
+			struct memreg_endpoint *ep);
 
 /*
  * kernel/srq.c
@@ -1412,6 +1418,9 @@ struct memreg_listener;
  * @recv: Its receive queue, or NULL
  * @srq: Shared receive queue that it takes buffers from, or NULL; keeps a
  *	reference
+ * @srq_qp: QP that takes them; only its address means anything
+ * @srq_node: In memreg_queue.takers of the shared queue, while there may be
+ *	completions of @srq_qp
  * @queued: The queues are what they will be: release and acquire
  * @last_wqe: The QP takes no more of the shared queue's
  * @left: The peer has disconnected, the device goes, or our user is done
@@ -1451,6 +1460,8 @@ struct memreg_endpoint {
 	struct memreg_queue *send;
 	struct memreg_queue *recv;
 	struct memreg_srq *srq;
+	const struct ib_qp *srq_qp;
+	struct rhash_head srq_node;
 	bool queued;
 	struct completion last_wqe;
 	struct completion left;

@@ -18,6 +18,11 @@
  *
  * Slots are taken by those who submit, under the queue's lock, and given back
  * by those who poll, under the ring's. The two meet in @posted and @free only.
+ *
+ * Whom a completion of a shared queue is for, only its QP tells. That may be
+ * gone, if a device didn't flush it and was given no chance to do more, so
+ * nothing in it is looked at: endpoints are found by the QP's address, and stay
+ * until what their QP has left behind is through.
  */
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
@@ -205,13 +210,54 @@ static u8 memreg_slot_tell_recv(const struct memreg_slot *slot,
 	return flags;
 }
 
-/* Endpoint of a completion; only a successful one is sure to name its QP. */
-static struct memreg_endpoint *
-memreg_wc_endpoint(const struct memreg_queue *queue, const struct ib_wc *wc)
+static const struct rhashtable_params memreg_takers = {
+	.key_len = sizeof(struct ib_qp *),
+	.key_offset = offsetof(struct memreg_endpoint, srq_qp),
+	.head_offset = offsetof(struct memreg_endpoint, srq_node),
+	.automatic_shrinking = true,
+};
+
+/*
+ * Endpoint of a completion, which stays until that is through; only a
+ * successful one is sure to name its QP.
+ */
+static struct memreg_endpoint *memreg_wc_endpoint(struct memreg_queue *queue,
+						  const struct ib_wc *wc)
 {
 	if (queue->ep || wc->status != IB_WC_SUCCESS)
 		return queue->ep;
-	return wc->qp->qp_context;
+	return rhashtable_lookup_fast(&queue->takers, &wc->qp, memreg_takers);
+}
+
+/**
+ * memreg_queue_join() - Let an endpoint take from a shared queue
+ * @queue: The queue
+ * @ep: The endpoint, whose QP was just made
+ *
+ * Context: may sleep.
+ * Return: 0 or -ENOMEM.
+ */
+int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep)
+{
+	ep->srq_qp = ep->id->qp;
+	return rhashtable_insert_fast(&queue->takers, &ep->srq_node,
+				      memreg_takers) ? -ENOMEM : 0;
+}
+
+/**
+ * memreg_queue_leave() - An endpoint takes no more from a shared queue
+ * @queue: The queue
+ * @ep: Endpoint that has joined, whose QP is no more
+ *
+ * Context: may sleep.
+ */
+void memreg_queue_leave(struct memreg_queue *queue, struct memreg_endpoint *ep)
+{
+	/* What it has taken is told of as the endpoint's. */
+	memreg_ring_flush(queue->ring);
+	rhashtable_remove_fast(&queue->takers, &ep->srq_node, memreg_takers);
+	/* A QP that was made since may have its address. */
+	memreg_ring_flush(queue->ring);
 }
 
 /*
@@ -238,7 +284,7 @@ static __always_inline void
 memreg_slot_tell(const struct memreg_slot *slot, const struct ib_wc *wc,
 		 u8 status, struct ib_memreg_cqe *entry)
 {
-	const struct memreg_queue *queue = slot->queue;
+	struct memreg_queue *queue = slot->queue;
 	struct memreg_ring *ring = queue->ring;
 	struct memreg_endpoint *ep = memreg_wc_endpoint(queue, wc);
 	u8 flags = 0;
@@ -409,6 +455,17 @@ void memreg_slot_done(struct memreg_ring *ring, const struct ib_wc *wc)
 		memreg_recv_done(slot->queue, slot, wc);
 }
 
+/* The peer says that it ended a window. */
+static void memreg_slot_settle_recv(struct memreg_slot *slot,
+				    const struct ib_wc *wc)
+{
+	struct memreg_endpoint *ep = memreg_wc_endpoint(slot->queue, wc);
+
+	if (ep)
+		slot->window_id = memreg_window_remote_invalidate
+					(ep, wc->ex.invalidate_rkey);
+}
+
 /**
  * memreg_slot_settle() - Do what a slow completion asks for
  * @wc: The completion
@@ -427,9 +484,7 @@ void memreg_slot_settle(const struct ib_wc *wc)
 		memreg_window_invalidated(slot, wc->status == IB_WC_SUCCESS);
 		break;
 	default:
-		slot->window_id =
-			memreg_window_remote_invalidate(wc->qp->qp_context,
-							wc->ex.invalidate_rkey);
+		memreg_slot_settle_recv(slot, wc);
 	}
 }
 
@@ -508,8 +563,12 @@ bool memreg_queue_drain(struct memreg_queue *queue)
 {
 	memreg_queue_flush_early(queue);
 	if (!wait_event_timeout(queue->wait, memreg_queue_is_idle(queue),
-				MEMREG_DRAIN))
-		return false;
+				MEMREG_DRAIN)) {
+		/* It may have completed behind what somebody still settles. */
+		memreg_ring_flush(queue->ring);
+		if (!memreg_queue_is_idle(queue))
+			return false;
+	}
 	/* Who woke us does not look at the queue any more. */
 	spin_lock_irq(&queue->ring->lock);
 	spin_unlock_irq(&queue->ring->lock);
@@ -604,6 +663,12 @@ static int memreg_queue_alloc_buffers(struct memreg_device *mdev,
 	return -ENOMEM;
 }
 
+static void memreg_queue_destroy_takers(struct memreg_queue *queue)
+{
+	if (!queue->ep)
+		rhashtable_destroy(&queue->takers);
+}
+
 /**
  * memreg_queue_alloc() - Make a queue
  * @mdev: The device
@@ -636,14 +701,18 @@ struct memreg_queue *memreg_queue_alloc(struct memreg_device *mdev,
 	queue->buffer_size = buffer_size;
 	mutex_init(&queue->lock);
 	init_waitqueue_head(&queue->wait);
-	if (memreg_queue_alloc_slots(queue))
+	if (!ep && rhashtable_init(&queue->takers, &memreg_takers))
 		goto err_queue;
+	if (memreg_queue_alloc_slots(queue))
+		goto err_takers;
 	if (memreg_queue_alloc_buffers(mdev, queue))
 		goto err_slots;
 	return queue;
 
 err_slots:
 	kvfree(queue->slots);
+err_takers:
+	memreg_queue_destroy_takers(queue);
 err_queue:
 	kfree(queue);
 	return NULL;
@@ -665,6 +734,7 @@ void memreg_queue_free(struct memreg_device *mdev, struct memreg_queue *queue)
 				    DMA_BIDIRECTIONAL);
 	kfree(queue->buffers);
 	kvfree(queue->slots);
+	memreg_queue_destroy_takers(queue);
 	if (queue->send)
 		atomic_dec(&queue->ring->senders);
 	memreg_ring_put(queue->ring);
