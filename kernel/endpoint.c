@@ -533,22 +533,37 @@ static void memreg_endpoint_settle(struct memreg_endpoint *ep)
 		wait_for_completion_timeout(&ep->left, MEMREG_REFUSED);
 }
 
+/*
+ * The address may lead to another device, whose removal waits for all its ids;
+ * nobody tells us of it but their handlers. That may turn out at any time after
+ * the end, too.
+ */
+static void memreg_endpoint_drop_foreign(struct memreg_endpoint *ep)
+{
+	if (!ep->id || !ep->id->device ||
+	    ep->id->device == ep->file->mdev->ibdev)
+		return;
+	/* It is not queued for good any more, and may be at work on the id. */
+	cancel_work_sync(&ep->resolve);
+	rdma_destroy_id(ep->id);
+	ep->id = NULL;
+}
+
 static void memreg_endpoint_close(struct work_struct *work)
 {
 	struct memreg_endpoint *ep =
 		container_of(work, struct memreg_endpoint, close);
+	bool ended = memreg_endpoint_end(ep);
 
-	if (!memreg_endpoint_end(ep))
-		return;
-	if (READ_ONCE(ep->failing) && ep->id->qp)
-		memreg_endpoint_settle(ep);
-	memreg_endpoint_cut(ep);
-	memreg_window_revoke_granted(ep->file, ep);
-	if (ep->id->device && ep->id->device != ep->file->mdev->ibdev) {
-		rdma_destroy_id(ep->id);
-		ep->id = NULL;
+	if (ended) {
+		if (READ_ONCE(ep->failing) && ep->id->qp)
+			memreg_endpoint_settle(ep);
+		memreg_endpoint_cut(ep);
+		memreg_window_revoke_granted(ep->file, ep);
 	}
-	memreg_event_post(ep, ep->outcome);
+	memreg_endpoint_drop_foreign(ep);
+	if (ended)
+		memreg_event_post(ep, ep->outcome);
 }
 
 /* The connection that we asked for did not come up. Handler lock. */
@@ -615,6 +630,9 @@ static void memreg_endpoint_resolve(struct work_struct *work)
 		container_of(work, struct memreg_endpoint, resolve);
 	int ret;
 
+	/* An id may be missing only then. */
+	if (READ_ONCE(ep->state) != IB_MEMREG_ENDPOINT_CONNECTING)
+		return;
 	ret = memreg_endpoint_resolve_addr(ep);
 	if (!ret)
 		return;
@@ -1031,8 +1049,11 @@ static void memreg_endpoint_proceed(struct memreg_endpoint *ep,
 {
 	int ret;
 
-	if (ep->state != IB_MEMREG_ENDPOINT_CONNECTING)
+	if (ep->state != IB_MEMREG_ENDPOINT_CONNECTING) {
+		/* Too late, but the id may be another device's by it. */
+		queue_work(memreg_wq, &ep->close);
 		return;
+	}
 	if (event == RDMA_CM_EVENT_ADDR_RESOLVED)
 		ret = memreg_endpoint_addr_resolved(ep);
 	else
@@ -1546,6 +1567,8 @@ int memreg_endpoint_reject(struct memreg_ucmd *ucmd)
 		    IB_CM_REJ_CONSUMER_DEFINED);
 	memreg_endpoint_set_closed(ep);
 	rdma_unlock_handler(ep->id);
+	/* Who keeps it from being destroyed may wait for what is posted. */
+	memreg_endpoint_cut(ep);
 	memreg_window_revoke_granted(ucmd->file, ep);
 	memreg_object_put(&ep->obj);
 

@@ -89,7 +89,8 @@ static uint32_t end_await(struct __test_metadata *_metadata, struct end *e,
 	return event.endpoint_id;
 }
 
-static void pair_connect(struct __test_metadata *_metadata, struct pair *p)
+/* The peer asks for a connection, and the owner's end of it has its queues. */
+static void pair_request(struct __test_metadata *_metadata, struct pair *p)
 {
 	struct end *o = &p->owner, *peer = &p->peer;
 	struct ib_memreg_queues queues;
@@ -107,10 +108,17 @@ static void pair_connect(struct __test_metadata *_metadata, struct pair *p)
 	queues = end_queues(o, p->srq);
 	ASSERT_EQ(0, memreg_setup(o->m, o->endpoint, o->domain, &queues))
 		TH_LOG("%s", memreg_reason());
+	ASSERT_EQ(0, memreg_destroy(o->m, listener));
+}
+
+static void pair_connect(struct __test_metadata *_metadata, struct pair *p)
+{
+	struct end *o = &p->owner;
+
+	pair_request(_metadata, p);
 	ASSERT_EQ(0, memreg_accept(o->m, o->endpoint, o->domain, NULL, 0));
 	end_await(_metadata, o, IB_MEMREG_EVENT_ESTABLISHED);
-	end_await(_metadata, peer, IB_MEMREG_EVENT_ESTABLISHED);
-	ASSERT_EQ(0, memreg_destroy(o->m, listener));
+	end_await(_metadata, &p->peer, IB_MEMREG_EVENT_ESTABLISHED);
 }
 
 static void pair_open(struct __test_metadata *_metadata, struct pair *p)
@@ -951,6 +959,25 @@ TEST_F(uring_rules, end_of_the_ring_with_its_buffers)
 	submit(_metadata, p);
 	close_and_wait(_metadata, p, pinned);
 	end_await(_metadata, o, IB_MEMREG_EVENT_DISCONNECTED);
+	rings_are_empty(_metadata, p);
+}
+
+/* They keep the endpoint of a request, which is rejected nevertheless. */
+TEST_F(uring_rules, end_of_a_request)
+{
+	struct pair *p = &self->p;
+	struct end *o = &p->owner;
+	struct ib_memreg_wr wr;
+
+	pair_request(_metadata, p);
+	register_buffer(_metadata, p, o->mem, PAGE);
+	memreg_prep_recv(&wr, o->endpoint, 0, 0, 0, 0);
+	on_buffer(&wr, o->mem, PAGE);
+	prep_fixed(p, o, 1, &wr);
+	submit(_metadata, p);
+	ASSERT_EQ(0, memreg_reject(o->m, o->endpoint, NULL, 0));
+	EXPECT_EQ(-ECANCELED, await(p, 1));
+	end_await(_metadata, &p->peer, IB_MEMREG_EVENT_REJECTED);
 	rings_are_empty(_metadata, p);
 }
 
