@@ -39,9 +39,9 @@
  * check (MEMREG_QUIRK_WEAK_INV), only ib_dereg_mr() proves that nobody copies
  * any more. There an idle FRWR stays on the list of the region that it mapped
  * last. It makes keys to the same range only, for which its page list need not
- * change: somebody who still copies looks up each page of his in there, and one
- * that is gone, or is not as long any more, would lead him anywhere (I6). Before
- * another range takes its place, or the region's pages are released, the FRWR is
+ * change: somebody who still copies looks up each of his pages there, and a list
+ * that begins or ends elsewhere would lead him anywhere (I6). Before another
+ * range takes its place, or the region's pages are released, the FRWR is
  * destroyed (I1).
  */
 #include <linux/hash.h>
@@ -297,8 +297,8 @@ static bool memreg_frwr_maps(const struct memreg_frwr *frwr,
 }
 
 /*
- * Could somebody still copy to or from another range through this FRWR? Then its
- * page list must stay as it is, until it is destroyed.
+ * Could somebody still copy to or from another range through this FRWR? Then
+ * its page list must stay as it is, until it is destroyed.
  */
 static bool memreg_frwr_is_foreign(const struct memreg_frwr *frwr,
 				   const struct memreg_key *key)

@@ -23,9 +23,9 @@
  * A worker adds MRs when the list runs low, and takes away what was on the list
  * all the time for a period. It may be what memory is waiting for, so it has a
  * rescuer, and allocates without I/O. The shrinker only calls it: to destroy an
- * MR may wait for what waits for memory. There is one shrinker for all pools: to
- * register one takes a mutex, and to free it as well, that others hold while they
- * wait for memory. Pools come and go with connections, which memory may be
+ * MR may wait for what waits for memory. There is one shrinker for all pools:
+ * to register one takes a mutex, and to free it as well, that others hold while
+ * they wait for memory. Pools come and go with connections, which memory may be
  * waiting for.
  *
  * Reserves
