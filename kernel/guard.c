@@ -16,9 +16,11 @@
  * which leaves pinned pages in place, but also when nfsd truncates or loop
  * punches a hole; PROTECTION_VMA comes from mprotect(2), but also from NUMA
  * scanning. These are suspect: a worker looks whether the range still maps
- * the same pages, within MEMREG_CHECK_LIMIT, and kills the keys if it doesn't
- * or can't tell by then. All other events leave pinned pages where they are.
- * Each event makes a registration that is under way look again (I2).
+ * the same pages, and kills the keys if it doesn't. To look it waits for the
+ * change that was announced to be through, and for a lock, and others may keep
+ * it waiting; so after MEMREG_CHECK_LIMIT without an answer another worker
+ * kills the keys. All other events leave pinned pages where they are. Each event
+ * makes a registration that is under way look again (I2).
  *
  * How keys die
  *
@@ -55,7 +57,7 @@
 /* Others wait for longer before they have the queue rebuilt. */
 #define MEMREG_GUARD_PATIENCE	(10 * HZ)
 
-/* When the worker looks after a suspect event, and until when it must know. */
+/* When a worker looks after a suspect event, and until when it must know. */
 #define MEMREG_CHECK_DELAY	msecs_to_jiffies(10)
 #define MEMREG_CHECK_LIMIT	HZ
 
@@ -421,8 +423,9 @@ static enum memreg_verdict memreg_page_look(struct memreg_region *region,
 	vma = vma_lookup(region->mm, addr);
 	if (!vma || !(vma->vm_flags & need))
 		return MEMREG_GONE;
-	if (get_user_pages_remote(region->mm, addr, 1, FOLL_NOFAULT, &now,
-				  NULL) != 1)
+	/* By force, as the mapping may be for writing only. */
+	if (get_user_pages_remote(region->mm, addr, 1,
+				  FOLL_NOFAULT | FOLL_FORCE, &now, NULL) != 1)
 		return memreg_page_in_file(vma, addr, page);
 	same = now == page;
 	put_page(now);
@@ -482,7 +485,6 @@ static enum memreg_verdict memreg_guard_look(struct memreg_region *region,
  * @began: Jiffies before the look
  * @start: Where to look
  * @end: Where to look
- * @late: It has to be decided now
  * @settled: The region has its pages
  */
 struct memreg_look {
@@ -491,7 +493,6 @@ struct memreg_look {
 	unsigned long began;
 	unsigned long start;
 	unsigned long end;
-	bool late;
 	bool settled;
 };
 
@@ -507,8 +508,6 @@ static void memreg_look_begin(struct memreg_region *region,
 	look->suspects = guard->suspects;
 	look->start = guard->suspect_start;
 	look->end = guard->suspect_end;
-	look->late = time_after(jiffies,
-				guard->suspect_since + MEMREG_CHECK_LIMIT);
 	look->settled = guard->settled;
 	spin_unlock(&region->mdev->frwr_lock);
 }
@@ -540,11 +539,11 @@ static bool memreg_look_end(struct memreg_region *region,
 		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_LATER);
 		return false;
 	}
-	if (verdict == MEMREG_SUSPECT && !look->late) {
+	if (verdict == MEMREG_SUSPECT) {
 		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_LATER);
 		return false;
 	}
-	if (verdict != MEMREG_SAME) {
+	if (verdict == MEMREG_GONE) {
 		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_GONE);
 		memreg_guard_mark_stale(region);
 	} else if (guard->stale) {
@@ -575,6 +574,42 @@ static void memreg_guard_check(struct work_struct *work)
 	if (!memreg_look_end(region, &look, verdict))
 		queue_delayed_work(memreg_guard_wq, &region->guard.check,
 				   MEMREG_CHECK_DELAY);
+	kill = region->guard.stale && !memreg_guard_advance_locked(region);
+	spin_unlock(&region->mdev->frwr_lock);
+	if (kill)
+		memreg_guard_wait(region, false);
+}
+
+/* Decide what can't wait any more. Returns false if it can, for so long. */
+static bool memreg_guard_decide(struct memreg_region *region,
+				unsigned long *left)
+{
+	struct memreg_guard *guard = &region->guard;
+	unsigned long until = guard->suspect_since + MEMREG_CHECK_LIMIT;
+
+	lockdep_assert_held(&region->mdev->frwr_lock);
+
+	if (guard->stale || guard->suspects == guard->cleared)
+		return true;
+	/* Who registers looks and decides by himself. */
+	if (!guard->settled || time_before(jiffies, until)) {
+		*left = guard->settled ? until - jiffies : MEMREG_CHECK_LIMIT;
+		return false;
+	}
+	memreg_guard_mark_stale(region);
+	return true;
+}
+
+static void memreg_guard_limit(struct work_struct *work)
+{
+	struct memreg_region *region =
+		container_of(work, struct memreg_region, guard.limit.work);
+	unsigned long left;
+	bool kill;
+
+	spin_lock(&region->mdev->frwr_lock);
+	if (!memreg_guard_decide(region, &left))
+		queue_delayed_work(memreg_guard_wq, &region->guard.limit, left);
 	kill = region->guard.stale && !memreg_guard_advance_locked(region);
 	spin_unlock(&region->mdev->frwr_lock);
 	if (kill)
@@ -625,6 +660,15 @@ static void memreg_guard_suspect(struct memreg_region *region,
 	queue_delayed_work(memreg_guard_wq, &guard->check, MEMREG_CHECK_DELAY);
 }
 
+/* The same, of keys that still work. */
+static void memreg_guard_doubt(struct memreg_region *region,
+			       const struct mmu_notifier_range *range)
+{
+	memreg_guard_suspect(region, range);
+	queue_delayed_work(memreg_guard_wq, &region->guard.limit,
+			   MEMREG_CHECK_LIMIT);
+}
+
 /* Believe an event. Returns whether somebody has to wait for keys to die. */
 static bool memreg_guard_believe(struct memreg_region *region,
 				 const struct mmu_notifier_range *range)
@@ -657,7 +701,7 @@ static bool memreg_guard_strike(struct memreg_region *region,
 	if (verdict == MEMREG_GONE)
 		wait = memreg_guard_believe(region, range);
 	else if (verdict == MEMREG_SUSPECT)
-		memreg_guard_suspect(region, range);
+		memreg_guard_doubt(region, range);
 	spin_unlock(&region->mdev->frwr_lock);
 	return wait;
 }
@@ -745,6 +789,7 @@ int memreg_guard_insert(struct memreg_region *region)
 	int ret;
 
 	INIT_DELAYED_WORK(&guard->check, memreg_guard_check);
+	INIT_DELAYED_WORK(&guard->limit, memreg_guard_limit);
 	INIT_WORK(&guard->kill, memreg_guard_kill);
 	guard->suspect_start = ULONG_MAX;
 	ret = mmu_interval_notifier_insert(&guard->notifier, region->mm,
@@ -775,6 +820,7 @@ void memreg_guard_remove(struct memreg_region *region)
 	/* Waits for callbacks at work; afterwards nobody queues the workers. */
 	mmu_interval_notifier_remove(&guard->notifier);
 	cancel_delayed_work_sync(&guard->check);
+	cancel_delayed_work_sync(&guard->limit);
 	cancel_work_sync(&guard->kill);
 	guard->active = false;
 }

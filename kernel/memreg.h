@@ -761,6 +761,7 @@ enum memreg_verdict {
  * @posted: @batch is posted, and nobody has looked at its outcome; frwr_lock
  * @through: Batches that are through; frwr_lock
  * @check: Worker that looks
+ * @limit: Worker that decides what nobody could look at in time
  * @kill: Worker that kills what could not be killed in time
  */
 struct memreg_guard {
@@ -783,6 +784,7 @@ struct memreg_guard {
 	bool posted;
 	unsigned long through;
 	struct delayed_work check;
+	struct delayed_work limit;
 	struct work_struct kill;
 };
 

@@ -19,6 +19,7 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/uaccess.h>
 #include <linux/uio.h>
 
 #include "memreg.h"
@@ -247,10 +248,11 @@ struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 	region->mdev = ucmd->mdev;
 	region->mm = current->mm;
 	mmgrab(region->mm);
-	region->addr = addr;
+	/* Notifiers and mappings know no tags of pointers. */
+	region->addr = untagged_addr(addr);
 	region->length = length;
-	region->npages = (PAGE_ALIGN(addr + length) - (addr & PAGE_MASK)) >>
-			 PAGE_SHIFT;
+	region->npages = (PAGE_ALIGN(region->addr + length) -
+			  (region->addr & PAGE_MASK)) >> PAGE_SHIFT;
 	region->writable = writable;
 	region->pinned = &ucmd->file->pinned;
 	INIT_HLIST_HEAD(&region->frwrs);

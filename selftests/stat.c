@@ -554,6 +554,27 @@ TEST_F_TIMEOUT(stat, look_that_finds_nothing_is_counted, LIMIT_S)
 	      BY(GUARD_UNCHANGED, 1) AT_LEAST(GUARD_LATER, 0));
 }
 
+/* Some mappings may be written, and not be read. */
+TEST_F_TIMEOUT(stat, look_at_what_is_only_written, LIMIT_S)
+{
+	char *memory = mmap(NULL, PAGE, PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	__u32 mr;
+
+	ASSERT_NE(MAP_FAILED, memory);
+	*memory = 1;
+	ASSERT_EQ(0, raw_register(self->fd, self->o.domain, memory, PAGE,
+				  MW_BIND | LOCAL_WRITE, &mr));
+	look(_metadata, self);
+	ASSERT_EQ(0, mprotect(memory, PAGE, PROT_READ | PROT_WRITE));
+	ASSERT_EQ(0, mprotect(memory, PAGE, PROT_WRITE));
+	await_move(_metadata, self, IB_MEMREG_STAT_GUARD_UNCHANGED);
+	MOVED(AT_LEAST(GUARD_EVENTS, 1) AT_LEAST(GUARD_SUSPECTS, 1)
+	      AT_LEAST(GUARD_UNCHANGED, 1) AT_LEAST(GUARD_LATER, 0));
+	ASSERT_EQ(0, raw_destroy(self->fd, mr));
+	mem_free(memory, PAGE);
+}
+
 TEST_F_TIMEOUT(stat, look_that_finds_the_memory_gone_is_counted, LIMIT_S)
 {
 	ASSERT_EQ(0, mprotect(self->memory, LENGTH, PROT_READ));

@@ -1203,8 +1203,7 @@ struct ib_memreg_list {
  * @IB_MEMREG_STAT_GUARD_UNCHANGED: Looks that found the memory as it was.
  * @IB_MEMREG_STAT_GUARD_LATER: Looks that found out nothing, so that another
  *	one followed.
- * @IB_MEMREG_STAT_GUARD_GONE: Looks that found the memory gone, or did not find
- *	out in time.
+ * @IB_MEMREG_STAT_GUARD_GONE: Looks that found the memory gone.
  * @IB_MEMREG_STAT_GUARD_SPURIOUS: Looks that found the memory as it was when
  *	its keys had been killed already.
  * @IB_MEMREG_STAT_GUARD_TIMEOUTS: Waits for keys to die that ran out.
