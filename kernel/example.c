@@ -53,14 +53,15 @@ static int example_read_post(struct example_read *read)
 
 	/* The answer may be faster than we are: it waits for the lock. */
 	spin_lock_bh(&client->lock);
-	ret = ib_memreg_req_post(&read->req, client->qp, &send,
+	ret = client->closing ? -ESHUTDOWN :
+	      ib_memreg_req_post(&read->req, client->qp, &send,
 				 IB_MEMREG_REQ_REMOTE_INV);
 	read->waiting = !ret || ret == -ENOTCONN;
 	spin_unlock_bh(&client->lock);
 	return ret;
 }
 
-/* -EAGAIN: later, when another one has ended. */
+/* -EAGAIN: again after a while, even if no other one is on its way. */
 int example_read_send(struct example_read *read, struct scatterlist *sgl,
 		      int nents)
 {
@@ -122,6 +123,10 @@ void example_disconnect(struct example_client *client)
 {
 	struct example_read *read;
 
+	/* Nobody would abort what is sent from here on. */
+	spin_lock_bh(&client->lock);
+	client->closing = true;
+	spin_unlock_bh(&client->lock);
 	/* In this order: an answer that is taken posts. */
 	ib_drain_rq(client->qp);
 	ib_drain_sq(client->qp);

@@ -69,6 +69,7 @@ struct example_read {
  * @reserve: Those for one read at least
  * @lock: Of what is posted and what is answered: never both at once
  * @lost: The connection has to end
+ * @closing: It ends; who makes another one clears it
  * @reads: As many as may be in flight
  */
 struct example_client {
@@ -77,6 +78,7 @@ struct example_client {
 	struct ib_memreg_reserve *reserve;
 	spinlock_t lock;	/* posts, answers */
 	bool lost;
+	bool closing;
 	struct example_read reads[EXAMPLE_READS];
 };
 

@@ -104,7 +104,7 @@ struct memreg_pool_cache {
  * @chunks: Slots, in arrays of MEMREG_POOL_CHUNK; those that there are stay
  * @list: Idle MRs that are in no cache
  * @missing: MRs that the reserves have lent
- * @kicked: The worker is on its way
+ * @kicked: @work is on its way
  * @weak: States of keys, as bits, in which packets may still be in flight
  *	though the key is dead
  * @sg_gaps: Its MRs take pieces with gaps
@@ -132,7 +132,8 @@ struct memreg_pool_cache {
  * @closing: It is being destroyed: nothing is allocated for it any more.
  * @squeeze: Memory is short: give back all that can be
  * @age_next: Jiffies at which idle MRs are given back
- * @work: The worker: replaces, grows, and shrinks
+ * @refill: Worker that allocates what is @hollow
+ * @work: Worker that makes it grow and shrink
  * @node: In the list of all pools, which the shrinker goes through
  * @grown: For statistics; @mutex
  * @shrunk: For statistics; @mutex
@@ -172,6 +173,7 @@ struct ib_memreg_pool {
 	bool closing;
 	bool squeeze;
 	unsigned long age_next;
+	struct delayed_work refill;
 	struct delayed_work work;
 	struct list_head node;
 	u64 grown;

@@ -20,6 +20,11 @@
  *
  * Growing and shrinking
  *
+ * Another worker allocates anew what had to be destroyed: requests may be waiting
+ * for that, and memory for them. So it waits for nobody who may be waiting for
+ * memory, and if reserves have lent MRs, it may use the memory that is kept for
+ * those who free some: no more than was freed when the MRs were destroyed.
+ *
  * A worker adds MRs when the list runs low, and takes away what was on the list
  * all the time for a period. It may be what memory is waiting for, so it has a
  * rescuer, and allocates without I/O. The shrinker only calls it: to destroy an
@@ -56,11 +61,12 @@
 
 /* Chunks for reserves, which come on top of what the pool may grow to. */
 #define MEMREG_POOL_RESERVE_CHUNKS	128
+#define MEMREG_RESERVES_MAX						\
+	(MEMREG_POOL_RESERVE_CHUNKS * MEMREG_POOL_CHUNK)
 
 /* Number 0 is no slot. */
 #define MEMREG_POOL_MAX							\
-	(BIT(MEMREG_STACK_BITS) - 1 -					\
-	 MEMREG_POOL_RESERVE_CHUNKS * MEMREG_POOL_CHUNK)
+	(BIT(MEMREG_STACK_BITS) - 1 - MEMREG_RESERVES_MAX)
 
 /* A cache holds twice as many MRs as move to it, or from it, at a time. */
 #define MEMREG_POOL_BATCH	8
@@ -75,10 +81,12 @@
 #define MEMREG_POOL_RETRY	(HZ / 4)
 
 /*
- * Workers of requests, which memory may be waiting for, and those of pools,
- * which may be waiting for memory: neither may be behind one of the others.
+ * Workers of requests, which memory may be waiting for, those that replace MRs
+ * for them, and those that make pools grow and shrink, which may be waiting for
+ * memory: none may be behind one of the others.
  */
 struct workqueue_struct *memreg_req_wq;
+static struct workqueue_struct *memreg_refill_wq;
 static struct workqueue_struct *memreg_pool_wq;
 
 /* All pools, for the shrinker. */
@@ -499,11 +507,11 @@ void ib_memreg_mr_put(struct ib_memreg_mr *mr)
 EXPORT_SYMBOL_NS_GPL(ib_memreg_mr_put, MEMREG_NS);
 
 /*
- * The worker
+ * Replacing
  */
 
 /**
- * memreg_pool_replace_later() - Have the worker replace what was destroyed
+ * memreg_pool_replace_later() - Have a worker replace what was destroyed
  * @mr: Without an MR, and mapped for DMA no more; not to be touched afterwards
  *
  * Context: any but NMI.
@@ -514,7 +522,7 @@ void memreg_pool_replace_later(struct ib_memreg_mr *mr)
 
 	atomic_inc(&pool->nr_hollow);
 	llist_add(&mr->node, &pool->hollow);
-	memreg_pool_kick(pool);
+	mod_delayed_work(memreg_refill_wq, &pool->refill, 0);
 }
 
 /* Allocate anew what was destroyed, and put it. If that fails, try again. */
@@ -524,10 +532,9 @@ static void memreg_pool_replace(struct ib_memreg_mr *mr)
 
 	if (READ_ONCE(pool->closing) || memreg_pool_fast(mr)) {
 		llist_add(&mr->node, &pool->hollow);
-		/* Sooner than it would come to see what has aged. */
-		if (!READ_ONCE(pool->kicked) && !READ_ONCE(pool->closing))
-			mod_delayed_work(memreg_pool_wq, &pool->work,
-					 MEMREG_POOL_RETRY);
+		if (!READ_ONCE(pool->closing))
+			queue_delayed_work(memreg_refill_wq, &pool->refill,
+					   MEMREG_POOL_RETRY);
 		return;
 	}
 	mr->state = MEMREG_MR_DEAD;
@@ -537,16 +544,30 @@ static void memreg_pool_replace(struct ib_memreg_mr *mr)
 	ib_memreg_mr_put(mr);
 }
 
-static void memreg_pool_refill_hollow(struct ib_memreg_pool *pool)
+static void memreg_pool_refill_work(struct work_struct *work)
 {
+	struct ib_memreg_pool *pool =
+		container_of(work, struct ib_memreg_pool, refill.work);
 	struct llist_node *hollow = llist_del_all(&pool->hollow);
 	struct ib_memreg_mr *mr, *next;
 
 	llist_for_each_entry_safe(mr, next, hollow, node) {
+		bool urgent = atomic_read(&pool->missing);
+		unsigned int flags = urgent ? memalloc_noreclaim_save() :
+					      memalloc_noio_save();
+
 		memreg_pool_replace(mr);
+		if (urgent)
+			memalloc_noreclaim_restore(flags);
+		else
+			memalloc_noio_restore(flags);
 		cond_resched();
 	}
 }
+
+/*
+ * Growing and shrinking
+ */
 
 /* Get more MRs if the list runs low; false if there are none to be had. */
 static bool memreg_pool_grow(struct ib_memreg_pool *pool)
@@ -627,7 +648,6 @@ static void memreg_pool_work(struct work_struct *work)
 	bool grown = true;
 
 	xchg(&pool->kicked, false);
-	memreg_pool_refill_hollow(pool);
 	mutex_lock(&pool->mutex);
 	/* What is given back is not fetched again; who takes from it kicks. */
 	if (xchg(&pool->squeeze, false))
@@ -763,6 +783,7 @@ static void memreg_pool_setup(struct ib_memreg_pool *pool)
 	raw_spin_lock_init(&pool->reserve_lock);
 	INIT_LIST_HEAD(&pool->reserves);
 	init_llist_head(&pool->hollow);
+	INIT_DELAYED_WORK(&pool->refill, memreg_pool_refill_work);
 	INIT_DELAYED_WORK(&pool->work, memreg_pool_work);
 	pool->age_next = jiffies + MEMREG_POOL_AGE;
 }
@@ -863,13 +884,14 @@ void ib_memreg_pool_destroy(struct ib_memreg_pool *pool)
 {
 	struct ib_memreg_pool_stats stats;
 
-	/* The worker is not to wait for memory for a pool that goes. */
+	/* No worker is to wait for memory for a pool that goes. */
 	WRITE_ONCE(pool->closing, true);
 	spin_lock(&memreg_pools_lock);
 	list_del(&pool->node);
 	spin_unlock(&memreg_pools_lock);
 	/* Their requests are done, but they may still replace what they had. */
 	wait_var_event(&pool->works, !atomic_read(&pool->works));
+	cancel_delayed_work_sync(&pool->refill);
 	cancel_delayed_work_sync(&pool->work);
 	WARN_ON(!list_empty(&pool->reserves));
 	ib_memreg_pool_query(pool, &stats);
@@ -965,7 +987,7 @@ ib_memreg_reserve_create(struct ib_memreg_pool *pool, unsigned int count)
 	int ret = 0;
 	u32 i;
 
-	if (!count || count > MEMREG_POOL_RESERVE_CHUNKS * MEMREG_POOL_CHUNK)
+	if (!count || count > MEMREG_RESERVES_MAX)
 		return ERR_PTR(-EINVAL);
 	reserve = kzalloc_node(sizeof(*reserve), GFP_KERNEL, pool->numa_node);
 	if (!reserve)
@@ -973,6 +995,8 @@ ib_memreg_reserve_create(struct ib_memreg_pool *pool, unsigned int count)
 	reserve->pool = pool;
 	reserve->count = count;
 	mutex_lock(&pool->mutex);
+	if (count > MEMREG_RESERVES_MAX - pool->reserved)
+		ret = -ENOSPC;
 	for (i = 0; !ret && i < count; i++)
 		ret = memreg_pool_add(pool, &reserve->stack);
 	if (ret)
@@ -1020,20 +1044,25 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_reserve_destroy, MEMREG_NS);
 
 int __init memreg_kapi_init(void)
 {
-	memreg_req_wq = alloc_workqueue("memreg_req",
-					WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	unsigned int flags = WQ_UNBOUND | WQ_MEM_RECLAIM;
+
+	memreg_req_wq = alloc_workqueue("memreg_req", flags, 0);
 	if (!memreg_req_wq)
 		return -ENOMEM;
-	memreg_pool_wq = alloc_workqueue("memreg_pool",
-					 WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	if (!memreg_pool_wq)
+	memreg_refill_wq = alloc_workqueue("memreg_refill", flags, 0);
+	if (!memreg_refill_wq)
 		goto err_req;
+	memreg_pool_wq = alloc_workqueue("memreg_pool", flags, 0);
+	if (!memreg_pool_wq)
+		goto err_refill;
 	if (memreg_pool_shrinker_init())
 		goto err_pool;
 	return 0;
 
 err_pool:
 	destroy_workqueue(memreg_pool_wq);
+err_refill:
+	destroy_workqueue(memreg_refill_wq);
 err_req:
 	destroy_workqueue(memreg_req_wq);
 	return -ENOMEM;
@@ -1043,5 +1072,6 @@ void memreg_kapi_exit(void)
 {
 	shrinker_free(memreg_pool_shrinker);
 	destroy_workqueue(memreg_pool_wq);
+	destroy_workqueue(memreg_refill_wq);
 	destroy_workqueue(memreg_req_wq);
 }

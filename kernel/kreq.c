@@ -276,7 +276,8 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_init, MEMREG_NS);
  * or ib_memreg_req_ops.done().
  *
  * Context: any but NMI.
- * Return: 0; -EAGAIN if there are not enough MRs now; -EMSGSIZE if it would
+ * Return: 0; -EAGAIN if there are not enough MRs now: they come when others end,
+ * or from a worker, so ask again in any case; -EMSGSIZE if it would
  * take more than @max_mrs; -EINVAL if there is nothing to map; -EIO if it can't
  * be mapped. Nothing has changed in case of a failure.
  */
@@ -380,7 +381,8 @@ static void memreg_req_tell_done(struct ib_memreg_req *req)
 {
 	struct completion *waiter = req->waiter;
 
-	req->flags = 0;
+	/* Who aborts requests may be looking. */
+	WRITE_ONCE(req->flags, 0);
 	if (waiter)
 		complete(waiter);
 	else
@@ -810,7 +812,9 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_end_sync, MEMREG_NS);
  */
 void ib_memreg_req_abort(struct ib_memreg_req *req)
 {
-	if (!(req->flags & MEMREG_REQ_POSTED) || req->flags & MEMREG_REQ_ENDED)
+	const unsigned int both = MEMREG_REQ_POSTED | MEMREG_REQ_ENDED;
+
+	if ((READ_ONCE(req->flags) & both) != MEMREG_REQ_POSTED)
 		return;
 	WRITE_ONCE(req->status, -ECONNABORTED);
 	ib_memreg_req_end(req, NULL);

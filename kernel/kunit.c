@@ -504,10 +504,11 @@ static struct ib_memreg_pool_stats memreg_test_stats(struct memreg_test *t)
 	return stats;
 }
 
-/* Let the pool's worker do what it was called for. */
+/* Let the pool's workers do what they were called for. */
 static void memreg_test_settle(struct memreg_test *t)
 {
 	wait_var_event(&t->pool->works, !atomic_read(&t->pool->works));
+	flush_delayed_work(&t->pool->refill);
 	flush_delayed_work(&t->pool->work);
 }
 
@@ -883,6 +884,28 @@ static void memreg_test_pool_replaces_later(struct kunit *test)
 	while (atomic_read(&t->fake->fail_allocs))
 		memreg_test_settle(t);
 	memreg_test_settle(t);
+	memreg_test_expect_idle(test, 2, 2);
+}
+
+/* Who makes the pool grow may wait for memory; what is replaced frees some. */
+static void memreg_test_pool_replaces_meanwhile(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+
+	memreg_test_pool(test, 2, 0, 1, 0);
+	memreg_test_map(test, 2);
+	KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, 0));
+	memreg_fake_flush(t->fake);
+	mutex_lock(&t->pool->mutex);
+	memreg_pool_kick(t->pool);
+	ib_memreg_req_abort(&t->req);
+	KUNIT_EXPECT_NE(test, 0UL,
+			wait_for_completion_timeout(&t->done,
+						    MEMREG_TEST_TIMEOUT));
+	wait_var_event(&t->pool->works, !atomic_read(&t->pool->works));
+	flush_delayed_work(&t->pool->refill);
+	KUNIT_EXPECT_EQ(test, 2, memreg_test_stats(t).idle);
+	mutex_unlock(&t->pool->mutex);
 	memreg_test_expect_idle(test, 2, 2);
 }
 
@@ -1739,6 +1762,10 @@ static void memreg_test_example_reads(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -ECONNABORTED, reads[2].status);
 	KUNIT_EXPECT_FALSE(test, completion_done(&reads[3].done));
 	memreg_test_expect_idle(test, EXAMPLE_READS, 1);
+	/* What nobody would abort is not posted. */
+	KUNIT_EXPECT_EQ(test, -ESHUTDOWN,
+			example_read_send(&reads[3], t->sgl, 1));
+	memreg_test_expect_idle(test, EXAMPLE_READS, 1);
 }
 
 /* Nothing, or a part of it, can be posted. */
@@ -1775,6 +1802,7 @@ static struct kunit_case memreg_test_pool_cases[] = {
 	KUNIT_CASE(memreg_test_pools_squeezed),
 	KUNIT_CASE(memreg_test_pool_ages),
 	KUNIT_CASE(memreg_test_pool_replaces_later),
+	KUNIT_CASE(memreg_test_pool_replaces_meanwhile),
 	KUNIT_CASE(memreg_test_reserve),
 	KUNIT_CASE(memreg_test_reserve_replaced),
 	KUNIT_CASE(memreg_test_pool_concurrent),
