@@ -892,7 +892,9 @@ bool memreg_key_invalidable(const struct memreg_key *key)
 	bool ret;
 
 	spin_lock(&mdev->frwr_lock);
-	ret = key->frwr->fast.mr && key->frwr->state != MEMREG_FRWR_FAILED;
+	/* A worker may be about to destroy one that has failed. */
+	ret = key->frwr->fast.mr && !key->frwr->fast.status &&
+	      key->frwr->state != MEMREG_FRWR_FAILED;
 	spin_unlock(&mdev->frwr_lock);
 	return ret;
 }

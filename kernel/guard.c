@@ -59,7 +59,13 @@
 
 /* When a worker looks after a suspect event, and until when it must know. */
 #define MEMREG_CHECK_DELAY	msecs_to_jiffies(10)
-#define MEMREG_CHECK_LIMIT	HZ
+#define MEMREG_CHECK_LIMIT	(HZ * 9 / 10)
+
+/* A last chance for a worker that was not run in time. */
+#define MEMREG_CHECK_GRACE	(HZ / 10)
+
+/* When it looks again, only to tell what it finds. */
+#define MEMREG_CHECK_LATER	HZ
 
 /* Batches that may fail in one go, with a spinlock held. */
 #define MEMREG_GUARD_BATCHES	16
@@ -67,18 +73,30 @@
 /* How often a registration looks again if events keep coming. */
 #define MEMREG_GUARD_LOOKS	8
 
-/* Its work ends what unmaps and reclaim wait for. */
+/*
+ * The work of the first ends what unmaps and reclaim wait for, in bounded time.
+ * Who looks at mappings may have to wait for others' unmaps.
+ */
 static struct workqueue_struct *memreg_guard_wq;
+static struct workqueue_struct *memreg_look_wq;
 
 int __init memreg_guard_init(void)
 {
-	memreg_guard_wq = alloc_workqueue("memreg_guard",
-					  WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	return memreg_guard_wq ? 0 : -ENOMEM;
+	unsigned int flags = WQ_UNBOUND | WQ_MEM_RECLAIM;
+
+	memreg_guard_wq = alloc_workqueue("memreg_guard", flags, 0);
+	if (!memreg_guard_wq)
+		return -ENOMEM;
+	memreg_look_wq = alloc_workqueue("memreg_look", flags, 0);
+	if (memreg_look_wq)
+		return 0;
+	destroy_workqueue(memreg_guard_wq);
+	return -ENOMEM;
 }
 
 void memreg_guard_exit(void)
 {
+	destroy_workqueue(memreg_look_wq);
 	destroy_workqueue(memreg_guard_wq);
 }
 
@@ -415,7 +433,8 @@ static enum memreg_verdict memreg_page_look(struct memreg_region *region,
 					    unsigned long addr,
 					    struct page *page)
 {
-	unsigned long need = region->writable ? VM_WRITE : VM_READ;
+	/* What may be written is pinned without being readable, too. */
+	unsigned long need = region->writable ? VM_WRITE : VM_READ | VM_WRITE;
 	struct vm_area_struct *vma;
 	struct page *now;
 	bool same;
@@ -471,6 +490,7 @@ static enum memreg_verdict memreg_guard_look(struct memreg_region *region,
 	if (!mmget_not_zero(region->mm))
 		return MEMREG_GONE;
 	if (mmap_read_trylock(region->mm)) {
+		WRITE_ONCE(region->guard.looking, true);
 		verdict = memreg_guard_compare(region, start, end);
 		mmap_read_unlock(region->mm);
 	}
@@ -482,7 +502,6 @@ static enum memreg_verdict memreg_guard_look(struct memreg_region *region,
  * struct memreg_look - A look at a range that is suspect
  * @seq: Of the notifier, before the look
  * @suspects: memreg_guard.suspects before the look
- * @began: Jiffies before the look
  * @start: Where to look
  * @end: Where to look
  * @settled: The region has its pages
@@ -490,7 +509,6 @@ static enum memreg_verdict memreg_guard_look(struct memreg_region *region,
 struct memreg_look {
 	unsigned long seq;
 	unsigned long suspects;
-	unsigned long began;
 	unsigned long start;
 	unsigned long end;
 	bool settled;
@@ -501,14 +519,16 @@ static void memreg_look_begin(struct memreg_region *region,
 {
 	struct memreg_guard *guard = &region->guard;
 
-	look->began = jiffies;
+	/* That it has, it keeps; until then there is nothing to look at. */
+	look->settled = READ_ONCE(guard->settled);
+	if (!look->settled)
+		return;
 	/* An event comes before the change: wait until that is through. */
 	look->seq = mmu_interval_read_begin(&guard->notifier);
 	spin_lock(&region->mdev->frwr_lock);
 	look->suspects = guard->suspects;
 	look->start = guard->suspect_start;
 	look->end = guard->suspect_end;
-	look->settled = guard->settled;
 	spin_unlock(&region->mdev->frwr_lock);
 }
 
@@ -520,6 +540,22 @@ static void memreg_look_tell(struct memreg_region *region,
 	trace_memreg_guard_look(region, outcome);
 }
 
+/* Nothing is suspect that came before so many events. */
+static void memreg_guard_clear(struct memreg_guard *guard,
+			       unsigned long suspects)
+{
+	guard->cleared = suspects;
+	guard->suspect_start = ULONG_MAX;
+	guard->suspect_end = 0;
+}
+
+/* From now on there is so much time to find out. */
+static void memreg_guard_wonder(struct memreg_guard *guard)
+{
+	guard->suspect_since = jiffies;
+	guard->last_chance = false;
+}
+
 /* What does a look prove? Returns false if another one is needed. */
 static bool memreg_look_end(struct memreg_region *region,
 			    const struct memreg_look *look,
@@ -529,13 +565,14 @@ static bool memreg_look_end(struct memreg_region *region,
 
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
+	WRITE_ONCE(guard->looking, false);
 	/* Whoever registers looks by himself, and decides. */
 	if (!look->settled)
 		return false;
 	if (verdict == MEMREG_SAME &&
 	    mmu_interval_read_retry(&guard->notifier, look->seq)) {
-		/* It was, when the look began: what came since is younger. */
-		guard->suspect_since = look->began;
+		/* It was, when the look began: the next one finds the rest. */
+		memreg_guard_wonder(guard);
 		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_LATER);
 		return false;
 	}
@@ -551,9 +588,7 @@ static bool memreg_look_end(struct memreg_region *region,
 		WRITE_ONCE(guard->spurious, true);
 	} else {
 		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_UNCHANGED);
-		guard->cleared = look->suspects;
-		guard->suspect_start = ULONG_MAX;
-		guard->suspect_end = 0;
+		memreg_guard_clear(guard, look->suspects);
 	}
 	return true;
 }
@@ -563,7 +598,7 @@ static void memreg_guard_check(struct work_struct *work)
 	struct memreg_region *region =
 		container_of(work, struct memreg_region, guard.check.work);
 	enum memreg_verdict verdict = MEMREG_SUSPECT;
-	struct memreg_look look;
+	struct memreg_look look = {};
 	bool kill;
 
 	memreg_look_begin(region, &look);
@@ -572,8 +607,9 @@ static void memreg_guard_check(struct work_struct *work)
 
 	spin_lock(&region->mdev->frwr_lock);
 	if (!memreg_look_end(region, &look, verdict))
-		queue_delayed_work(memreg_guard_wq, &region->guard.check,
-				   MEMREG_CHECK_DELAY);
+		queue_delayed_work(memreg_look_wq, &region->guard.check,
+				   region->guard.stale ? MEMREG_CHECK_LATER :
+							 MEMREG_CHECK_DELAY);
 	kill = region->guard.stale && !memreg_guard_advance_locked(region);
 	spin_unlock(&region->mdev->frwr_lock);
 	if (kill)
@@ -592,12 +628,19 @@ static bool memreg_guard_decide(struct memreg_region *region,
 	if (guard->stale || guard->suspects == guard->cleared)
 		return true;
 	/* Who registers looks and decides by himself. */
-	if (!guard->settled || time_before(jiffies, until)) {
-		*left = guard->settled ? until - jiffies : MEMREG_CHECK_LIMIT;
-		return false;
-	}
-	memreg_guard_mark_stale(region);
-	return true;
+	if (!guard->settled)
+		*left = MEMREG_CHECK_LIMIT;
+	else if (time_before(jiffies, until))
+		*left = until - jiffies;
+	else if (READ_ONCE(guard->looking))
+		/* That waits for nobody. */
+		*left = MEMREG_CHECK_DELAY;
+	else if (!guard->last_chance)
+		*left = MEMREG_CHECK_GRACE;
+	else
+		memreg_guard_mark_stale(region);
+	guard->last_chance = time_after_eq(jiffies, until);
+	return guard->stale;
 }
 
 static void memreg_guard_limit(struct work_struct *work)
@@ -652,12 +695,12 @@ static void memreg_guard_suspect(struct memreg_region *region,
 		return;
 	memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_SUSPECTS, 1);
 	if (guard->suspects == guard->cleared)
-		guard->suspect_since = jiffies;
+		memreg_guard_wonder(guard);
 	/* MR_QUERY tells it without the lock. */
 	WRITE_ONCE(guard->suspects, guard->suspects + 1);
 	guard->suspect_start = min(guard->suspect_start, range->start);
 	guard->suspect_end = max(guard->suspect_end, range->end);
-	queue_delayed_work(memreg_guard_wq, &guard->check, MEMREG_CHECK_DELAY);
+	queue_delayed_work(memreg_look_wq, &guard->check, MEMREG_CHECK_DELAY);
 }
 
 /* The same, of keys that still work. */
@@ -838,26 +881,36 @@ unsigned long memreg_guard_begin(struct memreg_region *region)
 	return mmu_interval_read_begin(&region->guard.notifier);
 }
 
-/* Nothing is known against the region: from here on the worker may judge it. */
-static int memreg_guard_settle(struct memreg_region *region)
+/*
+ * Nothing is known against the region: from here on the worker may judge it. So
+ * many suspect events came before it was looked at.
+ */
+static int memreg_guard_settle(struct memreg_region *region,
+			       unsigned long suspects)
 {
 	struct memreg_guard *guard = &region->guard;
 	int ret;
 
 	spin_lock(&region->mdev->frwr_lock);
 	ret = guard->stale ? -ESTALE : 0;
-	guard->settled = !ret;
+	WRITE_ONCE(guard->settled, !ret);
+	if (guard->suspects == suspects)
+		memreg_guard_clear(guard, suspects);
+	else
+		memreg_guard_wonder(guard);
 	spin_unlock(&region->mdev->frwr_lock);
 	return ret;
 }
 
+/* Did nothing happen since? Tells how many suspect events came before. */
 static bool memreg_guard_undisturbed(struct memreg_region *region,
-				     unsigned long seq)
+				     unsigned long seq, unsigned long *suspects)
 {
 	bool ret;
 
 	spin_lock(&region->mdev->frwr_lock);
 	ret = !mmu_interval_read_retry(&region->guard.notifier, seq);
+	*suspects = region->guard.suspects;
 	spin_unlock(&region->mdev->frwr_lock);
 	return ret;
 }
@@ -878,13 +931,15 @@ static bool memreg_guard_undisturbed(struct memreg_region *region,
 int memreg_guard_end(struct memreg_region *region, unsigned long seq)
 {
 	enum memreg_verdict verdict = MEMREG_SUSPECT;
+	unsigned long suspects = 0;
 	unsigned int look;
 
 	if (!region->guard.active ||
-	    memreg_guard_undisturbed(region, seq))
-		return memreg_guard_settle(region);
+	    memreg_guard_undisturbed(region, seq, &suspects))
+		return memreg_guard_settle(region, suspects);
 	for (look = 0; look < MEMREG_GUARD_LOOKS; look++) {
 		mmu_interval_read_begin(&region->guard.notifier);
+		suspects = READ_ONCE(region->guard.suspects);
 		if (fatal_signal_pending(current) ||
 		    mmap_read_lock_killable(region->mm))
 			return -EINTR;
@@ -893,5 +948,6 @@ int memreg_guard_end(struct memreg_region *region, unsigned long seq)
 		if (verdict != MEMREG_SUSPECT)
 			break;
 	}
-	return verdict == MEMREG_SAME ? memreg_guard_settle(region) : -ESTALE;
+	return verdict == MEMREG_SAME ? memreg_guard_settle(region, suspects) :
+					-ESTALE;
 }

@@ -753,6 +753,8 @@ enum memreg_verdict {
  * @generation: Times that @stale was set; frwr_lock
  * @suspects: Events that call for a look; frwr_lock
  * @cleared: Value of @suspects at the last look that found nothing; frwr_lock
+ * @looking: A look is under way that waits for nobody
+ * @last_chance: There was time to look, and nobody has; frwr_lock
  * @suspect_since: Jiffies of the first of them; frwr_lock
  * @suspect_start: Where to look; frwr_lock
  * @suspect_end: Where to look; frwr_lock
@@ -777,6 +779,8 @@ struct memreg_guard {
 	u64 generation;
 	unsigned long suspects;
 	unsigned long cleared;
+	bool looking;
+	bool last_chance;
 	unsigned long suspect_since;
 	unsigned long suspect_start;
 	unsigned long suspect_end;
@@ -927,6 +931,7 @@ void memreg_guard_await(struct memreg_region *region,
  * @lock: Taken by who polls @cq
  * @dead: @cq is no more; @lock
  * @wcs: Completions that were taken off @cq; @lock
+ * @taken: Completions that were told of so far, wrapping; @lock
  * @wc_next: The first of them that was not looked at; @lock
  * @wc_count: Their number; @lock
  * @held: That one needs a context that may sleep, and all others wait; @lock
@@ -963,6 +968,7 @@ struct memreg_ring {
 	spinlock_t lock;
 	bool dead;
 	struct ib_wc wcs[MEMREG_RING_WCS];
+	u32 taken;
 	unsigned int wc_next;
 	unsigned int wc_count;
 	bool held;
@@ -1426,6 +1432,7 @@ struct memreg_listener;
  * @queued: The queues are what they will be: release and acquire
  * @last_wqe: The QP takes no more of the shared queue's
  * @left: The peer has disconnected, the device goes, or our user is done
+ * @begun: CONNECT has let go of @id
  * @bound: Windows of type 2B, from when they are submitted to be bound until
  *	their keys are dead
  * @state: enum ib_memreg_endpoint_state; changed under the handler lock
@@ -1467,6 +1474,7 @@ struct memreg_endpoint {
 	bool queued;
 	struct completion last_wqe;
 	struct completion left;
+	struct completion begun;
 	struct memreg_bindings bound;
 	u32 state;
 	bool up;
