@@ -232,6 +232,7 @@ static unsigned int memreg_ring_take(struct memreg_ring *ring,
 		}
 		memreg_slot_done(ring, &ring->wcs[ring->wc_next++]);
 	}
+	ring->taken += n;
 	return n;
 }
 
@@ -332,6 +333,7 @@ static void memreg_ring_settle(struct memreg_ring *ring)
 	memreg_slot_settle(&wc);
 	spin_lock_irq(&ring->lock);
 	ring->wc_next++;
+	ring->taken++;
 	WRITE_ONCE(ring->settling, false);
 	WRITE_ONCE(ring->held, false);
 	memreg_slot_done(ring, &wc);
@@ -368,9 +370,11 @@ static void memreg_ring_work(struct work_struct *work)
 	memreg_ring_process(container_of(work, struct memreg_ring, work));
 }
 
-/* Has all been told that had completed when this was asked first? */
-static bool memreg_ring_flushed(struct memreg_ring *ring, u32 *left)
+/* Has all been told that had completed when so many were taken? */
+static bool memreg_ring_flushed(struct memreg_ring *ring, u32 taken)
 {
+	/* Each send queue may have a marker beside what entries are for. */
+	u32 most = ring->nr_entries + ring->max_senders + MEMREG_RING_WCS;
 	unsigned int n;
 	bool done;
 
@@ -378,9 +382,9 @@ static bool memreg_ring_flushed(struct memreg_ring *ring, u32 *left)
 	if (ring->held && !ring->settling)
 		memreg_ring_settle(ring);
 	n = memreg_ring_take(ring, MEMREG_RING_BUDGET);
-	*left -= min(*left, n);
 	/* What comes without end comes behind what was there. */
-	done = !ring->held && (n < MEMREG_RING_BUDGET || !*left);
+	done = (!ring->held && n < MEMREG_RING_BUDGET) ||
+	       ring->taken - taken >= most;
 	memreg_ring_wake(ring);
 	spin_unlock_irq(&ring->lock);
 	return done;
@@ -394,10 +398,12 @@ static bool memreg_ring_flushed(struct memreg_ring *ring, u32 *left)
  */
 void memreg_ring_flush(struct memreg_ring *ring)
 {
-	/* Each send queue may have a marker beside what entries are for. */
-	u32 left = ring->nr_entries + ring->max_senders + MEMREG_RING_WCS;
+	u32 taken;
 
-	while (!memreg_ring_flushed(ring, &left)) {
+	spin_lock_irq(&ring->lock);
+	taken = ring->taken;
+	spin_unlock_irq(&ring->lock);
+	while (!memreg_ring_flushed(ring, taken)) {
 		wait_event(ring->settled, !READ_ONCE(ring->settling));
 		cond_resched();
 	}

@@ -119,6 +119,17 @@ static bool memreg_addr_any(const struct ib_memreg_addr *addr)
 	return !memchr_inv(addr->ip, 0, sizeof(addr->ip));
 }
 
+/* Does an address say nothing about a device? */
+static bool memreg_addr_anywhere(const struct ib_memreg_addr *addr)
+{
+	struct in6_addr in6;
+
+	memcpy(&in6, addr->ip, sizeof(in6));
+	return memreg_addr_any(addr) || (addr->family == AF_INET ?
+					 addr->ip[0] == IN_LOOPBACKNET :
+					 ipv6_addr_loopback(&in6));
+}
+
 static void memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
 				    struct sockaddr_storage *ss)
 {
@@ -207,8 +218,12 @@ static int memreg_id_bind(struct memreg_ucmd *ucmd, struct rdma_cm_id *id,
 	      rdma_bind_addr(id, (struct sockaddr *)&ss);
 	if (ret == -EACCES)
 		return memreg_fail(ucmd, -EPERM, IB_MEMREG_REASON_ADDRESS);
-	/* The RDMA CM says so of a port in use if an address is a wildcard. */
-	if (ret == -EADDRNOTAVAIL && memreg_addr_any(addr))
+	/*
+	 * The RDMA CM says so of a port in use, too, if either address is a
+	 * wildcard. It looks at the port when it has found the address.
+	 */
+	if (ret == -EADDRNOTAVAIL && (memreg_addr_anywhere(addr) ||
+				      id->route.addr.dev_addr.dev_type))
 		ret = -EADDRINUSE;
 	if (ret)
 		return memreg_fail_address(ucmd, ret, -EADDRNOTAVAIL);
@@ -439,6 +454,8 @@ static void memreg_endpoint_drain_srq(struct memreg_endpoint *ep)
 {
 	if (ep->id->qp)
 		wait_for_completion_timeout(&ep->last_wqe, MEMREG_LAST_WQE);
+	/* A device that has not told of it is waited for once. */
+	complete_all(&ep->last_wqe);
 	memreg_ring_flush(ep->srq->queue->ring);
 }
 
@@ -543,7 +560,8 @@ static void memreg_endpoint_drop_foreign(struct memreg_endpoint *ep)
 	if (!ep->id || !ep->id->device ||
 	    ep->id->device == ep->file->mdev->ibdev)
 		return;
-	/* It is not queued for good any more, and may be at work on the id. */
+	/* These may be at work on the id, and do not begin to any more. */
+	wait_for_completion(&ep->begun);
 	cancel_work_sync(&ep->resolve);
 	rdma_destroy_id(ep->id);
 	ep->id = NULL;
@@ -559,11 +577,12 @@ static void memreg_endpoint_close(struct work_struct *work)
 		if (READ_ONCE(ep->failing) && ep->id->qp)
 			memreg_endpoint_settle(ep);
 		memreg_endpoint_cut(ep);
-		memreg_window_revoke_granted(ep->file, ep);
 	}
 	memreg_endpoint_drop_foreign(ep);
-	if (ended)
+	if (ended) {
+		memreg_window_revoke_granted(ep->file, ep);
 		memreg_event_post(ep, ep->outcome);
+	}
 }
 
 /* The connection that we asked for did not come up. Handler lock. */
@@ -658,6 +677,7 @@ static struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file)
 	init_waitqueue_head(&ep->grants.wait);
 	init_completion(&ep->last_wqe);
 	init_completion(&ep->left);
+	init_completion(&ep->begun);
 	memreg_bindings_init(&ep->bound);
 	INIT_LIST_HEAD(&ep->event_node);
 	INIT_WORK(&ep->close, memreg_endpoint_close);
@@ -957,6 +977,7 @@ static void memreg_endpoint_destroy(struct memreg_file *file,
 		container_of(obj, struct memreg_endpoint, obj);
 
 	/* Nothing runs any more that would queue it. */
+	complete_all(&ep->begun);
 	complete_all(&ep->left);
 	disable_work_sync(&ep->resolve);
 	disable_work_sync(&ep->close);
@@ -1686,6 +1707,7 @@ int memreg_endpoint_connect(struct memreg_ucmd *ucmd)
 		goto err_abort;
 	/* The user has the answer: now events may come. */
 	ret = memreg_connect_begin(ucmd, ep);
+	complete_all(&ep->begun);
 	if (ret)
 		goto err_abort;
 	memreg_endpoint_publish(ep);

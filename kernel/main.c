@@ -324,8 +324,13 @@ static ssize_t memreg_read(struct file *filp, char __user *buf, size_t count,
 		if (!(filp->f_flags & O_NONBLOCK) &&
 		    wait_event_interruptible(file->wait, memreg_readable(file)))
 			return -ERESTARTSYS;
-		if (down_read_killable(&file->lock))
+		/* io_uring may hold a lock that those with this one wait for. */
+		if (filp->f_flags & O_NONBLOCK) {
+			if (!down_read_trylock(&file->lock))
+				return -EAGAIN;
+		} else if (down_read_killable(&file->lock)) {
 			return -EINTR;
+		}
 		ret = memreg_bound(&ucmd);
 		if (!ret)
 			ret = memreg_event_read(file, buf, count);

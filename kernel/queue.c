@@ -24,6 +24,7 @@
  * nothing in it is looked at: endpoints are found by the QP's address, and stay
  * until what their QP has left behind is through.
  */
+#include <linux/delay.h>
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
 
@@ -239,9 +240,18 @@ static struct memreg_endpoint *memreg_wc_endpoint(struct memreg_queue *queue,
  */
 int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep)
 {
+	int ret;
+
 	ep->srq_qp = ep->id->qp;
-	return rhashtable_insert_fast(&queue->takers, &ep->srq_node,
-				      memreg_takers) ? -ENOMEM : 0;
+	for (;;) {
+		ret = rhashtable_lookup_insert_fast(&queue->takers,
+						    &ep->srq_node,
+						    memreg_takers);
+		if (ret != -EEXIST)
+			return ret ? -ENOMEM : 0;
+		/* A QP at this address has just gone: its owner is leaving. */
+		usleep_range(1000, 2000);
+	}
 }
 
 /**
@@ -255,9 +265,8 @@ void memreg_queue_leave(struct memreg_queue *queue, struct memreg_endpoint *ep)
 {
 	/* What it has taken is told of as the endpoint's. */
 	memreg_ring_flush(queue->ring);
+	/* Nobody looks for it any more: another QP at its address can't join. */
 	rhashtable_remove_fast(&queue->takers, &ep->srq_node, memreg_takers);
-	/* A QP that was made since may have its address. */
-	memreg_ring_flush(queue->ring);
 }
 
 /*
@@ -600,6 +609,8 @@ void memreg_queue_abandon(struct memreg_queue *queue)
 	struct memreg_slot *slot;
 	u32 i;
 
+	/* A QP that is in no state to flush was not waited for. */
+	memreg_queue_flush_early(queue);
 	memreg_ring_flush(queue->ring);
 	if (queue->send)
 		memreg_queue_settle_all(queue);
