@@ -29,6 +29,7 @@
  * the REG_MR, nothing but destroying the MR makes sure of such a key's death.
  */
 #include <linux/hash.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -229,12 +230,22 @@ int memreg_window_alloc(struct memreg_ucmd *ucmd)
  * @count: Their number
  * @windows: The windows, each with a reference
  * @keys: Room for pointers to their keys
+ * @endpoints: Endpoints that they are to be granted to, each NULL or with a
+ *	reference; only to bind
+ * @ids: What names them; only to revoke
+ *
+ * While user space is waited for, no window is both claimed and tied to an
+ * endpoint, whose end would wait for it.
  */
 struct memreg_window_batch {
 	struct memreg_domain *domain;
 	u32 count;
 	struct memreg_window **windows;
 	struct memreg_key **keys;
+	union {
+		struct memreg_endpoint **endpoints;
+		u32 *ids;
+	};
 };
 
 /**
@@ -259,13 +270,14 @@ static int memreg_windows_init(struct memreg_ucmd *ucmd,
 	batch->domain = memreg_domain_get(ucmd, domain_id);
 	if (IS_ERR(batch->domain))
 		return PTR_ERR(batch->domain);
-	/* Both arrays in one piece. */
-	batch->windows = kmalloc_array(count, 2 * sizeof(void *), GFP_KERNEL);
+	/* All arrays in one piece. */
+	batch->windows = kmalloc_array(count, 3 * sizeof(void *), GFP_KERNEL);
 	if (!batch->windows) {
 		memreg_domain_put(batch->domain);
 		return -ENOMEM;
 	}
-	batch->keys = (struct memreg_key **)(batch->windows + count);
+	batch->keys = (void *)(batch->windows + count);
+	batch->endpoints = (void *)(batch->keys + count);
 	return 0;
 }
 
@@ -275,20 +287,25 @@ static void memreg_windows_fini(struct memreg_window_batch *batch)
 	memreg_domain_put(batch->domain);
 }
 
+/* Copy entries of a call, as many as can be. Returns how many. */
+static u32 memreg_entries_copy(void *entries, u64 from, u32 count, size_t size)
+{
+	size_t left = copy_from_user(entries, u64_to_user_ptr(from),
+				     count * size);
+
+	return (count * size - left) / size;
+}
+
 /*
- * Copy the next entries of a call, as many as can be, and find the windows
- * that they name: in either sort of array an entry begins with an id.
+ * Find the windows that the next entries of a call name: in either sort of
+ * array an entry begins with an id.
  */
 static void memreg_chunk_load(struct memreg_ucmd *ucmd,
-			      struct memreg_chunk *chunk, void *entries,
-			      u64 from, u32 count, size_t size)
+			      struct memreg_chunk *chunk, const void *entries,
+			      u32 count, size_t size)
 {
-	size_t left;
-
 	static_assert(offsetof(struct ib_memreg_bind, window_id) == 0);
-	count = min_t(u32, count, MEMREG_CHUNK);
-	left = copy_from_user(entries, u64_to_user_ptr(from), count * size);
-	chunk->count = (count * size - left) / size;
+	chunk->count = min_t(u32, count, MEMREG_CHUNK);
 	chunk->next = 0;
 	memreg_objects_get(ucmd->file, IB_MEMREG_OBJECT_WINDOW, entries, size,
 			   chunk->count, chunk->objs);
@@ -340,11 +357,30 @@ static void memreg_batch_put(struct memreg_window_batch *batch)
 		memreg_object_put(&batch->windows[i]->obj);
 }
 
+/* The same, and of the endpoints that they were to be granted to. */
+static void memreg_batch_put_bind(struct memreg_window_batch *batch)
+{
+	u32 i;
+
+	for (i = 0; i < batch->count; i++)
+		if (batch->endpoints[i])
+			memreg_object_put(&batch->endpoints[i]->obj);
+	memreg_batch_put(batch);
+}
+
 /*
  * Ties to endpoints
  */
 
-/* Tie a claimed window to an endpoint, unless its connection is over. */
+/* Tie a claimed window to an endpoint, with the grant_lock held. */
+static void memreg_window_tie_locked(struct memreg_window *window,
+				     struct memreg_endpoint *ep)
+{
+	window->endpoint = ep;
+	list_add_tail(&window->grant_node, &ep->grants.windows);
+}
+
+/* The same, unless the endpoint's connection is over. */
 static bool memreg_window_tie(struct memreg_file *file,
 			      struct memreg_window *window,
 			      struct memreg_endpoint *ep)
@@ -353,10 +389,8 @@ static bool memreg_window_tie(struct memreg_file *file,
 
 	spin_lock(&file->grant_lock);
 	open = !ep->grants.closed;
-	if (open) {
-		window->endpoint = ep;
-		list_add_tail(&window->grant_node, &ep->grants.windows);
-	}
+	if (open)
+		memreg_window_tie_locked(window, ep);
 	spin_unlock(&file->grant_lock);
 	return open;
 }
@@ -398,8 +432,8 @@ static void memreg_batch_unclaim(struct memreg_file *file,
 }
 
 /*
- * Let claimed windows be BOUND, if all of their endpoints are still there.
- * An endpoint that is closing waits for windows which it finds claimed.
+ * Let claimed windows be BOUND, and granted, unless the connection of one of
+ * their endpoints is over.
  */
 static bool memreg_batch_publish(struct memreg_file *file,
 				 struct memreg_window_batch *batch)
@@ -409,12 +443,15 @@ static bool memreg_batch_publish(struct memreg_file *file,
 
 	spin_lock(&file->grant_lock);
 	for (i = 0; i < batch->count; i++) {
-		struct memreg_endpoint *ep = batch->windows[i]->endpoint;
+		struct memreg_endpoint *ep = batch->endpoints[i];
 
 		if (ep && ep->grants.closed)
 			open = false;
 	}
 	for (i = 0; open && i < batch->count; i++) {
+		if (batch->endpoints[i])
+			memreg_window_tie_locked(batch->windows[i],
+						 batch->endpoints[i]);
 		memreg_window_trace_bind(batch->windows[i]);
 		memreg_window_unclaim(batch->windows[i], MEMREG_WINDOW_BOUND);
 	}
@@ -489,15 +526,16 @@ static int memreg_bind_describe(struct memreg_ucmd *ucmd,
 	return 0;
 }
 
-/* Tie a claimed window to the endpoint that it is granted to. */
+/* Find the endpoint that the next window of a batch is to be granted to. */
 static int memreg_bind_endpoint(struct memreg_ucmd *ucmd,
-				struct memreg_window *window, u32 id)
+				struct memreg_window_batch *batch, u32 id)
 {
 	struct memreg_domain *domain;
 	struct memreg_endpoint *ep;
 	struct memreg_object *obj;
-	int ret = 0;
+	int ret;
 
+	batch->endpoints[batch->count] = NULL;
 	if (!id)
 		return 0;
 	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_ENDPOINT);
@@ -505,10 +543,15 @@ static int memreg_bind_endpoint(struct memreg_ucmd *ucmd,
 		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
 	ep = container_of(obj, struct memreg_endpoint, obj);
 	domain = READ_ONCE(ep->domain);
-	if (domain && domain != window->domain)
+	if (domain && domain != batch->domain) {
 		ret = memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_DOMAIN);
-	else if (!memreg_window_tie(ucmd->file, window, ep))
+	} else if (data_race(ep->grants.closed)) {
+		/* If it ends later, that is found when all is published. */
 		ret = memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
+	} else {
+		batch->endpoints[batch->count] = ep;
+		return 0;
+	}
 	memreg_object_put(obj);
 	return ret;
 }
@@ -581,7 +624,7 @@ static int memreg_bind_prepare(struct memreg_ucmd *ucmd,
 	}
 	ret = memreg_bind_describe(ucmd, window, mr, bind);
 	if (!ret)
-		ret = memreg_bind_endpoint(ucmd, window, bind->endpoint_id);
+		ret = memreg_bind_endpoint(ucmd, batch, bind->endpoint_id);
 	if (ret)
 		goto err_unclaim;
 	window->mr = mr;
@@ -743,12 +786,13 @@ static int memreg_bind_prepare_some(struct memreg_ucmd *ucmd,
 	struct ib_memreg_bind binds[MEMREG_CHUNK];
 	struct memreg_window *window;
 	struct memreg_chunk chunk;
-	u32 i, count = min_t(u32, cmd->count - batch->count, MEMREG_CHUNK);
+	u32 i, n, count = min_t(u32, cmd->count - batch->count, MEMREG_CHUNK);
 	int ret = 0;
 
-	memreg_chunk_load(ucmd, &chunk, binds,
-			  cmd->binds + batch->count * sizeof(binds[0]), count,
-			  sizeof(binds[0]));
+	n = memreg_entries_copy(binds, cmd->binds +
+				batch->count * sizeof(binds[0]), count,
+				sizeof(binds[0]));
+	memreg_chunk_load(ucmd, &chunk, binds, n, sizeof(binds[0]));
 	for (i = 0; i < count; i++) {
 		window = memreg_chunk_next(ucmd, &chunk, batch);
 		if (IS_ERR(window)) {
@@ -848,7 +892,7 @@ int memreg_window_bind(struct memreg_ucmd *ucmd)
 		/* If this fails, too, the entry's index is lost, no more. */
 		memreg_respond(ucmd, sizeof(*cmd));
 	}
-	memreg_batch_put(&batch);
+	memreg_batch_put_bind(&batch);
 	memreg_windows_fini(&batch);
 	return ret;
 }
@@ -874,22 +918,25 @@ static int memreg_revoke_prepare(struct memreg_ucmd *ucmd,
 	return idle ? 0 : memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_IN_USE);
 }
 
-/* Claim the bound windows of a call, up to the first bad entry. */
+/*
+ * Claim the bound windows of a call, up to the first bad entry. As many of its
+ * ids as @known could be copied.
+ */
 static int memreg_revoke_prepare_all(struct memreg_ucmd *ucmd,
-				     struct memreg_window_batch *batch)
+				     struct memreg_window_batch *batch,
+				     u32 known)
 {
 	struct ib_memreg_window_revoke *cmd = ucmd->cmd;
 	struct memreg_window *window;
 	struct memreg_chunk chunk;
-	u32 ids[MEMREG_CHUNK];
 	int ret = 0;
 	u32 i;
 
 	for (i = 0; i < cmd->count; i++) {
 		if (i % MEMREG_CHUNK == 0)
-			memreg_chunk_load(ucmd, &chunk, ids,
-					  cmd->ids + i * sizeof(ids[0]),
-					  cmd->count - i, sizeof(ids[0]));
+			memreg_chunk_load(ucmd, &chunk, &batch->ids[i],
+					  known - min(known, i),
+					  sizeof(batch->ids[0]));
 		window = memreg_chunk_next(ucmd, &chunk, batch);
 		ret = IS_ERR(window) ? PTR_ERR(window) :
 			memreg_revoke_prepare(ucmd, batch, window);
@@ -939,6 +986,7 @@ int memreg_window_revoke(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_window_revoke *cmd = ucmd->cmd;
 	struct memreg_window_batch batch;
+	u32 known;
 	int ret;
 
 	if (cmd->flags & ~IB_MEMREG_REVOKE_STRICT)
@@ -949,16 +997,21 @@ int memreg_window_revoke(struct memreg_ucmd *ucmd)
 		memreg_respond(ucmd, sizeof(*cmd));
 		return ret;
 	}
-	ret = memreg_revoke_prepare_all(ucmd, &batch);
+	known = memreg_entries_copy(batch.ids, cmd->ids, cmd->count,
+				    sizeof(batch.ids[0]));
 	/* Once keys are being killed, nothing may fail any more. */
-	if (memreg_respond(ucmd, sizeof(*cmd)) && !ret)
-		ret = -EFAULT;
+	ret = memreg_respond(ucmd, sizeof(*cmd));
 	if (!ret)
+		ret = memreg_revoke_prepare_all(ucmd, &batch, known);
+	if (!ret) {
 		memreg_revoke_claimed(ucmd->file, batch.domain, batch.windows,
 				      batch.keys, batch.count,
 				      cmd->flags & IB_MEMREG_REVOKE_STRICT);
-	else
+	} else {
 		memreg_batch_unclaim(ucmd->file, &batch);
+		/* If this fails, too, the entry's index is lost, no more. */
+		memreg_respond(ucmd, sizeof(*cmd));
+	}
 	memreg_batch_put(&batch);
 	memreg_windows_fini(&batch);
 	return ret;
@@ -1123,6 +1176,8 @@ static bool memreg_post_claim(struct memreg_endpoint *ep,
 		/* It may have ended just now. */
 		if (!READ_ONCE(window->doomed))
 			break;
+		if (fatal_signal_pending(current))
+			break;
 		memreg_ring_flush(ep->send->ring);
 		if (memreg_window_claim(window, MEMREG_WINDOW_IDLE))
 			return true;
@@ -1185,17 +1240,44 @@ err_put:
 	return ret;
 }
 
-/* A window that is claimed may be claimed again. */
+/* End a claimed window; @sure: an invalidation has killed its key. */
+static void memreg_window_end(struct memreg_window *window, bool sure)
+{
+	struct memreg_file *file = window->endpoint->file;
+
+	memreg_window_forget(window);
+	if (sure)
+		memreg_key_retire(&window->key);
+	else
+		memreg_key_destroy(&window->key);
+	memreg_window_tell_revoke(window);
+	memreg_window_unbind(file, window);
+}
+
+/*
+ * A window that is claimed may be claimed again. If the peer has ended it while
+ * its BIND was under way, and that has completed since, we do it.
+ */
 static void memreg_window_let_go(struct memreg_window *window)
 {
 	struct memreg_endpoint *ep = window->endpoint;
 	struct memreg_file *file = ep->file;
+	u32 rkey = window->key.rkey;
+	bool mine;
 
 	spin_lock(&file->grant_lock);
 	memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
 	/* An endpoint that is closing waits to claim it. */
 	wake_up_all(&ep->grants.wait);
 	spin_unlock(&file->grant_lock);
+
+	spin_lock_irq(&ep->bound.lock);
+	window = memreg_bound_find(&ep->bound, rkey);
+	mine = window && window->doomed && !READ_ONCE(window->key.frwr->cut) &&
+	       memreg_window_claim(window, MEMREG_WINDOW_BOUND);
+	spin_unlock_irq(&ep->bound.lock);
+	if (mine)
+		memreg_window_end(window, false);
 }
 
 /* Claim a window to end it, if it is bound on this endpoint. */
@@ -1248,20 +1330,6 @@ int memreg_window_post_invalidate(struct memreg_ucmd *ucmd,
 	/* The one that is bound keeps itself. */
 	memreg_object_put(&window->obj);
 	return ret;
-}
-
-/* End a claimed window; @sure: an invalidation has killed its key. */
-static void memreg_window_end(struct memreg_window *window, bool sure)
-{
-	struct memreg_file *file = window->endpoint->file;
-
-	memreg_window_forget(window);
-	if (sure)
-		memreg_key_retire(&window->key);
-	else
-		memreg_key_destroy(&window->key);
-	memreg_window_tell_revoke(window);
-	memreg_window_unbind(file, window);
 }
 
 /**

@@ -3,6 +3,7 @@
  * Connections: what the RDMA CM lets a stock peer and the owner do to each
  * other, and how the owner reads of it.
  */
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <sys/time.h>
 #include <rdma/rdma_cma.h>
@@ -272,6 +273,15 @@ TEST_F(cm, port_in_use_and_foreign_address)
 	ASSERT_EQ(-EADDRNOTAVAIL,
 		  memreg_listen(self->o.m, ip_address(PEER_IP4, 0, &ss), 1,
 				&listener));
+	/* A port that is taken on all addresses is taken on each. */
+	ASSERT_EQ(0, memreg_listen(self->o.m, ip_address("0.0.0.0", FREE_PORT,
+							 &ss), 1, &listener));
+	ASSERT_EQ(-EADDRINUSE,
+		  memreg_listen(self->o.m, ip_address(OWNER_IP4, FREE_PORT,
+						      &ss), 1, &listener));
+	ASSERT_EQ(-EADDRINUSE,
+		  memreg_listen(self->o.m, ip_address("127.0.0.1", FREE_PORT,
+						      &ss), 1, &listener));
 }
 
 /*
@@ -406,6 +416,169 @@ TEST_F_TIMEOUT(cm, endpoint_is_destroyed_while_it_connects, SOAK_S)
 		ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
 	}
 	owner_no_event(_metadata, &self->o);
+}
+
+/*
+ * Calls that wait for user space
+ */
+
+#define GRANTS		24
+#define BEFORE_HOLE	16	/* what a call copies at a time */
+
+/* Two pages, of which the second is there when somebody wants it to be */
+struct hole {
+	char *page;
+	int fd;
+};
+
+static bool hole_open(struct hole *h)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	char *mem;
+
+	h->fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	mem = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (h->fd < 0 || mem == MAP_FAILED)
+		return false;
+	memset(mem, 0, PAGE);
+	h->page = mem + PAGE;
+	reg.range.start = (uintptr_t)h->page;
+	reg.range.len = PAGE;
+	return !ioctl(h->fd, UFFDIO_API, &api) &&
+	       !ioctl(h->fd, UFFDIO_REGISTER, &reg);
+}
+
+/* Somebody waits for the page */
+static bool hole_is_awaited(struct hole *h)
+{
+	struct uffd_msg msg;
+
+	return read(h->fd, &msg, sizeof(msg)) == sizeof(msg) &&
+	       msg.event == UFFD_EVENT_PAGEFAULT;
+}
+
+static int hole_fill(struct hole *h, const void *data, size_t length)
+{
+	static char page[PAGE];
+	struct uffdio_copy copy = {
+		.dst = (uintptr_t)h->page, .src = (uintptr_t)page, .len = PAGE,
+	};
+
+	memcpy(page, data, length);
+	return ioctl(h->fd, UFFDIO_COPY, &copy);
+}
+
+static void hole_close(struct hole *h)
+{
+	munmap(h->page - PAGE, 2 * PAGE);
+	close(h->fd);
+}
+
+/* Windows that are granted to an endpoint which never will be connected */
+struct grants {
+	int fd;
+	uint32_t domain;
+	uint32_t endpoint;
+	uint32_t ids[GRANTS];
+	struct ib_memreg_bind binds[GRANTS];
+	struct ib_memreg_bind *entries;
+	uint32_t *revoked;
+	int ret;
+};
+
+static void grants_make(struct __test_metadata *_metadata,
+			FIXTURE_DATA(cm) *self, struct grants *g, void *memory)
+{
+	struct sockaddr_storage to;
+	uint32_t mr, i;
+
+	g->fd = memreg_fd(self->o.m);
+	g->domain = self->o.domain;
+	ASSERT_EQ(0, memreg_connect(self->o.m, self->o.domain,
+				    ip_address("192.0.2.77", FREE_PORT, &to),
+				    NULL, 3000, NULL, 0, &g->endpoint));
+	ASSERT_EQ(0, raw_register(g->fd, g->domain, memory, PAGE, MW_BIND,
+				  &mr));
+	ASSERT_EQ(0, raw_windows(g->fd, g->domain, PAGE, g->ids, GRANTS));
+	for (i = 0; i < GRANTS; i++)
+		g->binds[i] = (struct ib_memreg_bind) {
+			.window_id = g->ids[i], .mr_id = mr, .length = PAGE,
+			.access = REMOTE_READ, .endpoint_id = g->endpoint,
+		};
+}
+
+static void *bind_thread(void *arg)
+{
+	struct grants *g = arg;
+
+	g->ret = raw_bind(g->fd, g->domain, g->entries, GRANTS);
+	return NULL;
+}
+
+static void *revoke_thread(void *arg)
+{
+	struct grants *g = arg;
+	RAW(window_revoke, cmd, .domain_id = g->domain, .count = GRANTS,
+	    .ids = (uintptr_t)g->revoked);
+
+	g->ret = raw_call(g->fd, IB_MEMREG_IOC_WINDOW_REVOKE, &cmd);
+	return NULL;
+}
+
+/* The end of a connection waits for nobody's page */
+TEST_F_TIMEOUT(cm, I2_connection_ends_while_a_bind_waits, LIMIT_S)
+{
+	struct grants g = {};
+	struct hole h = {};
+	pthread_t thread;
+	static char memory[PAGE] __attribute__((aligned(PAGE)));
+
+	if (!hole_open(&h))
+		SKIP(return, "no userfaultfd here");
+	grants_make(_metadata, self, &g, memory);
+	g.entries = (struct ib_memreg_bind *)h.page - BEFORE_HOLE;
+	memcpy(g.entries, g.binds, BEFORE_HOLE * sizeof(g.binds[0]));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, bind_thread, &g));
+	ASSERT_TRUE(hole_is_awaited(&h));
+	ASSERT_EQ(g.endpoint, owner_await(_metadata, &self->o,
+					  IB_MEMREG_EVENT_ERROR, NULL));
+	ASSERT_EQ(0, hole_fill(&h, &g.binds[BEFORE_HOLE],
+			       sizeof(g.binds) - BEFORE_HOLE *
+			       sizeof(g.binds[0])));
+	ASSERT_EQ(0, pthread_join(thread, NULL));
+	ASSERT_EQ(-ENOTCONN, g.ret);
+	hole_close(&h);
+	/* None of them is bound: all can be. */
+	for (int i = 0; i < GRANTS; i++)
+		g.binds[i].endpoint_id = 0;
+	ASSERT_EQ(0, raw_bind(g.fd, g.domain, g.binds, GRANTS));
+}
+
+TEST_F_TIMEOUT(cm, I2_connection_ends_while_a_revoke_waits, LIMIT_S)
+{
+	struct grants g = {};
+	struct hole h = {};
+	pthread_t thread;
+	static char memory[PAGE] __attribute__((aligned(PAGE)));
+
+	if (!hole_open(&h))
+		SKIP(return, "no userfaultfd here");
+	grants_make(_metadata, self, &g, memory);
+	ASSERT_EQ(0, raw_bind(g.fd, g.domain, g.binds, GRANTS));
+	g.revoked = (uint32_t *)h.page - BEFORE_HOLE;
+	memcpy(g.revoked, g.ids, BEFORE_HOLE * sizeof(g.ids[0]));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, revoke_thread, &g));
+	ASSERT_TRUE(hole_is_awaited(&h));
+	ASSERT_EQ(g.endpoint, owner_await(_metadata, &self->o,
+					  IB_MEMREG_EVENT_ERROR, NULL));
+	ASSERT_EQ(0, hole_fill(&h, &g.ids[BEFORE_HOLE], sizeof(g.ids) -
+			       BEFORE_HOLE * sizeof(g.ids[0])));
+	ASSERT_EQ(0, pthread_join(thread, NULL));
+	/* The endpoint's end has revoked them. */
+	ASSERT_EQ(0, g.ret);
+	hole_close(&h);
 }
 
 /*
