@@ -42,7 +42,9 @@
  * change: somebody who still copies looks up each of his pages there, and a list
  * that begins or ends elsewhere would lead him anywhere (I6). Before another
  * range takes its place, or the region's pages are released, the FRWR is
- * destroyed (I1).
+ * destroyed (I1). Another range takes its place only if nobody has come back to
+ * its own for a while: ranges that are granted again and again would otherwise
+ * take FRWRs from one another for ever.
  */
 #include <linux/hash.h>
 #include <linux/scatterlist.h>
@@ -55,6 +57,9 @@
 
 /* How often other FRWRs are tried if registering fails. */
 #define MEMREG_REGISTER_ATTEMPTS	3
+
+/* An FRWR that has been idle for so long gives way to another range. */
+#define MEMREG_FORGOTTEN_NS		(50 * NSEC_PER_MSEC)
 
 /* An FRWR that has been idle for so long is given back. */
 #define MEMREG_REAP_AGE_NS	(20 * NSEC_PER_SEC)
@@ -307,6 +312,12 @@ static bool memreg_frwr_is_foreign(const struct memreg_frwr *frwr,
 	       frwr->region && !memreg_frwr_maps(frwr, key);
 }
 
+/* Has nobody come back to its range for a while? */
+static bool memreg_frwr_is_forgotten(const struct memreg_frwr *frwr, u64 now)
+{
+	return (s64)(now - frwr->idle_since) >= (s64)MEMREG_FORGOTTEN_NS;
+}
+
 /* FRWRs of other ranges that are looked at to find one of a range. */
 #define MEMREG_MAPPED_OTHERS	8
 
@@ -385,7 +396,8 @@ static unsigned int memreg_keys_take_mapped(struct memreg_domain *domain,
 
 /*
  * Take idle FRWRs for those of these keys that have none, while there are any.
- * Tells if that ended at one that belongs to another range.
+ * Tells if that ended at one that is to be destroyed, as it belongs to another
+ * range.
  */
 static bool memreg_keys_take_idle(struct memreg_domain *domain,
 				  struct memreg_key **keys, unsigned int count,
@@ -402,9 +414,10 @@ static bool memreg_keys_take_idle(struct memreg_domain *domain,
 		frwr = memreg_frwr_oldest(domain, keys[i], now);
 		if (!frwr)
 			continue;
-		foreign = memreg_frwr_is_foreign(frwr, keys[i]);
-		if (foreign)
-			break;
+		if (memreg_frwr_is_foreign(frwr, keys[i])) {
+			foreign = memreg_frwr_is_forgotten(frwr, now);
+			continue;
+		}
 		memreg_frwr_reuse(frwr, keys[i]);
 		memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_REUSED, 1);
 	}
@@ -423,7 +436,8 @@ static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 	mutex_lock(&mdev->drain_lock);
 	spin_lock(&mdev->frwr_lock);
 	frwr = memreg_frwr_oldest(domain, key, now);
-	if (frwr && !memreg_frwr_is_foreign(frwr, key))
+	if (frwr && !(memreg_frwr_is_foreign(frwr, key) &&
+		      memreg_frwr_is_forgotten(frwr, now)))
 		frwr = NULL;
 	if (frwr)
 		memreg_frwr_unlink(frwr);
