@@ -42,9 +42,9 @@
  * change: somebody who still copies looks up each of his pages there, and a list
  * that begins or ends elsewhere would lead him anywhere (I6). Before another
  * range takes its place, or the region's pages are released, the FRWR is
- * destroyed (I1). Another range takes its place only if nobody has come back to
- * its own for a while: ranges that are granted again and again would otherwise
- * take FRWRs from one another for ever.
+ * destroyed (I1). Another range takes its place only if many are idle and it has
+ * been for long, or if no more can be had: ranges that are granted again and
+ * again would otherwise take FRWRs from one another for ever.
  */
 #include <linux/hash.h>
 #include <linux/scatterlist.h>
@@ -58,8 +58,9 @@
 /* How often other FRWRs are tried if registering fails. */
 #define MEMREG_REGISTER_ATTEMPTS	3
 
-/* An FRWR that has been idle for so long gives way to another range. */
-#define MEMREG_FORGOTTEN_NS		(50 * NSEC_PER_MSEC)
+/* Spare idle FRWRs of a class, and those of late, give way to no other range. */
+#define MEMREG_FOREIGN_SPARES		1024
+#define MEMREG_FOREIGN_REST_NS		(50 * NSEC_PER_MSEC)
 
 /* An FRWR that has been idle for so long is given back. */
 #define MEMREG_REAP_AGE_NS	(20 * NSEC_PER_SEC)
@@ -312,14 +313,16 @@ static bool memreg_frwr_is_foreign(const struct memreg_frwr *frwr,
 	       frwr->region && !memreg_frwr_maps(frwr, key);
 }
 
-/* Has nobody come back to its range for a while? */
-static bool memreg_frwr_is_forgotten(const struct memreg_frwr *frwr, u64 now)
+/* Are there enough of them, and has nobody come back to its range for long? */
+static bool memreg_frwr_may_go(const struct memreg_frwr *frwr, u64 now)
 {
-	return (s64)(now - frwr->idle_since) >= (s64)MEMREG_FORGOTTEN_NS;
+	return memreg_idle_spares(frwr->domain, frwr->class) >=
+	       MEMREG_FOREIGN_SPARES &&
+	       (s64)(now - frwr->idle_since) >= (s64)MEMREG_FOREIGN_REST_NS;
 }
 
 /* FRWRs of other ranges that are looked at to find one of a range. */
-#define MEMREG_MAPPED_OTHERS	8
+#define MEMREG_MAPPED_OTHERS	64
 
 /*
  * The FRWR that maps a key's range and has rested the longest, if it may be
@@ -415,7 +418,7 @@ static bool memreg_keys_take_idle(struct memreg_domain *domain,
 		if (!frwr)
 			continue;
 		if (memreg_frwr_is_foreign(frwr, keys[i])) {
-			foreign = memreg_frwr_is_forgotten(frwr, now);
+			foreign = memreg_frwr_may_go(frwr, now);
 			continue;
 		}
 		memreg_frwr_reuse(frwr, keys[i]);
@@ -425,29 +428,34 @@ static bool memreg_keys_take_idle(struct memreg_domain *domain,
 	return foreign;
 }
 
-/* Destroy the one that would be taken next, as its range is another one. */
-static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
+/*
+ * Destroy the one that would be taken next, as its range is another one. Returns
+ * whether there was one.
+ */
+static bool memreg_frwr_discard_foreign(struct memreg_domain *domain,
 					const struct memreg_key *key,
 					u64 now)
 {
 	struct memreg_device *mdev = domain->mdev;
 	struct memreg_frwr *frwr;
+	bool found;
 
 	mutex_lock(&mdev->drain_lock);
 	spin_lock(&mdev->frwr_lock);
 	frwr = memreg_frwr_oldest(domain, key, now);
-	if (frwr && !(memreg_frwr_is_foreign(frwr, key) &&
-		      memreg_frwr_is_forgotten(frwr, now)))
+	if (frwr && !memreg_frwr_is_foreign(frwr, key))
 		frwr = NULL;
-	if (frwr)
+	found = frwr;
+	if (found)
 		memreg_frwr_unlink(frwr);
 	spin_unlock(&mdev->frwr_lock);
-	if (frwr) {
+	if (found) {
 		memreg_count(mdev, IB_MEMREG_STAT_FRWRS_FOREIGN, 1);
 		trace_memreg_frwr_foreign(frwr);
 		memreg_frwr_free(frwr);
 	}
 	mutex_unlock(&mdev->drain_lock);
+	return found;
 }
 
 /* Get an FRWR for a planned key, by whatever way there is. */
@@ -455,14 +463,16 @@ static int memreg_key_take(struct memreg_domain *domain,
 			   struct memreg_key *key, u64 now)
 {
 	struct memreg_device *mdev = domain->mdev;
+	u32 entries = memreg_key_entries(mdev, key);
 	struct memreg_frwr *frwr;
 
 	if (memreg_keys_take_idle(domain, &key, 1, now))
 		memreg_frwr_discard_foreign(domain, key, now);
 	if (key->frwr)
 		return 0;
-	frwr = memreg_frwr_alloc(domain, key->class,
-				 memreg_key_entries(mdev, key));
+	frwr = memreg_frwr_alloc(domain, key->class, entries);
+	if (IS_ERR(frwr) && memreg_frwr_discard_foreign(domain, key, now))
+		frwr = memreg_frwr_alloc(domain, key->class, entries);
 	if (IS_ERR(frwr))
 		return PTR_ERR(frwr);
 	spin_lock(&mdev->frwr_lock);

@@ -25,6 +25,7 @@ FIXTURE(stat) {
 	char *memory;
 	struct counters before;
 	__u64 offset;	/* of what is bound, in its MR */
+	__u64 step;	/* from one batch to the next */
 };
 
 static int counters_get(int fd, struct counters *c)
@@ -360,6 +361,7 @@ static void bind_until(struct __test_metadata *_metadata,
 		ASSERT_GT(end, now_ms());
 		ASSERT_EQ(0, bind_in(self, self->o.domain, self->windows, mr));
 		ASSERT_EQ(0, revoke_all(self, 0));
+		self->offset += self->step;
 	}
 }
 
@@ -375,20 +377,38 @@ TEST_F_TIMEOUT(stat, idle_frwrs_are_reused, LIMIT_S)
 
 TEST_F_TIMEOUT(stat, I1_frwrs_of_other_memory_are_destroyed, LIMIT_S)
 {
-	char *memory = touched(PAGE);
+	char *memory = touched(2 * PAGE);
 	__u32 mr;
 
 	if (!weak_invalidate(self))
 		SKIP(return, "this device waits for packets");
 	ASSERT_NE(NULL, memory);
-	ASSERT_EQ(0, raw_register(self->fd, self->o.domain, memory, PAGE,
+	ASSERT_EQ(0, raw_register(self->fd, self->o.domain, memory, 2 * PAGE,
 				  MW_BIND, &mr));
 	bind_until(_metadata, self, self->mr, IB_MEMREG_STAT_FRWRS_REUSED);
+	/* Many stay idle, for who comes back to their ranges. */
+	self->step = 1;
 	bind_until(_metadata, self, mr, IB_MEMREG_STAT_FRWRS_FOREIGN);
 	EXPECT_EQ(moved(_metadata, self, IB_MEMREG_STAT_FRWRS_DESTROYED),
 		  moved(_metadata, self, IB_MEMREG_STAT_FRWRS_FOREIGN));
 	ASSERT_EQ(0, raw_destroy(self->fd, mr));
-	mem_free(memory, PAGE);
+	mem_free(memory, 2 * PAGE);
+}
+
+/* Ranges that are granted in turn don't take them from one another. */
+TEST_F_TIMEOUT(stat, idle_frwrs_of_ranges_in_turn_are_reused, LIMIT_S)
+{
+	unsigned int i;
+
+	look(_metadata, self);
+	for (i = 0; i < 300 || !moved(_metadata, self,
+				       IB_MEMREG_STAT_FRWRS_REUSED); i++) {
+		self->offset = i % 3 * PAGE;
+		ASSERT_EQ(0, bind_in(self, self->o.domain, self->windows,
+				     self->mr));
+		ASSERT_EQ(0, revoke_all(self, 0));
+	}
+	EXPECT_EQ(0, moved(_metadata, self, IB_MEMREG_STAT_FRWRS_FOREIGN));
 }
 
 /* Who still copies looks up pages in a list that must not change under him. */
@@ -398,6 +418,7 @@ TEST_F_TIMEOUT(stat, I6_frwrs_of_another_range_are_destroyed, LIMIT_S)
 		SKIP(return, "this device waits for packets");
 	bind_until(_metadata, self, self->mr, IB_MEMREG_STAT_FRWRS_REUSED);
 	self->offset = PAGE;
+	self->step = 1;
 	bind_until(_metadata, self, self->mr, IB_MEMREG_STAT_FRWRS_FOREIGN);
 	EXPECT_EQ(moved(_metadata, self, IB_MEMREG_STAT_FRWRS_DESTROYED),
 		  moved(_metadata, self, IB_MEMREG_STAT_FRWRS_FOREIGN));
