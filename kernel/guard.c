@@ -902,6 +902,16 @@ static int memreg_guard_settle(struct memreg_region *region,
 	return ret;
 }
 
+static unsigned long memreg_guard_suspects(struct memreg_region *region)
+{
+	unsigned long suspects;
+
+	spin_lock(&region->mdev->frwr_lock);
+	suspects = region->guard.suspects;
+	spin_unlock(&region->mdev->frwr_lock);
+	return suspects;
+}
+
 /* Did nothing happen since? Tells how many suspect events came before. */
 static bool memreg_guard_undisturbed(struct memreg_region *region,
 				     unsigned long seq, unsigned long *suspects)
@@ -938,8 +948,9 @@ int memreg_guard_end(struct memreg_region *region, unsigned long seq)
 	    memreg_guard_undisturbed(region, seq, &suspects))
 		return memreg_guard_settle(region, suspects);
 	for (look = 0; look < MEMREG_GUARD_LOOKS; look++) {
+		/* What is counted by now is waited for. */
+		suspects = memreg_guard_suspects(region);
 		mmu_interval_read_begin(&region->guard.notifier);
-		suspects = READ_ONCE(region->guard.suspects);
 		if (fatal_signal_pending(current) ||
 		    mmap_read_lock_killable(region->mm))
 			return -EINTR;
