@@ -45,6 +45,7 @@
 #include <linux/in.h>
 #include <linux/in6.h>
 #include <linux/slab.h>
+#include <linux/uio.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
 #include <net/ipv6.h>
@@ -338,26 +339,24 @@ static void memreg_event_put_back(struct memreg_file *file,
 /**
  * memreg_event_read() - Copy events to user space
  * @file: File, whose lock is held for reading
- * @buf: Where to copy them
- * @count: Bytes that there is room for
+ * @to: Where to copy them
  *
  * Only whole records are copied, and one that can't be copied is not lost.
  *
  * Return: bytes copied; -EINVAL if there is no room for one record; -EAGAIN if
  * none is there; -EFAULT.
  */
-ssize_t memreg_event_read(struct memreg_file *file, char __user *buf,
-			  size_t count)
+ssize_t memreg_event_read(struct memreg_file *file, struct iov_iter *to)
 {
 	struct ib_memreg_event event;
-	size_t done = 0;
+	ssize_t done = 0;
 
-	if (count < sizeof(event))
+	if (iov_iter_count(to) < sizeof(event))
 		return -EINVAL;
-	while (count - done >= sizeof(event)) {
+	while (iov_iter_count(to) >= sizeof(event)) {
 		if (!memreg_event_pop(file, &event))
 			break;
-		if (copy_to_user(buf + done, &event, sizeof(event))) {
+		if (!copy_to_iter_full(&event, sizeof(event), to)) {
 			memreg_event_put_back(file, &event);
 			return done ?: -EFAULT;
 		}
@@ -996,7 +995,7 @@ static void memreg_endpoint_destroy(struct memreg_file *file,
 	memreg_bindings_fini(&ep->bound);
 	if (ep->domain)
 		memreg_domain_put(ep->domain);
-	kfree(ep);
+	kfree_rcu(ep, rcu);
 }
 
 static void memreg_endpoint_info(struct memreg_object *obj,

@@ -313,9 +313,9 @@ static bool memreg_readable(struct memreg_file *file)
 	       !READ_ONCE(file->mdev);
 }
 
-static ssize_t memreg_read(struct file *filp, char __user *buf, size_t count,
-			   loff_t *pos)
+static ssize_t memreg_read(struct kiocb *iocb, struct iov_iter *to)
 {
+	struct file *filp = iocb->ki_filp;
 	struct memreg_file *file = filp->private_data;
 	struct memreg_ucmd ucmd = { .file = file };
 	ssize_t ret;
@@ -325,7 +325,7 @@ static ssize_t memreg_read(struct file *filp, char __user *buf, size_t count,
 		    wait_event_interruptible(file->wait, memreg_readable(file)))
 			return -ERESTARTSYS;
 		/* io_uring may hold a lock that those with this one wait for. */
-		if (filp->f_flags & O_NONBLOCK) {
+		if (iocb->ki_flags & IOCB_NOWAIT) {
 			if (!down_read_trylock(&file->lock))
 				return -EAGAIN;
 		} else if (down_read_killable(&file->lock)) {
@@ -333,7 +333,7 @@ static ssize_t memreg_read(struct file *filp, char __user *buf, size_t count,
 		}
 		ret = memreg_bound(&ucmd);
 		if (!ret)
-			ret = memreg_event_read(file, buf, count);
+			ret = memreg_event_read(file, to);
 		up_read(&file->lock);
 		/* Another reader may have been faster. */
 	} while (ret == -EAGAIN && !(filp->f_flags & O_NONBLOCK));
@@ -359,7 +359,7 @@ static const struct file_operations memreg_fops = {
 	.release = memreg_release,
 	.unlocked_ioctl = memreg_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
-	.read = memreg_read,
+	.read_iter = memreg_read,
 	.poll = memreg_poll,
 #ifdef MEMREG_URING
 	.uring_cmd = memreg_uring_cmd,

@@ -1457,6 +1457,7 @@ struct memreg_listener;
  * @resolve: Worker that begins another attempt to resolve it
  * @close: Worker that ends the connection
  * @charge: QP in the rdma cgroup
+ * @rcu: Who looks for another one in memreg_queue.takers may be at it
  */
 struct memreg_endpoint {
 	struct memreg_object obj;
@@ -1496,6 +1497,7 @@ struct memreg_endpoint {
 	struct work_struct resolve;
 	struct work_struct close;
 	struct memreg_charge charge;
+	struct rcu_head rcu;
 };
 
 /* Most private data that the RDMA CM carries in the port space RDMA_PS_TCP. */
@@ -1509,8 +1511,7 @@ int memreg_endpoint_reject(struct memreg_ucmd *ucmd);
 int memreg_endpoint_connect(struct memreg_ucmd *ucmd);
 int memreg_endpoint_disconnect(struct memreg_ucmd *ucmd);
 int memreg_endpoint_setup(struct memreg_ucmd *ucmd);
-ssize_t memreg_event_read(struct memreg_file *file, char __user *buf,
-			  size_t count);
+ssize_t memreg_event_read(struct memreg_file *file, struct iov_iter *to);
 extern const struct memreg_object_ops memreg_listener_ops;
 extern const struct memreg_object_ops memreg_endpoint_ops;
 
