@@ -525,6 +525,9 @@ int memreg_listen(struct memreg *m, struct sockaddr *addr,
  * IB_MEMREG_EVENT_ESTABLISHED or _DISCONNECTED follows. Windows may be bound
  * for the endpoint before, so that their keys travel in @data.
  *
+ * After -ENOTCONN because the peer has gone, the endpoint still exists, maybe
+ * in @domain: see memreg_reject().
+ *
  * Return: 0; -EINVAL, -ENOENT, -ENOTCONN (accepted already, or gone), -EFAULT
  * (@data is not mapped), -ENOMEM, -ENOSPC, -EDQUOT, -ENODEV.
  */
@@ -537,6 +540,10 @@ int memreg_accept(struct memreg *m, uint32_t endpoint, uint32_t domain,
  * @endpoint: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
  * @data: Private data for the peer; may be NULL if @len is 0
  * @len: Bytes of it, up to IB_MEMREG_CAP_REJECT_DATA
+ *
+ * If it fails, nothing is destroyed. Of a peer that has gone (-ENOTCONN), the
+ * endpoint still exists, and keeps its place in the listener's backlog, until
+ * memreg_destroy(): who forgets it lets nobody in after as many of them.
  *
  * Return: 0; -EINVAL, -ENOENT, -ENOTCONN (accepted already, or gone), -EFAULT
  * (@data is not mapped), -ENODEV.

@@ -89,6 +89,17 @@ static int grant(struct server *s, struct peer *p, void *data)
 	return 0;
 }
 
+/*
+ * A peer that gave up can't be rejected any more, and one that gave up while it
+ * was accepted is in its domain: its endpoint stays, with its place among those
+ * that wait to be accepted, until it is destroyed.
+ */
+static void turn_away(struct server *s, uint32_t id)
+{
+	if (memreg_reject(s->m, id, NULL, 0) && memreg_destroy(s->m, id))
+		fail("%s", memreg_reason());
+}
+
 static void welcome(struct server *s, const struct ib_memreg_event *event)
 {
 	struct peer *p = calloc(1, sizeof(*p));
@@ -96,7 +107,7 @@ static void welcome(struct server *s, const struct ib_memreg_event *event)
 
 	if (!p) {
 		fail("a peer is turned away: %s", strerror(ENOMEM));
-		memreg_reject(s->m, event->endpoint_id, NULL, 0);
+		turn_away(s, event->endpoint_id);
 		return;
 	}
 	p->id = event->endpoint_id;
@@ -109,7 +120,7 @@ static void welcome(struct server *s, const struct ib_memreg_event *event)
 		return;
 	fail("peer %" PRIu32 " from %s is turned away: %s", p->id, p->address,
 	     memreg_reason());
-	memreg_reject(s->m, p->id, NULL, 0);
+	turn_away(s, p->id);
 	free_peer(s, p);
 }
 
