@@ -11,6 +11,9 @@
 
 #include "serve.h"
 
+/* Milliseconds until what could not be revoked is tried again */
+#define RETRY_MS	1000
+
 struct peer {
 	struct peer *next;
 	uint32_t id;		/* of its endpoint */
@@ -172,10 +175,11 @@ void peers_event(struct server *s, const struct ib_memreg_event *event)
 		went(s, p, event->status);
 }
 
+/* If it fails, the peer is still to be revoked when its time comes */
 static void revoke(struct server *s, struct peer *p)
 {
-	p->revoke_at = -1;
 	if (!p->bound) {
+		p->revoke_at = -1;
 		say("peer %" PRIu32 ": has no window any more", p->id);
 		return;
 	}
@@ -184,6 +188,7 @@ static void revoke(struct server *s, struct peer *p)
 		return;
 	}
 	p->bound = false;
+	p->revoke_at = -1;
 	say("peer %" PRIu32 ": revoked, rkey 0x%08" PRIx32 " is dead", p->id,
 	    p->rkey);
 }
@@ -239,8 +244,10 @@ int peers_expire(struct server *s)
 	struct peer *p;
 
 	for (p = s->peers; p; p = p->next) {
-		if (p->revoke_at >= 0 && p->revoke_at <= now)
+		if (p->revoke_at >= 0 && p->revoke_at <= now) {
+			p->revoke_at = now + RETRY_MS;
 			revoke(s, p);
+		}
 		if (p->revoke_at >= 0 && (next < 0 || p->revoke_at < next))
 			next = p->revoke_at;
 	}
