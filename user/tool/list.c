@@ -106,10 +106,12 @@ static void print_details(const struct ib_memreg_object *o)
 
 static void print_row(const struct ib_memreg_object *o)
 {
-	printf("%-5" PRIu32 " %-7" PRId32 " %-15.16s %-6" PRIu32
+	char comm[sizeof(o->comm) + 1];
+
+	printf("%-5" PRIu32 " %-7" PRId32 " %-15s %-6" PRIu32
 	       " %-8s %-6" PRIu32 " %-6" PRIu32 " %-10s ", o->file, o->pid,
-	       o->comm, o->uid, type_text(o->type), o->id, o->domain_id,
-	       state_text(o));
+	       plain_text(o->comm, sizeof(o->comm), comm), o->uid,
+	       type_text(o->type), o->id, o->domain_id, state_text(o));
 	print_details(o);
 	putchar('\n');
 }

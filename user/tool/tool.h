@@ -67,6 +67,12 @@ bool parse_number(const char *word, uint64_t *value);
 #define ACCESS_TEXT 128
 const char *access_text(uint32_t access, char *buf);
 
+/*
+ * What somebody else has named, for a terminal: a byte that is not printable
+ * ASCII becomes '?'. @s has at most @max bytes, @buf holds @max + 1.
+ */
+const char *plain_text(const char *s, size_t max, char *buf);
+
 /* "name":"s" to standard output; @s has at most @max bytes, any but 0 */
 void print_json_string(const char *name, const char *s, size_t max);
 

@@ -12,6 +12,7 @@
 static unsigned int tell_files(void)
 {
 	struct ib_memreg_object o;
+	char comm[sizeof(o.comm) + 1];
 	struct memreg_list *list;
 	unsigned int files = 0;
 
@@ -21,8 +22,9 @@ static unsigned int tell_files(void)
 		if (o.type != IB_MEMREG_OBJECT_FILE)
 			continue;
 		files++;
-		fail("it is in use by process %" PRId32 " (%.16s) of user %"
-		     PRIu32 " on %s", o.pid, o.comm, o.uid, o.device);
+		fail("it is in use by process %" PRId32 " (%s) of user %"
+		     PRIu32 " on %s", o.pid,
+		     plain_text(o.comm, sizeof(o.comm), comm), o.uid, o.device);
 	}
 	memreg_list_close(list);
 	return files;

@@ -161,6 +161,16 @@ const char *access_text(uint32_t access, char *buf)
 	return *buf ? buf : strcpy(buf, "none");
 }
 
+const char *plain_text(const char *s, size_t max, char *buf)
+{
+	size_t i;
+
+	for (i = 0; i < max && s[i]; i++)
+		buf[i] = s[i] >= 0x20 && s[i] <= 0x7e ? s[i] : '?';
+	buf[i] = '\0';
+	return buf;
+}
+
 void print_json_string(const char *name, const char *s, size_t max)
 {
 	size_t i;
