@@ -200,6 +200,7 @@ static void command(struct server *s, char *line)
 struct input {
 	char text[1024];
 	size_t len;
+	bool drop;		/* the rest of the line */
 };
 
 /* Run the complete lines of what there is; false at the end of file */
@@ -216,12 +217,19 @@ static bool take_input(struct server *s, struct input *in)
 		size_t used = (size_t)(end - in->text) + 1;
 
 		*end = '\0';
-		command(s, in->text);
+		if (!in->drop)
+			command(s, in->text);
+		in->drop = false;
 		in->len -= used;
 		memmove(in->text, in->text + used, in->len);
 	}
-	if (in->len == sizeof(in->text) - 1)
-		in->len = 0;	/* no command is so long */
+	if (in->len == sizeof(in->text) - 1) {
+		if (!in->drop)
+			say("a command has %zu bytes at most",
+			    sizeof(in->text) - 2);
+		in->drop = true;
+		in->len = 0;
+	}
 	return true;
 }
 

@@ -60,7 +60,7 @@ int parse_options(int argc, char **argv, const struct syntax *syntax,
 int with_device(const char *device, int (*run)(struct memreg *m, void *ctx),
 		void *ctx);
 
-/* Decimal or 0x hexadecimal, with K, M or G behind it; false if it is not */
+/* Decimal, or hexadecimal after 0x; K, M or G may follow; false if it is not */
 bool parse_number(const char *word, uint64_t *value);
 
 /* "read,write" for enum ib_memreg_access; @buf holds ACCESS_TEXT bytes */

@@ -120,6 +120,7 @@ static int shift_of(char suffix)
 
 bool parse_number(const char *word, uint64_t *value)
 {
+	bool hex = word[0] == '0' && (word[1] == 'x' || word[1] == 'X');
 	unsigned long long n;
 	char *end;
 	int shift;
@@ -127,7 +128,7 @@ bool parse_number(const char *word, uint64_t *value)
 	if (*word < '0' || *word > '9')
 		return false;
 	errno = 0;
-	n = strtoull(word, &end, 0);
+	n = strtoull(word, &end, hex ? 16 : 10);
 	shift = shift_of(*end);
 	if (errno || shift < 0 || (*end && end[1]) || n << shift >> shift != n)
 		return false;
