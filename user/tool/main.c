@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* memreg: find the subcommand and run it */
+#include <errno.h>
 #include <string.h>
 
 #include "tool.h"
@@ -38,7 +39,7 @@ static void usage(FILE *out)
 	      "Exit status: 0 good, 1 failed, 2 bad usage.\n", out);
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	size_t i;
 
@@ -62,4 +63,24 @@ int main(int argc, char **argv)
 		return commands[i].run(argc - 1, argv + 1);
 	}
 	return bad_usage("there is no subcommand %s", argv[1]);
+}
+
+/* What is not written was not done, whatever else went well */
+static int check_output(void)
+{
+	bool good;
+
+	errno = 0;
+	good = !fflush(stdout) && !ferror(stdout);
+	if (good)
+		return EXIT_GOOD;
+	return fail("can't write all of the output%s%s", errno ? ": " : "",
+		    errno ? strerror(errno) : "");
+}
+
+int main(int argc, char **argv)
+{
+	int ret = run(argc, argv);
+
+	return ret == EXIT_GOOD ? check_output() : ret;
 }
