@@ -476,6 +476,15 @@ static int serve_message(struct measure *s, const struct ib_memreg_cqe *cqe)
 	return memreg_submit(s->m, wrs, s->lat ? 2 : 1, NULL);
 }
 
+/* The next completion tells that the client has gone, or of what went wrong */
+static int judge_end(const struct ib_memreg_cqe *cqe)
+{
+	if (cqe->status == IB_MEMREG_WC_WR_FLUSH_ERR)
+		return EXIT_GOOD;
+	return fail("%s: %s", memreg_opcode_string(cqe->opcode),
+		    memreg_wc_status_string(cqe->status));
+}
+
 /* Until the client goes: then what was to be received is flushed */
 static int serve_messages(struct measure *s)
 {
@@ -492,13 +501,20 @@ static int serve_messages(struct measure *s)
 		if (!next)
 			continue;
 		if (next->status)
-			return EXIT_GOOD;
+			return judge_end(next);
 		cqe = *next;
 		memreg_ring_seen(&s->ring, 1);
 		ret = serve_message(s, &cqe);
 	}
 	/* It goes as soon as its last message has arrived. */
 	return ret == -ENOTCONN ? EXIT_GOOD : fail("%s", memreg_reason());
+}
+
+/* Others may ask to be let in meanwhile, and give up */
+static bool is_end(const struct measure *s, const struct ib_memreg_event *event)
+{
+	return event->endpoint_id == s->endpoint &&
+	       event->type == IB_MEMREG_EVENT_DISCONNECTED;
 }
 
 static int serve(struct measure *s)
@@ -508,7 +524,7 @@ static int serve(struct measure *s)
 
 	if (s->op == OP_SEND)
 		ret = serve_messages(s);
-	while (ret == EXIT_GOOD && event.type != IB_MEMREG_EVENT_DISCONNECTED)
+	while (ret == EXIT_GOOD && !is_end(s, &event))
 		if (memreg_get_event(s->m, &event, -1))
 			ret = fail("%s", memreg_reason());
 	return ret;
