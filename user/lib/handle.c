@@ -125,12 +125,15 @@ EXPORT int memreg_open_fd(int fd, struct memreg **out)
 	ret = memreg__call(fd, IB_MEMREG_IOC_QUERY, &arg, "open_fd");
 	if (ret)
 		return ret;
-	ret = set_nonblock(fd);
-	if (ret)
-		return ret;
 	m = malloc(sizeof(*m));
 	if (!m)
 		return memreg__fail_code("open_fd", -ENOMEM, 0);
+	/* last, since it changes the caller's descriptor */
+	ret = set_nonblock(fd);
+	if (ret) {
+		free(m);
+		return ret;
+	}
 	m->fd = fd;
 	*out = m;
 	return 0;
