@@ -25,7 +25,8 @@
  *    one struct memreg_list or struct memreg_ring. No function is
  *    async-signal-safe.
  *  - A handle may be used after fork() by parent and child, which then share
- *    the objects; memory is registered in the process that makes the call.
+ *    the objects; memory is registered in the process that makes the call. A
+ *    ring may be used by one of them only, see struct memreg_ring.
  */
 #ifndef MEMREG_H
 #define MEMREG_H
@@ -144,7 +145,10 @@ struct memreg_grant {
  * @producer: Entries that the user knows of, in all
  *
  * Filled in by memreg_ring_create(). The fields from @shared on are for the
- * functions below alone. A ring is for one thread at a time.
+ * functions below alone. A ring is for one thread at a time; and after fork()
+ * for one of the processes, though both have it mapped: each counts in a copy
+ * of this struct what was read, and gives entries back that the other has not
+ * read yet, or has given back already.
  */
 struct memreg_ring {
 	uint32_t id;
