@@ -81,6 +81,61 @@ duration() {
 			END { exit !found }' "$SAID"
 }
 
+# objects TYPE STATE COUNT: there are as many such objects, of everybody.
+objects() {
+	memreg list | awk -v type="$1" -v state="$2" -v count="$3" '
+		$5 == type && $8 == state { n++ }
+		END { exit n + 0 != count }'
+}
+
+# sleeps PID: it waits for something.
+sleeps() {
+	[[ $(cat "/proc/$1/stat" 2>/dev/null) = *') S '* ]]
+}
+
+# Somebody else who asks to be let in, and gives up, ends nothing: the client
+# goes on until it is told to end, and the server until then.
+bystander_ends_nothing() {
+	local status=0 client other
+	serve bw 192.0.2.1 || return
+	ip netns exec memreg-peer memreg bw -d rxe_peer -D 300 192.0.2.1 \
+		>>"$SAID" 2>&1 &
+	client=$!
+	await 60 objects endpoint connected 2 || status=1
+	ip netns exec memreg-peer memreg peek -d rxe_peer -p 7175 192.0.2.1 \
+		>>"$SAID" 2>&1 &
+	other=$!
+	await 60 objects endpoint requested 1 || status=1
+	kill -KILL "$other"
+	wait "$other" 2>/dev/null
+	await 20 objects endpoint closed 1 || status=1
+	await 20 sleeps "$SERVER" || status=1
+	objects endpoint connected 2 || status=1
+	kill -TERM "$client"
+	wait "$client" 2>/dev/null
+	[ $? = 143 ] || status=1
+	((status == 0)) || kill "$SERVER" 2>/dev/null
+	wait "$SERVER" || status=1
+	cat "$SAID.server" >>"$SAID"
+	return "$status"
+}
+
+# A message that is longer than it may be is not the client's end: this request
+# (magic, send, 64 bytes, depth 1, no answers) comes from another program.
+bad_message_is_told() {
+	local status=0
+	serve bw 192.0.2.1 || return
+	ip netns exec memreg-peer verbs_peer \
+		-p 6d6561730000000200000040"$(printf %08x%08x 1 0)" \
+		192.0.2.1 7175 send 128 expect any >>"$SAID" 2>&1 || status=1
+	((status == 0)) || kill "$SERVER" 2>/dev/null
+	wait "$SERVER"
+	[ $? = 1 ] || status=1
+	cat "$SAID.server" >>"$SAID"
+	grep -q '^memreg bw: RECV: ' "$SAID.server" || status=1
+	return "$status"
+}
+
 # says STATUS WORD COMMAND...
 says() {
 	local status=$1 word=$2 now=0
@@ -113,6 +168,8 @@ check bw fd00:6d72::1 send 64 500 -q 128
 check bw fd00:6d72::1 read 1048576 20 -q 2
 check lat fd00:6d72::1 send 4096 100
 check duration
+check bystander_ends_nothing
+check bad_message_is_told
 check nobody_listens
 check refuses_bad_usage
 exit $FAILED

@@ -6,10 +6,9 @@
 # shellcheck disable=SC2317 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
-. lib/topology.sh
+# shellcheck source-path=SCRIPTDIR source=lib/tool.sh
+. lib/tool.sh
 
-FAILED=0
 ROUNDS=20
 
 # By turns of either family. Of rping, 65535 is the most.
@@ -22,70 +21,8 @@ if ((${MEMREG_FULL:-0})); then
 	SIZES=(64 64 65 65 1000 1000 4096 4096 16385 16385 65535 65535)
 fi
 
-SAID=$(mktemp)
 DATA=$(mktemp)
 trap 'rm -f "$SAID" "$DATA" "$DATA".*' EXIT
-
-# check NAME [ARGUMENT...]: a function of this file.
-check() {
-	if "$@"; then
-		echo "ok $*"
-	else
-		sed 's/^/# /' "$SAID"
-		echo "not ok $*"
-		FAILED=1
-	fi
-}
-
-owner() {
-	ip netns exec memreg-owner "$@"
-}
-
-peer() {
-	ip netns exec memreg-peer "$@"
-}
-
-# begin PATTERN COMMAND...: the owner's side, in the background as $SERVER, its
-# input and output being $TO and $FROM; until a line matches the pattern.
-begin() {
-	local pattern=$1 line
-	shift
-	coproc ip netns exec memreg-owner "$@" 2>&1
-	SERVER=$COPROC_PID
-	# The shell closes those of its own when the process has ended.
-	exec {FROM}<&"${COPROC[0]}" {TO}>&"${COPROC[1]}"
-	while read -r -t 60 line <&"$FROM"; do
-		echo "$line" >>"$SAID"
-		# shellcheck disable=SC2053 # it is a pattern
-		[[ $line != $pattern ]] || return 0
-	done
-	echo "no $pattern from $*" >>"$SAID"
-	return 1
-}
-
-# end: of what began, with its status; what it said last goes to $SAID.
-end() {
-	local status=0
-	exec {TO}>&-
-	cat <&"$FROM" >>"$SAID"
-	exec {FROM}<&-
-	wait "$SERVER" || status=$?
-	return "$status"
-}
-
-# says STATUS WORD COMMAND...: it ends with the status, having said the word.
-says() {
-	local status=$1 word=$2 now=0
-	shift 2
-	"$@" >"$SAID.now" 2>&1 || now=$?
-	cat "$SAID.now" >>"$SAID"
-	if [ "$now" = "$status" ] && grep -q -- "$word" "$SAID.now"; then
-		rm "$SAID.now"
-		return 0
-	fi
-	echo "status $now, or no $word: $*" >>"$SAID"
-	return 1
-}
 
 # counter NAME: of the client's device.
 counter() {
