@@ -881,7 +881,7 @@ struct ib_memreg_accept {
  * the endpoint at that moment, it is left CLOSED, to be destroyed by DESTROY.
  *
  * A call that fails destroys nothing: after ENOTCONN the endpoint still exists,
- * and if it was never accepted it keeps its place in the backlog, until DESTROY.
+ * and if it was never accepted keeps its place in the backlog, until DESTROY.
  *
  * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EFAULT, ENODEV.
  */
