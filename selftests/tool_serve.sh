@@ -72,7 +72,7 @@ peer_that_is_gone_when_accepted_leaves_nothing() {
 	order fail_memreg/accept task-filter=N || status=1
 	says 1 'rejects the connection' peek 192.0.2.1 || status=1
 	happened fail_memreg/accept || status=1
-	echo 0 >$DEBUGFS/fail_memreg/accept/probability
+	echo 0 >"$DEBUGFS/fail_memreg/accept/probability"
 	objects endpoint closed 0 && objects domain up 1 || status=1
 	says 0 '^00000000 ' peek 192.0.2.1 || status=1
 	quit && grep -q 'is turned away' "$SAID" && return "$status"
@@ -91,7 +91,7 @@ revoke_that_fails_is_tried_again() {
 	hear 'memreg serve: peer *' || status=1
 	hear '*: revoked, rkey *' || status=1
 	happened fail_usercopy || status=1
-	echo 0 >$DEBUGFS/fail_usercopy/probability
+	echo 0 >"$DEBUGFS/fail_usercopy/probability"
 	((status == 0)) || kill "$pid"
 	wait "$pid"
 	[ $? = 1 ] && grep -q 'the peer refuses' "$SAID.peek" || status=1
@@ -167,7 +167,7 @@ check rest_of_a_long_line_is_no_command
 check zeros_in_front_are_nothing
 check names_of_others_are_plain
 check lost_output_is_a_failure
-if [ -d $DEBUGFS/fail_memreg/accept ] && [ -d $DEBUGFS/fail_usercopy ]; then
+if [ -d "$DEBUGFS/fail_memreg/accept" ] && [ -d "$DEBUGFS/fail_usercopy" ]; then
 	check peer_that_is_gone_when_accepted_leaves_nothing
 	check revoke_that_fails_is_tried_again
 fi
