@@ -172,6 +172,24 @@ large_blocks() {
 		(($(blk_count large mrs-taken) >= 128)) && down large
 }
 
+# domains: how many protection domains the block client has.
+domains() {
+	rdma resource show pd | grep -c 'comm \[ib_memreg_blk\]'
+}
+
+# A packet of another queue could still copy by a key that an answer has ended.
+I1_each_queue_has_a_protection_domain() {
+	local before queues
+	before=$(domains)
+	up each export=file queues=4 && unmerged || return
+	queues=("/sys/block/${DISK#/dev/}/mq"/*)
+	echo "${#queues[@]} queues, $before and $(domains) domains"
+	(($(domains) - before == ${#queues[@]})) &&
+		(($(blk_count each mrs) >= 16 * ${#queues[@]})) &&
+		verify "$DISK" randwrite 64K 8 1M && no_errors each &&
+		(($(blk_count each mrs-taken) >= 32)) && down each
+}
+
 # Two devices of one export are two clients.
 two_devices() {
 	local first
@@ -209,6 +227,7 @@ check file_system
 check holes
 check grows_and_shrinks
 check reenabled
+check I1_each_queue_has_a_protection_domain
 check two_devices
 for most in 0 2049 4096 16384; do
 	check data_in_messages $most

@@ -8,7 +8,7 @@
  *	main.c		the module, disks, blk-mq
  *	io.c		commands: from the request to done() and back to blk-mq
  *	proto.c		what goes over the wire, and the checks of what comes
- *	conn.c		connections: RDMA CM, QPs, PD and pool
+ *	conn.c		connections: RDMA CM, QPs, PDs and pools
  *	recovery.c	loss, reconnection, keep-alive, end
  *
  * Locks, in the order in which they are taken
@@ -16,7 +16,7 @@
  *	memreg_blk.lock		mutex: configuration, starting and stopping. The
  *				workers never take it, as stopping waits for
  *				them.
- *	memreg_blk.conn_lock	mutex: whether there is a pool to be asked
+ *	memreg_blk.conn_lock	mutex: whether there are pools to be asked
  *	handler lock of an id	RDMA CM's. Nobody destroys an id with a lock
  *				that handlers take.
  *	memreg_blk_io.lock	spinlock, softirq: a command is posted, or its
@@ -198,6 +198,8 @@ struct memreg_blk_export {
  * @cq_handler: What has completions taken, of the RDMA core
  * @interrupt: Where that is called from
  * @cq_closing: It is not called from there any more.
+ * @pd: PD, or NULL
+ * @pool: Pool, or NULL
  * @reserve: MRs for one request at least, or NULL
  * @cmds_dma: @cmds on the device, if @mapped
  * @replies_dma: @replies on the device, if @mapped
@@ -224,6 +226,8 @@ struct memreg_blk_queue {
 	ib_comp_handler cq_handler;
 	struct irq_work interrupt;
 	bool cq_closing;
+	struct ib_pd *pd;
+	struct ib_memreg_pool *pool;
 	struct ib_memreg_reserve *reserve;
 	u64 cmds_dma;
 	u64 replies_dma;
@@ -289,9 +293,7 @@ struct memreg_blk_stats {
  * @nr_live: Queues that there are
  * @live: Those
  * @connected: There are connections, or parts of them.
- * @conn_lock: Protects @pool against stats
- * @pd: PD, or NULL
- * @pool: Pool, or NULL
+ * @conn_lock: Protects @live, the pools of those, and @past against stats
  * @past: What earlier pools did
  * @known: @export is known, and no later connection may fall behind it.
  * @export: What is served
@@ -344,9 +346,7 @@ struct memreg_blk {
 	struct memreg_blk_queue *live;
 	bool connected;
 
-	struct mutex conn_lock;	/* pool */
-	struct ib_pd *pd;
-	struct ib_memreg_pool *pool;
+	struct mutex conn_lock;	/* live, pools, past */
 	struct ib_memreg_pool_stats past;
 
 	bool known;

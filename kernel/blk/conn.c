@@ -2,12 +2,12 @@
 /*
  * Connections: an RC QP for each hardware queue, by the RDMA CM.
  *
- * All of them come and go together, with the PD, the pool and the CQs: each
- * attempt begins with nothing, since the address may be on another RDMA device
- * by then. Handlers only note what happened. All work is done by whoever
- * enables the device, and later by the recovery's worker, in this order:
+ * All of them come and go together, with their PDs, pools and CQs: each attempt
+ * begins with nothing, since the address may be on another RDMA device by then.
+ * Handlers only note what happened. All work is done by whoever enables the
+ * device, and later by the recovery's worker, in this order:
  *
- *	address resolved -> PD, pool (first queue), CQ, QP, reserve, mappings
+ *	address resolved -> PD, pool, reserve, mappings, CQ, QP
  *	-> route resolved -> receives posted -> connected -> welcome checked
  *
  * In reverse, receives are drained before the send queue. When the last of them
@@ -140,16 +140,17 @@ static void memreg_blk_step_begin(struct memreg_blk_queue *queue)
 }
 
 /*
- * What all queues share
+ * PDs and pools
  */
 
 /* If the largest request takes more MRs than commands have segments, requests
  * get smaller, which is not done once there is a disk.
  */
-static int memreg_blk_limits(struct memreg_blk *blk)
+static int memreg_blk_limits(struct memreg_blk_queue *queue)
 {
+	struct memreg_blk *blk = queue->blk;
 	unsigned int mrs = DIV_ROUND_UP(memreg_blk_pieces(blk),
-					ib_memreg_pool_pages(blk->pool));
+					ib_memreg_pool_pages(queue->pool));
 
 	if (!blk->known)
 		blk->max_mrs = min_t(unsigned int, mrs, IB_MEMREG_BLK_SEGS_MAX);
@@ -159,43 +160,54 @@ static int memreg_blk_limits(struct memreg_blk *blk)
 	return -EMEDIUMTYPE;
 }
 
-static struct ib_memreg_pool *memreg_blk_pool(struct memreg_blk *blk)
+static struct ib_memreg_pool *
+memreg_blk_create_pool(const struct memreg_blk_queue *queue)
 {
+	const struct memreg_blk *blk = queue->blk;
 	unsigned int pages = memreg_blk_pieces(blk), most, each;
 	struct ib_memreg_pool_attr attr = {
 		.name = memreg_blk_name(blk),
 		.max_pages = pages,
 		.numa_node = NUMA_NO_NODE,
+		.flags = IB_MEMREG_POOL_SINGLE_QP,
 	};
 
-	most = blk->pd->device->attrs.max_fast_reg_page_list_len;
+	most = queue->pd->device->attrs.max_fast_reg_page_list_len;
 	each = most ? DIV_ROUND_UP(pages, most) : 1;
-	attr.count = blk->nr_live * each *
-		     min(blk->depth, MEMREG_BLK_POOL_DEPTH);
-	attr.max_count = blk->nr_live * each * blk->depth;
-	return ib_memreg_pool_create(blk->pd, &attr);
+	attr.count = each * min(blk->depth, MEMREG_BLK_POOL_DEPTH);
+	attr.max_count = each * blk->depth;
+	return ib_memreg_pool_create(queue->pd, &attr);
 }
 
-static int memreg_blk_shared(struct memreg_blk *blk, struct ib_device *device)
+/*
+ * Each queue has a PD of its own, and with it a pool: an answer ends a key on
+ * the QP that it comes by, and request and memory are blk-mq's again. That QP
+ * has taken all packets before the answer. Those of another QP are taken at the
+ * same time, and where invalidation doesn't wait for them (rxe) one that has
+ * passed the check of the key may still be copying. With one QP for each PD no
+ * other can pass it.
+ */
+static int memreg_blk_create_pd(struct memreg_blk_queue *queue)
 {
+	struct ib_device *device = queue->id->device;
+	struct memreg_blk *blk = queue->blk;
 	struct ib_memreg_pool *pool;
+	struct ib_pd *pd;
 
-	if (blk->pd)
-		return blk->pd->device == device ? 0 : -ENODEV;
-	blk->pd = ib_alloc_pd(device, 0);
-	if (IS_ERR(blk->pd)) {
-		int ret = PTR_ERR(blk->pd);
-
-		blk->pd = NULL;
-		return ret;
-	}
-	pool = memreg_blk_pool(blk);
+	/* What was found out about MRs with the first holds for all. */
+	if (device != blk->live[0].id->device)
+		return -ENODEV;
+	pd = ib_alloc_pd(device, 0);
+	if (IS_ERR(pd))
+		return PTR_ERR(pd);
+	queue->pd = pd;
+	pool = memreg_blk_create_pool(queue);
 	if (IS_ERR(pool))
 		return PTR_ERR(pool);
 	mutex_lock(&blk->conn_lock);
-	blk->pool = pool;
+	queue->pool = pool;
 	mutex_unlock(&blk->conn_lock);
-	return memreg_blk_limits(blk);
+	return memreg_blk_limits(queue);
 }
 
 static void memreg_blk_add_stats(struct ib_memreg_pool_stats *to,
@@ -211,37 +223,46 @@ static void memreg_blk_add_stats(struct ib_memreg_pool_stats *to,
 	to->bogus += from->bogus;
 }
 
-static void memreg_blk_unshare(struct memreg_blk *blk)
+static void memreg_blk_destroy_pd(struct memreg_blk_queue *queue)
 {
-	struct ib_memreg_pool *pool = blk->pool;
+	struct ib_memreg_pool *pool = queue->pool;
+	struct memreg_blk *blk = queue->blk;
 	struct ib_memreg_pool_stats stats;
 
 	if (pool) {
 		mutex_lock(&blk->conn_lock);
 		ib_memreg_pool_query(pool, &stats);
 		memreg_blk_add_stats(&blk->past, &stats);
-		blk->pool = NULL;
+		queue->pool = NULL;
 		mutex_unlock(&blk->conn_lock);
 		ib_memreg_pool_destroy(pool);
 	}
-	if (blk->pd)
-		ib_dealloc_pd(blk->pd);
-	blk->pd = NULL;
+	if (queue->pd)
+		ib_dealloc_pd(queue->pd);
+	queue->pd = NULL;
 }
 
 /**
  * memreg_blk_query() - What the pools of a device have done
  * @blk: The device
- * @stats: Where to; the present pool has MRs, and all of them have done things
+ * @stats: Where to: MRs of the present pools, and what all have ever done
  */
 void memreg_blk_query(struct memreg_blk *blk,
 		      struct ib_memreg_pool_stats *stats)
 {
-	memset(stats, 0, sizeof(*stats));
+	struct ib_memreg_pool_stats one;
+	unsigned int i;
+
 	mutex_lock(&blk->conn_lock);
-	if (blk->pool)
-		ib_memreg_pool_query(blk->pool, stats);
-	memreg_blk_add_stats(stats, &blk->past);
+	*stats = blk->past;
+	for (i = 0; blk->live && i < blk->nr_live; i++) {
+		if (!blk->live[i].pool)
+			continue;
+		ib_memreg_pool_query(blk->live[i].pool, &one);
+		stats->total += one.total;
+		stats->idle += one.idle;
+		memreg_blk_add_stats(stats, &one);
+	}
 	mutex_unlock(&blk->conn_lock);
 }
 
@@ -424,7 +445,7 @@ static int memreg_blk_create_qp(struct memreg_blk_queue *queue)
 		return ret;
 	attr.send_cq = queue->cq;
 	attr.recv_cq = queue->cq;
-	ret = rdma_create_qp(queue->id, blk->pd, &attr);
+	ret = rdma_create_qp(queue->id, queue->pd, &attr);
 	queue->qp = ret ? NULL : queue->id->qp;
 	return ret;
 }
@@ -432,14 +453,13 @@ static int memreg_blk_create_qp(struct memreg_blk_queue *queue)
 /* What the address has led to an RDMA device for. */
 static int memreg_blk_create(struct memreg_blk_queue *queue)
 {
-	struct memreg_blk *blk = queue->blk;
 	struct ib_memreg_reserve *reserve;
 	int ret;
 
-	ret = memreg_blk_shared(blk, queue->id->device);
+	ret = memreg_blk_create_pd(queue);
 	if (ret)
 		return ret;
-	reserve = ib_memreg_reserve_create(blk->pool, blk->max_mrs);
+	reserve = ib_memreg_reserve_create(queue->pool, queue->blk->max_mrs);
 	if (IS_ERR(reserve))
 		return PTR_ERR(reserve);
 	queue->reserve = reserve;
@@ -551,6 +571,7 @@ static void memreg_blk_destroy(struct memreg_blk_queue *queue)
 	queue->reserve = NULL;
 	if (queue->id)
 		memreg_blk_unmap_messages(queue);
+	memreg_blk_destroy_pd(queue);
 }
 
 /*
@@ -564,7 +585,7 @@ static int memreg_blk_learn(struct memreg_blk *blk)
 	unsigned int pages;
 
 	blk->max_mrs = min_t(unsigned int, blk->max_mrs, e->max_segs);
-	pages = blk->max_mrs * ib_memreg_pool_pages(blk->pool);
+	pages = blk->max_mrs * ib_memreg_pool_pages(blk->live[0].pool);
 	blk->io_max = min(blk->io_max, e->max_length);
 	blk->io_max = min_t(u64, blk->io_max, (u64)(pages - 1) * PAGE_SIZE);
 	blk->io_max = rounddown(blk->io_max, PAGE_SIZE);
@@ -681,7 +702,6 @@ void memreg_blk_disconnect(struct memreg_blk *blk)
 		memreg_blk_ios_abort(queue);
 	for (queue = blk->live; queue < end; queue++)
 		memreg_blk_destroy(queue);
-	memreg_blk_unshare(blk);
 	for (queue = blk->live; queue < end; queue++) {
 		if (queue->id)
 			rdma_destroy_id(queue->id);

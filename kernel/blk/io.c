@@ -212,7 +212,7 @@ void memreg_blk_ios_ready(struct memreg_blk_queue *queue)
 	unsigned int i;
 
 	for (i = 0; i < queue->blk->depth; i++)
-		ib_memreg_req_init(&queue->ios[i].req, queue->blk->pool,
+		ib_memreg_req_init(&queue->ios[i].req, queue->pool,
 				   queue->reserve, &memreg_blk_req_ops);
 }
 
@@ -226,7 +226,7 @@ void memreg_blk_ios_ready(struct memreg_blk_queue *queue)
 static int memreg_blk_post(struct memreg_blk_io *io)
 {
 	struct memreg_blk_queue *queue = io->queue;
-	u32 lkey = queue->blk->pd->local_dma_lkey;
+	u32 lkey = queue->pd->local_dma_lkey;
 	struct ib_sge sges[2] = {
 		{
 			.addr = queue->cmds_dma + io->tag * MEMREG_BLK_CMD_SIZE,
@@ -456,7 +456,7 @@ int memreg_blk_nop(struct memreg_blk_queue *queue)
 int memreg_blk_post_recv(struct memreg_blk_recv *recv)
 {
 	struct memreg_blk_queue *queue = recv->queue;
-	u32 lkey = queue->blk->pd->local_dma_lkey;
+	u32 lkey = queue->pd->local_dma_lkey;
 	u32 size = queue->blk->inline_max;
 	struct ib_sge sges[2] = {
 		{

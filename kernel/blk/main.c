@@ -264,7 +264,9 @@ static int memreg_blk_add_disk(struct memreg_blk *blk)
 static void memreg_blk_reset(struct memreg_blk *blk)
 {
 	memset(&blk->stats, 0, sizeof(blk->stats));
+	mutex_lock(&blk->conn_lock);
 	memset(&blk->past, 0, sizeof(blk->past));
+	mutex_unlock(&blk->conn_lock);
 	get_random_bytes(blk->client, sizeof(blk->client));
 	atomic64_set(&blk->seq, 0);
 	atomic64_set(&blk->capacity, 0);
@@ -277,21 +279,31 @@ static void memreg_blk_reset(struct memreg_blk *blk)
 	blk->nr_live = min_t(unsigned int, blk->queues, nr_cpu_ids);
 }
 
+static void memreg_blk_set_live(struct memreg_blk *blk,
+				struct memreg_blk_queue *live)
+{
+	mutex_lock(&blk->conn_lock);
+	blk->live = live;
+	mutex_unlock(&blk->conn_lock);
+}
+
 static int memreg_blk_alloc_queues(struct memreg_blk *blk)
 {
+	struct memreg_blk_queue *live;
 	unsigned int i;
 	int ret = 0;
 
-	blk->live = kvcalloc(blk->nr_live, sizeof(*blk->live), GFP_KERNEL);
-	if (!blk->live)
+	live = kvcalloc(blk->nr_live, sizeof(*live), GFP_KERNEL);
+	if (!live)
 		return -ENOMEM;
+	memreg_blk_set_live(blk, live);
 	/* All of them are freed, however many of them were allocated. */
 	for (i = 0; i < blk->nr_live; i++) {
-		blk->live[i].blk = blk;
-		blk->live[i].index = i;
+		live[i].blk = blk;
+		live[i].index = i;
 	}
 	for (i = 0; i < blk->nr_live && !ret; i++)
-		ret = memreg_blk_queue_alloc(&blk->live[i]);
+		ret = memreg_blk_queue_alloc(&live[i]);
 	return ret;
 }
 
@@ -318,12 +330,13 @@ static int memreg_blk_prepare(struct memreg_blk *blk)
 
 static void memreg_blk_unprepare(struct memreg_blk *blk)
 {
+	struct memreg_blk_queue *live = blk->live;
 	unsigned int i;
 
-	for (i = 0; i < blk->nr_live && blk->live; i++)
-		memreg_blk_queue_free(&blk->live[i]);
-	kvfree(blk->live);
-	blk->live = NULL;
+	memreg_blk_set_live(blk, NULL);
+	for (i = 0; i < blk->nr_live && live; i++)
+		memreg_blk_queue_free(&live[i]);
+	kvfree(live);
 	if (blk->wq)
 		destroy_workqueue(blk->wq);
 	blk->wq = NULL;

@@ -13,7 +13,7 @@
  *
  *	1. blk-mq is quiesced: nothing is sent any more.
  *	2. The QPs are drained and destroyed, the keys of all commands die, and
- *	   with them go pool, PD and ids (conn.c). Only then:
+ *	   with them go pools, PDs and ids (conn.c). Only then:
  *	3. requests that were not answered are requeued, with their numbers, or
  *	   fail if that happened to them too often.
  *	4. It connects anew, in a new epoch, and lets blk-mq go on; or tries
