@@ -11,7 +11,13 @@ cd "$(dirname "$(realpath "$0")")" || exit
 # shellcheck source-path=SCRIPTDIR source=lib/blk.sh
 . lib/blk.sh
 
-trap blk_end EXIT
+SLOW=$BLK_FILES/slow
+
+finish() {
+	slow_end
+	blk_end
+}
+trap finish EXIT
 
 ROUNDS=2
 ((${MEMREG_FULL:-0})) && ROUNDS=40
@@ -164,6 +170,53 @@ peers_device_goes_and_comes() {
 		serve && await 90 live && io_end &&
 		[ "$(blk_count dev failed)" = 0 ] &&
 		same "$DISK" "$BLK_FILES/file" && down
+}
+
+#
+# A server that is in the middle of a write
+#
+
+# slow_begin ATTRIBUTE=VALUE...: a device with a file whose file system can be
+# frozen: then writes wait, in threads of the server, and the server does not.
+slow_begin() {
+	modprobe loop && file image 16M && mkfs.ext4 -q -F "$FILE" &&
+		mkdir -p "$SLOW" && mount -o loop,noatime "$FILE" "$SLOW" ||
+		return
+	file slow/file 4M
+	server_begin -a 192.0.2.2 --no-cache slow="$FILE" &&
+		blk_make dev export=slow queues=1 io_timeout=1 "$@" &&
+		blk_enable dev
+}
+
+# slow_write: it can't end; its process is $IO.
+slow_write() {
+	fsfreeze --freeze "$SLOW" && wait_for_server && return
+	thaw
+	return 1
+}
+
+thaw() {
+	fsfreeze --unfreeze "$SLOW"
+}
+
+slow_end() {
+	mountpoint -q "$SLOW" || return 0
+	thaw 2>/dev/null
+	server_end KILL
+	umount "$SLOW"
+}
+
+# Else it would land in what is written later.
+what_was_begun_ends_before_it_is_enabled_again() {
+	local status=0
+	slow_begin && slow_write || return
+	{ blk_disable dev && ! wait "$IO" && ! blk_enable dev; } || status=1
+	grep 'no answer: connecting' "$BLK/dev/error" || status=1
+	thaw
+	[ "$status" = 0 ] && blk_enable dev &&
+		verify "$DISK" randwrite 4K 8 256K && same "$DISK" "$FILE" &&
+		no_errors dev && (($(blk_count dev commands) < 500)) &&
+		rmdir "$BLK/dev" && slow_end
 }
 
 #
@@ -334,6 +387,7 @@ CHECKS=(
 	removed_without_an_rdma_device
 	rdma_device_goes_and_comes
 	peers_device_goes_and_comes
+	what_was_begun_ends_before_it_is_enabled_again
 	link_goes_down_and_up
 )
 

@@ -1149,8 +1149,6 @@ TEST_F(blkd_named, exports_are_told_apart)
 	EXPECT_EQ(512, conn.welcome.block_size);
 	EXPECT_TRUE(conn.welcome.flags & BLK(READ_ONLY));
 	EXPECT_EQ(0, conn.welcome.inline_max);
-	/* It was for another export. */
-	EXPECT_EQ(BLK(INVALID), ask_for(&self->client, 2, "memory", &second));
 	EXPECT_EQ(0, blk_simple(&conn, BLK(NOP), 0, 0, 0));
 	ASSERT_EQ(0, ask_for(&other, 1, "sixteen_letters_", &second));
 	EXPECT_EQ(1 << 20, second.welcome.capacity);
@@ -1166,6 +1164,31 @@ TEST_F(blkd_named, exports_are_told_apart)
 	EXPECT_EQ(65536, second.welcome.capacity);
 	blk_close(&third);
 	blk_disconnect(&conn);
+}
+
+TEST_F(blkd_named, an_epoch_is_for_one_export_and_the_next_for_any)
+{
+	struct ib_memreg_blk_hello hello = blk_hello(&self->client, 1);
+	struct blk_conn conn, second;
+
+	hello.queues = htobe16(2);
+	memcpy(hello.name, "file", 4);
+	ASSERT_EQ(0, blk_ask(&self->client, &hello, sizeof(hello), &conn));
+	memcpy(hello.name, "memory", 6);
+	hello.queue = htobe16(1);
+	EXPECT_EQ(BLK(INVALID), blk_ask(&self->client, &hello, sizeof(hello),
+					&second));
+	EXPECT_EQ(0, blk_simple(&conn, BLK(NOP), 0, 0, 0));
+	EXPECT_EQ(CAPACITY, conn.welcome.capacity);
+
+	hello.epoch = htobe32(2);
+	ASSERT_EQ(0, blk_ask(&self->client, &hello, sizeof(hello), &second));
+	EXPECT_EQ(65536, second.welcome.capacity);
+	EXPECT_EQ(0, blk_await_end(&conn));
+	EXPECT_EQ(0, blk_simple(&second, BLK(NOP), 0, 0, 0));
+	EXPECT_EQ(65536, second.welcome.capacity);
+	EXPECT_EQ(BLK(OLD_EPOCH), ask_for(&self->client, 1, "file", &conn));
+	blk_disconnect(&second);
 }
 
 TEST_F(blkd_named, what_is_read_only_does_not_change)

@@ -287,9 +287,10 @@ struct memreg_blk_stats {
  * @resize: Tells blk-mq of a new capacity
  * @net: Network namespace
  * @addr: Address and port of the server
- * @client: Who we are
- * @epoch: That of the connection
+ * @client: Who we are, as long as the directory is there
+ * @epoch: That of the connection; it only grows, as does @seq
  * @seq: Last sequence number
+ * @first: The last one when the device was enabled
  * @nr_live: Queues that there are
  * @live: Those
  * @connected: There are connections, or parts of them.
@@ -342,6 +343,7 @@ struct memreg_blk {
 	u8 client[IB_MEMREG_BLK_CLIENT_SIZE];
 	u32 epoch;
 	atomic64_t seq;
+	u64 first;
 	unsigned int nr_live;
 	struct memreg_blk_queue *live;
 	bool connected;

@@ -294,7 +294,7 @@ static ssize_t memreg_blk_stats_show(struct config_item *item, char *page)
 	struct memreg_blk *blk = to_memreg_blk(item);
 	struct ib_memreg_pool_stats pool;
 	const struct memreg_blk_line lines[] = {
-		{ "commands", atomic64_read(&blk->seq) },
+		{ "commands", atomic64_read(&blk->seq) - blk->first },
 		{ "connections", atomic64_read(&blk->stats.connections) },
 		{ "losses", atomic64_read(&blk->stats.losses) },
 		{ "timeouts", atomic64_read(&blk->stats.timeouts) },

@@ -260,17 +260,18 @@ static int memreg_blk_add_disk(struct memreg_blk *blk)
  * Enabling
  */
 
-/* What an earlier time has left. */
+/* What an earlier time has left, but for who we are, the epoch and the sequence
+ * number: by those a server knows what that time may have left it to do, and
+ * ends it first.
+ */
 static void memreg_blk_reset(struct memreg_blk *blk)
 {
 	memset(&blk->stats, 0, sizeof(blk->stats));
 	mutex_lock(&blk->conn_lock);
 	memset(&blk->past, 0, sizeof(blk->past));
 	mutex_unlock(&blk->conn_lock);
-	get_random_bytes(blk->client, sizeof(blk->client));
-	atomic64_set(&blk->seq, 0);
 	atomic64_set(&blk->capacity, 0);
-	blk->epoch = 0;
+	blk->first = atomic64_read(&blk->seq);
 	blk->known = false;
 	blk->io_max = MEMREG_BLK_IO_MAX;
 	blk->stopping = false;
@@ -419,6 +420,7 @@ void memreg_blk_init(struct memreg_blk *blk)
 	init_waitqueue_head(&blk->wait);
 	INIT_WORK(&blk->resize, memreg_blk_resize_work);
 	memreg_blk_recovery_init(blk);
+	get_random_bytes(blk->client, sizeof(blk->client));
 	blk->port = IB_MEMREG_BLK_PORT;
 	blk->queues = min_t(int, num_online_cpus(), 4);
 	blk->depth = 64;

@@ -153,10 +153,10 @@ struct client {
 	struct client *next;
 	uint8_t id[IB_MEMREG_BLK_CLIENT_SIZE];
 	char name[2 * 4 + 1];	/* the beginning of @id, for people */
-	struct export *export;
 	uint32_t epoch;
+	struct export *export;	/* that of this epoch, and so are: */
 	uint16_t queues;
-	uint64_t used;		/* queues that this epoch has had */
+	uint64_t used;		/* those that it has had */
 	unsigned int conns;	/* of any epoch, until they are forgotten */
 	unsigned int up;
 	int64_t seen;
@@ -175,6 +175,7 @@ struct conn {
 	struct conn *next;
 	struct conn *bucket;	/* next of the same hash */
 	struct client *client;
+	struct export *export;
 	uint32_t endpoint;
 	uint32_t epoch;
 	uint16_t queue;

@@ -118,8 +118,7 @@ static bool make_place(struct blkd *b)
 	return true;
 }
 
-static struct client *new_client(struct blkd *b, const struct hello *h,
-				 struct export *export)
+static struct client *new_client(struct blkd *b, const struct hello *h)
 {
 	struct client *c = make_place(b) ? calloc(1, sizeof(*c)) : NULL;
 	unsigned int i;
@@ -134,7 +133,6 @@ static struct client *new_client(struct blkd *b, const struct hello *h,
 	memcpy(c->id, h->client, sizeof(c->id));
 	for (i = 0; i < 4; i++)
 		snprintf(c->name + 2 * i, 3, "%02x", c->id[i]);
-	c->export = export;
 	c->seen = now_ns();
 	c->next = b->clients;
 	b->clients = c;
@@ -152,22 +150,25 @@ static enum ib_memreg_blk_status check_epoch(const struct client *c,
 {
 	if (h->epoch < c->epoch)
 		return IB_MEMREG_BLK_OLD_EPOCH;
-	if (export != c->export)
-		return IB_MEMREG_BLK_INVALID;
 	if (h->epoch > c->epoch)
 		return IB_MEMREG_BLK_OK;
-	if (h->queues != c->queues || c->used & UINT64_C(1) << h->queue)
+	if (export != c->export || h->queues != c->queues ||
+	    c->used & UINT64_C(1) << h->queue)
 		return IB_MEMREG_BLK_INVALID;
 	return IB_MEMREG_BLK_OK;
 }
 
-/* All that belongs to older ones ends before this returns */
+/*
+ * All connections of older ones end before this returns, be they for another
+ * export
+ */
 static void begin_epoch(struct blkd *b, struct client *client,
-			const struct hello *h)
+			const struct hello *h, struct export *export)
 {
 	struct conn *c;
 
 	client->epoch = h->epoch;
+	client->export = export;
 	client->queues = h->queues;
 	client->used = 0;
 	for (c = b->conns; c; c = c->next)
@@ -191,20 +192,21 @@ static enum ib_memreg_blk_status admit(struct blkd *b, const struct hello *h,
 	if (b->stopping || h->queues > b->options.queues_max)
 		return IB_MEMREG_BLK_BUSY;
 	if (!client)
-		client = new_client(b, h, export);
+		client = new_client(b, h);
 	if (!client)
 		return IB_MEMREG_BLK_BUSY;
 	status = check_epoch(client, h, export);
 	if (status != IB_MEMREG_BLK_OK)
 		return status;
 	if (h->epoch > client->epoch)
-		begin_epoch(b, client, h);
+		begin_epoch(b, client, h, export);
 	if (depth > b->options.depth_max)
 		depth = (uint16_t)b->options.depth_max;
 	c = conn_new(b, client, event, depth);
 	if (!c)
 		return IB_MEMREG_BLK_BUSY;
 	client->used |= UINT64_C(1) << h->queue;
+	c->export = export;
 	c->epoch = h->epoch;
 	c->queue = h->queue;
 	c->inline_max = h->inline_max;

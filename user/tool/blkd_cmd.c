@@ -27,7 +27,7 @@
 
 static bool in_memory(const struct cmd *c)
 {
-	return c->conn->client->export->kind == EXPORT_MEMORY;
+	return c->conn->export->kind == EXPORT_MEMORY;
 }
 
 /* It needs the segments */
@@ -96,7 +96,7 @@ static struct ib_memreg_wr *post_pieces(struct blkd *b, const struct cmd *c)
 		.local = in_memory(c) ? c->offset :
 					(uint64_t)c->page * BLKD_PAGE,
 	};
-	uint32_t mr = in_memory(c) ? c->conn->client->export->mr.id :
+	uint32_t mr = in_memory(c) ? c->conn->export->mr.id :
 				     b->slab.mr.id;
 	struct ib_memreg_wr *wr = NULL;
 
@@ -179,7 +179,7 @@ static void fill_reply(const struct cmd *c, struct ib_memreg_blk_reply *reply)
 
 	*reply = (struct ib_memreg_blk_reply) {
 		.seq = htobe64(c->seq),
-		.capacity = htobe64(c->conn->client->export->capacity),
+		.capacity = htobe64(c->conn->export->capacity),
 		.length = htobe32(ok ? c->length : 0),
 		.epoch = htobe32(c->conn->epoch),
 		.tag = htobe16(c->tag),
@@ -213,7 +213,7 @@ static void signal_reply(struct blkd *b, struct cmd *c, struct ib_memreg_wr *wr)
 static struct ib_memreg_sge local_data(const struct blkd *b,
 				       const struct cmd *c)
 {
-	const struct export *e = c->conn->client->export;
+	const struct export *e = c->conn->export;
 
 	return (struct ib_memreg_sge) {
 		.mr_id = in_memory(c) ? e->mr.id : b->slab.mr.id,
@@ -328,7 +328,7 @@ static void done(struct blkd *b, struct cmd *c, int status)
 {
 	c->status = (uint16_t)status;
 	if (status == IB_MEMREG_BLK_RANGE)
-		export_refresh(c->conn->client->export);
+		export_refresh(c->conn->export);
 	remember(c);
 	stats_count(b, c);
 	if (c->conn->state == CONN_UP)
@@ -339,7 +339,7 @@ static void done(struct blkd *b, struct cmd *c, int status)
 
 static void do_medium(struct blkd *b, struct cmd *c)
 {
-	int ret = io_try(c->conn->client->export, c);
+	int ret = io_try(c->conn->export, c);
 
 	if (ret != -EAGAIN) {
 		done(b, c, ret);
@@ -382,7 +382,7 @@ static void begin(struct blkd *b, struct cmd *c)
 		stats_count(b, c);
 		reply(b, c);
 	} else if (c->opcode == IB_MEMREG_BLK_NOP) {
-		export_refresh(c->conn->client->export);
+		export_refresh(c->conn->export);
 		done(b, c, IB_MEMREG_BLK_OK);
 	} else if (c->opcode == IB_MEMREG_BLK_WRITE && moves(c)) {
 		read_segments(b, c);

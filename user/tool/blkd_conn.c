@@ -203,7 +203,7 @@ static int give_queues(struct blkd *b, struct conn *c)
 static struct ib_memreg_blk_welcome welcome_of(const struct blkd *b,
 					       const struct conn *c)
 {
-	const struct export *e = c->client->export;
+	const struct export *e = c->export;
 
 	return (struct ib_memreg_blk_welcome) {
 		.magic = htobe32(IB_MEMREG_BLK_MAGIC),
@@ -248,7 +248,7 @@ static void accept_conn(struct blkd *b, struct conn *c)
 	struct ib_memreg_blk_welcome welcome;
 	int ret;
 
-	export_refresh(c->client->export);
+	export_refresh(c->export);
 	ret = give_queues(b, c);
 	if (!ret) {
 		welcome = welcome_of(b, c);
@@ -275,8 +275,7 @@ static void established(struct conn *c)
 	if (!client->up++)
 		say("client %s from %s: connected to %s, epoch %" PRIu32
 		    ", %u queues, depth %u", client->name, c->address,
-		    client->export->name, client->epoch, client->queues,
-		    c->depth);
+		    c->export->name, client->epoch, client->queues, c->depth);
 }
 
 /*

@@ -54,7 +54,7 @@ static void *work(void *arg)
 	pthread_mutex_lock(&j->lock);
 	while ((c = next_job(j))) {
 		pthread_mutex_unlock(&j->lock);
-		c->status = (uint16_t)io_do(c->conn->client->export, c);
+		c->status = (uint16_t)io_do(c->conn->export, c);
 		pthread_mutex_lock(&j->lock);
 		tell(j, c);
 	}

@@ -67,7 +67,7 @@ static bool flags_good(const struct cmd *c)
 
 static bool range_good(const struct blkd *b, const struct cmd *c)
 {
-	const struct export *e = c->conn->client->export;
+	const struct export *e = c->conn->export;
 
 	if (c->opcode == IB_MEMREG_BLK_NOP || c->opcode == IB_MEMREG_BLK_FLUSH)
 		return !c->offset && !c->length;
@@ -93,7 +93,7 @@ static bool well_formed(const struct blkd *b, const struct cmd *c,
 /* What the export can't or may not do */
 static uint16_t check_export(const struct cmd *c)
 {
-	const struct export *e = c->conn->client->export;
+	const struct export *e = c->conn->export;
 	uint32_t need = 0;
 
 	if (cmd_changes(c) && e->flags & IB_MEMREG_BLK_READ_ONLY)

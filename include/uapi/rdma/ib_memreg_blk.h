@@ -22,9 +22,10 @@
  *
  * After a loss
  *
- * A client is known by 16 bytes that it draws when its device is created. All
- * its connections that belong together have the same epoch, which grows by at
- * least one each time that it connects anew. A server that sees a new epoch
+ * A client is known by 16 bytes that it draws when its device is created, and
+ * keeps, whatever server and export that uses. All its connections that belong
+ * together have the same epoch, and are for the same export. The epoch grows by
+ * at least one each time that it connects anew. A server that sees a new epoch
  * first ends all connections of that client's older ones, and lets none of
  * their commands begin or go on: only then does it accept. It refuses older
  * epochs.
