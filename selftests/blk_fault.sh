@@ -255,6 +255,51 @@ another_export_is_refused() {
 	serve && await 60 live && down
 }
 
+# refused_as_lost: the device doesn't take what there is at its server's address
+# for what there was, and tells; enabled anew, it does.
+refused_as_lost() {
+	await 60 grep 'may have lost what was written' "$BLK/dev/error" &&
+		await 60 blk_is dev state failed && fails && ! live &&
+		blk_disable dev && blk_enable dev &&
+		verify "$DISK" randwrite 4K 8 256K && down
+}
+
+memory_of_another_server_is_refused() {
+	server_begin -a 192.0.2.2 ram=memory:4M &&
+		blk_make dev export=ram queues=2 fail_after=1 &&
+		blk_enable dev && verify "$DISK" randwrite 4K 8 256K || return
+	server_end KILL
+	server_begin -a 192.0.2.2 ram=memory:4M && refused_as_lost
+}
+
+# serve_rebooted OPTION...: what was in the page cache may be lost, for all that
+# a server can see.
+serve_rebooted() {
+	local id=$BLK_FILES/boot_id SERVER_BY
+	cat /proc/sys/kernel/random/uuid >"$id" || return
+	# shellcheck disable=SC2016 # for the other shell
+	SERVER_BY=(bash -c 'mount --bind "$0" /proc/sys/kernel/random/boot_id &&
+		exec "$@"' "$id")
+	serve "$@"
+}
+
+a_cache_that_may_be_lost_is_refused() {
+	up fail_after=1 && verify "$DISK" randwrite 4K 8 256K || return
+	server_end KILL
+	serve_rebooted && refused_as_lost
+}
+
+# What was answered was safe.
+without_a_cache_nothing_is_lost() {
+	file file 4M
+	serve --no-cache && blk_make dev export=file queues=2 fail_after=-1 &&
+		blk_enable dev && io_begin || return
+	server_end KILL
+	serve_rebooted --no-cache && await 60 live && io_end &&
+		[ "$(blk_count dev failed)" = 0 ] &&
+		same "$DISK" "$BLK_FILES/file" && down
+}
+
 #
 # The end
 #
@@ -381,6 +426,9 @@ CHECKS=(
 	io_fails_when_it_took_too_long
 	waiting_io_fails
 	another_export_is_refused
+	memory_of_another_server_is_refused
+	a_cache_that_may_be_lost_is_refused
+	without_a_cache_nothing_is_lost
 	removed_with_a_dead_server
 	removed_with_a_silent_server
 	removed_during_io

@@ -689,6 +689,25 @@ TEST_F_TIMEOUT(blkd, what_an_old_epoch_began_does_not_land_in_the_new_one,
 	}
 }
 
+/* What is in the page cache is there, what is in memory not. */
+TEST_F(blkd, the_instance_tells_if_data_may_be_lost_with_a_server)
+{
+	uint64_t before = self->conn.welcome.instance;
+
+	fill(self->client.mem, 4096, 1);
+	ASSERT_EQ(0, blk_write(&self->conn, 0, 4096, 0, 1));
+	blk_disconnect(&self->conn);
+	blk_close(&self->client);
+	ASSERT_EQ(0, blk_end(&self->server));
+	ASSERT_EQ(0, blk_serve(&self->server, variant->args));
+	ASSERT_EQ(0, blk_open(&self->client, &self->server, 0x11));
+	ASSERT_EQ(0, blk_connect(&self->client, 2, &self->conn));
+	EXPECT_NE(0, before);
+	EXPECT_NE(0, self->conn.welcome.instance);
+	EXPECT_EQ(!variant->memory, before == self->conn.welcome.instance);
+	EXPECT_EQ(!variant->memory, medium_is(&self->conn, 0, 4096, 1));
+}
+
 /*
  * Several
  */
@@ -761,6 +780,7 @@ FIXTURE(blkd_inline)
 FIXTURE_VARIANT(blkd_inline)
 {
 	const char *args[8];
+	bool safe;
 };
 
 FIXTURE_VARIANT_ADD(blkd_inline, file)
@@ -771,6 +791,7 @@ FIXTURE_VARIANT_ADD(blkd_inline, file)
 FIXTURE_VARIANT_ADD(blkd_inline, file_by_threads)
 {
 	.args = { "--no-cache", PATH },
+	.safe = true,
 };
 
 FIXTURE_VARIANT_ADD(blkd_inline, memory)
@@ -786,6 +807,7 @@ FIXTURE_SETUP(blkd_inline)
 	ASSERT_EQ(0, blk_open(&self->client, &self->server, 0x11));
 	ASSERT_EQ(0, blk_connect_inline(&self->client, 1, 4096, &self->conn));
 	ASSERT_EQ(4096, self->conn.welcome.inline_max);
+	ASSERT_EQ(variant->safe, !self->conn.welcome.instance);
 }
 
 FIXTURE_TEARDOWN(blkd_inline)
@@ -1149,6 +1171,7 @@ TEST_F(blkd_named, exports_are_told_apart)
 	EXPECT_EQ(512, conn.welcome.block_size);
 	EXPECT_TRUE(conn.welcome.flags & BLK(READ_ONLY));
 	EXPECT_EQ(0, conn.welcome.inline_max);
+	EXPECT_EQ(0, conn.welcome.instance);
 	EXPECT_EQ(0, blk_simple(&conn, BLK(NOP), 0, 0, 0));
 	ASSERT_EQ(0, ask_for(&other, 1, "sixteen_letters_", &second));
 	EXPECT_EQ(1 << 20, second.welcome.capacity);
@@ -1296,7 +1319,8 @@ TEST_F_TIMEOUT(blkd_deep, connections_beyond_the_completions_are_refused,
 
 HELLO(magic, h->magic = htobe32(0x6d726567))
 HELLO(version, h->version = htobe16(1))
-HELLO(version_3, h->version = htobe16(3))
+HELLO(version_2, h->version = htobe16(2))
+HELLO(version_4, h->version = htobe16(4))
 HELLO(version_0, h->version = 0)
 HELLO(no_queues, h->queues = 0)
 HELLO(queue, h->queue = htobe16(1))
@@ -1319,7 +1343,8 @@ TEST_F(blkd_named, bad_requests_are_refused_with_the_reason)
 		{ hello_magic, BLK(INVALID) },
 		{ hello_version, BLK(UNSUPPORTED) },
 		{ hello_version_0, BLK(UNSUPPORTED) },
-		{ hello_version_3, BLK(UNSUPPORTED) },
+		{ hello_version_2, BLK(UNSUPPORTED) },
+		{ hello_version_4, BLK(UNSUPPORTED) },
 		{ hello_no_queues, BLK(INVALID) },
 		{ hello_queue, BLK(INVALID) },
 		{ hello_many_queues, BLK(INVALID) },

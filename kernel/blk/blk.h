@@ -169,6 +169,7 @@ struct memreg_blk_recv {
  * @max_segs: Segments of a command
  * @depth: Commands in flight on a connection
  * @inline_max: Bytes of data that a message may have
+ * @instance: As long as it is the same, nothing is lost that was answered
  */
 struct memreg_blk_export {
 	u64 capacity;
@@ -180,6 +181,7 @@ struct memreg_blk_export {
 	u16 max_segs;
 	u16 depth;
 	u16 inline_max;
+	u64 instance;
 };
 
 /**

@@ -110,6 +110,7 @@ int memreg_blk_welcome(struct memreg_blk_queue *queue, const void *data,
 		.max_segs = be16_to_cpu(w.max_segs),
 		.depth = be16_to_cpu(w.depth),
 		.inline_max = be16_to_cpu(w.inline_max),
+		.instance = be64_to_cpu(w.instance),
 	};
 	if (be32_to_cpu(w.magic) != IB_MEMREG_BLK_MAGIC)
 		wrong = "magic number";
@@ -132,10 +133,10 @@ out:
  * @blk: The device, whose export is known
  * @export: What the server says now
  *
- * Block size and flags must be the same, and limits suffice. The capacity, the
- * physical block size and the granularity of discards may change; the disk
- * keeps the latter two as they were. Whether data is in messages is a matter of
- * each connection.
+ * Block size, flags and instance must be the same, and limits suffice. The
+ * capacity, the physical block size and the granularity of discards may change;
+ * the disk keeps the latter two as they were. Whether data is in messages is a
+ * matter of each connection.
  *
  * Return: 0, or -EMEDIUMTYPE with the reason told.
  */
@@ -155,10 +156,15 @@ int memreg_blk_welcome_fits(struct memreg_blk *blk,
 		wrong = "number of segments";
 	else if (export->depth < was->depth)
 		wrong = "depth";
-	if (!wrong)
+	if (!wrong && export->instance == was->instance)
 		return 0;
-	memreg_blk_say(blk, "the export is another one: its %s has changed",
-		       wrong);
+	if (wrong)
+		memreg_blk_say(blk,
+			       "the export is another one: its %s has changed",
+			       wrong);
+	else
+		memreg_blk_say(blk,
+			       "the server was started anew, and may have lost what was written");
 	return -EMEDIUMTYPE;
 }
 

@@ -192,6 +192,7 @@ static void take_welcome(struct blk_conn *conn, const void *data)
 		.discard_granularity = be32toh(w.discard_granularity),
 		.max_segs = be16toh(w.max_segs),
 		.inline_max = be16toh(w.inline_max),
+		.instance = be64toh(w.instance),
 	};
 	conn->depth = conn->welcome.depth;
 }

@@ -71,12 +71,13 @@ server_says() {
 	grep -q -- "$1" "$SAID.server"
 }
 
-# server_begin OPTION... EXPORT...: until it serves. $SERVER is its process. What
-# the one before said must not be read for it.
+# server_begin OPTION... EXPORT...: until it serves. $SERVER is its process, which
+# the words of SERVER_BY begin. What the one before said must not be read for it.
+SERVER_BY=()
 server_begin() {
 	: >"$SAID.server"
-	ip netns exec memreg-peer memreg blkd -d rxe_peer "$@" \
-		>"$SAID.server" 2>&1 &
+	ip netns exec memreg-peer "${SERVER_BY[@]}" memreg blkd -d rxe_peer \
+		"$@" >"$SAID.server" 2>&1 &
 	SERVER=$!
 	await 60 server_says 'serving on'
 }

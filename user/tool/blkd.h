@@ -53,6 +53,7 @@ struct export {
 	uint32_t block_size;
 	uint32_t physical;
 	uint32_t granularity;	/* of discards */
+	uint64_t instance;	/* another one may have lost data; or 0 */
 	bool no_nowait;		/* writes can't be tried */
 	char *memory;
 	struct memreg_mr mr;	/* of @memory */

@@ -217,6 +217,7 @@ static struct ib_memreg_blk_welcome welcome_of(const struct blkd *b,
 		.discard_granularity = htobe32(e->granularity),
 		.max_segs = htobe16(IB_MEMREG_BLK_SEGS_MAX),
 		.inline_max = htobe16(c->inline_max),
+		.instance = htobe64(e->instance),
 	};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* What is served: files, disks, memory */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -19,6 +21,7 @@
 #define MEMORY_PREFIX	"memory:"
 #define BLOCK_DEFAULT	512u
 #define BLOCK_MAX	4096u
+#define BOOT_ID		"/proc/sys/kernel/random/boot_id"
 
 static bool power_of_two(uint64_t n)
 {
@@ -189,6 +192,54 @@ static void set_flags(struct export *e, const struct blkd_options *o)
 					IB_MEMREG_BLK_HAS_ZEROES);
 }
 
+/* From the UUID of this boot of the machine; 0 if there is none */
+static uint64_t boot_number(void)
+{
+	FILE *f = fopen(BOOT_ID, "r");
+	uint64_t value = 0;
+	int c, digits = 0;
+
+	while (f && digits < 16 && (c = fgetc(f)) != EOF) {
+		if (c == '-')
+			continue;
+		if (!isxdigit(c))
+			break;
+		value = value << 4 |
+			(uint64_t)(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
+		digits++;
+	}
+	if (f)
+		fclose(f);
+	return digits == 16 ? value : 0;
+}
+
+static uint64_t random_number(void)
+{
+	uint64_t value = 0;
+
+	while (!value)
+		if (getrandom(&value, sizeof(value), 0) != sizeof(value))
+			value = 0;
+	return value;
+}
+
+/*
+ * What is in the page cache is there as long as the machine runs, whoever
+ * serves it; memory is ours, and gone with us
+ */
+static void set_instance(struct export *e)
+{
+	if (e->flags & IB_MEMREG_BLK_READ_ONLY)
+		return;
+	if (e->kind != EXPORT_MEMORY) {
+		if (!(e->flags & IB_MEMREG_BLK_WRITE_CACHE))
+			return;
+		e->instance = boot_number();
+	}
+	if (!e->instance)
+		e->instance = random_number();
+}
+
 static int settle_sizes(struct export *e)
 {
 	if (!e->block_size)
@@ -230,6 +281,7 @@ int export_open(struct export *e, const char *spec,
 	if (ret != EXIT_GOOD)
 		return ret;
 	set_flags(e, options);
+	set_instance(e);
 	return settle_sizes(e);
 }
 

@@ -35,6 +35,11 @@
  * the number it had. The server knows the numbers and the outcomes of the last
  * IB_MEMREG_BLK_REMEMBERED commands of each client that changed something, and
  * answers one that it has done already as it did then, without doing it again.
+ *
+ * A server that was started anew knows no clients, and takes any epoch. Where
+ * it may have lost what was answered, its welcome has another @instance than
+ * before: a client that goes on with what it knew of the export must not take
+ * it.
  */
 #ifndef _IB_MEMREG_BLK_H
 #define _IB_MEMREG_BLK_H
@@ -42,7 +47,7 @@
 #include <linux/types.h>
 
 #define IB_MEMREG_BLK_MAGIC		0x6d72626b	/* "mrbk" */
-#define IB_MEMREG_BLK_VERSION		2
+#define IB_MEMREG_BLK_VERSION		3
 #define IB_MEMREG_BLK_PORT		7472
 #define IB_MEMREG_BLK_EXPORT_MAX	16
 #define IB_MEMREG_BLK_CLIENT_SIZE	16
@@ -113,6 +118,9 @@ enum ib_memreg_blk_flags {
  * @max_segs: Most segments of a command, 1 to IB_MEMREG_BLK_SEGS_MAX
  * @inline_max: Most bytes of data that a message may have, 0 to what the client
  *	would have
+ * @instance: Another number says that what was answered may be lost: memory is
+ *	gone with its server, and what was not flushed with its machine. 0: what
+ *	was answered is never lost
  */
 struct ib_memreg_blk_welcome {
 	__be32 magic;
@@ -126,6 +134,7 @@ struct ib_memreg_blk_welcome {
 	__be32 discard_granularity;
 	__be16 max_segs;
 	__be16 inline_max;
+	__be64 instance;
 };
 
 /**
