@@ -235,6 +235,18 @@ io_fails_when_it_took_too_long() {
 	serve && await 60 live && verify "$DISK" randwrite 4K 8 256K && down
 }
 
+# The one that is connected to is there, and accepts nothing.
+io_fails_in_time_with_a_silent_server() {
+	local status=0
+	up io_timeout=1 fail_after=2 || return
+	kill -STOP "$SERVER"
+	await 60 lost_since 0 && await 7 blk_is dev state failed && fails ||
+		status=1
+	kill -CONT "$SERVER"
+	[ "$status" = 0 ] && await 60 live &&
+		verify "$DISK" randwrite 4K 8 256K && down
+}
+
 # What waits for the connection fails with it.
 waiting_io_fails() {
 	local io
@@ -424,6 +436,7 @@ CHECKS=(
 	idle_server_dies
 	idle_server_hangs
 	io_fails_when_it_took_too_long
+	io_fails_in_time_with_a_silent_server
 	waiting_io_fails
 	another_export_is_refused
 	memory_of_another_server_is_refused

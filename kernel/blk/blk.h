@@ -427,6 +427,7 @@ void memreg_blk_recovery_init(struct memreg_blk *blk);
 __printf(2, 3) void memreg_blk_broken(struct memreg_blk *blk, const char *fmt,
 				      ...);
 void memreg_blk_live(struct memreg_blk *blk);
+unsigned long memreg_blk_left(const struct memreg_blk *blk);
 int memreg_blk_keep(struct memreg_blk *blk);
 void memreg_blk_stop(struct memreg_blk *blk);
 void memreg_blk_stopped(struct memreg_blk *blk);

@@ -115,15 +115,19 @@ static bool memreg_blk_told(const struct memreg_blk_queue *queue)
 	return smp_load_acquire(&queue->cm_event);
 }
 
-/* Wait for what the RDMA CM was asked for. */
+/* Wait for what the RDMA CM was asked for, unless I/O has to fail before: the
+ * server may be slow to accept.
+ */
 static int memreg_blk_step(struct memreg_blk_queue *queue, const char *what)
 {
 	struct memreg_blk *blk = queue->blk;
+	unsigned long most = min_t(unsigned long, MEMREG_BLK_STEP,
+				   memreg_blk_left(blk));
 
 	if (!wait_event_timeout(blk->wait,
 				memreg_blk_told(queue) ||
 				READ_ONCE(blk->broken) ||
-				READ_ONCE(blk->stopping), MEMREG_BLK_STEP)) {
+				READ_ONCE(blk->stopping), most)) {
 		memreg_blk_say(blk, "no answer: %s", what);
 		return -ETIMEDOUT;
 	}

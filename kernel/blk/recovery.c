@@ -134,12 +134,24 @@ static void memreg_blk_lost(struct memreg_blk *blk)
 		memreg_blk_ios_settle(&blk->live[i]);
 }
 
+/**
+ * memreg_blk_left() - How long I/O waits for a connection yet
+ * @blk: The device
+ *
+ * Return: jiffies; as many as there can be if it waits for ever, or doesn't.
+ */
+unsigned long memreg_blk_left(const struct memreg_blk *blk)
+{
+	unsigned long end = blk->lost_at + blk->fail_after * HZ, now = jiffies;
+
+	if (blk->fail_after < 0 || !memreg_blk_is(blk, MEMREG_BLK_RECOVERING))
+		return MAX_JIFFY_OFFSET;
+	return time_before(now, end) ? end - now : 0;
+}
+
 static bool memreg_blk_expired(const struct memreg_blk *blk)
 {
-	if (READ_ONCE(blk->stopping))
-		return true;
-	return blk->fail_after >= 0 &&
-	       time_after_eq(jiffies, blk->lost_at + blk->fail_after * HZ);
+	return READ_ONCE(blk->stopping) || !memreg_blk_left(blk);
 }
 
 static void memreg_blk_fail(struct memreg_blk *blk)
@@ -156,13 +168,9 @@ static void memreg_blk_fail(struct memreg_blk *blk)
 /* When to try again: not later than I/O has to fail. */
 static void memreg_blk_again(struct memreg_blk *blk)
 {
-	unsigned long delay = blk->delay, left;
+	unsigned long delay = min(blk->delay, memreg_blk_left(blk));
 
-	blk->delay = min(2 * delay, (unsigned long)MEMREG_BLK_DELAY_MAX);
-	if (!memreg_blk_is(blk, MEMREG_BLK_FAILED) && blk->fail_after >= 0) {
-		left = blk->lost_at + blk->fail_after * HZ - jiffies;
-		delay = min(delay, left);
-	}
+	blk->delay = min(2 * blk->delay, (unsigned long)MEMREG_BLK_DELAY_MAX);
 	if (!READ_ONCE(blk->stopping))
 		queue_delayed_work(blk->wq, &blk->recover, delay);
 }
@@ -174,7 +182,7 @@ static void memreg_blk_recover(struct memreg_blk *blk)
 		return;
 	if (blk->connected)
 		memreg_blk_lost(blk);
-	if (!READ_ONCE(blk->stopping) && !memreg_blk_connect(blk)) {
+	if (!memreg_blk_expired(blk) && !memreg_blk_connect(blk)) {
 		pr_info_ratelimited("%s: connected again\n",
 				    blk->disk->disk_name);
 		memreg_blk_live(blk);
