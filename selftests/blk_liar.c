@@ -8,8 +8,9 @@
  *
  * It serves 8 MiB of memory to one client with one queue. After each EVERY
  * commands that move data it tells the next one of its lies; when it has told
- * all of them it is honest. It prints a line when it serves, for each lie, and
- * for what becomes of those that are RDMA.
+ * all of them it is honest. "drop" is told by a connection that is established,
+ * when another lie was told, and ends it. It prints a line when it serves, for
+ * each lie, and for what becomes of those that are RDMA.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -75,6 +76,7 @@ struct liar {
 	unsigned int every;
 	unsigned int inline_max;
 	unsigned int commands;
+	bool has_lied;
 	char **lies;
 };
 
@@ -288,7 +290,7 @@ static bool may_lie(const struct liar *l, const struct ib_memreg_blk_cmd *cmd)
 	};
 	size_t i;
 
-	if (!*l->lies || l->commands < l->every)
+	if (!*l->lies || l->commands < l->every || !strcmp(*l->lies, "drop"))
 		return false;
 	for (i = 0; i < sizeof(reads) / sizeof(reads[0]); i++)
 		if (!strcmp(*l->lies, reads[i]))
@@ -354,6 +356,7 @@ static void take_command(struct liar *l, unsigned int place)
 	l->commands += data;
 	if (data && may_lie(l, &m.cmd)) {
 		l->commands = 0;
+		l->has_lied = true;
 		lie(l, *l->lies++, &m.cmd, a, length, rkey);
 	} else {
 		post_answer(l, a, length, rkey);
@@ -362,6 +365,12 @@ static void take_command(struct liar *l, unsigned int place)
 		slow_down(l);
 	if (moves)
 		l->old_rkey = rkey;
+}
+
+/* The connection is to end before it was of any use. */
+static bool is_dropped(const struct liar *l)
+{
+	return l->has_lied && *l->lies && !strcmp(*l->lies, "drop");
 }
 
 static void take_completions(struct liar *l)
@@ -373,7 +382,7 @@ static void take_completions(struct liar *l)
 			printf("late: %s\n", ibv_wc_status_str(wc.status));
 			l->is_late = false;
 		} else if (wc.wr_id < DEPTH && wc.status == IBV_WC_SUCCESS &&
-			   l->up) {
+			   l->up && !is_dropped(l)) {
 			take_command(l, wc.wr_id);
 		}
 	}
@@ -455,6 +464,14 @@ static void accept_client(struct liar *l, struct rdma_cm_id *id,
 	must(!rdma_accept(id, &param), "rdma_accept");
 }
 
+static void established(struct liar *l)
+{
+	if (!is_dropped(l))
+		return;
+	printf("lie: %s\n", *l->lies++);
+	hang_up(l);
+}
+
 static void take_event(struct liar *l)
 {
 	struct ib_memreg_blk_hello hello = { 0 };
@@ -471,6 +488,8 @@ static void take_event(struct liar *l)
 	rdma_ack_cm_event(event);
 	if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
 		accept_client(l, id, &hello);
+	else if (type == RDMA_CM_EVENT_ESTABLISHED && id == l->id)
+		established(l);
 	else if (type == RDMA_CM_EVENT_DISCONNECTED && id == l->id)
 		hang_up(l);
 }

@@ -143,6 +143,26 @@ invalid_ends_the_connection_and_the_command() {
 		[ "$(blk_count dev losses)" = 1 ] && reads 40 && down
 }
 
+# The first loss is no reason to wait, those of connections that are of no use are:
+# 0.1 seconds, 0.2, and so on, 6.3 together.
+who_drops_connections_is_asked_less_and_less() {
+	local start=$EPOCHREALTIME took
+	liar 20 seq drop drop drop drop drop drop && reads 40 && told 7 || return
+	took=$(((${EPOCHREALTIME/./} - ${start/./}) / 1000))
+	echo "it took $took ms"
+	((took >= 6300)) && [ "$(blk_count dev losses)" -le 7 ] &&
+		[ "$(blk_count dev failed)" = 0 ] && down
+}
+
+# Nor are they connections that I/O could be done by.
+who_only_drops_connections_is_none() {
+	local lies=(seq drop drop drop drop drop drop drop drop drop drop)
+	liar_begin 20 "${lies[@]}" "${lies[@]/seq/drop}" &&
+		blk_make dev queues=1 depth=8 retries=1000 fail_after=2 &&
+		blk_enable dev && ! reads 40 &&
+		[ "$(blk_count dev retries)" -le 10 ] && down
+}
+
 # It goes when the kernel looks for partitions, and nobody can disable what is
 # not yet enabled.
 server_leaves_while_a_disk_is_made() {
@@ -167,5 +187,7 @@ check I1_no_key_works_after_recovery
 check slow_ones_are_waited_for
 check errors_are_not_retried
 check invalid_ends_the_connection_and_the_command
+check who_drops_connections_is_asked_less_and_less
+check who_only_drops_connections_is_none
 check server_leaves_while_a_disk_is_made
 exit $BLK_FAILED

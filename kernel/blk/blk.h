@@ -193,7 +193,8 @@ struct memreg_blk_export {
  * @recvs: Receives, as many
  * @cmds: MEMREG_BLK_CMD_SIZE for each tag
  * @replies: MEMREG_BLK_REPLY_SIZE for each receive
- * @last_reply: When an answer came last, in jiffies
+ * @last_reply: When an answer came last, or was first waited for, in jiffies
+ * @answered: One came by this connection.
  * @id: RDMA CM id, or NULL
  * @qp: QP, or NULL
  * @cq: Its CQ, or NULL
@@ -221,6 +222,7 @@ struct memreg_blk_queue {
 	void *cmds;
 	void *replies;
 	unsigned long last_reply;
+	bool answered;
 
 	struct rdma_cm_id *id;
 	struct ib_qp *qp;
@@ -303,7 +305,7 @@ struct memreg_blk_stats {
  * @capacity: Bytes, as the last answer had it
  * @io_max: Most bytes of a request
  * @max_mrs: Most MRs of a request
- * @lost_at: When the connection was lost, in jiffies
+ * @lost_at: When the last connection was lost that was of use, in jiffies
  * @delay: Until the next attempt, in jiffies
  * @quiesced: blk-mq is told to wait.
  * @requeued: Requests were given back to blk-mq, to be sent again.

@@ -539,6 +539,7 @@ static int memreg_blk_queue_connect(struct memreg_blk_queue *queue)
 	queue->asked = false;
 	queue->up = false;
 	queue->last_reply = jiffies;
+	queue->answered = false;
 	ret = memreg_blk_resolve(queue);
 	if (ret)
 		return ret;

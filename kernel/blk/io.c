@@ -598,6 +598,7 @@ void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 				  queue->index);
 	io->status = memreg_blk_status(status);
 	WRITE_ONCE(queue->last_reply, jiffies);
+	WRITE_ONCE(queue->answered, true);
 	memreg_blk_capacity(queue->blk, be64_to_cpu(reply.capacity));
 	if (status == IB_MEMREG_BLK_INVALID)
 		memreg_blk_wrong(queue, "calls a command invalid");

@@ -17,7 +17,8 @@
  *	3. requests that were not answered are requeued, with their numbers, or
  *	   fail if that happened to them too often.
  *	4. It connects anew, in a new epoch, and lets blk-mq go on; or tries
- *	   again later, twice as late each time.
+ *	   again later, twice as late each time, unless the server has answered
+ *	   something in between.
  *	5. If that takes longer than fail_after seconds, I/O fails until it
  *	   succeeds.
  *
@@ -119,19 +120,40 @@ static void memreg_blk_go_on(struct memreg_blk *blk)
 	blk->requeued = false;
 }
 
-/* Steps 1 to 3. */
-static void memreg_blk_lost(struct memreg_blk *blk)
+/* The connection was of use until now: the next one may come at once. */
+static void memreg_blk_was_good(struct memreg_blk *blk)
+{
+	blk->lost_at = jiffies;
+	blk->delay = MEMREG_BLK_DELAY_MIN;
+}
+
+static bool memreg_blk_answered(const struct memreg_blk *blk)
 {
 	unsigned int i;
 
+	for (i = 0; i < blk->nr_live; i++)
+		if (READ_ONCE(blk->live[i].answered))
+			return true;
+	return false;
+}
+
+/* Steps 1 to 3. Whether the connection was of use: one by which no answer came
+ * is none, as from a server that ends all that it accepts.
+ */
+static bool memreg_blk_lost(struct memreg_blk *blk)
+{
+	bool good = memreg_blk_answered(blk);
+	unsigned int i;
+
 	atomic64_inc(&blk->stats.losses);
-	blk->lost_at = jiffies;
-	blk->delay = MEMREG_BLK_DELAY_MIN;
+	if (good)
+		memreg_blk_was_good(blk);
 	blk_mq_quiesce_queue(blk->disk->queue);
 	blk->quiesced = true;
 	memreg_blk_disconnect(blk);
 	for (i = 0; i < blk->nr_live; i++)
 		memreg_blk_ios_settle(&blk->live[i]);
+	return good;
 }
 
 /**
@@ -177,12 +199,14 @@ static void memreg_blk_again(struct memreg_blk *blk)
 
 static void memreg_blk_recover(struct memreg_blk *blk)
 {
+	bool now = true;
+
 	if (memreg_blk_is(blk, MEMREG_BLK_LIVE) ||
 	    memreg_blk_is(blk, MEMREG_BLK_DISABLED))
 		return;
 	if (blk->connected)
-		memreg_blk_lost(blk);
-	if (!memreg_blk_expired(blk) && !memreg_blk_connect(blk)) {
+		now = memreg_blk_lost(blk);
+	if (now && !memreg_blk_expired(blk) && !memreg_blk_connect(blk)) {
 		pr_info_ratelimited("%s: connected again\n",
 				    blk->disk->disk_name);
 		memreg_blk_live(blk);
@@ -245,8 +269,10 @@ int memreg_blk_keep(struct memreg_blk *blk)
 
 	spin_lock_irq(&blk->state_lock);
 	lost = blk->broken;
-	if (!lost)
+	if (!lost) {
+		memreg_blk_was_good(blk);
 		WRITE_ONCE(blk->stopping, false);
+	}
 	spin_unlock_irq(&blk->state_lock);
 	return lost ? -ECONNRESET : 0;
 }
