@@ -172,6 +172,28 @@ peers_device_goes_and_comes() {
 		same "$DISK" "$BLK_FILES/file" && down
 }
 
+# What the server sends to the client goes nowhere, without a carrier that tells.
+client_unreachable() {
+	ip -n memreg-peer neigh replace 192.0.2.1 lladdr 02:00:00:00:02:77 \
+		dev mr_peer
+}
+
+# The first is there, though it says nothing.
+client_vanishes() {
+	local status=0
+	file file 4M
+	serve --timeout 1 --interval 1 &&
+		blk_make dev export=file queues=2 keep_alive=600 io_timeout=2 &&
+		blk_enable dev && await 60 server_says ' [4-9] probes' &&
+		no_errors dev && live && ! server_says gone || return
+	client_unreachable
+	await 120 server_says 'gone, epoch 1' || status=1
+	addresses_up peer
+	[ "$status" = 0 ] && verify "$DISK" randwrite 4K 8 256K &&
+		(($(blk_count dev losses) == 1)) &&
+		[ "$(blk_count dev failed)" = 0 ] && down
+}
+
 #
 # A server that is in the middle of a write
 #
@@ -448,6 +470,7 @@ CHECKS=(
 	removed_without_an_rdma_device
 	rdma_device_goes_and_comes
 	peers_device_goes_and_comes
+	client_vanishes
 	what_was_begun_ends_before_it_is_enabled_again
 	link_goes_down_and_up
 )

@@ -35,7 +35,7 @@ struct blkd_options {
 	uint64_t buffers;	/* bytes */
 	int64_t poll_ns;
 	int64_t stats_ns;	/* 0: never by itself */
-	int64_t timeout_ns;	/* for a reply to be taken */
+	int64_t timeout_ns;	/* for a reply to be taken, or silence */
 	bool read_only;
 	bool no_cache;
 	bool write_cache;	/* memory says so as well */
@@ -193,7 +193,8 @@ struct conn {
 	bool starved;		/* one of its commands waits for room */
 	unsigned int inflight;	/* commands without a reply */
 	unsigned int replies;	/* that are to tell, and have not completed */
-	int64_t progress;	/* when one of its completions came last */
+	int64_t progress;	/* when one of those came last */
+	int64_t heard;		/* when anything came of the client last */
 	unsigned int jobs;
 	uint64_t ended;		/* turn of the loop in which it was */
 	struct memreg_mr mr;	/* of @messages */
@@ -221,6 +222,7 @@ struct blkd_stats {
 	uint64_t refused;
 	uint64_t accepted;
 	uint64_t submits;
+	uint64_t probes;
 };
 
 #define BATCH	IB_MEMREG_BATCH_MAX
@@ -324,7 +326,10 @@ void conn_event(struct blkd *b, const struct ib_memreg_event *event);
 /* Once in each turn, when all completions were taken: end, forget, accept */
 void conns_settle(struct blkd *b);
 bool conns_busy(const struct blkd *b);
-/* End those whose peers don't take replies, which may have buffers */
+/*
+ * End those whose peers don't take replies, which may have buffers, and find
+ * out if those are there that say nothing
+ */
 void conns_watch(struct blkd *b, int64_t now);
 void conns_end(struct blkd *b);
 /* Where a message stands, and the reply of a READ with its data behind it */
@@ -339,6 +344,8 @@ void cmd_job_done(struct blkd *b, struct cmd *c);
 void cmds_run_waiting(struct blkd *b);
 void cmds_drop_waiting(struct blkd *b, const struct conn *conn);
 void cmd_give_buffer(struct blkd *b, struct cmd *c);
+/* Ask the client's adapter if it is there: if not, the connection ends */
+void cmd_probe(struct blkd *b, struct conn *conn);
 /* What a reply that was not posted had */
 void cmd_unposted(struct blkd *b, const struct ib_memreg_wr *wr);
 void cmd_prep_recv(struct conn *conn, struct ib_memreg_wr *wr, uint32_t slot);

@@ -187,6 +187,16 @@ static void fill_reply(const struct cmd *c, struct ib_memreg_blk_reply *reply)
 	};
 }
 
+/* It tells when it is through, and gives back all room that is owed */
+static void signal_room(struct conn *conn, struct ib_memreg_wr *wr,
+			enum wr_kind kind, uint32_t page, uint32_t pages)
+{
+	memreg_wr_signal(wr, wr_data(kind, (uint16_t)conn->owed, page, pages));
+	conn->owed = 0;
+	if (!conn->replies++)
+		conn->progress = now_ns();
+}
+
 /*
  * Whose reply has to tell when it is through: who has a buffer, who ends the
  * connection, and who has left less room than a command may need. The others
@@ -201,12 +211,24 @@ static void signal_reply(struct blkd *b, struct cmd *c, struct ib_memreg_wr *wr)
 	if (c->valid && !c->pages && !b->stopping &&
 	    conn->room >= conn_min_send(b))
 		return;
-	memreg_wr_signal(wr, wr_data(c->valid ? WR_REPLY : WR_LAST_REPLY,
-				     (uint16_t)conn->owed, c->page, c->pages));
-	conn->owed = 0;
-	if (!conn->replies++)
-		conn->progress = now_ns();
+	signal_room(conn, wr, c->valid ? WR_REPLY : WR_LAST_REPLY, c->page,
+		    c->pages);
 	c->pages = 0;	/* they go with the reply */
+}
+
+/*
+ * A WRITE of nothing takes no key, and the client knows nothing of it. Like a
+ * reply it has to be taken, tells when it is through, and has room.
+ */
+void cmd_probe(struct blkd *b, struct conn *conn)
+{
+	struct ib_memreg_wr *wr = batch_next(b);
+
+	memreg_prep_write(wr, conn->endpoint, 0, 0, 0, 0, 0);
+	conn->room--;
+	conn->owed++;
+	signal_room(conn, wr, WR_REPLY, 0, 0);
+	b->stats.probes++;
 }
 
 /* Where the data of a READ is */
@@ -474,6 +496,7 @@ static void received(struct blkd *b, struct conn *conn,
 	c->data = conn->messages + conn_message_at(conn, c->slot) +
 		  sizeof(struct ib_memreg_blk_cmd);
 	c->start = now_ns();
+	conn->heard = c->start;
 	if (c->valid) {
 		conn->tags[c->tag / 8] |= (uint8_t)(1 << c->tag % 8);
 	} else {
@@ -496,6 +519,7 @@ static void replied(struct blkd *b, struct conn *conn, uint64_t data)
 	conn->replies--;
 	conn->room += wr_low(data);
 	conn->progress = now_ns();
+	conn->heard = conn->progress;
 }
 
 void cmd_completion(struct blkd *b, const struct ib_memreg_cqe *cqe)

@@ -273,6 +273,7 @@ static void established(struct conn *c)
 	if (c->state != CONN_UP || c->established)
 		return;
 	c->established = true;
+	c->heard = now_ns();
 	if (!client->up++)
 		say("client %s from %s: connected to %s, epoch %" PRIu32
 		    ", %u queues, depth %u", client->name, c->address,
@@ -415,14 +416,25 @@ bool conns_busy(const struct blkd *b)
 	return false;
 }
 
+static void watch(struct blkd *b, struct conn *c, int64_t now)
+{
+	int64_t timeout = b->options.timeout_ns;
+
+	if (c->replies) {
+		if (now - c->progress > timeout)
+			conn_break(b, c, "it takes nothing any more");
+	} else if (c->established && c->room && now - c->heard > timeout) {
+		cmd_probe(b, c);
+	}
+}
+
 void conns_watch(struct blkd *b, int64_t now)
 {
 	struct conn *c;
 
 	for (c = b->conns; c; c = c->next)
-		if (c->state == CONN_UP && c->replies &&
-		    now - c->progress > b->options.timeout_ns)
-			conn_break(b, c, "it does not take its replies");
+		if (c->state == CONN_UP && !c->broken)
+			watch(b, c, now);
 }
 
 void conns_end(struct blkd *b)
