@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "blk.h"
+#include "fault.h"
 #include "kselftest_harness.h"
 
 #define CAPACITY	(4U << 20)
@@ -1037,6 +1038,181 @@ TEST_F(blkd_inline, the_smaller_limit_holds)
 	ASSERT_EQ(0, blk_connect_inline(&self->client, 3, 16384, conn));
 	EXPECT_EQ(4096, conn->welcome.inline_max);
 	EXPECT_EQ(0, blk_read_inline(conn, 0, 4096));
+}
+
+/*
+ * Work requests that can't be posted
+ *
+ * They are collected until there are 256. Several clients have 7 commands each,
+ * of 16 segments: with the receive and the reply of each, those of the first
+ * two are 252, and the first of the third does not fit in. The last client
+ * keeps the server busy behind that, with as much as it may send.
+ */
+
+#define CLIENTS		6
+#define READERS		5
+#define COMMANDS	7
+#define SEGMENTS	16
+#define LENGTH		8192
+#define WHOLE		(2 * COMMANDS)
+#define DEPTH		64
+
+FIXTURE(blkd_batch)
+{
+	struct blk_server server;
+	struct blk_client clients[CLIENTS];
+	struct blk_conn conns[CLIENTS];
+	int fd;
+};
+
+FIXTURE_SETUP(blkd_batch)
+{
+	static const char *const args[] = { "--max-length", "4M", "memory:4M",
+					    "file=" PATH, NULL };
+	struct ib_memreg_blk_hello hello;
+	unsigned int i;
+
+	self->fd = make_file(CAPACITY);
+	ASSERT_GE(self->fd, 0);
+	ASSERT_EQ(0, blk_serve(&self->server, args));
+	for (i = 0; i < CLIENTS; i++) {
+		ASSERT_EQ(0, blk_open(&self->clients[i], &self->server,
+				      0x11 + i));
+		hello = blk_hello(&self->clients[i], 1);
+		hello.depth = htobe16(DEPTH);
+		hello.inline_max = htobe16(4096);
+		strcpy(hello.name, i < READERS ? "memory" : "file");
+		ASSERT_EQ(0, blk_ask(&self->clients[i], &hello, sizeof(hello),
+				     &self->conns[i]));
+	}
+}
+
+FIXTURE_TEARDOWN(blkd_batch)
+{
+	unsigned int i;
+
+	for (i = 0; i < CLIENTS; i++) {
+		blk_disconnect(&self->conns[i]);
+		blk_close(&self->clients[i]);
+	}
+	EXPECT_EQ(0, blk_end(&self->server));
+	close(self->fd);
+	unlink(PATH);
+}
+
+/* So many messages are at the server. */
+static int await_sent(struct blk_client *client, unsigned int count)
+{
+	struct memreg_ring *ring = &client->ring;
+	int ret = 0;
+
+	while (count && !ret) {
+		ret = memreg_ring_wait(ring, 1, WAIT_MS * MS, NULL);
+		if (!ret) {
+			count -= memreg_ring_peek(ring)->opcode == OP(SEND);
+			memreg_ring_seen(ring, 1);
+		}
+	}
+	return ret;
+}
+
+/* READs of parts that follow each other, into the second half of the memory */
+static int send_reads(struct blk_conn *conn)
+{
+	struct blk_message msg;
+	unsigned int i;
+	int ret = 0;
+
+	memset(conn->client->mem + HALF, 0xee, COMMANDS * LENGTH);
+	for (i = 0; i < COMMANDS && !ret; i++) {
+		ret = blk_transfer(conn, BLK(READ), i * LENGTH, LENGTH,
+				   HALF + i * LENGTH, SEGMENTS, &msg);
+		if (!ret)
+			ret = blk_send(conn, &msg, blk_size(&msg));
+	}
+	return ret ? ret : await_sent(conn->client, COMMANDS);
+}
+
+static int send_writes(struct blk_conn *conn)
+{
+	struct blk_message msg;
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < DEPTH && !ret; i++) {
+		msg = blk_command(conn, BLK(WRITE), i * 4096, 4096);
+		ret = blk_send_data(conn, &msg, conn->client->mem, 4096);
+	}
+	return ret ? ret : await_sent(conn->client, DEPTH);
+}
+
+static int take_writes(struct blk_conn *conn)
+{
+	struct ib_memreg_blk_reply reply;
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < DEPTH && !ret; i++) {
+		ret = blk_reply(conn, &reply, NULL);
+		if (!ret)
+			ret = reply.status;
+	}
+	return ret;
+}
+
+/* How many of those are answered before the connection ends, or -1 */
+static int take_reads(struct blk_conn *conn, unsigned int seed)
+{
+	uint64_t first = conn->client->seq - COMMANDS + 1, nr;
+	const uint8_t *in = conn->client->mem + HALF;
+	struct ib_memreg_blk_reply reply;
+	int taken;
+
+	for (taken = 0; taken < COMMANDS; taken++) {
+		if (blk_reply(conn, &reply, NULL))
+			break;
+		nr = reply.seq - first;
+		if (reply.status || nr >= COMMANDS ||
+		    !filled(in + nr * LENGTH, LENGTH, nr * LENGTH, seed))
+			return -1;
+	}
+	return taken;
+}
+
+/*
+ * The work request that fails is in the middle of a command, the rest of which
+ * is in the next batch.
+ */
+TEST_F(blkd_batch, a_command_that_lost_a_part_is_not_answered)
+{
+	unsigned int i, ended = 0;
+	int taken;
+
+	if (!fault_injection())
+		SKIP(return, "this kernel can't inject faults");
+	fill(self->clients[0].mem, COMMANDS * LENGTH, 3);
+	ASSERT_EQ(0, blk_write(&self->conns[0], 0, COMMANDS * LENGTH, 0, 1));
+	ASSERT_EQ(0, kill(self->server.pid, SIGSTOP));
+	for (i = 0; i < READERS; i++)
+		ASSERT_EQ(0, send_reads(&self->conns[i]));
+	ASSERT_EQ(0, send_writes(&self->conns[READERS]));
+	fault_order("post_send", WHOLE * (SEGMENTS + 1), 1);
+	ASSERT_EQ(0, kill(self->server.pid, SIGCONT));
+	for (i = 0; i < READERS; i++) {
+		taken = take_reads(&self->conns[i], 3);
+		EXPECT_LE(0, taken);
+		if (taken == COMMANDS) {
+			EXPECT_EQ(0, blk_simple(&self->conns[i], BLK(NOP), 0,
+						0, 0));
+			continue;
+		}
+		ended++;
+		EXPECT_EQ(0, blk_await_end(&self->conns[i]));
+	}
+	EXPECT_FALSE(fault_pending("post_send"));
+	fault_cancel("post_send");
+	EXPECT_EQ(1, ended);
+	EXPECT_EQ(0, take_writes(&self->conns[READERS]));
 }
 
 /*

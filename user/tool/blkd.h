@@ -185,6 +185,7 @@ struct conn {
 	uint32_t message;	/* bytes that a message may have */
 	enum conn_state state;
 	const char *broken;	/* why it is to end, or NULL if it is not */
+	bool broken_off;	/* something of it could not be posted */
 	bool last;		/* takes no more commands */
 	bool established;
 	uint32_t room;		/* places of the send queue that are free */
@@ -258,6 +259,7 @@ struct blkd {
 	bool hungry;		/* one of them waits for a buffer */
 	bool freed;		/* room or a buffer came back */
 	bool ending;		/* conns_settle() has something to do */
+	bool broken_off;	/* some connections are, which it is to end */
 	bool gone;		/* the device is */
 	bool stopping;
 	uint64_t turn;
@@ -346,8 +348,9 @@ void cmds_drop_waiting(struct blkd *b, const struct conn *conn);
 void cmd_give_buffer(struct blkd *b, struct cmd *c);
 /* Ask the client's adapter if it is there: if not, the connection ends */
 void cmd_probe(struct blkd *b, struct conn *conn);
-/* What a reply that was not posted had */
-void cmd_unposted(struct blkd *b, const struct ib_memreg_wr *wr);
+/* What a reply that was not posted had; @conn is NULL if there is none */
+void cmd_unposted(struct blkd *b, struct conn *conn,
+		  const struct ib_memreg_wr *wr);
 void cmd_prep_recv(struct conn *conn, struct ib_memreg_wr *wr, uint32_t slot);
 
 /*

@@ -22,26 +22,36 @@ struct ib_memreg_sge *batch_sges(struct blkd *b)
 	return b->batch.sges[b->batch.count - 1];
 }
 
-/*
- * One can't be posted: its connection is over, or will be. All that is behind
- * it on the same one goes, too.
- */
-static unsigned int drop_target(struct blkd *b, unsigned int from,
-				const char *why)
+/* What is for connections that are broken off goes */
+static unsigned int drop_broken_off(struct blkd *b, unsigned int from)
 {
-	uint32_t target = b->batch.wrs[from].target_id;
-	struct conn *c = conn_find(b, target);
 	unsigned int i, to = from;
 
-	if (c)
-		conn_break(b, c, why);
 	for (i = from; i < b->batch.count; i++) {
-		if (b->batch.wrs[i].target_id == target)
-			cmd_unposted(b, &b->batch.wrs[i]);
+		struct ib_memreg_wr *wr = &b->batch.wrs[i];
+		struct conn *c = conn_find(b, wr->target_id);
+
+		if (!c || c->broken_off)
+			cmd_unposted(b, c, wr);
 		else
-			b->batch.wrs[to++] = b->batch.wrs[i];
+			b->batch.wrs[to++] = *wr;
 	}
 	return to;
+}
+
+/*
+ * One can't be posted: its connection is over, or will be. Nothing goes out by
+ * that any more, be it in a later batch: a reply would say that all is done.
+ */
+static void break_off(struct blkd *b, uint32_t target, const char *why)
+{
+	struct conn *c = conn_find(b, target);
+
+	if (c) {
+		conn_break(b, c, why);
+		c->broken_off = true;
+	}
+	b->broken_off = true;
 }
 
 void batch_flush(struct blkd *b)
@@ -49,6 +59,8 @@ void batch_flush(struct blkd *b)
 	unsigned int taken, from = 0;
 	int ret;
 
+	if (b->broken_off)
+		b->batch.count = drop_broken_off(b, 0);
 	while (from < b->batch.count) {
 		taken = 0;
 		b->stats.submits++;
@@ -63,10 +75,11 @@ void batch_flush(struct blkd *b)
 		}
 		if (ret != -ENOTCONN && ret != -ENOENT && ret != -EINTR)
 			fail("%s", memreg_reason());
-		if (ret != -EINTR)
-			b->batch.count = drop_target(b, from,
-						     ret == -ENOTCONN ?
-						     "" : "it can't be served");
+		if (ret == -EINTR)
+			continue;
+		break_off(b, b->batch.wrs[from].target_id,
+			  ret == -ENOTCONN ? "" : "it can't be served");
+		b->batch.count = drop_broken_off(b, from);
 	}
 	b->batch.count = 0;
 }

@@ -318,18 +318,19 @@ static void reply(struct blkd *b, struct cmd *c)
 		retire(c);
 }
 
-void cmd_unposted(struct blkd *b, const struct ib_memreg_wr *wr)
+void cmd_unposted(struct blkd *b, struct conn *conn,
+		  const struct ib_memreg_wr *wr)
 {
-	struct conn *conn = conn_find(b, wr->target_id);
 	enum wr_kind kind = wr_kind(wr->user_data);
+	uint32_t page = wr_page(wr->user_data);
+	uint32_t pages = wr_pages(wr->user_data);
 
 	if (kind != WR_REPLY && kind != WR_LAST_REPLY)
 		return;
-	if (wr_pages(wr->user_data))
-		slab_give(&b->slab, wr_page(wr->user_data),
-			  wr_pages(wr->user_data));
 	if (conn)
 		conn->replies--;
+	if (pages)
+		slab_give(&b->slab, page, pages);
 }
 
 /*

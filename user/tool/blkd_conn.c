@@ -398,6 +398,7 @@ void conns_settle(struct blkd *b)
 	if (!b->ending)
 		return;
 	b->ending = false;
+	b->broken_off = false;
 	for (c = b->conns; c; c = next) {
 		next = c->next;
 		settle(b, c);
