@@ -117,12 +117,18 @@ struct cmd *jobs_take(struct jobs *jobs);	/* a list, or NULL */
 unsigned int jobs_cancel(struct jobs *jobs, const struct conn *conn);
 
 /* blkd_slab.c: memory that data of files goes through */
+struct slab_run {
+	uint32_t pages;
+	uint32_t next;		/* first page of the next, from 1; or 0 */
+};
+
 struct slab {
 	char *memory;
 	struct memreg_mr mr;
 	uint32_t pages;
 	uint32_t next;		/* where to look first */
 	uint8_t *used;
+	struct slab_run *runs;	/* by the first page, of those that are kept */
 };
 
 int slab_open(struct slab *slab, struct memreg *m, uint32_t domain,
@@ -130,6 +136,10 @@ int slab_open(struct slab *slab, struct memreg *m, uint32_t domain,
 void slab_close(struct slab *slab, struct memreg *m);
 bool slab_take(struct slab *slab, uint32_t pages, uint32_t *page);
 void slab_give(struct slab *slab, uint32_t page, uint32_t pages);
+/* Give them back later, with all that @kept has, which is 0 at first */
+void slab_keep(struct slab *slab, uint32_t *kept, uint32_t page,
+	       uint32_t pages);
+void slab_give_kept(struct slab *slab, uint32_t *kept);
 
 /* blkd_outcome.c: what commands came to that changed something */
 struct outcome {
@@ -202,6 +212,7 @@ struct conn {
 	char *messages;
 	size_t replies_at;	/* those with data, behind @messages */
 	uint32_t reply_next;	/* which of those is next */
+	uint32_t kept;		/* pages of replies that were not posted */
 	struct cmd *free;	/* of @cmds */
 	uint8_t tags[8192];	/* those in flight, a bit each */
 	char address[ADDRESS_TEXT];

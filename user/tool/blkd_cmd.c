@@ -318,6 +318,9 @@ static void reply(struct blkd *b, struct cmd *c)
 		retire(c);
 }
 
+/* WRITEs in front of it may have been posted, which read its pages until the
+ * endpoint is no more
+ */
 void cmd_unposted(struct blkd *b, struct conn *conn,
 		  const struct ib_memreg_wr *wr)
 {
@@ -329,7 +332,9 @@ void cmd_unposted(struct blkd *b, struct conn *conn,
 		return;
 	if (conn)
 		conn->replies--;
-	if (pages)
+	if (pages && conn)
+		slab_keep(&b->slab, &conn->kept, page, pages);
+	else if (pages)
 		slab_give(&b->slab, page, pages);
 }
 

@@ -331,6 +331,10 @@ static void forget(struct blkd *b, struct conn *c)
 	unhash(b, c);
 	for (i = 0; i <= c->depth; i++)
 		cmd_give_buffer(b, &c->cmds[i]);
+	if (c->kept) {
+		slab_give_kept(&b->slab, &c->kept);
+		b->freed = true;
+	}
 	if (c->max_send)
 		b->claimed -= entries_of(c);
 	if (c->mr.id)

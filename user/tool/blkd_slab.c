@@ -13,10 +13,12 @@ int slab_open(struct slab *slab, struct memreg *m, uint32_t domain,
 {
 	slab->pages = (uint32_t)(bytes / BLKD_PAGE);
 	slab->used = calloc(slab->pages, 1);
+	slab->runs = calloc(slab->pages, sizeof(*slab->runs));
 	slab->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (!slab->used || slab->memory == MAP_FAILED) {
+	if (slab->memory == MAP_FAILED)
 		slab->memory = NULL;
+	if (!slab->used || !slab->runs || !slab->memory) {
 		return fail("%" PRIu64 " bytes of buffers: %s", bytes,
 			    strerror(ENOMEM));
 	}
@@ -36,6 +38,7 @@ void slab_close(struct slab *slab, struct memreg *m)
 	if (slab->memory)
 		munmap(slab->memory, (size_t)slab->pages * BLKD_PAGE);
 	free(slab->used);
+	free(slab->runs);
 }
 
 /* The first of so many free pages within [from, to), or @to */
@@ -72,4 +75,21 @@ void slab_give(struct slab *slab, uint32_t page, uint32_t pages)
 {
 	memset(slab->used + page, 0, pages);
 	slab->next = page;
+}
+
+void slab_keep(struct slab *slab, uint32_t *kept, uint32_t page, uint32_t pages)
+{
+	slab->runs[page] = (struct slab_run) { .pages = pages, .next = *kept };
+	*kept = page + 1;
+}
+
+void slab_give_kept(struct slab *slab, uint32_t *kept)
+{
+	uint32_t page;
+
+	while (*kept) {
+		page = *kept - 1;
+		*kept = slab->runs[page].next;
+		slab_give(slab, page, slab->runs[page].pages);
+	}
 }
