@@ -198,16 +198,15 @@ client_vanishes() {
 # A server that is in the middle of a write
 #
 
-# slow_begin ATTRIBUTE=VALUE...: a device with a file whose file system can be
-# frozen: then writes wait, in threads of the server, and the server does not.
+# slow_begin: a device with a file whose file system can be frozen: then writes
+# wait, in threads of the server, and the server does not.
 slow_begin() {
 	modprobe loop && file image 16M && mkfs.ext4 -q -F "$FILE" &&
 		mkdir -p "$SLOW" && mount -o loop,noatime "$FILE" "$SLOW" ||
 		return
 	file slow/file 4M
 	server_begin -a 192.0.2.2 --no-cache slow="$FILE" &&
-		blk_make dev export=slow queues=1 io_timeout=1 "$@" &&
-		blk_enable dev
+		blk_make dev export=slow queues=1 io_timeout=1 && blk_enable dev
 }
 
 # slow_write: it can't end; its process is $IO.
