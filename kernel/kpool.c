@@ -40,6 +40,7 @@
  */
 #include <kunit/visibility.h>
 #include <linux/cpumask.h>
+#include <linux/dma-mapping.h>
 #include <linux/sched/mm.h>
 #include <linux/shrinker.h>
 #include <linux/sizes.h>
@@ -732,6 +733,17 @@ static int memreg_pool_check(struct ib_pd *pd,
 	return 0;
 }
 
+/* Most bytes of memory that are mapped for DMA in one piece. */
+static u32 memreg_pool_max_seg(struct ib_device *ibdev)
+{
+	size_t max = ib_dma_max_seg_size(ibdev);
+
+	/* Less if they are copied to where the device reaches them. */
+	if (!ib_uses_virt_dma(ibdev))
+		max = min(max, dma_max_mapping_size(ibdev->dma_device));
+	return clamp_t(size_t, max, PAGE_SIZE, SZ_1G);
+}
+
 /*
  * States of keys that prove nothing about packets in flight (I1). Those that
  * came before the one by which the peer has killed a key are through, if they
@@ -765,8 +777,7 @@ static void memreg_pool_describe(struct ib_memreg_pool *pool, struct ib_pd *pd,
 				  min_t(u32, pages, MEMREG_POOL_PAGES);
 	/* Lengths are 32 bits wide. */
 	pool->max_pages = min_t(u32, pool->max_pages, SZ_1G >> PAGE_SHIFT);
-	pool->max_seg = clamp_t(u32, ib_dma_max_seg_size(ibdev), PAGE_SIZE,
-				SZ_1G);
+	pool->max_seg = memreg_pool_max_seg(ibdev);
 	pool->weak = memreg_pool_weak(ibdev, attr->flags);
 	pool->sg_gaps = attr->flags & IB_MEMREG_POOL_SG_GAPS &&
 			ibdev->attrs.kernel_cap_flags & IBK_SG_GAPS_REG;
