@@ -39,12 +39,12 @@
  * check (MEMREG_QUIRK_WEAK_INV), only ib_dereg_mr() proves that nobody copies
  * any more. There an idle FRWR stays on the list of the region that it mapped
  * last. It makes keys to the same range only, for which its page list need not
- * change: somebody who still copies looks up each of his pages there, and a list
- * that begins or ends elsewhere would lead him anywhere (I6). Before another
- * range takes its place, or the region's pages are released, the FRWR is
- * destroyed (I1). Another range takes its place only if many are idle and it has
- * been for long, or if no more can be had: ranges that are granted again and
- * again would otherwise take FRWRs from one another for ever.
+ * change: somebody who still copies looks up each of his pages there, and a
+ * list that begins or ends elsewhere would lead him anywhere (I6). Before
+ * another range takes its place, or the region's pages are released, the FRWR
+ * is destroyed (I1). Another range takes its place only if many are idle and it
+ * has been for long, or if no more can be had: ranges that are granted again
+ * and again would otherwise take FRWRs from one another for ever.
  */
 #include <linux/hash.h>
 #include <linux/scatterlist.h>
@@ -58,7 +58,7 @@
 /* How often other FRWRs are tried if registering fails. */
 #define MEMREG_REGISTER_ATTEMPTS	3
 
-/* Spare idle FRWRs of a class, and those of late, give way to no other range. */
+/* Spare idle FRWRs of a class, and for how long, that keep their ranges. */
 #define MEMREG_FOREIGN_SPARES		1024
 #define MEMREG_FOREIGN_REST_NS		(50 * NSEC_PER_MSEC)
 
@@ -429,8 +429,8 @@ static bool memreg_keys_take_idle(struct memreg_domain *domain,
 }
 
 /*
- * Destroy the one that would be taken next, as its range is another one. Returns
- * whether there was one.
+ * Destroy the one that would be taken next, as its range is another one.
+ * Returns whether there was one.
  */
 static bool memreg_frwr_discard_foreign(struct memreg_domain *domain,
 					const struct memreg_key *key,

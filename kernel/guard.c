@@ -19,8 +19,8 @@
  * the same pages, and kills the keys if it doesn't. To look it waits for the
  * change that was announced to be through, and for a lock, and others may keep
  * it waiting; so after MEMREG_CHECK_LIMIT without an answer another worker
- * kills the keys. All other events leave pinned pages where they are. Each event
- * makes a registration that is under way look again (I2).
+ * kills the keys. All other events leave pinned pages where they are. Each
+ * event makes a registration that is under way look again (I2).
  *
  * How keys die
  *

@@ -20,10 +20,11 @@
  *
  * Growing and shrinking
  *
- * Another worker allocates anew what had to be destroyed: requests may be waiting
- * for that, and memory for them. So it waits for nobody who may be waiting for
- * memory, and if reserves have lent MRs, it may use the memory that is kept for
- * those who free some: no more than was freed when the MRs were destroyed.
+ * Another worker allocates anew what had to be destroyed: requests may be
+ * waiting for that, and memory for them. So it waits for nobody who may be
+ * waiting for memory, and if reserves have lent MRs, it may use the memory that
+ * is kept for those who free some: no more than was freed when the MRs were
+ * destroyed.
  *
  * A worker adds MRs when the list runs low, and takes away what was on the list
  * all the time for a period. It may be what memory is waiting for, so it has a

@@ -276,10 +276,10 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_init, MEMREG_NS);
  * or ib_memreg_req_ops.done().
  *
  * Context: any but NMI.
- * Return: 0; -EAGAIN if there are not enough MRs now: they come when others end,
- * or from a worker, so ask again in any case; -EMSGSIZE if it would
- * take more than @max_mrs; -EINVAL if there is nothing to map; -EIO if it can't
- * be mapped. Nothing has changed in case of a failure.
+ * Return: 0; -EAGAIN if there are not enough MRs now: they come when others
+ * end, or from a worker, so ask again in any case; -EMSGSIZE if it would take
+ * more than @max_mrs; -EINVAL if there is nothing to map; -EIO if it can't be
+ * mapped. Nothing has changed in case of a failure.
  */
 int ib_memreg_req_map_sg(struct ib_memreg_req *req, struct scatterlist *sgl,
 			 unsigned int nents, unsigned int max_mrs,

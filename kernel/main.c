@@ -324,7 +324,7 @@ static ssize_t memreg_read(struct kiocb *iocb, struct iov_iter *to)
 		if (!(filp->f_flags & O_NONBLOCK) &&
 		    wait_event_interruptible(file->wait, memreg_readable(file)))
 			return -ERESTARTSYS;
-		/* io_uring may hold a lock that those with this one wait for. */
+		/* io_uring holds a lock that those with this one wait for. */
 		if (iocb->ki_flags & IOCB_NOWAIT) {
 			if (!down_read_trylock(&file->lock))
 				return -EAGAIN;

@@ -265,7 +265,7 @@ void memreg_queue_leave(struct memreg_queue *queue, struct memreg_endpoint *ep)
 {
 	/* What it has taken is told of as the endpoint's. */
 	memreg_ring_flush(queue->ring);
-	/* Nobody looks for it any more: another QP at its address can't join. */
+	/* Nobody looks for it any more: no QP at its address has joined. */
 	rhashtable_remove_fast(&queue->takers, &ep->srq_node, memreg_takers);
 }
 

@@ -545,7 +545,7 @@ static int memreg_bind_endpoint(struct memreg_ucmd *ucmd,
 	domain = READ_ONCE(ep->domain);
 	if (domain && domain != batch->domain) {
 		ret = memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_DOMAIN);
-	} else if (data_race(ep->grants.closed)) {
+	} else if (READ_ONCE(ep->grants.closed)) {
 		/* If it ends later, that is found when all is published. */
 		ret = memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	} else {
@@ -1033,7 +1033,7 @@ static int memreg_grants_claim(struct memreg_file *file,
 	int n = 0;
 
 	spin_lock(&file->grant_lock);
-	ep->grants.closed = true;
+	WRITE_ONCE(ep->grants.closed, true);
 	list_for_each_entry(window, &ep->grants.windows, grant_node) {
 		if (n == MEMREG_GRANTS_BATCH)
 			break;

@@ -435,15 +435,14 @@ static bool hole_open(struct hole *h)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	char *mem;
 
 	h->fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
-	mem = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
-		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (h->fd < 0 || mem == MAP_FAILED)
+	h->page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (h->fd < 0 || h->page == MAP_FAILED)
 		return false;
-	memset(mem, 0, PAGE);
-	h->page = mem + PAGE;
+	memset(h->page, 0, PAGE);
+	h->page += PAGE;
 	reg.range.start = (uintptr_t)h->page;
 	reg.range.len = PAGE;
 	return !ioctl(h->fd, UFFDIO_API, &api) &&
@@ -456,7 +455,8 @@ static bool hole_is_awaited(struct hole *h)
 	struct pollfd pfd = { .fd = h->fd, .events = POLLIN };
 	struct uffd_msg msg;
 
-	return poll(&pfd, 1, LIMIT_MS) == 1 && read(h->fd, &msg, sizeof(msg)) == sizeof(msg) &&
+	return poll(&pfd, 1, LIMIT_MS) == 1 &&
+	       read(h->fd, &msg, sizeof(msg)) == sizeof(msg) &&
 	       msg.event == UFFD_EVENT_PAGEFAULT;
 }
 

@@ -398,11 +398,11 @@ TEST_F_TIMEOUT(stat, I1_frwrs_of_other_memory_are_destroyed, LIMIT_S)
 /* Ranges that are granted in turn don't take them from one another. */
 TEST_F_TIMEOUT(stat, idle_frwrs_of_ranges_in_turn_are_reused, LIMIT_S)
 {
+	const __u32 reused = IB_MEMREG_STAT_FRWRS_REUSED;
 	unsigned int i;
 
 	look(_metadata, self);
-	for (i = 0; i < 300 || !moved(_metadata, self,
-				       IB_MEMREG_STAT_FRWRS_REUSED); i++) {
+	for (i = 0; i < 300 || !moved(_metadata, self, reused); i++) {
 		self->offset = i % 3 * PAGE;
 		ASSERT_EQ(0, bind_in(self, self->o.domain, self->windows,
 				     self->mr));
