@@ -471,7 +471,8 @@ static int memreg_key_take(struct memreg_domain *domain,
 	if (key->frwr)
 		return 0;
 	frwr = memreg_frwr_alloc(domain, key->class, entries);
-	if (IS_ERR(frwr) && memreg_frwr_discard_foreign(domain, key, now))
+	if (IS_ERR(frwr) && !key->once &&
+	    memreg_frwr_discard_foreign(domain, key, now))
 		frwr = memreg_frwr_alloc(domain, key->class, entries);
 	if (IS_ERR(frwr))
 		return PTR_ERR(frwr);
