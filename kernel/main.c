@@ -318,10 +318,12 @@ static ssize_t memreg_read(struct kiocb *iocb, struct iov_iter *to)
 	struct file *filp = iocb->ki_filp;
 	struct memreg_file *file = filp->private_data;
 	struct memreg_ucmd ucmd = { .file = file };
+	bool nowait = filp->f_flags & O_NONBLOCK ||
+		      iocb->ki_flags & IOCB_NOWAIT;
 	ssize_t ret;
 
 	do {
-		if (!(filp->f_flags & O_NONBLOCK) &&
+		if (!nowait &&
 		    wait_event_interruptible(file->wait, memreg_readable(file)))
 			return -ERESTARTSYS;
 		/* io_uring holds a lock that those with this one wait for. */
@@ -336,7 +338,7 @@ static ssize_t memreg_read(struct kiocb *iocb, struct iov_iter *to)
 			ret = memreg_event_read(file, to);
 		up_read(&file->lock);
 		/* Another reader may have been faster. */
-	} while (ret == -EAGAIN && !(filp->f_flags & O_NONBLOCK));
+	} while (ret == -EAGAIN && !nowait);
 	return ret;
 }
 
