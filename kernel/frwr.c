@@ -428,34 +428,75 @@ static bool memreg_keys_take_idle(struct memreg_domain *domain,
 	return foreign;
 }
 
-/*
- * Destroy the one that would be taken next, as its range is another one.
- * Returns whether there was one.
- */
-static bool memreg_frwr_discard_foreign(struct memreg_domain *domain,
+/* FRWRs that are taken off a list in one go. */
+#define MEMREG_DRAIN_BATCH	64
+
+/* Take some FRWRs off an idle list that have been there since @before. */
+static bool memreg_idle_drain_some(struct memreg_domain *domain, u32 class,
+				   u32 keep, u64 before,
+				   struct list_head *frwrs)
+{
+	unsigned int n = MEMREG_DRAIN_BATCH;
+	struct memreg_frwr *frwr, *next;
+
+	spin_lock(&domain->mdev->frwr_lock);
+	list_for_each_entry_safe(frwr, next, &domain->idle[class].frwrs, node) {
+		if (!n || domain->idle[class].count <= keep ||
+		    frwr->idle_since > before)
+			break;
+		memreg_frwr_unlink(frwr);
+		memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_REAPED, 1);
+		list_add(&frwr->node, frwrs);
+		n--;
+	}
+	spin_unlock(&domain->mdev->frwr_lock);
+	return !n;
+}
+
+/* Destroy idle FRWRs, but so many of each class. Returns if there were any. */
+static bool memreg_idle_drain(struct memreg_domain *domain, u32 keep,
+			      u64 before)
+{
+	struct memreg_device *mdev = domain->mdev;
+	bool more, any = false;
+	LIST_HEAD(frwrs);
+	u32 class;
+
+	for (class = 0; class < MEMREG_CLASSES; class++) {
+		do {
+			mutex_lock(&mdev->drain_lock);
+			more = memreg_idle_drain_some(domain, class, keep,
+						      before, &frwrs);
+			any |= !list_empty(&frwrs);
+			memreg_frwr_free_list(&frwrs);
+			mutex_unlock(&mdev->drain_lock);
+		} while (more);
+	}
+	return any;
+}
+
+/* Destroy the one that would be taken next, as its range is another one. */
+static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 					const struct memreg_key *key,
 					u64 now)
 {
 	struct memreg_device *mdev = domain->mdev;
 	struct memreg_frwr *frwr;
-	bool found;
 
 	mutex_lock(&mdev->drain_lock);
 	spin_lock(&mdev->frwr_lock);
 	frwr = memreg_frwr_oldest(domain, key, now);
 	if (frwr && !memreg_frwr_is_foreign(frwr, key))
 		frwr = NULL;
-	found = frwr;
-	if (found)
+	if (frwr)
 		memreg_frwr_unlink(frwr);
 	spin_unlock(&mdev->frwr_lock);
-	if (found) {
+	if (frwr) {
 		memreg_count(mdev, IB_MEMREG_STAT_FRWRS_FOREIGN, 1);
 		trace_memreg_frwr_foreign(frwr);
 		memreg_frwr_free(frwr);
 	}
 	mutex_unlock(&mdev->drain_lock);
-	return found;
 }
 
 /* Get an FRWR for a planned key, by whatever way there is. */
@@ -471,8 +512,9 @@ static int memreg_key_take(struct memreg_domain *domain,
 	if (key->frwr)
 		return 0;
 	frwr = memreg_frwr_alloc(domain, key->class, entries);
-	if (IS_ERR(frwr) && !key->once &&
-	    memreg_frwr_discard_foreign(domain, key, now))
+	/* What is idle may be what there is no room for. */
+	if (IS_ERR(frwr) && memreg_idle_drain(domain, MEMREG_FIFO_DEPTH,
+					      now - MEMREG_FIFO_REST_NS))
 		frwr = memreg_frwr_alloc(domain, key->class, entries);
 	if (IS_ERR(frwr))
 		return PTR_ERR(frwr);
@@ -995,9 +1037,6 @@ int memreg_key_make_single(struct memreg_domain *domain,
  * Giving back
  */
 
-/* FRWRs that are taken off a list in one go. */
-#define MEMREG_DRAIN_BATCH	64
-
 /* Take some FRWRs off a region; those that must be destroyed go to @frwrs. */
 static bool memreg_region_drain_some(struct memreg_region *region,
 				     struct list_head *frwrs)
@@ -1046,47 +1085,6 @@ void memreg_frwr_drain_region(struct memreg_region *region)
 		memreg_frwr_free_list(&frwrs);
 		mutex_unlock(&mdev->drain_lock);
 	} while (more);
-}
-
-/* Take some FRWRs off an idle list that have been there since @before. */
-static bool memreg_idle_drain_some(struct memreg_domain *domain, u32 class,
-				   u32 keep, u64 before,
-				   struct list_head *frwrs)
-{
-	unsigned int n = MEMREG_DRAIN_BATCH;
-	struct memreg_frwr *frwr, *next;
-
-	spin_lock(&domain->mdev->frwr_lock);
-	list_for_each_entry_safe(frwr, next, &domain->idle[class].frwrs, node) {
-		if (!n || domain->idle[class].count <= keep ||
-		    frwr->idle_since > before)
-			break;
-		memreg_frwr_unlink(frwr);
-		memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_REAPED, 1);
-		list_add(&frwr->node, frwrs);
-		n--;
-	}
-	spin_unlock(&domain->mdev->frwr_lock);
-	return !n;
-}
-
-static void memreg_idle_drain(struct memreg_domain *domain, u32 keep,
-			      u64 before)
-{
-	struct memreg_device *mdev = domain->mdev;
-	LIST_HEAD(frwrs);
-	u32 class;
-	bool more;
-
-	for (class = 0; class < MEMREG_CLASSES; class++) {
-		do {
-			mutex_lock(&mdev->drain_lock);
-			more = memreg_idle_drain_some(domain, class, keep,
-						      before, &frwrs);
-			memreg_frwr_free_list(&frwrs);
-			mutex_unlock(&mdev->drain_lock);
-		} while (more);
-	}
 }
 
 /**
