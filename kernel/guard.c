@@ -621,7 +621,7 @@ static bool memreg_guard_decide(struct memreg_region *region,
 				unsigned long *left)
 {
 	struct memreg_guard *guard = &region->guard;
-	unsigned long until = guard->suspect_since + MEMREG_CHECK_LIMIT;
+	long rest = guard->suspect_since + MEMREG_CHECK_LIMIT - jiffies;
 
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
@@ -630,8 +630,8 @@ static bool memreg_guard_decide(struct memreg_region *region,
 	/* Who registers looks and decides by himself. */
 	if (!guard->settled)
 		*left = MEMREG_CHECK_LIMIT;
-	else if (time_before(jiffies, until))
-		*left = until - jiffies;
+	else if (rest > 0)
+		*left = rest;
 	else if (READ_ONCE(guard->looking))
 		/* That waits for nobody. */
 		*left = MEMREG_CHECK_DELAY;
@@ -639,7 +639,7 @@ static bool memreg_guard_decide(struct memreg_region *region,
 		*left = MEMREG_CHECK_GRACE;
 	else
 		memreg_guard_mark_stale(region);
-	guard->last_chance = time_after_eq(jiffies, until);
+	guard->last_chance = rest <= 0;
 	return guard->stale;
 }
 
