@@ -234,7 +234,8 @@ what_was_begun_ends_before_it_is_enabled_again() {
 	{ blk_disable dev && ! wait "$IO" && ! blk_enable dev; } || status=1
 	grep 'no answer: connecting' "$BLK/dev/error" || status=1
 	thaw
-	[ "$status" = 0 ] && blk_enable dev &&
+	# What follows may take longer, on a busy machine.
+	[ "$status" = 0 ] && blk_set dev io_timeout 60 && blk_enable dev &&
 		verify "$DISK" randwrite 4K 8 256K && same "$DISK" "$FILE" &&
 		no_errors dev && (($(blk_count dev commands) < 500)) &&
 		rmdir "$BLK/dev" && slow_end
