@@ -32,6 +32,7 @@
 #include <linux/configfs.h>
 #include <linux/irq_work.h>
 #include <linux/mutex.h>
+#include <linux/siphash.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -291,7 +292,8 @@ struct memreg_blk_stats {
  * @resize: Tells blk-mq of a new capacity
  * @net: Network namespace
  * @addr: Address and port of the server
- * @client: Who we are, as long as the directory is there
+ * @secret: What @client is made of, as long as the directory is there
+ * @client: Who we are, to the server at @addr
  * @epoch: That of the connection; it only grows, as does @seq
  * @seq: Last sequence number
  * @first: The last one when the device was enabled
@@ -344,6 +346,7 @@ struct memreg_blk {
 
 	struct net *net;
 	struct sockaddr_storage addr;
+	siphash_key_t secret[2];
 	u8 client[IB_MEMREG_BLK_CLIENT_SIZE];
 	u32 epoch;
 	atomic64_t seq;

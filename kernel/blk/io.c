@@ -434,7 +434,8 @@ int memreg_blk_nop(struct memreg_blk_queue *queue)
 	if (!memreg_blk_io_is(io, MEMREG_BLK_IO_IDLE))
 		return time_after(jiffies, io->asked + blk->io_timeout * HZ) &&
 		       !memreg_blk_may_wait(queue, io->asked) ? -ETIMEDOUT : 0;
-	if (time_before(jiffies, quiet))
+	/* A connection shows that it is of use when it has answered. */
+	if (READ_ONCE(queue->answered) && time_before(jiffies, quiet))
 		return 0;
 	io->seq = atomic64_inc_return(&blk->seq);
 	io->asked = jiffies;

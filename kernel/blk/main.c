@@ -308,6 +308,21 @@ static int memreg_blk_alloc_queues(struct memreg_blk *blk)
 	return ret;
 }
 
+/* To each server we are the same one for ever, and none can pose as us at
+ * another one.
+ */
+static void memreg_blk_identify(struct memreg_blk *blk)
+{
+	u64 half[ARRAY_SIZE(blk->secret)];
+	unsigned int i;
+
+	static_assert(sizeof(half) == sizeof(blk->client));
+	for (i = 0; i < ARRAY_SIZE(half); i++)
+		half[i] = siphash(&blk->addr, sizeof(blk->addr),
+				  &blk->secret[i]);
+	memcpy(blk->client, half, sizeof(half));
+}
+
 static int memreg_blk_prepare(struct memreg_blk *blk)
 {
 	char port[6];
@@ -316,12 +331,14 @@ static int memreg_blk_prepare(struct memreg_blk *blk)
 	memreg_blk_reset(blk);
 	blk->net = get_net(current->nsproxy->net_ns);
 	snprintf(port, sizeof(port), "%u", blk->port);
+	memset(&blk->addr, 0, sizeof(blk->addr));
 	ret = inet_pton_with_scope(blk->net, AF_UNSPEC, blk->address, port,
 				   &blk->addr);
 	if (ret) {
 		memreg_blk_say(blk, "there is no valid address");
 		return -EINVAL;
 	}
+	memreg_blk_identify(blk);
 	blk->wq = alloc_ordered_workqueue("memreg_blk-%s", WQ_MEM_RECLAIM,
 					  memreg_blk_name(blk));
 	if (!blk->wq)
@@ -420,7 +437,7 @@ void memreg_blk_init(struct memreg_blk *blk)
 	init_waitqueue_head(&blk->wait);
 	INIT_WORK(&blk->resize, memreg_blk_resize_work);
 	memreg_blk_recovery_init(blk);
-	get_random_bytes(blk->client, sizeof(blk->client));
+	get_random_bytes(blk->secret, sizeof(blk->secret));
 	blk->port = IB_MEMREG_BLK_PORT;
 	blk->queues = min_t(int, num_online_cpus(), 4);
 	blk->depth = 64;

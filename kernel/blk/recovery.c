@@ -93,6 +93,9 @@ void memreg_blk_broken(struct memreg_blk *blk, const char *fmt, ...)
  */
 void memreg_blk_live(struct memreg_blk *blk)
 {
+	/* Whether one after a loss is of use is to be known at once. */
+	unsigned long first = atomic64_read(&blk->stats.losses) ? 0 :
+			      blk->keep_alive * HZ;
 	bool broken;
 
 	spin_lock_irq(&blk->state_lock);
@@ -104,7 +107,7 @@ void memreg_blk_live(struct memreg_blk *blk)
 	if (broken)
 		mod_delayed_work(blk->wq, &blk->recover, 0);
 	else
-		mod_delayed_work(blk->wq, &blk->alive, blk->keep_alive * HZ);
+		mod_delayed_work(blk->wq, &blk->alive, first);
 }
 
 /* Requests that wait, or were requeued, are sent or fail. */

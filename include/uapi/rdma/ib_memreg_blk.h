@@ -22,13 +22,14 @@
  *
  * After a loss
  *
- * A client is known by 16 bytes that it draws when its device is created, and
- * keeps, whatever server and export that uses. All its connections that belong
- * together have the same epoch, and are for the same export. The epoch grows by
- * at least one each time that it connects anew. A server that sees a new epoch
- * first ends all connections of that client's older ones, and lets none of
- * their commands begin or go on: only then does it accept. It refuses older
- * epochs.
+ * A client is known by 16 bytes that it makes of the server's address and of a
+ * secret that it draws when its device is created, so that it is the same one
+ * for ever to a server, and another one to others. All its connections that
+ * belong together have the same epoch, and are for the same export. The epoch
+ * grows by at least one each time that it connects anew. A server that sees a
+ * new epoch first ends all connections of that client's older ones, and lets
+ * none of their commands begin or go on: only then does it accept. It refuses
+ * older epochs.
  *
  * Each command has a sequence number, which is its own for the life of the
  * client. A command that was not answered is sent again in the new epoch under
