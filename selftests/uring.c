@@ -8,6 +8,7 @@
  *
  * time limit: 300
  */
+#include <fcntl.h>
 #include <liburing.h>
 
 #include "fault.h"
@@ -960,6 +961,33 @@ TEST_F(uring_rules, end_of_the_ring_with_its_buffers)
 	close_and_wait(_metadata, p, pinned);
 	end_await(_metadata, o, IB_MEMREG_EVENT_DISCONNECTED);
 	rings_are_empty(_metadata, p);
+}
+
+/* Who waits for events waits in io_uring, and not in the file. */
+TEST_F(uring_rules, events_are_read)
+{
+	struct pair *p = &self->p;
+	struct end *o = &p->owner;
+	struct ib_memreg_event event = {};
+	int fd = memreg_fd(o->m), flags = fcntl(fd, F_GETFL);
+	struct sockaddr_storage ss;
+	struct io_uring_sqe *sqe;
+	uint32_t listener;
+
+	ASSERT_EQ(0, fcntl(fd, F_SETFL, flags & ~O_NONBLOCK));
+	sqe = io_uring_get_sqe(&p->uring);
+	io_uring_prep_read(sqe, fd, &event, sizeof(event), 0);
+	sqe->user_data = 1;
+	submit(_metadata, p);
+	EXPECT_EQ(0, io_uring_cq_ready(&p->uring));
+	ASSERT_EQ(0, memreg_listen(o->m, ip_address(OWNER_IP4, 0, &ss), 1,
+				   &listener));
+	ASSERT_EQ(0, memreg_connect(p->peer.m, p->peer.domain,
+				    (struct sockaddr *)&ss, NULL, 20000, NULL,
+				    0, &p->peer.endpoint));
+	EXPECT_EQ(sizeof(event), await(p, 1));
+	EXPECT_EQ(IB_MEMREG_EVENT_CONNECT_REQUEST, event.type);
+	EXPECT_EQ(listener, event.listener_id);
 }
 
 /* They keep the endpoint of a request, which is rejected nevertheless. */
