@@ -1143,7 +1143,8 @@ struct memreg_slot {
  * @free: Free slots of a receive queue; taken off with @lock
  * @early: Receives that wait for a QP, the last one first; @lock
  * @marked: A marker is posted
- * @wait: Waits for @posted to be 0, and the marker to be through
+ * @wait: Waits for @posted to be 0, and the marker to be through, or for an
+ *	endpoint to leave @takers
  */
 struct memreg_queue {
 	struct memreg_ring *ring;

@@ -24,7 +24,6 @@
  * nothing in it is looked at: endpoints are found by the QP's address, and stay
  * until what their QP has left behind is through.
  */
-#include <linux/delay.h>
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
 
@@ -230,6 +229,15 @@ static struct memreg_endpoint *memreg_wc_endpoint(struct memreg_queue *queue,
 	return rhashtable_lookup_fast(&queue->takers, &wc->qp, memreg_takers);
 }
 
+/* False while another endpoint is found by the address of this one's QP. */
+static bool memreg_queue_try_join(struct memreg_queue *queue,
+				  struct memreg_endpoint *ep, int *ret)
+{
+	*ret = rhashtable_lookup_insert_fast(&queue->takers, &ep->srq_node,
+					     memreg_takers);
+	return *ret != -EEXIST;
+}
+
 /**
  * memreg_queue_join() - Let an endpoint take from a shared queue
  * @queue: The queue
@@ -243,15 +251,10 @@ int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep)
 	int ret;
 
 	ep->srq_qp = ep->id->qp;
-	for (;;) {
-		ret = rhashtable_lookup_insert_fast(&queue->takers,
-						    &ep->srq_node,
-						    memreg_takers);
-		if (ret != -EEXIST)
-			return ret ? -ENOMEM : 0;
-		/* A QP at this address has just gone: its owner is leaving. */
-		usleep_range(1000, 2000);
-	}
+	/* If a QP at this address has just gone, its owner is leaving. */
+	wait_event_timeout(queue->wait, memreg_queue_try_join(queue, ep, &ret),
+			   MEMREG_DRAIN);
+	return ret ? -ENOMEM : 0;
 }
 
 /**
@@ -267,6 +270,7 @@ void memreg_queue_leave(struct memreg_queue *queue, struct memreg_endpoint *ep)
 	memreg_ring_flush(queue->ring);
 	/* Nobody looks for it any more: no QP at its address has joined. */
 	rhashtable_remove_fast(&queue->takers, &ep->srq_node, memreg_takers);
+	wake_up_all(&queue->wait);
 }
 
 /*
