@@ -2,6 +2,7 @@
 /* Moving data by the raw ABI. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -321,27 +322,69 @@ int link_up(struct link *l, const struct ib_memreg_queues *queues,
  * Memory
  */
 
-/* Each page of a file on its own; neighbours are far from each other in it. */
+/* The frame that a page of ours is in, or 0. */
+static uint64_t frame_of(int pagemap, const uint8_t *addr)
+{
+	uint64_t entry;
+
+	if (pread(pagemap, &entry, sizeof(entry),
+		  (uintptr_t)addr / PAGE * sizeof(entry)) != sizeof(entry))
+		return 0;
+	return entry & ((1ULL << 55) - 1);
+}
+
+/*
+ * Map pages of a file, all of which are at @from, to @addr, but none where it
+ * would follow its neighbour in memory: there are enough to leave some out.
+ */
+static int map_shuffled(int fd, uint8_t *addr, size_t pages,
+			const uint8_t *from, size_t file_pages)
+{
+	int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	const size_t step = file_pages / 3 * 2 + 1;
+	uint64_t last = 0, frame;
+	size_t i, at, n = 0;
+
+	for (i = 0; i < file_pages && n < pages; i++) {
+		at = i * step % file_pages * PAGE;
+		frame = frame_of(pagemap, from + at);
+		if (!frame)
+			break;
+		if (frame == last + 1)
+			continue;
+		if (mmap(addr + n * PAGE, PAGE, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_FIXED, fd, at) == MAP_FAILED)
+			break;
+		last = frame;
+		n++;
+	}
+	close(pagemap);
+	return n == pages ? 0 : -1;
+}
+
 void *mem_shuffled(size_t length)
 {
-	size_t pages = length / PAGE, step = pages / 3 * 2 + 1, i;
+	/* A power of two, which no odd step divides */
+	size_t pages = length / PAGE, file_pages = 1, size;
 	int fd = memfd_create("shuffled", MFD_CLOEXEC);
-	uint8_t *addr = MAP_FAILED;
+	uint8_t *from, *addr;
 
-	while (pages % step == 0 || (step & 1) == 0)
-		step++;
-	if (fd >= 0 && !ftruncate(fd, length))
-		addr = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED,
-			    fd, 0);
-	if (addr != MAP_FAILED)
-		memset(addr, 0, length);
-	for (i = 0; addr != MAP_FAILED && i < pages; i++)
-		if (mmap(addr + i * PAGE, PAGE, PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_FIXED, fd,
-			 i * step % pages * PAGE) == MAP_FAILED)
-			addr = MAP_FAILED;
+	while (file_pages < 2 * pages)
+		file_pages *= 2;
+	size = file_pages * PAGE;
+	if (fd < 0 || ftruncate(fd, size))
+		return NULL;
+	from = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	addr = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		    0);
+	if (from == MAP_FAILED || addr == MAP_FAILED)
+		return NULL;
+	memset(from, 0, size);
+	if (map_shuffled(fd, addr, pages, from, file_pages))
+		addr = NULL;
+	munmap(from, size);
 	close(fd);
-	return addr == MAP_FAILED ? NULL : addr;
+	return addr;
 }
 
 void fill(void *mem, size_t len, unsigned int seed)
