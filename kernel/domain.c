@@ -681,8 +681,8 @@ static void memreg_domain_drain(struct memreg_domain *domain)
 		.wr.send_flags = IB_SEND_SIGNALED,
 	};
 
-	/* If it takes no work request in error, the device is no more. */
-	if (WARN_ON_ONCE(ib_modify_qp(domain->qp, &attr, IB_QP_STATE)) ||
+	/* A device that has failed takes nothing in error, or does not go there. */
+	if (ib_modify_qp(domain->qp, &attr, IB_QP_STATE) ||
 	    ib_post_send(domain->qp, &wr.wr, NULL))
 		return;
 	wait_event(domain->cq_wait, memreg_drain_look(domain, &drain));
@@ -692,17 +692,25 @@ static int memreg_queue_reset(struct memreg_domain *domain)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_RESET };
 	struct memreg_batch *batch, *next;
+	int ret;
 
 	/* A queue that is down was drained when it went down. */
 	if (domain->state == MEMREG_QUEUE_BROKEN)
 		memreg_domain_drain(domain);
+	ret = ib_modify_qp(domain->qp, &attr, IB_QP_STATE);
+	/*
+	 * Where the drain was refused, mlx4 and mlx5 flush what was posted only
+	 * as it is polled. A batch that is abandoned has nothing to come, and
+	 * nobody who is in the middle of polling for it.
+	 */
+	memreg_queue_poll(domain, true);
 
 	spin_lock_irq(&domain->sq_lock);
 	list_for_each_entry_safe(batch, next, &domain->inflight, node)
 		memreg_batch_abandon(batch);
 	spin_unlock_irq(&domain->sq_lock);
 
-	return ib_modify_qp(domain->qp, &attr, IB_QP_STATE);
+	return ret;
 }
 
 /* Count and trace how rebuilding a queue ended. */
