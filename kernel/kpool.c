@@ -554,12 +554,17 @@ static void memreg_pool_refill_work(struct work_struct *work)
 	struct ib_memreg_mr *mr, *next;
 
 	llist_for_each_entry_safe(mr, next, hollow, node) {
-		bool urgent = atomic_read(&pool->missing);
-		unsigned int flags = urgent ? memalloc_noreclaim_save() :
-					      memalloc_noio_save();
+		/*
+		 * Who has a reserve may need this MR to free memory, if not now
+		 * then while it is being allocated. It takes as much as the one
+		 * before it gave back.
+		 */
+		bool reserves = READ_ONCE(pool->reserved);
+		unsigned int flags = reserves ? memalloc_noreclaim_save() :
+						memalloc_noio_save();
 
 		memreg_pool_replace(mr);
-		if (urgent)
+		if (reserves)
 			memalloc_noreclaim_restore(flags);
 		else
 			memalloc_noio_restore(flags);

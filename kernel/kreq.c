@@ -414,7 +414,6 @@ static bool memreg_req_is_lost(const struct ib_memreg_req *req)
 static void memreg_req_reclaim(struct ib_memreg_req *req)
 {
 	struct ib_memreg_mr *mr, *next, **lost = &req->first;
-	unsigned int noio = memalloc_noio_save();
 	struct ib_memreg_mr *hollow;
 
 	for (mr = req->first; mr; mr = mr->next)
@@ -442,7 +441,6 @@ static void memreg_req_reclaim(struct ib_memreg_req *req)
 		next = mr->next;
 		memreg_pool_replace_later(mr);
 	}
-	memalloc_noio_restore(noio);
 }
 
 static void memreg_req_queue(struct ib_memreg_req *req)
@@ -482,6 +480,8 @@ static void memreg_req_work(struct work_struct *work)
 	struct ib_memreg_req *req =
 		container_of(work, struct ib_memreg_req, work);
 	struct ib_memreg_pool *pool = req->pool;
+	/* The request may be what writes back the memory that is waited for. */
+	unsigned int noio = memalloc_noio_save();
 
 	if (req->flags & MEMREG_REQ_DRAIN) {
 		req->flags &= ~MEMREG_REQ_DRAIN;
@@ -492,6 +492,7 @@ static void memreg_req_work(struct work_struct *work)
 		memreg_req_reclaim(req);
 	}
 	memreg_pool_leave(pool);
+	memalloc_noio_restore(noio);
 }
 
 /* A work request failed, or was flushed. */
