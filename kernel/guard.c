@@ -408,6 +408,7 @@ static enum memreg_verdict memreg_page_in_file(struct vm_area_struct *vma,
 					       unsigned long addr,
 					       struct page *page)
 {
+	pgoff_t index = linear_page_index(vma, addr);
 	struct address_space *mapping;
 	struct folio *folio;
 	bool same = false;
@@ -419,9 +420,12 @@ static enum memreg_verdict memreg_page_in_file(struct vm_area_struct *vma,
 		return MEMREG_GONE;
 	if (!inode_trylock_shared(mapping->host))
 		return MEMREG_SUSPECT;
-	folio = filemap_get_folio(mapping, linear_page_index(vma, addr));
+	folio = filemap_get_folio(mapping, index);
 	if (!IS_ERR(folio)) {
-		same = folio == page_folio(page);
+		/* A large one that is pinned may go on behind the file's end. */
+		same = folio == page_folio(page) &&
+		       index < DIV_ROUND_UP(i_size_read(mapping->host),
+					    PAGE_SIZE);
 		folio_put(folio);
 	}
 	inode_unlock_shared(mapping->host);
