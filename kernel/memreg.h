@@ -1040,13 +1040,14 @@ static inline struct ib_memreg_cqe *memreg_ring_entry(struct memreg_ring *ring)
 /* Pieces of memory, at most, in a work request that goes to the device. */
 #define MEMREG_FRAGMENTS	32
 
-/* How many the device takes. */
+/* How many the device takes, whatever the work request. */
 static inline u32 memreg_fragments(struct memreg_device *mdev)
 {
 	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
+	int pieces = min3(MEMREG_FRAGMENTS, attrs->max_send_sge,
+			  attrs->max_recv_sge);
 
-	return min3(MEMREG_FRAGMENTS, attrs->max_send_sge,
-		    attrs->max_recv_sge);
+	return min_not_zero(pieces, attrs->max_sge_rd);
 }
 
 /* Work requests that a queue of the device has room for. */
