@@ -846,6 +846,7 @@ static inline bool memreg_region_has(const struct memreg_region *region,
 	return offset - region->offsets[i] < sg_dma_len(&region->sgl[i]);
 }
 
+bool memreg_region_over_limit(const struct memreg_region *region);
 struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 					u64 length, bool writable);
 int memreg_region_pin(struct memreg_ucmd *ucmd, struct memreg_region *region);

@@ -314,9 +314,14 @@ static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
 	switch (ret) {
 	case -EDQUOT:
 		return memreg_charge_reason(ucmd, ret);
-	case -ENOMEM:
 	case -EPERM:
 		return memreg_fail(ucmd, ret, IB_MEMREG_REASON_MEMLOCK);
+	case -ENOMEM:
+		return memreg_region_over_limit(mr->region) ?
+		       memreg_fail(ucmd, ret, IB_MEMREG_REASON_MEMLOCK) : ret;
+	case -EINVAL:
+		/* Ranges that wrap never get here: soft-RoCE has no more MRs. */
+		return -ENOSPC;
 	case -EINTR:
 	case -ERESTARTSYS:
 		return -EINTR;

@@ -32,16 +32,34 @@
 #define MEMREG_DMA_ATTRS	0
 #endif
 
+/* Are so many pinned pages more than the caller may have? */
+static bool memreg_pinned_too_much(u64 pinned)
+{
+	return pinned > rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT &&
+	       !capable(CAP_IPC_LOCK);
+}
+
+/**
+ * memreg_region_over_limit() - Are a region's pages too many to be pinned?
+ * @region: Region that has not been charged, in the context of its owner
+ *
+ * Return: whether RLIMIT_MEMLOCK forbids it.
+ */
+bool memreg_region_over_limit(const struct memreg_region *region)
+{
+	return memreg_pinned_too_much(atomic64_read(&region->mm->pinned_vm) +
+				      region->npages);
+}
+
 static int memreg_region_charge(struct memreg_region *region)
 {
-	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 	s64 pinned;
 
 	/* Scatterlists count in 32 bits. */
 	if (region->npages > UINT_MAX)
 		return -ENOMEM;
 	pinned = atomic64_add_return(region->npages, &region->mm->pinned_vm);
-	if (pinned > limit && !capable(CAP_IPC_LOCK)) {
+	if (memreg_pinned_too_much(pinned)) {
 		atomic64_sub(region->npages, &region->mm->pinned_vm);
 		return -ENOMEM;
 	}
