@@ -540,6 +540,7 @@ static int memreg_ring_wait_for(struct memreg_ring *ring, u32 count,
 	/* Without moderation, what completed is on its way here anyway. */
 	bool look = ring->moderated || !timeout;
 	int ret = 0;
+	bool dead;
 
 	if (timeout != IB_MEMREG_WAIT_FOREVER) {
 		time = ktime_add_safe(ktime_get(),
@@ -553,10 +554,12 @@ static int memreg_ring_wait_for(struct memreg_ring *ring, u32 count,
 		if (look)
 			memreg_ring_process(ring);
 		look = true;
-		if (READ_ONCE(ring->dead))
-			return -ENODEV;
+		/* What was told before it died is there. */
+		dead = smp_load_acquire(&ring->dead);
 		if (memreg_ring_ready(ring) >= count)
 			return 0;
+		if (dead)
+			return -ENODEV;
 		if (ret || !timeout)
 			return ret ?: -ETIMEDOUT;
 		ret = memreg_ring_sleep(ring, count, expires);
