@@ -336,6 +336,8 @@ static noinline bool memreg_slot_end_uring(struct memreg_slot *slot,
 	if (outcome >= 0) {
 		memreg_slot_tell(slot, wc, outcome, &entry);
 		memreg_uring_note(uring, &entry);
+	} else if (slot->queue->stale || memreg_slot_is_stale(slot)) {
+		uring->told.flags |= IB_MEMREG_CQE_STALE;
 	}
 	memreg_slot_release(slot);
 	return memreg_uring_put(uring, ring);
