@@ -63,7 +63,10 @@
 /* Most that a peer is waited for, to see that it was refused something. */
 #define MEMREG_REFUSED	HZ
 
-/* A peer that posts no receives makes a SEND end with an error, not never. */
+/*
+ * If we post no receives, a SEND of the peer's ends with an error, not never.
+ * What becomes of ours is for the peer to say, and 7 is for ever.
+ */
 #define MEMREG_RNR_RETRY	6
 
 /* For a peer if we have no receive: 0.64 ms, IB specification 9.7.5. */
@@ -1094,12 +1097,15 @@ static void memreg_endpoint_established(struct memreg_endpoint *ep,
 		rdma_disconnect(ep->id);
 		return;
 	}
-	if (!ep->listener_id)
+	if (!ep->listener_id) {
 		memreg_endpoint_keep_data(ep, event->param.conn.private_data,
 					  event->param.conn.private_data_len);
+		ep->initiator_depth = event->param.conn.initiator_depth;
+	}
 	ep->outcome = IB_MEMREG_EVENT_DISCONNECTED;
 	WRITE_ONCE(ep->up, true);
-	WRITE_ONCE(ep->sendable, true);
+	/* What may be sent is known. */
+	smp_store_release(&ep->sendable, true);
 	memreg_count(ep->file->mdev, IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED, 1);
 	memreg_endpoint_set_state(ep, IB_MEMREG_ENDPOINT_CONNECTED);
 	memreg_event_post(ep, IB_MEMREG_EVENT_ESTABLISHED);
@@ -1472,7 +1478,7 @@ static int memreg_request_accept(struct memreg_ucmd *ucmd,
 		return memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	}
 	/* The peer's first message may come before it says that it is up. */
-	WRITE_ONCE(ep->sendable, true);
+	smp_store_release(&ep->sendable, true);
 	return 0;
 }
 

@@ -361,6 +361,13 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
  */
 
 /* There is no such opcode, or the device doesn't have it. */
+/* What the peer must have set something aside for, or it never completes. */
+#define MEMREG_OPS_ANSWERED					\
+	(BIT_ULL(IB_MEMREG_OP_READ) |				\
+	 BIT_ULL(IB_MEMREG_OP_CMP_AND_SWP) |			\
+	 BIT_ULL(IB_MEMREG_OP_FETCH_AND_ADD) |			\
+	 BIT_ULL(IB_MEMREG_OP_ATOMIC_WRITE))
+
 static noinline int memreg_bad_opcode(struct memreg_sub *sub,
 				      const struct ib_memreg_wr *wr)
 {
@@ -1133,6 +1140,9 @@ static int memreg_send_one(struct memreg_sub *sub, struct memreg_endpoint *ep,
 	ret = memreg_check_wr(sub, sub->queue, wr, &plain);
 	if (ret)
 		return ret;
+	if (unlikely(!ep->initiator_depth) &&
+	    MEMREG_OPS_ANSWERED & BIT_ULL(wr->opcode))
+		return memreg_bad_opcode(sub, wr);
 	if (sub->nr == MEMREG_CHAIN) {
 		ret = memreg_chain_post(sub, memreg_post_send, taken);
 		if (ret)
@@ -1175,7 +1185,7 @@ static int memreg_submit_sends(struct memreg_sub *sub,
 		return ret;
 	memreg_sub_begin(sub, ep->send, ep->domain->pd->local_dma_lkey,
 			 memreg_fragments(sub->ucmd->mdev), to);
-	if (!ep->send->ready || !READ_ONCE(ep->sendable))
+	if (!ep->send->ready || !smp_load_acquire(&ep->sendable))
 		ret = memreg_fail(sub->ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	while (!ret && i < to) {
 		ret = memreg_send_one(sub, ep, i, &i);

@@ -148,6 +148,7 @@ struct stock_queue {
  * @mw: Window of type 2, or NULL
  * @rnr_retry: How often it tries again to send if there is no receive; 7 is for
  *	ever
+ * @no_reads: It lets the other end READ nothing, and do no atomics
  */
 struct stock {
 	struct rdma_event_channel *events;
@@ -164,6 +165,7 @@ struct stock {
 	struct ibv_mr *mr;
 	struct ibv_mw *mw;
 	uint8_t rnr_retry;
+	bool no_reads;
 };
 
 /* It listens from now on. */

@@ -817,6 +817,38 @@ TEST_F_TIMEOUT(rules, I8_endpoint_must_not_be_closed, LIMIT_S)
 	REFUSED(ENOENT, ID, BUT(good_send(self), wr.target_id = link.endpoint));
 }
 
+/* They would be there for ever, and all behind them. */
+static void not_answered(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(rules) *self, bool connects)
+{
+	static const __u16 opcodes[] = {
+		OP(READ), OP(CMP_AND_SWP), OP(FETCH_AND_ADD),
+	};
+	struct ib_memreg_queues queues = queues_of(self);
+	struct link link = self->link;
+	size_t i;
+
+	ASSERT_EQ(0, stock_open(&link.stock, STOCK_LEN));
+	link.stock.no_reads = true;
+	ASSERT_EQ(0, link_up(&link, &queues, connects));
+	for (i = 0; i < sizeof(opcodes) / sizeof(opcodes[0]); i++)
+		REFUSED(EOPNOTSUPP, OPCODE_DEVICE,
+			BUT(good_of(self, opcodes[i]),
+			    wr.target_id = link.endpoint));
+	stock_close(&link.stock);
+	ASSERT_EQ(0, raw_destroy(link.fd, link.endpoint));
+}
+
+TEST_F_TIMEOUT(rules, I8_connecting_peer_must_take_reads, LIMIT_S)
+{
+	not_answered(_metadata, self, false);
+}
+
+TEST_F_TIMEOUT(rules, I8_accepting_peer_must_take_reads, LIMIT_S)
+{
+	not_answered(_metadata, self, true);
+}
+
 TEST_F_TIMEOUT(rules, I8_endpoint_must_have_the_queue, LIMIT_S)
 {
 	struct ib_memreg_queues queues = queues_of(self);

@@ -212,7 +212,7 @@ static int make_qp(struct stock *s)
 int stock_connect(struct stock *s, const char *ip, __be16 port)
 {
 	struct rdma_conn_param param = {
-		.responder_resources = 16,
+		.responder_resources = s->no_reads ? 0 : 16,
 		.initiator_depth = 16,
 		.retry_count = 7,
 		.rnr_retry_count = 7,
@@ -246,7 +246,7 @@ int stock_request(struct stock *s)
 int stock_accept(struct stock *s)
 {
 	struct rdma_conn_param param = {
-		.responder_resources = 16,
+		.responder_resources = s->no_reads ? 0 : 16,
 		.initiator_depth = 16,
 		.rnr_retry_count = 7,
 		.qp_num = s->qp->qp_num,

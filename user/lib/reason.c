@@ -130,8 +130,9 @@ static const struct reason reasons[] = {
 	[IB_MEMREG_REASON_OPCODE] = {
 		"there is no such opcode, or not on this queue", NULL },
 	[IB_MEMREG_REASON_OPCODE_DEVICE] = {
-		"the RDMA device, or its driver's interface for the kernel, lacks the opcode",
-		"`memreg caps` shows the opcodes that can be submitted" },
+		"the RDMA device, or its driver's interface for the kernel, lacks the opcode, or the peer has agreed to no READs and atomics",
+		"`memreg caps` shows the opcodes that can be submitted; the peer's responder_resources must not be 0"
+	},
 	[IB_MEMREG_REASON_SGES] = {
 		"more SGEs than the queue was made for, or not the number that the opcode takes",
 		NULL },

@@ -179,7 +179,8 @@
  *	registered.
  * @IB_MEMREG_REASON_OPCODE: No such opcode, or not on this queue.
  * @IB_MEMREG_REASON_OPCODE_DEVICE: The device, or its driver's interface for
- *	kernel users, lacks the opcode.
+ *	kernel users, lacks the opcode; or it is a READ or one of the atomics,
+ *	and the endpoint's peer has agreed to none.
  * @IB_MEMREG_REASON_SGES: More SGEs than the queue was made for, or not the
  *	number that the opcode takes.
  * @IB_MEMREG_REASON_INLINE: Inline data that the opcode or the queue can't
