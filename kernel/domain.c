@@ -681,7 +681,7 @@ static void memreg_domain_drain(struct memreg_domain *domain)
 		.wr.send_flags = IB_SEND_SIGNALED,
 	};
 
-	/* A device that has failed takes nothing in error, or does not go there. */
+	/* One that has failed takes nothing in error, or does not go there. */
 	if (ib_modify_qp(domain->qp, &attr, IB_QP_STATE) ||
 	    ib_post_send(domain->qp, &wr.wr, NULL))
 		return;

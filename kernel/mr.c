@@ -320,7 +320,7 @@ static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
 		return memreg_region_over_limit(mr->region) ?
 		       memreg_fail(ucmd, ret, IB_MEMREG_REASON_MEMLOCK) : ret;
 	case -EINVAL:
-		/* Ranges that wrap never get here: soft-RoCE has no more MRs. */
+		/* No range that wraps gets here: soft-RoCE has no more MRs. */
 		return -ENOSPC;
 	case -EINTR:
 	case -ERESTARTSYS:

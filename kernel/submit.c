@@ -1185,6 +1185,7 @@ static int memreg_submit_sends(struct memreg_sub *sub,
 		return ret;
 	memreg_sub_begin(sub, ep->send, ep->domain->pd->local_dma_lkey,
 			 memreg_fragments(sub->ucmd->mdev), to);
+	/* Then what the peer agreed to is known. */
 	if (!ep->send->ready || !smp_load_acquire(&ep->sendable))
 		ret = memreg_fail(sub->ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	while (!ret && i < to) {
