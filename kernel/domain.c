@@ -683,6 +683,7 @@ static void memreg_domain_drain(struct memreg_domain *domain)
 
 	/* One that has failed takes nothing in error, or does not go there. */
 	if (ib_modify_qp(domain->qp, &attr, IB_QP_STATE) ||
+	    memreg_inject(MEMREG_INJECT_POST_SEND) ||
 	    ib_post_send(domain->qp, &wr.wr, NULL))
 		return;
 	wait_event(domain->cq_wait, memreg_drain_look(domain, &drain));
