@@ -100,11 +100,6 @@ revoke_that_fails_is_tried_again() {
 	quit && return "$status"
 }
 
-# sleeps PID: it waits for something.
-sleeps() {
-	[[ $(cat "/proc/$1/stat" 2>/dev/null) = *') S '* ]]
-}
-
 # The rest of a line that is too long to be a command is none either.
 rest_of_a_long_line_is_no_command() {
 	serve || return

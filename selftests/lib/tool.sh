@@ -81,3 +81,8 @@ objects() {
 		$5 == type && $8 == state { n++ }
 		END { exit n + 0 != count }'
 }
+
+# sleeps PID: it waits for something.
+sleeps() {
+	[[ $(cat "/proc/$1/stat" 2>/dev/null) = *') S '* ]]
+}

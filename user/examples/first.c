@@ -44,9 +44,11 @@ int main(int argc, char **argv)
 		w.out_iova, w.length, w.out_rkey, w.access }, data);
 	must(memreg_accept(m, w.endpoint_id, domain, data, sizeof(data)));
 
-	/* it reads and writes memory until it goes, or until it is revoked */
-	while (event.type != IB_MEMREG_EVENT_DISCONNECTED)
+	/* it reads and writes memory until it goes; others may ask meanwhile */
+	do {
 		must(memreg_get_event(m, &event, -1));
+	} while (event.endpoint_id != w.endpoint_id ||
+		 event.type != IB_MEMREG_EVENT_DISCONNECTED);
 	must(memreg_window_revoke(m, domain, w.window_id));
 	printf("it left behind: %.64s\n", memory);
 	memreg_close(m);
