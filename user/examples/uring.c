@@ -5,14 +5,13 @@
  * buffer and written from there. Nothing is copied or registered for RDMA.
  *
  * A message needs a receive that was posted before: an empty message tells the
- * sender of each.
+ * sender of each. An empty one of the sender's is the end of the file.
  *
  *	uring DEVICE -l ADDRESS PORT >COPY	receive
  *	uring DEVICE ADDRESS PORT <FILE		send
  */
 #include <arpa/inet.h>
 #include <err.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +100,7 @@ static void receive_all(struct memreg *m, uint32_t endpoint)
 	struct ib_memreg_wr receive, ready;
 	int length;
 
-	for (;;) {
+	do {
 		memreg_prep_recv(&receive, endpoint, 0, 0, 0, 0);
 		prepare(m, &receive, CHUNK, RECEIVE);
 		memreg_prep_send(&ready, endpoint, 0, 0, 0);
@@ -110,12 +109,9 @@ static void receive_all(struct memreg *m, uint32_t endpoint)
 		if (!length)
 			length = result_of(RECEIVE);
 		if (length < 0)
-			break;
+			errx(1, "receive: %s", strerror(-length));
 		write_all(length);
-	}
-	/* The sender is done. */
-	if (length != -ECANCELED && length != -ENOTCONN)
-		errx(1, "receive: %s", strerror(-length));
+	} while (length);
 }
 
 /* Wait for the peer to be ready, and be ready for its next word */
@@ -143,26 +139,30 @@ static void send_all(struct memreg *m, uint32_t endpoint,
 	struct ib_memreg_wr wr;
 	int length, res;
 
-	for (;;) {
+	do {
 		await_ready(m, ready);
 		length = read_some();
-		if (length <= 0)
-			break;
+		if (length < 0)
+			errx(1, "the file can't be read: %s",
+			     strerror(-length));
 		memreg_prep_send(&wr, endpoint, 0, 0, 0);
 		prepare(m, &wr, length, OTHER);
 		res = result_of(OTHER);
 		if (res < 0)
 			errx(1, "send: %s", strerror(-res));
-	}
-	if (length)
-		errx(1, "the file can't be read: %s", strerror(-length));
+	} while (length);
 	must(memreg_disconnect(m, endpoint));
 }
 
-static void await(struct memreg *m, uint32_t type, struct ib_memreg_event *ev)
+/* The next event of the connection; others may ask for one meanwhile */
+static void await(struct memreg *m, uint32_t endpoint, uint32_t type)
 {
-	must(memreg_get_event(m, ev, -1));
-	if (ev->type != type)
+	struct ib_memreg_event event;
+
+	do {
+		must(memreg_get_event(m, &event, -1));
+	} while (event.endpoint_id != endpoint);
+	if (event.type != type)
 		errx(1, "no connection");
 }
 
@@ -197,7 +197,7 @@ int main(int argc, char **argv)
 	queues.recv_ring_id = ring.id;
 	if (listening) {
 		must(memreg_listen(m, (struct sockaddr *)&at, 1, &id));
-		await(m, IB_MEMREG_EVENT_CONNECT_REQUEST, &event);
+		must(memreg_get_event(m, &event, -1));
 		id = event.endpoint_id;
 		must(memreg_setup(m, id, domain, &queues));
 		must(memreg_accept(m, id, domain, NULL, 0));
@@ -209,11 +209,13 @@ int main(int argc, char **argv)
 		if (io_uring_submit(&uring) != 1)
 			errx(1, "io_uring");
 	}
-	await(m, IB_MEMREG_EVENT_ESTABLISHED, &event);
+	await(m, id, IB_MEMREG_EVENT_ESTABLISHED);
 	if (listening)
 		receive_all(m, id);
 	else
 		send_all(m, id, &ready);
+	/* The sender ends it, when it knows that the receiver has all. */
+	await(m, id, IB_MEMREG_EVENT_DISCONNECTED);
 	io_uring_queue_exit(&uring);
 	memreg_close(m);
 	memreg_ring_destroy(NULL, &ring);
