@@ -116,6 +116,8 @@ zeros_in_front_are_nothing() {
 	serve || return
 	says 0 '^0000000a .* |\.\.\.\.\.\.\.\.|$' peek -o 010 -l 08 192.0.2.1 &&
 		says 2 'no offset' peek -o 0x 192.0.2.1 || status=1
+	says 0 '^write offset=-10 length=16 ' peer verbs_peer -o 0100 \
+		192.0.2.1 7471 write -010 0x10 09 || status=1
 	quit && return "$status"
 }
 

@@ -267,13 +267,15 @@ static bool from_hex(const char *hex, void *out, size_t max, size_t *len)
 /* Decimal, 0x hexadecimal, and negative: offsets may go below the window */
 static bool parse(const char *word, uint64_t *value)
 {
+	const char *digits = word + (*word == '-');
+	int base = strncasecmp(digits, "0x", 2) ? 10 : 16;
 	char *end;
 
 	errno = 0;
-	if (*word == '-')
-		*value = (uint64_t)strtoll(word, &end, 0);
+	if (digits != word)
+		*value = (uint64_t)strtoll(word, &end, base);
 	else
-		*value = strtoull(word, &end, 0);
+		*value = strtoull(word, &end, base);
 	return end != word && !*end && !errno;
 }
 
