@@ -90,20 +90,22 @@ static const struct reason reasons[] = {
 		"leave IB_MEMREG_MR_SINGLE_KEY out and use the keyed segments"
 	},
 	[IB_MEMREG_REASON_SPAN] = {
-		"the span is more than one key of this device covers",
-		"`memreg caps` shows the span of a key; use several windows" },
+		"the span is more than one key of this device, or this window, covers, or the message is longer than 2 GiB",
+		"`memreg caps` shows the span of a key; use several windows or messages"
+	},
 	[IB_MEMREG_REASON_RANGE] = {
 		"the range is not inside the MR", NULL },
 	[IB_MEMREG_REASON_COUNT] = {
 		"the number of entries is 0 or over the limit", NULL },
 	[IB_MEMREG_REASON_BOUND_WINDOW] = {
-		"the window is bound already",
-		"revoke it first" },
+		"the window is bound, or another call is at work on it; to be invalidated: it is not bound on that endpoint",
+		"end what is bound first: by revoking it, or one of type 2B by an INVALIDATE"
+	},
 	[IB_MEMREG_REASON_DOMAIN] = {
 		"the object belongs to another domain", NULL },
 	[IB_MEMREG_REASON_ADDRESS] = {
-		"the address is not IPv4 or IPv6, or not one of this RDMA device",
-		"use an address of the network interface behind the device, or the wildcard address"
+		"the address is not IPv4 or IPv6, or not one of this RDMA device, or names no peer to connect to",
+		"use an address of the network interface behind the device, or to listen the wildcard address; a peer has an address and a port that are not 0"
 	},
 	[IB_MEMREG_REASON_PRIVATE_DATA] = {
 		"more private data than the RDMA CM carries",
@@ -117,8 +119,9 @@ static const struct reason reasons[] = {
 	[IB_MEMREG_REASON_QUEUE] = {
 		"the registration queue failed", NULL },
 	[IB_MEMREG_REASON_WINDOW_TYPE] = {
-		"windows of this type can't be had",
-		"`memreg caps` shows the types of windows" },
+		"there are no windows of this type, or this can't be done with them",
+		"calls bind and revoke those of type 1, work requests those of type 2B; `memreg caps` shows the types"
+	},
 	[IB_MEMREG_REASON_STALE] = {
 		"the memory behind the MR went: it was unmapped, or its mapping changed",
 		"deregister it, and register what is there now" },
@@ -148,16 +151,18 @@ static const struct reason reasons[] = {
 		"register it with IB_MEMREG_ACCESS_LOCAL_WRITE" },
 	[IB_MEMREG_REASON_QUEUE_FULL] = {
 		"there is no room on the send or receive queue",
-		"wait for completions first, or make it larger" },
+		"wait for completions first, signal now and then, or make it larger"
+	},
 	[IB_MEMREG_REASON_RING_FULL] = {
 		"there is no room in the completion ring",
 		"take completions out of it, signal now and then, or make it larger"
 	},
 	[IB_MEMREG_REASON_NO_QUEUE] = {
-		"the endpoint was made without that queue", NULL },
-	[IB_MEMREG_REASON_RING] = {
-		"the completion ring is none, or has sizes that can't be had",
+		"the endpoint was made without that queue, or the device has no shared receive queues",
 		NULL },
+	[IB_MEMREG_REASON_RING] = {
+		"entries of a completion ring can't have this size, or the endpoint is to have both a shared receive queue and a ring for one of its own",
+		"entries have 64 or 128 bytes" },
 	[IB_MEMREG_REASON_ALIGN] = {
 		"the address of an atomic is no multiple of 8, or its length is not 8",
 		NULL },

@@ -127,7 +127,8 @@
  * @IB_MEMREG_REASON_NOT_BOUND: The file is not bound to a device.
  * @IB_MEMREG_REASON_BOUND: The file is bound to a device already.
  * @IB_MEMREG_REASON_NO_DEVICE: No such device in this network namespace.
- * @IB_MEMREG_REASON_DEVICE_GONE: The device was removed.
+ * @IB_MEMREG_REASON_DEVICE_GONE: The device was removed; RING_WAIT: or the ring
+ *	is destroyed.
  * @IB_MEMREG_REASON_NO_FRWR: The device has no fast registration.
  * @IB_MEMREG_REASON_IWARP: A QP of an iWARP device can't be connected to
  *	itself, so there is no registration queue on it.
@@ -158,15 +159,16 @@
  * @IB_MEMREG_REASON_SINGLE_KEY: The driver of this device is not on the list
  *	of those which can register a large scattered MR under a single key, the
  *	MR is larger than it can, or that doesn't go with an access flag.
- * @IB_MEMREG_REASON_SPAN: The span is more than one key of this device covers,
- *	or a message is longer than 2 GiB.
+ * @IB_MEMREG_REASON_SPAN: The span is more than one key of this device, or
+ *	this window, covers, or a message is longer than 2 GiB.
  * @IB_MEMREG_REASON_RANGE: The range is not inside the MR.
  * @IB_MEMREG_REASON_COUNT: The number of entries is 0 or over the limit.
  * @IB_MEMREG_REASON_BOUND_WINDOW: The window is bound, or being bound or
- *	revoked.
+ *	revoked; or one to be invalidated is not bound on that endpoint.
  * @IB_MEMREG_REASON_DOMAIN: The object belongs to another domain.
  * @IB_MEMREG_REASON_ADDRESS: The address is not IPv4 or IPv6, or not of this
- *	device.
+ *	device, or may not be used by this caller; or one to connect to is the
+ *	wildcard address, or has port 0.
  * @IB_MEMREG_REASON_PRIVATE_DATA: More private data than the RDMA CM carries.
  * @IB_MEMREG_REASON_STATE: The endpoint is not in the right state.
  * @IB_MEMREG_REASON_CGROUP: A limit of the rdma cgroup is reached.
