@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #include "kselftest_harness.h"
+#include "memreg.h"
 #include "memreg_fixture.h"
 
 #define NOBODY		65534
@@ -321,6 +322,19 @@ TEST_F(lifetime, file_kept_open_across_execution)
 	close(end);
 	ASSERT_EQ(child, waitpid(child, &status, 0));
 	EXPECT_EQ(0, status);
+}
+
+TEST_F(lifetime, handle_of_a_descriptor_closes_by_execution)
+{
+	int fd = raw_open_bound();
+	struct memreg *m;
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, fcntl(fd, F_SETFD, 0));
+	ASSERT_EQ(0, memreg_open_fd(fd, &m));
+	EXPECT_EQ(FD_CLOEXEC, fcntl(fd, F_GETFD));
+	EXPECT_TRUE(fcntl(fd, F_GETFL) & O_NONBLOCK);
+	memreg_close(m);
 }
 
 struct sharer {

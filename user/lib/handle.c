@@ -107,11 +107,13 @@ free_handle:
 	return ret;
 }
 
-static int set_nonblock(int fd)
+/* As memreg__open_node() opens it */
+static int set_flags(int fd)
 {
-	int flags = fcntl(fd, F_GETFL);
+	int flags = fcntl(fd, F_GETFL), of_fd = fcntl(fd, F_GETFD);
 
-	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
+	    of_fd < 0 || fcntl(fd, F_SETFD, of_fd | FD_CLOEXEC) < 0)
 		return memreg__fail_code("open_fd", -errno, 0);
 	return 0;
 }
@@ -129,7 +131,7 @@ EXPORT int memreg_open_fd(int fd, struct memreg **out)
 	if (!m)
 		return memreg__fail_code("open_fd", -ENOMEM, 0);
 	/* last, since it changes the caller's descriptor */
-	ret = set_nonblock(fd);
+	ret = set_flags(fd);
 	if (ret) {
 		free(m);
 		return ret;

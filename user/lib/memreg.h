@@ -198,7 +198,7 @@ int memreg_open(const char *device, struct memreg **out);
  * @out: The new handle, to be closed by memreg_close()
  *
  * The handle owns @fd from then on, if the call succeeds. The file becomes
- * O_NONBLOCK, for all who share it.
+ * O_NONBLOCK, for all who share it, and @fd close-on-exec.
  *
  * Return: 0; -EBADF or -ENOTTY (@fd is no such descriptor), -ENODEV (@fd is
  * not bound, or its device is gone), -ENOMEM.
