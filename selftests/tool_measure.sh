@@ -74,10 +74,10 @@ lat() {
 			END { exit !(found && sum == count) }' "$SAID"
 }
 
-# It ends by itself, after the time that it was given.
+# duration OP [OPTION...]: it ends by itself, after the time that it was given.
 duration() {
-	serve bw 192.0.2.1 && client bw 192.0.2.1 -o send -s 1K -D 1 &&
-		awk '$1 == "send" && $5 >= 1 { found = 1 }
+	serve bw 192.0.2.1 && client bw 192.0.2.1 -o "$@" -s 1K -D 1 &&
+		awk -v op="$1" '$1 == op && $5 >= 1 { found = 1 }
 			END { exit !found }' "$SAID"
 }
 
@@ -91,6 +91,37 @@ objects() {
 # sleeps PID: it waits for something.
 sleeps() {
 	[[ $(cat "/proc/$1/stat" 2>/dev/null) = *') S '* ]]
+}
+
+# stop PID: as by Ctrl-Z; SIGCONT is fg.
+stop() {
+	kill -STOP "$1" && await 20 stopped "$1"
+}
+
+stopped() {
+	[[ $(cat "/proc/$1/stat" 2>/dev/null) = *') T '* ]]
+}
+
+# The server while it waits, since the client is stopped; and then both go on.
+stop_ends_nothing() {
+	local status=0 client
+	serve bw 192.0.2.1 || return
+	ip netns exec memreg-peer memreg bw -d rxe_peer -o send -D 300 \
+		192.0.2.1 >>"$SAID" 2>&1 &
+	client=$!
+	await 60 objects endpoint connected 2 || status=1
+	stop "$client" && await 20 sleeps "$SERVER" || status=1
+	stop "$SERVER" && kill -CONT "$SERVER" || status=1
+	await 20 sleeps "$SERVER" || status=1
+	kill -CONT "$client" && await 20 sleeps "$client" || status=1
+	objects endpoint connected 2 || status=1
+	kill -TERM "$client"
+	wait "$client" 2>/dev/null
+	[ $? = 143 ] || status=1
+	((status == 0)) || kill "$SERVER" 2>/dev/null
+	wait "$SERVER" || status=1
+	cat "$SAID.server" >>"$SAID"
+	return "$status"
 }
 
 # Somebody else who asks to be let in, and gives up, ends nothing: the client
@@ -166,8 +197,11 @@ for op in write read send; do
 done
 check bw fd00:6d72::1 send 64 500 -q 128
 check bw fd00:6d72::1 read 1048576 20 -q 2
+check bw fd00:6d72::1 write 1048576 64 -q 128
 check lat fd00:6d72::1 send 4096 100
-check duration
+check duration send
+check duration write -q 1
+check stop_ends_nothing
 check bystander_ends_nothing
 check bad_message_is_told
 check nobody_listens

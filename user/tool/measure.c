@@ -248,15 +248,38 @@ static void show_progress(struct measure *s)
 static int take(struct measure *s, struct ib_memreg_cqe *cqe)
 {
 	const struct ib_memreg_cqe *next;
+	int ret;
 
-	while (!(next = memreg_ring_peek(&s->ring)))
-		if (memreg_ring_wait(&s->ring, 1, TIMEOUT_NS, NULL))
+	while (!(next = memreg_ring_peek(&s->ring))) {
+		ret = memreg_ring_wait(&s->ring, 1, TIMEOUT_NS, NULL);
+		/* as when it was stopped, and goes on */
+		if (ret && ret != -EINTR)
 			return fail("%s", memreg_reason());
+	}
 	*cqe = *next;
 	memreg_ring_seen(&s->ring, 1);
 	if (cqe->status)
 		return fail("%s: %s", memreg_opcode_string(cqe->opcode),
 			    memreg_wc_status_string(cqe->status));
+	return EXIT_GOOD;
+}
+
+/*
+ * Have as many under way as are to be, or as there is room for: one that is in
+ * many pieces takes several places of the queue.
+ */
+static int post(struct measure *s, struct ib_memreg_wr *wr, uint64_t *posted)
+{
+	int ret;
+
+	while (*posted - s->done < s->depth && !over(s, *posted)) {
+		ret = memreg_submit(s->m, wr, 1, NULL);
+		if (ret == -EAGAIN && *posted > s->done)
+			break;
+		if (ret)
+			return fail("%s", memreg_reason());
+		++*posted;
+	}
 	return EXIT_GOOD;
 }
 
@@ -269,11 +292,12 @@ static int run_bw(struct measure *s)
 
 	prepare(s, &wr);
 	while (s->done < posted || !over(s, posted)) {
-		while (posted - s->done < s->depth && !over(s, posted)) {
-			if (memreg_submit(s->m, &wr, 1, NULL))
-				return fail("%s", memreg_reason());
-			posted++;
-		}
+		ret = post(s, &wr, &posted);
+		if (ret != EXIT_GOOD)
+			return ret;
+		/* the time may run out before the first, or the next */
+		if (s->done == posted)
+			break;
 		ret = take(s, &cqe);
 		if (ret != EXIT_GOOD)
 			return ret;
@@ -495,6 +519,9 @@ static int serve_messages(struct measure *s)
 	while (!ret) {
 		ret = memreg_ring_wait(&s->ring, 1, IB_MEMREG_WAIT_FOREVER,
 				       NULL);
+		/* as when it was stopped, and goes on */
+		if (ret == -EINTR)
+			ret = 0;
 		if (ret)
 			break;
 		next = memreg_ring_peek(&s->ring);
