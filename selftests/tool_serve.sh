@@ -121,6 +121,32 @@ zeros_in_front_are_nothing() {
 	quit && return "$status"
 }
 
+# What the terminal sends to those who read from it in the background.
+input_of_others_stops_nothing() {
+	local status=0
+	serve || return
+	kill -TTIN "$SERVER" || status=1
+	says 0 '^00000000 ' peek 192.0.2.1 || status=1
+	quit && return "$status"
+}
+
+# The file behind it was truncated: to look there would be SIGBUS.
+memory_that_went_is_not_touched() {
+	local status=0 file=/dev/shm/memreg.$$
+	truncate -s 4K "$file" || return
+	if serve -f "$file"; then
+		truncate -s 0 "$file"
+		printf 'show\nset 0 text\nlist\n' >&"$TO"
+		hear '*show: the memory went*' || status=1
+		hear '*set: the memory went*' || status=1
+		quit || status=1
+	else
+		status=1
+	fi
+	rm "$file"
+	return "$status"
+}
+
 # plain FILE: nothing in it that a terminal would obey.
 plain() {
 	! LC_ALL=C grep -q '[^ -~]' "$1"
@@ -162,6 +188,8 @@ lost_output_is_a_failure() {
 check peers_that_give_up_leave_their_places
 check rest_of_a_long_line_is_no_command
 check zeros_in_front_are_nothing
+check input_of_others_stops_nothing
+check memory_that_went_is_not_touched
 check names_of_others_are_plain
 check lost_output_is_a_failure
 if [ -d "$DEBUGFS/fail_memreg/accept" ] && [ -d "$DEBUGFS/fail_usercopy" ]; then

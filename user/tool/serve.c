@@ -141,7 +141,22 @@ static bool parse_peer(const char *word, uint32_t *id)
 	return true;
 }
 
-static void show(const struct server *s, const char *from, const char *bytes)
+/* What a file had is there no more when it was truncated: touch nothing then */
+static bool memory_is_there(struct server *s, const char *word)
+{
+	struct memreg_mr_info info;
+
+	if (memreg_mr_query(s->m, s->mr.id, &info, NULL, NULL)) {
+		say("%s: %s", word, memreg_reason());
+		return false;
+	}
+	if (info.state == IB_MEMREG_MR_LIVE)
+		return true;
+	say("%s: the memory went, as it does when its file is truncated", word);
+	return false;
+}
+
+static void show(struct server *s, const char *from, const char *bytes)
 {
 	uint64_t offset = 0, len = SHOW_DEFAULT;
 
@@ -151,6 +166,8 @@ static void show(const struct server *s, const char *from, const char *bytes)
 		    s->size);
 		return;
 	}
+	if (!memory_is_there(s, "show"))
+		return;
 	if (len > s->size - offset)
 		len = s->size - offset;
 	say("show %" PRIu64 " %" PRIu64, offset, len);
@@ -168,6 +185,8 @@ static void set(struct server *s, const char *at, const char *text)
 		say("set: OFFSET TEXT, within the memory, and not --read-only of a file");
 		return;
 	}
+	if (!memory_is_there(s, "set"))
+		return;
 	memcpy(s->memory + offset, text, strlen(text));
 	say("set %" PRIu64 " %zu", offset, strlen(text));
 }
@@ -246,6 +265,8 @@ static int open_signals(void)
 	sigaddset(&set_, SIGTERM);
 	sigaddset(&set_, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &set_, NULL);
+	/* the terminal's input is not for us in the background: EIO then */
+	signal(SIGTTIN, SIG_IGN);
 	return signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
