@@ -1279,7 +1279,7 @@ int memreg_list_open(struct memreg_list **out);
  * @object: Filled in
  * @size: sizeof(*@object); fields that the kernel doesn't know become 0
  *
- * Return: 1 if there was one, 0 at the end; -EINVAL (@size), -EINTR.
+ * Return: 1 if there was one, 0 at the end; -EINVAL (@size), -EINTR, -ENOMEM.
  */
 int memreg_list_next(struct memreg_list *list, struct ib_memreg_object *object,
 		     size_t size);

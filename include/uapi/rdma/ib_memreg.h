@@ -315,7 +315,7 @@ struct ib_memreg_addr {
  * connects. Done once a file; a file that is bound stays so.
  *
  * Errors: ENODEV, EBUSY (bound already), EOPNOTSUPP (the device can't do fast
- * registration, or is iWARP; @out_reason says which), EDQUOT.
+ * registration, or is iWARP; @out_reason says which), EDQUOT, ENOMEM.
  */
 struct ib_memreg_bind_device {
 	__u32 size;
@@ -1167,7 +1167,7 @@ struct ib_memreg_object {
  * see. Works on a file that is not bound. Objects that come and go during a
  * sequence of calls may be missed; others are told exactly once.
  *
- * Errors: EINVAL, EFAULT, EINTR.
+ * Errors: EINVAL, EFAULT, EINTR, ENOMEM.
  */
 struct ib_memreg_list {
 	__u32 size;
