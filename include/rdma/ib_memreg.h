@@ -18,8 +18,9 @@
  * done() is called exactly once for each request that was posted: after every
  * key is dead, the memory is unmapped, and the SEND has completed, so that the
  * adapter does not come back to its buffer to send it again. A connection that
- * is lost is drained by the caller (ib_drain_qp()); then requests that still
- * wait for an answer are ended by ib_memreg_req_abort().
+ * is lost is drained by the caller (ib_drain_rq(), then ib_drain_sq(), since an
+ * answer that is taken may post); then requests that still wait for an answer
+ * are ended by ib_memreg_req_abort().
  *
  * A key is dead before its memory is unmapped, whatever happens. An MR whose
  * work request failed or was flushed is in an unknown state: it is destroyed,
