@@ -510,7 +510,9 @@ int memreg_window_free(struct memreg *m, uint32_t window);
  *	IB_MEMREG_BACKLOG_MAX
  * @listener: Its id; memreg_destroy() ends it
  *
- * Each request makes an IB_MEMREG_EVENT_CONNECT_REQUEST.
+ * Each request makes an IB_MEMREG_EVENT_CONNECT_REQUEST. If its peer gives it
+ * up, IB_MEMREG_EVENT_DISCONNECTED follows for that endpoint, whatever becomes
+ * of others.
  *
  * Return: 0; -EINVAL, -EADDRINUSE, -EADDRNOTAVAIL, -EPERM (a port below 1024),
  * -ENOMEM, -ENODEV.
@@ -834,7 +836,8 @@ static inline const void *memreg_cqe_data(const struct ib_memreg_cqe *cqe)
  * @m: The handle
  * @domain: Domain of the endpoints that are to use it
  * @ring: Id of the ring for what they receive
- * @max_recv: Receives that it has room for, 1 to IB_MEMREG_QUEUE_MAX
+ * @max_recv: Receives that it has room for, 1 to IB_MEMREG_QUEUE_MAX, or to
+ *	what the device takes if that is less
  * @max_recv_sge: SGEs of each, 1 to IB_MEMREG_SGE_MAX
  * @flags: enum ib_memreg_queues_flags, or 0
  * @srq: Its id; memreg_destroy() ends it
@@ -859,7 +862,14 @@ int memreg_srq_create(struct memreg *m, uint32_t domain, uint32_t ring,
  *
  * They are posted in this order; if the call fails, those before the one that
  * failed stay posted. -EAGAIN means that there is no room for it now: take
- * completions out of the ring, and submit from there on again.
+ * completions out of the ring, and submit from there on again. If nothing is
+ * under way that will complete, do so at once: another call may have been
+ * setting room aside. Work requests that are not signalled keep their room
+ * until a later one has completed: see memreg_wr_signal().
+ *
+ * If that is between a BIND with IB_MEMREG_WR_INSERT_RKEY and its message,
+ * nothing will be inserted: write the BIND's @rkey there, in network byte
+ * order, before submitting the rest.
  *
  * Return: 0; -EINVAL, -EOVERFLOW, -ENOENT (an id), -ENOTCONN (no connection
  * yet, or no more), -EAGAIN (queue or ring is full), -EACCES (an MR doesn't
@@ -908,6 +918,10 @@ static inline void memreg_prep__remote(struct ib_memreg_wr *wr,
  * memreg_wr_signal() - Have a work request tell of its completion
  * @wr: The work request, prepared
  * @user_data: What the completion is to come with
+ *
+ * Those without keep their places on the send queue, and their room in the
+ * ring, until a later one of the queue that tells of its completion has
+ * completed, or a BIND or INVALIDATE: so signal one now and then.
  */
 static inline void memreg_wr_signal(struct ib_memreg_wr *wr, uint64_t user_data)
 {

@@ -374,9 +374,9 @@ enum ib_memreg_backing {
  * @IB_MEMREG_CAP_OPCODES: Mask of 1 << enum ib_memreg_opcode that can be
  *	submitted.
  * @IB_MEMREG_CAP_FRAGMENTS: Pieces of memory, contiguous for the device, in
- *	one work request. A SEND has no more of them, and a RECV with inline
- *	receive one less; a WRITE or READ goes as several work requests if it
- *	has, up to 32 times as many.
+ *	one work request. A SEND has no more of them, a RECV with inline
+ *	receive one less, and one on a shared receive queue maybe fewer; a WRITE
+ *	or READ goes as several work requests if it has, up to 32 times as many.
  * @IB_MEMREG_CAP_QUEUE: Work requests on a send or receive queue.
  * @IB_MEMREG_CAP_RING: Entries of a completion ring.
  * @IB_MEMREG_CAP_URING: 1 if IB_MEMREG_URING_SUBMIT works.
@@ -1020,7 +1020,8 @@ struct ib_memreg_disconnect {
  * @IB_MEMREG_EVENT_ESTABLISHED: The connection is up.
  * @IB_MEMREG_EVENT_REJECTED: The peer rejected; @status is its reason.
  * @IB_MEMREG_EVENT_DISCONNECTED: The connection is over, by either side or by
- *	an error. The windows granted to the endpoint are revoked.
+ *	an error, or its peer gave up the request. The windows granted to the
+ *	endpoint are revoked.
  * @IB_MEMREG_EVENT_ERROR: The connection did not come up; @status is a
  *	negative errno.
  */
