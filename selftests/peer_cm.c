@@ -251,6 +251,8 @@ TEST_F_TIMEOUT(cm, peer_connects_over_ipv6, LIMIT_S)
 TEST_F_TIMEOUT(cm, wildcard_addresses_listen, LIMIT_S)
 {
 	struct ib_memreg_event event;
+	struct sockaddr_storage ss;
+	struct ib_memreg_addr peer;
 	uint8_t ip[16] = { 0 };
 
 	inet_pton(AF_INET, PEER_IP4, ip);
@@ -260,6 +262,10 @@ TEST_F_TIMEOUT(cm, wildcard_addresses_listen, LIMIT_S)
 	ASSERT_EQ(self->o.listener, event.listener_id);
 	ASSERT_EQ(AF_INET, event.peer.family);
 	ASSERT_EQ(0, memcmp(ip, event.peer.ip, sizeof(ip)));
+	ASSERT_EQ(0, memreg_addr_from_sockaddr(ip_address(PEER_IP4, 0, &ss),
+					       &peer));
+	peer.port = event.peer.port;
+	ASSERT_EQ(0, memcmp(&peer, &event.peer, sizeof(peer)));
 }
 
 TEST_F(cm, port_in_use_and_foreign_address)

@@ -283,6 +283,12 @@ TEST(prepared_work_requests_are_whole)
 	memset(&wr, 0xff, sizeof(wr));
 	memreg_prep_send_inline(&wr, 7, data, sizeof(data));
 	EXPECT_EQ(0, memcmp(&wr, &expected, sizeof(wr)));
+	memset(&wr, 0xff, sizeof(wr));
+	memreg_prep_write_inline(&wr, 7, data, sizeof(data), 11, 12);
+	expected.opcode = IB_MEMREG_OP_WRITE;
+	expected.remote_addr = 11;
+	expected.rkey = 12;
+	EXPECT_EQ(0, memcmp(&wr, &expected, sizeof(wr)));
 
 	memset(&wr, 0xff, sizeof(wr));
 	memreg_prep_read(&wr, 7, 8, 9, 10, 11, 12);
