@@ -8,6 +8,7 @@
  */
 #include <linux/idr.h>
 #include <linux/inet.h>
+#include <linux/log2.h>
 #include <linux/module.h>
 #include <linux/nsproxy.h>
 #include <linux/random.h>
@@ -155,6 +156,17 @@ static int memreg_blk_tag_set(struct memreg_blk *blk)
 	return ret;
 }
 
+/* As the server says, unless a DISCARD could not be split by that. */
+static u32 memreg_blk_granularity(const struct memreg_blk_export *e)
+{
+	u32 bytes = e->discard_granularity;
+
+	if (!is_power_of_2(bytes) || bytes < e->block_size ||
+	    bytes > MEMREG_BLK_RANGE_MAX)
+		return e->block_size;
+	return bytes;
+}
+
 /* A request has no gaps at the boundaries of pages, so that as many MRs will do
  * as its pages fill.
  */
@@ -176,8 +188,7 @@ static struct queue_limits memreg_blk_queue_limits(const struct memreg_blk *blk)
 	if (e->flags & IB_MEMREG_BLK_HAS_DISCARD) {
 		lim.max_hw_discard_sectors = MEMREG_BLK_RANGE_MAX >>
 					     SECTOR_SHIFT;
-		lim.discard_granularity = max(e->discard_granularity,
-					      e->block_size);
+		lim.discard_granularity = memreg_blk_granularity(e);
 	}
 	if (e->flags & IB_MEMREG_BLK_HAS_ZEROES)
 		lim.max_write_zeroes_sectors = MEMREG_BLK_RANGE_MAX >>
