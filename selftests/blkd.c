@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -232,6 +233,24 @@ TEST_F(blkd, a_file_that_shrinks_does_not_hurt)
 	EXPECT_EQ(BLK(RANGE), ret);
 	EXPECT_EQ(4096, self->conn.welcome.capacity);
 	EXPECT_EQ(0, blk_read(&self->conn, 0, 4096, 0, 1));
+}
+
+/* Nor does it become longer again. */
+TEST_F(blkd, a_write_leaves_a_file_as_short_as_it_is)
+{
+	struct stat st;
+
+	if (variant->memory)
+		SKIP(return, "it keeps its size");
+	ASSERT_EQ(0, ftruncate(self->fd, 8192));
+	EXPECT_EQ(BLK(RANGE), blk_write(&self->conn, 65536, 4096, 0, 1));
+	EXPECT_EQ(8192, self->conn.welcome.capacity);
+	ASSERT_EQ(0, ftruncate(self->fd, 4096));
+	EXPECT_EQ(BLK(RANGE), blk_simple(&self->conn, BLK(WRITE_ZEROES), 4096,
+					 4096, BLK(NO_UNMAP)));
+	ASSERT_EQ(0, fstat(self->fd, &st));
+	EXPECT_EQ(4096, st.st_size);
+	EXPECT_EQ(0, blk_write(&self->conn, 0, 4096, 0, 1));
 }
 
 /*
@@ -1278,6 +1297,74 @@ TEST_F(blkd_disk, data_waits_for_buffers)
 		}
 		EXPECT_TRUE(medium_is(conn, 0, HALF, round));
 	}
+}
+
+/*
+ * Media that fail
+ */
+
+#define ROOM		(1U << 20)	/* that it has, of CAPACITY */
+
+/* Files that must not become as long as their export */
+FIXTURE(blkd_limited)
+{
+	struct blk_server server;
+	struct blk_client client;
+	struct blk_conn conn;
+	int fd;
+};
+
+FIXTURE_VARIANT(blkd_limited)
+{
+	const char *args[4];
+};
+
+FIXTURE_VARIANT_ADD(blkd_limited, cache)
+{
+	.args = { PATH },
+};
+
+FIXTURE_VARIANT_ADD(blkd_limited, no_cache)
+{
+	.args = { "--no-cache", PATH },
+};
+
+FIXTURE_SETUP(blkd_limited)
+{
+	struct rlimit limit;
+
+	self->fd = make_file(CAPACITY);
+	ASSERT_GE(self->fd, 0);
+	ASSERT_EQ(0, getrlimit(RLIMIT_FSIZE, &limit));
+	limit.rlim_cur = ROOM;
+	ASSERT_EQ(0, setrlimit(RLIMIT_FSIZE, &limit));
+	EXPECT_EQ(0, blk_serve(&self->server, variant->args));
+	limit.rlim_cur = limit.rlim_max;
+	ASSERT_EQ(0, setrlimit(RLIMIT_FSIZE, &limit));
+	ASSERT_EQ(0, blk_open(&self->client, &self->server, 0x11));
+	ASSERT_EQ(0, blk_connect(&self->client, 1, &self->conn));
+}
+
+FIXTURE_TEARDOWN(blkd_limited)
+{
+	blk_disconnect(&self->conn);
+	blk_close(&self->client);
+	EXPECT_EQ(0, blk_end(&self->server));
+	close(self->fd);
+	unlink(PATH);
+}
+
+/* It neither ends the server nor is anything lost. */
+TEST_F(blkd_limited, a_write_beyond_the_limit_fails_and_no_more)
+{
+	struct blk_conn *conn = &self->conn;
+
+	EXPECT_EQ(BLK(NO_SPACE), blk_write(conn, 2 * ROOM, 4096, 0, 1));
+	EXPECT_EQ(BLK(NO_SPACE), blk_write(conn, 2 * ROOM, HALF, 0, 1));
+	fill(self->client.mem, HALF, 5);
+	EXPECT_EQ(0, blk_write(conn, 0, HALF, 0, 1));
+	EXPECT_EQ(0, blk_simple(conn, BLK(FLUSH), 0, 0, 0));
+	EXPECT_TRUE(medium_is(conn, 0, HALF, 5));
 }
 
 /*

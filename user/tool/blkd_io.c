@@ -7,6 +7,7 @@
 #include <linux/fs.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -67,6 +68,18 @@ static int sync_data(const struct export *e)
 						IB_MEMREG_BLK_OK;
 }
 
+/*
+ * The file was made shorter since its size was looked at: a write would make it
+ * longer again. It may still become shorter between this and the write.
+ */
+static bool beyond_end(const struct export *e, const struct cmd *c)
+{
+	struct stat st;
+
+	return e->kind == EXPORT_FILE && !fstat(e->fd, &st) &&
+	       c->offset + c->length > (uint64_t)st.st_size;
+}
+
 static int write_zeros(const struct export *e, uint64_t length, uint64_t offset)
 {
 	static const char zeros[ZEROS];
@@ -105,6 +118,8 @@ static int zero(const struct export *e, const struct cmd *c)
 		memset(e->memory + c->offset, 0, c->length);
 		return IB_MEMREG_BLK_OK;
 	}
+	if (beyond_end(e, c))
+		return IB_MEMREG_BLK_RANGE;
 	if (e->kind == EXPORT_DISK)
 		done = range_ioctl(e, c, BLKZEROOUT);
 	else
@@ -140,11 +155,14 @@ static int do_discard(const struct export *e, const struct cmd *c)
 
 static int do_write(const struct export *e, const struct cmd *c)
 {
-	if (e->kind != EXPORT_MEMORY)
-		return write_all(e, c->data, c->length, c->offset,
-				 c->flags & IB_MEMREG_BLK_FUA ? RWF_DSYNC : 0);
-	memcpy(e->memory + c->offset, c->data, c->length);
-	return IB_MEMREG_BLK_OK;
+	if (e->kind == EXPORT_MEMORY) {
+		memcpy(e->memory + c->offset, c->data, c->length);
+		return IB_MEMREG_BLK_OK;
+	}
+	if (beyond_end(e, c))
+		return IB_MEMREG_BLK_RANGE;
+	return write_all(e, c->data, c->length, c->offset,
+			 c->flags & IB_MEMREG_BLK_FUA ? RWF_DSYNC : 0);
 }
 
 int io_do(const struct export *e, const struct cmd *c)
@@ -188,6 +206,8 @@ static int try_write(struct export *e, const struct cmd *c)
 	    !(e->flags & IB_MEMREG_BLK_WRITE_CACHE))
 		return -EAGAIN;
 	if (!e->no_nowait) {
+		if (beyond_end(e, c))
+			return IB_MEMREG_BLK_RANGE;
 		n = pwritev2(e->fd, &iov, 1, (off_t)c->offset, RWF_NOWAIT);
 		if (n == (ssize_t)c->length)
 			return IB_MEMREG_BLK_OK;
