@@ -198,14 +198,23 @@ client_vanishes() {
 # A server that is in the middle of a write
 #
 
-# slow_begin: a device with a file whose file system can be frozen: then writes
-# wait, in threads of the server, and the server does not.
-slow_begin() {
+# slow_file: one whose file system can be frozen.
+slow_file() {
 	modprobe loop && file image 16M && mkfs.ext4 -q -F "$FILE" &&
 		mkdir -p "$SLOW" && mount -o loop,noatime "$FILE" "$SLOW" ||
 		return
 	file slow/file 4M
-	server_begin -a 192.0.2.2 --no-cache slow="$FILE" &&
+}
+
+# slow_serve: what has been written to it is safe.
+slow_serve() {
+	server_begin -a 192.0.2.2 --no-cache slow="$SLOW/file"
+}
+
+# slow_begin: a device with that file. When it is frozen writes wait, in threads
+# of the server, and the server does not.
+slow_begin() {
+	slow_file && slow_serve &&
 		blk_make dev export=slow queues=1 io_timeout=1 && blk_enable dev
 }
 
@@ -239,6 +248,32 @@ what_was_begun_ends_before_it_is_enabled_again() {
 		verify "$DISK" randwrite 4K 8 256K && same "$DISK" "$FILE" &&
 		no_errors dev && (($(blk_count dev commands) < 500)) &&
 		rmdir "$BLK/dev" && slow_end
+}
+
+# refused_server WORDS EXPORT: a second one can't begin, and tells why.
+refused_server() {
+	local status=0
+	timeout 60 ip netns exec memreg-peer memreg blkd -d rxe_peer \
+		-a 192.0.2.2 "$2" >"$SAID.second" 2>&1 || status=$?
+	cat "$SAID.second"
+	[ "$status" = 1 ] && grep -q "$1" "$SAID.second"
+}
+
+# The next one's writes must not be passed by those that the old one began.
+the_next_server_waits_for_the_last_write_of_the_old_one() {
+	local status=0
+	slow_begin && slow_write || return
+	kill -TERM "$SERVER"
+	await 20 server_says stopping && kill -TERM "$SERVER" &&
+		await 20 server_says 'gone, epoch' || status=1
+	refused_server 'another process serves it' slow="$SLOW/file" || status=1
+	refused_server EADDRINUSE memory:1M || status=1
+	kill -0 "$SERVER" || status=1
+	thaw
+	wait "$SERVER" || status=1
+	SERVER=
+	[ "$status" = 0 ] && slow_serve && wait "$IO" &&
+		same "$DISK" "$SLOW/file" && rmdir "$BLK/dev" && slow_end
 }
 
 #
@@ -472,6 +507,7 @@ CHECKS=(
 	peers_device_goes_and_comes
 	client_vanishes
 	what_was_begun_ends_before_it_is_enabled_again
+	the_next_server_waits_for_the_last_write_of_the_old_one
 	link_goes_down_and_up
 )
 

@@ -119,6 +119,39 @@ one_port_has_one_server() {
 	end INT && return "$status"
 }
 
+# By its path, another one, and under another name.
+one_file_has_one_server() {
+	local status=0 port=(-d rxe_owner -p 0)
+	ln -f "$FILES/disk" "$FILES/link"
+	begin -p 0 "$FILES/disk" || return
+	ends 1 'disk: another process serves it' "${port[@]}" "$FILES/disk" &&
+		ends 1 'another process serves it' "${port[@]}" x="$FILES/link" &&
+		ends 1 'another process serves it' "${port[@]}" -r "$FILES/disk"
+	status=$?
+	end TERM && return "$status"
+}
+
+# Nor does it keep itself off.
+what_is_shared_is_served() {
+	local first
+	begin -p 0 a="$FILES/disk" b="$FILES/disk" && end TERM &&
+		begin -p 0 -r "$FILES/disk" || return
+	first=$SERVER
+	begin -p 0 -r "$FILES/disk" && end TERM
+	SERVER=$first
+	end TERM && says ' end: 0 commands'
+}
+
+# It waits a moment.
+who_has_it_for_a_moment_is_waited_for() {
+	flock "$FILES/disk" sleep 0.5 &
+	await 60 locked "$FILES/disk" && begin -p 0 "$FILES/disk" && end TERM
+}
+
+locked() {
+	! flock -n "$1" true
+}
+
 ends_by_a_signal() {
 	begin -p 0 -s 64K && end "$1" && says stopping && says ' end: 0 commands'
 }
@@ -156,6 +189,9 @@ check tells_bad_usage
 check tells_what_it_can_not_serve
 check serves_what_the_options_say
 check one_port_has_one_server
+check one_file_has_one_server
+check what_is_shared_is_served
+check who_has_it_for_a_moment_is_waited_for
 check ends_by_a_signal INT
 check ends_by_a_signal TERM
 check tells_statistics

@@ -111,12 +111,13 @@ static int begin_to_listen(struct blkd *b)
 	struct memreg_device device;
 	struct addrinfo *list = resolve(b->options.address, b->options.port,
 					true);
+	uint32_t listener;
 	unsigned int i;
 	int ret;
 
 	if (!list)
 		return EXIT_FAILED;
-	ret = memreg_listen(b->m, list->ai_addr, BACKLOG, &b->listener);
+	ret = memreg_listen(b->m, list->ai_addr, BACKLOG, &listener);
 	if (!ret)
 		getnameinfo(list->ai_addr, list->ai_addrlen, host,
 			    sizeof(host), port, sizeof(port),
@@ -195,7 +196,11 @@ static void refresh(struct blkd *b)
 			    b->exports[i].name, b->exports[i].capacity);
 }
 
-/* What was begun comes to its end; the second time, nothing is waited for */
+/*
+ * What was begun comes to its end; the second time, no reply is waited for. The
+ * port is kept until then, so that no other server has it before: what threads
+ * have yet to do could land after what that one is sent.
+ */
 static void stop(struct loop *l)
 {
 	struct blkd *b = l->b;
@@ -207,9 +212,6 @@ static void stop(struct loop *l)
 	say("stopping");
 	b->stopping = true;
 	l->stop_at = now_ns() + STOP_TIME;
-	if (b->listener)
-		check_end(memreg_destroy(b->m, b->listener));
-	b->listener = 0;
 }
 
 static void take_signal(struct loop *l)

@@ -59,9 +59,12 @@ struct export {
 	struct memreg_mr mr;	/* of @memory */
 };
 
-/* blkd_export.c: @spec is [NAME=]PATH or [NAME=]memory:SIZE; the exit status */
-int export_open(struct export *e, const char *spec,
-		const struct blkd_options *options);
+/*
+ * blkd_export.c: @spec is [NAME=]PATH or [NAME=]memory:SIZE; the exit status.
+ * From @exports on there are those that were opened before.
+ */
+int export_open(struct export *e, const struct export *exports,
+		const char *spec, const struct blkd_options *options);
 int export_register(struct export *e, struct memreg *m, uint32_t domain);
 void export_close(struct export *e);
 /* Look how large it is now; true if that has changed */
@@ -254,7 +257,6 @@ struct blkd {
 	unsigned int nr_exports;
 	struct memreg *m;
 	uint32_t domain;
-	uint32_t listener;
 	uint32_t fragments;	/* that one work request of the device takes */
 	uint32_t queue_max;	/* places that a queue can have */
 	uint32_t chunk;		/* bytes that one work request may have */

@@ -9,11 +9,13 @@
 #include <linux/fs.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "blkd.h"
@@ -21,6 +23,7 @@
 #define MEMORY_PREFIX	"memory:"
 #define BLOCK_DEFAULT	512u
 #define BLOCK_MAX	4096u
+#define LOCK_TRIES	40		/* of 50 ms */
 #define BOOT_ID		"/proc/sys/kernel/random/boot_id"
 
 static bool power_of_two(uint64_t n)
@@ -131,7 +134,45 @@ static void examine_file(struct export *e, const struct stat *st)
 	e->granularity = (uint32_t)st->st_blksize;
 }
 
-static int open_path(struct export *e, const struct blkd_options *o)
+static bool same_file(const struct export *a, const struct export *b)
+{
+	struct stat of_a, of_b;
+
+	return a->fd >= 0 && b->fd >= 0 && !fstat(a->fd, &of_a) &&
+	       !fstat(b->fd, &of_b) && of_a.st_dev == of_b.st_dev &&
+	       of_a.st_ino == of_b.st_ino;
+}
+
+/*
+ * What a server that was told to end has begun could land after newer data from
+ * the next one. The lock is given back with the last thread. udev has it for a
+ * moment when a disk was closed, so that one try is not enough.
+ */
+static int lock_path(const struct export *e, const struct export *exports)
+{
+	const struct timespec while_held = { .tv_nsec = 50000000 };
+	bool shared = e->flags & IB_MEMREG_BLK_READ_ONLY;
+	unsigned int tries = LOCK_TRIES;
+
+	for (; exports < e; exports++)
+		if (same_file(exports, e))
+			return EXIT_GOOD;
+	while (flock(e->fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB)) {
+		if (errno != EWOULDBLOCK) {
+			say("export %s: without a lock: %s", e->name,
+			    strerror(errno));
+			return EXIT_GOOD;
+		}
+		if (!--tries)
+			return fail("%s: another process serves it, or has locked it otherwise",
+				    e->path);
+		nanosleep(&while_held, NULL);
+	}
+	return EXIT_GOOD;
+}
+
+static int open_path(struct export *e, const struct export *exports,
+		     const struct blkd_options *o)
 {
 	int flags = (o->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC |
 		    (o->no_cache ? O_DSYNC : 0);
@@ -144,13 +185,15 @@ static int open_path(struct export *e, const struct blkd_options *o)
 	}
 	if (e->fd < 0 || fstat(e->fd, &st))
 		return fail("%s: %s", e->path, strerror(errno));
-	if (S_ISBLK(st.st_mode))
-		examine_disk(e, st.st_rdev);
-	else if (S_ISREG(st.st_mode))
-		examine_file(e, &st);
-	else
+	if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode))
 		return fail("%s is neither a file nor a block device",
 			    e->path);
+	if (lock_path(e, exports) != EXIT_GOOD)
+		return EXIT_FAILED;
+	if (S_ISBLK(st.st_mode))
+		examine_disk(e, st.st_rdev);
+	else
+		examine_file(e, &st);
 	return EXIT_GOOD;
 }
 
@@ -257,8 +300,8 @@ static int settle_sizes(struct export *e)
 	return EXIT_GOOD;
 }
 
-int export_open(struct export *e, const char *spec,
-		const struct blkd_options *options)
+int export_open(struct export *e, const struct export *exports,
+		const char *spec, const struct blkd_options *options)
 {
 	const char *rest;
 	int ret;
@@ -276,7 +319,7 @@ int export_open(struct export *e, const char *spec,
 		ret = open_memory(e, rest + strlen(MEMORY_PREFIX));
 	} else {
 		e->path = rest;
-		ret = open_path(e, options);
+		ret = open_path(e, exports, options);
 	}
 	if (ret != EXIT_GOOD)
 		return ret;

@@ -169,7 +169,7 @@ static int add_export(struct blkd *b, const char *spec)
 
 	if (b->nr_exports == BLKD_EXPORTS)
 		return bad_usage("%d exports are the most", BLKD_EXPORTS);
-	ret = export_open(e, spec, &b->options);
+	ret = export_open(e, b->exports, spec, &b->options);
 	b->nr_exports++;	/* to be closed in any case */
 	for (i = 0; ret == EXIT_GOOD && i + 1 < b->nr_exports; i++)
 		if (!strcmp(b->exports[i].name, e->name))
