@@ -145,7 +145,7 @@ static int make_ready(struct blkd *b)
 	if (ret == EXIT_GOOD)
 		ret = get_buffers(b);
 	if (ret == EXIT_GOOD) {
-		b->jobs = jobs_start(b->options.threads);
+		b->jobs = jobs_start(b->options.threads, b->nr_exports);
 		ret = b->jobs ? begin_to_listen(b) : EXIT_FAILED;
 	}
 	return ret;

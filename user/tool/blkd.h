@@ -48,6 +48,9 @@ struct export {
 	const char *path;
 	enum export_kind kind;
 	int fd;			/* -1 of memory */
+	struct cmd *held;	/* blkd_job.c has these three, and their lock */
+	struct cmd **held_last;
+	unsigned int busy;	/* threads */
 	uint64_t capacity;
 	uint32_t flags;		/* enum ib_memreg_blk_flags */
 	uint32_t block_size;
@@ -111,7 +114,7 @@ int io_try(struct export *e, const struct cmd *c);
 
 /* blkd_job.c: threads. Commands that are done come back by jobs_take(). */
 struct jobs;
-struct jobs *jobs_start(unsigned int threads);
+struct jobs *jobs_start(unsigned int threads, unsigned int exports);
 void jobs_end(struct jobs *jobs);
 int jobs_fd(const struct jobs *jobs);	/* readable if there may be some */
 void jobs_add(struct jobs *jobs, struct cmd *c);

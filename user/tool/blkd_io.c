@@ -16,7 +16,7 @@
 /* Zeros that are written where nothing else makes them */
 #define ZEROS	65536
 
-/* What is done of it without a thread, be it larger or not */
+/* What is copied in memory without a thread */
 #define QUICK	65536
 
 static int status_of(int err)
@@ -194,28 +194,27 @@ static int try_read(const struct export *e, const struct cmd *c)
 }
 
 /*
- * Where the kernel doesn't know writes that don't wait, those that are short
- * and go to the page cache are done here all the same: they rarely wait.
+ * Where the kernel doesn't know writes that don't wait, they may wait for a
+ * disk that writes back, for a page that is read, or for an inode that a thread
+ * has, and all clients of all exports with them. None is so short that it is
+ * done here.
  */
 static int try_write(struct export *e, const struct cmd *c)
 {
 	struct iovec iov = { c->data, c->length };
 	ssize_t n;
 
-	if (c->flags & IB_MEMREG_BLK_FUA || e->fd < 0 ||
+	if (c->flags & IB_MEMREG_BLK_FUA || e->fd < 0 || e->no_nowait ||
 	    !(e->flags & IB_MEMREG_BLK_WRITE_CACHE))
 		return -EAGAIN;
-	if (!e->no_nowait) {
-		if (beyond_end(e, c))
-			return IB_MEMREG_BLK_RANGE;
-		n = pwritev2(e->fd, &iov, 1, (off_t)c->offset, RWF_NOWAIT);
-		if (n == (ssize_t)c->length)
-			return IB_MEMREG_BLK_OK;
-		if (n >= 0 || errno != EOPNOTSUPP)
-			return -EAGAIN;
+	if (beyond_end(e, c))
+		return IB_MEMREG_BLK_RANGE;
+	n = pwritev2(e->fd, &iov, 1, (off_t)c->offset, RWF_NOWAIT);
+	if (n == (ssize_t)c->length)
+		return IB_MEMREG_BLK_OK;
+	if (n < 0 && errno == EOPNOTSUPP)
 		e->no_nowait = true;
-	}
-	return c->length <= QUICK ? io_do(e, c) : -EAGAIN;
+	return -EAGAIN;
 }
 
 int io_try(struct export *e, const struct cmd *c)

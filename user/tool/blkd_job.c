@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Threads that do what may block */
+/*
+ * Threads that do what may block.
+ *
+ * Jobs are begun in the order in which they came, but for those of an export
+ * that has all threads but one: they are held until it has fewer. So one whose
+ * medium hangs leaves a thread to the others.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,23 +22,59 @@ struct jobs {
 	struct cmd *done;
 	bool end;
 	int fd;
+	unsigned int share;		/* threads that an export may have */
 	unsigned int threads;
 	pthread_t thread[];
 };
 
-static struct cmd *next_job(struct jobs *j)
+/* The first one, unless it was to be held */
+static struct cmd *take_first(struct jobs *j)
 {
-	struct cmd *c;
+	struct cmd *c = j->first;
+	struct export *e = c->conn->export;
 
-	while (!j->first && !j->end)
-		pthread_cond_wait(&j->more, &j->lock);
-	c = j->first;
-	if (!c)
-		return NULL;
 	j->first = c->next;
 	if (!j->first)
 		j->last = &j->first;
+	if (e->busy < j->share) {
+		e->busy++;
+		return c;
+	}
+	c->next = NULL;
+	if (!e->held)
+		e->held_last = &e->held;
+	*e->held_last = c;
+	e->held_last = &c->next;
+	return NULL;
+}
+
+static struct cmd *next_job(struct jobs *j)
+{
+	struct cmd *c = NULL;
+
+	while (!c) {
+		while (!j->first && !j->end)
+			pthread_cond_wait(&j->more, &j->lock);
+		if (!j->first)
+			return NULL;
+		c = take_first(j);
+	}
 	return c;
+}
+
+/* The next one that was held is older than all that were not */
+static void let_go(struct jobs *j, struct export *e)
+{
+	struct cmd *c = e->held;
+
+	e->busy--;
+	if (!c)
+		return;
+	e->held = c->next;
+	c->next = j->first;
+	if (!j->first)
+		j->last = &c->next;
+	j->first = c;
 }
 
 static void tell(struct jobs *j, struct cmd *c)
@@ -49,22 +91,36 @@ static void tell(struct jobs *j, struct cmd *c)
 static void *work(void *arg)
 {
 	struct jobs *j = arg;
+	struct export *e;
 	struct cmd *c;
 
 	pthread_mutex_lock(&j->lock);
 	while ((c = next_job(j))) {
 		pthread_mutex_unlock(&j->lock);
-		c->status = (uint16_t)io_do(c->conn->export, c);
+		e = c->conn->export;
+		c->status = (uint16_t)io_do(e, c);
 		pthread_mutex_lock(&j->lock);
+		let_go(j, e);
 		tell(j, c);
 	}
 	pthread_mutex_unlock(&j->lock);
 	return NULL;
 }
 
-struct jobs *jobs_start(unsigned int threads)
+static int start_thread(struct jobs *j)
 {
-	struct jobs *j = calloc(1, sizeof(*j) + threads * sizeof(pthread_t));
+	int ret;
+
+	ret = pthread_create(&j->thread[j->threads], NULL, work, j);
+	if (!ret)
+		j->threads++;
+	return ret;
+}
+
+struct jobs *jobs_start(unsigned int threads, unsigned int exports)
+{
+	struct jobs *j = calloc(1, sizeof(*j) +
+				threads * sizeof(pthread_t));
 	int ret = ENOMEM;
 
 	if (!j)
@@ -72,13 +128,11 @@ struct jobs *jobs_start(unsigned int threads)
 	pthread_mutex_init(&j->lock, NULL);
 	pthread_cond_init(&j->more, NULL);
 	j->last = &j->first;
+	j->share = threads > 1 && exports > 1 ? threads - 1 : threads;
 	j->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	ret = j->fd < 0 ? errno : 0;
-	while (!ret && j->threads < threads) {
-		ret = pthread_create(&j->thread[j->threads], NULL, work, j);
-		if (!ret)
-			j->threads++;
-	}
+	while (!ret && j->threads < threads)
+		ret = start_thread(j);
 	if (!ret)
 		return j;
 	jobs_end(j);
@@ -135,13 +189,12 @@ struct cmd *jobs_take(struct jobs *j)
 	return done;
 }
 
-unsigned int jobs_cancel(struct jobs *j, const struct conn *conn)
+/* Where the list ends then is in @last */
+static unsigned int drop(struct cmd **at, struct cmd ***last,
+			 const struct conn *conn)
 {
-	struct cmd **at;
 	unsigned int count = 0;
 
-	pthread_mutex_lock(&j->lock);
-	at = &j->first;
 	while (*at) {
 		if ((*at)->conn == conn) {
 			*at = (*at)->next;
@@ -150,7 +203,18 @@ unsigned int jobs_cancel(struct jobs *j, const struct conn *conn)
 			at = &(*at)->next;
 		}
 	}
-	j->last = at;
+	*last = at;
+	return count;
+}
+
+unsigned int jobs_cancel(struct jobs *j, const struct conn *conn)
+{
+	struct export *e = conn->export;
+	unsigned int count;
+
+	pthread_mutex_lock(&j->lock);
+	count = drop(&j->first, &j->last, conn);
+	count += drop(&e->held, &e->held_last, conn);
 	pthread_mutex_unlock(&j->lock);
 	return count;
 }
