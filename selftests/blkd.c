@@ -1303,7 +1303,150 @@ TEST_F(blkd_disk, data_waits_for_buffers)
  * Media that fail
  */
 
+#define FAILING		"/dev/shm/memreg-blkd-failing"
 #define ROOM		(1U << 20)	/* that it has, of CAPACITY */
+
+/* A disk whose writes end with an error when they are too many */
+FIXTURE(blkd_failing)
+{
+	struct blk_server server;
+	struct blk_client client;
+	struct blk_conn conn;
+	bool made;
+	bool runs;
+};
+
+FIXTURE_VARIANT(blkd_failing)
+{
+	const char *args[4];
+	bool no_cache;
+};
+
+FIXTURE_VARIANT_ADD(blkd_failing, cache)
+{
+	.args = { "disk=" FAILING "/loop" },
+};
+
+FIXTURE_VARIANT_ADD(blkd_failing, no_cache)
+{
+	.args = { "--no-cache", "disk=" FAILING "/loop" },
+	.no_cache = true,
+};
+
+FIXTURE_SETUP(blkd_failing)
+{
+	ASSERT_EQ(0, system("mkdir " FAILING));
+	ASSERT_EQ(0, system("mount -t tmpfs -o size=1m none " FAILING));
+	if (system("modprobe loop"))
+		SKIP(return, "no loop devices");
+	self->made = !system("cd " FAILING " && truncate -s 4M disk && ln -s $(losetup -f --show disk) loop");
+	ASSERT_TRUE(self->made);
+	ASSERT_EQ(0, blk_serve(&self->server, variant->args));
+	self->runs = true;
+	ASSERT_EQ(0, blk_open(&self->client, &self->server, 0x11));
+	ASSERT_EQ(0, blk_connect(&self->client, 1, &self->conn));
+}
+
+FIXTURE_TEARDOWN(blkd_failing)
+{
+	blk_disconnect(&self->conn);
+	blk_close(&self->client);
+	if (self->runs)
+		blk_end(&self->server);
+	if (self->made)
+		EXPECT_EQ(0, system("losetup -d $(readlink " FAILING "/loop)"));
+	EXPECT_EQ(0, system("umount " FAILING " && rmdir " FAILING));
+}
+
+/* More than the medium has room for; none is answered before it is sent */
+static int send_too_many(struct blk_conn *conn)
+{
+	struct blk_message msg;
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < conn->depth && !ret; i++) {
+		ret = blk_transfer(conn, BLK(WRITE), i * HALF, HALF, 0, 1,
+				   &msg);
+		if (!ret)
+			ret = blk_send(conn, &msg, blk_size(&msg));
+	}
+	return ret;
+}
+
+/* How many replies of as many as the depth are good, or -1 */
+static int good_replies(struct blk_conn *conn)
+{
+	struct ib_memreg_blk_reply reply;
+	unsigned int i;
+	int good = 0;
+
+	for (i = 0; i < conn->depth; i++) {
+		if (blk_reply(conn, &reply, NULL))
+			return -1;
+		good += reply.status == BLK(OK);
+	}
+	return good;
+}
+
+/* As many FLUSHes, at a time; how many of them are answered well, or -1 */
+static int good_flushes(struct blk_conn *conn)
+{
+	struct blk_message msg;
+	unsigned int i;
+
+	for (i = 0; i < conn->depth; i++) {
+		msg = blk_command(conn, BLK(FLUSH), 0, 0);
+		if (blk_send(conn, &msg, blk_size(&msg)))
+			return -1;
+	}
+	return good_replies(conn);
+}
+
+/* What must not be answered well any more, on a range that the medium has */
+static bool all_is_refused(struct blk_conn *conn, bool no_cache)
+{
+	uint8_t flags = no_cache ? 0 : BLK(FUA);
+	struct blk_message msg;
+
+	if (blk_transfer(conn, BLK(WRITE), 0, 4096, 0, 1, &msg))
+		return false;
+	msg.cmd.flags = flags;
+	return good_flushes(conn) == 0 && blk_do(conn, &msg) == BLK(IO) &&
+	       blk_simple(conn, BLK(WRITE_ZEROES), 0, 4096, flags) == BLK(IO);
+}
+
+TEST_F(blkd_failing, what_is_lost_is_not_safe_later)
+{
+	struct blk_conn *conn = &self->conn;
+	int good;
+
+	ASSERT_EQ(0, send_too_many(conn));
+	good = good_replies(conn);
+	EXPECT_LE(0, good);
+	EXPECT_EQ(variant->no_cache, good < conn->depth);
+	EXPECT_EQ(0, good_flushes(conn));
+	EXPECT_TRUE(all_is_refused(conn, variant->no_cache));
+	EXPECT_EQ(0, blk_read(conn, 0, 4096, 0, 1));
+	EXPECT_EQ(0, blk_simple(conn, BLK(NOP), 0, 0, 0));
+	ASSERT_EQ(0, again(conn));
+	EXPECT_TRUE(all_is_refused(conn, variant->no_cache));
+	EXPECT_EQ(variant->no_cache ? BLK(IO) : 0,
+		  blk_write(conn, 0, 4096, 0, 1));
+	self->runs = false;
+	EXPECT_EQ(1, blk_end(&self->server));
+}
+
+/* Nobody has asked for it to be safe, but who ended the server. */
+TEST_F(blkd_failing, the_exit_status_tells_of_what_was_not_written_back)
+{
+	if (variant->no_cache)
+		SKIP(return, "there is nothing to be written back");
+	ASSERT_EQ(0, send_too_many(&self->conn));
+	EXPECT_EQ(self->conn.depth, good_replies(&self->conn));
+	self->runs = false;
+	EXPECT_EQ(1, blk_end(&self->server));
+}
 
 /* Files that must not become as long as their export */
 FIXTURE(blkd_limited)

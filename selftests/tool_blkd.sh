@@ -152,6 +152,16 @@ locked() {
 	! flock -n "$1" true
 }
 
+# 64 files and 20 threads are more than 1024.
+opens_many_files() {
+	local i files=()
+	for ((i = 0; i < 64; i++)); do
+		truncate -s 4K "$FILES/many$i"
+		files+=("$FILES/many$i")
+	done
+	begin -p 0 --threads 20 "${files[@]}" && end TERM
+}
+
 ends_by_a_signal() {
 	begin -p 0 -s 64K && end "$1" && says stopping && says ' end: 0 commands'
 }
@@ -192,6 +202,7 @@ check one_port_has_one_server
 check one_file_has_one_server
 check what_is_shared_is_served
 check who_has_it_for_a_moment_is_waited_for
+check opens_many_files
 check ends_by_a_signal INT
 check ends_by_a_signal TERM
 check tells_statistics

@@ -406,15 +406,15 @@ static void end_conns(struct blkd *b)
 			poll(&pfd, 1, -1);
 }
 
-static void sync_exports(struct blkd *b)
+static int sync_exports(struct blkd *b)
 {
+	int ret = EXIT_GOOD;
 	unsigned int i;
 
 	for (i = 0; i < b->nr_exports; i++)
-		if (b->exports[i].fd >= 0 &&
-		    !(b->exports[i].flags & IB_MEMREG_BLK_READ_ONLY) &&
-		    fdatasync(b->exports[i].fd))
-			fail("%s: %s", b->exports[i].path, strerror(errno));
+		if (!io_end(&b->exports[i]))
+			ret = EXIT_FAILED;
+	return ret;
 }
 
 int blkd_serve(struct blkd *b)
@@ -436,9 +436,10 @@ int blkd_serve(struct blkd *b)
 			     b->start + b->options.stats_ns : 0;
 		run(&l);
 		end_conns(b);
-		sync_exports(b);
+		ret = sync_exports(b);
 		stats_say(b, "end");
-		ret = l.ret;
+		if (l.ret)
+			ret = l.ret;
 	}
 	give_back(b);
 	close(l.epoll);

@@ -9,6 +9,7 @@
 #ifndef MEMREG_TOOL_BLKD_H
 #define MEMREG_TOOL_BLKD_H
 
+#include <pthread.h>
 #include <rdma/ib_memreg_blk.h>
 
 #include "link.h"
@@ -48,6 +49,10 @@ struct export {
 	const char *path;
 	enum export_kind kind;
 	int fd;			/* -1 of memory */
+	int *fds;		/* one for each thread, see blkd_io.c */
+	unsigned int nr_fds;
+	bool lost;		/* a sync failed; atomic */
+	pthread_mutex_t lock;	/* of finding that out */
 	struct cmd *held;	/* blkd_job.c has these three, and their lock */
 	struct cmd **held_last;
 	unsigned int busy;	/* threads */
@@ -106,11 +111,13 @@ struct cmd {
 
 /*
  * blkd_io.c: do what a command wants of its export, by system calls that may
- * block; or, if all of it can be done without, by those. enum
- * ib_memreg_blk_status, or -EAGAIN
+ * block, on @fd, which nobody else uses; or, if all of it can be done without,
+ * by those. enum ib_memreg_blk_status, or -EAGAIN
  */
-int io_do(const struct export *e, const struct cmd *c);
+int io_do(struct export *e, int fd, const struct cmd *c);
 int io_try(struct export *e, const struct cmd *c);
+/* A last sync; false if some of what was written is lost */
+bool io_end(struct export *e);
 
 /* blkd_job.c: threads. Commands that are done come back by jobs_take(). */
 struct jobs;

@@ -171,6 +171,24 @@ static int lock_path(const struct export *e, const struct export *exports)
 	return EXIT_GOOD;
 }
 
+/* The same file for each thread, and not what may have its path by now */
+static int open_for_threads(struct export *e, int flags, unsigned int threads)
+{
+	char path[32];
+
+	e->fds = calloc(threads, sizeof(e->fds[0]));
+	if (!e->fds)
+		return fail("%s", strerror(ENOMEM));
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", e->fd);
+	for (; e->nr_fds < threads; e->nr_fds++) {
+		e->fds[e->nr_fds] = openat(AT_FDCWD, path, flags);
+		if (e->fds[e->nr_fds] < 0)
+			return fail("%s, for each thread: %s", e->path,
+				    strerror(errno));
+	}
+	return EXIT_GOOD;
+}
+
 static int open_path(struct export *e, const struct export *exports,
 		     const struct blkd_options *o)
 {
@@ -181,7 +199,8 @@ static int open_path(struct export *e, const struct export *exports,
 	e->fd = open(e->path, flags);
 	if (e->fd < 0 && errno == EROFS) {
 		e->flags |= IB_MEMREG_BLK_READ_ONLY;
-		e->fd = open(e->path, O_RDONLY | O_CLOEXEC);
+		flags = O_RDONLY | O_CLOEXEC;
+		e->fd = open(e->path, flags);
 	}
 	if (e->fd < 0 || fstat(e->fd, &st))
 		return fail("%s: %s", e->path, strerror(errno));
@@ -194,7 +213,7 @@ static int open_path(struct export *e, const struct export *exports,
 		examine_disk(e, st.st_rdev);
 	else
 		examine_file(e, &st);
-	return EXIT_GOOD;
+	return open_for_threads(e, flags, o->threads);
 }
 
 static int64_t size_now(const struct export *e)
@@ -308,6 +327,7 @@ int export_open(struct export *e, const struct export *exports,
 
 	*e = (struct export) {
 		.fd = -1,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.block_size = options->block_size,
 		.flags = options->read_only ? IB_MEMREG_BLK_READ_ONLY : 0,
 	};
@@ -342,6 +362,9 @@ int export_register(struct export *e, struct memreg *m, uint32_t domain)
 
 void export_close(struct export *e)
 {
+	while (e->nr_fds)
+		close(e->fds[--e->nr_fds]);
+	free(e->fds);
 	if (e->fd >= 0)
 		close(e->fd);
 	if (e->memory)

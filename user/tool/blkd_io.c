@@ -1,5 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Commands on a file, a disk, or memory */
+/*
+ * Commands on a file, a disk, or memory.
+ *
+ * When data could not be written back, Linux tells each open file once, at its
+ * next sync, whatever that was to sync; the pages are clean then, and the
+ * syncs after it are good. So a failed sync is remembered: the export is lost.
+ * From then on what would have to be safe fails without being tried. And each
+ * thread has opened the files for itself: of two that share one, the first
+ * would be told and the second not, and might answer before the export is
+ * lost. On a file of its own a thread is told itself, or was before, and then
+ * the export is lost already. A lock around each sync would do as well, but
+ * let nobody write with FUA, or --no-cache, while somebody else does.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -25,11 +37,10 @@ static int status_of(int err)
 		IB_MEMREG_BLK_NO_SPACE : IB_MEMREG_BLK_IO;
 }
 
-static int read_all(const struct export *e, char *data, uint64_t length,
-		    uint64_t offset)
+static int read_all(int fd, char *data, uint64_t length, uint64_t offset)
 {
 	while (length) {
-		ssize_t n = pread(e->fd, data, length, (off_t)offset);
+		ssize_t n = pread(fd, data, length, (off_t)offset);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -44,12 +55,12 @@ static int read_all(const struct export *e, char *data, uint64_t length,
 	return IB_MEMREG_BLK_OK;
 }
 
-static int write_all(const struct export *e, const char *data, uint64_t length,
-		     uint64_t offset, int flags)
+static int write_all(int fd, const char *data, uint64_t length, uint64_t offset,
+		     int flags)
 {
 	while (length) {
 		struct iovec iov = { (void *)(uintptr_t)data, length };
-		ssize_t n = pwritev2(e->fd, &iov, 1, (off_t)offset, flags);
+		ssize_t n = pwritev2(fd, &iov, 1, (off_t)offset, flags);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -62,25 +73,24 @@ static int write_all(const struct export *e, const char *data, uint64_t length,
 	return IB_MEMREG_BLK_OK;
 }
 
-static int sync_data(const struct export *e)
+static int sync_data(int fd)
 {
-	return e->fd >= 0 && fdatasync(e->fd) ? status_of(errno) :
-						IB_MEMREG_BLK_OK;
+	return fd >= 0 && fdatasync(fd) ? status_of(errno) : IB_MEMREG_BLK_OK;
 }
 
 /*
  * The file was made shorter since its size was looked at: a write would make it
  * longer again. It may still become shorter between this and the write.
  */
-static bool beyond_end(const struct export *e, const struct cmd *c)
+static bool beyond_end(const struct export *e, int fd, const struct cmd *c)
 {
 	struct stat st;
 
-	return e->kind == EXPORT_FILE && !fstat(e->fd, &st) &&
+	return e->kind == EXPORT_FILE && !fstat(fd, &st) &&
 	       c->offset + c->length > (uint64_t)st.st_size;
 }
 
-static int write_zeros(const struct export *e, uint64_t length, uint64_t offset)
+static int write_zeros(int fd, uint64_t length, uint64_t offset)
 {
 	static const char zeros[ZEROS];
 	int ret = IB_MEMREG_BLK_OK;
@@ -88,29 +98,28 @@ static int write_zeros(const struct export *e, uint64_t length, uint64_t offset)
 	while (length && ret == IB_MEMREG_BLK_OK) {
 		uint64_t n = length < ZEROS ? length : ZEROS;
 
-		ret = write_all(e, zeros, n, offset, 0);
+		ret = write_all(fd, zeros, n, offset, 0);
 		offset += n;
 		length -= n;
 	}
 	return ret;
 }
 
-static bool allocate(const struct export *e, const struct cmd *c, int mode)
+static bool allocate(int fd, const struct cmd *c, int mode)
 {
-	return !fallocate(e->fd, mode | FALLOC_FL_KEEP_SIZE, (off_t)c->offset,
+	return !fallocate(fd, mode | FALLOC_FL_KEEP_SIZE, (off_t)c->offset,
 			  (off_t)c->length);
 }
 
-static bool range_ioctl(const struct export *e, const struct cmd *c,
-			unsigned long request)
+static bool range_ioctl(int fd, const struct cmd *c, unsigned long request)
 {
 	uint64_t range[2] = { c->offset, c->length };
 
-	return !ioctl(e->fd, request, range);
+	return !ioctl(fd, request, range);
 }
 
 /* If the space may go, a hole is the cheapest; then what keeps it */
-static int zero(const struct export *e, const struct cmd *c)
+static int zero(const struct export *e, int fd, const struct cmd *c)
 {
 	bool done;
 
@@ -118,72 +127,146 @@ static int zero(const struct export *e, const struct cmd *c)
 		memset(e->memory + c->offset, 0, c->length);
 		return IB_MEMREG_BLK_OK;
 	}
-	if (beyond_end(e, c))
+	if (beyond_end(e, fd, c))
 		return IB_MEMREG_BLK_RANGE;
 	if (e->kind == EXPORT_DISK)
-		done = range_ioctl(e, c, BLKZEROOUT);
+		done = range_ioctl(fd, c, BLKZEROOUT);
 	else
 		done = (!(c->flags & IB_MEMREG_BLK_NO_UNMAP) &&
-			allocate(e, c, FALLOC_FL_PUNCH_HOLE)) ||
-		       allocate(e, c, FALLOC_FL_ZERO_RANGE);
-	return done ? IB_MEMREG_BLK_OK : write_zeros(e, c->length, c->offset);
+			allocate(fd, c, FALLOC_FL_PUNCH_HOLE)) ||
+		       allocate(fd, c, FALLOC_FL_ZERO_RANGE);
+	return done ? IB_MEMREG_BLK_OK : write_zeros(fd, c->length, c->offset);
 }
 
 /* Zeroed, with what FUA and a medium without a cache ask for */
-static int do_zeroes(const struct export *e, const struct cmd *c)
+static int do_zeroes(const struct export *e, int fd, const struct cmd *c)
 {
-	int ret = zero(e, c);
+	int ret = zero(e, fd, c);
 
 	if (ret == IB_MEMREG_BLK_OK &&
 	    (c->flags & IB_MEMREG_BLK_FUA ||
 	     !(e->flags & IB_MEMREG_BLK_WRITE_CACHE)))
-		ret = sync_data(e);
+		ret = sync_data(fd);
 	return ret;
 }
 
 /* What the medium can't give back it keeps: nobody can tell */
-static int do_discard(const struct export *e, const struct cmd *c)
+static int do_discard(const struct export *e, int fd, const struct cmd *c)
 {
 	bool done = e->kind == EXPORT_DISK ?
-		    range_ioctl(e, c, BLKDISCARD) :
-		    allocate(e, c, FALLOC_FL_PUNCH_HOLE);
+		    range_ioctl(fd, c, BLKDISCARD) :
+		    allocate(fd, c, FALLOC_FL_PUNCH_HOLE);
 
 	if (done || errno == EOPNOTSUPP || errno == EINVAL)
 		return IB_MEMREG_BLK_OK;
 	return status_of(errno);
 }
 
-static int do_write(const struct export *e, const struct cmd *c)
+static int do_write(const struct export *e, int fd, const struct cmd *c)
 {
 	if (e->kind == EXPORT_MEMORY) {
 		memcpy(e->memory + c->offset, c->data, c->length);
 		return IB_MEMREG_BLK_OK;
 	}
-	if (beyond_end(e, c))
+	if (beyond_end(e, fd, c))
 		return IB_MEMREG_BLK_RANGE;
-	return write_all(e, c->data, c->length, c->offset,
+	return write_all(fd, c->data, c->length, c->offset,
 			 c->flags & IB_MEMREG_BLK_FUA ? RWF_DSYNC : 0);
 }
 
-int io_do(const struct export *e, const struct cmd *c)
+static int do_cmd(const struct export *e, int fd, const struct cmd *c)
 {
-	if (!c->length && c->opcode != IB_MEMREG_BLK_FLUSH)
-		return IB_MEMREG_BLK_OK;
 	switch (c->opcode) {
 	case IB_MEMREG_BLK_READ:
-		return read_all(e, c->data, c->length, c->offset);
+		return read_all(fd, c->data, c->length, c->offset);
 	case IB_MEMREG_BLK_WRITE:
-		return do_write(e, c);
+		return do_write(e, fd, c);
 	case IB_MEMREG_BLK_FLUSH:
-		return sync_data(e);
+		return sync_data(fd);
 	case IB_MEMREG_BLK_DISCARD:
-		return do_discard(e, c);
+		return do_discard(e, fd, c);
 	case IB_MEMREG_BLK_WRITE_ZEROES:
-		return do_zeroes(e, c);
+		return do_zeroes(e, fd, c);
 	default:
 		return IB_MEMREG_BLK_OK;
 	}
 }
+
+/*
+ * Failed syncs
+ */
+
+/* When it is answered, what it did or was to sync has to be safe */
+static bool syncs(const struct export *e, const struct cmd *c)
+{
+	return e->kind != EXPORT_MEMORY &&
+	       (c->opcode == IB_MEMREG_BLK_FLUSH ||
+		c->flags & IB_MEMREG_BLK_FUA ||
+		(cmd_changes(c) && !(e->flags & IB_MEMREG_BLK_WRITE_CACHE)));
+}
+
+static bool is_lost(const struct export *e)
+{
+	return __atomic_load_n(&e->lost, __ATOMIC_ACQUIRE);
+}
+
+static void lose(struct export *e)
+{
+	if (is_lost(e))
+		return;
+	__atomic_store_n(&e->lost, true, __ATOMIC_RELEASE);
+	fail("export %s: some of what was written to %s is lost. Serve it anew when it works again, then disable and enable its clients. Until then %s fails",
+	     e->name, e->path,
+	     e->flags & IB_MEMREG_BLK_WRITE_CACHE ? "each FLUSH and FUA" :
+						    "each change");
+}
+
+/*
+ * Was it the sync? A write can fail for want of space before there is anything
+ * to be synced, and no harm is done. This asks on a file on which nothing else
+ * is synced, so that it is told of all that was not written back. Who comes
+ * second waits until the export is lost, if it is.
+ */
+static void find_out(struct export *e, const struct cmd *c, int status)
+{
+	if (status == IB_MEMREG_BLK_RANGE || c->opcode == IB_MEMREG_BLK_DISCARD)
+		return;
+	pthread_mutex_lock(&e->lock);
+	if (c->opcode == IB_MEMREG_BLK_FLUSH ||
+	    status != IB_MEMREG_BLK_NO_SPACE || sync_data(e->fd))
+		lose(e);
+	pthread_mutex_unlock(&e->lock);
+}
+
+int io_do(struct export *e, int fd, const struct cmd *c)
+{
+	int ret;
+
+	if (!c->length && c->opcode != IB_MEMREG_BLK_FLUSH)
+		return IB_MEMREG_BLK_OK;
+	if (!syncs(e, c))
+		return do_cmd(e, fd, c);
+	if (is_lost(e))
+		return IB_MEMREG_BLK_IO;
+	ret = do_cmd(e, fd, c);
+	if (ret != IB_MEMREG_BLK_OK)
+		find_out(e, c, ret);
+	else if (is_lost(e))
+		ret = IB_MEMREG_BLK_IO;
+	return ret;
+}
+
+bool io_end(struct export *e)
+{
+	if (e->kind != EXPORT_MEMORY &&
+	    !(e->flags & IB_MEMREG_BLK_READ_ONLY) && sync_data(e->fd))
+		lose(e);
+	return !is_lost(e);
+}
+
+/*
+ * Without waiting
+ */
 
 static int try_read(const struct export *e, const struct cmd *c)
 {
@@ -204,10 +287,9 @@ static int try_write(struct export *e, const struct cmd *c)
 	struct iovec iov = { c->data, c->length };
 	ssize_t n;
 
-	if (c->flags & IB_MEMREG_BLK_FUA || e->fd < 0 || e->no_nowait ||
-	    !(e->flags & IB_MEMREG_BLK_WRITE_CACHE))
+	if (e->kind == EXPORT_MEMORY || e->no_nowait || syncs(e, c))
 		return -EAGAIN;
-	if (beyond_end(e, c))
+	if (beyond_end(e, e->fd, c))
 		return IB_MEMREG_BLK_RANGE;
 	n = pwritev2(e->fd, &iov, 1, (off_t)c->offset, RWF_NOWAIT);
 	if (n == (ssize_t)c->length)
@@ -220,7 +302,7 @@ static int try_write(struct export *e, const struct cmd *c)
 int io_try(struct export *e, const struct cmd *c)
 {
 	if (e->kind == EXPORT_MEMORY && c->length <= QUICK)
-		return io_do(e, c);
+		return io_do(e, -1, c);
 	if (!c->length && c->opcode != IB_MEMREG_BLK_FLUSH)
 		return IB_MEMREG_BLK_OK;
 	if (c->opcode == IB_MEMREG_BLK_READ)

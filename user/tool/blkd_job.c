@@ -15,6 +15,12 @@
 
 #include "blkd.h"
 
+struct thread {
+	struct jobs *jobs;
+	unsigned int nr;
+	pthread_t id;
+};
+
 struct jobs {
 	pthread_mutex_t lock;		/* of the fields up to @end */
 	pthread_cond_t more;
@@ -24,7 +30,7 @@ struct jobs {
 	int fd;
 	unsigned int share;		/* threads that an export may have */
 	unsigned int threads;
-	pthread_t thread[];
+	struct thread thread[];
 };
 
 /* The first one, unless it was to be held */
@@ -90,7 +96,8 @@ static void tell(struct jobs *j, struct cmd *c)
 
 static void *work(void *arg)
 {
-	struct jobs *j = arg;
+	const struct thread *t = arg;
+	struct jobs *j = t->jobs;
 	struct export *e;
 	struct cmd *c;
 
@@ -98,7 +105,7 @@ static void *work(void *arg)
 	while ((c = next_job(j))) {
 		pthread_mutex_unlock(&j->lock);
 		e = c->conn->export;
-		c->status = (uint16_t)io_do(e, c);
+		c->status = (uint16_t)io_do(e, e->fds ? e->fds[t->nr] : -1, c);
 		pthread_mutex_lock(&j->lock);
 		let_go(j, e);
 		tell(j, c);
@@ -109,9 +116,12 @@ static void *work(void *arg)
 
 static int start_thread(struct jobs *j)
 {
+	struct thread *t = &j->thread[j->threads];
 	int ret;
 
-	ret = pthread_create(&j->thread[j->threads], NULL, work, j);
+	t->jobs = j;
+	t->nr = j->threads;
+	ret = pthread_create(&t->id, NULL, work, t);
 	if (!ret)
 		j->threads++;
 	return ret;
@@ -120,7 +130,7 @@ static int start_thread(struct jobs *j)
 struct jobs *jobs_start(unsigned int threads, unsigned int exports)
 {
 	struct jobs *j = calloc(1, sizeof(*j) +
-				threads * sizeof(pthread_t));
+				threads * sizeof(j->thread[0]));
 	int ret = ENOMEM;
 
 	if (!j)
@@ -150,7 +160,7 @@ void jobs_end(struct jobs *j)
 	pthread_cond_broadcast(&j->more);
 	pthread_mutex_unlock(&j->lock);
 	while (j->threads)
-		pthread_join(j->thread[--j->threads], NULL);
+		pthread_join(j->thread[--j->threads].id, NULL);
 	if (j->fd >= 0)
 		close(j->fd);
 	pthread_cond_destroy(&j->more);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "blkd.h"
 
@@ -178,11 +179,23 @@ static int add_export(struct blkd *b, const char *spec)
 	return ret;
 }
 
+/* Each export is opened for each thread: 1024 files may be too few */
+static void allow_files(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files))
+		return;
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+}
+
 static int open_exports(struct blkd *b, char **words)
 {
 	char memory[32];
 	int ret = EXIT_GOOD;
 
+	allow_files();
 	if (b->options.size) {
 		snprintf(memory, sizeof(memory), "memory:%" PRIu64,
 			 b->options.size);
