@@ -309,11 +309,24 @@ static void memreg_queue_poll(struct memreg_domain *domain, bool arm)
 	struct ib_wc wc;
 
 	spin_lock(&domain->cq_lock);
+	/* Who resets it polls afterwards, and ends what is left. */
+	if (domain->resetting)
+		goto out;
 	do {
 		while (ib_poll_cq(cq, 1, &wc) > 0)
 			wc.wr_cqe->done(cq, &wc);
 	} while (arm && ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
 					 IB_CQ_REPORT_MISSED_EVENTS) > 0);
+out:
+	spin_unlock(&domain->cq_lock);
+}
+
+/* Nobody is polling, or begins to, until this is over. */
+static void memreg_queue_set_resetting(struct memreg_domain *domain,
+				       bool resetting)
+{
+	spin_lock(&domain->cq_lock);
+	domain->resetting = resetting;
 	spin_unlock(&domain->cq_lock);
 }
 
@@ -698,12 +711,15 @@ static int memreg_queue_reset(struct memreg_domain *domain)
 	/* A queue that is down was drained when it went down. */
 	if (domain->state == MEMREG_QUEUE_BROKEN)
 		memreg_domain_drain(domain);
-	ret = ib_modify_qp(domain->qp, &attr, IB_QP_STATE);
 	/*
 	 * Where the drain was refused, mlx4 and mlx5 flush what was posted only
-	 * as it is polled. A batch that is abandoned has nothing to come, and
-	 * nobody who is in the middle of polling for it.
+	 * as it is polled, by counters that the reset clears. Then take what
+	 * is left: a batch that is abandoned has nothing to come, and nobody
+	 * who is in the middle of polling for it.
 	 */
+	memreg_queue_set_resetting(domain, true);
+	ret = ib_modify_qp(domain->qp, &attr, IB_QP_STATE);
+	memreg_queue_set_resetting(domain, false);
 	memreg_queue_poll(domain, true);
 
 	spin_lock_irq(&domain->sq_lock);

@@ -508,6 +508,7 @@ struct memreg_idle {
  * @rebuilt: Rebuilds that succeeded
  * @inflight: Batches posted, oldest first
  * @cq_lock: Taken by who polls @cq: completions are taken in order
+ * @resetting: Nobody may poll @cq; @cq_lock
  * @cq_wait: Waits for completions, to poll; those for batches exclusively
  * @sq_wait: Waits for @sq_free or @state to change
  * @rebuild: The worker
@@ -538,6 +539,7 @@ struct memreg_domain {
 	unsigned long rebuilt;
 	struct list_head inflight;
 	spinlock_t cq_lock;
+	bool resetting;
 	wait_queue_head_t cq_wait;
 	wait_queue_head_t sq_wait;
 	struct work_struct rebuild;
