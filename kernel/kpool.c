@@ -22,7 +22,7 @@
  *
  * Another worker allocates anew what had to be destroyed: requests may be
  * waiting for that, and memory for them. So it waits for nobody who may be
- * waiting for memory, and if reserves have lent MRs, it may use the memory that
+ * waiting for memory, and if the pool has reserves, it may use the memory that
  * is kept for those who free some: no more than was freed when the MRs were
  * destroyed.
  *

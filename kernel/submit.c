@@ -360,7 +360,6 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
  * Checks
  */
 
-/* There is no such opcode, or the device doesn't have it. */
 /* What the peer must have set something aside for, or it never completes. */
 #define MEMREG_OPS_ANSWERED					\
 	(BIT_ULL(IB_MEMREG_OP_READ) |				\
@@ -368,6 +367,7 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
 	 BIT_ULL(IB_MEMREG_OP_FETCH_AND_ADD) |			\
 	 BIT_ULL(IB_MEMREG_OP_ATOMIC_WRITE))
 
+/* There is no such opcode, or the device or the peer doesn't have it. */
 static noinline int memreg_bad_opcode(struct memreg_sub *sub,
 				      const struct ib_memreg_wr *wr)
 {
