@@ -6,24 +6,10 @@
 # shellcheck disable=SC2317 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
-. lib/topology.sh
+# shellcheck source-path=SCRIPTDIR source=lib/tool.sh
+. lib/tool.sh
 
-FAILED=0
-SAID=$(mktemp)
 trap 'rm -f "$SAID" "$SAID.server"' EXIT
-
-# check NAME [ARGUMENT...]: a function of this file.
-check() {
-	: >"$SAID"
-	if "$@"; then
-		echo "ok $*"
-	else
-		sed 's/^/# /' "$SAID"
-		echo "not ok $*"
-		FAILED=1
-	fi
-}
 
 listens() {
 	grep -q '^waiting on ' "$SAID.server"
@@ -79,18 +65,6 @@ duration() {
 	serve bw 192.0.2.1 && client bw 192.0.2.1 -o "$@" -s 1K -D 1 &&
 		awk -v op="$1" '$1 == op && $5 >= 1 { found = 1 }
 			END { exit !found }' "$SAID"
-}
-
-# objects TYPE STATE COUNT: there are as many such objects, of everybody.
-objects() {
-	memreg list | awk -v type="$1" -v state="$2" -v count="$3" '
-		$5 == type && $8 == state { n++ }
-		END { exit n + 0 != count }'
-}
-
-# sleeps PID: it waits for something.
-sleeps() {
-	[[ $(cat "/proc/$1/stat" 2>/dev/null) = *') S '* ]]
 }
 
 # stop PID: as by Ctrl-Z; SIGCONT is fg.

@@ -30,7 +30,6 @@ send() {
 }
 
 copy_is_whole() {
-	: >"$SAID"
 	if ! receive || ! send "$DIR/file"; then
 		kill "$RECEIVER"
 		return 1
@@ -45,7 +44,6 @@ arrived() {
 # A sender that dies in the middle has not come to the end of its file.
 part_is_no_copy() {
 	local status=0 sender
-	: >"$SAID"
 	receive || status=1
 	ip netns exec memreg-peer "$COPY" rxe_peer "${AT[@]}" <"$DIR/pipe" &
 	sender=$!

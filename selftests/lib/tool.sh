@@ -9,6 +9,7 @@ SAID=$(mktemp)
 
 # check NAME [ARGUMENT...]: a function of the test; what was said, if it fails.
 check() {
+	: >"$SAID"
 	if "$@"; then
 		echo "ok $*"
 	else
