@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -15,6 +16,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -143,6 +145,16 @@ static bool same_file(const struct export *a, const struct export *b)
 	       of_a.st_ino == of_b.st_ino;
 }
 
+/* Locks of SMB keep all other open files out, those of our threads as well */
+static bool may_lock(const struct export *e)
+{
+	struct statfs fs;
+
+	return fstatfs(e->fd, &fs) || (fs.f_type != SMB_SUPER_MAGIC &&
+				       fs.f_type != CIFS_SUPER_MAGIC &&
+				       fs.f_type != SMB2_SUPER_MAGIC);
+}
+
 /*
  * What a server that was told to end has begun could land after newer data from
  * the next one. The lock is given back with the last thread. udev has it for a
@@ -157,6 +169,8 @@ static int lock_path(const struct export *e, const struct export *exports)
 	for (; exports < e; exports++)
 		if (same_file(exports, e))
 			return EXIT_GOOD;
+	if (!may_lock(e))
+		return EXIT_GOOD;
 	while (flock(e->fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB)) {
 		if (errno != EWOULDBLOCK) {
 			say("export %s: without a lock: %s", e->name,

@@ -4,13 +4,20 @@
  *
  * When data could not be written back, Linux tells each open file once, at its
  * next sync, whatever that was to sync; the pages are clean then, and the
- * syncs after it are good. So a failed sync is remembered: the export is lost.
- * From then on what would have to be safe fails without being tried. And each
- * thread has opened the files for itself: of two that share one, the first
- * would be told and the second not, and might answer before the export is
- * lost. On a file of its own a thread is told itself, or was before, and then
- * the export is lost already. A lock around each sync would do as well, but
- * let nobody write with FUA, or --no-cache, while somebody else does.
+ * syncs after it are good. With a cache, data that was answered may be among
+ * them, so that is remembered: the export is lost. From then on what would have
+ * to be safe fails without being tried. And each thread has opened the files
+ * for itself: of two that share one, the first would be told and the second
+ * not, and might answer before the export is lost. On a file of its own a
+ * thread is told itself, or was before, and then the export is lost already. A
+ * lock around each sync would do as well, but let nobody write with FUA, or
+ * --no-cache, while somebody else does. (Of a disk that fails to empty its own
+ * cache there is no such record: who is told makes the export lost, and a FLUSH
+ * that ends at that very moment may be answered well.)
+ *
+ * Without a cache nothing is lost that was answered. What fails is done once
+ * more, as the error may be that of another command, of which this file had
+ * yet to be told.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -75,7 +82,12 @@ static int write_all(int fd, const char *data, uint64_t length, uint64_t offset,
 
 static int sync_data(int fd)
 {
-	return fd >= 0 && fdatasync(fd) ? status_of(errno) : IB_MEMREG_BLK_OK;
+	int ret;
+
+	do {
+		ret = fd < 0 ? 0 : fdatasync(fd);
+	} while (ret && errno == EINTR);
+	return ret ? status_of(errno) : IB_MEMREG_BLK_OK;
 }
 
 /*
@@ -196,13 +208,12 @@ static int do_cmd(const struct export *e, int fd, const struct cmd *c)
  * Failed syncs
  */
 
-/* When it is answered, what it did or was to sync has to be safe */
-static bool syncs(const struct export *e, const struct cmd *c)
+/* May data be lost that was answered? */
+static bool can_lose(const struct export *e)
 {
 	return e->kind != EXPORT_MEMORY &&
-	       (c->opcode == IB_MEMREG_BLK_FLUSH ||
-		c->flags & IB_MEMREG_BLK_FUA ||
-		(cmd_changes(c) && !(e->flags & IB_MEMREG_BLK_WRITE_CACHE)));
+	       e->flags & IB_MEMREG_BLK_WRITE_CACHE &&
+	       !(e->flags & IB_MEMREG_BLK_READ_ONLY);
 }
 
 static bool is_lost(const struct export *e)
@@ -215,51 +226,51 @@ static void lose(struct export *e)
 	if (is_lost(e))
 		return;
 	__atomic_store_n(&e->lost, true, __ATOMIC_RELEASE);
-	fail("export %s: some of what was written to %s is lost. Serve it anew when it works again, then disable and enable its clients. Until then %s fails",
-	     e->name, e->path,
-	     e->flags & IB_MEMREG_BLK_WRITE_CACHE ? "each FLUSH and FUA" :
-						    "each change");
+	fail("export %s: some of what was written to %s is lost. Serve it anew when it works again, then disable and enable its clients. Until then each FLUSH and FUA fails",
+	     e->name, e->path);
 }
 
 /*
- * Was it the sync? A write can fail for want of space before there is anything
- * to be synced, and no harm is done. This asks on a file on which nothing else
- * is synced, so that it is told of all that was not written back. Who comes
- * second waits until the export is lost, if it is.
+ * A command failed. That may have been all, as when there is no space for it;
+ * or it was told that something was not written back. This asks on a file on
+ * which nothing else is synced, so that it is told as well. Who comes second
+ * waits until the export is lost, if it is.
  */
-static void find_out(struct export *e, const struct cmd *c, int status)
+static void find_out(struct export *e, const struct cmd *c)
 {
-	if (status == IB_MEMREG_BLK_RANGE || c->opcode == IB_MEMREG_BLK_DISCARD)
+	if (!can_lose(e))
 		return;
 	pthread_mutex_lock(&e->lock);
-	if (c->opcode == IB_MEMREG_BLK_FLUSH ||
-	    status != IB_MEMREG_BLK_NO_SPACE || sync_data(e->fd))
+	if (c->opcode == IB_MEMREG_BLK_FLUSH || sync_data(e->fd))
 		lose(e);
 	pthread_mutex_unlock(&e->lock);
 }
 
 int io_do(struct export *e, int fd, const struct cmd *c)
 {
+	bool flush = c->opcode == IB_MEMREG_BLK_FLUSH;
+	bool safe = can_lose(e) && (flush || c->flags & IB_MEMREG_BLK_FUA);
 	int ret;
 
-	if (!c->length && c->opcode != IB_MEMREG_BLK_FLUSH)
+	if (!c->length && !flush)
 		return IB_MEMREG_BLK_OK;
-	if (!syncs(e, c))
-		return do_cmd(e, fd, c);
-	if (is_lost(e))
+	if (safe && is_lost(e))
 		return IB_MEMREG_BLK_IO;
 	ret = do_cmd(e, fd, c);
-	if (ret != IB_MEMREG_BLK_OK)
-		find_out(e, c, ret);
-	else if (is_lost(e))
+	if (!flush && !cmd_changes(c))
+		return ret;
+	if (ret == IB_MEMREG_BLK_IO && !can_lose(e))
+		ret = do_cmd(e, fd, c);
+	if (ret != IB_MEMREG_BLK_OK && ret != IB_MEMREG_BLK_RANGE)
+		find_out(e, c);
+	else if (safe && is_lost(e))
 		ret = IB_MEMREG_BLK_IO;
 	return ret;
 }
 
 bool io_end(struct export *e)
 {
-	if (e->kind != EXPORT_MEMORY &&
-	    !(e->flags & IB_MEMREG_BLK_READ_ONLY) && sync_data(e->fd))
+	if (can_lose(e) && sync_data(e->fd))
 		lose(e);
 	return !is_lost(e);
 }
@@ -287,7 +298,7 @@ static int try_write(struct export *e, const struct cmd *c)
 	struct iovec iov = { c->data, c->length };
 	ssize_t n;
 
-	if (e->kind == EXPORT_MEMORY || e->no_nowait || syncs(e, c))
+	if (!can_lose(e) || e->no_nowait || c->flags & IB_MEMREG_BLK_FUA)
 		return -EAGAIN;
 	if (beyond_end(e, e->fd, c))
 		return IB_MEMREG_BLK_RANGE;
