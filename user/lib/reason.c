@@ -37,7 +37,7 @@ static const struct reason reasons[] = {
 		"`rdma link` shows those that there are; `memreg load --rxe NETDEV` makes one of a network interface"
 	},
 	[IB_MEMREG_REASON_DEVICE_GONE] = {
-		"the RDMA device was removed, and all that this file had on it is destroyed",
+		"the RDMA device was removed, and all that this file had on it is destroyed; or, where a ring is waited for, that ring is",
 		"open a new handle once the device is back" },
 	[IB_MEMREG_REASON_NO_FRWR] = {
 		"the RDMA device has no fast registration", NULL },

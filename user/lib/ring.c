@@ -93,9 +93,6 @@ EXPORT int memreg_ring_wait(struct memreg_ring *ring, uint32_t min,
 	if (ret == -ETIMEDOUT)
 		memreg__fail("ring_wait", ret,
 			     "fewer completions than wanted within the time");
-	if (ret == -ENODEV)
-		memreg__fail("ring_wait", ret,
-			     "the ring is destroyed, alone or with its device");
 	if (count && (!ret || ret == -ETIMEDOUT))
 		*count = arg.out_count;
 	return ret;
