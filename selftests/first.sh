@@ -27,10 +27,10 @@ ask_and_give_up() {
 # The peer has written, somebody else asks and gives up, and the peer reads.
 bystander_ends_nothing() {
 	local status=0 first peer
-	owner "$FIRST" rxe_owner >"$DIR/said" 2>&1 &
+	ip netns exec memreg-owner "$FIRST" rxe_owner >"$DIR/said" 2>&1 &
 	first=$!
 	await 60 objects listener - 1 || status=1
-	peer verbs_peer 192.0.2.1 7471 write 0 5 65 pause read 0 5 \
+	ip netns exec memreg-peer verbs_peer 192.0.2.1 7471 write 0 5 65 pause read 0 5 \
 		<"$DIR/go" >"$SAID" 2>&1 &
 	peer=$!
 	exec {GO}>"$DIR/go"

@@ -142,24 +142,39 @@ what_is_shared_is_served() {
 	end TERM && says ' end: 0 commands'
 }
 
-# It waits a moment.
+# It waits a moment: until the server has the file open, and then some.
 who_has_it_for_a_moment_is_waited_for() {
-	flock "$FILES/disk" sleep 0.5 &
-	await 60 locked "$FILES/disk" && begin -p 0 "$FILES/disk" && end TERM
+	local lock status=0
+	exec {lock}<"$FILES/disk"
+	flock "$lock" || status=1
+	: >"$SAID"
+	ip netns exec memreg-owner memreg blkd -d rxe_owner -p 0 \
+		"$FILES/disk" >"$SAID" 2>&1 {lock}<&- &
+	SERVER=$!
+	await 60 has_open "$SERVER" "$FILES/disk" || status=1
+	exec {lock}<&-
+	await 60 says 'serving on' || status=1
+	end TERM && return "$status"
 }
 
-locked() {
-	! flock -n "$1" true
-}
-
-# 64 files and 20 threads are more than 1024.
-opens_many_files() {
-	local i files=()
-	for ((i = 0; i < 64; i++)); do
-		truncate -s 4K "$FILES/many$i"
-		files+=("$FILES/many$i")
+# has_open PID FILE
+has_open() {
+	local fd
+	for fd in "/proc/$1/fd/"*; do
+		[ "$fd" -ef "$2" ] && return
 	done
-	begin -p 0 --threads 20 "${files[@]}" && end TERM
+	return 1
+}
+
+# 64 files and 20 threads are more than the soft limit that a login shell has.
+opens_many_files() {
+	local files=("$FILES/many"{1..64}) soft status=0
+	truncate -s 4K "${files[@]}" || return
+	soft=$(ulimit -S -n)
+	ulimit -S -n 1024
+	begin -p 0 --threads 20 "${files[@]}" || status=1
+	ulimit -S -n "$soft"
+	end TERM && return "$status"
 }
 
 ends_by_a_signal() {
