@@ -150,6 +150,7 @@ FIXTURE_VARIANT_ADD(broken, post_and_drain_fail)
 {
 	.fault = { "post_send", 2, 2 },
 };
+
 WAY(work_fails, "work_request", 0, .down = false);
 WAY(work_fails_midway, "work_request", 2, .truncate = true);
 WAY(completion_is_lost, "completion", 0, .slow = true);
