@@ -1339,7 +1339,8 @@ FIXTURE_SETUP(blkd_failing)
 		SKIP(return, "no loop devices");
 	/* What an earlier one has left that failed before it was set up */
 	system("losetup -d $(readlink " FAILING "/loop) 2>/dev/null");
-	system("umount " FAILING " 2>/dev/null; rmdir " FAILING);
+	system("umount " FAILING " 2>/dev/null");
+	system("rmdir " FAILING " 2>/dev/null");
 	ASSERT_EQ(0, system("mkdir " FAILING));
 	ASSERT_EQ(0, system("mount -t tmpfs -o size=1m none " FAILING));
 	self->made = !system("cd " FAILING " && truncate -s 4M disk && ln -s $(losetup -f --show disk) loop");
