@@ -76,6 +76,19 @@ stopped() {
 	[[ $(cat "/proc/$1/stat" 2>/dev/null) = *') T '* ]]
 }
 
+# end_client PID STATUS: it goes on until it is told to end, and the server until
+# then, unless the status tells of a failure already.
+end_client() {
+	local status=$2
+	kill -TERM "$1"
+	wait "$1" 2>/dev/null
+	[ $? = 143 ] || status=1
+	((status == 0)) || kill "$SERVER" 2>/dev/null
+	wait "$SERVER" || status=1
+	cat "$SAID.server" >>"$SAID"
+	return "$status"
+}
+
 # The server while it waits, since the client is stopped; and then both go on.
 stop_ends_nothing() {
 	local status=0 client
@@ -89,17 +102,10 @@ stop_ends_nothing() {
 	await 20 sleeps "$SERVER" || status=1
 	kill -CONT "$client" && await 20 sleeps "$client" || status=1
 	objects endpoint connected 2 || status=1
-	kill -TERM "$client"
-	wait "$client" 2>/dev/null
-	[ $? = 143 ] || status=1
-	((status == 0)) || kill "$SERVER" 2>/dev/null
-	wait "$SERVER" || status=1
-	cat "$SAID.server" >>"$SAID"
-	return "$status"
+	end_client "$client" "$status"
 }
 
-# Somebody else who asks to be let in, and gives up, ends nothing: the client
-# goes on until it is told to end, and the server until then.
+# Somebody else who asks to be let in, and gives up, ends nothing.
 bystander_ends_nothing() {
 	local status=0 client other
 	serve bw 192.0.2.1 || return
@@ -116,13 +122,7 @@ bystander_ends_nothing() {
 	await 20 objects endpoint closed 1 || status=1
 	await 20 sleeps "$SERVER" || status=1
 	objects endpoint connected 2 || status=1
-	kill -TERM "$client"
-	wait "$client" 2>/dev/null
-	[ $? = 143 ] || status=1
-	((status == 0)) || kill "$SERVER" 2>/dev/null
-	wait "$SERVER" || status=1
-	cat "$SAID.server" >>"$SAID"
-	return "$status"
+	end_client "$client" "$status"
 }
 
 # A message that is longer than it may be is not the client's end: this request
