@@ -702,9 +702,32 @@ static void memreg_domain_drain(struct memreg_domain *domain)
 	wait_event(domain->cq_wait, memreg_drain_look(domain, &drain));
 }
 
+/*
+ * rxe's task may still be going through what was flushed, and put a queue that
+ * is being reset in error again. When the call returns it has ended, so that
+ * the second time holds.
+ */
+static int memreg_queue_to_reset(struct memreg_domain *domain)
+{
+	struct ib_qp_init_attr init_attr;
+	struct ib_qp_attr attr;
+	unsigned int attempt = 0;
+	int ret;
+
+	do {
+		attr.qp_state = IB_QPS_RESET;
+		ret = ib_modify_qp(domain->qp, &attr, IB_QP_STATE);
+		if (ret)
+			return ret;
+		memreg_inject_relapse(domain->qp);
+		ret = ib_query_qp(domain->qp, &attr, IB_QP_STATE, &init_attr);
+	} while (!ret && attr.qp_state != IB_QPS_RESET && !attempt++);
+	/* Where it can't be asked, connecting it tells. */
+	return 0;
+}
+
 static int memreg_queue_reset(struct memreg_domain *domain)
 {
-	struct ib_qp_attr attr = { .qp_state = IB_QPS_RESET };
 	struct memreg_batch *batch, *next;
 	int ret;
 
@@ -718,7 +741,7 @@ static int memreg_queue_reset(struct memreg_domain *domain)
 	 * who is in the middle of polling for it.
 	 */
 	memreg_queue_set_resetting(domain, true);
-	ret = ib_modify_qp(domain->qp, &attr, IB_QP_STATE);
+	ret = memreg_queue_to_reset(domain);
 	memreg_queue_set_resetting(domain, false);
 	memreg_queue_poll(domain, true);
 

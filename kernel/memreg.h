@@ -184,6 +184,7 @@ enum memreg_inject_point {
 	MEMREG_INJECT_POST_SEND,
 	MEMREG_INJECT_WORK_REQUEST,
 	MEMREG_INJECT_COMPLETION,
+	MEMREG_INJECT_QUEUE_RESET,
 	MEMREG_INJECT_QUEUE_CONNECT,
 	MEMREG_INJECT_ALLOC_MR,
 	MEMREG_INJECT_MAP_MR,
@@ -207,10 +208,12 @@ void memreg_inject_exit(void);
 int memreg_inject(enum memreg_inject_point point);
 int memreg_inject_post_send(struct ib_qp *qp, struct ib_send_wr *first,
 			    const struct ib_send_wr **bad);
+void memreg_inject_relapse(struct ib_qp *qp);
 void memreg_inject_event(struct rdma_cm_event *event);
 #else
 static inline void memreg_inject_init(void) {}
 static inline void memreg_inject_exit(void) {}
+static inline void memreg_inject_relapse(struct ib_qp *qp) {}
 static inline void memreg_inject_event(struct rdma_cm_event *event) {}
 
 static inline int memreg_inject(enum memreg_inject_point point)

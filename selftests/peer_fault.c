@@ -127,6 +127,7 @@ struct fault {
 	const char *point;
 	unsigned int skip;
 	int times;
+	bool relapse;		/* the first reset of the queue doesn't hold */
 };
 
 FIXTURE_VARIANT(broken)
@@ -151,6 +152,11 @@ FIXTURE_VARIANT_ADD(broken, post_and_drain_fail)
 	.fault = { "post_send", 2, 2 },
 };
 
+FIXTURE_VARIANT_ADD(broken, work_fails_and_the_reset_as_well)
+{
+	.fault = { "work_request", 0, 1, .relapse = true },
+};
+
 WAY(work_fails, "work_request", 0, .down = false);
 WAY(work_fails_midway, "work_request", 2, .truncate = true);
 WAY(completion_is_lost, "completion", 0, .slow = true);
@@ -158,6 +164,8 @@ WAY(queue_is_down, "work_request", 0, .down = true);
 
 static void order(const struct fault *fault)
 {
+	if (fault->relapse)
+		fault_order("queue_reset", 0, 1);
 	fault_order(fault->point, fault->skip, fault->times);
 }
 
@@ -167,7 +175,8 @@ static void fault_is_met(struct __test_metadata *_metadata,
 {
 	int64_t end = now_ms() + LIMIT_MS;
 
-	while (fault_pending(fault->point)) {
+	while (fault_pending(fault->point) ||
+	       (fault->relapse && fault_pending("queue_reset"))) {
 		ASSERT_GT(end, now_ms());
 		usleep(1000);
 	}
@@ -186,7 +195,8 @@ static void take_down(struct __test_metadata *_metadata,
 static void no_more_faults(void)
 {
 	static const char *const points[] = {
-		"post_send", "work_request", "completion", "queue_connect",
+		"post_send", "work_request", "completion", "queue_reset",
+		"queue_connect",
 	};
 	size_t i;
 
