@@ -919,6 +919,15 @@ static struct memreg_domain *memreg_domain_alloc(struct memreg_file *file,
 	return domain;
 }
 
+/* An MR that is never given a key: see memreg_send_fence(). */
+static int memreg_domain_create_fence(struct memreg_domain *domain)
+{
+	if (!(domain->mdev->quirks & MEMREG_QUIRK_REPEATS_REG_MR))
+		return 0;
+	return memreg_fastmr_alloc(&domain->fence, domain->pd,
+				   IB_MR_TYPE_MEM_REG, 1, NULL);
+}
+
 /* Make all that a domain is made of. On failure nothing is left of it. */
 static int memreg_domain_build(struct memreg_domain *domain)
 {
@@ -933,9 +942,12 @@ static int memreg_domain_build(struct memreg_domain *domain)
 		ret = memreg_domain_errno(PTR_ERR(domain->pd));
 		goto err_charge;
 	}
-	ret = memreg_queue_create(domain);
+	ret = memreg_domain_create_fence(domain);
 	if (ret)
 		goto err_pd;
+	ret = memreg_queue_create(domain);
+	if (ret)
+		goto err_fence;
 	spin_lock(&mdev->domains_lock);
 	list_add_tail(&domain->device_node, &mdev->domains);
 	spin_unlock(&mdev->domains_lock);
@@ -943,6 +955,8 @@ static int memreg_domain_build(struct memreg_domain *domain)
 	queue_work(memreg_rebuild_wq, &domain->rebuild);
 	return 0;
 
+err_fence:
+	memreg_fastmr_destroy(&domain->fence);
 err_pd:
 	ib_dealloc_pd(domain->pd);
 err_charge:
@@ -961,6 +975,7 @@ static void memreg_domain_free(struct memreg_domain *domain)
 	cancel_delayed_work_sync(&domain->reap);
 	memreg_frwr_drain_domain(domain);
 	memreg_queue_destroy(domain);
+	memreg_fastmr_destroy(&domain->fence);
 	ib_dealloc_pd(domain->pd);
 	memreg_domain_uncharge(domain);
 	kfree(domain);

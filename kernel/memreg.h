@@ -265,6 +265,8 @@ int memreg_stats_tell(struct memreg_ucmd *ucmd);
 #define MEMREG_QUIRK_FLAT_PAGE_LIST	BIT(2)
 /* REG_MR may be posted again after LOCAL_INV with the page list as it was. */
 #define MEMREG_QUIRK_KEEPS_PAGE_LIST	BIT(3)
+/* A REG_MR that has not completed is done again with a message before it. */
+#define MEMREG_QUIRK_REPEATS_REG_MR	BIT(4)
 
 unsigned long memreg_quirks(struct ib_device *ibdev);
 
@@ -496,6 +498,7 @@ struct memreg_idle {
  * @file: The file
  * @mdev: The device
  * @pd: Protection domain
+ * @fence: An MR that is never given a key, where MEMREG_QUIRK_REPEATS_REG_MR is
  * @cq: Completions of @qp
  * @qp: RC QP connected to itself; carries REG_MR and LOCAL_INV only
  * @port: Port of @qp
@@ -528,6 +531,7 @@ struct memreg_domain {
 	struct memreg_file *file;
 	struct memreg_device *mdev;
 	struct ib_pd *pd;
+	struct memreg_fastmr fence;
 	struct ib_cq *cq;
 	struct ib_qp *qp;
 	u32 port;
@@ -1149,6 +1153,8 @@ struct memreg_slot {
  * @stale: Memory of a part of a work request went; memreg_ring.lock
  * @free: Free slots of a receive queue; taken off with @lock
  * @early: Receives that wait for a QP, the last one first; @lock
+ * @fenced: Behind what was posted last no message is sent anew that was posted
+ *	before; @lock, and looked at where MEMREG_QUIRK_REPEATS_REG_MR is
  * @marked: A marker is posted
  * @wait: Waits for @posted to be 0, and the marker to be through, or for an
  *	endpoint to leave @takers
@@ -1176,6 +1182,7 @@ struct memreg_queue {
 	bool stale;
 	struct llist_head free;
 	struct llist_head early;
+	bool fenced;
 	bool marked;
 	wait_queue_head_t wait;
 };

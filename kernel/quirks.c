@@ -19,11 +19,16 @@ static const struct {
 	 * rxe_map_mr_sg() keeps a flat array with one entry for each system
 	 * page, from kzalloc(). rxe_reg_user_mr() does not use its udata.
 	 * rxe_invalidate_mr() and rxe_reg_fast_mr() leave the array alone.
+	 * req_retry() goes back to the oldest work request that has not
+	 * completed, and rxe_requester() does local ones again from there on:
+	 * a REG_MR makes a key work that was killed, or fails if it works.
+	 * Only LOCAL_INV waits for all before it (rxe_wqe_is_fenced()).
 	 */
 	{
 		RDMA_DRIVER_RXE,
 		MEMREG_QUIRK_WEAK_INV | MEMREG_QUIRK_SINGLE_KEY |
-		MEMREG_QUIRK_FLAT_PAGE_LIST | MEMREG_QUIRK_KEEPS_PAGE_LIST,
+		MEMREG_QUIRK_FLAT_PAGE_LIST | MEMREG_QUIRK_KEEPS_PAGE_LIST |
+		MEMREG_QUIRK_REPEATS_REG_MR,
 	},
 };
 

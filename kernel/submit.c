@@ -732,8 +732,10 @@ static void memreg_chain_undo(struct memreg_sub *sub, u32 from)
 	while (sub->nr > from) {
 		struct memreg_slot *slot = sub->s->slots[--sub->nr];
 
-		if (sub->queue->send)
+		if (sub->queue->send) {
+			sub->queue->fenced = false;
 			memreg_window_post_undo(slot);
+		}
 		memreg_queue_undo(slot);
 	}
 }
@@ -747,6 +749,22 @@ static u32 memreg_chain_find(const struct memreg_sub *sub, const void *bad)
 		if (bad == &sub->s->device_wrs[i])
 			return i;
 	return 0;
+}
+
+/* Is it no part of anything yet, but what comes before a BIND? */
+static bool memreg_slot_is_fence(const struct memreg_slot *slot)
+{
+	/* SENDs do not go in parts. */
+	return slot->part && slot->opcode == IB_MEMREG_OP_SEND;
+}
+
+/* The user's work requests of which the last part is in the chain. */
+static u32 memreg_chain_count(const struct memreg_sub *sub)
+{
+	u32 last = sub->nr - 1;
+
+	return sub->s->owners[last] - sub->s->owners[0] +
+	       !memreg_slot_is_fence(sub->s->slots[last]);
 }
 
 /*
@@ -774,8 +792,7 @@ static int memreg_chain_post(struct memreg_sub *sub,
 	ret = post(sub, &bad);
 	if (!ret) {
 		memreg_count(sub->ucmd->mdev, IB_MEMREG_STAT_WRS_SUBMITTED,
-			     sub->s->owners[sub->nr - 1] - sub->s->owners[0] +
-			     1);
+			     memreg_chain_count(sub));
 		sub->nr = 0;
 		sub->nr_sges = 0;
 		return 0;
@@ -783,8 +800,9 @@ static int memreg_chain_post(struct memreg_sub *sub,
 	from = memreg_chain_find(sub, bad);
 	*taken = sub->s->owners[from];
 	/* Parts of a work request without the others, or none that tells. */
-	if (from && (sub->s->owners[from - 1] == *taken ||
-		     (sub->uring && sub->queue->send)))
+	if (from && !memreg_slot_is_fence(sub->s->slots[from - 1]) &&
+	    (sub->s->owners[from - 1] == *taken ||
+	     (sub->uring && sub->queue->send)))
 		queue_work(memreg_wq, &sub->queue->ep->close);
 	memreg_count(sub->ucmd->mdev, IB_MEMREG_STAT_WRS_SUBMITTED,
 		     *taken - sub->s->owners[0]);
@@ -1079,9 +1097,68 @@ static int memreg_send_inline(struct memreg_sub *sub, u32 i)
 	return 0;
 }
 
+/* Put on the chain what waits for all before it, and does nothing. */
+static void memreg_send_fence(struct memreg_sub *sub,
+			      const struct memreg_endpoint *ep, u32 i,
+			      int flags)
+{
+	struct memreg_slot *slot = memreg_queue_next(sub->queue);
+	union memreg_device_wr *to = memreg_chain_add(sub, slot, i);
+
+	/* If it fails, BIND is told to have. */
+	slot->opcode = IB_MEMREG_OP_SEND;
+	slot->part = true;
+	to->send.wr_cqe = &slot->cqe;
+	to->send.opcode = IB_WR_LOCAL_INV;
+	to->send.send_flags = flags;
+	to->send.sg_list = NULL;
+	to->send.num_sge = 0;
+	to->send.ex.invalidate_rkey = ep->domain->fence.mr->rkey;
+	sub->queue->fenced = true;
+}
+
+/*
+ * See that no message before a BIND is sent anew when that has been done, where
+ * it would be done again. If there is room for this alone, it makes some: what
+ * is not signalled before it completes with it.
+ */
+static int memreg_send_fenced(struct memreg_sub *sub,
+			      const struct memreg_endpoint *ep, u32 i,
+			      u32 *taken)
+{
+	int ret;
+
+	if (!atomic_read(&sub->queue->posted)) {
+		sub->queue->fenced = true;
+		return memreg_sub_reserve(sub, i, 1);
+	}
+	if (sub->nr + 2 > MEMREG_CHAIN) {
+		ret = memreg_chain_post(sub, memreg_post_send, taken);
+		if (ret)
+			return ret;
+	}
+	ret = memreg_sub_reserve(sub, i, 2);
+	if (!ret)
+		memreg_send_fence(sub, ep, i, 0);
+	else if (!memreg_queue_reserve(sub->queue, 1))
+		memreg_send_fence(sub, ep, i, IB_SEND_SIGNALED);
+	return ret;
+}
+
+/* Make sure of room for a BIND or an INVALIDATE, which waits by itself. */
+static int memreg_send_reserve(struct memreg_sub *sub,
+			       const struct memreg_endpoint *ep, u32 i,
+			       u32 *taken)
+{
+	if (sub->ucmd->mdev->quirks & MEMREG_QUIRK_REPEATS_REG_MR &&
+	    sub->s->wrs[i].opcode == IB_MEMREG_OP_BIND && !sub->queue->fenced)
+		return memreg_send_fenced(sub, ep, i, taken);
+	return memreg_sub_reserve(sub, i, 1);
+}
+
 /* Put a BIND or an INVALIDATE on the chain. Both are told to us in any case. */
 static int memreg_send_window(struct memreg_sub *sub,
-			      struct memreg_endpoint *ep, u32 i)
+			      struct memreg_endpoint *ep, u32 i, u32 *taken)
 {
 	struct ib_memreg_wr *wr = &sub->s->wrs[i];
 	union memreg_device_wr *to;
@@ -1091,7 +1168,7 @@ static int memreg_send_window(struct memreg_sub *sub,
 	if (wr->flags & IB_MEMREG_WR_INSERT_RKEY &&
 	    sub->nr_inserts == ARRAY_SIZE(sub->s->inserts))
 		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_INLINE);
-	ret = memreg_sub_reserve(sub, i, 1);
+	ret = memreg_send_reserve(sub, ep, i, taken);
 	if (ret)
 		return ret;
 	slot = memreg_queue_next(sub->queue);
@@ -1149,7 +1226,8 @@ static int memreg_send_one(struct memreg_sub *sub, struct memreg_endpoint *ep,
 			return ret;
 	}
 	if (!plain && memreg_opcodes[wr->opcode].window)
-		return memreg_send_window(sub, ep, i);
+		return memreg_send_window(sub, ep, i, taken);
+	sub->queue->fenced = false;
 	if (sub->nr_inserts) {
 		ret = memreg_insert_rkeys(sub, wr, i);
 		if (ret)

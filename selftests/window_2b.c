@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "kselftest_harness.h"
 #include "data.h"
@@ -313,6 +314,58 @@ TEST_F_TIMEOUT(window, many_are_bound_in_one_call, LIMIT_S)
 		self->rkey = wrs[2 * i].rkey;
 		self->iova = wrs[2 * i].remote_addr;
 		EXPECT_EQ((uintptr_t)self->mem + AT + i, self->iova);
+		serves(_metadata, self, &self->other.stock, AT + i);
+	}
+}
+
+#define NOT_READY	"/sys/class/infiniband/rxe_owner/ports/1/hw_counters/" \
+			"rcvd_rnr_err"
+
+/* Until the peer has said once more that it has no receive */
+static void await_not_ready(struct __test_metadata *_metadata, long before)
+{
+	int i;
+
+	for (i = 0; i < 10000 && file_number(NOT_READY) == before; i++)
+		usleep(1000);
+	ASSERT_LT(before, file_number(NOT_READY));
+}
+
+/* A message is sent anew, and windows are bound behind it. */
+TEST_F_TIMEOUT(window, messages_wait_for_receives, LIMIT_S)
+{
+	static struct telling tell;
+	struct ib_memreg_wr wrs[8];
+	long before = file_number(NOT_READY);
+	unsigned int i;
+	struct ibv_wc wc;
+
+	for (i = 0; i < 8; i += 2) {
+		wrs[i] = bind_wr(self, i);
+		wrs[i].flags = INSERT_RKEY;
+		wrs[i].insert_at = offsetof(struct telling, rkey);
+		wrs[i + 1] = WR(SEND, self->to,
+				INLINE_DATA(&tell, sizeof(tell)),
+				.flags = INLINE | (i == 6 ? SIGNALED : 0));
+	}
+	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 8)) {
+		TH_LOG("taken %u, reason %u", raw_taken(), raw_reason());
+	}
+	await_not_ready(_metadata, before);
+	await_not_ready(_metadata, before + 1);
+	for (i = 0; i < 8; i += 2)
+		ASSERT_EQ(0, stock_recv(self->stock, 16 * i, 16));
+	for (i = 0; i < 8; i += 2) {
+		ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
+		ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+	}
+	done(_metadata, self, OP(SEND), NULL);
+	for (i = 0; i < 8; i += 2) {
+		struct telling *got = (void *)(self->stock->mem + 16 * i);
+
+		self->rkey = be32toh(got->rkey);
+		EXPECT_EQ(wrs[i].rkey, self->rkey);
+		self->iova = wrs[i].remote_addr;
 		serves(_metadata, self, &self->other.stock, AT + i);
 	}
 }
