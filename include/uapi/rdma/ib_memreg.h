@@ -38,7 +38,7 @@
  *  - EINVAL: A field is out of its documented range, @size is too small, or
  *    fields contradict each other.
  *  - EOPNOTSUPP: A flag or a feature that this kernel or this RDMA device
- *    does not have.
+ *    does not have, or that the endpoint's peer has not agreed to.
  *  - EOVERFLOW: addr + length, or offset + length, wraps around.
  *  - EFAULT: A pointer in the structure, or the memory to be registered, is
  *    not mapped in the caller's address space, or not with the protection
