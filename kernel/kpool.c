@@ -726,7 +726,7 @@ static int memreg_pool_check(struct ib_pd *pd,
 
 	if (!attr->count || max_count < attr->count ||
 	    max_count > MEMREG_POOL_MAX ||
-	    attr->flags & ~(IB_MEMREG_POOL_SG_GAPS | IB_MEMREG_POOL_SINGLE_QP))
+	    attr->flags & ~IB_MEMREG_POOL_SG_GAPS)
 		return -EINVAL;
 	if (attr->numa_node != NUMA_NO_NODE &&
 	    (attr->numa_node < 0 || attr->numa_node >= nr_node_ids ||
@@ -751,16 +751,14 @@ static u32 memreg_pool_max_seg(struct ib_device *ibdev)
 }
 
 /*
- * States of keys that prove nothing about packets in flight (I1). Those that
- * came before the one by which the peer has killed a key are through, if they
- * came by the same QP.
+ * States of keys that prove nothing about packets in flight (I1). Nor that the
+ * key stays dead, if it is the peer who has killed it: REG_MR may be done again
+ * (MEMREG_QUIRK_REPEATS_REG_MR) until the SEND behind it has completed.
  */
-static u8 memreg_pool_weak(struct ib_device *ibdev, unsigned int flags)
+static u8 memreg_pool_weak(struct ib_device *ibdev)
 {
 	if (!(memreg_quirks(ibdev) & MEMREG_QUIRK_WEAK_INV))
 		return 0;
-	if (flags & IB_MEMREG_POOL_SINGLE_QP)
-		return BIT(MEMREG_MR_LOCAL);
 	return BIT(MEMREG_MR_LOCAL) | BIT(MEMREG_MR_REMOTE);
 }
 
@@ -784,7 +782,7 @@ static void memreg_pool_describe(struct ib_memreg_pool *pool, struct ib_pd *pd,
 	/* Lengths are 32 bits wide. */
 	pool->max_pages = min_t(u32, pool->max_pages, SZ_1G >> PAGE_SHIFT);
 	pool->max_seg = memreg_pool_max_seg(ibdev);
-	pool->weak = memreg_pool_weak(ibdev, attr->flags);
+	pool->weak = memreg_pool_weak(ibdev);
 	pool->sg_gaps = attr->flags & IB_MEMREG_POOL_SG_GAPS &&
 			ibdev->attrs.kernel_cap_flags & IBK_SG_GAPS_REG;
 	pool->nr_chunks = DIV_ROUND_UP(pool->max_count + 1,

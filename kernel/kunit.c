@@ -79,8 +79,7 @@ struct memreg_fake_mr {
  * @allocs: MRs that were allocated
  * @fail_allocs: How many of the next allocations fail
  * @fail_map: Mapping fails
- * @weak: LOCAL_INV does not wait for packets in flight
- * @others: There are other QPs, whose packets nothing waits for
+ * @weak: To kill a key does not wait for packets in flight, whoever does it
  * @next_key: Key of the next MR
  */
 struct memreg_fake {
@@ -103,7 +102,6 @@ struct memreg_fake {
 	atomic_t fail_allocs;
 	bool fail_map;
 	bool weak;
-	bool others;
 	u32 next_key;
 };
 
@@ -278,14 +276,14 @@ static bool memreg_fake_reg(struct memreg_fake *fake,
 }
 
 /* Have a key killed, by the peer or by a work request. */
-static bool memreg_fake_inv(struct memreg_fake *fake, u32 rkey, bool local)
+static bool memreg_fake_inv(struct memreg_fake *fake, u32 rkey)
 {
 	struct memreg_fake_mr *mr = memreg_fake_find(fake, rkey);
 
 	if (!mr)
 		return false;
 	memreg_fake_kill(fake, mr);
-	mr->lingers = fake->weak && (local || fake->others);
+	mr->lingers = fake->weak;
 	return true;
 }
 
@@ -298,7 +296,7 @@ static bool memreg_fake_execute(struct memreg_fake *fake,
 	if (wr->opcode == IB_WR_REG_MR)
 		done = memreg_fake_reg(fake, wr);
 	else if (wr->opcode == IB_WR_LOCAL_INV)
-		done = memreg_fake_inv(fake, wr->rkey, true);
+		done = memreg_fake_inv(fake, wr->rkey);
 	spin_unlock_bh(&fake->lock);
 	return done;
 }
@@ -552,7 +550,7 @@ static u32 memreg_test_rkey(struct memreg_test *t, unsigned int i)
 static int memreg_test_remote_inv(struct memreg_test *t, u32 rkey)
 {
 	spin_lock_bh(&t->fake->lock);
-	memreg_fake_inv(t->fake, rkey, false);
+	memreg_fake_inv(t->fake, rkey);
 	spin_unlock_bh(&t->fake->lock);
 	return ib_memreg_req_remote_invalidated(&t->req, rkey);
 }
@@ -1288,22 +1286,21 @@ static void memreg_test_req_local(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 4, t->fake->allocs);
 }
 
-/* The device is one as rxe is, and there may be other QPs. */
-static void memreg_test_weak(struct memreg_test *t, bool others)
+/* The device is one as rxe is. */
+static void memreg_test_weak(struct memreg_test *t)
 {
 	t->fake->ibdev.ops.driver_id = RDMA_DRIVER_RXE;
 	t->fake->weak = true;
-	t->fake->others = others;
 }
 
-/* I1: LOCAL_INV does not wait for packets, so the MR goes before the memory. */
+/* I1: nothing waits for packets, so MRs go before the memory. */
 static void memreg_test_req_weak_inv(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
 	u32 rkey;
 
-	memreg_test_weak(t, false);
-	memreg_test_pool(test, 2, 0, 1, IB_MEMREG_POOL_SINGLE_QP);
+	memreg_test_weak(t);
+	memreg_test_pool(test, 2, 0, 1, 0);
 	memreg_test_map(test, 2);
 	rkey = memreg_test_rkey(t, 1);
 	KUNIT_ASSERT_EQ(test, 0,
@@ -1313,18 +1310,18 @@ static void memreg_test_req_weak_inv(struct kunit *test)
 	ib_memreg_req_end(&t->req, &t->fake->qp);
 	memreg_fake_complete(t->fake, UINT_MAX);
 	memreg_test_expect_done(test, 0);
-	/* What the peer has killed is not replaced. */
-	memreg_test_expect_idle(test, 2, 1);
-	KUNIT_EXPECT_EQ(test, 3, t->fake->allocs);
+	/* One that the peer has killed, and one that we have. */
+	memreg_test_expect_idle(test, 2, 2);
+	KUNIT_EXPECT_EQ(test, 4, t->fake->allocs);
 }
 
-/* I1: the peer's SEND is behind packets of its own QP, but of no other one. */
+/* I1: what the peer has killed is replaced before the memory is unmapped. */
 static void memreg_test_req_weak_remote_inv(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
 	u32 rkey;
 
-	memreg_test_weak(t, true);
+	memreg_test_weak(t);
 	memreg_test_pool(test, 1, 0, 1, 0);
 	memreg_test_map(test, 1);
 	rkey = memreg_test_rkey(t, 0);
@@ -1351,9 +1348,6 @@ static void memreg_test_pool_quirk(struct kunit *test)
 	memreg_test_pool(test, 1, 0, 1, 0);
 	KUNIT_EXPECT_EQ(test, BIT(MEMREG_MR_LOCAL) | BIT(MEMREG_MR_REMOTE),
 			t->pool->weak);
-	ib_memreg_pool_destroy(t->pool);
-	memreg_test_pool(test, 1, 0, 1, IB_MEMREG_POOL_SINGLE_QP);
-	KUNIT_EXPECT_EQ(test, BIT(MEMREG_MR_LOCAL), t->pool->weak);
 }
 
 /* done() waits for the SEND, whichever comes first: it, or the answer. */
@@ -1720,7 +1714,7 @@ static void memreg_test_example_answer(struct memreg_test *t,
 
 	local_bh_disable();
 	spin_lock(&t->fake->lock);
-	memreg_fake_inv(t->fake, wc.ex.invalidate_rkey, false);
+	memreg_fake_inv(t->fake, wc.ex.invalidate_rkey);
 	spin_unlock(&t->fake->lock);
 	example_answered(client, &wc, &answer);
 	local_bh_enable();

@@ -27,9 +27,7 @@
  * which kills the key in any state, and another takes its place. This needs
  * neither a live QP nor the caller's context. Where to kill a key does not wait
  * for packets in flight (rxe), MRs whose keys were killed are destroyed
- * likewise. A key that the peer invalidates with its answer is spared that if
- * the PD has no other QP (IB_MEMREG_POOL_SINGLE_QP), since the one that takes
- * the answer has taken all packets before it.
+ * likewise, whoever killed them.
  *
  * Functions may be called in any context but NMI, with interrupts on or off,
  * unless they say that they may sleep. Calls for the same request are
@@ -63,15 +61,9 @@ struct scatterlist;
  * @IB_MEMREG_POOL_SG_GAPS: MRs that take any list of pieces, whatever their
  *	boundaries, on devices that have those (IBK_SG_GAPS_REG); elsewhere it
  *	is ignored, and a request takes one more MR at each gap
- * @IB_MEMREG_POOL_SINGLE_QP: The PD never has more than one QP at a time, which
- *	is drained before there is another: nobody can use a key but the peer
- *	of that QP. Where to kill a key does not wait for packets in flight
- *	(rxe), those that the peer has invalidated need no new MR then;
- *	elsewhere this changes nothing.
  */
 enum ib_memreg_pool_flags {
 	IB_MEMREG_POOL_SG_GAPS		= BIT(0),
-	IB_MEMREG_POOL_SINGLE_QP	= BIT(1),
 };
 
 /**

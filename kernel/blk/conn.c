@@ -173,7 +173,6 @@ memreg_blk_create_pool(const struct memreg_blk_queue *queue)
 		.name = memreg_blk_name(blk),
 		.max_pages = pages,
 		.numa_node = NUMA_NO_NODE,
-		.flags = IB_MEMREG_POOL_SINGLE_QP,
 	};
 
 	most = queue->pd->device->attrs.max_fast_reg_page_list_len;
@@ -184,12 +183,8 @@ memreg_blk_create_pool(const struct memreg_blk_queue *queue)
 }
 
 /*
- * Each queue has a PD of its own, and with it a pool: an answer ends a key on
- * the QP that it comes by, and request and memory are blk-mq's again. That QP
- * has taken all packets before the answer. Those of another QP are taken at the
- * same time, and where invalidation doesn't wait for them (rxe) one that has
- * passed the check of the key may still be copying. With one QP for each PD no
- * other can pass it.
+ * Each queue has a PD of its own, and with it a pool: a key works by the one
+ * connection that it was made for, and no queue waits for another's MRs.
  */
 static int memreg_blk_create_pd(struct memreg_blk_queue *queue)
 {
