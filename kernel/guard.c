@@ -422,8 +422,9 @@ static enum memreg_verdict memreg_page_in_file(struct vm_area_struct *vma,
 		return MEMREG_SUSPECT;
 	folio = filemap_get_folio(mapping, index);
 	if (!IS_ERR(folio)) {
-		/* A large one that is pinned may go on behind the end. */
-		same = folio == page_folio(page) &&
+		/* What the machine can't read any more stays in the file. */
+		same = folio == page_folio(page) && !PageHWPoison(page) &&
+		       /* A large one may go on behind the end. */
 		       index < DIV_ROUND_UP(i_size_read(mapping->host),
 					    PAGE_SIZE);
 		folio_put(folio);
