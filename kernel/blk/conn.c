@@ -578,28 +578,33 @@ static void memreg_blk_destroy(struct memreg_blk_queue *queue)
  * All queues
  */
 
-/* Take what the first queue was told for what all must be told. */
+/* Take what the first queue was told for what all must be told. Of the depth
+ * the least is used.
+ */
 static int memreg_blk_learn(struct memreg_blk *blk)
 {
 	const struct memreg_blk_export *e = &blk->live[0].export;
-	unsigned int pages;
+	unsigned int depth = e->depth, pages, i;
 
+	for (i = 1; i < blk->nr_live; i++)
+		depth = min(depth, blk->live[i].export.depth);
 	blk->max_mrs = min_t(unsigned int, blk->max_mrs, e->max_segs);
 	pages = blk->max_mrs * ib_memreg_pool_pages(blk->live[0].pool);
 	blk->io_max = min(blk->io_max, e->max_length);
 	blk->io_max = min_t(u64, blk->io_max, (u64)(pages - 1) * PAGE_SIZE);
 	blk->io_max = rounddown(blk->io_max, PAGE_SIZE);
-	if (e->depth < MEMREG_BLK_DEPTH_MIN || blk->io_max < PAGE_SIZE) {
+	if (depth < MEMREG_BLK_DEPTH_MIN || blk->io_max < PAGE_SIZE) {
 		memreg_blk_say(blk, "the server allows too little");
 		return -EOPNOTSUPP;
 	}
 	blk->export = *e;
+	blk->export.depth = depth;
 	blk->known = true;
 	return 0;
 }
 
 /* The queues of one connection are one device: block size and flags may not
- * differ, and limits must suffice. Of the depth the least is used.
+ * differ, and limits must suffice.
  */
 static int memreg_blk_agree(struct memreg_blk *blk)
 {
@@ -610,9 +615,6 @@ static int memreg_blk_agree(struct memreg_blk *blk)
 		ret = memreg_blk_learn(blk);
 		if (ret)
 			return ret;
-		for (i = 1; i < blk->nr_live; i++)
-			blk->export.depth = min(blk->export.depth,
-						blk->live[i].export.depth);
 	}
 	for (i = 0; i < blk->nr_live; i++) {
 		ret = memreg_blk_welcome_fits(blk, &blk->live[i].export);
