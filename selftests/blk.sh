@@ -76,10 +76,12 @@ odd_memory() {
 		verify "$DISK" randwrite 8704 8 256K --iomem_align=1536
 }
 
+# On rxe this proves nothing about packets: such MRs are not used again (I1).
 keys_end_with_the_answers() {
 	no_errors one && (($(blk_count one remote-invalidated) > 0)) &&
 		[ "$(blk_count one local-invalidated)" = 0 ] &&
-		[ "$(blk_count one mrs-replaced)" = 0 ]
+		[ "$(blk_count one mrs-replaced)" = \
+			"$(blk_count one remote-invalidated)" ]
 }
 
 sum_tree() {
