@@ -154,16 +154,18 @@ TEST_F_TIMEOUT(race, I3_nothing_lands_after_destroying_a_window, 36000)
 		ASSERT_EQ(0, race(_metadata, self, take_by_destroy, i));
 }
 
-/* What was accepted before may land where the device makes no promise */
+/* Where the device makes no promise, it may be at a packet: a page at most */
 TEST_F_TIMEOUT(race, I3_what_lands_after_revoke, 36000)
 {
 	unsigned int first, n = rounds(&first), late = 0, i;
+	size_t bytes;
 
-	for (i = first; i < first + n; i++)
-		late += race(_metadata, self, take_by_revoke, i) != 0;
+	for (i = first; i < first + n; i++) {
+		bytes = race(_metadata, self, take_by_revoke, i);
+		ASSERT_GE(self->strict ? 0 : PAGE, bytes);
+		late += bytes != 0;
+	}
 	TH_LOG("late packets in %u of %u rounds", late, n);
-	if (self->strict)
-		ASSERT_EQ(0, late);
 }
 
 /*
