@@ -263,6 +263,7 @@ static void starts_over(struct __test_metadata *_metadata,
 TEST_F_TIMEOUT(broken, I1_I2_I4_mapping_goes_while_the_queue_breaks, LIMIT_S)
 {
 	uint32_t rkey = self->binds[1].out_rkey;
+	int64_t begin;
 	size_t i;
 
 	peer_ask(_metadata, &self->p, "start write 0 %lu 1", SPAN);
@@ -271,11 +272,14 @@ TEST_F_TIMEOUT(broken, I1_I2_I4_mapping_goes_while_the_queue_breaks, LIMIT_S)
 		take_down(_metadata, self, &variant->fault);
 	else
 		order(&variant->fault);
+	begin = now_ms();
 	if (variant->truncate)
 		ASSERT_EQ(0, ftruncate(self->file, 0));
 	ASSERT_EQ(self->mem, mmap(self->mem, SPAN, PROT_READ | PROT_WRITE,
 				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
 				  0));
+	/* Two seconds, and what a slow machine adds, but no other limit */
+	ASSERT_GT(8000, now_ms() - begin);
 	memset(self->mem, FILLER, SPAN);
 	mr_is_stale(_metadata, self);
 	fault_is_met(_metadata, &variant->fault);
