@@ -27,13 +27,14 @@ begin() {
 		blk_enable one
 }
 
-# confined BYTES COMMAND...: with no more memory than that.
+# confined BYTES COMMAND...: with no more memory than that. It waits for pages to
+# be swapped, and isn't killed as it does where a slow machine takes its time.
 confined() {
 	local cg=$BLK_FILES/cgroup limit=$1 status=0
 	shift
 	mkdir -p "$cg" && mount -t cgroup2 none "$cg" &&
 		echo +memory >"$cg/cgroup.subtree_control" &&
-		mkdir "$cg/blk" && echo "$limit" >"$cg/blk/memory.max" || return
+		mkdir "$cg/blk" && echo "$limit" >"$cg/blk/memory.high" || return
 	# shellcheck disable=SC2016 # for the other shell
 	bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$cg/blk" "$@" ||
 		status=1
