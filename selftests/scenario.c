@@ -490,7 +490,7 @@ TEST_F_TIMEOUT(scenario, I7_I8_any_place_may_fail, 2 * SOAK_S)
 	ASSERT_LT(100, nth);
 }
 
-/* The points of kernel/inject.c, and how often one is passed at most */
+/* Points of kernel/inject.c that a life comes by, and how often at most */
 static const struct {
 	char name[16];
 	unsigned int check;
