@@ -800,9 +800,9 @@ static int memreg_chain_post(struct memreg_sub *sub,
 	from = memreg_chain_find(sub, bad);
 	*taken = sub->s->owners[from];
 	/* Parts of a work request without the others, or none that tells. */
-	if (from && !memreg_slot_is_fence(sub->s->slots[from - 1]) &&
-	    (sub->s->owners[from - 1] == *taken ||
-	     (sub->uring && sub->queue->send)))
+	if (from && ((sub->uring && sub->queue->send) ||
+		     (sub->s->owners[from - 1] == *taken &&
+		      !memreg_slot_is_fence(sub->s->slots[from - 1]))))
 		queue_work(memreg_wq, &sub->queue->ep->close);
 	memreg_count(sub->ucmd->mdev, IB_MEMREG_STAT_WRS_SUBMITTED,
 		     *taken - sub->s->owners[0]);
@@ -1201,8 +1201,11 @@ static int memreg_send_window(struct memreg_sub *sub,
 	to->send.sg_list = NULL;
 	to->send.num_sge = 0;
 	to->send.send_flags |= IB_SEND_SIGNALED;
-	if (wr->opcode == IB_MEMREG_OP_INVALIDATE)
+	if (wr->opcode == IB_MEMREG_OP_INVALIDATE) {
 		to->send.ex.invalidate_rkey = slot->rkey;
+		/* It is a LOCAL_INV as well. */
+		sub->queue->fenced = true;
+	}
 	return 0;
 }
 
