@@ -19,6 +19,7 @@
 #include <time.h>
 
 #include "kselftest_harness.h"
+#include "fault.h"
 #include "memreg_fixture.h"
 
 #define THREADS		16
@@ -27,6 +28,7 @@
 #define LENGTH		(16 * PAGE)
 #define LARGE		(10UL << 20)
 #define ACCESS		(LOCAL_WRITE | MW_BIND)
+#define LIMIT_S		150
 
 /* What is going on, in memory that both processes see. */
 struct progress {
@@ -298,6 +300,145 @@ TEST_F_TIMEOUT(interrupt, I8_killed_in_a_batch_it_is_done_or_not, SOAK_S)
 	TH_LOG("%u times killed: it took up to %ld ms; %u of %u batches were bound",
 	       rounds, longest, bound, rounds * BATCHERS);
 	/* All of it goes on to work. */
+	for (i = 0; i < BATCHERS; i++)
+		ASSERT_EQ(0, work_batch(self, i));
+}
+
+/*
+ * A batch whose completion is lost takes all the room that a registration queue
+ * has, until that is rebuilt, which is in 10 seconds. Others stand in line.
+ */
+
+struct lost {
+	FIXTURE_DATA(interrupt) *self;
+	pthread_t thread;
+	atomic_bool ended;
+	int ret;
+};
+
+static void *bind_and_lose(void *arg)
+{
+	struct lost *lost = arg;
+
+	lost->ret = bind_batch(lost->self, lost->self->windows[0]);
+	atomic_store(&lost->ended, true);
+	return NULL;
+}
+
+static void begin_to_lose(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(interrupt) *self, struct lost *lost)
+{
+	*lost = (struct lost) { .self = self };
+	fault_order("completion", 0, 1);
+	ASSERT_EQ(0, pthread_create(&lost->thread, NULL, bind_and_lose, lost));
+	while (fault_pending("completion"))
+		usleep(1000);
+}
+
+/* It is bound after all. */
+static void end_to_lose(struct __test_metadata *_metadata, struct lost *lost)
+{
+	fault_cancel("completion");
+	ASSERT_EQ(0, pthread_join(lost->thread, NULL));
+	ASSERT_EQ(0, lost->ret);
+}
+
+static void *stand_in_line(void *arg)
+{
+	struct worker *worker = arg;
+	struct progress *progress = worker->self->progress;
+
+	atomic_fetch_add(&progress->rounds[worker->thread], 1);
+	bind_batch(worker->self, worker->self->windows[worker->thread]);
+	return NULL;
+}
+
+/* All batches but the one that is lost, until the process is killed. */
+static void line_up(FIXTURE_DATA(interrupt) *self)
+{
+	struct worker workers[BATCHERS];
+	pthread_t threads[BATCHERS];
+	unsigned int i;
+
+	for (i = 1; i < BATCHERS; i++) {
+		workers[i] = (struct worker) { self, i };
+		if (pthread_create(&threads[i], NULL, stand_in_line,
+				   &workers[i]))
+			abort();
+	}
+	for (i = 1; i < BATCHERS; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* Returns how long it took to end, in ms. */
+static long kill_in_line(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(interrupt) *self, int signal)
+{
+	unsigned int i;
+	int status;
+	pid_t pid;
+	long ms;
+
+	memset(self->progress, 0, sizeof(*self->progress));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		line_up(self);
+		_exit(1);
+	}
+	for (i = 1; i < BATCHERS; i++)
+		while (!atomic_load(&self->progress->rounds[i]))
+			usleep(1000);
+	/* They are about to make their calls. */
+	usleep(300000);
+	ms = now_ms();
+	ASSERT_EQ(0, kill(pid, signal));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	return now_ms() - ms;
+}
+
+/* None of those in line got what it asked for. */
+static void only_first_is_bound(struct __test_metadata *_metadata,
+				FIXTURE_DATA(interrupt) *self)
+{
+	struct state now;
+	unsigned int i;
+
+	ASSERT_EQ(0, state_get(&now));
+	EXPECT_EQ(1, check_batches(_metadata, self, &now));
+	for (i = 1; i < BATCHERS; i++)
+		EXPECT_FALSE(is_bound(&now, self->windows[i][0]));
+	state_free(&now);
+}
+
+/*
+ * If it is dead before the one it waits for has ended, it was the signal that
+ * ended its calls. Where the machine took too long it is tried again.
+ */
+TEST_F_TIMEOUT(interrupt, I8_killed_in_line_it_does_not_wait, LIMIT_S)
+{
+	struct state before;
+	struct lost lost;
+	unsigned int i;
+	bool met = false;
+	long ms;
+
+	if (!fault_injection())
+		SKIP(return, "this kernel injects no faults");
+	ASSERT_EQ(0, state_get(&before));
+	for (i = 0; i < 5 && !met; i++) {
+		begin_to_lose(_metadata, self, &lost);
+		ms = kill_in_line(_metadata, self, variant->signal);
+		met = !atomic_load(&lost.ended);
+		end_to_lose(_metadata, &lost);
+		if (met)
+			only_first_is_bound(_metadata, self);
+		clear_away(_metadata, self, &before);
+		ASSERT_TRUE(state_same(&before));
+	}
+	state_free(&before);
+	EXPECT_TRUE(met);
+	TH_LOG("it took %ld ms", ms);
 	for (i = 0; i < BATCHERS; i++)
 		ASSERT_EQ(0, work_batch(self, i));
 }
