@@ -115,7 +115,6 @@ int raw_windows_2b(int fd, __u32 domain, __u64 span, __u32 *ids, __u32 count);
 int raw_await(int fd, __u32 type, __u32 *endpoint);
 /* SGEs and windows that MRs of this id have, in whichever file; or -errno */
 int raw_users(__u32 mr);
-int raw_stat(int fd, __u32 stat, __u64 *value);
 
 /*
  * The other end

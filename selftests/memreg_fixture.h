@@ -63,6 +63,7 @@ unsigned int test_rounds(unsigned int rounds);
 /* 0 or -errno. */
 int raw_bind_device(int fd, const char *name);
 int raw_cap(int fd, __u32 cap, __u64 *value);
+int raw_stat(int fd, __u32 stat, __u64 *value);
 int raw_domain(int fd, __u32 *domain);
 int raw_destroy(int fd, __u32 id);
 int raw_register(int fd, __u32 domain, void *addr, size_t length, __u32 access,

@@ -162,6 +162,16 @@ WAY(truncate_by_thread, by_truncate, by_other_thread, true);
 WAY(truncate_by_process, by_truncate, by_other_process, true);
 WAY(punch_hole_by_process, by_punch_hole, by_other_process, true);
 
+/* A counter of the device */
+static uint64_t counter(struct __test_metadata *_metadata, struct owner *o,
+			uint32_t stat)
+{
+	__u64 value;
+
+	ASSERT_EQ(0, raw_stat(memreg_fd(o->m), stat, &value));
+	return value;
+}
+
 static uint8_t *make_memory(struct __test_metadata *_metadata, bool file,
 			    int *fd)
 {
@@ -243,23 +253,11 @@ static void refused(struct __test_metadata *_metadata,
 	}
 }
 
-static uint64_t keys_killed(struct __test_metadata *_metadata,
-			    FIXTURE_DATA(guard) *self)
-{
-	struct ib_memreg_stat_entry stats[IB_MEMREG_STAT_KEYS_KILLED + 1];
-	uint32_t i, count = ARRAY_LEN(stats);
-
-	ASSERT_EQ(0, memreg_stat(self->o.m, stats, &count));
-	for (i = 0; i < ARRAY_LEN(stats); i++)
-		if (stats[i].stat == IB_MEMREG_STAT_KEYS_KILLED)
-			return stats[i].value;
-	return 0;
-}
-
 TEST_F_TIMEOUT(guard, I2_keys_are_dead_when_the_mapping_went, LIMIT_S)
 {
 	struct job job = { .take = variant->take, .self = self };
-	uint64_t killed = keys_killed(_metadata, self);
+	uint64_t killed = counter(_metadata, &self->o,
+				  IB_MEMREG_STAT_KEYS_KILLED);
 	uint8_t *fresh;
 	size_t i;
 
@@ -268,7 +266,8 @@ TEST_F_TIMEOUT(guard, I2_keys_are_dead_when_the_mapping_went, LIMIT_S)
 	ASSERT_PEER("success", &self->p);
 	ASSERT_EQ(0, variant->who(&job));
 	/* The MR's own, and the window's */
-	ASSERT_EQ(2, keys_killed(_metadata, self) - killed);
+	ASSERT_EQ(killed + 2, counter(_metadata, &self->o,
+				      IB_MEMREG_STAT_KEYS_KILLED));
 
 	/* What comes to the same place now is nobody else's */
 	fresh = mmap(self->mem, SPAN, PROT_READ | PROT_WRITE,

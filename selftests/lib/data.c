@@ -244,22 +244,6 @@ int raw_users(__u32 mr)
 	return ret ?: users;
 }
 
-int raw_stat(int fd, __u32 stat, __u64 *value)
-{
-	struct ib_memreg_stat_entry stats[64];
-	RAW(stat, cmd, .count = ARRAY_LEN(stats), .stats = (uintptr_t)stats);
-	int ret = raw_call(fd, IB_MEMREG_IOC_STAT, &cmd);
-	__u32 i;
-
-	for (i = 0; !ret && i < cmd.count && i < ARRAY_LEN(stats); i++) {
-		if (stats[i].stat == stat) {
-			*value = stats[i].value;
-			return 0;
-		}
-	}
-	return ret ?: -ENOENT;
-}
-
 /*
  * Both ends
  */
