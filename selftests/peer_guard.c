@@ -4,7 +4,7 @@
  * taken away. As soon as the call that does so has returned, the old keys are
  * refused, and what is mapped there now is the owner's alone.
  *
- * time limit: 240
+ * time limit: 360
  */
 #include <linux/fs.h>
 #include <pthread.h>
@@ -24,6 +24,8 @@
  */
 #define BOUND_MS	1000
 #define SLACK_MS	4000
+/* However many guards a process had */
+#define EXIT_MS		10000
 
 #define TRACEFS		"/sys/kernel/tracing"
 #define INSTANCE	TRACEFS "/instances/memreg-guard"
@@ -661,6 +663,7 @@ TEST_F_TIMEOUT(churn, I2_what_is_live_is_what_is_mapped, SOAK_S)
 		ASSERT_EQ(0, memreg_mr_deregister(self->o.m, mr.id));
 	}
 	TH_LOG("%u of %u MRs were live when the churn ended", live, rounds);
+	EXPECT_LT(0, live);
 }
 
 /*
@@ -702,43 +705,106 @@ static void all_stale(struct __test_metadata *_metadata,
 	}
 }
 
-TEST_F_TIMEOUT(watch, I2_many_guards_end_together, SOAK_S)
+static void deregister_all(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(watch) *self, const uint32_t *ids,
+			   unsigned int n)
 {
-	unsigned int n = times(2000, 10000);
-	uint32_t *ids = mmap(NULL, n * sizeof(*ids), PROT_READ | PROT_WRITE,
-			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	while (n--)
+		ASSERT_EQ(0, memreg_mr_deregister(self->o.m, ids[n]));
+}
+
+static int64_t now_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+/* Unmap them all; returns how many microseconds that took */
+static int64_t unmap_guards(struct __test_metadata *_metadata,
+			    FIXTURE_DATA(watch) *self, uint32_t *ids,
+			    unsigned int n)
+{
+	uint8_t *mem = guarded_pages(self->o.m, self->o.domain, ids, n);
+	int64_t t;
+
+	ASSERT_NE(NULL, mem);
+	t = now_us();
+	ASSERT_EQ(0, munmap(mem, n * PAGE));
+	return now_us() - t;
+}
+
+/* The same by an exit. The file stays open here: it is the mappings that go. */
+static int64_t exit_with_guards(struct __test_metadata *_metadata,
+				FIXTURE_DATA(watch) *self, uint32_t *ids,
+				unsigned int n)
+{
 	int ready[2], status;
-	uint8_t *mem;
 	int64_t t;
 	pid_t pid;
 	char c;
 
-	ASSERT_NE(MAP_FAILED, ids);
-	mem = guarded_pages(self->o.m, self->o.domain, ids, n);
-	ASSERT_NE(NULL, mem);
-	t = now_ms();
-	ASSERT_EQ(0, munmap(mem, n * PAGE));
-	TH_LOG("munmap over %u guards: %lld ms", n, (long long)(now_ms() - t));
-	all_stale(_metadata, self, ids, n);
-
-	/* The file stays open here: it is the mappings that go. */
 	ASSERT_EQ(0, pipe(ready));
 	pid = fork();
 	ASSERT_LE(0, pid);
 	if (!pid) {
-		mem = guarded_pages(self->o.m, self->o.domain, ids, n);
-		if (!mem || write(ready[1], "", 1) != 1)
+		if (!guarded_pages(self->o.m, self->o.domain, ids, n) ||
+		    write(ready[1], "", 1) != 1)
 			_exit(1);
 		pause();
 	}
 	close(ready[1]);
 	ASSERT_EQ(1, read(ready[0], &c, 1));
-	t = now_ms();
+	close(ready[0]);
+	t = now_us();
 	ASSERT_EQ(0, kill(pid, SIGKILL));
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
-	TH_LOG("exit with %u guards: %lld ms", n, (long long)(now_ms() - t));
+	t = now_us() - t;
 	ASSERT_EQ(SIGKILL, WTERMSIG(status));
-	all_stale(_metadata, self, ids, n);
+	return t;
+}
+
+typedef int64_t end_guards(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(watch) *self, uint32_t *ids,
+			   unsigned int n);
+
+/* As fast as it goes, up to so many times; not more often if it is this fast */
+static int64_t best_end(struct __test_metadata *_metadata,
+			FIXTURE_DATA(watch) *self, end_guards *end,
+			uint32_t *ids, unsigned int n, unsigned int tries,
+			int64_t enough)
+{
+	int64_t t, best = INT64_MAX;
+
+	while (tries-- && best >= enough) {
+		t = end(_metadata, self, ids, n);
+		best = t < best ? t : best;
+		all_stale(_metadata, self, ids, n);
+		deregister_all(_metadata, self, ids, n);
+	}
+	return best;
+}
+
+/* Many take less than a third of what each would take alone. */
+TEST_F_TIMEOUT(watch, I2_many_guards_end_together, SOAK_S)
+{
+	unsigned int n = times(2000, 10000);
+	uint32_t *ids = mmap(NULL, n * sizeof(*ids), PROT_READ | PROT_WRITE,
+			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int64_t one, enough, t;
+
+	ASSERT_NE(MAP_FAILED, ids);
+	one = best_end(_metadata, self, unmap_guards, ids, 1, 10, 0);
+	enough = n * one / 3;
+	TH_LOG("munmap of one guard: %lld us", (long long)one);
+	t = best_end(_metadata, self, unmap_guards, ids, n, 5, enough);
+	TH_LOG("munmap over %u guards: %lld ms", n, (long long)t / 1000);
+	EXPECT_GT(enough, t);
+	t = best_end(_metadata, self, exit_with_guards, ids, n, 5, enough);
+	TH_LOG("exit with %u guards: %lld ms", n, (long long)t / 1000);
+	EXPECT_GT(enough, t);
+	EXPECT_GT(EXIT_MS, t / 1000);
 }
 
 PEER_HARNESS_MAIN
