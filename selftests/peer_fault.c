@@ -16,6 +16,14 @@
 /* More than the idle MRs that stay behind one that is taken, by far */
 #define GRANTS		200
 
+/*
+ * What a change of the mapping may wait for, with few keys: 1 s for them, 1 s
+ * for room (Documentation/concepts.rst), and time for a slow machine. Calls
+ * wait for 10 s before they give up on the queue, which then is rebuilt.
+ */
+#define UNMAP_MS	5000
+#define REVOKE_MS	18000
+
 FIXTURE(broken)
 {
 	struct owner o;
@@ -240,6 +248,15 @@ static void mr_is_stale(struct __test_metadata *_metadata,
 	ASSERT_LE(SPAN / PAGE, pages_pinned() - self->pinned);
 }
 
+static void in_time(struct __test_metadata *_metadata, int64_t since,
+		    int64_t bound)
+{
+	int64_t t = now_ms() - since;
+
+	TH_LOG("returned after %lld ms", (long long)t);
+	EXPECT_GE(bound, t);
+}
+
 /* It is all given back, and works again with other memory */
 static void starts_over(struct __test_metadata *_metadata,
 			FIXTURE_DATA(broken) *self)
@@ -263,7 +280,7 @@ static void starts_over(struct __test_metadata *_metadata,
 TEST_F_TIMEOUT(broken, I1_I2_I4_mapping_goes_while_the_queue_breaks, LIMIT_S)
 {
 	uint32_t rkey = self->binds[1].out_rkey;
-	int64_t begin;
+	int64_t t;
 	size_t i;
 
 	peer_ask(_metadata, &self->p, "start write 0 %lu 1", SPAN);
@@ -272,14 +289,13 @@ TEST_F_TIMEOUT(broken, I1_I2_I4_mapping_goes_while_the_queue_breaks, LIMIT_S)
 		take_down(_metadata, self, &variant->fault);
 	else
 		order(&variant->fault);
-	begin = now_ms();
+	t = now_ms();
 	if (variant->truncate)
 		ASSERT_EQ(0, ftruncate(self->file, 0));
 	ASSERT_EQ(self->mem, mmap(self->mem, SPAN, PROT_READ | PROT_WRITE,
 				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
 				  0));
-	/* Two seconds, and what a slow machine adds, but no other limit */
-	ASSERT_GT(8000, now_ms() - begin);
+	in_time(_metadata, t, UNMAP_MS);
 	memset(self->mem, FILLER, SPAN);
 	mr_is_stale(_metadata, self);
 	fault_is_met(_metadata, &variant->fault);
@@ -317,6 +333,7 @@ TEST_F_TIMEOUT(broken, I3_I4_revoke_while_the_queue_breaks, LIMIT_S)
 	struct ib_memreg_bind revoked[WINDOWS];
 	/* Those before it may have succeeded */
 	unsigned int first = variant->fault.skip;
+	int64_t t;
 
 	peer_ask(_metadata, &self->p, "start write 0 %lu 1", SPAN);
 	ASSERT_PEER("success", &self->p);
@@ -325,7 +342,9 @@ TEST_F_TIMEOUT(broken, I3_I4_revoke_while_the_queue_breaks, LIMIT_S)
 	else
 		order(&variant->fault);
 	memcpy(revoked, self->binds, sizeof(revoked));
+	t = now_ms();
 	ASSERT_EQ(0, revoke_windows(self, 0, WINDOWS - 1));
+	in_time(_metadata, t, REVOKE_MS);
 	fault_is_met(_metadata, &variant->fault);
 	peer_ask(_metadata, &self->p, "join %d", LIMIT_MS / 2);
 	ASSERT_PEER("remote-access-error", &self->p);
@@ -400,6 +419,119 @@ TEST_F_TIMEOUT(broken, I7_owner_is_killed_while_the_queue_breaks, LIMIT_S)
 	no_more_faults();
 	ASSERT_EQ(pinned, pages_pinned());
 	ASSERT_EQ(1, state_count(IB_MEMREG_OBJECT_FILE));
+}
+
+/*
+ * Many MRs in one mapping, and a queue from which nothing is heard any more:
+ * the first guard finds out, and the others don't wait for the same.
+ */
+
+/* More than there is room for at once */
+#define MRS		100
+/* Each on its own would take 100 s */
+#define CROWD_MS	15000
+
+FIXTURE(crowd)
+{
+	struct owner o;
+	uint8_t *mem;
+	uint32_t mrs[MRS];
+};
+
+FIXTURE_VARIANT(crowd)
+{
+	bool down;		/* nor can it be rebuilt */
+};
+
+FIXTURE_VARIANT_ADD(crowd, queue_is_rebuilt) { .down = false };
+FIXTURE_VARIANT_ADD(crowd, queue_stays_down) { .down = true };
+
+FIXTURE_SETUP(crowd)
+{
+	struct memreg_mr mr;
+	unsigned int i;
+
+	if (!fault_injection())
+		SKIP(return, "this kernel can't inject faults");
+	owner_open(_metadata, &self->o);
+	self->mem = mmap(NULL, MRS * PAGE, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->mem);
+	for (i = 0; i < MRS; i++) {
+		ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain,
+						self->mem + i * PAGE, PAGE,
+						IB_MEMREG_ACCESS_LOCAL_WRITE |
+						READ_WRITE, 0, &mr));
+		self->mrs[i] = mr.id;
+	}
+}
+
+FIXTURE_TEARDOWN(crowd)
+{
+	no_more_faults();
+	owner_close(&self->o);
+	EXPECT_EQ(0, vm_pin(0));
+}
+
+static void all_stale(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(crowd) *self)
+{
+	struct memreg_mr_info info;
+	unsigned int i;
+
+	for (i = 0; i < MRS; i++) {
+		ASSERT_EQ(0, memreg_mr_query(self->o.m, self->mrs[i], &info,
+					     NULL, NULL));
+		ASSERT_EQ(IB_MEMREG_MR_STALE, info.state);
+		ASSERT_EQ(1, info.pinned);
+	}
+}
+
+static uint64_t counter(struct __test_metadata *_metadata,
+			FIXTURE_DATA(crowd) *self, uint32_t stat)
+{
+	__u64 value;
+
+	ASSERT_EQ(0, raw_stat(memreg_fd(self->o.m), stat, &value));
+	return value;
+}
+
+/* Those that nothing was heard of are destroyed */
+static void await_deaths(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(crowd) *self, uint64_t before)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+
+	while (counter(_metadata, self, IB_MEMREG_STAT_KEYS_KILLED) <
+	       before + MRS) {
+		ASSERT_GT(end, now_ms());
+		usleep(1000);
+	}
+}
+
+TEST_F_TIMEOUT(crowd, I1_one_guard_waits_for_all_of_them, LIMIT_S)
+{
+	uint64_t waits, killed;
+	unsigned int i;
+	int64_t t;
+
+	waits = counter(_metadata, self, IB_MEMREG_STAT_GUARD_TIMEOUTS);
+	killed = counter(_metadata, self, IB_MEMREG_STAT_KEYS_KILLED);
+	if (variant->down)
+		fault_order("queue_connect", 0, -1);
+	fault_order("completion", 0, -1);
+	t = now_ms();
+	ASSERT_EQ(0, munmap(self->mem, MRS * PAGE));
+	in_time(_metadata, t, CROWD_MS);
+	waits = counter(_metadata, self, IB_MEMREG_STAT_GUARD_TIMEOUTS) - waits;
+	TH_LOG("%llu guards waited in vain", (unsigned long long)waits);
+	EXPECT_LT(0, waits);
+	all_stale(_metadata, self);
+	await_deaths(_metadata, self, killed);
+	no_more_faults();
+	for (i = 0; i < MRS; i++)
+		ASSERT_EQ(0, memreg_mr_deregister(self->o.m, self->mrs[i]));
+	ASSERT_EQ(0, vm_pin(0));
 }
 
 PEER_HARNESS_MAIN
