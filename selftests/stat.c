@@ -4,6 +4,7 @@
  */
 #include <pthread.h>
 
+#include "fault.h"
 #include "peer.h"
 
 #define LENGTH		(4 * PAGE)
@@ -605,6 +606,33 @@ TEST_F_TIMEOUT(stat, look_that_finds_the_memory_gone_is_counted, LIMIT_S)
 	      AT_LEAST(GUARD_LATER, 0));
 }
 
+/* What LIST says of an MR, or -1. */
+static int listed_state(__u32 mr)
+{
+	struct state now;
+	int state = -1;
+	__u32 i;
+
+	if (!state_get(&now))
+		for (i = 0; i < now.count; i++)
+			if (now.objects[i].type == IB_MEMREG_OBJECT_MR &&
+			    now.objects[i].id == mr)
+				state = now.objects[i].state;
+	state_free(&now);
+	return state;
+}
+
+/* Is there a line of `memreg list` that is of this MR in this state? */
+static bool tool_lists(__u32 mr, const char *state)
+{
+	char *tool = strdup(tree_path("build/user/tool/memreg"));
+	int ret = shell("%s list | grep -E \" mr +%u +[0-9]+ +%s \"", tool, mr,
+			state);
+
+	free(tool);
+	return !ret;
+}
+
 /* A huge page is split because a neighbour goes. */
 TEST_F_TIMEOUT(stat, revocation_for_nothing_is_counted, LIMIT_S)
 {
@@ -616,12 +644,17 @@ TEST_F_TIMEOUT(stat, revocation_for_nothing_is_counted, LIMIT_S)
 		SKIP(return, "no transparent huge pages came");
 	ASSERT_EQ(0, raw_register(self->fd, self->o.domain, memory, PAGE,
 				  REMOTE_READ, &mr));
+	EXPECT_EQ(IB_MEMREG_MR_LIVE, listed_state(mr));
+	EXPECT_TRUE(tool_lists(mr, "live"));
 	look(_metadata, self);
 	ASSERT_EQ(0, munmap(memory + huge - PAGE, PAGE));
 	await_move(_metadata, self, IB_MEMREG_STAT_GUARD_SPURIOUS);
 	MOVED(AT_LEAST(GUARD_EVENTS, 1) BY(GUARD_REVOCATIONS, 1)
 	      BY(GUARD_SPURIOUS, 1) AT_LEAST(GUARD_SUSPECTS, 1)
 	      AT_LEAST(GUARD_LATER, 0) BY(KEYS_KILLED, 1) ONE_BATCH(1));
+	EXPECT_EQ(IB_MEMREG_MR_SPURIOUS, listed_state(mr));
+	EXPECT_TRUE(tool_lists(mr, "spurious"));
+	EXPECT_TRUE(tool_lists(self->mr, "live"));
 	mem_free(memory, huge - PAGE);
 }
 
@@ -697,6 +730,42 @@ TEST_F_TIMEOUT(stat, queue_that_breaks_and_is_rebuilt_is_counted, LIMIT_S)
 	EXPECT_EQ(0, moved(_metadata, self,
 			   IB_MEMREG_STAT_QUEUE_REBUILDS_FAILED));
 	ASSERT_EQ(0, bind_all(self));
+}
+
+/* The first of them fails, the others are flushed, and new ones serve. */
+TEST_F_TIMEOUT(stat, I4_frwrs_that_failed_are_counted, LIMIT_S)
+{
+	if (!fault_injection())
+		SKIP(return, "this kernel injects no faults");
+	fault_order("work_request", 0, 1);
+	ASSERT_EQ(0, bind_all(self));
+	fault_cancel("work_request");
+	MOVED(BY(FRWRS_FAILED, BATCH) BY(FRWRS_DESTROYED, BATCH)
+	      BY(FRWRS_ALLOCATED, 2 * BATCH) BY(BATCHES, 2)
+	      BY(WORK_REQUESTS, 2 * BATCH) BY(QUEUE_BREAKS, 1)
+	      BY(QUEUE_REBUILDS, 1) BY(KEYS_MADE, BATCH)
+	      BY(WINDOWS_BOUND, BATCH));
+}
+
+/* The keys die with the queue that kept the guard waiting. */
+TEST_F_TIMEOUT(stat, I1_wait_of_a_guard_that_runs_out_is_counted, LIMIT_S)
+{
+	if (!fault_injection())
+		SKIP(return, "this kernel injects no faults");
+	ASSERT_EQ(0, bind_all(self));
+	look(_metadata, self);
+	fault_order("completion", 0, 1);
+	ASSERT_EQ(0, munmap(self->memory, PAGE));
+	fault_cancel("completion");
+	EXPECT_EQ(1, moved(_metadata, self, IB_MEMREG_STAT_GUARD_TIMEOUTS));
+	await_move(_metadata, self, IB_MEMREG_STAT_QUEUE_REBUILDS);
+	/* It waits until they are dead. */
+	ASSERT_EQ(0, revoke_all(self, 0));
+	MOVED(AT_LEAST(GUARD_EVENTS, 1) BY(GUARD_REVOCATIONS, 1)
+	      BY(GUARD_TIMEOUTS, 1) BY(KEYS_KILLED, BATCH) ONE_BATCH(BATCH)
+	      BY(QUEUE_BREAKS, 1) BY(QUEUE_REBUILDS, 1)
+	      BY(FRWRS_FAILED, BATCH) BY(FRWRS_DESTROYED, BATCH)
+	      BY(GUARD_KILLS, BATCH) BY(WINDOWS_REVOKED, BATCH));
 }
 
 /*
