@@ -586,6 +586,72 @@ TEST_F_TIMEOUT(ring, I10_signalled_work_never_overflows, LIMIT_S)
 	}
 }
 
+/* What was posted, told of, told to have failed; submissions without room */
+static const __u32 counters[] = {
+	IB_MEMREG_STAT_WRS_SUBMITTED, IB_MEMREG_STAT_WRS_COMPLETED,
+	IB_MEMREG_STAT_WRS_FAILED, IB_MEMREG_STAT_RING_FULL,
+};
+
+static void note_counts(struct __test_metadata *_metadata,
+			FIXTURE_DATA(ring) *self, __u64 *noted)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_LEN(counters); i++)
+		ASSERT_EQ(0, raw_stat(self->link.fd, counters[i], &noted[i]));
+}
+
+/* How far each of them moved since it was noted; they are noted anew. */
+static void expect_counts(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(ring) *self, __u64 *noted,
+			  const __u64 *by)
+{
+	__u64 now[ARRAY_LEN(counters)];
+	unsigned int i;
+
+	note_counts(_metadata, self, now);
+	for (i = 0; i < ARRAY_LEN(counters); i++) {
+		EXPECT_EQ(by[i], now[i] - noted[i]) {
+			TH_LOG("counter %u", counters[i]);
+		}
+		noted[i] = now[i];
+	}
+}
+
+#define COUNTED(...)							\
+	expect_counts(_metadata, self, noted,				\
+		      (const __u64[]){ __VA_ARGS__ })
+
+TEST_F_TIMEOUT(ring, entries_and_refusals_are_counted, LIMIT_S)
+{
+	struct ib_memreg_wr send = WR(SEND, self->to, SGE(self->mr, 0, 8));
+	__u64 noted[ARRAY_LEN(counters)];
+	__u32 i;
+
+	note_counts(_metadata, self, noted);
+	EXPECT_EQ(5, submit_writes(_metadata, self, 5, ALL));
+	entries_are(_metadata, self, 5);
+	COUNTED(5, 5, 0, 0);
+	/* One of three is told of. */
+	EXPECT_EQ(3, submit_writes(_metadata, self, 3, 1 << 2));
+	ASSERT_EQ(0, ring_wait(&self->ring, 6, WAIT_MS * MS, NULL));
+	COUNTED(3, 1, 0, 0);
+	/* All but one of what has room is taken, and then nothing is. */
+	EXPECT_EQ(ENTRIES - 6, submit_writes(_metadata, self, 40, ALL));
+	ASSERT_EQ(0, ring_wait(&self->ring, ENTRIES, WAIT_MS * MS, NULL));
+	COUNTED(ENTRIES - 6, ENTRIES - 6, 0, 1);
+	EXPECT_EQ(0, submit_writes(_metadata, self, 1, ALL));
+	COUNTED(0, 0, 0, 1);
+	ring_done(&self->ring, ENTRIES);
+	/* Nobody receives them: they are told of as they are flushed. */
+	for (i = 0; i < 3; i++)
+		ASSERT_EQ(0, raw_submit(self->link.fd, &send, 1));
+	COUNTED(3, 0, 0, 0);
+	ASSERT_EQ(0, raw_disconnect(self->link.fd, self->to));
+	ASSERT_EQ(0, ring_wait(&self->ring, 3, WAIT_MS * MS, NULL));
+	COUNTED(0, 3, 3, 0);
+}
+
 /* The room is taken, though no entry comes. */
 TEST_F_TIMEOUT(ring, I10_unsignalled_work_takes_room, LIMIT_S)
 {
