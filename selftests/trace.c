@@ -15,12 +15,14 @@
 #include <sys/syscall.h>
 
 #include "kselftest_harness.h"
-#include "memreg_fixture.h"
+#include "data.h"
+#include "fault.h"
 
 #define TRACEFS		"/sys/kernel/tracing"
 #define INSTANCE	TRACEFS "/instances/memreg-test"
 #define EVENTS		INSTANCE "/events/ib_memreg"
 #define LENGTH		(4 * PAGE)
+#define LIMIT_S		120
 
 FIXTURE(trace) {
 	int fd;
@@ -114,6 +116,21 @@ static const char *text(const char *format, ...)
 	vsnprintf(to, sizeof(texts[0]), format, ap);
 	va_end(ap);
 	return to;
+}
+
+/* Wait until it has been traced. */
+static void await_trace(struct __test_metadata *_metadata,
+			FIXTURE_DATA(trace) *self, const char *event)
+{
+	unsigned int i;
+
+	trace_read(_metadata, self);
+	for (i = 0; i < WAIT_MS / 10 && !strstr(self->text, event); i++) {
+		usleep(10000);
+		trace_read(_metadata, self);
+	}
+	ASSERT_NE(NULL, strstr(self->text, event))
+		TH_LOG("no '%s' there in\n%s", event, self->text);
 }
 
 static void make_domain(struct __test_metadata *_metadata,
@@ -214,6 +231,190 @@ TEST_F(trace, I2_end_of_a_mapping_in_order)
 	EXPECT_NE(NULL, strstr(self->text, "event=unmap"));
 	EXPECT_NE(NULL, strstr(self->text, "verdict=revoke"));
 	EXPECT_EQ(0, close(self->fd));
+}
+
+/* What may have changed nothing is looked at. */
+TEST_F_TIMEOUT(trace, I2_looks_at_a_mapping_in_order, LIMIT_S)
+{
+	const char *look = "memreg_guard_look: dev=";
+	__u32 mr;
+
+	make_domain(_metadata, self);
+	ASSERT_EQ(0, raw_register(self->fd, self->domain, self->memory, LENGTH,
+				  LOCAL_WRITE | REMOTE_READ, &mr));
+	trace_on(_metadata);
+	ASSERT_EQ(0, mprotect(self->memory, LENGTH,
+			      PROT_READ | PROT_WRITE | PROT_EXEC));
+	await_trace(_metadata, self, "outcome=unchanged");
+	EXPECT_EQ(NULL, strstr(self->text, "memreg_region_stale: "));
+	ASSERT_EQ(0, mprotect(self->memory, LENGTH, PROT_READ));
+	await_trace(_metadata, self, "memreg_region_stale: ");
+	ASSERT_EQ(0, raw_destroy(self->fd, mr));
+
+	ORDER("verdict=suspect", look, "verdict=suspect", look,
+	      "memreg_region_stale: ", "memreg_mr_deregister: ");
+	ORDER("outcome=unchanged",
+	      text(" addr=%#lx length=%lu outcome=gone",
+		   (unsigned long)self->memory, LENGTH));
+	EXPECT_EQ(0, close(self->fd));
+}
+
+/*
+ * Connections and their work
+ */
+
+static void come_up(struct __test_metadata *_metadata, struct link *link,
+		    struct ring *ring)
+{
+	struct ib_memreg_queues queues = {
+		.max_send = 4, .max_recv = 4, .max_send_sge = 1,
+		.max_recv_sge = 1, .max_inline = 8,
+	};
+
+	ASSERT_EQ(0, link_open(link, PAGE));
+	ASSERT_EQ(0, ring_create(link->fd, ring, 16, 64, 0, -1));
+	queues.send_ring_id = ring->id;
+	queues.recv_ring_id = ring->id;
+	ASSERT_EQ(0, link_up(link, &queues, false));
+}
+
+/* A write that is told of, and the end of a key that is no window's */
+static void write_and_end(struct __test_metadata *_metadata, struct link *link,
+			  const struct ring *ring, __u32 mr, __u32 rkey)
+{
+	struct ib_memreg_wr write = WR(WRITE, link->endpoint,
+				       INLINE_DATA("message", 8),
+				       .flags = SIGNALED | INLINE,
+				       .user_data = 0x77,
+				       .remote_addr =
+					       (uintptr_t)link->stock.mem,
+				       .rkey = link->stock.mr->rkey);
+	struct ib_memreg_wr recv = WR(RECV, link->endpoint, SGE(mr, 0, 8),
+				      .user_data = 0x78);
+
+	ASSERT_EQ(0, raw_submit(link->fd, &write, 1));
+	ASSERT_EQ(0, ring_wait(ring, 1, WAIT_MS * MS, NULL));
+	ASSERT_EQ(0, raw_submit(link->fd, &recv, 1));
+	stock_send_inv(&link->stock, rkey);
+	ASSERT_EQ(0, raw_await(link->fd, IB_MEMREG_EVENT_DISCONNECTED, NULL));
+}
+
+TEST_F_TIMEOUT(trace, I5_life_of_a_connection_in_order, LIMIT_S)
+{
+	RAW(mr_register, mr, .access = LOCAL_WRITE | REMOTE_WRITE,
+	    .addr = (uintptr_t)self->memory, .length = LENGTH);
+	struct link link;
+	struct ring ring;
+	__u32 ep;
+
+	trace_on(_metadata);
+	come_up(_metadata, &link, &ring);
+	ep = link.endpoint;
+	mr.domain_id = link.domain;
+	ASSERT_EQ(0, raw_call(link.fd, IB_MEMREG_IOC_MR_REGISTER, &mr));
+	write_and_end(_metadata, &link, &ring, mr.out_mr_id, mr.out_rkey);
+	link_close(&link);
+	ring_unmap(&ring);
+
+	ORDER("domain=0 state=requested ",
+	      text("domain=%u state=connecting ", link.domain),
+	      text("domain=%u state=connected status=0", link.domain),
+	      text("memreg_complete: ring=%u endpoint=%u user_data=0x77 opcode=%u status=%u ",
+		   ring.id, ep, OP(WRITE), IB_MEMREG_WC_SUCCESS),
+	      text(" endpoint=%u rkey=%#x", ep, mr.out_rkey),
+	      text("domain=%u state=closed ", link.domain),
+	      "memreg_file_close: ");
+	EXPECT_NE(NULL, strstr(self->text, "memreg_endpoint_state: file="));
+	EXPECT_NE(NULL, strstr(self->text, "memreg_bogus_invalidate: file="));
+	EXPECT_NE(NULL, strstr(self->text, " user_data=0x78 "));
+}
+
+/*
+ * A registration queue that breaks
+ */
+
+static int bind_one(FIXTURE_DATA(trace) *self, struct ib_memreg_bind *bind)
+{
+	*bind = (struct ib_memreg_bind) {
+		.length = PAGE, .access = REMOTE_READ,
+	};
+	return raw_register(self->fd, self->domain, self->memory, LENGTH,
+			    MW_BIND, &bind->mr_id) ?:
+	       raw_windows(self->fd, self->domain, LENGTH, &bind->window_id,
+			   1) ?:
+	       raw_bind(self->fd, self->domain, bind, 1);
+}
+
+TEST_F_TIMEOUT(trace, I4_queue_that_breaks_and_is_rebuilt, LIMIT_S)
+{
+	struct ib_memreg_bind bind;
+
+	if (!fault_injection())
+		SKIP(return, "this kernel injects no faults");
+	make_domain(_metadata, self);
+	trace_on(_metadata);
+	fault_order("work_request", 0, 1);
+	ASSERT_EQ(0, bind_one(self, &bind));
+	fault_cancel("work_request");
+	EXPECT_EQ(0, close(self->fd));
+
+	ORDER("memreg_batch_post: ",
+	      "memreg_frwr_fail: file=",
+	      "memreg_queue_broken: file=",
+	      "memreg_batch_end: ",
+	      "memreg_queue_rebuilt: file=",
+	      "memreg_batch_post: ",
+	      "memreg_batch_end: ",
+	      text(" window=%u domain=%u mr=%u rkey=0x%08x", bind.window_id,
+		   self->domain, bind.mr_id, bind.out_rkey));
+	EXPECT_EQ(NULL, strstr(self->text, "memreg_queue_down: "));
+}
+
+TEST_F_TIMEOUT(trace, I4_queue_that_stays_down, LIMIT_S)
+{
+	struct ib_memreg_bind bind;
+
+	if (!fault_injection())
+		SKIP(return, "this kernel injects no faults");
+	make_domain(_metadata, self);
+	trace_on(_metadata);
+	fault_order("queue_connect", 0, -1);
+	fault_order("work_request", 0, 1);
+	EXPECT_EQ(-ENETDOWN, bind_one(self, &bind));
+	fault_cancel("work_request");
+	fault_cancel("queue_connect");
+	ASSERT_EQ(0, raw_bind(self->fd, self->domain, &bind, 1));
+	EXPECT_EQ(0, close(self->fd));
+
+	ORDER("memreg_frwr_fail: file=",
+	      "memreg_queue_broken: file=",
+	      "memreg_queue_down: file=",
+	      "memreg_queue_rebuilt: file=",
+	      "memreg_key_publish: ");
+}
+
+TEST_F_TIMEOUT(trace, I1_guard_that_waits_in_vain, LIMIT_S)
+{
+	struct ib_memreg_bind bind;
+
+	if (!fault_injection())
+		SKIP(return, "this kernel injects no faults");
+	make_domain(_metadata, self);
+	ASSERT_EQ(0, bind_one(self, &bind));
+	trace_on(_metadata);
+	fault_order("completion", 0, 1);
+	ASSERT_EQ(0, munmap(self->memory, PAGE));
+	fault_cancel("completion");
+	ASSERT_EQ(0, raw_revoke(self->fd, self->domain, &bind.window_id, 1));
+	EXPECT_EQ(0, close(self->fd));
+
+	ORDER("memreg_guard_event: dev=",
+	      "memreg_region_stale: ",
+	      "memreg_batch_post: ",
+	      "memreg_guard_timeout: ",
+	      "memreg_queue_broken: ",
+	      "memreg_frwr_destroy: ",
+	      "memreg_region_unpin: ");
 }
 
 TEST_F(trace, nothing_is_traced_that_is_turned_off)
