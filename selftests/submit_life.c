@@ -479,53 +479,241 @@ TEST_F_TIMEOUT(many, many_endpoints_share_a_ring, SOAK_S)
 	free(seen);
 }
 
-/* Come and go, with work posted at either end, of which some is being done */
+/*
+ * A storm: connections come and go, with work posted at either end, of which
+ * some is being done. So many of them are under way together.
+ */
+
+#define FLIGHT	16
+
+/* Each of so many is looked at alone: when all are gone, nothing is left. */
+#define WAVE	100
+
+enum side {
+	OWNER,
+	PEER,
+};
+
+/**
+ * struct pair - Both ends of a connection
+ * @ends: They, 0 if there is none
+ * @number: Which of all connections it is
+ */
+struct pair {
+	__u32 ends[2];
+	unsigned int number;
+};
+
+/**
+ * struct storm - Connections that are under way
+ * @self: Their files
+ * @fds: Of either side
+ * @pairs: They
+ * @next: Number of the next one
+ * @last: Number of the one that is none of this wave any more
+ * @ended: Those that are over
+ * @established: Those that were up
+ */
+struct storm {
+	FIXTURE_DATA(many) *self;
+	int fds[2];
+	struct pair pairs[FLIGHT];
+	unsigned int next;
+	unsigned int last;
+	unsigned int ended;
+	unsigned int established;
+};
+
+static bool is_given_up(const struct pair *pair)
+{
+	return pair->number % 4 == 3;
+}
+
+/* The request says which of them it is. */
+static void pair_begin(struct __test_metadata *_metadata, struct storm *storm,
+		       struct pair *pair)
+{
+	FIXTURE_DATA(many) *self = storm->self;
+	__u8 place = pair - storm->pairs;
+	RAW(connect, cmd, .domain_id = self->peer_domain, .timeout_ms = 20000,
+	    .addr = { .family = AF_INET, .port = self->port },
+	    .private_data_len = 1, .private_data = (uintptr_t)&place,
+	    .queues = small_queues(&self->peer_ring));
+	struct ib_memreg_wr recv;
+
+	if (storm->next == storm->last)
+		return;
+	pair->number = storm->next++;
+	inet_pton(AF_INET, OWNER_IP, cmd.addr.ip);
+	ASSERT_EQ(0, raw_call(self->peer, IB_MEMREG_IOC_CONNECT, &cmd)) {
+		TH_LOG("connection %u", pair->number);
+	}
+	pair->ends[PEER] = cmd.out_endpoint_id;
+	recv = WR(RECV, pair->ends[PEER], SGE(self->peer_mr, 0, 100));
+	ASSERT_EQ(0, raw_submit(self->peer, &recv, 1));
+}
+
+/* An end goes; when both are gone, another connection takes their place. */
+static void pair_drop(struct __test_metadata *_metadata, struct storm *storm,
+		      struct pair *pair, enum side side)
+{
+	ASSERT_EQ(0, raw_destroy(storm->fds[side], pair->ends[side]));
+	pair->ends[side] = 0;
+	if (pair->ends[!side])
+		return;
+	storm->ended++;
+	pair_begin(_metadata, storm, pair);
+}
+
+/* Either side ends it, and the other one is told, or ends its own at once. */
+static void pair_end(struct __test_metadata *_metadata, struct storm *storm,
+		     struct pair *pair)
+{
+	enum side side = pair->number / 4 % 2 ? OWNER : PEER;
+
+	switch (pair->number % 4) {
+	case 0:
+		pair_drop(_metadata, storm, pair, side);
+		break;
+	case 1:
+		ASSERT_EQ(0, raw_disconnect(storm->fds[side],
+					    pair->ends[side]));
+		break;
+	default:
+		pair_drop(_metadata, storm, pair, side);
+		pair_drop(_metadata, storm, pair, !side);
+	}
+}
+
+/* A request: there are queues and a receive, whatever comes of it. */
+static void pair_answer(struct __test_metadata *_metadata, struct storm *storm,
+			struct pair *pair)
+{
+	FIXTURE_DATA(many) *self = storm->self;
+	struct ib_memreg_queues queues = small_queues(&self->ring);
+	__u32 end = pair->ends[OWNER];
+	struct ib_memreg_wr recv = WR(RECV, end, SGE(self->mr, 200, 100));
+
+	ASSERT_EQ(0, raw_setup(self->fd, end, self->domain, &queues));
+	ASSERT_EQ(0, raw_submit(self->fd, &recv, 1));
+	if (is_given_up(pair))
+		pair_end(_metadata, storm, pair);
+	else
+		ASSERT_EQ(0, raw_accept(self->fd, end, self->domain));
+}
+
+/* It is up: of two messages one finds no receive, and that comes last. */
+static void pair_use(struct __test_metadata *_metadata, struct storm *storm,
+		     struct pair *pair)
+{
+	FIXTURE_DATA(many) *self = storm->self;
+	__u32 end = pair->ends[PEER];
+	struct ib_memreg_wr wrs[] = {
+		WR(RECV, end, SGE(self->peer_mr, 400, 100)),
+		WR(SEND, end, SGE(self->peer_mr, 300, 100)),
+		WR(SEND, end, SGE(self->peer_mr, 300, 100)),
+	};
+
+	ASSERT_EQ(0, raw_submit(self->peer, wrs, 3));
+	storm->established++;
+	pair_end(_metadata, storm, pair);
+}
+
+static struct pair *pair_find(struct storm *storm, enum side side, __u32 end)
+{
+	unsigned int i;
+
+	for (i = 0; i < FLIGHT; i++)
+		if (storm->pairs[i].ends[side] == end)
+			return &storm->pairs[i];
+	return NULL;
+}
+
+/* Of ends that are gone nothing is told any more. */
+static void storm_event(struct __test_metadata *_metadata, struct storm *storm,
+			enum side side)
+{
+	struct ib_memreg_event event;
+	struct pair *pair;
+
+	ASSERT_EQ(sizeof(event), read(storm->fds[side], &event,
+				      sizeof(event)));
+	if (event.type == IB_MEMREG_EVENT_CONNECT_REQUEST) {
+		ASSERT_GT(FLIGHT, event.private_data[0]);
+		pair = &storm->pairs[event.private_data[0]];
+		ASSERT_EQ(0, pair->ends[OWNER]);
+		pair->ends[OWNER] = event.endpoint_id;
+		pair_answer(_metadata, storm, pair);
+		return;
+	}
+	pair = pair_find(storm, side, event.endpoint_id);
+	ASSERT_NE(NULL, pair) {
+		TH_LOG("event %u, endpoint %u", event.type, event.endpoint_id);
+	}
+	if (event.type == IB_MEMREG_EVENT_DISCONNECTED) {
+		pair_drop(_metadata, storm, pair, side);
+		return;
+	}
+	ASSERT_EQ(IB_MEMREG_EVENT_ESTABLISHED, event.type) {
+		TH_LOG("connection %u, side %u, status %d", pair->number, side,
+		       event.status);
+	}
+	if (side == PEER)
+		pair_use(_metadata, storm, pair);
+}
+
+/* So many connections come and go. */
+static void storm_wave(struct __test_metadata *_metadata, struct storm *storm,
+		       unsigned int count)
+{
+	struct pollfd pfds[] = {
+		{ .fd = storm->fds[OWNER], .events = POLLIN },
+		{ .fd = storm->fds[PEER], .events = POLLIN },
+	};
+	unsigned int i;
+
+	storm->last += count;
+	for (i = 0; i < FLIGHT; i++)
+		pair_begin(_metadata, storm, &storm->pairs[i]);
+	while (storm->ended != storm->last) {
+		ASSERT_LT(0, poll(pfds, ARRAY_LEN(pfds), WAIT_MS)) {
+			TH_LOG("%u of %u connections", storm->ended,
+			       storm->last);
+		}
+		/* What one tells may take away what there is of the other */
+		for (i = 0; i < ARRAY_LEN(pfds); i++)
+			if (poll(&pfds[i], 1, 0) == 1)
+				storm_event(_metadata, storm, i);
+		/* All is told of; not how it ended, which is a race. */
+		ring_done(&storm->self->ring, ring_count(&storm->self->ring));
+		ring_done(&storm->self->peer_ring,
+			  ring_count(&storm->self->peer_ring));
+	}
+}
+
+/* So many are up at one time or another; and besides, some never are. */
 TEST_F_TIMEOUT(many, I7_storm_of_connections_leaves_nothing, SOAK_S)
 {
-	struct ib_memreg_queues queues = small_queues(&self->peer_ring);
 	unsigned int i, n = times(debug_kernel() ? 25 : 100, 10000);
-	struct ib_memreg_queues mine = small_queues(&self->ring);
-	struct ib_memreg_wr wrs[3], recv;
+	struct storm storm = {
+		.self = self,
+		.fds = { self->fd, self->peer },
+	};
 	struct state before;
-	__u32 end, peer_end;
 
 	ASSERT_EQ(0, state_get(&before));
-	for (i = 0; i < n; i++) {
-		ASSERT_EQ(0, raw_connect(self->peer, self->peer_domain,
-					 OWNER_IP, self->port, &queues,
-					 &peer_end));
-		recv = WR(RECV, peer_end, SGE(self->peer_mr, 0, 100));
-		ASSERT_EQ(0, raw_submit(self->peer, &recv, 1));
-		ASSERT_EQ(0, raw_await(self->fd,
-				       IB_MEMREG_EVENT_CONNECT_REQUEST, &end));
-		ASSERT_EQ(0, raw_setup(self->fd, end, self->domain, &mine));
-		wrs[0] = WR(RECV, end, SGE(self->mr, 200, 100));
-		ASSERT_EQ(0, raw_submit(self->fd, wrs, 1));
-		if (i % 4 == 3)
-			goto given_up;
-		ASSERT_EQ(0, raw_accept(self->fd, end, self->domain));
-		ASSERT_EQ(0, raw_await(self->peer, IB_MEMREG_EVENT_ESTABLISHED,
-				       NULL));
-		/* Of the two messages one finds no receive: that comes last. */
-		wrs[0] = WR(RECV, peer_end, SGE(self->peer_mr, 400, 100));
-		wrs[1] = WR(SEND, peer_end, SGE(self->peer_mr, 300, 100));
-		wrs[2] = wrs[1];
-		ASSERT_EQ(0, raw_submit(self->peer, wrs, 3));
-given_up:
-		if (i % 2) {
-			ASSERT_EQ(0, raw_destroy(self->fd, end));
-			ASSERT_EQ(0, raw_destroy(self->peer, peer_end));
-		} else {
-			ASSERT_EQ(0, raw_destroy(self->peer, peer_end));
-			ASSERT_EQ(0, raw_destroy(self->fd, end));
-		}
-		/* All is told of; not how it ended, which is a race. */
-		ring_done(&self->ring, ring_count(&self->ring));
-		ring_done(&self->peer_ring, ring_count(&self->peer_ring));
+	for (i = 0; i < n; i += WAVE) {
+		unsigned int up = n - i < WAVE ? n - i : WAVE;
+
+		/* Every fourth one is given up: 100 of 133 or 134. */
+		storm_wave(_metadata, &storm,
+			   (i + up) * 4 / 3 - i * 4 / 3);
 		ASSERT_EQ(0, raw_users(self->mr));
 		ASSERT_EQ(0, raw_users(self->peer_mr));
+		ASSERT_TRUE(state_same(&before));
 	}
-	EXPECT_TRUE(state_same(&before));
+	EXPECT_EQ(n, storm.established);
+	EXPECT_EQ(n * 4 / 3, storm.ended);
 	state_free(&before);
 }
 
