@@ -422,15 +422,28 @@ static struct ib_memreg_queues small_queues(const struct ring *ring)
 	};
 }
 
+/* Where an end receives, and what its peer sends: 8 bytes, and room for more */
+#define RECV_AT(i)	(32 * (i))
+#define SEND_AT(i)	(LEN / 2 + 8 * (i))
+
+static int receive_one(FIXTURE_DATA(many) *self, unsigned int i)
+{
+	struct ib_memreg_wr wr = WR(RECV, self->ends[i],
+				    SGE(self->mr, RECV_AT(i), 32),
+				    .user_data = i);
+
+	return raw_submit(self->fd, &wr, 1);
+}
+
 /* Both ends of a connection, with a receive in place */
 static void connect_one(struct __test_metadata *_metadata,
 			FIXTURE_DATA(many) *self, unsigned int i)
 {
+	struct ib_memreg_queues theirs = small_queues(&self->peer_ring);
 	struct ib_memreg_queues queues = small_queues(&self->ring);
-	struct ib_memreg_wr wr;
 
 	ASSERT_EQ(0, raw_connect(self->peer, self->peer_domain, OWNER_IP,
-				 self->port, NULL, &self->peer_ends[i])) {
+				 self->port, &theirs, &self->peer_ends[i])) {
 		TH_LOG("connection %u", i);
 	}
 	ASSERT_EQ(0, raw_await(self->fd, IB_MEMREG_EVENT_CONNECT_REQUEST,
@@ -439,14 +452,68 @@ static void connect_one(struct __test_metadata *_metadata,
 			       &queues)) {
 		TH_LOG("connection %u, reason %u", i, raw_reason());
 	}
-	wr = WR(RECV, self->ends[i], SGE(self->mr, 0, 100), .user_data = i);
-	ASSERT_EQ(0, raw_submit(self->fd, &wr, 1));
+	ASSERT_EQ(0, receive_one(self, i));
 	ASSERT_EQ(0, raw_accept(self->fd, self->ends[i], self->domain));
 	ASSERT_EQ(0, raw_await(self->fd, IB_MEMREG_EVENT_ESTABLISHED, NULL));
 	ASSERT_EQ(0, raw_await(self->peer, IB_MEMREG_EVENT_ESTABLISHED, NULL));
 }
 
-/* All of them can have something posted at a time, and each has its entry. */
+/* Every fourth one's peer sends which it is. */
+static void send_numbers(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(many) *self, unsigned int n)
+{
+	struct ib_memreg_wr wr;
+	unsigned int i;
+	__u64 number;
+
+	for (i = 0; i < n; i += 4) {
+		number = i + 1;
+		memcpy(self->mem + SEND_AT(i), &number, sizeof(number));
+		wr = WR(SEND, self->peer_ends[i],
+			SGE(self->peer_mr, SEND_AT(i), sizeof(number)),
+			.flags = SIGNALED, .user_data = i);
+		ASSERT_EQ(0, raw_submit(self->peer, &wr, 1));
+	}
+}
+
+/* The next entry of a ring is of one of them, and of success. */
+static void one_told(struct __test_metadata *_metadata, struct ring *ring,
+		     const __u32 *ends, unsigned int n, union entry *entry)
+{
+	ASSERT_EQ(0, ring_next(ring, entry));
+	ASSERT_GT(n, entry->cqe.user_data);
+	EXPECT_EQ(0, entry->cqe.user_data % 4);
+	EXPECT_EQ(ends[entry->cqe.user_data], entry->cqe.endpoint_id);
+	EXPECT_EQ(IB_MEMREG_WC_SUCCESS, entry->cqe.status);
+}
+
+/* Each arrives once, in its end's entry, and that can receive another. */
+static void numbers_arrive(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(many) *self, unsigned int n)
+{
+	union entry entry;
+	unsigned int i, at;
+	__u64 number;
+
+	for (i = 0; i < n; i += 4) {
+		one_told(_metadata, &self->ring, self->ends, n, &entry);
+		EXPECT_EQ(sizeof(number), entry.cqe.byte_len);
+		at = entry.cqe.user_data;
+		EXPECT_EQ(IB_MEMREG_CQE_INLINE, entry.cqe.flags);
+		memcpy(&number, entry.cqe.data, sizeof(number));
+		EXPECT_EQ(at + 1, number);
+		ASSERT_EQ(0, receive_one(self, at));
+		one_told(_metadata, &self->peer_ring, self->peer_ends, n,
+			 &entry);
+	}
+	EXPECT_EQ(0, ring_count(&self->ring));
+	EXPECT_EQ(0, ring_count(&self->peer_ring));
+}
+
+/*
+ * All of them can have something posted at a time, messages come by any of
+ * them, and each has its entry.
+ */
 TEST_F_TIMEOUT(many, many_endpoints_share_a_ring, SOAK_S)
 {
 	unsigned int i, n = debug_kernel() ? 40 : 150;
@@ -462,6 +529,11 @@ TEST_F_TIMEOUT(many, many_endpoints_share_a_ring, SOAK_S)
 		connect_one(_metadata, self, i);
 	EXPECT_EQ(n, raw_users(self->mr));
 	EXPECT_EQ(0, ring_count(&self->ring));
+	for (i = 0; i < 2; i++) {
+		send_numbers(_metadata, self, n);
+		numbers_arrive(_metadata, self, n);
+		EXPECT_EQ(n, raw_users(self->mr));
+	}
 	/* Every other one ends by its peer, the rest by us. */
 	for (i = 0; i < n; i += 2)
 		ASSERT_EQ(0, raw_destroy(self->peer, self->peer_ends[i]));
