@@ -829,6 +829,95 @@ TEST_F_TIMEOUT(submit, a_full_call_is_in_order, LIMIT_S)
 }
 
 /*
+ * A window's whole life: bound, told of, and ended by the peer
+ */
+
+#define ROUNDS	64
+
+/* In one call: a receive for the answer, and a window, whose rkey goes out */
+static void offer(struct __test_metadata *_metadata, FIXTURE_DATA(submit) *self,
+		  __u32 mr, __u32 window, unsigned int i)
+{
+	__be32 rkey = 0;
+	struct ib_memreg_wr wrs[] = {
+		WR(RECV, self->to, SGE(self->mr, 0, 64), .user_data = i),
+		WR(BIND, self->to, .window_id = window, .flags = INSERT_RKEY,
+		   .access = REMOTE_WRITE,
+		   .sge = { .mr_id = mr, .offset = PAGE, .length = 100 }),
+		WR(SEND, self->to, INLINE_DATA(&rkey, sizeof(rkey)),
+		   .flags = INLINE | (i % 32 == 31 ? SIGNALED : 0),
+		   .user_data = i),
+	};
+
+	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, ARRAY_LEN(wrs))) {
+		TH_LOG("round %u, taken %u, reason %u", i, raw_taken(),
+		       raw_reason());
+	}
+}
+
+/* The stock end is told of it, writes by it, and ends it. */
+static void use_offer(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(submit) *self, __u32 *rkey)
+{
+	struct ibv_wc wc;
+	__be32 told;
+
+	received(_metadata, self, &wc, sizeof(told));
+	memcpy(&told, self->stock->mem + wc.wr_id, sizeof(told));
+	*rkey = be32toh(told);
+	EXPECT_EQ(IBV_WC_SUCCESS,
+		  stock_write(self->stock, HUGE / 2, 100,
+			      (uintptr_t)self->mem + PAGE, *rkey));
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_send_inv(self->stock, *rkey));
+}
+
+/* One entry tells of the end of the window, and one of a SEND if signalled. */
+static void round_told(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(submit) *self, __u32 window, __u32 rkey,
+		       unsigned int i)
+{
+	unsigned int n, entries = i % 32 == 31 ? 2 : 1, ends = 0;
+	union entry entry;
+
+	for (n = 0; n < entries; n++) {
+		ASSERT_EQ(0, ring_next(&self->ring, &entry));
+		ASSERT_EQ(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
+		EXPECT_EQ(i, entry.cqe.user_data);
+		if (entry.cqe.opcode == OP(SEND))
+			continue;
+		EXPECT_EQ(OP(RECV), entry.cqe.opcode);
+		EXPECT_EQ(IB_MEMREG_CQE_INVALIDATED | IB_MEMREG_CQE_INLINE,
+			  entry.cqe.flags);
+		EXPECT_EQ(window, entry.cqe.window_id);
+		EXPECT_EQ(rkey, entry.cqe.ex);
+		ends++;
+	}
+	EXPECT_EQ(1, ends);
+	EXPECT_EQ(0, ring_count(&self->ring));
+}
+
+TEST_F_TIMEOUT(submit, window_goes_round_with_one_entry, LIMIT_S)
+{
+	__u32 mr, window, rkey;
+	unsigned int i;
+
+	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, self->mem,
+				  LEN, LOCAL_WRITE | MW_BIND, &mr));
+	ASSERT_EQ(0, raw_windows_2b(self->link.fd, self->link.domain, PAGE,
+				    &window, 1));
+	for (i = 0; i < ROUNDS && !_metadata->exit_code; i++) {
+		fill(self->stock->mem + HUGE / 2, 100, i);
+		ASSERT_EQ(0, stock_recv(self->stock, 1000, 64));
+		offer(_metadata, self, mr, window, i);
+		use_offer(_metadata, self, &rkey);
+		round_told(_metadata, self, window, rkey, i);
+		EXPECT_TRUE(filled(self->mem + PAGE, 100, 0, i));
+	}
+	ASSERT_EQ(0, raw_destroy(self->link.fd, window));
+	ASSERT_EQ(0, raw_destroy(self->link.fd, mr));
+}
+
+/*
  * Several endpoints
  */
 
