@@ -513,6 +513,90 @@ TEST_F_TIMEOUT(rules, I6_memory_must_not_be_stale, LIMIT_S)
 	EXPECT_EQ(0, raw_destroy(self->link.fd, mr));
 }
 
+/* Whose pages the driver has pinned for itself */
+TEST_F_TIMEOUT(rules, I6_memory_must_not_be_of_a_single_key, LIMIT_S)
+{
+	RAW(mr_register, cmd, .flags = IB_MEMREG_MR_SINGLE_KEY,
+	    .domain_id = self->link.domain, .length = LEN,
+	    .access = LOCAL_WRITE | REMOTE_READ,
+	    .addr = (uintptr_t)self->mem);
+	struct ib_memreg_sge sges[2] = {
+		{ .mr_id = self->mr, .length = 8 },
+		{ .length = 8 },
+	};
+	__u32 mr;
+
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REGISTER, &cmd));
+	mr = cmd.out_mr_id;
+	sges[1].mr_id = mr;
+	REFUSED(EOPNOTSUPP, SINGLE_KEY,
+		BUT(good_send(self), wr.sge.mr_id = mr));
+	REFUSED(EOPNOTSUPP, SINGLE_KEY,
+		BUT(good_recv(self), wr.sge.mr_id = mr));
+	REFUSED(EOPNOTSUPP, SINGLE_KEY,
+		BUT(remote(self, OP(READ)), wr.sge.mr_id = mr));
+	REFUSED(EOPNOTSUPP, SINGLE_KEY, WR(SEND, self->to, SGES(sges, 2)));
+	REFUSED(EOPNOTSUPP, SINGLE_KEY, WR(RECV, self->to, SGES(sges, 2)));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, mr));
+}
+
+TEST_F_TIMEOUT(rules, I8_messages_must_not_be_too_scattered, LIMIT_S)
+{
+	size_t len = STOCK_LEN;
+	__u8 *mem = mem_shuffled(len);
+	__u64 max;
+	__u32 mr;
+
+	ASSERT_EQ(0, raw_cap(self->link.fd, IB_MEMREG_CAP_FRAGMENTS, &max));
+	ASSERT_NE(NULL, mem);
+	ASSERT_GT(len / PAGE, max);
+	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, mem, len,
+				  LOCAL_WRITE, &mr));
+	REFUSED(EMSGSIZE, FRAGMENTS,
+		WR(SEND, self->to, SGE(mr, 0, max * PAGE + 1)));
+	REFUSED(EMSGSIZE, FRAGMENTS,
+		WR(RECV, self->to, SGE(mr, 1, max * PAGE)));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, mr));
+	mem_free(mem, len);
+}
+
+/* No message is longer than 2 GiB, not even one of the same bytes again. */
+TEST_F_TIMEOUT(rules, I8_messages_must_not_be_too_long, LIMIT_S)
+{
+	size_t len = (2UL << 30) / IB_MEMREG_SGE_MAX + PAGE;
+	struct ib_memreg_queues queues = queues_of(self);
+	struct ib_memreg_sge sges[IB_MEMREG_SGE_MAX];
+	struct link link = self->link;
+	void *mem = mem_alloc(len);
+	unsigned int i;
+	__u32 mr;
+
+	ASSERT_NE(NULL, mem);
+	ASSERT_EQ(0, raw_register(link.fd, link.domain, mem, len, LOCAL_WRITE,
+				  &mr));
+	queues.max_send_sge = IB_MEMREG_SGE_MAX;
+	queues.max_recv_sge = IB_MEMREG_SGE_MAX;
+	ASSERT_EQ(0, stock_open(&link.stock, STOCK_LEN));
+	ASSERT_EQ(0, link_up(&link, &queues, false));
+	for (i = 0; i < ARRAY_LEN(sges); i++)
+		sges[i] = (struct ib_memreg_sge) {
+			.mr_id = mr,
+			.length = len,
+		};
+	REFUSED(EINVAL, SPAN,
+		WR(SEND, link.endpoint, SGES(sges, ARRAY_LEN(sges))));
+	REFUSED(EINVAL, SPAN,
+		WR(RECV, link.endpoint, SGES(sges, ARRAY_LEN(sges))));
+	REFUSED(EINVAL, SPAN,
+		WR(WRITE, link.endpoint, SGES(sges, ARRAY_LEN(sges)),
+		   .remote_addr = (uintptr_t)link.stock.mem,
+		   .rkey = link.stock.mr->rkey));
+	stock_close(&link.stock);
+	ASSERT_EQ(0, raw_destroy(link.fd, link.endpoint));
+	EXPECT_EQ(0, raw_destroy(link.fd, mr));
+	mem_free(mem, len);
+}
+
 TEST_F_TIMEOUT(rules, I8_inline_data_must_fit, LIMIT_S)
 {
 	struct ib_memreg_wr in = good_inline(self);
@@ -625,6 +709,8 @@ TEST_F_TIMEOUT(rules, I8_windows_must_fit, LIMIT_S)
 	REFUSED(EINVAL, ACCESS, BUT(bind, wr.access |= 1U << 31));
 	REFUSED(EACCES, ACCESS_MR,
 		BUT(bind, wr.sge.mr_id = self->read_only));
+	/* Only what begins with a page can be told to begin with 0. */
+	REFUSED(EINVAL, IOVA, BUT(bind, wr.access |= ZERO_BASED));
 }
 
 static void bind_one(struct __test_metadata *_metadata,
@@ -715,6 +801,50 @@ TEST_F_TIMEOUT(rules, I8_rkeys_must_have_a_place, LIMIT_S)
 	}
 	EXPECT_TRUE(state_same(&before));
 	state_free(&before);
+}
+
+/* A message takes so many rkeys, and there is no room to keep more for it. */
+TEST_F_TIMEOUT(rules, I8_rkeys_must_not_be_too_many, LIMIT_S)
+{
+	struct ib_memreg_wr wrs[IB_MEMREG_INSERTS_MAX + 2], end;
+	unsigned int i, n = IB_MEMREG_INSERTS_MAX;
+	__u32 windows[IB_MEMREG_INSERTS_MAX + 1];
+	__be32 rkeys[IB_MEMREG_INSERTS_MAX] = {};
+	struct state before;
+
+	ASSERT_GE(MAX_INLINE, sizeof(rkeys));
+	ASSERT_EQ(0, raw_windows_2b(self->link.fd, self->link.domain, PAGE,
+				    windows, n + 1));
+	ASSERT_EQ(0, state_get(&before));
+	for (i = 0; i <= n; i++)
+		wrs[i] = BUT(good_bind(self), wr.window_id = windows[i],
+			     wr.flags = INSERT_RKEY,
+			     wr.insert_at = i % n * sizeof(rkeys[0]));
+	wrs[n + 1] = WR(SEND, self->to, INLINE_DATA(rkeys, sizeof(rkeys)),
+			.flags = INLINE | SIGNALED, .user_data = 5);
+	EXPECT_FAIL(EINVAL, INLINE, raw_submit(self->link.fd, wrs, n + 2));
+	ASSERT_EQ(n, raw_taken());
+	end = good_invalidate(self);
+	for (i = 0; i < n; i++)
+		bind_one(_metadata, self, BUT(end, wr.window_id = windows[i]));
+	EXPECT_EQ(0, ring_count(&self->ring));
+	EXPECT_TRUE(state_same(&before));
+	state_free(&before);
+
+	/* As many as it takes are told of. */
+	wrs[n] = wrs[n + 1];
+	ASSERT_EQ(0, stock_recv(self->stock, 0, sizeof(rkeys)));
+	for (i = 0; i < n; i++) {
+		wrs[i].rkey = 0;
+		wrs[i].remote_addr = 0;
+	}
+	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, n + 1)) {
+		TH_LOG("taken %u, reason %u", raw_taken(), raw_reason());
+	}
+	told(_metadata, self, 5);
+	memcpy(rkeys, self->stock->mem, sizeof(rkeys));
+	for (i = 0; i < n; i++)
+		EXPECT_EQ(wrs[i].rkey, be32toh(rkeys[i]));
 }
 
 /*
