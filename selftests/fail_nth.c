@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include "fault.h"
@@ -46,6 +47,7 @@ FIXTURE(fail_nth) {
 	/* For endpoints with queues */
 	struct ring ring;
 	__u32 window;
+	void *mapped;
 };
 
 /*
@@ -815,6 +817,51 @@ TEST_F_TIMEOUT(fail_nth, I8_ring_create, 600)
 	EXPECT_EQ(before, after);
 }
 
+/* There is nothing in it, and that is what it tells. */
+static int call_ring_wait(FIXTURE_DATA(fail_nth) *self)
+{
+	int ret = ring_wait(&self->ring, 1, MS, NULL);
+
+	return ret == -ETIMEDOUT ? 0 : ret;
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_ring_wait, 300)
+{
+	static const struct op op = {
+		.call = call_ring_wait,
+		.undo = nothing,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_ring_mmap(FIXTURE_DATA(fail_nth) *self)
+{
+	self->mapped = mmap(NULL, self->ring.map_size, PROT_READ | PROT_WRITE,
+			    MAP_SHARED, self->ring.fd, 0);
+	return self->mapped == MAP_FAILED ? -errno : 0;
+}
+
+/* What is mapped is the ring. */
+static int unmap_ring(FIXTURE_DATA(fail_nth) *self)
+{
+	if (memcmp(self->mapped, self->ring.shared, sizeof(*self->ring.shared)))
+		return -EIO;
+	return munmap(self->mapped, self->ring.map_size) ? -errno : 0;
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_ring_mmap, 300)
+{
+	static const int errors[] = { EAGAIN, 0 };
+	static const struct op op = {
+		.call = call_ring_mmap,
+		.undo = unmap_ring,
+		.errors = errors,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
 static int call_srq_create(FIXTURE_DATA(fail_nth) *self)
 {
 	return raw_srq(self->fd, self->domain, self->ring.id, 8, 2, 0,
@@ -990,6 +1037,61 @@ TEST_F_TIMEOUT(fail_nth, I8_submit, 1200)
 
 	for (i = 0; i < ARRAY_LEN(submit_ops); i++)
 		sweep(_metadata, self, &submit_ops[i]);
+}
+
+/* Memory of so many pieces that a WRITE of it to the peer goes in two parts */
+static struct ib_memreg_wr write_in_parts(struct __test_metadata *_metadata,
+					  FIXTURE_DATA(fail_nth) *self,
+					  __u64 pieces, void *mem)
+{
+	RAW(mr_register, theirs, .domain_id = self->peer_domain,
+	    .access = LOCAL_WRITE | REMOTE_WRITE, .addr = (uintptr_t)mem,
+	    .length = 2 * pieces * PAGE);
+	__u32 mr;
+
+	ASSERT_EQ(0, raw_register(self->fd, self->domain, mem,
+				  2 * pieces * PAGE, 0, &mr));
+	ASSERT_EQ(0, raw_call(self->peer, IB_MEMREG_IOC_MR_REGISTER, &theirs));
+	return WR(WRITE, self->made, SGE(mr, 0, (pieces + 1) * PAGE),
+		  .flags = SIGNALED, .user_data = 7, .rkey = theirs.out_rkey,
+		  .remote_addr = theirs.iova);
+}
+
+/* The device takes one part and not the other: it is as if it took neither. */
+TEST_F_TIMEOUT(fail_nth, I8_parts_without_the_others_end_the_connection, 300)
+{
+	struct ib_memreg_wr wr;
+	union entry entry;
+	__u64 pieces;
+	void *mem;
+
+	ASSERT_EQ(0, raw_cap(self->fd, IB_MEMREG_CAP_FRAGMENTS, &pieces));
+	mem = mem_shuffled(2 * pieces * PAGE);
+	ASSERT_NE(NULL, mem);
+	ASSERT_EQ(0, prepare_queues(self));
+	wr = write_in_parts(_metadata, self, pieces, mem);
+	ASSERT_EQ(0, raw_submit(self->fd, &wr, 1));
+	ASSERT_EQ(0, ring_next(&self->ring, &entry));
+	ASSERT_EQ(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
+	fault_order("post_send", 1, 1);
+	EXPECT_EQ(-ENOMEM, raw_submit(self->fd, &wr, 1));
+	EXPECT_EQ(0, raw_taken());
+	EXPECT_FALSE(fault_pending("post_send"));
+	fault_cancel("post_send");
+	EXPECT_EQ(self->made, await_event(self->fd,
+					  IB_MEMREG_EVENT_DISCONNECTED));
+	EXPECT_EQ(self->peer_endpoint,
+		  await_event(self->peer, IB_MEMREG_EVENT_DISCONNECTED));
+	ASSERT_EQ(-ENOTCONN, raw_submit(self->fd, &wr, 1));
+	ASSERT_EQ(0, destroy_queues(self));
+	EXPECT_EQ(0, ring_count(&self->ring)) {
+		TH_LOG("status %u, user data %llu",
+		       ring_entry(&self->ring, 0)->status,
+		       (unsigned long long)
+		       ring_entry(&self->ring, 0)->user_data);
+	}
+	ASSERT_EQ(0, raw_destroy(self->fd, wr.sge.mr_id));
+	mem_free(mem, 2 * pieces * PAGE);
 }
 
 static int prepare_shared(FIXTURE_DATA(fail_nth) *self)
