@@ -9,6 +9,7 @@
  * soak in parts: 4
  */
 #include <errno.h>
+#include <glob.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -370,6 +371,29 @@ static void line_up(FIXTURE_DATA(interrupt) *self)
 		pthread_join(threads[i], NULL);
 }
 
+/* Is no task of a process about to do anything? */
+static bool all_sleep(pid_t pid)
+{
+	char path[64], state;
+	bool sleep = true;
+	glob_t tasks;
+	size_t i;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/*/stat", pid);
+	if (glob(path, 0, NULL, &tasks))
+		return false;
+	for (i = 0; i < tasks.gl_pathc; i++) {
+		f = fopen(tasks.gl_pathv[i], "r");
+		sleep &= f && fscanf(f, "%*d (%*[^)]) %c", &state) == 1 &&
+			 strchr("SD", state);
+		if (f)
+			fclose(f);
+	}
+	globfree(&tasks);
+	return sleep;
+}
+
 /* Returns how long it took to end, in ms. */
 static long kill_in_line(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(interrupt) *self, int signal)
@@ -389,8 +413,9 @@ static long kill_in_line(struct __test_metadata *_metadata,
 	for (i = 1; i < BATCHERS; i++)
 		while (!atomic_load(&self->progress->rounds[i]))
 			usleep(1000);
-	/* They are about to make their calls. */
-	usleep(300000);
+	/* They make their calls, which all have to wait. */
+	for (i = 0; i < 5000 && !all_sleep(pid); i++)
+		usleep(1000);
 	ms = now_ms();
 	ASSERT_EQ(0, kill(pid, signal));
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
