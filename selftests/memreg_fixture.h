@@ -110,6 +110,10 @@ void mem_free(void *addr, size_t length);
 long file_number(const char *path);
 int file_write(const char *path, const char *text);
 
+/* Where nobody has mounted it, this does, for this process alone. */
+#define TRACEFS		"/sys/kernel/tracing"
+bool tracefs_there(void);
+
 /* Expect an errno and a reason of a call. */
 #define EXPECT_FAIL(_err, _reason, _call)				\
 	do {								\

@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -27,7 +26,6 @@
 /* However many guards a process had */
 #define EXIT_MS		10000
 
-#define TRACEFS		"/sys/kernel/tracing"
 #define INSTANCE	TRACEFS "/instances/memreg-guard"
 #define EVENT		INSTANCE "/events/ib_memreg/memreg_guard_event"
 
@@ -478,16 +476,6 @@ TEST_F_TIMEOUT(watch, discard_of_a_loop_device_ends_the_mr, LIMIT_S)
 	stale_in_time(_metadata, self, t);
 	ASSERT_LT(0, query(_metadata, self).suspects);
 	close(loop);
-}
-
-/* Where nobody has mounted it, this test does, for itself. */
-static bool tracefs_there(void)
-{
-	if (!access(TRACEFS "/instances", F_OK))
-		return true;
-	return !unshare(CLONE_NEWNS) &&
-	       !mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
-	       !mount("tracefs", TRACEFS, "tracefs", 0, NULL);
 }
 
 /* What was traced since the instance was made, which is no more then */

@@ -7,10 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -18,7 +16,6 @@
 #include "data.h"
 #include "fault.h"
 
-#define TRACEFS		"/sys/kernel/tracing"
 #define INSTANCE	TRACEFS "/instances/memreg-test"
 #define EVENTS		INSTANCE "/events/ib_memreg"
 #define LENGTH		(4 * PAGE)
@@ -30,16 +27,6 @@ FIXTURE(trace) {
 	char *memory;
 	char *text;
 };
-
-/* Where nobody has mounted it, this test does, for itself. */
-static bool tracefs_there(void)
-{
-	if (!access(TRACEFS "/instances", F_OK))
-		return true;
-	return !unshare(CLONE_NEWNS) &&
-	       !mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
-	       !mount("tracefs", TRACEFS, "tracefs", 0, NULL);
-}
 
 FIXTURE_SETUP(trace)
 {

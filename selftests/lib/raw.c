@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -504,6 +505,15 @@ int file_write(const char *path, const char *text)
 	ret = n < 0 ? -errno : 0;
 	close(fd);
 	return ret;
+}
+
+bool tracefs_there(void)
+{
+	if (!access(TRACEFS "/instances", F_OK))
+		return true;
+	return !unshare(CLONE_NEWNS) &&
+	       !mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	       !mount("tracefs", TRACEFS, "tracefs", 0, NULL);
 }
 
 /* Wait for a child; one that failed is a failure of its parent. */
