@@ -8,6 +8,9 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -20,6 +23,7 @@
 #define EVENTS		INSTANCE "/events/ib_memreg"
 #define LENGTH		(4 * PAGE)
 #define LIMIT_S		120
+#define REST_US		2000	/* for which nobody gets a key anew */
 
 FIXTURE(trace) {
 	int fd;
@@ -195,6 +199,94 @@ TEST_F(trace, life_of_a_window_in_order)
 	      "memreg_region_unpin: ",
 	      "memreg_domain_destroy: ",
 	      "memreg_file_close: ");
+}
+
+/*
+ * When each device MR became idle, in microseconds, by the part of its key that
+ * stays; and for how many it was too short until the next grant took it.
+ */
+struct rests {
+	struct { __u32 index; __u64 since; } idle[1024];
+	unsigned int known;
+	unsigned int taken;
+	unsigned int early;
+};
+
+/* One line of a trace, "... SECONDS.MICROS: memreg_frwr_idle: ... rkey=..." */
+static bool rests_add(struct rests *r, const char *line)
+{
+	const char *event = strstr(line, ": memreg_frwr_");
+	const char *rkey = strstr(line, " rkey=0x");
+	unsigned long seconds, micros;
+	const char *time = event;
+	unsigned int i;
+	__u32 index;
+	__u64 now;
+
+	if (!event || !rkey)
+		return false;
+	while (time > line && time[-1] != ' ')
+		time--;
+	if (sscanf(time, "%lu.%lu", &seconds, &micros) != 2)
+		return false;
+	now = seconds * 1000000 + micros;
+	index = strtoul(rkey + strlen(" rkey="), NULL, 16) >> 8;
+	for (i = 0; i < r->known && r->idle[i].index != index; i++)
+		;
+	if (strncmp(event, ": memreg_frwr_reuse", 19)) {
+		if (i == ARRAY_LEN(r->idle))
+			return false;
+		r->idle[i].index = index;
+		r->idle[i].since = now;
+		r->known += i == r->known;
+	} else if (i < r->known) {
+		r->taken++;
+		r->early += now - r->idle[i].since < REST_US;
+	}
+	return true;
+}
+
+/*
+ * 2 ms, however fast windows come and go. It is counted from just before the
+ * line of the trace, and what interrupts that is none of it: one in ten may
+ * look shorter.
+ */
+TEST_F_TIMEOUT(trace, I9_key_rests_before_it_is_used_again, LIMIT_S)
+{
+	struct ib_memreg_bind binds[32];
+	struct rests rests = { 0 };
+	unsigned int i, round;
+	__u32 mr, windows[32];
+	char *line, *save;
+
+	make_domain(_metadata, self);
+	ASSERT_EQ(0, raw_register(self->fd, self->domain, self->memory, LENGTH,
+				  MW_BIND, &mr));
+	ASSERT_EQ(0, raw_windows(self->fd, self->domain, LENGTH, windows, 32));
+	ASSERT_EQ(0, file_write(INSTANCE "/trace_clock", "mono"));
+	ASSERT_EQ(0, file_write(EVENTS "/memreg_frwr_idle/enable", "1"));
+	ASSERT_EQ(0, file_write(EVENTS "/memreg_frwr_reuse/enable", "1"));
+	for (round = 0; round < 100; round++) {
+		for (i = 0; i < 32; i++)
+			binds[i] = (struct ib_memreg_bind) {
+				.window_id = windows[i], .mr_id = mr,
+				.length = PAGE, .access = REMOTE_READ,
+			};
+		ASSERT_EQ(0, raw_bind(self->fd, self->domain, binds, 32));
+		ASSERT_EQ(0, raw_revoke(self->fd, self->domain, windows, 32));
+	}
+	trace_read(_metadata, self);
+	for (line = strtok_r(self->text, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save))
+		if (*line != '#')
+			ASSERT_TRUE(rests_add(&rests, line)) {
+				TH_LOG("'%s'", line);
+			}
+	TH_LOG("%u of %u taken early, of %u", rests.early, rests.taken,
+	       rests.known);
+	EXPECT_LT(1000, rests.taken);
+	EXPECT_GE(rests.taken, 10 * rests.early);
+	EXPECT_EQ(0, close(self->fd));
 }
 
 TEST_F(trace, I2_end_of_a_mapping_in_order)
