@@ -185,7 +185,9 @@ void stock_disconnect(struct stock *s);
 int stock_recv(struct stock *s, size_t offset, size_t len);
 /* Wait for a completion. */
 int stock_next(struct stock_queue *q, struct ibv_wc *wc);
-/* Post with the memory described, and return the status it ends with. */
+/* Post with the memory described; and wait, for the status it ends with. */
+int stock_post(struct stock *s, const struct ibv_send_wr *request,
+	       size_t offset, size_t len);
 int stock_do(struct stock *s, const struct ibv_send_wr *request, size_t offset,
 	     size_t len);
 int stock_send(struct stock *s, size_t offset, size_t len);
@@ -194,6 +196,11 @@ int stock_write(struct stock *s, size_t offset, size_t len, uint64_t addr,
 int stock_read(struct stock *s, size_t offset, size_t len, uint64_t addr,
 	       uint32_t rkey);
 int stock_send_inv(struct stock *s, uint32_t rkey);
+/* Both -EOPNOTSUPP where the device has no such operation */
+int stock_flush(struct stock *s, size_t len, uint64_t addr, uint32_t rkey,
+		unsigned int level);
+int stock_atomic_write(struct stock *s, uint64_t value, uint64_t addr,
+		       uint32_t rkey);
 /* Bind its window of type 2 to a part of its memory. */
 int stock_bind(struct stock *s, size_t offset, size_t len, unsigned int access,
 	       uint32_t *rkey);

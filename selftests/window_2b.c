@@ -147,6 +147,20 @@ static void grant(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self)
 	grant_by(_metadata, self, bind_wr(self, 0));
 }
 
+/* End the window, and wait until it is. */
+static void owner_ends(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(window) *self)
+{
+	struct ib_memreg_wr end = WR(INVALIDATE, self->to,
+				     .window_id = self->windows[0],
+				     .flags = SIGNALED);
+
+	ASSERT_EQ(0, raw_submit(self->link.fd, &end, 1)) {
+		TH_LOG("reason %u", raw_reason());
+	}
+	done(_metadata, self, OP(INVALIDATE), NULL);
+}
+
 /* What the key serves, to the byte, through a stock end */
 static void serves(struct __test_metadata *_metadata,
 		   FIXTURE_DATA(window) *self, struct stock *s, size_t at)
@@ -176,15 +190,22 @@ static void dead(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
 	EXPECT_TRUE(filled(s->mem + PAGE, 100, 0, 7));
 }
 
-/* A receive, and then the peer ends a window by its rkey. */
+/*
+ * A receive, and then the peer ends a window by its rkey. It does not wait
+ * until that is acknowledged, which it never is if it ends the connection.
+ */
 static void peer_invalidates(struct __test_metadata *_metadata,
 			     FIXTURE_DATA(window) *self, __u32 rkey)
 {
+	const struct ibv_send_wr send_inv = {
+		.opcode = IBV_WR_SEND_WITH_INV,
+		.invalidate_rkey = rkey,
+	};
 	struct ib_memreg_wr wr = WR(RECV, self->to, SGE(self->mr, LEN - 64,
 							64));
 
 	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1));
-	stock_send_inv(self->stock, rkey);
+	ASSERT_EQ(0, stock_post(self->stock, &send_inv, 0, 8));
 }
 
 /* Is the window bound? As LIST has it */
@@ -403,6 +424,83 @@ TEST_F_TIMEOUT(window, I3_bound_and_ended_in_one_call, LIMIT_S)
 }
 
 /*
+ * What only stock peers can post
+ */
+
+/* Grant a part of an MR, from its first aligned byte, for these uses. */
+static void grant_for(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(window) *self, __u32 mr, __u32 access)
+{
+	struct ib_memreg_wr bind = bind_wr(self, 0);
+
+	bind.access = access;
+	bind.sge.mr_id = mr;
+	bind.sge.offset = 1008;
+	grant_by(_metadata, self, bind);
+}
+
+/* To the byte, and all of it; without the flag, not a byte */
+TEST_F_TIMEOUT(window, I6_peer_flushes_what_it_may, LIMIT_S)
+{
+	const __u32 flush = IB_MEMREG_ACCESS_FLUSH_GLOBAL;
+	const size_t len = SPAN - 100;
+	struct stock *s = self->stock;
+	__u32 mr;
+	int ret;
+
+	ret = raw_register(self->link.fd, self->link.domain, self->mem, LEN,
+			   LOCAL_WRITE | MW_BIND | flush, &mr);
+	if (ret == -EOPNOTSUPP)
+		SKIP(return, "the device has no FLUSH");
+	ASSERT_EQ(0, ret);
+	grant_for(_metadata, self, mr, REMOTE_WRITE | flush);
+	fill(s->mem + PAGE, len, 7);
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_write(s, PAGE, len, self->iova,
+					      self->rkey));
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_flush(s, len, self->iova, self->rkey,
+					      IBV_FLUSH_RANGE));
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_flush(s, 1, self->iova + len - 1,
+					      self->rkey, IBV_FLUSH_RANGE));
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_flush(s, 0, 0, self->rkey,
+					      IBV_FLUSH_MR));
+	EXPECT_TRUE(filled(self->mem, 1008, 0, 1));
+	EXPECT_TRUE(filled(self->mem + 1008, len, 0, 7));
+	EXPECT_TRUE(filled(self->mem + 1008 + len, PAGE, 1008 + len, 1));
+	/* Whoever has the key may; one byte more is too much. */
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  stock_flush(&self->other.stock, 2, self->iova + len - 1,
+			      self->rkey, IBV_FLUSH_RANGE));
+	owner_ends(_metadata, self);
+	grant_for(_metadata, self, mr, REMOTE_READ | REMOTE_WRITE);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  stock_flush(s, 1, self->iova, self->rkey, IBV_FLUSH_RANGE));
+}
+
+/* As far as it may WRITE */
+TEST_F_TIMEOUT(window, I6_peer_writes_8_bytes_at_once, LIMIT_S)
+{
+	const __u64 value = 0x1122334455667788;
+	struct stock *s = self->stock;
+	__u64 got;
+	int ret;
+
+	grant_for(_metadata, self, self->mr, REMOTE_WRITE);
+	ret = stock_atomic_write(s, value, self->iova + 16, self->rkey);
+	if (ret == -EOPNOTSUPP)
+		SKIP(return, "the device has no ATOMIC_WRITE");
+	ASSERT_EQ(IBV_WC_SUCCESS, ret);
+	EXPECT_TRUE(filled(self->mem, 1024, 0, 1));
+	memcpy(&got, self->mem + 1024, 8);
+	EXPECT_EQ(value, got);
+	EXPECT_TRUE(filled(self->mem + 1032, SPAN, 1032, 1));
+	owner_ends(_metadata, self);
+	grant_for(_metadata, self, self->mr, REMOTE_READ);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  stock_atomic_write(s, value, self->iova, self->rkey));
+	EXPECT_TRUE(filled(self->mem, 1024, 0, 1));
+}
+
+/*
  * Ends
  */
 
@@ -496,9 +594,6 @@ TEST_F_TIMEOUT(window, I3_owner_ends_it, LIMIT_S)
  */
 TEST_F_TIMEOUT(window, I9_keys_are_fresh, SOAK_S)
 {
-	struct ib_memreg_wr end = WR(INVALIDATE, self->to,
-				     .window_id = self->windows[0],
-				     .flags = SIGNALED);
 	unsigned int rounds = test_full() ? test_share(20000, NULL) : 300;
 	unsigned int i, j;
 	__u32 *seen = calloc(rounds, sizeof(*seen));
@@ -511,10 +606,7 @@ TEST_F_TIMEOUT(window, I9_keys_are_fresh, SOAK_S)
 				break;
 		ASSERT_EQ(i, j);
 		seen[i] = self->rkey;
-		ASSERT_EQ(0, raw_submit(self->link.fd, &end, 1)) {
-			TH_LOG("reason %u", raw_reason());
-		}
-		done(_metadata, self, OP(INVALIDATE), NULL);
+		owner_ends(_metadata, self);
 	}
 	free(seen);
 }
@@ -620,10 +712,6 @@ TEST_F_TIMEOUT(window, I4_bind_that_was_flushed_leaves_no_key, LIMIT_S)
 
 TEST_F_TIMEOUT(window, I8_bound_window_holds_its_mr, LIMIT_S)
 {
-	struct ib_memreg_wr end = WR(INVALIDATE, self->to,
-				     .window_id = self->windows[0],
-				     .flags = SIGNALED);
-
 	grant(_metadata, self);
 	EXPECT_EQ(-EBUSY, raw_destroy(self->link.fd, self->windows[0]));
 	EXPECT_FAIL(EBUSY, WINDOWS_BOUND,
@@ -631,8 +719,7 @@ TEST_F_TIMEOUT(window, I8_bound_window_holds_its_mr, LIMIT_S)
 	EXPECT_FAIL(EBUSY, IN_USE,
 		    raw_destroy(self->link.fd, self->link.domain));
 	serves(_metadata, self, self->stock, AT);
-	ASSERT_EQ(0, raw_submit(self->link.fd, &end, 1));
-	done(_metadata, self, OP(INVALIDATE), NULL);
+	owner_ends(_metadata, self);
 	EXPECT_EQ(0, raw_destroy(self->link.fd, self->windows[0]));
 	EXPECT_EQ(0, raw_destroy(self->link.fd, self->mr));
 }
@@ -829,14 +916,10 @@ TEST_F_TIMEOUT(window, I5_key_of_nothing_is_bogus, LIMIT_S)
 
 TEST_F_TIMEOUT(window, I5_key_that_was_ended_is_bogus, LIMIT_S)
 {
-	struct ib_memreg_wr end = WR(INVALIDATE, self->to,
-				     .window_id = self->windows[0],
-				     .flags = SIGNALED);
 	__u32 endpoint;
 
 	grant(_metadata, self);
-	ASSERT_EQ(0, raw_submit(self->link.fd, &end, 1));
-	done(_metadata, self, OP(INVALIDATE), NULL);
+	owner_ends(_metadata, self);
 	peer_invalidates(_metadata, self, self->rkey);
 	ASSERT_EQ(0, raw_await(self->link.fd, IB_MEMREG_EVENT_DISCONNECTED,
 			       &endpoint));

@@ -193,7 +193,7 @@ static int qp_up(struct stock *s)
 
 static int make_qp(struct stock *s)
 {
-	struct ibv_qp_init_attr attr = {
+	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = IBV_QPT_RC,
 		.send_cq = s->sent.cq,
 		.recv_cq = s->received.cq,
@@ -203,9 +203,19 @@ static int make_qp(struct stock *s)
 			.max_send_sge = STOCK_SGES,
 			.max_recv_sge = STOCK_SGES,
 		},
+		.comp_mask = IBV_QP_INIT_ATTR_PD |
+			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = s->pd,
+		.send_ops_flags = IBV_QP_EX_WITH_FLUSH |
+				  IBV_QP_EX_WITH_ATOMIC_WRITE,
 	};
 
-	s->qp = ibv_create_qp(s->pd, &attr);
+	s->qp = ibv_create_qp_ex(s->pd->context, &attr);
+	if (!s->qp) {
+		/* Most devices have neither. */
+		attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+		s->qp = ibv_create_qp_ex(s->pd->context, &attr);
+	}
 	return s->qp ? qp_state(s, IBV_QPS_INIT) : -errno;
 }
 
@@ -346,8 +356,8 @@ int stock_next(struct stock_queue *q, struct ibv_wc *wc)
 	}
 }
 
-int stock_do(struct stock *s, const struct ibv_send_wr *request, size_t offset,
-	     size_t len)
+int stock_post(struct stock *s, const struct ibv_send_wr *request,
+	       size_t offset, size_t len)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)s->mem + offset,
@@ -355,17 +365,28 @@ int stock_do(struct stock *s, const struct ibv_send_wr *request, size_t offset,
 		.lkey = s->mr->lkey,
 	};
 	struct ibv_send_wr wr = *request, *bad;
-	struct ibv_wc wc;
-	int ret;
 
-	wr.send_flags |= IBV_SEND_SIGNALED;
 	wr.sg_list = &sge;
 	wr.num_sge = len ? 1 : 0;
-	ret = ibv_post_send(s->qp, &wr, &bad);
-	if (ret)
-		return -ret;
-	ret = stock_next(&s->sent, &wc);
+	return -ibv_post_send(s->qp, &wr, &bad);
+}
+
+/* How the one thing ends that was posted, and will say so */
+static int sent_status(struct stock *s)
+{
+	struct ibv_wc wc;
+	int ret = stock_next(&s->sent, &wc);
+
 	return ret ?: (int)wc.status;
+}
+
+int stock_do(struct stock *s, const struct ibv_send_wr *request, size_t offset,
+	     size_t len)
+{
+	struct ibv_send_wr wr = *request;
+
+	wr.send_flags |= IBV_SEND_SIGNALED;
+	return stock_post(s, &wr, offset, len) ?: sent_status(s);
 }
 
 int stock_send(struct stock *s, size_t offset, size_t len)
@@ -405,6 +426,40 @@ int stock_send_inv(struct stock *s, uint32_t rkey)
 	};
 
 	return stock_do(s, &wr, 0, 8);
+}
+
+/* What only the extended QP can post; NULL if the device has none of it */
+static struct ibv_qp_ex *begin_extended(struct stock *s)
+{
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(s->qp);
+
+	if (!qp)
+		return NULL;
+	ibv_wr_start(qp);
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	return qp;
+}
+
+int stock_flush(struct stock *s, size_t len, uint64_t addr, uint32_t rkey,
+		unsigned int level)
+{
+	struct ibv_qp_ex *qp = begin_extended(s);
+
+	if (!qp)
+		return -EOPNOTSUPP;
+	ibv_wr_flush(qp, rkey, addr, len, IBV_FLUSH_GLOBAL, level);
+	return -ibv_wr_complete(qp) ?: sent_status(s);
+}
+
+int stock_atomic_write(struct stock *s, uint64_t value, uint64_t addr,
+		       uint32_t rkey)
+{
+	struct ibv_qp_ex *qp = begin_extended(s);
+
+	if (!qp)
+		return -EOPNOTSUPP;
+	ibv_wr_atomic_write(qp, rkey, addr, &value);
+	return -ibv_wr_complete(qp) ?: sent_status(s);
 }
 
 int stock_bind(struct stock *s, size_t offset, size_t len, unsigned int access,
