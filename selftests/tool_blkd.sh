@@ -142,6 +142,17 @@ what_is_shared_is_served() {
 	end TERM && says ' end: 0 commands'
 }
 
+# Its driver lets it be opened for writing. It is shared like what is -r.
+disk_that_is_read_only_is_served_so() {
+	local disk first status=0
+	modprobe loop && disk=$(losetup -r -f --show "$FILES/disk") || return
+	begin -p 0 "$disk" || status=1
+	first=$SERVER
+	serves 'blocks of 512, read only, write cache' "$disk" || status=1
+	SERVER=$first
+	end TERM && losetup -d "$disk" && return "$status"
+}
+
 # It waits a moment: until the server has the file open, and then some.
 who_has_it_for_a_moment_is_waited_for() {
 	local lock status=0
@@ -216,6 +227,7 @@ check serves_what_the_options_say
 check one_port_has_one_server
 check one_file_has_one_server
 check what_is_shared_is_served
+check disk_that_is_read_only_is_served_so
 check who_has_it_for_a_moment_is_waited_for
 check opens_many_files
 check ends_by_a_signal INT

@@ -104,6 +104,14 @@ static uint64_t queue_number(dev_t dev, const char *file)
 	return value;
 }
 
+/* Most drivers let such a disk be opened for writing, and then fail writes. */
+static bool disk_is_read_only(int fd)
+{
+	int is = 0;
+
+	return !ioctl(fd, BLKROGET, &is) && is;
+}
+
 static void examine_disk(struct export *e, dev_t dev)
 {
 	unsigned int physical = 0;
@@ -221,6 +229,10 @@ static int open_path(struct export *e, const struct export *exports,
 	if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode))
 		return fail("%s is neither a file nor a block device",
 			    e->path);
+	if (S_ISBLK(st.st_mode) && disk_is_read_only(e->fd)) {
+		e->flags |= IB_MEMREG_BLK_READ_ONLY;
+		flags = O_RDONLY | O_CLOEXEC;
+	}
 	if (lock_path(e, exports) != EXIT_GOOD)
 		return EXIT_FAILED;
 	if (S_ISBLK(st.st_mode))
