@@ -133,6 +133,11 @@ static void came(struct server *s, struct peer *p)
 
 	p->up = true;
 	p->since = now_ms();
+	if (!p->bound) {
+		say("peer %" PRIu32 ": connected from %s, its window is revoked",
+		    p->id, p->address);
+		return;
+	}
 	if (s->revoke_after >= 0)
 		p->revoke_at = p->since + s->revoke_after;
 	say("peer %" PRIu32 ": connected from %s, may %s %" PRIu64
@@ -199,7 +204,11 @@ static void disconnect(struct server *s, struct peer *p)
 		fail("peer %" PRIu32 ": %s", p->id, memreg_reason());
 }
 
-static void for_peers(struct server *s, uint32_t id,
+/*
+ * One of those that are connected, or all of them if @id is 0. Those that were
+ * accepted have their keys before it is known that they are connected.
+ */
+static void for_peers(struct server *s, uint32_t id, bool accepted,
 		      void (*act)(struct server *s, struct peer *p))
 {
 	struct peer *p, *next;
@@ -207,7 +216,7 @@ static void for_peers(struct server *s, uint32_t id,
 
 	for (p = s->peers; p; p = next) {
 		next = p->next;
-		if (!p->up || (id && p->id != id))
+		if (id ? !p->up || p->id != id : !p->up && !accepted)
 			continue;
 		found = true;
 		act(s, p);
@@ -218,12 +227,12 @@ static void for_peers(struct server *s, uint32_t id,
 
 void peers_revoke(struct server *s, uint32_t id)
 {
-	for_peers(s, id, revoke);
+	for_peers(s, id, true, revoke);
 }
 
 void peers_disconnect(struct server *s, uint32_t id)
 {
-	for_peers(s, id, disconnect);
+	for_peers(s, id, false, disconnect);
 }
 
 void peers_print(const struct server *s)
