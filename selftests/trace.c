@@ -23,6 +23,7 @@
 #define EVENTS		INSTANCE "/events/ib_memreg"
 #define LENGTH		(4 * PAGE)
 #define LIMIT_S		120
+#define MAX_ROUNDS	1000
 #define REST_US		2000	/* for which nobody gets a key anew */
 
 FIXTURE(trace) {
@@ -206,7 +207,7 @@ TEST_F(trace, life_of_a_window_in_order)
  * stays; and for how many it was too short until the next grant took it.
  */
 struct rests {
-	struct { __u32 index; __u64 since; } idle[1024];
+	struct { __u32 index; __u64 since; } idle[4096];
 	unsigned int known;
 	unsigned int taken;
 	unsigned int early;
@@ -249,13 +250,14 @@ static bool rests_add(struct rests *r, const char *line)
 /*
  * 2 ms, however fast windows come and go. It is counted from just before the
  * line of the trace, and what interrupts that is none of it: one in ten may
- * look shorter.
+ * look shorter. A debug kernel is so slow that none comes back sooner anyway.
  */
 TEST_F_TIMEOUT(trace, I9_key_rests_before_it_is_used_again, LIMIT_S)
 {
 	struct ib_memreg_bind binds[32];
 	struct rests rests = { 0 };
-	unsigned int i, round;
+	unsigned int i, rounds = 0;
+	__u64 before, reused = 0;
 	__u32 mr, windows[32];
 	char *line, *save;
 
@@ -266,7 +268,8 @@ TEST_F_TIMEOUT(trace, I9_key_rests_before_it_is_used_again, LIMIT_S)
 	ASSERT_EQ(0, file_write(INSTANCE "/trace_clock", "mono"));
 	ASSERT_EQ(0, file_write(EVENTS "/memreg_frwr_idle/enable", "1"));
 	ASSERT_EQ(0, file_write(EVENTS "/memreg_frwr_reuse/enable", "1"));
-	for (round = 0; round < 100; round++) {
+	ASSERT_EQ(0, raw_stat(self->fd, IB_MEMREG_STAT_FRWRS_REUSED, &before));
+	for (; reused < 2000 && rounds < MAX_ROUNDS; rounds++) {
 		for (i = 0; i < 32; i++)
 			binds[i] = (struct ib_memreg_bind) {
 				.window_id = windows[i], .mr_id = mr,
@@ -274,6 +277,9 @@ TEST_F_TIMEOUT(trace, I9_key_rests_before_it_is_used_again, LIMIT_S)
 			};
 		ASSERT_EQ(0, raw_bind(self->fd, self->domain, binds, 32));
 		ASSERT_EQ(0, raw_revoke(self->fd, self->domain, windows, 32));
+		ASSERT_EQ(0, raw_stat(self->fd, IB_MEMREG_STAT_FRWRS_REUSED,
+				      &reused));
+		reused -= before;
 	}
 	trace_read(_metadata, self);
 	for (line = strtok_r(self->text, "\n", &save); line;
@@ -284,7 +290,7 @@ TEST_F_TIMEOUT(trace, I9_key_rests_before_it_is_used_again, LIMIT_S)
 			}
 	TH_LOG("%u of %u taken early, of %u", rests.early, rests.taken,
 	       rests.known);
-	EXPECT_LT(1000, rests.taken);
+	EXPECT_LE(2000, rests.taken);
 	EXPECT_GE(rests.taken, 10 * rests.early);
 	EXPECT_EQ(0, close(self->fd));
 }
@@ -370,11 +376,15 @@ static void write_and_end(struct __test_metadata *_metadata, struct link *link,
 				       .rkey = link->stock.mr->rkey);
 	struct ib_memreg_wr recv = WR(RECV, link->endpoint, SGE(mr, 0, 8),
 				      .user_data = 0x78);
+	const struct ibv_send_wr send_inv = {
+		.opcode = IBV_WR_SEND_WITH_INV,
+		.invalidate_rkey = rkey,
+	};
 
 	ASSERT_EQ(0, raw_submit(link->fd, &write, 1));
 	ASSERT_EQ(0, ring_wait(ring, 1, WAIT_MS * MS, NULL));
 	ASSERT_EQ(0, raw_submit(link->fd, &recv, 1));
-	stock_send_inv(&link->stock, rkey);
+	ASSERT_EQ(0, stock_post(&link->stock, &send_inv, 0, 8));
 	ASSERT_EQ(0, raw_await(link->fd, IB_MEMREG_EVENT_DISCONNECTED, NULL));
 }
 

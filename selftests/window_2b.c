@@ -467,6 +467,9 @@ TEST_F_TIMEOUT(window, I6_peer_flushes_what_it_may, LIMIT_S)
 	EXPECT_TRUE(filled(self->mem + 1008, len, 0, 7));
 	EXPECT_TRUE(filled(self->mem + 1008 + len, PAGE, 1008 + len, 1));
 	/* Whoever has the key may; one byte more is too much. */
+	ASSERT_EQ(IBV_WC_SUCCESS,
+		  stock_flush(&self->other.stock, 1, self->iova + len - 1,
+			      self->rkey, IBV_FLUSH_RANGE));
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 		  stock_flush(&self->other.stock, 2, self->iova + len - 1,
 			      self->rkey, IBV_FLUSH_RANGE));
