@@ -93,6 +93,7 @@ uninstall-module:
 	$(need_kdir)
 	rm -f $(DESTDIR)/lib/modules/$(release)/updates/ib_memreg.ko*
 	rm -f $(DESTDIR)/lib/modules/$(release)/updates/ib_memreg_blk.ko*
+	rm -f $(DESTDIR)/lib/modules/$(release)/updates/ib_memreg_kunit.ko*
 	$(if $(DESTDIR),,depmod $(release))
 
 uninstall-user:
