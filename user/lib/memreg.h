@@ -360,7 +360,7 @@ int memreg_mr_register(struct memreg *m, uint32_t domain, void *addr,
  * @count: In: entries that @segments has room for. Out: segments of the MR;
  *	the first of them are written if the room was less. May be NULL.
  *
- * Return: 0; -ENOENT, -ENODEV.
+ * Return: 0; -ENOENT, -EFAULT (@segments is not mapped), -ENODEV.
  */
 int memreg_mr_query(struct memreg *m, uint32_t mr, struct memreg_mr_info *info,
 		    struct ib_memreg_segment *segments, unsigned int *count);
