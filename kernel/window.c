@@ -14,7 +14,10 @@
  * reference, so that a window that is being destroyed is claimed by nobody.
  *
  * A window may be granted to an endpoint; then it is on the endpoint's list
- * while it is bound, and is revoked when the connection ends.
+ * while it is bound, and is revoked when the connection ends. That claims it as
+ * ENDING, for which a call that revokes it waits: a peer chooses when to leave,
+ * and must not have its owner's calls fail by that. Who has claimed a window as
+ * ENDING waits for no other, so neither does anybody for ever.
  *
  * Type 2B
  *
@@ -32,6 +35,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
+#include <linux/wait_bit.h>
 
 #include "memreg.h"
 #include "trace.h"
@@ -48,6 +52,7 @@
 enum memreg_window_state {
 	MEMREG_WINDOW_IDLE,
 	MEMREG_WINDOW_BUSY,
+	MEMREG_WINDOW_ENDING,
 	MEMREG_WINDOW_BOUND,
 };
 
@@ -92,6 +97,13 @@ static bool memreg_window_claim(struct memreg_window *window,
 				enum memreg_window_state from)
 {
 	return atomic_cmpxchg(&window->state, from, MEMREG_WINDOW_BUSY) == from;
+}
+
+/* The same for the end of its endpoint's connection. */
+static bool memreg_window_claim_ending(struct memreg_window *window)
+{
+	return atomic_cmpxchg(&window->state, MEMREG_WINDOW_BOUND,
+			      MEMREG_WINDOW_ENDING) == MEMREG_WINDOW_BOUND;
 }
 
 static void memreg_window_unclaim(struct memreg_window *window,
@@ -901,21 +913,41 @@ int memreg_window_bind(struct memreg_ucmd *ucmd)
  * Revoking
  */
 
-/* Claim a window if it is bound; its reference is the batch's then. */
+/* Claim a window if it is bound, but wait if its connection is ending. */
+static int memreg_revoke_claim(struct memreg_window *window, bool *claimed)
+{
+	enum memreg_window_state state;
+
+	do {
+		*claimed = memreg_window_claim(window, MEMREG_WINDOW_BOUND);
+		state = atomic_read(&window->state);
+		if (*claimed || state == MEMREG_WINDOW_IDLE)
+			return 0;
+		if (state != MEMREG_WINDOW_ENDING)
+			return -EBUSY;
+	} while (!wait_var_event_killable(&window->state,
+					  atomic_read(&window->state) !=
+					  MEMREG_WINDOW_ENDING));
+	return -EINTR;
+}
+
+/* Claim a window of a call; its reference is the batch's then. */
 static int memreg_revoke_prepare(struct memreg_ucmd *ucmd,
 				 struct memreg_window_batch *batch,
 				 struct memreg_window *window)
 {
-	bool idle;
+	bool claimed = false;
+	int ret;
 
-	if (memreg_window_claim(window, MEMREG_WINDOW_BOUND)) {
+	ret = memreg_revoke_claim(window, &claimed);
+	if (claimed) {
 		batch->windows[batch->count] = window;
 		batch->keys[batch->count++] = &window->key;
 		return 0;
 	}
-	idle = atomic_read(&window->state) == MEMREG_WINDOW_IDLE;
 	memreg_object_put(&window->obj);
-	return idle ? 0 : memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_IN_USE);
+	return ret == -EBUSY ?
+		memreg_fail(ucmd, ret, IB_MEMREG_REASON_IN_USE) : ret;
 }
 
 /*
@@ -1043,7 +1075,7 @@ static int memreg_grants_claim(struct memreg_file *file,
 		/* One without users is being destroyed, and revoked by that. */
 		if (!refcount_inc_not_zero(&window->obj.users))
 			continue;
-		if (memreg_window_claim(window, MEMREG_WINDOW_BOUND))
+		if (memreg_window_claim_ending(window))
 			windows[n++] = window;
 		else
 			memreg_object_put(&window->obj);
@@ -1080,8 +1112,12 @@ void memreg_window_revoke_granted(struct memreg_file *file,
 		/* Nobody can ask for it later, so wait for packets as well. */
 		memreg_revoke_claimed(file, windows[0]->domain, windows, keys,
 				      n, true);
-		for (i = 0; i < n; i++)
+		/* Calls may wait for them. */
+		smp_mb();
+		for (i = 0; i < n; i++) {
+			wake_up_var(&windows[i]->state);
 			memreg_object_put(&windows[i]->obj);
+		}
 	}
 }
 

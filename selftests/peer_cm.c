@@ -593,6 +593,75 @@ TEST_F_TIMEOUT(cm, connection_ends_while_a_revoke_waits, LIMIT_S)
  * The end
  */
 
+#define LEAVERS		256
+
+static void *disconnect_thread(void *arg)
+{
+	struct grants *g = arg;
+	RAW(disconnect, cmd, .endpoint_id = g->endpoint);
+
+	g->ret = raw_call(g->fd, IB_MEMREG_IOC_DISCONNECT, &cmd);
+	return NULL;
+}
+
+/* The endpoint takes one more grant: its connection is not ending yet. */
+static bool takes_grants(struct grants *g, uint32_t mr, uint32_t spare)
+{
+	struct ib_memreg_bind bind = {
+		.window_id = spare, .mr_id = mr, .length = PAGE,
+		.access = REMOTE_READ, .endpoint_id = g->endpoint,
+	};
+
+	return !raw_bind(g->fd, g->domain, &bind, 1) &&
+	       !raw_revoke(g->fd, g->domain, &spare, 1);
+}
+
+/*
+ * Windows are revoked while the end of their connection is about to do so: that
+ * is no error, as an owner can't know.
+ */
+TEST_F_TIMEOUT(cm, revoke_races_with_the_end_of_the_connection, LIMIT_S)
+{
+	struct grants g = { .fd = memreg_fd(self->o.m),
+			    .domain = self->o.domain };
+	static char memory[PAGE] __attribute__((aligned(PAGE)));
+	static struct ib_memreg_bind binds[LEAVERS];
+	uint32_t ids[LEAVERS + 1], mr, round, i;
+	pthread_t thread;
+
+	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, NULL);
+	g.endpoint = owner_admit(_metadata, &self->o, &self->p, g.domain, NULL);
+	ASSERT_EQ(0, raw_register(g.fd, g.domain, memory, PAGE, MW_BIND, &mr));
+	ASSERT_EQ(0, raw_windows(g.fd, g.domain, PAGE, ids, LEAVERS));
+	ASSERT_EQ(0, raw_windows(g.fd, g.domain, PAGE, &ids[LEAVERS], 1));
+	for (round = 0; round < times(10, 200); round++) {
+		for (i = 0; i < LEAVERS; i++)
+			binds[i] = (struct ib_memreg_bind) {
+				.window_id = ids[i], .mr_id = mr,
+				.length = PAGE, .access = REMOTE_READ,
+				.endpoint_id = g.endpoint,
+			};
+		ASSERT_EQ(0, raw_bind(g.fd, g.domain, binds, LEAVERS));
+		ASSERT_EQ(0, pthread_create(&thread, NULL, disconnect_thread,
+					    &g));
+		while (takes_grants(&g, mr, ids[LEAVERS]))
+			;
+		EXPECT_EQ(0, raw_revoke(g.fd, g.domain, ids, LEAVERS)) {
+			TH_LOG("round %u, index %u, reason %u", round,
+			       raw_index(), raw_reason());
+		}
+		/* All of them are idle, whoever was at work. */
+		for (i = 0; i < LEAVERS; i++)
+			binds[i].endpoint_id = 0;
+		EXPECT_EQ(0, raw_bind(g.fd, g.domain, binds, LEAVERS));
+		EXPECT_EQ(0, raw_revoke(g.fd, g.domain, ids, LEAVERS));
+		ASSERT_EQ(0, pthread_join(thread, NULL));
+		ASSERT_EQ(0, g.ret);
+		g.endpoint = owner_admit_again(_metadata, &self->o, &self->p,
+					       g.endpoint);
+	}
+}
+
 TEST_F_TIMEOUT(cm, owner_disconnects_and_is_told_once, LIMIT_S)
 {
 	uint32_t endpoint = connected(_metadata, self);

@@ -448,7 +448,8 @@ int memreg_window_bind_batch(struct memreg *m, uint32_t domain,
  * key; where IB_MEMREG_CAP_STRICT_INVALIDATE is 1, none lands any more, and
  * where it is 0, one that was accepted before may still be copied, and
  * memreg_window_revoke_strict() waits for it. The window may be bound again. A
- * window that isn't bound is no error.
+ * window that isn't bound is no error, and one that the end of its connection
+ * is revoking is waited for.
  *
  * Return: 0; -EINVAL, -ENOENT, -EBUSY (another thread is binding or revoking
  * it), -ENOMEM, -EINTR, -ENODEV.
@@ -492,8 +493,9 @@ int memreg_window_revoke_strict(struct memreg *m, uint32_t domain,
  * @m: The handle
  * @window: The window's id
  *
- * Return: 0; -ENOENT, -EBUSY (another thread is at work on it, or it is of type
- * 2B and bound: end it by memreg_prep_invalidate() first), -ENODEV.
+ * Return: 0; -ENOENT, -EBUSY (another thread, or the end of its connection, is
+ * at work on it: try again; or it is of type 2B and bound: end it by
+ * memreg_prep_invalidate() first), -ENODEV.
  */
 int memreg_window_free(struct memreg *m, uint32_t window);
 

@@ -68,10 +68,10 @@
  *  - ESTALE: The memory behind the MR went: it was unmapped, or its mapping
  *    changed. Its keys are dead, and all that can be done is to deregister it.
  *  - EIO: The RDMA device failed a work request, and did so again after the
- *    registration queue was rebuilt; or it can't bring such a queue up; or it
- *    refused a work request that was submitted.
- *  - ENETDOWN: The registration queue can't be built, as the port of the
- *    RDMA device has no usable address.
+ *    registration queue was rebuilt; or DOMAIN_CREATE can't bring such a queue
+ *    up; or it refused a work request that was submitted.
+ *  - ENETDOWN: The registration queue can't be built or rebuilt: usually, the
+ *    port of the RDMA device has no usable address.
  *  - EBADF: The descriptor in the structure is not one of an eventfd.
  *  - EMFILE, ENFILE: There are too many open files.
  *  - EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT,
@@ -465,8 +465,8 @@ struct ib_memreg_query {
  * Errors: ENOENT; EBUSY while a domain has MRs, windows, endpoints or shared
  * receive queues, while an MR has bound windows or work requests, while a
  * window of type 2B is bound, while a ring has endpoints or shared receive
- * queues, while a shared receive queue has endpoints, or while another call is
- * at work on the object.
+ * queues, while a shared receive queue has endpoints, or while another call, or
+ * the end of a window's connection, is at work on the object: try again.
  */
 struct ib_memreg_destroy {
 	__u32 size;
@@ -712,9 +712,10 @@ struct ib_memreg_window_alloc {
  * @endpoint_id: Endpoint of the domain with whose connection the window ends,
  *	or 0 for none. Before it is accepted it will do.
  * @out_iova: First I/O address: the MR's plus @offset, or 0 if ZERO_BASED
- * @out_rkey: Remote key. It was not given out for at least 256 x 64 grants of
- *	windows of that size in the domain; one that was destroyed comes back
- *	when the device gives its number to another MR.
+ * @out_rkey: Remote key. Since it was given out before, at least 256 x 64
+ *	grants of other keys, of windows of that size in the domain, have ended;
+ *	one that was destroyed comes back when the device gives its number to
+ *	another MR.
  * @reserved: Must be 0
  */
 struct ib_memreg_bind {
@@ -786,8 +787,10 @@ enum ib_memreg_revoke_flags {
  * Revoke windows, all or none of them. When the call returns 0, no new access
  * through their keys is accepted, and on devices with
  * IB_MEMREG_CAP_STRICT_INVALIDATE none lands any more. A window that is not
- * bound (any more) is no error. Once the entries are found good the call
- * cannot fail: a key that can't be invalidated by a work request is destroyed.
+ * bound (any more) is no error, and one that the end of its endpoint's
+ * connection is revoking is waited for. Once the entries are found good the
+ * call cannot fail: a key that can't be invalidated by a work request is
+ * destroyed.
  *
  * Errors: EINVAL (also: a window of type 2B), EOPNOTSUPP (flags), ENOENT, EBUSY
  * (another call is binding or revoking the window, or it is twice in the call),
