@@ -15,6 +15,7 @@ SLOW=$BLK_FILES/slow
 
 finish() {
 	slow_end
+	zeroed_end
 	blk_end
 }
 trap finish EXIT
@@ -276,6 +277,58 @@ the_next_server_waits_for_the_last_write_of_the_old_one() {
 		same "$DISK" "$SLOW/file" && rmdir "$BLK/dev" && slow_end
 }
 
+# zeroed_disk: one that writes some 0.8 MiB in a second. What is larger than the
+# share of 20 ms would wait for ever.
+ZEROED=nullb_zeroed
+NULLB=/sys/kernel/config/nullb/$ZEROED
+zeroed_disk() {
+	modprobe null_blk nr_devices=0 && mkdir "$NULLB" &&
+		echo 32 >"$NULLB/size" && echo 1 >"$NULLB/mbps" &&
+		echo 1 >"$NULLB/power" &&
+		echo 16 >"/sys/block/$ZEROED/queue/max_sectors_kb"
+}
+
+zeroing_has_begun() {
+	local stat
+	read -ra stat <"/sys/block/$ZEROED/stat"
+	((stat[4]))
+}
+
+zeroed_end() {
+	[ -d "$NULLB" ] || return 0
+	server_end KILL
+	echo 0 >"$NULLB/power"
+	rmdir "$NULLB" && modprobe -r null_blk
+}
+
+# Who zeroes a disk has it for himself. A read of it, which the page cache could
+# have at once, waits for that, and nobody else does. Two clients have the disk,
+# as each waits on its own side as well.
+zeroing_a_disk_leaves_the_others_alone() {
+	local status=0 disk other zeroer reader
+	zeroed_disk && file other 4M || return
+	server_begin -a 192.0.2.2 zeroed="/dev/$ZEROED" other="$FILE" &&
+		blk_make other export=other queues=1 && blk_enable other ||
+		return
+	other=$DISK
+	blk_make dev export=zeroed queues=1 && blk_enable dev || return
+	disk=$DISK
+	blk_make zeroed export=zeroed queues=1 && blk_enable zeroed || return
+	blkdiscard --zeroout --length 16M "$DISK" &
+	zeroer=$!
+	await 20 zeroing_has_begun || status=1
+	DISK=$disk
+	dd if="$DISK" of=/dev/null bs=4K count=1 iflag=direct status=none &
+	reader=$!
+	await 20 reads_in_flight 1 || status=1
+	dd if="$other" of=/dev/null bs=4K count=8 iflag=direct status=none ||
+		status=1
+	kill -0 "$zeroer" && kill -0 "$reader" || status=1
+	wait "$zeroer" && wait "$reader" || status=1
+	[ "$status" = 0 ] && no_errors dev && no_errors other &&
+		rmdir "$BLK/dev" "$BLK/zeroed" "$BLK/other" && zeroed_end
+}
+
 # More commands than there are threads, each so short that the page cache could
 # have it at once.
 one_slow_export_leaves_the_others_alone() {
@@ -416,6 +469,12 @@ writes_in_flight() {
 	((writes >= ${1:-1}))
 }
 
+reads_in_flight() {
+	local reads
+	read -r reads _ <"/sys/block/${DISK#/dev/}/inflight"
+	((reads >= ${1:-1}))
+}
+
 removed_with_a_dead_server() {
 	up fail_after=-1 || return
 	server_end KILL
@@ -535,6 +594,7 @@ CHECKS=(
 	what_was_begun_ends_before_it_is_enabled_again
 	the_next_server_waits_for_the_last_write_of_the_old_one
 	one_slow_export_leaves_the_others_alone
+	zeroing_a_disk_leaves_the_others_alone
 	link_goes_down_and_up
 )
 

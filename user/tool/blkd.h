@@ -56,6 +56,7 @@ struct export {
 	struct cmd *held;	/* blkd_job.c has these three, and their lock */
 	struct cmd **held_last;
 	unsigned int busy;	/* threads */
+	int exclusive;		/* commands that others wait for; atomic */
 	uint64_t capacity;
 	uint32_t flags;		/* enum ib_memreg_blk_flags */
 	uint32_t block_size;
@@ -75,7 +76,9 @@ int export_open(struct export *e, const struct export *exports,
 		const char *spec, const struct blkd_options *options);
 int export_register(struct export *e, struct memreg *m, uint32_t domain);
 void export_close(struct export *e);
-/* Look how large it is now; true if that has changed */
+/* How large it is now, in bytes; -1 if that can't be told */
+int64_t export_size(const struct export *e);
+/* Look at that; true if it has changed */
 bool export_refresh(struct export *e);
 
 struct conn;

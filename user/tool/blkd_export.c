@@ -242,7 +242,7 @@ static int open_path(struct export *e, const struct export *exports,
 	return open_for_threads(e, flags, o->threads);
 }
 
-static int64_t size_now(const struct export *e)
+int64_t export_size(const struct export *e)
 {
 	struct stat st;
 	uint64_t bytes;
@@ -256,7 +256,7 @@ static int64_t size_now(const struct export *e)
 
 bool export_refresh(struct export *e)
 {
-	int64_t bytes = size_now(e);
+	int64_t bytes = export_size(e);
 	uint64_t capacity;
 
 	if (bytes < 0)

@@ -91,15 +91,15 @@ static int sync_data(int fd)
 }
 
 /*
- * The file was made shorter since its size was looked at: a write would make it
- * longer again. It may still become shorter between this and the write.
+ * It was made shorter since its size was looked at: a write would make a file
+ * longer again, and look on a disk as if space had run out. It may still become
+ * shorter between this and the write.
  */
-static bool beyond_end(const struct export *e, int fd, const struct cmd *c)
+static bool beyond_end(const struct export *e, const struct cmd *c)
 {
-	struct stat st;
+	int64_t size = e->kind == EXPORT_MEMORY ? -1 : export_size(e);
 
-	return e->kind == EXPORT_FILE && !fstat(fd, &st) &&
-	       c->offset + c->length > (uint64_t)st.st_size;
+	return size >= 0 && c->offset + c->length > (uint64_t)size;
 }
 
 static int write_zeros(int fd, uint64_t length, uint64_t offset)
@@ -139,7 +139,7 @@ static int zero(const struct export *e, int fd, const struct cmd *c)
 		memset(e->memory + c->offset, 0, c->length);
 		return IB_MEMREG_BLK_OK;
 	}
-	if (beyond_end(e, fd, c))
+	if (beyond_end(e, c))
 		return IB_MEMREG_BLK_RANGE;
 	if (e->kind == EXPORT_DISK)
 		done = range_ioctl(fd, c, BLKZEROOUT);
@@ -180,7 +180,7 @@ static int do_write(const struct export *e, int fd, const struct cmd *c)
 		memcpy(e->memory + c->offset, c->data, c->length);
 		return IB_MEMREG_BLK_OK;
 	}
-	if (beyond_end(e, fd, c))
+	if (beyond_end(e, c))
 		return IB_MEMREG_BLK_RANGE;
 	return write_all(fd, c->data, c->length, c->offset,
 			 c->flags & IB_MEMREG_BLK_FUA ? RWF_DSYNC : 0);
@@ -279,10 +279,17 @@ bool io_end(struct export *e)
  * Without waiting
  */
 
+/*
+ * A read that is not to wait does so for who has the disk to himself, and has
+ * reads begun in our name where not all is there, for which a file has to be as
+ * it is. Who that may be are our own threads.
+ */
 static int try_read(const struct export *e, const struct cmd *c)
 {
 	struct iovec iov = { c->data, c->length };
 
+	if (__atomic_load_n(&e->exclusive, __ATOMIC_RELAXED))
+		return -EAGAIN;
 	return preadv2(e->fd, &iov, 1, (off_t)c->offset, RWF_NOWAIT) ==
 	       (ssize_t)c->length ? IB_MEMREG_BLK_OK : -EAGAIN;
 }
@@ -300,7 +307,7 @@ static int try_write(struct export *e, const struct cmd *c)
 
 	if (!can_lose(e) || e->no_nowait || c->flags & IB_MEMREG_BLK_FUA)
 		return -EAGAIN;
-	if (beyond_end(e, e->fd, c))
+	if (beyond_end(e, c))
 		return IB_MEMREG_BLK_RANGE;
 	n = pwritev2(e->fd, &iov, 1, (off_t)c->offset, RWF_NOWAIT);
 	if (n == (ssize_t)c->length)

@@ -83,6 +83,18 @@ static void let_go(struct jobs *j, struct export *e)
 	j->first = c;
 }
 
+/*
+ * A command that takes ranges away, or zeroes them, has its file or disk for
+ * itself: others wait, reads that were not to wait among them.
+ */
+static void count_exclusive(const struct cmd *c, int n)
+{
+	if (c->opcode == IB_MEMREG_BLK_DISCARD ||
+	    c->opcode == IB_MEMREG_BLK_WRITE_ZEROES)
+		__atomic_add_fetch(&c->conn->export->exclusive, n,
+				   __ATOMIC_RELAXED);
+}
+
 static void tell(struct jobs *j, struct cmd *c)
 {
 	uint64_t one = 1;
@@ -106,6 +118,7 @@ static void *work(void *arg)
 		pthread_mutex_unlock(&j->lock);
 		e = c->conn->export;
 		c->status = (uint16_t)io_do(e, e->fds ? e->fds[t->nr] : -1, c);
+		count_exclusive(c, -1);
 		pthread_mutex_lock(&j->lock);
 		let_go(j, e);
 		tell(j, c);
@@ -176,6 +189,7 @@ int jobs_fd(const struct jobs *j)
 void jobs_add(struct jobs *j, struct cmd *c)
 {
 	c->next = NULL;
+	count_exclusive(c, 1);
 	pthread_mutex_lock(&j->lock);
 	*j->last = c;
 	j->last = &c->next;
@@ -207,6 +221,7 @@ static unsigned int drop(struct cmd **at, struct cmd ***last,
 
 	while (*at) {
 		if ((*at)->conn == conn) {
+			count_exclusive(*at, -1);
 			*at = (*at)->next;
 			count++;
 		} else {
