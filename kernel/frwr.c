@@ -596,39 +596,39 @@ static void memreg_key_rest(struct memreg_key *key, u64 now)
  * struct memreg_list - DMA addresses of a key's range, as drivers take them
  * @sgl: The entries
  * @nents: Their number
- * @skip: Bytes of the first one that are not in the range
+ * @before: Bytes of the first one that are before the range
+ * @behind: Bytes of the last one that are behind it
  */
 struct memreg_list {
 	struct scatterlist *sgl;
 	u32 nents;
-	u32 skip;
+	u32 before;
+	u32 behind;
 };
 
-/*
- * Find a key's range in the region's list. Returns how much of the last entry
- * is in the range, or 0 if all of it is.
- */
-static u32 memreg_key_list(const struct memreg_key *key,
-			   struct memreg_list *list)
+/* Find a key's range in the region's list. */
+static void memreg_key_list(const struct memreg_key *key,
+			    struct memreg_list *list)
 {
 	const struct memreg_region *region = key->region;
 	u64 end = key->offset + key->length;
 	u32 last = key->first;
-	u64 length;
 
 	/* A window that is mapped with larger pages is all in one entry. */
 	if (end - region->offsets[last] > sg_dma_len(&region->sgl[last]))
 		last = memreg_region_find(region, end - 1);
-	length = end - region->offsets[last];
 	list->sgl = &region->sgl[key->first];
 	list->nents = last - key->first + 1;
-	list->skip = key->offset - region->offsets[key->first];
-	return length < sg_dma_len(&region->sgl[last]) ? length : 0;
+	list->before = key->offset - region->offsets[key->first];
+	list->behind = region->offsets[last] +
+		       sg_dma_len(&region->sgl[last]) - end;
 }
 
-/* Copy a list, with less of its last entry. */
-static void memreg_list_copy(struct memreg_list *list, u32 length,
-			     struct scatterlist *copy)
+/*
+ * Copy a list, but for what is outside the range. ib_map_mr_sg() could be told
+ * where it begins, but qedr drops that, and hns takes multiples of 256 only.
+ */
+static void memreg_list_cut(struct memreg_list *list, struct scatterlist *copy)
 {
 	u32 i;
 
@@ -637,7 +637,9 @@ static void memreg_list_copy(struct memreg_list *list, u32 length,
 		sg_dma_address(&copy[i]) = sg_dma_address(&list->sgl[i]);
 		sg_dma_len(&copy[i]) = sg_dma_len(&list->sgl[i]);
 	}
-	sg_dma_len(&copy[i - 1]) = length;
+	sg_dma_len(&copy[i - 1]) -= list->behind;
+	sg_dma_address(&copy[0]) += list->before;
+	sg_dma_len(&copy[0]) -= list->before;
 	list->sgl = copy;
 }
 
@@ -650,20 +652,21 @@ static int memreg_frwr_map(struct memreg_frwr *frwr,
 {
 	struct scatterlist on_stack[MEMREG_SG_ON_STACK], *copy = on_stack;
 	struct memreg_list list;
-	u32 length;
+	bool cut;
 	int ret;
 
-	length = memreg_key_list(key, &list);
-	if (length && list.nents > MEMREG_SG_ON_STACK) {
+	memreg_key_list(key, &list);
+	cut = list.before || list.behind;
+	if (cut && list.nents > MEMREG_SG_ON_STACK) {
 		copy = kvmalloc_array(list.nents, sizeof(*copy), GFP_KERNEL);
 		if (!copy)
 			return -ENOMEM;
 	}
-	if (length)
-		memreg_list_copy(&list, length, copy);
+	if (cut)
+		memreg_list_cut(&list, copy);
 	/* After a failure its page list is in any state. */
 	frwr->length = 0;
-	ret = memreg_fastmr_map(&frwr->fast, list.sgl, list.nents, &list.skip,
+	ret = memreg_fastmr_map(&frwr->fast, list.sgl, list.nents,
 				BIT(key->page_shift));
 	if (copy != on_stack)
 		kvfree(copy);

@@ -127,7 +127,7 @@ static int memreg_mr_map(struct ib_memreg_mr *mr, enum dma_data_direction dir)
 	if (!nents)
 		return -EIO;
 	mr->mapped = true;
-	if (memreg_fastmr_map(&mr->fast, mr->sgl, nents, NULL, PAGE_SIZE))
+	if (memreg_fastmr_map(&mr->fast, mr->sgl, nents, PAGE_SIZE))
 		return -EIO;
 	if (dir != DMA_FROM_DEVICE)
 		access |= IB_ACCESS_REMOTE_READ;

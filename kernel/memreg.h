@@ -301,10 +301,10 @@ void memreg_fastmr_destroy(struct memreg_fastmr *fast);
  */
 static inline int memreg_fastmr_map(struct memreg_fastmr *fast,
 				    struct scatterlist *sgl, u32 nents,
-				    unsigned int *skip, u32 page_size)
+				    u32 page_size)
 {
 	int mapped = memreg_inject(MEMREG_INJECT_MAP_MR) ?:
-		     ib_map_mr_sg(fast->mr, sgl, nents, skip, page_size);
+		     ib_map_mr_sg(fast->mr, sgl, nents, NULL, page_size);
 
 	if (mapped == nents)
 		return 0;
