@@ -23,12 +23,14 @@
  *
  * One failed work request puts the QP in error, and flushes what was posted
  * behind it. The first bad completion marks the queue BROKEN, so that nobody
- * posts any more, and a worker drains the QP, ends what did not end by itself
- * (a post that was taken in part), and takes the QP through RESET to RTS
- * again. Each FRWR whose work request failed or was flushed has a status that
+ * posts any more, and a worker drains the QP, destroys it, ends what did not
+ * end by itself (a post that was taken in part), and connects another one. It
+ * does not reset it, which no other user of ib_core does to RC QPs: irdma's
+ * never work again, bnxt_re's tell again of work requests from before, and
+ * rxe's may be in error again at once. Each FRWR whose work request failed or was flushed has a status that
  * says so; its owner destroys it, as its state is unknown (I4), and does the
- * work over with another one. If the QP can't be connected (the port has no
- * usable GID any more), the queue is DOWN, and the next user lets the worker
+ * work over with another one. If no QP can be had or connected (the port has
+ * no usable GID any more), the queue is DOWN, and the next user lets the worker
  * try again.
  *
  * Only wr_cqe and status of a failed completion may be relied upon.
@@ -309,24 +311,11 @@ static void memreg_queue_poll(struct memreg_domain *domain, bool arm)
 	struct ib_wc wc;
 
 	spin_lock(&domain->cq_lock);
-	/* Who resets it polls afterwards, and ends what is left. */
-	if (domain->resetting)
-		goto out;
 	do {
 		while (ib_poll_cq(cq, 1, &wc) > 0)
 			wc.wr_cqe->done(cq, &wc);
 	} while (arm && ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
 					 IB_CQ_REPORT_MISSED_EVENTS) > 0);
-out:
-	spin_unlock(&domain->cq_lock);
-}
-
-/* Nobody is polling, or begins to, until this is over. */
-static void memreg_queue_set_resetting(struct memreg_domain *domain,
-				       bool resetting)
-{
-	spin_lock(&domain->cq_lock);
-	domain->resetting = resetting;
 	spin_unlock(&domain->cq_lock);
 }
 
@@ -702,55 +691,69 @@ static void memreg_domain_drain(struct memreg_domain *domain)
 	wait_event(domain->cq_wait, memreg_drain_look(domain, &drain));
 }
 
-/*
- * rxe's task may still be going through what was flushed, and put a queue that
- * is being reset in error again. When the call returns it has ended, so that
- * the second time holds.
- */
-static int memreg_queue_to_reset(struct memreg_domain *domain)
+/* Drivers have many names for having no more of something. */
+static int memreg_domain_errno(int err)
 {
-	struct ib_qp_init_attr init_attr;
-	struct ib_qp_attr attr;
-	unsigned int attempt = 0;
-	int ret;
-
-	do {
-		attr.qp_state = IB_QPS_RESET;
-		ret = ib_modify_qp(domain->qp, &attr, IB_QP_STATE);
-		if (ret)
-			return ret;
-		memreg_inject_relapse(domain->qp);
-		ret = ib_query_qp(domain->qp, &attr, IB_QP_STATE, &init_attr);
-	} while (!ret && attr.qp_state != IB_QPS_RESET && !attempt++);
-	/* Where it can't be asked, connecting it tells. */
-	return 0;
+	return err == -ENOMEM ? -ENOMEM : -ENOSPC;
 }
 
-static int memreg_queue_reset(struct memreg_domain *domain)
+/* Make the QP and connect it. On failure there is none. */
+static int memreg_queue_begin(struct memreg_domain *domain)
 {
-	struct memreg_batch *batch, *next;
+	struct ib_qp_init_attr attr = {
+		.send_cq = domain->cq,
+		.recv_cq = domain->cq,
+		.cap = {
+			/* One more for memreg_domain_drain(). */
+			.max_send_wr = MEMREG_SQ_DEPTH +
+				       MEMREG_SQ_RESERVE + 1,
+			.max_recv_wr = 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.qp_type = IB_QPT_RC,
+		.port_num = domain->port,
+	};
+	struct ib_qp *qp;
 	int ret;
 
-	/* A queue that is down was drained when it went down. */
-	if (domain->state == MEMREG_QUEUE_BROKEN)
-		memreg_domain_drain(domain);
+	ret = memreg_inject(MEMREG_INJECT_QUEUE_CREATE);
+	qp = ret ? ERR_PTR(ret) : ib_create_qp(domain->pd, &attr);
+	if (IS_ERR(qp))
+		return memreg_domain_errno(PTR_ERR(qp));
+	domain->qp = qp;
+	domain->qpn = qp->qp_num;
+	ret = memreg_queue_connect(domain);
+	if (ret) {
+		ib_destroy_qp(qp);
+		domain->qp = NULL;
+	}
+	return ret;
+}
+
+/* Destroy the QP, and end what was posted. Nobody posts any more. */
+static void memreg_queue_end(struct memreg_domain *domain)
+{
+	struct memreg_batch *batch, *next;
+
+	if (!domain->qp)
+		return;
+	memreg_domain_drain(domain);
+	/* Not every driver takes from the CQ what is of a QP that goes. */
+	memreg_queue_poll(domain, false);
+	ib_destroy_qp(domain->qp);
+	domain->qp = NULL;
 	/*
-	 * Where the drain was refused, mlx4 and mlx5 flush what was posted only
-	 * as it is polled, by counters that the reset clears. Then take what
-	 * is left: a batch that is abandoned has nothing to come, and nobody
-	 * who is in the middle of polling for it.
+	 * From here on nothing completes, and nobody is in the middle of
+	 * polling for it once this poll is through.
 	 */
-	memreg_queue_set_resetting(domain, true);
-	ret = memreg_queue_to_reset(domain);
-	memreg_queue_set_resetting(domain, false);
 	memreg_queue_poll(domain, true);
 
 	spin_lock_irq(&domain->sq_lock);
 	list_for_each_entry_safe(batch, next, &domain->inflight, node)
 		memreg_batch_abandon(batch);
 	spin_unlock_irq(&domain->sq_lock);
-
-	return ret;
 }
 
 /* Count and trace how rebuilding a queue ended. */
@@ -774,9 +777,8 @@ static void memreg_queue_rebuild(struct work_struct *work)
 
 	if (!memreg_queue_needs_rebuild(domain))
 		return;
-	ret = memreg_queue_reset(domain);
-	if (!ret)
-		ret = memreg_queue_connect(domain);
+	memreg_queue_end(domain);
+	ret = memreg_queue_begin(domain);
 
 	spin_lock_irq(&domain->sq_lock);
 	WRITE_ONCE(domain->state,
@@ -809,55 +811,22 @@ void memreg_domain_gid_change(struct memreg_device *mdev, u32 port)
  * Domains
  */
 
-/* Drivers have many names for having no more of something. */
-static int memreg_domain_errno(int err)
-{
-	return err == -ENOMEM ? -ENOMEM : -ENOSPC;
-}
-
 static int memreg_queue_create(struct memreg_domain *domain)
 {
-	struct ib_qp_init_attr attr = {
-		.cap = {
-			/* One more for memreg_domain_drain(). */
-			.max_send_wr = MEMREG_SQ_DEPTH +
-				       MEMREG_SQ_RESERVE + 1,
-			.max_recv_wr = 1,
-			.max_send_sge = 1,
-			.max_recv_sge = 1,
-		},
-		.sq_sig_type = IB_SIGNAL_REQ_WR,
-		.qp_type = IB_QPT_RC,
-		.port_num = domain->port,
-	};
-	struct ib_cq_init_attr cq_attr = {
+	struct ib_cq_init_attr attr = {
 		.cqe = MEMREG_SQ_DEPTH + MEMREG_SQ_RESERVE + 2,
 	};
 	int ret;
 
-	cq_attr.comp_vector = raw_smp_processor_id() %
-			      max(domain->mdev->ibdev->num_comp_vectors, 1);
+	attr.comp_vector = raw_smp_processor_id() %
+			   max(domain->mdev->ibdev->num_comp_vectors, 1);
 	domain->cq = ib_create_cq(domain->mdev->ibdev, memreg_queue_event,
-				  NULL, domain, &cq_attr);
+				  NULL, domain, &attr);
 	if (IS_ERR(domain->cq))
 		return memreg_domain_errno(PTR_ERR(domain->cq));
-
-	attr.send_cq = domain->cq;
-	attr.recv_cq = domain->cq;
-	domain->qp = ib_create_qp(domain->pd, &attr);
-	if (IS_ERR(domain->qp)) {
-		ret = memreg_domain_errno(PTR_ERR(domain->qp));
-		goto err_cq;
-	}
-	ret = memreg_queue_connect(domain);
+	ret = memreg_queue_begin(domain);
 	if (ret)
-		goto err_qp;
-	return 0;
-
-err_qp:
-	ib_destroy_qp(domain->qp);
-err_cq:
-	ib_destroy_cq(domain->cq);
+		ib_destroy_cq(domain->cq);
 	return ret;
 }
 
@@ -865,7 +834,8 @@ static void memreg_queue_destroy(struct memreg_domain *domain)
 {
 	/* Nothing is in flight: whoever posts waits for it. */
 	WARN_ON(!list_empty(&domain->inflight));
-	ib_destroy_qp(domain->qp);
+	if (domain->qp)
+		ib_destroy_qp(domain->qp);
 	ib_destroy_cq(domain->cq);
 }
 

@@ -45,7 +45,7 @@ static struct memreg_inject_attr memreg_inject_attrs[] = {
 	MEMREG_INJECT_ATTR(POST_SEND, "post_send", -ENOMEM),
 	MEMREG_INJECT_ATTR(WORK_REQUEST, "work_request", -EIO),
 	MEMREG_INJECT_ATTR(COMPLETION, "completion", -EIO, .by_order = true),
-	MEMREG_INJECT_ATTR(QUEUE_RESET, "queue_reset", -EIO),
+	MEMREG_INJECT_ATTR(QUEUE_CREATE, "queue_create", -ENOMEM),
 	MEMREG_INJECT_ATTR(QUEUE_CONNECT, "queue_connect", -EIO),
 	MEMREG_INJECT_ATTR(ALLOC_MR, "alloc_mr", -ENOSPC),
 	MEMREG_INJECT_ATTR(MAP_MR, "map_mr", -ENOMEM),
@@ -153,18 +153,6 @@ int memreg_inject_post_send(struct ib_qp *qp, struct ib_send_wr *first,
 	}
 	*bad = wr;
 	return ret;
-}
-
-/**
- * memreg_inject_relapse() - Have a queue go to error that was just reset
- * @qp: Registration queue
- */
-void memreg_inject_relapse(struct ib_qp *qp)
-{
-	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
-
-	if (memreg_inject(MEMREG_INJECT_QUEUE_RESET))
-		ib_modify_qp(qp, &attr, IB_QP_STATE);
 }
 
 /* What may come instead of good news. */

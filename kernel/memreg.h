@@ -184,7 +184,7 @@ enum memreg_inject_point {
 	MEMREG_INJECT_POST_SEND,
 	MEMREG_INJECT_WORK_REQUEST,
 	MEMREG_INJECT_COMPLETION,
-	MEMREG_INJECT_QUEUE_RESET,
+	MEMREG_INJECT_QUEUE_CREATE,
 	MEMREG_INJECT_QUEUE_CONNECT,
 	MEMREG_INJECT_ALLOC_MR,
 	MEMREG_INJECT_MAP_MR,
@@ -208,12 +208,10 @@ void memreg_inject_exit(void);
 int memreg_inject(enum memreg_inject_point point);
 int memreg_inject_post_send(struct ib_qp *qp, struct ib_send_wr *first,
 			    const struct ib_send_wr **bad);
-void memreg_inject_relapse(struct ib_qp *qp);
 void memreg_inject_event(struct rdma_cm_event *event);
 #else
 static inline void memreg_inject_init(void) {}
 static inline void memreg_inject_exit(void) {}
-static inline void memreg_inject_relapse(struct ib_qp *qp) {}
 static inline void memreg_inject_event(struct rdma_cm_event *event) {}
 
 static inline int memreg_inject(enum memreg_inject_point point)
@@ -500,7 +498,9 @@ struct memreg_idle {
  * @pd: Protection domain
  * @fence: An MR that is never given a key, where MEMREG_QUIRK_REPEATS_REG_MR is
  * @cq: Completions of @qp
- * @qp: RC QP connected to itself; carries REG_MR and LOCAL_INV only
+ * @qp: RC QP connected to itself; carries REG_MR and LOCAL_INV only. The
+ *	worker's, and NULL while none can be had, if @state is not READY
+ * @qpn: Number of the last one, to be told
  * @port: Port of @qp
  * @gid: GID that @qp is connected by, to see when it goes
  * @gid_index: Its index
@@ -514,7 +514,6 @@ struct memreg_idle {
  * @rebuilt: Rebuilds that succeeded
  * @inflight: Batches posted, oldest first
  * @cq_lock: Taken by who polls @cq: completions are taken in order
- * @resetting: Nobody may poll @cq; @cq_lock
  * @cq_wait: Waits for completions, to poll; those for batches exclusively
  * @sq_wait: Waits for @sq_free or @state to change
  * @rebuild: The worker
@@ -534,6 +533,7 @@ struct memreg_domain {
 	struct memreg_fastmr fence;
 	struct ib_cq *cq;
 	struct ib_qp *qp;
+	u32 qpn;
 	u32 port;
 	union ib_gid gid;
 	u32 gid_index;
@@ -546,7 +546,6 @@ struct memreg_domain {
 	unsigned long rebuilt;
 	struct list_head inflight;
 	spinlock_t cq_lock;
-	bool resetting;
 	wait_queue_head_t cq_wait;
 	wait_queue_head_t sq_wait;
 	struct work_struct rebuild;

@@ -66,7 +66,7 @@ DECLARE_EVENT_CLASS(memreg_domain,
 		__entry->file = domain->file->number;
 		__entry->domain = domain->obj.id;
 		__entry->port = domain->port;
-		__entry->qpn = domain->qp->qp_num;
+		__entry->qpn = domain->qpn;
 		__entry->gid_index = domain->gid_index;
 	),
 	TP_printk("file=%u domain=%u port=%u qpn=%u gid_index=%u",

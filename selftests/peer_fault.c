@@ -135,13 +135,12 @@ struct fault {
 	const char *point;
 	unsigned int skip;
 	int times;
-	bool relapse;		/* the first reset of the queue doesn't hold */
 };
 
 FIXTURE_VARIANT(broken)
 {
 	struct fault fault;
-	bool down;		/* it is broken already, and stays so */
+	const char *down;	/* it is broken already, and stays so by this */
 	bool slow;		/* whoever meets the fault has patience */
 	bool truncate;		/* rather than unmap */
 };
@@ -152,28 +151,22 @@ FIXTURE_VARIANT(broken)
 		.fault = { _point, _skip, 1 }, __VA_ARGS__		\
 	}
 
-WAY(post_fails, "post_send", 0, .down = false);
-WAY(post_fails_in_part, "post_send", 2, .down = false);
+WAY(post_fails, "post_send", 0, .down = NULL);
+WAY(post_fails_in_part, "post_send", 2, .down = NULL);
 /* Nor does the queue take what is to tell that it is through */
 FIXTURE_VARIANT_ADD(broken, post_and_drain_fail)
 {
 	.fault = { "post_send", 2, 2 },
 };
 
-FIXTURE_VARIANT_ADD(broken, work_fails_and_the_reset_as_well)
-{
-	.fault = { "work_request", 0, 1, .relapse = true },
-};
-
-WAY(work_fails, "work_request", 0, .down = false);
+WAY(work_fails, "work_request", 0, .down = NULL);
 WAY(work_fails_midway, "work_request", 2, .truncate = true);
 WAY(completion_is_lost, "completion", 0, .slow = true);
-WAY(queue_is_down, "work_request", 0, .down = true);
+WAY(queue_is_down, "work_request", 0, .down = "queue_connect");
+WAY(no_queue_can_be_had, "work_request", 0, .down = "queue_create");
 
 static void order(const struct fault *fault)
 {
-	if (fault->relapse)
-		fault_order("queue_reset", 0, 1);
 	fault_order(fault->point, fault->skip, fault->times);
 }
 
@@ -183,8 +176,7 @@ static void fault_is_met(struct __test_metadata *_metadata,
 {
 	int64_t end = now_ms() + LIMIT_MS;
 
-	while (fault_pending(fault->point) ||
-	       (fault->relapse && fault_pending("queue_reset"))) {
+	while (fault_pending(fault->point)) {
 		ASSERT_GT(end, now_ms());
 		usleep(1000);
 	}
@@ -192,9 +184,10 @@ static void fault_is_met(struct __test_metadata *_metadata,
 
 /* The queue fails, and can't be rebuilt */
 static void take_down(struct __test_metadata *_metadata,
-		      FIXTURE_DATA(broken) *self, const struct fault *fault)
+		      FIXTURE_DATA(broken) *self, const char *down,
+		      const struct fault *fault)
 {
-	fault_order("queue_connect", 0, -1);
+	fault_order(down, 0, -1);
 	order(fault);
 	ASSERT_EQ(-ENETDOWN, bind_windows(self, WINDOWS - 1, 1));
 	fault_is_met(_metadata, fault);
@@ -203,7 +196,7 @@ static void take_down(struct __test_metadata *_metadata,
 static void no_more_faults(void)
 {
 	static const char *const points[] = {
-		"post_send", "work_request", "completion", "queue_reset",
+		"post_send", "work_request", "completion", "queue_create",
 		"queue_connect",
 	};
 	size_t i;
@@ -286,7 +279,8 @@ TEST_F_TIMEOUT(broken, I1_I2_I4_mapping_goes_while_the_queue_breaks, LIMIT_S)
 	peer_ask(_metadata, &self->p, "start write 0 %lu 1", SPAN);
 	ASSERT_PEER("success", &self->p);
 	if (variant->down)
-		take_down(_metadata, self, &variant->fault);
+		take_down(_metadata, self, variant->down,
+			  &variant->fault);
 	else
 		order(&variant->fault);
 	t = now_ms();
@@ -338,7 +332,8 @@ TEST_F_TIMEOUT(broken, I3_I4_revoke_while_the_queue_breaks, LIMIT_S)
 	peer_ask(_metadata, &self->p, "start write 0 %lu 1", SPAN);
 	ASSERT_PEER("success", &self->p);
 	if (variant->down)
-		take_down(_metadata, self, &variant->fault);
+		take_down(_metadata, self, variant->down,
+			  &variant->fault);
 	else
 		order(&variant->fault);
 	memcpy(revoked, self->binds, sizeof(revoked));
@@ -361,7 +356,8 @@ TEST_F_TIMEOUT(broken, I8_windows_are_bound_or_not, LIMIT_S)
 	ASSERT_EQ(0, revoke_windows(self, 0, WINDOWS - 1));
 	ASSERT_EQ(0, state_get(&before));
 	if (variant->down) {
-		take_down(_metadata, self, &variant->fault);
+		take_down(_metadata, self, variant->down,
+			  &variant->fault);
 		ASSERT_EQ(-ENETDOWN, bind_windows(self, 0, WINDOWS));
 	} else if (!variant->slow) {
 		fault_order(variant->fault.point, 0, -1);
@@ -378,7 +374,7 @@ TEST_F_TIMEOUT(broken, I8_windows_are_bound_or_not, LIMIT_S)
 }
 
 /* Another owner, of memory of its own, that dies at once; or says why not */
-static void live_and_die(const struct fault *fault, bool down)
+static void live_and_die(const struct fault *fault, const char *down)
 {
 	uint8_t *mem = mmap(NULL, SPAN, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -396,7 +392,7 @@ static void live_and_die(const struct fault *fault, bool down)
 		_exit(1);
 	bind.mr_id = mr.id;
 	if (down)
-		fault_order("queue_connect", 0, -1);
+		fault_order(down, 0, -1);
 	fault_order(fault->point, 0, fault->times);
 	if (down && memreg_window_bind(m, domain, &bind) != -ENETDOWN)
 		_exit(2);

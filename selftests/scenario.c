@@ -499,6 +499,7 @@ static const struct {
 	{ "work_request", 3 },
 	/* Whoever waits for one that doesn't come has patience */
 	{ "completion", 1 },
+	{ "queue_create", 3 },
 	{ "queue_connect", 3 },
 	{ "alloc_mr", 3 },
 	{ "map_mr", 3 },
