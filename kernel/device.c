@@ -29,7 +29,7 @@ static DEFINE_MUTEX(memreg_devices_lock);
 static struct ib_client memreg_client;
 
 /* Number of capabilities that QUERY tells. */
-#define MEMREG_CAPS	IB_MEMREG_CAP_URING
+#define MEMREG_CAPS	IB_MEMREG_CAP_WRITE_ORDER
 
 static void memreg_device_put(struct memreg_device *mdev)
 {
@@ -124,14 +124,18 @@ int memreg_charge_reason(struct memreg_ucmd *ucmd, int err)
 static int memreg_device_usable(struct memreg_ucmd *ucmd,
 				struct ib_device *ibdev)
 {
+	unsigned long quirks = memreg_quirks(ibdev);
 	u32 port;
 
 	rdma_for_each_port(ibdev, port)
 		if (rdma_protocol_iwarp(ibdev, port))
 			return memreg_fail(ucmd, -EOPNOTSUPP,
 					   IB_MEMREG_REASON_IWARP);
-	if (!(ibdev->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS) ||
-	    ibdev->attrs.max_fast_reg_page_list_len < 2)
+	if (quirks & MEMREG_QUIRK_UNFIT ||
+	    (quirks & MEMREG_QUIRK_SYSTEM_PAGES &&
+	     PAGE_SIZE != MEMREG_PAGE_SIZE))
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_DRIVER);
+	if (memreg_page_list_max(ibdev) < 2)
 		return memreg_fail(ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_NO_FRWR);
 	return 0;
@@ -290,6 +294,7 @@ static u32 memreg_device_caps(struct memreg_device *mdev,
 	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
 	bool single = mdev->quirks & MEMREG_QUIRK_SINGLE_KEY;
 	bool strict = !(mdev->quirks & MEMREG_QUIRK_WEAK_INV);
+	bool order = !(mdev->quirks & MEMREG_QUIRK_RELAXED_ORDERING);
 	const struct ib_memreg_cap_entry all[] = {
 #define CAP(_cap, _backing, _value)					\
 	{								\
@@ -327,6 +332,8 @@ static u32 memreg_device_caps(struct memreg_device *mdev,
 		CAP(QUEUE, DEVICE, memreg_queue_depth(mdev)),
 		CAP(RING, KERNEL, memreg_ring_max(mdev)),
 		CAP_IF(URING, memreg_uring_there(), KERNEL),
+		CAP(MESSAGE, DEVICE, mdev->longest),
+		CAP_IF(WRITE_ORDER, order, DEVICE),
 #undef CAP_IF
 #undef CAP
 	};
@@ -368,6 +375,18 @@ static void memreg_device_event(struct ib_event_handler *handler,
 		memreg_domain_gid_change(mdev, event->element.port_num);
 }
 
+/* Bytes of a message that all ports can send. */
+static u32 memreg_device_longest(struct ib_device *ibdev)
+{
+	u32 longest = MEMREG_PIECE_MAX, port;
+	struct ib_port_attr attr;
+
+	rdma_for_each_port(ibdev, port)
+		if (!ib_query_port(ibdev, port, &attr))
+			longest = min_not_zero(longest, attr.max_msg_sz);
+	return longest;
+}
+
 static int memreg_device_add(struct ib_device *ibdev)
 {
 	struct memreg_device *mdev;
@@ -386,11 +405,14 @@ static int memreg_device_add(struct ib_device *ibdev)
 	spin_lock_init(&mdev->name_lock);
 	memreg_device_rename(ibdev, mdev);
 	mdev->quirks = memreg_quirks(ibdev);
-	mdev->max_pages = min_t(u32, ibdev->attrs.max_fast_reg_page_list_len,
+	mdev->max_pages = min_t(u32, memreg_page_list_max(ibdev),
 				MEMREG_MAX_PAGES);
 	/* ib_map_mr_sg() takes the size in 32 bits. */
 	mdev->page_sizes = ibdev->attrs.page_size_cap &
 			   GENMASK_ULL(31, MEMREG_PAGE_SHIFT);
+	if (mdev->quirks & MEMREG_QUIRK_SYSTEM_PAGES)
+		mdev->page_sizes = PAGE_SIZE;
+	mdev->longest = memreg_device_longest(ibdev);
 	mutex_init(&mdev->files_lock);
 	INIT_LIST_HEAD(&mdev->files);
 	mutex_init(&mdev->drain_lock);

@@ -680,6 +680,19 @@ static int memreg_frwr_map(struct memreg_frwr *frwr,
 	return 0;
 }
 
+/*
+ * What the device is to allow. The IB specification, 10.6.3.1, has nobody write
+ * from afar who may not write locally. A window's lkey is nobody's.
+ */
+static int memreg_key_access(const struct memreg_key *key)
+{
+	int access = key->access & MEMREG_FRWR_ACCESS;
+
+	if (access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC))
+		access |= IB_ACCESS_LOCAL_WRITE;
+	return access;
+}
+
 /* Point a key's FRWR to its range, and prepare the REG_MR. */
 static int memreg_key_map(struct memreg_key *key)
 {
@@ -695,8 +708,7 @@ static int memreg_key_map(struct memreg_key *key)
 			return ret;
 	}
 	mr->iova = key->iova;
-	memreg_fastmr_prepare_reg(&frwr->fast,
-				  key->access & MEMREG_FRWR_ACCESS);
+	memreg_fastmr_prepare_reg(&frwr->fast, memreg_key_access(key));
 	key->lkey = mr->lkey;
 	key->rkey = mr->rkey;
 	trace_memreg_frwr_map(frwr, key);

@@ -22,8 +22,8 @@
  * struct memreg_inject_attr - A point
  * @name: Of its directory
  * @err: What the call fails with that is made there, or status of the event
- * @by_order: fail-nth does not count it, since it costs seconds, and since
- *	whoever passes it may be at work for others
+ * @by_order: fail-nth does not count it: it is no failure, or costs seconds,
+ *	and whoever passes it may be at work for others
  * @attr: If it is to fail
  */
 struct memreg_inject_attr {
@@ -45,6 +45,8 @@ static struct memreg_inject_attr memreg_inject_attrs[] = {
 	MEMREG_INJECT_ATTR(POST_SEND, "post_send", -ENOMEM),
 	MEMREG_INJECT_ATTR(WORK_REQUEST, "work_request", -EIO),
 	MEMREG_INJECT_ATTR(COMPLETION, "completion", -EIO, .by_order = true),
+	MEMREG_INJECT_ATTR(SHORT_MESSAGES, "short_messages", -EMSGSIZE,
+			   .by_order = true),
 	MEMREG_INJECT_ATTR(QUEUE_CREATE, "queue_create", -ENOMEM),
 	MEMREG_INJECT_ATTR(QUEUE_CONNECT, "queue_connect", -EIO),
 	MEMREG_INJECT_ATTR(ALLOC_MR, "alloc_mr", -ENOSPC),

@@ -732,11 +732,7 @@ static int memreg_pool_check(struct ib_pd *pd,
 	    (attr->numa_node < 0 || attr->numa_node >= nr_node_ids ||
 	     !node_online(attr->numa_node)))
 		return -EINVAL;
-	if (!(pd->device->attrs.device_cap_flags &
-	      IB_DEVICE_MEM_MGT_EXTENSIONS) ||
-	    !pd->device->attrs.max_fast_reg_page_list_len)
-		return -EOPNOTSUPP;
-	return 0;
+	return memreg_page_list_max(pd->device) ? 0 : -EOPNOTSUPP;
 }
 
 /* Most bytes of memory that are mapped for DMA in one piece. */
@@ -767,7 +763,7 @@ static void memreg_pool_describe(struct ib_memreg_pool *pool, struct ib_pd *pd,
 				 const struct ib_memreg_pool_attr *attr)
 {
 	struct ib_device *ibdev = pd->device;
-	u32 pages = ibdev->attrs.max_fast_reg_page_list_len;
+	u32 pages = memreg_page_list_max(ibdev);
 
 	pool->pd = pd;
 	pool->numa_node = attr->numa_node;
@@ -858,8 +854,8 @@ static int memreg_pool_populate(struct ib_memreg_pool *pool)
  *
  * Context: may sleep.
  * Return: the pool, or an ERR_PTR: -EINVAL for attributes that can't be;
- * -EOPNOTSUPP if the device has no fast registration; -ENOMEM; -ENOSPC if it
- * has not so many MRs.
+ * -EOPNOTSUPP if the device has no fast registration to rely on; -ENOMEM;
+ * -ENOSPC if it has not so many MRs.
  */
 struct ib_memreg_pool *
 ib_memreg_pool_create(struct ib_pd *pd, const struct ib_memreg_pool_attr *attr)

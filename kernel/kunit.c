@@ -617,6 +617,9 @@ static void memreg_test_pool_attr(struct kunit *test)
 		{ .name = "node", .count = 1, .numa_node = MAX_NUMNODES },
 		{ .name = "node", .count = 1, .numa_node = -2 },
 	};
+	static const enum rdma_driver_id unfit[] = {
+		RDMA_DRIVER_HFI1, RDMA_DRIVER_SIW, RDMA_DRIVER_OCRDMA,
+	};
 	struct memreg_test *t = test->priv;
 	unsigned int i;
 
@@ -627,6 +630,12 @@ static void memreg_test_pool_attr(struct kunit *test)
 	atomic_set(&t->fake->fail_allocs, 1);
 	KUNIT_EXPECT_PTR_EQ(test, ERR_PTR(-ENOSPC),
 			    ib_memreg_pool_create(t->fake->pd, &good));
+	for (i = 0; i < ARRAY_SIZE(unfit); i++) {
+		t->fake->ibdev.ops.driver_id = unfit[i];
+		KUNIT_EXPECT_PTR_EQ(test, ERR_PTR(-EOPNOTSUPP),
+				    ib_memreg_pool_create(t->fake->pd, &good));
+	}
+	t->fake->ibdev.ops.driver_id = RDMA_DRIVER_UNKNOWN;
 	t->fake->ibdev.attrs.device_cap_flags = 0;
 	KUNIT_EXPECT_PTR_EQ(test, ERR_PTR(-EOPNOTSUPP),
 			    ib_memreg_pool_create(t->fake->pd, &good));
@@ -650,6 +659,10 @@ static void memreg_test_pool_pages(struct kunit *test)
 		ib_memreg_pool_destroy(t->pool);
 		t->pool = NULL;
 	}
+	/* irdma has more, but they can't be relied on. */
+	t->fake->ibdev.ops.driver_id = RDMA_DRIVER_IRDMA;
+	memreg_test_pool(test, 1, 0, 1024, 0);
+	KUNIT_EXPECT_EQ(test, 512U, ib_memreg_pool_pages(t->pool));
 }
 
 /* MRs are on the node that the pool is for. */

@@ -116,6 +116,7 @@ struct memreg_stats;
  * @quirks: MEMREG_QUIRK_*
  * @max_pages: Entries of an FRWR's page list
  * @page_sizes: Bitmap of page sizes for FRWRs
+ * @longest: Bytes of a message, at most; less than 2 GiB
  * @files_lock: Protects @files and @gone
  * @files: Bound files, by memreg_file.device_node
  * @gone: remove_one has begun: no file may be bound any more
@@ -138,6 +139,7 @@ struct memreg_device {
 	unsigned long quirks;
 	u32 max_pages;
 	u64 page_sizes;
+	u32 longest;
 	struct mutex files_lock;
 	struct list_head files;
 	bool gone;
@@ -184,6 +186,7 @@ enum memreg_inject_point {
 	MEMREG_INJECT_POST_SEND,
 	MEMREG_INJECT_WORK_REQUEST,
 	MEMREG_INJECT_COMPLETION,
+	MEMREG_INJECT_SHORT_MESSAGES,
 	MEMREG_INJECT_QUEUE_CREATE,
 	MEMREG_INJECT_QUEUE_CONNECT,
 	MEMREG_INJECT_ALLOC_MR,
@@ -265,8 +268,21 @@ int memreg_stats_tell(struct memreg_ucmd *ucmd);
 #define MEMREG_QUIRK_KEEPS_PAGE_LIST	BIT(3)
 /* A REG_MR that has not completed is done again with a message before it. */
 #define MEMREG_QUIRK_REPEATS_REG_MR	BIT(4)
+/* What memreg promises can't be kept. */
+#define MEMREG_QUIRK_UNFIT		BIT(5)
+/* Page lists are of system pages, whatever ib_map_mr_sg() is told. */
+#define MEMREG_QUIRK_SYSTEM_PAGES	BIT(6)
+/* Page lists of more than 512 entries may be taken for something else. */
+#define MEMREG_QUIRK_SHORT_PAGE_LISTS	BIT(7)
+/* Keys let writes pass one another, whether that is asked for or not. */
+#define MEMREG_QUIRK_RELAXED_ORDERING	BIT(8)
+/* Keys can't be for atomics, though the device has them. */
+#define MEMREG_QUIRK_NO_ATOMIC		BIT(9)
+/* Keys must be of less than 4 GiB. */
+#define MEMREG_QUIRK_SHORT_KEYS		BIT(10)
 
 unsigned long memreg_quirks(struct ib_device *ibdev);
+u32 memreg_page_list_max(struct ib_device *ibdev);
 
 /*
  * kernel/fastmr.c
@@ -876,6 +892,12 @@ void memreg_region_write(struct memreg_region *region, u64 offset,
 			 const void *data, size_t length);
 
 /*
+ * Bytes of a piece of memory in a work request, at most: devices have 31 bits,
+ * mlx5 with a flag above them.
+ */
+#define MEMREG_PIECE_MAX	SZ_1G
+
+/*
  * In how many pieces is a range of a region, of one byte at least? @first is
  * what memreg_region_find() finds for @offset.
  */
@@ -894,7 +916,8 @@ static inline int memreg_region_sges(const struct memreg_region *region,
 				     u32 first, u64 offset, u64 *length,
 				     u32 lkey, struct ib_sge *sges, int max)
 {
-	if (max < 1 || !memreg_region_has(region, first, offset + *length - 1))
+	if (max < 1 || *length > MEMREG_PIECE_MAX ||
+	    !memreg_region_has(region, first, offset + *length - 1))
 		return __memreg_region_sges(region, first, offset, length, lkey,
 					    sges, max);
 	sges->addr = sg_dma_address(&region->sgl[first]) + offset -
@@ -1136,6 +1159,8 @@ struct memreg_slot {
  * @send: It is a send queue
  * @depth: Slots
  * @max_sge: SGEs of a slot
+ * @fragments: Pieces of memory that the device takes in a work request; final
+ *	once there is a QP
  * @buffer_size: Bytes of a slot's buffer: of inline data to be sent, or what
  *	is received first; 0 for none
  * @slot_size: Bytes of a slot
@@ -1166,6 +1191,7 @@ struct memreg_queue {
 	bool send;
 	u32 depth;
 	u32 max_sge;
+	u32 fragments;
 	u32 buffer_size;
 	size_t slot_size;
 	void *slots;

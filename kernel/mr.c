@@ -60,7 +60,8 @@ u32 memreg_access_supported(struct memreg_device *mdev)
 	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
 	u32 access = MEMREG_ACCESS_KNOWN;
 
-	if (attrs->atomic_cap == IB_ATOMIC_NONE)
+	if (attrs->atomic_cap == IB_ATOMIC_NONE ||
+	    mdev->quirks & MEMREG_QUIRK_NO_ATOMIC)
 		access &= ~IB_MEMREG_ACCESS_REMOTE_ATOMIC;
 	if (!(attrs->device_cap_flags & IB_DEVICE_FLUSH_GLOBAL))
 		access &= ~IB_MEMREG_ACCESS_FLUSH_GLOBAL;
@@ -180,6 +181,8 @@ static u64 memreg_mr_key_span(struct memreg_mr *mr, u8 *shift)
 		span = MEMREG_FLAT_KEY_SPAN;
 		*shift = min_t(u8, *shift, ilog2(MEMREG_FLAT_KEY_SPAN));
 	}
+	if (mdev->quirks & MEMREG_QUIRK_SHORT_KEYS)
+		span = min_t(u64, span, SZ_2G);
 	return span;
 }
 

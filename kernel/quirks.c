@@ -30,7 +30,50 @@ static const struct {
 		MEMREG_QUIRK_FLAT_PAGE_LIST | MEMREG_QUIRK_KEEPS_PAGE_LIST |
 		MEMREG_QUIRK_REPEATS_REG_MR,
 	},
+	/*
+	 * hfi1: rvt_invalidate_rkey() stores the new state and returns, as in
+	 * rxe; but only the first packet of a message has its key checked: see
+	 * hfi1_rc_rcv(). A peer that withholds the others writes to the pages
+	 * when it likes, and rvt_dereg_mr() gives up after five seconds.
+	 */
+	{ RDMA_DRIVER_HFI1, MEMREG_QUIRK_UNFIT },
+	/*
+	 * siw: siw_invalidate_stag() does the same, and siw_dereg_mr() does not
+	 * wait either for siw_proc_write(), nor for a READ that is answered.
+	 */
+	{ RDMA_DRIVER_SIW, MEMREG_QUIRK_UNFIT },
+	/*
+	 * ocrdma: ocrdma_build_reg() takes the I/O address for the DMA address
+	 * of the first byte, which the keys of users have not.
+	 */
+	{ RDMA_DRIVER_OCRDMA, MEMREG_QUIRK_UNFIT },
+	/*
+	 * erdma: erdma_map_mr_sg() does not look at the page size, and the
+	 * device is told PAGE_SIZE by erdma_alloc_mr(). vmw_pvrdma: the same by
+	 * pvrdma_alloc_mr().
+	 */
+	{ RDMA_DRIVER_ERDMA, MEMREG_QUIRK_SYSTEM_PAGES },
+	{ RDMA_DRIVER_VMW_PVRDMA, MEMREG_QUIRK_SYSTEM_PAGES },
+	/*
+	 * irdma: irdma_get_pble() makes a table of tables of what is longer
+	 * than a page, if it has nothing contiguous. REG_MR of
+	 * irdma_post_send() takes it for the list, and has no word of atomics.
+	 */
+	{
+		RDMA_DRIVER_IRDMA,
+		MEMREG_QUIRK_SHORT_PAGE_LISTS | MEMREG_QUIRK_NO_ATOMIC,
+	},
+	/* qedr: qedr_prepare_reg() gives 32 bits of the length. */
+	{ RDMA_DRIVER_QEDR, MEMREG_QUIRK_SHORT_KEYS },
+	/*
+	 * mlx5: mlx5_set_umr_free_mkey() asks for it, and frwr_mkey_mask() does
+	 * not let REG_MR change it.
+	 */
+	{ RDMA_DRIVER_MLX5, MEMREG_QUIRK_RELAXED_ORDERING },
 };
+
+/* Entries of a page list that fit into a page: see irdma above */
+#define MEMREG_SHORT_PAGE_LIST	512
 
 /**
  * memreg_quirks() - What is known of a device's driver
@@ -46,4 +89,24 @@ unsigned long memreg_quirks(struct ib_device *ibdev)
 		if (memreg_quirk_table[i].driver == ibdev->ops.driver_id)
 			return memreg_quirk_table[i].quirks;
 	return 0;
+}
+
+/**
+ * memreg_page_list_max() - How much can be registered at once?
+ * @ibdev: The device
+ *
+ * Return: entries of the longest page list; 0 if there is no fast registration
+ * that can be relied on.
+ */
+u32 memreg_page_list_max(struct ib_device *ibdev)
+{
+	unsigned long quirks = memreg_quirks(ibdev);
+	u32 max = ibdev->attrs.max_fast_reg_page_list_len;
+
+	if (!(ibdev->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS) ||
+	    quirks & MEMREG_QUIRK_UNFIT)
+		return 0;
+	if (quirks & MEMREG_QUIRK_SHORT_PAGE_LISTS)
+		max = min_t(u32, max, MEMREG_SHORT_PAGE_LIST);
+	return max;
 }

@@ -382,7 +382,7 @@ TEST(codes_have_names)
 	EXPECT_STREQ("the peer refuses the access",
 		     memreg_wc_status_string(IB_MEMREG_WC_REM_ACCESS_ERR));
 	EXPECT_STREQ(memreg_wc_status_string(99), memreg_wc_status_string(3));
-	for (i = IB_MEMREG_REASON_NONE + 1; i <= IB_MEMREG_REASON_EVENTFD; i++)
+	for (i = IB_MEMREG_REASON_NONE + 1; i <= IB_MEMREG_REASON_DRIVER; i++)
 		EXPECT_STRNE(memreg_reason_text(9999), memreg_reason_text(i));
 }
 

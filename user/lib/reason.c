@@ -90,7 +90,7 @@ static const struct reason reasons[] = {
 		"leave IB_MEMREG_MR_SINGLE_KEY out and use the keyed segments"
 	},
 	[IB_MEMREG_REASON_SPAN] = {
-		"the span is more than one key of this device, or this window, covers, or the message is longer than 2 GiB",
+		"the span is more than one key of this device, or this window, covers, or the message is longer than 2 GiB or than the device sends",
 		"`memreg caps` shows the span of a key; use several windows or messages"
 	},
 	[IB_MEMREG_REASON_RANGE] = {
@@ -168,6 +168,9 @@ static const struct reason reasons[] = {
 		NULL },
 	[IB_MEMREG_REASON_EVENTFD] = {
 		"the descriptor is not one of an eventfd", NULL },
+	[IB_MEMREG_REASON_DRIVER] = {
+		"the RDMA device's driver registers memory otherwise than memreg can rely on",
+		"use another device; kernel/quirks.c has the evidence" },
 };
 
 /* For failures to which the kernel gives no code, or one that says less */

@@ -60,6 +60,9 @@ static const struct {
 		"ring", NUMBER, "entries of a completion ring" },
 	[IB_MEMREG_CAP_URING] = {
 		"io-uring", YES_NO, "commands of io_uring" },
+	[IB_MEMREG_CAP_MESSAGE] = { "message", BYTES, "of a message" },
+	[IB_MEMREG_CAP_WRITE_ORDER] = {
+		"write-order", YES_NO, "peers' writes are seen in order" },
 };
 
 static const char *backing_text(uint32_t backing)

@@ -62,7 +62,7 @@
  *    for its completion, or for one more queue in a ring; or the state of
  *    memory or device kept changing during the call: try again.
  *  - EMSGSIZE: A message lies in more pieces of memory than the device takes
- *    in one work request.
+ *    in one work request, or is longer than it sends.
  *  - EINTR: A signal arrived while the call waited; it has done nothing. Only
  *    signals that end the process do that to an ioctl, any does to read(2).
  *  - ESTALE: The memory behind the MR went: it was unmapped, or its mapping
@@ -160,7 +160,8 @@
  *	of those which can register a large scattered MR under a single key, the
  *	MR is larger than it can, or that doesn't go with an access flag.
  * @IB_MEMREG_REASON_SPAN: The span is more than one key of this device, or
- *	this window, covers, or a message is longer than 2 GiB.
+ *	this window, covers, or a work request has more than 2 GiB, or a message
+ *	more than IB_MEMREG_CAP_MESSAGE.
  * @IB_MEMREG_REASON_RANGE: The range is not inside the MR.
  * @IB_MEMREG_REASON_COUNT: The number of entries is 0 or over the limit.
  * @IB_MEMREG_REASON_BOUND_WINDOW: The window is bound, or being bound or
@@ -199,6 +200,8 @@
  * @IB_MEMREG_REASON_ALIGN: The address of an atomic is no multiple of 8, or its
  *	length is not 8.
  * @IB_MEMREG_REASON_EVENTFD: Not an eventfd.
+ * @IB_MEMREG_REASON_DRIVER: The device's driver registers memory otherwise than
+ *	memreg can rely on.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE,
@@ -251,7 +254,8 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_NO_QUEUE,
 	IB_MEMREG_REASON_RING,
 	IB_MEMREG_REASON_ALIGN,
-	IB_MEMREG_REASON_EVENTFD
+	IB_MEMREG_REASON_EVENTFD,
+	IB_MEMREG_REASON_DRIVER
 };
 
 /**
@@ -268,6 +272,7 @@ enum ib_memreg_reason {
  *	memory must be persistent.
  * @IB_MEMREG_ACCESS_RELAXED_ORDERING: A hint that writes may pass one another.
  *	As in verbs it is never an error; devices that can't do it ignore it.
+ *	Some do it without: see IB_MEMREG_CAP_WRITE_ORDER.
  *
  * The values are those of enum ib_uverbs_access_flags; see ibv_reg_mr(3).
  * Local read is always allowed.
@@ -315,7 +320,8 @@ struct ib_memreg_addr {
  * connects. Done once a file; a file that is bound stays so.
  *
  * Errors: ENODEV, EBUSY (bound already), EOPNOTSUPP (the device can't do fast
- * registration, or is iWARP; @out_reason says which), EDQUOT, ENOMEM.
+ * registration, or is iWARP, or its driver can't be relied on; @out_reason says
+ * which), EDQUOT, ENOMEM.
  */
 struct ib_memreg_bind_device {
 	__u32 size;
@@ -377,9 +383,18 @@ enum ib_memreg_backing {
  *	one work request. A SEND has no more of them, a RECV with inline
  *	receive one less, and one on a shared receive queue maybe fewer; a WRITE
  *	or READ goes as several work requests if it has, up to 32 times as many.
+ *	A send queue may be too deep for the device to have as many in each;
+ *	it has no fewer than the SGEs asked for.
  * @IB_MEMREG_CAP_QUEUE: Work requests on a send or receive queue.
  * @IB_MEMREG_CAP_RING: Entries of a completion ring.
  * @IB_MEMREG_CAP_URING: 1 if IB_MEMREG_URING_SUBMIT works.
+ * @IB_MEMREG_CAP_MESSAGE: Bytes of a message. No SEND is longer; a WRITE or
+ *	READ goes as several work requests if it is.
+ * @IB_MEMREG_CAP_WRITE_ORDER: 1 if what peers write is seen in the order in
+ *	which they wrote it by who watches the memory, without
+ *	IB_MEMREG_ACCESS_RELAXED_ORDERING. Where it is 0, the driver lets
+ *	writes pass one another whether that is asked for or not: wait for
+ *	completions, which come behind what they tell of.
  */
 enum ib_memreg_cap {
 	IB_MEMREG_CAP_KEY_PAGES = 1,
@@ -404,7 +419,9 @@ enum ib_memreg_cap {
 	IB_MEMREG_CAP_FRAGMENTS,
 	IB_MEMREG_CAP_QUEUE,
 	IB_MEMREG_CAP_RING,
-	IB_MEMREG_CAP_URING
+	IB_MEMREG_CAP_URING,
+	IB_MEMREG_CAP_MESSAGE,
+	IB_MEMREG_CAP_WRITE_ORDER
 };
 
 /**
