@@ -913,9 +913,8 @@ static int memreg_queues_ready(struct memreg_endpoint *ep)
 	return ret;
 }
 
-/* The RDMA CM takes the QP through its states. */
-static int memreg_endpoint_create_qp(struct memreg_endpoint *ep,
-				     struct memreg_domain *domain)
+static int memreg_endpoint_try_qp(struct memreg_endpoint *ep,
+				  struct memreg_domain *domain)
 {
 	/* A queue that nothing is posted to has nothing to complete either. */
 	struct ib_qp_init_attr attr = {
@@ -927,15 +926,12 @@ static int memreg_endpoint_create_qp(struct memreg_endpoint *ep,
 			/* One more for memreg_queue_drain(). */
 			.max_send_wr = ep->send ? ep->send->depth + 1 : 1,
 			.max_recv_wr = ep->recv ? ep->recv->depth : 1,
-			.max_send_sge = ep->send ?
-				memreg_fragments(domain->mdev) : 1,
-			.max_recv_sge = ep->recv ?
-				memreg_fragments(domain->mdev) : 1,
+			.max_send_sge = ep->send ? ep->send->fragments : 1,
+			.max_recv_sge = ep->recv ? ep->recv->fragments : 1,
 		},
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 		.qp_type = IB_QPT_RC,
 	};
-	int ret;
 
 	if (ep->srq) {
 		attr.srq = ep->srq->queue->srq;
@@ -943,8 +939,32 @@ static int memreg_endpoint_create_qp(struct memreg_endpoint *ep,
 		attr.cap.max_recv_wr = 0;
 		attr.cap.max_recv_sge = 0;
 	}
-	ret = memreg_inject(MEMREG_INJECT_CREATE_QP) ?:
-	      rdma_create_qp(ep->id, domain->pd, &attr);
+	return memreg_inject(MEMREG_INJECT_CREATE_QP) ?:
+	       rdma_create_qp(ep->id, domain->pd, &attr);
+}
+
+/*
+ * Devices bound the bytes of a queue, too, and say ENOMEM or EINVAL: mlx5 has
+ * no room for 30 pieces in each of 8192 work requests.
+ */
+static bool memreg_queue_narrow(struct memreg_queue *queue, int err)
+{
+	if (!queue || queue->fragments <= queue->max_sge ||
+	    (err != -ENOMEM && err != -EINVAL))
+		return false;
+	WRITE_ONCE(queue->fragments, max(queue->fragments / 2, queue->max_sge));
+	return true;
+}
+
+/* The RDMA CM takes the QP through its states. */
+static int memreg_endpoint_create_qp(struct memreg_endpoint *ep,
+				     struct memreg_domain *domain)
+{
+	int ret;
+
+	do {
+		ret = memreg_endpoint_try_qp(ep, domain);
+	} while (ret && memreg_queue_narrow(ep->send, ret));
 	/* Drivers have no errno of their own for a limit that is reached. */
 	if (ret)
 		return ret == -ENOMEM ? ret : -ENOSPC;

@@ -715,6 +715,7 @@ struct memreg_queue *memreg_queue_alloc(struct memreg_device *mdev,
 	queue->send = send;
 	queue->depth = depth;
 	queue->max_sge = max_sge;
+	queue->fragments = memreg_fragments(mdev);
 	queue->buffer_size = buffer_size;
 	mutex_init(&queue->lock);
 	init_waitqueue_head(&queue->wait);

@@ -574,15 +574,19 @@ int __memreg_region_sges(const struct memreg_region *region, u32 first,
 	u32 i = first;
 	int n;
 
-	for (n = 0; n < max && *length; n++, i++) {
-		u64 part = min_t(u64, sg_dma_len(&region->sgl[i]) - skip,
-				 *length);
+	for (n = 0; n < max && *length; n++) {
+		u64 part = min3(sg_dma_len(&region->sgl[i]) - skip, *length,
+				(u64)MEMREG_PIECE_MAX);
 
 		sges[n].addr = sg_dma_address(&region->sgl[i]) + skip;
 		sges[n].length = part;
 		sges[n].lkey = lkey;
 		*length -= part;
-		skip = 0;
+		skip += part;
+		if (skip == sg_dma_len(&region->sgl[i])) {
+			skip = 0;
+			i++;
+		}
 	}
 	return n;
 }

@@ -177,6 +177,7 @@ struct memreg_scratch {
  * @wrs: The caller's array of work requests
  * @count: Their number
  * @opcodes: Mask of what the device can do
+ * @longest: Bytes of a message, at most
  * @answers: There is a BIND in this chunk, whose key is to be told
  * @base: Those before this chunk
  * @s: Room to work in
@@ -201,6 +202,7 @@ struct memreg_sub {
 	struct ib_memreg_wr __user *wrs;
 	u32 count;
 	u64 opcodes;
+	u32 longest;
 	bool answers;
 	u32 base;
 	struct memreg_scratch *s;
@@ -442,7 +444,8 @@ static noinline int memreg_check_fields(struct memreg_sub *sub,
  * any SEND, WRITE, READ or RECV of such has? Most are, and so need not be
  * looked at field by field.
  */
-static inline bool memreg_wr_is_plain(const struct ib_memreg_wr *wr,
+static inline bool memreg_wr_is_plain(const struct memreg_sub *sub,
+				      const struct ib_memreg_wr *wr,
 				      const struct memreg_opcode *op)
 {
 	u32 narrow = wr->ex | wr->length | wr->window_id | wr->access |
@@ -454,7 +457,7 @@ static inline bool memreg_wr_is_plain(const struct ib_memreg_wr *wr,
 		narrow |= wr->rkey;
 		wide |= wr->remote_addr;
 	}
-	return op->plain && wr->num_sge == 1 && wr->sge.length <= SZ_2G &&
+	return op->plain && wr->num_sge == 1 && wr->sge.length <= sub->longest &&
 	       !(narrow | wide);
 }
 
@@ -473,7 +476,7 @@ static inline int memreg_check_wr(struct memreg_sub *sub,
 	if (flags)
 		return memreg_bad_flags(sub, flags);
 	/* Any queue takes one SGE. */
-	*plain = memreg_wr_is_plain(wr, op);
+	*plain = memreg_wr_is_plain(sub, wr, op);
 	return *plain ? 0 : memreg_check_fields(sub, queue, wr, op);
 }
 
@@ -600,7 +603,7 @@ static int memreg_resolve(struct memreg_sub *sub, u32 i, bool write)
 	for (n = 0; n < count; n++, sge++) {
 		ret = memreg_resolve_sge(sub, sge, write);
 		total += sge->length;
-		/* IB specification 9.7.1: no message is longer than 2^31. */
+		/* As a message of the IB specification, 9.7.1. */
 		if (!ret && total > SZ_2G)
 			ret = memreg_fail(sub->ucmd, -EINVAL,
 					  IB_MEMREG_REASON_SPAN);
@@ -904,18 +907,25 @@ struct memreg_progress {
 	u64 done;
 };
 
-/* Pieces of memory that the work request which is looked at has. */
-static u32 memreg_sub_fragments(const struct memreg_sub *sub)
+/*
+ * Into how many parts must the work request go that is looked at? One that is
+ * too long for a message may need fewer, as it is cut between pieces, too.
+ */
+static u32 memreg_sub_parts(const struct memreg_sub *sub, u64 *length)
 {
-	u32 n, all = 0;
+	u32 n, pieces = 0, cuts = 0;
 
+	*length = 0;
 	for (n = 0; n < sub->nr_resolved; n++) {
 		const struct memreg_slot_sge *sge = &sub->s->resolved[n];
 
-		all += memreg_region_fragments(sge->mr->region, sge->first,
-					       sge->offset, sge->length);
+		pieces += memreg_region_fragments(sge->mr->region, sge->first,
+						  sge->offset, sge->length);
+		*length += sge->length;
 	}
-	return all;
+	if (*length > sub->longest)
+		cuts = div_u64(*length, sub->longest);
+	return max(cuts + DIV_ROUND_UP(pieces + cuts, sub->max), 1U);
 }
 
 /* Give a part as much of the local memory as it can have. */
@@ -924,13 +934,15 @@ static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
 			     struct memreg_progress *at)
 {
 	struct ib_sge *sges = &sub->s->device_sges[sub->nr_sges];
+	u64 end = at->done + sub->longest;
 	u32 n = 0;
 
-	while (at->sge < sub->nr_resolved && n < sub->max) {
+	while (at->sge < sub->nr_resolved && n < sub->max && at->done < end) {
 		const struct memreg_slot_sge *from = &sub->s->resolved[at->sge];
 		struct memreg_region *region = from->mr->region;
 		u64 offset = from->offset + at->offset;
-		u64 left = from->length - at->offset;
+		u64 left = min_t(u64, from->length - at->offset,
+				 end - at->done);
 		u64 all = left;
 
 		n += memreg_region_sges(region, at->offset ?
@@ -941,7 +953,7 @@ static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
 		slot->sges[slot->nr_sges++] = *from;
 		at->done += all - left;
 		at->offset += all - left;
-		if (!left) {
+		if (at->offset == from->length) {
 			at->offset = 0;
 			at->sge++;
 		}
@@ -957,10 +969,14 @@ static int memreg_send_parts(struct memreg_sub *sub, u32 i, u32 *taken)
 	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
 	const struct memreg_opcode *op = &memreg_opcodes[wr->opcode];
 	struct memreg_progress at = {};
-	u32 parts, n;
+	u32 parts;
+	u64 length;
 	int ret;
 
-	parts = max(DIV_ROUND_UP(memreg_sub_fragments(sub), sub->max), 1U);
+	parts = memreg_sub_parts(sub, &length);
+	if (length > sub->longest && !op->parts)
+		return memreg_fail(sub->ucmd, -EMSGSIZE,
+				   IB_MEMREG_REASON_SPAN);
 	if (parts > 1 && (!op->parts || parts > MEMREG_CHAIN ||
 			  parts > sub->queue->depth ||
 			  parts > sub->queue->ring->nr_entries))
@@ -974,18 +990,20 @@ static int memreg_send_parts(struct memreg_sub *sub, u32 i, u32 *taken)
 	ret = memreg_sub_reserve(sub, i, parts);
 	if (ret)
 		return ret;
-	for (n = 1; n <= parts; n++) {
+	do {
 		struct memreg_slot *slot = memreg_queue_next(sub->queue);
 		union memreg_device_wr *to = memreg_chain_add(sub, slot, i);
 		u64 done = at.done;
 
 		memreg_slot_describe(sub, slot, i);
-		slot->part = n < parts;
-		memreg_fill_wr(to, op, wr, slot, slot->part, done);
 		memreg_fill_part(sub, slot, to, &at);
+		slot->part = at.sge < sub->nr_resolved;
+		memreg_fill_wr(to, op, wr, slot, slot->part, done);
 		if (op->write)
 			slot->length = at.done;
-	}
+		parts--;
+	} while (at.sge < sub->nr_resolved);
+	sub->room += parts;
 	return 0;
 }
 
@@ -1265,7 +1283,7 @@ static int memreg_submit_sends(struct memreg_sub *sub,
 	if (ret)
 		return ret;
 	memreg_sub_begin(sub, ep->send, ep->domain->pd->local_dma_lkey,
-			 memreg_fragments(sub->ucmd->mdev), to);
+			 READ_ONCE(ep->send->fragments), to);
 	/* Then what the peer agreed to is known. */
 	if (!ep->send->ready || !smp_load_acquire(&ep->sendable))
 		ret = memreg_fail(sub->ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
@@ -1533,6 +1551,14 @@ static int memreg_submit_chunk(struct memreg_sub *sub, u32 *taken)
 	return ret ?: err;
 }
 
+/* Bytes of a message, at most. */
+static u32 memreg_longest(const struct memreg_device *mdev)
+{
+	if (memreg_inject(MEMREG_INJECT_SHORT_MESSAGES))
+		return SZ_4K;
+	return mdev->longest;
+}
+
 /**
  * memreg_submit_wrs() - Submit work requests
  * @ucmd: Call that asks for it
@@ -1560,6 +1586,7 @@ int memreg_submit_wrs(struct memreg_ucmd *ucmd, struct memreg_uring *uring,
 	sub.wrs = u64_to_user_ptr(wrs);
 	sub.count = count;
 	sub.opcodes = memreg_submit_opcodes(ucmd->mdev);
+	sub.longest = memreg_longest(ucmd->mdev);
 	sub.ep = NULL;
 	sub.mr = NULL;
 	sub.first = 0;

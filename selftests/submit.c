@@ -15,10 +15,12 @@
 
 #include "kselftest_harness.h"
 #include "data.h"
+#include "fault.h"
 
 #define LEN		(64 * PAGE)
 #define BIG		(1UL << 20)
 #define HUGE		(2UL << 20)
+#define MESSAGE		4096UL	/* where they are made short */
 #define LIMIT_S		240
 
 FIXTURE(submit)
@@ -668,6 +670,51 @@ TEST_F_TIMEOUT(submit, huge_memory_is_one_message, LIMIT_S)
 	EXPECT_TRUE(filled(mem + 3, BIG, 11, 6));
 	ASSERT_EQ(0, raw_destroy(self->link.fd, mr));
 	mem_free(mem, HUGE);
+}
+
+/* What is longer than a message goes as several, whose ends meet. */
+TEST_F_TIMEOUT(submit, long_memory_is_written_and_read, LIMIT_S)
+{
+	const size_t len = 60001;
+	struct ib_memreg_wr wr;
+	struct ibv_wc wc;
+
+	if (!fault_injection())
+		SKIP(return, "no kernel to make the device's messages short");
+	fault_order("short_messages", 0, -1);
+	done(_metadata, self, WR(WRITE, self->to, SGE(self->mr, 5, len),
+				 .remote_addr = stock_addr(self, 3),
+				 .rkey = self->stock->mr->rkey));
+	EXPECT_TRUE(filled(self->stock->mem, 3, 0, 2));
+	EXPECT_TRUE(filled(self->stock->mem + 3, len, 5, 1));
+	EXPECT_TRUE(filled(self->stock->mem + 3 + len, 4096, 3 + len, 2));
+	ASSERT_EQ(0, stock_recv(self->stock, 0, 0));
+	done(_metadata, self, WR(WRITE_WITH_IMM, self->to,
+				 SGE(self->mr, 0, 3 * MESSAGE),
+				 .remote_addr = stock_addr(self, BIG),
+				 .rkey = self->stock->mr->rkey, .ex = 4));
+	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
+	EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
+	EXPECT_TRUE(filled(self->stock->mem + BIG, 3 * MESSAGE, 0, 1));
+	done(_metadata, self, WR(READ, self->to, SGE(self->mr, 7, len),
+				 .remote_addr = stock_addr(self, BIG + 11),
+				 .rkey = self->stock->mr->rkey));
+	EXPECT_TRUE(filled(self->mem, 7, 0, 1));
+	EXPECT_TRUE(filled(self->mem + 7, 3 * MESSAGE - 11, 11, 1));
+	EXPECT_TRUE(filled(self->mem + 7 + 3 * MESSAGE - 11,
+			   len - (3 * MESSAGE - 11), BIG + 3 * MESSAGE, 2));
+	EXPECT_TRUE(filled(self->mem + 7 + len, 4096, 7 + len, 1));
+	/* No more parts than with more pieces */
+	wr = WR(WRITE, self->to, SGE(self->mr, 0, 40 * MESSAGE),
+		.remote_addr = stock_addr(self, 0),
+		.rkey = self->stock->mr->rkey);
+	EXPECT_FAIL(EMSGSIZE, FRAGMENTS, raw_submit(self->link.fd, &wr, 1));
+	ASSERT_EQ(0, stock_recv(self->stock, 0, BIG));
+	done(_metadata, self, WR(SEND, self->to, SGE(self->mr, 1, MESSAGE)));
+	received(_metadata, self, &wc, MESSAGE);
+	wr = WR(SEND, self->to, SGE(self->mr, 1, MESSAGE + 1));
+	EXPECT_FAIL(EMSGSIZE, SPAN, raw_submit(self->link.fd, &wr, 1));
+	fault_cancel("short_messages");
 }
 
 /* Memory without LOCAL_WRITE can be sent; MRs may be of another domain. */
