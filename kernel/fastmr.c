@@ -4,6 +4,8 @@
  * modules have in common. What is done for each registration is inline in
  * memreg.h; here is what may sleep.
  */
+#include <linux/delay.h>
+
 #include "memreg.h"
 
 /**
@@ -37,17 +39,46 @@ int memreg_fastmr_alloc(struct memreg_fastmr *fast, struct ib_pd *pd,
 	return 0;
 }
 
+/* How often an MR is destroyed by a driver that lacks something for it. */
+#define MEMREG_DEREG_ATTEMPTS	10
+#define MEMREG_DEREG_PAUSE_MS	20
+
+/* irdma has no memory for a command, or rdmavt a packet in flight for seconds */
+static bool memreg_dereg_again(int err)
+{
+	return err == -ENOMEM || err == -EAGAIN || err == -EBUSY;
+}
+
+static int memreg_dereg(struct ib_mr *mr)
+{
+	return memreg_inject(MEMREG_INJECT_DEREG_MR) ?: ib_dereg_mr(mr);
+}
+
 /**
  * memreg_fastmr_destroy() - Kill the key, whatever state it is in
  * @fast: Nothing happens if it has no MR
  *
- * When this returns, no packet reaches memory through the key, on any driver.
+ * When this has returned 0, no packet reaches memory through the key, on any
+ * driver. Otherwise the driver could not destroy the MR, which has been warned
+ * of, and is lost: nobody knows whether its key works.
  *
  * Context: may sleep, and may allocate.
+ * Return: 0 or a negative errno.
  */
-void memreg_fastmr_destroy(struct memreg_fastmr *fast)
+int memreg_fastmr_destroy(struct memreg_fastmr *fast)
 {
-	if (fast->mr)
-		WARN_ON(ib_dereg_mr(fast->mr));
+	unsigned int attempt = 0;
+	int ret;
+
+	if (!fast->mr)
+		return 0;
+	do {
+		if (attempt)
+			msleep(MEMREG_DEREG_PAUSE_MS);
+		ret = memreg_dereg(fast->mr);
+	} while (memreg_dereg_again(ret) && ++attempt < MEMREG_DEREG_ATTEMPTS);
+	WARN(ret, "memreg: %s can't destroy an MR: %d\n",
+	     dev_name(&fast->mr->device->dev), ret);
 	fast->mr = NULL;
+	return ret;
 }

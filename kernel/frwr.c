@@ -161,13 +161,17 @@ static void memreg_frwr_tell_destroy(struct memreg_frwr *frwr)
  * memreg_frwr_destroy_mr() - Kill an FRWR's key whatever state it is in
  * @frwr: FRWR that the caller has claimed
  *
+ * If the driver can't, no region of the device that there is now gives back its
+ * pages, ever: this key might reach them (I1).
+ *
  * Context: may sleep, and may allocate.
  */
 void memreg_frwr_destroy_mr(struct memreg_frwr *frwr)
 {
 	if (frwr->fast.mr)
 		memreg_frwr_tell_destroy(frwr);
-	memreg_fastmr_destroy(&frwr->fast);
+	if (memreg_fastmr_destroy(&frwr->fast))
+		atomic_inc(&frwr->domain->mdev->undead);
 }
 
 /* Destroy an FRWR that is on no list. Its key is dead when this returns. */

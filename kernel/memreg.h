@@ -117,6 +117,7 @@ struct memreg_stats;
  * @max_pages: Entries of an FRWR's page list
  * @page_sizes: Bitmap of page sizes for FRWRs
  * @longest: Bytes of a message, at most; less than 2 GiB
+ * @undead: MRs that the driver could not destroy
  * @files_lock: Protects @files and @gone
  * @files: Bound files, by memreg_file.device_node
  * @gone: remove_one has begun: no file may be bound any more
@@ -140,6 +141,7 @@ struct memreg_device {
 	u32 max_pages;
 	u64 page_sizes;
 	u32 longest;
+	atomic_t undead;
 	struct mutex files_lock;
 	struct list_head files;
 	bool gone;
@@ -191,6 +193,7 @@ enum memreg_inject_point {
 	MEMREG_INJECT_QUEUE_CONNECT,
 	MEMREG_INJECT_ALLOC_MR,
 	MEMREG_INJECT_MAP_MR,
+	MEMREG_INJECT_DEREG_MR,
 	MEMREG_INJECT_CREATE_ID,
 	MEMREG_INJECT_BIND_ADDR,
 	MEMREG_INJECT_LISTEN,
@@ -307,7 +310,7 @@ struct memreg_fastmr {
 int memreg_fastmr_alloc(struct memreg_fastmr *fast, struct ib_pd *pd,
 			enum ib_mr_type type, u32 pages,
 			void (*done)(struct ib_cq *cq, struct ib_wc *wc));
-void memreg_fastmr_destroy(struct memreg_fastmr *fast);
+int memreg_fastmr_destroy(struct memreg_fastmr *fast);
 
 /*
  * Point an MR whose key is dead to memory that is mapped for DMA: -EINVAL if it
@@ -825,6 +828,7 @@ struct memreg_guard {
  * @npages: System pages pinned and charged
  * @writable: They are pinned for writing
  * @mapped: The pages are ours; otherwise a driver pinned them
+ * @undead: memreg_device.undead before it had pages
  * @pinned: Counter of the file
  * @sgt: The pages, whole ones
  * @sgl: Their DMA addresses, trimmed to @addr and @length; a flat array
@@ -844,6 +848,7 @@ struct memreg_region {
 	unsigned long npages;
 	bool writable;
 	bool mapped;
+	int undead;
 	atomic64_t *pinned;
 	struct sg_append_table sgt;
 	struct scatterlist *sgl;

@@ -272,6 +272,7 @@ struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 	region->npages = (PAGE_ALIGN(region->addr + length) -
 			  (region->addr & PAGE_MASK)) >> PAGE_SHIFT;
 	region->writable = writable;
+	region->undead = atomic_read(&region->mdev->undead);
 	region->pinned = &ucmd->file->pinned;
 	INIT_HLIST_HEAD(&region->frwrs);
 	INIT_HLIST_HEAD(&region->live);
@@ -316,9 +317,18 @@ err_uncharge:
 	return ret;
 }
 
+/* Could an MR that can't be destroyed reach a region's pages? */
+static bool memreg_region_is_haunted(const struct memreg_region *region)
+{
+	return region->undead != atomic_read(&region->mdev->undead);
+}
+
 /**
  * memreg_region_release() - Give back a region, and its pages if it has some
  * @region: Region to which no key lives
+ *
+ * The pages stay pinned and mapped for good if the driver could not destroy an
+ * MR meanwhile: see memreg_frwr_destroy_mr().
  *
  * Context: may sleep. Never fails.
  */
@@ -328,8 +338,10 @@ void memreg_region_release(struct memreg_region *region)
 	memreg_frwr_drain_region(region);
 	if (region->mapped) {
 		memreg_region_unlist(region);
-		memreg_region_unmap(region);
-		memreg_region_unpin(region);
+		if (!memreg_region_is_haunted(region)) {
+			memreg_region_unmap(region);
+			memreg_region_unpin(region);
+		}
 		memreg_region_uncharge(region);
 		memreg_count(region->mdev, IB_MEMREG_STAT_PAGES_UNPINNED,
 			     memreg_region_pages(region));

@@ -503,6 +503,7 @@ static const struct {
 	{ "queue_connect", 3 },
 	{ "alloc_mr", 3 },
 	{ "map_mr", 3 },
+	{ "dereg_mr", 3 },
 	{ "create_id", 3 },
 	{ "bind_addr", 3 },
 	{ "listen", 3 },
