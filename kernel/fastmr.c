@@ -43,7 +43,7 @@ int memreg_fastmr_alloc(struct memreg_fastmr *fast, struct ib_pd *pd,
 #define MEMREG_DEREG_ATTEMPTS	10
 #define MEMREG_DEREG_PAUSE_MS	20
 
-/* irdma has no memory for a command, or rdmavt a packet in flight for seconds */
+/* Is it only that something is missing? irdma may have no command left. */
 static bool memreg_dereg_again(int err)
 {
 	return err == -ENOMEM || err == -EAGAIN || err == -EBUSY;

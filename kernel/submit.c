@@ -457,8 +457,8 @@ static inline bool memreg_wr_is_plain(const struct memreg_sub *sub,
 		narrow |= wr->rkey;
 		wide |= wr->remote_addr;
 	}
-	return op->plain && wr->num_sge == 1 && wr->sge.length <= sub->longest &&
-	       !(narrow | wide);
+	return op->plain && wr->num_sge == 1 && !(narrow | wide) &&
+	       wr->sge.length <= sub->longest;
 }
 
 static inline int memreg_check_wr(struct memreg_sub *sub,

@@ -27,14 +27,15 @@
  * which kills the key in any state, and another takes its place. This needs
  * neither a live QP nor the caller's context. Where to kill a key does not wait
  * for packets in flight (rxe), MRs whose keys were killed are destroyed
- * likewise, whoever killed them. If the driver can't destroy one, which is tried
- * for 200 ms, nothing can be done: the kernel warns, and the memory is unmapped.
+ * likewise, whoever killed them. If the driver can't destroy one, which is
+ * tried for 200 ms, nothing can be done: the kernel warns, and the memory is
+ * unmapped.
  *
  * Functions may be called in any context but NMI, with interrupts on or off,
- * unless they say that they may sleep; on hns, whose driver allocates memory for
- * each mapping, ib_memreg_req_map_*() only where they may. Calls for the same
- * request are serialised by the caller, but for completions, which come whenever
- * they do.
+ * unless they say that they may sleep; on hns, whose driver allocates memory
+ * for each mapping, ib_memreg_req_map_*() only where they may. Calls for the
+ * same request are serialised by the caller, but for completions, which come
+ * whenever they do.
  *
  * Exported GPL only, in the namespace IB_MEMREG.
  */
