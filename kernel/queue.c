@@ -291,7 +291,7 @@ static void memreg_endpoint_failed(const struct memreg_queue *queue,
 
 /*
  * Fill in an entry with what became of a slot. The user may write there, too:
- * nothing is read.
+ * nothing is read, but by the tracepoint, which believes whatever it finds.
  */
 static __always_inline void
 memreg_slot_tell(const struct memreg_slot *slot, const struct ib_wc *wc,

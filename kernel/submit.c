@@ -355,7 +355,10 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
 			break;
 	}
 	sub->loaded = i;
-	return i ? 0 : ret;
+	if (!i)
+		return ret;
+	/* What is wrong with the next one is told when its turn has come. */
+	return memreg_fail(sub->ucmd, 0, IB_MEMREG_REASON_NONE);
 }
 
 /*
@@ -812,7 +815,9 @@ static int memreg_chain_post(struct memreg_sub *sub,
 	memreg_chain_undo(sub, from);
 	sub->nr = 0;
 	sub->nr_sges = 0;
-	return ret == -ENOMEM ? ret : -EIO;
+	/* Whoever asked may know what is wrong with one behind it. */
+	return memreg_fail(sub->ucmd, ret == -ENOMEM ? ret : -EIO,
+			   IB_MEMREG_REASON_NONE);
 }
 
 static int memreg_post_send(struct memreg_sub *sub, const void **bad)
@@ -924,7 +929,7 @@ static u32 memreg_sub_parts(const struct memreg_sub *sub, u64 *length)
 		*length += sge->length;
 	}
 	if (*length > sub->longest)
-		cuts = div_u64(*length, sub->longest);
+		cuts = div_u64(*length - 1, sub->longest);
 	return max(cuts + DIV_ROUND_UP(pieces + cuts, sub->max), 1U);
 }
 

@@ -1738,7 +1738,8 @@ struct ib_memreg_sge {
  * says so by IB_MEMREG_CQE_STALE.
  *
  * A READ, an atomic and a RECV need LOCAL_WRITE of their MRs. A READ or WRITE
- * of more than IB_MEMREG_CAP_FRAGMENTS pieces of memory takes the room of
+ * of more than IB_MEMREG_CAP_FRAGMENTS pieces of memory (or fewer, on a very
+ * deep queue), or of more bytes than IB_MEMREG_CAP_MESSAGE, takes the room of
  * several on the send queue, and in the ring until it completes.
  */
 struct ib_memreg_wr {
