@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-/* Can this kernel do that? Call it first, in each process. */
+/* Can this kernel do that? Call it first, in each thread. */
 bool fault_injection(void);
 
 void fail_nth_arm(unsigned int nth);

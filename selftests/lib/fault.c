@@ -12,7 +12,8 @@
 
 #define DEBUGFS		"/sys/kernel/debug/"
 
-static int fail_nth_fd = -1;
+/* Of the thread that has asked for it */
+static __thread int fail_nth_fd = -1;
 
 /* Write the same to all files that match; false if there are none. */
 static bool write_all(const char *pattern, const char *text)

@@ -1,0 +1,1288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Calls at random: good ones, on objects that there are, in some of which words
+ * are replaced by others. Whatever is asked for, by one thread or by several of
+ * whom each writes into the arguments of the others, the errno is one that is
+ * documented for the call; one that fails has made and destroyed nothing (I8);
+ * and in the end nothing is left. Where the kernel can have allocations and
+ * copies fail, it has some.
+ *
+ * The seed is told; MEMREG_SEED repeats it, exactly so with one thread.
+ *
+ * time limit: 240
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fault.h"
+#include "kselftest_harness.h"
+#include "data.h"
+
+#define THREADS		4
+#define RINGS		8
+#define COMMANDS	16
+#define FIXED_PAGES	8
+#define MOST_OBJECTS	96
+#define MEM_PAGES	128
+#define ARRAY_BYTES	(16 * PAGE)
+#define MAX_WRS		8
+#define RING_BYTES	(16UL << 20)
+
+/*
+ * What is asked for may be written to any address in the argument, and so may
+ * one that differs from it in a bit: nothing else is near.
+ */
+#define REGION		((__u8 *)(1UL << 44))
+#define REGION_BYTES	(1UL << 30)
+#define ERRNOS		140	/* more than there are */
+
+/*
+ * What all threads share
+ */
+
+/**
+ * struct world - What calls are made on
+ * @fd: An open file
+ * @file: Its number in LIST; 0 if that is not known
+ * @mem: Memory to be registered: MEM_PAGES, some of them not as they should be
+ * @memfd: A file of as many pages
+ * @args: One page for the argument of each thread, and one that can't be
+ *	reached behind each
+ * @arrays: The same, for arrays; ARRAY_BYTES
+ * @port: Where a listener is, or was
+ * @end: Where in the region the rest begins
+ */
+static struct world {
+	int fd;
+	__u32 file;
+	__u8 *mem;
+	int memfd;
+	__u8 *args[THREADS];
+	__u8 *arrays[THREADS];
+	__be16 port;
+	__u8 *end;
+} world;
+
+/* How often each call ended how, in memory that children share */
+static unsigned long (*outcomes)[ERRNOS];
+
+/**
+ * struct fuzzer - A thread that makes calls
+ * @random: State of its random numbers
+ * @number: Its number
+ * @known: The objects that there were a moment ago
+ * @rings: Rings that it has made and mapped
+ * @places: Where those are mapped
+ * @uring: Of commands; it has the first FIXED_PAGES of the memory registered
+ * @eventfd: An eventfd
+ * @faults: Some of what its calls allocate and copy fails
+ * @bad: What was wrong with the last call, or NULL
+ */
+struct fuzzer {
+	unsigned int random;
+	unsigned int number;
+	struct state known;
+	struct ring rings[RINGS];
+	__u8 *places[RINGS];
+	struct io_uring uring;
+	int eventfd;
+	bool faults;
+	const char *bad;
+};
+
+/*
+ * Random values
+ */
+
+static __u32 below(struct fuzzer *f, __u32 n)
+{
+	return ((__u64)rand_r(&f->random) << 16 ^ rand_r(&f->random)) % n;
+}
+
+static bool once_in(struct fuzzer *f, __u32 n)
+{
+	return below(f, n) == 0;
+}
+
+static __u64 anything(struct fuzzer *f)
+{
+	return (__u64)rand_r(&f->random) << 33 ^
+	       (__u64)rand_r(&f->random) << 16 ^ rand_r(&f->random);
+}
+
+/* One of the objects, or none; type and state may be 0 for any. */
+static const struct ib_memreg_object *object_of(struct fuzzer *f, __u32 type,
+						__u32 state)
+{
+	static const struct ib_memreg_object none;
+	const struct ib_memreg_object *o = f->known.objects, *found = &none;
+	__u32 i, n = 0;
+
+	for (i = 0; i < f->known.count; i++)
+		if (o[i].file == world.file && o[i].id &&
+		    (!type || o[i].type == type) &&
+		    (!state || o[i].state == state) && once_in(f, ++n))
+			found = &o[i];
+	return found;
+}
+
+static __u32 id_of(struct fuzzer *f, __u32 type)
+{
+	return object_of(f, type, 0)->id;
+}
+
+static __u32 mr_of(struct fuzzer *f)
+{
+	return object_of(f, IB_MEMREG_OBJECT_MR,
+			 once_in(f, 8) ? 0 : IB_MEMREG_MR_LIVE)->id;
+}
+
+static const struct ib_memreg_object *endpoint_in(struct fuzzer *f, __u32 state)
+{
+	const struct ib_memreg_object *o;
+
+	o = object_of(f, IB_MEMREG_OBJECT_ENDPOINT, state);
+	return o->id ? o : object_of(f, IB_MEMREG_OBJECT_ENDPOINT, 0);
+}
+
+/* One that is connected, if any is. */
+static __u32 connected(struct fuzzer *f)
+{
+	return endpoint_in(f, IB_MEMREG_ENDPOINT_CONNECTED)->id;
+}
+
+static __u8 *somewhere(struct fuzzer *f)
+{
+	return world.mem + below(f, MEM_PAGES * PAGE);
+}
+
+/* Addresses and numbers on which things turn */
+static __u64 odd_value(struct fuzzer *f)
+{
+	const __u64 values[] = {
+		0, 1, 2, 7, 8, 63, 64, 65, 128, 255, 256, 257, PAGE - 1, PAGE,
+		PAGE + 1, 65535, 65536, 1 << 30, (1ULL << 31) - 1, 1ULL << 31,
+		~0U, 1ULL << 32, 1ULL << 47, 1ULL << 63, ~0ULL, ~0ULL - PAGE,
+		~0ULL << 47, 1U << below(f, 32), 1ULL << below(f, 64),
+		anything(f), (__u32)anything(f), below(f, 1000),
+		id_of(f, 0), id_of(f, 0), object_of(f, 0, 0)->rkey,
+		(uintptr_t)somewhere(f),
+		(uintptr_t)(world.mem + MEM_PAGES * PAGE - below(f, 300)),
+		(uintptr_t)world.args[f->number],
+		(uintptr_t)world.arrays[f->number] + below(f, ARRAY_BYTES),
+		(uintptr_t)f->rings[below(f, RINGS)].shared,
+	};
+
+	return values[below(f, ARRAY_LEN(values))];
+}
+
+/* Change a bit of it, or replace a word, or two. */
+static void spoil(struct fuzzer *f, void *what, __u32 size)
+{
+	__u32 words = size / 4, at = below(f, words);
+	__u8 *word = (__u8 *)what + at * 4;
+	__u64 value = odd_value(f);
+
+	if (once_in(f, 4))
+		word[below(f, 4)] ^= 1 << below(f, 8);
+	else
+		memcpy(word, &value, once_in(f, 3) && at + 1 < words ? 8 : 4);
+}
+
+/* An array of some entries, behind which nothing can be reached */
+static void *array(struct fuzzer *f, __u32 entries, size_t size)
+{
+	__u8 *from = world.arrays[f->number];
+
+	memset(from, 0, ARRAY_BYTES);
+	if (entries * size > ARRAY_BYTES)
+		return from;
+	return from + ARRAY_BYTES - entries * size;
+}
+
+static __u32 few(struct fuzzer *f)
+{
+	return once_in(f, 2) ? 1 : 1 + below(f, 4);
+}
+
+/* Mostly what windows can be bound to, and peers can reach */
+static __u32 some_access(struct fuzzer *f)
+{
+	static const __u32 choice[] = {
+		0, LOCAL_WRITE, MW_BIND, REMOTE_READ,
+		LOCAL_WRITE | REMOTE_ATOMIC, REMOTE_READ | ZERO_BASED,
+		REMOTE_READ | IB_MEMREG_ACCESS_RELAXED_ORDERING,
+	};
+
+	switch (below(f, 8)) {
+	case 0:
+		return below(f, 1 << 10);
+	case 1:
+	case 2:
+		return choice[below(f, ARRAY_LEN(choice))];
+	case 3:
+	case 4:
+		return LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ;
+	default:
+		return LOCAL_WRITE | MW_BIND;
+	}
+}
+
+static __u32 window_access(struct fuzzer *f)
+{
+	static const __u32 choice[] = {
+		REMOTE_READ, REMOTE_WRITE, REMOTE_READ | REMOTE_WRITE,
+		REMOTE_ATOMIC, REMOTE_READ | ZERO_BASED,
+	};
+
+	return choice[below(f, ARRAY_LEN(choice))];
+}
+
+/*
+ * Good calls: each makes its argument, whose size is set
+ */
+
+static void make_bind_device(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_bind_device *cmd = arg;
+
+	if (!once_in(f, 4))
+		strcpy(cmd->name, test_device());
+}
+
+static void make_query(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_query *cmd = arg;
+
+	cmd->count = below(f, 40);
+	cmd->caps = (uintptr_t)array(f, cmd->count,
+				     sizeof(struct ib_memreg_cap_entry));
+}
+
+static void make_destroy(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_destroy *cmd = arg;
+
+	cmd->id = id_of(f, 0);
+}
+
+static void make_domain_create(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_domain_create *cmd = arg;
+
+	cmd->port = below(f, 2);
+}
+
+static void make_mr_register(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_mr_register *cmd = arg;
+	__u8 *addr = somewhere(f);
+
+	if (once_in(f, 2))
+		addr = world.mem + (addr - world.mem) / PAGE * PAGE;
+	cmd->domain_id = id_of(f, IB_MEMREG_OBJECT_DOMAIN);
+	cmd->access = some_access(f);
+	cmd->addr = (uintptr_t)addr;
+	cmd->length = once_in(f, 4) ? 1 + below(f, 40 * PAGE) :
+				      2 * PAGE + below(f, 8 * PAGE);
+	if (once_in(f, 6)) {
+		cmd->flags |= IB_MEMREG_MR_IOVA;
+		cmd->iova = anything(f) / PAGE * PAGE + cmd->addr % PAGE;
+	}
+	if (once_in(f, 8))
+		cmd->flags |= IB_MEMREG_MR_SINGLE_KEY;
+	if (once_in(f, 6))
+		cmd->flags |= IB_MEMREG_MR_UNGUARDED;
+}
+
+static void make_mr_query(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_mr_query *cmd = arg;
+
+	cmd->mr_id = mr_of(f);
+	cmd->count = below(f, 4);
+	cmd->segments = (uintptr_t)array(f, cmd->count,
+					 sizeof(struct ib_memreg_segment));
+}
+
+static void make_window_alloc(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_window_alloc *cmd = arg;
+
+	cmd->domain_id = id_of(f, IB_MEMREG_OBJECT_DOMAIN);
+	cmd->type = once_in(f, 3) ? IB_MEMREG_WINDOW_TYPE2B :
+				    IB_MEMREG_WINDOW_TYPE1;
+	cmd->count = few(f);
+	cmd->max_span = once_in(f, 8) ? 1 + below(f, 16 * PAGE) : 2 * PAGE;
+	cmd->ids = (uintptr_t)array(f, cmd->count, sizeof(__u32));
+}
+
+static void make_window_bind(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_window_bind *cmd = arg;
+	const struct ib_memreg_object *window;
+	struct ib_memreg_bind *binds;
+	__u32 i;
+
+	cmd->count = few(f);
+	binds = array(f, cmd->count, sizeof(*binds));
+	for (i = 0; i < cmd->count; i++) {
+		window = object_of(f, IB_MEMREG_OBJECT_WINDOW, 0);
+		cmd->domain_id = window->domain_id;
+		binds[i].window_id = window->id;
+		binds[i].mr_id = mr_of(f);
+		binds[i].offset = below(f, PAGE);
+		binds[i].length = 1 + below(f, PAGE);
+		binds[i].access = window_access(f);
+		if (once_in(f, 4))
+			binds[i].endpoint_id = connected(f);
+	}
+	if (once_in(f, 6))
+		spoil(f, binds, cmd->count * sizeof(*binds));
+	cmd->binds = (uintptr_t)binds;
+}
+
+static void make_window_revoke(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_window_revoke *cmd = arg;
+	const struct ib_memreg_object *window;
+	__u32 *ids, i;
+
+	cmd->flags = below(f, 2) * IB_MEMREG_REVOKE_STRICT;
+	cmd->count = few(f);
+	ids = array(f, cmd->count, sizeof(*ids));
+	for (i = 0; i < cmd->count; i++) {
+		window = object_of(f, IB_MEMREG_OBJECT_WINDOW, 0);
+		cmd->domain_id = window->domain_id;
+		ids[i] = window->id;
+	}
+	cmd->ids = (uintptr_t)ids;
+}
+
+static void make_listen(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_listen *cmd = arg;
+
+	cmd->backlog = 1 + below(f, 16);
+	cmd->addr.family = AF_INET;
+	if (once_in(f, 2))
+		inet_pton(AF_INET, OWNER_IP, cmd->addr.ip);
+}
+
+static void make_data(struct fuzzer *f, __u32 *length, __u64 *data)
+{
+	if (once_in(f, 2))
+		return;
+	*length = below(f, 60);
+	*data = (uintptr_t)array(f, *length, 1);
+}
+
+static void make_accept(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_accept *cmd = arg;
+	const struct ib_memreg_object *endpoint;
+
+	endpoint = endpoint_in(f, IB_MEMREG_ENDPOINT_REQUESTED);
+	cmd->endpoint_id = endpoint->id;
+	cmd->domain_id = endpoint->domain_id ?:
+			 id_of(f, IB_MEMREG_OBJECT_DOMAIN);
+	make_data(f, &cmd->private_data_len,
+		  (__u64 *)&cmd->private_data);
+}
+
+static void make_reject(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_reject *cmd = arg;
+
+	cmd->endpoint_id = endpoint_in(f, IB_MEMREG_ENDPOINT_REQUESTED)->id;
+	make_data(f, &cmd->private_data_len,
+		  (__u64 *)&cmd->private_data);
+}
+
+static void make_queues(struct fuzzer *f, struct ib_memreg_queues *queues)
+{
+	if (!once_in(f, 6)) {
+		queues->send_ring_id = id_of(f, IB_MEMREG_OBJECT_RING);
+		queues->max_send = 1 + below(f, 32);
+		queues->max_send_sge = below(f, 6);
+		queues->max_inline = below(f, 100);
+	}
+	if (once_in(f, 4)) {
+		queues->srq_id = id_of(f, IB_MEMREG_OBJECT_SRQ);
+	} else if (!once_in(f, 6)) {
+		queues->recv_ring_id = id_of(f, IB_MEMREG_OBJECT_RING);
+		queues->max_recv = 1 + below(f, 32);
+		queues->max_recv_sge = below(f, 6);
+		queues->flags = below(f, 2);
+	}
+}
+
+static void make_connect(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_connect *cmd = arg;
+
+	cmd->domain_id = id_of(f, IB_MEMREG_OBJECT_DOMAIN);
+	cmd->addr.family = AF_INET;
+	cmd->addr.port = world.port;
+	inet_pton(AF_INET, OWNER_IP, cmd->addr.ip);
+	cmd->timeout_ms = 1000;
+	make_data(f, &cmd->private_data_len,
+		  (__u64 *)&cmd->private_data);
+	make_queues(f, &cmd->queues);
+}
+
+static void make_disconnect(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_disconnect *cmd = arg;
+
+	cmd->endpoint_id = id_of(f, IB_MEMREG_OBJECT_ENDPOINT);
+}
+
+static void make_list(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_list *cmd = arg;
+
+	cmd->count = few(f);
+	cmd->object_size = 1 + below(f, 2 * sizeof(struct ib_memreg_object));
+	if (once_in(f, 2))
+		cmd->object_size = sizeof(struct ib_memreg_object);
+	cmd->objects = (uintptr_t)array(f, cmd->count, cmd->object_size);
+	if (once_in(f, 2))
+		cmd->cursor = anything(f);
+}
+
+static void make_stat(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_stat *cmd = arg;
+
+	cmd->count = below(f, 60);
+	cmd->stats = (uintptr_t)array(f, cmd->count,
+				      sizeof(struct ib_memreg_stat_entry));
+}
+
+static void make_ring_create(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_ring_create *cmd = arg;
+
+	cmd->flags = below(f, 2) * IB_MEMREG_RING_NO_MODERATION;
+	cmd->entries = 1 + below(f, 200);
+	cmd->entry_size = 64 << below(f, 2);
+	cmd->eventfd = once_in(f, 2) ? -1 : f->eventfd;
+}
+
+static void make_ring_wait(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_ring_wait *cmd = arg;
+
+	cmd->min_count = below(f, 3);
+	cmd->timeout_ns = below(f, MS);
+}
+
+static void make_srq_create(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_srq_create *cmd = arg;
+
+	cmd->flags = below(f, 2);
+	cmd->domain_id = id_of(f, IB_MEMREG_OBJECT_DOMAIN);
+	cmd->ring_id = id_of(f, IB_MEMREG_OBJECT_RING);
+	cmd->max_recv = 1 + below(f, 32);
+	cmd->max_recv_sge = few(f);
+}
+
+static void make_setup(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_setup *cmd = arg;
+	const struct ib_memreg_object *endpoint;
+
+	endpoint = endpoint_in(f, IB_MEMREG_ENDPOINT_REQUESTED);
+	cmd->endpoint_id = endpoint->id;
+	cmd->domain_id = endpoint->domain_id ?:
+			 id_of(f, IB_MEMREG_OBJECT_DOMAIN);
+	make_queues(f, &cmd->queues);
+}
+
+/* SGEs go to the beginning of the thread's arrays. */
+static void make_sges(struct fuzzer *f, struct ib_memreg_wr *wr, __u32 number)
+{
+	struct ib_memreg_sge *sges = (void *)world.arrays[f->number];
+	__u32 i, n = below(f, 4);
+
+	sges += number * IB_MEMREG_SGE_MAX;
+	wr->num_sge = n;
+	for (i = 0; i < n; i++) {
+		sges[i].mr_id = mr_of(f);
+		sges[i].offset = below(f, PAGE);
+		sges[i].length = below(f, 2 * PAGE);
+	}
+	if (n == 1)
+		wr->sge = sges[0];
+	if (n > 1)
+		wr->sges = (uintptr_t)sges;
+}
+
+/* The file is its own peer: keys are those of its MRs and windows. */
+static void make_remote(struct fuzzer *f, struct ib_memreg_wr *wr)
+{
+	const struct ib_memreg_object *o;
+
+	o = object_of(f, IB_MEMREG_OBJECT_WINDOW, 1);
+	if (!o->rkey || once_in(f, 2))
+		o = object_of(f, IB_MEMREG_OBJECT_MR, 0);
+	wr->rkey = o->rkey;
+	wr->remote_addr = o->addr + below(f, 64);
+}
+
+static void make_wr_of_window(struct fuzzer *f, struct ib_memreg_wr *wr)
+{
+	wr->window_id = id_of(f, IB_MEMREG_OBJECT_WINDOW);
+	if (wr->opcode != IB_MEMREG_OP_BIND)
+		return;
+	wr->sge.mr_id = mr_of(f);
+	wr->sge.offset = below(f, PAGE);
+	wr->sge.length = 1 + below(f, PAGE);
+	wr->access = window_access(f);
+	if (once_in(f, 3)) {
+		wr->flags |= INSERT_RKEY;
+		wr->insert_at = below(f, 40);
+	}
+}
+
+static void make_inline(struct fuzzer *f, struct ib_memreg_wr *wr)
+{
+	wr->flags |= INLINE;
+	wr->length = below(f, 80);
+	wr->sges = (uintptr_t)world.arrays[f->number] + below(f, PAGE);
+}
+
+static void make_atomic(struct fuzzer *f, struct ib_memreg_wr *wr)
+{
+	wr->num_sge = 1;
+	wr->sge.mr_id = mr_of(f);
+	wr->sge.offset = below(f, PAGE) / 8 * 8;
+	wr->sge.length = 8;
+	wr->remote_addr &= ~7ULL;
+	wr->compare_add = anything(f);
+	if (wr->opcode == IB_MEMREG_OP_CMP_AND_SWP)
+		wr->swap = anything(f);
+}
+
+static void make_recv(struct fuzzer *f, struct ib_memreg_wr *wr, __u32 number)
+{
+	if (once_in(f, 3))
+		wr->target_id = id_of(f, IB_MEMREG_OBJECT_SRQ);
+	make_sges(f, wr, number);
+}
+
+static void make_rdma(struct fuzzer *f, struct ib_memreg_wr *wr, __u32 number)
+{
+	wr->flags = below(f, 4);
+	if (wr->opcode >= IB_MEMREG_OP_WRITE)
+		make_remote(f, wr);
+	if (wr->opcode == IB_MEMREG_OP_SEND_WITH_INV)
+		wr->ex = object_of(f, IB_MEMREG_OBJECT_WINDOW, 1)->rkey;
+	if (wr->opcode == IB_MEMREG_OP_CMP_AND_SWP ||
+	    wr->opcode == IB_MEMREG_OP_FETCH_AND_ADD)
+		make_atomic(f, wr);
+	else if (wr->opcode != IB_MEMREG_OP_READ && once_in(f, 2))
+		make_inline(f, wr);
+	else
+		make_sges(f, wr, number);
+}
+
+static void make_wr(struct fuzzer *f, struct ib_memreg_wr *wr, __u32 number)
+{
+	wr->user_data = anything(f);
+	wr->opcode = 1 + below(f, IB_MEMREG_OP_ATOMIC_WRITE);
+	wr->target_id = connected(f);
+	switch (wr->opcode) {
+	case IB_MEMREG_OP_RECV:
+		make_recv(f, wr, number);
+		break;
+	case IB_MEMREG_OP_BIND:
+	case IB_MEMREG_OP_INVALIDATE:
+		make_wr_of_window(f, wr);
+		break;
+	default:
+		make_rdma(f, wr, number);
+	}
+}
+
+static void make_submit(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_submit *cmd = arg;
+	struct ib_memreg_wr *wrs;
+	__u32 i;
+
+	cmd->count = once_in(f, 2) ? 1 : 1 + below(f, MAX_WRS);
+	wrs = array(f, cmd->count, sizeof(*wrs));
+	for (i = 0; i < cmd->count; i++)
+		make_wr(f, &wrs[i], i);
+	if (once_in(f, 6))
+		spoil(f, wrs, cmd->count * sizeof(*wrs));
+	cmd->wrs = (uintptr_t)wrs;
+}
+
+/* A command may have its memory in the buffer that io_uring has registered. */
+static void make_fixed(struct fuzzer *f, struct io_uring_sqe *sqe,
+		       struct ib_memreg_wr *wr)
+{
+	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	sqe->buf_index = once_in(f, 8);
+	wr->flags &= ~INLINE;
+	wr->num_sge = 1;
+	wr->sges = 0;
+	wr->length = 0;
+	wr->sge.mr_id = 0;
+	wr->sge.offset = (uintptr_t)world.mem + below(f, FIXED_PAGES * PAGE);
+	wr->sge.length = 1 + below(f, PAGE);
+}
+
+static void make_command(struct fuzzer *f, struct io_uring_sqe *sqe)
+{
+	struct ib_memreg_uring_submit command = {};
+	struct ib_memreg_submit cmd;
+	struct ib_memreg_wr *wrs;
+	__u32 i;
+
+	make_submit(f, &cmd);
+	wrs = (void *)(uintptr_t)cmd.wrs;
+	for (i = 1; i < cmd.count; i++)
+		wrs[i].target_id = wrs[0].target_id;
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, world.fd, NULL, 0, 0);
+	sqe->cmd_op = IB_MEMREG_URING_SUBMIT;
+	command.wrs = cmd.wrs;
+	command.count = cmd.count;
+	if (once_in(f, 4))
+		make_fixed(f, sqe, wrs);
+	if (once_in(f, 8))
+		sqe->flags |= IOSQE_ASYNC;
+	if (once_in(f, 8))
+		spoil(f, &command, sizeof(command));
+	memcpy(sqe->cmd, &command, sizeof(command));
+}
+
+/*
+ * The calls
+ */
+
+/* Those that every call may fail with while the device is there */
+static const int always[] = {
+	E2BIG, EFAULT, EOPNOTSUPP, EINVAL, EINTR, 0
+};
+
+/**
+ * struct form - A call
+ * @name: Its name
+ * @num: Its number; 0 for a command of io_uring
+ * @size: Size of its structure
+ * @weight: How often it is made, compared to others
+ * @own: Nobody else writes into its argument, as it waits for what that says,
+ *	or tells a descriptor there
+ * @make: Makes its argument
+ * @errnos: Those that are documented, besides those of all calls
+ */
+static const struct form {
+	const char *name;
+	unsigned long num;
+	__u32 size;
+	__u32 weight;
+	bool own;
+	void (*make)(struct fuzzer *f, void *arg);
+	int errnos[24];
+} forms[] = {
+#define FORM_OF(_NAME, _name, _weight, _own, ...)			\
+	{								\
+		.name = #_NAME,						\
+		.num = IB_MEMREG_IOC_##_NAME,				\
+		.size = sizeof(struct ib_memreg_##_name),		\
+		.weight = _weight,					\
+		.own = _own,						\
+		.make = make_##_name,					\
+		.errnos = { __VA_ARGS__ },				\
+	}
+#define FORM(_NAME, _name, _weight, ...)				\
+	FORM_OF(_NAME, _name, _weight, false, ##__VA_ARGS__)
+#define OWN_FORM(_NAME, _name, _weight, ...)				\
+	FORM_OF(_NAME, _name, _weight, true, ##__VA_ARGS__)
+	FORM(DESTROY, destroy, 8, ENOENT, EBUSY),
+	FORM(BIND_DEVICE, bind_device, 1, EBUSY, EDQUOT, ENOMEM),
+	FORM(QUERY, query, 1),
+	FORM(DOMAIN_CREATE, domain_create, 1, ENETDOWN, EDQUOT, ENOMEM, ENOSPC,
+	     EIO),
+	FORM(MR_REGISTER, mr_register, 10, EOVERFLOW, ENOMEM, ENOSPC, EPERM,
+	     EDQUOT, ENOENT, EAGAIN, EIO, ENETDOWN),
+	FORM(MR_QUERY, mr_query, 2, ENOENT),
+	FORM(WINDOW_ALLOC, window_alloc, 4, ENOENT, ENOMEM),
+	FORM(WINDOW_BIND, window_bind, 10, EOVERFLOW, ENOENT, EBUSY, EACCES,
+	     ENOTCONN, ESTALE, ENOMEM, ENOSPC, EDQUOT, EIO, ENETDOWN),
+	FORM(WINDOW_REVOKE, window_revoke, 6, ENOENT, EBUSY, ENOMEM),
+	FORM(LISTEN, listen, 2, EADDRINUSE, EADDRNOTAVAIL, EPERM, ENOMEM),
+	FORM(ACCEPT, accept, 2, ENOENT, ENOTCONN, ENOMEM, ENOSPC, EDQUOT),
+	FORM(REJECT, reject, 1, ENOENT, ENOTCONN),
+	OWN_FORM(CONNECT, connect, 2, ENOENT, EAGAIN, ENOMEM, EDQUOT, EPERM,
+		 EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH,
+		 ETIMEDOUT),
+	FORM(DISCONNECT, disconnect, 1, ENOENT, ENOTCONN),
+	FORM(LIST, list, 1, ENOMEM),
+	FORM(STAT, stat, 1),
+	OWN_FORM(RING_CREATE, ring_create, 3, EBADF, EMFILE, ENFILE, ENOMEM,
+		 ENOSPC, EDQUOT),
+	OWN_FORM(RING_WAIT, ring_wait, 2, ETIMEDOUT, ENODEV),
+	FORM(SRQ_CREATE, srq_create, 2, ENOENT, ENOMEM, ENOSPC, EDQUOT),
+	FORM(SETUP, setup, 3, ENOENT, ENOTCONN, EBUSY, EAGAIN, ENOMEM,
+	     ENOSPC, EDQUOT),
+	FORM(SUBMIT, submit, 24, EOVERFLOW, ENOENT, ENOTCONN, EAGAIN, EACCES,
+	     ESTALE, EMSGSIZE, EBUSY, ENOMEM, ENOSPC, EDQUOT, EIO),
+	{
+		.name = "URING_SUBMIT",
+		.weight = 8,
+		.errnos = { EOVERFLOW, ENOENT, ENOTCONN, EAGAIN, EACCES,
+			    ESTALE, EMSGSIZE, EBUSY, ENOMEM, ENOSPC, EDQUOT,
+			    EIO, ECANCELED, EREMOTEIO, ETIMEDOUT },
+	},
+};
+
+static bool is_among(int err, const int *errnos)
+{
+	while (*errnos && *errnos != err)
+		errnos++;
+	return *errnos;
+}
+
+static const struct form *form_of(struct fuzzer *f)
+{
+	const struct form *form;
+	__u32 sum = 0, at;
+
+	for (form = forms; form < forms + ARRAY_LEN(forms); form++)
+		sum += form->weight;
+	/* If too much is there, destroy some of it. */
+	if (f->known.count > MOST_OBJECTS && once_in(f, 2))
+		return &forms[0];
+	at = below(f, sum);
+	for (form = forms; at >= form->weight; form++)
+		at -= form->weight;
+	return form;
+}
+
+/* Nothing is to wait for long. */
+static void be_quick(const struct form *form, void *arg)
+{
+	struct ib_memreg_ring_wait *wait = arg;
+	struct ib_memreg_connect *connect = arg;
+
+	if (form->num == IB_MEMREG_IOC_RING_WAIT && wait->timeout_ns > MS)
+		wait->timeout_ns = MS;
+	if (form->num == IB_MEMREG_IOC_CONNECT &&
+	    connect->timeout_ms <= IB_MEMREG_TIMEOUT_MAX_MS &&
+	    connect->timeout_ms > 1000)
+		connect->timeout_ms = 1000;
+}
+
+/* A ring that was made takes the place of another one, which stays. */
+static void keep_ring(struct fuzzer *f,
+		      const struct ib_memreg_ring_create *cmd)
+{
+	__u32 i = below(f, RINGS);
+	struct ring *ring = &f->rings[i];
+
+	ring_unmap(ring);
+	ring->fd = cmd->out_fd;
+	ring->map_size = cmd->out_map_size;
+	ring->shared = mmap(f->places[i], ring->map_size,
+			    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+			    ring->fd, 0);
+	/* Somebody may have destroyed it. */
+	if (ring->shared == MAP_FAILED)
+		ring->shared = NULL;
+}
+
+static void keep(struct fuzzer *f, const struct form *form, const void *arg)
+{
+	const struct ib_memreg_listen *listen = arg;
+
+	if (form->num == IB_MEMREG_IOC_RING_CREATE)
+		keep_ring(f, arg);
+	if (form->num == IB_MEMREG_IOC_LISTEN &&
+	    listen->addr.family == AF_INET)
+		world.port = listen->addr.port;
+}
+
+/* A call has ended, with 0 or an errno. */
+static int ended(struct fuzzer *f, const struct form *form, int err)
+{
+	__atomic_fetch_add(&outcomes[form - forms][err % ERRNOS], 1,
+			   __ATOMIC_RELAXED);
+	if (err && !is_among(err, form->errnos) && !is_among(err, always))
+		f->bad = form->name;
+	return err;
+}
+
+/* Give a command, and take the outcome of those that have one. */
+static int command(struct fuzzer *f, const struct form *form)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&f->uring);
+	struct io_uring_cqe *cqe;
+	int err = 0;
+
+	if (sqe) {
+		make_command(f, sqe);
+		io_uring_submit(&f->uring);
+	}
+	while (!f->bad && !io_uring_peek_cqe(&f->uring, &cqe)) {
+		err = ended(f, form, cqe->res < 0 ? -cqe->res : 0);
+		io_uring_cqe_seen(&f->uring, cqe);
+	}
+	return err;
+}
+
+/* Make a call; 0 or an errno. */
+static int call(struct fuzzer *f, const struct form *form)
+{
+	__u8 own[PAGE] __attribute__((aligned(8))) = {}, *arg = own;
+	int fd = world.fd, err;
+	unsigned int left;
+
+	if (!form->num)
+		return command(f, form);
+	((struct raw_head *)own)->size = form->size;
+	form->make(f, own);
+	if (once_in(f, 4))
+		spoil(f, own, form->size);
+	be_quick(form, own);
+	if (!form->own) {
+		arg = world.args[f->number] + PAGE - form->size;
+		memcpy(arg, own, form->size);
+	}
+	if (form->num == IB_MEMREG_IOC_RING_WAIT)
+		fd = f->rings[below(f, RINGS)].fd;
+	if (fd < 0)
+		return 0;
+	if (f->faults && once_in(f, 4))
+		fail_nth_arm(1 + below(f, 50));
+	err = ioctl(fd, form->num, arg) ? errno : 0;
+	if (f->faults)
+		fail_nth_disarm(&left);
+	ended(f, form, err);
+	if (!err)
+		keep(f, form, arg);
+	return err;
+}
+
+/*
+ * What happens besides
+ */
+
+/* What is there now? */
+static void look(struct fuzzer *f)
+{
+	state_free(&f->known);
+	if (state_get(&f->known))
+		abort();
+}
+
+static void read_events(struct fuzzer *f)
+{
+	struct ib_memreg_event events[4];
+
+	while (read(world.fd, events, below(f, sizeof(events) + 1)) > 0)
+		;
+}
+
+/*
+ * The memory is not what it was. A hole has a mapping, for otherwise malloc(3)
+ * would take it.
+ */
+static void change_memory(struct fuzzer *f)
+{
+	static const int advice[] = {
+		MADV_DONTNEED, MADV_COLD, MADV_PAGEOUT, MADV_HUGEPAGE
+	};
+	__u32 page = below(f, MEM_PAGES), n = 1 + below(f, 6);
+	__u8 *at = world.mem + page * PAGE;
+	int how = MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, fd = -1;
+	int prot = PROT_READ | PROT_WRITE;
+
+	if (n > MEM_PAGES - page)
+		n = MEM_PAGES - page;
+	switch (below(f, 5)) {
+	case 0:
+		prot = PROT_NONE;
+		break;
+	case 1:
+		mprotect(at, n * PAGE, below(f, 4));
+		return;
+	case 2:
+		madvise(at, n * PAGE, advice[below(f, ARRAY_LEN(advice))]);
+		return;
+	case 3:
+		how = MAP_FIXED | MAP_SHARED;
+		fd = world.memfd;
+	}
+	if (mmap(at, n * PAGE, prot, how, fd,
+		 fd < 0 ? 0 : page * PAGE) == MAP_FAILED)
+		abort();
+}
+
+/* The kernel has to bear whatever is written into a ring. */
+static void write_to_rings(struct fuzzer *f)
+{
+	struct ring *ring = &f->rings[below(f, RINGS)];
+
+	if (!ring->shared)
+		return;
+	if (once_in(f, 4))
+		ring->shared->flags = anything(f);
+	if (once_in(f, 4))
+		spoil(f, ring->shared, PAGE);
+	else
+		ring->shared->consumer = ring->shared->producer;
+}
+
+/* Somebody else's argument changes while the kernel reads it. */
+static void write_to_others(struct fuzzer *f)
+{
+	__u32 other = below(f, THREADS);
+
+	spoil(f, world.args[other] + PAGE - 128, 128);
+	spoil(f, world.arrays[other] + ARRAY_BYTES - 1024, 1024);
+}
+
+/* The next one who asks for a connection, or 0 */
+static __u32 await_request(void)
+{
+	struct pollfd pfd = { .fd = world.fd, .events = POLLIN };
+	struct ib_memreg_event event;
+
+	while (poll(&pfd, 1, 200) == 1)
+		if (read(world.fd, &event, sizeof(event)) == sizeof(event) &&
+		    event.type == IB_MEMREG_EVENT_CONNECT_REQUEST)
+			return event.endpoint_id;
+	return 0;
+}
+
+/* Have a connection, if nobody is in the way. */
+static void connect_again(struct fuzzer *f)
+{
+	const struct ib_memreg_queues queues = {
+		.send_ring_id = id_of(f, IB_MEMREG_OBJECT_RING),
+		.recv_ring_id = id_of(f, IB_MEMREG_OBJECT_RING),
+		.max_send = 32, .max_recv = 32,
+		.max_send_sge = 3, .max_recv_sge = 3, .max_inline = 64,
+	};
+	__u32 domain = id_of(f, IB_MEMREG_OBJECT_DOMAIN), from, to;
+
+	if (!id_of(f, IB_MEMREG_OBJECT_LISTENER))
+		raw_listen(world.fd, &world.port);
+	if (!domain || !queues.send_ring_id ||
+	    raw_connect(world.fd, domain, OWNER_IP, world.port, &queues, &from))
+		return;
+	to = await_request();
+	if (to && !raw_setup(world.fd, to, domain, &queues))
+		raw_accept(world.fd, to, domain);
+}
+
+static void step_aside(struct fuzzer *f)
+{
+	if (once_in(f, 8) &&
+	    !object_of(f, IB_MEMREG_OBJECT_ENDPOINT,
+		       IB_MEMREG_ENDPOINT_CONNECTED)->id) {
+		connect_again(f);
+		look(f);
+	}
+	switch (below(f, 12)) {
+	case 0:
+		change_memory(f);
+		break;
+	case 1:
+	case 2:
+	case 3:
+		write_to_rings(f);
+		break;
+	case 4:
+		read_events(f);
+	}
+}
+
+/*
+ * Beginning and end
+ */
+
+/* A place in the region, of which some can be reached; the rest is a hole. */
+static __u8 *place(size_t length, size_t reached)
+{
+	__u8 *at = world.end;
+
+	world.end += length;
+	if (world.end > REGION + REGION_BYTES ||
+	    mprotect(at, reached, PROT_READ | PROT_WRITE))
+		abort();
+	return at;
+}
+
+static void fuzzer_begin(struct fuzzer *f, unsigned int seed,
+			 unsigned int number)
+{
+	struct iovec fixed = { world.mem, FIXED_PAGES * PAGE };
+	unsigned int i;
+
+	*f = (struct fuzzer) { .random = seed * THREADS + number,
+			       .number = number };
+	if (io_uring_queue_init(COMMANDS, &f->uring, 0) ||
+	    io_uring_register_buffers(&f->uring, &fixed, 1))
+		abort();
+	f->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	for (i = 0; i < RINGS; i++) {
+		f->places[i] = place(RING_BYTES, 0);
+		f->rings[i].fd = -1;
+	}
+	look(f);
+}
+
+static void fuzzer_end(struct fuzzer *f)
+{
+	unsigned int i;
+
+	for (i = 0; i < RINGS; i++)
+		ring_unmap(&f->rings[i]);
+	io_uring_queue_exit(&f->uring);
+	close(f->eventfd);
+	state_free(&f->known);
+}
+
+static void world_begin(void)
+{
+	const struct ib_memreg_object *o;
+	struct state now;
+	__u32 domain, i;
+
+	world.fd = raw_open_bound();
+	if (world.fd < 0 || fcntl(world.fd, F_SETFL, O_NONBLOCK) ||
+	    state_get(&now))
+		abort();
+	world.file = 0;
+	for (o = now.objects; o < now.objects + now.count; o++)
+		if (o->type == IB_MEMREG_OBJECT_FILE && o->file > world.file)
+			world.file = o->file;
+	state_free(&now);
+	world.memfd = memfd_create("fuzz", MFD_CLOEXEC);
+	if (ftruncate(world.memfd, MEM_PAGES * PAGE) ||
+	    raw_domain(world.fd, &domain) || raw_listen(world.fd, &world.port))
+		abort();
+	world.end = mmap(REGION, REGION_BYTES, PROT_NONE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+			 MAP_FIXED_NOREPLACE, -1, 0);
+	if (world.end != REGION)
+		abort();
+	world.mem = place((MEM_PAGES + 1) * PAGE, MEM_PAGES * PAGE);
+	for (i = 0; i < THREADS; i++) {
+		world.args[i] = place(2 * PAGE, PAGE);
+		world.arrays[i] = place(ARRAY_BYTES + PAGE, ARRAY_BYTES);
+	}
+}
+
+static void world_end(void)
+{
+	close(world.fd);
+	close(world.memfd);
+	munmap(REGION, REGION_BYTES);
+}
+
+FIXTURE(fuzz)
+{
+	unsigned int seed;
+};
+
+FIXTURE_SETUP(fuzz)
+{
+	const char *given = getenv("MEMREG_SEED");
+
+	outcomes = mmap(NULL, sizeof(*outcomes) * ARRAY_LEN(forms),
+			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			-1, 0);
+	ASSERT_NE(MAP_FAILED, outcomes);
+	self->seed = given ? strtoul(given, NULL, 0) : (unsigned int)time(NULL);
+	TH_LOG("seed %u", self->seed);
+}
+
+/* Tell how often a call ended how; how often it was good. */
+static unsigned long tell(struct __test_metadata *_metadata,
+			  const struct form *form)
+{
+	const unsigned long *n = outcomes[form - forms];
+	char line[512];
+	int i, at;
+
+	at = snprintf(line, sizeof(line), "%s: %lu", form->name, n[0]);
+	for (i = 1; i < ERRNOS; i++)
+		if (n[i])
+			at += snprintf(line + at, sizeof(line) - at,
+				       ", %s %lu", strerrorname_np(i) ?: "?",
+				       n[i]);
+	TH_LOG("%s", line);
+	return n[0];
+}
+
+/* io_uring ends a little later than the process that has used it. */
+static bool all_gone(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < WAIT_MS / 10; i++) {
+		if (!state_count(IB_MEMREG_OBJECT_FILE) && !vm_pin(0))
+			return true;
+		poll(NULL, 0, 10);
+	}
+	return false;
+}
+
+FIXTURE_TEARDOWN(fuzz)
+{
+	const struct form *form;
+	unsigned long good = 0;
+
+	for (form = forms; form < forms + ARRAY_LEN(forms); form++)
+		good += tell(_metadata, form);
+	/* If hardly one were, this would show little. */
+	EXPECT_LT(100, good);
+	EXPECT_TRUE(all_gone());
+	munmap(outcomes, sizeof(*outcomes) * ARRAY_LEN(forms));
+}
+
+/* Few in a check, many in a soak */
+static unsigned int rounds(unsigned int check, unsigned int soak)
+{
+	return test_full() ? test_share(soak, NULL) : check;
+}
+
+/*
+ * Objects of the file, but for endpoints, which peers make as well; and no more
+ * pages are pinned: those of SINGLE_KEY may go by themselves.
+ */
+static bool same_objects(const struct state *a, const struct state *b)
+{
+	const struct ib_memreg_object *o = a->objects, *p = b->objects;
+	const struct ib_memreg_object *o_end = o + a->count;
+	const struct ib_memreg_object *p_end = p + b->count;
+
+	for (;; o++, p++) {
+		while (o < o_end && o->type == IB_MEMREG_OBJECT_ENDPOINT)
+			o++;
+		while (p < p_end && p->type == IB_MEMREG_OBJECT_ENDPOINT)
+			p++;
+		if (o == o_end || p == p_end)
+			break;
+		if (o->file != p->file || o->id != p->id)
+			return false;
+	}
+	return o == o_end && p == p_end && a->pinned >= b->pinned;
+}
+
+TEST_F_TIMEOUT(fuzz, I8_what_fails_has_changed_nothing, 9000)
+{
+	unsigned int i, n = rounds(2000, 100000);
+	const struct form *form;
+	struct state before;
+	struct fuzzer f;
+	int err;
+
+	world_begin();
+	fuzzer_begin(&f, self->seed, 0);
+	f.faults = fault_injection();
+	for (i = 0; i < n && !_metadata->exit_code; i++) {
+		form = form_of(&f);
+		err = call(&f, form);
+		before = f.known;
+		ASSERT_EQ(0, state_get(&f.known));
+		EXPECT_TRUE(!f.bad && (!err || same_objects(&before, &f.known)))
+			TH_LOG("call %u, %s: %s", i, form->name,
+			       strerrorname_np(err));
+		state_free(&before);
+		step_aside(&f);
+	}
+	fuzzer_end(&f);
+	world_end();
+}
+
+/*
+ * Several threads, in a process that ends in the middle of it
+ */
+
+struct thread {
+	pthread_t id;
+	struct fuzzer f;
+	unsigned int calls;
+};
+
+static void *calls_of_thread(void *arg)
+{
+	struct thread *t = arg;
+	unsigned int i;
+	int err = 0;
+
+	t->f.faults = fault_injection();
+	for (i = 0; i < t->calls && !t->f.bad; i++) {
+		if (i % 2 == 0)
+			look(&t->f);
+		err = call(&t->f, form_of(&t->f));
+		step_aside(&t->f);
+		write_to_others(&t->f);
+	}
+	if (t->f.bad)
+		fprintf(stderr, "# %s: %s\n", t->f.bad, strerrorname_np(err));
+	return NULL;
+}
+
+/* The first to be through ends all of them. */
+static bool calls_of_threads(unsigned int seed, unsigned int n)
+{
+	static struct thread threads[THREADS];
+	unsigned int i;
+
+	world_begin();
+	for (i = 0; i < THREADS; i++) {
+		fuzzer_begin(&threads[i].f, seed, i);
+		threads[i].calls = n;
+		if (pthread_create(&threads[i].id, NULL, calls_of_thread,
+				   &threads[i]))
+			abort();
+	}
+	pthread_join(threads[0].id, NULL);
+	for (i = 0; i < THREADS; i++)
+		if (threads[i].f.bad)
+			return false;
+	return true;
+}
+
+TEST_F_TIMEOUT(fuzz, I7_I8_threads_change_what_others_ask_for, 9000)
+{
+	unsigned int i, n = rounds(6, 400);
+	int status;
+	pid_t pid;
+
+	for (i = 0; i < n && !_metadata->exit_code; i++) {
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid)
+			_exit(!calls_of_threads(self->seed + i, 400));
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		EXPECT_EQ(0, status)
+			TH_LOG("round %u", i);
+		EXPECT_TRUE(all_gone());
+	}
+}
+
+TEST_HARNESS_MAIN
