@@ -63,8 +63,12 @@ static const struct {
 		RDMA_DRIVER_IRDMA,
 		MEMREG_QUIRK_SHORT_PAGE_LISTS | MEMREG_QUIRK_NO_ATOMIC,
 	},
-	/* qedr: qedr_prepare_reg() gives 32 bits of the length. */
+	/*
+	 * qedr: qedr_prepare_reg() gives 32 bits of the length. bnxt_re: so
+	 * does bnxt_qplib_post_send(); struct bnxt_qplib_swqe has no more.
+	 */
 	{ RDMA_DRIVER_QEDR, MEMREG_QUIRK_SHORT_KEYS },
+	{ RDMA_DRIVER_BNXT_RE, MEMREG_QUIRK_SHORT_KEYS },
 	/*
 	 * mlx5: mlx5_set_umr_free_mkey() asks for it, and frwr_mkey_mask() does
 	 * not let REG_MR change it.
