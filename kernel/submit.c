@@ -913,32 +913,12 @@ struct memreg_progress {
 };
 
 /*
- * Into how many parts must the work request go that is looked at? One that is
- * too long for a message may need fewer, as it is cut between pieces, too.
+ * Describe as much of the local memory as a part can have, in pieces, whose
+ * number this returns. A slot gets the SGEs that it is from, if there is one.
  */
-static u32 memreg_sub_parts(const struct memreg_sub *sub, u64 *length)
+static u32 memreg_sub_part(struct memreg_sub *sub, struct memreg_slot *slot,
+			   struct ib_sge *sges, struct memreg_progress *at)
 {
-	u32 n, pieces = 0, cuts = 0;
-
-	*length = 0;
-	for (n = 0; n < sub->nr_resolved; n++) {
-		const struct memreg_slot_sge *sge = &sub->s->resolved[n];
-
-		pieces += memreg_region_fragments(sge->mr->region, sge->first,
-						  sge->offset, sge->length);
-		*length += sge->length;
-	}
-	if (*length > sub->longest)
-		cuts = div_u64(*length - 1, sub->longest);
-	return max(cuts + DIV_ROUND_UP(pieces + cuts, sub->max), 1U);
-}
-
-/* Give a part as much of the local memory as it can have. */
-static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
-			     union memreg_device_wr *to,
-			     struct memreg_progress *at)
-{
-	struct ib_sge *sges = &sub->s->device_sges[sub->nr_sges];
 	u64 end = at->done + sub->longest;
 	u32 n = 0;
 
@@ -954,8 +934,10 @@ static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
 					memreg_region_find(region, offset) :
 					from->first, offset, &left, sub->lkey,
 					&sges[n], sub->max - n);
-		refcount_inc(&from->mr->obj.users);
-		slot->sges[slot->nr_sges++] = *from;
+		if (slot) {
+			refcount_inc(&from->mr->obj.users);
+			slot->sges[slot->nr_sges++] = *from;
+		}
 		at->done += all - left;
 		at->offset += all - left;
 		if (at->offset == from->length) {
@@ -963,6 +945,49 @@ static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
 			at->sge++;
 		}
 	}
+	return n;
+}
+
+/* Parts of what is longer than a message; too many are MEMREG_CHAIN + 1. */
+static noinline u32 memreg_sub_parts_long(struct memreg_sub *sub)
+{
+	struct ib_sge sges[MEMREG_FRAGMENTS];
+	struct memreg_progress at = {};
+	u32 parts = 0;
+
+	do {
+		memreg_sub_part(sub, NULL, sges, &at);
+		parts++;
+	} while (at.sge < sub->nr_resolved && parts <= MEMREG_CHAIN);
+	return parts;
+}
+
+/* Into how many parts must the work request go that is looked at? */
+static u32 memreg_sub_parts(struct memreg_sub *sub, u64 *length)
+{
+	u32 n, pieces = 0;
+
+	*length = 0;
+	for (n = 0; n < sub->nr_resolved; n++) {
+		const struct memreg_slot_sge *sge = &sub->s->resolved[n];
+
+		pieces += memreg_region_fragments(sge->mr->region, sge->first,
+						  sge->offset, sge->length);
+		*length += sge->length;
+	}
+	if (*length > sub->longest)
+		return memreg_sub_parts_long(sub);
+	return max(DIV_ROUND_UP(pieces, sub->max), 1U);
+}
+
+/* Give a part as much of the local memory as it can have. */
+static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
+			     union memreg_device_wr *to,
+			     struct memreg_progress *at)
+{
+	struct ib_sge *sges = &sub->s->device_sges[sub->nr_sges];
+	u32 n = memreg_sub_part(sub, slot, sges, at);
+
 	to->send.sg_list = sges;
 	to->send.num_sge = n;
 	sub->nr_sges += n;
