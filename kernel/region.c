@@ -323,6 +323,16 @@ static bool memreg_region_is_haunted(const struct memreg_region *region)
 	return region->undead != atomic_read(&region->mdev->undead);
 }
 
+/* Its keys are dead. */
+static void memreg_region_give_back(struct memreg_region *region)
+{
+	memreg_region_unmap(region);
+	memreg_region_unpin(region);
+	memreg_count(region->mdev, IB_MEMREG_STAT_PAGES_UNPINNED,
+		     memreg_region_pages(region));
+	trace_memreg_region_unpin(region);
+}
+
 /**
  * memreg_region_release() - Give back a region, and its pages if it has some
  * @region: Region to which no key lives
@@ -338,14 +348,9 @@ void memreg_region_release(struct memreg_region *region)
 	memreg_frwr_drain_region(region);
 	if (region->mapped) {
 		memreg_region_unlist(region);
-		if (!memreg_region_is_haunted(region)) {
-			memreg_region_unmap(region);
-			memreg_region_unpin(region);
-		}
+		if (!memreg_region_is_haunted(region))
+			memreg_region_give_back(region);
 		memreg_region_uncharge(region);
-		memreg_count(region->mdev, IB_MEMREG_STAT_PAGES_UNPINNED,
-			     memreg_region_pages(region));
-		trace_memreg_region_unpin(region);
 	}
 	mmdrop(region->mm);
 	kfree(region);
