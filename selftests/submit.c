@@ -697,7 +697,8 @@ TEST_F_TIMEOUT(submit, long_memory_is_written_and_read, LIMIT_S)
 	EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
 	EXPECT_TRUE(filled(self->stock->mem + BIG, 3 * MESSAGE, 0, 1));
 	/* As many parts as there can be, all of them full */
-	done(_metadata, self, WR(WRITE, self->to, SGE(self->mr, 0, 32 * MESSAGE),
+	done(_metadata, self, WR(WRITE, self->to,
+				 SGE(self->mr, 0, 32 * MESSAGE),
 				 .remote_addr = stock_addr(self, 0),
 				 .rkey = self->stock->mr->rkey));
 	EXPECT_TRUE(filled(self->stock->mem, 32 * MESSAGE, 0, 1));
