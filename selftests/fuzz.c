@@ -24,7 +24,6 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fault.h"
@@ -1108,13 +1107,11 @@ FIXTURE(fuzz)
 
 FIXTURE_SETUP(fuzz)
 {
-	const char *given = getenv("MEMREG_SEED");
-
 	outcomes = mmap(NULL, sizeof(*outcomes) * ARRAY_LEN(forms),
 			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			-1, 0);
 	ASSERT_NE(MAP_FAILED, outcomes);
-	self->seed = given ? strtoul(given, NULL, 0) : (unsigned int)time(NULL);
+	self->seed = test_seed();
 	TH_LOG("seed %u", self->seed);
 }
 
@@ -1162,12 +1159,6 @@ FIXTURE_TEARDOWN(fuzz)
 	munmap(outcomes, sizeof(*outcomes) * ARRAY_LEN(forms));
 }
 
-/* Few in a check, many in a soak */
-static unsigned int rounds(unsigned int check, unsigned int soak)
-{
-	return test_full() ? test_share(soak, NULL) : check;
-}
-
 /*
  * Objects of the file, but for endpoints, which peers make as well; and no more
  * pages are pinned: those of SINGLE_KEY may go by themselves.
@@ -1193,7 +1184,7 @@ static bool same_objects(const struct state *a, const struct state *b)
 
 TEST_F_TIMEOUT(fuzz, I8_what_fails_has_changed_nothing, 9000)
 {
-	unsigned int i, n = rounds(2000, 100000);
+	unsigned int i, n = times(2000, 100000);
 	const struct form *form;
 	struct state before;
 	struct fuzzer f;
@@ -1269,7 +1260,7 @@ static bool calls_of_threads(unsigned int seed, unsigned int n)
 
 TEST_F_TIMEOUT(fuzz, I7_I8_threads_change_what_others_ask_for, 9000)
 {
-	unsigned int i, n = rounds(6, 400);
+	unsigned int i, n = times(6, 400);
 	int status;
 	pid_t pid;
 

@@ -57,8 +57,17 @@ bool debug_kernel(void);
  */
 unsigned int test_share(unsigned int rounds, unsigned int *first);
 
+/* How often something is done: few times in a check, often in a soak */
+static inline unsigned int times(unsigned int check, unsigned int soak)
+{
+	return test_full() ? test_share(soak, NULL) : check;
+}
+
 /* Fewer on a debug kernel, which is slow, and more with --full. */
 unsigned int test_rounds(unsigned int rounds);
+
+/* Of random numbers: MEMREG_SEED, or another one each second */
+unsigned int test_seed(void);
 
 /* 0 or -errno. */
 int raw_bind_device(int fd, const char *name);

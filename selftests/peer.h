@@ -132,12 +132,6 @@ static inline void enter_topology(void)
 		return test_harness_run(argc, argv);			\
 	}
 
-/* How often something is done: few times in a check, often in a soak */
-static inline unsigned int times(unsigned int check, unsigned int soak)
-{
-	return test_full() ? test_share(soak, NULL) : check;
-}
-
 static inline int64_t now_ms(void)
 {
 	struct timespec ts;

@@ -1594,13 +1594,6 @@ FIXTURE(stress)
 	pid_t peer;
 };
 
-static unsigned int first_seed(void)
-{
-	const char *given = getenv("MEMREG_SEED");
-
-	return given ? strtoul(given, NULL, 0) : (unsigned int)time(NULL);
-}
-
 FIXTURE_SETUP(stress)
 {
 	/* The test before may have taken some of it down */
@@ -1609,7 +1602,7 @@ FIXTURE_SETUP(stress)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, shared);
-	self->seed = first_seed();
+	self->seed = test_seed();
 	TH_LOG("seed %u", self->seed);
 	self->peer = fork();
 	ASSERT_LE(0, self->peer);

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "memreg_fixture.h"
@@ -80,6 +81,13 @@ unsigned int test_rounds(unsigned int rounds)
 	if (test_full())
 		return test_share(rounds * 50, NULL);
 	return debug_kernel() && rounds > 3 ? rounds / 4 : rounds;
+}
+
+unsigned int test_seed(void)
+{
+	const char *given = getenv("MEMREG_SEED");
+
+	return given ? strtoul(given, NULL, 0) : (unsigned int)time(NULL);
 }
 
 int raw_open(void)
