@@ -723,6 +723,26 @@ TEST_F_TIMEOUT(submit, long_memory_is_written_and_read, LIMIT_S)
 	fault_cancel("short_messages");
 }
 
+/* The reason is not that of one behind it, which is bad as well. */
+TEST_F_TIMEOUT(submit, what_the_device_refuses_has_no_reason, LIMIT_S)
+{
+	struct ib_memreg_wr wrs[] = {
+		WR(WRITE, self->to, SGE(self->mr, 0, 8),
+		   .remote_addr = stock_addr(self, 0),
+		   .rkey = self->stock->mr->rkey),
+		WR(SEND, self->to, .flags = 1 << 15),
+	};
+
+	if (!fault_injection())
+		SKIP(return, "this kernel can't inject faults");
+	fault_order("post_send", 0, 1);
+	EXPECT_FAIL(ENOMEM, NONE, raw_submit(self->link.fd, wrs, 2));
+	EXPECT_FALSE(fault_pending("post_send"));
+	fault_cancel("post_send");
+	EXPECT_EQ(0, raw_taken());
+	done(_metadata, self, wrs[0]);
+}
+
 /* Memory without LOCAL_WRITE can be sent; MRs may be of another domain. */
 TEST_F_TIMEOUT(submit, mrs_of_any_domain_serve, LIMIT_S)
 {
