@@ -139,7 +139,7 @@ rxe_mend() {
 	await 10 rxe_active "$1" "$(number "$1")"
 	rxe_ready "$1" && return
 	[ "$1" = owner ] || server_end KILL
-	rxe_down "$1" && rxe_up "$1" && await 20 rxe_ready "$1" || return
+	rxe_down "$1" && rxe_up "$1" && await 60 rxe_ready "$1" || return
 	[ "$1" = owner ] || serve
 }
 
@@ -156,7 +156,7 @@ link_goes_down_and_up() {
 rdma_device_goes_and_comes() {
 	up fail_after=-1 && io_begin || return
 	rxe_down owner
-	await 60 lost_since 0 && rxe_up owner && await 20 rxe_ready owner &&
+	await 60 lost_since 0 && rxe_up owner && await 60 rxe_ready owner &&
 		await 60 live && io_end &&
 		[ "$(blk_count dev failed)" = 0 ] &&
 		same "$DISK" "$BLK_FILES/file" && down
@@ -167,7 +167,7 @@ peers_device_goes_and_comes() {
 	up io_timeout=2 fail_after=-1 && io_begin || return
 	rxe_down peer
 	server_end TERM
-	await 60 lost_since 0 && rxe_up peer && await 20 rxe_ready peer &&
+	await 60 lost_since 0 && rxe_up peer && await 60 rxe_ready peer &&
 		serve && await 90 live && io_end &&
 		[ "$(blk_count dev failed)" = 0 ] &&
 		same "$DISK" "$BLK_FILES/file" && down
@@ -195,6 +195,26 @@ client_vanishes() {
 		[ "$(blk_count dev failed)" = 0 ] && down
 }
 
+# What clients have answered while the server did not run counts, though it sees
+# that late.
+server_that_was_stopped_blames_nobody() {
+	local status=0 i before
+	file file 4M
+	serve --timeout 1 &&
+		blk_make dev export=file queues=2 keep_alive=600 fail_after=-1 &&
+		blk_enable dev && io_begin || return
+	for ((i = 0; i < 2 * ROUNDS; i++)); do
+		before=$(blk_count dev commands)
+		await 60 commands_since "$before" 1 || status=1
+		kill -STOP "$SERVER"
+		# Longer than it waits for a client.
+		sleep 2.1
+		kill -CONT "$SERVER"
+	done
+	io_end && no_errors dev && ! server_says gone &&
+		same "$DISK" "$BLK_FILES/file" && down && return "$status"
+}
+
 #
 # A server that is in the middle of a write
 #
@@ -216,7 +236,8 @@ slow_serve() {
 # of the server, and the server does not.
 slow_begin() {
 	slow_file && slow_serve &&
-		blk_make dev export=slow queues=1 io_timeout=1 && blk_enable dev
+		blk_make dev export=slow queues=1 io_timeout=3 fail_after=-1 &&
+		blk_enable dev
 }
 
 # slow_write: it can't end; its process is $IO.
@@ -305,7 +326,8 @@ zeroed_end() {
 # have at once, waits for that, and nobody else does. Two clients have the disk,
 # as each waits on its own side as well.
 zeroing_a_disk_leaves_the_others_alone() {
-	local status=0 disk other zeroer reader
+	local status=0 disk other zeroer reader length=16M
+	((!${DEBUG:-0})) || length=32M
 	zeroed_disk && file other 4M || return
 	server_begin -a 192.0.2.2 zeroed="/dev/$ZEROED" other="$FILE" &&
 		blk_make other export=other queues=1 && blk_enable other ||
@@ -314,13 +336,13 @@ zeroing_a_disk_leaves_the_others_alone() {
 	blk_make dev export=zeroed queues=1 && blk_enable dev || return
 	disk=$DISK
 	blk_make zeroed export=zeroed queues=1 && blk_enable zeroed || return
-	blkdiscard --zeroout --length 16M "$DISK" &
+	blkdiscard --zeroout --length "$length" "$DISK" &
 	zeroer=$!
-	await 20 zeroing_has_begun || status=1
+	await 60 zeroing_has_begun || status=1
 	DISK=$disk
 	dd if="$DISK" of=/dev/null bs=4K count=1 iflag=direct status=none &
 	reader=$!
-	await 20 reads_in_flight 1 || status=1
+	await 60 reads_in_flight 1 || status=1
 	dd if="$other" of=/dev/null bs=4K count=8 iflag=direct status=none ||
 		status=1
 	kill -0 "$zeroer" && kill -0 "$reader" || status=1
@@ -346,7 +368,7 @@ one_slow_export_leaves_the_others_alone() {
 			conv=nocreat status=none &
 		writers+=($!)
 	done
-	await 20 writes_in_flight 6 || status=1
+	await 60 writes_in_flight 6 || status=1
 	verify "$other" randwrite 4K 8 256K && sync "$other" || status=1
 	writes_in_flight 6 || status=1
 	thaw
@@ -374,7 +396,7 @@ io_fails_when_it_took_too_long() {
 # The one that is connected to is there, and accepts nothing.
 io_fails_in_time_with_a_silent_server() {
 	local status=0
-	up io_timeout=1 fail_after=2 || return
+	up io_timeout=5 fail_after=2 || return
 	kill -STOP "$SERVER"
 	await 60 lost_since 0 && await 7 blk_is dev state failed && fails ||
 		status=1
@@ -486,7 +508,7 @@ removed_with_a_dead_server() {
 }
 
 removed_with_a_silent_server() {
-	up io_timeout=2 fail_after=-1 || return
+	up io_timeout=2 keep_alive=60 fail_after=-1 || return
 	kill -STOP "$SERVER"
 	wait_for_server && rmdir "$BLK/dev" && ! wait "$IO" || return
 	kill -CONT "$SERVER"
@@ -498,7 +520,7 @@ removed_without_an_rdma_device() {
 	up fail_after=-1 || return
 	rxe_down owner
 	await 60 lost_since 0 && down || return
-	rxe_up owner && await 20 rxe_ready owner
+	rxe_up owner && await 60 rxe_ready owner
 }
 
 # The one that has it open keeps the module, not the connection.
@@ -591,6 +613,7 @@ CHECKS=(
 	rdma_device_goes_and_comes
 	peers_device_goes_and_comes
 	client_vanishes
+	server_that_was_stopped_blames_nobody
 	what_was_begun_ends_before_it_is_enabled_again
 	the_next_server_waits_for_the_last_write_of_the_old_one
 	one_slow_export_leaves_the_others_alone

@@ -247,6 +247,25 @@ static void take_events(struct loop *l)
 		l->b->gone = true;
 }
 
+static unsigned int take_completions(struct blkd *b)
+{
+	union {
+		struct ib_memreg_cqe cqe;
+		char bytes[RING_ENTRY];
+	} entry;
+	const struct ib_memreg_cqe *next;
+	unsigned int n = 0;
+
+	/* the entry is given back first, so that there is room to post */
+	while (n < RING_MAX && (next = memreg_ring_peek(&b->ring))) {
+		memcpy(&entry, next, sizeof(entry));
+		memreg_ring_seen(&b->ring, 1);
+		cmd_completion(b, &entry.cqe);
+		n++;
+	}
+	return n;
+}
+
 static void watch_time(struct loop *l)
 {
 	int64_t now = now_ns();
@@ -254,6 +273,8 @@ static void watch_time(struct loop *l)
 	if (now >= l->refresh_at) {
 		l->refresh_at = now + REFRESH;
 		refresh(l->b);
+		/* an answer counts that came by now, though it was not seen yet */
+		take_completions(l->b);
 		conns_watch(l->b, now);
 	}
 	if (l->stats_at && now >= l->stats_at) {
@@ -299,25 +320,6 @@ static void look_around(struct loop *l, int timeout)
 /*
  * The loop
  */
-
-static unsigned int take_completions(struct blkd *b)
-{
-	union {
-		struct ib_memreg_cqe cqe;
-		char bytes[RING_ENTRY];
-	} entry;
-	const struct ib_memreg_cqe *next;
-	unsigned int n = 0;
-
-	/* the entry is given back first, so that there is room to post */
-	while (n < RING_MAX && (next = memreg_ring_peek(&b->ring))) {
-		memcpy(&entry, next, sizeof(entry));
-		memreg_ring_seen(&b->ring, 1);
-		cmd_completion(b, &entry.cqe);
-		n++;
-	}
-	return n;
-}
 
 static unsigned int take_jobs(struct blkd *b)
 {
