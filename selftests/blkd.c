@@ -21,6 +21,7 @@
 #include "kselftest_harness.h"
 
 #define CAPACITY	(4U << 20)
+#define LIMIT_S		240
 #define PATH		"/dev/shm/memreg-blkd"
 #define HALF		(BLK_MEMORY / 4)	/* of the client's data */
 
@@ -121,7 +122,7 @@ static bool goes_there_and_back(struct blk_conn *conn)
 	return true;
 }
 
-TEST_F(blkd, reads_and_writes_move_the_right_bytes)
+TEST_F_TIMEOUT(blkd, reads_and_writes_move_the_right_bytes, LIMIT_S)
 {
 	EXPECT_TRUE(goes_there_and_back(&self->conn));
 }
@@ -143,13 +144,13 @@ static bool becomes_zero(struct blk_conn *conn, uint8_t flags)
 	       filled(in + 42496, 65536 - 42496, 42496, flags);
 }
 
-TEST_F(blkd, zeroes_are_read_and_the_rest_stays)
+TEST_F_TIMEOUT(blkd, zeroes_are_read_and_the_rest_stays, LIMIT_S)
 {
 	EXPECT_TRUE(becomes_zero(&self->conn, 0));
 	EXPECT_TRUE(becomes_zero(&self->conn, BLK(NO_UNMAP)));
 }
 
-TEST_F(blkd, discard_gives_space_back_and_the_rest_stays)
+TEST_F_TIMEOUT(blkd, discard_gives_space_back_and_the_rest_stays, LIMIT_S)
 {
 	uint8_t *mem = self->client.mem;
 	struct stat before, after;
@@ -169,7 +170,7 @@ TEST_F(blkd, discard_gives_space_back_and_the_rest_stays)
 	EXPECT_EQ(before.st_blocks - 512, after.st_blocks);
 }
 
-TEST_F(blkd, flush_nop_and_fua_are_answered)
+TEST_F_TIMEOUT(blkd, flush_nop_and_fua_are_answered, LIMIT_S)
 {
 	struct blk_message msg;
 	int fua = variant->memory ? BLK(UNSUPPORTED) : 0;
@@ -186,7 +187,7 @@ TEST_F(blkd, flush_nop_and_fua_are_answered)
 	EXPECT_EQ(!variant->memory, medium_is(&self->conn, 8192, 4096, 9));
 }
 
-TEST_F(blkd, what_is_not_within_the_capacity_is_refused)
+TEST_F_TIMEOUT(blkd, what_is_not_within_the_capacity_is_refused, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 	uint8_t *mem = self->client.mem;
@@ -204,7 +205,7 @@ TEST_F(blkd, what_is_not_within_the_capacity_is_refused)
 	EXPECT_EQ(0, blk_read(conn, CAPACITY - 512, 512, 0, 1));
 }
 
-TEST_F(blkd, replies_tell_of_a_new_capacity)
+TEST_F_TIMEOUT(blkd, replies_tell_of_a_new_capacity, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 
@@ -222,7 +223,7 @@ TEST_F(blkd, replies_tell_of_a_new_capacity)
 }
 
 /* A reader may notice before the server has looked. */
-TEST_F(blkd, a_file_that_shrinks_does_not_hurt)
+TEST_F_TIMEOUT(blkd, a_file_that_shrinks_does_not_hurt, LIMIT_S)
 {
 	int ret;
 
@@ -236,7 +237,7 @@ TEST_F(blkd, a_file_that_shrinks_does_not_hurt)
 }
 
 /* Nor does it become longer again. */
-TEST_F(blkd, a_write_leaves_a_file_as_short_as_it_is)
+TEST_F_TIMEOUT(blkd, a_write_leaves_a_file_as_short_as_it_is, LIMIT_S)
 {
 	struct stat st;
 
@@ -344,7 +345,7 @@ static int make(struct blk_conn *conn, uint8_t opcode, struct blk_message *msg)
 	return 0;
 }
 
-TEST_F(blkd, each_broken_rule_ends_the_connection_and_no_other)
+TEST_F_TIMEOUT(blkd, each_broken_rule_ends_the_connection_and_no_other, LIMIT_S)
 {
 	struct ib_memreg_blk_reply reply;
 	struct blk_client bad;
@@ -375,7 +376,7 @@ TEST_F(blkd, each_broken_rule_ends_the_connection_and_no_other)
 	blk_close(&bad);
 }
 
-TEST_F(blkd, messages_that_are_no_commands_end_the_connection)
+TEST_F_TIMEOUT(blkd, messages_that_are_no_commands_end_the_connection, LIMIT_S)
 {
 	static const size_t lengths[] = {
 		0, 1, 31, sizeof(struct ib_memreg_blk_cmd) +
@@ -396,7 +397,7 @@ TEST_F(blkd, messages_that_are_no_commands_end_the_connection)
 	EXPECT_EQ(0, blk_simple(conn, BLK(NOP), 0, 0, 0));
 }
 
-TEST_F(blkd, messages_of_a_wrong_length_are_invalid)
+TEST_F_TIMEOUT(blkd, messages_of_a_wrong_length_are_invalid, LIMIT_S)
 {
 	static const int more[] = { 1, -1, 16, -16 };
 	struct blk_conn *conn = &self->conn;
@@ -422,7 +423,7 @@ static int send_long(struct blk_conn *conn, struct blk_message *msg)
 	return ret ? ret : blk_send(conn, msg, blk_size(msg));
 }
 
-TEST_F(blkd, a_tag_that_is_in_flight_is_invalid)
+TEST_F_TIMEOUT(blkd, a_tag_that_is_in_flight_is_invalid, LIMIT_S)
 {
 	struct ib_memreg_blk_reply reply;
 	struct blk_message one, two;
@@ -442,7 +443,7 @@ TEST_F(blkd, a_tag_that_is_in_flight_is_invalid)
 	EXPECT_EQ(0, blk_await_end(&self->conn));
 }
 
-TEST_F(blkd, a_key_that_is_not_good_ends_the_connection)
+TEST_F_TIMEOUT(blkd, a_key_that_is_not_good_ends_the_connection, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 	struct ib_memreg_blk_reply reply;
@@ -493,7 +494,7 @@ TEST_F_TIMEOUT(blkd, as_many_commands_as_the_depth_are_answered, SOAK_S)
 	}
 }
 
-TEST_F(blkd, more_commands_than_the_depth_end_the_connection)
+TEST_F_TIMEOUT(blkd, more_commands_than_the_depth_end_the_connection, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 	struct ib_memreg_blk_hello hello = blk_hello(&self->client, 2);
@@ -539,7 +540,7 @@ static int retry(struct blk_conn *conn, const struct blk_message *before)
 	return blk_do(conn, &msg);
 }
 
-TEST_F(blkd, a_command_that_was_done_is_not_done_again)
+TEST_F_TIMEOUT(blkd, a_command_that_was_done_is_not_done_again, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 	uint8_t *mem = self->client.mem;
@@ -567,7 +568,8 @@ TEST_F(blkd, a_command_that_was_done_is_not_done_again)
 	EXPECT_TRUE(medium_is(conn, 0, 4096, 2));
 }
 
-TEST_F(blkd, a_command_that_was_not_done_is_done_when_it_comes_again)
+TEST_F_TIMEOUT(blkd,
+	       a_command_that_was_not_done_is_done_when_it_comes_again, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 	struct blk_message write;
@@ -625,7 +627,7 @@ TEST_F_TIMEOUT(blkd, as_many_commands_are_remembered_as_the_protocol_has,
 	EXPECT_TRUE(zeros(self->client.mem + HALF, 4096));
 }
 
-TEST_F(blkd, a_number_is_used_once_in_an_epoch)
+TEST_F_TIMEOUT(blkd, a_number_is_used_once_in_an_epoch, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 	struct ib_memreg_blk_reply reply;
@@ -659,7 +661,7 @@ TEST_F_TIMEOUT(blkd, a_command_without_an_answer_is_done_once, SOAK_S)
 	}
 }
 
-TEST_F(blkd, a_new_epoch_ends_the_connections_of_the_old_one)
+TEST_F_TIMEOUT(blkd, a_new_epoch_ends_the_connections_of_the_old_one, LIMIT_S)
 {
 	struct blk_client *client = &self->client;
 	struct ib_memreg_blk_hello hello = blk_hello(client, 5);
@@ -710,7 +712,8 @@ TEST_F_TIMEOUT(blkd, what_an_old_epoch_began_does_not_land_in_the_new_one,
 }
 
 /* What is in the page cache is there, what is in memory not. */
-TEST_F(blkd, the_instance_tells_if_data_may_be_lost_with_a_server)
+TEST_F_TIMEOUT(blkd,
+	       the_instance_tells_if_data_may_be_lost_with_a_server, LIMIT_S)
 {
 	uint64_t before = self->conn.welcome.instance;
 
@@ -732,7 +735,7 @@ TEST_F(blkd, the_instance_tells_if_data_may_be_lost_with_a_server)
  * Several
  */
 
-TEST_F(blkd, several_clients_see_what_others_write)
+TEST_F_TIMEOUT(blkd, several_clients_see_what_others_write, LIMIT_S)
 {
 	struct blk_client clients[3];
 	struct blk_conn conns[3];
@@ -771,7 +774,7 @@ static void die_in_the_middle(const struct blk_server *server)
 	kill(getpid(), SIGKILL);
 }
 
-TEST_F(blkd, a_client_that_dies_leaves_the_others_alone)
+TEST_F_TIMEOUT(blkd, a_client_that_dies_leaves_the_others_alone, LIMIT_S)
 {
 	int status;
 	pid_t pid = fork();
@@ -857,7 +860,7 @@ static bool both_are(struct blk_conn *conn, uint64_t offset, uint32_t length,
 	       medium_is(conn, offset, length, seed);
 }
 
-TEST_F(blkd_inline, data_goes_there_and_back)
+TEST_F_TIMEOUT(blkd_inline, data_goes_there_and_back, LIMIT_S)
 {
 	static const struct {
 		uint64_t offset;
@@ -885,7 +888,7 @@ TEST_F(blkd_inline, data_goes_there_and_back)
 	EXPECT_TRUE(goes_there_and_back(conn));
 }
 
-TEST_F(blkd_inline, what_fails_has_no_data_behind_it)
+TEST_F_TIMEOUT(blkd_inline, what_fails_has_no_data_behind_it, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 
@@ -928,7 +931,7 @@ TEST_F_TIMEOUT(blkd_inline, I1_replies_do_not_mix, SOAK_S)
 	}
 }
 
-TEST_F(blkd_inline, what_was_done_is_not_done_again)
+TEST_F_TIMEOUT(blkd_inline, what_was_done_is_not_done_again, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 	uint8_t *mem = self->client.mem;
@@ -974,7 +977,7 @@ TEST_F_TIMEOUT(blkd_inline, what_was_not_answered_is_done_once, SOAK_S)
 	}
 }
 
-TEST_F(blkd_inline, each_broken_rule_ends_the_connection)
+TEST_F_TIMEOUT(blkd_inline, each_broken_rule_ends_the_connection, LIMIT_S)
 {
 	static const struct {
 		const char *name;
@@ -1023,7 +1026,8 @@ TEST_F(blkd_inline, each_broken_rule_ends_the_connection)
 }
 
 /* It is longer than the receives of the server. */
-TEST_F(blkd_inline, a_message_that_is_too_long_ends_the_connection)
+TEST_F_TIMEOUT(blkd_inline,
+	       a_message_that_is_too_long_ends_the_connection, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 	struct ib_memreg_blk_reply reply;
@@ -1037,7 +1041,7 @@ TEST_F(blkd_inline, a_message_that_is_too_long_ends_the_connection)
 	EXPECT_EQ(0, blk_simple(conn, BLK(NOP), 0, 0, 0));
 }
 
-TEST_F(blkd_inline, the_smaller_limit_holds)
+TEST_F_TIMEOUT(blkd_inline, the_smaller_limit_holds, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 	struct ib_memreg_blk_reply reply;
@@ -1202,8 +1206,9 @@ static int take_reads(struct blk_conn *conn, unsigned int seed)
  * The work request that fails is in the middle of a command, the rest of which
  * is in the next batch.
  */
-TEST_F(blkd_batch, a_command_that_lost_a_part_is_not_answered)
+TEST_F_TIMEOUT(blkd_batch, a_command_that_lost_a_part_is_not_answered, LIMIT_S)
 {
+	int64_t end = now_ms() + WAIT_MS;
 	unsigned int i, ended = 0;
 	int taken;
 
@@ -1217,6 +1222,11 @@ TEST_F(blkd_batch, a_command_that_lost_a_part_is_not_answered)
 	ASSERT_EQ(0, send_writes(&self->conns[READERS]));
 	fault_order("post_send", WHOLE * (SEGMENTS + 1), 1);
 	ASSERT_EQ(0, kill(self->server.pid, SIGCONT));
+	/* What clients send would count as well. */
+	while (fault_pending("post_send") && now_ms() < end)
+		poll(NULL, 0, 1);
+	EXPECT_FALSE(fault_pending("post_send"));
+	fault_cancel("post_send");
 	for (i = 0; i < READERS; i++) {
 		taken = take_reads(&self->conns[i], 3);
 		EXPECT_LE(0, taken);
@@ -1228,8 +1238,6 @@ TEST_F(blkd_batch, a_command_that_lost_a_part_is_not_answered)
 		ended++;
 		EXPECT_EQ(0, blk_await_end(&self->conns[i]));
 	}
-	EXPECT_FALSE(fault_pending("post_send"));
-	fault_cancel("post_send");
 	EXPECT_EQ(1, ended);
 	EXPECT_EQ(0, take_writes(&self->conns[READERS]));
 }
@@ -1267,7 +1275,7 @@ FIXTURE_TEARDOWN(blkd_disk)
 	EXPECT_EQ(0, system("rmmod brd"));
 }
 
-TEST_F(blkd_disk, does_what_files_do)
+TEST_F_TIMEOUT(blkd_disk, does_what_files_do, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 
@@ -1280,7 +1288,7 @@ TEST_F(blkd_disk, does_what_files_do)
 	EXPECT_EQ(0, blk_simple(conn, BLK(FLUSH), 0, 0, 0));
 }
 
-TEST_F(blkd_disk, data_waits_for_buffers)
+TEST_F_TIMEOUT(blkd_disk, data_waits_for_buffers, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 	struct ib_memreg_blk_reply reply;
@@ -1433,7 +1441,7 @@ static void write_too_much(struct __test_metadata *_metadata,
 	EXPECT_EQ(no_cache, good < conn->depth);
 }
 
-TEST_F(blkd_failing, what_is_lost_is_not_safe_later)
+TEST_F_TIMEOUT(blkd_failing, what_is_lost_is_not_safe_later, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 
@@ -1452,7 +1460,7 @@ TEST_F(blkd_failing, what_is_lost_is_not_safe_later)
 }
 
 /* Of what failed its writer was told; others are not told in its place. */
-TEST_F(blkd_failing, what_was_told_is_not_lost)
+TEST_F_TIMEOUT(blkd_failing, what_was_told_is_not_lost, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 	unsigned int i;
@@ -1471,7 +1479,8 @@ TEST_F(blkd_failing, what_was_told_is_not_lost)
 }
 
 /* Nobody has asked for it to be safe, but who ended the server. */
-TEST_F(blkd_failing, the_exit_status_tells_of_what_was_not_written_back)
+TEST_F_TIMEOUT(blkd_failing,
+	       the_exit_status_tells_of_what_was_not_written_back, LIMIT_S)
 {
 	if (variant->no_cache)
 		SKIP(return, "there is nothing to be written back");
@@ -1531,7 +1540,8 @@ FIXTURE_TEARDOWN(blkd_limited)
 }
 
 /* It neither ends the server nor is anything lost. */
-TEST_F(blkd_limited, a_write_beyond_the_limit_fails_and_no_more)
+TEST_F_TIMEOUT(blkd_limited,
+	       a_write_beyond_the_limit_fails_and_no_more, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 
@@ -1593,7 +1603,7 @@ static int ask_for(struct blk_client *client, uint32_t epoch, const char *name,
 	return ask_inline(client, epoch, name, 0, conn);
 }
 
-TEST_F(blkd_named, exports_are_told_apart)
+TEST_F_TIMEOUT(blkd_named, exports_are_told_apart, LIMIT_S)
 {
 	struct blk_client other, third;
 	struct blk_conn conn, second;
@@ -1628,7 +1638,8 @@ TEST_F(blkd_named, exports_are_told_apart)
 	blk_disconnect(&conn);
 }
 
-TEST_F(blkd_named, an_epoch_is_for_one_export_and_the_next_for_any)
+TEST_F_TIMEOUT(blkd_named,
+	       an_epoch_is_for_one_export_and_the_next_for_any, LIMIT_S)
 {
 	struct ib_memreg_blk_hello hello = blk_hello(&self->client, 1);
 	struct blk_conn conn, second;
@@ -1653,7 +1664,7 @@ TEST_F(blkd_named, an_epoch_is_for_one_export_and_the_next_for_any)
 	blk_disconnect(&second);
 }
 
-TEST_F(blkd_named, what_is_read_only_does_not_change)
+TEST_F_TIMEOUT(blkd_named, what_is_read_only_does_not_change, LIMIT_S)
 {
 	struct blk_conn conn;
 
@@ -1675,7 +1686,7 @@ TEST_F(blkd_named, what_is_read_only_does_not_change)
 }
 
 /* The server must not wait for ever with what the replies have. */
-TEST_F(blkd_named, who_does_not_take_replies_is_left)
+TEST_F_TIMEOUT(blkd_named, who_does_not_take_replies_is_left, LIMIT_S)
 {
 	struct blk_client other;
 	struct blk_conn conn, second;
@@ -1773,7 +1784,7 @@ HELLO(inline, h->inline_max = htobe16(BLK(INLINE_MAX) + 1))
 HELLO(padding, h->name[15] = 'x')
 HELLO(case, h->name[0] = 'F')
 
-TEST_F(blkd_named, bad_requests_are_refused_with_the_reason)
+TEST_F_TIMEOUT(blkd_named, bad_requests_are_refused_with_the_reason, LIMIT_S)
 {
 	static const struct {
 		void (*violate)(struct ib_memreg_blk_hello *h);

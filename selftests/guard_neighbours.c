@@ -15,7 +15,6 @@
 #include <sys/swap.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include "kselftest_harness.h"
 #include "memreg_fixture.h"
@@ -59,14 +58,6 @@ FIXTURE_TEARDOWN(neighbours)
 		mem_free(self->memory, self->length);
 	if (self->file >= 0)
 		close(self->file);
-}
-
-static long now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000L + ts.tv_nsec / 1000000;
 }
 
 /*

@@ -17,7 +17,6 @@
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include "kselftest_harness.h"
 #include "fault.h"
@@ -244,14 +243,6 @@ static void clear_away(struct __test_metadata *_metadata,
 		    now->objects[i].id != self->mr)
 			ASSERT_EQ(0, raw_destroy(self->fd,
 						 now->objects[i].id));
-}
-
-static long now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000L + ts.tv_nsec / 1000000;
 }
 
 /* Returns how long it took to end, in ms. */

@@ -69,6 +69,9 @@ unsigned int test_rounds(unsigned int rounds);
 /* Of random numbers: MEMREG_SEED, or another one each second */
 unsigned int test_seed(void);
 
+/* Of a clock that only goes forwards */
+int64_t now_ms(void);
+
 /* 0 or -errno. */
 int raw_bind_device(int fd, const char *name);
 int raw_cap(int fd, __u32 cap, __u64 *value);

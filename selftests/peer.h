@@ -132,14 +132,6 @@ static inline void enter_topology(void)
 		return test_harness_run(argc, argv);			\
 	}
 
-static inline int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 /*
  * Memory: a copy tells what it should hold
  */

@@ -32,14 +32,6 @@
 #define MAX_RECV	64
 #define LIMIT_S		240
 
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 /* What poll(2) says at once, or within a time */
 static int polled(int fd, int ms)
 {

@@ -90,6 +90,14 @@ unsigned int test_seed(void)
 	return given ? strtoul(given, NULL, 0) : (unsigned int)time(NULL);
 }
 
+int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
 int raw_open(void)
 {
 	int fd = open(NODE, O_RDWR | O_CLOEXEC);
