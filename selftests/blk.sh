@@ -80,8 +80,12 @@ odd_memory() {
 keys_end_with_the_answers() {
 	no_errors one && (($(blk_count one remote-invalidated) > 0)) &&
 		[ "$(blk_count one local-invalidated)" = 0 ] &&
-		[ "$(blk_count one mrs-replaced)" = \
-			"$(blk_count one remote-invalidated)" ]
+		await 20 all_replaced
+}
+
+all_replaced() {
+	[ "$(blk_count one mrs-replaced)" = \
+		"$(blk_count one remote-invalidated)" ]
 }
 
 sum_tree() {

@@ -36,7 +36,7 @@ bystander_ends_nothing() {
 	exec {GO}>"$DIR/go"
 	await 60 grep -q '^write .* status=success' "$SAID" || status=1
 	ask_and_give_up || status=1
-	await 20 sleeps "$first" || status=1
+	await 20 is_in "$first" S || status=1
 	exec {GO}>&-
 	wait "$peer" || status=1
 	((status == 0)) || kill "$first" 2>/dev/null

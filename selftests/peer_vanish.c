@@ -7,7 +7,7 @@
  * Whatever goes, all of the owner's calls end within a limit, and when the
  * device is gone each tells so; then everything can be had anew.
  *
- * time limit: 360
+ * time limit: 480
  * soak in parts: 5
  */
 #include <pthread.h>

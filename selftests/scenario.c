@@ -576,7 +576,7 @@ TEST_F_TIMEOUT(scenario, I7_device_vanishes_after_any_step, SOAK_S)
 		ASSERT_EQ(0, shell("rxe_down owner"));
 		device_is_gone(_metadata, self, steps[n - 1].name);
 		ASSERT_EQ(0, shell("rmmod ib_memreg && module_load"));
-		ASSERT_EQ(0, shell("rxe_up owner && await 20 rxe_ready owner"));
+		ASSERT_EQ(0, shell("rxe_up owner && await 60 rxe_ready owner"));
 		far_open(_metadata, self);
 	}
 	live(_metadata, self);

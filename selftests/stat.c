@@ -722,7 +722,7 @@ TEST_F_TIMEOUT(stat, queue_that_breaks_and_is_rebuilt_is_counted, LIMIT_S)
 	await_move(_metadata, self, IB_MEMREG_STAT_QUEUE_BREAKS, 1);
 	await_move(_metadata, self, IB_MEMREG_STAT_QUEUE_REBUILDS, 1);
 	ASSERT_EQ(0, shell("addresses_up owner"));
-	ASSERT_EQ(0, shell("await 20 topology_ready"));
+	ASSERT_EQ(0, shell("await 60 topology_ready"));
 	while (!all_rebuilt(_metadata, self, before)) {
 		ASSERT_GT(end, now_ms());
 		poll(NULL, 0, 1);

@@ -1701,6 +1701,23 @@ static void race_pair(const struct action *a, const struct action *b,
 	run_workers(pair, 2);
 }
 
+/* Has all been seen that waits for others, for a moment each time? */
+static bool waited_enough(void)
+{
+	return (shared->received && shared->ended && shared->by_uring) ||
+	       shared->failed;
+}
+
+/* On a busy machine a moment may be too short */
+static void race_until_enough(const struct action *converse, unsigned int seed)
+{
+	static const struct action by_uring = ACTION(submit_uring);
+	int64_t end = now_ms() + LIMIT_MS;
+
+	while (!waited_enough() && now_ms() < end)
+		race_pair(converse, &by_uring, 8, seed++);
+}
+
 /* An action against itself and all that come after it in the table */
 static void race_pairs(unsigned int first, unsigned int rounds,
 		       unsigned int seed)
@@ -1713,6 +1730,8 @@ static void race_pairs(unsigned int first, unsigned int rounds,
 		    (everything() || (seed + i) % 3 == 0))
 			race_pair(&actions[first], &actions[i], rounds,
 				  seed + 2 * i);
+	if (actions[first].run == do_converse && everything())
+		race_until_enough(&actions[first], seed);
 	_exit(0);
 }
 
@@ -1916,7 +1935,7 @@ TEST_F_TIMEOUT(stress, I7_I8_calls_race_with_removal_of_the_device, 20000)
 	for (i = first; i < first + n; i++)
 		race_shell(_metadata, action_of_round(i), self->seed + i * 10,
 			   "rxe_down owner",
-			   "rxe_up owner && await 20 rxe_ready owner");
+			   "rxe_up owner && await 60 rxe_ready owner");
 	TH_LOG("%lu calls", shared->calls);
 }
 

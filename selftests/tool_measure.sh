@@ -69,11 +69,7 @@ duration() {
 
 # stop PID: as by Ctrl-Z; SIGCONT is fg.
 stop() {
-	kill -STOP "$1" && await 20 stopped "$1"
-}
-
-stopped() {
-	[[ $(cat "/proc/$1/stat" 2>/dev/null) = *') T '* ]]
+	kill -STOP "$1" && await 20 is_in "$1" T
 }
 
 # end_client PID STATUS: it goes on until it is told to end, and the server until
@@ -97,10 +93,10 @@ stop_ends_nothing() {
 		192.0.2.1 >>"$SAID" 2>&1 &
 	client=$!
 	await 60 objects endpoint connected 2 || status=1
-	stop "$client" && await 20 sleeps "$SERVER" || status=1
+	stop "$client" && await 20 is_in "$SERVER" S || status=1
 	stop "$SERVER" && kill -CONT "$SERVER" || status=1
-	await 20 sleeps "$SERVER" || status=1
-	kill -CONT "$client" && await 20 sleeps "$client" || status=1
+	await 20 is_in "$SERVER" S || status=1
+	kill -CONT "$client" && await 20 is_in "$client" S || status=1
 	objects endpoint connected 2 || status=1
 	end_client "$client" "$status"
 }
@@ -120,7 +116,7 @@ bystander_ends_nothing() {
 	kill -KILL "$other"
 	wait "$other" 2>/dev/null
 	await 20 objects endpoint closed 1 || status=1
-	await 20 sleeps "$SERVER" || status=1
+	await 20 is_in "$SERVER" S || status=1
 	objects endpoint connected 2 || status=1
 	end_client "$client" "$status"
 }

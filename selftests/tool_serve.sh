@@ -30,14 +30,15 @@ peek() {
 }
 
 # As many peers as may wait ask and give up while the server is not looking.
-# What is left of them is nothing, and the next one gets in.
+# What is left of them is nothing, and the next one gets in. They are patient, as
+# it takes some machines a while to begin them all.
 peers_that_give_up_leave_their_places() {
 	local status=0 pids=() i
 	serve || return
 	kill -STOP "$SERVER"
 	for ((i = 0; i < BACKLOG; i++)); do
-		ip netns exec memreg-peer memreg peek -d rxe_peer 192.0.2.1 \
-			>/dev/null 2>&1 &
+		ip netns exec memreg-peer verbs_peer -t 120000 -c 120000 \
+			192.0.2.1 7471 read 0 1 >/dev/null 2>&1 &
 		pids+=($!)
 	done
 	await 100 objects endpoint requested "$BACKLOG" || status=1
@@ -81,11 +82,11 @@ peer_that_is_gone_when_accepted_leaves_nothing() {
 # The call that is to revoke is the next thing that the server does.
 revoke_that_fails_is_tried_again() {
 	local status=0 pid
-	serve --revoke-after 10 || return
+	serve --revoke-after 20 || return
 	peek -l 16 -i 1 192.0.2.1 >"$SAID.peek" 2>&1 &
 	pid=$!
 	hear '*connected from*' || status=1
-	await 20 sleeps "$SERVER" || status=1
+	await 20 is_in "$SERVER" S || status=1
 	echo 1 >"/proc/$SERVER/make-it-fail" || status=1
 	order fail_usercopy task-filter=Y || status=1
 	hear 'memreg serve: peer *' || status=1

@@ -1047,7 +1047,7 @@ TEST_F_TIMEOUT(uring_rules, end_of_the_device, LIMIT_S)
 	EXPECT_EQ(-ECANCELED, await(p, 2));
 	memreg_prep_recv(&wr, o->endpoint, o->mr.id, 0, PAGE, 0);
 	EXPECT_REFUSED(ENODEV, DEVICE_GONE, run(_metadata, p, o, 1, &wr, 1));
-	ASSERT_EQ(0, shell("rxe_up owner && await 20 rxe_ready owner"));
+	ASSERT_EQ(0, shell("rxe_up owner && await 60 rxe_ready owner"));
 }
 
 /*

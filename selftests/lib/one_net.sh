@@ -24,7 +24,7 @@ one_net_up() {
 		one_net_end owner 1 2 && one_net_end peer 2 1 &&
 		ip rule add pref $LOCAL_RULE lookup local &&
 		ip rule del pref 0 &&
-		await 20 one_net_ready
+		await 60 one_net_ready
 }
 
 # one_net_end END OWN OTHER: the address, the way to the other one, the device.
@@ -67,7 +67,7 @@ one_net_down() {
 		rxe_down $end
 	done
 	[ ! -e /sys/class/net/mr_owner ] || ip link delete mr_owner
-	await 20 topology_gone
+	await 60 topology_gone
 }
 
 # one_net_bytes: how many have gone by the wire, either way.

@@ -83,7 +83,8 @@ objects() {
 		END { exit n + 0 != count }'
 }
 
-# sleeps PID: it waits for something.
-sleeps() {
-	[[ $(cat "/proc/$1/stat" 2>/dev/null) = *') S '* ]]
+# is_in PID STATE: as ps(1) names the states of processes.
+is_in() {
+	local stat
+	{ read -r stat <"/proc/$1/stat"; } 2>/dev/null && [[ $stat = *") $2 "* ]]
 }

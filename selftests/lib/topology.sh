@@ -129,7 +129,7 @@ topology_up() {
 		return
 	fi
 	topology_down
-	wire_up && rxe_up owner && rxe_up peer && await 20 topology_ready
+	wire_up && rxe_up owner && rxe_up peer && await 60 topology_ready
 }
 
 # topology_down: works on what is there of it. A device goes some time after its
@@ -143,7 +143,7 @@ topology_down() {
 		[ ! -e "/run/netns/memreg-$end" ] ||
 			ip netns delete "memreg-$end"
 	done
-	await 20 topology_gone
+	await 60 topology_gone
 }
 
 topology_gone() {
