@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # ib_memreg_blk when things go wrong: servers die, hang and come back, the link
 # goes down, RDMA devices go away, all of it during I/O; and what is not valid.
-# time limit: 400
+# time limit: 600
 # shellcheck disable=SC2317,SC2329 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")" || exit
