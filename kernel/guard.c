@@ -589,8 +589,8 @@ static bool memreg_look_end(struct memreg_region *region,
 		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_GONE);
 		memreg_guard_mark_stale(region);
 	} else if (guard->stale) {
-		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_SPURIOUS);
 		WRITE_ONCE(guard->spurious, true);
+		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_SPURIOUS);
 	} else {
 		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_UNCHANGED);
 		memreg_guard_clear(guard, look->suspects);

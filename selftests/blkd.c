@@ -2,7 +2,7 @@
 /*
  * memreg blkd, by a client that keeps to the protocol, and one that does not.
  * Each test has a server of its own.
- * time limit: 240
+ * time limit: 480
  */
 #include <endian.h>
 #include <errno.h>

@@ -2,6 +2,8 @@
 /*
  * Connections: what the RDMA CM lets a stock peer and the owner do to each
  * other, and how the owner reads of it.
+ *
+ * time limit: 300
  */
 #include <linux/userfaultfd.h>
 #include <pthread.h>

@@ -268,7 +268,7 @@ TEST_F_TIMEOUT(vanish, wire_is_cut_and_mended, LIMIT_S)
 	ASSERT_EQ(0, memreg_destroy(self->o.m, self->endpoint));
 	bind_window(_metadata, self, 0, 0, &g);
 	ASSERT_EQ(0, shell("addresses_up peer &&"
-			   "await 20 rxe_active owner 1"));
+			   "await 60 rxe_active owner 1"));
 	bind_window(_metadata, self, 1, 0, &g);
 	ASSERT_EQ(0, shell("rxe_down owner"));
 	check_gone(_metadata, self);

@@ -1947,7 +1947,7 @@ TEST_F_TIMEOUT(stress, I7_I8_calls_race_with_link_down, 20000)
 	for (i = first; i < first + n; i++)
 		race_shell(_metadata, action_of_round(i), self->seed + i * 10,
 			   "ip -n memreg-owner link set mr_owner down",
-			   "addresses_up owner && await 20 rxe_active owner 1");
+			   "addresses_up owner && await 60 rxe_active owner 1");
 	ASSERT_EQ(0, shell("topology_up"));
 	TH_LOG("%lu calls", shared->calls);
 }

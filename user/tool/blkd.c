@@ -273,7 +273,7 @@ static void watch_time(struct loop *l)
 	if (now >= l->refresh_at) {
 		l->refresh_at = now + REFRESH;
 		refresh(l->b);
-		/* an answer counts that came by now, though it was not seen yet */
+		/* what came by now counts, though it was not seen yet */
 		take_completions(l->b);
 		conns_watch(l->b, now);
 	}
