@@ -239,10 +239,11 @@ static inline void peer_start(struct __test_metadata *_metadata,
 	char command[PATH_MAX + 512];
 	int in[2], out[2];
 
+	/* It may have to wait while others are begun. */
 	snprintf(command, sizeof(command),
 		 "exec %s --interactive -t %u -c %u %s %s %u",
 		 tree_path("build/user/examples/verbs_peer"), LIMIT_MS / 2,
-		 LIMIT_MS / 2, options ?: "", ip, port);
+		 2 * LIMIT_MS, options ?: "", ip, port);
 	ASSERT_EQ(0, pipe2(in, O_CLOEXEC));
 	ASSERT_EQ(0, pipe2(out, O_CLOEXEC));
 	memset(p, 0, sizeof(*p));
