@@ -885,12 +885,19 @@ static int call(struct fuzzer *f, const struct form *form)
  * What happens besides
  */
 
+/* What the test itself needs was not to be had. */
+static void give_up(const char *what)
+{
+	fprintf(stderr, "# no %s: %s\n", what, strerror(errno));
+	abort();
+}
+
 /* What is there now? */
 static void look(struct fuzzer *f)
 {
 	state_free(&f->known);
 	if (state_get(&f->known))
-		abort();
+		give_up("LIST");
 }
 
 static void read_events(struct fuzzer *f)
@@ -933,7 +940,7 @@ static void change_memory(struct fuzzer *f)
 	}
 	if (mmap(at, n * PAGE, prot, how, fd,
 		 fd < 0 ? 0 : page * PAGE) == MAP_FAILED)
-		abort();
+		give_up("mmap");
 }
 
 /* The kernel has to bear whatever is written into a ring. */
@@ -1028,7 +1035,7 @@ static __u8 *place(size_t length, size_t reached)
 	world.end += length;
 	if (world.end > REGION + REGION_BYTES ||
 	    mprotect(at, reached, PROT_READ | PROT_WRITE))
-		abort();
+		give_up("a place");
 	return at;
 }
 
@@ -1040,9 +1047,11 @@ static void fuzzer_begin(struct fuzzer *f, unsigned int seed,
 
 	*f = (struct fuzzer) { .random = seed * THREADS + number,
 			       .number = number };
-	if (io_uring_queue_init(COMMANDS, &f->uring, 0) ||
-	    io_uring_register_buffers(&f->uring, &fixed, 1))
-		abort();
+	errno = -io_uring_queue_init(COMMANDS, &f->uring, 0);
+	if (!errno)
+		errno = -io_uring_register_buffers(&f->uring, &fixed, 1);
+	if (errno)
+		give_up("io_uring");
 	f->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	for (i = 0; i < RINGS; i++) {
 		f->places[i] = place(RING_BYTES, 0);
@@ -1071,7 +1080,7 @@ static void world_begin(void)
 	world.fd = raw_open_bound();
 	if (world.fd < 0 || fcntl(world.fd, F_SETFL, O_NONBLOCK) ||
 	    state_get(&now))
-		abort();
+		give_up("a file");
 	world.file = 0;
 	for (o = now.objects; o < now.objects + now.count; o++)
 		if (o->type == IB_MEMREG_OBJECT_FILE && o->file > world.file)
@@ -1080,12 +1089,12 @@ static void world_begin(void)
 	world.memfd = memfd_create("fuzz", MFD_CLOEXEC);
 	if (ftruncate(world.memfd, MEM_PAGES * PAGE) ||
 	    raw_domain(world.fd, &domain) || raw_listen(world.fd, &world.port))
-		abort();
+		give_up("objects to begin with");
 	world.end = mmap(REGION, REGION_BYTES, PROT_NONE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
 			 MAP_FIXED_NOREPLACE, -1, 0);
 	if (world.end != REGION)
-		abort();
+		give_up("the region");
 	world.mem = place((MEM_PAGES + 1) * PAGE, MEM_PAGES * PAGE);
 	for (i = 0; i < THREADS; i++) {
 		world.args[i] = place(2 * PAGE, PAGE);
@@ -1244,12 +1253,14 @@ static bool calls_of_threads(unsigned int seed, unsigned int n)
 	unsigned int i;
 
 	world_begin();
-	for (i = 0; i < THREADS; i++) {
+	/* Once there is a thread, the memory is what it was no more. */
+	for (i = 0; i < THREADS; i++)
 		fuzzer_begin(&threads[i].f, seed, i);
+	for (i = 0; i < THREADS; i++) {
 		threads[i].calls = n;
 		if (pthread_create(&threads[i].id, NULL, calls_of_thread,
 				   &threads[i]))
-			abort();
+			give_up("a thread");
 	}
 	pthread_join(threads[0].id, NULL);
 	for (i = 0; i < THREADS; i++)
