@@ -381,7 +381,7 @@ FIXTURE_TEARDOWN(uring)
 	AWAIT(!vm_pin(0));
 }
 
-TEST_F(uring, messages)
+TEST_F_TIMEOUT(uring, messages, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	uint64_t i;
@@ -411,7 +411,7 @@ TEST_F(uring, messages)
 	rings_are_empty(_metadata, p);
 }
 
-TEST_F(uring, remote_memory)
+TEST_F_TIMEOUT(uring, remote_memory, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner, *peer = &p->peer;
@@ -437,7 +437,7 @@ TEST_F(uring, remote_memory)
 }
 
 /* More than are looked at together; SIGNALED makes no difference */
-TEST_F(uring, chain_is_one_command)
+TEST_F_TIMEOUT(uring, chain_is_one_command, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner, *peer = &p->peer;
@@ -464,7 +464,7 @@ TEST_F(uring, chain_is_one_command)
 }
 
 /* Bytes are those of the buffer, wherever in it they begin. */
-TEST_F(uring, registered_buffer)
+TEST_F_TIMEOUT(uring, registered_buffer, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner, *peer = &p->peer;
@@ -499,7 +499,7 @@ TEST_F(uring, registered_buffer)
 	rings_are_empty(_metadata, p);
 }
 
-TEST_F(uring, registered_buffer_in_messages)
+TEST_F_TIMEOUT(uring, registered_buffer_in_messages, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner, *peer = &p->peer;
@@ -528,7 +528,7 @@ TEST_F(uring, registered_buffer_in_messages)
 }
 
 /* Commands are flushed, and none can be submitted any more. */
-TEST_F(uring, end_of_the_connection)
+TEST_F_TIMEOUT(uring, end_of_the_connection, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct ib_memreg_wr wr;
@@ -585,7 +585,7 @@ FIXTURE_TEARDOWN(uring_rules)
 		EXPECT_EQ(0, p->done[1].more.ex);			\
 	} while (0)
 
-TEST_F(uring_rules, commands_are_checked)
+TEST_F_TIMEOUT(uring_rules, commands_are_checked, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner;
@@ -629,7 +629,7 @@ TEST_F(uring_rules, commands_are_checked)
 	EXPECT_REFUSED(EINVAL, RANGE, run(_metadata, p, o, 1, wrs, 1));
 }
 
-TEST_F(uring_rules, file_must_be_bound)
+TEST_F_TIMEOUT(uring_rules, file_must_be_bound, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct ib_memreg_wr wr;
@@ -646,7 +646,7 @@ TEST_F(uring_rules, file_must_be_bound)
 }
 
 /* I6: nothing outside of what was registered */
-TEST_F(uring_rules, I6_registered_buffers_are_checked)
+TEST_F_TIMEOUT(uring_rules, I6_registered_buffers_are_checked, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner;
@@ -693,7 +693,7 @@ TEST_F(uring_rules, I6_registered_buffers_are_checked)
 }
 
 /* What could be posted is done, and its number is told. */
-TEST_F(uring_rules, bad_one_in_a_chain)
+TEST_F_TIMEOUT(uring_rules, bad_one_in_a_chain, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner, *peer = &p->peer;
@@ -741,7 +741,7 @@ static void connect_stock(struct __test_metadata *_metadata, struct pair *p,
 }
 
 /* The first failure is told, not what it drew after it. */
-TEST_F(uring_rules, refused_access)
+TEST_F_TIMEOUT(uring_rules, refused_access, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner;
@@ -763,7 +763,7 @@ TEST_F(uring_rules, refused_access)
 	peer_stop(&stock, SIGKILL);
 }
 
-TEST_F(uring_rules, message_too_long)
+TEST_F_TIMEOUT(uring_rules, message_too_long, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct ib_memreg_wr wr;
@@ -781,7 +781,7 @@ TEST_F(uring_rules, message_too_long)
 }
 
 /* I10: room of the completion ring, though nothing goes there */
-TEST_F(uring_rules, I10_room_is_claimed_and_given_back)
+TEST_F_TIMEOUT(uring_rules, I10_room_is_claimed_and_given_back, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct ib_memreg_wr wr;
@@ -805,7 +805,7 @@ TEST_F(uring_rules, I10_room_is_claimed_and_given_back)
 }
 
 /* A key that is made when the command is issued travels in its message. */
-TEST_F(uring_rules, window_is_bound_and_ended)
+TEST_F_TIMEOUT(uring_rules, window_is_bound_and_ended, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner, *peer = &p->peer;
@@ -839,7 +839,7 @@ TEST_F(uring_rules, window_is_bound_and_ended)
 }
 
 /* The endpoint is told in the place of what a message brings. */
-TEST_F(uring_rules, shared_receive_queue)
+TEST_F_TIMEOUT(uring_rules, shared_receive_queue, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner;
@@ -867,7 +867,7 @@ TEST_F(uring_rules, shared_receive_queue)
 }
 
 /* I1: pages that a command may write to stay, whatever becomes of the buffer */
-TEST_F(uring_rules, I1_buffer_stays_until_the_command_ends)
+TEST_F_TIMEOUT(uring_rules, I1_buffer_stays_until_the_command_ends, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner;
@@ -910,7 +910,7 @@ static void close_and_wait(struct __test_metadata *_metadata, struct pair *p,
 }
 
 /* Receives that io_uring gave up take their messages all the same. */
-TEST_F(uring_rules, end_of_the_ring)
+TEST_F_TIMEOUT(uring_rules, end_of_the_ring, LIMIT_S)
 {
 	const struct ib_memreg_cqe *cqe;
 	struct pair *p = &self->p;
@@ -945,7 +945,7 @@ TEST_F(uring_rules, end_of_the_ring)
 }
 
 /* Those into a registered buffer end with the connection. */
-TEST_F(uring_rules, end_of_the_ring_with_its_buffers)
+TEST_F_TIMEOUT(uring_rules, end_of_the_ring_with_its_buffers, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner;
@@ -964,7 +964,7 @@ TEST_F(uring_rules, end_of_the_ring_with_its_buffers)
 }
 
 /* Who waits for events waits in io_uring, and not in the file. */
-TEST_F(uring_rules, events_are_read)
+TEST_F_TIMEOUT(uring_rules, events_are_read, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner;
@@ -991,7 +991,7 @@ TEST_F(uring_rules, events_are_read)
 }
 
 /* They keep the endpoint of a request, which is rejected nevertheless. */
-TEST_F(uring_rules, end_of_a_request)
+TEST_F_TIMEOUT(uring_rules, end_of_a_request, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner;
@@ -1010,7 +1010,7 @@ TEST_F(uring_rules, end_of_a_request)
 }
 
 /* The file is closed, and the commands keep it. */
-TEST_F(uring_rules, file_lives_as_long_as_commands)
+TEST_F_TIMEOUT(uring_rules, file_lives_as_long_as_commands, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	int fd;
@@ -1196,7 +1196,7 @@ TEST_F_TIMEOUT(uring_rules, I8_faults, 300)
 }
 
 /* What the device took before it refused ends with the connection. */
-TEST_F(uring_rules, device_takes_a_part_of_a_chain)
+TEST_F_TIMEOUT(uring_rules, device_takes_a_part_of_a_chain, LIMIT_S)
 {
 	struct pair *p = &self->p;
 	struct end *o = &p->owner, *peer = &p->peer;
