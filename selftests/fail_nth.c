@@ -9,6 +9,8 @@
  *
  * Faults are ordered for the calling thread alone, so workers, timers and
  * softirqs are spared.
+ *
+ * time limit: 600
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,7 +21,7 @@
 #include <sys/socket.h>
 
 #include "fault.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 #include "data.h"
 
 #define LENGTH		(8 * PAGE)
@@ -633,7 +635,7 @@ static __u32 await_event(int fd, __u32 type)
 	struct ib_memreg_event event;
 
 	do {
-		if (poll(&pollfd, 1, 20000) != 1 ||
+		if (poll(&pollfd, 1, WAIT_MS) != 1 ||
 		    read(fd, &event, sizeof(event)) != sizeof(event))
 			return 0;
 	} while (event.type != type);
@@ -670,7 +672,7 @@ static int prepare_event(FIXTURE_DATA(fail_nth) *self)
 	struct pollfd pollfd = { .fd = self->fd, .events = POLLIN };
 	int ret = connect_peer(self);
 
-	if (!ret && poll(&pollfd, 1, 20000) != 1)
+	if (!ret && poll(&pollfd, 1, WAIT_MS) != 1)
 		ret = -ETIMEDOUT;
 	return ret;
 }

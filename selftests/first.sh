@@ -21,7 +21,7 @@ ask_and_give_up() {
 	await 60 objects endpoint requested 1
 	kill -KILL "$pid"
 	wait "$pid" 2>/dev/null
-	await 20 objects endpoint closed 1
+	await 60 objects endpoint closed 1
 }
 
 # The peer has written, somebody else asks and gives up, and the peer reads.
@@ -30,13 +30,13 @@ bystander_ends_nothing() {
 	ip netns exec memreg-owner "$FIRST" rxe_owner >"$DIR/said" 2>&1 &
 	first=$!
 	await 60 objects listener - 1 || status=1
-	ip netns exec memreg-peer verbs_peer 192.0.2.1 7471 write 0 5 65 pause read 0 5 \
-		<"$DIR/go" >"$SAID" 2>&1 &
+	ip netns exec memreg-peer verbs_peer -t 60000 -c 60000 192.0.2.1 7471 \
+		write 0 5 65 pause read 0 5 <"$DIR/go" >"$SAID" 2>&1 &
 	peer=$!
 	exec {GO}>"$DIR/go"
 	await 60 grep -q '^write .* status=success' "$SAID" || status=1
 	ask_and_give_up || status=1
-	await 20 is_in "$first" S || status=1
+	await 60 is_in "$first" S || status=1
 	exec {GO}>&-
 	wait "$peer" || status=1
 	((status == 0)) || kill "$first" 2>/dev/null

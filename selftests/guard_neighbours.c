@@ -5,6 +5,8 @@
  * leave the keys alone. Where the kernel announces more than it does, an MR may
  * be lost, but then it is SPURIOUS: never STALE, and never with other pages
  * behind its keys than those that are mapped.
+ *
+ * time limit: 240
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +18,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "kselftest_harness.h"
+#include "harness.h"
 #include "memreg_fixture.h"
 
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE)

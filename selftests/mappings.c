@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "kselftest_harness.h"
+#include "harness.h"
 #include "memreg_fixture.h"
 
 #define LENGTH		(4 * PAGE)

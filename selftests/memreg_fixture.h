@@ -107,6 +107,8 @@ int state_get(struct state *state);
 bool state_same(const struct state *before);
 void state_free(struct state *state);
 __u32 state_count(int type);
+/* Times that the registration queue of a domain was rebuilt, or -1 */
+long state_rebuilds(__u32 domain);
 
 /*
  * Memory, to be given to mem_free(); NULL if it can't be had. mem_scattered()

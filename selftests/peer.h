@@ -38,7 +38,7 @@
 
 #include "memreg.h"
 #include "memreg_fixture.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 #define OWNER_DEVICE	"rxe_owner"
 #define OWNER_IP4	"192.0.2.1"

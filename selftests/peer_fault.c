@@ -21,7 +21,7 @@
  * for room (Documentation/concepts.rst), and time for a slow machine. Calls
  * wait for 10 s before they give up on the queue, which then is rebuilt.
  */
-#define UNMAP_MS	5000
+#define UNMAP_MS	9000
 #define REVOKE_MS	18000
 
 FIXTURE(broken)

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <sys/ioctl.h>
 
-#include "kselftest_harness.h"
+#include "harness.h"
 #include "memreg_fixture.h"
 
 #define MiB		(1UL << 20)

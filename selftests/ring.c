@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "kselftest_harness.h"
+#include "harness.h"
 #include "data.h"
 
 #define STOCK_LEN	(1UL << 20)

@@ -956,13 +956,16 @@ static void do_connect(struct worker *w)
 		   &shared->endpoints[pick(w, ENDPOINTS)], domain, &queues);
 }
 
+/* How often a message is looked for, 2 ms at a time */
+static unsigned int patience = 50;
+
 /* Until a message more has come, whoever saw it, or for a tenth of a second */
 static void await_message(struct worker *w, unsigned int ring,
 			  unsigned long before)
 {
 	unsigned int i;
 
-	for (i = 0; i < 50 && shared->received == before && !w->gone; i++)
+	for (i = 0; i < patience && shared->received == before && !w->gone; i++)
 		consume(w, ring, 2);
 }
 
@@ -1714,6 +1717,7 @@ static void race_until_enough(const struct action *converse, unsigned int seed)
 	static const struct action by_uring = ACTION(submit_uring);
 	int64_t end = now_ms() + LIMIT_MS;
 
+	patience = 500;
 	while (!waited_enough() && now_ms() < end)
 		race_pair(converse, &by_uring, 8, seed++);
 }

@@ -15,7 +15,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
-#include "kselftest_harness.h"
+#include "harness.h"
 #include "data.h"
 
 #define LEN		(32 * PAGE)

@@ -69,7 +69,7 @@ duration() {
 
 # stop PID: as by Ctrl-Z; SIGCONT is fg.
 stop() {
-	kill -STOP "$1" && await 20 is_in "$1" T
+	kill -STOP "$1" && await 60 is_in "$1" T
 }
 
 # end_client PID STATUS: it goes on until it is told to end, and the server until
@@ -93,10 +93,10 @@ stop_ends_nothing() {
 		192.0.2.1 >>"$SAID" 2>&1 &
 	client=$!
 	await 60 objects endpoint connected 2 || status=1
-	stop "$client" && await 20 is_in "$SERVER" S || status=1
+	stop "$client" && await 60 is_in "$SERVER" S || status=1
 	stop "$SERVER" && kill -CONT "$SERVER" || status=1
-	await 20 is_in "$SERVER" S || status=1
-	kill -CONT "$client" && await 20 is_in "$client" S || status=1
+	await 60 is_in "$SERVER" S || status=1
+	kill -CONT "$client" && await 60 is_in "$client" S || status=1
 	objects endpoint connected 2 || status=1
 	end_client "$client" "$status"
 }
@@ -115,8 +115,8 @@ bystander_ends_nothing() {
 	await 60 objects endpoint requested 1 || status=1
 	kill -KILL "$other"
 	wait "$other" 2>/dev/null
-	await 20 objects endpoint closed 1 || status=1
-	await 20 is_in "$SERVER" S || status=1
+	await 60 objects endpoint closed 1 || status=1
+	await 60 is_in "$SERVER" S || status=1
 	objects endpoint connected 2 || status=1
 	end_client "$client" "$status"
 }
@@ -126,7 +126,7 @@ bystander_ends_nothing() {
 bad_message_is_told() {
 	local status=0
 	serve bw 192.0.2.1 || return
-	ip netns exec memreg-peer verbs_peer \
+	ip netns exec memreg-peer verbs_peer -t 60000 -c 60000 \
 		-p 6d6561730000000200000040"$(printf %08x%08x 1 0)" \
 		192.0.2.1 7175 send 128 expect any >>"$SAID" 2>&1 || status=1
 	((status == 0)) || kill "$SERVER" 2>/dev/null

@@ -46,7 +46,7 @@ peers_that_give_up_leave_their_places() {
 	wait "${pids[@]}" 2>/dev/null
 	await 60 objects endpoint closed "$BACKLOG" || status=1
 	kill -CONT "$SERVER"
-	await 20 objects endpoint closed 0 || status=1
+	await 60 objects endpoint closed 0 || status=1
 	objects domain up 1 || status=1
 	says 0 '^00000000 ' peek 192.0.2.1 || status=1
 	quit || status=1
@@ -86,7 +86,7 @@ revoke_that_fails_is_tried_again() {
 	peek -l 16 -i 1 192.0.2.1 >"$SAID.peek" 2>&1 &
 	pid=$!
 	hear '*connected from*' || status=1
-	await 20 is_in "$SERVER" S || status=1
+	await 60 is_in "$SERVER" S || status=1
 	echo 1 >"/proc/$SERVER/make-it-fail" || status=1
 	order fail_usercopy task-filter=Y || status=1
 	hear 'memreg serve: peer *' || status=1
@@ -117,7 +117,7 @@ zeros_in_front_are_nothing() {
 	serve || return
 	says 0 '^0000000a .* |\.\.\.\.\.\.\.\.|$' peek -o 010 -l 08 192.0.2.1 &&
 		says 2 'no offset' peek -o 0x 192.0.2.1 || status=1
-	says 0 '^write offset=-10 length=16 ' peer verbs_peer -o 0100 \
+	says 0 '^write offset=-10 length=16 ' peer verbs_peer -t 60000 -c 60000 -o 0100 \
 		192.0.2.1 7471 write -010 0x10 09 || status=1
 	quit && return "$status"
 }

@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <sys/ioctl.h>
 
-#include "kselftest_harness.h"
+#include "harness.h"
 #include "memreg_fixture.h"
 
 /* The layout is the same for 32-bit and 64-bit programs. */

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
-#include "kselftest_harness.h"
+#include "harness.h"
 #include "memreg_fixture.h"
 
 #define BATCH		IB_MEMREG_BATCH_MAX

@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "kselftest_harness.h"
+#include "harness.h"
 #include "data.h"
 
 #define LEN		(32 * PAGE)
@@ -348,7 +348,7 @@ static void await_not_ready(struct __test_metadata *_metadata, long before)
 {
 	int i;
 
-	for (i = 0; i < 10000 && file_number(NOT_READY) == before; i++)
+	for (i = 0; i < WAIT_MS && file_number(NOT_READY) == before; i++)
 		usleep(1000);
 	ASSERT_LT(before, file_number(NOT_READY));
 }

@@ -29,7 +29,7 @@
 #define LEN		(8 * PAGE)
 #define STOCK_LEN	(1UL << 16)
 #define REPEATS		3	/* sent as often; the connection bears 8 */
-#define SOON_MS		5000
+#define SOON_MS		9000	/* before anybody gives up */
 
 /* Of the InfiniBand specification, chapter 9, and its annex on RoCEv2 */
 #define ROCE_PORT		4791

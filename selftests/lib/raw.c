@@ -390,7 +390,7 @@ bool state_same(const struct state *before)
 
 	if (state_equal(before, true))
 		return true;
-	for (i = 0; i < 1500; i++) {
+	for (i = 0; i < 6000; i++) {
 		if (state_equal(before, false)) {
 			fprintf(stderr, "# it is now\n");
 			return true;
@@ -398,6 +398,21 @@ bool state_same(const struct state *before)
 		poll(NULL, 0, 10);
 	}
 	return false;
+}
+
+long state_rebuilds(__u32 domain)
+{
+	struct state now;
+	long n = -1;
+	__u32 i;
+
+	if (!state_get(&now))
+		for (i = 0; i < now.count; i++)
+			if (now.objects[i].type == IB_MEMREG_OBJECT_DOMAIN &&
+			    now.objects[i].id == domain)
+				n = now.objects[i].length;
+	state_free(&now);
+	return n;
 }
 
 __u32 state_count(int type)

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernel's harness, which ends a test after 30 seconds unless it says for
+ * itself how long it takes. A slow machine that others use as well needs more;
+ * how long a whole program may take is for selftests/run to say.
+ */
+#ifndef SELFTESTS_HARNESS_H
+#define SELFTESTS_HARNESS_H
+
+#include <kselftest_harness.h>
+
+#undef TEST_TIMEOUT_DEFAULT
+#define TEST_TIMEOUT_DEFAULT	240
+
+#endif /* SELFTESTS_HARNESS_H */
