@@ -223,7 +223,9 @@ static bool over(const struct measure *s, uint64_t posted)
 {
 	if (s->count)
 		return posted >= s->count;
-	return now_ns() - s->start >= (int64_t)s->seconds * 1000000000;
+	/* One is done, however late we are. */
+	return posted &&
+	       now_ns() - s->start >= (int64_t)s->seconds * 1000000000;
 }
 
 static double rate(const struct measure *s, int64_t now)
