@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #include "fault.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 #include "data.h"
 
 #define THREADS		4
@@ -1193,7 +1193,7 @@ static bool same_objects(const struct state *a, const struct state *b)
 
 TEST_F_TIMEOUT(fuzz, I8_what_fails_has_changed_nothing, 9000)
 {
-	unsigned int i, n = times(2000, 100000);
+	unsigned int i, n = test_repeat(2000);
 	const struct form *form;
 	struct state before;
 	struct fuzzer f;
@@ -1271,7 +1271,7 @@ static bool calls_of_threads(unsigned int seed, unsigned int n)
 
 TEST_F_TIMEOUT(fuzz, I7_I8_threads_change_what_others_ask_for, 9000)
 {
-	unsigned int i, n = times(6, 400);
+	unsigned int i, n = test_repeat(6);
 	int status;
 	pid_t pid;
 

@@ -6,7 +6,6 @@
  * open. Any other signal changes nothing.
  *
  * time limit: 200
- * soak in parts: 4
  */
 #include <errno.h>
 #include <glob.h>

@@ -57,13 +57,17 @@ bool debug_kernel(void);
  */
 unsigned int test_share(unsigned int rounds, unsigned int *first);
 
-/* How often something is done: few times in a check, often in a soak */
+/* A number that a soak is to reach, and another one that will do for a check */
 static inline unsigned int times(unsigned int check, unsigned int soak)
 {
 	return test_full() ? test_share(soak, NULL) : check;
 }
 
-/* Fewer on a debug kernel, which is slow, and more with --full. */
+/* What has no such number is done so many times as often in a soak. */
+unsigned int test_times(void);
+unsigned int test_repeat(unsigned int rounds);
+
+/* The same, and in a check fewer times on a debug kernel, which is slow. */
 unsigned int test_rounds(unsigned int rounds);
 
 /* Of random numbers: MEMREG_SEED, or another one each second */

@@ -418,7 +418,7 @@ TEST_F_TIMEOUT(cm, endpoint_is_destroyed_while_it_connects, SOAK_S)
 	unsigned int i;
 	uint32_t endpoint;
 
-	for (i = 0; i < times(10, 1000); i++) {
+	for (i = 0; i < test_repeat(10); i++) {
 		ASSERT_EQ(0, try_connect(self, NULL, i % 2 ? PEER_IP4 :
 					 "192.0.2.77", FREE_PORT, &endpoint));
 		ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
@@ -636,7 +636,7 @@ TEST_F_TIMEOUT(cm, revoke_races_with_the_end_of_the_connection, LIMIT_S)
 	ASSERT_EQ(0, raw_register(g.fd, g.domain, memory, PAGE, MW_BIND, &mr));
 	ASSERT_EQ(0, raw_windows(g.fd, g.domain, PAGE, ids, LEAVERS));
 	ASSERT_EQ(0, raw_windows(g.fd, g.domain, PAGE, &ids[LEAVERS], 1));
-	for (round = 0; round < times(10, 200); round++) {
+	for (round = 0; round < test_repeat(10); round++) {
 		for (i = 0; i < LEAVERS; i++)
 			binds[i] = (struct ib_memreg_bind) {
 				.window_id = ids[i], .mr_id = mr,

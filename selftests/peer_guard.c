@@ -635,7 +635,7 @@ static bool register_in_churn(struct __test_metadata *_metadata,
 /* Through the key of a live MR, a peer sees what the owner sees. */
 TEST_F_TIMEOUT(churn, I2_what_is_live_is_what_is_mapped, SOAK_S)
 {
-	unsigned int i, live = 0, rounds = times(200, 20000);
+	unsigned int i, live = 0, rounds = test_repeat(200);
 	struct memreg_mr mr;
 	uint32_t crc;
 

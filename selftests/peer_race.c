@@ -9,7 +9,7 @@
  * memory can be looked at for the last time.
  *
  * time limit: 600
- * soak in parts: 10
+ * soak in parts: 5
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,6 +18,7 @@
 
 #define SPAN	(16 * PAGE)
 #define BATCH	8
+#define WAYS	5	/* to take a window away, a test each */
 
 FIXTURE(race)
 {
@@ -145,14 +146,14 @@ static int take_by_destroy(FIXTURE_DATA(race) *self)
 	return memreg_window_free(self->o.m, self->window);
 }
 
-/* How many rounds, and the first of them */
+/* How many rounds, and the first of them: 10,000 in a soak, with all the ways */
 static unsigned int rounds(unsigned int *first)
 {
 	unsigned int n = 12;
 
 	*first = 0;
 	if (test_full())
-		n = test_share(10000, first);
+		n = test_share(10000 / WAYS, first);
 	/* Each part has random numbers of its own. */
 	srand(1 + *first);
 	return n;

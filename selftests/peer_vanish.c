@@ -8,7 +8,6 @@
  * device is gone each tells so; then everything can be had anew.
  *
  * time limit: 480
- * soak in parts: 5
  */
 #include <pthread.h>
 
@@ -405,7 +404,7 @@ TEST_F_TIMEOUT(vanish, I7_deletion_races_with_calls, SOAK_S)
 		ASSERT_EQ(0, pthread_create(&callers[i].thread, NULL,
 					    call_in_a_loop, &callers[i]));
 	}
-	for (i = 0; i < times(debug_kernel() ? 2 : 5, 200); i++)
+	for (i = 0; i < test_repeat(debug_kernel() ? 2 : 5); i++)
 		ASSERT_EQ(0, shell("rxe_down owner; rxe_up owner &&"
 				   "await 120 rxe_ready owner"));
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);

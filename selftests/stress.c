@@ -18,7 +18,7 @@
  * nothing but these with one another.
  *
  * time limit: 600
- * soak in parts: 10
+ * soak in parts: 4
  */
 #include <liburing.h>
 #include <pthread.h>
@@ -1827,7 +1827,7 @@ static void race_end(const struct action *action, void (*end)(void),
 
 TEST_F_TIMEOUT(stress, I7_I8_each_call_races_with_the_end_of_its_process, 20000)
 {
-	unsigned int i, k, n = times(1, 20) * ACTIONS;
+	unsigned int i, k, n = test_repeat(1) * ACTIONS;
 	int status;
 
 	for (i = 0; i < n; i++) {
@@ -1922,7 +1922,7 @@ static unsigned int rounds_without(unsigned int check, unsigned int *first)
 {
 	*first = 0;
 	if (test_full())
-		return test_share(4 * ACTIONS, first);
+		return test_share(ACTIONS, first);
 	return debug_kernel() ? 1 : check;
 }
 

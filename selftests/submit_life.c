@@ -6,7 +6,6 @@
  * connections that come and go.
  *
  * time limit: 400
- * soak in parts: 4
  */
 #include <sys/syscall.h>
 

@@ -76,11 +76,22 @@ unsigned int test_share(unsigned int rounds, unsigned int *first)
 	return (__u64)rounds * part / parts - before;
 }
 
+unsigned int test_times(void)
+{
+	const char *given = getenv("MEMREG_TIMES");
+
+	return given ? strtoul(given, NULL, 0) : 1;
+}
+
+unsigned int test_repeat(unsigned int rounds)
+{
+	return test_full() ? test_share(rounds * test_times(), NULL) : rounds;
+}
+
 unsigned int test_rounds(unsigned int rounds)
 {
-	if (test_full())
-		return test_share(rounds * 50, NULL);
-	return debug_kernel() && rounds > 3 ? rounds / 4 : rounds;
+	return !test_full() && debug_kernel() && rounds > 3 ?
+	       rounds / 4 : test_repeat(rounds);
 }
 
 unsigned int test_seed(void)
