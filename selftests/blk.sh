@@ -21,16 +21,17 @@ JOBS=(
 	"randrw 64K 8 1M"
 	"write 1M 4 2M"
 )
-FILES=40
+FILES=$((40 * ${MEMREG_TIMES:-1}))
 if ((${MEMREG_FULL:-0})); then
 	JOBS=()
-	for depth in 1 4 16 64; do
-		for bs in 512 1K 4K 12K 64K 256K 1M; do
-			JOBS+=("randwrite $bs $depth 6M"
-				"write $bs $depth 6M" "randrw $bs $depth 6M")
+	for depth in 1 8 64; do
+		for size in "512 64K" "1K 128K" "4K 512K" "12K 1536K" "64K 6M" \
+			"256K 6M" "1M 6M"; do
+			for rw in randwrite write randrw; do
+				JOBS+=("$rw ${size% *} $depth ${size#* }")
+			done
 		done
 	done
-	FILES=500
 fi
 
 # up NAME ATTRIBUTE=VALUE...: a device of the server that there is.

@@ -18,8 +18,7 @@ BLK_IO=$TOPOLOGY_TREE/build/selftests/blk_io
 [ -d $DEBUGFS/failslab ] && [ -d $DEBUGFS/fail_memreg ] || exit 4
 
 # As many faults are ordered at a time.
-FAULTS=2
-((${MEMREG_FULL:-0})) && FAULTS=15
+FAULTS=$((2 * ${MEMREG_TIMES:-1}))
 
 finish() {
 	faults_end

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <infiniband/verbs.h>
 #include <rdma/ib_memreg_blk.h>
@@ -37,8 +38,10 @@
 #define WR_DATA	1000
 #define WR_LATE	1001
 
-/* What a slow answer waits for: as many keep-alives, a second or more apart */
-#define SLOW	6
+/* Seconds that a slow answer takes at least, until one of a keep-alive: more
+ * than io_timeout, far less than the four times that it may take.
+ */
+#define SLOW	12
 
 struct answer {
 	struct ib_memreg_blk_reply reply;
@@ -49,7 +52,7 @@ struct slow {
 	struct answer *answer;
 	uint32_t length;
 	uint32_t rkey;
-	unsigned int left;
+	time_t at;	/* when it is to be sent; 0: there is none */
 };
 
 struct liar {
@@ -84,6 +87,14 @@ static void must(bool good, const char *what)
 {
 	if (!good)
 		err(1, "%s", what);
+}
+
+static time_t now_s(void)
+{
+	struct timespec now;
+
+	must(!clock_gettime(CLOCK_MONOTONIC, &now), "clock_gettime");
+	return now.tv_sec;
 }
 
 /*
@@ -247,7 +258,8 @@ static void lie(struct liar *l, const char *lie,
 		return;
 	}
 	if (!strcmp(lie, "slow")) {
-		l->slow = (struct slow){ a, length, rkey, SLOW };
+		/* this second is not a whole one */
+		l->slow = (struct slow){ a, length, rkey, now_s() + SLOW + 1 };
 		return;
 	}
 	if (lie_by_data(lie))
@@ -320,8 +332,9 @@ static uint32_t copy_data(struct liar *l, const struct ib_memreg_blk_cmd *cmd,
 /* A keep-alive has come. */
 static void slow_down(struct liar *l)
 {
-	if (!l->slow.left || --l->slow.left)
+	if (!l->slow.at || now_s() < l->slow.at)
 		return;
+	l->slow.at = 0;
 	printf("slow: answered\n");
 	post_answer(l, l->slow.answer, l->slow.length, l->slow.rkey);
 }
@@ -426,7 +439,7 @@ static void hang_up(struct liar *l)
 	if (!l->id)
 		return;
 	l->up = false;
-	l->slow.left = 0;
+	l->slow.at = 0;
 	await_late(l);
 	rdma_disconnect(l->id);
 	rdma_destroy_qp(l->id);

@@ -13,17 +13,16 @@ cd "$(dirname "$(realpath "$0")")" || exit
 
 trap blk_end EXIT
 
-LIES=(seq capacity length epoch tag idle-tag status error-length refusal reserved
+lies=(seq capacity length epoch tag idle-tag status error-length refusal reserved
 	no-key key short long too-long garbage twice)
 # Those that can be told where the data is in messages.
-DATA_LIES=(seq length tag idle-tag error-length reserved short long garbage
+data_lies=(seq length tag idle-tag error-length reserved short long garbage
 	more-data byte-more less-data byte-less no-data data-of-error twice)
-if ((${MEMREG_FULL:-0})); then
-	for _ in 1 2 3 4; do
-		LIES+=("${LIES[@]}")
-		DATA_LIES+=("${DATA_LIES[@]}")
-	done
-fi
+LIES=() DATA_LIES=()
+for ((i = 0; i < ${MEMREG_TIMES:-1}; i++)); do
+	LIES+=("${lies[@]}")
+	DATA_LIES+=("${data_lies[@]}")
+done
 
 # liar_begin EVERY LIE...: a server that tells them.
 liar_begin() {
@@ -114,7 +113,7 @@ I1_no_key_works_after_the_answer() {
 
 # The key of a command that was not answered, on the next connection.
 I1_no_key_works_after_recovery() {
-	WAIT=2 liar 20 silent && reads 40 && told 1 &&
+	WAIT=5 liar 20 silent && reads 40 && told 1 &&
 		await 20 server_says '^late:' &&
 		server_says '^late: remote access error' &&
 		(($(blk_count dev timeouts) > 0)) &&
@@ -123,7 +122,7 @@ I1_no_key_works_after_recovery() {
 
 # Not answered in io_timeout, though others are, and then answered after all.
 slow_ones_are_waited_for() {
-	WAIT=5 liar 20 slow && reads 40 && told 1 &&
+	WAIT=10 liar 20 slow && reads 40 && told 1 &&
 		server_says '^slow: answered' && no_errors dev &&
 		[ "$(blk_count dev retries)" = 0 ] && down
 }
@@ -139,7 +138,7 @@ invalid_ends_the_connection_and_the_command() {
 	liar 20 invalid && ! reads 40 && told 1 &&
 		[ "$(blk_count dev failed)" = 1 ] &&
 		[ "$(blk_count dev retries)" = 0 ] &&
-		await 20 blk_is dev state live &&
+		await 60 blk_is dev state live &&
 		[ "$(blk_count dev losses)" = 1 ] && reads 40 && down
 }
 

@@ -17,8 +17,7 @@ cd "$(dirname "$(realpath "$0")")" || exit
 
 trap blk_end EXIT
 
-ROUNDS=1
-((${MEMREG_FULL:-0})) && ROUNDS=20
+ROUNDS=${MEMREG_TIMES:-1}
 
 begin() {
 	blk_load || return

@@ -18,7 +18,7 @@
 
 #include "blk.h"
 #include "fault.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 #define CAPACITY	(4U << 20)
 #define LIMIT_S		240
@@ -1568,7 +1568,7 @@ FIXTURE_SETUP(blkd_named)
 {
 	static const char *const args[] = {
 		"--read-only", "--queues-max", "2", "--depth-max", "4",
-		"--clients-max", "2", "--timeout", "3", "file=" PATH,
+		"--clients-max", "2", "--timeout", "10", "file=" PATH,
 		"memory:64K",
 		"sixteen_letters_=memory:1M", NULL,
 	};

@@ -153,8 +153,20 @@ disk_that_is_read_only_is_served_so() {
 	end TERM && losetup -d "$disk" && return "$status"
 }
 
-# It waits a moment: until the server has the file open, and then some.
-who_has_it_for_a_moment_is_waited_for() {
+# has_open PID FILE: the tool has, not the shell that it was before.
+has_open() {
+	local fd comm
+	{ read -r comm <"/proc/$1/comm"; } 2>/dev/null && [ "$comm" = memreg ] ||
+		return
+	for fd in "/proc/$1/fd/"*; do
+		[ "$fd" -ef "$2" ] && return
+	done
+	return 1
+}
+
+# waited_for_a_moment: until the server has the file open, and then some, or has
+# said what came of it.
+waited_for_a_moment() {
 	local lock status=0 end=$((SECONDS + 60))
 	exec {lock}<"$FILES/disk"
 	flock "$lock" || status=1
@@ -163,19 +175,18 @@ who_has_it_for_a_moment_is_waited_for() {
 		"$FILES/disk" >"$SAID" 2>&1 {lock}<&- &
 	SERVER=$!
 	# It waits for no longer than it takes a busy machine to run sleep(1).
-	until has_open "$SERVER" "$FILES/disk" || ((SECONDS > end)); do :; done
+	until has_open "$SERVER" "$FILES/disk" || [ -s "$SAID" ] ||
+		((SECONDS > end)); do :; done
 	exec {lock}<&-
-	await 60 says 'serving on' || status=1
+	await 60 says 'serving on\|another process' && says 'serving on' ||
+		status=1
 	end TERM && return "$status"
 }
 
-# has_open PID FILE: the tool has, not the shell that it was before.
-has_open() {
-	local fd comm
-	{ read -r comm <"/proc/$1/comm"; } 2>/dev/null && [ "$comm" = memreg ] ||
-		return
-	for fd in "/proc/$1/fd/"*; do
-		[ "$fd" -ef "$2" ] && return
+# It may be late itself, on a busy machine.
+who_has_it_for_a_moment_is_waited_for() {
+	for _ in 1 2 3; do
+		waited_for_a_moment && return
 	done
 	return 1
 }
