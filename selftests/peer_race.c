@@ -146,7 +146,7 @@ static int take_by_destroy(FIXTURE_DATA(race) *self)
 	return memreg_window_free(self->o.m, self->window);
 }
 
-/* How many rounds, and the first of them: 10,000 in a soak, with all the ways */
+/* How many rounds, and the first of them: 10,000 in a soak, by all the ways */
 static unsigned int rounds(unsigned int *first)
 {
 	unsigned int n = 12;

@@ -19,6 +19,7 @@
 #define ENTRIES		32
 #define RECVS		40
 #define COMMANDS	64
+#define LIMIT_NS	(LIMIT_MS * 1000000ULL)
 #define ALL_ACCESS							\
 	(LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | MW_BIND)
 
@@ -927,7 +928,7 @@ TEST_F_TIMEOUT(uring_rules, end_of_the_ring, LIMIT_S)
 	fill(p->peer.mem, PAGE, 9);
 	memreg_prep_send(&wr, p->peer.endpoint, p->peer.mr.id, 0, 20);
 	ASSERT_EQ(0, memreg_submit(p->peer.m, &wr, 1, &taken));
-	ASSERT_EQ(0, memreg_ring_wait(&o->ring, 1, LIMIT_MS * 1000000ULL, NULL));
+	ASSERT_EQ(0, memreg_ring_wait(&o->ring, 1, LIMIT_NS, NULL));
 	cqe = memreg_ring_peek(&o->ring);
 	EXPECT_EQ(1001, cqe->user_data);
 	EXPECT_EQ(o->endpoint, cqe->endpoint_id);
@@ -938,7 +939,7 @@ TEST_F_TIMEOUT(uring_rules, end_of_the_ring, LIMIT_S)
 	EXPECT_EQ(0, memcmp(o->mem + PAGE, p->peer.mem, 20));
 	memreg_ring_seen(&o->ring, 1);
 	ASSERT_EQ(0, memreg_disconnect(o->m, o->endpoint));
-	ASSERT_EQ(0, memreg_ring_wait(&o->ring, 1, LIMIT_MS * 1000000ULL, NULL));
+	ASSERT_EQ(0, memreg_ring_wait(&o->ring, 1, LIMIT_NS, NULL));
 	cqe = memreg_ring_peek(&o->ring);
 	EXPECT_EQ(1002, cqe->user_data);
 	EXPECT_EQ(IB_MEMREG_WC_WR_FLUSH_ERR, cqe->status);
