@@ -441,6 +441,7 @@ TEST_F_TIMEOUT(interrupt, I8_killed_in_line_it_does_not_wait, LIMIT_S)
 	ASSERT_EQ(0, state_get(&before));
 	for (i = 0; i < 5 && !met; i++) {
 		rebuilds = state_rebuilds(self->domain);
+		ASSERT_LE(0, rebuilds);
 		begin_to_lose(_metadata, self, &lost);
 		ms = kill_in_line(_metadata, self, variant->signal);
 		/* Until the queue is rebuilt, nobody in line has his turn. */

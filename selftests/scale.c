@@ -665,6 +665,7 @@ TEST_F_TIMEOUT(scale, I2_unmap_under_many_windows, SOAK_S)
 		grow_mrs(_metadata, self, 1);
 		grow_windows(_metadata, self, self->many.windows);
 		before = state_rebuilds(self->domains[0]);
+		ASSERT_LE(0, before);
 		ns = now_ns();
 		ASSERT_EQ(0, munmap(self->memory, ARENA));
 		TH_LOG("munmap under %u windows: %ld ms", self->now.windows,
