@@ -776,8 +776,9 @@ static void die_in_the_middle(const struct blk_server *server)
 }
 
 /*
- * Who is connected may end that before the other end knows: of two messages, the
- * connection manager may take the second one first. Then nobody has come or gone.
+ * Who is connected may end that before the other end knows: of two messages,
+ * the connection manager may take the second one first. Then nobody has come
+ * or gone.
  */
 TEST_F_TIMEOUT(blkd, a_client_that_dies_leaves_the_others_alone, LIMIT_S)
 {
