@@ -71,8 +71,8 @@ tests: user $(if $(release),test-modules)
 	+@$(MAKE) --no-print-directory -C selftests O=$(B) KSRC=$(KSRC)
 
 # What needs a guest, or tools that this machine may not have.
-.PHONY: demo check soak bench lint lint-selftest
-demo check soak bench lint lint-selftest:
+.PHONY: demo check check-selftest soak bench lint lint-selftest
+demo check check-selftest soak bench lint lint-selftest:
 	@selftests/drive $@
 
 .PHONY: install install-module install-user
@@ -121,9 +121,12 @@ help:
 	@echo
 	@echo 'Anywhere, as root on Debian or alike; in a guest unless NATIVE=1:'
 	@echo '  demo           a peer reads, writes, and is locked out; what it costs'
-	@echo '  check          every test on two kernels, some minutes'
-	@echo '  soak           the same tests at full counts, hours; TESTS="NAME..."'
-	@echo '                 has check and soak run no other tests'
+	@echo '  check          every test, and on a debug kernel what that finds;'
+	@echo '                 FULL=1: all on both; TESTS="NAME..." [KERNEL=NAME]:'
+	@echo '                 these alone'
+	@echo '  check-selftest plant faults in the module, and see them found'
+	@echo '  soak           all tests at full counts, as far as they are due;'
+	@echo '                 hours; TESTS="NAME..." counts here, too'
 	@echo '  bench          what it costs: a table, and build/bench.json'
 	@echo '  lint           every static check'
 	@echo '  lint-selftest  plant an error for every check, and see it found'

@@ -9,6 +9,7 @@
  * The seed is told; MEMREG_SEED repeats it.
  *
  * time limit: 240
+ * soak in parts: 2
  */
 #include <pthread.h>
 

@@ -18,7 +18,7 @@
  * nothing but these with one another.
  *
  * time limit: 600
- * soak in parts: 4
+ * soak in parts: 12
  */
 #include <liburing.h>
 #include <pthread.h>

@@ -6,6 +6,7 @@
  * connections that come and go.
  *
  * time limit: 400
+ * soak in parts: 2
  */
 #include <sys/syscall.h>
 

@@ -3,6 +3,7 @@
 # memreg ping with rdma-core's rping and with itself; memreg peek and poke with
 # memreg serve.
 # time limit: 300
+# soak in parts: 3
 # shellcheck disable=SC2317 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")" || exit
@@ -17,7 +18,7 @@ OWNERS=(192.0.2.1 fd00:6d72::1)
 PEERS=(192.0.2.2 fd00:6d72::2)
 
 if ((${MEMREG_FULL:-0})); then
-	ROUNDS=1000
+	ROUNDS=$((999 / ${MEMREG_PART#*/} + 1))
 	SIZES=(64 64 65 65 1000 1000 4096 4096 16385 16385 65535 65535)
 fi
 
