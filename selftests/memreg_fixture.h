@@ -47,6 +47,8 @@ int raw_open_peer(void);
 
 const char *test_device(void);
 bool test_full(void);
+/* Only the cases that the debug kernel has in a check are run. */
+bool test_chosen(void);
 bool debug_kernel(void);
 /* Seconds for a test that repeats something: with --full that takes long. */
 #define SOAK_S		10000

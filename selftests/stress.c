@@ -1678,6 +1678,12 @@ static bool everything(void)
 	return test_full() || !debug_kernel();
 }
 
+/* One of so many pairs is raced then */
+static unsigned int few(void)
+{
+	return test_chosen() ? 7 : 3;
+}
+
 /* Is an action among those that MEMREG_ACTIONS names, if it does? */
 static bool wanted(const struct action *action)
 {
@@ -1731,7 +1737,7 @@ static void race_pairs(unsigned int first, unsigned int rounds,
 	begin_owner(seed);
 	for (i = first; i < ACTIONS && !shared->failed; i++)
 		if (wanted(&actions[i]) &&
-		    (everything() || (seed + i) % 3 == 0))
+		    (everything() || (seed + i) % few() == 0))
 			race_pair(&actions[first], &actions[i], rounds,
 				  seed + 2 * i);
 	if (actions[first].run == do_converse && everything())

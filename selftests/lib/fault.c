@@ -68,6 +68,8 @@ bool fail_nth_disarm(unsigned int *left)
 
 unsigned int fail_nth_stride(unsigned int stride)
 {
+	if (test_chosen())
+		return 2 * stride;
 	return test_full() ? 1 : stride;
 }
 

@@ -54,6 +54,13 @@ bool test_full(void)
 	return full && !strcmp(full, "1");
 }
 
+bool test_chosen(void)
+{
+	const char *chosen = getenv("MEMREG_CHOSEN");
+
+	return chosen && !strcmp(chosen, "1");
+}
+
 bool debug_kernel(void)
 {
 	return !access("/sys/kernel/debug/kmemleak", F_OK) ||

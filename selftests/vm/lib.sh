@@ -48,7 +48,7 @@ built_dir() {
 	mapfile -t files < <(configs "$1")
 	echo "$CACHE/$1-$({
 		echo "$DEBUG_FORMAT"
-		cat "$CACHE/kernel-version" "${files[@]}"
+		cat "$CACHE/kernel-version" "$BENCH/sanitized" "${files[@]}"
 	} | hash_of)"
 }
 
