@@ -76,7 +76,8 @@ int __init memreg_ring_init(void)
 {
 	static_assert(sizeof(struct ib_memreg_ring) <= MEMREG_RING_HEADER);
 	static_assert(sizeof(struct ib_memreg_cqe) == 64);
-	memreg_ring_wq = alloc_workqueue("memreg_ring", WQ_UNBOUND, 0);
+	memreg_ring_wq = alloc_workqueue("memreg_ring",
+					 WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	return memreg_ring_wq ? 0 : -ENOMEM;
 }
 

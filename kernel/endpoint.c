@@ -20,19 +20,18 @@
  *	CLOSED		It is over, or it never came up. That is final.
  *
  * Whoever sees the end of a connection (a handler, an asynchronous event of
- * the QP in any context, the user) queues one and the same worker. It makes
- * the endpoint CLOSED before it does anything else, so that nothing brings the
- * connection up behind its back; then it takes the QP to error, waits until all
- * that was posted is flushed, revokes the windows, and tells the user, once.
+ * the QP in any context, a completion, the user) asks for it, and a worker takes
+ * the endpoint through its end in stages: see closing.c.
  *
  * Who may do what where
  *
  * State changes under the handler lock of the RDMA CM id, which handlers have
- * and everybody else takes by rdma_lock_handler(). Handlers take spinlocks
- * and may allocate; they never take memreg_file.lock, wait for the worker or
- * destroy an id. The worker never takes memreg_file.lock, as calls and
- * removal wait for it with that lock held. Events of the QP do no more than
- * queue the worker.
+ * and everybody else takes by rdma_lock_handler(). Handlers run in workers that
+ * the RDMA CM has for all users: they take spinlocks and may allocate an
+ * endpoint, and leave all else to the endpoint's own worker. They never take
+ * memreg_file.lock or destroy an id. The worker never takes memreg_file.lock,
+ * as calls and removal wait for it with that lock held. Events of the QP do no
+ * more than ask for a step.
  *
  * Ids are destroyed with their endpoint or listener, with no lock that
  * handlers take, and that waits for handlers and never for user space. Only an
@@ -41,7 +40,7 @@
  * own device's removal reaches us as an ib_client first, which destroys all
  * that the file has.
  */
-#include <linux/delay.h>
+#include <linux/cred.h>
 #include <linux/in.h>
 #include <linux/in6.h>
 #include <linux/slab.h>
@@ -57,12 +56,6 @@
 /* Milliseconds of an attempt to resolve an address. */
 #define MEMREG_RESOLVE_MS	1000U
 
-/* How often a QP is looked at which says that it fails, 1 to 2 ms apart. */
-#define MEMREG_SETTLE_MS	200
-
-/* Most that a peer is waited for, to see that it was refused something. */
-#define MEMREG_REFUSED	HZ
-
 /*
  * If we post no receives, a SEND of the peer's ends with an error, not never.
  * What becomes of ours is for the peer to say, and 7 is for ever.
@@ -71,9 +64,6 @@
 
 /* For a peer if we have no receive: 0.64 ms, IB specification 9.7.5. */
 #define MEMREG_RNR_TIMER	12
-
-/* Most that a QP is waited for which has to say that it takes no more. */
-#define MEMREG_LAST_WQE		(10 * HZ)
 
 /* READs and atomics at a time, in either direction, if the device can. */
 #define MEMREG_RD_ATOM		16
@@ -170,15 +160,19 @@ static void memreg_addr_from_sockaddr(struct ib_memreg_addr *addr,
 	}
 }
 
-/* An errno of the RDMA CM as our ABI has it; @other for all that it lacks. */
-static int memreg_cm_errno(int err, int other)
+/* An errno of the RDMA CM as our ABI has it. */
+static int memreg_cm_errno(int err)
 {
 	switch (err) {
 	case -ENOMEM:
 	case -ENOSPC:
+	case -EACCES:
+	case -EPERM:
 	case -EADDRINUSE:
 	case -EADDRNOTAVAIL:
+	case -ENETDOWN:
 	case -ENETUNREACH:
+	case -EHOSTDOWN:
 	case -EHOSTUNREACH:
 	case -ETIMEDOUT:
 	case -ECONNREFUSED:
@@ -188,13 +182,13 @@ static int memreg_cm_errno(int err, int other)
 		/* There is such an address, but no RDMA device has it. */
 		return -EADDRNOTAVAIL;
 	default:
-		return other;
+		return -EPROTO;
 	}
 }
 
-static int memreg_fail_address(struct memreg_ucmd *ucmd, int err, int other)
+static int memreg_fail_address(struct memreg_ucmd *ucmd, int err)
 {
-	err = memreg_cm_errno(err, other);
+	err = memreg_cm_errno(err);
 	return err == -ENOMEM ? err :
 		memreg_fail(ucmd, err, IB_MEMREG_REASON_ADDRESS);
 }
@@ -230,7 +224,7 @@ static int memreg_id_bind(struct memreg_ucmd *ucmd, struct rdma_cm_id *id,
 				      id->route.addr.dev_addr.dev_type))
 		ret = -EADDRINUSE;
 	if (ret)
-		return memreg_fail_address(ucmd, ret, -EADDRNOTAVAIL);
+		return memreg_fail_address(ucmd, ret);
 	if (id->device && id->device != ucmd->mdev->ibdev)
 		return memreg_fail(ucmd, -EADDRNOTAVAIL,
 				   IB_MEMREG_REASON_ADDRESS);
@@ -260,8 +254,12 @@ static void memreg_event_link(struct memreg_endpoint *ep)
 		list_add_tail(&ep->event_node, &ep->file->events);
 }
 
-/* Let the user read of an event. What it tells is complete by now. */
-static void memreg_event_post(struct memreg_endpoint *ep, u32 type)
+/**
+ * memreg_event_post() - Let the user read an event
+ * @ep: The endpoint, whose fields that the event reports are complete
+ * @type: enum ib_memreg_event_type
+ */
+void memreg_event_post(struct memreg_endpoint *ep, u32 type)
 {
 	struct memreg_file *file = ep->file;
 
@@ -402,7 +400,7 @@ static void memreg_endpoint_answered(struct memreg_endpoint *ep)
 }
 
 /*
- * The end of a connection
+ * States
  */
 
 /* An endpoint changes its state. Handler lock, but for its first one. */
@@ -412,8 +410,11 @@ static void memreg_endpoint_set_state(struct memreg_endpoint *ep, u32 state)
 	trace_memreg_endpoint_state(ep);
 }
 
-/* An endpoint becomes CLOSED: count what came of it. Handler lock. */
-static void memreg_endpoint_set_closed(struct memreg_endpoint *ep)
+/**
+ * memreg_endpoint_set_closed() - Make an endpoint CLOSED, and count its outcome
+ * @ep: The endpoint, whose handlers are locked; it may be CLOSED already
+ */
+void memreg_endpoint_set_closed(struct memreg_endpoint *ep)
 {
 	enum ib_memreg_stat_id stat = IB_MEMREG_STAT_ENDPOINTS_FAILED;
 
@@ -428,165 +429,6 @@ static void memreg_endpoint_set_closed(struct memreg_endpoint *ep)
 	memreg_endpoint_set_state(ep, IB_MEMREG_ENDPOINT_CLOSED);
 }
 
-/* Make an endpoint CLOSED. False if it is that already. */
-static bool memreg_endpoint_end(struct memreg_endpoint *ep)
-{
-	bool ended;
-
-	/* An id may be missing only then. */
-	if (READ_ONCE(ep->state) == IB_MEMREG_ENDPOINT_CLOSED)
-		return false;
-	rdma_lock_handler(ep->id);
-	ended = ep->state != IB_MEMREG_ENDPOINT_CLOSED;
-	memreg_endpoint_set_closed(ep);
-	rdma_unlock_handler(ep->id);
-	return ended;
-}
-
-static void memreg_endpoint_close_queues(struct memreg_endpoint *ep)
-{
-	if (ep->send)
-		memreg_queue_close(ep->send);
-	if (ep->recv)
-		memreg_queue_close(ep->recv);
-}
-
-/* What a shared queue gave to a QP in error is through, or lost. */
-static void memreg_endpoint_drain_srq(struct memreg_endpoint *ep)
-{
-	if (ep->id->qp)
-		wait_for_completion_timeout(&ep->last_wqe, MEMREG_LAST_WQE);
-	/* A device that has not told of it is waited for once. */
-	complete_all(&ep->last_wqe);
-	memreg_ring_flush(ep->srq->queue->ring);
-}
-
-/* Nothing of the peer's comes from here on, whatever the device does. */
-static void memreg_endpoint_destroy_qp(struct memreg_endpoint *ep)
-{
-	if (!ep->id->qp)
-		return;
-	rdma_destroy_qp(ep->id);
-	if (ep->srq)
-		memreg_queue_leave(ep->srq->queue, ep);
-}
-
-/* Have the QP, if there is one, flush all that was posted. */
-static int memreg_endpoint_flush(struct memreg_endpoint *ep)
-{
-	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
-	int ret;
-
-	if (!ep->id->qp)
-		return 0;
-	ret = ib_modify_qp(ep->id->qp, &attr, IB_QP_STATE);
-	if (!ret && ep->send)
-		ret = memreg_queue_mark(ep->send, ep->id->qp);
-	return ret;
-}
-
-/* The device does not do what it should: it gets no chance to do more. */
-static void memreg_endpoint_abandon(struct memreg_endpoint *ep)
-{
-	memreg_endpoint_destroy_qp(ep);
-	if (ep->send)
-		memreg_queue_abandon(ep->send);
-	if (ep->recv)
-		memreg_queue_abandon(ep->recv);
-}
-
-static bool memreg_endpoint_drain_queues(struct memreg_endpoint *ep)
-{
-	return (!ep->send || memreg_queue_drain(ep->send)) &&
-	       (!ep->recv || memreg_queue_drain(ep->recv));
-}
-
-/*
- * Wait until all that was posted on the queues has completed. A device may fail
- * to flush it: rxe's receiver is off for good if memory was short when the QP
- * got ready to receive.
- */
-static void memreg_endpoint_drain(struct memreg_endpoint *ep)
-{
-	if (!ep->send && !ep->recv && !ep->srq)
-		return;
-	if (memreg_endpoint_flush(ep) || !memreg_endpoint_drain_queues(ep)) {
-		memreg_endpoint_abandon(ep);
-		memreg_endpoint_drain_queues(ep);
-	}
-	if (ep->srq)
-		memreg_endpoint_drain_srq(ep);
-}
-
-/* Keep the peer from reaching anything by the QP, if there is one. */
-static void memreg_endpoint_cut(struct memreg_endpoint *ep)
-{
-	int ret;
-
-	memreg_endpoint_close_queues(ep);
-	ret = rdma_disconnect(ep->id);
-	memreg_endpoint_drain(ep);
-	if (ret)
-		memreg_endpoint_destroy_qp(ep);
-}
-
-/*
- * A QP that refuses a request tells the peer so, and goes to error by itself.
- * rxe has its event raised before either is done; to be faster than rxe would
- * leave the peer with a flushed request and no reason. So would a disconnect
- * that overtakes the refusal: the peer, which it is for, is to be the first.
- */
-static void memreg_endpoint_settle(struct memreg_endpoint *ep)
-{
-	struct ib_qp_init_attr init;
-	struct ib_qp_attr attr;
-	unsigned int ms;
-
-	for (ms = 0; ms < MEMREG_SETTLE_MS; ms++) {
-		if (ib_query_qp(ep->id->qp, &attr, IB_QP_STATE, &init) ||
-		    attr.qp_state == IB_QPS_ERR)
-			break;
-		usleep_range(1000, 2000);
-	}
-	if (READ_ONCE(ep->refused))
-		wait_for_completion_timeout(&ep->left, MEMREG_REFUSED);
-}
-
-/*
- * The address may lead to another device, whose removal waits for all its ids;
- * nobody tells us of it but their handlers. That may turn out at any time after
- * the end, too.
- */
-static void memreg_endpoint_drop_foreign(struct memreg_endpoint *ep)
-{
-	if (!ep->id || !ep->id->device ||
-	    ep->id->device == ep->file->mdev->ibdev)
-		return;
-	/* These may be at work on the id, and do not begin to any more. */
-	wait_for_completion(&ep->begun);
-	cancel_work_sync(&ep->resolve);
-	rdma_destroy_id(ep->id);
-	ep->id = NULL;
-}
-
-static void memreg_endpoint_close(struct work_struct *work)
-{
-	struct memreg_endpoint *ep =
-		container_of(work, struct memreg_endpoint, close);
-	bool ended = memreg_endpoint_end(ep);
-
-	if (ended) {
-		if (READ_ONCE(ep->failing) && ep->id->qp)
-			memreg_endpoint_settle(ep);
-		memreg_endpoint_cut(ep);
-	}
-	memreg_endpoint_drop_foreign(ep);
-	if (ended) {
-		memreg_window_revoke_granted(ep->file, ep);
-		memreg_event_post(ep, ep->outcome);
-	}
-}
-
 /* The connection that we asked for did not come up. Handler lock. */
 static void memreg_endpoint_fail(struct memreg_endpoint *ep, u32 outcome,
 				 int status)
@@ -597,7 +439,7 @@ static void memreg_endpoint_fail(struct memreg_endpoint *ep, u32 outcome,
 		ep->outcome = outcome;
 		ep->status = status;
 	}
-	queue_work(memreg_wq, &ep->close);
+	memreg_endpoint_close(ep);
 }
 
 /* Asynchronous events of the QP, in any context. */
@@ -611,8 +453,8 @@ static void memreg_endpoint_qp_event(struct ib_event *event, void *context)
 		break;
 	case IB_EVENT_QP_LAST_WQE_REACHED:
 		/* The QP is in error, and there may be no other event. */
-		complete_all(&ep->last_wqe);
-		queue_work(memreg_wq, &ep->close);
+		WRITE_ONCE(ep->closing.last_wqe, true);
+		memreg_endpoint_close(ep);
 		break;
 	case IB_EVENT_QP_REQ_ERR:
 	case IB_EVENT_QP_ACCESS_ERR:
@@ -620,11 +462,19 @@ static void memreg_endpoint_qp_event(struct ib_event *event, void *context)
 		fallthrough;
 	case IB_EVENT_QP_FATAL:
 		WRITE_ONCE(ep->failing, true);
-		queue_work(memreg_wq, &ep->close);
+		memreg_endpoint_close(ep);
 		break;
 	default:
 		break;
 	}
+}
+
+/* Milliseconds that connecting may still take, from 1. */
+static unsigned int memreg_endpoint_time_left(const struct memreg_endpoint *ep)
+{
+	long left = ep->connect_until - jiffies;
+
+	return left > 0 ? jiffies_to_msecs(left) : 1;
 }
 
 /*
@@ -634,33 +484,13 @@ static void memreg_endpoint_qp_event(struct ib_event *event, void *context)
  */
 static int memreg_endpoint_resolve_addr(struct memreg_endpoint *ep)
 {
-	long left = ep->resolve_until - jiffies;
-	unsigned int ms = left > 0 ? jiffies_to_msecs(left) : 0;
 	struct sockaddr_storage dst;
 
 	memreg_addr_to_sockaddr(&ep->peer, &dst);
 	return memreg_inject(MEMREG_INJECT_RESOLVE_ADDR) ?:
 	       rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&dst,
-				 clamp(ms, 1, MEMREG_RESOLVE_MS));
-}
-
-/* Another attempt, which must not be begun by the handler of the last one. */
-static void memreg_endpoint_resolve(struct work_struct *work)
-{
-	struct memreg_endpoint *ep =
-		container_of(work, struct memreg_endpoint, resolve);
-	int ret;
-
-	/* An id may be missing only then. */
-	if (READ_ONCE(ep->state) != IB_MEMREG_ENDPOINT_CONNECTING)
-		return;
-	ret = memreg_endpoint_resolve_addr(ep);
-	if (!ret)
-		return;
-	rdma_lock_handler(ep->id);
-	memreg_endpoint_fail(ep, IB_MEMREG_EVENT_ERROR,
-			     memreg_cm_errno(ret, -EHOSTUNREACH));
-	rdma_unlock_handler(ep->id);
+				 min(memreg_endpoint_time_left(ep),
+				     MEMREG_RESOLVE_MS));
 }
 
 /*
@@ -677,13 +507,10 @@ static struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file)
 	ep->file = file;
 	INIT_LIST_HEAD(&ep->grants.windows);
 	init_waitqueue_head(&ep->grants.wait);
-	init_completion(&ep->last_wqe);
-	init_completion(&ep->left);
 	init_completion(&ep->begun);
 	memreg_bindings_init(&ep->bound);
 	INIT_LIST_HEAD(&ep->event_node);
-	INIT_WORK(&ep->close, memreg_endpoint_close);
-	INIT_WORK(&ep->resolve, memreg_endpoint_resolve);
+	memreg_closing_begin(&ep->closing);
 	if (memreg_object_alloc(file, &ep->obj, IB_MEMREG_OBJECT_ENDPOINT)) {
 		kfree(ep);
 		return NULL;
@@ -923,7 +750,7 @@ static int memreg_endpoint_try_qp(struct memreg_endpoint *ep,
 		.send_cq = ep->send ? ep->send->ring->cq : domain->cq,
 		.recv_cq = ep->recv ? ep->recv->ring->cq : domain->cq,
 		.cap = {
-			/* One more for memreg_queue_drain(). */
+			/* One more for memreg_queue_mark(). */
 			.max_send_wr = ep->send ? ep->send->depth + 1 : 1,
 			.max_recv_wr = ep->recv ? ep->recv->depth : 1,
 			.max_send_sge = ep->send ? ep->send->fragments : 1,
@@ -974,37 +801,19 @@ static int memreg_endpoint_create_qp(struct memreg_endpoint *ep,
 	return ret;
 }
 
-/* Called with the worker off: nothing queues it for good any more. */
-static void memreg_endpoint_destroy_id(struct memreg_endpoint *ep)
-{
-	/* Whatever handlers see from here on, they make no QP. */
-	rdma_lock_handler(ep->id);
-	memreg_endpoint_set_closed(ep);
-	rdma_unlock_handler(ep->id);
-
-	memreg_endpoint_close_queues(ep);
-	if (ep->id->qp)
-		memreg_endpoint_cut(ep);
-	else
-		memreg_endpoint_drain(ep);
-	memreg_endpoint_destroy_qp(ep);
-	/* A request that was not answered is rejected by this. */
-	rdma_destroy_id(ep->id);
-}
-
 static void memreg_endpoint_destroy(struct memreg_file *file,
 				    struct memreg_object *obj)
 {
 	struct memreg_endpoint *ep =
 		container_of(obj, struct memreg_endpoint, obj);
 
-	/* Nothing runs any more that would queue it. */
 	complete_all(&ep->begun);
-	complete_all(&ep->left);
-	disable_work_sync(&ep->resolve);
-	disable_work_sync(&ep->close);
-	if (ep->id)
-		memreg_endpoint_destroy_id(ep);
+	memreg_closing_finish(ep);
+	if (ep->id) {
+		memreg_endpoint_destroy_qp(ep);
+		/* A request that was not answered is rejected by this. */
+		rdma_destroy_id(ep->id);
+	}
 	memreg_window_revoke_granted(file, ep);
 
 	/* Nobody posts any more. */
@@ -1018,6 +827,8 @@ static void memreg_endpoint_destroy(struct memreg_file *file,
 	memreg_bindings_fini(&ep->bound);
 	if (ep->domain)
 		memreg_domain_put(ep->domain);
+	if (ep->cred)
+		put_cred(ep->cred);
 	kfree_rcu(ep, rcu);
 }
 
@@ -1055,17 +866,21 @@ static void memreg_endpoint_keep_data(struct memreg_endpoint *ep,
 
 static int memreg_endpoint_addr_resolved(struct memreg_endpoint *ep)
 {
+	const struct cred *cred;
 	int ret;
 
 	if (ep->id->device != ep->file->mdev->ibdev)
 		return -EADDRNOTAVAIL;
+	/* Security modules decide on what the QP may do by who makes it. */
+	cred = override_creds(ep->cred);
 	ret = memreg_endpoint_create_qp(ep, ep->domain);
+	revert_creds(cred);
 	if (!ret)
 		ret = memreg_queues_ready(ep);
 	if (ret)
 		return ret;
 	return memreg_inject(MEMREG_INJECT_RESOLVE_ROUTE) ?:
-	       rdma_resolve_route(ep->id, ep->timeout_ms);
+	       rdma_resolve_route(ep->id, memreg_endpoint_time_left(ep));
 }
 
 static int memreg_endpoint_route_resolved(struct memreg_endpoint *ep)
@@ -1086,24 +901,46 @@ static int memreg_endpoint_route_resolved(struct memreg_endpoint *ep)
 	       rdma_connect_locked(ep->id, &param);
 }
 
-/* Take the next step of connecting, or fail. */
-static void memreg_endpoint_proceed(struct memreg_endpoint *ep,
-				    enum rdma_cm_event_type event)
+/* Take the next step of connecting that is due. Handler lock. */
+static int memreg_endpoint_next(struct memreg_endpoint *ep)
 {
-	int ret;
+	if (test_and_clear_bit(MEMREG_CONNECT_QP, &ep->due))
+		return memreg_endpoint_addr_resolved(ep);
+	if (test_and_clear_bit(MEMREG_CONNECT_ASK, &ep->due))
+		return memreg_endpoint_route_resolved(ep);
+	return time_before(jiffies, ep->connect_until) ? 0 : -ETIMEDOUT;
+}
 
-	if (ep->state != IB_MEMREG_ENDPOINT_CONNECTING) {
-		/* Too late, but the id may be another device's by it. */
-		queue_work(memreg_wq, &ep->close);
+/**
+ * memreg_endpoint_go_on() - Go on with connecting
+ * @ep: Endpoint in any state
+ *
+ * Called by the endpoint's worker when an event or the timer calls for it.
+ */
+void memreg_endpoint_go_on(struct memreg_endpoint *ep)
+{
+	int ret = 0;
+
+	/* It is the peer's, or the user's, turn on the accepting side. */
+	if (ep->listener_id)
 		return;
+	if (test_and_clear_bit(MEMREG_CONNECT_RESOLVE, &ep->due))
+		ret = memreg_endpoint_resolve_addr(ep);
+	rdma_lock_handler(ep->id);
+	if (ep->state == IB_MEMREG_ENDPOINT_CONNECTING) {
+		ret = ret ?: memreg_endpoint_next(ep);
+		if (ret)
+			memreg_endpoint_fail(ep, IB_MEMREG_EVENT_ERROR,
+					     memreg_cm_errno(ret));
 	}
-	if (event == RDMA_CM_EVENT_ADDR_RESOLVED)
-		ret = memreg_endpoint_addr_resolved(ep);
-	else
-		ret = memreg_endpoint_route_resolved(ep);
-	if (ret)
-		memreg_endpoint_fail(ep, IB_MEMREG_EVENT_ERROR,
-				     memreg_cm_errno(ret, -EHOSTUNREACH));
+	rdma_unlock_handler(ep->id);
+}
+
+/* Have the worker take a step of connecting, which a handler must not. */
+static void memreg_endpoint_set_due(struct memreg_endpoint *ep, int step)
+{
+	set_bit(step, &ep->due);
+	memreg_closing_step(ep);
 }
 
 static void memreg_endpoint_established(struct memreg_endpoint *ep,
@@ -1153,26 +990,23 @@ static int memreg_endpoint_handler(struct rdma_cm_id *id,
 	memreg_inject_event(event);
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		memreg_endpoint_set_due(ep, MEMREG_CONNECT_QP);
+		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		memreg_endpoint_proceed(ep, event->event);
+		memreg_endpoint_set_due(ep, MEMREG_CONNECT_ASK);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 		if (event->status == -ETIMEDOUT &&
-		    time_before(jiffies, ep->resolve_until)) {
-			queue_work(memreg_wq, &ep->resolve);
+		    time_before(jiffies, ep->connect_until)) {
+			memreg_endpoint_set_due(ep, MEMREG_CONNECT_RESOLVE);
 			break;
 		}
 		fallthrough;
 	case RDMA_CM_EVENT_ROUTE_ERROR:
-		memreg_endpoint_fail(ep, IB_MEMREG_EVENT_ERROR,
-				     memreg_cm_errno(event->status,
-						     -EHOSTUNREACH));
-		break;
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 		memreg_endpoint_fail(ep, IB_MEMREG_EVENT_ERROR,
-				     memreg_cm_errno(event->status,
-						     -ECONNRESET));
+				     memreg_cm_errno(event->status));
 		break;
 	case RDMA_CM_EVENT_REJECTED:
 		memreg_endpoint_rejected(ep, event);
@@ -1183,8 +1017,8 @@ static int memreg_endpoint_handler(struct rdma_cm_id *id,
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 	case RDMA_CM_EVENT_ADDR_CHANGE:
-		complete_all(&ep->left);
-		queue_work(memreg_wq, &ep->close);
+		WRITE_ONCE(ep->closing.left, true);
+		memreg_endpoint_close(ep);
 		break;
 	default:
 		break;
@@ -1330,7 +1164,7 @@ static int memreg_listener_bind(struct memreg_ucmd *ucmd,
 
 	ret = rdma_set_reuseaddr(id, 1);
 	if (ret)
-		return memreg_fail_address(ucmd, ret, -EADDRNOTAVAIL);
+		return memreg_fail_address(ucmd, ret);
 	ret = memreg_id_bind(ucmd, id, &cmd->addr);
 	if (ret)
 		return ret;
@@ -1370,7 +1204,7 @@ int memreg_endpoint_listen(struct memreg_ucmd *ucmd)
 		/* The address is good, so somebody else has the port. */
 		if (ret == -EADDRNOTAVAIL)
 			ret = -EADDRINUSE;
-		ret = memreg_fail_address(ucmd, ret, -EADDRINUSE);
+		ret = memreg_fail_address(ucmd, ret);
 		/* So that the same call can be made again. */
 		cmd->addr.port = port;
 		if (memreg_respond(ucmd, sizeof(*cmd)))
@@ -1494,7 +1328,7 @@ static int memreg_request_accept(struct memreg_ucmd *ucmd,
 	      rdma_accept(ep->id, &param);
 	if (ret) {
 		/* The peer gave up, or is told by the RDMA CM to. */
-		queue_work(memreg_wq, &ep->close);
+		memreg_endpoint_close(ep);
 		return memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	}
 	/* The peer's first message may come before it says that it is up. */
@@ -1612,10 +1446,11 @@ int memreg_endpoint_reject(struct memreg_ucmd *ucmd)
 	rdma_reject(ep->id, data, cmd->private_data_len,
 		    IB_CM_REJ_CONSUMER_DEFINED);
 	memreg_endpoint_set_closed(ep);
+	WRITE_ONCE(ep->closing.quiet, true);
 	rdma_unlock_handler(ep->id);
-	/* Who keeps it from being destroyed may wait for what is posted. */
-	memreg_endpoint_cut(ep);
-	memreg_window_revoke_granted(ucmd->file, ep);
+	/* Another call may keep it, and what is posted must end even so. */
+	memreg_endpoint_close(ep);
+	memreg_closing_await(ep);
 	memreg_object_put(&ep->obj);
 
 	memreg_object_destroy(ucmd->file, cmd->endpoint_id,
@@ -1667,7 +1502,7 @@ static int memreg_connect_prepare(struct memreg_ucmd *ucmd,
 	ep->outcome = IB_MEMREG_EVENT_ERROR;
 	ep->status = -ECONNRESET;
 	ep->peer = cmd->addr;
-	ep->timeout_ms = cmd->timeout_ms;
+	ep->cred = get_current_cred();
 	ret = memreg_private_data_get(ucmd, ep->private_data,
 				      cmd->private_data, cmd->private_data_len,
 				      MEMREG_CONNECT_DATA);
@@ -1693,13 +1528,14 @@ static int memreg_connect_prepare(struct memreg_ucmd *ucmd,
  * the worker destroys it if it is of another device.
  */
 static int memreg_connect_begin(struct memreg_ucmd *ucmd,
-				struct memreg_endpoint *ep)
+				struct memreg_endpoint *ep, u32 timeout_ms)
 {
 	int ret;
 
-	ep->resolve_until = jiffies + msecs_to_jiffies(ep->timeout_ms);
+	ep->connect_until = jiffies + msecs_to_jiffies(timeout_ms);
+	memreg_closing_alarm(ep, ep->connect_until);
 	ret = memreg_endpoint_resolve_addr(ep);
-	return ret ? memreg_fail_address(ucmd, ret, -ENETUNREACH) : 0;
+	return ret ? memreg_fail_address(ucmd, ret) : 0;
 }
 
 /* ioctl(IB_MEMREG_IOC_CONNECT) */
@@ -1731,7 +1567,7 @@ int memreg_endpoint_connect(struct memreg_ucmd *ucmd)
 	if (ret)
 		goto err_abort;
 	/* The user has the answer: now events may come. */
-	ret = memreg_connect_begin(ucmd, ep);
+	ret = memreg_connect_begin(ucmd, ep, cmd->timeout_ms);
 	complete_all(&ep->begun);
 	if (ret)
 		goto err_abort;
@@ -1757,9 +1593,9 @@ int memreg_endpoint_disconnect(struct memreg_ucmd *ucmd)
 	if (IS_ERR(ep))
 		return PTR_ERR(ep);
 	if (READ_ONCE(ep->up)) {
-		complete_all(&ep->left);
-		queue_work(memreg_wq, &ep->close);
-		flush_work(&ep->close);
+		WRITE_ONCE(ep->closing.left, true);
+		memreg_endpoint_close(ep);
+		memreg_closing_await(ep);
 	} else {
 		ret = memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	}

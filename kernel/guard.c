@@ -184,7 +184,7 @@ static bool memreg_guard_cut(struct memreg_region *region)
 	frwr->state = MEMREG_FRWR_FAILED;
 	frwr->fast.status = -EIO;
 	memreg_frwr_move(frwr, &region->frwrs);
-	queue_work(memreg_wq, cut);
+	queue_work(memreg_cut_wq, cut);
 	/* For who waits, that is as good as a batch that ended. */
 	WRITE_ONCE(region->guard.through, region->guard.through + 1);
 	wake_up_all(&region->mdev->guard_wait);

@@ -21,9 +21,7 @@
 #include "memreg.h"
 #include "trace.h"
 
-/* Ends of connections. Rebuilding queues has a workqueue of its own, as ends
- * of connections wait for it.
- */
+/* What nobody waits for. */
 struct workqueue_struct *memreg_wq;
 
 /* All open files, by their numbers, which come back late. */
@@ -77,6 +75,7 @@ static int memreg_open(struct inode *inode, struct file *filp)
 	spin_lock_init(&file->event_lock);
 	INIT_LIST_HEAD(&file->events);
 	init_waitqueue_head(&file->wait);
+	memreg_closer_init(&file->closer);
 	INIT_LIST_HEAD(&file->device_node);
 
 	ret = xa_alloc_cyclic(&memreg_files, &file->number, file,
@@ -393,9 +392,12 @@ static int __init memreg_init(void)
 	ret = memreg_ring_init();
 	if (ret)
 		goto err_guard;
-	ret = memreg_device_init();
+	ret = memreg_closing_init();
 	if (ret)
 		goto err_ring;
+	ret = memreg_device_init();
+	if (ret)
+		goto err_closing;
 	ret = memreg_kapi_init();
 	if (ret)
 		goto err_device;
@@ -410,6 +412,8 @@ err_inject:
 	memreg_kapi_exit();
 err_device:
 	memreg_device_exit();
+err_closing:
+	memreg_closing_exit();
 err_ring:
 	memreg_ring_exit();
 err_guard:
@@ -427,6 +431,7 @@ static void __exit memreg_exit(void)
 	memreg_inject_exit();
 	memreg_kapi_exit();
 	memreg_device_exit();
+	memreg_closing_exit();
 	memreg_ring_exit();
 	memreg_guard_exit();
 	memreg_domain_exit();

@@ -4,7 +4,8 @@
  *
  * Layers, each of which knows only those to its right:
  *
- *	main -> uring -> submit -> {endpoint, window, mr} -> {srq, guard}
+ *	main -> uring -> submit -> {endpoint, closing, window, mr}
+ *	     -> {srq, guard}
  *	     -> queue -> {region, cq} -> {domain, frwr} -> device -> object
  *
  * Lock order, outermost first:
@@ -30,6 +31,8 @@
  *				context; taken inside of none of the spinlocks
  *				above, and takes none of them
  *	memreg_bindings.lock	windows of type 2B; with interrupts off
+ *	memreg_closer.lock	steps of connections that end; with interrupts
+ *				off
  *
  * io_uring may hold a lock of its own when it issues or cancels a command: the
  * mutexes above, and memreg_file.lock, are then only tried.
@@ -404,6 +407,18 @@ static inline void memreg_object_put(struct memreg_object *obj)
  */
 
 /**
+ * struct memreg_closer - Has the endpoints of a file take steps, see closing.c
+ * @lock: Protects the fields below, with interrupts off
+ * @ready: Endpoints that have a step to take, by memreg_closing.node
+ * @running: Steps that are queued or under way
+ */
+struct memreg_closer {
+	spinlock_t lock;
+	struct list_head ready;
+	unsigned int running;
+};
+
+/**
  * struct memreg_file - An open file
  * @lock: Read: a call is at work. Write: the file is being bound, or its
  *	device is going.
@@ -424,6 +439,7 @@ static inline void memreg_object_put(struct memreg_object *obj)
  * @uid: Who bound it
  * @comm: Who bound it
  * @scratch: Room for submission, while nobody uses it
+ * @closer: Ends its connections
  * @charge: Handle in the rdma cgroup
  */
 struct memreg_file {
@@ -445,6 +461,7 @@ struct memreg_file {
 	kuid_t uid;
 	char comm[TASK_COMM_LEN];
 	struct memreg_scratch *scratch;
+	struct memreg_closer closer;
 	struct memreg_charge charge;
 };
 
@@ -467,6 +484,8 @@ struct memreg_ucmd {
 };
 
 extern struct workqueue_struct *memreg_wq;
+/* What guards queue to have an endpoint end; reclaim may wait for the key. */
+extern struct workqueue_struct *memreg_cut_wq;
 
 int memreg_enter(struct memreg_ucmd *ucmd, bool wait);
 void memreg_leave(struct memreg_ucmd *ucmd);
@@ -1090,7 +1109,7 @@ static inline u32 memreg_fragments(struct memreg_device *mdev)
 /* Work requests that a queue of the device has room for. */
 static inline u32 memreg_queue_depth(struct memreg_device *mdev)
 {
-	/* One is for memreg_queue_drain(). */
+	/* One is for memreg_queue_mark(). */
 	return min_t(u32, mdev->ibdev->attrs.max_qp_wr - 1,
 		     IB_MEMREG_QUEUE_MAX);
 }
@@ -1185,8 +1204,7 @@ struct memreg_slot {
  * @fenced: Behind what was posted last no message is sent anew that was posted
  *	before; @lock, and looked at where MEMREG_QUIRK_REPEATS_REG_MR is
  * @marked: A marker is posted
- * @wait: Waits for @posted to be 0, and the marker to be through, or for an
- *	endpoint to leave @takers
+ * @wait: Waits for an endpoint to leave @takers
  */
 struct memreg_queue {
 	struct memreg_ring *ring;
@@ -1294,7 +1312,9 @@ struct memreg_queue *memreg_queue_alloc(struct memreg_device *mdev,
 void memreg_queue_free(struct memreg_device *mdev, struct memreg_queue *queue);
 void memreg_queue_close(struct memreg_queue *queue);
 int memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp);
-bool memreg_queue_drain(struct memreg_queue *queue);
+void memreg_queue_flush_early(struct memreg_queue *queue);
+bool memreg_queue_is_idle(struct memreg_queue *queue);
+void memreg_queue_sync(struct memreg_queue *queue);
 void memreg_queue_abandon(struct memreg_queue *queue);
 int memreg_queue_reserve(struct memreg_queue *queue, u32 count);
 void memreg_queue_undo(struct memreg_slot *slot);
@@ -1383,6 +1403,8 @@ void memreg_bindings_fini(struct memreg_bindings *bound);
 int memreg_window_alloc(struct memreg_ucmd *ucmd);
 int memreg_window_bind(struct memreg_ucmd *ucmd);
 int memreg_window_revoke(struct memreg_ucmd *ucmd);
+void memreg_window_revoke_plain(struct memreg_file *file,
+				struct memreg_endpoint *ep);
 void memreg_window_revoke_granted(struct memreg_file *file,
 				  struct memreg_endpoint *ep);
 int memreg_window_post_bind(struct memreg_ucmd *ucmd,
@@ -1453,6 +1475,65 @@ struct memreg_bindings {
 	struct hlist_head first[1U << MEMREG_BINDINGS_BITS];
 };
 
+/**
+ * enum memreg_stage - How far the end of a connection has come, see closing.c
+ * @MEMREG_STAGE_STANDS: Nobody has asked for it.
+ * @MEMREG_STAGE_SETTLE: The QP goes to error by itself.
+ * @MEMREG_STAGE_REFUSE: The peer is to see why.
+ * @MEMREG_STAGE_DRAIN: What was posted is being flushed.
+ * @MEMREG_STAGE_DETACH: The QP lets go of a shared receive queue.
+ * @MEMREG_STAGE_OVER: All is done.
+ */
+enum memreg_stage {
+	MEMREG_STAGE_STANDS,
+	MEMREG_STAGE_SETTLE,
+	MEMREG_STAGE_REFUSE,
+	MEMREG_STAGE_DRAIN,
+	MEMREG_STAGE_DETACH,
+	MEMREG_STAGE_OVER,
+};
+
+/**
+ * struct memreg_closing - The end of an endpoint's connection
+ * @node: In memreg_closer.ready; memreg_closer.lock
+ * @shut: No step is taken any more; memreg_closer.lock
+ * @work: Takes a step
+ * @cut: What a guard queues whose key a BIND may still make
+ * @timer: Asks for a step
+ * @stage: How far it has come; the worker's
+ * @until: Jiffies when that stage ends in any case; the worker's
+ * @undone: Errno of the RDMA CM, which has not disconnected; the worker's
+ * @asked: The connection is to end
+ * @urgent: Nothing is done for the peer alone, and others of the file can wait
+ * @left: The peer has disconnected, or our user is done
+ * @last_wqe: The QP takes no more of the shared queue's
+ * @draining: The last completion of a queue is to ask for a step
+ * @quiet: The user knows of the end already; handler lock, or destroying
+ * @over: The last stage is reached
+ */
+struct memreg_closing {
+	struct list_head node;
+	bool shut;
+	struct work_struct work;
+	struct work_struct cut;
+	struct timer_list timer;
+	enum memreg_stage stage;
+	unsigned long until;
+	int undone;
+	bool asked;
+	bool urgent;
+	bool left;
+	bool last_wqe;
+	bool draining;
+	bool quiet;
+	struct completion over;
+};
+
+/* Bits of memreg_endpoint.due: resolve the address; make the QP; connect it. */
+#define MEMREG_CONNECT_RESOLVE	0
+#define MEMREG_CONNECT_QP	1
+#define MEMREG_CONNECT_ASK	2
+
 struct memreg_listener;
 
 /**
@@ -1475,8 +1556,6 @@ struct memreg_listener;
  * @srq_node: In memreg_queue.takers of the shared queue, while there may be
  *	completions of @srq_qp
  * @queued: The queues are what they will be: release and acquire
- * @last_wqe: The QP takes no more of the shared queue's
- * @left: The peer has disconnected, the device goes, or our user is done
  * @begun: CONNECT has let go of @id
  * @bound: Windows of type 2B, from when they are submitted to be bound until
  *	their keys are dead
@@ -1497,10 +1576,10 @@ struct memreg_listener;
  * @private_data_len: Its length
  * @responder_resources: READs from the peer at a time that it asks for
  * @initiator_depth: READs to the peer at a time that it takes
- * @timeout_ms: For the resolution of routes
- * @resolve_until: Jiffies until which the address may be resolved
- * @resolve: Worker that begins another attempt to resolve it
- * @close: Worker that ends the connection
+ * @cred: Of the caller of CONNECT, to make the QP with; otherwise NULL
+ * @connect_until: Jiffies until which CONNECT may take
+ * @due: Steps of connecting to be taken, MEMREG_CONNECT_*
+ * @closing: Its end
  * @charge: QP in the rdma cgroup
  * @rcu: Who looks for another one in memreg_queue.takers may be at it
  */
@@ -1518,8 +1597,6 @@ struct memreg_endpoint {
 	const struct ib_qp *srq_qp;
 	struct rhash_head srq_node;
 	bool queued;
-	struct completion last_wqe;
-	struct completion left;
 	struct completion begun;
 	struct memreg_bindings bound;
 	u32 state;
@@ -1537,10 +1614,10 @@ struct memreg_endpoint {
 	u32 private_data_len;
 	u8 responder_resources;
 	u8 initiator_depth;
-	u32 timeout_ms;
-	unsigned long resolve_until;
-	struct work_struct resolve;
-	struct work_struct close;
+	const struct cred *cred;
+	unsigned long connect_until;
+	unsigned long due;
+	struct memreg_closing closing;
 	struct memreg_charge charge;
 	struct rcu_head rcu;
 };
@@ -1557,8 +1634,26 @@ int memreg_endpoint_connect(struct memreg_ucmd *ucmd);
 int memreg_endpoint_disconnect(struct memreg_ucmd *ucmd);
 int memreg_endpoint_setup(struct memreg_ucmd *ucmd);
 ssize_t memreg_event_read(struct memreg_file *file, struct iov_iter *to);
+void memreg_event_post(struct memreg_endpoint *ep, u32 type);
+void memreg_endpoint_set_closed(struct memreg_endpoint *ep);
+void memreg_endpoint_go_on(struct memreg_endpoint *ep);
 extern const struct memreg_object_ops memreg_listener_ops;
 extern const struct memreg_object_ops memreg_endpoint_ops;
+
+/*
+ * kernel/closing.c
+ */
+
+int memreg_closing_init(void);
+void memreg_closing_exit(void);
+void memreg_closer_init(struct memreg_closer *closer);
+void memreg_closing_begin(struct memreg_closing *closing);
+void memreg_closing_alarm(struct memreg_endpoint *ep, unsigned long expires);
+void memreg_closing_step(struct memreg_endpoint *ep);
+void memreg_closing_await(struct memreg_endpoint *ep);
+void memreg_closing_finish(struct memreg_endpoint *ep);
+void memreg_endpoint_close(struct memreg_endpoint *ep);
+void memreg_endpoint_destroy_qp(struct memreg_endpoint *ep);
 
 /*
  * kernel/submit.c

@@ -30,8 +30,8 @@
 #include "memreg.h"
 #include "trace.h"
 
-/* Longest that a device is waited for which has work to flush. */
-#define MEMREG_DRAIN	(10 * HZ)
+/* Longest that the last owner of a QP's address is waited for. */
+#define MEMREG_JOIN	(10 * HZ)
 
 /*
  * Submission
@@ -253,7 +253,7 @@ int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep)
 	ep->srq_qp = ep->id->qp;
 	/* If a QP at this address has just gone, its owner is leaving. */
 	wait_event_timeout(queue->wait, memreg_queue_try_join(queue, ep, &ret),
-			   MEMREG_DRAIN);
+			   MEMREG_JOIN);
 	return ret ? -ENOMEM : 0;
 }
 
@@ -286,7 +286,7 @@ static void memreg_endpoint_failed(const struct memreg_queue *queue,
 		WRITE_ONCE(ep->refused, true);
 	if (status != IB_WC_WR_FLUSH_ERR)
 		WRITE_ONCE(ep->failing, true);
-	queue_work(memreg_wq, &ep->close);
+	memreg_endpoint_close(ep);
 }
 
 /*
@@ -360,15 +360,15 @@ static __always_inline bool memreg_slot_end(struct memreg_slot *slot,
 	return outcome >= 0;
 }
 
-/* A slot is free again; the last to be so may end the queue. */
+/* Slots are free again; the last to be so may end the queue. */
 static void memreg_queue_give(struct memreg_queue *queue, u32 count)
 {
 	/* Nobody frees the queue before the ring's lock is let go of. */
 	if (atomic_sub_return(count, &queue->posted))
 		return;
-	/* Atomics that return are full barriers: who sleeps has looked. */
-	if (waitqueue_active(&queue->wait))
-		wake_up_all(&queue->wait);
+	/* Atomics that return are full barriers: a step that waits has looked. */
+	if (queue->ep && READ_ONCE(queue->ep->closing.draining))
+		memreg_closing_step(queue->ep);
 }
 
 /* Commands of io_uring are told of when what they had is free again. */
@@ -521,8 +521,15 @@ void memreg_queue_close(struct memreg_queue *queue)
 	mutex_unlock(&queue->lock);
 }
 
-/* Receives that no QP ever took end as if one had flushed them. */
-static void memreg_queue_flush_early(struct memreg_queue *queue)
+/**
+ * memreg_queue_flush_early() - End receives that no QP ever took
+ * @queue: Closed receive queue
+ *
+ * They end as if a QP had flushed them.
+ *
+ * Context: may sleep.
+ */
+void memreg_queue_flush_early(struct memreg_queue *queue)
 {
 	struct llist_node *list = llist_del_all(&queue->early);
 	struct memreg_slot *slot, *next;
@@ -560,34 +567,28 @@ int memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp)
 	return ret;
 }
 
-static bool memreg_queue_is_idle(struct memreg_queue *queue)
+/**
+ * memreg_queue_is_idle() - Has all that was posted completed?
+ * @queue: Closed queue
+ *
+ * Return: whether it has, the marker included.
+ */
+bool memreg_queue_is_idle(struct memreg_queue *queue)
 {
 	return !atomic_read_acquire(&queue->posted) &&
 	       !READ_ONCE(queue->marked);
 }
 
 /**
- * memreg_queue_drain() - Wait until all that was posted has completed
- * @queue: Closed queue, whose QP, if there is one, flushes what was posted
+ * memreg_queue_sync() - Wait until completion handlers are off a queue
+ * @queue: Closed and idle queue
  *
  * Context: may sleep.
- * Return: false if the device has not completed it for MEMREG_DRAIN; if there
- * is no QP, this can't be.
  */
-bool memreg_queue_drain(struct memreg_queue *queue)
+void memreg_queue_sync(struct memreg_queue *queue)
 {
-	memreg_queue_flush_early(queue);
-	if (!wait_event_timeout(queue->wait, memreg_queue_is_idle(queue),
-				MEMREG_DRAIN)) {
-		/* It may have completed behind what somebody still settles. */
-		memreg_ring_flush(queue->ring);
-		if (!memreg_queue_is_idle(queue))
-			return false;
-	}
-	/* Who woke us does not look at the queue any more. */
 	spin_lock_irq(&queue->ring->lock);
 	spin_unlock_irq(&queue->ring->lock);
-	return true;
 }
 
 /* Let go of windows that an INVALIDATE which never completes has claimed. */

@@ -809,7 +809,7 @@ static int memreg_chain_post(struct memreg_sub *sub,
 	if (from && ((sub->uring && sub->queue->send) ||
 		     (sub->s->owners[from - 1] == *taken &&
 		      !memreg_slot_is_fence(sub->s->slots[from - 1]))))
-		queue_work(memreg_wq, &sub->queue->ep->close);
+		memreg_endpoint_close(sub->queue->ep);
 	memreg_count(sub->ucmd->mdev, IB_MEMREG_STAT_WRS_SUBMITTED,
 		     *taken - sub->s->owners[0]);
 	memreg_chain_undo(sub, from);

@@ -443,8 +443,8 @@ static void memreg_uring_cut(struct memreg_file *file, u32 id)
 		return;
 	obj = memreg_object_get(file, id, IB_MEMREG_OBJECT_ENDPOINT);
 	if (obj) {
-		queue_work(memreg_wq, &container_of(obj, struct memreg_endpoint,
-						    obj)->close);
+		memreg_endpoint_close(container_of(obj, struct memreg_endpoint,
+						   obj));
 		memreg_object_put(obj);
 	}
 	memreg_leave(&ucmd);

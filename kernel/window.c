@@ -389,7 +389,11 @@ static void memreg_window_tie_locked(struct memreg_window *window,
 				     struct memreg_endpoint *ep)
 {
 	window->endpoint = ep;
-	list_add_tail(&window->grant_node, &ep->grants.windows);
+	/* So that memreg_window_revoke_plain() finds them first. */
+	if (window->type == IB_MEMREG_WINDOW_TYPE1)
+		list_add(&window->grant_node, &ep->grants.windows);
+	else
+		list_add_tail(&window->grant_node, &ep->grants.windows);
 }
 
 /* The same, unless the endpoint's connection is over. */
@@ -1053,12 +1057,12 @@ int memreg_window_revoke(struct memreg_ucmd *ucmd)
 #define MEMREG_GRANTS_BATCH	32
 
 /*
- * Claim some of the windows that are granted to an endpoint which is closing.
- * Returns their number, 0 if others are at work on what is left, and -1 if
- * nothing is left.
+ * Claim some of the windows that are granted to an endpoint which is closing,
+ * or of those of type 1 among them. Returns their number, 0 if others are at
+ * work on what is left, and -1 if nothing is left.
  */
 static int memreg_grants_claim(struct memreg_file *file,
-			       struct memreg_endpoint *ep,
+			       struct memreg_endpoint *ep, bool plain,
 			       struct memreg_window **windows)
 {
 	struct memreg_window *window;
@@ -1068,6 +1072,8 @@ static int memreg_grants_claim(struct memreg_file *file,
 	WRITE_ONCE(ep->grants.closed, true);
 	list_for_each_entry(window, &ep->grants.windows, grant_node) {
 		if (n == MEMREG_GRANTS_BATCH)
+			break;
+		if (plain && window->type != IB_MEMREG_WINDOW_TYPE1)
 			break;
 		/* Before it was accepted, any domain's windows would do. */
 		if (n && window->domain != windows[0]->domain)
@@ -1086,10 +1092,53 @@ static int memreg_grants_claim(struct memreg_file *file,
 	return n;
 }
 
+/* Revoke windows that were claimed, and let calls go on that wait for them. */
+static void memreg_grants_revoke(struct memreg_file *file,
+				 struct memreg_window **windows, int n)
+{
+	struct memreg_key *keys[MEMREG_GRANTS_BATCH];
+	int i;
+
+	for (i = 0; i < n; i++)
+		keys[i] = &windows[i]->key;
+	/* Nobody can ask for it later, so wait for packets as well. */
+	memreg_revoke_claimed(file, windows[0]->domain, windows, keys, n, true);
+	/* Calls may wait for them. */
+	smp_mb();
+	for (i = 0; i < n; i++) {
+		wake_up_var(&windows[i]->state);
+		memreg_object_put(&windows[i]->obj);
+	}
+}
+
+/**
+ * memreg_window_revoke_plain() - Revoke granted windows of type 1
+ * @file: The file
+ * @ep: Endpoint whose connection is over, and which may have work posted
+ *
+ * When this returns, the endpoint is granted no more windows, and of type 1 it
+ * has none but those that other calls are at work on.
+ *
+ * Context: may sleep. Never fails, and allocates nothing.
+ */
+void memreg_window_revoke_plain(struct memreg_file *file,
+				struct memreg_endpoint *ep)
+{
+	struct memreg_window *windows[MEMREG_GRANTS_BATCH];
+	int n;
+
+	for (;;) {
+		n = memreg_grants_claim(file, ep, true, windows);
+		if (n <= 0)
+			return;
+		memreg_grants_revoke(file, windows, n);
+	}
+}
+
 /**
  * memreg_window_revoke_granted() - Revoke what was granted to an endpoint
  * @file: The file
- * @ep: Endpoint whose connection is over, or which is being destroyed
+ * @ep: Endpoint whose connection is over, and which has no work posted
  *
  * When this returns, the endpoint has no windows, and never will have any.
  *
@@ -1099,25 +1148,14 @@ void memreg_window_revoke_granted(struct memreg_file *file,
 				  struct memreg_endpoint *ep)
 {
 	struct memreg_window *windows[MEMREG_GRANTS_BATCH];
-	struct memreg_key *keys[MEMREG_GRANTS_BATCH];
-	int i, n;
+	int n;
 
 	for (;;) {
 		wait_event(ep->grants.wait,
-			   (n = memreg_grants_claim(file, ep, windows)));
+			   (n = memreg_grants_claim(file, ep, false, windows)));
 		if (n < 0)
 			return;
-		for (i = 0; i < n; i++)
-			keys[i] = &windows[i]->key;
-		/* Nobody can ask for it later, so wait for packets as well. */
-		memreg_revoke_claimed(file, windows[0]->domain, windows, keys,
-				      n, true);
-		/* Calls may wait for them. */
-		smp_mb();
-		for (i = 0; i < n; i++) {
-			wake_up_var(&windows[i]->state);
-			memreg_object_put(&windows[i]->obj);
-		}
+		memreg_grants_revoke(file, windows, n);
 	}
 }
 
@@ -1153,7 +1191,7 @@ static int memreg_post_make(struct memreg_ucmd *ucmd,
 {
 	int ret;
 
-	ret = memreg_key_prepare(ep->domain, &window->key, &ep->close);
+	ret = memreg_key_prepare(ep->domain, &window->key, &ep->closing.cut);
 	if (ret == -ESTALE)
 		ucmd->reason = IB_MEMREG_REASON_STALE;
 	if (ret)
@@ -1506,7 +1544,7 @@ u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
 	}
 	memreg_count(mdev, IB_MEMREG_STAT_BOGUS_INVALIDATIONS, 1);
 	trace_memreg_bogus_invalidate(ep, rkey);
-	queue_work(memreg_wq, &ep->close);
+	memreg_endpoint_close(ep);
 	return 0;
 }
 

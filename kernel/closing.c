@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The end of a connection, in stages.
+ *
+ * Handlers, events of the QP, completions, guards and calls all ask for the end
+ * by memreg_endpoint_close(), in any context. A step of the endpoint then runs
+ * in a worker: it takes the stages below as far as they go, and returns. What
+ * the next stage depends on, be it a completion, an event or the timer, asks
+ * for the next step. So no step waits for a peer, and a peer that makes each
+ * stage last occupies no worker.
+ *
+ *	STANDS	The connection is being made, or is up. Resolution and the time
+ *		limit of CONNECT are steps as well, as handlers must not take
+ *		long: those of all users share the RDMA CM's workers.
+ *	SETTLE	A QP goes to error by itself, and is to tell the peer why before
+ *		anything else ends the connection.
+ *	REFUSE	The peer is to see that it was refused something.
+ *	DRAIN	The QP is in error. All that was posted is being flushed.
+ *	DETACH	The QP takes no more of a shared receive queue.
+ *	OVER	Windows are revoked, and the user knows.
+ *
+ * The endpoint is CLOSED, and the keys of its windows of type 1 are dead, before
+ * SETTLE. A window of type 2B may have its REG_MR on the send queue, so its key
+ * is destroyed behind DRAIN.
+ *
+ * Who may hold whom up
+ *
+ * A step still sleeps for what the device and the file's own calls have locked.
+ * So the steps of one file share a few places, and files share a workqueue that
+ * has room for many of them: a file with thousands of connections that end at
+ * once is served beside the others, not before them. Memory may be waiting for
+ * what a step revokes, so the queue has a rescuer. Guards ask by a work_struct
+ * of the endpoint, on a queue that carries nothing else. Such an endpoint skips
+ * what is done for the peer alone, and goes before the others of its file.
+ */
+#include <linux/jiffies.h>
+
+#include "memreg.h"
+#include "trace.h"
+
+/* Steps of a file that run at a time; urgent ones have as many more. */
+#define MEMREG_CLOSERS		4U
+
+/* Most that a QP is given to go to error, having announced that it does. */
+#define MEMREG_SETTLE		(HZ / 5)
+
+/* Most that a peer is waited for, to see that it was refused something. */
+#define MEMREG_REFUSE		HZ
+
+/* Longest that a device is waited for which has work to flush. */
+#define MEMREG_DRAIN		(10 * HZ)
+
+/* Most that a QP is waited for which has to say that it takes no more. */
+#define MEMREG_LAST_WQE		(10 * HZ)
+
+/* What guards have queued, and the steps. */
+struct workqueue_struct *memreg_cut_wq;
+static struct workqueue_struct *memreg_close_wq;
+
+int __init memreg_closing_init(void)
+{
+	unsigned int flags = WQ_UNBOUND | WQ_MEM_RECLAIM;
+
+	memreg_cut_wq = alloc_workqueue("memreg_cut", flags, 0);
+	if (!memreg_cut_wq)
+		return -ENOMEM;
+	memreg_close_wq = alloc_workqueue("memreg_close", flags,
+					  WQ_MAX_ACTIVE);
+	if (memreg_close_wq)
+		return 0;
+	destroy_workqueue(memreg_cut_wq);
+	return -ENOMEM;
+}
+
+void memreg_closing_exit(void)
+{
+	destroy_workqueue(memreg_close_wq);
+	destroy_workqueue(memreg_cut_wq);
+}
+
+/*
+ * Steps
+ */
+
+/**
+ * memreg_closer_init() - Begin with nothing to close
+ * @closer: Of a new file
+ */
+void memreg_closer_init(struct memreg_closer *closer)
+{
+	spin_lock_init(&closer->lock);
+	INIT_LIST_HEAD(&closer->ready);
+}
+
+/* Queue steps that wait, the urgent ones of which are first. */
+static void memreg_closer_run(struct memreg_closer *closer)
+{
+	struct memreg_closing *closing;
+	unsigned int places;
+
+	lockdep_assert_held(&closer->lock);
+
+	for (;;) {
+		closing = list_first_entry_or_null(&closer->ready,
+						   struct memreg_closing, node);
+		if (!closing)
+			break;
+		places = READ_ONCE(closing->urgent) ? 2 * MEMREG_CLOSERS :
+						      MEMREG_CLOSERS;
+		if (closer->running >= places)
+			break;
+		list_del_init(&closing->node);
+		/* One that is queued and has not begun finds all there is. */
+		if (queue_work(memreg_close_wq, &closing->work))
+			closer->running++;
+	}
+}
+
+/* A step has ended, or will not be taken. */
+static void memreg_closer_done(struct memreg_closer *closer)
+{
+	spin_lock_irq(&closer->lock);
+	closer->running--;
+	memreg_closer_run(closer);
+	spin_unlock_irq(&closer->lock);
+}
+
+/**
+ * memreg_closing_step() - Have an endpoint take a step
+ * @ep: The endpoint
+ *
+ * Context: any.
+ */
+void memreg_closing_step(struct memreg_endpoint *ep)
+{
+	struct memreg_closer *closer = &ep->file->closer;
+	struct memreg_closing *closing = &ep->closing;
+	unsigned long flags;
+
+	spin_lock_irqsave(&closer->lock, flags);
+	if (!closing->shut) {
+		if (READ_ONCE(closing->urgent))
+			list_move(&closing->node, &closer->ready);
+		else if (list_empty(&closing->node))
+			list_add_tail(&closing->node, &closer->ready);
+		memreg_closer_run(closer);
+	}
+	spin_unlock_irqrestore(&closer->lock, flags);
+}
+
+/**
+ * memreg_endpoint_close() - Have a connection end
+ * @ep: Its endpoint
+ *
+ * Context: any.
+ */
+void memreg_endpoint_close(struct memreg_endpoint *ep)
+{
+	WRITE_ONCE(ep->closing.asked, true);
+	memreg_closing_step(ep);
+}
+
+/* A key must not be made that a BIND on the send queue is to make. */
+static void memreg_closing_cut(struct work_struct *work)
+{
+	struct memreg_endpoint *ep =
+		container_of(work, struct memreg_endpoint, closing.cut);
+
+	WRITE_ONCE(ep->closing.urgent, true);
+	memreg_endpoint_close(ep);
+}
+
+static void memreg_closing_timer(struct timer_list *timer)
+{
+	memreg_closing_step(container_of(timer, struct memreg_endpoint,
+					 closing.timer));
+}
+
+/**
+ * memreg_closing_alarm() - Have an endpoint take a step in any case
+ * @ep: The endpoint
+ * @expires: Jiffies when it is to; replaces the last alarm
+ */
+void memreg_closing_alarm(struct memreg_endpoint *ep, unsigned long expires)
+{
+	mod_timer(&ep->closing.timer, expires);
+}
+
+/* Is the time of the stage up, or must nobody be waited for? */
+static bool memreg_closing_hurries(const struct memreg_closing *closing)
+{
+	return READ_ONCE(closing->urgent) ||
+	       time_after_eq(jiffies, closing->until);
+}
+
+/*
+ * What stages do
+ */
+
+/* Make an endpoint CLOSED, so that nothing brings the connection up. */
+static void memreg_closing_end(struct memreg_endpoint *ep)
+{
+	rdma_lock_handler(ep->id);
+	memreg_endpoint_set_closed(ep);
+	rdma_unlock_handler(ep->id);
+	if (ep->send)
+		memreg_queue_close(ep->send);
+	if (ep->recv)
+		memreg_queue_close(ep->recv);
+}
+
+/**
+ * memreg_endpoint_destroy_qp() - Have nothing of the peer's come any more
+ * @ep: Endpoint that is CLOSED; it may have no QP
+ *
+ * Context: may sleep.
+ */
+void memreg_endpoint_destroy_qp(struct memreg_endpoint *ep)
+{
+	if (!ep->id->qp)
+		return;
+	rdma_destroy_qp(ep->id);
+	if (ep->srq)
+		memreg_queue_leave(ep->srq->queue, ep);
+}
+
+/* Have the QP, if there is one, flush all that was posted. */
+static int memreg_closing_flush(struct memreg_endpoint *ep)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	int ret;
+
+	if (!ep->id->qp)
+		return 0;
+	ret = ib_modify_qp(ep->id->qp, &attr, IB_QP_STATE);
+	if (!ret && ep->send)
+		ret = memreg_queue_mark(ep->send, ep->id->qp);
+	return ret;
+}
+
+/* The device does not do what it should: it gets no chance to do more. */
+static void memreg_closing_abandon(struct memreg_endpoint *ep)
+{
+	memreg_endpoint_destroy_qp(ep);
+	if (ep->send)
+		memreg_queue_abandon(ep->send);
+	if (ep->recv)
+		memreg_queue_abandon(ep->recv);
+}
+
+/* Keep the peer from reaching anything by the QP, if there is one. */
+static void memreg_closing_disconnect(struct memreg_endpoint *ep)
+{
+	struct memreg_closing *closing = &ep->closing;
+
+	closing->undone = rdma_disconnect(ep->id);
+	if (ep->recv)
+		memreg_queue_flush_early(ep->recv);
+	closing->until = jiffies + MEMREG_DRAIN;
+	WRITE_ONCE(closing->draining, true);
+	/* The last completion looks at that, or is seen by this step. */
+	smp_mb();
+	if (memreg_closing_flush(ep))
+		memreg_closing_abandon(ep);
+}
+
+static bool memreg_closing_drained(struct memreg_endpoint *ep)
+{
+	return (!ep->send || memreg_queue_is_idle(ep->send)) &&
+	       (!ep->recv || memreg_queue_is_idle(ep->recv));
+}
+
+/* Has a QP that fails gone to error? rxe announces it before it does. */
+static bool memreg_closing_settled(struct memreg_endpoint *ep)
+{
+	struct ib_qp_init_attr init;
+	struct ib_qp_attr attr;
+
+	return ib_query_qp(ep->id->qp, &attr, IB_QP_STATE, &init) ||
+	       attr.qp_state == IB_QPS_ERR;
+}
+
+/*
+ * The address may lead to another device, whose removal waits for all its ids;
+ * only their handlers hear of that removal. It may turn out at any time after
+ * the end, too.
+ */
+static void memreg_closing_drop_foreign(struct memreg_endpoint *ep)
+{
+	if (!ep->id || !ep->id->device ||
+	    ep->id->device == ep->file->mdev->ibdev)
+		return;
+	/* CONNECT may be at work on the id, and does not begin to any more. */
+	wait_for_completion(&ep->begun);
+	rdma_destroy_id(ep->id);
+	ep->id = NULL;
+}
+
+/*
+ * Stages: each function returns the next one, or the same to wait
+ */
+
+static enum memreg_stage memreg_stage_stands(struct memreg_endpoint *ep)
+{
+	struct memreg_closing *closing = &ep->closing;
+
+	if (!READ_ONCE(closing->asked))
+		memreg_endpoint_go_on(ep);
+	if (!READ_ONCE(closing->asked))
+		return MEMREG_STAGE_STANDS;
+	memreg_closing_end(ep);
+	if (READ_ONCE(ep->failing) && ep->id->qp) {
+		closing->until = jiffies + MEMREG_SETTLE;
+		memreg_window_revoke_plain(ep->file, ep);
+		return MEMREG_STAGE_SETTLE;
+	}
+	memreg_closing_disconnect(ep);
+	memreg_window_revoke_plain(ep->file, ep);
+	return MEMREG_STAGE_DRAIN;
+}
+
+/*
+ * A QP that refuses a request tells the peer so, and goes to error by itself.
+ * rxe has its event raised before either is done; to be faster than rxe would
+ * leave the peer with a flushed request and no reason.
+ */
+static enum memreg_stage memreg_stage_settle(struct memreg_endpoint *ep)
+{
+	if (!memreg_closing_hurries(&ep->closing) &&
+	    !memreg_closing_settled(ep)) {
+		memreg_closing_alarm(ep, jiffies + 1);
+		return MEMREG_STAGE_SETTLE;
+	}
+	ep->closing.until = jiffies + MEMREG_REFUSE;
+	return MEMREG_STAGE_REFUSE;
+}
+
+/* A disconnect must not overtake the refusal: the peer is to be the first. */
+static enum memreg_stage memreg_stage_refuse(struct memreg_endpoint *ep)
+{
+	struct memreg_closing *closing = &ep->closing;
+
+	if (READ_ONCE(ep->refused) && !READ_ONCE(closing->left) &&
+	    !memreg_closing_hurries(closing)) {
+		memreg_closing_alarm(ep, closing->until);
+		return MEMREG_STAGE_REFUSE;
+	}
+	memreg_closing_disconnect(ep);
+	return MEMREG_STAGE_DRAIN;
+}
+
+/*
+ * A device may fail to flush what was posted: rxe's receiver is off for good if
+ * memory was short when the QP got ready to receive.
+ */
+static enum memreg_stage memreg_stage_drain(struct memreg_endpoint *ep)
+{
+	struct memreg_closing *closing = &ep->closing;
+
+	if (!memreg_closing_drained(ep)) {
+		if (time_before(jiffies, closing->until)) {
+			memreg_closing_alarm(ep, closing->until);
+			return MEMREG_STAGE_DRAIN;
+		}
+		/* It may be behind what somebody still settles. */
+		if (ep->send)
+			memreg_ring_flush(ep->send->ring);
+		if (ep->recv)
+			memreg_ring_flush(ep->recv->ring);
+		if (!memreg_closing_drained(ep))
+			memreg_closing_abandon(ep);
+	}
+	if (ep->send)
+		memreg_queue_sync(ep->send);
+	if (ep->recv)
+		memreg_queue_sync(ep->recv);
+	closing->until = jiffies + MEMREG_LAST_WQE;
+	return MEMREG_STAGE_DETACH;
+}
+
+/* What a shared queue gave to a QP in error is through, or lost. */
+static enum memreg_stage memreg_stage_detach(struct memreg_endpoint *ep)
+{
+	struct memreg_closing *closing = &ep->closing;
+
+	if (ep->srq && ep->id->qp && !READ_ONCE(closing->last_wqe) &&
+	    time_before(jiffies, closing->until)) {
+		memreg_closing_alarm(ep, closing->until);
+		return MEMREG_STAGE_DETACH;
+	}
+	if (ep->srq)
+		memreg_ring_flush(ep->srq->queue->ring);
+	if (closing->undone)
+		memreg_endpoint_destroy_qp(ep);
+	memreg_closing_drop_foreign(ep);
+	memreg_window_revoke_granted(ep->file, ep);
+	if (!closing->quiet)
+		memreg_event_post(ep, ep->outcome);
+	complete_all(&closing->over);
+	return MEMREG_STAGE_OVER;
+}
+
+static enum memreg_stage memreg_stage_over(struct memreg_endpoint *ep)
+{
+	memreg_closing_drop_foreign(ep);
+	return MEMREG_STAGE_OVER;
+}
+
+static enum memreg_stage (*const memreg_stages[])(struct memreg_endpoint *) = {
+	[MEMREG_STAGE_STANDS] = memreg_stage_stands,
+	[MEMREG_STAGE_SETTLE] = memreg_stage_settle,
+	[MEMREG_STAGE_REFUSE] = memreg_stage_refuse,
+	[MEMREG_STAGE_DRAIN] = memreg_stage_drain,
+	[MEMREG_STAGE_DETACH] = memreg_stage_detach,
+	[MEMREG_STAGE_OVER] = memreg_stage_over,
+};
+
+static void memreg_closing_work(struct work_struct *work)
+{
+	struct memreg_endpoint *ep =
+		container_of(work, struct memreg_endpoint, closing.work);
+	struct memreg_closer *closer = &ep->file->closer;
+	enum memreg_stage stage;
+
+	do {
+		stage = ep->closing.stage;
+		ep->closing.stage = memreg_stages[stage](ep);
+	} while (ep->closing.stage != stage);
+	/* From here on the endpoint may be destroyed, but not the file. */
+	memreg_closer_done(closer);
+}
+
+/*
+ * For the rest
+ */
+
+/**
+ * memreg_closing_begin() - Begin with a connection that stands
+ * @closing: Of a new endpoint
+ */
+void memreg_closing_begin(struct memreg_closing *closing)
+{
+	INIT_LIST_HEAD(&closing->node);
+	INIT_WORK(&closing->work, memreg_closing_work);
+	INIT_WORK(&closing->cut, memreg_closing_cut);
+	timer_setup(&closing->timer, memreg_closing_timer, 0);
+	init_completion(&closing->over);
+	closing->stage = MEMREG_STAGE_STANDS;
+}
+
+/**
+ * memreg_closing_await() - Wait until the end of a connection is over
+ * @ep: Endpoint that somebody keeps, and has asked to close
+ *
+ * Context: may sleep, for as long as the stages may last in all.
+ */
+void memreg_closing_await(struct memreg_endpoint *ep)
+{
+	wait_for_completion(&ep->closing.over);
+}
+
+/**
+ * memreg_closing_finish() - End a connection for good, and take no step later
+ * @ep: Endpoint that is being destroyed; it may have no id
+ *
+ * Nothing is done for the peer alone, and no event is posted.
+ *
+ * Context: may sleep.
+ */
+void memreg_closing_finish(struct memreg_endpoint *ep)
+{
+	struct memreg_closer *closer = &ep->file->closer;
+	struct memreg_closing *closing = &ep->closing;
+
+	WRITE_ONCE(closing->quiet, true);
+	WRITE_ONCE(closing->urgent, true);
+	if (ep->id) {
+		memreg_endpoint_close(ep);
+		memreg_closing_await(ep);
+	}
+	spin_lock_irq(&closer->lock);
+	closing->shut = true;
+	list_del_init(&closing->node);
+	spin_unlock_irq(&closer->lock);
+	disable_work_sync(&closing->cut);
+	if (disable_work_sync(&closing->work))
+		memreg_closer_done(closer);
+	timer_shutdown_sync(&closing->timer);
+}
