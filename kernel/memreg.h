@@ -1121,7 +1121,7 @@ struct memreg_window;
 
 /**
  * struct memreg_slot_sge - A range of an MR in a work request
- * @mr: The MR; keeps a reference
+ * @mr: The MR; the first range of it keeps a reference for all
  * @length: Bytes, from 1
  * @first: What memreg_region_find() finds for @offset
  * @offset: First byte
@@ -1317,10 +1317,13 @@ bool memreg_queue_is_idle(struct memreg_queue *queue);
 void memreg_queue_sync(struct memreg_queue *queue);
 void memreg_queue_abandon(struct memreg_queue *queue);
 int memreg_queue_reserve(struct memreg_queue *queue, u32 count);
+void memreg_slot_sge_keep(const struct memreg_slot_sge *sges, u32 i);
+void memreg_slot_sges_put(const struct memreg_slot_sge *sges, u32 count);
 void memreg_queue_undo(struct memreg_slot *slot);
 int memreg_slot_build_recv(const struct memreg_slot *slot, u32 lkey,
 			   struct ib_sge *sges, int max);
-void memreg_slot_done(struct memreg_ring *ring, const struct ib_wc *wc);
+unsigned int memreg_slot_done(struct memreg_ring *ring, const struct ib_wc *wc,
+			      unsigned int max, bool *more);
 void memreg_slot_settle(const struct ib_wc *wc);
 int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep);
 void memreg_queue_leave(struct memreg_queue *queue,

@@ -54,12 +54,49 @@ int memreg_queue_reserve(struct memreg_queue *queue, u32 count)
 	return memreg_ring_claim(queue->ring, count) ? 0 : -EAGAIN;
 }
 
+/* Does an SGE before this one name the same MR? */
+static bool memreg_slot_sge_repeats(const struct memreg_slot_sge *sges, u32 i)
+{
+	u32 n;
+
+	for (n = 0; n < i; n++)
+		if (sges[n].mr == sges[i].mr)
+			return true;
+	return false;
+}
+
+/**
+ * memreg_slot_sge_keep() - Keep the MR of an SGE
+ * @sges: SGEs of a work request
+ * @i: Index of the one that was added; those before it are kept
+ *
+ * A work request has one reference to each of its MRs, however many of its SGEs
+ * name it.
+ */
+void memreg_slot_sge_keep(const struct memreg_slot_sge *sges, u32 i)
+{
+	if (!memreg_slot_sge_repeats(sges, i))
+		refcount_inc(&sges[i].mr->obj.users);
+}
+
+/**
+ * memreg_slot_sges_put() - Let go of the MRs of a work request
+ * @sges: Its SGEs
+ * @count: Their number
+ */
+void memreg_slot_sges_put(const struct memreg_slot_sge *sges, u32 count)
+{
+	while (count--)
+		if (!memreg_slot_sge_repeats(sges, count))
+			memreg_object_put(&sges[count].mr->obj);
+}
+
 /* Let go of what a slot keeps. */
 static void memreg_slot_release(struct memreg_slot *slot)
 {
 	slot->used = false;
-	while (slot->nr_sges)
-		memreg_object_put(&slot->sges[--slot->nr_sges].mr->obj);
+	memreg_slot_sges_put(slot->sges, slot->nr_sges);
+	slot->nr_sges = 0;
 }
 
 /**

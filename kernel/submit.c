@@ -546,10 +546,8 @@ static inline int memreg_check_sge(struct memreg_sub *sub,
 
 static void memreg_unresolve(struct memreg_sub *sub)
 {
-	const struct memreg_slot_sge *sges = sub->s->resolved;
-
-	while (sub->nr_resolved)
-		memreg_object_put(&sges[--sub->nr_resolved].mr->obj);
+	memreg_slot_sges_put(sub->s->resolved, sub->nr_resolved);
+	sub->nr_resolved = 0;
 }
 
 /*
@@ -585,11 +583,11 @@ static int memreg_resolve_sge(struct memreg_sub *sub,
 		return PTR_ERR(mr);
 	if (!sge->length)
 		return 0;
-	refcount_inc(&mr->obj.users);
-	sub->s->resolved[sub->nr_resolved++] = (struct memreg_slot_sge) {
+	sub->s->resolved[sub->nr_resolved] = (struct memreg_slot_sge) {
 		.mr = mr, .length = sge->length, .first = sub->first,
 		.offset = sge->offset,
 	};
+	memreg_slot_sge_keep(sub->s->resolved, sub->nr_resolved++);
 	return 0;
 }
 
@@ -935,8 +933,8 @@ static u32 memreg_sub_part(struct memreg_sub *sub, struct memreg_slot *slot,
 					from->first, offset, &left, sub->lkey,
 					&sges[n], sub->max - n);
 		if (slot) {
-			refcount_inc(&from->mr->obj.users);
-			slot->sges[slot->nr_sges++] = *from;
+			slot->sges[slot->nr_sges] = *from;
+			memreg_slot_sge_keep(slot->sges, slot->nr_sges++);
 		}
 		at->done += all - left;
 		at->offset += all - left;
