@@ -51,9 +51,6 @@
 #include "memreg.h"
 #include "trace.h"
 
-/* Completions that are handled with interrupts off. */
-#define MEMREG_RING_BUDGET	64
-
 /* Longest that completions wait for a task which was woken to poll. */
 #define MEMREG_RING_POLLER_US	1000
 
@@ -206,17 +203,20 @@ void memreg_ring_wake(struct memreg_ring *ring)
  * Polling
  */
 
-/* Tell of some completions. Returns their number. */
+/*
+ * Handle completions, and as many slots at most. Returns the number of slots,
+ * which is the budget if there may be more.
+ */
 static unsigned int memreg_ring_take(struct memreg_ring *ring,
 				     unsigned int budget)
 {
-	bool emptied = false;
-	unsigned int n;
+	bool emptied = false, more;
+	unsigned int n = 0;
 	int got;
 
 	lockdep_assert_held(&ring->lock);
 
-	for (n = 0; n < budget && !ring->held; n++) {
+	while (n < budget && !ring->held) {
 		if (ring->wc_next == ring->wc_count) {
 			if (emptied)
 				break;
@@ -227,13 +227,19 @@ static unsigned int memreg_ring_take(struct memreg_ring *ring,
 				break;
 			emptied = got < MEMREG_RING_WCS;
 		}
-		if (memreg_slot_is_slow(&ring->wcs[ring->wc_next])) {
+		if (!ring->wc_settled &&
+		    memreg_slot_is_slow(&ring->wcs[ring->wc_next])) {
 			WRITE_ONCE(ring->held, true);
 			break;
 		}
-		memreg_slot_done(ring, &ring->wcs[ring->wc_next++]);
+		n += memreg_slot_done(ring, &ring->wcs[ring->wc_next],
+				      budget - n, &more);
+		if (more)
+			break;
+		ring->wc_settled = false;
+		ring->wc_next++;
+		ring->taken++;
 	}
-	ring->taken += n;
 	return n;
 }
 
@@ -244,6 +250,7 @@ static unsigned int memreg_ring_take(struct memreg_ring *ring,
 static bool memreg_ring_poll(struct memreg_ring *ring, unsigned int budget)
 {
 	unsigned int n, all = 0;
+	u32 taken = ring->taken;
 
 	lockdep_assert_held(&ring->lock);
 
@@ -258,7 +265,7 @@ static bool memreg_ring_poll(struct memreg_ring *ring, unsigned int budget)
 	if (ring->shown != ring->producer || ring->held)
 		memreg_ring_wake(ring);
 	if (ring->moderated)
-		rdma_dim(&ring->dim, all);
+		rdma_dim(&ring->dim, ring->taken - taken);
 	return all == budget || ring->held;
 }
 
@@ -333,12 +340,10 @@ static void memreg_ring_settle(struct memreg_ring *ring)
 	spin_unlock_irq(&ring->lock);
 	memreg_slot_settle(&wc);
 	spin_lock_irq(&ring->lock);
-	ring->wc_next++;
-	ring->taken++;
+	/* The caller takes it now, with what it stands for. */
+	ring->wc_settled = true;
 	WRITE_ONCE(ring->settling, false);
 	WRITE_ONCE(ring->held, false);
-	memreg_slot_done(ring, &wc);
-	memreg_ring_wake(ring);
 	/* Not only for entries: see memreg_ring_flush(). */
 	if (wq_has_sleeper(&ring->settled))
 		wake_up_all(&ring->settled);

@@ -968,6 +968,9 @@ void memreg_guard_await(struct memreg_region *region,
 /* Completions that are taken off a completion queue in one go. */
 #define MEMREG_RING_WCS		8
 
+/* Slots that are handled with interrupts off. */
+#define MEMREG_RING_BUDGET	64U
+
 /**
  * struct memreg_ring - A completion ring
  * @obj: Head
@@ -990,6 +993,7 @@ void memreg_guard_await(struct memreg_region *region,
  * @taken: Completions that were told of so far, wrapping; @lock
  * @wc_next: The first of them that was not looked at; @lock
  * @wc_count: Their number; @lock
+ * @wc_settled: That one was held, and can be taken now; @lock
  * @held: That one needs a context that may sleep, and all others wait; @lock
  * @settling: Somebody is at work on it; @lock
  * @ended: Commands of io_uring that end as soon as the room is back which their
@@ -1027,6 +1031,7 @@ struct memreg_ring {
 	u32 taken;
 	unsigned int wc_next;
 	unsigned int wc_count;
+	bool wc_settled;
 	bool held;
 	bool settling;
 	struct list_head ended;
@@ -1201,6 +1206,8 @@ struct memreg_slot {
  * @stale: Memory of a part of a work request went; memreg_ring.lock
  * @free: Free slots of a receive queue; taken off with @lock
  * @early: Receives that wait for a QP, the last one first; @lock
+ * @unsignalled: Work requests posted since the last that the device signals;
+ *	@lock
  * @fenced: Behind what was posted last no message is sent anew that was posted
  *	before; @lock, and looked at where MEMREG_QUIRK_REPEATS_REG_MR is
  * @marked: A marker is posted
@@ -1230,6 +1237,7 @@ struct memreg_queue {
 	bool stale;
 	struct llist_head free;
 	struct llist_head early;
+	u32 unsignalled;
 	bool fenced;
 	bool marked;
 	wait_queue_head_t wait;

@@ -454,16 +454,25 @@ static bool memreg_send_done_one(struct memreg_queue *queue,
 	return !told;
 }
 
-/* A send completed, and with it all before it. */
-static void memreg_send_done(struct memreg_queue *queue,
-			     struct memreg_slot *last, const struct ib_wc *wc)
+/*
+ * A send completed, and with it all before it: handle up to @max of them, the
+ * oldest first. Returns their number, and in @more whether some are left.
+ */
+static unsigned int memreg_send_done(struct memreg_queue *queue,
+				     struct memreg_slot *last,
+				     const struct ib_wc *wc, unsigned int max,
+				     bool *more)
 {
 	bool marker = last == memreg_queue_marker(queue);
 	u32 untold = 0, count = 0;
 	struct memreg_slot *slot;
 
+	*more = false;
 	/* Behind the marker nothing is submitted any more. */
 	while (count < atomic_read(&queue->posted)) {
+		*more = count == max;
+		if (*more)
+			break;
 		slot = memreg_queue_slot(queue, queue->head);
 		queue->head = memreg_queue_after(queue, queue->head);
 		untold += memreg_send_done_one(queue, slot, wc);
@@ -472,10 +481,11 @@ static void memreg_send_done(struct memreg_queue *queue,
 			break;
 	}
 	memreg_ring_unclaim(queue->ring, untold);
-	if (marker)
+	if (marker && !*more)
 		WRITE_ONCE(queue->marked, false);
 	memreg_queue_give(queue, count);
 	memreg_queue_end_urings(queue);
+	return count;
 }
 
 static void memreg_recv_done(struct memreg_queue *queue,
@@ -489,22 +499,31 @@ static void memreg_recv_done(struct memreg_queue *queue,
 }
 
 /**
- * memreg_slot_done() - Handle a completion
+ * memreg_slot_done() - Handle a completion, or a part of what it stands for
  * @ring: The ring that it was polled for
  * @wc: The completion; settled, if it is slow
+ * @max: Slots to handle at most, from 1
+ * @more: Set if there are more, for which this is to be called again
+ *
+ * One completion may stand for all the slots of a send queue.
  *
  * Context: any, with memreg_ring.lock held.
+ * Return: number of slots that were handled, or 1 if it was none.
  */
-void memreg_slot_done(struct memreg_ring *ring, const struct ib_wc *wc)
+unsigned int memreg_slot_done(struct memreg_ring *ring, const struct ib_wc *wc,
+			      unsigned int max, bool *more)
 {
 	struct memreg_slot *slot = memreg_wc_slot(wc);
+	unsigned int n = 1;
 
 	lockdep_assert_held(&ring->lock);
 
+	*more = false;
 	if (slot->queue->send)
-		memreg_send_done(slot->queue, slot, wc);
+		n = memreg_send_done(slot->queue, slot, wc, max, more);
 	else
 		memreg_recv_done(slot->queue, slot, wc);
+	return max(n, 1U);
 }
 
 /* The peer says that it ended a window. */
@@ -569,14 +588,22 @@ void memreg_queue_close(struct memreg_queue *queue)
 void memreg_queue_flush_early(struct memreg_queue *queue)
 {
 	struct llist_node *list = llist_del_all(&queue->early);
-	struct memreg_slot *slot, *next;
 	struct ib_wc wc = { .status = IB_WC_WR_FLUSH_ERR };
+	struct memreg_slot *slot;
+	unsigned int n;
 
-	spin_lock_irq(&queue->ring->lock);
-	llist_for_each_entry_safe(slot, next, llist_reverse_order(list), node)
-		memreg_recv_done(queue, slot, &wc);
-	memreg_ring_wake(queue->ring);
-	spin_unlock_irq(&queue->ring->lock);
+	list = llist_reverse_order(list);
+	do {
+		spin_lock_irq(&queue->ring->lock);
+		for (n = 0; list && n < MEMREG_RING_BUDGET; n++) {
+			slot = llist_entry(list, struct memreg_slot, node);
+			list = list->next;
+			memreg_recv_done(queue, slot, &wc);
+		}
+		memreg_ring_wake(queue->ring);
+		spin_unlock_irq(&queue->ring->lock);
+		cond_resched();
+	} while (list);
 }
 
 /**
@@ -641,6 +668,27 @@ static void memreg_queue_settle_all(struct memreg_queue *queue)
 	}
 }
 
+/* Give up some slots. The lock of the ring is held. */
+static void memreg_queue_abandon_some(struct memreg_queue *queue, u32 from,
+				      u32 to)
+{
+	struct ib_wc wc = { .status = IB_WC_WR_FLUSH_ERR };
+	struct memreg_slot *slot;
+	bool more;
+
+	for (; from < to; from++) {
+		slot = memreg_queue_slot(queue, queue->send ? queue->head :
+							      from);
+		if (!slot->used)
+			continue;
+		wc.wr_cqe = &slot->cqe;
+		if (queue->send)
+			memreg_send_done(queue, slot, &wc, 1, &more);
+		else
+			memreg_recv_done(queue, slot, &wc);
+	}
+}
+
 /**
  * memreg_queue_abandon() - Give up what will never complete
  * @queue: Closed queue, which is no more for the device
@@ -649,29 +697,22 @@ static void memreg_queue_settle_all(struct memreg_queue *queue)
  */
 void memreg_queue_abandon(struct memreg_queue *queue)
 {
-	struct ib_wc wc = { .status = IB_WC_WR_FLUSH_ERR };
-	struct memreg_slot *slot;
-	u32 i;
+	u32 from, to;
 
 	/* A QP that is in no state to flush was not waited for. */
 	memreg_queue_flush_early(queue);
 	memreg_ring_flush(queue->ring);
 	if (queue->send)
 		memreg_queue_settle_all(queue);
-	spin_lock_irq(&queue->ring->lock);
-	for (i = 0; i < queue->depth; i++) {
-		slot = memreg_queue_slot(queue, queue->send ? queue->head : i);
-		if (!slot->used)
-			continue;
-		wc.wr_cqe = &slot->cqe;
-		if (queue->send)
-			memreg_send_done(queue, slot, &wc);
-		else
-			memreg_recv_done(queue, slot, &wc);
-	}
 	WRITE_ONCE(queue->marked, false);
-	memreg_ring_wake(queue->ring);
-	spin_unlock_irq(&queue->ring->lock);
+	for (from = 0; from < queue->depth; from = to) {
+		to = min(from + MEMREG_RING_BUDGET, queue->depth);
+		spin_lock_irq(&queue->ring->lock);
+		memreg_queue_abandon_some(queue, from, to);
+		memreg_ring_wake(queue->ring);
+		spin_unlock_irq(&queue->ring->lock);
+		cond_resched();
+	}
 }
 
 /*

@@ -33,6 +33,13 @@
 /* Work requests that are posted together; so many parts has one at most. */
 #define MEMREG_CHAIN		32
 
+/*
+ * Work requests of a send queue of which the device signals one at least, give
+ * or take a chain: what a completion stands for takes time, and gives back room
+ * that others may wait for.
+ */
+#define MEMREG_SIGNAL_EVERY	64
+
 #define MEMREG_WR_ALL							\
 	(IB_MEMREG_WR_SIGNALED | IB_MEMREG_WR_FENCE)
 #define MEMREG_WR_MESSAGE						\
@@ -771,6 +778,20 @@ static u32 memreg_chain_count(const struct memreg_sub *sub)
 	       !memreg_slot_is_fence(sub->s->slots[last]);
 }
 
+/* Have the device signal the last work request of a chain if one is due. */
+static void memreg_chain_signal(struct memreg_sub *sub)
+{
+	struct ib_send_wr *last = &sub->s->device_wrs[sub->nr - 1].send;
+	struct memreg_queue *queue = sub->queue;
+
+	queue->unsignalled += sub->nr;
+	/* What io_uring waits for tells of itself, wherever a command ends. */
+	if (sub->uring || queue->unsignalled >= MEMREG_SIGNAL_EVERY)
+		last->send_flags |= IB_SEND_SIGNALED;
+	if (last->send_flags & IB_SEND_SIGNALED)
+		queue->unsignalled = 0;
+}
+
 /*
  * Post the chain, and begin a new one. If that fails, @taken is the index of
  * the first work request of the user's that was not posted.
@@ -789,10 +810,8 @@ static int memreg_chain_post(struct memreg_sub *sub,
 	static_assert(!offsetof(struct ib_send_wr, next));
 	static_assert(!offsetof(struct ib_recv_wr, next));
 	sub->s->device_wrs[sub->nr - 1].send.next = NULL;
-	/* What io_uring waits for tells of itself, wherever a command ends. */
-	if (sub->uring && sub->queue->send)
-		sub->s->device_wrs[sub->nr - 1].send.send_flags |=
-			IB_SEND_SIGNALED;
+	if (sub->queue->send)
+		memreg_chain_signal(sub);
 	ret = post(sub, &bad);
 	if (!ret) {
 		memreg_count(sub->ucmd->mdev, IB_MEMREG_STAT_WRS_SUBMITTED,
@@ -802,6 +821,8 @@ static int memreg_chain_post(struct memreg_sub *sub,
 		return 0;
 	}
 	from = memreg_chain_find(sub, bad);
+	/* The signalled one may be among those that were not posted. */
+	sub->queue->unsignalled = MEMREG_SIGNAL_EVERY;
 	*taken = sub->s->owners[from];
 	/* Parts of a work request without the others, or none that tells. */
 	if (from && ((sub->uring && sub->queue->send) ||
