@@ -43,6 +43,8 @@
 #include <linux/cred.h>
 #include <linux/in.h>
 #include <linux/in6.h>
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/uio.h>
 #include <linux/string.h>
@@ -76,6 +78,8 @@
  * @refs: One of the object, one of each request that has a place
  * @backlog: Places
  * @taken: Places that are taken
+ * @memcg: Memory cgroup of the maker, which requests are charged to
+ * @charge: Listener in the rdma cgroup
  */
 struct memreg_listener {
 	struct memreg_object obj;
@@ -84,25 +88,32 @@ struct memreg_listener {
 	refcount_t refs;
 	u32 backlog;
 	atomic_t taken;
+	struct mem_cgroup *memcg;
+	struct memreg_charge charge;
 };
 
 /*
  * Addresses and errors
  */
 
+static bool memreg_addr_link_local(const struct ib_memreg_addr *addr)
+{
+	struct in6_addr in6;
+
+	memcpy(&in6, addr->ip, sizeof(in6));
+	return addr->family == AF_INET6 &&
+	       ipv6_addr_type(&in6) & IPV6_ADDR_LINKLOCAL;
+}
+
 /* An address is zero wherever its family has no use for the field. */
 static bool memreg_addr_valid(const struct ib_memreg_addr *addr)
 {
-	bool link_local;
-
 	switch (addr->family) {
 	case AF_INET:
 		return !addr->scope_id &&
 		       !memchr_inv(addr->ip + 4, 0, sizeof(addr->ip) - 4);
 	case AF_INET6:
-		link_local = ipv6_addr_type((const void *)addr->ip) &
-			     IPV6_ADDR_LINKLOCAL;
-		return link_local == !!addr->scope_id;
+		return memreg_addr_link_local(addr) == !!addr->scope_id;
 	default:
 		return false;
 	}
@@ -143,7 +154,8 @@ static void memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
 }
 
 static void memreg_addr_from_sockaddr(struct ib_memreg_addr *addr,
-				      const struct sockaddr_storage *ss)
+				      const struct sockaddr_storage *ss,
+				      const struct rdma_cm_id *id)
 {
 	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)ss;
 	const struct sockaddr_in *in = (const struct sockaddr_in *)ss;
@@ -158,6 +170,9 @@ static void memreg_addr_from_sockaddr(struct ib_memreg_addr *addr,
 		addr->scope_id = in6->sin6_scope_id;
 		memcpy(addr->ip, &in6->sin6_addr, sizeof(in6->sin6_addr));
 	}
+	/* The RDMA CM has the scope of a peer's address with the device. */
+	if (!addr->scope_id && memreg_addr_link_local(addr))
+		addr->scope_id = id->route.addr.dev_addr.bound_dev_if;
 }
 
 /* An errno of the RDMA CM as our ABI has it. */
@@ -372,21 +387,32 @@ ssize_t memreg_event_read(struct memreg_file *file, struct iov_iter *to)
 
 static void memreg_listener_put(struct memreg_listener *listener)
 {
-	if (refcount_dec_and_test(&listener->refs))
-		kfree(listener);
+	if (!refcount_dec_and_test(&listener->refs))
+		return;
+	mem_cgroup_put(listener->memcg);
+	kfree(listener);
 }
 
-/* Handlers of several devices may be at this at a time. */
+/*
+ * Handlers of several devices may be at this at a time. What the RDMA CM has of
+ * a request is charged to nobody, so there is a limit for each file, too.
+ */
 static bool memreg_backlog_take(struct memreg_listener *listener)
 {
-	if (!atomic_add_unless(&listener->taken, 1, listener->backlog))
+	if (!atomic_add_unless(&listener->file->requests, 1,
+			       IB_MEMREG_BACKLOG_MAX))
 		return false;
+	if (!atomic_add_unless(&listener->taken, 1, listener->backlog)) {
+		atomic_dec(&listener->file->requests);
+		return false;
+	}
 	refcount_inc(&listener->refs);
 	return true;
 }
 
 static void memreg_backlog_give(struct memreg_listener *listener)
 {
+	atomic_dec(&listener->file->requests);
 	atomic_dec(&listener->taken);
 	memreg_listener_put(listener);
 }
@@ -497,11 +523,12 @@ static int memreg_endpoint_resolve_addr(struct memreg_endpoint *ep)
  * Endpoints
  */
 
-static struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file)
+static struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file,
+						     gfp_t gfp)
 {
 	struct memreg_endpoint *ep;
 
-	ep = kzalloc(sizeof(*ep), GFP_KERNEL_ACCOUNT);
+	ep = kzalloc(sizeof(*ep), gfp);
 	if (!ep)
 		return NULL;
 	ep->file = file;
@@ -511,7 +538,8 @@ static struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file)
 	memreg_bindings_init(&ep->bound);
 	INIT_LIST_HEAD(&ep->event_node);
 	memreg_closing_begin(&ep->closing);
-	if (memreg_object_alloc(file, &ep->obj, IB_MEMREG_OBJECT_ENDPOINT)) {
+	if (memreg_object_alloc_gfp(file, &ep->obj, IB_MEMREG_OBJECT_ENDPOINT,
+				    gfp)) {
 		kfree(ep);
 		return NULL;
 	}
@@ -1011,6 +1039,10 @@ static int memreg_endpoint_handler(struct rdma_cm_id *id,
 	case RDMA_CM_EVENT_REJECTED:
 		memreg_endpoint_rejected(ep, event);
 		break;
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		/* Too late: there is no QP any more that the RDMA CM would use. */
+		rdma_reject(id, NULL, 0, IB_CM_REJ_CONSUMER_DEFINED);
+		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		memreg_endpoint_established(ep, event);
 		break;
@@ -1038,7 +1070,9 @@ memreg_request_alloc(struct memreg_listener *listener, struct rdma_cm_id *id,
 	struct ib_device_attr *attrs = &id->device->attrs;
 	struct memreg_endpoint *ep;
 
-	ep = memreg_endpoint_alloc(listener->file);
+	/* The workers of the RDMA CM must not reclaim for one cgroup. */
+	ep = memreg_endpoint_alloc(listener->file, GFP_NOWAIT | __GFP_ACCOUNT |
+						   __GFP_NOWARN);
 	if (!ep)
 		return NULL;
 	ep->id = id;
@@ -1050,7 +1084,7 @@ memreg_request_alloc(struct memreg_listener *listener, struct rdma_cm_id *id,
 					attrs->max_qp_rd_atom);
 	ep->initiator_depth = min_t(int, conn->initiator_depth,
 				    attrs->max_qp_init_rd_atom);
-	memreg_addr_from_sockaddr(&ep->peer, &id->route.addr.dst_addr);
+	memreg_addr_from_sockaddr(&ep->peer, &id->route.addr.dst_addr, id);
 	memreg_endpoint_keep_data(ep, conn->private_data,
 				  conn->private_data_len);
 	return ep;
@@ -1065,13 +1099,16 @@ static int memreg_listener_request(struct memreg_listener *listener,
 				   const struct rdma_conn_param *conn)
 {
 	struct memreg_endpoint *ep;
+	struct mem_cgroup *memcg;
 
 	/* A wildcard address listens on all devices. */
 	if (id->device != listener->file->mdev->ibdev)
 		return -ENODEV;
 	if (!memreg_backlog_take(listener))
 		return -ECONNREFUSED;
+	memcg = set_active_memcg(listener->memcg);
 	ep = memreg_request_alloc(listener, id, conn);
+	set_active_memcg(memcg);
 	if (!ep) {
 		memreg_backlog_give(listener);
 		return -ENOMEM;
@@ -1108,6 +1145,8 @@ static void memreg_listener_destroy(struct memreg_file *file,
 		container_of(obj, struct memreg_listener, obj);
 
 	rdma_destroy_id(listener->id);
+	memreg_uncharge(&listener->charge, file->mdev);
+	atomic_dec(&file->listeners);
 	memreg_listener_put(listener);
 }
 
@@ -1133,12 +1172,13 @@ static struct memreg_listener *memreg_listener_alloc(struct memreg_ucmd *ucmd,
 		return ERR_PTR(-ENOMEM);
 	listener->file = ucmd->file;
 	listener->backlog = backlog;
+	listener->memcg = get_mem_cgroup_from_mm(current->mm);
 	refcount_set(&listener->refs, 1);
 	listener->id = memreg_id_create(ucmd->file, memreg_listener_handler,
 					listener);
 	if (IS_ERR(listener->id)) {
 		ret = PTR_ERR(listener->id);
-		goto err_free;
+		goto err_put;
 	}
 	ret = memreg_object_alloc(ucmd->file, &listener->obj,
 				  IB_MEMREG_OBJECT_LISTENER);
@@ -1148,9 +1188,39 @@ static struct memreg_listener *memreg_listener_alloc(struct memreg_ucmd *ucmd,
 
 err_id:
 	rdma_destroy_id(listener->id);
-err_free:
-	kfree(listener);
+err_put:
+	memreg_listener_put(listener);
 	return ERR_PTR(ret);
+}
+
+/* The same, charged, and counted against the limit of the file. */
+static struct memreg_listener *memreg_listener_new(struct memreg_ucmd *ucmd,
+						   u32 backlog)
+{
+	struct memreg_charge charge = {};
+	struct memreg_listener *listener;
+	int ret;
+
+	if (!atomic_add_unless(&ucmd->file->listeners, 1,
+			       IB_MEMREG_LISTENERS_MAX))
+		return ERR_PTR(memreg_fail(ucmd, -ENOSPC,
+					   IB_MEMREG_REASON_COUNT));
+	ret = memreg_charge(&charge, ucmd->mdev, false);
+	if (ret) {
+		listener = ERR_PTR(memreg_charge_reason(ucmd, ret));
+		goto err_count;
+	}
+	listener = memreg_listener_alloc(ucmd, backlog);
+	if (IS_ERR(listener))
+		goto err_charge;
+	listener->charge = charge;
+	return listener;
+
+err_charge:
+	memreg_uncharge(&charge, ucmd->mdev);
+err_count:
+	atomic_dec(&ucmd->file->listeners);
+	return listener;
 }
 
 /* Take an address, and tell the user the port. */
@@ -1168,7 +1238,7 @@ static int memreg_listener_bind(struct memreg_ucmd *ucmd,
 	ret = memreg_id_bind(ucmd, id, &cmd->addr);
 	if (ret)
 		return ret;
-	memreg_addr_from_sockaddr(&bound, &id->route.addr.src_addr);
+	memreg_addr_from_sockaddr(&bound, &id->route.addr.src_addr, id);
 	cmd->addr.port = bound.port;
 	cmd->out_listener_id = listener->obj.id;
 	return memreg_respond(ucmd, sizeof(*cmd));
@@ -1191,7 +1261,7 @@ int memreg_endpoint_listen(struct memreg_ucmd *ucmd)
 	if (!memreg_addr_valid(&cmd->addr))
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ADDRESS);
 
-	listener = memreg_listener_alloc(ucmd, cmd->backlog);
+	listener = memreg_listener_new(ucmd, cmd->backlog);
 	if (IS_ERR(listener))
 		return PTR_ERR(listener);
 	ret = memreg_listener_bind(ucmd, listener);
@@ -1552,7 +1622,7 @@ int memreg_endpoint_connect(struct memreg_ucmd *ucmd)
 	domain = memreg_domain_get(ucmd, cmd->domain_id);
 	if (IS_ERR(domain))
 		return PTR_ERR(domain);
-	ep = memreg_endpoint_alloc(ucmd->file);
+	ep = memreg_endpoint_alloc(ucmd->file, GFP_KERNEL_ACCOUNT);
 	if (!ep) {
 		memreg_domain_put(domain);
 		return -ENOMEM;

@@ -380,8 +380,8 @@ struct memreg_object_ops {
 	void (*info)(struct memreg_object *obj, struct ib_memreg_object *info);
 };
 
-int memreg_object_alloc(struct memreg_file *file, struct memreg_object *obj,
-			u32 type);
+int memreg_object_alloc_gfp(struct memreg_file *file, struct memreg_object *obj,
+			    u32 type, gfp_t gfp);
 void memreg_object_abort(struct memreg_file *file, struct memreg_object *obj);
 void memreg_object_finalize(struct memreg_file *file,
 			    struct memreg_object *obj);
@@ -394,6 +394,13 @@ int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
 void memreg_object_destroy_all(struct memreg_file *file);
 int memreg_object_destroy_ioctl(struct memreg_ucmd *ucmd);
 int memreg_object_list(struct memreg_ucmd *ucmd);
+
+/* The same for a call. */
+static inline int memreg_object_alloc(struct memreg_file *file,
+				      struct memreg_object *obj, u32 type)
+{
+	return memreg_object_alloc_gfp(file, obj, type, GFP_KERNEL_ACCOUNT);
+}
 
 /* Let go of an object, which is not to be touched afterwards. */
 static inline void memreg_object_put(struct memreg_object *obj)
@@ -440,6 +447,8 @@ struct memreg_closer {
  * @comm: Who bound it
  * @scratch: Room for submission, while nobody uses it
  * @closer: Ends its connections
+ * @listeners: Listeners
+ * @requests: Requests that wait at them
  * @charge: Handle in the rdma cgroup
  */
 struct memreg_file {
@@ -462,6 +471,8 @@ struct memreg_file {
 	char comm[TASK_COMM_LEN];
 	struct memreg_scratch *scratch;
 	struct memreg_closer closer;
+	atomic_t listeners;
+	atomic_t requests;
 	struct memreg_charge charge;
 };
 

@@ -35,15 +35,16 @@ static const struct memreg_object_ops *const memreg_object_ops[] = {
 };
 
 /**
- * memreg_object_alloc() - Reserve an id for an object
+ * memreg_object_alloc_gfp() - Reserve an id for an object
  * @file: File that is to own it
  * @obj: The object
  * @type: enum ib_memreg_object_type
+ * @gfp: How to allocate what it takes
  *
  * Return: 0 or -ENOMEM.
  */
-int memreg_object_alloc(struct memreg_file *file, struct memreg_object *obj,
-			u32 type)
+int memreg_object_alloc_gfp(struct memreg_file *file, struct memreg_object *obj,
+			    u32 type, gfp_t gfp)
 {
 	int ret;
 
@@ -51,8 +52,7 @@ int memreg_object_alloc(struct memreg_file *file, struct memreg_object *obj,
 	refcount_set(&obj->users, 1);
 	/* Ids come back late, so that a stale one hits nobody else's object. */
 	ret = xa_alloc_cyclic(&file->objects, &obj->id, XA_ZERO_ENTRY,
-			      xa_limit_31b, &file->next_id,
-			      GFP_KERNEL_ACCOUNT);
+			      xa_limit_31b, &file->next_id, gfp);
 	return ret < 0 ? ret : 0;
 }
 

@@ -109,8 +109,11 @@
 /** IB_MEMREG_DEVICE_NAME_MAX - size of a device name, the final 0 included */
 #define IB_MEMREG_DEVICE_NAME_MAX	64
 
-/** IB_MEMREG_BACKLOG_MAX - most requests that wait at a listener */
+/** IB_MEMREG_BACKLOG_MAX - most requests that wait at the listeners of a file */
 #define IB_MEMREG_BACKLOG_MAX	1024
+
+/** IB_MEMREG_LISTENERS_MAX - most listeners of a file */
+#define IB_MEMREG_LISTENERS_MAX	256
 
 /** IB_MEMREG_TIMEOUT_MAX_MS - longest timeout of CONNECT, in milliseconds */
 #define IB_MEMREG_TIMEOUT_MAX_MS	60000
