@@ -290,6 +290,7 @@ struct memreg_blk_stats {
  * @recover: Gives up a connection, and makes another
  * @alive: Asks servers if they are there
  * @resize: Tells blk-mq of a new capacity
+ * @resize_next: Jiffies before which it does not do so again
  * @net: Network namespace
  * @addr: Address and port of the server
  * @secret: What @client is made of, as long as the directory is there
@@ -342,7 +343,8 @@ struct memreg_blk {
 	struct workqueue_struct *wq;
 	struct delayed_work recover;
 	struct delayed_work alive;
-	struct work_struct resize;
+	struct delayed_work resize;
+	unsigned long resize_next;
 
 	struct net *net;
 	struct sockaddr_storage addr;

@@ -46,15 +46,29 @@ void memreg_blk_say(struct memreg_blk *blk, const char *fmt, ...)
  * Capacity
  */
 
+/* How often user space is notified of a new capacity. */
+#define MEMREG_BLK_RESIZE	HZ
+
 static void memreg_blk_resize_work(struct work_struct *work)
 {
-	struct memreg_blk *blk = container_of(work, struct memreg_blk, resize);
+	struct memreg_blk *blk = container_of(work, struct memreg_blk,
+					      resize.work);
 	u64 capacity = atomic64_read(&blk->capacity);
 	unsigned int noio = memalloc_noio_save();
 
+	WRITE_ONCE(blk->resize_next, jiffies + MEMREG_BLK_RESIZE);
 	if (set_capacity_and_notify(blk->disk, capacity >> SECTOR_SHIFT))
 		atomic64_inc(&blk->stats.resizes);
 	memalloc_noio_restore(noio);
+}
+
+/* A server may report another capacity with each of its answers. */
+static void memreg_blk_resize_later(struct memreg_blk *blk)
+{
+	unsigned long next = READ_ONCE(blk->resize_next), now = jiffies;
+
+	queue_delayed_work(memreg_blk_wq, &blk->resize,
+			   time_before(now, next) ? next - now : 0);
 }
 
 /**
@@ -72,7 +86,7 @@ void memreg_blk_capacity(struct memreg_blk *blk, u64 capacity)
 	atomic64_set(&blk->capacity, capacity);
 	if (memreg_blk_is(blk, MEMREG_BLK_CONNECTING))
 		return;
-	queue_work(memreg_blk_wq, &blk->resize);
+	memreg_blk_resize_later(blk);
 }
 
 /*
@@ -263,7 +277,7 @@ static int memreg_blk_add_disk(struct memreg_blk *blk)
 		return ret;
 	}
 	/* It may have changed since it was set. */
-	queue_work(memreg_blk_wq, &blk->resize);
+	memreg_blk_resize_later(blk);
 	return 0;
 }
 
@@ -446,7 +460,8 @@ void memreg_blk_init(struct memreg_blk *blk)
 	spin_lock_init(&blk->state_lock);
 	spin_lock_init(&blk->error_lock);
 	init_waitqueue_head(&blk->wait);
-	INIT_WORK(&blk->resize, memreg_blk_resize_work);
+	INIT_DELAYED_WORK(&blk->resize, memreg_blk_resize_work);
+	blk->resize_next = jiffies;
 	memreg_blk_recovery_init(blk);
 	get_random_bytes(blk->secret, sizeof(blk->secret));
 	blk->port = IB_MEMREG_BLK_PORT;

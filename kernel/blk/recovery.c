@@ -311,5 +311,5 @@ void memreg_blk_stopped(struct memreg_blk *blk)
 	cancel_delayed_work_sync(&blk->recover);
 	cancel_delayed_work_sync(&blk->alive);
 	memreg_blk_disconnect(blk);
-	cancel_work_sync(&blk->resize);
+	cancel_delayed_work_sync(&blk->resize);
 }
