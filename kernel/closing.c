@@ -394,7 +394,7 @@ static enum memreg_stage memreg_stage_detach(struct memreg_endpoint *ep)
 		memreg_endpoint_destroy_qp(ep);
 	memreg_closing_drop_foreign(ep);
 	memreg_window_revoke_granted(ep->file, ep);
-	if (!closing->quiet)
+	if (!READ_ONCE(closing->quiet))
 		memreg_event_post(ep, ep->outcome);
 	complete_all(&closing->over);
 	return MEMREG_STAGE_OVER;

@@ -781,15 +781,19 @@ static u32 memreg_chain_count(const struct memreg_sub *sub)
 /* Have the device signal the last work request of a chain if one is due. */
 static void memreg_chain_signal(struct memreg_sub *sub)
 {
-	struct ib_send_wr *last = &sub->s->device_wrs[sub->nr - 1].send;
+	union memreg_device_wr *wrs = sub->s->device_wrs;
 	struct memreg_queue *queue = sub->queue;
+	u32 i;
 
-	queue->unsignalled += sub->nr;
+	for (i = sub->nr; i; i--)
+		if (wrs[i - 1].send.send_flags & IB_SEND_SIGNALED)
+			break;
+	queue->unsignalled = sub->nr - i + (i ? 0 : queue->unsignalled);
 	/* What io_uring waits for tells of itself, wherever a command ends. */
-	if (sub->uring || queue->unsignalled >= MEMREG_SIGNAL_EVERY)
-		last->send_flags |= IB_SEND_SIGNALED;
-	if (last->send_flags & IB_SEND_SIGNALED)
+	if (sub->uring || queue->unsignalled >= MEMREG_SIGNAL_EVERY) {
+		wrs[sub->nr - 1].send.send_flags |= IB_SEND_SIGNALED;
 		queue->unsignalled = 0;
+	}
 }
 
 /*

@@ -644,6 +644,41 @@ TEST_F_TIMEOUT(ring, entries_and_refusals_are_counted, LIMIT_S)
 	COUNTED(0, 3, 3, 0);
 }
 
+#define MANY		128U
+
+/*
+ * In a long row of work requests that are not signalled the kernel finds out
+ * for itself that they completed, and none of them gets an entry.
+ */
+TEST(I10_long_rows_of_unsignalled_work_give_room_back)
+{
+	struct ib_memreg_queues queues = { .max_send = MANY,
+					   .max_send_sge = 1 };
+	int64_t end = now_ms() + WAIT_MS;
+	void *mem = mem_alloc(PAGE);
+	struct ib_memreg_wr wr;
+	struct link link;
+	struct ring ring;
+	__u32 i, mr;
+
+	ASSERT_EQ(0, link_open(&link, PAGE));
+	ASSERT_EQ(0, raw_register(link.fd, link.domain, mem, PAGE, LOCAL_WRITE,
+				  &mr));
+	ASSERT_EQ(0, ring_create(link.fd, &ring, MANY, 64, 0, -1));
+	queues.send_ring_id = ring.id;
+	ASSERT_EQ(0, link_up(&link, &queues, false));
+	wr = WR(WRITE, link.endpoint, SGE(mr, 0, 8),
+		.rkey = link.stock.mr->rkey,
+		.remote_addr = (uintptr_t)link.stock.mem);
+	for (i = 0; i < 5 * MANY && now_ms() < end; i += raw_taken())
+		raw_submit(link.fd, &wr, 1);
+	EXPECT_EQ(5 * MANY, i);
+	EXPECT_EQ(0, ring_count(&ring));
+	link_close(&link);
+	ring_unmap(&ring);
+	mem_free(mem, PAGE);
+}
+
 /* The room is taken, though no entry comes. */
 TEST_F_TIMEOUT(ring, I10_unsignalled_work_takes_room, LIMIT_S)
 {
