@@ -582,7 +582,8 @@ static int call_listen(FIXTURE_DATA(fail_nth) *self)
 }
 
 static const int addresses[] = {
-	EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, 0
+	ENOSPC, EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH,
+	EPROTO, 0
 };
 
 TEST_F_TIMEOUT(fail_nth, I8_listen, 600)
@@ -600,7 +601,7 @@ static int connect_to(int fd, __u32 domain, const char *ip, __be16 port,
 		      __u32 *endpoint)
 {
 	char data[56] = "memreg";
-	RAW(connect, cmd, .domain_id = domain, .timeout_ms = 5000,
+	RAW(connect, cmd, .domain_id = domain, .timeout_ms = 20000,
 	    .addr = { .family = AF_INET, .port = port },
 	    .private_data_len = sizeof(data), .private_data = (uintptr_t)data);
 	int ret;
@@ -922,7 +923,8 @@ static int call_connect_queues(FIXTURE_DATA(fail_nth) *self)
 }
 
 static const int connecting[] = {
-	ENOSPC, EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, 0
+	ENOSPC, EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH,
+	EPROTO, 0
 };
 
 TEST_F_TIMEOUT(fail_nth, I8_connect_with_queues, 600)

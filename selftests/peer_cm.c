@@ -5,7 +5,9 @@
  *
  * time limit: 300
  */
+#include <ifaddrs.h>
 #include <linux/userfaultfd.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <sys/time.h>
 #include <rdma/rdma_cma.h>
@@ -250,6 +252,51 @@ TEST_F_TIMEOUT(cm, peer_connects_over_ipv6, LIMIT_S)
 	ASSERT_EQ(0, strncmp(self->p.line, "connected ", 10));
 }
 
+/* The owner's link-local address, as the peer's host has it */
+static void link_local(char *ip, size_t size)
+{
+	struct ifaddrs *all = NULL, *at;
+
+	ip[0] = '\0';
+	if (getifaddrs(&all))
+		return;
+	for (at = all; at; at = at->ifa_next) {
+		struct sockaddr_in6 *in6 = (void *)at->ifa_addr;
+
+		if (in6 && in6->sin6_family == AF_INET6 &&
+		    !strcmp(at->ifa_name, "mr_owner") &&
+		    IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr)) {
+			inet_ntop(AF_INET6, &in6->sin6_addr, ip, size);
+			strcat(ip, "%mr_peer");
+		}
+	}
+	freeifaddrs(all);
+}
+
+/* The address that an event gives can be connected to. */
+TEST_F_TIMEOUT(cm, link_local_peer_comes_with_its_scope, LIMIT_S)
+{
+	RAW(connect, cmd, .domain_id = self->o.domain, .timeout_ms = 1000);
+	struct ib_memreg_event event;
+	char ip[INET6_ADDRSTRLEN + 16];
+
+	link_local(ip, sizeof(ip));
+	if (!ip[0])
+		SKIP(return, "no link-local address");
+	owner_listen(_metadata, &self->o, NULL, 4);
+	peer_start(_metadata, &self->p, ip, self->o.port, NULL);
+	await_request(_metadata, self, &event);
+	ASSERT_EQ(AF_INET6, event.peer.family);
+	EXPECT_EQ(if_nametoindex("mr_owner"), event.peer.scope_id);
+	cmd.addr = event.peer;
+	EXPECT_EQ(0, raw_call(memreg_fd(self->o.m), IB_MEMREG_IOC_CONNECT,
+			      &cmd));
+	owner_accept(_metadata, &self->o, event.endpoint_id, self->o.domain,
+		     NULL);
+	peer_answer(_metadata, &self->p);
+	ASSERT_EQ(0, strncmp(self->p.line, "connected ", 10));
+}
+
 TEST_F_TIMEOUT(cm, wildcard_addresses_listen, LIMIT_S)
 {
 	struct ib_memreg_event event;
@@ -303,7 +350,7 @@ static int try_connect(FIXTURE_DATA(cm) *self, const char *src, const char *ip,
 
 	return memreg_connect(self->o.m, self->o.domain,
 			      ip_address(ip, port, &to),
-			      src ? ip_address(src, 0, &from) : NULL, 500,
+			      src ? ip_address(src, 0, &from) : NULL, 5000,
 			      "hello", 5, endpoint);
 }
 
@@ -410,6 +457,27 @@ TEST_F_TIMEOUT(cm, neighbour_that_is_not_known_yet, LIMIT_S)
 	ASSERT_EQ(REJ_INVALID_SERVICE_ID, event.status);
 	ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
 	ASSERT_EQ(0, shell("addresses_up owner"));
+}
+
+/* A host that can be reached, and has no RDMA: the timeout is for all of it */
+TEST_F_TIMEOUT(cm, timeout_bounds_the_whole_of_connecting, LIMIT_S)
+{
+	int64_t begun, asked = 1000;
+	struct ib_memreg_event event;
+	struct sockaddr_storage to;
+	uint32_t endpoint;
+
+	ASSERT_EQ(0, shell("rxe_down peer"));
+	begun = now_ms();
+	ASSERT_EQ(0, memreg_connect(self->o.m, self->o.domain,
+				    ip_address(PEER_IP4, FREE_PORT, &to), NULL,
+				    (unsigned int)asked, NULL, 0, &endpoint));
+	ASSERT_EQ(endpoint, owner_await(_metadata, &self->o,
+					IB_MEMREG_EVENT_ERROR, &event));
+	EXPECT_EQ(-ETIMEDOUT, event.status);
+	EXPECT_GT(20 * asked, now_ms() - begun);
+	EXPECT_EQ(0, memreg_destroy(self->o.m, endpoint));
+	ASSERT_EQ(0, shell("rxe_up peer && await 120 rxe_ready peer"));
 }
 
 /* While it is being resolved, connected, and refused */

@@ -307,7 +307,8 @@ static int call_deregister(FIXTURE_DATA(scenario) *self)
 static const int queue_errors[] = { ENOSPC, EIO, 0 };
 
 static const int address_errors[] = {
-	EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, 0
+	ENOSPC, EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH,
+	EPROTO, 0
 };
 
 static const int accept_errors[] = { ENOSPC, ENOTCONN, 0 };

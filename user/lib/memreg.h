@@ -565,7 +565,7 @@ int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
  * @domain: Domain whose keys the peer is to use
  * @dst: Address and port of the peer: struct sockaddr_in or sockaddr_in6
  * @src: Address to connect from, of the same family, or NULL
- * @timeout_ms: For each of address and route resolution, 1 to
+ * @timeout_ms: For all of connecting, up to the event, 1 to
  *	IB_MEMREG_TIMEOUT_MAX_MS
  * @data: Private data for the peer; may be NULL if @len is 0
  * @len: Bytes of it, up to IB_MEMREG_CAP_CONNECT_DATA
@@ -575,7 +575,8 @@ int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
  *
  * Return: 0; -EINVAL, -ENOENT (domain), -EFAULT (@data is not mapped), -ENOMEM,
  * -EDQUOT, -EPERM (a source port below 1024), -EADDRINUSE, -EADDRNOTAVAIL,
- * -ENETUNREACH, -EHOSTUNREACH, -ETIMEDOUT, -ENODEV.
+ * -EACCES (a route forbids it), -ENETDOWN, -ENETUNREACH, -EHOSTDOWN,
+ * -EHOSTUNREACH, -ETIMEDOUT, -EPROTO, -ENODEV.
  */
 int memreg_connect(struct memreg *m, uint32_t domain,
 		   const struct sockaddr *dst, const struct sockaddr *src,
@@ -588,7 +589,7 @@ int memreg_connect(struct memreg *m, uint32_t domain,
  * @domain: Domain whose keys the peer is to use
  * @dst: Address and port of the peer: struct sockaddr_in or sockaddr_in6
  * @src: Address to connect from, of the same family, or NULL
- * @timeout_ms: For each of address and route resolution, 1 to
+ * @timeout_ms: For all of connecting, up to the event, 1 to
  *	IB_MEMREG_TIMEOUT_MAX_MS
  * @data: Private data for the peer; may be NULL if @len is 0
  * @len: Bytes of it, up to IB_MEMREG_CAP_CONNECT_DATA

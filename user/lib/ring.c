@@ -12,6 +12,10 @@ static int map_ring(struct memreg_ring *ring, size_t size, uint32_t offset)
 	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_POPULATE, ring->fd, 0);
 
+	/* Not the limit of what is registered: all that is mapped is locked. */
+	if (at == MAP_FAILED && errno == EAGAIN)
+		return memreg__fail("ring_create", -EAGAIN,
+				    "the ring can't be mapped: mlockall(MCL_FUTURE) locks it, and RLIMIT_MEMLOCK has no room for it");
 	if (at == MAP_FAILED)
 		return memreg__fail("ring_create", -errno,
 				    "the ring can't be mapped");

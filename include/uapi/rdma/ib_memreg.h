@@ -49,8 +49,10 @@
  *    was done already, such as to bind the file to a device.
  *  - ENOMEM: No kernel memory, or RLIMIT_MEMLOCK is reached.
  *  - EDQUOT: A limit of the caller's rdma cgroup is reached.
- *  - ENOSPC: The RDMA device has no more of such objects.
- *  - EACCES: The access asked for is not part of what the MR allows.
+ *  - ENOSPC: The RDMA device has no more of such objects, or the file has as
+ *    many as it may.
+ *  - EACCES: The access asked for is not part of what the MR allows; or, from
+ *    CONNECT and its event, a route forbids it.
  *  - EPERM: The caller may not lock memory, or may not listen on or connect
  *    from a port below 1024.
  *  - ENODEV: The file is not bound, there is no such RDMA device in the
@@ -74,9 +76,11 @@
  *    port of the RDMA device has no usable address.
  *  - EBADF: The descriptor in the structure is not one of an eventfd.
  *  - EMFILE, ENFILE: There are too many open files.
- *  - EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT,
- *    ECONNREFUSED, ECONNRESET: as connect(2) and bind(2) have them. ETIMEDOUT
- *    also: what RING_WAIT waited for did not come in time.
+ *  - EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTDOWN, EHOSTUNREACH,
+ *    ETIMEDOUT, ECONNREFUSED, ECONNRESET: as connect(2) and bind(2) have them.
+ *    ETIMEDOUT also: what RING_WAIT waited for did not come in time.
+ *  - EPROTO: The RDMA CM failed a connection with an errno that is none of
+ *    these.
  *  - ECANCELED, EREMOTEIO: of commands of io_uring alone; see struct
  *    ib_memreg_uring_submit.
  *
@@ -166,7 +170,8 @@
  *	this window, covers, or a work request has more than 2 GiB, or a message
  *	more than IB_MEMREG_CAP_MESSAGE.
  * @IB_MEMREG_REASON_RANGE: The range is not inside the MR.
- * @IB_MEMREG_REASON_COUNT: The number of entries is 0 or over the limit.
+ * @IB_MEMREG_REASON_COUNT: The number of entries is 0 or over the limit, or
+ *	there are as many listeners as a file may have.
  * @IB_MEMREG_REASON_BOUND_WINDOW: The window is bound, or being bound or
  *	revoked; or one to be invalidated is not bound on that endpoint.
  * @IB_MEMREG_REASON_DOMAIN: The object belongs to another domain.
@@ -834,7 +839,8 @@ struct ib_memreg_window_revoke {
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
  * @backlog: Requests that may wait to be accepted, 1 to
- *	IB_MEMREG_BACKLOG_MAX; a peer beyond that is rejected
+ *	IB_MEMREG_BACKLOG_MAX; a peer beyond that is rejected, as is one beyond
+ *	IB_MEMREG_BACKLOG_MAX at all listeners of the file
  * @addr: Address and port to listen on; a wildcard address and port 0 are
  *	allowed. Requests that come in on another device are rejected. On
  *	return: the port that was chosen.
@@ -846,7 +852,7 @@ struct ib_memreg_window_revoke {
  * IB_MEMREG_EVENT_CONNECT_REQUEST names it.
  *
  * Errors: EINVAL, EADDRINUSE, EADDRNOTAVAIL, EPERM (port), EFAULT, ENODEV,
- * ENOMEM.
+ * ENOMEM, ENOSPC (IB_MEMREG_LISTENERS_MAX), EDQUOT, EPROTO.
  */
 struct ib_memreg_listen {
 	__u32 size;
@@ -981,8 +987,8 @@ struct ib_memreg_queues {
  * @domain_id: Domain in which the peer's keys are to work
  * @addr: Address and port of the peer
  * @src: Address to connect from; family 0 leaves the choice to the routes
- * @timeout_ms: Milliseconds for each of address and route resolution, 1 to
- *	IB_MEMREG_TIMEOUT_MAX_MS
+ * @timeout_ms: Milliseconds for all of connecting, from this call to the peer's
+ *	answer, 1 to IB_MEMREG_TIMEOUT_MAX_MS
  * @out_endpoint_id: Id of the new endpoint
  * @private_data_len: Bytes of private data for the peer, 0 to
  *	IB_MEMREG_CAP_CONNECT_DATA
@@ -996,7 +1002,8 @@ struct ib_memreg_queues {
  *
  * Errors: EINVAL, EOPNOTSUPP (flags), ENOENT, EAGAIN (the ring has no room for
  * a send queue), EFAULT, ENOMEM, EDQUOT, EPERM (port), EADDRINUSE,
- * EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT, ENODEV.
+ * EADDRNOTAVAIL, EACCES (route), ENETDOWN, ENETUNREACH, EHOSTDOWN,
+ * EHOSTUNREACH, ETIMEDOUT, EPROTO, ENODEV.
  */
 struct ib_memreg_connect {
 	__u32 size;
@@ -1508,7 +1515,8 @@ enum ib_memreg_ring_flags {
  * request when it is submitted, signalled or not, and a submission for which
  * there is none fails with EAGAIN. What was set aside for work requests that
  * were not signalled is free again when a signalled one of the same send queue
- * completes, or a BIND or INVALIDATE, that was submitted later. A ring serves
+ * completes, or a BIND or INVALIDATE, that was submitted later, or one that
+ * ends a row of 64 to 95 which were not signalled. A ring serves
  * as many send queues as it has entries, or as the device's completion queue
  * has room for beside those, if that is less.
  *
