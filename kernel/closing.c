@@ -19,7 +19,7 @@
  *	DETACH	The QP takes no more of a shared receive queue.
  *	OVER	Windows are revoked, and the user knows.
  *
- * The endpoint is CLOSED, and the keys of its windows of type 1 are dead, before
+ * The endpoint is CLOSED, and keys of its windows of type 1 are dead, before
  * SETTLE. A window of type 2B may have its REG_MR on the send queue, so its key
  * is destroyed behind DRAIN.
  *
