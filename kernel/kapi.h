@@ -17,14 +17,24 @@
 #define MEMREG_NS	IB_MEMREG
 #endif
 
+/*
+ * The head of a stack of slots: the number of the first one, and above it a tag
+ * that each change advances.
+ */
+#define MEMREG_STACK_BITS	20
+#define MEMREG_STACK_INDEX	((s64)BIT_ULL(MEMREG_STACK_BITS) - 1)
+#define MEMREG_STACK_TAG	((s64)BIT_ULL(MEMREG_STACK_BITS))
+
 /**
  * enum memreg_mr_state - What is known of an MR's key
+ * @MEMREG_MR_IDLE: The MR is the pool's, and its key is dead.
  * @MEMREG_MR_DEAD: It is dead, and no work request is about to change that.
  * @MEMREG_MR_POSTED: The peer may use it: its REG_MR is posted.
  * @MEMREG_MR_REMOTE: The peer has invalidated it.
  * @MEMREG_MR_LOCAL: Its LOCAL_INV is posted.
  */
 enum memreg_mr_state {
+	MEMREG_MR_IDLE,
 	MEMREG_MR_DEAD,
 	MEMREG_MR_POSTED,
 	MEMREG_MR_REMOTE,
@@ -70,10 +80,12 @@ struct ib_memreg_mr {
  *	one, whoever may still look at it
  * @mr: The MR, or NULL if the slot is empty
  * @next: Index of the next one on the stack that it is on, or 0
+ * @depth: Slots on that stack from this one on
  */
 struct memreg_pool_slot {
 	struct ib_memreg_mr *mr;
 	u32 next;
+	u32 depth;
 };
 
 /**

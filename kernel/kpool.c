@@ -7,16 +7,23 @@
  * Each MR has a slot with a number. Idle MRs are on stacks, which are linked by
  * these numbers: one of each CPU, which keeps a few, one that all CPUs share,
  * and one of each reserve. The head of a stack is a single word of 64 bits: the
- * number of its first slot, how many there are, and a tag that each change
- * advances. It is changed by nothing but compare-and-exchange, so a stack may
- * be used in any context, hard interrupts included, and by any CPU: a CPU that
- * finds nothing in its own cache and on the list takes from the caches of the
- * others. Several slots are taken or put by a single exchange.
+ * number of its first slot, and a tag that each change advances. Each slot
+ * records how deep the stack is from there on, so the first slot has the number
+ * of slots on the stack. The head is changed by nothing but
+ * compare-and-exchange, so a stack may be used in any context, hard interrupts
+ * included, and by any CPU: a CPU that finds nothing in its own cache and on
+ * the list takes from the caches of the others. Several slots are taken or put
+ * by a single exchange.
  *
- * Who loses a race has looked at the link of a slot that is not on the stack
- * any more. That is harmless: slots are never freed as long as there is the
- * pool, their links are always numbers of slots, and the tag says that the
- * stack is another one now.
+ * A CPU that loses a race has read the link of a slot that is no longer on the
+ * stack. That is harmless: slots are never freed as long as there is the pool,
+ * their links are always numbers of slots, and the tag shows that the stack has
+ * changed. The tag has 44 bits. A CPU that stops between its look and its
+ * exchange is mistaken only after 2^44 changes meanwhile: at a hundred million
+ * a second these take two days.
+ *
+ * An idle MR is marked as such. To put an MR that is idle, or whose key may
+ * work, is refused with a warning, and changes nothing.
  *
  * Growing and shrinking
  *
@@ -50,12 +57,6 @@
 
 #include "kapi.h"
 #include "trace.h"
-
-/* The head of a stack: the tag is in the bits above these. */
-#define MEMREG_STACK_BITS	20
-#define MEMREG_STACK_INDEX	((s64)BIT_ULL(MEMREG_STACK_BITS) - 1)
-#define MEMREG_STACK_ONE	((s64)BIT_ULL(MEMREG_STACK_BITS))
-#define MEMREG_STACK_TAG	((s64)BIT_ULL(2 * MEMREG_STACK_BITS))
 
 /* Slots that are allocated together. */
 #define MEMREG_POOL_CHUNK_SHIFT	9
@@ -108,14 +109,29 @@ static struct memreg_pool_slot *memreg_pool_slot(struct ib_memreg_pool *pool,
 			    [index & (MEMREG_POOL_CHUNK - 1)];
 }
 
-static u32 memreg_head_count(s64 head)
+/* Slots on a stack that has this head; a guess if the head is out of date. */
+static u32 memreg_head_count(struct ib_memreg_pool *pool, s64 head)
 {
-	return (head >> MEMREG_STACK_BITS) & MEMREG_STACK_INDEX;
+	u32 index = head & MEMREG_STACK_INDEX;
+
+	return index ? READ_ONCE(memreg_pool_slot(pool, index)->depth) : 0;
 }
 
-static u32 memreg_stack_count(const atomic64_t *stack)
+/* Slots on a stack, at one moment. */
+static u32 memreg_stack_count(struct ib_memreg_pool *pool,
+			      const atomic64_t *stack)
 {
-	return memreg_head_count(atomic64_read(stack));
+	s64 head = atomic64_read(stack), seen;
+	u32 count;
+
+	do {
+		seen = head;
+		count = memreg_head_count(pool, seen);
+		/* A slot that goes elsewhere left this stack before. */
+		smp_rmb();
+		head = atomic64_read(stack);
+	} while (head != seen);
+	return count;
 }
 
 /* Take a slot off a stack; 0 if there is none. */
@@ -131,9 +147,22 @@ static inline u32 memreg_stack_pop(struct ib_memreg_pool *pool,
 			return 0;
 		next = READ_ONCE(memreg_pool_slot(pool, index)->next);
 	} while (!atomic64_try_cmpxchg(stack, &head,
-				       head + MEMREG_STACK_TAG -
-				       MEMREG_STACK_ONE - index + next));
+				       head + MEMREG_STACK_TAG - index +
+				       next));
 	return index;
+}
+
+/* Number @n slots from @index on, which go on top of @below others. */
+static inline void memreg_stack_number(struct ib_memreg_pool *pool, u32 index,
+				       u32 n, u32 below)
+{
+	struct memreg_pool_slot *slot;
+
+	for (; n; n--) {
+		slot = memreg_pool_slot(pool, index);
+		WRITE_ONCE(slot->depth, below + n);
+		index = slot->next;
+	}
 }
 
 /*
@@ -145,16 +174,18 @@ static inline u32 memreg_stack_push(struct ib_memreg_pool *pool,
 				    u32 n)
 {
 	struct memreg_pool_slot *slot = memreg_pool_slot(pool, last);
-	s64 head = atomic64_read(stack), new;
-	u32 index;
+	s64 head = atomic64_read(stack);
+	u32 index, below;
 
 	do {
 		index = head & MEMREG_STACK_INDEX;
+		below = memreg_head_count(pool, head);
 		WRITE_ONCE(slot->next, index);
-		new = head + MEMREG_STACK_TAG + n * MEMREG_STACK_ONE - index +
-		      first;
-	} while (!atomic64_try_cmpxchg(stack, &head, new));
-	return memreg_head_count(new);
+		memreg_stack_number(pool, first, n, below);
+	} while (!atomic64_try_cmpxchg(stack, &head,
+				       head + MEMREG_STACK_TAG - index +
+				       first));
+	return below + n;
 }
 
 /**
@@ -177,12 +208,13 @@ static void memreg_stack_pop_some(struct ib_memreg_pool *pool,
 				  struct memreg_chain *chain)
 {
 	s64 head = atomic64_read(stack);
-	u32 i, next;
+	u32 i, next, count;
 
 	do {
 		chain->first = head & MEMREG_STACK_INDEX;
-		chain->n = min(max, memreg_head_count(head));
-		chain->left = memreg_head_count(head) - chain->n;
+		count = memreg_head_count(pool, head);
+		chain->n = min(max, count);
+		chain->left = count - chain->n;
 		if (!chain->n)
 			return;
 		next = chain->first;
@@ -192,7 +224,6 @@ static void memreg_stack_pop_some(struct ib_memreg_pool *pool,
 		}
 	} while (!atomic64_try_cmpxchg(stack, &head,
 				       head + MEMREG_STACK_TAG -
-				       chain->n * MEMREG_STACK_ONE -
 				       chain->first + next));
 }
 
@@ -341,7 +372,7 @@ static u32 memreg_pool_remove_some(struct ib_memreg_pool *pool,
  * memreg_pool_kick() - Have the worker look at a pool
  * @pool: The pool
  *
- * Context: any but NMI.
+ * Context: any that ib_post_send() may be called in.
  */
 void memreg_pool_kick(struct ib_memreg_pool *pool)
 {
@@ -413,7 +444,7 @@ static noinline u32 memreg_pool_take_slow(struct ib_memreg_pool *pool,
  * @pool: The pool
  * @reserve: What to take it from if the pool has none, or NULL
  *
- * Context: any but NMI.
+ * Context: any that ib_post_send() may be called in.
  * Return: an MR with a dead key, or NULL.
  */
 struct ib_memreg_mr *memreg_pool_take(struct ib_memreg_pool *pool,
@@ -431,6 +462,7 @@ struct ib_memreg_mr *memreg_pool_take(struct ib_memreg_pool *pool,
 	}
 	memreg_pool_count(pool, taken, 1);
 	mr = memreg_pool_slot(pool, index)->mr;
+	WRITE_ONCE(mr->state, MEMREG_MR_DEAD);
 	trace_memreg_pool_take(mr);
 	return mr;
 }
@@ -441,7 +473,7 @@ struct ib_memreg_mr *memreg_pool_take(struct ib_memreg_pool *pool,
  *
  * This is for who measures what it costs: requests take MRs by themselves.
  *
- * Context: any but NMI.
+ * Context: any that ib_post_send() may be called in.
  * Return: an MR, which is the caller's until ib_memreg_mr_put(), or NULL if
  * there is none to be had now; if the pool may grow, it does so.
  */
@@ -461,7 +493,7 @@ static noinline bool memreg_reserve_refill(struct ib_memreg_pool *pool,
 
 	raw_spin_lock_irqsave(&pool->reserve_lock, flags);
 	list_for_each_entry(reserve, &pool->reserves, node) {
-		if (memreg_stack_count(&reserve->stack) >= reserve->count)
+		if (memreg_stack_count(pool, &reserve->stack) >= reserve->count)
 			continue;
 		memreg_stack_push(pool, &reserve->stack, index, index, 1);
 		atomic_dec(&pool->missing);
@@ -489,7 +521,10 @@ static noinline void memreg_pool_flush(struct ib_memreg_pool *pool,
  * ib_memreg_mr_put() - Give an MR back to its pool
  * @mr: An MR that the caller has, with a dead key; not to be touched afterwards
  *
- * Context: any but NMI.
+ * To put an MR twice, or one whose key may work, is an error of the caller: the
+ * kernel warns once, and nothing has happened.
+ *
+ * Context: any that ib_post_send() may be called in.
  */
 void ib_memreg_mr_put(struct ib_memreg_mr *mr)
 {
@@ -497,6 +532,9 @@ void ib_memreg_mr_put(struct ib_memreg_mr *mr)
 	u32 index = mr->index;
 	atomic64_t *cache;
 
+	if (WARN_ON_ONCE(cmpxchg(&mr->state, MEMREG_MR_DEAD, MEMREG_MR_IDLE) !=
+			 MEMREG_MR_DEAD))
+		return;
 	trace_memreg_pool_put(mr);
 	if (unlikely(atomic_read(&pool->missing)) &&
 	    memreg_reserve_refill(pool, index))
@@ -516,7 +554,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_mr_put, MEMREG_NS);
  * memreg_pool_replace_later() - Have a worker replace what was destroyed
  * @mr: Without an MR, and mapped for DMA no more; not to be touched afterwards
  *
- * Context: any but NMI.
+ * Context: any that ib_post_send() may be called in.
  */
 void memreg_pool_replace_later(struct ib_memreg_mr *mr)
 {
@@ -584,11 +622,11 @@ static bool memreg_pool_grow(struct ib_memreg_pool *pool)
 
 	lockdep_assert_held(&pool->mutex);
 
-	if (memreg_stack_count(&pool->list) >= READ_ONCE(pool->low))
+	if (memreg_stack_count(pool, &pool->list) >= READ_ONCE(pool->low))
 		return true;
 	while (!ret && !READ_ONCE(pool->closing) &&
 	       pool->total < pool->max_count + pool->reserved &&
-	       memreg_stack_count(&pool->list) < want) {
+	       memreg_stack_count(pool, &pool->list) < want) {
 		ret = memreg_pool_add(pool, &pool->list);
 		if (!ret)
 			WRITE_ONCE(pool->grown, pool->grown + 1);
@@ -624,7 +662,7 @@ static void memreg_pool_age(struct ib_memreg_pool *pool)
 		idle = 0;
 	WRITE_ONCE(pool->shrunk, pool->shrunk + idle);
 	memreg_pool_set_low(pool);
-	WRITE_ONCE(pool->idle_low, memreg_stack_count(&pool->list));
+	WRITE_ONCE(pool->idle_low, memreg_stack_count(pool, &pool->list));
 	pool->age_next = jiffies + MEMREG_POOL_AGE;
 }
 
@@ -682,7 +720,7 @@ static unsigned long memreg_pool_shrink_count(struct shrinker *shrinker,
 	spin_lock(&memreg_pools_lock);
 	list_for_each_entry(pool, &memreg_pools, node)
 		spares += min(memreg_pool_spares(pool),
-			      memreg_stack_count(&pool->list));
+			      memreg_stack_count(pool, &pool->list));
 	spin_unlock(&memreg_pools_lock);
 	return spares ?: SHRINK_EMPTY;
 }
@@ -925,10 +963,12 @@ unsigned int ib_memreg_pool_pages(const struct ib_memreg_pool *pool)
 EXPORT_SYMBOL_NS_GPL(ib_memreg_pool_pages, MEMREG_NS);
 
 /* Add what a CPU has counted. */
-static void memreg_pool_add_stats(const struct memreg_pool_cache *cache,
+static void memreg_pool_add_stats(struct ib_memreg_pool *pool, int cpu,
 				  struct ib_memreg_pool_stats *stats)
 {
-	stats->idle += memreg_stack_count(&cache->stack);
+	const struct memreg_pool_cache *cache = per_cpu_ptr(pool->caches, cpu);
+
+	stats->idle += memreg_stack_count(pool, &cache->stack);
 	stats->taken += READ_ONCE(cache->taken);
 	stats->empty += READ_ONCE(cache->empty);
 	stats->remote_invalidated += READ_ONCE(cache->remote_invalidated);
@@ -941,7 +981,7 @@ static void memreg_pool_add_stats(const struct memreg_pool_cache *cache,
  * @pool: The pool
  * @stats: The answer; exact while nobody uses the pool
  *
- * Context: any but NMI.
+ * Context: any that ib_post_send() may be called in.
  */
 void ib_memreg_pool_query(struct ib_memreg_pool *pool,
 			  struct ib_memreg_pool_stats *stats)
@@ -952,15 +992,15 @@ void ib_memreg_pool_query(struct ib_memreg_pool *pool,
 
 	memset(stats, 0, sizeof(*stats));
 	stats->total = READ_ONCE(pool->total) - atomic_read(&pool->nr_hollow);
-	stats->idle = memreg_stack_count(&pool->list);
+	stats->idle = memreg_stack_count(pool, &pool->list);
 	stats->grown = READ_ONCE(pool->grown);
 	stats->shrunk = READ_ONCE(pool->shrunk);
 	stats->replaced = atomic64_read(&pool->replaced);
 	for_each_possible_cpu(cpu)
-		memreg_pool_add_stats(per_cpu_ptr(pool->caches, cpu), stats);
+		memreg_pool_add_stats(pool, cpu, stats);
 	raw_spin_lock_irqsave(&pool->reserve_lock, flags);
 	list_for_each_entry(reserve, &pool->reserves, node)
-		stats->idle += memreg_stack_count(&reserve->stack);
+		stats->idle += memreg_stack_count(pool, &reserve->stack);
 	raw_spin_unlock_irqrestore(&pool->reserve_lock, flags);
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_pool_query, MEMREG_NS);
@@ -1039,7 +1079,7 @@ void ib_memreg_reserve_destroy(struct ib_memreg_reserve *reserve)
 
 	raw_spin_lock_irq(&pool->reserve_lock);
 	list_del(&reserve->node);
-	atomic_sub(reserve->count - memreg_stack_count(&reserve->stack),
+	atomic_sub(reserve->count - memreg_stack_count(pool, &reserve->stack),
 		   &pool->missing);
 	raw_spin_unlock_irq(&pool->reserve_lock);
 	mutex_lock(&pool->mutex);

@@ -275,7 +275,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_init, MEMREG_NS);
  * on in the next one. The memory is the request's until ib_memreg_req_unmap()
  * or ib_memreg_req_ops.done().
  *
- * Context: any but NMI.
+ * Context: any that ib_post_send() may be called in.
  * Return: 0; -EAGAIN if there are not enough MRs now: they come when others
  * end, or from a worker, so ask again in any case; -EMSGSIZE if it would take
  * more than @max_mrs; -EINVAL if there is nothing to map; -EIO if it can't be
@@ -310,7 +310,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_map_sg, MEMREG_NS);
  * @max_mrs: MRs that it may take, at most
  * @dir: What the peer does, as for ib_memreg_req_map_sg()
  *
- * Context: any but NMI.
+ * Context: any that ib_post_send() may be called in.
  * Return: as of ib_memreg_req_map_sg().
  */
 int ib_memreg_req_map_bvec(struct ib_memreg_req *req,
@@ -336,7 +336,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_map_bvec, MEMREG_NS);
  *
  * This is not for requests that were posted: those unmap by themselves.
  *
- * Context: any but NMI.
+ * Context: any that ib_post_send() may be called in.
  */
 void ib_memreg_req_unmap(struct ib_memreg_req *req)
 {
@@ -626,7 +626,7 @@ static int memreg_req_post_failed(struct ib_memreg_req *req, int err,
  *
  * The answer may come before this returns; who handles it may end the request.
  *
- * Context: any but NMI.
+ * Context: any that ib_post_send() may be called in.
  * Return: 0: from here on ib_memreg_req_ops.done() is owed, which takes that
  * the caller ends or aborts the request. -ENOTCONN: likewise, but only a part
  * was posted, and not the message: the caller must end the connection, drain
@@ -659,7 +659,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_post, MEMREG_NS);
  * @rkey: The key, as the completion of the answer tells
  *	(IB_WC_WITH_INVALIDATE)
  *
- * Context: any but NMI.
+ * Context: any that ib_post_send() may be called in.
  * Return: 0, or -EPROTO if it is no key of this request which works, or if the
  * request was posted without IB_MEMREG_REQ_REMOTE_INV: the peer may have killed
  * any other key of ours, and the caller must end the connection.
@@ -763,7 +763,7 @@ static bool memreg_req_try_end(struct ib_memreg_req *req, struct ib_qp *qp)
  * and if that can't be posted, their MRs are destroyed in a worker; in the
  * latter case it also drains the send queue, which ends the connection.
  *
- * Context: any but NMI. Never fails.
+ * Context: any that ib_post_send() may be called in. Never fails.
  */
 void ib_memreg_req_end(struct ib_memreg_req *req, struct ib_qp *qp)
 {
@@ -809,7 +809,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_end_sync, MEMREG_NS);
  * The caller has ended the connection, and drained the queue pair. done() may
  * be called before this returns.
  *
- * Context: any but NMI. Never fails.
+ * Context: any that ib_post_send() may be called in. Never fails.
  */
 void ib_memreg_req_abort(struct ib_memreg_req *req)
 {

@@ -1022,6 +1022,92 @@ static int memreg_test_user(void *arg)
 	return 0;
 }
 
+/*
+ * A CPU that stopped between its look at a stack and its exchange must find the
+ * head changed, even if the same MR is on top after 2^24 changes.
+ */
+static void memreg_test_pool_tag(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	struct ib_memreg_mr *mr;
+	atomic64_t *stack;
+	s64 seen, now;
+
+	memreg_test_pool(test, 1, 0, 1, 0);
+	mr = ib_memreg_mr_get(t->pool);
+	KUNIT_ASSERT_NOT_NULL(test, mr);
+	/* All that follows is on the cache of one CPU. */
+	migrate_disable();
+	stack = &raw_cpu_ptr(t->pool->caches)->stack;
+	ib_memreg_mr_put(mr);
+	seen = atomic64_read(stack);
+	atomic64_add((BIT_ULL(24) - 2) * MEMREG_STACK_TAG, stack);
+	mr = ib_memreg_mr_get(t->pool);
+	if (mr)
+		ib_memreg_mr_put(mr);
+	now = atomic64_read(stack);
+	migrate_enable();
+	KUNIT_EXPECT_NOT_NULL(test, mr);
+	KUNIT_EXPECT_EQ(test, seen & MEMREG_STACK_INDEX,
+			now & MEMREG_STACK_INDEX);
+	KUNIT_EXPECT_NE(test, seen, now);
+	memreg_test_expect_idle(test, 1, 0);
+}
+
+/* Statistics count what is on stacks, whatever way MRs went there. */
+static void memreg_test_pool_counts(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	struct ib_memreg_mr *mrs[64];
+	unsigned int i;
+
+	memreg_test_pool(test, 64, 0, 1, 0);
+	for (i = 0; i < 64; i++) {
+		mrs[i] = ib_memreg_mr_get(t->pool);
+		KUNIT_ASSERT_NOT_NULL(test, mrs[i]);
+		KUNIT_EXPECT_EQ(test, 63 - i, memreg_test_stats(t).idle);
+	}
+	while (i) {
+		ib_memreg_mr_put(mrs[--i]);
+		KUNIT_EXPECT_EQ(test, 64 - i, memreg_test_stats(t).idle);
+	}
+}
+
+#ifdef kunit_warning_suppress
+/* An MR that is put twice, or with a key that may work, is refused. */
+static void memreg_test_pool_put_twice(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	struct ib_memreg_mr *mrs[3];
+
+	memreg_test_pool(test, 2, 0, 1, 0);
+	mrs[0] = ib_memreg_mr_get(t->pool);
+	KUNIT_ASSERT_NOT_NULL(test, mrs[0]);
+	ib_memreg_mr_put(mrs[0]);
+	kunit_warning_suppress(test) {
+		ib_memreg_mr_put(mrs[0]);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	memreg_test_expect_idle(test, 2, 0);
+	KUNIT_EXPECT_EQ(test, 2, memreg_test_take_all(t, mrs, 3));
+	KUNIT_EXPECT_PTR_NE(test, mrs[0], mrs[1]);
+	memreg_test_put_all(mrs, 2);
+
+	memreg_test_map(test, 1);
+	KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, 0));
+	memreg_fake_complete(t->fake, UINT_MAX);
+	kunit_warning_suppress(test) {
+		ib_memreg_mr_put(t->req.first);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	KUNIT_EXPECT_EQ(test, 1, memreg_test_stats(t).idle);
+	ib_memreg_req_end(&t->req, &t->fake->qp);
+	memreg_fake_complete(t->fake, UINT_MAX);
+	memreg_test_expect_done(test, 0);
+	memreg_test_expect_idle(test, 2, 0);
+}
+#endif
+
 /* Several of them on each CPU, on a pool that grows and is squeezed. */
 static void memreg_test_pool_concurrent(struct kunit *test)
 {
@@ -1812,6 +1898,11 @@ static struct kunit_case memreg_test_pool_cases[] = {
 	KUNIT_CASE(memreg_test_pool_replaces_meanwhile),
 	KUNIT_CASE(memreg_test_reserve),
 	KUNIT_CASE(memreg_test_reserve_replaced),
+	KUNIT_CASE(memreg_test_pool_tag),
+	KUNIT_CASE(memreg_test_pool_counts),
+#ifdef kunit_warning_suppress
+	KUNIT_CASE(memreg_test_pool_put_twice),
+#endif
 	KUNIT_CASE(memreg_test_pool_concurrent),
 	{}
 };

@@ -494,6 +494,7 @@ TRACE_EVENT(memreg_bogus_invalidate,
  * Pools and requests of other modules
  */
 
+TRACE_DEFINE_ENUM(MEMREG_MR_IDLE);
 TRACE_DEFINE_ENUM(MEMREG_MR_DEAD);
 TRACE_DEFINE_ENUM(MEMREG_MR_POSTED);
 TRACE_DEFINE_ENUM(MEMREG_MR_REMOTE);
@@ -501,6 +502,7 @@ TRACE_DEFINE_ENUM(MEMREG_MR_LOCAL);
 
 #define memreg_show_mr_state(_state)					\
 	__print_symbolic(_state,					\
+			 { MEMREG_MR_IDLE, "idle" },			\
 			 { MEMREG_MR_DEAD, "dead" },			\
 			 { MEMREG_MR_POSTED, "posted" },		\
 			 { MEMREG_MR_REMOTE, "remote" },		\

@@ -31,9 +31,11 @@
  * tried for 200 ms, nothing can be done: the kernel warns, and the memory is
  * unmapped.
  *
- * Functions may be called in any context but NMI, with interrupts on or off,
- * unless they say that they may sleep; on hns, whose driver allocates memory
- * for each mapping, ib_memreg_req_map_*() only where they may. Calls for the
+ * Functions that do not say that they may sleep may be called where
+ * ib_post_send() may be called: in any context, with interrupts on or off, but
+ * not in an NMI (Documentation/infiniband/core_locking.rst of the kernel). On
+ * hns, whose driver allocates memory for each mapping, ib_memreg_req_map_*()
+ * may be called only where memory may be allocated. Calls for the
  * same request are serialised by the caller, but for completions, which come
  * whenever they do.
  *
