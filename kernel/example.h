@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A client of <rdma/ib_memreg.h> in short: the example of
+ * A client of <rdma/memreg_pool.h> in short: the example of
  * Documentation/kernel-api.rst. KUnit's tests have a device and a server for
  * it.
  */
@@ -10,8 +10,8 @@
 #include <linux/completion.h>
 #include <linux/scatterlist.h>
 #include <linux/spinlock.h>
-#include <rdma/ib_memreg.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/memreg_pool.h>
 
 #define EXAMPLE_MRS	4	/* of a read, at most */
 #define EXAMPLE_READS	4	/* in flight, at most */

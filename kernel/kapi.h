@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What kpool.c and kreq.c share: the insides of <rdma/ib_memreg.h>.
+ * What kpool.c and kreq.c share: the insides of <rdma/memreg_pool.h>.
  */
 #ifndef _MEMREG_KAPI_H
 #define _MEMREG_KAPI_H
 
 #include <linux/percpu.h>
 #include <linux/scatterlist.h>
-#include <rdma/ib_memreg.h>
+#include <rdma/memreg_pool.h>
 
 #include "memreg.h"
 

@@ -14,7 +14,7 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/timex.h>
-#include <rdma/ib_memreg.h>
+#include <rdma/memreg_pool.h>
 #include <rdma/mr_pool.h>
 
 /* MRs in a pool, and pages that each holds. */

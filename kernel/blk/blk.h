@@ -2,7 +2,7 @@
 /*
  * ib_memreg_blk: block devices on the memory or a file of a peer.
  *
- * It uses of ib_memreg what <rdma/ib_memreg.h> declares, like any other module.
+ * Of ib_memreg it uses what <rdma/memreg_pool.h> declares, as any other module.
  *
  *	configfs.c	directories, attributes
  *	main.c		the module, disks, blk-mq
@@ -36,9 +36,9 @@
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
-#include <rdma/ib_memreg.h>
 #include <rdma/ib_memreg_blk.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/memreg_pool.h>
 #include <rdma/rdma_cm.h>
 
 /* Most that one request moves. */

@@ -41,8 +41,8 @@
  *
  * Exported GPL only, in the namespace IB_MEMREG.
  */
-#ifndef _RDMA_IB_MEMREG_H
-#define _RDMA_IB_MEMREG_H
+#ifndef _RDMA_MEMREG_POOL_H
+#define _RDMA_MEMREG_POOL_H
 
 #include <linux/atomic.h>
 #include <linux/bits.h>
