@@ -33,6 +33,7 @@
  * of its own, and cannot be taken for a REG_MR that was flushed.
  */
 #include <linux/bvec.h>
+#include <linux/overflow.h>
 #include <linux/sched/mm.h>
 
 #include "kapi.h"
@@ -616,10 +617,10 @@ static int memreg_req_post_failed(struct ib_memreg_req *req, int err,
 /**
  * ib_memreg_req_post() - Make the keys of a request, and send a message
  * @req: The request; it may be one that nothing is mapped to
- * @qp: Connected RC QP of the pool's device, with room for
- *	ib_memreg_req_wrs(nr_mrs) work requests, and one more; it stays until
- *	what was ended with it is done. Its completions are polled by the RDMA
- *	core, and not by the caller (IB_POLL_DIRECT).
+ * @qp: Connected RC QP of the pool's device, with the room that
+ *	ib_memreg_init_qp() makes; it stays until what was ended with it is
+ *	done. Its completions are polled by the RDMA core, and not by the caller
+ *	(IB_POLL_DIRECT).
  * @send: The message, a single work request; its completion is the request's:
  *	@wr_cqe and IB_SEND_SIGNALED are set here
  * @flags: enum ib_memreg_req_flags
@@ -821,3 +822,48 @@ void ib_memreg_req_abort(struct ib_memreg_req *req)
 	ib_memreg_req_end(req, NULL);
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_req_abort, MEMREG_NS);
+
+/*
+ * Queues
+ */
+
+/**
+ * ib_memreg_init_qp() - Make room for requests in the attributes of a QP
+ * @ibdev: Device of the QP
+ * @attr: What the QP is to be created with. If @max_send_wr counts other work
+ *	of the caller already, the requests come on top of that; and
+ *	IB_SIGNAL_REQ_WR is set.
+ * @depth: Requests that are posted at a time, at most
+ * @max_mrs: MRs of a request, at most
+ *
+ * Call this before the send CQ is made: flushed work requests complete,
+ * signalled or not, so there may be a completion for each. The room is for
+ * REG_MRs, the SEND and LOCAL_INVs, as they may all be there at once, and for
+ * what ib_drain_sq() posts. Receives, and scatter lists of the messages, are
+ * the caller's.
+ *
+ * Context: any.
+ * Return: entries that the QP's work requests may take of the send CQ, which
+ * are @max_send_wr now; -EINVAL if @depth is 0; -ENOSPC if the device has no
+ * such queues: try fewer requests, or smaller ones. Nothing has changed then.
+ */
+int ib_memreg_init_qp(struct ib_device *ibdev, struct ib_qp_init_attr *attr,
+		      unsigned int depth, unsigned int max_mrs)
+{
+	u32 wrs;
+
+	if (!depth)
+		return -EINVAL;
+	if (check_mul_overflow(max_mrs, 2U, &wrs) ||
+	    check_add_overflow(wrs, 1U, &wrs) ||
+	    check_mul_overflow(wrs, depth, &wrs) ||
+	    check_add_overflow(wrs, 1U, &wrs) ||
+	    check_add_overflow(wrs, attr->cap.max_send_wr, &wrs) ||
+	    wrs > INT_MAX || (int)wrs > ibdev->attrs.max_qp_wr ||
+	    (int)wrs > ibdev->attrs.max_cqe)
+		return -ENOSPC;
+	attr->cap.max_send_wr = wrs;
+	attr->sq_sig_type = IB_SIGNAL_REQ_WR;
+	return wrs;
+}
+EXPORT_SYMBOL_NS_GPL(ib_memreg_init_qp, MEMREG_NS);

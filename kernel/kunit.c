@@ -1773,6 +1773,77 @@ static void memreg_test_req_refuses(struct kunit *test)
 }
 
 /*
+ * Queues
+ */
+
+/* Room for requests and for the drain comes on top of the caller's own. */
+static void memreg_test_init_qp(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	struct ib_qp_init_attr attr = { .cap.max_send_wr = 3 };
+
+	t->fake->ibdev.attrs.max_qp_wr = 1000;
+	t->fake->ibdev.attrs.max_cqe = 1000;
+	KUNIT_EXPECT_EQ(test, 3 + 10 * (2 * 4 + 1) + 1,
+			ib_memreg_init_qp(&t->fake->ibdev, &attr, 10, 4));
+	KUNIT_EXPECT_EQ(test, 94, attr.cap.max_send_wr);
+	KUNIT_EXPECT_EQ(test, IB_SIGNAL_REQ_WR, attr.sq_sig_type);
+	/* Requests without memory have a SEND. */
+	KUNIT_EXPECT_EQ(test, 94 + 5 + 1,
+			ib_memreg_init_qp(&t->fake->ibdev, &attr, 5, 0));
+}
+
+/* I8: more than the device has, and more than a number can hold. */
+static void memreg_test_init_qp_refuses(struct kunit *test)
+{
+	static const unsigned int many[][2] = {
+		{ 1, UINT_MAX }, { 1, BIT(31) }, { UINT_MAX, 1 },
+		{ BIT(20), BIT(20) }, { UINT_MAX, 0 }, { UINT_MAX - 1, 0 },
+		{ 333, 1 },
+	};
+	struct memreg_test *t = test->priv;
+	struct ib_device *ibdev = &t->fake->ibdev;
+	struct ib_qp_init_attr attr = { .cap.max_send_wr = 1 };
+	unsigned int i;
+
+	ibdev->attrs.max_qp_wr = 1000;
+	ibdev->attrs.max_cqe = 1000;
+	KUNIT_EXPECT_EQ(test, -EINVAL, ib_memreg_init_qp(ibdev, &attr, 0, 1));
+	for (i = 0; i < ARRAY_SIZE(many); i++)
+		KUNIT_EXPECT_EQ(test, -ENOSPC,
+				ib_memreg_init_qp(ibdev, &attr, many[i][0],
+						  many[i][1]));
+	/* The smaller one of both limits counts. */
+	ibdev->attrs.max_cqe = 997;
+	KUNIT_EXPECT_EQ(test, -ENOSPC,
+			ib_memreg_init_qp(ibdev, &attr, 332, 1));
+	KUNIT_EXPECT_EQ(test, 1, attr.cap.max_send_wr);
+	KUNIT_EXPECT_EQ(test, IB_SIGNAL_ALL_WR, attr.sq_sig_type);
+	ibdev->attrs.max_cqe = 998;
+	KUNIT_EXPECT_EQ(test, 998, ib_memreg_init_qp(ibdev, &attr, 332, 1));
+}
+
+/* A request posts all that it may have on the queue, and a drain fits. */
+static void memreg_test_init_qp_suffices(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	struct ib_qp_init_attr attr = {};
+
+	t->fake->ibdev.attrs.max_qp_wr = 1000;
+	t->fake->ibdev.attrs.max_cqe = 1000;
+	memreg_test_pool(test, 4, 0, 1, 0);
+	KUNIT_ASSERT_GT(test, ib_memreg_init_qp(&t->fake->ibdev, &attr, 1, 4),
+			0);
+	memreg_test_map(test, 4);
+	KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, 0));
+	/* Nothing has completed: the answer was faster. */
+	ib_memreg_req_end(&t->req, &t->fake->qp);
+	KUNIT_EXPECT_EQ(test, attr.cap.max_send_wr, t->fake->nr_posted + 1);
+	memreg_fake_complete(t->fake, UINT_MAX);
+	memreg_test_expect_done(test, 0);
+}
+
+/*
  * The example of the documentation
  */
 
@@ -1937,6 +2008,9 @@ static struct kunit_case memreg_test_req_cases[] = {
 	KUNIT_CASE(memreg_test_req_abort),
 	KUNIT_CASE(memreg_test_req_without_memory),
 	KUNIT_CASE(memreg_test_req_refuses),
+	KUNIT_CASE(memreg_test_init_qp),
+	KUNIT_CASE(memreg_test_init_qp_refuses),
+	KUNIT_CASE(memreg_test_init_qp_suffices),
 	{}
 };
 

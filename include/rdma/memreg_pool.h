@@ -5,6 +5,7 @@
  *
  * The life of a request
  *
+ *	ib_memreg_init_qp()		before the CQ and the QP are made
  *	ib_memreg_req_init()		once, wherever the request is embedded
  *	ib_memreg_req_map_sg()		take MRs, map the memory for DMA
  *	ib_memreg_req_segs()		what to tell the peer
@@ -224,16 +225,7 @@ int ib_memreg_req_remote_invalidated(struct ib_memreg_req *req, u32 rkey);
 void ib_memreg_req_end(struct ib_memreg_req *req, struct ib_qp *qp);
 int ib_memreg_req_end_sync(struct ib_memreg_req *req, struct ib_qp *qp);
 void ib_memreg_req_abort(struct ib_memreg_req *req);
-
-/**
- * ib_memreg_req_wrs() - Room that a request takes on a send queue
- * @mrs: Number of its MRs
- *
- * Return: REG_MRs, the SEND, and LOCAL_INVs, as they may all be there at once.
- */
-static inline unsigned int ib_memreg_req_wrs(unsigned int mrs)
-{
-	return 2 * mrs + 1;
-}
+int ib_memreg_init_qp(struct ib_device *ibdev, struct ib_qp_init_attr *attr,
+		      unsigned int depth, unsigned int max_mrs);
 
 #endif

@@ -421,25 +421,24 @@ static void memreg_blk_destroy_cq(struct memreg_blk_queue *queue)
 	queue->cq = NULL;
 }
 
-/* With one more of each for draining. Data is apart from what it goes with. */
+/* With one receive more for draining. Data is apart from what it goes with. */
 static int memreg_blk_create_qp(struct memreg_blk_queue *queue)
 {
 	struct memreg_blk *blk = queue->blk;
 	struct ib_device *device = queue->id->device;
 	struct ib_qp_init_attr attr = {
 		.qp_context = queue,
-		.cap.max_send_wr = blk->depth *
-				   ib_memreg_req_wrs(blk->max_mrs) + 1,
 		.cap.max_recv_wr = blk->depth + 1,
 		.cap.max_send_sge = blk->inline_max ? 2 : 1,
 		.cap.max_recv_sge = blk->inline_max ? 2 : 1,
-		.sq_sig_type = IB_SIGNAL_REQ_WR,
 		.qp_type = IB_QPT_RC,
 	};
 	int ret;
 
-	ret = memreg_blk_create_cq(queue, device, attr.cap.max_send_wr +
-						  attr.cap.max_recv_wr);
+	ret = ib_memreg_init_qp(device, &attr, blk->depth, blk->max_mrs);
+	if (ret < 0)
+		return ret;
+	ret = memreg_blk_create_cq(queue, device, ret + attr.cap.max_recv_wr);
 	if (ret)
 		return ret;
 	attr.send_cq = queue->cq;
