@@ -54,6 +54,7 @@ enum memreg_mr_state {
  * @node: In memreg_pool.hollow, while it has no MR
  * @nents: Entries of @sgl in use
  * @mapped: They are mapped for DMA
+ * @dir: What the peer does with them
  * @pages: Pages that they touch
  * @length: Bytes
  * @sgl: What it maps; memreg_pool.max_pages entries
@@ -70,6 +71,7 @@ struct ib_memreg_mr {
 	struct llist_node node;
 	u32 nents;
 	bool mapped;
+	enum dma_data_direction dir;
 	u32 pages;
 	u32 length;
 	struct scatterlist sgl[];

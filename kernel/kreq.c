@@ -119,20 +119,20 @@ static u32 memreg_mr_add(struct ib_memreg_mr *mr, struct page *page,
 }
 
 /* Map what an MR was given, and prepare its REG_MR. */
-static int memreg_mr_map(struct ib_memreg_mr *mr, enum dma_data_direction dir)
+static int memreg_mr_map(struct ib_memreg_mr *mr)
 {
 	struct ib_device *ibdev = mr->pool->pd->device;
 	int nents, access = 0;
 
-	nents = ib_dma_map_sg(ibdev, mr->sgl, mr->nents, dir);
+	nents = ib_dma_map_sg(ibdev, mr->sgl, mr->nents, mr->dir);
 	if (!nents)
 		return -EIO;
 	mr->mapped = true;
 	if (memreg_fastmr_map(&mr->fast, mr->sgl, nents, PAGE_SIZE))
 		return -EIO;
-	if (dir != DMA_FROM_DEVICE)
+	if (mr->dir != DMA_FROM_DEVICE)
 		access |= IB_ACCESS_REMOTE_READ;
-	if (dir != DMA_TO_DEVICE)
+	if (mr->dir != DMA_TO_DEVICE)
 		access |= IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE;
 	memreg_fastmr_prepare_reg(&mr->fast, access);
 	mr->length = mr->fast.mr->length;
@@ -141,42 +141,67 @@ static int memreg_mr_map(struct ib_memreg_mr *mr, enum dma_data_direction dir)
 }
 
 /* Unmap the memory behind a dead key. */
-static void memreg_mr_unmap(struct ib_memreg_mr *mr,
-			    enum dma_data_direction dir)
+static void memreg_mr_unmap(struct ib_memreg_mr *mr)
 {
 	if (mr->mapped)
-		ib_dma_unmap_sg(mr->pool->pd->device, mr->sgl, mr->nents, dir);
+		ib_dma_unmap_sg(mr->pool->pd->device, mr->sgl, mr->nents,
+				mr->dir);
 	mr->mapped = false;
 }
 
-/* Give back the MRs of a request, all of whose keys are dead. */
-static void memreg_req_release(struct ib_memreg_req *req)
+/* Give back the MRs of a request behind @last, whose keys are all dead. */
+static void memreg_req_release_behind(struct ib_memreg_req *req,
+				      struct ib_memreg_mr *last)
 {
-	struct ib_memreg_mr *mr, *next;
+	struct ib_memreg_mr **link = last ? &last->next : &req->first;
+	struct ib_memreg_mr *mr = *link, *next;
 
-	for (mr = req->first; mr; mr = next) {
+	*link = NULL;
+	req->last = last;
+	for (; mr; mr = next) {
 		next = mr->next;
-		memreg_mr_unmap(mr, req->dir);
+		memreg_mr_unmap(mr);
 		mr->state = MEMREG_MR_DEAD;
 		ib_memreg_mr_put(mr);
+		req->nr_mrs--;
 	}
-	req->first = NULL;
-	req->last = NULL;
-	req->nr_mrs = 0;
 }
 
-/* Begin another MR. */
-static int memreg_req_begin_mr(struct ib_memreg_req *req, unsigned int max_mrs)
+static void memreg_req_release(struct ib_memreg_req *req)
 {
+	memreg_req_release_behind(req, NULL);
+}
+
+/**
+ * struct memreg_fill - Memory that is being added to a request
+ * @req: The request
+ * @dir: What the peer does
+ * @before: Last MR that it had before, or NULL
+ * @mr: MR that is being filled, or NULL
+ * @room: MRs that it may still take
+ */
+struct memreg_fill {
+	struct ib_memreg_req *req;
+	enum dma_data_direction dir;
+	struct ib_memreg_mr *before;
+	struct ib_memreg_mr *mr;
+	unsigned int room;
+};
+
+/* Begin another MR. */
+static int memreg_fill_begin_mr(struct memreg_fill *fill)
+{
+	struct ib_memreg_req *req = fill->req;
 	struct ib_memreg_mr *mr;
 
-	if (req->nr_mrs == max_mrs)
+	if (!fill->room)
 		return -EMSGSIZE;
 	mr = memreg_pool_take(req->pool, req->reserve);
 	if (!mr)
 		return -EAGAIN;
 	mr->req = req;
 	mr->next = NULL;
+	mr->dir = fill->dir;
 	mr->nents = 0;
 	mr->pages = 0;
 	if (req->last)
@@ -185,12 +210,14 @@ static int memreg_req_begin_mr(struct ib_memreg_req *req, unsigned int max_mrs)
 		req->first = mr;
 	req->last = mr;
 	req->nr_mrs++;
+	fill->mr = mr;
+	fill->room--;
 	return 0;
 }
 
 /* Add a piece to the last MR of a request, and to as many more as it takes. */
-static int memreg_req_add(struct ib_memreg_req *req, struct page *page,
-			  u32 offset, u32 length, unsigned int max_mrs)
+static int memreg_fill_add(struct memreg_fill *fill, struct page *page,
+			   u32 offset, u32 length)
 {
 	u32 added;
 	int ret;
@@ -200,10 +227,10 @@ static int memreg_req_add(struct ib_memreg_req *req, struct page *page,
 	while (length) {
 		page += offset >> PAGE_SHIFT;
 		offset = offset_in_page(offset);
-		added = req->last ? memreg_mr_add(req->last, page, offset,
-						  length) : 0;
+		added = fill->mr ? memreg_mr_add(fill->mr, page, offset,
+						 length) : 0;
 		if (!added) {
-			ret = memreg_req_begin_mr(req, max_mrs);
+			ret = memreg_fill_begin_mr(fill);
 			if (ret)
 				return ret;
 		}
@@ -213,28 +240,36 @@ static int memreg_req_add(struct ib_memreg_req *req, struct page *page,
 	return 0;
 }
 
-static int memreg_req_begin(struct ib_memreg_req *req,
-			    enum dma_data_direction dir)
+static int memreg_fill_begin(struct memreg_fill *fill,
+			     struct ib_memreg_req *req, unsigned int max_mrs,
+			     enum dma_data_direction dir)
 {
-	if (req->first || req->flags & MEMREG_REQ_POSTED ||
+	if (req->flags & MEMREG_REQ_POSTED ||
 	    (dir != DMA_TO_DEVICE && dir != DMA_FROM_DEVICE &&
 	     dir != DMA_BIDIRECTIONAL))
 		return -EINVAL;
-	req->dir = dir;
+	*fill = (struct memreg_fill) {
+		.req = req,
+		.dir = dir,
+		.before = req->last,
+		.room = max_mrs,
+	};
 	return 0;
 }
 
 /* All pieces were added, or one could not be. */
-static int memreg_req_finish_map(struct ib_memreg_req *req, int ret)
+static int memreg_fill_end(struct memreg_fill *fill, int ret)
 {
+	struct ib_memreg_req *req = fill->req;
 	struct ib_memreg_mr *mr;
 
-	if (!ret && !req->first)
+	if (!ret && !fill->mr)
 		ret = -EINVAL;
-	for (mr = req->first; !ret && mr; mr = mr->next)
-		ret = memreg_mr_map(mr, req->dir);
+	mr = fill->before ? fill->before->next : req->first;
+	for (; !ret && mr; mr = mr->next)
+		ret = memreg_mr_map(mr);
 	if (ret)
-		memreg_req_release(req);
+		memreg_req_release_behind(req, fill->before);
 	return ret;
 }
 
@@ -263,10 +298,10 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_init, MEMREG_NS);
 
 /**
  * ib_memreg_req_map_sg() - Map memory to MRs of a request
- * @req: A request that has nothing mapped, and is not posted
+ * @req: A request that is not posted; it may have other memory mapped already
  * @sgl: The memory; not mapped for DMA, and not needed afterwards
  * @nents: Number of pieces
- * @max_mrs: MRs that it may take, at most
+ * @max_mrs: MRs that this memory may take, at most
  * @dir: DMA_TO_DEVICE: the peer reads; DMA_FROM_DEVICE: the peer writes;
  *	DMA_BIDIRECTIONAL: both
  *
@@ -276,39 +311,46 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_init, MEMREG_NS);
  * on in the next one. The memory is the request's until ib_memreg_req_unmap()
  * or ib_memreg_req_ops.done().
  *
+ * A request can be given memory more than once before it is posted, in one
+ * direction and in the other: what the peer reads and what it writes then goes
+ * with one message. Each time begins with an MR of its own, so its
+ * segments are those from the number that @nr_mrs of the request was before.
+ *
  * Context: any that ib_post_send() may be called in.
  * Return: 0; -EAGAIN if there are not enough MRs now: they come when others
  * end, or from a worker, so ask again in any case; -EMSGSIZE if it would take
- * more than @max_mrs; -EINVAL if there is nothing to map; -EIO if it can't be
- * mapped. Nothing has changed in case of a failure.
+ * more than @max_mrs; -EINVAL if there is nothing to map, or if @req is posted;
+ * -EIO if it can't be mapped. A failure changes nothing: what was mapped before
+ * still is.
  */
 int ib_memreg_req_map_sg(struct ib_memreg_req *req, struct scatterlist *sgl,
 			 unsigned int nents, unsigned int max_mrs,
 			 enum dma_data_direction dir)
 {
+	struct memreg_fill fill;
 	struct scatterlist *sg;
 	unsigned int i;
 	int ret;
 
-	ret = memreg_req_begin(req, dir);
+	ret = memreg_fill_begin(&fill, req, max_mrs, dir);
 	if (ret)
 		return ret;
 	for_each_sg(sgl, sg, nents, i) {
-		ret = memreg_req_add(req, sg_page(sg), sg->offset, sg->length,
-				     max_mrs);
+		ret = memreg_fill_add(&fill, sg_page(sg), sg->offset,
+				      sg->length);
 		if (ret)
 			break;
 	}
-	return memreg_req_finish_map(req, ret);
+	return memreg_fill_end(&fill, ret);
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_req_map_sg, MEMREG_NS);
 
 /**
  * ib_memreg_req_map_bvec() - Map memory to MRs of a request
- * @req: A request that has nothing mapped, and is not posted
+ * @req: As for ib_memreg_req_map_sg()
  * @bvecs: The memory; not needed afterwards
  * @count: Number of pieces
- * @max_mrs: MRs that it may take, at most
+ * @max_mrs: MRs that this memory may take, at most
  * @dir: What the peer does, as for ib_memreg_req_map_sg()
  *
  * Context: any that ib_post_send() may be called in.
@@ -318,21 +360,22 @@ int ib_memreg_req_map_bvec(struct ib_memreg_req *req,
 			   const struct bio_vec *bvecs, unsigned int count,
 			   unsigned int max_mrs, enum dma_data_direction dir)
 {
+	struct memreg_fill fill;
 	unsigned int i;
 	int ret;
 
-	ret = memreg_req_begin(req, dir);
+	ret = memreg_fill_begin(&fill, req, max_mrs, dir);
 	if (ret)
 		return ret;
 	for (i = 0; !ret && i < count; i++)
-		ret = memreg_req_add(req, bvecs[i].bv_page, bvecs[i].bv_offset,
-				     bvecs[i].bv_len, max_mrs);
-	return memreg_req_finish_map(req, ret);
+		ret = memreg_fill_add(&fill, bvecs[i].bv_page,
+				      bvecs[i].bv_offset, bvecs[i].bv_len);
+	return memreg_fill_end(&fill, ret);
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_req_map_bvec, MEMREG_NS);
 
 /**
- * ib_memreg_req_unmap() - Undo ib_memreg_req_map_sg() or _bvec()
+ * ib_memreg_req_unmap() - Undo all of ib_memreg_req_map_sg() and _bvec()
  * @req: A request that is not posted; nothing happens if nothing is mapped
  *
  * This is not for requests that were posted: those unmap by themselves.
@@ -422,7 +465,7 @@ static void memreg_req_reclaim(struct ib_memreg_req *req)
 			memreg_fastmr_destroy(&mr->fast);
 	for (mr = req->first; mr; mr = next) {
 		next = mr->next;
-		memreg_mr_unmap(mr, req->dir);
+		memreg_mr_unmap(mr);
 		mr->state = MEMREG_MR_DEAD;
 		if (mr->fast.mr) {
 			ib_memreg_mr_put(mr);
@@ -625,7 +668,8 @@ static int memreg_req_post_failed(struct ib_memreg_req *req, int err,
  *	@wr_cqe and IB_SEND_SIGNALED are set here
  * @flags: enum ib_memreg_req_flags
  *
- * The answer may come before this returns; who handles it may end the request.
+ * All memory of the request goes with the message, whichever way. The answer
+ * may come before this returns; who handles it may end the request.
  *
  * Context: any that ib_post_send() may be called in.
  * Return: 0: from here on ib_memreg_req_ops.done() is owed, which takes that
@@ -834,7 +878,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_abort, MEMREG_NS);
  *	of the caller already, the requests come on top of that; and
  *	IB_SIGNAL_REQ_WR is set.
  * @depth: Requests that are posted at a time, at most
- * @max_mrs: MRs of a request, at most
+ * @max_mrs: MRs of a request, at most, all its memory together
  *
  * Call this before the send CQ is made: flushed work requests complete,
  * signalled or not, so there may be a completion for each. The room is for

@@ -1331,15 +1331,173 @@ static void memreg_test_map_fails(struct kunit *test)
 	FAILS(-EINVAL, 4, 4, DMA_TO_DEVICE);
 #undef FAILS
 	memreg_test_map(test, 4);
-	/* It has something mapped. */
-	KUNIT_EXPECT_EQ(test, -EINVAL,
-			ib_memreg_req_map_sg(&t->req, t->sgl, 1, 4,
-					     DMA_TO_DEVICE));
 	mr = ib_memreg_mr_get(t->pool);
 	KUNIT_EXPECT_NULL(test, mr);
 	ib_memreg_req_unmap(&t->req);
 	ib_memreg_req_unmap(&t->req);
 	memreg_test_expect_idle(test, 4, 0);
+}
+
+/*
+ * Memory that the peer reads, and memory that it writes
+ */
+
+/* Map @reads pages that the peer reads, and @writes that it writes. */
+static void memreg_test_map_both(struct kunit *test, unsigned int reads,
+				 unsigned int writes)
+{
+	struct memreg_test *t = test->priv;
+
+	memreg_test_separate(t, reads + writes);
+	KUNIT_ASSERT_EQ(test, 0,
+			ib_memreg_req_map_sg(&t->req, t->sgl, reads, reads,
+					     DMA_TO_DEVICE));
+	KUNIT_ASSERT_EQ(test, reads, t->req.nr_mrs);
+	KUNIT_ASSERT_EQ(test, 0,
+			ib_memreg_req_map_sg(&t->req, t->sgl + reads, writes,
+					     writes, DMA_FROM_DEVICE));
+	KUNIT_ASSERT_EQ(test, reads + writes, t->req.nr_mrs);
+}
+
+/* One post for both; the peer may do no more than it is to do. */
+static void memreg_test_both_one_post(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	const struct memreg_fake_wr *wrs = t->fake->wrs;
+	struct ib_memreg_mr *mr;
+	unsigned int i;
+
+	memreg_test_pool(test, 5, 0, 1, 0);
+	memreg_test_map_both(test, 2, 3);
+	for (mr = t->req.first, i = 0; mr; mr = mr->next, i++)
+		KUNIT_EXPECT_EQ(test, mr->fast.wr.access, i < 2 ?
+				IB_ACCESS_REMOTE_READ :
+				IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE);
+	KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, 0));
+	KUNIT_EXPECT_EQ(test, 1, t->fake->posts);
+	KUNIT_ASSERT_EQ(test, 6, t->fake->nr_posted);
+	for (i = 0; i < 5; i++)
+		KUNIT_EXPECT_EQ(test, memreg_test_rkey(t, i), wrs[i].rkey);
+	KUNIT_EXPECT_EQ(test, IB_WR_SEND, wrs[5].opcode);
+	memreg_fake_complete(t->fake, UINT_MAX);
+	KUNIT_EXPECT_EQ(test, 5, t->fake->live);
+	ib_memreg_req_end(&t->req, &t->fake->qp);
+	KUNIT_EXPECT_EQ(test, 2, t->fake->posts);
+	memreg_fake_complete(t->fake, UINT_MAX);
+	memreg_test_expect_done(test, 0);
+	memreg_test_expect_idle(test, 5, 0);
+}
+
+/* Added memory begins with an MR of its own, also where it would go on. */
+static void memreg_test_both_segs(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	struct ib_memreg_seg segs[4];
+	struct bio_vec bvec;
+
+	memreg_test_pool(test, 4, 0, 4, 0);
+	sg_init_table(t->sgl, 1);
+	sg_set_page(t->sgl, t->pages, PAGE_SIZE, 0);
+	KUNIT_ASSERT_EQ(test, 0,
+			ib_memreg_req_map_sg(&t->req, t->sgl, 1, 1,
+					     DMA_TO_DEVICE));
+	bvec_set_page(&bvec, t->pages + 1, 5 * PAGE_SIZE, 0);
+	KUNIT_ASSERT_EQ(test, 0,
+			ib_memreg_req_map_bvec(&t->req, &bvec, 1, 2,
+					       DMA_TO_DEVICE));
+	KUNIT_ASSERT_EQ(test, 3, ib_memreg_req_segs(&t->req, segs, 4));
+	KUNIT_EXPECT_EQ(test, PAGE_SIZE, segs[0].length);
+	KUNIT_EXPECT_EQ(test, 4 * PAGE_SIZE, segs[1].length);
+	KUNIT_EXPECT_EQ(test, PAGE_SIZE, segs[2].length);
+	ib_memreg_req_unmap(&t->req);
+	memreg_test_expect_idle(test, 4, 0);
+}
+
+/* I8: if memory can't be added, the request is as it was, and can be posted. */
+static void memreg_test_both_fails(struct kunit *test)
+{
+	static const int errs[] = { -EAGAIN, -EMSGSIZE, -EIO, -EINVAL };
+	struct memreg_test *t = test->priv;
+	unsigned int round;
+	u32 rkeys[2];
+	int ret;
+
+	memreg_test_pool(test, 4, 0, 1, 0);
+	for (round = 0; round < 4; round++) {
+		memreg_test_map(test, 2);
+		rkeys[0] = memreg_test_rkey(t, 0);
+		rkeys[1] = memreg_test_rkey(t, 1);
+		memreg_test_separate(t, 4);
+		t->fake->fail_map = round == 2;
+		if (round == 3)
+			t->sgl[1].length = 0;
+		ret = ib_memreg_req_map_sg(&t->req, t->sgl, round ? 2 : 3,
+					   round == 1 ? 1 : 3, DMA_TO_DEVICE);
+		t->fake->fail_map = false;
+		KUNIT_EXPECT_EQ(test, errs[round], ret);
+		KUNIT_EXPECT_EQ(test, 2, t->req.nr_mrs);
+		KUNIT_EXPECT_EQ(test, 2, memreg_test_stats(t).idle);
+		KUNIT_EXPECT_EQ(test, rkeys[0], memreg_test_rkey(t, 0));
+		KUNIT_EXPECT_EQ(test, rkeys[1], memreg_test_rkey(t, 1));
+		KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, 0));
+		KUNIT_EXPECT_EQ(test, 3, t->fake->nr_posted);
+		memreg_fake_complete(t->fake, UINT_MAX);
+		ib_memreg_req_end(&t->req, &t->fake->qp);
+		memreg_fake_complete(t->fake, UINT_MAX);
+		memreg_test_expect_done(test, 0);
+		memreg_test_reconnect(t);
+	}
+	memreg_test_expect_idle(test, 4, 0);
+}
+
+/* I4: whatever is flushed, MRs of both directions are replaced. */
+static void memreg_test_both_flush(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	unsigned int good, n = 0;
+
+	memreg_test_pool(test, 3, 0, 1, 0);
+	/* Three REG_MRs, a SEND; and three LOCAL_INVs. */
+	for (good = 0; good < 7; good++) {
+		memreg_test_map_both(test, 1, 2);
+		KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, 0));
+		memreg_fake_complete(t->fake, good);
+		if (good >= 4) {
+			ib_memreg_req_end(&t->req, &t->fake->qp);
+			memreg_fake_complete(t->fake, good - 4);
+		}
+		memreg_fake_flush(t->fake);
+		if (good < 4)
+			ib_memreg_req_abort(&t->req);
+		memreg_test_expect_done(test, -ECONNABORTED);
+		memreg_test_expect_idle(test, 3, 3 * ++n);
+		memreg_test_reconnect(t);
+	}
+}
+
+/* I8: a post that fails, in whichever direction, at each of its places. */
+static void memreg_test_both_post_fails(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	unsigned int taken;
+
+	memreg_test_pool(test, 3, 0, 1, 0);
+	for (taken = 0; taken < 4; taken++) {
+		memreg_test_map_both(test, 2, 1);
+		t->fake->take = taken;
+		KUNIT_EXPECT_EQ(test, taken ? -ENOTCONN : -ENOMEM,
+				memreg_test_post(t, 0));
+		memreg_fake_flush(t->fake);
+		KUNIT_EXPECT_EQ(test, 0, t->dones);
+		if (taken) {
+			ib_memreg_req_abort(&t->req);
+			memreg_test_expect_done(test, -ECONNABORTED);
+		} else {
+			ib_memreg_req_unmap(&t->req);
+		}
+		memreg_test_expect_idle(test, 3, 3 * taken);
+		memreg_test_reconnect(t);
+	}
 }
 
 /*
@@ -1994,6 +2152,11 @@ static struct kunit_case memreg_test_req_cases[] = {
 	KUNIT_CASE(memreg_test_map_sg_gaps),
 	KUNIT_CASE(memreg_test_map_bvec),
 	KUNIT_CASE(memreg_test_map_fails),
+	KUNIT_CASE(memreg_test_both_one_post),
+	KUNIT_CASE(memreg_test_both_segs),
+	KUNIT_CASE(memreg_test_both_fails),
+	KUNIT_CASE(memreg_test_both_flush),
+	KUNIT_CASE(memreg_test_both_post_fails),
 	KUNIT_CASE(memreg_test_req_local),
 	KUNIT_CASE(memreg_test_req_weak_inv),
 	KUNIT_CASE(memreg_test_req_weak_remote_inv),

@@ -7,7 +7,8 @@
  *
  *	ib_memreg_init_qp()		before the CQ and the QP are made
  *	ib_memreg_req_init()		once, wherever the request is embedded
- *	ib_memreg_req_map_sg()		take MRs, map the memory for DMA
+ *	ib_memreg_req_map_sg()		take MRs, map the memory for DMA; once
+ *					more for what goes the other way
  *	ib_memreg_req_segs()		what to tell the peer
  *	ib_memreg_req_post()		REG_MR for each MR, and the caller's
  *					SEND, in one ib_post_send()
@@ -185,7 +186,6 @@ struct ib_memreg_req {
 	const struct ib_memreg_req_ops *ops;
 	struct ib_memreg_mr *first;
 	struct ib_memreg_mr *last;
-	enum dma_data_direction dir;
 	unsigned int flags;
 	int status;
 	bool unknown;
