@@ -51,12 +51,11 @@ static int example_read_post(struct example_read *read)
 	};
 	int ret;
 
-	/* The answer may be faster than we are: it waits for the lock. */
+	/* Nobody would abort what is posted after the drain. */
 	spin_lock_bh(&client->lock);
 	ret = client->closing ? -ESHUTDOWN :
 	      ib_memreg_req_post(&read->req, client->qp, &send,
 				 IB_MEMREG_REQ_REMOTE_INV);
-	read->waiting = !ret || ret == -ENOTCONN;
 	spin_unlock_bh(&client->lock);
 	return ret;
 }
@@ -93,22 +92,13 @@ void example_answered(struct example_client *client, const struct ib_wc *wc,
 		      const struct example_answer *answer)
 {
 	struct example_read *read;
-	bool good;
 
 	if (answer->read >= EXAMPLE_READS) {
 		example_lost(client);
 		return;
 	}
 	read = &client->reads[answer->read];
-	spin_lock(&client->lock);
-	good = read->waiting &&
-	       (!(wc->wc_flags & IB_WC_WITH_INVALIDATE) ||
-		!ib_memreg_req_remote_invalidated(&read->req,
-						  wc->ex.invalidate_rkey));
-	if (good)
-		read->waiting = false;
-	spin_unlock(&client->lock);
-	if (!good) {
+	if (ib_memreg_req_answered(&read->req, wc)) {
 		example_lost(client);	/* it is aborted then */
 		return;
 	}
@@ -123,7 +113,6 @@ void example_disconnect(struct example_client *client)
 {
 	struct example_read *read;
 
-	/* Nobody would abort what is sent from here on. */
 	spin_lock_bh(&client->lock);
 	client->closing = true;
 	spin_unlock_bh(&client->lock);

@@ -48,7 +48,6 @@ struct example_client;
  * @client: Whose it is
  * @message: What is sent, mapped for DMA
  * @sge: Where that is
- * @waiting: It was sent, and not answered
  * @status: How it went, when it is done
  * @done: It is
  */
@@ -57,7 +56,6 @@ struct example_read {
 	struct example_client *client;
 	struct example_message *message;
 	struct ib_sge sge;
-	bool waiting;
 	int status;
 	struct completion done;
 };
@@ -67,7 +65,7 @@ struct example_read {
  * @qp: The connection
  * @pool: MRs
  * @reserve: Those for one read at least
- * @lock: Of what is posted and what is answered: never both at once
+ * @lock: Against posts when it ends
  * @lost: The connection has to end
  * @closing: It ends; who makes another one clears it
  * @reads: As many as may be in flight
@@ -76,7 +74,7 @@ struct example_client {
 	struct ib_qp *qp;
 	struct ib_memreg_pool *pool;
 	struct ib_memreg_reserve *reserve;
-	spinlock_t lock;	/* posts, answers */
+	spinlock_t lock;	/* closing */
 	bool lost;
 	bool closing;
 	struct example_read reads[EXAMPLE_READS];

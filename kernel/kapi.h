@@ -49,7 +49,6 @@ enum memreg_mr_state {
  * @state: enum memreg_mr_state
  * @req: Request that has it
  * @next: Next one of that request, or NULL
- * @qp: Queue that its work requests are posted on
  * @inv_cqe: Completion of its LOCAL_INV, if it is the last one of its request
  * @node: In memreg_pool.hollow, while it has no MR
  * @nents: Entries of @sgl in use
@@ -66,7 +65,6 @@ struct ib_memreg_mr {
 	enum memreg_mr_state state;
 	struct ib_memreg_req *req;
 	struct ib_memreg_mr *next;
-	struct ib_qp *qp;
 	struct ib_cqe inv_cqe;
 	struct llist_node node;
 	u32 nents;

@@ -16,6 +16,15 @@
  * that the caller makes of it, the completion of a SEND that is signalled, that
  * of the last LOCAL_INV.
  *
+ * A post and an answer
+ *
+ * The answer can be faster than the post returns, and a peer can send one that
+ * nobody asked for, while the driver still reads the work requests. So a lock
+ * in the request is held while it is posted, and taken by all that may come
+ * meanwhile: an answer waits until the post has returned, and counts only if
+ * all was posted. One answer counts; the caller that handles it has the request
+ * to itself from there on.
+ *
  * Failure
  *
  * If any work request of a request fails or is flushed, the state of its MRs is
@@ -35,17 +44,33 @@
 #include <linux/bvec.h>
 #include <linux/overflow.h>
 #include <linux/sched/mm.h>
+#include <linux/spinlock.h>
 
 #include "kapi.h"
 #include "trace.h"
 
 static void memreg_req_work(struct work_struct *work);
 
-/* State of a request, besides enum ib_memreg_req_flags. */
-#define MEMREG_REQ_POSTED	BIT(8)	/* done() is owed */
-#define MEMREG_REQ_ENDED	BIT(9)	/* By ib_memreg_req_end() */
-#define MEMREG_REQ_LOCAL	BIT(10)	/* LOCAL_INV was used */
-#define MEMREG_REQ_DRAIN	BIT(11)	/* The worker is to drain the queue */
+/**
+ * enum memreg_req_state - Where a request is
+ * @MEMREG_REQ_IDLE: It is the caller's, with memory mapped or without.
+ * @MEMREG_REQ_POSTED: It waits for its answer.
+ * @MEMREG_REQ_PARTIAL: A part of it was posted, and not the SEND: it waits for
+ *	the connection to end.
+ * @MEMREG_REQ_ANSWERED: The caller has the answer.
+ * @MEMREG_REQ_ENDED: It waits for work requests, or for the worker.
+ */
+enum memreg_req_state {
+	MEMREG_REQ_IDLE,
+	MEMREG_REQ_POSTED,
+	MEMREG_REQ_PARTIAL,
+	MEMREG_REQ_ANSWERED,
+	MEMREG_REQ_ENDED,
+};
+
+/* Flags of a request, besides enum ib_memreg_req_flags. */
+#define MEMREG_REQ_LOCAL	BIT(8)	/* LOCAL_INV was used */
+#define MEMREG_REQ_DRAIN	BIT(9)	/* The worker is to drain the queue */
 
 /*
  * Mapping
@@ -244,7 +269,7 @@ static int memreg_fill_begin(struct memreg_fill *fill,
 			     struct ib_memreg_req *req, unsigned int max_mrs,
 			     enum dma_data_direction dir)
 {
-	if (req->flags & MEMREG_REQ_POSTED ||
+	if (READ_ONCE(req->state) != MEMREG_REQ_IDLE ||
 	    (dir != DMA_TO_DEVICE && dir != DMA_FROM_DEVICE &&
 	     dir != DMA_BIDIRECTIONAL))
 		return -EINVAL;
@@ -292,6 +317,7 @@ void ib_memreg_req_init(struct ib_memreg_req *req, struct ib_memreg_pool *pool,
 	req->pool = pool;
 	req->reserve = reserve;
 	req->ops = ops;
+	spin_lock_init(&req->lock);
 	INIT_WORK(&req->work, memreg_req_work);
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_req_init, MEMREG_NS);
@@ -378,13 +404,14 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_map_bvec, MEMREG_NS);
  * ib_memreg_req_unmap() - Undo all of ib_memreg_req_map_sg() and _bvec()
  * @req: A request that is not posted; nothing happens if nothing is mapped
  *
- * This is not for requests that were posted: those unmap by themselves.
+ * This is not for requests that were posted: those unmap by themselves. For one
+ * of those the kernel warns once, and nothing has happened.
  *
  * Context: any that ib_post_send() may be called in.
  */
 void ib_memreg_req_unmap(struct ib_memreg_req *req)
 {
-	if (!WARN_ON_ONCE(req->flags & MEMREG_REQ_POSTED))
+	if (!WARN_ON_ONCE(READ_ONCE(req->state) != MEMREG_REQ_IDLE))
 		memreg_req_release(req);
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_req_unmap, MEMREG_NS);
@@ -425,8 +452,8 @@ static void memreg_req_tell_done(struct ib_memreg_req *req)
 {
 	struct completion *waiter = req->waiter;
 
-	/* Who aborts requests may be looking. */
-	WRITE_ONCE(req->flags, 0);
+	/* An abort, or an answer that comes again, may be looking. */
+	WRITE_ONCE(req->state, MEMREG_REQ_IDLE);
 	if (waiter)
 		complete(waiter);
 	else
@@ -529,7 +556,7 @@ static void memreg_req_work(struct work_struct *work)
 
 	if (req->flags & MEMREG_REQ_DRAIN) {
 		req->flags &= ~MEMREG_REQ_DRAIN;
-		ib_drain_sq(req->first->qp);
+		ib_drain_sq(req->qp);
 		/* This work comes again, since the MRs are unknown. */
 		memreg_req_put(req);
 	} else {
@@ -602,7 +629,6 @@ static void memreg_req_send_done(struct ib_cq *cq, struct ib_wc *wc)
 
 /* Chain the REG_MRs of a request in front of a SEND. */
 static struct ib_send_wr *memreg_req_chain(struct ib_memreg_req *req,
-					   struct ib_qp *qp,
 					   struct ib_send_wr *send)
 {
 	struct ib_memreg_mr *mr;
@@ -611,7 +637,6 @@ static struct ib_send_wr *memreg_req_chain(struct ib_memreg_req *req,
 		struct ib_send_wr *wr = &mr->fast.wr.wr;
 
 		mr->state = MEMREG_MR_POSTED;
-		mr->qp = qp;
 		wr->wr_cqe = &mr->fast.cqe;
 		wr->send_flags = 0;
 		wr->next = mr->next ? &mr->next->fast.wr.wr : send;
@@ -621,15 +646,17 @@ static struct ib_send_wr *memreg_req_chain(struct ib_memreg_req *req,
 }
 
 /* Prepare a request, and the SEND, to be posted. */
-static void memreg_req_arm(struct ib_memreg_req *req, struct ib_send_wr *send,
-			   unsigned int flags)
+static void memreg_req_arm(struct ib_memreg_req *req, struct ib_qp *qp,
+			   struct ib_send_wr *send, unsigned int flags)
 {
 	/* Otherwise the last LOCAL_INV tells of the SEND, too. */
 	bool signalled = flags & IB_MEMREG_REQ_REMOTE_INV || !req->first;
 
 	req->status = 0;
 	req->unknown = false;
-	req->flags = flags | MEMREG_REQ_POSTED;
+	req->flags = flags;
+	req->qp = qp;
+	WRITE_ONCE(req->state, MEMREG_REQ_POSTED);
 	atomic_set(&req->pending, signalled ? 2 : 1);
 	req->send_cqe.done = signalled ? memreg_req_send_done :
 					 memreg_req_send_check;
@@ -649,11 +676,12 @@ static int memreg_req_post_failed(struct ib_memreg_req *req, int err,
 	if (nothing) {
 		for (mr = req->first; mr; mr = mr->next)
 			mr->state = MEMREG_MR_DEAD;
-		req->flags = 0;
+		WRITE_ONCE(req->state, MEMREG_REQ_IDLE);
 		return err == -ENOTCONN ? -EIO : err;
 	}
 	/* The SEND is the last one, so it was not posted: the end counts. */
 	atomic_set(&req->pending, 1);
+	WRITE_ONCE(req->state, MEMREG_REQ_PARTIAL);
 	return -ENOTCONN;
 }
 
@@ -669,68 +697,121 @@ static int memreg_req_post_failed(struct ib_memreg_req *req, int err,
  * @flags: enum ib_memreg_req_flags
  *
  * All memory of the request goes with the message, whichever way. The answer
- * may come before this returns; who handles it may end the request.
+ * may come before this returns, and end the request: nothing of it is to be
+ * looked at after a post that succeeded. No lock is needed for that.
  *
  * Context: any that ib_post_send() may be called in.
  * Return: 0: from here on ib_memreg_req_ops.done() is owed, which takes that
  * the caller ends or aborts the request. -ENOTCONN: likewise, but only a part
  * was posted, and not the message: the caller must end the connection, drain
- * the queue pair, and abort the request. -EINVAL, or another errno, which is
- * the driver's: nothing was posted, and the request is mapped as it was.
+ * the queue pair, and abort the request; no answer counts. -EINVAL, or another
+ * errno, which is the driver's: nothing was posted, and the request is mapped
+ * as it was.
  */
 int ib_memreg_req_post(struct ib_memreg_req *req, struct ib_qp *qp,
 		       struct ib_send_wr *send, unsigned int flags)
 {
 	const struct ib_send_wr *bad = NULL;
 	struct ib_send_wr *first;
-	int ret;
+	unsigned long irq;
+	int ret = -EINVAL;
 
-	if (flags & ~IB_MEMREG_REQ_REMOTE_INV || send->next ||
-	    req->flags & MEMREG_REQ_POSTED)
+	if (flags & ~IB_MEMREG_REQ_REMOTE_INV || send->next)
 		return -EINVAL;
-	memreg_req_arm(req, send, flags);
-	first = memreg_req_chain(req, qp, send);
-	ret = memreg_inject_post_send(qp, first, &bad);
-	/* If that worked, the request may be anybody's by now. */
-	if (ret)
-		ret = memreg_req_post_failed(req, ret, bad == first);
+	spin_lock_irqsave(&req->lock, irq);
+	if (READ_ONCE(req->state) == MEMREG_REQ_IDLE) {
+		memreg_req_arm(req, qp, send, flags);
+		first = memreg_req_chain(req, send);
+		ret = memreg_inject_post_send(qp, first, &bad);
+		if (ret)
+			ret = memreg_req_post_failed(req, ret, bad == first);
+	}
+	/* If that worked, the request may be gone as soon as it is unlocked. */
+	spin_unlock_irqrestore(&req->lock, irq);
 	return ret;
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_req_post, MEMREG_NS);
 
-/**
- * ib_memreg_req_remote_invalidated() - The peer says that it killed a key
- * @req: A request that is posted, whose answer this is
- * @rkey: The key, as the completion of the answer tells
- *	(IB_WC_WITH_INVALIDATE)
- *
- * Context: any that ib_post_send() may be called in.
- * Return: 0, or -EPROTO if it is no key of this request which works, or if the
- * request was posted without IB_MEMREG_REQ_REMOTE_INV: the peer may have killed
- * any other key of ours, and the caller must end the connection.
+/*
+ * The answer
  */
-int ib_memreg_req_remote_invalidated(struct ib_memreg_req *req, u32 rkey)
+
+/*
+ * Mark the key that the peer has invalidated with its answer, if it is one that
+ * it was granted (I5).
+ */
+static bool memreg_req_check_inv(struct ib_memreg_req *req,
+				 const struct ib_wc *wc)
 {
 	struct ib_memreg_mr *mr;
 
-	for (mr = req->first; mr; mr = mr->next)
-		if (mr->state == MEMREG_MR_POSTED && mr->fast.mr->rkey == rkey)
-			break;
-	if (!mr || !(req->flags & IB_MEMREG_REQ_REMOTE_INV)) {
-		memreg_pool_count(req->pool, bogus, 1);
-		trace_memreg_req_bogus(req, rkey);
-		return -EPROTO;
+	lockdep_assert_held(&req->lock);
+
+	if (!(wc->wc_flags & IB_WC_WITH_INVALIDATE))
+		return true;
+	if (!(req->flags & IB_MEMREG_REQ_REMOTE_INV))
+		return false;
+	for (mr = req->first; mr; mr = mr->next) {
+		if (mr->fast.mr->rkey != wc->ex.invalidate_rkey)
+			continue;
+		mr->state = MEMREG_MR_REMOTE;
+		memreg_pool_count(req->pool, remote_invalidated, 1);
+		trace_memreg_req_invalidate(mr);
+		return true;
 	}
-	mr->state = MEMREG_MR_REMOTE;
-	memreg_pool_count(req->pool, remote_invalidated, 1);
-	trace_memreg_req_invalidate(mr);
-	return 0;
+	return false;
 }
-EXPORT_SYMBOL_NS_GPL(ib_memreg_req_remote_invalidated, MEMREG_NS);
+
+/**
+ * ib_memreg_req_answered() - The answer to a request has come
+ * @req: The request that the message names, in whatever state it is
+ * @wc: Completion of the receive that took the message
+ *
+ * Checks that @req waits for an answer by the queue pair of @wc, and that a key
+ * that the peer says it has invalidated (IB_WC_WITH_INVALIDATE) is one of @req
+ * that it was to invalidate. It does not read the message.
+ *
+ * If all of that is so, @req is the caller's alone: a second answer is refused,
+ * as is one while the request is not posted, or still being posted. The caller
+ * takes what it wants from the message, and calls ib_memreg_req_end(); or, if
+ * something is wrong with the message, it ends the connection, and calls
+ * ib_memreg_req_abort() when that is drained.
+ *
+ * Context: any that ib_post_send() may be called in.
+ * Return: 0; -ECONNABORTED if @wc is of a receive that failed; -EPROTO if this
+ * is no answer that @req waits for. Then nothing has changed, and the caller
+ * must end the connection: a peer may have killed any other key of ours.
+ */
+int ib_memreg_req_answered(struct ib_memreg_req *req, const struct ib_wc *wc)
+{
+	unsigned long irq;
+	int ret = -EPROTO;
+
+	/* Nothing else of a failed completion means anything. */
+	if (wc->status != IB_WC_SUCCESS)
+		return -ECONNABORTED;
+	spin_lock_irqsave(&req->lock, irq);
+	if (READ_ONCE(req->state) == MEMREG_REQ_POSTED &&
+	    wc->opcode & IB_WC_RECV && wc->qp == req->qp &&
+	    memreg_req_check_inv(req, wc)) {
+		WRITE_ONCE(req->state, MEMREG_REQ_ANSWERED);
+		ret = 0;
+	}
+	spin_unlock_irqrestore(&req->lock, irq);
+	if (ret && wc->wc_flags & IB_WC_WITH_INVALIDATE) {
+		memreg_pool_count(req->pool, bogus, 1);
+		trace_memreg_req_bogus(req, wc->ex.invalidate_rkey);
+	}
+	return ret;
+}
+EXPORT_SYMBOL_NS_GPL(ib_memreg_req_answered, MEMREG_NS);
+
+/*
+ * Ending
+ */
 
 /* Prepare LOCAL_INVs for the keys of a request that work. */
-static struct ib_send_wr *memreg_req_chain_inv(struct ib_memreg_req *req,
-					       struct ib_qp *qp)
+static struct ib_send_wr *memreg_req_chain_inv(struct ib_memreg_req *req)
 {
 	struct ib_send_wr *first = NULL, **link = &first;
 	struct ib_memreg_mr *mr, *last = NULL;
@@ -739,7 +820,6 @@ static struct ib_send_wr *memreg_req_chain_inv(struct ib_memreg_req *req,
 		if (mr->state != MEMREG_MR_POSTED)
 			continue;
 		mr->state = MEMREG_MR_LOCAL;
-		mr->qp = qp;
 		memreg_fastmr_prepare_inv(&mr->fast);
 		*link = &mr->fast.wr.wr;
 		link = &mr->fast.wr.wr.next;
@@ -758,7 +838,7 @@ static struct ib_send_wr *memreg_req_chain_inv(struct ib_memreg_req *req,
 /* Have the keys of a request killed that work. */
 static void memreg_req_invalidate(struct ib_memreg_req *req, struct ib_qp *qp)
 {
-	struct ib_send_wr *first = memreg_req_chain_inv(req, qp);
+	struct ib_send_wr *first = memreg_req_chain_inv(req);
 	const struct ib_send_wr *bad;
 
 	if (first) {
@@ -777,30 +857,48 @@ static void memreg_req_invalidate(struct ib_memreg_req *req, struct ib_qp *qp)
 	memreg_req_put(req);
 }
 
-/* End a request, if it is one that can be. */
-static bool memreg_req_try_end(struct ib_memreg_req *req, struct ib_qp *qp)
+/*
+ * Make a request that is posted one that ends. False if it is not posted, or
+ * ends already.
+ */
+static bool memreg_req_begin_end(struct ib_memreg_req *req,
+				 struct completion *waiter)
+{
+	enum memreg_req_state state;
+	unsigned long irq;
+	bool good;
+
+	spin_lock_irqsave(&req->lock, irq);
+	state = READ_ONCE(req->state);
+	good = state != MEMREG_REQ_IDLE && state != MEMREG_REQ_ENDED;
+	if (good) {
+		WRITE_ONCE(req->state, MEMREG_REQ_ENDED);
+		req->waiter = waiter;
+	}
+	spin_unlock_irqrestore(&req->lock, irq);
+	return good;
+}
+
+/* Kill the keys of a request that work, now that it ends. */
+static void memreg_req_kill(struct ib_memreg_req *req, struct ib_qp *qp)
 {
 	struct ib_memreg_mr *mr;
 
-	if (WARN_ON_ONCE(!(req->flags & MEMREG_REQ_POSTED) ||
-			 req->flags & MEMREG_REQ_ENDED))
-		return false;
-	req->flags |= MEMREG_REQ_ENDED;
 	if (qp) {
 		memreg_req_invalidate(req, qp);
-		return true;
+		return;
 	}
 	for (mr = req->first; mr; mr = mr->next)
 		if (mr->state == MEMREG_MR_POSTED)
 			WRITE_ONCE(req->unknown, true);
 	memreg_req_put(req);
-	return true;
 }
 
 /**
  * ib_memreg_req_end() - End a request
- * @req: A request that is posted, after its answer has come; not to be touched
- *	until done() is called, which may be before this returns
+ * @req: A request that is posted, after its answer has come, which
+ *	ib_memreg_req_answered() has found good; not to be touched until done()
+ *	is called, which may be before this returns
  * @qp: The queue pair that it was posted on; or NULL if that was drained, and
  *	is not to be used any more
  *
@@ -808,11 +906,17 @@ static bool memreg_req_try_end(struct ib_memreg_req *req, struct ib_qp *qp)
  * and if that can't be posted, their MRs are destroyed in a worker; in the
  * latter case it also drains the send queue, which ends the connection.
  *
+ * A peer that answers otherwise than by a message, such as by a RDMA WRITE that
+ * the caller sees, needs no ib_memreg_req_answered(). To end a request that is
+ * not posted, or has ended, is an error of the caller: the kernel warns once,
+ * and nothing has happened.
+ *
  * Context: any that ib_post_send() may be called in. Never fails.
  */
 void ib_memreg_req_end(struct ib_memreg_req *req, struct ib_qp *qp)
 {
-	memreg_req_try_end(req, qp);
+	if (!WARN_ON_ONCE(!memreg_req_begin_end(req, NULL)))
+		memreg_req_kill(req, qp);
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_req_end, MEMREG_NS);
 
@@ -833,14 +937,11 @@ int ib_memreg_req_end_sync(struct ib_memreg_req *req, struct ib_qp *qp)
 	int status;
 
 	might_sleep();
-	req->waiter = &waiter;
-	if (!memreg_req_try_end(req, qp)) {
-		req->waiter = NULL;
+	if (WARN_ON_ONCE(!memreg_req_begin_end(req, &waiter)))
 		return -EINVAL;
-	}
+	memreg_req_kill(req, qp);
 	wait_for_completion(&waiter);
 	status = req->status;
-	req->waiter = NULL;
 	req->ops->done(req, status);
 	return status;
 }
@@ -848,8 +949,9 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_end_sync, MEMREG_NS);
 
 /**
  * ib_memreg_req_abort() - End a request whose answer will not come
- * @req: A request that is posted. Nothing happens if ib_memreg_req_end() was
- *	called, as done() comes by itself then, or if it is not posted.
+ * @req: A request that is posted, answered or not. Nothing happens if
+ *	ib_memreg_req_end() was called, as done() comes by itself then, or if it
+ *	is not posted.
  *
  * The caller has ended the connection, and drained the queue pair. done() may
  * be called before this returns.
@@ -858,12 +960,10 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_end_sync, MEMREG_NS);
  */
 void ib_memreg_req_abort(struct ib_memreg_req *req)
 {
-	const unsigned int both = MEMREG_REQ_POSTED | MEMREG_REQ_ENDED;
-
-	if ((READ_ONCE(req->flags) & both) != MEMREG_REQ_POSTED)
+	if (!memreg_req_begin_end(req, NULL))
 		return;
 	WRITE_ONCE(req->status, -ECONNABORTED);
-	ib_memreg_req_end(req, NULL);
+	memreg_req_kill(req, NULL);
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_req_abort, MEMREG_NS);
 

@@ -13,6 +13,7 @@
 #include <linux/bvec.h>
 #include <linux/delay.h>
 #include <linux/kthread.h>
+#include <linux/ktime.h>
 #include <linux/module.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>
@@ -22,6 +23,7 @@
 
 #define MEMREG_FAKE_WRS		512
 #define MEMREG_FAKE_PAGES	512
+#define MEMREG_FAKE_PAUSE_MS	2000
 #define MEMREG_TEST_ORDER	9
 #define MEMREG_TEST_TIMEOUT	(20 * HZ)
 
@@ -80,6 +82,9 @@ struct memreg_fake_mr {
  * @fail_allocs: How many of the next allocations fail
  * @fail_map: Mapping fails
  * @weak: To kill a key does not wait for packets in flight, whoever does it
+ * @pause_for: A post waits behind its first work request until another CPU
+ *	waits for this lock
+ * @paused: It has done so
  * @next_key: Key of the next MR
  */
 struct memreg_fake {
@@ -102,6 +107,8 @@ struct memreg_fake {
 	atomic_t fail_allocs;
 	bool fail_map;
 	bool weak;
+	spinlock_t *pause_for;
+	bool paused;
 	u32 next_key;
 };
 
@@ -216,6 +223,17 @@ static int memreg_fake_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sgl,
 	return ib_sg_to_pages(ibmr, sgl, nents, offset, memreg_fake_set_page);
 }
 
+/* Let another CPU come to the lock that the poster holds, or have none. */
+static void memreg_fake_pause(struct memreg_fake *fake)
+{
+	ktime_t end = ktime_add_ms(ktime_get(), MEMREG_FAKE_PAUSE_MS);
+
+	WRITE_ONCE(fake->paused, true);
+	while (!spin_is_contended(fake->pause_for) &&
+	       ktime_before(ktime_get(), end))
+		cpu_relax();
+}
+
 static int memreg_fake_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 				 const struct ib_send_wr **bad)
 {
@@ -242,6 +260,8 @@ static int memreg_fake_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 		}
 		/* It may be completed at once. */
 		smp_store_release(&fake->nr_posted, fake->nr_posted + 1);
+		if (fake->pause_for && !fake->paused)
+			memreg_fake_pause(fake);
 	}
 	fake->take = UINT_MAX;
 	return 0;
@@ -546,13 +566,41 @@ static u32 memreg_test_rkey(struct memreg_test *t, unsigned int i)
 	return i < ib_memreg_req_segs(&t->req, segs, 16) ? segs[i].rkey : 0;
 }
 
-/* The peer kills a key, and says so. */
+/* Completion of the receive of an answer. */
+static struct ib_wc memreg_test_wc(struct memreg_test *t)
+{
+	return (struct ib_wc) {
+		.status = IB_WC_SUCCESS,
+		.opcode = IB_WC_RECV,
+		.qp = &t->fake->qp,
+	};
+}
+
+/* The peer answers. */
+static int memreg_test_answer(struct memreg_test *t)
+{
+	struct ib_wc wc = memreg_test_wc(t);
+
+	return ib_memreg_req_answered(&t->req, &wc);
+}
+
+/* The peer says that it has killed a key. */
+static int memreg_test_claim_inv(struct memreg_test *t, u32 rkey)
+{
+	struct ib_wc wc = memreg_test_wc(t);
+
+	wc.wc_flags = IB_WC_WITH_INVALIDATE;
+	wc.ex.invalidate_rkey = rkey;
+	return ib_memreg_req_answered(&t->req, &wc);
+}
+
+/* The peer kills a key with its answer. */
 static int memreg_test_remote_inv(struct memreg_test *t, u32 rkey)
 {
 	spin_lock_bh(&t->fake->lock);
 	memreg_fake_inv(t->fake, rkey);
 	spin_unlock_bh(&t->fake->lock);
-	return ib_memreg_req_remote_invalidated(&t->req, rkey);
+	return memreg_test_claim_inv(t, rkey);
 }
 
 /* done() was called once, with this status, and all was as it should be. */
@@ -1646,35 +1694,256 @@ static void memreg_test_req_bogus(struct kunit *test)
 	memreg_test_map(test, 2);
 	rkey = memreg_test_rkey(t, 1);
 	/* It is not posted. */
-	KUNIT_EXPECT_EQ(test, -EPROTO,
-			ib_memreg_req_remote_invalidated(&t->req, rkey));
+	KUNIT_EXPECT_EQ(test, -EPROTO, memreg_test_claim_inv(t, rkey));
 	KUNIT_ASSERT_EQ(test, 0,
 			memreg_test_post(t, IB_MEMREG_REQ_REMOTE_INV));
 	memreg_fake_complete(t->fake, UINT_MAX);
-	KUNIT_EXPECT_EQ(test, -EPROTO,
-			ib_memreg_req_remote_invalidated(&t->req, rkey + 1));
-	KUNIT_EXPECT_EQ(test, -EPROTO,
-			ib_memreg_req_remote_invalidated(&t->req, 0));
+	KUNIT_EXPECT_EQ(test, -EPROTO, memreg_test_claim_inv(t, rkey + 1));
+	KUNIT_EXPECT_EQ(test, -EPROTO, memreg_test_claim_inv(t, 0));
 	KUNIT_EXPECT_EQ(test, 0, memreg_test_remote_inv(t, rkey));
-	KUNIT_EXPECT_EQ(test, -EPROTO,
-			ib_memreg_req_remote_invalidated(&t->req, rkey));
+	KUNIT_EXPECT_EQ(test, -EPROTO, memreg_test_claim_inv(t, rkey));
 	ib_memreg_req_end(&t->req, &t->fake->qp);
 	memreg_fake_complete(t->fake, UINT_MAX);
 	memreg_test_expect_done(test, 0);
-	KUNIT_EXPECT_EQ(test, -EPROTO,
-			ib_memreg_req_remote_invalidated(&t->req, rkey));
+	KUNIT_EXPECT_EQ(test, -EPROTO, memreg_test_claim_inv(t, rkey));
 
 	memreg_test_map(test, 1);
 	KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, 0));
 	rkey = memreg_test_rkey(t, 0);
-	KUNIT_EXPECT_EQ(test, -EPROTO,
-			ib_memreg_req_remote_invalidated(&t->req, rkey));
+	KUNIT_EXPECT_EQ(test, -EPROTO, memreg_test_claim_inv(t, rkey));
 	ib_memreg_req_end(&t->req, &t->fake->qp);
 	memreg_fake_complete(t->fake, UINT_MAX);
 	memreg_test_expect_done(test, 0);
 	memreg_test_expect_idle(test, 2, 0);
 	KUNIT_EXPECT_EQ(test, 6, memreg_test_stats(t).bogus);
+	KUNIT_EXPECT_EQ(test, 1, memreg_test_stats(t).remote_invalidated);
 }
+
+/* One answer counts, and none of a request that does not wait for it. */
+static void memreg_test_req_answered_once(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+
+	memreg_test_pool(test, 1, 0, 1, 0);
+	KUNIT_EXPECT_EQ(test, -EPROTO, memreg_test_answer(t));
+	memreg_test_map(test, 1);
+	KUNIT_EXPECT_EQ(test, -EPROTO, memreg_test_answer(t));
+	KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, 0));
+	/* Nothing has completed yet: the answer is faster. */
+	KUNIT_EXPECT_EQ(test, 0, memreg_test_answer(t));
+	KUNIT_EXPECT_EQ(test, -EPROTO, memreg_test_answer(t));
+	KUNIT_EXPECT_EQ(test, 0, t->dones);
+	ib_memreg_req_end(&t->req, &t->fake->qp);
+	KUNIT_EXPECT_EQ(test, -EPROTO, memreg_test_answer(t));
+	memreg_fake_complete(t->fake, UINT_MAX);
+	memreg_test_expect_done(test, 0);
+	KUNIT_EXPECT_EQ(test, -EPROTO, memreg_test_answer(t));
+	memreg_test_expect_idle(test, 1, 0);
+	KUNIT_EXPECT_EQ(test, 0, memreg_test_stats(t).bogus);
+}
+
+/* I5: a completion that is no answer of this peer changes nothing. */
+static void memreg_test_req_answered_by_other(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	struct ib_qp other = { .device = &t->fake->ibdev };
+	struct ib_wc wc;
+	u32 rkey;
+
+	memreg_test_pool(test, 1, 0, 1, 0);
+	memreg_test_map(test, 1);
+	rkey = memreg_test_rkey(t, 0);
+	KUNIT_ASSERT_EQ(test, 0,
+			memreg_test_post(t, IB_MEMREG_REQ_REMOTE_INV));
+	memreg_fake_complete(t->fake, UINT_MAX);
+
+	wc = memreg_test_wc(t);
+	wc.wc_flags = IB_WC_WITH_INVALIDATE;
+	wc.ex.invalidate_rkey = rkey;
+	wc.qp = &other;
+	KUNIT_EXPECT_EQ(test, -EPROTO, ib_memreg_req_answered(&t->req, &wc));
+	wc.qp = &t->fake->qp;
+	wc.opcode = IB_WC_SEND;
+	KUNIT_EXPECT_EQ(test, -EPROTO, ib_memreg_req_answered(&t->req, &wc));
+	wc.opcode = IB_WC_RECV;
+	wc.status = IB_WC_WR_FLUSH_ERR;
+	KUNIT_EXPECT_EQ(test, -ECONNABORTED,
+			ib_memreg_req_answered(&t->req, &wc));
+	KUNIT_EXPECT_EQ(test, 1, t->fake->live);
+	KUNIT_EXPECT_EQ(test, 0, memreg_test_stats(t).remote_invalidated);
+
+	/* So the key is not taken for dead when the request ends. */
+	ib_memreg_req_end(&t->req, &t->fake->qp);
+	memreg_fake_complete(t->fake, UINT_MAX);
+	memreg_test_expect_done(test, 0);
+	KUNIT_EXPECT_EQ(test, 1, memreg_test_stats(t).local_invalidated);
+}
+
+/**
+ * struct memreg_test_race - An answer that comes while the request is posted
+ * @t: The test
+ * @ready: The peer runs
+ * @ret: Return value for its answer
+ */
+struct memreg_test_race {
+	struct memreg_test *t;
+	struct completion ready;
+	int ret;
+};
+
+static int memreg_test_racer(void *arg)
+{
+	struct memreg_test_race *race = arg;
+
+	complete(&race->ready);
+	while (!READ_ONCE(race->t->fake->paused) && !kthread_should_stop())
+		cpu_relax();
+	race->ret = memreg_test_answer(race->t);
+	while (!kthread_should_stop())
+		cond_resched();
+	return 0;
+}
+
+/* Post with another CPU that answers while the driver takes work requests. */
+static int memreg_test_post_race(struct kunit *test,
+				 struct memreg_test_race *race)
+{
+	struct memreg_test *t = test->priv;
+	struct task_struct *task;
+	int ret;
+
+	race->t = t;
+	race->ret = 1;
+	init_completion(&race->ready);
+	task = kthread_create(memreg_test_racer, race, "memreg-racer");
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, task);
+	migrate_disable();
+	kthread_bind(task, cpumask_any_but(cpu_online_mask,
+					   smp_processor_id()));
+	wake_up_process(task);
+	wait_for_completion(&race->ready);
+	t->fake->paused = false;
+	t->fake->pause_for = &t->req.lock;
+	ret = memreg_test_post(t, 0);
+	t->fake->pause_for = NULL;
+	migrate_enable();
+	kthread_stop(task);
+	return ret;
+}
+
+/* An answer waits for the post, and counts for nothing if that failed. */
+static void memreg_test_req_answer_races(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	struct memreg_test_race race;
+	unsigned int taken;
+
+	if (num_online_cpus() < 2) {
+		kunit_skip(test, "there is one CPU");
+		return;
+	}
+	memreg_test_pool(test, 3, 0, 1, 0);
+	memreg_test_map(test, 3);
+	KUNIT_EXPECT_EQ(test, 0, memreg_test_post_race(test, &race));
+	KUNIT_EXPECT_TRUE(test, t->fake->paused);
+	KUNIT_EXPECT_EQ(test, 0, race.ret);
+	ib_memreg_req_end(&t->req, &t->fake->qp);
+	memreg_fake_complete(t->fake, UINT_MAX);
+	memreg_test_expect_done(test, 0);
+	memreg_test_reconnect(t);
+	for (taken = 1; taken <= 3; taken++) {
+		memreg_test_map(test, 3);
+		t->fake->take = taken;
+		KUNIT_EXPECT_EQ(test, -ENOTCONN,
+				memreg_test_post_race(test, &race));
+		KUNIT_EXPECT_TRUE(test, t->fake->paused);
+		KUNIT_EXPECT_EQ(test, -EPROTO, race.ret);
+		memreg_fake_flush(t->fake);
+		KUNIT_EXPECT_EQ(test, 0, t->dones);
+		ib_memreg_req_abort(&t->req);
+		memreg_test_expect_done(test, -ECONNABORTED);
+		memreg_test_expect_idle(test, 3, 3 * taken);
+		memreg_test_reconnect(t);
+	}
+}
+
+/* I4: the answer has killed one key; the LOCAL_INVs of the others fail. */
+static void memreg_test_req_answered_flush(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+	unsigned int good;
+
+	memreg_test_pool(test, 3, 0, 1, 0);
+	for (good = 0; good < 2; good++) {
+		memreg_test_map(test, 3);
+		KUNIT_ASSERT_EQ(test, 0,
+				memreg_test_post(t, IB_MEMREG_REQ_REMOTE_INV));
+		memreg_fake_complete(t->fake, UINT_MAX);
+		KUNIT_EXPECT_EQ(test, 0,
+				memreg_test_remote_inv(t,
+						       memreg_test_rkey(t, 1)));
+		ib_memreg_req_end(&t->req, &t->fake->qp);
+		KUNIT_EXPECT_EQ(test, 6, t->fake->nr_posted);
+		memreg_fake_complete(t->fake, good);
+		memreg_fake_flush(t->fake);
+		memreg_test_expect_done(test, -ECONNABORTED);
+		memreg_test_expect_idle(test, 3, 3 * (good + 1));
+		memreg_test_reconnect(t);
+	}
+}
+
+/* The message is not what was asked for: an answer that counts is aborted. */
+static void memreg_test_req_answered_abort(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+
+	memreg_test_pool(test, 2, 0, 1, 0);
+	memreg_test_map(test, 2);
+	KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, 0));
+	memreg_fake_complete(t->fake, UINT_MAX);
+	KUNIT_EXPECT_EQ(test, 0, memreg_test_answer(t));
+	memreg_fake_flush(t->fake);
+	ib_memreg_req_abort(&t->req);
+	memreg_test_expect_done(test, -ECONNABORTED);
+	memreg_test_expect_idle(test, 2, 2);
+}
+
+#ifdef kunit_warning_suppress
+/* To end a request twice, or to unmap it too early, is refused. */
+static void memreg_test_req_ended_twice(struct kunit *test)
+{
+	struct memreg_test *t = test->priv;
+
+	memreg_test_pool(test, 2, 0, 1, 0);
+	memreg_test_map(test, 2);
+	kunit_warning_suppress(test) {
+		ib_memreg_req_end(&t->req, &t->fake->qp);
+		KUNIT_EXPECT_EQ(test, -EINVAL,
+				ib_memreg_req_end_sync(&t->req, NULL));
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 2);
+	}
+	KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, 0));
+	kunit_warning_suppress(test) {
+		ib_memreg_req_unmap(&t->req);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	KUNIT_EXPECT_EQ(test, 2, t->req.nr_mrs);
+	memreg_fake_complete(t->fake, UINT_MAX);
+	ib_memreg_req_end(&t->req, &t->fake->qp);
+	kunit_warning_suppress(test) {
+		ib_memreg_req_end(&t->req, &t->fake->qp);
+		KUNIT_EXPECT_EQ(test, -EINVAL,
+				ib_memreg_req_end_sync(&t->req, NULL));
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 2);
+	}
+	ib_memreg_req_abort(&t->req);
+	KUNIT_EXPECT_EQ(test, 0, t->dones);
+	memreg_fake_complete(t->fake, UINT_MAX);
+	memreg_test_expect_done(test, 0);
+	memreg_test_expect_idle(test, 2, 0);
+	KUNIT_EXPECT_EQ(test, 2, memreg_test_stats(t).local_invalidated);
+}
+#endif
 
 /* I4: whatever is flushed, at each step, all MRs are replaced. */
 static void memreg_test_req_flush(struct kunit *test)
@@ -1854,12 +2123,11 @@ static void memreg_test_req_end_sync(struct kunit *test)
 	memreg_test_expect_idle(test, 2, 4);
 }
 
-/* Before and after the peer has killed some of the keys. */
+/* Before and after the peer has answered, and killed one of the keys. */
 static void memreg_test_req_abort(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
-	unsigned int killed, i;
-	u32 rkey;
+	unsigned int killed, n = 0;
 
 	memreg_test_pool(test, 3, 0, 1, 0);
 	/* Nothing happens to one that is not posted. */
@@ -1872,19 +2140,17 @@ static void memreg_test_req_abort(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, 0,
 				memreg_test_post(t, IB_MEMREG_REQ_REMOTE_INV));
 		memreg_fake_complete(t->fake, 4);
-		for (i = 0; i < killed; i++) {
-			rkey = memreg_test_rkey(t, i);
-			KUNIT_EXPECT_EQ(test, 0,
-					memreg_test_remote_inv(t, rkey));
-		}
+		if (killed)
+			KUNIT_EXPECT_EQ(test, 0, memreg_test_remote_inv
+					(t, memreg_test_rkey(t, killed - 1)));
 		memreg_fake_flush(t->fake);
 		ib_memreg_req_abort(&t->req);
 		memreg_test_expect_done(test, -ECONNABORTED);
 		ib_memreg_req_abort(&t->req);
 		KUNIT_EXPECT_EQ(test, 0, t->dones);
+		memreg_test_expect_idle(test, 3, 3 * ++n);
 		memreg_test_reconnect(t);
 	}
-	memreg_test_expect_idle(test, 3, 9);
 }
 
 static void memreg_test_req_without_memory(struct kunit *test)
@@ -2036,6 +2302,9 @@ static void memreg_test_example_answer(struct memreg_test *t,
 		.read = i, .status = -EIO + (int)i,
 	};
 	struct ib_wc wc = {
+		.status = IB_WC_SUCCESS,
+		.opcode = IB_WC_RECV,
+		.qp = &t->fake->qp,
 		.wc_flags = IB_WC_WITH_INVALIDATE,
 		.ex.invalidate_rkey = client->reads[i].message->segs[0].rkey,
 	};
@@ -2162,6 +2431,14 @@ static struct kunit_case memreg_test_req_cases[] = {
 	KUNIT_CASE(memreg_test_req_weak_remote_inv),
 	KUNIT_CASE(memreg_test_req_remote),
 	KUNIT_CASE(memreg_test_req_bogus),
+	KUNIT_CASE(memreg_test_req_answered_once),
+	KUNIT_CASE(memreg_test_req_answered_by_other),
+	KUNIT_CASE(memreg_test_req_answer_races),
+	KUNIT_CASE(memreg_test_req_answered_flush),
+	KUNIT_CASE(memreg_test_req_answered_abort),
+#ifdef kunit_warning_suppress
+	KUNIT_CASE(memreg_test_req_ended_twice),
+#endif
 	KUNIT_CASE(memreg_test_req_flush),
 	KUNIT_CASE(memreg_test_req_end_flushed),
 	KUNIT_CASE(memreg_test_req_post_fails),

@@ -13,7 +13,7 @@
  *	ib_memreg_req_post()		REG_MR for each MR, and the caller's
  *					SEND, in one ib_post_send()
  *	...				the peer moves the data, and answers
- *	ib_memreg_req_remote_invalidated()  if the answer says it did that
+ *	ib_memreg_req_answered()	check that, and which key it has killed
  *	ib_memreg_req_end()		kill the keys that still work
  *	ib_memreg_req_ops.done()	the memory is the caller's again
  *
@@ -37,9 +37,11 @@
  * ib_post_send() may be called: in any context, with interrupts on or off, but
  * not in an NMI (Documentation/infiniband/core_locking.rst of the kernel). On
  * hns, whose driver allocates memory for each mapping, ib_memreg_req_map_*()
- * may be called only where memory may be allocated. Calls for the
- * same request are serialised by the caller, but for completions, which come
- * whenever they do.
+ * may be called only where memory may be allocated.
+ *
+ * A request is mapped and posted by one caller at a time. Its answer and its
+ * completions may come at any time: the caller needs no lock against those, nor
+ * against a peer that answers twice, or unasked.
  *
  * Exported GPL only, in the namespace IB_MEMREG.
  */
@@ -50,6 +52,7 @@
 #include <linux/bits.h>
 #include <linux/completion.h>
 #include <linux/dma-direction.h>
+#include <linux/spinlock_types.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
@@ -186,6 +189,9 @@ struct ib_memreg_req {
 	const struct ib_memreg_req_ops *ops;
 	struct ib_memreg_mr *first;
 	struct ib_memreg_mr *last;
+	struct ib_qp *qp;
+	spinlock_t lock;	/* post, answer and end: state */
+	unsigned int state;
 	unsigned int flags;
 	int status;
 	bool unknown;
@@ -200,8 +206,8 @@ struct ib_memreg_req {
  * @IB_MEMREG_REQ_REMOTE_INV: The peer may invalidate one of the keys with its
  *	answer. The SEND is signalled then: nothing else would tell that it has
  *	completed. Without this flag the last LOCAL_INV of the request does, and
- *	ib_memreg_req_remote_invalidated() refuses all keys; a request without
- *	MRs has its SEND signalled in any case.
+ *	ib_memreg_req_answered() refuses an answer that has killed a key; a
+ *	request without MRs has its SEND signalled in any case.
  */
 enum ib_memreg_req_flags {
 	IB_MEMREG_REQ_REMOTE_INV	= BIT(0),
@@ -221,7 +227,7 @@ unsigned int ib_memreg_req_segs(const struct ib_memreg_req *req,
 				struct ib_memreg_seg *segs, unsigned int max);
 int ib_memreg_req_post(struct ib_memreg_req *req, struct ib_qp *qp,
 		       struct ib_send_wr *send, unsigned int flags);
-int ib_memreg_req_remote_invalidated(struct ib_memreg_req *req, u32 rkey);
+int ib_memreg_req_answered(struct ib_memreg_req *req, const struct ib_wc *wc);
 void ib_memreg_req_end(struct ib_memreg_req *req, struct ib_qp *qp);
 int ib_memreg_req_end_sync(struct ib_memreg_req *req, struct ib_qp *qp);
 void ib_memreg_req_abort(struct ib_memreg_req *req);

@@ -19,8 +19,6 @@
  *	memreg_blk.conn_lock	mutex: whether there are pools to be asked
  *	handler lock of an id	RDMA CM's. Nobody destroys an id with a lock
  *				that handlers take.
- *	memreg_blk_io.lock	spinlock, softirq: a command is posted, or its
- *				answer is looked at, never both at once
  *	memreg_blk.state_lock	spinlock, any context: state, broken
  *	memreg_blk.error_lock	spinlock, any context: error
  */
@@ -99,7 +97,6 @@ enum memreg_blk_io_state {
  * struct memreg_blk_io - A command that may be in flight, one for each tag
  * @req: Its memory
  * @queue: Its queue
- * @lock: Protects @state, @seq, @length, @wanted and @rkey against answers
  * @state: Who has it
  * @status: What was answered
  * @rq: blk-mq's request; NULL for a keep-alive
@@ -117,7 +114,6 @@ enum memreg_blk_io_state {
 struct memreg_blk_io {
 	struct ib_memreg_req req;
 	struct memreg_blk_queue *queue;
-	spinlock_t lock;	/* against answers */
 	enum memreg_blk_io_state state;
 	blk_status_t status;
 	struct request *rq;

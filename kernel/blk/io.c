@@ -12,9 +12,9 @@
  *			 +--recovery--> ABORTED --done()--> ENDED
  *				--settle--> IDLE, requeued or failed
  *
- * The arrow from SENT is taken once: by the completion of a receive, with the
- * lock of the command, which is held as well from before it becomes SENT until
- * all of it is posted; or by the recovery, when the QP is no more.
+ * The arrow from SENT is taken once: by the completion of a receive, if the
+ * command's request of the pool waits for an answer, which it does once, and not
+ * before all of it is posted; or by the recovery, when the QP is no more.
  *
  * A request goes back to blk-mq only when the pool says by done() that its
  * keys are dead and its memory is unmapped: nobody writes to it any more.
@@ -88,7 +88,6 @@ int memreg_blk_queue_alloc(struct memreg_blk_queue *queue)
 	if (!queue->ios || !queue->recvs || !queue->cmds || !queue->replies)
 		return -ENOMEM;
 	for (i = 0; i < depth; i++) {
-		spin_lock_init(&queue->ios[i].lock);
 		queue->ios[i].queue = queue;
 		queue->ios[i].tag = i;
 		queue->recvs[i].queue = queue;
@@ -138,7 +137,7 @@ void memreg_blk_queue_free(struct memreg_blk_queue *queue)
  * The state of a command
  *
  * Who finds a command in another state finds all that was done to it before.
- * Where its lock is held, or nobody else changes it, plain accesses will do.
+ * Where nobody else changes it, plain accesses will do.
  */
 
 static bool memreg_blk_io_is(const struct memreg_blk_io *io,
@@ -247,15 +246,14 @@ static int memreg_blk_post(struct memreg_blk_io *io)
 	for (i = 0; i < send.num_sge; i++)
 		ib_dma_sync_single_for_device(queue->qp->device, sges[i].addr,
 					      sges[i].length, DMA_TO_DEVICE);
-	spin_lock_bh(&io->lock);
+	/* An answer finds the command as it is before it is posted. */
 	WRITE_ONCE(io->state, MEMREG_BLK_IO_SENT);
 	ret = ib_memreg_req_post(&io->req, queue->qp, &send,
 				 io->req.nr_mrs ? IB_MEMREG_REQ_REMOTE_INV : 0);
-	if (ret && ret != -ENOTCONN)
-		WRITE_ONCE(io->state, MEMREG_BLK_IO_IDLE);
-	spin_unlock_bh(&io->lock);
 	if (!ret)
 		return 0;
+	if (ret != -ENOTCONN)
+		WRITE_ONCE(io->state, MEMREG_BLK_IO_IDLE);
 	memreg_blk_broken(queue->blk, "queue %u can't post: error %d",
 			  queue->index, ret);
 	/* What was posted in part is to be aborted. */
@@ -506,7 +504,9 @@ static void memreg_blk_take_data(struct memreg_blk_recv *recv,
 				      DMA_FROM_DEVICE);
 }
 
-/* Whose answer it is: that command is ANSWERED then, and ours to end. */
+/* Whose answer it is: that command is ANSWERED then, and ours to end. If
+ * something is wrong with the answer it stays SENT, for the recovery to abort.
+ */
 static const char *memreg_blk_match(struct memreg_blk_queue *queue,
 				    const struct ib_memreg_blk_reply *reply,
 				    const struct ib_wc *wc,
@@ -519,17 +519,14 @@ static const char *memreg_blk_match(struct memreg_blk_queue *queue,
 	if (tag >= queue->blk->depth)
 		return "has a bad tag";
 	io = &queue->ios[tag];
-	spin_lock(&io->lock);
 	if (READ_ONCE(io->state) != MEMREG_BLK_IO_SENT)
-		wrong = "has a tag that is not in flight";
-	else
-		wrong = memreg_blk_reply(io, reply, wc);
-	if (!wrong && wc->wc_flags & IB_WC_WITH_INVALIDATE &&
-	    ib_memreg_req_remote_invalidated(&io->req, wc->ex.invalidate_rkey))
-		wrong = "invalidates a key that is none";
+		return "has a tag that is not in flight";
+	/* From here on nobody else changes the command. */
+	if (ib_memreg_req_answered(&io->req, wc))
+		return "is none that its command waits for";
+	wrong = memreg_blk_reply(io, reply, wc);
 	if (!wrong)
 		WRITE_ONCE(io->state, MEMREG_BLK_IO_ANSWERED);
-	spin_unlock(&io->lock);
 	*found = io;
 	return wrong;
 }

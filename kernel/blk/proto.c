@@ -284,12 +284,12 @@ static const char *memreg_blk_reply_key(const struct memreg_blk_io *io,
 
 /**
  * memreg_blk_reply() - Is this the answer to a command?
- * @io: The command that has the answer's tag, which is in flight
+ * @io: The command that has the answer's tag, which is the caller's alone
  * @reply: A copy of the answer
  * @wc: Its completion, of which memreg_blk_reply_begin() found nothing wrong
  *
  * Return: NULL, or what is wrong. Then the connection has to end, and nothing
- * of it counts, not even what it says was invalidated.
+ * of it counts.
  */
 const char *memreg_blk_reply(const struct memreg_blk_io *io,
 			     const struct ib_memreg_blk_reply *reply,
@@ -299,7 +299,6 @@ const char *memreg_blk_reply(const struct memreg_blk_io *io,
 	u64 capacity = be64_to_cpu(reply->capacity);
 	u16 status = be16_to_cpu(reply->status);
 
-	lockdep_assert_held(&io->lock);
 	if (be64_to_cpu(reply->seq) != io->seq)
 		return "has a bad sequence number";
 	if (be32_to_cpu(reply->epoch) != blk->epoch)
