@@ -40,12 +40,13 @@ else
 	+@$(kbuild) modules
 endif
 
-# Modules that only measure are built here, and not installed.
+# Modules that only measure, or show, are built here, and not installed.
 .PHONY: test-modules
 test-modules: module
 	+@$(kbuild) MEMREG_TESTS=m modules
 ifeq ($(has_mo),)
 	@ln -sf links/ib_memreg_bench.ko $(M)/ib_memreg_bench.ko
+	@ln -sf links/ib_memreg_sample.ko $(M)/ib_memreg_sample.ko
 	@[ ! -e $(M)/links/ib_memreg_kunit.ko ] || \
 		ln -sf links/ib_memreg_kunit.ko $(M)/ib_memreg_kunit.ko
 endif

@@ -18,7 +18,6 @@
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 
-#include "example.h"
 #include "kapi.h"
 
 #define MEMREG_FAKE_WRS		512
@@ -1908,6 +1907,103 @@ static void memreg_test_req_answered_abort(struct kunit *test)
 	memreg_test_expect_idle(test, 2, 2);
 }
 
+/**
+ * struct memreg_test_one - One of several requests
+ * @req: The request
+ * @done: done() was called
+ * @status: What it was told
+ */
+struct memreg_test_one {
+	struct ib_memreg_req req;
+	struct completion done;
+	int status;
+};
+
+static void memreg_test_one_done(struct ib_memreg_req *req, int status)
+{
+	struct memreg_test_one *one =
+		container_of(req, struct memreg_test_one, req);
+
+	one->status = status;
+	complete(&one->done);
+}
+
+static const struct ib_memreg_req_ops memreg_test_one_ops = {
+	.done = memreg_test_one_done,
+};
+
+/* Map a page to each of several requests, and post as many as there are MRs. */
+static struct memreg_test_one *memreg_test_several(struct kunit *test,
+						   unsigned int n,
+						   unsigned int mrs)
+{
+	struct memreg_test *t = test->priv;
+	struct ib_send_wr send = { .opcode = IB_WR_SEND };
+	struct memreg_test_one *ones;
+	struct ib_memreg_req *req;
+	unsigned int i;
+
+	ones = kunit_kcalloc(test, n, sizeof(*ones), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, ones);
+	memreg_test_pool(test, mrs, 0, 1, 0);
+	memreg_test_separate(t, 1);
+	for (i = 0; i < n; i++) {
+		init_completion(&ones[i].done);
+		req = &ones[i].req;
+		ib_memreg_req_init(req, t->pool, NULL, &memreg_test_one_ops);
+		KUNIT_ASSERT_EQ(test, i < mrs ? 0 : -EAGAIN,
+				ib_memreg_req_map_sg(req, t->sgl, 1, 1,
+						     DMA_FROM_DEVICE));
+		if (i >= mrs)
+			continue;
+		KUNIT_ASSERT_EQ(test, 0, ib_memreg_req_post
+				(req, &t->fake->qp, &send,
+				 IB_MEMREG_REQ_REMOTE_INV));
+	}
+	return ones;
+}
+
+/*
+ * One of several requests is answered before the connection is lost, with its
+ * own key: that of another is refused (I5). All are aborted then.
+ */
+static void memreg_test_req_several(struct kunit *test)
+{
+	struct memreg_test_one *ones = memreg_test_several(test, 4, 3);
+	struct memreg_test *t = test->priv;
+	struct ib_wc wc = memreg_test_wc(t);
+	unsigned int i;
+
+	memreg_fake_complete(t->fake, UINT_MAX);
+	wc.wc_flags = IB_WC_WITH_INVALIDATE;
+	wc.ex.invalidate_rkey = ones[1].req.first->fast.mr->rkey;
+	KUNIT_EXPECT_EQ(test, -EPROTO,
+			ib_memreg_req_answered(&ones[0].req, &wc));
+	KUNIT_EXPECT_EQ(test, -EPROTO,
+			ib_memreg_req_answered(&ones[3].req, &wc));
+	spin_lock_bh(&t->fake->lock);
+	memreg_fake_inv(t->fake, wc.ex.invalidate_rkey);
+	spin_unlock_bh(&t->fake->lock);
+	KUNIT_EXPECT_EQ(test, 0, ib_memreg_req_answered(&ones[1].req, &wc));
+	ib_memreg_req_end(&ones[1].req, &t->fake->qp);
+	KUNIT_EXPECT_TRUE(test, try_wait_for_completion(&ones[1].done));
+	KUNIT_EXPECT_EQ(test, 0, ones[1].status);
+
+	memreg_fake_flush(t->fake);
+	for (i = 0; i < 4; i++)
+		ib_memreg_req_abort(&ones[i].req);
+	for (i = 0; i < 3; i += 2) {
+		KUNIT_EXPECT_NE(test, 0UL,
+				wait_for_completion_timeout
+				(&ones[i].done, MEMREG_TEST_TIMEOUT));
+		KUNIT_EXPECT_EQ(test, -ECONNABORTED, ones[i].status);
+	}
+	memreg_test_expect_idle(test, 3, 2);
+	KUNIT_EXPECT_FALSE(test, completion_done(&ones[1].done));
+	KUNIT_EXPECT_FALSE(test, completion_done(&ones[3].done));
+	KUNIT_EXPECT_EQ(test, 2, memreg_test_stats(t).bogus);
+}
+
 #ifdef kunit_warning_suppress
 /* To end a request twice, or to unmap it too early, is refused. */
 static void memreg_test_req_ended_twice(struct kunit *test)
@@ -2267,120 +2363,6 @@ static void memreg_test_init_qp_suffices(struct kunit *test)
 	memreg_test_expect_done(test, 0);
 }
 
-/*
- * The example of the documentation
- */
-
-static struct example_client *memreg_test_example(struct kunit *test)
-{
-	struct memreg_test *t = test->priv;
-	struct example_client *client;
-	unsigned int i;
-
-	client = kunit_kzalloc(test, sizeof(*client), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, client);
-	memreg_test_pool(test, EXAMPLE_READS, 0, 1, 0);
-	client->qp = &t->fake->qp;
-	client->pool = t->pool;
-	spin_lock_init(&client->lock);
-	for (i = 0; i < EXAMPLE_READS; i++) {
-		client->reads[i].message =
-			kunit_kzalloc(test, sizeof(struct example_message),
-				      GFP_KERNEL);
-		KUNIT_ASSERT_NOT_NULL(test, client->reads[i].message);
-		example_read_init(&client->reads[i], client);
-	}
-	return client;
-}
-
-/* The server answers, and says that it killed the first key. */
-static void memreg_test_example_answer(struct memreg_test *t,
-				       struct example_client *client,
-				       unsigned int i)
-{
-	const struct example_answer answer = {
-		.read = i, .status = -EIO + (int)i,
-	};
-	struct ib_wc wc = {
-		.status = IB_WC_SUCCESS,
-		.opcode = IB_WC_RECV,
-		.qp = &t->fake->qp,
-		.wc_flags = IB_WC_WITH_INVALIDATE,
-		.ex.invalidate_rkey = client->reads[i].message->segs[0].rkey,
-	};
-
-	local_bh_disable();
-	spin_lock(&t->fake->lock);
-	memreg_fake_inv(t->fake, wc.ex.invalidate_rkey);
-	spin_unlock(&t->fake->lock);
-	example_answered(client, &wc, &answer);
-	local_bh_enable();
-}
-
-/* One is answered, one twice, one not; the last is not sent, without an MR. */
-static void memreg_test_example_reads(struct kunit *test)
-{
-	struct example_client *client = memreg_test_example(test);
-	struct memreg_test *t = test->priv;
-	struct example_read *reads = client->reads;
-	unsigned int i;
-
-	memreg_test_separate(t, 2);
-	KUNIT_ASSERT_EQ(test, 0, example_read_send(&reads[0], t->sgl, 2));
-	KUNIT_EXPECT_EQ(test, 2, reads[0].message->nr_segs);
-	memreg_test_separate(t, 1);
-	KUNIT_ASSERT_EQ(test, 0, example_read_send(&reads[1], t->sgl, 1));
-	KUNIT_ASSERT_EQ(test, 0, example_read_send(&reads[2], t->sgl, 1));
-	KUNIT_EXPECT_EQ(test, -EAGAIN,
-			example_read_send(&reads[3], t->sgl, 1));
-	memreg_fake_complete(t->fake, UINT_MAX);
-	KUNIT_EXPECT_EQ(test, 4, t->fake->live);
-
-	memreg_test_example_answer(t, client, 0);
-	memreg_fake_complete(t->fake, UINT_MAX);
-	memreg_test_example_answer(t, client, 1);
-	KUNIT_EXPECT_FALSE(test, client->lost);
-	memreg_test_example_answer(t, client, 1);
-	KUNIT_EXPECT_TRUE(test, client->lost);
-
-	example_disconnect(client);
-	for (i = 0; i < 3; i++)
-		KUNIT_ASSERT_NE(test, 0UL,
-				wait_for_completion_timeout
-				(&reads[i].done, MEMREG_TEST_TIMEOUT));
-	KUNIT_EXPECT_EQ(test, -EIO, reads[0].status);
-	KUNIT_EXPECT_EQ(test, -EIO + 1, reads[1].status);
-	KUNIT_EXPECT_EQ(test, -ECONNABORTED, reads[2].status);
-	KUNIT_EXPECT_FALSE(test, completion_done(&reads[3].done));
-	memreg_test_expect_idle(test, EXAMPLE_READS, 1);
-	/* What nobody would abort is not posted. */
-	KUNIT_EXPECT_EQ(test, -ESHUTDOWN,
-			example_read_send(&reads[3], t->sgl, 1));
-	memreg_test_expect_idle(test, EXAMPLE_READS, 1);
-}
-
-/* Nothing, or a part of it, can be posted. */
-static void memreg_test_example_post_fails(struct kunit *test)
-{
-	struct example_client *client = memreg_test_example(test);
-	struct memreg_test *t = test->priv;
-	struct example_read *reads = client->reads;
-
-	memreg_test_separate(t, 1);
-	t->fake->take = 0;
-	KUNIT_EXPECT_EQ(test, -ENOMEM, example_read_send(&reads[0], t->sgl, 1));
-	KUNIT_EXPECT_TRUE(test, client->lost);
-	memreg_test_expect_idle(test, EXAMPLE_READS, 0);
-	t->fake->take = 1;
-	KUNIT_EXPECT_EQ(test, 0, example_read_send(&reads[0], t->sgl, 1));
-	example_disconnect(client);
-	KUNIT_ASSERT_NE(test, 0UL,
-			wait_for_completion_timeout(&reads[0].done,
-						    MEMREG_TEST_TIMEOUT));
-	KUNIT_EXPECT_EQ(test, -ECONNABORTED, reads[0].status);
-	memreg_test_expect_idle(test, EXAMPLE_READS, 1);
-}
-
 static struct kunit_case memreg_test_pool_cases[] = {
 	KUNIT_CASE(memreg_test_pool_attr),
 	KUNIT_CASE(memreg_test_pool_pages),
@@ -2436,6 +2418,7 @@ static struct kunit_case memreg_test_req_cases[] = {
 	KUNIT_CASE(memreg_test_req_answer_races),
 	KUNIT_CASE(memreg_test_req_answered_flush),
 	KUNIT_CASE(memreg_test_req_answered_abort),
+	KUNIT_CASE(memreg_test_req_several),
 #ifdef kunit_warning_suppress
 	KUNIT_CASE(memreg_test_req_ended_twice),
 #endif
@@ -2461,21 +2444,7 @@ static struct kunit_suite memreg_test_req_suite = {
 	.test_cases = memreg_test_req_cases,
 };
 
-static struct kunit_case memreg_test_example_cases[] = {
-	KUNIT_CASE(memreg_test_example_reads),
-	KUNIT_CASE(memreg_test_example_post_fails),
-	{}
-};
-
-static struct kunit_suite memreg_test_example_suite = {
-	.name = "ib_memreg_example",
-	.init = memreg_test_init,
-	.exit = memreg_test_exit,
-	.test_cases = memreg_test_example_cases,
-};
-
-kunit_test_suites(&memreg_test_pool_suite, &memreg_test_req_suite,
-		  &memreg_test_example_suite);
+kunit_test_suites(&memreg_test_pool_suite, &memreg_test_req_suite);
 
 #ifdef MEMREG_EXPORT_NS_STRING
 MODULE_IMPORT_NS("IB_MEMREG");
