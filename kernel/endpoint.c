@@ -80,6 +80,7 @@
  * @taken: Places that are taken
  * @memcg: Memory cgroup of the maker, which requests are charged to
  * @charge: Listener in the rdma cgroup
+ * @user_data: For the events of its requests; memreg_file.event_lock
  */
 struct memreg_listener {
 	struct memreg_object obj;
@@ -90,6 +91,7 @@ struct memreg_listener {
 	atomic_t taken;
 	struct mem_cgroup *memcg;
 	struct memreg_charge charge;
+	u64 user_data;
 };
 
 /*
@@ -298,6 +300,14 @@ static bool memreg_event_has_data(struct memreg_endpoint *ep, u32 type)
 	}
 }
 
+/* Called with event_lock held, which keeps a listener that is there. */
+static u64 memreg_event_user_data(const struct memreg_endpoint *ep)
+{
+	if (!ep->user_data && ep->listener)
+		return ep->listener->user_data;
+	return ep->user_data;
+}
+
 static void memreg_event_fill(struct ib_memreg_event *event,
 			      struct memreg_endpoint *ep, u32 type)
 {
@@ -306,6 +316,7 @@ static void memreg_event_fill(struct ib_memreg_event *event,
 	event->type = type;
 	event->endpoint_id = ep->obj.id;
 	event->listener_id = ep->listener_id;
+	event->user_data = memreg_event_user_data(ep);
 	event->peer = ep->peer;
 	if (type == IB_MEMREG_EVENT_REJECTED || type == IB_MEMREG_EVENT_ERROR)
 		event->status = ep->status;
@@ -420,9 +431,15 @@ static void memreg_backlog_give(struct memreg_listener *listener)
 /* A request waits no more. The listener may be destroyed already. */
 static void memreg_endpoint_answered(struct memreg_endpoint *ep)
 {
-	if (ep->listener)
-		memreg_backlog_give(ep->listener);
+	struct memreg_listener *listener;
+
+	/* A reader of events may be looking at the listener. */
+	spin_lock(&ep->file->event_lock);
+	listener = ep->listener;
 	ep->listener = NULL;
+	spin_unlock(&ep->file->event_lock);
+	if (listener)
+		memreg_backlog_give(listener);
 }
 
 /*
@@ -1648,6 +1665,36 @@ err_abort:
 	memreg_object_abort(ucmd->file, &ep->obj);
 	memreg_endpoint_destroy(ucmd->file, &ep->obj);
 	return ret;
+}
+
+/* ioctl(IB_MEMREG_IOC_SET_USER_DATA) */
+int memreg_endpoint_set_user_data(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_set_user_data *cmd = ucmd->cmd;
+	struct memreg_file *file = ucmd->file;
+	struct memreg_object *obj;
+	u64 *user_data;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	obj = memreg_object_get(file, cmd->id, IB_MEMREG_OBJECT_ENDPOINT);
+	if (obj) {
+		user_data = &container_of(obj, struct memreg_endpoint,
+					  obj)->user_data;
+	} else {
+		obj = memreg_object_get(file, cmd->id,
+					IB_MEMREG_OBJECT_LISTENER);
+		if (!obj)
+			return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
+		user_data = &container_of(obj, struct memreg_listener,
+					  obj)->user_data;
+	}
+	spin_lock(&file->event_lock);
+	/* Completions look at that of an endpoint without the lock. */
+	WRITE_ONCE(*user_data, cmd->user_data);
+	spin_unlock(&file->event_lock);
+	memreg_object_put(obj);
+	return 0;
 }
 
 /* ioctl(IB_MEMREG_IOC_DISCONNECT) */

@@ -135,6 +135,7 @@ union memreg_cmd {
 	struct ib_memreg_srq_create srq_create;
 	struct ib_memreg_setup setup;
 	struct ib_memreg_submit submit;
+	struct ib_memreg_set_user_data set_user_data;
 };
 
 /**
@@ -206,6 +207,8 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 		     memreg_endpoint_setup),
 	MEMREG_IOCTL(IB_MEMREG_IOC_SUBMIT, ib_memreg_submit, reserved,
 		     memreg_submit),
+	MEMREG_IOCTL(IB_MEMREG_IOC_SET_USER_DATA, ib_memreg_set_user_data,
+		     user_data, memreg_endpoint_set_user_data),
 };
 
 /* Is the file bound, and its device there? The file's lock is held. */

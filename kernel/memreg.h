@@ -1566,7 +1566,7 @@ struct memreg_listener;
  *	and kept by a reference
  * @id: RDMA CM id; NULL only if it turned out to be of another device
  * @listener: Its backlog has a place taken by this request, or NULL; handler
- *	lock
+ *	lock, and event_lock to take it away
  * @listener_id: Id of the listener that it came from, or 0 on the side that
  *	connects
  * @grants: Windows that end with it
@@ -1596,6 +1596,7 @@ struct memreg_listener;
  * @private_data: What the peer sent, written before the event that tells it is
  *	posted; on the side that connects at first what is to be sent
  * @private_data_len: Its length
+ * @user_data: What the user gave it, or 0; event_lock, and READ_ONCE() without
  * @responder_resources: READs from the peer at a time that it asks for
  * @initiator_depth: READs to the peer at a time that it takes
  * @cred: Of the caller of CONNECT, to make the QP with; otherwise NULL
@@ -1634,6 +1635,7 @@ struct memreg_endpoint {
 	struct ib_memreg_addr peer;
 	u8 private_data[IB_MEMREG_PRIVATE_DATA_MAX];
 	u32 private_data_len;
+	u64 user_data;
 	u8 responder_resources;
 	u8 initiator_depth;
 	const struct cred *cred;
@@ -1654,6 +1656,7 @@ int memreg_endpoint_accept(struct memreg_ucmd *ucmd);
 int memreg_endpoint_reject(struct memreg_ucmd *ucmd);
 int memreg_endpoint_connect(struct memreg_ucmd *ucmd);
 int memreg_endpoint_disconnect(struct memreg_ucmd *ucmd);
+int memreg_endpoint_set_user_data(struct memreg_ucmd *ucmd);
 int memreg_endpoint_setup(struct memreg_ucmd *ucmd);
 ssize_t memreg_event_read(struct memreg_file *file, struct iov_iter *to);
 void memreg_event_post(struct memreg_endpoint *ep, u32 type);
@@ -1712,6 +1715,7 @@ struct io_uring_cmd;
  * @error: Negative errno if not all of the work requests were posted
  * @reason: enum ib_memreg_reason of it
  * @taken: Work requests that were posted
+ * @endpoint: Id of the endpoint that took the receive, or 0; memreg_ring.lock
  * @told: Outcome of the first work request that failed, or else of the last one
  *	that has one, in the fields before the data; memreg_ring.lock
  */
@@ -1732,6 +1736,7 @@ struct memreg_uring {
 	int error;
 	u32 reason;
 	u32 taken;
+	u32 endpoint;
 	struct ib_memreg_cqe told;
 };
 

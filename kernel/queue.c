@@ -340,13 +340,12 @@ memreg_slot_tell(const struct memreg_slot *slot, const struct ib_wc *wc,
 	u8 flags = 0;
 
 	entry->user_data = slot->user_data;
-	entry->endpoint_id = ep ? ep->obj.id : 0;
+	entry->endpoint_data = ep ? READ_ONCE(ep->user_data) ?: ep->obj.id : 0;
 	entry->byte_len = 0;
 	entry->ex = 0;
 	entry->window_id = slot->window_id;
 	entry->opcode = slot->opcode;
 	entry->status = status;
-	entry->reserved = 0;
 	if (queue->stale || memreg_slot_is_stale(slot))
 		flags |= IB_MEMREG_CQE_STALE;
 	if (status == IB_WC_SUCCESS && !queue->send)
@@ -359,7 +358,7 @@ memreg_slot_tell(const struct memreg_slot *slot, const struct ib_wc *wc,
 		memreg_count(ring->mdev, IB_MEMREG_STAT_WRS_FAILED, 1);
 		memreg_endpoint_failed(queue, ep, status);
 	}
-	trace_memreg_complete(slot, entry);
+	trace_memreg_complete(slot, ep, entry);
 }
 
 /* The same as below, for a slot of a command of io_uring. */
@@ -368,11 +367,15 @@ static noinline bool memreg_slot_end_uring(struct memreg_slot *slot,
 {
 	struct memreg_ring *ring = slot->queue->ring;
 	struct memreg_uring *uring = slot->uring;
+	const struct memreg_endpoint *ep;
 	struct ib_memreg_cqe entry;
 
 	if (outcome >= 0) {
 		memreg_slot_tell(slot, wc, outcome, &entry);
 		memreg_uring_note(uring, &entry);
+		/* Its result has room for an id, whatever the user data is. */
+		ep = memreg_wc_endpoint(slot->queue, wc);
+		uring->endpoint = ep ? ep->obj.id : 0;
 	} else if (slot->queue->stale || memreg_slot_is_stale(slot)) {
 		uring->told.flags |= IB_MEMREG_CQE_STALE;
 	}

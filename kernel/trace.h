@@ -447,8 +447,9 @@ TRACE_EVENT(memreg_endpoint_state,
 
 TRACE_EVENT(memreg_complete,
 	TP_PROTO(const struct memreg_slot *slot,
+		 const struct memreg_endpoint *ep,
 		 const struct ib_memreg_cqe *cqe),
-	TP_ARGS(slot, cqe),
+	TP_ARGS(slot, ep, cqe),
 	TP_STRUCT__entry(
 		__field(u32, ring)
 		__field(u32, endpoint)
@@ -460,7 +461,7 @@ TRACE_EVENT(memreg_complete,
 	),
 	TP_fast_assign(
 		__entry->ring = slot->queue->ring->obj.id;
-		__entry->endpoint = cqe->endpoint_id;
+		__entry->endpoint = ep ? ep->obj.id : 0;
 		__entry->user_data = cqe->user_data;
 		__entry->opcode = cqe->opcode;
 		__entry->status = cqe->status;

@@ -96,8 +96,7 @@ static u64 memreg_uring_extra(const struct memreg_uring *uring)
 		return all.extra;
 	}
 	all.result.opcode = uring->told.opcode;
-	all.result.ex = uring->shared ? uring->told.endpoint_id :
-					uring->told.ex;
+	all.result.ex = uring->shared ? uring->endpoint : uring->told.ex;
 	return all.extra;
 }
 

@@ -443,6 +443,15 @@ static void make_connect(struct fuzzer *f, void *arg)
 	make_queues(f, &cmd->queues);
 }
 
+static void make_set_user_data(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_set_user_data *cmd = arg;
+
+	cmd->id = id_of(f, once_in(f, 3) ? IB_MEMREG_OBJECT_LISTENER :
+					   IB_MEMREG_OBJECT_ENDPOINT);
+	cmd->user_data = below(f, 3) * 0x100000001ULL;
+}
+
 static void make_disconnect(struct fuzzer *f, void *arg)
 {
 	struct ib_memreg_disconnect *cmd = arg;
@@ -744,6 +753,7 @@ static const struct form {
 	FORM(SRQ_CREATE, srq_create, 2, ENOENT, ENOMEM, ENOSPC, EDQUOT),
 	FORM(SETUP, setup, 3, ENOENT, ENOTCONN, EBUSY, EAGAIN, ENOMEM,
 	     ENOSPC, EDQUOT),
+	FORM(SET_USER_DATA, set_user_data, 2, ENOENT),
 	FORM(SUBMIT, submit, 24, EOVERFLOW, ENOENT, ENOTCONN, EAGAIN, EACCES,
 	     ESTALE, EMSGSIZE, EBUSY, ENOMEM, ENOSPC, EDQUOT, EIO),
 	{

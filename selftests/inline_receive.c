@@ -204,7 +204,7 @@ static void receive(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, ring_next(&self->ring, &entry));
 	ASSERT_EQ(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
 	EXPECT_EQ(0x77, entry.cqe.user_data);
-	EXPECT_EQ(self->link.endpoint, entry.cqe.endpoint_id);
+	EXPECT_EQ(self->link.endpoint, entry.cqe.endpoint_data);
 	EXPECT_EQ(len, entry.cqe.byte_len);
 	EXPECT_EQ(imm, !!(entry.cqe.flags & IB_MEMREG_CQE_IMM));
 	EXPECT_EQ(imm ? htobe32(0x5500 + len) : 0, entry.cqe.ex);

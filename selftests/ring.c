@@ -548,7 +548,7 @@ static void entries_are(struct __test_metadata *_metadata,
 
 		EXPECT_EQ(self->seen + i, cqe->user_data);
 		EXPECT_EQ(IB_MEMREG_WC_SUCCESS, cqe->status);
-		EXPECT_EQ(self->to, cqe->endpoint_id);
+		EXPECT_EQ(self->to, cqe->endpoint_data);
 	}
 }
 
@@ -841,7 +841,7 @@ TEST_F_TIMEOUT(ring, I10_shared_receives_take_room, LIMIT_S)
 		EXPECT_FAIL(EAGAIN, RING_FULL, raw_submit(link.fd, wrs, 1));
 		ASSERT_EQ(0, ring_next(&ring, &entry));
 		EXPECT_EQ(i, entry.cqe.user_data);
-		EXPECT_EQ(link.endpoint, entry.cqe.endpoint_id);
+		EXPECT_EQ(link.endpoint, entry.cqe.endpoint_data);
 		EXPECT_EQ(0, raw_submit(link.fd, wrs, 1));
 	}
 	stock_close(&link.stock);
@@ -883,7 +883,7 @@ TEST_F_TIMEOUT(ring, I10_endpoints_share_the_room, LIMIT_S)
 	for (i = 0; i < ENTRIES; i++) {
 		ASSERT_EQ(0, ring_next(&self->ring, &entry));
 		EXPECT_EQ(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
-		count[entry.cqe.endpoint_id == link.endpoint]++;
+		count[entry.cqe.endpoint_data == link.endpoint]++;
 	}
 	EXPECT_EQ(ENTRIES / 2, count[0]);
 	EXPECT_EQ(ENTRIES / 2, count[1]);

@@ -1460,7 +1460,7 @@ static void answer_messages(struct worker *w, struct peer_side *side)
 
 		if (cqe->opcode == OP(RECV) &&
 		    cqe->status == IB_MEMREG_WC_SUCCESS)
-			peer_submit(w, side, cqe->endpoint_id,
+			peer_submit(w, side, cqe->endpoint_data,
 				    OP(SEND_WITH_INV));
 	}
 	ring_done(&side->ring, n);

@@ -113,7 +113,7 @@ static void completed(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, ring_next(&self->ring, entry));
 	ASSERT_EQ(IB_MEMREG_WC_SUCCESS, entry->cqe.status);
 	EXPECT_EQ(wr->user_data, entry->cqe.user_data);
-	EXPECT_EQ(self->to, entry->cqe.endpoint_id);
+	EXPECT_EQ(self->to, entry->cqe.endpoint_data);
 	EXPECT_EQ(wr->opcode, entry->cqe.opcode);
 	EXPECT_EQ(0, entry->cqe.flags & IB_MEMREG_CQE_STALE);
 }
@@ -869,7 +869,7 @@ TEST_F_TIMEOUT(submit, unsignalled_work_that_fails_has_an_entry, LIMIT_S)
 	for (i = 2; i < 5; i++) {
 		ASSERT_EQ(0, ring_next(&self->ring, &entry));
 		EXPECT_EQ(70 + i, entry.cqe.user_data);
-		EXPECT_EQ(self->to, entry.cqe.endpoint_id);
+		EXPECT_EQ(self->to, entry.cqe.endpoint_data);
 		EXPECT_EQ(i == 2 ? IB_MEMREG_WC_REM_ACCESS_ERR :
 				   IB_MEMREG_WC_WR_FLUSH_ERR,
 			  entry.cqe.status);
@@ -1094,7 +1094,7 @@ TEST_F_TIMEOUT(several, one_call_serves_several_endpoints, LIMIT_S)
 		ASSERT_EQ(0, ring_next(&self->ring, &entry));
 		ASSERT_EQ(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
 		to = entry.cqe.user_data % LINKS;
-		EXPECT_EQ(self->links[to].endpoint, entry.cqe.endpoint_id);
+		EXPECT_EQ(self->links[to].endpoint, entry.cqe.endpoint_data);
 		/* In order, at each of them */
 		EXPECT_EQ(seen[to]++, entry.cqe.user_data / LINKS);
 	}
@@ -1109,7 +1109,7 @@ TEST_F_TIMEOUT(several, one_call_serves_several_endpoints, LIMIT_S)
 		fill(s->mem, PAGE, 20 + i);
 		ASSERT_EQ(IBV_WC_SUCCESS, stock_send(s, 5, 150));
 		ASSERT_EQ(0, ring_next(&self->other, &entry));
-		EXPECT_EQ(self->links[i].endpoint, entry.cqe.endpoint_id);
+		EXPECT_EQ(self->links[i].endpoint, entry.cqe.endpoint_data);
 		EXPECT_EQ(100 + i, entry.cqe.user_data);
 		EXPECT_EQ(150, entry.cqe.byte_len);
 		EXPECT_TRUE(filled(self->mem + PAGE * (2 + i), 150, 5,
@@ -1144,7 +1144,7 @@ TEST_F_TIMEOUT(several, shared_receives_serve_several_endpoints, LIMIT_S)
 		ASSERT_EQ(0, ring_next(&self->other, &entry));
 		EXPECT_EQ(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
 		EXPECT_EQ(i, entry.cqe.user_data);
-		EXPECT_EQ(l->endpoint, entry.cqe.endpoint_id);
+		EXPECT_EQ(l->endpoint, entry.cqe.endpoint_data);
 		EXPECT_EQ(OP(RECV), entry.cqe.opcode);
 		EXPECT_EQ(1000 + i, entry.cqe.byte_len);
 		EXPECT_TRUE(filled(self->mem + PAGE * (2 + i), 1000 + i, i,

@@ -104,7 +104,7 @@ static void all_flushed(struct __test_metadata *_metadata,
 		ASSERT_EQ(0, ring_next(&self->ring, &entry)) {
 			TH_LOG("%u entries", i);
 		}
-		EXPECT_EQ(self->to, entry.cqe.endpoint_id);
+		EXPECT_EQ(self->to, entry.cqe.endpoint_data);
 		EXPECT_NE(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
 		next = entry.cqe.opcode == OP(RECV) ? recvs++ : sends++;
 		EXPECT_EQ(next, entry.cqe.user_data);
@@ -217,7 +217,7 @@ TEST_F_TIMEOUT(life, I7_shared_receives_leave_nothing, LIMIT_S)
 		ASSERT_EQ(0, ring_next(&self->ring, &entry));
 		EXPECT_EQ(i < 3 ? IB_MEMREG_WC_SUCCESS :
 				  IB_MEMREG_WC_WR_FLUSH_ERR, entry.cqe.status);
-		EXPECT_EQ(i < 3 ? link.endpoint : 0, entry.cqe.endpoint_id);
+		EXPECT_EQ(i < 3 ? link.endpoint : 0, entry.cqe.endpoint_data);
 	}
 }
 
@@ -483,7 +483,7 @@ static void one_told(struct __test_metadata *_metadata, struct ring *ring,
 	ASSERT_EQ(0, ring_next(ring, entry));
 	ASSERT_GT(n, entry->cqe.user_data);
 	EXPECT_EQ(0, entry->cqe.user_data % 4);
-	EXPECT_EQ(ends[entry->cqe.user_data], entry->cqe.endpoint_id);
+	EXPECT_EQ(ends[entry->cqe.user_data], entry->cqe.endpoint_data);
 	EXPECT_EQ(IB_MEMREG_WC_SUCCESS, entry->cqe.status);
 }
 
@@ -543,7 +543,7 @@ TEST_F_TIMEOUT(many, many_endpoints_share_a_ring, SOAK_S)
 		ASSERT_EQ(0, ring_next(&self->ring, &entry));
 		ASSERT_GT(n, entry.cqe.user_data);
 		EXPECT_EQ(self->ends[entry.cqe.user_data],
-			  entry.cqe.endpoint_id);
+			  entry.cqe.endpoint_data);
 		EXPECT_EQ(IB_MEMREG_WC_WR_FLUSH_ERR, entry.cqe.status);
 		EXPECT_EQ(0, seen[entry.cqe.user_data]++);
 	}

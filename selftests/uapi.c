@@ -33,7 +33,7 @@ _Static_assert(sizeof(struct ib_memreg_accept) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_reject) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_connect) == 128, "layout");
 _Static_assert(sizeof(struct ib_memreg_disconnect) == 16, "layout");
-_Static_assert(sizeof(struct ib_memreg_event) == 248, "layout");
+_Static_assert(sizeof(struct ib_memreg_event) == 256, "layout");
 _Static_assert(sizeof(struct ib_memreg_object) == 144, "layout");
 _Static_assert(sizeof(struct ib_memreg_list) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_stat_entry) == 16, "layout");
@@ -49,6 +49,7 @@ _Static_assert(sizeof(struct ib_memreg_setup) == 64, "layout");
 _Static_assert(sizeof(struct ib_memreg_sge) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_wr) == 96, "layout");
 _Static_assert(sizeof(struct ib_memreg_submit) == 32, "layout");
+_Static_assert(sizeof(struct ib_memreg_set_user_data) == 24, "layout");
 
 #define NO_RESERVED	(~0U)
 
@@ -108,6 +109,7 @@ static const struct call calls[] = {
 	     .flags = IB_MEMREG_QUEUES_NO_INLINE_RECEIVE),
 	CALL(SETUP, setup, RESERVED(setup)),
 	CALL(SUBMIT, submit, RESERVED(submit)),
+	CALL(SET_USER_DATA, set_user_data, NO_RESERVED),
 };
 
 /* Up to the first one that something is wrong with. */

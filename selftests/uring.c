@@ -931,7 +931,7 @@ TEST_F_TIMEOUT(uring_rules, end_of_the_ring, LIMIT_S)
 	ASSERT_EQ(0, memreg_ring_wait(&o->ring, 1, LIMIT_NS, NULL));
 	cqe = memreg_ring_peek(&o->ring);
 	EXPECT_EQ(1001, cqe->user_data);
-	EXPECT_EQ(o->endpoint, cqe->endpoint_id);
+	EXPECT_EQ(o->endpoint, cqe->endpoint_data);
 	EXPECT_EQ(IB_MEMREG_WC_SUCCESS, cqe->status);
 	EXPECT_EQ(20, cqe->byte_len);
 	EXPECT_EQ(IB_MEMREG_OP_RECV, cqe->opcode);

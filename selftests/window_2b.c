@@ -296,7 +296,7 @@ TEST_F_TIMEOUT(window, bind_alone_has_an_entry, LIMIT_S)
 	done(_metadata, self, OP(BIND), &entry);
 	EXPECT_EQ(99, entry.cqe.user_data);
 	EXPECT_EQ(self->windows[3], entry.cqe.window_id);
-	EXPECT_EQ(self->to, entry.cqe.endpoint_id);
+	EXPECT_EQ(self->to, entry.cqe.endpoint_data);
 	self->rkey = bind.rkey;
 	self->iova = bind.remote_addr;
 	EXPECT_EQ((uintptr_t)self->mem + AT + 3, self->iova);

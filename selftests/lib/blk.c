@@ -462,7 +462,7 @@ int blk_reply(struct blk_conn *conn, struct ib_memreg_blk_reply *reply,
 			return ret;
 		cqe = *memreg_ring_peek(ring);
 		memreg_ring_seen(ring, 1);
-		if (cqe.endpoint_id != conn->endpoint)
+		if (cqe.endpoint_data != conn->endpoint)
 			continue;
 		if (cqe.status != IB_MEMREG_WC_SUCCESS)
 			return -ECONNRESET;

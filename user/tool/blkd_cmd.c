@@ -530,7 +530,7 @@ static void replied(struct blkd *b, struct conn *conn, uint64_t data)
 
 void cmd_completion(struct blkd *b, const struct ib_memreg_cqe *cqe)
 {
-	struct conn *conn = conn_find(b, cqe->endpoint_id);
+	struct conn *conn = conn_find(b, (uint32_t)cqe->endpoint_data);
 	enum wr_kind kind = wr_kind(cqe->user_data);
 
 	if (kind == WR_REPLY || kind == WR_LAST_REPLY)

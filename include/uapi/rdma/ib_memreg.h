@@ -1073,6 +1073,8 @@ enum ib_memreg_event_type {
  * @private_data_len: Bytes in @private_data. The InfiniBand CM pads what a
  *	peer sends with zeros to the most that the message can carry, and this
  *	is what it says.
+ * @user_data: What SET_USER_DATA gave the endpoint; until it gave it any, what
+ *	it gave the listener that a request came from; otherwise 0
  * @peer: Address of the peer
  * @private_data: What the peer sent along: with CONNECT_REQUEST, with
  *	ESTABLISHED on the side that connected, and with REJECTED
@@ -1091,6 +1093,7 @@ struct ib_memreg_event {
 	__u32 listener_id;
 	__s32 status;
 	__u32 private_data_len;
+	__aligned_u64 user_data;
 	struct ib_memreg_addr peer;
 	__u8 private_data[IB_MEMREG_PRIVATE_DATA_MAX];
 };
@@ -1451,7 +1454,8 @@ enum ib_memreg_cqe_flags {
 /**
  * struct ib_memreg_cqe - An entry of a completion ring
  * @user_data: That of the work request
- * @endpoint_id: Its endpoint; 0 for a receive of a shared queue that failed
+ * @endpoint_data: What SET_USER_DATA gave its endpoint, or the endpoint's id if
+ *	it gave none; 0 for a receive of a shared queue that failed
  * @byte_len: RECV: bytes of the message, or that WRITE_WITH_IMM wrote. READ and
  *	atomics: bytes read. Otherwise 0. Only with IB_MEMREG_WC_SUCCESS.
  * @ex: See @flags; immediate data is in network byte order
@@ -1460,7 +1464,6 @@ enum ib_memreg_cqe_flags {
  *	a WRITE_WITH_IMM says IB_MEMREG_OP_WRITE_WITH_IMM.
  * @status: enum ib_memreg_wc_status
  * @flags: enum ib_memreg_cqe_flags
- * @reserved: Not to be looked at
  * @data: The message, with IB_MEMREG_CQE_INLINE. In an entry of 128 bytes it
  *	goes on to the end of the entry.
  *
@@ -1470,14 +1473,13 @@ enum ib_memreg_cqe_flags {
  */
 struct ib_memreg_cqe {
 	__aligned_u64 user_data;
-	__u32 endpoint_id;
+	__aligned_u64 endpoint_data;
 	__u32 byte_len;
 	__u32 ex;
 	__u32 window_id;
 	__u16 opcode;
 	__u8 status;
 	__u8 flags;
-	__u32 reserved;
 	__u8 data[32];
 };
 
@@ -1589,7 +1591,7 @@ struct ib_memreg_ring_wait {
  * @out_srq_id: Id of the new queue
  *
  * Make a receive queue that any number of endpoints of a domain take buffers
- * from. Each entry tells by its endpoint_id who took it. A buffer that a device
+ * from. Each entry names by its endpoint_data the endpoint that took it. A buffer that a device
  * had taken when a connection broke may come back only when the queue is
  * destroyed.
  *
@@ -1638,6 +1640,30 @@ struct ib_memreg_setup {
 };
 
 #define IB_MEMREG_IOC_SETUP		_IO(IB_MEMREG_IOC_MAGIC, 0x13)
+
+/**
+ * struct ib_memreg_set_user_data - ioctl(IB_MEMREG_IOC_SET_USER_DATA)
+ * @size: sizeof(struct ib_memreg_set_user_data)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @id: Endpoint or listener
+ * @user_data: Any value; 0 is as if none was given
+ *
+ * Give an endpoint or a listener a value, such as a pointer, that comes back in
+ * the events that are read, and of an endpoint in the completions that come,
+ * after the call has returned. The kernel does not look at it.
+ *
+ * Errors: ENOENT, EOPNOTSUPP (flags), ENODEV.
+ */
+struct ib_memreg_set_user_data {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 id;
+	__aligned_u64 user_data;
+};
+
+#define IB_MEMREG_IOC_SET_USER_DATA	_IO(IB_MEMREG_IOC_MAGIC, 0x15)
 
 /**
  * enum ib_memreg_opcode - What a work request does
