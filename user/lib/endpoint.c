@@ -14,8 +14,6 @@ static int from_sockaddr(const struct sockaddr *sa, struct ib_memreg_addr *addr)
 	struct sockaddr_in6 in6;
 	struct sockaddr_in in;
 
-	if (!sa)
-		return -EINVAL;
 	memset(addr, 0, sizeof(*addr));
 	addr->family = sa->sa_family;
 	switch (sa->sa_family) {
@@ -38,10 +36,31 @@ static int from_sockaddr(const struct sockaddr *sa, struct ib_memreg_addr *addr)
 static int get_address(const struct sockaddr *sa, struct ib_memreg_addr *addr,
 		       const char *what)
 {
-	if (from_sockaddr(sa, addr))
-		return memreg__fail_code(what, -EINVAL,
-					 IB_MEMREG_REASON_ADDRESS);
-	return 0;
+	if (!sa)
+		return memreg__fail(what, -EINVAL, "the address is NULL");
+	if (!from_sockaddr(sa, addr))
+		return 0;
+	memreg__fail_code(what, -EINVAL, IB_MEMREG_REASON_ADDRESS);
+	return memreg__about_address(-EINVAL, addr);
+}
+
+/* A call that was given an address failed: name it, if it may be to blame */
+static int about_address(int err, const struct ib_memreg_addr *addr)
+{
+	switch (-err) {
+	case EADDRINUSE:
+	case EADDRNOTAVAIL:
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+	case ETIMEDOUT:
+	case EPERM:
+		return memreg__about_address(err, addr);
+	case EINVAL:
+		return memreg_reason_code() == IB_MEMREG_REASON_ADDRESS ?
+			memreg__about_address(err, addr) : err;
+	default:
+		return err;
+	}
 }
 
 EXPORT int memreg_addr_from_sockaddr(const struct sockaddr *sa,
@@ -80,8 +99,9 @@ EXPORT int memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
 		memcpy(sa, &in6, size);
 		break;
 	default:
-		return memreg__fail_code("addr_to_sockaddr", -EINVAL,
-					 IB_MEMREG_REASON_ADDRESS);
+		memreg__fail_code("addr_to_sockaddr", -EINVAL,
+				  IB_MEMREG_REASON_ADDRESS);
+		return memreg__about_address(-EINVAL, addr);
 	}
 	if (len)
 		*len = size;
@@ -110,8 +130,10 @@ EXPORT int memreg_listen(struct memreg *m, struct sockaddr *addr,
 	if (ret)
 		return ret;
 	ret = memreg__call(m->fd, IB_MEMREG_IOC_LISTEN, &arg, "listen");
+	if (ret && memreg_reason_code() == IB_MEMREG_REASON_COUNT)
+		return memreg__about_number(ret, "backlog", backlog);
 	if (ret)
-		return ret;
+		return about_address(ret, &arg.addr);
 	set_port(addr, arg.addr.port);
 	*listener = arg.out_listener_id;
 	return 0;
@@ -119,10 +141,19 @@ EXPORT int memreg_listen(struct memreg *m, struct sockaddr *addr,
 
 static int check_data_len(size_t len, const char *what)
 {
-	if (len > UINT16_MAX)
-		return memreg__fail_code(what, -EINVAL,
-					 IB_MEMREG_REASON_PRIVATE_DATA);
-	return 0;
+	if (len <= UINT16_MAX)
+		return 0;
+	memreg__fail_code(what, -EINVAL, IB_MEMREG_REASON_PRIVATE_DATA);
+	return memreg__about_number(-EINVAL, "bytes", len);
+}
+
+/* A call with private data and ids failed */
+static int about_peer(int err, size_t len, uint32_t endpoint, uint32_t domain)
+{
+	if (err && memreg_reason_code() == IB_MEMREG_REASON_PRIVATE_DATA)
+		return memreg__about_number(err, "bytes", len);
+	return memreg__about_ids(err, "endpoint", endpoint, "domain", domain,
+				 NULL, 0);
 }
 
 EXPORT int memreg_accept(struct memreg *m, uint32_t endpoint, uint32_t domain,
@@ -140,7 +171,8 @@ EXPORT int memreg_accept(struct memreg *m, uint32_t endpoint, uint32_t domain,
 	ret = check_data_len(len, "accept");
 	if (ret)
 		return ret;
-	return memreg__call(m->fd, IB_MEMREG_IOC_ACCEPT, &arg, "accept");
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_ACCEPT, &arg, "accept");
+	return about_peer(ret, len, endpoint, domain);
 }
 
 EXPORT int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
@@ -157,7 +189,16 @@ EXPORT int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
 	ret = check_data_len(len, "reject");
 	if (ret)
 		return ret;
-	return memreg__call(m->fd, IB_MEMREG_IOC_REJECT, &arg, "reject");
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_REJECT, &arg, "reject");
+	return about_peer(ret, len, endpoint, 0);
+}
+
+EXPORT int memreg_refuse(struct memreg *m, uint32_t endpoint, const void *data,
+			 size_t len)
+{
+	int ret = memreg_reject(m, endpoint, data, len);
+
+	return ret == -ENOTCONN ? memreg_destroy(m, endpoint) : ret;
 }
 
 /* The queues that the caller wants, and what the environment says of them */
@@ -168,6 +209,34 @@ static struct ib_memreg_queues queues_of(const struct ib_memreg_queues *queues)
 	if (q.recv_ring_id || q.srq_id)
 		q.flags = memreg__queues_flags(q.flags);
 	return q;
+}
+
+static uint32_t ring_of(const struct ib_memreg_queues *q)
+{
+	return q->send_ring_id ? q->send_ring_id : q->recv_ring_id;
+}
+
+static int about_connect(int err, const struct ib_memreg_connect *arg)
+{
+	switch (memreg_reason_code()) {
+	case IB_MEMREG_REASON_ID:
+	case IB_MEMREG_REASON_DOMAIN:
+		return memreg__about_ids(err, "domain", arg->domain_id, "ring",
+					 ring_of(&arg->queues),
+					 "shared receive queue",
+					 arg->queues.srq_id);
+	case IB_MEMREG_REASON_RING_FULL:
+		return memreg__about_id(err, "ring", ring_of(&arg->queues));
+	case IB_MEMREG_REASON_PRIVATE_DATA:
+		return memreg__about_number(err, "bytes",
+					    arg->private_data_len);
+	case IB_MEMREG_REASON_TIMEOUT:
+		return memreg__about_number(err, "timeout", arg->timeout_ms);
+	default:
+		/* to come from an address that this device doesn't have */
+		return about_address(err, err == -EADDRNOTAVAIL &&
+				     arg->src.family ? &arg->src : &arg->addr);
+	}
 }
 
 EXPORT int memreg_connect_queues(struct memreg *m, uint32_t domain,
@@ -198,9 +267,10 @@ EXPORT int memreg_connect_queues(struct memreg *m, uint32_t domain,
 	if (ret)
 		return ret;
 	ret = memreg__call(m->fd, IB_MEMREG_IOC_CONNECT, &arg, "connect");
-	if (!ret)
-		*endpoint = arg.out_endpoint_id;
-	return ret;
+	if (ret)
+		return about_connect(ret, &arg);
+	*endpoint = arg.out_endpoint_id;
+	return 0;
 }
 
 EXPORT int memreg_connect(struct memreg *m, uint32_t domain,
@@ -224,7 +294,24 @@ EXPORT int memreg_setup(struct memreg *m, uint32_t endpoint, uint32_t domain,
 		.queues = queues_of(queues),
 	};
 
-	return memreg__call(m->fd, IB_MEMREG_IOC_SETUP, &arg, "setup");
+	int ret = memreg__call(m->fd, IB_MEMREG_IOC_SETUP, &arg, "setup");
+
+	return memreg__about_ids(ret, "endpoint", endpoint, "domain", domain,
+				 "ring", ring_of(&arg.queues));
+}
+
+EXPORT int memreg_set_user_data(struct memreg *m, uint32_t id,
+				uint64_t user_data)
+{
+	struct ib_memreg_set_user_data arg = {
+		.size = sizeof(arg),
+		.id = id,
+		.user_data = user_data,
+	};
+	int ret = memreg__call(m->fd, IB_MEMREG_IOC_SET_USER_DATA, &arg,
+			       "set_user_data");
+
+	return memreg__about_id(ret, "listener or endpoint", id);
 }
 
 EXPORT int memreg_disconnect(struct memreg *m, uint32_t endpoint)
@@ -234,8 +321,10 @@ EXPORT int memreg_disconnect(struct memreg *m, uint32_t endpoint)
 		.endpoint_id = endpoint,
 	};
 
-	return memreg__call(m->fd, IB_MEMREG_IOC_DISCONNECT, &arg,
-			    "disconnect");
+	int ret = memreg__call(m->fd, IB_MEMREG_IOC_DISCONNECT, &arg,
+			       "disconnect");
+
+	return memreg__about_id(ret, "endpoint", endpoint);
 }
 
 static int64_t now_ms(void)
@@ -299,8 +388,9 @@ EXPORT int memreg_get_event(struct memreg *m, struct ib_memreg_event *event,
 	case 0:
 		return 0;
 	case -EAGAIN:
-		return memreg__fail("get_event", ret,
-				    "no event within the time");
+		memreg__fail("get_event", ret, "no event within the time");
+		return memreg__about_number(ret, "milliseconds",
+					    (uint64_t)timeout_ms);
 	case -ENODEV:
 		return memreg__fail_code("get_event", ret,
 					 IB_MEMREG_REASON_DEVICE_GONE);

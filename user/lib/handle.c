@@ -74,12 +74,17 @@ static int bind_device(int fd, const char *device)
 {
 	struct ib_memreg_bind_device arg = { .size = sizeof(arg) };
 
+	int ret;
+
 	if (device && strlen(device) >= sizeof(arg.name))
-		return memreg__fail("open", -EINVAL,
-				    "the name of the device is too long");
+		return memreg__about_device(
+			memreg__fail("open", -EINVAL,
+				     "names of devices have 63 bytes at most"),
+			device);
 	if (device)
 		strcpy(arg.name, device);
-	return memreg__call(fd, IB_MEMREG_IOC_BIND_DEVICE, &arg, "open");
+	ret = memreg__call(fd, IB_MEMREG_IOC_BIND_DEVICE, &arg, "open");
+	return memreg__about_device(ret, device);
 }
 
 EXPORT int memreg_open(const char *device, struct memreg **out)
@@ -216,33 +221,37 @@ EXPORT int memreg_query_cap(struct memreg *m, uint32_t cap, uint64_t *value)
 		*value = caps[i].value;
 		return 0;
 	}
-	return memreg__fail("query", -EOPNOTSUPP,
-			    "the running module doesn't know this capability");
+	return memreg__about_number(
+		memreg__fail("query", -EOPNOTSUPP,
+			     "the running module doesn't know this capability"),
+		"number", cap);
 }
 
-static int destroy(struct memreg *m, uint32_t id, const char *what)
+static int destroy(struct memreg *m, uint32_t id, const char *what,
+		   const char *noun)
 {
 	struct ib_memreg_destroy arg = { .size = sizeof(arg), .id = id };
+	int ret = memreg__call(m->fd, IB_MEMREG_IOC_DESTROY, &arg, what);
 
-	return memreg__call(m->fd, IB_MEMREG_IOC_DESTROY, &arg, what);
+	return memreg__about_id(ret, noun, id);
 }
 
 EXPORT int memreg_destroy(struct memreg *m, uint32_t id)
 {
-	return destroy(m, id, "destroy");
+	return destroy(m, id, "destroy", "object");
 }
 
 EXPORT int memreg_domain_destroy(struct memreg *m, uint32_t domain)
 {
-	return destroy(m, domain, "domain_destroy");
+	return destroy(m, domain, "domain_destroy", "domain");
 }
 
 EXPORT int memreg_mr_deregister(struct memreg *m, uint32_t mr)
 {
-	return destroy(m, mr, "mr_deregister");
+	return destroy(m, mr, "mr_deregister", "MR");
 }
 
 EXPORT int memreg_window_free(struct memreg *m, uint32_t window)
 {
-	return destroy(m, window, "window_free");
+	return destroy(m, window, "window_free", "window");
 }

@@ -17,6 +17,37 @@ static inline uint64_t to_u64(const void *p)
 	return (uint64_t)(uintptr_t)p;
 }
 
+/* What a call that failed was given, to be named in the reason */
+enum memreg__subject {
+	MEMREG__NOTHING,
+	MEMREG__IDS,
+	MEMREG__NUMBER,
+	MEMREG__DEVICE,
+	MEMREG__ADDRESS,
+	MEMREG__MEMORY,
+};
+
+#define MEMREG__IDS_MAX	3
+
+/*
+ * Why a call of this thread failed. @what, @text, @hint and the nouns are
+ * constants: the line is put together when somebody asks, since a call that
+ * fails with EAGAIN may be part of a fast path.
+ */
+struct memreg__failure {
+	uint32_t code;		/* enum ib_memreg_reason */
+	int err;		/* negative; 0 if nothing has failed */
+	const char *what;	/* the name of the call */
+	const char *text;	/* what is wrong */
+	const char *hint;	/* what to do about it, or NULL */
+	enum memreg__subject subject;
+	const char *noun[MEMREG__IDS_MAX];
+	uint64_t value[MEMREG__IDS_MAX];
+	uint32_t access;	/* of memory */
+	struct ib_memreg_addr address;
+	char name[IB_MEMREG_DEVICE_NAME_MAX];
+};
+
 /*
  * Do an ioctl whose argument begins with size and out_reason, as all of ours
  * do. @what is the name of the call in the reason, should it fail.
@@ -32,10 +63,30 @@ int memreg__fail(const char *what, int err, const char *text);
 /* Set the reason of this thread from the kernel's code; returns @err */
 int memreg__fail_code(const char *what, int err, uint32_t code);
 
+/*
+ * What the call that has just failed was given. Each returns @err, and does
+ * nothing if that is 0. A noun that is NULL, or an id that is 0, is left out.
+ */
+int memreg__about_ids(int err, const char *noun1, uint32_t id1,
+		      const char *noun2, uint32_t id2, const char *noun3,
+		      uint32_t id3);
+int memreg__about_id(int err, const char *noun, uint32_t id);
+int memreg__about_number(int err, const char *noun, uint64_t value);
+int memreg__about_device(int err, const char *name);
+int memreg__about_address(int err, const struct ib_memreg_addr *addr);
+int memreg__about_memory(int err, const void *addr, uint64_t length,
+			 uint32_t access);
+
+/* explain.c: the line of memreg_reason() */
+void memreg__explain(const struct memreg__failure *f, char *line, size_t size);
+
 /* Open the device node; a descriptor or a negative errno, with reason */
 int memreg__open_node(const char *what);
 
 /* Flags of queues, with what the environment adds to them */
 uint32_t memreg__queues_flags(uint32_t flags);
+
+/* device.c: as memreg_list_devices(), without a reason if it fails */
+int memreg__list_devices(struct memreg_device *devices, unsigned int *count);
 
 #endif /* MEMREG_INTERNAL_H */

@@ -228,6 +228,20 @@ void memreg_close(struct memreg *m);
 int memreg_fd(const struct memreg *m);
 
 /**
+ * memreg_list_devices() - The RDMA devices that a handle could be opened on
+ * @devices: Array to be filled; may be NULL if *@count is 0
+ * @count: In: entries that @devices has room for. Out: entries that there are;
+ *	the first of them are written if the room was less.
+ *
+ * Those of the caller's network namespace, as rdma-dev(8) shows them. Not all
+ * of them need be of a kind that memreg_open() takes.
+ *
+ * Return: 0; -EMFILE, -ENOMEM, and what else socket(2) of the family
+ * AF_NETLINK fails with.
+ */
+int memreg_list_devices(struct memreg_device *devices, unsigned int *count);
+
+/**
  * memreg_query_device() - The RDMA device of a handle
  * @m: The handle
  * @device: Filled in
@@ -439,6 +453,23 @@ int memreg_window_bind_batch(struct memreg *m, uint32_t domain,
 			     unsigned int *failed);
 
 /**
+ * memreg_window_grant() - Grant a part of an MR, ready to be sent
+ * @m: The handle
+ * @domain: Domain of the window
+ * @bind: As for memreg_window_bind(). If its @window_id is 0 a window of type 1
+ *	for its @length is allocated first, whose id is written there; it is for
+ *	memreg_window_free().
+ * @data: MEMREG_GRANT_SIZE bytes, written as by memreg_grant_encode()
+ *
+ * If it fails, the window that it allocated is freed, and @bind->window_id is 0
+ * again.
+ *
+ * Return: As memreg_window_alloc() and memreg_window_bind().
+ */
+int memreg_window_grant(struct memreg *m, uint32_t domain,
+			struct ib_memreg_bind *bind, void *data);
+
+/**
  * memreg_window_revoke() - Take a grant back
  * @m: The handle
  * @domain: Domain of the window, which is of type 1
@@ -560,6 +591,43 @@ int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
 		  size_t len);
 
 /**
+ * memreg_refuse() - Turn a peer away and destroy the endpoint in any case
+ * @m: The handle
+ * @endpoint: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST, which was not
+ *	accepted, or whose memreg_accept() failed
+ * @data: Private data for the peer; may be NULL if @len is 0
+ * @len: Bytes of it, up to IB_MEMREG_CAP_REJECT_DATA
+ *
+ * As memreg_reject(), but if the peer has gone meanwhile the endpoint is
+ * destroyed as well, so that it keeps no place in the backlog. An endpoint that
+ * was accepted is disconnected by it.
+ *
+ * Return: 0; -EINVAL, -EFAULT (@data is not mapped), -ENOENT, -EBUSY (another
+ * thread is at work on the endpoint), -ENODEV.
+ */
+int memreg_refuse(struct memreg *m, uint32_t endpoint, const void *data,
+		  size_t len);
+
+/**
+ * memreg_set_user_data() - Give an endpoint or a listener a value of one's own
+ * @m: The handle
+ * @id: The endpoint or listener
+ * @user_data: Such as a pointer
+ *
+ * Events that are read from then on have it in @user_data, and completions that
+ * come from then on in @endpoint_data. The requests of a listener have that of
+ * the listener until they get one of their own. An endpoint that was given none
+ * has 0 in events, and its id in completions.
+ *
+ * Set it right after memreg_listen() or memreg_connect(), before reading events
+ * and submitting work; or when IB_MEMREG_EVENT_CONNECT_REQUEST has come, before
+ * accepting.
+ *
+ * Return: 0; -ENOENT, -ENODEV.
+ */
+int memreg_set_user_data(struct memreg *m, uint32_t id, uint64_t user_data);
+
+/**
  * memreg_connect() - Begin to connect to a peer
  * @m: The handle
  * @domain: Domain whose keys the peer is to use
@@ -660,6 +728,26 @@ int memreg_disconnect(struct memreg *m, uint32_t endpoint);
  */
 int memreg_get_event(struct memreg *m, struct ib_memreg_event *event,
 		     int timeout_ms);
+
+/**
+ * memreg_event_string() - The name of an event
+ * @type: enum ib_memreg_event_type
+ *
+ * Return: A constant string, such as "ESTABLISHED". Never NULL.
+ */
+const char *memreg_event_string(uint32_t type);
+
+/**
+ * memreg_event_reason() - What happened, and if a connection failed, why
+ * @event: The event
+ *
+ * Explains @status of IB_MEMREG_EVENT_REJECTED, which is a number of the
+ * InfiniBand CM or an errno of iWARP, and of IB_MEMREG_EVENT_ERROR.
+ *
+ * Return: A constant string, such as "nobody listens on that port there". Never
+ * NULL.
+ */
+const char *memreg_event_reason(const struct ib_memreg_event *event);
 
 /**
  * memreg_addr_from_sockaddr() - Convert an address for the kernel
@@ -830,6 +918,21 @@ static inline const void *memreg_cqe_data(const struct ib_memreg_cqe *cqe)
 	return (const char *)cqe + offsetof(struct ib_memreg_cqe, data);
 }
 
+/**
+ * memreg_cqe_message() - The message that was received, wherever it is
+ * @cqe: An entry of a RECV
+ * @buffer: Where the memory is that was posted for it
+ *
+ * Return: The first of its @cqe->byte_len bytes: in the entry, and then the
+ * user's until memreg_ring_seen(), or @buffer.
+ */
+static inline const void *memreg_cqe_message(const struct ib_memreg_cqe *cqe,
+					     const void *buffer)
+{
+	return cqe->flags & IB_MEMREG_CQE_INLINE ? memreg_cqe_data(cqe) :
+						   buffer;
+}
+
 /*
  * Work requests
  */
@@ -883,6 +986,25 @@ int memreg_srq_create(struct memreg *m, uint32_t domain, uint32_t ring,
  */
 int memreg_submit(struct memreg *m, struct ib_memreg_wr *wrs,
 		  unsigned int count, unsigned int *taken);
+
+/**
+ * memreg_submit_recvs() - Post many receives of equal length
+ * @m: The handle
+ * @target: The endpoint, or a shared receive queue
+ * @mr: MR that the messages are to go to, with IB_MEMREG_ACCESS_LOCAL_WRITE
+ * @offset: First byte of the first buffer, counted from the start of the MR
+ * @length: Bytes of each buffer; the next one begins behind it
+ * @first: What the completion of the first is to come with; the others count
+ *	on from there
+ * @count: How many, any number
+ * @taken: Those that were posted: all of them if the call returns 0. May be
+ *	NULL.
+ *
+ * Return: 0, also for a @count of 0; as memreg_submit().
+ */
+int memreg_submit_recvs(struct memreg *m, uint32_t target, uint32_t mr,
+			uint64_t offset, uint32_t length, uint64_t first,
+			unsigned int count, unsigned int *taken);
 
 /*
  * Each memreg_prep_...() fills in a whole work request. What may be added
@@ -1242,6 +1364,15 @@ static inline void memreg_prep_invalidate(struct ib_memreg_wr *wr,
  * Return: A constant string, such as "the peer refuses the access". Never NULL.
  */
 const char *memreg_wc_status_string(uint32_t status);
+
+/**
+ * memreg_cqe_reason() - How a work request ended, in words that fit its opcode
+ * @cqe: Its completion
+ *
+ * Return: A constant string, such as "the peer has no buffer for the message" of
+ * a SEND, where a READ was one that the peer was not ready for. Never NULL.
+ */
+const char *memreg_cqe_reason(const struct ib_memreg_cqe *cqe);
 
 /**
  * memreg_opcode_string() - The name of an opcode

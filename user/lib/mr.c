@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Domains and memory regions */
+#include <errno.h>
+
 #include "internal.h"
 
 EXPORT int memreg_domain_create(struct memreg *m, unsigned int port,
@@ -13,9 +15,10 @@ EXPORT int memreg_domain_create(struct memreg *m, unsigned int port,
 
 	ret = memreg__call(m->fd, IB_MEMREG_IOC_DOMAIN_CREATE, &arg,
 			   "domain_create");
-	if (!ret)
-		*domain = arg.out_domain_id;
-	return ret;
+	if (ret)
+		return memreg__about_number(ret, "port", port);
+	*domain = arg.out_domain_id;
+	return 0;
 }
 
 EXPORT int memreg_mr_register(struct memreg *m, uint32_t domain, void *addr,
@@ -35,8 +38,10 @@ EXPORT int memreg_mr_register(struct memreg *m, uint32_t domain, void *addr,
 
 	ret = memreg__call(m->fd, IB_MEMREG_IOC_MR_REGISTER, &arg,
 			   "mr_register");
+	if (ret == -ENOENT)
+		return memreg__about_id(ret, "domain", domain);
 	if (ret)
-		return ret;
+		return memreg__about_memory(ret, addr, length, access);
 	*mr = (struct memreg_mr) {
 		.id = arg.out_mr_id,
 		.domain = domain,
@@ -63,6 +68,7 @@ static int query_mr(struct memreg *m, struct ib_memreg_mr_query *arg,
 		arg->segments = to_u64(first);
 	}
 	ret = memreg__call(m->fd, IB_MEMREG_IOC_MR_QUERY, arg, "mr_query");
+	memreg__about_id(ret, "MR", arg->mr_id);
 	if (!ret && arg->count && arg->segments == to_u64(segments))
 		*first = segments[0];
 	return ret;

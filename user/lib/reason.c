@@ -2,8 +2,10 @@
 /*
  * Why a call failed, in words.
  *
- * The kernel answers with an errno and a code of enum ib_memreg_reason; from
- * both this file makes one line for people, kept for each thread.
+ * The kernel answers with an errno and a code of enum ib_memreg_reason. This
+ * file has a sentence for each, and for those that mean different things in
+ * different calls one for each call; it keeps for each thread which one it was,
+ * and what the call was given. explain.c makes a line for people of that.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,11 +35,11 @@ static const struct reason reasons[] = {
 		"the file is bound to a device already",
 		"open another one for another device" },
 	[IB_MEMREG_REASON_NO_DEVICE] = {
-		"no such RDMA device in this network namespace, or no name given and not exactly one device",
+		"there is no such RDMA device in this network namespace",
 		"`rdma link` shows those that there are; `memreg load --rxe NETDEV` makes one of a network interface"
 	},
 	[IB_MEMREG_REASON_DEVICE_GONE] = {
-		"the RDMA device was removed, and all that this file had on it is destroyed; or, where a ring is waited for, that ring is",
+		"the RDMA device was removed, and all that this handle had on it is destroyed",
 		"open a new handle once the device is back" },
 	[IB_MEMREG_REASON_NO_FRWR] = {
 		"the RDMA device has no fast registration", NULL },
@@ -77,11 +79,10 @@ static const struct reason reasons[] = {
 		NULL },
 	[IB_MEMREG_REASON_MEMLOCK] = {
 		"the limit of locked memory, RLIMIT_MEMLOCK, is reached",
-		"raise it with `ulimit -l`, in limits.conf(5) or by LimitMEMLOCK= of the service, or deregister something"
+		"deregister something, or raise it in limits.conf(5) or by LimitMEMLOCK= of the service"
 	},
 	[IB_MEMREG_REASON_PIN] = {
-		"the memory can't be pinned: unmapped, of a kind that can't be pinned for long, or less writable than asked for",
-		NULL },
+		"the memory can't be pinned", NULL },
 	[IB_MEMREG_REASON_NOT_PMEM] = {
 		"FLUSH_PERSISTENT is asked for on memory that is not persistent",
 		NULL },
@@ -104,8 +105,7 @@ static const struct reason reasons[] = {
 	[IB_MEMREG_REASON_DOMAIN] = {
 		"the object belongs to another domain", NULL },
 	[IB_MEMREG_REASON_ADDRESS] = {
-		"the address is not IPv4 or IPv6, or not one of this RDMA device, or names no peer to connect to",
-		"use an address of the network interface behind the device, or to listen the wildcard address; a peer has an address and a port that are not 0"
+		"the address can't be used", NULL
 	},
 	[IB_MEMREG_REASON_PRIVATE_DATA] = {
 		"more private data than the RDMA CM carries",
@@ -189,13 +189,16 @@ static const struct {
 		"set its network interface up and give it an IP address" } },
 	{ EADDRINUSE, { "somebody listens on this address and port already",
 			"use another port; 0 takes a free one" } },
+	{ EADDRNOTAVAIL, {
+		"this RDMA device has no such address",
+		"`ip address` shows those of the network interface behind it"
+	} },
 	{ ENETUNREACH, { "no route leads to the address",
 			 "`ip route get` tells the way that packets take" } },
 	{ EHOSTUNREACH, { "no route leads to the address",
 			  "`ip route get` tells the way that packets take" } },
 	{ ETIMEDOUT, { "there was no answer within the time", NULL } },
-	{ EPERM, { "the caller may not lock memory, or not use a port below 1024",
-		   NULL } },
+	{ EPERM, { "this is not permitted", NULL } },
 	{ EAGAIN, { "the state of memory or device kept changing",
 		    "try again" } },
 	{ ENOTCONN, {
@@ -205,18 +208,122 @@ static const struct {
 	{ ENOSPC, { "the RDMA device has no more of such objects", NULL } },
 };
 
-/*
- * All strings are constants. They are put together when somebody asks, since a
- * call that fails with EAGAIN may be part of a fast path.
- */
-static __thread struct {
-	uint32_t code;
-	int err;		/* negative; 0 if nothing has failed */
+/* For codes that have several causes, and but one of them in some call */
+static const struct {
 	const char *what;
-	const char *text;
-	const char *hint;
-	char line[448];
-} last;
+	uint32_t code;
+	struct reason reason;
+} calls[] = {
+	{ "ring_wait", IB_MEMREG_REASON_DEVICE_GONE, {
+		"the ring is destroyed, and so it is when its RDMA device is removed",
+		NULL } },
+	{ "listen", IB_MEMREG_REASON_COUNT, {
+		"the backlog is not 1 to 1024", NULL } },
+	{ "window_alloc", IB_MEMREG_REASON_COUNT, {
+		"a call allocates 1 to 256 windows", "make several calls" } },
+	{ "window_bind", IB_MEMREG_REASON_COUNT, {
+		"a call binds 1 to 256 windows", "make several calls" } },
+	{ "window_revoke", IB_MEMREG_REASON_COUNT, {
+		"a call revokes 1 to 256 windows", "make several calls" } },
+	{ "submit", IB_MEMREG_REASON_COUNT, {
+		"a call submits 1 to 256 work requests",
+		"make several calls" } },
+	{ "ring_create", IB_MEMREG_REASON_COUNT, {
+		"a ring has 1 to IB_MEMREG_CAP_RING entries",
+		"`memreg caps` shows how many the device allows" } },
+	{ "ring_wait", IB_MEMREG_REASON_COUNT, {
+		"it can't wait for 0 entries, or more than the ring has",
+		NULL } },
+	{ "srq_create", IB_MEMREG_REASON_COUNT, {
+		"a shared receive queue has 1 to IB_MEMREG_CAP_QUEUE receives",
+		"`memreg caps` shows how many the device allows" } },
+	{ "connect", IB_MEMREG_REASON_COUNT, {
+		"a queue has a ring and 1 to IB_MEMREG_CAP_QUEUE work requests, or neither",
+		"`memreg caps` shows how many the device allows" } },
+	{ "setup", IB_MEMREG_REASON_COUNT, {
+		"a queue has a ring and 1 to IB_MEMREG_CAP_QUEUE work requests, or neither",
+		"`memreg caps` shows how many the device allows" } },
+	{ "window_alloc", IB_MEMREG_REASON_SPAN, {
+		"the span is 0, or more than one key of this device covers",
+		"`memreg caps` shows it: a window has 4096 bytes less; use several"
+	} },
+	{ "window_bind", IB_MEMREG_REASON_SPAN, {
+		"the range is longer than the window was allocated for",
+		"allocate it with a larger span" } },
+	{ "submit", IB_MEMREG_REASON_SPAN, {
+		"the message is longer than the device sends at once",
+		"`memreg caps` shows how long a message may be; use several"
+	} },
+	{ "window_bind", IB_MEMREG_REASON_BOUND_WINDOW, {
+		"the window is bound already, or another call is at work on it",
+		"revoke it first" } },
+	{ "window_revoke", IB_MEMREG_REASON_BOUND_WINDOW, {
+		"another call is at work on the window, or it is named twice",
+		"wait for that call, and name each window once" } },
+	{ "destroy", IB_MEMREG_REASON_BOUND_WINDOW, {
+		"the window is of type 2B and bound",
+		"end it by an INVALIDATE first" } },
+	{ "window_free", IB_MEMREG_REASON_BOUND_WINDOW, {
+		"the window is of type 2B and bound",
+		"end it by an INVALIDATE first" } },
+	{ "window_bind", IB_MEMREG_REASON_ACCESS, {
+		"a window needs remote access of some kind, and no unknown flags",
+		NULL } },
+	{ "domain_destroy", IB_MEMREG_REASON_IN_USE, {
+		"the domain has MRs, windows, endpoints or shared receive queues",
+		"destroy those first; `memreg list` shows them" } },
+	{ "mr_deregister", IB_MEMREG_REASON_IN_USE, {
+		"the MR is in work requests that have not completed",
+		"wait for their completions" } },
+	{ "ring_destroy", IB_MEMREG_REASON_IN_USE, {
+		"endpoints or shared receive queues use the ring",
+		"destroy those first; `memreg list` shows them" } },
+	{ "ring_create", IB_MEMREG_REASON_RING, {
+		"the entries of a ring have 64 or 128 bytes", NULL } },
+	{ "connect", IB_MEMREG_REASON_RING, {
+		"an endpoint receives by a shared receive queue or by a ring of its own, not by both",
+		NULL } },
+	{ "setup", IB_MEMREG_REASON_RING, {
+		"an endpoint receives by a shared receive queue or by a ring of its own, not by both",
+		NULL } },
+	{ "srq_create", IB_MEMREG_REASON_NO_QUEUE, {
+		"the RDMA device has no shared receive queues", NULL } },
+	{ "submit", IB_MEMREG_REASON_NO_QUEUE, {
+		"the endpoint was made without that queue",
+		"give it one: memreg_connect_queues(), memreg_setup()" } },
+	{ "connect", IB_MEMREG_REASON_RING_FULL, {
+		"the ring serves as many send queues already as it can",
+		"use another ring, or a larger one" } },
+	{ "setup", IB_MEMREG_REASON_RING_FULL, {
+		"the ring serves as many send queues already as it can",
+		"use another ring, or a larger one" } },
+	{ "window_alloc", IB_MEMREG_REASON_WINDOW_TYPE, {
+		"there are no windows of this type",
+		"`memreg caps` shows the types" } },
+	{ "window_bind", IB_MEMREG_REASON_WINDOW_TYPE, {
+		"a call binds windows of type 1",
+		"bind one of type 2B by a work request" } },
+	{ "window_revoke", IB_MEMREG_REASON_WINDOW_TYPE, {
+		"a call revokes windows of type 1",
+		"end one of type 2B by an INVALIDATE" } },
+	{ "accept", IB_MEMREG_REASON_STATE, {
+		"the peer has given up, or was accepted already", NULL } },
+	{ "reject", IB_MEMREG_REASON_STATE, {
+		"the peer has given up, or was accepted already",
+		"destroy the endpoint" } },
+	{ "disconnect", IB_MEMREG_REASON_STATE, {
+		"the endpoint was never connected", NULL } },
+	{ "submit", IB_MEMREG_REASON_STATE, {
+		"the endpoint is not connected yet, or no more", NULL } },
+	{ "connect", IB_MEMREG_REASON_TIMEOUT, {
+		"the timeout is not 1 to 60000 milliseconds", NULL } },
+	{ "mr_register", IB_MEMREG_REASON_IOVA, {
+		"the I/O address differs from the memory's within a page of 4096 bytes, or wraps around",
+		NULL } },
+};
+
+static __thread struct memreg__failure last;
+static __thread char line[1024];
 
 static const struct reason *reason_of_code(uint32_t code)
 {
@@ -236,46 +343,124 @@ static const struct reason *reason_of_errno(int err)
 }
 
 static int set_reason(const char *what, int err, uint32_t code,
-		      const char *text, const char *hint)
+		      const struct reason *reason)
 {
 	last.code = code;
 	last.err = err;
 	last.what = what;
-	last.text = text;
-	last.hint = hint;
+	last.text = reason->text;
+	last.hint = reason->hint;
+	last.subject = MEMREG__NOTHING;
 	return err;
 }
 
 int memreg__fail(const char *what, int err, const char *text)
 {
-	return set_reason(what, err, IB_MEMREG_REASON_NONE, text, NULL);
+	const struct reason reason = { text, NULL };
+
+	return set_reason(what, err, IB_MEMREG_REASON_NONE, &reason);
+}
+
+/* What a reason that has several causes is about in a call */
+static const struct reason *reason_of_call(const char *what, uint32_t code)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (calls[i].code == code && !strcmp(calls[i].what, what))
+			return &calls[i].reason;
+	return NULL;
 }
 
 int memreg__fail_code(const char *what, int err, uint32_t code)
 {
-	const struct reason *reason = NULL;
-	const char *text;
+	const struct reason *reason = reason_of_call(what, code);
+	struct reason other = { NULL, NULL };
 
-	if (code != IB_MEMREG_REASON_ADDRESS || !reason_of_errno(-err))
+	if (!reason && (code != IB_MEMREG_REASON_ADDRESS ||
+			!reason_of_errno(-err)))
 		reason = reason_of_code(code);
 	if (!reason)
 		reason = reason_of_errno(-err);
 	if (reason)
-		return set_reason(what, err, code, reason->text, reason->hint);
-	text = strerrordesc_np(-err);
-	return set_reason(what, err, code, text ? text : "it failed", NULL);
+		return set_reason(what, err, code, reason);
+	other.text = strerrordesc_np(-err);
+	if (!other.text)
+		other.text = "it failed";
+	return set_reason(what, err, code, &other);
+}
+
+/*
+ * What the call was given
+ */
+
+int memreg__about_ids(int err, const char *noun1, uint32_t id1,
+		      const char *noun2, uint32_t id2, const char *noun3,
+		      uint32_t id3)
+{
+	if (!err)
+		return 0;
+	last.subject = MEMREG__IDS;
+	last.noun[0] = noun1;
+	last.value[0] = id1;
+	last.noun[1] = noun2;
+	last.value[1] = id2;
+	last.noun[2] = noun3;
+	last.value[2] = id3;
+	return err;
+}
+
+int memreg__about_id(int err, const char *noun, uint32_t id)
+{
+	return memreg__about_ids(err, noun, id, NULL, 0, NULL, 0);
+}
+
+int memreg__about_number(int err, const char *noun, uint64_t value)
+{
+	if (!err)
+		return 0;
+	last.subject = MEMREG__NUMBER;
+	last.noun[0] = noun;
+	last.value[0] = value;
+	return err;
+}
+
+int memreg__about_device(int err, const char *name)
+{
+	if (!err)
+		return 0;
+	last.subject = MEMREG__DEVICE;
+	snprintf(last.name, sizeof(last.name), "%s", name ? name : "");
+	return err;
+}
+
+int memreg__about_address(int err, const struct ib_memreg_addr *addr)
+{
+	if (!err)
+		return 0;
+	last.subject = MEMREG__ADDRESS;
+	last.address = *addr;
+	return err;
+}
+
+int memreg__about_memory(int err, const void *addr, uint64_t length,
+			 uint32_t access)
+{
+	if (!err)
+		return 0;
+	last.subject = MEMREG__MEMORY;
+	last.value[0] = to_u64(addr);
+	last.value[1] = length;
+	last.access = access;
+	return err;
 }
 
 EXPORT const char *memreg_reason(void)
 {
-	const char *name = strerrorname_np(-last.err);
-
 	if (!last.err)
 		return "";
-	snprintf(last.line, sizeof(last.line), "%s: %s (%s)%s%s", last.what,
-		 last.text, name ? name : "unknown error",
-		 last.hint ? "; " : "", last.hint ? last.hint : "");
-	return last.line;
+	memreg__explain(&last, line, sizeof(line));
+	return line;
 }
 
 EXPORT uint32_t memreg_reason_code(void)

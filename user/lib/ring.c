@@ -41,8 +41,10 @@ EXPORT int memreg_ring_create(struct memreg *m, uint32_t entries,
 
 	ret = memreg__call(m->fd, IB_MEMREG_IOC_RING_CREATE, &arg,
 			   "ring_create");
+	if (ret && memreg_reason_code() == IB_MEMREG_REASON_RING)
+		return memreg__about_number(ret, "bytes", entry_size);
 	if (ret)
-		return ret;
+		return memreg__about_number(ret, "entries", entries);
 	made = (struct memreg_ring) {
 		.id = arg.out_ring_id,
 		.fd = arg.out_fd,
@@ -73,6 +75,7 @@ EXPORT int memreg_ring_destroy(struct memreg *m, struct memreg_ring *ring)
 	if (m)
 		ret = memreg__call(m->fd, IB_MEMREG_IOC_DESTROY, &arg,
 				   "ring_destroy");
+	memreg__about_id(ret, "ring", ring->id);
 	if (ret && ret != -ENODEV)
 		return ret;
 	munmap(ring->shared, ring->map_size);
@@ -97,6 +100,8 @@ EXPORT int memreg_ring_wait(struct memreg_ring *ring, uint32_t min,
 	if (ret == -ETIMEDOUT)
 		memreg__fail("ring_wait", ret,
 			     "fewer completions than wanted within the time");
+	memreg__about_number(ret, ret == -ETIMEDOUT ? "wanted" : "entries",
+			     min);
 	if (count && (!ret || ret == -ETIMEDOUT))
 		*count = arg.out_count;
 	return ret;

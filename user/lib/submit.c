@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Work requests: shared receive queues, submission, names */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,9 +30,40 @@ EXPORT int memreg_srq_create(struct memreg *m, uint32_t domain, uint32_t ring,
 	int ret;
 
 	ret = memreg__call(m->fd, IB_MEMREG_IOC_SRQ_CREATE, &arg, "srq_create");
-	if (!ret)
-		*srq = arg.out_srq_id;
-	return ret;
+	if (ret && memreg_reason_code() == IB_MEMREG_REASON_COUNT)
+		return memreg__about_number(ret, "receives", max_recv);
+	if (ret)
+		return memreg__about_ids(ret, "domain", domain, "ring", ring,
+					 NULL, 0);
+	*srq = arg.out_srq_id;
+	return 0;
+}
+
+/* The work request that was not taken is to blame, if there is one */
+static int about_wr(int err, const struct ib_memreg_wr *wrs,
+		    unsigned int count, unsigned int taken)
+{
+	if (memreg_reason_code() == IB_MEMREG_REASON_COUNT)
+		return memreg__about_number(err, "work requests", count);
+	switch (-err) {
+	case ENOENT:
+	case ENOTCONN:
+	case EACCES:
+	case ESTALE:
+	case EMSGSIZE:
+	case EOVERFLOW:
+	case EBUSY:
+	case EAGAIN:
+		break;
+	default:
+		/* the kernel may not have read it: nor is it read here */
+		return memreg__about_number(err, "work request", taken);
+	}
+	wrs += taken;
+	return memreg__about_ids(err, wrs->opcode == IB_MEMREG_OP_RECV ?
+				 "receive queue" : "endpoint", wrs->target_id,
+				 "MR", wrs->sge.mr_id, "window",
+				 wrs->window_id);
 }
 
 EXPORT int memreg_submit(struct memreg *m, struct ib_memreg_wr *wrs,
@@ -46,6 +78,28 @@ EXPORT int memreg_submit(struct memreg *m, struct ib_memreg_wr *wrs,
 
 	if (taken)
 		*taken = arg.out_taken;
+	return ret ? about_wr(ret, wrs, count, arg.out_taken) : 0;
+}
+
+EXPORT int memreg_submit_recvs(struct memreg *m, uint32_t target, uint32_t mr,
+			       uint64_t offset, uint32_t length, uint64_t first,
+			       unsigned int count, unsigned int *taken)
+{
+	struct ib_memreg_wr wrs[64];
+	unsigned int done = 0, now, n, i;
+	int ret = 0;
+
+	while (!ret && done < count) {
+		n = count - done < 64 ? count - done : 64;
+		for (i = 0; i < n; i++)
+			memreg_prep_recv(&wrs[i], target, mr,
+					 offset + (uint64_t)length * (done + i),
+					 length, first + done + i);
+		ret = memreg_submit(m, wrs, n, &now);
+		done += now;
+	}
+	if (taken)
+		*taken = done;
 	return ret;
 }
 
@@ -71,7 +125,7 @@ EXPORT const char *memreg_wc_status_string(uint32_t status)
 		[IB_MEMREG_WC_REM_OP_ERR] = "the peer could not do it",
 		[IB_MEMREG_WC_RETRY_EXC_ERR] = "the peer does not answer",
 		[IB_MEMREG_WC_RNR_RETRY_EXC_ERR] =
-			"the peer has no buffer for the message",
+			"the peer was not ready for it, again and again",
 		[IB_MEMREG_WC_REM_ABORT_ERR] = "the peer gave it up",
 		[IB_MEMREG_WC_FATAL_ERR] = "the RDMA device failed",
 		[IB_MEMREG_WC_RESP_TIMEOUT_ERR] =
@@ -82,6 +136,42 @@ EXPORT const char *memreg_wc_status_string(uint32_t status)
 	if (status >= sizeof(texts) / sizeof(texts[0]) || !texts[status])
 		return "a status that this library doesn't know";
 	return texts[status];
+}
+
+/* It reaches memory of the peer's by a key */
+static bool uses_key(uint32_t opcode)
+{
+	switch (opcode) {
+	case IB_MEMREG_OP_WRITE:
+	case IB_MEMREG_OP_WRITE_WITH_IMM:
+	case IB_MEMREG_OP_READ:
+	case IB_MEMREG_OP_CMP_AND_SWP:
+	case IB_MEMREG_OP_FETCH_AND_ADD:
+	case IB_MEMREG_OP_FLUSH:
+	case IB_MEMREG_OP_ATOMIC_WRITE:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* It takes a receive that the peer must have posted */
+static bool takes_receive(uint32_t opcode)
+{
+	return opcode == IB_MEMREG_OP_SEND ||
+	       opcode == IB_MEMREG_OP_SEND_WITH_IMM ||
+	       opcode == IB_MEMREG_OP_SEND_WITH_INV ||
+	       opcode == IB_MEMREG_OP_WRITE_WITH_IMM;
+}
+
+EXPORT const char *memreg_cqe_reason(const struct ib_memreg_cqe *cqe)
+{
+	if (cqe->status == IB_MEMREG_WC_REM_ACCESS_ERR && uses_key(cqe->opcode))
+		return "the peer refuses the access: its key is revoked, or is not for this range or use";
+	if (cqe->status == IB_MEMREG_WC_RNR_RETRY_EXC_ERR &&
+	    takes_receive(cqe->opcode))
+		return "the peer has no buffer for the message";
+	return memreg_wc_status_string(cqe->status);
 }
 
 EXPORT const char *memreg_opcode_string(uint32_t opcode)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Windows: allocate, bind, revoke */
+/* Windows: allocate, bind, grant, revoke */
+#include <errno.h>
+
 #include "internal.h"
 
 EXPORT int memreg_window_alloc(struct memreg *m, uint32_t domain, uint32_t type,
@@ -15,8 +17,19 @@ EXPORT int memreg_window_alloc(struct memreg *m, uint32_t domain, uint32_t type,
 		.ids = to_u64(windows),
 	};
 
-	return memreg__call(m->fd, IB_MEMREG_IOC_WINDOW_ALLOC, &arg,
-			    "window_alloc");
+	int ret = memreg__call(m->fd, IB_MEMREG_IOC_WINDOW_ALLOC, &arg,
+			       "window_alloc");
+
+	switch (ret ? memreg_reason_code() : IB_MEMREG_REASON_NONE) {
+	case IB_MEMREG_REASON_ID:
+		return memreg__about_id(ret, "domain", domain);
+	case IB_MEMREG_REASON_COUNT:
+		return memreg__about_number(ret, "windows", count);
+	case IB_MEMREG_REASON_SPAN:
+		return memreg__about_number(ret, "bytes", max_span);
+	default:
+		return ret;
+	}
 }
 
 EXPORT int memreg_window_bind_batch(struct memreg *m, uint32_t domain,
@@ -36,13 +49,61 @@ EXPORT int memreg_window_bind_batch(struct memreg *m, uint32_t domain,
 			   "window_bind");
 	if (ret && failed)
 		*failed = arg.out_index;
-	return ret;
+	if (!ret || memreg_reason_code() == IB_MEMREG_REASON_COUNT)
+		return memreg__about_number(ret, "windows", count);
+	/* an array that the kernel can't read is not read here either */
+	if (arg.out_index >= count || ret == -EFAULT)
+		return memreg__about_id(ret, "domain", domain);
+	binds += arg.out_index;
+	return memreg__about_ids(ret, "window", binds->window_id, "MR",
+				 binds->mr_id, "endpoint", binds->endpoint_id);
 }
 
 EXPORT int memreg_window_bind(struct memreg *m, uint32_t domain,
 			      struct ib_memreg_bind *bind)
 {
 	return memreg_window_bind_batch(m, domain, bind, 1, NULL);
+}
+
+/* As memreg_window_grant() fails: the window that it made is not kept */
+static int fail_grant(struct memreg *m, struct ib_memreg_bind *bind, bool made,
+		      int err)
+{
+	struct ib_memreg_destroy arg = {
+		.size = sizeof(arg),
+		.id = bind->window_id,
+	};
+
+	if (!made)
+		return err;
+	memreg__undo(m->fd, IB_MEMREG_IOC_DESTROY, &arg);
+	bind->window_id = 0;
+	return err;
+}
+
+EXPORT int memreg_window_grant(struct memreg *m, uint32_t domain,
+			       struct ib_memreg_bind *bind, void *data)
+{
+	bool make = !bind->window_id;
+	struct memreg_grant grant;
+	int ret = 0;
+
+	if (make)
+		ret = memreg_window_alloc(m, domain, IB_MEMREG_WINDOW_TYPE1,
+					  bind->length, &bind->window_id, 1);
+	if (ret)
+		return ret;
+	ret = memreg_window_bind(m, domain, bind);
+	if (ret)
+		return fail_grant(m, bind, make, ret);
+	grant = (struct memreg_grant) {
+		.iova = bind->out_iova,
+		.length = bind->length,
+		.rkey = bind->out_rkey,
+		.access = bind->access,
+	};
+	memreg_grant_encode(&grant, data);
+	return 0;
 }
 
 static int revoke(struct memreg *m, uint32_t domain, const uint32_t *windows,
@@ -62,7 +123,11 @@ static int revoke(struct memreg *m, uint32_t domain, const uint32_t *windows,
 			   "window_revoke");
 	if (ret && failed)
 		*failed = arg.out_index;
-	return ret;
+	if (!ret || memreg_reason_code() == IB_MEMREG_REASON_COUNT)
+		return memreg__about_number(ret, "windows", count);
+	if (arg.out_index >= count || ret == -EFAULT)
+		return memreg__about_id(ret, "domain", domain);
+	return memreg__about_id(ret, "window", windows[arg.out_index]);
 }
 
 EXPORT int memreg_window_revoke_batch(struct memreg *m, uint32_t domain,

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The line that memreg_reason() returns: what failed, the one cause, the values
+ * that the call was given, and what to do next.
+ *
+ * It is made when somebody asks for it, so it may look around: for the devices
+ * that there are, at the mapping that was to be registered, at limits. If that
+ * has changed meanwhile, or can't be found out, the line says less.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <inttypes.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "internal.h"
+
+#define DEVICES_SHOWN	8
+
+struct out {
+	char *at;
+	size_t left;
+};
+
+static void add(struct out *out, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void add(struct out *out, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = vsnprintf(out->at, out->left, format, ap);
+	va_end(ap);
+	if (n < 0)
+		return;
+	if ((size_t)n >= out->left)
+		n = (int)out->left - 1;
+	out->at += n;
+	out->left -= (size_t)n;
+}
+
+/* The name of the errno, and what to do */
+static void add_end(struct out *out, int err, const char *hint)
+{
+	const char *name = strerrorname_np(-err);
+
+	add(out, " (%s)%s%s", name ? name : "unknown error", hint ? "; " : "",
+	    hint ? hint : "");
+}
+
+/*
+ * Devices
+ */
+
+static void add_devices(struct out *out, const struct memreg_device *devices,
+			unsigned int count)
+{
+	unsigned int i;
+
+	for (i = 0; i < count && i < DEVICES_SHOWN; i++)
+		add(out, "%s%s", i ? ", " : "", devices[i].name);
+	if (count > DEVICES_SHOWN)
+		add(out, " and %u more", count - DEVICES_SHOWN);
+}
+
+static void explain_device(struct out *out, const struct memreg__failure *f)
+{
+	struct memreg_device devices[DEVICES_SHOWN];
+	unsigned int count = DEVICES_SHOWN;
+
+	if (memreg__list_devices(devices, &count)) {
+		add(out, "%s", f->text);
+		add_end(out, f->err, f->hint);
+		return;
+	}
+	if (*f->name)
+		add(out, "there is no RDMA device '%s' here", f->name);
+	else if (count)
+		add(out, "there are %u RDMA devices, and none was named",
+		    count);
+	else
+		add(out, "this network namespace has no RDMA device");
+	add_end(out, f->err, NULL);
+	if (count) {
+		add(out, "; there %s ", count == 1 ? "is" : "are");
+		add_devices(out, devices, count);
+	} else {
+		add(out, "; `memreg load --rxe NETDEV` makes one of a network interface");
+	}
+}
+
+/*
+ * Addresses
+ */
+
+static bool is_link_local(const struct ib_memreg_addr *addr)
+{
+	return addr->family == AF_INET6 && addr->ip[0] == 0xfe &&
+	       (addr->ip[1] & 0xc0) == 0x80;
+}
+
+static bool is_wildcard(const struct ib_memreg_addr *addr)
+{
+	static const uint8_t any[sizeof(addr->ip)];
+
+	return !memcmp(addr->ip, any, sizeof(any));
+}
+
+/* "[fe80::1%eth0]:7471" */
+static void add_address(struct out *out, const struct ib_memreg_addr *addr,
+			bool port)
+{
+	char text[INET6_ADDRSTRLEN], zone[IF_NAMESIZE];
+	bool v6 = addr->family == AF_INET6;
+
+	if (!inet_ntop(addr->family, addr->ip, text, sizeof(text)))
+		strcpy(text, "?");
+	add(out, "%s%s", v6 && port ? "[" : "", text);
+	if (addr->scope_id && if_indextoname(addr->scope_id, zone))
+		add(out, "%%%s", zone);
+	if (port)
+		add(out, "%s:%u", v6 ? "]" : "", ntohs(addr->port));
+}
+
+/* The interfaces that have link-local addresses: one of them is the zone */
+static void add_zones(struct out *out, const struct ib_memreg_addr *addr)
+{
+	struct ifaddrs *list, *at;
+	struct sockaddr_in6 in6;
+	unsigned int n = 0;
+
+	if (getifaddrs(&list))
+		return;
+	for (at = list; at; at = at->ifa_next) {
+		if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET6)
+			continue;
+		memcpy(&in6, at->ifa_addr, sizeof(in6));
+		if (!IN6_IS_ADDR_LINKLOCAL(&in6.sin6_addr))
+			continue;
+		add(out, "%s", n++ ? " or " : "; write ");
+		add_address(out, addr, false);
+		add(out, "%%%s", at->ifa_name);
+	}
+	freeifaddrs(list);
+	if (!n)
+		add(out, "; write ADDRESS%%INTERFACE");
+}
+
+/* What is wrong with an address that the kernel did not look for anywhere */
+static void explain_bad_address(struct out *out,
+				const struct memreg__failure *f)
+{
+	const struct ib_memreg_addr *addr = &f->address;
+	bool zone = is_link_local(addr) && !addr->scope_id;
+
+	if (addr->family != AF_INET && addr->family != AF_INET6) {
+		add(out, "the address is of family %u, neither IPv4 nor IPv6",
+		    addr->family);
+	} else if (zone) {
+		add(out, "the link-local address ");
+		add_address(out, addr, false);
+		add(out, " lacks its zone");
+	} else if (addr->scope_id && !is_link_local(addr)) {
+		add(out, "only link-local addresses have a zone, and ");
+		add_address(out, addr, false);
+		add(out, " is none");
+	} else if (is_wildcard(addr)) {
+		add(out, "the wildcard address ");
+		add_address(out, addr, false);
+		add(out, " is no peer's");
+	} else if (!addr->port) {
+		add(out, "a peer does not listen on port 0");
+	} else {
+		add(out, "the address to connect from is of another family than ");
+		add_address(out, addr, false);
+	}
+	add_end(out, f->err, NULL);
+	if (zone)
+		add_zones(out, addr);
+}
+
+static void explain_address(struct out *out, const struct memreg__failure *f)
+{
+	if (f->err == -EINVAL) {
+		explain_bad_address(out, f);
+		return;
+	}
+	if (f->err == -EPERM)
+		add(out, "ports below 1024 are for CAP_NET_BIND_SERVICE");
+	else
+		add(out, "%s", f->text);
+	add(out, ": ");
+	add_address(out, &f->address, true);
+	add_end(out, f->err, f->hint);
+}
+
+/*
+ * Memory
+ */
+
+struct mapping {
+	uint64_t from, to;
+	char rights[8];
+	char path[256];
+};
+
+/* The mapping that has an address, or the next one behind it */
+static bool find_mapping(uint64_t addr, struct mapping *m)
+{
+	FILE *file = fopen("/proc/self/maps", "re");
+	char line[512];
+	bool found = false;
+
+	if (!file)
+		return false;
+	while (!found && fgets(line, sizeof(line), file)) {
+		*m->path = '\0';
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*s %*s %*s %255[^\n]",
+			   &m->from, &m->to, m->rights, m->path) < 3)
+			break;
+		found = m->to > addr;
+	}
+	fclose(file);
+	return found;
+}
+
+static void explain_mapping(struct out *out, const struct memreg__failure *f)
+{
+	uint64_t at = f->value[0], end = f->value[0] + f->value[1];
+	bool write = f->access & IB_MEMREG_ACCESS_LOCAL_WRITE;
+	struct mapping m;
+
+	while (at < end) {
+		if (!find_mapping(at, &m) || m.from > at) {
+			add(out, "nothing is mapped at 0x%" PRIx64, at);
+			add_end(out, f->err, NULL);
+			return;
+		}
+		if (m.rights[0] != 'r' || (write && m.rights[1] != 'w')) {
+			add(out, "the memory at 0x%" PRIx64 " is mapped %.2s, and %s is needed",
+			    at, m.rights, write ? "rw" : "r-");
+			add_end(out, f->err, NULL);
+			return;
+		}
+		at = m.to;
+	}
+	add(out, "the memory at 0x%" PRIx64 "%s%s is of a kind that can't be pinned for long",
+	    f->value[0], *m.path ? " of " : "", m.path);
+	add_end(out, f->err, *m.path == '/' ?
+		"files that are to be written must be on tmpfs or hugetlbfs" :
+		NULL);
+}
+
+/* How many bytes; `ulimit -l` helps up to the hard limit */
+static void explain_limit(struct out *out, const struct memreg__failure *f)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit)) {
+		add(out, "%s", f->text);
+		add_end(out, f->err, f->hint);
+		return;
+	}
+	add(out, "%" PRIu64 " bytes more than are locked already", f->value[1]);
+	add(out, " would exceed RLIMIT_MEMLOCK, %" PRIu64 " bytes",
+	    (uint64_t)limit.rlim_cur);
+	if (limit.rlim_max != RLIM_INFINITY &&
+	    limit.rlim_max - limit.rlim_cur < f->value[1]) {
+		add_end(out, f->err, f->hint);
+		return;
+	}
+	add_end(out, f->err, "raise it with `ulimit -l ");
+	if (limit.rlim_max == RLIM_INFINITY)
+		add(out, "unlimited`");
+	else
+		add(out, "%" PRIu64 "`", (uint64_t)limit.rlim_max / 1024);
+}
+
+static void explain_memory(struct out *out, const struct memreg__failure *f)
+{
+	if (f->code == IB_MEMREG_REASON_PIN && f->value[1] &&
+	    f->value[0] + f->value[1] > f->value[0]) {
+		explain_mapping(out, f);
+	} else if (f->code == IB_MEMREG_REASON_MEMLOCK) {
+		explain_limit(out, f);
+	} else {
+		add(out, "%s: %" PRIu64 " bytes at 0x%" PRIx64, f->text,
+		    f->value[1], f->value[0]);
+		add(out, ", access 0x%" PRIx32, f->access);
+		add_end(out, f->err, f->hint);
+	}
+}
+
+/*
+ * Objects and numbers
+ */
+
+/* "endpoint 7, domain 3" */
+static void add_ids(struct out *out, const struct memreg__failure *f,
+		    const char *between)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < MEMREG__IDS_MAX; i++)
+		if (f->noun[i] && f->value[i])
+			add(out, "%s%s %" PRIu64, n++ ? between : "",
+			    f->noun[i], f->value[i]);
+}
+
+static bool has_ids(const struct memreg__failure *f)
+{
+	return (f->noun[0] && f->value[0]) || (f->noun[1] && f->value[1]) ||
+	       (f->noun[2] && f->value[2]);
+}
+
+static void explain_ids(struct out *out, const struct memreg__failure *f)
+{
+	if (!has_ids(f)) {
+		add(out, f->code == IB_MEMREG_REASON_ID ?
+		    "0 is the id of no object" : "%s", f->text);
+	} else if (f->code == IB_MEMREG_REASON_ID) {
+		add(out, "this handle has no ");
+		add_ids(out, f, ", or no ");
+	} else {
+		add(out, "%s: ", f->text);
+		add_ids(out, f, ", ");
+	}
+	add_end(out, f->err, f->hint);
+}
+
+void memreg__explain(const struct memreg__failure *f, char *line, size_t size)
+{
+	struct out out = { line, size };
+
+	add(&out, "%s: ", f->what);
+	switch (f->subject) {
+	case MEMREG__DEVICE:
+		if (f->code == IB_MEMREG_REASON_NO_DEVICE) {
+			explain_device(&out, f);
+			return;
+		}
+		add(&out, *f->name ? "%s: %s" : "%s%s", f->text, f->name);
+		add_end(&out, f->err, f->hint);
+		return;
+	case MEMREG__ADDRESS:
+		explain_address(&out, f);
+		return;
+	case MEMREG__MEMORY:
+		explain_memory(&out, f);
+		return;
+	case MEMREG__IDS:
+		explain_ids(&out, f);
+		return;
+	case MEMREG__NUMBER:
+		add(&out, "%s: %s %" PRIu64, f->text, f->noun[0], f->value[0]);
+		break;
+	default:
+		add(&out, "%s", f->text);
+	}
+	add_end(&out, f->err, f->hint);
+}
