@@ -1406,6 +1406,18 @@ static bool resolve_name(const char *node, const char *service,
 	return true;
 }
 
+/* getaddrinfo() takes 75000 for 9464 */
+static bool check_port(const char *word)
+{
+	uint64_t port;
+
+	if (*word >= '0' && *word <= '9' && parse(word, &port) && port &&
+	    port <= UINT16_MAX)
+		return true;
+	fprintf(stderr, "verbs_peer: %s is no port from 1 to 65535\n", word);
+	return false;
+}
+
 static bool set_number(struct peer *p, int opt, uint64_t n)
 {
 	struct { int opt; uint64_t min, max; } limits[] = {
@@ -1509,7 +1521,8 @@ static bool parse_options(struct peer *p, int argc, char **argv)
 		usage(stderr);
 		return false;
 	}
-	return resolve_name(argv[optind], argv[optind + 1], &p->opt.dst);
+	return check_port(argv[optind + 1]) &&
+	       resolve_name(argv[optind], argv[optind + 1], &p->opt.dst);
 }
 
 static int run(struct peer *p, char **commands_)

@@ -107,27 +107,20 @@ static void say_export(const struct export *e)
 
 static int begin_to_listen(struct blkd *b)
 {
-	char host[NI_MAXHOST], port[NI_MAXSERV];
 	struct memreg_device device;
-	struct addrinfo *list = resolve(b->options.address, b->options.port,
-					true);
-	uint32_t listener;
+	struct ib_memreg_addr bound;
+	char at[ADDRESS_TEXT];
 	unsigned int i;
-	int ret;
 
-	if (!list)
-		return EXIT_FAILED;
-	ret = memreg_listen(b->m, list->ai_addr, BACKLOG, &listener);
-	if (!ret)
-		getnameinfo(list->ai_addr, list->ai_addrlen, host,
-			    sizeof(host), port, sizeof(port),
-			    NI_NUMERICHOST | NI_NUMERICSERV);
-	freeaddrinfo(list);
-	if (ret || memreg_query_device(b->m, &device))
+	if (memreg_query_device(b->m, &device))
 		return fail("%s", memreg_reason());
+	if (!listen_at(b->m, b->options.address, b->options.port, BACKLOG,
+		       &bound))
+		return EXIT_FAILED;
 	for (i = 0; i < b->nr_exports; i++)
 		say_export(&b->exports[i]);
-	say("serving on %s, address %s port %s", device.name, host, port);
+	say("serving on %s, address %s", device.name,
+	    place_text(&bound, at));
 	return EXIT_GOOD;
 }
 

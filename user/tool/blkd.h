@@ -24,7 +24,7 @@
 struct blkd_options {
 	const char *device;
 	const char *address;
-	const char *port;
+	uint16_t port;
 	uint64_t size;		/* of the only export; 0: there are paths */
 	uint32_t block_size;	/* 0: that of the medium */
 	uint32_t max_length;

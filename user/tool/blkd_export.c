@@ -61,12 +61,17 @@ static const char *split_spec(struct export *e, const char *spec)
 
 static int open_memory(struct export *e, const char *size)
 {
+	static const struct number number = {
+		"memory:BYTES", UNIT_BYTES, 1, INT64_MAX,
+	};
 	uint64_t bytes;
+	int ret;
 
 	e->kind = EXPORT_MEMORY;
 	e->path = "memory";
-	if (!parse_number(size, &bytes) || !bytes)
-		return bad_usage("%s is no size of memory", size);
+	ret = take_number(size, &number, &bytes);
+	if (ret != EXIT_GOOD)
+		return ret;
 	e->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (e->memory == MAP_FAILED) {

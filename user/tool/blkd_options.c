@@ -18,9 +18,10 @@ static void usage(void)
 	     "       memreg blkd [OPTIONS] --size BYTES\n"
 	     "Serve files, block devices, and memory (memory:BYTES as PATH) as block\n"
 	     "devices to clients that connect: ib_memreg_blk of the kernel, or what speaks\n"
-	     "the protocol of <rdma/ib_memreg_blk.h>. Until SIGINT or SIGTERM.\n\n"
+	     "the protocol of <rdma/ib_memreg_blk.h>. Until SIGINT or SIGTERM. What clients\n"
+	     "write goes to what is served, unless --read-only is given.\n\n"
 	     "  -d, --device DEVICE     RDMA device; may be left out if there is but one\n"
-	     "  -a, --address ADDRESS   to listen on (0.0.0.0)\n"
+	     "  -a, --address ADDRESS   to listen on (0.0.0.0: anybody may connect)\n"
 	     "  -p, --port PORT         to listen on; 0 takes a free one ("
 	     STR(IB_MEMREG_BLK_PORT) ")\n"
 	     "  -s, --size BYTES        serve as much memory; K, M, G may follow\n"
@@ -40,7 +41,7 @@ static void usage(void)
 	     "                          (100)\n"
 	     "  -T, --timeout SECONDS   end connections of clients that take no replies, and\n"
 	     "                          look for those that are silent (60)\n"
-	     "  -i, --interval SECONDS  print statistics so often; SIGUSR1 does it at once\n"
+	     "  -i, --interval TIME    print statistics so often; SIGUSR1 does it at once\n"
 	     "  -h, --help\n\n"
 	     "SIGHUP looks at once whether files were resized; otherwise, that happens each\n"
 	     "second.");
@@ -70,45 +71,49 @@ static const struct option options[] = {
 };
 
 /* Options that are numbers, and what they may be */
-static const struct number {
+static const struct option_number {
 	int opt;
-	const char *what;
-	uint64_t min, max;
-	uint64_t unit;
+	struct number number;
 	size_t offset;		/* in struct blkd_options */
 	bool small;		/* the field has 32 bits */
 } numbers[] = {
 #define AT(_field) offsetof(struct blkd_options, _field)
-	{ 's', "a size", 512, INT64_MAX, 1, AT(size), false },
-	{ 'b', "a block size", 512, 4096, 1, AT(block_size), true },
-	{ 'l', "a length", 4096, IB_MEMREG_BLK_LENGTH_MAX, 1, AT(max_length),
+	{ 's', { "--size", UNIT_BYTES, 512, INT64_MAX }, AT(size), false },
+	{ 'b', { "--block-size", UNIT_BYTES, 512, 4096 }, AT(block_size),
 	  true },
-	{ 'I', "a length", 0, IB_MEMREG_BLK_INLINE_MAX, 1, AT(inline_max),
-	  true },
-	{ 'q', "a number of queues", 1, IB_MEMREG_BLK_QUEUES_MAX, 1,
+	{ 'l', { "--max-length", UNIT_BYTES, 4096, IB_MEMREG_BLK_LENGTH_MAX },
+	  AT(max_length), true },
+	{ 'I', { "--inline-max", UNIT_BYTES, 0, IB_MEMREG_BLK_INLINE_MAX },
+	  AT(inline_max), true },
+	{ 'q', { "--queues-max", UNIT_COUNT, 1, IB_MEMREG_BLK_QUEUES_MAX },
 	  AT(queues_max), true },
-	{ 'D', "a depth", 1, IB_MEMREG_BLK_DEPTH_MAX, 1, AT(depth_max), true },
-	{ 'c', "a number of clients", 1, 65536, 1, AT(clients_max), true },
-	{ 'B', "a size of buffers", 4096, UINT64_C(1) << 36, 1, AT(buffers),
+	{ 'D', { "--depth-max", UNIT_COUNT, 1, IB_MEMREG_BLK_DEPTH_MAX },
+	  AT(depth_max), true },
+	{ 'c', { "--clients-max", UNIT_COUNT, 1, 65536 }, AT(clients_max),
+	  true },
+	{ 'B', { "--buffers", UNIT_BYTES, 4096, UINT64_C(1) << 36 },
+	  AT(buffers), false },
+	{ 't', { "--threads", UNIT_COUNT, 1, 1024 }, AT(threads), true },
+	{ 'P', { "--poll", UNIT_MICROSECONDS, 0, NS_PER_S }, AT(poll_ns),
 	  false },
-	{ 't', "a number of threads", 1, 1024, 1, AT(threads), true },
-	{ 'P', "a time", 0, 1000000, 1000, AT(poll_ns), false },
-	{ 'T', "a time", 1, 1000000, 1000000000, AT(timeout_ns), false },
-	{ 'i', "an interval", 1, 1000000, 1000000000, AT(stats_ns), false },
+	{ 'T', { "--timeout", UNIT_SECONDS, NS_PER_S, 1000000 * NS_PER_S },
+	  AT(timeout_ns), false },
+	{ 'i', { "--interval", UNIT_SECONDS, NS_PER_S, 1000000 * NS_PER_S },
+	  AT(stats_ns), false },
 };
 
 static int set_number(struct blkd_options *o, int opt)
 {
-	const struct number *n = numbers;
+	const struct option_number *n = numbers;
 	uint64_t value;
 	uint32_t small;
+	int ret;
 
 	while (n->opt != opt)
 		n++;
-	if (!parse_number(optarg, &value) || value < n->min || value > n->max)
-		return bad_usage("%s is not %s from %" PRIu64 " to %" PRIu64,
-				 optarg, n->what, n->min, n->max);
-	value *= n->unit;
+	ret = take_number(optarg, &n->number, &value);
+	if (ret != EXIT_GOOD)
+		return ret;
 	small = (uint32_t)value;
 	if (n->small)
 		memcpy((char *)o + n->offset, &small, sizeof(small));
@@ -129,8 +134,7 @@ static int set_option(void *ctx, int opt)
 		o->address = optarg;
 		return EXIT_GOOD;
 	case 'p':
-		o->port = optarg;
-		return EXIT_GOOD;
+		return take_port(optarg, true, &o->port);
 	case 'r':
 		o->read_only = true;
 		return EXIT_GOOD;
@@ -148,13 +152,16 @@ static int set_option(void *ctx, int opt)
 static int check_options(const struct blkd_options *o, int words)
 {
 	if (o->block_size & (o->block_size - 1))
-		return bad_usage("the block size must be a power of two");
+		return bad_usage("--block-size %" PRIu32 " is not a power of two",
+				 o->block_size);
 	if (o->max_length % 4096)
-		return bad_usage("--max-length must be a multiple of 4096");
+		return bad_usage("--max-length %" PRIu32 " is not a multiple of 4096",
+				 o->max_length);
 	if (o->buffers < o->max_length)
-		return bad_usage("--buffers must hold a command of --max-length at least");
+		return bad_usage("--buffers %" PRIu64 " must hold a command of --max-length, %" PRIu32,
+				 o->buffers, o->max_length);
 	if (o->no_cache && o->write_cache)
-		return bad_usage("either --no-cache or --write-cache");
+		return bad_usage("--no-cache and --write-cache exclude each other");
 	if (o->size && words)
 		return bad_usage("--size is for memory: use it without a path, or memory:BYTES among paths");
 	if (!o->size && !words)
@@ -208,7 +215,7 @@ static int open_exports(struct blkd *b, char **words)
 
 static const struct blkd_options defaults = {
 	.address = "0.0.0.0",
-	.port = STR(IB_MEMREG_BLK_PORT),
+	.port = IB_MEMREG_BLK_PORT,
 	.max_length = 1 << 20,
 	.inline_max = 4096,
 	.queues_max = IB_MEMREG_BLK_QUEUES_MAX,

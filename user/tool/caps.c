@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "number.h"
 #include "tool.h"
 
 #define CAPS_ROOM 64
@@ -81,21 +82,6 @@ static const char *backing_text(uint32_t backing)
 	}
 }
 
-static void bytes_text(uint64_t n, char *buf, size_t size)
-{
-	static const char units[] = { 0, 'K', 'M', 'G', 'T' };
-	unsigned int i = 0;
-
-	while (n && !(n & 1023) && i < sizeof(units) - 1) {
-		n >>= 10;
-		i++;
-	}
-	if (i)
-		snprintf(buf, size, "%" PRIu64 " %ciB", n, units[i]);
-	else
-		snprintf(buf, size, "%" PRIu64 " bytes", n);
-}
-
 /* All sizes from the smallest: "4 KiB to 2 GiB", or one by one if few */
 static void sizes_text(uint64_t sizes, char *buf, size_t size)
 {
@@ -109,12 +95,21 @@ static void sizes_text(uint64_t sizes, char *buf, size_t size)
 		if (bit && bit < 63 && (sizes >> (bit - 1) & 1) &&
 		    (sizes >> (bit + 1) & 1))
 			continue;	/* in the middle of a row */
-		bytes_text(1ULL << bit, one, sizeof(one));
+		human_bytes((double)(1ULL << bit), one, sizeof(one));
 		if (*buf)
 			strncat(buf, bit && (sizes >> (bit - 1) & 1) ?
 				" to " : ", ", size - strlen(buf) - 1);
 		strncat(buf, one, size - strlen(buf) - 1);
 	}
+}
+
+/* In a unit only if that is exact */
+static void exact_text(uint64_t n, char *buf, size_t size)
+{
+	if (n & 1023)
+		snprintf(buf, size, "%" PRIu64 " bytes", n);
+	else
+		human_bytes((double)n, buf, size);
 }
 
 /* "send,write,read" */
@@ -151,7 +146,7 @@ static void value_text(const struct ib_memreg_cap_entry *cap, char *buf,
 		snprintf(buf, size, "%" PRIu64, (uint64_t)cap->value);
 		break;
 	case BYTES:
-		bytes_text(cap->value, buf, size);
+		exact_text(cap->value, buf, size);
 		break;
 	case BYTE_SIZES:
 		sizes_text(cap->value, buf, size);
@@ -191,40 +186,149 @@ static void print_cap(const struct ib_memreg_cap_entry *cap)
 	       value, what);
 }
 
+/*
+ * For programs
+ */
+
+static void print_json_sizes(uint64_t sizes)
+{
+	const char *between = "";
+	int bit;
+
+	putchar('[');
+	for (bit = 0; bit < 64; bit++) {
+		if (!(sizes >> bit & 1))
+			continue;
+		printf("%s%" PRIu64, between, UINT64_C(1) << bit);
+		between = ",";
+	}
+	putchar(']');
+}
+
+/* ["send","write"] of "send,write" */
+static void print_json_opcodes(uint64_t mask)
+{
+	char text[200], *save, *name;
+	const char *between = "";
+
+	opcodes_text(mask, text, sizeof(text));
+	putchar('[');
+	for (name = strtok_r(text, ",", &save); name;
+	     name = strtok_r(NULL, ",", &save)) {
+		printf("%s\"%s\"", between, name);
+		between = ",";
+	}
+	putchar(']');
+}
+
+static void print_json_value(const struct ib_memreg_cap_entry *cap,
+			     enum kind kind)
+{
+	switch (kind) {
+	case NUMBER:
+	case BYTES:
+		printf("%" PRIu64, (uint64_t)cap->value);
+		break;
+	case BYTE_SIZES:
+		print_json_sizes(cap->value);
+		break;
+	case YES_NO:
+		printf("%s", cap->value ? "true" : "false");
+		break;
+	case ACCESS:
+		print_json_access((uint32_t)cap->value);
+		break;
+	case OPCODES:
+		print_json_opcodes(cap->value);
+		break;
+	}
+}
+
+/* "key-span":{"value":2097152,"unit":"bytes","backed_by":"FRWR"} */
+static void print_json_cap(const struct ib_memreg_cap_entry *cap, bool first)
+{
+	bool known = cap->cap < sizeof(names) / sizeof(names[0]) &&
+		     names[cap->cap].name;
+	enum kind kind = known ? names[cap->cap].kind : NUMBER;
+
+	if (known)
+		printf("%s\"%s\":{\"value\":", first ? "" : ",\n ",
+		       names[cap->cap].name);
+	else
+		printf("%s\"capability-%" PRIu32 "\":{\"value\":",
+		       first ? "" : ",\n ", cap->cap);
+	print_json_value(cap, kind);
+	if (kind == BYTES || kind == BYTE_SIZES)
+		printf(",\"unit\":\"bytes\"");
+	if (cap->backing == IB_MEMREG_BACKING_NONE)
+		printf(",\"backed_by\":null}");
+	else
+		printf(",\"backed_by\":\"%s\"}", backing_text(cap->backing));
+}
+
+static void print_json(const struct memreg_device *device,
+		       const struct ib_memreg_cap_entry *caps,
+		       unsigned int count)
+{
+	unsigned int i;
+
+	putchar('{');
+	print_json_string("device", device->name, sizeof(device->name));
+	printf(",\"device_index\":%" PRIu32 ",\"ports\":%" PRIu32
+	       ",\n\"capabilities\":{", device->index, device->ports);
+	for (i = 0; i < count; i++)
+		print_json_cap(&caps[i], !i);
+	puts("}}");
+}
+
+struct options {
+	const char *device;
+	bool json;
+};
+
 static int print_caps(struct memreg *m, void *ctx)
 {
+	const struct options *o = ctx;
 	struct ib_memreg_cap_entry caps[CAPS_ROOM];
 	unsigned int i, count = CAPS_ROOM;
 	struct memreg_device device;
 
-	(void)ctx;
 	if (memreg_query_device(m, &device) ||
 	    memreg_query_caps(m, caps, &count))
 		return fail("%s", memreg_reason());
+	if (count > CAPS_ROOM)
+		count = CAPS_ROOM;
+	if (o->json) {
+		print_json(&device, caps, count);
+		return EXIT_GOOD;
+	}
 	printf("device %s, index %" PRIu32 ", ports %" PRIu32 "\n\n",
 	       device.name, device.index, device.ports);
 	printf("%-18s %-10s %-15s %s\n", "CAPABILITY", "BACKED BY", "VALUE",
 	       "WHAT");
-	for (i = 0; i < count && i < CAPS_ROOM; i++)
+	for (i = 0; i < count; i++)
 		print_cap(&caps[i]);
 	return EXIT_GOOD;
 }
 
 static void usage(void)
 {
-	puts("usage: memreg caps [-d DEVICE]\n"
+	puts("usage: memreg caps [-d DEVICE] [--json]\n"
 	     "Show what an RDMA device can do, and what stands behind it: the\n"
 	     "device, its fast registration (FRWR), or ib_memreg in software.\n\n"
 	     "  -d, --device DEVICE   RDMA device; may be left out if there is but one\n"
+	     "  -j, --json            as a JSON object\n"
 	     "  -h, --help");
 }
 
 static int set_option(void *ctx, int opt)
 {
-	const char **device = ctx;
+	struct options *o = ctx;
 
-	(void)opt;	/* there is but one */
-	*device = optarg;
+	if (opt == 'd')
+		o->device = optarg;
+	else
+		o->json = true;
 	return EXIT_GOOD;
 }
 
@@ -232,6 +336,7 @@ int cmd_caps(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "device", required_argument, NULL, 'd' },
+		{ "json", no_argument, NULL, 'j' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -240,8 +345,8 @@ int cmd_caps(int argc, char **argv)
 		.set = set_option,
 		.usage = usage,
 	};
-	const char *device = NULL;
-	int ret = parse_options(argc, argv, &syntax, &device);
+	struct options o = { .device = NULL };
+	int ret = parse_options(argc, argv, &syntax, &o);
 
-	return ret < 0 ? with_device(device, print_caps, NULL) : ret;
+	return ret < 0 ? with_device(o.device, print_caps, &o) : ret;
 }

@@ -11,44 +11,13 @@
 
 #include "link.h"
 
-#define TIMEOUT_MS	30000
-#define TIMEOUT_NS	(TIMEOUT_MS * UINT64_C(1000000))
+/* Silence of a peer that is connected */
+#define SILENCE_S	30
 #define RING_ENTRIES	64
 #define RING_ENTRY_SIZE	64
 #define MEMORY		4096
 
 _Static_assert(LINK_MESSAGES * LINK_MESSAGE <= MEMORY, "they fit");
-
-struct addrinfo *resolve(const char *address, const char *port, bool passive)
-{
-	struct addrinfo hints = {
-		.ai_socktype = SOCK_STREAM,
-		.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0),
-	};
-	struct addrinfo *list = NULL;
-	int ret = getaddrinfo(address, port, &hints, &list);
-
-	if (ret)
-		fail("%s port %s: %s", address, port, gai_strerror(ret));
-	return list;
-}
-
-const char *address_text(const struct ib_memreg_addr *addr, char *buf)
-{
-	char host[NI_MAXHOST], port[NI_MAXSERV];
-	struct sockaddr_storage sa;
-	socklen_t len;
-
-	_Static_assert(sizeof(host) + sizeof(port) + 3 <= ADDRESS_TEXT,
-		       "it fits");
-	if (memreg_addr_to_sockaddr(addr, &sa, &len) ||
-	    getnameinfo((struct sockaddr *)&sa, len, host, sizeof(host), port,
-			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
-		return strcpy(buf, "unknown address");
-	snprintf(buf, ADDRESS_TEXT,
-		 sa.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
-	return buf;
-}
 
 /*
  * From nothing to a connection, and back
@@ -114,38 +83,8 @@ static int post_receives(struct link *l)
 		EXIT_FAILED : EXIT_GOOD;
 }
 
-static int fail_event(const struct ib_memreg_event *event)
-{
-	char text[ADDRESS_TEXT];
-
-	address_text(&event->peer, text);
-	switch (event->type) {
-	case IB_MEMREG_EVENT_REJECTED:
-		return fail("%s rejects the connection, status %" PRId32
-			    "; does it listen there?", text, event->status);
-	case IB_MEMREG_EVENT_ERROR:
-		return fail("%s can't be reached: %s", text,
-			    strerror(-event->status));
-	default:
-		return fail("the connection with %s ended before it was up",
-			    text);
-	}
-}
-
-/* What becomes of the endpoint; other peers that ask meanwhile have to wait */
-static int await_established(struct link *l, struct ib_memreg_event *event)
-{
-	do {
-		if (memreg_get_event(l->m, event, TIMEOUT_MS))
-			return fail("%s", memreg_reason());
-	} while (event->endpoint_id != l->endpoint);
-	if (event->type != IB_MEMREG_EVENT_ESTABLISHED)
-		return fail_event(event);
-	return EXIT_GOOD;
-}
-
-int link_connect(struct link *l, const char *address, const char *port,
-		 struct ib_memreg_event *event)
+int link_connect(struct link *l, const char *address, uint16_t port,
+		 uint32_t timeout_ms, struct ib_memreg_event *event)
 {
 	struct addrinfo *at = resolve(address, port, false);
 	struct ib_memreg_queues queues = queues_of(l);
@@ -154,13 +93,14 @@ int link_connect(struct link *l, const char *address, const char *port,
 	if (!at)
 		return EXIT_FAILED;
 	ret = memreg_connect_queues(l->m, l->domain, at->ai_addr, NULL,
-				    TIMEOUT_MS, NULL, 0, &queues,
+				    timeout_ms, NULL, 0, &queues,
 				    &l->endpoint);
 	freeaddrinfo(at);
 	if (ret)
-		return fail("%s: %s", address, memreg_reason());
+		return fail("%s", memreg_reason());
 	ret = post_receives(l);
-	return ret == EXIT_GOOD ? await_established(l, event) : ret;
+	return ret == EXIT_GOOD ?
+		await_connection(l->m, l->endpoint, timeout_ms, event) : ret;
 }
 
 int link_accept(struct link *l, const struct ib_memreg_event *event)
@@ -177,7 +117,8 @@ int link_accept(struct link *l, const struct ib_memreg_event *event)
 		return ret;
 	if (memreg_accept(l->m, l->endpoint, l->domain, NULL, 0))
 		return fail("%s", memreg_reason());
-	return await_established(l, &outcome);
+	return await_connection(l->m, l->endpoint, TIMEOUT_DEFAULT_MS,
+				&outcome);
 }
 
 /*
@@ -222,12 +163,14 @@ static enum link_result take(struct link *l, struct ib_memreg_cqe *cqe)
 	int ret;
 
 	while (!(next = memreg_ring_peek(&l->ring))) {
-		ret = memreg_ring_wait(&l->ring, 1, TIMEOUT_NS, NULL);
-		if (ret && ret != -EINTR) {
-			fail("%s", ret == -ETIMEDOUT ? "the peer is silent" :
-						       memreg_reason());
-			return LINK_FAILED;
-		}
+		ret = memreg_ring_wait(&l->ring, 1, SILENCE_S * NS_PER_S, NULL);
+		if (!ret || ret == -EINTR)
+			continue;
+		if (ret == -ETIMEDOUT)
+			fail("the peer has been silent for %d s", SILENCE_S);
+		else
+			fail("%s", memreg_reason());
+		return LINK_FAILED;
 	}
 	*cqe = *next;
 	memreg_ring_seen(&l->ring, 1);
@@ -235,16 +178,6 @@ static enum link_result take(struct link *l, struct ib_memreg_cqe *cqe)
 	if (l->pending)
 		l->pending--;
 	return LINK_GOOD;
-}
-
-static void complain(const struct ib_memreg_cqe *cqe)
-{
-	const char *hint = "";
-
-	if (cqe->status == IB_MEMREG_WC_REM_ACCESS_ERR)
-		hint = ": its key is revoked, or is not for this range or use";
-	fail("%s: %s%s", memreg_opcode_string(cqe->opcode),
-	     memreg_wc_status_string(cqe->status), hint);
 }
 
 /*
@@ -258,7 +191,7 @@ static enum link_result find_cause(struct link *l, struct ib_memreg_cqe *cqe)
 	for (;;) {
 		if (cqe->status != IB_MEMREG_WC_SUCCESS &&
 		    cqe->status != IB_MEMREG_WC_WR_FLUSH_ERR) {
-			complain(cqe);
+			fail_completion(cqe);
 			return LINK_FAILED;
 		}
 		if (!l->pending)

@@ -3,6 +3,7 @@
 #ifndef MEMREG_TOOL_LINK_H
 #define MEMREG_TOOL_LINK_H
 
+#include "number.h"
 #include "tool.h"
 
 /* What it has room for: plenty for one thing at a time */
@@ -30,8 +31,8 @@ enum link_result {
 int link_open(struct link *l, struct memreg *m);
 
 /* Connect; @event gets what the peer accepted with */
-int link_connect(struct link *l, const char *address, const char *port,
-		 struct ib_memreg_event *event);
+int link_connect(struct link *l, const char *address, uint16_t port,
+		 uint32_t timeout_ms, struct ib_memreg_event *event);
 
 /* Accept the request that @event is */
 int link_accept(struct link *l, const struct ib_memreg_event *event);
@@ -61,10 +62,41 @@ const void *link_message(const struct link *l,
 			 const struct ib_memreg_cqe *cqe);
 
 /* Resolve; to be freed by freeaddrinfo(). NULL after a complaint */
-struct addrinfo *resolve(const char *address, const char *port, bool passive);
+struct addrinfo *resolve(const char *address, uint16_t port, bool passive);
+
+/* Milliseconds that a peer has to answer, from an option and without it */
+#define TIMEOUT_DEFAULT_MS	30000
+int take_timeout(const char *word, uint32_t *ms);
+
+/*
+ * Wait until an endpoint is connected, and report now and then that it is not;
+ * EXIT_FAILED after a complaint about the cause. CONNECT had the same timeout.
+ */
+int await_connection(struct memreg *m, uint32_t endpoint, uint32_t timeout_ms,
+		     struct ib_memreg_event *event);
+
+/*
+ * Turn the peer of a CONNECT_REQUEST away with a reason, which a tool of ours
+ * shows to the user there, and complain of it here.
+ */
+void refuse_peer(struct memreg *m, const struct ib_memreg_event *request,
+		 const char *reason);
+
+/*
+ * Listen; a warning if that is for everybody. The listener and where it is, or
+ * 0 after a complaint.
+ */
+uint32_t listen_at(struct memreg *m, const char *address, uint16_t port,
+		   unsigned int backlog, struct ib_memreg_addr *bound);
+
+/* Complain about a work request that failed */
+int fail_completion(const struct ib_memreg_cqe *cqe);
 
 /* "192.0.2.1:7471"; @buf holds ADDRESS_TEXT bytes */
 #define ADDRESS_TEXT 1080
 const char *address_text(const struct ib_memreg_addr *addr, char *buf);
+
+/* "192.0.2.1 port 7471", in @buf, which holds as many */
+const char *place_text(const struct ib_memreg_addr *addr, char *buf);
 
 #endif /* MEMREG_TOOL_LINK_H */

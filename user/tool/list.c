@@ -1,27 +1,50 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* memreg list: live objects of all processes, and whose they are */
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "number.h"
 #include "tool.h"
+
+static const char *const types[] = {
+	[IB_MEMREG_OBJECT_FILE] = "file",
+	[IB_MEMREG_OBJECT_DOMAIN] = "domain",
+	[IB_MEMREG_OBJECT_MR] = "mr",
+	[IB_MEMREG_OBJECT_WINDOW] = "window",
+	[IB_MEMREG_OBJECT_LISTENER] = "listener",
+	[IB_MEMREG_OBJECT_ENDPOINT] = "endpoint",
+	[IB_MEMREG_OBJECT_RING] = "ring",
+	[IB_MEMREG_OBJECT_SRQ] = "srq",
+};
+
+#define TYPES	(sizeof(types) / sizeof(types[0]))
+
+static const char *const states[] = {
+	"up", "down", "live", "stale", "spurious", "bound", "free",
+	"requested", "connecting", "connected", "closed",
+};
+
+struct options {
+	uint64_t pid;		/* only of this process, or 0 */
+	uint32_t type;		/* only of this type, or 0 */
+	const char *state;	/* or NULL */
+	const char *device;	/* or NULL */
+	bool json;
+	bool tree;
+};
+
+struct objects {
+	struct ib_memreg_object *list;
+	size_t count;
+	size_t room;
+};
 
 static const char *type_text(uint32_t type)
 {
-	static const char *const names[] = {
-		[IB_MEMREG_OBJECT_FILE] = "file",
-		[IB_MEMREG_OBJECT_DOMAIN] = "domain",
-		[IB_MEMREG_OBJECT_MR] = "mr",
-		[IB_MEMREG_OBJECT_WINDOW] = "window",
-		[IB_MEMREG_OBJECT_LISTENER] = "listener",
-		[IB_MEMREG_OBJECT_ENDPOINT] = "endpoint",
-		[IB_MEMREG_OBJECT_RING] = "ring",
-		[IB_MEMREG_OBJECT_SRQ] = "srq",
-	};
-
-	if (!type || type >= sizeof(names) / sizeof(names[0]))
-		return "unknown";
-	return names[type];
+	return type && type < TYPES ? types[type] : "unknown";
 }
 
 static const char *endpoint_state_text(uint32_t state)
@@ -59,20 +82,24 @@ static const char *state_text(const struct ib_memreg_object *o)
 
 static void print_memory(const struct ib_memreg_object *o)
 {
-	char access[ACCESS_TEXT];
+	char access[ACCESS_TEXT], bytes[32];
 
-	printf("0x%" PRIx64 " + %" PRIu64 " %s", (uint64_t)o->addr,
-	       (uint64_t)o->length, access_text(o->access, access));
+	printf("0x%" PRIx64 " + %s %s", (uint64_t)o->addr,
+	       human_bytes((double)o->length, bytes, sizeof(bytes)),
+	       access_text(o->access, access));
 	if (o->rkey)
 		printf(" rkey 0x%08" PRIx32, o->rkey);
 }
 
 static void print_details(const struct ib_memreg_object *o)
 {
+	char bytes[32];
+
 	switch (o->type) {
 	case IB_MEMREG_OBJECT_FILE:
-		printf("%s, %" PRIu64 " pages pinned", o->device,
-		       (uint64_t)o->length);
+		printf("%s, %s pinned", o->device,
+		       human_bytes((double)o->length * 4096, bytes,
+				   sizeof(bytes)));
 		break;
 	case IB_MEMREG_OBJECT_DOMAIN:
 		printf("%" PRIu32 " in it, queue rebuilt %" PRIu64 " times",
@@ -116,68 +143,322 @@ static void print_row(const struct ib_memreg_object *o)
 	putchar('\n');
 }
 
+static void print_heading(void)
+{
+	printf("%-5s %-7s %-15s %-6s %-8s %-6s %-6s %-10s %s\n", "FILE", "PID",
+	       "COMMAND", "UID", "TYPE", "ID", "DOMAIN", "STATE", "DETAILS");
+}
+
+/*
+ * For programs: a field is there if it means something, and means the same
+ * wherever it is
+ */
+
+static void json_number(const char *name, uint64_t value)
+{
+	printf(",\"%s\":%" PRIu64, name, value);
+}
+
+/* An id of another object of the file */
+static void json_id(const char *name, uint32_t id)
+{
+	if (id)
+		json_number(name, id);
+}
+
+static void json_key(const struct ib_memreg_object *o)
+{
+	printf(",\"access\":");
+	print_json_access(o->access);
+	if (o->rkey)
+		json_number("rkey", o->rkey);
+}
+
+static void json_details(const struct ib_memreg_object *o)
+{
+	bool bound = o->type == IB_MEMREG_OBJECT_WINDOW && o->state;
+
+	switch (o->type) {
+	case IB_MEMREG_OBJECT_FILE:
+		json_number("pinned_bytes", o->length * 4096);
+		break;
+	case IB_MEMREG_OBJECT_DOMAIN:
+		json_number("users", o->users);
+		json_number("queue_rebuilds", o->length);
+		break;
+	case IB_MEMREG_OBJECT_MR:
+		json_number("address", o->addr);
+		json_number("length_bytes", o->length);
+		json_number("users", o->users);
+		json_key(o);
+		break;
+	case IB_MEMREG_OBJECT_WINDOW:
+		json_number(bound ? "length_bytes" : "max_span_bytes",
+			    o->length);
+		if (!bound)
+			break;
+		json_number("iova", o->addr);
+		json_id("mr", o->parent_id);
+		json_key(o);
+		break;
+	case IB_MEMREG_OBJECT_ENDPOINT:
+		json_id("listener", o->parent_id);
+		break;
+	case IB_MEMREG_OBJECT_RING:
+		json_number("entries", o->length);
+		json_number("users", o->users);
+		break;
+	case IB_MEMREG_OBJECT_SRQ:
+		json_id("ring", o->parent_id);
+		json_number("receives_posted", o->length);
+		json_number("users", o->users);
+		break;
+	}
+}
+
 static void print_json(const struct ib_memreg_object *o, bool first)
 {
-	printf("%s{\"file\":%" PRIu32 ",\"id\":%" PRIu32
-	       ",\"type\":\"%s\",\"state\":\"%s\",\"domain\":%" PRIu32
-	       ",\"parent\":%" PRIu32 ",\"pid\":%" PRId32 ",\"uid\":%" PRIu32
-	       ",", first ? "" : ",\n ", o->file, o->id, type_text(o->type),
-	       state_text(o), o->domain_id, o->parent_id, o->pid, o->uid);
-	printf("\"addr\":%" PRIu64 ",\"length\":%" PRIu64 ",\"access\":%" PRIu32
-	       ",\"rkey\":%" PRIu32 ",\"users\":%" PRIu32
-	       ",\"device_index\":%" PRIu32 ",", (uint64_t)o->addr,
-	       (uint64_t)o->length, o->access, o->rkey, o->users,
-	       o->device_index);
+	const char *state = state_text(o);
+
+	printf("%s{\"file\":%" PRIu32 ",\"type\":\"%s\"",
+	       first ? "" : ",\n ", o->file, type_text(o->type));
+	json_id("id", o->id);
+	json_id("domain", o->domain_id);
+	if (*state != '-')
+		printf(",\"state\":\"%s\"", state);
+	json_details(o);
+	if (o->pid)
+		printf(",\"pid\":%" PRId32, o->pid);
+	json_number("uid", o->uid);
+	putchar(',');
 	print_json_string("command", o->comm, sizeof(o->comm));
 	putchar(',');
 	print_json_string("device", o->device, sizeof(o->device));
+	json_number("device_index", o->device_index);
 	putchar('}');
 }
 
-static int print_all(struct memreg_list *list, bool json)
+/*
+ * For people: a tree
+ */
+
+/* What an object hangs on in the tree: an id, or 0 for the file */
+static uint32_t parent_of(const struct ib_memreg_object *o)
+{
+	if (o->type == IB_MEMREG_OBJECT_WINDOW && o->parent_id)
+		return o->parent_id;
+	if (o->type == IB_MEMREG_OBJECT_ENDPOINT && !o->domain_id)
+		return o->parent_id;
+	return o->domain_id;
+}
+
+static bool is_there(const struct objects *all, uint32_t file, uint32_t id)
+{
+	size_t i;
+
+	for (i = 0; i < all->count; i++)
+		if (all->list[i].file == file && all->list[i].id == id)
+			return true;
+	return false;
+}
+
+static void print_branch(const struct objects *all, uint32_t file, uint32_t id,
+			 int depth)
+{
+	const struct ib_memreg_object *o;
+	uint32_t parent;
+
+	for (o = all->list; o < all->list + all->count; o++) {
+		if (o->file != file || !o->id)
+			continue;
+		parent = parent_of(o);
+		/* of a filter, or it went meanwhile, or is in another domain */
+		if (!is_there(all, file, parent))
+			parent = 0;
+		if (parent != id)
+			continue;
+		printf("%*s%s %" PRIu32, 2 * depth, "", type_text(o->type),
+		       o->id);
+		if (*state_text(o) != '-')
+			printf(" %s", state_text(o));
+		printf("  ");
+		print_details(o);
+		putchar('\n');
+		print_branch(all, file, o->id, depth + 1);
+	}
+}
+
+/* The first object of a file, and the first of a process, begin a heading */
+static void print_tree(const struct objects *all)
+{
+	const struct ib_memreg_object *o, *before = NULL;
+	char comm[sizeof(o->comm) + 1], bytes[32];
+
+	for (o = all->list; o < all->list + all->count; before = o++) {
+		if (before && before->file == o->file)
+			continue;
+		if (!before || before->pid != o->pid)
+			printf("process %" PRId32 " %s, user %" PRIu32 "\n",
+			       o->pid, plain_text(o->comm, sizeof(o->comm),
+						  comm), o->uid);
+		printf("  file %" PRIu32 " on %s", o->file, o->device);
+		if (o->type == IB_MEMREG_OBJECT_FILE)
+			printf(", %s pinned",
+			       human_bytes((double)o->length * 4096, bytes,
+					   sizeof(bytes)));
+		putchar('\n');
+		print_branch(all, o->file, 0, 2);
+	}
+}
+
+/* By process, then file, then id: a file itself comes before what it has */
+static int compare(const void *a, const void *b)
+{
+	const struct ib_memreg_object *x = a, *y = b;
+
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+/*
+ * All that there is
+ */
+
+static bool is_wanted(const struct ib_memreg_object *o,
+		      const struct options *options)
+{
+	return (!options->pid || options->pid == (uint64_t)o->pid) &&
+	       (!options->type || options->type == o->type) &&
+	       (!options->state || !strcmp(options->state, state_text(o))) &&
+	       (!options->device || !strcmp(options->device, o->device));
+}
+
+static int add(struct objects *all, const struct ib_memreg_object *o)
+{
+	struct ib_memreg_object *list;
+
+	if (all->count == all->room) {
+		all->room = all->room ? 2 * all->room : 64;
+		list = realloc(all->list, all->room * sizeof(*list));
+		if (!list)
+			return fail("%s", strerror(ENOMEM));
+		all->list = list;
+	}
+	all->list[all->count++] = *o;
+	return EXIT_GOOD;
+}
+
+static int take_all(struct objects *all, const struct options *options)
 {
 	struct ib_memreg_object o;
-	bool first = true;
-	int ret;
+	struct memreg_list *list;
+	int ret, err = EXIT_GOOD;
 
-	if (json)
+	if (memreg_list_open(&list))
+		return fail("%s", memreg_reason());
+	while (err == EXIT_GOOD &&
+	       (ret = memreg_list_next(list, &o, sizeof(o))) > 0)
+		if (is_wanted(&o, options))
+			err = add(all, &o);
+	if (err == EXIT_GOOD && ret)
+		err = fail("%s", memreg_reason());
+	memreg_list_close(list);
+	return err;
+}
+
+static void print_all(struct objects *all, const struct options *options)
+{
+	size_t i;
+
+	if (options->tree) {
+		qsort(all->list, all->count, sizeof(*all->list), compare);
+		print_tree(all);
+		return;
+	}
+	if (options->json)
 		putchar('[');
 	else
-		printf("%-5s %-7s %-15s %-6s %-8s %-6s %-6s %-10s %s\n",
-		       "FILE", "PID", "COMMAND", "UID", "TYPE", "ID",
-		       "DOMAIN", "STATE", "DETAILS");
-	while ((ret = memreg_list_next(list, &o, sizeof(o))) > 0) {
-		if (json)
-			print_json(&o, first);
+		print_heading();
+	for (i = 0; i < all->count; i++)
+		if (options->json)
+			print_json(&all->list[i], !i);
 		else
-			print_row(&o);
-		first = false;
-	}
-	if (json)
+			print_row(&all->list[i]);
+	if (options->json)
 		puts("]");
-	return ret ? fail("%s", memreg_reason()) : EXIT_GOOD;
 }
 
 static void usage(void)
 {
-	puts("usage: memreg list [--json]\n"
+	puts("usage: memreg list [OPTIONS]\n"
 	     "Show the live objects: your own, or everybody's with CAP_SYS_ADMIN.\n\n"
-	     "  -j, --json   as a JSON array, one object a line\n"
+	     "  -P, --pid PID         only those of a process\n"
+	     "  -t, --type TYPE       only file, domain, mr, window, listener, endpoint, ring\n"
+	     "                        or srq\n"
+	     "  -s, --state STATE     only up, down, live, stale, spurious, bound, free,\n"
+	     "                        requested, connecting, connected or closed\n"
+	     "  -d, --device DEVICE   only those on an RDMA device\n"
+	     "  -T, --tree            as a tree for each process\n"
+	     "  -j, --json            as a JSON array, one object a line\n"
 	     "  -h, --help");
+}
+
+static int set_type(struct options *o)
+{
+	for (o->type = 1; o->type < TYPES; o->type++)
+		if (!strcmp(optarg, types[o->type]))
+			return EXIT_GOOD;
+	return bad_usage("--type '%.80s': it takes file, domain, mr, window, listener, endpoint, ring or srq",
+			 optarg);
+}
+
+static int set_state(struct options *o)
+{
+	size_t i;
+
+	o->state = optarg;
+	for (i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+		if (!strcmp(optarg, states[i]))
+			return EXIT_GOOD;
+	return bad_usage("--state '%.80s': it takes up, down, live, stale, spurious, bound, free, requested, connecting, connected or closed",
+			 optarg);
 }
 
 static int set_option(void *ctx, int opt)
 {
-	bool *json = ctx;
+	static const struct number pid = { "--pid", UNIT_COUNT, 1, INT32_MAX };
+	struct options *o = ctx;
 
-	(void)opt;	/* there is but one */
-	*json = true;
-	return EXIT_GOOD;
+	switch (opt) {
+	case 'P':
+		return take_number(optarg, &pid, &o->pid);
+	case 't':
+		return set_type(o);
+	case 's':
+		return set_state(o);
+	case 'd':
+		o->device = optarg;
+		return EXIT_GOOD;
+	case 'T':
+		o->tree = true;
+		return EXIT_GOOD;
+	default:
+		o->json = true;
+		return EXIT_GOOD;
+	}
 }
 
 int cmd_list(int argc, char **argv)
 {
 	static const struct option options[] = {
+		{ "pid", required_argument, NULL, 'P' },
+		{ "type", required_argument, NULL, 't' },
+		{ "state", required_argument, NULL, 's' },
+		{ "device", required_argument, NULL, 'd' },
+		{ "tree", no_argument, NULL, 'T' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -187,15 +468,17 @@ int cmd_list(int argc, char **argv)
 		.set = set_option,
 		.usage = usage,
 	};
-	struct memreg_list *list;
-	bool json = false;
-	int ret = parse_options(argc, argv, &syntax, &json);
+	struct objects all = { .list = NULL };
+	struct options o = { .pid = 0 };
+	int ret = parse_options(argc, argv, &syntax, &o);
 
 	if (ret >= 0)
 		return ret;
-	if (memreg_list_open(&list))
-		return fail("%s", memreg_reason());
-	ret = print_all(list, json);
-	memreg_list_close(list);
+	if (o.tree && o.json)
+		return bad_usage("--tree and --json exclude each other");
+	ret = take_all(&all, &o);
+	if (ret == EXIT_GOOD)
+		print_all(&all, &o);
+	free(all.list);
 	return ret;
 }

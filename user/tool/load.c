@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <libkmod.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -68,6 +69,20 @@ static int probe(struct kmod_ctx *ctx, const char *name, const char *params)
 	}
 	kmod_module_unref_list(list);
 	return err ? fail_module(name, err) : EXIT_GOOD;
+}
+
+int load_installed(const char *name)
+{
+	struct kmod_ctx *ctx = kmod_new(NULL, NULL);
+	int ret;
+
+	if (!ctx)
+		return fail("libkmod can't be set up: %s", strerror(errno));
+	/* it reports errors itself otherwise, and in fewer words than we do */
+	kmod_set_log_priority(ctx, 0);
+	ret = probe(ctx, name, NULL);
+	kmod_unref(ctx);
+	return ret;
 }
 
 /* "ib_core,rdma_cm" of the module's own information */
@@ -164,16 +179,10 @@ static const char *free_name(char *buf, size_t size)
 
 static int add_rxe(const char *netdev, const char *name)
 {
-	struct kmod_ctx *ctx;
 	char buf[16];
 	int ret, err;
 
-	ctx = kmod_new(NULL, NULL);
-	if (!ctx)
-		return fail("libkmod can't be set up: %s", strerror(errno));
-	kmod_set_log_priority(ctx, 0);
-	ret = probe(ctx, "rdma_rxe", NULL);
-	kmod_unref(ctx);
+	ret = load_installed("rdma_rxe");
 	if (ret != EXIT_GOOD)
 		return ret;
 	if (!name)
@@ -227,6 +236,39 @@ static char *join(char **words, int count)
 	return joined;
 }
 
+struct options {
+	const char *path;
+	const char *rxe;
+	const char *name;
+};
+
+static int set_option(void *ctx, int opt)
+{
+	struct options *o = ctx;
+
+	switch (opt) {
+	case 'm':
+		o->path = optarg;
+		return EXIT_GOOD;
+	case 'x':
+		o->rxe = optarg;
+		return EXIT_GOOD;
+	default:
+		o->name = optarg;
+		return EXIT_GOOD;
+	}
+}
+
+/* Parameters of a module have a value each */
+static int check_parameters(char **words)
+{
+	for (; *words; words++)
+		if (!strchr(*words, '=') || **words == '=')
+			return bad_usage("'%.80s' is no parameter of a module, which is PARAMETER=VALUE",
+					 *words);
+	return EXIT_GOOD;
+}
+
 int cmd_load(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -236,35 +278,27 @@ int cmd_load(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	const char *path = NULL, *rxe = NULL, *name = NULL;
+	static const struct syntax syntax = {
+		.options = options,
+		.set = set_option,
+		.usage = usage,
+		.words = INT_MAX,
+	};
+	struct options o = { .path = NULL };
+	int ret = parse_options(argc, argv, &syntax, &o);
 	char *params;
-	int opt, ret;
 
-	while ((opt = getopt_long(argc, argv, "m:x:n:h", options,
-				  NULL)) != -1) {
-		switch (opt) {
-		case 'm':
-			path = optarg;
-			break;
-		case 'x':
-			rxe = optarg;
-			break;
-		case 'n':
-			name = optarg;
-			break;
-		case 'h':
-			usage();
-			return EXIT_GOOD;
-		default:
-			return bad_usage("bad option");
-		}
-	}
-	if (name && !rxe)
+	if (ret >= 0)
+		return ret;
+	ret = check_parameters(argv + optind);
+	if (ret != EXIT_GOOD)
+		return ret;
+	if (o.name && !o.rxe)
 		return bad_usage("--name goes with --rxe");
 	params = join(argv + optind, argc - optind);
 	if (!params)
 		return fail("%s", strerror(ENOMEM));
-	ret = load_module(path, params);
+	ret = load_module(o.path, params);
 	free(params);
-	return ret == EXIT_GOOD && rxe ? add_rxe(rxe, name) : ret;
+	return ret == EXIT_GOOD && o.rxe ? add_rxe(o.rxe, o.name) : ret;
 }

@@ -10,6 +10,7 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *brief;
 } commands[] = {
+	{ "blk", cmd_blk, "attach block devices of memreg blkd, and detach them" },
 	{ "blkd", cmd_blkd, "serve files and memory as block devices" },
 	{ "bw", cmd_bw, "measure how fast data moves to or from a peer" },
 	{ "caps", cmd_caps, "what an RDMA device can do" },
@@ -39,6 +40,26 @@ static void usage(FILE *out)
 	      "Exit status: 0 good, 1 failed, 2 bad usage.\n", out);
 }
 
+static int fail_subcommand(const char *word)
+{
+	bool option = *word == '-';
+	struct suggestion s = { .word = word };
+	size_t i;
+
+	for (i = 0; i < COMMANDS && !option; i++)
+		suggest(&s, commands[i].name);
+	if (option) {
+		suggest(&s, "--help");
+		suggest(&s, "--version");
+	}
+	if (s.name)
+		return bad_usage("there is no %s '%.80s': did you mean %s?",
+				 option ? "option" : "subcommand", word,
+				 s.name);
+	return bad_usage("there is no %s '%.80s'; `memreg --help` lists what there is",
+			 option ? "option" : "subcommand", word);
+}
+
 static int run(int argc, char **argv)
 {
 	size_t i;
@@ -62,7 +83,7 @@ static int run(int argc, char **argv)
 		set_subcommand(argv[1]);
 		return commands[i].run(argc - 1, argv + 1);
 	}
-	return bad_usage("there is no subcommand %s", argv[1]);
+	return fail_subcommand(argv[1]);
 }
 
 /* What is not written was not done, whatever else went well */

@@ -14,9 +14,8 @@
 
 #include "link.h"
 
-#define PORT_DEFAULT	"7471"
+#define PORT_DEFAULT	7471
 #define LENGTH_DEFAULT	64
-#define INTERVAL_MAX	86400
 
 /* Bytes that go in one piece */
 #define CHUNK		(1 << 20)
@@ -25,11 +24,12 @@ struct peek {
 	/* as the options have it */
 	const char *device;
 	const char *address;
-	const char *port;
+	uint16_t port;
+	uint32_t timeout_ms;
 	const char *text;	/* to be written, or NULL: standard input */
 	uint64_t offset;
 	uint64_t length;
-	uint64_t interval;	/* seconds, or 0 */
+	uint64_t interval;	/* nanoseconds, or 0 */
 	uint64_t count;		/* of intervals, or 0 */
 	bool length_given;
 	bool raw;
@@ -80,12 +80,14 @@ static int connect_peer(struct peek *p)
 	struct ib_memreg_event event;
 	int ret;
 
-	ret = link_connect(&p->link, p->address, p->port, &event);
+	ret = link_connect(&p->link, p->address, p->port, p->timeout_ms,
+			   &event);
 	if (ret != EXIT_GOOD)
 		return ret;
 	if (memreg_grant_decode(event.private_data, event.private_data_len,
 				&p->grant))
-		return fail("%s; is that `memreg serve`?", memreg_reason());
+		return fail("what listens there is not `memreg serve`: %s",
+			    memreg_reason());
 	ret = check_access(p);
 	return ret == EXIT_GOOD ? check_range(p) : ret;
 }
@@ -163,7 +165,10 @@ static int read_all(struct peek *p)
 /* Once, or again and again by the same connection and key */
 static int peek(struct peek *p)
 {
-	struct timespec pause = { .tv_sec = (time_t)p->interval };
+	struct timespec pause = {
+		.tv_sec = (time_t)(p->interval / NS_PER_S),
+		.tv_nsec = (long)(p->interval % NS_PER_S),
+	};
 	uint64_t n;
 	int ret;
 
@@ -277,13 +282,14 @@ static void usage_peek(void)
 {
 	puts("usage: memreg peek [OPTIONS] ADDRESS\n"
 	     "Connect to `memreg serve` and show what is in the memory that it grants,\n"
-	     "which is read by RDMA.\n\n"
+	     "which is read by RDMA. It writes nothing there.\n\n"
 	     "  -d, --device DEVICE      RDMA device; may be left out if there is but one\n"
 	     "  -p, --port PORT          of the peer (7471)\n"
 	     "  -o, --offset BYTES       begin there, counted from the start of the grant (0)\n"
 	     "  -l, --length BYTES       so many; K, M, G may follow (64, or what there is)\n"
 	     "  -r, --raw                the bytes themselves instead of a table\n"
-	     "  -i, --interval SECONDS   again and again, by the same connection and key\n"
+	     "  -i, --interval TIME      again and again, by the same connection and key\n"
+	     "  -T, --timeout TIME       for the peer to answer: 0.1 to 60 seconds (30)\n"
 	     "  -c, --count N            end after so many times\n"
 	     "  -h, --help");
 }
@@ -292,15 +298,25 @@ static void usage_poke(void)
 {
 	puts("usage: memreg poke [OPTIONS] ADDRESS [TEXT]\n"
 	     "Connect to `memreg serve` and write to the memory that it grants, by RDMA:\n"
-	     "TEXT, or all of standard input.\n\n"
+	     "TEXT, or all of standard input. What was there before is overwritten.\n\n"
 	     "  -d, --device DEVICE   RDMA device; may be left out if there is but one\n"
 	     "  -p, --port PORT       of the peer (7471)\n"
 	     "  -o, --offset BYTES    begin there, counted from the start of the grant (0)\n"
+	     "  -T, --timeout TIME    for the peer to answer: 0.1 to 60 seconds (30)\n"
 	     "  -h, --help");
 }
 
 static int set_option(void *ctx, int opt)
 {
+	static const struct number offset = {
+		"--offset", UNIT_BYTES, 0, UINT64_MAX,
+	}, length = {
+		"--length", UNIT_BYTES, 1, UINT64_MAX,
+	}, interval = {
+		"--interval", UNIT_SECONDS, NS_PER_S / 10, 86400 * NS_PER_S,
+	}, count = {
+		"--count", UNIT_COUNT, 1, UINT64_MAX,
+	};
 	struct peek *p = ctx;
 
 	switch (opt) {
@@ -308,27 +324,18 @@ static int set_option(void *ctx, int opt)
 		p->device = optarg;
 		return EXIT_GOOD;
 	case 'p':
-		p->port = optarg;
-		return EXIT_GOOD;
+		return take_port(optarg, false, &p->port);
+	case 'T':
+		return take_timeout(optarg, &p->timeout_ms);
 	case 'o':
-		if (parse_number(optarg, &p->offset))
-			return EXIT_GOOD;
-		return bad_usage("%s is no offset", optarg);
+		return take_number(optarg, &offset, &p->offset);
 	case 'l':
 		p->length_given = true;
-		if (parse_number(optarg, &p->length) && p->length)
-			return EXIT_GOOD;
-		return bad_usage("%s is no length", optarg);
+		return take_number(optarg, &length, &p->length);
 	case 'i':
-		if (parse_number(optarg, &p->interval) && p->interval &&
-		    p->interval <= INTERVAL_MAX)
-			return EXIT_GOOD;
-		return bad_usage("an interval is 1 to %d seconds, not %s",
-				 INTERVAL_MAX, optarg);
+		return take_number(optarg, &interval, &p->interval);
 	case 'c':
-		if (parse_number(optarg, &p->count) && p->count)
-			return EXIT_GOOD;
-		return bad_usage("a count is a number from 1, not %s", optarg);
+		return take_number(optarg, &count, &p->count);
 	default:
 		p->raw = true;
 		return EXIT_GOOD;
@@ -358,6 +365,7 @@ int cmd_peek(int argc, char **argv)
 	static const struct option options[] = {
 		{ "device", required_argument, NULL, 'd' },
 		{ "port", required_argument, NULL, 'p' },
+		{ "timeout", required_argument, NULL, 'T' },
 		{ "offset", required_argument, NULL, 'o' },
 		{ "length", required_argument, NULL, 'l' },
 		{ "raw", no_argument, NULL, 'r' },
@@ -374,6 +382,7 @@ int cmd_peek(int argc, char **argv)
 	};
 	struct peek p = {
 		.port = PORT_DEFAULT,
+		.timeout_ms = TIMEOUT_DEFAULT_MS,
 		.length = LENGTH_DEFAULT,
 	};
 
@@ -385,6 +394,7 @@ int cmd_poke(int argc, char **argv)
 	static const struct option options[] = {
 		{ "device", required_argument, NULL, 'd' },
 		{ "port", required_argument, NULL, 'p' },
+		{ "timeout", required_argument, NULL, 'T' },
 		{ "offset", required_argument, NULL, 'o' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -397,6 +407,7 @@ int cmd_poke(int argc, char **argv)
 	};
 	struct peek p = {
 		.port = PORT_DEFAULT,
+		.timeout_ms = TIMEOUT_DEFAULT_MS,
 		.poke = true,
 	};
 

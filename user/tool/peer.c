@@ -56,51 +56,38 @@ static void free_peer(struct server *s, struct peer *p)
 	free(p);
 }
 
-/* Bind the window for the endpoint, and write the grant that tells of it */
+/* Bind a window for the endpoint, and write the grant of it */
 static int grant(struct server *s, struct peer *p, void *data)
 {
 	struct ib_memreg_bind bind = {
+		.window_id = p->window,
 		.mr_id = s->mr.id,
 		.length = s->mr.length,
 		.access = s->access,
 		.endpoint_id = p->id,
 	};
-	struct memreg_grant g;
-	int ret;
+	int ret = 0;
 
-	p->domain = s->domain;
-	ret = s->shared ? 0 : memreg_domain_create(s->m, 0, &p->domain);
+	if (s->shared)
+		p->domain = s->domain;
+	else if (!p->domain)
+		ret = memreg_domain_create(s->m, 0, &p->domain);
+	if (!ret)
+		ret = memreg_window_grant(s->m, p->domain, &bind, data);
 	if (ret)
 		return ret;
-	ret = memreg_window_alloc(s->m, p->domain, IB_MEMREG_WINDOW_TYPE1,
-				  s->mr.length, &p->window, 1);
-	if (ret)
-		return ret;
-	bind.window_id = p->window;
-	ret = memreg_window_bind(s->m, p->domain, &bind);
-	if (ret)
-		return ret;
+	p->window = bind.window_id;
 	p->bound = true;
 	p->rkey = bind.out_rkey;
-	g = (struct memreg_grant) {
-		.iova = bind.out_iova,
-		.length = bind.length,
-		.rkey = bind.out_rkey,
-		.access = bind.access,
-	};
-	memreg_grant_encode(&g, data);
 	return 0;
 }
 
-/*
- * A peer that gave up can't be rejected any more, and one that gave up while it
- * was accepted is in its domain: its endpoint stays, with its place among those
- * that wait to be accepted, until it is destroyed.
- */
-static void turn_away(struct server *s, uint32_t id)
+/* The memory may have gone, and be there again: then it is tried once more */
+static int grant_or_renew(struct server *s, struct peer *p, void *data)
 {
-	if (memreg_reject(s->m, id, NULL, 0) && memreg_destroy(s->m, id))
-		fail("%s", memreg_reason());
+	int ret = grant(s, p, data);
+
+	return ret == -ESTALE && renew_memory(s) ? grant(s, p, data) : ret;
 }
 
 static void welcome(struct server *s, const struct ib_memreg_event *event)
@@ -109,8 +96,7 @@ static void welcome(struct server *s, const struct ib_memreg_event *event)
 	char data[MEMREG_GRANT_SIZE];
 
 	if (!p) {
-		fail("a peer is turned away: %s", strerror(ENOMEM));
-		turn_away(s, event->endpoint_id);
+		refuse_peer(s->m, event, strerror(ENOMEM));
 		return;
 	}
 	p->id = event->endpoint_id;
@@ -118,12 +104,11 @@ static void welcome(struct server *s, const struct ib_memreg_event *event)
 	p->next = s->peers;
 	s->peers = p;
 	address_text(&event->peer, p->address);
-	if (!grant(s, p, data) &&
+	if (!grant_or_renew(s, p, data) &&
 	    !memreg_accept(s->m, p->id, p->domain, data, sizeof(data)))
 		return;
-	fail("peer %" PRIu32 " from %s is turned away: %s", p->id, p->address,
-	     memreg_reason());
-	turn_away(s, p->id);
+	refuse_peer(s->m, event, s->failed ? "what it served is gone" :
+					   memreg_reason());
 	free_peer(s, p);
 }
 
@@ -145,7 +130,8 @@ static void came(struct server *s, struct peer *p)
 	    access_text(s->access, access), (uint64_t)s->mr.length, p->rkey);
 }
 
-static void went(struct server *s, struct peer *p, int32_t status)
+static void went(struct server *s, struct peer *p,
+		 const struct ib_memreg_event *event)
 {
 	int64_t ms = now_ms() - p->since;
 
@@ -155,7 +141,7 @@ static void went(struct server *s, struct peer *p, int32_t status)
 		    ms % 1000 / 100);
 	else
 		say("peer %" PRIu32 ": from %s, did not come up: %s", p->id,
-		    p->address, status < 0 ? strerror(-status) : "it gave up");
+		    p->address, memreg_event_reason(event));
 	if (s->once && p->up)
 		s->quit = true;
 	if (memreg_destroy(s->m, p->id))
@@ -177,7 +163,7 @@ void peers_event(struct server *s, const struct ib_memreg_event *event)
 	if (event->type == IB_MEMREG_EVENT_ESTABLISHED)
 		came(s, p);
 	else
-		went(s, p, event->status);
+		went(s, p, event);
 }
 
 /* If it fails, the peer is still to be revoked when its time comes */
@@ -228,6 +214,24 @@ static void for_peers(struct server *s, uint32_t id, bool accepted,
 void peers_revoke(struct server *s, uint32_t id)
 {
 	for_peers(s, id, true, revoke);
+}
+
+void peers_unbind(struct server *s)
+{
+	struct peer *p;
+
+	for (p = s->peers; p; p = p->next) {
+		if (!p->window)
+			continue;
+		if (memreg_window_free(s->m, p->window))
+			fail("peer %" PRIu32 ": %s", p->id, memreg_reason());
+		else
+			say("peer %" PRIu32 ": its window went with the memory",
+			    p->id);
+		p->window = 0;
+		p->bound = false;
+		p->revoke_at = -1;
+	}
 }
 
 void peers_disconnect(struct server *s, uint32_t id)

@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <netdb.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +25,7 @@
 
 #include "link.h"
 
-#define PORT_DEFAULT	"7174"
+#define PORT_DEFAULT	7174
 #define BYTES_DEFAULT	64
 #define BYTES_MIN	64
 #define BYTES_MAX	65536
@@ -64,12 +63,14 @@ struct ping {
 	/* as the options have it */
 	const char *device;
 	const char *address;
-	const char *port;
+	uint16_t port;
+	uint32_t timeout_ms;
 	uint64_t count;		/* rounds, or 0 */
 	uint64_t size;		/* bytes; 0: the default */
 	enum keys keys;
 	bool server;
 	bool verify;
+	bool json;
 
 	struct link link;
 	struct buffer buffers[2];	/* the server has but the first */
@@ -435,17 +436,14 @@ static enum link_result server_round(struct ping *p)
 /* Until the first peer comes, a signal simply ends the process */
 static int await_peer(struct ping *p, struct ib_memreg_event *event)
 {
-	struct addrinfo *at = resolve(p->address, p->port, true);
+	struct ib_memreg_addr bound;
+	char text[ADDRESS_TEXT];
 	uint32_t listener;
-	int ret;
 
-	if (!at)
+	listener = listen_at(p->link.m, p->address, p->port, 1, &bound);
+	if (!listener)
 		return EXIT_FAILED;
-	ret = memreg_listen(p->link.m, at->ai_addr, 1, &listener);
-	freeaddrinfo(at);
-	if (ret)
-		return fail("%s", memreg_reason());
-	printf("waiting on %s port %s\n", p->address, p->port);
+	printf("waiting on %s\n", place_text(&bound, text));
 	fflush(stdout);
 	do {
 		if (memreg_get_event(p->link.m, event, -1))
@@ -481,7 +479,7 @@ static enum link_result do_rounds(struct ping *p)
 {
 	enum link_result ret = LINK_GOOD;
 
-	p->progress = isatty(STDOUT_FILENO);
+	p->progress = isatty(STDOUT_FILENO) && !p->json;
 	p->slot = -1;
 	p->start = now_ns();
 	catch_signals();
@@ -497,8 +495,28 @@ static enum link_result do_rounds(struct ping *p)
 	return ret;
 }
 
+static void sum_up_json(const struct ping *p)
+{
+	putchar('{');
+	print_json_string("peer", p->peer, sizeof(p->peer));
+	printf(",\"rounds\":%" PRIu64 ",\"size_bytes\":%" PRIu64
+	       ",\"seconds\":%.9f,\"verified\":%s", p->rounds, p->size,
+	       (double)(now_ns() - p->start) / 1e9,
+	       p->verify ? "true" : "false");
+	if (p->rounds && !p->server)
+		printf(",\"min_ms\":%.6f,\"mean_ms\":%.6f,\"max_ms\":%.6f",
+		       (double)p->min / 1e6,
+		       (double)p->sum / (double)p->rounds / 1e6,
+		       (double)p->max / 1e6);
+	puts("}");
+}
+
 static void sum_up(const struct ping *p)
 {
+	if (p->json) {
+		sum_up_json(p);
+		return;
+	}
 	printf("%s%" PRIu64 " rounds of %" PRIu64 " bytes with %s in %.3f s%s\n",
 	       p->progress ? "\r" : "", p->rounds, p->size, p->peer,
 	       (double)(now_ns() - p->start) / 1e9,
@@ -545,7 +563,8 @@ static int connect_client(struct ping *p, struct ib_memreg_event *event)
 	int ret = register_client(p);
 
 	if (ret == EXIT_GOOD)
-		ret = link_connect(&p->link, p->address, p->port, event);
+		ret = link_connect(&p->link, p->address, p->port,
+				   p->timeout_ms, event);
 	return ret == EXIT_GOOD ? make_windows(p) : ret;
 }
 
@@ -582,13 +601,16 @@ static void usage(void)
 	     "       memreg ping --server [OPTIONS] [ADDRESS]\n"
 	     "Have data read and written back by a peer, again and again: by\n"
 	     "`memreg ping --server` or `rping -s`, or with --server for a client,\n"
-	     "`memreg ping` or `rping -c`. Status 0 means that all rounds went well.\n\n"
+	     "`memreg ping` or `rping -c`. Status 0 means that all rounds went well.\n"
+	     "The server WRITEs to a buffer that the client grants it, and nowhere else.\n\n"
 	     "  -S, --server          wait for a client on ADDRESS (0.0.0.0), serve it, end\n"
 	     "  -d, --device DEVICE   RDMA device; may be left out if there is but one\n"
 	     "  -p, --port PORT       of the server (7174)\n"
+	     "  -T, --timeout TIME    for the server to answer: 0.1 to 60 seconds (30)\n"
 	     "  -c, --count N         end after so many rounds; server: there must be as many\n"
 	     "  -s, --size BYTES      64 to 65536 (64); the client says it\n"
 	     "  -V, --verify          compare the data\n"
+	     "  -j, --json            sum up as a JSON object\n"
 	     "  -k, --keys KIND       what the client grants the server:\n"
 	     "                          type1   a window of type 1 (default)\n"
 	     "                          type2b  one of type 2B, bound anew for each message\n"
@@ -616,6 +638,12 @@ static bool parse_keys(const char *word, enum keys *keys)
 
 static int set_option(void *ctx, int opt)
 {
+	static const struct number count = {
+		"--count", UNIT_COUNT, 1, UINT64_MAX,
+	};
+	static const struct number size = {
+		"--size", UNIT_BYTES, BYTES_MIN, BYTES_MAX,
+	};
 	struct ping *p = ctx;
 
 	switch (opt) {
@@ -626,23 +654,21 @@ static int set_option(void *ctx, int opt)
 		p->device = optarg;
 		return EXIT_GOOD;
 	case 'p':
-		p->port = optarg;
-		return EXIT_GOOD;
+		return take_port(optarg, false, &p->port);
+	case 'T':
+		return take_timeout(optarg, &p->timeout_ms);
 	case 'c':
-		if (parse_number(optarg, &p->count) && p->count)
-			return EXIT_GOOD;
-		return bad_usage("a count is a number from 1, not %s", optarg);
+		return take_number(optarg, &count, &p->count);
 	case 's':
-		if (parse_number(optarg, &p->size) && p->size >= BYTES_MIN &&
-		    p->size <= BYTES_MAX)
-			return EXIT_GOOD;
-		return bad_usage("a size is %d to %d, not %s", BYTES_MIN,
-				 BYTES_MAX, optarg);
+		return take_number(optarg, &size, &p->size);
 	case 'k':
 		if (parse_keys(optarg, &p->keys))
 			return EXIT_GOOD;
-		return bad_usage("keys are type1, type2b or mr, not %s",
+		return bad_usage("--keys '%.80s': it takes type1, type2b or mr",
 				 optarg);
+	case 'j':
+		p->json = true;
+		return EXIT_GOOD;
 	default:
 		p->verify = true;
 		return EXIT_GOOD;
@@ -655,9 +681,11 @@ int cmd_ping(int argc, char **argv)
 		{ "server", no_argument, NULL, 'S' },
 		{ "device", required_argument, NULL, 'd' },
 		{ "port", required_argument, NULL, 'p' },
+		{ "timeout", required_argument, NULL, 'T' },
 		{ "count", required_argument, NULL, 'c' },
 		{ "size", required_argument, NULL, 's' },
 		{ "verify", no_argument, NULL, 'V' },
+		{ "json", no_argument, NULL, 'j' },
 		{ "keys", required_argument, NULL, 'k' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -668,7 +696,10 @@ int cmd_ping(int argc, char **argv)
 		.usage = usage,
 		.words = 1,
 	};
-	struct ping p = { .port = PORT_DEFAULT };
+	struct ping p = {
+		.port = PORT_DEFAULT,
+		.timeout_ms = TIMEOUT_DEFAULT_MS,
+	};
 	int ret = parse_options(argc, argv, &syntax, &p);
 
 	if (ret >= 0)

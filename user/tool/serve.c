@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <netdb.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@
 
 #define SIZE_DEFAULT	(1 << 20)
 #define SHOW_DEFAULT	64
-#define PORT_DEFAULT	"7471"
+#define PORT_DEFAULT	7471
 
 int64_t now_ms(void)
 {
@@ -30,34 +29,47 @@ int64_t now_ms(void)
  * Memory
  */
 
+static bool may_write(const struct server *s)
+{
+	return s->mr.access & IB_MEMREG_ACCESS_LOCAL_WRITE;
+}
+
+/* The size of the file, or a complaint and -1 */
+static int64_t file_size(const struct server *s)
+{
+	struct stat st;
+
+	if (!fstat(s->fd, &st))
+		return st.st_size;
+	fail("%s: %s", s->file, strerror(errno));
+	return -1;
+}
+
 static int map_file(struct server *s)
 {
-	bool write = s->mr.access & IB_MEMREG_ACCESS_LOCAL_WRITE;
-	int fd = open(s->file, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-	struct stat st;
-	int ret = EXIT_GOOD;
+	int64_t size;
 
-	if (fd < 0 || fstat(fd, &st)) {
-		ret = fail("%s: %s", s->file, strerror(errno));
-	} else if (!s->size && !st.st_size) {
-		ret = fail("%s is empty; make it as large as it is to be with `truncate -s`",
-			   s->file);
-	} else if (s->size > (uint64_t)st.st_size) {
-		ret = fail("%s has %" PRIu64 " bytes only", s->file,
-			   (uint64_t)st.st_size);
-	} else {
-		if (!s->size)
-			s->size = (uint64_t)st.st_size;
-		s->memory = mmap(NULL, s->size,
-				 PROT_READ | (write ? PROT_WRITE : 0),
-				 MAP_SHARED, fd, 0);
-		if (s->memory == MAP_FAILED)
-			ret = fail("%s can't be mapped: %s", s->file,
-				   strerror(errno));
-	}
-	if (fd >= 0)
-		close(fd);
-	return ret;
+	s->fd = open(s->file, (may_write(s) ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	if (s->fd < 0)
+		return fail("%s: %s", s->file, strerror(errno));
+	size = file_size(s);
+	if (size < 0)
+		return EXIT_FAILED;
+	if (!s->size && !size)
+		return fail("%s is empty; make it as large as it is to be with `truncate -s`",
+			    s->file);
+	if (s->size > (uint64_t)size)
+		return fail("%s has %" PRId64 " bytes only, and --size is %"
+			    PRIu64, s->file, size, s->size);
+	if (!s->size)
+		s->size = (uint64_t)size;
+	s->memory = mmap(NULL, s->size,
+			 PROT_READ | (may_write(s) ? PROT_WRITE : 0),
+			 MAP_SHARED, s->fd, 0);
+	if (s->memory == MAP_FAILED)
+		return fail("%s can't be mapped: %s", s->file,
+			    strerror(errno));
+	return EXIT_GOOD;
 }
 
 static int map_memory(struct server *s)
@@ -89,37 +101,51 @@ static int check_span(struct server *s)
 
 static int register_memory(struct server *s)
 {
-	if (memreg_domain_create(s->m, 0, &s->domain) ||
-	    memreg_mr_register(s->m, s->domain, s->memory, s->size,
-			       s->mr.access, 0, &s->mr)) {
-		if (s->file && memreg_reason_code() == IB_MEMREG_REASON_PIN)
-			return fail("%s; a file that peers are to write must be on tmpfs or hugetlbfs",
-				    memreg_reason());
+	if (!s->domain && memreg_domain_create(s->m, 0, &s->domain))
 		return fail("%s", memreg_reason());
-	}
+	if (memreg_mr_register(s->m, s->domain, s->memory, s->size,
+			       s->mr.access, 0, &s->mr))
+		return fail("%s", memreg_reason());
 	return EXIT_GOOD;
+}
+
+bool renew_memory(struct server *s)
+{
+	int64_t size = s->file ? file_size(s) : 0;
+
+	say("the memory went, as it does when its file is truncated");
+	peers_unbind(s);
+	s->failed = true;
+	if (s->mr.id && memreg_mr_deregister(s->m, s->mr.id))
+		fail("%s", memreg_reason());
+	else if (s->file && size < 0)
+		s->mr.id = 0;
+	else if (s->file && (uint64_t)size < s->size)
+		fail("%s has %" PRId64 " bytes now, and %" PRIu64
+		     " were served", s->file, size, s->size);
+	else
+		s->failed = register_memory(s) != EXIT_GOOD;
+	if (s->failed)
+		s->quit = true;
+	else
+		say("it is registered anew");
+	return !s->failed;
 }
 
 static int begin_to_listen(struct server *s)
 {
-	char host[NI_MAXHOST], port[NI_MAXSERV], access[ACCESS_TEXT];
+	char access[ACCESS_TEXT], at[ADDRESS_TEXT];
 	struct memreg_device device;
-	struct addrinfo *list = resolve(s->address, s->port, true);
-	int ret;
+	struct ib_memreg_addr bound;
 
-	if (!list)
-		return EXIT_FAILED;
-	ret = memreg_listen(s->m, list->ai_addr, 16, &s->listener);
-	if (!ret)
-		getnameinfo(list->ai_addr, list->ai_addrlen, host,
-			    sizeof(host), port, sizeof(port),
-			    NI_NUMERICHOST | NI_NUMERICSERV);
-	freeaddrinfo(list);
-	if (ret || memreg_query_device(s->m, &device))
+	if (memreg_query_device(s->m, &device))
 		return fail("%s", memreg_reason());
-	say("serving %" PRIu64 " bytes of %s on %s, address %s port %s, to %s, %s",
-	    s->size, s->file ? s->file : "anonymous memory", device.name, host,
-	    port, access_text(s->access, access),
+	s->listener = listen_at(s->m, s->address, s->port, 16, &bound);
+	if (!s->listener)
+		return EXIT_FAILED;
+	say("serving %" PRIu64 " bytes of %s on %s, address %s, to %s, %s",
+	    s->size, s->file ? s->file : "anonymous memory", device.name,
+	    place_text(&bound, at), access_text(s->access, access),
 	    s->shared ? "one domain for all" : "a domain for each peer");
 	return EXIT_GOOD;
 }
@@ -128,14 +154,23 @@ static int begin_to_listen(struct server *s)
  * Commands on standard input
  */
 
+/* A number of a command; false, and it was said what is wrong */
+static bool parse(const char *word, const struct number *n, uint64_t *value)
+{
+	const char *why;
+
+	if (read_number(word, n, value, &why))
+		return true;
+	say("%s", why);
+	return false;
+}
+
 static bool parse_peer(const char *word, uint32_t *id)
 {
-	uint64_t n;
+	static const struct number peer = { "PEER", UNIT_COUNT, 1, UINT32_MAX };
+	uint64_t n = 0;
 
-	*id = 0;
-	if (!word || !strcmp(word, "all"))
-		return true;
-	if (!parse_number(word, &n) || !n || n > UINT32_MAX)
+	if (word && strcmp(word, "all") && !parse(word, &peer, &n))
 		return false;
 	*id = (uint32_t)n;
 	return true;
@@ -150,22 +185,20 @@ static bool memory_is_there(struct server *s, const char *word)
 		say("%s: %s", word, memreg_reason());
 		return false;
 	}
-	if (info.state == IB_MEMREG_MR_LIVE)
-		return true;
-	say("%s: the memory went, as it does when its file is truncated", word);
-	return false;
+	return info.state == IB_MEMREG_MR_LIVE || renew_memory(s);
 }
 
 static void show(struct server *s, const char *from, const char *bytes)
 {
+	const struct number start = { "OFFSET", UNIT_BYTES, 0, s->size };
+	static const struct number length = {
+		"LENGTH", UNIT_BYTES, 0, UINT64_MAX,
+	};
 	uint64_t offset = 0, len = SHOW_DEFAULT;
 
-	if ((from && !parse_number(from, &offset)) ||
-	    (bytes && !parse_number(bytes, &len)) || offset > s->size) {
-		say("show: OFFSET and LENGTH must be numbers within %" PRIu64,
-		    s->size);
+	if ((from && !parse(from, &start, &offset)) ||
+	    (bytes && !parse(bytes, &length, &len)))
 		return;
-	}
 	if (!memory_is_there(s, "show"))
 		return;
 	if (len > s->size - offset)
@@ -177,12 +210,23 @@ static void show(struct server *s, const char *from, const char *bytes)
 
 static void set(struct server *s, const char *at, const char *text)
 {
+	const struct number start = { "OFFSET", UNIT_BYTES, 0, s->size };
 	uint64_t offset;
 
-	if (!at || !text || !parse_number(at, &offset) || offset > s->size ||
-	    strlen(text) > s->size - offset ||
-	    !(s->mr.access & IB_MEMREG_ACCESS_LOCAL_WRITE)) {
-		say("set: OFFSET TEXT, within the memory, and not --read-only of a file");
+	if (!at || !text) {
+		say("set needs OFFSET and TEXT");
+		return;
+	}
+	if (!may_write(s)) {
+		say("set: %s is mapped read-only; --access read,write maps it otherwise",
+		    s->file);
+		return;
+	}
+	if (!parse(at, &start, &offset))
+		return;
+	if (strlen(text) > s->size - offset) {
+		say("set: %zu bytes at %" PRIu64 " end behind the %" PRIu64
+		    " that are served", strlen(text), offset, s->size);
 		return;
 	}
 	if (!memory_is_there(s, "set"))
@@ -191,19 +235,45 @@ static void set(struct server *s, const char *at, const char *text)
 	say("set %" PRIu64 " %zu", offset, strlen(text));
 }
 
+static void command_peers(struct server *s, const char *who,
+			  void (*act)(struct server *s, uint32_t id))
+{
+	uint32_t id;
+
+	if (parse_peer(who, &id))
+		act(s, id);
+}
+
+static void fail_command(const char *word)
+{
+	static const char *const words[] = {
+		"revoke", "disconnect", "list", "show", "set", "quit",
+	};
+	struct suggestion nearest = { .word = word };
+	size_t i;
+
+	for (i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		suggest(&nearest, words[i]);
+	if (nearest.name)
+		say("there is no command %.20s: did you mean %s?", word,
+		    nearest.name);
+	else
+		say("there is no command %.20s, but revoke [PEER|all], disconnect [PEER|all], list, show [OFFSET [LENGTH]], set OFFSET TEXT, quit",
+		    word);
+}
+
 static void command(struct server *s, char *line)
 {
 	char *save, *word = strtok_r(line, " \t\r\n", &save);
 	char *first = word ? strtok_r(NULL, " \t\r\n", &save) : NULL;
 	char *rest = first ? strtok_r(NULL, "\r\n", &save) : NULL;
-	uint32_t id;
 
 	if (!word)
 		return;
-	if (!strcmp(word, "revoke") && parse_peer(first, &id))
-		peers_revoke(s, id);
-	else if (!strcmp(word, "disconnect") && parse_peer(first, &id))
-		peers_disconnect(s, id);
+	if (!strcmp(word, "revoke"))
+		command_peers(s, first, peers_revoke);
+	else if (!strcmp(word, "disconnect"))
+		command_peers(s, first, peers_disconnect);
 	else if (!strcmp(word, "list"))
 		peers_print(s);
 	else if (!strcmp(word, "show"))
@@ -213,7 +283,7 @@ static void command(struct server *s, char *line)
 	else if (!strcmp(word, "quit"))
 		s->quit = true;
 	else
-		say("commands: revoke [PEER|all], disconnect [PEER|all], list, show [OFFSET [LENGTH]], set OFFSET TEXT, quit");
+		fail_command(word);
 }
 
 struct input {
@@ -343,7 +413,9 @@ static int serve(struct server *s)
 	}
 	memreg_close(s->m);
 	close(signals);
-	return ret;
+	if (s->fd >= 0)
+		close(s->fd);
+	return s->failed ? EXIT_FAILED : ret;
 }
 
 /*
@@ -355,15 +427,17 @@ static void usage(void)
 	puts("usage: memreg serve [OPTIONS]\n"
 	     "Register memory, listen, and grant a window on it to each peer that\n"
 	     "connects: accepted with 32 bytes of private data that hold address, length\n"
-	     "and rkey, see libmemreg(7). Says who comes and goes, until SIGINT or SIGTERM.\n\n"
+	     "and rkey, see libmemreg(7). Reports who comes and goes, until SIGINT or SIGTERM.\n"
+	     "Peers may READ, and WRITE as well unless it is a file's memory: see --access.\n\n"
 	     "  -d, --device DEVICE     RDMA device; may be left out if there is but one\n"
-	     "  -a, --address ADDRESS   to listen on (0.0.0.0)\n"
+	     "  -a, --address ADDRESS   to listen on (0.0.0.0: anybody may connect)\n"
 	     "  -p, --port PORT         to listen on; 0 takes a free one (7471)\n"
-	     "  -f, --file PATH         serve a file's memory; on tmpfs or hugetlbfs, or read-only\n"
+	     "  -f, --file PATH         serve a file's memory, read-only unless --access says\n"
+	     "                          otherwise, for which it must be on tmpfs or hugetlbfs\n"
 	     "  -s, --size BYTES        serve as much; K, M, G may follow (1M, or the file's)\n"
 	     "  -r, --read-only         the same as --access read\n"
-	     "  -A, --access LIST       of read, write, atomic (read,write)\n"
-	     "  -t, --revoke-after SECONDS   revoke each window so long after its peer came\n"
+	     "  -A, --access LIST       of read, write, atomic (read,write; of a file: read)\n"
+	     "  -t, --revoke-after TIME revoke each window so long after its peer came\n"
 	     "      --domain-per-peer   a key is good for its own peer only (default)\n"
 	     "      --shared            one domain for all peers\n"
 	     "  -1, --once              end when the first peer has gone\n"
@@ -377,34 +451,46 @@ static void usage(void)
 	     "  quit");
 }
 
-static bool parse_access(char *list, uint32_t *access)
+static uint32_t access_flag(const char *word)
+{
+	if (!strcmp(word, "read"))
+		return IB_MEMREG_ACCESS_REMOTE_READ;
+	if (!strcmp(word, "write"))
+		return IB_MEMREG_ACCESS_REMOTE_WRITE;
+	if (!strcmp(word, "atomic"))
+		return IB_MEMREG_ACCESS_REMOTE_ATOMIC;
+	return 0;
+}
+
+static int parse_access(char *list, uint32_t *access)
 {
 	char *save, *word;
+	uint32_t flag;
 
 	*access = 0;
 	for (word = strtok_r(list, ",", &save); word;
 	     word = strtok_r(NULL, ",", &save)) {
-		if (!strcmp(word, "read"))
-			*access |= IB_MEMREG_ACCESS_REMOTE_READ;
-		else if (!strcmp(word, "write"))
-			*access |= IB_MEMREG_ACCESS_REMOTE_WRITE;
-		else if (!strcmp(word, "atomic"))
-			*access |= IB_MEMREG_ACCESS_REMOTE_ATOMIC;
-		else
-			return false;
+		flag = access_flag(word);
+		if (!flag)
+			return bad_usage("--access '%.80s': it takes read, write and atomic, with commas between",
+					 word);
+		*access |= flag;
 	}
-	return *access;
+	return *access ? EXIT_GOOD :
+		bad_usage("--access '': it takes read, write and atomic, with commas between");
 }
 
-static bool parse_seconds(const char *word, int64_t *ms)
+static int set_revoke_after(struct server *s)
 {
-	char *end;
-	double seconds = strtod(word, &end);
+	static const struct number time = {
+		"--revoke-after", UNIT_SECONDS, 0, 1000000000 * NS_PER_S,
+	};
+	uint64_t ns;
+	int ret = take_number(optarg, &time, &ns);
 
-	if (end == word || *end || !(seconds >= 0 && seconds <= 1e9))
-		return false;
-	*ms = (int64_t)(seconds * 1000);
-	return true;
+	if (ret == EXIT_GOOD)
+		s->revoke_after = (int64_t)(ns / NS_PER_MS);
+	return ret;
 }
 
 enum { OPT_PER_PEER = 256, OPT_SHARED };
@@ -427,6 +513,9 @@ static const struct option options[] = {
 
 static int set_option(void *ctx, int opt)
 {
+	static const struct number size = {
+		"--size", UNIT_BYTES, 1, INT64_MAX,
+	};
 	struct server *s = ctx;
 
 	switch (opt) {
@@ -437,26 +526,19 @@ static int set_option(void *ctx, int opt)
 		s->address = optarg;
 		return EXIT_GOOD;
 	case 'p':
-		s->port = optarg;
-		return EXIT_GOOD;
+		return take_port(optarg, true, &s->port);
 	case 'f':
 		s->file = optarg;
 		return EXIT_GOOD;
 	case 's':
-		if (!parse_number(optarg, &s->size) || !s->size)
-			return bad_usage("%s is no size", optarg);
-		return EXIT_GOOD;
+		return take_number(optarg, &size, &s->size);
 	case 'r':
 		s->access = IB_MEMREG_ACCESS_REMOTE_READ;
 		return EXIT_GOOD;
 	case 'A':
-		if (!parse_access(optarg, &s->access))
-			return bad_usage("access must be of read, write, atomic");
-		return EXIT_GOOD;
+		return parse_access(optarg, &s->access);
 	case 't':
-		if (!parse_seconds(optarg, &s->revoke_after))
-			return bad_usage("%s is no time in seconds", optarg);
-		return EXIT_GOOD;
+		return set_revoke_after(s);
 	case OPT_PER_PEER:
 	case OPT_SHARED:
 		s->shared = opt == OPT_SHARED;
@@ -477,14 +559,17 @@ int cmd_serve(int argc, char **argv)
 	struct server s = {
 		.address = "0.0.0.0",
 		.port = PORT_DEFAULT,
-		.access = IB_MEMREG_ACCESS_REMOTE_READ |
-			  IB_MEMREG_ACCESS_REMOTE_WRITE,
+		.fd = -1,
 		.revoke_after = -1,
 	};
 	int ret = parse_options(argc, argv, &syntax, &s);
 
 	if (ret >= 0)
 		return ret;
+	/* a file is not written to by chance */
+	if (!s.access)
+		s.access = IB_MEMREG_ACCESS_REMOTE_READ |
+			   (s.file ? 0 : IB_MEMREG_ACCESS_REMOTE_WRITE);
 	s.mr.access = IB_MEMREG_ACCESS_MW_BIND;
 	if (!s.file || s.access & ~IB_MEMREG_ACCESS_REMOTE_READ)
 		s.mr.access |= IB_MEMREG_ACCESS_LOCAL_WRITE;

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "number.h"
 #include "tool.h"
 
 #define STAT_ROOM	64
-#define INTERVAL_MAX	86400
 
 /* Lines between two headings of a table */
 #define LINES		20
@@ -108,7 +108,7 @@ static const struct {
 
 struct options {
 	const char *device;
-	uint64_t interval;	/* in seconds, or 0 */
+	uint64_t interval;	/* in nanoseconds, or 0 */
 	uint64_t count;		/* of intervals, or 0 */
 	bool json;
 };
@@ -220,11 +220,13 @@ static double seconds_between(const struct timespec *a,
 }
 
 /* Sleep until so long after the last sample, whatever signals come */
-static void sleep_after(const struct sample *s, uint64_t seconds)
+static void sleep_after(const struct sample *s, uint64_t ns)
 {
 	struct timespec until = s->at;
 
-	until.tv_sec += (time_t)seconds;
+	ns += (uint64_t)until.tv_nsec;
+	until.tv_sec += (time_t)(ns / NS_PER_S);
+	until.tv_nsec = (long)(ns % NS_PER_S);
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until,
 			       NULL) == EINTR)
 		;
@@ -285,10 +287,10 @@ static int run(struct memreg *m, void *ctx)
 
 static void usage(void)
 {
-	puts("usage: memreg stat [-d DEVICE] [--json] [--interval SECONDS [--count N]]\n"
+	puts("usage: memreg stat [-d DEVICE] [--json] [--interval TIME [--count N]]\n"
 	     "Show what was done on an RDMA device by all of its users, in numbers.\n\n"
 	     "  -d, --device DEVICE      RDMA device; may be left out if there is but one\n"
-	     "  -i, --interval SECONDS   how much a second, again and again\n"
+	     "  -i, --interval TIME      how much a second, again and again\n"
 	     "  -c, --count N            end after so many intervals\n"
 	     "  -j, --json               as JSON, with an interval an object a line\n"
 	     "  -h, --help");
@@ -296,6 +298,11 @@ static void usage(void)
 
 static int set_option(void *ctx, int opt)
 {
+	static const struct number interval = {
+		"--interval", UNIT_SECONDS, NS_PER_S / 10, 86400 * NS_PER_S,
+	}, count = {
+		"--count", UNIT_COUNT, 1, UINT64_MAX,
+	};
 	struct options *o = ctx;
 
 	switch (opt) {
@@ -303,15 +310,9 @@ static int set_option(void *ctx, int opt)
 		o->device = optarg;
 		return EXIT_GOOD;
 	case 'i':
-		if (parse_number(optarg, &o->interval) && o->interval &&
-		    o->interval <= INTERVAL_MAX)
-			return EXIT_GOOD;
-		return bad_usage("an interval is 1 to %d seconds, not %s",
-				 INTERVAL_MAX, optarg);
+		return take_number(optarg, &interval, &o->interval);
 	case 'c':
-		if (parse_number(optarg, &o->count) && o->count)
-			return EXIT_GOOD;
-		return bad_usage("a count is a number from 1, not %s", optarg);
+		return take_number(optarg, &count, &o->count);
 	default:
 		o->json = true;
 		return EXIT_GOOD;

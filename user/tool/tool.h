@@ -15,6 +15,7 @@ enum {
 };
 
 /* One subcommand each: argv[0] is its name; the result is the exit status */
+int cmd_blk(int argc, char **argv);
 int cmd_blkd(int argc, char **argv);
 int cmd_bw(int argc, char **argv);
 int cmd_caps(int argc, char **argv);
@@ -31,7 +32,7 @@ int cmd_unload(int argc, char **argv);
 /* Complain as "memreg SUBCOMMAND: ..." and return EXIT_FAILED */
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same, but "see memreg SUBCOMMAND --help" and EXIT_USAGE */
+/* The same, but return EXIT_USAGE */
 int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A line of output, with the time of day in front */
@@ -56,12 +57,18 @@ struct syntax {
 int parse_options(int argc, char **argv, const struct syntax *syntax,
 		  void *ctx);
 
+/* The name that a word which is none resembles most, of those suggested */
+struct suggestion {
+	const char *word;
+	const char *name;	/* or NULL */
+	unsigned int distance;
+};
+
+void suggest(struct suggestion *s, const char *name);
+
 /* Open the device, or the only one, do something with it, and close it */
 int with_device(const char *device, int (*run)(struct memreg *m, void *ctx),
 		void *ctx);
-
-/* Decimal, or hexadecimal after 0x; K, M or G may follow; false if it is not */
-bool parse_number(const char *word, uint64_t *value);
 
 /* "read,write" for enum ib_memreg_access; @buf holds ACCESS_TEXT bytes */
 #define ACCESS_TEXT 128
@@ -76,6 +83,9 @@ const char *plain_text(const char *s, size_t max, char *buf);
 /* "name":"s" to standard output; @s has at most @max bytes, any but 0 */
 void print_json_string(const char *name, const char *s, size_t max);
 
+/* ["read","write"] to standard output */
+void print_json_access(uint32_t access);
+
 /* As hexdump -C has it, the first byte being called @offset */
 void print_hex(const void *data, uint64_t offset, uint64_t len);
 
@@ -84,6 +94,9 @@ int64_t now_ns(void);
 
 /* Names of kernel modules that we deal with */
 #define MODULE_NAME "ib_memreg"
+
+/* Load an installed module; the exit status, after a complaint */
+int load_installed(const char *name);
 
 /* Bring up soft-RoCE on a network interface; 0 or a negative errno */
 int rxe_link_add(const char *name, const char *netdev);

@@ -93,23 +93,29 @@ static void usage(void)
 	     "  -h, --help");
 }
 
+static int set_option(void *ctx, int opt)
+{
+	(void)ctx;
+	(void)opt;
+	return EXIT_GOOD;
+}
+
 int cmd_unload(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
+	static const struct syntax syntax = {
+		.options = options,
+		.set = set_option,
+		.usage = usage,
+	};
+	int ret = parse_options(argc, argv, &syntax, NULL);
 	struct kmod_ctx *ctx;
-	int opt, ret;
 
-	while ((opt = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (opt != 'h')
-			return bad_usage("bad option");
-		usage();
-		return EXIT_GOOD;
-	}
-	if (optind < argc)
-		return bad_usage("%s is one argument too many", argv[optind]);
+	if (ret >= 0)
+		return ret;
 	ctx = kmod_new(NULL, NULL);
 	if (!ctx)
 		return fail("libkmod can't be set up: %s", strerror(errno));

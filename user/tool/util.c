@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Complaints, options, numbers, names */
+/* Complaints, names, bytes, time */
 #include <ctype.h>
-#include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -43,50 +41,7 @@ int bad_usage(const char *format, ...)
 	va_start(ap, format);
 	complain(format, ap);
 	va_end(ap);
-	fprintf(stderr, "Try `memreg%s%s --help`.\n", *subcommand ? " " : "",
-		subcommand);
 	return EXIT_USAGE;
-}
-
-/* "d:jh", as getopt has it */
-static void write_letters(const struct option *options, char *letters,
-			  size_t size)
-{
-	size_t len = 0;
-
-	for (; options->name; options++) {
-		if (options->val > 255 || len + 3 > size)
-			continue;
-		letters[len++] = (char)options->val;
-		if (options->has_arg)
-			letters[len++] = ':';
-	}
-	letters[len] = '\0';
-}
-
-int parse_options(int argc, char **argv, const struct syntax *syntax,
-		  void *ctx)
-{
-	char letters[64];
-	int opt, ret;
-
-	write_letters(syntax->options, letters, sizeof(letters));
-	while ((opt = getopt_long(argc, argv, letters, syntax->options,
-				  NULL)) != -1) {
-		if (opt == 'h') {
-			syntax->usage();
-			return EXIT_GOOD;
-		}
-		if (opt == '?')
-			return bad_usage("bad option");
-		ret = syntax->set(ctx, opt);
-		if (ret != EXIT_GOOD)
-			return ret;
-	}
-	if (argc - optind > syntax->words)
-		return bad_usage("%s is one argument too many",
-				 argv[optind + syntax->words]);
-	return -1;
 }
 
 int with_device(const char *device, int (*run)(struct memreg *m, void *ctx),
@@ -102,64 +57,51 @@ int with_device(const char *device, int (*run)(struct memreg *m, void *ctx),
 	return ret;
 }
 
-static int shift_of(char suffix)
-{
-	switch (suffix) {
-	case '\0':
-		return 0;
-	case 'k': case 'K':
-		return 10;
-	case 'm': case 'M':
-		return 20;
-	case 'g': case 'G':
-		return 30;
-	default:
-		return -1;
-	}
-}
+static const struct {
+	uint32_t bit;
+	const char *name;
+} accesses[] = {
+	{ IB_MEMREG_ACCESS_REMOTE_READ, "read" },
+	{ IB_MEMREG_ACCESS_REMOTE_WRITE, "write" },
+	{ IB_MEMREG_ACCESS_REMOTE_ATOMIC, "atomic" },
+	{ IB_MEMREG_ACCESS_LOCAL_WRITE, "local-write" },
+	{ IB_MEMREG_ACCESS_MW_BIND, "bind" },
+	{ IB_MEMREG_ACCESS_ZERO_BASED, "zero-based" },
+	{ IB_MEMREG_ACCESS_FLUSH_GLOBAL, "flush-global" },
+	{ IB_MEMREG_ACCESS_FLUSH_PERSISTENT, "flush-persistent" },
+	{ IB_MEMREG_ACCESS_RELAXED_ORDERING, "relaxed" },
+};
 
-bool parse_number(const char *word, uint64_t *value)
-{
-	bool hex = word[0] == '0' && (word[1] == 'x' || word[1] == 'X');
-	unsigned long long n;
-	char *end;
-	int shift;
-
-	if (*word < '0' || *word > '9')
-		return false;
-	errno = 0;
-	n = strtoull(word, &end, hex ? 16 : 10);
-	shift = shift_of(*end);
-	if (errno || shift < 0 || (*end && end[1]) || n << shift >> shift != n)
-		return false;
-	*value = n << shift;
-	return true;
-}
+#define ACCESSES	(sizeof(accesses) / sizeof(accesses[0]))
 
 const char *access_text(uint32_t access, char *buf)
 {
-	static const struct { uint32_t bit; const char *name; } names[] = {
-		{ IB_MEMREG_ACCESS_REMOTE_READ, "read" },
-		{ IB_MEMREG_ACCESS_REMOTE_WRITE, "write" },
-		{ IB_MEMREG_ACCESS_REMOTE_ATOMIC, "atomic" },
-		{ IB_MEMREG_ACCESS_LOCAL_WRITE, "local-write" },
-		{ IB_MEMREG_ACCESS_MW_BIND, "bind" },
-		{ IB_MEMREG_ACCESS_ZERO_BASED, "zero-based" },
-		{ IB_MEMREG_ACCESS_FLUSH_GLOBAL, "flush-global" },
-		{ IB_MEMREG_ACCESS_FLUSH_PERSISTENT, "flush-persistent" },
-		{ IB_MEMREG_ACCESS_RELAXED_ORDERING, "relaxed" },
-	};
 	size_t i;
 
 	*buf = '\0';
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (!(access & names[i].bit))
+	for (i = 0; i < ACCESSES; i++) {
+		if (!(access & accesses[i].bit))
 			continue;
 		if (*buf)
 			strcat(buf, ",");
-		strcat(buf, names[i].name);
+		strcat(buf, accesses[i].name);
 	}
 	return *buf ? buf : strcpy(buf, "none");
+}
+
+void print_json_access(uint32_t access)
+{
+	const char *between = "";
+	size_t i;
+
+	putchar('[');
+	for (i = 0; i < ACCESSES; i++) {
+		if (!(access & accesses[i].bit))
+			continue;
+		printf("%s\"%s\"", between, accesses[i].name);
+		between = ",";
+	}
+	putchar(']');
 }
 
 const char *plain_text(const char *s, size_t max, char *buf)

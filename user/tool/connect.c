@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Coming together: addresses, listening, how long a peer is waited for, and why
+ * there is no connection.
+ */
+#include <arpa/inet.h>
+#include <endian.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "link.h"
+
+/* Milliseconds between two reports that there is no answer yet */
+#define PROGRESS_MS	5000
+
+/* What the kernel has on top of the timeout to report how an attempt ended */
+#define PATIENCE_MS	10000
+
+/* Private data of a rejection: why, for the user at the other end */
+#define REFUSAL_MAGIC	UINT32_C(0x6d72656a)	/* "mrej" */
+#define REFUSAL_TEXT	100
+
+struct refusal {
+	uint32_t magic;		/* network byte order */
+	char text[REFUSAL_TEXT];
+};
+
+/*
+ * Addresses
+ */
+
+static void set_port(struct sockaddr *sa, uint16_t port)
+{
+	in_port_t value = htons(port);
+	size_t at = sa->sa_family == AF_INET ?
+		offsetof(struct sockaddr_in, sin_port) :
+		offsetof(struct sockaddr_in6, sin6_port);
+
+	memcpy((char *)sa + at, &value, sizeof(value));
+}
+
+struct addrinfo *resolve(const char *address, uint16_t port, bool passive)
+{
+	struct addrinfo hints = {
+		.ai_socktype = SOCK_STREAM,
+		.ai_flags = passive ? AI_PASSIVE : 0,
+	};
+	struct addrinfo *list = NULL;
+	int ret;
+
+	if (!*address) {
+		fail("the address is empty");
+		return NULL;
+	}
+	ret = getaddrinfo(address, NULL, &hints, &list);
+	if (ret)
+		fail("the address '%.80s': %s", address, gai_strerror(ret));
+	else
+		set_port(list->ai_addr, port);
+	return list;
+}
+
+static const char *format_address(const struct ib_memreg_addr *addr,
+				  const char *v4, const char *v6, char *buf)
+{
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+	struct sockaddr_storage sa;
+	socklen_t len;
+
+	_Static_assert(sizeof(host) + sizeof(port) + 8 <= ADDRESS_TEXT,
+		       "it fits");
+	if (memreg_addr_to_sockaddr(addr, &sa, &len) ||
+	    getnameinfo((struct sockaddr *)&sa, len, host, sizeof(host), port,
+			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
+		return strcpy(buf, "unknown address");
+	strcpy(buf, sa.ss_family == AF_INET6 && *v6 == '[' ? "[" : "");
+	strcat(buf, host);
+	strcat(buf, sa.ss_family == AF_INET6 ? v6 + (*v6 == '[') : v4);
+	return strcat(buf, port);
+}
+
+const char *address_text(const struct ib_memreg_addr *addr, char *buf)
+{
+	return format_address(addr, ":", "[]:", buf);
+}
+
+const char *place_text(const struct ib_memreg_addr *addr, char *buf)
+{
+	return format_address(addr, " port ", " port ", buf);
+}
+
+static bool is_wildcard(const struct ib_memreg_addr *addr)
+{
+	static const uint8_t any[sizeof(addr->ip)];
+
+	return !memcmp(addr->ip, any, sizeof(any));
+}
+
+uint32_t listen_at(struct memreg *m, const char *address, uint16_t port,
+		   unsigned int backlog, struct ib_memreg_addr *bound)
+{
+	struct addrinfo *at = resolve(address, port, true);
+	uint32_t listener = 0;
+
+	if (!at)
+		return 0;
+	if (memreg_listen(m, at->ai_addr, backlog, &listener) ||
+	    memreg_addr_from_sockaddr(at->ai_addr, bound))
+		fail("%s", memreg_reason());
+	freeaddrinfo(at);
+	if (listener && is_wildcard(bound))
+		fprintf(stderr, "memreg: anybody who reaches this host may connect; --address ADDRESS listens on one address only\n");
+	return listener;
+}
+
+/*
+ * Waiting for a peer
+ */
+
+int take_timeout(const char *word, uint32_t *ms)
+{
+	static const struct number n = {
+		"--timeout", UNIT_SECONDS, 100 * NS_PER_MS,
+		IB_MEMREG_TIMEOUT_MAX_MS * NS_PER_MS,
+	};
+	uint64_t ns;
+	int ret = take_number(word, &n, &ns);
+
+	if (ret == EXIT_GOOD)
+		*ms = (uint32_t)(ns / NS_PER_MS);
+	return ret;
+}
+
+/* What the program that rejects sent along, if it is one of ours */
+static const char *refusal_text(const struct ib_memreg_event *event, char *buf)
+{
+	struct refusal refusal;
+
+	if (event->private_data_len < sizeof(refusal))
+		return NULL;
+	memcpy(&refusal, event->private_data, sizeof(refusal));
+	if (be32toh(refusal.magic) != REFUSAL_MAGIC || !*refusal.text)
+		return NULL;
+	return plain_text(refusal.text, sizeof(refusal.text), buf);
+}
+
+static int fail_event(const struct ib_memreg_event *event)
+{
+	char at[ADDRESS_TEXT], buf[REFUSAL_TEXT + 1];
+	const char *why = NULL;
+
+	address_text(&event->peer, at);
+	if (event->type == IB_MEMREG_EVENT_REJECTED)
+		why = refusal_text(event, buf);
+	if (why)
+		return fail("the program at %s turns us away: %s", at, why);
+	return fail("no connection with %s: %s", at,
+		    memreg_event_reason(event));
+}
+
+/* The next event within @ms, of whatever endpoint; as memreg_get_event() */
+static int next_event(struct memreg *m, struct ib_memreg_event *event,
+		      uint32_t ms)
+{
+	int ret;
+
+	do {
+		ret = memreg_get_event(m, event, (int)ms);
+	} while (ret == -EINTR);
+	return ret;
+}
+
+static void report_waiting(int64_t ms)
+{
+	fprintf(stderr, "memreg: no answer for %d s, and still waiting\n",
+		(int)(ms / 1000));
+}
+
+/* Other peers that ask meanwhile have to wait */
+int await_connection(struct memreg *m, uint32_t endpoint, uint32_t timeout_ms,
+		     struct ib_memreg_event *event)
+{
+	int64_t since = now_ns(), waited;
+	uint32_t patience = 2 * timeout_ms + PATIENCE_MS;
+	int ret;
+
+	for (;;) {
+		ret = next_event(m, event, PROGRESS_MS);
+		if (!ret && event->endpoint_id == endpoint)
+			break;
+		if (ret && ret != -EAGAIN)
+			return fail("%s", memreg_reason());
+		waited = (now_ns() - since) / (int64_t)NS_PER_MS;
+		if (waited >= patience)
+			return fail("the peer did not answer within %d s; it is gone, or has no RDMA",
+				    (int)(waited / 1000));
+		if (ret)
+			report_waiting(waited);
+	}
+	return event->type == IB_MEMREG_EVENT_ESTABLISHED ? EXIT_GOOD :
+							    fail_event(event);
+}
+
+void refuse_peer(struct memreg *m, const struct ib_memreg_event *request,
+		 const char *reason)
+{
+	struct refusal refusal = { .magic = htobe32(REFUSAL_MAGIC) };
+	char at[ADDRESS_TEXT];
+
+	fail("the peer at %s is turned away: %s",
+	     address_text(&request->peer, at), reason);
+	strncpy(refusal.text, reason, sizeof(refusal.text) - 1);
+	if (memreg_refuse(m, request->endpoint_id, &refusal, sizeof(refusal)))
+		fail("%s", memreg_reason());
+}
+
+int fail_completion(const struct ib_memreg_cqe *cqe)
+{
+	return fail("%s: %s", memreg_opcode_string(cqe->opcode),
+		    memreg_cqe_reason(cqe));
+}
