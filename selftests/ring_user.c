@@ -382,8 +382,34 @@ TEST(codes_have_names)
 	EXPECT_STREQ("the peer refuses the access",
 		     memreg_wc_status_string(IB_MEMREG_WC_REM_ACCESS_ERR));
 	EXPECT_STREQ(memreg_wc_status_string(99), memreg_wc_status_string(3));
+	EXPECT_STREQ("unknown", memreg_event_string(0));
+	EXPECT_STREQ("unknown", memreg_event_string(99));
+	EXPECT_STREQ("REJECTED", memreg_event_string(IB_MEMREG_EVENT_REJECTED));
+	for (i = IB_MEMREG_EVENT_CONNECT_REQUEST; i <= IB_MEMREG_EVENT_ERROR;
+	     i++)
+		EXPECT_STRNE("unknown", memreg_event_string(i));
 	for (i = IB_MEMREG_REASON_NONE + 1; i <= IB_MEMREG_REASON_DRIVER; i++)
 		EXPECT_STRNE(memreg_reason_text(9999), memreg_reason_text(i));
+}
+
+/* A READ takes no buffer of the peer's, and only what has a key can lack one. */
+TEST(reasons_fit_their_opcodes)
+{
+	struct ib_memreg_cqe cqe = {
+		.opcode = IB_MEMREG_OP_SEND,
+		.status = IB_MEMREG_WC_RNR_RETRY_EXC_ERR,
+	};
+
+	EXPECT_STREQ("the peer has no buffer for the message",
+		     memreg_cqe_reason(&cqe));
+	cqe.opcode = IB_MEMREG_OP_READ;
+	EXPECT_STREQ("the peer was not ready for it, again and again",
+		     memreg_cqe_reason(&cqe));
+	cqe.status = IB_MEMREG_WC_REM_ACCESS_ERR;
+	EXPECT_STREQ("the peer refuses the access: its key is revoked, or is not for this range or use",
+		     memreg_cqe_reason(&cqe));
+	cqe.opcode = IB_MEMREG_OP_SEND;
+	EXPECT_STREQ("the peer refuses the access", memreg_cqe_reason(&cqe));
 }
 
 TEST_HARNESS_MAIN

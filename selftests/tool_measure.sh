@@ -9,7 +9,7 @@ cd "$(dirname "$(realpath "$0")")" || exit
 # shellcheck source-path=SCRIPTDIR source=lib/tool.sh
 . lib/tool.sh
 
-trap 'rm -f "$SAID" "$SAID.server"' EXIT
+trap 'rm -f "$SAID" "$SAID.server" "$SAID.now"' EXIT
 
 listens() {
 	grep -q '^waiting on ' "$SAID.server"
@@ -137,43 +137,81 @@ bad_message_is_told() {
 	return "$status"
 }
 
-# says STATUS WORD COMMAND...
-says() {
-	local status=$1 word=$2 now=0
-	shift 2
-	"$@" >"$SAID" 2>&1 || now=$?
-	[ "$now" = "$status" ] && grep -q -- "$word" "$SAID"
-}
-
-refuses_bad_usage() {
-	says 2 'is missing' memreg bw &&
-		says 2 'is missing' memreg lat &&
-		says 2 'not fetch' memreg bw -o fetch 192.0.2.1 &&
-		says 2 'not 0' memreg lat -s 0 192.0.2.1 &&
-		says 2 '1 to 128' memreg bw -q 129 192.0.2.1 &&
-		says 2 'only bw' memreg lat -q 2 192.0.2.1 &&
-		says 2 'exclude' memreg bw -c 1 -D 1 192.0.2.1 &&
-		says 2 'the client says' memreg lat --server -s 64
-}
-
 nobody_listens() {
-	says 1 'does a server listen' ip netns exec memreg-peer \
+	says 1 'nobody listens on that port there' ip netns exec memreg-peer \
 		memreg bw -d rxe_peer -c 1 192.0.2.1
 }
 
+# sweep bw|lat: each size has a row, and one connection serves all of them.
+sweep() {
+	serve "$1" 192.0.2.1 && client "$1" 192.0.2.1 -a -s 4K -c 5 -o send &&
+		awk '$1 == "send" { sizes = sizes " " $2 }
+			END { exit sizes != " 1 4 16 64 256 1K 4K" }' "$SAID"
+}
+
+# json bw|lat EXPRESSION: true of the object that is printed.
+json() {
+	serve "$1" 192.0.2.1 && client "$1" 192.0.2.1 -c 20 -s 64 --json &&
+		grep '^{' "$SAID" | python3 -c "
+import json, sys
+o = json.load(sys.stdin)
+sys.exit(not (o['op'] == 'write' and o['size_bytes'] == 64 and
+	      o['count'] == 20 and $2))"
+}
+
+json_of_bw() {
+	json bw "o['bytes_per_second'] > 0 and o['operations_per_second'] > 0"
+}
+
+json_of_lat() {
+	json lat "o['min_us'] <= o['median_us'] <= o['max_us'] and
+		sum(b['count'] for b in o['buckets']) == 20"
+}
+
+# What listens there serves memory: nothing of that is changed.
+measures_nobody_elses_memory() {
+	local status=0 what
+	begin '*serving*' memreg serve -d rxe_owner --size 4K || return
+	echo 'set 0 precious' >&"$TO"
+	for what in bw lat; do
+		says 1 'is not .memreg .* --server., and nothing was sent' \
+			ip netns exec memreg-peer memreg "$what" -d rxe_peer \
+			-p 7471 -c 1 192.0.2.1 || status=1
+	done
+	echo 'show 0 16' >&"$TO"
+	hear '*|precious........|' || status=1
+	echo quit >&"$TO"
+	end && return "$status"
+}
+
+# Others are turned away, with a reason, and the next client is served.
+serves_nobody_else() {
+	local status=0
+	serve bw 192.0.2.1 || return
+	says 1 'turns us away: this is a server of memreg bw and memreg lat' \
+		ip netns exec memreg-peer memreg peek -d rxe_peer -p 7175 \
+		192.0.2.1 || status=1
+	client bw 192.0.2.1 -c 1 && return "$status"
+}
+
 for op in write read send; do
-	check bw 192.0.2.1 $op 65536 64
+	check bw 192.0.2.1 $op 64K 64
 	check lat 192.0.2.1 $op 64 200
 done
 check bw fd00:6d72::1 send 64 500 -q 128
-check bw fd00:6d72::1 read 1048576 20 -q 2
-check bw fd00:6d72::1 write 1048576 64 -q 128
-check lat fd00:6d72::1 send 4096 100
+check bw fd00:6d72::1 read 1M 20 -q 2
+check bw fd00:6d72::1 write 1M 64 -q 128
+check lat fd00:6d72::1 send 4K 100
+check sweep bw
+check sweep lat
+check json_of_bw
+check json_of_lat
+check measures_nobody_elses_memory
+check serves_nobody_else
 check duration send
 check duration write -q 1
 check stop_ends_nothing
 check bystander_ends_nothing
 check bad_message_is_told
 check nobody_listens
-check refuses_bad_usage
 exit $FAILED

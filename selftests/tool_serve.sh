@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# memreg serve with peers that give up, and with commands that are none; what
-# list and unload print of others; and the status if output can't be written.
+# memreg serve with peers that give up, commands that are none, and memory that
+# goes; what list and unload print of others; and the status if output can't be
+# written.
 # time limit: 240
 # shellcheck disable=SC2317 # functions are called by check
 
@@ -12,7 +13,8 @@ cd "$(dirname "$(realpath "$0")")" || exit
 DEBUGFS=/sys/kernel/debug
 BACKLOG=16		# of memreg serve
 NAMES=$(mktemp -d)
-trap 'rm -rf "$SAID" "$SAID.now" "$NAMES"' EXIT
+FILES=$(mktemp -d /dev/shm/memreg.XXXXXX)
+trap 'rm -rf "$SAID" "$SAID.now" "$NAMES" "$FILES"' EXIT
 
 # serve OPTION...
 serve() {
@@ -71,7 +73,7 @@ peer_that_is_gone_when_accepted_leaves_nothing() {
 	local status=0
 	serve || return
 	order fail_memreg/accept task-filter=N || status=1
-	says 1 'rejects the connection' peek 192.0.2.1 || status=1
+	says 1 'rejects' peek 192.0.2.1 || status=1
 	happened fail_memreg/accept || status=1
 	echo 0 >"$DEBUGFS/fail_memreg/accept/probability"
 	objects endpoint closed 0 && objects domain up 1 || status=1
@@ -116,7 +118,7 @@ zeros_in_front_are_nothing() {
 	local status=0
 	serve || return
 	says 0 '^0000000a .* |\.\.\.\.\.\.\.\.|$' peek -o 010 -l 08 192.0.2.1 &&
-		says 2 'no offset' peek -o 0x 192.0.2.1 || status=1
+		says 2 'not a number' peek -o 0x 192.0.2.1 || status=1
 	says 0 '^write offset=-10 length=16 ' peer verbs_peer -t 60000 -c 60000 -o 0100 \
 		192.0.2.1 7471 write -010 0x10 09 || status=1
 	quit && return "$status"
@@ -131,21 +133,127 @@ input_of_others_stops_nothing() {
 	quit && return "$status"
 }
 
-# The file behind it was truncated: to look there would be SIGBUS.
-memory_that_went_is_not_touched() {
-	local status=0 file=/dev/shm/memreg.$$
-	truncate -s 4K "$file" || return
-	if serve -f "$file"; then
-		truncate -s 0 "$file"
-		printf 'show\nset 0 text\nlist\n' >&"$TO"
-		hear '*show: the memory went*' || status=1
-		hear '*set: the memory went*' || status=1
-		quit || status=1
-	else
+# The file behind it was truncated: to look there would be SIGBUS. What is not
+# there can't be served, and nobody is to be turned away for ever.
+memory_that_went_ends_the_server() {
+	local status=0 file=$FILES/gone
+	truncate -s 4K "$file" && serve -f "$file" || return
+	truncate -s 0 "$file"
+	echo show >&"$TO"
+	hear '*the memory went*' || status=1
+	end && status=1
+	grep -q "gone has 0 bytes now, and 4096 were served" "$SAID" &&
+		return "$status"
+}
+
+# The same for a peer that comes, and is told.
+peer_is_told_that_memory_went() {
+	local status=0 file=$FILES/gone
+	truncate -s 4K "$file" && serve -f "$file" || return
+	truncate -s 0 "$file"
+	says 1 'turns us away: what it served is gone' peek 192.0.2.1 ||
 		status=1
-	fi
-	rm "$file"
+	end && status=1
 	return "$status"
+}
+
+# It is there again: the next peer gets it, and so do peers that were there.
+memory_that_came_back_is_served() {
+	local status=0 file=$FILES/back
+	truncate -s 4K "$file" && serve -f "$file" || return
+	truncate -s 0 "$file" && echo anew >"$file" && truncate -s 4K "$file"
+	says 0 '|anew\.' peek 192.0.2.1 || status=1
+	quit && grep -q 'registered anew' "$SAID" && return "$status"
+}
+
+# Only --access lets peers, or a command, write to a file.
+file_is_read_only() {
+	local status=0 file=$FILES/precious
+	echo precious >"$file" && truncate -s 4K "$file" || return
+	serve -f "$file" || return
+	says 1 "doesn't grant to write, but: read" peer memreg poke \
+		-d rxe_peer 192.0.2.1 lost || status=1
+	echo 'set 0 lost' >&"$TO"
+	hear '*is mapped read-only; --access read,write maps it otherwise' ||
+		status=1
+	quit || status=1
+	grep -q precious "$file" || status=1
+	serve -f "$file" -A read,write || return
+	says 0 '4 bytes written' peer memreg poke -d rxe_peer 192.0.2.1 kept ||
+		status=1
+	quit && grep -q keptious "$file" && return "$status"
+}
+
+says_who_may_connect() {
+	local status=0
+	serve && quit && grep -q 'anybody who reaches this host' "$SAID" ||
+		status=1
+	serve -a 192.0.2.1 && quit && ! grep -q anybody "$SAID" &&
+		return "$status"
+}
+
+# shows PATTERN COMMAND...: the command prints a line with it.
+shows() {
+	local pattern=$1
+	shift
+	"$@" >"$NAMES/shows" 2>>"$SAID" || return
+	cat "$NAMES/shows" >>"$SAID"
+	grep -qE -- "$pattern" "$NAMES/shows"
+}
+
+# The server has a file, a domain, an MR and a listener, and this is what is
+# found of them.
+list_can_be_filtered() {
+	local status=0
+	serve || return
+	shows " $SERVER .* listener " memreg list --pid "$SERVER" &&
+		! shows " mr " memreg list --pid "$SERVER" --type domain &&
+		shows " up " memreg list --pid "$SERVER" --type domain &&
+		shows " live " memreg list --state live -d rxe_owner &&
+		! shows file memreg list --state stale --json &&
+		! shows " (mr|file) " memreg list -d rxe_peer || status=1
+	quit && return "$status"
+}
+
+list_is_a_tree() {
+	local status=0
+	serve || return
+	shows "^process $SERVER memreg, user 0" memreg list --tree &&
+		shows '^  file [0-9]+ on rxe_owner, 4.00 KiB pinned' \
+			memreg list --tree &&
+		shows '^    domain [0-9]+ up' memreg list --tree &&
+		shows '^      mr [0-9]+ live  0x[0-9a-f]+ \+ 4.00 KiB ' \
+			memreg list --tree || status=1
+	quit && return "$status"
+}
+
+# One meaning for each field: an MR has bytes, and a file pinned ones.
+list_json_has_names() {
+	local status=0
+	serve || return
+	memreg list --json --pid "$SERVER" | python3 -c '
+import json, sys
+objects = {o["type"]: o for o in json.load(sys.stdin)}
+mr = objects["mr"]
+assert mr["length_bytes"] == 4096 and mr["access"] == ["local-write", "bind"]
+assert mr["domain"] == objects["domain"]["id"] and "rkey" not in mr
+assert objects["file"]["pinned_bytes"] == 4096
+assert "length" not in objects["file"]
+assert objects["domain"]["queue_rebuilds"] == 0' 2>>"$SAID" || status=1
+	quit && return "$status"
+}
+
+caps_has_json() {
+	memreg caps -d rxe_owner --json | python3 -c '
+import json, sys
+o = json.load(sys.stdin)
+caps = o["capabilities"]
+assert o["device"] == "rxe_owner" and o["ports"] == 1
+assert caps["key-span"]["unit"] == "bytes"
+assert caps["key-span"]["value"] % 4096 == 0
+assert caps["window-type1"]["value"] is True
+assert "read" in caps["opcodes"]["value"]
+assert caps["access"]["value"][0] == "read"' 2>>"$SAID"
 }
 
 # plain FILE: nothing in it that a terminal would obey.
@@ -190,7 +298,15 @@ check peers_that_give_up_leave_their_places
 check rest_of_a_long_line_is_no_command
 check zeros_in_front_are_nothing
 check input_of_others_stops_nothing
-check memory_that_went_is_not_touched
+check memory_that_went_ends_the_server
+check peer_is_told_that_memory_went
+check memory_that_came_back_is_served
+check file_is_read_only
+check says_who_may_connect
+check list_can_be_filtered
+check list_is_a_tree
+check list_json_has_names
+check caps_has_json
 check names_of_others_are_plain
 check lost_output_is_a_failure
 if [ -d "$DEBUGFS/fail_memreg/accept" ] && [ -d "$DEBUGFS/fail_usercopy" ]; then

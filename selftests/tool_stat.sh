@@ -97,12 +97,12 @@ refused() {
 
 refuses_bad_usage() {
 	refused 2 'needs --interval' -c 3 &&
-		refused 2 'not 0' -i 0 &&
-		refused 2 'not 86401' -i 86401 &&
-		refused 2 'not x' -i 1 -c x &&
+		refused 2 '0.1 to 86400 seconds' -i 0 &&
+		refused 2 'too large' -i 86401 &&
+		refused 2 'not a number' -i 1 -c x &&
 		refused 2 'too many' -d rxe_owner more &&
-		refused 2 'bad option' --nonesuch &&
-		refused 1 'no such RDMA device' -d nonesuch
+		refused 2 'no option --nonesuch' --nonesuch &&
+		refused 1 "no RDMA device 'nonesuch' here" -d nonesuch
 }
 
 counts_from_0

@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What the library does beyond one call of the kernel: user data, grants in one
+ * call, receives by the hundred, refusals that leave nothing, and reasons that
+ * name what was wrong. Both ends are the library's, in this process.
+ *
+ * time limit: 300
+ */
+#include <sys/resource.h>
+
+#include "peer.h"
+
+#define PEER_DEVICE	"rxe_peer"
+#define QUEUE		100
+#define MEMORY		65536
+#define MESSAGE		256
+#define LISTENER_DATA	UINT64_C(0x1111111122222222)
+#define OWNER_DATA	UINT64_C(0x3333333344444444)
+#define PEER_DATA	UINT64_C(0x5555555566666666)
+
+/* One end, which has the queues of one connection */
+struct end {
+	struct memreg *m;
+	uint32_t domain;
+	uint32_t endpoint;
+	struct memreg_ring ring;
+	struct memreg_mr mr;
+	char *memory;
+};
+
+FIXTURE(comfort)
+{
+	struct end owner;
+	struct end peer;
+	uint32_t listener;
+	struct sockaddr_in at;
+};
+
+static void end_open(struct __test_metadata *_metadata, struct end *e,
+		     const char *device)
+{
+	ASSERT_EQ(0, memreg_open(device, &e->m)) TH_LOG("%s", memreg_reason());
+	ASSERT_EQ(0, memreg_domain_create(e->m, 0, &e->domain));
+	e->memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, e->memory);
+	ASSERT_EQ(0, memreg_mr_register(e->m, e->domain, e->memory, MEMORY,
+					FOR_WINDOWS, 0, &e->mr));
+	ASSERT_EQ(0, memreg_ring_create(e->m, 4 * QUEUE, 64, -1, 0, &e->ring));
+}
+
+static void end_close(struct end *e)
+{
+	memreg_close(e->m);
+	memreg_ring_destroy(NULL, &e->ring);
+	munmap(e->memory, MEMORY);
+}
+
+FIXTURE_SETUP(comfort)
+{
+	self->at = (struct sockaddr_in) { .sin_family = AF_INET };
+	inet_pton(AF_INET, OWNER_IP4, &self->at.sin_addr);
+	end_open(_metadata, &self->owner, OWNER_DEVICE);
+	/* A handle connects in the namespace that it was opened in */
+	ASSERT_EQ(0, enter_namespace("memreg-peer"));
+	end_open(_metadata, &self->peer, PEER_DEVICE);
+	ASSERT_EQ(0, enter_namespace("memreg-owner"));
+	ASSERT_EQ(0, memreg_listen(self->owner.m, (struct sockaddr *)&self->at,
+				   16, &self->listener));
+}
+
+FIXTURE_TEARDOWN(comfort)
+{
+	end_close(&self->owner);
+	end_close(&self->peer);
+}
+
+static struct ib_memreg_queues queues_of(const struct end *e)
+{
+	return (struct ib_memreg_queues) {
+		.send_ring_id = e->ring.id,
+		.recv_ring_id = e->ring.id,
+		.max_send = QUEUE,
+		.max_recv = QUEUE,
+		.max_send_sge = 1,
+		.max_recv_sge = 1,
+		.max_inline = 32,
+	};
+}
+
+static void begin(struct __test_metadata *_metadata,
+		  FIXTURE_DATA(comfort) *self)
+{
+	struct ib_memreg_queues queues = queues_of(&self->peer);
+
+	ASSERT_EQ(0, memreg_connect_queues(self->peer.m, self->peer.domain,
+					   (struct sockaddr *)&self->at, NULL,
+					   LIMIT_MS, NULL, 0, &queues,
+					   &self->peer.endpoint))
+		TH_LOG("%s", memreg_reason());
+}
+
+static struct ib_memreg_event await(struct __test_metadata *_metadata,
+				    struct end *e, uint32_t type)
+{
+	struct ib_memreg_event event;
+
+	EXPECT_EQ(0, memreg_get_event(e->m, &event, LIMIT_MS))
+		TH_LOG("%s", memreg_reason());
+	EXPECT_EQ(type, event.type)
+		TH_LOG("%s: %s", memreg_event_string(event.type),
+		       memreg_event_reason(&event));
+	return event;
+}
+
+/* A request is there, and its endpoint is the owner's */
+static struct ib_memreg_event request(struct __test_metadata *_metadata,
+				      FIXTURE_DATA(comfort) *self)
+{
+	struct ib_memreg_event event;
+
+	begin(_metadata, self);
+	event = await(_metadata, &self->owner, IB_MEMREG_EVENT_CONNECT_REQUEST);
+	self->owner.endpoint = event.endpoint_id;
+	return event;
+}
+
+static void set_up(struct __test_metadata *_metadata,
+		   FIXTURE_DATA(comfort) *self)
+{
+	struct ib_memreg_queues queues = queues_of(&self->owner);
+
+	ASSERT_EQ(0, memreg_setup(self->owner.m, self->owner.endpoint,
+				  self->owner.domain, &queues));
+}
+
+static void let_in(struct __test_metadata *_metadata,
+		   FIXTURE_DATA(comfort) *self, const void *data, size_t len)
+{
+	ASSERT_EQ(0, memreg_accept(self->owner.m, self->owner.endpoint,
+				   self->owner.domain, data, len));
+}
+
+static const struct ib_memreg_cqe *next(struct __test_metadata *_metadata,
+					struct end *e)
+{
+	EXPECT_EQ(0, memreg_ring_wait(&e->ring, 1, LIMIT_MS * 1000000ULL,
+				      NULL))
+		TH_LOG("%s", memreg_reason());
+	return memreg_ring_peek(&e->ring);
+}
+
+static void say(struct __test_metadata *_metadata, struct end *e,
+		const char *text, uint32_t length)
+{
+	struct ib_memreg_wr wr;
+
+	memcpy(e->memory, text, length);
+	memreg_prep_send(&wr, e->endpoint, e->mr.id, 0, length);
+	ASSERT_EQ(0, memreg_submit(e->m, &wr, 1, NULL));
+}
+
+/* The owner takes a message that came into the first of its buffers */
+static void hear(struct __test_metadata *_metadata,
+		 FIXTURE_DATA(comfort) *self, const char *text,
+		 uint32_t length, uint64_t endpoint_data)
+{
+	const struct ib_memreg_cqe *cqe = next(_metadata, &self->owner);
+	const char *message;
+
+	ASSERT_NE(NULL, cqe);
+	EXPECT_EQ(IB_MEMREG_WC_SUCCESS, cqe->status);
+	EXPECT_EQ(endpoint_data, cqe->endpoint_data);
+	ASSERT_EQ(length, cqe->byte_len);
+	message = memreg_cqe_message(cqe, self->owner.memory +
+				     cqe->user_data * MESSAGE);
+	EXPECT_EQ(0, memcmp(text, message, length));
+	memreg_ring_seen(&self->owner.ring, 1);
+}
+
+/*
+ * User data
+ */
+
+TEST_F_TIMEOUT(comfort, user_data_is_in_events_and_completions, LIMIT_S)
+{
+	static const char text[MESSAGE] = "long enough for a buffer";
+	struct memreg *owner = self->owner.m;
+	struct ib_memreg_event event;
+
+	ASSERT_EQ(0, memreg_set_user_data(owner, self->listener,
+					  LISTENER_DATA));
+	event = request(_metadata, self);
+	EXPECT_EQ(LISTENER_DATA, event.user_data);
+	EXPECT_EQ(self->listener, event.listener_id);
+	ASSERT_EQ(0, memreg_set_user_data(self->peer.m, self->peer.endpoint,
+					  PEER_DATA));
+	set_up(_metadata, self);
+	ASSERT_EQ(0, memreg_set_user_data(owner, self->owner.endpoint,
+					  OWNER_DATA));
+	ASSERT_EQ(0, memreg_submit_recvs(owner, self->owner.endpoint,
+					 self->owner.mr.id, 0, MESSAGE, 0, 8,
+					 NULL));
+	let_in(_metadata, self, NULL, 0);
+	event = await(_metadata, &self->owner, IB_MEMREG_EVENT_ESTABLISHED);
+	EXPECT_EQ(OWNER_DATA, event.user_data);
+	event = await(_metadata, &self->peer, IB_MEMREG_EVENT_ESTABLISHED);
+	EXPECT_EQ(PEER_DATA, event.user_data);
+
+	/* In the entry, and in the buffer */
+	say(_metadata, &self->peer, text, 16);
+	hear(_metadata, self, text, 16, OWNER_DATA);
+	say(_metadata, &self->peer, text, MESSAGE);
+	hear(_metadata, self, text, MESSAGE, OWNER_DATA);
+
+	/* Without, there is the id, which is what there was all the time */
+	ASSERT_EQ(0, memreg_set_user_data(owner, self->owner.endpoint, 0));
+	say(_metadata, &self->peer, text, 16);
+	hear(_metadata, self, text, 16, self->owner.endpoint);
+	ASSERT_EQ(0, memreg_destroy(self->peer.m, self->peer.endpoint));
+	event = await(_metadata, &self->owner, IB_MEMREG_EVENT_DISCONNECTED);
+	EXPECT_EQ(0, event.user_data);
+}
+
+/* The listener may be gone when its requests are read. */
+TEST_F_TIMEOUT(comfort, user_data_of_a_listener_that_went, LIMIT_S)
+{
+	struct pollfd pfd = { .events = POLLIN };
+	struct ib_memreg_event event;
+
+	ASSERT_EQ(0, memreg_set_user_data(self->owner.m, self->listener,
+					  LISTENER_DATA));
+	begin(_metadata, self);
+	pfd.fd = memreg_fd(self->owner.m);
+	ASSERT_EQ(1, poll(&pfd, 1, LIMIT_MS));
+	ASSERT_EQ(0, memreg_destroy(self->owner.m, self->listener));
+	event = await(_metadata, &self->owner, IB_MEMREG_EVENT_CONNECT_REQUEST);
+	EXPECT_EQ(LISTENER_DATA, event.user_data);
+	ASSERT_EQ(0, memreg_refuse(self->owner.m, event.endpoint_id, NULL, 0));
+}
+
+TEST_F(comfort, user_data_is_for_listeners_and_endpoints)
+{
+	struct memreg *m = self->owner.m;
+
+	EXPECT_EQ(-ENOENT, memreg_set_user_data(m, self->owner.domain, 1));
+	EXPECT_STREQ("set_user_data: this handle has no listener or endpoint 1 (ENOENT)",
+		     memreg_reason());
+	EXPECT_EQ(-ENOENT, memreg_set_user_data(m, 0, 1));
+	EXPECT_EQ(-ENOENT, memreg_set_user_data(m, 999, 1));
+	EXPECT_EQ(0, memreg_destroy(m, self->listener));
+	EXPECT_EQ(-ENOENT, memreg_set_user_data(m, self->listener, 1));
+}
+
+/*
+ * Grants
+ */
+
+TEST_F_TIMEOUT(comfort, grant_is_one_call, LIMIT_S)
+{
+	struct ib_memreg_bind bind = {
+		.mr_id = self->owner.mr.id,
+		.length = 4096,
+		.access = READ_WRITE,
+	};
+	char data[MEMREG_GRANT_SIZE];
+	struct memreg_grant grant;
+	struct ib_memreg_event event;
+	struct ib_memreg_wr wr;
+
+	bind.endpoint_id = request(_metadata, self).endpoint_id;
+	ASSERT_EQ(0, memreg_window_grant(self->owner.m, self->owner.domain,
+					 &bind, data));
+	EXPECT_NE(0, bind.window_id);
+	let_in(_metadata, self, data, sizeof(data));
+	event = await(_metadata, &self->peer, IB_MEMREG_EVENT_ESTABLISHED);
+	ASSERT_EQ(0, memreg_grant_decode(event.private_data,
+					 event.private_data_len, &grant));
+	EXPECT_EQ(bind.out_rkey, grant.rkey);
+	EXPECT_EQ(4096, grant.length);
+	strcpy(self->peer.memory, "granted");
+	memreg_prep_write(&wr, self->peer.endpoint, self->peer.mr.id, 0, 8,
+			  grant.iova, grant.rkey);
+	memreg_wr_signal(&wr, 0);
+	ASSERT_EQ(0, memreg_submit(self->peer.m, &wr, 1, NULL));
+	EXPECT_EQ(IB_MEMREG_WC_SUCCESS,
+		  next(_metadata, &self->peer)->status);
+	EXPECT_STREQ("granted", self->owner.memory);
+}
+
+/* A window that it made goes if it can't be bound; one of the caller's stays */
+TEST_F(comfort, grant_that_fails_leaves_nothing)
+{
+	struct ib_memreg_bind bind = {
+		.mr_id = self->owner.mr.id,
+		.length = MEMORY + 1,
+		.access = READ_WRITE,
+	};
+	struct memreg *m = self->owner.m;
+	uint32_t domain = self->owner.domain, window;
+	char data[MEMREG_GRANT_SIZE];
+	struct state before;
+
+	ASSERT_EQ(0, state_get(&before));
+	EXPECT_EQ(-EINVAL, memreg_window_grant(m, domain, &bind, data));
+	EXPECT_EQ(0, bind.window_id);
+	EXPECT_EQ(IB_MEMREG_REASON_RANGE, memreg_reason_code());
+	bind.length = UINT64_MAX;
+	EXPECT_EQ(-EINVAL, memreg_window_grant(m, domain, &bind, data));
+	EXPECT_EQ(0, bind.window_id);
+	EXPECT_TRUE(state_same(&before));
+	state_free(&before);
+
+	ASSERT_EQ(0, memreg_window_alloc(m, domain, IB_MEMREG_WINDOW_TYPE1,
+					 4096, &window, 1));
+	bind.window_id = window;
+	bind.length = 8192;
+	EXPECT_EQ(-EINVAL, memreg_window_grant(m, domain, &bind, data));
+	EXPECT_EQ(window, bind.window_id);
+	EXPECT_EQ(0, memreg_window_free(m, window));
+}
+
+/*
+ * Receives
+ */
+
+TEST_F_TIMEOUT(comfort, receives_by_the_hundred, LIMIT_S)
+{
+	unsigned int taken = 0;
+	uint32_t endpoint;
+
+	endpoint = request(_metadata, self).endpoint_id;
+	set_up(_metadata, self);
+	EXPECT_EQ(0, memreg_submit_recvs(self->owner.m, endpoint,
+					 self->owner.mr.id, 0, 16, 1000, 0,
+					 &taken));
+	EXPECT_EQ(0, taken);
+	/* More than a call takes, and than there is room for */
+	EXPECT_EQ(-EAGAIN, memreg_submit_recvs(self->owner.m, endpoint,
+					       self->owner.mr.id, 0, 16, 1000,
+					       400, &taken));
+	EXPECT_EQ(QUEUE, taken);
+	EXPECT_EQ(0, memreg_destroy(self->owner.m, endpoint));
+	ASSERT_EQ(QUEUE, memreg_ring_ready(&self->owner.ring));
+	EXPECT_EQ(1000, memreg_ring_entry(&self->owner.ring, 0)->user_data);
+	EXPECT_EQ(1000 + QUEUE - 1,
+		  memreg_ring_entry(&self->owner.ring, QUEUE - 1)->user_data);
+	memreg_ring_seen(&self->owner.ring, QUEUE);
+}
+
+/*
+ * Refusals
+ */
+
+TEST_F_TIMEOUT(comfort, refusal_says_why, LIMIT_S)
+{
+	uint32_t endpoint = request(_metadata, self).endpoint_id;
+	struct ib_memreg_event event;
+
+	ASSERT_EQ(0, memreg_refuse(self->owner.m, endpoint, "why", 4));
+	EXPECT_EQ(-ENOENT, memreg_destroy(self->owner.m, endpoint));
+	event = await(_metadata, &self->peer, IB_MEMREG_EVENT_REJECTED);
+	EXPECT_STREQ("why", (char *)event.private_data);
+	EXPECT_STREQ("the program that listens there rejects, without a reason that is known here",
+		     memreg_event_reason(&event));
+}
+
+/* A peer that gave up keeps no place in the backlog. */
+TEST_F_TIMEOUT(comfort, refusal_releases_who_has_gone, LIMIT_S)
+{
+	uint32_t endpoint = request(_metadata, self).endpoint_id;
+
+	ASSERT_EQ(0, memreg_destroy(self->peer.m, self->peer.endpoint));
+	await(_metadata, &self->owner, IB_MEMREG_EVENT_DISCONNECTED);
+	EXPECT_EQ(-ENOTCONN, memreg_reject(self->owner.m, endpoint, NULL, 0));
+	EXPECT_EQ(0, memreg_refuse(self->owner.m, endpoint, NULL, 0));
+	EXPECT_EQ(-ENOENT, memreg_refuse(self->owner.m, endpoint, NULL, 0));
+	EXPECT_EQ(-ENOENT, memreg_destroy(self->owner.m, endpoint));
+}
+
+TEST_F_TIMEOUT(comfort, nobody_listens_is_said, LIMIT_S)
+{
+	struct ib_memreg_event event;
+
+	ASSERT_EQ(0, memreg_destroy(self->owner.m, self->listener));
+	begin(_metadata, self);
+	event = await(_metadata, &self->peer, IB_MEMREG_EVENT_REJECTED);
+	EXPECT_STREQ("nobody listens on that port there",
+		     memreg_event_reason(&event));
+}
+
+/*
+ * Reasons
+ */
+
+#define EXPECT_REASON(_errno, _call, _reason)				\
+	do {								\
+		EXPECT_EQ(-(_errno), _call);				\
+		EXPECT_STREQ(_reason, memreg_reason());			\
+	} while (0)
+
+TEST_F(comfort, reasons_name_devices)
+{
+	struct memreg_device devices[8];
+	unsigned int i, count = 8, found = 0;
+	struct memreg *m;
+
+	ASSERT_EQ(0, memreg_list_devices(devices, &count));
+	for (i = 0; i < count && i < 8; i++)
+		found += devices[i].ports == 1 && devices[i].index &&
+			 (!strcmp(devices[i].name, OWNER_DEVICE) ||
+			  !strcmp(devices[i].name, PEER_DEVICE));
+	EXPECT_EQ(2, found);
+	i = 0;
+	EXPECT_EQ(0, memreg_list_devices(NULL, &i));
+	EXPECT_EQ(count, i);
+	if (count != 2)
+		SKIP(return, "this machine has other devices");
+	EXPECT_REASON(ENODEV, memreg_open(NULL, &m),
+		      "open: there are 2 RDMA devices, and none was named (ENODEV); there are rxe_owner, rxe_peer");
+	EXPECT_REASON(ENODEV, memreg_open("rxe9", &m),
+		      "open: there is no RDMA device 'rxe9' here (ENODEV); there are rxe_owner, rxe_peer");
+}
+
+TEST_F(comfort, reasons_name_ids_and_numbers)
+{
+	struct memreg *m = self->owner.m;
+	uint32_t domain = self->owner.domain, id;
+	struct ib_memreg_wr wr;
+	char byte = 0;
+
+	EXPECT_REASON(ENOENT, memreg_domain_destroy(m, 77),
+		      "domain_destroy: this handle has no domain 77 (ENOENT)");
+	EXPECT_REASON(ENOENT, memreg_mr_deregister(m, 0),
+		      "mr_deregister: 0 is the id of no object (ENOENT)");
+	EXPECT_REASON(EBUSY, memreg_domain_destroy(m, domain),
+		      "domain_destroy: the domain has MRs, windows, endpoints or shared receive queues: domain 1 (EBUSY); destroy those first; `memreg list` shows them");
+	EXPECT_REASON(ENOENT, memreg_accept(m, 77, domain, NULL, 0),
+		      "accept: this handle has no endpoint 77, or no domain 1 (ENOENT)");
+	EXPECT_REASON(EINVAL,
+		      memreg_window_alloc(m, domain, IB_MEMREG_WINDOW_TYPE1,
+					  4096, &id, 257),
+		      "window_alloc: a call allocates 1 to 256 windows: windows 257 (EINVAL); make several calls");
+	EXPECT_REASON(EINVAL, memreg_accept(m, 77, domain, &byte, 70000),
+		      "accept: more private data than the RDMA CM carries: bytes 70000 (EINVAL); `memreg caps` shows how much it is");
+	memreg_prep_recv(&wr, 77, self->owner.mr.id, 0, 16, 0);
+	EXPECT_REASON(ENOENT, memreg_submit(m, &wr, 1, NULL),
+		      "submit: this handle has no receive queue 77, or no MR 2 (ENOENT)");
+	EXPECT_REASON(EAGAIN, memreg_get_event(m, &(struct ib_memreg_event) {},
+					       0),
+		      "get_event: no event within the time: milliseconds 0 (EAGAIN)");
+	/* What the kernel did not read is not read here either */
+	EXPECT_EQ(-EFAULT, memreg_submit(m, (void *)8, 1, NULL));
+	EXPECT_EQ(-EFAULT, memreg_window_bind(m, domain, (void *)8));
+	EXPECT_EQ(-EFAULT, memreg_window_revoke_batch(m, domain, (void *)8, 1,
+						      NULL));
+}
+
+TEST_F(comfort, reasons_name_addresses)
+{
+	struct memreg *m = self->owner.m;
+	struct sockaddr_in other = self->at, any = self->at;
+	struct sockaddr_in6 local = { .sin6_family = AF_INET6 };
+	uint32_t domain = self->owner.domain, id;
+	char expected[160];
+
+#define CONNECT(_to) \
+	memreg_connect(m, domain, (struct sockaddr *)(_to), NULL, 1000, NULL, \
+		       0, &id)
+	inet_pton(AF_INET, "192.0.2.77", &other.sin_addr);
+	other.sin_port = 0;
+	EXPECT_REASON(EADDRNOTAVAIL,
+		      memreg_listen(m, (struct sockaddr *)&other, 1, &id),
+		      "listen: this RDMA device has no such address: 192.0.2.77:0 (EADDRNOTAVAIL); `ip address` shows those of the network interface behind it");
+	snprintf(expected, sizeof(expected),
+		 "listen: somebody listens on this address and port already: 192.0.2.1:%u (EADDRINUSE); use another port; 0 takes a free one",
+		 ntohs(self->at.sin_port));
+	EXPECT_REASON(EADDRINUSE,
+		      memreg_listen(m, (struct sockaddr *)&self->at, 1, &id),
+		      expected);
+	any.sin_addr.s_addr = 0;
+	EXPECT_REASON(EINVAL, CONNECT(&any),
+		      "connect: the wildcard address 0.0.0.0 is no peer's (EINVAL)");
+	other.sin_port = 0;
+	EXPECT_REASON(EINVAL, CONNECT(&other),
+		      "connect: a peer does not listen on port 0 (EINVAL)");
+	other.sin_family = AF_UNIX;
+	EXPECT_REASON(EINVAL, CONNECT(&other),
+		      "connect: the address is of family 1, neither IPv4 nor IPv6 (EINVAL)");
+	EXPECT_REASON(EINVAL, CONNECT(NULL),
+		      "connect: the address is NULL (EINVAL)");
+	local.sin6_port = htons(1);
+	inet_pton(AF_INET6, "fe80::1", &local.sin6_addr);
+	EXPECT_REASON(EINVAL, CONNECT(&local),
+		      "connect: the link-local address fe80::1 lacks its zone (EINVAL); write fe80::1%mr_owner");
+}
+
+/* Memory is looked at when somebody asks. */
+TEST_F(comfort, reasons_name_memory)
+{
+	struct end *e = &self->owner;
+	char expected[160], *at = mmap(NULL, 8192, PROT_READ,
+				       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct memreg_mr mr;
+
+	ASSERT_NE(MAP_FAILED, at);
+	ASSERT_EQ(0, munmap(at + 4096, 4096));
+	snprintf(expected, sizeof(expected),
+		 "mr_register: nothing is mapped at 0x%lx (EFAULT)",
+		 (long)at + 4096);
+	EXPECT_REASON(EFAULT, memreg_mr_register(e->m, e->domain, at, 8192, 0,
+						 0, &mr), expected);
+	snprintf(expected, sizeof(expected),
+		 "mr_register: the memory at 0x%lx is mapped r-, and rw is needed (EFAULT)",
+		 (long)at);
+	EXPECT_REASON(EFAULT,
+		      memreg_mr_register(e->m, e->domain, at, 4096,
+					 IB_MEMREG_ACCESS_LOCAL_WRITE, 0, &mr),
+		      expected);
+	munmap(at, 4096);
+}
+
+/* ulimit -l is advised where it helps. Root is not limited. */
+TEST_F(comfort, reasons_name_limits)
+{
+	struct rlimit limit = { .rlim_cur = 8192, .rlim_max = 1 << 20 };
+	struct end *e = &self->owner;
+	struct memreg_mr mr;
+
+	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &limit));
+	ASSERT_EQ(0, syscall(SYS_setresuid, -1, 65534, -1));
+	EXPECT_REASON(ENOMEM, memreg_mr_register(e->m, e->domain, e->memory,
+						 16384, 0, 0, &mr),
+		      "mr_register: 16384 bytes more than are locked already would exceed RLIMIT_MEMLOCK, 8192 bytes (ENOMEM); raise it with `ulimit -l 1024`");
+	limit.rlim_max = 8192;
+	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &limit));
+	EXPECT_REASON(ENOMEM, memreg_mr_register(e->m, e->domain, e->memory,
+						 16384, 0, 0, &mr),
+		      "mr_register: 16384 bytes more than are locked already would exceed RLIMIT_MEMLOCK, 8192 bytes (ENOMEM); deregister something, or raise it in limits.conf(5) or by LimitMEMLOCK= of the service");
+	ASSERT_EQ(0, syscall(SYS_setresuid, -1, 0, -1));
+}
+
+PEER_HARNESS_MAIN
