@@ -60,12 +60,15 @@ programs() { echo "$CACHE/programs-$(cat "$BENCH"/*.c | hash_of)"; }
 image() {
 	case $1 in
 	stock) echo "$(root_dir)/boot/vmlinux" ;;
+	trixie) echo "$(root_dir)/boot/vmlinux-trixie" ;;
 	debug | kcsan) echo "$(built_dir "$1")/bzImage" ;;
 	*) no_kernel "$1" ;;
 	esac
 }
 
-no_kernel() { die "no guest kernel is called '$1': take stock, debug or kcsan"; }
+no_kernel() {
+	die "no guest kernel is called '$1': take stock, debug, kcsan or trixie"
+}
 
 # release KERNEL: what `uname -r` says in that guest.
 release() {
@@ -73,6 +76,7 @@ release() {
 	stock) readlink "$(root_dir)/vmlinuz" | sed 's/.*vmlinuz-//' ;;
 	debug | kcsan)
 		cat "$(built_dir "$1")/build/include/config/kernel.release" ;;
+	trixie) readlink "$(oldest_dir)" | sed 's/^linux-headers-//' ;;
 	*) no_kernel "$1" ;;
 	esac
 }
@@ -85,6 +89,35 @@ rxe_dir() { echo "$(root_dir)/usr/src/rxe-$(release "$1")"; }
 
 # oldest_dir: the build tree of the oldest kernel that the module is built for.
 oldest_dir() { echo "$(root_dir)/usr/src/oldest"; }
+
+# What packages are built with, by debian/control.
+deb_packages() {
+	echo build-essential
+	sed -n '/^Build-Depends:/,/^[A-Z]/s/^ \([a-z][^ ,]*\).*/\1/p' \
+		"$TREE/debian/control" |
+		sed 's/^debhelper-compat$/debhelper/; s/^dh-sequence-/dh-/'
+}
+
+# What README.md has one install, and what packages depend on.
+clean_packages() {
+	printf '%s\n' dkms linux-image-amd64
+	sed -n 's/^sudo apt install \([a-z].*\)/\1/p' "$TREE/README.md" |
+		tr ' ' '\n' | grep -v /
+}
+
+deb_dir() {
+	echo "$CACHE/deb-$({ echo "$ROOT_FORMAT $SUITE"; deb_packages; } |
+		hash_of)"
+}
+
+# clean_dir: with another name when the suite has another kernel.
+clean_dir() {
+	echo "$CACHE/clean-$({
+		echo "$ROOT_FORMAT $SUITE"
+		cat "$CACHE/kernel-version"
+		clean_packages
+	} | hash_of)"
+}
 
 # start_dir SHARE...: the caller's directory if it is below one of those.
 start_dir() {
