@@ -18,17 +18,23 @@ LOCAL_RULE=200
 
 # one_net_up: it fails if there is something of that name already.
 one_net_up() {
-	modprobe -a rdma_rxe rdma_cm &&
-		ip link add mr_owner address 02:00:00:00:02:01 type veth \
-			peer name mr_peer address 02:00:00:00:02:02 &&
-		one_net_end owner 1 2 && one_net_end peer 2 1 &&
-		ip rule add pref $LOCAL_RULE lookup local &&
-		ip rule del pref 0 &&
+	modprobe -a rdma_rxe rdma_cm && one_net_wire &&
+		rdma link add rxe_owner type rxe netdev mr_owner &&
+		rdma link add rxe_peer type rxe netdev mr_peer &&
 		await 60 one_net_ready
 }
 
-# one_net_end END OWN OTHER: the address, the way to the other one, the device.
-# Packets come in that are from an address of the machine's own.
+# one_net_wire: all but soft-RoCE.
+one_net_wire() {
+	ip link add mr_owner address 02:00:00:00:02:01 type veth \
+		peer name mr_peer address 02:00:00:00:02:02 &&
+		one_net_end owner 1 2 && one_net_end peer 2 1 &&
+		ip rule add pref $LOCAL_RULE lookup local &&
+		ip rule del pref 0
+}
+
+# one_net_end END OWN OTHER: the address, and the way to the other one. Packets
+# come in that are from an address of the machine's own.
 one_net_end() {
 	local dev=mr_$1 own=192.0.2.$2 other=192.0.2.$3 table=10$2
 	sysctl -qw "net.ipv4.conf.$dev.accept_local=1" \
@@ -39,8 +45,7 @@ one_net_end() {
 		ip route add "$other" dev "$dev" src "$own" table "$table" &&
 		ip rule add pref "$table" iif lo to "$other" lookup "$table" &&
 		ip rule add pref "$table" oif "$dev" from "$own" to "$other" \
-			lookup "$table" &&
-		rdma link add "rxe_$1" type rxe netdev "$dev"
+			lookup "$table"
 }
 
 one_net_ready() {
