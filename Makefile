@@ -79,9 +79,21 @@ demo check check-selftest soak bench lint lint-selftest:
 .PHONY: install install-module install-user
 install: install-module install-user
 
+# A kernel's headers come without the key that its modules are signed with, and
+# without the System.map that the kernel's build runs depmod with: it would
+# complain of the first, and leave depmod out for lack of the second.
+has_key = $(or $(filter pkcs11:%,$(sig_key)), \
+	$(wildcard $(filter /%,$(sig_key)) $(addprefix $(KDIR)/,$(sig_key))))
+sig_key = $(shell sed -n 's/^CONFIG_MODULE_SIG_KEY="*\([^"]*\)"*$$/\1/p' \
+	$(KDIR)/include/config/auto.conf)
+unsigned = $(if $(has_key),,CONFIG_MODULE_SIG_ALL=)
+
 install-module: module
 	+@$(kbuild) $(if $(DESTDIR),INSTALL_MOD_PATH=$(abspath $(DESTDIR))) \
-		modules_install
+		$(unsigned) cmd_depmod=: modules_install
+	$(if $(DESTDIR),,depmod $(release))
+	@$(if $(has_key),,echo 'The modules are not signed: with Secure Boot,' \
+		'see README.md.')
 
 install-user: user
 	+@$(MAKE) --no-print-directory -C user O=$(B) install
@@ -95,6 +107,9 @@ uninstall-module:
 	rm -f $(DESTDIR)/lib/modules/$(release)/updates/ib_memreg.ko*
 	rm -f $(DESTDIR)/lib/modules/$(release)/updates/ib_memreg_blk.ko*
 	rm -f $(DESTDIR)/lib/modules/$(release)/updates/ib_memreg_kunit.ko*
+	[ ! -d $(DESTDIR)/lib/modules/$(release)/updates ] || \
+		rmdir --ignore-fail-on-non-empty \
+		$(DESTDIR)/lib/modules/$(release)/updates
 	$(if $(DESTDIR),,depmod $(release))
 
 uninstall-user:
