@@ -15,9 +15,19 @@ all: module user
 # tells it, so that building for one leaves what was built for another alone.
 release = $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' \
 	$(KDIR)/include/generated/utsrelease.h 2>/dev/null)
-need_kdir = $(if $(release),,$(error $(KDIR) is no kernel build tree: install \
-	the kernel's headers, or set KDIR))
 M = $(B)/kernel-$(release)
+
+# The oldest kernel that the module is for. Debian 12 has an older one, and a
+# newer one in its backports.
+OLDEST = 6.12
+too_old = $(shell printf '$(OLDEST)\n%s\n' $(release) | sort -C -V || echo yes)
+need_kdir = $(if $(release),$(if $(too_old),$(error $(error_old))),$(error \
+	$(error_none)))
+error_old = memreg needs Linux $(OLDEST) or later, and $(KDIR) is of \
+	$(release): on Debian 12, install linux-image-amd64 and \
+	linux-headers-amd64 of bookworm-backports, and boot that kernel
+error_none = $(KDIR) is no kernel build tree: install the headers of the \
+	kernel (on Debian: linux-headers-$(shell uname -r)), or set KDIR
 
 # Since Linux 6.13 a module can be built outside its source directory (MO=).
 # For older kernels the source directory is one of symbolic links.
