@@ -29,10 +29,14 @@ error_old = memreg needs Linux $(OLDEST) or later, and $(KDIR) is of \
 error_none = $(KDIR) is no kernel build tree: install the headers of the \
 	kernel (on Debian: linux-headers-$(shell uname -r)), or set KDIR
 
+# What the module, the library and the packages call themselves.
+VERSION = $(shell awk '/define MEMREG_VERSION_(MAJOR|MINOR|PATCH)/ \
+	{ v = v s $$3; s = "." } END { print v }' user/lib/memreg.h)
+
 # Since Linux 6.13 a module can be built outside its source directory (MO=).
 # For older kernels the source directory is one of symbolic links.
 has_mo = $(shell printf '6.13\n%s\n' $(release) | sort -C -V && echo yes)
-kbuild = $(MAKE) -C $(KDIR) W=1e \
+kbuild = $(MAKE) -C $(KDIR) W=1e MEMREG_VERSION=$(VERSION) \
 	$(if $(has_mo),M=$(CURDIR) MO=$(M),M=$(M)/links MO=)
 
 .PHONY: module
@@ -125,6 +129,10 @@ uninstall-module:
 uninstall-user:
 	+@$(MAKE) --no-print-directory -C user O=$(B) uninstall
 	$(if $(DESTDIR),,ldconfig)
+
+.PHONY: version
+version:
+	@echo $(VERSION)
 
 .PHONY: clean
 clean:

@@ -445,4 +445,6 @@ module_init(memreg_init);
 module_exit(memreg_exit);
 
 MODULE_DESCRIPTION("RDMA memory registration: cheap, revocable, safe");
+MODULE_AUTHOR("The memreg developers");
+MODULE_VERSION(MEMREG_VERSION);
 MODULE_LICENSE("GPL");

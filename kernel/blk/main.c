@@ -498,6 +498,8 @@ module_init(memreg_blk_module_init);
 module_exit(memreg_blk_module_exit);
 
 MODULE_DESCRIPTION("Block devices on the memory or a file of a peer, by RDMA");
+MODULE_AUTHOR("The memreg developers");
+MODULE_VERSION(MEMREG_VERSION);
 MODULE_LICENSE("GPL");
 #ifdef MEMREG_EXPORT_NS_STRING
 MODULE_IMPORT_NS("IB_MEMREG");
