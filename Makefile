@@ -50,6 +50,7 @@ ifeq ($(has_mo),)
 	+@$(kbuild) modules
 	@ln -sf links/ib_memreg.ko $(M)/ib_memreg.ko
 	@ln -sf links/ib_memreg_blk.ko $(M)/ib_memreg_blk.ko
+	@ln -sf links/Module.symvers $(M)/Module.symvers
 else
 	+@$(kbuild) modules
 endif
@@ -90,7 +91,11 @@ tests: user $(if $(release),test-modules)
 demo check check-selftest soak bench lint lint-selftest:
 	@selftests/drive $@
 
-.PHONY: install install-module install-user
+# What other modules are built with is installed there.
+PREFIX ?= /usr/local
+dev = $(DESTDIR)$(PREFIX)/src/memreg-dev
+
+.PHONY: install install-module install-user install-kernel-dev
 install: install-module install-user
 
 # A kernel's headers come without the key that its modules are signed with, and
@@ -102,12 +107,17 @@ sig_key = $(shell sed -n 's/^CONFIG_MODULE_SIG_KEY="*\([^"]*\)"*$$/\1/p' \
 	$(KDIR)/include/config/auto.conf)
 unsigned = $(if $(has_key),,CONFIG_MODULE_SIG_ALL=)
 
-install-module: module
+install-module: module install-kernel-dev
 	+@$(kbuild) $(if $(DESTDIR),INSTALL_MOD_PATH=$(abspath $(DESTDIR))) \
 		$(unsigned) cmd_depmod=: modules_install
+	install -m 644 $(M)/Module.symvers $(dev)/$(release).symvers
 	$(if $(DESTDIR),,depmod $(release))
 	@$(if $(has_key),,echo 'The modules are not signed: with Secure Boot,' \
 		'see README.md.')
+
+install-kernel-dev:
+	install -D -m 644 -t $(dev)/include/rdma include/rdma/ib_memreg.h
+	install -m 644 kernel/ib_memreg.mk $(dev)
 
 install-user: user
 	+@$(MAKE) --no-print-directory -C user O=$(B) install
@@ -124,6 +134,8 @@ uninstall-module:
 	[ ! -d $(DESTDIR)/lib/modules/$(release)/updates ] || \
 		rmdir --ignore-fail-on-non-empty \
 		$(DESTDIR)/lib/modules/$(release)/updates
+	rm -f $(dev)/$(release).symvers
+	[ -n "$$(ls $(dev)/*.symvers 2>/dev/null)" ] || rm -rf $(dev)
 	$(if $(DESTDIR),,depmod $(release))
 
 uninstall-user:
