@@ -10,6 +10,9 @@
 
 #include "tool.h"
 
+#define UNSIGNED \
+	"Secure Boot or lockdown wants modules that are signed by a known key: see README.md"
+
 static const struct {
 	int err;
 	const char *text;
@@ -18,7 +21,7 @@ static const struct {
 	{ EACCES, "this needs root" },
 	{
 		ENOENT,
-		"it is not installed for this kernel, or a symbol of it is missing there: `make install` for the running kernel, or use --module PATH",
+		"it is not installed for this kernel, or a symbol of it is missing there: `make install` for the running kernel, or the package memreg-dkms with that kernel's headers, or use --module PATH",
 	},
 	{
 		ENOEXEC,
@@ -26,7 +29,7 @@ static const struct {
 	},
 	{
 		EKEYREJECTED,
-		"its signature is not accepted: secure boot or lockdown wants modules signed by a known key",
+		UNSIGNED,
 	},
 	{ ENOSYS, "this kernel has no loadable modules" },
 };
@@ -35,6 +38,9 @@ static const char *hint(int err)
 {
 	size_t i;
 
+	/* what lockdown answers to root */
+	if (err == -EPERM && !geteuid())
+		return UNSIGNED;
 	for (i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
 		if (hints[i].err == -err)
 			return hints[i].text;
