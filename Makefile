@@ -87,8 +87,9 @@ tests: user $(if $(release),test-modules)
 	+@$(MAKE) --no-print-directory -C selftests O=$(B) KSRC=$(KSRC)
 
 # What needs a guest, or tools that this machine may not have.
-.PHONY: demo check check-selftest soak bench lint lint-selftest
-demo check check-selftest soak bench lint lint-selftest:
+.PHONY: demo check check-selftest soak bench lint lint-selftest deb newcomer
+demo check check-selftest soak bench lint lint-selftest deb \
+	newcomer:
 	@selftests/drive $@
 
 # What other modules are built with is installed there.
@@ -116,7 +117,7 @@ install-module: module install-kernel-dev
 		'see README.md.')
 
 install-kernel-dev:
-	install -D -m 644 -t $(dev)/include/rdma include/rdma/ib_memreg.h
+	install -D -m 644 -t $(dev)/include/rdma include/rdma/*.h
 	install -m 644 kernel/ib_memreg.mk $(dev)
 
 install-user: user
@@ -142,7 +143,13 @@ uninstall-user:
 	+@$(MAKE) --no-print-directory -C user O=$(B) uninstall
 	$(if $(DESTDIR),,ldconfig)
 
-.PHONY: version
+# For DKMS: what `make module` needs.
+.PHONY: install-source version
+install-source:
+	mkdir -p $(DESTDIR)$(SOURCEDIR)/user/lib
+	cp -r Kbuild Makefile COPYING include kernel $(DESTDIR)$(SOURCEDIR)
+	cp user/lib/memreg.h $(DESTDIR)$(SOURCEDIR)/user/lib
+
 version:
 	@echo $(VERSION)
 
@@ -174,6 +181,8 @@ help:
 	@echo '  soak           all tests at full counts, as far as they are due;'
 	@echo '                 hours; TESTS="NAME..." counts here, too'
 	@echo '  bench          what it costs: a table, and build/bench.json'
+	@echo '  deb            Debian packages, into build/deb'
+	@echo '  newcomer       what README.md has one do, word by word'
 	@echo '  lint           every static check'
 	@echo '  lint-selftest  plant an error for every check, and see it found'
 	@echo
