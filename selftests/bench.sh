@@ -46,7 +46,9 @@ ALONE = {"ring_reap", "ring_reap_time"}
 KEYS = {"name", "unit", "ours", "peer", "peer_name", "ratio", "runs"}
 
 names = ["window_bind_revoke_" + w for w in WINDOW.split()] + OTHER.split()
-rows = json.load(open(sys.argv[1]))
+made = json.load(open(sys.argv[1]))
+assert len(made["sources"]) == 12 and made["kernel"], made
+rows = made["rows"]
 told = {row["name"]: row for row in rows}
 assert len(told) == len(rows), "a name is there twice"
 wanted = set(names) | {n + "_time" for n in names}
