@@ -4,7 +4,7 @@
 #	include /usr/src/memreg-dev/ib_memreg.mk
 #
 # (/usr/local/src, if memreg was installed from source), and its source includes
-# <rdma/ib_memreg.h> and imports the namespace IB_MEMREG. Its ib_memreg.ko must be
+# <rdma/memreg_pool.h> and imports the namespace IB_MEMREG. Its ib_memreg.ko must be
 # installed for the kernel that the module is built for: the versions of its
 # symbols are known from then on.
 
