@@ -846,6 +846,14 @@ static int memreg_endpoint_create_qp(struct memreg_endpoint *ep,
 	return ret;
 }
 
+/* Let go of the domain of an endpoint that has no QP any more. */
+static void memreg_endpoint_leave(struct memreg_domain *domain)
+{
+	/* No packet is in flight: see memreg_window_remote_inv_waits(). */
+	atomic_fetch_dec_release(&domain->connections);
+	memreg_domain_put(domain);
+}
+
 static void memreg_endpoint_destroy(struct memreg_file *file,
 				    struct memreg_object *obj)
 {
@@ -871,7 +879,7 @@ static void memreg_endpoint_destroy(struct memreg_file *file,
 	memreg_queues_free(ep);
 	memreg_bindings_fini(&ep->bound);
 	if (ep->domain)
-		memreg_domain_put(ep->domain);
+		memreg_endpoint_leave(ep->domain);
 	if (ep->cred)
 		put_cred(ep->cred);
 	kfree_rcu(ep, rcu);
@@ -1364,8 +1372,10 @@ static int memreg_request_join(struct memreg_ucmd *ucmd,
 	ret = memreg_charge(&ep->charge, ucmd->mdev, false);
 	if (ret)
 		return memreg_charge_reason(ucmd, ret);
+	atomic_inc(&domain->connections);
 	ret = memreg_request_build(ucmd, ep, domain, q);
 	if (ret) {
+		atomic_fetch_dec_release(&domain->connections);
 		memreg_uncharge(&ep->charge, ucmd->mdev);
 		return ret;
 	}
@@ -1646,6 +1656,7 @@ int memreg_endpoint_connect(struct memreg_ucmd *ucmd)
 	}
 	/* The reference is the endpoint's from here on. */
 	ep->domain = domain;
+	atomic_inc(&domain->connections);
 	ret = memreg_connect_prepare(ucmd, ep);
 	if (ret)
 		goto err_abort;

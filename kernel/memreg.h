@@ -571,6 +571,8 @@ struct memreg_idle {
  *	frwr_lock
  * @reap: Worker that gives back FRWRs which have been idle for long
  * @squeeze: It is to give back those that have not been, too
+ * @connections: Endpoints that are in it, from before each has a QP until it
+ *	has none, and none of its completions is left
  * @device_node: In memreg_device.domains
  * @charges: PD, CQ, QP
  */
@@ -602,6 +604,7 @@ struct memreg_domain {
 	struct list_head mapped[1U << MEMREG_MAPPED_BITS];
 	struct delayed_work reap;
 	bool squeeze;
+	atomic_t connections;
 	struct list_head device_node;
 	struct memreg_charge charges[3];
 };

@@ -1314,18 +1314,36 @@ err_put:
 	return ret;
 }
 
-/* End a claimed window; @sure: an invalidation has killed its key. */
-static void memreg_window_end(struct memreg_window *window, bool sure)
+/* End a claimed window; @rests: its key is dead, and no packet in flight. */
+static void memreg_window_end(struct memreg_window *window, bool rests)
 {
 	struct memreg_file *file = window->endpoint->file;
 
 	memreg_window_forget(window);
-	if (sure)
+	if (rests)
 		memreg_key_retire(&window->key);
 	else
 		memreg_key_destroy(&window->key);
 	memreg_window_tell_revoke(window);
 	memreg_window_unbind(file, window);
+}
+
+/* Does LOCAL_INV wait for the packets that were accepted before? */
+static bool memreg_window_inv_waits(const struct memreg_window *window)
+{
+	return !(window->domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV);
+}
+
+/*
+ * Does the peer's invalidation? It comes in order behind the packets of its own
+ * connection. If no other endpoint is in the domain, there are no others:
+ * destroying the QPs of those that were has waited for theirs, and those that
+ * come find the key dead.
+ */
+static bool memreg_window_remote_inv_waits(const struct memreg_window *window)
+{
+	return memreg_window_inv_waits(window) ||
+	       atomic_read_acquire(&window->domain->connections) == 1;
 }
 
 /*
@@ -1501,7 +1519,7 @@ void memreg_window_invalidated(struct memreg_slot *slot, bool done)
 
 	slot->window = NULL;
 	if (done)
-		memreg_window_end(window, true);
+		memreg_window_end(window, memreg_window_inv_waits(window));
 	else
 		memreg_window_let_go(window);
 }
@@ -1537,7 +1555,8 @@ u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
 	}
 	spin_unlock_irq(&ep->bound.lock);
 	if (mine)
-		memreg_window_end(window, true);
+		memreg_window_end(window,
+				  memreg_window_remote_inv_waits(window));
 	if (id) {
 		memreg_count(mdev, IB_MEMREG_STAT_REMOTE_INVALIDATIONS, 1);
 		return id;

@@ -507,8 +507,28 @@ TEST_F_TIMEOUT(window, I6_peer_writes_8_bytes_at_once, LIMIT_S)
  * Ends
  */
 
+/* MRs of the device that were destroyed to wait for packets in flight */
+static __u64 destroyed(const FIXTURE_DATA(window) *self)
+{
+	__u64 n = 0;
+
+	raw_stat(self->link.fd, IB_MEMREG_STAT_FRWRS_DESTROYED, &n);
+	return n;
+}
+
+/* Are there any, or does the device wait by itself? */
+static __u64 one_if_weak(const FIXTURE_DATA(window) *self)
+{
+	__u64 strict = 1;
+
+	raw_cap(self->link.fd, IB_MEMREG_CAP_STRICT_INVALIDATE, &strict);
+	return !strict;
+}
+
+/* Another connection of the domain may be using the key */
 TEST_F_TIMEOUT(window, I3_peer_ends_it, LIMIT_S)
 {
+	__u64 gone = destroyed(self);
 	__u64 before, after;
 	union entry entry;
 	__u32 old;
@@ -526,6 +546,7 @@ TEST_F_TIMEOUT(window, I3_peer_ends_it, LIMIT_S)
 	ASSERT_EQ(0, raw_stat(self->link.fd,
 			      IB_MEMREG_STAT_REMOTE_INVALIDATIONS, &after));
 	EXPECT_EQ(before + 1, after);
+	EXPECT_EQ(gone + one_if_weak(self), destroyed(self));
 	EXPECT_EQ(0, bound(self, 0));
 	dead(_metadata, self, &self->other.stock, false);
 	/* It can be bound anew, and has another key then. */
@@ -535,6 +556,25 @@ TEST_F_TIMEOUT(window, I3_peer_ends_it, LIMIT_S)
 	self->rkey = old;
 	dead(_metadata, self, self->stock, true);
 	EXPECT_TRUE(filled(self->mem, LEN - 64, 0, 1));
+}
+
+/* Its own packets come before its invalidation, and there are no others */
+TEST_F_TIMEOUT(window, I3_only_peer_of_the_domain_ends_it, LIMIT_S)
+{
+	union entry entry;
+	__u64 gone;
+
+	stock_close(&self->other.stock);
+	ASSERT_EQ(0, raw_destroy(self->link.fd, self->other.endpoint));
+	ASSERT_EQ(0, stock_open(&self->other.stock, STOCK_LEN));
+	grant(_metadata, self);
+	gone = destroyed(self);
+	peer_invalidates(_metadata, self, self->rkey);
+	done(_metadata, self, OP(RECV), &entry);
+	EXPECT_TRUE(entry.cqe.flags & IB_MEMREG_CQE_INVALIDATED);
+	EXPECT_EQ(gone, destroyed(self));
+	EXPECT_EQ(0, bound(self, 0));
+	dead(_metadata, self, self->stock, true);
 }
 
 /* Each of many is found by its key, in whatever order they end. */
@@ -573,12 +613,15 @@ TEST_F_TIMEOUT(window, I3_owner_ends_it, LIMIT_S)
 				    .window_id = self->windows[0],
 				    .flags = SIGNALED, .user_data = 8);
 	union entry entry;
+	__u64 gone;
 	__u32 old;
 
 	grant(_metadata, self);
 	old = self->rkey;
+	gone = destroyed(self);
 	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1));
 	done(_metadata, self, OP(INVALIDATE), &entry);
+	EXPECT_EQ(gone + one_if_weak(self), destroyed(self));
 	EXPECT_EQ(8, entry.cqe.user_data);
 	EXPECT_EQ(self->windows[0], entry.cqe.window_id);
 	EXPECT_EQ(0, bound(self, 0));
