@@ -36,11 +36,13 @@
  * Packets in flight
  *
  * On a driver whose LOCAL_INV does not wait for packets that passed the key
- * check (MEMREG_QUIRK_WEAK_INV), only ib_dereg_mr() proves that nobody copies
- * any more. There an idle FRWR stays on the list of the region that it mapped
+ * check (MEMREG_QUIRK_WEAK_INV), only ib_dereg_mr() proves that no packet is
+ * being copied any more: memreg_keys_revoke() therefore destroys FRWRs there.
+ * What memreg_keys_revoke_relaxed() or a guard has invalidated may be in use.
+ * Such an FRWR, when it is idle, stays on the list of the region that it mapped
  * last. It makes keys to the same range only, for which its page list need not
- * change: somebody who still copies looks up each of his pages there, and a
- * list that begins or ends elsewhere would lead him anywhere (I6). Before
+ * change: a responder that still copies looks up each of its pages there, and a
+ * list that begins or ends elsewhere would lead it anywhere (I6). Before
  * another range takes its place, or the region's pages are released, the FRWR
  * is destroyed (I1). Another range takes its place only if many are idle and it
  * has been for long, or if no more can be had: ranges that are granted again
@@ -861,17 +863,10 @@ static bool memreg_key_reusable(const struct memreg_key *key)
 	return !key->once && key->frwr->fast.mr && !key->frwr->fast.status;
 }
 
-/**
- * memreg_keys_revoke() - Kill keys
- * @domain: Their domain
- * @keys: Keys with FRWRs, which they have no more afterwards; the array is
- *	reordered
- * @count: Their number
- *
- * Context: may sleep. Never fails, and allocates nothing.
- */
-void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
-			unsigned int count)
+/* Kill keys by work requests; see memreg_keys_revoke_relaxed(). */
+static void memreg_keys_invalidate(struct memreg_domain *domain,
+				   struct memreg_key **keys,
+				   unsigned int count)
 {
 	struct memreg_batch batch;
 	unsigned int i, live;
@@ -905,6 +900,76 @@ void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 	memreg_reap_later(domain);
 }
 
+/* Kill keys along with their FRWRs; see memreg_key_destroy(). */
+static void memreg_keys_destroy(struct memreg_domain *domain,
+				struct memreg_key **keys, unsigned int count)
+{
+	spinlock_t *lock = &domain->mdev->frwr_lock;
+	unsigned int i, live;
+
+	live = memreg_keys_claim(domain, keys, count);
+	spin_lock(lock);
+	for (i = 0; i < count; i++)
+		memreg_frwr_unlink(keys[i]->frwr);
+	spin_unlock(lock);
+	for (i = 0; i < count; i++) {
+		memreg_frwr_free(keys[i]->frwr);
+		keys[i]->frwr = NULL;
+	}
+	spin_lock(lock);
+	for (i = 0; i < live; i++)
+		memreg_region_killed(keys[i]->region);
+	spin_unlock(lock);
+	memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_KILLED, live);
+}
+
+/**
+ * memreg_keys_revoke() - Kill keys, and wait for packets in flight
+ * @domain: Their domain
+ * @keys: Keys with FRWRs, which they have no more afterwards; the array is
+ *	reordered
+ * @count: Their number
+ *
+ * When this returns, no packet reaches memory through the keys, on any driver.
+ *
+ * Context: may sleep. Never fails.
+ */
+void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
+			unsigned int count)
+{
+	if (domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV)
+		memreg_keys_destroy(domain, keys, count);
+	else
+		memreg_keys_invalidate(domain, keys, count);
+}
+
+/*
+ * Keys that are worth a post and its completion. On rxe that takes a round trip
+ * through a worker, which costs as much as to destroy and allocate two MRs.
+ */
+#define MEMREG_INVALIDATE_MIN	2
+
+/**
+ * memreg_keys_revoke_relaxed() - Kill keys
+ * @domain: Their domain
+ * @keys: Keys with FRWRs, which they have no more afterwards; the array is
+ *	reordered
+ * @count: Their number
+ *
+ * When this returns, the device accepts no packet through the keys. Where
+ * MEMREG_QUIRK_WEAK_INV is, one that was accepted before may still land.
+ *
+ * Context: may sleep. Never fails.
+ */
+void memreg_keys_revoke_relaxed(struct memreg_domain *domain,
+				struct memreg_key **keys, unsigned int count)
+{
+	if (count < MEMREG_INVALIDATE_MIN)
+		memreg_keys_revoke(domain, keys, count);
+	else
+		memreg_keys_invalidate(domain, keys, count);
+}
+
 /**
  * memreg_key_destroy() - Kill a key along with its FRWR
  * @key: Key; nothing happens if it has no FRWR
@@ -915,21 +980,8 @@ void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
  */
 void memreg_key_destroy(struct memreg_key *key)
 {
-	spinlock_t *lock = &key->region->mdev->frwr_lock;
-	bool live;
-
-	if (!key->frwr)
-		return;
-	spin_lock(lock);
-	live = memreg_key_claim(key);
-	spin_unlock(lock);
-	memreg_key_free(key);
-	if (!live)
-		return;
-	memreg_count(key->region->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
-	spin_lock(lock);
-	memreg_region_killed(key->region);
-	spin_unlock(lock);
+	if (key->frwr)
+		memreg_keys_destroy(key->frwr->domain, &key, 1);
 }
 
 /**

@@ -761,6 +761,8 @@ int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 		     unsigned int count);
 void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 			unsigned int count);
+void memreg_keys_revoke_relaxed(struct memreg_domain *domain,
+				struct memreg_key **keys, unsigned int count);
 void memreg_key_destroy(struct memreg_key *key);
 int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
 		       struct work_struct *cut);

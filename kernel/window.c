@@ -992,24 +992,25 @@ static void memreg_revoke_claimed(struct memreg_file *file,
 				  struct memreg_domain *domain,
 				  struct memreg_window **windows,
 				  struct memreg_key **keys, u32 count,
-				  bool strict)
+				  bool relaxed)
 {
-	bool destroy = strict && domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV;
 	u32 i, left = 0;
 
 	for (i = 0; i < count; i++) {
 		struct memreg_window *window = windows[i];
-		bool type2 = window->type == IB_MEMREG_WINDOW_TYPE2B;
 
-		/* A REG_MR on an endpoint's queue may have been flushed. */
-		if (type2)
-			memreg_window_forget(window);
-		if (type2 || destroy)
-			memreg_key_destroy(&window->key);
-		else
+		if (window->type != IB_MEMREG_WINDOW_TYPE2B) {
 			keys[left++] = &window->key;
+			continue;
+		}
+		/* A REG_MR on an endpoint's queue may have been flushed. */
+		memreg_window_forget(window);
+		memreg_key_destroy(&window->key);
 	}
-	memreg_keys_revoke(domain, keys, left);
+	if (relaxed)
+		memreg_keys_revoke_relaxed(domain, keys, left);
+	else
+		memreg_keys_revoke(domain, keys, left);
 	memreg_count(domain->mdev, IB_MEMREG_STAT_WINDOWS_REVOKED, count);
 	for (i = 0; i < count; i++) {
 		memreg_window_trace_revoke(windows[i]);
@@ -1025,7 +1026,7 @@ int memreg_window_revoke(struct memreg_ucmd *ucmd)
 	u32 known;
 	int ret;
 
-	if (cmd->flags & ~IB_MEMREG_REVOKE_STRICT)
+	if (cmd->flags & ~IB_MEMREG_REVOKE_RELAXED)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	cmd->out_index = cmd->count;
 	ret = memreg_windows_init(ucmd, &batch, cmd->domain_id, cmd->count);
@@ -1042,7 +1043,7 @@ int memreg_window_revoke(struct memreg_ucmd *ucmd)
 	if (!ret) {
 		memreg_revoke_claimed(ucmd->file, batch.domain, batch.windows,
 				      batch.keys, batch.count,
-				      cmd->flags & IB_MEMREG_REVOKE_STRICT);
+				      cmd->flags & IB_MEMREG_REVOKE_RELAXED);
 	} else {
 		memreg_batch_unclaim(ucmd->file, &batch);
 		/* If this fails, too, the entry's index is lost, no more. */
@@ -1101,8 +1102,8 @@ static void memreg_grants_revoke(struct memreg_file *file,
 
 	for (i = 0; i < n; i++)
 		keys[i] = &windows[i]->key;
-	/* Nobody can ask for it later, so wait for packets as well. */
-	memreg_revoke_claimed(file, windows[0]->domain, windows, keys, n, true);
+	memreg_revoke_claimed(file, windows[0]->domain, windows, keys, n,
+			      false);
 	/* Calls may wait for them. */
 	smp_mb();
 	for (i = 0; i < n; i++) {

@@ -30,9 +30,10 @@ bench/report "$tmp/json" "$tmp/ki" "$tmp/us" || exit 1
 python3 - "$tmp/json" $? <<'EOT'
 import json, sys
 
-WINDOW = ("64k_batch32 64k_batch256 64k_batch32_thp 64k_batch32_vs_mw2 "
-          "64k_batch32_thp_vs_mw2 64k_single 64k_batch32_8mrs "
-          "64k_batch32_strict 64k_batch32_elsewhere live_100000")
+WINDOW = ("64k_batch32 64k_batch256 64k_batch32_thp 64k_single "
+          "64k_batch32_relaxed 64k_batch256_relaxed 64k_batch32_thp_relaxed "
+          "64k_batch32_relaxed_vs_mw2 64k_batch32_thp_relaxed_vs_mw2 "
+          "64k_batch32_8mrs_relaxed 64k_batch32_elsewhere_relaxed live_100000")
 OTHER = ("mr_register_64k_local mr_register_64k_remote mr_register_4k_remote "
          "mr_register_1m_remote munmap_10000_guards exit_10000_guards "
          "write_64k read_64k write_1m read_1m write_64k_vs_perftest "

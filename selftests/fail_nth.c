@@ -548,20 +548,16 @@ TEST_F_TIMEOUT(fail_nth, I8_window_revoke, 600)
 	sweep(_metadata, self, &op);
 }
 
-static int call_revoke_strict(FIXTURE_DATA(fail_nth) *self)
+static int call_revoke_relaxed(FIXTURE_DATA(fail_nth) *self)
 {
-	RAW(window_revoke, cmd, .flags = IB_MEMREG_REVOKE_STRICT,
-	    .domain_id = self->domain, .count = BATCH,
-	    .ids = (uintptr_t)self->ids);
-
-	return raw_call(self->fd, IB_MEMREG_IOC_WINDOW_REVOKE, &cmd);
+	return raw_revoke_relaxed(self->fd, self->domain, self->ids, BATCH);
 }
 
-TEST_F_TIMEOUT(fail_nth, I8_window_revoke_strict, 600)
+TEST_F_TIMEOUT(fail_nth, I8_window_revoke_relaxed, 600)
 {
 	static const struct op op = {
 		.prepare = prepare_bound,
-		.call = call_revoke_strict,
+		.call = call_revoke_relaxed,
 		.undo = destroy_windows,
 	};
 

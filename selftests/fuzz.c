@@ -360,7 +360,7 @@ static void make_window_revoke(struct fuzzer *f, void *arg)
 	const struct ib_memreg_object *window;
 	__u32 *ids, i;
 
-	cmd->flags = below(f, 2) * IB_MEMREG_REVOKE_STRICT;
+	cmd->flags = below(f, 2) * IB_MEMREG_REVOKE_RELAXED;
 	cmd->count = few(f);
 	ids = array(f, cmd->count, sizeof(*ids));
 	for (i = 0; i < cmd->count; i++) {

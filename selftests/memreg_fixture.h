@@ -89,6 +89,7 @@ int raw_register(int fd, __u32 domain, void *addr, size_t length, __u32 access,
 int raw_windows(int fd, __u32 domain, __u64 span, __u32 *ids, __u32 count);
 int raw_bind(int fd, __u32 domain, struct ib_memreg_bind *binds, __u32 count);
 int raw_revoke(int fd, __u32 domain, const __u32 *ids, __u32 count);
+int raw_revoke_relaxed(int fd, __u32 domain, const __u32 *ids, __u32 count);
 
 /* Of the last call that failed in this thread. */
 __u32 raw_reason(void);

@@ -104,11 +104,12 @@ static void *churn_windows(void *arg)
 		binds[i].length = PAGE;
 		binds[i].access = READ_WRITE;
 	}
-	for (;;) {
+	for (i = 0;; i++) {
 		must(memreg_window_bind_batch(handle, domain, binds, WINDOWS,
 					      NULL));
-		must(memreg_window_revoke_batch(handle, domain, windows,
-						WINDOWS, NULL));
+		must((i % 2 ? memreg_window_revoke_batch :
+			      memreg_window_revoke_relaxed)
+			(handle, domain, windows, WINDOWS, NULL));
 	}
 	return arg;
 }

@@ -301,7 +301,7 @@ TEST_F(stat, batch_of_windows_counts_each)
 	ASSERT_EQ(0, bind_all(self));
 	MOVED(BY(WINDOWS_BOUND, BATCH) BY(KEYS_MADE, BATCH)
 	      BY(FRWRS_ALLOCATED, BATCH) ONE_BATCH(BATCH));
-	ASSERT_EQ(0, revoke_all(self, 0));
+	ASSERT_EQ(0, revoke_all(self, IB_MEMREG_REVOKE_RELAXED));
 	MOVED(BY(WINDOWS_REVOKED, BATCH) BY(KEYS_KILLED, BATCH)
 	      ONE_BATCH(BATCH));
 	/* It is no error, and nothing happens. */
@@ -309,11 +309,11 @@ TEST_F(stat, batch_of_windows_counts_each)
 	MOVED();
 }
 
-TEST_F(stat, strict_revoke_destroys_where_invalidation_is_weak)
+TEST_F(stat, revoke_destroys_where_invalidation_is_weak)
 {
 	ASSERT_EQ(0, bind_all(self));
 	look(_metadata, self);
-	ASSERT_EQ(0, revoke_all(self, IB_MEMREG_REVOKE_STRICT));
+	ASSERT_EQ(0, revoke_all(self, 0));
 	if (weak_invalidate(self))
 		MOVED(BY(WINDOWS_REVOKED, BATCH) BY(KEYS_KILLED, BATCH)
 		      BY(FRWRS_DESTROYED, BATCH));
@@ -361,7 +361,7 @@ static void bind_until(struct __test_metadata *_metadata,
 	while (!moved(_metadata, self, stat)) {
 		ASSERT_GT(end, now_ms());
 		ASSERT_EQ(0, bind_in(self, self->o.domain, self->windows, mr));
-		ASSERT_EQ(0, revoke_all(self, 0));
+		ASSERT_EQ(0, revoke_all(self, IB_MEMREG_REVOKE_RELAXED));
 		self->offset += self->step;
 	}
 }
@@ -421,7 +421,7 @@ TEST_F_TIMEOUT(stat, idle_frwrs_of_ranges_in_turn_are_reused, LIMIT_S)
 		self->offset = i % 3 * PAGE;
 		ASSERT_EQ(0, bind_in(self, self->o.domain, self->windows,
 				     self->mr));
-		ASSERT_EQ(0, revoke_all(self, 0));
+		ASSERT_EQ(0, revoke_all(self, IB_MEMREG_REVOKE_RELAXED));
 	}
 	EXPECT_EQ(0, moved(_metadata, self, IB_MEMREG_STAT_FRWRS_FOREIGN));
 }
@@ -446,7 +446,7 @@ TEST_F(stat, idle_frwrs_go_with_their_domain)
 	ASSERT_EQ(0, raw_domain(self->fd, &domain));
 	ASSERT_EQ(0, raw_windows(self->fd, domain, LENGTH, windows, BATCH));
 	ASSERT_EQ(0, bind_in(self, domain, windows, self->mr));
-	ASSERT_EQ(0, raw_revoke(self->fd, domain, windows, BATCH));
+	ASSERT_EQ(0, raw_revoke_relaxed(self->fd, domain, windows, BATCH));
 	for (i = 0; i < BATCH; i++)
 		ASSERT_EQ(0, raw_destroy(self->fd, windows[i]));
 	look(_metadata, self);

@@ -560,9 +560,9 @@ static void do_revoke(struct worker *w)
 	revoke_some(w, 0);
 }
 
-static void do_revoke_strictly(struct worker *w)
+static void do_revoke_relaxed(struct worker *w)
 {
-	revoke_some(w, IB_MEMREG_REVOKE_STRICT);
+	revoke_some(w, IB_MEMREG_REVOKE_RELAXED);
 }
 
 static void do_list(struct worker *w)
@@ -1313,7 +1313,7 @@ static const struct action actions[] = {
 	ACTION(free_window),
 	ACTION(bind),
 	ACTION(revoke),
-	ACTION(revoke_strictly),
+	ACTION(revoke_relaxed),
 	ACTION(list),
 	ACTION(stat),
 	ACTION(create_domain),

@@ -94,7 +94,7 @@ static const struct call calls[] = {
 	CALL(WINDOW_ALLOC, window_alloc, NO_RESERVED),
 	CALL(WINDOW_BIND, window_bind, NO_RESERVED),
 	CALL(WINDOW_REVOKE, window_revoke, NO_RESERVED,
-	     .flags = IB_MEMREG_REVOKE_STRICT),
+	     .flags = IB_MEMREG_REVOKE_RELAXED),
 	CALL(LISTEN, listen, RESERVED(listen)),
 	CALL(ACCEPT, accept, NO_RESERVED),
 	CALL(REJECT, reject, RESERVED(reject)),

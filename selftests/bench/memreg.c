@@ -109,20 +109,21 @@ struct owner {
 /* An FRWR is for one region as a rule, so each has a domain, and a pool. */
 static struct owner on_pages = { .nr_mrs = 1 };
 static struct owner on_huge = { .nr_mrs = 1, .huge = 1 };
-static struct owner on_mrs = { .nr_mrs = MRS_MAX };
-static struct owner strictly = { .nr_mrs = 1 };
+static struct owner relaxed = { .nr_mrs = 1 };
+static struct owner relaxed_on_huge = { .nr_mrs = 1, .huge = 1 };
+static struct owner relaxed_on_mrs = { .nr_mrs = MRS_MAX };
+static struct owner relaxed_wandering = { .nr_mrs = 1, .wanders = 1 };
 static struct owner crowded = { .nr_mrs = 1 };
-static struct owner wandering = { .nr_mrs = 1, .wanders = 1 };
 
 /**
  * struct grant_kind - Sort of binding and revoking
  * @owner: Of the windows
- * @strict: Revoke strictly
+ * @relaxed: Don't wait for packets in flight to revoke
  * @live: Windows that stay bound meanwhile
  */
 struct grant_kind {
 	struct owner *owner;
-	int strict;
+	int relaxed;
 	const unsigned int *live;
 };
 
@@ -233,9 +234,9 @@ static int grants_revoke(const struct op *op)
 	const struct owner *owner = kind->owner;
 	int ret;
 
-	if (kind->strict)
-		ret = memreg_window_revoke_strict(owner->m, owner->domain,
-						  owner->ids, op->each, NULL);
+	if (kind->relaxed)
+		ret = memreg_window_revoke_relaxed(owner->m, owner->domain,
+						   owner->ids, op->each, NULL);
 	else if (op->each == 1)
 		ret = memreg_window_revoke(owner->m, owner->domain,
 					   owner->ids[0]);
@@ -416,9 +417,14 @@ const struct op memreg_ops[] = {
 	HALVES("batch32", 32, .owner = &on_pages),
 	GRANTS("batch256", 256, .owner = &on_pages),
 	GRANTS("batch32_thp", 32, .owner = &on_huge),
-	GRANTS("batch32_elsewhere", 32, .owner = &wandering),
-	GRANTS("batch32_8mrs", 32, .owner = &on_mrs),
-	GRANTS("batch32_strict", 32, .owner = &strictly, .strict = 1),
+	GRANTS("batch32_relaxed", 32, .owner = &relaxed, .relaxed = 1),
+	GRANTS("batch256_relaxed", 256, .owner = &relaxed, .relaxed = 1),
+	GRANTS("batch32_thp_relaxed", 32, .owner = &relaxed_on_huge,
+	       .relaxed = 1),
+	GRANTS("batch32_elsewhere_relaxed", 32, .owner = &relaxed_wandering,
+	       .relaxed = 1),
+	GRANTS("batch32_8mrs_relaxed", 32, .owner = &relaxed_on_mrs,
+	       .relaxed = 1),
 	GUARDS("munmap", guards_prepare, munmap_run, guards_finish),
 	GUARDS("exit", exit_prepare, exit_run, NULL),
 	GRANTS_ALONE("live_100", 32, .owner = &crowded, .live = &a_hundred),

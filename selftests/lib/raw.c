@@ -255,14 +255,25 @@ int raw_bind(int fd, __u32 domain, struct ib_memreg_bind *binds, __u32 count)
 	return ret;
 }
 
-int raw_revoke(int fd, __u32 domain, const __u32 *ids, __u32 count)
+static int revoke_with(int fd, __u32 domain, const __u32 *ids, __u32 count,
+		       __u32 flags)
 {
-	RAW(window_revoke, cmd, .domain_id = domain, .count = count,
-	    .ids = (uintptr_t)ids);
+	RAW(window_revoke, cmd, .flags = flags, .domain_id = domain,
+	    .count = count, .ids = (uintptr_t)ids);
 	int ret = raw_call(fd, IB_MEMREG_IOC_WINDOW_REVOKE, &cmd);
 
 	last_index = cmd.out_index;
 	return ret;
+}
+
+int raw_revoke(int fd, __u32 domain, const __u32 *ids, __u32 count)
+{
+	return revoke_with(fd, domain, ids, count, 0);
+}
+
+int raw_revoke_relaxed(int fd, __u32 domain, const __u32 *ids, __u32 count)
+{
+	return revoke_with(fd, domain, ids, count, IB_MEMREG_REVOKE_RELAXED);
 }
 
 long vm_pin(pid_t pid)

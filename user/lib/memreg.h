@@ -475,12 +475,10 @@ int memreg_window_grant(struct memreg *m, uint32_t domain,
  * @domain: Domain of the window, which is of type 1
  * @window: The window's id
  *
- * When it returns 0, the device accepts no new access through the window's
- * key; where IB_MEMREG_CAP_STRICT_INVALIDATE is 1, none lands any more, and
- * where it is 0, one that was accepted before may still be copied, and
- * memreg_window_revoke_strict() waits for it. The window may be bound again. A
- * window that isn't bound is no error, and one that the end of its connection
- * is revoking is waited for.
+ * When it returns 0, the device accepts no access through the window's key, and
+ * none that it accepted before lands any more, on any device: the memory is the
+ * owner's alone. The window may be bound again. A window that isn't bound is no
+ * error, and one that the end of its connection is revoking is waited for.
  *
  * Return: 0; -EINVAL, -ENOENT, -EBUSY (another thread is binding or revoking
  * it), -ENOMEM, -EINTR, -ENODEV.
@@ -503,21 +501,23 @@ int memreg_window_revoke_batch(struct memreg *m, uint32_t domain,
 			       unsigned int *failed);
 
 /**
- * memreg_window_revoke_strict() - Take grants back, packets in flight included
+ * memreg_window_revoke_relaxed() - Take grants back from now on
  * @m: The handle
  * @domain: Domain of the windows
  * @windows: Array of @count ids
  * @count: How many, 1 to IB_MEMREG_BATCH_MAX; all are revoked, or none
  * @failed: As with memreg_window_bind_batch()
  *
- * As memreg_window_revoke_batch(), but when it returns 0 no access lands any
- * more on any device. It costs more where IB_MEMREG_CAP_STRICT_INVALIDATE is 0.
+ * As memreg_window_revoke_batch(), but where IB_MEMREG_CAP_STRICT_INVALIDATE is
+ * 0, an access that was accepted before may still land when it returns; in
+ * batches it costs less there. It is for memory that is not used for something
+ * else before its MR is deregistered, which waits.
  *
  * Return: As memreg_window_revoke_batch().
  */
-int memreg_window_revoke_strict(struct memreg *m, uint32_t domain,
-				const uint32_t *windows, unsigned int count,
-				unsigned int *failed);
+int memreg_window_revoke_relaxed(struct memreg *m, uint32_t domain,
+				 const uint32_t *windows, unsigned int count,
+				 unsigned int *failed);
 
 /**
  * memreg_window_free() - Revoke a window, if it is bound, and free it

@@ -137,13 +137,13 @@ EXPORT int memreg_window_revoke_batch(struct memreg *m, uint32_t domain,
 	return revoke(m, domain, windows, count, failed, 0);
 }
 
-EXPORT int memreg_window_revoke_strict(struct memreg *m, uint32_t domain,
-				       const uint32_t *windows,
-				       unsigned int count,
-				       unsigned int *failed)
+EXPORT int memreg_window_revoke_relaxed(struct memreg *m, uint32_t domain,
+					const uint32_t *windows,
+					unsigned int count,
+					unsigned int *failed)
 {
 	return revoke(m, domain, windows, count, failed,
-		      IB_MEMREG_REVOKE_STRICT);
+		      IB_MEMREG_REVOKE_RELAXED);
 }
 
 EXPORT int memreg_window_revoke(struct memreg *m, uint32_t domain,

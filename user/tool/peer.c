@@ -174,7 +174,7 @@ static void revoke(struct server *s, struct peer *p)
 		say("peer %" PRIu32 ": has no window any more", p->id);
 		return;
 	}
-	if (memreg_window_revoke_strict(s->m, p->domain, &p->window, 1, NULL)) {
+	if (memreg_window_revoke(s->m, p->domain, p->window)) {
 		fail("peer %" PRIu32 ": %s", p->id, memreg_reason());
 		return;
 	}

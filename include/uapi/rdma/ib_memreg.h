@@ -375,10 +375,10 @@ enum ib_memreg_backing {
  *	bytes; one of 64 bytes takes 64 less.
  * @IB_MEMREG_CAP_REREG_IN_PLACE: 1 if re-registration keeps the keys.
  * @IB_MEMREG_CAP_STRICT_INVALIDATE: 1 if a key's invalidation waits for the
- *	packets in flight, as the specification wants it. Where it is 0, a
- *	packet that was accepted before may still be copied after a revoke
- *	returned. IB_MEMREG_REVOKE_STRICT, destroying a window that is bound,
- *	and destroying an MR do wait for it.
+ *	packets in flight, as the specification wants it. Where it is 0, only
+ *	destroying the key's MR does, which is what a revoke does there unless
+ *	it has IB_MEMREG_REVOKE_RELAXED: see "What is known when a key has
+ *	ended".
  * @IB_MEMREG_CAP_MAX_MR: MRs of the device.
  * @IB_MEMREG_CAP_MAX_QP: QPs of the device; a domain and an endpoint take one
  *	each.
@@ -787,15 +787,43 @@ struct ib_memreg_window_bind {
 #define IB_MEMREG_IOC_WINDOW_BIND	_IO(IB_MEMREG_IOC_MAGIC, 0x07)
 
 /**
+ * DOC: What is known when a key has ended
+ *
+ * A key is *closed* when the device accepts no new access through it. It is at
+ * *rest* when, besides, no access that was accepted before lands any more: the
+ * owner may use the memory for something else. Where
+ * IB_MEMREG_CAP_STRICT_INVALIDATE is 1, a key that is closed is at rest.
+ * Where it is 0, as on soft-RoCE:
+ *
+ * ===================================  =======================================
+ * What has ended the key               When that has returned or completed
+ * ===================================  =======================================
+ * WINDOW_REVOKE                        at rest
+ * WINDOW_REVOKE, REVOKE_RELAXED        closed
+ * DESTROY of a bound window or an MR   at rest
+ * INVALIDATE, type 2B                  at rest
+ * SEND_WITH_INV of the peer, type 2B   at rest
+ * DISCONNECT, the end of a connection  at rest
+ * close(2), exit                       at rest before a page is unpinned
+ * an unmap, through the MR's guard     closed; at rest when the window is
+ *                                      revoked or destroyed, or the MR is
+ * ===================================  =======================================
+ *
+ * Pages stay pinned until every key to them is at rest, on any device.
+ */
+
+/**
  * enum ib_memreg_revoke_flags - Flags of WINDOW_REVOKE
- * @IB_MEMREG_REVOKE_STRICT: When the call returns, no packet lands any more on
- *	any device. Where IB_MEMREG_CAP_STRICT_INVALIDATE is 0 the keys' MRs
- *	are destroyed for that. A window that was revoked without this flag
- *	before is not bound any more, and nothing waits for its packets. The end
- *	of an endpoint's connection revokes strictly.
+ * @IB_MEMREG_REVOKE_RELAXED: When the call returns, the device accepts no new
+ *	access through the keys, but need not have finished those that it
+ *	accepted before: where IB_MEMREG_CAP_STRICT_INVALIDATE is 0, a packet
+ *	may still land. In batches this is cheaper there; elsewhere the flag
+ *	changes nothing. It is for owners that don't use the memory for
+ *	something else before they destroy the MR, which waits. The windows are
+ *	not bound any more: another revoke waits for nothing.
  */
 enum ib_memreg_revoke_flags {
-	IB_MEMREG_REVOKE_STRICT = 1 << 0
+	IB_MEMREG_REVOKE_RELAXED = 1 << 0
 };
 
 /**
@@ -809,10 +837,11 @@ enum ib_memreg_revoke_flags {
  *	written if @flags are unknown, or the call was not begun
  * @ids: Pointer to an array of @count __u32 window ids
  *
- * Revoke windows, all or none of them. When the call returns 0, no new access
- * through their keys is accepted, and on devices with
- * IB_MEMREG_CAP_STRICT_INVALIDATE none lands any more. A window that is not
- * bound (any more) is no error, and one that the end of its endpoint's
+ * Revoke windows, all or none of them. When the call returns 0, no access
+ * through their keys is accepted, and none that was accepted before lands any
+ * more, on any device. Where IB_MEMREG_CAP_STRICT_INVALIDATE is 0 the keys' MRs
+ * are destroyed for that; IB_MEMREG_REVOKE_RELAXED promises less. A window that
+ * is not bound (any more) is no error, and one that the end of its endpoint's
  * connection is revoking is waited for. Once the entries are found good the
  * call cannot fail: a key that can't be invalidated by a work request is
  * destroyed.
