@@ -55,13 +55,15 @@ else
 	+@$(kbuild) modules
 endif
 
-# Modules that only measure, or show, are built here, and not installed.
+# Modules that only measure, test or show are built here, and not installed.
 .PHONY: test-modules
 test-modules: module
 	+@$(kbuild) MEMREG_TESTS=m modules
 ifeq ($(has_mo),)
 	@ln -sf links/ib_memreg_bench.ko $(M)/ib_memreg_bench.ko
 	@ln -sf links/ib_memreg_sample.ko $(M)/ib_memreg_sample.ko
+	@[ ! -e $(M)/links/ib_memreg_hold.ko ] || \
+		ln -sf links/ib_memreg_hold.ko $(M)/ib_memreg_hold.ko
 	@[ ! -e $(M)/links/ib_memreg_kunit.ko ] || \
 		ln -sf links/ib_memreg_kunit.ko $(M)/ib_memreg_kunit.ko
 endif

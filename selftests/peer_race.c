@@ -8,11 +8,15 @@
  * was told of its access error, none of those before it is under way, and the
  * memory can be looked at for the last time.
  *
+ * It takes luck for a packet to be under way just then. So one is also held
+ * there, where that can be done.
+ *
  * time limit: 600
  * soak in parts: 5
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/utsname.h>
 
 #include "peer.h"
 
@@ -59,8 +63,8 @@ FIXTURE_TEARDOWN(race)
 	arena_free(&self->a);
 }
 
-static void begin_writes(struct __test_metadata *_metadata,
-			 FIXTURE_DATA(race) *self, unsigned int byte)
+static void bind_window(struct __test_metadata *_metadata,
+			FIXTURE_DATA(race) *self)
 {
 	struct ib_memreg_bind bind = {
 		.window_id = self->window,
@@ -74,9 +78,23 @@ static void begin_writes(struct __test_metadata *_metadata,
 	owner_bind(_metadata, &self->o, self->o.domain, &bind, &g);
 	peer_ask(_metadata, &self->p, "iova 0x%llx", bind.out_iova);
 	peer_ask(_metadata, &self->p, "rkey 0x%x", g.rkey);
+}
+
+static void begin_writes(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(race) *self, unsigned int byte)
+{
+	bind_window(_metadata, self);
 	peer_ask(_metadata, &self->p, "start write 0 %lu %u", SPAN, byte);
 	ASSERT_PEER("success", &self->p);
 	memset(self->a.copy + PAGE, (int)byte, SPAN);
+}
+
+static void begin_reads(struct __test_metadata *_metadata,
+			FIXTURE_DATA(race) *self)
+{
+	bind_window(_metadata, self);
+	peer_ask(_metadata, &self->p, "start read 0 %lu", SPAN);
+	ASSERT_PEER("success", &self->p);
 }
 
 /* Bytes that are not what the owner wrote after it had revoked the window */
@@ -240,13 +258,10 @@ struct taker {
 	int (*take)(FIXTURE_DATA(race) *self);
 	unsigned int delay;
 	unsigned int round;
+	_Atomic pid_t tid;
+	_Atomic bool done;
 	int ret;
 };
-
-static int take_by_unmap(FIXTURE_DATA(race) *self)
-{
-	return munmap(self->alias, self->a.len) ? -errno : 0;
-}
 
 /* Whose call returns first writes all of the window */
 static void *take_and_write(void *arg)
@@ -254,12 +269,178 @@ static void *take_and_write(void *arg)
 	struct taker *t = arg;
 	unsigned int i;
 
+	t->tid = gettid();
 	for (i = 0; i < t->delay; i++)
 		atomic_thread_fence(memory_order_seq_cst);
 	t->ret = t->take(t->self);
 	if (!atomic_exchange(&t->self->taken, true))
 		arena_fill(&t->self->a, t->round);
+	t->done = true;
 	return NULL;
+}
+
+/*
+ * A packet is held where its key was found good and nothing of it was copied,
+ * by a module of the tests, kernel/hold.c, which knows soft-RoCE
+ */
+
+#define HOLD_MODULE	"ib_memreg_hold"
+#define HOLD_PARAMETERS	"/sys/module/" HOLD_MODULE "/parameters/"
+
+/* Not where the module was not built, or the device is another one */
+static bool hold_load(void)
+{
+	struct utsname host;
+	char path[128];
+	int fd, ret;
+
+	uname(&host);
+	snprintf(path, sizeof(path), "build/kernel-%s/" HOLD_MODULE ".ko",
+		 host.release);
+	fd = open(tree_path(path), O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	ret = (int)syscall(SYS_finit_module, fd, "", 0);
+	close(fd);
+	return !ret || errno == EEXIST;
+}
+
+static bool hold_set(const char *value)
+{
+	FILE *f = fopen(HOLD_PARAMETERS "hold", "w");
+
+	return f && fputs(value, f) >= 0 && !fclose(f);
+}
+
+static bool hold_is(const char *name, const char *value)
+{
+	FILE *f = fopen(name, "r");
+	char line[64] = "";
+	bool ret;
+
+	ret = f && fgets(line, sizeof(line), f) && strstr(line, value);
+	if (f)
+		fclose(f);
+	return ret;
+}
+
+/* Has the thread come to where the driver waits for packets? */
+static bool waits_for_packets(const struct taker *t)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/wchan", t->tid);
+	return hold_is(path, "rxe_cleanup");
+}
+
+/*
+ * Have a packet held, and take the window away. Returns late bytes; @returned
+ * says if the call returned before the packet went on.
+ */
+static size_t race_with_held(struct __test_metadata *_metadata,
+			     FIXTURE_DATA(race) *self,
+			     int (*take)(FIXTURE_DATA(race) *self), bool reads,
+			     bool *returned)
+{
+	struct taker t = { .self = self, .take = take, .round = 1 };
+	int64_t end = now_ms() + LIMIT_MS;
+
+	self->taken = false;
+	if (reads)
+		begin_reads(_metadata, self);
+	else
+		begin_writes(_metadata, self, 0x80);
+	ASSERT_TRUE(hold_set(reads ? "2" : "1"));
+	while (!hold_is(HOLD_PARAMETERS "held", "1")) {
+		ASSERT_GT(end, now_ms());
+		poll(NULL, 0, 1);
+	}
+	ASSERT_EQ(0, pthread_create(&t.thread, NULL, take_and_write, &t));
+	while (!t.done && !waits_for_packets(&t)) {
+		ASSERT_GT(end, now_ms());
+		poll(NULL, 0, 1);
+	}
+	*returned = t.done;
+	ASSERT_TRUE(hold_set("0"));
+	pthread_join(t.thread, NULL);
+	ASSERT_EQ(0, t.ret);
+	ASSERT_TRUE(hold_is(HOLD_PARAMETERS "overdue", "0"));
+	return late_bytes(_metadata, self);
+}
+
+/* With a batch of windows, one of which is used */
+static size_t race_many_with_held(struct __test_metadata *_metadata,
+				  FIXTURE_DATA(race) *self,
+				  int (*take)(FIXTURE_DATA(race) *self),
+				  bool reads, bool *returned)
+{
+	size_t late;
+
+	ASSERT_EQ(0, memreg_window_alloc(self->o.m, self->o.domain,
+					 IB_MEMREG_WINDOW_TYPE1, SPAN,
+					 self->batch, BATCH));
+	bind_others(_metadata, self, BATCH / 2);
+	self->window = self->batch[BATCH / 2];
+	late = race_with_held(_metadata, self, take, reads, returned);
+	syscall(SYS_delete_module, HOLD_MODULE, O_NONBLOCK);
+	return late;
+}
+
+TEST_F_TIMEOUT(race, I3_revoke_waits_for_a_write_in_flight, LIMIT_S)
+{
+	bool returned;
+
+	if (self->strict || !hold_load())
+		SKIP(return, "no packet can be held");
+	EXPECT_EQ(0, race_many_with_held(_metadata, self, take_by_batch_revoke,
+					 false, &returned));
+	EXPECT_FALSE(returned);
+}
+
+TEST_F_TIMEOUT(race, I3_revoke_waits_for_a_read_in_flight, LIMIT_S)
+{
+	bool returned;
+
+	if (self->strict || !hold_load())
+		SKIP(return, "no packet can be held");
+	EXPECT_EQ(0, race_many_with_held(_metadata, self, take_by_batch_revoke,
+					 true, &returned));
+	EXPECT_FALSE(returned);
+}
+
+TEST_F_TIMEOUT(race, I3_destroying_waits_for_a_write_in_flight, LIMIT_S)
+{
+	bool returned;
+
+	if (self->strict || !hold_load())
+		SKIP(return, "no packet can be held");
+	EXPECT_EQ(0, race_many_with_held(_metadata, self, take_by_destroy,
+					 false, &returned));
+	EXPECT_FALSE(returned);
+}
+
+/* This one lands: so the others would, if those did not wait */
+TEST_F_TIMEOUT(race, I3_relaxed_revoke_waits_for_no_packet, LIMIT_S)
+{
+	bool returned;
+	size_t late;
+
+	if (self->strict || !hold_load())
+		SKIP(return, "no packet can be held");
+	late = race_many_with_held(_metadata, self, take_by_relaxed_revoke,
+				   false, &returned);
+	EXPECT_TRUE(returned);
+	EXPECT_LT(0, late);
+	EXPECT_GE(may_land(self), late);
+}
+
+/*
+ * A revoke races with an unmap
+ */
+
+static int take_by_unmap(FIXTURE_DATA(race) *self)
+{
+	return munmap(self->alias, self->a.len) ? -errno : 0;
 }
 
 /* Have both of them try, in either order */
