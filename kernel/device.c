@@ -417,7 +417,6 @@ static int memreg_device_add(struct ib_device *ibdev)
 	INIT_LIST_HEAD(&mdev->files);
 	mutex_init(&mdev->drain_lock);
 	spin_lock_init(&mdev->frwr_lock);
-	init_waitqueue_head(&mdev->guard_wait);
 	spin_lock_init(&mdev->domains_lock);
 	INIT_LIST_HEAD(&mdev->domains);
 	INIT_IB_EVENT_HANDLER(&mdev->event_handler, ibdev,

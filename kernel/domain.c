@@ -12,12 +12,12 @@
  * a failure shows as a completion of its own, signalled or not, and so do the
  * flushes behind it.
  *
- * Who waits polls, and finds the completions of others as well. That spares
- * the way through a softirq, which is a thread of its own if the driver
- * completes in one. Completions that nobody waits for stay in the queue, which
- * has room for all of them. A device that is as fast as a work request should
- * be is done before there is anything to sleep for, and a driver that works in
- * threads has to be given the CPU: so the first thing to do is to yield.
+ * Completions are taken off the queue by whoever comes first: the device's
+ * completion event, by way of an interrupt on the same CPU, as a driver may
+ * call with its own lock held; or the task that waits, which looks once before
+ * it sleeps. Nothing waits for a task to be scheduled but that task: the next
+ * LOCAL_INVs are posted, and dead keys are counted, in the interrupt
+ * (kernel/kill.c).
  *
  * Recovery
  *
@@ -44,9 +44,6 @@
 
 /* How long a batch may take before the queue is taken for broken. */
 #define MEMREG_BATCH_TIMEOUT	(10 * HZ)
-
-/* How often the CPU is given away before a batch is slept for. */
-#define MEMREG_BATCH_YIELDS	2
 
 /* Rebuilding must not wait for those who wait for it on memreg_wq. */
 static struct workqueue_struct *memreg_rebuild_wq;
@@ -255,18 +252,15 @@ static void memreg_batch_end(struct memreg_batch *batch)
 	batch->ended = true;
 	trace_memreg_batch_end(batch);
 	if (batch->reserve) {
-		WRITE_ONCE(domain->sq_reserve,
-			   domain->sq_reserve + batch->count);
-		wake_up_all(&domain->mdev->guard_wait);
+		memreg_kill_ended(batch);
 		return;
 	}
 	domain->sq_free += batch->count;
-	/* Who waits for room is in the queue before it looks, with the lock. */
+	/* A task is in the queue before it checks for room, with the lock. */
 	if (waitqueue_active(&domain->sq_wait))
 		wake_up(&domain->sq_wait);
 	/* The batch is on its stack, and it looks at it under the lock. */
-	if (batch->waiter != current)
-		wake_up_process(batch->waiter);
+	wake_up_process(batch->waiter);
 }
 
 /**
@@ -284,7 +278,7 @@ void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc)
 
 	spin_lock_irqsave(&domain->sq_lock, flags);
 	if (wc->status != IB_WC_SUCCESS) {
-		frwr->fast.status = -EIO;
+		WRITE_ONCE(frwr->fast.status, -EIO);
 		batch->error = -EIO;
 		trace_memreg_frwr_fail(frwr, wc->status);
 		memreg_queue_break(domain);
@@ -294,29 +288,36 @@ void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc)
 	spin_unlock_irqrestore(&domain->sq_lock, flags);
 }
 
-/* The completion queue is not empty any more. */
+/* Take what is in the completion queue, and ask for an event on the next. */
+static void memreg_queue_poll(struct memreg_domain *domain)
+{
+	struct ib_cq *cq = domain->cq;
+	unsigned long flags;
+	struct ib_wc wc;
+
+	spin_lock_irqsave(&domain->cq_lock, flags);
+	do {
+		while (ib_poll_cq(cq, 1, &wc) > 0)
+			wc.wr_cqe->done(cq, &wc);
+	} while (ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
+				  IB_CQ_REPORT_MISSED_EVENTS) > 0);
+	spin_unlock_irqrestore(&domain->cq_lock, flags);
+}
+
+static void memreg_queue_irq(struct irq_work *irq)
+{
+	memreg_queue_poll(container_of(irq, struct memreg_domain, irq));
+}
+
+/*
+ * The completion queue is not empty any more. rxe calls this with the lock held
+ * that polling takes.
+ */
 static void memreg_queue_event(struct ib_cq *cq, void *context)
 {
 	struct memreg_domain *domain = context;
 
-	/* One who waits here polls for all of them. */
-	wake_up(&domain->cq_wait);
-	wake_up_all(&domain->mdev->guard_wait);
-}
-
-/* Take what is in the completion queue; @arm: be told of what comes next. */
-static void memreg_queue_poll(struct memreg_domain *domain, bool arm)
-{
-	struct ib_cq *cq = domain->cq;
-	struct ib_wc wc;
-
-	spin_lock(&domain->cq_lock);
-	do {
-		while (ib_poll_cq(cq, 1, &wc) > 0)
-			wc.wr_cqe->done(cq, &wc);
-	} while (arm && ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
-					 IB_CQ_REPORT_MISSED_EVENTS) > 0);
-	spin_unlock(&domain->cq_lock);
+	irq_work_queue(&domain->irq);
 }
 
 /* Nobody knows how far these work requests got. */
@@ -325,7 +326,7 @@ static void memreg_batch_abandon(struct memreg_batch *batch)
 	struct memreg_frwr *frwr;
 
 	for (frwr = batch->first; frwr; frwr = memreg_batch_next(frwr))
-		frwr->fast.status = -EIO;
+		WRITE_ONCE(frwr->fast.status, -EIO);
 	batch->error = -EIO;
 	memreg_batch_end(batch);
 }
@@ -383,8 +384,16 @@ struct memreg_frwr *memreg_batch_next(const struct memreg_frwr *frwr)
 				   fast.wr.wr) : NULL;
 }
 
-/* Post a batch. From here on it ends by a completion or by the worker. */
-static void memreg_batch_post_locked(struct memreg_batch *batch)
+/**
+ * memreg_batch_post_locked() - Post a batch
+ * @batch: Batch for which there is room
+ *
+ * From here on the batch ends by a completion, or by the worker that rebuilds
+ * the queue.
+ *
+ * Context: any, with sq_lock held.
+ */
+void memreg_batch_post_locked(struct memreg_batch *batch)
 {
 	struct memreg_domain *domain = batch->domain;
 	struct ib_send_wr *first = &batch->first->fast.wr.wr;
@@ -393,6 +402,7 @@ static void memreg_batch_post_locked(struct memreg_batch *batch)
 	lockdep_assert_held(&domain->sq_lock);
 
 	list_add_tail(&batch->node, &domain->inflight);
+	batch->posted = jiffies;
 	memreg_count(domain->mdev, IB_MEMREG_STAT_BATCHES, 1);
 	memreg_count(domain->mdev, IB_MEMREG_STAT_WORK_REQUESTS, batch->count);
 	trace_memreg_batch_post(batch);
@@ -403,7 +413,7 @@ static void memreg_batch_post_locked(struct memreg_batch *batch)
 }
 
 /* Post a batch if the queue works, and has room for it. */
-static int memreg_batch_post_in(struct memreg_batch *batch, unsigned int *room)
+static int memreg_batch_try_post(struct memreg_batch *batch)
 {
 	struct memreg_domain *domain = batch->domain;
 
@@ -411,11 +421,25 @@ static int memreg_batch_post_in(struct memreg_batch *batch, unsigned int *room)
 
 	if (domain->state != MEMREG_QUEUE_READY)
 		return -EIO;
-	if (*room < batch->count)
+	if (domain->sq_free < batch->count)
 		return -EAGAIN;
-	WRITE_ONCE(*room, *room - batch->count);
+	domain->sq_free -= batch->count;
 	memreg_batch_post_locked(batch);
 	return 0;
+}
+
+/**
+ * memreg_queue_kick() - Let the worker try again if the queue is down
+ * @domain: The domain
+ *
+ * Context: any, with sq_lock held.
+ */
+void memreg_queue_kick(struct memreg_domain *domain)
+{
+	lockdep_assert_held(&domain->sq_lock);
+
+	if (domain->state == MEMREG_QUEUE_DOWN)
+		queue_work(memreg_rebuild_wq, &domain->rebuild);
 }
 
 /* Let the worker try again if the queue is down; returns its attempts so far */
@@ -424,8 +448,7 @@ static unsigned long memreg_queue_rouse(struct memreg_domain *domain)
 	unsigned long attempts;
 
 	spin_lock_irq(&domain->sq_lock);
-	if (domain->state == MEMREG_QUEUE_DOWN)
-		queue_work(memreg_rebuild_wq, &domain->rebuild);
+	memreg_queue_kick(domain);
 	attempts = domain->attempts;
 	spin_unlock_irq(&domain->sq_lock);
 	return attempts;
@@ -438,7 +461,7 @@ static bool memreg_batch_decided(struct memreg_batch *batch,
 	struct memreg_domain *domain = batch->domain;
 
 	spin_lock_irq(&domain->sq_lock);
-	*ret = memreg_batch_post_in(batch, &domain->sq_free);
+	*ret = memreg_batch_try_post(batch);
 	if (domain->state == MEMREG_QUEUE_DOWN && domain->attempts != attempts)
 		*ret = -ENETDOWN;
 	spin_unlock_irq(&domain->sq_lock);
@@ -465,32 +488,6 @@ static int memreg_batch_post(struct memreg_batch *batch)
 	return err ? -EINTR : ret;
 }
 
-/**
- * memreg_batch_try_post() - Post a batch from the reserve, without waiting
- * @batch: Batch of at most MEMREG_SQ_RESERVE work requests
- *
- * Context: process, may not sleep. If this returns 0, memreg_batch_ended()
- * tells when it is through, and it is worth asking whenever
- * memreg_device.guard_wait wakes.
- * Return: 0; -EAGAIN if there is no room at the moment; -EIO if the queue does
- * not work at the moment.
- */
-int memreg_batch_try_post(struct memreg_batch *batch)
-{
-	struct memreg_domain *domain = batch->domain;
-	unsigned long flags;
-	int ret;
-
-	/* The room of what is through, which nobody may have looked at. */
-	if (READ_ONCE(domain->sq_reserve) < batch->count)
-		memreg_queue_poll(domain, true);
-	spin_lock_irqsave(&domain->sq_lock, flags);
-	batch->reserve = true;
-	ret = memreg_batch_post_in(batch, &domain->sq_reserve);
-	spin_unlock_irqrestore(&domain->sq_lock, flags);
-	return ret;
-}
-
 static bool memreg_batch_is_through(struct memreg_batch *batch)
 {
 	unsigned long flags;
@@ -502,85 +499,46 @@ static bool memreg_batch_is_through(struct memreg_batch *batch)
 	return ended;
 }
 
-static bool memreg_batch_look(struct memreg_batch *batch, bool arm)
-{
-	memreg_queue_poll(batch->domain, arm);
-	return memreg_batch_is_through(batch);
-}
-
 /**
- * memreg_batch_ended() - Is a batch that was posted from the reserve through?
- * @batch: The batch
- *
- * Context: process, may not sleep.
- * Return: whether it is. If so, nobody touches the batch any more.
- */
-bool memreg_batch_ended(struct memreg_batch *batch)
-{
-	/* Who looked for another one may have found this one through. */
-	return memreg_batch_is_through(batch) || memreg_batch_look(batch, true);
-}
-
-/**
- * memreg_queue_stall() - Somebody waited for a queue in vain
+ * memreg_queue_stall() - Have a queue rebuilt that somebody waited for in vain
  * @domain: The domain
+ * @patience: Jiffies that a batch may take
  *
- * The queue is rebuilt, and nobody waits for it in the meantime.
+ * A queue works in order: if its oldest batch is younger than that, it works.
  *
  * Context: any.
  */
-void memreg_queue_stall(struct memreg_domain *domain)
+void memreg_queue_stall(struct memreg_domain *domain, unsigned long patience)
 {
+	struct memreg_batch *oldest;
 	unsigned long flags;
 
 	spin_lock_irqsave(&domain->sq_lock, flags);
-	memreg_queue_break(domain);
+	oldest = list_first_entry_or_null(&domain->inflight,
+					  struct memreg_batch, node);
+	if (oldest && time_after_eq(jiffies, oldest->posted + patience))
+		memreg_queue_break(domain);
 	spin_unlock_irqrestore(&domain->sq_lock, flags);
-}
-
-/* Let others have the CPU a few times. Returns whether the batch is through. */
-static bool memreg_batch_yield(struct memreg_batch *batch)
-{
-	unsigned int i;
-
-	for (i = 0; i < MEMREG_BATCH_YIELDS; i++) {
-		yield();
-		if (memreg_batch_look(batch, false))
-			return true;
-	}
-	return false;
-}
-
-static void memreg_batch_sleep(struct memreg_batch *batch)
-{
-	struct memreg_domain *domain = batch->domain;
-	long timeout = MEMREG_BATCH_TIMEOUT;
-	DEFINE_WAIT(wait);
-
-	for (;;) {
-		prepare_to_wait_exclusive(&domain->cq_wait, &wait,
-					  TASK_UNINTERRUPTIBLE);
-		if (memreg_batch_look(batch, true))
-			break;
-		timeout = schedule_timeout(timeout);
-		if (!timeout) {
-			/* Who was woken in our place may not be there yet. */
-			if (memreg_batch_look(batch, true))
-				break;
-			memreg_queue_stall(domain);
-			timeout = MAX_SCHEDULE_TIMEOUT;
-		}
-	}
-	finish_wait(&domain->cq_wait, &wait);
-	/* An event may have been for us that others wait for. */
-	if (wq_has_sleeper(&domain->cq_wait))
-		wake_up(&domain->cq_wait);
 }
 
 static void memreg_batch_wait(struct memreg_batch *batch)
 {
-	if (!memreg_batch_yield(batch))
-		memreg_batch_sleep(batch);
+	long timeout = MEMREG_BATCH_TIMEOUT;
+
+	/* A device that is fast is done by now. */
+	memreg_queue_poll(batch->domain);
+	for (;;) {
+		set_current_state(TASK_UNINTERRUPTIBLE);
+		if (memreg_batch_is_through(batch))
+			break;
+		timeout = schedule_timeout(timeout);
+		if (!timeout) {
+			memreg_queue_stall(batch->domain,
+					   MEMREG_BATCH_TIMEOUT);
+			timeout = MEMREG_BATCH_TIMEOUT;
+		}
+	}
+	__set_current_state(TASK_RUNNING);
 }
 
 /**
@@ -657,19 +615,15 @@ static bool memreg_queue_needs_rebuild(struct memreg_domain *domain)
  */
 struct memreg_drain {
 	struct ib_cqe cqe;
-	bool done;
+	struct completion done;
 };
+
+/* How often the queue is polled while it is drained, whatever events come. */
+#define MEMREG_DRAIN_POLL	(HZ / 10)
 
 static void memreg_domain_drained(struct ib_cq *cq, struct ib_wc *wc)
 {
-	container_of(wc->wr_cqe, struct memreg_drain, cqe)->done = true;
-}
-
-static bool memreg_drain_look(struct memreg_domain *domain,
-			      const struct memreg_drain *drain)
-{
-	memreg_queue_poll(domain, true);
-	return READ_ONCE(drain->done);
+	complete(&container_of(wc->wr_cqe, struct memreg_drain, cqe)->done);
 }
 
 /* As ib_drain_sq(), which leaves the polling to others. */
@@ -683,12 +637,14 @@ static void memreg_domain_drain(struct memreg_domain *domain)
 		.wr.send_flags = IB_SEND_SIGNALED,
 	};
 
+	init_completion(&drain.done);
 	/* One that has failed takes nothing in error, or does not go there. */
 	if (ib_modify_qp(domain->qp, &attr, IB_QP_STATE) ||
 	    memreg_inject(MEMREG_INJECT_POST_SEND) ||
 	    ib_post_send(domain->qp, &wr.wr, NULL))
 		return;
-	wait_event(domain->cq_wait, memreg_drain_look(domain, &drain));
+	while (!wait_for_completion_timeout(&drain.done, MEMREG_DRAIN_POLL))
+		memreg_queue_poll(domain);
 }
 
 /* Drivers have many names for having no more of something. */
@@ -741,14 +697,14 @@ static void memreg_queue_end(struct memreg_domain *domain)
 		return;
 	memreg_domain_drain(domain);
 	/* Not every driver takes from the CQ what is of a QP that goes. */
-	memreg_queue_poll(domain, false);
+	memreg_queue_poll(domain);
 	ib_destroy_qp(domain->qp);
 	domain->qp = NULL;
 	/*
 	 * From here on nothing completes, and nobody is in the middle of
 	 * polling for it once this poll is through.
 	 */
-	memreg_queue_poll(domain, true);
+	memreg_queue_poll(domain);
 
 	spin_lock_irq(&domain->sq_lock);
 	list_for_each_entry_safe(batch, next, &domain->inflight, node)
@@ -777,6 +733,7 @@ static void memreg_queue_rebuild(struct work_struct *work)
 
 	if (!memreg_queue_needs_rebuild(domain))
 		return;
+	memreg_kill_give_up(domain);
 	memreg_queue_end(domain);
 	ret = memreg_queue_begin(domain);
 
@@ -824,9 +781,13 @@ static int memreg_queue_create(struct memreg_domain *domain)
 				  NULL, domain, &attr);
 	if (IS_ERR(domain->cq))
 		return memreg_domain_errno(PTR_ERR(domain->cq));
+	/* Ask for the first event. */
+	memreg_queue_poll(domain);
 	ret = memreg_queue_begin(domain);
-	if (ret)
+	if (ret) {
 		ib_destroy_cq(domain->cq);
+		irq_work_sync(&domain->irq);
+	}
 	return ret;
 }
 
@@ -837,6 +798,7 @@ static void memreg_queue_destroy(struct memreg_domain *domain)
 	if (domain->qp)
 		ib_destroy_qp(domain->qp);
 	ib_destroy_cq(domain->cq);
+	irq_work_sync(&domain->irq);
 }
 
 static int memreg_domain_charge(struct memreg_domain *domain)
@@ -875,12 +837,12 @@ static struct memreg_domain *memreg_domain_alloc(struct memreg_file *file,
 	mutex_init(&domain->sq_mutex);
 	spin_lock_init(&domain->sq_lock);
 	spin_lock_init(&domain->cq_lock);
-	init_waitqueue_head(&domain->cq_wait);
+	init_irq_work(&domain->irq, memreg_queue_irq);
 	domain->sq_free = MEMREG_SQ_DEPTH;
-	domain->sq_reserve = MEMREG_SQ_RESERVE;
 	INIT_LIST_HEAD(&domain->inflight);
 	init_waitqueue_head(&domain->sq_wait);
 	INIT_WORK(&domain->rebuild, memreg_queue_rebuild);
+	memreg_kill_init(domain);
 	for (i = 0; i < MEMREG_CLASSES; i++)
 		INIT_LIST_HEAD(&domain->idle[i].frwrs);
 	for (i = 0; i < ARRAY_SIZE(domain->mapped); i++)
@@ -942,6 +904,7 @@ static void memreg_domain_free(struct memreg_domain *domain)
 	list_del(&domain->device_node);
 	spin_unlock(&mdev->domains_lock);
 	cancel_work_sync(&domain->rebuild);
+	cancel_work_sync(&domain->kill);
 	cancel_delayed_work_sync(&domain->reap);
 	memreg_frwr_drain_domain(domain);
 	memreg_queue_destroy(domain);

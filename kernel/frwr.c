@@ -375,6 +375,19 @@ static inline void memreg_frwr_reuse(struct memreg_frwr *frwr,
 	memreg_key_give(key, frwr);
 }
 
+/* Keys that are dealt with before others may have the lock. */
+#define MEMREG_LOCK_KEYS	8
+
+/* Before the @i-th key: let others have the lock now and then. */
+static void memreg_frwr_lock_break(struct memreg_device *mdev, unsigned int i)
+{
+	if (!i || i % MEMREG_LOCK_KEYS)
+		return;
+	spin_unlock(&mdev->frwr_lock);
+	cond_resched();
+	spin_lock(&mdev->frwr_lock);
+}
+
 /*
  * Take idle FRWRs that map these keys' ranges. Returns how many keys are left
  * without one, which are planned.
@@ -388,6 +401,7 @@ static unsigned int memreg_keys_take_mapped(struct memreg_domain *domain,
 
 	spin_lock(&domain->mdev->frwr_lock);
 	for (i = 0; i < count; i++) {
+		memreg_frwr_lock_break(domain->mdev, i);
 		frwr = keys[i]->once ? NULL :
 		       memreg_frwr_find(domain, keys[i], now);
 		if (frwr)
@@ -418,6 +432,7 @@ static bool memreg_keys_take_idle(struct memreg_domain *domain,
 
 	spin_lock(&domain->mdev->frwr_lock);
 	for (i = 0; !foreign && i < count; i++) {
+		memreg_frwr_lock_break(domain->mdev, i);
 		if (keys[i]->frwr || keys[i]->once)
 			continue;
 		frwr = memreg_frwr_oldest(domain, keys[i], now);
@@ -530,45 +545,37 @@ static int memreg_key_take(struct memreg_domain *domain,
 	return 0;
 }
 
-/*
- * Claim the FRWR behind a key, so that nobody else is at work on it. Returns
- * whether the key works; memreg_region_killed() is to be called then, when it
- * does no more. The lock is let go of to wait for a guard.
- */
-static inline bool memreg_key_claim(struct memreg_key *key)
+/* Wait until nobody is killing a key; frwr_lock is let go of meanwhile. */
+static void memreg_key_settle(struct memreg_key *key)
 {
-	struct memreg_region *region = key->region;
+	spinlock_t *lock = &key->region->mdev->frwr_lock;
 	struct memreg_frwr *frwr = key->frwr;
-	bool live;
 
-	lockdep_assert_held(&region->mdev->frwr_lock);
+	lockdep_assert_held(lock);
 
-	while (frwr->state == MEMREG_FRWR_DYING) {
-		spin_unlock(&region->mdev->frwr_lock);
-		memreg_guard_await(region, frwr);
-		spin_lock(&region->mdev->frwr_lock);
+	while (memreg_frwr_state(frwr) == MEMREG_FRWR_DYING) {
+		spin_unlock(lock);
+		memreg_kill_await(frwr);
+		spin_lock(lock);
 	}
-	live = frwr->state == MEMREG_FRWR_LIVE;
-	if (live)
-		region->killing++;
+}
+
+/* Take over an FRWR whose key the caller kills, or has killed, by itself. */
+static void memreg_key_claim(struct memreg_key *key)
+{
+	struct memreg_frwr *frwr = key->frwr;
+
+	lockdep_assert_held(&key->region->mdev->frwr_lock);
+
 	/* A key that could not be killed dies along with its FRWR. */
-	if (frwr->state == MEMREG_FRWR_FAILED)
-		memreg_count(region->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
-	if (live || frwr->state == MEMREG_FRWR_FAILED)
-		memreg_frwr_move(frwr, &region->frwrs);
+	if (frwr->state == MEMREG_FRWR_LIVE ||
+	    frwr->state == MEMREG_FRWR_FAILED) {
+		memreg_frwr_move(frwr, &key->region->frwrs);
+		memreg_count(key->region->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
+	}
 	frwr->state = MEMREG_FRWR_HELD;
 	WRITE_ONCE(frwr->cut, NULL);
 	trace_memreg_key_claim(frwr);
-	return live;
-}
-
-/* The key of an FRWR that was claimed is dead. */
-static void memreg_region_killed(struct memreg_region *region)
-{
-	lockdep_assert_held(&region->mdev->frwr_lock);
-
-	if (!--region->killing && wq_has_sleeper(&region->mdev->guard_wait))
-		wake_up_all(&region->mdev->guard_wait);
 }
 
 /* There are idle FRWRs that may have to be given back. */
@@ -839,28 +846,59 @@ int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 	return ret;
 }
 
-/* Claim keys; those that work go to the front. */
-static unsigned int memreg_keys_claim(struct memreg_domain *domain,
-				      struct memreg_key **keys,
-				      unsigned int count)
-{
-	unsigned int i, n = 0;
-
-	spin_lock(&domain->mdev->frwr_lock);
-	for (i = 0; i < count; i++) {
-		if (!memreg_key_claim(keys[i]))
-			continue;
-		swap(keys[n], keys[i]);
-		n++;
-	}
-	spin_unlock(&domain->mdev->frwr_lock);
-	return n;
-}
-
 /* Is there nothing wrong with the FRWR of a dead key? */
 static bool memreg_key_reusable(const struct memreg_key *key)
 {
 	return !key->once && key->frwr->fast.mr && !key->frwr->fast.status;
+}
+
+/*
+ * Have the keys of a domain that are LIVE killed, and take over what guards
+ * could not kill. @destroy: The MRs are to go, too.
+ */
+static void memreg_keys_kill(struct memreg_domain *domain,
+			     struct memreg_key **keys, unsigned int count,
+			     bool destroy)
+{
+	unsigned int i;
+
+	spin_lock(&domain->mdev->frwr_lock);
+	for (i = 0; i < count; i++) {
+		struct memreg_frwr *frwr = keys[i]->frwr;
+		enum memreg_frwr_state state = memreg_frwr_state(frwr);
+
+		if (state == MEMREG_FRWR_FAILED)
+			memreg_key_claim(keys[i]);
+		if (state != MEMREG_FRWR_LIVE)
+			continue;
+		WRITE_ONCE(frwr->cut, NULL);
+		if (destroy)
+			memreg_kill_destroy(frwr, true);
+		else
+			memreg_kill_invalidate(frwr);
+	}
+	memreg_kill_flush(domain);
+	spin_unlock(&domain->mdev->frwr_lock);
+}
+
+/* Let the FRWRs behind some dead keys idle, or destroy them. */
+static void memreg_keys_rest(struct memreg_domain *domain,
+			     struct memreg_key **keys, unsigned int count)
+{
+	unsigned int i;
+	u64 now;
+
+	for (i = 0; i < count; i++) {
+		memreg_kill_await(keys[i]->frwr);
+		if (!memreg_key_reusable(keys[i]))
+			memreg_key_free(keys[i]);
+	}
+	now = ktime_get_ns();
+	spin_lock(&domain->mdev->frwr_lock);
+	for (i = 0; i < count; i++)
+		if (keys[i]->frwr)
+			memreg_key_rest(keys[i], now);
+	spin_unlock(&domain->mdev->frwr_lock);
 }
 
 /* Kill keys by work requests; see memreg_keys_revoke_relaxed(). */
@@ -868,66 +906,85 @@ static void memreg_keys_invalidate(struct memreg_domain *domain,
 				   struct memreg_key **keys,
 				   unsigned int count)
 {
-	struct memreg_batch batch;
-	unsigned int i, live;
-	bool reusable;
-	u64 now;
+	unsigned int done, n;
+	bool killed = false;
 
-	live = memreg_keys_claim(domain, keys, count);
-	reusable = live == count;
-	memreg_batch_init(&batch, domain);
-	for (i = 0; i < live; i++) {
-		memreg_fastmr_prepare_inv(&keys[i]->frwr->fast);
-		memreg_batch_add(&batch, keys[i]->frwr);
-		reusable &= !keys[i]->once;
+	for (done = 0; done < count; done += n) {
+		n = min(count - done, MEMREG_KILL_BATCH);
+		/* A task that is being killed waits in no line. */
+		killed = killed || memreg_kill_line(domain);
+		memreg_keys_kill(domain, keys + done, n, killed);
+		if (!killed)
+			memreg_kill_leave(domain);
 	}
-	if (memreg_batch_run(&batch))
-		reusable = false;
-
-	for (i = 0; !reusable && i < count; i++)
-		if (!memreg_key_reusable(keys[i]))
-			memreg_key_free(keys[i]);
-	now = ktime_get_ns();
-	spin_lock(&domain->mdev->frwr_lock);
-	for (i = 0; i < count; i++) {
-		if (keys[i]->frwr)
-			memreg_key_rest(keys[i], now);
-		if (i < live)
-			memreg_region_killed(keys[i]->region);
+	for (done = 0; done < count; done += n) {
+		n = min(count - done, MEMREG_KILL_BATCH);
+		memreg_keys_rest(domain, keys + done, n);
 	}
-	spin_unlock(&domain->mdev->frwr_lock);
-	memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_KILLED, live);
 	memreg_reap_later(domain);
 }
 
-/* Kill keys along with their FRWRs; see memreg_key_destroy(). */
-static void memreg_keys_destroy(struct memreg_domain *domain,
-				struct memreg_key **keys, unsigned int count)
+/*
+ * Does somebody wait for a key to die who is not its owner? A driver's own key
+ * nobody waits for: its pages are unpinned when it is destroyed.
+ */
+static bool memreg_key_is_watched(const struct memreg_key *key)
 {
-	spinlock_t *lock = &domain->mdev->frwr_lock;
-	unsigned int i, live;
+	return key->region->guard.active && !key->frwr->no_inv;
+}
 
-	live = memreg_keys_claim(domain, keys, count);
+/* Have watched keys destroyed, and take over the others. */
+static void memreg_keys_doom(struct memreg_key **keys, unsigned int count)
+{
+	spinlock_t *lock = &keys[0]->region->mdev->frwr_lock;
+	unsigned int i;
+
 	spin_lock(lock);
-	for (i = 0; i < count; i++)
-		memreg_frwr_unlink(keys[i]->frwr);
-	spin_unlock(lock);
 	for (i = 0; i < count; i++) {
-		memreg_frwr_free(keys[i]->frwr);
-		keys[i]->frwr = NULL;
+		struct memreg_frwr *frwr = keys[i]->frwr;
+
+		if (!frwr || memreg_frwr_state(frwr) == MEMREG_FRWR_DYING)
+			continue;
+		if (frwr->state != MEMREG_FRWR_LIVE ||
+		    !memreg_key_is_watched(keys[i])) {
+			memreg_key_claim(keys[i]);
+			continue;
+		}
+		WRITE_ONCE(frwr->cut, NULL);
+		memreg_kill_destroy(frwr, true);
 	}
-	spin_lock(lock);
-	for (i = 0; i < live; i++)
-		memreg_region_killed(keys[i]->region);
 	spin_unlock(lock);
-	memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_KILLED, live);
+}
+
+/**
+ * memreg_keys_destroy() - Kill keys along with their FRWRs
+ * @keys: Keys of one device; nothing happens to those that have no FRWR
+ * @count: Their number
+ *
+ * When this returns, no packet reaches memory through the keys, on any driver.
+ *
+ * Context: may sleep. Never fails.
+ */
+void memreg_keys_destroy(struct memreg_key **keys, unsigned int count)
+{
+	unsigned int i, done, n;
+
+	for (done = 0; done < count; done += n) {
+		n = min(count - done, MEMREG_KILL_BATCH);
+		memreg_keys_doom(keys + done, n);
+	}
+	for (i = 0; i < count; i++) {
+		if (!keys[i]->frwr)
+			continue;
+		memreg_kill_await(keys[i]->frwr);
+		memreg_key_free(keys[i]);
+	}
 }
 
 /**
  * memreg_keys_revoke() - Kill keys, and wait for packets in flight
  * @domain: Their domain
- * @keys: Keys with FRWRs, which they have no more afterwards; the array is
- *	reordered
+ * @keys: Keys with FRWRs, which they have no more afterwards
  * @count: Their number
  *
  * When this returns, no packet reaches memory through the keys, on any driver.
@@ -938,7 +995,7 @@ void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 			unsigned int count)
 {
 	if (domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV)
-		memreg_keys_destroy(domain, keys, count);
+		memreg_keys_destroy(keys, count);
 	else
 		memreg_keys_invalidate(domain, keys, count);
 }
@@ -952,8 +1009,7 @@ void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 /**
  * memreg_keys_revoke_relaxed() - Kill keys
  * @domain: Their domain
- * @keys: Keys with FRWRs, which they have no more afterwards; the array is
- *	reordered
+ * @keys: Keys with FRWRs, which they have no more afterwards
  * @count: Their number
  *
  * When this returns, the device accepts no packet through the keys. Where
@@ -972,16 +1028,13 @@ void memreg_keys_revoke_relaxed(struct memreg_domain *domain,
 
 /**
  * memreg_key_destroy() - Kill a key along with its FRWR
- * @key: Key; nothing happens if it has no FRWR
- *
- * When this returns, no packet reaches memory through the key, on any driver.
+ * @key: The same as one of memreg_keys_destroy()
  *
  * Context: may sleep. Never fails.
  */
 void memreg_key_destroy(struct memreg_key *key)
 {
-	if (key->frwr)
-		memreg_keys_destroy(key->frwr->domain, &key, 1);
+	memreg_keys_destroy(&key, 1);
 }
 
 /**
@@ -1030,9 +1083,9 @@ bool memreg_key_invalidable(const struct memreg_key *key)
 	bool ret;
 
 	spin_lock(&mdev->frwr_lock);
-	/* A worker may be about to destroy one that has failed. */
-	ret = key->frwr->fast.mr && !key->frwr->fast.status &&
-	      key->frwr->state != MEMREG_FRWR_FAILED;
+	/* The worker destroys those that have failed. */
+	ret = !READ_ONCE(key->frwr->fast.status) && key->frwr->fast.mr &&
+	      memreg_frwr_state(key->frwr) != MEMREG_FRWR_FAILED;
 	spin_unlock(&mdev->frwr_lock);
 	return ret;
 }
@@ -1047,21 +1100,15 @@ void memreg_key_retire(struct memreg_key *key)
 {
 	struct memreg_domain *domain = key->frwr->domain;
 	spinlock_t *lock = &domain->mdev->frwr_lock;
-	bool live;
 
 	spin_lock(lock);
-	live = memreg_key_claim(key);
-	if (!memreg_key_reusable(key)) {
-		spin_unlock(lock);
-		memreg_key_free(key);
-		spin_lock(lock);
-	} else {
+	memreg_key_settle(key);
+	memreg_key_claim(key);
+	if (memreg_key_reusable(key))
 		memreg_key_rest(key, ktime_get_ns());
-	}
-	if (live)
-		memreg_region_killed(key->region);
 	spin_unlock(lock);
-	memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_KILLED, live);
+	if (key->frwr)
+		memreg_key_free(key);
 	memreg_reap_later(domain);
 }
 

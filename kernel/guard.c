@@ -22,24 +22,24 @@
  * kills the keys. All other events leave pinned pages where they are. Each
  * event makes a registration that is under way look again (I2).
  *
- * How keys die
+ * What a notifier waits for
  *
- * Under memreg_device.frwr_lock a guard takes FRWRs from LIVE to DYING and
- * posts their LOCAL_INVs, which are part of the FRWRs, into room on the
- * registration queue that is reserved for this; nothing is allocated. On
- * kernels with two-pass notifiers all guards of an unmap post in the first
- * pass, and wait in the second; elsewhere one waits after the other. Any number
- * of tasks may be at work on one guard: memreg_guard_advance() does what can be
- * done now, and tells if keys are left; they wait for one another, not for
- * somebody's second pass.
+ * For the device, and for nobody else. A guard has all keys to its region
+ * killed at once (kernel/kill.c), and those that an owner is revoking already
+ * die without the owner's doing. On kernels with two-pass notifiers all guards
+ * of an unmap do so in the first pass, and wait in the second; elsewhere one
+ * waits after the other.
  *
- * The way out
+ * It waits for MEMREG_GUARD_TIMEOUT at most, counted from when the event came,
+ * so that it is one deadline for all guards of an unmap. If it is the process's
+ * own mapping that the process itself takes away, or its end, it waits for
+ * longer as long as keys die. Somebody else who truncates a file does not, and
+ * if that was in vain, waits for no other guard for a while.
  *
- * A notifier waits for MEMREG_GUARD_TIMEOUT at most in each of its passes, or
- * for each batch if there are many keys to kill, and not at all for a queue
- * that is being rebuilt. FRWRs that could not be invalidated are FAILED then,
- * and a worker destroys their MRs. Until that is done the peer may reach the
- * old pages, which stay pinned, and nobody else's.
+ * What is not dead then dies a little later: a queue that is stuck is rebuilt,
+ * and a worker destroys the MRs. Nor does a guard wait for a queue that is
+ * being rebuilt. Until the worker is done the peer may reach the old pages,
+ * which stay pinned, and nobody else's.
  */
 #include <linux/mmu_notifier.h>
 #include <linux/pagemap.h>
@@ -47,15 +47,22 @@
 #include <linux/sched/signal.h>
 #include <linux/shmem_fs.h>
 #include <linux/slab.h>
+#include <linux/wait_bit.h>
 
 #include "memreg.h"
 #include "trace.h"
 
-/* How long a notifier waits for the next keys to die. */
+/* How long a notifier waits for keys to die. */
 #define MEMREG_GUARD_TIMEOUT	HZ
 
-/* Others wait for longer before they have the queue rebuilt. */
-#define MEMREG_GUARD_PATIENCE	(10 * HZ)
+/* How long somebody does not wait for the keys of others who did in vain. */
+#define MEMREG_GUARD_GIVEN_UP	(10 * HZ)
+
+/* A batch that is as old when a notifier gives up is stuck. */
+#define MEMREG_GUARD_STUCK	(HZ * 9 / 10)
+
+/* Keys that are dealt with before others may have the lock. */
+#define MEMREG_GUARD_KEYS	32
 
 /* When a worker looks after a suspect event, and until when it must know. */
 #define MEMREG_CHECK_DELAY	msecs_to_jiffies(10)
@@ -66,9 +73,6 @@
 
 /* When it looks again, only to tell what it finds. */
 #define MEMREG_CHECK_LATER	HZ
-
-/* Batches that may fail in one go, with a spinlock held. */
-#define MEMREG_GUARD_BATCHES	16
 
 /* How often a registration looks again if events keep coming. */
 #define MEMREG_GUARD_LOOKS	8
@@ -104,208 +108,150 @@ void memreg_guard_exit(void)
  * Killing keys
  */
 
-/* The outcome of a batch is there: let its FRWRs go. */
-static void memreg_guard_reap(struct memreg_region *region)
-{
-	struct memreg_guard *guard = &region->guard;
-	struct memreg_frwr *frwr;
-
-	lockdep_assert_held(&region->mdev->frwr_lock);
-
-	for (frwr = guard->batch.first; frwr; frwr = memreg_batch_next(frwr)) {
-		region->killing--;
-		if (frwr->fast.status) {
-			frwr->state = MEMREG_FRWR_FAILED;
-			memreg_frwr_move(frwr, &region->failed);
-		} else {
-			frwr->state = MEMREG_FRWR_HELD;
-			memreg_count(region->mdev, IB_MEMREG_STAT_KEYS_KILLED,
-				     1);
-		}
-	}
-	guard->posted = false;
-	WRITE_ONCE(guard->through, guard->through + 1);
-	if (!hlist_empty(&region->failed))
-		queue_work(memreg_guard_wq, &guard->kill);
-	wake_up_all(&region->mdev->guard_wait);
-}
-
-/* Take as many FRWRs of one domain as there seems to be room for. */
-static void memreg_guard_take(struct memreg_region *region)
-{
-	struct memreg_batch *batch = &region->guard.batch;
-	struct memreg_frwr *frwr;
-	struct hlist_node *next;
-	unsigned int room;
-
-	frwr = hlist_entry(region->live.first, struct memreg_frwr, region_node);
-	memreg_batch_init(batch, frwr->domain);
-	room = max(READ_ONCE(frwr->domain->sq_reserve), 1U);
-	hlist_for_each_entry_safe(frwr, next, &region->live, region_node) {
-		if (frwr->domain != batch->domain || batch->count == room ||
-		    READ_ONCE(frwr->cut))
-			break;
-		frwr->state = MEMREG_FRWR_DYING;
-		region->killing++;
-		memreg_frwr_move(frwr, &region->frwrs);
-		if (!frwr->no_inv)
-			memreg_fastmr_prepare_inv(&frwr->fast);
-		memreg_batch_add(batch, frwr);
-	}
-}
-
-/* There was no room: the FRWRs are as they were. */
-static void memreg_guard_untake(struct memreg_region *region)
-{
-	struct memreg_frwr *frwr;
-
-	for (frwr = region->guard.batch.first; frwr;
-	     frwr = memreg_batch_next(frwr)) {
-		frwr->state = MEMREG_FRWR_LIVE;
-		region->killing--;
-		memreg_frwr_move(frwr, &region->live);
-	}
-}
-
 /*
- * An endpoint's queue may still have to make the first of the keys: only the
- * end of that queue, which a worker sees to, makes sure that it will not. The
- * endpoint's end destroys the FRWR.
+ * An endpoint's queue may still have to make a key: only the end of that queue,
+ * which a worker sees to, makes sure that it will not. The endpoint's end
+ * destroys the FRWR.
  */
-static bool memreg_guard_cut(struct memreg_region *region)
+static void memreg_guard_cut(struct memreg_frwr *frwr, struct work_struct *cut)
 {
-	struct memreg_frwr *frwr = hlist_entry(region->live.first,
-					       struct memreg_frwr,
-					       region_node);
-	struct work_struct *cut = READ_ONCE(frwr->cut);
-
-	if (!cut)
-		return false;
 	frwr->state = MEMREG_FRWR_FAILED;
 	frwr->fast.status = -EIO;
-	memreg_frwr_move(frwr, &region->frwrs);
+	memreg_frwr_move(frwr, &frwr->region->frwrs);
 	queue_work(memreg_cut_wq, cut);
-	/* For who waits, that is as good as a batch that ended. */
-	WRITE_ONCE(region->guard.through, region->guard.through + 1);
-	wake_up_all(&region->mdev->guard_wait);
-	return true;
 }
 
-/* Post the death of some keys; false if there is no room for it now. */
-static bool memreg_guard_post(struct memreg_region *region)
+static void memreg_guard_kill_one(struct memreg_frwr *frwr)
 {
-	struct memreg_guard *guard = &region->guard;
+	struct work_struct *cut = READ_ONCE(frwr->cut);
+
+	if (cut)
+		memreg_guard_cut(frwr, cut);
+	else if (frwr->no_inv)
+		memreg_kill_destroy(frwr, false);
+	else
+		memreg_kill_invalidate(frwr);
+}
+
+/* Have some keys killed. Returns whether there are more. */
+static bool memreg_guard_kill_some(struct memreg_region *region)
+{
+	unsigned int n = MEMREG_GUARD_KEYS;
+	struct memreg_domain *domain = NULL;
 	struct memreg_frwr *frwr;
-	int ret = -EIO;
+	struct hlist_node *next;
 
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
-	if (memreg_guard_cut(region))
-		return true;
-	memreg_guard_take(region);
-	if (!guard->batch.first->no_inv)
-		ret = memreg_batch_try_post(&guard->batch);
-	if (ret == -EAGAIN) {
-		memreg_guard_untake(region);
-		return false;
+	hlist_for_each_entry_safe(frwr, next, &region->live, region_node) {
+		if (!n--)
+			break;
+		if (domain && domain != frwr->domain)
+			memreg_kill_flush(domain);
+		domain = frwr->domain;
+		memreg_guard_kill_one(frwr);
 	}
-	guard->posted = true;
-	if (ret) {
-		for (frwr = guard->batch.first; frwr;
-		     frwr = memreg_batch_next(frwr))
-			frwr->fast.status = ret;
-		memreg_guard_reap(region);
-	}
-	return true;
+	if (domain)
+		memreg_kill_flush(domain);
+	return !hlist_empty(&region->live);
 }
 
 /*
- * Do what can be done now, in any number of tasks. Returns whether no key to
- * the region works any more, but for those that are FAILED. Who waits for that
- * is woken by each batch that ends, his own included.
+ * Have all keys to a region killed that is stale, so that no more are made.
+ * Returns whether they are yet to die.
  */
-static bool memreg_guard_advance_locked(struct memreg_region *region)
+static bool memreg_guard_kill(struct memreg_region *region)
 {
-	struct memreg_guard *guard = &region->guard;
-	unsigned int n = MEMREG_GUARD_BATCHES;
-
-	lockdep_assert_held(&region->mdev->frwr_lock);
+	bool more;
 
 	do {
-		if (guard->posted && memreg_batch_ended(&guard->batch))
-			memreg_guard_reap(region);
-	} while (!guard->posted && !hlist_empty(&region->live) && n-- &&
-		 memreg_guard_post(region));
-	return !region->killing && hlist_empty(&region->live);
+		spin_lock(&region->mdev->frwr_lock);
+		more = memreg_guard_kill_some(region);
+		spin_unlock(&region->mdev->frwr_lock);
+		cond_resched();
+	} while (more);
+	return atomic_read(&region->killing);
 }
 
-static bool memreg_guard_advance(struct memreg_region *region)
-{
-	bool done;
-
-	spin_lock(&region->mdev->frwr_lock);
-	done = memreg_guard_advance_locked(region);
-	spin_unlock(&region->mdev->frwr_lock);
-	return done;
-}
-
-/* Are keys dying, or all dead? Otherwise there was no room. */
-static bool memreg_guard_begun(struct memreg_region *region)
-{
-	bool begun;
-
-	spin_lock(&region->mdev->frwr_lock);
-	begun = memreg_guard_advance_locked(region) || region->guard.posted;
-	spin_unlock(&region->mdev->frwr_lock);
-	return begun;
-}
+/* FRWRs that are looked at to find the queues that a guard waits for. */
+#define MEMREG_GUARD_STALLED	64
 
 /* A queue keeps a guard waiting: others who unmap need not find out as well. */
 static void memreg_guard_stall(struct memreg_region *region)
 {
-	struct memreg_guard *guard = &region->guard;
+	unsigned int n = MEMREG_GUARD_STALLED;
+	struct memreg_domain *domain = NULL;
 	struct memreg_frwr *frwr;
 
 	memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_TIMEOUTS, 1);
 	trace_memreg_guard_timeout(region);
 	spin_lock(&region->mdev->frwr_lock);
-	frwr = hlist_entry_safe(region->live.first, struct memreg_frwr,
-				region_node);
-	if (guard->posted)
-		memreg_queue_stall(guard->batch.domain);
-	else if (frwr)
-		memreg_queue_stall(frwr->domain);
+	hlist_for_each_entry(frwr, &region->frwrs, region_node) {
+		if (!n--)
+			break;
+		if (frwr->domain == domain ||
+		    memreg_frwr_state(frwr) != MEMREG_FRWR_DYING)
+			continue;
+		domain = frwr->domain;
+		memreg_queue_stall(domain, MEMREG_GUARD_STUCK);
+	}
 	spin_unlock(&region->mdev->frwr_lock);
 }
 
-/*
- * Wait for keys to die, or for that to begin, for as long as one batch is
- * through after the other. Returns false if none was for a while.
- */
-static bool memreg_guard_wait_for(struct memreg_region *region, bool begin,
-				  long patience)
+/* Does the process whose memory it is take it away, or does it end? */
+static bool memreg_guard_is_own(const struct memreg_region *region)
 {
-	struct memreg_guard *guard = &region->guard;
-	unsigned long through;
-
-	do {
-		through = READ_ONCE(guard->through);
-		if (wait_event_timeout(region->mdev->guard_wait,
-				       begin ? memreg_guard_begun(region) :
-					       memreg_guard_advance(region),
-				       patience))
-			return true;
-	} while (READ_ONCE(guard->through) != through);
-	return false;
+	return !current->mm || current->mm == region->mm;
 }
 
-/* The same in a notifier, which leaves it to the worker then. */
-static void memreg_guard_wait(struct memreg_region *region, bool begin)
+/* Did this task wait for others' keys in vain, a while ago? */
+static bool memreg_guard_gave_up(struct memreg_device *mdev)
 {
-	if (memreg_guard_wait_for(region, begin, MEMREG_GUARD_TIMEOUT))
-		return;
+	bool ret;
+
+	spin_lock(&mdev->frwr_lock);
+	ret = mdev->gave_up_pid == task_pid_nr(current) &&
+	      time_before(jiffies, mdev->gave_up_until);
+	spin_unlock(&mdev->frwr_lock);
+	return ret;
+}
+
+static void memreg_guard_give_up(struct memreg_device *mdev)
+{
+	spin_lock(&mdev->frwr_lock);
+	mdev->gave_up_pid = task_pid_nr(current);
+	mdev->gave_up_until = jiffies + MEMREG_GUARD_GIVEN_UP;
+	spin_unlock(&mdev->frwr_lock);
+}
+
+/* Wait until jiffies are so many for keys to die. Returns whether they did. */
+static bool memreg_guard_wait_until(struct memreg_region *region,
+				    unsigned long deadline)
+{
+	long left = max((long)(deadline - jiffies), 0L);
+
+	return wait_var_event_timeout(&region->killing,
+				      !atomic_read(&region->killing), left);
+}
+
+/* Wait in a notifier whose event came MEMREG_GUARD_TIMEOUT before @deadline. */
+static void memreg_guard_wait(struct memreg_region *region,
+			      unsigned long deadline)
+{
+	bool own = memreg_guard_is_own(region);
+	int left;
+
+	if (!own && memreg_guard_gave_up(region->mdev))
+		deadline = jiffies;
+	do {
+		left = atomic_read(&region->killing);
+		if (memreg_guard_wait_until(region, deadline))
+			return;
+		deadline = jiffies + MEMREG_GUARD_TIMEOUT;
+	} while (own && atomic_read(&region->killing) < left);
+	if (!own)
+		memreg_guard_give_up(region->mdev);
 	memreg_guard_stall(region);
-	queue_work(memreg_guard_wq, &region->guard.kill);
 }
 
 /* From here on no key to the region is made. */
@@ -324,74 +270,6 @@ static void memreg_guard_mark_stale(struct memreg_region *region)
 		memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_REVOCATIONS,
 			     1);
 	trace_memreg_region_stale(region);
-}
-
-/* Claim an FRWR whose key could not be killed by a work request. */
-static struct memreg_frwr *
-memreg_guard_claim_failed(struct memreg_region *region)
-{
-	struct memreg_frwr *frwr;
-
-	spin_lock(&region->mdev->frwr_lock);
-	frwr = hlist_entry_safe(region->failed.first, struct memreg_frwr,
-				region_node);
-	if (frwr) {
-		frwr->state = MEMREG_FRWR_DYING;
-		memreg_frwr_move(frwr, &region->frwrs);
-		region->killing++;
-	}
-	spin_unlock(&region->mdev->frwr_lock);
-	return frwr;
-}
-
-/* Kill what could not be killed in time. */
-static void memreg_guard_kill(struct work_struct *work)
-{
-	struct memreg_region *region =
-		container_of(work, struct memreg_region, guard.kill);
-	struct memreg_frwr *frwr;
-
-	while (!memreg_guard_wait_for(region, false, MEMREG_GUARD_PATIENCE))
-		memreg_guard_stall(region);
-	while ((frwr = memreg_guard_claim_failed(region))) {
-		memreg_frwr_destroy_mr(frwr);
-		memreg_count(region->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
-		memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_KILLS, 1);
-		spin_lock(&region->mdev->frwr_lock);
-		frwr->state = MEMREG_FRWR_HELD;
-		region->killing--;
-		wake_up_all(&region->mdev->guard_wait);
-		spin_unlock(&region->mdev->frwr_lock);
-	}
-}
-
-static bool memreg_guard_let_go(struct memreg_region *region,
-				struct memreg_frwr *frwr)
-{
-	bool ret;
-
-	spin_lock(&region->mdev->frwr_lock);
-	if (region->guard.posted && memreg_batch_ended(&region->guard.batch))
-		memreg_guard_reap(region);
-	ret = frwr->state != MEMREG_FRWR_DYING;
-	spin_unlock(&region->mdev->frwr_lock);
-	return ret;
-}
-
-/**
- * memreg_guard_await() - Wait until a guard lets go of an FRWR
- * @region: Its region
- * @frwr: FRWR of the caller's, which was DYING
- *
- * Context: may sleep. What it waits for is bounded: an unmap of the region, or
- * the queue's being rebuilt.
- */
-void memreg_guard_await(struct memreg_region *region, struct memreg_frwr *frwr)
-{
-	while (!wait_event_timeout(region->mdev->guard_wait,
-				   memreg_guard_let_go(region, frwr),
-				   MEMREG_GUARD_PATIENCE))
-		memreg_guard_stall(region);
 }
 
 /*
@@ -615,10 +493,10 @@ static void memreg_guard_check(struct work_struct *work)
 		queue_delayed_work(memreg_look_wq, &region->guard.check,
 				   region->guard.stale ? MEMREG_CHECK_LATER :
 							 MEMREG_CHECK_DELAY);
-	kill = region->guard.stale && !memreg_guard_advance_locked(region);
+	kill = region->guard.stale;
 	spin_unlock(&region->mdev->frwr_lock);
 	if (kill)
-		memreg_guard_wait(region, false);
+		memreg_guard_kill(region);
 }
 
 /* Decide what can't wait any more. Returns false if it can, for so long. */
@@ -658,10 +536,10 @@ static void memreg_guard_limit(struct work_struct *work)
 	spin_lock(&region->mdev->frwr_lock);
 	if (!memreg_guard_decide(region, &left))
 		queue_delayed_work(memreg_guard_wq, &region->guard.limit, left);
-	kill = region->guard.stale && !memreg_guard_advance_locked(region);
+	kill = region->guard.stale;
 	spin_unlock(&region->mdev->frwr_lock);
 	if (kill)
-		memreg_guard_wait(region, false);
+		memreg_guard_kill(region);
 }
 
 /*
@@ -717,8 +595,8 @@ static void memreg_guard_doubt(struct memreg_region *region,
 			   MEMREG_CHECK_LIMIT);
 }
 
-/* Believe an event. Returns whether somebody has to wait for keys to die. */
-static bool memreg_guard_believe(struct memreg_region *region,
+/* Believe an event. */
+static void memreg_guard_believe(struct memreg_region *region,
 				 const struct mmu_notifier_range *range)
 {
 	lockdep_assert_held(&region->mdev->frwr_lock);
@@ -727,7 +605,6 @@ static bool memreg_guard_believe(struct memreg_region *region,
 	if (range->event == MMU_NOTIFY_CLEAR)
 		memreg_guard_suspect(region, range);
 	memreg_guard_mark_stale(region);
-	return !memreg_guard_advance_locked(region);
 }
 
 /* An event came. Returns whether somebody has to wait for keys to die. */
@@ -736,7 +613,6 @@ static bool memreg_guard_strike(struct memreg_region *region,
 				unsigned long cur_seq)
 {
 	enum memreg_verdict verdict = memreg_guard_judge(range);
-	bool wait = false;
 
 	/* Who may not wait can't kill keys in time. */
 	if (verdict == MEMREG_GONE && !mmu_notifier_range_blockable(range))
@@ -747,16 +623,17 @@ static bool memreg_guard_strike(struct memreg_region *region,
 	spin_lock(&region->mdev->frwr_lock);
 	mmu_interval_set_seq(&region->guard.notifier, cur_seq);
 	if (verdict == MEMREG_GONE)
-		wait = memreg_guard_believe(region, range);
+		memreg_guard_believe(region, range);
 	else if (verdict == MEMREG_SUSPECT)
 		memreg_guard_doubt(region, range);
 	spin_unlock(&region->mdev->frwr_lock);
-	return wait;
+	return verdict == MEMREG_GONE && memreg_guard_kill(region);
 }
 
 #ifdef MEMREG_TWO_PASS_NOTIFIERS
 /* Leave the waiting to a second pass, unless somebody else's is at it. */
 static bool memreg_guard_defer(struct memreg_region *region,
+			       unsigned long deadline,
 			       struct mmu_interval_notifier_finish **finish)
 {
 	struct memreg_guard *guard = &region->guard;
@@ -765,6 +642,8 @@ static bool memreg_guard_defer(struct memreg_region *region,
 	spin_lock(&region->mdev->frwr_lock);
 	mine = !guard->finish_used;
 	guard->finish_used = true;
+	if (mine)
+		guard->deadline = deadline;
 	spin_unlock(&region->mdev->frwr_lock);
 	if (mine)
 		*finish = &guard->finish;
@@ -778,13 +657,11 @@ static bool memreg_guard_start(struct mmu_interval_notifier *notifier,
 {
 	struct memreg_region *region =
 		container_of(notifier, struct memreg_region, guard.notifier);
+	unsigned long deadline = jiffies + MEMREG_GUARD_TIMEOUT;
 
-	/*
-	 * Many guards fill the queue as a pipeline if each begins here. If
-	 * somebody else's second pass is at it, that need not come first.
-	 */
-	if (memreg_guard_strike(region, range, cur_seq))
-		memreg_guard_wait(region, memreg_guard_defer(region, finish));
+	if (memreg_guard_strike(region, range, cur_seq) &&
+	    !memreg_guard_defer(region, deadline, finish))
+		memreg_guard_wait(region, deadline);
 	return true;
 }
 
@@ -793,7 +670,7 @@ static void memreg_guard_finish(struct mmu_interval_notifier_finish *finish)
 	struct memreg_region *region =
 		container_of(finish, struct memreg_region, guard.finish);
 
-	memreg_guard_wait(region, false);
+	memreg_guard_wait(region, region->guard.deadline);
 	spin_lock(&region->mdev->frwr_lock);
 	region->guard.finish_used = false;
 	spin_unlock(&region->mdev->frwr_lock);
@@ -810,9 +687,10 @@ static bool memreg_guard_invalidate(struct mmu_interval_notifier *notifier,
 {
 	struct memreg_region *region =
 		container_of(notifier, struct memreg_region, guard.notifier);
+	unsigned long deadline = jiffies + MEMREG_GUARD_TIMEOUT;
 
 	if (memreg_guard_strike(region, range, cur_seq))
-		memreg_guard_wait(region, false);
+		memreg_guard_wait(region, deadline);
 	return true;
 }
 
@@ -838,7 +716,6 @@ int memreg_guard_insert(struct memreg_region *region)
 
 	INIT_DELAYED_WORK(&guard->check, memreg_guard_check);
 	INIT_DELAYED_WORK(&guard->limit, memreg_guard_limit);
-	INIT_WORK(&guard->kill, memreg_guard_kill);
 	guard->suspect_start = ULONG_MAX;
 	ret = mmu_interval_notifier_insert(&guard->notifier, region->mm,
 					   region->addr & PAGE_MASK,
@@ -869,7 +746,6 @@ void memreg_guard_remove(struct memreg_region *region)
 	mmu_interval_notifier_remove(&guard->notifier);
 	cancel_delayed_work_sync(&guard->check);
 	cancel_delayed_work_sync(&guard->limit);
-	cancel_work_sync(&guard->kill);
 	guard->active = false;
 }
 

@@ -389,9 +389,12 @@ static int __init memreg_init(void)
 	ret = memreg_domain_init();
 	if (ret)
 		goto err_wq;
-	ret = memreg_guard_init();
+	ret = memreg_kill_module_init();
 	if (ret)
 		goto err_domain;
+	ret = memreg_guard_init();
+	if (ret)
+		goto err_kill;
 	ret = memreg_ring_init();
 	if (ret)
 		goto err_guard;
@@ -421,6 +424,8 @@ err_ring:
 	memreg_ring_exit();
 err_guard:
 	memreg_guard_exit();
+err_kill:
+	memreg_kill_module_exit();
 err_domain:
 	memreg_domain_exit();
 err_wq:
@@ -437,6 +442,7 @@ static void __exit memreg_exit(void)
 	memreg_closing_exit();
 	memreg_ring_exit();
 	memreg_guard_exit();
+	memreg_kill_module_exit();
 	memreg_domain_exit();
 	destroy_workqueue(memreg_wq);
 }

@@ -5,8 +5,8 @@
  * Layers, each of which knows only those to its right:
  *
  *	main -> uring -> submit -> {endpoint, closing, window, mr}
- *	     -> {srq, guard}
- *	     -> queue -> {region, cq} -> {domain, frwr} -> device -> object
+ *	     -> {srq, guard} -> queue -> {region, cq}
+ *	     -> {domain, kill, frwr} -> device -> object
  *
  * Lock order, outermost first:
  *
@@ -19,14 +19,17 @@
  *				with it held: nobody waits for user space there
  *	memreg_device.drain_lock  FRWRs that are being destroyed
  *	memreg_domain.sq_mutex	the line in front of the registration queue
+ *	memreg_domain.kill_mutex  the line in front of its keys to be killed
  *	memreg_file.objects	the xarray's spinlock
  *	memreg_file.grant_lock	ties between windows and endpoints
  *	memreg_file.event_lock	events that wait to be read
  *	memreg_device.frwr_lock	FRWRs, and the guards of regions; taken by mmu
  *				notifiers
- *	memreg_domain.cq_lock	polling of the registration queue
- *	memreg_domain.sq_lock	the registration queue; also taken by mmu
- *				notifiers and by completions
+ *	memreg_domain.cq_lock	polling of the registration queue, with
+ *				interrupts off
+ *	memreg_domain.sq_lock	the registration queue, and the keys that it
+ *				kills; also taken by mmu notifiers, and by
+ *				completions, with interrupts off
  *	memreg_ring.lock	polling of a ring's completion queue, in any
  *				context; taken inside of none of the spinlocks
  *				above, and takes none of them
@@ -87,8 +90,10 @@
 /* Work requests in flight on a registration queue. */
 #define MEMREG_SQ_DEPTH		IB_MEMREG_BATCH_MAX
 
-/* Besides those, work requests of mmu notifiers, who can't wait for others. */
-#define MEMREG_SQ_RESERVE	64
+/* Besides those, batches of work requests that kill keys: see kernel/kill.c. */
+#define MEMREG_KILL_BATCH	32
+#define MEMREG_KILL_BATCHES	2
+#define MEMREG_SQ_RESERVE	(MEMREG_KILL_BATCH * MEMREG_KILL_BATCHES)
 
 /*
  * An idle FRWR is taken again only if so many are idle in its class (I9), and
@@ -127,8 +132,9 @@ struct memreg_stats;
  * @drain_lock: Held from taking FRWRs off their lists until they are destroyed,
  *	so that nobody takes an empty list for the end of it
  * @frwr_lock: Protects the state and the lists of FRWRs, and regions' guards
+ * @gave_up_pid: Task that waited for others' keys in vain; frwr_lock
+ * @gave_up_until: Jiffies until which it does not wait again; frwr_lock
  * @shrinker: Gives back idle FRWRs when memory is short
- * @guard_wait: Guards wait for keys to die, and others for guards
  * @event_handler: Listens to changes of GIDs
  * @domains_lock: Protects @domains
  * @domains: All domains, by memreg_domain.device_node
@@ -150,8 +156,9 @@ struct memreg_device {
 	bool gone;
 	struct mutex drain_lock;
 	spinlock_t frwr_lock;
+	pid_t gave_up_pid;
+	unsigned long gave_up_until;
 	struct shrinker *shrinker;
-	wait_queue_head_t guard_wait;
 	struct ib_event_handler event_handler;
 	spinlock_t domains_lock;
 	struct list_head domains;
@@ -539,6 +546,35 @@ struct memreg_idle {
 	u64 ended;
 };
 
+struct memreg_domain;
+struct memreg_frwr;
+
+/**
+ * struct memreg_batch - Work requests that are posted together
+ * @node: In memreg_domain.inflight; sq_lock
+ * @domain: The domain
+ * @first: The first of the FRWRs whose work requests they are, or NULL
+ * @last: The last of them
+ * @count: Their number
+ * @reserve: They kill keys: the batch is one of memreg_domain.kills
+ * @ended: All of them ended; sq_lock
+ * @error: 0, or the status of one that failed; final once @ended
+ * @posted: Jiffies when they were posted
+ * @waiter: The task that waits for that, if they make keys
+ */
+struct memreg_batch {
+	struct list_head node;
+	struct memreg_domain *domain;
+	struct memreg_frwr *first;
+	struct memreg_frwr *last;
+	unsigned int count;
+	bool reserve;
+	bool ended;
+	int error;
+	unsigned long posted;
+	struct task_struct *waiter;
+};
+
 /**
  * struct memreg_domain - A PD with its registration queue
  * @obj: Head
@@ -555,17 +591,23 @@ struct memreg_idle {
  * @gid_index: Its index
  * @sq_mutex: Taken by who waits for room on the queue, so that the first to
  *	come is the first to be served
- * @sq_lock: Protects the fields down to @inflight
+ * @sq_lock: Protects the fields down to @doomed
  * @state: State of the queue
- * @sq_free: Work requests that may be posted
- * @sq_reserve: Work requests that mmu notifiers may post besides
+ * @sq_free: Work requests that may be posted to make keys
  * @attempts: Rebuilds that ended, either way
  * @rebuilt: Rebuilds that succeeded
  * @inflight: Batches posted, oldest first
- * @cq_lock: Taken by who polls @cq: completions are taken in order
- * @cq_wait: Waits for completions, to poll; those for batches exclusively
+ * @kills: Batches that kill keys; one that is not @ended is in flight
+ * @dying: FRWRs whose keys the next of those are to kill
+ * @nr_dying: Their number; written with @sq_lock
+ * @doomed: FRWRs whose MRs @kill is to destroy
+ * @cq_lock: Taken to poll @cq: completions are taken in order
+ * @irq: Polls @cq
  * @sq_wait: Waits for @sq_free or @state to change
- * @rebuild: The worker
+ * @rebuild: Worker that makes another queue of one that broke
+ * @kill_mutex: Taken by an owner to wait for @nr_dying to be few
+ * @kill_wait: Waits for that
+ * @kill: Worker that destroys MRs whose keys have to die
  * @idle: Idle FRWRs by class
  * @mapped: Those of them that map a range, by its hash, in the same order;
  *	frwr_lock
@@ -592,14 +634,20 @@ struct memreg_domain {
 	spinlock_t sq_lock;
 	enum memreg_queue_state state;
 	unsigned int sq_free;
-	unsigned int sq_reserve;
 	unsigned long attempts;
 	unsigned long rebuilt;
 	struct list_head inflight;
+	struct memreg_batch kills[MEMREG_KILL_BATCHES];
+	struct list_head dying;
+	unsigned int nr_dying;
+	struct list_head doomed;
 	spinlock_t cq_lock;
-	wait_queue_head_t cq_wait;
+	struct irq_work irq;
 	wait_queue_head_t sq_wait;
 	struct work_struct rebuild;
+	struct mutex kill_mutex;
+	wait_queue_head_t kill_wait;
+	struct work_struct kill;
 	struct memreg_idle idle[MEMREG_CLASSES];
 	struct list_head mapped[1U << MEMREG_MAPPED_BITS];
 	struct delayed_work reap;
@@ -607,32 +655,6 @@ struct memreg_domain {
 	atomic_t connections;
 	struct list_head device_node;
 	struct memreg_charge charges[3];
-};
-
-struct memreg_frwr;
-
-/**
- * struct memreg_batch - Work requests that are posted together
- * @node: In memreg_domain.inflight; sq_lock
- * @domain: The domain
- * @first: The first of the FRWRs whose work requests they are, or NULL
- * @last: The last of them
- * @count: Their number
- * @reserve: They take their room from memreg_domain.sq_reserve
- * @ended: All of them ended; sq_lock
- * @error: 0, or the status of one that failed; final once @ended
- * @waiter: The task that waits for that, if it isn't a guard
- */
-struct memreg_batch {
-	struct list_head node;
-	struct memreg_domain *domain;
-	struct memreg_frwr *first;
-	struct memreg_frwr *last;
-	unsigned int count;
-	bool reserve;
-	bool ended;
-	int error;
-	struct task_struct *waiter;
 };
 
 int memreg_domain_init(void);
@@ -646,9 +668,9 @@ void memreg_batch_init(struct memreg_batch *batch,
 void memreg_batch_add(struct memreg_batch *batch, struct memreg_frwr *frwr);
 struct memreg_frwr *memreg_batch_next(const struct memreg_frwr *frwr);
 int memreg_batch_run(struct memreg_batch *batch);
-int memreg_batch_try_post(struct memreg_batch *batch);
-bool memreg_batch_ended(struct memreg_batch *batch);
-void memreg_queue_stall(struct memreg_domain *domain);
+void memreg_batch_post_locked(struct memreg_batch *batch);
+void memreg_queue_kick(struct memreg_domain *domain);
+void memreg_queue_stall(struct memreg_domain *domain, unsigned long patience);
 void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc);
 extern const struct memreg_object_ops memreg_domain_ops;
 
@@ -664,9 +686,10 @@ struct memreg_region;
  * @MEMREG_FRWR_IDLE: It is on its domain's idle list.
  * @MEMREG_FRWR_LIVE: Its key works. Whoever wants to kill the key claims the
  *	FRWR by taking it out of this state.
- * @MEMREG_FRWR_DYING: Its region's guard is killing its key.
- * @MEMREG_FRWR_FAILED: The guard could not: the MR is to be destroyed, by
- *	whoever claims it first.
+ * @MEMREG_FRWR_DYING: Its key is being killed, by the device or by a worker.
+ *	It is its owner's again when that is done.
+ * @MEMREG_FRWR_FAILED: A guard could not have its key killed, as it may not
+ *	work yet: the end of an endpoint makes sure that it never does.
  */
 enum memreg_frwr_state {
 	MEMREG_FRWR_HELD,
@@ -681,13 +704,15 @@ enum memreg_frwr_state {
  * @fast: The MR, without one if a guard had to destroy it; the work request is
  *	linked to the next one of @batch
  * @domain: Its domain
- * @state: enum memreg_frwr_state; frwr_lock
+ * @state: enum memreg_frwr_state; frwr_lock, but for the end of DYING
+ * @awaited: Counts in memreg_region.killing, while DYING
  * @class: Class that it idles in, or MEMREG_CLASSES if it is made for one use
  * @no_inv: No work request can kill its key, as the driver registered it
  * @cut: Its REG_MR is on the send queue of an endpoint and may not have been
  *	done yet: what to queue so that the endpoint ends; NULL otherwise
- * @node: In memreg_domain.idle, with frwr_lock, or in a list of those that are
- *	to be destroyed
+ * @node: In memreg_domain.idle, with frwr_lock; in memreg_domain.dying or
+ *	memreg_domain.doomed, with sq_lock; or in a list of those that are to
+ *	be destroyed
  * @mapped: The list of memreg_domain.mapped for its range
  * @mapped_node: In that, while it is IDLE and @length is not 0; frwr_lock
  * @region: Region that it maps or mapped last, or NULL; frwr_lock
@@ -695,8 +720,8 @@ enum memreg_frwr_state {
  * @length: Bytes there; 0 if the list can't be used again as it is
  * @iova: I/O address that it was listed for
  * @page_shift: Size of the pages in the list
- * @region_node: In memreg_region.live if it is LIVE, in memreg_region.failed
- *	if it is FAILED, otherwise in memreg_region.frwrs; frwr_lock
+ * @region_node: In memreg_region.live if it is LIVE, otherwise in
+ *	memreg_region.frwrs; frwr_lock
  * @idle_since: When it became idle, ktime_get_ns(); frwr_lock
  * @idle_number: memreg_idle.ended at that time; frwr_lock
  * @batch: Batch at work on it
@@ -706,6 +731,7 @@ struct memreg_frwr {
 	struct memreg_fastmr fast;
 	struct memreg_domain *domain;
 	enum memreg_frwr_state state;
+	bool awaited;
 	u32 class;
 	bool no_inv;
 	struct work_struct *cut;
@@ -763,6 +789,7 @@ void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 			unsigned int count);
 void memreg_keys_revoke_relaxed(struct memreg_domain *domain,
 				struct memreg_key **keys, unsigned int count);
+void memreg_keys_destroy(struct memreg_key **keys, unsigned int count);
 void memreg_key_destroy(struct memreg_key *key);
 int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
 		       struct work_struct *cut);
@@ -776,6 +803,16 @@ void memreg_frwr_drain_domain(struct memreg_domain *domain);
 void memreg_frwr_reap(struct work_struct *work);
 int memreg_frwr_shrinker(struct memreg_device *mdev);
 
+/*
+ * State of an FRWR that may be DYING: if it is not any more, all is there that
+ * was written before.
+ */
+static inline enum memreg_frwr_state
+memreg_frwr_state(const struct memreg_frwr *frwr)
+{
+	return smp_load_acquire(&frwr->state);
+}
+
 /* Put an FRWR on a list of its region, and take it off the one it is on. */
 static inline void memreg_frwr_move(struct memreg_frwr *frwr,
 				    struct hlist_head *list)
@@ -783,6 +820,22 @@ static inline void memreg_frwr_move(struct memreg_frwr *frwr,
 	hlist_del_init(&frwr->region_node);
 	hlist_add_head(&frwr->region_node, list);
 }
+
+/*
+ * kernel/kill.c
+ */
+
+int memreg_kill_module_init(void);
+void memreg_kill_module_exit(void);
+void memreg_kill_init(struct memreg_domain *domain);
+void memreg_kill_invalidate(struct memreg_frwr *frwr);
+void memreg_kill_flush(struct memreg_domain *domain);
+void memreg_kill_destroy(struct memreg_frwr *frwr, bool awaited);
+void memreg_kill_await(struct memreg_frwr *frwr);
+int memreg_kill_line(struct memreg_domain *domain);
+void memreg_kill_leave(struct memreg_domain *domain);
+void memreg_kill_ended(struct memreg_batch *batch);
+void memreg_kill_give_up(struct memreg_domain *domain);
 
 /*
  * kernel/region.c and kernel/guard.c
@@ -806,6 +859,7 @@ enum memreg_verdict {
  * @notifier: Of the region's range
  * @finish: Second pass of the notifier
  * @finish_used: @finish is in use; frwr_lock
+ * @deadline: Jiffies until which @finish waits; of who uses it
  * @active: @notifier is inserted
  * @settled: The region has its pages, and they were those of the mapping;
  *	frwr_lock
@@ -820,19 +874,15 @@ enum memreg_verdict {
  * @suspect_since: Jiffies of the first of them; frwr_lock
  * @suspect_start: Where to look; frwr_lock
  * @suspect_end: Where to look; frwr_lock
- * @batch: Work requests by which the guard kills keys; @posted says if it is
- *	in use
- * @posted: @batch is posted, and nobody has looked at its outcome; frwr_lock
- * @through: Batches that are through; frwr_lock
  * @check: Worker that looks
  * @limit: Worker that decides what nobody could look at in time
- * @kill: Worker that kills what could not be killed in time
  */
 struct memreg_guard {
 	struct mmu_interval_notifier notifier;
 #ifdef MEMREG_TWO_PASS_NOTIFIERS
 	struct mmu_interval_notifier_finish finish;
 	bool finish_used;
+	unsigned long deadline;
 #endif
 	bool active;
 	bool settled;
@@ -846,12 +896,8 @@ struct memreg_guard {
 	unsigned long suspect_since;
 	unsigned long suspect_start;
 	unsigned long suspect_end;
-	struct memreg_batch batch;
-	bool posted;
-	unsigned long through;
 	struct delayed_work check;
 	struct delayed_work limit;
-	struct work_struct kill;
 };
 
 /**
@@ -871,8 +917,7 @@ struct memreg_guard {
  * @nents: Number of entries
  * @frwrs: FRWRs that map, or mapped last, these pages; frwr_lock
  * @live: Those of them whose keys work; frwr_lock
- * @failed: Those that are FAILED; frwr_lock
- * @killing: Those that somebody is killing the keys of; frwr_lock
+ * @killing: Those that are DYING, and that a guard waits for
  * @guard: Watches the user's mapping
  */
 struct memreg_region {
@@ -891,8 +936,7 @@ struct memreg_region {
 	u32 nents;
 	struct hlist_head frwrs;
 	struct hlist_head live;
-	struct hlist_head failed;
-	unsigned int killing;
+	atomic_t killing;
 	struct memreg_guard guard;
 };
 
@@ -974,8 +1018,6 @@ int memreg_guard_insert(struct memreg_region *region);
 void memreg_guard_remove(struct memreg_region *region);
 unsigned long memreg_guard_begin(struct memreg_region *region);
 int memreg_guard_end(struct memreg_region *region, unsigned long seq);
-void memreg_guard_await(struct memreg_region *region,
-			struct memreg_frwr *frwr);
 
 /*
  * kernel/cq.c

@@ -224,10 +224,16 @@ static int memreg_mr_divide(struct memreg_mr *mr)
 
 static void memreg_mr_kill_keys(struct memreg_mr *mr)
 {
-	u32 i;
+	struct memreg_key *keys[MEMREG_KILL_BATCH];
+	u32 i, n = 0;
 
-	for (i = 0; i < mr->nkeys; i++)
-		memreg_key_destroy(&mr->keys[i]);
+	for (i = 0; i < mr->nkeys; i++) {
+		keys[n++] = &mr->keys[i];
+		if (n == ARRAY_SIZE(keys) || i + 1 == mr->nkeys) {
+			memreg_keys_destroy(keys, n);
+			n = 0;
+		}
+	}
 	kvfree(mr->keys);
 	mr->keys = NULL;
 	mr->nkeys = 0;

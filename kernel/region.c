@@ -276,7 +276,6 @@ struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 	region->pinned = &ucmd->file->pinned;
 	INIT_HLIST_HEAD(&region->frwrs);
 	INIT_HLIST_HEAD(&region->live);
-	INIT_HLIST_HEAD(&region->failed);
 	return region;
 }
 

@@ -994,7 +994,7 @@ static void memreg_revoke_claimed(struct memreg_file *file,
 				  struct memreg_key **keys, u32 count,
 				  bool relaxed)
 {
-	u32 i, left = 0;
+	u32 i, left = 0, gone = count;
 
 	for (i = 0; i < count; i++) {
 		struct memreg_window *window = windows[i];
@@ -1005,8 +1005,9 @@ static void memreg_revoke_claimed(struct memreg_file *file,
 		}
 		/* A REG_MR on an endpoint's queue may have been flushed. */
 		memreg_window_forget(window);
-		memreg_key_destroy(&window->key);
+		keys[--gone] = &window->key;
 	}
+	memreg_keys_destroy(keys + gone, count - gone);
 	if (relaxed)
 		memreg_keys_revoke_relaxed(domain, keys, left);
 	else

@@ -557,7 +557,9 @@ TEST_F_TIMEOUT(stat, nothing_is_lost_when_all_cpus_count, 3600)
 	EXPECT_EQ(n, moved(_metadata, self, IB_MEMREG_STAT_WINDOWS_REVOKED));
 	EXPECT_EQ(n, moved(_metadata, self, IB_MEMREG_STAT_KEYS_MADE));
 	EXPECT_EQ(n, moved(_metadata, self, IB_MEMREG_STAT_KEYS_KILLED));
-	EXPECT_EQ(2 * n, moved(_metadata, self, IB_MEMREG_STAT_BATCHES));
+	/* What is revoked at the same time may die in one batch. */
+	EXPECT_GE(2 * n, moved(_metadata, self, IB_MEMREG_STAT_BATCHES));
+	EXPECT_LE(n, moved(_metadata, self, IB_MEMREG_STAT_BATCHES));
 	EXPECT_EQ(2 * n, moved(_metadata, self,
 			       IB_MEMREG_STAT_WORK_REQUESTS));
 }

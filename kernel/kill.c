@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How keys die: by LOCAL_INV on the registration queue of their domain, or with
+ * their MR, which a worker destroys.
+ *
+ * A guard that kills a key holds up whoever unmaps the memory, and a key that
+ * is dying already holds up the guard. So from the moment at which a key stops
+ * being LIVE, its death depends on the device and on workers of ours, and never
+ * on the task that wants it: that task may have no CPU for as long as somebody
+ * else likes.
+ *
+ * Normal operation
+ *
+ * memreg_kill_invalidate() takes an FRWR from LIVE to DYING and appends it to
+ * memreg_domain.dying. From there LOCAL_INVs are posted in batches of up to
+ * MEMREG_KILL_BATCH, in room on the queue that nothing else uses, and two
+ * batches are in flight at a time: while the device is at work on the one,
+ * what comes meanwhile is put together for the other. Who posts is whoever adds
+ * to the list, or, if both batches are in flight, the interrupt in which the
+ * first of them completes. There each key is counted as dead, and the FRWR is
+ * HELD again, its owner's.
+ *
+ * A guard adds all keys to its region at once, whatever their number. An owner
+ * who revokes waits for the list to be short first, and until then the keys
+ * stay LIVE, so that a guard does not find a long line of theirs before its
+ * own.
+ *
+ * An owner who destroys a key along with its FRWR lets the worker do it if the
+ * key is LIVE and a guard could want it dead: memreg_kill_destroy().
+ *
+ * Failure
+ *
+ * An FRWR whose LOCAL_INV failed or was flushed, or for which there is no queue
+ * that works, is appended to memreg_domain.doomed. The worker destroys its MR.
+ * A guard does not wait for that.
+ */
+#include <linux/wait_bit.h>
+
+#include "memreg.h"
+#include "trace.h"
+
+/* Keys that may be in the list when an owner adds others. */
+#define MEMREG_KILL_SHORT	MEMREG_KILL_BATCH
+
+/* FRWRs that a worker destroys before it lets other domains have its thread. */
+#define MEMREG_KILL_SLICE	32
+
+/* Threads that destroy. */
+#define MEMREG_KILL_THREADS	2
+
+/* How long an owner waits before it has the queue rebuilt. */
+#define MEMREG_KILL_PATIENCE	(10 * HZ)
+
+static struct workqueue_struct *memreg_kill_wq;
+
+int __init memreg_kill_module_init(void)
+{
+	memreg_kill_wq = alloc_workqueue("memreg_kill", WQ_UNBOUND |
+					 WQ_MEM_RECLAIM | WQ_HIGHPRI,
+					 MEMREG_KILL_THREADS);
+	return memreg_kill_wq ? 0 : -ENOMEM;
+}
+
+void memreg_kill_module_exit(void)
+{
+	destroy_workqueue(memreg_kill_wq);
+}
+
+/* One key less that a guard waits for. The region is not touched afterwards. */
+static void memreg_region_killed(struct memreg_region *region)
+{
+	if (atomic_dec_and_test(&region->killing))
+		wake_up_var(&region->killing);
+}
+
+/* A key is dead. From here on the FRWR, and with it the region, is its owner's. */
+static void memreg_kill_done(struct memreg_frwr *frwr)
+{
+	if (frwr->awaited)
+		memreg_region_killed(frwr->region);
+	memreg_count(frwr->domain->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
+	smp_store_release(&frwr->state, MEMREG_FRWR_HELD);
+	/* The owner is in the queue before it looks at the state. */
+	smp_mb();
+	wake_up_var(&frwr->state);
+}
+
+/* Leave an FRWR to the worker. */
+static void memreg_kill_doom(struct memreg_frwr *frwr)
+{
+	struct memreg_domain *domain = frwr->domain;
+
+	lockdep_assert_held(&domain->sq_lock);
+
+	list_add_tail(&frwr->node, &domain->doomed);
+	queue_work(memreg_kill_wq, &domain->kill);
+}
+
+/* The same for one that no work request can kill any more: no guard waits. */
+static void memreg_kill_fail(struct memreg_frwr *frwr)
+{
+	WRITE_ONCE(frwr->fast.status, -EIO);
+	if (frwr->awaited)
+		memreg_region_killed(frwr->region);
+	frwr->awaited = false;
+	memreg_kill_doom(frwr);
+}
+
+/*
+ * Invalidating
+ */
+
+/* Put together the next batch. */
+static void memreg_kill_fill(struct memreg_domain *domain,
+			     struct memreg_batch *batch)
+{
+	struct memreg_frwr *frwr;
+
+	lockdep_assert_held(&domain->sq_lock);
+
+	memreg_batch_init(batch, domain);
+	batch->reserve = true;
+	while (batch->count < MEMREG_KILL_BATCH &&
+	       !list_empty(&domain->dying)) {
+		frwr = list_first_entry(&domain->dying, struct memreg_frwr,
+					node);
+		list_del(&frwr->node);
+		memreg_fastmr_prepare_inv(&frwr->fast);
+		memreg_batch_add(batch, frwr);
+	}
+	WRITE_ONCE(domain->nr_dying, domain->nr_dying - batch->count);
+}
+
+/* Post what can be posted now. */
+static void memreg_kill_post(struct memreg_domain *domain)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&domain->sq_lock);
+
+	for (i = 0; i < ARRAY_SIZE(domain->kills); i++) {
+		if (!domain->kills[i].ended || list_empty(&domain->dying) ||
+		    domain->state != MEMREG_QUEUE_READY)
+			continue;
+		memreg_kill_fill(domain, &domain->kills[i]);
+		memreg_batch_post_locked(&domain->kills[i]);
+	}
+	if (domain->nr_dying <= MEMREG_KILL_SHORT &&
+	    wq_has_sleeper(&domain->kill_wait))
+		wake_up(&domain->kill_wait);
+}
+
+/**
+ * memreg_kill_ended() - A batch that kills keys is through
+ * @batch: One of memreg_domain.kills
+ *
+ * Context: any, with sq_lock held.
+ */
+void memreg_kill_ended(struct memreg_batch *batch)
+{
+	struct memreg_frwr *frwr, *next;
+
+	for (frwr = batch->first; frwr; frwr = next) {
+		next = memreg_batch_next(frwr);
+		if (frwr->fast.status)
+			memreg_kill_fail(frwr);
+		else
+			memreg_kill_done(frwr);
+	}
+	memreg_kill_post(batch->domain);
+}
+
+/* Nobody else may kill the key from here on. */
+static void memreg_kill_claim(struct memreg_frwr *frwr, bool awaited)
+{
+	struct memreg_region *region = frwr->region;
+
+	lockdep_assert_held(&region->mdev->frwr_lock);
+
+	WARN_ON(frwr->state != MEMREG_FRWR_LIVE);
+	frwr->state = MEMREG_FRWR_DYING;
+	frwr->awaited = awaited;
+	if (awaited)
+		atomic_inc(&region->killing);
+	memreg_frwr_move(frwr, &region->frwrs);
+	trace_memreg_key_claim(frwr);
+}
+
+/**
+ * memreg_kill_invalidate() - Kill a key by LOCAL_INV
+ * @frwr: FRWR that is LIVE, and DYING from here on
+ *
+ * memreg_kill_flush() is to be called before frwr_lock is let go of.
+ *
+ * Context: process, with frwr_lock held.
+ */
+void memreg_kill_invalidate(struct memreg_frwr *frwr)
+{
+	struct memreg_domain *domain = frwr->domain;
+	unsigned long flags;
+
+	memreg_kill_claim(frwr, true);
+	spin_lock_irqsave(&domain->sq_lock, flags);
+	if (domain->state == MEMREG_QUEUE_READY) {
+		list_add_tail(&frwr->node, &domain->dying);
+		WRITE_ONCE(domain->nr_dying, domain->nr_dying + 1);
+	} else {
+		memreg_queue_kick(domain);
+		memreg_kill_fail(frwr);
+	}
+	spin_unlock_irqrestore(&domain->sq_lock, flags);
+}
+
+/**
+ * memreg_kill_flush() - Post what memreg_kill_invalidate() has added
+ * @domain: The domain
+ *
+ * Context: process, with frwr_lock held.
+ */
+void memreg_kill_flush(struct memreg_domain *domain)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&domain->sq_lock, flags);
+	memreg_kill_post(domain);
+	spin_unlock_irqrestore(&domain->sq_lock, flags);
+}
+
+/**
+ * memreg_kill_line() - Wait until an owner may kill keys by LOCAL_INV
+ * @domain: Their domain
+ *
+ * If this succeeds, the next MEMREG_KILL_BATCH keys are the caller's to kill,
+ * and then memreg_kill_leave() is to be called.
+ *
+ * Return: 0, or -EINTR if the task is killed.
+ */
+int memreg_kill_line(struct memreg_domain *domain)
+{
+	if (mutex_lock_killable(&domain->kill_mutex))
+		return -EINTR;
+	if (!wait_event_killable(domain->kill_wait,
+				 READ_ONCE(domain->nr_dying) <=
+				 MEMREG_KILL_SHORT))
+		return 0;
+	mutex_unlock(&domain->kill_mutex);
+	return -EINTR;
+}
+
+/**
+ * memreg_kill_leave() - Let the next owner kill keys
+ * @domain: Domain for which memreg_kill_line() returned 0
+ */
+void memreg_kill_leave(struct memreg_domain *domain)
+{
+	mutex_unlock(&domain->kill_mutex);
+}
+
+/* Keys that are given up with the lock of the queue held. */
+#define MEMREG_KILL_GIVE_UP	64
+
+static bool memreg_kill_give_up_some(struct memreg_domain *domain)
+{
+	unsigned int n = MEMREG_KILL_GIVE_UP;
+	struct memreg_frwr *frwr;
+	bool more;
+
+	spin_lock_irq(&domain->sq_lock);
+	while (n && !list_empty(&domain->dying)) {
+		frwr = list_first_entry(&domain->dying, struct memreg_frwr,
+					node);
+		list_del(&frwr->node);
+		WRITE_ONCE(domain->nr_dying, domain->nr_dying - 1);
+		memreg_kill_fail(frwr);
+		n--;
+	}
+	more = !list_empty(&domain->dying);
+	wake_up(&domain->kill_wait);
+	spin_unlock_irq(&domain->sq_lock);
+	return more;
+}
+
+/**
+ * memreg_kill_give_up() - The queue takes no more work requests
+ * @domain: Domain that is not READY
+ *
+ * Context: may sleep.
+ */
+void memreg_kill_give_up(struct memreg_domain *domain)
+{
+	while (memreg_kill_give_up_some(domain))
+		cond_resched();
+}
+
+/*
+ * Destroying
+ */
+
+/**
+ * memreg_kill_destroy() - Have a worker kill a key along with its MR
+ * @frwr: FRWR that is LIVE, and DYING from here on
+ * @awaited: Guards are to wait for it
+ *
+ * Context: process, with frwr_lock held.
+ */
+void memreg_kill_destroy(struct memreg_frwr *frwr, bool awaited)
+{
+	struct memreg_domain *domain = frwr->domain;
+	unsigned long flags;
+
+	memreg_kill_claim(frwr, awaited);
+	spin_lock_irqsave(&domain->sq_lock, flags);
+	memreg_kill_doom(frwr);
+	spin_unlock_irqrestore(&domain->sq_lock, flags);
+}
+
+static struct memreg_frwr *memreg_kill_next(struct memreg_domain *domain)
+{
+	struct memreg_frwr *frwr;
+
+	spin_lock_irq(&domain->sq_lock);
+	frwr = list_first_entry_or_null(&domain->doomed, struct memreg_frwr,
+					node);
+	if (frwr)
+		list_del(&frwr->node);
+	spin_unlock_irq(&domain->sq_lock);
+	return frwr;
+}
+
+static void memreg_kill_work(struct work_struct *work)
+{
+	struct memreg_domain *domain =
+		container_of(work, struct memreg_domain, kill);
+	unsigned int n = MEMREG_KILL_SLICE;
+	struct memreg_frwr *frwr;
+
+	while (n-- && (frwr = memreg_kill_next(domain))) {
+		if (frwr->fast.status || frwr->no_inv)
+			memreg_count(domain->mdev, IB_MEMREG_STAT_GUARD_KILLS,
+				     1);
+		memreg_frwr_destroy_mr(frwr);
+		memreg_kill_done(frwr);
+	}
+	spin_lock_irq(&domain->sq_lock);
+	if (!list_empty(&domain->doomed))
+		queue_work(memreg_kill_wq, &domain->kill);
+	spin_unlock_irq(&domain->sq_lock);
+}
+
+/**
+ * memreg_kill_await() - Wait for the key of an FRWR of the caller's to be dead
+ * @frwr: The FRWR
+ *
+ * Context: may sleep. What it waits for is bounded: the device, or the queue's
+ * being rebuilt, and a worker.
+ */
+void memreg_kill_await(struct memreg_frwr *frwr)
+{
+	while (!wait_var_event_timeout(&frwr->state,
+				       memreg_frwr_state(frwr) !=
+				       MEMREG_FRWR_DYING,
+				       MEMREG_KILL_PATIENCE))
+		memreg_queue_stall(frwr->domain, MEMREG_KILL_PATIENCE);
+}
+
+/**
+ * memreg_kill_init() - Have no keys to kill
+ * @domain: New domain
+ */
+void memreg_kill_init(struct memreg_domain *domain)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(domain->kills); i++)
+		domain->kills[i].ended = true;
+	INIT_LIST_HEAD(&domain->dying);
+	INIT_LIST_HEAD(&domain->doomed);
+	mutex_init(&domain->kill_mutex);
+	init_waitqueue_head(&domain->kill_wait);
+	INIT_WORK(&domain->kill, memreg_kill_work);
+}
