@@ -16,11 +16,27 @@
  * which leaves pinned pages in place, but also when nfsd truncates or loop
  * punches a hole; PROTECTION_VMA comes from mprotect(2), but also from NUMA
  * scanning. These are suspect: a worker looks whether the range still maps
- * the same pages, and kills the keys if it doesn't. To look it waits for the
- * change that was announced to be through, and for a lock, and others may keep
- * it waiting; so after MEMREG_CHECK_LIMIT without an answer another worker
- * kills the keys. All other events leave pinned pages where they are. Each
- * event makes a registration that is under way look again (I2).
+ * the same pages, and kills the keys if it doesn't. All other events leave
+ * pinned pages where they are. Each event makes a registration that is under
+ * way look again (I2).
+ *
+ * How a worker looks
+ *
+ * An event comes before the change, and to wait until that is through is to
+ * wait for whoever makes it. The worker waits for nobody. It tries the locks
+ * with which such changes are made, so that none is under way while it looks:
+ * mprotect(2) has the mmap_lock, and a kernel thread that takes pages away from
+ * a file has that of the inode. The first is known of all, the second of shmem
+ * and hugetlbfs; of other files such an event is believed. Reclaim, KSM and
+ * their kind leave a pinned page in its place or in its file, so that it is the
+ * same before and after. If a lock is not to be had, the worker comes back, and
+ * after MEMREG_LOOK_LIMIT without an answer it kills the keys.
+ *
+ * There is one work item for each address space. It goes through the suspect
+ * regions some pages at a time, so that address spaces take turns at the few
+ * threads that there are, and nothing that kills keys is behind it. What is
+ * stale is not looked at. Whether that was for nothing is found out when the
+ * owner asks for it, in the owner's time.
  *
  * What a notifier waits for
  *
@@ -41,7 +57,10 @@
  * being rebuilt. Until the worker is done the peer may reach the old pages,
  * which stay pinned, and nobody else's.
  */
+#include <linux/hash.h>
+#include <linux/hugetlb.h>
 #include <linux/mmu_notifier.h>
+#include <linux/oom.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -65,43 +84,31 @@
 #define MEMREG_GUARD_KEYS	32
 
 /* When a worker looks after a suspect event, and until when it must know. */
-#define MEMREG_CHECK_DELAY	msecs_to_jiffies(10)
-#define MEMREG_CHECK_LIMIT	(HZ * 9 / 10)
+#define MEMREG_LOOK_DELAY	msecs_to_jiffies(10)
+#define MEMREG_LOOK_LIMIT	(HZ * 9 / 10)
 
-/* A last chance for a worker that was not run in time. */
-#define MEMREG_CHECK_GRACE	(HZ / 10)
+/* Pages that it looks at before it lets others have its thread. */
+#define MEMREG_LOOK_PAGES	1024
 
-/* When it looks again, only to tell what it finds. */
-#define MEMREG_CHECK_LATER	HZ
+/* Threads that look. */
+#define MEMREG_LOOK_THREADS	2
 
 /* How often a registration looks again if events keep coming. */
 #define MEMREG_GUARD_LOOKS	8
 
-/*
- * The work of the first ends what unmaps and reclaim wait for, in bounded time.
- * Who looks at mappings may have to wait for others' unmaps.
- */
-static struct workqueue_struct *memreg_guard_wq;
 static struct workqueue_struct *memreg_look_wq;
 
 int __init memreg_guard_init(void)
 {
-	unsigned int flags = WQ_UNBOUND | WQ_MEM_RECLAIM;
-
-	memreg_guard_wq = alloc_workqueue("memreg_guard", flags, 0);
-	if (!memreg_guard_wq)
-		return -ENOMEM;
-	memreg_look_wq = alloc_workqueue("memreg_look", flags, 0);
-	if (memreg_look_wq)
-		return 0;
-	destroy_workqueue(memreg_guard_wq);
-	return -ENOMEM;
+	memreg_look_wq = alloc_workqueue("memreg_look",
+					 WQ_UNBOUND | WQ_MEM_RECLAIM,
+					 MEMREG_LOOK_THREADS);
+	return memreg_look_wq ? 0 : -ENOMEM;
 }
 
 void memreg_guard_exit(void)
 {
 	destroy_workqueue(memreg_look_wq);
-	destroy_workqueue(memreg_guard_wq);
 }
 
 /*
@@ -277,68 +284,113 @@ static void memreg_guard_mark_stale(struct memreg_region *region)
  */
 
 /*
- * Is this the folio of its file, though it is not mapped at the moment? That is
- * so after shmem was paged out. Files are truncated, and holes punched, with
- * the inode locked, after unmapping and without a further event, so nothing can
- * be said while it is.
+ * Does an address map the page that is pinned? SUSPECT: it maps nothing now. By
+ * force, as the mapping may be for writing only.
  */
-static enum memreg_verdict memreg_page_in_file(struct vm_area_struct *vma,
-					       unsigned long addr,
-					       struct page *page)
+static enum memreg_verdict memreg_page_mapped(struct memreg_region *region,
+					      unsigned long addr,
+					      struct page *page)
 {
-	pgoff_t index = linear_page_index(vma, addr);
-	struct address_space *mapping;
-	struct folio *folio;
-	bool same = false;
-
-	if (!(vma->vm_flags & VM_MAYSHARE) || !vma->vm_file)
-		return MEMREG_GONE;
-	mapping = vma->vm_file->f_mapping;
-	if (!shmem_mapping(mapping))
-		return MEMREG_GONE;
-	if (!inode_trylock_shared(mapping->host))
-		return MEMREG_SUSPECT;
-	folio = filemap_get_folio(mapping, index);
-	if (!IS_ERR(folio)) {
-		/* What the machine can't read any more stays in the file. */
-		same = folio == page_folio(page) && !PageHWPoison(page) &&
-		       /* A large one may go on behind the end. */
-		       index < DIV_ROUND_UP(i_size_read(mapping->host),
-					    PAGE_SIZE);
-		folio_put(folio);
-	}
-	inode_unlock_shared(mapping->host);
-	return same ? MEMREG_SAME : MEMREG_GONE;
-}
-
-/* Does an address still map the page that is pinned? */
-static enum memreg_verdict memreg_page_look(struct memreg_region *region,
-					    unsigned long addr,
-					    struct page *page)
-{
-	/* What may be written is pinned without being readable, too. */
-	unsigned long need = region->writable ? VM_WRITE : VM_READ | VM_WRITE;
-	struct vm_area_struct *vma;
 	struct page *now;
 	bool same;
 
-	vma = vma_lookup(region->mm, addr);
-	if (!vma || !(vma->vm_flags & need))
-		return MEMREG_GONE;
-	/* By force, as the mapping may be for writing only. */
 	if (get_user_pages_remote(region->mm, addr, 1,
 				  FOLL_NOFAULT | FOLL_FORCE, &now, NULL) != 1)
-		return memreg_page_in_file(vma, addr, page);
+		return MEMREG_SUSPECT;
 	same = now == page;
 	put_page(now);
 	return same ? MEMREG_SAME : MEMREG_GONE;
 }
 
-static enum memreg_verdict memreg_guard_compare(struct memreg_region *region,
-						unsigned long start,
-						unsigned long end)
+/*
+ * Is this the folio of its file, though it is not mapped at the moment? That is
+ * so after shmem was paged out.
+ */
+static bool memreg_page_in_file(struct vm_area_struct *vma, unsigned long addr,
+				struct page *page)
 {
-	unsigned long addr = region->addr & PAGE_MASK;
+	struct address_space *mapping = vma->vm_file->f_mapping;
+	pgoff_t index = linear_page_index(vma, addr);
+	struct folio *folio;
+	bool same;
+
+	if (!(vma->vm_flags & VM_MAYSHARE) || !shmem_mapping(mapping))
+		return false;
+	folio = filemap_get_folio(mapping, index);
+	if (IS_ERR(folio))
+		return false;
+	same = folio == page_folio(page) &&
+	       /* A large one may go on behind the end. */
+	       index < DIV_ROUND_UP(i_size_read(mapping->host), PAGE_SIZE);
+	folio_put(folio);
+	return same;
+}
+
+/*
+ * Files are truncated, and holes punched, with the inode locked, after
+ * unmapping and without a further event, so nothing can be said while it is.
+ */
+static enum memreg_verdict memreg_page_look_file(struct memreg_region *region,
+						 struct vm_area_struct *vma,
+						 unsigned long addr,
+						 struct page *page)
+{
+	struct inode *inode = vma->vm_file->f_mapping->host;
+	enum memreg_verdict verdict;
+
+	if (!inode_trylock_shared(inode))
+		return MEMREG_SUSPECT;
+	verdict = memreg_page_mapped(region, addr, page);
+	if (verdict == MEMREG_SUSPECT)
+		verdict = memreg_page_in_file(vma, addr, page) ? MEMREG_SAME :
+								 MEMREG_GONE;
+	inode_unlock_shared(inode);
+	return verdict;
+}
+
+static bool memreg_file_is_known(const struct vm_area_struct *vma)
+{
+	return shmem_mapping(vma->vm_file->f_mapping) ||
+	       is_vm_hugetlb_page(vma);
+}
+
+/* Does an address still map the page that is pinned? */
+static enum memreg_verdict memreg_page_look(struct memreg_region *region,
+					    const struct memreg_look *look,
+					    unsigned long addr,
+					    struct page *page)
+{
+	/* What may be written is pinned without being readable, too. */
+	unsigned long need = region->writable ? VM_WRITE : VM_READ | VM_WRITE;
+	enum memreg_verdict verdict;
+	struct vm_area_struct *vma;
+
+	vma = vma_lookup(region->mm, addr);
+	/* What the machine can't read any more stays in its file. */
+	if (!vma || !(vma->vm_flags & need) || PageHWPoison(page))
+		return MEMREG_GONE;
+	if (look->by_kernel && vma->vm_file)
+		return memreg_file_is_known(vma) ?
+		       memreg_page_look_file(region, vma, addr, page) :
+		       MEMREG_GONE;
+	verdict = memreg_page_mapped(region, addr, page);
+	if (verdict != MEMREG_SUSPECT)
+		return verdict;
+	return vma->vm_file ? memreg_page_look_file(region, vma, addr, page) :
+			      MEMREG_GONE;
+}
+
+static bool memreg_look_is_through(const struct memreg_look *look)
+{
+	return look->next >= look->end;
+}
+
+/* Go on with a look, for some pages. */
+static enum memreg_verdict memreg_guard_compare(struct memreg_region *region,
+						struct memreg_look *look,
+						unsigned int *pages)
+{
+	unsigned long base = region->addr & PAGE_MASK;
 	enum memreg_verdict verdict = MEMREG_SAME;
 	struct sg_page_iter iter;
 
@@ -347,80 +399,170 @@ static enum memreg_verdict memreg_guard_compare(struct memreg_region *region,
 	/* Only the driver knows the pages. */
 	if (!region->mapped)
 		return MEMREG_GONE;
-	for_each_sgtable_page(&region->sgt.sgt, &iter, 0) {
-		if (addr >= end || verdict != MEMREG_SAME)
+	for_each_sgtable_page(&region->sgt.sgt, &iter,
+			      (look->next - base) >> PAGE_SHIFT) {
+		if (memreg_look_is_through(look) || !*pages)
 			break;
-		if (addr >= start)
-			verdict = memreg_page_look(region, addr,
-						   sg_page_iter_page(&iter));
-		/* Whoever registers it and is killed has no use for it. */
-		if (fatal_signal_pending(current))
-			return MEMREG_SUSPECT;
-		addr += PAGE_SIZE;
+		verdict = memreg_page_look(region, look, look->next,
+					   sg_page_iter_page(&iter));
+		if (verdict != MEMREG_SAME)
+			break;
+		look->next += PAGE_SIZE;
+		--*pages;
 		cond_resched();
 	}
 	return verdict;
 }
 
-/* Look from a worker, which must not wait for those who unmap. */
-static enum memreg_verdict memreg_guard_look(struct memreg_region *region,
-					     unsigned long start,
-					     unsigned long end)
+/* Begin to look at a part of a region. */
+static void memreg_look_init(struct memreg_look *look,
+			     const struct memreg_region *region,
+			     unsigned long start, unsigned long end)
 {
-	enum memreg_verdict verdict = MEMREG_SUSPECT;
+	unsigned long base = region->addr & PAGE_MASK;
 
-	/* The process is exiting, and takes all of its mappings along. */
-	if (!mmget_not_zero(region->mm))
-		return MEMREG_GONE;
-	if (mmap_read_trylock(region->mm)) {
-		WRITE_ONCE(region->guard.looking, true);
-		verdict = memreg_guard_compare(region, start, end);
-		mmap_read_unlock(region->mm);
+	memset(look, 0, sizeof(*look));
+	look->start = max(base, start & PAGE_MASK);
+	look->end = min(base + (region->npages << PAGE_SHIFT), end);
+	look->next = look->start;
+}
+
+/* Look at all of a region whose changes have been waited for. */
+static enum memreg_verdict memreg_guard_compare_all(struct memreg_region *region)
+{
+	enum memreg_verdict verdict = MEMREG_SAME;
+	struct memreg_look look;
+	unsigned int pages;
+
+	memreg_look_init(&look, region, 0, ULONG_MAX);
+	while (verdict == MEMREG_SAME && !memreg_look_is_through(&look)) {
+		/* A task that is killed has no use for what it finds. */
+		if (fatal_signal_pending(current))
+			return MEMREG_SUSPECT;
+		pages = MEMREG_LOOK_PAGES;
+		verdict = memreg_guard_compare(region, &look, &pages);
 	}
-	mmput_async(region->mm);
 	return verdict;
 }
 
-/**
- * struct memreg_look - A look at a range that is suspect
- * @seq: Of the notifier, before the look
- * @suspects: memreg_guard.suspects before the look
- * @start: Where to look
- * @end: Where to look
- * @settled: The region has its pages
- */
-struct memreg_look {
-	unsigned long seq;
-	unsigned long suspects;
-	unsigned long start;
-	unsigned long end;
-	bool settled;
-};
-
-static void memreg_look_begin(struct memreg_region *region,
-			      struct memreg_look *look)
-{
-	struct memreg_guard *guard = &region->guard;
-
-	/* That it has, it keeps; until then there is nothing to look at. */
-	look->settled = READ_ONCE(guard->settled);
-	if (!look->settled)
-		return;
-	/* An event comes before the change: wait until that is through. */
-	look->seq = mmu_interval_read_begin(&guard->notifier);
-	spin_lock(&region->mdev->frwr_lock);
-	look->suspects = guard->suspects;
-	look->start = guard->suspect_start;
-	look->end = guard->suspect_end;
-	spin_unlock(&region->mdev->frwr_lock);
-}
-
 /* Count and trace what a look found. */
-static void memreg_look_tell(struct memreg_region *region,
-			     enum ib_memreg_stat_id outcome)
+static void memreg_look_count(struct memreg_region *region,
+			      enum ib_memreg_stat_id outcome)
 {
 	memreg_count(region->mdev, outcome, 1);
 	trace_memreg_guard_look(region, outcome);
+}
+
+/*
+ * Address spaces
+ */
+
+static struct hlist_head *memreg_space_list(struct memreg_device *mdev,
+					    const struct mm_struct *mm)
+{
+	return &mdev->spaces[hash_ptr(mm, MEMREG_SPACES_BITS)];
+}
+
+static struct memreg_space *memreg_space_find(struct memreg_device *mdev,
+					      const struct mm_struct *mm)
+{
+	struct memreg_space *space;
+
+	lockdep_assert_held(&mdev->frwr_lock);
+
+	hlist_for_each_entry(space, memreg_space_list(mdev, mm), node) {
+		if (space->mm == mm) {
+			space->users++;
+			return space;
+		}
+	}
+	return NULL;
+}
+
+static void memreg_space_work(struct work_struct *work);
+
+static struct memreg_space *memreg_space_new(struct memreg_device *mdev,
+					     struct mm_struct *mm)
+{
+	struct memreg_space *space;
+
+	space = kzalloc(sizeof(*space), GFP_KERNEL_ACCOUNT);
+	if (!space)
+		return NULL;
+	space->mdev = mdev;
+	space->mm = mm;
+	space->users = 1;
+	INIT_LIST_HEAD(&space->suspects);
+	INIT_DELAYED_WORK(&space->look, memreg_space_work);
+	return space;
+}
+
+/* Find or make that of a region's mm, which the region keeps. */
+static struct memreg_space *memreg_space_get(struct memreg_device *mdev,
+					     struct mm_struct *mm)
+{
+	struct memreg_space *space, *new;
+
+	spin_lock(&mdev->frwr_lock);
+	space = memreg_space_find(mdev, mm);
+	spin_unlock(&mdev->frwr_lock);
+	if (space)
+		return space;
+	new = memreg_space_new(mdev, mm);
+	if (!new)
+		return NULL;
+	spin_lock(&mdev->frwr_lock);
+	space = memreg_space_find(mdev, mm);
+	if (!space)
+		hlist_add_head(&new->node, memreg_space_list(mdev, mm));
+	spin_unlock(&mdev->frwr_lock);
+	if (!space)
+		return new;
+	kfree(new);
+	return space;
+}
+
+static void memreg_space_put(struct memreg_space *space)
+{
+	struct memreg_device *mdev = space->mdev;
+	bool last;
+
+	spin_lock(&mdev->frwr_lock);
+	last = !--space->users;
+	if (last)
+		hlist_del(&space->node);
+	spin_unlock(&mdev->frwr_lock);
+	if (!last)
+		return;
+	cancel_delayed_work_sync(&space->look);
+	kfree(space);
+}
+
+/* Have the worker look at a region soon, if it has its pages. */
+static void memreg_space_add(struct memreg_region *region)
+{
+	struct memreg_guard *guard = &region->guard;
+
+	lockdep_assert_held(&region->mdev->frwr_lock);
+
+	if (!guard->settled)
+		return;
+	if (list_empty(&guard->suspect_node))
+		list_add_tail(&guard->suspect_node, &guard->space->suspects);
+	queue_delayed_work(memreg_look_wq, &guard->space->look,
+			   MEMREG_LOOK_DELAY);
+}
+
+/* The worker is not at a region any more, nor ever will be. */
+static void memreg_space_remove(struct memreg_region *region)
+{
+	struct memreg_space *space = region->guard.space;
+
+	spin_lock(&region->mdev->frwr_lock);
+	list_del_init(&region->guard.suspect_node);
+	spin_unlock(&region->mdev->frwr_lock);
+	wait_var_event(&space->looking,
+		       smp_load_acquire(&space->looking) != region);
 }
 
 /* Nothing is suspect that came before so many events. */
@@ -428,137 +570,190 @@ static void memreg_guard_clear(struct memreg_guard *guard,
 			       unsigned long suspects)
 {
 	guard->cleared = suspects;
-	guard->suspect_start = ULONG_MAX;
-	guard->suspect_end = 0;
+	if (guard->suspects != suspects)
+		guard->suspect_since = jiffies;
 }
 
-/* From now on there is so much time to find out. */
-static void memreg_guard_wonder(struct memreg_guard *guard)
+/* Where to look: this, too. */
+static void memreg_look_add(struct memreg_look *look, unsigned long start,
+			    unsigned long end, bool by_kernel)
 {
-	guard->suspect_since = jiffies;
-	guard->last_chance = false;
+	if (!look->active)
+		*look = (struct memreg_look) { .start = ULONG_MAX };
+	look->active = true;
+	look->start = min(look->start, start);
+	look->end = max(look->end, end);
+	look->by_kernel |= by_kernel;
 }
 
-/* What does a look prove? Returns false if another one is needed. */
-static bool memreg_look_end(struct memreg_region *region,
-			    const struct memreg_look *look,
+/* Begin to look at what is suspect by now, unless a look goes on. */
+static void memreg_look_begin(struct memreg_region *region)
+{
+	struct memreg_guard *guard = &region->guard;
+	struct memreg_look *look = &guard->look, *due = &guard->due;
+
+	lockdep_assert_held(&region->mdev->frwr_lock);
+
+	if (look->active)
+		return;
+	memreg_look_init(look, region, due->start, due->end);
+	look->active = true;
+	look->by_kernel = due->by_kernel;
+	look->suspects = guard->suspects;
+	due->active = false;
+}
+
+/* Nothing could be found out: look again, but not for ever. */
+static void memreg_look_again(struct memreg_region *region)
+{
+	struct memreg_guard *guard = &region->guard;
+	const struct memreg_look *look = &guard->look;
+
+	memreg_look_count(region, IB_MEMREG_STAT_GUARD_LATER);
+	memreg_look_add(&guard->due, look->start, look->end, look->by_kernel);
+	if (time_after_eq(jiffies, guard->suspect_since + MEMREG_LOOK_LIMIT))
+		memreg_guard_mark_stale(region);
+	else
+		memreg_space_add(region);
+}
+
+/* A look came to an end, or to the end of its turn. */
+static void memreg_look_end(struct memreg_region *region,
 			    enum memreg_verdict verdict)
 {
 	struct memreg_guard *guard = &region->guard;
+	struct memreg_look *look = &guard->look;
 
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
-	WRITE_ONCE(guard->looking, false);
-	/* Whoever registers looks by himself, and decides. */
-	if (!look->settled)
-		return false;
-	if (verdict == MEMREG_SAME &&
-	    mmu_interval_read_retry(&guard->notifier, look->seq)) {
-		/* It was, when the look began: the next one finds the rest. */
-		memreg_guard_wonder(guard);
-		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_LATER);
-		return false;
+	if (guard->stale)
+		return;
+	if (verdict == MEMREG_SAME && !memreg_look_is_through(look)) {
+		list_move(&guard->suspect_node, &guard->space->suspects);
+		mod_delayed_work(memreg_look_wq, &guard->space->look, 0);
+		return;
 	}
+	look->active = false;
 	if (verdict == MEMREG_SUSPECT) {
-		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_LATER);
-		return false;
-	}
-	if (verdict == MEMREG_GONE) {
-		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_GONE);
+		memreg_look_again(region);
+	} else if (verdict == MEMREG_GONE) {
+		memreg_look_count(region, IB_MEMREG_STAT_GUARD_GONE);
 		memreg_guard_mark_stale(region);
-	} else if (guard->stale) {
-		WRITE_ONCE(guard->spurious, true);
-		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_SPURIOUS);
 	} else {
-		memreg_look_tell(region, IB_MEMREG_STAT_GUARD_UNCHANGED);
+		memreg_look_count(region, IB_MEMREG_STAT_GUARD_UNCHANGED);
 		memreg_guard_clear(guard, look->suspects);
+		if (guard->due.active)
+			memreg_space_add(region);
 	}
-	return true;
 }
 
-static void memreg_guard_check(struct work_struct *work)
+/* The next of the regions to look at, which is not freed until then. */
+static struct memreg_region *memreg_space_next(struct memreg_space *space,
+					       struct list_head *todo)
 {
-	struct memreg_region *region =
-		container_of(work, struct memreg_region, guard.check.work);
-	enum memreg_verdict verdict = MEMREG_SUSPECT;
-	struct memreg_look look = {};
-	bool kill;
+	struct memreg_region *region;
 
-	memreg_look_begin(region, &look);
-	if (look.settled)
-		verdict = memreg_guard_look(region, look.start, look.end);
+	spin_lock(&space->mdev->frwr_lock);
+	region = list_first_entry_or_null(todo, struct memreg_region,
+					  guard.suspect_node);
+	if (region) {
+		list_del_init(&region->guard.suspect_node);
+		WRITE_ONCE(space->looking, region);
+		memreg_look_begin(region);
+	}
+	spin_unlock(&space->mdev->frwr_lock);
+	return region;
+}
 
-	spin_lock(&region->mdev->frwr_lock);
-	if (!memreg_look_end(region, &look, verdict))
-		queue_delayed_work(memreg_look_wq, &region->guard.check,
-				   region->guard.stale ? MEMREG_CHECK_LATER :
-							 MEMREG_CHECK_DELAY);
-	kill = region->guard.stale;
-	spin_unlock(&region->mdev->frwr_lock);
-	if (kill)
+static void memreg_space_done(struct memreg_space *space,
+			      struct memreg_region *region,
+			      enum memreg_verdict verdict)
+{
+	bool stale;
+
+	spin_lock(&space->mdev->frwr_lock);
+	memreg_look_end(region, verdict);
+	stale = region->guard.stale;
+	spin_unlock(&space->mdev->frwr_lock);
+	if (stale)
 		memreg_guard_kill(region);
+	smp_store_release(&space->looking, NULL);
+	/* The waiter is in the queue before it looks. */
+	smp_mb();
+	wake_up_var(&space->looking);
 }
 
-/* Decide what can't wait any more. Returns false if it can, for so long. */
-static bool memreg_guard_decide(struct memreg_region *region,
-				unsigned long *left)
+/* Look at the regions of a list until it is empty, or for so many pages. */
+static void memreg_space_look(struct memreg_space *space,
+			      struct list_head *todo)
 {
-	struct memreg_guard *guard = &region->guard;
-	long rest = guard->suspect_since + MEMREG_CHECK_LIMIT - jiffies;
+	unsigned int pages = MEMREG_LOOK_PAGES;
+	struct memreg_region *region;
+	enum memreg_verdict verdict;
+	bool alive, locked;
 
-	lockdep_assert_held(&region->mdev->frwr_lock);
-
-	if (guard->stale || guard->suspects == guard->cleared)
-		return true;
-	/* Who registers looks and decides by himself. */
-	if (!guard->settled)
-		*left = MEMREG_CHECK_LIMIT;
-	else if (rest > 0)
-		*left = rest;
-	else if (READ_ONCE(guard->looking))
-		/* That waits for nobody. */
-		*left = MEMREG_CHECK_DELAY;
-	else if (!guard->last_chance)
-		*left = MEMREG_CHECK_GRACE;
-	else
-		memreg_guard_mark_stale(region);
-	guard->last_chance = rest <= 0;
-	return guard->stale;
+	/* One that is exiting takes all of its mappings along. */
+	alive = mmget_not_zero(space->mm);
+	locked = alive && mmap_read_trylock(space->mm);
+	while (pages && (region = memreg_space_next(space, todo))) {
+		if (!alive || check_stable_address_space(space->mm))
+			verdict = MEMREG_GONE;
+		else if (!locked)
+			verdict = MEMREG_SUSPECT;
+		else
+			verdict = memreg_guard_compare(region,
+						       &region->guard.look,
+						       &pages);
+		memreg_space_done(space, region, verdict);
+		if (pages)
+			pages--;
+	}
+	if (locked)
+		mmap_read_unlock(space->mm);
+	if (alive)
+		mmput_async(space->mm);
 }
 
-static void memreg_guard_limit(struct work_struct *work)
+static void memreg_space_work(struct work_struct *work)
 {
-	struct memreg_region *region =
-		container_of(work, struct memreg_region, guard.limit.work);
-	unsigned long left;
-	bool kill;
+	struct memreg_space *space =
+		container_of(work, struct memreg_space, look.work);
+	spinlock_t *lock = &space->mdev->frwr_lock;
+	LIST_HEAD(todo);
 
-	spin_lock(&region->mdev->frwr_lock);
-	if (!memreg_guard_decide(region, &left))
-		queue_delayed_work(memreg_guard_wq, &region->guard.limit, left);
-	kill = region->guard.stale;
-	spin_unlock(&region->mdev->frwr_lock);
-	if (kill)
-		memreg_guard_kill(region);
+	spin_lock(lock);
+	list_splice_init(&space->suspects, &todo);
+	spin_unlock(lock);
+	memreg_space_look(space, &todo);
+	spin_lock(lock);
+	if (!list_empty(&todo)) {
+		list_splice(&todo, &space->suspects);
+		mod_delayed_work(memreg_look_wq, &space->look, 0);
+	}
+	spin_unlock(lock);
 }
 
 /*
  * The notifier
  */
 
-static enum memreg_verdict
-memreg_guard_judge(const struct mmu_notifier_range *range)
+/* Is it the kernel that does something on its own account? */
+static bool memreg_event_by_kernel(void)
 {
-	bool kernel = current->flags & PF_MEMALLOC ||
-		      (current->flags & PF_KTHREAD &&
-		       !(current->flags & PF_USER_WORKER));
+	return current->flags & PF_KTHREAD &&
+	       !(current->flags & PF_USER_WORKER);
+}
 
+static enum memreg_verdict
+memreg_event_classify(const struct mmu_notifier_range *range)
+{
 	switch (range->event) {
 	case MMU_NOTIFY_UNMAP:
 	case MMU_NOTIFY_RELEASE:
 		return MEMREG_GONE;
 	case MMU_NOTIFY_CLEAR:
-		return kernel ? MEMREG_SUSPECT : MEMREG_GONE;
+		return current->flags & PF_MEMALLOC ||
+		       memreg_event_by_kernel() ? MEMREG_SUSPECT : MEMREG_GONE;
 	case MMU_NOTIFY_PROTECTION_VMA:
 		return MEMREG_SUSPECT;
 	default:
@@ -567,10 +762,13 @@ memreg_guard_judge(const struct mmu_notifier_range *range)
 }
 
 /* Have the worker look at a range. */
-static void memreg_guard_suspect(struct memreg_region *region,
-				 const struct mmu_notifier_range *range)
+static void memreg_guard_mark_suspect(struct memreg_region *region,
+				      const struct mmu_notifier_range *range)
 {
 	struct memreg_guard *guard = &region->guard;
+	/* Reclaim leaves a pinned page where it is, or in its file. */
+	bool by_kernel = range->event != MMU_NOTIFY_PROTECTION_VMA &&
+			 !(current->flags & PF_MEMALLOC);
 
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
@@ -578,32 +776,27 @@ static void memreg_guard_suspect(struct memreg_region *region,
 		return;
 	memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_SUSPECTS, 1);
 	if (guard->suspects == guard->cleared)
-		memreg_guard_wonder(guard);
-	/* MR_QUERY tells it without the lock. */
+		guard->suspect_since = jiffies;
+	/* MR_QUERY reads it without the lock. */
 	WRITE_ONCE(guard->suspects, guard->suspects + 1);
-	guard->suspect_start = min(guard->suspect_start, range->start);
-	guard->suspect_end = max(guard->suspect_end, range->end);
-	queue_delayed_work(memreg_look_wq, &guard->check, MEMREG_CHECK_DELAY);
+	memreg_look_add(&guard->due, range->start, range->end, by_kernel);
+	memreg_space_add(region);
 }
 
-/* The same, of keys that still work. */
-static void memreg_guard_doubt(struct memreg_region *region,
-			       const struct mmu_notifier_range *range)
+/* An event is believed: whether it was true may be found out afterwards. */
+static void memreg_guard_mark_gone(struct memreg_region *region,
+				   const struct mmu_notifier_range *range)
 {
-	memreg_guard_suspect(region, range);
-	queue_delayed_work(memreg_guard_wq, &region->guard.limit,
-			   MEMREG_CHECK_LIMIT);
-}
+	struct memreg_guard *guard = &region->guard;
 
-/* Believe an event. */
-static void memreg_guard_believe(struct memreg_region *region,
-				 const struct mmu_notifier_range *range)
-{
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
-	/* Find out afterwards if it was true, for those who want to know. */
-	if (range->event == MMU_NOTIFY_CLEAR)
-		memreg_guard_suspect(region, range);
+	if (range->event != MMU_NOTIFY_CLEAR) {
+		guard->doubtful = false;
+		WRITE_ONCE(guard->spurious, false);
+	} else if (!guard->stale) {
+		guard->doubtful = true;
+	}
 	memreg_guard_mark_stale(region);
 }
 
@@ -612,7 +805,7 @@ static bool memreg_guard_strike(struct memreg_region *region,
 				const struct mmu_notifier_range *range,
 				unsigned long cur_seq)
 {
-	enum memreg_verdict verdict = memreg_guard_judge(range);
+	enum memreg_verdict verdict = memreg_event_classify(range);
 
 	/* Who may not wait can't kill keys in time. */
 	if (verdict == MEMREG_GONE && !mmu_notifier_range_blockable(range))
@@ -623,9 +816,9 @@ static bool memreg_guard_strike(struct memreg_region *region,
 	spin_lock(&region->mdev->frwr_lock);
 	mmu_interval_set_seq(&region->guard.notifier, cur_seq);
 	if (verdict == MEMREG_GONE)
-		memreg_guard_believe(region, range);
+		memreg_guard_mark_gone(region, range);
 	else if (verdict == MEMREG_SUSPECT)
-		memreg_guard_doubt(region, range);
+		memreg_guard_mark_suspect(region, range);
 	spin_unlock(&region->mdev->frwr_lock);
 	return verdict == MEMREG_GONE && memreg_guard_kill(region);
 }
@@ -707,27 +900,30 @@ static const struct mmu_interval_notifier_ops memreg_guard_ops = {
  * memreg_guard_insert() - Have a region's mapping watched
  * @region: Region without pages, of the current process
  *
- * Return: 0, -ENOMEM, or that the call is to be started again.
+ * Return: 0, -ENOMEM, -EINTR, or that the call is to be started again.
  */
 int memreg_guard_insert(struct memreg_region *region)
 {
 	struct memreg_guard *guard = &region->guard;
 	int ret;
 
-	INIT_DELAYED_WORK(&guard->check, memreg_guard_check);
-	INIT_DELAYED_WORK(&guard->limit, memreg_guard_limit);
-	guard->suspect_start = ULONG_MAX;
+	INIT_LIST_HEAD(&guard->suspect_node);
+	guard->space = memreg_space_get(region->mdev, region->mm);
+	if (!guard->space)
+		return -ENOMEM;
 	ret = mmu_interval_notifier_insert(&guard->notifier, region->mm,
 					   region->addr & PAGE_MASK,
 					   region->npages << PAGE_SHIFT,
 					   &memreg_guard_ops);
+	if (!ret) {
+		guard->active = true;
+		return 0;
+	}
+	memreg_space_put(guard->space);
 	/* The first one of a process gives way to any signal. */
 	if (ret == -EINTR && !fatal_signal_pending(current))
 		return -ERESTARTNOINTR;
-	if (ret)
-		return ret == -EINTR ? ret : -ENOMEM;
-	guard->active = true;
-	return 0;
+	return ret == -EINTR ? ret : -ENOMEM;
 }
 
 /**
@@ -742,10 +938,10 @@ void memreg_guard_remove(struct memreg_region *region)
 
 	if (!guard->active)
 		return;
-	/* Waits for callbacks at work; afterwards nobody queues the workers. */
+	/* Waits for callbacks at work; afterwards nothing is suspect any more. */
 	mmu_interval_notifier_remove(&guard->notifier);
-	cancel_delayed_work_sync(&guard->check);
-	cancel_delayed_work_sync(&guard->limit);
+	memreg_space_remove(region);
+	memreg_space_put(guard->space);
 	guard->active = false;
 }
 
@@ -775,10 +971,11 @@ static int memreg_guard_settle(struct memreg_region *region,
 	spin_lock(&region->mdev->frwr_lock);
 	ret = guard->stale ? -ESTALE : 0;
 	WRITE_ONCE(guard->settled, !ret);
+	memreg_guard_clear(guard, suspects);
 	if (guard->suspects == suspects)
-		memreg_guard_clear(guard, suspects);
-	else
-		memreg_guard_wonder(guard);
+		guard->due.active = false;
+	else if (!ret)
+		memreg_space_add(region);
 	spin_unlock(&region->mdev->frwr_lock);
 	return ret;
 }
@@ -835,11 +1032,48 @@ int memreg_guard_end(struct memreg_region *region, unsigned long seq)
 		if (fatal_signal_pending(current) ||
 		    mmap_read_lock_killable(region->mm))
 			return -EINTR;
-		verdict = memreg_guard_compare(region, 0, ULONG_MAX);
+		verdict = memreg_guard_compare_all(region);
 		mmap_read_unlock(region->mm);
 		if (verdict != MEMREG_SUSPECT)
 			break;
 	}
 	return verdict == MEMREG_SAME ? memreg_guard_settle(region, suspects) :
 					-ESTALE;
+}
+
+/**
+ * memreg_guard_recheck() - Find out if a region became stale for nothing
+ * @region: Region that has its pages
+ *
+ * It is found out only for the process whose memory it is, as that may have to
+ * wait until the process's own mapping is at rest.
+ *
+ * Context: may sleep.
+ */
+void memreg_guard_recheck(struct memreg_region *region)
+{
+	struct memreg_guard *guard = &region->guard;
+	enum memreg_verdict verdict;
+	unsigned long seq;
+
+	if (!guard->active || current->mm != region->mm ||
+	    !READ_ONCE(guard->doubtful))
+		return;
+	seq = mmu_interval_read_begin(&guard->notifier);
+	if (mmap_read_lock_killable(region->mm))
+		return;
+	verdict = memreg_guard_compare_all(region);
+	mmap_read_unlock(region->mm);
+
+	spin_lock(&region->mdev->frwr_lock);
+	if (guard->doubtful && verdict != MEMREG_SUSPECT &&
+	    !mmu_interval_read_retry(&guard->notifier, seq)) {
+		guard->doubtful = false;
+		if (verdict == MEMREG_SAME) {
+			WRITE_ONCE(guard->spurious, true);
+			memreg_look_count(region,
+					  IB_MEMREG_STAT_GUARD_SPURIOUS);
+		}
+	}
+	spin_unlock(&region->mdev->frwr_lock);
 }

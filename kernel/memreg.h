@@ -106,6 +106,9 @@
 /* Lists by which idle FRWRs are found that map a range already. */
 #define MEMREG_MAPPED_BITS	8
 
+/* Lists that address spaces are found in. */
+#define MEMREG_SPACES_BITS	8
+
 struct memreg_scratch;
 struct memreg_stats;
 
@@ -132,6 +135,7 @@ struct memreg_stats;
  * @drain_lock: Held from taking FRWRs off their lists until they are destroyed,
  *	so that nobody takes an empty list for the end of it
  * @frwr_lock: Protects the state and the lists of FRWRs, and regions' guards
+ * @spaces: Address spaces with guarded regions, by their hashes; frwr_lock
  * @gave_up_pid: Task that waited for others' keys in vain; frwr_lock
  * @gave_up_until: Jiffies until which it does not wait again; frwr_lock
  * @shrinker: Gives back idle FRWRs when memory is short
@@ -156,6 +160,7 @@ struct memreg_device {
 	bool gone;
 	struct mutex drain_lock;
 	spinlock_t frwr_lock;
+	struct hlist_head spaces[1U << MEMREG_SPACES_BITS];
 	pid_t gave_up_pid;
 	unsigned long gave_up_until;
 	struct shrinker *shrinker;
@@ -854,6 +859,47 @@ enum memreg_verdict {
 	MEMREG_GONE,
 };
 
+struct memreg_region;
+
+/**
+ * struct memreg_space - The guarded regions of an address space on a device
+ * @mdev: The device
+ * @mm: The address space, which each region keeps
+ * @node: In memreg_device.spaces; frwr_lock
+ * @users: Regions; frwr_lock
+ * @suspects: Those that the worker is to look at, by memreg_guard.suspect_node;
+ *	frwr_lock
+ * @looking: The one that it is looking at, or NULL
+ * @look: The worker
+ */
+struct memreg_space {
+	struct memreg_device *mdev;
+	struct mm_struct *mm;
+	struct hlist_node node;
+	unsigned int users;
+	struct list_head suspects;
+	struct memreg_region *looking;
+	struct delayed_work look;
+};
+
+/**
+ * struct memreg_look - A look at the mapping
+ * @active: There is one, or it is due
+ * @by_kernel: A kernel thread takes pages away, not of reclaim
+ * @start: Where to look
+ * @end: Where to look
+ * @next: The next address
+ * @suspects: memreg_guard.suspects when it began
+ */
+struct memreg_look {
+	bool active;
+	bool by_kernel;
+	unsigned long start;
+	unsigned long end;
+	unsigned long next;
+	unsigned long suspects;
+};
+
 /**
  * struct memreg_guard - Watches a region's mapping, and kills its keys
  * @notifier: Of the region's range
@@ -865,17 +911,16 @@ enum memreg_verdict {
  *	frwr_lock
  * @stale: The mapping went, or may have gone for all that could be found out;
  *	no key to the region is made any more; frwr_lock
+ * @doubtful: @stale, by an event that may have changed nothing; frwr_lock
  * @spurious: @stale, but the pages were found to be mapped still; frwr_lock
  * @generation: Times that @stale was set; frwr_lock
  * @suspects: Events that call for a look; frwr_lock
  * @cleared: Value of @suspects at the last look that found nothing; frwr_lock
- * @looking: A look is under way that waits for nobody
- * @last_chance: There was time to look, and nobody has; frwr_lock
  * @suspect_since: Jiffies of the first of them; frwr_lock
- * @suspect_start: Where to look; frwr_lock
- * @suspect_end: Where to look; frwr_lock
- * @check: Worker that looks
- * @limit: Worker that decides what nobody could look at in time
+ * @space: Of the region's mm; keeps a user
+ * @suspect_node: In @space's list, or in that of its worker; frwr_lock
+ * @due: Where to look next; frwr_lock
+ * @look: The look that goes on, the worker's
  */
 struct memreg_guard {
 	struct mmu_interval_notifier notifier;
@@ -887,17 +932,16 @@ struct memreg_guard {
 	bool active;
 	bool settled;
 	bool stale;
+	bool doubtful;
 	bool spurious;
 	u64 generation;
 	unsigned long suspects;
 	unsigned long cleared;
-	bool looking;
-	bool last_chance;
 	unsigned long suspect_since;
-	unsigned long suspect_start;
-	unsigned long suspect_end;
-	struct delayed_work check;
-	struct delayed_work limit;
+	struct memreg_space *space;
+	struct list_head suspect_node;
+	struct memreg_look due;
+	struct memreg_look look;
 };
 
 /**
@@ -1018,6 +1062,7 @@ int memreg_guard_insert(struct memreg_region *region);
 void memreg_guard_remove(struct memreg_region *region);
 unsigned long memreg_guard_begin(struct memreg_region *region);
 int memreg_guard_end(struct memreg_region *region, unsigned long seq);
+void memreg_guard_recheck(struct memreg_region *region);
 
 /*
  * kernel/cq.c

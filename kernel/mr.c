@@ -537,6 +537,7 @@ int memreg_mr_query(struct memreg_ucmd *ucmd)
 	if (!obj)
 		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
 	mr = container_of(obj, struct memreg_mr, obj);
+	memreg_guard_recheck(mr->region);
 
 	ret = memreg_mr_copy_segments(mr, cmd->segments, cmd->count);
 	if (ret)
