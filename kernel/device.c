@@ -415,8 +415,8 @@ static int memreg_device_add(struct ib_device *ibdev)
 	mdev->longest = memreg_device_longest(ibdev);
 	mutex_init(&mdev->files_lock);
 	INIT_LIST_HEAD(&mdev->files);
-	mutex_init(&mdev->drain_lock);
 	spin_lock_init(&mdev->frwr_lock);
+	INIT_LIST_HEAD(&mdev->spare_domains);
 	spin_lock_init(&mdev->domains_lock);
 	INIT_LIST_HEAD(&mdev->domains);
 	INIT_IB_EVENT_HANDLER(&mdev->event_handler, ibdev,

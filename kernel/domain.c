@@ -847,6 +847,7 @@ static struct memreg_domain *memreg_domain_alloc(struct memreg_file *file,
 		INIT_LIST_HEAD(&domain->idle[i].frwrs);
 	for (i = 0; i < ARRAY_SIZE(domain->mapped); i++)
 		INIT_LIST_HEAD(&domain->mapped[i]);
+	INIT_LIST_HEAD(&domain->spare_node);
 	INIT_DELAYED_WORK(&domain->reap, memreg_frwr_reap);
 	return domain;
 }
@@ -903,6 +904,7 @@ static void memreg_domain_free(struct memreg_domain *domain)
 	spin_lock(&mdev->domains_lock);
 	list_del(&domain->device_node);
 	spin_unlock(&mdev->domains_lock);
+	memreg_frwr_forget_domain(domain);
 	cancel_work_sync(&domain->rebuild);
 	cancel_work_sync(&domain->kill);
 	cancel_delayed_work_sync(&domain->reap);

@@ -53,6 +53,7 @@
 #include <linux/sched/signal.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>
+#include <linux/wait_bit.h>
 
 #include "memreg.h"
 #include "trace.h"
@@ -204,13 +205,23 @@ static struct memreg_frwr *memreg_frwr_alloc(struct memreg_domain *domain,
 	return frwr;
 }
 
+/* Destroy an FRWR that was taken off by memreg_frwr_retire(). */
+static void memreg_frwr_free_retired(struct memreg_frwr *frwr)
+{
+	struct memreg_region *region = frwr->region;
+
+	memreg_frwr_free(frwr);
+	if (region && atomic_dec_and_test(&region->draining))
+		wake_up_var(&region->draining);
+}
+
 static void memreg_frwr_free_list(struct list_head *frwrs)
 {
 	struct memreg_frwr *frwr, *next;
 
 	list_for_each_entry_safe(frwr, next, frwrs, node) {
 		list_del(&frwr->node);
-		memreg_frwr_free(frwr);
+		memreg_frwr_free_retired(frwr);
 		cond_resched();
 	}
 }
@@ -224,6 +235,21 @@ static struct list_head *memreg_mapped_list(struct memreg_domain *domain,
 	return &domain->mapped[hash_64(range, MEMREG_MAPPED_BITS)];
 }
 
+/* Count idle FRWRs beyond those that a domain must have. */
+static void memreg_spares_add(struct memreg_domain *domain, long n)
+{
+	struct memreg_device *mdev = domain->mdev;
+
+	lockdep_assert_held(&mdev->frwr_lock);
+
+	WRITE_ONCE(mdev->spares, mdev->spares + n);
+	WRITE_ONCE(domain->spares, domain->spares + n);
+	if (!domain->spares)
+		list_del_init(&domain->spare_node);
+	else if (list_empty(&domain->spare_node))
+		list_add_tail(&domain->spare_node, &mdev->spare_domains);
+}
+
 /* Put an FRWR at the end of the idle list. */
 static void memreg_idle_add(struct memreg_frwr *frwr)
 {
@@ -235,6 +261,8 @@ static void memreg_idle_add(struct memreg_frwr *frwr)
 	frwr->idle_number = idle->ended++;
 	list_add_tail(&frwr->node, &idle->frwrs);
 	WRITE_ONCE(idle->count, idle->count + 1);
+	if (idle->count > MEMREG_FIFO_DEPTH)
+		memreg_spares_add(frwr->domain, 1);
 	if (frwr->length)
 		list_add_tail(&frwr->mapped_node, frwr->mapped);
 }
@@ -248,6 +276,8 @@ static inline void memreg_idle_remove(struct memreg_frwr *frwr)
 
 	frwr->state = MEMREG_FRWR_HELD;
 	list_del(&frwr->node);
+	if (idle->count > MEMREG_FIFO_DEPTH)
+		memreg_spares_add(frwr->domain, -1);
 	WRITE_ONCE(idle->count, idle->count - 1);
 	if (frwr->length)
 		list_del(&frwr->mapped_node);
@@ -263,6 +293,21 @@ static void memreg_frwr_unlink(struct memreg_frwr *frwr)
 	if (frwr->state == MEMREG_FRWR_IDLE)
 		memreg_idle_remove(frwr);
 	frwr->state = MEMREG_FRWR_HELD;
+}
+
+/*
+ * Take an idle FRWR off its lists to destroy it. The region that it mapped last
+ * is not released before memreg_frwr_free_retired().
+ */
+static void memreg_frwr_retire(struct memreg_frwr *frwr)
+{
+	lockdep_assert_held(&frwr->domain->mdev->frwr_lock);
+
+	hlist_del_init(&frwr->region_node);
+	if (frwr->region)
+		atomic_inc(&frwr->region->draining);
+	if (frwr->state == MEMREG_FRWR_IDLE)
+		memreg_idle_remove(frwr);
 }
 
 /* Idle FRWRs of a class that others need not stay idle for. */
@@ -465,7 +510,7 @@ static bool memreg_idle_drain_some(struct memreg_domain *domain, u32 class,
 		if (!n || domain->idle[class].count <= keep ||
 		    frwr->idle_since > before)
 			break;
-		memreg_frwr_unlink(frwr);
+		memreg_frwr_retire(frwr);
 		memreg_count(domain->mdev, IB_MEMREG_STAT_FRWRS_REAPED, 1);
 		list_add(&frwr->node, frwrs);
 		n--;
@@ -478,19 +523,16 @@ static bool memreg_idle_drain_some(struct memreg_domain *domain, u32 class,
 static bool memreg_idle_drain(struct memreg_domain *domain, u32 keep,
 			      u64 before)
 {
-	struct memreg_device *mdev = domain->mdev;
 	bool more, any = false;
 	LIST_HEAD(frwrs);
 	u32 class;
 
 	for (class = 0; class < MEMREG_CLASSES; class++) {
 		do {
-			mutex_lock(&mdev->drain_lock);
 			more = memreg_idle_drain_some(domain, class, keep,
 						      before, &frwrs);
 			any |= !list_empty(&frwrs);
 			memreg_frwr_free_list(&frwrs);
-			mutex_unlock(&mdev->drain_lock);
 		} while (more);
 	}
 	return any;
@@ -504,20 +546,18 @@ static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 	struct memreg_device *mdev = domain->mdev;
 	struct memreg_frwr *frwr;
 
-	mutex_lock(&mdev->drain_lock);
 	spin_lock(&mdev->frwr_lock);
 	frwr = memreg_frwr_oldest(domain, key, now);
 	if (frwr && !memreg_frwr_is_foreign(frwr, key))
 		frwr = NULL;
 	if (frwr)
-		memreg_frwr_unlink(frwr);
+		memreg_frwr_retire(frwr);
 	spin_unlock(&mdev->frwr_lock);
-	if (frwr) {
-		memreg_count(mdev, IB_MEMREG_STAT_FRWRS_FOREIGN, 1);
-		trace_memreg_frwr_foreign(frwr);
-		memreg_frwr_free(frwr);
-	}
-	mutex_unlock(&mdev->drain_lock);
+	if (!frwr)
+		return;
+	memreg_count(mdev, IB_MEMREG_STAT_FRWRS_FOREIGN, 1);
+	trace_memreg_frwr_foreign(frwr);
+	memreg_frwr_free_retired(frwr);
 }
 
 /* Get an FRWR for a planned key, by whatever way there is. */
@@ -1173,7 +1213,7 @@ static bool memreg_region_drain_some(struct memreg_region *region,
 		/* A key on pages that are about to go (I1). */
 		WARN_ON(frwr->state != MEMREG_FRWR_IDLE);
 		if (mdev->quirks & MEMREG_QUIRK_WEAK_INV) {
-			memreg_frwr_unlink(frwr);
+			memreg_frwr_retire(frwr);
 			list_add(&frwr->node, frwrs);
 		} else {
 			hlist_del_init(&frwr->region_node);
@@ -1193,16 +1233,15 @@ static bool memreg_region_drain_some(struct memreg_region *region,
  */
 void memreg_frwr_drain_region(struct memreg_region *region)
 {
-	struct memreg_device *mdev = region->mdev;
 	LIST_HEAD(frwrs);
 	bool more;
 
 	do {
-		mutex_lock(&mdev->drain_lock);
 		more = memreg_region_drain_some(region, &frwrs);
 		memreg_frwr_free_list(&frwrs);
-		mutex_unlock(&mdev->drain_lock);
 	} while (more);
+	/* Others may be destroying some that mapped it. */
+	wait_var_event(&region->draining, !atomic_read(&region->draining));
 }
 
 /**
@@ -1212,17 +1251,6 @@ void memreg_frwr_drain_region(struct memreg_region *region)
 void memreg_frwr_drain_domain(struct memreg_domain *domain)
 {
 	memreg_idle_drain(domain, 0, U64_MAX);
-}
-
-/* Idle FRWRs of a domain beyond those that it must have. */
-static unsigned long memreg_domain_spares(struct memreg_domain *domain)
-{
-	unsigned long spares = 0;
-	u32 class;
-
-	for (class = 0; class < MEMREG_CLASSES; class++)
-		spares += memreg_idle_spares(domain, class);
-	return spares;
 }
 
 /**
@@ -1238,7 +1266,7 @@ void memreg_frwr_reap(struct work_struct *work)
 
 	if (now > age)
 		memreg_idle_drain(domain, MEMREG_FIFO_DEPTH, now - age);
-	if (memreg_domain_spares(domain))
+	if (READ_ONCE(domain->spares))
 		queue_delayed_work(memreg_wq, &domain->reap,
 				   MEMREG_REAP_PERIOD);
 }
@@ -1247,32 +1275,42 @@ static unsigned long memreg_frwr_shrink_count(struct shrinker *shrinker,
 					      struct shrink_control *sc)
 {
 	struct memreg_device *mdev = shrinker->private_data;
-	struct memreg_domain *domain;
-	unsigned long spares = 0;
 
-	spin_lock(&mdev->domains_lock);
-	list_for_each_entry(domain, &mdev->domains, device_node)
-		spares += memreg_domain_spares(domain);
-	spin_unlock(&mdev->domains_lock);
-	return spares ?: SHRINK_EMPTY;
+	return READ_ONCE(mdev->spares) ?: SHRINK_EMPTY;
 }
+
+/* Domains that are asked at a time to give back FRWRs. */
+#define MEMREG_SHRINK_DOMAINS	16
 
 static unsigned long memreg_frwr_shrink_scan(struct shrinker *shrinker,
 					     struct shrink_control *sc)
 {
 	struct memreg_device *mdev = shrinker->private_data;
+	unsigned int n = MEMREG_SHRINK_DOMAINS;
 	struct memreg_domain *domain;
 
-	spin_lock(&mdev->domains_lock);
-	list_for_each_entry(domain, &mdev->domains, device_node) {
-		if (!memreg_domain_spares(domain))
-			continue;
+	spin_lock(&mdev->frwr_lock);
+	while (n-- && !list_empty(&mdev->spare_domains)) {
+		domain = list_first_entry(&mdev->spare_domains,
+					  struct memreg_domain, spare_node);
+		list_move_tail(&domain->spare_node, &mdev->spare_domains);
 		WRITE_ONCE(domain->squeeze, true);
 		mod_delayed_work(memreg_wq, &domain->reap, 0);
 	}
-	spin_unlock(&mdev->domains_lock);
+	spin_unlock(&mdev->frwr_lock);
 	/* It comes later, and can't be waited for here. */
 	return SHRINK_STOP;
+}
+
+/**
+ * memreg_frwr_forget_domain() - Ask a domain no more to give back FRWRs
+ * @domain: Domain that goes
+ */
+void memreg_frwr_forget_domain(struct memreg_domain *domain)
+{
+	spin_lock(&domain->mdev->frwr_lock);
+	list_del_init(&domain->spare_node);
+	spin_unlock(&domain->mdev->frwr_lock);
 }
 
 /**

@@ -17,7 +17,6 @@
  *				destroyed, and no handler takes memreg_file.lock
  *	memreg_queue.lock	submission; no memory of user space is touched
  *				with it held: nobody waits for user space there
- *	memreg_device.drain_lock  FRWRs that are being destroyed
  *	memreg_domain.sq_mutex	the line in front of the registration queue
  *	memreg_domain.kill_mutex  the line in front of its keys to be killed
  *	memreg_file.objects	the xarray's spinlock
@@ -132,12 +131,13 @@ struct memreg_stats;
  * @files_lock: Protects @files and @gone
  * @files: Bound files, by memreg_file.device_node
  * @gone: remove_one has begun: no file may be bound any more
- * @drain_lock: Held from taking FRWRs off their lists until they are destroyed,
- *	so that nobody takes an empty list for the end of it
  * @frwr_lock: Protects the state and the lists of FRWRs, and regions' guards
  * @spaces: Address spaces with guarded regions, by their hashes; frwr_lock
  * @gave_up_pid: Task that waited for others' keys in vain; frwr_lock
  * @gave_up_until: Jiffies until which it does not wait again; frwr_lock
+ * @spares: Idle FRWRs that need not be there; written with frwr_lock
+ * @spare_domains: Domains that have some, by memreg_domain.spare_node;
+ *	frwr_lock
  * @shrinker: Gives back idle FRWRs when memory is short
  * @event_handler: Listens to changes of GIDs
  * @domains_lock: Protects @domains
@@ -158,11 +158,12 @@ struct memreg_device {
 	struct mutex files_lock;
 	struct list_head files;
 	bool gone;
-	struct mutex drain_lock;
 	spinlock_t frwr_lock;
 	struct hlist_head spaces[1U << MEMREG_SPACES_BITS];
 	pid_t gave_up_pid;
 	unsigned long gave_up_until;
+	long spares;
+	struct list_head spare_domains;
 	struct shrinker *shrinker;
 	struct ib_event_handler event_handler;
 	spinlock_t domains_lock;
@@ -620,6 +621,8 @@ struct memreg_batch {
  * @squeeze: It is to give back those that have not been, too
  * @connections: Endpoints that are in it, from before each has a QP until it
  *	has none, and none of its completions is left
+ * @spares: Idle FRWRs that need not be there; written with frwr_lock
+ * @spare_node: In memreg_device.spare_domains while there are any; frwr_lock
  * @device_node: In memreg_device.domains
  * @charges: PD, CQ, QP
  */
@@ -658,6 +661,8 @@ struct memreg_domain {
 	struct delayed_work reap;
 	bool squeeze;
 	atomic_t connections;
+	long spares;
+	struct list_head spare_node;
 	struct list_head device_node;
 	struct memreg_charge charges[3];
 };
@@ -805,6 +810,7 @@ int memreg_key_make_single(struct memreg_domain *domain,
 void memreg_frwr_destroy_mr(struct memreg_frwr *frwr);
 void memreg_frwr_drain_region(struct memreg_region *region);
 void memreg_frwr_drain_domain(struct memreg_domain *domain);
+void memreg_frwr_forget_domain(struct memreg_domain *domain);
 void memreg_frwr_reap(struct work_struct *work);
 int memreg_frwr_shrinker(struct memreg_device *mdev);
 
@@ -962,6 +968,7 @@ struct memreg_guard {
  * @frwrs: FRWRs that map, or mapped last, these pages; frwr_lock
  * @live: Those of them whose keys work; frwr_lock
  * @killing: Those that are DYING, and that a guard waits for
+ * @draining: Those that are being destroyed, so that it is not released
  * @guard: Watches the user's mapping
  */
 struct memreg_region {
@@ -981,6 +988,7 @@ struct memreg_region {
 	struct hlist_head frwrs;
 	struct hlist_head live;
 	atomic_t killing;
+	atomic_t draining;
 	struct memreg_guard guard;
 };
 
