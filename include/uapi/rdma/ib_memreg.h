@@ -624,6 +624,7 @@ struct ib_memreg_segment {
  *	deregistered, but for SINGLE_KEY.
  * @IB_MEMREG_MR_SPURIOUS: As STALE, but the memory was found to be mapped
  *	still: the kernel had announced more than it did. Register it again.
+ *	MR_QUERY finds it out, if the process whose memory it is calls it.
  */
 enum ib_memreg_mr_state {
 	IB_MEMREG_MR_LIVE = 1,
@@ -1273,8 +1274,8 @@ struct ib_memreg_list {
  * @IB_MEMREG_STAT_GUARD_LATER: Looks that found out nothing, so that another
  *	one followed.
  * @IB_MEMREG_STAT_GUARD_GONE: Looks that found the memory gone.
- * @IB_MEMREG_STAT_GUARD_SPURIOUS: Looks that found the memory as it was when
- *	its keys had been killed already.
+ * @IB_MEMREG_STAT_GUARD_SPURIOUS: Times that MR_QUERY found the memory as it
+ *	was when its keys had been killed already.
  * @IB_MEMREG_STAT_GUARD_TIMEOUTS: Waits for keys to die that ran out.
  * @IB_MEMREG_STAT_GUARD_KILLS: Keys that no work request could kill, so that a
  *	worker had to.
