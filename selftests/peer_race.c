@@ -14,6 +14,7 @@
  * time limit: 600
  * soak in parts: 5
  */
+#include <glob.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/utsname.h>
@@ -324,13 +325,26 @@ static bool hold_is(const char *name, const char *value)
 	return ret;
 }
 
-/* Has the thread come to where the driver waits for packets? */
+/*
+ * Has the thread, or the worker that destroys the MR for it, come to where the
+ * driver waits for packets?
+ */
 static bool waits_for_packets(const struct taker *t)
 {
 	char path[64];
+	bool ret = false;
+	glob_t tasks;
+	size_t i;
 
 	snprintf(path, sizeof(path), "/proc/self/task/%d/wchan", t->tid);
-	return hold_is(path, "rxe_cleanup");
+	if (hold_is(path, "rxe_cleanup"))
+		return true;
+	if (glob("/proc/[0-9]*/wchan", 0, NULL, &tasks))
+		return false;
+	for (i = 0; i < tasks.gl_pathc && !ret; i++)
+		ret = hold_is(tasks.gl_pathv[i], "rxe_cleanup");
+	globfree(&tasks);
+	return ret;
 }
 
 /*
