@@ -246,7 +246,7 @@ static void memreg_spares_add(struct memreg_domain *domain, long n)
 	WRITE_ONCE(domain->spares, domain->spares + n);
 	if (!domain->spares)
 		list_del_init(&domain->spare_node);
-	else if (list_empty(&domain->spare_node))
+	else if (n > 0 && list_empty(&domain->spare_node))
 		list_add_tail(&domain->spare_node, &mdev->spare_domains);
 }
 

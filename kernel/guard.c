@@ -428,7 +428,8 @@ static void memreg_look_init(struct memreg_look *look,
 }
 
 /* Look at all of a region whose changes have been waited for. */
-static enum memreg_verdict memreg_guard_compare_all(struct memreg_region *region)
+static enum memreg_verdict
+memreg_guard_compare_all(struct memreg_region *region)
 {
 	enum memreg_verdict verdict = MEMREG_SAME;
 	struct memreg_look look;
@@ -545,7 +546,7 @@ static void memreg_space_add(struct memreg_region *region)
 
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
-	if (!guard->settled)
+	if (!guard->settled || !guard->active)
 		return;
 	if (list_empty(&guard->suspect_node))
 		list_add_tail(&guard->suspect_node, &guard->space->suspects);
@@ -559,8 +560,11 @@ static void memreg_space_remove(struct memreg_region *region)
 	struct memreg_space *space = region->guard.space;
 
 	spin_lock(&region->mdev->frwr_lock);
+	/* A look that goes on adds it no more. */
+	region->guard.active = false;
 	list_del_init(&region->guard.suspect_node);
 	spin_unlock(&region->mdev->frwr_lock);
+	/* Pairs with memreg_space_done(). */
 	wait_var_event(&space->looking,
 		       smp_load_acquire(&space->looking) != region);
 }
@@ -626,7 +630,7 @@ static void memreg_look_end(struct memreg_region *region,
 
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
-	if (guard->stale)
+	if (guard->stale || !guard->active)
 		return;
 	if (verdict == MEMREG_SAME && !memreg_look_is_through(look)) {
 		list_move(&guard->suspect_node, &guard->space->suspects);
@@ -677,6 +681,7 @@ static void memreg_space_done(struct memreg_space *space,
 	spin_unlock(&space->mdev->frwr_lock);
 	if (stale)
 		memreg_guard_kill(region);
+	/* Pairs with memreg_space_remove(). */
 	smp_store_release(&space->looking, NULL);
 	/* The waiter is in the queue before it looks. */
 	smp_mb();
@@ -938,11 +943,10 @@ void memreg_guard_remove(struct memreg_region *region)
 
 	if (!guard->active)
 		return;
-	/* Waits for callbacks at work; afterwards nothing is suspect any more. */
+	/* Waits for callbacks at work; then nothing is suspect any more. */
 	mmu_interval_notifier_remove(&guard->notifier);
 	memreg_space_remove(region);
 	memreg_space_put(guard->space);
-	guard->active = false;
 }
 
 /**

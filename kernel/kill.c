@@ -73,12 +73,13 @@ static void memreg_region_killed(struct memreg_region *region)
 		wake_up_var(&region->killing);
 }
 
-/* A key is dead. From here on the FRWR, and with it the region, is its owner's. */
+/* A key is dead: from here on the FRWR, and the region, are the owner's. */
 static void memreg_kill_done(struct memreg_frwr *frwr)
 {
 	if (frwr->awaited)
 		memreg_region_killed(frwr->region);
 	memreg_count(frwr->domain->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
+	/* Pairs with memreg_frwr_state(). */
 	smp_store_release(&frwr->state, MEMREG_FRWR_HELD);
 	/* The owner is in the queue before it looks at the state. */
 	smp_mb();
