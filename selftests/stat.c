@@ -560,8 +560,9 @@ TEST_F_TIMEOUT(stat, nothing_is_lost_when_all_cpus_count, 3600)
 	/* What is revoked at the same time may die in one batch. */
 	EXPECT_GE(2 * n, moved(_metadata, self, IB_MEMREG_STAT_BATCHES));
 	EXPECT_LE(n, moved(_metadata, self, IB_MEMREG_STAT_BATCHES));
-	EXPECT_EQ(2 * n, moved(_metadata, self,
-			       IB_MEMREG_STAT_WORK_REQUESTS));
+	/* A revoke destroys where invalidation is weak. */
+	EXPECT_EQ(weak_invalidate(self) ? n : 2 * n,
+		  moved(_metadata, self, IB_MEMREG_STAT_WORK_REQUESTS));
 }
 
 /*
@@ -578,7 +579,7 @@ TEST_F(stat, I2_unmap_counts_a_revocation)
 	/* It is stale already. */
 	ASSERT_EQ(0, munmap(self->memory + PAGE, PAGE));
 	MOVED(AT_LEAST(GUARD_EVENTS, 1));
-	ASSERT_EQ(0, revoke_all(self, 0));
+	ASSERT_EQ(0, revoke_all(self, IB_MEMREG_REVOKE_RELAXED));
 	MOVED(BY(WINDOWS_REVOKED, BATCH));
 }
 
