@@ -12,8 +12,9 @@ cd "$(dirname "$(realpath "$0")")" || exit
 
 trap blk_end EXIT
 
+# Not by `ip netns exec`, which mounts a /sys of its own, without configfs.
 blk() {
-	ip netns exec memreg-owner memreg blk "$@"
+	nsenter --net=/run/netns/memreg-owner memreg blk "$@"
 }
 
 # says STATUS WORD ARGUMENT...
