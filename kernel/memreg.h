@@ -951,16 +951,30 @@ struct memreg_guard {
 };
 
 /**
+ * struct memreg_source - Where the pages of regions come from
+ * @take: Take the pages and list them in memreg_region.sgt, or fail and list
+ *	none
+ * @give_back: Give the pages back; they are not mapped for DMA any more
+ * @release: The region goes, with pages or without: uncharge what is charged
+ */
+struct memreg_source {
+	int (*take)(struct memreg_ucmd *ucmd, struct memreg_region *region);
+	void (*give_back)(struct memreg_region *region);
+	void (*release)(struct memreg_region *region);
+};
+
+/**
  * struct memreg_region - Pages and their DMA addresses; belongs to no domain
  * @mdev: Device that they are mapped for
- * @mm: Address space that is charged for them
- * @addr: Address there
+ * @source: Where they come from; NULL if they are borrowed
+ * @mm: Address space that is charged for them, or NULL
+ * @addr: Address there, or offset in the source
  * @length: Bytes
- * @npages: System pages pinned and charged
- * @writable: They are pinned for writing
+ * @npages: System pages that the region pins
+ * @charged: Those of them that are charged to @mm
+ * @writable: They may be written to
  * @mapped: The pages are ours; otherwise a driver pinned them
  * @undead: memreg_device.undead before it had pages
- * @pinned: Counter of the file
  * @sgt: The pages, whole ones
  * @sgl: Their DMA addresses, trimmed to @addr and @length; a flat array
  * @offsets: Where in the region each entry of @sgl begins
@@ -973,14 +987,15 @@ struct memreg_guard {
  */
 struct memreg_region {
 	struct memreg_device *mdev;
+	const struct memreg_source *source;
 	struct mm_struct *mm;
 	u64 addr;
 	u64 length;
 	unsigned long npages;
+	unsigned long charged;
 	bool writable;
 	bool mapped;
 	int undead;
-	atomic64_t *pinned;
 	struct sg_append_table sgt;
 	struct scatterlist *sgl;
 	u64 *offsets;
@@ -1009,7 +1024,10 @@ static inline bool memreg_region_has(const struct memreg_region *region,
 bool memreg_region_over_limit(const struct memreg_region *region);
 struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 					u64 length, bool writable);
-int memreg_region_pin(struct memreg_ucmd *ucmd, struct memreg_region *region);
+struct memreg_region *memreg_region_alloc(struct memreg_device *mdev,
+					  const struct memreg_source *source,
+					  u64 addr, u64 length, bool writable);
+int memreg_region_take(struct memreg_ucmd *ucmd, struct memreg_region *region);
 void memreg_region_release(struct memreg_region *region);
 struct memreg_region *memreg_region_borrow(struct memreg_ucmd *ucmd,
 					   const struct iov_iter *iter);
@@ -1490,6 +1508,7 @@ extern const struct memreg_object_ops memreg_srq_ops;
  * @iova: First I/O address
  * @length: Bytes
  * @access: enum ib_memreg_access
+ * @pinned: System pages that it adds to memreg_file.pinned
  * @windows: Windows bound to it
  * @nkeys: Number of @keys
  * @keys: Keyed segments, in order
@@ -1503,6 +1522,7 @@ struct memreg_mr {
 	u64 iova;
 	u64 length;
 	u32 access;
+	unsigned long pinned;
 	atomic_t windows;
 	u32 nkeys;
 	struct memreg_key *keys;

@@ -274,14 +274,22 @@ err_keys:
  * Two ways to register
  */
 
-/* By keys of our own on pages that we pin. */
+/* The file has so many pages more. */
+static void memreg_mr_count_pages(struct memreg_mr *mr)
+{
+	mr->pinned = mr->region->npages;
+	atomic64_add(mr->pinned, &mr->domain->file->pinned);
+}
+
+/* By keys of our own on pages that we have. */
 static int memreg_mr_make_own(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 {
 	int ret;
 
-	ret = memreg_region_pin(ucmd, mr->region);
+	ret = memreg_region_take(ucmd, mr->region);
 	if (ret)
 		return ret;
+	memreg_mr_count_pages(mr);
 	if (mr->access & IB_MEMREG_ACCESS_FLUSH_PERSISTENT &&
 	    !memreg_region_is_pmem(mr->region))
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_NOT_PMEM);
@@ -314,7 +322,7 @@ static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
 	if (!ret) {
 		mr->keys = key;
 		mr->nkeys = 1;
-		atomic64_add(mr->region->npages, &ucmd->file->pinned);
+		memreg_mr_count_pages(mr);
 		memreg_count(mr->region->mdev, IB_MEMREG_STAT_PAGES_PINNED,
 			     memreg_region_pages(mr->region));
 		return 0;
@@ -345,12 +353,12 @@ static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
 static void memreg_mr_unmake(struct memreg_mr *mr)
 {
 	memreg_mr_kill_keys(mr);
-	if (mr->single) {
-		atomic64_sub(mr->region->npages, mr->region->pinned);
+	if (mr->single)
 		memreg_count(mr->region->mdev, IB_MEMREG_STAT_PAGES_UNPINNED,
 			     memreg_region_pages(mr->region));
-	}
 	memreg_region_release(mr->region);
+	atomic64_sub(mr->pinned, &mr->domain->file->pinned);
+	mr->pinned = 0;
 	mr->region = NULL;
 }
 

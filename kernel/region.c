@@ -9,6 +9,9 @@
  * none of them reaches a byte more (I6), and a range in it is found at once if
  * pages are of one size, and otherwise in logarithmic time.
  *
+ * Where the pages come from is its source's: memory of a user is pinned and
+ * charged here, and other sources are in files of their own.
+ *
  * A region is released after all keys to it are dead (I1): FRWRs that mapped
  * it last are drained, then come DMA unmap, unpin and uncharge.
  */
@@ -51,7 +54,7 @@ bool memreg_region_over_limit(const struct memreg_region *region)
 				      region->npages);
 }
 
-static int memreg_region_charge(struct memreg_region *region)
+static int memreg_user_charge(struct memreg_region *region)
 {
 	s64 pinned;
 
@@ -63,17 +66,11 @@ static int memreg_region_charge(struct memreg_region *region)
 		atomic64_sub(region->npages, &region->mm->pinned_vm);
 		return -ENOMEM;
 	}
-	atomic64_add(region->npages, region->pinned);
+	region->charged = region->npages;
 	return 0;
 }
 
-static void memreg_region_uncharge(struct memreg_region *region)
-{
-	atomic64_sub(region->npages, region->pinned);
-	atomic64_sub(region->npages, &region->mm->pinned_vm);
-}
-
-static void memreg_region_unpin(struct memreg_region *region)
+static void memreg_user_unpin(struct memreg_region *region)
 {
 	struct scatterlist *sg;
 	unsigned int i;
@@ -88,8 +85,8 @@ static void memreg_region_unpin(struct memreg_region *region)
 }
 
 /* Pin the next pages and append them to the scatterlist. */
-static int memreg_region_pin_some(struct memreg_region *region,
-				  unsigned long done, struct page **pages)
+static int memreg_user_pin_some(struct memreg_region *region,
+				unsigned long done, struct page **pages)
 {
 	unsigned int flags = FOLL_LONGTERM;
 	unsigned long left = region->npages - done;
@@ -115,7 +112,7 @@ static int memreg_region_pin_some(struct memreg_region *region,
 	return n;
 }
 
-static int memreg_region_pin_pages(struct memreg_region *region)
+static int memreg_user_pin(struct memreg_region *region)
 {
 	unsigned long done = 0;
 	struct page **pages;
@@ -126,7 +123,7 @@ static int memreg_region_pin_pages(struct memreg_region *region)
 		return -ENOMEM;
 	while (done < region->npages) {
 		ret = fatal_signal_pending(current) ? -EINTR :
-			memreg_region_pin_some(region, done, pages);
+			memreg_user_pin_some(region, done, pages);
 		if (ret < 0)
 			break;
 		done += ret;
@@ -135,7 +132,7 @@ static int memreg_region_pin_pages(struct memreg_region *region)
 	free_page((unsigned long)pages);
 	if (ret >= 0)
 		return 0;
-	memreg_region_unpin(region);
+	memreg_user_unpin(region);
 	return ret;
 }
 
@@ -246,6 +243,64 @@ static int memreg_pin_error(struct memreg_ucmd *ucmd, int err)
 	}
 }
 
+/* Charge and pin what the user has mapped there. */
+static int memreg_user_take(struct memreg_ucmd *ucmd,
+			    struct memreg_region *region)
+{
+	int ret;
+
+	if (!can_do_mlock())
+		return memreg_fail(ucmd, -EPERM, IB_MEMREG_REASON_MEMLOCK);
+	ret = memreg_user_charge(region);
+	if (ret)
+		return memreg_fail(ucmd, ret, IB_MEMREG_REASON_MEMLOCK);
+	ret = memreg_user_pin(region);
+	return ret ? memreg_pin_error(ucmd, ret) : 0;
+}
+
+static void memreg_user_release(struct memreg_region *region)
+{
+	atomic64_sub(region->charged, &region->mm->pinned_vm);
+	mmdrop(region->mm);
+}
+
+static const struct memreg_source memreg_user_source = {
+	.take = memreg_user_take,
+	.give_back = memreg_user_unpin,
+	.release = memreg_user_release,
+};
+
+/**
+ * memreg_region_alloc() - Make a region that has no pages yet
+ * @mdev: Device that they are to be mapped for
+ * @source: Where they are to come from
+ * @addr: Address, any byte
+ * @length: Bytes, from 1; the end does not wrap
+ * @writable: They are to be written to
+ *
+ * Return: the region, or NULL if there is no memory.
+ */
+struct memreg_region *memreg_region_alloc(struct memreg_device *mdev,
+					  const struct memreg_source *source,
+					  u64 addr, u64 length, bool writable)
+{
+	struct memreg_region *region;
+
+	region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
+	if (!region)
+		return NULL;
+	region->mdev = mdev;
+	region->source = source;
+	region->addr = addr;
+	region->length = length;
+	region->writable = writable;
+	region->undead = atomic_read(&mdev->undead);
+	INIT_HLIST_HEAD(&region->frwrs);
+	INIT_HLIST_HEAD(&region->live);
+	INIT_HLIST_HEAD(&region->failed);
+	return region;
+}
+
 /**
  * memreg_region_new() - Make a region of user memory that has no pages yet
  * @ucmd: Call that asks for it, in the context of the memory's owner
@@ -260,60 +315,42 @@ struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 {
 	struct memreg_region *region;
 
-	region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
+	/* Notifiers and mappings know no tags of pointers. */
+	region = memreg_region_alloc(ucmd->mdev, &memreg_user_source,
+				     untagged_addr(addr), length, writable);
 	if (!region)
 		return NULL;
-	region->mdev = ucmd->mdev;
 	region->mm = current->mm;
 	mmgrab(region->mm);
-	/* Notifiers and mappings know no tags of pointers. */
-	region->addr = untagged_addr(addr);
-	region->length = length;
 	region->npages = (PAGE_ALIGN(region->addr + length) -
 			  (region->addr & PAGE_MASK)) >> PAGE_SHIFT;
-	region->writable = writable;
-	region->undead = atomic_read(&region->mdev->undead);
-	region->pinned = &ucmd->file->pinned;
-	INIT_HLIST_HEAD(&region->frwrs);
-	INIT_HLIST_HEAD(&region->live);
 	return region;
 }
 
 /**
- * memreg_region_pin() - Pin and map a region's pages
+ * memreg_region_take() - Take and map a region's pages
  * @ucmd: Call that asks for it, in the context of the memory's owner
- * @region: Region without pages
+ * @region: Region without pages, which after a failure can only be released
  *
  * Return: 0; -EPERM, -ENOMEM, -EFAULT, -EINTR, -EAGAIN, -EOPNOTSUPP.
  */
-int memreg_region_pin(struct memreg_ucmd *ucmd, struct memreg_region *region)
+int memreg_region_take(struct memreg_ucmd *ucmd, struct memreg_region *region)
 {
 	int ret;
 
-	if (!can_do_mlock())
-		return memreg_fail(ucmd, -EPERM, IB_MEMREG_REASON_MEMLOCK);
-	ret = memreg_region_charge(region);
+	ret = region->source->take(ucmd, region);
 	if (ret)
-		return memreg_fail(ucmd, ret, IB_MEMREG_REASON_MEMLOCK);
-	ret = memreg_region_pin_pages(region);
-	if (ret) {
-		ret = memreg_pin_error(ucmd, ret);
-		goto err_uncharge;
-	}
+		return ret;
 	ret = memreg_region_map(ucmd, region);
-	if (ret)
-		goto err_unpin;
+	if (ret) {
+		region->source->give_back(region);
+		return ret;
+	}
 	region->mapped = true;
 	memreg_count(region->mdev, IB_MEMREG_STAT_PAGES_PINNED,
 		     memreg_region_pages(region));
 	trace_memreg_region_pin(region);
 	return 0;
-
-err_unpin:
-	memreg_region_unpin(region);
-err_uncharge:
-	memreg_region_uncharge(region);
-	return ret;
 }
 
 /* Could an MR that can't be destroyed reach a region's pages? */
@@ -326,7 +363,7 @@ static bool memreg_region_is_haunted(const struct memreg_region *region)
 static void memreg_region_give_back(struct memreg_region *region)
 {
 	memreg_region_unmap(region);
-	memreg_region_unpin(region);
+	region->source->give_back(region);
 	memreg_count(region->mdev, IB_MEMREG_STAT_PAGES_UNPINNED,
 		     memreg_region_pages(region));
 	trace_memreg_region_unpin(region);
@@ -349,9 +386,8 @@ void memreg_region_release(struct memreg_region *region)
 		memreg_region_unlist(region);
 		if (!memreg_region_is_haunted(region))
 			memreg_region_give_back(region);
-		memreg_region_uncharge(region);
 	}
-	mmdrop(region->mm);
+	region->source->release(region);
 	kfree(region);
 }
 
