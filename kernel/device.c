@@ -19,6 +19,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "memory.h"
 #include "memreg.h"
 #include "trace.h"
 
@@ -29,7 +30,7 @@ static DEFINE_MUTEX(memreg_devices_lock);
 static struct ib_client memreg_client;
 
 /* Number of capabilities that QUERY tells. */
-#define MEMREG_CAPS	IB_MEMREG_CAP_WRITE_ORDER
+#define MEMREG_CAPS	IB_MEMREG_CAP_CONTIGUOUS
 
 static void memreg_device_put(struct memreg_device *mdev)
 {
@@ -334,6 +335,7 @@ static u32 memreg_device_caps(struct memreg_device *mdev,
 		CAP_IF(URING, memreg_uring_there(), KERNEL),
 		CAP(MESSAGE, DEVICE, mdev->longest),
 		CAP_IF(WRITE_ORDER, order, DEVICE),
+		CAP(CONTIGUOUS, KERNEL, MEMREG_MEMORY_BLOCK_MAX),
 #undef CAP_IF
 #undef CAP
 	};

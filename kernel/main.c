@@ -18,6 +18,7 @@
 #include <linux/uaccess.h>
 
 #include "kapi.h"
+#include "memory.h"
 #include "memreg.h"
 #include "trace.h"
 
@@ -136,6 +137,8 @@ union memreg_cmd {
 	struct ib_memreg_setup setup;
 	struct ib_memreg_submit submit;
 	struct ib_memreg_set_user_data set_user_data;
+	struct ib_memreg_memory_create memory_create;
+	struct ib_memreg_memory_dup memory_dup;
 };
 
 /**
@@ -209,6 +212,10 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 		     memreg_submit),
 	MEMREG_IOCTL(IB_MEMREG_IOC_SET_USER_DATA, ib_memreg_set_user_data,
 		     user_data, memreg_endpoint_set_user_data),
+	MEMREG_IOCTL(IB_MEMREG_IOC_MEMORY_CREATE, ib_memreg_memory_create,
+		     reserved, memreg_memory_create),
+	MEMREG_IOCTL(IB_MEMREG_IOC_MEMORY_DUP, ib_memreg_memory_dup, reserved,
+		     memreg_memory_dup),
 };
 
 /* Is the file bound, and its device there? The file's lock is held. */

@@ -36,6 +36,10 @@
  *	memreg_closer.lock	steps of connections that end; with interrupts
  *				off
  *
+ * Drivers that import memory objects hold the dma_resv of a dma-buf when they
+ * call; memreg_memory.lock is taken inside of it, and nothing inside of that.
+ * No call of ours takes a dma_resv.
+ *
  * io_uring may hold a lock of its own when it issues or cancels a command: the
  * mutexes above, and memreg_file.lock, are then only tried.
  *
@@ -108,6 +112,7 @@
 /* Lists that address spaces are found in. */
 #define MEMREG_SPACES_BITS	8
 
+struct dma_buf;
 struct memreg_scratch;
 struct memreg_stats;
 
@@ -968,6 +973,7 @@ struct memreg_source {
  * @mdev: Device that they are mapped for
  * @source: Where they come from; NULL if they are borrowed
  * @mm: Address space that is charged for them, or NULL
+ * @dmabuf: Memory object that they are of, or NULL
  * @addr: Address there, or offset in the source
  * @length: Bytes
  * @npages: System pages that the region pins
@@ -989,6 +995,7 @@ struct memreg_region {
 	struct memreg_device *mdev;
 	const struct memreg_source *source;
 	struct mm_struct *mm;
+	struct dma_buf *dmabuf;
 	u64 addr;
 	u64 length;
 	unsigned long npages;

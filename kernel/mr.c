@@ -8,11 +8,13 @@
  * addresses. An MR without remote access has none; windows can be bound to it,
  * as those have keys of their own.
  */
+#include <linux/dma-buf.h>
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "memory.h"
 #include "memreg.h"
 #include "trace.h"
 
@@ -91,6 +93,8 @@ static bool memreg_mr_single_possible(struct memreg_ucmd *ucmd)
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 	unsigned long quirks = ucmd->mdev->quirks;
 
+	if (cmd->flags & IB_MEMREG_MR_FD)
+		return false;
 	/* A page list that can't be had by kmalloc() would be a splat. */
 	if (quirks & MEMREG_QUIRK_FLAT_PAGE_LIST &&
 	    cmd->length > MEMREG_FLAT_MR_SPAN)
@@ -105,9 +109,10 @@ static int memreg_mr_check_flags(struct memreg_ucmd *ucmd)
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 
 	if (cmd->flags & ~(IB_MEMREG_MR_IOVA | IB_MEMREG_MR_SINGLE_KEY |
-			   IB_MEMREG_MR_UNGUARDED))
+			   IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD))
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
-	if (cmd->reserved)
+	if (cmd->reserved || cmd->reserved2 ||
+	    (cmd->fd && !(cmd->flags & IB_MEMREG_MR_FD)))
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
 	if (cmd->flags & IB_MEMREG_MR_SINGLE_KEY &&
 	    !memreg_mr_single_possible(ucmd))
@@ -173,7 +178,12 @@ static u64 memreg_mr_key_span(struct memreg_mr *mr, u8 *shift)
 	*shift = MEMREG_PAGE_SHIFT;
 	pages = ((mr->iova & (MEMREG_PAGE_SIZE - 1)) + mr->length +
 		 MEMREG_PAGE_SIZE - 1) >> MEMREG_PAGE_SHIFT;
-	if (pages > mdev->max_pages)
+	/* Pages of which two would do are large enough. */
+	if (mr->region->dmabuf)
+		sizes &= GENMASK_ULL(max(fls64(mr->length - 1),
+					 MEMREG_PAGE_SHIFT), 0);
+	/* Memory of a user is seldom contiguous: don't look if need not be. */
+	if (pages > mdev->max_pages || mr->region->dmabuf)
 		*shift = memreg_region_page_shift(mr->region, mr->iova, sizes);
 	span = (u64)mdev->max_pages << *shift;
 	if (mdev->quirks & MEMREG_QUIRK_FLAT_PAGE_LIST &&
@@ -362,6 +372,31 @@ static void memreg_mr_unmake(struct memreg_mr *mr)
 	mr->region = NULL;
 }
 
+/* Make the region of an MR, without pages, of what the call names. */
+static int memreg_mr_make_region(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+{
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
+	bool writable = mr->access & IB_MEMREG_ACCESS_LOCAL_WRITE;
+	struct memreg_region *region;
+	struct dma_buf *dmabuf;
+
+	if (!(cmd->flags & IB_MEMREG_MR_FD)) {
+		mr->region = memreg_region_new(ucmd, mr->addr, mr->length,
+					       writable);
+		return mr->region ? 0 : -ENOMEM;
+	}
+	dmabuf = memreg_memory_get(ucmd, cmd->fd);
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+	region = memreg_memory_region(ucmd, dmabuf, mr->addr, mr->length,
+				      writable);
+	dma_buf_put(dmabuf);
+	if (IS_ERR(region))
+		return PTR_ERR(region);
+	mr->region = region;
+	return 0;
+}
+
 /* Register while the mapping is watched; -EAGAIN if it changed meanwhile. */
 static int memreg_mr_try_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 {
@@ -369,12 +404,11 @@ static int memreg_mr_try_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 	unsigned long seq;
 	int ret;
 
-	mr->region = memreg_region_new(ucmd, mr->addr, mr->length,
-				       mr->access &
-				       IB_MEMREG_ACCESS_LOCAL_WRITE);
-	if (!mr->region)
-		return -ENOMEM;
-	if (!(cmd->flags & IB_MEMREG_MR_UNGUARDED)) {
+	ret = memreg_mr_make_region(ucmd, mr);
+	if (ret)
+		return ret;
+	/* No event takes memory away from who has a descriptor of it. */
+	if (!(cmd->flags & (IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD))) {
 		ret = memreg_guard_insert(mr->region);
 		if (ret)
 			goto err;

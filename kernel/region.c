@@ -297,7 +297,6 @@ struct memreg_region *memreg_region_alloc(struct memreg_device *mdev,
 	region->undead = atomic_read(&mdev->undead);
 	INIT_HLIST_HEAD(&region->frwrs);
 	INIT_HLIST_HEAD(&region->live);
-	INIT_HLIST_HEAD(&region->failed);
 	return region;
 }
 

@@ -86,6 +86,12 @@ int raw_domain(int fd, __u32 *domain);
 int raw_destroy(int fd, __u32 id);
 int raw_register(int fd, __u32 domain, void *addr, size_t length, __u32 access,
 		 __u32 *mr);
+/* A descriptor, or -errno. */
+int raw_memory(int fd, size_t length, __u32 flags);
+int raw_memory_dup(int fd, int memory);
+int raw_register_fd(int fd, __u32 domain, int memory, __u64 offset,
+		    __u64 length, __u32 access,
+		    struct ib_memreg_mr_register *mr);
 int raw_windows(int fd, __u32 domain, __u64 span, __u32 *ids, __u32 count);
 int raw_bind(int fd, __u32 domain, struct ib_memreg_bind *binds, __u32 count);
 int raw_revoke(int fd, __u32 domain, const __u32 *ids, __u32 count);

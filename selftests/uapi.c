@@ -20,7 +20,7 @@ _Static_assert(sizeof(struct ib_memreg_cap_entry) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_query) == 96, "layout");
 _Static_assert(sizeof(struct ib_memreg_destroy) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_domain_create) == 24, "layout");
-_Static_assert(sizeof(struct ib_memreg_mr_register) == 64, "layout");
+_Static_assert(sizeof(struct ib_memreg_mr_register) == 72, "layout");
 _Static_assert(sizeof(struct ib_memreg_segment) == 24, "layout");
 _Static_assert(sizeof(struct ib_memreg_mr_query) == 96, "layout");
 _Static_assert(sizeof(struct ib_memreg_window_alloc) == 40, "layout");
@@ -50,6 +50,8 @@ _Static_assert(sizeof(struct ib_memreg_sge) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_wr) == 96, "layout");
 _Static_assert(sizeof(struct ib_memreg_submit) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_set_user_data) == 24, "layout");
+_Static_assert(sizeof(struct ib_memreg_memory_create) == 40, "layout");
+_Static_assert(sizeof(struct ib_memreg_memory_dup) == 24, "layout");
 
 #define NO_RESERVED	(~0U)
 
@@ -88,8 +90,9 @@ static const struct call calls[] = {
 	CALL(DESTROY, destroy, NO_RESERVED),
 	CALL(DOMAIN_CREATE, domain_create, RESERVED(domain_create)),
 	CALL(MR_REGISTER, mr_register, RESERVED(mr_register),
+	     .first = offsetof(struct ib_memreg_mr_register, fd),
 	     .flags = IB_MEMREG_MR_IOVA | IB_MEMREG_MR_SINGLE_KEY |
-	      IB_MEMREG_MR_UNGUARDED),
+	      IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD),
 	CALL(MR_QUERY, mr_query, RESERVED(mr_query)),
 	CALL(WINDOW_ALLOC, window_alloc, NO_RESERVED),
 	CALL(WINDOW_BIND, window_bind, NO_RESERVED),
@@ -110,6 +113,9 @@ static const struct call calls[] = {
 	CALL(SETUP, setup, RESERVED(setup)),
 	CALL(SUBMIT, submit, RESERVED(submit)),
 	CALL(SET_USER_DATA, set_user_data, NO_RESERVED),
+	CALL(MEMORY_CREATE, memory_create, RESERVED(memory_create),
+	     .flags = IB_MEMREG_MEMORY_CONTIGUOUS),
+	CALL(MEMORY_DUP, memory_dup, RESERVED(memory_dup)),
 };
 
 /* Up to the first one that something is wrong with. */
@@ -407,7 +413,7 @@ TEST_F(uapi, bind_device_tells_name_and_index)
 	EXPECT_STREQ(test_device(), query.out_name);
 	EXPECT_LE(1, query.out_ports);
 	/* Only the entries that there is room for are written. */
-	EXPECT_EQ(IB_MEMREG_CAP_WRITE_ORDER, query.count);
+	EXPECT_EQ(IB_MEMREG_CAP_CONTIGUOUS, query.count);
 	EXPECT_EQ(IB_MEMREG_CAP_KEY_PAGES, caps[0].cap);
 	EXPECT_EQ(0, caps[1].cap);
 	EXPECT_EQ(0, close(fd));

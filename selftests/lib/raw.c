@@ -236,6 +236,37 @@ int raw_register(int fd, __u32 domain, void *addr, size_t length, __u32 access,
 	return ret;
 }
 
+int raw_memory(int fd, size_t length, __u32 flags)
+{
+	RAW(memory_create, cmd, .length = length, .flags = flags,
+	    .node = IB_MEMREG_NODE_DEVICE);
+
+	return raw_call(fd, IB_MEMREG_IOC_MEMORY_CREATE, &cmd) ?: cmd.out_fd;
+}
+
+int raw_memory_dup(int fd, int memory)
+{
+	RAW(memory_dup, cmd, .fd = memory);
+
+	return raw_call(fd, IB_MEMREG_IOC_MEMORY_DUP, &cmd) ?: cmd.out_fd;
+}
+
+int raw_register_fd(int fd, __u32 domain, int memory, __u64 offset,
+		    __u64 length, __u32 access,
+		    struct ib_memreg_mr_register *mr)
+{
+	*mr = (struct ib_memreg_mr_register) {
+		.size = sizeof(*mr),
+		.flags = IB_MEMREG_MR_FD,
+		.domain_id = domain,
+		.access = access,
+		.addr = offset,
+		.length = length,
+		.fd = memory,
+	};
+	return raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, mr);
+}
+
 int raw_windows(int fd, __u32 domain, __u64 span, __u32 *ids, __u32 count)
 {
 	RAW(window_alloc, cmd, .domain_id = domain,

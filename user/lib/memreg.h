@@ -71,10 +71,24 @@ struct memreg_device {
 };
 
 /**
+ * struct memreg_memory - A memory object
+ * @fd: Its descriptor, which is the caller's to be closed
+ * @blocks: Blocks of contiguous memory that it consists of
+ * @length: Bytes, a multiple of the system's page size
+ * @block_size: Bytes of the smallest of its blocks
+ */
+struct memreg_memory {
+	int fd;
+	uint32_t blocks;
+	uint64_t length;
+	uint64_t block_size;
+};
+
+/**
  * struct memreg_mr - A registered memory region
  * @id: Its id
  * @domain: The domain in which its keys work
- * @addr: Address of the memory
+ * @addr: Address of the memory, or the offset in a memory object
  * @length: Bytes
  * @iova: First I/O address. The same as @addr, or 0 with
  *	IB_MEMREG_ACCESS_ZERO_BASED, or what was asked for with
@@ -337,6 +351,60 @@ int memreg_domain_create(struct memreg *m, unsigned int port,
 int memreg_domain_destroy(struct memreg *m, uint32_t domain);
 
 /*
+ * Memory objects
+ */
+
+/**
+ * memreg_memory_create() - Allocate memory that has a descriptor
+ * @m: The handle
+ * @length: Bytes, from 1; rounded up to whole pages
+ * @node: NUMA node to prefer, IB_MEMREG_NODE_DEVICE or IB_MEMREG_NODE_CALLER
+ * @flags: enum ib_memreg_memory_flags, or 0
+ * @memory: Filled in
+ *
+ * The memory is zeroed, as contiguous as it can be had, and charged to
+ * RLIMIT_MEMLOCK of the user and to the memory cgroup of the caller until the
+ * last of its descriptors, mappings, MRs and importers is gone. It does not
+ * belong to the handle.
+ *
+ * The descriptor is a dma-buf, close-on-exec. It can be sent to another process
+ * by SCM_RIGHTS, which then maps it and registers it in a handle of its own.
+ *
+ * Return: 0; -EINVAL (@length is 0, there is no such node, or
+ * IB_MEMREG_MEMORY_CONTIGUOUS is asked for more than can ever be had),
+ * -EOVERFLOW, -ENOMEM (RLIMIT_MEMLOCK, no memory, or none in one block), -EPERM,
+ * -EOPNOTSUPP (flags), -EMFILE, -ENFILE, -EINTR, -ENODEV.
+ */
+int memreg_memory_create(struct memreg *m, size_t length, int node,
+			 uint32_t flags, struct memreg_memory *memory);
+
+/**
+ * memreg_memory_dup() - Make a descriptor by which memory can only be read
+ * @m: The handle
+ * @fd: A descriptor of a memory object
+ * @out: The new one, close-on-exec
+ *
+ * Return: 0; -EBADF (@fd is not one of a dma-buf), -EOPNOTSUPP (not one of
+ * memreg's), -ENOMEM, -EMFILE, -ENFILE, -ENODEV.
+ */
+int memreg_memory_dup(struct memreg *m, int fd, int *out);
+
+/**
+ * memreg_memory_map() - Map all of a memory object
+ * @fd: Its descriptor
+ * @prot: As of mmap(2)
+ * @addr: Where it is mapped
+ * @length: Bytes that are mapped; may be NULL
+ *
+ * Maps at an address at which huge page table entries can be used. Undo it by
+ * munmap(2).
+ *
+ * Return: 0; -EBADF, -ESPIPE or -EINVAL (@fd is not one of memory), -EACCES (it
+ * is not open for writing), -ENOMEM.
+ */
+int memreg_memory_map(int fd, int prot, void **addr, size_t *length);
+
+/*
  * Memory regions
  */
 
@@ -364,6 +432,29 @@ int memreg_domain_destroy(struct memreg *m, uint32_t domain);
 int memreg_mr_register(struct memreg *m, uint32_t domain, void *addr,
 		       size_t length, uint32_t access, uint32_t flags,
 		       struct memreg_mr *mr);
+
+/**
+ * memreg_mr_register_fd() - Register a part of a memory object
+ * @m: The handle
+ * @domain: Domain in which the keys are to work
+ * @fd: Descriptor of the memory; the MR does not need it any further
+ * @offset: First byte; no alignment is needed
+ * @length: Bytes, from 1
+ * @access: enum ib_memreg_access
+ * @flags: enum ib_memreg_mr_flags, or 0
+ * @mr: Filled in, with the offset as the address. With IB_MEMREG_MR_IOVA,
+ *	@mr->iova is read first
+ *
+ * The MR keeps the memory, and is never stale. It is charged for nothing.
+ *
+ * Return: 0; -EBADF (@fd is not one of a dma-buf), -EOPNOTSUPP (not one of
+ * memreg's, or IB_MEMREG_MR_SINGLE_KEY), -EACCES (local write by a descriptor
+ * that is read-only), -EINVAL (also: not inside of the memory), and as
+ * memreg_mr_register().
+ */
+int memreg_mr_register_fd(struct memreg *m, uint32_t domain, int fd,
+			  uint64_t offset, uint64_t length, uint32_t access,
+			  uint32_t flags, struct memreg_mr *mr);
 
 /**
  * memreg_mr_query() - State and keyed segments of an MR

@@ -21,39 +21,68 @@ EXPORT int memreg_domain_create(struct memreg *m, unsigned int port,
 	return 0;
 }
 
+/* Do what @arg says but for its size and the I/O address */
+static int register_mr(struct memreg *m, struct ib_memreg_mr_register *arg,
+		       const char *what, struct memreg_mr *mr)
+{
+	int ret;
+
+	arg->size = sizeof(*arg);
+	if (arg->flags & IB_MEMREG_MR_IOVA)
+		arg->iova = mr->iova;
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_MR_REGISTER, arg, what);
+	if (ret == -ENOENT)
+		return memreg__about_id(ret, "domain", arg->domain_id);
+	if (ret && !(arg->flags & IB_MEMREG_MR_FD))
+		return memreg__about_memory(ret,
+					    (void *)(uintptr_t)arg->addr,
+					    arg->length, arg->access);
+	if (ret)
+		return ret;
+	*mr = (struct memreg_mr) {
+		.id = arg->out_mr_id,
+		.domain = arg->domain_id,
+		.addr = (void *)(uintptr_t)arg->addr,
+		.length = arg->length,
+		.iova = arg->iova,
+		.lkey = arg->out_lkey,
+		.rkey = arg->out_rkey,
+		.segments = arg->out_segments,
+		.access = arg->access,
+	};
+	return 0;
+}
+
 EXPORT int memreg_mr_register(struct memreg *m, uint32_t domain, void *addr,
 			      size_t length, uint32_t access, uint32_t flags,
 			      struct memreg_mr *mr)
 {
 	struct ib_memreg_mr_register arg = {
-		.size = sizeof(arg),
 		.flags = flags,
 		.domain_id = domain,
 		.access = access,
 		.addr = to_u64(addr),
 		.length = length,
-		.iova = flags & IB_MEMREG_MR_IOVA ? mr->iova : 0,
 	};
-	int ret;
 
-	ret = memreg__call(m->fd, IB_MEMREG_IOC_MR_REGISTER, &arg,
-			   "mr_register");
-	if (ret == -ENOENT)
-		return memreg__about_id(ret, "domain", domain);
-	if (ret)
-		return memreg__about_memory(ret, addr, length, access);
-	*mr = (struct memreg_mr) {
-		.id = arg.out_mr_id,
-		.domain = domain,
-		.addr = addr,
-		.length = length,
-		.iova = arg.iova,
-		.lkey = arg.out_lkey,
-		.rkey = arg.out_rkey,
-		.segments = arg.out_segments,
+	return register_mr(m, &arg, "mr_register", mr);
+}
+
+EXPORT int memreg_mr_register_fd(struct memreg *m, uint32_t domain, int fd,
+				 uint64_t offset, uint64_t length,
+				 uint32_t access, uint32_t flags,
+				 struct memreg_mr *mr)
+{
+	struct ib_memreg_mr_register arg = {
+		.flags = flags | IB_MEMREG_MR_FD,
+		.domain_id = domain,
 		.access = access,
+		.addr = offset,
+		.length = length,
+		.fd = fd,
 	};
-	return 0;
+
+	return register_mr(m, &arg, "mr_register_fd", mr);
 }
 
 /* Only MR_QUERY's segments have the keys: ask for one at least */

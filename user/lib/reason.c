@@ -171,6 +171,19 @@ static const struct reason reasons[] = {
 	[IB_MEMREG_REASON_DRIVER] = {
 		"the RDMA device's driver registers memory otherwise than memreg can rely on",
 		"use another device; kernel/quirks.c has the evidence" },
+	[IB_MEMREG_REASON_CONTIGUOUS] = {
+		"so much contiguous memory can't be had",
+		"leave IB_MEMREG_MEMORY_CONTIGUOUS out; `memreg caps` shows the most that there can be"
+	},
+	[IB_MEMREG_REASON_NODE] = { "there is no such NUMA node", NULL },
+	[IB_MEMREG_REASON_FD] = {
+		"the descriptor is not open, or not one of a dma-buf", NULL },
+	[IB_MEMREG_REASON_FOREIGN] = {
+		"the dma-buf is not a memory object of memreg", NULL },
+	[IB_MEMREG_REASON_READ_ONLY] = {
+		"the descriptor is not open for writing",
+		"leave out IB_MEMREG_ACCESS_LOCAL_WRITE, or use the descriptor that memreg_memory_create() made"
+	},
 };
 
 /* For failures to which the kernel gives no code, or one that says less */

@@ -64,6 +64,8 @@ static const struct {
 	[IB_MEMREG_CAP_MESSAGE] = { "message", BYTES, "of a message" },
 	[IB_MEMREG_CAP_WRITE_ORDER] = {
 		"write-order", YES_NO, "peers' writes are seen in order" },
+	[IB_MEMREG_CAP_CONTIGUOUS] = {
+		"contiguous", BYTES, "of memory in one block" },
 };
 
 static const char *backing_text(uint32_t backing)

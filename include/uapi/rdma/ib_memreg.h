@@ -51,8 +51,8 @@
  *  - EDQUOT: A limit of the caller's rdma cgroup is reached.
  *  - ENOSPC: The RDMA device has no more of such objects, or the file has as
  *    many as it may.
- *  - EACCES: The access asked for is not part of what the MR allows; or, from
- *    CONNECT and its event, a route forbids it.
+ *  - EACCES: The access asked for is not part of what the MR, or the descriptor
+ *    of the memory, allows; or, from CONNECT and its event, a route forbids it.
  *  - EPERM: The caller may not lock memory, or may not listen on or connect
  *    from a port below 1024.
  *  - ENODEV: The file is not bound, there is no such RDMA device in the
@@ -74,7 +74,8 @@
  *    up; or it refused a work request that was submitted.
  *  - ENETDOWN: The registration queue can't be built or rebuilt: usually, the
  *    port of the RDMA device has no usable address.
- *  - EBADF: The descriptor in the structure is not one of an eventfd.
+ *  - EBADF: The descriptor in the structure is not one of an eventfd or of a
+ *    dma-buf, whichever is asked for.
  *  - EMFILE, ENFILE: There are too many open files.
  *  - EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTDOWN, EHOSTUNREACH,
  *    ETIMEDOUT, ECONNREFUSED, ECONNRESET: as connect(2) and bind(2) have them.
@@ -210,6 +211,13 @@
  * @IB_MEMREG_REASON_EVENTFD: Not an eventfd.
  * @IB_MEMREG_REASON_DRIVER: The device's driver registers memory otherwise than
  *	memreg can rely on.
+ * @IB_MEMREG_REASON_CONTIGUOUS: So much contiguous memory can't be had: not now
+ *	(ENOMEM), or not ever (EINVAL).
+ * @IB_MEMREG_REASON_NODE: There is no such NUMA node.
+ * @IB_MEMREG_REASON_FD: The descriptor is not open, or not one of a dma-buf.
+ * @IB_MEMREG_REASON_FOREIGN: The dma-buf is not a memory object of memreg.
+ * @IB_MEMREG_REASON_READ_ONLY: LOCAL_WRITE is asked for, and the descriptor is
+ *	not open for writing.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE,
@@ -263,7 +271,12 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_RING,
 	IB_MEMREG_REASON_ALIGN,
 	IB_MEMREG_REASON_EVENTFD,
-	IB_MEMREG_REASON_DRIVER
+	IB_MEMREG_REASON_DRIVER,
+	IB_MEMREG_REASON_CONTIGUOUS,
+	IB_MEMREG_REASON_NODE,
+	IB_MEMREG_REASON_FD,
+	IB_MEMREG_REASON_FOREIGN,
+	IB_MEMREG_REASON_READ_ONLY
 };
 
 /**
@@ -403,6 +416,8 @@ enum ib_memreg_backing {
  *	IB_MEMREG_ACCESS_RELAXED_ORDERING. Where it is 0, the driver lets
  *	writes pass one another whether that is asked for or not: wait for
  *	completions, which come behind what they tell of.
+ * @IB_MEMREG_CAP_CONTIGUOUS: Bytes of memory in one block, at most: see
+ *	MEMORY_CREATE.
  */
 enum ib_memreg_cap {
 	IB_MEMREG_CAP_KEY_PAGES = 1,
@@ -429,7 +444,8 @@ enum ib_memreg_cap {
 	IB_MEMREG_CAP_RING,
 	IB_MEMREG_CAP_URING,
 	IB_MEMREG_CAP_MESSAGE,
-	IB_MEMREG_CAP_WRITE_ORDER
+	IB_MEMREG_CAP_WRITE_ORDER,
+	IB_MEMREG_CAP_CONTIGUOUS
 };
 
 /**
@@ -540,11 +556,14 @@ struct ib_memreg_domain_create {
  * @IB_MEMREG_MR_UNGUARDED: Don't watch the mapping: as with ibv_reg_mr(3) the
  *	keys lead to the pages that were there at registration, whatever
  *	becomes of the mapping.
+ * @IB_MEMREG_MR_FD: The memory is that of the descriptor @fd, from offset @addr
+ *	on, whether it is mapped or not. Not with SINGLE_KEY.
  */
 enum ib_memreg_mr_flags {
 	IB_MEMREG_MR_IOVA = 1 << 0,
 	IB_MEMREG_MR_SINGLE_KEY = 1 << 1,
-	IB_MEMREG_MR_UNGUARDED = 1 << 2
+	IB_MEMREG_MR_UNGUARDED = 1 << 2,
+	IB_MEMREG_MR_FD = 1 << 3
 };
 
 /**
@@ -555,7 +574,8 @@ enum ib_memreg_mr_flags {
  * @domain_id: Domain in which the keys are to work
  * @access: enum ib_memreg_access
  * @out_mr_id: Id of the new MR
- * @addr: Address of the memory in the caller's address space; any byte
+ * @addr: Address of the memory in the caller's address space, or with
+ *	IB_MEMREG_MR_FD offset in the memory of @fd; any byte
  * @length: Bytes, from 1
  * @iova: In: the first I/O address, with IB_MEMREG_MR_IOVA. Out: the first
  *	I/O address; the same as @addr unless asked for otherwise.
@@ -567,6 +587,9 @@ enum ib_memreg_mr_flags {
  *	contiguous), and as many as it needs beyond. All of them are told by
  *	MR_QUERY.
  * @reserved: Must be 0
+ * @fd: With IB_MEMREG_MR_FD a descriptor of a memory object: see MEMORY_CREATE.
+ *	Otherwise 0
+ * @reserved2: Must be 0
  *
  * Pin the memory for as long as the MR lives, charge it to the caller's
  * RLIMIT_MEMLOCK (every MR counts its pages, as with ibv_reg_mr(3)), and give
@@ -580,7 +603,15 @@ enum ib_memreg_mr_flags {
  * on its own account, or by mprotect(2), is looked into first, within a
  * second.
  *
- * Errors: EINVAL, EOVERFLOW, EFAULT, EOPNOTSUPP, ENOMEM, ENOSPC, EPERM,
+ * An MR on a descriptor keeps the memory, whatever becomes of the descriptor and
+ * of mappings: it is never STALE, pins nothing and charges nothing. Any number
+ * of MRs can be on the same memory, in other files, processes and domains and on
+ * other devices, each with keys and rights of its own; what ends one of them is
+ * nothing to the others. LOCAL_WRITE needs a descriptor that is open for
+ * writing. Keys are made of pages as large as the contiguity of the memory
+ * allows.
+ *
+ * Errors: EBADF (@fd), EACCES (@fd is read-only), EINVAL, EOVERFLOW, EFAULT, EOPNOTSUPP, ENOMEM, ENOSPC, EPERM,
  * EDQUOT, ENOENT, EAGAIN (the mapping kept changing), EIO, ENETDOWN, EINTR,
  * ENODEV.
  */
@@ -598,6 +629,8 @@ struct ib_memreg_mr_register {
 	__u32 out_rkey;
 	__u32 out_segments;
 	__u32 reserved;
+	__s32 fd;
+	__u32 reserved2;
 };
 
 #define IB_MEMREG_IOC_MR_REGISTER	_IO(IB_MEMREG_IOC_MAGIC, 0x04)
@@ -643,7 +676,7 @@ enum ib_memreg_mr_state {
  * @out_domain_id: Its domain
  * @segments: Pointer to an array of struct ib_memreg_segment; unused if
  *	@count is 0
- * @out_addr: Address given at registration
+ * @out_addr: Address, or offset, given at registration
  * @out_length: Bytes
  * @out_iova: First I/O address
  * @out_access: enum ib_memreg_access
@@ -1178,7 +1211,7 @@ enum ib_memreg_endpoint_state {
  * @pid: Process that bound the file, in the caller's pid namespace, or 0 if
  *	it is not visible there
  * @uid: User who bound the file, in the caller's user namespace
- * @addr: MR: address of the memory. Window: first I/O address
+ * @addr: MR: address of the memory, or offset in a memory object. Window: first I/O address
  * @length: MR: bytes. Window: bytes, or its largest span if it is not bound.
  *	Domain: times that its registration queue was rebuilt. File: pages of
  *	4096 bytes pinned by its MRs. Ring: its entries. Shared receive queue:
@@ -1876,6 +1909,96 @@ struct ib_memreg_submit {
 };
 
 #define IB_MEMREG_IOC_SUBMIT		_IO(IB_MEMREG_IOC_MAGIC, 0x14)
+
+/**
+ * enum ib_memreg_memory_flags - Flags of MEMORY_CREATE
+ * @IB_MEMREG_MEMORY_CONTIGUOUS: One block, or failure. @length is rounded up to
+ *	a power of two, up to IB_MEMREG_CAP_CONTIGUOUS.
+ */
+enum ib_memreg_memory_flags {
+	IB_MEMREG_MEMORY_CONTIGUOUS = 1 << 0
+};
+
+/** IB_MEMREG_NODE_CALLER - where the memory policy of the caller says */
+#define IB_MEMREG_NODE_CALLER	(-1)
+
+/** IB_MEMREG_NODE_DEVICE - the NUMA node of the RDMA device, if it has one */
+#define IB_MEMREG_NODE_DEVICE	(-2)
+
+/**
+ * struct ib_memreg_memory_create - ioctl(IB_MEMREG_IOC_MEMORY_CREATE)
+ * @size: sizeof(struct ib_memreg_memory_create)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: enum ib_memreg_memory_flags
+ * @node: NUMA node to prefer, or IB_MEMREG_NODE_*
+ * @length: In: bytes, from 1. Out: bytes that there are, a multiple of the
+ *	system's page size
+ * @out_blocks: Blocks that the memory consists of
+ * @out_block_shift: Logarithm of the bytes of the smallest of them
+ * @out_fd: The new descriptor, close-on-exec and open for reading and writing
+ * @reserved: Must be 0
+ *
+ * Allocate memory of the kernel, zeroed, in blocks as large as can be had: up
+ * to what one entry of the page table next to the last level maps (2 MiB on
+ * x86), with CONTIGUOUS up to IB_MEMREG_CAP_CONTIGUOUS. Blocks never grow along
+ * the memory; each is contiguous, and begins at a multiple of its size.
+ *
+ * The descriptor is a dma-buf. It is to be mapped by mmap(2) with MAP_SHARED,
+ * registered by MR_REGISTER in any file, passed to other processes, and given
+ * to any interface of the kernel that imports a dma-buf. Pages are mapped by
+ * huge entries where a block of that size lies at an address that is congruent
+ * to its offset, whatever the setting for transparent huge pages is.
+ *
+ * The memory is charged to RLIMIT_MEMLOCK of the caller's user, beside what
+ * io_uring and iommufd charge there, and to the caller's memory cgroup. It
+ * stays charged until the last of the descriptors, mappings, MRs and importers
+ * is gone, wherever those are; none of them is charged for it again, but for
+ * what pins a mapping of it, such as ibv_reg_mr(3).
+ *
+ * Errors: EINVAL (length 0, node, CONTIGUOUS), EOVERFLOW, ENOMEM (RLIMIT_MEMLOCK,
+ * no memory, or none in one block), EPERM, EMFILE, ENFILE, EINTR, EFAULT,
+ * ENODEV.
+ */
+struct ib_memreg_memory_create {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__s32 node;
+	__aligned_u64 length;
+	__u32 out_blocks;
+	__u32 out_block_shift;
+	__s32 out_fd;
+	__u32 reserved;
+};
+
+#define IB_MEMREG_IOC_MEMORY_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x17)
+
+/**
+ * struct ib_memreg_memory_dup - ioctl(IB_MEMREG_IOC_MEMORY_DUP)
+ * @size: sizeof(struct ib_memreg_memory_dup)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @fd: Descriptor of a memory object
+ * @out_fd: A new descriptor of the same memory, close-on-exec and open for
+ *	reading alone
+ * @reserved: Must be 0
+ *
+ * Whoever has only the new descriptor can neither map nor register the memory
+ * for writing, nor have a device write to it.
+ *
+ * Errors: EBADF, EOPNOTSUPP (a dma-buf of somebody else), ENOMEM, EMFILE,
+ * ENFILE, EFAULT, ENODEV.
+ */
+struct ib_memreg_memory_dup {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__s32 fd;
+	__s32 out_fd;
+	__u32 reserved;
+};
+
+#define IB_MEMREG_IOC_MEMORY_DUP	_IO(IB_MEMREG_IOC_MAGIC, 0x18)
 
 /**
  * struct ib_memreg_uring_submit - Command IB_MEMREG_URING_SUBMIT of io_uring(7)

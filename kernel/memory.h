@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Memory objects: kernel pages behind a descriptor. Private declarations of
+ * kernel/memory.c; the lock order is in memreg.h.
+ */
+#ifndef _MEMREG_MEMORY_H
+#define _MEMREG_MEMORY_H
+
+#include <linux/types.h>
+
+struct dma_buf;
+struct memreg_region;
+struct memreg_ucmd;
+
+/* Bytes of a block, at most: what the page allocator has in one piece. */
+#define MEMREG_MEMORY_BLOCK_MAX	(PAGE_SIZE << MAX_PAGE_ORDER)
+
+int memreg_memory_create(struct memreg_ucmd *ucmd);
+int memreg_memory_dup(struct memreg_ucmd *ucmd);
+struct dma_buf *memreg_memory_get(struct memreg_ucmd *ucmd, int fd);
+struct memreg_region *memreg_memory_region(struct memreg_ucmd *ucmd,
+					   struct dma_buf *dmabuf, u64 offset,
+					   u64 length, bool writable);
+
+#endif /* _MEMREG_MEMORY_H */

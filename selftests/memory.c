@@ -1,0 +1,758 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Memory objects: what a descriptor is good for, by which bytes a peer reaches
+ * the memory (I6), who is charged for it and for how long (I7), and what bad
+ * input leaves as it was (I8).
+ *
+ * time limit: 240
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/udmabuf.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "data.h"
+
+#define MiB		(1UL << 20)
+#define HUGE		(2 * MiB)
+#define LEN		(15 * PAGE)	/* blocks of 8, 4, 2 and 1 pages */
+#define READ_WRITE	(PROT_READ | PROT_WRITE)
+#define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE |	\
+			 REMOTE_ATOMIC | MW_BIND)
+
+/* A user that nobody else is, and what it may lock. */
+#define NOBODY		61234
+#define MAY_LOCK	(4 * MiB)
+
+FIXTURE(memory) {
+	int fd;
+	__u32 domain;
+	struct state before;
+};
+
+FIXTURE_SETUP(memory)
+{
+	self->fd = raw_open_bound();
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, raw_domain(self->fd, &self->domain));
+	ASSERT_EQ(0, state_get(&self->before));
+}
+
+FIXTURE_TEARDOWN(memory)
+{
+	EXPECT_TRUE(state_same(&self->before));
+	state_free(&self->before);
+	EXPECT_EQ(0, close(self->fd));
+	EXPECT_EQ(0, vm_pin(0));
+}
+
+static int create(FIXTURE_DATA(memory) *self,
+		  struct ib_memreg_memory_create *cmd)
+{
+	cmd->size = sizeof(*cmd);
+	return raw_call(self->fd, IB_MEMREG_IOC_MEMORY_CREATE, cmd);
+}
+
+static int try_create(FIXTURE_DATA(memory) *self, __u64 length, __u32 flags,
+		      __s32 node)
+{
+	struct ib_memreg_memory_create cmd = {
+		.length = length,
+		.flags = flags,
+		.node = node,
+	};
+	int ret = create(self, &cmd);
+
+	return ret ?: close(cmd.out_fd);
+}
+
+/* Map all of it at a multiple of HUGE. */
+static char *map_huge(int memory, size_t length)
+{
+	char *at = mmap(NULL, length + HUGE, PROT_NONE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		return NULL;
+	at += -(uintptr_t)at & (HUGE - 1);
+	return mmap(at, length, READ_WRITE, MAP_SHARED | MAP_FIXED, memory,
+		    0) == at ? at : NULL;
+}
+
+static char *map_all(int memory, size_t length, int prot)
+{
+	char *at = mmap(NULL, length, prot, MAP_SHARED, memory, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+/* A number in KiB that smaps has for the mapping of an address, or -1. */
+static long smaps(const void *addr, const char *key)
+{
+	unsigned long start, end;
+	bool found = false;
+	long value = -1;
+	char line[512];
+	FILE *f;
+
+	f = fopen("/proc/self/smaps", "re");
+	if (!f)
+		return -1;
+	while (value < 0 && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			found = start <= (uintptr_t)addr &&
+				(uintptr_t)addr < end;
+		else if (found && !strncmp(line, key, strlen(key)))
+			value = strtol(line + strlen(key) + 1, NULL, 10);
+	}
+	fclose(f);
+	return value;
+}
+
+static bool zeros(const char *at, size_t length)
+{
+	return !*at && !memcmp(at, at + 1, length - 1);
+}
+
+TEST_F(memory, is_zeroed_and_of_the_blocks_that_the_answer_tells)
+{
+	struct ib_memreg_memory_create cmd = { .length = LEN - 5 };
+	char *at;
+
+	ASSERT_EQ(0, create(self, &cmd));
+	EXPECT_EQ(LEN, cmd.length);
+	EXPECT_LE(4, cmd.out_blocks);
+	EXPECT_EQ(12, cmd.out_block_shift);
+	EXPECT_EQ(FD_CLOEXEC, fcntl(cmd.out_fd, F_GETFD));
+	EXPECT_EQ(O_RDWR, fcntl(cmd.out_fd, F_GETFL) & O_ACCMODE);
+	at = map_all(cmd.out_fd, LEN, READ_WRITE);
+	ASSERT_NE(NULL, at);
+	EXPECT_TRUE(zeros(at, LEN));
+	memset(at, 0xa5, LEN);
+	EXPECT_EQ(0, munmap(at, LEN));
+	EXPECT_EQ(0, close(cmd.out_fd));
+
+	/* What one left is not seen in the next one. */
+	ASSERT_EQ(0, create(self, &cmd));
+	at = map_all(cmd.out_fd, LEN, READ_WRITE);
+	ASSERT_NE(NULL, at);
+	EXPECT_TRUE(zeros(at, LEN));
+	EXPECT_EQ(0, munmap(at, LEN));
+	EXPECT_EQ(0, close(cmd.out_fd));
+}
+
+TEST_F(memory, contiguous_is_one_block_or_nothing)
+{
+	struct ib_memreg_memory_create cmd = {
+		.length = 3 * PAGE,
+		.flags = IB_MEMREG_MEMORY_CONTIGUOUS,
+	};
+	__u64 most;
+
+	ASSERT_EQ(0, create(self, &cmd));
+	EXPECT_EQ(4 * PAGE, cmd.length);
+	EXPECT_EQ(1, cmd.out_blocks);
+	EXPECT_EQ(14, cmd.out_block_shift);
+	EXPECT_EQ(0, close(cmd.out_fd));
+	ASSERT_EQ(0, raw_cap(self->fd, IB_MEMREG_CAP_CONTIGUOUS, &most));
+	EXPECT_FAIL(EINVAL, CONTIGUOUS,
+		    try_create(self, most + 1, cmd.flags, -1));
+}
+
+TEST_F(memory, I8_bad_input_is_refused)
+{
+	EXPECT_FAIL(EINVAL, ZERO_LENGTH, try_create(self, 0, 0, -1));
+	EXPECT_FAIL(EINVAL, NODE, try_create(self, PAGE, 0, -3));
+	EXPECT_FAIL(EINVAL, NODE, try_create(self, PAGE, 0, 0x7fffffff));
+	EXPECT_FAIL(EOVERFLOW, WRAPS, try_create(self, ~0ULL, 0, -1));
+	EXPECT_FAIL(EOVERFLOW, WRAPS, try_create(self, 1ULL << 63, 0, -1));
+	EXPECT_FAIL(ENOMEM, NONE, try_create(self, 1ULL << 62, 0, -1));
+	EXPECT_FAIL(EBADF, FD, raw_memory_dup(self->fd, -1));
+	EXPECT_FAIL(EBADF, FD, raw_memory_dup(self->fd, self->fd));
+}
+
+/* The kernel checks offset and size; we, that it is shared. */
+TEST_F(memory, bad_mappings_are_refused)
+{
+	int memory = raw_memory(self->fd, LEN, 0);
+	int twin;
+	char *at;
+
+	ASSERT_LE(0, memory);
+	twin = raw_memory_dup(self->fd, memory);
+	ASSERT_LE(0, twin);
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, LEN, PROT_READ, MAP_PRIVATE, memory,
+				   0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, LEN + PAGE, PROT_READ, MAP_SHARED,
+				   memory, 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE, PROT_READ, MAP_SHARED, memory,
+				   LEN));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(NULL, map_all(twin, LEN, READ_WRITE));
+	EXPECT_EQ(EACCES, errno);
+	at = map_all(twin, LEN, PROT_READ);
+	ASSERT_NE(NULL, at);
+	EXPECT_EQ(-1, mprotect(at, LEN, READ_WRITE));
+	EXPECT_EQ(EACCES, errno);
+	EXPECT_EQ(MAP_FAILED, mremap(at, LEN, 2 * LEN, MREMAP_MAYMOVE));
+	EXPECT_EQ(EFAULT, errno);
+	EXPECT_EQ(0, munmap(at, LEN));
+	EXPECT_EQ(0, close(twin));
+	EXPECT_EQ(0, close(memory));
+}
+
+/* Whatever the setting for transparent huge pages is. */
+TEST_F(memory, is_mapped_huge_where_block_and_address_allow_it)
+{
+	struct ib_memreg_memory_create cmd = { .length = 2 * HUGE };
+	char *at;
+	pid_t child;
+	int status;
+
+	ASSERT_EQ(0, create(self, &cmd));
+	if (cmd.out_block_shift != 21) {
+		close(cmd.out_fd);
+		SKIP(return, "no blocks of that size could be had");
+	}
+	at = map_huge(cmd.out_fd, 2 * HUGE);
+	ASSERT_NE(NULL, at);
+	memset(at, 1, 2 * HUGE);
+	EXPECT_EQ(2 * HUGE / 1024, smaps(at, "FilePmdMapped:"));
+
+	/* In parts, by another process, and again. */
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child) {
+		memset(at, 2, 2 * HUGE);
+		_exit(munmap(at + PAGE, PAGE) ||
+		      mprotect(at + HUGE, PAGE, PROT_READ) ||
+		      at[2 * PAGE] != 2 || at[HUGE] != 2);
+	}
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_EQ(2, at[PAGE]);
+	EXPECT_EQ(0, munmap(at + HUGE / 2, HUGE));
+	at[HUGE / 2 - 1] = 3;
+	at[HUGE + HUGE / 2] = 3;
+	EXPECT_EQ(0, madvise(at, HUGE / 2, MADV_DONTNEED));
+	EXPECT_EQ(3, at[HUGE / 2 - 1]);
+	EXPECT_EQ(0, munmap(at, 2 * HUGE));
+	EXPECT_EQ(0, close(cmd.out_fd));
+}
+
+TEST_F(memory, register_refuses_what_is_no_memory_of_ours)
+{
+	struct udmabuf_create foreign = { .size = PAGE };
+	struct ib_memreg_mr_register mr;
+	int memory = raw_memory(self->fd, LEN, 0);
+	int dev, file;
+
+	ASSERT_LE(0, memory);
+	EXPECT_FAIL(EBADF, FD, raw_register_fd(self->fd, self->domain, -1, 0,
+					       PAGE, REMOTE_READ, &mr));
+	EXPECT_FAIL(EBADF, FD, raw_register_fd(self->fd, self->domain,
+					       self->fd, 0, PAGE, REMOTE_READ,
+					       &mr));
+	EXPECT_EQ(0, close(memory));
+	EXPECT_FAIL(EBADF, FD, raw_register_fd(self->fd, self->domain, memory,
+					       0, PAGE, REMOTE_READ, &mr));
+	dev = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
+	if (dev < 0)
+		SKIP(return, "no /dev/udmabuf");
+	file = memfd_create("foreign", MFD_ALLOW_SEALING);
+	ASSERT_EQ(0, ftruncate(file, PAGE));
+	ASSERT_EQ(0, fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK));
+	foreign.memfd = file;
+	memory = ioctl(dev, UDMABUF_CREATE, &foreign);
+	ASSERT_LE(0, memory);
+	EXPECT_FAIL(EOPNOTSUPP, FOREIGN,
+		    raw_register_fd(self->fd, self->domain, memory, 0, PAGE,
+				    REMOTE_READ, &mr));
+	EXPECT_FAIL(EOPNOTSUPP, FOREIGN, raw_memory_dup(self->fd, memory));
+	close(memory);
+	close(file);
+	close(dev);
+}
+
+TEST_F(memory, I8_register_checks_range_flags_and_rights)
+{
+	int memory = raw_memory(self->fd, LEN, 0);
+	struct ib_memreg_mr_register mr;
+	int twin;
+
+#define TRY(_fd, _offset, _length, _access)				\
+	raw_register_fd(self->fd, self->domain, _fd, _offset, _length,	\
+			_access, &mr)
+	ASSERT_LE(0, memory);
+	twin = raw_memory_dup(self->fd, memory);
+	ASSERT_LE(0, twin);
+	EXPECT_FAIL(EINVAL, ZERO_LENGTH, TRY(memory, 0, 0, REMOTE_READ));
+	EXPECT_FAIL(EINVAL, RANGE, TRY(memory, 0, LEN + 1, REMOTE_READ));
+	EXPECT_FAIL(EINVAL, RANGE, TRY(memory, LEN, 1, REMOTE_READ));
+	EXPECT_FAIL(EINVAL, RANGE, TRY(memory, 1ULL << 50, 1, REMOTE_READ));
+	EXPECT_FAIL(EOVERFLOW, WRAPS, TRY(memory, ~0ULL, 2, REMOTE_READ));
+	EXPECT_FAIL(EINVAL, NOT_PMEM,
+		    TRY(memory, 0, LEN, IB_MEMREG_ACCESS_FLUSH_PERSISTENT));
+	EXPECT_FAIL(EACCES, READ_ONLY, TRY(twin, 0, LEN, LOCAL_WRITE));
+	EXPECT_FAIL(EINVAL, ACCESS, TRY(twin, 0, LEN, REMOTE_WRITE));
+#undef TRY
+	mr.flags = IB_MEMREG_MR_FD | IB_MEMREG_MR_SINGLE_KEY;
+	mr.access = REMOTE_READ;
+	mr.fd = memory;
+	EXPECT_FAIL(EOPNOTSUPP, SINGLE_KEY,
+		    raw_call(self->fd, IB_MEMREG_IOC_MR_REGISTER, &mr));
+	mr.flags = 0;
+	EXPECT_FAIL(EINVAL, RESERVED,
+		    raw_call(self->fd, IB_MEMREG_IOC_MR_REGISTER, &mr));
+	EXPECT_EQ(0, close(twin));
+	EXPECT_EQ(0, close(memory));
+}
+
+/* Nobody pins what nobody can take away. */
+TEST_F(memory, an_MR_pins_nothing_and_outlives_descriptor_and_mapping)
+{
+	int memory = raw_memory(self->fd, HUGE, 0);
+	struct ib_memreg_mr_register mr;
+	char *at;
+
+	ASSERT_LE(0, memory);
+	at = map_all(memory, HUGE, READ_WRITE);
+	ASSERT_NE(NULL, at);
+	ASSERT_EQ(0, raw_register_fd(self->fd, self->domain, memory, 0, HUGE,
+				     ACCESS, &mr));
+	RAW(mr_query, query, .mr_id = mr.out_mr_id);
+	EXPECT_EQ(0, vm_pin(0));
+	EXPECT_EQ(0, close(memory));
+	EXPECT_EQ(0, munmap(at, HUGE));
+	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_MR_QUERY, &query));
+	EXPECT_EQ(IB_MEMREG_MR_LIVE, query.out_state);
+	EXPECT_EQ(0, query.out_pinned);
+	EXPECT_EQ(0, query.out_addr);
+	EXPECT_EQ(HUGE, query.out_length);
+	EXPECT_EQ(0, raw_destroy(self->fd, mr.out_mr_id));
+}
+
+/* 8 MiB are more pages of 4096 bytes than a key has, and fewer huge ones. */
+TEST_F(memory, keys_are_made_of_large_pages)
+{
+	struct ib_memreg_memory_create cmd = { .length = 8 * MiB };
+	struct ib_memreg_mr_register mr;
+
+	ASSERT_EQ(0, create(self, &cmd));
+	ASSERT_EQ(0, raw_register_fd(self->fd, self->domain, cmd.out_fd, 0,
+				     8 * MiB, ACCESS, &mr));
+	if (cmd.out_block_shift == 21)
+		EXPECT_EQ(1, mr.out_segments);
+	EXPECT_EQ(0, raw_destroy(self->fd, mr.out_mr_id));
+	EXPECT_EQ(0, close(cmd.out_fd));
+}
+
+/*
+ * Charges
+ */
+
+static void be_nobody(struct __test_metadata *_metadata, size_t may_lock)
+{
+	struct rlimit limit = { .rlim_cur = may_lock, .rlim_max = may_lock };
+
+	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &limit));
+	ASSERT_EQ(0, setgroups(0, NULL));
+	ASSERT_EQ(0, setresuid(NOBODY, NOBODY, NOBODY));
+	/* A change of the user takes that back. */
+	ASSERT_EQ(0, prctl(PR_SET_PDEATHSIG, SIGKILL));
+}
+
+/* All that may be locked can be had, and not a page more. */
+static void all_is_free(struct __test_metadata *_metadata, int fd)
+{
+	int most = raw_memory(fd, MAY_LOCK, 0);
+
+	ASSERT_LE(0, most);
+	EXPECT_FAIL(ENOMEM, MEMLOCK, raw_memory(fd, PAGE, 0));
+	EXPECT_EQ(0, close(most));
+}
+
+/* Its descriptor and its mapping are gone, and the rest follows by itself. */
+TEST_F(memory, I7_the_user_is_charged_until_the_last_use_ends)
+{
+	struct ib_memreg_mr_register mr;
+	int memory, twin;
+	char *at;
+
+	IN_CHILD {
+		be_nobody(_metadata, MAY_LOCK);
+		all_is_free(_metadata, self->fd);
+		memory = raw_memory(self->fd, MAY_LOCK, 0);
+		ASSERT_LE(0, memory);
+		twin = raw_memory_dup(self->fd, memory);
+		ASSERT_LE(0, twin);
+		at = map_all(memory, MAY_LOCK, READ_WRITE);
+		ASSERT_NE(NULL, at);
+		ASSERT_EQ(0, raw_register_fd(self->fd, self->domain, memory, 0,
+					     MAY_LOCK, REMOTE_READ, &mr));
+		EXPECT_EQ(0, close(memory));
+		EXPECT_FAIL(ENOMEM, MEMLOCK, raw_memory(self->fd, PAGE, 0));
+		EXPECT_EQ(0, munmap(at, MAY_LOCK));
+		EXPECT_FAIL(ENOMEM, MEMLOCK, raw_memory(self->fd, PAGE, 0));
+		EXPECT_EQ(0, raw_destroy(self->fd, mr.out_mr_id));
+		EXPECT_FAIL(ENOMEM, MEMLOCK, raw_memory(self->fd, PAGE, 0));
+		EXPECT_EQ(0, close(twin));
+		all_is_free(_metadata, self->fd);
+	}
+}
+
+/* Without any right to lock memory there is none. */
+TEST_F(memory, who_may_lock_nothing_has_none)
+{
+	IN_CHILD {
+		be_nobody(_metadata, 0);
+		EXPECT_FAIL(EPERM, MEMLOCK, raw_memory(self->fd, PAGE, 0));
+	}
+}
+
+struct shared {
+	int ready[2];
+	int fd;
+	int memory;
+	__u32 domain;
+};
+
+/* A process that has all uses of memory that there are, until it is killed. */
+static void use_until_killed(struct shared *s, bool creates)
+{
+	struct ib_memreg_mr_register mr;
+	char *at;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	s->fd = raw_open_bound();
+	if (creates)
+		s->memory = raw_memory(s->fd, MAY_LOCK, 0);
+	at = map_all(s->memory, MAY_LOCK, READ_WRITE);
+	if (s->fd < 0 || !at || raw_domain(s->fd, &s->domain) ||
+	    raw_register_fd(s->fd, s->domain, s->memory, 0, MAY_LOCK, ACCESS,
+			    &mr) || raw_memory_dup(s->fd, s->memory) < 0)
+		_exit(1);
+	memset(at, 1, MAY_LOCK);
+	if (write(s->ready[1], "x", 1) == 1)
+		pause();
+	_exit(1);
+}
+
+static pid_t user_start(struct shared *s, bool creates)
+{
+	pid_t child;
+	char c;
+
+	child = fork();
+	if (!child)
+		use_until_killed(s, creates);
+	if (child < 0 || read(s->ready[0], &c, 1) != 1)
+		return -1;
+	return child;
+}
+
+static void user_kill(struct __test_metadata *_metadata, pid_t child)
+{
+	EXPECT_EQ(0, kill(child, SIGKILL));
+	EXPECT_EQ(child, waitpid(child, NULL, 0));
+}
+
+/* The sharer has the descriptor of the creator, who may be gone first. */
+TEST_F(memory, I7_SIGKILL_of_creator_and_sharer_in_either_order)
+{
+	bool creator_first;
+	pid_t pids[2];
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		creator_first = i;
+		IN_CHILD {
+			struct shared s;
+
+			be_nobody(_metadata, MAY_LOCK);
+			ASSERT_EQ(0, pipe2(s.ready, O_CLOEXEC));
+			s.memory = raw_memory(self->fd, MAY_LOCK, 0);
+			ASSERT_LE(0, s.memory);
+			pids[0] = user_start(&s, false);
+			ASSERT_LT(0, pids[0]);
+			pids[1] = user_start(&s, false);
+			ASSERT_LT(0, pids[1]);
+			EXPECT_EQ(0, close(s.memory));
+			user_kill(_metadata, pids[creator_first]);
+			EXPECT_FAIL(ENOMEM, MEMLOCK,
+				    raw_memory(self->fd, PAGE, 0));
+			user_kill(_metadata, pids[!creator_first]);
+			all_is_free(_metadata, self->fd);
+			pids[0] = user_start(&s, true);
+			ASSERT_LT(0, pids[0]);
+			EXPECT_FAIL(ENOMEM, MEMLOCK,
+				    raw_memory(self->fd, PAGE, 0));
+			user_kill(_metadata, pids[0]);
+			all_is_free(_metadata, self->fd);
+		}
+	}
+}
+
+/*
+ * What a peer reaches
+ */
+
+FIXTURE(memory_peer) {
+	struct link link;
+	struct stock *stock;
+	struct ring ring;
+	int memory;
+	int twin;
+	size_t length;
+	uint8_t *at;
+};
+
+FIXTURE_VARIANT(memory_peer) {
+	size_t length;
+	bool huge;
+};
+
+/* Blocks of several sizes; one block; blocks that are mapped huge. */
+FIXTURE_VARIANT_ADD(memory_peer, small_blocks) {
+	.length = LEN,
+};
+
+FIXTURE_VARIANT_ADD(memory_peer, one_block) {
+	.length = 16 * PAGE,
+};
+
+FIXTURE_VARIANT_ADD(memory_peer, huge_blocks) {
+	.length = 2 * HUGE,
+	.huge = true,
+};
+
+FIXTURE_SETUP(memory_peer)
+{
+	struct ib_memreg_queues queues = {
+		.max_send = 16,
+		.max_recv = 16,
+		.max_send_sge = 1,
+		.max_recv_sge = 1,
+	};
+
+	self->length = variant->length;
+	ASSERT_EQ(0, link_open(&self->link, self->length));
+	self->stock = &self->link.stock;
+	self->memory = raw_memory(self->link.fd, self->length, 0);
+	ASSERT_LE(0, self->memory);
+	self->twin = raw_memory_dup(self->link.fd, self->memory);
+	ASSERT_LE(0, self->twin);
+	self->at = (uint8_t *)(variant->huge ?
+			       map_huge(self->memory, self->length) :
+			       map_all(self->memory, self->length, READ_WRITE));
+	ASSERT_NE(NULL, self->at);
+	fill(self->at, self->length, 1);
+	ASSERT_EQ(0, ring_create(self->link.fd, &self->ring, 64, 64, 0, -1));
+	queues.send_ring_id = self->ring.id;
+	queues.recv_ring_id = self->ring.id;
+	ASSERT_EQ(0, link_up(&self->link, &queues, true));
+}
+
+FIXTURE_TEARDOWN(memory_peer)
+{
+	munmap(self->at, self->length);
+	close(self->memory);
+	close(self->twin);
+	link_close(&self->link);
+	ring_unmap(&self->ring);
+	EXPECT_EQ(0, vm_pin(0));
+}
+
+/* Edges of pages, of blocks and of the memory, and the middle of pages. */
+static const struct {
+	size_t offset, length;	/* length 0: to the end, less the offset */
+} ranges[] = {
+	{ 0, 0 }, { 1, 0 }, { PAGE - 1, 2 }, { PAGE, PAGE },
+	{ 7 * PAGE + 100, PAGE }, { 3 * PAGE - 3, 5 * PAGE + 6 },
+};
+
+/*
+ * The peer reads all bytes of a range, writes all of them, and nothing else has
+ * changed. What it wrote is of another fill.
+ */
+static void reach(struct __test_metadata *_metadata,
+		  FIXTURE_DATA(memory_peer) *self, size_t offset, size_t length,
+		  __u64 iova, __u32 rkey)
+{
+	struct stock *s = self->stock;
+
+	fill(self->at, self->length, 1);
+	memset(s->mem, 0, self->length);
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_read(s, offset, length, iova, rkey));
+	EXPECT_TRUE(filled(s->mem + offset, length, offset, 1));
+	fill(s->mem, self->length, 2);
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_write(s, offset, length, iova, rkey));
+	EXPECT_TRUE(filled(self->at, offset, 0, 1));
+	EXPECT_TRUE(filled(self->at + offset, length, offset, 2));
+	EXPECT_TRUE(filled(self->at + offset + length,
+			   self->length - offset - length, offset + length, 1));
+}
+
+TEST_F(memory_peer, I6_the_peer_reaches_every_byte_and_no_other)
+{
+	struct ib_memreg_mr_register mr;
+	size_t i, offset, length;
+
+	for (i = 0; i < ARRAY_LEN(ranges); i++) {
+		offset = ranges[i].offset;
+		length = ranges[i].length ?: self->length - 2 * offset;
+		ASSERT_EQ(0, raw_register_fd(self->link.fd, self->link.domain,
+					     self->memory, offset, length,
+					     ACCESS, &mr));
+		EXPECT_EQ(1, mr.out_segments);
+		reach(_metadata, self, offset, length, mr.iova, mr.out_rkey);
+		EXPECT_EQ(0, raw_destroy(self->link.fd, mr.out_mr_id));
+	}
+	/* A byte behind is out of reach, and one before it. */
+	ASSERT_EQ(0, raw_register_fd(self->link.fd, self->link.domain,
+				     self->memory, PAGE, PAGE, ACCESS, &mr));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  stock_write(self->stock, 0, PAGE, mr.iova + 1, mr.out_rkey));
+	EXPECT_TRUE(filled(self->at + 2 * PAGE, PAGE, 2 * PAGE, 1));
+}
+
+TEST_F(memory_peer, I6_a_byte_before_is_out_of_reach)
+{
+	struct ib_memreg_mr_register mr;
+
+	ASSERT_EQ(0, raw_register_fd(self->link.fd, self->link.domain,
+				     self->memory, PAGE, PAGE, ACCESS, &mr));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  stock_write(self->stock, 0, 8, mr.iova - 1, mr.out_rkey));
+	EXPECT_TRUE(filled(self->at, self->length, 0, 1));
+}
+
+TEST_F(memory_peer, atomics_windows_and_local_work_reach_it)
+{
+	struct ib_memreg_bind bind = {
+		.offset = PAGE - 8,
+		.length = PAGE,
+		.access = REMOTE_READ | REMOTE_WRITE,
+	};
+	struct ibv_send_wr add = {
+		.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		.wr.atomic.compare_add = 7,
+	};
+	struct ib_memreg_mr_register mr;
+	struct ib_memreg_wr wr;
+	union entry entry;
+	__u64 old, now;
+
+	ASSERT_EQ(0, raw_register_fd(self->link.fd, self->link.domain,
+				     self->memory, 0, self->length, ACCESS,
+				     &mr));
+	memcpy(&old, self->at + PAGE, sizeof(old));
+	add.wr.atomic.remote_addr = mr.iova + PAGE;
+	add.wr.atomic.rkey = mr.out_rkey;
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_do(self->stock, &add, 0, 8));
+	memcpy(&now, self->at + PAGE, sizeof(now));
+	EXPECT_EQ(old + 7, now);
+
+	bind.mr_id = mr.out_mr_id;
+	ASSERT_EQ(0, raw_windows(self->link.fd, self->link.domain, 2 * PAGE,
+				 &bind.window_id, 1));
+	ASSERT_EQ(0, raw_bind(self->link.fd, self->link.domain, &bind, 1));
+	reach(_metadata, self, PAGE - 8, PAGE, bind.out_iova, bind.out_rkey);
+	EXPECT_EQ(0, raw_revoke(self->link.fd, self->link.domain,
+				&bind.window_id, 1));
+
+	/* Out of it by a WRITE to the peer, and into it by a READ. */
+	wr = WR(WRITE, self->link.endpoint,
+		SGE(mr.out_mr_id, PAGE - 5, 2 * PAGE), .flags = SIGNALED,
+		.remote_addr = (uintptr_t)self->stock->mem,
+		.rkey = self->stock->mr->rkey);
+	fill(self->at, self->length, 3);
+	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1));
+	ASSERT_EQ(0, ring_next(&self->ring, &entry));
+	EXPECT_EQ(0, entry.cqe.status);
+	EXPECT_TRUE(filled(self->stock->mem, 2 * PAGE, PAGE - 5, 3));
+	wr.opcode = OP(READ);
+	fill(self->at, self->length, 4);
+	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1));
+	ASSERT_EQ(0, ring_next(&self->ring, &entry));
+	EXPECT_EQ(0, entry.cqe.status);
+	EXPECT_TRUE(filled(self->at, PAGE - 5, 0, 4));
+	EXPECT_TRUE(filled(self->at + PAGE - 5, 2 * PAGE, PAGE - 5, 3));
+	EXPECT_TRUE(filled(self->at + 3 * PAGE - 5,
+			   self->length - 3 * PAGE + 5, 3 * PAGE - 5, 4));
+}
+
+TEST_F(memory_peer, by_the_read_only_twin_the_peer_reads_and_does_not_write)
+{
+	struct ib_memreg_mr_register mr;
+	struct stock *s = self->stock;
+
+	ASSERT_EQ(0, raw_register_fd(self->link.fd, self->link.domain,
+				     self->twin, 0, self->length, REMOTE_READ,
+				     &mr));
+	memset(s->mem, 0, self->length);
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_read(s, 0, self->length, mr.iova,
+					     mr.out_rkey));
+	EXPECT_TRUE(filled(s->mem, self->length, 0, 1));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  stock_write(s, 0, 8, mr.iova, mr.out_rkey));
+	EXPECT_TRUE(filled(self->at, self->length, 0, 1));
+}
+
+/* Each has keys of its own; what ends one is nothing to the other. */
+TEST_F(memory_peer, a_process_that_shares_it_is_killed_and_the_peer_goes_on)
+{
+	struct ib_memreg_mr_register mr, other;
+	int second = raw_open_bound();
+	struct shared s = { .memory = self->memory };
+	__u32 domain;
+	pid_t child;
+
+	ASSERT_LE(0, second);
+	ASSERT_EQ(0, raw_domain(second, &domain));
+	ASSERT_EQ(0, raw_register_fd(self->link.fd, self->link.domain,
+				     self->memory, 0, self->length, ACCESS,
+				     &mr));
+	ASSERT_EQ(0, raw_register_fd(second, domain, self->memory, 0,
+				     self->length, ACCESS, &other));
+	EXPECT_NE(mr.out_rkey, other.out_rkey);
+	ASSERT_EQ(0, pipe2(s.ready, O_CLOEXEC));
+	if (self->length == MAY_LOCK) {
+		child = user_start(&s, false);
+		ASSERT_LT(0, child);
+		user_kill(_metadata, child);
+	}
+	EXPECT_EQ(0, raw_destroy(second, other.out_mr_id));
+	EXPECT_EQ(0, close(second));
+	reach(_metadata, self, 0, self->length, mr.iova, mr.out_rkey);
+	close(s.ready[0]);
+	close(s.ready[1]);
+}
+
+/* The application's own PD takes the mapping as any other memory. */
+TEST_F(memory_peer, a_stock_program_registers_the_mapping)
+{
+	struct ibv_mr *mr = ibv_reg_mr(self->stock->pd, self->at, self->length,
+				       IBV_ACCESS_LOCAL_WRITE |
+				       IBV_ACCESS_REMOTE_READ);
+
+	ASSERT_NE(NULL, mr);
+	EXPECT_EQ((long)(self->length / PAGE) +
+		  (long)(self->length / PAGE), vm_pin(0));
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST_HARNESS_MAIN
