@@ -30,7 +30,7 @@ static DEFINE_MUTEX(memreg_devices_lock);
 static struct ib_client memreg_client;
 
 /* Number of capabilities that QUERY tells. */
-#define MEMREG_CAPS	IB_MEMREG_CAP_CONTIGUOUS
+#define MEMREG_CAPS	IB_MEMREG_CAP_POOL
 
 static void memreg_device_put(struct memreg_device *mdev)
 {
@@ -336,6 +336,8 @@ static u32 memreg_device_caps(struct memreg_device *mdev,
 		CAP(MESSAGE, DEVICE, mdev->longest),
 		CAP_IF(WRITE_ORDER, order, DEVICE),
 		CAP(CONTIGUOUS, KERNEL, MEMREG_MEMORY_BLOCK_MAX),
+		CAP(DMABUF, NONE, 0),
+		CAP(POOL, FRWR, min_t(u32, IB_MEMREG_POOL_MAX, attrs->max_mr)),
 #undef CAP_IF
 #undef CAP
 	};

@@ -20,6 +20,7 @@
 #include "kapi.h"
 #include "memory.h"
 #include "memreg.h"
+#include "pool.h"
 #include "trace.h"
 
 /* What nobody waits for. */
@@ -137,6 +138,8 @@ union memreg_cmd {
 	struct ib_memreg_setup setup;
 	struct ib_memreg_submit submit;
 	struct ib_memreg_set_user_data set_user_data;
+	struct ib_memreg_pool_create pool_create;
+	struct ib_memreg_pool_recycle pool_recycle;
 	struct ib_memreg_memory_create memory_create;
 	struct ib_memreg_memory_dup memory_dup;
 };
@@ -212,6 +215,10 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 		     memreg_submit),
 	MEMREG_IOCTL(IB_MEMREG_IOC_SET_USER_DATA, ib_memreg_set_user_data,
 		     user_data, memreg_endpoint_set_user_data),
+	MEMREG_IOCTL(IB_MEMREG_IOC_POOL_CREATE, ib_memreg_pool_create,
+		     out_table_size, memreg_pool_create),
+	MEMREG_IOCTL(IB_MEMREG_IOC_POOL_RECYCLE, ib_memreg_pool_recycle,
+		     indices, memreg_pool_recycle),
 	MEMREG_IOCTL(IB_MEMREG_IOC_MEMORY_CREATE, ib_memreg_memory_create,
 		     reserved, memreg_memory_create),
 	MEMREG_IOCTL(IB_MEMREG_IOC_MEMORY_DUP, ib_memreg_memory_dup, reserved,

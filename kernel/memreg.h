@@ -17,6 +17,7 @@
  *				destroyed, and no handler takes memreg_file.lock
  *	memreg_queue.lock	submission; no memory of user space is touched
  *				with it held: nobody waits for user space there
+ *	memreg_pool.lock	keys of a pool; likewise, nothing of user space
  *	memreg_domain.sq_mutex	the line in front of the registration queue
  *	memreg_domain.kill_mutex  the line in front of its keys to be killed
  *	memreg_file.objects	the xarray's spinlock
@@ -113,6 +114,7 @@
 #define MEMREG_SPACES_BITS	8
 
 struct dma_buf;
+struct memreg_pool;
 struct memreg_scratch;
 struct memreg_stats;
 
@@ -1517,6 +1519,7 @@ extern const struct memreg_object_ops memreg_srq_ops;
  * @access: enum ib_memreg_access
  * @pinned: System pages that it adds to memreg_file.pinned
  * @windows: Windows bound to it
+ * @pool: What makes it a pool, or NULL
  * @nkeys: Number of @keys
  * @keys: Keyed segments, in order
  */
@@ -1531,10 +1534,16 @@ struct memreg_mr {
 	u32 access;
 	unsigned long pinned;
 	atomic_t windows;
+	struct memreg_pool *pool;
 	u32 nkeys;
 	struct memreg_key *keys;
 };
 
+struct memreg_mr *memreg_mr_begin(struct memreg_ucmd *ucmd,
+				  struct memreg_pool *pool);
+void memreg_mr_abort(struct memreg_file *file, struct memreg_mr *mr);
+void memreg_mr_publish(struct memreg_file *file, struct memreg_mr *mr);
+int memreg_mr_key_reason(struct memreg_ucmd *ucmd, int err);
 int memreg_mr_register(struct memreg_ucmd *ucmd);
 int memreg_mr_query(struct memreg_ucmd *ucmd);
 u32 memreg_access_supported(struct memreg_device *mdev);

@@ -16,6 +16,7 @@
 
 #include "memory.h"
 #include "memreg.h"
+#include "pool.h"
 #include "trace.h"
 
 /* Bytes under one key where a page list is one allocation of 16 bytes for
@@ -196,21 +197,40 @@ static u64 memreg_mr_key_span(struct memreg_mr *mr, u8 *shift)
 	return span;
 }
 
-/* Divide the MR's range among its keys. */
-static int memreg_mr_divide(struct memreg_mr *mr)
+static int memreg_mr_alloc_keys(struct memreg_mr *mr, u32 nkeys)
 {
-	u64 span, offset, mask, nkeys;
-	u8 shift;
-	u32 i;
-
-	span = memreg_mr_key_span(mr, &shift);
-	mask = BIT_ULL(shift) - 1;
-	nkeys = div64_u64((mr->iova & mask) + mr->length + span - 1, span);
 	mr->keys = kvcalloc(nkeys, sizeof(*mr->keys),
 			    GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!mr->keys)
 		return -ENOMEM;
 	mr->nkeys = nkeys;
+	return 0;
+}
+
+/* One key for each buffer. */
+static int memreg_mr_divide_pool(struct memreg_mr *mr)
+{
+	u32 i;
+
+	if (memreg_mr_alloc_keys(mr, mr->pool->count))
+		return -ENOMEM;
+	for (i = 0; i < mr->nkeys; i++)
+		memreg_pool_key(mr, i, &mr->keys[i]);
+	return 0;
+}
+
+/* Divide the MR's range among its keys. */
+static int memreg_mr_divide(struct memreg_mr *mr)
+{
+	u64 span, offset, mask;
+	u8 shift;
+	u32 i;
+
+	span = memreg_mr_key_span(mr, &shift);
+	mask = BIT_ULL(shift) - 1;
+	if (memreg_mr_alloc_keys(mr, div64_u64((mr->iova & mask) + mr->length +
+					       span - 1, span)))
+		return -ENOMEM;
 	for (i = 0, offset = 0; i < mr->nkeys; i++) {
 		struct memreg_key *key = &mr->keys[i];
 
@@ -256,7 +276,7 @@ static int memreg_mr_make_keys(struct memreg_mr *mr)
 	u32 done, n, i;
 	int ret;
 
-	ret = memreg_mr_divide(mr);
+	ret = mr->pool ? memreg_mr_divide_pool(mr) : memreg_mr_divide(mr);
 	if (ret)
 		return ret;
 	n = min_t(u32, mr->nkeys, IB_MEMREG_BATCH_MAX);
@@ -291,6 +311,24 @@ static void memreg_mr_count_pages(struct memreg_mr *mr)
 	atomic64_add(mr->pinned, &mr->domain->file->pinned);
 }
 
+/**
+ * memreg_mr_key_reason() - Say why the keys of an MR could not be made
+ * @ucmd: Call that wants them
+ * @err: What memreg_keys_make() failed with
+ *
+ * Return: @err.
+ */
+int memreg_mr_key_reason(struct memreg_ucmd *ucmd, int err)
+{
+	if (err == -EDQUOT)
+		ucmd->reason = IB_MEMREG_REASON_CGROUP;
+	else if (err == -EIO || err == -ENETDOWN)
+		ucmd->reason = IB_MEMREG_REASON_QUEUE;
+	else if (err == -ESTALE)
+		ucmd->reason = IB_MEMREG_REASON_STALE;
+	return err;
+}
+
 /* By keys of our own on pages that we have. */
 static int memreg_mr_make_own(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 {
@@ -305,12 +343,7 @@ static int memreg_mr_make_own(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_NOT_PMEM);
 	if (!(mr->access & MEMREG_ACCESS_REMOTE))
 		return 0;
-	ret = memreg_mr_make_keys(mr);
-	if (ret == -EDQUOT)
-		ucmd->reason = IB_MEMREG_REASON_CGROUP;
-	else if (ret == -EIO || ret == -ENETDOWN)
-		ucmd->reason = IB_MEMREG_REASON_QUEUE;
-	return ret;
+	return memreg_mr_key_reason(ucmd, memreg_mr_make_keys(mr));
 }
 
 /* By the driver under a single key; it pins, and charges, by itself. */
@@ -451,7 +484,10 @@ static int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 
 static void memreg_mr_free(struct memreg_mr *mr)
 {
+	if (mr->pool)
+		memreg_pool_die(mr->pool);
 	memreg_mr_unmake(mr);
+	memreg_pool_free(mr->pool);
 	memreg_domain_put(mr->domain);
 	kfree(mr);
 }
@@ -464,8 +500,10 @@ static void memreg_mr_segment(const struct memreg_mr *mr, u32 i,
 	memset(seg, 0, sizeof(*seg));
 	seg->iova = key->iova;
 	seg->length = key->length;
-	seg->lkey = key->lkey;
-	seg->rkey = key->rkey;
+	/* LIST may find keys of a pool that are being exchanged. */
+	seg->lkey = data_race(key->lkey);
+	/* Likewise. */
+	seg->rkey = data_race(key->rkey);
 }
 
 static int memreg_mr_respond(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
@@ -482,61 +520,109 @@ static int memreg_mr_respond(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 	return memreg_respond(ucmd, sizeof(*cmd));
 }
 
-/* Make an MR in a domain; takes over the caller's reference on success. */
-static int memreg_mr_create(struct memreg_ucmd *ucmd,
-			    struct memreg_domain *domain)
+/* Make an MR in a domain, of which the caller has a reference. */
+static struct memreg_mr *memreg_mr_create(struct memreg_ucmd *ucmd,
+					  struct memreg_domain *domain,
+					  struct memreg_pool *pool)
 {
 	struct memreg_mr *mr;
 	int ret;
 
 	mr = memreg_mr_alloc(ucmd, domain);
 	if (!mr)
-		return -ENOMEM;
+		return ERR_PTR(-ENOMEM);
+	mr->pool = pool;
 	ret = memreg_object_alloc(ucmd->file, &mr->obj, IB_MEMREG_OBJECT_MR);
 	if (ret)
 		goto err_free;
 	ret = memreg_mr_make(ucmd, mr);
 	if (ret)
 		goto err_abort;
-	ret = memreg_mr_respond(ucmd, mr);
-	if (ret) {
-		memreg_object_abort(ucmd->file, &mr->obj);
-		/* The caller puts the domain. */
-		refcount_inc(&domain->obj.users);
-		memreg_mr_free(mr);
-		return ret;
-	}
-	memreg_count(ucmd->mdev, IB_MEMREG_STAT_MRS_REGISTERED, 1);
-	trace_memreg_mr_register(mr);
-	memreg_object_finalize(ucmd->file, &mr->obj);
-	return 0;
+	refcount_inc(&domain->obj.users);
+	return mr;
 
 err_abort:
 	memreg_object_abort(ucmd->file, &mr->obj);
 err_free:
 	kfree(mr);
-	return ret;
+	return ERR_PTR(ret);
 }
 
-/* ioctl(IB_MEMREG_IOC_MR_REGISTER) */
-int memreg_mr_register(struct memreg_ucmd *ucmd)
+/**
+ * memreg_mr_begin() - Make an MR that nobody can find yet
+ * @ucmd: Call that asks for it, with a struct ib_memreg_mr_register
+ * @pool: What makes it a pool, or NULL; the MR's from now on, and freed if
+ *	there is to be none
+ *
+ * Return: the MR, to be published or aborted, or what MR_REGISTER fails with.
+ */
+struct memreg_mr *memreg_mr_begin(struct memreg_ucmd *ucmd,
+				  struct memreg_pool *pool)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 	struct memreg_domain *domain;
+	struct memreg_mr *mr;
 	int ret;
 
 	ret = memreg_mr_check_flags(ucmd);
 	if (!ret)
 		ret = memreg_mr_check_range(ucmd);
 	if (ret)
-		return ret;
+		goto err;
 	domain = memreg_domain_get(ucmd, cmd->domain_id);
-	if (IS_ERR(domain))
-		return PTR_ERR(domain);
-	ret = memreg_mr_create(ucmd, domain);
-	if (ret)
-		memreg_domain_put(domain);
-	return ret;
+	if (IS_ERR(domain)) {
+		ret = PTR_ERR(domain);
+		goto err;
+	}
+	mr = memreg_mr_create(ucmd, domain, pool);
+	memreg_domain_put(domain);
+	if (!IS_ERR(mr))
+		return mr;
+	ret = PTR_ERR(mr);
+err:
+	memreg_pool_free(pool);
+	return ERR_PTR(ret);
+}
+
+/**
+ * memreg_mr_abort() - Destroy an MR that nobody could find
+ * @file: Its file
+ * @mr: The MR
+ */
+void memreg_mr_abort(struct memreg_file *file, struct memreg_mr *mr)
+{
+	memreg_object_abort(file, &mr->obj);
+	memreg_mr_free(mr);
+}
+
+/**
+ * memreg_mr_publish() - Let users find an MR
+ * @file: Its file
+ * @mr: The MR
+ */
+void memreg_mr_publish(struct memreg_file *file, struct memreg_mr *mr)
+{
+	memreg_count(file->mdev, IB_MEMREG_STAT_MRS_REGISTERED, 1);
+	trace_memreg_mr_register(mr);
+	memreg_object_finalize(file, &mr->obj);
+}
+
+/* ioctl(IB_MEMREG_IOC_MR_REGISTER) */
+int memreg_mr_register(struct memreg_ucmd *ucmd)
+{
+	struct memreg_mr *mr;
+	int ret;
+
+	mr = memreg_mr_begin(ucmd, NULL);
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	ret = memreg_mr_respond(ucmd, mr);
+	if (ret) {
+		memreg_mr_abort(ucmd->file, mr);
+		return ret;
+	}
+	memreg_mr_publish(ucmd->file, mr);
+	return 0;
 }
 
 static int memreg_mr_copy_segments(struct memreg_mr *mr, u64 to, u32 room)
@@ -546,7 +632,12 @@ static int memreg_mr_copy_segments(struct memreg_mr *mr, u64 to, u32 room)
 	u32 i;
 
 	for (i = 0; i < min(room, mr->nkeys); i++) {
+		/* Not with the copy: nobody is to wait for user space. */
+		if (mr->pool && mutex_lock_killable(&mr->pool->lock))
+			return -EINTR;
 		memreg_mr_segment(mr, i, &seg);
+		if (mr->pool)
+			mutex_unlock(&mr->pool->lock);
 		if (copy_to_user(&segments[i], &seg, sizeof(seg)))
 			return -EFAULT;
 	}

@@ -50,6 +50,10 @@ _Static_assert(sizeof(struct ib_memreg_sge) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_wr) == 96, "layout");
 _Static_assert(sizeof(struct ib_memreg_submit) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_set_user_data) == 24, "layout");
+_Static_assert(sizeof(struct ib_memreg_pool_table) == 64, "layout");
+_Static_assert(sizeof(struct ib_memreg_pool_entry) == 16, "layout");
+_Static_assert(sizeof(struct ib_memreg_pool_create) == 80, "layout");
+_Static_assert(sizeof(struct ib_memreg_pool_recycle) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_memory_create) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_memory_dup) == 24, "layout");
 
@@ -113,6 +117,10 @@ static const struct call calls[] = {
 	CALL(SETUP, setup, RESERVED(setup)),
 	CALL(SUBMIT, submit, RESERVED(submit)),
 	CALL(SET_USER_DATA, set_user_data, NO_RESERVED),
+	CALL(POOL_CREATE, pool_create, RESERVED(pool_create),
+	     .flags = IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD),
+	CALL(POOL_RECYCLE, pool_recycle, NO_RESERVED,
+	     .flags = IB_MEMREG_RECYCLE_RELAXED),
 	CALL(MEMORY_CREATE, memory_create, RESERVED(memory_create),
 	     .flags = IB_MEMREG_MEMORY_CONTIGUOUS),
 	CALL(MEMORY_DUP, memory_dup, RESERVED(memory_dup)),
@@ -413,7 +421,7 @@ TEST_F(uapi, bind_device_tells_name_and_index)
 	EXPECT_STREQ(test_device(), query.out_name);
 	EXPECT_LE(1, query.out_ports);
 	/* Only the entries that there is room for are written. */
-	EXPECT_EQ(IB_MEMREG_CAP_CONTIGUOUS, query.count);
+	EXPECT_EQ(IB_MEMREG_CAP_POOL, query.count);
 	EXPECT_EQ(IB_MEMREG_CAP_KEY_PAGES, caps[0].cap);
 	EXPECT_EQ(0, caps[1].cap);
 	EXPECT_EQ(0, close(fd));

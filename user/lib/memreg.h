@@ -55,6 +55,9 @@ extern "C" {
 /** struct memreg - An open file that is bound to an RDMA device; opaque */
 struct memreg;
 
+/** struct memreg_pool - Buffers, each with a key of its own; opaque */
+struct memreg_pool;
+
 /** struct memreg_list - A walk over the live objects; opaque */
 struct memreg_list;
 
@@ -82,6 +85,27 @@ struct memreg_memory {
 	uint32_t blocks;
 	uint64_t length;
 	uint64_t block_size;
+};
+
+/**
+ * struct memreg_pool_attr - What a pool is to be
+ * @buffer_size: Bytes of a buffer, from 1
+ * @stride: Bytes from one buffer to the next; 0 for @buffer_size, or if @addr is
+ *	NULL, the next multiple of 64 bytes
+ * @count: Buffers, 1 to IB_MEMREG_CAP_POOL
+ * @access: enum ib_memreg_access of all of them
+ * @flags: 0, or IB_MEMREG_MR_UNGUARDED with @addr
+ * @node: As in memreg_memory_create(), if @addr is NULL
+ * @addr: Memory of the caller's, or NULL to have some made
+ */
+struct memreg_pool_attr {
+	size_t buffer_size;
+	size_t stride;
+	uint32_t count;
+	uint32_t access;
+	uint32_t flags;
+	int node;
+	void *addr;
 };
 
 /**
@@ -482,6 +506,112 @@ int memreg_mr_query(struct memreg *m, uint32_t mr, struct memreg_mr_info *info,
  * work requests that have not completed), -ENOENT, -ENODEV.
  */
 int memreg_mr_deregister(struct memreg *m, uint32_t mr);
+
+/*
+ * Pools
+ */
+
+/**
+ * memreg_pool_create() - Make buffers that are registered before they are used
+ * @m: The handle, which must stay open until the pool is destroyed
+ * @domain: Domain in which the keys are to work
+ * @attr: What it is to be
+ * @pool: The new pool, to be destroyed by memreg_pool_destroy()
+ *
+ * One call registers all buffers, with a key for each if there is remote
+ * access. The memory, if none is given, is a memory object, which a child of
+ * fork() does not have in its address space.
+ *
+ * A pool belongs to the process that made it: in a child each function fails
+ * with -ECHILD.
+ *
+ * Return: 0; -EINVAL (size, stride or count), -EOVERFLOW, -ENOMEM, -EMFILE,
+ * -ENFILE, and as memreg_memory_create() and memreg_mr_register().
+ */
+int memreg_pool_create(struct memreg *m, uint32_t domain,
+		       const struct memreg_pool_attr *attr,
+		       struct memreg_pool **pool);
+
+/**
+ * memreg_pool_destroy() - Destroy a pool
+ * @pool: The pool, or NULL; nobody else uses it any more
+ *
+ * When it returns 0, no key of a buffer works, and the memory that was made
+ * with the pool is unmapped.
+ *
+ * Return: 0; -EBUSY (windows are bound to it, or it is in work requests that
+ * have not completed), -ECHILD.
+ */
+int memreg_pool_destroy(struct memreg_pool *pool);
+
+/**
+ * memreg_pool_mr() - The MR that all buffers are parts of
+ * @pool: The pool
+ * @mr: Filled in: the id, for SGEs and windows, and the first buffer's address
+ *	and keys. The offset of a buffer in it is that of their addresses.
+ *
+ * Return: 0; -ECHILD.
+ */
+int memreg_pool_mr(const struct memreg_pool *pool, struct memreg_mr *mr);
+
+/**
+ * memreg_pool_take() - Take a buffer
+ * @pool: The pool
+ * @buffer: The buffer
+ *
+ * Makes no system call, waits for nobody, and is async-signal-safe. Like
+ * memreg_pool_give() and memreg_pool_entry() it leaves memreg_reason() as it
+ * is.
+ *
+ * Return: 0; -EAGAIN (none was free; one that another thread gives at the same
+ * time may have been missed), -ECHILD.
+ */
+int memreg_pool_take(struct memreg_pool *pool, void **buffer);
+
+/**
+ * memreg_pool_give() - Give a buffer back
+ * @pool: The pool
+ * @buffer: One that was taken, by whichever thread
+ *
+ * Makes no system call, waits for nobody, and is async-signal-safe. Peers who
+ * have the key of the buffer can go on using it: recycle it first if they are
+ * not to.
+ *
+ * Return: 0; -EINVAL (it is not a buffer of this pool, or not taken), -ECHILD.
+ */
+int memreg_pool_give(struct memreg_pool *pool, void *buffer);
+
+/**
+ * memreg_pool_entry() - What a peer must know to use a buffer
+ * @pool: The pool
+ * @buffer: One that was taken
+ * @grant: Filled in; its rkey is 0 if there is no remote access, or the pool's
+ *	device is gone
+ *
+ * Makes no system call, and is async-signal-safe.
+ *
+ * Return: 0; -EINVAL (it is not a buffer of this pool), -ECHILD.
+ */
+int memreg_pool_entry(struct memreg_pool *pool, const void *buffer,
+		      struct memreg_grant *grant);
+
+/**
+ * memreg_pool_recycle() - Give buffers other keys
+ * @pool: The pool
+ * @buffers: Buffers that the caller has taken, each once
+ * @count: Their number, 1 to IB_MEMREG_BATCH_MAX
+ * @flags: enum ib_memreg_recycle_flags, or 0
+ *
+ * When it returns 0, peers reach these buffers no more by the keys that they
+ * had, and packets in flight are through unless IB_MEMREG_RECYCLE_RELAXED is
+ * asked for; if it fails, those keys work still.
+ *
+ * Return: 0; -EINVAL (@count, a buffer is not taken or named twice, or there
+ * is no remote access), -ENOMEM, -ENOSPC, -EDQUOT, -ESTALE (the caller's memory
+ * went), -EIO, -ENETDOWN, -EINTR, -ENODEV, -ECHILD.
+ */
+int memreg_pool_recycle(struct memreg_pool *pool, void *const *buffers,
+			unsigned int count, uint32_t flags);
 
 /*
  * Windows: revocable grants on a part of an MR

@@ -184,6 +184,13 @@ static const struct reason reasons[] = {
 		"the descriptor is not open for writing",
 		"leave out IB_MEMREG_ACCESS_LOCAL_WRITE, or use the descriptor that memreg_memory_create() made"
 	},
+	[IB_MEMREG_REASON_STRIDE] = {
+		"the stride of the pool is less than the size of its buffers",
+		NULL },
+	[IB_MEMREG_REASON_POOL] = {
+		"the MR is no pool, or its buffers have no keys",
+		"make the pool with remote access" },
+	[IB_MEMREG_REASON_TWICE] = { "a buffer is named twice", NULL },
 };
 
 /* For failures to which the kernel gives no code, or one that says less */

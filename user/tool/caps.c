@@ -66,6 +66,9 @@ static const struct {
 		"write-order", YES_NO, "peers' writes are seen in order" },
 	[IB_MEMREG_CAP_CONTIGUOUS] = {
 		"contiguous", BYTES, "of memory in one block" },
+	[IB_MEMREG_CAP_DMABUF] = {
+		"dma-buf", YES_NO, "memory that others export" },
+	[IB_MEMREG_CAP_POOL] = { "pool", NUMBER, "buffers of a pool" },
 };
 
 static const char *backing_text(uint32_t backing)

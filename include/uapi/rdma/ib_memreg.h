@@ -96,6 +96,9 @@
 /** IB_MEMREG_BATCH_MAX - most entries in one call that takes an array */
 #define IB_MEMREG_BATCH_MAX	256
 
+/** IB_MEMREG_POOL_MAX - most buffers of a pool */
+#define IB_MEMREG_POOL_MAX	65536
+
 /** IB_MEMREG_RING_ENTRIES_MAX - most entries of a completion ring */
 #define IB_MEMREG_RING_ENTRIES_MAX	65536
 
@@ -218,6 +221,9 @@
  * @IB_MEMREG_REASON_FOREIGN: The dma-buf is not a memory object of memreg.
  * @IB_MEMREG_REASON_READ_ONLY: LOCAL_WRITE is asked for, and the descriptor is
  *	not open for writing.
+ * @IB_MEMREG_REASON_STRIDE: Buffers of a pool overlap.
+ * @IB_MEMREG_REASON_POOL: The MR is no pool, or one whose buffers have no keys.
+ * @IB_MEMREG_REASON_TWICE: A buffer is named twice.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE,
@@ -276,7 +282,10 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_NODE,
 	IB_MEMREG_REASON_FD,
 	IB_MEMREG_REASON_FOREIGN,
-	IB_MEMREG_REASON_READ_ONLY
+	IB_MEMREG_REASON_READ_ONLY,
+	IB_MEMREG_REASON_STRIDE,
+	IB_MEMREG_REASON_POOL,
+	IB_MEMREG_REASON_TWICE
 };
 
 /**
@@ -418,6 +427,9 @@ enum ib_memreg_backing {
  *	completions, which come behind what they tell of.
  * @IB_MEMREG_CAP_CONTIGUOUS: Bytes of memory in one block, at most: see
  *	MEMORY_CREATE.
+ * @IB_MEMREG_CAP_DMABUF: 1 if MR_REGISTER takes descriptors of dma-bufs that
+ *	others than memreg export.
+ * @IB_MEMREG_CAP_POOL: Buffers of a pool.
  */
 enum ib_memreg_cap {
 	IB_MEMREG_CAP_KEY_PAGES = 1,
@@ -445,7 +457,9 @@ enum ib_memreg_cap {
 	IB_MEMREG_CAP_URING,
 	IB_MEMREG_CAP_MESSAGE,
 	IB_MEMREG_CAP_WRITE_ORDER,
-	IB_MEMREG_CAP_CONTIGUOUS
+	IB_MEMREG_CAP_CONTIGUOUS,
+	IB_MEMREG_CAP_DMABUF,
+	IB_MEMREG_CAP_POOL
 };
 
 /**
@@ -1909,6 +1923,148 @@ struct ib_memreg_submit {
 };
 
 #define IB_MEMREG_IOC_SUBMIT		_IO(IB_MEMREG_IOC_MAGIC, 0x14)
+
+/** IB_MEMREG_POOL_VERSION - version of struct ib_memreg_pool_table */
+#define IB_MEMREG_POOL_VERSION	1
+
+/**
+ * enum ib_memreg_pool_state - State of a pool, in its table
+ * @IB_MEMREG_POOL_LIVE: It is there.
+ * @IB_MEMREG_POOL_DEAD: It is destroyed, and all rkeys are 0.
+ */
+enum ib_memreg_pool_state {
+	IB_MEMREG_POOL_LIVE,
+	IB_MEMREG_POOL_DEAD
+};
+
+/**
+ * struct ib_memreg_pool_table - What a pool's table begins with
+ * @version: IB_MEMREG_POOL_VERSION
+ * @count: Number of entries
+ * @entry_size: Bytes of each; the first one follows this structure
+ * @state: enum ib_memreg_pool_state
+ * @buffer_size: Bytes of a buffer
+ * @stride: Bytes from one buffer to the next
+ * @reserved: 0
+ */
+struct ib_memreg_pool_table {
+	__u32 version;
+	__u32 count;
+	__u32 entry_size;
+	__u32 state;
+	__aligned_u64 buffer_size;
+	__aligned_u64 stride;
+	__u32 reserved[8];
+};
+
+/**
+ * struct ib_memreg_pool_entry - A buffer, in a pool's table
+ * @iova: First I/O address
+ * @rkey: Remote key, or 0 without remote access
+ * @sequence: Odd while the other fields change; another even number afterwards
+ *
+ * To read an entry that somebody else may recycle: load @sequence (acquire),
+ * the fields, and, behind an acquire fence, @sequence again; start over if it
+ * is odd or has changed.
+ */
+struct ib_memreg_pool_entry {
+	__aligned_u64 iova;
+	__u32 rkey;
+	__u32 sequence;
+};
+
+/**
+ * struct ib_memreg_pool_create - ioctl(IB_MEMREG_IOC_POOL_CREATE)
+ * @size: sizeof(struct ib_memreg_pool_create)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: IB_MEMREG_MR_FD and IB_MEMREG_MR_UNGUARDED
+ * @domain_id: Domain in which the keys are to work
+ * @access: enum ib_memreg_access of all buffers
+ * @count: Number of buffers, 1 to IB_MEMREG_CAP_POOL
+ * @addr: Address or offset of the first buffer, as in MR_REGISTER
+ * @buffer_size: Bytes of a buffer, from 1 to IB_MEMREG_CAP_KEY_SPAN; a page of
+ *	4096 bytes less if @addr or @stride is no multiple of that
+ * @stride: In: bytes from one buffer to the next; 0 for @buffer_size. Out: the
+ *	same, or @buffer_size
+ * @fd: Descriptor of a memory object, with IB_MEMREG_MR_FD; otherwise 0
+ * @out_mr_id: Id of the new MR
+ * @out_table_fd: A descriptor of its table, close-on-exec and read-only
+ * @reserved: Must be 0
+ * @out_iova: First I/O address of the first buffer
+ * @out_table_size: Bytes to be mapped of @out_table_fd, by mmap(2) at offset 0
+ *	with MAP_SHARED
+ *
+ * Register memory as an MR that has a key for each of many buffers of one size,
+ * and none for what is between them. Work requests and windows name buffers by
+ * MR and offset; peers reach each by the key in its entry of the table, struct
+ * ib_memreg_pool_table. The MR is in all else like one of MR_REGISTER, and
+ * MR_QUERY tells the keys as its segments. Each key is an MR of the device, and
+ * counts in the rdma cgroup.
+ *
+ * Errors: EINVAL (count, size, stride, range), EOVERFLOW, EMFILE, ENFILE, and
+ * those of MR_REGISTER.
+ */
+struct ib_memreg_pool_create {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 domain_id;
+	__u32 access;
+	__u32 count;
+	__aligned_u64 addr;
+	__aligned_u64 buffer_size;
+	__aligned_u64 stride;
+	__s32 fd;
+	__u32 out_mr_id;
+	__s32 out_table_fd;
+	__u32 reserved;
+	__aligned_u64 out_iova;
+	__aligned_u64 out_table_size;
+};
+
+#define IB_MEMREG_IOC_POOL_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x19)
+
+/**
+ * enum ib_memreg_recycle_flags - Flags of POOL_RECYCLE
+ * @IB_MEMREG_RECYCLE_RELAXED: Don't wait for packets that the old keys have let
+ *	pass: where IB_MEMREG_CAP_STRICT_INVALIDATE is 0, a packet that was
+ *	accepted before may still be copied after the call returned.
+ */
+enum ib_memreg_recycle_flags {
+	IB_MEMREG_RECYCLE_RELAXED = 1 << 0
+};
+
+/**
+ * struct ib_memreg_pool_recycle - ioctl(IB_MEMREG_IOC_POOL_RECYCLE)
+ * @size: sizeof(struct ib_memreg_pool_recycle)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: enum ib_memreg_recycle_flags
+ * @mr_id: A pool
+ * @count: Number of buffers, 1 to IB_MEMREG_BATCH_MAX
+ * @out_index: After EINVAL: the entry of @indices that is bad, or @count if it
+ *	is none of them
+ * @indices: Pointer to an array of __u32: the buffers, each once
+ *
+ * Give buffers other keys. When the call returns the new ones are in the table,
+ * and the old ones are dead; a call that fails leaves all as they were. Both
+ * work for a moment, so as many MRs of the device more are needed. Windows and
+ * work requests do not use these keys, and go on. An rkey comes back late, as
+ * in struct ib_memreg_bind.
+ *
+ * Errors: ENOENT, EINVAL (count, an index, no pool, or no remote access),
+ * EFAULT, ENOMEM, ENOSPC, EDQUOT, ESTALE, EIO, ENETDOWN, EINTR, ENODEV.
+ */
+struct ib_memreg_pool_recycle {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 mr_id;
+	__u32 count;
+	__u32 out_index;
+	__aligned_u64 indices;
+};
+
+#define IB_MEMREG_IOC_POOL_RECYCLE	_IO(IB_MEMREG_IOC_MAGIC, 0x16)
 
 /**
  * enum ib_memreg_memory_flags - Flags of MEMORY_CREATE

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Pools: many buffers of one size, each with a key of its own.
+ *
+ * A pool is an MR like any other, but for how its range is divided among keys:
+ * one for each buffer, and none for what is between them. Work requests and
+ * windows name the buffers by MR and offset. Which buffer is in use is the
+ * user's business alone, and nothing here trusts what the user believes.
+ *
+ * The keys are in a table that the user maps and cannot write to, so a buffer
+ * that was taken is granted to a peer without a call. Recycling gives buffers
+ * other keys: all new keys work before they are in the table, and they are in
+ * the table before the first old one dies, so that a failure leaves the old
+ * ones as they were (I8).
+ */
+#include <linux/anon_inodes.h>
+#include <linux/bitmap.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
+
+#include "memreg.h"
+#include "pool.h"
+
+/**
+ * struct memreg_table - Memory that a user sees the keys of a pool in
+ * @refs: One of the pool, one of the file
+ * @size: Bytes that can be mapped
+ * @shared: What is there; written by us alone
+ */
+struct memreg_table {
+	refcount_t refs;
+	size_t size;
+	struct ib_memreg_pool_table *shared;
+};
+
+static_assert(sizeof(struct ib_memreg_pool_table) == 64);
+static_assert(sizeof(struct ib_memreg_pool_entry) == 16);
+
+/*
+ * The table
+ */
+
+static struct ib_memreg_pool_entry *
+memreg_table_entry(const struct memreg_table *table, u32 i)
+{
+	return (struct ib_memreg_pool_entry *)(table->shared + 1) + i;
+}
+
+static void memreg_table_put(struct memreg_table *table)
+{
+	if (!refcount_dec_and_test(&table->refs))
+		return;
+	vfree(table->shared);
+	kfree(table);
+}
+
+static struct memreg_table *memreg_table_new(const struct memreg_pool *pool)
+{
+	struct memreg_table *table;
+
+	table = kzalloc(sizeof(*table), GFP_KERNEL_ACCOUNT);
+	if (!table)
+		return NULL;
+	refcount_set(&table->refs, 1);
+	table->size = PAGE_ALIGN(sizeof(*table->shared) + pool->count *
+				 sizeof(struct ib_memreg_pool_entry));
+	table->shared = __vmalloc(table->size, GFP_KERNEL_ACCOUNT |
+					       __GFP_ZERO | __GFP_NOWARN);
+	if (!table->shared) {
+		kfree(table);
+		return NULL;
+	}
+	table->shared->version = IB_MEMREG_POOL_VERSION;
+	table->shared->count = pool->count;
+	table->shared->entry_size = sizeof(struct ib_memreg_pool_entry);
+	table->shared->buffer_size = pool->buffer_size;
+	table->shared->stride = pool->stride;
+	return table;
+}
+
+/* Put a key in the table. Whoever reads it meanwhile sees that it changes. */
+static void memreg_table_write(struct memreg_table *table, u32 i, u64 iova,
+			       u32 rkey)
+{
+	struct ib_memreg_pool_entry *entry = memreg_table_entry(table, i);
+
+	WRITE_ONCE(entry->sequence, entry->sequence + 1);
+	/* Pairs with the reader's: see struct ib_memreg_pool_entry. */
+	smp_wmb();
+	WRITE_ONCE(entry->iova, iova);
+	WRITE_ONCE(entry->rkey, rkey);
+	/* Pairs with the reader's first load. */
+	smp_store_release(&entry->sequence, entry->sequence + 1);
+}
+
+static int memreg_table_release(struct inode *inode, struct file *filp)
+{
+	memreg_table_put(filp->private_data);
+	return 0;
+}
+
+static vm_fault_t memreg_table_fault(struct vm_fault *vmf)
+{
+	struct memreg_table *table = vmf->vma->vm_private_data;
+	unsigned long offset = vmf->pgoff << PAGE_SHIFT;
+
+	if (offset >= table->size)
+		return VM_FAULT_SIGBUS;
+	vmf->page = vmalloc_to_page((void *)table->shared + offset);
+	get_page(vmf->page);
+	return 0;
+}
+
+static const struct vm_operations_struct memreg_table_vm_ops = {
+	.fault = memreg_table_fault,
+};
+
+/* The file is not open for writing, so neither is a mapping that is shared. */
+static int memreg_table_mmap(struct file *filp, struct vm_area_struct *vma)
+{
+	struct memreg_table *table = filp->private_data;
+
+	if (!(vma->vm_flags & VM_MAYSHARE) ||
+	    vma->vm_pgoff + vma_pages(vma) > table->size >> PAGE_SHIFT)
+		return -EINVAL;
+	/* The file, which the mapping keeps, keeps the table. */
+	vma->vm_private_data = table;
+	vma->vm_ops = &memreg_table_vm_ops;
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	return 0;
+}
+
+static const struct file_operations memreg_table_fops = {
+	.owner = THIS_MODULE,
+	.release = memreg_table_release,
+	.mmap = memreg_table_mmap,
+};
+
+static struct file *memreg_table_file(struct memreg_table *table)
+{
+	struct file *filp;
+
+	filp = anon_inode_getfile("[memreg-pool]", &memreg_table_fops, table,
+				  O_RDONLY);
+	if (!IS_ERR(filp))
+		refcount_inc(&table->refs);
+	return filp;
+}
+
+/*
+ * The pool
+ */
+
+/**
+ * memreg_pool_key() - Describe the key of a buffer
+ * @mr: The pool
+ * @i: Index of the buffer
+ * @key: Filled in
+ */
+void memreg_pool_key(const struct memreg_mr *mr, u32 i, struct memreg_key *key)
+{
+	const struct memreg_pool *pool = mr->pool;
+
+	*key = (struct memreg_key) {
+		.region = mr->region,
+		.offset = i * pool->stride,
+		.length = pool->buffer_size,
+		.iova = mr->iova + i * pool->stride,
+		.access = mr->access,
+	};
+}
+
+/**
+ * memreg_pool_die() - Take all keys out of the table, as they are to be killed
+ * @pool: The pool
+ */
+void memreg_pool_die(struct memreg_pool *pool)
+{
+	u32 i;
+
+	mutex_lock(&pool->lock);
+	WRITE_ONCE(pool->table->shared->state, IB_MEMREG_POOL_DEAD);
+	for (i = 0; i < pool->count; i++)
+		memreg_table_write(pool->table, i, 0, 0);
+	mutex_unlock(&pool->lock);
+}
+
+/**
+ * memreg_pool_free() - Free what makes an MR a pool
+ * @pool: It, or NULL
+ */
+void memreg_pool_free(struct memreg_pool *pool)
+{
+	if (!pool)
+		return;
+	if (pool->table)
+		memreg_table_put(pool->table);
+	bitmap_free(pool->chosen);
+	mutex_destroy(&pool->lock);
+	kfree(pool);
+}
+
+static struct memreg_pool *memreg_pool_new(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_pool_create *cmd = ucmd->cmd;
+	struct memreg_pool *pool;
+
+	pool = kzalloc(sizeof(*pool), GFP_KERNEL_ACCOUNT);
+	if (!pool)
+		return NULL;
+	mutex_init(&pool->lock);
+	pool->count = cmd->count;
+	pool->buffer_size = cmd->buffer_size;
+	pool->stride = cmd->stride;
+	pool->chosen = bitmap_zalloc(cmd->count, GFP_KERNEL_ACCOUNT);
+	pool->table = memreg_table_new(pool);
+	if (pool->chosen && pool->table)
+		return pool;
+	memreg_pool_free(pool);
+	return NULL;
+}
+
+/* Is a buffer in the reach of a key of small pages, wherever it is? */
+static bool memreg_pool_spans(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_pool_create *cmd = ucmd->cmd;
+	u64 pages = ucmd->mdev->max_pages;
+
+	if ((cmd->addr | cmd->stride) & (MEMREG_PAGE_SIZE - 1))
+		pages--;
+	return cmd->buffer_size <= pages << MEMREG_PAGE_SHIFT;
+}
+
+/* Check the shape and find the bytes from the first to the last buffer. */
+static int memreg_pool_check(struct memreg_ucmd *ucmd, u64 *length)
+{
+	struct ib_memreg_pool_create *cmd = ucmd->cmd;
+
+	if (cmd->flags & ~(IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD))
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	if (!cmd->count || cmd->count > IB_MEMREG_POOL_MAX)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	if (!cmd->buffer_size)
+		return memreg_fail(ucmd, -EINVAL,
+				   IB_MEMREG_REASON_ZERO_LENGTH);
+	if (!cmd->stride)
+		cmd->stride = cmd->buffer_size;
+	if (cmd->stride < cmd->buffer_size)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_STRIDE);
+	if (check_mul_overflow(cmd->stride, cmd->count - 1, length) ||
+	    check_add_overflow(*length, cmd->buffer_size, length))
+		return memreg_fail(ucmd, -EOVERFLOW, IB_MEMREG_REASON_WRAPS);
+	if (!memreg_pool_spans(ucmd))
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SPAN);
+	return 0;
+}
+
+/* Make the MR, which takes over the pool in any case. */
+static struct memreg_mr *memreg_pool_make_mr(struct memreg_ucmd *ucmd,
+					     struct memreg_pool *pool,
+					     u64 length)
+{
+	struct ib_memreg_pool_create *cmd = ucmd->cmd;
+	struct ib_memreg_mr_register reg = {
+		.flags = cmd->flags,
+		.domain_id = cmd->domain_id,
+		.access = cmd->access,
+		.addr = cmd->addr,
+		.length = length,
+		.fd = cmd->fd,
+	};
+	struct memreg_ucmd sub = *ucmd;
+	struct memreg_mr *mr;
+
+	sub.cmd = &reg;
+	mr = memreg_mr_begin(&sub, pool);
+	ucmd->reason = sub.reason;
+	return mr;
+}
+
+/* Fill in the table and the answer, and install what the answer names. */
+static int memreg_pool_respond(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+{
+	struct ib_memreg_pool_create *cmd = ucmd->cmd;
+	struct memreg_table *table = mr->pool->table;
+	struct file *filp;
+	int fd, ret;
+	u32 i;
+
+	for (i = 0; i < mr->pool->count; i++)
+		memreg_table_write(table, i, mr->iova + i * mr->pool->stride,
+				   mr->nkeys ? mr->keys[i].rkey : 0);
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	filp = memreg_table_file(table);
+	if (IS_ERR(filp)) {
+		put_unused_fd(fd);
+		return PTR_ERR(filp);
+	}
+	cmd->out_mr_id = mr->obj.id;
+	cmd->out_table_fd = fd;
+	cmd->out_table_size = table->size;
+	cmd->out_iova = mr->iova;
+	ret = memreg_respond(ucmd, sizeof(*cmd));
+	if (ret) {
+		fput(filp);
+		put_unused_fd(fd);
+		return ret;
+	}
+	fd_install(fd, filp);
+	return 0;
+}
+
+/* ioctl(IB_MEMREG_IOC_POOL_CREATE) */
+int memreg_pool_create(struct memreg_ucmd *ucmd)
+{
+	struct memreg_pool *pool;
+	struct memreg_mr *mr;
+	u64 length;
+	int ret;
+
+	ret = memreg_pool_check(ucmd, &length);
+	if (ret)
+		return ret;
+	pool = memreg_pool_new(ucmd);
+	if (!pool)
+		return -ENOMEM;
+	mr = memreg_pool_make_mr(ucmd, pool, length);
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	ret = memreg_pool_respond(ucmd, mr);
+	if (ret) {
+		memreg_mr_abort(ucmd->file, mr);
+		return ret;
+	}
+	memreg_mr_publish(ucmd->file, mr);
+	return 0;
+}
+
+/*
+ * Recycling
+ */
+
+/**
+ * struct memreg_recycle - Buffers that are to have other keys
+ * @keys: The fresh keys; then the old ones
+ * @batch: Pointers to them, in any order
+ * @indices: The buffers
+ */
+struct memreg_recycle {
+	struct memreg_key keys[IB_MEMREG_BATCH_MAX];
+	struct memreg_key *batch[IB_MEMREG_BATCH_MAX];
+	u32 indices[IB_MEMREG_BATCH_MAX];
+};
+
+/* Each buffer is in the pool, and named once. */
+static int memreg_recycle_check(struct memreg_ucmd *ucmd,
+				struct memreg_pool *pool, const u32 *indices)
+{
+	struct ib_memreg_pool_recycle *cmd = ucmd->cmd;
+	int ret = 0;
+	u32 i;
+
+	for (i = 0; i < cmd->count && !ret; i++) {
+		cmd->out_index = i;
+		if (indices[i] >= pool->count)
+			ret = memreg_fail(ucmd, -EINVAL,
+					  IB_MEMREG_REASON_RANGE);
+		else if (__test_and_set_bit(indices[i], pool->chosen))
+			ret = memreg_fail(ucmd, -EINVAL,
+					  IB_MEMREG_REASON_TWICE);
+	}
+	/* What failed was not chosen, or is by one before it. */
+	while (i--)
+		if (indices[i] < pool->count)
+			__clear_bit(indices[i], pool->chosen);
+	return ret;
+}
+
+/* Exchange the keys, and let users know of the new ones. */
+static void memreg_recycle_swap(struct memreg_mr *mr,
+				struct memreg_recycle *recycle, u32 count)
+{
+	u32 i, index;
+
+	for (i = 0; i < count; i++) {
+		index = recycle->indices[i];
+		swap(mr->keys[index], recycle->keys[i]);
+		recycle->batch[i] = &recycle->keys[i];
+		memreg_table_write(mr->pool->table, index,
+				   mr->keys[index].iova, mr->keys[index].rkey);
+	}
+}
+
+static int memreg_pool_do_recycle(struct memreg_ucmd *ucmd,
+				  struct memreg_mr *mr,
+				  struct memreg_recycle *recycle)
+{
+	struct ib_memreg_pool_recycle *cmd = ucmd->cmd;
+	int ret;
+	u32 i;
+
+	ret = memreg_recycle_check(ucmd, mr->pool, recycle->indices);
+	if (ret)
+		return ret;
+	for (i = 0; i < cmd->count; i++) {
+		memreg_pool_key(mr, recycle->indices[i], &recycle->keys[i]);
+		recycle->batch[i] = &recycle->keys[i];
+	}
+	ret = memreg_keys_make(mr->domain, recycle->batch, cmd->count);
+	if (ret)
+		return memreg_mr_key_reason(ucmd, ret);
+	memreg_recycle_swap(mr, recycle, cmd->count);
+	/* Of these, users can't know any more but from before. */
+	if (cmd->flags & IB_MEMREG_RECYCLE_RELAXED)
+		memreg_keys_revoke_relaxed(mr->domain, recycle->batch,
+					   cmd->count);
+	else
+		memreg_keys_revoke(mr->domain, recycle->batch, cmd->count);
+	return 0;
+}
+
+static int memreg_recycle_locked(struct memreg_ucmd *ucmd,
+				 struct memreg_mr *mr)
+{
+	struct ib_memreg_pool_recycle *cmd = ucmd->cmd;
+	struct memreg_recycle *recycle;
+	int ret = -EINTR;
+
+	if (!mr->pool || !mr->nkeys)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_POOL);
+	recycle = kvmalloc(sizeof(*recycle), GFP_KERNEL);
+	if (!recycle)
+		return -ENOMEM;
+	if (copy_from_user(recycle->indices, u64_to_user_ptr(cmd->indices),
+			   cmd->count * sizeof(u32))) {
+		ret = -EFAULT;
+	} else if (!mutex_lock_killable(&mr->pool->lock)) {
+		ret = memreg_pool_do_recycle(ucmd, mr, recycle);
+		mutex_unlock(&mr->pool->lock);
+	}
+	kvfree(recycle);
+	return ret;
+}
+
+/* ioctl(IB_MEMREG_IOC_POOL_RECYCLE) */
+int memreg_pool_recycle(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_pool_recycle *cmd = ucmd->cmd;
+	struct memreg_object *obj;
+	int ret;
+
+	if (cmd->flags & ~IB_MEMREG_RECYCLE_RELAXED)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (!cmd->count || cmd->count > IB_MEMREG_BATCH_MAX)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	obj = memreg_object_get(ucmd->file, cmd->mr_id, IB_MEMREG_OBJECT_MR);
+	if (!obj)
+		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
+	cmd->out_index = cmd->count;
+	ret = memreg_recycle_locked(ucmd,
+				    container_of(obj, struct memreg_mr, obj));
+	memreg_object_put(obj);
+	/* Which one it was is all that there is to tell. */
+	if (ret == -EINVAL && memreg_respond(ucmd, sizeof(*cmd)))
+		ret = -EFAULT;
+	return ret;
+}
