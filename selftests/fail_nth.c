@@ -423,6 +423,178 @@ TEST_F_TIMEOUT(fail_nth, I8_mr_register_single_key, 600)
 	sweep(_metadata, self, &op);
 }
 
+/* A huge block and small ones */
+#define MEMORY_LENGTH	((2UL << 20) + 5 * PAGE)
+
+static int call_memory_create(FIXTURE_DATA(fail_nth) *self)
+{
+	self->made_fd = raw_memory(self->fd, MEMORY_LENGTH, 0);
+	return self->made_fd < 0 ? self->made_fd : 0;
+}
+
+static int call_memory_contiguous(FIXTURE_DATA(fail_nth) *self)
+{
+	self->made_fd = raw_memory(self->fd, LENGTH,
+				   IB_MEMREG_MEMORY_CONTIGUOUS);
+	return self->made_fd < 0 ? self->made_fd : 0;
+}
+
+static int close_made_fd(FIXTURE_DATA(fail_nth) *self)
+{
+	return close(self->made_fd);
+}
+
+/* Where there is no descriptor to be had, that may be said. */
+static const int no_descriptor[] = { EMFILE, ENFILE, 0 };
+
+TEST_F_TIMEOUT(fail_nth, I8_memory_create, 600)
+{
+	static const struct op op = {
+		.call = call_memory_create,
+		.undo = close_made_fd,
+		.errors = no_descriptor,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_memory_create_contiguous, 600)
+{
+	static const struct op op = {
+		.call = call_memory_contiguous,
+		.undo = close_made_fd,
+		.errors = no_descriptor,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_memory_dup(FIXTURE_DATA(fail_nth) *self)
+{
+	int twin = raw_memory_dup(self->fd, self->made_fd);
+
+	return twin < 0 ? twin : close(twin);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_memory_dup, 600)
+{
+	static const struct op op = {
+		.prepare = call_memory_create,
+		.call = call_memory_dup,
+		.undo = close_made_fd,
+		.errors = no_descriptor,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_memory_mmap(FIXTURE_DATA(fail_nth) *self)
+{
+	self->mapped = mmap(NULL, MEMORY_LENGTH, PROT_READ | PROT_WRITE,
+			    MAP_SHARED, self->made_fd, 0);
+	return self->mapped == MAP_FAILED ? -errno : 0;
+}
+
+static int unmap_memory(FIXTURE_DATA(fail_nth) *self)
+{
+	/* As long as no fault is ordered, all of it can be had. */
+	memset(self->mapped, 1, MEMORY_LENGTH);
+	return munmap(self->mapped, MEMORY_LENGTH) ?: close(self->made_fd);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_memory_mmap, 300)
+{
+	static const struct op op = {
+		.prepare = call_memory_create,
+		.call = call_memory_mmap,
+		.undo = unmap_memory,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_register_fd(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_mr_register mr;
+	int ret;
+
+	ret = raw_register_fd(self->fd, self->domain, self->made_fd, 100,
+			      MEMORY_LENGTH - 200, LOCAL_WRITE | REMOTE_WRITE,
+			      &mr);
+	self->made = mr.out_mr_id;
+	return ret;
+}
+
+static int destroy_and_close(FIXTURE_DATA(fail_nth) *self)
+{
+	return destroy_made(self) ?: close(self->made_fd);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_register_fd, 600)
+{
+	static const struct op op = {
+		.prepare = call_memory_create,
+		.call = call_register_fd,
+		.undo = destroy_and_close,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_pool_create(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(pool_create, cmd, .flags = IB_MEMREG_MR_FD,
+	    .domain_id = self->domain, .access = LOCAL_WRITE | REMOTE_WRITE,
+	    .count = BATCH, .buffer_size = PAGE, .fd = self->made_fd);
+	int ret = raw_call(self->fd, IB_MEMREG_IOC_POOL_CREATE, &cmd);
+
+	if (ret)
+		return ret;
+	self->made = cmd.out_mr_id;
+	return close(cmd.out_table_fd);
+}
+
+static const int no_pool[] = { ENOSPC, EMFILE, ENFILE, EIO, 0 };
+
+TEST_F_TIMEOUT(fail_nth, I8_pool_create, 600)
+{
+	static const struct op op = {
+		.prepare = call_memory_create,
+		.call = call_pool_create,
+		.undo = destroy_and_close,
+		.errors = no_pool,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int prepare_pool(FIXTURE_DATA(fail_nth) *self)
+{
+	return call_memory_create(self) ?: call_pool_create(self);
+}
+
+static int call_pool_recycle(FIXTURE_DATA(fail_nth) *self)
+{
+	static const __u32 indices[] = { 1, 3, 5, 0 };
+	RAW(pool_recycle, cmd, .mr_id = self->made, .count = 4,
+	    .indices = (uintptr_t)indices);
+
+	return raw_call(self->fd, IB_MEMREG_IOC_POOL_RECYCLE, &cmd);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_pool_recycle, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_pool,
+		.call = call_pool_recycle,
+		.undo = destroy_and_close,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
 static int prepare_mr(FIXTURE_DATA(fail_nth) *self)
 {
 	return call_register_remote(self);

@@ -29,6 +29,9 @@
 
 #define DOMAINS		2
 #define MRS		8
+#define POOLS		2
+#define POOL_BUFFERS	8U
+#define MEMORY_LEN	(32 * PAGE)
 #define WINDOWS		12
 #define ENDPOINTS	6
 #define AREAS		4
@@ -36,7 +39,7 @@
 #define BATCH		4
 #define RINGS		2
 #define RING_ENTRIES	256
-#define CALLS		(_IOC_NR(IB_MEMREG_IOC_SUBMIT) + 1)
+#define CALLS		(_IOC_NR(IB_MEMREG_IOC_POOL_CREATE) + 1)
 #define PEERS		4	/* connections of the peer's that come up */
 
 /* Memory that comes and goes, far from where the kernel puts all other */
@@ -73,6 +76,7 @@ struct failure {
  * @files_done: Times that this was done
  * @domains: Ids of objects, 0 where there is none
  * @mrs: Likewise; MR i is on area i % AREAS
+ * @pools: Likewise, of POOL_BUFFERS buffers
  * @windows: As WINDOW() makes them
  * @bound: Windows of type 2B, likewise
  * @rings: Ids
@@ -102,6 +106,7 @@ struct shared {
 	_Atomic unsigned int files_done;
 	_Atomic __u32 domains[DOMAINS];
 	_Atomic __u32 mrs[MRS];
+	_Atomic __u32 pools[POOLS];
 	_Atomic __u64 windows[WINDOWS];
 	_Atomic __u64 bound[WINDOWS];
 	_Atomic __u32 rings[RINGS];
@@ -190,9 +195,18 @@ static const struct {
 	CALL(DESTROY, ENOENT, EBUSY, ENODEV),
 	CALL(DOMAIN_CREATE, ENODEV, EINVAL, ENETDOWN, EDQUOT, ENOMEM, ENOSPC,
 	     EIO),
-	CALL(MR_REGISTER, EINVAL, EOVERFLOW, EFAULT, EOPNOTSUPP, ENOMEM,
-	     ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EIO, ENETDOWN, EINTR,
+	CALL(POOL_CREATE, EBADF, EACCES, EINVAL, EOVERFLOW, EFAULT, EOPNOTSUPP,
+	     ENOMEM, ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EIO, ENETDOWN,
+	     EINTR, EMFILE, ENFILE, ENODEV),
+	CALL(POOL_RECYCLE, ENOENT, EINVAL, EFAULT, ENOMEM, ENOSPC, EDQUOT,
+	     ESTALE, EIO, ENETDOWN, EINTR, ENODEV),
+	CALL(MEMORY_CREATE, EINVAL, EOVERFLOW, ENOMEM, EPERM, EMFILE, ENFILE,
+	     EINTR, EFAULT, ENODEV),
+	CALL(MEMORY_DUP, EBADF, EOPNOTSUPP, ENOMEM, EMFILE, ENFILE, EFAULT,
 	     ENODEV),
+	CALL(MR_REGISTER, EBADF, EACCES, EINVAL, EOVERFLOW, EFAULT,
+	     EOPNOTSUPP, ENOMEM, ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EIO,
+	     ENETDOWN, EINTR, ENODEV),
 	CALL(MR_QUERY, ENOENT, EFAULT, ENODEV),
 	CALL(WINDOW_ALLOC, EINVAL, EOPNOTSUPP, ENOENT, ENOMEM, EFAULT, ENODEV),
 	CALL(WINDOW_BIND, EINVAL, EOVERFLOW, ENOENT, EBUSY, EACCES, EOPNOTSUPP,
@@ -450,6 +464,88 @@ static void do_deregister(struct worker *w)
 
 	if (NOTE(w, DESTROY, raw_destroy(fd, id)) != -EBUSY)
 		atomic_compare_exchange_strong(&shared->mrs[i], &id, 0);
+}
+
+/* Memory with all that there is to it, which goes in any order */
+static void do_create_memory(struct worker *w)
+{
+	struct ib_memreg_mr_register mr = {};
+	int memory, twin, ret;
+	__u32 domain;
+	char *at;
+
+	memory = raw_memory(fd, MEMORY_LEN, pick(w, 2));
+	if (NOTE(w, MEMORY_CREATE, memory < 0 ? memory : 0))
+		return;
+	twin = raw_memory_dup(fd, memory);
+	NOTE(w, MEMORY_DUP, twin < 0 ? twin : 0);
+	at = mmap(NULL, MEMORY_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, memory,
+		  0);
+	domain = domain_get(w);
+	ret = NOTE(w, MR_REGISTER,
+		   raw_register_fd(fd, domain, pick(w, 2) ? memory : twin,
+				   PAGE / 2, MEMORY_LEN - PAGE,
+				   some_access(w), &mr));
+	forget_domain(domain, ret);
+	close(memory);
+	if (at != MAP_FAILED) {
+		memset(at + pick(w, MEMORY_LEN / PAGE) * PAGE, 1, PAGE);
+		munmap(at, MEMORY_LEN);
+	}
+	if (!ret)
+		destroy(w, mr.out_mr_id);
+	if (twin >= 0)
+		close(twin);
+}
+
+/* Over an area of the owner's, or over memory that nobody else knows */
+static void do_create_pool(struct worker *w)
+{
+	RAW(pool_create, cmd, .domain_id = domain_get(w),
+	    .access = LOCAL_WRITE | REMOTE_READ, .count = POOL_BUFFERS,
+	    .buffer_size = AREA_LEN / POOL_BUFFERS,
+	    .addr = (uintptr_t)AREA(pick(w, AREAS)));
+	_Atomic __u32 *slot = &shared->pools[pick(w, POOLS)];
+	int ret;
+
+	if (pick(w, 2)) {
+		cmd.fd = raw_memory(fd, AREA_LEN, 0);
+		if (NOTE(w, MEMORY_CREATE, cmd.fd < 0 ? cmd.fd : 0))
+			return;
+		cmd.flags = IB_MEMREG_MR_FD;
+		cmd.addr = 0;
+	}
+	ret = NOTE(w, POOL_CREATE,
+		   raw_call(fd, IB_MEMREG_IOC_POOL_CREATE, &cmd));
+	forget_domain(cmd.domain_id, ret);
+	if (cmd.flags)
+		close(cmd.fd);
+	if (ret)
+		return;
+	close(cmd.out_table_fd);
+	destroy(w, atomic_exchange(slot, cmd.out_mr_id));
+}
+
+static void do_recycle(struct worker *w)
+{
+	__u32 indices[POOL_BUFFERS], i, id = shared->pools[pick(w, POOLS)];
+	RAW(pool_recycle, cmd, .flags = pick(w, 2), .mr_id = id,
+	    .count = 1 + pick(w, POOL_BUFFERS),
+	    .indices = (uintptr_t)indices);
+	int ret;
+
+	if (!id) {
+		do_create_pool(w);
+		return;
+	}
+	for (i = 0; i < POOL_BUFFERS; i++)
+		indices[i] = (i + cmd.count) % POOL_BUFFERS;
+	ret = NOTE(w, POOL_RECYCLE,
+		   raw_call(fd, IB_MEMREG_IOC_POOL_RECYCLE, &cmd));
+	if (ret == -ENOENT || ret == -ESTALE) {
+		forget(shared->pools, POOLS, id);
+		destroy(w, id);
+	}
 }
 
 static void do_query(struct worker *w)
@@ -1308,6 +1404,9 @@ static void do_kill_child(struct worker *w)
 static const struct action actions[] = {
 	ACTION(register),
 	ACTION(deregister),
+	ACTION(create_memory),
+	ACTION(create_pool),
+	ACTION(recycle),
 	ACTION(query),
 	ACTION(alloc_windows),
 	ACTION(free_window),
@@ -1659,6 +1758,7 @@ static pid_t fork_owner(struct __test_metadata *_metadata)
 
 	memset((void *)shared->domains, 0, sizeof(shared->domains));
 	memset((void *)shared->mrs, 0, sizeof(shared->mrs));
+	memset((void *)shared->pools, 0, sizeof(shared->pools));
 	memset((void *)shared->windows, 0, sizeof(shared->windows));
 	memset((void *)shared->bound, 0, sizeof(shared->bound));
 	memset((void *)shared->rings, 0, sizeof(shared->rings));
