@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the parts of the bench share. An operation is something that is
- * measured: memreg.c and data.c have those of memreg; verbs.c, verbs_data.c and
+ * measured: memreg.c, pool.c and data.c have those of memreg; verbs.c, verbs_data.c and
  * perftest.c what they are compared to; kapi.c both, in the kernel; and bench.c
  * the clock.
  */
@@ -12,6 +12,7 @@
 
 #define PIECE		65536UL		/* bytes of an MR or of a window */
 #define PIECES		256UL		/* as many windows are on one MR */
+#define LARGE_LENGTH	(256UL << 20)	/* of an MR that is large */
 
 /**
  * struct op - Something to be measured
@@ -43,6 +44,7 @@ struct op {
 };
 
 extern const struct op memreg_ops[];
+extern const struct op pool_ops[];
 extern const struct op data_ops[];
 extern const struct op verbs_ops[];
 extern const struct op verbs_data_ops[];

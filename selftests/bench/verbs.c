@@ -11,6 +11,7 @@
 #include <string.h>
 #include <infiniband/verbs.h>
 
+#include "../memreg_fixture.h"
 #include "bench.h"
 
 #define REMOTE	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |	\
@@ -62,6 +63,62 @@ static int mr_run(const struct op *op)
 		return fail("ibv_reg_mr", errno);
 	if (ibv_dereg_mr(mr))
 		return fail("ibv_dereg_mr", errno);
+	return 0;
+}
+
+/* So many MRs at once, which are deregistered when nobody counts. */
+#define MANY	1024
+
+static struct ibv_mr *many[MANY];
+
+static int many_run(const struct op *op)
+{
+	unsigned int i;
+
+	for (i = 0; i < op->each; i++) {
+		many[i] = ibv_reg_mr(pd, mr_memory(), PIECE, REMOTE);
+		if (!many[i])
+			return fail("ibv_reg_mr", errno);
+	}
+	return 0;
+}
+
+static int many_finish(const struct op *op)
+{
+	unsigned int i;
+
+	for (i = 0; i < op->each; i++)
+		if (ibv_dereg_mr(many[i]))
+			return fail("ibv_dereg_mr", errno);
+	return 0;
+}
+
+/* Huge pages, which are there only as long as they are needed. */
+static void *large;
+
+static int large_prepare(const struct op *op)
+{
+	(void)op;
+	large = memory_huge(LARGE_LENGTH);
+	return large ? open_device() : fail("memory", ENOMEM);
+}
+
+static int large_run(const struct op *op)
+{
+	struct ibv_mr *mr = ibv_reg_mr(pd, large, LARGE_LENGTH, REMOTE);
+
+	(void)op;
+	if (!mr)
+		return fail("ibv_reg_mr", errno);
+	if (ibv_dereg_mr(mr))
+		return fail("ibv_dereg_mr", errno);
+	return 0;
+}
+
+static int large_finish(const struct op *op)
+{
+	(void)op;
+	mem_free(large, LARGE_LENGTH);
 	return 0;
 }
 
@@ -263,6 +320,11 @@ const struct op verbs_ops[] = {
 	MR("4k", 4096),
 	MR("64k", PIECE),
 	MR("1m", 1 << 20),
+	{ .name = "verbs_reg_1024x64k", .setup = mr_setup, .run = many_run,
+	  .finish = many_finish, .each = MANY, .alone = 1, .large = 1 },
+	{ .name = "verbs_mr_256m_huge", .prepare = large_prepare,
+	  .run = large_run, .finish = large_finish, .each = 1, .alone = 1,
+	  .large = 1 },
 	MW2("single", 1),
 	MW2("batch32", BATCH),
 	{ .name = NULL }
