@@ -23,7 +23,8 @@ says() {
 	shift 2
 	blk "$@" >"$SAID.now" 2>&1 || now=$?
 	cat "$SAID.now"
-	[ "$now" = "$status" ] && grep -q -- "$word" "$SAID.now"
+	[ "$now" = "$status" ] &&
+		{ [ -z "$word" ] || grep -q -- "$word" "$SAID.now"; }
 }
 
 # The module that was built, which the tool finds only if it is installed.
