@@ -621,6 +621,7 @@ TEST_F(memory_peer, I6_the_peer_reaches_every_byte_and_no_other)
 		reach(_metadata, self, offset, length, mr.iova, mr.out_rkey);
 		EXPECT_EQ(0, raw_destroy(self->link.fd, mr.out_mr_id));
 	}
+	fill(self->at, self->length, 1);
 	/* A byte behind is out of reach, and one before it. */
 	ASSERT_EQ(0, raw_register_fd(self->link.fd, self->link.domain,
 				     self->memory, PAGE, PAGE, ACCESS, &mr));
