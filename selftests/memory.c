@@ -80,7 +80,8 @@ static int try_create(FIXTURE_DATA(memory) *self, __u64 length, __u32 flags,
 /* Map all of it at a multiple of HUGE. */
 static char *map_huge(int memory, size_t length)
 {
-	char *at = mmap(NULL, length + HUGE, PROT_NONE,
+	/* Above, mappings that have gone may have left a page table. */
+	char *at = mmap(NULL, length + 2 * HUGE, PROT_NONE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (at == MAP_FAILED)

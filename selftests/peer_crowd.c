@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A crowd of peers at one process, and what it does to another process: the
- * ends of others' connections don't wait for it, what waits at listeners is
- * charged to whoever made them, and there is a limit to it.
+ * A crowd of peers that ask a listener: what waits there is charged to the process
+ * that made the listener, and there is a limit to listeners.
  *
  * The crowd is of librdmacm alone, in a process in the peer's network namespace,
- * and its owner is another process. The test is their neighbour.
+ * and the listener is in another process.
  *
  * time limit: 400
  */
@@ -19,17 +18,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include "peer.h"
 #include "data.h"
 
-/* Connections of the neighbour, which end one after the other. */
-#define LINKS		5
-/* What that may take beside a crowd, as a multiple of what it takes without */
-#define TIMES		5
-#define SHORT		8
-#define LONG		64
 #define CGROUP		"/sys/fs/cgroup/crowd"
 
 /* A process that is told when to go on, and tells how far it has come */
@@ -79,17 +71,6 @@ static void child_start(struct __test_metadata *_metadata, struct child *c,
 	c->from = from[0];
 }
 
-/* How it ended, as wait(2) has it; ~0 if it has not */
-static unsigned int child_status(struct child *c)
-{
-	int status;
-
-	if (waitpid(c->pid, &status, WNOHANG) != c->pid)
-		return ~0U;
-	c->pid = 0;
-	return (unsigned int)status;
-}
-
 static void child_end(struct child *c)
 {
 	if (c->pid <= 0)
@@ -100,46 +81,6 @@ static void child_end(struct child *c)
 	close(c->from);
 	c->pid = 0;
 }
-
-/*
- * The crowd's owner: each connection has a receive that is too short
- */
-
-static int owner_accepts(int fd, __u32 domain, __u32 mr,
-			 const struct ib_memreg_queues *queues, __u32 endpoint)
-{
-	struct ib_memreg_wr recv = WR(RECV, endpoint, SGE(mr, 0, SHORT));
-
-	return raw_setup(fd, endpoint, domain, queues) ?:
-	       raw_submit(fd, &recv, 1) ?: raw_accept(fd, endpoint, domain);
-}
-
-static void run_owner(int in, int out, unsigned int entries)
-{
-	struct ib_memreg_queues queues = { .max_recv = 1, .max_recv_sge = 1 };
-	struct ib_memreg_event event;
-	struct ring ring;
-	__u32 domain, mr;
-	__be16 port;
-	void *mem = mem_alloc(PAGE);
-	int fd = raw_open_bound();
-
-	(void)in;
-	if (raw_domain(fd, &domain) || raw_listen(fd, &port) ||
-	    raw_register(fd, domain, mem, PAGE, LOCAL_WRITE, &mr) ||
-	    ring_create(fd, &ring, entries, 64, 0, -1))
-		_exit(1);
-	queues.recv_ring_id = ring.id;
-	child_tell(out, port);
-	while (read(fd, &event, sizeof(event)) == sizeof(event))
-		if (event.type == IB_MEMREG_EVENT_CONNECT_REQUEST &&
-		    owner_accepts(fd, domain, mr, &queues, event.endpoint_id))
-			_exit(1);
-}
-
-/*
- * The crowd: each sends one message, which is too long, and never leaves
- */
 
 static struct sockaddr *owner_address(struct sockaddr_in *in, __be16 port)
 {
@@ -161,92 +102,10 @@ static struct rdma_cm_id *crowd_resolve(__be16 port)
 	return id;
 }
 
-static void crowd_connect(struct rdma_cm_id *id, struct ibv_cq *cq)
-{
-	struct ibv_qp_init_attr attr = {
-		.send_cq = cq,
-		.recv_cq = cq,
-		.cap = { .max_send_wr = 1, .max_recv_wr = 1,
-			 .max_send_sge = 1, .max_recv_sge = 1 },
-		.qp_type = IBV_QPT_RC,
-		.sq_sig_all = 1,
-	};
-	struct rdma_conn_param param = { .retry_count = 7 };
-
-	if (rdma_create_qp(id, NULL, &attr) || rdma_connect(id, &param))
-		_exit(3);
-}
-
-static void crowd_send(struct rdma_cm_id *id, const struct ibv_mr *mr)
-{
-	struct ibv_sge sge = { (uintptr_t)mr->addr, LONG, mr->lkey };
-	struct ibv_send_wr *bad, wr = {
-		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
-	};
-
-	if (ibv_post_send(id->qp, &wr, &bad))
-		_exit(4);
-}
-
-/* All of them have been refused. */
-static void crowd_await(struct ibv_cq *cq, unsigned int n)
-{
-	struct ibv_wc wc;
-	int got;
-
-	while (n) {
-		got = ibv_poll_cq(cq, 1, &wc);
-		if (got < 0 || (got && wc.status != IBV_WC_REM_INV_REQ_ERR))
-			_exit(5);
-		n -= got;
-		if (!got)
-			usleep(1000);
-	}
-}
-
-static void run_crowd(int in, int out, unsigned int n)
-{
-	struct rdma_cm_id **ids = calloc(n, sizeof(*ids));
-	__be16 port = (__be16)child_hear(in);
-	struct ibv_cq *cq = NULL;
-	struct ibv_mr *mr = NULL;
-	unsigned int i;
-
-	if (enter_namespace("memreg-peer"))
-		_exit(6);
-	for (i = 0; i < n; i++) {
-		ids[i] = crowd_resolve(port);
-		if (!cq)
-			cq = ibv_create_cq(ids[i]->verbs, (int)n, NULL, NULL,
-					   0);
-		if (!cq)
-			_exit(7);
-		crowd_connect(ids[i], cq);
-		if (!mr)
-			mr = ibv_reg_mr(ids[i]->qp->pd, mem_alloc(PAGE), PAGE,
-					0);
-		if (!mr)
-			_exit(8);
-	}
-	child_tell(out, n);
-	child_hear(in);
-	for (i = 0; i < n; i++)
-		crowd_send(ids[i], mr);
-	crowd_await(cq, n);
-	child_tell(out, n);
-	child_hear(in);
-}
-
-/*
- * The neighbour
- */
-
 FIXTURE(crowd)
 {
 	struct child owner;
 	struct child peers;
-	struct link links[LINKS];
-	struct ring rings[LINKS];
 };
 
 FIXTURE_SETUP(crowd)
@@ -258,89 +117,6 @@ FIXTURE_TEARDOWN(crowd)
 {
 	child_end(&self->peers);
 	child_end(&self->owner);
-}
-
-static void links_up(struct __test_metadata *_metadata,
-		     FIXTURE_DATA(crowd) *self)
-{
-	struct ib_memreg_queues queues = {
-		.max_send = 8, .max_recv = 8,
-		.max_send_sge = 1, .max_recv_sge = 1,
-	};
-	unsigned int i;
-
-	for (i = 0; i < LINKS; i++) {
-		queues.send_ring_id = self->rings[i].id;
-		queues.recv_ring_id = self->rings[i].id;
-		ASSERT_EQ(0, link_up(&self->links[i], &queues, false));
-	}
-}
-
-static int64_t now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
-}
-
-/* How long it takes to end all of them: microseconds */
-static int64_t links_down(struct __test_metadata *_metadata,
-			  FIXTURE_DATA(crowd) *self)
-{
-	int64_t begun = now_us(), took;
-	unsigned int i;
-
-	for (i = 0; i < LINKS; i++)
-		ASSERT_EQ(0, raw_disconnect(self->links[i].fd,
-					    self->links[i].endpoint));
-	took = now_us() - begun;
-	for (i = 0; i < LINKS; i++)
-		stock_disconnect(&self->links[i].stock);
-	return took;
-}
-
-static void crowd_gather(struct __test_metadata *_metadata,
-			 FIXTURE_DATA(crowd) *self, unsigned int n)
-{
-	unsigned int port;
-
-	child_start(_metadata, &self->owner, run_owner, 8192);
-	port = child_hear(self->owner.from);
-	ASSERT_NE(~0U, port);
-	child_start(_metadata, &self->peers, run_crowd, n);
-	child_tell(self->peers.to, port);
-	ASSERT_EQ(n, child_hear(self->peers.from)) {
-		TH_LOG("the owner ended with %#x, the crowd with %#x",
-		       child_status(&self->owner), child_status(&self->peers));
-	}
-}
-
-/* At full counts more of them than a workqueue runs at a time */
-TEST_F_TIMEOUT(crowd, disconnect_does_not_wait_for_ill_behaved_peers, SOAK_S)
-{
-	unsigned int i, n = test_full() ? 3000 : debug_kernel() ? 100 : 300;
-	int64_t alone, beside;
-
-	for (i = 0; i < LINKS; i++) {
-		ASSERT_EQ(0, link_open(&self->links[i], PAGE));
-		ASSERT_EQ(0, ring_create(self->links[i].fd, &self->rings[i],
-					 16, 64, 0, -1));
-	}
-	crowd_gather(_metadata, self, n);
-	links_up(_metadata, self);
-	alone = links_down(_metadata, self);
-	links_up(_metadata, self);
-	child_tell(self->peers.to, 0);
-	ASSERT_EQ(n, child_hear(self->peers.from));
-	beside = links_down(_metadata, self);
-	TH_LOG("%u disconnects took %lld us, beside %u peers %lld us", LINKS,
-	       (long long)alone, n, (long long)beside);
-	EXPECT_GE(TIMES * alone, beside);
-	for (i = 0; i < LINKS; i++) {
-		link_close(&self->links[i]);
-		ring_unmap(&self->rings[i]);
-	}
 }
 
 /*

@@ -26,7 +26,7 @@
 #include "../memreg_fixture.h"
 #include "bench.h"
 
-#define OPS_MAX		64
+#define OPS_MAX		128
 #define ROUNDS_MAX	10000
 #define FEWER_MAX	32
 
@@ -237,9 +237,15 @@ static int wanted(const struct op *op, char **names)
 
 static void list(const struct op *ops, char **names)
 {
-	for (; ops->name && nr_results < OPS_MAX; ops++)
-		if (wanted(ops, names))
-			results[nr_results++].op = ops;
+	for (; ops->name; ops++) {
+		if (!wanted(ops, names))
+			continue;
+		if (nr_results == OPS_MAX) {
+			fprintf(stderr, "there is no room for %s\n", ops->name);
+			exit(1);
+		}
+		results[nr_results++].op = ops;
+	}
 }
 
 static int number(const char *word, unsigned int *n, unsigned int max)

@@ -58,10 +58,13 @@ static void trim(char *all, size_t all_length, char *at, size_t length)
 		munmap(at + length, (size_t)(all + all_length - at) - length);
 }
 
-/* Map it at an address that huge entries can map, in a place of our own */
+/*
+ * Map it at an address that huge entries can map, in a place of our own. The top of
+ * that is left free: mappings that were there may have left a page table.
+ */
 static void *map_aligned(int fd, size_t length, int prot)
 {
-	size_t all_length = length + HUGE_SIZE;
+	size_t all_length = length + 2 * HUGE_SIZE;
 	char *all, *at;
 
 	all = mmap(NULL, all_length, PROT_NONE,
