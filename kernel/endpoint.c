@@ -19,8 +19,8 @@
  *	CONNECTED	Both sides agreed.
  *	CLOSED		It is over, or it never came up. That is final.
  *
- * Whoever sees the end of a connection (a handler, an asynchronous event of
- * the QP in any context, a completion, the user) asks for it, and a worker takes
+ * Whoever sees the end of a connection (a handler, an asynchronous event of the
+ * QP in any context, a completion, the user) asks for it, and a worker takes
  * the endpoint through its end in stages: see closing.c.
  *
  * Who may do what where
@@ -1065,7 +1065,7 @@ static int memreg_endpoint_handler(struct rdma_cm_id *id,
 		memreg_endpoint_rejected(ep, event);
 		break;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
-		/* Too late: there is no QP any more that the RDMA CM would use. */
+		/* Too late: there is no QP that the RDMA CM would use. */
 		rdma_reject(id, NULL, 0, IB_CM_REJ_CONSUMER_DEFINED);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:

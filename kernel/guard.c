@@ -566,6 +566,7 @@ static void memreg_space_remove(struct memreg_region *region)
 	spin_unlock(&region->mdev->frwr_lock);
 	/* Pairs with memreg_space_done(). */
 	wait_var_event(&space->looking,
+		       /* Pairs with memreg_space_done(). */
 		       smp_load_acquire(&space->looking) != region);
 }
 

@@ -828,6 +828,7 @@ int memreg_frwr_shrinker(struct memreg_device *mdev);
 static inline enum memreg_frwr_state
 memreg_frwr_state(const struct memreg_frwr *frwr)
 {
+	/* Pairs with memreg_kill_done(). */
 	return smp_load_acquire(&frwr->state);
 }
 

@@ -406,7 +406,7 @@ static void memreg_queue_give(struct memreg_queue *queue, u32 count)
 	/* Nobody frees the queue before the ring's lock is let go of. */
 	if (atomic_sub_return(count, &queue->posted))
 		return;
-	/* Atomics that return are full barriers: a step that waits has looked. */
+	/* Atomics that return are full barriers: a waiting step has looked. */
 	if (queue->ep && READ_ONCE(queue->ep->closing.draining))
 		memreg_closing_step(queue->ep);
 }

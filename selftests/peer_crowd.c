@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A crowd of peers that ask a listener: what waits there is charged to the process
- * that made the listener, and there is a limit to listeners.
+ * A crowd of peers that ask a listener: what waits there is charged to the
+ * process that made the listener, and there is a limit to listeners.
  *
- * The crowd is of librdmacm alone, in a process in the peer's network namespace,
- * and the listener is in another process.
+ * The crowd is of librdmacm alone, in a process in the peer's network
+ * namespace, and the listener is in another process.
  *
  * time limit: 400
  */

@@ -392,7 +392,7 @@ TEST(codes_have_names)
 		EXPECT_STRNE(memreg_reason_text(9999), memreg_reason_text(i));
 }
 
-/* A READ takes no buffer of the peer's, and only what has a key can lack one. */
+/* A READ takes no buffer of the peer's; only what has a key can lack one. */
 TEST(reasons_fit_their_opcodes)
 {
 	struct ib_memreg_cqe cqe = {

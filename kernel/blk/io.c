@@ -13,8 +13,8 @@
  *				--settle--> IDLE, requeued or failed
  *
  * The arrow from SENT is taken once: by the completion of a receive, if the
- * command's request of the pool waits for an answer, which it does once, and not
- * before all of it is posted; or by the recovery, when the QP is no more.
+ * command's request of the pool waits for an answer, which it does once, and
+ * not before all of it is posted; or by the recovery, when the QP is no more.
  *
  * A request goes back to blk-mq only when the pool says by done() that its
  * keys are dead and its memory is unmapped: nobody writes to it any more.

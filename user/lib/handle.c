@@ -73,14 +73,13 @@ int memreg__open_node(const char *what)
 static int bind_device(int fd, const char *device)
 {
 	struct ib_memreg_bind_device arg = { .size = sizeof(arg) };
-
 	int ret;
 
-	if (device && strlen(device) >= sizeof(arg.name))
-		return memreg__about_device(
-			memreg__fail("open", -EINVAL,
-				     "names of devices have 63 bytes at most"),
-			device);
+	if (device && strlen(device) >= sizeof(arg.name)) {
+		ret = memreg__fail("open", -EINVAL,
+				   "names of devices have 63 bytes at most");
+		return memreg__about_device(ret, device);
+	}
 	if (device)
 		strcpy(arg.name, device);
 	ret = memreg__call(fd, IB_MEMREG_IOC_BIND_DEVICE, &arg, "open");
@@ -221,10 +220,9 @@ EXPORT int memreg_query_cap(struct memreg *m, uint32_t cap, uint64_t *value)
 		*value = caps[i].value;
 		return 0;
 	}
-	return memreg__about_number(
-		memreg__fail("query", -EOPNOTSUPP,
-			     "the running module doesn't know this capability"),
-		"number", cap);
+	ret = memreg__fail("query", -EOPNOTSUPP,
+			   "the running module doesn't know this capability");
+	return memreg__about_number(ret, "number", cap);
 }
 
 static int destroy(struct memreg *m, uint32_t id, const char *what,

@@ -90,8 +90,8 @@ struct memreg_memory {
 /**
  * struct memreg_pool_attr - What a pool is to be
  * @buffer_size: Bytes of a buffer, from 1
- * @stride: Bytes from one buffer to the next; 0 for @buffer_size, or if @addr is
- *	NULL, the next multiple of 64 bytes
+ * @stride: Bytes from one buffer to the next; 0 for @buffer_size, or if @addr
+ *	is NULL, the next multiple of 64 bytes
  * @count: Buffers, 1 to IB_MEMREG_CAP_POOL
  * @access: enum ib_memreg_access of all of them
  * @flags: 0, or IB_MEMREG_MR_UNGUARDED with @addr
@@ -396,8 +396,8 @@ int memreg_domain_destroy(struct memreg *m, uint32_t domain);
  *
  * Return: 0; -EINVAL (@length is 0, there is no such node, or
  * IB_MEMREG_MEMORY_CONTIGUOUS is asked for more than can ever be had),
- * -EOVERFLOW, -ENOMEM (RLIMIT_MEMLOCK, no memory, or none in one block), -EPERM,
- * -EOPNOTSUPP (flags), -EMFILE, -ENFILE, -EINTR, -ENODEV.
+ * -EOVERFLOW, -ENOMEM (RLIMIT_MEMLOCK, no memory, or none in one block),
+ * -EPERM, -EOPNOTSUPP (flags), -EMFILE, -ENFILE, -EINTR, -ENODEV.
  */
 int memreg_memory_create(struct memreg *m, size_t length, int node,
 			 uint32_t flags, struct memreg_memory *memory);
@@ -1590,8 +1590,8 @@ const char *memreg_wc_status_string(uint32_t status);
  * memreg_cqe_reason() - How a work request ended, in words that fit its opcode
  * @cqe: Its completion
  *
- * Return: A constant string, such as "the peer has no buffer for the message" of
- * a SEND, where a READ was one that the peer was not ready for. Never NULL.
+ * Return: A constant string, such as "the peer has no buffer for the message"
+ * of a SEND, where a READ was one that the peer was not ready for. Never NULL.
  */
 const char *memreg_cqe_reason(const struct ib_memreg_cqe *cqe);
 

@@ -167,7 +167,8 @@ static bool takes_receive(uint32_t opcode)
 EXPORT const char *memreg_cqe_reason(const struct ib_memreg_cqe *cqe)
 {
 	if (cqe->status == IB_MEMREG_WC_REM_ACCESS_ERR && uses_key(cqe->opcode))
-		return "the peer refuses the access: its key is revoked, or is not for this range or use";
+		return "the peer refuses the access: its key is revoked, "
+		       "or is not for this range or use";
 	if (cqe->status == IB_MEMREG_WC_RNR_RETRY_EXC_ERR &&
 	    takes_receive(cqe->opcode))
 		return "the peer has no buffer for the message";

@@ -10,7 +10,7 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *brief;
 } commands[] = {
-	{ "blk", cmd_blk, "attach block devices of memreg blkd, and detach them" },
+	{ "blk", cmd_blk, "attach and detach block devices of memreg blkd" },
 	{ "blkd", cmd_blkd, "serve files and memory as block devices" },
 	{ "bw", cmd_bw, "measure how fast data moves to or from a peer" },
 	{ "caps", cmd_caps, "what an RDMA device can do" },

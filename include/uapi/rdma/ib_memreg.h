@@ -117,7 +117,7 @@
 /** IB_MEMREG_DEVICE_NAME_MAX - size of a device name, the final 0 included */
 #define IB_MEMREG_DEVICE_NAME_MAX	64
 
-/** IB_MEMREG_BACKLOG_MAX - most requests that wait at the listeners of a file */
+/** IB_MEMREG_BACKLOG_MAX - most requests that wait at a file's listeners */
 #define IB_MEMREG_BACKLOG_MAX	1024
 
 /** IB_MEMREG_LISTENERS_MAX - most listeners of a file */
@@ -617,17 +617,17 @@ enum ib_memreg_mr_flags {
  * on its own account, or by mprotect(2), is looked into first, within a
  * second.
  *
- * An MR on a descriptor keeps the memory, whatever becomes of the descriptor and
- * of mappings: it is never STALE, pins nothing and charges nothing. Any number
- * of MRs can be on the same memory, in other files, processes and domains and on
- * other devices, each with keys and rights of its own; what ends one of them is
- * nothing to the others. LOCAL_WRITE needs a descriptor that is open for
- * writing. Keys are made of pages as large as the contiguity of the memory
- * allows.
+ * An MR on a descriptor keeps the memory, whatever becomes of the descriptor
+ * and of mappings: it is never STALE, pins nothing and charges nothing. Any
+ * number of MRs can be on the same memory, in other files, processes and
+ * domains and on other devices, each with keys and rights of its own; what ends
+ * one of them is nothing to the others. LOCAL_WRITE needs a descriptor that is
+ * open for writing. Keys are made of pages as large as the contiguity of the
+ * memory allows.
  *
- * Errors: EBADF (@fd), EACCES (@fd is read-only), EINVAL, EOVERFLOW, EFAULT, EOPNOTSUPP, ENOMEM, ENOSPC, EPERM,
- * EDQUOT, ENOENT, EAGAIN (the mapping kept changing), EIO, ENETDOWN, EINTR,
- * ENODEV.
+ * Errors: EBADF (@fd), EACCES (@fd is read-only), EINVAL, EOVERFLOW, EFAULT,
+ * EOPNOTSUPP, ENOMEM, ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN (the mapping kept
+ * changing), EIO, ENETDOWN, EINTR, ENODEV.
  */
 struct ib_memreg_mr_register {
 	__u32 size;
@@ -1225,7 +1225,8 @@ enum ib_memreg_endpoint_state {
  * @pid: Process that bound the file, in the caller's pid namespace, or 0 if
  *	it is not visible there
  * @uid: User who bound the file, in the caller's user namespace
- * @addr: MR: address of the memory, or offset in a memory object. Window: first I/O address
+ * @addr: MR: address of the memory, or offset in a memory object. Window: first
+ *	I/O address
  * @length: MR: bytes. Window: bytes, or its largest span if it is not bound.
  *	Domain: times that its registration queue was rebuilt. File: pages of
  *	4096 bytes pinned by its MRs. Ring: its entries. Shared receive queue:
@@ -1668,9 +1669,9 @@ struct ib_memreg_ring_wait {
  * @out_srq_id: Id of the new queue
  *
  * Make a receive queue that any number of endpoints of a domain take buffers
- * from. Each entry names by its endpoint_data the endpoint that took it. A buffer that a device
- * had taken when a connection broke may come back only when the queue is
- * destroyed.
+ * from. Each entry names by its endpoint_data the endpoint that took it. A
+ * buffer that a device had taken when a connection broke may come back only
+ * when the queue is destroyed.
  *
  * Errors: EINVAL, EOPNOTSUPP (the device has no shared receive queues), ENOENT,
  * ENOMEM, ENOSPC, EDQUOT, EFAULT, ENODEV.
@@ -2111,9 +2112,9 @@ enum ib_memreg_memory_flags {
  * is gone, wherever those are; none of them is charged for it again, but for
  * what pins a mapping of it, such as ibv_reg_mr(3).
  *
- * Errors: EINVAL (length 0, node, CONTIGUOUS), EOVERFLOW, ENOMEM (RLIMIT_MEMLOCK,
- * no memory, or none in one block), EPERM, EMFILE, ENFILE, EINTR, EFAULT,
- * ENODEV.
+ * Errors: EINVAL (length 0, node, CONTIGUOUS), EOVERFLOW, ENOMEM
+ * (RLIMIT_MEMLOCK, no memory, or none in one block), EPERM, EMFILE, ENFILE,
+ * EINTR, EFAULT, ENODEV.
  */
 struct ib_memreg_memory_create {
 	__u32 size;
