@@ -224,6 +224,7 @@ static const struct {
 	     EHOSTUNREACH, ETIMEDOUT, EPROTO, ENODEV,
 	     EOPNOTSUPP, EAGAIN),
 	CALL(DISCONNECT, ENOENT, ENOTCONN, ENODEV),
+	CALL(SET_USER_DATA, ENOENT, EOPNOTSUPP, ENODEV),
 	CALL(LIST, EINVAL, EFAULT, EINTR, ENOMEM),
 	CALL(STAT, ENODEV, EFAULT),
 	CALL(RING_CREATE, EINVAL, EOPNOTSUPP, EBADF, EMFILE, ENFILE, ENOMEM,
@@ -1176,6 +1177,15 @@ static void do_disconnect(struct worker *w)
 						   &cmd)));
 }
 
+static void do_set_user_data(struct worker *w)
+{
+	RAW(set_user_data, cmd, .user_data = w->done);
+
+	cmd.id = pick(w, 2) ? endpoint_get(w) : shared->listener;
+	NOTE(w, SET_USER_DATA,
+	     raw_call(fd, IB_MEMREG_IOC_SET_USER_DATA, &cmd));
+}
+
 static void do_destroy_endpoint(struct worker *w)
 {
 	endpoint_get(w);
@@ -1423,6 +1433,7 @@ static const struct action actions[] = {
 	ACTION(accept),
 	ACTION(reject),
 	ACTION(disconnect),
+	ACTION(set_user_data),
 	ACTION(destroy_endpoint),
 	ACTION(create_ring),
 	ACTION(consume),
