@@ -216,8 +216,8 @@ TEST_F(memory, bad_mappings_are_refused)
 }
 
 /*
- * The kernel maps a block by a huge entry if it can, which depends on page tables
- * that are there.
+ * The kernel maps a block by a huge entry if it can, which depends on page
+ * tables that are there.
  */
 TEST_F(memory, large_blocks_are_mapped_as_a_whole_and_in_parts)
 {

@@ -158,8 +158,8 @@ static int check_options(const struct blkd_options *o, int words)
 		return bad_usage("--max-length %" PRIu32 " is not a multiple of 4096",
 				 o->max_length);
 	if (o->buffers < o->max_length)
-		return bad_usage("--buffers %" PRIu64
-				 " must hold a command of --max-length, %" PRIu32,
+		return bad_usage("--buffers %" PRIu64 " must hold a command of "
+				 "--max-length, %" PRIu32,
 				 o->buffers, o->max_length);
 	if (o->no_cache && o->write_cache)
 		return bad_usage("--no-cache and --write-cache exclude each other");
