@@ -23,7 +23,7 @@
  * SETTLE. A window of type 2B may have its REG_MR on the send queue, so its key
  * is destroyed behind DRAIN.
  *
- * Who may hold whom up
+ * Which user can delay another
  *
  * A step still sleeps for what the device and the file's own calls have locked.
  * So the steps of one file share a few places, and files share a workqueue that

@@ -15,13 +15,13 @@
  * memreg_domain.dying. From there LOCAL_INVs are posted in batches of up to
  * MEMREG_KILL_BATCH, in room on the queue that nothing else uses, and two
  * batches are in flight at a time: while the device is at work on the one,
- * what comes meanwhile is put together for the other. Who posts is whoever adds
- * to the list, or, if both batches are in flight, the interrupt in which the
+ * what comes meanwhile is put together for the other. The task that adds to the
+ * list posts, or, if both batches are in flight, the interrupt in which the
  * first of them completes. There each key is counted as dead, and the FRWR is
  * HELD again, its owner's.
  *
  * A guard adds all keys to its region at once, whatever their number. An owner
- * who revokes waits for the list to be short first, and until then the keys
+ * that revokes waits for the list to be short first, and until then the keys
  * stay LIVE, so that a guard does not find a long line of theirs before its
  * own.
  *
