@@ -19,7 +19,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "memory.h"
+#include "mem/memory.h"
 #include "memreg.h"
 #include "trace.h"
 

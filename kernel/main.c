@@ -17,10 +17,10 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "kapi.h"
-#include "memory.h"
+#include "kapi/kapi.h"
+#include "mem/memory.h"
 #include "memreg.h"
-#include "pool.h"
+#include "mem/pool.h"
 #include "trace.h"
 
 /* What nobody waits for. */

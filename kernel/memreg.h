@@ -94,7 +94,7 @@
 /* Work requests in flight on a registration queue. */
 #define MEMREG_SQ_DEPTH		IB_MEMREG_BATCH_MAX
 
-/* Besides those, batches of work requests that kill keys: see kernel/kill.c. */
+/* Besides those, batches of work requests that kill keys: see mem/kill.c. */
 #define MEMREG_KILL_BATCH	32
 #define MEMREG_KILL_BATCHES	2
 #define MEMREG_SQ_RESERVE	(MEMREG_KILL_BATCH * MEMREG_KILL_BATCHES)
@@ -311,7 +311,7 @@ unsigned long memreg_quirks(struct ib_device *ibdev);
 u32 memreg_page_list_max(struct ib_device *ibdev);
 
 /*
- * kernel/fastmr.c
+ * kernel/mem/fastmr.c
  */
 
 /**
@@ -532,7 +532,7 @@ static inline int memreg_fail(struct memreg_ucmd *ucmd, int err, u32 reason)
 }
 
 /*
- * kernel/domain.c
+ * kernel/mem/domain.c
  */
 
 /**
@@ -692,7 +692,7 @@ void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc);
 extern const struct memreg_object_ops memreg_domain_ops;
 
 /*
- * kernel/frwr.c
+ * kernel/mem/frwr.c
  */
 
 struct memreg_region;
@@ -841,7 +841,7 @@ static inline void memreg_frwr_move(struct memreg_frwr *frwr,
 }
 
 /*
- * kernel/kill.c
+ * kernel/mem/kill.c
  */
 
 int memreg_kill_module_init(void);
@@ -857,7 +857,7 @@ void memreg_kill_ended(struct memreg_batch *batch);
 void memreg_kill_give_up(struct memreg_domain *domain);
 
 /*
- * kernel/region.c and kernel/guard.c
+ * kernel/mem/region.c and kernel/mem/guard.c
  */
 
 /**
@@ -1101,7 +1101,7 @@ int memreg_guard_end(struct memreg_region *region, unsigned long seq);
 void memreg_guard_recheck(struct memreg_region *region);
 
 /*
- * kernel/cq.c
+ * kernel/conn/ring.c
  */
 
 /* Completions that are taken off a completion queue in one go. */
@@ -1234,7 +1234,7 @@ static inline struct ib_memreg_cqe *memreg_ring_entry(struct memreg_ring *ring)
 }
 
 /*
- * kernel/queue.c
+ * kernel/conn/queue.c
  */
 
 /* Pieces of memory, at most, in a work request that goes to the device. */
@@ -1477,7 +1477,7 @@ void memreg_queue_leave(struct memreg_queue *queue,
 			struct memreg_endpoint *ep);
 
 /*
- * kernel/srq.c
+ * kernel/conn/srq.c
  */
 
 /**
@@ -1505,7 +1505,7 @@ int memreg_srq_create(struct memreg_ucmd *ucmd);
 extern const struct memreg_object_ops memreg_srq_ops;
 
 /*
- * kernel/mr.c
+ * kernel/mem/mr.c
  */
 
 /**
@@ -1551,7 +1551,7 @@ u32 memreg_access_supported(struct memreg_device *mdev);
 extern const struct memreg_object_ops memreg_mr_ops;
 
 /*
- * kernel/window.c
+ * kernel/mem/window.c
  */
 
 struct memreg_bindings;
@@ -1599,7 +1599,7 @@ static inline bool memreg_slot_is_slow(const struct ib_wc *wc)
 }
 
 /*
- * kernel/endpoint.c
+ * kernel/conn/endpoint.c
  */
 
 /**
@@ -1803,7 +1803,7 @@ extern const struct memreg_object_ops memreg_listener_ops;
 extern const struct memreg_object_ops memreg_endpoint_ops;
 
 /*
- * kernel/closing.c
+ * kernel/conn/closing.c
  */
 
 int memreg_closing_init(void);
@@ -1818,7 +1818,7 @@ void memreg_endpoint_close(struct memreg_endpoint *ep);
 void memreg_endpoint_destroy_qp(struct memreg_endpoint *ep);
 
 /*
- * kernel/submit.c
+ * kernel/conn/submit.c
  */
 
 int memreg_submit(struct memreg_ucmd *ucmd);
@@ -1829,7 +1829,7 @@ void memreg_submit_free(struct memreg_file *file);
 u64 memreg_submit_opcodes(struct memreg_device *mdev);
 
 /*
- * kernel/uring.c
+ * kernel/conn/uring.c
  */
 
 struct io_uring_cmd;

@@ -15,7 +15,7 @@
 
 #include <linux/tracepoint.h>
 
-#include "kapi.h"
+#include "kapi/kapi.h"
 #include "memreg.h"
 
 /*

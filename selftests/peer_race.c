@@ -282,7 +282,7 @@ static void *take_and_write(void *arg)
 
 /*
  * A packet is held where its key was found good and nothing of it was copied,
- * by a module of the tests, kernel/hold.c, which knows soft-RoCE
+ * by a module of the tests, kernel/tests/hold.c, which knows soft-RoCE
  */
 
 #define HOLD_MODULE	"ib_memreg_hold"

@@ -58,7 +58,7 @@ int kapi_available(void);
 /*
  * Set by the command line: how many there are of what is large, and how many
  * windows are bound before anything is measured: keys rest until they are used
- * again (kernel/frwr.c). Data is moved so many times fewer.
+ * again (kernel/mem/frwr.c). Data is moved so many times fewer.
  */
 extern unsigned int live_windows, guards, warm_up, fewer;
 

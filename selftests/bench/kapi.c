@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pools of kernel modules: a module of the bench, kernel/kbench.c, takes and
- * puts MRs of ours, and of the RDMA core. It is loaded when it is first needed,
- * and unloaded in the end.
+ * Pools of kernel modules: a module of the bench, kernel/tests/kbench.c, takes
+ * and puts MRs of ours, and of the RDMA core. It is loaded when it is first
+ * needed, and unloaded in the end.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -17,7 +17,7 @@
  * call with its own lock held; or the task that waits, which looks once before
  * it sleeps. Nothing waits for a task to be scheduled but that task: the next
  * LOCAL_INVs are posted, and dead keys are counted, in the interrupt
- * (kernel/kill.c).
+ * (kernel/mem/kill.c).
  *
  * Recovery
  *

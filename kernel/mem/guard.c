@@ -41,10 +41,10 @@
  * What a notifier waits for
  *
  * For the device, and for nobody else. A guard has all keys to its region
- * killed at once (kernel/kill.c), and those that an owner is revoking already
- * die without the owner's doing. On kernels with two-pass notifiers all guards
- * of an unmap do so in the first pass, and wait in the second; elsewhere one
- * waits after the other.
+ * killed at once (kernel/mem/kill.c), and those that an owner is revoking
+ * already die without the owner's doing. On kernels with two-pass notifiers
+ * all guards of an unmap do so in the first pass, and wait in the second;
+ * elsewhere one waits after the other.
  *
  * It waits for MEMREG_GUARD_TIMEOUT at most, counted from when the event came,
  * so that it is one deadline for all guards of an unmap. If it is the process's

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What kpool.c and kreq.c share: the insides of <rdma/memreg_pool.h>.
+ * What pool.c and req.c share: the insides of <rdma/memreg_pool.h>.
  */
 #ifndef _MEMREG_KAPI_H
 #define _MEMREG_KAPI_H

@@ -18,7 +18,7 @@
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 
-#include "kapi.h"
+#include "kapi/kapi.h"
 
 #define MEMREG_FAKE_WRS		512
 #define MEMREG_FAKE_PAGES	512
