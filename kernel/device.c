@@ -19,8 +19,20 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "conn/endpoint.h"
+#include "conn/queue.h"
+#include "conn/ring.h"
+#include "conn/submit.h"
+#include "conn/uring.h"
+#include "core.h"
+#include "device.h"
+#include "mem/domain.h"
+#include "mem/frwr.h"
 #include "mem/memory.h"
-#include "memreg.h"
+#include "mem/mr.h"
+#include "mem/region.h"
+#include "quirks.h"
+#include "stats.h"
 #include "trace.h"
 
 /* Devices that are there. */

@@ -16,7 +16,7 @@
 #include <linux/fault-inject.h>
 #include <rdma/ib_cm.h>
 
-#include "memreg.h"
+#include "inject.h"
 
 /**
  * struct memreg_inject_attr - A point

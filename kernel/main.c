@@ -17,10 +17,24 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "conn/closing.h"
+#include "conn/endpoint.h"
+#include "conn/ring.h"
+#include "conn/srq.h"
+#include "conn/submit.h"
+#include "conn/uring.h"
+#include "core.h"
+#include "device.h"
+#include "inject.h"
 #include "kapi/kapi.h"
+#include "mem/domain.h"
+#include "mem/guard.h"
+#include "mem/kill.h"
 #include "mem/memory.h"
-#include "memreg.h"
+#include "mem/mr.h"
 #include "mem/pool.h"
+#include "mem/window.h"
+#include "stats.h"
 #include "trace.h"
 
 /* What nobody waits for. */

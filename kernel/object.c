@@ -22,7 +22,14 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "memreg.h"
+#include "conn/endpoint.h"
+#include "conn/ring.h"
+#include "conn/srq.h"
+#include "core.h"
+#include "device.h"
+#include "mem/domain.h"
+#include "mem/mr.h"
+#include "mem/window.h"
 
 static const struct memreg_object_ops *const memreg_object_ops[] = {
 	[IB_MEMREG_OBJECT_DOMAIN] = &memreg_domain_ops,

@@ -6,7 +6,7 @@
  */
 #include <rdma/ib_user_ioctl_verbs.h>
 
-#include "memreg.h"
+#include "quirks.h"
 
 static const struct {
 	enum rdma_driver_id driver;

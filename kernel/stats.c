@@ -5,7 +5,9 @@
  */
 #include <linux/uaccess.h>
 
-#include "memreg.h"
+#include "core.h"
+#include "device.h"
+#include "stats.h"
 
 /* A counter of all CPUs, while they go on counting. */
 static u64 memreg_stats_sum(struct memreg_device *mdev, u32 stat)

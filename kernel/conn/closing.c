@@ -35,8 +35,14 @@
  */
 #include <linux/jiffies.h>
 
-#include "memreg.h"
-#include "trace.h"
+#include "conn/closing.h"
+#include "conn/endpoint.h"
+#include "conn/queue.h"
+#include "conn/ring.h"
+#include "conn/srq.h"
+#include "core.h"
+#include "device.h"
+#include "mem/window.h"
 
 /* Steps of a file that run at a time; urgent ones have as many more. */
 #define MEMREG_CLOSERS		4U

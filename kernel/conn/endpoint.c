@@ -52,8 +52,18 @@
 #include <net/ipv6.h>
 #include <rdma/ib_cm.h>
 
-#include "memreg.h"
-#include "trace.h"
+#include "conn/closing.h"
+#include "conn/endpoint.h"
+#include "conn/queue.h"
+#include "conn/ring.h"
+#include "conn/srq.h"
+#include "conn/trace.h"
+#include "core.h"
+#include "device.h"
+#include "inject.h"
+#include "mem/domain.h"
+#include "mem/window.h"
+#include "stats.h"
 
 /* Milliseconds of an attempt to resolve an address. */
 #define MEMREG_RESOLVE_MS	1000U

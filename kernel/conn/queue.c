@@ -27,8 +27,18 @@
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
 
-#include "memreg.h"
-#include "trace.h"
+#include "conn/closing.h"
+#include "conn/endpoint.h"
+#include "conn/queue.h"
+#include "conn/ring.h"
+#include "conn/trace.h"
+#include "conn/uring.h"
+#include "core.h"
+#include "device.h"
+#include "mem/mr.h"
+#include "mem/region.h"
+#include "mem/window.h"
+#include "stats.h"
 
 /* Longest that the last owner of a QP's address is waited for. */
 #define MEMREG_JOIN	(10 * HZ)

@@ -48,8 +48,10 @@
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
-#include "memreg.h"
-#include "trace.h"
+#include "conn/queue.h"
+#include "conn/ring.h"
+#include "core.h"
+#include "device.h"
 
 /* Longest that completions wait for a task which was woken to poll. */
 #define MEMREG_RING_POLLER_US	1000

@@ -9,8 +9,12 @@
  */
 #include <linux/slab.h>
 
-#include "memreg.h"
-#include "trace.h"
+#include "conn/queue.h"
+#include "conn/ring.h"
+#include "conn/srq.h"
+#include "core.h"
+#include "device.h"
+#include "mem/domain.h"
 
 static int memreg_srq_check(struct memreg_ucmd *ucmd)
 {

@@ -20,8 +20,24 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "memreg.h"
-#include "trace.h"
+#include "conn/closing.h"
+#include "conn/endpoint.h"
+#include "conn/queue.h"
+#include "conn/ring.h"
+#include "conn/srq.h"
+#include "conn/submit.h"
+#include "conn/uring.h"
+#include "core.h"
+#include "device.h"
+#include "inject.h"
+#include "mem/domain.h"
+#include "mem/frwr.h"
+#include "mem/key.h"
+#include "mem/mr.h"
+#include "mem/region.h"
+#include "mem/window.h"
+#include "quirks.h"
+#include "stats.h"
 
 /* Work requests of a call that are looked at together. */
 #define MEMREG_SUBMIT_CHUNK	32

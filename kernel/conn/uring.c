@@ -21,7 +21,15 @@
 #include <linux/slab.h>
 #include <linux/uio.h>
 
-#include "memreg.h"
+#include "conn/closing.h"
+#include "conn/endpoint.h"
+#include "conn/queue.h"
+#include "conn/ring.h"
+#include "conn/submit.h"
+#include "conn/uring.h"
+#include "core.h"
+#include "mem/mr.h"
+#include "mem/region.h"
 
 static struct memreg_uring **memreg_uring_of(struct io_uring_cmd *cmd)
 {

@@ -9,7 +9,8 @@
 #include <linux/scatterlist.h>
 #include <rdma/memreg_pool.h>
 
-#include "memreg.h"
+#include "core.h"
+#include "mem/fastmr.h"
 
 #ifdef MEMREG_EXPORT_NS_STRING
 #define MEMREG_NS	"IB_MEMREG"

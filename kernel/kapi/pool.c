@@ -55,8 +55,10 @@
 #include <linux/slab.h>
 #include <linux/wait_bit.h>
 
-#include "kapi.h"
-#include "trace.h"
+#include "kapi/kapi.h"
+#include "kapi/trace.h"
+#include "mem/fastmr.h"
+#include "quirks.h"
 
 /* Slots that are allocated together. */
 #define MEMREG_POOL_CHUNK_SHIFT	9

@@ -46,8 +46,10 @@
 #include <linux/sched/mm.h>
 #include <linux/spinlock.h>
 
-#include "kapi.h"
-#include "trace.h"
+#include "inject.h"
+#include "kapi/kapi.h"
+#include "kapi/trace.h"
+#include "mem/fastmr.h"
 
 static void memreg_req_work(struct work_struct *work);
 

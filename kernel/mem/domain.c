@@ -39,8 +39,16 @@
 #include <linux/slab.h>
 #include <rdma/ib_cache.h>
 
-#include "memreg.h"
-#include "trace.h"
+#include "core.h"
+#include "device.h"
+#include "inject.h"
+#include "mem/domain.h"
+#include "mem/fastmr.h"
+#include "mem/frwr.h"
+#include "mem/kill.h"
+#include "mem/trace.h"
+#include "quirks.h"
+#include "stats.h"
 
 /* How long a batch may take before the queue is taken for broken. */
 #define MEMREG_BATCH_TIMEOUT	(10 * HZ)

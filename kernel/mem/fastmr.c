@@ -2,11 +2,12 @@
 /*
  * Fast registration MRs: what windows and MRs of users and requests of other
  * modules have in common. What is done for each registration is inline in
- * memreg.h; here is what may sleep.
+ * fastmr.h; here is what may sleep.
  */
 #include <linux/delay.h>
 
-#include "memreg.h"
+#include "inject.h"
+#include "mem/fastmr.h"
 
 /**
  * memreg_fastmr_alloc() - Allocate the MR of a fast registration MR

@@ -55,8 +55,17 @@
 #include <linux/slab.h>
 #include <linux/wait_bit.h>
 
-#include "memreg.h"
-#include "trace.h"
+#include "core.h"
+#include "device.h"
+#include "mem/domain.h"
+#include "mem/fastmr.h"
+#include "mem/frwr.h"
+#include "mem/key.h"
+#include "mem/kill.h"
+#include "mem/region.h"
+#include "mem/trace.h"
+#include "quirks.h"
+#include "stats.h"
 
 /* How often other FRWRs are tried if registering fails. */
 #define MEMREG_REGISTER_ATTEMPTS	3

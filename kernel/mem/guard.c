@@ -68,8 +68,15 @@
 #include <linux/slab.h>
 #include <linux/wait_bit.h>
 
-#include "memreg.h"
-#include "trace.h"
+#include "core.h"
+#include "device.h"
+#include "mem/domain.h"
+#include "mem/frwr.h"
+#include "mem/guard.h"
+#include "mem/kill.h"
+#include "mem/region.h"
+#include "mem/trace_guard.h"
+#include "stats.h"
 
 /* How long a notifier waits for keys to die. */
 #define MEMREG_GUARD_TIMEOUT	HZ

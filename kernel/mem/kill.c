@@ -36,8 +36,14 @@
  */
 #include <linux/wait_bit.h>
 
-#include "memreg.h"
-#include "trace.h"
+#include "device.h"
+#include "mem/domain.h"
+#include "mem/fastmr.h"
+#include "mem/frwr.h"
+#include "mem/kill.h"
+#include "mem/region.h"
+#include "mem/trace.h"
+#include "stats.h"
 
 /* Keys that may be in the list when an owner adds others. */
 #define MEMREG_KILL_SHORT	MEMREG_KILL_BATCH

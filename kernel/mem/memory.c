@@ -33,8 +33,10 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
-#include "memory.h"
-#include "memreg.h"
+#include "core.h"
+#include "device.h"
+#include "mem/memory.h"
+#include "mem/region.h"
 
 #ifdef MEMREG_EXPORT_NS_STRING
 MODULE_IMPORT_NS("DMA_BUF");

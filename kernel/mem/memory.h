@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Memory objects: kernel pages behind a descriptor. Private declarations of
- * kernel/mem/memory.c; the lock order is in memreg.h.
+ * kernel/mem/memory.c; the lock order is in core.h.
  */
 #ifndef _MEMREG_MEMORY_H
 #define _MEMREG_MEMORY_H

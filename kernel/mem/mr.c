@@ -14,10 +14,18 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "memory.h"
-#include "memreg.h"
-#include "pool.h"
-#include "trace.h"
+#include "core.h"
+#include "device.h"
+#include "mem/domain.h"
+#include "mem/guard.h"
+#include "mem/key.h"
+#include "mem/memory.h"
+#include "mem/mr.h"
+#include "mem/pool.h"
+#include "mem/region.h"
+#include "mem/trace.h"
+#include "quirks.h"
+#include "stats.h"
 
 /* Bytes under one key where a page list is one allocation of 16 bytes for
  * each system page: its size stays within what can be had.

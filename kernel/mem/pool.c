@@ -22,8 +22,12 @@
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
-#include "memreg.h"
-#include "pool.h"
+#include "core.h"
+#include "device.h"
+#include "mem/domain.h"
+#include "mem/key.h"
+#include "mem/mr.h"
+#include "mem/pool.h"
 
 /**
  * struct memreg_table - Memory that a user sees the keys of a pool in

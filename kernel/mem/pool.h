@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Pools: MRs whose keys are each for one of many buffers. Private declarations
- * of kernel/mem/pool.c; the lock order is in memreg.h.
+ * of kernel/mem/pool.c; the lock order is in core.h.
  */
 #ifndef _MEMREG_POOL_H
 #define _MEMREG_POOL_H

@@ -25,8 +25,14 @@
 #include <linux/uaccess.h>
 #include <linux/uio.h>
 
-#include "memreg.h"
-#include "trace.h"
+#include "core.h"
+#include "device.h"
+#include "mem/domain.h"
+#include "mem/frwr.h"
+#include "mem/guard.h"
+#include "mem/region.h"
+#include "mem/trace_guard.h"
+#include "stats.h"
 
 /* Keys live long, and nobody syncs for the device or for the CPU. */
 #ifdef DMA_ATTR_REQUIRE_COHERENT

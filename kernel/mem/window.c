@@ -37,8 +37,22 @@
 #include <linux/uaccess.h>
 #include <linux/wait_bit.h>
 
-#include "memreg.h"
-#include "trace.h"
+#include "conn/closing.h"
+#include "conn/endpoint.h"
+#include "conn/queue.h"
+#include "conn/ring.h"
+#include "conn/trace.h"
+#include "core.h"
+#include "device.h"
+#include "mem/domain.h"
+#include "mem/frwr.h"
+#include "mem/key.h"
+#include "mem/mr.h"
+#include "mem/region.h"
+#include "mem/trace.h"
+#include "mem/window.h"
+#include "quirks.h"
+#include "stats.h"
 
 /* Most that the end of a window is waited for which a peer has invalidated. */
 #define MEMREG_DOOMED_MS	1000

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Send and receive queues: what is posted to the device and has not completed.
+ */
+#ifndef _MEMREG_CONN_QUEUE_H
+#define _MEMREG_CONN_QUEUE_H
+
+#include <linux/atomic.h>
+#include <linux/llist.h>
+#include <linux/mutex.h>
+#include <linux/rhashtable.h>
+#include <linux/wait.h>
+#include <rdma/ib_verbs.h>
+
+#include "conn/ring.h"
+#include "core.h"
+#include "device.h"
+
+struct memreg_endpoint;
+struct memreg_mr;
+struct memreg_queue;
+struct memreg_uring;
+struct memreg_window;
+
+/* Pieces of memory, at most, in a work request that goes to the device. */
+#define MEMREG_FRAGMENTS	32
+
+/* How many the device takes, whatever the work request. */
+static inline u32 memreg_fragments(struct memreg_device *mdev)
+{
+	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
+	int pieces = min3(MEMREG_FRAGMENTS, attrs->max_send_sge,
+			  attrs->max_recv_sge);
+
+	return min_not_zero(pieces, attrs->max_sge_rd);
+}
+
+/* Work requests that a queue of the device has room for. */
+static inline u32 memreg_queue_depth(struct memreg_device *mdev)
+{
+	/* One is for memreg_queue_mark(). */
+	return min_t(u32, mdev->ibdev->attrs.max_qp_wr - 1,
+		     IB_MEMREG_QUEUE_MAX);
+}
+
+/**
+ * struct memreg_slot_sge - A range of an MR in a work request
+ * @mr: The MR; the first range of it keeps a reference for all
+ * @length: Bytes, from 1
+ * @first: What memreg_region_find() finds for @offset
+ * @offset: First byte
+ */
+struct memreg_slot_sge {
+	struct memreg_mr *mr;
+	u32 length;
+	u32 first;
+	u64 offset;
+};
+
+/**
+ * struct memreg_slot - A place on a queue, and the work request in it
+ * @cqe: Its completion
+ * @queue: The queue
+ * @node: In memreg_queue.free, or, while there is no QP, memreg_queue.early
+ * @user_data: Of the user's work request
+ * @opcode: enum ib_memreg_opcode
+ * @signalled: The user wants to be told
+ * @part: The user's work request goes on in the next slot
+ * @used: There is one
+ * @length: Bytes that the completion is to tell of a send
+ * @bounce: Bytes at most that go to the buffer of a receive
+ * @window: BIND and INVALIDATE: the window, claimed by the latter, until it is
+ *	posted, and until it completed
+ * @window_id: What the completion is to tell
+ * @rkey: BIND: the rkey
+ * @uring: Command of io_uring that it belongs to, or NULL
+ * @nr_sges: Number of @sges
+ * @index: Its place among the slots of its queue
+ * @sges: Local memory
+ */
+struct memreg_slot {
+	struct ib_cqe cqe;
+	struct memreg_queue *queue;
+	struct llist_node node;
+	u64 user_data;
+	u16 opcode;
+	bool used;
+	bool signalled;
+	bool part;
+	u32 length;
+	u32 bounce;
+	struct memreg_window *window;
+	u32 window_id;
+	u32 rkey;
+	struct memreg_uring *uring;
+	u32 nr_sges;
+	u32 index;
+	struct memreg_slot_sge sges[];
+};
+
+/**
+ * struct memreg_queue - A send, receive, or shared receive queue
+ * @ring: Where its completions go; keeps a reference
+ * @ep: Its endpoint, or NULL if it is shared
+ * @srq: The device's shared receive queue, or NULL
+ * @takers: Endpoints that take from it, by their QPs, if it is shared
+ * @send: It is a send queue
+ * @depth: Slots
+ * @max_sge: SGEs of a slot
+ * @fragments: Pieces of memory that the device takes in a work request; final
+ *	once there is a QP
+ * @buffer_size: Bytes of a slot's buffer: of inline data to be sent, or what
+ *	is received first; 0 for none
+ * @slot_size: Bytes of a slot
+ * @slots: The slots, and one for a marker
+ * @buffers: Their buffers
+ * @dma: DMA address of the first of them
+ * @lock: Taken to submit
+ * @closed: Nothing is submitted any more; @lock
+ * @ready: There is a QP, or shared receive queue, to post to; @lock
+ * @posted: Slots in use
+ * @tail: Next slot of a send queue; @lock
+ * @head: Oldest slot of a send queue that is in use; memreg_ring.lock
+ * @failed: Status of a part of a work request that failed; memreg_ring.lock
+ * @stale: Memory of a part of a work request went; memreg_ring.lock
+ * @free: Free slots of a receive queue; taken off with @lock
+ * @early: Receives that wait for a QP, the last one first; @lock
+ * @unsignalled: Work requests posted since the last that the device signals;
+ *	@lock
+ * @fenced: Behind what was posted last no message is sent anew that was posted
+ *	before; @lock, and looked at where MEMREG_QUIRK_REPEATS_REG_MR is
+ * @marked: A marker is posted
+ * @wait: Waits for an endpoint to leave @takers
+ */
+struct memreg_queue {
+	struct memreg_ring *ring;
+	struct memreg_endpoint *ep;
+	struct ib_srq *srq;
+	struct rhashtable takers;
+	bool send;
+	u32 depth;
+	u32 max_sge;
+	u32 fragments;
+	u32 buffer_size;
+	size_t slot_size;
+	void *slots;
+	void *buffers;
+	u64 dma;
+	struct mutex lock;
+	bool closed;
+	bool ready;
+	atomic_t posted;
+	u32 tail;
+	u32 head;
+	u8 failed;
+	bool stale;
+	struct llist_head free;
+	struct llist_head early;
+	u32 unsignalled;
+	bool fenced;
+	bool marked;
+	wait_queue_head_t wait;
+};
+
+static inline struct memreg_slot *memreg_wc_slot(const struct ib_wc *wc)
+{
+	return container_of(wc->wr_cqe, struct memreg_slot, cqe);
+}
+
+static inline struct memreg_slot *
+memreg_queue_slot(const struct memreg_queue *queue, u32 index)
+{
+	return queue->slots + index * queue->slot_size;
+}
+
+/* Index of the slot behind another one of a send queue. */
+static inline u32 memreg_queue_after(const struct memreg_queue *queue,
+				     u32 index)
+{
+	return index + 1 == queue->depth ? 0 : index + 1;
+}
+
+/* The buffer of a slot, in a queue that has some. */
+static inline void *memreg_slot_buffer(const struct memreg_slot *slot)
+{
+	return slot->queue->buffers +
+	       (size_t)slot->index * slot->queue->buffer_size;
+}
+
+/* The same for the device. */
+static inline u64 memreg_slot_buffer_dma(const struct memreg_slot *slot)
+{
+	return slot->queue->dma + (u64)slot->index * slot->queue->buffer_size;
+}
+
+/* List what goes to a receive's buffer. Returns the number of entries. */
+static inline int memreg_slot_bounce(const struct memreg_slot *slot, u32 lkey,
+				     struct ib_sge *sge)
+{
+	sge->addr = memreg_slot_buffer_dma(slot);
+	sge->length = slot->bounce;
+	sge->lkey = lkey;
+	return 1;
+}
+
+/* Take a slot of a queue whose lock is held; room was reserved. */
+static inline struct memreg_slot *memreg_queue_next(struct memreg_queue *queue)
+{
+	struct memreg_slot *slot;
+
+	lockdep_assert_held(&queue->lock);
+
+	if (queue->send) {
+		slot = memreg_queue_slot(queue, queue->tail);
+		queue->tail = memreg_queue_after(queue, queue->tail);
+	} else {
+		slot = llist_entry(llist_del_first(&queue->free),
+				   struct memreg_slot, node);
+	}
+	atomic_inc(&queue->posted);
+	slot->used = true;
+	slot->signalled = false;
+	slot->part = false;
+	slot->length = 0;
+	slot->bounce = 0;
+	slot->window = NULL;
+	slot->window_id = 0;
+	slot->rkey = 0;
+	slot->uring = NULL;
+	slot->nr_sges = 0;
+	return slot;
+}
+
+struct memreg_queue *memreg_queue_alloc(struct memreg_device *mdev,
+					struct memreg_ring *ring,
+					struct memreg_endpoint *ep, bool send,
+					u32 depth, u32 max_sge,
+					u32 buffer_size);
+void memreg_queue_free(struct memreg_device *mdev, struct memreg_queue *queue);
+void memreg_queue_close(struct memreg_queue *queue);
+int memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp);
+void memreg_queue_flush_early(struct memreg_queue *queue);
+bool memreg_queue_is_idle(struct memreg_queue *queue);
+void memreg_queue_sync(struct memreg_queue *queue);
+void memreg_queue_abandon(struct memreg_queue *queue);
+int memreg_queue_reserve(struct memreg_queue *queue, u32 count);
+void memreg_slot_sge_keep(const struct memreg_slot_sge *sges, u32 i);
+void memreg_slot_sges_put(const struct memreg_slot_sge *sges, u32 count);
+void memreg_queue_undo(struct memreg_slot *slot);
+int memreg_slot_build_recv(const struct memreg_slot *slot, u32 lkey,
+			   struct ib_sge *sges, int max);
+unsigned int memreg_slot_done(struct memreg_ring *ring, const struct ib_wc *wc,
+			      unsigned int max, bool *more);
+void memreg_slot_settle(const struct ib_wc *wc);
+int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep);
+void memreg_queue_leave(struct memreg_queue *queue,
+			struct memreg_endpoint *ep);
+
+/* kernel/mem/window.c */
+bool memreg_window_bound(const struct memreg_slot *slot);
+
+/*
+ * Does a completion end a window, for which a task has to sleep? Then it is to
+ * be settled first.
+ */
+static inline bool memreg_slot_is_slow(const struct ib_wc *wc)
+{
+	const struct memreg_slot *slot = memreg_wc_slot(wc);
+	bool good = wc->status == IB_WC_SUCCESS;
+
+	if (slot->opcode == IB_MEMREG_OP_RECV)
+		return good && wc->wc_flags & IB_WC_WITH_INVALIDATE;
+	if (slot->opcode == IB_MEMREG_OP_BIND)
+		return good && memreg_window_bound(slot);
+	return slot->opcode == IB_MEMREG_OP_INVALIDATE;
+}
+
+#endif /* _MEMREG_CONN_QUEUE_H */

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Completion rings: memory that kernel and user share.
+ */
+#ifndef _MEMREG_CONN_RING_H
+#define _MEMREG_CONN_RING_H
+
+#include <linux/atomic.h>
+#include <linux/dim.h>
+#include <linux/hrtimer.h>
+#include <linux/irq_work.h>
+#include <linux/list.h>
+#include <linux/log2.h>
+#include <linux/refcount.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_verbs.h>
+
+#include "core.h"
+#include "device.h"
+
+struct eventfd_ctx;
+
+/* Completions that are taken off a completion queue in one go. */
+#define MEMREG_RING_WCS		8
+
+/* Slots that are handled with interrupts off. */
+#define MEMREG_RING_BUDGET	64U
+
+/**
+ * struct memreg_ring - A completion ring
+ * @obj: Head
+ * @refs: One of the object, one of its descriptor
+ * @mdev: The device; not to be touched once @dead
+ * @cq: Completion queue with as many entries, and one for each of @max_senders
+ * @shared: What user space sees, entries included
+ * @entries: The entries in it
+ * @nr_entries: Their number, a power of two
+ * @entry_size: Bytes of each
+ * @max_senders: Send queues that it may have: for each there is room in @cq for
+ *	a marker
+ * @senders: Those that it has
+ * @claimed: Entries written, and entries set aside, in all; wraps around
+ * @producer: Entries written, in all; wraps around; written with @lock
+ * @shown: Those of them that user space can see
+ * @lock: Taken by who polls @cq
+ * @dead: @cq is no more; @lock
+ * @wcs: Completions that were taken off @cq; @lock
+ * @taken: Completions that were told of so far, wrapping; @lock
+ * @wc_next: The first of them that was not looked at; @lock
+ * @wc_count: Their number; @lock
+ * @wc_settled: That one was held, and can be taken now; @lock
+ * @held: That one needs a context that may sleep, and all others wait; @lock
+ * @settling: Somebody is at work on it; @lock
+ * @ended: Commands of io_uring that end as soon as the room is back which their
+ *	slots had; @lock
+ * @waiters: Tasks that sleep in RING_WAIT
+ * @poller: One of them that is to be woken to poll @cq, or NULL
+ * @wait: They, and who polls the descriptor
+ * @settled: Waits for @settling to end
+ * @eventfd: To be signalled, or NULL
+ * @irq: Polls @cq as soon as interrupts are on
+ * @work: Polls @cq if that takes long, or has to sleep
+ * @timer: Polls @cq a little later
+ * @delay_us: How much later; 0: at once
+ * @moderated: @delay_us, or the device's moderation, follows the load
+ * @dim: How it does so
+ * @charge: CQ in the rdma cgroup
+ */
+struct memreg_ring {
+	struct memreg_object obj;
+	refcount_t refs;
+	struct memreg_device *mdev;
+	struct ib_cq *cq;
+	struct ib_memreg_ring *shared;
+	void *entries;
+	u32 nr_entries;
+	u32 entry_size;
+	u32 max_senders;
+	atomic_t senders;
+	atomic_t claimed;
+	u32 producer;
+	u32 shown;
+	spinlock_t lock;
+	bool dead;
+	struct ib_wc wcs[MEMREG_RING_WCS];
+	u32 taken;
+	unsigned int wc_next;
+	unsigned int wc_count;
+	bool wc_settled;
+	bool held;
+	bool settling;
+	struct list_head ended;
+	atomic_t waiters;
+	struct task_struct *poller;
+	wait_queue_head_t wait;
+	wait_queue_head_t settled;
+	struct eventfd_ctx *eventfd;
+	struct irq_work irq;
+	struct work_struct work;
+	struct hrtimer timer;
+	u32 delay_us;
+	bool moderated;
+	struct dim dim;
+	struct memreg_charge charge;
+};
+
+/* Bytes of a message that an entry has room for. */
+static inline u32 memreg_ring_data_size(const struct memreg_ring *ring)
+{
+	return ring->entry_size - offsetof(struct ib_memreg_cqe, data);
+}
+
+/* Bytes that are received in an entry, if it is of the larger size. */
+#define MEMREG_INLINE_RECEIVE	(128 - offsetof(struct ib_memreg_cqe, data))
+
+/* Entries of the largest ring. */
+static inline u32 memreg_ring_max(struct memreg_device *mdev)
+{
+	return rounddown_pow_of_two(min_t(u32, mdev->ibdev->attrs.max_cqe - 1,
+					  IB_MEMREG_RING_ENTRIES_MAX));
+}
+
+int memreg_ring_init(void);
+void memreg_ring_exit(void);
+int memreg_ring_create(struct memreg_ucmd *ucmd);
+void memreg_ring_hold(struct memreg_ring *ring);
+void memreg_ring_release(struct memreg_ring *ring);
+struct memreg_ring *memreg_ring_get(struct memreg_ucmd *ucmd, u32 id);
+void memreg_ring_put(struct memreg_ring *ring);
+bool memreg_ring_claim(struct memreg_ring *ring, u32 count);
+void memreg_ring_unclaim(struct memreg_ring *ring, u32 count);
+void memreg_ring_wake(struct memreg_ring *ring);
+void memreg_ring_process(struct memreg_ring *ring);
+void memreg_ring_flush(struct memreg_ring *ring);
+extern const struct memreg_object_ops memreg_ring_ops;
+
+/*
+ * Take the next entry of a ring to write, which was set aside for this; all of
+ * its fields but the data are to be written. The user sees it after
+ * memreg_ring_wake().
+ */
+static inline struct ib_memreg_cqe *memreg_ring_entry(struct memreg_ring *ring)
+{
+	u32 index = ring->producer & (ring->nr_entries - 1);
+
+	lockdep_assert_held(&ring->lock);
+
+	WRITE_ONCE(ring->producer, ring->producer + 1);
+	return ring->entries + (size_t)index * ring->entry_size;
+}
+
+#endif /* _MEMREG_CONN_RING_H */

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Commands of io_uring.
+ */
+#ifndef _MEMREG_CONN_URING_H
+#define _MEMREG_CONN_URING_H
+
+#include <linux/atomic.h>
+#include <linux/errno.h>
+#include <linux/list.h>
+#include <uapi/rdma/ib_memreg.h>
+
+struct io_uring_cmd;
+struct memreg_mr;
+struct memreg_ring;
+struct memreg_slot;
+struct memreg_ucmd;
+struct mutex;
+
+/**
+ * struct memreg_uring - A command of io_uring
+ * @cmd: The command; NULL once it was taken by who ends it
+ * @ended: It, taken, as all of its slots are through
+ * @node: In memreg_ring.ended then
+ * @ring: The ring of its slots, held while it is issued; NULL if it has none
+ * @pending: Its slots that have not completed, and MEMREG_URING_ISSUE
+ * @ucmd: The call, while it is issued
+ * @issue_flags: Those it is issued with
+ * @blocked: It can't be issued without waiting
+ * @fixed: Its memory is a range of a registered buffer
+ * @shared: Its receive is on a shared queue
+ * @cqe32: Its ring has entries with room for struct ib_memreg_uring_result
+ * @target: Where all of its work requests go; 0 before the first one
+ * @mr: That memory as an MR which nobody can find, or NULL
+ * @error: Negative errno if not all of the work requests were posted
+ * @reason: enum ib_memreg_reason of it
+ * @taken: Work requests that were posted
+ * @endpoint: Id of the endpoint that took the receive, or 0; memreg_ring.lock
+ * @told: Outcome of the first work request that failed, or else of the last one
+ *	that has one, in the fields before the data; memreg_ring.lock
+ */
+struct memreg_uring {
+	struct io_uring_cmd *cmd;
+	struct io_uring_cmd *ended;
+	struct list_head node;
+	struct memreg_ring *ring;
+	atomic_t pending;
+	struct memreg_ucmd *ucmd;
+	unsigned int issue_flags;
+	bool blocked;
+	bool fixed;
+	bool shared;
+	bool cqe32;
+	u32 target;
+	struct memreg_mr *mr;
+	int error;
+	u32 reason;
+	u32 taken;
+	u32 endpoint;
+	struct ib_memreg_cqe told;
+};
+
+/* Part of memreg_uring.pending until a command was issued. */
+#define MEMREG_URING_ISSUE	0x10000
+
+#ifdef MEMREG_URING
+/* Does the kernel have such commands? */
+static inline bool memreg_uring_there(void)
+{
+	return true;
+}
+
+int memreg_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags);
+int memreg_uring_lock(struct memreg_uring *uring, struct mutex *lock);
+int memreg_uring_look(struct memreg_uring *uring, struct ib_memreg_wr *wrs,
+		      u32 count, bool more);
+void memreg_uring_add(struct memreg_uring *uring, struct memreg_slot *slot);
+void memreg_uring_remove(struct memreg_uring *uring);
+void memreg_uring_note(struct memreg_uring *uring,
+		       const struct ib_memreg_cqe *entry);
+bool memreg_uring_put(struct memreg_uring *uring, struct memreg_ring *ring);
+void memreg_uring_end_all(struct memreg_ring *ring);
+#else
+static inline bool memreg_uring_there(void)
+{
+	return false;
+}
+
+static inline int memreg_uring_lock(struct memreg_uring *uring,
+				    struct mutex *lock)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline int memreg_uring_look(struct memreg_uring *uring,
+				    struct ib_memreg_wr *wrs, u32 count,
+				    bool more)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline void memreg_uring_add(struct memreg_uring *uring,
+				    struct memreg_slot *slot) {}
+static inline void memreg_uring_remove(struct memreg_uring *uring) {}
+static inline void memreg_uring_note(struct memreg_uring *uring,
+				     const struct ib_memreg_cqe *entry) {}
+
+static inline bool memreg_uring_put(struct memreg_uring *uring,
+				    struct memreg_ring *ring)
+{
+	return false;
+}
+
+static inline void memreg_uring_end_all(struct memreg_ring *ring) {}
+#endif
+
+#endif /* _MEMREG_CONN_URING_H */

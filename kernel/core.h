@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What every call needs: the call, the open file, and the objects in it.
+ *
+ * A file depends on files below its own, and never on those above:
+ *
+ *	main, caps	the ioctl table, and what the module can do
+ *	conn/, kapi/	rings, queues, endpoints; pools of other modules
+ *	mem/		domains, keys, pages, MRs, windows
+ *	the others here	files, objects, devices, what they count and trace
+ *
+ * Where a lower file has to call a higher one, the higher one hands it a
+ * function: in the ops of an object, in a work_struct, or in a table that main
+ * registers. The lint check "layers" knows the order.
+ *
+ * Lock order, outermost first:
+ *
+ *	memreg_file.lock	calls (read), binding and removal (write)
+ *	memreg_device.files_lock  ties between files and devices
+ *	mmap_lock		taken by pinning
+ *	rdma_cm handler_mutex	by rdma_lock_handler(); never held when an id is
+ *				destroyed, and no handler takes memreg_file.lock
+ *	memreg_queue.lock	submission; no memory of user space is touched
+ *				with it held: nobody waits for user space there
+ *	memreg_pool.lock	keys of a pool; likewise, nothing of user space
+ *	memreg_domain.sq_mutex	the line in front of the registration queue
+ *	memreg_domain.kill_mutex  the line in front of its keys to be killed
+ *	memreg_file.objects	the xarray's spinlock
+ *	memreg_file.grant_lock	ties between windows and endpoints
+ *	memreg_file.event_lock	events that wait to be read
+ *	memreg_device.frwr_lock	FRWRs, and the guards of regions; taken by mmu
+ *				notifiers
+ *	memreg_domain.cq_lock	polling of the registration queue, with
+ *				interrupts off
+ *	memreg_domain.sq_lock	the registration queue, and the keys that it
+ *				kills; also taken by mmu notifiers, and by
+ *				completions, with interrupts off
+ *	memreg_ring.lock	polling of a ring's completion queue, in any
+ *				context; taken inside of none of the spinlocks
+ *				above, and takes none of them
+ *	memreg_bindings.lock	windows of type 2B; with interrupts off
+ *	memreg_closer.lock	steps of connections that end; with interrupts
+ *				off
+ *
+ * Drivers that import memory objects hold the dma_resv of a dma-buf when they
+ * call; memreg_memory.lock is taken inside of it, and nothing inside of that.
+ * No call of ours takes a dma_resv.
+ *
+ * io_uring may hold a lock of its own when it issues or cancels a command: the
+ * mutexes above, and memreg_file.lock, are then only tried.
+ *
+ * Nothing is allocated, freed, registered or waited for under a spinlock.
+ */
+#ifndef _MEMREG_CORE_H
+#define _MEMREG_CORE_H
+
+#include <linux/cgroup_rdma.h>
+#include <linux/list.h>
+#include <linux/refcount.h>
+#include <linux/rwsem.h>
+#include <linux/sched.h>
+#include <linux/spinlock.h>
+#include <linux/uidgid.h>
+#include <linux/wait.h>
+#include <linux/xarray.h>
+#include <net/net_namespace.h>
+#include <uapi/rdma/ib_memreg.h>
+
+struct memreg_device;
+struct memreg_file;
+struct memreg_scratch;
+struct memreg_ucmd;
+struct workqueue_struct;
+
+/* Pages of an MR are 4 KiB in the sense of the ABI, whatever PAGE_SIZE is. */
+#define MEMREG_PAGE_SHIFT	12
+#define MEMREG_PAGE_SIZE	BIT(MEMREG_PAGE_SHIFT)
+
+/**
+ * struct memreg_charge - What an object owes to an rdma cgroup
+ * @cg: The cgroup, or NULL
+ * @handle: It is a handle, not an object
+ */
+struct memreg_charge {
+	struct rdma_cgroup *cg;
+	bool handle;
+};
+
+/**
+ * struct memreg_object - Head of everything that has an id
+ * @id: Id in its file
+ * @type: enum ib_memreg_object_type
+ * @users: One of its own, one of each object that depends on it, and one of
+ *	each call that is at work on it. Whoever takes it from one to zero
+ *	destroys the object.
+ */
+struct memreg_object {
+	u32 id;
+	u32 type;
+	refcount_t users;
+};
+
+/**
+ * struct memreg_object_ops - What a type of objects does
+ * @destroy: Give back all that the object has, and free it. Never fails.
+ * @busy: Reason to give when the object has users; NULL: IN_USE
+ * @info: Fill in what LIST tells of the object. Called with the xarray's lock.
+ */
+struct memreg_object_ops {
+	void (*destroy)(struct memreg_file *file, struct memreg_object *obj);
+	u32 (*busy)(const struct memreg_object *obj);
+	void (*info)(struct memreg_object *obj, struct ib_memreg_object *info);
+};
+
+int memreg_object_alloc_gfp(struct memreg_file *file, struct memreg_object *obj,
+			    u32 type, gfp_t gfp);
+void memreg_object_abort(struct memreg_file *file, struct memreg_object *obj);
+void memreg_object_finalize(struct memreg_file *file,
+			    struct memreg_object *obj);
+struct memreg_object *memreg_object_get(struct memreg_file *file, u32 id,
+					u32 type);
+void memreg_objects_get(struct memreg_file *file, u32 type, const u32 *ids,
+			size_t stride, u32 count, struct memreg_object **objs);
+int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
+			  u32 *reason);
+void memreg_object_destroy_all(struct memreg_file *file);
+
+/* The same for a call. */
+static inline int memreg_object_alloc(struct memreg_file *file,
+				      struct memreg_object *obj, u32 type)
+{
+	return memreg_object_alloc_gfp(file, obj, type, GFP_KERNEL_ACCOUNT);
+}
+
+/* Let go of an object, which is not to be touched afterwards. */
+static inline void memreg_object_put(struct memreg_object *obj)
+{
+	/* The last reference is the object's own: only destroying drops it. */
+	refcount_dec(&obj->users);
+}
+
+/**
+ * struct memreg_closer - Has the endpoints of a file take steps, see closing.c
+ * @lock: Protects the fields below, with interrupts off
+ * @ready: Endpoints that have a step to take, by memreg_closing.node
+ * @running: Steps that are queued or under way
+ */
+struct memreg_closer {
+	spinlock_t lock;
+	struct list_head ready;
+	unsigned int running;
+};
+
+/**
+ * struct memreg_file - An open file
+ * @lock: Read: a call is at work. Write: the file is being bound, or its
+ *	device is going.
+ * @refs: The file itself, LIST, and removal while they look at it
+ * @mdev: The device it is bound to; set once, under @lock
+ * @gone: The device is gone, and all objects with it; @lock
+ * @net: Network namespace of RDMA CM ids; set with @mdev
+ * @objects: Ids and objects
+ * @next_id: Where to look for the next free id; the lock of @objects
+ * @grant_lock: Protects the ties between windows and endpoints
+ * @event_lock: Protects @events
+ * @events: Endpoints with events to be read, by memreg_endpoint.event_node
+ * @wait: Readers and pollers
+ * @pinned: System pages pinned by the MRs of this file
+ * @device_node: In memreg_device.files
+ * @number: Names the file in LIST; its index among all files
+ * @pid: Who bound it
+ * @uid: Who bound it
+ * @comm: Who bound it
+ * @scratch: Room for submission, while nobody uses it
+ * @closer: Ends its connections
+ * @listeners: Listeners
+ * @requests: Requests that wait at them
+ * @charge: Handle in the rdma cgroup
+ */
+struct memreg_file {
+	struct rw_semaphore lock;
+	refcount_t refs;
+	struct memreg_device *mdev;
+	bool gone;
+	struct net *net;
+	struct xarray objects;
+	u32 next_id;
+	spinlock_t grant_lock;
+	spinlock_t event_lock;
+	struct list_head events;
+	wait_queue_head_t wait;
+	atomic64_t pinned;
+	struct list_head device_node;
+	u32 number;
+	struct pid *pid;
+	kuid_t uid;
+	char comm[TASK_COMM_LEN];
+	struct memreg_scratch *scratch;
+	struct memreg_closer closer;
+	atomic_t listeners;
+	atomic_t requests;
+	struct memreg_charge charge;
+};
+
+/**
+ * struct memreg_ucmd - A call
+ * @file: The file, whose lock is held
+ * @mdev: Its device, or NULL in calls that work without
+ * @ubuffer: The caller's structure
+ * @user_size: Its size
+ * @cmd: Our copy of it
+ * @reason: Told to the caller if the call fails
+ */
+struct memreg_ucmd {
+	struct memreg_file *file;
+	struct memreg_device *mdev;
+	void __user *ubuffer;
+	u32 user_size;
+	void *cmd;
+	u32 reason;
+};
+
+int memreg_enter(struct memreg_ucmd *ucmd, bool wait);
+void memreg_leave(struct memreg_ucmd *ucmd);
+int memreg_respond(struct memreg_ucmd *ucmd, size_t size);
+struct memreg_file *memreg_file_next(u32 number);
+void memreg_file_put(struct memreg_file *file);
+
+/* Fail a call with an errno and the reason for it. */
+static inline int memreg_fail(struct memreg_ucmd *ucmd, int err, u32 reason)
+{
+	ucmd->reason = reason;
+	return err;
+}
+
+extern struct workqueue_struct *memreg_wq;
+/* What guards queue to have an endpoint end; reclaim may wait for the key. */
+extern struct workqueue_struct *memreg_cut_wq;
+
+int memreg_object_destroy_ioctl(struct memreg_ucmd *ucmd);
+int memreg_object_list(struct memreg_ucmd *ucmd);
+
+#endif /* _MEMREG_CORE_H */

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * RDMA devices, and what of them is charged to cgroups.
+ */
+#ifndef _MEMREG_DEVICE_H
+#define _MEMREG_DEVICE_H
+
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/refcount.h>
+#include <linux/spinlock.h>
+#include <rdma/ib_verbs.h>
+
+#include "core.h"
+
+struct memreg_stats;
+struct shrinker;
+
+/* Most entries of a page list that we ask a device for: 16 MiB. */
+#define MEMREG_MAX_PAGES	4096
+
+/* Lists that address spaces are found in. */
+#define MEMREG_SPACES_BITS	8
+
+/**
+ * struct memreg_device - An RDMA device, from add_one to remove_one and the
+ *	last file that was bound to it
+ * @ibdev: The device; not to be touched once @files was drained by removal
+ * @node: In the list of devices
+ * @name: The present name of the device; @name_lock
+ * @name_lock: Protects @name
+ * @refs: One of the ib_client, one of each file
+ * @quirks: MEMREG_QUIRK_*
+ * @max_pages: Entries of an FRWR's page list
+ * @page_sizes: Bitmap of page sizes for FRWRs
+ * @longest: Bytes of a message, at most; less than 2 GiB
+ * @undead: MRs that the driver could not destroy
+ * @files_lock: Protects @files and @gone
+ * @files: Bound files, by memreg_file.device_node
+ * @gone: remove_one has begun: no file may be bound any more
+ * @frwr_lock: Protects the state and the lists of FRWRs, and regions' guards
+ * @spaces: Address spaces with guarded regions, by their hashes; frwr_lock
+ * @gave_up_pid: Task that waited for others' keys in vain; frwr_lock
+ * @gave_up_until: Jiffies until which it does not wait again; frwr_lock
+ * @spares: Idle FRWRs that need not be there; written with frwr_lock
+ * @spare_domains: Domains that have some, by memreg_domain.spare_node;
+ *	frwr_lock
+ * @shrinker: Gives back idle FRWRs when memory is short
+ * @event_handler: Listens to changes of GIDs
+ * @domains_lock: Protects @domains
+ * @domains: All domains, by memreg_domain.device_node
+ * @stats: What memreg_count() counts
+ */
+struct memreg_device {
+	struct ib_device *ibdev;
+	struct list_head node;
+	char name[IB_DEVICE_NAME_MAX];
+	spinlock_t name_lock;
+	refcount_t refs;
+	unsigned long quirks;
+	u32 max_pages;
+	u64 page_sizes;
+	u32 longest;
+	atomic_t undead;
+	struct mutex files_lock;
+	struct list_head files;
+	bool gone;
+	spinlock_t frwr_lock;
+	struct hlist_head spaces[1U << MEMREG_SPACES_BITS];
+	pid_t gave_up_pid;
+	unsigned long gave_up_until;
+	long spares;
+	struct list_head spare_domains;
+	struct shrinker *shrinker;
+	struct ib_event_handler event_handler;
+	spinlock_t domains_lock;
+	struct list_head domains;
+	struct memreg_stats __percpu *stats;
+};
+
+int memreg_device_init(void);
+void memreg_device_exit(void);
+int memreg_device_bind(struct memreg_ucmd *ucmd);
+int memreg_device_query(struct memreg_ucmd *ucmd);
+void memreg_device_unbind(struct memreg_file *file);
+void memreg_device_name(struct memreg_device *mdev, char *name, size_t size);
+int memreg_charge(struct memreg_charge *charge, struct memreg_device *mdev,
+		  bool handle);
+void memreg_uncharge(struct memreg_charge *charge, struct memreg_device *mdev);
+int memreg_charge_reason(struct memreg_ucmd *ucmd, int err);
+
+#endif /* _MEMREG_DEVICE_H */

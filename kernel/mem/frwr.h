@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * FRWRs: the fast registration MRs that keys are made of.
+ */
+#ifndef _MEMREG_MEM_FRWR_H
+#define _MEMREG_MEM_FRWR_H
+
+#include <linux/list.h>
+#include <linux/workqueue.h>
+
+#include "mem/domain.h"
+
+struct memreg_batch;
+struct memreg_region;
+
+/*
+ * An idle FRWR is taken again only if so many are idle in its class (I9), and
+ * it has rested for so long: packets that were accepted before its key died
+ * are through by then.
+ */
+#define MEMREG_FIFO_DEPTH	64
+#define MEMREG_FIFO_REST_NS	(2 * NSEC_PER_MSEC)
+
+/**
+ * enum memreg_frwr_state - Who may do what with an FRWR
+ * @MEMREG_FRWR_HELD: It is its owner's: its key is dead, or was told to nobody.
+ * @MEMREG_FRWR_IDLE: It is on its domain's idle list.
+ * @MEMREG_FRWR_LIVE: Its key works. Whoever wants to kill the key claims the
+ *	FRWR by taking it out of this state.
+ * @MEMREG_FRWR_DYING: Its key is being killed, by the device or by a worker.
+ *	It is its owner's again when that is done.
+ * @MEMREG_FRWR_FAILED: A guard could not have its key killed, as it may not
+ *	work yet: the end of an endpoint makes sure that it never does.
+ */
+enum memreg_frwr_state {
+	MEMREG_FRWR_HELD,
+	MEMREG_FRWR_IDLE,
+	MEMREG_FRWR_LIVE,
+	MEMREG_FRWR_DYING,
+	MEMREG_FRWR_FAILED,
+};
+
+/**
+ * struct memreg_frwr - A fast registration MR of a domain
+ * @fast: The MR, without one if a guard had to destroy it; the work request is
+ *	linked to the next one of @batch
+ * @domain: Its domain
+ * @state: enum memreg_frwr_state; frwr_lock, but for the end of DYING
+ * @awaited: Counts in memreg_region.killing, while DYING
+ * @class: Class that it idles in, or MEMREG_CLASSES if it is made for one use
+ * @no_inv: No work request can kill its key, as the driver registered it
+ * @cut: Its REG_MR is on the send queue of an endpoint and may not have been
+ *	done yet: what to queue so that the endpoint ends; NULL otherwise
+ * @node: In memreg_domain.idle, with frwr_lock; in memreg_domain.dying or
+ *	memreg_domain.doomed, with sq_lock; or in a list of those that are to
+ *	be destroyed
+ * @mapped: The list of memreg_domain.mapped for its range
+ * @mapped_node: In that, while it is IDLE and @length is not 0; frwr_lock
+ * @region: Region that it maps or mapped last, or NULL; frwr_lock
+ * @offset: First byte of @region in its page list
+ * @length: Bytes there; 0 if the list can't be used again as it is
+ * @iova: I/O address that it was listed for
+ * @page_shift: Size of the pages in the list
+ * @region_node: In memreg_region.live if it is LIVE, otherwise in
+ *	memreg_region.frwrs; frwr_lock
+ * @idle_since: When it became idle, ktime_get_ns(); frwr_lock
+ * @idle_number: memreg_idle.ended at that time; frwr_lock
+ * @batch: Batch at work on it
+ * @charge: MR in the rdma cgroup
+ */
+struct memreg_frwr {
+	struct memreg_fastmr fast;
+	struct memreg_domain *domain;
+	enum memreg_frwr_state state;
+	bool awaited;
+	u32 class;
+	bool no_inv;
+	struct work_struct *cut;
+	struct list_head node;
+	struct list_head *mapped;
+	struct list_head mapped_node;
+	struct memreg_region *region;
+	u64 offset;
+	u64 length;
+	u64 iova;
+	u8 page_shift;
+	struct hlist_node region_node;
+	u64 idle_since;
+	u64 idle_number;
+	struct memreg_batch *batch;
+	struct memreg_charge charge;
+};
+
+void memreg_frwr_destroy_mr(struct memreg_frwr *frwr);
+void memreg_frwr_drain_region(struct memreg_region *region);
+void memreg_frwr_drain_domain(struct memreg_domain *domain);
+void memreg_frwr_forget_domain(struct memreg_domain *domain);
+void memreg_frwr_reap(struct work_struct *work);
+int memreg_frwr_shrinker(struct memreg_device *mdev);
+
+/*
+ * State of an FRWR that may be DYING: if it is not any more, all is there that
+ * was written before.
+ */
+static inline enum memreg_frwr_state
+memreg_frwr_state(const struct memreg_frwr *frwr)
+{
+	/* Pairs with memreg_kill_done(). */
+	return smp_load_acquire(&frwr->state);
+}
+
+/* Put an FRWR on a list of its region, and take it off the one it is on. */
+static inline void memreg_frwr_move(struct memreg_frwr *frwr,
+				    struct hlist_head *list)
+{
+	hlist_del_init(&frwr->region_node);
+	hlist_add_head(&frwr->region_node, list);
+}
+
+#endif /* _MEMREG_MEM_FRWR_H */

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Keys: what the device lets others reach a part of a region by.
+ */
+#ifndef _MEMREG_MEM_KEY_H
+#define _MEMREG_MEM_KEY_H
+
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+struct memreg_domain;
+struct memreg_frwr;
+struct memreg_region;
+
+/**
+ * struct memreg_key - A key to be made, or made, for a part of a region
+ * @region: The region
+ * @offset: First byte
+ * @length: Bytes
+ * @first: What memreg_region_find() finds for @offset; set when it is planned
+ * @iova: First I/O address; its offset in a page is that of the memory
+ * @access: enum ib_memreg_access
+ * @page_shift: Size of the pages in the key's page list; 0: what suits best
+ * @class: Class of FRWRs that it is made of; set when it is planned
+ * @pages: Number of pages in that list; set when it is planned, which it is not
+ *	if its FRWR maps the range already
+ * @once: Make an FRWR for this key alone, and don't let it idle afterwards
+ * @frwr: The FRWR behind the key, or NULL
+ * @lkey: Local key
+ * @rkey: Remote key
+ */
+struct memreg_key {
+	struct memreg_region *region;
+	u64 offset;
+	u64 length;
+	u64 iova;
+	u32 first;
+	u32 access;
+	u8 page_shift;
+	u8 class;
+	u32 pages;
+	bool once;
+	struct memreg_frwr *frwr;
+	u32 lkey;
+	u32 rkey;
+};
+
+int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
+		     unsigned int count);
+void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
+			unsigned int count);
+void memreg_keys_revoke_relaxed(struct memreg_domain *domain,
+				struct memreg_key **keys, unsigned int count);
+void memreg_keys_destroy(struct memreg_key **keys, unsigned int count);
+void memreg_key_destroy(struct memreg_key *key);
+int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
+		       struct work_struct *cut);
+bool memreg_key_invalidable(const struct memreg_key *key);
+void memreg_key_retire(struct memreg_key *key);
+int memreg_key_make_single(struct memreg_domain *domain,
+			   struct memreg_key *key, u64 addr);
+
+#endif /* _MEMREG_MEM_KEY_H */

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How keys die.
+ */
+#ifndef _MEMREG_MEM_KILL_H
+#define _MEMREG_MEM_KILL_H
+
+#include <linux/types.h>
+
+struct memreg_batch;
+struct memreg_domain;
+struct memreg_frwr;
+
+int memreg_kill_module_init(void);
+void memreg_kill_module_exit(void);
+void memreg_kill_init(struct memreg_domain *domain);
+void memreg_kill_invalidate(struct memreg_frwr *frwr);
+void memreg_kill_flush(struct memreg_domain *domain);
+void memreg_kill_destroy(struct memreg_frwr *frwr, bool awaited);
+void memreg_kill_await(struct memreg_frwr *frwr);
+int memreg_kill_line(struct memreg_domain *domain);
+void memreg_kill_leave(struct memreg_domain *domain);
+void memreg_kill_ended(struct memreg_batch *batch);
+void memreg_kill_give_up(struct memreg_domain *domain);
+
+#endif /* _MEMREG_MEM_KILL_H */

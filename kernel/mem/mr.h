@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Memory regions in the sense of verbs: pages registered in a domain.
+ */
+#ifndef _MEMREG_MEM_MR_H
+#define _MEMREG_MEM_MR_H
+
+#include <linux/atomic.h>
+
+#include "core.h"
+#include "mem/key.h"
+
+struct memreg_domain;
+struct memreg_pool;
+struct memreg_region;
+
+/**
+ * struct memreg_mr - A region registered in a domain
+ * @obj: Head
+ * @domain: The domain
+ * @region: The pages
+ * @single: The driver registered it under a single key, and pinned the pages
+ * @addr: Address in user space
+ * @iova: First I/O address
+ * @length: Bytes
+ * @access: enum ib_memreg_access
+ * @pinned: System pages that it adds to memreg_file.pinned
+ * @windows: Windows bound to it
+ * @pool: What makes it a pool, or NULL
+ * @nkeys: Number of @keys
+ * @keys: Keyed segments, in order
+ */
+struct memreg_mr {
+	struct memreg_object obj;
+	struct memreg_domain *domain;
+	struct memreg_region *region;
+	bool single;
+	u64 addr;
+	u64 iova;
+	u64 length;
+	u32 access;
+	unsigned long pinned;
+	atomic_t windows;
+	struct memreg_pool *pool;
+	u32 nkeys;
+	struct memreg_key *keys;
+};
+
+struct memreg_mr *memreg_mr_begin(struct memreg_ucmd *ucmd,
+				  struct memreg_pool *pool);
+void memreg_mr_abort(struct memreg_file *file, struct memreg_mr *mr);
+void memreg_mr_publish(struct memreg_file *file, struct memreg_mr *mr);
+int memreg_mr_key_reason(struct memreg_ucmd *ucmd, int err);
+int memreg_mr_register(struct memreg_ucmd *ucmd);
+int memreg_mr_query(struct memreg_ucmd *ucmd);
+u32 memreg_access_supported(struct memreg_device *mdev);
+extern const struct memreg_object_ops memreg_mr_ops;
+
+#endif /* _MEMREG_MEM_MR_H */

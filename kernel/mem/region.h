@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Regions: pages and their DMA addresses.
+ */
+#ifndef _MEMREG_MEM_REGION_H
+#define _MEMREG_MEM_REGION_H
+
+#include <linux/atomic.h>
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/scatterlist.h>
+#include <linux/sizes.h>
+#include <rdma/ib_verbs.h>
+
+#include "core.h"
+#include "mem/guard.h"
+
+struct dma_buf;
+struct iov_iter;
+struct memreg_device;
+
+/**
+ * struct memreg_source - Where the pages of regions come from
+ * @take: Take the pages and list them in memreg_region.sgt, or fail and list
+ *	none
+ * @give_back: Give the pages back; they are not mapped for DMA any more
+ * @release: The region goes, with pages or without: uncharge what is charged
+ */
+struct memreg_source {
+	int (*take)(struct memreg_ucmd *ucmd, struct memreg_region *region);
+	void (*give_back)(struct memreg_region *region);
+	void (*release)(struct memreg_region *region);
+};
+
+/**
+ * struct memreg_region - Pages and their DMA addresses; belongs to no domain
+ * @mdev: Device that they are mapped for
+ * @source: Where they come from; NULL if they are borrowed
+ * @mm: Address space that is charged for them, or NULL
+ * @dmabuf: Memory object that they are of, or NULL
+ * @addr: Address there, or offset in the source
+ * @length: Bytes
+ * @npages: System pages that the region pins
+ * @charged: Those of them that are charged to @mm
+ * @writable: They may be written to
+ * @mapped: The pages are ours; otherwise a driver pinned them
+ * @undead: memreg_device.undead before it had pages
+ * @sgt: The pages, whole ones
+ * @sgl: Their DMA addresses, trimmed to @addr and @length; a flat array
+ * @offsets: Where in the region each entry of @sgl begins
+ * @nents: Number of entries
+ * @frwrs: FRWRs that map, or mapped last, these pages; frwr_lock
+ * @live: Those of them whose keys work; frwr_lock
+ * @killing: Those that are DYING, and that a guard waits for
+ * @draining: Those that are being destroyed, so that it is not released
+ * @guard: Watches the user's mapping
+ */
+struct memreg_region {
+	struct memreg_device *mdev;
+	const struct memreg_source *source;
+	struct mm_struct *mm;
+	struct dma_buf *dmabuf;
+	u64 addr;
+	u64 length;
+	unsigned long npages;
+	unsigned long charged;
+	bool writable;
+	bool mapped;
+	int undead;
+	struct sg_append_table sgt;
+	struct scatterlist *sgl;
+	u64 *offsets;
+	u32 nents;
+	struct hlist_head frwrs;
+	struct hlist_head live;
+	atomic_t killing;
+	atomic_t draining;
+	struct memreg_guard guard;
+};
+
+/* Pages of the ABI that a region has pinned. */
+static inline u64 memreg_region_pages(const struct memreg_region *region)
+{
+	return (u64)region->npages << (PAGE_SHIFT - MEMREG_PAGE_SHIFT);
+}
+
+/* Does an entry of the list begin at or before a byte, and end behind it? */
+static inline bool memreg_region_has(const struct memreg_region *region,
+				     u32 i, u64 offset)
+{
+	/* What is before it wraps around, and is more than any length. */
+	return offset - region->offsets[i] < sg_dma_len(&region->sgl[i]);
+}
+
+bool memreg_region_over_limit(const struct memreg_region *region);
+struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
+					u64 length, bool writable);
+struct memreg_region *memreg_region_alloc(struct memreg_device *mdev,
+					  const struct memreg_source *source,
+					  u64 addr, u64 length, bool writable);
+int memreg_region_take(struct memreg_ucmd *ucmd, struct memreg_region *region);
+void memreg_region_release(struct memreg_region *region);
+struct memreg_region *memreg_region_borrow(struct memreg_ucmd *ucmd,
+					   const struct iov_iter *iter);
+void memreg_region_return(struct memreg_region *region);
+void memreg_region_forget(struct memreg_region *region);
+u32 memreg_region_find(const struct memreg_region *region, u64 offset);
+u8 memreg_region_range_shift(const struct memreg_region *region, u32 first,
+			     u64 offset, u64 length, u64 iova, u64 sizes);
+u8 memreg_region_page_shift(const struct memreg_region *region, u64 iova,
+			    u64 sizes);
+bool memreg_region_is_pmem(const struct memreg_region *region);
+int __memreg_region_sges(const struct memreg_region *region, u32 first,
+			 u64 offset, u64 *length, u32 lkey,
+			 struct ib_sge *sges, int max);
+void memreg_region_write(struct memreg_region *region, u64 offset,
+			 const void *data, size_t length);
+
+/*
+ * Bytes of a piece of memory in a work request, at most: devices have 31 bits,
+ * mlx5 with a flag above them.
+ */
+#define MEMREG_PIECE_MAX	SZ_1G
+
+/*
+ * In how many pieces is a range of a region, of one byte at least? @first is
+ * what memreg_region_find() finds for @offset.
+ */
+static inline u32 memreg_region_fragments(const struct memreg_region *region,
+					  u32 first, u64 offset, u64 length)
+{
+	u64 last = offset + length - 1;
+
+	if (memreg_region_has(region, first, last))
+		return 1;
+	return memreg_region_find(region, last) - first + 1;
+}
+
+/* The same as __memreg_region_sges(); a range is often in one piece. */
+static inline int memreg_region_sges(const struct memreg_region *region,
+				     u32 first, u64 offset, u64 *length,
+				     u32 lkey, struct ib_sge *sges, int max)
+{
+	if (max < 1 || *length > MEMREG_PIECE_MAX ||
+	    !memreg_region_has(region, first, offset + *length - 1))
+		return __memreg_region_sges(region, first, offset, length, lkey,
+					    sges, max);
+	sges->addr = sg_dma_address(&region->sgl[first]) + offset -
+		     region->offsets[first];
+	sges->length = *length;
+	sges->lkey = lkey;
+	*length = 0;
+	return 1;
+}
+
+#endif /* _MEMREG_MEM_REGION_H */

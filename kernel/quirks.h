@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What drivers get wrong, and what they are known to get right.
+ */
+#ifndef _MEMREG_QUIRKS_H
+#define _MEMREG_QUIRKS_H
+
+#include <linux/bits.h>
+#include <linux/types.h>
+
+struct ib_device;
+
+/* LOCAL_INV completes while packets that passed the key check still copy. */
+#define MEMREG_QUIRK_WEAK_INV		BIT(0)
+/* ib_reg_user_mr() is known to work with in-kernel callers. */
+#define MEMREG_QUIRK_SINGLE_KEY		BIT(1)
+/* Page lists are contiguous allocations of one entry per system page. */
+#define MEMREG_QUIRK_FLAT_PAGE_LIST	BIT(2)
+/* REG_MR may be posted again after LOCAL_INV with the page list as it was. */
+#define MEMREG_QUIRK_KEEPS_PAGE_LIST	BIT(3)
+/* A REG_MR that has not completed is done again with a message before it. */
+#define MEMREG_QUIRK_REPEATS_REG_MR	BIT(4)
+/* What memreg promises can't be kept. */
+#define MEMREG_QUIRK_UNFIT		BIT(5)
+/* Page lists are of system pages, whatever ib_map_mr_sg() is told. */
+#define MEMREG_QUIRK_SYSTEM_PAGES	BIT(6)
+/* Page lists of more than 512 entries may be taken for something else. */
+#define MEMREG_QUIRK_SHORT_PAGE_LISTS	BIT(7)
+/* Keys let writes pass one another, whether that is asked for or not. */
+#define MEMREG_QUIRK_RELAXED_ORDERING	BIT(8)
+/* Keys can't be for atomics, though the device has them. */
+#define MEMREG_QUIRK_NO_ATOMIC		BIT(9)
+/* Keys must be of less than 4 GiB. */
+#define MEMREG_QUIRK_SHORT_KEYS		BIT(10)
+
+unsigned long memreg_quirks(struct ib_device *ibdev);
+u32 memreg_page_list_max(struct ib_device *ibdev);
+
+#endif /* _MEMREG_QUIRKS_H */

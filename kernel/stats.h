@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Statistics of a device.
+ */
+#ifndef _MEMREG_STATS_H
+#define _MEMREG_STATS_H
+
+#include <linux/percpu.h>
+
+#include "device.h"
+
+/* Room for the counters, which count from 1. */
+#define MEMREG_STATS	(IB_MEMREG_STAT_RING_FULL + 1)
+
+/**
+ * struct memreg_stats - What one CPU has counted of a device
+ * @values: By enum ib_memreg_stat_id
+ */
+struct memreg_stats {
+	u64 values[MEMREG_STATS];
+};
+
+/* Count something that happened @n times. Context: any. */
+static inline void memreg_count(struct memreg_device *mdev,
+				enum ib_memreg_stat_id stat, u64 n)
+{
+	this_cpu_add(mdev->stats->values[stat], n);
+}
+
+int memreg_stats_tell(struct memreg_ucmd *ucmd);
+
+#endif /* _MEMREG_STATS_H */
