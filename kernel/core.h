@@ -11,7 +11,7 @@
  *
  * Where a lower file has to call a higher one, the higher one hands it a
  * function: in the ops of an object, in a work_struct, or in a table that main
- * registers. The lint check "layers" knows the order.
+ * registers. selftests/lint/layers.order has the order of all files.
  *
  * Lock order, outermost first:
  *
@@ -55,11 +55,13 @@
 #define _MEMREG_CORE_H
 
 #include <linux/cgroup_rdma.h>
+#include <linux/gfp.h>
 #include <linux/list.h>
 #include <linux/refcount.h>
 #include <linux/rwsem.h>
 #include <linux/sched.h>
 #include <linux/spinlock.h>
+#include <linux/uaccess.h>
 #include <linux/uidgid.h>
 #include <linux/wait.h>
 #include <linux/xarray.h>
@@ -68,9 +70,10 @@
 
 struct memreg_device;
 struct memreg_file;
+struct memreg_grants;
+struct memreg_object;
 struct memreg_scratch;
 struct memreg_ucmd;
-struct workqueue_struct;
 
 /* Pages of an MR are 4 KiB in the sense of the ABI, whatever PAGE_SIZE is. */
 #define MEMREG_PAGE_SHIFT	12
@@ -87,9 +90,26 @@ struct memreg_charge {
 };
 
 /**
+ * struct memreg_object_ops - What a type of objects does
+ * @type: enum ib_memreg_object_type
+ * @destroy: Give back all that the object has, and free it. Never fails.
+ * @busy: Reason to give when the object has users; NULL: IN_USE
+ * @info: Fill in what LIST tells of the object. Called with the xarray's lock.
+ * @grants: The windows that end with the object; endpoints alone have that
+ */
+struct memreg_object_ops {
+	u32 type;
+	void (*destroy)(struct memreg_file *file, struct memreg_object *obj);
+	u32 (*busy)(const struct memreg_object *obj);
+	void (*info)(struct memreg_object *obj, struct ib_memreg_object *info);
+	struct memreg_grants *(*grants)(struct memreg_object *obj);
+};
+
+/**
  * struct memreg_object - Head of everything that has an id
  * @id: Id in its file
  * @type: enum ib_memreg_object_type
+ * @ops: What its type does
  * @users: One of its own, one of each object that depends on it, and one of
  *	each call that is at work on it. Whoever takes it from one to zero
  *	destroys the object.
@@ -97,23 +117,12 @@ struct memreg_charge {
 struct memreg_object {
 	u32 id;
 	u32 type;
+	const struct memreg_object_ops *ops;
 	refcount_t users;
 };
 
-/**
- * struct memreg_object_ops - What a type of objects does
- * @destroy: Give back all that the object has, and free it. Never fails.
- * @busy: Reason to give when the object has users; NULL: IN_USE
- * @info: Fill in what LIST tells of the object. Called with the xarray's lock.
- */
-struct memreg_object_ops {
-	void (*destroy)(struct memreg_file *file, struct memreg_object *obj);
-	u32 (*busy)(const struct memreg_object *obj);
-	void (*info)(struct memreg_object *obj, struct ib_memreg_object *info);
-};
-
 int memreg_object_alloc_gfp(struct memreg_file *file, struct memreg_object *obj,
-			    u32 type, gfp_t gfp);
+			    const struct memreg_object_ops *ops, gfp_t gfp);
 void memreg_object_abort(struct memreg_file *file, struct memreg_object *obj);
 void memreg_object_finalize(struct memreg_file *file,
 			    struct memreg_object *obj);
@@ -121,15 +130,17 @@ struct memreg_object *memreg_object_get(struct memreg_file *file, u32 id,
 					u32 type);
 void memreg_objects_get(struct memreg_file *file, u32 type, const u32 *ids,
 			size_t stride, u32 count, struct memreg_object **objs);
+int memreg_object_destroy_ioctl(struct memreg_ucmd *ucmd);
 int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
 			  u32 *reason);
 void memreg_object_destroy_all(struct memreg_file *file);
 
 /* The same for a call. */
 static inline int memreg_object_alloc(struct memreg_file *file,
-				      struct memreg_object *obj, u32 type)
+				      struct memreg_object *obj,
+				      const struct memreg_object_ops *ops)
 {
-	return memreg_object_alloc_gfp(file, obj, type, GFP_KERNEL_ACCOUNT);
+	return memreg_object_alloc_gfp(file, obj, ops, GFP_KERNEL_ACCOUNT);
 }
 
 /* Let go of an object, which is not to be touched afterwards. */
@@ -220,9 +231,8 @@ struct memreg_ucmd {
 	u32 reason;
 };
 
-int memreg_enter(struct memreg_ucmd *ucmd, bool wait);
-void memreg_leave(struct memreg_ucmd *ucmd);
-int memreg_respond(struct memreg_ucmd *ucmd, size_t size);
+struct memreg_file *memreg_file_new(void);
+void memreg_file_hide(struct memreg_file *file);
 struct memreg_file *memreg_file_next(u32 number);
 void memreg_file_put(struct memreg_file *file);
 
@@ -233,11 +243,62 @@ static inline int memreg_fail(struct memreg_ucmd *ucmd, int err, u32 reason)
 	return err;
 }
 
-extern struct workqueue_struct *memreg_wq;
-/* What guards queue to have an endpoint end; reclaim may wait for the key. */
-extern struct workqueue_struct *memreg_cut_wq;
+/**
+ * memreg_respond() - Copy the answer of a call to its caller
+ * @ucmd: The call
+ * @size: Size of the structure that we know
+ *
+ * Return: 0 or -EFAULT.
+ */
+static inline int memreg_respond(struct memreg_ucmd *ucmd, size_t size)
+{
+	if (copy_to_user(ucmd->ubuffer, ucmd->cmd,
+			 min_t(size_t, ucmd->user_size, size)))
+		return -EFAULT;
+	return 0;
+}
 
-int memreg_object_destroy_ioctl(struct memreg_ucmd *ucmd);
-int memreg_object_list(struct memreg_ucmd *ucmd);
+/* Is the file bound, and its device there? The file's lock is held. */
+static inline int memreg_bound(struct memreg_ucmd *ucmd)
+{
+	if (!ucmd->file->mdev)
+		return memreg_fail(ucmd, -ENODEV, IB_MEMREG_REASON_NOT_BOUND);
+	if (ucmd->file->gone)
+		return memreg_fail(ucmd, -ENODEV,
+				   IB_MEMREG_REASON_DEVICE_GONE);
+	ucmd->mdev = ucmd->file->mdev;
+	return 0;
+}
+
+/**
+ * memreg_enter() - Begin a call that needs a device
+ * @ucmd: The call, with its file
+ * @wait: Wait for the file's lock if need be
+ *
+ * Return: 0, and the file's lock is held until memreg_leave(); -EINTR, -ENODEV,
+ * or -EAGAIN without a reason if it would have to wait.
+ */
+static inline int memreg_enter(struct memreg_ucmd *ucmd, bool wait)
+{
+	int ret;
+
+	if (wait && down_read_killable(&ucmd->file->lock))
+		return -EINTR;
+	if (!wait && !down_read_trylock(&ucmd->file->lock))
+		return -EAGAIN;
+	ret = memreg_bound(ucmd);
+	if (ret)
+		up_read(&ucmd->file->lock);
+	return ret;
+}
+
+/**
+ * memreg_leave() - End what memreg_enter() began
+ * @ucmd: The call
+ */
+static inline void memreg_leave(struct memreg_ucmd *ucmd)
+{
+	up_read(&ucmd->file->lock);
+}
 
 #endif /* _MEMREG_CORE_H */

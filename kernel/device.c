@@ -19,18 +19,8 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "conn/endpoint.h"
-#include "conn/queue.h"
-#include "conn/ring.h"
-#include "conn/submit.h"
-#include "conn/uring.h"
 #include "core.h"
 #include "device.h"
-#include "mem/domain.h"
-#include "mem/frwr.h"
-#include "mem/memory.h"
-#include "mem/mr.h"
-#include "mem/region.h"
 #include "quirks.h"
 #include "stats.h"
 #include "trace.h"
@@ -41,8 +31,8 @@ static DEFINE_MUTEX(memreg_devices_lock);
 
 static struct ib_client memreg_client;
 
-/* Number of capabilities that QUERY tells. */
-#define MEMREG_CAPS	IB_MEMREG_CAP_POOL
+/* What the memory plane does for a device. */
+static const struct memreg_device_ops *memreg_device_ops;
 
 static void memreg_device_put(struct memreg_device *mdev)
 {
@@ -301,85 +291,6 @@ void memreg_device_unbind(struct memreg_file *file)
 	}
 }
 
-static u32 memreg_device_caps(struct memreg_device *mdev,
-			      struct ib_memreg_cap_entry *caps)
-{
-	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
-	bool single = mdev->quirks & MEMREG_QUIRK_SINGLE_KEY;
-	bool strict = !(mdev->quirks & MEMREG_QUIRK_WEAK_INV);
-	bool order = !(mdev->quirks & MEMREG_QUIRK_RELAXED_ORDERING);
-	const struct ib_memreg_cap_entry all[] = {
-#define CAP(_cap, _backing, _value)					\
-	{								\
-		.cap = IB_MEMREG_CAP_##_cap,				\
-		.backing = IB_MEMREG_BACKING_##_backing,		\
-		.value = (_value),					\
-	}
-#define CAP_IF(_cap, _have, _backing)					\
-	{								\
-		.cap = IB_MEMREG_CAP_##_cap,				\
-		.backing = (_have) ? IB_MEMREG_BACKING_##_backing :	\
-				     IB_MEMREG_BACKING_NONE,		\
-		.value = (_have),					\
-	}
-		CAP(KEY_PAGES, FRWR, mdev->max_pages),
-		CAP(KEY_SPAN, FRWR, (u64)mdev->max_pages * MEMREG_PAGE_SIZE),
-		CAP(PAGE_SIZES, FRWR, mdev->page_sizes),
-		CAP(SG_GAPS, NONE, 0),
-		CAP_IF(SINGLE_KEY, single, DEVICE),
-		CAP(ACCESS, FRWR, memreg_access_supported(mdev)),
-		CAP(ODP_EXPLICIT, NONE, 0),
-		CAP(ODP_IMPLICIT, NONE, 0),
-		CAP(WINDOW_TYPE1, FRWR, 1),
-		CAP(WINDOW_TYPE2B, FRWR, 1),
-		CAP(INLINE_RECEIVE, KERNEL, MEMREG_INLINE_RECEIVE),
-		CAP(REREG_IN_PLACE, NONE, 0),
-		CAP_IF(STRICT_INVALIDATE, strict, DEVICE),
-		CAP(MAX_MR, DEVICE, attrs->max_mr),
-		CAP(MAX_QP, DEVICE, attrs->max_qp),
-		CAP(CONNECT_DATA, KERNEL, MEMREG_CONNECT_DATA),
-		CAP(ACCEPT_DATA, KERNEL, MEMREG_ACCEPT_DATA),
-		CAP(REJECT_DATA, KERNEL, MEMREG_REJECT_DATA),
-		CAP(OPCODES, DEVICE, memreg_submit_opcodes(mdev)),
-		CAP(FRAGMENTS, DEVICE, memreg_fragments(mdev)),
-		CAP(QUEUE, DEVICE, memreg_queue_depth(mdev)),
-		CAP(RING, KERNEL, memreg_ring_max(mdev)),
-		CAP_IF(URING, memreg_uring_there(), KERNEL),
-		CAP(MESSAGE, DEVICE, mdev->longest),
-		CAP_IF(WRITE_ORDER, order, DEVICE),
-		CAP(CONTIGUOUS, KERNEL, MEMREG_MEMORY_BLOCK_MAX),
-		CAP(DMABUF, NONE, 0),
-		CAP(POOL, FRWR, min_t(u32, IB_MEMREG_POOL_MAX, attrs->max_mr)),
-#undef CAP_IF
-#undef CAP
-	};
-
-	BUILD_BUG_ON(ARRAY_SIZE(all) != MEMREG_CAPS);
-	memcpy(caps, all, sizeof(all));
-	return ARRAY_SIZE(all);
-}
-
-/* ioctl(IB_MEMREG_IOC_QUERY) */
-int memreg_device_query(struct memreg_ucmd *ucmd)
-{
-	struct ib_memreg_cap_entry caps[MEMREG_CAPS];
-	struct ib_memreg_query *cmd = ucmd->cmd;
-	u32 count;
-
-	if (cmd->flags)
-		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
-
-	count = memreg_device_caps(ucmd->mdev, caps);
-	if (copy_to_user(u64_to_user_ptr(cmd->caps), caps,
-			 min(count, cmd->count) * sizeof(caps[0])))
-		return -EFAULT;
-	cmd->count = count;
-	cmd->out_index = ucmd->mdev->ibdev->index;
-	cmd->out_ports = ucmd->mdev->ibdev->phys_port_cnt;
-	memreg_device_name(ucmd->mdev, cmd->out_name, sizeof(cmd->out_name));
-	return memreg_respond(ucmd, sizeof(*cmd));
-}
-
 /* A GID went: registration queues that are connected by it must be rebuilt. */
 static void memreg_device_event(struct ib_event_handler *handler,
 				struct ib_event *event)
@@ -388,7 +299,23 @@ static void memreg_device_event(struct ib_event_handler *handler,
 		container_of(handler, struct memreg_device, event_handler);
 
 	if (event->event == IB_EVENT_GID_CHANGE)
-		memreg_domain_gid_change(mdev, event->element.port_num);
+		memreg_device_ops->gid_change(mdev, event->element.port_num);
+}
+
+/* Access flags that a device can do. */
+static u32 memreg_device_access(struct ib_device *ibdev, unsigned long quirks)
+{
+	const struct ib_device_attr *attrs = &ibdev->attrs;
+	u32 access = MEMREG_ACCESS_ALL;
+
+	if (attrs->atomic_cap == IB_ATOMIC_NONE ||
+	    quirks & MEMREG_QUIRK_NO_ATOMIC)
+		access &= ~IB_MEMREG_ACCESS_REMOTE_ATOMIC;
+	if (!(attrs->device_cap_flags & IB_DEVICE_FLUSH_GLOBAL))
+		access &= ~IB_MEMREG_ACCESS_FLUSH_GLOBAL;
+	if (!(attrs->device_cap_flags & IB_DEVICE_FLUSH_PERSISTENT))
+		access &= ~IB_MEMREG_ACCESS_FLUSH_PERSISTENT;
+	return access;
 }
 
 /* Bytes of a message that all ports can send. */
@@ -428,6 +355,7 @@ static int memreg_device_add(struct ib_device *ibdev)
 			   GENMASK_ULL(31, MEMREG_PAGE_SHIFT);
 	if (mdev->quirks & MEMREG_QUIRK_SYSTEM_PAGES)
 		mdev->page_sizes = PAGE_SIZE;
+	mdev->access = memreg_device_access(ibdev, mdev->quirks);
 	mdev->longest = memreg_device_longest(ibdev);
 	mutex_init(&mdev->files_lock);
 	INIT_LIST_HEAD(&mdev->files);
@@ -437,7 +365,7 @@ static int memreg_device_add(struct ib_device *ibdev)
 	INIT_LIST_HEAD(&mdev->domains);
 	INIT_IB_EVENT_HANDLER(&mdev->event_handler, ibdev,
 			      memreg_device_event);
-	ret = memreg_frwr_shrinker(mdev);
+	ret = memreg_device_ops->add(mdev);
 	if (ret) {
 		free_percpu(mdev->stats);
 		kfree(mdev);
@@ -497,8 +425,15 @@ static struct ib_client memreg_client = {
 	.rename = memreg_device_rename,
 };
 
-int __init memreg_device_init(void)
+/**
+ * memreg_device_init() - Have devices announced
+ * @ops: What is done for each of them
+ *
+ * Return: 0 or a negative errno.
+ */
+int __init memreg_device_init(const struct memreg_device_ops *ops)
 {
+	memreg_device_ops = ops;
 	return ib_register_client(&memreg_client);
 }
 

@@ -8,6 +8,7 @@
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/refcount.h>
+#include <linux/sizes.h>
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
 
@@ -18,6 +19,22 @@ struct shrinker;
 
 /* Most entries of a page list that we ask a device for: 16 MiB. */
 #define MEMREG_MAX_PAGES	4096
+
+/* Bytes of a piece of memory in a work request, at most: devices have 31 bits,
+ * mlx5 with a flag above them.
+ */
+#define MEMREG_PIECE_MAX	SZ_1G
+
+#define MEMREG_ACCESS_REMOTE						\
+	(IB_MEMREG_ACCESS_REMOTE_WRITE | IB_MEMREG_ACCESS_REMOTE_READ |	\
+	 IB_MEMREG_ACCESS_REMOTE_ATOMIC |				\
+	 IB_MEMREG_ACCESS_FLUSH_GLOBAL |				\
+	 IB_MEMREG_ACCESS_FLUSH_PERSISTENT)
+
+#define MEMREG_ACCESS_ALL						\
+	(MEMREG_ACCESS_REMOTE | IB_MEMREG_ACCESS_LOCAL_WRITE |		\
+	 IB_MEMREG_ACCESS_MW_BIND | IB_MEMREG_ACCESS_ZERO_BASED |	\
+	 IB_MEMREG_ACCESS_RELAXED_ORDERING)
 
 /* Lists that address spaces are found in. */
 #define MEMREG_SPACES_BITS	8
@@ -33,6 +50,7 @@ struct shrinker;
  * @quirks: MEMREG_QUIRK_*
  * @max_pages: Entries of an FRWR's page list
  * @page_sizes: Bitmap of page sizes for FRWRs
+ * @access: Mask of enum ib_memreg_access that it can do
  * @longest: Bytes of a message, at most; less than 2 GiB
  * @undead: MRs that the driver could not destroy
  * @files_lock: Protects @files and @gone
@@ -60,6 +78,7 @@ struct memreg_device {
 	unsigned long quirks;
 	u32 max_pages;
 	u64 page_sizes;
+	u32 access;
 	u32 longest;
 	atomic_t undead;
 	struct mutex files_lock;
@@ -78,10 +97,20 @@ struct memreg_device {
 	struct memreg_stats __percpu *stats;
 };
 
-int memreg_device_init(void);
+/**
+ * struct memreg_device_ops - What the memory plane does for a device
+ * @add: The device is new: prepare what gives back memory, in
+ *	memreg_device.shrinker; 0 or -ENOMEM
+ * @gid_change: A GID of a port went or came. Context: may not sleep.
+ */
+struct memreg_device_ops {
+	int (*add)(struct memreg_device *mdev);
+	void (*gid_change)(struct memreg_device *mdev, u32 port);
+};
+
+int memreg_device_init(const struct memreg_device_ops *ops);
 void memreg_device_exit(void);
 int memreg_device_bind(struct memreg_ucmd *ucmd);
-int memreg_device_query(struct memreg_ucmd *ucmd);
 void memreg_device_unbind(struct memreg_file *file);
 void memreg_device_name(struct memreg_device *mdev, char *name, size_t size);
 int memreg_charge(struct memreg_charge *charge, struct memreg_device *mdev,

@@ -17,89 +17,40 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "conn/closing.h"
+#include "caps.h"
+#include "conn/closer.h"
+#include "conn/complete.h"
+#include "conn/connect.h"
 #include "conn/endpoint.h"
+#include "conn/event.h"
+#include "conn/listener.h"
 #include "conn/ring.h"
 #include "conn/srq.h"
 #include "conn/submit.h"
-#include "conn/uring.h"
+#include "conn/uring_cmd.h"
 #include "core.h"
 #include "device.h"
 #include "inject.h"
 #include "kapi/kapi.h"
+#include "list.h"
 #include "mem/domain.h"
+#include "mem/frwr.h"
 #include "mem/guard.h"
 #include "mem/kill.h"
 #include "mem/memory.h"
 #include "mem/mr.h"
 #include "mem/pool.h"
+#include "mem/regq.h"
 #include "mem/window.h"
 #include "stats.h"
 #include "trace.h"
 
-/* What nobody waits for. */
-struct workqueue_struct *memreg_wq;
-
-/* All open files, by their numbers, which come back late. */
-static DEFINE_XARRAY_ALLOC1(memreg_files);
-static u32 memreg_next_number;
-
-/**
- * memreg_file_put() - Let go of a file
- * @file: The file; freed with its last reference
- */
-void memreg_file_put(struct memreg_file *file)
-{
-	if (refcount_dec_and_test(&file->refs)) {
-		memreg_submit_free(file);
-		put_pid(file->pid);
-		kfree(file);
-	}
-}
-
-/**
- * memreg_file_next() - Find an open file by its number
- * @number: The least number that will do
- *
- * Return: the file, to be put, or NULL if there are no more.
- */
-struct memreg_file *memreg_file_next(u32 number)
-{
-	unsigned long index = number;
-	struct memreg_file *file;
-
-	xa_lock(&memreg_files);
-	file = xa_find(&memreg_files, &index, ULONG_MAX, XA_PRESENT);
-	if (file)
-		refcount_inc(&file->refs);
-	xa_unlock(&memreg_files);
-	return file;
-}
-
 static int memreg_open(struct inode *inode, struct file *filp)
 {
-	struct memreg_file *file;
-	int ret;
+	struct memreg_file *file = memreg_file_new();
 
-	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
-	if (!file)
-		return -ENOMEM;
-	init_rwsem(&file->lock);
-	refcount_set(&file->refs, 1);
-	xa_init_flags(&file->objects, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
-	spin_lock_init(&file->grant_lock);
-	spin_lock_init(&file->event_lock);
-	INIT_LIST_HEAD(&file->events);
-	init_waitqueue_head(&file->wait);
-	memreg_closer_init(&file->closer);
-	INIT_LIST_HEAD(&file->device_node);
-
-	ret = xa_alloc_cyclic(&memreg_files, &file->number, file,
-			      xa_limit_31b, &memreg_next_number, GFP_KERNEL);
-	if (ret < 0) {
-		kfree(file);
-		return ret;
-	}
+	if (IS_ERR(file))
+		return PTR_ERR(file);
 	filp->private_data = file;
 	return stream_open(inode, filp);
 }
@@ -108,25 +59,10 @@ static int memreg_release(struct inode *inode, struct file *filp)
 {
 	struct memreg_file *file = filp->private_data;
 
-	xa_erase(&memreg_files, file->number);
+	memreg_file_hide(file);
 	memreg_device_unbind(file);
 	trace_memreg_file_close(file);
 	memreg_file_put(file);
-	return 0;
-}
-
-/**
- * memreg_respond() - Copy the answer of a call to its caller
- * @ucmd: The call
- * @size: Size of the structure that we know
- *
- * Return: 0 or -EFAULT.
- */
-int memreg_respond(struct memreg_ucmd *ucmd, size_t size)
-{
-	if (copy_to_user(ucmd->ubuffer, ucmd->cmd,
-			 min_t(size_t, ucmd->user_size, size)))
-		return -EFAULT;
 	return 0;
 }
 
@@ -190,7 +126,7 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 	MEMREG_IOCTL(IB_MEMREG_IOC_BIND_DEVICE, ib_memreg_bind_device, name,
 		     memreg_device_bind, .unbound = true),
 	MEMREG_IOCTL(IB_MEMREG_IOC_QUERY, ib_memreg_query, out_name,
-		     memreg_device_query),
+		     memreg_caps_query),
 	MEMREG_IOCTL(IB_MEMREG_IOC_DESTROY, ib_memreg_destroy, id,
 		     memreg_object_destroy_ioctl),
 	MEMREG_IOCTL(IB_MEMREG_IOC_DOMAIN_CREATE, ib_memreg_domain_create,
@@ -216,7 +152,7 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 	MEMREG_IOCTL(IB_MEMREG_IOC_DISCONNECT, ib_memreg_disconnect,
 		     endpoint_id, memreg_endpoint_disconnect),
 	MEMREG_IOCTL(IB_MEMREG_IOC_LIST, ib_memreg_list, reserved,
-		     memreg_object_list, .unbound = true),
+		     memreg_list_objects, .unbound = true),
 	MEMREG_IOCTL(IB_MEMREG_IOC_STAT, ib_memreg_stat, stats,
 		     memreg_stats_tell),
 	MEMREG_IOCTL(IB_MEMREG_IOC_RING_CREATE, ib_memreg_ring_create,
@@ -238,49 +174,6 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 	MEMREG_IOCTL(IB_MEMREG_IOC_MEMORY_DUP, ib_memreg_memory_dup, reserved,
 		     memreg_memory_dup),
 };
-
-/* Is the file bound, and its device there? The file's lock is held. */
-static int memreg_bound(struct memreg_ucmd *ucmd)
-{
-	if (!ucmd->file->mdev)
-		return memreg_fail(ucmd, -ENODEV, IB_MEMREG_REASON_NOT_BOUND);
-	if (ucmd->file->gone)
-		return memreg_fail(ucmd, -ENODEV,
-				   IB_MEMREG_REASON_DEVICE_GONE);
-	ucmd->mdev = ucmd->file->mdev;
-	return 0;
-}
-
-/**
- * memreg_enter() - Begin a call that needs a device
- * @ucmd: The call, with its file
- * @wait: Wait for the file's lock if need be
- *
- * Return: 0, and the file's lock is held until memreg_leave(); -EINTR, -ENODEV,
- * or -EAGAIN without a reason if it would have to wait.
- */
-int memreg_enter(struct memreg_ucmd *ucmd, bool wait)
-{
-	int ret;
-
-	if (wait && down_read_killable(&ucmd->file->lock))
-		return -EINTR;
-	if (!wait && !down_read_trylock(&ucmd->file->lock))
-		return -EAGAIN;
-	ret = memreg_bound(ucmd);
-	if (ret)
-		up_read(&ucmd->file->lock);
-	return ret;
-}
-
-/**
- * memreg_leave() - End what memreg_enter() began
- * @ucmd: The call
- */
-void memreg_leave(struct memreg_ucmd *ucmd)
-{
-	up_read(&ucmd->file->lock);
-}
 
 static int memreg_execute(struct memreg_ucmd *ucmd,
 			  const struct memreg_ioctl *ioctl)
@@ -407,31 +300,37 @@ static struct miscdevice memreg_miscdev = {
 	.mode = 0666,
 };
 
+/* What a device has of the memory plane. */
+static const struct memreg_device_ops memreg_device_ops = {
+	.add = memreg_frwr_shrinker,
+	.gid_change = memreg_domain_gid_change,
+};
+
 static int __init memreg_init(void)
 {
 	int ret;
 
-	memreg_wq = alloc_workqueue("memreg", WQ_UNBOUND, 0);
-	if (!memreg_wq)
-		return -ENOMEM;
-	ret = memreg_domain_init();
+	ret = memreg_frwr_module_init();
 	if (ret)
-		goto err_wq;
+		return ret;
+	ret = memreg_regq_module_init();
+	if (ret)
+		goto err_frwr;
 	ret = memreg_kill_module_init();
 	if (ret)
-		goto err_domain;
+		goto err_regq;
 	ret = memreg_guard_init();
 	if (ret)
 		goto err_kill;
-	ret = memreg_ring_init();
+	ret = memreg_ring_init(&memreg_slot_ops);
 	if (ret)
 		goto err_guard;
-	ret = memreg_closing_init();
+	ret = memreg_closer_init();
 	if (ret)
 		goto err_ring;
-	ret = memreg_device_init();
+	ret = memreg_device_init(&memreg_device_ops);
 	if (ret)
-		goto err_closing;
+		goto err_closer;
 	ret = memreg_kapi_init();
 	if (ret)
 		goto err_device;
@@ -446,18 +345,18 @@ err_inject:
 	memreg_kapi_exit();
 err_device:
 	memreg_device_exit();
-err_closing:
-	memreg_closing_exit();
+err_closer:
+	memreg_closer_exit();
 err_ring:
 	memreg_ring_exit();
 err_guard:
 	memreg_guard_exit();
 err_kill:
 	memreg_kill_module_exit();
-err_domain:
-	memreg_domain_exit();
-err_wq:
-	destroy_workqueue(memreg_wq);
+err_regq:
+	memreg_regq_module_exit();
+err_frwr:
+	memreg_frwr_module_exit();
 	return ret;
 }
 
@@ -467,12 +366,12 @@ static void __exit memreg_exit(void)
 	memreg_inject_exit();
 	memreg_kapi_exit();
 	memreg_device_exit();
-	memreg_closing_exit();
+	memreg_closer_exit();
 	memreg_ring_exit();
 	memreg_guard_exit();
 	memreg_kill_module_exit();
-	memreg_domain_exit();
-	destroy_workqueue(memreg_wq);
+	memreg_regq_module_exit();
+	memreg_frwr_module_exit();
 }
 
 module_init(memreg_init);

@@ -16,46 +16,26 @@
  * reference is the last thing that its holder does to the object, hence no
  * second count has to be waited for.
  */
-#include <linux/cred.h>
-#include <linux/pid.h>
-#include <linux/sched/signal.h>
-#include <linux/slab.h>
-#include <linux/uaccess.h>
+#include <linux/sched.h>
 
-#include "conn/endpoint.h"
-#include "conn/ring.h"
-#include "conn/srq.h"
 #include "core.h"
-#include "device.h"
-#include "mem/domain.h"
-#include "mem/mr.h"
-#include "mem/window.h"
-
-static const struct memreg_object_ops *const memreg_object_ops[] = {
-	[IB_MEMREG_OBJECT_DOMAIN] = &memreg_domain_ops,
-	[IB_MEMREG_OBJECT_MR] = &memreg_mr_ops,
-	[IB_MEMREG_OBJECT_WINDOW] = &memreg_window_ops,
-	[IB_MEMREG_OBJECT_LISTENER] = &memreg_listener_ops,
-	[IB_MEMREG_OBJECT_ENDPOINT] = &memreg_endpoint_ops,
-	[IB_MEMREG_OBJECT_RING] = &memreg_ring_ops,
-	[IB_MEMREG_OBJECT_SRQ] = &memreg_srq_ops,
-};
 
 /**
  * memreg_object_alloc_gfp() - Reserve an id for an object
  * @file: File that is to own it
  * @obj: The object
- * @type: enum ib_memreg_object_type
+ * @ops: What its type does
  * @gfp: How to allocate what it takes
  *
  * Return: 0 or -ENOMEM.
  */
 int memreg_object_alloc_gfp(struct memreg_file *file, struct memreg_object *obj,
-			    u32 type, gfp_t gfp)
+			    const struct memreg_object_ops *ops, gfp_t gfp)
 {
 	int ret;
 
-	obj->type = type;
+	obj->type = ops->type;
+	obj->ops = ops;
 	refcount_set(&obj->users, 1);
 	/* Ids come back late, so that a stale one hits nobody else's object. */
 	ret = xa_alloc_cyclic(&file->objects, &obj->id, XA_ZERO_ENTRY,
@@ -191,7 +171,7 @@ int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
 		*reason = IB_MEMREG_REASON_ID;
 		return -ENOENT;
 	}
-	ops = memreg_object_ops[obj->type];
+	ops = obj->ops;
 	if (!memreg_object_last(obj)) {
 		*reason = ops->busy ? ops->busy(obj) : IB_MEMREG_REASON_IN_USE;
 		xa_unlock(&file->objects);
@@ -225,7 +205,7 @@ static void memreg_object_destroy_type(struct memreg_file *file, u32 type)
 		if (WARN_ON(!memreg_object_last(obj)))
 			continue;
 		xa_erase(&file->objects, id);
-		memreg_object_ops[type]->destroy(file, obj);
+		obj->ops->destroy(file, obj);
 		cond_resched();
 	}
 }
@@ -252,159 +232,4 @@ void memreg_object_destroy_all(struct memreg_file *file)
 	for (i = 0; i < ARRAY_SIZE(order); i++)
 		memreg_object_destroy_type(file, order[i]);
 	WARN_ON(!xa_empty(&file->objects));
-}
-
-/* May the caller be told of this file? Its lock is held. */
-static bool memreg_file_visible(struct memreg_file *file)
-{
-	if (!file->mdev || file->gone)
-		return false;
-	if (!rdma_dev_access_netns(file->mdev->ibdev,
-				   current->nsproxy->net_ns))
-		return false;
-	return uid_eq(file->uid, current_euid()) || capable(CAP_SYS_ADMIN);
-}
-
-static void memreg_file_info(struct memreg_file *file,
-			     struct ib_memreg_object *info)
-{
-	memset(info, 0, sizeof(*info));
-	info->file = file->number;
-	info->pid = pid_vnr(file->pid);
-	info->uid = from_kuid_munged(current_user_ns(), file->uid);
-	info->device_index = file->mdev->ibdev->index;
-	strscpy_pad(info->comm, file->comm, sizeof(info->comm));
-	memreg_device_name(file->mdev, info->device, sizeof(info->device));
-}
-
-/* Tell of the first object of a file from @id on; false if there is none. */
-static bool memreg_object_info(struct memreg_file *file, unsigned long id,
-			       struct ib_memreg_object *info)
-{
-	struct memreg_object *obj;
-
-	memreg_file_info(file, info);
-	if (!id) {
-		info->type = IB_MEMREG_OBJECT_FILE;
-		info->length = (u64)atomic64_read(&file->pinned) <<
-			       (PAGE_SHIFT - MEMREG_PAGE_SHIFT);
-		return true;
-	}
-	xa_lock(&file->objects);
-	obj = xa_find(&file->objects, &id, ULONG_MAX, XA_PRESENT);
-	if (obj) {
-		info->id = id;
-		info->type = obj->type;
-		info->users = refcount_read(&obj->users) - 1;
-		memreg_object_ops[obj->type]->info(obj, info);
-	}
-	xa_unlock(&file->objects);
-	return obj;
-}
-
-/* Objects that are looked at in one go. */
-#define MEMREG_LIST_BATCH	32
-
-/*
- * Tell of objects of one file from the cursor on, which is made of the file's
- * number and the object's id, and move the cursor behind them. Returns their
- * number, 0 at the end of the file.
- */
-static int memreg_list_file(struct memreg_file *file, u64 *cursor,
-			    struct ib_memreg_object *infos, u32 room)
-{
-	u32 id = 0, n = 0;
-
-	if (file->number == upper_32_bits(*cursor))
-		id = lower_32_bits(*cursor);
-	if (down_read_killable(&file->lock))
-		return -EINTR;
-	while (n < room && memreg_file_visible(file) &&
-	       memreg_object_info(file, id, &infos[n]))
-		id = infos[n++].id + 1;
-	up_read(&file->lock);
-	*cursor = n ? (u64)file->number << 32 | id :
-		      (u64)(file->number + 1) << 32;
-	return n;
-}
-
-static int memreg_list_some(u64 *cursor, struct ib_memreg_object *infos,
-			    u32 room)
-{
-	struct memreg_file *file;
-	int n = 0;
-
-	while (!n && (file = memreg_file_next(upper_32_bits(*cursor)))) {
-		n = memreg_list_file(file, cursor, infos, room);
-		memreg_file_put(file);
-		if (fatal_signal_pending(current))
-			n = -EINTR;
-		cond_resched();
-	}
-	return n;
-}
-
-/* Copy what the caller's entry has room for, and clear the rest of it. */
-static int memreg_info_copy(void __user *to, size_t size,
-			    const struct ib_memreg_object *info)
-{
-	size_t n = min(size, sizeof(*info));
-
-	return copy_to_user(to, info, n) || clear_user(to + n, size - n) ?
-	       -EFAULT : 0;
-}
-
-/* Fill the caller's array as far as there are objects. */
-static int memreg_list_fill(struct ib_memreg_list *cmd,
-			    struct ib_memreg_object *infos)
-{
-	u32 told = 0;
-	int i, n;
-
-	while (told < cmd->count) {
-		n = memreg_list_some(&cmd->cursor, infos,
-				     min_t(u32, cmd->count - told,
-					   MEMREG_LIST_BATCH));
-		if (n <= 0)
-			return n < 0 ? n : told;
-		for (i = 0; i < n; i++, told++) {
-			void __user *to = u64_to_user_ptr(cmd->objects) +
-					  (size_t)told * cmd->object_size;
-			int ret;
-
-			ret = memreg_info_copy(to, cmd->object_size, &infos[i]);
-			if (ret)
-				return ret;
-		}
-	}
-	return told;
-}
-
-/* ioctl(IB_MEMREG_IOC_LIST) */
-int memreg_object_list(struct memreg_ucmd *ucmd)
-{
-	struct ib_memreg_list *cmd = ucmd->cmd;
-	struct ib_memreg_object *infos;
-	int told;
-
-	if (cmd->flags)
-		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
-	if (cmd->reserved)
-		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
-	if (!cmd->count)
-		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
-	cmd->count = min_t(u32, cmd->count, INT_MAX);
-	if (cmd->object_size < offsetofend(struct ib_memreg_object, device) ||
-	    cmd->object_size > PAGE_SIZE)
-		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SIZE);
-
-	infos = kmalloc_array(MEMREG_LIST_BATCH, sizeof(*infos), GFP_KERNEL);
-	if (!infos)
-		return -ENOMEM;
-	told = memreg_list_fill(cmd, infos);
-	kfree(infos);
-	if (told < 0)
-		return told;
-	cmd->count = told;
-	return memreg_respond(ucmd, sizeof(*cmd));
 }

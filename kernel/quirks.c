@@ -4,7 +4,9 @@
  * evidence. A driver that is not listed is taken to follow the InfiniBand
  * specification, and gets nothing that has to be earned.
  */
+#include <linux/minmax.h>
 #include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_verbs.h>
 
 #include "quirks.h"
 

@@ -35,17 +35,17 @@
  */
 #include <linux/jiffies.h>
 
+#include "conn/closer.h"
 #include "conn/closing.h"
+#include "conn/complete.h"
 #include "conn/endpoint.h"
+#include "conn/event.h"
 #include "conn/queue.h"
 #include "conn/ring.h"
 #include "conn/srq.h"
 #include "core.h"
 #include "device.h"
 #include "mem/window.h"
-
-/* Steps of a file that run at a time; urgent ones have as many more. */
-#define MEMREG_CLOSERS		4U
 
 /* Most that a QP is given to go to error, having announced that it does. */
 #define MEMREG_SETTLE		(HZ / 5)
@@ -59,112 +59,9 @@
 /* Most that a QP is waited for which has to say that it takes no more. */
 #define MEMREG_LAST_WQE		(10 * HZ)
 
-/* What guards have queued, and the steps. */
-struct workqueue_struct *memreg_cut_wq;
-static struct workqueue_struct *memreg_close_wq;
-
-int __init memreg_closing_init(void)
-{
-	unsigned int flags = WQ_UNBOUND | WQ_MEM_RECLAIM;
-
-	memreg_cut_wq = alloc_workqueue("memreg_cut", flags, 0);
-	if (!memreg_cut_wq)
-		return -ENOMEM;
-	memreg_close_wq = alloc_workqueue("memreg_close", flags,
-					  WQ_MAX_ACTIVE);
-	if (memreg_close_wq)
-		return 0;
-	destroy_workqueue(memreg_cut_wq);
-	return -ENOMEM;
-}
-
-void memreg_closing_exit(void)
-{
-	destroy_workqueue(memreg_close_wq);
-	destroy_workqueue(memreg_cut_wq);
-}
-
 /*
  * Steps
  */
-
-/**
- * memreg_closer_init() - Begin with nothing to close
- * @closer: Of a new file
- */
-void memreg_closer_init(struct memreg_closer *closer)
-{
-	spin_lock_init(&closer->lock);
-	INIT_LIST_HEAD(&closer->ready);
-}
-
-/* Queue steps that wait, the urgent ones of which are first. */
-static void memreg_closer_run(struct memreg_closer *closer)
-{
-	struct memreg_closing *closing;
-	unsigned int places;
-
-	lockdep_assert_held(&closer->lock);
-
-	for (;;) {
-		closing = list_first_entry_or_null(&closer->ready,
-						   struct memreg_closing, node);
-		if (!closing)
-			break;
-		places = READ_ONCE(closing->urgent) ? 2 * MEMREG_CLOSERS :
-						      MEMREG_CLOSERS;
-		if (closer->running >= places)
-			break;
-		list_del_init(&closing->node);
-		/* One that is queued and has not begun finds all there is. */
-		if (queue_work(memreg_close_wq, &closing->work))
-			closer->running++;
-	}
-}
-
-/* A step has ended, or will not be taken. */
-static void memreg_closer_done(struct memreg_closer *closer)
-{
-	spin_lock_irq(&closer->lock);
-	closer->running--;
-	memreg_closer_run(closer);
-	spin_unlock_irq(&closer->lock);
-}
-
-/**
- * memreg_closing_step() - Have an endpoint take a step
- * @ep: The endpoint
- *
- * Context: any.
- */
-void memreg_closing_step(struct memreg_endpoint *ep)
-{
-	struct memreg_closer *closer = &ep->file->closer;
-	struct memreg_closing *closing = &ep->closing;
-	unsigned long flags;
-
-	spin_lock_irqsave(&closer->lock, flags);
-	if (!closing->shut) {
-		if (READ_ONCE(closing->urgent))
-			list_move(&closing->node, &closer->ready);
-		else if (list_empty(&closing->node))
-			list_add_tail(&closing->node, &closer->ready);
-		memreg_closer_run(closer);
-	}
-	spin_unlock_irqrestore(&closer->lock, flags);
-}
-
-/**
- * memreg_endpoint_close() - Have a connection end
- * @ep: Its endpoint
- *
- * Context: any.
- */
-void memreg_endpoint_close(struct memreg_endpoint *ep)
-{
-	WRITE_ONCE(ep->closing.asked, true);
-	memreg_closing_step(ep);
-}
 
 /* A key must not be made that a BIND on the send queue is to make. */
 static void memreg_closing_cut(struct work_struct *work)
@@ -180,16 +77,6 @@ static void memreg_closing_timer(struct timer_list *timer)
 {
 	memreg_closing_step(container_of(timer, struct memreg_endpoint,
 					 closing.timer));
-}
-
-/**
- * memreg_closing_alarm() - Have an endpoint take a step in any case
- * @ep: The endpoint
- * @expires: Jiffies when it is to; replaces the last alarm
- */
-void memreg_closing_alarm(struct memreg_endpoint *ep, unsigned long expires)
-{
-	mod_timer(&ep->closing.timer, expires);
 }
 
 /* Is the time of the stage up, or must nobody be waited for? */
@@ -310,18 +197,18 @@ static enum memreg_stage memreg_stage_stands(struct memreg_endpoint *ep)
 {
 	struct memreg_closing *closing = &ep->closing;
 
-	if (!READ_ONCE(closing->asked))
-		memreg_endpoint_go_on(ep);
+	if (!READ_ONCE(closing->asked) && closing->go_on)
+		closing->go_on(ep);
 	if (!READ_ONCE(closing->asked))
 		return MEMREG_STAGE_STANDS;
 	memreg_closing_end(ep);
 	if (READ_ONCE(ep->failing) && ep->id->qp) {
 		closing->until = jiffies + MEMREG_SETTLE;
-		memreg_window_revoke_plain(ep->file, ep);
+		memreg_window_revoke_plain(ep->file, &ep->grants);
 		return MEMREG_STAGE_SETTLE;
 	}
 	memreg_closing_disconnect(ep);
-	memreg_window_revoke_plain(ep->file, ep);
+	memreg_window_revoke_plain(ep->file, &ep->grants);
 	return MEMREG_STAGE_DRAIN;
 }
 
@@ -399,7 +286,7 @@ static enum memreg_stage memreg_stage_detach(struct memreg_endpoint *ep)
 	if (closing->undone)
 		memreg_endpoint_destroy_qp(ep);
 	memreg_closing_drop_foreign(ep);
-	memreg_window_revoke_granted(ep->file, ep);
+	memreg_window_revoke_granted(ep->file, &ep->grants);
 	if (!READ_ONCE(closing->quiet))
 		memreg_event_post(ep, ep->outcome);
 	complete_all(&closing->over);

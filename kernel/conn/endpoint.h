@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Listeners and endpoints: RDMA CM connections.
+ * Endpoints: RDMA CM connections.
  */
 #ifndef _MEMREG_CONN_ENDPOINT_H
 #define _MEMREG_CONN_ENDPOINT_H
@@ -12,15 +12,23 @@
 #include <linux/types.h>
 #include <rdma/rdma_cm.h>
 
-#include "conn/closing.h"
+#include "conn/closer.h"
 #include "core.h"
 #include "mem/window.h"
 
 struct cred;
-struct iov_iter;
 struct memreg_domain;
 struct memreg_queue;
 struct memreg_srq;
+
+/*
+ * If we post no receives, a SEND of the peer's ends with an error, not never.
+ * What becomes of ours is for the peer to say, and 7 is for ever.
+ */
+#define MEMREG_RNR_RETRY	6
+
+/* READs and atomics at a time, in either direction, if the device can. */
+#define MEMREG_RD_ATOM		16
 
 /* Bits of memreg_endpoint.due: resolve the address; make the QP; connect it. */
 #define MEMREG_CONNECT_RESOLVE	0
@@ -50,8 +58,6 @@ struct memreg_listener;
  *	completions of @srq_qp
  * @queued: The queues are what they will be: release and acquire
  * @begun: CONNECT has let go of @id
- * @bound: Windows of type 2B, from when they are submitted to be bound until
- *	their keys are dead
  * @state: enum ib_memreg_endpoint_state; changed under the handler lock
  * @up: The peer is, or was, in: accepted or established; handler lock
  * @sendable: The QP is, or was, one that may send
@@ -92,7 +98,6 @@ struct memreg_endpoint {
 	struct rhash_head srq_node;
 	bool queued;
 	struct completion begun;
-	struct memreg_bindings bound;
 	u32 state;
 	bool up;
 	bool sendable;
@@ -117,23 +122,15 @@ struct memreg_endpoint {
 	struct rcu_head rcu;
 };
 
-/* Most private data that the RDMA CM carries in the port space RDMA_PS_TCP. */
-#define MEMREG_CONNECT_DATA	56
-#define MEMREG_ACCEPT_DATA	196
-#define MEMREG_REJECT_DATA	148
-
-int memreg_endpoint_listen(struct memreg_ucmd *ucmd);
-int memreg_endpoint_accept(struct memreg_ucmd *ucmd);
-int memreg_endpoint_reject(struct memreg_ucmd *ucmd);
-int memreg_endpoint_connect(struct memreg_ucmd *ucmd);
+struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file,
+					      gfp_t gfp);
+void memreg_endpoint_publish(struct memreg_endpoint *ep);
+struct memreg_endpoint *memreg_endpoint_get(struct memreg_ucmd *ucmd, u32 id);
+void memreg_endpoint_keep_data(struct memreg_endpoint *ep, const void *data,
+			       u32 len);
+int memreg_endpoint_handler(struct rdma_cm_id *id, struct rdma_cm_event *event);
 int memreg_endpoint_disconnect(struct memreg_ucmd *ucmd);
 int memreg_endpoint_set_user_data(struct memreg_ucmd *ucmd);
-int memreg_endpoint_setup(struct memreg_ucmd *ucmd);
-ssize_t memreg_event_read(struct memreg_file *file, struct iov_iter *to);
-void memreg_event_post(struct memreg_endpoint *ep, u32 type);
-void memreg_endpoint_set_closed(struct memreg_endpoint *ep);
-void memreg_endpoint_go_on(struct memreg_endpoint *ep);
-extern const struct memreg_object_ops memreg_listener_ops;
 extern const struct memreg_object_ops memreg_endpoint_ops;
 
 #endif /* _MEMREG_CONN_ENDPOINT_H */

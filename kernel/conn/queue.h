@@ -13,14 +13,11 @@
 #include <rdma/ib_verbs.h>
 
 #include "conn/ring.h"
+#include "conn/slot.h"
 #include "core.h"
 #include "device.h"
 
 struct memreg_endpoint;
-struct memreg_mr;
-struct memreg_queue;
-struct memreg_uring;
-struct memreg_window;
 
 /* Pieces of memory, at most, in a work request that goes to the device. */
 #define MEMREG_FRAGMENTS	32
@@ -42,61 +39,6 @@ static inline u32 memreg_queue_depth(struct memreg_device *mdev)
 	return min_t(u32, mdev->ibdev->attrs.max_qp_wr - 1,
 		     IB_MEMREG_QUEUE_MAX);
 }
-
-/**
- * struct memreg_slot_sge - A range of an MR in a work request
- * @mr: The MR; the first range of it keeps a reference for all
- * @length: Bytes, from 1
- * @first: What memreg_region_find() finds for @offset
- * @offset: First byte
- */
-struct memreg_slot_sge {
-	struct memreg_mr *mr;
-	u32 length;
-	u32 first;
-	u64 offset;
-};
-
-/**
- * struct memreg_slot - A place on a queue, and the work request in it
- * @cqe: Its completion
- * @queue: The queue
- * @node: In memreg_queue.free, or, while there is no QP, memreg_queue.early
- * @user_data: Of the user's work request
- * @opcode: enum ib_memreg_opcode
- * @signalled: The user wants to be told
- * @part: The user's work request goes on in the next slot
- * @used: There is one
- * @length: Bytes that the completion is to tell of a send
- * @bounce: Bytes at most that go to the buffer of a receive
- * @window: BIND and INVALIDATE: the window, claimed by the latter, until it is
- *	posted, and until it completed
- * @window_id: What the completion is to tell
- * @rkey: BIND: the rkey
- * @uring: Command of io_uring that it belongs to, or NULL
- * @nr_sges: Number of @sges
- * @index: Its place among the slots of its queue
- * @sges: Local memory
- */
-struct memreg_slot {
-	struct ib_cqe cqe;
-	struct memreg_queue *queue;
-	struct llist_node node;
-	u64 user_data;
-	u16 opcode;
-	bool used;
-	bool signalled;
-	bool part;
-	u32 length;
-	u32 bounce;
-	struct memreg_window *window;
-	u32 window_id;
-	u32 rkey;
-	struct memreg_uring *uring;
-	u32 nr_sges;
-	u32 index;
-	struct memreg_slot_sge sges[];
-};
 
 /**
  * struct memreg_queue - A send, receive, or shared receive queue
@@ -162,15 +104,17 @@ struct memreg_queue {
 	wait_queue_head_t wait;
 };
 
-static inline struct memreg_slot *memreg_wc_slot(const struct ib_wc *wc)
-{
-	return container_of(wc->wr_cqe, struct memreg_slot, cqe);
-}
-
 static inline struct memreg_slot *
 memreg_queue_slot(const struct memreg_queue *queue, u32 index)
 {
 	return queue->slots + index * queue->slot_size;
+}
+
+/* The place behind all others, which is not counted. */
+static inline struct memreg_slot *
+memreg_queue_marker(const struct memreg_queue *queue)
+{
+	return memreg_queue_slot(queue, queue->depth);
 }
 
 /* Index of the slot behind another one of a send queue. */
@@ -239,40 +183,26 @@ struct memreg_queue *memreg_queue_alloc(struct memreg_device *mdev,
 void memreg_queue_free(struct memreg_device *mdev, struct memreg_queue *queue);
 void memreg_queue_close(struct memreg_queue *queue);
 int memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp);
-void memreg_queue_flush_early(struct memreg_queue *queue);
 bool memreg_queue_is_idle(struct memreg_queue *queue);
 void memreg_queue_sync(struct memreg_queue *queue);
-void memreg_queue_abandon(struct memreg_queue *queue);
 int memreg_queue_reserve(struct memreg_queue *queue, u32 count);
 void memreg_slot_sge_keep(const struct memreg_slot_sge *sges, u32 i);
 void memreg_slot_sges_put(const struct memreg_slot_sge *sges, u32 count);
 void memreg_queue_undo(struct memreg_slot *slot);
 int memreg_slot_build_recv(const struct memreg_slot *slot, u32 lkey,
 			   struct ib_sge *sges, int max);
-unsigned int memreg_slot_done(struct memreg_ring *ring, const struct ib_wc *wc,
-			      unsigned int max, bool *more);
-void memreg_slot_settle(const struct ib_wc *wc);
+struct memreg_endpoint *memreg_queue_find_taker(struct memreg_queue *queue,
+						const struct ib_qp *qp);
 int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep);
 void memreg_queue_leave(struct memreg_queue *queue,
 			struct memreg_endpoint *ep);
 
-/* kernel/mem/window.c */
-bool memreg_window_bound(const struct memreg_slot *slot);
-
-/*
- * Does a completion end a window, for which a task has to sleep? Then it is to
- * be settled first.
- */
-static inline bool memreg_slot_is_slow(const struct ib_wc *wc)
+/* Let go of what a slot keeps. */
+static inline void memreg_slot_release(struct memreg_slot *slot)
 {
-	const struct memreg_slot *slot = memreg_wc_slot(wc);
-	bool good = wc->status == IB_WC_SUCCESS;
-
-	if (slot->opcode == IB_MEMREG_OP_RECV)
-		return good && wc->wc_flags & IB_WC_WITH_INVALIDATE;
-	if (slot->opcode == IB_MEMREG_OP_BIND)
-		return good && memreg_window_bound(slot);
-	return slot->opcode == IB_MEMREG_OP_INVALIDATE;
+	slot->used = false;
+	memreg_slot_sges_put(slot->sges, slot->nr_sges);
+	slot->nr_sges = 0;
 }
 
 #endif /* _MEMREG_CONN_QUEUE_H */

@@ -48,8 +48,9 @@
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
-#include "conn/queue.h"
+#include "conn/complete.h"
 #include "conn/ring.h"
+#include "conn/slot.h"
 #include "core.h"
 #include "device.h"
 
@@ -71,8 +72,18 @@ static const struct {
 /* Its work ends what the ends of connections wait for. */
 static struct workqueue_struct *memreg_ring_wq;
 
-int __init memreg_ring_init(void)
+/* What is done with completions. */
+static const struct memreg_slot_ops *memreg_ring_slot_ops;
+
+/**
+ * memreg_ring_init() - Begin without rings
+ * @ops: What is to be done with completions
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int __init memreg_ring_init(const struct memreg_slot_ops *ops)
 {
+	memreg_ring_slot_ops = ops;
 	static_assert(sizeof(struct ib_memreg_ring) <= MEMREG_RING_HEADER);
 	static_assert(sizeof(struct ib_memreg_cqe) == 64);
 	memreg_ring_wq = alloc_workqueue("memreg_ring",
@@ -230,12 +241,14 @@ static unsigned int memreg_ring_take(struct memreg_ring *ring,
 			emptied = got < MEMREG_RING_WCS;
 		}
 		if (!ring->wc_settled &&
-		    memreg_slot_is_slow(&ring->wcs[ring->wc_next])) {
+		    memreg_slot_is_slow(memreg_ring_slot_ops,
+					&ring->wcs[ring->wc_next])) {
 			WRITE_ONCE(ring->held, true);
 			break;
 		}
-		n += memreg_slot_done(ring, &ring->wcs[ring->wc_next],
-				      budget - n, &more);
+		n += memreg_ring_slot_ops->done(ring,
+						&ring->wcs[ring->wc_next],
+						budget - n, &more);
 		if (more)
 			break;
 		ring->wc_settled = false;
@@ -340,7 +353,7 @@ static void memreg_ring_settle(struct memreg_ring *ring)
 
 	WRITE_ONCE(ring->settling, true);
 	spin_unlock_irq(&ring->lock);
-	memreg_slot_settle(&wc);
+	memreg_ring_slot_ops->settle(&wc);
 	spin_lock_irq(&ring->lock);
 	/* The caller takes it now, with what it stands for. */
 	ring->wc_settled = true;
@@ -838,7 +851,7 @@ int memreg_ring_create(struct memreg_ucmd *ucmd)
 	if (ret)
 		goto err_free;
 	ret = memreg_object_alloc(ucmd->file, &ring->obj,
-				  IB_MEMREG_OBJECT_RING);
+				  &memreg_ring_ops);
 	if (ret)
 		goto err_cq;
 	ret = memreg_ring_install(ucmd, ring);
@@ -873,6 +886,7 @@ static void memreg_ring_info(struct memreg_object *obj,
 }
 
 const struct memreg_object_ops memreg_ring_ops = {
+	.type = IB_MEMREG_OBJECT_RING,
 	.destroy = memreg_ring_destroy,
 	.info = memreg_ring_info,
 };

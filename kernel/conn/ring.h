@@ -21,6 +21,7 @@
 #include "device.h"
 
 struct eventfd_ctx;
+struct memreg_slot_ops;
 
 /* Completions that are taken off a completion queue in one go. */
 #define MEMREG_RING_WCS		8
@@ -122,7 +123,7 @@ static inline u32 memreg_ring_max(struct memreg_device *mdev)
 					  IB_MEMREG_RING_ENTRIES_MAX));
 }
 
-int memreg_ring_init(void);
+int memreg_ring_init(const struct memreg_slot_ops *ops);
 void memreg_ring_exit(void);
 int memreg_ring_create(struct memreg_ucmd *ucmd);
 void memreg_ring_hold(struct memreg_ring *ring);

@@ -9,6 +9,7 @@
  */
 #include <linux/slab.h>
 
+#include "conn/complete.h"
 #include "conn/queue.h"
 #include "conn/ring.h"
 #include "conn/srq.h"
@@ -125,7 +126,7 @@ int memreg_srq_create(struct memreg_ucmd *ucmd)
 	ret = memreg_srq_make(ucmd, srq);
 	if (ret)
 		goto err_free;
-	ret = memreg_object_alloc(ucmd->file, &srq->obj, IB_MEMREG_OBJECT_SRQ);
+	ret = memreg_object_alloc(ucmd->file, &srq->obj, &memreg_srq_ops);
 	if (ret)
 		goto err_unmake;
 	cmd->out_srq_id = srq->obj.id;
@@ -167,6 +168,7 @@ static void memreg_srq_info(struct memreg_object *obj,
 }
 
 const struct memreg_object_ops memreg_srq_ops = {
+	.type = IB_MEMREG_OBJECT_SRQ,
 	.destroy = memreg_srq_destroy,
 	.info = memreg_srq_info,
 };

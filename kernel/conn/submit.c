@@ -20,13 +20,16 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "conn/closing.h"
+#include "conn/closer.h"
 #include "conn/endpoint.h"
 #include "conn/queue.h"
 #include "conn/ring.h"
+#include "conn/slot.h"
 #include "conn/srq.h"
 #include "conn/submit.h"
+#include "conn/submit_wr.h"
 #include "conn/uring.h"
+#include "conn/window_2b.h"
 #include "core.h"
 #include "device.h"
 #include "inject.h"
@@ -35,7 +38,6 @@
 #include "mem/key.h"
 #include "mem/mr.h"
 #include "mem/region.h"
-#include "mem/window.h"
 #include "quirks.h"
 #include "stats.h"
 
@@ -55,88 +57,6 @@
  * that others may wait for.
  */
 #define MEMREG_SIGNAL_EVERY	64
-
-#define MEMREG_WR_ALL							\
-	(IB_MEMREG_WR_SIGNALED | IB_MEMREG_WR_FENCE)
-#define MEMREG_WR_MESSAGE						\
-	(MEMREG_WR_ALL | IB_MEMREG_WR_SOLICITED | IB_MEMREG_WR_INLINE)
-
-/**
- * struct memreg_opcode - What an opcode needs
- * @wr: The device's opcode
- * @parts: It can go in parts
- * @part: Opcode of those before the last one
- * @flags: Flags that make sense with it
- * @ex: ib_memreg_wr.ex does
- * @remote: It has an address at the peer
- * @atomic: It is one of the atomics
- * @write: It writes to local memory
- * @window: It is about a window
- * @plain: It is neither about a window nor one of the atomics
- */
-struct memreg_opcode {
-	enum ib_wr_opcode wr;
-	bool parts;
-	enum ib_wr_opcode part;
-	u16 flags;
-	bool ex;
-	bool remote;
-	bool atomic;
-	bool write;
-	bool window;
-	bool plain;
-};
-
-static const struct memreg_opcode memreg_opcodes[] = {
-	[IB_MEMREG_OP_SEND] = {
-		.wr = IB_WR_SEND, .flags = MEMREG_WR_MESSAGE, .plain = true,
-	},
-	[IB_MEMREG_OP_SEND_WITH_IMM] = {
-		.wr = IB_WR_SEND_WITH_IMM, .flags = MEMREG_WR_MESSAGE,
-		.ex = true, .plain = true,
-	},
-	[IB_MEMREG_OP_SEND_WITH_INV] = {
-		.wr = IB_WR_SEND_WITH_INV, .flags = MEMREG_WR_MESSAGE,
-		.ex = true, .plain = true,
-	},
-	[IB_MEMREG_OP_WRITE] = {
-		.wr = IB_WR_RDMA_WRITE,
-		.parts = true, .part = IB_WR_RDMA_WRITE,
-		.flags = MEMREG_WR_ALL | IB_MEMREG_WR_INLINE, .remote = true,
-		.plain = true,
-	},
-	[IB_MEMREG_OP_WRITE_WITH_IMM] = {
-		.wr = IB_WR_RDMA_WRITE_WITH_IMM,
-		.parts = true, .part = IB_WR_RDMA_WRITE,
-		.flags = MEMREG_WR_MESSAGE, .remote = true, .ex = true,
-		.plain = true,
-	},
-	[IB_MEMREG_OP_READ] = {
-		.wr = IB_WR_RDMA_READ,
-		.parts = true, .part = IB_WR_RDMA_READ,
-		.flags = MEMREG_WR_ALL, .remote = true, .write = true,
-		.plain = true,
-	},
-	[IB_MEMREG_OP_CMP_AND_SWP] = {
-		.wr = IB_WR_ATOMIC_CMP_AND_SWP, .flags = MEMREG_WR_ALL,
-		.remote = true, .atomic = true, .write = true,
-	},
-	[IB_MEMREG_OP_FETCH_AND_ADD] = {
-		.wr = IB_WR_ATOMIC_FETCH_AND_ADD, .flags = MEMREG_WR_ALL,
-		.remote = true, .atomic = true, .write = true,
-	},
-	[IB_MEMREG_OP_RECV] = {
-		.flags = IB_MEMREG_WR_SIGNALED, .write = true, .plain = true,
-	},
-	[IB_MEMREG_OP_BIND] = {
-		.wr = IB_WR_REG_MR,
-		.flags = MEMREG_WR_ALL | IB_MEMREG_WR_INSERT_RKEY,
-		.window = true,
-	},
-	[IB_MEMREG_OP_INVALIDATE] = {
-		.wr = IB_WR_LOCAL_INV, .flags = MEMREG_WR_ALL, .window = true,
-	},
-};
 
 /**
  * union memreg_device_wr - A work request for the device
@@ -245,34 +165,6 @@ struct memreg_sub {
 	u32 nr_resolved;
 };
 
-/**
- * memreg_submit_opcodes() - Opcodes that can be submitted
- * @mdev: The device
- *
- * Return: mask of 1 << enum ib_memreg_opcode.
- */
-u64 memreg_submit_opcodes(struct memreg_device *mdev)
-{
-	u64 mask = GENMASK_ULL(ARRAY_SIZE(memreg_opcodes) - 1, 1);
-
-	if (mdev->ibdev->attrs.atomic_cap == IB_ATOMIC_NONE)
-		mask &= ~(BIT_ULL(IB_MEMREG_OP_CMP_AND_SWP) |
-			  BIT_ULL(IB_MEMREG_OP_FETCH_AND_ADD));
-	return mask;
-}
-
-/**
- * memreg_submit_writes() - Does an opcode write to local memory?
- * @opcode: enum ib_memreg_opcode, or any other number
- *
- * Return: whether it does.
- */
-bool memreg_submit_writes(u16 opcode)
-{
-	return opcode < ARRAY_SIZE(memreg_opcodes) &&
-	       memreg_opcodes[opcode].write;
-}
-
 /*
  * Room to work in: each file keeps one, and who finds it taken makes another.
  */
@@ -287,15 +179,6 @@ static void memreg_scratch_put(struct memreg_file *file,
 			       struct memreg_scratch *s)
 {
 	kvfree(xchg(&file->scratch, s));
-}
-
-/**
- * memreg_submit_free() - Give back a file's room for submission
- * @file: File that nobody uses any more
- */
-void memreg_submit_free(struct memreg_file *file)
-{
-	kvfree(file->scratch);
 }
 
 /*
@@ -384,127 +267,12 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
 	return memreg_fail(sub->ucmd, 0, IB_MEMREG_REASON_NONE);
 }
 
-/*
- * Checks
- */
-
 /* What the peer must have set something aside for, or it never completes. */
 #define MEMREG_OPS_ANSWERED					\
 	(BIT_ULL(IB_MEMREG_OP_READ) |				\
 	 BIT_ULL(IB_MEMREG_OP_CMP_AND_SWP) |			\
 	 BIT_ULL(IB_MEMREG_OP_FETCH_AND_ADD) |			\
 	 BIT_ULL(IB_MEMREG_OP_ATOMIC_WRITE))
-
-/* There is no such opcode, or the device or the peer doesn't have it. */
-static noinline int memreg_bad_opcode(struct memreg_sub *sub,
-				      const struct ib_memreg_wr *wr)
-{
-	if (!wr->opcode || wr->opcode > IB_MEMREG_OP_ATOMIC_WRITE)
-		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_OPCODE);
-	return memreg_fail(sub->ucmd, -EOPNOTSUPP,
-			   IB_MEMREG_REASON_OPCODE_DEVICE);
-}
-
-/* There are flags that don't make sense. */
-static noinline int memreg_bad_flags(struct memreg_sub *sub, u16 flags)
-{
-	if (flags >= IB_MEMREG_WR_INSERT_RKEY << 1)
-		return memreg_fail(sub->ucmd, -EOPNOTSUPP,
-				   IB_MEMREG_REASON_FLAGS);
-	return memreg_fail(sub->ucmd, -EINVAL, flags & IB_MEMREG_WR_INLINE ?
-			   IB_MEMREG_REASON_INLINE : IB_MEMREG_REASON_FLAGS);
-}
-
-/* Are all the fields 0 that the opcode has no use for? */
-static bool memreg_unused_clear(const struct ib_memreg_wr *wr,
-				const struct memreg_opcode *op)
-{
-	bool bind = wr->opcode == IB_MEMREG_OP_BIND;
-	bool inl = wr->flags & IB_MEMREG_WR_INLINE;
-	u64 set = wr->reserved;
-
-	if (!op->ex)
-		set |= wr->ex;
-	if (!op->remote && !bind)
-		set |= wr->remote_addr | wr->rkey;
-	if (!op->atomic)
-		set |= wr->compare_add;
-	if (wr->opcode != IB_MEMREG_OP_CMP_AND_SWP)
-		set |= wr->swap;
-	if (!op->window)
-		set |= wr->window_id;
-	if (!bind)
-		set |= wr->access;
-	if (!(wr->flags & IB_MEMREG_WR_INSERT_RKEY))
-		set |= wr->insert_at;
-	if (inl || op->window)
-		set |= wr->num_sge;
-	if (!inl)
-		set |= wr->length;
-	if (!inl && wr->num_sge < 2)
-		set |= wr->sges;
-	if (wr->num_sge != 1 && !bind)
-		set |= wr->sge.mr_id | wr->sge.length | wr->sge.offset;
-	return !set;
-}
-
-static noinline int memreg_check_fields(struct memreg_sub *sub,
-					const struct memreg_queue *queue,
-					const struct ib_memreg_wr *wr,
-					const struct memreg_opcode *op)
-{
-	if (!memreg_unused_clear(wr, op))
-		return memreg_fail(sub->ucmd, -EINVAL,
-				   IB_MEMREG_REASON_RESERVED);
-	if (wr->num_sge > queue->max_sge || (op->atomic && wr->num_sge != 1))
-		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_SGES);
-	if (wr->length > queue->buffer_size)
-		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_INLINE);
-	if (op->atomic && (wr->sge.length != 8 || wr->remote_addr % 8))
-		return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_ALIGN);
-	return 0;
-}
-
-/*
- * Is it about one range, not too long for a message, and all of it 0 but what
- * any SEND, WRITE, READ or RECV of such has? Most are, and so need not be
- * looked at field by field.
- */
-static inline bool memreg_wr_is_plain(const struct memreg_sub *sub,
-				      const struct ib_memreg_wr *wr,
-				      const struct memreg_opcode *op)
-{
-	u32 narrow = wr->ex | wr->length | wr->window_id | wr->access |
-		     wr->insert_at | wr->reserved |
-		     (wr->flags & IB_MEMREG_WR_INLINE);
-	u64 wide = wr->sges | wr->compare_add | wr->swap;
-
-	if (!op->remote) {
-		narrow |= wr->rkey;
-		wide |= wr->remote_addr;
-	}
-	return op->plain && wr->num_sge == 1 && !(narrow | wide) &&
-	       wr->sge.length <= sub->longest;
-}
-
-static inline int memreg_check_wr(struct memreg_sub *sub,
-				  const struct memreg_queue *queue,
-				  const struct ib_memreg_wr *wr, bool *plain)
-{
-	const struct memreg_opcode *op;
-	u16 flags;
-
-	if (wr->opcode >= ARRAY_SIZE(memreg_opcodes) ||
-	    !(sub->opcodes & BIT_ULL(wr->opcode)))
-		return memreg_bad_opcode(sub, wr);
-	op = &memreg_opcodes[wr->opcode];
-	flags = wr->flags & ~op->flags;
-	if (flags)
-		return memreg_bad_flags(sub, flags);
-	/* Any queue takes one SGE. */
-	*plain = memreg_wr_is_plain(sub, wr, op);
-	return *plain ? 0 : memreg_check_fields(sub, queue, wr, op);
-}
 
 /*
  * Local memory
@@ -1304,12 +1072,13 @@ static int memreg_send_one(struct memreg_sub *sub, struct memreg_endpoint *ep,
 	bool plain;
 	int ret;
 
-	ret = memreg_check_wr(sub, sub->queue, wr, &plain);
+	ret = memreg_check_wr(sub->ucmd, sub->opcodes, sub->longest, sub->queue,
+			      wr, &plain);
 	if (ret)
 		return ret;
 	if (unlikely(!ep->initiator_depth) &&
 	    MEMREG_OPS_ANSWERED & BIT_ULL(wr->opcode))
-		return memreg_bad_opcode(sub, wr);
+		return memreg_bad_opcode(sub->ucmd, wr);
 	if (sub->nr == MEMREG_CHAIN) {
 		ret = memreg_chain_post(sub, memreg_post_send, taken);
 		if (ret)
@@ -1470,7 +1239,8 @@ static int memreg_submit_recvs(struct memreg_sub *sub,
 	ret = queue->closed ? memreg_fail(sub->ucmd, -ENOTCONN,
 					  IB_MEMREG_REASON_STATE) : 0;
 	while (!ret && i < to) {
-		ret = memreg_check_wr(sub, queue, &sub->s->wrs[i], &plain);
+		ret = memreg_check_wr(sub->ucmd, sub->opcodes, sub->longest,
+				      queue, &sub->s->wrs[i], &plain);
 		if (!ret)
 			ret = plain ? memreg_recv_plain(sub, i) :
 				      memreg_recv_memory(sub, i);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Commands of io_uring: submission that completes in io_uring's ring.
+ * Commands of io_uring: what a command is to the slots that it has, and how it
+ * ends. uring_cmd.c issues and cancels commands.
  *
  * A command is a chain of work requests for one queue, or one receive. Each
  * slot that they take names the command, and counts in @pending, and so does
@@ -21,20 +22,15 @@
 #include <linux/slab.h>
 #include <linux/uio.h>
 
-#include "conn/closing.h"
 #include "conn/endpoint.h"
 #include "conn/queue.h"
 #include "conn/ring.h"
-#include "conn/submit.h"
+#include "conn/slot.h"
+#include "conn/submit_wr.h"
 #include "conn/uring.h"
 #include "core.h"
 #include "mem/mr.h"
 #include "mem/region.h"
-
-static struct memreg_uring **memreg_uring_of(struct io_uring_cmd *cmd)
-{
-	return io_uring_cmd_to_pdu(cmd, struct memreg_uring *);
-}
 
 static bool memreg_uring_nowait(const struct memreg_uring *uring)
 {
@@ -108,16 +104,27 @@ static u64 memreg_uring_extra(const struct memreg_uring *uring)
 	return all.extra;
 }
 
-/* A registered buffer was given back before, by memreg_uring_through(). */
-static void memreg_uring_release(struct memreg_uring *uring)
+/**
+ * memreg_uring_release() - Free what a command keeps
+ * @uring: The command; memreg_uring_through() has given its buffer back
+ *
+ * Context: may sleep.
+ */
+void memreg_uring_release(struct memreg_uring *uring)
 {
 	if (uring->mr && uring->mr->region)
 		memreg_region_forget(uring->mr->region);
 	kfree(uring->mr);
 }
 
-static void memreg_uring_end(struct memreg_uring *uring,
-			     struct io_uring_cmd *cmd, unsigned int issue_flags)
+/**
+ * memreg_uring_end() - End a command, and free it
+ * @uring: The command
+ * @cmd: As io_uring knows it
+ * @issue_flags: How io_uring calls
+ */
+void memreg_uring_end(struct memreg_uring *uring, struct io_uring_cmd *cmd,
+		      unsigned int issue_flags)
 {
 	int res = memreg_uring_res(uring);
 	u64 extra = memreg_uring_extra(uring);
@@ -136,12 +143,17 @@ static void memreg_uring_work(struct io_tw_req tw_req, io_tw_token_t tw)
 {
 	struct io_uring_cmd *cmd = io_uring_cmd_from_tw(tw_req);
 
-	memreg_uring_end(*memreg_uring_of(cmd), cmd,
+	memreg_uring_end(*io_uring_cmd_to_pdu(cmd, struct memreg_uring *), cmd,
 			 IO_URING_CMD_TASK_WORK_ISSUE_FLAGS);
 }
 
-/* Nothing of the command is posted any more, and the device is still there. */
-static void memreg_uring_through(struct memreg_uring *uring)
+/**
+ * memreg_uring_through() - Nothing of a command is posted any more
+ * @uring: The command, whose device is still there
+ *
+ * Context: any.
+ */
+void memreg_uring_through(struct memreg_uring *uring)
 {
 	if (uring->mr && uring->mr->region)
 		memreg_region_return(uring->mr->region);
@@ -165,15 +177,6 @@ void memreg_uring_add(struct memreg_uring *uring, struct memreg_slot *slot)
 		memreg_ring_hold(uring->ring);
 	}
 	atomic_inc(&uring->pending);
-}
-
-/**
- * memreg_uring_remove() - A slot of the command was not posted
- * @uring: The command, being issued
- */
-void memreg_uring_remove(struct memreg_uring *uring)
-{
-	atomic_dec(&uring->pending);
 }
 
 /**
@@ -338,170 +341,4 @@ int memreg_uring_look(struct memreg_uring *uring, struct ib_memreg_wr *wrs,
 					   IB_MEMREG_REASON_COUNT);
 	}
 	return uring->fixed ? memreg_uring_borrow(uring, wrs) : 0;
-}
-
-static int memreg_uring_submit(struct memreg_uring *uring)
-{
-	const struct ib_memreg_uring_submit *sqe =
-		io_uring_sqe_cmd(uring->cmd->sqe,
-				 struct ib_memreg_uring_submit);
-	u64 wrs = READ_ONCE(sqe->wrs);
-	u32 count = READ_ONCE(sqe->count);
-
-	if (READ_ONCE(sqe->flags))
-		return memreg_fail(uring->ucmd, -EOPNOTSUPP,
-				   IB_MEMREG_REASON_FLAGS);
-	return memreg_submit_wrs(uring->ucmd, uring, wrs, count, &uring->taken);
-}
-
-/*
- * The command was issued. Returns whether nothing of it is posted any more;
- * otherwise it is not ours any more. The file's lock is held.
- */
-static bool memreg_uring_issued(struct memreg_uring *uring)
-{
-	struct memreg_ring *ring = uring->ring;
-	bool through;
-
-	/* Who may wait has done so before. */
-	if (memreg_uring_nowait(uring) &&
-	    atomic_read(&uring->pending) != MEMREG_URING_ISSUE)
-		io_uring_cmd_mark_cancelable(uring->cmd, uring->issue_flags);
-	through = !atomic_sub_return(MEMREG_URING_ISSUE, &uring->pending);
-	if (through)
-		memreg_uring_through(uring);
-	if (!ring)
-		return through;
-	/* Who was the last but us still gives back what its slot had. */
-	if (through) {
-		spin_lock_irq(&ring->lock);
-		spin_unlock_irq(&ring->lock);
-	}
-	memreg_ring_release(ring);
-	return through;
-}
-
-static struct memreg_uring *memreg_uring_new(struct io_uring_cmd *cmd,
-					     struct memreg_ucmd *ucmd,
-					     unsigned int issue_flags)
-{
-	struct memreg_uring *uring;
-
-	uring = kzalloc(sizeof(*uring), GFP_KERNEL_ACCOUNT);
-	if (!uring)
-		return NULL;
-	uring->cmd = cmd;
-	uring->ucmd = ucmd;
-	uring->issue_flags = issue_flags;
-	uring->fixed = cmd->flags & IORING_URING_CMD_FIXED;
-	uring->cqe32 = issue_flags & IO_URING_F_CQE32;
-	atomic_set(&uring->pending, MEMREG_URING_ISSUE);
-	*memreg_uring_of(cmd) = uring;
-	return uring;
-}
-
-static int memreg_uring_issue(struct io_uring_cmd *cmd,
-			      unsigned int issue_flags)
-{
-	struct memreg_ucmd ucmd = { .file = cmd->file->private_data };
-	bool wait = !(issue_flags & IO_URING_F_NONBLOCK);
-	struct memreg_uring *uring;
-	bool through = true;
-
-	uring = memreg_uring_new(cmd, &ucmd, issue_flags);
-	if (!uring)
-		return -ENOMEM;
-	/* From here on only io_uring_cmd_done() ends it. */
-	if (wait)
-		io_uring_cmd_mark_cancelable(cmd, issue_flags);
-	uring->error = memreg_enter(&ucmd, wait);
-	if (!uring->error) {
-		uring->error = memreg_uring_submit(uring);
-		uring->reason = ucmd.reason;
-		through = memreg_uring_issued(uring);
-		memreg_leave(&ucmd);
-	} else {
-		uring->reason = ucmd.reason;
-		uring->blocked = uring->error == -EAGAIN;
-	}
-	if (!through)
-		return -EIOCBQUEUED;
-	if (uring->blocked) {
-		memreg_uring_release(uring);
-		kfree(uring);
-		return -EAGAIN;
-	}
-	memreg_uring_end(uring, cmd, issue_flags);
-	return -EIOCBQUEUED;
-}
-
-/*
- * Cancellation
- */
-
-/* End the connection of a command, whose endpoint may have gone meanwhile. */
-static void memreg_uring_cut(struct memreg_file *file, u32 id)
-{
-	struct memreg_ucmd ucmd = { .file = file };
-	struct memreg_object *obj;
-
-	/* Whoever has the lock for long ends it himself. */
-	if (memreg_enter(&ucmd, false))
-		return;
-	obj = memreg_object_get(file, id, IB_MEMREG_OBJECT_ENDPOINT);
-	if (obj) {
-		memreg_endpoint_close(container_of(obj, struct memreg_endpoint,
-						   obj));
-		memreg_object_put(obj);
-	}
-	memreg_leave(&ucmd);
-}
-
-/*
- * io_uring gives a command up, and asks again until that has ended. The lock
- * that it holds keeps the command from being ended by its task meanwhile.
- */
-static void memreg_uring_cancel(struct io_uring_cmd *cmd,
-				unsigned int issue_flags)
-{
-	struct memreg_uring *uring = *memreg_uring_of(cmd);
-	int pending = atomic_read(&uring->pending);
-	bool cqe32 = uring->cqe32;
-
-	/* It is about to end, or is still being issued. */
-	if (!pending || pending >= MEMREG_URING_ISSUE)
-		return;
-	if (uring->fixed) {
-		memreg_uring_cut(cmd->file->private_data, uring->target);
-		return;
-	}
-	if (!xchg(&uring->cmd, NULL))
-		return;
-	/* From here on it is its slots' alone. */
-	if (cqe32)
-		io_uring_cmd_done32(cmd, -ECANCELED, 0, issue_flags);
-	else
-		io_uring_cmd_done(cmd, -ECANCELED, issue_flags);
-}
-
-/**
- * memreg_uring_cmd() - Issue or cancel a command
- * @cmd: The command
- * @issue_flags: How io_uring calls
- *
- * Return: -EIOCBQUEUED if the command ends, or has ended, by a call of
- * io_uring_cmd_done(); -EAGAIN if it is to be issued where it may wait;
- * otherwise its result.
- */
-int memreg_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
-{
-	if (issue_flags & IO_URING_F_CANCEL) {
-		memreg_uring_cancel(cmd, issue_flags);
-		return 0;
-	}
-	if (cmd->cmd_op != IB_MEMREG_URING_SUBMIT)
-		return -EOPNOTSUPP;
-	if (cmd->flags & IORING_URING_CMD_MASK & ~IORING_URING_CMD_FIXED)
-		return -EINVAL;
-	return memreg_uring_issue(cmd, issue_flags);
 }

@@ -63,6 +63,15 @@ struct memreg_uring {
 /* Part of memreg_uring.pending until a command was issued. */
 #define MEMREG_URING_ISSUE	0x10000
 
+/**
+ * memreg_uring_remove() - A slot of the command was not posted
+ * @uring: The command, being issued
+ */
+static inline void memreg_uring_remove(struct memreg_uring *uring)
+{
+	atomic_dec(&uring->pending);
+}
+
 #ifdef MEMREG_URING
 /* Does the kernel have such commands? */
 static inline bool memreg_uring_there(void)
@@ -70,12 +79,14 @@ static inline bool memreg_uring_there(void)
 	return true;
 }
 
-int memreg_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags);
+void memreg_uring_release(struct memreg_uring *uring);
+void memreg_uring_end(struct memreg_uring *uring, struct io_uring_cmd *cmd,
+		      unsigned int issue_flags);
+void memreg_uring_through(struct memreg_uring *uring);
 int memreg_uring_lock(struct memreg_uring *uring, struct mutex *lock);
 int memreg_uring_look(struct memreg_uring *uring, struct ib_memreg_wr *wrs,
 		      u32 count, bool more);
 void memreg_uring_add(struct memreg_uring *uring, struct memreg_slot *slot);
-void memreg_uring_remove(struct memreg_uring *uring);
 void memreg_uring_note(struct memreg_uring *uring,
 		       const struct ib_memreg_cqe *entry);
 bool memreg_uring_put(struct memreg_uring *uring, struct memreg_ring *ring);
@@ -101,7 +112,6 @@ static inline int memreg_uring_look(struct memreg_uring *uring,
 
 static inline void memreg_uring_add(struct memreg_uring *uring,
 				    struct memreg_slot *slot) {}
-static inline void memreg_uring_remove(struct memreg_uring *uring) {}
 static inline void memreg_uring_note(struct memreg_uring *uring,
 				     const struct ib_memreg_cqe *entry) {}
 

@@ -10,7 +10,6 @@
 #include <linux/list.h>
 #include <linux/log2.h>
 #include <linux/mutex.h>
-#include <linux/sizes.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -19,9 +18,7 @@
 #include "core.h"
 #include "device.h"
 #include "mem/fastmr.h"
-
-struct memreg_domain;
-struct memreg_frwr;
+#include "mem/regq.h"
 
 /* The largest pages that windows are made of. */
 #define MEMREG_PAGE_SHIFT_MAX	30
@@ -35,28 +32,8 @@ struct memreg_frwr;
 #define MEMREG_CLASSES							\
 	(MEMREG_CLASS_LARGE + MEMREG_PAGE_SHIFT_MAX - MEMREG_PAGE_SHIFT)
 
-/* Work requests in flight on a registration queue. */
-#define MEMREG_SQ_DEPTH		IB_MEMREG_BATCH_MAX
-
-/* Besides those, batches of work requests that kill keys: see mem/kill.c. */
-#define MEMREG_KILL_BATCH	32
-#define MEMREG_KILL_BATCHES	2
-#define MEMREG_SQ_RESERVE	(MEMREG_KILL_BATCH * MEMREG_KILL_BATCHES)
-
 /* Lists by which idle FRWRs are found that map a range already. */
 #define MEMREG_MAPPED_BITS	8
-
-/**
- * enum memreg_queue_state - State of a registration queue
- * @MEMREG_QUEUE_READY: It takes work.
- * @MEMREG_QUEUE_BROKEN: A work request failed; the worker is rebuilding.
- * @MEMREG_QUEUE_DOWN: It could not be rebuilt; the next user tries again.
- */
-enum memreg_queue_state {
-	MEMREG_QUEUE_READY,
-	MEMREG_QUEUE_BROKEN,
-	MEMREG_QUEUE_DOWN,
-};
 
 /**
  * struct memreg_idle - Idle FRWRs of a class
@@ -68,32 +45,6 @@ struct memreg_idle {
 	struct list_head frwrs;
 	unsigned int count;
 	u64 ended;
-};
-
-/**
- * struct memreg_batch - Work requests that are posted together
- * @node: In memreg_domain.inflight; sq_lock
- * @domain: The domain
- * @first: The first of the FRWRs whose work requests they are, or NULL
- * @last: The last of them
- * @count: Their number
- * @reserve: They kill keys: the batch is one of memreg_domain.kills
- * @ended: All of them ended; sq_lock
- * @error: 0, or the status of one that failed; final once @ended
- * @posted: Jiffies when they were posted
- * @waiter: The task that waits for that, if they make keys
- */
-struct memreg_batch {
-	struct list_head node;
-	struct memreg_domain *domain;
-	struct memreg_frwr *first;
-	struct memreg_frwr *last;
-	unsigned int count;
-	bool reserve;
-	bool ended;
-	int error;
-	unsigned long posted;
-	struct task_struct *waiter;
 };
 
 /**
@@ -122,6 +73,8 @@ struct memreg_batch {
  * @dying: FRWRs whose keys the next of those are to kill
  * @nr_dying: Their number; written with @sq_lock
  * @doomed: FRWRs whose MRs @kill is to destroy
+ * @give_up: Fails the keys in @dying, as the queue takes no more work requests.
+ *	Context: may sleep.
  * @cq_lock: Taken to poll @cq: completions are taken in order
  * @irq: Polls @cq
  * @sq_wait: Waits for @sq_free or @state to change
@@ -155,7 +108,7 @@ struct memreg_domain {
 	u32 gid_index;
 	struct mutex sq_mutex;
 	spinlock_t sq_lock;
-	enum memreg_queue_state state;
+	enum memreg_regq_state state;
 	unsigned int sq_free;
 	unsigned long attempts;
 	unsigned long rebuilt;
@@ -164,6 +117,7 @@ struct memreg_domain {
 	struct list_head dying;
 	unsigned int nr_dying;
 	struct list_head doomed;
+	void (*give_up)(struct memreg_domain *domain);
 	spinlock_t cq_lock;
 	struct irq_work irq;
 	wait_queue_head_t sq_wait;
@@ -182,21 +136,37 @@ struct memreg_domain {
 	struct memreg_charge charges[3];
 };
 
-int memreg_domain_init(void);
-void memreg_domain_exit(void);
 int memreg_domain_create(struct memreg_ucmd *ucmd);
-struct memreg_domain *memreg_domain_get(struct memreg_ucmd *ucmd, u32 id);
-void memreg_domain_put(struct memreg_domain *domain);
 void memreg_domain_gid_change(struct memreg_device *mdev, u32 port);
-void memreg_batch_init(struct memreg_batch *batch,
-		       struct memreg_domain *domain);
-void memreg_batch_add(struct memreg_batch *batch, struct memreg_frwr *frwr);
-struct memreg_frwr *memreg_batch_next(const struct memreg_frwr *frwr);
-int memreg_batch_run(struct memreg_batch *batch);
-void memreg_batch_post_locked(struct memreg_batch *batch);
-void memreg_queue_kick(struct memreg_domain *domain);
-void memreg_queue_stall(struct memreg_domain *domain, unsigned long patience);
-void memreg_queue_done(struct ib_cq *cq, struct ib_wc *wc);
 extern const struct memreg_object_ops memreg_domain_ops;
+
+/**
+ * memreg_domain_get() - Find a domain and keep it
+ * @ucmd: Call that names it
+ * @id: Its id
+ *
+ * Return: the domain, or ERR_PTR(-ENOENT) with the reason set.
+ */
+static inline struct memreg_domain *
+memreg_domain_get(struct memreg_ucmd *ucmd, u32 id)
+{
+	struct memreg_object *obj;
+
+	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_DOMAIN);
+	if (!obj) {
+		ucmd->reason = IB_MEMREG_REASON_ID;
+		return ERR_PTR(-ENOENT);
+	}
+	return container_of(obj, struct memreg_domain, obj);
+}
+
+/**
+ * memreg_domain_put() - Let go of a domain
+ * @domain: The domain
+ */
+static inline void memreg_domain_put(struct memreg_domain *domain)
+{
+	memreg_object_put(&domain->obj);
+}
 
 #endif /* _MEMREG_MEM_DOMAIN_H */

@@ -63,12 +63,10 @@
 #include "mem/key.h"
 #include "mem/kill.h"
 #include "mem/region.h"
+#include "mem/regq.h"
 #include "mem/trace.h"
 #include "quirks.h"
 #include "stats.h"
-
-/* How often other FRWRs are tried if registering fails. */
-#define MEMREG_REGISTER_ATTEMPTS	3
 
 /* Spare idle FRWRs of a class, and for how long, that keep their ranges. */
 #define MEMREG_FOREIGN_SPARES		1024
@@ -78,11 +76,19 @@
 #define MEMREG_REAP_AGE_NS	(20 * NSEC_PER_SEC)
 #define MEMREG_REAP_PERIOD	(10 * HZ)
 
-/* Access flags that mean something to the device. */
-#define MEMREG_FRWR_ACCESS						\
-	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
-	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
-	 IB_ACCESS_FLUSH_GLOBAL | IB_ACCESS_FLUSH_PERSISTENT)
+/* The worker that gives FRWRs back: nothing waits for it. */
+static struct workqueue_struct *memreg_reap_wq;
+
+int __init memreg_frwr_module_init(void)
+{
+	memreg_reap_wq = alloc_workqueue("memreg", WQ_UNBOUND, 0);
+	return memreg_reap_wq ? 0 : -ENOMEM;
+}
+
+void memreg_frwr_module_exit(void)
+{
+	destroy_workqueue(memreg_reap_wq);
+}
 
 /* Pages of the key's size that its range touches. */
 static u32 memreg_key_pages(const struct memreg_key *key)
@@ -157,35 +163,6 @@ static struct memreg_frwr *memreg_frwr_new(struct memreg_domain *domain,
 	return frwr;
 }
 
-/* Count and trace the end of an FRWR's MR. */
-static void memreg_frwr_tell_destroy(struct memreg_frwr *frwr)
-{
-	trace_memreg_frwr_destroy(frwr);
-	if (frwr->no_inv)
-		return;
-	memreg_count(frwr->domain->mdev, IB_MEMREG_STAT_FRWRS_DESTROYED, 1);
-	if (frwr->fast.status)
-		memreg_count(frwr->domain->mdev, IB_MEMREG_STAT_FRWRS_FAILED,
-			     1);
-}
-
-/**
- * memreg_frwr_destroy_mr() - Kill an FRWR's key whatever state it is in
- * @frwr: FRWR that the caller has claimed
- *
- * If the driver can't, no region of the device that there is now gives back its
- * pages, ever: this key might reach them (I1).
- *
- * Context: may sleep, and may allocate.
- */
-void memreg_frwr_destroy_mr(struct memreg_frwr *frwr)
-{
-	if (frwr->fast.mr)
-		memreg_frwr_tell_destroy(frwr);
-	if (memreg_fastmr_destroy(&frwr->fast))
-		atomic_inc(&frwr->domain->mdev->undead);
-}
-
 /* Destroy an FRWR that is on no list. Its key is dead when this returns. */
 static void memreg_frwr_free(struct memreg_frwr *frwr)
 {
@@ -204,7 +181,7 @@ static struct memreg_frwr *memreg_frwr_alloc(struct memreg_domain *domain,
 	if (IS_ERR(frwr))
 		return frwr;
 	ret = memreg_fastmr_alloc(&frwr->fast, domain->pd, IB_MR_TYPE_MEM_REG,
-				  pages, memreg_queue_done);
+				  pages, memreg_regq_done);
 	if (ret) {
 		memreg_frwr_free(frwr);
 		return ERR_PTR(ret);
@@ -352,14 +329,6 @@ static void memreg_key_give(struct memreg_key *key, struct memreg_frwr *frwr)
 	frwr->region = key->region;
 	frwr->length = 0;
 	memreg_frwr_move(frwr, &key->region->frwrs);
-}
-
-/* Does the page list of an FRWR hold a key's range? */
-static bool memreg_frwr_maps(const struct memreg_frwr *frwr,
-			     const struct memreg_key *key)
-{
-	return frwr->region == key->region && frwr->offset == key->offset &&
-	       frwr->length == key->length && frwr->iova == key->iova;
 }
 
 /*
@@ -594,65 +563,83 @@ static int memreg_key_take(struct memreg_domain *domain,
 	return 0;
 }
 
-/* Wait until nobody is killing a key; frwr_lock is let go of meanwhile. */
-static void memreg_key_settle(struct memreg_key *key)
-{
-	spinlock_t *lock = &key->region->mdev->frwr_lock;
-	struct memreg_frwr *frwr = key->frwr;
-
-	lockdep_assert_held(lock);
-
-	while (memreg_frwr_state(frwr) == MEMREG_FRWR_DYING) {
-		spin_unlock(lock);
-		memreg_kill_await(frwr);
-		spin_lock(lock);
-	}
-}
-
-/* Take over an FRWR whose key the caller kills, or has killed, by itself. */
-static void memreg_key_claim(struct memreg_key *key)
-{
-	struct memreg_frwr *frwr = key->frwr;
-
-	lockdep_assert_held(&key->region->mdev->frwr_lock);
-
-	/* A key that could not be killed dies along with its FRWR. */
-	if (frwr->state == MEMREG_FRWR_LIVE ||
-	    frwr->state == MEMREG_FRWR_FAILED) {
-		memreg_frwr_move(frwr, &key->region->frwrs);
-		memreg_count(key->region->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
-	}
-	frwr->state = MEMREG_FRWR_HELD;
-	WRITE_ONCE(frwr->cut, NULL);
-	trace_memreg_key_claim(frwr);
-}
-
-/* There are idle FRWRs that may have to be given back. */
-static void memreg_reap_later(struct memreg_domain *domain)
-{
-	/* The worker sees what is on the lists, or is seen to be through. */
-	smp_mb();
-	if (!delayed_work_pending(&domain->reap))
-		queue_delayed_work(memreg_wq, &domain->reap,
-				   MEMREG_REAP_PERIOD);
-}
-
-/* Let the FRWR behind a dead key idle. It stays with its region. */
-static void memreg_key_rest(struct memreg_key *key, u64 now)
-{
-	struct memreg_frwr *frwr = key->frwr;
-
-	lockdep_assert_held(&frwr->domain->mdev->frwr_lock);
-
-	key->frwr = NULL;
-	frwr->idle_since = now;
-	memreg_idle_add(frwr);
-	trace_memreg_frwr_idle(frwr);
-}
-
-/*
- * Keys
+/**
+ * memreg_frwr_take() - Take an FRWR for each of some keys
+ * @domain: Domain in which they are to work
+ * @keys: Descriptions of the keys, without FRWRs
+ * @count: Their number
+ *
+ * After a failure some of the keys have FRWRs.
+ *
+ * Context: may sleep.
+ * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if an FRWR can't be had; -EINTR if the
+ * task is killed.
  */
+int memreg_frwr_take(struct memreg_domain *domain, struct memreg_key **keys,
+		     unsigned int count)
+{
+	u64 now = ktime_get_ns();
+	unsigned int i, left;
+	int ret = 0;
+
+	left = memreg_keys_take_mapped(domain, keys, count, now);
+	if (left && count > 1)
+		memreg_keys_take_idle(domain, keys, count, now);
+	for (i = 0; left && !ret && i < count; i++) {
+		if (keys[i]->frwr)
+			continue;
+		ret = fatal_signal_pending(current) ? -EINTR :
+			memreg_key_take(domain, keys[i], now);
+	}
+	return ret;
+}
+
+/**
+ * memreg_frwr_destroy() - Destroy the FRWR of a key that is claimed
+ * @frwr: The FRWR
+ *
+ * Context: may sleep. Never fails.
+ */
+void memreg_frwr_destroy(struct memreg_frwr *frwr)
+{
+	spin_lock(&frwr->domain->mdev->frwr_lock);
+	memreg_frwr_unlink(frwr);
+	spin_unlock(&frwr->domain->mdev->frwr_lock);
+	memreg_frwr_free(frwr);
+}
+
+/**
+ * memreg_frwr_take_single() - Let a driver register memory under a single key
+ * @domain: Domain in which the key is to work
+ * @key: Description of the key; its region has no pages
+ * @addr: Address of the memory in the caller's address space
+ *
+ * Context: may sleep.
+ * Return: 0; -EDQUOT, -ENOMEM, or what the driver fails with.
+ */
+int memreg_frwr_take_single(struct memreg_domain *domain,
+			    struct memreg_key *key, u64 addr)
+{
+	struct memreg_device *mdev = domain->mdev;
+	struct memreg_frwr *frwr;
+	struct ib_mr *mr;
+
+	frwr = memreg_frwr_new(domain, MEMREG_CLASSES);
+	if (IS_ERR(frwr))
+		return PTR_ERR(frwr);
+	mr = ib_reg_user_mr(domain->pd, addr, key->length, key->iova,
+			    key->access & MEMREG_FRWR_ACCESS);
+	if (IS_ERR(mr)) {
+		memreg_frwr_free(frwr);
+		return PTR_ERR(mr);
+	}
+	frwr->fast.mr = mr;
+	frwr->no_inv = true;
+	spin_lock(&mdev->frwr_lock);
+	memreg_key_give(key, frwr);
+	spin_unlock(&mdev->frwr_lock);
+	return 0;
+}
 
 /**
  * struct memreg_list - DMA addresses of a key's range, as drivers take them
@@ -708,9 +695,16 @@ static void memreg_list_cut(struct memreg_list *list, struct scatterlist *copy)
 /* Entries of a scatterlist that may be on the stack. */
 #define MEMREG_SG_ON_STACK	17
 
-/* Point an FRWR to a key's range. */
-static int memreg_frwr_map(struct memreg_frwr *frwr,
-			   const struct memreg_key *key)
+/**
+ * memreg_frwr_map() - List a key's range in the FRWR behind it
+ * @frwr: FRWR that is HELD
+ * @key: The key, planned
+ *
+ * Context: may sleep.
+ * Return: 0; -ENOMEM; -EINVAL if the device can't map the range.
+ */
+int memreg_frwr_map(struct memreg_frwr *frwr,
+		    const struct memreg_key *key)
 {
 	struct scatterlist on_stack[MEMREG_SG_ON_STACK], *copy = on_stack;
 	struct memreg_list list;
@@ -742,462 +736,33 @@ static int memreg_frwr_map(struct memreg_frwr *frwr,
 	return 0;
 }
 
-/*
- * What the device is to allow. The IB specification, 10.6.3.1, has nobody write
- * from afar who may not write locally. A window's lkey is nobody's.
- */
-static int memreg_key_access(const struct memreg_key *key)
-{
-	int access = key->access & MEMREG_FRWR_ACCESS;
-
-	if (access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC))
-		access |= IB_ACCESS_LOCAL_WRITE;
-	return access;
-}
-
-/* Point a key's FRWR to its range, and prepare the REG_MR. */
-static int memreg_key_map(struct memreg_key *key)
-{
-	struct memreg_frwr *frwr = key->frwr;
-	struct ib_mr *mr = frwr->fast.mr;
-	int ret;
-
-	if (memreg_frwr_maps(frwr, key)) {
-		key->page_shift = frwr->page_shift;
-	} else {
-		ret = memreg_frwr_map(frwr, key);
-		if (ret)
-			return ret;
-	}
-	mr->iova = key->iova;
-	memreg_fastmr_prepare_reg(&frwr->fast, memreg_key_access(key));
-	key->lkey = mr->lkey;
-	key->rkey = mr->rkey;
-	trace_memreg_frwr_map(frwr, key);
-	return 0;
-}
-
-/* Take and map an FRWR for each of these keys, and put it in a batch. */
-static int memreg_keys_map(struct memreg_domain *domain,
-			   struct memreg_key **keys, unsigned int count,
-			   struct memreg_batch *batch)
-{
-	u64 now = ktime_get_ns();
-	unsigned int i;
-	int ret;
-
-	memreg_batch_init(batch, domain);
-	if (memreg_keys_take_mapped(domain, keys, count, now))
-		memreg_keys_take_idle(domain, keys, count, now);
-	for (i = 0; i < count; i++) {
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		if (!keys[i]->frwr) {
-			ret = memreg_key_take(domain, keys[i], now);
-			if (ret)
-				return ret;
-		}
-		ret = memreg_key_map(keys[i]);
-		if (ret)
-			return ret;
-		memreg_batch_add(batch, keys[i]->frwr);
-	}
-	return 0;
-}
-
-/* Destroy the FRWR behind a key that is claimed. */
-static void memreg_key_free(struct memreg_key *key)
-{
-	struct memreg_frwr *frwr = key->frwr;
-
-	spin_lock(&frwr->domain->mdev->frwr_lock);
-	memreg_frwr_unlink(frwr);
-	spin_unlock(&frwr->domain->mdev->frwr_lock);
-	memreg_frwr_free(frwr);
-	key->frwr = NULL;
-}
-
-/* Destroy the FRWRs that failed, and move their keys to the front. */
-static unsigned int memreg_keys_sort_failed(struct memreg_key **keys,
-					    unsigned int count)
-{
-	unsigned int i, failed = 0;
-
-	for (i = 0; i < count; i++) {
-		if (!keys[i]->frwr->fast.status)
-			continue;
-		memreg_key_destroy(keys[i]);
-		swap(keys[failed], keys[i]);
-		failed++;
-	}
-	return failed;
-}
-
-/* From here on guards know of the keys, unless one of them has struck. */
-static int memreg_keys_publish(struct memreg_domain *domain,
-			       struct memreg_key **keys, unsigned int count)
-{
-	unsigned int i;
-	int ret = 0;
-
-	spin_lock(&domain->mdev->frwr_lock);
-	for (i = 0; i < count; i++)
-		if (keys[i]->region->guard.stale)
-			ret = -ESTALE;
-	for (i = 0; !ret && i < count; i++) {
-		struct memreg_frwr *frwr = keys[i]->frwr;
-
-		frwr->state = MEMREG_FRWR_LIVE;
-		memreg_frwr_move(frwr, &keys[i]->region->live);
-		trace_memreg_key_publish(frwr);
-	}
-	if (!ret)
-		memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_MADE, count);
-	spin_unlock(&domain->mdev->frwr_lock);
-	return ret;
-}
-
 /**
- * memreg_keys_make() - Make keys, all or none of them
- * @domain: Domain in which they are to work
- * @keys: Descriptions of the keys, without FRWRs; the array is reordered
- * @count: Their number, up to IB_MEMREG_BATCH_MAX
- *
- * Context: may sleep.
- * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if FRWRs can't be had; -EINVAL if the
- * device can't map a range; -ENETDOWN or -EIO if the queue does not work;
- * -ESTALE if the memory went in the meantime; -EINTR if the task is killed.
- */
-int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
-		     unsigned int count)
-{
-	unsigned int attempt, todo = count;
-	struct memreg_batch batch;
-	unsigned int i;
-	int ret;
-
-	for (attempt = 0; attempt < MEMREG_REGISTER_ATTEMPTS; attempt++) {
-		ret = memreg_keys_map(domain, keys, todo, &batch);
-		if (ret)
-			break;
-		ret = memreg_batch_run(&batch);
-		if (!ret)
-			break;
-		todo = memreg_keys_sort_failed(keys, todo);
-		if (ret == -ENETDOWN || ret == -EINTR)
-			break;
-	}
-	if (!ret)
-		ret = memreg_keys_publish(domain, keys, count);
-	if (ret)
-		for (i = 0; i < count; i++)
-			memreg_key_destroy(keys[i]);
-	return ret;
-}
-
-/* Is there nothing wrong with the FRWR of a dead key? */
-static bool memreg_key_reusable(const struct memreg_key *key)
-{
-	return !key->once && key->frwr->fast.mr && !key->frwr->fast.status;
-}
-
-/*
- * Have the keys of a domain that are LIVE killed, and take over what guards
- * could not kill. @destroy: The MRs are to go, too.
- */
-static void memreg_keys_kill(struct memreg_domain *domain,
-			     struct memreg_key **keys, unsigned int count,
-			     bool destroy)
-{
-	unsigned int i;
-
-	spin_lock(&domain->mdev->frwr_lock);
-	for (i = 0; i < count; i++) {
-		struct memreg_frwr *frwr = keys[i]->frwr;
-		enum memreg_frwr_state state = memreg_frwr_state(frwr);
-
-		if (state == MEMREG_FRWR_FAILED)
-			memreg_key_claim(keys[i]);
-		if (state != MEMREG_FRWR_LIVE)
-			continue;
-		WRITE_ONCE(frwr->cut, NULL);
-		if (destroy)
-			memreg_kill_destroy(frwr, true);
-		else
-			memreg_kill_invalidate(frwr);
-	}
-	memreg_kill_flush(domain);
-	spin_unlock(&domain->mdev->frwr_lock);
-}
-
-/* Let the FRWRs behind some dead keys idle, or destroy them. */
-static void memreg_keys_rest(struct memreg_domain *domain,
-			     struct memreg_key **keys, unsigned int count)
-{
-	unsigned int i;
-	u64 now;
-
-	for (i = 0; i < count; i++) {
-		memreg_kill_await(keys[i]->frwr);
-		if (!memreg_key_reusable(keys[i]))
-			memreg_key_free(keys[i]);
-	}
-	now = ktime_get_ns();
-	spin_lock(&domain->mdev->frwr_lock);
-	for (i = 0; i < count; i++)
-		if (keys[i]->frwr)
-			memreg_key_rest(keys[i], now);
-	spin_unlock(&domain->mdev->frwr_lock);
-}
-
-/* Kill keys by work requests; see memreg_keys_revoke_relaxed(). */
-static void memreg_keys_invalidate(struct memreg_domain *domain,
-				   struct memreg_key **keys,
-				   unsigned int count)
-{
-	unsigned int done, n;
-	bool killed = false;
-
-	for (done = 0; done < count; done += n) {
-		n = min(count - done, MEMREG_KILL_BATCH);
-		/* A task that is being killed waits in no line. */
-		killed = killed || memreg_kill_line(domain);
-		memreg_keys_kill(domain, keys + done, n, killed);
-		if (!killed)
-			memreg_kill_leave(domain);
-	}
-	for (done = 0; done < count; done += n) {
-		n = min(count - done, MEMREG_KILL_BATCH);
-		memreg_keys_rest(domain, keys + done, n);
-	}
-	memreg_reap_later(domain);
-}
-
-/*
- * Does somebody wait for a key to die who is not its owner? A driver's own key
- * nobody waits for: its pages are unpinned when it is destroyed.
- */
-static bool memreg_key_is_watched(const struct memreg_key *key)
-{
-	return key->region->guard.active && !key->frwr->no_inv;
-}
-
-/* Have watched keys destroyed, and take over the others. */
-static void memreg_keys_doom(struct memreg_key **keys, unsigned int count)
-{
-	spinlock_t *lock = &keys[0]->region->mdev->frwr_lock;
-	unsigned int i;
-
-	spin_lock(lock);
-	for (i = 0; i < count; i++) {
-		struct memreg_frwr *frwr = keys[i]->frwr;
-
-		if (!frwr || memreg_frwr_state(frwr) == MEMREG_FRWR_DYING)
-			continue;
-		if (frwr->state != MEMREG_FRWR_LIVE ||
-		    !memreg_key_is_watched(keys[i])) {
-			memreg_key_claim(keys[i]);
-			continue;
-		}
-		WRITE_ONCE(frwr->cut, NULL);
-		memreg_kill_destroy(frwr, true);
-	}
-	spin_unlock(lock);
-}
-
-/**
- * memreg_keys_destroy() - Kill keys along with their FRWRs
- * @keys: Keys of one device; nothing happens to those that have no FRWR
- * @count: Their number
- *
- * When this returns, no packet reaches memory through the keys, on any driver.
- *
- * Context: may sleep. Never fails.
- */
-void memreg_keys_destroy(struct memreg_key **keys, unsigned int count)
-{
-	unsigned int i, done, n;
-
-	for (done = 0; done < count; done += n) {
-		n = min(count - done, MEMREG_KILL_BATCH);
-		memreg_keys_doom(keys + done, n);
-	}
-	for (i = 0; i < count; i++) {
-		if (!keys[i]->frwr)
-			continue;
-		memreg_kill_await(keys[i]->frwr);
-		memreg_key_free(keys[i]);
-	}
-}
-
-/**
- * memreg_keys_revoke() - Kill keys, and wait for packets in flight
+ * memreg_frwr_reap_later() - Some idle FRWRs may have to be given back
  * @domain: Their domain
- * @keys: Keys with FRWRs, which they have no more afterwards
- * @count: Their number
- *
- * When this returns, no packet reaches memory through the keys, on any driver.
- *
- * Context: may sleep. Never fails.
  */
-void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
-			unsigned int count)
+void memreg_frwr_reap_later(struct memreg_domain *domain)
 {
-	if (domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV)
-		memreg_keys_destroy(keys, count);
-	else
-		memreg_keys_invalidate(domain, keys, count);
-}
-
-/*
- * Keys that are worth a post and its completion. On rxe that takes a round trip
- * through a worker, which costs as much as to destroy and allocate two MRs.
- */
-#define MEMREG_INVALIDATE_MIN	2
-
-/**
- * memreg_keys_revoke_relaxed() - Kill keys
- * @domain: Their domain
- * @keys: Keys with FRWRs, which they have no more afterwards
- * @count: Their number
- *
- * When this returns, the device accepts no packet through the keys. Where
- * MEMREG_QUIRK_WEAK_INV is, one that was accepted before may still land.
- *
- * Context: may sleep. Never fails.
- */
-void memreg_keys_revoke_relaxed(struct memreg_domain *domain,
-				struct memreg_key **keys, unsigned int count)
-{
-	if (count < MEMREG_INVALIDATE_MIN)
-		memreg_keys_revoke(domain, keys, count);
-	else
-		memreg_keys_invalidate(domain, keys, count);
+	/* The worker sees what is on the lists, or is seen to be through. */
+	smp_mb();
+	if (!delayed_work_pending(&domain->reap))
+		queue_delayed_work(memreg_reap_wq, &domain->reap,
+				   MEMREG_REAP_PERIOD);
 }
 
 /**
- * memreg_key_destroy() - Kill a key along with its FRWR
- * @key: The same as one of memreg_keys_destroy()
+ * memreg_frwr_rest() - Let the FRWR behind a dead key idle
+ * @frwr: The FRWR, which stays with its region
+ * @now: ktime_get_ns()
  *
- * Context: may sleep. Never fails.
+ * Context: process, with frwr_lock held.
  */
-void memreg_key_destroy(struct memreg_key *key)
+void memreg_frwr_rest(struct memreg_frwr *frwr, u64 now)
 {
-	memreg_keys_destroy(&key, 1);
-}
+	lockdep_assert_held(&frwr->domain->mdev->frwr_lock);
 
-/**
- * memreg_key_prepare() - Make ready a key that an endpoint's queue is to make
- * @domain: Domain in which it is to work
- * @key: Description of the key, without an FRWR
- * @cut: What to queue to have the endpoint end, if the memory goes before the
- *	work request in the FRWR was done
- *
- * From here on guards know of the key. If it can't be posted after all,
- * memreg_key_destroy() is the way back.
- *
- * Context: may sleep.
- * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if an FRWR can't be had; -EINVAL if
- * the device can't map the range; -ESTALE if the memory went.
- */
-int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
-		       struct work_struct *cut)
-{
-	u64 now = ktime_get_ns();
-	int ret = 0;
-
-	if (memreg_keys_take_mapped(domain, &key, 1, now))
-		ret = memreg_key_take(domain, key, now);
-	if (!ret)
-		ret = memreg_key_map(key);
-	if (!ret) {
-		WRITE_ONCE(key->frwr->cut, cut);
-		ret = memreg_keys_publish(domain, &key, 1);
-	}
-	if (ret)
-		memreg_key_destroy(key);
-	return ret;
-}
-
-/**
- * memreg_key_invalidable() - Can a work request kill a key?
- * @key: Key with an FRWR
- *
- * Context: process, may not sleep.
- * Return: false if the key's guard could not, so that its MR is no more.
- */
-bool memreg_key_invalidable(const struct memreg_key *key)
-{
-	struct memreg_device *mdev = key->region->mdev;
-	bool ret;
-
-	spin_lock(&mdev->frwr_lock);
-	/* The worker destroys those that have failed. */
-	ret = !READ_ONCE(key->frwr->fast.status) && key->frwr->fast.mr &&
-	      memreg_frwr_state(key->frwr) != MEMREG_FRWR_FAILED;
-	spin_unlock(&mdev->frwr_lock);
-	return ret;
-}
-
-/**
- * memreg_key_retire() - Let go of a key that an invalidation has killed
- * @key: Key with an FRWR, which it has no more afterwards
- *
- * Context: may sleep. Never fails, and allocates nothing.
- */
-void memreg_key_retire(struct memreg_key *key)
-{
-	struct memreg_domain *domain = key->frwr->domain;
-	spinlock_t *lock = &domain->mdev->frwr_lock;
-
-	spin_lock(lock);
-	memreg_key_settle(key);
-	memreg_key_claim(key);
-	if (memreg_key_reusable(key))
-		memreg_key_rest(key, ktime_get_ns());
-	spin_unlock(lock);
-	if (key->frwr)
-		memreg_key_free(key);
-	memreg_reap_later(domain);
-}
-
-/**
- * memreg_key_make_single() - Let a driver register memory under a single key
- * @domain: Domain in which the key is to work
- * @key: Description of the key; its region has no pages
- * @addr: Address of the memory in the caller's address space
- *
- * Context: may sleep.
- * Return: 0; -EDQUOT, -ENOMEM, -ESTALE, or what the driver fails with.
- */
-int memreg_key_make_single(struct memreg_domain *domain,
-			   struct memreg_key *key, u64 addr)
-{
-	struct memreg_device *mdev = domain->mdev;
-	struct memreg_frwr *frwr;
-	struct ib_mr *mr;
-	int ret;
-
-	frwr = memreg_frwr_new(domain, MEMREG_CLASSES);
-	if (IS_ERR(frwr))
-		return PTR_ERR(frwr);
-	mr = ib_reg_user_mr(domain->pd, addr, key->length, key->iova,
-			    key->access & MEMREG_FRWR_ACCESS);
-	if (IS_ERR(mr)) {
-		memreg_frwr_free(frwr);
-		return PTR_ERR(mr);
-	}
-	frwr->fast.mr = mr;
-	frwr->no_inv = true;
-	key->lkey = mr->lkey;
-	key->rkey = mr->rkey;
-	spin_lock(&mdev->frwr_lock);
-	memreg_key_give(key, frwr);
-	spin_unlock(&mdev->frwr_lock);
-	ret = memreg_keys_publish(domain, &key, 1);
-	if (ret)
-		memreg_key_destroy(key);
-	return ret;
+	frwr->idle_since = now;
+	memreg_idle_add(frwr);
+	trace_memreg_frwr_idle(frwr);
 }
 
 /*
@@ -1262,11 +827,8 @@ void memreg_frwr_drain_domain(struct memreg_domain *domain)
 	memreg_idle_drain(domain, 0, U64_MAX);
 }
 
-/**
- * memreg_frwr_reap() - Give back FRWRs that nobody seems to need
- * @work: memreg_domain.reap
- */
-void memreg_frwr_reap(struct work_struct *work)
+/* Give back FRWRs that nobody seems to need. */
+static void memreg_frwr_reap(struct work_struct *work)
 {
 	struct memreg_domain *domain =
 		container_of(work, struct memreg_domain, reap.work);
@@ -1276,7 +838,7 @@ void memreg_frwr_reap(struct work_struct *work)
 	if (now > age)
 		memreg_idle_drain(domain, MEMREG_FIFO_DEPTH, now - age);
 	if (READ_ONCE(domain->spares))
-		queue_delayed_work(memreg_wq, &domain->reap,
+		queue_delayed_work(memreg_reap_wq, &domain->reap,
 				   MEMREG_REAP_PERIOD);
 }
 
@@ -1304,11 +866,27 @@ static unsigned long memreg_frwr_shrink_scan(struct shrinker *shrinker,
 					  struct memreg_domain, spare_node);
 		list_move_tail(&domain->spare_node, &mdev->spare_domains);
 		WRITE_ONCE(domain->squeeze, true);
-		mod_delayed_work(memreg_wq, &domain->reap, 0);
+		mod_delayed_work(memreg_reap_wq, &domain->reap, 0);
 	}
 	spin_unlock(&mdev->frwr_lock);
 	/* It comes later, and can't be waited for here. */
 	return SHRINK_STOP;
+}
+
+/**
+ * memreg_frwr_init_domain() - Begin without FRWRs
+ * @domain: New domain
+ */
+void memreg_frwr_init_domain(struct memreg_domain *domain)
+{
+	unsigned int i;
+
+	for (i = 0; i < MEMREG_CLASSES; i++)
+		INIT_LIST_HEAD(&domain->idle[i].frwrs);
+	for (i = 0; i < ARRAY_SIZE(domain->mapped); i++)
+		INIT_LIST_HEAD(&domain->mapped[i]);
+	INIT_LIST_HEAD(&domain->spare_node);
+	INIT_DELAYED_WORK(&domain->reap, memreg_frwr_reap);
 }
 
 /**

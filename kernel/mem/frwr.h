@@ -9,9 +9,15 @@
 #include <linux/workqueue.h>
 
 #include "mem/domain.h"
+#include "mem/key.h"
 
-struct memreg_batch;
 struct memreg_region;
+
+/* Access flags that mean something to the device. */
+#define MEMREG_FRWR_ACCESS						\
+	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
+	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
+	 IB_ACCESS_FLUSH_GLOBAL | IB_ACCESS_FLUSH_PERSISTENT)
 
 /*
  * An idle FRWR is taken again only if so many are idle in its class (I9), and
@@ -91,12 +97,85 @@ struct memreg_frwr {
 	struct memreg_charge charge;
 };
 
-void memreg_frwr_destroy_mr(struct memreg_frwr *frwr);
+int memreg_frwr_take(struct memreg_domain *domain, struct memreg_key **keys,
+		     unsigned int count);
+int memreg_frwr_take_single(struct memreg_domain *domain,
+			    struct memreg_key *key, u64 addr);
+int memreg_frwr_map(struct memreg_frwr *frwr,
+		    const struct memreg_key *key);
+void memreg_frwr_rest(struct memreg_frwr *frwr, u64 now);
+void memreg_frwr_reap_later(struct memreg_domain *domain);
+void memreg_frwr_destroy(struct memreg_frwr *frwr);
+int memreg_frwr_module_init(void);
+void memreg_frwr_module_exit(void);
 void memreg_frwr_drain_region(struct memreg_region *region);
 void memreg_frwr_drain_domain(struct memreg_domain *domain);
 void memreg_frwr_forget_domain(struct memreg_domain *domain);
-void memreg_frwr_reap(struct work_struct *work);
+void memreg_frwr_init_domain(struct memreg_domain *domain);
 int memreg_frwr_shrinker(struct memreg_device *mdev);
+
+/**
+ * memreg_batch_init() - Begin a batch of work requests
+ * @batch: The batch
+ * @domain: Domain of all its FRWRs
+ */
+static inline void memreg_batch_init(struct memreg_batch *batch,
+				     struct memreg_domain *domain)
+{
+	batch->domain = domain;
+	batch->first = NULL;
+	batch->last = NULL;
+	batch->count = 0;
+	batch->through = NULL;
+	batch->ended = false;
+	batch->error = 0;
+	batch->waiter = NULL;
+}
+
+/**
+ * memreg_batch_add() - Chain an FRWR's work request behind those of a batch
+ * @batch: The batch
+ * @frwr: FRWR of no other batch, with its work request prepared
+ *
+ * Only the last one is signalled.
+ */
+static inline void memreg_batch_add(struct memreg_batch *batch,
+				    struct memreg_frwr *frwr)
+{
+	frwr->batch = batch;
+	frwr->fast.status = 0;
+	frwr->fast.wr.wr.send_flags = 0;
+	frwr->fast.wr.wr.next = NULL;
+	if (batch->last)
+		batch->last->fast.wr.wr.next = &frwr->fast.wr.wr;
+	else
+		batch->first = frwr;
+	batch->last = frwr;
+	batch->count++;
+}
+
+/**
+ * memreg_batch_next() - Go through a batch
+ * @frwr: FRWR of a batch, beginning with @first
+ *
+ * Return: the next one, or NULL.
+ */
+static inline struct memreg_frwr *
+memreg_batch_next(const struct memreg_frwr *frwr)
+{
+	struct ib_send_wr *next = frwr->fast.wr.wr.next;
+
+	return next ? container_of(next, struct memreg_frwr,
+				   fast.wr.wr) : NULL;
+}
+
+/* Does the page list of an FRWR hold a key's range? */
+static inline bool memreg_frwr_maps(const struct memreg_frwr *frwr,
+				    const struct memreg_key *key)
+{
+	return frwr->region == key->region && frwr->offset == key->offset &&
+	       frwr->length == key->length && frwr->iova == key->iova;
+}
 
 /*
  * State of an FRWR that may be DYING: if it is not any more, all is there that

@@ -46,7 +46,7 @@
  * all guards of an unmap do so in the first pass, and wait in the second;
  * elsewhere one waits after the other.
  *
- * It waits for MEMREG_GUARD_TIMEOUT at most, counted from when the event came,
+ * It waits for MEMREG_KILL_TIMEOUT at most, counted from when the event came,
  * so that it is one deadline for all guards of an unmap. If it is the process's
  * own mapping that the process itself takes away, or its end, it waits for
  * longer as long as keys die. Somebody else who truncates a file does not, and
@@ -68,27 +68,12 @@
 #include <linux/slab.h>
 #include <linux/wait_bit.h>
 
-#include "core.h"
 #include "device.h"
-#include "mem/domain.h"
-#include "mem/frwr.h"
 #include "mem/guard.h"
 #include "mem/kill.h"
 #include "mem/region.h"
 #include "mem/trace_guard.h"
 #include "stats.h"
-
-/* How long a notifier waits for keys to die. */
-#define MEMREG_GUARD_TIMEOUT	HZ
-
-/* How long somebody does not wait for the keys of others who did in vain. */
-#define MEMREG_GUARD_GIVEN_UP	(10 * HZ)
-
-/* A batch that is as old when a notifier gives up is stuck. */
-#define MEMREG_GUARD_STUCK	(HZ * 9 / 10)
-
-/* Keys that are dealt with before others may have the lock. */
-#define MEMREG_GUARD_KEYS	32
 
 /* When a worker looks after a suspect event, and until when it must know. */
 #define MEMREG_LOOK_DELAY	msecs_to_jiffies(10)
@@ -116,156 +101,6 @@ int __init memreg_guard_init(void)
 void memreg_guard_exit(void)
 {
 	destroy_workqueue(memreg_look_wq);
-}
-
-/*
- * Killing keys
- */
-
-/*
- * An endpoint's queue may still have to make a key: only the end of that queue,
- * which a worker sees to, makes sure that it will not. The endpoint's end
- * destroys the FRWR.
- */
-static void memreg_guard_cut(struct memreg_frwr *frwr, struct work_struct *cut)
-{
-	frwr->state = MEMREG_FRWR_FAILED;
-	frwr->fast.status = -EIO;
-	memreg_frwr_move(frwr, &frwr->region->frwrs);
-	queue_work(memreg_cut_wq, cut);
-}
-
-static void memreg_guard_kill_one(struct memreg_frwr *frwr)
-{
-	struct work_struct *cut = READ_ONCE(frwr->cut);
-
-	if (cut)
-		memreg_guard_cut(frwr, cut);
-	else if (frwr->no_inv)
-		memreg_kill_destroy(frwr, false);
-	else
-		memreg_kill_invalidate(frwr);
-}
-
-/* Have some keys killed. Returns whether there are more. */
-static bool memreg_guard_kill_some(struct memreg_region *region)
-{
-	unsigned int n = MEMREG_GUARD_KEYS;
-	struct memreg_domain *domain = NULL;
-	struct memreg_frwr *frwr;
-	struct hlist_node *next;
-
-	lockdep_assert_held(&region->mdev->frwr_lock);
-
-	hlist_for_each_entry_safe(frwr, next, &region->live, region_node) {
-		if (!n--)
-			break;
-		if (domain && domain != frwr->domain)
-			memreg_kill_flush(domain);
-		domain = frwr->domain;
-		memreg_guard_kill_one(frwr);
-	}
-	if (domain)
-		memreg_kill_flush(domain);
-	return !hlist_empty(&region->live);
-}
-
-/*
- * Have all keys to a region killed that is stale, so that no more are made.
- * Returns whether they are yet to die.
- */
-static bool memreg_guard_kill(struct memreg_region *region)
-{
-	bool more;
-
-	do {
-		spin_lock(&region->mdev->frwr_lock);
-		more = memreg_guard_kill_some(region);
-		spin_unlock(&region->mdev->frwr_lock);
-		cond_resched();
-	} while (more);
-	return atomic_read(&region->killing);
-}
-
-/* FRWRs that are looked at to find the queues that a guard waits for. */
-#define MEMREG_GUARD_STALLED	64
-
-/* A queue keeps a guard waiting: others who unmap need not find out as well. */
-static void memreg_guard_stall(struct memreg_region *region)
-{
-	unsigned int n = MEMREG_GUARD_STALLED;
-	struct memreg_domain *domain = NULL;
-	struct memreg_frwr *frwr;
-
-	memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_TIMEOUTS, 1);
-	trace_memreg_guard_timeout(region);
-	spin_lock(&region->mdev->frwr_lock);
-	hlist_for_each_entry(frwr, &region->frwrs, region_node) {
-		if (!n--)
-			break;
-		if (frwr->domain == domain ||
-		    memreg_frwr_state(frwr) != MEMREG_FRWR_DYING)
-			continue;
-		domain = frwr->domain;
-		memreg_queue_stall(domain, MEMREG_GUARD_STUCK);
-	}
-	spin_unlock(&region->mdev->frwr_lock);
-}
-
-/* Does the process whose memory it is take it away, or does it end? */
-static bool memreg_guard_is_own(const struct memreg_region *region)
-{
-	return !current->mm || current->mm == region->mm;
-}
-
-/* Did this task wait for others' keys in vain, a while ago? */
-static bool memreg_guard_gave_up(struct memreg_device *mdev)
-{
-	bool ret;
-
-	spin_lock(&mdev->frwr_lock);
-	ret = mdev->gave_up_pid == task_pid_nr(current) &&
-	      time_before(jiffies, mdev->gave_up_until);
-	spin_unlock(&mdev->frwr_lock);
-	return ret;
-}
-
-static void memreg_guard_give_up(struct memreg_device *mdev)
-{
-	spin_lock(&mdev->frwr_lock);
-	mdev->gave_up_pid = task_pid_nr(current);
-	mdev->gave_up_until = jiffies + MEMREG_GUARD_GIVEN_UP;
-	spin_unlock(&mdev->frwr_lock);
-}
-
-/* Wait until jiffies are so many for keys to die. Returns whether they did. */
-static bool memreg_guard_wait_until(struct memreg_region *region,
-				    unsigned long deadline)
-{
-	long left = max((long)(deadline - jiffies), 0L);
-
-	return wait_var_event_timeout(&region->killing,
-				      !atomic_read(&region->killing), left);
-}
-
-/* Wait in a notifier whose event came MEMREG_GUARD_TIMEOUT before @deadline. */
-static void memreg_guard_wait(struct memreg_region *region,
-			      unsigned long deadline)
-{
-	bool own = memreg_guard_is_own(region);
-	int left;
-
-	if (!own && memreg_guard_gave_up(region->mdev))
-		deadline = jiffies;
-	do {
-		left = atomic_read(&region->killing);
-		if (memreg_guard_wait_until(region, deadline))
-			return;
-		deadline = jiffies + MEMREG_GUARD_TIMEOUT;
-	} while (own && atomic_read(&region->killing) < left);
-	if (!own)
-		memreg_guard_give_up(region->mdev);
-	memreg_guard_stall(region);
 }
 
 /* From here on no key to the region is made. */
@@ -688,7 +523,7 @@ static void memreg_space_done(struct memreg_space *space,
 	stale = region->guard.stale;
 	spin_unlock(&space->mdev->frwr_lock);
 	if (stale)
-		memreg_guard_kill(region);
+		memreg_kill_region(region);
 	/* Pairs with memreg_space_remove(). */
 	smp_store_release(&space->looking, NULL);
 	/* The waiter is in the queue before it looks. */
@@ -833,7 +668,7 @@ static bool memreg_guard_strike(struct memreg_region *region,
 	else if (verdict == MEMREG_SUSPECT)
 		memreg_guard_mark_suspect(region, range);
 	spin_unlock(&region->mdev->frwr_lock);
-	return verdict == MEMREG_GONE && memreg_guard_kill(region);
+	return verdict == MEMREG_GONE && memreg_kill_region(region);
 }
 
 #ifdef MEMREG_TWO_PASS_NOTIFIERS
@@ -863,11 +698,11 @@ static bool memreg_guard_start(struct mmu_interval_notifier *notifier,
 {
 	struct memreg_region *region =
 		container_of(notifier, struct memreg_region, guard.notifier);
-	unsigned long deadline = jiffies + MEMREG_GUARD_TIMEOUT;
+	unsigned long deadline = jiffies + MEMREG_KILL_TIMEOUT;
 
 	if (memreg_guard_strike(region, range, cur_seq) &&
 	    !memreg_guard_defer(region, deadline, finish))
-		memreg_guard_wait(region, deadline);
+		memreg_kill_wait(region, deadline);
 	return true;
 }
 
@@ -876,7 +711,7 @@ static void memreg_guard_finish(struct mmu_interval_notifier_finish *finish)
 	struct memreg_region *region =
 		container_of(finish, struct memreg_region, guard.finish);
 
-	memreg_guard_wait(region, region->guard.deadline);
+	memreg_kill_wait(region, region->guard.deadline);
 	spin_lock(&region->mdev->frwr_lock);
 	region->guard.finish_used = false;
 	spin_unlock(&region->mdev->frwr_lock);
@@ -893,10 +728,10 @@ static bool memreg_guard_invalidate(struct mmu_interval_notifier *notifier,
 {
 	struct memreg_region *region =
 		container_of(notifier, struct memreg_region, guard.notifier);
-	unsigned long deadline = jiffies + MEMREG_GUARD_TIMEOUT;
+	unsigned long deadline = jiffies + MEMREG_KILL_TIMEOUT;
 
 	if (memreg_guard_strike(region, range, cur_seq))
-		memreg_guard_wait(region, deadline);
+		memreg_kill_wait(region, deadline);
 	return true;
 }
 
@@ -955,19 +790,6 @@ void memreg_guard_remove(struct memreg_region *region)
 	mmu_interval_notifier_remove(&guard->notifier);
 	memreg_space_remove(region);
 	memreg_space_put(guard->space);
-}
-
-/**
- * memreg_guard_begin() - Begin to look at the mapping
- * @region: The region
- *
- * Return: what memreg_guard_end() wants.
- */
-unsigned long memreg_guard_begin(struct memreg_region *region)
-{
-	if (!region->guard.active)
-		return 0;
-	return mmu_interval_read_begin(&region->guard.notifier);
 }
 
 /*

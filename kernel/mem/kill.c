@@ -42,7 +42,9 @@
 #include "mem/frwr.h"
 #include "mem/kill.h"
 #include "mem/region.h"
+#include "mem/regq.h"
 #include "mem/trace.h"
+#include "mem/trace_guard.h"
 #include "stats.h"
 
 /* Keys that may be in the list when an owner adds others. */
@@ -54,22 +56,71 @@
 /* Threads that destroy. */
 #define MEMREG_KILL_THREADS	2
 
+/* How long somebody does not wait for the keys of others who did in vain. */
+#define MEMREG_KILL_GIVEN_UP	(10 * HZ)
+
+/* A batch that is as old when a notifier gives up is stuck. */
+#define MEMREG_KILL_STUCK	(HZ * 9 / 10)
+
+/* Keys that are dealt with before others may have the lock. */
+#define MEMREG_KILL_KEYS	32
+
 /* How long an owner waits before it has the queue rebuilt. */
 #define MEMREG_KILL_PATIENCE	(10 * HZ)
 
 static struct workqueue_struct *memreg_kill_wq;
 
+/* What has an endpoint end: reclaim may wait for the key. */
+static struct workqueue_struct *memreg_cut_wq;
+
 int __init memreg_kill_module_init(void)
 {
+	memreg_cut_wq = alloc_workqueue("memreg_cut",
+					WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!memreg_cut_wq)
+		return -ENOMEM;
 	memreg_kill_wq = alloc_workqueue("memreg_kill", WQ_UNBOUND |
 					 WQ_MEM_RECLAIM | WQ_HIGHPRI,
 					 MEMREG_KILL_THREADS);
-	return memreg_kill_wq ? 0 : -ENOMEM;
+	if (memreg_kill_wq)
+		return 0;
+	destroy_workqueue(memreg_cut_wq);
+	return -ENOMEM;
 }
 
 void memreg_kill_module_exit(void)
 {
 	destroy_workqueue(memreg_kill_wq);
+	destroy_workqueue(memreg_cut_wq);
+}
+
+/* Count and trace the end of an FRWR's MR. */
+static void memreg_frwr_tell_destroy(struct memreg_frwr *frwr)
+{
+	trace_memreg_frwr_destroy(frwr);
+	if (frwr->no_inv)
+		return;
+	memreg_count(frwr->domain->mdev, IB_MEMREG_STAT_FRWRS_DESTROYED, 1);
+	if (frwr->fast.status)
+		memreg_count(frwr->domain->mdev, IB_MEMREG_STAT_FRWRS_FAILED,
+			     1);
+}
+
+/**
+ * memreg_frwr_destroy_mr() - Kill an FRWR's key whatever state it is in
+ * @frwr: FRWR that the caller has claimed
+ *
+ * If the driver can't, no region of the device that there is now gives back its
+ * pages, ever: this key might reach them (I1).
+ *
+ * Context: may sleep, and may allocate.
+ */
+void memreg_frwr_destroy_mr(struct memreg_frwr *frwr)
+{
+	if (frwr->fast.mr)
+		memreg_frwr_tell_destroy(frwr);
+	if (memreg_fastmr_destroy(&frwr->fast))
+		atomic_inc(&frwr->domain->mdev->undead);
 }
 
 /* One key less that a guard waits for. The region is not touched afterwards. */
@@ -117,6 +168,8 @@ static void memreg_kill_fail(struct memreg_frwr *frwr)
  * Invalidating
  */
 
+static void memreg_kill_ended(struct memreg_batch *batch);
+
 /* Put together the next batch. */
 static void memreg_kill_fill(struct memreg_domain *domain,
 			     struct memreg_batch *batch)
@@ -126,7 +179,7 @@ static void memreg_kill_fill(struct memreg_domain *domain,
 	lockdep_assert_held(&domain->sq_lock);
 
 	memreg_batch_init(batch, domain);
-	batch->reserve = true;
+	batch->through = memreg_kill_ended;
 	while (batch->count < MEMREG_KILL_BATCH &&
 	       !list_empty(&domain->dying)) {
 		frwr = list_first_entry(&domain->dying, struct memreg_frwr,
@@ -147,7 +200,7 @@ static void memreg_kill_post(struct memreg_domain *domain)
 
 	for (i = 0; i < ARRAY_SIZE(domain->kills); i++) {
 		if (!domain->kills[i].ended || list_empty(&domain->dying) ||
-		    domain->state != MEMREG_QUEUE_READY)
+		    domain->state != MEMREG_REGQ_READY)
 			continue;
 		memreg_kill_fill(domain, &domain->kills[i]);
 		memreg_batch_post_locked(&domain->kills[i]);
@@ -157,13 +210,8 @@ static void memreg_kill_post(struct memreg_domain *domain)
 		wake_up(&domain->kill_wait);
 }
 
-/**
- * memreg_kill_ended() - A batch that kills keys is through
- * @batch: One of memreg_domain.kills
- *
- * Context: any, with sq_lock held.
- */
-void memreg_kill_ended(struct memreg_batch *batch)
+/* A batch that kills keys is through, with sq_lock held. Context: any. */
+static void memreg_kill_ended(struct memreg_batch *batch)
 {
 	struct memreg_frwr *frwr, *next;
 
@@ -208,11 +256,11 @@ void memreg_kill_invalidate(struct memreg_frwr *frwr)
 
 	memreg_kill_claim(frwr, true);
 	spin_lock_irqsave(&domain->sq_lock, flags);
-	if (domain->state == MEMREG_QUEUE_READY) {
+	if (domain->state == MEMREG_REGQ_READY) {
 		list_add_tail(&frwr->node, &domain->dying);
 		WRITE_ONCE(domain->nr_dying, domain->nr_dying + 1);
 	} else {
-		memreg_queue_kick(domain);
+		memreg_regq_kick(domain);
 		memreg_kill_fail(frwr);
 	}
 	spin_unlock_irqrestore(&domain->sq_lock, flags);
@@ -287,13 +335,8 @@ static bool memreg_kill_give_up_some(struct memreg_domain *domain)
 	return more;
 }
 
-/**
- * memreg_kill_give_up() - The queue takes no more work requests
- * @domain: Domain that is not READY
- *
- * Context: may sleep.
- */
-void memreg_kill_give_up(struct memreg_domain *domain)
+/* The queue of a domain, which is not READY, takes no more work requests. */
+static void memreg_kill_give_up(struct memreg_domain *domain)
 {
 	while (memreg_kill_give_up_some(domain))
 		cond_resched();
@@ -367,7 +410,165 @@ void memreg_kill_await(struct memreg_frwr *frwr)
 				       memreg_frwr_state(frwr) !=
 				       MEMREG_FRWR_DYING,
 				       MEMREG_KILL_PATIENCE))
-		memreg_queue_stall(frwr->domain, MEMREG_KILL_PATIENCE);
+		memreg_regq_stall(frwr->domain, MEMREG_KILL_PATIENCE);
+}
+
+/*
+ * All keys to a region
+ */
+
+/*
+ * An endpoint's queue may still have to make a key: only the end of that queue,
+ * which a worker sees to, makes sure that it will not. The endpoint's end
+ * destroys the FRWR.
+ */
+static void memreg_kill_cut(struct memreg_frwr *frwr, struct work_struct *cut)
+{
+	frwr->state = MEMREG_FRWR_FAILED;
+	frwr->fast.status = -EIO;
+	memreg_frwr_move(frwr, &frwr->region->frwrs);
+	queue_work(memreg_cut_wq, cut);
+}
+
+static void memreg_kill_one(struct memreg_frwr *frwr)
+{
+	struct work_struct *cut = READ_ONCE(frwr->cut);
+
+	if (cut)
+		memreg_kill_cut(frwr, cut);
+	else if (frwr->no_inv)
+		memreg_kill_destroy(frwr, false);
+	else
+		memreg_kill_invalidate(frwr);
+}
+
+/* Have some keys killed. Returns whether there are more. */
+static bool memreg_kill_some(struct memreg_region *region)
+{
+	unsigned int n = MEMREG_KILL_KEYS;
+	struct memreg_domain *domain = NULL;
+	struct memreg_frwr *frwr;
+	struct hlist_node *next;
+
+	lockdep_assert_held(&region->mdev->frwr_lock);
+
+	hlist_for_each_entry_safe(frwr, next, &region->live, region_node) {
+		if (!n--)
+			break;
+		if (domain && domain != frwr->domain)
+			memreg_kill_flush(domain);
+		domain = frwr->domain;
+		memreg_kill_one(frwr);
+	}
+	if (domain)
+		memreg_kill_flush(domain);
+	return !hlist_empty(&region->live);
+}
+
+/**
+ * memreg_kill_region() - Have all keys to a region killed
+ * @region: Region that is stale, so that no more keys are made
+ *
+ * Context: process, may not sleep for long.
+ * Return: whether some of the keys are yet to die.
+ */
+bool memreg_kill_region(struct memreg_region *region)
+{
+	bool more;
+
+	do {
+		spin_lock(&region->mdev->frwr_lock);
+		more = memreg_kill_some(region);
+		spin_unlock(&region->mdev->frwr_lock);
+		cond_resched();
+	} while (more);
+	return atomic_read(&region->killing);
+}
+
+/* FRWRs that are looked at to find the queues that a guard waits for. */
+#define MEMREG_KILL_STALLED	64
+
+/* A queue keeps a guard waiting: others who unmap need not find out as well. */
+static void memreg_kill_stall(struct memreg_region *region)
+{
+	unsigned int n = MEMREG_KILL_STALLED;
+	struct memreg_domain *domain = NULL;
+	struct memreg_frwr *frwr;
+
+	memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_TIMEOUTS, 1);
+	trace_memreg_guard_timeout(region);
+	spin_lock(&region->mdev->frwr_lock);
+	hlist_for_each_entry(frwr, &region->frwrs, region_node) {
+		if (!n--)
+			break;
+		if (frwr->domain == domain ||
+		    memreg_frwr_state(frwr) != MEMREG_FRWR_DYING)
+			continue;
+		domain = frwr->domain;
+		memreg_regq_stall(domain, MEMREG_KILL_STUCK);
+	}
+	spin_unlock(&region->mdev->frwr_lock);
+}
+
+/* Does the process whose memory it is take it away, or does it end? */
+static bool memreg_kill_is_own(const struct memreg_region *region)
+{
+	return !current->mm || current->mm == region->mm;
+}
+
+/* Did this task wait for others' keys in vain, a while ago? */
+static bool memreg_kill_gave_up(struct memreg_device *mdev)
+{
+	bool ret;
+
+	spin_lock(&mdev->frwr_lock);
+	ret = mdev->gave_up_pid == task_pid_nr(current) &&
+	      time_before(jiffies, mdev->gave_up_until);
+	spin_unlock(&mdev->frwr_lock);
+	return ret;
+}
+
+static void memreg_kill_note_vain(struct memreg_device *mdev)
+{
+	spin_lock(&mdev->frwr_lock);
+	mdev->gave_up_pid = task_pid_nr(current);
+	mdev->gave_up_until = jiffies + MEMREG_KILL_GIVEN_UP;
+	spin_unlock(&mdev->frwr_lock);
+}
+
+/* Wait until jiffies are so many for keys to die. Returns whether they did. */
+static bool memreg_kill_wait_until(struct memreg_region *region,
+				   unsigned long deadline)
+{
+	long left = max((long)(deadline - jiffies), 0L);
+
+	return wait_var_event_timeout(&region->killing,
+				      !atomic_read(&region->killing), left);
+}
+
+/**
+ * memreg_kill_wait() - Wait in a notifier for the keys to a region to die
+ * @region: The region
+ * @deadline: Jiffies, MEMREG_KILL_TIMEOUT after the notifier's event
+ *
+ * Context: may sleep, in bounded time.
+ */
+void memreg_kill_wait(struct memreg_region *region, unsigned long deadline)
+{
+	bool own = memreg_kill_is_own(region);
+	int left;
+
+	if (!own && memreg_kill_gave_up(region->mdev))
+		deadline = jiffies;
+	do {
+		left = atomic_read(&region->killing);
+		if (memreg_kill_wait_until(region, deadline))
+			return;
+		deadline = jiffies + MEMREG_KILL_TIMEOUT;
+	} while (own && atomic_read(&region->killing) < left);
+	if (!own)
+		memreg_kill_note_vain(region->mdev);
+	memreg_kill_stall(region);
 }
 
 /**
@@ -380,6 +581,7 @@ void memreg_kill_init(struct memreg_domain *domain)
 
 	for (i = 0; i < ARRAY_SIZE(domain->kills); i++)
 		domain->kills[i].ended = true;
+	domain->give_up = memreg_kill_give_up;
 	INIT_LIST_HEAD(&domain->dying);
 	INIT_LIST_HEAD(&domain->doomed);
 	mutex_init(&domain->kill_mutex);

@@ -17,12 +17,14 @@
 #include "core.h"
 #include "device.h"
 #include "mem/domain.h"
+#include "mem/frwr.h"
 #include "mem/guard.h"
 #include "mem/key.h"
 #include "mem/memory.h"
 #include "mem/mr.h"
 #include "mem/pool.h"
 #include "mem/region.h"
+#include "mem/regq.h"
 #include "mem/trace.h"
 #include "quirks.h"
 #include "stats.h"
@@ -35,17 +37,6 @@
 /* Bytes of an MR that such a driver can register at all. */
 #define MEMREG_FLAT_MR_SPAN						\
 	((u64)(KMALLOC_MAX_SIZE / 16 - 1) << PAGE_SHIFT)
-
-#define MEMREG_ACCESS_REMOTE						\
-	(IB_MEMREG_ACCESS_REMOTE_WRITE | IB_MEMREG_ACCESS_REMOTE_READ |	\
-	 IB_MEMREG_ACCESS_REMOTE_ATOMIC |				\
-	 IB_MEMREG_ACCESS_FLUSH_GLOBAL |				\
-	 IB_MEMREG_ACCESS_FLUSH_PERSISTENT)
-
-#define MEMREG_ACCESS_KNOWN						\
-	(MEMREG_ACCESS_REMOTE | IB_MEMREG_ACCESS_LOCAL_WRITE |		\
-	 IB_MEMREG_ACCESS_MW_BIND | IB_MEMREG_ACCESS_ZERO_BASED |	\
-	 IB_MEMREG_ACCESS_RELAXED_ORDERING)
 
 /* The values are those of verbs. */
 static_assert((int)IB_MEMREG_ACCESS_LOCAL_WRITE == IB_ACCESS_LOCAL_WRITE);
@@ -60,32 +51,11 @@ static_assert((int)IB_MEMREG_ACCESS_FLUSH_PERSISTENT ==
 static_assert((int)IB_MEMREG_ACCESS_RELAXED_ORDERING ==
 	      IB_ACCESS_RELAXED_ORDERING);
 
-/**
- * memreg_access_supported() - Access flags that a device can do
- * @mdev: The device
- *
- * Return: mask of enum ib_memreg_access.
- */
-u32 memreg_access_supported(struct memreg_device *mdev)
-{
-	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
-	u32 access = MEMREG_ACCESS_KNOWN;
-
-	if (attrs->atomic_cap == IB_ATOMIC_NONE ||
-	    mdev->quirks & MEMREG_QUIRK_NO_ATOMIC)
-		access &= ~IB_MEMREG_ACCESS_REMOTE_ATOMIC;
-	if (!(attrs->device_cap_flags & IB_DEVICE_FLUSH_GLOBAL))
-		access &= ~IB_MEMREG_ACCESS_FLUSH_GLOBAL;
-	if (!(attrs->device_cap_flags & IB_DEVICE_FLUSH_PERSISTENT))
-		access &= ~IB_MEMREG_ACCESS_FLUSH_PERSISTENT;
-	return access;
-}
-
 static int memreg_mr_check_access(struct memreg_ucmd *ucmd, u32 access)
 {
-	if (access & ~MEMREG_ACCESS_KNOWN)
+	if (access & ~MEMREG_ACCESS_ALL)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ACCESS);
-	if (access & ~memreg_access_supported(ucmd->mdev))
+	if (access & ~ucmd->mdev->access)
 		return memreg_fail(ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_ACCESS_DEVICE);
 	/* As ib_check_mr_access() and the IB specification, 10.6.3.1. */
@@ -223,7 +193,7 @@ static int memreg_mr_divide_pool(struct memreg_mr *mr)
 	if (memreg_mr_alloc_keys(mr, mr->pool->count))
 		return -ENOMEM;
 	for (i = 0; i < mr->nkeys; i++)
-		memreg_pool_key(mr, i, &mr->keys[i]);
+		mr->pool->ops->key(mr, i, &mr->keys[i]);
 	return 0;
 }
 
@@ -400,6 +370,14 @@ static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
 	}
 }
 
+/* The keys are dead: no packet reaches the pages any more (I1). */
+static void memreg_mr_release_region(struct memreg_region *region)
+{
+	memreg_guard_remove(region);
+	memreg_frwr_drain_region(region);
+	memreg_region_release(region);
+}
+
 /* Give back what was made of an MR so far. */
 static void memreg_mr_unmake(struct memreg_mr *mr)
 {
@@ -407,7 +385,7 @@ static void memreg_mr_unmake(struct memreg_mr *mr)
 	if (mr->single)
 		memreg_count(mr->region->mdev, IB_MEMREG_STAT_PAGES_UNPINNED,
 			     memreg_region_pages(mr->region));
-	memreg_region_release(mr->region);
+	memreg_mr_release_region(mr->region);
 	atomic64_sub(mr->pinned, &mr->domain->file->pinned);
 	mr->pinned = 0;
 	mr->region = NULL;
@@ -490,12 +468,18 @@ static int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 	return memreg_fail(ucmd, -EAGAIN, IB_MEMREG_REASON_UNSTEADY);
 }
 
+static void memreg_mr_free_pool(struct memreg_pool *pool)
+{
+	if (pool)
+		pool->ops->free(pool);
+}
+
 static void memreg_mr_free(struct memreg_mr *mr)
 {
 	if (mr->pool)
-		memreg_pool_die(mr->pool);
+		mr->pool->ops->die(mr->pool);
 	memreg_mr_unmake(mr);
-	memreg_pool_free(mr->pool);
+	memreg_mr_free_pool(mr->pool);
 	memreg_domain_put(mr->domain);
 	kfree(mr);
 }
@@ -540,7 +524,7 @@ static struct memreg_mr *memreg_mr_create(struct memreg_ucmd *ucmd,
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 	mr->pool = pool;
-	ret = memreg_object_alloc(ucmd->file, &mr->obj, IB_MEMREG_OBJECT_MR);
+	ret = memreg_object_alloc(ucmd->file, &mr->obj, &memreg_mr_ops);
 	if (ret)
 		goto err_free;
 	ret = memreg_mr_make(ucmd, mr);
@@ -588,7 +572,7 @@ struct memreg_mr *memreg_mr_begin(struct memreg_ucmd *ucmd,
 		return mr;
 	ret = PTR_ERR(mr);
 err:
-	memreg_pool_free(pool);
+	memreg_mr_free_pool(pool);
 	return ERR_PTR(ret);
 }
 
@@ -736,6 +720,7 @@ static u32 memreg_mr_busy(const struct memreg_object *obj)
 }
 
 const struct memreg_object_ops memreg_mr_ops = {
+	.type = IB_MEMREG_OBJECT_MR,
 	.destroy = memreg_mr_destroy,
 	.info = memreg_mr_info,
 	.busy = memreg_mr_busy,

@@ -53,7 +53,6 @@ void memreg_mr_publish(struct memreg_file *file, struct memreg_mr *mr);
 int memreg_mr_key_reason(struct memreg_ucmd *ucmd, int err);
 int memreg_mr_register(struct memreg_ucmd *ucmd);
 int memreg_mr_query(struct memreg_ucmd *ucmd);
-u32 memreg_access_supported(struct memreg_device *mdev);
 extern const struct memreg_object_ops memreg_mr_ops;
 
 #endif /* _MEMREG_MEM_MR_H */

@@ -159,13 +159,9 @@ static struct file *memreg_table_file(struct memreg_table *table)
  * The pool
  */
 
-/**
- * memreg_pool_key() - Describe the key of a buffer
- * @mr: The pool
- * @i: Index of the buffer
- * @key: Filled in
- */
-void memreg_pool_key(const struct memreg_mr *mr, u32 i, struct memreg_key *key)
+/* Describe the key of a buffer. */
+static void memreg_pool_key(const struct memreg_mr *mr, u32 i,
+			    struct memreg_key *key)
 {
 	const struct memreg_pool *pool = mr->pool;
 
@@ -178,11 +174,8 @@ void memreg_pool_key(const struct memreg_mr *mr, u32 i, struct memreg_key *key)
 	};
 }
 
-/**
- * memreg_pool_die() - Take all keys out of the table, as they are to be killed
- * @pool: The pool
- */
-void memreg_pool_die(struct memreg_pool *pool)
+/* Take all keys out of the table, as they are to be killed. */
+static void memreg_pool_die(struct memreg_pool *pool)
 {
 	u32 i;
 
@@ -193,20 +186,21 @@ void memreg_pool_die(struct memreg_pool *pool)
 	mutex_unlock(&pool->lock);
 }
 
-/**
- * memreg_pool_free() - Free what makes an MR a pool
- * @pool: It, or NULL
- */
-void memreg_pool_free(struct memreg_pool *pool)
+/* Free what makes an MR a pool. */
+static void memreg_pool_free(struct memreg_pool *pool)
 {
-	if (!pool)
-		return;
 	if (pool->table)
 		memreg_table_put(pool->table);
 	bitmap_free(pool->chosen);
 	mutex_destroy(&pool->lock);
 	kfree(pool);
 }
+
+static const struct memreg_pool_ops memreg_pool_ops = {
+	.key = memreg_pool_key,
+	.die = memreg_pool_die,
+	.free = memreg_pool_free,
+};
 
 static struct memreg_pool *memreg_pool_new(struct memreg_ucmd *ucmd)
 {
@@ -216,6 +210,7 @@ static struct memreg_pool *memreg_pool_new(struct memreg_ucmd *ucmd)
 	pool = kzalloc(sizeof(*pool), GFP_KERNEL_ACCOUNT);
 	if (!pool)
 		return NULL;
+	pool->ops = &memreg_pool_ops;
 	mutex_init(&pool->lock);
 	pool->count = cmd->count;
 	pool->buffer_size = cmd->buffer_size;

@@ -14,8 +14,23 @@ struct memreg_mr;
 struct memreg_table;
 struct memreg_ucmd;
 
+struct memreg_pool;
+
+/**
+ * struct memreg_pool_ops - What an MR asks of what makes it a pool
+ * @key: Describe the key of the @i-th buffer
+ * @die: Take all keys out of the table, as they are to be killed
+ * @free: The MR is no more
+ */
+struct memreg_pool_ops {
+	void (*key)(const struct memreg_mr *mr, u32 i, struct memreg_key *key);
+	void (*die)(struct memreg_pool *pool);
+	void (*free)(struct memreg_pool *pool);
+};
+
 /**
  * struct memreg_pool - What makes an MR a pool
+ * @ops: What the MR asks of it
  * @count: Number of buffers
  * @buffer_size: Bytes of each
  * @stride: Bytes from one to the next
@@ -25,6 +40,7 @@ struct memreg_ucmd;
  * @chosen: Buffers that a call has named so far; all 0 between calls
  */
 struct memreg_pool {
+	const struct memreg_pool_ops *ops;
 	u32 count;
 	u64 buffer_size;
 	u64 stride;
@@ -35,9 +51,5 @@ struct memreg_pool {
 
 int memreg_pool_create(struct memreg_ucmd *ucmd);
 int memreg_pool_recycle(struct memreg_ucmd *ucmd);
-void memreg_pool_key(const struct memreg_mr *mr, u32 i,
-		     struct memreg_key *key);
-void memreg_pool_die(struct memreg_pool *pool);
-void memreg_pool_free(struct memreg_pool *pool);
 
 #endif /* _MEMREG_POOL_H */

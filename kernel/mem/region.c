@@ -28,8 +28,6 @@
 #include "core.h"
 #include "device.h"
 #include "mem/domain.h"
-#include "mem/frwr.h"
-#include "mem/guard.h"
 #include "mem/region.h"
 #include "mem/trace_guard.h"
 #include "stats.h"
@@ -376,7 +374,7 @@ static void memreg_region_give_back(struct memreg_region *region)
 
 /**
  * memreg_region_release() - Give back a region, and its pages if it has some
- * @region: Region to which no key lives
+ * @region: Region that nobody watches and no FRWR maps
  *
  * The pages stay pinned and mapped for good if the driver could not destroy an
  * MR meanwhile: see memreg_frwr_destroy_mr().
@@ -385,8 +383,7 @@ static void memreg_region_give_back(struct memreg_region *region)
  */
 void memreg_region_release(struct memreg_region *region)
 {
-	memreg_guard_remove(region);
-	memreg_frwr_drain_region(region);
+	WARN_ON(!hlist_empty(&region->frwrs));
 	if (region->mapped) {
 		memreg_region_unlist(region);
 		if (!memreg_region_is_haunted(region))
@@ -505,21 +502,16 @@ void memreg_region_forget(struct memreg_region *region)
  */
 
 /**
- * memreg_region_find() - Find a byte in the list of DMA addresses
+ * __memreg_region_find() - Find a byte in the list of DMA addresses
  * @region: The region
  * @offset: Offset of the byte, less than the region's length
  *
  * Return: index of the entry; those behind it follow in memory.
  */
-u32 memreg_region_find(const struct memreg_region *region, u64 offset)
+u32 __memreg_region_find(const struct memreg_region *region, u64 offset)
 {
 	u32 low = 0, high = region->nents, mid;
 
-	/* No entry but the first and the last is smaller than a page. */
-	mid = min_t(u64, high - 1, (offset_in_page(region->addr) + offset) >>
-				   PAGE_SHIFT);
-	if (memreg_region_has(region, mid, offset))
-		return mid;
 	while (high - low > 1) {
 		mid = low + (high - low) / 2;
 		if (region->offsets[mid] <= offset)

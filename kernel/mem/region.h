@@ -13,6 +13,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "core.h"
+#include "device.h"
 #include "mem/guard.h"
 
 struct dma_buf;
@@ -92,6 +93,19 @@ static inline bool memreg_region_has(const struct memreg_region *region,
 	return offset - region->offsets[i] < sg_dma_len(&region->sgl[i]);
 }
 
+/**
+ * memreg_guard_begin() - Begin to look at the mapping
+ * @region: The region
+ *
+ * Return: what memreg_guard_end() wants.
+ */
+static inline unsigned long memreg_guard_begin(struct memreg_region *region)
+{
+	if (!region->guard.active)
+		return 0;
+	return mmu_interval_read_begin(&region->guard.notifier);
+}
+
 bool memreg_region_over_limit(const struct memreg_region *region);
 struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 					u64 length, bool writable);
@@ -104,7 +118,7 @@ struct memreg_region *memreg_region_borrow(struct memreg_ucmd *ucmd,
 					   const struct iov_iter *iter);
 void memreg_region_return(struct memreg_region *region);
 void memreg_region_forget(struct memreg_region *region);
-u32 memreg_region_find(const struct memreg_region *region, u64 offset);
+u32 __memreg_region_find(const struct memreg_region *region, u64 offset);
 u8 memreg_region_range_shift(const struct memreg_region *region, u32 first,
 			     u64 offset, u64 length, u64 iova, u64 sizes);
 u8 memreg_region_page_shift(const struct memreg_region *region, u64 iova,
@@ -116,11 +130,18 @@ int __memreg_region_sges(const struct memreg_region *region, u32 first,
 void memreg_region_write(struct memreg_region *region, u64 offset,
 			 const void *data, size_t length);
 
-/*
- * Bytes of a piece of memory in a work request, at most: devices have 31 bits,
- * mlx5 with a flag above them.
- */
-#define MEMREG_PIECE_MAX	SZ_1G
+/* The same as __memreg_region_find(); pages are often of one size. */
+static inline u32 memreg_region_find(const struct memreg_region *region,
+				     u64 offset)
+{
+	/* No entry but the first and the last is smaller than a page. */
+	u32 guess = min_t(u64, region->nents - 1,
+			  (offset_in_page(region->addr) + offset) >>
+			  PAGE_SHIFT);
+
+	return memreg_region_has(region, guess, offset) ? guess :
+		__memreg_region_find(region, offset);
+}
 
 /*
  * In how many pieces is a range of a region, of one byte at least? @first is

@@ -66,7 +66,7 @@ DECLARE_EVENT_CLASS(memreg_batch,
 		__entry->file = batch->domain->file->number;
 		__entry->domain = batch->domain->obj.id;
 		__entry->count = batch->count;
-		__entry->reserve = batch->reserve;
+		__entry->reserve = batch->through;
 	),
 	TP_printk("file=%u domain=%u count=%u%s", __entry->file,
 		  __entry->domain, __entry->count,

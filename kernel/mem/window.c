@@ -18,44 +18,22 @@
  * ENDING, for which a call that revokes it waits: a peer chooses when to leave,
  * and must not have its owner's calls fail by that. Who has claimed a window as
  * ENDING waits for no other, so neither does anybody for ever.
- *
- * Type 2B
- *
- * Such a window is bound, and ended, by work requests on the send queue of an
- * endpoint, to which it is granted. While it is bound it is found by its rkey,
- * in memreg_endpoint.bound: what the peer invalidates is believed only if it is
- * there (I5). The key works from when the device does the REG_MR, which is
- * known only when that completes; until then the FRWR says whom to cut if the
- * memory goes (memreg_frwr.cut). A peer that knows the rkey may have
- * invalidated it before we know: then the window is doomed, and ends when the
- * REG_MR has completed. As a peer that guesses may even have been faster than
- * the REG_MR, nothing but destroying the MR makes sure of such a key's death.
  */
-#include <linux/hash.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/wait_bit.h>
 
-#include "conn/closing.h"
-#include "conn/endpoint.h"
-#include "conn/queue.h"
-#include "conn/ring.h"
-#include "conn/trace.h"
 #include "core.h"
 #include "device.h"
+#include "mem/bindings.h"
 #include "mem/domain.h"
-#include "mem/frwr.h"
 #include "mem/key.h"
 #include "mem/mr.h"
 #include "mem/region.h"
 #include "mem/trace.h"
 #include "mem/window.h"
-#include "quirks.h"
 #include "stats.h"
-
-/* Most that the end of a window is waited for which a peer has invalidated. */
-#define MEMREG_DOOMED_MS	1000
 
 #define MEMREG_WINDOW_ACCESS						\
 	(IB_MEMREG_ACCESS_REMOTE_WRITE | IB_MEMREG_ACCESS_REMOTE_READ |	\
@@ -63,71 +41,11 @@
 	 IB_MEMREG_ACCESS_FLUSH_GLOBAL |				\
 	 IB_MEMREG_ACCESS_FLUSH_PERSISTENT | IB_MEMREG_ACCESS_ZERO_BASED)
 
-enum memreg_window_state {
-	MEMREG_WINDOW_IDLE,
-	MEMREG_WINDOW_BUSY,
-	MEMREG_WINDOW_ENDING,
-	MEMREG_WINDOW_BOUND,
-};
-
 /**
- * struct memreg_window - A window
- * @obj: Head
- * @domain: Its domain
- * @type: enum ib_memreg_window_type
- * @max_span: Bytes that it covers at most
- * @doomed: The peer has invalidated the key, but it may not work yet;
- *	memreg_bindings.lock
- * @bound_node: In memreg_endpoint.bound, in which it is found by @key; is not
- *	there if it is of type 1; memreg_bindings.lock
- * @state: enum memreg_window_state; the fields below belong to who claimed it
- * @mr: MR that it is bound to; keeps a reference
- * @mr_id: Its id, for LIST
- * @endpoint: Endpoint that it is granted to, or NULL; changed with grant_lock
- * @grant_node: In memreg_grants.windows; grant_lock
- * @key: Its key
+ * memreg_window_trace_bind() - Trace that a window is bound
+ * @window: Window that the caller has claimed
  */
-struct memreg_window {
-	struct memreg_object obj;
-	struct memreg_domain *domain;
-	u32 type;
-	u64 max_span;
-	bool doomed;
-	struct hlist_node bound_node;
-	atomic_t state;
-	struct memreg_mr *mr;
-	u32 mr_id;
-	struct memreg_endpoint *endpoint;
-	struct list_head grant_node;
-	struct memreg_key key;
-};
-
-static struct memreg_window *to_window(struct memreg_object *obj)
-{
-	return container_of(obj, struct memreg_window, obj);
-}
-
-static bool memreg_window_claim(struct memreg_window *window,
-				enum memreg_window_state from)
-{
-	return atomic_cmpxchg(&window->state, from, MEMREG_WINDOW_BUSY) == from;
-}
-
-/* The same for the end of its endpoint's connection. */
-static bool memreg_window_claim_ending(struct memreg_window *window)
-{
-	return atomic_cmpxchg(&window->state, MEMREG_WINDOW_BOUND,
-			      MEMREG_WINDOW_ENDING) == MEMREG_WINDOW_BOUND;
-}
-
-static void memreg_window_unclaim(struct memreg_window *window,
-				  enum memreg_window_state to)
-{
-	atomic_set_release(&window->state, to);
-}
-
-/* Trace what becomes of a claimed window. */
-static void memreg_window_trace_bind(const struct memreg_window *window)
+void memreg_window_trace_bind(const struct memreg_window *window)
 {
 	trace_memreg_window_bind(window->domain, window->obj.id,
 				 window->mr_id, &window->key);
@@ -139,8 +57,11 @@ static void memreg_window_trace_revoke(const struct memreg_window *window)
 				   window->mr_id, &window->key);
 }
 
-/* The same, and count it. */
-static void memreg_window_tell_revoke(const struct memreg_window *window)
+/**
+ * memreg_window_count_revoke() - Count and trace that a window is revoked
+ * @window: Window that the caller has claimed
+ */
+void memreg_window_count_revoke(const struct memreg_window *window)
 {
 	memreg_count(window->domain->mdev, IB_MEMREG_STAT_WINDOWS_REVOKED, 1);
 	memreg_window_trace_revoke(window);
@@ -166,7 +87,7 @@ static struct memreg_window *memreg_window_new(struct memreg_ucmd *ucmd,
 	window->max_span = cmd->max_span;
 	window->domain = domain;
 	ret = memreg_object_alloc(ucmd->file, &window->obj,
-				  IB_MEMREG_OBJECT_WINDOW);
+				  &memreg_window_ops);
 	if (ret) {
 		kfree(window);
 		return ERR_PTR(ret);
@@ -256,8 +177,8 @@ int memreg_window_alloc(struct memreg_ucmd *ucmd)
  * @count: Their number
  * @windows: The windows, each with a reference
  * @keys: Room for pointers to their keys
- * @endpoints: Endpoints that they are to be granted to, each NULL or with a
- *	reference; only to bind
+ * @grants: Those of the endpoints that they are to be granted to, each NULL or
+ *	with a reference to its endpoint; only to bind
  * @ids: What names them; only to revoke
  *
  * While user space is waited for, no window is both claimed and tied to an
@@ -269,7 +190,7 @@ struct memreg_window_batch {
 	struct memreg_window **windows;
 	struct memreg_key **keys;
 	union {
-		struct memreg_endpoint **endpoints;
+		struct memreg_grants **grants;
 		u32 *ids;
 	};
 };
@@ -303,7 +224,7 @@ static int memreg_windows_init(struct memreg_ucmd *ucmd,
 		return -ENOMEM;
 	}
 	batch->keys = (void *)(batch->windows + count);
-	batch->endpoints = (void *)(batch->keys + count);
+	batch->grants = (void *)(batch->keys + count);
 	return 0;
 }
 
@@ -361,21 +282,21 @@ memreg_chunk_next(struct memreg_ucmd *ucmd, struct memreg_chunk *chunk,
 	if (!obj)
 		return ERR_PTR(memreg_fail(ucmd, -ENOENT,
 					   IB_MEMREG_REASON_ID));
-	if (to_window(obj)->domain != batch->domain) {
+	if (memreg_to_window(obj)->domain != batch->domain) {
 		memreg_object_put(obj);
 		return ERR_PTR(memreg_fail(ucmd, -EINVAL,
 					   IB_MEMREG_REASON_DOMAIN));
 	}
-	if (to_window(obj)->type != IB_MEMREG_WINDOW_TYPE1) {
+	if (memreg_to_window(obj)->type != IB_MEMREG_WINDOW_TYPE1) {
 		memreg_object_put(obj);
 		return ERR_PTR(memreg_fail(ucmd, -EINVAL,
 					   IB_MEMREG_REASON_WINDOW_TYPE));
 	}
-	return to_window(obj);
+	return memreg_to_window(obj);
 }
 
 /* Let go of the windows of a batch. */
-static void memreg_batch_put(struct memreg_window_batch *batch)
+static void memreg_windows_put(struct memreg_window_batch *batch)
 {
 	u32 i;
 
@@ -384,14 +305,14 @@ static void memreg_batch_put(struct memreg_window_batch *batch)
 }
 
 /* The same, and of the endpoints that they were to be granted to. */
-static void memreg_batch_put_bind(struct memreg_window_batch *batch)
+static void memreg_windows_put_bind(struct memreg_window_batch *batch)
 {
 	u32 i;
 
 	for (i = 0; i < batch->count; i++)
-		if (batch->endpoints[i])
-			memreg_object_put(&batch->endpoints[i]->obj);
-	memreg_batch_put(batch);
+		if (batch->grants[i])
+			memreg_object_put(batch->grants[i]->obj);
+	memreg_windows_put(batch);
 }
 
 /*
@@ -400,63 +321,73 @@ static void memreg_batch_put_bind(struct memreg_window_batch *batch)
 
 /* Tie a claimed window to an endpoint, with the grant_lock held. */
 static void memreg_window_tie_locked(struct memreg_window *window,
-				     struct memreg_endpoint *ep)
+				     struct memreg_grants *grants)
 {
-	window->endpoint = ep;
+	window->grants = grants;
 	/* So that memreg_window_revoke_plain() finds them first. */
 	if (window->type == IB_MEMREG_WINDOW_TYPE1)
-		list_add(&window->grant_node, &ep->grants.windows);
+		list_add(&window->grant_node, &grants->windows);
 	else
-		list_add_tail(&window->grant_node, &ep->grants.windows);
+		list_add_tail(&window->grant_node, &grants->windows);
 }
 
-/* The same, unless the endpoint's connection is over. */
-static bool memreg_window_tie(struct memreg_file *file,
-			      struct memreg_window *window,
-			      struct memreg_endpoint *ep)
+/**
+ * memreg_window_tie() - Grant a window to an endpoint
+ * @file: The file
+ * @window: Window that the caller has claimed
+ * @grants: The endpoint's windows
+ *
+ * Return: false if the endpoint's connection is over.
+ */
+bool memreg_window_tie(struct memreg_file *file, struct memreg_window *window,
+		       struct memreg_grants *grants)
 {
 	bool open;
 
 	spin_lock(&file->grant_lock);
-	open = !ep->grants.closed;
+	open = !grants->closed;
 	if (open)
-		memreg_window_tie_locked(window, ep);
+		memreg_window_tie_locked(window, grants);
 	spin_unlock(&file->grant_lock);
 	return open;
 }
 
-/*
- * Untie a claimed window. The endpoint's destroyer looks at the list under
- * the lock, so the endpoint is there as long as the lock is held.
+/**
+ * memreg_window_untie() - Undo memreg_window_tie()
+ * @file: The file
+ * @window: Window that the caller has claimed; it may be tied to nothing
+ *
+ * The endpoint's destroyer looks at the list under the lock, so the endpoint is
+ * there as long as the lock is held.
  */
-static void memreg_window_untie(struct memreg_file *file,
-				struct memreg_window *window)
+void memreg_window_untie(struct memreg_file *file,
+			 struct memreg_window *window)
 {
-	/* Only who has claimed it ties or unties it. */
-	if (!window->endpoint)
+	/* Only the task that has claimed it ties or unties it. */
+	if (!window->grants)
 		return;
 	spin_lock(&file->grant_lock);
 	list_del_init(&window->grant_node);
-	if (wq_has_sleeper(&window->endpoint->grants.wait))
-		wake_up_all(&window->endpoint->grants.wait);
-	window->endpoint = NULL;
+	if (wq_has_sleeper(&window->grants->wait))
+		wake_up_all(&window->grants->wait);
+	window->grants = NULL;
 	spin_unlock(&file->grant_lock);
 }
 
 /* Leave windows that were claimed to be revoked as they were. */
-static void memreg_batch_unclaim(struct memreg_file *file,
-				 struct memreg_window_batch *batch)
+static void memreg_windows_unclaim(struct memreg_file *file,
+				   struct memreg_window_batch *batch)
 {
 	u32 i;
 
 	spin_lock(&file->grant_lock);
 	for (i = 0; i < batch->count; i++) {
-		struct memreg_endpoint *ep = batch->windows[i]->endpoint;
+		struct memreg_grants *grants = batch->windows[i]->grants;
 
 		memreg_window_unclaim(batch->windows[i], MEMREG_WINDOW_BOUND);
 		/* An endpoint that is closing waits to claim it. */
-		if (ep)
-			wake_up_all(&ep->grants.wait);
+		if (grants)
+			wake_up_all(&grants->wait);
 	}
 	spin_unlock(&file->grant_lock);
 }
@@ -465,23 +396,20 @@ static void memreg_batch_unclaim(struct memreg_file *file,
  * Let claimed windows be BOUND, and granted, unless the connection of one of
  * their endpoints is over.
  */
-static bool memreg_batch_publish(struct memreg_file *file,
-				 struct memreg_window_batch *batch)
+static bool memreg_windows_publish(struct memreg_file *file,
+				   struct memreg_window_batch *batch)
 {
 	bool open = true;
 	u32 i;
 
 	spin_lock(&file->grant_lock);
-	for (i = 0; i < batch->count; i++) {
-		struct memreg_endpoint *ep = batch->endpoints[i];
-
-		if (ep && ep->grants.closed)
+	for (i = 0; i < batch->count; i++)
+		if (batch->grants[i] && batch->grants[i]->closed)
 			open = false;
-	}
 	for (i = 0; open && i < batch->count; i++) {
-		if (batch->endpoints[i])
+		if (batch->grants[i])
 			memreg_window_tie_locked(batch->windows[i],
-						 batch->endpoints[i]);
+						 batch->grants[i]);
 		memreg_window_trace_bind(batch->windows[i]);
 		memreg_window_unclaim(batch->windows[i], MEMREG_WINDOW_BOUND);
 	}
@@ -514,17 +442,24 @@ static int memreg_bind_check_mr(struct memreg_ucmd *ucmd,
 		       IB_MEMREG_ACCESS_REMOTE_ATOMIC) &&
 	     !(mr->access & IB_MEMREG_ACCESS_LOCAL_WRITE)))
 		return memreg_fail(ucmd, -EACCES, IB_MEMREG_REASON_ACCESS_MR);
-	if (remote & ~memreg_access_supported(ucmd->mdev))
+	if (remote & ~ucmd->mdev->access)
 		return memreg_fail(ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_ACCESS_DEVICE);
 	return 0;
 }
 
-/* Check a range, and describe the key for it. */
-static int memreg_bind_describe(struct memreg_ucmd *ucmd,
-				struct memreg_window *window,
-				struct memreg_mr *mr,
-				const struct ib_memreg_bind *bind)
+/**
+ * memreg_bind_describe() - Check a range, and describe the key for it
+ * @ucmd: Call that asks for it
+ * @window: Window that the caller has claimed
+ * @mr: The MR
+ * @bind: What is asked for
+ *
+ * Return: 0; -EINVAL or -EOVERFLOW with the reason set.
+ */
+int memreg_bind_describe(struct memreg_ucmd *ucmd,
+			 struct memreg_window *window, struct memreg_mr *mr,
+			 const struct ib_memreg_bind *bind)
 {
 	struct memreg_key *key = &window->key;
 	u64 end;
@@ -561,34 +496,41 @@ static int memreg_bind_endpoint(struct memreg_ucmd *ucmd,
 				struct memreg_window_batch *batch, u32 id)
 {
 	struct memreg_domain *domain;
-	struct memreg_endpoint *ep;
+	struct memreg_grants *grants;
 	struct memreg_object *obj;
 	int ret;
 
-	batch->endpoints[batch->count] = NULL;
+	batch->grants[batch->count] = NULL;
 	if (!id)
 		return 0;
 	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_ENDPOINT);
 	if (!obj)
 		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
-	ep = container_of(obj, struct memreg_endpoint, obj);
-	domain = READ_ONCE(ep->domain);
+	grants = obj->ops->grants(obj);
+	domain = READ_ONCE(grants->domain);
 	if (domain && domain != batch->domain) {
 		ret = memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_DOMAIN);
-	} else if (READ_ONCE(ep->grants.closed)) {
+	} else if (READ_ONCE(grants->closed)) {
 		/* If it ends later, that is found when all is published. */
 		ret = memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	} else {
-		batch->endpoints[batch->count] = ep;
+		batch->grants[batch->count] = grants;
 		return 0;
 	}
 	memreg_object_put(obj);
 	return ret;
 }
 
-/* Keep an MR that the call keeps as well, if it allows the access asked for. */
-static struct memreg_mr *memreg_bind_keep_mr(struct memreg_ucmd *ucmd,
-					     struct memreg_mr *mr, u32 access)
+/**
+ * memreg_bind_keep_mr() - Keep an MR that the call keeps as well
+ * @ucmd: The call
+ * @mr: The MR
+ * @access: Access that is asked for, enum ib_memreg_access
+ *
+ * Return: the MR; an ERR_PTR() with the reason set if it does not allow that.
+ */
+struct memreg_mr *memreg_bind_keep_mr(struct memreg_ucmd *ucmd,
+				      struct memreg_mr *mr, u32 access)
 {
 	int ret = memreg_bind_check_mr(ucmd, mr, access);
 
@@ -598,9 +540,16 @@ static struct memreg_mr *memreg_bind_keep_mr(struct memreg_ucmd *ucmd,
 	return mr;
 }
 
-/* Find an entry's MR, and check that it allows the access asked for. */
-static struct memreg_mr *memreg_bind_find_mr(struct memreg_ucmd *ucmd,
-					     const struct ib_memreg_bind *bind)
+/**
+ * memreg_bind_find_mr() - Find an MR, and keep it
+ * @ucmd: Call that names it
+ * @bind: What is asked for
+ *
+ * Return: the MR; an ERR_PTR() with the reason set if there is none, or it does
+ * not allow the access asked for.
+ */
+struct memreg_mr *memreg_bind_find_mr(struct memreg_ucmd *ucmd,
+				      const struct ib_memreg_bind *bind)
 {
 	struct memreg_object *obj;
 	struct memreg_mr *mr;
@@ -669,131 +618,14 @@ err_put:
 	return ret;
 }
 
-/*
- * Windows of an endpoint by their rkeys
- */
-
-static struct hlist_head *memreg_bindings_list(struct hlist_head *lists,
-					       u32 bits, u32 rkey)
-{
-	/* What is below is another one with each use of the same FRWR. */
-	return &lists[hash_32(rkey >> 8, bits)];
-}
-
 /**
- * memreg_bindings_init() - Begin with no windows
- * @bound: Windows of type 2B
+ * memreg_window_unbind() - A window is bound to nothing any more
+ * @file: The file
+ * @window: Window that the caller has claimed, whose key is dead, and which was
+ *	forgotten if it is of type 2B
  */
-void memreg_bindings_init(struct memreg_bindings *bound)
-{
-	spin_lock_init(&bound->lock);
-	bound->bits = MEMREG_BINDINGS_BITS;
-	bound->count = 0;
-	bound->lists = bound->first;
-	memset(bound->first, 0, sizeof(bound->first));
-}
-
-/**
- * memreg_bindings_fini() - Free the lists
- * @bound: Windows of type 2B, of which there are none any more
- */
-void memreg_bindings_fini(struct memreg_bindings *bound)
-{
-	WARN_ON(bound->count);
-	if (bound->lists != bound->first)
-		kvfree(bound->lists);
-}
-
-/*
- * Have four times as many lists. If there is no memory for them, those that
- * there are get longer. Whoever binds holds the lock of the send queue.
- */
-static void memreg_bindings_grow(struct memreg_bindings *bound)
-{
-	u32 i, bits = bound->bits + 2;
-	struct hlist_head *lists, *old = bound->lists;
-	struct memreg_window *window;
-	struct hlist_node *next;
-
-	lists = kvcalloc(1U << bits, sizeof(*lists),
-			 GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!lists)
-		return;
-	spin_lock_irq(&bound->lock);
-	for (i = 0; i < 1U << bound->bits; i++)
-		hlist_for_each_entry_safe(window, next, &old[i], bound_node) {
-			hlist_del(&window->bound_node);
-			hlist_add_head(&window->bound_node,
-				       memreg_bindings_list(lists, bits,
-							    window->key.rkey));
-		}
-	bound->lists = lists;
-	bound->bits = bits;
-	spin_unlock_irq(&bound->lock);
-	if (old != bound->first)
-		kvfree(old);
-}
-
-/* The window that is bound with this rkey, or NULL; the lock is held. */
-static struct memreg_window *memreg_bound_find(struct memreg_bindings *bound,
-					       u32 rkey)
-{
-	struct memreg_window *window;
-
-	lockdep_assert_held(&bound->lock);
-
-	hlist_for_each_entry(window, memreg_bindings_list(bound->lists,
-							  bound->bits, rkey),
-			     bound_node)
-		if (window->key.rkey == rkey)
-			return window;
-	return NULL;
-}
-
-static void memreg_bound_add(struct memreg_bindings *bound,
-			     struct memreg_window *window)
-{
-	/* Who takes one away needs no more lists. */
-	if (data_race(bound->count) >> bound->bits &&
-	    bound->bits < MEMREG_BINDINGS_BITS_MAX)
-		memreg_bindings_grow(bound);
-	spin_lock_irq(&bound->lock);
-	hlist_add_head(&window->bound_node,
-		       memreg_bindings_list(bound->lists, bound->bits,
-					    window->key.rkey));
-	bound->count++;
-	spin_unlock_irq(&bound->lock);
-}
-
-/* Let a window not be found any more; the lock is held. */
-static void memreg_bound_remove(struct memreg_bindings *bound,
-				struct memreg_window *window)
-{
-	lockdep_assert_held(&bound->lock);
-
-	if (hlist_unhashed(&window->bound_node))
-		return;
-	hlist_del_init(&window->bound_node);
-	bound->count--;
-}
-
-/* The peer's invalidations mean this window no more. */
-static void memreg_window_forget(struct memreg_window *window)
-{
-	struct memreg_bindings *bound = &window->endpoint->bound;
-
-	spin_lock_irq(&bound->lock);
-	memreg_bound_remove(bound, window);
-	window->doomed = false;
-	spin_unlock_irq(&bound->lock);
-}
-
-/*
- * A claimed window whose key is dead, and which was forgotten if it is of type
- * 2B, is bound to nothing any more.
- */
-static void memreg_window_unbind(struct memreg_file *file,
-				 struct memreg_window *window)
+void memreg_window_unbind(struct memreg_file *file,
+			  struct memreg_window *window)
 {
 	bool type2 = window->type == IB_MEMREG_WINDOW_TYPE2B;
 	struct memreg_mr *mr = window->mr;
@@ -890,7 +722,7 @@ static int memreg_bind_all(struct memreg_ucmd *ucmd,
 		return memreg_charge_reason(ucmd, ret);
 	}
 	ret = memreg_bind_answer(ucmd, batch);
-	if (!ret && !memreg_batch_publish(ucmd->file, batch))
+	if (!ret && !memreg_windows_publish(ucmd->file, batch))
 		ret = memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	if (ret)
 		memreg_keys_revoke(batch->domain, batch->keys, batch->count);
@@ -922,7 +754,7 @@ int memreg_window_bind(struct memreg_ucmd *ucmd)
 		/* If this fails, too, the entry's index is lost, no more. */
 		memreg_respond(ucmd, sizeof(*cmd));
 	}
-	memreg_batch_put_bind(&batch);
+	memreg_windows_put_bind(&batch);
 	memreg_windows_fini(&batch);
 	return ret;
 }
@@ -1060,13 +892,27 @@ int memreg_window_revoke(struct memreg_ucmd *ucmd)
 				      batch.keys, batch.count,
 				      cmd->flags & IB_MEMREG_REVOKE_RELAXED);
 	} else {
-		memreg_batch_unclaim(ucmd->file, &batch);
+		memreg_windows_unclaim(ucmd->file, &batch);
 		/* If this fails, too, the entry's index is lost, no more. */
 		memreg_respond(ucmd, sizeof(*cmd));
 	}
-	memreg_batch_put(&batch);
+	memreg_windows_put(&batch);
 	memreg_windows_fini(&batch);
 	return ret;
+}
+
+/**
+ * memreg_grants_init() - Begin with no windows
+ * @grants: Of a new endpoint
+ * @obj: The endpoint
+ */
+void memreg_grants_init(struct memreg_grants *grants,
+			struct memreg_object *obj)
+{
+	grants->obj = obj;
+	INIT_LIST_HEAD(&grants->windows);
+	init_waitqueue_head(&grants->wait);
+	memreg_bindings_init(&grants->bound);
 }
 
 /* Windows that are revoked in one go when a connection ends. */
@@ -1078,15 +924,15 @@ int memreg_window_revoke(struct memreg_ucmd *ucmd)
  * work on what is left, and -1 if nothing is left.
  */
 static int memreg_grants_claim(struct memreg_file *file,
-			       struct memreg_endpoint *ep, bool plain,
+			       struct memreg_grants *grants, bool plain,
 			       struct memreg_window **windows)
 {
 	struct memreg_window *window;
 	int n = 0;
 
 	spin_lock(&file->grant_lock);
-	WRITE_ONCE(ep->grants.closed, true);
-	list_for_each_entry(window, &ep->grants.windows, grant_node) {
+	WRITE_ONCE(grants->closed, true);
+	list_for_each_entry(window, &grants->windows, grant_node) {
 		if (n == MEMREG_GRANTS_BATCH)
 			break;
 		if (plain && window->type != IB_MEMREG_WINDOW_TYPE1)
@@ -1102,7 +948,7 @@ static int memreg_grants_claim(struct memreg_file *file,
 		else
 			memreg_object_put(&window->obj);
 	}
-	if (!n && list_empty(&ep->grants.windows))
+	if (!n && list_empty(&grants->windows))
 		n = -1;
 	spin_unlock(&file->grant_lock);
 	return n;
@@ -1130,7 +976,7 @@ static void memreg_grants_revoke(struct memreg_file *file,
 /**
  * memreg_window_revoke_plain() - Revoke granted windows of type 1
  * @file: The file
- * @ep: Endpoint whose connection is over, and which may have work posted
+ * @grants: Of an endpoint whose connection is over, with work posted or not
  *
  * When this returns, the endpoint is granted no more windows, and of type 1 it
  * has none but those that other calls are at work on.
@@ -1138,13 +984,13 @@ static void memreg_grants_revoke(struct memreg_file *file,
  * Context: may sleep. Never fails, and allocates nothing.
  */
 void memreg_window_revoke_plain(struct memreg_file *file,
-				struct memreg_endpoint *ep)
+				struct memreg_grants *grants)
 {
 	struct memreg_window *windows[MEMREG_GRANTS_BATCH];
 	int n;
 
 	for (;;) {
-		n = memreg_grants_claim(file, ep, true, windows);
+		n = memreg_grants_claim(file, grants, true, windows);
 		if (n <= 0)
 			return;
 		memreg_grants_revoke(file, windows, n);
@@ -1154,433 +1000,26 @@ void memreg_window_revoke_plain(struct memreg_file *file,
 /**
  * memreg_window_revoke_granted() - Revoke what was granted to an endpoint
  * @file: The file
- * @ep: Endpoint whose connection is over, and which has no work posted
+ * @grants: Of an endpoint whose connection is over, with no work posted
  *
  * When this returns, the endpoint has no windows, and never will have any.
  *
  * Context: may sleep. Never fails, and allocates nothing.
  */
 void memreg_window_revoke_granted(struct memreg_file *file,
-				  struct memreg_endpoint *ep)
+				  struct memreg_grants *grants)
 {
 	struct memreg_window *windows[MEMREG_GRANTS_BATCH];
 	int n;
 
 	for (;;) {
-		wait_event(ep->grants.wait,
-			   (n = memreg_grants_claim(file, ep, false, windows)));
+		wait_event(grants->wait,
+			   (n = memreg_grants_claim(file, grants, false,
+						    windows)));
 		if (n < 0)
 			return;
 		memreg_grants_revoke(file, windows, n);
 	}
-}
-
-/*
- * Type 2B
- */
-
-static struct memreg_window *memreg_post_window(struct memreg_ucmd *ucmd,
-						struct memreg_endpoint *ep,
-						u32 id)
-{
-	struct memreg_object *obj;
-	u32 reason;
-
-	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_WINDOW);
-	if (!obj)
-		return ERR_PTR(memreg_fail(ucmd, -ENOENT,
-					   IB_MEMREG_REASON_ID));
-	if (to_window(obj)->type != IB_MEMREG_WINDOW_TYPE2B)
-		reason = IB_MEMREG_REASON_WINDOW_TYPE;
-	else if (to_window(obj)->domain != ep->domain)
-		reason = IB_MEMREG_REASON_DOMAIN;
-	else
-		return to_window(obj);
-	memreg_object_put(obj);
-	return ERR_PTR(memreg_fail(ucmd, -EINVAL, reason));
-}
-
-/* Make the key of a claimed window that has its MR. */
-static int memreg_post_make(struct memreg_ucmd *ucmd,
-			    struct memreg_endpoint *ep,
-			    struct memreg_window *window)
-{
-	int ret;
-
-	ret = memreg_key_prepare(ep->domain, &window->key, &ep->closing.cut);
-	if (ret == -ESTALE)
-		ucmd->reason = IB_MEMREG_REASON_STALE;
-	if (ret)
-		return memreg_charge_reason(ucmd, ret);
-	memreg_bound_add(&ep->bound, window);
-	return 0;
-}
-
-static int memreg_post_claimed(struct memreg_ucmd *ucmd,
-			       struct memreg_endpoint *ep,
-			       struct memreg_window *window,
-			       struct memreg_mr *mr,
-			       const struct ib_memreg_bind *bind)
-{
-	int ret;
-
-	mr = mr ? memreg_bind_keep_mr(ucmd, mr, bind->access) :
-		  memreg_bind_find_mr(ucmd, bind);
-	if (IS_ERR(mr))
-		return PTR_ERR(mr);
-	ret = memreg_bind_describe(ucmd, window, mr, bind);
-	if (ret)
-		goto err_put;
-	if (!memreg_window_tie(ucmd->file, window, ep)) {
-		ret = memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
-		goto err_put;
-	}
-	ret = memreg_post_make(ucmd, ep, window);
-	if (ret)
-		goto err_untie;
-	window->mr = mr;
-	window->mr_id = mr->obj.id;
-	atomic_inc(&mr->windows);
-	return 0;
-
-err_untie:
-	memreg_window_untie(ucmd->file, window);
-err_put:
-	memreg_object_put(&mr->obj);
-	return ret;
-}
-
-/*
- * Claim a window to bind it. The user may have been told already that one is
- * through which is only doomed: its BIND is about to complete, as the peer has
- * answered what came after it.
- */
-static bool memreg_post_claim(struct memreg_endpoint *ep,
-			      struct memreg_window *window)
-{
-	unsigned int ms;
-
-	for (ms = 0; ms < MEMREG_DOOMED_MS; ms++) {
-		if (memreg_window_claim(window, MEMREG_WINDOW_IDLE))
-			return true;
-		/* It may have ended just now. */
-		if (!READ_ONCE(window->doomed))
-			break;
-		if (fatal_signal_pending(current))
-			break;
-		memreg_ring_flush(ep->send->ring);
-		if (memreg_window_claim(window, MEMREG_WINDOW_IDLE))
-			return true;
-		usleep_range(1000, 2000);
-	}
-	return memreg_window_claim(window, MEMREG_WINDOW_IDLE);
-}
-
-/**
- * memreg_window_post_bind() - Prepare a BIND
- * @ucmd: Call that submits it
- * @ep: Endpoint whose send queue it is for, the queue's lock held
- * @wr: The work request
- * @mr: An MR that the call keeps, which may be the one that is meant, or NULL
- * @slot: Its slot
- *
- * On success the window is bound, for all that anybody else can tell.
- *
- * Context: may sleep.
- * Return: 0, or an errno that SUBMIT documents.
- */
-int memreg_window_post_bind(struct memreg_ucmd *ucmd,
-			    struct memreg_endpoint *ep,
-			    const struct ib_memreg_wr *wr,
-			    struct memreg_mr *mr, struct memreg_slot *slot)
-{
-	const struct ib_memreg_bind bind = {
-		.mr_id = wr->sge.mr_id,
-		.offset = wr->sge.offset,
-		.length = wr->sge.length,
-		.access = wr->access,
-	};
-	struct memreg_window *window;
-	int ret;
-
-	window = memreg_post_window(ucmd, ep, wr->window_id);
-	if (IS_ERR(window))
-		return PTR_ERR(window);
-	if (!memreg_post_claim(ep, window)) {
-		ret = memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_BOUND_WINDOW);
-		goto err_put;
-	}
-	if (mr && mr->obj.id != bind.mr_id)
-		mr = NULL;
-	ret = memreg_post_claimed(ucmd, ep, window, mr, &bind);
-	if (ret) {
-		memreg_window_unclaim(window, MEMREG_WINDOW_IDLE);
-		goto err_put;
-	}
-	slot->window = window;
-	slot->window_id = window->obj.id;
-	slot->rkey = window->key.rkey;
-	memreg_count(ucmd->mdev, IB_MEMREG_STAT_WINDOWS_BOUND, 1);
-	memreg_window_trace_bind(window);
-	memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
-	return 0;
-
-err_put:
-	memreg_object_put(&window->obj);
-	return ret;
-}
-
-/* End a claimed window; @rests: its key is dead, and no packet in flight. */
-static void memreg_window_end(struct memreg_window *window, bool rests)
-{
-	struct memreg_file *file = window->endpoint->file;
-
-	memreg_window_forget(window);
-	if (rests)
-		memreg_key_retire(&window->key);
-	else
-		memreg_key_destroy(&window->key);
-	memreg_window_tell_revoke(window);
-	memreg_window_unbind(file, window);
-}
-
-/* Does LOCAL_INV wait for the packets that were accepted before? */
-static bool memreg_window_inv_waits(const struct memreg_window *window)
-{
-	return !(window->domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV);
-}
-
-/*
- * Does the peer's invalidation? It comes in order behind the packets of its own
- * connection. If no other endpoint is in the domain, there are no others:
- * destroying the QPs of those that were has waited for theirs, and those that
- * come find the key dead.
- */
-static bool memreg_window_remote_inv_waits(const struct memreg_window *window)
-{
-	return memreg_window_inv_waits(window) ||
-	       atomic_read_acquire(&window->domain->connections) == 1;
-}
-
-/*
- * A window that is claimed may be claimed again. If the peer has ended it while
- * its BIND was under way, and that has completed since, we do it.
- */
-static void memreg_window_let_go(struct memreg_window *window)
-{
-	struct memreg_endpoint *ep = window->endpoint;
-	struct memreg_file *file = ep->file;
-	u32 rkey = window->key.rkey;
-	bool mine;
-
-	spin_lock(&file->grant_lock);
-	memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
-	/* An endpoint that is closing waits to claim it. */
-	wake_up_all(&ep->grants.wait);
-	spin_unlock(&file->grant_lock);
-
-	spin_lock_irq(&ep->bound.lock);
-	window = memreg_bound_find(&ep->bound, rkey);
-	mine = window && window->doomed && !READ_ONCE(window->key.frwr->cut) &&
-	       memreg_window_claim(window, MEMREG_WINDOW_BOUND);
-	spin_unlock_irq(&ep->bound.lock);
-	if (mine)
-		memreg_window_end(window, false);
-}
-
-/* Claim a window to end it, if it is bound on this endpoint. */
-static int memreg_post_claim_bound(struct memreg_ucmd *ucmd,
-				   struct memreg_endpoint *ep,
-				   struct memreg_window *window)
-{
-	bool mine, claimed = false;
-
-	spin_lock(&ep->file->grant_lock);
-	mine = window->endpoint == ep;
-	if (mine)
-		claimed = memreg_window_claim(window, MEMREG_WINDOW_BOUND);
-	spin_unlock(&ep->file->grant_lock);
-	if (!claimed)
-		return memreg_fail(ucmd, -EBUSY,
-				   IB_MEMREG_REASON_BOUND_WINDOW);
-	if (memreg_key_invalidable(&window->key))
-		return 0;
-	memreg_window_let_go(window);
-	return memreg_fail(ucmd, -ESTALE, IB_MEMREG_REASON_STALE);
-}
-
-/**
- * memreg_window_post_invalidate() - Prepare an INVALIDATE
- * @ucmd: Call that submits it
- * @ep: Endpoint whose send queue it is for, the queue's lock held
- * @wr: The work request
- * @slot: Its slot
- *
- * Return: 0, or an errno that SUBMIT documents.
- */
-int memreg_window_post_invalidate(struct memreg_ucmd *ucmd,
-				  struct memreg_endpoint *ep,
-				  const struct ib_memreg_wr *wr,
-				  struct memreg_slot *slot)
-{
-	struct memreg_window *window;
-	int ret;
-
-	window = memreg_post_window(ucmd, ep, wr->window_id);
-	if (IS_ERR(window))
-		return PTR_ERR(window);
-	ret = memreg_post_claim_bound(ucmd, ep, window);
-	if (!ret) {
-		slot->window = window;
-		slot->window_id = window->obj.id;
-		slot->rkey = window->key.rkey;
-	}
-	/* The one that is bound keeps itself. */
-	memreg_object_put(&window->obj);
-	return ret;
-}
-
-/**
- * memreg_window_post_undo() - Take back a BIND or INVALIDATE
- * @slot: Its slot, which the device did not take
- *
- * Context: may sleep.
- */
-void memreg_window_post_undo(struct memreg_slot *slot)
-{
-	struct memreg_window *window = slot->window;
-
-	if (!window)
-		return;
-	if (slot->opcode == IB_MEMREG_OP_INVALIDATE) {
-		memreg_window_let_go(window);
-		return;
-	}
-	/* Nobody else has business with it while the queue's lock is held. */
-	if (WARN_ON(!memreg_window_claim(window, MEMREG_WINDOW_BOUND)))
-		return;
-	memreg_window_end(window, false);
-}
-
-/**
- * memreg_window_key() - What stands behind a window that is to be posted
- * @window: Window of a slot, before the slot is posted
- *
- * Return: its key.
- */
-const struct memreg_key *memreg_window_key(const struct memreg_window *window)
-{
-	return &window->key;
-}
-
-/**
- * memreg_window_bound() - A BIND succeeded
- * @slot: Its slot
- *
- * Context: any.
- * Return: whether memreg_window_doomed() is to be called.
- */
-bool memreg_window_bound(const struct memreg_slot *slot)
-{
-	struct memreg_bindings *bound = &slot->queue->ep->bound;
-	struct memreg_window *window;
-	unsigned long flags;
-	bool doomed = false;
-
-	spin_lock_irqsave(&bound->lock, flags);
-	/* What is there has its FRWR still, and if it is gone, all is well. */
-	window = memreg_bound_find(bound, slot->rkey);
-	if (window) {
-		doomed = window->doomed;
-		if (!doomed)
-			WRITE_ONCE(window->key.frwr->cut, NULL);
-	}
-	spin_unlock_irqrestore(&bound->lock, flags);
-	return doomed;
-}
-
-/**
- * memreg_window_doomed() - End a window whose peer was ahead of us
- * @slot: Slot of its BIND, which succeeded
- *
- * Context: may sleep.
- */
-void memreg_window_doomed(const struct memreg_slot *slot)
-{
-	struct memreg_bindings *bound = &slot->queue->ep->bound;
-	struct memreg_window *window;
-	bool mine;
-
-	spin_lock_irq(&bound->lock);
-	window = memreg_bound_find(bound, slot->rkey);
-	/* An INVALIDATE of ours that is on its way will end it otherwise. */
-	mine = window && memreg_window_claim(window, MEMREG_WINDOW_BOUND);
-	if (window && !mine)
-		WRITE_ONCE(window->key.frwr->cut, NULL);
-	spin_unlock_irq(&bound->lock);
-	if (mine)
-		memreg_window_end(window, false);
-}
-
-/**
- * memreg_window_invalidated() - An INVALIDATE completed
- * @slot: Its slot
- * @done: It succeeded; otherwise the connection is over
- *
- * Context: may sleep.
- */
-void memreg_window_invalidated(struct memreg_slot *slot, bool done)
-{
-	struct memreg_window *window = slot->window;
-
-	slot->window = NULL;
-	if (done)
-		memreg_window_end(window, memreg_window_inv_waits(window));
-	else
-		memreg_window_let_go(window);
-}
-
-/**
- * memreg_window_remote_invalidate() - A peer says that it invalidated a key
- * @ep: Its endpoint, which is cut off if the key was not granted to it
- * @rkey: The key
- *
- * Context: may sleep.
- * Return: id of the window that ended, or will as soon as its BIND, or an
- * INVALIDATE of ours, has completed; 0 if there is none.
- */
-u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
-{
-	struct memreg_device *mdev = ep->file->mdev;
-	struct memreg_window *window;
-	bool mine = false;
-	u32 id = 0;
-
-	spin_lock_irq(&ep->bound.lock);
-	window = memreg_bound_find(&ep->bound, rkey);
-	/* It is ended once. */
-	if (window && !window->doomed) {
-		id = window->obj.id;
-		mine = !READ_ONCE(window->key.frwr->cut) &&
-		       memreg_window_claim(window, MEMREG_WINDOW_BOUND);
-		if (mine)
-			memreg_bound_remove(&ep->bound, window);
-		else
-			/* Its BIND or our INVALIDATE is yet to complete. */
-			WRITE_ONCE(window->doomed, true);
-	}
-	spin_unlock_irq(&ep->bound.lock);
-	if (mine)
-		memreg_window_end(window,
-				  memreg_window_remote_inv_waits(window));
-	if (id) {
-		memreg_count(mdev, IB_MEMREG_STAT_REMOTE_INVALIDATIONS, 1);
-		return id;
-	}
-	memreg_count(mdev, IB_MEMREG_STAT_BOGUS_INVALIDATIONS, 1);
-	trace_memreg_bogus_invalidate(ep, rkey);
-	memreg_endpoint_close(ep);
-	return 0;
 }
 
 /*
@@ -1590,14 +1029,14 @@ u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
 static void memreg_window_destroy(struct memreg_file *file,
 				  struct memreg_object *obj)
 {
-	struct memreg_window *window = to_window(obj);
+	struct memreg_window *window = memreg_to_window(obj);
 
 	/* Nobody claims it any more, as nobody gets a reference. */
 	if (atomic_read(&window->state) == MEMREG_WINDOW_BOUND) {
 		if (window->type == IB_MEMREG_WINDOW_TYPE2B)
 			memreg_window_forget(window);
 		memreg_key_destroy(&window->key);
-		memreg_window_tell_revoke(window);
+		memreg_window_count_revoke(window);
 		memreg_window_unbind(file, window);
 	}
 	memreg_domain_put(window->domain);
@@ -1607,7 +1046,7 @@ static void memreg_window_destroy(struct memreg_file *file,
 static void memreg_window_info(struct memreg_object *obj,
 			       struct ib_memreg_object *info)
 {
-	struct memreg_window *window = to_window(obj);
+	struct memreg_window *window = memreg_to_window(obj);
 	struct memreg_key key;
 
 	info->domain_id = window->domain->obj.id;
@@ -1642,6 +1081,7 @@ static u32 memreg_window_busy(const struct memreg_object *obj)
 }
 
 const struct memreg_object_ops memreg_window_ops = {
+	.type = IB_MEMREG_OBJECT_WINDOW,
 	.busy = memreg_window_busy,
 	.destroy = memreg_window_destroy,
 	.info = memreg_window_info,

@@ -5,75 +5,134 @@
 #ifndef _MEMREG_MEM_WINDOW_H
 #define _MEMREG_MEM_WINDOW_H
 
+#include <linux/atomic.h>
 #include <linux/list.h>
-#include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/wait.h>
 
 #include "core.h"
+#include "mem/bindings.h"
+#include "mem/key.h"
 
-struct memreg_bindings;
-struct memreg_endpoint;
-struct memreg_key;
+struct memreg_domain;
 struct memreg_mr;
-struct memreg_slot;
-struct memreg_window;
 
 /**
  * struct memreg_grants - The windows that end with an endpoint's connection
+ * @obj: The endpoint
+ * @domain: Its domain, or NULL as long as any domain's windows will do
  * @windows: By memreg_window.grant_node; memreg_file.grant_lock
  * @closed: No more windows may be granted; memreg_file.grant_lock
  * @wait: Waits for @windows to be empty
+ * @bound: Those of type 2B, from when they are submitted to be bound until
+ *	their keys are dead
  */
 struct memreg_grants {
+	struct memreg_object *obj;
+	struct memreg_domain *domain;
 	struct list_head windows;
 	bool closed;
 	wait_queue_head_t wait;
+	struct memreg_bindings bound;
 };
-
-/* Lists that windows of type 2B are found in: at first, and at most. */
-#define MEMREG_BINDINGS_BITS		4
-#define MEMREG_BINDINGS_BITS_MAX	12
 
 /**
- * struct memreg_bindings - Windows of type 2B of an endpoint, by their rkeys
- * @lock: Protects the fields below, with interrupts off
- * @bits: Logarithm of the number of @lists
- * @count: Number of windows
- * @lists: The windows, by memreg_window.bound_node
- * @first: @lists, until there are many windows
+ * enum memreg_window_state - Who may change a window
+ * @MEMREG_WINDOW_IDLE: It is bound to nothing.
+ * @MEMREG_WINDOW_BUSY: A call, or a completion, has claimed it.
+ * @MEMREG_WINDOW_ENDING: The end of a connection has claimed it.
+ * @MEMREG_WINDOW_BOUND: It is bound.
  */
-struct memreg_bindings {
-	spinlock_t lock;
-	u32 bits;
-	u32 count;
-	struct hlist_head *lists;
-	struct hlist_head first[1U << MEMREG_BINDINGS_BITS];
+enum memreg_window_state {
+	MEMREG_WINDOW_IDLE,
+	MEMREG_WINDOW_BUSY,
+	MEMREG_WINDOW_ENDING,
+	MEMREG_WINDOW_BOUND,
 };
 
-void memreg_bindings_init(struct memreg_bindings *bound);
-void memreg_bindings_fini(struct memreg_bindings *bound);
+/**
+ * struct memreg_window - A window
+ * @obj: Head
+ * @domain: Its domain
+ * @type: enum ib_memreg_window_type
+ * @max_span: Bytes that it covers at most
+ * @doomed: The peer has invalidated the key, but it may not work yet;
+ *	memreg_bindings.lock
+ * @bound_node: In memreg_grants.bound, in which it is found by @key; is not
+ *	there if it is of type 1; memreg_bindings.lock
+ * @state: enum memreg_window_state; the fields below belong to who claimed it
+ * @mr: MR that it is bound to; keeps a reference
+ * @mr_id: Its id, for LIST
+ * @grants: Those of the endpoint that it is granted to, or NULL; changed with
+ *	grant_lock
+ * @grant_node: In memreg_grants.windows; grant_lock
+ * @key: Its key
+ */
+struct memreg_window {
+	struct memreg_object obj;
+	struct memreg_domain *domain;
+	u32 type;
+	u64 max_span;
+	bool doomed;
+	struct hlist_node bound_node;
+	atomic_t state;
+	struct memreg_mr *mr;
+	u32 mr_id;
+	struct memreg_grants *grants;
+	struct list_head grant_node;
+	struct memreg_key key;
+};
+
+static inline struct memreg_window *
+memreg_to_window(struct memreg_object *obj)
+{
+	return container_of(obj, struct memreg_window, obj);
+}
+
+/* Claim a window in a state that one can be claimed in. */
+static inline bool memreg_window_claim(struct memreg_window *window,
+				       enum memreg_window_state from)
+{
+	return atomic_cmpxchg(&window->state, from, MEMREG_WINDOW_BUSY) == from;
+}
+
+/* The same for the end of its endpoint's connection. */
+static inline bool memreg_window_claim_ending(struct memreg_window *window)
+{
+	return atomic_cmpxchg(&window->state, MEMREG_WINDOW_BOUND,
+			      MEMREG_WINDOW_ENDING) == MEMREG_WINDOW_BOUND;
+}
+
+static inline void memreg_window_unclaim(struct memreg_window *window,
+					 enum memreg_window_state to)
+{
+	atomic_set_release(&window->state, to);
+}
+
 int memreg_window_alloc(struct memreg_ucmd *ucmd);
 int memreg_window_bind(struct memreg_ucmd *ucmd);
 int memreg_window_revoke(struct memreg_ucmd *ucmd);
+void memreg_grants_init(struct memreg_grants *grants,
+			struct memreg_object *obj);
 void memreg_window_revoke_plain(struct memreg_file *file,
-				struct memreg_endpoint *ep);
+				struct memreg_grants *grants);
 void memreg_window_revoke_granted(struct memreg_file *file,
-				  struct memreg_endpoint *ep);
-int memreg_window_post_bind(struct memreg_ucmd *ucmd,
-			    struct memreg_endpoint *ep,
-			    const struct ib_memreg_wr *wr,
-			    struct memreg_mr *mr, struct memreg_slot *slot);
-int memreg_window_post_invalidate(struct memreg_ucmd *ucmd,
-				  struct memreg_endpoint *ep,
-				  const struct ib_memreg_wr *wr,
-				  struct memreg_slot *slot);
-void memreg_window_post_undo(struct memreg_slot *slot);
-const struct memreg_key *memreg_window_key(const struct memreg_window *window);
-bool memreg_window_bound(const struct memreg_slot *slot);
-void memreg_window_doomed(const struct memreg_slot *slot);
-void memreg_window_invalidated(struct memreg_slot *slot, bool done);
-u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey);
+				  struct memreg_grants *grants);
+bool memreg_window_tie(struct memreg_file *file, struct memreg_window *window,
+		       struct memreg_grants *grants);
+void memreg_window_untie(struct memreg_file *file,
+			 struct memreg_window *window);
+void memreg_window_unbind(struct memreg_file *file,
+			  struct memreg_window *window);
+struct memreg_mr *memreg_bind_keep_mr(struct memreg_ucmd *ucmd,
+				      struct memreg_mr *mr, u32 access);
+struct memreg_mr *memreg_bind_find_mr(struct memreg_ucmd *ucmd,
+				      const struct ib_memreg_bind *bind);
+int memreg_bind_describe(struct memreg_ucmd *ucmd,
+			 struct memreg_window *window, struct memreg_mr *mr,
+			 const struct ib_memreg_bind *bind);
+void memreg_window_trace_bind(const struct memreg_window *window);
+void memreg_window_count_revoke(const struct memreg_window *window);
 extern const struct memreg_object_ops memreg_window_ops;
 
 #endif /* _MEMREG_MEM_WINDOW_H */

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * QUERY: what a device and this module can do, and what backs it.
+ */
+#include <linux/uaccess.h>
+
+#include "caps.h"
+#include "conn/address.h"
+#include "conn/queue.h"
+#include "conn/ring.h"
+#include "conn/submit_wr.h"
+#include "conn/uring.h"
+#include "core.h"
+#include "device.h"
+#include "mem/memory.h"
+#include "quirks.h"
+
+/* Number of capabilities that QUERY lists. */
+#define MEMREG_CAPS	IB_MEMREG_CAP_POOL
+
+static u32 memreg_caps_list(struct memreg_device *mdev,
+			    struct ib_memreg_cap_entry *caps)
+{
+	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
+	bool single = mdev->quirks & MEMREG_QUIRK_SINGLE_KEY;
+	bool strict = !(mdev->quirks & MEMREG_QUIRK_WEAK_INV);
+	bool order = !(mdev->quirks & MEMREG_QUIRK_RELAXED_ORDERING);
+	const struct ib_memreg_cap_entry all[] = {
+#define CAP(_cap, _backing, _value)					\
+	{								\
+		.cap = IB_MEMREG_CAP_##_cap,				\
+		.backing = IB_MEMREG_BACKING_##_backing,		\
+		.value = (_value),					\
+	}
+#define CAP_IF(_cap, _have, _backing)					\
+	{								\
+		.cap = IB_MEMREG_CAP_##_cap,				\
+		.backing = (_have) ? IB_MEMREG_BACKING_##_backing :	\
+				     IB_MEMREG_BACKING_NONE,		\
+		.value = (_have),					\
+	}
+		CAP(KEY_PAGES, FRWR, mdev->max_pages),
+		CAP(KEY_SPAN, FRWR, (u64)mdev->max_pages * MEMREG_PAGE_SIZE),
+		CAP(PAGE_SIZES, FRWR, mdev->page_sizes),
+		CAP(SG_GAPS, NONE, 0),
+		CAP_IF(SINGLE_KEY, single, DEVICE),
+		CAP(ACCESS, FRWR, mdev->access),
+		CAP(ODP_EXPLICIT, NONE, 0),
+		CAP(ODP_IMPLICIT, NONE, 0),
+		CAP(WINDOW_TYPE1, FRWR, 1),
+		CAP(WINDOW_TYPE2B, FRWR, 1),
+		CAP(INLINE_RECEIVE, KERNEL, MEMREG_INLINE_RECEIVE),
+		CAP(REREG_IN_PLACE, NONE, 0),
+		CAP_IF(STRICT_INVALIDATE, strict, DEVICE),
+		CAP(MAX_MR, DEVICE, attrs->max_mr),
+		CAP(MAX_QP, DEVICE, attrs->max_qp),
+		CAP(CONNECT_DATA, KERNEL, MEMREG_CONNECT_DATA),
+		CAP(ACCEPT_DATA, KERNEL, MEMREG_ACCEPT_DATA),
+		CAP(REJECT_DATA, KERNEL, MEMREG_REJECT_DATA),
+		CAP(OPCODES, DEVICE, memreg_submit_opcodes(mdev)),
+		CAP(FRAGMENTS, DEVICE, memreg_fragments(mdev)),
+		CAP(QUEUE, DEVICE, memreg_queue_depth(mdev)),
+		CAP(RING, KERNEL, memreg_ring_max(mdev)),
+		CAP_IF(URING, memreg_uring_there(), KERNEL),
+		CAP(MESSAGE, DEVICE, mdev->longest),
+		CAP_IF(WRITE_ORDER, order, DEVICE),
+		CAP(CONTIGUOUS, KERNEL, MEMREG_MEMORY_BLOCK_MAX),
+		CAP(DMABUF, NONE, 0),
+		CAP(POOL, FRWR, min_t(u32, IB_MEMREG_POOL_MAX, attrs->max_mr)),
+#undef CAP_IF
+#undef CAP
+	};
+
+	BUILD_BUG_ON(ARRAY_SIZE(all) != MEMREG_CAPS);
+	memcpy(caps, all, sizeof(all));
+	return ARRAY_SIZE(all);
+}
+
+/* ioctl(IB_MEMREG_IOC_QUERY) */
+int memreg_caps_query(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_cap_entry caps[MEMREG_CAPS];
+	struct ib_memreg_query *cmd = ucmd->cmd;
+	u32 count;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+
+	count = memreg_caps_list(ucmd->mdev, caps);
+	if (copy_to_user(u64_to_user_ptr(cmd->caps), caps,
+			 min(count, cmd->count) * sizeof(caps[0])))
+		return -EFAULT;
+	cmd->count = count;
+	cmd->out_index = ucmd->mdev->ibdev->index;
+	cmd->out_ports = ucmd->mdev->ibdev->phys_port_cnt;
+	memreg_device_name(ucmd->mdev, cmd->out_name, sizeof(cmd->out_name));
+	return memreg_respond(ucmd, sizeof(*cmd));
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * QUERY: what a device and this module can do, and what backs it.
+ */
+#ifndef _MEMREG_CAPS_H
+#define _MEMREG_CAPS_H
+
+struct memreg_ucmd;
+
+int memreg_caps_query(struct memreg_ucmd *ucmd);
+
+#endif /* _MEMREG_CAPS_H */

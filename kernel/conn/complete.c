@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Completions: what becomes of slots, and what users are told of it.
+ *
+ * A ring polls its completion queue and calls what is in memreg_slot_ops here.
+ * A send queue completes in order, so one completion stands for all the slots
+ * before it. What a completion ends, be it a window or a connection, is a file
+ * below this one.
+ */
+#include <linux/llist.h>
+
+#include "conn/closer.h"
+#include "conn/complete.h"
+#include "conn/endpoint.h"
+#include "conn/queue.h"
+#include "conn/ring.h"
+#include "conn/slot.h"
+#include "conn/trace.h"
+#include "conn/uring.h"
+#include "conn/window_2b.h"
+#include "mem/mr.h"
+#include "mem/region.h"
+#include "stats.h"
+
+/* Did the memory of one of a slot's MRs go? */
+static bool memreg_slot_is_stale(const struct memreg_slot *slot)
+{
+	u32 i;
+
+	for (i = 0; i < slot->nr_sges; i++)
+		if (READ_ONCE(slot->sges[i].mr->region->guard.stale))
+			return true;
+	return false;
+}
+
+/* Put the first bytes of a message where the user wanted them. */
+static void memreg_slot_copy_back(const struct memreg_slot *slot, u32 length)
+{
+	const void *from = memreg_slot_buffer(slot);
+	u32 i, left = min(length, slot->bounce);
+
+	for (i = 0; left; i++) {
+		const struct memreg_slot_sge *sge = &slot->sges[i];
+		u32 n = min(left, sge->length);
+
+		memreg_region_write(sge->mr->region, sge->offset, from, n);
+		from += n;
+		left -= n;
+	}
+	memreg_count(slot->queue->ring->mdev, IB_MEMREG_STAT_INLINE_COPIES, 1);
+}
+
+/*
+ * Put the message of a receive, of which we have the first bytes, where it
+ * belongs. Returns whether that is the entry.
+ */
+static bool memreg_slot_deliver(const struct memreg_slot *slot,
+				u32 length, struct ib_memreg_cqe *entry)
+{
+	struct memreg_queue *queue = slot->queue;
+	struct memreg_ring *ring = queue->ring;
+
+	/* Without a buffer there is nothing to put anywhere. */
+	if (!slot->bounce)
+		return false;
+	ib_dma_sync_single_for_cpu(ring->mdev->ibdev,
+				   memreg_slot_buffer_dma(slot), slot->bounce,
+				   DMA_BIDIRECTIONAL);
+	if (length > slot->bounce) {
+		memreg_slot_copy_back(slot, length);
+		return false;
+	}
+	/* In an entry of the larger size it goes on behind the structure. */
+	memcpy((void *)entry + offsetof(struct ib_memreg_cqe, data),
+	       memreg_slot_buffer(slot), length);
+	memreg_count(ring->mdev, IB_MEMREG_STAT_INLINE_RECEIVES, 1);
+	return true;
+}
+
+/* What a successful receive says; returns flags. */
+static u8 memreg_slot_tell_recv(const struct memreg_slot *slot,
+				const struct ib_wc *wc,
+				struct ib_memreg_cqe *entry)
+{
+	u8 flags = 0;
+
+	entry->byte_len = wc->byte_len;
+	if (wc->wc_flags & IB_WC_WITH_IMM) {
+		flags |= IB_MEMREG_CQE_IMM;
+		entry->ex = (__force u32)wc->ex.imm_data;
+	}
+	if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM) {
+		entry->opcode = IB_MEMREG_OP_WRITE_WITH_IMM;
+		return flags;
+	}
+	/* Settling has found the window, or has ended the connection. */
+	if (wc->wc_flags & IB_WC_WITH_INVALIDATE && slot->window_id) {
+		flags |= IB_MEMREG_CQE_INVALIDATED;
+		entry->ex = wc->ex.invalidate_rkey;
+	}
+	if (memreg_slot_deliver(slot, wc->byte_len, entry))
+		flags |= IB_MEMREG_CQE_INLINE;
+	return flags;
+}
+
+/*
+ * Endpoint of a completion, which stays until that is through; only a
+ * successful one is sure to name its QP.
+ */
+static struct memreg_endpoint *memreg_wc_endpoint(struct memreg_queue *queue,
+						  const struct ib_wc *wc)
+{
+	if (queue->ep || wc->status != IB_WC_SUCCESS)
+		return queue->ep;
+	return memreg_queue_find_taker(queue, wc->qp);
+}
+
+/*
+ * A failure ends the connection; not every driver has an event to say so. That
+ * of a receive is one of the peer's request, too.
+ */
+static void memreg_endpoint_failed(const struct memreg_queue *queue,
+				   struct memreg_endpoint *ep, u8 status)
+{
+	if (!ep)
+		return;
+	if (status != IB_WC_WR_FLUSH_ERR && !queue->send)
+		WRITE_ONCE(ep->refused, true);
+	if (status != IB_WC_WR_FLUSH_ERR)
+		WRITE_ONCE(ep->failing, true);
+	memreg_endpoint_close(ep);
+}
+
+/*
+ * Fill in an entry with what became of a slot. The user may write there, too:
+ * nothing is read, but by the tracepoint, which believes whatever it finds.
+ */
+static __always_inline void
+memreg_slot_tell(const struct memreg_slot *slot, const struct ib_wc *wc,
+		 u8 status, struct ib_memreg_cqe *entry)
+{
+	struct memreg_queue *queue = slot->queue;
+	struct memreg_ring *ring = queue->ring;
+	struct memreg_endpoint *ep = memreg_wc_endpoint(queue, wc);
+	u8 flags = 0;
+
+	entry->user_data = slot->user_data;
+	entry->endpoint_data = ep ? READ_ONCE(ep->user_data) ?: ep->obj.id : 0;
+	entry->byte_len = 0;
+	entry->ex = 0;
+	entry->window_id = slot->window_id;
+	entry->opcode = slot->opcode;
+	entry->status = status;
+	if (queue->stale || memreg_slot_is_stale(slot))
+		flags |= IB_MEMREG_CQE_STALE;
+	if (status == IB_WC_SUCCESS && !queue->send)
+		flags |= memreg_slot_tell_recv(slot, wc, entry);
+	else if (status == IB_WC_SUCCESS)
+		entry->byte_len = slot->length;
+	entry->flags = flags;
+	memreg_count(ring->mdev, IB_MEMREG_STAT_WRS_COMPLETED, 1);
+	if (status != IB_WC_SUCCESS) {
+		memreg_count(ring->mdev, IB_MEMREG_STAT_WRS_FAILED, 1);
+		memreg_endpoint_failed(queue, ep, status);
+	}
+	trace_memreg_complete(slot, ep, entry);
+}
+
+/* The same as below, for a slot of a command of io_uring. */
+static noinline bool memreg_slot_end_uring(struct memreg_slot *slot,
+					   const struct ib_wc *wc, int outcome)
+{
+	struct memreg_ring *ring = slot->queue->ring;
+	struct memreg_uring *uring = slot->uring;
+	const struct memreg_endpoint *ep;
+	struct ib_memreg_cqe entry;
+
+	if (outcome >= 0) {
+		memreg_slot_tell(slot, wc, outcome, &entry);
+		memreg_uring_note(uring, &entry);
+		/* Its result has room for an id, whatever the user data is. */
+		ep = memreg_wc_endpoint(slot->queue, wc);
+		uring->endpoint = ep ? ep->obj.id : 0;
+	} else if (slot->queue->stale || memreg_slot_is_stale(slot)) {
+		uring->told.flags |= IB_MEMREG_CQE_STALE;
+	}
+	memreg_slot_release(slot);
+	return memreg_uring_put(uring, ring);
+}
+
+/*
+ * A slot is through: tell of it, if there is an outcome, and let go of what it
+ * keeps. Returns whether an entry of the ring was written.
+ */
+static __always_inline bool memreg_slot_end(struct memreg_slot *slot,
+					    const struct ib_wc *wc,
+					    int outcome)
+{
+	if (slot->uring)
+		return memreg_slot_end_uring(slot, wc, outcome);
+	if (outcome >= 0)
+		memreg_slot_tell(slot, wc, outcome,
+				 memreg_ring_entry(slot->queue->ring));
+	memreg_slot_release(slot);
+	return outcome >= 0;
+}
+
+/* Slots are free again; the last to be so may end the queue. */
+static void memreg_queue_give(struct memreg_queue *queue, u32 count)
+{
+	/* Nobody frees the queue before the ring's lock is let go of. */
+	if (atomic_sub_return(count, &queue->posted))
+		return;
+	/* Atomics that return are full barriers: a waiting step has looked. */
+	if (queue->ep && READ_ONCE(queue->ep->closing.draining))
+		memreg_closing_step(queue->ep);
+}
+
+/* Commands of io_uring are told of when what they had is free again. */
+static void memreg_queue_end_urings(struct memreg_queue *queue)
+{
+	if (unlikely(!list_empty(&queue->ring->ended)))
+		memreg_uring_end_all(queue->ring);
+}
+
+/* What to tell the user of a slot: a status, or -1 for nothing. */
+static int memreg_send_outcome(struct memreg_queue *queue,
+			       const struct memreg_slot *slot, u8 status)
+{
+	/* The first part that fails says why; those behind it are flushed. */
+	if (status != IB_WC_SUCCESS && !queue->failed)
+		queue->failed = status;
+	if (slot->part) {
+		queue->stale |= memreg_slot_is_stale(slot);
+		return -1;
+	}
+	status = queue->failed;
+	queue->failed = 0;
+	return slot->signalled || status ? status : -1;
+}
+
+/* The oldest send completed. Returns whether nothing is told of it. */
+static bool memreg_send_done_one(struct memreg_queue *queue,
+				 struct memreg_slot *slot,
+				 const struct ib_wc *wc)
+{
+	int outcome;
+	bool told;
+
+	/* A completion of another one says that this one succeeded. */
+	outcome = memreg_send_outcome(queue, slot, wc->wr_cqe == &slot->cqe ?
+				      wc->status : IB_WC_SUCCESS);
+	told = memreg_slot_end(slot, wc, outcome);
+	if (!slot->part)
+		queue->stale = false;
+	return !told;
+}
+
+/*
+ * A send completed, and with it all before it: handle up to @max of them, the
+ * oldest first. Returns their number, and in @more whether some are left.
+ */
+static unsigned int memreg_send_done(struct memreg_queue *queue,
+				     struct memreg_slot *last,
+				     const struct ib_wc *wc, unsigned int max,
+				     bool *more)
+{
+	bool marker = last == memreg_queue_marker(queue);
+	u32 untold = 0, count = 0;
+	struct memreg_slot *slot;
+
+	*more = false;
+	/* Behind the marker nothing is submitted any more. */
+	while (count < atomic_read(&queue->posted)) {
+		*more = count == max;
+		if (*more)
+			break;
+		slot = memreg_queue_slot(queue, queue->head);
+		queue->head = memreg_queue_after(queue, queue->head);
+		untold += memreg_send_done_one(queue, slot, wc);
+		count++;
+		if (slot == last)
+			break;
+	}
+	memreg_ring_unclaim(queue->ring, untold);
+	if (marker && !*more)
+		WRITE_ONCE(queue->marked, false);
+	memreg_queue_give(queue, count);
+	memreg_queue_end_urings(queue);
+	return count;
+}
+
+static void memreg_recv_done(struct memreg_queue *queue,
+			     struct memreg_slot *slot, const struct ib_wc *wc)
+{
+	if (!memreg_slot_end(slot, wc, wc->status))
+		memreg_ring_unclaim(queue->ring, 1);
+	llist_add(&slot->node, &queue->free);
+	memreg_queue_give(queue, 1);
+	memreg_queue_end_urings(queue);
+}
+
+/*
+ * Handle a completion, which is settled if it is slow, or up to @max, from 1,
+ * of the slots that it stands for: one may stand for all those of a send queue.
+ * Returns the number of slots that were handled, or 1 if it was none, and in
+ * @more whether this is to be called again.
+ */
+static unsigned int memreg_slot_done(struct memreg_ring *ring,
+				     const struct ib_wc *wc, unsigned int max,
+				     bool *more)
+{
+	struct memreg_slot *slot = memreg_wc_slot(wc);
+	unsigned int n = 1;
+
+	lockdep_assert_held(&ring->lock);
+
+	*more = false;
+	if (slot->queue->send)
+		n = memreg_send_done(slot->queue, slot, wc, max, more);
+	else
+		memreg_recv_done(slot->queue, slot, wc);
+	return max(n, 1U);
+}
+
+/* The peer says that it ended a window. */
+static void memreg_slot_settle_recv(struct memreg_slot *slot,
+				    const struct ib_wc *wc)
+{
+	struct memreg_endpoint *ep = memreg_wc_endpoint(slot->queue, wc);
+
+	if (ep)
+		slot->window_id = memreg_window_remote_invalidate
+					(ep, wc->ex.invalidate_rkey);
+}
+
+/* Do what a slow completion asks for. Context: may sleep. */
+static void memreg_slot_settle(const struct ib_wc *wc)
+{
+	struct memreg_slot *slot = memreg_wc_slot(wc);
+
+	switch (slot->opcode) {
+	case IB_MEMREG_OP_BIND:
+		memreg_window_doomed(slot);
+		break;
+	case IB_MEMREG_OP_INVALIDATE:
+		memreg_window_invalidated(slot, wc->status == IB_WC_SUCCESS);
+		break;
+	default:
+		memreg_slot_settle_recv(slot, wc);
+	}
+}
+
+const struct memreg_slot_ops memreg_slot_ops = {
+	.bound = memreg_window_bound,
+	.settle = memreg_slot_settle,
+	.done = memreg_slot_done,
+};
+
+/*
+ * The end
+ */
+
+/**
+ * memreg_queue_flush_early() - End receives that no QP ever took
+ * @queue: Closed receive queue
+ *
+ * They end as if a QP had flushed them.
+ *
+ * Context: may sleep.
+ */
+void memreg_queue_flush_early(struct memreg_queue *queue)
+{
+	struct llist_node *list = llist_del_all(&queue->early);
+	struct ib_wc wc = { .status = IB_WC_WR_FLUSH_ERR };
+	struct memreg_slot *slot;
+	unsigned int n;
+
+	list = llist_reverse_order(list);
+	do {
+		spin_lock_irq(&queue->ring->lock);
+		for (n = 0; list && n < MEMREG_RING_BUDGET; n++) {
+			slot = llist_entry(list, struct memreg_slot, node);
+			list = list->next;
+			memreg_recv_done(queue, slot, &wc);
+		}
+		memreg_ring_wake(queue->ring);
+		spin_unlock_irq(&queue->ring->lock);
+		cond_resched();
+	} while (list);
+}
+
+/* Let go of windows that an INVALIDATE which never completes has claimed. */
+static void memreg_queue_settle_all(struct memreg_queue *queue)
+{
+	struct memreg_slot *slot;
+	u32 i;
+
+	for (i = 0; i < queue->depth; i++) {
+		slot = memreg_queue_slot(queue, i);
+		if (slot->used && slot->opcode == IB_MEMREG_OP_INVALIDATE)
+			memreg_window_invalidated(slot, false);
+	}
+}
+
+/* Give up some slots. The lock of the ring is held. */
+static void memreg_queue_abandon_some(struct memreg_queue *queue, u32 from,
+				      u32 to)
+{
+	struct ib_wc wc = { .status = IB_WC_WR_FLUSH_ERR };
+	struct memreg_slot *slot;
+	bool more;
+
+	for (; from < to; from++) {
+		slot = memreg_queue_slot(queue, queue->send ? queue->head :
+							      from);
+		if (!slot->used)
+			continue;
+		wc.wr_cqe = &slot->cqe;
+		if (queue->send)
+			memreg_send_done(queue, slot, &wc, 1, &more);
+		else
+			memreg_recv_done(queue, slot, &wc);
+	}
+}
+
+/**
+ * memreg_queue_abandon() - Give up what will never complete
+ * @queue: Closed queue, which is no more for the device
+ *
+ * Context: may sleep.
+ */
+void memreg_queue_abandon(struct memreg_queue *queue)
+{
+	u32 from, to;
+
+	/* A QP that is in no state to flush was not waited for. */
+	memreg_queue_flush_early(queue);
+	memreg_ring_flush(queue->ring);
+	if (queue->send)
+		memreg_queue_settle_all(queue);
+	WRITE_ONCE(queue->marked, false);
+	for (from = 0; from < queue->depth; from = to) {
+		to = min(from + MEMREG_RING_BUDGET, queue->depth);
+		spin_lock_irq(&queue->ring->lock);
+		memreg_queue_abandon_some(queue, from, to);
+		memreg_ring_wake(queue->ring);
+		spin_unlock_irq(&queue->ring->lock);
+		cond_resched();
+	}
+}

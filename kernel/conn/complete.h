@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Completions: what becomes of slots, and what users are told of it.
+ */
+#ifndef _MEMREG_CONN_COMPLETE_H
+#define _MEMREG_CONN_COMPLETE_H
+
+#include "conn/slot.h"
+
+void memreg_queue_flush_early(struct memreg_queue *queue);
+void memreg_queue_abandon(struct memreg_queue *queue);
+extern const struct memreg_slot_ops memreg_slot_ops;
+
+#endif /* _MEMREG_CONN_COMPLETE_H */

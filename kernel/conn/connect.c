@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Connecting to a peer: CONNECT begins it, and the endpoint's worker takes the
+ * steps that handlers of the RDMA CM call for.
+ */
+#include <linux/cred.h>
+#include <linux/uaccess.h>
+#include <rdma/rdma_cm.h>
+
+#include "conn/address.h"
+#include "conn/closer.h"
+#include "conn/connect.h"
+#include "conn/endpoint.h"
+#include "conn/event.h"
+#include "conn/qp.h"
+#include "core.h"
+#include "device.h"
+#include "inject.h"
+#include "mem/domain.h"
+
+/* Milliseconds of an attempt to resolve an address. */
+#define MEMREG_RESOLVE_MS	1000U
+
+/* Milliseconds that connecting may still take, from 1. */
+static unsigned int memreg_endpoint_time_left(const struct memreg_endpoint *ep)
+{
+	long left = ep->connect_until - jiffies;
+
+	return left > 0 ? jiffies_to_msecs(left) : 1;
+}
+
+/*
+ * Resolve the peer's address. The RDMA CM may miss that the answer of a
+ * neighbour it did not know has come, and finds it if asked again: so each
+ * attempt has but a part of the time that there is.
+ */
+static int memreg_endpoint_resolve_addr(struct memreg_endpoint *ep)
+{
+	struct sockaddr_storage dst;
+
+	memreg_addr_to_sockaddr(&ep->peer, &dst);
+	return memreg_inject(MEMREG_INJECT_RESOLVE_ADDR) ?:
+	       rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&dst,
+				 min(memreg_endpoint_time_left(ep),
+				     MEMREG_RESOLVE_MS));
+}
+
+static int memreg_endpoint_addr_resolved(struct memreg_endpoint *ep)
+{
+	const struct cred *cred;
+	int ret;
+
+	if (ep->id->device != ep->file->mdev->ibdev)
+		return -EADDRNOTAVAIL;
+	/* Security modules decide on what the QP may do by who makes it. */
+	cred = override_creds(ep->cred);
+	ret = memreg_endpoint_create_qp(ep, ep->domain);
+	revert_creds(cred);
+	if (!ret)
+		ret = memreg_queues_ready(ep);
+	if (ret)
+		return ret;
+	return memreg_inject(MEMREG_INJECT_RESOLVE_ROUTE) ?:
+	       rdma_resolve_route(ep->id, memreg_endpoint_time_left(ep));
+}
+
+static int memreg_endpoint_route_resolved(struct memreg_endpoint *ep)
+{
+	struct ib_device_attr *attrs = &ep->id->device->attrs;
+	struct rdma_conn_param param = {
+		.private_data = ep->private_data,
+		.private_data_len = ep->private_data_len,
+		.responder_resources = min(MEMREG_RD_ATOM,
+					   attrs->max_qp_rd_atom),
+		.initiator_depth = min(MEMREG_RD_ATOM,
+				       attrs->max_qp_init_rd_atom),
+		.retry_count = 7,
+		.rnr_retry_count = MEMREG_RNR_RETRY,
+	};
+
+	return memreg_inject(MEMREG_INJECT_CONNECT) ?:
+	       rdma_connect_locked(ep->id, &param);
+}
+
+/* Take the next step of connecting that is due. Handler lock. */
+static int memreg_endpoint_next(struct memreg_endpoint *ep)
+{
+	if (test_and_clear_bit(MEMREG_CONNECT_QP, &ep->due))
+		return memreg_endpoint_addr_resolved(ep);
+	if (test_and_clear_bit(MEMREG_CONNECT_ASK, &ep->due))
+		return memreg_endpoint_route_resolved(ep);
+	return time_before(jiffies, ep->connect_until) ? 0 : -ETIMEDOUT;
+}
+
+/*
+ * Go on with connecting. The endpoint's worker calls this when an event or the
+ * timer calls for it.
+ */
+static void memreg_endpoint_go_on(struct memreg_endpoint *ep)
+{
+	int ret = 0;
+
+	if (test_and_clear_bit(MEMREG_CONNECT_RESOLVE, &ep->due))
+		ret = memreg_endpoint_resolve_addr(ep);
+	rdma_lock_handler(ep->id);
+	if (ep->state == IB_MEMREG_ENDPOINT_CONNECTING) {
+		ret = ret ?: memreg_endpoint_next(ep);
+		if (ret)
+			memreg_endpoint_fail(ep, IB_MEMREG_EVENT_ERROR,
+					     memreg_cm_errno(ret));
+	}
+	rdma_unlock_handler(ep->id);
+}
+
+/*
+ * The call
+ */
+
+static int memreg_connect_check(struct memreg_ucmd *ucmd,
+				const struct ib_memreg_connect *cmd)
+{
+	const struct ib_memreg_addr *src = &cmd->src;
+	bool good;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	if (!cmd->timeout_ms || cmd->timeout_ms > IB_MEMREG_TIMEOUT_MAX_MS)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_TIMEOUT);
+	ret = memreg_queues_check(ucmd, &cmd->queues);
+	if (ret)
+		return ret;
+	good = memreg_addr_valid(&cmd->addr) && cmd->addr.port &&
+	       !memreg_addr_any(&cmd->addr);
+	if (src->family)
+		good = good && memreg_addr_valid(src) &&
+		       src->family == cmd->addr.family;
+	else
+		good = good && !memchr_inv(src, 0, sizeof(*src));
+	return good ? 0 :
+		memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ADDRESS);
+}
+
+/* All that can be told to fail before anything begins. */
+static int memreg_connect_prepare(struct memreg_ucmd *ucmd,
+				  struct memreg_endpoint *ep)
+{
+	struct ib_memreg_connect *cmd = ucmd->cmd;
+	struct rdma_cm_id *id;
+	int ret;
+
+	memreg_endpoint_set_state(ep, IB_MEMREG_ENDPOINT_CONNECTING);
+	/* For an end that nobody gives another reason for. */
+	ep->outcome = IB_MEMREG_EVENT_ERROR;
+	ep->status = -ECONNRESET;
+	ep->peer = cmd->addr;
+	ep->cred = get_current_cred();
+	ret = memreg_private_data_get(ucmd, ep->private_data,
+				      cmd->private_data, cmd->private_data_len,
+				      MEMREG_CONNECT_DATA);
+	if (ret)
+		return ret;
+	ep->private_data_len = cmd->private_data_len;
+	ret = memreg_queues_make(ucmd, ep, ep->domain, &cmd->queues);
+	if (ret)
+		return ret;
+	ep->queued = true;
+	ret = memreg_charge(&ep->charge, ucmd->mdev, false);
+	if (ret)
+		return memreg_charge_reason(ucmd, ret);
+	id = memreg_id_create(ucmd->file, memreg_endpoint_handler, ep);
+	if (IS_ERR(id))
+		return PTR_ERR(id);
+	ep->id = id;
+	return cmd->src.family ? memreg_id_bind(ucmd, id, &cmd->src) : 0;
+}
+
+/*
+ * Once this succeeds handlers may be at work, and the id is not to be touched:
+ * the worker destroys it if it is of another device.
+ */
+static int memreg_connect_begin(struct memreg_ucmd *ucmd,
+				struct memreg_endpoint *ep, u32 timeout_ms)
+{
+	int ret;
+
+	ep->connect_until = jiffies + msecs_to_jiffies(timeout_ms);
+	memreg_closing_alarm(ep, ep->connect_until);
+	ret = memreg_endpoint_resolve_addr(ep);
+	return ret ? memreg_fail_address(ucmd, ret) : 0;
+}
+
+/* ioctl(IB_MEMREG_IOC_CONNECT) */
+int memreg_endpoint_connect(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_connect *cmd = ucmd->cmd;
+	struct memreg_domain *domain;
+	struct memreg_endpoint *ep;
+	int ret;
+
+	ret = memreg_connect_check(ucmd, cmd);
+	if (ret)
+		return ret;
+	domain = memreg_domain_get(ucmd, cmd->domain_id);
+	if (IS_ERR(domain))
+		return PTR_ERR(domain);
+	ep = memreg_endpoint_alloc(ucmd->file, GFP_KERNEL_ACCOUNT);
+	if (!ep) {
+		memreg_domain_put(domain);
+		return -ENOMEM;
+	}
+	ep->closing.go_on = memreg_endpoint_go_on;
+	/* The reference is the endpoint's from here on. */
+	ep->domain = domain;
+	ep->grants.domain = domain;
+	atomic_inc(&domain->connections);
+	ret = memreg_connect_prepare(ucmd, ep);
+	if (ret)
+		goto err_abort;
+	cmd->out_endpoint_id = ep->obj.id;
+	ret = memreg_respond(ucmd, sizeof(*cmd));
+	if (ret)
+		goto err_abort;
+	/* The user has the answer: now events may come. */
+	ret = memreg_connect_begin(ucmd, ep, cmd->timeout_ms);
+	complete_all(&ep->begun);
+	if (ret)
+		goto err_abort;
+	memreg_endpoint_publish(ep);
+	return 0;
+
+err_abort:
+	memreg_object_abort(ucmd->file, &ep->obj);
+	memreg_endpoint_ops.destroy(ucmd->file, &ep->obj);
+	return ret;
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What users learn of endpoints: their states, and the events that are read.
+ */
+#include <linux/uio.h>
+
+#include "conn/backlog.h"
+#include "conn/closer.h"
+#include "conn/endpoint.h"
+#include "conn/event.h"
+#include "conn/trace.h"
+#include "core.h"
+#include "stats.h"
+
+/*
+ * Events
+ *
+ * They need no memory of their own: each endpoint has each of them once.
+ */
+
+/**
+ * memreg_event_link() - Let readers find an endpoint that has events
+ * @ep: The endpoint; nothing happens if it has none
+ *
+ * Context: with event_lock held.
+ */
+void memreg_event_link(struct memreg_endpoint *ep)
+{
+	lockdep_assert_held(&ep->file->event_lock);
+
+	if (ep->published && ep->pending && list_empty(&ep->event_node))
+		list_add_tail(&ep->event_node, &ep->file->events);
+}
+
+/**
+ * memreg_event_post() - Let the user read an event
+ * @ep: The endpoint, whose fields that the event reports are complete
+ * @type: enum ib_memreg_event_type
+ */
+void memreg_event_post(struct memreg_endpoint *ep, u32 type)
+{
+	struct memreg_file *file = ep->file;
+
+	spin_lock(&file->event_lock);
+	ep->pending |= BIT(type);
+	memreg_event_link(ep);
+	spin_unlock(&file->event_lock);
+	wake_up(&file->wait);
+}
+
+static bool memreg_event_has_data(struct memreg_endpoint *ep, u32 type)
+{
+	switch (type) {
+	case IB_MEMREG_EVENT_CONNECT_REQUEST:
+	case IB_MEMREG_EVENT_REJECTED:
+		return true;
+	case IB_MEMREG_EVENT_ESTABLISHED:
+		return !ep->listener_id;
+	default:
+		return false;
+	}
+}
+
+/* Called with event_lock held, which keeps a listener that is there. */
+static u64 memreg_event_user_data(const struct memreg_endpoint *ep)
+{
+	if (!ep->user_data && ep->listener)
+		return ep->listener->user_data;
+	return ep->user_data;
+}
+
+static void memreg_event_fill(struct ib_memreg_event *event,
+			      struct memreg_endpoint *ep, u32 type)
+{
+	memset(event, 0, sizeof(*event));
+	event->size = sizeof(*event);
+	event->type = type;
+	event->endpoint_id = ep->obj.id;
+	event->listener_id = ep->listener_id;
+	event->user_data = memreg_event_user_data(ep);
+	event->peer = ep->peer;
+	if (type == IB_MEMREG_EVENT_REJECTED || type == IB_MEMREG_EVENT_ERROR)
+		event->status = ep->status;
+	if (memreg_event_has_data(ep, type)) {
+		event->private_data_len = ep->private_data_len;
+		memcpy(event->private_data, ep->private_data,
+		       ep->private_data_len);
+	}
+}
+
+/* Take the first event that waits. An endpoint's own come in their order. */
+static bool memreg_event_pop(struct memreg_file *file,
+			     struct ib_memreg_event *event)
+{
+	struct memreg_endpoint *ep;
+	u32 type;
+
+	spin_lock(&file->event_lock);
+	ep = list_first_entry_or_null(&file->events, struct memreg_endpoint,
+				      event_node);
+	if (ep) {
+		type = __ffs(ep->pending);
+		memreg_event_fill(event, ep, type);
+		ep->pending &= ~BIT(type);
+		if (!ep->pending)
+			list_del_init(&ep->event_node);
+	}
+	spin_unlock(&file->event_lock);
+	return ep;
+}
+
+/* Nobody got the event after all. It is void if its endpoint went meanwhile. */
+static void memreg_event_put_back(struct memreg_file *file,
+				  const struct ib_memreg_event *event)
+{
+	struct memreg_object *obj;
+
+	obj = memreg_object_get(file, event->endpoint_id,
+				IB_MEMREG_OBJECT_ENDPOINT);
+	if (!obj)
+		return;
+	memreg_event_post(container_of(obj, struct memreg_endpoint, obj),
+			  event->type);
+	memreg_object_put(obj);
+}
+
+/**
+ * memreg_event_read() - Copy events to user space
+ * @file: File, whose lock is held for reading
+ * @to: Where to copy them
+ *
+ * Only whole records are copied, and one that can't be copied is not lost.
+ *
+ * Return: bytes copied; -EINVAL if there is no room for one record; -EAGAIN if
+ * none is there; -EFAULT.
+ */
+ssize_t memreg_event_read(struct memreg_file *file, struct iov_iter *to)
+{
+	struct ib_memreg_event event;
+	ssize_t done = 0;
+
+	if (iov_iter_count(to) < sizeof(event))
+		return -EINVAL;
+	while (iov_iter_count(to) >= sizeof(event)) {
+		if (!memreg_event_pop(file, &event))
+			break;
+		if (!copy_to_iter_full(&event, sizeof(event), to)) {
+			memreg_event_put_back(file, &event);
+			return done ?: -EFAULT;
+		}
+		done += sizeof(event);
+	}
+	return done ?: -EAGAIN;
+}
+
+/*
+ * States
+ */
+
+/**
+ * memreg_endpoint_set_state() - Change an endpoint's state
+ * @ep: The endpoint, whose handlers are locked, but for its first state
+ * @state: enum ib_memreg_endpoint_state
+ */
+void memreg_endpoint_set_state(struct memreg_endpoint *ep, u32 state)
+{
+	WRITE_ONCE(ep->state, state);
+	trace_memreg_endpoint_state(ep);
+}
+
+/**
+ * memreg_endpoint_set_closed() - Make an endpoint CLOSED, and count its outcome
+ * @ep: The endpoint, whose handlers are locked; it may be CLOSED already
+ */
+void memreg_endpoint_set_closed(struct memreg_endpoint *ep)
+{
+	enum ib_memreg_stat_id stat = IB_MEMREG_STAT_ENDPOINTS_FAILED;
+
+	if (ep->state == IB_MEMREG_ENDPOINT_CLOSED)
+		return;
+	if (ep->state == IB_MEMREG_ENDPOINT_CONNECTED)
+		stat = IB_MEMREG_STAT_ENDPOINTS_DISCONNECTED;
+	else if (ep->state == IB_MEMREG_ENDPOINT_REQUESTED ||
+		 ep->outcome == IB_MEMREG_EVENT_REJECTED)
+		stat = IB_MEMREG_STAT_ENDPOINTS_REJECTED;
+	memreg_count(ep->file->mdev, stat, 1);
+	memreg_endpoint_set_state(ep, IB_MEMREG_ENDPOINT_CLOSED);
+}
+
+/**
+ * memreg_endpoint_fail() - The connection that we asked for did not come up
+ * @ep: The endpoint, whose handlers are locked
+ * @outcome: enum ib_memreg_event_type
+ * @status: Goes with it
+ */
+void memreg_endpoint_fail(struct memreg_endpoint *ep, u32 outcome, int status)
+{
+	/* On a connection that is up, or accepted, it is just over. */
+	if (ep->state == IB_MEMREG_ENDPOINT_CONNECTING &&
+	    ep->outcome == IB_MEMREG_EVENT_ERROR) {
+		ep->outcome = outcome;
+		ep->status = status;
+	}
+	memreg_endpoint_close(ep);
+}

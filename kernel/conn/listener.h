@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Listeners, and the requests of peers.
+ */
+#ifndef _MEMREG_CONN_LISTENER_H
+#define _MEMREG_CONN_LISTENER_H
+
+#include "core.h"
+
+int memreg_endpoint_listen(struct memreg_ucmd *ucmd);
+int memreg_endpoint_accept(struct memreg_ucmd *ucmd);
+int memreg_endpoint_reject(struct memreg_ucmd *ucmd);
+int memreg_endpoint_setup(struct memreg_ucmd *ucmd);
+extern const struct memreg_object_ops memreg_listener_ops;
+
+#endif /* _MEMREG_CONN_LISTENER_H */

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The rules of work requests. What a plain one needs is inline.
+ */
+#ifndef _MEMREG_CONN_SUBMIT_WR_H
+#define _MEMREG_CONN_SUBMIT_WR_H
+
+#include <linux/bits.h>
+#include <linux/types.h>
+#include <rdma/ib_verbs.h>
+#include <uapi/rdma/ib_memreg.h>
+
+struct memreg_device;
+struct memreg_queue;
+struct memreg_ucmd;
+
+/* Opcodes that there are rules for. */
+#define MEMREG_OPCODES	(IB_MEMREG_OP_INVALIDATE + 1)
+
+/**
+ * struct memreg_opcode - What an opcode needs
+ * @wr: The device's opcode
+ * @parts: It can go in parts
+ * @part: Opcode of those before the last one
+ * @flags: Flags that make sense with it
+ * @ex: ib_memreg_wr.ex does
+ * @remote: It has an address at the peer
+ * @atomic: It is one of the atomics
+ * @write: It writes to local memory
+ * @window: It is about a window
+ * @plain: It is neither about a window nor one of the atomics
+ */
+struct memreg_opcode {
+	enum ib_wr_opcode wr;
+	bool parts;
+	enum ib_wr_opcode part;
+	u16 flags;
+	bool ex;
+	bool remote;
+	bool atomic;
+	bool write;
+	bool window;
+	bool plain;
+};
+
+extern const struct memreg_opcode memreg_opcodes[MEMREG_OPCODES];
+
+u64 memreg_submit_opcodes(struct memreg_device *mdev);
+bool memreg_submit_writes(u16 opcode);
+int memreg_bad_opcode(struct memreg_ucmd *ucmd, const struct ib_memreg_wr *wr);
+int memreg_bad_flags(struct memreg_ucmd *ucmd, u16 flags);
+int memreg_check_fields(struct memreg_ucmd *ucmd,
+			const struct memreg_queue *queue,
+			const struct ib_memreg_wr *wr,
+			const struct memreg_opcode *op);
+
+/*
+ * Is it about one range, not too long for a message, and all of it 0 but what
+ * any SEND, WRITE, READ or RECV of such has? Most are, and so need not be
+ * looked at field by field.
+ */
+static inline bool memreg_wr_is_plain(const struct ib_memreg_wr *wr,
+				      const struct memreg_opcode *op,
+				      u32 longest)
+{
+	u32 narrow = wr->ex | wr->length | wr->window_id | wr->access |
+		     wr->insert_at | wr->reserved |
+		     (wr->flags & IB_MEMREG_WR_INLINE);
+	u64 wide = wr->sges | wr->compare_add | wr->swap;
+
+	if (!op->remote) {
+		narrow |= wr->rkey;
+		wide |= wr->remote_addr;
+	}
+	return op->plain && wr->num_sge == 1 && !(narrow | wide) &&
+	       wr->sge.length <= longest;
+}
+
+/*
+ * Check a work request, but for its memory and window. @opcodes is what the
+ * device can do, and @longest what it sends in a message at most; @plain says
+ * that there is nothing about it but one range.
+ */
+static inline int memreg_check_wr(struct memreg_ucmd *ucmd, u64 opcodes,
+				  u32 longest,
+				  const struct memreg_queue *queue,
+				  const struct ib_memreg_wr *wr, bool *plain)
+{
+	const struct memreg_opcode *op;
+	u16 flags;
+
+	if (wr->opcode >= MEMREG_OPCODES || !(opcodes & BIT_ULL(wr->opcode)))
+		return memreg_bad_opcode(ucmd, wr);
+	op = &memreg_opcodes[wr->opcode];
+	flags = wr->flags & ~op->flags;
+	if (flags)
+		return memreg_bad_flags(ucmd, flags);
+	/* Any queue takes one SGE. */
+	*plain = memreg_wr_is_plain(wr, op, longest);
+	return *plain ? 0 : memreg_check_fields(ucmd, queue, wr, op);
+}
+
+#endif /* _MEMREG_CONN_SUBMIT_WR_H */

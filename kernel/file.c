@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Open files: their numbers, and their lifetime.
+ */
+#include <linux/err.h>
+#include <linux/mm.h>
+#include <linux/pid.h>
+#include <linux/slab.h>
+
+#include "core.h"
+
+/* All open files, by their numbers, which come back late. */
+static DEFINE_XARRAY_ALLOC1(memreg_files);
+static u32 memreg_next_number;
+
+/**
+ * memreg_file_put() - Let go of a file
+ * @file: The file; freed with its last reference
+ */
+void memreg_file_put(struct memreg_file *file)
+{
+	if (refcount_dec_and_test(&file->refs)) {
+		kvfree(file->scratch);
+		put_pid(file->pid);
+		kfree(file);
+	}
+}
+
+/**
+ * memreg_file_next() - Find an open file by its number
+ * @number: The least number that will do
+ *
+ * Return: the file, to be put, or NULL if there are no more.
+ */
+struct memreg_file *memreg_file_next(u32 number)
+{
+	unsigned long index = number;
+	struct memreg_file *file;
+
+	xa_lock(&memreg_files);
+	file = xa_find(&memreg_files, &index, ULONG_MAX, XA_PRESENT);
+	if (file)
+		refcount_inc(&file->refs);
+	xa_unlock(&memreg_files);
+	return file;
+}
+
+/**
+ * memreg_file_new() - Make a file that is bound to no device yet
+ *
+ * Return: the file; ERR_PTR(-ENOMEM) or ERR_PTR(-EBUSY).
+ */
+struct memreg_file *memreg_file_new(void)
+{
+	struct memreg_file *file;
+	int ret;
+
+	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
+	if (!file)
+		return ERR_PTR(-ENOMEM);
+	init_rwsem(&file->lock);
+	refcount_set(&file->refs, 1);
+	xa_init_flags(&file->objects, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
+	spin_lock_init(&file->grant_lock);
+	spin_lock_init(&file->event_lock);
+	INIT_LIST_HEAD(&file->events);
+	init_waitqueue_head(&file->wait);
+	spin_lock_init(&file->closer.lock);
+	INIT_LIST_HEAD(&file->closer.ready);
+	INIT_LIST_HEAD(&file->device_node);
+
+	ret = xa_alloc_cyclic(&memreg_files, &file->number, file,
+			      xa_limit_31b, &memreg_next_number, GFP_KERNEL);
+	if (ret < 0) {
+		kfree(file);
+		return ERR_PTR(ret);
+	}
+	return file;
+}
+
+/**
+ * memreg_file_hide() - Let memreg_file_next() find a file no more
+ * @file: File that is being closed
+ */
+void memreg_file_hide(struct memreg_file *file)
+{
+	xa_erase(&memreg_files, file->number);
+}

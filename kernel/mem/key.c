@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Keys: what makes them work, and what ends that, in batches.
+ *
+ * A key is made of an FRWR (frwr.c), which is mapped to the key's range and
+ * registered by the domain's queue (regq.c). From memreg_keys_publish() on a
+ * guard finds the key on its region's list, and can have it killed (kill.c) at
+ * any time. An owner that revokes a key, or destroys it, waits for its death
+ * and then lets the FRWR idle, or has it destroyed.
+ */
+#include <linux/sched/signal.h>
+#include <linux/wait_bit.h>
+
+#include "device.h"
+#include "mem/domain.h"
+#include "mem/fastmr.h"
+#include "mem/frwr.h"
+#include "mem/key.h"
+#include "mem/kill.h"
+#include "mem/region.h"
+#include "mem/regq.h"
+#include "mem/trace.h"
+#include "quirks.h"
+#include "stats.h"
+
+/* How often other FRWRs are tried if registering fails. */
+#define MEMREG_REGISTER_ATTEMPTS	3
+
+/* Wait until nobody is killing a key; frwr_lock is let go of meanwhile. */
+static void memreg_key_settle(struct memreg_key *key)
+{
+	spinlock_t *lock = &key->region->mdev->frwr_lock;
+	struct memreg_frwr *frwr = key->frwr;
+
+	lockdep_assert_held(lock);
+
+	while (memreg_frwr_state(frwr) == MEMREG_FRWR_DYING) {
+		spin_unlock(lock);
+		memreg_kill_await(frwr);
+		spin_lock(lock);
+	}
+}
+
+/* Take over an FRWR whose key the caller kills, or has killed, by itself. */
+static void memreg_key_claim(struct memreg_key *key)
+{
+	struct memreg_frwr *frwr = key->frwr;
+
+	lockdep_assert_held(&key->region->mdev->frwr_lock);
+
+	/* A key that could not be killed dies along with its FRWR. */
+	if (frwr->state == MEMREG_FRWR_LIVE ||
+	    frwr->state == MEMREG_FRWR_FAILED) {
+		memreg_frwr_move(frwr, &key->region->frwrs);
+		memreg_count(key->region->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
+	}
+	frwr->state = MEMREG_FRWR_HELD;
+	WRITE_ONCE(frwr->cut, NULL);
+	trace_memreg_key_claim(frwr);
+}
+
+/* Let the FRWR behind a dead key idle. It stays with its region. */
+static void memreg_key_rest(struct memreg_key *key, u64 now)
+{
+	memreg_frwr_rest(key->frwr, now);
+	key->frwr = NULL;
+}
+
+/*
+ * What the device is to allow. The IB specification, 10.6.3.1, has nobody write
+ * from afar who may not write locally. A window's lkey is nobody's.
+ */
+static int memreg_key_access(const struct memreg_key *key)
+{
+	int access = key->access & MEMREG_FRWR_ACCESS;
+
+	if (access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC))
+		access |= IB_ACCESS_LOCAL_WRITE;
+	return access;
+}
+
+/* Point a key's FRWR to its range, and prepare the REG_MR. */
+static int memreg_key_map(struct memreg_key *key)
+{
+	struct memreg_frwr *frwr = key->frwr;
+	struct ib_mr *mr = frwr->fast.mr;
+	int ret;
+
+	if (memreg_frwr_maps(frwr, key)) {
+		key->page_shift = frwr->page_shift;
+	} else {
+		ret = memreg_frwr_map(frwr, key);
+		if (ret)
+			return ret;
+	}
+	mr->iova = key->iova;
+	memreg_fastmr_prepare_reg(&frwr->fast, memreg_key_access(key));
+	key->lkey = mr->lkey;
+	key->rkey = mr->rkey;
+	trace_memreg_frwr_map(frwr, key);
+	return 0;
+}
+
+/* Take and map an FRWR for each of these keys, and put it in a batch. */
+static int memreg_keys_map(struct memreg_domain *domain,
+			   struct memreg_key **keys, unsigned int count,
+			   struct memreg_batch *batch)
+{
+	unsigned int i;
+	int ret;
+
+	memreg_batch_init(batch, domain);
+	ret = memreg_frwr_take(domain, keys, count);
+	for (i = 0; !ret && i < count; i++) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		ret = memreg_key_map(keys[i]);
+		if (!ret)
+			memreg_batch_add(batch, keys[i]->frwr);
+	}
+	return ret;
+}
+
+/* Destroy the FRWR behind a key that is claimed. */
+static void memreg_key_free(struct memreg_key *key)
+{
+	memreg_frwr_destroy(key->frwr);
+	key->frwr = NULL;
+}
+
+/* Destroy the FRWRs that failed, and move their keys to the front. */
+static unsigned int memreg_keys_sort_failed(struct memreg_key **keys,
+					    unsigned int count)
+{
+	unsigned int i, failed = 0;
+
+	for (i = 0; i < count; i++) {
+		if (!keys[i]->frwr->fast.status)
+			continue;
+		memreg_key_destroy(keys[i]);
+		swap(keys[failed], keys[i]);
+		failed++;
+	}
+	return failed;
+}
+
+/* From here on guards know of the keys, unless one of them has struck. */
+static int memreg_keys_publish(struct memreg_domain *domain,
+			       struct memreg_key **keys, unsigned int count)
+{
+	unsigned int i;
+	int ret = 0;
+
+	spin_lock(&domain->mdev->frwr_lock);
+	for (i = 0; i < count; i++)
+		if (keys[i]->region->guard.stale)
+			ret = -ESTALE;
+	for (i = 0; !ret && i < count; i++) {
+		struct memreg_frwr *frwr = keys[i]->frwr;
+
+		frwr->state = MEMREG_FRWR_LIVE;
+		memreg_frwr_move(frwr, &keys[i]->region->live);
+		trace_memreg_key_publish(frwr);
+	}
+	if (!ret)
+		memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_MADE, count);
+	spin_unlock(&domain->mdev->frwr_lock);
+	return ret;
+}
+
+/**
+ * memreg_keys_make() - Make keys, all or none of them
+ * @domain: Domain in which they are to work
+ * @keys: Descriptions of the keys, without FRWRs; the array is reordered
+ * @count: Their number, up to IB_MEMREG_BATCH_MAX
+ *
+ * Context: may sleep.
+ * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if FRWRs can't be had; -EINVAL if the
+ * device can't map a range; -ENETDOWN or -EIO if the queue does not work;
+ * -ESTALE if the memory went in the meantime; -EINTR if the task is killed.
+ */
+int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
+		     unsigned int count)
+{
+	unsigned int attempt, todo = count;
+	struct memreg_batch batch;
+	unsigned int i;
+	int ret;
+
+	for (attempt = 0; attempt < MEMREG_REGISTER_ATTEMPTS; attempt++) {
+		ret = memreg_keys_map(domain, keys, todo, &batch);
+		if (ret)
+			break;
+		ret = memreg_batch_run(&batch);
+		if (!ret)
+			break;
+		todo = memreg_keys_sort_failed(keys, todo);
+		if (ret == -ENETDOWN || ret == -EINTR)
+			break;
+	}
+	if (!ret)
+		ret = memreg_keys_publish(domain, keys, count);
+	if (ret)
+		for (i = 0; i < count; i++)
+			memreg_key_destroy(keys[i]);
+	return ret;
+}
+
+/* Is there nothing wrong with the FRWR of a dead key? */
+static bool memreg_key_reusable(const struct memreg_key *key)
+{
+	return !key->once && key->frwr->fast.mr && !key->frwr->fast.status;
+}
+
+/*
+ * Have the keys of a domain that are LIVE killed, and take over what guards
+ * could not kill. @destroy: The MRs are to go, too.
+ */
+static void memreg_keys_kill(struct memreg_domain *domain,
+			     struct memreg_key **keys, unsigned int count,
+			     bool destroy)
+{
+	unsigned int i;
+
+	spin_lock(&domain->mdev->frwr_lock);
+	for (i = 0; i < count; i++) {
+		struct memreg_frwr *frwr = keys[i]->frwr;
+		enum memreg_frwr_state state = memreg_frwr_state(frwr);
+
+		if (state == MEMREG_FRWR_FAILED)
+			memreg_key_claim(keys[i]);
+		if (state != MEMREG_FRWR_LIVE)
+			continue;
+		WRITE_ONCE(frwr->cut, NULL);
+		if (destroy)
+			memreg_kill_destroy(frwr, true);
+		else
+			memreg_kill_invalidate(frwr);
+	}
+	memreg_kill_flush(domain);
+	spin_unlock(&domain->mdev->frwr_lock);
+}
+
+/* Let the FRWRs behind some dead keys idle, or destroy them. */
+static void memreg_keys_rest(struct memreg_domain *domain,
+			     struct memreg_key **keys, unsigned int count)
+{
+	unsigned int i;
+	u64 now;
+
+	for (i = 0; i < count; i++) {
+		memreg_kill_await(keys[i]->frwr);
+		if (!memreg_key_reusable(keys[i]))
+			memreg_key_free(keys[i]);
+	}
+	now = ktime_get_ns();
+	spin_lock(&domain->mdev->frwr_lock);
+	for (i = 0; i < count; i++)
+		if (keys[i]->frwr)
+			memreg_key_rest(keys[i], now);
+	spin_unlock(&domain->mdev->frwr_lock);
+}
+
+/* Kill keys by work requests; see memreg_keys_revoke_relaxed(). */
+static void memreg_keys_invalidate(struct memreg_domain *domain,
+				   struct memreg_key **keys,
+				   unsigned int count)
+{
+	unsigned int done, n;
+	bool killed = false;
+
+	for (done = 0; done < count; done += n) {
+		n = min(count - done, MEMREG_KILL_BATCH);
+		/* A task that is being killed waits in no line. */
+		killed = killed || memreg_kill_line(domain);
+		memreg_keys_kill(domain, keys + done, n, killed);
+		if (!killed)
+			memreg_kill_leave(domain);
+	}
+	for (done = 0; done < count; done += n) {
+		n = min(count - done, MEMREG_KILL_BATCH);
+		memreg_keys_rest(domain, keys + done, n);
+	}
+	memreg_frwr_reap_later(domain);
+}
+
+/*
+ * Does somebody wait for a key to die who is not its owner? A driver's own key
+ * nobody waits for: its pages are unpinned when it is destroyed.
+ */
+static bool memreg_key_is_watched(const struct memreg_key *key)
+{
+	return key->region->guard.active && !key->frwr->no_inv;
+}
+
+/* Have watched keys destroyed, and take over the others. */
+static void memreg_keys_doom(struct memreg_key **keys, unsigned int count)
+{
+	spinlock_t *lock = &keys[0]->region->mdev->frwr_lock;
+	unsigned int i;
+
+	spin_lock(lock);
+	for (i = 0; i < count; i++) {
+		struct memreg_frwr *frwr = keys[i]->frwr;
+
+		if (!frwr || memreg_frwr_state(frwr) == MEMREG_FRWR_DYING)
+			continue;
+		if (frwr->state != MEMREG_FRWR_LIVE ||
+		    !memreg_key_is_watched(keys[i])) {
+			memreg_key_claim(keys[i]);
+			continue;
+		}
+		WRITE_ONCE(frwr->cut, NULL);
+		memreg_kill_destroy(frwr, true);
+	}
+	spin_unlock(lock);
+}
+
+/**
+ * memreg_keys_destroy() - Kill keys along with their FRWRs
+ * @keys: Keys of one device; nothing happens to those that have no FRWR
+ * @count: Their number
+ *
+ * When this returns, no packet reaches memory through the keys, on any driver.
+ *
+ * Context: may sleep. Never fails.
+ */
+void memreg_keys_destroy(struct memreg_key **keys, unsigned int count)
+{
+	unsigned int i, done, n;
+
+	for (done = 0; done < count; done += n) {
+		n = min(count - done, MEMREG_KILL_BATCH);
+		memreg_keys_doom(keys + done, n);
+	}
+	for (i = 0; i < count; i++) {
+		if (!keys[i]->frwr)
+			continue;
+		memreg_kill_await(keys[i]->frwr);
+		memreg_key_free(keys[i]);
+	}
+}
+
+/**
+ * memreg_keys_revoke() - Kill keys, and wait for packets in flight
+ * @domain: Their domain
+ * @keys: Keys with FRWRs, which they have no more afterwards
+ * @count: Their number
+ *
+ * When this returns, no packet reaches memory through the keys, on any driver.
+ *
+ * Context: may sleep. Never fails.
+ */
+void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
+			unsigned int count)
+{
+	if (domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV)
+		memreg_keys_destroy(keys, count);
+	else
+		memreg_keys_invalidate(domain, keys, count);
+}
+
+/*
+ * Keys that are worth a post and its completion. On rxe that takes a round trip
+ * through a worker, which costs as much as to destroy and allocate two MRs.
+ */
+#define MEMREG_INVALIDATE_MIN	2
+
+/**
+ * memreg_keys_revoke_relaxed() - Kill keys
+ * @domain: Their domain
+ * @keys: Keys with FRWRs, which they have no more afterwards
+ * @count: Their number
+ *
+ * When this returns, the device accepts no packet through the keys. Where
+ * MEMREG_QUIRK_WEAK_INV is, one that was accepted before may still land.
+ *
+ * Context: may sleep. Never fails.
+ */
+void memreg_keys_revoke_relaxed(struct memreg_domain *domain,
+				struct memreg_key **keys, unsigned int count)
+{
+	if (count < MEMREG_INVALIDATE_MIN)
+		memreg_keys_revoke(domain, keys, count);
+	else
+		memreg_keys_invalidate(domain, keys, count);
+}
+
+/**
+ * memreg_key_destroy() - Kill a key along with its FRWR
+ * @key: The same as one of memreg_keys_destroy()
+ *
+ * Context: may sleep. Never fails.
+ */
+void memreg_key_destroy(struct memreg_key *key)
+{
+	memreg_keys_destroy(&key, 1);
+}
+
+/**
+ * memreg_key_prepare() - Make ready a key that an endpoint's queue is to make
+ * @domain: Domain in which it is to work
+ * @key: Description of the key, without an FRWR
+ * @cut: What to queue to have the endpoint end, if the memory goes before the
+ *	work request in the FRWR was done
+ *
+ * From here on guards know of the key. If it can't be posted after all,
+ * memreg_key_destroy() is the way back.
+ *
+ * Context: may sleep.
+ * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if an FRWR can't be had; -EINVAL if
+ * the device can't map the range; -ESTALE if the memory went.
+ */
+int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
+		       struct work_struct *cut)
+{
+	int ret = memreg_frwr_take(domain, &key, 1);
+
+	if (!ret)
+		ret = memreg_key_map(key);
+	if (!ret) {
+		WRITE_ONCE(key->frwr->cut, cut);
+		ret = memreg_keys_publish(domain, &key, 1);
+	}
+	if (ret)
+		memreg_key_destroy(key);
+	return ret;
+}
+
+/**
+ * memreg_key_invalidable() - Can a work request kill a key?
+ * @key: Key with an FRWR
+ *
+ * Context: process, may not sleep.
+ * Return: false if the key's guard could not, so that its MR is no more.
+ */
+bool memreg_key_invalidable(const struct memreg_key *key)
+{
+	struct memreg_device *mdev = key->region->mdev;
+	bool ret;
+
+	spin_lock(&mdev->frwr_lock);
+	/* The worker destroys those that have failed. */
+	ret = !READ_ONCE(key->frwr->fast.status) && key->frwr->fast.mr &&
+	      memreg_frwr_state(key->frwr) != MEMREG_FRWR_FAILED;
+	spin_unlock(&mdev->frwr_lock);
+	return ret;
+}
+
+/**
+ * memreg_key_retire() - Let go of a key that an invalidation has killed
+ * @key: Key with an FRWR, which it has no more afterwards
+ *
+ * Context: may sleep. Never fails, and allocates nothing.
+ */
+void memreg_key_retire(struct memreg_key *key)
+{
+	struct memreg_domain *domain = key->frwr->domain;
+	spinlock_t *lock = &domain->mdev->frwr_lock;
+
+	spin_lock(lock);
+	memreg_key_settle(key);
+	memreg_key_claim(key);
+	if (memreg_key_reusable(key))
+		memreg_key_rest(key, ktime_get_ns());
+	spin_unlock(lock);
+	if (key->frwr)
+		memreg_key_free(key);
+	memreg_frwr_reap_later(domain);
+}
+
+/**
+ * memreg_key_make_single() - Let a driver register memory under a single key
+ * @domain: Domain in which the key is to work
+ * @key: Description of the key; its region has no pages
+ * @addr: Address of the memory in the caller's address space
+ *
+ * Context: may sleep.
+ * Return: 0; -EDQUOT, -ENOMEM, -ESTALE, or what the driver fails with.
+ */
+int memreg_key_make_single(struct memreg_domain *domain,
+			   struct memreg_key *key, u64 addr)
+{
+	int ret = memreg_frwr_take_single(domain, key, addr);
+
+	if (ret)
+		return ret;
+	key->lkey = key->frwr->fast.mr->lkey;
+	key->rkey = key->frwr->fast.mr->rkey;
+	ret = memreg_keys_publish(domain, &key, 1);
+	if (ret)
+		memreg_key_destroy(key);
+	return ret;
+}

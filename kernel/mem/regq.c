@@ -1,0 +1,800 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The registration queue of a domain: an RC QP that is connected to itself and
+ * carries nothing but REG_MR and LOCAL_INV. That way registration depends on no
+ * peer, and no peer's misbehaviour breaks it.
+ *
+ * Normal operation
+ *
+ * memreg_batch_run() posts the work requests of a batch in one go, only the
+ * last of them signalled, and waits until that one completes. An RC send
+ * queue works in order, so the success of the last one is the success of all;
+ * a failure shows as a completion of its own, signalled or not, and so do the
+ * flushes behind it.
+ *
+ * Completions are taken off the queue by whoever comes first: the device's
+ * completion event, by way of an interrupt on the same CPU, as a driver may
+ * call with its own lock held; or the task that waits, which looks once before
+ * it sleeps. Nothing waits for a task to be scheduled but that task: the next
+ * LOCAL_INVs are posted, and dead keys are counted, in the interrupt
+ * (kernel/mem/kill.c).
+ *
+ * Recovery
+ *
+ * One failed work request puts the QP in error, and flushes what was posted
+ * behind it. The first bad completion marks the queue BROKEN, so that nobody
+ * posts any more, and a worker drains the QP, destroys it, ends what did not
+ * end by itself (a post that was taken in part), and connects another one. It
+ * does not reset it, which no other user of ib_core does to RC QPs: irdma's
+ * never work again, bnxt_re's tell again of work requests from before, and
+ * rxe's may be in error again at once. Each FRWR whose work request failed or
+ * was flushed has a status that says so; its owner destroys it, as its state is
+ * unknown (I4), and does the work over with another one. If no QP can be had or
+ * connected (the port has no usable GID any more), the queue is DOWN, and the
+ * next user lets the worker try again.
+ *
+ * Only wr_cqe and status of a failed completion may be relied upon.
+ */
+#include <linux/etherdevice.h>
+#include <linux/slab.h>
+#include <rdma/ib_cache.h>
+
+#include "inject.h"
+#include "mem/domain.h"
+#include "mem/frwr.h"
+#include "mem/regq.h"
+#include "mem/trace.h"
+#include "stats.h"
+
+/* How long a batch may take before the queue is taken for broken. */
+#define MEMREG_BATCH_TIMEOUT	(10 * HZ)
+
+/* Nothing that waits for a rebuild runs on this queue. */
+static struct workqueue_struct *memreg_rebuild_wq;
+
+int __init memreg_regq_module_init(void)
+{
+	memreg_rebuild_wq = alloc_workqueue("memreg_rebuild",
+					    WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	return memreg_rebuild_wq ? 0 : -ENOMEM;
+}
+
+void memreg_regq_module_exit(void)
+{
+	destroy_workqueue(memreg_rebuild_wq);
+}
+
+/*
+ * Connecting the QP to itself
+ */
+
+/* Prefer an address that somebody configured: a default GID that is in use
+ * keeps its slot of the GID table busy after a change of the MAC address.
+ */
+static bool memreg_gid_is_ip(const struct ib_gid_attr *attr)
+{
+	const struct in6_addr *addr = (const struct in6_addr *)attr->gid.raw;
+
+	return attr->gid_type == IB_GID_TYPE_ROCE_UDP_ENCAP &&
+	       !(ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL);
+}
+
+/* Find the GID of a port to connect by. The caller puts what is returned. */
+static const struct ib_gid_attr *memreg_find_gid(struct ib_device *ibdev,
+						 u32 port)
+{
+	const struct ib_gid_attr *attr, *any = NULL;
+	u32 i;
+
+	for (i = 0; i < ibdev->port_data[port].immutable.gid_tbl_len; i++) {
+		attr = rdma_get_gid_attr(ibdev, port, i);
+		if (IS_ERR(attr))
+			continue;
+		if (!rdma_protocol_roce(ibdev, port) ||
+		    memreg_gid_is_ip(attr)) {
+			if (any)
+				rdma_put_gid_attr(any);
+			return attr;
+		}
+		if (any)
+			rdma_put_gid_attr(attr);
+		else
+			any = attr;
+	}
+	return any ?: ERR_PTR(-ENETDOWN);
+}
+
+/* The address vector that leads from a port to the same port. */
+static int memreg_loopback_av(struct ib_device *ibdev, u32 port,
+			      const struct ib_gid_attr *gid,
+			      struct rdma_ah_attr *ah)
+{
+	struct ib_port_attr attr;
+	int ret;
+
+	ah->type = rdma_ah_find_type(ibdev, port);
+	rdma_ah_set_port_num(ah, port);
+	rdma_ah_set_grh(ah, (union ib_gid *)&gid->gid, 0, gid->index, 1, 0);
+	/* ib_modify_qp() resolves it for QPs of user space only. */
+	if (ah->type == RDMA_AH_ATTR_TYPE_ROCE)
+		return rdma_read_gid_l2_fields(gid, NULL, ah->roce.dmac);
+
+	ret = ib_query_port(ibdev, port, &attr);
+	if (ret)
+		return ret;
+	rdma_ah_set_dlid(ah, attr.lid);
+	return 0;
+}
+
+static int memreg_regq_to_init(struct memreg_domain *domain)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_INIT,
+		.port_num = domain->port,
+	};
+
+	return ib_modify_qp(domain->qp, &attr,
+			    IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT |
+			    IB_QP_ACCESS_FLAGS);
+}
+
+static int memreg_regq_try_rtr(struct memreg_domain *domain)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_RTR,
+		.path_mtu = IB_MTU_256,
+		.dest_qp_num = domain->qp->qp_num,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+	};
+	const struct ib_gid_attr *gid;
+	int ret;
+
+	gid = memreg_find_gid(domain->mdev->ibdev, domain->port);
+	if (IS_ERR(gid))
+		return PTR_ERR(gid);
+	ret = memreg_loopback_av(domain->mdev->ibdev, domain->port, gid,
+				 &attr.ah_attr);
+	if (!ret)
+		ret = ib_modify_qp(domain->qp, &attr,
+				   IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU |
+				   IB_QP_DEST_QPN | IB_QP_RQ_PSN |
+				   IB_QP_MAX_DEST_RD_ATOMIC |
+				   IB_QP_MIN_RNR_TIMER);
+	domain->gid = gid->gid;
+	domain->gid_index = gid->index;
+	rdma_put_gid_attr(gid);
+	return ret;
+}
+
+/* How often a GID may go while the queue is being connected by it. */
+#define MEMREG_GID_ATTEMPTS	8
+
+/* What the core says of a GID that is being deleted: there may be others. */
+static bool memreg_gid_went(int err)
+{
+	return err == -ENODATA || err == -ENODEV;
+}
+
+static int memreg_regq_to_rtr(struct memreg_domain *domain)
+{
+	unsigned int attempt = 0;
+	int ret;
+
+	do {
+		ret = memreg_regq_try_rtr(domain);
+	} while (memreg_gid_went(ret) && ++attempt < MEMREG_GID_ATTEMPTS);
+	return memreg_gid_went(ret) ? -ENETDOWN : ret;
+}
+
+static int memreg_regq_to_rts(struct memreg_domain *domain)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_RTS,
+		/* It sends no packets, so there are none to be lost. */
+		.timeout = 0,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.max_rd_atomic = 1,
+	};
+
+	return ib_modify_qp(domain->qp, &attr,
+			    IB_QP_STATE | IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
+			    IB_QP_RNR_RETRY | IB_QP_SQ_PSN |
+			    IB_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int memreg_regq_connect(struct memreg_domain *domain)
+{
+	int ret;
+
+	ret = memreg_inject(MEMREG_INJECT_QUEUE_CONNECT);
+	if (!ret)
+		ret = memreg_regq_to_init(domain);
+	if (!ret)
+		ret = memreg_regq_to_rtr(domain);
+	if (!ret)
+		ret = memreg_regq_to_rts(domain);
+	switch (ret) {
+	case 0:
+	case -ENOMEM:
+	case -ENETDOWN:
+		return ret;
+	case -ENODEV:
+		/* The network device went in the meantime. */
+		return -ENETDOWN;
+	default:
+		return -EIO;
+	}
+}
+
+/*
+ * Running batches
+ */
+
+/* The queue takes no more work until the worker has rebuilt it. */
+static void memreg_regq_break(struct memreg_domain *domain)
+{
+	lockdep_assert_held(&domain->sq_lock);
+
+	if (domain->state != MEMREG_REGQ_READY)
+		return;
+	WRITE_ONCE(domain->state, MEMREG_REGQ_BROKEN);
+	memreg_count(domain->mdev, IB_MEMREG_STAT_QUEUE_BREAKS, 1);
+	trace_memreg_queue_broken(domain);
+	queue_work(memreg_rebuild_wq, &domain->rebuild);
+}
+
+/* All work requests of a batch have ended. */
+static void memreg_batch_end(struct memreg_batch *batch)
+{
+	struct memreg_domain *domain = batch->domain;
+
+	lockdep_assert_held(&domain->sq_lock);
+
+	list_del(&batch->node);
+	batch->ended = true;
+	trace_memreg_batch_end(batch);
+	if (batch->through) {
+		batch->through(batch);
+		return;
+	}
+	domain->sq_free += batch->count;
+	/* A task is in the queue before it checks for room, with the lock. */
+	if (waitqueue_active(&domain->sq_wait))
+		wake_up(&domain->sq_wait);
+	/* The batch is on its stack, and it looks at it under the lock. */
+	wake_up_process(batch->waiter);
+}
+
+/**
+ * memreg_regq_done() - The work request of an FRWR completed
+ * @cq: Completion queue of its domain
+ * @wc: Completion, of the last one of a batch, or of one that failed
+ */
+void memreg_regq_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct memreg_frwr *frwr =
+		container_of(wc->wr_cqe, struct memreg_frwr, fast.cqe);
+	struct memreg_domain *domain = frwr->domain;
+	struct memreg_batch *batch = frwr->batch;
+	unsigned long flags;
+
+	spin_lock_irqsave(&domain->sq_lock, flags);
+	if (wc->status != IB_WC_SUCCESS) {
+		WRITE_ONCE(frwr->fast.status, -EIO);
+		batch->error = -EIO;
+		trace_memreg_frwr_fail(frwr, wc->status);
+		memreg_regq_break(domain);
+	}
+	if (frwr == batch->last && !memreg_inject(MEMREG_INJECT_COMPLETION))
+		memreg_batch_end(batch);
+	spin_unlock_irqrestore(&domain->sq_lock, flags);
+}
+
+/* Take what is in the completion queue, and ask for an event on the next. */
+static void memreg_regq_poll(struct memreg_domain *domain)
+{
+	struct ib_cq *cq = domain->cq;
+	unsigned long flags;
+	struct ib_wc wc;
+
+	spin_lock_irqsave(&domain->cq_lock, flags);
+	do {
+		while (ib_poll_cq(cq, 1, &wc) > 0)
+			wc.wr_cqe->done(cq, &wc);
+	} while (ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
+				  IB_CQ_REPORT_MISSED_EVENTS) > 0);
+	spin_unlock_irqrestore(&domain->cq_lock, flags);
+}
+
+static void memreg_regq_irq(struct irq_work *irq)
+{
+	memreg_regq_poll(container_of(irq, struct memreg_domain, irq));
+}
+
+/*
+ * The completion queue is not empty any more. rxe calls this with the lock held
+ * that polling takes.
+ */
+static void memreg_regq_event(struct ib_cq *cq, void *context)
+{
+	struct memreg_domain *domain = context;
+
+	irq_work_queue(&domain->irq);
+}
+
+/* Nobody knows how far these work requests got. */
+static void memreg_batch_abandon(struct memreg_batch *batch)
+{
+	struct memreg_frwr *frwr;
+
+	for (frwr = batch->first; frwr; frwr = memreg_batch_next(frwr))
+		WRITE_ONCE(frwr->fast.status, -EIO);
+	batch->error = -EIO;
+	memreg_batch_end(batch);
+}
+
+/**
+ * memreg_batch_post_locked() - Post a batch
+ * @batch: Batch for which there is room
+ *
+ * From here on the batch ends by a completion, or by the worker that rebuilds
+ * the queue.
+ *
+ * Context: any, with sq_lock held.
+ */
+void memreg_batch_post_locked(struct memreg_batch *batch)
+{
+	struct memreg_domain *domain = batch->domain;
+	struct ib_send_wr *first = &batch->first->fast.wr.wr;
+	const struct ib_send_wr *bad;
+
+	lockdep_assert_held(&domain->sq_lock);
+
+	list_add_tail(&batch->node, &domain->inflight);
+	batch->posted = jiffies;
+	memreg_count(domain->mdev, IB_MEMREG_STAT_BATCHES, 1);
+	memreg_count(domain->mdev, IB_MEMREG_STAT_WORK_REQUESTS, batch->count);
+	trace_memreg_batch_post(batch);
+	batch->last->fast.wr.wr.send_flags = IB_SEND_SIGNALED;
+	/* What a post took in part has no completion to end it. */
+	if (memreg_inject_post_send(domain->qp, first, &bad))
+		memreg_regq_break(domain);
+}
+
+/* Post a batch if the queue works, and has room for it. */
+static int memreg_batch_try_post(struct memreg_batch *batch)
+{
+	struct memreg_domain *domain = batch->domain;
+
+	lockdep_assert_held(&domain->sq_lock);
+
+	if (domain->state != MEMREG_REGQ_READY)
+		return -EIO;
+	if (domain->sq_free < batch->count)
+		return -EAGAIN;
+	domain->sq_free -= batch->count;
+	memreg_batch_post_locked(batch);
+	return 0;
+}
+
+/**
+ * memreg_regq_kick() - Let the worker try again if the queue is down
+ * @domain: The domain
+ *
+ * Context: any, with sq_lock held.
+ */
+void memreg_regq_kick(struct memreg_domain *domain)
+{
+	lockdep_assert_held(&domain->sq_lock);
+
+	if (domain->state == MEMREG_REGQ_DOWN)
+		queue_work(memreg_rebuild_wq, &domain->rebuild);
+}
+
+/* Let the worker try again if the queue is down; returns its attempts so far */
+static unsigned long memreg_regq_rouse(struct memreg_domain *domain)
+{
+	unsigned long attempts;
+
+	spin_lock_irq(&domain->sq_lock);
+	memreg_regq_kick(domain);
+	attempts = domain->attempts;
+	spin_unlock_irq(&domain->sq_lock);
+	return attempts;
+}
+
+/* Post a batch, or find out that it can't be; false if that is to be awaited */
+static bool memreg_batch_decided(struct memreg_batch *batch,
+				 unsigned long attempts, int *ret)
+{
+	struct memreg_domain *domain = batch->domain;
+
+	spin_lock_irq(&domain->sq_lock);
+	*ret = memreg_batch_try_post(batch);
+	if (domain->state == MEMREG_REGQ_DOWN && domain->attempts != attempts)
+		*ret = -ENETDOWN;
+	spin_unlock_irq(&domain->sq_lock);
+	return !*ret || *ret == -ENETDOWN;
+}
+
+/*
+ * Post a batch as soon as there is room. A task that is being killed doesn't
+ * wait for that: -EINTR.
+ */
+static int memreg_batch_post(struct memreg_batch *batch)
+{
+	struct memreg_domain *domain = batch->domain;
+	unsigned long attempts;
+	int err, ret;
+
+	if (mutex_lock_killable(&domain->sq_mutex))
+		return -EINTR;
+	batch->waiter = current;
+	attempts = memreg_regq_rouse(domain);
+	err = wait_event_killable(domain->sq_wait,
+				  memreg_batch_decided(batch, attempts, &ret));
+	mutex_unlock(&domain->sq_mutex);
+	return err ? -EINTR : ret;
+}
+
+static bool memreg_batch_is_through(struct memreg_batch *batch)
+{
+	unsigned long flags;
+	bool ended;
+
+	spin_lock_irqsave(&batch->domain->sq_lock, flags);
+	ended = batch->ended;
+	spin_unlock_irqrestore(&batch->domain->sq_lock, flags);
+	return ended;
+}
+
+/**
+ * memreg_regq_stall() - Have a queue rebuilt that somebody waited for in vain
+ * @domain: The domain
+ * @patience: Jiffies that a batch may take
+ *
+ * A queue works in order: if its oldest batch is younger than that, it works.
+ *
+ * Context: any.
+ */
+void memreg_regq_stall(struct memreg_domain *domain, unsigned long patience)
+{
+	struct memreg_batch *oldest;
+	unsigned long flags;
+
+	spin_lock_irqsave(&domain->sq_lock, flags);
+	oldest = list_first_entry_or_null(&domain->inflight,
+					  struct memreg_batch, node);
+	if (oldest && time_after_eq(jiffies, oldest->posted + patience))
+		memreg_regq_break(domain);
+	spin_unlock_irqrestore(&domain->sq_lock, flags);
+}
+
+static void memreg_batch_wait(struct memreg_batch *batch)
+{
+	long timeout = MEMREG_BATCH_TIMEOUT;
+
+	/* A device that is fast is done by now. */
+	memreg_regq_poll(batch->domain);
+	for (;;) {
+		set_current_state(TASK_UNINTERRUPTIBLE);
+		if (memreg_batch_is_through(batch))
+			break;
+		timeout = schedule_timeout(timeout);
+		if (!timeout) {
+			memreg_regq_stall(batch->domain,
+					  MEMREG_BATCH_TIMEOUT);
+			timeout = MEMREG_BATCH_TIMEOUT;
+		}
+	}
+	__set_current_state(TASK_RUNNING);
+}
+
+/**
+ * memreg_batch_run() - Run a batch on the registration queue, and wait
+ * @batch: Batch of at most MEMREG_SQ_DEPTH work requests
+ *
+ * Afterwards each FRWR's status is 0 if its work request succeeded; a negative
+ * errno says that it failed, or never got on the queue: -EINTR if the task was
+ * killed while others were served first. They are still in the batch.
+ *
+ * Context: may sleep.
+ * Return: 0, or one of these statuses.
+ */
+int memreg_batch_run(struct memreg_batch *batch)
+{
+	struct memreg_frwr *frwr;
+	int ret;
+
+	if (!batch->count)
+		return 0;
+	ret = memreg_batch_post(batch);
+	if (!ret) {
+		memreg_batch_wait(batch);
+		return batch->error;
+	}
+	for (frwr = batch->first; frwr; frwr = memreg_batch_next(frwr))
+		frwr->fast.status = ret;
+	return ret;
+}
+
+/*
+ * Recovery
+ */
+
+/*
+ * Is the GID that the QP is connected by the one to choose now? If there is
+ * none at all, the QP goes on as it is: local work needs no network.
+ */
+static bool memreg_gid_valid(struct memreg_domain *domain)
+{
+	const struct ib_gid_attr *gid;
+	bool same;
+
+	gid = memreg_find_gid(domain->mdev->ibdev, domain->port);
+	if (IS_ERR(gid))
+		return true;
+	same = gid->index == domain->gid_index &&
+	       !memcmp(&gid->gid, &domain->gid, sizeof(gid->gid));
+	rdma_put_gid_attr(gid);
+	return same;
+}
+
+/* Does the queue need the worker? If so, nobody posts until it is through. */
+static bool memreg_regq_needs_rebuild(struct memreg_domain *domain)
+{
+	bool stale = !memreg_gid_valid(domain);
+	bool ret;
+
+	spin_lock_irq(&domain->sq_lock);
+	if (stale && domain->state == MEMREG_REGQ_READY) {
+		WRITE_ONCE(domain->state, MEMREG_REGQ_BROKEN);
+		memreg_count(domain->mdev, IB_MEMREG_STAT_QUEUE_BREAKS, 1);
+		trace_memreg_queue_broken(domain);
+	}
+	ret = domain->state != MEMREG_REGQ_READY;
+	spin_unlock_irq(&domain->sq_lock);
+	return ret;
+}
+
+/**
+ * struct memreg_drain - A work request behind all others
+ * @cqe: Its completion
+ * @done: It was flushed
+ */
+struct memreg_drain {
+	struct ib_cqe cqe;
+	struct completion done;
+};
+
+/* How often the queue is polled while it is drained, whatever events come. */
+#define MEMREG_DRAIN_POLL	(HZ / 10)
+
+static void memreg_regq_drained(struct ib_cq *cq, struct ib_wc *wc)
+{
+	complete(&container_of(wc->wr_cqe, struct memreg_drain, cqe)->done);
+}
+
+/* As ib_drain_sq(), which leaves the polling to others. */
+static void memreg_regq_drain(struct memreg_domain *domain)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	struct memreg_drain drain = { .cqe.done = memreg_regq_drained };
+	struct ib_rdma_wr wr = {
+		.wr.opcode = IB_WR_RDMA_WRITE,
+		.wr.wr_cqe = &drain.cqe,
+		.wr.send_flags = IB_SEND_SIGNALED,
+	};
+
+	init_completion(&drain.done);
+	/* One that has failed takes nothing in error, or does not go there. */
+	if (ib_modify_qp(domain->qp, &attr, IB_QP_STATE) ||
+	    memreg_inject(MEMREG_INJECT_POST_SEND) ||
+	    ib_post_send(domain->qp, &wr.wr, NULL))
+		return;
+	while (!wait_for_completion_timeout(&drain.done, MEMREG_DRAIN_POLL))
+		memreg_regq_poll(domain);
+}
+
+/* Drivers have many names for having no more of something. */
+static int memreg_regq_errno(int err)
+{
+	return err == -ENOMEM ? -ENOMEM : -ENOSPC;
+}
+
+/* Make the QP and connect it. On failure there is none. */
+static int memreg_regq_begin(struct memreg_domain *domain)
+{
+	struct ib_qp_init_attr attr = {
+		.send_cq = domain->cq,
+		.recv_cq = domain->cq,
+		.cap = {
+			/* One more for memreg_regq_drain(). */
+			.max_send_wr = MEMREG_SQ_DEPTH +
+				       MEMREG_SQ_RESERVE + 1,
+			.max_recv_wr = 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.qp_type = IB_QPT_RC,
+		.port_num = domain->port,
+	};
+	struct ib_qp *qp;
+	int ret;
+
+	ret = memreg_inject(MEMREG_INJECT_QUEUE_CREATE);
+	qp = ret ? ERR_PTR(ret) : ib_create_qp(domain->pd, &attr);
+	if (IS_ERR(qp))
+		return memreg_regq_errno(PTR_ERR(qp));
+	domain->qp = qp;
+	domain->qpn = qp->qp_num;
+	ret = memreg_regq_connect(domain);
+	if (ret) {
+		ib_destroy_qp(qp);
+		domain->qp = NULL;
+	}
+	return ret;
+}
+
+/* Destroy the QP, and end what was posted. Nobody posts any more. */
+static void memreg_regq_end(struct memreg_domain *domain)
+{
+	struct memreg_batch *batch, *next;
+
+	if (!domain->qp)
+		return;
+	memreg_regq_drain(domain);
+	/* Not every driver takes from the CQ what is of a QP that goes. */
+	memreg_regq_poll(domain);
+	ib_destroy_qp(domain->qp);
+	domain->qp = NULL;
+	/*
+	 * From here on nothing completes, and nobody is in the middle of
+	 * polling for it once this poll is through.
+	 */
+	memreg_regq_poll(domain);
+
+	spin_lock_irq(&domain->sq_lock);
+	list_for_each_entry_safe(batch, next, &domain->inflight, node)
+		memreg_batch_abandon(batch);
+	spin_unlock_irq(&domain->sq_lock);
+}
+
+/* Count and trace how rebuilding a queue ended. */
+static void memreg_regq_tell(struct memreg_domain *domain, int err)
+{
+	if (err) {
+		memreg_count(domain->mdev,
+			     IB_MEMREG_STAT_QUEUE_REBUILDS_FAILED, 1);
+		trace_memreg_queue_down(domain);
+	} else {
+		memreg_count(domain->mdev, IB_MEMREG_STAT_QUEUE_REBUILDS, 1);
+		trace_memreg_queue_rebuilt(domain);
+	}
+}
+
+static void memreg_regq_rebuild(struct work_struct *work)
+{
+	struct memreg_domain *domain =
+		container_of(work, struct memreg_domain, rebuild);
+	int ret;
+
+	if (!memreg_regq_needs_rebuild(domain))
+		return;
+	domain->give_up(domain);
+	memreg_regq_end(domain);
+	ret = memreg_regq_begin(domain);
+
+	spin_lock_irq(&domain->sq_lock);
+	WRITE_ONCE(domain->state,
+		   ret ? MEMREG_REGQ_DOWN : MEMREG_REGQ_READY);
+	domain->attempts++;
+	if (!ret)
+		WRITE_ONCE(domain->rebuilt, domain->rebuilt + 1);
+	memreg_regq_tell(domain, ret);
+	spin_unlock_irq(&domain->sq_lock);
+	wake_up_all(&domain->sq_wait);
+}
+
+/*
+ * Making and destroying
+ */
+
+/**
+ * memreg_regq_create() - Make the queue of a domain
+ * @domain: Domain with a PD
+ *
+ * Return: 0; -ENOMEM or -ENOSPC if there is no QP; -ENETDOWN or -EIO if the QP
+ * can't be connected.
+ */
+int memreg_regq_create(struct memreg_domain *domain)
+{
+	struct ib_cq_init_attr attr = {
+		.cqe = MEMREG_SQ_DEPTH + MEMREG_SQ_RESERVE + 2,
+	};
+	int ret;
+
+	attr.comp_vector = raw_smp_processor_id() %
+			   max(domain->mdev->ibdev->num_comp_vectors, 1);
+	domain->cq = ib_create_cq(domain->mdev->ibdev, memreg_regq_event,
+				  NULL, domain, &attr);
+	if (IS_ERR(domain->cq))
+		return memreg_regq_errno(PTR_ERR(domain->cq));
+	/* Ask for the first event. */
+	memreg_regq_poll(domain);
+	ret = memreg_regq_begin(domain);
+	if (ret) {
+		ib_destroy_cq(domain->cq);
+		irq_work_sync(&domain->irq);
+	}
+	return ret;
+}
+
+/**
+ * memreg_regq_destroy() - Destroy the queue of a domain
+ * @domain: Domain whose workers are through
+ */
+void memreg_regq_destroy(struct memreg_domain *domain)
+{
+	/* Nothing is in flight: whoever posts waits for it. */
+	WARN_ON(!list_empty(&domain->inflight));
+	if (domain->qp)
+		ib_destroy_qp(domain->qp);
+	ib_destroy_cq(domain->cq);
+	irq_work_sync(&domain->irq);
+}
+
+/**
+ * memreg_regq_init() - Begin without a queue
+ * @domain: New domain
+ */
+void memreg_regq_init(struct memreg_domain *domain)
+{
+	mutex_init(&domain->sq_mutex);
+	spin_lock_init(&domain->sq_lock);
+	spin_lock_init(&domain->cq_lock);
+	init_irq_work(&domain->irq, memreg_regq_irq);
+	domain->sq_free = MEMREG_SQ_DEPTH;
+	INIT_LIST_HEAD(&domain->inflight);
+	init_waitqueue_head(&domain->sq_wait);
+	INIT_WORK(&domain->rebuild, memreg_regq_rebuild);
+}
+
+/**
+ * memreg_regq_check() - Have a queue looked after whose GID may have gone
+ * @domain: The domain
+ *
+ * Context: any.
+ */
+void memreg_regq_check(struct memreg_domain *domain)
+{
+	queue_work(memreg_rebuild_wq, &domain->rebuild);
+}
+
+/**
+ * memreg_regq_port() - Choose the port of a queue
+ * @ibdev: The device
+ * @wanted: The port that was asked for, or 0
+ *
+ * Return: that port, or the first one that has an address, or the first one;
+ * 0 if there is no such port.
+ */
+u32 memreg_regq_port(struct ib_device *ibdev, u32 wanted)
+{
+	const struct ib_gid_attr *gid;
+	u32 port;
+
+	if (wanted)
+		return rdma_is_port_valid(ibdev, wanted) ? wanted : 0;
+	rdma_for_each_port(ibdev, port) {
+		gid = memreg_find_gid(ibdev, port);
+		if (!IS_ERR(gid)) {
+			rdma_put_gid_attr(gid);
+			return port;
+		}
+	}
+	return rdma_start_port(ibdev);
+}
