@@ -95,6 +95,8 @@ struct memreg_charge {
  * @destroy: Give back all that the object has, and free it. Never fails.
  * @busy: Reason to give when the object has users; NULL: IN_USE
  * @info: Fill in what LIST tells of the object. Called with the xarray's lock.
+ * @depends: Has it references of objects of its own type, so that it is to be
+ *	destroyed before those? Or NULL: never.
  * @grants: The windows that end with the object; endpoints alone have that
  */
 struct memreg_object_ops {
@@ -102,6 +104,7 @@ struct memreg_object_ops {
 	void (*destroy)(struct memreg_file *file, struct memreg_object *obj);
 	u32 (*busy)(const struct memreg_object *obj);
 	void (*info)(struct memreg_object *obj, struct ib_memreg_object *info);
+	bool (*depends)(const struct memreg_object *obj);
 	struct memreg_grants *(*grants)(struct memreg_object *obj);
 };
 
@@ -124,6 +127,8 @@ struct memreg_object {
 int memreg_object_alloc_gfp(struct memreg_file *file, struct memreg_object *obj,
 			    const struct memreg_object_ops *ops, gfp_t gfp);
 void memreg_object_abort(struct memreg_file *file, struct memreg_object *obj);
+int memreg_object_replace(struct memreg_file *file, struct memreg_object *old,
+			  struct memreg_object *obj, u32 *reason);
 void memreg_object_finalize(struct memreg_file *file,
 			    struct memreg_object *obj);
 struct memreg_object *memreg_object_get(struct memreg_file *file, u32 id,

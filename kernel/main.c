@@ -33,6 +33,7 @@
 #include "inject.h"
 #include "kapi/kapi.h"
 #include "list.h"
+#include "mem/compose.h"
 #include "mem/domain.h"
 #include "mem/frwr.h"
 #include "mem/guard.h"
@@ -41,6 +42,7 @@
 #include "mem/mr.h"
 #include "mem/pool.h"
 #include "mem/regq.h"
+#include "mem/rereg.h"
 #include "mem/window.h"
 #include "stats.h"
 #include "trace.h"
@@ -73,6 +75,8 @@ union memreg_cmd {
 	struct ib_memreg_domain_create domain_create;
 	struct ib_memreg_mr_register mr_register;
 	struct ib_memreg_mr_query mr_query;
+	struct ib_memreg_mr_reregister mr_reregister;
+	struct ib_memreg_mr_compose mr_compose;
 	struct ib_memreg_window_alloc window_alloc;
 	struct ib_memreg_window_bind window_bind;
 	struct ib_memreg_window_revoke window_revoke;
@@ -165,6 +169,10 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 		     memreg_submit),
 	MEMREG_IOCTL(IB_MEMREG_IOC_SET_USER_DATA, ib_memreg_set_user_data,
 		     user_data, memreg_endpoint_set_user_data),
+	MEMREG_IOCTL(IB_MEMREG_IOC_MR_REREGISTER, ib_memreg_mr_reregister,
+		     out_kept, memreg_mr_reregister),
+	MEMREG_IOCTL(IB_MEMREG_IOC_MR_COMPOSE, ib_memreg_mr_compose,
+		     out_entries, memreg_mr_compose),
 	MEMREG_IOCTL(IB_MEMREG_IOC_POOL_CREATE, ib_memreg_pool_create,
 		     out_table_size, memreg_pool_create),
 	MEMREG_IOCTL(IB_MEMREG_IOC_POOL_RECYCLE, ib_memreg_pool_recycle,

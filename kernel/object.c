@@ -149,6 +149,48 @@ static bool memreg_object_last(struct memreg_object *obj)
 	return true;
 }
 
+static u32 memreg_object_busy(const struct memreg_object *obj)
+{
+	const struct memreg_object_ops *ops = obj->ops;
+
+	return ops->busy ? ops->busy(obj) : IB_MEMREG_REASON_IN_USE;
+}
+
+/**
+ * memreg_object_replace() - Have an id name another object of its type
+ * @file: File
+ * @old: The object that the id names now, of which the caller has a reference
+ * @obj: The object that it names from here on, complete
+ * @reason: Reason of a failure
+ *
+ * The caller gets a reference of @obj, besides its own, and has to destroy
+ * @old, which nobody else has or finds any more.
+ *
+ * Return: 0, or -EBUSY if @old has users besides the caller.
+ */
+int memreg_object_replace(struct memreg_file *file, struct memreg_object *old,
+			  struct memreg_object *obj, u32 *reason)
+{
+	XA_STATE(xas, &file->objects, old->id);
+
+	obj->id = old->id;
+	obj->type = old->type;
+	obj->ops = old->ops;
+	refcount_set(&obj->users, 2);
+	xa_lock(&file->objects);
+	/* It has one of its own: that is not the last one. */
+	refcount_dec(&old->users);
+	if (!memreg_object_last(old)) {
+		refcount_inc(&old->users);
+		*reason = memreg_object_busy(old);
+		xa_unlock(&file->objects);
+		return -EBUSY;
+	}
+	xas_store(&xas, obj);
+	xa_unlock(&file->objects);
+	return 0;
+}
+
 /**
  * memreg_object_destroy() - Remove an object and give back what it has
  * @file: File
@@ -173,7 +215,7 @@ int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
 	}
 	ops = obj->ops;
 	if (!memreg_object_last(obj)) {
-		*reason = ops->busy ? ops->busy(obj) : IB_MEMREG_REASON_IN_USE;
+		*reason = memreg_object_busy(obj);
 		xa_unlock(&file->objects);
 		return -EBUSY;
 	}
@@ -194,13 +236,20 @@ int memreg_object_destroy_ioctl(struct memreg_ucmd *ucmd)
 	return memreg_object_destroy(ucmd->file, cmd->id, 0, &ucmd->reason);
 }
 
-static void memreg_object_destroy_type(struct memreg_file *file, u32 type)
+static bool memreg_object_depends(const struct memreg_object *obj)
+{
+	return obj->ops->depends && obj->ops->depends(obj);
+}
+
+/* Destroy those that have references of others of their type, or the others. */
+static void memreg_object_destroy_some(struct memreg_file *file, u32 type,
+				       bool depends)
 {
 	struct memreg_object *obj;
 	unsigned long id;
 
 	xa_for_each(&file->objects, id, obj) {
-		if (obj->type != type)
+		if (obj->type != type || memreg_object_depends(obj) != depends)
 			continue;
 		if (WARN_ON(!memreg_object_last(obj)))
 			continue;
@@ -208,6 +257,12 @@ static void memreg_object_destroy_type(struct memreg_file *file, u32 type)
 		obj->ops->destroy(file, obj);
 		cond_resched();
 	}
+}
+
+static void memreg_object_destroy_type(struct memreg_file *file, u32 type)
+{
+	memreg_object_destroy_some(file, type, true);
+	memreg_object_destroy_some(file, type, false);
 }
 
 /**

@@ -9,7 +9,7 @@
 
 #define LENGTH		(4 * PAGE)
 #define BATCH		8
-#define COUNTERS	IB_MEMREG_STAT_RING_FULL
+#define COUNTERS	IB_MEMREG_STAT_MRS_REREGISTERED
 #define NOBODY		65534
 
 /* The counters at one time, by their ids. */

@@ -681,11 +681,12 @@ static void memreg_list_cut(struct memreg_list *list, struct scatterlist *copy)
 {
 	u32 i;
 
-	sg_init_table(copy, list->nents);
 	for (i = 0; i < list->nents; i++) {
+		copy[i] = (struct scatterlist) {};
 		sg_dma_address(&copy[i]) = sg_dma_address(&list->sgl[i]);
 		sg_dma_len(&copy[i]) = sg_dma_len(&list->sgl[i]);
 	}
+	sg_mark_end(&copy[i - 1]);
 	sg_dma_len(&copy[i - 1]) -= list->behind;
 	sg_dma_address(&copy[0]) += list->before;
 	sg_dma_len(&copy[0]) -= list->before;

@@ -52,6 +52,9 @@
  * longer as long as keys die. Somebody else who truncates a file does not, and
  * if that was in vain, waits for no other guard for a while.
  *
+ * An MR can be a leaf of compositions: their keys lead to its pages as well,
+ * and whatever is said here of its keys goes for theirs. See tie.c.
+ *
  * What is not dead then dies a little later: a queue that is stuck is rebuilt,
  * and a worker destroys the MRs. Nor does a guard wait for a queue that is
  * being rebuilt. Until the worker is done the peer may reach the old pages,
@@ -72,6 +75,7 @@
 #include "mem/guard.h"
 #include "mem/kill.h"
 #include "mem/region.h"
+#include "mem/tie.h"
 #include "mem/trace_guard.h"
 #include "stats.h"
 
@@ -119,6 +123,24 @@ static void memreg_guard_mark_stale(struct memreg_region *region)
 		memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_REVOCATIONS,
 			     1);
 	trace_memreg_region_stale(region);
+}
+
+/*
+ * Have all keys to a region killed that is stale, and those of all compositions
+ * that the region is in. Returns whether some of them are yet to die.
+ */
+static bool memreg_guard_kill(struct memreg_region *region)
+{
+	bool dying = memreg_kill_region(region);
+	struct memreg_tie *tie = NULL;
+
+	while ((tie = memreg_tie_next(region, tie))) {
+		spin_lock(&region->mdev->frwr_lock);
+		memreg_guard_mark_stale(tie->whole);
+		spin_unlock(&region->mdev->frwr_lock);
+		dying |= memreg_kill_region(tie->whole);
+	}
+	return dying;
 }
 
 /*
@@ -523,7 +545,7 @@ static void memreg_space_done(struct memreg_space *space,
 	stale = region->guard.stale;
 	spin_unlock(&space->mdev->frwr_lock);
 	if (stale)
-		memreg_kill_region(region);
+		memreg_guard_kill(region);
 	/* Pairs with memreg_space_remove(). */
 	smp_store_release(&space->looking, NULL);
 	/* The waiter is in the queue before it looks. */
@@ -668,7 +690,7 @@ static bool memreg_guard_strike(struct memreg_region *region,
 	else if (verdict == MEMREG_SUSPECT)
 		memreg_guard_mark_suspect(region, range);
 	spin_unlock(&region->mdev->frwr_lock);
-	return verdict == MEMREG_GONE && memreg_kill_region(region);
+	return verdict == MEMREG_GONE && memreg_guard_kill(region);
 }
 
 #ifdef MEMREG_TWO_PASS_NOTIFIERS
@@ -822,6 +844,22 @@ static unsigned long memreg_guard_suspects(struct memreg_region *region)
 	suspects = region->guard.suspects;
 	spin_unlock(&region->mdev->frwr_lock);
 	return suspects;
+}
+
+/**
+ * memreg_guard_succeed() - Go on counting where another region's guard is
+ * @region: Region that takes the place of the other
+ * @old: The other region
+ */
+void memreg_guard_succeed(struct memreg_region *region,
+			  struct memreg_region *old)
+{
+	struct memreg_guard *guard = &region->guard;
+
+	spin_lock(&region->mdev->frwr_lock);
+	WRITE_ONCE(guard->generation,
+		   guard->generation + old->guard.generation);
+	spin_unlock(&region->mdev->frwr_lock);
 }
 
 /* Did nothing happen since? Tells how many suspect events came before. */

@@ -113,6 +113,8 @@ int memreg_guard_init(void);
 void memreg_guard_exit(void);
 int memreg_guard_insert(struct memreg_region *region);
 void memreg_guard_remove(struct memreg_region *region);
+void memreg_guard_succeed(struct memreg_region *region,
+			  struct memreg_region *old);
 int memreg_guard_end(struct memreg_region *region, unsigned long seq);
 void memreg_guard_recheck(struct memreg_region *region);
 

@@ -290,7 +290,8 @@ static void memreg_keys_invalidate(struct memreg_domain *domain,
  */
 static bool memreg_key_is_watched(const struct memreg_key *key)
 {
-	return key->region->guard.active && !key->frwr->no_inv;
+	return (key->region->guard.active || key->region->composition) &&
+	       !key->frwr->no_inv;
 }
 
 /* Have watched keys destroyed, and take over the others. */

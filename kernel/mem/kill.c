@@ -43,6 +43,7 @@
 #include "mem/kill.h"
 #include "mem/region.h"
 #include "mem/regq.h"
+#include "mem/tie.h"
 #include "mem/trace.h"
 #include "mem/trace_guard.h"
 #include "stats.h"
@@ -488,15 +489,12 @@ bool memreg_kill_region(struct memreg_region *region)
 /* FRWRs that are looked at to find the queues that a guard waits for. */
 #define MEMREG_KILL_STALLED	64
 
-/* A queue keeps a guard waiting: others who unmap need not find out as well. */
-static void memreg_kill_stall(struct memreg_region *region)
+static void memreg_kill_stall_own(struct memreg_region *region)
 {
 	unsigned int n = MEMREG_KILL_STALLED;
 	struct memreg_domain *domain = NULL;
 	struct memreg_frwr *frwr;
 
-	memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_TIMEOUTS, 1);
-	trace_memreg_guard_timeout(region);
 	spin_lock(&region->mdev->frwr_lock);
 	hlist_for_each_entry(frwr, &region->frwrs, region_node) {
 		if (!n--)
@@ -508,6 +506,18 @@ static void memreg_kill_stall(struct memreg_region *region)
 		memreg_regq_stall(domain, MEMREG_KILL_STUCK);
 	}
 	spin_unlock(&region->mdev->frwr_lock);
+}
+
+/* A queue keeps a guard waiting: others who unmap need not find out as well. */
+static void memreg_kill_stall(struct memreg_region *region)
+{
+	struct memreg_tie *tie = NULL;
+
+	memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_TIMEOUTS, 1);
+	trace_memreg_guard_timeout(region);
+	memreg_kill_stall_own(region);
+	while ((tie = memreg_tie_next(region, tie)))
+		memreg_kill_stall_own(tie->whole);
 }
 
 /* Does the process whose memory it is take it away, or does it end? */
@@ -536,9 +546,8 @@ static void memreg_kill_note_vain(struct memreg_device *mdev)
 	spin_unlock(&mdev->frwr_lock);
 }
 
-/* Wait until jiffies are so many for keys to die. Returns whether they did. */
-static bool memreg_kill_wait_until(struct memreg_region *region,
-				   unsigned long deadline)
+static bool memreg_kill_wait_own(struct memreg_region *region,
+				 unsigned long deadline)
 {
 	long left = max((long)(deadline - jiffies), 0L);
 
@@ -546,9 +555,33 @@ static bool memreg_kill_wait_until(struct memreg_region *region,
 				      !atomic_read(&region->killing), left);
 }
 
+/* Wait until jiffies are so many for keys to die. Returns whether they did. */
+static bool memreg_kill_wait_until(struct memreg_region *region,
+				   unsigned long deadline)
+{
+	bool dead = memreg_kill_wait_own(region, deadline);
+	struct memreg_tie *tie = NULL;
+
+	while ((tie = memreg_tie_next(region, tie)))
+		dead &= memreg_kill_wait_own(tie->whole, deadline);
+	return dead;
+}
+
+/* Keys that are yet to die */
+static int memreg_kill_dying(struct memreg_region *region)
+{
+	int dying = atomic_read(&region->killing);
+	struct memreg_tie *tie = NULL;
+
+	while ((tie = memreg_tie_next(region, tie)))
+		dying += atomic_read(&tie->whole->killing);
+	return dying;
+}
+
 /**
  * memreg_kill_wait() - Wait in a notifier for the keys to a region to die
- * @region: The region
+ * @region: The region; the keys to compositions that it is in are waited for,
+ *	too
  * @deadline: Jiffies, MEMREG_KILL_TIMEOUT after the notifier's event
  *
  * Context: may sleep, in bounded time.
@@ -561,11 +594,11 @@ void memreg_kill_wait(struct memreg_region *region, unsigned long deadline)
 	if (!own && memreg_kill_gave_up(region->mdev))
 		deadline = jiffies;
 	do {
-		left = atomic_read(&region->killing);
+		left = memreg_kill_dying(region);
 		if (memreg_kill_wait_until(region, deadline))
 			return;
 		deadline = jiffies + MEMREG_KILL_TIMEOUT;
-	} while (own && atomic_read(&region->killing) < left);
+	} while (own && memreg_kill_dying(region) < left);
 	if (!own)
 		memreg_kill_note_vain(region->mdev);
 	memreg_kill_stall(region);

@@ -16,6 +16,7 @@
 
 #include "core.h"
 #include "device.h"
+#include "mem/composition.h"
 #include "mem/domain.h"
 #include "mem/frwr.h"
 #include "mem/guard.h"
@@ -51,7 +52,14 @@ static_assert((int)IB_MEMREG_ACCESS_FLUSH_PERSISTENT ==
 static_assert((int)IB_MEMREG_ACCESS_RELAXED_ORDERING ==
 	      IB_ACCESS_RELAXED_ORDERING);
 
-static int memreg_mr_check_access(struct memreg_ucmd *ucmd, u32 access)
+/**
+ * memreg_mr_check_access() - Check access flags of an MR
+ * @ucmd: Call that has them
+ * @access: The flags
+ *
+ * Return: 0, -EINVAL, or -EOPNOTSUPP if the device can't do it.
+ */
+int memreg_mr_check_access(struct memreg_ucmd *ucmd, u32 access)
 {
 	if (access & ~MEMREG_ACCESS_ALL)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ACCESS);
@@ -126,8 +134,26 @@ static int memreg_mr_check_range(struct memreg_ucmd *ucmd)
 	return 0;
 }
 
-static struct memreg_mr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
-					 struct memreg_domain *domain)
+/**
+ * memreg_mr_check() - Check what an MR is to be, and find its I/O address
+ * @ucmd: Call with a struct ib_memreg_mr_register
+ *
+ * Return: 0, -EINVAL, -EOVERFLOW or -EOPNOTSUPP.
+ */
+int memreg_mr_check(struct memreg_ucmd *ucmd)
+{
+	return memreg_mr_check_flags(ucmd) ?: memreg_mr_check_range(ucmd);
+}
+
+/**
+ * memreg_mr_alloc() - Allocate an MR that has nothing yet
+ * @ucmd: Call with a struct ib_memreg_mr_register that was checked
+ * @domain: Domain of the MR, which takes no reference
+ *
+ * Return: the MR, to be freed by kfree() unless it is made; or NULL.
+ */
+struct memreg_mr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
+				  struct memreg_domain *domain)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 	struct memreg_mr *mr;
@@ -146,6 +172,28 @@ static struct memreg_mr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
 /*
  * Keys of an MR
  */
+
+/* What drivers make of the most bytes under one key. */
+static u64 memreg_mr_span_limit(struct memreg_device *mdev, u64 span)
+{
+	if (mdev->quirks & MEMREG_QUIRK_FLAT_PAGE_LIST)
+		span = min_t(u64, span, MEMREG_FLAT_KEY_SPAN);
+	if (mdev->quirks & MEMREG_QUIRK_SHORT_KEYS)
+		span = min_t(u64, span, SZ_2G);
+	return span;
+}
+
+/**
+ * memreg_mr_page_span() - Bytes under one key of pages of MEMREG_PAGE_SIZE
+ * @mdev: The device
+ *
+ * Return: the most of them, if the first one is at the beginning of a page.
+ */
+u64 memreg_mr_page_span(struct memreg_device *mdev)
+{
+	return memreg_mr_span_limit(mdev, (u64)mdev->max_pages <<
+					  MEMREG_PAGE_SHIFT);
+}
 
 /* Size of the pages and bytes at most under one key. */
 static u64 memreg_mr_key_span(struct memreg_mr *mr, u8 *shift)
@@ -166,13 +214,9 @@ static u64 memreg_mr_key_span(struct memreg_mr *mr, u8 *shift)
 		*shift = memreg_region_page_shift(mr->region, mr->iova, sizes);
 	span = (u64)mdev->max_pages << *shift;
 	if (mdev->quirks & MEMREG_QUIRK_FLAT_PAGE_LIST &&
-	    span > MEMREG_FLAT_KEY_SPAN) {
-		span = MEMREG_FLAT_KEY_SPAN;
+	    span > MEMREG_FLAT_KEY_SPAN)
 		*shift = min_t(u8, *shift, ilog2(MEMREG_FLAT_KEY_SPAN));
-	}
-	if (mdev->quirks & MEMREG_QUIRK_SHORT_KEYS)
-		span = min_t(u64, span, SZ_2G);
-	return span;
+	return memreg_mr_span_limit(mdev, span);
 }
 
 static int memreg_mr_alloc_keys(struct memreg_mr *mr, u32 nkeys)
@@ -194,6 +238,16 @@ static int memreg_mr_divide_pool(struct memreg_mr *mr)
 		return -ENOMEM;
 	for (i = 0; i < mr->nkeys; i++)
 		mr->pool->ops->key(mr, i, &mr->keys[i]);
+	return 0;
+}
+
+static int memreg_mr_divide_composition(struct memreg_mr *mr)
+{
+	u64 span = memreg_mr_page_span(mr->domain->mdev);
+
+	if (memreg_mr_alloc_keys(mr, memreg_composition_nr_keys(mr, span)))
+		return -ENOMEM;
+	memreg_composition_keys(mr, span);
 	return 0;
 }
 
@@ -230,7 +284,13 @@ static int memreg_mr_divide(struct memreg_mr *mr)
 	return 0;
 }
 
-static void memreg_mr_kill_keys(struct memreg_mr *mr)
+/**
+ * memreg_mr_kill_keys() - Kill all keys of an MR
+ * @mr: The MR, which has none afterwards
+ *
+ * Context: may sleep. Never fails.
+ */
+void memreg_mr_kill_keys(struct memreg_mr *mr)
 {
 	struct memreg_key *keys[MEMREG_KILL_BATCH];
 	u32 i, n = 0;
@@ -247,6 +307,15 @@ static void memreg_mr_kill_keys(struct memreg_mr *mr)
 	mr->nkeys = 0;
 }
 
+static int memreg_mr_describe_keys(struct memreg_mr *mr)
+{
+	if (mr->pool)
+		return memreg_mr_divide_pool(mr);
+	if (mr->region->composition)
+		return memreg_mr_divide_composition(mr);
+	return memreg_mr_divide(mr);
+}
+
 /* Make the keys, a batch at a time. */
 static int memreg_mr_make_keys(struct memreg_mr *mr)
 {
@@ -254,7 +323,7 @@ static int memreg_mr_make_keys(struct memreg_mr *mr)
 	u32 done, n, i;
 	int ret;
 
-	ret = mr->pool ? memreg_mr_divide_pool(mr) : memreg_mr_divide(mr);
+	ret = memreg_mr_describe_keys(mr);
 	if (ret)
 		return ret;
 	n = min_t(u32, mr->nkeys, IB_MEMREG_BATCH_MAX);
@@ -307,6 +376,23 @@ int memreg_mr_key_reason(struct memreg_ucmd *ucmd, int err)
 	return err;
 }
 
+/**
+ * memreg_mr_give_keys() - Give an MR the keys that its access asks for
+ * @ucmd: Call that makes it
+ * @mr: MR whose region has its pages
+ *
+ * Return: 0, or what MR_REGISTER fails with for lack of keys.
+ */
+int memreg_mr_give_keys(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+{
+	if (mr->access & IB_MEMREG_ACCESS_FLUSH_PERSISTENT &&
+	    !memreg_region_is_pmem(mr->region))
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_NOT_PMEM);
+	if (!(mr->access & MEMREG_ACCESS_REMOTE))
+		return 0;
+	return memreg_mr_key_reason(ucmd, memreg_mr_make_keys(mr));
+}
+
 /* By keys of our own on pages that we have. */
 static int memreg_mr_make_own(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 {
@@ -316,12 +402,7 @@ static int memreg_mr_make_own(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 	if (ret)
 		return ret;
 	memreg_mr_count_pages(mr);
-	if (mr->access & IB_MEMREG_ACCESS_FLUSH_PERSISTENT &&
-	    !memreg_region_is_pmem(mr->region))
-		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_NOT_PMEM);
-	if (!(mr->access & MEMREG_ACCESS_REMOTE))
-		return 0;
-	return memreg_mr_key_reason(ucmd, memreg_mr_make_keys(mr));
+	return memreg_mr_give_keys(ucmd, mr);
 }
 
 /* By the driver under a single key; it pins, and charges, by itself. */
@@ -378,10 +459,17 @@ static void memreg_mr_release_region(struct memreg_region *region)
 	memreg_region_release(region);
 }
 
-/* Give back what was made of an MR so far. */
-static void memreg_mr_unmake(struct memreg_mr *mr)
+/**
+ * memreg_mr_unmake() - Give back what was made of an MR so far
+ * @mr: The MR, which has nothing but its domain afterwards
+ *
+ * Context: may sleep. Never fails.
+ */
+void memreg_mr_unmake(struct memreg_mr *mr)
 {
 	memreg_mr_kill_keys(mr);
+	if (!mr->region)
+		return;
 	if (mr->single)
 		memreg_count(mr->region->mdev, IB_MEMREG_STAT_PAGES_UNPINNED,
 			     memreg_region_pages(mr->region));
@@ -391,8 +479,21 @@ static void memreg_mr_unmake(struct memreg_mr *mr)
 	mr->region = NULL;
 }
 
+/* The memory object that a call names: by -1 it is the one of an old MR. */
+static struct dma_buf *memreg_mr_dmabuf(struct memreg_ucmd *ucmd,
+					struct memreg_mr *old)
+{
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
+
+	if (!old || cmd->fd != -1)
+		return memreg_memory_get(ucmd, cmd->fd);
+	get_dma_buf(old->region->dmabuf);
+	return old->region->dmabuf;
+}
+
 /* Make the region of an MR, without pages, of what the call names. */
-static int memreg_mr_make_region(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+static int memreg_mr_make_region(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+				 struct memreg_mr *old)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 	bool writable = mr->access & IB_MEMREG_ACCESS_LOCAL_WRITE;
@@ -402,9 +503,13 @@ static int memreg_mr_make_region(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 	if (!(cmd->flags & IB_MEMREG_MR_FD)) {
 		mr->region = memreg_region_new(ucmd, mr->addr, mr->length,
 					       writable);
-		return mr->region ? 0 : -ENOMEM;
+		if (!mr->region)
+			return -ENOMEM;
+		if (old)
+			memreg_region_share(mr->region, old->region);
+		return 0;
 	}
-	dmabuf = memreg_memory_get(ucmd, cmd->fd);
+	dmabuf = memreg_mr_dmabuf(ucmd, old);
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
 	region = memreg_memory_region(ucmd, dmabuf, mr->addr, mr->length,
@@ -417,13 +522,14 @@ static int memreg_mr_make_region(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 }
 
 /* Register while the mapping is watched; -EAGAIN if it changed meanwhile. */
-static int memreg_mr_try_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+static int memreg_mr_try_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+			      struct memreg_mr *old)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 	unsigned long seq;
 	int ret;
 
-	ret = memreg_mr_make_region(ucmd, mr);
+	ret = memreg_mr_make_region(ucmd, mr, old);
 	if (ret)
 		return ret;
 	/* No event takes memory away from who has a descriptor of it. */
@@ -452,13 +558,23 @@ err:
 /* How often registering begins anew if the mapping changes meanwhile. */
 #define MEMREG_MR_ATTEMPTS	8
 
-static int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+/**
+ * memreg_mr_make() - Take the memory of an MR and make its keys
+ * @ucmd: Call with the struct ib_memreg_mr_register that says what it is to be
+ * @mr: The MR, which after a failure has nothing but its domain
+ * @old: MR whose place it takes, and whose pages it may share until it does; or
+ *	NULL
+ *
+ * Return: 0, or what MR_REGISTER fails with.
+ */
+int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+		   struct memreg_mr *old)
 {
 	unsigned int attempt;
 	int ret;
 
 	for (attempt = 0; attempt < MEMREG_MR_ATTEMPTS; attempt++) {
-		ret = memreg_mr_try_make(ucmd, mr);
+		ret = memreg_mr_try_make(ucmd, mr, old);
 		if (ret != -ESTALE)
 			return ret;
 		ucmd->reason = IB_MEMREG_REASON_NONE;
@@ -474,7 +590,37 @@ static void memreg_mr_free_pool(struct memreg_pool *pool)
 		pool->ops->free(pool);
 }
 
-static void memreg_mr_free(struct memreg_mr *mr)
+/**
+ * memreg_mr_make_on() - Make the keys of an MR on a region that is there
+ * @ucmd: Call that asks for it
+ * @mr: The MR, which after a failure has nothing but its domain
+ * @region: Its region from now on, if this succeeds
+ *
+ * Return: 0, or what MR_REGISTER fails with for lack of keys; -ESTALE.
+ */
+int memreg_mr_make_on(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+		      struct memreg_region *region)
+{
+	int ret;
+
+	if (READ_ONCE(region->guard.stale))
+		return memreg_fail(ucmd, -ESTALE, IB_MEMREG_REASON_STALE);
+	mr->region = region;
+	ret = memreg_mr_give_keys(ucmd, mr);
+	if (ret) {
+		memreg_mr_kill_keys(mr);
+		mr->region = NULL;
+	}
+	return ret;
+}
+
+/**
+ * memreg_mr_free() - Destroy an MR that has no id any more
+ * @mr: The MR
+ *
+ * Context: may sleep. Never fails.
+ */
+void memreg_mr_free(struct memreg_mr *mr)
 {
 	if (mr->pool)
 		mr->pool->ops->die(mr->pool);
@@ -484,8 +630,14 @@ static void memreg_mr_free(struct memreg_mr *mr)
 	kfree(mr);
 }
 
-static void memreg_mr_segment(const struct memreg_mr *mr, u32 i,
-			      struct ib_memreg_segment *seg)
+/**
+ * memreg_mr_segment() - Describe a keyed segment
+ * @mr: The MR
+ * @i: Its index
+ * @seg: Filled in
+ */
+void memreg_mr_segment(const struct memreg_mr *mr, u32 i,
+		       struct ib_memreg_segment *seg)
 {
 	const struct memreg_key *key = &mr->keys[i];
 
@@ -527,7 +679,7 @@ static struct memreg_mr *memreg_mr_create(struct memreg_ucmd *ucmd,
 	ret = memreg_object_alloc(ucmd->file, &mr->obj, &memreg_mr_ops);
 	if (ret)
 		goto err_free;
-	ret = memreg_mr_make(ucmd, mr);
+	ret = memreg_mr_make(ucmd, mr, NULL);
 	if (ret)
 		goto err_abort;
 	refcount_inc(&domain->obj.users);
@@ -556,9 +708,7 @@ struct memreg_mr *memreg_mr_begin(struct memreg_ucmd *ucmd,
 	struct memreg_mr *mr;
 	int ret;
 
-	ret = memreg_mr_check_flags(ucmd);
-	if (!ret)
-		ret = memreg_mr_check_range(ucmd);
+	ret = memreg_mr_check(ucmd);
 	if (ret)
 		goto err;
 	domain = memreg_domain_get(ucmd, cmd->domain_id);
@@ -715,8 +865,15 @@ static u32 memreg_mr_busy(const struct memreg_object *obj)
 {
 	const struct memreg_mr *mr = container_of(obj, struct memreg_mr, obj);
 
-	return atomic_read(&mr->windows) ? IB_MEMREG_REASON_WINDOWS_BOUND :
-					   IB_MEMREG_REASON_IN_USE;
+	if (atomic_read(&mr->windows))
+		return IB_MEMREG_REASON_WINDOWS_BOUND;
+	return list_empty(&mr->region->ties) ? IB_MEMREG_REASON_IN_USE :
+					       IB_MEMREG_REASON_COMPOSED;
+}
+
+static bool memreg_mr_depends(const struct memreg_object *obj)
+{
+	return container_of(obj, struct memreg_mr, obj)->region->composition;
 }
 
 const struct memreg_object_ops memreg_mr_ops = {
@@ -724,4 +881,5 @@ const struct memreg_object_ops memreg_mr_ops = {
 	.destroy = memreg_mr_destroy,
 	.info = memreg_mr_info,
 	.busy = memreg_mr_busy,
+	.depends = memreg_mr_depends,
 };

@@ -51,6 +51,21 @@ struct memreg_mr *memreg_mr_begin(struct memreg_ucmd *ucmd,
 void memreg_mr_abort(struct memreg_file *file, struct memreg_mr *mr);
 void memreg_mr_publish(struct memreg_file *file, struct memreg_mr *mr);
 int memreg_mr_key_reason(struct memreg_ucmd *ucmd, int err);
+int memreg_mr_check_access(struct memreg_ucmd *ucmd, u32 access);
+int memreg_mr_check(struct memreg_ucmd *ucmd);
+struct memreg_mr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
+				  struct memreg_domain *domain);
+int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+		   struct memreg_mr *old);
+int memreg_mr_make_on(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+		      struct memreg_region *region);
+int memreg_mr_give_keys(struct memreg_ucmd *ucmd, struct memreg_mr *mr);
+void memreg_mr_kill_keys(struct memreg_mr *mr);
+void memreg_mr_unmake(struct memreg_mr *mr);
+void memreg_mr_free(struct memreg_mr *mr);
+void memreg_mr_segment(const struct memreg_mr *mr, u32 i,
+		       struct ib_memreg_segment *seg);
+u64 memreg_mr_page_span(struct memreg_device *mdev);
 int memreg_mr_register(struct memreg_ucmd *ucmd);
 int memreg_mr_query(struct memreg_ucmd *ucmd);
 extern const struct memreg_object_ops memreg_mr_ops;

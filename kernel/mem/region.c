@@ -65,43 +65,103 @@ static int memreg_user_charge(struct memreg_region *region)
 	/* Scatterlists count in 32 bits. */
 	if (region->npages > UINT_MAX)
 		return -ENOMEM;
-	pinned = atomic64_add_return(region->npages, &region->mm->pinned_vm);
+	region->charged = region->npages - region->nr_foreign;
+	pinned = atomic64_add_return(region->charged, &region->mm->pinned_vm);
 	if (memreg_pinned_too_much(pinned)) {
-		atomic64_sub(region->npages, &region->mm->pinned_vm);
+		atomic64_sub(region->charged, &region->mm->pinned_vm);
+		region->charged = 0;
 		return -ENOMEM;
 	}
-	region->charged = region->npages;
 	return 0;
+}
+
+/* Unpin those of contiguous pages, of which @page is the one at @at. */
+static void memreg_user_unpin_range(struct memreg_region *region,
+				    struct page *page, unsigned long at,
+				    unsigned long from, unsigned long to)
+{
+	if (from < to)
+		unpin_user_page_range_dirty_lock(page + (from - at), to - from,
+						 region->dirty);
 }
 
 static void memreg_user_unpin(struct memreg_region *region)
 {
+	unsigned long first = region->foreign_first;
+	unsigned long last = first + region->nr_foreign;
+	unsigned long at = 0, end;
 	struct scatterlist *sg;
 	unsigned int i;
 
 	for_each_sgtable_sg(&region->sgt.sgt, sg, i) {
-		unpin_user_page_range_dirty_lock(sg_page(sg),
-						 sg->length >> PAGE_SHIFT,
-						 region->writable);
+		if (region->nr_foreign == region->npages)
+			break;
+		end = at + (sg->length >> PAGE_SHIFT);
+		memreg_user_unpin_range(region, sg_page(sg), at, at,
+					min(end, first));
+		memreg_user_unpin_range(region, sg_page(sg), at, max(at, last),
+					end);
+		at = end;
 		cond_resched();
 	}
 	sg_free_append_table(&region->sgt);
+}
+
+/* Find the next pages in the region that has them pinned. */
+static int memreg_user_share(struct memreg_region *region, unsigned long done,
+			     unsigned long max, struct page **pages)
+{
+	unsigned long skip = done - region->foreign_first;
+	struct scatterlist *sg;
+	unsigned long n = 0;
+	unsigned int i;
+
+	max = min(max, region->nr_foreign - skip);
+	skip += region->kin_first;
+	for_each_sgtable_sg(&region->kin->sgt.sgt, sg, i) {
+		unsigned long length = sg->length >> PAGE_SHIFT;
+
+		if (skip >= length) {
+			skip -= length;
+			continue;
+		}
+		for (; skip < length && n < max; skip++)
+			pages[n++] = sg_page(sg) + skip;
+		if (n == max)
+			break;
+		skip = 0;
+	}
+	return n;
+}
+
+static int memreg_user_pin_fast(struct memreg_region *region,
+				unsigned long done, unsigned long max,
+				struct page **pages)
+{
+	unsigned int flags = FOLL_LONGTERM;
+
+	if (region->writable)
+		flags |= FOLL_WRITE;
+	if (region->nr_foreign && done < region->foreign_first)
+		max = min(max, region->foreign_first - done);
+	return pin_user_pages_fast((region->addr & PAGE_MASK) +
+				   (done << PAGE_SHIFT), max, flags, pages);
 }
 
 /* Pin the next pages and append them to the scatterlist. */
 static int memreg_user_pin_some(struct memreg_region *region,
 				unsigned long done, struct page **pages)
 {
-	unsigned int flags = FOLL_LONGTERM;
+	bool foreign = done - region->foreign_first < region->nr_foreign;
 	unsigned long left = region->npages - done;
 	unsigned int max_seg;
 	int n, ret;
 
-	if (region->writable)
-		flags |= FOLL_WRITE;
 	n = min_t(unsigned long, left, PAGE_SIZE / sizeof(*pages));
-	n = pin_user_pages_fast((region->addr & PAGE_MASK) +
-				(done << PAGE_SHIFT), n, flags, pages);
+	if (foreign)
+		n = memreg_user_share(region, done, n, pages);
+	else
+		n = memreg_user_pin_fast(region, done, n, pages);
 	if (n <= 0)
 		return n ?: -EFAULT;
 	max_seg = ib_dma_max_seg_size(region->mdev->ibdev);
@@ -109,11 +169,11 @@ static int memreg_user_pin_some(struct memreg_region *region,
 					       (unsigned long)n << PAGE_SHIFT,
 					       max_seg, left - n,
 					       GFP_KERNEL_ACCOUNT);
-	if (ret) {
+	if (!ret)
+		return n;
+	if (!foreign)
 		unpin_user_pages(pages, n);
-		return ret;
-	}
-	return n;
+	return ret;
 }
 
 static int memreg_user_pin(struct memreg_region *region)
@@ -166,6 +226,7 @@ static void memreg_region_fill(struct memreg_region *region)
 	for_each_sgtable_dma_sg(&region->sgt.sgt, from, i) {
 		u64 length = min_t(u64, sg_dma_len(from) - skip, left);
 
+		to[i] = (struct scatterlist) {};
 		sg_set_page(&to[i], sg_page(from), from->length, skip);
 		sg_dma_address(&to[i]) = sg_dma_address(from) + skip;
 		sg_dma_len(&to[i]) = length;
@@ -174,6 +235,7 @@ static void memreg_region_fill(struct memreg_region *region)
 		left -= length;
 		skip = 0;
 	}
+	sg_mark_end(&to[i - 1]);
 	WARN_ON(left);
 }
 
@@ -188,7 +250,6 @@ static int memreg_region_list(struct memreg_region *region)
 	/* Either is given back by who gives back the mapping. */
 	if (!region->sgl || !region->offsets)
 		return -ENOMEM;
-	sg_init_table(region->sgl, n);
 	region->nents = n;
 	memreg_region_fill(region);
 	return 0;
@@ -247,6 +308,45 @@ static int memreg_pin_error(struct memreg_ucmd *ucmd, int err)
 	}
 }
 
+/*
+ * Is a region known to have the pages of the mapping? Up to all events that had
+ * ended before the caller's own memreg_guard_begin().
+ */
+static bool memreg_region_is_watched(struct memreg_region *region)
+{
+	const struct memreg_guard *guard = &region->guard;
+	bool ret;
+
+	spin_lock(&region->mdev->frwr_lock);
+	ret = guard->active && guard->settled && !guard->stale &&
+	      guard->suspects == guard->cleared;
+	spin_unlock(&region->mdev->frwr_lock);
+	return ret;
+}
+
+/*
+ * Find the pages that another region has pinned already. That region's guard
+ * says that the user's mapping has them still, as the caller's guard is at work
+ * (I2).
+ */
+static void memreg_user_find_shared(struct memreg_region *region)
+{
+	struct memreg_region *kin = region->kin;
+	unsigned long base = region->addr >> PAGE_SHIFT;
+	unsigned long first, end;
+
+	if (!kin || !memreg_region_is_watched(kin))
+		return;
+	first = max(base, (unsigned long)kin->addr >> PAGE_SHIFT);
+	end = min(base + region->npages,
+		  ((unsigned long)kin->addr >> PAGE_SHIFT) + kin->npages);
+	if (first >= end)
+		return;
+	region->foreign_first = first - base;
+	region->nr_foreign = end - first;
+	region->kin_first = first - (kin->addr >> PAGE_SHIFT);
+}
+
 /* Charge and pin what the user has mapped there. */
 static int memreg_user_take(struct memreg_ucmd *ucmd,
 			    struct memreg_region *region)
@@ -255,6 +355,7 @@ static int memreg_user_take(struct memreg_ucmd *ucmd,
 
 	if (!can_do_mlock())
 		return memreg_fail(ucmd, -EPERM, IB_MEMREG_REASON_MEMLOCK);
+	memreg_user_find_shared(region);
 	ret = memreg_user_charge(region);
 	if (ret)
 		return memreg_fail(ucmd, ret, IB_MEMREG_REASON_MEMLOCK);
@@ -298,9 +399,11 @@ struct memreg_region *memreg_region_alloc(struct memreg_device *mdev,
 	region->addr = addr;
 	region->length = length;
 	region->writable = writable;
+	region->dirty = writable;
 	region->undead = atomic_read(&mdev->undead);
 	INIT_HLIST_HEAD(&region->frwrs);
 	INIT_HLIST_HEAD(&region->live);
+	INIT_LIST_HEAD(&region->ties);
 	return region;
 }
 
@@ -351,9 +454,54 @@ int memreg_region_take(struct memreg_ucmd *ucmd, struct memreg_region *region)
 	}
 	region->mapped = true;
 	memreg_count(region->mdev, IB_MEMREG_STAT_PAGES_PINNED,
-		     memreg_region_pages(region));
+		     memreg_region_own_pages(region));
 	trace_memreg_region_pin(region);
 	return 0;
+}
+
+/**
+ * memreg_region_share() - Let a region have pages that another one has pinned
+ * @region: Region of the caller's memory that has no pages yet
+ * @kin: Region of user memory, which stays until memreg_region_inherit() or the
+ *	release of @region
+ *
+ * Which pages that are is found out when @region takes its pages. Until then
+ * and afterwards they are charged to @kin, and @kin unpins them.
+ */
+void memreg_region_share(struct memreg_region *region,
+			 struct memreg_region *kin)
+{
+	if (region->source != kin->source || region->mm != kin->mm ||
+	    !kin->mapped || region->writable > kin->writable)
+		return;
+	region->kin = kin;
+}
+
+/**
+ * memreg_region_inherit() - Take over the pages that a region shares
+ * @region: Region that has its pages; nobody else knows of it
+ *
+ * The other region keeps the rest, and can be released in any context in which
+ * no key to it lives, before or after @region.
+ *
+ * Return: number of system pages that were taken over.
+ */
+unsigned long memreg_region_inherit(struct memreg_region *region)
+{
+	unsigned long n = region->nr_foreign;
+	struct memreg_region *kin = region->kin;
+
+	region->kin = NULL;
+	if (!n)
+		return 0;
+	kin->foreign_first = region->kin_first;
+	kin->nr_foreign = n;
+	kin->charged -= n;
+	region->charged += n;
+	region->nr_foreign = 0;
+	region->foreign_first = 0;
+	region->dirty |= kin->dirty;
+	return n;
 }
 
 /* Could an MR that can't be destroyed reach a region's pages? */
@@ -368,7 +516,7 @@ static void memreg_region_give_back(struct memreg_region *region)
 	memreg_region_unmap(region);
 	region->source->give_back(region);
 	memreg_count(region->mdev, IB_MEMREG_STAT_PAGES_UNPINNED,
-		     memreg_region_pages(region));
+		     memreg_region_own_pages(region));
 	trace_memreg_region_unpin(region);
 }
 
@@ -594,6 +742,8 @@ bool memreg_region_is_pmem(const struct memreg_region *region)
 	struct scatterlist *sg;
 	unsigned int i;
 
+	if (region->source->is_pmem)
+		return region->source->is_pmem(region);
 	for_each_sgtable_sg(&region->sgt.sgt, sg, i)
 		if (region_intersects(sg_phys(sg), sg->length, IORESOURCE_MEM,
 				      IORES_DESC_PERSISTENT_MEMORY) !=
@@ -655,6 +805,10 @@ void memreg_region_write(struct memreg_region *region, u64 offset,
 	struct scatterlist *sg;
 	u64 skip;
 
+	if (region->source && region->source->write) {
+		region->source->write(region, offset, data, length);
+		return;
+	}
 	if (region->sgt.sgt.nents != region->sgt.sgt.orig_nents) {
 		/* The IOMMU has made other entries than there are pages. */
 		sg_pcopy_from_buffer(region->sgt.sgt.sgl,

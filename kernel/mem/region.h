@@ -18,6 +18,7 @@
 
 struct dma_buf;
 struct iov_iter;
+struct memreg_composition;
 struct memreg_device;
 
 /**
@@ -26,11 +27,18 @@ struct memreg_device;
  *	none
  * @give_back: Give the pages back; they are not mapped for DMA any more
  * @release: The region goes, with pages or without: uncharge what is charged
+ * @write: What memreg_region_write() does, if it is not to write to the pages
+ *	of memreg_region.sgl; or NULL
+ * @is_pmem: What memreg_region_is_pmem() returns, if not by the pages of
+ *	memreg_region.sgt; or NULL
  */
 struct memreg_source {
 	int (*take)(struct memreg_ucmd *ucmd, struct memreg_region *region);
 	void (*give_back)(struct memreg_region *region);
 	void (*release)(struct memreg_region *region);
+	void (*write)(struct memreg_region *region, u64 offset,
+		      const void *data, size_t length);
+	bool (*is_pmem)(const struct memreg_region *region);
 };
 
 /**
@@ -43,7 +51,13 @@ struct memreg_source {
  * @length: Bytes
  * @npages: System pages that the region pins
  * @charged: Those of them that are charged to @mm
+ * @foreign_first: First of the pages that another region pins, and that are
+ *	charged there
+ * @nr_foreign: Number of those
+ * @kin: That region, as long as this one may not outlive it; or NULL
+ * @kin_first: Page of @kin that is the one at @foreign_first
  * @writable: They may be written to
+ * @dirty: They may have been written to
  * @mapped: The pages are ours; otherwise a driver pinned them
  * @undead: memreg_device.undead before it had pages
  * @sgt: The pages, whole ones
@@ -54,6 +68,8 @@ struct memreg_source {
  * @live: Those of them whose keys work; frwr_lock
  * @killing: Those that are DYING, and that a guard waits for
  * @draining: Those that are being destroyed, so that it is not released
+ * @ties: Compositions that the region is a leaf of; frwr_lock
+ * @composition: What it is composed of, or NULL
  * @guard: Watches the user's mapping
  */
 struct memreg_region {
@@ -65,7 +81,12 @@ struct memreg_region {
 	u64 length;
 	unsigned long npages;
 	unsigned long charged;
+	unsigned long foreign_first;
+	unsigned long nr_foreign;
+	struct memreg_region *kin;
+	unsigned long kin_first;
 	bool writable;
+	bool dirty;
 	bool mapped;
 	int undead;
 	struct sg_append_table sgt;
@@ -76,6 +97,8 @@ struct memreg_region {
 	struct hlist_head live;
 	atomic_t killing;
 	atomic_t draining;
+	struct list_head ties;
+	struct memreg_composition *composition;
 	struct memreg_guard guard;
 };
 
@@ -83,6 +106,13 @@ struct memreg_region {
 static inline u64 memreg_region_pages(const struct memreg_region *region)
 {
 	return (u64)region->npages << (PAGE_SHIFT - MEMREG_PAGE_SHIFT);
+}
+
+/* Those of them that no other region unpins. */
+static inline u64 memreg_region_own_pages(const struct memreg_region *region)
+{
+	return (u64)(region->npages - region->nr_foreign) <<
+	       (PAGE_SHIFT - MEMREG_PAGE_SHIFT);
 }
 
 /* Does an entry of the list begin at or before a byte, and end behind it? */
@@ -114,6 +144,9 @@ struct memreg_region *memreg_region_alloc(struct memreg_device *mdev,
 					  u64 addr, u64 length, bool writable);
 int memreg_region_take(struct memreg_ucmd *ucmd, struct memreg_region *region);
 void memreg_region_release(struct memreg_region *region);
+void memreg_region_share(struct memreg_region *region,
+			 struct memreg_region *kin);
+unsigned long memreg_region_inherit(struct memreg_region *region);
 struct memreg_region *memreg_region_borrow(struct memreg_ucmd *ucmd,
 					   const struct iov_iter *iter);
 void memreg_region_return(struct memreg_region *region);

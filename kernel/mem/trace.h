@@ -202,6 +202,7 @@ DECLARE_EVENT_CLASS(memreg_mr,
 		     TP_ARGS(mr))
 
 MEMREG_MR_EVENT(mr_register);
+MEMREG_MR_EVENT(mr_reregister);
 MEMREG_MR_EVENT(mr_deregister);
 
 DECLARE_EVENT_CLASS(memreg_window,

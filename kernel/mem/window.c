@@ -27,6 +27,7 @@
 #include "core.h"
 #include "device.h"
 #include "mem/bindings.h"
+#include "mem/composition.h"
 #include "mem/domain.h"
 #include "mem/key.h"
 #include "mem/mr.h"
@@ -474,10 +475,18 @@ int memreg_bind_describe(struct memreg_ucmd *ucmd,
 	if (bind->length > window->max_span)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SPAN);
 
+	if (mr->region->composition &&
+	    !memreg_composition_is_smooth(mr->region, bind->offset,
+					  bind->length))
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_GAPS);
+
 	key->region = mr->region;
 	key->offset = bind->offset;
 	key->length = bind->length;
 	key->iova = mr->iova + bind->offset;
+	if (mr->region->composition)
+		key->iova = memreg_composition_iova(mr->region, bind->offset,
+						    key->iova);
 	key->access = bind->access;
 	/* Drivers look at the last mapping's access when they map. */
 	key->once = bind->access & IB_MEMREG_ACCESS_FLUSH_PERSISTENT;

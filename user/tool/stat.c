@@ -102,6 +102,8 @@ static const struct {
 		"of keys not granted, which ended connections" },
 	[IB_MEMREG_STAT_RING_FULL] = {
 		"ring-full", NULL, "submissions that found no room in a ring" },
+	[IB_MEMREG_STAT_MRS_REREGISTERED] = {
+		"mrs-reregistered", NULL, "MRs given other memory or rights" },
 };
 
 #define NAMES (sizeof(names) / sizeof(names[0]))

@@ -222,8 +222,15 @@
  * @IB_MEMREG_REASON_READ_ONLY: LOCAL_WRITE is asked for, and the descriptor is
  *	not open for writing.
  * @IB_MEMREG_REASON_STRIDE: Buffers of a pool overlap.
- * @IB_MEMREG_REASON_POOL: The MR is no pool, or one whose buffers have no keys.
- * @IB_MEMREG_REASON_TWICE: A buffer is named twice.
+ * @IB_MEMREG_REASON_POOL: The MR is no pool, or one whose buffers have no keys;
+ *	from MR_REREGISTER: it is a pool.
+ * @IB_MEMREG_REASON_TWICE: A buffer is named twice, or a byte of a composition
+ *	that can be written.
+ * @IB_MEMREG_REASON_PROCESS: The memory is that of another process.
+ * @IB_MEMREG_REASON_COMPOSED: The MR is a piece of a composition; from
+ *	MR_REREGISTER also: it is one.
+ * @IB_MEMREG_REASON_GAPS: One key can't span the range of a composition: pieces
+ *	do not begin and end at multiples of 4096 bytes, or they are too many.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE,
@@ -285,7 +292,10 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_READ_ONLY,
 	IB_MEMREG_REASON_STRIDE,
 	IB_MEMREG_REASON_POOL,
-	IB_MEMREG_REASON_TWICE
+	IB_MEMREG_REASON_TWICE,
+	IB_MEMREG_REASON_PROCESS,
+	IB_MEMREG_REASON_COMPOSED,
+	IB_MEMREG_REASON_GAPS
 };
 
 /**
@@ -650,6 +660,187 @@ struct ib_memreg_mr_register {
 #define IB_MEMREG_IOC_MR_REGISTER	_IO(IB_MEMREG_IOC_MAGIC, 0x04)
 
 /**
+ * enum ib_memreg_rereg - What MR_REREGISTER changes
+ * @IB_MEMREG_REREG_TRANSLATION: The memory, and the I/O addresses.
+ * @IB_MEMREG_REREG_DOMAIN: The domain.
+ * @IB_MEMREG_REREG_ACCESS: The access flags.
+ *
+ * The values are those of enum ibv_rereg_mr_flags; see ibv_rereg_mr(3).
+ */
+enum ib_memreg_rereg {
+	IB_MEMREG_REREG_TRANSLATION = 1 << 0,
+	IB_MEMREG_REREG_DOMAIN = 1 << 1,
+	IB_MEMREG_REREG_ACCESS = 1 << 2
+};
+
+/**
+ * struct ib_memreg_mr_reregister - ioctl(IB_MEMREG_IOC_MR_REREGISTER)
+ * @size: sizeof(struct ib_memreg_mr_reregister)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: enum ib_memreg_rereg, one at least
+ * @mr_id: The MR
+ * @domain_id: With DOMAIN: domain in which the keys are to work. Otherwise 0
+ * @access: With ACCESS: enum ib_memreg_access. Otherwise 0
+ * @mr_flags: With TRANSLATION: enum ib_memreg_mr_flags. Otherwise 0
+ * @fd: With IB_MEMREG_MR_FD: descriptor of a memory object. Otherwise 0
+ * @addr: With TRANSLATION: as MR_REGISTER has it. Otherwise 0
+ * @length: With TRANSLATION: bytes, from 1. Otherwise 0
+ * @iova: In: the first I/O address, with IB_MEMREG_MR_IOVA. Out: the first I/O
+ *	address. Without TRANSLATION it stays, unless ZERO_BASED comes or goes.
+ * @out_lkey: Local key of the first segment, or 0
+ * @out_rkey: Remote key of the first segment, or 0 without remote access
+ * @out_segments: Number of keyed segments, as MR_REGISTER has it
+ * @reserved: Must be 0
+ * @out_kept: Pages of 4096 bytes that the MR keeps, and that were not pinned
+ *	anew: all of them if neither the memory changes nor its having to be
+ *	writable; otherwise those that both ranges have, if the memory is the
+ *	caller's, was watched so far, and need not be writable for the first
+ *	time. 0 for memory of a descriptor, of which nothing is pinned
+ *
+ * Change an MR. Its new state is complete before its old keys die, and the id
+ * changes from one to the other in one step: a call that fails leaves the MR as
+ * it was, keys included. When a call that succeeds returns, the old keys are
+ * dead, and pages that the MR has no more are neither pinned nor charged by it;
+ * its keys are new ones in any case. For a moment the pages of both states are
+ * pinned and charged, but for those that are kept.
+ *
+ * What is not changed stays, the flags of MR_REGISTER included. A STALE MR can
+ * be given other memory by TRANSLATION, and is LIVE again then.
+ *
+ * An MR that windows are bound to, or that work requests use, can't be changed.
+ * Nor can a pool.
+ *
+ * Errors: EBUSY; ESTALE (the MR is STALE, and no TRANSLATION is asked for);
+ * EFAULT also: the memory has to be pinned anew, as it was registered under a
+ * single key or is to be writable for the first time, and is another process's;
+ * EINVAL also: a field is given of what is not to change; the MR is a pool; and
+ * as MR_REGISTER.
+ */
+struct ib_memreg_mr_reregister {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 mr_id;
+	__u32 domain_id;
+	__u32 access;
+	__u32 mr_flags;
+	__s32 fd;
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	__aligned_u64 iova;
+	__u32 out_lkey;
+	__u32 out_rkey;
+	__u32 out_segments;
+	__u32 reserved;
+	__aligned_u64 out_kept;
+};
+
+#define IB_MEMREG_IOC_MR_REREGISTER	_IO(IB_MEMREG_IOC_MAGIC, 0x1e)
+
+/** IB_MEMREG_COMPOSE_MAX - most pieces of a composition, and runs of memory */
+#define IB_MEMREG_COMPOSE_MAX	4096
+
+/** IB_MEMREG_PIECE_DIMS - most nested dimensions of a piece */
+#define IB_MEMREG_PIECE_DIMS	4
+
+/**
+ * struct ib_memreg_piece - A part of an MR, or a pattern of parts
+ * @mr_id: The MR, which may be a composition
+ * @dims: Dimensions, up to IB_MEMREG_PIECE_DIMS; 0 is a single block
+ * @offset: First byte of the first block in the MR
+ * @length: Bytes of each block, from 1
+ * @stride: For each dimension, the innermost one first: bytes from the
+ *	beginning of a block, or of a row of the dimension before, to the next.
+ *	Others must be 0.
+ * @count: For each dimension the number of blocks or rows, from 1. Others must
+ *	be 0.
+ *
+ * The blocks follow each other in the composition, those of the innermost
+ * dimension first.
+ */
+struct ib_memreg_piece {
+	__u32 mr_id;
+	__u32 dims;
+	__aligned_u64 offset;
+	__aligned_u64 length;
+	__aligned_u64 stride[IB_MEMREG_PIECE_DIMS];
+	__u32 count[IB_MEMREG_PIECE_DIMS];
+};
+
+/**
+ * enum ib_memreg_compose_flags - Flags of MR_COMPOSE
+ * @IB_MEMREG_COMPOSE_ONE_KEY: All of it is to be under one key, or the call
+ *	fails.
+ * @IB_MEMREG_COMPOSE_IOVA: Take @iova as the first I/O address.
+ */
+enum ib_memreg_compose_flags {
+	IB_MEMREG_COMPOSE_ONE_KEY = 1 << 0,
+	IB_MEMREG_COMPOSE_IOVA = 1 << 1
+};
+
+/**
+ * struct ib_memreg_mr_compose - ioctl(IB_MEMREG_IOC_MR_COMPOSE)
+ * @size: sizeof(struct ib_memreg_mr_compose)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: enum ib_memreg_compose_flags
+ * @domain_id: Domain of the composition, and of the MRs that it is made of
+ * @access: enum ib_memreg_access
+ * @count: Number of @pieces, 1 to IB_MEMREG_COMPOSE_MAX
+ * @out_mr_id: Id of the new MR
+ * @out_index: If a piece is to blame for a failure, its index; otherwise @count
+ * @pieces: Pointer to an array of struct ib_memreg_piece
+ * @iova: In: the first I/O address, with IB_MEMREG_COMPOSE_IOVA; its offset in
+ *	a page of 4096 bytes must be that of the memory of the first piece. Out:
+ *	the first I/O address
+ * @out_length: Bytes of the composition
+ * @out_lkey: Local key of the first segment, or 0
+ * @out_rkey: Remote key of the first segment, or 0 without remote access
+ * @out_segments: Number of keyed segments, or 0 without remote access
+ * @out_entries: Runs of memory, contiguous for the device, that it is made of
+ *
+ * Make an MR of pieces of others, one behind the other. Its memory is theirs:
+ * it pins nothing and charges nothing but the memory of the kernel that lists
+ * it, and work requests and windows name ranges of it as of any MR.
+ *
+ * A key spans the boundary between two pieces only if the one ends and the
+ * other begins at a multiple of 4096 bytes of memory. At each other boundary a
+ * segment ends, and the I/O addresses of the next one begin at the offset in a
+ * page that its memory has. MR_QUERY returns all segments. A window can't span
+ * such a boundary. Work requests of the MR's owner can, on any device.
+ *
+ * MRs that the pieces are of, and those that they are composed of, can't be
+ * deregistered or re-registered for as long as the composition is there; a
+ * composition can, if others are made of it. When the memory of one of them
+ * goes, the composition is STALE as well, and its keys die with the others.
+ *
+ * Remote access and MW_BIND need MW_BIND of each MR, LOCAL_WRITE needs
+ * LOCAL_WRITE. Pieces may overlap if none of it can be written.
+ *
+ * Errors: EINVAL, EOVERFLOW, ENOENT, EACCES, EOPNOTSUPP (an MR is under a
+ * single key of the driver; or one key can't span it), ESTALE, EFAULT
+ * (@pieces), ENOMEM, ENOSPC, EDQUOT, EIO, ENETDOWN, EINTR, ENODEV.
+ */
+struct ib_memreg_mr_compose {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 domain_id;
+	__u32 access;
+	__u32 count;
+	__u32 out_mr_id;
+	__u32 out_index;
+	__aligned_u64 pieces;
+	__aligned_u64 iova;
+	__aligned_u64 out_length;
+	__u32 out_lkey;
+	__u32 out_rkey;
+	__u32 out_segments;
+	__u32 out_entries;
+};
+
+#define IB_MEMREG_IOC_MR_COMPOSE	_IO(IB_MEMREG_IOC_MAGIC, 0x1f)
+
+/**
  * struct ib_memreg_segment - A part of an MR under one key
  * @iova: First I/O address
  * @length: Bytes
@@ -698,7 +889,8 @@ enum ib_memreg_mr_state {
  * @out_pinned: Pages of 4096 bytes pinned and charged
  * @out_windows: Windows bound to it now
  * @reserved: Must be 0
- * @out_generation: Times that the memory went: 0 while it is LIVE
+ * @out_generation: Times that the memory went: 0 if it never did, and at least
+ *	1 while it is not LIVE
  * @out_suspects: Events that looked as if the memory might have gone, and were
  *	looked into
  *
@@ -1351,6 +1543,7 @@ struct ib_memreg_list {
  * @IB_MEMREG_STAT_BOGUS_INVALIDATIONS: Invalidations by peers of keys that they
  *	had not been granted, each of which ended a connection.
  * @IB_MEMREG_STAT_RING_FULL: Submissions that failed as a ring had no room.
+ * @IB_MEMREG_STAT_MRS_REREGISTERED: MRs changed by MR_REREGISTER.
  *
  * None of them ever decreases.
  */
@@ -1394,7 +1587,8 @@ enum ib_memreg_stat_id {
 	IB_MEMREG_STAT_INLINE_COPIES,
 	IB_MEMREG_STAT_REMOTE_INVALIDATIONS,
 	IB_MEMREG_STAT_BOGUS_INVALIDATIONS,
-	IB_MEMREG_STAT_RING_FULL
+	IB_MEMREG_STAT_RING_FULL,
+	IB_MEMREG_STAT_MRS_REREGISTERED
 };
 
 /**

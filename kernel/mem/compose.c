@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * MR_COMPOSE: MRs whose memory is that of pieces of other MRs, in any order.
+ *
+ * Pieces of a composition are replaced by the parts of leaves that they are
+ * made of, so that compositions of compositions cost the same, and have no life
+ * in common. What a composition is made of, and how its keys live and die, is
+ * in composition.c.
+ */
+#include <linux/mm.h>
+#include <linux/overflow.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include "core.h"
+#include "device.h"
+#include "mem/compose.h"
+#include "mem/composition.h"
+#include "mem/domain.h"
+#include "mem/mr.h"
+#include "mem/region.h"
+
+/*
+ * Pieces
+ */
+
+/**
+ * struct memreg_composing - A composition that is being made
+ * @ucmd: The call
+ * @domain: Domain of all MRs
+ * @access: Access flags
+ * @pieces: As the caller gave them
+ * @mrs: Their MRs, with references
+ * @parts: Room for the parts
+ * @nr_parts: Number of those that there are
+ * @length: Bytes of those
+ */
+struct memreg_composing {
+	struct memreg_ucmd *ucmd;
+	struct memreg_domain *domain;
+	u32 access;
+	struct ib_memreg_piece *pieces;
+	struct memreg_mr **mrs;
+	struct memreg_part *parts;
+	u32 nr_parts;
+	u64 length;
+};
+
+static int memreg_part_add(struct memreg_composing *c, struct memreg_mr *leaf,
+			   u64 from, u64 length)
+{
+	struct memreg_part *part = &c->parts[c->nr_parts];
+
+	if (c->nr_parts == IB_MEMREG_COMPOSE_MAX)
+		return memreg_fail(c->ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	part->leaf = leaf;
+	part->from = from;
+	part->offset = c->length;
+	part->length = length;
+	if (check_add_overflow(c->length, length, &c->length))
+		return memreg_fail(c->ucmd, -EOVERFLOW, IB_MEMREG_REASON_WRAPS);
+	c->nr_parts++;
+	return 0;
+}
+
+/* Add a range of an MR, or of the leaves that it is composed of. */
+static int memreg_range_add(struct memreg_composing *c, struct memreg_mr *mr,
+			    u64 offset, u64 length)
+{
+	const struct memreg_composition *comp = mr->region->composition;
+	const struct memreg_part *part;
+	u64 skip, n;
+	int ret = 0;
+	u32 i;
+
+	if (!comp)
+		return memreg_part_add(c, mr, offset, length);
+	for (i = memreg_composition_find(comp, offset); length && !ret; i++) {
+		part = &comp->parts[i];
+		skip = offset - part->offset;
+		n = min(part->length - skip, length);
+		ret = memreg_part_add(c, part->leaf, part->from + skip, n);
+		offset += n;
+		length -= n;
+	}
+	return ret;
+}
+
+/* The last byte of a piece must be in its MR, whatever is multiplied. */
+static int memreg_piece_check(struct memreg_composing *c,
+			      const struct ib_memreg_piece *piece,
+			      const struct memreg_mr *mr)
+{
+	u64 end, span;
+	u32 d;
+
+	if (piece->dims > IB_MEMREG_PIECE_DIMS)
+		return memreg_fail(c->ucmd, -EINVAL, IB_MEMREG_REASON_STRIDE);
+	if (!piece->length)
+		return memreg_fail(c->ucmd, -EINVAL,
+				   IB_MEMREG_REASON_ZERO_LENGTH);
+	if (check_add_overflow(piece->offset, piece->length, &end))
+		return memreg_fail(c->ucmd, -EOVERFLOW, IB_MEMREG_REASON_WRAPS);
+	for (d = 0; d < IB_MEMREG_PIECE_DIMS; d++) {
+		if (d >= piece->dims && !piece->count[d] && !piece->stride[d])
+			continue;
+		if (d >= piece->dims)
+			return memreg_fail(c->ucmd, -EINVAL,
+					   IB_MEMREG_REASON_RESERVED);
+		if (!piece->count[d])
+			return memreg_fail(c->ucmd, -EINVAL,
+					   IB_MEMREG_REASON_COUNT);
+		if (check_mul_overflow(piece->stride[d],
+				       (u64)piece->count[d] - 1, &span) ||
+		    check_add_overflow(end, span, &end))
+			return memreg_fail(c->ucmd, -EOVERFLOW,
+					   IB_MEMREG_REASON_WRAPS);
+	}
+	return end > mr->length ?
+	       memreg_fail(c->ucmd, -EINVAL, IB_MEMREG_REASON_RANGE) : 0;
+}
+
+/* Add all blocks of a piece, those of the first dimension in a row. */
+static int memreg_piece_add(struct memreg_composing *c,
+			    const struct ib_memreg_piece *piece,
+			    struct memreg_mr *mr)
+{
+	u32 at[IB_MEMREG_PIECE_DIMS] = {};
+	u64 offset = piece->offset;
+	u32 d;
+	int ret;
+
+	do {
+		ret = memreg_range_add(c, mr, offset, piece->length);
+		if (ret)
+			return ret;
+		for (d = 0; d < piece->dims; d++) {
+			offset += piece->stride[d];
+			if (++at[d] < piece->count[d])
+				break;
+			offset -= piece->stride[d] * at[d];
+			at[d] = 0;
+		}
+		cond_resched();
+	} while (d < piece->dims && !fatal_signal_pending(current));
+	return d < piece->dims ? -EINTR : 0;
+}
+
+/* What a composition may be made of */
+static int memreg_piece_check_mr(struct memreg_composing *c,
+				 const struct memreg_mr *mr)
+{
+	u32 remote = c->access & ~(IB_MEMREG_ACCESS_LOCAL_WRITE |
+				   IB_MEMREG_ACCESS_ZERO_BASED);
+
+	if (READ_ONCE(mr->region->guard.stale))
+		return memreg_fail(c->ucmd, -ESTALE, IB_MEMREG_REASON_STALE);
+	if (mr->single)
+		return memreg_fail(c->ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_SINGLE_KEY);
+	if (mr->domain != c->domain)
+		return memreg_fail(c->ucmd, -EINVAL, IB_MEMREG_REASON_DOMAIN);
+	/* What peers get of it is a grant, as a window is. */
+	if ((remote && !(mr->access & IB_MEMREG_ACCESS_MW_BIND)) ||
+	    (c->access & MEMREG_ACCESS_WRITES &&
+	     !(mr->access & IB_MEMREG_ACCESS_LOCAL_WRITE)))
+		return memreg_fail(c->ucmd, -EACCES,
+				   IB_MEMREG_REASON_ACCESS_MR);
+	return 0;
+}
+
+static int memreg_compose_find_mrs(struct memreg_composing *c, u32 count,
+				   u32 *index)
+{
+	struct memreg_object *obj;
+	int ret = 0;
+	u32 i;
+
+	for (i = 0; i < count && !ret; i++) {
+		*index = i;
+		obj = memreg_object_get(c->ucmd->file, c->pieces[i].mr_id,
+					IB_MEMREG_OBJECT_MR);
+		if (!obj)
+			return memreg_fail(c->ucmd, -ENOENT,
+					   IB_MEMREG_REASON_ID);
+		c->mrs[i] = container_of(obj, struct memreg_mr, obj);
+		ret = memreg_piece_check_mr(c, c->mrs[i]) ?:
+		      memreg_piece_check(c, &c->pieces[i], c->mrs[i]);
+	}
+	return ret;
+}
+
+static int memreg_compose_add_pieces(struct memreg_composing *c, u32 count,
+				     u32 *index)
+{
+	int ret = 0;
+	u32 i;
+
+	for (i = 0; i < count && !ret; i++) {
+		*index = i;
+		ret = memreg_piece_add(c, &c->pieces[i], c->mrs[i]);
+	}
+	if (!ret)
+		*index = count;
+	return ret;
+}
+
+/* Copy the pieces, find their MRs, and make the region of them. */
+static struct memreg_region *memreg_compose_pieces(struct memreg_composing *c)
+{
+	struct ib_memreg_mr_compose *cmd = c->ucmd->cmd;
+	struct memreg_region *region;
+	u32 count = cmd->count, i;
+	int ret = -ENOMEM;
+
+	c->pieces = vmemdup_array_user(u64_to_user_ptr(cmd->pieces), count,
+				       sizeof(*c->pieces));
+	if (IS_ERR(c->pieces))
+		return ERR_CAST(c->pieces);
+	c->mrs = kvcalloc(count, sizeof(struct memreg_mr *), GFP_KERNEL);
+	c->parts = kvmalloc_array(IB_MEMREG_COMPOSE_MAX, sizeof(*c->parts),
+				  GFP_KERNEL);
+	if (c->mrs && c->parts)
+		ret = memreg_compose_find_mrs(c, count, &cmd->out_index);
+	if (!ret)
+		ret = memreg_compose_add_pieces(c, count, &cmd->out_index);
+	if (!ret)
+		region = memreg_composition_region(c->ucmd, c->parts,
+						   c->nr_parts, c->length,
+						   c->access);
+	else
+		region = ERR_PTR(ret);
+	for (i = 0; c->mrs && i < count && c->mrs[i]; i++)
+		memreg_object_put(&c->mrs[i]->obj);
+	kvfree(c->parts);
+	kvfree(c->mrs);
+	kvfree(c->pieces);
+	return region;
+}
+
+/*
+ * The call
+ */
+
+static int memreg_compose_check(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_mr_compose *cmd = ucmd->cmd;
+
+	if (cmd->flags & ~(IB_MEMREG_COMPOSE_ONE_KEY | IB_MEMREG_COMPOSE_IOVA))
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (!(cmd->flags & IB_MEMREG_COMPOSE_IOVA))
+		cmd->iova = 0;
+	if (!cmd->count || cmd->count > IB_MEMREG_COMPOSE_MAX)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	return memreg_mr_check_access(ucmd, cmd->access);
+}
+
+/* Find the first I/O address, whose offset in a page is that of the memory. */
+static int memreg_compose_place(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+{
+	struct ib_memreg_mr_compose *cmd = ucmd->cmd;
+	u64 iova = memreg_composition_iova(mr->region, 0, cmd->iova), end;
+
+	if ((cmd->flags & IB_MEMREG_COMPOSE_IOVA ||
+	     cmd->access & IB_MEMREG_ACCESS_ZERO_BASED) && iova != cmd->iova)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_IOVA);
+	/* Rough boundaries move what is behind them by less than a page. */
+	if (check_add_overflow(iova, mr->length, &end) ||
+	    check_add_overflow(end, (u64)mr->region->nents << MEMREG_PAGE_SHIFT,
+			       &end))
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_IOVA);
+	mr->iova = iova;
+	return 0;
+}
+
+/* Make the keys, or find that there need to be none. */
+static int memreg_compose_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+{
+	struct ib_memreg_mr_compose *cmd = ucmd->cmd;
+	int ret;
+
+	ret = memreg_compose_place(ucmd, mr);
+	if (ret)
+		return ret;
+	if (cmd->flags & IB_MEMREG_COMPOSE_ONE_KEY &&
+	    memreg_composition_nr_keys(mr, memreg_mr_page_span(ucmd->mdev)) > 1)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_GAPS);
+	return memreg_mr_give_keys(ucmd, mr);
+}
+
+static struct memreg_mr *memreg_compose_mr(struct memreg_ucmd *ucmd,
+					   struct memreg_domain *domain)
+{
+	struct ib_memreg_mr_compose *cmd = ucmd->cmd;
+	struct memreg_composing c = {
+		.ucmd = ucmd,
+		.domain = domain,
+		.access = cmd->access,
+	};
+	struct memreg_mr *mr;
+	int ret;
+
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->domain = domain;
+	mr->access = cmd->access;
+	mr->region = memreg_compose_pieces(&c);
+	if (IS_ERR(mr->region)) {
+		ret = PTR_ERR(mr->region);
+		goto err_free;
+	}
+	mr->length = mr->region->length;
+	ret = memreg_compose_make(ucmd, mr);
+	if (!ret)
+		ret = memreg_object_alloc(ucmd->file, &mr->obj,
+					  &memreg_mr_ops);
+	if (ret)
+		goto err_unmake;
+	refcount_inc(&domain->obj.users);
+	return mr;
+
+err_unmake:
+	memreg_mr_unmake(mr);
+err_free:
+	kfree(mr);
+	return ERR_PTR(ret);
+}
+
+static int memreg_compose_respond(struct memreg_ucmd *ucmd,
+				  const struct memreg_mr *mr)
+{
+	struct ib_memreg_mr_compose *cmd = ucmd->cmd;
+	struct ib_memreg_segment seg = {};
+
+	if (mr->nkeys)
+		memreg_mr_segment(mr, 0, &seg);
+	cmd->out_mr_id = mr->obj.id;
+	cmd->iova = mr->iova;
+	cmd->out_length = mr->length;
+	cmd->out_lkey = seg.lkey;
+	cmd->out_rkey = seg.rkey;
+	cmd->out_segments = mr->nkeys;
+	cmd->out_entries = mr->region->nents;
+	return memreg_respond(ucmd, sizeof(*cmd));
+}
+
+static int memreg_compose_in_domain(struct memreg_ucmd *ucmd,
+				    struct memreg_domain *domain)
+{
+	struct memreg_mr *mr;
+	int ret;
+
+	mr = memreg_compose_mr(ucmd, domain);
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	ret = memreg_compose_respond(ucmd, mr);
+	if (ret) {
+		memreg_mr_abort(ucmd->file, mr);
+		return ret;
+	}
+	memreg_mr_publish(ucmd->file, mr);
+	return 0;
+}
+
+/* ioctl(IB_MEMREG_IOC_MR_COMPOSE) */
+int memreg_mr_compose(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_mr_compose *cmd = ucmd->cmd;
+	struct memreg_domain *domain;
+	int ret;
+
+	ret = memreg_compose_check(ucmd);
+	if (ret)
+		return ret;
+	domain = memreg_domain_get(ucmd, cmd->domain_id);
+	if (IS_ERR(domain))
+		return PTR_ERR(domain);
+	cmd->out_index = cmd->count;
+	ret = memreg_compose_in_domain(ucmd, domain);
+	memreg_domain_put(domain);
+	/* Which piece is to blame is all that can be reported. */
+	if (ret && ret != -EFAULT && memreg_respond(ucmd, sizeof(*cmd)))
+		ret = -EFAULT;
+	return ret;
+}

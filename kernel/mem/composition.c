@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Regions that are composed of others.
+ *
+ * The region of a composition has no pages of its own: its list of DMA
+ * addresses is put together of slices of its leaves' lists. A leaf is an MR
+ * that is no composition. A composition has a reference of each leaf, so that
+ * leaves can't be deregistered or re-registered, and their pages stay.
+ *
+ * Keys
+ *
+ * Devices list pages, so one key spans two entries of the list only if the one
+ * ends and the other begins at a multiple of MEMREG_PAGE_SIZE. Other boundaries
+ * are rough: there one key ends and the next one begins.
+ *
+ * Guards
+ *
+ * A composition has no guard. When the guard of a leaf strikes, it marks all
+ * compositions of the leaf stale as well, and kills their keys along with the
+ * leaf's own: see memreg_guard_kill(). A tie is made, and the leaf found not to
+ * be stale, in one section under frwr_lock, and before the first key is made:
+ * of what comes later the guard takes care (I2).
+ */
+#include <linux/bitmap.h>
+#include <linux/mm.h>
+#include <linux/overflow.h>
+#include <linux/slab.h>
+#include <linux/sort.h>
+#include <linux/string.h>
+
+#include "core.h"
+#include "device.h"
+#include "mem/composition.h"
+#include "mem/key.h"
+#include "mem/mr.h"
+#include "mem/region.h"
+#include "mem/tie.h"
+#include "quirks.h"
+
+static int memreg_composition_take(struct memreg_ucmd *ucmd,
+			       struct memreg_region *region)
+{
+	/* It has its list from the beginning, and is never taken. */
+	WARN_ON(1);
+	return -EINVAL;
+}
+
+static void memreg_composition_give_back(struct memreg_region *region)
+{
+}
+
+static void memreg_composition_release(struct memreg_region *region)
+{
+	struct memreg_composition *comp = region->composition;
+
+	while (comp->nr_ties) {
+		memreg_tie_cut(&comp->ties[--comp->nr_ties]);
+		memreg_object_put(&comp->leaves[comp->nr_ties]->obj);
+		cond_resched();
+	}
+	bitmap_free(comp->rough);
+	kvfree(comp->leaves);
+	kvfree(comp->ties);
+	kvfree(comp->parts);
+	kfree(comp);
+	kvfree(region->offsets);
+	kvfree(region->sgl);
+}
+
+/**
+ * memreg_composition_find() - Find the part of a composition that has a byte
+ * @comp: The composition
+ * @offset: The byte, which is inside
+ *
+ * Return: index of the part.
+ */
+u32 memreg_composition_find(const struct memreg_composition *comp, u64 offset)
+{
+	u32 low = 0, high = comp->nr_parts, mid;
+
+	while (high - low > 1) {
+		mid = low + (high - low) / 2;
+		if (comp->parts[mid].offset <= offset)
+			low = mid;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static void memreg_composition_write(struct memreg_region *region, u64 offset,
+				 const void *data, size_t length)
+{
+	const struct memreg_composition *comp = region->composition;
+	u32 i = memreg_composition_find(comp, offset);
+
+	for (; length; i++) {
+		const struct memreg_part *part = &comp->parts[i];
+		u64 skip = offset - part->offset;
+		size_t n = min_t(u64, part->length - skip, length);
+
+		memreg_region_write(part->leaf->region, part->from + skip,
+				    data, n);
+		offset += n;
+		data += n;
+		length -= n;
+	}
+}
+
+static bool memreg_composition_is_pmem(const struct memreg_region *region)
+{
+	const struct memreg_composition *comp = region->composition;
+	u32 i;
+
+	for (i = 0; i < comp->nr_ties; i++)
+		if (!memreg_region_is_pmem(comp->leaves[i]->region))
+			return false;
+	return true;
+}
+
+static const struct memreg_source memreg_composition_source = {
+	.take = memreg_composition_take,
+	.give_back = memreg_composition_give_back,
+	.release = memreg_composition_release,
+	.write = memreg_composition_write,
+	.is_pmem = memreg_composition_is_pmem,
+};
+
+/* Entries of the leaf's list that a part touches */
+static u32 memreg_part_entries(const struct memreg_part *part)
+{
+	const struct memreg_region *region = part->leaf->region;
+
+	return memreg_region_find(region, part->from + part->length - 1) -
+	       memreg_region_find(region, part->from) + 1;
+}
+
+/* Append the slice of the leaf's list that a part is. */
+static void memreg_part_list(struct memreg_region *whole,
+			     const struct memreg_part *part)
+{
+	const struct memreg_region *region = part->leaf->region;
+	u32 i = memreg_region_find(region, part->from);
+	u64 skip = part->from - region->offsets[i];
+	u64 offset = part->offset, left = part->length;
+
+	for (; left; i++) {
+		const struct scatterlist *from = &region->sgl[i];
+		struct scatterlist *to = &whole->sgl[whole->nents];
+		u64 length = min_t(u64, sg_dma_len(from) - skip, left);
+
+		sg_dma_address(to) = sg_dma_address(from) + skip;
+		sg_dma_len(to) = length;
+		whole->offsets[whole->nents++] = offset;
+		offset += length;
+		left -= length;
+		skip = 0;
+	}
+}
+
+static bool memreg_entry_is_rough(const struct memreg_region *region, u32 i)
+{
+	const struct scatterlist *sg = &region->sgl[i - 1];
+
+	return ((sg_dma_address(sg) + sg_dma_len(sg)) |
+		sg_dma_address(sg + 1)) & (MEMREG_PAGE_SIZE - 1);
+}
+
+/* Put the list of DMA addresses together, and find its rough boundaries. */
+static int memreg_composition_list(struct memreg_ucmd *ucmd,
+			       struct memreg_region *region)
+{
+	struct memreg_composition *comp = region->composition;
+	u64 nents = 0;
+	u32 i;
+
+	for (i = 0; i < comp->nr_parts; i++)
+		nents += memreg_part_entries(&comp->parts[i]);
+	if (nents > IB_MEMREG_COMPOSE_MAX)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	region->sgl = kvmalloc_array(nents, sizeof(*region->sgl),
+				     GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	region->offsets = kvmalloc_array(nents, sizeof(*region->offsets),
+					 GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	comp->rough = bitmap_zalloc(nents, GFP_KERNEL_ACCOUNT);
+	if (!region->sgl || !region->offsets || !comp->rough)
+		return -ENOMEM;
+	sg_init_table(region->sgl, nents);
+	for (i = 0; i < comp->nr_parts; i++)
+		memreg_part_list(region, &comp->parts[i]);
+	for (i = 1; i < region->nents; i++)
+		if (memreg_entry_is_rough(region, i))
+			__set_bit(i, comp->rough);
+	return 0;
+}
+
+static int memreg_entry_compare(const void *a, const void *b)
+{
+	const struct scatterlist *x = a, *y = b;
+
+	return sg_dma_address(x) < sg_dma_address(y) ? -1 :
+	       sg_dma_address(x) > sg_dma_address(y);
+}
+
+/* Is a byte of memory in the composition twice? */
+static int memreg_composition_overlaps(const struct memreg_region *region)
+{
+	struct scatterlist *sorted;
+	int ret = 0;
+	u32 i;
+
+	sorted = kvmalloc_array(region->nents, sizeof(*sorted), GFP_KERNEL);
+	if (!sorted)
+		return -ENOMEM;
+	memcpy(sorted, region->sgl, region->nents * sizeof(*sorted));
+	sort(sorted, region->nents, sizeof(*sorted), memreg_entry_compare,
+	     NULL);
+	for (i = 1; i < region->nents && !ret; i++)
+		if (sg_dma_address(&sorted[i - 1]) +
+		    sg_dma_len(&sorted[i - 1]) > sg_dma_address(&sorted[i]))
+			ret = 1;
+	kvfree(sorted);
+	return ret;
+}
+
+static int memreg_leaf_compare(const void *a, const void *b)
+{
+	const struct memreg_mr *const *x = a, *const *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* List the leaves, each of them once. Returns their number. */
+static u32 memreg_composition_leaves(struct memreg_composition *comp)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < comp->nr_parts; i++)
+		comp->leaves[i] = comp->parts[i].leaf;
+	sort(comp->leaves, comp->nr_parts, sizeof(*comp->leaves),
+	     memreg_leaf_compare, NULL);
+	for (i = 0; i < comp->nr_parts; i++)
+		if (!n || comp->leaves[n - 1] != comp->leaves[i])
+			comp->leaves[n++] = comp->leaves[i];
+	return n;
+}
+
+/* Tie the composition to each of its leaves. */
+static int memreg_composition_tie(struct memreg_ucmd *ucmd,
+			      struct memreg_region *region)
+{
+	struct memreg_composition *comp = region->composition;
+	struct memreg_mr *leaf;
+	u32 n;
+
+	comp->leaves = kvmalloc_array(comp->nr_parts, sizeof(*comp->leaves),
+				      GFP_KERNEL_ACCOUNT);
+	if (!comp->leaves)
+		return -ENOMEM;
+	n = memreg_composition_leaves(comp);
+	comp->ties = kvcalloc(n, sizeof(*comp->ties), GFP_KERNEL_ACCOUNT);
+	if (!comp->ties)
+		return -ENOMEM;
+	for (; comp->nr_ties < n; comp->nr_ties++) {
+		leaf = comp->leaves[comp->nr_ties];
+		if (!memreg_tie_make(&comp->ties[comp->nr_ties], region,
+				     leaf->region))
+			return memreg_fail(ucmd, -ESTALE,
+					   IB_MEMREG_REASON_STALE);
+		refcount_inc(&leaf->obj.users);
+	}
+	return 0;
+}
+
+/**
+ * memreg_composition_region() - Make the region of a composition
+ * @ucmd: Call that asks for it
+ * @parts: What it is made of, in order, of MRs that the caller keeps; copied
+ * @nr_parts: Number of parts, from 1
+ * @length: Bytes of all of them
+ * @access: Access flags
+ *
+ * Return: the region; ERR_PTR(-ENOMEM); ERR_PTR(-EINVAL) if it has too many
+ * runs of memory, or a byte twice that can be written; ERR_PTR(-ESTALE).
+ */
+struct memreg_region *
+memreg_composition_region(struct memreg_ucmd *ucmd,
+			  const struct memreg_part *parts, u32 nr_parts,
+			  u64 length, u32 access)
+{
+	struct memreg_composition *comp;
+	struct memreg_region *region;
+	int ret;
+
+	comp = kzalloc(sizeof(*comp), GFP_KERNEL_ACCOUNT);
+	if (!comp)
+		return ERR_PTR(-ENOMEM);
+	region = memreg_region_alloc(ucmd->mdev, &memreg_composition_source, 0,
+				     length, access &
+				     IB_MEMREG_ACCESS_LOCAL_WRITE);
+	if (!region) {
+		kfree(comp);
+		return ERR_PTR(-ENOMEM);
+	}
+	region->composition = comp;
+	region->guard.settled = true;
+	comp->nr_parts = nr_parts;
+	comp->parts = kvmemdup(parts, nr_parts * sizeof(*parts),
+			       GFP_KERNEL_ACCOUNT);
+	ret = comp->parts ? memreg_composition_list(ucmd, region) : -ENOMEM;
+	if (!ret && access & MEMREG_ACCESS_WRITES) {
+		ret = memreg_composition_overlaps(region);
+		if (ret > 0)
+			ret = memreg_fail(ucmd, -EINVAL,
+					  IB_MEMREG_REASON_TWICE);
+	}
+	if (!ret)
+		ret = memreg_composition_tie(ucmd, region);
+	if (!ret)
+		return region;
+	memreg_region_release(region);
+	return ERR_PTR(ret);
+}
+
+/*
+ * Keys
+ */
+
+/* The next key of a composition: from @offset on, up to a rough boundary */
+static u64 memreg_composition_run(const struct memreg_mr *mr, u64 offset, u64 iova,
+				  u64 span)
+{
+	const struct memreg_region *region = mr->region;
+	u32 first = memreg_region_find(region, offset);
+	u32 next = find_next_bit(region->composition->rough, region->nents,
+				 first + 1);
+	u64 end = next < region->nents ? region->offsets[next] : mr->length;
+
+	return min(end - offset, span - (iova & (MEMREG_PAGE_SIZE - 1)));
+}
+
+/**
+ * memreg_composition_iova() - Find an I/O address for a byte
+ * @region: Composition
+ * @offset: The byte
+ * @iova: I/O address that it would have if there were no rough boundaries
+ *
+ * Return: one in or right behind the same page, with the byte's offset in its
+ * page of memory.
+ */
+u64 memreg_composition_iova(const struct memreg_region *region, u64 offset,
+			u64 iova)
+{
+	u32 i = memreg_region_find(region, offset);
+	u64 at = sg_dma_address(&region->sgl[i]) + offset - region->offsets[i];
+	u64 mask = MEMREG_PAGE_SIZE - 1;
+
+	return iova + ((at - iova) & mask);
+}
+
+/* Describe the keys one after the other; with @keys NULL only count them. */
+static u32 memreg_composition_divide(const struct memreg_mr *mr, u64 span,
+				     struct memreg_key *keys)
+{
+	u64 offset = 0, iova = mr->iova, length;
+	u32 n = 0;
+
+	for (; offset < mr->length; n++) {
+		iova = memreg_composition_iova(mr->region, offset, iova);
+		length = memreg_composition_run(mr, offset, iova, span);
+		if (keys)
+			keys[n] = (struct memreg_key) {
+				.region = mr->region,
+				.offset = offset,
+				.iova = iova,
+				.length = length,
+				.access = mr->access,
+				.page_shift = MEMREG_PAGE_SHIFT,
+				.once = mr->region->mdev->quirks &
+					MEMREG_QUIRK_WEAK_INV,
+			};
+		offset += length;
+		iova += length;
+	}
+	return n;
+}
+
+/**
+ * memreg_composition_nr_keys() - Count the keys that a composition takes
+ * @mr: MR on a composition
+ * @span: Bytes that one key spans at most
+ *
+ * Return: their number, from 1.
+ */
+u32 memreg_composition_nr_keys(const struct memreg_mr *mr, u64 span)
+{
+	return memreg_composition_divide(mr, span, NULL);
+}
+
+/**
+ * memreg_composition_keys() - Describe the keys of a composition
+ * @mr: MR on a composition, with room for as many as
+ *	memreg_composition_nr_keys()
+ * @span: Bytes that one key spans at most
+ */
+void memreg_composition_keys(struct memreg_mr *mr, u64 span)
+{
+	memreg_composition_divide(mr, span, mr->keys);
+}
+
+/**
+ * memreg_composition_is_smooth() - Can one key span a range?
+ * @region: Composition
+ * @offset: First byte
+ * @length: Bytes, from 1; the range is inside
+ *
+ * Return: whether no boundary inside of the range is rough.
+ */
+bool memreg_composition_is_smooth(const struct memreg_region *region, u64 offset,
+			      u64 length)
+{
+	u32 last = memreg_region_find(region, offset + length - 1);
+
+	return find_next_bit(region->composition->rough, last + 1,
+			     memreg_region_find(region, offset) + 1) > last;
+}

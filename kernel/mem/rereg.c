@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Re-registration: an MR gets other memory, another domain or other access
+ * flags, and keeps its id.
+ *
+ * In verbs a re-registration that fails leaves the MR undefined, and drivers
+ * take the old registration apart before they make the new one. Here the new
+ * one is an MR of its own that nobody can find, complete up to the answer to
+ * the user. Then the id names the new MR instead of the old one, in one step
+ * under the lock of the ids, and only if nothing but this call uses the old
+ * one: no work request, no window, no other call. Only then do the old keys
+ * die. Before that step a failure destroys the new MR; after it nothing can
+ * fail. No field of an MR that others can find ever changes.
+ *
+ * What is kept
+ *
+ * If the memory stays the same and may be written to as much as before, the
+ * region moves from the old MR to the new one. For a moment both have keys on
+ * it, and a guard that strikes kills both.
+ *
+ * If the memory changes, the new MR has a region and a guard of its own. Pages
+ * that both ranges have need not be pinned again: the new region lists those of
+ * the old one, whose guard saw no event so far that could have taken them away,
+ * and takes over pin and charge along with the id. See memreg_region_share().
+ */
+#include <linux/mm.h>
+#include <linux/slab.h>
+
+#include "core.h"
+#include "device.h"
+#include "mem/domain.h"
+#include "mem/guard.h"
+#include "mem/mr.h"
+#include "mem/region.h"
+#include "mem/rereg.h"
+#include "mem/trace.h"
+#include "stats.h"
+
+#define MEMREG_REREG_KNOWN						\
+	(IB_MEMREG_REREG_TRANSLATION | IB_MEMREG_REREG_DOMAIN |		\
+	 IB_MEMREG_REREG_ACCESS)
+
+static int memreg_rereg_check(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
+	u32 what = cmd->flags;
+
+	if (what & ~MEMREG_REREG_KNOWN)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	/* What is to stay as it is can't be given. */
+	if (cmd->reserved ||
+	    (!(what & IB_MEMREG_REREG_TRANSLATION) &&
+	     (cmd->mr_flags || cmd->addr || cmd->length || cmd->fd)) ||
+	    (!(what & IB_MEMREG_REREG_DOMAIN) && cmd->domain_id) ||
+	    (!(what & IB_MEMREG_REREG_ACCESS) && cmd->access))
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	if (!what)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_FLAGS);
+	return 0;
+}
+
+/* What a registration of the memory that an MR has would have to say. */
+static void memreg_rereg_same_memory(const struct memreg_mr *old,
+				     struct ib_memreg_mr_register *reg)
+{
+	const struct memreg_region *region = old->region;
+
+	reg->addr = old->addr;
+	reg->length = old->length;
+	if (region->dmabuf) {
+		reg->flags = IB_MEMREG_MR_FD;
+		/* Whatever it was: see memreg_mr_dmabuf(). */
+		reg->fd = -1;
+	} else if (!region->guard.active) {
+		reg->flags = IB_MEMREG_MR_UNGUARDED;
+	}
+	if (old->single)
+		reg->flags |= IB_MEMREG_MR_SINGLE_KEY;
+	if ((old->access | reg->access) & IB_MEMREG_ACCESS_ZERO_BASED)
+		return;
+	reg->flags |= IB_MEMREG_MR_IOVA;
+	reg->iova = old->iova;
+}
+
+/* Describe all of the new MR as if it were registered. */
+static int memreg_rereg_describe(struct memreg_ucmd *ucmd,
+				 const struct memreg_mr *old,
+				 struct ib_memreg_mr_register *reg)
+{
+	const struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
+
+	*reg = (struct ib_memreg_mr_register) {
+		.access = cmd->flags & IB_MEMREG_REREG_ACCESS ? cmd->access :
+								old->access,
+	};
+	if (!(cmd->flags & IB_MEMREG_REREG_TRANSLATION)) {
+		memreg_rereg_same_memory(old, reg);
+		return 0;
+	}
+	if (cmd->mr_flags & IB_MEMREG_MR_FD && cmd->fd < 0)
+		return memreg_fail(ucmd, -EBADF, IB_MEMREG_REASON_FD);
+	reg->flags = cmd->mr_flags;
+	reg->addr = cmd->addr;
+	reg->length = cmd->length;
+	reg->iova = cmd->iova;
+	reg->fd = cmd->fd;
+	return 0;
+}
+
+/* Can the new MR have the region of the old one? */
+static bool memreg_rereg_keeps_region(const struct memreg_ucmd *ucmd,
+				      const struct memreg_mr *old,
+				      const struct memreg_mr *mr)
+{
+	const struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
+
+	return !(cmd->flags & IB_MEMREG_REREG_TRANSLATION) && !old->single &&
+	       (old->region->writable ||
+		!(mr->access & IB_MEMREG_ACCESS_LOCAL_WRITE));
+}
+
+/* Make the memory and the keys of the new MR. */
+static int memreg_rereg_make(struct memreg_ucmd *ucmd,
+			     struct ib_memreg_mr_register *reg,
+			     struct memreg_mr *old, struct memreg_mr *mr)
+{
+	struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
+	struct memreg_ucmd sub = *ucmd;
+	int ret;
+
+	if (memreg_rereg_keeps_region(ucmd, old, mr))
+		return memreg_mr_make_on(ucmd, mr, old->region);
+	/* Memory is taken of the caller's own, and no other, address space. */
+	if (!(cmd->flags & IB_MEMREG_REREG_TRANSLATION) && old->region->mm &&
+	    old->region->mm != current->mm)
+		return memreg_fail(ucmd, -EFAULT, IB_MEMREG_REASON_PROCESS);
+	if (READ_ONCE(old->region->guard.stale) &&
+	    !(cmd->flags & IB_MEMREG_REREG_TRANSLATION))
+		return memreg_fail(ucmd, -ESTALE, IB_MEMREG_REASON_STALE);
+	sub.cmd = reg;
+	ret = memreg_mr_make(&sub, mr, old);
+	ucmd->reason = sub.reason;
+	return ret;
+}
+
+/* Give back a new MR that is not to take the place of the old one. */
+static void memreg_rereg_undo(struct memreg_mr *old, struct memreg_mr *mr)
+{
+	if (mr->region == old->region) {
+		memreg_mr_kill_keys(mr);
+		mr->region = NULL;
+	}
+	memreg_mr_unmake(mr);
+}
+
+/* System pages that need not be pinned again. */
+static u64 memreg_rereg_kept(const struct memreg_mr *old,
+			     const struct memreg_mr *mr)
+{
+	return mr->region == old->region ? mr->region->npages :
+					   mr->region->nr_foreign;
+}
+
+static int memreg_rereg_respond(struct memreg_ucmd *ucmd,
+				const struct memreg_mr *old,
+				const struct memreg_mr *mr)
+{
+	struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
+	struct ib_memreg_segment seg = {};
+
+	if (mr->nkeys)
+		memreg_mr_segment(mr, 0, &seg);
+	cmd->iova = mr->iova;
+	cmd->out_lkey = seg.lkey;
+	cmd->out_rkey = seg.rkey;
+	cmd->out_segments = mr->nkeys;
+	cmd->out_kept = memreg_rereg_kept(old, mr)
+			<< (PAGE_SHIFT - MEMREG_PAGE_SHIFT);
+	return memreg_respond(ucmd, sizeof(*cmd));
+}
+
+/* The old MR has lost its id: move what the new one keeps, and destroy it. */
+static void memreg_rereg_bury(struct memreg_mr *old, struct memreg_mr *mr)
+{
+	memreg_mr_kill_keys(old);
+	if (mr->region == old->region) {
+		mr->pinned = old->pinned;
+		old->pinned = 0;
+		old->region = NULL;
+	}
+	memreg_mr_free(old);
+}
+
+static int memreg_rereg_replace(struct memreg_ucmd *ucmd,
+				struct ib_memreg_mr_register *reg,
+				struct memreg_mr *old, struct memreg_mr *mr)
+{
+	int ret;
+
+	ret = memreg_rereg_make(ucmd, reg, old, mr);
+	if (ret)
+		return ret;
+	if (mr->region != old->region)
+		memreg_guard_succeed(mr->region, old->region);
+	ret = memreg_rereg_respond(ucmd, old, mr);
+	if (!ret)
+		ret = memreg_object_replace(ucmd->file, &old->obj, &mr->obj,
+					    &ucmd->reason);
+	if (ret) {
+		memreg_rereg_undo(old, mr);
+		return ret;
+	}
+	if (mr->region != old->region)
+		memreg_region_inherit(mr->region);
+	refcount_inc(&mr->domain->obj.users);
+	memreg_count(ucmd->mdev, IB_MEMREG_STAT_MRS_REREGISTERED, 1);
+	trace_memreg_mr_reregister(mr);
+	memreg_rereg_bury(old, mr);
+	/* Nobody could destroy it, and unpin what the old keys led to. */
+	memreg_object_put(&mr->obj);
+	return 0;
+}
+
+static int memreg_rereg_in_domain(struct memreg_ucmd *ucmd,
+				  struct ib_memreg_mr_register *reg,
+				  struct memreg_domain *domain,
+				  struct memreg_mr *old)
+{
+	struct memreg_ucmd sub = *ucmd;
+	struct memreg_mr *mr;
+	int ret;
+
+	sub.cmd = reg;
+	ret = memreg_mr_check(&sub);
+	if (ret)
+		return memreg_fail(ucmd, ret, sub.reason);
+	mr = memreg_mr_alloc(&sub, domain);
+	if (!mr)
+		return -ENOMEM;
+	ret = memreg_rereg_replace(ucmd, reg, old, mr);
+	if (ret)
+		kfree(mr);
+	return ret;
+}
+
+static int memreg_rereg_mr(struct memreg_ucmd *ucmd, struct memreg_mr *old)
+{
+	struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
+	struct ib_memreg_mr_register reg;
+	struct memreg_domain *domain;
+	int ret;
+
+	if (old->pool)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_POOL);
+	if (old->region->composition)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COMPOSED);
+	/* It may be used by the time at which that counts, or not any more. */
+	if (refcount_read(&old->obj.users) > 2)
+		return memreg_fail(ucmd, -EBUSY,
+				   memreg_mr_ops.busy(&old->obj));
+	ret = memreg_rereg_describe(ucmd, old, &reg);
+	if (ret)
+		return ret;
+	if (!(cmd->flags & IB_MEMREG_REREG_DOMAIN))
+		return memreg_rereg_in_domain(ucmd, &reg, old->domain, old);
+	domain = memreg_domain_get(ucmd, cmd->domain_id);
+	if (IS_ERR(domain))
+		return PTR_ERR(domain);
+	ret = memreg_rereg_in_domain(ucmd, &reg, domain, old);
+	memreg_domain_put(domain);
+	return ret;
+}
+
+/* ioctl(IB_MEMREG_IOC_MR_REREGISTER) */
+int memreg_mr_reregister(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
+	struct memreg_object *obj;
+	int ret;
+
+	ret = memreg_rereg_check(ucmd);
+	if (ret)
+		return ret;
+	obj = memreg_object_get(ucmd->file, cmd->mr_id, IB_MEMREG_OBJECT_MR);
+	if (!obj)
+		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
+	ret = memreg_rereg_mr(ucmd, container_of(obj, struct memreg_mr, obj));
+	/* If it succeeded, the object is gone. */
+	if (ret)
+		memreg_object_put(obj);
+	return ret;
+}
