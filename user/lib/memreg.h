@@ -141,7 +141,8 @@ struct memreg_mr {
  * @state: enum ib_memreg_mr_state
  * @windows: Windows that are bound to it now
  * @pinned: Pages of 4096 bytes that it pins, and that are charged
- * @generation: Times that its memory went: 0 while it is live
+ * @generation: Times that its memory went: 0 if it never did, and at least 1
+ *	while it is not live
  * @suspects: Events that looked as if the memory might have gone, and were
  *	looked into
  */
@@ -479,6 +480,175 @@ int memreg_mr_register(struct memreg *m, uint32_t domain, void *addr,
 int memreg_mr_register_fd(struct memreg *m, uint32_t domain, int fd,
 			  uint64_t offset, uint64_t length, uint32_t access,
 			  uint32_t flags, struct memreg_mr *mr);
+
+/**
+ * memreg_piece() - Describe a part of an MR
+ * @mr: Id of the MR
+ * @offset: First byte
+ * @length: Bytes, from 1
+ *
+ * Return: the piece, for memreg_mr_compose().
+ */
+static inline struct ib_memreg_piece memreg_piece(uint32_t mr, uint64_t offset,
+						  uint64_t length)
+{
+	struct ib_memreg_piece piece;
+
+	memset(&piece, 0, sizeof(piece));
+	piece.mr_id = mr;
+	piece.offset = offset;
+	piece.length = length;
+	return piece;
+}
+
+/**
+ * memreg_piece_2d() - Describe a rectangle, or one member of each structure
+ * @mr: Id of the MR
+ * @offset: First byte
+ * @length: Bytes of each row
+ * @stride: From the beginning of a row to that of the next
+ * @rows: Number of rows, from 1
+ *
+ * Return: the piece, for memreg_mr_compose().
+ */
+static inline struct ib_memreg_piece memreg_piece_2d(uint32_t mr,
+						     uint64_t offset,
+						     uint64_t length,
+						     uint64_t stride,
+						     uint32_t rows)
+{
+	struct ib_memreg_piece piece = memreg_piece(mr, offset, length);
+
+	piece.dims = 1;
+	piece.stride[0] = stride;
+	piece.count[0] = rows;
+	return piece;
+}
+
+/**
+ * memreg_piece_3d() - Describe a part of an array of three dimensions
+ * @mr: Id of the MR
+ * @offset: First byte
+ * @length: Bytes of each row
+ * @stride: From the beginning of a row to that of the next
+ * @rows: Number of rows in a plane, from 1
+ * @plane: From the beginning of a plane to that of the next
+ * @planes: Number of planes, from 1
+ *
+ * Return: the piece, for memreg_mr_compose().
+ */
+static inline struct ib_memreg_piece memreg_piece_3d(uint32_t mr,
+						     uint64_t offset,
+						     uint64_t length,
+						     uint64_t stride,
+						     uint32_t rows,
+						     uint64_t plane,
+						     uint32_t planes)
+{
+	struct ib_memreg_piece piece = memreg_piece_2d(mr, offset, length,
+						       stride, rows);
+
+	piece.dims = 2;
+	piece.stride[1] = plane;
+	piece.count[1] = planes;
+	return piece;
+}
+
+/**
+ * memreg_mr_compose() - Make an MR of pieces of others
+ * @m: The handle
+ * @domain: Their domain, and that of the composition
+ * @pieces: The pieces, in the order in which they are to follow each other
+ * @count: Their number, 1 to IB_MEMREG_COMPOSE_MAX
+ * @access: enum ib_memreg_access
+ * @flags: enum ib_memreg_compose_flags, or 0
+ * @mr: Filled in; it has no address. With IB_MEMREG_COMPOSE_IOVA, @mr->iova is
+ *	read first
+ *
+ * Work requests name bytes of it as of any MR, on any device. If pieces do not
+ * begin and end at multiples of 4096 bytes, peers see several segments, which
+ * memreg_mr_query() returns.
+ *
+ * It is deregistered by memreg_mr_deregister(), before the MRs that it is made
+ * of can be.
+ *
+ * Return: 0; -EINVAL (also: bytes are in it twice that can be written; a piece
+ * is not inside of its MR; too many pieces), -EOVERFLOW, -ENOENT, -EACCES (an
+ * MR does not allow it), -EOPNOTSUPP (an MR has a single key; or one key is
+ * asked for and can't be had), -ESTALE, -EFAULT, and as memreg_mr_register()
+ * for lack of keys.
+ */
+int memreg_mr_compose(struct memreg *m, uint32_t domain,
+		      const struct ib_memreg_piece *pieces, unsigned int count,
+		      uint32_t access, uint32_t flags, struct memreg_mr *mr);
+
+/**
+ * memreg_transfer_plan() - Prepare to move an MR to or from ranges of a peer
+ * @local: The MR, a composition for example
+ * @offset: Its first byte to be moved
+ * @remote: Ranges of the peer, in the order in which they follow each other
+ * @count: Their number
+ * @opcode: IB_MEMREG_OP_WRITE or IB_MEMREG_OP_READ
+ * @endpoint: The endpoint
+ * @wrs: Filled in: work requests for memreg_submit(), the last of them signaled
+ * @room: Number of work requests that @wrs has room for; one for each range,
+ *	and one more for each GiB, is enough
+ *
+ * Ranges of the peer that touch and have the same key are moved by one work
+ * request, whatever the local memory is composed of.
+ *
+ * Return: number of work requests; -EINVAL (another opcode, or the ranges are
+ * longer than the MR), -ENOSPC (@room).
+ */
+int memreg_transfer_plan(const struct memreg_mr *local, uint64_t offset,
+			 const struct memreg_grant *remote, unsigned int count,
+			 uint32_t opcode, uint32_t endpoint,
+			 struct ib_memreg_wr *wrs, unsigned int room);
+
+/**
+ * struct memreg_rereg_attr - What memreg_mr_reregister() is to change
+ * @what: enum ib_memreg_rereg, one at least; what it does not name is not read
+ * @domain: Domain in which the keys are to work
+ * @access: enum ib_memreg_access
+ * @flags: enum ib_memreg_mr_flags
+ * @addr: Address of the memory, without IB_MEMREG_MR_FD
+ * @fd: Descriptor of a memory object, with IB_MEMREG_MR_FD
+ * @offset: First byte in it, with IB_MEMREG_MR_FD
+ * @length: Bytes, from 1
+ * @iova: First I/O address, with IB_MEMREG_MR_IOVA
+ */
+struct memreg_rereg_attr {
+	uint32_t what;
+	uint32_t domain;
+	uint32_t access;
+	uint32_t flags;
+	void *addr;
+	int fd;
+	uint64_t offset;
+	uint64_t length;
+	uint64_t iova;
+};
+
+/**
+ * memreg_mr_reregister() - Give an MR other memory, access, or another domain
+ * @m: The handle
+ * @attr: What is to change
+ * @mr: The MR; changed along with it, and left alone by a failure
+ * @kept: Pages of 4096 bytes that were not pinned anew; may be NULL
+ *
+ * A call that fails leaves the MR as it was, and its keys working. When one
+ * that succeeds returns, the MR has new keys, and the old ones are dead. Unlike
+ * ibv_rereg_mr(3) there is no state in between, and an MR whose memory went is
+ * LIVE again once it is given other memory.
+ *
+ * Return: 0; -EBUSY (windows are bound to it, work requests use it that have
+ * not completed, or another call is at work on it), -ESTALE (its memory went,
+ * and it is given none), -EINVAL (also: it is a pool), -EFAULT (also: the
+ * memory has to be pinned anew, and is another process's), -ENOENT, and as
+ * memreg_mr_register() and memreg_mr_register_fd().
+ */
+int memreg_mr_reregister(struct memreg *m, const struct memreg_rereg_attr *attr,
+			 struct memreg_mr *mr, uint64_t *kept);
 
 /**
  * memreg_mr_query() - State and keyed segments of an MR

@@ -85,6 +85,74 @@ EXPORT int memreg_mr_register_fd(struct memreg *m, uint32_t domain, int fd,
 	return register_mr(m, &arg, "mr_register_fd", mr);
 }
 
+/* What is not to change must be 0 in the structure */
+static void rereg_arg(const struct memreg_rereg_attr *attr,
+		      struct ib_memreg_mr_reregister *arg)
+{
+	if (attr->what & IB_MEMREG_REREG_DOMAIN)
+		arg->domain_id = attr->domain;
+	if (attr->what & IB_MEMREG_REREG_ACCESS)
+		arg->access = attr->access;
+	if (!(attr->what & IB_MEMREG_REREG_TRANSLATION))
+		return;
+	arg->mr_flags = attr->flags;
+	arg->length = attr->length;
+	if (attr->flags & IB_MEMREG_MR_IOVA)
+		arg->iova = attr->iova;
+	if (attr->flags & IB_MEMREG_MR_FD) {
+		arg->fd = attr->fd;
+		arg->addr = attr->offset;
+	} else {
+		arg->addr = to_u64(attr->addr);
+	}
+}
+
+/* What a failure was about */
+static int rereg_about(int ret, const struct ib_memreg_mr_reregister *arg)
+{
+	if (ret == -ENOENT && arg->domain_id)
+		return ret;
+	if (ret == -ENOENT)
+		return memreg__about_id(ret, "MR", arg->mr_id);
+	if (ret && arg->length && !(arg->mr_flags & IB_MEMREG_MR_FD))
+		return memreg__about_memory(ret, (void *)(uintptr_t)arg->addr,
+					    arg->length, arg->access);
+	return ret;
+}
+
+EXPORT int memreg_mr_reregister(struct memreg *m,
+				const struct memreg_rereg_attr *attr,
+				struct memreg_mr *mr, uint64_t *kept)
+{
+	struct ib_memreg_mr_reregister arg = {
+		.size = sizeof(arg),
+		.flags = attr->what,
+		.mr_id = mr->id,
+	};
+	int ret;
+
+	rereg_arg(attr, &arg);
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_MR_REREGISTER, &arg,
+			   "mr_reregister");
+	if (ret)
+		return rereg_about(ret, &arg);
+	if (attr->what & IB_MEMREG_REREG_DOMAIN)
+		mr->domain = attr->domain;
+	if (attr->what & IB_MEMREG_REREG_ACCESS)
+		mr->access = attr->access;
+	if (attr->what & IB_MEMREG_REREG_TRANSLATION) {
+		mr->addr = (void *)(uintptr_t)arg.addr;
+		mr->length = attr->length;
+	}
+	mr->iova = arg.iova;
+	mr->lkey = arg.out_lkey;
+	mr->rkey = arg.out_rkey;
+	mr->segments = arg.out_segments;
+	if (kept)
+		*kept = arg.out_kept;
+	return 0;
+}
+
 /* Only MR_QUERY's segments have the keys: ask for one at least */
 static int query_mr(struct memreg *m, struct ib_memreg_mr_query *arg,
 		    struct ib_memreg_segment *first,

@@ -191,6 +191,16 @@ static const struct reason reasons[] = {
 		"the MR is no pool, or its buffers have no keys",
 		"make the pool with remote access" },
 	[IB_MEMREG_REASON_TWICE] = { "a buffer is named twice", NULL },
+	[IB_MEMREG_REASON_COMPOSED] = {
+		"the MR is a piece of a composition",
+		"deregister the composition first" },
+	[IB_MEMREG_REASON_GAPS] = {
+		"one key can't span these pieces: the memory of each must begin and end at a multiple of 4096 bytes",
+		"leave IB_MEMREG_COMPOSE_ONE_KEY out and use the keyed segments, or bind a window to each piece"
+	},
+	[IB_MEMREG_REASON_PROCESS] = {
+		"the memory is that of another process",
+		"the process that registered it can do this" },
 };
 
 /* For failures to which the kernel gives no code, or one that says less */
@@ -245,6 +255,26 @@ static const struct {
 		"a call binds 1 to 256 windows", "make several calls" } },
 	{ "window_revoke", IB_MEMREG_REASON_COUNT, {
 		"a call revokes 1 to 256 windows", "make several calls" } },
+	{ "mr_reregister", IB_MEMREG_REASON_FLAGS, {
+		"nothing is named that is to change, or something unknown",
+		NULL } },
+	{ "mr_compose", IB_MEMREG_REASON_COUNT, {
+		"a composition has 1 to 4096 pieces, and as many runs of memory at most",
+		NULL } },
+	{ "mr_compose", IB_MEMREG_REASON_TWICE, {
+		"a byte is in the composition twice, and can be written",
+		"leave out IB_MEMREG_ACCESS_LOCAL_WRITE" } },
+	{ "mr_compose", IB_MEMREG_REASON_STRIDE, {
+		"a piece has more than 4 dimensions", NULL } },
+	{ "mr_compose", IB_MEMREG_REASON_ACCESS_MR, {
+		"the composition asks for what one of its MRs doesn't allow",
+		"register it with IB_MEMREG_ACCESS_MW_BIND, and with IB_MEMREG_ACCESS_LOCAL_WRITE if it is to be written"
+	} },
+	{ "mr_reregister", IB_MEMREG_REASON_COMPOSED, {
+		"the MR is a composition, or a piece of one",
+		"deregister the composition" } },
+	{ "mr_reregister", IB_MEMREG_REASON_POOL, {
+		"the MR is a pool", "make another pool" } },
 	{ "submit", IB_MEMREG_REASON_COUNT, {
 		"a call submits 1 to 256 work requests",
 		"make several calls" } },
