@@ -600,6 +600,62 @@ static int prepare_mr(FIXTURE_DATA(fail_nth) *self)
 	return call_register_remote(self);
 }
 
+/* Some pages stay, and the keys are in another domain. */
+static int call_reregister_all(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(mr_reregister, cmd, .flags = IB_MEMREG_REREG_TRANSLATION |
+	    IB_MEMREG_REREG_DOMAIN | IB_MEMREG_REREG_ACCESS,
+	    .mr_id = self->made, .domain_id = self->domain,
+	    .access = LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE,
+	    .addr = (uintptr_t)self->memory + PAGE, .length = LENGTH - PAGE);
+
+	return raw_call(self->fd, IB_MEMREG_IOC_MR_REREGISTER, &cmd);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_reregister_all, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_mr,
+		.call = call_reregister_all,
+		.undo = destroy_made,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_reregister_access(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(mr_reregister, cmd, .flags = IB_MEMREG_REREG_ACCESS,
+	    .mr_id = self->made, .access = REMOTE_READ);
+
+	return raw_call(self->fd, IB_MEMREG_IOC_MR_REREGISTER, &cmd);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_reregister_access, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_mr,
+		.call = call_reregister_access,
+		.undo = destroy_made,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_reregister_single_key, 600)
+{
+	static const struct op op = {
+		.prepare = call_register_single,
+		.call = call_reregister_access,
+		.undo = destroy_made,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
 static int call_mr_query(FIXTURE_DATA(fail_nth) *self)
 {
 	struct ib_memreg_segment segment = {};
@@ -615,6 +671,32 @@ TEST_F_TIMEOUT(fail_nth, I8_mr_query, 300)
 		.prepare = prepare_mr,
 		.call = call_mr_query,
 		.undo = destroy_made,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/* Of the two ends of an MR, with a rough boundary */
+static int call_compose(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_piece pieces[] = {
+		{ .mr_id = self->local_mr, .offset = 1, .length = PAGE },
+		{ .mr_id = self->local_mr, .offset = 2 * PAGE, .length = 64 },
+	};
+	RAW(mr_compose, cmd, .domain_id = self->domain, .count = 2,
+	    .pieces = (uintptr_t)pieces, .access = LOCAL_WRITE | REMOTE_WRITE);
+	int ret = raw_call(self->fd, IB_MEMREG_IOC_MR_COMPOSE, &cmd);
+
+	self->made = cmd.out_mr_id;
+	return ret;
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_compose, 600)
+{
+	static const struct op op = {
+		.call = call_compose,
+		.undo = destroy_made,
+		.errors = no_space,
 	};
 
 	sweep(_metadata, self, &op);

@@ -307,6 +307,26 @@ static void make_mr_register(struct fuzzer *f, void *arg)
 		cmd->flags |= IB_MEMREG_MR_UNGUARDED;
 }
 
+static void make_mr_reregister(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_mr_reregister *cmd = arg;
+	struct ib_memreg_mr_register reg = {};
+
+	make_mr_register(f, &reg);
+	cmd->flags = below(f, 8);
+	cmd->mr_id = mr_of(f);
+	if (cmd->flags & IB_MEMREG_REREG_DOMAIN)
+		cmd->domain_id = reg.domain_id;
+	if (cmd->flags & IB_MEMREG_REREG_ACCESS)
+		cmd->access = reg.access;
+	if (cmd->flags & IB_MEMREG_REREG_TRANSLATION) {
+		cmd->mr_flags = reg.flags;
+		cmd->addr = reg.addr;
+		cmd->length = reg.length;
+		cmd->iova = reg.iova;
+	}
+}
+
 static void make_mr_query(struct fuzzer *f, void *arg)
 {
 	struct ib_memreg_mr_query *cmd = arg;
@@ -733,6 +753,9 @@ static const struct form {
 	FORM(MR_REGISTER, mr_register, 10, EBADF, EACCES, EOVERFLOW, ENOMEM,
 	     ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EIO, ENETDOWN),
 	FORM(MR_QUERY, mr_query, 2, ENOENT),
+	FORM(MR_REREGISTER, mr_reregister, 6, EBADF, EACCES, EOVERFLOW, ENOMEM,
+	     ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EBUSY, ESTALE, EIO,
+	     ENETDOWN),
 	FORM(WINDOW_ALLOC, window_alloc, 4, ENOENT, ENOMEM),
 	FORM(WINDOW_BIND, window_bind, 10, EOVERFLOW, ENOENT, EBUSY, EACCES,
 	     ENOTCONN, ESTALE, ENOMEM, ENOSPC, EDQUOT, EIO, ENETDOWN),

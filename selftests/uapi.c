@@ -23,6 +23,9 @@ _Static_assert(sizeof(struct ib_memreg_domain_create) == 24, "layout");
 _Static_assert(sizeof(struct ib_memreg_mr_register) == 72, "layout");
 _Static_assert(sizeof(struct ib_memreg_segment) == 24, "layout");
 _Static_assert(sizeof(struct ib_memreg_mr_query) == 96, "layout");
+_Static_assert(sizeof(struct ib_memreg_mr_reregister) == 80, "layout");
+_Static_assert(sizeof(struct ib_memreg_mr_compose) == 72, "layout");
+_Static_assert(sizeof(struct ib_memreg_piece) == 72, "layout");
 _Static_assert(sizeof(struct ib_memreg_window_alloc) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_bind) == 48, "layout");
 _Static_assert(sizeof(struct ib_memreg_window_bind) == 32, "layout");
@@ -98,6 +101,11 @@ static const struct call calls[] = {
 	     .flags = IB_MEMREG_MR_IOVA | IB_MEMREG_MR_SINGLE_KEY |
 	      IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD),
 	CALL(MR_QUERY, mr_query, RESERVED(mr_query)),
+	CALL(MR_REREGISTER, mr_reregister, RESERVED(mr_reregister),
+	     .flags = IB_MEMREG_REREG_TRANSLATION | IB_MEMREG_REREG_DOMAIN |
+	      IB_MEMREG_REREG_ACCESS),
+	CALL(MR_COMPOSE, mr_compose, NO_RESERVED,
+	     .flags = IB_MEMREG_COMPOSE_ONE_KEY | IB_MEMREG_COMPOSE_IOVA),
 	CALL(WINDOW_ALLOC, window_alloc, NO_RESERVED),
 	CALL(WINDOW_BIND, window_bind, NO_RESERVED),
 	CALL(WINDOW_REVOKE, window_revoke, NO_RESERVED,
