@@ -47,6 +47,8 @@ static struct link to_invalidating = {
  * @batch: So many in a call, of which the last one is signalled
  * @depth: So many outstanding at most, some batches
  * @count: So many in all, some batches
+ * @strided: The local memory is of pieces of so many bytes, one in each page;
+ *	or 0
  */
 struct flow {
 	const struct far *far;
@@ -56,33 +58,52 @@ struct flow {
 	unsigned int batch;
 	unsigned int depth;
 	unsigned int count;
+	uint32_t strided;
 };
+
+static struct memreg_mr composed;
+
+/* Make one MR of the pieces, once. */
+static int flow_compose(const struct flow *flow)
+{
+	const struct link *link = flow->link;
+	struct ib_memreg_piece piece =
+		memreg_piece_2d(link->mr.id, 0, flow->strided, PAGE,
+				flow->size / flow->strided);
+
+	if (!flow->strided || composed.id)
+		return 0;
+	return memreg_mr_compose(link->m, link->domain, &piece, 1, 0, 0,
+				 &composed) ? fail_memreg() : 0;
+}
 
 static int flow_setup(const struct op *op)
 {
 	const struct flow *flow = op->data;
 
-	return flow->link->m ? 0 :
-	       link_connect(flow->link, flow->far, LENGTH, 0);
+	if (!flow->link->m && link_connect(flow->link, flow->far, LENGTH, 0))
+		return -1;
+	return flow_compose(flow);
 }
 
 /* A batch, which can be submitted again and again. */
 static void flow_prepare(const struct flow *flow, struct ib_memreg_wr *wrs)
 {
 	const struct link *link = flow->link;
+	uint32_t mr = flow->strided ? composed.id : link->mr.id;
 	const struct memreg_grant *to = &link->grant;
 	unsigned int i;
 
 	for (i = 0; i < flow->batch; i++) {
 		if (flow->opcode == IB_MEMREG_OP_WRITE)
-			memreg_prep_write(&wrs[i], link->endpoint, link->mr.id,
-					  0, flow->size, to->iova, to->rkey);
+			memreg_prep_write(&wrs[i], link->endpoint, mr, 0,
+					  flow->size, to->iova, to->rkey);
 		else if (flow->opcode == IB_MEMREG_OP_READ)
-			memreg_prep_read(&wrs[i], link->endpoint, link->mr.id,
-					 0, flow->size, to->iova, to->rkey);
+			memreg_prep_read(&wrs[i], link->endpoint, mr, 0,
+					 flow->size, to->iova, to->rkey);
 		else
-			memreg_prep_send(&wrs[i], link->endpoint, link->mr.id,
-					 0, flow->size);
+			memreg_prep_send(&wrs[i], link->endpoint, mr, 0,
+					 flow->size);
 	}
 	memreg_wr_signal(&wrs[i - 1], 0);
 }
@@ -316,14 +337,14 @@ static int reap_cost(const struct op *op, double *cost)
 
 static const struct flow to_poll = { .far = &granting, .link = &to_granting };
 
-#define FLOW(_name, _opcode, _size, _batch, _depth, _count, _to)	\
+#define FLOW(_name, _opcode, _size, _batch, _depth, _count, _to, ...)	\
 	{ .name = "memreg_" _name, .setup = flow_setup,			\
 	  .cost = flow_cost, .large = 1,				\
 	  .data = &(const struct flow){					\
 		.far = &_to, .link = &to_##_to,				\
 		.opcode = IB_MEMREG_OP_##_opcode, .size = (_size),	\
 		.batch = (_batch), .depth = (_depth),			\
-		.count = (_count) } }
+		.count = (_count), ##__VA_ARGS__ } }
 
 #define ROUNDS(_name, _setup, _prepare, _to, _count)			\
 	{ .name = "memreg_" _name, .setup = _setup,			\
@@ -342,6 +363,8 @@ const struct op data_ops[] = {
 	FLOW("write_1m", WRITE, 1 << 20, 1, 16, 32, granting),
 	FLOW("read_1m", READ, 1 << 20, 1, 16, 32, granting),
 	FLOW("write_8b_batch32", WRITE, 8, 32, 128, 8192, granting),
+	FLOW("strided_write_64x1k", WRITE, 65536, 1, 4, 128, granting,
+	     .strided = 1024),
 	FLOW("send_8b_batch32", SEND, 8, 32, 128, 8192, draining),
 	ROUNDS("pingpong_64b", ping_setup, ping_prepare, echoing, 1024),
 	ROUNDS("bind_send_inv", bind_setup, bind_prepare, invalidating, 1024),

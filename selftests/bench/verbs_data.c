@@ -7,6 +7,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
@@ -279,7 +280,8 @@ int far_invalidate(const struct far *far)
  * Much in one direction
  */
 
-#define BATCH_MAX	32
+#define BATCH_MAX	64
+#define STRIDE		4096UL
 #define POLLS		1000
 
 /**
@@ -291,6 +293,7 @@ int far_invalidate(const struct far *far)
  * @batch: So many in a post, of which the last one is signalled
  * @depth: So many outstanding at most, some batches
  * @count: So many in all, some batches
+ * @strided: Those of a batch are in a page each, and count as one
  */
 struct verbs_flow {
 	const struct far *far;
@@ -300,6 +303,7 @@ struct verbs_flow {
 	unsigned int batch;
 	unsigned int depth;
 	unsigned int count;
+	bool strided;
 };
 
 static const struct far granting = { far_grant, 7611 };
@@ -313,23 +317,27 @@ static int flow_setup(const struct op *op)
 	return flow->link->id ? 0 : verbs_connect(flow->link, flow->far);
 }
 
-static void flow_prepare(const struct verbs_flow *flow, struct ibv_sge *sge,
+static void flow_prepare(const struct verbs_flow *flow, struct ibv_sge *sges,
 			 struct ibv_send_wr *wrs)
 {
 	struct verbs_link *v = flow->link;
-	unsigned int i;
+	unsigned int i, piece;
 
-	*sge = (struct ibv_sge) {
-		.addr = (uintptr_t)v->memory, .length = flow->size,
-		.lkey = v->mr->lkey,
-	};
-	for (i = 0; i < flow->batch; i++)
+	for (i = 0; i < flow->batch; i++) {
+		piece = flow->strided ? i : 0;
+		sges[i] = (struct ibv_sge) {
+			.addr = (uintptr_t)v->memory + piece * STRIDE,
+			.length = flow->size,
+			.lkey = v->mr->lkey,
+		};
 		wrs[i] = (struct ibv_send_wr) {
-			.next = &wrs[i + 1], .sg_list = sge, .num_sge = 1,
+			.next = &wrs[i + 1], .sg_list = &sges[i], .num_sge = 1,
 			.opcode = flow->opcode,
-			.wr.rdma.remote_addr = v->grant.iova,
+			.wr.rdma.remote_addr = v->grant.iova +
+					       piece * flow->size,
 			.wr.rdma.rkey = v->grant.rkey,
 		};
+	}
 	wrs[i - 1].next = NULL;
 	wrs[i - 1].send_flags = IBV_SEND_SIGNALED;
 }
@@ -361,10 +369,10 @@ static int flow_run(const struct verbs_flow *flow, unsigned int count)
 {
 	struct ibv_send_wr wrs[BATCH_MAX], *bad;
 	unsigned int posted = 0, done = 0;
-	struct ibv_sge sge;
+	struct ibv_sge sges[BATCH_MAX];
 	int ret;
 
-	flow_prepare(flow, &sge, wrs);
+	flow_prepare(flow, sges, wrs);
 	while (done < count) {
 		while (posted < count && posted - done < flow->depth) {
 			ret = ibv_post_send(flow->link->id->qp, wrs, &bad);
@@ -386,6 +394,8 @@ static int flow_cost(const struct op *op, double *cost)
 
 	if (flow_run(flow, count))
 		return -1;
+	if (flow->strided)
+		count /= flow->batch;
 	*cost = (bench_now() - begin) / count;
 	return 0;
 }
@@ -491,14 +501,14 @@ static int bind_cost(const struct op *op, double *cost)
 	return 0;
 }
 
-#define FLOW(_name, _opcode, _size, _batch, _depth, _count, _to)	\
+#define FLOW(_name, _opcode, _size, _batch, _depth, _count, _to, ...)	\
 	{ .name = "verbs_" _name, .setup = flow_setup,			\
 	  .cost = flow_cost, .large = 1,				\
 	  .data = &(const struct verbs_flow){				\
 		.far = &_to, .link = &to_##_to,				\
 		.opcode = IBV_WR_##_opcode, .size = (_size),		\
 		.batch = (_batch), .depth = (_depth),			\
-		.count = (_count) } }
+		.count = (_count), ##__VA_ARGS__ } }
 
 const struct op verbs_data_ops[] = {
 	FLOW("write_64k", RDMA_WRITE, 65536, 1, 16, 128, granting),
@@ -506,6 +516,8 @@ const struct op verbs_data_ops[] = {
 	FLOW("write_1m", RDMA_WRITE, 1 << 20, 1, 16, 32, granting),
 	FLOW("read_1m", RDMA_READ, 1 << 20, 1, 16, 32, granting),
 	FLOW("write_8b_batch32", RDMA_WRITE, 8, 32, 128, 8192, granting),
+	FLOW("strided_write_64x1k", RDMA_WRITE, 1024, 64, 256, 8192, granting,
+	     .strided = true),
 	FLOW("send_8b_batch32", SEND, 8, 32, 128, 8192, draining),
 	{ .name = "verbs_bind_send_inv", .setup = bind_setup,
 	  .cost = bind_cost, .large = 1 },
