@@ -36,13 +36,13 @@
 #include "mem/compose.h"
 #include "mem/domain.h"
 #include "mem/frwr.h"
-#include "mem/guard.h"
 #include "mem/kill.h"
 #include "mem/memory.h"
 #include "mem/mr.h"
 #include "mem/pool.h"
 #include "mem/regq.h"
 #include "mem/rereg.h"
+#include "mem/watch.h"
 #include "mem/window.h"
 #include "stats.h"
 #include "trace.h"
@@ -327,12 +327,12 @@ static int __init memreg_init(void)
 	ret = memreg_kill_module_init();
 	if (ret)
 		goto err_regq;
-	ret = memreg_guard_init();
+	ret = memreg_watch_init();
 	if (ret)
 		goto err_kill;
 	ret = memreg_ring_init(&memreg_slot_ops);
 	if (ret)
-		goto err_guard;
+		goto err_watch;
 	ret = memreg_closer_init();
 	if (ret)
 		goto err_ring;
@@ -357,8 +357,8 @@ err_closer:
 	memreg_closer_exit();
 err_ring:
 	memreg_ring_exit();
-err_guard:
-	memreg_guard_exit();
+err_watch:
+	memreg_watch_exit();
 err_kill:
 	memreg_kill_module_exit();
 err_regq:
@@ -376,7 +376,7 @@ static void __exit memreg_exit(void)
 	memreg_device_exit();
 	memreg_closer_exit();
 	memreg_ring_exit();
-	memreg_guard_exit();
+	memreg_watch_exit();
 	memreg_kill_module_exit();
 	memreg_regq_module_exit();
 	memreg_frwr_module_exit();

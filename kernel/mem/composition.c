@@ -17,7 +17,7 @@
  *
  * A composition has no guard. When the guard of a leaf strikes, it marks all
  * compositions of the leaf stale as well, and kills their keys along with the
- * leaf's own: see memreg_guard_kill(). A tie is made, and the leaf found not to
+ * leaf's own: see memreg_guard_gone(). A tie is made, and the leaf found not to
  * be stale, in one section under frwr_lock, and before the first key is made:
  * of what comes later the guard takes care (I2).
  */

@@ -33,6 +33,25 @@
  * An FRWR whose LOCAL_INV failed or was flushed, or for which there is no queue
  * that works, is appended to memreg_domain.doomed. The worker destroys its MR.
  * A guard does not wait for that.
+ *
+ * What a notifier waits for
+ *
+ * For the device, and for nobody else. A guard has all keys to its region
+ * killed at once, and those that an owner is revoking already die without the
+ * owner's doing. On kernels with two-pass notifiers all guards of an unmap do so
+ * in the first pass, and wait in the second; elsewhere one waits after the
+ * other.
+ *
+ * It waits for MEMREG_WATCH_TIMEOUT at most, counted from when the event came,
+ * so that it is one deadline for all guards of an unmap. If it is the process's
+ * own mapping that the process itself takes away, or its end, it waits for
+ * longer as long as keys die. Somebody else who truncates a file does not, and
+ * if that was in vain, waits for no other guard for a while.
+ *
+ * What is not dead then dies a little later: a queue that is stuck is rebuilt,
+ * and a worker destroys the MRs. Nor does a guard wait for a queue that is
+ * being rebuilt. Until the worker is done the peer may reach the old pages,
+ * which stay pinned, and nobody else's.
  */
 #include <linux/wait_bit.h>
 
@@ -46,6 +65,7 @@
 #include "mem/tie.h"
 #include "mem/trace.h"
 #include "mem/trace_guard.h"
+#include "mem/watch.h"
 #include "stats.h"
 
 /* Keys that may be in the list when an owner adds others. */
@@ -582,7 +602,7 @@ static int memreg_kill_dying(struct memreg_region *region)
  * memreg_kill_wait() - Wait in a notifier for the keys to a region to die
  * @region: The region; the keys to compositions that it is in are waited for,
  *	too
- * @deadline: Jiffies, MEMREG_KILL_TIMEOUT after the notifier's event
+ * @deadline: Jiffies, MEMREG_WATCH_TIMEOUT after the notifier's event
  *
  * Context: may sleep, in bounded time.
  */
@@ -597,7 +617,7 @@ void memreg_kill_wait(struct memreg_region *region, unsigned long deadline)
 		left = memreg_kill_dying(region);
 		if (memreg_kill_wait_until(region, deadline))
 			return;
-		deadline = jiffies + MEMREG_KILL_TIMEOUT;
+		deadline = jiffies + MEMREG_WATCH_TIMEOUT;
 	} while (own && memreg_kill_dying(region) < left);
 	if (!own)
 		memreg_kill_note_vain(region->mdev);

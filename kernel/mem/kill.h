@@ -12,9 +12,6 @@ struct memreg_domain;
 struct memreg_frwr;
 struct memreg_region;
 
-/* How long a notifier waits for keys to die. */
-#define MEMREG_KILL_TIMEOUT	HZ
-
 int memreg_kill_module_init(void);
 void memreg_kill_module_exit(void);
 void memreg_frwr_destroy_mr(struct memreg_frwr *frwr);

@@ -27,6 +27,7 @@
 #include "mem/region.h"
 #include "mem/regq.h"
 #include "mem/trace.h"
+#include "mem/watch.h"
 #include "quirks.h"
 #include "stats.h"
 
@@ -788,7 +789,7 @@ static int memreg_mr_copy_segments(struct memreg_mr *mr, u64 to, u32 room)
 
 static u32 memreg_mr_state(const struct memreg_mr *mr)
 {
-	const struct memreg_guard *guard = &mr->region->guard;
+	const struct memreg_watch *guard = &mr->region->guard;
 
 	if (!READ_ONCE(guard->stale))
 		return IB_MEMREG_MR_LIVE;

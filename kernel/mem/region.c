@@ -314,7 +314,7 @@ static int memreg_pin_error(struct memreg_ucmd *ucmd, int err)
  */
 static bool memreg_region_is_watched(struct memreg_region *region)
 {
-	const struct memreg_guard *guard = &region->guard;
+	const struct memreg_watch *guard = &region->guard;
 	bool ret;
 
 	spin_lock(&region->mdev->frwr_lock);
@@ -395,6 +395,7 @@ struct memreg_region *memreg_region_alloc(struct memreg_device *mdev,
 	if (!region)
 		return NULL;
 	region->mdev = mdev;
+	region->guard.mdev = mdev;
 	region->source = source;
 	region->addr = addr;
 	region->length = length;

@@ -14,12 +14,14 @@
 
 #include "core.h"
 #include "device.h"
-#include "mem/guard.h"
+#include "mem/watch.h"
 
 struct dma_buf;
 struct iov_iter;
 struct memreg_composition;
 struct memreg_device;
+struct memreg_region;
+struct memreg_ucmd;
 
 /**
  * struct memreg_source - Where the pages of regions come from
@@ -99,7 +101,7 @@ struct memreg_region {
 	atomic_t draining;
 	struct list_head ties;
 	struct memreg_composition *composition;
-	struct memreg_guard guard;
+	struct memreg_watch guard;
 };
 
 /* Pages of the ABI that a region has pinned. */
@@ -121,19 +123,6 @@ static inline bool memreg_region_has(const struct memreg_region *region,
 {
 	/* What is before it wraps around, and is more than any length. */
 	return offset - region->offsets[i] < sg_dma_len(&region->sgl[i]);
-}
-
-/**
- * memreg_guard_begin() - Begin to look at the mapping
- * @region: The region
- *
- * Return: what memreg_guard_end() wants.
- */
-static inline unsigned long memreg_guard_begin(struct memreg_region *region)
-{
-	if (!region->guard.active)
-		return 0;
-	return mmu_interval_read_begin(&region->guard.notifier);
 }
 
 bool memreg_region_over_limit(const struct memreg_region *region);

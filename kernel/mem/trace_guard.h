@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tracepoints of regions and their guards: see ../trace.h.
+ * Tracepoints of regions and watches: see ../trace.h.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM ib_memreg
@@ -11,8 +11,8 @@
 #include <linux/tracepoint.h>
 
 #include "device.h"
-#include "mem/guard.h"
 #include "mem/region.h"
+#include "mem/watch.h"
 
 DECLARE_EVENT_CLASS(memreg_region,
 	TP_PROTO(const struct memreg_region *region),
@@ -73,10 +73,10 @@ TRACE_DEFINE_ENUM(MEMREG_GONE);
 			 { MEMREG_GONE, "revoke" })
 
 TRACE_EVENT(memreg_guard_event,
-	TP_PROTO(const struct memreg_region *region,
+	TP_PROTO(const struct memreg_watch *watch,
 		 const struct mmu_notifier_range *range,
 		 enum memreg_verdict verdict),
-	TP_ARGS(region, range, verdict),
+	TP_ARGS(watch, range, verdict),
 	TP_STRUCT__entry(
 		__field(u64, addr)
 		__field(u64, length)
@@ -87,11 +87,11 @@ TRACE_EVENT(memreg_guard_event,
 		__field(u32, verdict)
 	),
 	TP_fast_assign(
-		__entry->addr = region->addr;
-		__entry->length = region->length;
+		__entry->addr = watch->addr;
+		__entry->length = watch->length;
 		__entry->start = range->start;
 		__entry->end = range->end;
-		__entry->dev = region->mdev->ibdev->index;
+		__entry->dev = watch->mdev->ibdev->index;
 		__entry->event = range->event;
 		__entry->verdict = verdict;
 	),
@@ -114,9 +114,9 @@ TRACE_DEFINE_ENUM(IB_MEMREG_STAT_GUARD_SPURIOUS);
 			 { IB_MEMREG_STAT_GUARD_SPURIOUS, "spurious" })
 
 TRACE_EVENT(memreg_guard_look,
-	TP_PROTO(const struct memreg_region *region,
+	TP_PROTO(const struct memreg_watch *watch,
 		 enum ib_memreg_stat_id outcome),
-	TP_ARGS(region, outcome),
+	TP_ARGS(watch, outcome),
 	TP_STRUCT__entry(
 		__field(u64, addr)
 		__field(u64, length)
@@ -124,9 +124,9 @@ TRACE_EVENT(memreg_guard_look,
 		__field(u32, outcome)
 	),
 	TP_fast_assign(
-		__entry->addr = region->addr;
-		__entry->length = region->length;
-		__entry->dev = region->mdev->ibdev->index;
+		__entry->addr = watch->addr;
+		__entry->length = watch->length;
+		__entry->dev = watch->mdev->ibdev->index;
 		__entry->outcome = outcome;
 	),
 	TP_printk("dev=%u addr=0x%llx length=%llu outcome=%s", __entry->dev,

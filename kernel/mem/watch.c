@@ -1,0 +1,863 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Watches: what mmu notifiers announce of a mapping, and whether it is so.
+ *
+ * A watch is an mmu interval notifier on a range of a user's addresses, and what
+ * is to be done when the mapping goes: the ops of the watch. The guard of a
+ * region (guard.c) is one. A watch knows of no region.
+ *
+ * Which events count
+ *
+ * Notifiers announce more than happens to pinned pages. UNMAP and RELEASE are
+ * believed. So is CLEAR if an ordinary task is behind it. Kernel threads and
+ * tasks in reclaim announce CLEAR whenever KSM scans or shmem is paged out,
+ * which leaves pinned pages in place, but also when nfsd truncates or loop
+ * punches a hole; PROTECTION_VMA comes from mprotect(2), but also from NUMA
+ * scanning. These are suspect: a worker looks whether the range still maps
+ * the same pages, and kills the keys if it doesn't. All other events leave
+ * pinned pages where they are. Each event makes a registration that is under
+ * way look again (I2).
+ *
+ * How a worker looks
+ *
+ * An event comes before the change, and to wait until that is through is to
+ * wait for whoever makes it. The worker waits for nobody. It tries the locks
+ * with which such changes are made, so that none is under way while it looks:
+ * mprotect(2) has the mmap_lock, and a kernel thread that takes pages away from
+ * a file has that of the inode. The first is known of all, the second of shmem
+ * and hugetlbfs; of other files such an event is believed. Reclaim, KSM and
+ * their kind leave a pinned page in its place or in its file, so that it is the
+ * same before and after. If a lock is not to be had, the worker comes back, and
+ * after MEMREG_LOOK_LIMIT without an answer it kills the keys.
+ *
+ * There is one work item for each address space. It goes through the suspect
+ * regions some pages at a time, so that address spaces take turns at the few
+ * threads that there are, and nothing that kills keys is behind it. What is
+ * stale is not looked at. Whether that was for nothing is found out when the
+ * owner asks for it, in the owner's time.
+ */
+#include <linux/hash.h>
+#include <linux/hugetlb.h>
+#include <linux/mmu_notifier.h>
+#include <linux/oom.h>
+#include <linux/pagemap.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/shmem_fs.h>
+#include <linux/slab.h>
+#include <linux/wait_bit.h>
+
+#include "device.h"
+#include "mem/trace_guard.h"
+#include "mem/watch.h"
+#include "stats.h"
+
+/* When a worker looks after a suspect event, and until when it must know. */
+#define MEMREG_LOOK_DELAY	msecs_to_jiffies(10)
+#define MEMREG_LOOK_LIMIT	(HZ * 9 / 10)
+
+/* Pages that it looks at before it lets others have its thread. */
+#define MEMREG_LOOK_PAGES	1024
+
+/* Threads that look. */
+#define MEMREG_LOOK_THREADS	2
+
+/* How often a registration looks again if events keep coming. */
+#define MEMREG_WATCH_LOOKS	8
+
+static struct workqueue_struct *memreg_look_wq;
+
+int __init memreg_watch_init(void)
+{
+	memreg_look_wq = alloc_workqueue("memreg_look",
+					 WQ_UNBOUND | WQ_MEM_RECLAIM,
+					 MEMREG_LOOK_THREADS);
+	return memreg_look_wq ? 0 : -ENOMEM;
+}
+
+void memreg_watch_exit(void)
+{
+	destroy_workqueue(memreg_look_wq);
+}
+
+/* What is watched is not what was mapped any more. */
+static void memreg_watch_mark_stale(struct memreg_watch *watch)
+{
+	if (memreg_watch_set_stale(watch))
+		watch->ops->stale(watch);
+}
+
+/*
+ * Looking at the mapping
+ */
+
+/*
+ * Does an address map the page that is pinned? SUSPECT: it maps nothing now. By
+ * force, as the mapping may be for writing only.
+ */
+static enum memreg_verdict memreg_page_mapped(struct memreg_watch *watch,
+					      unsigned long addr,
+					      struct page *page)
+{
+	struct page *now;
+	bool same;
+
+	if (get_user_pages_remote(watch->mm, addr, 1,
+				  FOLL_NOFAULT | FOLL_FORCE, &now, NULL) != 1)
+		return MEMREG_SUSPECT;
+	same = now == page;
+	put_page(now);
+	return same ? MEMREG_SAME : MEMREG_GONE;
+}
+
+/*
+ * Is this the folio of its file, though it is not mapped at the moment? That is
+ * so after shmem was paged out.
+ */
+static bool memreg_page_in_file(struct vm_area_struct *vma, unsigned long addr,
+				struct page *page)
+{
+	struct address_space *mapping = vma->vm_file->f_mapping;
+	pgoff_t index = linear_page_index(vma, addr);
+	struct folio *folio;
+	bool same;
+
+	if (!(vma->vm_flags & VM_MAYSHARE) || !shmem_mapping(mapping))
+		return false;
+	folio = filemap_get_folio(mapping, index);
+	if (IS_ERR(folio))
+		return false;
+	same = folio == page_folio(page) &&
+	       /* A large one may go on behind the end. */
+	       index < DIV_ROUND_UP(i_size_read(mapping->host), PAGE_SIZE);
+	folio_put(folio);
+	return same;
+}
+
+/*
+ * Files are truncated, and holes punched, with the inode locked, after
+ * unmapping and without a further event, so nothing can be said while it is.
+ */
+static enum memreg_verdict memreg_page_look_file(struct memreg_watch *watch,
+						 struct vm_area_struct *vma,
+						 unsigned long addr,
+						 struct page *page)
+{
+	struct inode *inode = vma->vm_file->f_mapping->host;
+	enum memreg_verdict verdict;
+
+	if (!inode_trylock_shared(inode))
+		return MEMREG_SUSPECT;
+	verdict = memreg_page_mapped(watch, addr, page);
+	if (verdict == MEMREG_SUSPECT)
+		verdict = memreg_page_in_file(vma, addr, page) ? MEMREG_SAME :
+								 MEMREG_GONE;
+	inode_unlock_shared(inode);
+	return verdict;
+}
+
+static bool memreg_file_is_known(const struct vm_area_struct *vma)
+{
+	return shmem_mapping(vma->vm_file->f_mapping) ||
+	       is_vm_hugetlb_page(vma);
+}
+
+/**
+ * memreg_watch_page() - Does an address still map a page?
+ * @watch: The watch
+ * @look: The look that goes on
+ * @addr: The address
+ * @page: The page that was mapped there
+ *
+ * Context: may sleep, with the mmap_lock held.
+ * Return: SAME; GONE; SUSPECT if that can't be known now.
+ */
+enum memreg_verdict memreg_watch_page(struct memreg_watch *watch,
+				      const struct memreg_look *look,
+				      unsigned long addr, struct page *page)
+{
+	/* What may be written is pinned without being readable, too. */
+	unsigned long need = watch->writable ? VM_WRITE : VM_READ | VM_WRITE;
+	enum memreg_verdict verdict;
+	struct vm_area_struct *vma;
+
+	vma = vma_lookup(watch->mm, addr);
+	/* What the machine can't read any more stays in its file. */
+	if (!vma || !(vma->vm_flags & need) || PageHWPoison(page))
+		return MEMREG_GONE;
+	if (look->by_kernel && vma->vm_file)
+		return memreg_file_is_known(vma) ?
+		       memreg_page_look_file(watch, vma, addr, page) :
+		       MEMREG_GONE;
+	verdict = memreg_page_mapped(watch, addr, page);
+	if (verdict != MEMREG_SUSPECT)
+		return verdict;
+	return vma->vm_file ? memreg_page_look_file(watch, vma, addr, page) :
+			      MEMREG_GONE;
+}
+
+/* Go on with a look, for some pages. */
+static enum memreg_verdict memreg_watch_compare(struct memreg_watch *watch,
+						struct memreg_look *look,
+						unsigned int *pages)
+{
+	mmap_assert_locked(watch->mm);
+
+	return watch->ops->compare(watch, look, pages);
+}
+
+/* Begin to look at a part of what is watched. */
+static void memreg_look_init(struct memreg_look *look,
+			     const struct memreg_watch *watch,
+			     unsigned long start, unsigned long end)
+{
+	memset(look, 0, sizeof(*look));
+	look->start = max(watch->start, start & PAGE_MASK);
+	look->end = min(watch->end, end);
+	look->next = look->start;
+}
+
+/* Look at all of a watch whose changes have been waited for. */
+static enum memreg_verdict
+memreg_watch_compare_all(struct memreg_watch *watch)
+{
+	enum memreg_verdict verdict = MEMREG_SAME;
+	struct memreg_look look;
+	unsigned int pages;
+
+	memreg_look_init(&look, watch, 0, ULONG_MAX);
+	while (verdict == MEMREG_SAME && !memreg_look_is_through(&look)) {
+		/* A task that is killed has no use for what it finds. */
+		if (fatal_signal_pending(current))
+			return MEMREG_SUSPECT;
+		pages = MEMREG_LOOK_PAGES;
+		verdict = memreg_watch_compare(watch, &look, &pages);
+	}
+	return verdict;
+}
+
+/* Count and trace what a look found. */
+static void memreg_look_count(struct memreg_watch *watch,
+			      enum ib_memreg_stat_id outcome)
+{
+	memreg_count(watch->mdev, outcome, 1);
+	trace_memreg_guard_look(watch, outcome);
+}
+
+/*
+ * Address spaces
+ */
+
+static struct hlist_head *memreg_space_list(struct memreg_device *mdev,
+					    const struct mm_struct *mm)
+{
+	return &mdev->spaces[hash_ptr(mm, MEMREG_SPACES_BITS)];
+}
+
+static struct memreg_space *memreg_space_find(struct memreg_device *mdev,
+					      const struct mm_struct *mm)
+{
+	struct memreg_space *space;
+
+	lockdep_assert_held(&mdev->frwr_lock);
+
+	hlist_for_each_entry(space, memreg_space_list(mdev, mm), node) {
+		if (space->mm == mm) {
+			space->users++;
+			return space;
+		}
+	}
+	return NULL;
+}
+
+static void memreg_space_work(struct work_struct *work);
+
+static struct memreg_space *memreg_space_new(struct memreg_device *mdev,
+					     struct mm_struct *mm)
+{
+	struct memreg_space *space;
+
+	space = kzalloc(sizeof(*space), GFP_KERNEL_ACCOUNT);
+	if (!space)
+		return NULL;
+	space->mdev = mdev;
+	space->mm = mm;
+	space->users = 1;
+	INIT_LIST_HEAD(&space->suspects);
+	INIT_DELAYED_WORK(&space->look, memreg_space_work);
+	return space;
+}
+
+/* Find or make that of a watch's mm, which the owner of the watch keeps. */
+static struct memreg_space *memreg_space_get(struct memreg_device *mdev,
+					     struct mm_struct *mm)
+{
+	struct memreg_space *space, *new;
+
+	spin_lock(&mdev->frwr_lock);
+	space = memreg_space_find(mdev, mm);
+	spin_unlock(&mdev->frwr_lock);
+	if (space)
+		return space;
+	new = memreg_space_new(mdev, mm);
+	if (!new)
+		return NULL;
+	spin_lock(&mdev->frwr_lock);
+	space = memreg_space_find(mdev, mm);
+	if (!space)
+		hlist_add_head(&new->node, memreg_space_list(mdev, mm));
+	spin_unlock(&mdev->frwr_lock);
+	if (!space)
+		return new;
+	kfree(new);
+	return space;
+}
+
+static void memreg_space_put(struct memreg_space *space)
+{
+	struct memreg_device *mdev = space->mdev;
+	bool last;
+
+	spin_lock(&mdev->frwr_lock);
+	last = !--space->users;
+	if (last)
+		hlist_del(&space->node);
+	spin_unlock(&mdev->frwr_lock);
+	if (!last)
+		return;
+	cancel_delayed_work_sync(&space->look);
+	kfree(space);
+}
+
+/* Have the worker look at a watch soon, if it has its pages. */
+static void memreg_space_add(struct memreg_watch *watch)
+{
+	lockdep_assert_held(&watch->mdev->frwr_lock);
+
+	if (!watch->settled || !watch->active)
+		return;
+	if (list_empty(&watch->suspect_node))
+		list_add_tail(&watch->suspect_node, &watch->space->suspects);
+	queue_delayed_work(memreg_look_wq, &watch->space->look,
+			   MEMREG_LOOK_DELAY);
+}
+
+/* The worker is not at a watch any more, nor ever will be. */
+static void memreg_space_remove(struct memreg_watch *watch)
+{
+	struct memreg_space *space = watch->space;
+
+	spin_lock(&watch->mdev->frwr_lock);
+	/* A look that goes on adds it no more. */
+	watch->active = false;
+	list_del_init(&watch->suspect_node);
+	spin_unlock(&watch->mdev->frwr_lock);
+	/* Pairs with memreg_space_done(). */
+	wait_var_event(&space->looking,
+		       /* Pairs with memreg_space_done(). */
+		       smp_load_acquire(&space->looking) != watch);
+}
+
+/* Nothing is suspect that came before so many events. */
+static void memreg_watch_clear(struct memreg_watch *watch,
+			       unsigned long suspects)
+{
+	watch->cleared = suspects;
+	if (watch->suspects != suspects)
+		watch->suspect_since = jiffies;
+}
+
+/* Where to look: this, too. */
+static void memreg_look_add(struct memreg_look *look, unsigned long start,
+			    unsigned long end, bool by_kernel)
+{
+	if (!look->active)
+		*look = (struct memreg_look) { .start = ULONG_MAX };
+	look->active = true;
+	look->start = min(look->start, start);
+	look->end = max(look->end, end);
+	look->by_kernel |= by_kernel;
+}
+
+/* Begin to look at what is suspect by now, unless a look goes on. */
+static void memreg_look_begin(struct memreg_watch *watch)
+{
+	struct memreg_look *look = &watch->look, *due = &watch->due;
+
+	lockdep_assert_held(&watch->mdev->frwr_lock);
+
+	if (look->active)
+		return;
+	memreg_look_init(look, watch, due->start, due->end);
+	look->active = true;
+	look->by_kernel = due->by_kernel;
+	look->suspects = watch->suspects;
+	due->active = false;
+}
+
+/* Nothing could be found out: look again, but not for ever. */
+static void memreg_look_again(struct memreg_watch *watch)
+{
+	const struct memreg_look *look = &watch->look;
+
+	memreg_look_count(watch, IB_MEMREG_STAT_GUARD_LATER);
+	memreg_look_add(&watch->due, look->start, look->end, look->by_kernel);
+	if (time_after_eq(jiffies, watch->suspect_since + MEMREG_LOOK_LIMIT))
+		memreg_watch_mark_stale(watch);
+	else
+		memreg_space_add(watch);
+}
+
+/* A look came to an end, or to the end of its turn. */
+static void memreg_look_end(struct memreg_watch *watch,
+			    enum memreg_verdict verdict)
+{
+	struct memreg_look *look = &watch->look;
+
+	lockdep_assert_held(&watch->mdev->frwr_lock);
+
+	if (watch->stale || !watch->active)
+		return;
+	if (verdict == MEMREG_SAME && !memreg_look_is_through(look)) {
+		list_move(&watch->suspect_node, &watch->space->suspects);
+		mod_delayed_work(memreg_look_wq, &watch->space->look, 0);
+		return;
+	}
+	look->active = false;
+	if (verdict == MEMREG_SUSPECT) {
+		memreg_look_again(watch);
+	} else if (verdict == MEMREG_GONE) {
+		memreg_look_count(watch, IB_MEMREG_STAT_GUARD_GONE);
+		memreg_watch_mark_stale(watch);
+	} else {
+		memreg_look_count(watch, IB_MEMREG_STAT_GUARD_UNCHANGED);
+		memreg_watch_clear(watch, look->suspects);
+		if (watch->due.active)
+			memreg_space_add(watch);
+	}
+}
+
+/* The next of the watches to look at, which is not freed until then. */
+static struct memreg_watch *memreg_space_next(struct memreg_space *space,
+					      struct list_head *todo)
+{
+	struct memreg_watch *watch;
+
+	spin_lock(&space->mdev->frwr_lock);
+	watch = list_first_entry_or_null(todo, struct memreg_watch,
+					 suspect_node);
+	if (watch) {
+		list_del_init(&watch->suspect_node);
+		WRITE_ONCE(space->looking, watch);
+		memreg_look_begin(watch);
+	}
+	spin_unlock(&space->mdev->frwr_lock);
+	return watch;
+}
+
+static void memreg_space_done(struct memreg_space *space,
+			      struct memreg_watch *watch,
+			      enum memreg_verdict verdict)
+{
+	bool stale;
+
+	spin_lock(&space->mdev->frwr_lock);
+	memreg_look_end(watch, verdict);
+	stale = watch->stale;
+	spin_unlock(&space->mdev->frwr_lock);
+	if (stale)
+		watch->ops->gone(watch);
+	/* Pairs with memreg_space_remove(). */
+	smp_store_release(&space->looking, NULL);
+	/* The waiter is in the queue before it looks. */
+	smp_mb();
+	wake_up_var(&space->looking);
+}
+
+/* Look at the watches of a list until it is empty, or for so many pages. */
+static void memreg_space_look(struct memreg_space *space,
+			      struct list_head *todo)
+{
+	unsigned int pages = MEMREG_LOOK_PAGES;
+	struct memreg_watch *watch;
+	enum memreg_verdict verdict;
+	bool alive, locked;
+
+	/* One that is exiting takes all of its mappings along. */
+	alive = mmget_not_zero(space->mm);
+	locked = alive && mmap_read_trylock(space->mm);
+	while (pages && (watch = memreg_space_next(space, todo))) {
+		if (!alive || check_stable_address_space(space->mm))
+			verdict = MEMREG_GONE;
+		else if (!locked)
+			verdict = MEMREG_SUSPECT;
+		else
+			verdict = memreg_watch_compare(watch,
+						       &watch->look,
+						       &pages);
+		memreg_space_done(space, watch, verdict);
+		if (pages)
+			pages--;
+	}
+	if (locked)
+		mmap_read_unlock(space->mm);
+	if (alive)
+		mmput_async(space->mm);
+}
+
+static void memreg_space_work(struct work_struct *work)
+{
+	struct memreg_space *space =
+		container_of(work, struct memreg_space, look.work);
+	spinlock_t *lock = &space->mdev->frwr_lock;
+	LIST_HEAD(todo);
+
+	spin_lock(lock);
+	list_splice_init(&space->suspects, &todo);
+	spin_unlock(lock);
+	memreg_space_look(space, &todo);
+	spin_lock(lock);
+	if (!list_empty(&todo)) {
+		list_splice(&todo, &space->suspects);
+		mod_delayed_work(memreg_look_wq, &space->look, 0);
+	}
+	spin_unlock(lock);
+}
+
+/*
+ * The notifier
+ */
+
+/* Is it the kernel that does something on its own account? */
+static bool memreg_event_by_kernel(void)
+{
+	return current->flags & PF_KTHREAD &&
+	       !(current->flags & PF_USER_WORKER);
+}
+
+static enum memreg_verdict
+memreg_event_classify(const struct mmu_notifier_range *range)
+{
+	switch (range->event) {
+	case MMU_NOTIFY_UNMAP:
+	case MMU_NOTIFY_RELEASE:
+		return MEMREG_GONE;
+	case MMU_NOTIFY_CLEAR:
+		return current->flags & PF_MEMALLOC ||
+		       memreg_event_by_kernel() ? MEMREG_SUSPECT : MEMREG_GONE;
+	case MMU_NOTIFY_PROTECTION_VMA:
+		return MEMREG_SUSPECT;
+	default:
+		return MEMREG_SAME;
+	}
+}
+
+/* Have the worker look at a range. */
+static void memreg_watch_mark_suspect(struct memreg_watch *watch,
+				      const struct mmu_notifier_range *range)
+{
+	/* Reclaim leaves a pinned page where it is, or in its file. */
+	bool by_kernel = range->event != MMU_NOTIFY_PROTECTION_VMA &&
+			 !(current->flags & PF_MEMALLOC);
+
+	lockdep_assert_held(&watch->mdev->frwr_lock);
+
+	if (watch->stale)
+		return;
+	memreg_count(watch->mdev, IB_MEMREG_STAT_GUARD_SUSPECTS, 1);
+	if (watch->suspects == watch->cleared)
+		watch->suspect_since = jiffies;
+	/* MR_QUERY reads it without the lock. */
+	WRITE_ONCE(watch->suspects, watch->suspects + 1);
+	memreg_look_add(&watch->due, range->start, range->end, by_kernel);
+	memreg_space_add(watch);
+}
+
+/* An event is believed: whether it was true may be found out afterwards. */
+static void memreg_watch_mark_gone(struct memreg_watch *watch,
+				   const struct mmu_notifier_range *range)
+{
+	lockdep_assert_held(&watch->mdev->frwr_lock);
+
+	if (range->event != MMU_NOTIFY_CLEAR) {
+		watch->doubtful = false;
+		WRITE_ONCE(watch->spurious, false);
+	} else if (!watch->stale) {
+		watch->doubtful = true;
+	}
+	memreg_watch_mark_stale(watch);
+}
+
+/* An event came. Returns whether somebody has to wait for keys to die. */
+static bool memreg_watch_strike(struct memreg_watch *watch,
+				const struct mmu_notifier_range *range,
+				unsigned long cur_seq)
+{
+	enum memreg_verdict verdict = memreg_event_classify(range);
+
+	/* A caller that may not wait can't have keys killed in time. */
+	if (verdict == MEMREG_GONE && !mmu_notifier_range_blockable(range))
+		verdict = MEMREG_SUSPECT;
+	memreg_count(watch->mdev, IB_MEMREG_STAT_GUARD_EVENTS, 1);
+	trace_memreg_guard_event(watch, range, verdict);
+
+	spin_lock(&watch->mdev->frwr_lock);
+	mmu_interval_set_seq(&watch->notifier, cur_seq);
+	if (verdict == MEMREG_GONE)
+		memreg_watch_mark_gone(watch, range);
+	else if (verdict == MEMREG_SUSPECT)
+		memreg_watch_mark_suspect(watch, range);
+	spin_unlock(&watch->mdev->frwr_lock);
+	return verdict == MEMREG_GONE && watch->ops->gone(watch);
+}
+
+#ifdef MEMREG_TWO_PASS_NOTIFIERS
+/* Leave the waiting to a second pass, unless somebody else's is at it. */
+static bool memreg_watch_defer(struct memreg_watch *watch,
+			       unsigned long deadline,
+			       struct mmu_interval_notifier_finish **finish)
+{
+	bool mine;
+
+	spin_lock(&watch->mdev->frwr_lock);
+	mine = !watch->finish_used;
+	watch->finish_used = true;
+	if (mine)
+		watch->deadline = deadline;
+	spin_unlock(&watch->mdev->frwr_lock);
+	if (mine)
+		*finish = &watch->finish;
+	return mine;
+}
+
+static bool memreg_watch_first_pass(struct mmu_interval_notifier *notifier,
+				    const struct mmu_notifier_range *range,
+				    unsigned long cur_seq,
+				    struct mmu_interval_notifier_finish **finish)
+{
+	struct memreg_watch *watch =
+		container_of(notifier, struct memreg_watch, notifier);
+	unsigned long deadline = jiffies + MEMREG_WATCH_TIMEOUT;
+
+	if (memreg_watch_strike(watch, range, cur_seq) &&
+	    !memreg_watch_defer(watch, deadline, finish))
+		watch->ops->wait(watch, deadline);
+	return true;
+}
+
+static void
+memreg_watch_second_pass(struct mmu_interval_notifier_finish *finish)
+{
+	struct memreg_watch *watch =
+		container_of(finish, struct memreg_watch, finish);
+
+	watch->ops->wait(watch, watch->deadline);
+	spin_lock(&watch->mdev->frwr_lock);
+	watch->finish_used = false;
+	spin_unlock(&watch->mdev->frwr_lock);
+}
+
+static const struct mmu_interval_notifier_ops memreg_watch_notifier_ops = {
+	.invalidate_start = memreg_watch_first_pass,
+	.invalidate_finish = memreg_watch_second_pass,
+};
+#else
+static bool memreg_watch_invalidate(struct mmu_interval_notifier *notifier,
+				    const struct mmu_notifier_range *range,
+				    unsigned long cur_seq)
+{
+	struct memreg_watch *watch =
+		container_of(notifier, struct memreg_watch, notifier);
+	unsigned long deadline = jiffies + MEMREG_WATCH_TIMEOUT;
+
+	if (memreg_watch_strike(watch, range, cur_seq))
+		watch->ops->wait(watch, deadline);
+	return true;
+}
+
+static const struct mmu_interval_notifier_ops memreg_watch_notifier_ops = {
+	.invalidate = memreg_watch_invalidate,
+};
+#endif
+
+/*
+ * The life of a watch
+ */
+
+/**
+ * memreg_watch_insert() - Have a mapping watched
+ * @watch: The watch, which has its device
+ * @ops: What is watched
+ * @mm: Address space of the current process, which the caller keeps
+ * @addr: Address, any byte
+ * @length: Bytes, from 1
+ * @writable: What is mapped is to be writable
+ *
+ * Return: 0, -ENOMEM, -EINTR, or that the call is to be started again.
+ */
+int memreg_watch_insert(struct memreg_watch *watch,
+			const struct memreg_watch_ops *ops,
+			struct mm_struct *mm, u64 addr, u64 length,
+			bool writable)
+{
+	int ret;
+
+	watch->ops = ops;
+	watch->mm = mm;
+	watch->addr = addr;
+	watch->length = length;
+	watch->start = addr & PAGE_MASK;
+	watch->end = PAGE_ALIGN(addr + length);
+	watch->writable = writable;
+	INIT_LIST_HEAD(&watch->suspect_node);
+	watch->space = memreg_space_get(watch->mdev, watch->mm);
+	if (!watch->space)
+		return -ENOMEM;
+	ret = mmu_interval_notifier_insert(&watch->notifier, watch->mm,
+					   watch->start,
+					   watch->end - watch->start,
+					   &memreg_watch_notifier_ops);
+	if (!ret) {
+		watch->active = true;
+		return 0;
+	}
+	memreg_space_put(watch->space);
+	/* The first one of a process gives way to any signal. */
+	if (ret == -EINTR && !fatal_signal_pending(current))
+		return -ERESTARTNOINTR;
+	return ret == -EINTR ? ret : -ENOMEM;
+}
+
+/**
+ * memreg_watch_remove() - Watch a mapping no more
+ * @watch: The watch; nothing happens if it was not inserted
+ *
+ * Context: may sleep.
+ */
+void memreg_watch_remove(struct memreg_watch *watch)
+{
+	if (!watch->active)
+		return;
+	/* Waits for callbacks at work; then nothing is suspect any more. */
+	mmu_interval_notifier_remove(&watch->notifier);
+	memreg_space_remove(watch);
+	memreg_space_put(watch->space);
+}
+
+/*
+ * Nothing is known against the watch: from here on the worker may judge it. So
+ * many suspect events came before it was looked at.
+ */
+static int memreg_watch_settle(struct memreg_watch *watch,
+			       unsigned long suspects)
+{
+	int ret;
+
+	spin_lock(&watch->mdev->frwr_lock);
+	ret = watch->stale ? -ESTALE : 0;
+	WRITE_ONCE(watch->settled, !ret);
+	memreg_watch_clear(watch, suspects);
+	if (watch->suspects == suspects)
+		watch->due.active = false;
+	else if (!ret)
+		memreg_space_add(watch);
+	spin_unlock(&watch->mdev->frwr_lock);
+	return ret;
+}
+
+static unsigned long memreg_watch_suspects(struct memreg_watch *watch)
+{
+	unsigned long suspects;
+
+	spin_lock(&watch->mdev->frwr_lock);
+	suspects = watch->suspects;
+	spin_unlock(&watch->mdev->frwr_lock);
+	return suspects;
+}
+
+/* Did nothing happen since? Tells how many suspect events came before. */
+static bool memreg_watch_undisturbed(struct memreg_watch *watch,
+				     unsigned long seq, unsigned long *suspects)
+{
+	bool ret;
+
+	spin_lock(&watch->mdev->frwr_lock);
+	ret = !mmu_interval_read_retry(&watch->notifier, seq);
+	*suspects = watch->suspects;
+	spin_unlock(&watch->mdev->frwr_lock);
+	return ret;
+}
+
+/**
+ * memreg_watch_end() - Is what is watched that of the mapping?
+ * @watch: The watch, whose pages were pinned since
+ * @seq: What memreg_watch_begin() returned
+ *
+ * If only such events came that may have left the pages where they are, the
+ * pages are compared: KSM alone would keep a registration from ever ending.
+ * Once the pages are found to be those of the mapping, what comes later is for
+ * the notifier and the worker.
+ *
+ * Return: 0: from now on the watch sees whatever happens. -ESTALE: begin anew.
+ * -EINTR.
+ */
+int memreg_watch_end(struct memreg_watch *watch, unsigned long seq)
+{
+	enum memreg_verdict verdict = MEMREG_SUSPECT;
+	unsigned long suspects = 0;
+	unsigned int look;
+
+	if (!watch->active ||
+	    memreg_watch_undisturbed(watch, seq, &suspects))
+		return memreg_watch_settle(watch, suspects);
+	for (look = 0; look < MEMREG_WATCH_LOOKS; look++) {
+		/* What is counted by now is waited for. */
+		suspects = memreg_watch_suspects(watch);
+		mmu_interval_read_begin(&watch->notifier);
+		if (fatal_signal_pending(current) ||
+		    mmap_read_lock_killable(watch->mm))
+			return -EINTR;
+		verdict = memreg_watch_compare_all(watch);
+		mmap_read_unlock(watch->mm);
+		if (verdict != MEMREG_SUSPECT)
+			break;
+	}
+	return verdict == MEMREG_SAME ? memreg_watch_settle(watch, suspects) :
+					-ESTALE;
+}
+
+/**
+ * memreg_watch_recheck() - Find out if a watch became stale for nothing
+ * @watch: The watch, which has its pages
+ *
+ * It is found out only for the process whose memory it is, as that may have to
+ * wait until the process's own mapping is at rest.
+ *
+ * Context: may sleep.
+ */
+void memreg_watch_recheck(struct memreg_watch *watch)
+{
+	enum memreg_verdict verdict;
+	unsigned long seq;
+
+	if (!watch->active || current->mm != watch->mm ||
+	    !READ_ONCE(watch->doubtful))
+		return;
+	seq = mmu_interval_read_begin(&watch->notifier);
+	if (mmap_read_lock_killable(watch->mm))
+		return;
+	verdict = memreg_watch_compare_all(watch);
+	mmap_read_unlock(watch->mm);
+
+	spin_lock(&watch->mdev->frwr_lock);
+	if (watch->doubtful && verdict != MEMREG_SUSPECT &&
+	    !mmu_interval_read_retry(&watch->notifier, seq)) {
+		watch->doubtful = false;
+		if (verdict == MEMREG_SAME) {
+			WRITE_ONCE(watch->spurious, true);
+			memreg_look_count(watch,
+					  IB_MEMREG_STAT_GUARD_SPURIOUS);
+		}
+	}
+	spin_unlock(&watch->mdev->frwr_lock);
+}
