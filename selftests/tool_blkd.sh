@@ -149,7 +149,7 @@ disk_that_is_read_only_is_served_so() {
 # has_open PID FILE: the tool has, not the shell that it was before.
 has_open() {
 	local fd comm
-	{ read -r comm <"/proc/$1/comm"; } 2>/dev/null && [ "$comm" = memreg ] ||
+	{ read -r comm <"/proc/$1/comm"; } 2>/dev/null && [ "$comm" = memreg-blkd ] ||
 		return
 	for fd in "/proc/$1/fd/"*; do
 		[ "$fd" -ef "$2" ] && return

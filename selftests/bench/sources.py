@@ -7,7 +7,7 @@ import pathlib
 TREE = pathlib.Path(__file__).resolve().parents[2]
 
 # What is measured, and by what; not what makes tables of it.
-MEASURED = ("Kbuild", "include", "kernel", "user/lib", "user/tool",
+MEASURED = ("Kbuild", "include", "kernel", "user/lib", "user/blkd", "user/tool",
             "selftests/bench")
 NOT_MEASURED = ("report", "table", "sources.py")
 

@@ -86,19 +86,6 @@ static int run(int argc, char **argv)
 	return fail_subcommand(argv[1]);
 }
 
-/* What is not written was not done, whatever else went well */
-static int check_output(void)
-{
-	bool good;
-
-	errno = 0;
-	good = !fflush(stdout) && !ferror(stdout);
-	if (good)
-		return EXIT_GOOD;
-	return fail("can't write all of the output%s%s", errno ? ": " : "",
-		    errno ? strerror(errno) : "");
-}
-
 int main(int argc, char **argv)
 {
 	int ret = run(argc, argv);

@@ -38,6 +38,9 @@ int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A line of output, with the time of day in front */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* What is not written was not done, whatever else went well: the exit status */
+int check_output(void);
+
 /* What to call the subcommand in complaints */
 void set_subcommand(const char *name);
 

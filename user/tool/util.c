@@ -186,3 +186,15 @@ int64_t now_ns(void)
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
+
+int check_output(void)
+{
+	bool good;
+
+	errno = 0;
+	good = !fflush(stdout) && !ferror(stdout);
+	if (good)
+		return EXIT_GOOD;
+	return fail("can't write all of the output%s%s", errno ? ": " : "",
+		    errno ? strerror(errno) : "");
+}

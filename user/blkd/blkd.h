@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the files of memreg blkd share.
+ * What the files of memreg-blkd share.
  *
  * One thread does all but what may block: it takes completions and events, and
- * posts. Threads of blkd_job.c do file I/O that blocks, and see nothing of the
+ * posts. Threads of job.c do file I/O that blocks, and see nothing of the
  * structures here but the command that they are given and its export.
  */
-#ifndef MEMREG_TOOL_BLKD_H
-#define MEMREG_TOOL_BLKD_H
+#ifndef MEMREG_BLKD_H
+#define MEMREG_BLKD_H
 
 #include <pthread.h>
 #include <rdma/ib_memreg_blk.h>
@@ -49,11 +49,11 @@ struct export {
 	const char *path;
 	enum export_kind kind;
 	int fd;			/* -1 of memory */
-	int *fds;		/* one for each thread, see blkd_io.c */
+	int *fds;		/* one for each thread, see io.c */
 	unsigned int nr_fds;
 	bool lost;		/* a sync failed; atomic */
 	pthread_mutex_t lock;	/* of finding that out */
-	struct cmd *held;	/* blkd_job.c has these three, and their lock */
+	struct cmd *held;	/* job.c has these three, and their lock */
 	struct cmd **held_last;
 	unsigned int busy;	/* threads */
 	int exclusive;		/* commands that others wait for; atomic */
@@ -69,7 +69,7 @@ struct export {
 };
 
 /*
- * blkd_export.c: @spec is [NAME=]PATH or [NAME=]memory:SIZE; the exit status.
+ * export.c: @spec is [NAME=]PATH or [NAME=]memory:SIZE; the exit status.
  * From @exports on there are those that were opened before.
  */
 int export_open(struct export *e, const struct export *exports,
@@ -113,7 +113,7 @@ struct cmd {
 };
 
 /*
- * blkd_io.c: do what a command wants of its export, by system calls that may
+ * io.c: do what a command wants of its export, by system calls that may
  * block, on @fd, which nobody else uses; or, if all of it can be done without,
  * by those. enum ib_memreg_blk_status, or -EAGAIN
  */
@@ -122,7 +122,7 @@ int io_try(struct export *e, const struct cmd *c);
 /* A last sync; false if some of what was written is lost */
 bool io_end(struct export *e);
 
-/* blkd_job.c: threads. Commands that are done come back by jobs_take(). */
+/* job.c: threads. Commands that are done come back by jobs_take(). */
 struct jobs;
 struct jobs *jobs_start(unsigned int threads, unsigned int exports);
 void jobs_end(struct jobs *jobs);
@@ -132,7 +132,7 @@ struct cmd *jobs_take(struct jobs *jobs);	/* a list, or NULL */
 /* Take back those that no thread has begun; how many they are */
 unsigned int jobs_cancel(struct jobs *jobs, const struct conn *conn);
 
-/* blkd_slab.c: memory that data of files goes through */
+/* slab.c: memory that data of files goes through */
 struct slab_run {
 	uint32_t pages;
 	uint32_t next;		/* first page of the next, from 1; or 0 */
@@ -157,7 +157,7 @@ void slab_keep(struct slab *slab, uint32_t *kept, uint32_t page,
 	       uint32_t pages);
 void slab_give_kept(struct slab *slab, uint32_t *kept);
 
-/* blkd_outcome.c: what commands came to that changed something */
+/* outcome.c: what commands came to that changed something */
 struct outcome {
 	uint64_t seq;
 	uint32_t epoch;
@@ -327,21 +327,24 @@ static inline uint32_t wr_pages(uint64_t data)
 	return (uint32_t)(data >> 40 & 0xfffff);
 }
 
-/* blkd.c: serve what was opened until a signal comes; the exit status */
+/* serve.c: serve what was opened until a signal comes; the exit status */
 int blkd_serve(struct blkd *b);
 
-/* blkd_batch.c: work requests, collected and posted together */
+/* options.c: do what the command line asks for; the exit status */
+int blkd_main(int argc, char **argv);
+
+/* batch.c: work requests, collected and posted together */
 struct ib_memreg_wr *batch_next(struct blkd *b);
 /* The reply, or two ranges, that go with what batch_next() gave last */
 struct ib_memreg_blk_reply *batch_reply(struct blkd *b);
 struct ib_memreg_sge *batch_sges(struct blkd *b);
 void batch_flush(struct blkd *b);
 
-/* blkd_client.c: who is who, and of which epoch */
+/* client.c: who is who, and of which epoch */
 void client_request(struct blkd *b, const struct ib_memreg_event *event);
 void clients_free(struct blkd *b);
 
-/* blkd_conn.c: connections */
+/* conn.c: connections */
 struct conn *conn_find(const struct blkd *b, uint32_t endpoint);
 struct conn *conn_new(struct blkd *b, struct client *client,
 		      const struct ib_memreg_event *event, uint16_t depth);
@@ -366,7 +369,7 @@ size_t conn_reply_at(struct conn *c);
 /* Places of the send queue that a connection must have at least */
 uint32_t conn_min_send(const struct blkd *b);
 
-/* blkd_cmd.c: commands */
+/* cmd.c: commands */
 void cmd_completion(struct blkd *b, const struct ib_memreg_cqe *cqe);
 void cmd_job_done(struct blkd *b, struct cmd *c);
 void cmds_run_waiting(struct blkd *b);
@@ -380,7 +383,7 @@ void cmd_unposted(struct blkd *b, struct conn *conn,
 void cmd_prep_recv(struct conn *conn, struct ib_memreg_wr *wr, uint32_t slot);
 
 /*
- * blkd_parse.c: what the header demands of a message. It fills @c in, whose
+ * parse.c: what the header demands of a message. It fills @c in, whose
  * status then is OK, or what is to be replied. False: there is no reply to it.
  */
 bool cmd_parse(const struct blkd *b, struct conn *conn, struct cmd *c,
@@ -405,8 +408,8 @@ static inline bool cmd_changes(const struct cmd *c)
 	       c->opcode == IB_MEMREG_BLK_WRITE_ZEROES;
 }
 
-/* blkd_stats.c */
+/* stats.c */
 void stats_count(struct blkd *b, const struct cmd *c);
 void stats_say(const struct blkd *b, const char *title);
 
-#endif /* MEMREG_TOOL_BLKD_H */
+#endif /* MEMREG_BLKD_H */

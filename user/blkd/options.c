@@ -228,7 +228,7 @@ static const struct blkd_options defaults = {
 	.timeout_ns = INT64_C(60) * 1000000000,
 };
 
-int cmd_blkd(int argc, char **argv)
+int blkd_main(int argc, char **argv)
 {
 	static const struct syntax syntax = {
 		.options = options,
