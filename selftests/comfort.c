@@ -434,9 +434,11 @@ TEST_F(comfort, reasons_name_ids_and_numbers)
 	EXPECT_REASON(ENOENT, memreg_mr_deregister(m, 0),
 		      "mr_deregister: 0 is the id of no object (ENOENT)");
 	EXPECT_REASON(EBUSY, memreg_domain_destroy(m, domain),
-		      "domain_destroy: the domain has MRs, windows, endpoints or shared receive queues: domain 1 (EBUSY); destroy those first; `memreg list` shows them");
+		      "domain_destroy: domain 1 has 1 MR (EBUSY); destroy those first");
 	EXPECT_REASON(ENOENT, memreg_accept(m, 77, domain, NULL, 0),
-		      "accept: this handle has no endpoint 77, or no domain 1 (ENOENT)");
+		      "accept: this handle has no endpoint 77 (ENOENT)");
+	EXPECT_REASON(ENOENT, memreg_accept(m, 77, 78, NULL, 0),
+		      "accept: this handle has no endpoint 77, and no domain 78 (ENOENT)");
 	EXPECT_REASON(EINVAL,
 		      memreg_window_alloc(m, domain, IB_MEMREG_WINDOW_TYPE1,
 					  4096, &id, 257),
@@ -445,7 +447,7 @@ TEST_F(comfort, reasons_name_ids_and_numbers)
 		      "accept: more private data than the RDMA CM carries: bytes 70000 (EINVAL); `memreg caps` shows how much it is");
 	memreg_prep_recv(&wr, 77, self->owner.mr.id, 0, 16, 0);
 	EXPECT_REASON(ENOENT, memreg_submit(m, &wr, 1, NULL),
-		      "submit: this handle has no receive queue 77, or no MR 2 (ENOENT)");
+		      "submit: this handle has no receive queue 77 (ENOENT)");
 	EXPECT_REASON(EAGAIN, memreg_get_event(m, &(struct ib_memreg_event) {},
 					       0),
 		      "get_event: no event within the time: milliseconds 0 (EAGAIN)");
@@ -493,6 +495,224 @@ TEST_F(comfort, reasons_name_addresses)
 	inet_pton(AF_INET6, "fe80::1", &local.sin6_addr);
 	EXPECT_REASON(EINVAL, CONNECT(&local),
 		      "connect: the link-local address fe80::1 lacks its zone (EINVAL); write fe80::1%mr_owner");
+}
+
+/* The same, if the reason has numbers that the test does not know */
+#define EXPECT_REASON_OF(_errno, _call, ...)				\
+	do {								\
+		char _line[400];					\
+									\
+		snprintf(_line, sizeof(_line), __VA_ARGS__);		\
+		EXPECT_REASON(_errno, _call, _line);			\
+	} while (0)
+
+/* Of codes that have several causes: which one it was. */
+TEST_F(comfort, reasons_of_mrs_are_one_cause)
+{
+	struct memreg *m = self->owner.m;
+	uint32_t domain = self->owner.domain;
+	struct memreg_mr mr = { .iova = 1 };
+	char *at = self->owner.memory;
+
+#define EXPECT_MR(_errno, _access, _flags, _cause, _end)		\
+	EXPECT_REASON_OF(_errno,					\
+			 memreg_mr_register(m, domain, at, 4096, _access, \
+					    _flags, &mr),		\
+			 "mr_register: %s: 4096 bytes at 0x%lx, access 0x%x %s", \
+			 _cause, (unsigned long)at,			\
+			 (unsigned int)(_access), _end)
+	EXPECT_MR(EINVAL, 1u << 30, 0, "an access flag is unknown",
+		  "(EINVAL)");
+	EXPECT_MR(EINVAL, IB_MEMREG_ACCESS_REMOTE_WRITE, 0,
+		  "remote write needs local write",
+		  "(EINVAL); add IB_MEMREG_ACCESS_LOCAL_WRITE");
+	EXPECT_MR(EINVAL, IB_MEMREG_ACCESS_REMOTE_ATOMIC, 0,
+		  "remote atomic needs local write",
+		  "(EINVAL); add IB_MEMREG_ACCESS_LOCAL_WRITE");
+	EXPECT_MR(EINVAL, 0, IB_MEMREG_MR_IOVA,
+		  "the I/O address differs from the memory's in the offset within a page of 4096 bytes",
+		  "(EINVAL)");
+	mr.iova = -4096UL;
+	EXPECT_MR(EINVAL, 0, IB_MEMREG_MR_IOVA,
+		  "I/O address plus length is more than 64 bits hold",
+		  "(EINVAL)");
+	EXPECT_MR(EINVAL, IB_MEMREG_ACCESS_ZERO_BASED, IB_MEMREG_MR_IOVA,
+		  "a zero-based MR can't have another I/O address",
+		  "(EINVAL); leave out IB_MEMREG_MR_IOVA or IB_MEMREG_ACCESS_ZERO_BASED");
+	EXPECT_MR(EOPNOTSUPP, IB_MEMREG_ACCESS_MW_BIND, IB_MEMREG_MR_SINGLE_KEY,
+		  "windows can't be bound to an MR with a single key",
+		  "(EOPNOTSUPP); leave out IB_MEMREG_MR_SINGLE_KEY, and use the keyed segments");
+	EXPECT_REASON(EBADF,
+		      memreg_mr_register_fd(m, domain, 999, 0, 4096, 0, 0, &mr),
+		      "mr_register_fd: the descriptor is not open: descriptor 999 (EBADF)");
+	EXPECT_REASON_OF(EBADF,
+			 memreg_mr_register_fd(m, domain, memreg_fd(m), 0, 4096,
+					       0, 0, &mr),
+			 "mr_register_fd: the descriptor is not one of a dma-buf: descriptor %d (EBADF); memreg_memory_create() makes one",
+			 memreg_fd(m));
+}
+
+TEST_F(comfort, reasons_of_windows_are_one_cause)
+{
+	struct ib_memreg_bind bind = { .length = 4096 };
+	uint32_t domain = self->owner.domain, ids[2];
+	struct memreg *m = self->owner.m;
+
+#define ALLOC(_span) \
+	memreg_window_alloc(m, domain, IB_MEMREG_WINDOW_TYPE1, _span, ids, 2)
+	EXPECT_REASON(EINVAL, ALLOC(0),
+		      "window_alloc: the span is 0: bytes 0 (EINVAL)");
+	EXPECT_REASON(EINVAL, ALLOC(1UL << 40),
+		      "window_alloc: the span is more than one key of this device covers: bytes 1099511627776 (EINVAL); `memreg caps` shows it: a window has 4096 bytes less; use several");
+	ASSERT_EQ(0, ALLOC(8192));
+	bind.mr_id = self->owner.mr.id;
+	bind.window_id = ids[0];
+	EXPECT_REASON_OF(EINVAL, memreg_window_bind(m, domain, &bind),
+			 "window_bind: the window has no remote access: window %u, MR %u (EINVAL); add IB_MEMREG_ACCESS_REMOTE_READ, for one",
+			 ids[0], bind.mr_id);
+	bind.access = IB_MEMREG_ACCESS_LOCAL_WRITE | READ_WRITE;
+	EXPECT_REASON_OF(EINVAL, memreg_window_bind(m, domain, &bind),
+			 "window_bind: a window can't have an access flag that is set: window %u, MR %u (EINVAL); windows take remote access, flushes and ZERO_BASED",
+			 ids[0], bind.mr_id);
+	bind.access = READ_WRITE;
+	bind.offset = MEMORY - 1;
+	EXPECT_REASON_OF(EINVAL, memreg_window_bind(m, domain, &bind),
+			 "window_bind: the range is not inside the MR: MR %u, offset 65535, length 4096 (EINVAL)",
+			 bind.mr_id);
+	bind.offset = -1UL;
+	EXPECT_REASON_OF(EOVERFLOW, memreg_window_bind(m, domain, &bind),
+			 "window_bind: offset plus length is more than 64 bits hold: MR %u, offset 18446744073709551615, length 4096 (EOVERFLOW)",
+			 bind.mr_id);
+	bind.offset = 0;
+	ASSERT_EQ(0, memreg_window_bind(m, domain, &bind));
+	EXPECT_REASON_OF(EBUSY, memreg_window_bind(m, domain, &bind),
+			 "window_bind: window %u is bound already (EBUSY); revoke it first",
+			 ids[0]);
+	ids[1] = ids[0];
+	EXPECT_REASON_OF(EBUSY,
+			 memreg_window_revoke_batch(m, domain, ids, 2, NULL),
+			 "window_revoke: the window is named twice: window %u (EBUSY); name each window once",
+			 ids[0]);
+	EXPECT_EQ(0, memreg_window_revoke(m, domain, ids[0]));
+}
+
+TEST_F(comfort, reasons_of_domains_and_rings_are_one_cause)
+{
+	struct memreg_ring *ring = &self->owner.ring;
+	struct memreg *m = self->owner.m;
+	uint32_t id;
+
+	EXPECT_REASON(EINVAL, memreg_domain_create(m, 77, &id),
+		      "domain_create: the RDMA device has no such port: port 77 (EINVAL); `rdma link` shows the ports; 0 takes one that works");
+	EXPECT_REASON(EINVAL, memreg_ring_wait(ring, 0, 0, NULL),
+		      "ring_wait: it can't wait for 0 entries: entries 0 (EINVAL)");
+	EXPECT_REASON(EINVAL, memreg_ring_wait(ring, 100000, 0, NULL),
+		      "ring_wait: the ring has fewer entries: entries 100000 (EINVAL)");
+	ASSERT_EQ(0, memreg_srq_create(m, self->owner.domain, ring->id, 4, 1, 0,
+				       &id));
+	/* that of the other handle has the same id, and no users */
+	ASSERT_EQ(0, memreg_destroy(self->peer.m, self->peer.ring.id));
+	EXPECT_REASON_OF(EBUSY, memreg_destroy(m, ring->id),
+			 "destroy: ring %u serves 1 queue (EBUSY); destroy their endpoints and shared receive queues first",
+			 ring->id);
+	EXPECT_EQ(0, memreg_destroy(m, id));
+}
+
+TEST_F_TIMEOUT(comfort, reasons_of_queues_are_one_cause, LIMIT_S)
+{
+	struct ib_memreg_queues queues;
+	uint32_t ep = request(_metadata, self).endpoint_id;
+
+#define EXPECT_SETUP(_field, _value, _text)				\
+	do {								\
+		queues = queues_of(&self->owner);			\
+		queues._field = (_value);				\
+		EXPECT_REASON(EINVAL,					\
+			      memreg_setup(self->owner.m, ep,		\
+					   self->owner.domain, &queues), \
+			      "setup: " _text);				\
+	} while (0)
+	EXPECT_SETUP(max_send, 0,
+		     "the send queue has a ring, and max_send is 0: max_recv 100 (EINVAL)");
+	EXPECT_SETUP(recv_ring_id, 0,
+		     "max_recv is set, and the receive queue has no ring: max_send 100, max_recv 100 (EINVAL)");
+	EXPECT_SETUP(max_recv, 1 << 30,
+		     "a queue is to be deeper than the device allows: max_send 100, max_recv 1073741824 (EINVAL); `memreg caps` shows how many work requests a queue has");
+	EXPECT_SETUP(max_recv_sge, 0,
+		     "the receive queue has a ring, and max_recv_sge is 0: max_send_sge 1 (EINVAL)");
+	EXPECT_SETUP(max_send_sge, 17,
+		     "a work request is to have more than 16 SGEs: max_send_sge 17, max_recv_sge 1 (EINVAL)");
+	EXPECT_SETUP(max_inline, 257,
+		     "max_inline is more than 256: max_inline 257 (EINVAL)");
+	set_up(_metadata, self);
+	queues = queues_of(&self->owner);
+	EXPECT_REASON_OF(EBUSY,
+			 memreg_setup(self->owner.m, ep, self->owner.domain,
+				      &queues),
+			 "setup: the endpoint has its queues already: endpoint %u, domain %u, ring %u (EBUSY)",
+			 ep, self->owner.domain, self->owner.ring.id);
+}
+
+/* What an endpoint is in when a call needs it in another state */
+TEST_F_TIMEOUT(comfort, reasons_name_states, LIMIT_S)
+{
+	uint32_t ep, domain = self->owner.domain, mr = self->owner.mr.id;
+	struct memreg *m = self->owner.m;
+	struct ib_memreg_wr wr;
+
+	ep = request(_metadata, self).endpoint_id;
+	memreg_prep_send(&wr, ep, mr, 0, 16);
+	EXPECT_REASON(EINVAL, memreg_submit(m, &wr, 1, NULL),
+		      "submit: the endpoint has no send queue: work request 0 (EINVAL); give it one: memreg_connect_queues(), memreg_setup()");
+	set_up(_metadata, self);
+	EXPECT_REASON_OF(ENOTCONN, memreg_submit(m, &wr, 1, NULL),
+			 "submit: endpoint %u is not accepted yet (ENOTCONN)",
+			 ep);
+	let_in(_metadata, self, NULL, 0);
+	await(_metadata, &self->peer, IB_MEMREG_EVENT_ESTABLISHED);
+	await(_metadata, &self->owner, IB_MEMREG_EVENT_ESTABLISHED);
+	EXPECT_REASON_OF(ENOTCONN, memreg_accept(m, ep, domain, NULL, 0),
+			 "accept: endpoint %u was accepted already (ENOTCONN)",
+			 ep);
+	ASSERT_EQ(0, memreg_disconnect(self->peer.m, self->peer.endpoint));
+	await(_metadata, &self->owner, IB_MEMREG_EVENT_DISCONNECTED);
+	EXPECT_REASON_OF(ENOTCONN, memreg_submit(m, &wr, 1, NULL),
+			 "submit: the connection of endpoint %u is over (ENOTCONN)",
+			 ep);
+}
+
+TEST_F_TIMEOUT(comfort, reasons_of_work_requests_are_one_cause, LIMIT_S)
+{
+	uint32_t mr = self->owner.mr.id, ep;
+	struct ib_memreg_wr wr;
+	char data[64];
+
+	ep = request(_metadata, self).endpoint_id;
+	set_up(_metadata, self);
+	let_in(_metadata, self, NULL, 0);
+	await(_metadata, &self->owner, IB_MEMREG_EVENT_ESTABLISHED);
+#define EXPECT_WR(_change, _text)					\
+	do {								\
+		memreg_prep_send(&wr, ep, mr, 0, 16);			\
+		_change;						\
+		EXPECT_REASON(EINVAL,					\
+			      memreg_submit(self->owner.m, &wr, 1, NULL), \
+			      "submit: " _text);			\
+	} while (0)
+	EXPECT_WR(wr.opcode = 99,
+		  "there is no such opcode: opcode 99 (EINVAL)");
+	EXPECT_WR(wr.num_sge = 17,
+		  "it has more SGEs than the queue was made for: work request 0 (EINVAL)");
+	EXPECT_WR(memreg_prep_fetch_add(&wr, ep, mr, 0, 1, 1, 1),
+		  "the remote address of an atomic is no multiple of 8: work request 0 (EINVAL)");
+	EXPECT_WR(memreg_prep_fetch_add(&wr, ep, mr, 0, 8, 1, 1);
+		  wr.sge.length = 4,
+		  "an atomic has a length of 8: work request 0 (EINVAL)");
+	EXPECT_WR(memreg_wr_inline(&wr, data, sizeof(data)),
+		  "the inline data is longer than max_inline of the send queue: work request 0 (EINVAL); memreg_connect_queues() and memreg_setup() take up to 256 bytes");
+	EXPECT_WR(memreg_prep_invalidate(&wr, ep, 1);
+		  wr.flags = IB_MEMREG_WR_INLINE,
+		  "the opcode takes no inline data: work request 0 (EINVAL)");
 }
 
 /* Memory is looked at when somebody asks. */

@@ -216,9 +216,35 @@ static uint32_t ring_of(const struct ib_memreg_queues *q)
 	return q->send_ring_id ? q->send_ring_id : q->recv_ring_id;
 }
 
+/* What is wrong with queues is about no object */
+static int about_queues(int err, const struct ib_memreg_queues *q)
+{
+	memreg__cause_queues(q);
+	switch (memreg_reason_code()) {
+	case IB_MEMREG_REASON_COUNT:
+		return memreg__about_ids(err, "max_send", q->max_send,
+					 "max_recv", q->max_recv, NULL, 0);
+	case IB_MEMREG_REASON_SGES:
+		return memreg__about_ids(err, "max_send_sge", q->max_send_sge,
+					 "max_recv_sge", q->max_recv_sge, NULL,
+					 0);
+	case IB_MEMREG_REASON_INLINE:
+		return memreg__about_number(err, "max_inline", q->max_inline);
+	default:
+		return memreg__about_ids(err, "ring", q->recv_ring_id,
+					 "shared receive queue", q->srq_id,
+					 NULL, 0);
+	}
+}
+
 static int about_connect(int err, const struct ib_memreg_connect *arg)
 {
 	switch (memreg_reason_code()) {
+	case IB_MEMREG_REASON_COUNT:
+	case IB_MEMREG_REASON_SGES:
+	case IB_MEMREG_REASON_INLINE:
+	case IB_MEMREG_REASON_RING:
+		return about_queues(err, &arg->queues);
 	case IB_MEMREG_REASON_ID:
 	case IB_MEMREG_REASON_DOMAIN:
 		return memreg__about_ids(err, "domain", arg->domain_id, "ring",
@@ -296,8 +322,16 @@ EXPORT int memreg_setup(struct memreg *m, uint32_t endpoint, uint32_t domain,
 
 	int ret = memreg__call(m->fd, IB_MEMREG_IOC_SETUP, &arg, "setup");
 
-	return memreg__about_ids(ret, "endpoint", endpoint, "domain", domain,
-				 "ring", ring_of(&arg.queues));
+	switch (ret ? memreg_reason_code() : IB_MEMREG_REASON_NONE) {
+	case IB_MEMREG_REASON_COUNT:
+	case IB_MEMREG_REASON_SGES:
+	case IB_MEMREG_REASON_INLINE:
+	case IB_MEMREG_REASON_RING:
+		return about_queues(ret, &arg.queues);
+	default:
+		return memreg__about_ids(ret, "endpoint", endpoint, "domain",
+					 domain, "ring", ring_of(&arg.queues));
+	}
 }
 
 EXPORT int memreg_set_user_data(struct memreg *m, uint32_t id,

@@ -38,8 +38,7 @@ static const struct {
 	{ 28,
 	  "the program that listens there rejects, without a reason that is known here"
 	},
-	{ -ECONNREFUSED,
-	  "nobody listens on that port there, or the program rejects" },
+	{ -ECONNREFUSED, "nobody listens on that port there" },
 	{ -ECONNRESET, "the peer broke off the attempt" },
 	{ -ETIMEDOUT, "the peer does not answer" },
 };
@@ -62,8 +61,9 @@ static const char *error_text(int32_t status)
 	case EADDRNOTAVAIL:
 		return "no address of this RDMA device leads there";
 	case EHOSTUNREACH:
+		return "the route to there ends at a host that can't be reached";
 	case ENETUNREACH:
-		return "no route leads there, or nobody has the address";
+		return "no route leads there";
 	case ETIMEDOUT:
 		return "nobody answered within the time";
 	case ECONNREFUSED:

@@ -14,38 +14,14 @@
 #include <inttypes.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#include "internal.h"
+#include "line.h"
 
 #define DEVICES_SHOWN	8
-
-struct out {
-	char *at;
-	size_t left;
-};
-
-static void add(struct out *out, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void add(struct out *out, const char *format, ...)
-{
-	va_list ap;
-	int n;
-
-	va_start(ap, format);
-	n = vsnprintf(out->at, out->left, format, ap);
-	va_end(ap);
-	if (n < 0)
-		return;
-	if ((size_t)n >= out->left)
-		n = (int)out->left - 1;
-	out->at += n;
-	out->left -= (size_t)n;
-}
 
 /* The name of the errno, and what to do */
 static void add_end(struct out *out, int err, const char *hint)
@@ -304,13 +280,35 @@ static void explain_memory(struct out *out, const struct memreg__failure *f)
  */
 
 /* "endpoint 7, domain 3" */
-static void add_ids(struct out *out, const struct memreg__failure *f,
-		    const char *between)
+static void add_ids(struct out *out, const struct memreg__failure *f)
 {
 	unsigned int i, n = 0;
 
 	for (i = 0; i < MEMREG__IDS_MAX; i++)
 		if (f->noun[i] && f->value[i])
+			add(out, "%s%s %" PRIu64, n++ ? ", " : "", f->noun[i],
+			    f->value[i]);
+}
+
+static bool is_missing(const struct memreg__failure *f, const struct census *c,
+		       unsigned int i)
+{
+	return f->noun[i] && f->value[i] &&
+	       !memreg__census_has(c, f->noun[i], f->value[i]);
+}
+
+/* Those ids that no object has; each of them if it is not known which */
+static void add_missing(struct out *out, const struct memreg__failure *f,
+			const struct census *c)
+{
+	bool known = is_missing(f, c, 0) || is_missing(f, c, 1) ||
+		     is_missing(f, c, 2);
+	const char *between = known ? ", and no " : ", or no ";
+	unsigned int i, n = 0;
+
+	for (i = 0; i < MEMREG__IDS_MAX; i++)
+		if (f->noun[i] && f->value[i] &&
+		    (!known || is_missing(f, c, i)))
 			add(out, "%s%s %" PRIu64, n++ ? between : "",
 			    f->noun[i], f->value[i]);
 }
@@ -323,17 +321,29 @@ static bool has_ids(const struct memreg__failure *f)
 
 static void explain_ids(struct out *out, const struct memreg__failure *f)
 {
+	struct census c = { NULL, 0 };
+	const char *hint = f->hint;
+
 	if (!has_ids(f)) {
 		add(out, f->code == IB_MEMREG_REASON_ID ?
 		    "0 is the id of no object" : "%s", f->text);
-	} else if (f->code == IB_MEMREG_REASON_ID) {
-		add(out, "this handle has no ");
-		add_ids(out, f, ", or no ");
-	} else {
-		add(out, "%s: ", f->text);
-		add_ids(out, f, ", ");
+		add_end(out, f->err, hint);
+		return;
 	}
-	add_end(out, f->err, f->hint);
+	if (f->code == IB_MEMREG_REASON_ID ||
+	    f->code == IB_MEMREG_REASON_STATE ||
+	    f->code == IB_MEMREG_REASON_IN_USE ||
+	    f->code == IB_MEMREG_REASON_BOUND_WINDOW)
+		memreg__census_take(&c);
+	if (f->code == IB_MEMREG_REASON_ID) {
+		add(out, "this handle has no ");
+		add_missing(out, f, &c);
+	} else if (!memreg__census_explain(&c, f, out, &hint)) {
+		add(out, "%s: ", f->text);
+		add_ids(out, f);
+	}
+	free(c.objects);
+	add_end(out, f->err, hint);
 }
 
 void memreg__explain(const struct memreg__failure *f, char *line, size_t size)

@@ -205,21 +205,44 @@ EXPORT int memreg_stat(struct memreg *m, struct ib_memreg_stat_entry *stats,
 	return ret;
 }
 
+static bool find_cap(const struct ib_memreg_cap_entry *caps,
+		     unsigned int count, uint32_t cap, uint64_t *value)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		if (caps[i].cap != cap)
+			continue;
+		*value = caps[i].value;
+		return true;
+	}
+	return false;
+}
+
+bool memreg__has_cap(struct memreg *m, uint32_t cap, uint64_t *value)
+{
+	struct ib_memreg_cap_entry caps[64];
+	struct ib_memreg_query arg = {
+		.size = sizeof(arg),
+		.count = 64,
+		.caps = to_u64(caps),
+	};
+
+	return !ioctl(m->fd, IB_MEMREG_IOC_QUERY, &arg) &&
+	       find_cap(caps, arg.count < 64 ? arg.count : 64, cap, value);
+}
+
 EXPORT int memreg_query_cap(struct memreg *m, uint32_t cap, uint64_t *value)
 {
 	struct ib_memreg_cap_entry caps[64];
-	unsigned int i, count = 64;
+	unsigned int count = 64;
 	int ret;
 
 	ret = memreg_query_caps(m, caps, &count);
 	if (ret)
 		return ret;
-	for (i = 0; i < count && i < 64; i++) {
-		if (caps[i].cap != cap)
-			continue;
-		*value = caps[i].value;
+	if (find_cap(caps, count < 64 ? count : 64, cap, value))
 		return 0;
-	}
 	ret = memreg__fail("query", -EOPNOTSUPP,
 			   "the running module doesn't know this capability");
 	return memreg__about_number(ret, "number", cap);

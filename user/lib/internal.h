@@ -67,15 +67,31 @@ int memreg__fail_code(const char *what, int err, uint32_t code);
  * What the call that has just failed was given. Each returns @err, and does
  * nothing if that is 0. A noun that is NULL, or an id that is 0, is left out.
  */
-int memreg__about_ids(int err, const char *noun1, uint32_t id1,
-		      const char *noun2, uint32_t id2, const char *noun3,
-		      uint32_t id3);
+int memreg__about_ids(int err, const char *noun1, uint64_t id1,
+		      const char *noun2, uint64_t id2, const char *noun3,
+		      uint64_t id3);
 int memreg__about_id(int err, const char *noun, uint32_t id);
 int memreg__about_number(int err, const char *noun, uint64_t value);
 int memreg__about_device(int err, const char *name);
 int memreg__about_address(int err, const struct ib_memreg_addr *addr);
 int memreg__about_memory(int err, const void *addr, uint64_t length,
 			 uint32_t access);
+
+/* The last failure has this cause, and none of the others that its code has */
+void memreg__because(const char *text, const char *hint);
+
+/*
+ * cause.c: the call has just failed, and its code has several causes: find out by
+ * what it was given which one it was. Nothing changes where that can't be found.
+ */
+void memreg__cause_access(uint32_t access);
+void memreg__cause_mr(struct memreg *m, const struct ib_memreg_mr_register *arg);
+void memreg__cause_bind(uint32_t access);
+void memreg__cause_revoke(const uint32_t *windows, unsigned int count,
+			  unsigned int at);
+void memreg__cause_queues(const struct ib_memreg_queues *q);
+void memreg__cause_wr(struct memreg *m, const struct ib_memreg_wr *wrs,
+		      unsigned int at);
 
 /* explain.c: the line of memreg_reason() */
 void memreg__explain(const struct memreg__failure *f, char *line, size_t size);
@@ -85,6 +101,9 @@ int memreg__open_node(const char *what);
 
 /* Flags of queues, with what the environment adds to them */
 uint32_t memreg__queues_flags(uint32_t flags);
+
+/* handle.c: as memreg_query_cap(), without a reason if it fails */
+bool memreg__has_cap(struct memreg *m, uint32_t cap, uint64_t *value);
 
 /* device.c: as memreg_list_devices(), without a reason if it fails */
 int memreg__list_devices(struct memreg_device *devices, unsigned int *count);

@@ -21,6 +21,23 @@ EXPORT int memreg_domain_create(struct memreg *m, unsigned int port,
 	return 0;
 }
 
+static int about_register(struct memreg *m, int err,
+			  const struct ib_memreg_mr_register *arg)
+{
+	memreg__cause_mr(m, arg);
+	if (err == -ENOENT)
+		return memreg__about_id(err, "domain", arg->domain_id);
+	if (err == -EBADF)
+		return memreg__about_number(err, "descriptor",
+					    (unsigned int)arg->fd);
+	if (arg->flags & IB_MEMREG_MR_FD)
+		return memreg__about_ids(err, "descriptor",
+					 (unsigned int)arg->fd, "offset",
+					 arg->addr, "length", arg->length);
+	return memreg__about_memory(err, (void *)(uintptr_t)arg->addr,
+				    arg->length, arg->access);
+}
+
 /* Do what @arg says but for its size and the I/O address */
 static int register_mr(struct memreg *m, struct ib_memreg_mr_register *arg,
 		       const char *what, struct memreg_mr *mr)
@@ -31,14 +48,8 @@ static int register_mr(struct memreg *m, struct ib_memreg_mr_register *arg,
 	if (arg->flags & IB_MEMREG_MR_IOVA)
 		arg->iova = mr->iova;
 	ret = memreg__call(m->fd, IB_MEMREG_IOC_MR_REGISTER, arg, what);
-	if (ret == -ENOENT)
-		return memreg__about_id(ret, "domain", arg->domain_id);
-	if (ret && !(arg->flags & IB_MEMREG_MR_FD))
-		return memreg__about_memory(ret,
-					    (void *)(uintptr_t)arg->addr,
-					    arg->length, arg->access);
 	if (ret)
-		return ret;
+		return about_register(m, ret, arg);
 	*mr = (struct memreg_mr) {
 		.id = arg->out_mr_id,
 		.domain = arg->domain_id,

@@ -360,6 +360,19 @@ static int map_table(struct memreg_pool *pool, int fd, size_t size)
 	return 0;
 }
 
+static int about_create(int err, const struct ib_memreg_pool_create *arg)
+{
+	switch (memreg_reason_code()) {
+	case IB_MEMREG_REASON_ID:
+		return memreg__about_id(err, "domain", arg->domain_id);
+	case IB_MEMREG_REASON_ACCESS:
+		memreg__cause_access(arg->access);
+		break;
+	}
+	return memreg__about_ids(err, "buffers", arg->count, "bytes",
+				 arg->buffer_size, "stride", arg->stride);
+}
+
 static int make_keys(struct memreg_pool *pool,
 		     const struct memreg_pool_attr *attr, uint32_t domain,
 		     int fd)
@@ -380,7 +393,7 @@ static int make_keys(struct memreg_pool *pool,
 	ret = memreg__call(pool->m->fd, IB_MEMREG_IOC_POOL_CREATE, &arg,
 			   "pool_create");
 	if (ret)
-		return ret;
+		return about_create(ret, &arg);
 	pool->mr = (struct memreg_mr) {
 		.id = arg.out_mr_id,
 		.domain = domain,

@@ -47,7 +47,7 @@ static const struct reason reasons[] = {
 		"a QP of an iWARP device can't be connected to itself, so there is no registration queue on it",
 		"use an InfiniBand or RoCE device" },
 	[IB_MEMREG_REASON_NOT_COHERENT] = {
-		"DMA of the device needs bounce buffers or cache maintenance, which long-lived registrations can't have",
+		"DMA of the device is not coherent, which long-lived registrations need",
 		NULL },
 	[IB_MEMREG_REASON_PORT] = {
 		"no such port, or it is not usable",
@@ -123,7 +123,7 @@ static const struct reason reasons[] = {
 		"calls bind and revoke those of type 1, work requests those of type 2B; `memreg caps` shows the types"
 	},
 	[IB_MEMREG_REASON_STALE] = {
-		"the memory behind the MR went: it was unmapped, or its mapping changed",
+		"the memory behind the MR is not mapped any more as it was registered",
 		"deregister it, and register what is there now" },
 	[IB_MEMREG_REASON_UNSTEADY] = {
 		"the mapping kept changing while it was being registered",
@@ -238,138 +238,158 @@ static const struct {
 	{ ENOSPC, { "the RDMA device has no more of such objects", NULL } },
 };
 
-/* For codes that have several causes, and but one of them in some call */
+/*
+ * For codes that have several causes, and but one of them in some call, or with
+ * one errno there. Where what the call was given decides, cause.c does.
+ */
 static const struct {
 	const char *what;
 	uint32_t code;
+	int err;		/* 0: any */
 	struct reason reason;
 } calls[] = {
-	{ "ring_wait", IB_MEMREG_REASON_DEVICE_GONE, {
-		"the ring is destroyed, and so it is when its RDMA device is removed",
+	{ "domain_create", IB_MEMREG_REASON_PORT, EINVAL, {
+		"the RDMA device has no such port",
+		"`rdma link` shows the ports; 0 takes one that works" } },
+	{ "domain_create", IB_MEMREG_REASON_PORT, ENETDOWN, {
+		"the port of the RDMA device has no usable address",
+		"set its network interface up and give it an IP address" } },
+	{ "mr_register", IB_MEMREG_REASON_WRAPS, 0, {
+		"address plus length is beyond the last address", NULL } },
+	{ "mr_register_fd", IB_MEMREG_REASON_WRAPS, 0, {
+		"offset plus length is more than 64 bits hold", NULL } },
+	{ "window_bind", IB_MEMREG_REASON_WRAPS, 0, {
+		"offset plus length is more than 64 bits hold", NULL } },
+	{ "submit", IB_MEMREG_REASON_WRAPS, 0, {
+		"offset plus length of a SGE is more than 64 bits hold",
 		NULL } },
-	{ "listen", IB_MEMREG_REASON_COUNT, {
-		"the backlog is not 1 to 1024", NULL } },
-	{ "window_alloc", IB_MEMREG_REASON_COUNT, {
-		"a call allocates 1 to 256 windows", "make several calls" } },
-	{ "window_bind", IB_MEMREG_REASON_COUNT, {
-		"a call binds 1 to 256 windows", "make several calls" } },
-	{ "window_revoke", IB_MEMREG_REASON_COUNT, {
-		"a call revokes 1 to 256 windows", "make several calls" } },
-	{ "mr_reregister", IB_MEMREG_REASON_FLAGS, {
-		"nothing is named that is to change, or something unknown",
-		NULL } },
-	{ "mr_compose", IB_MEMREG_REASON_COUNT, {
+	{ "mr_reregister", IB_MEMREG_REASON_FLAGS, EINVAL, {
+		"nothing is named that is to change", NULL } },
+	{ "mr_reregister", IB_MEMREG_REASON_COMPOSED, EINVAL, {
+		"the MR is a composition",
+		"deregister it and compose another one" } },
+	{ "mr_reregister", IB_MEMREG_REASON_POOL, 0, {
+		"the MR is a pool", "make another pool" } },
+	{ "mr_compose", IB_MEMREG_REASON_COUNT, 0, {
 		"a composition has 1 to 4096 pieces, and as many runs of memory at most",
 		NULL } },
-	{ "mr_compose", IB_MEMREG_REASON_TWICE, {
+	{ "mr_compose", IB_MEMREG_REASON_TWICE, 0, {
 		"a byte is in the composition twice, and can be written",
 		"leave out IB_MEMREG_ACCESS_LOCAL_WRITE" } },
-	{ "mr_compose", IB_MEMREG_REASON_STRIDE, {
+	{ "mr_compose", IB_MEMREG_REASON_STRIDE, 0, {
 		"a piece has more than 4 dimensions", NULL } },
-	{ "mr_compose", IB_MEMREG_REASON_ACCESS_MR, {
+	{ "mr_compose", IB_MEMREG_REASON_ACCESS_MR, 0, {
 		"the composition asks for what one of its MRs doesn't allow",
 		"register it with IB_MEMREG_ACCESS_MW_BIND, and with IB_MEMREG_ACCESS_LOCAL_WRITE if it is to be written"
 	} },
-	{ "mr_reregister", IB_MEMREG_REASON_COMPOSED, {
-		"the MR is a composition, or a piece of one",
-		"deregister the composition" } },
-	{ "mr_reregister", IB_MEMREG_REASON_POOL, {
-		"the MR is a pool", "make another pool" } },
-	{ "submit", IB_MEMREG_REASON_COUNT, {
-		"a call submits 1 to 256 work requests",
-		"make several calls" } },
-	{ "ring_create", IB_MEMREG_REASON_COUNT, {
-		"a ring has 1 to IB_MEMREG_CAP_RING entries",
-		"`memreg caps` shows how many the device allows" } },
-	{ "ring_wait", IB_MEMREG_REASON_COUNT, {
-		"it can't wait for 0 entries, or more than the ring has",
-		NULL } },
-	{ "srq_create", IB_MEMREG_REASON_COUNT, {
-		"a shared receive queue has 1 to IB_MEMREG_CAP_QUEUE receives",
-		"`memreg caps` shows how many the device allows" } },
-	{ "connect", IB_MEMREG_REASON_COUNT, {
-		"a queue has a ring and 1 to IB_MEMREG_CAP_QUEUE work requests, or neither",
-		"`memreg caps` shows how many the device allows" } },
-	{ "setup", IB_MEMREG_REASON_COUNT, {
-		"a queue has a ring and 1 to IB_MEMREG_CAP_QUEUE work requests, or neither",
-		"`memreg caps` shows how many the device allows" } },
-	{ "window_alloc", IB_MEMREG_REASON_SPAN, {
-		"the span is 0, or more than one key of this device covers",
-		"`memreg caps` shows it: a window has 4096 bytes less; use several"
+	{ "pool_create", IB_MEMREG_REASON_WRAPS, 0, {
+		"so many buffers are beyond the last address", NULL } },
+	{ "memory_create", IB_MEMREG_REASON_WRAPS, 0, {
+		"the length is more than can be mapped", NULL } },
+	{ "memory_create", IB_MEMREG_REASON_CONTIGUOUS, EINVAL, {
+		"the length is more than one block can ever have",
+		"`memreg caps` shows the most; leave IB_MEMREG_MEMORY_CONTIGUOUS out for more"
 	} },
-	{ "window_bind", IB_MEMREG_REASON_SPAN, {
-		"the range is longer than the window was allocated for",
-		"allocate it with a larger span" } },
-	{ "submit", IB_MEMREG_REASON_SPAN, {
+	{ "memory_create", IB_MEMREG_REASON_CONTIGUOUS, ENOMEM, {
+		"the kernel has no block of free memory as large now",
+		"try again, or leave IB_MEMREG_MEMORY_CONTIGUOUS out" } },
+	{ "pool_create", IB_MEMREG_REASON_COUNT, 0, {
+		"a pool has 1 to 65536 buffers", NULL } },
+	{ "pool_create", IB_MEMREG_REASON_SPAN, 0, {
+		"a buffer is longer than one key of this device covers",
+		"`memreg caps` shows the span of a key" } },
+	{ "pool_recycle", IB_MEMREG_REASON_COUNT, 0, {
+		"a call recycles 1 to 256 buffers", "make several calls" } },
+	{ "pool_recycle", IB_MEMREG_REASON_POOL, 0, {
+		"the buffers of the pool have no keys",
+		"make the pool with remote access" } },
+	{ "listen", IB_MEMREG_REASON_COUNT, EINVAL, {
+		"the backlog is not 1 to 1024", NULL } },
+	{ "listen", IB_MEMREG_REASON_COUNT, ENOSPC, {
+		"this handle has as many listeners as it may have, 256",
+		"destroy one, or use another handle" } },
+	{ "window_bind", IB_MEMREG_REASON_IOVA, 0, {
+		"a zero-based window begins at an I/O address that is a multiple of 4096",
+		NULL } },
+	{ "submit", IB_MEMREG_REASON_IOVA, 0, {
+		"a zero-based window begins at an I/O address that is a multiple of 4096",
+		NULL } },
+	{ "window_bind", IB_MEMREG_REASON_STATE, 0, {
+		"the connection of the endpoint is over",
+		"leave the endpoint out of the bind, or connect anew" } },
+	{ "setup", IB_MEMREG_REASON_STATE, EBUSY, {
+		"the endpoint has its queues already", NULL } },
+	{ "submit", IB_MEMREG_REASON_SPAN, EINVAL, {
+		"the SGEs of the work request have more than 2 GiB",
+		"use several messages" } },
+	{ "submit", IB_MEMREG_REASON_SPAN, EMSGSIZE, {
 		"the message is longer than the device sends at once",
 		"`memreg caps` shows how long a message may be; use several"
 	} },
-	{ "window_bind", IB_MEMREG_REASON_BOUND_WINDOW, {
-		"the window is bound already, or another call is at work on it",
-		"revoke it first" } },
-	{ "window_revoke", IB_MEMREG_REASON_BOUND_WINDOW, {
-		"another call is at work on the window, or it is named twice",
-		"wait for that call, and name each window once" } },
-	{ "destroy", IB_MEMREG_REASON_BOUND_WINDOW, {
-		"the window is of type 2B and bound",
-		"end it by an INVALIDATE first" } },
-	{ "window_free", IB_MEMREG_REASON_BOUND_WINDOW, {
-		"the window is of type 2B and bound",
-		"end it by an INVALIDATE first" } },
-	{ "window_bind", IB_MEMREG_REASON_ACCESS, {
-		"a window needs remote access of some kind, and no unknown flags",
+	{ "submit", IB_MEMREG_REASON_WINDOW_TYPE, 0, {
+		"work requests bind and end windows of type 2B",
+		"bind one of type 1 by memreg_window_bind()" } },
+	{ "submit", IB_MEMREG_REASON_SINGLE_KEY, 0, {
+		"work requests can't use an MR that has a single key",
+		"register it without IB_MEMREG_MR_SINGLE_KEY" } },
+	{ "srq_create", IB_MEMREG_REASON_SGES, 0, {
+		"a receive has 1 to 16 SGEs", NULL } },
+	{ "ring_wait", IB_MEMREG_REASON_DEVICE_GONE, 0, {
+		"the ring is destroyed, and so it is when its RDMA device is removed",
 		NULL } },
-	{ "domain_destroy", IB_MEMREG_REASON_IN_USE, {
-		"the domain has MRs, windows, endpoints or shared receive queues",
-		"destroy those first; `memreg list` shows them" } },
-	{ "mr_deregister", IB_MEMREG_REASON_IN_USE, {
-		"the MR is in work requests that have not completed",
-		"wait for their completions" } },
-	{ "ring_destroy", IB_MEMREG_REASON_IN_USE, {
-		"endpoints or shared receive queues use the ring",
-		"destroy those first; `memreg list` shows them" } },
-	{ "ring_create", IB_MEMREG_REASON_RING, {
+	{ "window_alloc", IB_MEMREG_REASON_COUNT, 0, {
+		"a call allocates 1 to 256 windows", "make several calls" } },
+	{ "window_bind", IB_MEMREG_REASON_COUNT, 0, {
+		"a call binds 1 to 256 windows", "make several calls" } },
+	{ "window_revoke", IB_MEMREG_REASON_COUNT, 0, {
+		"a call revokes 1 to 256 windows", "make several calls" } },
+	{ "submit", IB_MEMREG_REASON_COUNT, 0, {
+		"a call submits 1 to 256 work requests",
+		"make several calls" } },
+	{ "ring_create", IB_MEMREG_REASON_COUNT, 0, {
+		"a ring has 1 to IB_MEMREG_CAP_RING entries",
+		"`memreg caps` shows how many the device allows" } },
+	{ "srq_create", IB_MEMREG_REASON_COUNT, 0, {
+		"a shared receive queue has 1 to IB_MEMREG_CAP_QUEUE receives",
+		"`memreg caps` shows how many the device allows" } },
+	{ "window_bind", IB_MEMREG_REASON_SPAN, 0, {
+		"the range is longer than the window was allocated for",
+		"allocate it with a larger span" } },
+	{ "destroy", IB_MEMREG_REASON_BOUND_WINDOW, 0, {
+		"the window is of type 2B and bound",
+		"end it by an INVALIDATE first" } },
+	{ "window_free", IB_MEMREG_REASON_BOUND_WINDOW, 0, {
+		"the window is of type 2B and bound",
+		"end it by an INVALIDATE first" } },
+	{ "ring_create", IB_MEMREG_REASON_RING, 0, {
 		"the entries of a ring have 64 or 128 bytes", NULL } },
-	{ "connect", IB_MEMREG_REASON_RING, {
+	{ "connect", IB_MEMREG_REASON_RING, 0, {
 		"an endpoint receives by a shared receive queue or by a ring of its own, not by both",
 		NULL } },
-	{ "setup", IB_MEMREG_REASON_RING, {
+	{ "setup", IB_MEMREG_REASON_RING, 0, {
 		"an endpoint receives by a shared receive queue or by a ring of its own, not by both",
 		NULL } },
-	{ "srq_create", IB_MEMREG_REASON_NO_QUEUE, {
+	{ "srq_create", IB_MEMREG_REASON_NO_QUEUE, 0, {
 		"the RDMA device has no shared receive queues", NULL } },
-	{ "submit", IB_MEMREG_REASON_NO_QUEUE, {
-		"the endpoint was made without that queue",
-		"give it one: memreg_connect_queues(), memreg_setup()" } },
-	{ "connect", IB_MEMREG_REASON_RING_FULL, {
+	{ "connect", IB_MEMREG_REASON_RING_FULL, 0, {
 		"the ring serves as many send queues already as it can",
 		"use another ring, or a larger one" } },
-	{ "setup", IB_MEMREG_REASON_RING_FULL, {
+	{ "setup", IB_MEMREG_REASON_RING_FULL, 0, {
 		"the ring serves as many send queues already as it can",
 		"use another ring, or a larger one" } },
-	{ "window_alloc", IB_MEMREG_REASON_WINDOW_TYPE, {
+	{ "window_alloc", IB_MEMREG_REASON_WINDOW_TYPE, 0, {
 		"there are no windows of this type",
 		"`memreg caps` shows the types" } },
-	{ "window_bind", IB_MEMREG_REASON_WINDOW_TYPE, {
+	{ "window_bind", IB_MEMREG_REASON_WINDOW_TYPE, 0, {
 		"a call binds windows of type 1",
 		"bind one of type 2B by a work request" } },
-	{ "window_revoke", IB_MEMREG_REASON_WINDOW_TYPE, {
+	{ "window_revoke", IB_MEMREG_REASON_WINDOW_TYPE, 0, {
 		"a call revokes windows of type 1",
 		"end one of type 2B by an INVALIDATE" } },
-	{ "accept", IB_MEMREG_REASON_STATE, {
-		"the peer has given up, or was accepted already", NULL } },
-	{ "reject", IB_MEMREG_REASON_STATE, {
-		"the peer has given up, or was accepted already",
-		"destroy the endpoint" } },
-	{ "disconnect", IB_MEMREG_REASON_STATE, {
+	{ "disconnect", IB_MEMREG_REASON_STATE, 0, {
 		"the endpoint was never connected", NULL } },
-	{ "submit", IB_MEMREG_REASON_STATE, {
-		"the endpoint is not connected yet, or no more", NULL } },
-	{ "connect", IB_MEMREG_REASON_TIMEOUT, {
+	{ "connect", IB_MEMREG_REASON_TIMEOUT, 0, {
 		"the timeout is not 1 to 60000 milliseconds", NULL } },
-	{ "mr_register", IB_MEMREG_REASON_IOVA, {
-		"the I/O address differs from the memory's within a page of 4096 bytes, or wraps around",
-		NULL } },
 };
 
 static __thread struct memreg__failure last;
@@ -412,19 +432,21 @@ int memreg__fail(const char *what, int err, const char *text)
 }
 
 /* What a reason that has several causes is about in a call */
-static const struct reason *reason_of_call(const char *what, uint32_t code)
+static const struct reason *reason_of_call(const char *what, int err,
+					   uint32_t code)
 {
 	size_t i;
 
 	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		if (calls[i].code == code && !strcmp(calls[i].what, what))
+		if (calls[i].code == code && !strcmp(calls[i].what, what) &&
+		    (!calls[i].err || calls[i].err == -err))
 			return &calls[i].reason;
 	return NULL;
 }
 
 int memreg__fail_code(const char *what, int err, uint32_t code)
 {
-	const struct reason *reason = reason_of_call(what, code);
+	const struct reason *reason = reason_of_call(what, err, code);
 	struct reason other = { NULL, NULL };
 
 	if (!reason && (code != IB_MEMREG_REASON_ADDRESS ||
@@ -440,13 +462,19 @@ int memreg__fail_code(const char *what, int err, uint32_t code)
 	return set_reason(what, err, code, &other);
 }
 
+void memreg__because(const char *text, const char *hint)
+{
+	last.text = text;
+	last.hint = hint;
+}
+
 /*
  * What the call was given
  */
 
-int memreg__about_ids(int err, const char *noun1, uint32_t id1,
-		      const char *noun2, uint32_t id2, const char *noun3,
-		      uint32_t id3)
+int memreg__about_ids(int err, const char *noun1, uint64_t id1,
+		      const char *noun2, uint64_t id2, const char *noun3,
+		      uint64_t id3)
 {
 	if (!err)
 		return 0;
@@ -507,9 +535,13 @@ int memreg__about_memory(int err, const void *addr, uint64_t length,
 
 EXPORT const char *memreg_reason(void)
 {
+	const struct memreg__failure failure = last;
+
 	if (!last.err)
 		return "";
-	memreg__explain(&last, line, sizeof(line));
+	memreg__explain(&failure, line, sizeof(line));
+	/* looking around fails at times, which is not what was asked for */
+	last = failure;
 	return line;
 }
 

@@ -100,6 +100,9 @@ EXPORT int memreg_ring_wait(struct memreg_ring *ring, uint32_t min,
 	if (ret == -ETIMEDOUT)
 		memreg__fail("ring_wait", ret,
 			     "fewer completions than wanted within the time");
+	else if (ret && memreg_reason_code() == IB_MEMREG_REASON_COUNT)
+		memreg__because(min ? "the ring has fewer entries" :
+				"it can't wait for 0 entries", NULL);
 	memreg__about_number(ret, ret == -ETIMEDOUT ? "wanted" : "entries",
 			     min);
 	if (count && (!ret || ret == -ETIMEDOUT))

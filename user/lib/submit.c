@@ -40,11 +40,17 @@ EXPORT int memreg_srq_create(struct memreg *m, uint32_t domain, uint32_t ring,
 }
 
 /* The work request that was not taken is to blame, if there is one */
-static int about_wr(int err, const struct ib_memreg_wr *wrs,
+static int about_wr(struct memreg *m, int err, const struct ib_memreg_wr *wrs,
 		    unsigned int count, unsigned int taken)
 {
+	/* with a code for it, the kernel has read it */
+	if (taken < count && memreg_reason_code() != IB_MEMREG_REASON_NONE &&
+	    memreg_reason_code() != IB_MEMREG_REASON_COUNT)
+		memreg__cause_wr(m, wrs, taken);
 	if (memreg_reason_code() == IB_MEMREG_REASON_COUNT)
 		return memreg__about_number(err, "work requests", count);
+	if (memreg_reason_code() == IB_MEMREG_REASON_OPCODE && taken < count)
+		return memreg__about_number(err, "opcode", wrs[taken].opcode);
 	switch (-err) {
 	case ENOENT:
 	case ENOTCONN:
@@ -78,7 +84,7 @@ EXPORT int memreg_submit(struct memreg *m, struct ib_memreg_wr *wrs,
 
 	if (taken)
 		*taken = arg.out_taken;
-	return ret ? about_wr(ret, wrs, count, arg.out_taken) : 0;
+	return ret ? about_wr(m, ret, wrs, count, arg.out_taken) : 0;
 }
 
 EXPORT int memreg_submit_recvs(struct memreg *m, uint32_t target, uint32_t mr,

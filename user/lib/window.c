@@ -26,9 +26,35 @@ EXPORT int memreg_window_alloc(struct memreg *m, uint32_t domain, uint32_t type,
 	case IB_MEMREG_REASON_COUNT:
 		return memreg__about_number(ret, "windows", count);
 	case IB_MEMREG_REASON_SPAN:
+		if (max_span)
+			memreg__because("the span is more than one key of this device covers",
+					"`memreg caps` shows it: a window has 4096 bytes less; use several");
+		else
+			memreg__because("the span is 0", NULL);
 		return memreg__about_number(ret, "bytes", max_span);
+	case IB_MEMREG_REASON_WINDOW_TYPE:
+		return memreg__about_number(ret, "type", type);
 	default:
 		return ret;
+	}
+}
+
+/* The window that could not be bound: a range, or objects */
+static int about_bind(int err, const struct ib_memreg_bind *bind)
+{
+	memreg__cause_bind(bind->access);
+	switch (memreg_reason_code()) {
+	case IB_MEMREG_REASON_ZERO_LENGTH:
+	case IB_MEMREG_REASON_WRAPS:
+	case IB_MEMREG_REASON_RANGE:
+	case IB_MEMREG_REASON_SPAN:
+	case IB_MEMREG_REASON_IOVA:
+		return memreg__about_ids(err, "MR", bind->mr_id, "offset",
+					 bind->offset, "length", bind->length);
+	default:
+		return memreg__about_ids(err, "window", bind->window_id, "MR",
+					 bind->mr_id, "endpoint",
+					 bind->endpoint_id);
 	}
 }
 
@@ -54,9 +80,7 @@ EXPORT int memreg_window_bind_batch(struct memreg *m, uint32_t domain,
 	/* an array that the kernel can't read is not read here either */
 	if (arg.out_index >= count || ret == -EFAULT)
 		return memreg__about_id(ret, "domain", domain);
-	binds += arg.out_index;
-	return memreg__about_ids(ret, "window", binds->window_id, "MR",
-				 binds->mr_id, "endpoint", binds->endpoint_id);
+	return about_bind(ret, binds + arg.out_index);
 }
 
 EXPORT int memreg_window_bind(struct memreg *m, uint32_t domain,
@@ -127,6 +151,8 @@ static int revoke(struct memreg *m, uint32_t domain, const uint32_t *windows,
 		return memreg__about_number(ret, "windows", count);
 	if (arg.out_index >= count || ret == -EFAULT)
 		return memreg__about_id(ret, "domain", domain);
+	if (memreg_reason_code() == IB_MEMREG_REASON_IN_USE)
+		memreg__cause_revoke(windows, count, arg.out_index);
 	return memreg__about_id(ret, "window", windows[arg.out_index]);
 }
 

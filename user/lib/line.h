@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What explain.c and census.c put the line of memreg_reason() together with */
+#ifndef MEMREG_LINE_H
+#define MEMREG_LINE_H
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "internal.h"
+
+/* What is left of a buffer; it ends with a 0 at @at */
+struct out {
+	char *at;
+	size_t left;
+};
+
+static inline void add(struct out *out, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static inline void add(struct out *out, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = vsnprintf(out->at, out->left, format, ap);
+	va_end(ap);
+	if (n < 0)
+		return;
+	if ((size_t)n >= out->left)
+		n = (int)out->left - 1;
+	out->at += n;
+	out->left -= (size_t)n;
+}
+
+/*
+ * census.c: the objects of this process. There is no call that says which file of
+ * a process is a handle's, so that something is known of an object only if it is
+ * so in each of its files that has one of this id.
+ */
+struct census {
+	struct ib_memreg_object *objects;
+	size_t count;
+};
+
+/* Empty if nothing can be found out. To be freed: @objects */
+void memreg__census_take(struct census *c);
+
+/* Has any file an object of this kind? True also where nothing is known */
+bool memreg__census_has(const struct census *c, const char *noun, uint64_t id);
+
+/*
+ * Add what the state of the object says is the cause, and set a hint; false, and
+ * nothing was added, if it says nothing.
+ */
+bool memreg__census_explain(const struct census *c,
+			    const struct memreg__failure *f, struct out *out,
+			    const char **hint);
+
+#endif /* MEMREG_LINE_H */
