@@ -243,6 +243,47 @@ assert objects["domain"]["queue_rebuilds"] == 0' 2>>"$SAID" || status=1
 	quit && return "$status"
 }
 
+# The server's events, and what it answers to commands; peek and poke likewise.
+serve_peek_and_poke_have_json() {
+	local status=0 word
+	: >"$SAID"
+	begin '*"serving"*' memreg serve -d rxe_owner --size 4K --json || return
+	peer memreg poke -d rxe_peer --json -o 16 192.0.2.1 hello \
+		>"$NAMES/poke" 2>>"$SAID" || status=1
+	hear '*"event":"gone"*' || status=1
+	peek --json -o 16 -l 5 192.0.2.1 >"$NAMES/peek" 2>>"$SAID" || status=1
+	hear '*"event":"gone"*' || status=1
+	for word in 'show 16 5' 'set 21 !' list nonsense; do
+		echo "$word" >&"$TO"
+	done
+	hear '*no command nonsense*' || status=1
+	quit || status=1
+	grep '^{' "$SAID" >"$NAMES/serve"
+	python3 - "$NAMES" <<-'END' 2>>"$SAID" || status=1
+		import json, sys
+		def records(name):
+		    return [json.loads(line) for line in
+		            open(sys.argv[1] + "/" + name)]
+		here = {"offset_bytes": 16, "length_bytes": 5}
+		assert records("poke") == [here]
+		assert records("peek") == [here | {"data_hex": b"hello".hex()}]
+		events = {r["event"]: r for r in records("serve")}
+		assert list(events) == ["serving", "connected", "gone", "show",
+		    "set", "end_of_list", "message", "end"], list(events)
+		assert all(r["time_seconds"] > 1e9 for r in events.values())
+		serving, peer = events["serving"], events["connected"]
+		assert serving["length_bytes"] == peer["length_bytes"] == 4096
+		assert serving["access"] == peer["access"] == ["read", "write"]
+		assert serving["device"] == "rxe_owner" and "file" not in serving
+		assert peer["rkey"] > 0 and peer["revoked"] is False
+		assert events["gone"]["peer"] == peer["peer"]
+		assert events["gone"]["connected_seconds"] >= 0
+		assert events["show"]["data_hex"] == b"hello".hex()
+		assert events["set"]["length_bytes"] == 1
+	END
+	return "$status"
+}
+
 caps_has_json() {
 	memreg caps -d rxe_owner --json | python3 -c '
 import json, sys
@@ -306,6 +347,7 @@ check says_who_may_connect
 check list_can_be_filtered
 check list_is_a_tree
 check list_json_has_names
+check serve_peek_and_poke_have_json
 check caps_has_json
 check names_of_others_are_plain
 check lost_output_is_a_failure

@@ -191,7 +191,7 @@ static int lock_path(const struct export *e, const struct export *exports)
 			return EXIT_GOOD;
 		}
 		if (!--tries)
-			return fail("%s: another process serves it, or has locked it otherwise",
+			return fail("%s: another process has locked it, as `memreg blkd` does what it serves; `lslocks` shows which",
 				    e->path);
 		nanosleep(&while_held, NULL);
 	}

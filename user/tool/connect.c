@@ -195,7 +195,7 @@ int await_connection(struct memreg *m, uint32_t endpoint, uint32_t timeout_ms,
 			return fail("%s", memreg_reason());
 		waited = (now_ns() - since) / (int64_t)NS_PER_MS;
 		if (waited >= patience)
-			return fail("the peer did not answer within %d s; it is gone, or has no RDMA",
+			return fail("the peer did not answer within %d s; does `ping` reach its host?",
 				    (int)(waited / 1000));
 		if (ret)
 			report_waiting(waited);

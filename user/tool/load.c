@@ -6,12 +6,13 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "tool.h"
 
 #define UNSIGNED \
-	"Secure Boot or lockdown wants modules that are signed by a known key: see README.md"
+	"this kernel takes modules only if they are signed by a key that it knows, as with Secure Boot: see README.md"
 
 static const struct {
 	int err;
@@ -21,7 +22,7 @@ static const struct {
 	{ EACCES, "this needs root" },
 	{
 		ENOENT,
-		"it is not installed for this kernel, or a symbol of it is missing there: `make install` for the running kernel, or the package memreg-dkms with that kernel's headers, or use --module PATH",
+		"a symbol that it needs is missing in this kernel, which `dmesg` names: build it for the running one",
 	},
 	{
 		ENOEXEC,
@@ -53,6 +54,19 @@ static int fail_module(const char *name, int err)
 		    hint(err));
 }
 
+/* Nothing of that name is installed; only one of the modules is ours */
+static int fail_missing(const char *name)
+{
+	struct utsname kernel;
+
+	uname(&kernel);
+	if (strcmp(name, MODULE_NAME))
+		return fail("%s can't be loaded: the kernel %s has no such module",
+			    name, kernel.release);
+	return fail("%s is not installed for the kernel %s: `make install` does that, and so does the package memreg-dkms with linux-headers-%s; --module PATH takes it from elsewhere",
+		    name, kernel.release, kernel.release);
+}
+
 /* As modprobe does: with what it depends on */
 static int probe(struct kmod_ctx *ctx, const char *name, const char *params)
 {
@@ -61,7 +75,7 @@ static int probe(struct kmod_ctx *ctx, const char *name, const char *params)
 
 	err = kmod_module_new_from_lookup(ctx, name, &list);
 	if (!err && !list)
-		err = -ENOENT;
+		return fail_missing(name);
 	kmod_list_foreach(item, list) {
 		struct kmod_module *mod = kmod_module_get_module(item);
 
@@ -162,24 +176,29 @@ static int load_module(const char *path, const char *params)
 		ret = probe(ctx, MODULE_NAME, params);
 	kmod_unref(ctx);
 	if (ret == EXIT_GOOD && access(MEMREG_DEVICE_PATH, F_OK))
-		return fail(MODULE_NAME " is loaded, but there is no "
+		return fail(MODULE_NAME " is loaded, but /dev has not got "
 			    MEMREG_DEVICE_PATH
-			    ": is devtmpfs or udev at work on /dev?");
+			    ", as in a container: make the node from /sys/class/misc/memreg/dev");
 	return ret;
+}
+
+static bool device_exists(const char *name)
+{
+	char path[64 + NAME_MAX];
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%.*s", NAME_MAX,
+		 name);
+	return !access(path, F_OK);
 }
 
 /* The first name rxe0, rxe1... that is free */
 static const char *free_name(char *buf, size_t size)
 {
-	char path[64];
-	int i;
+	int i = 0;
 
-	for (i = 0; i < 1000; i++) {
-		snprintf(path, sizeof(path), "/sys/class/infiniband/rxe%d", i);
-		if (access(path, F_OK))
-			break;
-	}
-	snprintf(buf, size, "rxe%d", i);
+	do {
+		snprintf(buf, size, "rxe%d", i);
+	} while (device_exists(buf) && ++i < 1000);
 	return buf;
 }
 
@@ -202,8 +221,11 @@ static int add_rxe(const char *netdev, const char *name)
 		return fail("there is no network interface %s; `ip link` shows those that there are",
 			    netdev);
 	case -EEXIST:
-		return fail("%s has soft-RoCE already, or the name %s is taken; see `rdma link`",
-			    netdev, name);
+		return fail("%s has soft-RoCE already; `rdma link` shows by which name",
+			    netdev);
+	case -ENFILE:
+		return fail("there is an RDMA device %s already; --name takes another name",
+			    name);
 	default:
 		return fail("soft-RoCE can't be brought up on %s: %s%s", netdev,
 			    strerror(-err),

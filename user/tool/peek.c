@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "link.h"
+#include "record.h"
 
 #define PORT_DEFAULT	7471
 #define LENGTH_DEFAULT	64
@@ -33,6 +34,7 @@ struct peek {
 	uint64_t count;		/* of intervals, or 0 */
 	bool length_given;
 	bool raw;
+	bool json;
 	bool poke;
 
 	struct link link;
@@ -125,7 +127,7 @@ static int move(struct peek *p, uint64_t offset, uint32_t length)
 	case LINK_GOOD:
 		return EXIT_GOOD;
 	case LINK_OVER:
-		return fail("the connection ended: closed, or the key revoked");
+		return fail("the connection with the peer has ended");
 	default:
 		return EXIT_FAILED;
 	}
@@ -135,10 +137,21 @@ static int move(struct peek *p, uint64_t offset, uint32_t length)
  * peek
  */
 
+static void record_bytes(const void *data, uint64_t offset, uint64_t length)
+{
+	record_begin();
+	record_number("offset_bytes", offset);
+	record_number("length_bytes", length);
+	record_hex("data_hex", data, length);
+	record_end();
+}
+
 static int show(const struct peek *p, uint64_t offset, uint32_t length)
 {
 	if (p->raw)
 		fwrite(p->chunk, 1, length, stdout);
+	else if (p->json)
+		record_bytes(p->chunk, offset, length);
 	else
 		print_hex(p->chunk, offset, length);
 	if (fflush(stdout) || ferror(stdout))
@@ -178,7 +191,7 @@ static int peek(struct peek *p)
 	for (n = 1; ret == EXIT_GOOD && (!p->count || n < p->count); n++) {
 		if (nanosleep(&pause, NULL))
 			return fail("interrupted");
-		if (!p->raw)
+		if (!p->raw && !p->json)
 			putchar('\n');
 		ret = read_all(p);
 	}
@@ -245,13 +258,25 @@ static int write_text(struct peek *p)
 	return EXIT_GOOD;
 }
 
+static void report_written(const struct peek *p)
+{
+	if (!p->json) {
+		printf("%" PRIu64 " bytes written from %" PRIu64 " on\n",
+		       p->length, p->offset);
+		return;
+	}
+	record_begin();
+	record_number("offset_bytes", p->offset);
+	record_number("length_bytes", p->length);
+	record_end();
+}
+
 static int poke(struct peek *p)
 {
 	int ret = p->text ? write_text(p) : write_input(p);
 
 	if (ret == EXIT_GOOD)
-		printf("%" PRIu64 " bytes written from %" PRIu64 " on\n",
-		       p->length, p->offset);
+		report_written(p);
 	return ret;
 }
 
@@ -288,6 +313,7 @@ static void usage_peek(void)
 	     "  -o, --offset BYTES       begin there, counted from the start of the grant (0)\n"
 	     "  -l, --length BYTES       so many; K, M, G may follow (64, or what there is)\n"
 	     "  -r, --raw                the bytes themselves instead of a table\n"
+	     "  -j, --json               JSON objects, one a line for up to 1 MiB\n"
 	     "  -i, --interval TIME      again and again, by the same connection and key\n"
 	     "  -T, --timeout TIME       for the peer to answer: 0.1 to 60 seconds (30)\n"
 	     "  -c, --count N            end after so many times\n"
@@ -303,6 +329,7 @@ static void usage_poke(void)
 	     "  -p, --port PORT       of the peer (7471)\n"
 	     "  -o, --offset BYTES    begin there, counted from the start of the grant (0)\n"
 	     "  -T, --timeout TIME    for the peer to answer: 0.1 to 60 seconds (30)\n"
+	     "  -j, --json            what was written, as a JSON object\n"
 	     "  -h, --help");
 }
 
@@ -336,6 +363,9 @@ static int set_option(void *ctx, int opt)
 		return take_number(optarg, &interval, &p->interval);
 	case 'c':
 		return take_number(optarg, &count, &p->count);
+	case 'j':
+		p->json = true;
+		return EXIT_GOOD;
 	default:
 		p->raw = true;
 		return EXIT_GOOD;
@@ -353,6 +383,8 @@ static int start(int argc, char **argv, const struct syntax *syntax,
 		return bad_usage("the address of the peer is missing");
 	if (p->count && !p->interval)
 		return bad_usage("--count needs --interval");
+	if (p->raw && p->json)
+		return bad_usage("--raw and --json exclude each other");
 	p->address = argv[optind];
 	p->text = argv[optind + 1];
 	if (p->text)
@@ -369,6 +401,7 @@ int cmd_peek(int argc, char **argv)
 		{ "offset", required_argument, NULL, 'o' },
 		{ "length", required_argument, NULL, 'l' },
 		{ "raw", no_argument, NULL, 'r' },
+		{ "json", no_argument, NULL, 'j' },
 		{ "interval", required_argument, NULL, 'i' },
 		{ "count", required_argument, NULL, 'c' },
 		{ "help", no_argument, NULL, 'h' },
@@ -396,6 +429,7 @@ int cmd_poke(int argc, char **argv)
 		{ "port", required_argument, NULL, 'p' },
 		{ "timeout", required_argument, NULL, 'T' },
 		{ "offset", required_argument, NULL, 'o' },
+		{ "json", no_argument, NULL, 'j' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};

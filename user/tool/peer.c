@@ -14,19 +14,6 @@
 /* Milliseconds until what could not be revoked is tried again */
 #define RETRY_MS	1000
 
-struct peer {
-	struct peer *next;
-	uint32_t id;		/* of its endpoint */
-	uint32_t domain;
-	uint32_t window;
-	uint32_t rkey;
-	bool up;
-	bool bound;		/* as far as we know: its end ends it, too */
-	int64_t since;		/* when it came up */
-	int64_t revoke_at;	/* -1: never by itself */
-	char address[ADDRESS_TEXT];
-};
-
 static struct peer *find_peer(const struct server *s, uint32_t id)
 {
 	struct peer *p;
@@ -114,34 +101,20 @@ static void welcome(struct server *s, const struct ib_memreg_event *event)
 
 static void came(struct server *s, struct peer *p)
 {
-	char access[ACCESS_TEXT];
-
 	p->up = true;
 	p->since = now_ms();
-	if (!p->bound) {
-		say("peer %" PRIu32 ": connected from %s, its window is revoked",
-		    p->id, p->address);
-		return;
-	}
-	if (s->revoke_after >= 0)
+	if (p->bound && s->revoke_after >= 0)
 		p->revoke_at = p->since + s->revoke_after;
-	say("peer %" PRIu32 ": connected from %s, may %s %" PRIu64
-	    " bytes, rkey 0x%08" PRIx32, p->id, p->address,
-	    access_text(s->access, access), (uint64_t)s->mr.length, p->rkey);
+	report_connected(s, p);
 }
 
 static void went(struct server *s, struct peer *p,
 		 const struct ib_memreg_event *event)
 {
-	int64_t ms = now_ms() - p->since;
-
 	if (p->up)
-		say("peer %" PRIu32 ": gone after %" PRId64 ".%" PRId64
-		    " s, its window is revoked", p->id, ms / 1000,
-		    ms % 1000 / 100);
+		report_gone(s, p, now_ms() - p->since);
 	else
-		say("peer %" PRIu32 ": from %s, did not come up: %s", p->id,
-		    p->address, memreg_event_reason(event));
+		report_failed(s, p, memreg_event_reason(event));
 	if (s->once && p->up)
 		s->quit = true;
 	if (memreg_destroy(s->m, p->id))
@@ -171,7 +144,8 @@ static void revoke(struct server *s, struct peer *p)
 {
 	if (!p->bound) {
 		p->revoke_at = -1;
-		say("peer %" PRIu32 ": has no window any more", p->id);
+		report_text(s, "peer %" PRIu32 ": has no window any more",
+			    p->id);
 		return;
 	}
 	if (memreg_window_revoke(s->m, p->domain, p->window)) {
@@ -180,8 +154,7 @@ static void revoke(struct server *s, struct peer *p)
 	}
 	p->bound = false;
 	p->revoke_at = -1;
-	say("peer %" PRIu32 ": revoked, rkey 0x%08" PRIx32 " is dead", p->id,
-	    p->rkey);
+	report_revoked(s, p);
 }
 
 static void disconnect(struct server *s, struct peer *p)
@@ -208,7 +181,7 @@ static void for_peers(struct server *s, uint32_t id, bool accepted,
 		act(s, p);
 	}
 	if (!found)
-		say("there is no peer %" PRIu32, id);
+		report_text(s, "there is no peer %" PRIu32, id);
 }
 
 void peers_revoke(struct server *s, uint32_t id)
@@ -226,8 +199,7 @@ void peers_unbind(struct server *s)
 		if (memreg_window_free(s->m, p->window))
 			fail("peer %" PRIu32 ": %s", p->id, memreg_reason());
 		else
-			say("peer %" PRIu32 ": its window went with the memory",
-			    p->id);
+			report_window_gone(s, p);
 		p->window = 0;
 		p->bound = false;
 		p->revoke_at = -1;
@@ -245,10 +217,8 @@ void peers_print(const struct server *s)
 
 	for (p = s->peers; p; p = p->next)
 		if (p->up)
-			say("peer %" PRIu32 ": %s, rkey 0x%08" PRIx32 " %s",
-			    p->id, p->address, p->rkey,
-			    p->bound ? "good" : "revoked");
-	say("end of list");
+			report_peer(s, p);
+	report_list_end(s);
 }
 
 int peers_expire(struct server *s)

@@ -251,7 +251,7 @@ static enum link_result await_message(struct ping *p, struct message *msg)
 	if (ret != LINK_GOOD)
 		return ret;
 	if (cqe.byte_len != sizeof(*msg)) {
-		fail("the peer sent %" PRIu32 " bytes, and not %zu: is that rping?",
+		fail("the peer sent %" PRIu32 " bytes, and a message of rping has %zu",
 		     cqe.byte_len, sizeof(*msg));
 		return LINK_FAILED;
 	}

@@ -113,7 +113,7 @@ bool renew_memory(struct server *s)
 {
 	int64_t size = s->file ? file_size(s) : 0;
 
-	say("the memory went, as it does when its file is truncated");
+	report_memory(s, false);
 	peers_unbind(s);
 	s->failed = true;
 	if (s->mr.id && memreg_mr_deregister(s->m, s->mr.id))
@@ -128,13 +128,12 @@ bool renew_memory(struct server *s)
 	if (s->failed)
 		s->quit = true;
 	else
-		say("it is registered anew");
+		report_memory(s, true);
 	return !s->failed;
 }
 
 static int begin_to_listen(struct server *s)
 {
-	char access[ACCESS_TEXT], at[ADDRESS_TEXT];
 	struct memreg_device device;
 	struct ib_memreg_addr bound;
 
@@ -143,10 +142,7 @@ static int begin_to_listen(struct server *s)
 	s->listener = listen_at(s->m, s->address, s->port, 16, &bound);
 	if (!s->listener)
 		return EXIT_FAILED;
-	say("serving %" PRIu64 " bytes of %s on %s, address %s, to %s, %s",
-	    s->size, s->file ? s->file : "anonymous memory", device.name,
-	    place_text(&bound, at), access_text(s->access, access),
-	    s->shared ? "one domain for all" : "a domain for each peer");
+	report_serving(s, device.name, &bound);
 	return EXIT_GOOD;
 }
 
@@ -155,22 +151,23 @@ static int begin_to_listen(struct server *s)
  */
 
 /* A number of a command; false, and it was said what is wrong */
-static bool parse(const char *word, const struct number *n, uint64_t *value)
+static bool parse(const struct server *s, const char *word,
+		  const struct number *n, uint64_t *value)
 {
 	const char *why;
 
 	if (read_number(word, n, value, &why))
 		return true;
-	say("%s", why);
+	report_text(s, "%s", why);
 	return false;
 }
 
-static bool parse_peer(const char *word, uint32_t *id)
+static bool parse_peer(const struct server *s, const char *word, uint32_t *id)
 {
 	static const struct number peer = { "PEER", UNIT_COUNT, 1, UINT32_MAX };
 	uint64_t n = 0;
 
-	if (word && strcmp(word, "all") && !parse(word, &peer, &n))
+	if (word && strcmp(word, "all") && !parse(s, word, &peer, &n))
 		return false;
 	*id = (uint32_t)n;
 	return true;
@@ -182,7 +179,7 @@ static bool memory_is_there(struct server *s, const char *word)
 	struct memreg_mr_info info;
 
 	if (memreg_mr_query(s->m, s->mr.id, &info, NULL, NULL)) {
-		say("%s: %s", word, memreg_reason());
+		report_text(s, "%s: %s", word, memreg_reason());
 		return false;
 	}
 	return info.state == IB_MEMREG_MR_LIVE || renew_memory(s);
@@ -196,16 +193,14 @@ static void show(struct server *s, const char *from, const char *bytes)
 	};
 	uint64_t offset = 0, len = SHOW_DEFAULT;
 
-	if ((from && !parse(from, &start, &offset)) ||
-	    (bytes && !parse(bytes, &length, &len)))
+	if ((from && !parse(s, from, &start, &offset)) ||
+	    (bytes && !parse(s, bytes, &length, &len)))
 		return;
 	if (!memory_is_there(s, "show"))
 		return;
 	if (len > s->size - offset)
 		len = s->size - offset;
-	say("show %" PRIu64 " %" PRIu64, offset, len);
-	print_hex(s->memory + offset, offset, len);
-	say("end of show");
+	report_shown(s, offset, len);
 }
 
 static void set(struct server *s, const char *at, const char *text)
@@ -214,25 +209,26 @@ static void set(struct server *s, const char *at, const char *text)
 	uint64_t offset;
 
 	if (!at || !text) {
-		say("set needs OFFSET and TEXT");
+		report_text(s, "set needs OFFSET and TEXT");
 		return;
 	}
 	if (!may_write(s)) {
-		say("set: %s is mapped read-only; --access read,write maps it otherwise",
-		    s->file);
+		report_text(s, "set: %s is mapped read-only; --access read,write maps it otherwise",
+			    s->file);
 		return;
 	}
-	if (!parse(at, &start, &offset))
+	if (!parse(s, at, &start, &offset))
 		return;
 	if (strlen(text) > s->size - offset) {
-		say("set: %zu bytes at %" PRIu64 " end behind the %" PRIu64
-		    " that are served", strlen(text), offset, s->size);
+		report_text(s, "set: %zu bytes at %" PRIu64
+			    " end behind the %" PRIu64 " that are served",
+			    strlen(text), offset, s->size);
 		return;
 	}
 	if (!memory_is_there(s, "set"))
 		return;
 	memcpy(s->memory + offset, text, strlen(text));
-	say("set %" PRIu64 " %zu", offset, strlen(text));
+	report_set(s, offset, strlen(text));
 }
 
 static void command_peers(struct server *s, const char *who,
@@ -240,11 +236,11 @@ static void command_peers(struct server *s, const char *who,
 {
 	uint32_t id;
 
-	if (parse_peer(who, &id))
+	if (parse_peer(s, who, &id))
 		act(s, id);
 }
 
-static void fail_command(const char *word)
+static void fail_command(const struct server *s, const char *word)
 {
 	static const char *const words[] = {
 		"revoke", "disconnect", "list", "show", "set", "quit",
@@ -255,11 +251,11 @@ static void fail_command(const char *word)
 	for (i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		suggest(&nearest, words[i]);
 	if (nearest.name)
-		say("there is no command %.20s: did you mean %s?", word,
-		    nearest.name);
+		report_text(s, "there is no command %.20s: did you mean %s?",
+			    word, nearest.name);
 	else
-		say("there is no command %.20s, but revoke [PEER|all], disconnect [PEER|all], list, show [OFFSET [LENGTH]], set OFFSET TEXT, quit",
-		    word);
+		report_text(s, "there is no command %.20s, but revoke [PEER|all], disconnect [PEER|all], list, show [OFFSET [LENGTH]], set OFFSET TEXT, quit",
+			    word);
 }
 
 static void command(struct server *s, char *line)
@@ -283,7 +279,7 @@ static void command(struct server *s, char *line)
 	else if (!strcmp(word, "quit"))
 		s->quit = true;
 	else
-		fail_command(word);
+		fail_command(s, word);
 }
 
 struct input {
@@ -314,8 +310,8 @@ static bool take_input(struct server *s, struct input *in)
 	}
 	if (in->len == sizeof(in->text) - 1) {
 		if (!in->drop)
-			say("a command has %zu bytes at most",
-			    sizeof(in->text) - 2);
+			report_text(s, "a command has %zu bytes at most",
+				    sizeof(in->text) - 2);
 		in->drop = true;
 		in->len = 0;
 	}
@@ -409,7 +405,7 @@ static int serve(struct server *s)
 	if (ret == EXIT_GOOD) {
 		ret = loop(s, signals);
 		peers_end(s);
-		say("end");
+		report_end(s);
 	}
 	memreg_close(s->m);
 	close(signals);
@@ -441,6 +437,7 @@ static void usage(void)
 	     "      --domain-per-peer   a key is good for its own peer only (default)\n"
 	     "      --shared            one domain for all peers\n"
 	     "  -1, --once              end when the first peer has gone\n"
+	     "  -j, --json              report in JSON objects, one a line\n"
 	     "  -h, --help\n\n"
 	     "SIGUSR1 revokes all windows. Commands on standard input, one a line:\n"
 	     "  revoke [PEER|all]       kill the rkey of a peer; its connection stays\n"
@@ -507,6 +504,7 @@ static const struct option options[] = {
 	{ "domain-per-peer", no_argument, NULL, OPT_PER_PEER },
 	{ "shared", no_argument, NULL, OPT_SHARED },
 	{ "once", no_argument, NULL, '1' },
+	{ "json", no_argument, NULL, 'j' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
@@ -542,6 +540,9 @@ static int set_option(void *ctx, int opt)
 	case OPT_PER_PEER:
 	case OPT_SHARED:
 		s->shared = opt == OPT_SHARED;
+		return EXIT_GOOD;
+	case 'j':
+		s->json = true;
 		return EXIT_GOOD;
 	default:
 		s->once = true;

@@ -5,7 +5,19 @@
 
 #include "link.h"
 
-struct peer;
+/* One who has connected, or is about to */
+struct peer {
+	struct peer *next;
+	uint32_t id;		/* of its endpoint */
+	uint32_t domain;
+	uint32_t window;
+	uint32_t rkey;
+	bool up;
+	bool bound;		/* as far as we know: its end ends it, too */
+	int64_t since;		/* when it came up */
+	int64_t revoke_at;	/* -1: never by itself */
+	char address[ADDRESS_TEXT];
+};
 
 struct server {
 	/* as the options have it */
@@ -18,6 +30,7 @@ struct server {
 	int64_t revoke_after;	/* milliseconds, or -1 */
 	bool shared;		/* one domain for all peers */
 	bool once;		/* end when the first peer has gone */
+	bool json;		/* report in records */
 
 	struct memreg *m;
 	int fd;			/* of the file, or -1 */
@@ -51,5 +64,27 @@ int peers_expire(struct server *s);
 
 /* End all connections and free what belongs to them */
 void peers_end(struct server *s);
+
+/* serve_report.c: what happens, for people or in records of JSON */
+void report_serving(const struct server *s, const char *device,
+		    const struct ib_memreg_addr *bound);
+void report_end(const struct server *s);
+/* It is there again, or went */
+void report_memory(const struct server *s, bool there);
+void report_connected(const struct server *s, const struct peer *p);
+void report_gone(const struct server *s, const struct peer *p, int64_t ms);
+void report_failed(const struct server *s, const struct peer *p,
+		   const char *reason);
+void report_revoked(const struct server *s, const struct peer *p);
+void report_window_gone(const struct server *s, const struct peer *p);
+/* For the command that lists them all, which ends with the second */
+void report_peer(const struct server *s, const struct peer *p);
+void report_list_end(const struct server *s);
+void report_shown(const struct server *s, uint64_t offset, uint64_t len);
+void report_set(const struct server *s, uint64_t offset, uint64_t len);
+
+/* What is for people alone, such as what is wrong with a command */
+void report_text(const struct server *s, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 #endif /* MEMREG_TOOL_SERVE_H */

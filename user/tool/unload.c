@@ -58,7 +58,8 @@ static int tell_why(struct kmod_module *mod, int err)
 	case EAGAIN:
 	case EBUSY:
 		if (tell_files() + tell_holders(mod) == 0)
-			fail("it is in use by a file that is not bound to a device, or by a user whose files you may not see");
+			fail("a process has it open without a device: `fuser -v "
+			     MEMREG_DEVICE_PATH "` shows which");
 		return fail("end what uses it, then try again");
 	default:
 		return fail("%s; see `dmesg`", strerror(-err));
