@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -21,6 +22,10 @@
 
 #define CONFIGFS	"/sys/kernel/config"
 #define DEVICES		CONFIGFS "/memreg_blk"
+
+/* For any of it: a device, which is a directory entry, and an attribute */
+#define PATH_ROOM	(sizeof(DEVICES) + NAME_MAX + 64)
+
 #define NAME_LENGTH	64
 #define SECONDS_MAX	86400
 
@@ -77,7 +82,7 @@ static char *read_line(const char *path, char *buf, size_t size)
 static char *get(const char *name, const char *attribute, char *buf,
 		 size_t size)
 {
-	char path[256];
+	char path[PATH_ROOM];
 
 	path_of(path, sizeof(path), name, attribute);
 	return read_line(path, buf, size);
@@ -86,7 +91,7 @@ static char *get(const char *name, const char *attribute, char *buf,
 /* 0 or a negative errno */
 static int set(const char *name, const char *attribute, const char *value)
 {
-	char path[256];
+	char path[PATH_ROOM];
 	int fd, ret = 0;
 
 	path_of(path, sizeof(path), name, attribute);
@@ -116,7 +121,7 @@ static int check_name(const char *name)
 
 static bool is_there(const char *name)
 {
-	char path[256];
+	char path[PATH_ROOM];
 
 	path_of(path, sizeof(path), name, "");
 	return !access(path, F_OK);
@@ -177,7 +182,7 @@ static int enable(const struct blk *b)
 
 static int attach(struct blk *b)
 {
-	char path[256], disk[64];
+	char path[PATH_ROOM], disk[64];
 	int ret = prepare();
 
 	if (ret != EXIT_GOOD)
@@ -218,7 +223,7 @@ static bool in_use(const char *disk)
 
 static int detach(struct blk *b)
 {
-	char path[256], disk[64];
+	char path[PATH_ROOM], disk[64];
 
 	if (!is_there(b->name))
 		return fail("there is no device %s; `memreg blk list` shows those that there are",
