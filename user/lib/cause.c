@@ -2,12 +2,13 @@
 /*
  * Which of the causes of a reason it was.
  *
- * A call that fails names a code, and some codes have several causes. The kernel
- * found them in what the call was given, so the library looks there once more. A
- * cause that it does not find, as of a newer kernel, leaves the text of the code.
+ * A call that fails names a code, and some codes have several causes. The
+ * kernel found them in what the call was given, so the library looks there once
+ * more. A cause that it does not find, as of a newer kernel, leaves the text of
+ * the code.
  *
- * A call that fails with EAGAIN may be on a fast path: only the opcode is looked
- * at then.
+ * A call that fails with EAGAIN may be on a fast path: only the opcode is
+ * looked at then.
  */
 #include <fcntl.h>
 

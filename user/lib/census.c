@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What the list of live objects says of a call that failed: which of several ids
- * there is not, what uses an object that is in use, in what state an endpoint or
- * a window is. It is looked at when somebody asks for the reason, so it says what
- * is so then.
+ * What the list of live objects says of a call that failed: which of several
+ * ids there is not, what uses an object that is in use, in what state an
+ * endpoint or a window is. It is looked at when somebody asks for the reason,
+ * so it says what is so then.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -216,7 +216,7 @@ static const char *explain_users(const struct state *s, struct out *out)
 	return "wait for that call";
 }
 
-/* Of an endpoint that is not in the state that a call needs, @answer to a peer */
+/* Of an endpoint in another state than a call needs; @answer: to a peer */
 static bool explain_endpoint(const struct state *s, bool answer,
 			     struct out *out)
 {

@@ -81,11 +81,13 @@ int memreg__about_memory(int err, const void *addr, uint64_t length,
 void memreg__because(const char *text, const char *hint);
 
 /*
- * cause.c: the call has just failed, and its code has several causes: find out by
- * what it was given which one it was. Nothing changes where that can't be found.
+ * cause.c: the call has just failed, and its code has several causes: find out
+ * by what it was given which one it was. Nothing changes where that can't be
+ * found.
  */
 void memreg__cause_access(uint32_t access);
-void memreg__cause_mr(struct memreg *m, const struct ib_memreg_mr_register *arg);
+void memreg__cause_mr(struct memreg *m,
+		      const struct ib_memreg_mr_register *arg);
 void memreg__cause_bind(uint32_t access);
 void memreg__cause_revoke(const uint32_t *windows, unsigned int count,
 			  unsigned int at);

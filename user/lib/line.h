@@ -34,9 +34,9 @@ static inline void add(struct out *out, const char *format, ...)
 }
 
 /*
- * census.c: the objects of this process. There is no call that says which file of
- * a process is a handle's, so that something is known of an object only if it is
- * so in each of its files that has one of this id.
+ * census.c: the objects of this process. There is no call that says which file
+ * of a process is a handle's, so that something is known of an object only if it
+ * is so in each of its files that has one of this id.
  */
 struct census {
 	struct ib_memreg_object *objects;
@@ -50,8 +50,8 @@ void memreg__census_take(struct census *c);
 bool memreg__census_has(const struct census *c, const char *noun, uint64_t id);
 
 /*
- * Add what the state of the object says is the cause, and set a hint; false, and
- * nothing was added, if it says nothing.
+ * Add what the state of the object says is the cause, and set a hint; false,
+ * and nothing was added, if it says nothing.
  */
 bool memreg__census_explain(const struct census *c,
 			    const struct memreg__failure *f, struct out *out,
