@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A crowd of peers that ask a listener: what waits there is charged to the
- * process that made the listener, and there is a limit to listeners.
+ * Crowds of peers, and what they do to others: the ends of a neighbour's
+ * connections do not wait for peers that break the rules, requests that wait at
+ * a listener are charged to the process that made the listener, and there is a
+ * limit to listeners.
  *
- * The crowd is of librdmacm alone, in a process in the peer's network
- * namespace, and the listener is in another process.
+ * A crowd is of librdmacm and libibverbs alone, in a process in the peer's
+ * network namespace, and the other end of it is in another process.
  *
  * time limit: 400
  */
@@ -18,6 +20,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "peer.h"
 #include "data.h"
@@ -102,10 +105,150 @@ static struct rdma_cm_id *crowd_resolve(__be16 port)
 	return id;
 }
 
+/*
+ * Peers that break the rules: each sends one message, which is too long, and
+ * never leaves
+ */
+
+/* Processes that have peers, and as many whose peers they are */
+#define CROWDS		4
+/* Connections of the neighbour, which end one after the other */
+#define LINKS		5
+/* What that may take beside the crowds, as a multiple of what it takes alone */
+#define TIMES		5
+#define SHORT		8
+#define LONG		64
+
+static int owner_accepts(int fd, __u32 domain, __u32 mr,
+			 const struct ib_memreg_queues *queues, __u32 endpoint)
+{
+	struct ib_memreg_wr recv = WR(RECV, endpoint, SGE(mr, 0, SHORT));
+
+	return raw_setup(fd, endpoint, domain, queues) ?:
+	       raw_submit(fd, &recv, 1) ?: raw_accept(fd, endpoint, domain);
+}
+
+/* Each connection has one receive, which is too short. */
+static void run_owner(int in, int out, unsigned int entries)
+{
+	struct ib_memreg_queues queues = { .max_recv = 1, .max_recv_sge = 1 };
+	void *mem = mem_alloc(PAGE);
+	struct ib_memreg_event event;
+	int fd = raw_open_bound();
+	__u32 domain, mr;
+	struct ring ring;
+	__be16 port;
+
+	(void)in;
+	if (raw_domain(fd, &domain) || raw_listen(fd, &port) ||
+	    raw_register(fd, domain, mem, PAGE, LOCAL_WRITE, &mr) ||
+	    ring_create(fd, &ring, entries, 64, 0, -1))
+		_exit(1);
+	queues.recv_ring_id = ring.id;
+	child_tell(out, port);
+	while (read(fd, &event, sizeof(event)) == sizeof(event))
+		if (event.type == IB_MEMREG_EVENT_CONNECT_REQUEST &&
+		    owner_accepts(fd, domain, mr, &queues, event.endpoint_id))
+			_exit(1);
+}
+
+/* In the peer's network namespace: a call failed, which says why. */
+static void crowd_die(const char *call, unsigned int i)
+{
+	fprintf(stderr, "# %s of peer %u: %s\n", call, i, strerror(errno));
+	_exit(2);
+}
+
+static void crowd_connect(struct rdma_cm_id *id, struct ibv_cq *cq,
+			  unsigned int i)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1,
+			 .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
+	};
+	struct rdma_conn_param param = { .retry_count = 7 };
+
+	if (rdma_create_qp(id, NULL, &attr))
+		crowd_die("rdma_create_qp", i);
+	if (rdma_connect(id, &param))
+		crowd_die("rdma_connect", i);
+}
+
+static void crowd_send(struct rdma_cm_id *id, const struct ibv_mr *mr,
+		       unsigned int i)
+{
+	struct ibv_sge sge = { (uintptr_t)mr->addr, LONG, mr->lkey };
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+	};
+
+	errno = ibv_post_send(id->qp, &wr, &bad);
+	if (errno)
+		crowd_die("ibv_post_send", i);
+}
+
+/* All of them have been refused. */
+static void crowd_await(struct ibv_cq *cq, unsigned int n)
+{
+	struct ibv_wc wc;
+	int got;
+
+	while (n) {
+		got = ibv_poll_cq(cq, 1, &wc);
+		if (got < 0)
+			crowd_die("ibv_poll_cq", n);
+		if (got && wc.status != IBV_WC_REM_INV_REQ_ERR &&
+		    wc.status != IBV_WC_REM_OP_ERR)
+			crowd_die(ibv_wc_status_str(wc.status), n);
+		n -= got;
+		if (!got)
+			usleep(1000);
+	}
+}
+
+static void run_crowd(int in, int out, unsigned int n)
+{
+	struct rdma_cm_id **ids = calloc(n, sizeof(*ids));
+	__be16 port = (__be16)child_hear(in);
+	struct ibv_cq *cq = NULL;
+	struct ibv_mr *mr = NULL;
+	unsigned int i;
+
+	if (enter_namespace("memreg-peer"))
+		crowd_die("setns", 0);
+	for (i = 0; i < n; i++) {
+		ids[i] = crowd_resolve(port);
+		if (!cq)
+			cq = ibv_create_cq(ids[i]->verbs, (int)n, NULL, NULL,
+					   0);
+		if (!cq)
+			crowd_die("ibv_create_cq", i);
+		crowd_connect(ids[i], cq, i);
+		if (!mr)
+			mr = ibv_reg_mr(ids[i]->qp->pd, mem_alloc(PAGE), PAGE,
+					0);
+		if (!mr)
+			crowd_die("ibv_reg_mr", i);
+	}
+	child_tell(out, n);
+	child_hear(in);
+	for (i = 0; i < n; i++)
+		crowd_send(ids[i], mr, i);
+	crowd_await(cq, n);
+	child_tell(out, n);
+	child_hear(in);
+}
+
 FIXTURE(crowd)
 {
-	struct child owner;
-	struct child peers;
+	struct child owners[CROWDS];
+	struct child peers[CROWDS];
+	struct link links[LINKS];
+	struct ring rings[LINKS];
 };
 
 FIXTURE_SETUP(crowd)
@@ -115,8 +258,119 @@ FIXTURE_SETUP(crowd)
 
 FIXTURE_TEARDOWN(crowd)
 {
-	child_end(&self->peers);
-	child_end(&self->owner);
+	unsigned int i;
+
+	for (i = 0; i < CROWDS; i++) {
+		child_end(&self->peers[i]);
+		child_end(&self->owners[i]);
+	}
+}
+
+static void links_up(struct __test_metadata *_metadata,
+		     FIXTURE_DATA(crowd) *self)
+{
+	struct ib_memreg_queues queues = {
+		.max_send = 8, .max_recv = 8,
+		.max_send_sge = 1, .max_recv_sge = 1,
+	};
+	unsigned int i;
+
+	for (i = 0; i < LINKS; i++) {
+		queues.send_ring_id = self->rings[i].id;
+		queues.recv_ring_id = self->rings[i].id;
+		ASSERT_EQ(0, link_up(&self->links[i], &queues, false));
+	}
+}
+
+static int64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+}
+
+/* Microseconds that it takes until all of them have ended */
+static int64_t links_down(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(crowd) *self)
+{
+	int64_t took = now_us();
+	unsigned int i;
+
+	for (i = 0; i < LINKS; i++) {
+		ASSERT_EQ(0, raw_disconnect(self->links[i].fd,
+					    self->links[i].endpoint));
+		ASSERT_EQ(0, raw_await(self->links[i].fd,
+				       IB_MEMREG_EVENT_DISCONNECTED, NULL));
+	}
+	took = now_us() - took;
+	for (i = 0; i < LINKS; i++)
+		stock_disconnect(&self->links[i].stock);
+	return took;
+}
+
+static void crowds_tell(FIXTURE_DATA(crowd) *self, unsigned int what)
+{
+	unsigned int i;
+
+	for (i = 0; i < CROWDS; i++)
+		child_tell(self->peers[i].to, what);
+}
+
+static void crowds_await(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(crowd) *self, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < CROWDS; i++)
+		ASSERT_EQ(n, child_hear(self->peers[i].from));
+}
+
+static void crowds_gather(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(crowd) *self, unsigned int n)
+{
+	unsigned int i, port;
+
+	for (i = 0; i < CROWDS; i++) {
+		child_start(_metadata, &self->owners[i], run_owner, 2 * n);
+		port = child_hear(self->owners[i].from);
+		ASSERT_NE(~0U, port);
+		child_start(_metadata, &self->peers[i], run_crowd, n);
+		child_tell(self->peers[i].to, port);
+	}
+	crowds_await(_metadata, self, n);
+}
+
+/*
+ * The peers are more than a workqueue runs work items at a time. What the
+ * neighbour's connections take is measured when all messages have been refused,
+ * and the owner's side gives each peer time to see that.
+ */
+TEST_F_TIMEOUT(crowd, disconnect_does_not_wait_for_ill_behaved_peers, SOAK_S)
+{
+	unsigned int i, n = (debug_kernel() ? 200 : times(1500, 3000)) / CROWDS;
+	int64_t alone, beside;
+
+	/* First: no process may write to a device that its parent opened. */
+	crowds_gather(_metadata, self, n);
+	for (i = 0; i < LINKS; i++) {
+		ASSERT_EQ(0, link_open(&self->links[i], PAGE));
+		ASSERT_EQ(0, ring_create(self->links[i].fd, &self->rings[i],
+					 16, 64, 0, -1));
+	}
+	links_up(_metadata, self);
+	alone = links_down(_metadata, self);
+	links_up(_metadata, self);
+	crowds_tell(self, 0);
+	crowds_await(_metadata, self, n);
+	beside = links_down(_metadata, self);
+	TH_LOG("%u disconnects took %lld us, beside %u peers %lld us", LINKS,
+	       (long long)alone, CROWDS * n, (long long)beside);
+	EXPECT_GE(TIMES * alone, beside);
+	for (i = 0; i < LINKS; i++) {
+		link_close(&self->links[i]);
+		ring_unmap(&self->rings[i]);
+	}
 }
 
 /*
@@ -178,13 +432,13 @@ TEST_F_TIMEOUT(crowd, requests_are_charged_to_the_maker_of_the_listener,
 	if (file_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory") ||
 	    (mkdir(CGROUP, 0755) && errno != EEXIST))
 		SKIP(return, "no memory cgroup");
-	child_start(_metadata, &self->owner, run_listener, 0);
-	port = child_hear(self->owner.from);
+	child_start(_metadata, &self->owners[0], run_listener, 0);
+	port = child_hear(self->owners[0].from);
 	ASSERT_NE(~0U, port);
 	before = charged();
-	child_start(_metadata, &self->peers, run_askers, REQUESTS);
-	child_tell(self->peers.to, port);
-	ASSERT_EQ(REQUESTS, child_hear(self->peers.from));
+	child_start(_metadata, &self->peers[0], run_askers, REQUESTS);
+	child_tell(self->peers[0].to, port);
+	ASSERT_EQ(REQUESTS, child_hear(self->peers[0].from));
 	while (state_count(IB_MEMREG_OBJECT_ENDPOINT) < REQUESTS &&
 	       now_ms() < end)
 		usleep(10000);
