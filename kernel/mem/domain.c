@@ -3,6 +3,7 @@
  * Domains: a protection domain, the registration queue (regq.c) that makes and
  * kills its keys, and the FRWRs (frwr.c) that the keys are made of.
  */
+#include <linux/cred.h>
 #include <linux/slab.h>
 
 #include "core.h"
@@ -36,6 +37,13 @@ static void memreg_domain_uncharge(struct memreg_domain *domain)
 		memreg_uncharge(&domain->charges[i], domain->mdev);
 }
 
+/* Free a domain that nothing was built for, or is left of. */
+static void memreg_domain_release(struct memreg_domain *domain)
+{
+	put_cred(domain->cred);
+	kfree(domain);
+}
+
 static struct memreg_domain *memreg_domain_alloc(struct memreg_file *file,
 						 u32 port)
 {
@@ -46,6 +54,7 @@ static struct memreg_domain *memreg_domain_alloc(struct memreg_file *file,
 		return NULL;
 	domain->file = file;
 	domain->mdev = file->mdev;
+	domain->cred = get_current_cred();
 	domain->port = port;
 	memreg_regq_init(domain);
 	memreg_kill_init(domain);
@@ -114,7 +123,7 @@ static void memreg_domain_free(struct memreg_domain *domain)
 	memreg_fastmr_destroy(&domain->fence);
 	ib_dealloc_pd(domain->pd);
 	memreg_domain_uncharge(domain);
-	kfree(domain);
+	memreg_domain_release(domain);
 }
 
 /**
@@ -159,7 +168,7 @@ int memreg_domain_create(struct memreg_ucmd *ucmd)
 		else if (ret == -EIO)
 			ucmd->reason = IB_MEMREG_REASON_QUEUE;
 		memreg_charge_reason(ucmd, ret);
-		kfree(domain);
+		memreg_domain_release(domain);
 		return ret;
 	}
 	ret = memreg_object_alloc(ucmd->file, &domain->obj,

@@ -52,6 +52,7 @@ struct memreg_idle {
  * @obj: Head
  * @file: The file
  * @mdev: The device
+ * @cred: Of the process that made the domain, to make QPs with
  * @pd: Protection domain
  * @fence: An MR that is never given a key, where MEMREG_QUIRK_REPEATS_REG_MR is
  * @cq: Completions of @qp
@@ -98,6 +99,7 @@ struct memreg_domain {
 	struct memreg_object obj;
 	struct memreg_file *file;
 	struct memreg_device *mdev;
+	const struct cred *cred;
 	struct ib_pd *pd;
 	struct memreg_fastmr fence;
 	struct ib_cq *cq;

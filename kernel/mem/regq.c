@@ -35,6 +35,7 @@
  *
  * Only wr_cqe and status of a failed completion may be relied upon.
  */
+#include <linux/cred.h>
 #include <linux/etherdevice.h>
 #include <linux/slab.h>
 #include <rdma/ib_cache.h>
@@ -680,13 +681,17 @@ static void memreg_regq_rebuild(struct work_struct *work)
 {
 	struct memreg_domain *domain =
 		container_of(work, struct memreg_domain, rebuild);
+	const struct cred *cred;
 	int ret;
 
 	if (!memreg_regq_needs_rebuild(domain))
 		return;
 	domain->give_up(domain);
 	memreg_regq_end(domain);
+	/* Security modules decide on what the QP may do by who makes it. */
+	cred = override_creds(domain->cred);
 	ret = memreg_regq_begin(domain);
+	revert_creds(cred);
 
 	spin_lock_irq(&domain->sq_lock);
 	WRITE_ONCE(domain->state,
