@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -472,6 +474,29 @@ TEST_F(lifetime, no_memlock_at_all_is_EPERM)
 		EXPECT_FAIL(EPERM, MEMLOCK,
 			    raw_register(fd, domain, self->memory, PAGE,
 					 REMOTE_READ, &mr));
+	}
+}
+
+/* mlockall(2) locks a ring as it is mapped; what was made of it goes again. */
+TEST_F(lifetime, I8_ring_beyond_what_may_be_locked_is_EAGAIN)
+{
+	struct memreg_ring ring;
+	struct memreg *m;
+
+	IN_CHILD {
+		ASSERT_EQ(0, limit_memlock(16));
+		ASSERT_EQ(0, memreg_open(test_device(), &m));
+		ASSERT_EQ(0, memreg_ring_create(m, 16, 64, -1, 0, &ring));
+		ASSERT_EQ(0, memreg_ring_destroy(m, &ring));
+		ASSERT_EQ(0, mlockall(MCL_FUTURE));
+		EXPECT_EQ(-EAGAIN, memreg_ring_create(m, 4096, 64, -1, 0,
+						      &ring));
+		EXPECT_NE(NULL, strstr(memreg_reason(), "MCL_FUTURE"));
+		ASSERT_EQ(0, munlockall());
+		EXPECT_EQ(1, state_count(IB_MEMREG_OBJECT_FILE));
+		EXPECT_EQ(0, state_count(IB_MEMREG_OBJECT_RING));
+		ASSERT_EQ(0, memreg_ring_create(m, 4096, 64, -1, 0, &ring));
+		memreg_close(m);
 	}
 }
 

@@ -1182,8 +1182,9 @@ int memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
  * the device's completion queue has room for beside those, if that is less; and
  * any number of others.
  *
- * Return: 0; -EINVAL, -EOPNOTSUPP (flags), -EBADF (@eventfd is none), -EMFILE,
- * -ENFILE, -ENOMEM, -ENOSPC, -EDQUOT, -ENODEV.
+ * Return: 0; -EINVAL, -EOPNOTSUPP (flags), -EBADF (@eventfd is none), -EAGAIN
+ * (mlockall(MCL_FUTURE) locks it, beyond RLIMIT_MEMLOCK), -EMFILE, -ENFILE,
+ * -ENOMEM, -ENOSPC, -EDQUOT, -ENODEV.
  */
 int memreg_ring_create(struct memreg *m, uint32_t entries,
 		       uint32_t entry_size, int eventfd, uint32_t flags,
