@@ -117,9 +117,9 @@ one_file_has_one_server() {
 	local status=0 port=(-d rxe_owner -p 0)
 	ln -f "$FILES/disk" "$FILES/link"
 	begin -p 0 "$FILES/disk" || return
-	ends 1 'disk: another process serves it' "${port[@]}" "$FILES/disk" &&
-		ends 1 'another process serves it' "${port[@]}" x="$FILES/link" &&
-		ends 1 'another process serves it' "${port[@]}" -r "$FILES/disk"
+	ends 1 'disk: another process has locked it' "${port[@]}" "$FILES/disk" &&
+		ends 1 'another process has locked it' "${port[@]}" x="$FILES/link" &&
+		ends 1 'another process has locked it' "${port[@]}" -r "$FILES/disk"
 	status=$?
 	end TERM && return "$status"
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <linux/netlink.h>
 #include <rdma/rdma_netlink.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -105,6 +106,13 @@ static int walk_devices(int fd, struct walk *w)
 	return ret < 0 ? ret : 0;
 }
 
+static int by_name(const void *a, const void *b)
+{
+	const struct memreg_device *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
 int memreg__list_devices(struct memreg_device *devices, unsigned int *count)
 {
 	struct walk w = { .devices = devices, .room = *count };
@@ -120,9 +128,13 @@ int memreg__list_devices(struct memreg_device *devices, unsigned int *count)
 		return -errno;
 	ret = walk_devices(fd, &w);
 	close(fd);
-	if (!ret)
-		*count = w.count;
-	return ret;
+	if (ret)
+		return ret;
+	if (w.room)
+		qsort(devices, w.count < w.room ? w.count : w.room,
+		      sizeof(*devices), by_name);
+	*count = w.count;
+	return 0;
 }
 
 EXPORT int memreg_list_devices(struct memreg_device *devices,

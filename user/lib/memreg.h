@@ -272,8 +272,8 @@ int memreg_fd(const struct memreg *m);
  * @count: In: entries that @devices has room for. Out: entries that there are;
  *	the first of them are written if the room was less.
  *
- * Those of the caller's network namespace, as rdma-dev(8) shows them. Not all
- * of them need be of a kind that memreg_open() takes.
+ * Those of the caller's network namespace, by their names; rdma-dev(8) shows
+ * them, too. Not all of them need be of a kind that memreg_open() takes.
  *
  * Return: 0; -EMFILE, -ENOMEM, and what else socket(2) of the family
  * AF_NETLINK fails with.
