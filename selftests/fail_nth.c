@@ -676,6 +676,60 @@ TEST_F_TIMEOUT(fail_nth, I8_mr_query, 300)
 	sweep(_metadata, self, &op);
 }
 
+/* Part of the memory, and the keys are in the same domain. */
+static int call_reregister_fd(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(mr_reregister, cmd, .flags = IB_MEMREG_REREG_TRANSLATION |
+	    IB_MEMREG_REREG_ACCESS, .mr_id = self->made,
+	    .access = LOCAL_WRITE | REMOTE_WRITE,
+	    .mr_flags = IB_MEMREG_MR_FD, .fd = self->made_fd, .addr = PAGE,
+	    .length = PAGE);
+
+	return raw_call(self->fd, IB_MEMREG_IOC_MR_REREGISTER, &cmd);
+}
+
+static int prepare_fd_mr(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_mr_register mr;
+	int ret = call_memory_create(self) ?:
+		  raw_register_fd(self->fd, self->domain, self->made_fd, 0,
+				  LENGTH, REMOTE_READ, &mr);
+
+	self->made = mr.out_mr_id;
+	return ret;
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_reregister_fd, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_fd_mr,
+		.call = call_reregister_fd,
+		.undo = destroy_and_close,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/* The memory of the MR goes, and it gets the rest of the same range. */
+static int prepare_stale_mr(FIXTURE_DATA(fail_nth) *self)
+{
+	return call_register_remote(self) ?:
+	       madvise(self->memory, PAGE, MADV_DONTNEED);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_reregister_stale, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_stale_mr,
+		.call = call_reregister_all,
+		.undo = destroy_made,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
 /* Of the two ends of an MR, with a rough boundary */
 static int call_compose(FIXTURE_DATA(fail_nth) *self)
 {
