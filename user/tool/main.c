@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* memreg: find the subcommand and run it */
-#include <errno.h>
 #include <string.h>
 
 #include "tool.h"
