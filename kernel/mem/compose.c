@@ -152,8 +152,10 @@ static int memreg_piece_add(struct memreg_composing *c,
 static int memreg_piece_check_mr(struct memreg_composing *c,
 				 const struct memreg_mr *mr)
 {
-	u32 remote = c->access & ~(IB_MEMREG_ACCESS_LOCAL_WRITE |
-				   IB_MEMREG_ACCESS_ZERO_BASED);
+	u32 granted = c->access & (MEMREG_ACCESS_REMOTE |
+				   IB_MEMREG_ACCESS_MW_BIND);
+	u32 flush = c->access & (IB_MEMREG_ACCESS_FLUSH_GLOBAL |
+				 IB_MEMREG_ACCESS_FLUSH_PERSISTENT);
 
 	if (READ_ONCE(mr->region->guard.stale))
 		return memreg_fail(c->ucmd, -ESTALE, IB_MEMREG_REASON_STALE);
@@ -163,7 +165,8 @@ static int memreg_piece_check_mr(struct memreg_composing *c,
 	if (mr->domain != c->domain)
 		return memreg_fail(c->ucmd, -EINVAL, IB_MEMREG_REASON_DOMAIN);
 	/* What peers get of it is a grant, as a window is. */
-	if ((remote && !(mr->access & IB_MEMREG_ACCESS_MW_BIND)) ||
+	if ((granted && !(mr->access & IB_MEMREG_ACCESS_MW_BIND)) ||
+	    flush & ~mr->access ||
 	    (c->access & MEMREG_ACCESS_WRITES &&
 	     !(mr->access & IB_MEMREG_ACCESS_LOCAL_WRITE)))
 		return memreg_fail(c->ucmd, -EACCES,
@@ -252,6 +255,8 @@ static int memreg_compose_check(struct memreg_ucmd *ucmd)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	if (!(cmd->flags & IB_MEMREG_COMPOSE_IOVA))
 		cmd->iova = 0;
+	else if (cmd->access & IB_MEMREG_ACCESS_ZERO_BASED)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_IOVA);
 	if (!cmd->count || cmd->count > IB_MEMREG_COMPOSE_MAX)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
 	return memreg_mr_check_access(ucmd, cmd->access);

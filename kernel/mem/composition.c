@@ -158,12 +158,15 @@ static void memreg_part_list(struct memreg_region *whole,
 	}
 }
 
+/* Drivers with a flat list of system pages copy up to the end of each. */
 static bool memreg_entry_is_rough(const struct memreg_region *region, u32 i)
 {
 	const struct scatterlist *sg = &region->sgl[i - 1];
+	u64 size = region->mdev->quirks & MEMREG_QUIRK_FLAT_PAGE_LIST ?
+		   PAGE_SIZE : MEMREG_PAGE_SIZE;
 
 	return ((sg_dma_address(sg) + sg_dma_len(sg)) |
-		sg_dma_address(sg + 1)) & (MEMREG_PAGE_SIZE - 1);
+		sg_dma_address(sg + 1)) & (size - 1);
 }
 
 /* Put the list of DMA addresses together, and find its rough boundaries. */
@@ -381,6 +384,8 @@ static u32 memreg_composition_divide(const struct memreg_mr *mr, u64 span,
 			};
 		offset += length;
 		iova += length;
+		if (!(n % 1024))
+			cond_resched();
 	}
 	return n;
 }

@@ -76,6 +76,8 @@ static bool memreg_guard_gone(struct memreg_watch *watch)
 	bool dying = memreg_kill_region(region);
 	struct memreg_tie *tie = NULL;
 
+	if (READ_ONCE(region->ties_dead))
+		return dying;
 	while ((tie = memreg_tie_next(region, tie))) {
 		spin_lock(&region->mdev->frwr_lock);
 		if (memreg_watch_set_stale(&tie->whole->guard))
@@ -83,6 +85,9 @@ static bool memreg_guard_gone(struct memreg_watch *watch)
 		spin_unlock(&region->mdev->frwr_lock);
 		dying |= memreg_kill_region(tie->whole);
 	}
+	/* Once it is stale, it is a leaf of no more of them. */
+	if (!dying)
+		WRITE_ONCE(region->ties_dead, true);
 	return dying;
 }
 
@@ -103,14 +108,19 @@ const struct memreg_watch_ops memreg_guard_ops = {
  * memreg_guard_succeed() - Go on counting where another region's guard is
  * @region: Region that takes the place of the other
  * @old: The other region
+ * @since: How far the other one had counted the last time, or 0
+ *
+ * Return: how far the other one has counted.
  */
-void memreg_guard_succeed(struct memreg_region *region,
-			  struct memreg_region *old)
+u64 memreg_guard_succeed(struct memreg_region *region,
+			 struct memreg_region *old, u64 since)
 {
 	struct memreg_watch *guard = &region->guard;
+	u64 generation;
 
 	spin_lock(&region->mdev->frwr_lock);
-	WRITE_ONCE(guard->generation,
-		   guard->generation + old->guard.generation);
+	generation = old->guard.generation;
+	WRITE_ONCE(guard->generation, guard->generation + generation - since);
 	spin_unlock(&region->mdev->frwr_lock);
+	return generation;
 }

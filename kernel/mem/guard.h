@@ -10,8 +10,8 @@
 
 extern const struct memreg_watch_ops memreg_guard_ops;
 
-void memreg_guard_succeed(struct memreg_region *region,
-			  struct memreg_region *old);
+u64 memreg_guard_succeed(struct memreg_region *region,
+			 struct memreg_region *old, u64 since);
 
 /* Watch a region of the current process, which has no pages yet. */
 static inline int memreg_guard_insert(struct memreg_region *region)

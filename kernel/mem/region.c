@@ -107,29 +107,36 @@ static void memreg_user_unpin(struct memreg_region *region)
 	sg_free_append_table(&region->sgt);
 }
 
+/**
+ * struct memreg_shared - Where in another region's pages one is
+ * @sg: Entry of its scatterlist, or NULL at the beginning
+ * @skip: Pages of the entry that are through
+ */
+struct memreg_shared {
+	struct scatterlist *sg;
+	unsigned long skip;
+};
+
 /* Find the next pages in the region that has them pinned. */
 static int memreg_user_share(struct memreg_region *region, unsigned long done,
-			     unsigned long max, struct page **pages)
+			     unsigned long max, struct memreg_shared *at,
+			     struct page **pages)
 {
-	unsigned long skip = done - region->foreign_first;
-	struct scatterlist *sg;
-	unsigned long n = 0;
-	unsigned int i;
+	unsigned long length, n = 0;
 
-	max = min(max, region->nr_foreign - skip);
-	skip += region->kin_first;
-	for_each_sgtable_sg(&region->kin->sgt.sgt, sg, i) {
-		unsigned long length = sg->length >> PAGE_SHIFT;
-
-		if (skip >= length) {
-			skip -= length;
-			continue;
-		}
-		for (; skip < length && n < max; skip++)
-			pages[n++] = sg_page(sg) + skip;
+	if (!at->sg) {
+		at->sg = region->kin->sgt.sgt.sgl;
+		at->skip = region->kin_first;
+	}
+	max = min(max, region->foreign_first + region->nr_foreign - done);
+	while (n < max) {
+		length = at->sg->length >> PAGE_SHIFT;
+		for (; at->skip < length && n < max; at->skip++)
+			pages[n++] = sg_page(at->sg) + at->skip;
 		if (n == max)
 			break;
-		skip = 0;
+		at->skip -= length;
+		at->sg = sg_next(at->sg);
 	}
 	return n;
 }
@@ -150,7 +157,8 @@ static int memreg_user_pin_fast(struct memreg_region *region,
 
 /* Pin the next pages and append them to the scatterlist. */
 static int memreg_user_pin_some(struct memreg_region *region,
-				unsigned long done, struct page **pages)
+				unsigned long done, struct memreg_shared *at,
+				struct page **pages)
 {
 	bool foreign = done - region->foreign_first < region->nr_foreign;
 	unsigned long left = region->npages - done;
@@ -159,7 +167,7 @@ static int memreg_user_pin_some(struct memreg_region *region,
 
 	n = min_t(unsigned long, left, PAGE_SIZE / sizeof(*pages));
 	if (foreign)
-		n = memreg_user_share(region, done, n, pages);
+		n = memreg_user_share(region, done, n, at, pages);
 	else
 		n = memreg_user_pin_fast(region, done, n, pages);
 	if (n <= 0)
@@ -178,6 +186,7 @@ static int memreg_user_pin_some(struct memreg_region *region,
 
 static int memreg_user_pin(struct memreg_region *region)
 {
+	struct memreg_shared at = {};
 	unsigned long done = 0;
 	struct page **pages;
 	int ret = 0;
@@ -187,7 +196,7 @@ static int memreg_user_pin(struct memreg_region *region)
 		return -ENOMEM;
 	while (done < region->npages) {
 		ret = fatal_signal_pending(current) ? -EINTR :
-			memreg_user_pin_some(region, done, pages);
+			memreg_user_pin_some(region, done, &at, pages);
 		if (ret < 0)
 			break;
 		done += ret;
@@ -502,6 +511,8 @@ unsigned long memreg_region_inherit(struct memreg_region *region)
 	region->nr_foreign = 0;
 	region->foreign_first = 0;
 	region->dirty |= kin->dirty;
+	/* A key that could not be killed may reach what was the other's. */
+	region->undead = kin->undead;
 	return n;
 }
 

@@ -71,6 +71,7 @@ struct memreg_source {
  * @killing: Those that are DYING, and that a guard waits for
  * @draining: Those that are being destroyed, so that it is not released
  * @ties: Compositions that the region is a leaf of; frwr_lock
+ * @ties_dead: The keys to all those compositions are dead, and it is stale
  * @composition: What it is composed of, or NULL
  * @guard: Watches the user's mapping
  */
@@ -100,6 +101,7 @@ struct memreg_region {
 	atomic_t killing;
 	atomic_t draining;
 	struct list_head ties;
+	bool ties_dead;
 	struct memreg_composition *composition;
 	struct memreg_watch guard;
 };

@@ -191,34 +191,50 @@ static void memreg_rereg_bury(struct memreg_mr *old, struct memreg_mr *mr)
 	memreg_mr_free(old);
 }
 
-static int memreg_rereg_replace(struct memreg_ucmd *ucmd,
-				struct ib_memreg_mr_register *reg,
-				struct memreg_mr *old, struct memreg_mr *mr)
+/* The id names the new MR from here on, and nothing can fail any more. */
+static void memreg_rereg_finish(struct memreg_ucmd *ucmd, struct memreg_mr *old,
+				struct memreg_mr *mr, u64 generation)
 {
-	int ret;
-
-	ret = memreg_rereg_make(ucmd, reg, old, mr);
-	if (ret)
-		return ret;
-	if (mr->region != old->region)
-		memreg_guard_succeed(mr->region, old->region);
-	ret = memreg_rereg_respond(ucmd, old, mr);
-	if (!ret)
-		ret = memreg_object_replace(ucmd->file, &old->obj, &mr->obj,
-					    &ucmd->reason);
-	if (ret) {
-		memreg_rereg_undo(old, mr);
-		return ret;
-	}
-	if (mr->region != old->region)
+	if (mr->region != old->region) {
 		memreg_region_inherit(mr->region);
+		/* The id's count of events is not to go back. */
+		memreg_guard_succeed(mr->region, old->region, generation);
+	}
 	refcount_inc(&mr->domain->obj.users);
 	memreg_count(ucmd->mdev, IB_MEMREG_STAT_MRS_REREGISTERED, 1);
 	trace_memreg_mr_reregister(mr);
 	memreg_rereg_bury(old, mr);
 	/* Nobody could destroy it, and unpin what the old keys led to. */
 	memreg_object_put(&mr->obj);
-	return 0;
+}
+
+static int memreg_rereg_replace(struct memreg_ucmd *ucmd,
+				struct ib_memreg_mr_register *reg,
+				struct memreg_mr *old, struct memreg_mr *mr)
+{
+	struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
+	u64 generation = 0;
+	int ret;
+
+	ret = memreg_rereg_make(ucmd, reg, old, mr);
+	if (ret)
+		return ret;
+	if (mr->region != old->region)
+		generation = memreg_guard_succeed(mr->region, old->region, 0);
+	/* What was pinned anew may be other memory than the MR had. */
+	if (!(cmd->flags & IB_MEMREG_REREG_TRANSLATION) &&
+	    READ_ONCE(old->region->guard.stale))
+		ret = memreg_fail(ucmd, -ESTALE, IB_MEMREG_REASON_STALE);
+	if (!ret)
+		ret = memreg_rereg_respond(ucmd, old, mr);
+	if (!ret)
+		ret = memreg_object_replace(ucmd->file, &old->obj, &mr->obj,
+					    &ucmd->reason);
+	if (ret)
+		memreg_rereg_undo(old, mr);
+	else
+		memreg_rereg_finish(ucmd, old, mr, generation);
+	return ret;
 }
 
 static int memreg_rereg_in_domain(struct memreg_ucmd *ucmd,

@@ -86,5 +86,6 @@ struct memreg_tie *memreg_tie_next(struct memreg_region *leaf,
 	spin_unlock(&leaf->mdev->frwr_lock);
 	if (last && atomic_dec_and_test(&last->draining))
 		wake_up_var(&last->draining);
+	cond_resched();
 	return tie;
 }

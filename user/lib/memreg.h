@@ -595,7 +595,9 @@ int memreg_mr_compose(struct memreg *m, uint32_t domain,
  *	and one more for each GiB, is enough
  *
  * Ranges of the peer that touch and have the same key are moved by one work
- * request, whatever the local memory is composed of.
+ * request, whatever the local memory is composed of. memreg_submit() refuses
+ * one by -EMSGSIZE whose local memory is in more pieces than 32 times
+ * IB_MEMREG_CAP_FRAGMENTS: plan parts of the MR then.
  *
  * Return: number of work requests; -EINVAL (another opcode, or the ranges are
  * longer than the MR), -ENOSPC (@room).
