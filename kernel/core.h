@@ -30,6 +30,9 @@
  *	memreg_file.event_lock	events that wait to be read
  *	memreg_device.frwr_lock	FRWRs, and the guards of regions; taken by mmu
  *				notifiers
+ *	memreg_status.lock	slots of a status table; taken by mmu notifiers,
+ *				also inside of frwr_lock
+ *	memreg_suspects_lock	monitors to look at; taken by mmu notifiers
  *	memreg_domain.cq_lock	polling of the registration queue, with
  *				interrupts off
  *	memreg_domain.sq_lock	the registration queue, and the keys that it
@@ -138,6 +141,8 @@ void memreg_objects_get(struct memreg_file *file, u32 type, const u32 *ids,
 int memreg_object_destroy_ioctl(struct memreg_ucmd *ucmd);
 int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
 			  u32 *reason);
+int memreg_objects_destroy(struct memreg_ucmd *ucmd, u32 type, const u32 *ids,
+			   struct memreg_object **objs, u32 count, u32 *index);
 void memreg_object_destroy_all(struct memreg_file *file);
 
 /* The same for a call. */

@@ -282,6 +282,8 @@ void memreg_device_unbind(struct memreg_file *file)
 	down_write(&file->lock);
 	if (file->mdev && !file->gone)
 		memreg_device_detach(file);
+	else if (!file->mdev)
+		memreg_object_destroy_all(file);
 	up_write(&file->lock);
 
 	xa_destroy(&file->objects);

@@ -38,10 +38,12 @@
 #include "mem/frwr.h"
 #include "mem/kill.h"
 #include "mem/memory.h"
+#include "mem/monitor.h"
 #include "mem/mr.h"
 #include "mem/pool.h"
 #include "mem/regq.h"
 #include "mem/rereg.h"
+#include "mem/status.h"
 #include "mem/watch.h"
 #include "mem/window.h"
 #include "stats.h"
@@ -96,6 +98,9 @@ union memreg_cmd {
 	struct ib_memreg_pool_recycle pool_recycle;
 	struct ib_memreg_memory_create memory_create;
 	struct ib_memreg_memory_dup memory_dup;
+	struct ib_memreg_status_create status_create;
+	struct ib_memreg_monitor_create monitor_create;
+	struct ib_memreg_monitor_destroy monitor_destroy;
 };
 
 /**
@@ -105,6 +110,8 @@ union memreg_cmd {
  * @min_size: Size that the structure had in the first release
  * @unbound: It works on a file that is not bound; it takes memreg_file.lock
  *	itself if it needs to
+ * @deviceless: It works on a file that is not bound, but not on one whose device
+ *	is gone
  * @execute: What it does
  */
 struct memreg_ioctl {
@@ -112,6 +119,7 @@ struct memreg_ioctl {
 	u32 size;
 	u32 min_size;
 	bool unbound;
+	bool deviceless;
 	int (*execute)(struct memreg_ucmd *ucmd);
 };
 
@@ -132,7 +140,7 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 	MEMREG_IOCTL(IB_MEMREG_IOC_QUERY, ib_memreg_query, out_name,
 		     memreg_caps_query),
 	MEMREG_IOCTL(IB_MEMREG_IOC_DESTROY, ib_memreg_destroy, id,
-		     memreg_object_destroy_ioctl),
+		     memreg_object_destroy_ioctl, .deviceless = true),
 	MEMREG_IOCTL(IB_MEMREG_IOC_DOMAIN_CREATE, ib_memreg_domain_create,
 		     reserved, memreg_domain_create),
 	MEMREG_IOCTL(IB_MEMREG_IOC_MR_REGISTER, ib_memreg_mr_register,
@@ -181,7 +189,30 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 		     reserved, memreg_memory_create),
 	MEMREG_IOCTL(IB_MEMREG_IOC_MEMORY_DUP, ib_memreg_memory_dup, reserved,
 		     memreg_memory_dup),
+	MEMREG_IOCTL(IB_MEMREG_IOC_STATUS_CREATE, ib_memreg_status_create,
+		     out_size, memreg_status_create, .deviceless = true),
+	MEMREG_IOCTL(IB_MEMREG_IOC_MONITOR_CREATE, ib_memreg_monitor_create,
+		     monitors, memreg_monitor_create, .deviceless = true),
+	MEMREG_IOCTL(IB_MEMREG_IOC_MONITOR_DESTROY, ib_memreg_monitor_destroy,
+		     ids, memreg_monitor_destroy, .deviceless = true),
 };
+
+/* A call that needs no device: but once it was there and went, all went. */
+static int memreg_execute_deviceless(struct memreg_ucmd *ucmd,
+				     const struct memreg_ioctl *ioctl)
+{
+	int ret;
+
+	if (down_read_killable(&ucmd->file->lock))
+		return -EINTR;
+	ucmd->mdev = ucmd->file->mdev;
+	if (ucmd->file->gone)
+		ret = memreg_fail(ucmd, -ENODEV, IB_MEMREG_REASON_DEVICE_GONE);
+	else
+		ret = ioctl->execute(ucmd);
+	up_read(&ucmd->file->lock);
+	return ret;
+}
 
 static int memreg_execute(struct memreg_ucmd *ucmd,
 			  const struct memreg_ioctl *ioctl)
@@ -190,6 +221,8 @@ static int memreg_execute(struct memreg_ucmd *ucmd,
 
 	if (ioctl->unbound)
 		return ioctl->execute(ucmd);
+	if (ioctl->deviceless)
+		return memreg_execute_deviceless(ucmd, ioctl);
 
 	ret = memreg_enter(ucmd, true);
 	if (ret)
@@ -330,9 +363,12 @@ static int __init memreg_init(void)
 	ret = memreg_watch_init();
 	if (ret)
 		goto err_kill;
-	ret = memreg_ring_init(&memreg_slot_ops);
+	ret = memreg_monitor_init();
 	if (ret)
 		goto err_watch;
+	ret = memreg_ring_init(&memreg_slot_ops);
+	if (ret)
+		goto err_monitor;
 	ret = memreg_closer_init();
 	if (ret)
 		goto err_ring;
@@ -357,6 +393,8 @@ err_closer:
 	memreg_closer_exit();
 err_ring:
 	memreg_ring_exit();
+err_monitor:
+	memreg_monitor_exit();
 err_watch:
 	memreg_watch_exit();
 err_kill:
@@ -376,6 +414,7 @@ static void __exit memreg_exit(void)
 	memreg_device_exit();
 	memreg_closer_exit();
 	memreg_ring_exit();
+	memreg_monitor_exit();
 	memreg_watch_exit();
 	memreg_kill_module_exit();
 	memreg_regq_module_exit();

@@ -226,6 +226,72 @@ int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
 	return 0;
 }
 
+/* Take the last reference of an object, and its id: 0, -ENOENT or -EBUSY. */
+static int memreg_object_claim(struct memreg_file *file, u32 type, u32 id,
+			       struct memreg_object **obj)
+{
+	*obj = xa_load(&file->objects, id);
+	if (!*obj || (*obj)->type != type)
+		return -ENOENT;
+	if (memreg_object_last(*obj))
+		return 0;
+	/* There is one without users if it was claimed for an id before. */
+	return refcount_read(&(*obj)->users) ? -EBUSY : -ENOENT;
+}
+
+/* Claim all of them, or none. Returns how many could be. */
+static int memreg_objects_claim(struct memreg_file *file, u32 type,
+				const u32 *ids, struct memreg_object **objs,
+				u32 count, u32 *index)
+{
+	u32 i, left;
+	int ret = 0;
+
+	xa_lock(&file->objects);
+	for (i = 0; i < count && !ret; i++)
+		ret = memreg_object_claim(file, type, ids[i], &objs[i]);
+	if (!ret) {
+		for (i = 0; i < count; i++)
+			__xa_erase(&file->objects, ids[i]);
+	} else {
+		*index = --i;
+		for (left = 0; left < i; left++)
+			refcount_set(&objs[left]->users, 1);
+	}
+	xa_unlock(&file->objects);
+	return ret;
+}
+
+/**
+ * memreg_objects_destroy() - Remove many objects, all or none of them
+ * @ucmd: The call
+ * @type: Type that they must have
+ * @ids: Their ids, from user space
+ * @objs: Room for as many pointers
+ * @count: Number of ids
+ * @index: Which id was wrong; written if the call fails
+ *
+ * Return: 0; -ENOENT if an id has no such object or is there twice; -EBUSY if an
+ * object has users.
+ */
+int memreg_objects_destroy(struct memreg_ucmd *ucmd, u32 type, const u32 *ids,
+			   struct memreg_object **objs, u32 count, u32 *index)
+{
+	int ret;
+	u32 i;
+
+	ret = memreg_objects_claim(ucmd->file, type, ids, objs, count, index);
+	if (ret)
+		return memreg_fail(ucmd, ret, ret == -ENOENT ?
+				   IB_MEMREG_REASON_ID :
+				   IB_MEMREG_REASON_IN_USE);
+	for (i = 0; i < count; i++) {
+		objs[i]->ops->destroy(ucmd->file, objs[i]);
+		cond_resched();
+	}
+	return 0;
+}
+
 /* ioctl(IB_MEMREG_IOC_DESTROY) */
 int memreg_object_destroy_ioctl(struct memreg_ucmd *ucmd)
 {
@@ -281,6 +347,8 @@ void memreg_object_destroy_all(struct memreg_file *file)
 		IB_MEMREG_OBJECT_WINDOW,
 		IB_MEMREG_OBJECT_MR,
 		IB_MEMREG_OBJECT_DOMAIN,
+		IB_MEMREG_OBJECT_MONITOR,
+		IB_MEMREG_OBJECT_STATUS,
 	};
 	unsigned int i;
 

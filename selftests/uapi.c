@@ -20,7 +20,7 @@ _Static_assert(sizeof(struct ib_memreg_cap_entry) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_query) == 96, "layout");
 _Static_assert(sizeof(struct ib_memreg_destroy) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_domain_create) == 24, "layout");
-_Static_assert(sizeof(struct ib_memreg_mr_register) == 72, "layout");
+_Static_assert(sizeof(struct ib_memreg_mr_register) == 88, "layout");
 _Static_assert(sizeof(struct ib_memreg_segment) == 24, "layout");
 _Static_assert(sizeof(struct ib_memreg_mr_query) == 96, "layout");
 _Static_assert(sizeof(struct ib_memreg_mr_reregister) == 80, "layout");
@@ -59,6 +59,13 @@ _Static_assert(sizeof(struct ib_memreg_pool_create) == 80, "layout");
 _Static_assert(sizeof(struct ib_memreg_pool_recycle) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_memory_create) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_memory_dup) == 24, "layout");
+_Static_assert(sizeof(struct ib_memreg_status_table) == 128, "layout");
+_Static_assert(sizeof(struct ib_memreg_status_slot) == 16, "layout");
+_Static_assert(sizeof(struct ib_memreg_change) == 16, "layout");
+_Static_assert(sizeof(struct ib_memreg_status_create) == 40, "layout");
+_Static_assert(sizeof(struct ib_memreg_monitor) == 40, "layout");
+_Static_assert(sizeof(struct ib_memreg_monitor_create) == 32, "layout");
+_Static_assert(sizeof(struct ib_memreg_monitor_destroy) == 32, "layout");
 
 #define NO_RESERVED	(~0U)
 
@@ -94,7 +101,7 @@ struct call {
 static const struct call calls[] = {
 	CALL(BIND_DEVICE, bind_device, NO_RESERVED, .unbound = true),
 	CALL(QUERY, query, NO_RESERVED),
-	CALL(DESTROY, destroy, NO_RESERVED),
+	CALL(DESTROY, destroy, NO_RESERVED, .unbound = true),
 	CALL(DOMAIN_CREATE, domain_create, RESERVED(domain_create)),
 	CALL(MR_REGISTER, mr_register, RESERVED(mr_register),
 	     .first = offsetof(struct ib_memreg_mr_register, fd),
@@ -132,6 +139,11 @@ static const struct call calls[] = {
 	CALL(MEMORY_CREATE, memory_create, RESERVED(memory_create),
 	     .flags = IB_MEMREG_MEMORY_CONTIGUOUS),
 	CALL(MEMORY_DUP, memory_dup, RESERVED(memory_dup)),
+	CALL(STATUS_CREATE, status_create, RESERVED(status_create),
+	     .unbound = true),
+	CALL(MONITOR_CREATE, monitor_create, NO_RESERVED, .unbound = true),
+	CALL(MONITOR_DESTROY, monitor_destroy, RESERVED(monitor_destroy),
+	     .unbound = true),
 };
 
 /* Up to the first one that something is wrong with. */

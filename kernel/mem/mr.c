@@ -26,6 +26,7 @@
 #include "mem/pool.h"
 #include "mem/region.h"
 #include "mem/regq.h"
+#include "mem/status.h"
 #include "mem/trace.h"
 #include "mem/watch.h"
 #include "quirks.h"
@@ -522,6 +523,19 @@ static int memreg_mr_make_region(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 	return 0;
 }
 
+/*
+ * Have a guard that is not at work yet change the slot. Of what went stale
+ * before, there is no guard any more: the generation is that of this one.
+ */
+static void memreg_mr_arm_slot(struct memreg_mr *mr)
+{
+	if (!mr->status)
+		return;
+	mr->region->guard.status = mr->status;
+	mr->region->guard.slot = mr->slot;
+	mr->generation = memreg_status_generation(mr->status, mr->slot);
+}
+
 /* Register while the mapping is watched; -EAGAIN if it changed meanwhile. */
 static int memreg_mr_try_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 			      struct memreg_mr *old)
@@ -533,6 +547,7 @@ static int memreg_mr_try_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 	ret = memreg_mr_make_region(ucmd, mr, old);
 	if (ret)
 		return ret;
+	memreg_mr_arm_slot(mr);
 	/* No event takes memory away from who has a descriptor of it. */
 	if (!(cmd->flags & (IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD))) {
 		ret = memreg_guard_insert(mr->region);
@@ -585,6 +600,45 @@ int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 	return memreg_fail(ucmd, -EAGAIN, IB_MEMREG_REASON_UNSTEADY);
 }
 
+/* Take a slot of the status table that the call names, if it does. */
+static int memreg_mr_take_slot(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+{
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
+	struct memreg_status *status;
+
+	if (!cmd->status_id)
+		return 0;
+	status = memreg_status_get(ucmd, cmd->status_id);
+	if (IS_ERR(status))
+		return PTR_ERR(status);
+	if (memreg_status_take_slot(status, &mr->slot)) {
+		memreg_status_put(status);
+		return memreg_fail(ucmd, -ENOSPC, IB_MEMREG_REASON_SLOTS);
+	}
+	mr->status = status;
+	return 0;
+}
+
+/**
+ * memreg_mr_end_slot() - Give back the slot of an MR in a status table
+ * @mr: The MR, with or without a slot
+ */
+void memreg_mr_end_slot(struct memreg_mr *mr)
+{
+	struct memreg_region *region = mr->region;
+
+	if (!mr->status)
+		return;
+	if (region) {
+		spin_lock(&region->mdev->frwr_lock);
+		region->guard.status = NULL;
+		spin_unlock(&region->mdev->frwr_lock);
+	}
+	memreg_status_give_slot(mr->status, mr->slot);
+	memreg_status_put(mr->status);
+	mr->status = NULL;
+}
+
 static void memreg_mr_free_pool(struct memreg_pool *pool)
 {
 	if (pool)
@@ -626,6 +680,7 @@ void memreg_mr_free(struct memreg_mr *mr)
 	if (mr->pool)
 		mr->pool->ops->die(mr->pool);
 	memreg_mr_unmake(mr);
+	memreg_mr_end_slot(mr);
 	memreg_mr_free_pool(mr->pool);
 	memreg_domain_put(mr->domain);
 	kfree(mr);
@@ -660,6 +715,8 @@ static int memreg_mr_respond(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 	if (cmd->out_segments)
 		memreg_mr_segment(mr, 0, &seg);
 	cmd->out_mr_id = mr->obj.id;
+	cmd->out_slot = mr->slot;
+	cmd->out_generation = mr->generation;
 	cmd->out_lkey = seg.lkey;
 	cmd->out_rkey = seg.rkey;
 	return memreg_respond(ucmd, sizeof(*cmd));
@@ -677,9 +734,12 @@ static struct memreg_mr *memreg_mr_create(struct memreg_ucmd *ucmd,
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 	mr->pool = pool;
-	ret = memreg_object_alloc(ucmd->file, &mr->obj, &memreg_mr_ops);
+	ret = memreg_mr_take_slot(ucmd, mr);
 	if (ret)
 		goto err_free;
+	ret = memreg_object_alloc(ucmd->file, &mr->obj, &memreg_mr_ops);
+	if (ret)
+		goto err_slot;
 	ret = memreg_mr_make(ucmd, mr, NULL);
 	if (ret)
 		goto err_abort;
@@ -688,6 +748,8 @@ static struct memreg_mr *memreg_mr_create(struct memreg_ucmd *ucmd,
 
 err_abort:
 	memreg_object_abort(ucmd->file, &mr->obj);
+err_slot:
+	memreg_mr_end_slot(mr);
 err_free:
 	kfree(mr);
 	return ERR_PTR(ret);

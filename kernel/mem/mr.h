@@ -13,6 +13,7 @@
 struct memreg_domain;
 struct memreg_pool;
 struct memreg_region;
+struct memreg_status;
 
 /**
  * struct memreg_mr - A region registered in a domain
@@ -27,6 +28,9 @@ struct memreg_region;
  * @pinned: System pages that it adds to memreg_file.pinned
  * @windows: Windows bound to it
  * @pool: What makes it a pool, or NULL
+ * @status: Status table in which it has a slot, or NULL; kept
+ * @slot: The slot
+ * @generation: Generation of the slot while it is LIVE
  * @nkeys: Number of @keys
  * @keys: Keyed segments, in order
  */
@@ -42,6 +46,9 @@ struct memreg_mr {
 	unsigned long pinned;
 	atomic_t windows;
 	struct memreg_pool *pool;
+	struct memreg_status *status;
+	u32 slot;
+	u64 generation;
 	u32 nkeys;
 	struct memreg_key *keys;
 };
@@ -49,6 +56,7 @@ struct memreg_mr {
 struct memreg_mr *memreg_mr_begin(struct memreg_ucmd *ucmd,
 				  struct memreg_pool *pool);
 void memreg_mr_abort(struct memreg_file *file, struct memreg_mr *mr);
+void memreg_mr_end_slot(struct memreg_mr *mr);
 void memreg_mr_publish(struct memreg_file *file, struct memreg_mr *mr);
 int memreg_mr_key_reason(struct memreg_ucmd *ucmd, int err);
 int memreg_mr_check_access(struct memreg_ucmd *ucmd, u32 access);

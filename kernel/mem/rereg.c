@@ -183,6 +183,7 @@ static int memreg_rereg_respond(struct memreg_ucmd *ucmd,
 static void memreg_rereg_bury(struct memreg_mr *old, struct memreg_mr *mr)
 {
 	memreg_mr_kill_keys(old);
+	memreg_mr_end_slot(old);
 	if (mr->region == old->region) {
 		mr->pinned = old->pinned;
 		old->pinned = 0;

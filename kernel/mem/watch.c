@@ -528,37 +528,11 @@ static void memreg_space_work(struct work_struct *work)
  * The notifier
  */
 
-/* Is it the kernel that does something on its own account? */
-static bool memreg_event_by_kernel(void)
-{
-	return current->flags & PF_KTHREAD &&
-	       !(current->flags & PF_USER_WORKER);
-}
-
-static enum memreg_verdict
-memreg_event_classify(const struct mmu_notifier_range *range)
-{
-	switch (range->event) {
-	case MMU_NOTIFY_UNMAP:
-	case MMU_NOTIFY_RELEASE:
-		return MEMREG_GONE;
-	case MMU_NOTIFY_CLEAR:
-		return current->flags & PF_MEMALLOC ||
-		       memreg_event_by_kernel() ? MEMREG_SUSPECT : MEMREG_GONE;
-	case MMU_NOTIFY_PROTECTION_VMA:
-		return MEMREG_SUSPECT;
-	default:
-		return MEMREG_SAME;
-	}
-}
-
 /* Have the worker look at a range. */
 static void memreg_watch_mark_suspect(struct memreg_watch *watch,
 				      const struct mmu_notifier_range *range)
 {
-	/* Reclaim leaves a pinned page where it is, or in its file. */
-	bool by_kernel = range->event != MMU_NOTIFY_PROTECTION_VMA &&
-			 !(current->flags & PF_MEMALLOC);
+	bool by_kernel = memreg_event_takes_pages(range);
 
 	lockdep_assert_held(&watch->mdev->frwr_lock);
 

@@ -11,22 +11,11 @@
 #include <linux/workqueue.h>
 
 #include "device.h"
+#include "mem/event.h"
+#include "mem/status.h"
 
 struct memreg_watch;
 struct page;
-
-/**
- * enum memreg_verdict - What an event says of the pages, or a look at the
- *	mapping
- * @MEMREG_SAME: They are where they were.
- * @MEMREG_SUSPECT: They may have gone.
- * @MEMREG_GONE: They are mapped no more.
- */
-enum memreg_verdict {
-	MEMREG_SAME,
-	MEMREG_SUSPECT,
-	MEMREG_GONE,
-};
 
 /**
  * struct memreg_space - The watches of an address space on a device
@@ -109,6 +98,9 @@ struct memreg_watch_ops {
  * @doubtful: @stale, by an event that may have changed nothing; frwr_lock
  * @spurious: @stale, but the pages were found to be mapped still; frwr_lock
  * @generation: Times that @stale was set; frwr_lock
+ * @status: Table in which there is a slot that changes with @generation, or
+ *	NULL; frwr_lock
+ * @slot: The slot
  * @suspects: Events that call for a look; frwr_lock
  * @cleared: Value of @suspects at the last look that found nothing; frwr_lock
  * @suspect_since: Jiffies of the first of them; frwr_lock
@@ -138,6 +130,8 @@ struct memreg_watch {
 	bool doubtful;
 	bool spurious;
 	u64 generation;
+	struct memreg_status *status;
+	u32 slot;
 	unsigned long suspects;
 	unsigned long cleared;
 	unsigned long suspect_since;
@@ -179,6 +173,8 @@ static inline bool memreg_watch_set_stale(struct memreg_watch *watch)
 		return false;
 	WRITE_ONCE(watch->stale, true);
 	WRITE_ONCE(watch->generation, watch->generation + 1);
+	if (watch->status)
+		memreg_status_change(watch->status, watch->slot);
 	return true;
 }
 

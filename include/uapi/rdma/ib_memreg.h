@@ -17,7 +17,8 @@
  *
  * One device node, /dev/infiniband/memreg, serves every RDMA device. A file
  * opened on it must first be bound to an RDMA device by
- * IB_MEMREG_IOC_BIND_DEVICE; only IB_MEMREG_IOC_LIST works without.
+ * IB_MEMREG_IOC_BIND_DEVICE. LIST, STATUS_CREATE, MONITOR_CREATE,
+ * MONITOR_DESTROY and DESTROY work without.
  *
  * Every ioctl takes a pointer to a structure whose first field, @size, is the
  * size that the caller was compiled with. The kernel accepts a smaller one
@@ -54,11 +55,11 @@
  *  - EACCES: The access asked for is not part of what the MR, or the descriptor
  *    of the memory, allows; or, from CONNECT and its event, a route forbids it.
  *  - EPERM: The caller may not lock memory, or may not listen on or connect
- *    from a port below 1024.
+ *    from a port below 1024; or the status table is that of another process.
  *  - ENODEV: The file is not bound, there is no such RDMA device in the
  *    caller's network namespace, or the device is gone. Once it is gone, all
- *    that the file had is destroyed, and every call but LIST and close fails
- *    so.
+ *    that the file had is destroyed, status tables and monitors included, and
+ *    every call but LIST and close fails so.
  *  - ENOTCONN: The endpoint is not in a state in which this can be done.
  *  - EAGAIN: Nothing is there to be read; there is no room for a work request,
  *    for its completion, or for one more queue in a ring; or the state of
@@ -98,6 +99,15 @@
 
 /** IB_MEMREG_POOL_MAX - most buffers of a pool */
 #define IB_MEMREG_POOL_MAX	65536
+
+/** IB_MEMREG_STATUS_SLOTS_MAX - most slots of a status table */
+#define IB_MEMREG_STATUS_SLOTS_MAX	1048576
+
+/** IB_MEMREG_STATUS_LOG_MAX - most entries of a status table's log */
+#define IB_MEMREG_STATUS_LOG_MAX	65536
+
+/** IB_MEMREG_STATUS_GROUP - slots of a status table that share a group */
+#define IB_MEMREG_STATUS_GROUP	64
 
 /** IB_MEMREG_RING_ENTRIES_MAX - most entries of a completion ring */
 #define IB_MEMREG_RING_ENTRIES_MAX	65536
@@ -173,7 +183,8 @@
  * @IB_MEMREG_REASON_SPAN: The span is more than one key of this device, or
  *	this window, covers, or a work request has more than 2 GiB, or a message
  *	more than IB_MEMREG_CAP_MESSAGE.
- * @IB_MEMREG_REASON_RANGE: The range is not inside the MR.
+ * @IB_MEMREG_REASON_RANGE: The range is not inside the MR; or that of a monitor
+ *	is not one of user space, or a wide monitor has one.
  * @IB_MEMREG_REASON_COUNT: The number of entries is 0 or over the limit, or
  *	there are as many listeners as a file may have.
  * @IB_MEMREG_REASON_BOUND_WINDOW: The window is bound, or being bound or
@@ -226,11 +237,16 @@
  *	from MR_REREGISTER: it is a pool.
  * @IB_MEMREG_REASON_TWICE: A buffer is named twice, or a byte of a composition
  *	that can be written.
- * @IB_MEMREG_REASON_PROCESS: The memory is that of another process.
+ * @IB_MEMREG_REASON_PROCESS: The memory, or the status table, is that of another
+ *	process.
  * @IB_MEMREG_REASON_COMPOSED: The MR is a piece of a composition; from
  *	MR_REREGISTER also: it is one.
  * @IB_MEMREG_REASON_GAPS: One key can't span the range of a composition: pieces
  *	do not begin and end at multiples of 4096 bytes, or they are too many.
+ * @IB_MEMREG_REASON_SLOTS: All slots of the status table are in use.
+ * @IB_MEMREG_REASON_LOG: The number of entries of a log is no power of two or
+ *	over the limit; or a wide monitor is asked for on a status table that has
+ *	no log (EINVAL), or that has one already (EBUSY).
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE,
@@ -295,7 +311,9 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_TWICE,
 	IB_MEMREG_REASON_PROCESS,
 	IB_MEMREG_REASON_COMPOSED,
-	IB_MEMREG_REASON_GAPS
+	IB_MEMREG_REASON_GAPS,
+	IB_MEMREG_REASON_SLOTS,
+	IB_MEMREG_REASON_LOG
 };
 
 /**
@@ -518,7 +536,7 @@ struct ib_memreg_query {
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
  * @id: Any object of this file: domain, MR, window, listener, endpoint, ring,
- *	shared receive queue
+ *	shared receive queue, status table, monitor
  *
  * Destroy an object. When the call returns, no key of the object works, and
  * no page that it pinned is pinned (by it). A window that is bound is revoked
@@ -530,8 +548,9 @@ struct ib_memreg_query {
  * Errors: ENOENT; EBUSY while a domain has MRs, windows, endpoints or shared
  * receive queues, while an MR has bound windows or work requests, while a
  * window of type 2B is bound, while a ring has endpoints or shared receive
- * queues, while a shared receive queue has endpoints, or while another call, or
- * the end of a window's connection, is at work on the object: try again.
+ * queues, while a shared receive queue has endpoints, while a status table has
+ * monitors or MRs, or while another call, or the end of a window's connection,
+ * is at work on the object: try again.
  */
 struct ib_memreg_destroy {
 	__u32 size;
@@ -614,6 +633,10 @@ enum ib_memreg_mr_flags {
  * @fd: With IB_MEMREG_MR_FD a descriptor of a memory object: see MEMORY_CREATE.
  *	Otherwise 0
  * @reserved2: Must be 0
+ * @status_id: A status table of the caller's in which the MR is to have a slot,
+ *	or 0
+ * @out_slot: The slot, or 0 without @status_id
+ * @out_generation: Generation of the slot while the MR is LIVE
  *
  * Pin the memory for as long as the MR lives, charge it to the caller's
  * RLIMIT_MEMLOCK (every MR counts its pages, as with ibv_reg_mr(3)), and give
@@ -635,9 +658,14 @@ enum ib_memreg_mr_flags {
  * open for writing. Keys are made of pages as large as the contiguity of the
  * memory allows.
  *
+ * With @status_id the MR has a slot in that table until it is deregistered or
+ * registered anew, whose generation is @out_generation as long as the MR is LIVE: a load and a
+ * compare find out what MR_QUERY would, but for what is only suspected.
+ *
  * Errors: EBADF (@fd), EACCES (@fd is read-only), EINVAL, EOVERFLOW, EFAULT,
- * EOPNOTSUPP, ENOMEM, ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN (the mapping kept
- * changing), EIO, ENETDOWN, EINTR, ENODEV.
+ * EOPNOTSUPP, ENOMEM, ENOSPC (also: no slot is free), EPERM (also: the table is
+ * of another process), EDQUOT, ENOENT, EAGAIN (the mapping kept changing), EIO,
+ * ENETDOWN, EINTR, ENODEV.
  */
 struct ib_memreg_mr_register {
 	__u32 size;
@@ -655,6 +683,9 @@ struct ib_memreg_mr_register {
 	__u32 reserved;
 	__s32 fd;
 	__u32 reserved2;
+	__u32 status_id;
+	__u32 out_slot;
+	__aligned_u64 out_generation;
 };
 
 #define IB_MEMREG_IOC_MR_REGISTER	_IO(IB_MEMREG_IOC_MAGIC, 0x04)
@@ -1377,6 +1408,8 @@ struct ib_memreg_event {
  * @IB_MEMREG_OBJECT_ENDPOINT: An endpoint
  * @IB_MEMREG_OBJECT_RING: A completion ring
  * @IB_MEMREG_OBJECT_SRQ: A shared receive queue
+ * @IB_MEMREG_OBJECT_STATUS: A status table
+ * @IB_MEMREG_OBJECT_MONITOR: A monitor
  */
 enum ib_memreg_object_type {
 	IB_MEMREG_OBJECT_FILE = 1,
@@ -1386,7 +1419,9 @@ enum ib_memreg_object_type {
 	IB_MEMREG_OBJECT_LISTENER,
 	IB_MEMREG_OBJECT_ENDPOINT,
 	IB_MEMREG_OBJECT_RING,
-	IB_MEMREG_OBJECT_SRQ
+	IB_MEMREG_OBJECT_SRQ,
+	IB_MEMREG_OBJECT_STATUS,
+	IB_MEMREG_OBJECT_MONITOR
 };
 
 /**
@@ -1413,23 +1448,25 @@ enum ib_memreg_endpoint_state {
  * @domain_id: Domain of an MR, window, endpoint or shared receive queue,
  *	otherwise 0
  * @parent_id: Window: MR that it is bound to. Endpoint: its listener. Shared
- *	receive queue: its ring. Otherwise 0
+ *	receive queue: its ring. Monitor: its status table. Otherwise 0
  * @pid: Process that bound the file, in the caller's pid namespace, or 0 if
  *	it is not visible there
  * @uid: User who bound the file, in the caller's user namespace
  * @addr: MR: address of the memory, or offset in a memory object. Window: first
- *	I/O address
+ *	I/O address. Monitor: first address
  * @length: MR: bytes. Window: bytes, or its largest span if it is not bound.
  *	Domain: times that its registration queue was rebuilt. File: pages of
  *	4096 bytes pinned by its MRs. Ring: its entries. Shared receive queue:
- *	receives that are posted
- * @access: MR and window: enum ib_memreg_access
+ *	receives that are posted. Status table: its slots. Monitor: bytes, as
+ *	whole pages
+ * @access: MR, window and monitor: enum ib_memreg_access
  * @rkey: MR and window: (first) remote key. It is told only to callers who
  *	could read the memory anyway: the same user, or CAP_SYS_ADMIN.
  * @users: Domain: MRs, windows, endpoints and shared receive queues in it. MR:
  *	windows bound to it, and its SGEs in work requests that have not
  *	completed. Ring: queues that it serves. Shared receive queue: endpoints.
- *	Calls that are at work on it count as well
+ *	Status table: its monitors, and MRs that have a slot in it. Calls that
+ *	are at work on it count as well
  * @device_index: Index of the device
  * @comm: Name of the process that bound the file
  * @device: Name of the device
@@ -1468,7 +1505,8 @@ struct ib_memreg_object {
  *
  * Tell the live objects of all files of the caller's user, or of all users
  * with CAP_SYS_ADMIN, on the devices that the caller's network namespace may
- * see. Works on a file that is not bound. Objects that come and go during a
+ * see. Works on a file that is not bound; what such files have is not listed.
+ * Objects that come and go during a
  * sequence of calls may be missed; others are told exactly once.
  *
  * Errors: EINVAL, EFAULT, EINTR, ENOMEM.
@@ -2350,6 +2388,257 @@ struct ib_memreg_memory_dup {
 };
 
 #define IB_MEMREG_IOC_MEMORY_DUP	_IO(IB_MEMREG_IOC_MAGIC, 0x18)
+
+/**
+ * DOC: Status tables and monitors
+ *
+ * A status table is memory that the kernel writes and its process reads. Each
+ * monitor, and each MR that asks for one, has a slot there with a generation.
+ * The registration that the slot is for is good as long as the generation is
+ * the one that the call which made it returned: one load and one compare.
+ * Generations only grow, also when a slot goes to somebody else, so that a
+ * generation that was good never comes back.
+ *
+ * A monitor watches a range of addresses for whoever registers memory by other
+ * means, such as ibv_reg_mr(3), and keeps the registration for later. It pins
+ * nothing. The generation changes before the call returns that takes away any
+ * of the mapping: munmap(2), mremap(2), a mmap(2) over it, MADV_DONTNEED, a hole
+ * punched, truncation, execve(2), the end of the process. Memory that is mapped
+ * where nothing was does not change it, nor do fork(2), mlock(2), soft-dirty
+ * tracking, write protection by userfaultfd, or a scan for NUMA balancing.
+ * What mprotect(2) does, and what kernel threads do with mappings of files, is
+ * looked into first, within a second: mprotect(2) counts if it takes away the
+ * access that the monitor was made for; a kernel thread that takes pages from
+ * the mapping of a file counts. Reclaim, KSM and compaction do not, as they
+ * leave in place the pages that whoever registered them has pinned; of a
+ * mapping of a file they may count for nothing. Changes that are counted though
+ * nothing changed are allowed: register again.
+ *
+ * A registration is known to be good if it was made between the call that made
+ * its monitor and a look at the slot that finds the generation which the call
+ * returned. A generation that is read from the table is never a start: the
+ * change that it stands for may be yet to come. So once a generation has
+ * changed, the monitor has done its work: destroy it, make another, and
+ * register again.
+ *
+ * The table shows this to the process that created it alone. In a child of
+ * fork(2), and in any other process, a mapping of it reads as 0. It can be
+ * mapped in whole or in part, for reading, and shared. Slots of a table that
+ * was destroyed, or whose file was closed, change once more and then rest.
+ */
+
+/** IB_MEMREG_STATUS_VERSION - of struct ib_memreg_status_table */
+#define IB_MEMREG_STATUS_VERSION	1
+
+/**
+ * enum ib_memreg_status_state - State of a status table
+ * @IB_MEMREG_STATUS_LIVE: It says what is.
+ * @IB_MEMREG_STATUS_DEAD: It was destroyed, or its file closed.
+ */
+enum ib_memreg_status_state {
+	IB_MEMREG_STATUS_LIVE = 1,
+	IB_MEMREG_STATUS_DEAD
+};
+
+/**
+ * struct ib_memreg_status_table - What a status table begins with
+ * @version: IB_MEMREG_STATUS_VERSION; 0 if this is not the process that
+ *	created the table
+ * @state: enum ib_memreg_status_state
+ * @slots: Number of slots
+ * @slots_offset: Where the array of struct ib_memreg_status_slot begins
+ * @groups_offset: Where an array of __aligned_u64 begins, one for each
+ *	IB_MEMREG_STATUS_GROUP slots, which grows with each generation of theirs
+ * @log_entries: Entries of the log, a power of two, or 0
+ * @log_offset: Where the array of struct ib_memreg_change begins
+ * @reserved: 0
+ * @changes: Grows after any generation changes, but for a slot that is given
+ *	back: as long as it is the same, nothing has changed
+ * @log_head: Entries that were ever written to the log; the last one is at
+ *	(@log_head - 1) modulo @log_entries
+ * @events: Changes of address spaces that were announced to monitors
+ * @suspects: Those of them that were to be looked into
+ * @unchanged: Looks that found nothing changed
+ * @reserved2: 0
+ *
+ * Fields from @changes on are written with release semantics: read them with
+ * acquire semantics before what they stand for.
+ */
+struct ib_memreg_status_table {
+	__u32 version;
+	__u32 state;
+	__u32 slots;
+	__u32 slots_offset;
+	__u32 groups_offset;
+	__u32 log_entries;
+	__u32 log_offset;
+	__u32 reserved;
+	__aligned_u64 changes;
+	__aligned_u64 log_head;
+	__aligned_u64 events;
+	__aligned_u64 suspects;
+	__aligned_u64 unchanged;
+	__aligned_u64 reserved2[7];
+};
+
+/**
+ * struct ib_memreg_status_slot - Slot of a monitor or an MR
+ * @generation: Changes when the registration is good no more
+ * @generation32: The lower half of it, for those who can't load more at once;
+ *	comes back after 2^32 changes
+ * @suspects: Changes that may have been such, and were or are looked into
+ */
+struct ib_memreg_status_slot {
+	__aligned_u64 generation;
+	__u32 generation32;
+	__u32 suspects;
+};
+
+/**
+ * struct ib_memreg_change - An entry of the log
+ * @start: First address that changed
+ * @end: First address behind it that did not
+ *
+ * To read: load log_head, copy the entries from the last one seen on, and load
+ * log_head again. If that is log_entries or more ahead of an entry, the entry
+ * may have been overwritten: everything may have changed.
+ */
+struct ib_memreg_change {
+	__aligned_u64 start;
+	__aligned_u64 end;
+};
+
+/**
+ * struct ib_memreg_status_create - ioctl(IB_MEMREG_IOC_STATUS_CREATE)
+ * @size: sizeof(struct ib_memreg_status_create)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @slots: Slots, 1 to IB_MEMREG_STATUS_SLOTS_MAX
+ * @log_entries: Entries of a log for a wide monitor, a power of two up to
+ *	IB_MEMREG_STATUS_LOG_MAX, or 0
+ * @out_status_id: Id of the new table
+ * @out_fd: Descriptor by which it is mapped, close-on-exec
+ * @reserved: Must be 0
+ * @out_size: Bytes that can be mapped
+ *
+ * Make a status table for the calling process. Works on a file that is not
+ * bound to a device. The memory of the table, 16 bytes and an eighth of a byte
+ * for each slot, and that of monitors is charged to the memory cgroup.
+ *
+ * read(2) of 8 bytes or more from @out_fd gives the number of changes, and
+ * waits until it is another one than the last read gave, or fails with EAGAIN
+ * if the descriptor is O_NONBLOCK; EINVAL if there is less room. It gives 0
+ * bytes once the table is dead and the last change was read. poll(2) says POLLIN
+ * while there is something to be read, and POLLHUP once the table is dead.
+ *
+ * Errors: EINVAL (@slots, @log_entries), ENOMEM, EMFILE, ENFILE, ENODEV (the
+ * device of the file is gone).
+ */
+struct ib_memreg_status_create {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 slots;
+	__u32 log_entries;
+	__u32 out_status_id;
+	__s32 out_fd;
+	__u32 reserved;
+	__aligned_u64 out_size;
+};
+
+#define IB_MEMREG_IOC_STATUS_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x1b)
+
+/**
+ * enum ib_memreg_monitor_flags - Flags of monitors
+ * @IB_MEMREG_MONITOR_WIDE: Watch all of the address space, and write each
+ *	change to the table's log. A table has one such monitor. mprotect(2)
+ *	counts where a mapping is not writable afterwards.
+ */
+enum ib_memreg_monitor_flags {
+	IB_MEMREG_MONITOR_WIDE = 1 << 0
+};
+
+/**
+ * struct ib_memreg_monitor - A range to be watched
+ * @addr: First address, any; whole pages are watched. 0 with WIDE
+ * @length: Bytes, from 1; 0 with WIDE
+ * @access: IB_MEMREG_ACCESS_LOCAL_WRITE if the mapping is to be writable, or 0
+ *	if it may be readable only
+ * @flags: enum ib_memreg_monitor_flags
+ * @out_monitor_id: Id of the new monitor
+ * @out_slot: Its slot in the table
+ * @out_generation: Generation of the slot until something changes
+ */
+struct ib_memreg_monitor {
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	__u32 access;
+	__u32 flags;
+	__u32 out_monitor_id;
+	__u32 out_slot;
+	__aligned_u64 out_generation;
+};
+
+/**
+ * struct ib_memreg_monitor_create - ioctl(IB_MEMREG_IOC_MONITOR_CREATE)
+ * @size: sizeof(struct ib_memreg_monitor_create)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @status_id: A status table of the caller's
+ * @count: Monitors to make, 1 to IB_MEMREG_BATCH_MAX
+ * @out_index: Number of the entry at which the call failed, if it failed because
+ *	of one
+ * @monitors: Pointer to an array of @count struct ib_memreg_monitor
+ *
+ * Make monitors, all or none of them. The memory may be mapped or not, and may
+ * be watched by any number of monitors; there are as many as a table has slots.
+ * Changes that are under way in a range are waited for. Works on a file that is
+ * not bound to a device.
+ *
+ * Errors: EINVAL, EOVERFLOW (a range wraps), EFAULT (a range that is not of user
+ * space), ENOENT, EPERM, EBUSY (WIDE), ENOSPC, ENOMEM, EINTR, ENODEV.
+ */
+struct ib_memreg_monitor_create {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 status_id;
+	__u32 count;
+	__u32 out_index;
+	__aligned_u64 monitors;
+};
+
+#define IB_MEMREG_IOC_MONITOR_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x1c)
+
+/**
+ * struct ib_memreg_monitor_destroy - ioctl(IB_MEMREG_IOC_MONITOR_DESTROY)
+ * @size: sizeof(struct ib_memreg_monitor_destroy)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @count: Monitors to destroy, 1 to IB_MEMREG_BATCH_MAX
+ * @out_index: Number of the entry that was wrong, if the call fails with ENOENT
+ *	or EBUSY
+ * @reserved: Must be 0
+ * @ids: Pointer to an array of @count __u32, their ids
+ *
+ * Destroy monitors, all or none of them, as DESTROY does with one. Their slots
+ * have other generations from then on. Works on a file that is not bound.
+ *
+ * Errors: EINVAL, ENOENT (an id is none of a monitor, or there twice), EBUSY,
+ * ENOMEM, EFAULT, EINTR, ENODEV.
+ */
+struct ib_memreg_monitor_destroy {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 count;
+	__u32 out_index;
+	__u32 reserved;
+	__aligned_u64 ids;
+};
+
+#define IB_MEMREG_IOC_MONITOR_DESTROY	_IO(IB_MEMREG_IOC_MAGIC, 0x1d)
+
 
 /**
  * struct ib_memreg_uring_submit - Command IB_MEMREG_URING_SUBMIT of io_uring(7)

@@ -1,0 +1,641 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Monitors: ranges of addresses that are watched for others who register.
+ *
+ * A registration cache that was made with other means than memreg's asks which
+ * of its entries are still of the mapping. A monitor is an mmu interval
+ * notifier that counts, in a slot of a status table, the events that may have
+ * taken pages away. It needs no device, pins nothing, has no keys to kill, and
+ * its callback waits for nobody.
+ *
+ * Which events count is decided as for guards: see kernel/mem/watch.c. What is
+ * suspect is looked at by a worker, which does not have the pages to compare.
+ * It looks at the mapping: mprotect(2) counts if the access is gone that the
+ * monitor was made for, so that scans for NUMA balancing don't. Of what kernel
+ * threads do, reclaim and KSM leave in place the pages that whoever registered
+ * them has pinned; what others do to the mapping of a file counts. The worker
+ * only tries the mmap_lock. If it can't be had for MEMREG_MONITOR_LIMIT, the
+ * event counts.
+ *
+ * An event comes before its change. So a generation is worth something only if
+ * no change was under way when it was read: whoever makes a monitor waits for
+ * those, after it has read the generation that it gives out. A change that
+ * begins later finds the monitor, and the generation is another one.
+ */
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/oom.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/workqueue.h>
+
+#include "core.h"
+#include "mem/event.h"
+#include "mem/monitor.h"
+#include "mem/status.h"
+
+/* When a worker looks after a suspect event, and until when it must know. */
+#define MEMREG_MONITOR_DELAY	msecs_to_jiffies(10)
+#define MEMREG_MONITOR_LIMIT	(HZ * 9 / 10)
+
+/**
+ * struct memreg_monitor - A range that is watched
+ * @obj: Head
+ * @status: The table that has the slot; kept
+ * @slot: The slot
+ * @access: enum ib_memreg_access that the mapping is to allow
+ * @wide: It watches all of the address space, and writes the log
+ * @notifier: Of the range
+ * @suspect_node: In memreg_suspects; memreg_suspects_lock
+ * @start: Where to look; memreg_suspects_lock
+ * @end: Where to look; memreg_suspects_lock
+ * @takes_pages: A kernel thread takes pages away; memreg_suspects_lock
+ * @since: Jiffies of the first event to look after; memreg_suspects_lock
+ */
+struct memreg_monitor {
+	struct memreg_object obj;
+	struct memreg_status *status;
+	u32 slot;
+	u32 access;
+	bool wide;
+	struct mmu_interval_notifier notifier;
+	struct list_head suspect_node;
+	unsigned long start;
+	unsigned long end;
+	bool takes_pages;
+	unsigned long since;
+};
+
+/**
+ * struct memreg_suspicion - What to look after, taken from a monitor
+ * @start: First address
+ * @end: First address behind it
+ * @takes_pages: A kernel thread takes pages away
+ * @since: Jiffies of the first event
+ */
+struct memreg_suspicion {
+	unsigned long start;
+	unsigned long end;
+	bool takes_pages;
+	unsigned long since;
+};
+
+/* Monitors to look at, and the one that the worker looks at now. */
+static DEFINE_SPINLOCK(memreg_suspects_lock);
+static LIST_HEAD(memreg_suspects);
+static struct memreg_monitor *memreg_looked_at;
+
+static struct workqueue_struct *memreg_monitor_wq;
+
+/*
+ * Events
+ */
+
+/* Something changed. The table's lock is held. */
+static void memreg_monitor_change(struct memreg_monitor *monitor,
+				  unsigned long start, unsigned long end)
+{
+	struct memreg_status *status = monitor->status;
+
+	if (monitor->wide)
+		memreg_status_log(status, start, end);
+	__memreg_status_change(status, monitor->slot);
+}
+
+static void memreg_monitor_work(struct work_struct *work);
+static DECLARE_DELAYED_WORK(memreg_monitor_looks, memreg_monitor_work);
+
+/* Have the worker look at a range, this one and what it has to look at yet. */
+static void memreg_monitor_suspect(struct memreg_monitor *monitor,
+				   const struct memreg_suspicion *what)
+{
+	spin_lock(&memreg_suspects_lock);
+	if (list_empty(&monitor->suspect_node)) {
+		monitor->start = what->start;
+		monitor->end = what->end;
+		monitor->takes_pages = what->takes_pages;
+		monitor->since = what->since;
+		list_add_tail(&monitor->suspect_node, &memreg_suspects);
+	} else {
+		monitor->start = min(monitor->start, what->start);
+		monitor->end = max(monitor->end, what->end);
+		monitor->takes_pages |= what->takes_pages;
+		if (time_before(what->since, monitor->since))
+			monitor->since = what->since;
+	}
+	spin_unlock(&memreg_suspects_lock);
+	queue_delayed_work(memreg_monitor_wq, &memreg_monitor_looks,
+			   MEMREG_MONITOR_DELAY);
+}
+
+/* The part of an event that a monitor watches. */
+static void memreg_monitor_clip(const struct memreg_monitor *monitor,
+				const struct mmu_notifier_range *range,
+				struct memreg_suspicion *what)
+{
+	const struct interval_tree_node *node =
+		&monitor->notifier.interval_tree;
+
+	*what = (struct memreg_suspicion) {
+		.start = max(range->start, node->start),
+		/* The last address of a range is part of it. */
+		.end = min(range->end - 1, node->last) + 1,
+		.takes_pages = memreg_event_takes_pages(range),
+		.since = jiffies,
+	};
+}
+
+static bool memreg_monitor_invalidate(struct mmu_interval_notifier *notifier,
+				      const struct mmu_notifier_range *range,
+				      unsigned long cur_seq)
+{
+	struct memreg_monitor *monitor =
+		container_of(notifier, struct memreg_monitor, notifier);
+	enum memreg_verdict verdict = memreg_event_classify(range);
+	struct memreg_status *status = monitor->status;
+	struct memreg_suspicion what;
+
+	memreg_monitor_clip(monitor, range, &what);
+	spin_lock(&status->lock);
+	mmu_interval_set_seq(notifier, cur_seq);
+	memreg_status_count(status, &status->shared->events);
+	if (verdict == MEMREG_GONE)
+		memreg_monitor_change(monitor, what.start, what.end);
+	else if (verdict == MEMREG_SUSPECT)
+		memreg_status_suspect(status, monitor->slot);
+	spin_unlock(&status->lock);
+	if (verdict == MEMREG_GONE)
+		memreg_status_wake(status);
+	else if (verdict == MEMREG_SUSPECT)
+		memreg_monitor_suspect(monitor, &what);
+	return true;
+}
+
+static const struct mmu_interval_notifier_ops memreg_monitor_notifier_ops = {
+	.invalidate = memreg_monitor_invalidate,
+};
+
+/*
+ * Looking at the mapping
+ */
+
+/* Does a mapping allow what the monitor is for, and have its pages? */
+static bool memreg_monitor_vma_same(const struct memreg_monitor *monitor,
+				    const struct memreg_suspicion *what,
+				    const struct vm_area_struct *vma)
+{
+	/* What may be written is pinned without being readable, too. */
+	unsigned long need = VM_READ | VM_WRITE;
+
+	if (monitor->wide || monitor->access & IB_MEMREG_ACCESS_LOCAL_WRITE)
+		need = VM_WRITE;
+	return vma->vm_flags & need && !(what->takes_pages && vma->vm_file);
+}
+
+static enum memreg_verdict
+memreg_monitor_compare(const struct memreg_monitor *monitor,
+		       const struct memreg_suspicion *what)
+{
+	struct mm_struct *mm = monitor->notifier.mm;
+	struct vm_area_struct *vma;
+	struct vma_iterator vmi;
+
+	mmap_assert_locked(mm);
+
+	/* The OOM reaper takes pages of what is not a file's, too. */
+	if (check_stable_address_space(mm))
+		return MEMREG_GONE;
+	vma_iter_init(&vmi, mm, what->start);
+	for_each_vma_range(vmi, vma, what->end) {
+		if (!memreg_monitor_vma_same(monitor, what, vma))
+			return MEMREG_GONE;
+		cond_resched();
+	}
+	return MEMREG_SAME;
+}
+
+static enum memreg_verdict
+memreg_monitor_look(const struct memreg_monitor *monitor,
+		    const struct memreg_suspicion *what)
+{
+	enum memreg_verdict verdict = MEMREG_SUSPECT;
+	struct mm_struct *mm = monitor->notifier.mm;
+
+	/* One that is exiting takes all of its mappings along. */
+	if (!mmget_not_zero(mm))
+		return MEMREG_GONE;
+	if (mmap_read_trylock(mm)) {
+		verdict = memreg_monitor_compare(monitor, what);
+		mmap_read_unlock(mm);
+	}
+	mmput_async(mm);
+	if (verdict == MEMREG_SUSPECT &&
+	    time_after_eq(jiffies, what->since + MEMREG_MONITOR_LIMIT))
+		return MEMREG_GONE;
+	return verdict;
+}
+
+/* The next monitor to look at, which is not freed until then. */
+static struct memreg_monitor *memreg_monitor_next(struct list_head *todo,
+						  struct memreg_suspicion *what)
+{
+	struct memreg_monitor *monitor;
+
+	spin_lock(&memreg_suspects_lock);
+	monitor = list_first_entry_or_null(todo, struct memreg_monitor,
+					   suspect_node);
+	if (monitor) {
+		list_del_init(&monitor->suspect_node);
+		*what = (struct memreg_suspicion) {
+			.start = monitor->start,
+			.end = monitor->end,
+			.takes_pages = monitor->takes_pages,
+			.since = monitor->since,
+		};
+	}
+	WRITE_ONCE(memreg_looked_at, monitor);
+	spin_unlock(&memreg_suspects_lock);
+	return monitor;
+}
+
+static void memreg_monitor_judge(struct memreg_monitor *monitor,
+				 const struct memreg_suspicion *what,
+				 enum memreg_verdict verdict)
+{
+	struct memreg_status *status = monitor->status;
+
+	if (verdict == MEMREG_SUSPECT) {
+		memreg_monitor_suspect(monitor, what);
+		return;
+	}
+	spin_lock(&status->lock);
+	if (verdict == MEMREG_GONE)
+		memreg_monitor_change(monitor, what->start, what->end);
+	else
+		memreg_status_count(status, &status->shared->unchanged);
+	spin_unlock(&status->lock);
+	if (verdict == MEMREG_GONE)
+		memreg_status_wake(status);
+}
+
+static void memreg_monitor_work(struct work_struct *work)
+{
+	struct memreg_suspicion what;
+	struct memreg_monitor *monitor;
+	LIST_HEAD(todo);
+
+	/* What becomes suspect meanwhile, or again, is for the next time. */
+	spin_lock(&memreg_suspects_lock);
+	list_splice_init(&memreg_suspects, &todo);
+	spin_unlock(&memreg_suspects_lock);
+	while ((monitor = memreg_monitor_next(&todo, &what))) {
+		memreg_monitor_judge(monitor, &what,
+				     memreg_monitor_look(monitor, &what));
+		cond_resched();
+		/* Pairs with memreg_monitor_unsuspect(). */
+		smp_store_release(&memreg_looked_at, NULL);
+		/* The waiter is in the queue before it looks. */
+		smp_mb();
+		wake_up_var(&memreg_looked_at);
+	}
+}
+
+/* The worker is not at a monitor any more, which has no notifier by now. */
+static void memreg_monitor_unsuspect(struct memreg_monitor *monitor)
+{
+	/* It may be in the list, taken from there, and put back. */
+	for (;;) {
+		spin_lock(&memreg_suspects_lock);
+		list_del_init(&monitor->suspect_node);
+		spin_unlock(&memreg_suspects_lock);
+		if (READ_ONCE(memreg_looked_at) != monitor)
+			break;
+		wait_var_event(&memreg_looked_at,
+			       /* Pairs with memreg_monitor_work(). */
+			       smp_load_acquire(&memreg_looked_at) != monitor);
+	}
+}
+
+/*
+ * Life
+ */
+
+static void memreg_monitor_free(struct memreg_monitor *monitor)
+{
+	/* Waits for callbacks at work. */
+	mmu_interval_notifier_remove(&monitor->notifier);
+	memreg_monitor_unsuspect(monitor);
+	memreg_status_give_slot(monitor->status, monitor->slot);
+	if (monitor->wide)
+		WRITE_ONCE(monitor->status->wide, false);
+	memreg_status_put(monitor->status);
+	kfree(monitor);
+}
+
+static void memreg_monitor_abort(struct memreg_file *file,
+				 struct memreg_monitor *monitor)
+{
+	memreg_object_abort(file, &monitor->obj);
+	memreg_monitor_free(monitor);
+}
+
+static int memreg_monitor_check_range(struct memreg_ucmd *ucmd,
+				      const struct ib_memreg_monitor *arg)
+{
+	u64 end;
+
+	if (arg->flags & IB_MEMREG_MONITOR_WIDE)
+		return arg->addr || arg->length ?
+		       memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RANGE) : 0;
+	if (!arg->length)
+		return memreg_fail(ucmd, -EINVAL,
+				   IB_MEMREG_REASON_ZERO_LENGTH);
+	if (check_add_overflow(arg->addr, arg->length, &end))
+		return memreg_fail(ucmd, -EOVERFLOW, IB_MEMREG_REASON_WRAPS);
+	if (end > TASK_SIZE)
+		return memreg_fail(ucmd, -EFAULT, IB_MEMREG_REASON_RANGE);
+	return 0;
+}
+
+static int memreg_monitor_check(struct memreg_ucmd *ucmd,
+				struct memreg_status *status,
+				const struct ib_memreg_monitor *arg)
+{
+	if (arg->flags & ~IB_MEMREG_MONITOR_WIDE)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (arg->access & ~IB_MEMREG_ACCESS_LOCAL_WRITE)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ACCESS);
+	if (arg->flags & IB_MEMREG_MONITOR_WIDE &&
+	    !status->shared->log_entries)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_LOG);
+	return memreg_monitor_check_range(ucmd, arg);
+}
+
+/* A table has one wide monitor: others would write their log in the same. */
+static bool memreg_monitor_claim_log(struct memreg_status *status)
+{
+	bool claimed;
+
+	spin_lock(&status->lock);
+	claimed = !READ_ONCE(status->wide);
+	WRITE_ONCE(status->wide, true);
+	spin_unlock(&status->lock);
+	return claimed;
+}
+
+static int memreg_monitor_insert(struct memreg_monitor *monitor,
+				 const struct ib_memreg_monitor *arg)
+{
+	unsigned long start = arg->addr & PAGE_MASK;
+	unsigned long length = PAGE_ALIGN(arg->addr + arg->length) - start;
+	int ret;
+
+	if (monitor->wide)
+		length = TASK_SIZE;
+	ret = mmu_interval_notifier_insert(&monitor->notifier, current->mm,
+					   start, length,
+					   &memreg_monitor_notifier_ops);
+	if (!ret)
+		return 0;
+	/* The first one of a process gives way to any signal. */
+	if (ret == -EINTR && !fatal_signal_pending(current))
+		return -ERESTARTNOINTR;
+	return ret == -EINTR ? ret : -ENOMEM;
+}
+
+/* Make what is in a table of a monitor: a slot, and maybe the log. */
+static int memreg_monitor_take_slot(struct memreg_ucmd *ucmd,
+				    struct memreg_monitor *monitor)
+{
+	struct memreg_status *status = monitor->status;
+
+	if (memreg_status_take_slot(status, &monitor->slot))
+		return memreg_fail(ucmd, -ENOSPC, IB_MEMREG_REASON_SLOTS);
+	if (!monitor->wide || memreg_monitor_claim_log(status))
+		return 0;
+	memreg_status_give_slot(status, monitor->slot);
+	return memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_LOG);
+}
+
+static void memreg_monitor_give_slot(struct memreg_monitor *monitor)
+{
+	if (monitor->wide)
+		WRITE_ONCE(monitor->status->wide, false);
+	memreg_status_give_slot(monitor->status, monitor->slot);
+}
+
+/* Make a monitor that nobody can find yet. The caller keeps the table. */
+static struct memreg_monitor *
+memreg_monitor_new(struct memreg_ucmd *ucmd, struct memreg_status *status,
+		   const struct ib_memreg_monitor *arg)
+{
+	struct memreg_monitor *monitor;
+	int ret;
+
+	ret = memreg_monitor_check(ucmd, status, arg);
+	if (ret)
+		return ERR_PTR(ret);
+	monitor = kzalloc(sizeof(*monitor), GFP_KERNEL_ACCOUNT);
+	if (!monitor)
+		return ERR_PTR(-ENOMEM);
+	monitor->status = status;
+	monitor->access = arg->access;
+	monitor->wide = arg->flags & IB_MEMREG_MONITOR_WIDE;
+	INIT_LIST_HEAD(&monitor->suspect_node);
+	ret = memreg_monitor_take_slot(ucmd, monitor);
+	if (ret)
+		goto err_free;
+	ret = memreg_object_alloc(ucmd->file, &monitor->obj,
+				  &memreg_monitor_ops);
+	if (ret)
+		goto err_slot;
+	ret = memreg_monitor_insert(monitor, arg);
+	if (ret)
+		goto err_abort;
+	refcount_inc(&status->obj.users);
+	return monitor;
+
+err_abort:
+	memreg_object_abort(ucmd->file, &monitor->obj);
+err_slot:
+	memreg_monitor_give_slot(monitor);
+err_free:
+	kfree(monitor);
+	return ERR_PTR(ret);
+}
+
+/*
+ * Calls
+ */
+
+/*
+ * Fill in what a monitor's maker is to know. A change that has begun when the
+ * generation is read is over when this returns; one that begins later makes it
+ * another one.
+ */
+static void memreg_monitor_describe(struct memreg_monitor *monitor,
+				    struct ib_memreg_monitor *arg)
+{
+	arg->out_monitor_id = monitor->obj.id;
+	arg->out_slot = monitor->slot;
+	arg->out_generation = memreg_status_generation(monitor->status,
+						       monitor->slot);
+	mmu_interval_read_begin(&monitor->notifier);
+}
+
+static int memreg_monitors_make(struct memreg_ucmd *ucmd,
+				struct memreg_status *status,
+				struct ib_memreg_monitor *args,
+				struct memreg_monitor **monitors)
+{
+	struct ib_memreg_monitor_create *cmd = ucmd->cmd;
+	u32 i, n = cmd->count;
+	int ret = 0;
+
+	for (i = 0; i < n; i++) {
+		monitors[i] = memreg_monitor_new(ucmd, status, &args[i]);
+		if (IS_ERR(monitors[i])) {
+			ret = PTR_ERR(monitors[i]);
+			cmd->out_index = i;
+			goto err;
+		}
+	}
+	for (i = 0; i < n; i++)
+		memreg_monitor_describe(monitors[i], &args[i]);
+	if (copy_to_user(u64_to_user_ptr(cmd->monitors), args,
+			 array_size(n, sizeof(*args))))
+		ret = -EFAULT;
+	else
+		ret = memreg_respond(ucmd, sizeof(*cmd));
+	if (ret)
+		goto err;
+	for (i = 0; i < n; i++)
+		memreg_object_finalize(ucmd->file, &monitors[i]->obj);
+	return 0;
+err:
+	while (i--)
+		memreg_monitor_abort(ucmd->file, monitors[i]);
+	return ret;
+}
+
+static int memreg_monitors_create(struct memreg_ucmd *ucmd,
+				  struct memreg_status *status)
+{
+	struct ib_memreg_monitor_create *cmd = ucmd->cmd;
+	struct memreg_monitor **monitors;
+	struct ib_memreg_monitor *args;
+	int ret;
+
+	args = kvmalloc_array(cmd->count, sizeof(*args) + sizeof(*monitors),
+			      GFP_KERNEL);
+	if (!args)
+		return -ENOMEM;
+	monitors = (void *)(args + cmd->count);
+	if (copy_from_user(args, u64_to_user_ptr(cmd->monitors),
+			   array_size(cmd->count, sizeof(*args))))
+		ret = -EFAULT;
+	else
+		ret = memreg_monitors_make(ucmd, status, args, monitors);
+	kvfree(args);
+	return ret;
+}
+
+/* ioctl(IB_MEMREG_IOC_MONITOR_CREATE) */
+int memreg_monitor_create(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_monitor_create *cmd = ucmd->cmd;
+	struct memreg_status *status;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (!cmd->count || cmd->count > IB_MEMREG_BATCH_MAX)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	status = memreg_status_get(ucmd, cmd->status_id);
+	if (IS_ERR(status))
+		return PTR_ERR(status);
+	cmd->out_index = cmd->count;
+	ret = memreg_monitors_create(ucmd, status);
+	memreg_status_put(status);
+	/* Which one it was is all that there is to tell. */
+	if (ret && cmd->out_index < cmd->count &&
+	    memreg_respond(ucmd, sizeof(*cmd)))
+		ret = -EFAULT;
+	return ret;
+}
+
+/* ioctl(IB_MEMREG_IOC_MONITOR_DESTROY) */
+int memreg_monitor_destroy(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_monitor_destroy *cmd = ucmd->cmd;
+	struct memreg_object **objs;
+	u32 *ids;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	if (!cmd->count || cmd->count > IB_MEMREG_BATCH_MAX)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	objs = kvmalloc_array(cmd->count, sizeof(*objs) + sizeof(*ids),
+			      GFP_KERNEL);
+	if (!objs)
+		return -ENOMEM;
+	ids = (void *)(objs + cmd->count);
+	cmd->out_index = cmd->count;
+	if (copy_from_user(ids, u64_to_user_ptr(cmd->ids),
+			   array_size(cmd->count, sizeof(*ids))))
+		ret = -EFAULT;
+	else
+		ret = memreg_objects_destroy(ucmd, IB_MEMREG_OBJECT_MONITOR,
+					     ids, objs, cmd->count,
+					     &cmd->out_index);
+	kvfree(objs);
+	/* Which one it was is all that there is to tell. */
+	if (ret && cmd->out_index < cmd->count &&
+	    memreg_respond(ucmd, sizeof(*cmd)))
+		ret = -EFAULT;
+	return ret;
+}
+
+static void memreg_monitor_destroy_one(struct memreg_file *file,
+				       struct memreg_object *obj)
+{
+	memreg_monitor_free(container_of(obj, struct memreg_monitor, obj));
+}
+
+static void memreg_monitor_info(struct memreg_object *obj,
+				struct ib_memreg_object *info)
+{
+	struct memreg_monitor *monitor =
+		container_of(obj, struct memreg_monitor, obj);
+	const struct interval_tree_node *node =
+		&monitor->notifier.interval_tree;
+
+	info->parent_id = monitor->status->obj.id;
+	info->addr = node->start;
+	info->length = node->last - node->start + 1;
+	info->access = monitor->access;
+}
+
+const struct memreg_object_ops memreg_monitor_ops = {
+	.type = IB_MEMREG_OBJECT_MONITOR,
+	.destroy = memreg_monitor_destroy_one,
+	.info = memreg_monitor_info,
+};
+
+int __init memreg_monitor_init(void)
+{
+	memreg_monitor_wq = alloc_workqueue("memreg_monitor",
+					    WQ_UNBOUND | WQ_MEM_RECLAIM, 1);
+	return memreg_monitor_wq ? 0 : -ENOMEM;
+}
+
+void memreg_monitor_exit(void)
+{
+	cancel_delayed_work_sync(&memreg_monitor_looks);
+	destroy_workqueue(memreg_monitor_wq);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Monitors: ranges of addresses that are watched for others who register.
+ */
+#ifndef _MEMREG_MEM_MONITOR_H
+#define _MEMREG_MEM_MONITOR_H
+
+struct memreg_object_ops;
+struct memreg_ucmd;
+
+int memreg_monitor_init(void);
+void memreg_monitor_exit(void);
+int memreg_monitor_create(struct memreg_ucmd *ucmd);
+int memreg_monitor_destroy(struct memreg_ucmd *ucmd);
+
+extern const struct memreg_object_ops memreg_monitor_ops;
+
+#endif /* _MEMREG_MEM_MONITOR_H */

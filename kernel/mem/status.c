@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Status tables: memory in which a process sees what is still valid.
+ *
+ * A table has a slot for each monitor, and for each MR that asks for one. The
+ * generation of a slot changes before the notifier returns that found the
+ * mapping changed, so before the call returns that changes it. The kernel
+ * alone writes a table, and reads none of it but its own generations: the
+ * mapping of a process is for reading.
+ *
+ * A table is about the address space of the process that created it. Only that
+ * process sees it: in a child of fork(2), and wherever else the descriptor is
+ * mapped, there is a page of zeros, and no generation is 0. So a registration
+ * cache that a child inherits finds nothing valid there.
+ *
+ * The memory outlives the object: a mapping, and the descriptor, keep it. When
+ * the object goes each slot changes once more, after which nobody changes any.
+ */
+#include <linux/anon_inodes.h>
+#include <linux/bitmap.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/poll.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/uio.h>
+#include <linux/vmalloc.h>
+
+#include "core.h"
+#include "mem/status.h"
+
+static_assert(sizeof(struct ib_memreg_status_table) == 128);
+static_assert(sizeof(struct ib_memreg_status_slot) == 16);
+static_assert(sizeof(struct ib_memreg_change) == 16);
+
+/*
+ * Slots
+ */
+
+/* Give a slot another generation. Whoever waits for that is not woken. */
+static void memreg_slot_advance(struct memreg_status *status, u32 slot)
+{
+	struct ib_memreg_status_slot *s = &status->slot[slot];
+
+	lockdep_assert_held(&status->lock);
+
+	WRITE_ONCE(s->generation32, (u32)(s->generation + 1));
+	memreg_status_count(status, &s->generation);
+	memreg_status_count(status,
+			    &status->groups[slot / IB_MEMREG_STATUS_GROUP]);
+}
+
+/**
+ * memreg_status_take_slot() - Find a slot that nobody has
+ * @status: The table
+ * @slot: The slot, to be given back
+ *
+ * Return: 0 or -ENOSPC.
+ */
+int memreg_status_take_slot(struct memreg_status *status, u32 *slot)
+{
+	unsigned long i;
+
+	spin_lock(&status->lock);
+	i = find_next_zero_bit(status->used, status->slots, status->next);
+	if (i >= status->slots)
+		i = find_first_zero_bit(status->used, status->slots);
+	if (i < status->slots) {
+		__set_bit(i, status->used);
+		status->next = i + 1;
+		/* Of a table that is new, all are 0, which none is to be. */
+		memreg_slot_advance(status, i);
+	}
+	spin_unlock(&status->lock);
+	*slot = i;
+	return i < status->slots ? 0 : -ENOSPC;
+}
+
+/**
+ * memreg_status_give_slot() - Give back a slot
+ * @status: The table
+ * @slot: The slot, which no notifier has any more
+ */
+void memreg_status_give_slot(struct memreg_status *status, u32 slot)
+{
+	spin_lock(&status->lock);
+	memreg_slot_advance(status, slot);
+	WRITE_ONCE(status->slot[slot].suspects, 0);
+	__clear_bit(slot, status->used);
+	spin_unlock(&status->lock);
+}
+
+/**
+ * __memreg_status_change() - What a slot stands for is not valid any more
+ * @status: The table, whose lock is held; to be given to memreg_status_wake()
+ *	afterwards
+ * @slot: The slot
+ */
+void __memreg_status_change(struct memreg_status *status, u32 slot)
+{
+	memreg_slot_advance(status, slot);
+	memreg_status_count(status, &status->shared->changes);
+}
+
+/**
+ * memreg_status_change() - The same, on its own
+ * @status: The table
+ * @slot: The slot
+ */
+void memreg_status_change(struct memreg_status *status, u32 slot)
+{
+	spin_lock(&status->lock);
+	__memreg_status_change(status, slot);
+	spin_unlock(&status->lock);
+	memreg_status_wake(status);
+}
+
+/**
+ * memreg_status_log() - Write a change to the log
+ * @status: Table that has one, and whose lock is held
+ * @start: First address that changed
+ * @end: First address behind it that did not
+ */
+void memreg_status_log(struct memreg_status *status, u64 start, u64 end)
+{
+	struct ib_memreg_status_table *shared = status->shared;
+	struct ib_memreg_change *change =
+		&status->log[shared->log_head & (shared->log_entries - 1)];
+
+	WRITE_ONCE(change->start, start);
+	WRITE_ONCE(change->end, end);
+	memreg_status_count(status, &shared->log_head);
+}
+
+/**
+ * memreg_status_suspect() - What a slot stands for may not be valid any more
+ * @status: The table, whose lock is held
+ * @slot: The slot
+ */
+void memreg_status_suspect(struct memreg_status *status, u32 slot)
+{
+	struct ib_memreg_status_slot *s = &status->slot[slot];
+
+	memreg_status_count(status, &status->shared->suspects);
+	WRITE_ONCE(s->suspects, s->suspects + 1);
+}
+
+/**
+ * memreg_status_wake() - Wake who waits for a change
+ * @status: The table, with the change in it
+ *
+ * Context: any in which a spinlock may be taken.
+ */
+void memreg_status_wake(struct memreg_status *status)
+{
+	if (wq_has_sleeper(&status->wait))
+		wake_up_interruptible(&status->wait);
+}
+
+/*
+ * Life
+ */
+
+static void memreg_status_free(struct memreg_status *status)
+{
+	if (!refcount_dec_and_test(&status->refs))
+		return;
+	if (status->blank)
+		put_page(status->blank);
+	vfree(status->shared);
+	bitmap_free(status->used);
+	mmdrop(status->mm);
+	kfree(status);
+}
+
+/* Where the parts are; returns the size. */
+static size_t memreg_status_lay_out(struct ib_memreg_status_table *shared,
+				    u32 slots, u32 log_entries)
+{
+	u32 groups = DIV_ROUND_UP(slots, IB_MEMREG_STATUS_GROUP);
+
+	shared->version = IB_MEMREG_STATUS_VERSION;
+	shared->state = IB_MEMREG_STATUS_LIVE;
+	shared->slots = slots;
+	shared->log_entries = log_entries;
+	shared->slots_offset = sizeof(*shared);
+	shared->groups_offset = shared->slots_offset +
+				slots * sizeof(struct ib_memreg_status_slot);
+	shared->log_offset = ALIGN(shared->groups_offset + groups * sizeof(u64),
+				   sizeof(struct ib_memreg_change));
+	return PAGE_ALIGN(shared->log_offset +
+			  log_entries * sizeof(struct ib_memreg_change));
+}
+
+static int memreg_status_alloc(struct memreg_status *status, u32 slots,
+			       u32 log_entries)
+{
+	struct ib_memreg_status_table head = {};
+
+	status->size = memreg_status_lay_out(&head, slots, log_entries);
+	status->used = bitmap_zalloc(slots, GFP_KERNEL_ACCOUNT);
+	status->blank = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	status->shared = __vmalloc(status->size, GFP_KERNEL_ACCOUNT |
+						 __GFP_ZERO | __GFP_NOWARN);
+	if (!status->used || !status->blank || !status->shared)
+		return -ENOMEM;
+	*status->shared = head;
+	status->slots = slots;
+	status->slot = (void *)status->shared + head.slots_offset;
+	status->groups = (void *)status->shared + head.groups_offset;
+	status->log = (void *)status->shared + head.log_offset;
+	return 0;
+}
+
+static struct memreg_status *memreg_status_new(u32 slots, u32 log_entries)
+{
+	struct memreg_status *status;
+
+	status = kzalloc(sizeof(*status), GFP_KERNEL_ACCOUNT);
+	if (!status)
+		return NULL;
+	refcount_set(&status->refs, 1);
+	spin_lock_init(&status->lock);
+	init_waitqueue_head(&status->wait);
+	status->mm = current->mm;
+	mmgrab(status->mm);
+	if (!memreg_status_alloc(status, slots, log_entries))
+		return status;
+	memreg_status_free(status);
+	return NULL;
+}
+
+/* Nobody has a slot any more. */
+static void memreg_status_destroy(struct memreg_file *file,
+				  struct memreg_object *obj)
+{
+	struct memreg_status *status =
+		container_of(obj, struct memreg_status, obj);
+	u32 i;
+
+	spin_lock(&status->lock);
+	for (i = 0; i < status->slots; i++) {
+		memreg_slot_advance(status, i);
+		cond_resched_lock(&status->lock);
+	}
+	WRITE_ONCE(status->shared->state, IB_MEMREG_STATUS_DEAD);
+	memreg_status_count(status, &status->shared->changes);
+	spin_unlock(&status->lock);
+	wake_up_all(&status->wait);
+	memreg_status_free(status);
+}
+
+static void memreg_status_info(struct memreg_object *obj,
+			       struct ib_memreg_object *info)
+{
+	struct memreg_status *status =
+		container_of(obj, struct memreg_status, obj);
+
+	info->length = status->slots;
+}
+
+const struct memreg_object_ops memreg_status_ops = {
+	.type = IB_MEMREG_OBJECT_STATUS,
+	.destroy = memreg_status_destroy,
+	.info = memreg_status_info,
+};
+
+/**
+ * memreg_status_get() - Find a status table of the calling process and keep it
+ * @ucmd: Call that names it
+ * @id: Its id, from user space
+ *
+ * Return: the table, -ENOENT or -EPERM, with the reason set.
+ */
+struct memreg_status *memreg_status_get(struct memreg_ucmd *ucmd, u32 id)
+{
+	struct memreg_status *status;
+	struct memreg_object *obj;
+
+	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_STATUS);
+	if (!obj) {
+		ucmd->reason = IB_MEMREG_REASON_ID;
+		return ERR_PTR(-ENOENT);
+	}
+	status = container_of(obj, struct memreg_status, obj);
+	if (status->mm == current->mm)
+		return status;
+	memreg_object_put(obj);
+	ucmd->reason = IB_MEMREG_REASON_PROCESS;
+	return ERR_PTR(-EPERM);
+}
+
+/**
+ * memreg_status_put() - Let go of a status table
+ * @status: What memreg_status_get() returned, without slots of the caller's
+ */
+void memreg_status_put(struct memreg_status *status)
+{
+	memreg_object_put(&status->obj);
+}
+
+/*
+ * The descriptor
+ */
+
+static int memreg_status_release(struct inode *inode, struct file *filp)
+{
+	memreg_status_free(filp->private_data);
+	return 0;
+}
+
+static vm_fault_t memreg_status_fault(struct vm_fault *vmf)
+{
+	struct memreg_status *status = vmf->vma->vm_private_data;
+	unsigned long offset = vmf->pgoff << PAGE_SHIFT;
+
+	if (offset >= status->size)
+		return VM_FAULT_SIGBUS;
+	vmf->page = vmf->vma->vm_mm == status->mm ?
+		    vmalloc_to_page((void *)status->shared + offset) :
+		    status->blank;
+	get_page(vmf->page);
+	return 0;
+}
+
+static const struct vm_operations_struct memreg_status_vm_ops = {
+	.fault = memreg_status_fault,
+};
+
+/*
+ * The file is not open for writing, so neither is a mapping that is shared. A
+ * child of fork(2) has none of the pages that its parent has mapped.
+ */
+static int memreg_status_mmap(struct file *filp, struct vm_area_struct *vma)
+{
+	struct memreg_status *status = filp->private_data;
+
+	if (!(vma->vm_flags & VM_MAYSHARE) ||
+	    vma->vm_pgoff + vma_pages(vma) > status->size >> PAGE_SHIFT)
+		return -EINVAL;
+	/* The file, which the mapping keeps, keeps the table. */
+	vma->vm_private_data = status;
+	vma->vm_ops = &memreg_status_vm_ops;
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_WIPEONFORK);
+	return 0;
+}
+
+static bool memreg_status_is_dead(const struct memreg_status *status)
+{
+	return READ_ONCE(status->shared->state) == IB_MEMREG_STATUS_DEAD;
+}
+
+/* Is there a change that was not read? Only a hint without the lock. */
+static bool memreg_status_is_news(const struct memreg_status *status)
+{
+	return READ_ONCE(status->shared->changes) != READ_ONCE(status->seen);
+}
+
+/* Take the number of changes, if it is another one. */
+static bool memreg_status_take_news(struct memreg_status *status, u64 *changes)
+{
+	bool news;
+
+	spin_lock(&status->lock);
+	*changes = status->shared->changes;
+	news = *changes != status->seen;
+	WRITE_ONCE(status->seen, *changes);
+	spin_unlock(&status->lock);
+	return news;
+}
+
+static ssize_t memreg_status_read(struct kiocb *iocb, struct iov_iter *to)
+{
+	struct file *filp = iocb->ki_filp;
+	struct memreg_status *status = filp->private_data;
+	u64 changes;
+	int ret;
+
+	if (iov_iter_count(to) < sizeof(changes))
+		return -EINVAL;
+	/* Another reader may be faster. */
+	while (!memreg_status_take_news(status, &changes)) {
+		if (memreg_status_is_dead(status))
+			return 0;
+		if (filp->f_flags & O_NONBLOCK || iocb->ki_flags & IOCB_NOWAIT)
+			return -EAGAIN;
+		ret = wait_event_interruptible(status->wait,
+					       memreg_status_is_news(status) ||
+					       memreg_status_is_dead(status));
+		if (ret)
+			return ret;
+	}
+	if (copy_to_iter(&changes, sizeof(changes), to) != sizeof(changes))
+		return -EFAULT;
+	return sizeof(changes);
+}
+
+static __poll_t memreg_status_poll(struct file *filp, poll_table *table)
+{
+	struct memreg_status *status = filp->private_data;
+	__poll_t mask = 0;
+
+	poll_wait(filp, &status->wait, table);
+	if (memreg_status_is_news(status))
+		mask |= EPOLLIN | EPOLLRDNORM;
+	if (memreg_status_is_dead(status))
+		mask |= EPOLLHUP;
+	return mask;
+}
+
+static const struct file_operations memreg_status_fops = {
+	.owner = THIS_MODULE,
+	.release = memreg_status_release,
+	.mmap = memreg_status_mmap,
+	.read_iter = memreg_status_read,
+	.poll = memreg_status_poll,
+};
+
+static struct file *memreg_status_file(struct memreg_status *status)
+{
+	struct file *filp;
+
+	filp = anon_inode_getfile("[memreg-status]", &memreg_status_fops,
+				  status, O_RDONLY);
+	if (IS_ERR(filp))
+		return filp;
+	refcount_inc(&status->refs);
+	stream_open(NULL, filp);
+	return filp;
+}
+
+/*
+ * The call
+ */
+
+/* Fill in the answer, and install what it names. */
+static int memreg_status_respond(struct memreg_ucmd *ucmd,
+				 struct memreg_status *status)
+{
+	struct ib_memreg_status_create *cmd = ucmd->cmd;
+	struct file *filp;
+	int fd, ret;
+
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	filp = memreg_status_file(status);
+	if (IS_ERR(filp)) {
+		put_unused_fd(fd);
+		return PTR_ERR(filp);
+	}
+	cmd->out_status_id = status->obj.id;
+	cmd->out_fd = fd;
+	cmd->out_size = status->size;
+	ret = memreg_respond(ucmd, sizeof(*cmd));
+	if (ret) {
+		fput(filp);
+		put_unused_fd(fd);
+		return ret;
+	}
+	fd_install(fd, filp);
+	return 0;
+}
+
+static int memreg_status_check(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_status_create *cmd = ucmd->cmd;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	if (!cmd->slots || cmd->slots > IB_MEMREG_STATUS_SLOTS_MAX)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	if (cmd->log_entries &&
+	    (!is_power_of_2(cmd->log_entries) ||
+	     cmd->log_entries > IB_MEMREG_STATUS_LOG_MAX))
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_LOG);
+	return 0;
+}
+
+/* ioctl(IB_MEMREG_IOC_STATUS_CREATE) */
+int memreg_status_create(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_status_create *cmd = ucmd->cmd;
+	struct memreg_status *status;
+	int ret;
+
+	ret = memreg_status_check(ucmd);
+	if (ret)
+		return ret;
+	status = memreg_status_new(cmd->slots, cmd->log_entries);
+	if (!status)
+		return -ENOMEM;
+	ret = memreg_object_alloc(ucmd->file, &status->obj,
+				  &memreg_status_ops);
+	if (ret)
+		goto err_free;
+	ret = memreg_status_respond(ucmd, status);
+	if (ret)
+		goto err_abort;
+	memreg_object_finalize(ucmd->file, &status->obj);
+	return 0;
+
+err_abort:
+	memreg_object_abort(ucmd->file, &status->obj);
+err_free:
+	memreg_status_free(status);
+	return ret;
+}
