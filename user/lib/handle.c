@@ -111,6 +111,23 @@ free_handle:
 	return ret;
 }
 
+EXPORT int memreg_open_unbound(struct memreg **out)
+{
+	struct memreg *m = malloc(sizeof(*m));
+	int fd;
+
+	if (!m)
+		return memreg__fail_code("open_unbound", -ENOMEM, 0);
+	fd = memreg__open_node("open_unbound");
+	if (fd < 0) {
+		free(m);
+		return fd;
+	}
+	m->fd = fd;
+	*out = m;
+	return 0;
+}
+
 /* As memreg__open_node() opens it */
 static int set_flags(int fd)
 {

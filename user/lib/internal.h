@@ -107,6 +107,13 @@ uint32_t memreg__queues_flags(uint32_t flags);
 /* handle.c: as memreg_query_cap(), without a reason if it fails */
 bool memreg__has_cap(struct memreg *m, uint32_t cap, uint64_t *value);
 
+/* status.c: what cache.c and mr.c need of a status table */
+uint32_t memreg__status_id(const struct memreg_status *status);
+void memreg__watch_slot(const struct memreg_status *status, uint32_t slot,
+			uint64_t generation, struct memreg_watch *watch);
+uint64_t memreg__status_group(const struct memreg_status *status,
+			      uint32_t group);
+
 /* device.c: as memreg_list_devices(), without a reason if it fails */
 int memreg__list_devices(struct memreg_device *devices, unsigned int *count);
 

@@ -108,6 +108,133 @@ struct memreg_pool_attr {
 	void *addr;
 };
 
+/** struct memreg_status - A status table; opaque */
+struct memreg_status;
+
+/**
+ * struct memreg_status_info - What a status table says of itself
+ * @state: enum ib_memreg_status_state; 0 in another process than its own
+ * @slots: Number of slots
+ * @changes: As memreg_status_changes()
+ * @logged: Entries that were ever written to its log
+ * @events: Changes of the address space that were announced to watches
+ * @suspects: Those of them that were to be looked into
+ * @unchanged: Looks that found nothing changed
+ */
+struct memreg_status_info {
+	uint32_t state;
+	uint32_t slots;
+	uint64_t changes;
+	uint64_t logged;
+	uint64_t events;
+	uint64_t suspects;
+	uint64_t unchanged;
+};
+
+/**
+ * struct memreg_range - Memory to be watched
+ * @addr: First byte; whole pages are watched
+ * @length: Bytes, from 1
+ * @access: Access that the memory is registered with; only
+ *	IB_MEMREG_ACCESS_LOCAL_WRITE matters
+ * @flags: enum ib_memreg_monitor_flags. With IB_MEMREG_MONITOR_WIDE @addr is
+ *	NULL and @length is 0.
+ */
+struct memreg_range {
+	void *addr;
+	size_t length;
+	uint32_t access;
+	uint32_t flags;
+};
+
+/**
+ * struct memreg_watch - A range that is watched, or an MR
+ * @generation_now: The present generation of its slot
+ * @generation: What that is as long as nothing has changed
+ * @id: Id of the monitor; 0 for an MR
+ * @slot: Its slot
+ */
+struct memreg_watch {
+	const __u64 *generation_now;
+	uint64_t generation;
+	uint32_t id;
+	uint32_t slot;
+};
+
+/** struct memreg_cache - A registration cache; opaque */
+struct memreg_cache;
+
+/**
+ * struct memreg_cache_ops - How a cache registers memory by other means
+ * @register_memory: Register @length bytes at @addr, which are whole pages, and
+ *	put whatever names the registration in *@handle. 0, or a negative errno;
+ *	-ENOMEM makes the cache give up what nobody uses and try again.
+ * @deregister: Undo it. 0, or a negative errno: it is tried again later.
+ *
+ * They are called without any lock of the cache: they may take their time, call
+ * the cache, and map or unmap memory.
+ */
+struct memreg_cache_ops {
+	int (*register_memory)(void *arg, void *addr, size_t length,
+			       void **handle);
+	int (*deregister)(void *arg, void *handle);
+};
+
+/**
+ * enum memreg_cache_flags - Flags of a cache
+ * @MEMREG_CACHE_MERGE: Register what is missing together with what the cache has
+ *	that overlaps or adjoins it, and give up the latter
+ */
+enum memreg_cache_flags {
+	MEMREG_CACHE_MERGE = 1 << 0
+};
+
+/**
+ * struct memreg_cache_attr - What a cache is to be
+ * @ops: How it registers, or NULL for MRs of memreg's
+ * @arg: What @ops is given
+ * @domain: Without @ops: domain of the MRs
+ * @access: enum ib_memreg_access of the MRs; with @ops only
+ *	IB_MEMREG_ACCESS_LOCAL_WRITE matters
+ * @flags: enum memreg_cache_flags
+ * @max_entries: Registrations, at most; 0 for 65536
+ * @max_bytes: Bytes that they have in all, at most; 0 for no limit but
+ *	RLIMIT_MEMLOCK
+ */
+struct memreg_cache_attr {
+	const struct memreg_cache_ops *ops;
+	void *arg;
+	uint32_t domain;
+	uint32_t access;
+	uint32_t flags;
+	uint32_t max_entries;
+	uint64_t max_bytes;
+};
+
+/**
+ * struct memreg_cache_stat - What a cache has counted
+ * @hits: Calls of memreg_cache_get() that found a registration
+ * @misses: Those that made one
+ * @stale: Registrations that were given up as their memory had changed
+ * @evictions: Those that were given up as a limit was reached
+ * @merges: Those that were given up as another one has all of them
+ * @restarts: Registrations that were made anew as the memory changed meanwhile
+ * @failures: Calls of memreg_cache_get() that failed
+ * @entries: Registrations that there are
+ * @bytes: Bytes that they have in all
+ */
+struct memreg_cache_stat {
+	uint64_t hits;
+	uint64_t misses;
+	uint64_t stale;
+	uint64_t evictions;
+	uint64_t merges;
+	uint64_t restarts;
+	uint64_t failures;
+	uint64_t entries;
+	uint64_t bytes;
+};
+
 /**
  * struct memreg_mr - A registered memory region
  * @id: Its id
@@ -133,6 +260,22 @@ struct memreg_mr {
 	uint32_t rkey;
 	uint32_t segments;
 	uint32_t access;
+};
+
+/**
+ * struct memreg_cached - A registration of a cache
+ * @watch: Whether it is good: see memreg_watch_ok()
+ * @addr: First byte of it
+ * @length: Bytes of it
+ * @handle: What memreg_cache_ops.register_memory() made
+ * @mr: The MR, in a cache without such operations
+ */
+struct memreg_cached {
+	struct memreg_watch watch;
+	void *addr;
+	size_t length;
+	void *handle;
+	struct memreg_mr mr;
 };
 
 /**
@@ -243,6 +386,18 @@ int memreg_open(const char *device, struct memreg **out);
  * not bound, or its device is gone), -ENOMEM.
  */
 int memreg_open_fd(int fd, struct memreg **out);
+
+/**
+ * memreg_open_unbound() - Open a handle that is bound to no RDMA device
+ * @out: The new handle, to be closed by memreg_close()
+ *
+ * It is good for status tables, watches, and caches that register by other
+ * means: on hosts, too, whose devices have no fast registration.
+ *
+ * Return: 0; -ENOENT (no device node: the module is not loaded), -EACCES (no
+ * permission on the node), -ENOMEM, -EMFILE.
+ */
+int memreg_open_unbound(struct memreg **out);
 
 /**
  * memreg_close() - Close a handle and destroy all that was made through it
@@ -678,6 +833,256 @@ int memreg_mr_query(struct memreg *m, uint32_t mr, struct memreg_mr_info *info,
  * work requests that have not completed), -ENOENT, -ENODEV.
  */
 int memreg_mr_deregister(struct memreg *m, uint32_t mr);
+
+/*
+ * Status tables and watches
+ */
+
+/**
+ * memreg_status_create() - Make a table in which the kernel says what is valid
+ * @m: The handle; memreg_open_unbound() will do
+ * @slots: Watches and MRs that can be in it, 1 to IB_MEMREG_STATUS_SLOTS_MAX
+ * @log_entries: Entries of a log for a wide watch, a power of two up to
+ *	IB_MEMREG_STATUS_LOG_MAX, or 0
+ * @status: The new table, to be destroyed by memreg_status_destroy()
+ *
+ * It is about the memory of the calling process, and for that process alone:
+ * after fork() every watch is found invalid in the child.
+ *
+ * Return: 0; -EINVAL, -ENOMEM, -EMFILE, -ENFILE, -ENODEV.
+ */
+int memreg_status_create(struct memreg *m, uint32_t slots,
+			 uint32_t log_entries, struct memreg_status **status);
+
+/**
+ * memreg_status_destroy() - Destroy a status table
+ * @status: The table, or NULL; not to be used afterwards, nor are watches
+ *
+ * In a child of the process that made it, only the child's copy is freed.
+ *
+ * Return: 0; -EBUSY (there are watches, or MRs that have a slot).
+ */
+int memreg_status_destroy(struct memreg_status *status);
+
+/**
+ * memreg_status_fd() - File descriptor of a status table
+ * @status: The table
+ *
+ * For poll(2): POLLIN while there are changes that were not read. read(2) of 8
+ * bytes gives their number and waits for another. It belongs to the table: don't
+ * close it.
+ *
+ * Return: The descriptor. It can't fail.
+ */
+int memreg_status_fd(const struct memreg_status *status);
+
+/**
+ * memreg_status_changes() - How often has anything in a table changed?
+ * @status: The table
+ *
+ * As long as it is the same, every watch that was good is good. It is a load.
+ *
+ * Return: The number.
+ */
+uint64_t memreg_status_changes(const struct memreg_status *status);
+
+/**
+ * memreg_status_query() - What a status table says of itself
+ * @status: The table
+ * @info: Filled in
+ */
+void memreg_status_query(const struct memreg_status *status,
+			 struct memreg_status_info *info);
+
+/**
+ * memreg_status_log() - Read what a wide watch has logged
+ * @status: The table
+ * @position: In: entries of the log that were read before, 0 at first. Out:
+ *	those that were read by now
+ * @changes: Array to be filled
+ * @count: In: entries that @changes has room for. Out: entries written; 0 if
+ *	there is nothing new
+ *
+ * Return: 0; -EINVAL (the table has no log); -EOVERFLOW (entries were
+ * overwritten before they were read: everything may have changed, and *@position
+ * is where to go on).
+ */
+int memreg_status_log(const struct memreg_status *status, uint64_t *position,
+		      struct ib_memreg_change *changes, unsigned int *count);
+
+/**
+ * memreg_watch() - Watch memory that is to be registered by other means
+ * @status: Table that is to have the watches
+ * @ranges: What is to be watched, mapped or not
+ * @count: Entries of @ranges, from 1
+ * @watches: Array of as many, filled in
+ *
+ * Register the memory afterwards, and use the registration only if
+ * memreg_watch_ok() says so then, and as long as it does. Once it does not, the
+ * watch has done its work: end it, and begin anew with another.
+ *
+ * See "Status tables and monitors" in <rdma/ib_memreg.h> for what counts as a
+ * change.
+ *
+ * Return: 0; -EINVAL, -EOVERFLOW (a range wraps), -EFAULT (a range that is not
+ * of user space), -ENOSPC (no free slot), -EPERM (the table is that of another
+ * process), -EBUSY (a second wide watch), -ENOMEM, -EINTR, -ENODEV.
+ */
+int memreg_watch(struct memreg_status *status,
+		 const struct memreg_range *ranges, unsigned int count,
+		 struct memreg_watch *watches);
+
+/**
+ * memreg_unwatch() - End watches
+ * @status: Their table
+ * @watches: What memreg_watch() filled in
+ * @count: Entries of @watches
+ *
+ * Of more than IB_MEMREG_BATCH_MAX watches the first may have ended if the call
+ * fails because of a later one.
+ *
+ * Return: 0; -ENOENT (one is none, or there twice), -ENOMEM, -EINTR, -ENODEV.
+ */
+int memreg_unwatch(struct memreg_status *status,
+		   const struct memreg_watch *watches, unsigned int count);
+
+/**
+ * memreg_watch_ok() - Is what was registered still good?
+ * @watch: The watch, or that of an MR or of a cache's registration
+ *
+ * It is a load and a compare, and async-signal-safe. What happened before, in
+ * the sense of the memory model, is seen: that a munmap(2) of this thread has
+ * returned, or one of another thread that this one has synchronised with.
+ *
+ * Return: true if nothing has changed.
+ */
+static inline bool memreg_watch_ok(const struct memreg_watch *watch)
+{
+	return __atomic_load_n(watch->generation_now, __ATOMIC_ACQUIRE) ==
+	       watch->generation;
+}
+
+/**
+ * memreg_mr_register_watched() - Register an MR that has a slot in a table
+ * @m: The handle
+ * @domain: Domain in which the keys are to work
+ * @addr: First byte
+ * @length: Bytes, from 1
+ * @access: enum ib_memreg_access
+ * @flags: enum ib_memreg_mr_flags, or 0
+ * @status: The table, of the same handle
+ * @mr: Filled in, as by memreg_mr_register()
+ * @watch: Filled in; it ends with the MR
+ *
+ * Return: as memreg_mr_register(), and -ENOSPC (no free slot), -EPERM (the table
+ * is that of another process).
+ */
+int memreg_mr_register_watched(struct memreg *m, uint32_t domain, void *addr,
+			       size_t length, uint32_t access, uint32_t flags,
+			       struct memreg_status *status,
+			       struct memreg_mr *mr,
+			       struct memreg_watch *watch);
+
+/*
+ * Registration caches
+ */
+
+/**
+ * memreg_cache_create() - Make a cache of registrations
+ * @m: The handle; with operations of the caller's memreg_open_unbound() will do
+ * @attr: What it is to be
+ * @cache: The new cache, to be destroyed by memreg_cache_destroy()
+ *
+ * A registration that memreg_cache_get() returns is of the memory that is
+ * mapped at the time of the call. The kernel says which ones still are: there
+ * are no hooks on malloc(3) or munmap(2), and nothing is to be announced.
+ *
+ * That is all there is to registrations by other means: the old keys of memory
+ * that went work until the cache deregisters them, which is at the next call of
+ * memreg_cache_get() that does not hit. Those of MRs die with the mapping.
+ *
+ * Return: 0; -EINVAL (flags, or limits), and as memreg_status_create().
+ */
+int memreg_cache_create(struct memreg *m, const struct memreg_cache_attr *attr,
+			struct memreg_cache **cache);
+
+/**
+ * memreg_cache_destroy() - Destroy a cache and deregister all that it has
+ * @cache: The cache, or NULL; nobody may use it during or after the call
+ *
+ * In a child of the process that made it nothing happens.
+ *
+ * Return: 0; -EBUSY (registrations were not put back, or could not be
+ * deregistered: try again); -ECHILD.
+ */
+int memreg_cache_destroy(struct memreg_cache *cache);
+
+/**
+ * memreg_cache_get() - Find or make a registration of memory
+ * @cache: The cache
+ * @addr: First byte
+ * @length: Bytes, from 1
+ * @cached: The registration, of at least these bytes, to be given to
+ *	memreg_cache_put()
+ *
+ * What one thread has mapped and another registers is known if the threads have
+ * synchronised. A registration that is made is of whole pages.
+ *
+ * Return: 0; -EINVAL, -EOVERFLOW, -ECHILD (the cache is that of the parent
+ * process), -ENOSPC (the limits are reached by registrations in use), -EAGAIN
+ * (the memory kept changing), and what registering fails with.
+ */
+int memreg_cache_get(struct memreg_cache *cache, const void *addr,
+		     size_t length, const struct memreg_cached **cached);
+
+/**
+ * memreg_cache_try_get() - Find a registration, or none
+ * @cache: The cache
+ * @addr: First byte
+ * @length: Bytes, from 1
+ * @cached: As in memreg_cache_get()
+ *
+ * Async-signal-safe; it takes no lock and calls nobody. It leaves
+ * memreg_reason() as it is.
+ *
+ * Return: 0; -EAGAIN (there is none, for all that can be found out so).
+ */
+int memreg_cache_try_get(struct memreg_cache *cache, const void *addr,
+			 size_t length, const struct memreg_cached **cached);
+
+/**
+ * memreg_cache_put() - Give back what memreg_cache_get() found
+ * @cache: The cache
+ * @cached: The registration
+ *
+ * Async-signal-safe. What is not to be kept is deregistered by a later call of
+ * memreg_cache_get(), memreg_cache_flush() or memreg_cache_destroy().
+ */
+void memreg_cache_put(struct memreg_cache *cache,
+		      const struct memreg_cached *cached);
+
+/**
+ * memreg_cache_flush() - Give up registrations
+ * @cache: The cache
+ * @addr: First byte of memory that is not to be cached any more
+ * @length: Bytes; 0 for only what is not good any more
+ *
+ * Those that are in use are given up when they are put back.
+ *
+ * Return: 0; -ECHILD; what deregistering failed with, if it did.
+ */
+int memreg_cache_flush(struct memreg_cache *cache, const void *addr,
+		       size_t length);
+
+/**
+ * memreg_cache_query() - What a cache has counted
+ * @cache: The cache
+ * @stat: Filled in
+ *
+ * Return: 0; -ECHILD.
+ */
+int memreg_cache_query(struct memreg_cache *cache,
+		       struct memreg_cache_stat *stat);
 
 /*
  * Pools

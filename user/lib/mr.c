@@ -79,6 +79,31 @@ EXPORT int memreg_mr_register(struct memreg *m, uint32_t domain, void *addr,
 	return register_mr(m, &arg, "mr_register", mr);
 }
 
+EXPORT int memreg_mr_register_watched(struct memreg *m, uint32_t domain,
+				      void *addr, size_t length,
+				      uint32_t access, uint32_t flags,
+				      struct memreg_status *status,
+				      struct memreg_mr *mr,
+				      struct memreg_watch *watch)
+{
+	struct ib_memreg_mr_register arg = {
+		.flags = flags,
+		.domain_id = domain,
+		.access = access,
+		.addr = to_u64(addr),
+		.length = length,
+		.status_id = memreg__status_id(status),
+	};
+	int ret;
+
+	ret = register_mr(m, &arg, "mr_register_watched", mr);
+	if (ret)
+		return ret;
+	watch->id = 0;
+	memreg__watch_slot(status, arg.out_slot, arg.out_generation, watch);
+	return 0;
+}
+
 EXPORT int memreg_mr_register_fd(struct memreg *m, uint32_t domain, int fd,
 				 uint64_t offset, uint64_t length,
 				 uint32_t access, uint32_t flags,

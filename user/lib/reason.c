@@ -95,7 +95,8 @@ static const struct reason reasons[] = {
 		"`memreg caps` shows the span of a key; use several windows or messages"
 	},
 	[IB_MEMREG_REASON_RANGE] = {
-		"the range is not inside the MR", NULL },
+		"the range is not inside the MR, or to be watched and not one of user space",
+		NULL },
 	[IB_MEMREG_REASON_COUNT] = {
 		"the number of entries is 0 or over the limit", NULL },
 	[IB_MEMREG_REASON_BOUND_WINDOW] = {
@@ -199,8 +200,14 @@ static const struct reason reasons[] = {
 		"leave IB_MEMREG_COMPOSE_ONE_KEY out and use the keyed segments, or bind a window to each piece"
 	},
 	[IB_MEMREG_REASON_PROCESS] = {
-		"the memory is that of another process",
-		"the process that registered it can do this" },
+		"the memory, or the status table, is that of another process",
+		"the process that registered the memory can do this; a status table is for the process that created it" },
+	[IB_MEMREG_REASON_SLOTS] = {
+		"all slots of the status table are in use",
+		"destroy watches, or make a table with more slots" },
+	[IB_MEMREG_REASON_LOG] = {
+		"a log has a power of two entries up to the limit, and one wide monitor, which needs it",
+		NULL },
 };
 
 /* For failures to which the kernel gives no code, or one that says less */

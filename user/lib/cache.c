@@ -1,0 +1,864 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Registration caches.
+ *
+ * A hit takes no lock and makes no call: the index leads to an entry, one
+ * atomic addition takes a reference of it, and the status table says whether
+ * it is still good. All else is done under a lock, but for calls of the
+ * operations and of the kernel, during which nothing is locked: what is being
+ * registered is nobody's but the caller's until it is complete, and what is
+ * being deregistered can't be found any more.
+ *
+ * An entry that is given up is taken out of the index, and retires with its
+ * last reference: whoever drops that puts the entry in a list, without a lock,
+ * so that memreg_cache_put() may be called by signal handlers. The next call
+ * that is not a hit deregisters what is in the list.
+ *
+ * Which entry goes if there is no room is found by a clock: the hand passes
+ * over those that were found since it came by last, and over those in use.
+ *
+ * The cache itself is in a mapping that the kernel wipes in a child of
+ * fork(2), as it does the status table.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cache.h"
+
+#define DEFAULT_ENTRIES	65536
+#define CHUNK		64	/* entries that are allocated at once */
+#define ATTEMPTS	64	/* to register memory that keeps changing */
+#define FULL_ATTEMPTS	1000	/* to find room that others don't take */
+#define REAP_BATCH	32	/* entries whose watches end with one call */
+
+/**
+ * struct memreg_cache - A cache
+ * @index: Finds entries; read without the lock; no top in a child
+ * @dead: Entries to be deregistered; without the lock
+ * @lock: Protects what follows
+ * @alive: 1; 0 in a child of the process that made it
+ * @m: The handle; constant, as are the next ones
+ * @attr: What it was made for
+ * @status: The table that says what is good
+ * @page: Bytes of a page
+ * @groups: Number of groups in the table
+ * @group: Their generations when the table was last looked through
+ * @changes: Changes of the table then
+ * @by_slot: Entries that can be found, by their slots
+ * @all: All entries that were ever allocated
+ * @allocated: Number of these
+ * @hand: The hand of the clock, in @all
+ * @free: Those that are free
+ * @entries: Those that are not
+ * @bytes: Bytes that they have
+ * @stat: What was counted, but for hits, which the entries count
+ */
+struct memreg_cache {
+	struct memreg__index index;
+	struct memreg__entry *_Atomic dead;
+	pthread_mutex_t lock;
+	uint32_t alive;
+	struct memreg *m;
+	struct memreg_cache_attr attr;
+	struct memreg_status *status;
+	uint64_t page;
+	uint32_t groups;
+	uint64_t *group;
+	uint64_t changes;
+	struct memreg__entry **by_slot;
+	struct memreg__entry **all;
+	uint32_t allocated;
+	uint32_t hand;
+	struct memreg__entry *free;
+	uint64_t entries;
+	uint64_t bytes;
+	struct memreg_cache_stat stat;
+};
+
+/**
+ * struct request - What memreg_cache_get() is asked for
+ * @start: First address
+ * @end: First address behind it
+ * @from: What to register if there is nothing: first address
+ * @to: First address behind that
+ * @merge: Try to have more of it
+ */
+struct request {
+	uint64_t start;
+	uint64_t end;
+	uint64_t from;
+	uint64_t to;
+	bool merge;
+};
+
+/*
+ * References
+ */
+
+static struct memreg__entry *entry_of(const struct memreg_cached *cached)
+{
+	return (struct memreg__entry *)((uintptr_t)cached -
+			offsetof(struct memreg__entry, cached));
+}
+
+/* Put an entry in the list of the dead */
+static void bury(struct memreg_cache *cache, struct memreg__entry *entry)
+{
+	entry->next = atomic_load_explicit(&cache->dead, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak_explicit(&cache->dead,
+						      &entry->next, entry,
+						      memory_order_release,
+						      memory_order_relaxed))
+		;
+}
+
+/* If nobody has it and nobody can find it, it retires, once. */
+static void try_retire(struct memreg_cache *cache, struct memreg__entry *entry,
+		       uint64_t refs)
+{
+	while (!(refs & (REFS | LIVE | RETIRED))) {
+		if (atomic_compare_exchange_weak(&entry->refs, &refs,
+						 refs | RETIRED)) {
+			bury(cache, entry);
+			return;
+		}
+	}
+}
+
+static void drop(struct memreg_cache *cache, struct memreg__entry *entry,
+		 uint64_t what)
+{
+	uint64_t refs = atomic_fetch_sub_explicit(&entry->refs, what,
+						  memory_order_acq_rel) - what;
+
+	if (__builtin_expect(!(refs & (REFS | LIVE | RETIRED)), 0))
+		try_retire(cache, entry, refs);
+}
+
+/* Take a reference if it is good for a range */
+static bool hold(struct memreg_cache *cache, struct memreg__entry *entry,
+		 uint64_t start, uint64_t end)
+{
+	uint64_t refs = atomic_fetch_add_explicit(&entry->refs,
+						  HIT_ONE + REF_ONE,
+						  memory_order_acquire);
+
+	if (__builtin_expect(refs & LIVE &&
+			     memreg__entry_start(entry) <= start &&
+			     memreg__entry_end(entry) >= end &&
+			     memreg_watch_ok(&entry->cached.watch), 1))
+		return true;
+	drop(cache, entry, HIT_ONE + REF_ONE);
+	return false;
+}
+
+/* Let nobody find it any more. The lock is held. */
+static void unlink_entry(struct memreg_cache *cache,
+			 struct memreg__entry *entry, uint64_t *why)
+{
+	uint64_t refs;
+
+	memreg__index_remove(&cache->index, entry);
+	cache->by_slot[entry->cached.watch.slot] = NULL;
+	refs = atomic_fetch_sub(&entry->refs, LIVE) - LIVE;
+	try_retire(cache, entry, refs);
+	if (why)
+		(*why)++;
+}
+
+static bool is_live(const struct memreg__entry *entry)
+{
+	return atomic_load(&entry->refs) & LIVE;
+}
+
+/*
+ * Making and ending registrations; without the lock
+ */
+
+static int undo_registration(struct memreg_cache *cache,
+			     struct memreg__entry *entry)
+{
+	const struct memreg_cache_ops *ops = cache->attr.ops;
+	int ret;
+
+	if (!entry->registered)
+		return 0;
+	ret = ops ? ops->deregister(cache->attr.arg, entry->cached.handle) :
+		    memreg_mr_deregister(cache->m, entry->cached.mr.id);
+	/* With the device all that it had is gone. */
+	if (!ops && (ret == -ENODEV || ret == -ENOENT))
+		ret = 0;
+	if (!ret)
+		entry->registered = false;
+	return ret;
+}
+
+static int make_by_ops(struct memreg_cache *cache, struct memreg__entry *entry)
+{
+	const struct memreg_range range = {
+		.addr = entry->cached.addr,
+		.length = entry->cached.length,
+		.access = cache->attr.access,
+	};
+	int ret;
+
+	ret = memreg_watch(cache->status, &range, 1, &entry->cached.watch);
+	if (ret)
+		return ret;
+	entry->watched = true;
+	ret = cache->attr.ops->register_memory(cache->attr.arg,
+					       entry->cached.addr,
+					       entry->cached.length,
+					       &entry->cached.handle);
+	if (ret)
+		return memreg__fail("cache_get", ret < 0 ? ret : -ret,
+				    "the memory can't be registered");
+	entry->registered = true;
+	return memreg_watch_ok(&entry->cached.watch) ? 0 : -ESTALE;
+}
+
+static int make_mr(struct memreg_cache *cache, struct memreg__entry *entry)
+{
+	struct memreg_cached *cached = &entry->cached;
+	int ret;
+
+	ret = memreg_mr_register_watched(cache->m, cache->attr.domain,
+					 cached->addr, cached->length,
+					 cache->attr.access, 0, cache->status,
+					 &cached->mr, &cached->watch);
+	if (ret)
+		return ret;
+	entry->registered = true;
+	return memreg_watch_ok(&cached->watch) ? 0 : -ESTALE;
+}
+
+static int make_registration(struct memreg_cache *cache,
+			     struct memreg__entry *entry)
+{
+	return cache->attr.ops ? make_by_ops(cache, entry) :
+				 make_mr(cache, entry);
+}
+
+/* End watches; returns whether that was so */
+static bool end_watches(struct memreg_cache *cache,
+			const struct memreg_watch *watches, unsigned int n)
+{
+	int ret = n ? memreg_unwatch(cache->status, watches, n) : 0;
+
+	return !ret || ret == -ENODEV || ret == -ENOENT;
+}
+
+static void free_entries(struct memreg_cache *cache,
+			 struct memreg__entry **entries, unsigned int n)
+{
+	struct memreg__entry *entry;
+
+	pthread_mutex_lock(&cache->lock);
+	while (n--) {
+		entry = entries[n];
+		cache->entries--;
+		cache->bytes -= entry->cached.length;
+		entry->next = cache->free;
+		cache->free = entry;
+	}
+	pthread_mutex_unlock(&cache->lock);
+}
+
+/* End the watches of entries that are not registered any more */
+static int reap_batch(struct memreg_cache *cache,
+		      struct memreg__entry **entries, unsigned int n)
+{
+	struct memreg_watch watches[REAP_BATCH];
+	unsigned int i, watched = 0;
+
+	for (i = 0; i < n; i++)
+		if (entries[i]->watched)
+			watches[watched++] = entries[i]->cached.watch;
+	if (!end_watches(cache, watches, watched)) {
+		for (i = 0; i < n; i++)
+			bury(cache, entries[i]);
+		return -EAGAIN;
+	}
+	for (i = 0; i < n; i++)
+		entries[i]->watched = false;
+	free_entries(cache, entries, n);
+	return 0;
+}
+
+/* Deregister what is dead; what can't be stays so */
+static int reap(struct memreg_cache *cache)
+{
+	struct memreg__entry *entry, *next, *batch[REAP_BATCH];
+	unsigned int n = 0;
+	int ret = 0, err;
+
+	entry = atomic_exchange(&cache->dead, NULL);
+	for (; entry; entry = next) {
+		next = entry->next;
+		err = undo_registration(cache, entry);
+		if (err) {
+			ret = err;
+			bury(cache, entry);
+			continue;
+		}
+		batch[n++] = entry;
+		if (n == REAP_BATCH) {
+			ret = reap_batch(cache, batch, n) ?: ret;
+			n = 0;
+		}
+	}
+	return n ? reap_batch(cache, batch, n) ?: ret : ret;
+}
+
+/*
+ * Under the lock
+ */
+
+/* Give up what the table says has changed, since it was last looked through */
+static void sweep(struct memreg_cache *cache)
+{
+	uint64_t changes = memreg_status_changes(cache->status), now;
+	struct memreg__entry *entry;
+	uint32_t g, slot;
+
+	if (changes == cache->changes)
+		return;
+	cache->changes = changes;
+	for (g = 0; g < cache->groups; g++) {
+		now = memreg__status_group(cache->status, g);
+		if (now == cache->group[g])
+			continue;
+		cache->group[g] = now;
+		for (slot = g * IB_MEMREG_STATUS_GROUP;
+		     slot < (g + 1) * IB_MEMREG_STATUS_GROUP; slot++) {
+			entry = cache->by_slot[slot];
+			if (entry && !memreg_watch_ok(&entry->cached.watch))
+				unlink_entry(cache, entry,
+					     &cache->stat.stale);
+		}
+	}
+}
+
+/* Find an entry for sure, and take a reference */
+static struct memreg__entry *find(struct memreg_cache *cache,
+				  const struct request *request)
+{
+	struct memreg__entry *entry;
+	uint32_t i = 0;
+
+	while ((entry = memreg__index_overlap(&cache->index, request->start,
+					      request->start, request->end,
+					      &i)))
+		if (hold(cache, entry, request->start, request->end))
+			return entry;
+	return NULL;
+}
+
+/* Let the hand go round until something has to go; false if nothing can */
+static bool evict(struct memreg_cache *cache)
+{
+	struct memreg__entry *entry;
+	uint64_t refs, turns;
+
+	for (turns = 0; turns < 2 * (uint64_t)cache->allocated; turns++) {
+		if (cache->hand >= cache->allocated)
+			cache->hand = 0;
+		entry = cache->all[cache->hand++];
+		refs = atomic_load(&entry->refs);
+		if (!(refs & LIVE) || refs & REFS)
+			continue;
+		if (refs >> HITS_SHIFT != entry->seen) {
+			entry->seen = refs >> HITS_SHIFT;
+			continue;
+		}
+		unlink_entry(cache, entry, &cache->stat.evictions);
+		return true;
+	}
+	return false;
+}
+
+/* Give up as many bytes as are asked for, if there are any */
+static bool evict_bytes(struct memreg_cache *cache, uint64_t bytes)
+{
+	uint64_t before = cache->stat.evictions, n = 0;
+
+	while (n < bytes && evict(cache))
+		n += cache->bytes / (cache->entries ?: 1);
+	return cache->stat.evictions != before;
+}
+
+static bool grow(struct memreg_cache *cache)
+{
+	struct memreg__entry *entries;
+	unsigned int i;
+
+	entries = aligned_alloc(_Alignof(struct memreg__entry),
+				CHUNK * sizeof(*entries));
+	if (!entries)
+		return false;
+	memset(entries, 0, CHUNK * sizeof(*entries));
+	for (i = 0; i < CHUNK; i++) {
+		atomic_init(&entries[i].refs, RETIRED);
+		entries[i].next = cache->free;
+		cache->free = &entries[i];
+		cache->all[cache->allocated++] = &entries[i];
+	}
+	return true;
+}
+
+static bool is_full(const struct memreg_cache *cache, uint64_t length)
+{
+	return cache->entries >= cache->attr.max_entries ||
+	       (cache->attr.max_bytes &&
+		cache->bytes + length > cache->attr.max_bytes);
+}
+
+/*
+ * Take an entry for what is to be registered. -EAGAIN: something was given up to
+ * make room for it, and is to be deregistered first.
+ */
+static int reserve(struct memreg_cache *cache, const struct request *request,
+		   struct memreg__entry **out)
+{
+	uint64_t length = request->to - request->from;
+	struct memreg__entry *entry;
+
+	if (is_full(cache, length)) {
+		if (!evict_bytes(cache, length) && !atomic_load(&cache->dead))
+			return memreg__fail("cache_get", -ENOSPC,
+					    "the limits of the cache are reached by what is in use");
+		return -EAGAIN;
+	}
+	if (!cache->free && !grow(cache))
+		return memreg__fail_code("cache_get", -ENOMEM, 0);
+	entry = cache->free;
+	cache->free = entry->next;
+	cache->entries++;
+	cache->bytes += length;
+	entry->cached.addr = (void *)(uintptr_t)request->from;
+	entry->cached.length = length;
+	entry->cached.handle = NULL;
+	entry->seen = atomic_load(&entry->refs) >> HITS_SHIFT;
+	*out = entry;
+	return 0;
+}
+
+/* Extend what is to be registered by what the cache has next to it */
+static void extend(struct memreg_cache *cache, struct request *request,
+		   uint64_t addr)
+{
+	struct memreg__entry *entry;
+	uint32_t i = 0;
+
+	while ((entry = memreg__index_overlap(&cache->index, addr, addr,
+					      addr + 1, &i))) {
+		uint64_t start = memreg__entry_start(entry);
+		uint64_t end = memreg__entry_end(entry);
+
+		if (start < request->from)
+			request->from = start;
+		if (end > request->to)
+			request->to = end;
+	}
+}
+
+static void merge(struct memreg_cache *cache, struct request *request)
+{
+	const struct request exact = *request;
+
+	if (!request->merge)
+		return;
+	extend(cache, request, request->from - 1);
+	extend(cache, request, request->to - 1);
+	extend(cache, request, request->to);
+	if (cache->attr.max_bytes &&
+	    request->to - request->from > cache->attr.max_bytes)
+		*request = exact;
+}
+
+/* Give up what is inside of another one */
+static void swallow(struct memreg_cache *cache, struct memreg__entry *by)
+{
+	uint64_t start = memreg__entry_start(by), end = memreg__entry_end(by);
+	struct memreg__entry *entry;
+	uint64_t addr = start;
+	uint32_t i = 0;
+
+	while (addr < end) {
+		entry = memreg__index_overlap(&cache->index, addr, start, end,
+					      &i);
+		if (!entry) {
+			addr = ((addr >> LEAF_SHIFT) + 1) << LEAF_SHIFT;
+			i = 0;
+		} else if (memreg__entry_start(entry) >= start &&
+			   memreg__entry_end(entry) <= end) {
+			unlink_entry(cache, entry, &cache->stat.merges);
+			i = 0;
+		}
+	}
+}
+
+/*
+ * Let others find a registration, of which the caller has a reference. If it
+ * can't be found it is good, but for this time alone.
+ */
+static void publish(struct memreg_cache *cache, struct memreg__entry *entry)
+{
+	bool found;
+
+	swallow(cache, entry);
+	found = !memreg__index_insert(&cache->index, entry);
+	if (found)
+		cache->by_slot[entry->cached.watch.slot] = entry;
+	atomic_fetch_add(&entry->refs,
+			 (found ? LIVE : 0) + REF_ONE - RETIRED);
+	cache->stat.misses++;
+}
+
+/* What was registered is published, unless another thread was faster. */
+static struct memreg__entry *publish_or_find(struct memreg_cache *cache,
+					     struct memreg__entry *entry,
+					     const struct request *request)
+{
+	struct memreg__entry *other;
+
+	pthread_mutex_lock(&cache->lock);
+	other = find(cache, request);
+	if (!other)
+		publish(cache, entry);
+	pthread_mutex_unlock(&cache->lock);
+	if (!other)
+		return entry;
+	bury(cache, entry);
+	return other;
+}
+
+/*
+ * Calls
+ */
+
+/* Find an entry, or take one: 0, *@found says which; -EAGAIN to be repeated */
+static int find_or_reserve(struct memreg_cache *cache, struct request *request,
+			   struct memreg__entry **entry, bool *found)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&cache->lock);
+	sweep(cache);
+	*entry = find(cache, request);
+	*found = *entry;
+	if (!*found) {
+		merge(cache, request);
+		ret = reserve(cache, request, entry);
+	}
+	pthread_mutex_unlock(&cache->lock);
+	return ret;
+}
+
+/* Registering failed: is there something to try? Then 0 */
+static int after_failure(struct memreg_cache *cache, struct request *request,
+			 int err)
+{
+	bool again;
+
+	if (err == -ESTALE) {
+		pthread_mutex_lock(&cache->lock);
+		cache->stat.restarts++;
+		pthread_mutex_unlock(&cache->lock);
+		return 0;
+	}
+	if (request->merge) {
+		request->merge = false;
+		request->from = request->start & -cache->page;
+		request->to = (request->end + cache->page - 1) & -cache->page;
+		return 0;
+	}
+	if (err != -ENOMEM && err != -ENOSPC)
+		return err;
+	pthread_mutex_lock(&cache->lock);
+	again = evict_bytes(cache, request->to - request->from);
+	pthread_mutex_unlock(&cache->lock);
+	return again ? 0 : err;
+}
+
+static int get_slowly(struct memreg_cache *cache, struct request *request,
+		      struct memreg__entry **entry)
+{
+	unsigned int attempts = 0, full = 0;
+	bool found;
+	int ret;
+
+	while (attempts < ATTEMPTS && full < FULL_ATTEMPTS) {
+		ret = find_or_reserve(cache, request, entry, &found);
+		/* Of what can't be deregistered the next one hears. */
+		(void)reap(cache);
+		if (ret == -EAGAIN) {
+			full++;
+			continue;
+		}
+		if (ret || found)
+			return ret;
+		attempts++;
+		ret = make_registration(cache, *entry);
+		if (!ret) {
+			*entry = publish_or_find(cache, *entry, request);
+			/* What another one has all of is not kept. */
+			(void)reap(cache);
+			return 0;
+		}
+		bury(cache, *entry);
+		ret = after_failure(cache, request, ret);
+		(void)reap(cache);
+		if (ret)
+			return ret;
+	}
+	return memreg__fail_code("cache_get", -EAGAIN,
+				 IB_MEMREG_REASON_UNSTEADY);
+}
+
+static int fail_child(const char *what)
+{
+	return memreg__fail(what, -ECHILD,
+			    "the cache is that of the parent process");
+}
+
+static int prepare(const struct memreg_cache *cache, uint64_t start,
+		   size_t length, struct request *request)
+{
+	uint64_t end;
+
+	if (!cache->alive)
+		return fail_child("cache_get");
+	if (!length)
+		return memreg__fail_code("cache_get", -EINVAL,
+					 IB_MEMREG_REASON_ZERO_LENGTH);
+	if (__builtin_add_overflow(start, length, &end) ||
+	    end > -cache->page)
+		return memreg__fail_code("cache_get", -EOVERFLOW,
+					 IB_MEMREG_REASON_WRAPS);
+	*request = (struct request) {
+		.start = start,
+		.end = end,
+		.from = start & -cache->page,
+		.to = (end + cache->page - 1) & -cache->page,
+		.merge = cache->attr.flags & MEMREG_CACHE_MERGE,
+	};
+	if (cache->attr.max_bytes &&
+	    request->to - request->from > cache->attr.max_bytes)
+		return memreg__fail("cache_get", -ENOSPC,
+				    "the memory is more than the cache may have");
+	return 0;
+}
+
+static int get_or_fail(struct memreg_cache *cache, uint64_t start,
+		       size_t length, const struct memreg_cached **cached)
+{
+	struct memreg__entry *entry;
+	struct request request;
+	int ret;
+
+	ret = prepare(cache, start, length, &request);
+	if (ret)
+		return ret;
+	ret = get_slowly(cache, &request, &entry);
+	if (!ret) {
+		*cached = &entry->cached;
+		return 0;
+	}
+	pthread_mutex_lock(&cache->lock);
+	cache->stat.failures++;
+	pthread_mutex_unlock(&cache->lock);
+	return ret;
+}
+
+/* A range that wraps is in no entry. */
+static struct memreg__entry *try_get(struct memreg_cache *cache,
+				     uint64_t start, size_t length)
+{
+	struct memreg__entry *entry;
+
+	if (__builtin_expect(!cache->index.top || !length ||
+			     start + length < start, 0))
+		return NULL;
+	entry = memreg__index_find(&cache->index, start, start + length);
+	if (entry && hold(cache, entry, start, start + length))
+		return entry;
+	return NULL;
+}
+
+EXPORT int memreg_cache_get(struct memreg_cache *cache, const void *addr,
+			    size_t length, const struct memreg_cached **cached)
+{
+	struct memreg__entry *entry = try_get(cache, to_u64(addr), length);
+
+	if (!entry)
+		return get_or_fail(cache, to_u64(addr), length, cached);
+	*cached = &entry->cached;
+	return 0;
+}
+
+EXPORT int memreg_cache_try_get(struct memreg_cache *cache, const void *addr,
+				size_t length,
+				const struct memreg_cached **cached)
+{
+	struct memreg__entry *entry = try_get(cache, to_u64(addr), length);
+
+	if (!entry)
+		return -EAGAIN;
+	*cached = &entry->cached;
+	return 0;
+}
+
+EXPORT void memreg_cache_put(struct memreg_cache *cache,
+			     const struct memreg_cached *cached)
+{
+	/* In a child there is nothing to be given back. */
+	if (cache->index.top)
+		drop(cache, entry_of(cached), REF_ONE);
+}
+
+EXPORT int memreg_cache_flush(struct memreg_cache *cache, const void *addr,
+			      size_t length)
+{
+	uint64_t start = to_u64(addr), end;
+	struct memreg__entry *entry;
+	uint32_t i;
+
+	if (!cache->alive)
+		return fail_child("cache_flush");
+	if (__builtin_add_overflow(start, length, &end))
+		end = UINT64_MAX;
+	pthread_mutex_lock(&cache->lock);
+	sweep(cache);
+	for (i = 0; i < cache->allocated && length; i++) {
+		entry = cache->all[i];
+		if (is_live(entry) && memreg__entry_start(entry) < end &&
+		    memreg__entry_end(entry) > start)
+			unlink_entry(cache, entry, NULL);
+	}
+	pthread_mutex_unlock(&cache->lock);
+	return reap(cache);
+}
+
+EXPORT int memreg_cache_query(struct memreg_cache *cache,
+			      struct memreg_cache_stat *stat)
+{
+	uint32_t i;
+
+	if (!cache->alive)
+		return fail_child("cache_query");
+	pthread_mutex_lock(&cache->lock);
+	*stat = cache->stat;
+	stat->entries = cache->entries;
+	stat->bytes = cache->bytes;
+	stat->hits = 0;
+	for (i = 0; i < cache->allocated; i++)
+		stat->hits += atomic_load(&cache->all[i]->refs) >> HITS_SHIFT;
+	pthread_mutex_unlock(&cache->lock);
+	return 0;
+}
+
+/*
+ * Life
+ */
+
+static void free_cache(struct memreg_cache *cache)
+{
+	uint32_t i;
+
+	for (i = 0; cache->all && i < cache->allocated; i += CHUNK)
+		free(cache->all[i]);
+	free(cache->all);
+	free(cache->by_slot);
+	free(cache->group);
+	memreg__index_free(&cache->index);
+	(void)memreg_status_destroy(cache->status);
+	pthread_mutex_destroy(&cache->lock);
+	munmap(cache, sizeof(*cache));
+}
+
+static struct memreg_cache *new_cache(void)
+{
+	struct memreg_cache *cache;
+
+	cache = mmap(NULL, sizeof(*cache), PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (cache == MAP_FAILED)
+		return NULL;
+	if (madvise(cache, sizeof(*cache), MADV_WIPEONFORK)) {
+		munmap(cache, sizeof(*cache));
+		return NULL;
+	}
+	pthread_mutex_init(&cache->lock, NULL);
+	return cache;
+}
+
+static int fill_cache(struct memreg_cache *cache)
+{
+	uint32_t slots = cache->attr.max_entries;
+	int ret;
+
+	ret = memreg_status_create(cache->m, slots, 0, &cache->status);
+	if (ret)
+		return ret;
+	cache->groups = (slots + IB_MEMREG_STATUS_GROUP - 1) /
+			IB_MEMREG_STATUS_GROUP;
+	cache->group = calloc(cache->groups, sizeof(*cache->group));
+	cache->by_slot = calloc(cache->groups * (size_t)IB_MEMREG_STATUS_GROUP,
+				sizeof(*cache->by_slot));
+	cache->all = calloc(slots + (size_t)CHUNK, sizeof(*cache->all));
+	if (!cache->group || !cache->by_slot || !cache->all ||
+	    memreg__index_init(&cache->index))
+		return memreg__fail_code("cache_create", -ENOMEM, 0);
+	return 0;
+}
+
+EXPORT int memreg_cache_create(struct memreg *m,
+			       const struct memreg_cache_attr *attr,
+			       struct memreg_cache **out)
+{
+	struct memreg_cache *cache;
+	int ret;
+
+	if (attr->flags & ~(uint32_t)MEMREG_CACHE_MERGE)
+		return memreg__fail_code("cache_create", -EINVAL,
+					 IB_MEMREG_REASON_FLAGS);
+	if (attr->max_entries > IB_MEMREG_STATUS_SLOTS_MAX)
+		return memreg__fail_code("cache_create", -EINVAL,
+					 IB_MEMREG_REASON_COUNT);
+	cache = new_cache();
+	if (!cache)
+		return memreg__fail_code("cache_create", -ENOMEM, 0);
+	cache->m = m;
+	cache->attr = *attr;
+	cache->attr.max_entries = attr->max_entries ?: DEFAULT_ENTRIES;
+	cache->page = (uint64_t)sysconf(_SC_PAGESIZE);
+	ret = fill_cache(cache);
+	if (ret) {
+		free_cache(cache);
+		return ret;
+	}
+	cache->alive = 1;
+	*out = cache;
+	return 0;
+}
+
+EXPORT int memreg_cache_destroy(struct memreg_cache *cache)
+{
+	int ret;
+
+	if (!cache)
+		return 0;
+	if (!cache->alive)
+		return fail_child("cache_destroy");
+	ret = memreg_cache_flush(cache, NULL, SIZE_MAX);
+	if (cache->entries)
+		return ret ?: memreg__fail("cache_destroy", -EBUSY,
+					   "registrations are in use");
+	free_cache(cache);
+	return 0;
+}
