@@ -18,6 +18,8 @@ static const char *const types[] = {
 	[IB_MEMREG_OBJECT_ENDPOINT] = "endpoint",
 	[IB_MEMREG_OBJECT_RING] = "ring",
 	[IB_MEMREG_OBJECT_SRQ] = "srq",
+	[IB_MEMREG_OBJECT_STATUS] = "status",
+	[IB_MEMREG_OBJECT_MONITOR] = "monitor",
 };
 
 #define TYPES	(sizeof(types) / sizeof(types[0]))
@@ -128,6 +130,14 @@ static void print_details(const struct ib_memreg_object *o)
 		       " endpoints, to ring %" PRIu32, (uint64_t)o->length,
 		       o->users, o->parent_id);
 		break;
+	case IB_MEMREG_OBJECT_STATUS:
+		printf("%" PRIu64 " slots, %" PRIu32 " in use",
+		       (uint64_t)o->length, o->users);
+		break;
+	case IB_MEMREG_OBJECT_MONITOR:
+		print_memory(o);
+		printf(" in status table %" PRIu32, o->parent_id);
+		break;
 	}
 }
 
@@ -212,6 +222,15 @@ static void json_details(const struct ib_memreg_object *o)
 		json_id("ring", o->parent_id);
 		json_number("receives_posted", o->length);
 		json_number("users", o->users);
+		break;
+	case IB_MEMREG_OBJECT_STATUS:
+		json_number("slots", o->length);
+		json_number("users", o->users);
+		break;
+	case IB_MEMREG_OBJECT_MONITOR:
+		json_number("addr", o->addr);
+		json_number("length", o->length);
+		json_id("status", o->parent_id);
 		break;
 	}
 }
@@ -397,7 +416,7 @@ static void usage(void)
 	     "Show the live objects: your own, or everybody's with CAP_SYS_ADMIN.\n\n"
 	     "  -P, --pid PID         only those of a process\n"
 	     "  -t, --type TYPE       only file, domain, mr, window, listener, endpoint, ring\n"
-	     "                        or srq\n"
+	     "                        srq, status or monitor\n"
 	     "  -s, --state STATE     only up, down, live, stale, spurious, bound, free,\n"
 	     "                        requested, connecting, connected or closed\n"
 	     "  -d, --device DEVICE   only those on an RDMA device\n"
@@ -411,7 +430,7 @@ static int set_type(struct options *o)
 	for (o->type = 1; o->type < TYPES; o->type++)
 		if (!strcmp(optarg, types[o->type]))
 			return EXIT_GOOD;
-	return bad_usage("--type '%.80s': it takes file, domain, mr, window, listener, endpoint, ring or srq",
+	return bad_usage("--type '%.80s': it takes file, domain, mr, window, listener, endpoint, ring, srq, status or monitor",
 			 optarg);
 }
 
