@@ -39,6 +39,8 @@ FIXTURE(fail_nth) {
 	char *large;
 	/* What the call that is swept has made, or is to destroy. */
 	int made_fd;
+	__u32 status;
+	__u32 monitors[3];
 	__u32 made;
 	__u32 ids[BATCH];
 	struct ib_memreg_bind binds[BATCH];
@@ -464,6 +466,88 @@ TEST_F_TIMEOUT(fail_nth, I8_memory_create_contiguous, 600)
 		.call = call_memory_contiguous,
 		.undo = close_made_fd,
 		.errors = no_descriptor,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/* Tables and monitors */
+
+static int call_status_create(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(status_create, cmd, .slots = 100, .log_entries = 16);
+	int ret = raw_call(self->fd, IB_MEMREG_IOC_STATUS_CREATE, &cmd);
+
+	self->status = cmd.out_status_id;
+	self->made_fd = cmd.out_fd;
+	return ret;
+}
+
+static int destroy_status(FIXTURE_DATA(fail_nth) *self)
+{
+	close(self->made_fd);
+	return raw_destroy(self->fd, self->status);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_status_create, 600)
+{
+	static const struct op op = {
+		.call = call_status_create,
+		.undo = destroy_status,
+		.errors = no_descriptor,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_monitor_create(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_monitor monitors[3] = {
+		{ .addr = (uintptr_t)self->memory, .length = PAGE },
+		{ .addr = (uintptr_t)self->memory, .length = LENGTH },
+		{ .flags = IB_MEMREG_MONITOR_WIDE },
+	};
+	unsigned int i;
+	int ret;
+
+	ret = raw_monitor(self->fd, self->status, monitors, 3);
+	for (i = 0; i < 3; i++)
+		self->monitors[i] = monitors[i].out_monitor_id;
+	return ret;
+}
+
+static int call_monitor_destroy(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_unmonitor(self->fd, self->monitors, 3);
+}
+
+static int destroy_monitors(FIXTURE_DATA(fail_nth) *self)
+{
+	return call_monitor_destroy(self) ?: destroy_status(self);
+}
+
+static int make_monitors(FIXTURE_DATA(fail_nth) *self)
+{
+	return call_status_create(self) ?: call_monitor_create(self);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_monitor_create, 600)
+{
+	static const struct op op = {
+		.prepare = call_status_create,
+		.call = call_monitor_create,
+		.undo = destroy_monitors,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_monitor_destroy, 600)
+{
+	static const struct op op = {
+		.prepare = make_monitors,
+		.call = call_monitor_destroy,
+		.undo = destroy_status,
 	};
 
 	sweep(_metadata, self, &op);

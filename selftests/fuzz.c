@@ -305,6 +305,51 @@ static void make_mr_register(struct fuzzer *f, void *arg)
 		cmd->flags |= IB_MEMREG_MR_SINGLE_KEY;
 	if (once_in(f, 6))
 		cmd->flags |= IB_MEMREG_MR_UNGUARDED;
+	if (once_in(f, 4))
+		cmd->status_id = id_of(f, IB_MEMREG_OBJECT_STATUS);
+}
+
+static void make_status_create(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_status_create *cmd = arg;
+
+	cmd->slots = 1 + below(f, 200);
+	cmd->log_entries = below(f, 2) << below(f, 8);
+}
+
+static void make_monitor_create(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_monitor_create *cmd = arg;
+	struct ib_memreg_monitor *monitors;
+	__u32 i;
+
+	cmd->status_id = id_of(f, IB_MEMREG_OBJECT_STATUS);
+	cmd->count = few(f);
+	monitors = array(f, cmd->count, sizeof(*monitors));
+	for (i = 0; i < cmd->count; i++) {
+		if (once_in(f, 6)) {
+			monitors[i].flags = IB_MEMREG_MONITOR_WIDE;
+			continue;
+		}
+		monitors[i].addr = (uintptr_t)somewhere(f);
+		monitors[i].length = 1 + below(f, 8 * PAGE);
+		monitors[i].access = below(f, 2) * LOCAL_WRITE;
+	}
+	if (once_in(f, 6))
+		spoil(f, monitors, cmd->count * sizeof(*monitors));
+	cmd->monitors = (uintptr_t)monitors;
+}
+
+static void make_monitor_destroy(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_monitor_destroy *cmd = arg;
+	__u32 *ids, i;
+
+	cmd->count = few(f);
+	ids = array(f, cmd->count, sizeof(*ids));
+	for (i = 0; i < cmd->count; i++)
+		ids[i] = id_of(f, IB_MEMREG_OBJECT_MONITOR);
+	cmd->ids = (uintptr_t)ids;
 }
 
 static void make_mr_reregister(struct fuzzer *f, void *arg)
@@ -779,6 +824,10 @@ static const struct form {
 	FORM(SET_USER_DATA, set_user_data, 2, ENOENT),
 	FORM(SUBMIT, submit, 24, EOVERFLOW, ENOENT, ENOTCONN, EAGAIN, EACCES,
 	     ESTALE, EMSGSIZE, EBUSY, ENOMEM, ENOSPC, EDQUOT, EIO),
+	OWN_FORM(STATUS_CREATE, status_create, 2, ENOMEM, EMFILE, ENFILE),
+	FORM(MONITOR_CREATE, monitor_create, 6, EOVERFLOW, ENOENT, EPERM,
+	     EBUSY, ENOSPC, ENOMEM),
+	FORM(MONITOR_DESTROY, monitor_destroy, 3, ENOENT, EBUSY, ENOMEM),
 	{
 		.name = "URING_SUBMIT",
 		.weight = 8,
@@ -845,10 +894,13 @@ static void keep_ring(struct fuzzer *f,
 
 static void keep(struct fuzzer *f, const struct form *form, const void *arg)
 {
+	const struct ib_memreg_status_create *status = arg;
 	const struct ib_memreg_listen *listen = arg;
 
 	if (form->num == IB_MEMREG_IOC_RING_CREATE)
 		keep_ring(f, arg);
+	if (form->num == IB_MEMREG_IOC_STATUS_CREATE)
+		close(status->out_fd);
 	if (form->num == IB_MEMREG_IOC_LISTEN &&
 	    listen->addr.family == AF_INET)
 		world.port = listen->addr.port;

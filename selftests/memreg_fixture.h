@@ -97,6 +97,34 @@ int raw_bind(int fd, __u32 domain, struct ib_memreg_bind *binds, __u32 count);
 int raw_revoke(int fd, __u32 domain, const __u32 *ids, __u32 count);
 int raw_revoke_relaxed(int fd, __u32 domain, const __u32 *ids, __u32 count);
 
+/**
+ * struct status_map - A status table, mapped
+ * @id: Its id
+ * @fd: Its descriptor
+ * @size: Bytes that are mapped
+ * @head: What is mapped
+ * @slots: The slots in it
+ * @groups: The groups in it
+ */
+struct status_map {
+	__u32 id;
+	int fd;
+	size_t size;
+	const struct ib_memreg_status_table *head;
+	const struct ib_memreg_status_slot *slots;
+	const __u64 *groups;
+};
+
+int status_create(int fd, __u32 slots, __u32 log_entries,
+		  struct status_map *map);
+/* Unmap it and close its descriptor; the table stays. */
+void status_unmap(struct status_map *map);
+__u64 status_changes(const struct status_map *map);
+__u64 status_generation(const struct status_map *map, __u32 slot);
+int raw_monitor(int fd, __u32 status, struct ib_memreg_monitor *monitors,
+		__u32 count);
+int raw_unmonitor(int fd, const __u32 *ids, __u32 count);
+
 /* Of the last call that failed in this thread. */
 __u32 raw_reason(void);
 __u32 raw_index(void);

@@ -244,6 +244,69 @@ int raw_memory(int fd, size_t length, __u32 flags)
 	return raw_call(fd, IB_MEMREG_IOC_MEMORY_CREATE, &cmd) ?: cmd.out_fd;
 }
 
+int status_create(int fd, __u32 slots, __u32 log_entries,
+		  struct status_map *map)
+{
+	RAW(status_create, cmd, .slots = slots, .log_entries = log_entries);
+	const char *at;
+	int ret;
+
+	ret = raw_call(fd, IB_MEMREG_IOC_STATUS_CREATE, &cmd);
+	if (ret)
+		return ret;
+	at = mmap(NULL, cmd.out_size, PROT_READ, MAP_SHARED, cmd.out_fd, 0);
+	if (at == MAP_FAILED) {
+		close(cmd.out_fd);
+		return -errno;
+	}
+	*map = (struct status_map) {
+		.id = cmd.out_status_id,
+		.fd = cmd.out_fd,
+		.size = cmd.out_size,
+		.head = (const void *)at,
+	};
+	map->slots = (const void *)(at + map->head->slots_offset);
+	map->groups = (const void *)(at + map->head->groups_offset);
+	return 0;
+}
+
+void status_unmap(struct status_map *map)
+{
+	munmap((void *)map->head, map->size);
+	close(map->fd);
+}
+
+__u64 status_changes(const struct status_map *map)
+{
+	return __atomic_load_n(&map->head->changes, __ATOMIC_ACQUIRE);
+}
+
+__u64 status_generation(const struct status_map *map, __u32 slot)
+{
+	return __atomic_load_n(&map->slots[slot].generation,
+			       __ATOMIC_ACQUIRE);
+}
+
+int raw_monitor(int fd, __u32 status, struct ib_memreg_monitor *monitors,
+		__u32 count)
+{
+	RAW(monitor_create, cmd, .status_id = status, .count = count,
+	    .monitors = (uintptr_t)monitors);
+	int ret = raw_call(fd, IB_MEMREG_IOC_MONITOR_CREATE, &cmd);
+
+	last_index = cmd.out_index;
+	return ret;
+}
+
+int raw_unmonitor(int fd, const __u32 *ids, __u32 count)
+{
+	RAW(monitor_destroy, cmd, .count = count, .ids = (uintptr_t)ids);
+	int ret = raw_call(fd, IB_MEMREG_IOC_MONITOR_DESTROY, &cmd);
+
+	last_index = cmd.out_index;
+	return ret;
+}
+
 int raw_memory_dup(int fd, int memory)
 {
 	RAW(memory_dup, cmd, .fd = memory);
