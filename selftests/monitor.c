@@ -391,7 +391,8 @@ EVENT(HUGETLB, GONE, munmap_a_page);
 EVENT(HUGETLB, GONE, map_over);
 EVENT(HUGETLB, GONE, dontneed);
 EVENT(HUGETLB, GONE_AFTER_LOOK, protect);
-EVENT(HUGETLB, NOTHING, fork);
+/* The kernel announces the whole of what a child gets a copy of. */
+EVENT(HUGETLB, GONE, fork);
 /* clang-format on */
 
 TEST_F(event, I2_generation_changes_before_the_call_returns)

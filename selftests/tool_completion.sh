@@ -50,7 +50,7 @@ options() {
 values() {
 	offers "read" bw --op r && offers "type2b" ping --keys type2 &&
 		offers "read read,write read,write,atomic" serve -A re &&
-		offers "rxe_owner" caps -d rxe_o && offers "mr" list --type m &&
+		offers "rxe_owner" caps -d rxe_o && offers "mr monitor" list --type m &&
 		offers "attach" blk a
 }
 

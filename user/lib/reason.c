@@ -95,8 +95,7 @@ static const struct reason reasons[] = {
 		"`memreg caps` shows the span of a key; use several windows or messages"
 	},
 	[IB_MEMREG_REASON_RANGE] = {
-		"the range is not inside the MR, or to be watched and not one of user space",
-		NULL },
+		"the range is not inside the MR", NULL },
 	[IB_MEMREG_REASON_COUNT] = {
 		"the number of entries is 0 or over the limit", NULL },
 	[IB_MEMREG_REASON_BOUND_WINDOW] = {
@@ -270,6 +269,8 @@ static const struct {
 	{ "submit", IB_MEMREG_REASON_WRAPS, 0, {
 		"offset plus length of a SGE is more than 64 bits hold",
 		NULL } },
+	{ "watch", IB_MEMREG_REASON_RANGE, 0, {
+		"the range to be watched is not one of user space", NULL } },
 	{ "mr_reregister", IB_MEMREG_REASON_FLAGS, EINVAL, {
 		"nothing is named that is to change", NULL } },
 	{ "mr_reregister", IB_MEMREG_REASON_COMPOSED, EINVAL, {
