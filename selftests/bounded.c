@@ -25,6 +25,8 @@
 #include "memreg_fixture.h"
 
 #define CROWD		60
+/* Windows of each member: as many keys as die by one post. */
+#define WINDOWS		32
 #define HOGS_PER_CPU	2
 #define HOGS_MAX	64
 #define MANY		2000
@@ -143,22 +145,47 @@ struct member {
 	void (*work)(struct member *member);
 	__u32 domain;
 	__u32 mr;
-	__u32 window;
+	__u32 windows[WINDOWS];
 };
 
-static int bind_it(struct member *member)
+static int windows_alloc(struct member *member)
 {
-	struct ib_memreg_bind bind = {
-		.window_id = member->window, .mr_id = member->mr,
-		.length = PAGE, .access = REMOTE_READ,
-	};
-
-	return raw_bind(member->fd, member->domain, &bind, 1);
+	return raw_windows(member->fd, member->domain, PAGE, member->windows,
+			   WINDOWS);
 }
 
-static int revoke_it(struct member *member)
+static int bind_all(struct member *member)
 {
-	return raw_revoke(member->fd, member->domain, &member->window, 1);
+	struct ib_memreg_bind binds[WINDOWS];
+	unsigned int i;
+
+	for (i = 0; i < WINDOWS; i++)
+		binds[i] = (struct ib_memreg_bind) {
+			.window_id = member->windows[i], .mr_id = member->mr,
+			.length = PAGE, .access = REMOTE_READ,
+		};
+	return raw_bind(member->fd, member->domain, binds, WINDOWS);
+}
+
+static int revoke_all(struct member *member)
+{
+	return raw_revoke(member->fd, member->domain, member->windows, WINDOWS);
+}
+
+static int revoke_relaxed(struct member *member)
+{
+	return raw_revoke_relaxed(member->fd, member->domain, member->windows,
+				  WINDOWS);
+}
+
+static int destroy_all(struct member *member)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; !ret && i < WINDOWS; i++)
+		ret = raw_destroy(member->fd, member->windows[i]);
+	return ret ?: windows_alloc(member);
 }
 
 static int register_it(struct member *member)
@@ -177,7 +204,7 @@ static void be_ready(struct member *member, int ret)
 
 static void stay(struct member *member)
 {
-	be_ready(member, bind_it(member));
+	be_ready(member, bind_all(member));
 	for (;;)
 		pause();
 }
@@ -191,32 +218,32 @@ static void be_idle(void)
 		abort();
 }
 
-static void revoke_windows(struct member *member)
+static void end_windows(struct member *member,
+			int (*end)(struct member *member))
 {
-	int ret = bind_it(member) ?: revoke_it(member);
+	int ret = bind_all(member) ?: end(member);
 
 	be_idle();
 	be_ready(member, ret);
-	while (!bind_it(member) && !revoke_it(member))
+	while (!bind_all(member) && !end(member))
 		;
 	for (;;)
 		pause();
 }
 
+static void revoke_windows(struct member *member)
+{
+	end_windows(member, revoke_all);
+}
+
+static void revoke_windows_relaxed(struct member *member)
+{
+	end_windows(member, revoke_relaxed);
+}
+
 static void destroy_windows(struct member *member)
 {
-	int ret;
-
-	be_idle();
-	be_ready(member, 0);
-	do {
-		ret = bind_it(member) ?:
-		      raw_destroy(member->fd, member->window) ?:
-		      raw_windows(member->fd, member->domain, PAGE,
-				  &member->window, 1);
-	} while (!ret);
-	for (;;)
-		pause();
+	end_windows(member, destroy_all);
 }
 
 static void *member_run(void *arg)
@@ -225,9 +252,7 @@ static void *member_run(void *arg)
 	int ret;
 
 	ret = raw_domain(member->fd, &member->domain) ?:
-	      register_it(member) ?:
-	      raw_windows(member->fd, member->domain, PAGE, &member->window,
-			  1);
+	      register_it(member) ?: windows_alloc(member);
 	if (ret) {
 		be_ready(member, ret);
 		return NULL;
@@ -305,6 +330,7 @@ FIXTURE_VARIANT(bounded)
 };
 
 FIXTURE_VARIANT_ADD(bounded, revoke) { .work = revoke_windows };
+FIXTURE_VARIANT_ADD(bounded, relaxed) { .work = revoke_windows_relaxed };
 FIXTURE_VARIANT_ADD(bounded, destroy) { .work = destroy_windows };
 
 /*
