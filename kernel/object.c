@@ -331,6 +331,18 @@ static void memreg_object_destroy_type(struct memreg_file *file, u32 type)
 	memreg_object_destroy_some(file, type, false);
 }
 
+/* Types of which a file has objects, as bits: most have few of them. */
+static unsigned int memreg_object_types(struct memreg_file *file)
+{
+	struct memreg_object *obj;
+	unsigned int types = 0;
+	unsigned long id;
+
+	xa_for_each(&file->objects, id, obj)
+		types |= 1U << obj->type;
+	return types;
+}
+
 /**
  * memreg_object_destroy_all() - Destroy all that a file has
  * @file: File, on which no call is at work and none can begin
@@ -340,7 +352,6 @@ static void memreg_object_destroy_type(struct memreg_file *file, u32 type)
 void memreg_object_destroy_all(struct memreg_file *file)
 {
 	static const u32 order[] = {
-		IB_MEMREG_OBJECT_LISTENER,
 		IB_MEMREG_OBJECT_ENDPOINT,
 		IB_MEMREG_OBJECT_SRQ,
 		IB_MEMREG_OBJECT_RING,
@@ -350,9 +361,13 @@ void memreg_object_destroy_all(struct memreg_file *file)
 		IB_MEMREG_OBJECT_MONITOR,
 		IB_MEMREG_OBJECT_STATUS,
 	};
-	unsigned int i;
+	unsigned int i, types;
 
+	memreg_object_destroy_type(file, IB_MEMREG_OBJECT_LISTENER);
+	/* From here on no handler makes an endpoint. */
+	types = memreg_object_types(file);
 	for (i = 0; i < ARRAY_SIZE(order); i++)
-		memreg_object_destroy_type(file, order[i]);
+		if (types & 1U << order[i])
+			memreg_object_destroy_type(file, order[i]);
 	WARN_ON(!xa_empty(&file->objects));
 }
