@@ -401,8 +401,14 @@ static inline void memreg_frwr_reuse(struct memreg_frwr *frwr,
 /* Keys that are dealt with before others may have the lock. */
 #define MEMREG_LOCK_KEYS	8
 
-/* Before the @i-th key: let others have the lock now and then. */
-static void memreg_frwr_lock_break(struct memreg_device *mdev, unsigned int i)
+/**
+ * memreg_frwr_lock_break() - Let others have frwr_lock now and then
+ * @mdev: Its device
+ * @i: Keys that the caller has dealt with
+ *
+ * Context: process, with frwr_lock held, which may be let go of meanwhile.
+ */
+void memreg_frwr_lock_break(struct memreg_device *mdev, unsigned int i)
 {
 	if (!i || i % MEMREG_LOCK_KEYS)
 		return;

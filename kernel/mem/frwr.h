@@ -103,6 +103,7 @@ int memreg_frwr_take_single(struct memreg_domain *domain,
 			    struct memreg_key *key, u64 addr);
 int memreg_frwr_map(struct memreg_frwr *frwr,
 		    const struct memreg_key *key);
+void memreg_frwr_lock_break(struct memreg_device *mdev, unsigned int i);
 void memreg_frwr_rest(struct memreg_frwr *frwr, u64 now);
 void memreg_frwr_reap_later(struct memreg_domain *domain);
 void memreg_frwr_destroy(struct memreg_frwr *frwr);

@@ -144,28 +144,29 @@ static unsigned int memreg_keys_sort_failed(struct memreg_key **keys,
 	return failed;
 }
 
-/* From here on guards know of the keys, unless one of them has struck. */
+/*
+ * From here on guards know of the keys, unless one of them has struck: then
+ * keys that guards know of already are to be destroyed along with the others.
+ */
 static int memreg_keys_publish(struct memreg_domain *domain,
 			       struct memreg_key **keys, unsigned int count)
 {
 	unsigned int i;
-	int ret = 0;
 
 	spin_lock(&domain->mdev->frwr_lock);
-	for (i = 0; i < count; i++)
-		if (keys[i]->region->guard.stale)
-			ret = -ESTALE;
-	for (i = 0; !ret && i < count; i++) {
+	for (i = 0; i < count; i++) {
 		struct memreg_frwr *frwr = keys[i]->frwr;
 
+		memreg_frwr_lock_break(domain->mdev, i);
+		if (keys[i]->region->guard.stale)
+			break;
 		frwr->state = MEMREG_FRWR_LIVE;
 		memreg_frwr_move(frwr, &keys[i]->region->live);
 		trace_memreg_key_publish(frwr);
 	}
-	if (!ret)
-		memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_MADE, count);
+	memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_MADE, i);
 	spin_unlock(&domain->mdev->frwr_lock);
-	return ret;
+	return i < count ? -ESTALE : 0;
 }
 
 /**
