@@ -126,6 +126,7 @@ static inline void memreg_batch_init(struct memreg_batch *batch,
 	batch->domain = domain;
 	batch->first = NULL;
 	batch->last = NULL;
+	batch->unposted = NULL;
 	batch->count = 0;
 	batch->through = NULL;
 	batch->ended = false;

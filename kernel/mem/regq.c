@@ -293,25 +293,48 @@ void memreg_regq_done(struct ib_cq *cq, struct ib_wc *wc)
 	spin_unlock_irqrestore(&domain->sq_lock, flags);
 }
 
+/* Completions that are taken with interrupts off; one may kill 32 keys. */
+#define MEMREG_POLL_BUDGET	8
+
+/*
+ * Take some of what is in the completion queue. Returns whether there may be
+ * more; otherwise an event comes with the next one.
+ */
+static bool memreg_regq_poll_some(struct memreg_domain *domain)
+{
+	struct ib_cq *cq = domain->cq;
+	unsigned int n = 0;
+	unsigned long flags;
+	struct ib_wc wc;
+	bool more;
+
+	spin_lock_irqsave(&domain->cq_lock, flags);
+	while (n < MEMREG_POLL_BUDGET && ib_poll_cq(cq, 1, &wc) > 0) {
+		wc.wr_cqe->done(cq, &wc);
+		n++;
+	}
+	more = n == MEMREG_POLL_BUDGET ||
+	       ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
+				IB_CQ_REPORT_MISSED_EVENTS) > 0;
+	spin_unlock_irqrestore(&domain->cq_lock, flags);
+	return more;
+}
+
 /* Take what is in the completion queue, and ask for an event on the next. */
 static void memreg_regq_poll(struct memreg_domain *domain)
 {
-	struct ib_cq *cq = domain->cq;
-	unsigned long flags;
-	struct ib_wc wc;
-
-	spin_lock_irqsave(&domain->cq_lock, flags);
-	do {
-		while (ib_poll_cq(cq, 1, &wc) > 0)
-			wc.wr_cqe->done(cq, &wc);
-	} while (ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
-				  IB_CQ_REPORT_MISSED_EVENTS) > 0);
-	spin_unlock_irqrestore(&domain->cq_lock, flags);
+	while (memreg_regq_poll_some(domain))
+		;
 }
 
 static void memreg_regq_irq(struct irq_work *irq)
 {
-	memreg_regq_poll(container_of(irq, struct memreg_domain, irq));
+	struct memreg_domain *domain =
+		container_of(irq, struct memreg_domain, irq);
+
+	/* Other interrupts come in between. */
+	if (memreg_regq_poll_some(domain))
+		irq_work_queue(irq);
 }
 
 /*
@@ -336,20 +359,43 @@ static void memreg_batch_abandon(struct memreg_batch *batch)
 	memreg_batch_end(batch);
 }
 
+/* Work requests that are posted with interrupts off. */
+#define MEMREG_POST_SOME	MEMREG_KILL_BATCH
+
+/* Post the next work requests of a batch. */
+static void memreg_batch_post_some(struct memreg_batch *batch)
+{
+	struct memreg_frwr *first = batch->unposted, *last = first;
+	const struct ib_send_wr *bad;
+	struct ib_send_wr *next;
+	unsigned int n;
+
+	lockdep_assert_held(&batch->domain->sq_lock);
+
+	for (n = 1; n < MEMREG_POST_SOME && memreg_batch_next(last); n++)
+		last = memreg_batch_next(last);
+	batch->unposted = memreg_batch_next(last);
+	next = last->fast.wr.wr.next;
+	last->fast.wr.wr.next = NULL;
+	/* What a post took in part has no completion to end it. */
+	if (memreg_inject_post_send(batch->domain->qp, &first->fast.wr.wr,
+				    &bad))
+		memreg_regq_break(batch->domain);
+	last->fast.wr.wr.next = next;
+}
+
 /**
- * memreg_batch_post_locked() - Post a batch
+ * memreg_batch_post_locked() - Begin to post a batch
  * @batch: Batch for which there is room
  *
  * From here on the batch ends by a completion, or by the worker that rebuilds
- * the queue.
+ * the queue. Of a batch larger than MEMREG_KILL_BATCH there is more to post.
  *
  * Context: any, with sq_lock held.
  */
 void memreg_batch_post_locked(struct memreg_batch *batch)
 {
 	struct memreg_domain *domain = batch->domain;
-	struct ib_send_wr *first = &batch->first->fast.wr.wr;
-	const struct ib_send_wr *bad;
 
 	lockdep_assert_held(&domain->sq_lock);
 
@@ -359,9 +405,27 @@ void memreg_batch_post_locked(struct memreg_batch *batch)
 	memreg_count(domain->mdev, IB_MEMREG_STAT_WORK_REQUESTS, batch->count);
 	trace_memreg_batch_post(batch);
 	batch->last->fast.wr.wr.send_flags = IB_SEND_SIGNALED;
-	/* What a post took in part has no completion to end it. */
-	if (memreg_inject_post_send(domain->qp, first, &bad))
-		memreg_regq_break(domain);
+	batch->unposted = batch->first;
+	memreg_batch_post_some(batch);
+}
+
+/*
+ * Post the rest of a batch, others' in between. If the queue broke meanwhile,
+ * the worker ends the batch, or has done so.
+ */
+static void memreg_batch_post_rest(struct memreg_batch *batch)
+{
+	struct memreg_domain *domain = batch->domain;
+	bool more;
+
+	do {
+		spin_lock_irq(&domain->sq_lock);
+		more = batch->unposted && !batch->ended &&
+		       domain->state == MEMREG_REGQ_READY;
+		if (more)
+			memreg_batch_post_some(batch);
+		spin_unlock_irq(&domain->sq_lock);
+	} while (more);
 }
 
 /* Post a batch if the queue works, and has room for it. */
@@ -437,6 +501,8 @@ static int memreg_batch_post(struct memreg_batch *batch)
 	err = wait_event_killable(domain->sq_wait,
 				  memreg_batch_decided(batch, attempts, &ret));
 	mutex_unlock(&domain->sq_mutex);
+	if (!err && !ret)
+		memreg_batch_post_rest(batch);
 	return err ? -EINTR : ret;
 }
 
@@ -457,19 +523,23 @@ static bool memreg_batch_is_through(struct memreg_batch *batch)
  * @patience: Jiffies that a batch may take
  *
  * A queue works in order: if its oldest batch is younger than that, it works.
+ * One that is not all posted is not the device's to end.
  *
  * Context: any.
  */
 void memreg_regq_stall(struct memreg_domain *domain, unsigned long patience)
 {
-	struct memreg_batch *oldest;
+	struct memreg_batch *batch;
 	unsigned long flags;
 
 	spin_lock_irqsave(&domain->sq_lock, flags);
-	oldest = list_first_entry_or_null(&domain->inflight,
-					  struct memreg_batch, node);
-	if (oldest && time_after_eq(jiffies, oldest->posted + patience))
-		memreg_regq_break(domain);
+	list_for_each_entry(batch, &domain->inflight, node) {
+		if (batch->unposted)
+			continue;
+		if (time_after_eq(jiffies, batch->posted + patience))
+			memreg_regq_break(domain);
+		break;
+	}
 	spin_unlock_irqrestore(&domain->sq_lock, flags);
 }
 
@@ -640,11 +710,23 @@ static int memreg_regq_begin(struct memreg_domain *domain)
 	return ret;
 }
 
+/* End the oldest batch, of a queue that is no more. Returns if there was one. */
+static bool memreg_regq_abandon_one(struct memreg_domain *domain)
+{
+	struct memreg_batch *batch;
+
+	spin_lock_irq(&domain->sq_lock);
+	batch = list_first_entry_or_null(&domain->inflight,
+					 struct memreg_batch, node);
+	if (batch)
+		memreg_batch_abandon(batch);
+	spin_unlock_irq(&domain->sq_lock);
+	return batch;
+}
+
 /* Destroy the QP, and end what was posted. Nobody posts any more. */
 static void memreg_regq_end(struct memreg_domain *domain)
 {
-	struct memreg_batch *batch, *next;
-
 	if (!domain->qp)
 		return;
 	memreg_regq_drain(domain);
@@ -657,11 +739,8 @@ static void memreg_regq_end(struct memreg_domain *domain)
 	 * polling for it once this poll is through.
 	 */
 	memreg_regq_poll(domain);
-
-	spin_lock_irq(&domain->sq_lock);
-	list_for_each_entry_safe(batch, next, &domain->inflight, node)
-		memreg_batch_abandon(batch);
-	spin_unlock_irq(&domain->sq_lock);
+	while (memreg_regq_abandon_one(domain))
+		cond_resched();
 }
 
 /* Count and trace how rebuilding a queue ended. */

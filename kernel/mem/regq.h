@@ -41,6 +41,7 @@ enum memreg_regq_state {
  * @domain: The domain
  * @first: The first of the FRWRs whose work requests they are, or NULL
  * @last: The last of them
+ * @unposted: The first that is yet to be posted, or NULL; sq_lock
  * @count: Their number
  * @through: What is called, with sq_lock held, when they ended that kill keys,
  *	as one of memreg_domain.kills does; NULL if they make keys
@@ -54,6 +55,7 @@ struct memreg_batch {
 	struct memreg_domain *domain;
 	struct memreg_frwr *first;
 	struct memreg_frwr *last;
+	struct memreg_frwr *unposted;
 	unsigned int count;
 	void (*through)(struct memreg_batch *batch);
 	bool ended;
