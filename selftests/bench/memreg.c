@@ -278,7 +278,7 @@ static struct {
 } guarded;
 
 /* An MR on each page, with keys. */
-static int guards_register(void)
+static int guards_register(uint32_t flags)
 {
 	struct memreg_mr mr;
 	uint32_t domain;
@@ -289,18 +289,18 @@ static int guards_register(void)
 	for (i = 0; i < guards; i++)
 		if (memreg_mr_register(guarded.m, domain,
 				       guarded.memory + i * PAGE, PAGE,
-				       LOCAL_WRITE | REMOTE, 0, &mr))
+				       LOCAL_WRITE | REMOTE, flags, &mr))
 			return fail_memreg();
 	return 0;
 }
 
-/* The kind says whether there are guards at all. */
+/* The kind is the MRs' flags, or NULL if there are no MRs. */
 static int guards_prepare(const struct op *op)
 {
 	guarded.memory = memory_pages(guards * PAGE);
 	if (!guarded.memory)
 		return fail("memory", ENOMEM);
-	return op->data ? guards_register() : 0;
+	return op->data ? guards_register(*(const uint32_t *)op->data) : 0;
 }
 
 static int munmap_run(const struct op *op)
@@ -367,7 +367,7 @@ static int exit_run(const struct op *op)
  */
 
 static const unsigned int a_hundred = 100;
-static const int with_guards;
+static const uint32_t with_guards, without_guards = IB_MEMREG_MR_UNGUARDED;
 
 #define MR(_name, _length, _access, _flags)				\
 	{ .name = "memreg_mr_" _name, .setup = mr_setup, .run = mr_run,	\
@@ -395,11 +395,14 @@ static const int with_guards;
 	  .run = grants_run, .each = (_each), .alone = 1,		\
 	  .data = &(const struct grant_kind){ __VA_ARGS__ } }
 
-/* With guards and without. */
+/* With guards, with MRs alone, and without MRs. */
 #define GUARDS(_name, _prepare, _run, _finish)				\
 	{ .name = _name "_guarded", .prepare = _prepare, .run = _run,	\
 	  .finish = _finish, .each = 1, .alone = 1, .large = 1,		\
 	  .data = &with_guards },					\
+	{ .name = _name "_unguarded", .prepare = _prepare, .run = _run,	\
+	  .finish = _finish, .each = 1, .alone = 1, .large = 1,		\
+	  .data = &without_guards },					\
 	{ .name = _name "_plain", .prepare = _prepare, .run = _run,	\
 	  .finish = _finish, .each = 1, .alone = 1, .large = 1 }
 
