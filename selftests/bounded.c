@@ -25,8 +25,12 @@
 #include "memreg_fixture.h"
 
 #define CROWD		60
-/* Windows of each member: as many keys as die by one post. */
-#define WINDOWS		32
+/*
+ * Windows of each member: it is to be between taking a key and its death for
+ * much of its time, and to kill them all is to take far less than a second, for
+ * which a guard waits at most.
+ */
+#define WINDOWS		8
 #define HOGS_PER_CPU	2
 #define HOGS_MAX	64
 #define MANY		2000
