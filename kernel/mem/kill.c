@@ -38,8 +38,8 @@
  *
  * For the device, and for nobody else. A guard has all keys to its region
  * killed at once, and those that an owner is revoking already die without the
- * owner's doing. On kernels with two-pass notifiers all guards of an unmap do so
- * in the first pass, and wait in the second; elsewhere one waits after the
+ * owner's doing. On kernels with two-pass notifiers all guards of an unmap do
+ * so in the first pass, and wait in the second; elsewhere one waits after the
  * other.
  *
  * It waits for MEMREG_WATCH_TIMEOUT at most, counted from when the event came,

@@ -2,9 +2,9 @@
 /*
  * Watches: what mmu notifiers announce of a mapping, and whether it is so.
  *
- * A watch is an mmu interval notifier on a range of a user's addresses, and what
- * is to be done when the mapping goes: the ops of the watch. The guard of a
- * region (guard.c) is one. A watch knows of no region.
+ * A watch is an mmu interval notifier on a range of a user's addresses, and
+ * what is to be done when the mapping goes: the ops of the watch. The guard of
+ * a region (guard.c) is one. A watch knows of no region.
  *
  * Which events count
  *
@@ -604,10 +604,10 @@ static bool memreg_watch_defer(struct memreg_watch *watch,
 	return mine;
 }
 
-static bool memreg_watch_first_pass(struct mmu_interval_notifier *notifier,
-				    const struct mmu_notifier_range *range,
-				    unsigned long cur_seq,
-				    struct mmu_interval_notifier_finish **finish)
+static bool memreg_watch_first(struct mmu_interval_notifier *notifier,
+			       const struct mmu_notifier_range *range,
+			       unsigned long cur_seq,
+			       struct mmu_interval_notifier_finish **finish)
 {
 	struct memreg_watch *watch =
 		container_of(notifier, struct memreg_watch, notifier);
@@ -619,8 +619,7 @@ static bool memreg_watch_first_pass(struct mmu_interval_notifier *notifier,
 	return true;
 }
 
-static void
-memreg_watch_second_pass(struct mmu_interval_notifier_finish *finish)
+static void memreg_watch_second(struct mmu_interval_notifier_finish *finish)
 {
 	struct memreg_watch *watch =
 		container_of(finish, struct memreg_watch, finish);
@@ -632,8 +631,8 @@ memreg_watch_second_pass(struct mmu_interval_notifier_finish *finish)
 }
 
 static const struct mmu_interval_notifier_ops memreg_watch_notifier_ops = {
-	.invalidate_start = memreg_watch_first_pass,
-	.invalidate_finish = memreg_watch_second_pass,
+	.invalidate_start = memreg_watch_first,
+	.invalidate_finish = memreg_watch_second,
 };
 #else
 static bool memreg_watch_invalidate(struct mmu_interval_notifier *notifier,
