@@ -117,4 +117,13 @@ uint64_t memreg__status_group(const struct memreg_status *status,
 /* device.c: as memreg_list_devices(), without a reason if it fails */
 int memreg__list_devices(struct memreg_device *devices, unsigned int *count);
 
+/*
+ * pool.c: as memreg_pool_create(). If @at is not NULL, the buffers are mapped
+ * there, over address space that the caller has reserved and that is reserved
+ * again when they go.
+ */
+int memreg__pool_create_at(struct memreg *m, uint32_t domain,
+			   const struct memreg_pool_attr *attr, void *at,
+			   struct memreg_pool **out);
+
 #endif /* MEMREG_INTERNAL_H */

@@ -23,7 +23,7 @@
  *  - Thread safety: every function may be called from any number of threads at
  *    once, on the same handle too, except memreg_close() and the functions on
  *    one struct memreg_list or struct memreg_ring. No function is
- *    async-signal-safe.
+ *    async-signal-safe unless its description says so.
  *  - A handle may be used after fork() by parent and child, which then share
  *    the objects; memory is registered in the process that makes the call. A
  *    ring may be used by one of them only, see struct memreg_ring.
@@ -57,6 +57,9 @@ struct memreg;
 
 /** struct memreg_pool - Buffers, each with a key of its own; opaque */
 struct memreg_pool;
+
+/** struct memreg_heap - Registered memory of any size; opaque */
+struct memreg_heap;
 
 /** struct memreg_list - A walk over the live objects; opaque */
 struct memreg_list;
@@ -236,6 +239,19 @@ struct memreg_cache_stat {
 };
 
 /**
+ * struct memreg_heap_attr - What a heap is to be
+ * @access: enum ib_memreg_access of all of its memory
+ * @node: As in memreg_memory_create()
+ * @limit: Bytes of address space that it takes at most, rounded up to a
+ *	multiple of 2 MiB; 0 for 1 GiB
+ */
+struct memreg_heap_attr {
+	uint32_t access;
+	int node;
+	size_t limit;
+};
+
+/**
  * struct memreg_mr - A registered memory region
  * @id: Its id
  * @domain: The domain in which its keys work
@@ -310,6 +326,21 @@ struct memreg_grant {
 	uint64_t length;
 	uint32_t rkey;
 	uint32_t access;
+};
+
+/**
+ * struct memreg_allocation - What memory of a heap is a part of
+ * @pool: The pool that it is a buffer of, which memreg_pool_recycle() takes
+ * @mr: Id of the MR, for SGEs and windows
+ * @offset: Of its first byte in that MR
+ * @grant: What a peer must know. The length is that of the buffer: the size that
+ *	was asked for, rounded up to a power of two, at least 64
+ */
+struct memreg_allocation {
+	struct memreg_pool *pool;
+	uint32_t mr;
+	uint64_t offset;
+	struct memreg_grant grant;
 };
 
 /**
@@ -1189,6 +1220,89 @@ int memreg_pool_entry(struct memreg_pool *pool, const void *buffer,
  */
 int memreg_pool_recycle(struct memreg_pool *pool, void *const *buffers,
 			unsigned int count, uint32_t flags);
+
+/*
+ * Heaps: memory of any size over pools
+ */
+
+/**
+ * memreg_heap_create() - Make a heap of registered memory
+ * @m: The handle, which must stay open until the heap is destroyed
+ * @domain: Domain in which the keys are to work
+ * @attr: What it is to be
+ * @heap: The new heap, to be destroyed by memreg_heap_destroy()
+ *
+ * Only address space is reserved so far: whether memory can be had, and whether
+ * @domain and the access flags are good, memreg_alloc() finds out.
+ *
+ * A heap belongs to the process that made it: in a child of fork() each
+ * function fails with -ECHILD, and the memory is not mapped.
+ *
+ * Return: 0; -EINVAL (the limit is more than 2^40 bytes), -ENOMEM, -ENODEV.
+ */
+int memreg_heap_create(struct memreg *m, uint32_t domain,
+		       const struct memreg_heap_attr *attr,
+		       struct memreg_heap **heap);
+
+/**
+ * memreg_heap_destroy() - Destroy a heap
+ * @heap: The heap, or NULL; nobody else uses it any more
+ *
+ * When it returns 0, no key of its memory works, and the memory is unmapped. If
+ * it fails, some of the memory may be gone: the heap can only be destroyed
+ * again.
+ *
+ * Return: 0; -EBUSY (windows are bound to its memory, or that is in work
+ * requests that have not completed), -ECHILD.
+ */
+int memreg_heap_destroy(struct memreg_heap *heap);
+
+/**
+ * memreg_alloc() - Allocate registered memory
+ * @heap: The heap
+ * @size: Bytes, from 1 to 2 MiB or IB_MEMREG_CAP_KEY_SPAN, whichever is less
+ * @ptr: The memory. Its address is a multiple of @size rounded up to a power
+ *	of two, or of 64
+ *
+ * Waits for nobody and makes no system call, unless no memory of that size is
+ * free: then up to 256 buffers of that size, or 2 MiB, are made by two calls.
+ * Memory that was allocated before holds what was in it, and peers who know a
+ * key of it from then can use it unless it was recycled.
+ *
+ * It is not async-signal-safe.
+ *
+ * Return: 0; -EINVAL (@size), -ENOMEM (also: the limit of the heap), -ECHILD,
+ * and as memreg_pool_create().
+ */
+int memreg_alloc(struct memreg_heap *heap, size_t size, void **ptr);
+
+/**
+ * memreg_free() - Free registered memory
+ * @heap: The heap
+ * @ptr: What memreg_alloc() gave, to whichever thread; or NULL
+ *
+ * Makes no system call, waits for nobody, is async-signal-safe, and leaves
+ * memreg_reason() as it is. Keys stay as they are, as with memreg_pool_give().
+ * The heap keeps the memory for allocations of the same size.
+ *
+ * Return: 0; -EINVAL (it is not memory of this heap, or is free), -ECHILD.
+ */
+int memreg_free(struct memreg_heap *heap, void *ptr);
+
+/**
+ * memreg_alloc_query() - MR, offset and key of registered memory
+ * @heap: The heap
+ * @ptr: What memreg_alloc() gave
+ * @allocation: Filled in; the rkey is 0 if there is no remote access, or the
+ *	device is gone
+ *
+ * Makes no system call, is async-signal-safe, and leaves memreg_reason() as it
+ * is. The rkey is good until the memory is recycled.
+ *
+ * Return: 0; -EINVAL (nothing of this heap begins there), -ECHILD.
+ */
+int memreg_alloc_query(struct memreg_heap *heap, const void *ptr,
+		       struct memreg_allocation *allocation);
 
 /*
  * Windows: revocable grants on a part of an MR

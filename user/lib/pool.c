@@ -21,6 +21,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -55,6 +56,8 @@ struct stack {
  * @size: Bytes of this mapping
  * @slab: The memory, if it was made with the pool, or NULL
  * @slab_size: Bytes of it
+ * @reserved: The address space of @slab belongs to the caller of
+ *	memreg__pool_create_at(), and is only lent
  * @m: The handle
  * @mr: All of it as an MR
  * @buffer_size: Bytes of a buffer
@@ -75,6 +78,7 @@ struct memreg_pool {
 	size_t size;
 	void *slab;
 	size_t slab_size;
+	bool reserved;
 	struct memreg *m;
 	struct memreg_mr mr;
 	uint64_t buffer_size;
@@ -307,18 +311,47 @@ static struct memreg_pool *new_pool(uint32_t count)
 	return pool;
 }
 
+/* Address space that is only lent stays reserved. */
+static void unmap_slab(struct memreg_pool *pool)
+{
+	if (pool->reserved)
+		mmap(pool->slab, pool->slab_size, PROT_NONE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+		     -1, 0);
+	else
+		munmap(pool->slab, pool->slab_size);
+}
+
 static void unmap(struct memreg_pool *pool)
 {
 	if (pool->table)
 		munmap((void *)(uintptr_t)pool->table, pool->table_size);
 	if (pool->slab)
-		munmap(pool->slab, pool->slab_size);
+		unmap_slab(pool);
 	munmap(pool, pool->size);
+}
+
+static int map_slab(struct memreg_pool *pool, void *at,
+		    const struct memreg_memory *memory)
+{
+	const int prot = PROT_READ | PROT_WRITE;
+
+	if (!at)
+		return memreg_memory_map(memory->fd, prot, &pool->slab,
+					 &pool->slab_size);
+	if (mmap(at, memory->length, prot, MAP_SHARED | MAP_FIXED, memory->fd,
+		 0) == MAP_FAILED)
+		return memreg__fail("pool_create", -errno,
+				    "the memory can't be mapped");
+	pool->slab = at;
+	pool->slab_size = memory->length;
+	pool->reserved = true;
+	return 0;
 }
 
 /* Memory for the buffers, of which a child of this process has none */
 static int make_slab(struct memreg_pool *pool,
-		     const struct memreg_pool_attr *attr, int *fd)
+		     const struct memreg_pool_attr *attr, void *at, int *fd)
 {
 	struct memreg_memory memory;
 	size_t length;
@@ -330,8 +363,7 @@ static int make_slab(struct memreg_pool *pool,
 	ret = memreg_memory_create(pool->m, length, attr->node, 0, &memory);
 	if (ret)
 		return ret;
-	ret = memreg_memory_map(memory.fd, PROT_READ | PROT_WRITE, &pool->slab,
-				&pool->slab_size);
+	ret = map_slab(pool, at, &memory);
 	if (!ret && madvise(pool->slab, pool->slab_size, MADV_DONTFORK))
 		ret = memreg__fail_code("pool_create", -errno, 0);
 	if (ret) {
@@ -420,13 +452,14 @@ static int make_keys(struct memreg_pool *pool,
 
 /* Of what it was made of, the mappings keep what they need. */
 static int make_all(struct memreg_pool *pool,
-		    const struct memreg_pool_attr *attr, uint32_t domain)
+		    const struct memreg_pool_attr *attr, uint32_t domain,
+		    void *at)
 {
 	int fd = -1, ret = 0;
 
 	pool->base = attr->addr;
 	if (!attr->addr)
-		ret = make_slab(pool, attr, &fd);
+		ret = make_slab(pool, attr, at, &fd);
 	if (!ret)
 		ret = make_keys(pool, attr, domain, fd);
 	if (fd >= 0)
@@ -434,13 +467,8 @@ static int make_all(struct memreg_pool *pool,
 	return ret;
 }
 
-EXPORT int memreg_pool_create(struct memreg *m, uint32_t domain,
-			      const struct memreg_pool_attr *attr,
-			      struct memreg_pool **out)
+static int check_shape(const struct memreg_pool_attr *attr)
 {
-	struct memreg_pool *pool;
-	int ret;
-
 	if (!attr->count || attr->count > IB_MEMREG_POOL_MAX)
 		return memreg__fail_code("pool_create", -EINVAL,
 					 IB_MEMREG_REASON_COUNT);
@@ -453,6 +481,19 @@ EXPORT int memreg_pool_create(struct memreg *m, uint32_t domain,
 	if (attr->buffer_size > SIZE_MAX - CACHE_LINE)
 		return memreg__fail_code("pool_create", -EOVERFLOW,
 					 IB_MEMREG_REASON_WRAPS);
+	return 0;
+}
+
+int memreg__pool_create_at(struct memreg *m, uint32_t domain,
+			   const struct memreg_pool_attr *attr, void *at,
+			   struct memreg_pool **out)
+{
+	struct memreg_pool *pool;
+	int ret;
+
+	ret = check_shape(attr);
+	if (ret)
+		return ret;
 	pool = new_pool(attr->count);
 	if (!pool)
 		return memreg__fail_code("pool_create", -ENOMEM, 0);
@@ -460,7 +501,7 @@ EXPORT int memreg_pool_create(struct memreg *m, uint32_t domain,
 	pool->buffer_size = attr->buffer_size;
 	pool->stride = attr->stride ?: align(attr->buffer_size);
 	pool->shift = shift_of(pool->stride);
-	ret = make_all(pool, attr, domain);
+	ret = make_all(pool, attr, domain, at);
 	if (ret) {
 		unmap(pool);
 		return ret;
@@ -469,6 +510,13 @@ EXPORT int memreg_pool_create(struct memreg *m, uint32_t domain,
 	pool->alive = 1;
 	*out = pool;
 	return 0;
+}
+
+EXPORT int memreg_pool_create(struct memreg *m, uint32_t domain,
+			      const struct memreg_pool_attr *attr,
+			      struct memreg_pool **out)
+{
+	return memreg__pool_create_at(m, domain, attr, NULL, out);
 }
 
 EXPORT int memreg_pool_mr(const struct memreg_pool *pool, struct memreg_mr *mr)
