@@ -2,17 +2,21 @@
 /*
  * Pools of buffers, each with a key of its own.
  *
- * Free buffers are on stacks, linked by their indices. A thread has a stack of
+ * Free buffers are on stacks, linked by their numbers. A thread has a stack of
  * its own as long as there are no more threads than stacks, so that threads
  * don't wait for a cache line; when it is empty the others are tried. All free
  * buffers can be found by any thread, whatever became of the one that gave
  * them.
  *
- * The head of a stack has a tag that moves with each push and pop. A pop reads
- * the link of the first buffer while others may pop that: the link may be one
- * of another stack then, but the tag has moved and the exchange fails. Links
- * are never freed as long as the pool lives, and a tag comes round after 2^32
- * changes, which would all have to happen between a load and an exchange.
+ * The head of a stack has a tag that moves with each pop. A pop reads the link
+ * of the first buffer while others may pop that: the link may be one of another
+ * stack then, but the tag has moved and the exchange fails. For a buffer to be
+ * first again it has to be popped in between, so a push need not move the tag.
+ * Links are never freed as long as the pool lives, and a tag comes round after
+ * 2^44 pops, which would all have to happen between a load and an exchange.
+ *
+ * A link is the difference of two heads, so that a pop is one addition. Numbers
+ * begin with 1, so that a wiped pool has nothing to take and no buffers.
  *
  * All of that is private memory of the process, in a mapping that the kernel
  * wipes in a child of fork(2): a buffer is never handed out by two processes.
@@ -28,13 +32,23 @@
 
 #include "internal.h"
 
-#define NIL		UINT32_MAX
 #define STACKS_MAX	16
 #define CACHE_LINE	64
 
+/* A head: the number of the first buffer, or 0, and above it the tag */
+#define NUMBER_BITS	20
+#define NUMBER_MASK	(TAG - 1)
+#define TAG		((uint64_t)1 << NUMBER_BITS)
+
+_Static_assert(IB_MEMREG_POOL_MAX < NUMBER_MASK, "numbers fit");
+
+/* Links of buffers that are not free; of no buffer, which is number 0 */
+#define TAKEN		0
+#define NO_BUFFER	1
+
 /**
  * struct stack - Free buffers
- * @head: Index of the first one, or NIL; above it, in 32 bits, the tag
+ * @head: Its head
  */
 struct stack {
 	_Alignas(CACHE_LINE) _Atomic uint64_t head;
@@ -44,12 +58,12 @@ struct stack {
  * struct memreg_pool - A pool
  * @alive: 1; 0 in a child of the process that made it, as are all other fields
  * @count: Buffers
- * @mask: Number of stacks, a power of two, less 1
- * @shift: Logarithm of @stride if it is a power of two, otherwise 0
+ * @end: The first number that is none of a buffer
+ * @own_mask: What counts of @own of a thread
+ * @origin: Where buffer number 0 would be
  * @stride: Bytes from one buffer to the next
- * @base: The first buffer
- * @out: For each buffer, whether it is taken
- * @next: For each buffer that is free, the next one of its stack
+ * @shift: @stride is a multiple of 2 to this power, and of none above
+ * @inverse: Of the odd factor of @stride, modulo 2^64
  * @entries: For each buffer, its keys
  * @table: What the entries are a part of
  * @table_size: Bytes that are mapped of it
@@ -61,17 +75,20 @@ struct stack {
  * @m: The handle
  * @mr: All of it as an MR
  * @buffer_size: Bytes of a buffer
- * @stacks: Free buffers
+ * @stacks: Free buffers: the first stack, and from STACKS_MAX on as many as
+ *	there are threads to be kept apart
+ * @links: For each number, what is to be added to a head that names it to get
+ *	one that names the next buffer; or TAKEN
  */
 struct memreg_pool {
 	uint32_t alive;
 	uint32_t count;
-	uint32_t mask;
-	uint32_t shift;
+	uint64_t end;
+	uint64_t own_mask;
+	uintptr_t origin;
 	uint64_t stride;
-	char *base;
-	_Atomic uint8_t *out;
-	_Atomic uint32_t *next;
+	uint32_t shift;
+	uint64_t inverse;
 	const struct ib_memreg_pool_entry *entries;
 	const struct ib_memreg_pool_table *table;
 	size_t table_size;
@@ -82,122 +99,174 @@ struct memreg_pool {
 	struct memreg *m;
 	struct memreg_mr mr;
 	uint64_t buffer_size;
-	struct stack stacks[];
+	struct stack stacks[2 * STACKS_MAX];
+	_Atomic uint64_t links[];
 };
 
 /*
  * Taking and giving
  */
 
-/* Threads that have used a pool, and the number of this one, from 1 */
+/* Threads that have looked for a free buffer on other stacks than the first */
 static _Atomic uint32_t threads;
-static __thread uint32_t thread __attribute__((tls_model("initial-exec")));
 
-static uint32_t own_stack(void)
+/*
+ * Where the stack of this thread is, in bytes from the first one, but for what
+ * the mask of a pool takes away. Threads that only ever gave share the first.
+ */
+#define OWN_BIT		(STACKS_MAX * sizeof(struct stack))
+static __thread uint64_t own __attribute__((tls_model("initial-exec")));
+
+static struct stack *own_stack(struct memreg_pool *pool)
 {
-	if (!thread)
-		thread = atomic_fetch_add_explicit(&threads, 1,
-						   memory_order_relaxed) + 1;
-	return thread;
+	return (struct stack *)(void *)((char *)pool->stacks +
+					(own & pool->own_mask));
 }
 
-/* What comes after @head once @index is the first one */
-static uint64_t after(uint64_t head, uint32_t index)
-{
-	return ((head >> 32) + 1) << 32 | index;
-}
-
-static uint32_t pop(struct memreg_pool *pool, struct stack *stack)
+/* A number, or 0 */
+static inline uint64_t pop(struct memreg_pool *pool, struct stack *stack)
 {
 	uint64_t head = atomic_load_explicit(&stack->head,
 					     memory_order_acquire);
-	uint32_t next;
+	uint64_t number, link;
 
 	do {
-		if ((uint32_t)head == NIL)
-			return NIL;
-		next = atomic_load_explicit(&pool->next[(uint32_t)head],
-					    memory_order_relaxed);
+		number = head & NUMBER_MASK;
+		if (!number)
+			return 0;
+		/* If another has popped it, the exchange is to see that. */
+		link = atomic_load_explicit(&pool->links[number],
+					    memory_order_acquire);
 	} while (!atomic_compare_exchange_weak_explicit(&stack->head, &head,
-							after(head, next),
+							head + link,
 							memory_order_acquire,
 							memory_order_acquire));
-	return (uint32_t)head;
+	atomic_store_explicit(&pool->links[number], TAKEN,
+			      memory_order_release);
+	return number;
 }
 
-static void push(struct memreg_pool *pool, struct stack *stack, uint32_t index)
+/* Push a buffer whose link is no longer TAKEN, and was written for @head. */
+static inline void push(struct memreg_pool *pool, struct stack *stack,
+			uint64_t number, uint64_t head)
 {
-	uint64_t head = atomic_load_explicit(&stack->head,
-					     memory_order_relaxed);
+	uint64_t ahead = (head & NUMBER_MASK) - number;
 
-	do {
-		atomic_store_explicit(&pool->next[index], (uint32_t)head,
+	while (!atomic_compare_exchange_weak_explicit(&stack->head, &head,
+						      head - ahead,
+						      memory_order_release,
+						      memory_order_relaxed)) {
+		ahead = (head & NUMBER_MASK) - number;
+		atomic_store_explicit(&pool->links[number], ahead + TAG,
 				      memory_order_relaxed);
-	} while (!atomic_compare_exchange_weak_explicit(&stack->head, &head,
-							after(head, index),
-							memory_order_release,
-							memory_order_relaxed));
+	}
 }
 
-/* The index of a buffer, or NIL if that is none */
-static uint32_t index_of(const struct memreg_pool *pool, const void *buffer)
+/* Have a stack of its own for this thread, and try it and all others. */
+static uint64_t search(struct memreg_pool *pool)
 {
-	uint64_t offset = (uint64_t)((uintptr_t)buffer - (uintptr_t)pool->base);
-	uint64_t index = pool->shift ? offset >> pool->shift :
-				       offset / pool->stride;
+	uint64_t stacks = pool->own_mask / sizeof(struct stack) + 1 -
+			  STACKS_MAX;
+	uint64_t first, number, i;
 
-	if (index >= pool->count || index * pool->stride != offset)
-		return NIL;
-	return (uint32_t)index;
+	if (!own)
+		own = atomic_fetch_add_explicit(&threads, 1,
+						memory_order_relaxed) *
+		      sizeof(struct stack) | OWN_BIT;
+	first = own / sizeof(struct stack);
+	for (i = 0; i < stacks; i++) {
+		number = pop(pool, &pool->stacks[STACKS_MAX +
+						 (first + i) % stacks]);
+		if (number)
+			return number;
+	}
+	return pop(pool, pool->stacks);
+}
+
+/*
+ * The number of a buffer; otherwise 0, or @end or more. The distance is
+ * divided by the odd factor and then by the power of 2, exactly: what is no
+ * multiple of either gives a number that is too large.
+ */
+static inline uint64_t number_of(const struct memreg_pool *pool,
+				 const void *buffer)
+{
+	uint64_t quotient = ((uintptr_t)buffer - pool->origin) * pool->inverse;
+
+	return quotient >> pool->shift | quotient << (-pool->shift & 63);
+}
+
+static void *address_of(const struct memreg_pool *pool, uint64_t number)
+{
+	return (void *)(pool->origin + number * pool->stride);
+}
+
+static __attribute__((noinline)) int take_any(struct memreg_pool *pool,
+					      void **buffer)
+{
+	uint64_t number;
+
+	if (!pool->alive)
+		return -ECHILD;
+	number = search(pool);
+	if (!number)
+		return -EAGAIN;
+	*buffer = address_of(pool, number);
+	return 0;
 }
 
 EXPORT int memreg_pool_take(struct memreg_pool *pool, void **buffer)
 {
-	uint32_t own, index, i;
+	uint64_t number = pop(pool, own_stack(pool));
 
-	if (!pool->alive)
-		return -ECHILD;
-	own = own_stack();
-	for (i = 0; i <= pool->mask; i++) {
-		index = pop(pool, &pool->stacks[(own + i) & pool->mask]);
-		if (index == NIL)
-			continue;
-		atomic_store_explicit(&pool->out[index], 1,
-				      memory_order_relaxed);
-		*buffer = pool->base + index * pool->stride;
-		return 0;
-	}
-	return -EAGAIN;
+	if (!number)
+		return take_any(pool, buffer);
+	*buffer = address_of(pool, number);
+	return 0;
 }
 
 EXPORT int memreg_pool_give(struct memreg_pool *pool, void *buffer)
 {
-	uint32_t index;
+	uint64_t number = number_of(pool, buffer), taken = TAKEN, head;
+	struct stack *stack;
 
-	if (!pool->alive)
-		return -ECHILD;
-	index = index_of(pool, buffer);
-	if (index == NIL ||
-	    !atomic_exchange_explicit(&pool->out[index], 0,
-				      memory_order_relaxed))
+	if (number >= pool->end)
+		return pool->alive ? -EINVAL : -ECHILD;
+	stack = own_stack(pool);
+	head = atomic_load_explicit(&stack->head, memory_order_relaxed);
+	if (!atomic_compare_exchange_strong_explicit(&pool->links[number],
+						     &taken,
+						     (head & NUMBER_MASK) -
+						     number + TAG,
+						     memory_order_relaxed,
+						     memory_order_relaxed))
 		return -EINVAL;
-	push(pool, &pool->stacks[own_stack() & pool->mask], index);
+	push(pool, stack, number, head);
 	return 0;
+}
+
+/* The number of a buffer, or 0 */
+static uint64_t valid_number(const struct memreg_pool *pool,
+			     const void *buffer)
+{
+	uint64_t number = number_of(pool, buffer);
+
+	return number < pool->end ? number : 0;
 }
 
 EXPORT int memreg_pool_entry(struct memreg_pool *pool, const void *buffer,
 			     struct memreg_grant *grant)
 {
 	const struct ib_memreg_pool_entry *entry;
-	uint32_t index, sequence, rkey;
-	uint64_t iova;
+	uint32_t sequence, rkey;
+	uint64_t iova, number;
 
 	if (!pool->alive)
 		return -ECHILD;
-	index = index_of(pool, buffer);
-	if (index == NIL)
+	number = valid_number(pool, buffer);
+	if (!number)
 		return -EINVAL;
-	entry = &pool->entries[index];
+	entry = &pool->entries[number - 1];
 	do {
 		sequence = __atomic_load_n(&entry->sequence, __ATOMIC_ACQUIRE);
 		iova = __atomic_load_n(&entry->iova, __ATOMIC_RELAXED);
@@ -229,18 +298,20 @@ EXPORT int memreg_pool_recycle(struct memreg_pool *pool, void *const *buffers,
 		.count = count,
 		.indices = to_u64(indices),
 	};
+	uint64_t number;
 	unsigned int i;
 
 	if (!pool->alive)
 		return memreg__fail("pool_recycle", -ECHILD,
 				    "the pool is that of the parent process");
 	for (i = 0; i < count && i < IB_MEMREG_BATCH_MAX; i++) {
-		indices[i] = index_of(pool, buffers[i]);
-		if (indices[i] == NIL ||
-		    !atomic_load_explicit(&pool->out[indices[i]],
-					  memory_order_relaxed))
+		number = valid_number(pool, buffers[i]);
+		if (!number ||
+		    atomic_load_explicit(&pool->links[number],
+					 memory_order_relaxed) != TAKEN)
 			return memreg__fail("pool_recycle", -EINVAL,
 					    "not a buffer that was taken from this pool");
+		indices[i] = (uint32_t)number - 1;
 	}
 	arg.mr_id = pool->mr.id;
 	return memreg__call(pool->m->fd, IB_MEMREG_IOC_POOL_RECYCLE, &arg,
@@ -254,13 +325,21 @@ EXPORT int memreg_pool_recycle(struct memreg_pool *pool, void *const *buffers,
 /* Put all buffers on the stacks, neighbours on the same one */
 static void fill_stacks(struct memreg_pool *pool)
 {
-	uint64_t stacks = (uint64_t)pool->mask + 1;
+	uint64_t stacks = pool->own_mask / sizeof(struct stack) + 1 -
+			  STACKS_MAX;
+	struct stack *stack;
+	uint64_t head;
 	uint32_t i;
 
-	for (i = 0; i <= pool->mask; i++)
-		atomic_init(&pool->stacks[i].head, NIL);
-	for (i = pool->count; i-- > 0;)
-		push(pool, &pool->stacks[i * stacks / pool->count], i);
+	atomic_init(&pool->links[0], NO_BUFFER);
+	for (i = pool->count; i > 0; i--) {
+		stack = &pool->stacks[STACKS_MAX +
+				      (i - 1) * stacks / pool->count];
+		head = atomic_load_explicit(&stack->head,
+					    memory_order_relaxed);
+		atomic_init(&pool->links[i], (head & NUMBER_MASK) - i + TAG);
+		push(pool, stack, i, head);
+	}
 }
 
 /* A stack for each CPU, but no more than there are buffers */
@@ -275,24 +354,34 @@ static uint32_t count_stacks(uint32_t count)
 	return stacks;
 }
 
-static uint32_t shift_of(uint64_t stride)
-{
-	return stride & (stride - 1) ? 0 : (uint32_t)__builtin_ctzll(stride);
-}
-
 static size_t align(size_t size)
 {
 	return (size + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
 }
 
+/* Each step doubles the bits that are right, of which there are 3 at first. */
+static uint64_t inverse_of(uint64_t odd)
+{
+	uint64_t inverse = odd;
+	unsigned int bits;
+
+	for (bits = 3; bits < 64; bits *= 2)
+		inverse *= 2 - odd * inverse;
+	return inverse;
+}
+
+static void set_stride(struct memreg_pool *pool, uint64_t stride)
+{
+	pool->stride = stride;
+	pool->shift = (uint32_t)__builtin_ctzll(stride);
+	pool->inverse = inverse_of(stride >> pool->shift);
+}
+
 /* What the pool keeps of its buffers, without any buffers so far */
 static struct memreg_pool *new_pool(uint32_t count)
 {
-	uint32_t stacks = count_stacks(count);
-	size_t head = sizeof(struct memreg_pool) +
-		      stacks * sizeof(struct stack);
-	size_t links = align(count * sizeof(uint32_t));
-	size_t size = head + links + align(count);
+	size_t size = sizeof(struct memreg_pool) +
+		      ((size_t)count + 1) * sizeof(uint64_t);
 	struct memreg_pool *pool;
 
 	pool = mmap(NULL, size, PROT_READ | PROT_WRITE,
@@ -305,9 +394,8 @@ static struct memreg_pool *new_pool(uint32_t count)
 	}
 	pool->size = size;
 	pool->count = count;
-	pool->mask = stacks - 1;
-	pool->next = (void *)((char *)pool + head);
-	pool->out = (void *)((char *)pool->next + links);
+	pool->own_mask = (count_stacks(count) - 1) * sizeof(struct stack) |
+			 OWN_BIT;
 	return pool;
 }
 
@@ -371,7 +459,7 @@ static int make_slab(struct memreg_pool *pool,
 		return ret;
 	}
 	*fd = memory.fd;
-	pool->base = pool->slab;
+	pool->mr.addr = pool->slab;
 	return 0;
 }
 
@@ -426,15 +514,11 @@ static int make_keys(struct memreg_pool *pool,
 			   "pool_create");
 	if (ret)
 		return about_create(ret, &arg);
-	pool->mr = (struct memreg_mr) {
-		.id = arg.out_mr_id,
-		.domain = domain,
-		.addr = pool->base,
-		.length = (pool->count - 1) * pool->stride +
-			  attr->buffer_size,
-		.iova = arg.out_iova,
-		.access = attr->access,
-	};
+	pool->mr.id = arg.out_mr_id;
+	pool->mr.domain = domain;
+	pool->mr.length = (pool->count - 1) * pool->stride + attr->buffer_size;
+	pool->mr.iova = arg.out_iova;
+	pool->mr.access = attr->access;
 	ret = map_table(pool, arg.out_table_fd, arg.out_table_size);
 	if (ret) {
 		struct ib_memreg_destroy undo = {
@@ -457,7 +541,7 @@ static int make_all(struct memreg_pool *pool,
 {
 	int fd = -1, ret = 0;
 
-	pool->base = attr->addr;
+	pool->mr.addr = attr->addr;
 	if (!attr->addr)
 		ret = make_slab(pool, attr, at, &fd);
 	if (!ret)
@@ -499,13 +583,14 @@ int memreg__pool_create_at(struct memreg *m, uint32_t domain,
 		return memreg__fail_code("pool_create", -ENOMEM, 0);
 	pool->m = m;
 	pool->buffer_size = attr->buffer_size;
-	pool->stride = attr->stride ?: align(attr->buffer_size);
-	pool->shift = shift_of(pool->stride);
+	set_stride(pool, attr->stride ?: align(attr->buffer_size));
 	ret = make_all(pool, attr, domain, at);
 	if (ret) {
 		unmap(pool);
 		return ret;
 	}
+	pool->origin = (uintptr_t)pool->mr.addr - pool->stride;
+	pool->end = (uint64_t)pool->count + 1;
 	fill_stacks(pool);
 	pool->alive = 1;
 	*out = pool;
