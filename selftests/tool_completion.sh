@@ -51,7 +51,8 @@ values() {
 	offers "read" bw --op r && offers "type2b" ping --keys type2 &&
 		offers "read read,write read,write,atomic" serve -A re &&
 		offers "rxe_owner" caps -d rxe_o && offers "mr monitor" list --type m &&
-		offers "attach" blk a
+		offers "attach" blk a && offers "pool" bench p &&
+		offers "--pool" serve --po && offers "--batch" bench pool --b
 }
 
 files() {

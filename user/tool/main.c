@@ -9,6 +9,7 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *brief;
 } commands[] = {
+	{ "bench", cmd_bench, "measure what a pool costs" },
 	{ "blk", cmd_blk, "attach and detach block devices of memreg blkd" },
 	{ "blkd", cmd_blkd, "serve files and memory as block devices" },
 	{ "bw", cmd_bw, "measure how fast data moves to or from a peer" },

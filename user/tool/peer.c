@@ -2,7 +2,8 @@
 /*
  * The peers of memreg serve. Each gets a window for its own connection, and
  * unless --shared is given a domain of its own, so that its key is worth
- * nothing to others.
+ * nothing to others. Of a pool each gets a buffer, as long as there are any:
+ * its key ends by being replaced.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -24,6 +25,25 @@ static struct peer *find_peer(const struct server *s, uint32_t id)
 	return NULL;
 }
 
+/* Recycle the buffer of a peer, so that its key is dead */
+static int recycle(struct server *s, struct peer *p)
+{
+	int ret = memreg_pool_recycle(s->pool, &p->buffer, 1, 0);
+
+	if (!ret)
+		p->bound = false;
+	return ret;
+}
+
+/* A buffer whose key can't be replaced is nobody's any more */
+static void give_buffer(struct server *s, struct peer *p)
+{
+	if (p->bound && recycle(s, p))
+		fail("%s", memreg_reason());
+	else if (memreg_pool_give(s->pool, p->buffer))
+		fail("the buffer of peer %" PRIu32 " was given before", p->id);
+}
+
 /* The connection must be over, or never have been */
 static void free_peer(struct server *s, struct peer *p)
 {
@@ -35,6 +55,8 @@ static void free_peer(struct server *s, struct peer *p)
 		*at = p->next;
 		break;
 	}
+	if (p->buffer)
+		give_buffer(s, p);
 	if (p->window && memreg_window_free(s->m, p->window))
 		fail("%s", memreg_reason());
 	if (p->domain && p->domain != s->domain &&
@@ -69,12 +91,44 @@ static int grant(struct server *s, struct peer *p, void *data)
 	return 0;
 }
 
+/* Take a buffer for the peer, and write the grant of it */
+static int grant_buffer(struct server *s, struct peer *p, void *data)
+{
+	struct memreg_grant entry;
+	int ret;
+
+	p->domain = s->domain;
+	ret = memreg_pool_take(s->pool, &p->buffer);
+	if (!ret)
+		ret = memreg_pool_entry(s->pool, p->buffer, &entry);
+	if (ret)
+		return ret;
+	entry.access = s->access;
+	memreg_grant_encode(&entry, data);
+	p->bound = true;
+	p->rkey = entry.rkey;
+	return 0;
+}
+
 /* The memory may have gone, and be there again: then it is tried once more */
 static int grant_or_renew(struct server *s, struct peer *p, void *data)
 {
-	int ret = grant(s, p, data);
+	int ret;
 
+	if (s->pool)
+		return grant_buffer(s, p, data);
+	ret = grant(s, p, data);
 	return ret == -ESTALE && renew_memory(s) ? grant(s, p, data) : ret;
+}
+
+/* Why a peer could not be let in */
+static const char *why_not(const struct server *s, const struct peer *p)
+{
+	if (s->failed)
+		return "what it served is gone";
+	if (s->pool && !p->buffer)
+		return "all buffers are taken";
+	return memreg_reason();
 }
 
 static void welcome(struct server *s, const struct ib_memreg_event *event)
@@ -94,8 +148,7 @@ static void welcome(struct server *s, const struct ib_memreg_event *event)
 	if (!grant_or_renew(s, p, data) &&
 	    !memreg_accept(s->m, p->id, p->domain, data, sizeof(data)))
 		return;
-	refuse_peer(s->m, event, s->failed ? "what it served is gone" :
-					   memreg_reason());
+	refuse_peer(s->m, event, why_not(s, p));
 	free_peer(s, p);
 }
 
@@ -144,11 +197,12 @@ static void revoke(struct server *s, struct peer *p)
 {
 	if (!p->bound) {
 		p->revoke_at = -1;
-		report_text(s, "peer %" PRIu32 ": has no window any more",
-			    p->id);
+		report_text(s, "peer %" PRIu32 ": has no %s any more", p->id,
+			    s->pool ? "buffer" : "window");
 		return;
 	}
-	if (memreg_window_revoke(s->m, p->domain, p->window)) {
+	if (s->pool ? recycle(s, p) :
+		      memreg_window_revoke(s->m, p->domain, p->window)) {
 		fail("peer %" PRIu32 ": %s", p->id, memreg_reason());
 		return;
 	}

@@ -99,6 +99,24 @@ static int check_span(struct server *s)
 		    PRIu64 " at most", s->size, span - 4096);
 }
 
+static int make_pool(struct server *s)
+{
+	struct memreg_pool_attr attr = {
+		.buffer_size = s->buffer_size,
+		.count = (uint32_t)s->buffers,
+		.access = IB_MEMREG_ACCESS_LOCAL_WRITE | s->access,
+		.node = IB_MEMREG_NODE_DEVICE,
+	};
+
+	if (memreg_domain_create(s->m, 0, &s->domain) ||
+	    memreg_pool_create(s->m, s->domain, &attr, &s->pool) ||
+	    memreg_pool_mr(s->pool, &s->mr))
+		return fail("%s", memreg_reason());
+	s->memory = s->mr.addr;
+	s->size = s->mr.length;
+	return EXIT_GOOD;
+}
+
 static int register_memory(struct server *s)
 {
 	if (!s->domain && memreg_domain_create(s->m, 0, &s->domain))
@@ -130,6 +148,20 @@ bool renew_memory(struct server *s)
 	else
 		report_memory(s, true);
 	return !s->failed;
+}
+
+static int make_memory(struct server *s)
+{
+	int ret;
+
+	if (s->buffers)
+		return make_pool(s);
+	ret = map_memory(s);
+	if (ret == EXIT_GOOD)
+		ret = check_span(s);
+	if (ret == EXIT_GOOD)
+		ret = register_memory(s);
+	return ret;
 }
 
 static int begin_to_listen(struct server *s)
@@ -395,11 +427,7 @@ static int serve(struct server *s)
 		return fail("signalfd: %s", strerror(errno));
 	if (memreg_open(s->device, &s->m))
 		return fail("%s", memreg_reason());
-	ret = map_memory(s);
-	if (ret == EXIT_GOOD)
-		ret = check_span(s);
-	if (ret == EXIT_GOOD)
-		ret = register_memory(s);
+	ret = make_memory(s);
 	if (ret == EXIT_GOOD)
 		ret = begin_to_listen(s);
 	if (ret == EXIT_GOOD) {
@@ -407,6 +435,8 @@ static int serve(struct server *s)
 		peers_end(s);
 		report_end(s);
 	}
+	if (memreg_pool_destroy(s->pool))
+		ret = fail("%s", memreg_reason());
 	memreg_close(s->m);
 	close(signals);
 	if (s->fd >= 0)
@@ -431,6 +461,8 @@ static void usage(void)
 	     "  -f, --file PATH         serve a file's memory, read-only unless --access says\n"
 	     "                          otherwise, for which it must be on tmpfs or hugetlbfs\n"
 	     "  -s, --size BYTES        serve as much; K, M, G may follow (1M, or the file's)\n"
+	     "  -P, --pool COUNTxSIZE   serve buffers of a pool: each peer gets one of its own,\n"
+	     "                          as long as there are any, instead of a window\n"
 	     "  -r, --read-only         the same as --access read\n"
 	     "  -A, --access LIST       of read, write, atomic (read,write; of a file: read)\n"
 	     "  -t, --revoke-after TIME revoke each window so long after its peer came\n"
@@ -477,6 +509,26 @@ static int parse_access(char *list, uint32_t *access)
 		bad_usage("--access '': it takes read, write and atomic, with commas between");
 }
 
+/* COUNTxSIZE */
+static int parse_pool(char *word, struct server *s)
+{
+	static const struct number count = {
+		"--pool COUNT", UNIT_COUNT, 1, IB_MEMREG_POOL_MAX,
+	}, size = {
+		"--pool SIZE", UNIT_BYTES, 1, UINT64_C(1) << 31,
+	};
+	char *x = strchr(word, 'x');
+	int ret;
+
+	if (!x)
+		return bad_usage("--pool '%.80s': it takes COUNTxSIZE, such as 64x4K",
+				 word);
+	*x = '\0';
+	ret = take_number(word, &count, &s->buffers);
+	return ret == EXIT_GOOD ?
+		take_number(x + 1, &size, &s->buffer_size) : ret;
+}
+
 static int set_revoke_after(struct server *s)
 {
 	static const struct number time = {
@@ -498,6 +550,7 @@ static const struct option options[] = {
 	{ "port", required_argument, NULL, 'p' },
 	{ "file", required_argument, NULL, 'f' },
 	{ "size", required_argument, NULL, 's' },
+	{ "pool", required_argument, NULL, 'P' },
 	{ "read-only", no_argument, NULL, 'r' },
 	{ "access", required_argument, NULL, 'A' },
 	{ "revoke-after", required_argument, NULL, 't' },
@@ -530,6 +583,8 @@ static int set_option(void *ctx, int opt)
 		return EXIT_GOOD;
 	case 's':
 		return take_number(optarg, &size, &s->size);
+	case 'P':
+		return parse_pool(optarg, s);
 	case 'r':
 		s->access = IB_MEMREG_ACCESS_REMOTE_READ;
 		return EXIT_GOOD;
@@ -540,6 +595,7 @@ static int set_option(void *ctx, int opt)
 	case OPT_PER_PEER:
 	case OPT_SHARED:
 		s->shared = opt == OPT_SHARED;
+		s->per_peer = opt == OPT_PER_PEER;
 		return EXIT_GOOD;
 	case 'j':
 		s->json = true;
@@ -567,6 +623,10 @@ int cmd_serve(int argc, char **argv)
 
 	if (ret >= 0)
 		return ret;
+	if (s.buffers && (s.file || s.size || s.per_peer))
+		return bad_usage("--pool has memory, and one domain, of its own: --file, --size and --domain-per-peer are not for it");
+	if (s.buffers)
+		s.shared = true;
 	/* a file is not written to by chance */
 	if (!s.access)
 		s.access = IB_MEMREG_ACCESS_REMOTE_READ |

@@ -11,6 +11,7 @@ struct peer {
 	uint32_t id;		/* of its endpoint */
 	uint32_t domain;
 	uint32_t window;
+	void *buffer;		/* of the pool, or NULL */
 	uint32_t rkey;
 	bool up;
 	bool bound;		/* as far as we know: its end ends it, too */
@@ -26,9 +27,12 @@ struct server {
 	uint16_t port;
 	const char *file;
 	uint64_t size;		/* bytes; 0: the default, or the file's */
+	uint64_t buffers;	/* of a pool; 0: a window for each peer */
+	uint64_t buffer_size;	/* bytes of each */
 	uint32_t access;	/* of the windows; 0: not said */
 	int64_t revoke_after;	/* milliseconds, or -1 */
 	bool shared;		/* one domain for all peers */
+	bool per_peer;		/* a domain for each was asked for */
 	bool once;		/* end when the first peer has gone */
 	bool json;		/* report in records */
 
@@ -37,6 +41,7 @@ struct server {
 	char *memory;
 	uint32_t domain;	/* of the MR, and of the peers if shared */
 	struct memreg_mr mr;
+	struct memreg_pool *pool;	/* @mr is all of it; or NULL */
 	uint32_t listener;
 	struct peer *peers;
 	bool quit;

@@ -24,17 +24,48 @@ void report_text(const struct server *s, const char *format, ...)
 	record_end();
 }
 
+/* What a peer has of its own */
+static const char *thing(const struct server *s)
+{
+	return s->pool ? "buffer" : "window";
+}
+
+static uint64_t length_for_peer(const struct server *s)
+{
+	return s->pool ? s->buffer_size : s->mr.length;
+}
+
+static uint64_t offset_of(const struct server *s, const struct peer *p)
+{
+	return (uint64_t)((char *)p->buffer - s->memory);
+}
+
+static void say_serving(const struct server *s, const char *device,
+			const char *at)
+{
+	const char *domains = s->shared ? "one domain for all" :
+					  "a domain for each peer";
+	char access[ACCESS_TEXT];
+
+	access_text(s->access, access);
+	if (s->pool)
+		say("serving %" PRIu64 " buffers of %" PRIu64
+		    " bytes on %s, address %s, to %s, %s", s->buffers,
+		    s->buffer_size, device, at, access, domains);
+	else
+		say("serving %" PRIu64
+		    " bytes of %s on %s, address %s, to %s, %s", s->size,
+		    s->file ? s->file : "anonymous memory", device, at, access,
+		    domains);
+}
+
 void report_serving(const struct server *s, const char *device,
 		    const struct ib_memreg_addr *bound)
 {
-	char access[ACCESS_TEXT], at[ADDRESS_TEXT];
+	char at[ADDRESS_TEXT];
 
 	if (!s->json) {
-		say("serving %" PRIu64 " bytes of %s on %s, address %s, to %s, %s",
-		    s->size, s->file ? s->file : "anonymous memory", device,
-		    place_text(bound, at), access_text(s->access, access),
-		    s->shared ? "one domain for all" :
-				"a domain for each peer");
+		say_serving(s, device, place_text(bound, at));
 		return;
 	}
 	record_event("serving");
@@ -43,6 +74,10 @@ void report_serving(const struct server *s, const char *device,
 	if (s->file)
 		record_string("file", s->file, strlen(s->file));
 	record_number("length_bytes", s->size);
+	if (s->pool) {
+		record_number("buffers", s->buffers);
+		record_number("size_bytes", s->buffer_size);
+	}
 	record_access(s->access);
 	record_bool("shared_domain", s->shared);
 	record_end();
@@ -91,17 +126,22 @@ void report_connected(const struct server *s, const struct peer *p)
 	if (s->json) {
 		record_peer("connected", p);
 		record_access(s->access);
-		record_number("length_bytes", s->mr.length);
+		record_number("length_bytes", length_for_peer(s));
+		if (s->pool)
+			record_number("offset_bytes", offset_of(s, p));
 		record_key(p);
 		record_end();
 	} else if (!p->bound) {
-		say("peer %" PRIu32 ": connected from %s, its window is revoked",
-		    p->id, p->address);
+		say("peer %" PRIu32 ": connected from %s, its %s is revoked",
+		    p->id, p->address, thing(s));
 	} else {
 		say("peer %" PRIu32 ": connected from %s, may %s %" PRIu64
 		    " bytes, rkey 0x%08" PRIx32, p->id, p->address,
-		    access_text(s->access, access), (uint64_t)s->mr.length,
+		    access_text(s->access, access), length_for_peer(s),
 		    p->rkey);
+		if (s->pool)
+			say("peer %" PRIu32 ": its buffer is at %" PRIu64,
+			    p->id, offset_of(s, p));
 	}
 }
 
@@ -109,8 +149,8 @@ void report_gone(const struct server *s, const struct peer *p, int64_t ms)
 {
 	if (!s->json) {
 		say("peer %" PRIu32 ": gone after %" PRId64 ".%" PRId64
-		    " s, its window is revoked", p->id, ms / 1000,
-		    ms % 1000 / 100);
+		    " s, its %s is revoked", p->id, ms / 1000,
+		    ms % 1000 / 100, thing(s));
 		return;
 	}
 	record_peer("gone", p);

@@ -15,6 +15,7 @@ enum {
 };
 
 /* One subcommand each: argv[0] is its name; the result is the exit status */
+int cmd_bench(int argc, char **argv);
 int cmd_blk(int argc, char **argv);
 int cmd_blkd(int argc, char **argv);
 int cmd_bw(int argc, char **argv);
