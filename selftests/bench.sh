@@ -28,7 +28,7 @@ measure -i >"$tmp/ki" && measure >"$tmp/us" || exit 1
 bench/report "$tmp/json" "$tmp/ki" "$tmp/us" || exit 1
 [ ! -e "../build/kernel-$(uname -r)/ib_memreg_bench.ko" ]
 python3 - "$tmp/json" $? <<'EOT'
-import json, sys
+import json, os, sys
 
 WINDOW = ("64k_batch32 64k_batch256 64k_batch32_thp 64k_single "
           "64k_batch32_relaxed 64k_batch256_relaxed 64k_batch32_thp_relaxed "
@@ -48,6 +48,7 @@ OTHER = ("mr_register_64k_local mr_register_64k_remote mr_register_4k_remote "
 KERNEL = ["frwr_take_put_1cpu"]
 # Where instructions are counted there may be one CPU, so this has times alone.
 KERNEL_TIME = ["frwr_take_put_1cpu_time", "frwr_take_put_2cpu_time"]
+THREADS_TIME = "pool_take_give_2cpu_time"
 ALONE = {"ring_reap", "ring_reap_time"}
 KEYS = {"name", "unit", "ours", "peer", "peer_name", "ratio", "runs"}
 
@@ -60,6 +61,8 @@ assert len(told) == len(rows), "a name is there twice"
 wanted = set(names) | {n + "_time" for n in names}
 if int(sys.argv[2]):
     wanted |= set(KERNEL + KERNEL_TIME)
+if os.cpu_count() > 1:
+    wanted.add(THREADS_TIME)
 assert set(told) == wanted, sorted(told)
 for row in rows:
     assert KEYS <= set(row), row

@@ -321,6 +321,8 @@ int main(int argc, char **argv)
 		list(kapi_ops, argv + optind);
 	if (kapi_available() && !instructions)
 		list(kapi_2cpu_ops, argv + optind);
+	if (!instructions && sysconf(_SC_NPROCESSORS_ONLN) > 1)
+		list(pool_2cpu_ops, argv + optind);
 	if (run_together(0, rounds) || run_together(1, rounds_data))
 		return 1;
 	for (i = 0; i < nr_results; i++)

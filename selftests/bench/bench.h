@@ -45,6 +45,7 @@ struct op {
 
 extern const struct op memreg_ops[];
 extern const struct op pool_ops[];
+extern const struct op pool_2cpu_ops[];
 extern const struct op rereg_ops[];
 extern const struct op cache_ops[];
 extern const struct op data_ops[];

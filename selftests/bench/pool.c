@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Pools and memory objects. */
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -71,6 +73,66 @@ static int take_run(const struct op *op)
 		    memreg_pool_give(own.pool, buffer))
 			return fail("memreg_pool_take", EAGAIN);
 	return 0;
+}
+
+/*
+ * Threads that take and give, each on a CPU of its own. They begin together,
+ * and it takes as long as the last of them does.
+ */
+
+#define PAIRS	200000U
+
+struct taker {
+	pthread_t thread;
+	pthread_barrier_t *barrier;
+	unsigned int cpu;
+	int failed;
+};
+
+static void *take_many(void *arg)
+{
+	struct taker *me = arg;
+	unsigned int i;
+	cpu_set_t cpus;
+	void *buffer;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(me->cpu, &cpus);
+	me->failed = !!pthread_setaffinity_np(pthread_self(), sizeof(cpus),
+					      &cpus);
+	pthread_barrier_wait(me->barrier);
+	for (i = 0; i < PAIRS && !me->failed; i++)
+		me->failed = memreg_pool_take(own.pool, &buffer) ||
+			     memreg_pool_give(own.pool, buffer);
+	pthread_barrier_wait(me->barrier);
+	return NULL;
+}
+
+static int takers_cost(const struct op *op, double *cost)
+{
+	struct taker takers[2] = { };
+	pthread_barrier_t barrier;
+	unsigned int i, failed = 0;
+	double begin;
+
+	pthread_barrier_init(&barrier, NULL, op->each + 1);
+	for (i = 0; i < op->each; i++) {
+		takers[i].barrier = &barrier;
+		takers[i].cpu = i;
+		if (pthread_create(&takers[i].thread, NULL, take_many,
+				   &takers[i]))
+			return fail("pthread_create", EAGAIN);
+	}
+	pthread_barrier_wait(&barrier);
+	begin = bench_now();
+	pthread_barrier_wait(&barrier);
+	*cost = (bench_now() - begin) / ((double)PAIRS * op->each);
+	for (i = 0; i < op->each; i++) {
+		pthread_join(takers[i].thread, NULL);
+		failed |= takers[i].failed;
+	}
+	pthread_barrier_destroy(&barrier);
+	return failed ? fail("memreg_pool_take by threads", EAGAIN) : 0;
 }
 
 static int recycle_run(const struct op *op)
@@ -170,5 +232,14 @@ const struct op pool_ops[] = {
 	{ .name = "memreg_mr_256m_memory", .prepare = large_setup,
 	  .run = large_run, .finish = large_finish, .each = 1, .alone = 1,
 	  .large = 1 },
+	{ .name = NULL }
+};
+
+/* Where instructions are counted there is one CPU. */
+const struct op pool_2cpu_ops[] = {
+	{ .name = "memreg_pool_take_give_1cpu", .setup = take_setup,
+	  .cost = takers_cost, .each = 1 },
+	{ .name = "memreg_pool_take_give_2cpu", .setup = take_setup,
+	  .cost = takers_cost, .each = 2 },
 	{ .name = NULL }
 };
