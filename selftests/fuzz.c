@@ -39,6 +39,7 @@
 #define ARRAY_BYTES	(16 * PAGE)
 #define MAX_WRS		8
 #define RING_BYTES	(16UL << 20)
+#define MEMORY_BYTES	(16 * PAGE)
 
 /*
  * What is asked for may be written to any address in the argument, and so may
@@ -61,6 +62,7 @@
  * @args: One page for the argument of each thread, and one that can't be
  *	reached behind each
  * @arrays: The same, for arrays; ARRAY_BYTES
+ * @memory: A memory object of MEMORY_BYTES, or -1
  * @port: Where a listener is, or was
  * @end: Where in the region the rest begins
  */
@@ -71,6 +73,7 @@ static struct world {
 	int memfd;
 	__u8 *args[THREADS];
 	__u8 *arrays[THREADS];
+	int memory;
 	__be16 port;
 	__u8 *end;
 } world;
@@ -380,6 +383,57 @@ static void make_mr_query(struct fuzzer *f, void *arg)
 	cmd->count = below(f, 4);
 	cmd->segments = (uintptr_t)array(f, cmd->count,
 					 sizeof(struct ib_memreg_segment));
+}
+
+/* Mostly of a memory object, and otherwise of the memory that others use */
+static void make_pool_create(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_pool_create *cmd = arg;
+
+	cmd->domain_id = id_of(f, IB_MEMREG_OBJECT_DOMAIN);
+	cmd->access = some_access(f);
+	cmd->count = 1 + below(f, 8);
+	cmd->buffer_size = 1 + below(f, 2 * PAGE);
+	if (once_in(f, 2))
+		cmd->stride = cmd->buffer_size + below(f, 100);
+	if (once_in(f, 3)) {
+		cmd->addr = (uintptr_t)somewhere(f);
+		cmd->flags = below(f, 2) * IB_MEMREG_MR_UNGUARDED;
+	} else {
+		cmd->flags = IB_MEMREG_MR_FD;
+		cmd->fd = world.memory;
+	}
+}
+
+/* Few indices, so that many are there, and some twice */
+static void make_pool_recycle(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_pool_recycle *cmd = arg;
+	__u32 *indices, i;
+
+	cmd->mr_id = mr_of(f);
+	cmd->flags = below(f, 2) * IB_MEMREG_RECYCLE_RELAXED;
+	cmd->count = few(f);
+	indices = array(f, cmd->count, sizeof(*indices));
+	for (i = 0; i < cmd->count; i++)
+		indices[i] = below(f, 8);
+	cmd->indices = (uintptr_t)indices;
+}
+
+static void make_memory_create(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_memory_create *cmd = arg;
+
+	cmd->length = MEMORY_BYTES;
+	cmd->node = IB_MEMREG_NODE_DEVICE;
+	cmd->flags = below(f, 2) * IB_MEMREG_MEMORY_CONTIGUOUS;
+}
+
+static void make_memory_dup(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_memory_dup *cmd = arg;
+
+	cmd->fd = once_in(f, 8) ? world.memfd : world.memory;
 }
 
 static void make_window_alloc(struct fuzzer *f, void *arg)
@@ -801,6 +855,14 @@ static const struct form {
 	FORM(MR_REREGISTER, mr_reregister, 6, EBADF, EACCES, EOVERFLOW, ENOMEM,
 	     ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EBUSY, ESTALE, EIO,
 	     ENETDOWN),
+	OWN_FORM(POOL_CREATE, pool_create, 4, EBADF, EACCES, EOVERFLOW, ENOMEM,
+		 ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EIO, ENETDOWN, EMFILE,
+		 ENFILE),
+	FORM(POOL_RECYCLE, pool_recycle, 8, ENOENT, ENOMEM, ENOSPC, EDQUOT,
+	     ESTALE, EIO, ENETDOWN),
+	OWN_FORM(MEMORY_CREATE, memory_create, 1, EOVERFLOW, ENOMEM, EPERM,
+		 EMFILE, ENFILE),
+	OWN_FORM(MEMORY_DUP, memory_dup, 1, EBADF, ENOMEM, EMFILE, ENFILE),
 	FORM(WINDOW_ALLOC, window_alloc, 4, ENOENT, ENOMEM),
 	FORM(WINDOW_BIND, window_bind, 10, EOVERFLOW, ENOENT, EBUSY, EACCES,
 	     ENOTCONN, ESTALE, ENOMEM, ENOSPC, EDQUOT, EIO, ENETDOWN),
@@ -860,11 +922,16 @@ static const struct form *form_of(struct fuzzer *f)
 	return form;
 }
 
-/* Nothing is to wait for long. */
+/* Nothing is to wait for long, or to take the memory of all. */
 static void be_quick(const struct form *form, void *arg)
 {
+	struct ib_memreg_memory_create *memory = arg;
 	struct ib_memreg_ring_wait *wait = arg;
 	struct ib_memreg_connect *connect = arg;
+
+	if (form->num == IB_MEMREG_IOC_MEMORY_CREATE &&
+	    memory->length > MEMORY_BYTES && memory->length < 1ULL << 48)
+		memory->length = MEMORY_BYTES;
 
 	if (form->num == IB_MEMREG_IOC_RING_WAIT && wait->timeout_ns > MS)
 		wait->timeout_ns = MS;
@@ -892,10 +959,30 @@ static void keep_ring(struct fuzzer *f,
 		ring->shared = NULL;
 }
 
+/* The last one stays, and what was made of those before it. */
+static void keep_memory(const struct ib_memreg_memory_create *cmd)
+{
+	int old = cmd->out_fd;
+
+	if (cmd->length == MEMORY_BYTES)
+		old = __atomic_exchange_n(&world.memory, old, __ATOMIC_RELAXED);
+	if (old >= 0)
+		close(old);
+}
+
 static void keep(struct fuzzer *f, const struct form *form, const void *arg)
 {
 	const struct ib_memreg_status_create *status = arg;
+	const struct ib_memreg_memory_dup *dup = arg;
+	const struct ib_memreg_pool_create *pool = arg;
 	const struct ib_memreg_listen *listen = arg;
+
+	if (form->num == IB_MEMREG_IOC_MEMORY_CREATE)
+		keep_memory(arg);
+	if (form->num == IB_MEMREG_IOC_MEMORY_DUP)
+		close(dup->out_fd);
+	if (form->num == IB_MEMREG_IOC_POOL_CREATE)
+		close(pool->out_table_fd);
 
 	if (form->num == IB_MEMREG_IOC_RING_CREATE)
 		keep_ring(f, arg);
@@ -1173,7 +1260,8 @@ static void world_begin(void)
 			world.file = o->file;
 	state_free(&now);
 	world.memfd = memfd_create("fuzz", MFD_CLOEXEC);
-	if (ftruncate(world.memfd, MEM_PAGES * PAGE) ||
+	world.memory = raw_memory(world.fd, MEMORY_BYTES, 0);
+	if (ftruncate(world.memfd, MEM_PAGES * PAGE) || world.memory < 0 ||
 	    raw_domain(world.fd, &domain) || raw_listen(world.fd, &world.port))
 		give_up("objects to begin with");
 	world.end = mmap(REGION, REGION_BYTES, PROT_NONE,
@@ -1192,6 +1280,7 @@ static void world_end(void)
 {
 	close(world.fd);
 	close(world.memfd);
+	close(world.memory);
 	munmap(REGION, REGION_BYTES);
 }
 

@@ -748,4 +748,82 @@ TEST_F_TIMEOUT(scale, I9_idle_keys_are_given_back_but_for_64, 600)
 	EXPECT_EQ(rest, mrs);
 }
 
+/* As many buffers as a pool may have, or as the device has MRs for. */
+static unsigned int most_buffers(struct __test_metadata *_metadata,
+				 FIXTURE_DATA(scale) *self)
+{
+	__u64 most;
+
+	EXPECT_EQ(0, raw_cap(self->fd, IB_MEMREG_CAP_POOL, &most));
+	return test_full() ? most : most / 16;
+}
+
+static double recycle_ns(struct __test_metadata *_metadata,
+			 FIXTURE_DATA(scale) *self, __u32 mr, __u32 count)
+{
+	RAW(pool_recycle, cmd, .flags = IB_MEMREG_RECYCLE_RELAXED, .mr_id = mr,
+	    .count = 32);
+	__u32 indices[32], i, round;
+	struct timespec begin, end;
+	double ns, least = 0;
+
+	cmd.indices = (uintptr_t)indices;
+	for (round = 0; round < 20; round++) {
+		for (i = 0; i < 32; i++)
+			indices[i] = (round * 32 + i) * 7 % count;
+		clock_gettime(CLOCK_MONOTONIC, &begin);
+		EXPECT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_POOL_RECYCLE,
+				      &cmd));
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		ns = (end.tv_sec - begin.tv_sec) * 1e9 + end.tv_nsec -
+		     begin.tv_nsec;
+		if (!round || ns < least)
+			least = ns;
+	}
+	return least / 32;
+}
+
+/* Each of them has a key of its own, and the last one recycles as the first. */
+TEST_F_TIMEOUT(scale, pool_of_as_many_buffers_as_there_can_be, SOAK_S)
+{
+	unsigned int count = most_buffers(_metadata, self);
+	struct ib_memreg_pool_create cmd = {
+		.size = sizeof(cmd),
+		.flags = IB_MEMREG_MR_FD,
+		.access = LOCAL_WRITE | REMOTE_READ,
+		.count = count,
+		.buffer_size = 64,
+	};
+	RAW(pool_recycle, recycle, .count = 2);
+	const struct ib_memreg_pool_table *table;
+	const struct ib_memreg_pool_entry *entries;
+	__u32 indices[2] = { 0, count - 1 }, first, last;
+
+	ASSERT_EQ(0, raw_domain(self->fd, &cmd.domain_id));
+	cmd.fd = raw_memory(self->fd, (size_t)count * 64, 0);
+	ASSERT_LE(0, cmd.fd);
+	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_POOL_CREATE, &cmd));
+	table = mmap(NULL, cmd.out_table_size, PROT_READ, MAP_SHARED,
+		     cmd.out_table_fd, 0);
+	ASSERT_NE(MAP_FAILED, table);
+	entries = (const void *)(table + 1);
+	first = entries[0].rkey;
+	last = entries[count - 1].rkey;
+	EXPECT_NE(0, first);
+	EXPECT_NE(0, last);
+	EXPECT_NE(first, last);
+	recycle.mr_id = cmd.out_mr_id;
+	recycle.indices = (uintptr_t)indices;
+	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_POOL_RECYCLE, &recycle));
+	EXPECT_NE(first, entries[0].rkey);
+	EXPECT_NE(last, entries[count - 1].rkey);
+	TH_LOG("%u buffers: %.0f ns to recycle one", count,
+	       recycle_ns(_metadata, self, cmd.out_mr_id, count));
+	EXPECT_EQ(0, raw_destroy(self->fd, cmd.out_mr_id));
+	EXPECT_EQ(IB_MEMREG_POOL_DEAD, table->state);
+	EXPECT_EQ(0, munmap((void *)table, cmd.out_table_size));
+	EXPECT_EQ(0, close(cmd.out_table_fd));
+	EXPECT_EQ(0, close(cmd.fd));
+}
+
 TEST_HARNESS_MAIN
