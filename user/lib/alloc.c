@@ -278,7 +278,7 @@ EXPORT int memreg_alloc_query(struct memreg_heap *heap, const void *ptr,
  * The life of a heap
  */
 
-/* Reserve address space of which a child of this process has nothing. */
+/* Reserve address space, in which nothing can be reached so far. */
 static int reserve(struct memreg_heap *heap)
 {
 	heap->space_size = ((size_t)heap->limit + 1) * SLOT_SIZE;
