@@ -983,7 +983,6 @@ static void keep(struct fuzzer *f, const struct form *form, const void *arg)
 		close(dup->out_fd);
 	if (form->num == IB_MEMREG_IOC_POOL_CREATE)
 		close(pool->out_table_fd);
-
 	if (form->num == IB_MEMREG_IOC_RING_CREATE)
 		keep_ring(f, arg);
 	if (form->num == IB_MEMREG_IOC_STATUS_CREATE)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What buffers of a pool are good for besides their keys: SGEs of work requests,
- * what inline receive leaves, and what windows of both types are bound to (I6);
+ * What buffers of a pool are good for besides their keys: SGEs of work
+ * requests, what inline receive leaves, and what windows of both types are bound to (I6);
  * and no key of a buffer works once threads have recycled it (I3).
  *
  * time limit: 240
@@ -135,7 +135,8 @@ static void done(struct __test_metadata *_metadata, FIXTURE_DATA(use) *self,
 TEST_F(use, I6_buffers_are_gathered_by_sends_and_scattered_by_receives)
 {
 	struct ib_memreg_sge sges[] = {
-		{ .mr_id = self->mr.id, .offset = offset_of(5), .length = SIZE },
+		{ .mr_id = self->mr.id, .offset = offset_of(5),
+		  .length = SIZE },
 		{ .mr_id = self->mr.id, .offset = offset_of(2) + 3,
 		  .length = 100 },
 	};

@@ -111,14 +111,16 @@ pool_is_served_in_json() {
 	peer memreg peek -d rxe_peer -l 5 192.0.2.1 >/dev/null 2>&1 || status=1
 	hear '*"event":"gone"*' || status=1
 	quit || status=1
-	grep '^{' "$SAID" | python3 -c '
+	grep '^{' "$SAID" >"$SAID.json"
+	python3 -c '
 import json, sys
 events = {r["event"]: r for r in map(json.loads, sys.stdin)}
 serving, peer = events["serving"], events["connected"]
 assert serving["buffers"] == 3 and serving["size_bytes"] == 5000, serving
 assert serving["shared_domain"] is True, serving
 assert peer["length_bytes"] == 5000 and peer["revoked"] is False, peer
-assert peer["offset_bytes"] % 5056 == 0, peer' 2>>"$SAID" || status=1
+assert peer["offset_bytes"] % 5056 == 0, peer' \
+		<"$SAID.json" 2>>"$SAID" || status=1
 	return "$status"
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A store of keys and values for clients like kv_get.c. A request is a message,
- * a key; the answer grants a pooled buffer that has the value, for the client to
- * READ. With its next request, or its end, the buffer gets another key.
+ * A store of keys and values for clients like kv_get.c. A request is a message:
+ * a key; the answer grants a pooled buffer that has the value, for the client
+ * to READ. With its next request, or its end, the buffer gets another key.
  */
 #include <arpa/inet.h>
 #include <err.h>

@@ -243,10 +243,10 @@ static void print_json(const struct bench *b)
 		const struct kind *k = &b->kinds[i];
 		double us = 1e3 * unit(i);
 
-		printf(",\"%s\":{\"count\":%" PRIu64
-		       ",\"per_second\":%.3f,\"min_us\":%.4f,\"median_us\":%.4f",
-		       k->name, k->done, rate(k), (double)k->min / us,
-		       percentile(k, 0.5) / us);
+		printf(",\"%s\":{\"count\":%" PRIu64 ",\"per_second\":%.3f",
+		       k->name, k->done, rate(k));
+		printf(",\"min_us\":%.4f,\"median_us\":%.4f",
+		       (double)k->min / us, percentile(k, 0.5) / us);
 		printf(",\"p99_us\":%.4f,\"p99_9_us\":%.4f,\"max_us\":%.4f}",
 		       percentile(k, 0.99) / us, percentile(k, 0.999) / us,
 		       (double)k->max / us);
