@@ -2412,7 +2412,8 @@ struct ib_memreg_memory_dup {
  * the mapping of a file counts. Reclaim, KSM and compaction do not, as they
  * leave in place the pages that whoever registered them has pinned; of a
  * mapping of a file they may count for nothing. Changes that are counted though
- * nothing changed are allowed: register again.
+ * nothing changed are allowed: register again. One is a fork(2), of private
+ * memory of hugetlbfs: the kernel announces all of it.
  *
  * A registration is known to be good if it was made between the call that made
  * its monitor and a look at the slot that finds the generation which the call
