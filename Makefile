@@ -62,6 +62,7 @@ test-modules: module
 ifeq ($(has_mo),)
 	@ln -sf links/ib_memreg_bench.ko $(M)/ib_memreg_bench.ko
 	@ln -sf links/ib_memreg_sample.ko $(M)/ib_memreg_sample.ko
+	@ln -sf links/ib_memreg_dmabuf_test.ko $(M)/ib_memreg_dmabuf_test.ko
 	@[ ! -e $(M)/links/ib_memreg_hold.ko ] || \
 		ln -sf links/ib_memreg_hold.ko $(M)/ib_memreg_hold.ko
 	@[ ! -e $(M)/links/ib_memreg_kunit.ko ] || \

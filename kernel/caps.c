@@ -25,11 +25,18 @@ static u32 memreg_caps_list(struct memreg_device *mdev,
 	bool single = mdev->quirks & MEMREG_QUIRK_SINGLE_KEY;
 	bool strict = !(mdev->quirks & MEMREG_QUIRK_WEAK_INV);
 	bool order = !(mdev->quirks & MEMREG_QUIRK_RELAXED_ORDERING);
+	bool virt = ib_uses_virt_dma(mdev->ibdev);
 	const struct ib_memreg_cap_entry all[] = {
 #define CAP(_cap, _backing, _value)					\
 	{								\
 		.cap = IB_MEMREG_CAP_##_cap,				\
 		.backing = IB_MEMREG_BACKING_##_backing,		\
+		.value = (_value),					\
+	}
+#define CAP_BY(_cap, _value, _backing)					\
+	{								\
+		.cap = IB_MEMREG_CAP_##_cap,				\
+		.backing = (_backing),					\
 		.value = (_value),					\
 	}
 #define CAP_IF(_cap, _have, _backing)					\
@@ -65,9 +72,11 @@ static u32 memreg_caps_list(struct memreg_device *mdev,
 		CAP(MESSAGE, DEVICE, mdev->longest),
 		CAP_IF(WRITE_ORDER, order, DEVICE),
 		CAP(CONTIGUOUS, KERNEL, MEMREG_MEMORY_BLOCK_MAX),
-		CAP(DMABUF, NONE, 0),
+		CAP_BY(DMABUF, 1, virt ? IB_MEMREG_BACKING_KERNEL :
+					 IB_MEMREG_BACKING_DEVICE),
 		CAP(POOL, FRWR, min_t(u32, IB_MEMREG_POOL_MAX, attrs->max_mr)),
 #undef CAP_IF
+#undef CAP_BY
 #undef CAP
 	};
 

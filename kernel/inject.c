@@ -24,12 +24,14 @@
  * @err: What the call fails with that is made there, or status of the event
  * @by_order: fail-nth does not count it: it is no failure, or costs seconds,
  *	and whoever passes it may be at work for others
+ * @is_mode: It is so each time, from when it was ordered, and never counted
  * @attr: If it is to fail
  */
 struct memreg_inject_attr {
 	const char *name;
 	int err;
 	bool by_order;
+	bool is_mode;
 	struct fault_attr attr;
 };
 
@@ -64,6 +66,8 @@ static struct memreg_inject_attr memreg_inject_attrs[] = {
 	MEMREG_INJECT_ATTR(ROUTE_ERROR, "route_error", -ETIMEDOUT),
 	MEMREG_INJECT_ATTR(UNREACHABLE, "unreachable", -ETIMEDOUT),
 	MEMREG_INJECT_ATTR(REJECTED, "rejected", IB_CM_REJ_TIMEOUT),
+	MEMREG_INJECT_ATTR(DMABUF_MAP, "dmabuf_map", -EOPNOTSUPP,
+			   .by_order = true, .is_mode = true),
 };
 
 static struct dentry *memreg_inject_dir;
@@ -110,6 +114,8 @@ int memreg_inject(enum memreg_inject_point point)
 
 	if (inject->by_order && !inject->attr.probability)
 		return 0;
+	if (inject->is_mode)
+		return inject->err;
 	return should_fail(&inject->attr, 1) ? inject->err : 0;
 }
 

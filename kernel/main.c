@@ -34,6 +34,7 @@
 #include "kapi/kapi.h"
 #include "list.h"
 #include "mem/compose.h"
+#include "mem/dmabuf.h"
 #include "mem/domain.h"
 #include "mem/frwr.h"
 #include "mem/kill.h"
@@ -366,9 +367,12 @@ static int __init memreg_init(void)
 	ret = memreg_monitor_init();
 	if (ret)
 		goto err_watch;
-	ret = memreg_ring_init(&memreg_slot_ops);
+	ret = memreg_dmabuf_init();
 	if (ret)
 		goto err_monitor;
+	ret = memreg_ring_init(&memreg_slot_ops);
+	if (ret)
+		goto err_dmabuf;
 	ret = memreg_closer_init();
 	if (ret)
 		goto err_ring;
@@ -393,6 +397,8 @@ err_closer:
 	memreg_closer_exit();
 err_ring:
 	memreg_ring_exit();
+err_dmabuf:
+	memreg_dmabuf_exit();
 err_monitor:
 	memreg_monitor_exit();
 err_watch:
@@ -415,6 +421,7 @@ static void __exit memreg_exit(void)
 	memreg_closer_exit();
 	memreg_ring_exit();
 	memreg_monitor_exit();
+	memreg_dmabuf_exit();
 	memreg_watch_exit();
 	memreg_kill_module_exit();
 	memreg_regq_module_exit();

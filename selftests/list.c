@@ -182,9 +182,14 @@ TEST_F(list, has_bounds)
 	cmd.object_size = 0;
 	EXPECT_FAIL(EINVAL, SIZE, raw_call(self->reader, IB_MEMREG_IOC_LIST,
 					   &cmd));
-	cmd.object_size = sizeof(object) - 1;
+	/* The size of the first release. */
+	cmd.object_size = offsetof(struct ib_memreg_object, dmabuf) - 1;
 	EXPECT_FAIL(EINVAL, SIZE, raw_call(self->reader, IB_MEMREG_IOC_LIST,
 					   &cmd));
+	cmd.object_size++;
+	EXPECT_EQ(0, raw_call(self->reader, IB_MEMREG_IOC_LIST, &cmd));
+	cmd.count = 1;
+	cmd.cursor = 0;
 	cmd.object_size = ~0U;
 	EXPECT_FAIL(EINVAL, SIZE, raw_call(self->reader, IB_MEMREG_IOC_LIST,
 					   &cmd));

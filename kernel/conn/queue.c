@@ -34,6 +34,7 @@
 #include "conn/uring.h"
 #include "core.h"
 #include "device.h"
+#include "mem/keyed.h"
 #include "mem/mr.h"
 #include "mem/region.h"
 
@@ -152,8 +153,8 @@ int memreg_slot_build_recv(const struct memreg_slot *slot, u32 lkey,
 		first = skip ? memreg_region_find(sge->mr->region, at) :
 			       sge->first;
 		skip = 0;
-		ret = memreg_region_sges(sge->mr->region, first, at, &length,
-					 lkey, &sges[n], max - n);
+		ret = memreg_mr_sges(sge->mr, first, at, &length, lkey,
+				     &sges[n], max - n);
 		if (length)
 			return -EMSGSIZE;
 		n += ret;

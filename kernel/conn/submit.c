@@ -36,6 +36,7 @@
 #include "mem/domain.h"
 #include "mem/frwr.h"
 #include "mem/key.h"
+#include "mem/keyed.h"
 #include "mem/mr.h"
 #include "mem/region.h"
 #include "quirks.h"
@@ -131,6 +132,7 @@ struct memreg_scratch {
  * @insert_target: Whose next message the inserts are for
  * @nr_inserts: Number of memreg_scratch.inserts
  * @queue: Queue that the chain is for
+ * @domain: Its domain
  * @lkey: Key for DMA addresses there
  * @max: Pieces of memory that the device takes there
  * @end: End of the work requests of this chunk that are for it
@@ -156,6 +158,7 @@ struct memreg_sub {
 	u32 insert_target;
 	u32 nr_inserts;
 	struct memreg_queue *queue;
+	struct memreg_domain *domain;
 	u32 lkey;
 	u32 max;
 	u32 end;
@@ -357,6 +360,9 @@ memreg_sub_range(struct memreg_sub *sub, const struct ib_memreg_sge *sge,
 	ret = memreg_check_sge(sub, mr, sge, write);
 	if (ret)
 		return ERR_PTR(ret);
+	if (mr->region->keyed && mr->domain != sub->domain)
+		return ERR_PTR(memreg_fail(sub->ucmd, -EINVAL,
+					   IB_MEMREG_REASON_DOMAIN));
 	/* What follows each other is often in the same piece. */
 	if (sge->length &&
 	    !memreg_region_has(mr->region, sub->first, sge->offset))
@@ -417,8 +423,9 @@ static inline bool memreg_sub_piece(const struct memreg_sub *sub,
 {
 	const struct memreg_region *region = mr->region;
 
-	if (!sge->length || !memreg_region_has(region, sub->first, sge->offset +
-					       sge->length - 1))
+	if (!sge->length || region->keyed ||
+	    !memreg_region_has(region, sub->first,
+			       sge->offset + sge->length - 1))
 		return false;
 	*addr = sg_dma_address(&region->sgl[sub->first]) + sge->offset -
 		region->offsets[sub->first];
@@ -498,10 +505,11 @@ static inline int memreg_sub_reserve(struct memreg_sub *sub, u32 i, u32 parts)
 
 /* From here on, those up to @end are for a queue, whose lock is held. */
 static void memreg_sub_begin(struct memreg_sub *sub, struct memreg_queue *queue,
-			     u32 lkey, u32 max, u32 end)
+			     struct memreg_domain *domain, u32 max, u32 end)
 {
 	sub->queue = queue;
-	sub->lkey = lkey;
+	sub->domain = domain;
+	sub->lkey = domain->pd->local_dma_lkey;
 	sub->max = max;
 	sub->end = end;
 	sub->room = 0;
@@ -737,10 +745,10 @@ static u32 memreg_sub_part(struct memreg_sub *sub, struct memreg_slot *slot,
 				 end - at->done);
 		u64 all = left;
 
-		n += memreg_region_sges(region, at->offset ?
-					memreg_region_find(region, offset) :
-					from->first, offset, &left, sub->lkey,
-					&sges[n], sub->max - n);
+		n += memreg_mr_sges(from->mr, at->offset ?
+				    memreg_region_find(region, offset) :
+				    from->first, offset, &left, sub->lkey,
+				    &sges[n], sub->max - n);
 		if (slot) {
 			slot->sges[slot->nr_sges] = *from;
 			memreg_slot_sge_keep(slot->sges, slot->nr_sges++);
@@ -778,8 +786,8 @@ static u32 memreg_sub_parts(struct memreg_sub *sub, u64 *length)
 	for (n = 0; n < sub->nr_resolved; n++) {
 		const struct memreg_slot_sge *sge = &sub->s->resolved[n];
 
-		pieces += memreg_region_fragments(sge->mr->region, sge->first,
-						  sge->offset, sge->length);
+		pieces += memreg_mr_fragments(sge->mr, sge->first, sge->offset,
+					      sge->length);
 		*length += sge->length;
 	}
 	if (*length > sub->longest)
@@ -1120,7 +1128,7 @@ static int memreg_submit_sends(struct memreg_sub *sub,
 	ret = memreg_sub_lock(sub, ep->send);
 	if (ret)
 		return ret;
-	memreg_sub_begin(sub, ep->send, ep->domain->pd->local_dma_lkey,
+	memreg_sub_begin(sub, ep->send, ep->domain,
 			 READ_ONCE(ep->send->fragments), to);
 	/* Then what the peer agreed to is known. */
 	if (!ep->send->ready || !smp_load_acquire(&ep->sendable))
@@ -1141,6 +1149,17 @@ static int memreg_submit_sends(struct memreg_sub *sub,
  * What is received
  */
 
+/* May the CPU put the first bytes of a message where they belong? */
+static inline bool memreg_slot_by_cpu(const struct memreg_slot *slot)
+{
+	u32 i;
+
+	for (i = 0; i < slot->nr_sges; i++)
+		if (slot->sges[i].mr->region->keyed)
+			return false;
+	return true;
+}
+
 /* Put a receive, whose slot has its memory, on the chain, or aside. */
 static inline int memreg_recv_add(struct memreg_sub *sub,
 				  struct memreg_slot *slot, u64 total, u32 i)
@@ -1152,7 +1171,7 @@ static inline int memreg_recv_add(struct memreg_sub *sub,
 
 	memreg_slot_describe(sub, slot, i);
 	/* In an entry of io_uring there is no room for a message. */
-	if (!sub->uring)
+	if (!sub->uring && memreg_slot_by_cpu(slot))
 		slot->bounce = min_t(u64, total, queue->buffer_size);
 	if (slot->bounce == total && total)
 		n = memreg_slot_bounce(slot, sub->lkey, sges);
@@ -1225,7 +1244,8 @@ static inline int memreg_recv_plain(struct memreg_sub *sub, u32 i)
 
 /* Submit receives from @from on, up to @to, to a queue. */
 static int memreg_submit_recvs(struct memreg_sub *sub,
-			       struct memreg_queue *queue, u32 lkey, u32 max,
+			       struct memreg_queue *queue,
+			       struct memreg_domain *domain, u32 max,
 			       u32 from, u32 to, u32 *taken)
 {
 	u32 i = from;
@@ -1235,7 +1255,7 @@ static int memreg_submit_recvs(struct memreg_sub *sub,
 	ret = memreg_sub_lock(sub, queue);
 	if (ret)
 		return ret;
-	memreg_sub_begin(sub, queue, lkey, max, to);
+	memreg_sub_begin(sub, queue, domain, max, to);
 	ret = queue->closed ? memreg_fail(sub->ucmd, -ENOTCONN,
 					  IB_MEMREG_REASON_STATE) : 0;
 	while (!ret && i < to) {
@@ -1271,8 +1291,7 @@ static int memreg_submit_to_srq(struct memreg_sub *sub, u32 id, u32 from,
 		ret = memreg_fail(sub->ucmd, -EOPNOTSUPP,
 				  IB_MEMREG_REASON_OPCODE);
 	else if (sub->s->wrs[from].opcode == IB_MEMREG_OP_RECV)
-		ret = memreg_submit_recvs(sub, srq->queue,
-					  srq->domain->pd->local_dma_lkey,
+		ret = memreg_submit_recvs(sub, srq->queue, srq->domain,
 					  memreg_srq_fragments(sub->ucmd->mdev),
 					  from, to, taken);
 	else
@@ -1316,8 +1335,7 @@ static int memreg_submit_group(struct memreg_sub *sub, u32 from, u32 to,
 		ret = memreg_fail(sub->ucmd, -EINVAL,
 				  IB_MEMREG_REASON_NO_QUEUE);
 	else
-		ret = memreg_submit_recvs(sub, ep->recv,
-					  ep->domain->pd->local_dma_lkey,
+		ret = memreg_submit_recvs(sub, ep->recv, ep->domain,
 					  memreg_fragments(sub->ucmd->mdev),
 					  from, to, taken);
 	return ret;

@@ -329,6 +329,10 @@ static void memreg_key_give(struct memreg_key *key, struct memreg_frwr *frwr)
 	frwr->region = key->region;
 	frwr->length = 0;
 	memreg_frwr_move(frwr, &key->region->frwrs);
+	if (!key->region->keyed)
+		return;
+	frwr->holds = key->region;
+	atomic_inc(&key->region->held);
 }
 
 /*

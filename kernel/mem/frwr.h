@@ -72,6 +72,7 @@ enum memreg_frwr_state {
  * @idle_since: When it became idle, ktime_get_ns(); frwr_lock
  * @idle_number: memreg_idle.ended at that time; frwr_lock
  * @batch: Batch at work on it
+ * @holds: Region that counts it in @held until its MR is destroyed, or NULL
  * @charge: MR in the rdma cgroup
  */
 struct memreg_frwr {
@@ -94,6 +95,7 @@ struct memreg_frwr {
 	u64 idle_since;
 	u64 idle_number;
 	struct memreg_batch *batch;
+	struct memreg_region *holds;
 	struct memreg_charge charge;
 };
 

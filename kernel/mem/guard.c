@@ -13,6 +13,7 @@
  * and what is said of its keys goes for theirs. See tie.c.
  */
 #include <linux/scatterlist.h>
+#include <linux/wait_bit.h>
 
 #include "mem/guard.h"
 #include "mem/kill.h"
@@ -103,6 +104,31 @@ const struct memreg_watch_ops memreg_guard_ops = {
 	.gone = memreg_guard_gone,
 	.wait = memreg_guard_wait,
 };
+
+/**
+ * memreg_guard_revoke() - The exporter of a region's memory takes that away
+ * @region: Region that is keyed, and therefore in no composition
+ *
+ * The keys die along with their MRs: what counts is memreg_region.held. It is
+ * waited for as a guard waits.
+ *
+ * Context: may sleep.
+ * Return: whether nothing reaches the memory any more.
+ */
+bool memreg_guard_revoke(struct memreg_region *region)
+{
+	spin_lock(&region->mdev->frwr_lock);
+	if (memreg_watch_set_stale(&region->guard))
+		memreg_guard_stale(&region->guard);
+	spin_unlock(&region->mdev->frwr_lock);
+	memreg_kill_region(region);
+	if (wait_var_event_timeout(&region->held, !atomic_read(&region->held),
+				   MEMREG_WATCH_TIMEOUT))
+		return true;
+	memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_TIMEOUTS, 1);
+	trace_memreg_guard_timeout(region);
+	return false;
+}
 
 /**
  * memreg_guard_succeed() - Go on counting where another region's guard is

@@ -10,6 +10,7 @@
 
 extern const struct memreg_watch_ops memreg_guard_ops;
 
+bool memreg_guard_revoke(struct memreg_region *region);
 u64 memreg_guard_succeed(struct memreg_region *region,
 			 struct memreg_region *old, u64 since);
 

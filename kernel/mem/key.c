@@ -291,7 +291,8 @@ static void memreg_keys_invalidate(struct memreg_domain *domain,
  */
 static bool memreg_key_is_watched(const struct memreg_key *key)
 {
-	return (key->region->guard.active || key->region->composition) &&
+	return (key->region->guard.active || key->region->composition ||
+		key->region->keyed) &&
 	       !key->frwr->no_inv;
 }
 

@@ -142,6 +142,9 @@ void memreg_frwr_destroy_mr(struct memreg_frwr *frwr)
 		memreg_frwr_tell_destroy(frwr);
 	if (memreg_fastmr_destroy(&frwr->fast))
 		atomic_inc(&frwr->domain->mdev->undead);
+	if (frwr->holds && atomic_dec_and_test(&frwr->holds->held))
+		wake_up_var(&frwr->holds->held);
+	frwr->holds = NULL;
 }
 
 /* One key less that a guard waits for. The region is not touched afterwards. */
@@ -457,7 +460,7 @@ static void memreg_kill_one(struct memreg_frwr *frwr)
 
 	if (cut)
 		memreg_kill_cut(frwr, cut);
-	else if (frwr->no_inv)
+	else if (frwr->no_inv || frwr->holds)
 		memreg_kill_destroy(frwr, false);
 	else
 		memreg_kill_invalidate(frwr);

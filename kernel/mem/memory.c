@@ -267,6 +267,8 @@ static struct memreg_memory *memreg_memory_wrap(struct list_head *folios,
 		list_del_init(&folio->lru);
 		memory->blocks[i].page = folio_page(folio, 0);
 		memory->blocks[i++].first = memory->npages;
+		/* To map it by one entry the kernel looks where it ends. */
+		folio->index = memory->npages;
 		memory->npages += folio_nr_pages(folio);
 		memory->order = folio_order(folio);
 	}
@@ -525,20 +527,37 @@ static struct dma_buf *memreg_memory_export(struct memreg_memory *memory,
 }
 
 /**
- * memreg_memory_get() - Find the dma-buf of a memory object
+ * memreg_dmabuf_get() - Find a dma-buf
  * @ucmd: Call that names it
  * @fd: Descriptor, from user space
  *
- * Return: the dma-buf, to be put by dma_buf_put(); ERR_PTR(-EBADF) if it is
- * none, or ERR_PTR(-EOPNOTSUPP) if somebody else exports it.
+ * Return: the dma-buf, to be put by dma_buf_put(); ERR_PTR(-EBADF).
  */
-struct dma_buf *memreg_memory_get(struct memreg_ucmd *ucmd, int fd)
+struct dma_buf *memreg_dmabuf_get(struct memreg_ucmd *ucmd, int fd)
 {
 	struct dma_buf *dmabuf = dma_buf_get(fd);
 
-	if (IS_ERR(dmabuf))
-		return ERR_PTR(memreg_fail(ucmd, -EBADF, IB_MEMREG_REASON_FD));
-	if (dmabuf->ops == &memreg_dmabuf_ops)
+	return !IS_ERR(dmabuf) ? dmabuf :
+	       ERR_PTR(memreg_fail(ucmd, -EBADF, IB_MEMREG_REASON_FD));
+}
+
+/**
+ * memreg_memory_is() - Is a dma-buf one of a memory object?
+ * @dmabuf: The dma-buf
+ *
+ * Return: whether it is.
+ */
+bool memreg_memory_is(const struct dma_buf *dmabuf)
+{
+	return dmabuf->ops == &memreg_dmabuf_ops;
+}
+
+/* Find the dma-buf of a memory object. */
+static struct dma_buf *memreg_memory_get(struct memreg_ucmd *ucmd, int fd)
+{
+	struct dma_buf *dmabuf = memreg_dmabuf_get(ucmd, fd);
+
+	if (IS_ERR(dmabuf) || memreg_memory_is(dmabuf))
 		return dmabuf;
 	dma_buf_put(dmabuf);
 	return ERR_PTR(memreg_fail(ucmd, -EOPNOTSUPP,
@@ -576,43 +595,11 @@ static void memreg_memory_release(struct memreg_region *region)
 		dma_buf_put(region->dmabuf);
 }
 
-static const struct memreg_source memreg_memory_source = {
+const struct memreg_source memreg_memory_source = {
 	.take = memreg_memory_take,
 	.give_back = memreg_memory_give_back,
 	.release = memreg_memory_release,
 };
-
-/**
- * memreg_memory_region() - Make a region of a memory object
- * @ucmd: Call that asks for it
- * @dmabuf: The memory; the region has a reference of its own
- * @offset: First byte
- * @length: Bytes, from 1; the end does not wrap
- * @writable: It is to be written to
- *
- * Return: the region, without pages; ERR_PTR(-ENOMEM), ERR_PTR(-EINVAL) if it
- * is not inside of the memory, ERR_PTR(-EACCES).
- */
-struct memreg_region *memreg_memory_region(struct memreg_ucmd *ucmd,
-					   struct dma_buf *dmabuf, u64 offset,
-					   u64 length, bool writable)
-{
-	struct memreg_region *region;
-
-	if (offset + length > dmabuf->size)
-		return ERR_PTR(memreg_fail(ucmd, -EINVAL,
-					   IB_MEMREG_REASON_RANGE));
-	if (writable && !memreg_dmabuf_writable(dmabuf))
-		return ERR_PTR(memreg_fail(ucmd, -EACCES,
-					   IB_MEMREG_REASON_READ_ONLY));
-	region = memreg_region_alloc(ucmd->mdev, &memreg_memory_source, offset,
-				     length, writable);
-	if (!region)
-		return ERR_PTR(-ENOMEM);
-	get_dma_buf(dmabuf);
-	region->dmabuf = dmabuf;
-	return region;
-}
 
 /*
  * Calls

@@ -9,7 +9,7 @@
 #include <linux/types.h>
 
 struct dma_buf;
-struct memreg_region;
+struct memreg_source;
 struct memreg_ucmd;
 
 /* Bytes of a block, at most: what the page allocator has in one piece. */
@@ -17,9 +17,8 @@ struct memreg_ucmd;
 
 int memreg_memory_create(struct memreg_ucmd *ucmd);
 int memreg_memory_dup(struct memreg_ucmd *ucmd);
-struct dma_buf *memreg_memory_get(struct memreg_ucmd *ucmd, int fd);
-struct memreg_region *memreg_memory_region(struct memreg_ucmd *ucmd,
-					   struct dma_buf *dmabuf, u64 offset,
-					   u64 length, bool writable);
+struct dma_buf *memreg_dmabuf_get(struct memreg_ucmd *ucmd, int fd);
+bool memreg_memory_is(const struct dma_buf *dmabuf);
+extern const struct memreg_source memreg_memory_source;
 
 #endif /* _MEMREG_MEMORY_H */

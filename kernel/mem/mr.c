@@ -17,6 +17,7 @@
 #include "core.h"
 #include "device.h"
 #include "mem/composition.h"
+#include "mem/dmabuf.h"
 #include "mem/domain.h"
 #include "mem/frwr.h"
 #include "mem/guard.h"
@@ -277,10 +278,11 @@ static int memreg_mr_divide(struct memreg_mr *mr)
 		key->page_shift = shift;
 		/*
 		 * Destroying is cheaper than to invalidate one by one, and a
-		 * long list of large pages is of no use to others.
+		 * long list of large pages is of no use to others. What may be
+		 * taken away has an end of its own.
 		 */
 		key->once = mr->domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV ||
-			    shift > MEMREG_PAGE_SHIFT;
+			    shift > MEMREG_PAGE_SHIFT || mr->region->keyed;
 		offset += key->length;
 	}
 	return 0;
@@ -390,7 +392,7 @@ int memreg_mr_give_keys(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 	if (mr->access & IB_MEMREG_ACCESS_FLUSH_PERSISTENT &&
 	    !memreg_region_is_pmem(mr->region))
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_NOT_PMEM);
-	if (!(mr->access & MEMREG_ACCESS_REMOTE))
+	if (!(mr->access & MEMREG_ACCESS_REMOTE) && !mr->region->keyed)
 		return 0;
 	return memreg_mr_key_reason(ucmd, memreg_mr_make_keys(mr));
 }
@@ -481,14 +483,14 @@ void memreg_mr_unmake(struct memreg_mr *mr)
 	mr->region = NULL;
 }
 
-/* The memory object that a call names: by -1 it is the one of an old MR. */
+/* The dma-buf that a call names: by -1 it is the one of an old MR. */
 static struct dma_buf *memreg_mr_dmabuf(struct memreg_ucmd *ucmd,
 					struct memreg_mr *old)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 
 	if (!old || cmd->fd != -1)
-		return memreg_memory_get(ucmd, cmd->fd);
+		return memreg_dmabuf_get(ucmd, cmd->fd);
 	get_dma_buf(old->region->dmabuf);
 	return old->region->dmabuf;
 }
@@ -514,7 +516,7 @@ static int memreg_mr_make_region(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 	dmabuf = memreg_mr_dmabuf(ucmd, old);
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
-	region = memreg_memory_region(ucmd, dmabuf, mr->addr, mr->length,
+	region = memreg_dmabuf_region(ucmd, dmabuf, mr->addr, mr->length,
 				      writable);
 	dma_buf_put(dmabuf);
 	if (IS_ERR(region))
@@ -548,7 +550,7 @@ static int memreg_mr_try_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 	if (ret)
 		return ret;
 	memreg_mr_arm_slot(mr);
-	/* No event takes memory away from who has a descriptor of it. */
+	/* No change of a mapping is anything to a descriptor. */
 	if (!(cmd->flags & (IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD))) {
 		ret = memreg_guard_insert(mr->region);
 		if (ret)
@@ -921,6 +923,7 @@ static void memreg_mr_info(struct memreg_object *obj,
 	info->length = mr->length;
 	info->access = mr->access;
 	info->rkey = seg.rkey;
+	info->dmabuf = memreg_dmabuf_inode(mr->region);
 }
 
 /* Why it can't be destroyed, for all that can be told. */

@@ -248,10 +248,15 @@ static void memreg_region_fill(struct memreg_region *region)
 	WARN_ON(left);
 }
 
-static int memreg_region_list(struct memreg_region *region)
+/**
+ * memreg_region_list_alloc() - Make room for the list of DMA addresses
+ * @region: Region without one
+ * @n: Entries; those of @sgl are to be filled in, and so are @offsets
+ *
+ * Return: 0 or -ENOMEM; then as well the region is to be released.
+ */
+int memreg_region_list_alloc(struct memreg_region *region, u32 n)
 {
-	u32 n = region->sgt.sgt.nents;
-
 	region->sgl = kvmalloc_array(n, sizeof(*region->sgl),
 				     GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	region->offsets = kvmalloc_array(n, sizeof(*region->offsets),
@@ -260,8 +265,16 @@ static int memreg_region_list(struct memreg_region *region)
 	if (!region->sgl || !region->offsets)
 		return -ENOMEM;
 	region->nents = n;
-	memreg_region_fill(region);
 	return 0;
+}
+
+static int memreg_region_list(struct memreg_region *region)
+{
+	int ret = memreg_region_list_alloc(region, region->sgt.sgt.nents);
+
+	if (!ret)
+		memreg_region_fill(region);
+	return ret;
 }
 
 static void memreg_region_unlist(struct memreg_region *region)
@@ -455,9 +468,11 @@ int memreg_region_take(struct memreg_ucmd *ucmd, struct memreg_region *region)
 	int ret;
 
 	ret = region->source->take(ucmd, region);
-	if (ret)
+	if (ret) {
+		memreg_region_unlist(region);
 		return ret;
-	ret = memreg_region_map(ucmd, region);
+	}
+	ret = region->source->maps ? 0 : memreg_region_map(ucmd, region);
 	if (ret) {
 		region->source->give_back(region);
 		return ret;
@@ -516,8 +531,13 @@ unsigned long memreg_region_inherit(struct memreg_region *region)
 	return n;
 }
 
-/* Could an MR that can't be destroyed reach a region's pages? */
-static bool memreg_region_is_haunted(const struct memreg_region *region)
+/**
+ * memreg_region_is_haunted() - Could an MR that can't be destroyed reach it?
+ * @region: The region
+ *
+ * Return: whether its pages must not be given back.
+ */
+bool memreg_region_is_haunted(const struct memreg_region *region)
 {
 	return region->undead != atomic_read(&region->mdev->undead);
 }
@@ -525,7 +545,8 @@ static bool memreg_region_is_haunted(const struct memreg_region *region)
 /* Its keys are dead. */
 static void memreg_region_give_back(struct memreg_region *region)
 {
-	memreg_region_unmap(region);
+	if (!region->source->maps)
+		memreg_region_unmap(region);
 	region->source->give_back(region);
 	memreg_count(region->mdev, IB_MEMREG_STAT_PAGES_UNPINNED,
 		     memreg_region_own_pages(region));

@@ -20,11 +20,13 @@ struct dma_buf;
 struct iov_iter;
 struct memreg_composition;
 struct memreg_device;
+struct memreg_import;
 struct memreg_region;
 struct memreg_ucmd;
 
 /**
  * struct memreg_source - Where the pages of regions come from
+ * @maps: @take lists DMA addresses in memreg_region.sgl, and no pages
  * @take: Take the pages and list them in memreg_region.sgt, or fail and list
  *	none
  * @give_back: Give the pages back; they are not mapped for DMA any more
@@ -35,6 +37,7 @@ struct memreg_ucmd;
  *	memreg_region.sgt; or NULL
  */
 struct memreg_source {
+	bool maps;
 	int (*take)(struct memreg_ucmd *ucmd, struct memreg_region *region);
 	void (*give_back)(struct memreg_region *region);
 	void (*release)(struct memreg_region *region);
@@ -48,7 +51,11 @@ struct memreg_source {
  * @mdev: Device that they are mapped for
  * @source: Where they come from; NULL if they are borrowed
  * @mm: Address space that is charged for them, or NULL
- * @dmabuf: Memory object that they are of, or NULL
+ * @dmabuf: dma-buf that they are of, or NULL
+ * @import: What it has of the exporter, if that is not us
+ * @keyed: The exporter may take them away: local work is by key, and the CPU
+ *	does not touch them
+ * @held: FRWRs that could reach them, if they are @keyed
  * @addr: Address there, or offset in the source
  * @length: Bytes
  * @npages: System pages that the region pins
@@ -80,6 +87,9 @@ struct memreg_region {
 	const struct memreg_source *source;
 	struct mm_struct *mm;
 	struct dma_buf *dmabuf;
+	struct memreg_import *import;
+	bool keyed;
+	atomic_t held;
 	u64 addr;
 	u64 length;
 	unsigned long npages;
@@ -133,6 +143,8 @@ struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 struct memreg_region *memreg_region_alloc(struct memreg_device *mdev,
 					  const struct memreg_source *source,
 					  u64 addr, u64 length, bool writable);
+int memreg_region_list_alloc(struct memreg_region *region, u32 n);
+bool memreg_region_is_haunted(const struct memreg_region *region);
 int memreg_region_take(struct memreg_ucmd *ucmd, struct memreg_region *region);
 void memreg_region_release(struct memreg_region *region);
 void memreg_region_share(struct memreg_region *region,

@@ -488,8 +488,12 @@ int memreg_bind_describe(struct memreg_ucmd *ucmd,
 		key->iova = memreg_composition_iova(mr->region, bind->offset,
 						    key->iova);
 	key->access = bind->access;
-	/* Drivers look at the last mapping's access when they map. */
-	key->once = bind->access & IB_MEMREG_ACCESS_FLUSH_PERSISTENT;
+	/*
+	 * Drivers look at the last mapping's access when they map, and no FRWR
+	 * keeps memory that may be taken away.
+	 */
+	key->once = bind->access & IB_MEMREG_ACCESS_FLUSH_PERSISTENT ||
+		    mr->region->keyed;
 	if (bind->access & IB_MEMREG_ACCESS_ZERO_BASED) {
 		if (key->iova & (MEMREG_PAGE_SIZE - 1))
 			return memreg_fail(ucmd, -EINVAL,

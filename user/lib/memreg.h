@@ -645,10 +645,11 @@ int memreg_mr_register(struct memreg *m, uint32_t domain, void *addr,
 		       struct memreg_mr *mr);
 
 /**
- * memreg_mr_register_fd() - Register a part of a memory object
+ * memreg_mr_register_fd() - Register a part of the memory of a dma-buf
  * @m: The handle
  * @domain: Domain in which the keys are to work
- * @fd: Descriptor of the memory; the MR does not need it any further
+ * @fd: Descriptor of a memory object, or of any other dma-buf; the MR does not
+ *	need it any further
  * @offset: First byte; no alignment is needed
  * @length: Bytes, from 1
  * @access: enum ib_memreg_access
@@ -656,12 +657,13 @@ int memreg_mr_register(struct memreg *m, uint32_t domain, void *addr,
  * @mr: Filled in, with the offset as the address. With IB_MEMREG_MR_IOVA,
  *	@mr->iova is read first
  *
- * The MR keeps the memory, and is never stale. It is charged for nothing.
+ * The MR keeps the memory, and is charged for nothing. One of a memory object is
+ * never stale; other exporters may take their memory away.
  *
- * Return: 0; -EBADF (@fd is not one of a dma-buf), -EOPNOTSUPP (not one of
- * memreg's, or IB_MEMREG_MR_SINGLE_KEY), -EACCES (local write by a descriptor
- * that is read-only), -EINVAL (also: not inside of the memory), and as
- * memreg_mr_register().
+ * Return: 0; -EBADF (@fd is not one of a dma-buf), -EOPNOTSUPP (its exporter
+ * refuses, or IB_MEMREG_MR_SINGLE_KEY), -EACCES (local write by a descriptor
+ * that is read-only), -EINVAL (also: not inside of the memory), -EAGAIN (also:
+ * the exporter is busy with the memory), and as memreg_mr_register().
  */
 int memreg_mr_register_fd(struct memreg *m, uint32_t domain, int fd,
 			  uint64_t offset, uint64_t length, uint32_t access,

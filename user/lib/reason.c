@@ -207,6 +207,13 @@ static const struct reason reasons[] = {
 	[IB_MEMREG_REASON_LOG] = {
 		"a log has a power of two entries up to the limit, and one wide monitor, which needs it",
 		NULL },
+	[IB_MEMREG_REASON_EXPORTER] = {
+		"the exporter of the dma-buf refuses to let the device have it",
+		NULL },
+	[IB_MEMREG_REASON_NO_CPU] = {
+		"the RDMA device is software, and the CPU does not reach the memory of the dma-buf",
+		"use memory that has a kernel mapping, or an RDMA device that is hardware"
+	},
 };
 
 /* For failures to which the kernel gives no code, or one that says less */

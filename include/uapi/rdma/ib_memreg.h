@@ -229,7 +229,8 @@
  *	(ENOMEM), or not ever (EINVAL).
  * @IB_MEMREG_REASON_NODE: There is no such NUMA node.
  * @IB_MEMREG_REASON_FD: The descriptor is not open, or not one of a dma-buf.
- * @IB_MEMREG_REASON_FOREIGN: The dma-buf is not a memory object of memreg.
+ * @IB_MEMREG_REASON_FOREIGN: The dma-buf is not a memory object of memreg, of
+ *	which alone MEMORY_DUP makes another one.
  * @IB_MEMREG_REASON_READ_ONLY: LOCAL_WRITE is asked for, and the descriptor is
  *	not open for writing.
  * @IB_MEMREG_REASON_STRIDE: Buffers of a pool overlap.
@@ -247,6 +248,11 @@
  * @IB_MEMREG_REASON_LOG: The number of entries of a log is no power of two or
  *	over the limit; or a wide monitor is asked for on a status table that has
  *	no log (EINVAL), or that has one already (EBUSY).
+ * @IB_MEMREG_REASON_EXPORTER: The exporter of the dma-buf refuses to attach the
+ *	device, or to pin or map the memory: not now (EAGAIN), or not at all; from
+ *	MR_COMPOSE: it may take the memory of a piece away.
+ * @IB_MEMREG_REASON_NO_CPU: The device is software, and the CPU does not reach
+ *	the memory of the dma-buf.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE,
@@ -313,7 +319,9 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_COMPOSED,
 	IB_MEMREG_REASON_GAPS,
 	IB_MEMREG_REASON_SLOTS,
-	IB_MEMREG_REASON_LOG
+	IB_MEMREG_REASON_LOG,
+	IB_MEMREG_REASON_EXPORTER,
+	IB_MEMREG_REASON_NO_CPU
 };
 
 /**
@@ -456,7 +464,8 @@ enum ib_memreg_backing {
  * @IB_MEMREG_CAP_CONTIGUOUS: Bytes of memory in one block, at most: see
  *	MEMORY_CREATE.
  * @IB_MEMREG_CAP_DMABUF: 1 if MR_REGISTER takes descriptors of dma-bufs that
- *	others than memreg export.
+ *	others than memreg export. Backed by the device, it takes what the
+ *	exporter maps for that; backed by ib_memreg, what the CPU reaches.
  * @IB_MEMREG_CAP_POOL: Buffers of a pool.
  */
 enum ib_memreg_cap {
@@ -599,8 +608,8 @@ struct ib_memreg_domain_create {
  * @IB_MEMREG_MR_UNGUARDED: Don't watch the mapping: as with ibv_reg_mr(3) the
  *	keys lead to the pages that were there at registration, whatever
  *	becomes of the mapping.
- * @IB_MEMREG_MR_FD: The memory is that of the descriptor @fd, from offset @addr
- *	on, whether it is mapped or not. Not with SINGLE_KEY.
+ * @IB_MEMREG_MR_FD: The memory is that of the dma-buf with the descriptor @fd,
+ *	from offset @addr on, whether it is mapped or not. Not with SINGLE_KEY.
  */
 enum ib_memreg_mr_flags {
 	IB_MEMREG_MR_IOVA = 1 << 0,
@@ -625,13 +634,14 @@ enum ib_memreg_mr_flags {
  * @out_lkey: Local key of the first segment, or 0
  * @out_rkey: Remote key of the first segment, or 0 without remote access
  * @out_segments: Number of keyed segments; 1 with SINGLE_KEY, otherwise 0
- *	without remote access, 1 up to the span of a key
+ *	without remote access unless the memory may be taken away by its
+ *	exporter, 1 up to the span of a key
  *	(IB_MEMREG_CAP_KEY_SPAN, more where the memory is physically
  *	contiguous), and as many as it needs beyond. All of them are told by
  *	MR_QUERY.
  * @reserved: Must be 0
- * @fd: With IB_MEMREG_MR_FD a descriptor of a memory object: see MEMORY_CREATE.
- *	Otherwise 0
+ * @fd: With IB_MEMREG_MR_FD a descriptor of a memory object, see
+ *	MEMORY_CREATE, or of any other dma-buf. Otherwise 0
  * @reserved2: Must be 0
  * @status_id: A status table of the caller's in which the MR is to have a slot,
  *	or 0
@@ -651,20 +661,35 @@ enum ib_memreg_mr_flags {
  * second.
  *
  * An MR on a descriptor keeps the memory, whatever becomes of the descriptor
- * and of mappings: it is never STALE, pins nothing and charges nothing. Any
+ * and of mappings: one of a memory object is never STALE, pins nothing and
+ * charges nothing. Any
  * number of MRs can be on the same memory, in other files, processes and
  * domains and on other devices, each with keys and rights of its own; what ends
  * one of them is nothing to the others. LOCAL_WRITE needs a descriptor that is
  * open for writing. Keys are made of pages as large as the contiguity of the
  * memory allows.
  *
+ * A dma-buf of another exporter (GPU memory, udmabuf, a DMA-BUF heap) is used
+ * in its place for as long as the MR lives, and charged to nobody here. Its
+ * exporter may be one that can take the memory away: when a device is reset or
+ * unplugged, say. Such an MR has keys whatever its access, and is good for
+ * local work on endpoints of its own domain; work requests name its memory by
+ * the key, and no message that is received there is inside of a completion
+ * entry. Once the exporter takes the memory away, the keys of the MR and those
+ * of its windows are dead, the MR is STALE, and work that was posted fails with
+ * a local protection error, as it does with a key of verbs that was destroyed.
+ * With soft-RoCE the CPU copies the memory: that must be coherent, and one of
+ * which the exporter has no mapping for the kernel can't be registered.
+ *
  * With @status_id the MR has a slot in that table until it is deregistered or
- * registered anew, whose generation is @out_generation as long as the MR is LIVE: a load and a
- * compare find out what MR_QUERY would, but for what is only suspected.
+ * registered anew, whose generation is @out_generation as long as the MR is
+ * LIVE: a load and a compare find out what MR_QUERY would, but for what is only
+ * suspected.
  *
  * Errors: EBADF (@fd), EACCES (@fd is read-only), EINVAL, EOVERFLOW, EFAULT,
- * EOPNOTSUPP, ENOMEM, ENOSPC (also: no slot is free), EPERM (also: the table is
- * of another process), EDQUOT, ENOENT, EAGAIN (the mapping kept changing), EIO,
+ * EOPNOTSUPP (also: the exporter refuses), ENOMEM, ENOSPC (also: no slot is
+ * free), EPERM (also: the table is of another process), EDQUOT, ENOENT, EAGAIN
+ * (the mapping kept changing, or the exporter is busy with the memory), EIO,
  * ENETDOWN, EINTR, ENODEV.
  */
 struct ib_memreg_mr_register {
@@ -1470,6 +1495,9 @@ enum ib_memreg_endpoint_state {
  * @device_index: Index of the device
  * @comm: Name of the process that bound the file
  * @device: Name of the device
+ * @dmabuf: MR on a descriptor: number of the inode of its dma-buf, as fstat(2)
+ *	has it for descriptors and /proc/PID/fdinfo for those of others; a
+ *	read-only twin has another one. Otherwise 0
  */
 struct ib_memreg_object {
 	__u32 file;
@@ -1488,6 +1516,7 @@ struct ib_memreg_object {
 	__u32 device_index;
 	char comm[16];
 	char device[IB_MEMREG_DEVICE_NAME_MAX];
+	__aligned_u64 dmabuf;
 };
 
 /**

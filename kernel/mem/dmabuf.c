@@ -1,0 +1,582 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dma-bufs that others export: GPU memory, udmabuf, DMA-BUF heaps.
+ *
+ * Two ways to the memory
+ *
+ * A device with DMA of its own gets the memory as any importer does: attach,
+ * pin, map. Only DMA addresses are known of it then, as it need not be memory
+ * that the CPU reaches: there are no pages to copy to, and it may be of another
+ * PCI device.
+ *
+ * A device with virtual DMA, soft-RoCE or siw, is the CPU: it has no device to
+ * map for, and needs pages. It gets those of the exporter's kernel mapping
+ * (vmap), which is kept for as long as the region lives. What can't be mapped
+ * so, or is I/O memory, can't be had there.
+ *
+ * Pages that stay, and pages that go
+ *
+ * An exporter that has no ->pin() never moves what it exports: a region of it
+ * is as good as one of a memory object. All others may take the memory away
+ * whatever was pinned, when a device is reset or unplugged, or a guest gets it.
+ * So both ways attach to such an exporter, the second one to be notified, and
+ * what follows is the same on every device:
+ *
+ *  - Local work on it is by key (kernel/mem/keyed.c), as is remote work: there is
+ *    nothing else that could be taken back.
+ *  - Each key has an FRWR of its own, which counts in memreg_region.held from
+ *    before it is mapped until its MR is destroyed, in whatever state it was:
+ *    being made, live, on the queue of an endpoint, or being revoked. At 0
+ *    nothing reaches the memory, on any driver, whatever it promises of
+ *    LOCAL_INV.
+ *  - The exporter revokes by ->invalidate_mappings(), in its own context and
+ *    with dma_resv held. The region turns stale, so that no key is made any
+ *    more, and its keys are killed. Then the callback waits for @held to be 0,
+ *    for as long as a guard would, and gives the mapping and the pin back
+ *    before it returns. If that takes longer, a worker does it, and the
+ *    exporter, which has to wait for the mapping to go, sees it there.
+ *
+ * The callback waits for nobody who might want dma_resv: MRs are destroyed by a
+ * worker (kernel/mem/kill.c) and by their owners, who take it only afterwards.
+ *
+ * Attachments outlive revocation, as mappings don't, and end with the region.
+ * If the driver could not destroy an MR, the mapping stays for good, like the
+ * pages of other regions: see memreg_frwr_destroy_mr().
+ *
+ * Nothing is charged but keys: the memory is the exporter's.
+ */
+#include <linux/dma-buf.h>
+#include <linux/dma-mapping.h>
+#include <linux/dma-resv.h>
+#include <linux/iosys-map.h>
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+#include <linux/wait_bit.h>
+
+#include "core.h"
+#include "device.h"
+#include "inject.h"
+#include "mem/dmabuf.h"
+#include "mem/guard.h"
+#include "mem/memory.h"
+#include "mem/region.h"
+
+/* How long a registration waits for what still moves the memory. */
+#define MEMREG_DMABUF_PATIENCE	(10 * HZ)
+
+/*
+ * Of the kernel's room for mappings, one dma-buf may have so much: the kernel
+ * warns if it can't map one.
+ */
+#define MEMREG_DMABUF_VMAP_MAX	((u64)VMALLOC_TOTAL / 16)
+
+static struct workqueue_struct *memreg_dmabuf_wq;
+
+/**
+ * struct memreg_import - What a region has of an exporter
+ * @region: The region; NULL if it is gone, and could not let go. dma_resv
+ * @attach: Our attachment; NULL if the exporter takes nothing away
+ * @direction: That @table is mapped for
+ * @table: The memory, mapped for a device; dma_resv
+ * @map: The memory, mapped for the CPU; dma_resv
+ * @pinned: By @attach; dma_resv
+ * @work: Lets go of what a callback could not wait for
+ */
+struct memreg_import {
+	struct memreg_region *region;
+	struct dma_buf_attachment *attach;
+	enum dma_data_direction direction;
+	struct sg_table *table;
+	struct iosys_map map;
+	bool pinned;
+	struct work_struct work;
+};
+
+int __init memreg_dmabuf_init(void)
+{
+	memreg_dmabuf_wq = alloc_workqueue("memreg_dmabuf",
+					   WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	return memreg_dmabuf_wq ? 0 : -ENOMEM;
+}
+
+void memreg_dmabuf_exit(void)
+{
+	destroy_workqueue(memreg_dmabuf_wq);
+}
+
+/*
+ * Letting go
+ */
+
+/* Give back what the exporter may want. It can be done twice. */
+static void memreg_import_let_go(struct memreg_import *import)
+{
+	struct dma_buf *dmabuf = import->region->dmabuf;
+
+	dma_resv_assert_held(dmabuf->resv);
+
+	if (import->table)
+		dma_buf_unmap_attachment(import->attach, import->table,
+					 import->direction);
+	import->table = NULL;
+	if (iosys_map_is_set(&import->map))
+		dma_buf_vunmap(dmabuf, &import->map);
+	iosys_map_clear(&import->map);
+	if (import->pinned)
+		dma_buf_unpin(import->attach);
+	import->pinned = false;
+}
+
+/* The keys have died in their own time. */
+static void memreg_import_work(struct work_struct *work)
+{
+	struct memreg_import *import =
+		container_of(work, struct memreg_import, work);
+	struct memreg_region *region = import->region;
+
+	wait_var_event(&region->held, !atomic_read(&region->held));
+	dma_resv_lock(region->dmabuf->resv, NULL);
+	if (!memreg_region_is_haunted(region))
+		memreg_import_let_go(import);
+	dma_resv_unlock(region->dmabuf->resv);
+}
+
+/* The exporter takes the memory away. */
+static void memreg_dmabuf_invalidate(struct dma_buf_attachment *attach)
+{
+	struct memreg_import *import = attach->importer_priv;
+	struct memreg_region *region = import->region;
+
+	dma_resv_assert_held(attach->dmabuf->resv);
+
+	/* To pin memory may be to move it, before there is anything of it. */
+	if (!region || (!import->table && iosys_map_is_null(&import->map)))
+		return;
+	if (!memreg_guard_revoke(region))
+		queue_work(memreg_dmabuf_wq, &import->work);
+	else if (!memreg_region_is_haunted(region))
+		memreg_import_let_go(import);
+}
+
+#ifdef MEMREG_DMABUF_MOVE_NOTIFY
+#define invalidate_mappings	move_notify
+#endif
+
+static const struct dma_buf_attach_ops memreg_dmabuf_dma_ops = {
+	.allow_peer2peer = true,
+	.invalidate_mappings = memreg_dmabuf_invalidate,
+};
+
+/* For the CPU the exporter has to move it to where that reaches it. */
+static const struct dma_buf_attach_ops memreg_dmabuf_cpu_ops = {
+	.invalidate_mappings = memreg_dmabuf_invalidate,
+};
+
+static void memreg_import_free(struct dma_buf *dmabuf,
+			       struct memreg_import *import)
+{
+	dma_resv_lock(dmabuf->resv, NULL);
+	memreg_import_let_go(import);
+	dma_resv_unlock(dmabuf->resv);
+	/* No callback comes afterwards, and no work that was not queued. */
+	if (import->attach)
+		dma_buf_detach(dmabuf, import->attach);
+	cancel_work_sync(&import->work);
+	kfree(import);
+}
+
+/* An MR that can't be destroyed may reach the memory: it is kept for good. */
+static void memreg_import_leak(struct dma_buf *dmabuf,
+			       struct memreg_import *import)
+{
+	dma_resv_lock(dmabuf->resv, NULL);
+	import->region = NULL;
+	dma_resv_unlock(dmabuf->resv);
+	cancel_work_sync(&import->work);
+	/* Callbacks go on coming. */
+	__module_get(THIS_MODULE);
+}
+
+static void memreg_dmabuf_give_back(struct memreg_region *region)
+{
+	if (region->import)
+		memreg_import_free(region->dmabuf, region->import);
+	sg_free_table(&region->sgt.sgt);
+	dma_buf_put(region->dmabuf);
+	region->dmabuf = NULL;
+}
+
+static void memreg_dmabuf_release(struct memreg_region *region)
+{
+	if (!region->dmabuf)
+		return;
+	if (region->mapped)
+		memreg_import_leak(region->dmabuf, region->import);
+	else
+		memreg_dmabuf_give_back(region);
+}
+
+/*
+ * Taking
+ */
+
+/* What waiting was interrupted by; the call may start again. */
+static int memreg_interrupted(void)
+{
+	return fatal_signal_pending(current) ? -EINTR : -ERESTARTNOINTR;
+}
+
+/* What an exporter fails with, in the words of the ABI. */
+static int memreg_exporter_error(struct memreg_ucmd *ucmd, int err)
+{
+	switch (err) {
+	case -ENOMEM:
+		return err;
+	case -EINTR:
+	case -ERESTARTSYS:
+		return memreg_interrupted();
+	case -EAGAIN:
+	case -EBUSY:
+		return memreg_fail(ucmd, -EAGAIN, IB_MEMREG_REASON_EXPORTER);
+	default:
+		return memreg_fail(ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_EXPORTER);
+	}
+}
+
+/* Have the exporter notify us, if there is a reason for it. */
+static int memreg_import_attach(struct memreg_ucmd *ucmd,
+				struct memreg_import *import, bool by_dma)
+{
+	struct ib_device *ibdev = ucmd->mdev->ibdev;
+	struct memreg_region *region = import->region;
+	struct dma_buf_attachment *attach;
+
+	if (!by_dma && !dma_buf_is_dynamic(region->dmabuf))
+		return 0;
+	/* Nothing is mapped for a device that has no DMA. */
+	attach = dma_buf_dynamic_attach(region->dmabuf,
+					ibdev->dma_device ?: &ibdev->dev,
+					by_dma ? &memreg_dmabuf_dma_ops :
+						 &memreg_dmabuf_cpu_ops,
+					import);
+	if (IS_ERR(attach))
+		return memreg_exporter_error(ucmd, PTR_ERR(attach));
+	import->attach = attach;
+	region->keyed = true;
+	return 0;
+}
+
+/* Have the memory stay where it is, and wait until it is there. */
+static int memreg_import_pin(struct memreg_ucmd *ucmd,
+			     struct memreg_import *import)
+{
+	struct dma_resv *resv = import->region->dmabuf->resv;
+	long left;
+	int ret;
+
+	if (import->attach) {
+		ret = dma_buf_pin(import->attach);
+		if (ret)
+			return memreg_exporter_error(ucmd, ret);
+		import->pinned = true;
+	}
+	left = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_KERNEL, true,
+				     MEMREG_DMABUF_PATIENCE);
+	return left > 0 ? 0 : memreg_exporter_error(ucmd, left ?: -EBUSY);
+}
+
+/*
+ * List the DMA addresses of the bytes that the user named, or count them.
+ * Returns the number of entries; 0 if there are fewer bytes.
+ */
+static u32 memreg_import_list(struct memreg_region *region,
+			      const struct sg_table *table, bool fill)
+{
+	u64 skip = region->addr, left = region->length, offset = 0;
+	struct scatterlist *sg;
+	unsigned int i;
+	u32 n = 0;
+
+	for_each_sgtable_dma_sg(table, sg, i) {
+		u64 length = sg_dma_len(sg);
+
+		if (skip >= length) {
+			skip -= length;
+			continue;
+		}
+		length = min(length - skip, left);
+		if (fill) {
+			region->sgl[n] = (struct scatterlist) {};
+			sg_dma_address(&region->sgl[n]) =
+				sg_dma_address(sg) + skip;
+			sg_dma_len(&region->sgl[n]) = length;
+			region->offsets[n] = offset;
+		}
+		n++;
+		skip = 0;
+		offset += length;
+		left -= length;
+		if (!left)
+			return n;
+	}
+	return 0;
+}
+
+/* Can keys be made of it? Only at both ends is part of a page. */
+static bool memreg_import_is_whole(const struct memreg_region *region)
+{
+	u64 mask = 0;
+	u32 i;
+
+	for (i = 0; i < region->nents; i++) {
+		const struct scatterlist *sg = &region->sgl[i];
+
+		if (i)
+			mask |= sg_dma_address(sg);
+		if (i + 1 < region->nents)
+			mask |= sg_dma_address(sg) + sg_dma_len(sg);
+	}
+	return !(mask & (MEMREG_PAGE_SIZE - 1)) &&
+	       !((sg_dma_address(region->sgl) ^ region->addr) &
+		 (MEMREG_PAGE_SIZE - 1));
+}
+
+/* Would the device reach copies of it? */
+static bool memreg_import_is_copied(struct memreg_region *region)
+{
+	struct ib_device *ibdev = region->mdev->ibdev;
+	u32 i;
+
+	if (ib_uses_virt_dma(ibdev))
+		return false;
+	for (i = 0; i < region->nents; i++)
+		if (dma_need_sync(ibdev->dma_device,
+				  sg_dma_address(&region->sgl[i])))
+			return true;
+	return false;
+}
+
+/* Map it for the device. There may be no pages: only addresses count. */
+static int memreg_import_map(struct memreg_ucmd *ucmd,
+			     struct memreg_import *import)
+{
+	struct memreg_region *region = import->region;
+	struct sg_table *table;
+	u32 n;
+
+	table = dma_buf_map_attachment(import->attach, import->direction);
+	if (IS_ERR(table))
+		return memreg_exporter_error(ucmd, PTR_ERR(table));
+	import->table = table;
+	n = memreg_import_list(region, table, false);
+	if (!n)
+		return memreg_exporter_error(ucmd, -EINVAL);
+	if (memreg_region_list_alloc(region, n))
+		return -ENOMEM;
+	memreg_import_list(region, table, true);
+	sg_mark_end(&region->sgl[n - 1]);
+	if (memreg_import_is_copied(region))
+		return memreg_fail(ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_NOT_COHERENT);
+	return memreg_import_is_whole(region) ? 0 :
+	       memreg_exporter_error(ucmd, -EINVAL);
+}
+
+/* The pages of a kernel mapping, or NULL if one of them is none. */
+static struct page **memreg_vmap_pages(void *addr, unsigned long count)
+{
+	struct page **pages;
+	unsigned long i;
+
+	pages = kvmalloc_array(count, sizeof(*pages),
+			       GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!pages)
+		return ERR_PTR(-ENOMEM);
+	for (i = 0; i < count; i++, addr += PAGE_SIZE) {
+		pages[i] = is_vmalloc_addr(addr) ? vmalloc_to_page(addr) : NULL;
+		if (!pages[i] || !pfn_valid(page_to_pfn(pages[i]))) {
+			kvfree(pages);
+			return NULL;
+		}
+	}
+	return pages;
+}
+
+/* List the pages behind the bytes that the user named. */
+static int memreg_import_pages(struct memreg_ucmd *ucmd,
+			       struct memreg_import *import)
+{
+	struct memreg_region *region = import->region;
+	u64 first = region->addr & PAGE_MASK;
+	u64 size = PAGE_ALIGN(region->addr + region->length) - first;
+	struct page **pages = NULL;
+	int ret;
+
+	if (size >> PAGE_SHIFT > UINT_MAX)
+		return -ENOMEM;
+	if (!import->map.is_iomem)
+		pages = memreg_vmap_pages(import->map.vaddr + first,
+					  size >> PAGE_SHIFT);
+	if (IS_ERR(pages))
+		return PTR_ERR(pages);
+	if (!pages)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_NO_CPU);
+	ret = sg_alloc_table_from_pages_segment(&region->sgt.sgt, pages,
+						size >> PAGE_SHIFT, 0, size,
+						ib_dma_max_seg_size(region->mdev->ibdev),
+						GFP_KERNEL_ACCOUNT);
+	kvfree(pages);
+	return ret;
+}
+
+/* Map it for the CPU. */
+static int memreg_import_vmap(struct memreg_ucmd *ucmd,
+			      struct memreg_import *import)
+{
+	struct dma_buf *dmabuf = import->region->dmabuf;
+	int ret;
+
+	if (!dmabuf->ops->vmap)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_NO_CPU);
+	if (dmabuf->size > MEMREG_DMABUF_VMAP_MAX)
+		return -ENOMEM;
+	ret = dma_buf_vmap(dmabuf, &import->map);
+	if (ret) {
+		iosys_map_clear(&import->map);
+		return memreg_exporter_error(ucmd, ret);
+	}
+	return memreg_import_pages(ucmd, import);
+}
+
+static int memreg_import_take(struct memreg_ucmd *ucmd,
+			      struct memreg_region *region, bool by_dma)
+{
+	struct dma_resv *resv = region->dmabuf->resv;
+	struct memreg_import *import;
+	int ret;
+
+	import = kzalloc(sizeof(*import), GFP_KERNEL_ACCOUNT);
+	if (!import)
+		return -ENOMEM;
+	import->region = region;
+	import->direction = region->writable ? DMA_BIDIRECTIONAL :
+					       DMA_TO_DEVICE;
+	INIT_WORK(&import->work, memreg_import_work);
+	region->import = import;
+	ret = memreg_import_attach(ucmd, import, by_dma);
+	if (ret)
+		return ret;
+	if (dma_resv_lock_interruptible(resv, NULL))
+		return memreg_interrupted();
+	ret = memreg_import_pin(ucmd, import);
+	if (!ret)
+		ret = by_dma ? memreg_import_map(ucmd, import) :
+			       memreg_import_vmap(ucmd, import);
+	dma_resv_unlock(resv);
+	return ret;
+}
+
+static int memreg_dmabuf_take_dma(struct memreg_ucmd *ucmd,
+				  struct memreg_region *region)
+{
+	return memreg_import_take(ucmd, region, true);
+}
+
+static int memreg_dmabuf_take_cpu(struct memreg_ucmd *ucmd,
+				  struct memreg_region *region)
+{
+	return memreg_import_take(ucmd, region, false);
+}
+
+/* Nobody knows, and it may go. */
+static bool memreg_dmabuf_is_pmem(const struct memreg_region *region)
+{
+	return false;
+}
+
+static const struct memreg_source memreg_dmabuf_dma_source = {
+	.maps = true,
+	.take = memreg_dmabuf_take_dma,
+	.give_back = memreg_dmabuf_give_back,
+	.release = memreg_dmabuf_release,
+	.is_pmem = memreg_dmabuf_is_pmem,
+};
+
+static const struct memreg_source memreg_dmabuf_cpu_source = {
+	.take = memreg_dmabuf_take_cpu,
+	.give_back = memreg_dmabuf_give_back,
+	.release = memreg_dmabuf_release,
+	.is_pmem = memreg_dmabuf_is_pmem,
+};
+
+/*
+ * How a device gets what others export. Kernels that faults can be injected to
+ * can be ordered to have the CPU take the way of other devices: the exporter of
+ * selftests maps its memory for that.
+ */
+static const struct memreg_source *
+memreg_dmabuf_source(const struct memreg_device *mdev)
+{
+	return !ib_uses_virt_dma(mdev->ibdev) ||
+	       memreg_inject(MEMREG_INJECT_DMABUF_MAP) ?
+	       &memreg_dmabuf_dma_source : &memreg_dmabuf_cpu_source;
+}
+
+static int memreg_dmabuf_check(struct memreg_ucmd *ucmd,
+			       const struct dma_buf *dmabuf, u64 end,
+			       bool writable)
+{
+	if (end > dmabuf->size)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RANGE);
+	if (writable && !(dmabuf->file->f_mode & FMODE_WRITE))
+		return memreg_fail(ucmd, -EACCES, IB_MEMREG_REASON_READ_ONLY);
+	return 0;
+}
+
+/**
+ * memreg_dmabuf_region() - Make a region of the memory of a dma-buf
+ * @ucmd: Call that asks for it
+ * @dmabuf: The dma-buf, ours or somebody else's; the region has a reference of
+ *	its own
+ * @offset: First byte
+ * @length: Bytes, from 1; the end does not wrap
+ * @writable: It is to be written to
+ *
+ * Return: the region, without pages; ERR_PTR(-EINVAL) if it is not inside of the
+ * memory, ERR_PTR(-EACCES), ERR_PTR(-ENOMEM).
+ */
+struct memreg_region *memreg_dmabuf_region(struct memreg_ucmd *ucmd,
+					   struct dma_buf *dmabuf, u64 offset,
+					   u64 length, bool writable)
+{
+	const struct memreg_source *source;
+	struct memreg_region *region;
+	int ret;
+
+	ret = memreg_dmabuf_check(ucmd, dmabuf, offset + length, writable);
+	if (ret)
+		return ERR_PTR(ret);
+	source = memreg_memory_is(dmabuf) ? &memreg_memory_source :
+					    memreg_dmabuf_source(ucmd->mdev);
+	region = memreg_region_alloc(ucmd->mdev, source, offset, length,
+				     writable);
+	if (!region)
+		return ERR_PTR(-ENOMEM);
+	get_dma_buf(dmabuf);
+	region->dmabuf = dmabuf;
+	return region;
+}
+
+/**
+ * memreg_dmabuf_inode() - Name the dma-buf of a region
+ * @region: The region
+ *
+ * Return: the number of its inode; 0 if its memory is of no dma-buf.
+ */
+u64 memreg_dmabuf_inode(const struct memreg_region *region)
+{
+	return region->dmabuf ? file_inode(region->dmabuf->file)->i_ino : 0;
+}

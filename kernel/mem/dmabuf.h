@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Regions on descriptors: memory objects, and what others export. Private
+ * declarations of kernel/mem/dmabuf.c; the lock order is in core.h.
+ */
+#ifndef _MEMREG_MEM_DMABUF_H
+#define _MEMREG_MEM_DMABUF_H
+
+#include <linux/types.h>
+
+struct dma_buf;
+struct memreg_region;
+struct memreg_ucmd;
+
+int memreg_dmabuf_init(void);
+void memreg_dmabuf_exit(void);
+struct memreg_region *memreg_dmabuf_region(struct memreg_ucmd *ucmd,
+					   struct dma_buf *dmabuf, u64 offset,
+					   u64 length, bool writable);
+u64 memreg_dmabuf_inode(const struct memreg_region *region);
+
+#endif /* _MEMREG_MEM_DMABUF_H */

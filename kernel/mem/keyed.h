@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Local work on memory of an MR: by DMA addresses, or by keys where only those
+ * can be taken away. Private declarations of kernel/mem/keyed.c.
+ */
+#ifndef _MEMREG_MEM_KEYED_H
+#define _MEMREG_MEM_KEYED_H
+
+#include "mem/mr.h"
+#include "mem/region.h"
+
+int memreg_keyed_sges(const struct memreg_mr *mr, u64 offset, u64 *length,
+		      struct ib_sge *sges, int max);
+u32 memreg_keyed_fragments(const struct memreg_mr *mr, u64 offset, u64 length);
+
+/**
+ * memreg_mr_sges() - List a range of an MR for a work request
+ * @mr: The MR
+ * @first: What memreg_region_find() finds for @offset
+ * @offset: First byte
+ * @length: In: bytes, from 1; the range is inside the MR. Out: those of them
+ *	that did not fit in the list
+ * @lkey: Key for DMA addresses
+ * @sges: The list
+ * @max: Entries that it has room for
+ *
+ * Return: number of entries.
+ */
+static inline int memreg_mr_sges(const struct memreg_mr *mr, u32 first,
+				 u64 offset, u64 *length, u32 lkey,
+				 struct ib_sge *sges, int max)
+{
+	if (mr->region->keyed)
+		return memreg_keyed_sges(mr, offset, length, sges, max);
+	return memreg_region_sges(mr->region, first, offset, length, lkey,
+				  sges, max);
+}
+
+/* In how many pieces is a range of an MR, of one byte at least? */
+static inline u32 memreg_mr_fragments(const struct memreg_mr *mr, u32 first,
+				      u64 offset, u64 length)
+{
+	if (mr->region->keyed)
+		return memreg_keyed_fragments(mr, offset, length);
+	return memreg_region_fragments(mr->region, first, offset, length);
+}
+
+#endif /* _MEMREG_MEM_KEYED_H */

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Calls of /dev/ib_memreg_dmabuf_test: an exporter and an importer of dma-bufs,
+ * for tests. The exporter is what memreg imports from; the importer imports
+ * what memreg exports.
+ */
+#ifndef _MEMREG_TESTS_DMABUF_H
+#define _MEMREG_TESTS_DMABUF_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+/**
+ * enum memreg_fake_flags - What an exporter is like
+ * @MEMREG_FAKE_STATIC: It has no pin, and never takes anything away.
+ * @MEMREG_FAKE_NO_VMAP: It has no mapping for the kernel.
+ * @MEMREG_FAKE_IOMEM: Its mapping for the kernel is of I/O memory.
+ * @MEMREG_FAKE_NOISY: It notifies importers while one of them pins.
+ * @MEMREG_FAKE_SHORT: It maps a page less for devices than it has.
+ * @MEMREG_FAKE_ODD: What it maps for devices is in pieces of odd lengths.
+ * @MEMREG_FAKE_READ_ONLY: The descriptor is not open for writing.
+ */
+enum memreg_fake_flags {
+	MEMREG_FAKE_STATIC = 1 << 0,
+	MEMREG_FAKE_NO_VMAP = 1 << 1,
+	MEMREG_FAKE_IOMEM = 1 << 2,
+	MEMREG_FAKE_NOISY = 1 << 3,
+	MEMREG_FAKE_SHORT = 1 << 4,
+	MEMREG_FAKE_ODD = 1 << 5,
+	MEMREG_FAKE_READ_ONLY = 1 << 6,
+};
+
+/**
+ * enum memreg_fake_callback - Callbacks that can be made to fail
+ * @MEMREG_FAKE_ATTACH: attach
+ * @MEMREG_FAKE_PIN: pin
+ * @MEMREG_FAKE_MAP: map_dma_buf
+ */
+enum memreg_fake_callback {
+	MEMREG_FAKE_ATTACH = 1 << 0,
+	MEMREG_FAKE_PIN = 1 << 1,
+	MEMREG_FAKE_MAP = 1 << 2,
+};
+
+/**
+ * struct memreg_fake_export - Make a dma-buf
+ * @length: Bytes
+ * @flags: enum memreg_fake_flags
+ * @out_fd: Its descriptor; it can be mapped shared
+ */
+struct memreg_fake_export {
+	__u64 length;
+	__u32 flags;
+	__s32 out_fd;
+};
+
+#define MEMREG_FAKE_IOC_EXPORT						\
+	_IOWR(0xBC, 0x40, struct memreg_fake_export)
+
+/**
+ * enum memreg_fake_op - What an exporter can do
+ * @MEMREG_FAKE_LOOK: Nothing
+ * @MEMREG_FAKE_FAIL: Have the callbacks in @arg fail with @err from now on.
+ * @MEMREG_FAKE_MOVE: Take the memory away from all, and put what is in it
+ *	elsewhere.
+ * @MEMREG_FAKE_UNPLUG: Take the memory away for good.
+ * @MEMREG_FAKE_BUSY: From now on somebody is moving the memory.
+ * @MEMREG_FAKE_IDLE: That has ended.
+ */
+enum memreg_fake_op {
+	MEMREG_FAKE_LOOK,
+	MEMREG_FAKE_FAIL,
+	MEMREG_FAKE_MOVE,
+	MEMREG_FAKE_UNPLUG,
+	MEMREG_FAKE_BUSY,
+	MEMREG_FAKE_IDLE,
+};
+
+/**
+ * struct memreg_fake_control - Have an exporter do something
+ * @fd: Its dma-buf
+ * @op: enum memreg_fake_op
+ * @arg: Of @op
+ * @err: Of @op
+ * @out_attached: Importers that are attached, after it
+ * @out_pinned: Those of them that have pinned
+ * @out_mapped: Those that have it mapped for devices
+ * @out_vmapped: 1 if the kernel has mapped it
+ * @out_at_once: When the importers were through with being notified, none of
+ *	them had the memory any more
+ * @out_ms: Until none of them had
+ *
+ * Errors: EINVAL; ETIMEDOUT if importers kept the memory for a minute, which
+ * then stays theirs.
+ */
+struct memreg_fake_control {
+	__s32 fd;
+	__u32 op;
+	__u32 arg;
+	__s32 err;
+	__u32 out_attached;
+	__u32 out_pinned;
+	__u32 out_mapped;
+	__u32 out_vmapped;
+	__u32 out_at_once;
+	__u32 out_ms;
+};
+
+#define MEMREG_FAKE_IOC_CONTROL						\
+	_IOWR(0xBC, 0x41, struct memreg_fake_control)
+
+/**
+ * struct memreg_fake_import - Import a dma-buf, once for each open file
+ * @fd: The dma-buf
+ * @dynamic: Be notified, and pin
+ * @write: Map it for writing
+ * @reserved: Must be 0
+ *
+ * Attach, pin, map for a device and for the kernel; closing the file undoes it.
+ */
+struct memreg_fake_import {
+	__s32 fd;
+	__u32 dynamic;
+	__u32 write;
+	__u32 reserved;
+};
+
+#define MEMREG_FAKE_IOC_IMPORT						\
+	_IOWR(0xBC, 0x42, struct memreg_fake_import)
+
+/**
+ * struct memreg_fake_access - Reach what was imported
+ * @write: Write it, otherwise read it
+ * @kernel: By the mapping for the kernel, otherwise by DMA addresses
+ * @seed: The first byte; each other one is one more than that before it
+ * @out_wrong: Bytes that were not so
+ */
+struct memreg_fake_access {
+	__u32 write;
+	__u32 kernel;
+	__u32 seed;
+	__u32 out_wrong;
+};
+
+#define MEMREG_FAKE_IOC_ACCESS						\
+	_IOWR(0xBC, 0x43, struct memreg_fake_access)
+
+#ifdef __KERNEL__
+struct device;
+struct dma_buf;
+
+long memreg_fake_export(struct memreg_fake_export *cmd);
+long memreg_fake_control(struct memreg_fake_control *cmd);
+
+struct memreg_importer;
+
+struct memreg_importer *memreg_importer_new(void);
+void memreg_importer_free(struct memreg_importer *importer);
+long memreg_importer_import(struct memreg_importer *importer,
+			    struct device *dev,
+			    const struct memreg_fake_import *cmd);
+long memreg_importer_access(struct memreg_importer *importer,
+			    struct memreg_fake_access *cmd);
+#endif
+
+#endif /* _MEMREG_TESTS_DMABUF_H */
