@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "holders.h"
 #include "number.h"
 #include "tool.h"
 
@@ -36,6 +37,7 @@ struct options {
 	const char *device;	/* or NULL */
 	bool json;
 	bool tree;
+	bool memory;
 };
 
 struct objects {
@@ -109,6 +111,8 @@ static void print_details(const struct ib_memreg_object *o)
 		break;
 	case IB_MEMREG_OBJECT_MR:
 		print_memory(o);
+		if (o->dmabuf)
+			printf(" of dma-buf %" PRIu64, (uint64_t)o->dmabuf);
 		printf(", in use %" PRIu32 " times", o->users);
 		break;
 	case IB_MEMREG_OBJECT_WINDOW:
@@ -200,6 +204,8 @@ static void json_details(const struct ib_memreg_object *o)
 		json_number("address", o->addr);
 		json_number("length_bytes", o->length);
 		json_number("users", o->users);
+		if (o->dmabuf)
+			json_number("dmabuf", o->dmabuf);
 		json_key(o);
 		break;
 	case IB_MEMREG_OBJECT_WINDOW:
@@ -410,6 +416,23 @@ static void print_all(struct objects *all, const struct options *options)
 		puts("]");
 }
 
+/* Who keeps the memory behind descriptors */
+static int print_holders(const struct objects *all, const struct options *options)
+{
+	struct holders holders = { .list = NULL };
+	int ret = EXIT_GOOD;
+	size_t i;
+
+	for (i = 0; ret == EXIT_GOOD && i < all->count; i++)
+		ret = holders_add_mr(&holders, &all->list[i]);
+	if (ret == EXIT_GOOD)
+		ret = holders_find(&holders);
+	if (ret == EXIT_GOOD)
+		holders_print(&holders, options->json);
+	holders_free(&holders);
+	return ret;
+}
+
 static void usage(void)
 {
 	puts("usage: memreg list [OPTIONS]\n"
@@ -421,6 +444,7 @@ static void usage(void)
 	     "                        requested, connecting, connected or closed\n"
 	     "  -d, --device DEVICE   only those on an RDMA device\n"
 	     "  -T, --tree            as a tree for each process\n"
+	     "  -m, --memory          who keeps memory objects, and what MRs are on of others\n"
 	     "  -j, --json            as a JSON array, one object a line\n"
 	     "  -h, --help");
 }
@@ -464,6 +488,9 @@ static int set_option(void *ctx, int opt)
 	case 'T':
 		o->tree = true;
 		return EXIT_GOOD;
+	case 'm':
+		o->memory = true;
+		return EXIT_GOOD;
 	default:
 		o->json = true;
 		return EXIT_GOOD;
@@ -478,6 +505,7 @@ int cmd_list(int argc, char **argv)
 		{ "state", required_argument, NULL, 's' },
 		{ "device", required_argument, NULL, 'd' },
 		{ "tree", no_argument, NULL, 'T' },
+		{ "memory", no_argument, NULL, 'm' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -495,8 +523,12 @@ int cmd_list(int argc, char **argv)
 		return ret;
 	if (o.tree && o.json)
 		return bad_usage("--tree and --json exclude each other");
+	if (o.tree && o.memory)
+		return bad_usage("--tree and --memory exclude each other");
 	ret = take_all(&all, &o);
-	if (ret == EXIT_GOOD)
+	if (ret == EXIT_GOOD && o.memory)
+		ret = print_holders(&all, &o);
+	else if (ret == EXIT_GOOD)
 		print_all(&all, &o);
 	free(all.list);
 	return ret;
