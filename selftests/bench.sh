@@ -35,7 +35,7 @@ WINDOW = ("64k_batch32 64k_batch256 64k_batch32_thp 64k_single "
           "64k_batch32_relaxed_vs_mw2 64k_batch32_thp_relaxed_vs_mw2 "
           "64k_batch32_8mrs_relaxed 64k_batch32_elsewhere_relaxed live_100000")
 OTHER = ("mr_register_64k_local mr_register_64k_remote mr_register_4k_remote "
-         "mr_register_1m_remote mr_register_256m_memory pool_take_give "
+         "mr_register_1m_remote mr_register_1g_memory pool_take_give "
          "pool_recycle_64k_batch32 pool_create_1024x64k "
          "rereg_access_64k rereg_access_64k_remote rereg_domain_64k "
          "rereg_domain_64k_remote rereg_grow compose_bind_16x4k "

@@ -12,7 +12,8 @@
 
 #define PIECE		65536UL		/* bytes of an MR or of a window */
 #define PIECES		256UL		/* as many windows are on one MR */
-#define LARGE_LENGTH	(256UL << 20)	/* of an MR that is large */
+/* Of an MR that is large: soft-RoCE registers no whole GiB for a user. */
+#define LARGE_LENGTH	((1UL << 30) - (2UL << 20))
 
 /**
  * struct op - Something to be measured

@@ -229,7 +229,7 @@ const struct op pool_ops[] = {
 	{ .name = "memreg_pool_create_1024x64k", .setup = create_setup,
 	  .run = create_run, .finish = create_finish, .each = 1024,
 	  .alone = 1, .large = 1 },
-	{ .name = "memreg_mr_256m_memory", .prepare = large_setup,
+	{ .name = "memreg_mr_1g_memory", .prepare = large_setup,
 	  .run = large_run, .finish = large_finish, .each = 1, .alone = 1,
 	  .large = 1 },
 	{ .name = NULL }

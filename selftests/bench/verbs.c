@@ -322,7 +322,7 @@ const struct op verbs_ops[] = {
 	MR("1m", 1 << 20),
 	{ .name = "verbs_reg_1024x64k", .setup = mr_setup, .run = many_run,
 	  .finish = many_finish, .each = MANY, .alone = 1, .large = 1 },
-	{ .name = "verbs_mr_256m_huge", .prepare = large_prepare,
+	{ .name = "verbs_mr_1g_huge", .prepare = large_prepare,
 	  .run = large_run, .finish = large_finish, .each = 1, .alone = 1,
 	  .large = 1 },
 	MW2("single", 1),
