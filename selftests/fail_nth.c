@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "fake.h"
 #include "fault.h"
 #include "harness.h"
 #include "data.h"
@@ -41,6 +42,7 @@ FIXTURE(fail_nth) {
 	int made_fd;
 	__u32 status;
 	__u32 monitors[3];
+	int fake;
 	__u32 made;
 	__u32 ids[BATCH];
 	struct ib_memreg_bind binds[BATCH];
@@ -624,6 +626,96 @@ TEST_F_TIMEOUT(fail_nth, I8_mr_register_fd, 600)
 	};
 
 	sweep(_metadata, self, &op);
+}
+
+/* Memory of an exporter that never takes it away, and of one that may */
+static int export_foreign(FIXTURE_DATA(fail_nth) *self)
+{
+	self->made_fd = fake_export(self->fake, MEMORY_LENGTH,
+				    MEMREG_FAKE_STATIC);
+	return self->made_fd < 0 ? self->made_fd : 0;
+}
+
+static int export_revocable(FIXTURE_DATA(fail_nth) *self)
+{
+	self->made_fd = fake_export(self->fake, MEMORY_LENGTH, 0);
+	return self->made_fd < 0 ? self->made_fd : 0;
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_register_foreign, 600)
+{
+	static const struct op op = {
+		.prepare = export_foreign,
+		.call = call_register_fd,
+		.undo = destroy_and_close,
+		.errors = no_space,
+	};
+
+	self->fake = fake_open();
+	ASSERT_LE(0, self->fake);
+	sweep(_metadata, self, &op);
+	EXPECT_EQ(0, close(self->fake));
+}
+
+static const struct op revocable = {
+	.prepare = export_revocable,
+	.call = call_register_fd,
+	.undo = destroy_and_close,
+	.errors = no_space,
+};
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_register_revocable, 600)
+{
+	self->fake = fake_open();
+	ASSERT_LE(0, self->fake);
+	sweep(_metadata, self, &revocable);
+	EXPECT_EQ(0, close(self->fake));
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_register_revocable_dma, 600)
+{
+	self->fake = fake_open();
+	ASSERT_LE(0, self->fake);
+	fault_order("dmabuf_map", 0, -1);
+	sweep(_metadata, self, &revocable);
+	fault_cancel("dmabuf_map");
+	EXPECT_EQ(0, close(self->fake));
+}
+
+/* The exporter is not swept, but what it makes us do is. */
+static int call_move(FIXTURE_DATA(fail_nth) *self)
+{
+	return fake_control(self->fake, self->made_fd, MEMREG_FAKE_MOVE, NULL);
+}
+
+static int prepare_move(FIXTURE_DATA(fail_nth) *self)
+{
+	return export_revocable(self) ?: call_register_fd(self);
+}
+
+TEST_F_TIMEOUT(fail_nth, I1_exporter_takes_memory_away, 600)
+{
+	struct memreg_fake_control state;
+	unsigned int nth, left;
+	bool hit = true;
+	int ret;
+
+	self->fake = fake_open();
+	ASSERT_LE(0, self->fake);
+	for (nth = 1; hit; nth++) {
+		ASSERT_EQ(0, prepare_move(self));
+		fail_nth_arm(nth);
+		ret = call_move(self);
+		hit = fail_nth_disarm(&left);
+		EXPECT_TRUE(!ret || ret == -ENOMEM || ret == -EFAULT);
+		if (ret)
+			ASSERT_EQ(0, call_move(self));
+		ASSERT_EQ(0, fake_control(self->fake, self->made_fd,
+					  MEMREG_FAKE_LOOK, &state));
+		EXPECT_EQ(0, state.out_pinned);
+		ASSERT_EQ(0, destroy_and_close(self));
+	}
+	EXPECT_EQ(0, close(self->fake));
 }
 
 static int call_pool_create(FIXTURE_DATA(fail_nth) *self)

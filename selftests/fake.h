@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * dma-bufs that memreg does not export: those of udmabuf, of the system heap,
+ * and of a module of the tests, kernel/tests/, which can take them away.
+ *
+ * Functions return a descriptor or 0, or -errno.
+ */
+#ifndef SELFTESTS_FAKE_H
+#define SELFTESTS_FAKE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "../kernel/tests/dmabuf.h"
+
+/* Load the module and open it; -ENOENT where it was not built. */
+int fake_open(void);
+int fake_export(int fake, size_t length, __u32 flags);
+/* @state may be NULL; of a call that failed it is filled in as well. */
+int fake_control(int fake, int dmabuf, __u32 op,
+		 struct memreg_fake_control *state);
+int fake_fail(int fake, int dmabuf, __u32 callbacks, int err);
+/* One for each fake_open(). */
+int fake_import(int fake, int dmabuf, bool dynamic, bool write);
+/* Bytes that were wrong, or -errno */
+int fake_read(int fake, bool kernel, unsigned int seed);
+int fake_write(int fake, bool kernel, unsigned int seed);
+
+int udmabuf_export(size_t length);
+int heap_export(size_t length);
+
+#endif /* SELFTESTS_FAKE_H */
