@@ -402,25 +402,6 @@ static inline void memreg_frwr_reuse(struct memreg_frwr *frwr,
 	memreg_key_give(key, frwr);
 }
 
-/* Keys that are dealt with before others may have the lock. */
-#define MEMREG_LOCK_KEYS	8
-
-/**
- * memreg_frwr_lock_break() - Let others have frwr_lock now and then
- * @mdev: Its device
- * @i: Keys that the caller has dealt with
- *
- * Context: process, with frwr_lock held, which may be let go of meanwhile.
- */
-void memreg_frwr_lock_break(struct memreg_device *mdev, unsigned int i)
-{
-	if (!i || i % MEMREG_LOCK_KEYS)
-		return;
-	spin_unlock(&mdev->frwr_lock);
-	cond_resched();
-	spin_lock(&mdev->frwr_lock);
-}
-
 /*
  * Take idle FRWRs that map these keys' ranges. Returns how many keys are left
  * without one, which are planned.

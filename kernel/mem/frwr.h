@@ -6,8 +6,11 @@
 #define _MEMREG_MEM_FRWR_H
 
 #include <linux/list.h>
+#include <linux/sched.h>
+#include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
+#include "device.h"
 #include "mem/domain.h"
 #include "mem/key.h"
 
@@ -105,7 +108,6 @@ int memreg_frwr_take_single(struct memreg_domain *domain,
 			    struct memreg_key *key, u64 addr);
 int memreg_frwr_map(struct memreg_frwr *frwr,
 		    const struct memreg_key *key);
-void memreg_frwr_lock_break(struct memreg_device *mdev, unsigned int i);
 void memreg_frwr_rest(struct memreg_frwr *frwr, u64 now);
 void memreg_frwr_reap_later(struct memreg_domain *domain);
 void memreg_frwr_destroy(struct memreg_frwr *frwr);
@@ -198,6 +200,26 @@ static inline void memreg_frwr_move(struct memreg_frwr *frwr,
 {
 	hlist_del_init(&frwr->region_node);
 	hlist_add_head(&frwr->region_node, list);
+}
+
+/* Keys that are dealt with before others may have the lock. */
+#define MEMREG_LOCK_KEYS	8
+
+/**
+ * memreg_frwr_lock_break() - Let others have frwr_lock now and then
+ * @mdev: Device whose lock it is
+ * @i: Keys that the caller has dealt with
+ *
+ * Context: process, with frwr_lock held, which may be let go of meanwhile.
+ */
+static inline void memreg_frwr_lock_break(struct memreg_device *mdev,
+					  unsigned int i)
+{
+	if (!i || i % MEMREG_LOCK_KEYS)
+		return;
+	spin_unlock(&mdev->frwr_lock);
+	cond_resched();
+	spin_lock(&mdev->frwr_lock);
 }
 
 #endif /* _MEMREG_MEM_FRWR_H */
