@@ -18,15 +18,6 @@
 /* Number of capabilities that QUERY lists. */
 #define MEMREG_CAPS	IB_MEMREG_CAP_POOL
 
-static u32 memreg_caps_list(struct memreg_device *mdev,
-			    struct ib_memreg_cap_entry *caps)
-{
-	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
-	bool single = mdev->quirks & MEMREG_QUIRK_SINGLE_KEY;
-	bool strict = !(mdev->quirks & MEMREG_QUIRK_WEAK_INV);
-	bool order = !(mdev->quirks & MEMREG_QUIRK_RELAXED_ORDERING);
-	bool virt = ib_uses_virt_dma(mdev->ibdev);
-	const struct ib_memreg_cap_entry all[] = {
 #define CAP(_cap, _backing, _value)					\
 	{								\
 		.cap = IB_MEMREG_CAP_##_cap,				\
@@ -46,6 +37,16 @@ static u32 memreg_caps_list(struct memreg_device *mdev,
 				     IB_MEMREG_BACKING_NONE,		\
 		.value = (_have),					\
 	}
+
+static u32 memreg_caps_list(struct memreg_device *mdev,
+			    struct ib_memreg_cap_entry *caps)
+{
+	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
+	bool single = mdev->quirks & MEMREG_QUIRK_SINGLE_KEY;
+	bool strict = !(mdev->quirks & MEMREG_QUIRK_WEAK_INV);
+	bool order = !(mdev->quirks & MEMREG_QUIRK_RELAXED_ORDERING);
+	bool virt = ib_uses_virt_dma(mdev->ibdev);
+	const struct ib_memreg_cap_entry all[] = {
 		CAP(KEY_PAGES, FRWR, mdev->max_pages),
 		CAP(KEY_SPAN, FRWR, (u64)mdev->max_pages * MEMREG_PAGE_SIZE),
 		CAP(PAGE_SIZES, FRWR, mdev->page_sizes),
@@ -75,9 +76,6 @@ static u32 memreg_caps_list(struct memreg_device *mdev,
 		CAP_BY(DMABUF, 1, virt ? IB_MEMREG_BACKING_KERNEL :
 					 IB_MEMREG_BACKING_DEVICE),
 		CAP(POOL, FRWR, min_t(u32, IB_MEMREG_POOL_MAX, attrs->max_mr)),
-#undef CAP_IF
-#undef CAP_BY
-#undef CAP
 	};
 
 	BUILD_BUG_ON(ARRAY_SIZE(all) != MEMREG_CAPS);

@@ -348,7 +348,8 @@ static const struct memreg_device_ops memreg_device_ops = {
 	.gid_change = memreg_domain_gid_change,
 };
 
-static int __init memreg_init(void)
+/* What the memory plane has for all devices. */
+static int __init memreg_mem_init(void)
 {
 	int ret;
 
@@ -370,9 +371,41 @@ static int __init memreg_init(void)
 	ret = memreg_dmabuf_init();
 	if (ret)
 		goto err_monitor;
+	return 0;
+
+err_monitor:
+	memreg_monitor_exit();
+err_watch:
+	memreg_watch_exit();
+err_kill:
+	memreg_kill_module_exit();
+err_regq:
+	memreg_regq_module_exit();
+err_frwr:
+	memreg_frwr_module_exit();
+	return ret;
+}
+
+static void memreg_mem_exit(void)
+{
+	memreg_monitor_exit();
+	memreg_dmabuf_exit();
+	memreg_watch_exit();
+	memreg_kill_module_exit();
+	memreg_regq_module_exit();
+	memreg_frwr_module_exit();
+}
+
+static int __init memreg_init(void)
+{
+	int ret;
+
+	ret = memreg_mem_init();
+	if (ret)
+		return ret;
 	ret = memreg_ring_init(&memreg_slot_ops);
 	if (ret)
-		goto err_dmabuf;
+		goto err_mem;
 	ret = memreg_closer_init();
 	if (ret)
 		goto err_ring;
@@ -397,18 +430,8 @@ err_closer:
 	memreg_closer_exit();
 err_ring:
 	memreg_ring_exit();
-err_dmabuf:
-	memreg_dmabuf_exit();
-err_monitor:
-	memreg_monitor_exit();
-err_watch:
-	memreg_watch_exit();
-err_kill:
-	memreg_kill_module_exit();
-err_regq:
-	memreg_regq_module_exit();
-err_frwr:
-	memreg_frwr_module_exit();
+err_mem:
+	memreg_mem_exit();
 	return ret;
 }
 
@@ -420,12 +443,7 @@ static void __exit memreg_exit(void)
 	memreg_device_exit();
 	memreg_closer_exit();
 	memreg_ring_exit();
-	memreg_monitor_exit();
-	memreg_dmabuf_exit();
-	memreg_watch_exit();
-	memreg_kill_module_exit();
-	memreg_regq_module_exit();
-	memreg_frwr_module_exit();
+	memreg_mem_exit();
 }
 
 module_init(memreg_init);
