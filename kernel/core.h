@@ -45,13 +45,13 @@
  *	memreg_closer.lock	steps of connections that end; with interrupts
  *				off
  *
- * The dma_resv of a dma-buf is inside of mmap_lock, and what an mmu notifier may
- * take inside of it. Drivers that import memory objects hold it when they call;
- * memreg_memory.lock is taken inside of it, and nothing inside of that. Drivers
- * whose memory we import hold it when they revoke that: of the locks above only
- * frwr_lock and those inside of it are taken then. Calls of ours take it when a
- * region of such memory is made and released, with none of those held that are
- * below mmap_lock.
+ * The dma_resv of a dma-buf is inside of mmap_lock, and what an mmu notifier
+ * may take inside of it. Drivers that import memory objects hold it when they
+ * call; memreg_memory.lock is taken inside of it, and nothing inside of that.
+ * Drivers whose memory we import hold it when they revoke that: of the locks
+ * above only frwr_lock and those inside of it are taken then. Calls of ours
+ * take it when a region of such memory is made and released, with none of those
+ * held that are below mmap_lock.
  *
  * io_uring may hold a lock of its own when it issues or cancels a command: the
  * mutexes above, and memreg_file.lock, are then only tried.

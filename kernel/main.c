@@ -111,8 +111,8 @@ union memreg_cmd {
  * @min_size: Size that the structure had in the first release
  * @unbound: It works on a file that is not bound; it takes memreg_file.lock
  *	itself if it needs to
- * @deviceless: It works on a file that is not bound, but not on one whose device
- *	is gone
+ * @deviceless: It works on a file that is not bound, but not on one whose
+ *	device is gone
  * @execute: What it does
  */
 struct memreg_ioctl {

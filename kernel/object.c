@@ -271,8 +271,8 @@ static int memreg_objects_claim(struct memreg_file *file, u32 type,
  * @count: Number of ids
  * @index: Which id was wrong; written if the call fails
  *
- * Return: 0; -ENOENT if an id has no such object or is there twice; -EBUSY if an
- * object has users.
+ * Return: 0; -ENOENT if an id has no such object or is there twice; -EBUSY if
+ * an object has users.
  */
 int memreg_objects_destroy(struct memreg_ucmd *ucmd, u32 type, const u32 *ids,
 			   struct memreg_object **objs, u32 count, u32 *index)

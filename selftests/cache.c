@@ -195,6 +195,7 @@ static uint64_t counted(FIXTURE_DATA(cache) *self, size_t offset)
 		return ~0ULL;
 	return *(uint64_t *)((char *)&stat + offset);
 }
+
 #define COUNTED(_self, _what)						\
 	counted(_self, offsetof(struct memreg_cache_stat, _what))
 

@@ -518,7 +518,7 @@ TEST_F(comfort, reasons_of_mrs_are_one_cause)
 	EXPECT_REASON_OF(_errno,					\
 			 memreg_mr_register(m, domain, at, 4096, _access, \
 					    _flags, &mr),		\
-			 "mr_register: %s: 4096 bytes at 0x%lx, access 0x%x %s", \
+		     "mr_register: %s: 4096 bytes at 0x%lx, access 0x%x %s",	\
 			 _cause, (unsigned long)at,			\
 			 (unsigned int)(_access), _end)
 	EXPECT_MR(EINVAL, 1u << 30, 0, "an access flag is unknown",
@@ -613,7 +613,7 @@ TEST_F(comfort, reasons_of_domains_and_rings_are_one_cause)
 	/* that of the other handle has the same id, and no users */
 	ASSERT_EQ(0, memreg_destroy(self->peer.m, self->peer.ring.id));
 	EXPECT_REASON_OF(EBUSY, memreg_destroy(m, ring->id),
-			 "destroy: ring %u serves 1 queue (EBUSY); destroy their endpoints and shared receive queues first",
+			 "destroy: ring %u serves 1 queue (EBUSY); destroy its endpoints and shared receive queues first",
 			 ring->id);
 	EXPECT_EQ(0, memreg_destroy(m, id));
 }

@@ -2,8 +2,8 @@
 /*
  * Memory of descriptors, of whichever kind: what a peer reaches of it, and what
  * becomes of keys and of local work when the exporter takes it away (I1); what
- * exporters refuse, and what that leaves as it was (I8); and importers of memory
- * objects.
+ * exporters refuse, and what that leaves as it was (I8); and importers of
+ * memory objects.
  *
  * The exporters that take memory away, and the importer, are of a module of the
  * tests. On kernels that faults can be injected to, soft-RoCE is ordered to
@@ -113,14 +113,14 @@ static uint8_t *map_all(int fd, size_t length)
 }
 
 /* 0, or -errno: -ENOENT and -ENODEV where there is no such memory. */
-static int memory_make(struct memory *m, enum kind kind, int file)
+static int memory_make(struct memory *m, enum kind which, int file)
 {
-	m->kind = kind;
-	m->length = length_of(kind);
+	m->kind = which;
+	m->length = length_of(which);
 	m->fake = -1;
-	if (kind == FAKE_DMA && !fault_injection())
+	if (which == FAKE_DMA && !fault_injection())
 		return -ENODEV;
-	if (kind >= FAKE_STATIC) {
+	if (which >= FAKE_STATIC) {
 		m->fake = fake_open();
 		if (m->fake < 0)
 			return m->fake;
@@ -128,10 +128,10 @@ static int memory_make(struct memory *m, enum kind kind, int file)
 	m->owner = memory_fd(m, file);
 	if (m->owner < 0)
 		return m->owner;
-	m->fd = kind == READ_ONLY ? raw_memory_dup(file, m->owner) : m->owner;
-	m->at = kind == MAPPED_HUGE ? map_huge(m->owner, m->length) :
+	m->fd = which == READ_ONLY ? raw_memory_dup(file, m->owner) : m->owner;
+	m->at = which == MAPPED_HUGE ? map_huge(m->owner, m->length) :
 				      map_all(m->owner, m->length);
-	if (kind == FAKE_DMA)
+	if (which == FAKE_DMA)
 		fault_order("dmabuf_map", 0, -1);
 	return m->fd < 0 ? m->fd : m->at ? 0 : -ENOMEM;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What buffers of a pool are good for besides their keys: SGEs of work
- * requests, what inline receive leaves, and what windows of both types are bound to (I6);
- * and no key of a buffer works once threads have recycled it (I3).
+ * requests, what inline receive leaves, and what windows of both types are
+ * bound to (I6); and no key of a buffer works once threads have recycled it
+ * (I3).
  *
  * time limit: 240
  */

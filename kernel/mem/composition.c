@@ -38,7 +38,7 @@
 #include "quirks.h"
 
 static int memreg_composition_take(struct memreg_ucmd *ucmd,
-			       struct memreg_region *region)
+				   struct memreg_region *region)
 {
 	/* It has its list from the beginning, and is never taken. */
 	WARN_ON(1);
@@ -89,7 +89,7 @@ u32 memreg_composition_find(const struct memreg_composition *comp, u64 offset)
 }
 
 static void memreg_composition_write(struct memreg_region *region, u64 offset,
-				 const void *data, size_t length)
+				     const void *data, size_t length)
 {
 	const struct memreg_composition *comp = region->composition;
 	u32 i = memreg_composition_find(comp, offset);
@@ -171,7 +171,7 @@ static bool memreg_entry_is_rough(const struct memreg_region *region, u32 i)
 
 /* Put the list of DMA addresses together, and find its rough boundaries. */
 static int memreg_composition_list(struct memreg_ucmd *ucmd,
-			       struct memreg_region *region)
+				   struct memreg_region *region)
 {
 	struct memreg_composition *comp = region->composition;
 	u64 nents = 0;
@@ -250,7 +250,7 @@ static u32 memreg_composition_leaves(struct memreg_composition *comp)
 
 /* Tie the composition to each of its leaves. */
 static int memreg_composition_tie(struct memreg_ucmd *ucmd,
-			      struct memreg_region *region)
+				  struct memreg_region *region)
 {
 	struct memreg_composition *comp = region->composition;
 	struct memreg_mr *leaf;
@@ -330,8 +330,8 @@ memreg_composition_region(struct memreg_ucmd *ucmd,
  */
 
 /* The next key of a composition: from @offset on, up to a rough boundary */
-static u64 memreg_composition_run(const struct memreg_mr *mr, u64 offset, u64 iova,
-				  u64 span)
+static u64 memreg_composition_run(const struct memreg_mr *mr, u64 offset,
+				  u64 iova, u64 span)
 {
 	const struct memreg_region *region = mr->region;
 	u32 first = memreg_region_find(region, offset);
@@ -352,7 +352,7 @@ static u64 memreg_composition_run(const struct memreg_mr *mr, u64 offset, u64 io
  * page of memory.
  */
 u64 memreg_composition_iova(const struct memreg_region *region, u64 offset,
-			u64 iova)
+			    u64 iova)
 {
 	u32 i = memreg_region_find(region, offset);
 	u64 at = sg_dma_address(&region->sgl[i]) + offset - region->offsets[i];
@@ -421,8 +421,8 @@ void memreg_composition_keys(struct memreg_mr *mr, u64 span)
  *
  * Return: whether no boundary inside of the range is rough.
  */
-bool memreg_composition_is_smooth(const struct memreg_region *region, u64 offset,
-			      u64 length)
+bool memreg_composition_is_smooth(const struct memreg_region *region,
+				  u64 offset, u64 length)
 {
 	u32 last = memreg_region_find(region, offset + length - 1);
 

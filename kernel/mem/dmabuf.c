@@ -412,6 +412,7 @@ static int memreg_import_pages(struct memreg_ucmd *ucmd,
 	struct memreg_region *region = import->region;
 	u64 first = region->addr & PAGE_MASK;
 	u64 size = PAGE_ALIGN(region->addr + region->length) - first;
+	size_t max_seg = ib_dma_max_seg_size(region->mdev->ibdev);
 	struct page **pages = NULL;
 	int ret;
 
@@ -426,7 +427,7 @@ static int memreg_import_pages(struct memreg_ucmd *ucmd,
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_NO_CPU);
 	ret = sg_alloc_table_from_pages_segment(&region->sgt.sgt, pages,
 						size >> PAGE_SHIFT, 0, size,
-						ib_dma_max_seg_size(region->mdev->ibdev),
+						max_seg,
 						GFP_KERNEL_ACCOUNT);
 	kvfree(pages);
 	return ret;
@@ -545,8 +546,8 @@ static int memreg_dmabuf_check(struct memreg_ucmd *ucmd,
  * @length: Bytes, from 1; the end does not wrap
  * @writable: It is to be written to
  *
- * Return: the region, without pages; ERR_PTR(-EINVAL) if it is not inside of the
- * memory, ERR_PTR(-EACCES), ERR_PTR(-ENOMEM).
+ * Return: the region, without pages; ERR_PTR(-EINVAL) if it is not inside of
+ * the memory, ERR_PTR(-EACCES), ERR_PTR(-ENOMEM).
  */
 struct memreg_region *memreg_dmabuf_region(struct memreg_ucmd *ucmd,
 					   struct dma_buf *dmabuf, u64 offset,

@@ -710,7 +710,7 @@ static int memreg_regq_begin(struct memreg_domain *domain)
 	return ret;
 }
 
-/* End the oldest batch, of a queue that is no more. Returns if there was one. */
+/* End the oldest batch of a queue that is no more, if there is one. */
 static bool memreg_regq_abandon_one(struct memreg_domain *domain)
 {
 	struct memreg_batch *batch;

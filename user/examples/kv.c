@@ -126,6 +126,7 @@ int main(int argc, char **argv)
 		.buffer_size = BUFFER, .count = 2 * CLIENTS,
 		.access = MAY, .node = IB_MEMREG_NODE_DEVICE,
 	};
+	const struct ib_memreg_cqe *cqe;
 	struct ib_memreg_event event;
 	uint32_t listener;
 
@@ -133,8 +134,7 @@ int main(int argc, char **argv)
 		errx(2, "usage: kv DEVICE PORT [KEY=VALUE]...");
 	at.sin_port = htons(atoi(argv[2]));
 	pairs = argv + 3;
-	must(memreg_open(argv[1], &m));
-	must(memreg_domain_create(m, 0, &domain));
+	must(memreg_open(argv[1], &m) ?: memreg_domain_create(m, 0, &domain));
 	must(memreg_ring_create(m, 8 * CLIENTS, 64, -1, 0, &ring));
 	must(memreg_pool_create(m, domain, &attr, &pool));
 	must(memreg_pool_mr(pool, &mr));
@@ -144,7 +144,7 @@ int main(int argc, char **argv)
 	while (poll(fds, 2, -1) > 0) {
 		while (!memreg_get_event(m, &event, 0))
 			take_event(event.type, event.endpoint_id);
-		for (; memreg_ring_peek(&ring); memreg_ring_seen(&ring, 1))
-			take_completion(memreg_ring_peek(&ring));
+		for (; (cqe = memreg_ring_peek(&ring)); memreg_ring_seen(&ring, 1))
+			take_completion(cqe);
 	}
 }

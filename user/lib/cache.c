@@ -418,8 +418,8 @@ static bool is_full(const struct memreg_cache *cache, uint64_t length)
 }
 
 /*
- * Take an entry for what is to be registered. -EAGAIN: something was given up to
- * make room for it, and is to be deregistered first.
+ * Take an entry for what is to be registered. -EAGAIN: something was given up
+ * to make room for it, and is to be deregistered first.
  */
 static int reserve(struct memreg_cache *cache, const struct request *request,
 		   struct memreg__entry **out)

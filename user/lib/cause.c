@@ -16,7 +16,8 @@
 
 #define ACCESS_KNOWN							\
 	(IB_MEMREG_ACCESS_LOCAL_WRITE | IB_MEMREG_ACCESS_REMOTE_WRITE |	\
-	 IB_MEMREG_ACCESS_REMOTE_READ | IB_MEMREG_ACCESS_REMOTE_ATOMIC |	\
+	 IB_MEMREG_ACCESS_REMOTE_READ |					\
+	 IB_MEMREG_ACCESS_REMOTE_ATOMIC |				\
 	 IB_MEMREG_ACCESS_MW_BIND | IB_MEMREG_ACCESS_ZERO_BASED |	\
 	 IB_MEMREG_ACCESS_FLUSH_GLOBAL |				\
 	 IB_MEMREG_ACCESS_FLUSH_PERSISTENT |				\
@@ -76,7 +77,8 @@ static void cause_iova(const struct ib_memreg_mr_register *arg)
 static void cause_single_key(struct memreg *m,
 			     const struct ib_memreg_mr_register *arg)
 {
-	static const char hint[] = "leave out IB_MEMREG_MR_SINGLE_KEY, and use the keyed segments";
+	static const char hint[] =
+		"leave out IB_MEMREG_MR_SINGLE_KEY, and use the keyed segments";
 	uint64_t can;
 
 	if (arg->flags & IB_MEMREG_MR_FD)
@@ -130,7 +132,7 @@ void memreg__cause_bind(uint32_t access)
 				"add IB_MEMREG_ACCESS_REMOTE_READ, for one");
 }
 
-/* The window at @at can't be revoked now: it is one of those before it, or not */
+/* The window at @at can't be revoked now: is it one of those before it? */
 void memreg__cause_revoke(const uint32_t *windows, unsigned int count,
 			  unsigned int at)
 {
@@ -281,7 +283,8 @@ static void cause_full(const struct ib_memreg_wr *wr)
 
 static void cause_no_queue(const struct ib_memreg_wr *wr)
 {
-	const char *hint = "give it one: memreg_connect_queues(), memreg_setup()";
+	const char *hint =
+		"give it one: memreg_connect_queues(), memreg_setup()";
 
 	if (wr->opcode == IB_MEMREG_OP_RECV)
 		memreg__because("the endpoint has no receive queue", hint);

@@ -203,7 +203,7 @@ static const char *explain_users(const struct state *s, struct out *out)
 			break;
 		add(out, "ring %" PRIu32 " serves %" PRIu32 " queue%s", id,
 		    users, users > 1 ? "s" : "");
-		return "destroy their endpoints and shared receive queues first";
+		return "destroy its endpoints and shared receive queues first";
 	case IB_MEMREG_OBJECT_SRQ:
 		if (!users)
 			break;

@@ -61,7 +61,7 @@ static const char *error_text(int32_t status)
 	case EADDRNOTAVAIL:
 		return "no address of this RDMA device leads there";
 	case EHOSTUNREACH:
-		return "the route to there ends at a host that can't be reached";
+		return "the route there ends at a host that can't be reached";
 	case ENETUNREACH:
 		return "no route leads there";
 	case ETIMEDOUT:

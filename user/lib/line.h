@@ -35,8 +35,8 @@ static inline void add(struct out *out, const char *format, ...)
 
 /*
  * census.c: the objects of this process. There is no call that says which file
- * of a process is a handle's, so that something is known of an object only if it
- * is so in each of its files that has one of this id.
+ * of a process is a handle's, so that something is known of an object only if
+ * it is so in each of its files that has one of this id.
  */
 struct census {
 	struct ib_memreg_object *objects;

@@ -185,8 +185,8 @@ struct memreg_cache_ops {
 
 /**
  * enum memreg_cache_flags - Flags of a cache
- * @MEMREG_CACHE_MERGE: Register what is missing together with what the cache has
- *	that overlaps or adjoins it, and give up the latter
+ * @MEMREG_CACHE_MERGE: Register what is missing together with what the cache
+ *	has that overlaps or adjoins it, and give up the latter
  */
 enum memreg_cache_flags {
 	MEMREG_CACHE_MERGE = 1 << 0
@@ -333,8 +333,8 @@ struct memreg_grant {
  * @pool: The pool that it is a buffer of, which memreg_pool_recycle() takes
  * @mr: Id of the MR, for SGEs and windows
  * @offset: Of its first byte in that MR
- * @grant: What a peer must know. The length is that of the buffer: the size that
- *	was asked for, rounded up to a power of two, at least 64
+ * @grant: What a peer must know. The length is that of the buffer: the size
+ *	that was asked for, rounded up to a power of two, at least 64
  */
 struct memreg_allocation {
 	struct memreg_pool *pool;
@@ -657,8 +657,8 @@ int memreg_mr_register(struct memreg *m, uint32_t domain, void *addr,
  * @mr: Filled in, with the offset as the address. With IB_MEMREG_MR_IOVA,
  *	@mr->iova is read first
  *
- * The MR keeps the memory, and is charged for nothing. One of a memory object is
- * never stale; other exporters may take their memory away.
+ * The MR keeps the memory, and is charged for nothing. One of a memory object
+ * is never stale; other exporters may take their memory away.
  *
  * Return: 0; -EBADF (@fd is not one of a dma-buf), -EOPNOTSUPP (its exporter
  * refuses, or IB_MEMREG_MR_SINGLE_KEY), -EACCES (local write by a descriptor
@@ -902,8 +902,8 @@ int memreg_status_destroy(struct memreg_status *status);
  * @status: The table
  *
  * For poll(2): POLLIN while there are changes that were not read. read(2) of 8
- * bytes gives their number and waits for another. It belongs to the table: don't
- * close it.
+ * bytes gives their number and waits for another. It belongs to the table:
+ * don't close it.
  *
  * Return: The descriptor. It can't fail.
  */
@@ -937,8 +937,8 @@ void memreg_status_query(const struct memreg_status *status,
  *	there is nothing new
  *
  * Return: 0; -EINVAL (the table has no log); -EOVERFLOW (entries were
- * overwritten before they were read: everything may have changed, and *@position
- * is where to go on).
+ * overwritten before they were read: everything may have changed, and
+ * *@position is where to go on).
  */
 int memreg_status_log(const struct memreg_status *status, uint64_t *position,
 		      struct ib_memreg_change *changes, unsigned int *count);
@@ -1007,8 +1007,8 @@ static inline bool memreg_watch_ok(const struct memreg_watch *watch)
  * @mr: Filled in, as by memreg_mr_register()
  * @watch: Filled in; it ends with the MR
  *
- * Return: as memreg_mr_register(), and -ENOSPC (no free slot), -EPERM (the table
- * is that of another process).
+ * Return: as memreg_mr_register(), and -ENOSPC (no free slot), -EPERM (the
+ * table is that of another process).
  */
 int memreg_mr_register_watched(struct memreg *m, uint32_t domain, void *addr,
 			       size_t length, uint32_t access, uint32_t flags,

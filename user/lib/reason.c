@@ -200,7 +200,8 @@ static const struct reason reasons[] = {
 	},
 	[IB_MEMREG_REASON_PROCESS] = {
 		"the memory, or the status table, is that of another process",
-		"the process that registered the memory can do this; a status table is for the process that created it" },
+		"the process that registered the memory can do this; a status table is for the process that created it"
+	},
 	[IB_MEMREG_REASON_SLOTS] = {
 		"all slots of the status table are in use",
 		"destroy watches, or make a table with more slots" },

@@ -417,7 +417,8 @@ static void print_all(struct objects *all, const struct options *options)
 }
 
 /* Who keeps the memory behind descriptors */
-static int print_holders(const struct objects *all, const struct options *options)
+static int print_holders(const struct objects *all,
+			 const struct options *options)
 {
 	struct holders holders = { .list = NULL };
 	int ret = EXIT_GOOD;

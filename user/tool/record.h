@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Records of JSON on standard output, an object a line. A field has the name and
- * the meaning that it has in every other record, and its unit in the name.
+ * Records of JSON on standard output, an object a line. A field has the name
+ * and the meaning that it has in every other record, and its unit in the name.
  */
 #ifndef MEMREG_TOOL_RECORD_H
 #define MEMREG_TOOL_RECORD_H

@@ -238,19 +238,19 @@
  *	from MR_REREGISTER: it is a pool.
  * @IB_MEMREG_REASON_TWICE: A buffer is named twice, or a byte of a composition
  *	that can be written.
- * @IB_MEMREG_REASON_PROCESS: The memory, or the status table, is that of another
- *	process.
+ * @IB_MEMREG_REASON_PROCESS: The memory, or the status table, is that of
+ *	another process.
  * @IB_MEMREG_REASON_COMPOSED: The MR is a piece of a composition; from
  *	MR_REREGISTER also: it is one.
  * @IB_MEMREG_REASON_GAPS: One key can't span the range of a composition: pieces
  *	do not begin and end at multiples of 4096 bytes, or they are too many.
  * @IB_MEMREG_REASON_SLOTS: All slots of the status table are in use.
  * @IB_MEMREG_REASON_LOG: The number of entries of a log is no power of two or
- *	over the limit; or a wide monitor is asked for on a status table that has
- *	no log (EINVAL), or that has one already (EBUSY).
+ *	over the limit; or a wide monitor is asked for on a status table that
+ *	has no log (EINVAL), or that has one already (EBUSY).
  * @IB_MEMREG_REASON_EXPORTER: The exporter of the dma-buf refuses to attach the
- *	device, or to pin or map the memory: not now (EAGAIN), or not at all; from
- *	MR_COMPOSE: it may take the memory of a piece away.
+ *	device, or to pin or map the memory: not now (EAGAIN), or not at all;
+ *	from MR_COMPOSE: it may take the memory of a piece away.
  * @IB_MEMREG_REASON_NO_CPU: The device is software, and the CPU does not reach
  *	the memory of the dma-buf.
  */
@@ -2431,18 +2431,18 @@ struct ib_memreg_memory_dup {
  * A monitor watches a range of addresses for whoever registers memory by other
  * means, such as ibv_reg_mr(3), and keeps the registration for later. It pins
  * nothing. The generation changes before the call returns that takes away any
- * of the mapping: munmap(2), mremap(2), a mmap(2) over it, MADV_DONTNEED, a hole
- * punched, truncation, execve(2), the end of the process. Memory that is mapped
- * where nothing was does not change it, nor do fork(2), mlock(2), soft-dirty
- * tracking, write protection by userfaultfd, or a scan for NUMA balancing.
- * What mprotect(2) does, and what kernel threads do with mappings of files, is
- * looked into first, within a second: mprotect(2) counts if it takes away the
- * access that the monitor was made for; a kernel thread that takes pages from
- * the mapping of a file counts. Reclaim, KSM and compaction do not, as they
- * leave in place the pages that whoever registered them has pinned; of a
- * mapping of a file they may count for nothing. Changes that are counted though
- * nothing changed are allowed: register again. One is a fork(2), of private
- * memory of hugetlbfs: the kernel announces all of it.
+ * of the mapping: munmap(2), mremap(2), a mmap(2) over it, MADV_DONTNEED, a
+ * hole punched, truncation, execve(2), the end of the process. Memory that is
+ * mapped where nothing was does not change it, nor do fork(2), mlock(2),
+ * soft-dirty tracking, write protection by userfaultfd, or a scan for NUMA
+ * balancing. What mprotect(2) does, and what kernel threads do with mappings of
+ * files, is looked into first, within a second: mprotect(2) counts if it takes
+ * away the access that the monitor was made for; a kernel thread that takes
+ * pages from the mapping of a file counts. Reclaim, KSM and compaction do not,
+ * as they leave in place the pages that whoever registered them has pinned; of
+ * a mapping of a file they may count for nothing. Changes that are counted
+ * though nothing changed are allowed: register again. One is a fork(2), of
+ * private memory of hugetlbfs: the kernel announces all of it.
  *
  * A registration is known to be good if it was made between the call that made
  * its monitor and a look at the slot that finds the generation which the call
@@ -2558,8 +2558,9 @@ struct ib_memreg_change {
  * read(2) of 8 bytes or more from @out_fd gives the number of changes, and
  * waits until it is another one than the last read gave, or fails with EAGAIN
  * if the descriptor is O_NONBLOCK; EINVAL if there is less room. It gives 0
- * bytes once the table is dead and the last change was read. poll(2) says POLLIN
- * while there is something to be read, and POLLHUP once the table is dead.
+ * bytes once the table is dead and the last change was read. poll(2) says
+ * POLLIN while there is something to be read, and POLLHUP once the table is
+ * dead.
  *
  * Errors: EINVAL (@slots, @log_entries), ENOMEM, EMFILE, ENFILE, ENODEV (the
  * device of the file is gone).
@@ -2616,8 +2617,8 @@ struct ib_memreg_monitor {
  * @flags: Must be 0
  * @status_id: A status table of the caller's
  * @count: Monitors to make, 1 to IB_MEMREG_BATCH_MAX
- * @out_index: Number of the entry at which the call failed, if it failed because
- *	of one
+ * @out_index: Number of the entry at which the call failed, if it failed
+ *	because of one
  * @monitors: Pointer to an array of @count struct ib_memreg_monitor
  *
  * Make monitors, all or none of them. The memory may be mapped or not, and may
@@ -2625,8 +2626,8 @@ struct ib_memreg_monitor {
  * Changes that are under way in a range are waited for. Works on a file that is
  * not bound to a device.
  *
- * Errors: EINVAL, EOVERFLOW (a range wraps), EFAULT (a range that is not of user
- * space), ENOENT, EPERM, EBUSY (WIDE), ENOSPC, ENOMEM, EINTR, ENODEV.
+ * Errors: EINVAL, EOVERFLOW (a range wraps), EFAULT (a range that is not of
+ * user space), ENOENT, EPERM, EBUSY (WIDE), ENOSPC, ENOMEM, EINTR, ENODEV.
  */
 struct ib_memreg_monitor_create {
 	__u32 size;
@@ -2668,7 +2669,6 @@ struct ib_memreg_monitor_destroy {
 };
 
 #define IB_MEMREG_IOC_MONITOR_DESTROY	_IO(IB_MEMREG_IOC_MAGIC, 0x1d)
-
 
 /**
  * struct ib_memreg_uring_submit - Command IB_MEMREG_URING_SUBMIT of io_uring(7)
