@@ -296,7 +296,7 @@ the_next_server_waits_for_the_last_write_of_the_old_one() {
 	kill -TERM "$SERVER"
 	await 20 server_says stopping && kill -TERM "$SERVER" &&
 		await 20 server_says 'gone, epoch' || status=1
-	refused_server 'another process serves it' slow="$SLOW/file" || status=1
+	refused_server 'another process has locked it' slow="$SLOW/file" || status=1
 	refused_server EADDRINUSE memory:1M || status=1
 	kill -0 "$SERVER" || status=1
 	thaw
