@@ -67,12 +67,12 @@ static struct memreg_mr composed;
 static int flow_compose(const struct flow *flow)
 {
 	const struct link *link = flow->link;
-	struct ib_memreg_piece piece =
-		memreg_piece_2d(link->mr.id, 0, flow->strided, PAGE,
-				flow->size / flow->strided);
+	struct ib_memreg_piece piece;
 
 	if (!flow->strided || composed.id)
 		return 0;
+	piece = memreg_piece_2d(link->mr.id, 0, flow->strided, PAGE,
+				flow->size / flow->strided);
 	return memreg_mr_compose(link->m, link->domain, &piece, 1, 0, 0,
 				 &composed) ? fail_memreg() : 0;
 }
