@@ -906,6 +906,73 @@ TEST_F_TIMEOUT(fail_nth, I8_mr_reregister_stale, 600)
 	sweep(_metadata, self, &op);
 }
 
+/* What is to change in the call that is swept, to what kind of memory */
+static __u32 what_changes;
+static bool of_memory_object;
+
+static int call_reregister_some(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(mr_reregister, cmd, .flags = what_changes, .mr_id = self->made);
+
+	if (what_changes & IB_MEMREG_REREG_DOMAIN)
+		cmd.domain_id = self->domain;
+	if (what_changes & IB_MEMREG_REREG_ACCESS)
+		cmd.access = LOCAL_WRITE | REMOTE_READ;
+	if (what_changes & IB_MEMREG_REREG_TRANSLATION) {
+		cmd.addr = (uintptr_t)self->untouched + PAGE;
+		cmd.length = 3 * PAGE;
+	}
+	if (what_changes & IB_MEMREG_REREG_TRANSLATION && of_memory_object) {
+		cmd.mr_flags = IB_MEMREG_MR_FD;
+		cmd.fd = self->made_fd;
+		cmd.addr = PAGE;
+	}
+	return raw_call(self->fd, IB_MEMREG_IOC_MR_REREGISTER, &cmd);
+}
+
+/* All changes, or if the MR is stale those that heal it. */
+static void sweep_changes(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(fail_nth) *self, const struct op *op,
+			  __u32 always)
+{
+	for (what_changes = 1; what_changes < 8 && !_metadata->exit_code;
+	     what_changes++)
+		if ((what_changes & always) == always)
+			sweep(_metadata, self, op);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_each_change_of_an_mr, 1200)
+{
+	static const struct op ops[] = { {
+		.prepare = prepare_mr,
+		.call = call_reregister_some,
+		.undo = destroy_made,
+		.errors = no_space,
+	}, {
+		.prepare = call_register_single,
+		.call = call_reregister_some,
+		.undo = destroy_made,
+		.errors = no_space,
+	}, {
+		.prepare = prepare_stale_mr,
+		.call = call_reregister_some,
+		.undo = destroy_made,
+		.errors = no_space,
+	}, {
+		.prepare = prepare_fd_mr,
+		.call = call_reregister_some,
+		.undo = destroy_and_close,
+		.errors = no_space,
+	} };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_LEN(ops) && !_metadata->exit_code; i++) {
+		of_memory_object = i == 3;
+		sweep_changes(_metadata, self, &ops[i], i == 2 ?
+			      IB_MEMREG_REREG_TRANSLATION : 0);
+	}
+}
+
 /* Of the two ends of an MR, with a rough boundary */
 static int call_compose(FIXTURE_DATA(fail_nth) *self)
 {
