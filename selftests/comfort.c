@@ -518,7 +518,7 @@ TEST_F(comfort, reasons_of_mrs_are_one_cause)
 	EXPECT_REASON_OF(_errno,					\
 			 memreg_mr_register(m, domain, at, 4096, _access, \
 					    _flags, &mr),		\
-		     "mr_register: %s: 4096 bytes at 0x%lx, access 0x%x %s",	\
+		"mr_register: %s: 4096 bytes at 0x%lx, access 0x%x %s",	\
 			 _cause, (unsigned long)at,			\
 			 (unsigned int)(_access), _end)
 	EXPECT_MR(EINVAL, 1u << 30, 0, "an access flag is unknown",

@@ -22,8 +22,8 @@
  * So both ways attach to such an exporter, the second one to be notified, and
  * what follows is the same on every device:
  *
- *  - Local work on it is by key (kernel/mem/keyed.c), as is remote work: there is
- *    nothing else that could be taken back.
+ *  - Local work on it is by key (kernel/mem/keyed.c), as is remote work: there
+ *    is nothing else that could be taken back.
  *  - Each key has an FRWR of its own, which counts in memreg_region.held from
  *    before it is mapped until its MR is destroyed, in whatever state it was:
  *    being made, live, on the queue of an endpoint, or being revoked. At 0

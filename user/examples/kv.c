@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A store of keys and values for clients like kv_get.c. A request is a message:
- * a key; the answer grants a pooled buffer that has the value, for the client
- * to READ. With its next request, or its end, the buffer gets another key.
+ * A store of keys and values, for clients like kv_get.c. A request is a key; the answer
+ * grants a pooled buffer with the value to READ, until the next request.
  */
 #include <arpa/inet.h>
 #include <err.h>
@@ -144,7 +143,8 @@ int main(int argc, char **argv)
 	while (poll(fds, 2, -1) > 0) {
 		while (!memreg_get_event(m, &event, 0))
 			take_event(event.type, event.endpoint_id);
-		for (; (cqe = memreg_ring_peek(&ring)); memreg_ring_seen(&ring, 1))
+		for (; (cqe = memreg_ring_peek(&ring));
+		     memreg_ring_seen(&ring, 1))
 			take_completion(cqe);
 	}
 }
