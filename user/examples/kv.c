@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A store of keys and values, for clients like kv_get.c. A request is a key; the answer
+ * Keys and values, for clients like kv_get.c. A request is a key; the answer
  * grants a pooled buffer with the value to READ, until the next request.
  */
 #include <arpa/inet.h>
