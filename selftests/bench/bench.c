@@ -23,7 +23,7 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
-#include "../memreg_fixture.h"
+#include "../lib/memreg_fixture.h"
 #include "bench.h"
 
 #define OPS_MAX		128

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <memreg.h>
 
-#include "../memreg_fixture.h"
+#include "../lib/memreg_fixture.h"
 #include "bench.h"
 #include "link.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <memreg.h>
 
-#include "../memreg_fixture.h"
+#include "../lib/memreg_fixture.h"
 #include "bench.h"
 
 #define BATCH	IB_MEMREG_BATCH_MAX

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <memreg.h>
 
-#include "../memreg_fixture.h"
+#include "../lib/memreg_fixture.h"
 #include "bench.h"
 
 #define REMOTE	(REMOTE_READ | REMOTE_WRITE)

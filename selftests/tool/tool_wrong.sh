@@ -9,11 +9,11 @@
 # run at, owner or peer, or - where that makes no difference.
 # shellcheck disable=SC2317 # functions are called by check
 
-cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/tool.sh
+cd "$(dirname "$(realpath "$0")")/.." || exit
+# shellcheck source-path=SCRIPTDIR source=../lib/tool.sh
 . lib/tool.sh
 
-TABLE=$PWD/tool_wrong.table
+TABLE=$PWD/tool/tool_wrong.table
 ANSWER=$(mktemp)
 trap 'rm -f "$SAID" "$SAID.now" "$ANSWER" "$ANSWER.out"' EXIT
 

@@ -6,8 +6,8 @@
 # soak in parts: 3
 # shellcheck disable=SC2317 # functions are called by check
 
-cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/tool.sh
+cd "$(dirname "$(realpath "$0")")/.." || exit
+# shellcheck source-path=SCRIPTDIR source=../lib/tool.sh
 . lib/tool.sh
 
 ROUNDS=20

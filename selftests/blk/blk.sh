@@ -5,10 +5,10 @@
 # time limit: 360
 # shellcheck disable=SC2317,SC2329 # functions are called by check
 
-cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
+cd "$(dirname "$(realpath "$0")")/.." || exit
+# shellcheck source-path=SCRIPTDIR source=../lib/topology.sh
 . lib/topology.sh
-# shellcheck source-path=SCRIPTDIR source=lib/blk.sh
+# shellcheck source-path=SCRIPTDIR source=../lib/blk.sh
 . lib/blk.sh
 
 trap blk_end EXIT

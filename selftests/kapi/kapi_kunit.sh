@@ -3,8 +3,8 @@
 # What other modules call, on a device that exists in name only: KUnit's tests,
 # which are those of ib_memreg_kunit.ko, each counted as one here.
 
-cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
+cd "$(dirname "$(realpath "$0")")/.." || exit
+# shellcheck source-path=SCRIPTDIR source=../lib/topology.sh
 . lib/topology.sh
 
 SUITES=2

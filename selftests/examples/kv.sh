@@ -5,8 +5,8 @@
 # that of the server.
 # shellcheck disable=SC2317 # functions are called by check
 
-cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/tool.sh
+cd "$(dirname "$(realpath "$0")")/.." || exit
+# shellcheck source-path=SCRIPTDIR source=../lib/tool.sh
 . lib/tool.sh
 
 KV=../build/user/examples/kv

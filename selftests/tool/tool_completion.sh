@@ -4,10 +4,10 @@
 # those that have a list of them.
 # shellcheck disable=SC2317 # functions are called by check
 
-cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/tool.sh
+cd "$(dirname "$(realpath "$0")")/.." || exit
+# shellcheck source-path=SCRIPTDIR source=../lib/tool.sh
 . lib/tool.sh
-# shellcheck source-path=SCRIPTDIR source=../user/completion/memreg
+# shellcheck source-path=SCRIPTDIR source=../../user/completion/memreg
 . ../user/completion/memreg
 
 trap 'rm -f "$SAID"' EXIT
@@ -56,8 +56,8 @@ values() {
 }
 
 files() {
-	offers "tool_completion.sh" serve --file tool_compl &&
-		offers "tool_completion.sh" blkd tool_compl
+	offers "tool/tool_completion.sh" serve --file tool/tool_c &&
+		offers "tool/tool_completion.sh" blkd tool/tool_c
 }
 
 check subcommands

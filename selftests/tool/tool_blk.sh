@@ -4,10 +4,10 @@
 # not; and of one that can't be attached nothing is left.
 # shellcheck disable=SC2317,SC2329 # functions are called by check
 
-cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
+cd "$(dirname "$(realpath "$0")")/.." || exit
+# shellcheck source-path=SCRIPTDIR source=../lib/topology.sh
 . lib/topology.sh
-# shellcheck source-path=SCRIPTDIR source=lib/blk.sh
+# shellcheck source-path=SCRIPTDIR source=../lib/blk.sh
 . lib/blk.sh
 
 trap blk_end EXIT

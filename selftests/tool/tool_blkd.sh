@@ -4,8 +4,8 @@
 # it does for clients is in blkd.c.
 # shellcheck disable=SC2317 # functions are called by check
 
-cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
+cd "$(dirname "$(realpath "$0")")/.." || exit
+# shellcheck source-path=SCRIPTDIR source=../lib/topology.sh
 . lib/topology.sh
 
 FAILED=0

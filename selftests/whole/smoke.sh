@@ -5,10 +5,10 @@
 # namespace, the only one in which soft-RoCE works on Linux 6.12.
 # shellcheck disable=SC2317 # functions are called by check
 
-cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/tool.sh
+cd "$(dirname "$(realpath "$0")")/.." || exit
+# shellcheck source-path=SCRIPTDIR source=../lib/tool.sh
 . lib/tool.sh
-# shellcheck source-path=SCRIPTDIR source=lib/one_net.sh
+# shellcheck source-path=SCRIPTDIR source=../lib/one_net.sh
 . lib/one_net.sh
 
 DIR=$(mktemp -d)

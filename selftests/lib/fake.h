@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "../kernel/tests/dmabuf.h"
+#include "../../kernel/tests/dmabuf.h"
 
 /* Load the module and open it; -ENOENT where it was not built. */
 int fake_open(void);

@@ -5,7 +5,7 @@
 # time limit: 300
 
 set -uo pipefail
-cd "$(dirname "$(realpath "$0")")" || exit
+cd "$(dirname "$(realpath "$0")")/.." || exit
 
 modprobe -nqa brd nvme-rdma nvmet-rdma && command -v fio >/dev/null || exit 4
 

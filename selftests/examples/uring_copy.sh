@@ -3,8 +3,8 @@
 # A file goes to a peer by the example uring: whole, or the receiver says so.
 # shellcheck disable=SC2317 # functions are called by check
 
-cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/tool.sh
+cd "$(dirname "$(realpath "$0")")/.." || exit
+# shellcheck source-path=SCRIPTDIR source=../lib/tool.sh
 . lib/tool.sh
 
 COPY=../build/user/examples/uring

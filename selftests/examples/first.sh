@@ -3,8 +3,8 @@
 # The program that README.md shows: it serves its peer until that goes.
 # shellcheck disable=SC2317 # functions are called by check
 
-cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/tool.sh
+cd "$(dirname "$(realpath "$0")")/.." || exit
+# shellcheck source-path=SCRIPTDIR source=../lib/tool.sh
 . lib/tool.sh
 
 FIRST=../build/user/examples/first

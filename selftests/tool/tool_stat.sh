@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # memreg stat: what it prints is what was done, for people and for programs.
 
-cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
+cd "$(dirname "$(realpath "$0")")/.." || exit
+# shellcheck source-path=SCRIPTDIR source=../lib/topology.sh
 . lib/topology.sh
 
 FAILED=0

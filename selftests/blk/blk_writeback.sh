@@ -10,10 +10,10 @@
 # time limit: 200
 # shellcheck disable=SC2317,SC2329 # functions are called by check
 
-cd "$(dirname "$(realpath "$0")")" || exit
-# shellcheck source-path=SCRIPTDIR source=lib/topology.sh
+cd "$(dirname "$(realpath "$0")")/.." || exit
+# shellcheck source-path=SCRIPTDIR source=../lib/topology.sh
 . lib/topology.sh
-# shellcheck source-path=SCRIPTDIR source=lib/blk.sh
+# shellcheck source-path=SCRIPTDIR source=../lib/blk.sh
 . lib/blk.sh
 
 # With all the checkers it takes minutes: for a soak.
