@@ -98,6 +98,9 @@ deb_packages() {
 		sed 's/^debhelper-compat$/debhelper/; s/^dh-sequence-/dh-/'
 }
 
+# What makes HTML of Documentation/ and of the man pages.
+docs_packages() { printf '%s\n' graphviz mandoc python3-sphinx; }
+
 # What README.md has one install, and what packages depend on.
 clean_packages() {
 	printf '%s\n' dkms linux-image-amd64
@@ -107,6 +110,11 @@ clean_packages() {
 
 deb_dir() {
 	echo "$CACHE/deb-$({ echo "$ROOT_FORMAT $SUITE"; deb_packages; } |
+		hash_of)"
+}
+
+docs_dir() {
+	echo "$CACHE/docs-$({ echo "$ROOT_FORMAT $SUITE"; docs_packages; } |
 		hash_of)"
 }
 
