@@ -2,8 +2,12 @@
 /*
  * ib_memreg for other kernel modules: pools of fast registration MRs, and
  * requests that register memory for one I/O of a peer.
+ */
+
+/**
+ * DOC: The life of a request
  *
- * The life of a request
+ * ::
  *
  *	ib_memreg_init_qp()		before the CQ and the QP are made
  *	ib_memreg_req_init()		once, wherever the request is embedded

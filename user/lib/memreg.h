@@ -5,17 +5,21 @@
  * A thin layer over the ioctls of /dev/infiniband/memreg: one function for
  * each. See libmemreg(7) for a guided tour, and <rdma/ib_memreg.h> for the
  * access flags, the capabilities, and what each errno means.
+ */
+
+/**
+ * DOC: Rules of the library
  *
- * Rules that hold for every function:
+ * What holds for every function:
  *
  *  - It returns 0, or a negative errno. errno itself is not part of the
  *    interface: its value after a call means nothing.
  *  - A call that fails leaves everything as it was, and single values that its
  *    pointers refer to unwritten, unless its description says otherwise.
  *    Arrays, and a struct ib_memreg_bind, may have been written in part, and
- *    mean nothing then: no id or rkey in them works, but for those that *taken
- *    of memreg_submit() counts. memreg_reason() tells, in words, why the last
- *    call of this thread failed.
+ *    mean nothing then: no id or rkey in them works, but for those that @taken
+ *    of memreg_submit() counts. memreg_reason() returns, in words, why the
+ *    last call of this thread failed.
  *  - Objects (domains, MRs, windows, listeners, endpoints, rings, shared
  *    receive queues) are small numbers, valid in the handle that made them,
  *    from 1. Closing the handle destroys all of them; a process that dies
@@ -1875,8 +1879,8 @@ int memreg_srq_create(struct memreg *m, uint32_t domain, uint32_t ring,
 /**
  * memreg_submit() - Submit work requests
  * @m: The handle
- * @wrs: Array of @count, for one endpoint or several, as the memreg_prep_...
- *	functions fill them in. Out, of each BIND: @rkey and @remote_addr
+ * @wrs: Array of @count, for one endpoint or several, as memreg_prep_send()
+ *	and its kin fill them in. Out, of each BIND: @rkey and @remote_addr
  * @count: How many, 1 to IB_MEMREG_BATCH_MAX
  * @taken: Those that were posted: all of them if the call returns 0, otherwise
  *	those before the one that is to blame. May be NULL.

@@ -20,18 +20,31 @@
  * IB_MEMREG_IOC_BIND_DEVICE. LIST, STATUS_CREATE, MONITOR_CREATE,
  * MONITOR_DESTROY and DESTROY work without.
  *
+ * ioctl(2) makes calls, read(2) returns events, poll(2) waits for events, and
+ * the last close(2) destroys every object of the file. The mode of opening
+ * makes no difference. Any number of threads may make calls on a file at a
+ * time. A completion ring and a status table have descriptors of their own.
+ *
  * Every ioctl takes a pointer to a structure whose first field, @size, is the
  * size that the caller was compiled with. The kernel accepts a smaller one
  * (the missing fields count as 0) down to the size of the first release, and
  * a larger one if all that it does not know is 0. The second field,
  * @out_reason, is written by the kernel if the call fails, with one of enum
- * ib_memreg_reason; not if it succeeds, nor with ENOTTY. Structures have the
- * same layout for 32-bit and 64-bit callers; pointers travel as __aligned_u64.
+ * ib_memreg_reason; not if it succeeds, nor with ENOTTY, nor if @size can't be
+ * read or is less than 8. Structures have the same layout for 32-bit and 64-bit
+ * callers; pointers travel as __aligned_u64. An unknown flag is EOPNOTSUPP
+ * (REASON_FLAGS); a reserved field that is not 0 is EINVAL (REASON_RESERVED).
  * All output fields are ignored on input, and mean nothing after a call that
- * failed unless they say so.
+ * failed unless they say so; this goes for arrays, too.
+ *
+ * Objects have ids from 1, in one space for all types, which are valid in the
+ * file that made them. The kernel gives ids out in ascending order, and an id
+ * comes back only after all others of 31 bits were used. 0 is no object.
  *
  * A call that fails leaves everything as it was: no object made, no key given
- * out, no memory pinned. The errno of a failed call has one meaning:
+ * out, no memory pinned. Calls on arrays do all entries or none, except SUBMIT,
+ * which reports how many it has done. The errno of a failed call has one
+ * meaning:
  *
  *  - ENOTTY: This ioctl number is not known.
  *  - E2BIG: The structure is larger than the kernel's, and has a non-zero
@@ -147,7 +160,9 @@
  * @IB_MEMREG_REASON_RESERVED: A reserved field is not 0.
  * @IB_MEMREG_REASON_NOT_BOUND: The file is not bound to a device.
  * @IB_MEMREG_REASON_BOUND: The file is bound to a device already.
- * @IB_MEMREG_REASON_NO_DEVICE: No such device in this network namespace.
+ * @IB_MEMREG_REASON_NO_DEVICE: No such device in this network namespace; or no
+ *	name was given, and there is not exactly one; or the name has no final
+ *	0.
  * @IB_MEMREG_REASON_DEVICE_GONE: The device was removed; RING_WAIT: or the ring
  *	is destroyed.
  * @IB_MEMREG_REASON_NO_FRWR: The device has no fast registration.
@@ -155,7 +170,7 @@
  *	itself, so there is no registration queue on it.
  * @IB_MEMREG_REASON_NOT_COHERENT: DMA of the device needs bounce buffers or
  *	cache maintenance, which long-lived registrations can't have.
- * @IB_MEMREG_REASON_PORT: No such port, or it is not usable.
+ * @IB_MEMREG_REASON_PORT: No such port, or it has no address.
  * @IB_MEMREG_REASON_ID: No such object, or of another type.
  * @IB_MEMREG_REASON_IN_USE: The object has users, or a call is at work on it.
  * @IB_MEMREG_REASON_WINDOWS_BOUND: Windows are bound to the MR.
@@ -170,8 +185,9 @@
  *	(IB specification 10.6.7.2: a window needs MW_BIND on its MR, and a
  *	window that can be written needs LOCAL_WRITE there).
  * @IB_MEMREG_REASON_IOVA: The requested I/O address differs from the address
- *	of the memory in the offset within a page of 4096 bytes, or iova +
- *	length wraps.
+ *	of the memory in the offset within a page of 4096 bytes; or iova +
+ *	length wraps; or an I/O address is given together with ZERO_BASED; or a
+ *	range that is ZERO_BASED does not begin at a multiple of 4096.
  * @IB_MEMREG_REASON_MEMLOCK: RLIMIT_MEMLOCK is reached.
  * @IB_MEMREG_REASON_PIN: The memory can't be pinned: unmapped, of a kind that
  *	can't be pinned for long, or less writable than asked for.
@@ -385,9 +401,10 @@ struct ib_memreg_addr {
  * fix that network namespace as the one in which the file listens and
  * connects. Done once a file; a file that is bound stays so.
  *
- * Errors: ENODEV, EBUSY (bound already), EOPNOTSUPP (the device can't do fast
- * registration, or is iWARP, or its driver can't be relied on; @out_reason says
- * which), EDQUOT, ENOMEM.
+ * Errors: EINVAL (@name has no final 0), ENODEV, EBUSY (bound already),
+ * EOPNOTSUPP (the device can't do fast registration, or is iWARP, or its driver
+ * can't be relied on; @out_reason says which), EDQUOT (each bound file takes an
+ * HCA handle), ENOMEM.
  */
 struct ib_memreg_bind_device {
 	__u32 size;
@@ -415,7 +432,8 @@ enum ib_memreg_backing {
 
 /**
  * enum ib_memreg_cap - Capabilities and limits that QUERY tells
- * @IB_MEMREG_CAP_KEY_PAGES: Pages under one key.
+ * @IB_MEMREG_CAP_KEY_PAGES: Pages under one key: what the device can list, at
+ *	most 4096.
  * @IB_MEMREG_CAP_KEY_SPAN: Bytes under one key with pages of 4096 bytes. A
  *	window covers at most a page less, as it may begin inside of one.
  * @IB_MEMREG_CAP_PAGE_SIZES: Bitmap of the page sizes in bytes that a key can
@@ -430,31 +448,36 @@ enum ib_memreg_backing {
  * @IB_MEMREG_CAP_WINDOW_TYPE1: 1 if windows of type 1 can be had.
  * @IB_MEMREG_CAP_WINDOW_TYPE2B: 1 if windows of type 2B can be had.
  * @IB_MEMREG_CAP_INLINE_RECEIVE: Bytes received in a completion entry of 128
- *	bytes; one of 64 bytes takes 64 less.
+ *	bytes (96); one of 64 bytes takes 64 less.
  * @IB_MEMREG_CAP_REREG_IN_PLACE: 1 if re-registration keeps the keys.
  * @IB_MEMREG_CAP_STRICT_INVALIDATE: 1 if a key's invalidation waits for the
  *	packets in flight, as the specification wants it. Where it is 0, only
  *	destroying the key's MR does, which is what a revoke does there unless
  *	it has IB_MEMREG_REVOKE_RELAXED: see "What is known when a key has
  *	ended".
- * @IB_MEMREG_CAP_MAX_MR: MRs of the device.
+ * @IB_MEMREG_CAP_MAX_MR: MRs of the device. Segments, bound windows, buffers of
+ *	a pool, idle MRs of domains and, on soft-RoCE, domains take one each.
  * @IB_MEMREG_CAP_MAX_QP: QPs of the device; a domain and an endpoint take one
  *	each.
- * @IB_MEMREG_CAP_CONNECT_DATA: Bytes of private data with CONNECT.
- * @IB_MEMREG_CAP_ACCEPT_DATA: Bytes of private data with ACCEPT.
- * @IB_MEMREG_CAP_REJECT_DATA: Bytes of private data with REJECT.
+ * @IB_MEMREG_CAP_CONNECT_DATA: Bytes of private data with CONNECT (56).
+ * @IB_MEMREG_CAP_ACCEPT_DATA: Bytes of private data with ACCEPT (196).
+ * @IB_MEMREG_CAP_REJECT_DATA: Bytes of private data with REJECT (148).
  * @IB_MEMREG_CAP_OPCODES: Mask of 1 << enum ib_memreg_opcode that can be
  *	submitted.
- * @IB_MEMREG_CAP_FRAGMENTS: Pieces of memory, contiguous for the device, in
- *	one work request. A SEND has no more of them, a RECV with inline
+ * @IB_MEMREG_CAP_FRAGMENTS: Pieces of memory, contiguous for the device, in one
+ *	work request, at most 32. A SEND has no more of them, a RECV with inline
  *	receive one less, and one on a shared receive queue maybe fewer; a WRITE
  *	or READ goes as several work requests if it has, up to 32 times as many.
- *	A send queue may be too deep for the device to have as many in each;
- *	it has no fewer than the SGEs asked for.
- * @IB_MEMREG_CAP_QUEUE: Work requests on a send or receive queue.
- * @IB_MEMREG_CAP_RING: Entries of a completion ring.
+ *	A send queue may be too deep for the device to have as many in each; it
+ *	has no fewer than the SGEs asked for.
+ * @IB_MEMREG_CAP_QUEUE: Work requests on a send or receive queue: one less than
+ *	the device has, up to IB_MEMREG_QUEUE_MAX.
+ * @IB_MEMREG_CAP_RING: Entries of a completion ring: one less than a completion
+ *	queue of the device has, rounded down to a power of two, up to
+ *	IB_MEMREG_RING_ENTRIES_MAX.
  * @IB_MEMREG_CAP_URING: 1 if IB_MEMREG_URING_SUBMIT works.
- * @IB_MEMREG_CAP_MESSAGE: Bytes of a message. No SEND is longer; a WRITE or
+ * @IB_MEMREG_CAP_MESSAGE: Bytes of a message: what the device's ports take, at
+ *	most 1 GiB. No SEND is longer; a WRITE or
  *	READ goes as several work requests if it is.
  * @IB_MEMREG_CAP_WRITE_ORDER: 1 if what peers write is seen in the order in
  *	which they wrote it by who watches the memory, without
@@ -552,7 +575,18 @@ struct ib_memreg_query {
  * first; one of type 2B can't be destroyed while it is bound. An endpoint is
  * disconnected first, and the windows that were granted to it are revoked; its
  * work requests that have not completed are flushed, and their completions are
- * in the ring when the call returns.
+ * in the ring when the call returns; its events that were not read vanish.
+ * Requests that wait at a listener stay, and can be accepted. The receives of a
+ * shared receive queue are flushed. The memory of a ring stays mapped, and is
+ * freed when its descriptor and its mappings are gone.
+ *
+ * Destroying one object never destroys another. The last close of the file, and
+ * the removal of the device, destroy all of them: listeners, endpoints, shared
+ * receive queues, rings, windows, MRs, domains.
+ *
+ * Destroying a window that is bound, or an MR with keys, waits on every device
+ * until no packet uses the key. Destroying a window that was revoked before
+ * waits for nothing.
  *
  * Errors: ENOENT; EBUSY while a domain has MRs, windows, endpoints or shared
  * receive queues, while an MR has bound windows or work requests, while a
@@ -580,10 +614,12 @@ struct ib_memreg_destroy {
  * @reserved: Must be 0
  *
  * A domain is a protection domain with its registration queue. Keys made in a
- * domain work on the endpoints of that domain and nowhere else: with one
- * domain for each peer a key is good for one peer.
+ * domain work on the endpoints of that domain and nowhere else: with one domain
+ * for each peer a key is good for one peer. A domain takes a PD, a CQ and a QP:
+ * three HCA objects of the rdma cgroup.
  *
- * Errors: ENODEV, EINVAL (port), ENETDOWN, EDQUOT, ENOMEM, ENOSPC, EIO.
+ * Errors: ENODEV, EINVAL (no such port), ENETDOWN (the port has no GID),
+ * EDQUOT, ENOMEM, ENOSPC, EIO (the queue could not be connected to itself).
  */
 struct ib_memreg_domain_create {
 	__u32 size;
@@ -686,10 +722,14 @@ enum ib_memreg_mr_flags {
  * LIVE: a load and a compare find out what MR_QUERY would, but for what is only
  * suspected.
  *
- * Errors: EBADF (@fd), EACCES (@fd is read-only), EINVAL, EOVERFLOW, EFAULT,
+ * Errors: EBADF (@fd), EACCES (@fd is read-only), EINVAL, EOVERFLOW (also:
+ * @addr + @length is rounded up beyond all addresses), EFAULT (also: files of
+ * most file systems can't be pinned to be written; tmpfs and hugetlbfs can),
  * EOPNOTSUPP (also: the exporter refuses), ENOMEM, ENOSPC (also: no slot is
- * free), EPERM (also: the table is of another process), EDQUOT, ENOENT, EAGAIN
- * (the mapping kept changing, or the exporter is busy with the memory), EIO,
+ * free), EPERM (RLIMIT_MEMLOCK is 0; or the table is of another process),
+ * EDQUOT (each segment takes an HCA object), ENOENT, EAGAIN (the mapping kept
+ * changing in 8 attempts, or the memory can't be pinned at the moment, or the
+ * exporter is busy with it), EIO (keys could not be made in three attempts),
  * ENETDOWN, EINTR, ENODEV.
  */
 struct ib_memreg_mr_register {
@@ -1137,10 +1177,11 @@ enum ib_memreg_revoke_flags {
  * through their keys is accepted, and none that was accepted before lands any
  * more, on any device. Where IB_MEMREG_CAP_STRICT_INVALIDATE is 0 the keys' MRs
  * are destroyed for that; IB_MEMREG_REVOKE_RELAXED promises less. A window that
- * is not bound (any more) is no error, and one that the end of its endpoint's
- * connection is revoking is waited for. Once the entries are found good the
- * call cannot fail: a key that can't be invalidated by a work request is
- * destroyed.
+ * is not bound (any more) is no error, nor is one whose key is dead because the
+ * MR is STALE: it can be bound to another MR afterwards. The call waits for the
+ * end of a connection that is revoking one of its windows. Once the entries are
+ * found good the call cannot fail: a key that can't be invalidated by a work
+ * request is destroyed.
  *
  * Errors: EINVAL (also: a window of type 2B), EOPNOTSUPP (flags), ENOENT, EBUSY
  * (another call is binding or revoking the window, or it is twice in the call),
@@ -1203,7 +1244,11 @@ struct ib_memreg_listen {
  *	IB_MEMREG_CAP_ACCEPT_DATA
  * @private_data: Pointer to the private data
  *
- * Accept a request. IB_MEMREG_EVENT_ESTABLISHED or _DISCONNECTED follows. A
+ * Accept a request: make its QP, unless SETUP has made it, and answer the peer.
+ * As many READs and atomics are outstanding at a time as the peer asks for and
+ * the device can do; CONNECT asks for up to 16. Where a peer has agreed to
+ * none, SUBMIT refuses them (EOPNOTSUPP, REASON_OPCODE_DEVICE): they would
+ * never complete. IB_MEMREG_EVENT_ESTABLISHED or _DISCONNECTED follows. A
  * request that can't be accepted stays as it was; only if the peer is found to
  * be gone at the last moment does ENOTCONN mean that the request is over, and
  * IB_MEMREG_EVENT_DISCONNECTED follows.
@@ -1290,6 +1335,11 @@ enum ib_memreg_queues_flags {
  * (32 bytes in an entry of 64, 96 in one of 128), and in the buffer that was
  * posted for it, is delivered in the entry, with IB_MEMREG_CQE_INLINE, and not
  * in the buffer.
+ *
+ * Errors of what takes such a structure: EINVAL (a field is out of range, or
+ * given without its ring: COUNT, SGES, INLINE; both @srq_id and @recv_ring_id:
+ * RING; the shared receive queue is of another domain: DOMAIN), ENOENT, EAGAIN
+ * (the ring serves as many send queues as it can: RING_FULL), ENOMEM.
  */
 struct ib_memreg_queues {
 	__u32 flags;
@@ -1355,8 +1405,10 @@ struct ib_memreg_connect {
  * @endpoint_id: Endpoint that is, or was, connected
  *
  * End a connection. When the call returns, the peer is out: the QP is in
- * error, and the windows that were granted to the endpoint are revoked.
- * IB_MEMREG_EVENT_DISCONNECTED follows once, whoever ended it.
+ * error, all work requests are flushed, with their entries in the ring, and the
+ * windows that were granted to the endpoint are revoked. It returns 0 also if
+ * the connection was over before. IB_MEMREG_EVENT_DISCONNECTED follows once,
+ * whoever ended it. The endpoint exists until DESTROY.
  *
  * Errors: ENOENT, ENOTCONN (it was neither accepted nor came up), ENODEV.
  */
@@ -1377,8 +1429,14 @@ struct ib_memreg_disconnect {
  * @IB_MEMREG_EVENT_DISCONNECTED: The connection is over, by either side or by
  *	an error, or its peer gave up the request. The windows granted to the
  *	endpoint are revoked.
- * @IB_MEMREG_EVENT_ERROR: The connection did not come up; @status is a
- *	negative errno.
+ * @IB_MEMREG_EVENT_ERROR: The connection that CONNECT began did not come up;
+ *	@status is a negative errno.
+ *
+ * Each endpoint has each of these at most once, in this order: where the file
+ * listens CONNECT_REQUEST, ESTABLISHED if it comes to that, DISCONNECTED; where
+ * it connects ESTABLISHED and DISCONNECTED, or REJECTED, or ERROR. There is no
+ * order between events of different endpoints. After DISCONNECTED, REJECTED and
+ * ERROR the endpoint is CLOSED, and exists until DESTROY.
  */
 enum ib_memreg_event_type {
 	IB_MEMREG_EVENT_CONNECT_REQUEST = 1,
@@ -1394,22 +1452,25 @@ enum ib_memreg_event_type {
  * @type: enum ib_memreg_event_type
  * @endpoint_id: The endpoint
  * @listener_id: The listener that it came from, or 0
- * @status: Reason of REJECTED, negative errno of ERROR, otherwise 0
+ * @status: Reason of REJECTED, such as 28 (the peer's program rejected) or 8
+ *	(nobody listens there); negative errno of ERROR; otherwise 0
  * @private_data_len: Bytes in @private_data. The InfiniBand CM pads what a
  *	peer sends with zeros to the most that the message can carry, and this
- *	is what it says.
+ *	is what it says: 56 with CONNECT_REQUEST, 196 with ESTABLISHED, 148 with
+ *	REJECTED of status 28, otherwise 0. Formats need a length of their own.
  * @user_data: What SET_USER_DATA gave the endpoint; until it gave it any, what
  *	it gave the listener that a request came from; otherwise 0
  * @peer: Address of the peer
  * @private_data: What the peer sent along: with CONNECT_REQUEST, with
  *	ESTABLISHED on the side that connected, and with REJECTED
  *
- * read(2) on a bound file returns as many whole records as fit and are there.
- * It waits for the first one, or fails with EAGAIN if the file is O_NONBLOCK;
- * EINVAL if not even one fits; ENODEV once the device is gone. poll(2) says
- * POLLIN while there is a record, and POLLHUP | POLLERR once the device is
- * gone. Records of these types do not grow: a buffer that has room for one now
- * has room for one later.
+ * read(2) on a bound file returns as many whole records as fit and are there,
+ * each to one reader. It waits for the first one, or fails with EAGAIN if the
+ * file is O_NONBLOCK; EINVAL if not even one fits; EFAULT if none could be
+ * copied, and then no event is lost; EINTR; ENODEV if the file is not bound,
+ * and once the device is gone. poll(2) says POLLIN while there is a record, and
+ * POLLHUP | POLLERR once the device is gone. Records of these types do not
+ * grow: a buffer that has room for one now has room for one later.
  */
 struct ib_memreg_event {
 	__u32 size;
@@ -1528,8 +1589,9 @@ struct ib_memreg_object {
  *	written; 0 at the end of the list.
  * @cursor: 0 for the first call; afterwards what the last call returned
  * @objects: Pointer to an array of struct ib_memreg_object
- * @object_size: sizeof(struct ib_memreg_object) of the caller; the kernel
- *	writes as much of each entry, and 0 beyond what it knows
+ * @object_size: sizeof(struct ib_memreg_object) of the caller, at least that of
+ *	the first release, at most a page; the kernel writes as much of each
+ *	entry, and 0 beyond what it knows
  * @reserved: Must be 0
  *
  * Tell the live objects of all files of the caller's user, or of all users
@@ -1556,21 +1618,26 @@ struct ib_memreg_list {
 /**
  * enum ib_memreg_stat_id - What STAT counts, since the module saw the device
  * @IB_MEMREG_STAT_KEYS_MADE: Keys that worked: of MRs and of windows.
- * @IB_MEMREG_STAT_KEYS_KILLED: Keys of those that work no more.
+ * @IB_MEMREG_STAT_KEYS_KILLED: Keys of those that work no more. The difference
+ *	is the number of keys that work now.
  * @IB_MEMREG_STAT_BATCHES: Batches of work requests posted on registration
  *	queues.
- * @IB_MEMREG_STAT_WORK_REQUESTS: Work requests in them.
+ * @IB_MEMREG_STAT_WORK_REQUESTS: Work requests in them: REG_MR and LOCAL_INV.
+ *	Those of windows of type 2B go by other queues, and are not counted.
  * @IB_MEMREG_STAT_FRWRS_ALLOCATED: Fast registration MRs made by the device.
- * @IB_MEMREG_STAT_FRWRS_DESTROYED: Those of them destroyed, for any reason.
+ * @IB_MEMREG_STAT_FRWRS_DESTROYED: Those of them destroyed, for any reason. The
+ *	difference is what there is of them, but for keys of SINGLE_KEY and one
+ *	of each domain on soft-RoCE.
  * @IB_MEMREG_STAT_FRWRS_REUSED: Times that an idle one was taken for a key.
  * @IB_MEMREG_STAT_FRWRS_FOREIGN: Destroyed instead of being taken for a range
- *	other than that which they were for last.
+ *	other than that which they were for last, where
+ *	IB_MEMREG_CAP_STRICT_INVALIDATE is 0.
  * @IB_MEMREG_STAT_FRWRS_FAILED: Destroyed as a work request of theirs failed or
  *	was flushed, so that nobody knows their state.
  * @IB_MEMREG_STAT_FRWRS_REAPED: Destroyed after being idle for long, or with
  *	their domain.
  * @IB_MEMREG_STAT_QUEUE_BREAKS: Times that a registration queue stopped
- *	working.
+ *	working: a work request failed or took too long, or the GID went.
  * @IB_MEMREG_STAT_QUEUE_REBUILDS: Times that one was rebuilt.
  * @IB_MEMREG_STAT_QUEUE_REBUILDS_FAILED: Times that one could not be rebuilt.
  * @IB_MEMREG_STAT_GUARD_EVENTS: Events of the kernel on memory that is guarded,
@@ -1585,23 +1652,25 @@ struct ib_memreg_list {
  *	was when its keys had been killed already.
  * @IB_MEMREG_STAT_GUARD_TIMEOUTS: Waits for keys to die that ran out.
  * @IB_MEMREG_STAT_GUARD_KILLS: Keys that no work request could kill, so that a
- *	worker had to.
+ *	worker had to. Each of SINGLE_KEY that a guard kills is one.
  * @IB_MEMREG_STAT_MRS_REGISTERED: MRs registered.
  * @IB_MEMREG_STAT_MRS_DEREGISTERED: MRs deregistered, by whatever ended them.
  * @IB_MEMREG_STAT_PAGES_PINNED: Pages of 4096 bytes pinned.
  * @IB_MEMREG_STAT_PAGES_UNPINNED: Pages of 4096 bytes unpinned.
  * @IB_MEMREG_STAT_WINDOWS_BOUND: Windows bound.
- * @IB_MEMREG_STAT_WINDOWS_REVOKED: Windows revoked, by whatever ended them.
+ * @IB_MEMREG_STAT_WINDOWS_REVOKED: Windows revoked, by whatever ended them. A
+ *	guard kills the key, and the window stays bound.
  * @IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED: Connections that came up.
  * @IB_MEMREG_STAT_ENDPOINTS_DISCONNECTED: Those of them that ended.
  * @IB_MEMREG_STAT_ENDPOINTS_REJECTED: Requests for a connection that were
  *	rejected by either side, or given up before they were accepted.
  * @IB_MEMREG_STAT_ENDPOINTS_FAILED: Connections that did not come up for
  *	another reason.
- * @IB_MEMREG_STAT_WRS_SUBMITTED: Work requests of users that were posted.
- * @IB_MEMREG_STAT_WRS_COMPLETED: Completions of them that were told, in a ring
- *	or by io_uring.
- * @IB_MEMREG_STAT_WRS_FAILED: Those of them that tell of a failure, flushes
+ * @IB_MEMREG_STAT_WRS_SUBMITTED: Work requests of users that were posted; one
+ *	that goes in parts is one.
+ * @IB_MEMREG_STAT_WRS_COMPLETED: Completions of them that were reported, in a
+ *	ring or by io_uring. Those without SIGNALED that succeed have none.
+ * @IB_MEMREG_STAT_WRS_FAILED: Those of them that report a failure, flushes
  *	included.
  * @IB_MEMREG_STAT_INLINE_RECEIVES: Messages delivered in completion entries.
  * @IB_MEMREG_STAT_INLINE_COPIES: Messages whose head was copied to the buffer,
@@ -1610,7 +1679,9 @@ struct ib_memreg_list {
  * @IB_MEMREG_STAT_BOGUS_INVALIDATIONS: Invalidations by peers of keys that they
  *	had not been granted, each of which ended a connection.
  * @IB_MEMREG_STAT_RING_FULL: Submissions that failed as a ring had no room.
- * @IB_MEMREG_STAT_MRS_REREGISTERED: MRs changed by MR_REREGISTER.
+ *	Those that failed as a queue had none are not counted.
+ * @IB_MEMREG_STAT_MRS_REREGISTERED: MRs changed by MR_REREGISTER, which counts
+ *	them neither as registered nor as deregistered.
  *
  * None of them ever decreases.
  */
@@ -1713,6 +1784,18 @@ struct ib_memreg_stat {
  * entry size bytes behind out_entries_offset. Entries from @consumer to
  * @producer - 1 are the user's to read. Whatever the user writes into this
  * memory, it harms nobody else.
+ *
+ * A program that reads a ring without libmemreg has to
+ *
+ * - read @producer with acquire semantics, and then the entries;
+ * - write @consumer with release semantics, for any number of entries at a
+ *   time, and look at none of them afterwards;
+ * - have one thread do so at a time, or see to it otherwise that @consumer only
+ *   ever grows, up to @producer;
+ * - look at @producer once more, behind a full memory barrier, after it has
+ *   cleared IB_MEMREG_RING_QUIET and before it sleeps on the eventfd, which is
+ *   not signalled for what came before. RING_WAIT and poll(2) need no such
+ *   care.
  */
 struct ib_memreg_ring {
 	__u32 producer;
@@ -1750,7 +1833,10 @@ enum ib_memreg_ring_user_flags {
  * @IB_MEMREG_WC_RESP_TIMEOUT_ERR: The peer did not answer in time.
  * @IB_MEMREG_WC_GENERAL_ERR: Anything else
  *
- * The values are those of enum ibv_wc_status; see ibv_poll_cq(3).
+ * The values are those of enum ibv_wc_status; see ibv_poll_cq(3). Drivers
+ * choose among them: compare with SUCCESS and WR_FLUSH_ERR, and show the
+ * others. The first that is not SUCCESS ends the connection: all that is posted
+ * on the endpoint is flushed, and DISCONNECTED follows.
  */
 enum ib_memreg_wc_status {
 	IB_MEMREG_WC_SUCCESS = 0,
@@ -1808,7 +1894,8 @@ enum ib_memreg_cqe_flags {
  *
  * A work request that was submitted without IB_MEMREG_WR_SIGNALED has an entry
  * only if it fails. Entries of one send queue are in the order of submission,
- * and so are those of one receive queue.
+ * and so are those of one receive queue; there is no order between queues, but
+ * for what messages imply.
  */
 struct ib_memreg_cqe {
 	__aligned_u64 user_data;
@@ -1846,11 +1933,13 @@ enum ib_memreg_ring_flags {
  * @out_entries_offset: Where in them entry 0 is
  *
  * Make a completion ring: memory that kernel and user share, in which the
- * kernel tells of work requests that completed. mmap(2) of @out_fd, offset 0,
+ * kernel reports work requests that completed. mmap(2) of @out_fd, offset 0,
  * with MAP_SHARED shows it, beginning with struct ib_memreg_ring; poll(2) of
  * @out_fd says POLLIN while there are entries that the user is not done with,
  * and POLLHUP | POLLERR once the ring is destroyed; and RING_WAIT is an ioctl
- * of @out_fd. One ring can serve many endpoints.
+ * of @out_fd. One ring can serve many endpoints. Its memory is charged to the
+ * caller's memory cgroup, and not to RLIMIT_MEMLOCK; a ring takes a CQ of the
+ * device.
  *
  * A ring never overflows: room is set aside for the completion of each work
  * request when it is submitted, signalled or not, and a submission for which
@@ -1900,10 +1989,13 @@ struct ib_memreg_ring_create {
  *	IB_MEMREG_WAIT_FOREVER waits for as long as it takes
  *
  * Wait until the ring has that many entries which the user is not done with.
+ * The waiting task finishes windows that end, which a worker does otherwise.
  * @out_reason is written if the call succeeds, too.
  *
- * Errors: EINVAL, ETIMEDOUT, EINTR (any signal), ENODEV (the ring is destroyed,
- * and has fewer), EFAULT.
+ * Errors: ENOTTY (another call on this descriptor), E2BIG, EOPNOTSUPP (flags),
+ * EINVAL (@min_count is 0, or more than the ring has), ETIMEDOUT, EINTR (any
+ * signal), ENODEV (the ring is destroyed, or the device is gone, and the ring
+ * has fewer), EFAULT.
  */
 struct ib_memreg_ring_wait {
 	__u32 size;
@@ -2164,15 +2256,34 @@ struct ib_memreg_wr {
  *
  * A call that fails with EFAULT may have posted a BIND whose rkey could not be
  * returned; @out_taken counts it. If this structure can't be written to,
- * nothing is posted; but if it goes while the call is at work, nothing tells
+ * nothing is posted; but if it goes while the call is at work, nothing reports
  * what was.
+ *
+ * After EAGAIN, take entries out of the ring, and submit from @out_taken on
+ * again. Entries that another call has set aside for a moment count as taken,
+ * so EAGAIN is possible while nothing is under way. If @out_taken lies between
+ * a BIND with INSERT_RKEY and its message, nothing will be inserted: write the
+ * returned rkey into the message, in network byte order, before submitting the
+ * rest. Work requests that are never signalled fill a queue of less than 96
+ * places for good.
+ *
+ * All SGEs of a work request have 2 GiB at most. A READ, WRITE or
+ * WRITE_WITH_IMM in parts is one work request with one entry, which has the
+ * status of the first part that failed; if the device takes some parts and
+ * refuses others (EIO), the connection ends. On soft-RoCE a BIND takes two
+ * places on the queue if a message, a READ, a WRITE or an atomic was posted
+ * since the last BIND or INVALIDATE and the queue is not empty: the kernel
+ * posts a LOCAL_INV in front, so that the device does not execute the BIND
+ * again when it retransmits. If there is one place, the LOCAL_INV takes it, and
+ * BIND is EAGAIN until it has completed.
  *
  * Errors: EINVAL, EOVERFLOW, ENOENT (an id), ENOTCONN (no connection yet, or no
  * more), EAGAIN (queue or ring full), EACCES (LOCAL_WRITE, or the window asks
  * for what the MR doesn't allow), ESTALE, EMSGSIZE, EOPNOTSUPP, EBUSY (BIND:
  * the window is bound, or not through with being invalidated; INVALIDATE: it is
  * not bound there, or being invalidated already), EFAULT, ENOMEM, ENOSPC,
- * EDQUOT, EINTR, EIO (the device refused it), ENODEV.
+ * EDQUOT, EINTR, EIO (the device refused it), ENODEV. What a BIND fails with is
+ * what WINDOW_BIND fails with.
  */
 struct ib_memreg_submit {
 	__u32 size;
@@ -2724,9 +2835,14 @@ struct ib_memreg_monitor_destroy {
  * flushed.
  *
  * Errors besides those of SUBMIT: EOPNOTSUPP (another cmd_op, or the kernel has
- * no such commands: see IB_MEMREG_CAP_URING), EINVAL (several targets, a RECV
- * that is not alone, multishot), EFAULT (not in the registered buffer, or there
- * is none at that index).
+ * no such commands: see IB_MEMREG_CAP_URING; with a registered buffer also: DMA
+ * would need bounce buffers or cache maintenance, REASON_NOT_COHERENT, or a
+ * RECV on a shared receive queue, REASON_OPCODE), EINVAL (several targets,
+ * REASON_ID; a RECV or a registered buffer that is not alone, REASON_COUNT;
+ * multishot; with a registered buffer another number of SGEs, an mr_id, or a
+ * length of 0), EFAULT (not in the registered buffer, or there is none at that
+ * index, REASON_RANGE). There is no reason with another cmd_op or with other
+ * uring_cmd_flags.
  */
 struct ib_memreg_uring_submit {
 	__aligned_u64 wrs;
