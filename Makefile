@@ -90,8 +90,8 @@ tests: user $(if $(release),test-modules)
 	+@$(MAKE) --no-print-directory -C selftests O=$(B) KSRC=$(KSRC)
 
 # What needs a guest, or tools that this machine may not have.
-.PHONY: demo check check-selftest soak bench lint lint-selftest deb newcomer
-demo check check-selftest soak bench lint lint-selftest deb \
+.PHONY: demo check check-selftest soak bench lint lint-selftest deb docs newcomer
+demo check check-selftest soak bench lint lint-selftest deb docs \
 	newcomer:
 	@selftests/drive $@
 
@@ -185,6 +185,7 @@ help:
 	@echo '                 hours; TESTS="NAME..." counts here, too'
 	@echo '  bench          what it costs: a table, and build/bench.json'
 	@echo '  deb            Debian packages, into build/deb'
+	@echo '  docs           the documents as HTML, into build/docs/html'
 	@echo '  newcomer       what README.md has one do, word by word'
 	@echo '  lint           every static check'
 	@echo '  lint-selftest  plant an error for every check, and see it found'

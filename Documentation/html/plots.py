@@ -1,0 +1,132 @@
+#!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: GPL-2.0-only
+"""Make plots and tables of what `make bench` has measured.
+
+Usage: plots.py BENCH.JSON DIRECTORY
+
+Of each group of rows there is a plot of the ratios, GROUP.svg, and a table of all
+figures, GROUP.txt, which the documents include.
+"""
+
+import html
+import json
+import math
+import pathlib
+import sys
+
+# Name, what is plotted, and how its rows begin.
+GROUPS = (
+    ("register", "Cost of registering and granting: memreg / other",
+     ("window_", "mr_", "munmap_", "exit_", "pool_", "cache_", "monitor",
+      "demand", "rereg", "compose", "frwr_")),
+    ("data", "Cost of moving data: memreg / other",
+     ("write_", "read_", "send_", "pingpong_", "bind_send", "ring_")),
+    ("block", "Rate of the block device: memreg / NVMe over RDMA", ("blk_",)),
+)
+UNITS = {"ki": "thousand instructions", "us": "microseconds"}
+
+ROW, LABEL, PLOT, TOP, FOOT = 20, 400, 420, 44, 30
+FONT = 'font-family="sans-serif" font-size="12"'
+GOOD, BAD = "#3a7d44", "#b5543c"
+
+
+def better(row):
+    """Whether ours is the better one, or as good."""
+    return (row["ratio"] >= 1) if row.get("higher_is_better") else \
+        (row["ratio"] <= 1)
+
+
+def label(x, y, words, anchor="start", more=""):
+    """One line of words."""
+    return (f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" {FONT}'
+            f'{more}>{html.escape(words)}</text>')
+
+
+def scale(rows):
+    """A function from ratios to pixels, logarithmic, and its marks."""
+    low = min(0.5, *(max(row["ratio"], 0.001) for row in rows)) / 1.1
+    high = max(2.0, *(row["ratio"] for row in rows)) * 1.1
+    span = math.log(high / low)
+    marks = [m for m in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
+             if low <= m <= high]
+    return lambda ratio: LABEL + PLOT * math.log(ratio / low) / span, marks
+
+
+def plot(title, rows):
+    """The lines of the SVG: one bar for each row, from 1 to its ratio."""
+    at, marks = scale(rows)
+    width, height = LABEL + PLOT + 60, TOP + ROW * len(rows) + FOOT
+    bottom = height - FOOT
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
+           f'height="{height}" viewBox="0 0 {width} {height}">',
+           f'<rect width="{width}" height="{height}" fill="#fff"/>',
+           label(10, 20, title, more=' font-weight="bold"')]
+    for mark in marks:
+        color = "#333" if mark == 1 else "#ccc"
+        out.append(f'<line x1="{at(mark):.0f}" y1="{TOP - 8}" '
+                   f'x2="{at(mark):.0f}" y2="{bottom}" stroke="{color}"/>')
+        out.append(label(at(mark), bottom + 18, f"{mark:g}", "middle"))
+    for number, row in enumerate(rows):
+        y = TOP + ROW * number
+        left, right = sorted((at(max(row["ratio"], 0.001)), at(1)))
+        color = GOOD if better(row) else BAD
+        out.append(label(LABEL - 8, y + 11, row["name"], "end"))
+        out.append(f'<rect x="{left:.1f}" y="{y}" '
+                   f'width="{max(right - left, 1.5):.1f}" height="{ROW - 6}" '
+                   f'fill="{color}"/>')
+        end, anchor = (left - 4, "end") if row["ratio"] < 1 else \
+            (right + 4, "start")
+        out.append(label(end, y + 11, f"{row['ratio']:.2f}", anchor))
+    return out + ["</svg>"]
+
+
+def figure(value):
+    """Three digits, or as many as there are before the point."""
+    digits = max(0, 2 - math.floor(math.log10(value))) if value else 0
+    return f"{value:,.{min(digits, 3)}f}"
+
+
+def table(rows):
+    """The lines of a list-table."""
+    out = [".. list-table::", "   :header-rows: 1", "",
+           "   * - row", "     - ours", "     - other", "     - ratio",
+           "     - range of the ratio", "     - target", "     - unit",
+           "     - the other is"]
+    for row in rows:
+        bounds = row.get("ratio_range")
+        out += [f"   * - ``{row['name']}``",
+                f"     - {figure(row['ours'])}",
+                f"     - {figure(row['peer'])}",
+                f"     - {row['ratio']:.2f}",
+                "     - " + (f"{bounds[0]:.2f} to {bounds[1]:.2f}"
+                             if bounds else ""),
+                "     - " + (f"{row['target']:.2f}" if "target" in row else ""),
+                f"     - {UNITS.get(row['unit'], row['unit'])}",
+                f"     - {row['peer_name']}"]
+    return out + [""]
+
+
+def main():
+    """Each group; every row is in one of them."""
+    if len(sys.argv) != 3:
+        sys.exit(__doc__.split("\n\n")[1])
+    figures = json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
+    directory = pathlib.Path(sys.argv[2])
+    left = {row["name"] for row in figures["rows"]}
+    for name, title, starts in GROUPS:
+        rows = [row for row in figures["rows"]
+                if row["name"].startswith(starts)]
+        left -= {row["name"] for row in rows}
+        shown = [row for row in rows if not row["name"].endswith("_time")]
+        (directory / f"{name}.svg").write_text(
+            "\n".join(plot(title, shown)) + "\n", encoding="utf-8")
+        (directory / f"{name}.txt").write_text("\n".join(table(rows)),
+                                               encoding="utf-8")
+    (directory / "measured.txt").write_text(
+        f"These figures were measured on Linux {figures['kernel']}, with the "
+        f"sources ``{figures['sources']}``.\n", encoding="utf-8")
+    if left:
+        sys.exit("plots.py: no group has " + ", ".join(sorted(left)))
+
+
+main()
