@@ -18,7 +18,7 @@
 #define SPAN	(64 * PAGE)
 #define FILLER	0x5a
 /*
- * An event is decided within a second: Documentation/concepts.rst. A machine
+ * An event is decided within a second: Documentation/overview.rst. A machine
  * that is slow gets more time.
  */
 #define BOUND_MS	1000

@@ -18,7 +18,7 @@
 
 /*
  * What a change of the mapping may wait for, with few keys: 1 s for them, 1 s
- * for room (Documentation/concepts.rst), and time for a slow machine. Calls
+ * for room (Documentation/overview.rst), and time for a slow machine. Calls
  * wait for 10 s before they give up on the queue, which then is rebuilt.
  */
 #define UNMAP_MS	9000
