@@ -2,8 +2,134 @@
 /*
  * Directories in configfs: /sys/kernel/config/memreg_blk/NAME.
  *
- * The attributes are explained in Documentation/block.rst. The configuration
- * changes only while a device is disabled.
+ * The configuration changes only while a device is disabled.
+ */
+
+/**
+ * DOC: Attributes of a block device
+ *
+ * A directory in /sys/kernel/config/memreg_blk is a device. Attributes that can
+ * be written have the default in parentheses; EINVAL: that is no valid value;
+ * EBUSY: the device is enabled.
+ *
+ * address
+ *	Of the server: IPv4 or IPv6. There is no default.
+ * port
+ *	Of the server (7472).
+ * export
+ *	What is wanted of the server, up to 16 printable ASCII characters that
+ *	are no blanks. Empty: the only export that there is ().
+ * queues
+ *	Hardware queues, each with a connection: 1 to 64, but not more than the
+ *	machine has CPUs (one for each CPU, up to 4).
+ * depth
+ *	Commands of each queue that may be in flight: 2 to 256. One of them is
+ *	for the keep-alive. The server may allow fewer (64).
+ * io_timeout
+ *	Seconds, 1 to 86400, after which the connection is given up if a command
+ *	is not answered; four times as many if the server answers other commands
+ *	of the queue, or the keep-alive, meanwhile (30).
+ * keep_alive
+ *	Seconds without an answer after which a queue asks its server for one, 1
+ *	to 86400 (5).
+ * fail_after
+ *	Seconds without a connection after which I/O fails, 0 to 86400. -1: I/O
+ *	waits until there is a connection, or until the device is disabled (60).
+ * retries
+ *	Times that a command is sent anew after its connection was lost, 0 to
+ *	1000. Then it fails (5).
+ * inline_max
+ *	Reads and writes up to so many bytes, 0 to 16384, have their data in the
+ *	message, not moved by RDMA. Each command takes twice that memory. The
+ *	server may allow less (4096).
+ * enabled
+ *	1: it is, or is to be; 0: not. Writing 0, and removing the directory,
+ *	remove the disk, whoever has it open.
+ * state
+ *	disabled, connecting, live, recovering (I/O waits), failed (I/O fails).
+ * error
+ *	What went wrong last, if the device isn't live.
+ * disk
+ *	Name of the disk in /dev.
+ * stats
+ *	Counters, a name and a number in each line.
+ */
+
+/**
+ * DOC: Errors of enabling a block device
+ *
+ * What writing 1 to ``enabled`` fails with; ``error`` has the reason in words.
+ * Another errno is that of the RDMA CM, of the device's driver, or of making
+ * the disk.
+ *
+ * EINVAL
+ *	There is no address, or what was written is neither 0 nor 1.
+ * EBUSY
+ *	It is enabled already.
+ * EHOSTUNREACH
+ *	The address can't be resolved, or there is no route to it.
+ * ECONNREFUSED
+ *	The server rejects, or is not reached, or connecting fails otherwise.
+ * ETIMEDOUT
+ *	The RDMA CM, or the server, answered nothing for 10 seconds.
+ * EPROTO
+ *	The server's welcome is not as the protocol wants it.
+ * EMEDIUMTYPE
+ *	The server's welcomes to the queues differ.
+ * EOPNOTSUPP
+ *	The server allows too little, or the RDMA device has no fast
+ *	registration.
+ * ENODEV
+ *	The address led queues to different RDMA devices.
+ * ECONNRESET
+ *	The connection was lost while it was being enabled.
+ * ENOMEM, ENOSPC
+ *	There is no memory, or there are no more MRs.
+ */
+
+/**
+ * DOC: Counters of a block device
+ *
+ * What ``stats`` has, counted since the device was enabled.
+ *
+ * commands
+ *	Commands, keep-alives included, those sent anew not.
+ * connections
+ *	Times that all queues were connected.
+ * losses
+ *	Times that a connection was lost, and given up with all others of the
+ *	device.
+ * timeouts
+ *	Commands that were not answered in time.
+ * protocol-errors
+ *	Times that the server did what it must not.
+ * retries
+ *	Commands that were sent anew.
+ * failed
+ *	Commands that ended with an error, answered or not. Not those that were
+ *	never sent, since there was no connection.
+ * resizes
+ *	Times that the capacity changed.
+ * mrs, mrs-idle
+ *	MRs that there are, and those that nobody has.
+ * mrs-taken
+ *	MRs that were taken for requests.
+ * mrs-missed
+ *	Times that there was none.
+ * mrs-added
+ *	MRs that were added since there were too few.
+ * mrs-given-back
+ *	MRs that were given back, since nobody needed them.
+ * mrs-replaced
+ *	MRs that were destroyed: their state was unknown, or, on soft-RoCE,
+ *	their key was killed.
+ * remote-invalidated
+ *	Keys that the server has killed, with its answers.
+ * local-invalidated
+ *	Keys that LOCAL_INV has killed.
+ * bogus-invalidations
+ *	Keys that a server claimed to have killed, and that were none of the
+ *	request's.
  */
 #include <linux/ctype.h>
 #include <linux/inet.h>

@@ -2,7 +2,7 @@
 /*
  * memreg blk: block devices of ib_memreg_blk, which memreg blkd serves. What is
  * done here by mkdir, write and rmdir in configfs can be done by hand as well:
- * see Documentation/block.rst.
+ * see Documentation/admin.rst.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -2,6 +2,10 @@
 /*
  * The wire protocol of ib_memreg_blk and memreg blkd: a block device on the
  * memory or a file of a peer.
+ */
+
+/**
+ * DOC: The protocol
  *
  * All numbers are big endian. Connections are RC, by the RDMA CM; the client
  * opens one for each of its queues. It sends commands by SEND, each with a list
@@ -11,25 +15,21 @@
  * client invalidates the others itself. Answers come in any order. Both sides
  * keep receives posted for @depth messages: neither sends more.
  *
- * Data in messages
+ * **Data in messages.** A READ or WRITE of no more than @inline_max bytes, as
+ * the welcome has it, may have no segment. Then a WRITE's data follows the
+ * command in its message, and a READ's data follows the answer if that is OK.
+ * No key is needed, and the answer invalidates none.
  *
- * A READ or WRITE of no more than @inline_max bytes, as the welcome has it, may
- * have no segment. Then a WRITE's data follows the command in its message, and
- * a READ's data follows the answer if that is OK. No key is needed, and the
- * answer invalidates none.
+ * A side that receives what this file does not allow ends the connection.
  *
- * Whoever gets what this file does not allow ends the connection.
- *
- * After a loss
- *
- * A client is known by 16 bytes that it makes of the server's address and of a
- * secret that it draws when its device is created, so that it is the same one
- * for ever to a server, and another one to others. All its connections that
- * belong together have the same epoch, and are for the same export. The epoch
- * grows by at least one each time that it connects anew. A server that sees a
- * new epoch first ends all connections of that client's older ones, and lets
- * none of their commands begin or go on: only then does it accept. It refuses
- * older epochs.
+ * **After a loss.** A client is known by 16 bytes that it makes of the server's
+ * address and of a secret that it draws when its device is created, so that it
+ * is the same one for ever to a server, and another one to others. All its
+ * connections that belong together have the same epoch, and are for the same
+ * export. The epoch grows by at least one each time that it connects anew. A
+ * server that sees a new epoch first ends all connections of that client's
+ * older ones, and lets none of their commands begin or go on: only then does it
+ * accept. It refuses older epochs.
  *
  * Each command has a sequence number, which is its own for the life of the
  * client. A command that was not answered is sent again in the new epoch under
@@ -42,6 +42,45 @@
  * before: a client that goes on with what it knew of the export must not take
  * it.
  */
+
+/**
+ * DOC: What each side checks
+ *
+ * The client checks of the welcome: its length, magic number and version; that
+ * the block size is a power of two from 512 to 4096, and the physical one a
+ * power of two that isn't smaller; that the capacity and the length of commands
+ * are multiples of the block size, the capacity not above 2^63 - 1, the length
+ * not 0 and not above IB_MEMREG_BLK_LENGTH_MAX; that there are no unknown
+ * flags; the number of segments; that it isn't granted more commands than it
+ * asked for, nor more data in messages than it offered; and that all queues get
+ * the same block size, flags and instance. When it connects anew, the block
+ * size, the flags and the instance must be those that it knows, and no limit
+ * may be lower than the disk was made for. A server that allows commands
+ * shorter than a page, or one command alone, is within the protocol, and
+ * refused. A discard granularity that is no power of two, smaller than a block,
+ * or above 256 MiB is within the protocol as well, and not used.
+ *
+ * The client checks of a message: that it is a SEND without immediate data, at
+ * least as long as an answer; that the tag is that of a command in flight;
+ * sequence number, epoch, status, capacity and the reserved field; that all was
+ * moved if the status is OK and nothing otherwise; that the message ends with
+ * the answer, or with as much data as a READ without segments asked for; and
+ * that it has invalidated the key of the command's first segment, or none if
+ * there is no segment. Only an answer of INVALID may come without that. If a
+ * check fails, nothing of the answer counts, and the connection ends.
+ *
+ * The server checks of the hello: magic number, version, the number of the
+ * queue and of queues, depth, epoch, how much data in messages there may be,
+ * the reserved field, the name; that there is such an export; that the epoch is
+ * not an old one, and that no other connection of this epoch has this queue, or
+ * another export. It checks of a command: that it is as long as its number of
+ * segments says, or, without any, as its data; epoch; that the tag is not in
+ * flight; opcode and flags; that offset and length are multiples of the block
+ * size and within the capacity; that segments are not empty and are together as
+ * long as the command; the reserved field; that no more are in flight than were
+ * granted.
+ */
+
 #ifndef _IB_MEMREG_BLK_H
 #define _IB_MEMREG_BLK_H
 
