@@ -12,8 +12,8 @@
  *	STANDS	The connection is being made, or is up. Resolution and the time
  *		limit of CONNECT are steps as well, as handlers must not take
  *		long: those of all users share the RDMA CM's workers.
- *	SETTLE	A QP goes to error by itself, and is to tell the peer why before
- *		anything else ends the connection.
+ *	SETTLE	A QP goes to error by itself, and must send the peer the reason
+ *		before anything else ends the connection.
  *	REFUSE	The peer is to see that it was refused something.
  *	DRAIN	The QP is in error. All that was posted is being flushed.
  *	DETACH	The QP takes no more of a shared receive queue.
@@ -213,7 +213,7 @@ static enum memreg_stage memreg_stage_stands(struct memreg_endpoint *ep)
 }
 
 /*
- * A QP that refuses a request tells the peer so, and goes to error by itself.
+ * A QP that refuses a request sends the peer a NAK and goes to error by itself.
  * rxe has its event raised before either is done; to be faster than rxe would
  * leave the peer with a flushed request and no reason.
  */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Completions: what becomes of slots, and what users are told of it.
+ * Completions: how slots end, and what is reported to users.
  *
  * A ring polls its completion queue and calls what is in memreg_slot_ops here.
  * A send queue completes in order, so one completion stands for all the slots
@@ -182,15 +182,15 @@ static noinline bool memreg_slot_end_uring(struct memreg_slot *slot,
 		ep = memreg_wc_endpoint(slot->queue, wc);
 		uring->endpoint = ep ? ep->obj.id : 0;
 	} else if (slot->queue->stale || memreg_slot_is_stale(slot)) {
-		uring->told.flags |= IB_MEMREG_CQE_STALE;
+		uring->outcome.flags |= IB_MEMREG_CQE_STALE;
 	}
 	memreg_slot_release(slot);
 	return memreg_uring_put(uring, ring);
 }
 
 /*
- * A slot is through: tell of it, if there is an outcome, and let go of what it
- * keeps. Returns whether an entry of the ring was written.
+ * A slot is through: report its outcome, if there is one, and release what the
+ * slot keeps. Returns whether an entry of the ring was written.
  */
 static __always_inline bool memreg_slot_end(struct memreg_slot *slot,
 					    const struct ib_wc *wc,
@@ -216,14 +216,14 @@ static void memreg_queue_give(struct memreg_queue *queue, u32 count)
 		memreg_closing_step(queue->ep);
 }
 
-/* Commands of io_uring are told of when what they had is free again. */
+/* Complete commands of io_uring once all that they held has been released. */
 static void memreg_queue_end_urings(struct memreg_queue *queue)
 {
 	if (unlikely(!list_empty(&queue->ring->ended)))
 		memreg_uring_end_all(queue->ring);
 }
 
-/* What to tell the user of a slot: a status, or -1 for nothing. */
+/* The status to report to the user for a slot, or -1 for no report. */
 static int memreg_send_outcome(struct memreg_queue *queue,
 			       const struct memreg_slot *slot, u8 status)
 {
@@ -239,21 +239,21 @@ static int memreg_send_outcome(struct memreg_queue *queue,
 	return slot->signalled || status ? status : -1;
 }
 
-/* The oldest send completed. Returns whether nothing is told of it. */
+/* The oldest send completed. Returns whether it was not reported. */
 static bool memreg_send_done_one(struct memreg_queue *queue,
 				 struct memreg_slot *slot,
 				 const struct ib_wc *wc)
 {
 	int outcome;
-	bool told;
+	bool reported;
 
 	/* A completion of another one says that this one succeeded. */
 	outcome = memreg_send_outcome(queue, slot, wc->wr_cqe == &slot->cqe ?
 				      wc->status : IB_WC_SUCCESS);
-	told = memreg_slot_end(slot, wc, outcome);
+	reported = memreg_slot_end(slot, wc, outcome);
 	if (!slot->part)
 		queue->stale = false;
-	return !told;
+	return !reported;
 }
 
 /*

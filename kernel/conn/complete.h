@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Completions: what becomes of slots, and what users are told of it.
+ * Completions: how slots end, and what is reported to users.
  */
 #ifndef _MEMREG_CONN_COMPLETE_H
 #define _MEMREG_CONN_COMPLETE_H

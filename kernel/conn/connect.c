@@ -143,7 +143,7 @@ static int memreg_connect_check(struct memreg_ucmd *ucmd,
 		memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ADDRESS);
 }
 
-/* All that can be told to fail before anything begins. */
+/* Make every check that needs no answer from the network. */
 static int memreg_connect_prepare(struct memreg_ucmd *ucmd,
 				  struct memreg_endpoint *ep)
 {

@@ -3,7 +3,7 @@
  * Endpoints: RDMA CM connections whose peers reach the keys of a domain.
  *
  * An endpoint is an RC QP in the domain's PD, so that any RDMA CM peer can
- * READ, WRITE and do atomics by the keys that it was told of in private data,
+ * READ, WRITE and do atomics by the keys that it received in private data,
  * and it is what windows may be tied to: they end with its connection. It has
  * queues, for work of the user's own, if the user asked for them (submit.c).
  *
@@ -22,7 +22,7 @@
  * QP in any context, a completion, the user) asks for it, and a worker takes
  * the endpoint through its end in stages: see closing.c.
  *
- * Who may do what where
+ * Contexts and locks
  *
  * State changes under the handler lock of the RDMA CM id, which handlers have
  * and everybody else takes by rdma_lock_handler(). Handlers run in workers that
@@ -197,7 +197,7 @@ const struct memreg_object_ops memreg_endpoint_ops = {
 };
 
 /*
- * What the RDMA CM tells of an endpoint
+ * Events of the RDMA CM for an endpoint
  */
 
 /**
@@ -228,8 +228,8 @@ static void memreg_endpoint_established(struct memreg_endpoint *ep,
 {
 	if (ep->state != IB_MEMREG_ENDPOINT_CONNECTING) {
 		/*
-		 * The worker was faster, when the peer could not be told yet;
-		 * the QP is in error since.
+		 * The worker closed the endpoint first, too early to send a
+		 * DREQ; the QP has been in error since.
 		 */
 		rdma_disconnect(ep->id);
 		return;

@@ -63,15 +63,15 @@ struct memreg_listener;
  * @sendable: The QP is, or was, one that may send
  * @failing: The QP said that it goes to error, by itself
  * @refused: It does so because of what the peer has asked for
- * @outcome: Event that tells of the end; handler lock, final once CLOSED
+ * @outcome: Event that reports the end; handler lock, final once CLOSED
  * @published: It can be found, so its events may be read; event_lock
  * @pending: Bitmap of enum ib_memreg_event_type that wait to be read;
  *	event_lock
  * @event_node: In memreg_file.events; event_lock
  * @status: Of the outcome; written before that is posted
  * @peer: Address of the peer
- * @private_data: What the peer sent, written before the event that tells it is
- *	posted; on the side that connects at first what is to be sent
+ * @private_data: What the peer sent, written before the event that reports it
+ *	is posted; on the side that connects at first what is to be sent
  * @private_data_len: Its length
  * @user_data: What the user gave it, or 0; event_lock, and READ_ONCE() without
  * @responder_resources: READs from the peer at a time that it asks for

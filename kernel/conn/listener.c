@@ -115,7 +115,7 @@ static void memreg_listener_destroy(struct memreg_file *file,
 static void memreg_listener_info(struct memreg_object *obj,
 				 struct ib_memreg_object *info)
 {
-	/* There is nothing to tell but that it is there. */
+	/* A listener has no details beyond its id. */
 }
 
 const struct memreg_object_ops memreg_listener_ops = {
@@ -186,7 +186,7 @@ err_count:
 	return listener;
 }
 
-/* Take an address, and tell the user the port. */
+/* Bind to an address, and return the port to the user. */
 static int memreg_listener_bind(struct memreg_ucmd *ucmd,
 				struct memreg_listener *listener)
 {
@@ -322,7 +322,7 @@ static int memreg_request_join(struct memreg_ucmd *ucmd,
 	WRITE_ONCE(ep->grants.domain, domain);
 	/* No receive is there yet that could fail to be posted. */
 	memreg_queues_ready(ep);
-	/* Who submits looks at the queues only then. */
+	/* SUBMIT uses the queues only after it has seen this. */
 	smp_store_release(&ep->queued, true);
 	return 0;
 }
@@ -363,7 +363,7 @@ static int memreg_request_accept(struct memreg_ucmd *ucmd,
 	ret = memreg_inject(MEMREG_INJECT_ACCEPT) ?:
 	      rdma_accept(ep->id, &param);
 	if (ret) {
-		/* The peer gave up, or is told by the RDMA CM to. */
+		/* The peer gave up, or the RDMA CM rejects it now. */
 		memreg_endpoint_close(ep);
 		return memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	}

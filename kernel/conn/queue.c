@@ -7,22 +7,21 @@
  * slot goes together with an entry that is set aside in the ring (I10); only
  * the last slot of a user's work request can have an entry written, and of
  * those only the ones that are signalled, or fail. Slots of a command of
- * io_uring tell that instead.
+ * io_uring report through the command instead.
  *
  * A send queue is a ring of slots. It completes in order, so that a completion
- * tells of all the slots before it as well: of those without one of their own,
- * that they succeeded. The last of these would stay when the connection ends,
- * so a marker is posted behind them then, which the QP in error flushes. A
- * receive queue has a list of free slots, as a shared one completes in any
- * order.
+ * also ends all the slots before it: those without a completion of their own
+ * have succeeded. The last of these would stay when the connection ends, so a
+ * marker is posted behind them then, which the QP in error flushes. A receive
+ * queue has a list of free slots, as a shared one completes in any order.
  *
  * Slots are taken by those who submit, under the queue's lock, and given back
  * by those who poll, under the ring's. The two meet in @posted and @free only.
  *
- * Whom a completion of a shared queue is for, only its QP tells. That may be
- * gone, if a device didn't flush it and was given no chance to do more, so
- * nothing in it is looked at: endpoints are found by the QP's address, and stay
- * until what their QP has left behind is through.
+ * Only the QP of a completion identifies the endpoint that a completion of a
+ * shared queue belongs to. The QP may be gone, if the device did not flush it,
+ * so it is never dereferenced: endpoints are found by the QP's address, and
+ * stay until all completions of their QP are through.
  */
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
@@ -56,7 +55,7 @@ int memreg_queue_reserve(struct memreg_queue *queue, u32 count)
 {
 	lockdep_assert_held(&queue->lock);
 
-	/* Who completes gives a slot back before he counts. */
+	/* The completion side frees a slot before it decrements @posted. */
 	if (atomic_read_acquire(&queue->posted) + count > queue->depth)
 		return -ENOSPC;
 	return memreg_ring_claim(queue->ring, count) ? 0 : -EAGAIN;
@@ -181,7 +180,7 @@ void memreg_queue_close(struct memreg_queue *queue)
 }
 
 /**
- * memreg_queue_mark() - Have a QP in error tell when it is through
+ * memreg_queue_mark() - Have a QP in error report when it is flushed
  * @queue: Closed send queue
  * @qp: Its QP
  *
@@ -291,7 +290,7 @@ int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep)
  */
 void memreg_queue_leave(struct memreg_queue *queue, struct memreg_endpoint *ep)
 {
-	/* What it has taken is told of as the endpoint's. */
+	/* Report the receives that the endpoint has taken under its id. */
 	memreg_ring_flush(queue->ring);
 	/* Nobody looks for it any more: no QP at its address has joined. */
 	rhashtable_remove_fast(&queue->takers, &ep->srq_node, memreg_takers);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Completion rings: memory that kernel and user share, in which the kernel
- * tells what became of work requests.
+ * reports the outcome of work requests.
  *
  * Room
  *
@@ -13,14 +13,14 @@
  * writes into the shared memory is read in one place, once for each decision,
  * and believed only if it is possible.
  *
- * Who polls
+ * Polling
  *
  * The user polls memory, so the kernel has to bring completions there on its
  * own. The driver calls the completion handler in any context, some with
  * locks held that polling needs, so all that the handler does is to raise an
  * interrupt on the same CPU, which comes as soon as these are let go of. That
  * spares the way through a thread. If completions come in faster than they
- * are taken, the device is told to put off its calls, or a timer is set in
+ * are taken, the device is set to moderate its events, or a timer is set in
  * place of the interrupt (lib/dim decides).
  *
  * A task that sleeps until there is any entry is woken to poll in place of
@@ -30,9 +30,9 @@
  *
  * The end of a window needs a context that may sleep. Such a completion is
  * held, and with it all that come after it, so that the order stays. It is
- * settled by a task that waits for the ring, or else by a worker, and only
- * then told: who reads that a window has ended may bind it anew, or destroy
- * its MR, unless other work of his own on that window is still on its way.
+ * settled by a task that waits for the ring, or else by a worker, and reported
+ * only then: a user that reads that a window has ended can bind the window
+ * anew, or destroy its MR, unless more of the user's work on it is pending.
  */
 #include <linux/anon_inodes.h>
 #include <linux/dim.h>
@@ -202,9 +202,9 @@ void memreg_ring_wake(struct memreg_ring *ring)
 	more = ring->shown != ring->producer;
 	/* Entries first, then what says that they are there. */
 	smp_store_release(&shared->producer, ring->producer);
-	/* memreg_ring_ready() tells of nothing that can't be seen. */
+	/* memreg_ring_ready() counts no entry that can't be seen. */
 	smp_store_release(&ring->shown, ring->producer);
-	/* Who sleeps has looked before, or sees it now. */
+	/* A sleeper either saw the old @shown, or sees this one. */
 	if (wq_has_sleeper(&ring->wait))
 		wake_up_poll(&ring->wait, EPOLLIN | EPOLLRDNORM);
 	if (more && ring->eventfd &&
@@ -259,7 +259,7 @@ static unsigned int memreg_ring_take(struct memreg_ring *ring,
 }
 
 /*
- * Take all that there is, up to a budget, and ask to be told of more. Returns
+ * Take all completions, up to a budget, and arm the CQ for more. Returns
  * whether there may be more at once.
  */
 static bool memreg_ring_poll(struct memreg_ring *ring, unsigned int budget)
@@ -291,7 +291,7 @@ static void memreg_ring_interrupt(struct memreg_ring *ring)
 
 	spin_lock_irqsave(&ring->lock, flags);
 	more = memreg_ring_poll(ring, MEMREG_RING_BUDGET);
-	/* Who sleeps in RING_WAIT settles what is held, and polls on. */
+	/* A sleeper in RING_WAIT settles the held one, and polls on. */
 	if (more && !(ring->held && atomic_read(&ring->waiters)))
 		queue_work(memreg_ring_wq, &ring->work);
 	spin_unlock_irqrestore(&ring->lock, flags);
@@ -391,7 +391,7 @@ static void memreg_ring_work(struct work_struct *work)
 	memreg_ring_process(container_of(work, struct memreg_ring, work));
 }
 
-/* Has all been told that had completed when so many were taken? */
+/* Has everything that had completed when @taken was sampled been reported? */
 static bool memreg_ring_flushed(struct memreg_ring *ring, u32 taken)
 {
 	/* Each send queue may have a marker beside what entries are for. */
@@ -412,7 +412,7 @@ static bool memreg_ring_flushed(struct memreg_ring *ring, u32 taken)
 }
 
 /**
- * memreg_ring_flush() - Tell of all that has completed by now
+ * memreg_ring_flush() - Report all that has completed by now
  * @ring: The ring
  *
  * Context: may sleep.
@@ -428,7 +428,7 @@ void memreg_ring_flush(struct memreg_ring *ring)
 		wait_event(ring->settled, !READ_ONCE(ring->settling));
 		cond_resched();
 	}
-	/* Nobody asked to be told of more. */
+	/* Nobody armed the CQ. */
 	queue_work(memreg_ring_wq, &ring->work);
 }
 
@@ -575,7 +575,7 @@ static int memreg_ring_wait_for(struct memreg_ring *ring, u32 count,
 		if (look)
 			memreg_ring_process(ring);
 		look = true;
-		/* What was told before it died is there. */
+		/* All that was reported before it died is visible. */
 		dead = smp_load_acquire(&ring->dead);
 		if (memreg_ring_ready(ring) >= count)
 			return 0;
@@ -784,7 +784,7 @@ static void memreg_ring_destroy_cq(struct memreg_ring *ring)
 	wake_up_poll(&ring->wait, EPOLLHUP | EPOLLERR);
 }
 
-/* Make the descriptor, tell the user, and only then let it be found. */
+/* Make the descriptor, answer the call, and only then publish the ring. */
 static int memreg_ring_install(struct memreg_ucmd *ucmd,
 			       struct memreg_ring *ring)
 {

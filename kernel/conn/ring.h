@@ -48,7 +48,7 @@ struct memreg_slot_ops;
  * @lock: Taken by who polls @cq
  * @dead: @cq is no more; @lock
  * @wcs: Completions that were taken off @cq; @lock
- * @taken: Completions that were told of so far, wrapping; @lock
+ * @taken: Completions that were reported so far, wrapping; @lock
  * @wc_next: The first of them that was not looked at; @lock
  * @wc_count: Their number; @lock
  * @wc_settled: That one was held, and can be taken now; @lock

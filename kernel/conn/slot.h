@@ -37,14 +37,14 @@ struct memreg_slot_sge {
  * @node: In memreg_queue.free, or, while there is no QP, memreg_queue.early
  * @user_data: Of the user's work request
  * @opcode: enum ib_memreg_opcode
- * @signalled: The user wants to be told
+ * @signalled: The user wants a completion
  * @part: The user's work request goes on in the next slot
  * @used: There is one
- * @length: Bytes that the completion is to tell of a send
+ * @length: Bytes that the completion of a send reports
  * @bounce: Bytes at most that go to the buffer of a receive
  * @window: BIND and INVALIDATE: the window, claimed by the latter, until it is
  *	posted, and until it completed
- * @window_id: What the completion is to tell
+ * @window_id: Window that the completion reports
  * @rkey: BIND: the rkey
  * @uring: Command of io_uring that it belongs to, or NULL
  * @nr_sges: Number of @sges

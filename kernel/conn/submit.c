@@ -9,7 +9,7 @@
  * same queue are then checked one by one, and put on a chain that is posted in
  * one go. Each takes a slot, an entry of the ring, and references to its MRs,
  * before it is on the chain; so all that can still fail is the post, which
- * tells how far it came. What was not posted gives all of that back.
+ * returns how far it came. What was not posted gives all of that back.
  *
  * Local memory goes to the device by its DMA addresses under the PD's
  * local_dma_lkey: the range was checked against an MR, whose pages are pinned
@@ -122,7 +122,7 @@ struct memreg_scratch {
  * @count: Their number
  * @opcodes: Mask of what the device can do
  * @longest: Bytes of a message, at most
- * @answers: There is a BIND in this chunk, whose key is to be told
+ * @answers: There is a BIND in this chunk, whose key is to be returned
  * @base: Those before this chunk
  * @s: Room to work in
  * @loaded: Work requests in the chunk
@@ -226,7 +226,7 @@ static int memreg_load_side(struct memreg_sub *sub, u32 i,
 			      sizeof(struct ib_memreg_sge)) ? -EFAULT : 0;
 }
 
-/* Make sure that the answer to a BIND can be told. */
+/* Make sure that the key of a BIND can be written back. */
 static int memreg_load_answer(struct memreg_sub *sub, u32 i,
 			      struct ib_memreg_wr __user *from)
 {
@@ -266,7 +266,7 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
 	sub->loaded = i;
 	if (!i)
 		return ret;
-	/* What is wrong with the next one is told when its turn has come. */
+	/* An error of the next one is reported when its turn has come. */
 	return memreg_fail(sub->ucmd, 0, IB_MEMREG_REASON_NONE);
 }
 
@@ -581,7 +581,7 @@ static void memreg_chain_signal(struct memreg_sub *sub)
 		if (wrs[i - 1].send.send_flags & IB_SEND_SIGNALED)
 			break;
 	queue->unsignalled = sub->nr - i + (i ? 0 : queue->unsignalled);
-	/* What io_uring waits for tells of itself, wherever a command ends. */
+	/* The last work request of a command always completes. */
 	if (sub->uring || queue->unsignalled >= MEMREG_SIGNAL_EVERY) {
 		wrs[sub->nr - 1].send.send_flags |= IB_SEND_SIGNALED;
 		queue->unsignalled = 0;
@@ -620,7 +620,7 @@ static int memreg_chain_post(struct memreg_sub *sub,
 	/* The signalled one may be among those that were not posted. */
 	sub->queue->unsignalled = MEMREG_SIGNAL_EVERY;
 	*taken = sub->s->owners[from];
-	/* Parts of a work request without the others, or none that tells. */
+	/* A work request in part, or none that is signalled. */
 	if (from && ((sub->uring && sub->queue->send) ||
 		     (sub->s->owners[from - 1] == *taken &&
 		      !memreg_slot_is_fence(sub->s->slots[from - 1]))))
@@ -968,7 +968,7 @@ static void memreg_send_fence(struct memreg_sub *sub,
 	struct memreg_slot *slot = memreg_queue_next(sub->queue);
 	union memreg_device_wr *to = memreg_chain_add(sub, slot, i);
 
-	/* If it fails, BIND is told to have. */
+	/* If this LOCAL_INV fails, the BIND is reported as failed. */
 	slot->opcode = IB_MEMREG_OP_SEND;
 	slot->part = true;
 	to->send.wr_cqe = &slot->cqe;
@@ -1019,7 +1019,7 @@ static int memreg_send_reserve(struct memreg_sub *sub,
 	return memreg_sub_reserve(sub, i, 1);
 }
 
-/* Put a BIND or an INVALIDATE on the chain. Both are told to us in any case. */
+/* Put a BIND or an INVALIDATE on the chain. Both are always signalled. */
 static int memreg_send_window(struct memreg_sub *sub,
 			      struct memreg_endpoint *ep, u32 i, u32 *taken)
 {
@@ -1362,7 +1362,7 @@ static u32 memreg_group_end(const struct memreg_sub *sub, u32 from)
 	return i;
 }
 
-/* Tell the user the keys that were made. */
+/* Return the keys that were made to the user. */
 static int memreg_submit_answer(struct memreg_sub *sub, u32 taken, u32 count)
 {
 	struct ib_memreg_wr __user *to = sub->wrs + taken;
@@ -1481,7 +1481,7 @@ int memreg_submit(struct memreg_ucmd *ucmd)
 	int ret;
 
 	ret = memreg_submit_check(ucmd);
-	/* Nothing is taken that can't be told of. Mostly, this will be so. */
+	/* Take nothing that can't be reported. Mostly, all will be taken. */
 	cmd->out_taken = ret ? 0 : cmd->count;
 	if (memreg_respond(ucmd, sizeof(*cmd)))
 		return ret ?: -EFAULT;

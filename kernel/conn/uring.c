@@ -5,8 +5,8 @@
  *
  * A command is a chain of work requests for one queue, or one receive. Each
  * slot that they take names the command, and counts in @pending, and so does
- * who issues it. The last one to leave ends the command: who issues it at once,
- * and a slot, which goes in any context, by work for the command's task.
+ * its issuer. The last one to leave ends the command: the issuer at once, and a
+ * slot, which ends in any context, by work for the command's task.
  *
  * What is posted can't be called back, but io_uring wants it when a process
  * ends or gives up its ring, and waits: commands keep the file, so nothing else
@@ -77,9 +77,9 @@ static int memreg_uring_res(const struct memreg_uring *uring)
 {
 	if (uring->error)
 		return uring->error;
-	if (uring->told.status != IB_MEMREG_WC_SUCCESS)
-		return memreg_uring_errno(uring->told.status);
-	return min_t(u32, uring->told.byte_len, INT_MAX);
+	if (uring->outcome.status != IB_MEMREG_WC_SUCCESS)
+		return memreg_uring_errno(uring->outcome.status);
+	return min_t(u32, uring->outcome.byte_len, INT_MAX);
 }
 
 /* What a large entry of io_uring has besides. */
@@ -89,8 +89,8 @@ static u64 memreg_uring_extra(const struct memreg_uring *uring)
 		struct ib_memreg_uring_result result;
 		u64 extra;
 	} all = { .result = {
-		.status = uring->told.status,
-		.flags = uring->told.flags,
+		.status = uring->outcome.status,
+		.flags = uring->outcome.flags,
 	} };
 
 	static_assert(sizeof(all.result) == sizeof(all.extra));
@@ -99,8 +99,8 @@ static u64 memreg_uring_extra(const struct memreg_uring *uring)
 		all.result.ex = uring->taken;
 		return all.extra;
 	}
-	all.result.opcode = uring->told.opcode;
-	all.result.ex = uring->shared ? uring->endpoint : uring->told.ex;
+	all.result.opcode = uring->outcome.opcode;
+	all.result.ex = uring->shared ? uring->endpoint : uring->outcome.ex;
 	return all.extra;
 }
 
@@ -189,12 +189,12 @@ void memreg_uring_add(struct memreg_uring *uring, struct memreg_slot *slot)
 void memreg_uring_note(struct memreg_uring *uring,
 		       const struct ib_memreg_cqe *entry)
 {
-	u8 flags = uring->told.flags & IB_MEMREG_CQE_STALE;
+	u8 flags = uring->outcome.flags & IB_MEMREG_CQE_STALE;
 
-	if (uring->told.status == IB_MEMREG_WC_SUCCESS)
-		memcpy(&uring->told, entry,
+	if (uring->outcome.status == IB_MEMREG_WC_SUCCESS)
+		memcpy(&uring->outcome, entry,
 		       offsetof(struct ib_memreg_cqe, data));
-	uring->told.flags |= flags;
+	uring->outcome.flags |= flags;
 }
 
 /**
@@ -211,7 +211,7 @@ void memreg_uring_note(struct memreg_uring *uring,
 bool memreg_uring_put(struct memreg_uring *uring, struct memreg_ring *ring)
 {
 	struct io_uring_cmd *cmd;
-	bool told;
+	bool reported;
 
 	lockdep_assert_held(&ring->lock);
 
@@ -224,14 +224,14 @@ bool memreg_uring_put(struct memreg_uring *uring, struct memreg_ring *ring)
 		list_add_tail(&uring->node, &ring->ended);
 		return false;
 	}
-	/* The last one that was posted may be none that tells. */
-	told = uring->told.opcode;
-	if (told)
-		memcpy(memreg_ring_entry(ring), &uring->told,
+	/* The last one that was posted may not be signalled. */
+	reported = uring->outcome.opcode;
+	if (reported)
+		memcpy(memreg_ring_entry(ring), &uring->outcome,
 		       offsetof(struct ib_memreg_cqe, data));
 	/* It has no registered buffer, so this can be done anywhere. */
 	kfree(uring);
-	return told;
+	return reported;
 }
 
 /**

@@ -36,8 +36,8 @@ struct mutex;
  * @reason: enum ib_memreg_reason of it
  * @taken: Work requests that were posted
  * @endpoint: Id of the endpoint that took the receive, or 0; memreg_ring.lock
- * @told: Outcome of the first work request that failed, or else of the last one
- *	that has one, in the fields before the data; memreg_ring.lock
+ * @outcome: Of the first work request that failed, or else of the last one that
+ *	has one, in the fields before the data; memreg_ring.lock
  */
 struct memreg_uring {
 	struct io_uring_cmd *cmd;
@@ -57,7 +57,7 @@ struct memreg_uring {
 	u32 reason;
 	u32 taken;
 	u32 endpoint;
-	struct ib_memreg_cqe told;
+	struct ib_memreg_cqe outcome;
 };
 
 /* Part of memreg_uring.pending until a command was issued. */

@@ -47,7 +47,7 @@ static bool memreg_uring_issued(struct memreg_uring *uring)
 	struct memreg_ring *ring = uring->ring;
 	bool through;
 
-	/* Who may wait has done so before. */
+	/* An issuer that may wait has waited before. */
 	if (memreg_uring_nowait(uring) &&
 	    atomic_read(&uring->pending) != MEMREG_URING_ISSUE)
 		io_uring_cmd_mark_cancelable(uring->cmd, uring->issue_flags);
@@ -56,7 +56,7 @@ static bool memreg_uring_issued(struct memreg_uring *uring)
 		memreg_uring_through(uring);
 	if (!ring)
 		return through;
-	/* Who was the last but us still gives back what its slot had. */
+	/* The slot that left before us may still be releasing its MRs. */
 	if (through) {
 		spin_lock_irq(&ring->lock);
 		spin_unlock_irq(&ring->lock);

@@ -108,9 +108,9 @@ err_put:
 }
 
 /*
- * Claim a window to bind it. The user may have been told already that one is
- * through which is only doomed: its BIND is about to complete, as the peer has
- * answered what came after it.
+ * Claim a window to bind it. A window that is only doomed may already be
+ * through for the user: its BIND is about to complete, as the peer has answered
+ * work that was posted after it.
  */
 static bool memreg_post_claim(struct memreg_endpoint *ep,
 			      struct memreg_window *window)
@@ -141,7 +141,7 @@ static bool memreg_post_claim(struct memreg_endpoint *ep,
  * @mr: An MR that the call keeps, which may be the one that is meant, or NULL
  * @slot: Its slot
  *
- * On success the window is bound, for all that anybody else can tell.
+ * On success everybody else sees the window as bound.
  *
  * Context: may sleep.
  * Return: 0, or an errno that SUBMIT documents.
