@@ -58,7 +58,7 @@ struct memreg_idle {
  * @cq: Completions of @qp
  * @qp: RC QP connected to itself; carries REG_MR and LOCAL_INV only. The
  *	worker's, and NULL while none can be had, if @state is not READY
- * @qpn: Number of the last one, to be told
+ * @qpn: Number of the last one, for LIST and traces
  * @port: Port of @qp
  * @gid: GID that @qp is connected by, to see when it goes
  * @gid_index: Its index

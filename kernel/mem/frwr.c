@@ -433,8 +433,8 @@ static unsigned int memreg_keys_take_mapped(struct memreg_domain *domain,
 
 /*
  * Take idle FRWRs for those of these keys that have none, while there are any.
- * Tells if that ended at one that is to be destroyed, as it belongs to another
- * range.
+ * Returns whether the walk ended at an FRWR that must be destroyed first, as it
+ * belongs to another range.
  */
 static bool memreg_keys_take_idle(struct memreg_domain *domain,
 				  struct memreg_key **keys, unsigned int count,
@@ -665,8 +665,8 @@ static void memreg_key_list(const struct memreg_key *key,
 }
 
 /*
- * Copy a list, but for what is outside the range. ib_map_mr_sg() could be told
- * where it begins, but qedr drops that, and hns takes multiples of 256 only.
+ * Copy a list, but for what is outside the range. ib_map_mr_sg() could be given
+ * the offset, but qedr drops it, and hns takes multiples of 256 only.
  */
 static void memreg_list_cut(struct memreg_list *list, struct scatterlist *copy)
 {

@@ -31,8 +31,8 @@ struct memreg_region;
 #define MEMREG_FIFO_REST_NS	(2 * NSEC_PER_MSEC)
 
 /**
- * enum memreg_frwr_state - Who may do what with an FRWR
- * @MEMREG_FRWR_HELD: It is its owner's: its key is dead, or was told to nobody.
+ * enum memreg_frwr_state - What may be done to an FRWR, and by whom
+ * @MEMREG_FRWR_HELD: Only its owner uses it: its key is dead or unpublished.
  * @MEMREG_FRWR_IDLE: It is on its domain's idle list.
  * @MEMREG_FRWR_LIVE: Its key works. Whoever wants to kill the key claims the
  *	FRWR by taking it out of this state.

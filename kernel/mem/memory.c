@@ -316,7 +316,7 @@ static void memreg_memory_put(struct memreg_memory *memory)
 	if (!refcount_dec_and_test(&memory->refs))
 		return;
 	for (i = 0; i < memory->nr_blocks; i++) {
-		/* Who has pinned a page by itself keeps it, and is charged. */
+		/* A pin of somebody else keeps the page, and is charged. */
 		folio_put(page_folio(memory->blocks[i].page));
 		cond_resched();
 	}

@@ -559,7 +559,7 @@ int memreg_monitor_create(struct memreg_ucmd *ucmd)
 	cmd->out_index = cmd->count;
 	ret = memreg_monitors_create(ucmd, status);
 	memreg_status_put(status);
-	/* Which one it was is all that there is to tell. */
+	/* On failure only the index of the culprit is returned. */
 	if (ret && cmd->out_index < cmd->count &&
 	    memreg_respond(ucmd, sizeof(*cmd)))
 		ret = -EFAULT;
@@ -594,7 +594,7 @@ int memreg_monitor_destroy(struct memreg_ucmd *ucmd)
 					     ids, objs, cmd->count,
 					     &cmd->out_index);
 	kvfree(objs);
-	/* Which one it was is all that there is to tell. */
+	/* On failure only the index of the culprit is returned. */
 	if (ret && cmd->out_index < cmd->count &&
 	    memreg_respond(ucmd, sizeof(*cmd)))
 		ret = -EFAULT;

@@ -926,7 +926,7 @@ static void memreg_mr_info(struct memreg_object *obj,
 	info->dmabuf = memreg_dmabuf_inode(mr->region);
 }
 
-/* Why it can't be destroyed, for all that can be told. */
+/* The reason why an MR with users can't be destroyed, as far as is known. */
 static u32 memreg_mr_busy(const struct memreg_object *obj)
 {
 	const struct memreg_mr *mr = container_of(obj, struct memreg_mr, obj);

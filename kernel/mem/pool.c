@@ -467,7 +467,7 @@ int memreg_pool_recycle(struct memreg_ucmd *ucmd)
 	ret = memreg_recycle_locked(ucmd,
 				    container_of(obj, struct memreg_mr, obj));
 	memreg_object_put(obj);
-	/* Which one it was is all that there is to tell. */
+	/* On failure only the index of the culprit is returned. */
 	if (ret == -EINVAL && memreg_respond(ucmd, sizeof(*cmd)))
 		ret = -EFAULT;
 	return ret;

@@ -26,8 +26,8 @@
  * posts any more, and a worker drains the QP, destroys it, ends what did not
  * end by itself (a post that was taken in part), and connects another one. It
  * does not reset it, which no other user of ib_core does to RC QPs: irdma's
- * never work again, bnxt_re's tell again of work requests from before, and
- * rxe's may be in error again at once. Each FRWR whose work request failed or
+ * never work again, bnxt_re's complete earlier work requests again, and rxe's
+ * may be in error again at once. Each FRWR whose work request failed or
  * was flushed has a status that says so; its owner destroys it, as its state is
  * unknown (I4), and does the work over with another one. If no QP can be had or
  * connected (the port has no usable GID any more), the queue is DOWN, and the

@@ -748,7 +748,7 @@ static unsigned long memreg_watch_suspects(struct memreg_watch *watch)
 	return suspects;
 }
 
-/* Did nothing happen since? Tells how many suspect events came before. */
+/* Did nothing happen since? Returns the number of suspect events before. */
 static bool memreg_watch_undisturbed(struct memreg_watch *watch,
 				     unsigned long seq, unsigned long *suspects)
 {

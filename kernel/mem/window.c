@@ -1065,14 +1065,14 @@ static void memreg_window_info(struct memreg_object *obj,
 	info->domain_id = window->domain->obj.id;
 	info->length = window->max_span;
 	/*
-	 * The lock that is held keeps the window, but not its binding: what is
-	 * told may be of the past, and must not be read through pointers that
-	 * go with it.
+	 * The lock that is held keeps the window, but not its binding: the
+	 * entry may be outdated, and must not be read through pointers that go
+	 * with the binding.
 	 */
 	if (atomic_read_acquire(&window->state) != MEMREG_WINDOW_BOUND)
 		return;
 	info->state = 1;
-	/* Who binds anew writes it: nobody acts on what is told here. */
+	/* Racy against a concurrent bind; LIST output is informational. */
 	info->parent_id = data_race(window->mr_id);
 	/* The same, and it may be of two bindings. */
 	key = data_race(window->key);
