@@ -101,7 +101,7 @@ struct memreg_charge {
  * @type: enum ib_memreg_object_type
  * @destroy: Give back all that the object has, and free it. Never fails.
  * @busy: Reason to give when the object has users; NULL: IN_USE
- * @info: Fill in what LIST tells of the object. Called with the xarray's lock.
+ * @info: Fill in the object's LIST entry. Called with the xarray's lock.
  * @depends: Has it references of objects of its own type, so that it is to be
  *	destroyed before those? Or NULL: never.
  * @grants: The windows that end with the object; endpoints alone have that
@@ -234,7 +234,7 @@ struct memreg_file {
  * @ubuffer: The caller's structure
  * @user_size: Its size
  * @cmd: Our copy of it
- * @reason: Told to the caller if the call fails
+ * @reason: Returned to the caller if the call fails
  */
 struct memreg_ucmd {
 	struct memreg_file *file;

@@ -12,7 +12,7 @@
 #include "device.h"
 #include "list.h"
 
-/* May the caller be told of this file? Its lock is held. */
+/* May LIST show this file to the caller? The file's lock is held. */
 static bool memreg_file_visible(struct memreg_file *file)
 {
 	if (!file->mdev || file->gone)
@@ -35,7 +35,7 @@ static void memreg_file_info(struct memreg_file *file,
 	memreg_device_name(file->mdev, info->device, sizeof(info->device));
 }
 
-/* Tell of the first object of a file from @id on; false if there is none. */
+/* Fill in the first object of a file from @id on; false if there is none. */
 static bool memreg_object_info(struct memreg_file *file, unsigned long id,
 			       struct ib_memreg_object *info)
 {
@@ -64,7 +64,7 @@ static bool memreg_object_info(struct memreg_file *file, unsigned long id,
 #define MEMREG_LIST_BATCH	32
 
 /*
- * Tell of objects of one file from the cursor on, which is made of the file's
+ * List objects of one file from the cursor on, which is made of the file's
  * number and the object's id, and move the cursor behind them. Returns their
  * number, 0 at the end of the file.
  */
@@ -116,18 +116,18 @@ static int memreg_info_copy(void __user *to, size_t size,
 static int memreg_list_fill(struct ib_memreg_list *cmd,
 			    struct ib_memreg_object *infos)
 {
-	u32 told = 0;
+	u32 filled = 0;
 	int i, n;
 
-	while (told < cmd->count) {
+	while (filled < cmd->count) {
 		n = memreg_list_some(&cmd->cursor, infos,
-				     min_t(u32, cmd->count - told,
+				     min_t(u32, cmd->count - filled,
 					   MEMREG_LIST_BATCH));
 		if (n <= 0)
-			return n < 0 ? n : told;
-		for (i = 0; i < n; i++, told++) {
+			return n < 0 ? n : filled;
+		for (i = 0; i < n; i++, filled++) {
 			void __user *to = u64_to_user_ptr(cmd->objects) +
-					  (size_t)told * cmd->object_size;
+					  (size_t)filled * cmd->object_size;
 			int ret;
 
 			ret = memreg_info_copy(to, cmd->object_size, &infos[i]);
@@ -135,7 +135,7 @@ static int memreg_list_fill(struct ib_memreg_list *cmd,
 				return ret;
 		}
 	}
-	return told;
+	return filled;
 }
 
 /* ioctl(IB_MEMREG_IOC_LIST) */
@@ -143,7 +143,7 @@ int memreg_list_objects(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_list *cmd = ucmd->cmd;
 	struct ib_memreg_object *infos;
-	int told;
+	int filled;
 
 	if (cmd->flags)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
@@ -159,10 +159,10 @@ int memreg_list_objects(struct memreg_ucmd *ucmd)
 	infos = kmalloc_array(MEMREG_LIST_BATCH, sizeof(*infos), GFP_KERNEL);
 	if (!infos)
 		return -ENOMEM;
-	told = memreg_list_fill(cmd, infos);
+	filled = memreg_list_fill(cmd, infos);
 	kfree(infos);
-	if (told < 0)
-		return told;
-	cmd->count = told;
+	if (filled < 0)
+		return filled;
+	cmd->count = filled;
 	return memreg_respond(ucmd, sizeof(*cmd));
 }

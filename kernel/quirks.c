@@ -50,9 +50,9 @@ static const struct {
 	 */
 	{ RDMA_DRIVER_OCRDMA, MEMREG_QUIRK_UNFIT },
 	/*
-	 * erdma: erdma_map_mr_sg() does not look at the page size, and the
-	 * device is told PAGE_SIZE by erdma_alloc_mr(). vmw_pvrdma: the same by
-	 * pvrdma_alloc_mr().
+	 * erdma: erdma_map_mr_sg() ignores the page size, and erdma_alloc_mr()
+	 * gives the device PAGE_SIZE. vmw_pvrdma: pvrdma_alloc_mr() does the
+	 * same.
 	 */
 	{ RDMA_DRIVER_ERDMA, MEMREG_QUIRK_SYSTEM_PAGES },
 	{ RDMA_DRIVER_VMW_PVRDMA, MEMREG_QUIRK_SYSTEM_PAGES },

@@ -22,7 +22,7 @@ struct ib_device;
 #define MEMREG_QUIRK_REPEATS_REG_MR	BIT(4)
 /* What memreg promises can't be kept. */
 #define MEMREG_QUIRK_UNFIT		BIT(5)
-/* Page lists are of system pages, whatever ib_map_mr_sg() is told. */
+/* Page lists are of system pages, whatever is passed to ib_map_mr_sg(). */
 #define MEMREG_QUIRK_SYSTEM_PAGES	BIT(6)
 /* Page lists of more than 512 entries may be taken for something else. */
 #define MEMREG_QUIRK_SHORT_PAGE_LISTS	BIT(7)

@@ -6,7 +6,7 @@
  * Objects are named as LIST names them: by the number of their file and their
  * id. Devices are named by their index, as names change. Regions have no id,
  * and are named by their range of memory. A tracepoint that is off is a branch
- * that is not taken: what it tells is looked up inside of it.
+ * that is not taken: a tracepoint looks up its fields by itself.
  */
 /**
  * DOC: Tracepoints

@@ -13,7 +13,7 @@
  *	ib_memreg_req_init()		once, wherever the request is embedded
  *	ib_memreg_req_map_sg()		take MRs, map the memory for DMA; once
  *					more for what goes the other way
- *	ib_memreg_req_segs()		what to tell the peer
+ *	ib_memreg_req_segs()		what to send to the peer
  *	ib_memreg_req_post()		REG_MR for each MR, and the caller's
  *					SEND, in one ib_post_send()
  *	...				the peer moves the data, and answers
@@ -149,7 +149,7 @@ void ib_memreg_reserve_destroy(struct ib_memreg_reserve *reserve);
  */
 
 /**
- * struct ib_memreg_seg - Memory that a peer may reach, as a protocol tells it
+ * struct ib_memreg_seg - Memory that a peer may reach, as protocols describe it
  * @iova: First I/O address
  * @length: Bytes
  * @rkey: Key
@@ -170,7 +170,7 @@ struct ib_memreg_req;
  *	stands: this is not about the data. In softirq context or in a worker,
  *	or in the one that calls ib_memreg_req_end(), _end_sync() or _abort(),
  *	before that returns.
- * @error: A work request failed, of which @wc tells; the connection is over.
+ * @error: A work request failed, as @wc says; the connection is over.
  *	This may come several times for a request, always before done(), and
  *	while the answer is awaited. In the context of the CQ. May be NULL.
  */
@@ -208,7 +208,7 @@ struct ib_memreg_req {
 /**
  * enum ib_memreg_req_flags - How a request is posted
  * @IB_MEMREG_REQ_REMOTE_INV: The peer may invalidate one of the keys with its
- *	answer. The SEND is signalled then: nothing else would tell that it has
+ *	answer. The SEND is signalled then: nothing else would show that it has
  *	completed. Without this flag the last LOCAL_INV of the request does, and
  *	ib_memreg_req_answered() refuses an answer that has killed a key; a
  *	request without MRs has its SEND signalled in any case.

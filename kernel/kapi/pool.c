@@ -595,9 +595,9 @@ static void memreg_pool_refill_work(struct work_struct *work)
 
 	llist_for_each_entry_safe(mr, next, hollow, node) {
 		/*
-		 * Who has a reserve may need this MR to free memory, if not now
-		 * then while it is being allocated. It takes as much as the one
-		 * before it gave back.
+		 * The owner of a reserve may need this MR to free memory, if
+		 * not now then while the MR is being allocated. The new MR
+		 * takes as much memory as the one before it gave back.
 		 */
 		bool reserves = READ_ONCE(pool->reserved);
 		unsigned int flags = reserves ? memalloc_noreclaim_save() :

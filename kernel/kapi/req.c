@@ -33,9 +33,9 @@
  * since that takes memory, and this may be what memory is waiting for. The same
  * is done to MRs whose keys are dead though packets may be in flight (I1).
  *
- * If LOCAL_INVs can't be posted, nothing tells when the SEND has completed, and
- * those of the LOCAL_INVs that were. The worker then first ends the connection,
- * by draining the send queue.
+ * If LOCAL_INVs can't be posted, no completion reports the end of the SEND and
+ * of the LOCAL_INVs that were posted. The worker then first ends the
+ * connection, by draining the send queue.
  *
  * What nobody waits for may still complete after that: only wr_cqe and status
  * of a bad completion mean anything, so the last LOCAL_INV has a completion
@@ -419,7 +419,7 @@ void ib_memreg_req_unmap(struct ib_memreg_req *req)
 EXPORT_SYMBOL_NS_GPL(ib_memreg_req_unmap, MEMREG_NS);
 
 /**
- * ib_memreg_req_segs() - What to tell the peer of the memory
+ * ib_memreg_req_segs() - The segments of the memory to send to the peer
  * @req: A request that is mapped
  * @segs: Where to write it, in the order of the memory
  * @max: Room there
@@ -582,7 +582,7 @@ static void memreg_req_failed(struct ib_memreg_req *req,
 /**
  * memreg_mr_done() - A work request of an MR completed, but the last LOCAL_INV
  * @cq: Completion queue
- * @wc: Completion; those that are good tell nothing
+ * @wc: Completion; success is ignored
  */
 void memreg_mr_done(struct ib_cq *cq, struct ib_wc *wc)
 {
@@ -605,7 +605,7 @@ static void memreg_mr_inv_done(struct ib_cq *cq, struct ib_wc *wc)
 	memreg_req_put(req);
 }
 
-/* A SEND completed that the last LOCAL_INV tells of, if it is good. */
+/* A SEND completed. On success the last LOCAL_INV reports it as well. */
 static void memreg_req_send_check(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct ib_memreg_req *req =
@@ -651,7 +651,7 @@ static struct ib_send_wr *memreg_req_chain(struct ib_memreg_req *req,
 static void memreg_req_arm(struct ib_memreg_req *req, struct ib_qp *qp,
 			   struct ib_send_wr *send, unsigned int flags)
 {
-	/* Otherwise the last LOCAL_INV tells of the SEND, too. */
+	/* Otherwise the last LOCAL_INV reports the SEND, too. */
 	bool signalled = flags & IB_MEMREG_REQ_REMOTE_INV || !req->first;
 
 	req->status = 0;
@@ -930,8 +930,8 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_end, MEMREG_NS);
  * done() is called before this returns.
  *
  * Context: may sleep; not where completions of @qp are handled.
- * Return: what done() was told: 0 or -ECONNABORTED; -EINVAL if it is not
- * posted, which is an error of the caller.
+ * Return: the status that done() got: 0 or -ECONNABORTED; -EINVAL if @req is
+ * not posted, which is an error of the caller.
  */
 int ib_memreg_req_end_sync(struct ib_memreg_req *req, struct ib_qp *qp)
 {
