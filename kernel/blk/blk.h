@@ -206,9 +206,9 @@ struct memreg_blk_export {
  * @mapped: They are mapped, and all data.
  * @asked: The server was asked for a connection: the QP has to be drained.
  * @up: The server has accepted.
- * @cm_event: The handler has something to tell, @cm_status
+ * @cm_event: The handler has set @cm_status
  * @cm_status: 0 or what went wrong
- * @export: What the server said when it accepted
+ * @export: Answer of the server when it accepted
  */
 struct memreg_blk_queue {
 	struct memreg_blk *blk;
@@ -285,7 +285,7 @@ struct memreg_blk_stats {
  * @wq: Where @recover and @alive run, in turn
  * @recover: Gives up a connection, and makes another
  * @alive: Asks servers if they are there
- * @resize: Tells blk-mq of a new capacity
+ * @resize: Sets the new capacity of the disk
  * @resize_next: Jiffies before which it does not do so again
  * @net: Network namespace
  * @addr: Address and port of the server
@@ -306,7 +306,7 @@ struct memreg_blk_stats {
  * @max_mrs: Most MRs of a request
  * @lost_at: When the last connection was lost that was of use, in jiffies
  * @delay: Until the next attempt, in jiffies
- * @quiesced: blk-mq is told to wait.
+ * @quiesced: The tag set is quiesced.
  * @requeued: Requests were given back to blk-mq, to be sent again.
  * @disk: The disk, or NULL
  * @disk_number: That in its name

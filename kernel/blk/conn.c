@@ -22,7 +22,7 @@
 #include "blk.h"
 
 /* Milliseconds for an address or a route; a step of connecting takes longer
- * only if the RDMA CM tells nothing at all.
+ * only if the RDMA CM raises no event at all.
  */
 #define MEMREG_BLK_RESOLVE_MS	2000
 #define MEMREG_BLK_STEP		(10 * HZ)
@@ -364,9 +364,9 @@ static void memreg_blk_unmap_messages(struct memreg_blk_queue *queue)
 /*
  * Completions
  *
- * The RDMA core takes them in softirqs. One that is raised by a driver that
- * tells of them in a process waits for ksoftirqd to be woken, and to run. An
- * interrupt of our own has it done at once.
+ * The RDMA core takes them in softirqs. A softirq that a driver raises in
+ * process context waits for ksoftirqd to be woken, and to run. An interrupt of
+ * our own takes them at once.
  */
 
 static void memreg_blk_interrupt(struct irq_work *work)
@@ -388,7 +388,7 @@ static void memreg_blk_completion(struct ib_cq *cq, void *context)
 		irq_work_queue(&queue->interrupt);
 }
 
-/* Nothing uses the CQ yet, so that nobody is told of anything. */
+/* Nothing uses the CQ yet, so that there is no event to handle. */
 static int memreg_blk_create_cq(struct memreg_blk_queue *queue,
 				struct ib_device *device, unsigned int entries)
 {
@@ -407,7 +407,7 @@ static int memreg_blk_create_cq(struct memreg_blk_queue *queue,
 	return 0;
 }
 
-/* Nothing uses the CQ any more, yet a driver may just be telling of the last of
+/* Nothing uses the CQ any more, yet a driver may just be reporting the last of
  * it: an interrupt that comes of that later finds the CQ closing.
  */
 static void memreg_blk_destroy_cq(struct memreg_blk_queue *queue)
@@ -577,8 +577,8 @@ static void memreg_blk_destroy(struct memreg_blk_queue *queue)
  * All queues
  */
 
-/* Take what the first queue was told for what all must be told. Of the depth
- * the least is used.
+/* The answer to the first queue holds for all queues. Of the depths, the least
+ * is used.
  */
 static int memreg_blk_learn(struct memreg_blk *blk)
 {
@@ -639,7 +639,7 @@ static int memreg_blk_connect_all(struct memreg_blk *blk)
 	return memreg_blk_agree(blk);
 }
 
-/* If nothing was told of it. */
+/* Unless the failure has been logged already. */
 static void memreg_blk_say_first(struct memreg_blk *blk, int error)
 {
 	bool silent;
@@ -656,7 +656,7 @@ static void memreg_blk_say_first(struct memreg_blk *blk, int error)
  * @blk: The device; it isn't connected
  *
  * May sleep, for some seconds; memreg_blk.stopping makes it give up. The
- * reason of a failure is told.
+ * reason of a failure is logged.
  *
  * Return: 0 or -errno, and nothing is left of the attempt.
  */

@@ -136,8 +136,8 @@ void memreg_blk_queue_free(struct memreg_blk_queue *queue)
 /*
  * The state of a command
  *
- * Who finds a command in another state finds all that was done to it before.
- * Where nobody else changes it, plain accesses will do.
+ * A reader that sees a new state of a command sees all that was written to the
+ * command before. Where nobody else changes the state, plain accesses will do.
  */
 
 static bool memreg_blk_io_is(const struct memreg_blk_io *io,

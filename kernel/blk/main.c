@@ -3,7 +3,7 @@
  * ib_memreg_blk: the module, and disks for blk-mq.
  *
  * The life of a device: its directory is made (configfs.c); it is enabled,
- * which connects and, with what the server tells of the export, makes a disk;
+ * which connects and, by what the server reports of the export, makes a disk;
  * it is disabled, which removes the disk and disconnects.
  */
 #include <linux/idr.h>
@@ -24,7 +24,7 @@ struct workqueue_struct *memreg_blk_wq;
 static DEFINE_IDA(memreg_blk_numbers);
 
 /**
- * memreg_blk_say() - Tell people what went wrong
+ * memreg_blk_say() - Log a failure
  * @blk: The device
  * @fmt: What; empty: nothing
  *
@@ -72,7 +72,7 @@ static void memreg_blk_resize_later(struct memreg_blk *blk)
 }
 
 /**
- * memreg_blk_capacity() - The server has told the capacity
+ * memreg_blk_capacity() - Take over the capacity that the server reported
  * @blk: The device
  * @capacity: Bytes
  *
@@ -408,7 +408,7 @@ static int memreg_blk_bring_up(struct memreg_blk *blk)
  *
  * May sleep. It belongs to the network namespace of the caller.
  *
- * Return: 0 or -errno, the reason of which is told.
+ * Return: 0 or -errno, the reason of which is logged.
  */
 int memreg_blk_enable(struct memreg_blk *blk)
 {

@@ -86,7 +86,7 @@ static const char *memreg_blk_export_check(const struct memreg_blk_export *e,
  * @data: Private data, of any content
  * @length: How much there is of it; the RDMA CM may add zeros
  *
- * Return: 0, or -EPROTO with the reason told.
+ * Return: 0, or -EPROTO with the reason logged.
  */
 int memreg_blk_welcome(struct memreg_blk_queue *queue, const void *data,
 		       unsigned int length)
@@ -138,7 +138,7 @@ out:
  * the disk keeps the latter two as they were. Whether data is in messages is a
  * matter of each connection.
  *
- * Return: 0, or -EMEDIUMTYPE with the reason told.
+ * Return: 0, or -EMEDIUMTYPE with the reason logged.
  */
 int memreg_blk_welcome_fits(struct memreg_blk *blk,
 			    const struct memreg_blk_export *export)
@@ -169,7 +169,7 @@ int memreg_blk_welcome_fits(struct memreg_blk *blk,
 }
 
 /**
- * memreg_blk_refusal() - Tell what the server says when it rejects
+ * memreg_blk_refusal() - Log the server's reason for a rejection
  * @blk: The device
  * @data: Private data, of any content, or NULL
  * @length: How much there is of it

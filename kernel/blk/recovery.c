@@ -103,7 +103,7 @@ void memreg_blk_live(struct memreg_blk *blk)
 	memreg_blk_set_state(blk, broken ? MEMREG_BLK_RECOVERING :
 					   MEMREG_BLK_LIVE);
 	spin_unlock_irq(&blk->state_lock);
-	/* It broke before anybody could be told. */
+	/* The connection broke before the worker could be queued for it. */
 	if (broken)
 		mod_delayed_work(blk->wq, &blk->recover, 0);
 	else
