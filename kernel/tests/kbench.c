@@ -5,9 +5,9 @@
  *
  * Written to the module's parameter @run: "POOL CPUS PAIRS", where POOL is
  * memreg or core, and each of so many CPUs takes and puts an MR so many times.
- * Then @cost tells nanoseconds and cycles that all of them took together, from
- * the first to begin to the last to end. Where instructions are counted, those
- * are the cycles.
+ * Then @cost holds the nanoseconds and cycles that all of them took together,
+ * from the first to begin to the last to end. Where instructions are counted,
+ * those are the cycles.
  */
 #include <linux/cpu.h>
 #include <linux/kthread.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * KUnit tests of pools and requests, on a device that exists in name only: its
- * queue pair remembers what is posted to it, and executes that when it is told
- * to, or flushes it; posts fail where they are told to. So each failure can be
+ * queue pair remembers what is posted to it, and executes or flushes that when
+ * a test says so; posts fail where a test wants them to. So each failure can be
  * had at each step.
  *
  * The device also watches: a key that is made while it works, and memory that
@@ -358,7 +358,7 @@ static void memreg_fake_drain_sq(struct ib_qp *qp)
 	memreg_fake_flush(fake);
 }
 
-/* It has no receives: what the peer answers is told by the tests. */
+/* There are no receives: the tests act as the peer that answers. */
 static void memreg_fake_drain_rq(struct ib_qp *qp)
 {
 }
@@ -392,7 +392,7 @@ static const struct ib_device_ops memreg_fake_ops = {
  * @dones: Times that done() was called
  * @errors: Times that error() was called
  * @late_errors: Those of them after done()
- * @status: What done() was told
+ * @status: Argument of done()
  * @live: Keys that worked when done() was called
  * @open: Work requests that had not completed then
  * @done: Completed by done()
@@ -841,7 +841,7 @@ static void memreg_test_grow(struct kunit *test, unsigned int count,
 	KUNIT_ASSERT_EQ(test, max_count, n);
 }
 
-/* Memory is short: what is told is what the shrinker may have of all pools. */
+/* Memory is short: returns what the shrinker may free of all pools. */
 static unsigned long memreg_test_shrink(struct kunit *test)
 {
 	struct shrink_control sc = { .gfp_mask = GFP_KERNEL };
@@ -945,7 +945,7 @@ static void memreg_test_pool_replaces_later(struct kunit *test)
 	memreg_test_expect_idle(test, 2, 2);
 }
 
-/* Who makes the pool grow may wait for memory; what is replaced frees some. */
+/* A pool that grows may wait for memory; a replaced MR frees some. */
 static void memreg_test_pool_replaces_meanwhile(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
@@ -1911,7 +1911,7 @@ static void memreg_test_req_answered_abort(struct kunit *test)
  * struct memreg_test_one - One of several requests
  * @req: The request
  * @done: done() was called
- * @status: What it was told
+ * @status: Argument of done()
  */
 struct memreg_test_one {
 	struct ib_memreg_req req;
