@@ -76,7 +76,7 @@ int export_open(struct export *e, const struct export *exports,
 		const char *spec, const struct blkd_options *options);
 int export_register(struct export *e, struct memreg *m, uint32_t domain);
 void export_close(struct export *e);
-/* How large it is now, in bytes; -1 if that can't be told */
+/* How large it is now, in bytes; -1 if that is unknown */
 int64_t export_size(const struct export *e);
 /* Look at that; true if it has changed */
 bool export_refresh(struct export *e);
@@ -215,11 +215,11 @@ struct conn {
 	bool last;		/* takes no more commands */
 	bool established;
 	uint32_t room;		/* places of the send queue that are free */
-	uint32_t owed;		/* those of replies that don't tell */
+	uint32_t owed;		/* those of unsignalled replies */
 	uint32_t max_send;
 	bool starved;		/* one of its commands waits for room */
 	unsigned int inflight;	/* commands without a reply */
-	unsigned int replies;	/* that are to tell, and have not completed */
+	unsigned int replies;	/* signalled ones that have not completed */
 	int64_t progress;	/* when one of those came last */
 	int64_t heard;		/* when anything came of the client last */
 	unsigned int jobs;
@@ -350,7 +350,7 @@ struct conn *conn_new(struct blkd *b, struct client *client,
 		      const struct ib_memreg_event *event, uint16_t depth);
 void conn_refuse(struct blkd *b, uint32_t endpoint, const char *who,
 		 enum ib_memreg_blk_status status);
-/* Let it end soon; @why is a constant, "" if there is nothing to tell */
+/* Let it end soon; @why is a constant, "" for no message */
 void conn_break(struct blkd *b, struct conn *c, const char *why);
 void conn_end(struct blkd *b, struct conn *c);
 void conn_event(struct blkd *b, const struct ib_memreg_event *event);

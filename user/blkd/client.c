@@ -77,7 +77,7 @@ static struct export *find_export(struct blkd *b, const char *name)
 }
 
 /*
- * Who is known
+ * The table of known clients
  */
 
 static struct client *find_client(const struct blkd *b, const uint8_t *id)

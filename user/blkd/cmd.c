@@ -38,7 +38,7 @@ static bool moves(const struct cmd *c)
 }
 
 /* It has data for its reply, or is to get some */
-static bool tells(const struct cmd *c)
+static bool replies_with_data(const struct cmd *c)
 {
 	return c->status == IB_MEMREG_BLK_OK && cmd_inline(c) &&
 	       c->opcode == IB_MEMREG_BLK_READ;
@@ -149,7 +149,8 @@ static bool claim(struct blkd *b, struct cmd *c)
 		c->conn->starved = true;
 		return false;
 	}
-	if ((moves(c) || tells(c)) && !in_memory(c) && !take_buffer(b, c))
+	if ((moves(c) || replies_with_data(c)) && !in_memory(c) &&
+	    !take_buffer(b, c))
 		return false;
 	c->room = (uint16_t)room;
 	c->conn->room -= room;
@@ -187,7 +188,7 @@ static void fill_reply(const struct cmd *c, struct ib_memreg_blk_reply *reply)
 	};
 }
 
-/* It tells when it is through, and gives back all room that is owed */
+/* Have it signalled, so that its completion gives back all room that is owed */
 static void signal_room(struct conn *conn, struct ib_memreg_wr *wr,
 			enum wr_kind kind, uint32_t page, uint32_t pages)
 {
@@ -198,10 +199,9 @@ static void signal_room(struct conn *conn, struct ib_memreg_wr *wr,
 }
 
 /*
- * Whose reply has to tell when it is through: who has a buffer, who ends the
- * connection, and who has left less room than a command may need. The others
- * have their room given back with the next one that tells, so that nobody is
- * woken for them.
+ * A reply is signalled if its command has a buffer, if it ends the connection,
+ * or if it leaves less room than a command may need. The next signalled reply
+ * gives back the room of the others, so that they wake no thread.
  */
 static void signal_reply(struct blkd *b, struct cmd *c, struct ib_memreg_wr *wr)
 {
@@ -218,7 +218,7 @@ static void signal_reply(struct blkd *b, struct cmd *c, struct ib_memreg_wr *wr)
 
 /*
  * A WRITE of nothing takes no key, and the client knows nothing of it. Like a
- * reply it has to be taken, tells when it is through, and has room.
+ * reply it is signalled and needs room.
  */
 void cmd_probe(struct blkd *b, struct conn *conn)
 {
@@ -284,7 +284,7 @@ static void prep_reply(struct blkd *b, struct cmd *c)
 {
 	struct ib_memreg_wr *wr = batch_next(b);
 
-	if (tells(c))
+	if (replies_with_data(c))
 		prep_data_reply(b, c, wr);
 	else
 		prep_short_reply(b, c, wr);
@@ -311,7 +311,7 @@ static void reply(struct blkd *b, struct cmd *c)
 		cmd_prep_recv(c->conn, batch_next(b), c->slot);
 	if (c->opcode == IB_MEMREG_BLK_READ && moves(c))
 		post_pieces(b, c);
-	else if (!tells(c))
+	else if (!replies_with_data(c))
 		cmd_give_buffer(b, c);
 	prep_reply(b, c);
 	if (!fenced(c))

@@ -134,7 +134,7 @@ static void examine_disk(struct export *e, dev_t dev)
 	}
 }
 
-/* A hole behind the end changes nothing, and tells if there can be any */
+/* A hole behind the end changes nothing, and shows whether there can be holes */
 static void examine_file(struct export *e, const struct stat *st)
 {
 	off_t end = (st->st_size + BLKD_PAGE - 1) / BLKD_PAGE * BLKD_PAGE;
@@ -169,9 +169,9 @@ static bool may_lock(const struct export *e)
 }
 
 /*
- * What a server that was told to end has begun could land after newer data from
- * the next one. The lock is given back with the last thread. udev has it for a
- * moment when a disk was closed, so that one try is not enough.
+ * A write that a server began before it was stopped could land after newer data
+ * from the next server. The last thread of a server drops the lock. udev takes
+ * it for a moment when a disk was closed, so that one try is not enough.
  */
 static int lock_path(const struct export *e, const struct export *exports)
 {

@@ -2,22 +2,22 @@
 /*
  * Commands on a file, a disk, or memory.
  *
- * When data could not be written back, Linux tells each open file once, at its
- * next sync, whatever that was to sync; the pages are clean then, and the
- * syncs after it are good. With a cache, data that was answered may be among
- * them, so that is remembered: the export is lost. From then on what would have
- * to be safe fails without being tried. And each thread has opened the files
- * for itself: of two that share one, the first would be told and the second
- * not, and might answer before the export is lost. On a file of its own a
- * thread is told itself, or was before, and then the export is lost already. A
- * lock around each sync would do as well, but let nobody write with FUA, or
- * --no-cache, while somebody else does. (Of a disk that fails to empty its own
- * cache there is no such record: who is told makes the export lost, and a FLUSH
- * that ends at that very moment may be answered well.)
+ * When data could not be written back, Linux reports it once to each open file,
+ * at the file's next sync, whatever that was to sync; the pages are clean then,
+ * and later syncs succeed. With a cache, data that was answered may be among
+ * those pages, so the server marks the export as lost. From then on every
+ * command that needs stable data fails without a try. Each thread opens the
+ * files by itself: of two threads that share one, only the first would see the
+ * error, and the second might answer before the export is lost. On a file of
+ * its own a thread sees the error itself, or saw it before, and then the export
+ * is lost already. A lock around each sync would do as well, but would
+ * serialise writes with FUA, or with --no-cache. (A disk that fails to empty
+ * its own cache leaves no such record: the thread that gets the error makes the
+ * export lost, and a FLUSH that ends at that very moment may succeed.)
  *
  * Without a cache nothing is lost that was answered. What fails is done once
- * more, as the error may be that of another command, of which this file had
- * yet to be told.
+ * more, as the error may be that of another command, which this file had yet
+ * to report.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -162,7 +162,7 @@ static int do_zeroes(const struct export *e, int fd, const struct cmd *c)
 	return ret;
 }
 
-/* What the medium can't give back it keeps: nobody can tell */
+/* A medium that can't discard keeps the data, which is allowed */
 static int do_discard(const struct export *e, int fd, const struct cmd *c)
 {
 	bool done = e->kind == EXPORT_DISK ?
@@ -232,9 +232,9 @@ static void lose(struct export *e)
 
 /*
  * A command failed. That may have been all, as when there is no space for it;
- * or it was told that something was not written back. This asks on a file on
- * which nothing else is synced, so that it is told as well. Who comes second
- * waits until the export is lost, if it is.
+ * or the error was that other data was not written back. Look at a file on
+ * which nothing else is synced, which reports that error as well. A second
+ * caller waits until the export is lost, if it is.
  */
 static void find_out(struct export *e, const struct cmd *c)
 {

@@ -95,7 +95,7 @@ static void count_exclusive(const struct cmd *c, int n)
 				   __ATOMIC_RELAXED);
 }
 
-static void tell(struct jobs *j, struct cmd *c)
+static void report(struct jobs *j, struct cmd *c)
 {
 	uint64_t one = 1;
 
@@ -121,7 +121,7 @@ static void *work(void *arg)
 		count_exclusive(c, -1);
 		pthread_mutex_lock(&j->lock);
 		let_go(j, e);
-		tell(j, c);
+		report(j, c);
 	}
 	pthread_mutex_unlock(&j->lock);
 	return NULL;

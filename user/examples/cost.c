@@ -4,8 +4,8 @@
  * libibverbs, side by side in one run.
  *
  * Each round does every measurement once, so that what disturbs the machine
- * disturbs all of them; of the rounds the medians are told, with the range that
- * the middle half of them spans. Times of an emulated machine say little by
+ * disturbs all of them; it prints the medians of the rounds, with the range
+ * that the middle half of them spans. Times of an emulated machine say little by
  * themselves: look at the ratios.
  */
 #include <errno.h>

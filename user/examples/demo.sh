@@ -8,7 +8,7 @@
 # for two machines, with soft-RoCE on either end. Ends with 0 only if each step
 # went as it should.
 #
-# `demo.sh cost` leaves out the story and tells what things cost; what follows
+# `demo.sh cost` leaves out the story and prints what things cost; what follows
 # is for the program that measures: see `cost --help`.
 #
 # MEMREG_BUILD: build directory; what is installed is used if it has nothing.
@@ -161,7 +161,7 @@ tell_story() {
 	tell_peer "write 60000 5536 0x55" "status=success"
 	check_memory
 
-	step "Who has what"
+	step "The objects of all users"
 	"$memreg" list || die "no list"
 
 	step "The owner revokes the window: from here on the key is dead"

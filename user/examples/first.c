@@ -35,7 +35,7 @@ int main(int argc, char **argv)
 				 &w.window_id, 1));
 	must(memreg_listen(m, (struct sockaddr *)&at, 1, &listener));
 
-	/* a peer wants to connect: tell it what it may use, and let it in */
+	/* a peer wants to connect: send it what it may use, and let it in */
 	must(memreg_get_event(m, &event, -1));
 	w.mr_id = mr.id;
 	w.endpoint_id = event.endpoint_id;

@@ -4,8 +4,8 @@
  * is read into a registered buffer, sent from there, received into such a
  * buffer and written from there. Nothing is copied or registered for RDMA.
  *
- * A message needs a receive that was posted before: an empty message tells the
- * sender of each. An empty one of the sender's is the end of the file.
+ * A message needs a receive that was posted before: an empty message announces
+ * each to the sender. An empty message of the sender is the end of the file.
  *
  *	uring DEVICE -l ADDRESS PORT >COPY	receive
  *	uring DEVICE ADDRESS PORT <FILE		send
@@ -30,7 +30,7 @@ static void must(int result)
 		errx(1, "%s", memreg_reason());
 }
 
-/* At most one of each is under way; user_data tells which it is. */
+/* At most one of each is under way; user_data says which it is. */
 enum { RECEIVE, OTHER };
 static int results[2];
 static int done[2];

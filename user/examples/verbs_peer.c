@@ -3,9 +3,9 @@
  * verbs_peer: a stock RDMA peer, of librdmacm and libibverbs alone.
  *
  * It connects to an owner of memory, takes from the private data of the
- * answer what it may use, does RDMA reads, writes and atomics as it is told,
- * and reports how each completed. It knows nothing of memreg but the format of
- * those 32 bytes, all in network byte order:
+ * answer what it may use, does the RDMA reads, writes and atomics that its input
+ * asks for, and reports how each completed. It knows nothing of memreg but the
+ * format of those 32 bytes, all in network byte order:
  *
  *	offset	bytes
  *	0	4	magic number 0x6d726567, "mreg"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The 32 bytes of private data by which an owner tells a peer of a grant */
+/* The 32 bytes of private data by which an owner sends a grant to a peer */
 #include <endian.h>
 #include <errno.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 struct memreg_list {
 	int fd;
 	uint32_t count;		/* objects in @page */
-	uint32_t next;		/* index of the next one to be told */
+	uint32_t next;		/* index of the next one to return */
 	uint64_t cursor;	/* of the call that fetches the next page */
 	struct ib_memreg_object page[LIST_ROOM];
 };

@@ -465,7 +465,7 @@ static int make_slab(struct memreg_pool *pool,
 
 static int map_table(struct memreg_pool *pool, int fd, size_t size)
 {
-	/* Who reads it is not to take page faults. */
+	/* Populated, so that readers take no page faults. */
 	void *at = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd,
 			0);
 	int err = errno;

@@ -238,9 +238,9 @@ static const struct {
 		"`ip address` shows those of the network interface behind it"
 	} },
 	{ ENETUNREACH, { "no route leads to the address",
-			 "`ip route get` tells the way that packets take" } },
+			 "`ip route get` shows the way that packets take" } },
 	{ EHOSTUNREACH, { "no route leads to the address",
-			  "`ip route get` tells the way that packets take" } },
+			  "`ip route get` shows the way that packets take" } },
 	{ ETIMEDOUT, { "there was no answer within the time", NULL } },
 	{ EPERM, { "this is not permitted", NULL } },
 	{ EAGAIN, { "the state of memory or device kept changing",

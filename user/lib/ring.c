@@ -8,7 +8,7 @@
 
 static int map_ring(struct memreg_ring *ring, size_t size, uint32_t offset)
 {
-	/* Who polls it is not to take page faults. */
+	/* Populated, so that polling takes no page faults. */
 	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_POPULATE, ring->fd, 0);
 

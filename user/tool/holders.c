@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Who keeps the memory behind a dma-buf: MRs, which LIST has, and descriptors
- * and mappings of processes, which /proc has. They have the number of its inode
- * in common.
+ * Users that keep the memory behind a dma-buf: MRs, which LIST has, and
+ * descriptors and mappings of processes, which /proc has. All of them show the
+ * inode number of the dma-buf.
  */
 #include <dirent.h>
 #include <errno.h>

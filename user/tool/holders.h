@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Who keeps the memory behind a dma-buf: memreg list --memory */
+/* Users that keep the memory behind a dma-buf: memreg list --memory */
 #ifndef MEMREG_HOLDERS_H
 #define MEMREG_HOLDERS_H
 

@@ -156,7 +156,7 @@ enum link_result link_submit(struct link *l, struct ib_memreg_wr *wrs,
 	return LINK_FAILED;
 }
 
-/* The next completion, whatever it tells */
+/* The next completion, whatever it reports */
 static enum link_result take(struct link *l, struct ib_memreg_cqe *cqe)
 {
 	const struct ib_memreg_cqe *next;
@@ -174,7 +174,7 @@ static enum link_result take(struct link *l, struct ib_memreg_cqe *cqe)
 	}
 	*cqe = *next;
 	memreg_ring_seen(&l->ring, 1);
-	/* what was not signalled tells of failures only, and was not counted */
+	/* what was not signalled completes if it fails, and was not counted */
 	if (l->pending)
 		l->pending--;
 	return LINK_GOOD;

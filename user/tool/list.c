@@ -416,7 +416,7 @@ static void print_all(struct objects *all, const struct options *options)
 		puts("]");
 }
 
-/* Who keeps the memory behind descriptors */
+/* Users that keep the memory behind descriptors */
 static int print_holders(const struct objects *all,
 			 const struct options *options)
 {

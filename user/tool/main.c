@@ -36,7 +36,7 @@ static void usage(FILE *out)
 	for (i = 0; i < COMMANDS; i++)
 		fprintf(out, "  %-8s %s\n", commands[i].name,
 			commands[i].brief);
-	fputs("\n`memreg SUBCOMMAND --help` tells more.\n"
+	fputs("\n`memreg SUBCOMMAND --help` shows more.\n"
 	      "Exit status: 0 good, 1 failed, 2 bad usage.\n", out);
 }
 

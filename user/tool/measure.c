@@ -307,7 +307,7 @@ static int run_lat(struct measure *s)
 	return EXIT_GOOD;
 }
 
-/* Measure one size, and tell what came of it */
+/* Measure one size, and print the result */
 static int run_size(struct measure *s, uint64_t size)
 {
 	int ret;

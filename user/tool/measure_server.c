@@ -88,7 +88,7 @@ static int serve_message(struct measure *s, const struct ib_memreg_cqe *cqe)
 	return memreg_submit(s->m, wrs, s->lat ? 2 : 1, NULL);
 }
 
-/* The next completion tells that the client has gone, or of what went wrong */
+/* The next completion reports that the client has gone, or a failure */
 static int judge_end(const struct ib_memreg_cqe *cqe)
 {
 	if (cqe->status == IB_MEMREG_WC_WR_FLUSH_ERR)

@@ -5,9 +5,9 @@
  *
  *	client				server
  *	fills the source
- *	tells address, key, size   ->	RDMA READs the source
+ *	sends address, key, size   ->	RDMA READs the source
  *				   <-	go ahead
- *	tells those of the sink    ->	RDMA WRITEs what it has read
+ *	sends those of the sink    ->	RDMA WRITEs what it has read
  *	compares both		   <-	go ahead
  *
  * All messages have 16 bytes, and those of the server no meaning but that they
@@ -280,8 +280,8 @@ static enum link_result end_window(struct ping *p, const struct buffer *b)
 }
 
 /*
- * Tell the server of a buffer, and wait until it is done with it. A window of
- * type 2B is bound by the same call that sends its key.
+ * Send a buffer's key to the server, and wait until the server is done with the
+ * buffer. A window of type 2B is bound by the same call that sends its key.
  */
 static enum link_result offer(struct ping *p, int side)
 {

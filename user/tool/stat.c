@@ -88,9 +88,9 @@ static const struct {
 		"wrs-submitted", "submit", "work requests of users" },
 	[IB_MEMREG_STAT_WRS_COMPLETED] = {
 		"wrs-completed", NULL,
-		"completions told, in rings or by io_uring" },
+		"completions reported, in rings or by io_uring" },
 	[IB_MEMREG_STAT_WRS_FAILED] = {
-		"wrs-failed", "failed", "those that tell of a failure" },
+		"wrs-failed", "failed", "those that report a failure" },
 	[IB_MEMREG_STAT_INLINE_RECEIVES] = {
 		"inline-receives", NULL, "messages in completion entries" },
 	[IB_MEMREG_STAT_INLINE_COPIES] = {

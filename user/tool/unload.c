@@ -8,8 +8,8 @@
 
 #include "tool.h"
 
-/* Tell which processes have files of ours open; the number of them */
-static unsigned int tell_files(void)
+/* Print which processes have files of ours open; the number of them */
+static unsigned int print_files(void)
 {
 	struct ib_memreg_object o;
 	char comm[sizeof(o.comm) + 1];
@@ -57,7 +57,7 @@ static int tell_why(struct kmod_module *mod, int err)
 		return fail("this kernel has no loadable modules");
 	case EAGAIN:
 	case EBUSY:
-		if (tell_files() + tell_holders(mod) == 0)
+		if (print_files() + tell_holders(mod) == 0)
 			fail("a process has it open without a device: `fuser -v "
 			     MEMREG_DEVICE_PATH "` shows which");
 		return fail("end what uses it, then try again");
@@ -90,7 +90,7 @@ static void usage(void)
 {
 	puts("usage: memreg unload\n"
 	     "Unload the kernel module ib_memreg. If it is in use nothing is done, and\n"
-	     "who uses it is told. That it is not loaded is no error.\n\n"
+	     "its users are listed. It is no error if it is not loaded.\n\n"
 	     "  -h, --help");
 }
 
