@@ -152,7 +152,7 @@ TEST_F(list, tells_what_objects_are)
 	EXPECT_NE(0, object.rkey);
 	EXPECT_EQ(1, object.users);
 
-	/* A window that is not bound tells nothing of its past. */
+	/* A window that is not bound shows nothing of its past. */
 	ASSERT_EQ(0, raw_revoke(self->fd, self->domain, &bind.window_id, 1));
 	ASSERT_TRUE(find(bind.window_id, &object));
 	EXPECT_EQ(0, object.state);
@@ -316,7 +316,7 @@ static void *come_and_go(void *arg)
 	return NULL;
 }
 
-/* Those that stay are told exactly once, whatever else comes and goes. */
+/* Objects that stay are listed exactly once, whatever else comes and goes. */
 TEST_F_TIMEOUT(list, objects_that_stay_are_told_once_while_others_come_and_go,
 	       SOAK_S)
 {

@@ -190,10 +190,10 @@ TEST_F(stat, tells_each_counter_once_and_no_more_than_there_is_room_for)
 		ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_STAT, &cmd));
 		EXPECT_EQ(COUNTERS, cmd.count);
 		for (i = 0; i < ARRAY_LEN(stats); i++) {
-			bool told = i < room && i < COUNTERS;
+			bool filled = i < room && i < COUNTERS;
 
-			EXPECT_EQ(told ? i + 1 : 0xeeeeeeee, stats[i].stat);
-			EXPECT_EQ(told ? 0 : 0xeeeeeeee, stats[i].reserved);
+			EXPECT_EQ(filled ? i + 1 : 0xeeeeeeee, stats[i].stat);
+			EXPECT_EQ(filled ? 0 : 0xeeeeeeee, stats[i].reserved);
 		}
 	}
 }
@@ -426,7 +426,7 @@ TEST_F_TIMEOUT(stat, idle_frwrs_of_ranges_in_turn_are_reused, LIMIT_S)
 	EXPECT_EQ(0, moved(_metadata, self, IB_MEMREG_STAT_FRWRS_FOREIGN));
 }
 
-/* Who still copies looks up pages in a list that must not change under him. */
+/* A copy that still runs looks up pages in a list that must not change. */
 TEST_F_TIMEOUT(stat, I6_frwrs_of_another_range_are_destroyed, LIMIT_S)
 {
 	if (!weak_invalidate(self))
@@ -789,7 +789,7 @@ TEST_F_TIMEOUT(stat, I1_wait_of_a_guard_that_runs_out_is_counted, LIMIT_S)
 	fault_cancel("completion");
 	EXPECT_EQ(1, moved(_metadata, self, IB_MEMREG_STAT_GUARD_TIMEOUTS));
 	await_move(_metadata, self, IB_MEMREG_STAT_QUEUE_REBUILDS, 1);
-	/* Who revokes meanwhile kills them, too, and leaves it fewer. */
+	/* A revoke meanwhile kills some, and leaves the guard fewer. */
 	await_move(_metadata, self, IB_MEMREG_STAT_GUARD_KILLS, BATCH);
 	ASSERT_EQ(0, revoke_all(self, 0));
 	MOVED(AT_LEAST(GUARD_EVENTS, 1) BY(GUARD_REVOCATIONS, 1)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The tracepoints are there, can be turned on and off at any time, and tell
+ * The tracepoints are there, can be turned on and off at any time, and record
  * what happens in the order in which it happens. They go to a trace buffer of
  * the test's own.
  */
@@ -370,7 +370,7 @@ static void come_up(struct __test_metadata *_metadata, struct link *link,
 	ASSERT_EQ(0, link_up(link, &queues, false));
 }
 
-/* A write that is told of, and the end of a key that is no window's */
+/* A signalled write, and the end of a key that is no window's */
 static void write_and_end(struct __test_metadata *_metadata, struct link *link,
 			  const struct ring *ring, __u32 mr, __u32 rkey)
 {

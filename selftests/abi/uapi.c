@@ -603,7 +603,7 @@ TEST_F(uapi, destroy_of_no_object_is_ENOENT)
 	EXPECT_FAIL(ENOENT, ID, raw_destroy(self->fd, self->listener + 1));
 }
 
-/* The answer can't be told, so nothing was done (I8). */
+/* The answer can't be written back, so nothing was done (I8). */
 TEST_F(uapi, I8_read_only_argument_changes_nothing)
 {
 	struct ib_memreg_domain_create *domain;
@@ -663,7 +663,7 @@ TEST_F(uapi, I8_bad_array_changes_nothing)
 	EXPECT_EQ(-EFAULT, raw_revoke(self->fd, self->domain, ids, 2));
 	EXPECT_EQ(1, raw_index());
 
-	/* The key is made, but can't be told. */
+	/* The key is made, but can't be written back. */
 	*bind = good;
 	ASSERT_EQ(0, mprotect(self->arg, PAGE, PROT_READ));
 	EXPECT_EQ(-EFAULT, raw_bind(self->fd, self->domain, bind, 1));

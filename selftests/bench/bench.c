@@ -63,7 +63,7 @@ const char *bench_device(void)
 }
 
 /*
- * Who touches every second page first gets neighbours for those, and none for
+ * Touching every second page first allocates neighbours for those, and none for
  * what lies next to each other.
  */
 void *memory_pages(size_t length)

@@ -23,7 +23,7 @@
  * @prepare: What each run needs, and is not counted; or NULL
  * @run: What is counted
  * @finish: What each run leaves to be done, and is not counted; or NULL
- * @cost: Do it and tell what one costs, in place of the three before; or NULL
+ * @cost: Do it and return what one costs, in place of the three before; or NULL
  * @each: Registrations, windows or the like in one run
  * @alone: It is measured by itself, not round by round with the others
  * @large: It takes long, and has fewer rounds, of its own kind

@@ -28,7 +28,7 @@ static const struct far echoing = { far_echo, 7602 };
 static const struct far invalidating = { far_invalidate, 7603 };
 
 static struct link to_granting, to_draining;
-/* Who waits for each answer has nothing to gain from completions in bulk. */
+/* A program that waits for each answer gains nothing by completions in bulk. */
 static struct link to_echoing = { .ring_flags = IB_MEMREG_RING_NO_MODERATION };
 static struct link to_invalidating = {
 	.ring_flags = IB_MEMREG_RING_NO_MODERATION,

@@ -198,7 +198,7 @@ static int perftest_run(const struct perftest *test, double *us)
 
 /*
  * Each of these programs looks how fast the time stamp counter is, and if it is
- * kept from the CPU so often that it can't tell, it reports a rate of nothing
+ * kept from the CPU so often that it can't know, it reports a rate of nothing
  * or a time without end. Then it is run again.
  */
 static int perftest_cost(const struct op *op, double *cost)

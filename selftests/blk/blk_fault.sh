@@ -178,7 +178,7 @@ peers_device_goes_and_comes() {
 		same "$DISK" "$BLK_FILES/file" && down
 }
 
-# What the server sends to the client goes nowhere, without a carrier that tells.
+# What the server sends to the client goes nowhere, but the carrier stays up.
 client_unreachable() {
 	ip -n memreg-peer neigh replace 192.0.2.1 lladdr 02:00:00:00:02:77 \
 		dev mr_peer
@@ -280,7 +280,7 @@ what_was_begun_ends_before_it_is_enabled_again() {
 		rmdir "$BLK/dev" && slow_end
 }
 
-# refused_server WORDS EXPORT: a second one can't begin, and tells why.
+# refused_server WORDS EXPORT: a second one can't begin, and prints the reason.
 refused_server() {
 	local status=0
 	timeout 60 ip netns exec memreg-peer memreg blkd -d rxe_peer \
@@ -358,7 +358,7 @@ zeroing_is_by_itself() {
 	return "$status"
 }
 
-# Who zeroes a disk has it for himself. A read of it, which the page cache could
+# The program that zeroes a disk has it alone. A read, which the page cache could
 # have at once, waits for that, and nobody else does. Two clients have the disk,
 # as each waits on its own side as well. On a busy machine it may be over before
 # all others were looked at: then for longer. Who waits does so in each try.
@@ -468,7 +468,7 @@ another_export_is_refused() {
 }
 
 # refused_as_lost: the device doesn't take what there is at its server's address
-# for what there was, and tells; enabled anew, it does.
+# for what there was, and logs that; enabled anew, it does.
 refused_as_lost() {
 	await 60 grep 'may have lost what was written' "$BLK/dev/error" &&
 		await 60 blk_is dev state failed && fails && ! live &&
@@ -613,7 +613,7 @@ nothing_changes_while_enabled() {
 		blk_set dev enabled 0 && blk_set dev queues 1 && down
 }
 
-# says WORDS: it can't be enabled, and tells why.
+# says WORDS: the device can't be enabled, and its error has these words.
 says() {
 	if blk_enable dev; then
 		echo "it is enabled, without: $1"

@@ -243,7 +243,7 @@ static void expect(const char *name, const char *value, unsigned int nth)
 		errx(1, "place %u: %s is %s", nth, name, text);
 }
 
-/* Write to @enabled with the nth place failing; tells if it was reached. */
+/* Write to @enabled with the nth place failing; true if it was reached. */
 static bool set_enabled(const char *value, unsigned int nth, int *error)
 {
 	int fd = openat(dir, "enabled", O_WRONLY | O_CLOEXEC);

@@ -112,7 +112,7 @@ static void post_recv(struct liar *l, unsigned int place)
 		.wr_id = place, .sg_list = &sge, .num_sge = 1,
 	}, *bad;
 
-	/* if the connection is over, that is told elsewhere */
+	/* the end of the connection is reported elsewhere */
 	ibv_post_recv(l->id->qp, &wr, &bad);
 }
 
@@ -423,7 +423,7 @@ static void create_qp(struct liar *l)
 		post_recv(l, i);
 }
 
-/* Else what was late would end by that, and not tell what came of it. */
+/* Otherwise the late command would be flushed, and its outcome unknown. */
 static void await_late(struct liar *l)
 {
 	unsigned int i;

@@ -79,7 +79,7 @@ FIXTURE_TEARDOWN(blkd)
 	unlink(PATH);
 }
 
-/* What is in the file, or what a read tells of memory */
+/* What is in the file, or what a read returns of memory */
 static bool medium_is(struct blk_conn *conn, uint64_t offset, uint32_t length,
 		      unsigned int seed)
 {
@@ -776,7 +776,7 @@ static void die_in_the_middle(const struct blk_server *server)
 }
 
 /*
- * Who is connected may end that before the other end knows: of two messages,
+ * One end may disconnect before the other end is connected: of two messages,
  * the connection manager may take the second one first. Then nobody has come
  * or gone.
  */
@@ -1469,7 +1469,7 @@ TEST_F_TIMEOUT(blkd_failing, what_is_lost_is_not_safe_later, LIMIT_S)
 	EXPECT_EQ(1, blk_end(&self->server));
 }
 
-/* Of what failed its writer was told; others are not told in its place. */
+/* Only the writer of what failed gets the error, no other client does. */
 TEST_F_TIMEOUT(blkd_failing, what_was_told_is_not_lost, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
@@ -1766,7 +1766,7 @@ TEST_F_TIMEOUT(blkd_deep, connections_beyond_the_completions_are_refused,
 	EXPECT_EQ(BLK(BUSY), ret);
 	EXPECT_LT(20, n);
 	EXPECT_EQ(0, blk_says(&self->server, "lower --depth-max"));
-	/* Who is connected stays so. */
+	/* A client that is connected stays connected. */
 	EXPECT_EQ(0, blk_simple(&conns[0], BLK(NOP), 0, 0, 0));
 	while (opened)
 		blk_close(&clients[--opened]);

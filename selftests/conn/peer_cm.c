@@ -78,7 +78,7 @@ static void to_hex(char *hex, const uint8_t *data, size_t len)
 		sprintf(hex + 2 * i, "%02x", data[i]);
 }
 
-/* The peer was told what make_data() makes; it may come padded */
+/* The peer got what make_data() makes; it may be padded */
 static void check_data(struct __test_metadata *_metadata, struct peer *p,
 		       size_t len)
 {
@@ -424,7 +424,7 @@ TEST_F_TIMEOUT(cm, addresses_that_nobody_has, LIMIT_S)
 	ASSERT_EQ(-ETIMEDOUT, event.status);
 	ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
 
-	/* No route: it may be told at once, or later */
+	/* No route: the call may fail at once, or an event comes later */
 	switch (try_connect(self, NULL, "198.51.100.1", FREE_PORT,
 			    &endpoint)) {
 	case 0:
@@ -825,7 +825,7 @@ TEST_F_TIMEOUT(cm, many_endpoints, SOAK_S)
 	close(fd[1]);
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	ASSERT_EQ(0, status);
-	/* Some are destroyed after they are told to be over, some with it */
+	/* Some are destroyed after the event of their end, some before */
 	for (i = 0; i < count / 2; i++) {
 		owner_await(_metadata, &self->o, IB_MEMREG_EVENT_DISCONNECTED,
 			    &event);

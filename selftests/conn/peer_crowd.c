@@ -27,7 +27,7 @@
 
 #define CGROUP		"/sys/fs/cgroup/crowd"
 
-/* A process that is told when to go on, and tells how far it has come */
+/* A process that waits for the parent's words, and reports how far it is */
 struct child {
 	pid_t pid;
 	int to;

@@ -144,7 +144,7 @@ TEST_F(calls, ring_has_as_many_entries_as_the_next_power_of_two)
 	}
 }
 
-/* Out values that can't be told: the ring, and its descriptor, are gone. */
+/* Out values that can't be written: the ring, and its descriptor, are gone. */
 TEST_F(calls, I8_ring_create_that_cannot_answer_leaves_nothing)
 {
 	struct ib_memreg_ring_create *cmd = mem_alloc(PAGE);
@@ -535,7 +535,7 @@ static __u32 submit_writes(struct __test_metadata *_metadata,
 	return raw_taken();
 }
 
-/* So many entries are there, which tell of the next ones, in order. */
+/* So many entries are there, of the next work requests, in order. */
 static void entries_are(struct __test_metadata *_metadata,
 			FIXTURE_DATA(ring) *self, __u32 n)
 {
@@ -578,7 +578,7 @@ TEST_F_TIMEOUT(ring, I10_signalled_work_never_overflows, LIMIT_S)
 	}
 }
 
-/* What was posted, told of, told to have failed; submissions without room */
+/* Posted, reported, reported as failed; submissions without room */
 static const __u32 counters[] = {
 	IB_MEMREG_STAT_WRS_SUBMITTED, IB_MEMREG_STAT_WRS_COMPLETED,
 	IB_MEMREG_STAT_WRS_FAILED, IB_MEMREG_STAT_RING_FULL,
@@ -624,7 +624,7 @@ TEST_F_TIMEOUT(ring, entries_and_refusals_are_counted, LIMIT_S)
 	EXPECT_EQ(5, submit_writes(_metadata, self, 5, ALL));
 	entries_are(_metadata, self, 5);
 	COUNTED(5, 5, 0, 0);
-	/* One of three is told of. */
+	/* One of three is signalled. */
 	EXPECT_EQ(3, submit_writes(_metadata, self, 3, 1 << 2));
 	ASSERT_EQ(0, ring_wait(&self->ring, 6, WAIT_MS * MS, NULL));
 	COUNTED(3, 1, 0, 0);
@@ -635,7 +635,7 @@ TEST_F_TIMEOUT(ring, entries_and_refusals_are_counted, LIMIT_S)
 	EXPECT_EQ(0, submit_writes(_metadata, self, 1, ALL));
 	COUNTED(0, 0, 0, 1);
 	ring_done(&self->ring, ENTRIES);
-	/* Nobody receives them: they are told of as they are flushed. */
+	/* Nobody receives them: they are reported as they are flushed. */
 	for (i = 0; i < 3; i++)
 		ASSERT_EQ(0, raw_submit(self->link.fd, &send, 1));
 	COUNTED(3, 0, 0, 0);
@@ -693,7 +693,7 @@ TEST_F_TIMEOUT(ring, I10_unsignalled_work_takes_room, LIMIT_S)
 		EXPECT_EQ(self->sent - 1, entry.cqe.user_data);
 		EXPECT_EQ(0, ring_count(&self->ring));
 	}
-	/* All of it is there again; and none of this is told of. */
+	/* All of it is there again; and none of this is reported. */
 	EXPECT_EQ(ENTRIES, submit_writes(_metadata, self, 40, 0));
 	EXPECT_EQ(0, submit_writes(_metadata, self, 1, ALL));
 	EXPECT_EQ(-ETIMEDOUT, ring_wait(&self->ring, 1, 200 * MS, NULL));
@@ -1013,7 +1013,7 @@ TEST_F_TIMEOUT(ring, I10_ring_goes_around, SOAK_S)
 }
 
 /*
- * Being told
+ * Notification
  */
 
 TEST_F_TIMEOUT(ring, poll_says_whether_there_are_entries, LIMIT_S)
@@ -1041,7 +1041,7 @@ TEST_F_TIMEOUT(ring, epoll_says_whether_there_are_entries, LIMIT_S)
 	ASSERT_LE(0, ep);
 	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, self->ring.fd, &event));
 	EXPECT_EQ(0, epoll_wait(ep, &event, 1, 0));
-	/* Each one that comes in is told, though the last was not consumed. */
+	/* Each one that comes in wakes, though the last was not consumed. */
 	for (i = 1; i <= 5; i++) {
 		EXPECT_EQ(1, submit_writes(_metadata, self, 1, ALL));
 		ASSERT_EQ(1, epoll_wait(ep, &event, 1, WAIT_MS));
@@ -1083,7 +1083,7 @@ TEST_F_TIMEOUT(ring, eventfd_is_silent_if_asked_to_be, LIMIT_S)
 		consume(self, 1);
 		EXPECT_FALSE(eventfd_was_signalled(self));
 	}
-	/* Who waits is told all the same. */
+	/* A waiter is woken all the same. */
 	EXPECT_EQ(1, submit_writes(_metadata, self, 1, ALL));
 	EXPECT_EQ(POLLIN, polled(self->ring.fd, WAIT_MS));
 	consume(self, 1);

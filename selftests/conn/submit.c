@@ -102,7 +102,7 @@ static __u64 stock_addr(const FIXTURE_DATA(submit) *self, size_t offset)
 	return (uintptr_t)self->stock->mem + offset;
 }
 
-/* The next entry tells of this work request, and of its success. */
+/* The next entry reports that this work request succeeded. */
 static void completed(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(submit) *self, const struct ib_memreg_wr *wr,
 		      union entry *entry)
@@ -618,7 +618,7 @@ TEST_F_TIMEOUT(submit, scattered_memory_is_written_and_read, LIMIT_S)
 	mem_free(mem, BIG);
 }
 
-/* A SEND can't be several; the limit is what QUERY tells. */
+/* A SEND can't be several; the limit is what QUERY returns. */
 TEST_F_TIMEOUT(submit, scattered_message_has_a_limit, LIMIT_S)
 {
 	__u8 *mem = mem_shuffled(BIG);
@@ -902,7 +902,7 @@ TEST_F_TIMEOUT(submit, a_full_call_is_in_order, LIMIT_S)
 }
 
 /*
- * A window's whole life: bound, told of, and ended by the peer
+ * A window's whole life: bound, announced, and ended by the peer
  */
 
 #define ROUNDS	64
@@ -928,26 +928,26 @@ static void offer(struct __test_metadata *_metadata, FIXTURE_DATA(submit) *self,
 	}
 }
 
-/* The stock end is told of it, writes by it, and ends it. */
+/* The stock end receives the key, writes by it, and ends it. */
 static void use_offer(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(submit) *self, __u32 *rkey)
 {
 	struct ibv_wc wc;
-	__be32 told;
+	__be32 key;
 
-	received(_metadata, self, &wc, sizeof(told));
-	memcpy(&told, self->stock->mem + wc.wr_id, sizeof(told));
-	*rkey = be32toh(told);
+	received(_metadata, self, &wc, sizeof(key));
+	memcpy(&key, self->stock->mem + wc.wr_id, sizeof(key));
+	*rkey = be32toh(key);
 	EXPECT_EQ(IBV_WC_SUCCESS,
 		  stock_write(self->stock, HUGE / 2, 100,
 			      (uintptr_t)self->mem + PAGE, *rkey));
 	ASSERT_EQ(IBV_WC_SUCCESS, stock_send_inv(self->stock, *rkey));
 }
 
-/* One entry tells of the end of the window, and one of a SEND if signalled. */
-static void round_told(struct __test_metadata *_metadata,
-		       FIXTURE_DATA(submit) *self, __u32 window, __u32 rkey,
-		       unsigned int i)
+/* One entry reports the end of the window, and one a signalled SEND. */
+static void round_reported(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(submit) *self, __u32 window, __u32 rkey,
+			   unsigned int i)
 {
 	unsigned int n, entries = i % 32 == 31 ? 2 : 1, ends = 0;
 	union entry entry;
@@ -983,7 +983,7 @@ TEST_F_TIMEOUT(submit, window_goes_round_with_one_entry, LIMIT_S)
 		ASSERT_EQ(0, stock_recv(self->stock, 1000, 64));
 		offer(_metadata, self, mr, window, i);
 		use_offer(_metadata, self, &rkey);
-		round_told(_metadata, self, window, rkey, i);
+		round_reported(_metadata, self, window, rkey, i);
 		EXPECT_TRUE(filled(self->mem + PAGE, 100, 0, i));
 	}
 	ASSERT_EQ(0, raw_destroy(self->link.fd, window));

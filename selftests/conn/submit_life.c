@@ -304,7 +304,7 @@ static void be_the_peer(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, stock_established(&s));
 }
 
-/* The parent accepts while the child connects: it is not told when it is up. */
+/* The parent accepts while the child connects, and gets no ESTABLISHED event. */
 TEST_F_TIMEOUT(life, I7_killed_peer_flushes, LIMIT_S)
 {
 	struct ib_memreg_queues queues = queues_of(&self->ring);
@@ -637,7 +637,7 @@ static void pair_drop(struct __test_metadata *_metadata, struct storm *storm,
 	pair_begin(_metadata, storm, pair);
 }
 
-/* Either side ends it, and the other one is told, or ends its own at once. */
+/* Either side ends it, and the other gets an event, or ends its own at once. */
 static void pair_end(struct __test_metadata *_metadata, struct storm *storm,
 		     struct pair *pair)
 {
@@ -701,7 +701,7 @@ static struct pair *pair_find(struct storm *storm, enum side side, __u32 end)
 	return NULL;
 }
 
-/* Of ends that are gone nothing is told any more. */
+/* Ends that are gone have no more events. */
 static void storm_event(struct __test_metadata *_metadata, struct storm *storm,
 			enum side side)
 {
@@ -752,11 +752,11 @@ static void storm_wave(struct __test_metadata *_metadata, struct storm *storm,
 			TH_LOG("%u of %u connections", storm->ended,
 			       storm->last);
 		}
-		/* What one tells may take away what there is of the other */
+		/* An event of one may take away what there is of the other */
 		for (i = 0; i < ARRAY_LEN(pfds); i++)
 			if (poll(&pfds[i], 1, 0) == 1)
 				storm_event(_metadata, storm, i);
-		/* All is told of; not how it ended, which is a race. */
+		/* All is reported; how it ended is a race. */
 		ring_done(&storm->self->ring, ring_count(&storm->self->ring));
 		ring_done(&storm->self->peer_ring,
 			  ring_count(&storm->self->peer_ring));

@@ -96,8 +96,8 @@ static struct ib_memreg_wr message(FIXTURE_DATA(rules) *self, __u32 *number,
 }
 
 /* The next entry is that of a message. */
-static void told(struct __test_metadata *_metadata, FIXTURE_DATA(rules) *self,
-		 __u32 number)
+static void reported(struct __test_metadata *_metadata,
+		     FIXTURE_DATA(rules) *self, __u32 number)
 {
 	union entry entry;
 
@@ -146,8 +146,8 @@ static void refused(struct __test_metadata *_metadata,
 	EXPECT_EQ(reason, raw_reason());
 	EXPECT_EQ(2, raw_taken());
 	ASSERT_EQ(0, raw_submit(self->link.fd, &last, 1));
-	told(_metadata, self, n[0]);
-	told(_metadata, self, n[3]);
+	reported(_metadata, self, n[0]);
+	reported(_metadata, self, n[3]);
 	EXPECT_EQ(0, ring_count(&self->ring));
 	arrived(_metadata, self, n[0]);
 	arrived(_metadata, self, n[1]);
@@ -156,7 +156,7 @@ static void refused(struct __test_metadata *_metadata,
 	state_free(&before);
 }
 
-/* Tells where it was, as there are many. */
+/* Prints the line, as there are many. */
 #define REFUSED(_err, _reason, ...)					\
 	do {								\
 		refused(_metadata, self, __VA_ARGS__, _err,		\
@@ -642,7 +642,7 @@ TEST_F_TIMEOUT(rules, I8_array_must_be_mapped, LIMIT_S)
 	taken = raw_taken();
 	ASSERT_GE(2, taken);
 	for (i = 0; i < taken; i++)
-		told(_metadata, self, n[i]);
+		reported(_metadata, self, n[i]);
 	EXPECT_FAIL(EFAULT, NONE, raw_submit(self->link.fd, wrs, 1));
 	EXPECT_EQ(0, raw_taken());
 	EXPECT_FAIL(EFAULT, NONE, raw_submit(self->link.fd, NULL, 1));
@@ -709,7 +709,7 @@ TEST_F_TIMEOUT(rules, I8_windows_must_fit, LIMIT_S)
 	REFUSED(EINVAL, ACCESS, BUT(bind, wr.access |= 1U << 31));
 	REFUSED(EACCES, ACCESS_MR,
 		BUT(bind, wr.sge.mr_id = self->read_only));
-	/* Only what begins with a page can be told to begin with 0. */
+	/* Only what begins with a page can be zero-based. */
 	REFUSED(EINVAL, IOVA, BUT(bind, wr.access |= ZERO_BASED));
 }
 
@@ -831,7 +831,7 @@ TEST_F_TIMEOUT(rules, I8_rkeys_must_not_be_too_many, LIMIT_S)
 	EXPECT_TRUE(state_same(&before));
 	state_free(&before);
 
-	/* As many as it takes are told of. */
+	/* As many as it takes are reported. */
 	wrs[n] = wrs[n + 1];
 	ASSERT_EQ(0, stock_recv(self->stock, 0, sizeof(rkeys)));
 	for (i = 0; i < n; i++) {
@@ -841,7 +841,7 @@ TEST_F_TIMEOUT(rules, I8_rkeys_must_not_be_too_many, LIMIT_S)
 	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, n + 1)) {
 		TH_LOG("taken %u, reason %u", raw_taken(), raw_reason());
 	}
-	told(_metadata, self, 5);
+	reported(_metadata, self, 5);
 	memcpy(rkeys, self->stock->mem, sizeof(rkeys));
 	for (i = 0; i < n; i++)
 		EXPECT_EQ(wrs[i].rkey, be32toh(rkeys[i]));
@@ -1119,7 +1119,7 @@ TEST_F_TIMEOUT(rules, I8_what_cannot_be_answered_is_not_posted, LIMIT_S)
 	EXPECT_EQ(EFAULT, errno);
 	ASSERT_EQ(0, mprotect(self->page, PAGE, PROT_READ | PROT_WRITE));
 	ASSERT_EQ(0, raw_submit(self->link.fd, &last, 1));
-	told(_metadata, self, last_n);
+	reported(_metadata, self, last_n);
 	arrived(_metadata, self, last_n);
 	EXPECT_EQ(0, ring_count(&self->ring));
 }

@@ -576,7 +576,7 @@ FIXTURE_TEARDOWN(uring_rules)
 	AWAIT(!vm_pin(0));
 }
 
-/* Nothing was posted, and the reason is told. */
+/* Nothing was posted, and the reason is returned. */
 #define EXPECT_REFUSED(_err, _reason, _call)				\
 	do {								\
 		EXPECT_EQ(-(_err), _call);				\
@@ -693,7 +693,7 @@ TEST_F_TIMEOUT(uring_rules, I6_registered_buffers_are_checked, LIMIT_S)
 	rings_are_empty(_metadata, p);
 }
 
-/* What could be posted is done, and its number is told. */
+/* What could be posted is done, and its number is returned. */
 TEST_F_TIMEOUT(uring_rules, bad_one_in_a_chain, LIMIT_S)
 {
 	struct pair *p = &self->p;
@@ -741,7 +741,7 @@ static void connect_stock(struct __test_metadata *_metadata, struct pair *p,
 	peer_answer(_metadata, stock);
 }
 
-/* The first failure is told, not what it drew after it. */
+/* The first failure is reported, not those that follow from it. */
 TEST_F_TIMEOUT(uring_rules, refused_access, LIMIT_S)
 {
 	struct pair *p = &self->p;
@@ -839,7 +839,7 @@ TEST_F_TIMEOUT(uring_rules, window_is_bound_and_ended, LIMIT_S)
 	rings_are_empty(_metadata, p);
 }
 
-/* The endpoint is told in the place of what a message brings. */
+/* The endpoint takes the place of the immediate data of a message. */
 TEST_F_TIMEOUT(uring_rules, shared_receive_queue, LIMIT_S)
 {
 	struct pair *p = &self->p;
@@ -964,7 +964,7 @@ TEST_F_TIMEOUT(uring_rules, end_of_the_ring_with_its_buffers, LIMIT_S)
 	rings_are_empty(_metadata, p);
 }
 
-/* Who waits for events waits in io_uring, and not in the file. */
+/* A waiter for events waits in io_uring, and not in the file. */
 TEST_F_TIMEOUT(uring_rules, events_are_read, LIMIT_S)
 {
 	struct pair *p = &self->p;

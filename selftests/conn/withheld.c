@@ -182,7 +182,7 @@ static void done(struct __test_metadata *_metadata,
 	EXPECT_EQ(opcode, entry->cqe.opcode);
 }
 
-/* The peer takes the message that tells of the window. */
+/* The peer takes the message that announces the window. */
 static void take_key(struct __test_metadata *_metadata,
 		     FIXTURE_DATA(withheld) *self,
 		     const struct ib_memreg_wr *bind)
@@ -340,8 +340,8 @@ static void dead(struct __test_metadata *_metadata,
 }
 
 /*
- * The peer gives a window back, and has the message sent again that told of it:
- * its key stays dead.
+ * The peer gives a window back, and the message that announced the window is
+ * sent again: the key stays dead.
  */
 TEST_F_TIMEOUT(withheld, I3_message_sent_again_revives_no_key, LIMIT_S)
 {
@@ -405,7 +405,7 @@ TEST_F_TIMEOUT(withheld, I3_bind_waits_for_what_was_submitted_before, LIMIT_S)
 	bind_waits(_metadata, self, false);
 }
 
-/* The memory goes before the message that told of it is acknowledged. */
+/* The memory goes before the message that announced it is acknowledged. */
 TEST_F_TIMEOUT(withheld, I2_unmap_does_not_wait_for_acknowledgements, LIMIT_S)
 {
 	union entry entry;

@@ -118,7 +118,7 @@ static __u32 state_now(struct __test_metadata *_metadata,
 /*
  * The state that it has for good: once events have ended, they are decided
  * within the bound, and there is no other sign of that than that it has passed.
- * Who decides late, on a busy machine, leaves the MR stale until then.
+ * A look that is late, on a busy machine, leaves the MR stale until then.
  */
 static __u32 settled_state(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(neighbours) *self)
@@ -138,7 +138,7 @@ static __u32 settled_state(struct __test_metadata *_metadata,
 #define EXPECT_LIVE()							\
 	EXPECT_EQ(IB_MEMREG_MR_LIVE, settled_state(_metadata, self))
 
-/* Spurious or live, and that is told. */
+/* Spurious or live, and MR_QUERY reports which. */
 #define EXPECT_PAGES_STAY(_what)					\
 	do {								\
 		__u32 _state = settled_state(_metadata, self);		\

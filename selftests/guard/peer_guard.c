@@ -491,7 +491,7 @@ static void trace_take(struct __test_metadata *_metadata, char *text,
 	ASSERT_EQ(0, rmdir(INSTANCE));
 }
 
-/* Whether an event was believed, only the trace tells. */
+/* Only the trace shows whether an event was believed. */
 TEST_F_TIMEOUT(watch, event_of_a_kernel_thread_is_looked_into, LIMIT_S)
 {
 	int loop = loop_open(self->file);
@@ -639,7 +639,7 @@ TEST_F_TIMEOUT(churn, I2_what_is_live_is_what_is_mapped, SOAK_S)
 	struct memreg_mr mr;
 	uint32_t crc;
 
-	/* Who churns may have more of the CPUs than who registers. */
+	/* The churning thread may get more CPU time than the registering one. */
 	for (i = 0; i < rounds || (!live && i < 10 * rounds); i++) {
 		if (!register_in_churn(_metadata, self, &mr))
 			continue;

@@ -322,7 +322,7 @@ static uint32_t pick(struct member *me, uint32_t n)
 	return (me->seed >> 16) % n;
 }
 
-/* The first and the last word of memory tell whose it is. */
+/* The first and the last word of memory name its owner. */
 static void allocate(struct member *me, struct held *held)
 {
 	held->words = 2 + pick(me, 1U << pick(me, 12));

@@ -1092,7 +1092,7 @@ TEST_F(importer, the_read_only_twin_is_not_mapped_for_writing)
 	ASSERT_EQ(0, fake_read(self->fake, true, 0) > 0 ? 0 : -1);
 }
 
-/* The user's limit tells whether the memory is there. */
+/* The charge against the user's limit shows whether the memory is there. */
 TEST_F(importer, I7_it_keeps_the_memory_until_it_lets_go)
 {
 	int memory = raw_memory(self->fd, self->length, 0);
@@ -1105,7 +1105,7 @@ TEST_F(importer, I7_it_keeps_the_memory_until_it_lets_go)
 }
 
 /*
- * Who keeps memory
+ * Users that keep memory
  */
 
 /* Lines of `memreg list --memory` that have both texts, or -1 */

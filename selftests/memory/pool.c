@@ -239,7 +239,7 @@ TEST_F(pool, recycle_changes_the_keys_that_it_names)
 		EXPECT_NE(sequence, self->table.entries[5].sequence);
 		EXPECT_EQ(0, self->table.entries[5].sequence & 1);
 	}
-	/* The first rkey is what LIST tells. */
+	/* The first rkey is what LIST shows. */
 	state_free(&self->before);
 	ASSERT_EQ(0, state_get(&self->before));
 }

@@ -40,7 +40,7 @@ FIXTURE_TEARDOWN(mappings)
 	EXPECT_EQ(0, vm_pin(0));
 }
 
-/* Pages that LIST tells of this process's only file. */
+/* Pages that LIST shows for this process's only file. */
 static long file_pages(void)
 {
 	struct state now;

@@ -3,8 +3,8 @@
  * What keys let a stock verbs peer do, and what they don't.
  *
  * After each access that must be refused the peer has a remote access error,
- * all of the owner's memory is as it was, and the connection is over, of which
- * the owner is told once. So that bounds are seen to hold to the byte, the MR
+ * all of the owner's memory is as it was, and the connection is over, for which
+ * the owner gets one event. So that bounds are seen to hold to the byte, the MR
  * begins and ends inside of pages that belong to the owner, as windows do.
  *
  * time limit: 240
@@ -86,7 +86,7 @@ static void connect_peer(struct __test_metadata *_metadata,
 				     self->o.domain, NULL);
 }
 
-/* An access error has ended the connection: the owner is told, once */
+/* An access error has ended the connection: the owner gets one event */
 static void reconnect(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(peer) *self)
 {

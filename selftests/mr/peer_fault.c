@@ -157,7 +157,7 @@ FIXTURE_VARIANT(broken)
 
 WAY(post_fails, "post_send", 0, .down = NULL);
 WAY(post_fails_in_part, "post_send", 2, .down = NULL);
-/* Nor does the queue take what is to tell that it is through */
+/* Nor does the queue take the marker of its end */
 FIXTURE_VARIANT_ADD(broken, post_and_drain_fail)
 {
 	.fault = { "post_send", 2, 2 },

@@ -112,7 +112,7 @@ static bool binds_again(FIXTURE_DATA(recovery) *self)
 	return false;
 }
 
-/* What LIST tells of the domain. */
+/* The domain's entry of LIST. */
 static struct ib_memreg_object domain_now(void)
 {
 	struct ib_memreg_object domain = {};

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# memreg bw and memreg lat with themselves: they end well, and tell figures. How
+# memreg bw and memreg lat with themselves: they end well, and print figures. How
 # large those are is not looked at.
 # time limit: 240
 # shellcheck disable=SC2317 # functions are called by check
@@ -72,8 +72,8 @@ stop() {
 	kill -STOP "$1" && await 60 is_in "$1" T
 }
 
-# end_client PID STATUS: it goes on until it is told to end, and the server until
-# then, unless the status tells of a failure already.
+# end_client PID STATUS: it goes on until it gets a signal, and the server until
+# then, unless the status is that of a failure already.
 end_client() {
 	local status=$2
 	kill -TERM "$1"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # memreg serve --pool: each peer has a buffer of its own, whose key dies with its
-# end or when it is revoked. memreg bench pool ends well, and tells figures; how
+# end or when it is revoked. memreg bench pool ends well, and prints figures; how
 # large those are is not looked at.
 # time limit: 240
 # shellcheck disable=SC2317 # functions are called by check

@@ -146,7 +146,7 @@ memory_that_went_ends_the_server() {
 		return "$status"
 }
 
-# The same for a peer that comes, and is told.
+# The same for a peer that comes later, and gets the reason.
 peer_is_told_that_memory_went() {
 	local status=0 file=$FILES/gone
 	truncate -s 4K "$file" && serve -f "$file" || return

@@ -344,7 +344,7 @@ static void check_leaks(void)
 	overwrite_stacks();
 	scan(report, sizeof(report));
 	poll(NULL, 0, LEAK_AGE);
-	/* Linux 7.3 tells of most only one scan after it could have. */
+	/* Linux 7.3 reports most leaks one scan later than it could. */
 	scan(report, sizeof(report));
 	if (!scan(report, sizeof(report)))
 		return;

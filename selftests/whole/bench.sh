@@ -58,14 +58,14 @@ names = ["window_bind_revoke_" + w for w in WINDOW.split()] + OTHER.split()
 made = json.load(open(sys.argv[1]))
 assert len(made["sources"]) == 12 and made["kernel"], made
 rows = made["rows"]
-told = {row["name"]: row for row in rows}
-assert len(told) == len(rows), "a name is there twice"
+printed = {row["name"]: row for row in rows}
+assert len(printed) == len(rows), "a name is there twice"
 wanted = set(names) | {n + "_time" for n in names}
 if int(sys.argv[2]):
     wanted |= set(KERNEL + KERNEL_TIME)
 if os.cpu_count() > 1:
     wanted.add(THREADS_TIME)
-assert set(told) == wanted, sorted(told)
+assert set(printed) == wanted, sorted(printed)
 for row in rows:
     assert KEYS <= set(row), row
     assert row["unit"] == ("us" if row["name"].endswith("_time") else "ki"), row

@@ -22,7 +22,7 @@ for job in "${jobs[@]}"; do
 	for side in ours peer; do
 		grep -qE "^result ${job}_$side (iops|mib_s)( [0-9.]+){3} 1$" \
 			"$said" || {
-			echo "nothing is told of $job, $side"
+			echo "there is no figure of $job, $side"
 			exit 1
 		}
 	done

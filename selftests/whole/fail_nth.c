@@ -1257,7 +1257,7 @@ static int call_accept(FIXTURE_DATA(fail_nth) *self)
 
 /*
  * If not even an answer can be sent, ENOTCONN says that the request is over.
- * Whatever comes of it, the peer is told, and connects again next round.
+ * Whatever comes of it, the peer gets an answer, and connects again next round.
  */
 TEST_F_TIMEOUT(fail_nth, I7_accept, 600)
 {
@@ -1367,7 +1367,7 @@ TEST_F_TIMEOUT(fail_nth, I8_ring_create, 600)
 	EXPECT_EQ(before, after);
 }
 
-/* There is nothing in it, and that is what it tells. */
+/* The ring is empty, and the call reports that. */
 static int call_ring_wait(FIXTURE_DATA(fail_nth) *self)
 {
 	int ret = ring_wait(&self->ring, 1, MS, NULL);

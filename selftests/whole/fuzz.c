@@ -7,7 +7,7 @@
  * and in the end nothing is left. Where the kernel can have allocations and
  * copies fail, it has some.
  *
- * The seed is told; MEMREG_SEED repeats it, exactly so with one thread.
+ * The seed is printed; MEMREG_SEED repeats it, exactly so with one thread.
  *
  * time limit: 240
  */
@@ -817,7 +817,7 @@ static const int always[] = {
  * @size: Size of its structure
  * @weight: How often it is made, compared to others
  * @own: Nobody else writes into its argument, as it waits for what that says,
- *	or tells a descriptor there
+ *	or returns a descriptor there
  * @make: Makes its argument
  * @errnos: Those that are documented, besides those of all calls
  */
@@ -1298,9 +1298,9 @@ FIXTURE_SETUP(fuzz)
 	TH_LOG("seed %u", self->seed);
 }
 
-/* Tell how often a call ended how; how often it was good. */
-static unsigned long tell(struct __test_metadata *_metadata,
-			  const struct form *form)
+/* Print how often a call ended how; returns how often it succeeded. */
+static unsigned long report(struct __test_metadata *_metadata,
+			    const struct form *form)
 {
 	const unsigned long *n = outcomes[form - forms];
 	char line[512];
@@ -1335,7 +1335,7 @@ FIXTURE_TEARDOWN(fuzz)
 	unsigned long good = 0;
 
 	for (form = forms; form < forms + ARRAY_LEN(forms); form++)
-		good += tell(_metadata, form);
+		good += report(_metadata, form);
 	/* If hardly one were, this would show little. */
 	EXPECT_LT(100, good);
 	EXPECT_TRUE(all_gone());

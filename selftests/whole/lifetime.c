@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who holds what for how long: files that are passed on, inherited and closed
+ * What keeps what, and how long: files that are passed on, inherited and closed
  * by others, processes that die, and the limits that they run into. In the
  * end nothing is pinned or charged (I7).
  */
@@ -87,7 +87,7 @@ static void owner_destroy(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, raw_destroy(owner->fd, owner->domain));
 }
 
-/* Pages that LIST tells of all files. */
+/* Pages that LIST shows for all files. */
 static long pages_listed(void)
 {
 	struct state now;

@@ -6,7 +6,7 @@
  * A second process shares the owner's address space, and lives on: where the
  * address space stays, only what the file's end gives back is given back.
  *
- * The seed is told; MEMREG_SEED repeats it.
+ * The seed is printed; MEMREG_SEED repeats it.
  *
  * time limit: 240
  * soak in parts: 2

@@ -5,7 +5,7 @@
  * In use are an MR, bound windows, a listener, a connected endpoint whose peer
  * writes all the time, a thread that is blocked in read(2) and one in poll(2).
  * Whatever goes, all of the owner's calls end within a limit, and when the
- * device is gone each tells so; then everything can be had anew.
+ * device is gone each returns ENODEV; then everything can be had anew.
  *
  * time limit: 480
  */
@@ -199,7 +199,7 @@ static void all_calls_say_nodev(struct __test_metadata *_metadata,
 	ASSERT_EQ(-ENODEV, memreg_get_event(m, &event, -1));
 }
 
-/* All of it is gone, of which everybody is told, and can be had anew */
+/* All of it is gone, which every call reports, and can be had anew */
 static void check_gone(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(vanish) *self)
 {

@@ -31,7 +31,7 @@ FIXTURE(scenario)
 	struct owner far;
 	uint32_t far_end;
 	uint32_t outbound;
-	/* Who connects to the owner. */
+	/* The peer that connects to the owner. */
 	struct peer p;
 	uint32_t inbound;
 	/* What is to fail: the nth place to be passed, or a point's fault. */
@@ -43,7 +43,7 @@ FIXTURE(scenario)
 
 /**
  * struct step - A step of the owner's life
- * @name: To be told
+ * @name: To be printed
  * @prepare: What others do before; or NULL
  * @call: The owner's call, 0 or -errno
  * @check: What others find afterwards; false if it failed behind the owner's

@@ -14,7 +14,7 @@
  * documented for it (I8), a mapping that is gone has no live key (I2), and
  * in the end nothing is left (I7).
  *
- * The seed is told; MEMREG_SEED repeats it. MEMREG_ACTIONS=bind,munmap races
+ * The seed is printed; MEMREG_SEED repeats it. MEMREG_ACTIONS=bind,munmap races
  * nothing but these with one another.
  *
  * time limit: 600
@@ -92,13 +92,13 @@ struct failure {
  * @received: Messages that the owner saw arrive
  * @ended: Windows that they ended
  * @by_uring: Commands of io_uring that were carried out
- * @kicks: Times that the peer was told to disconnect
+ * @kicks: Times that the peer was asked to disconnect
  * @rest: To the peer: have no file open
  * @resting: It has none
  * @stop: To the peer and to those who run without an end
  * @calls: Calls that were made
  * @succeeded: Those of each kind that succeeded
- * @failed: Who wants to tell of a failure takes it
+ * @failed: Taken by the one worker that reports its failure
  * @failure: The failure
  */
 struct shared {
@@ -1657,7 +1657,7 @@ static void peer_rest(struct peer_side *side)
 	shared->resting = false;
 }
 
-/* Connects, and has connections, until it is told to stop */
+/* Connects, and has connections, until it is asked to stop */
 static void run_peer(unsigned int seed)
 {
 	const struct action action = { "the peer", NULL };

@@ -5,8 +5,8 @@
  * must stay.
  *
  * A device handles the packets of a connection in their order. So once the peer
- * was told of its access error, none of those before it is under way, and the
- * memory can be looked at for the last time.
+ * has its access error, none of the packets before is under way, and the memory
+ * can be looked at for the last time.
  *
  * It takes luck for a packet to be under way just then. So one is also held
  * there, where that can be done.
@@ -111,7 +111,7 @@ static size_t late_bytes(struct __test_metadata *_metadata,
 	return late;
 }
 
-/* Race once, with a way to take the window away; tells the late bytes */
+/* Race once, with a way to take the window away; returns the late bytes */
 static size_t race_once(struct __test_metadata *_metadata,
 			FIXTURE_DATA(race) *self,
 			int (*take)(FIXTURE_DATA(race) *self),

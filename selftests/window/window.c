@@ -554,7 +554,7 @@ static void race_revoke(struct race *race, unsigned int *seed)
 	       in_the_way);
 }
 
-/* Who destroyed one replaces it. */
+/* The thread that destroyed a window replaces it. */
 static void race_window(struct race *race, unsigned int *seed)
 {
 	__u32 *slot = any(race->windows, SHARED_WINDOWS, seed);

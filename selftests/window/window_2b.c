@@ -25,8 +25,8 @@
 #define LIMIT_S		240
 #define SOON		(256U * 64)	/* grants without the same key */
 
-/* The message that tells of a grant; who is told knows the address anyway. */
-struct telling {
+/* The message that announces a grant to a peer that knows the address. */
+struct announcement {
 	__be64 before;
 	__be32 rkey;
 	__be32 behind;
@@ -42,7 +42,7 @@ FIXTURE(window)
 	__u32 mr;
 	__u32 windows[64];
 	__u32 to;
-	__u64 iova;		/* what the peer was told last */
+	__u64 iova;		/* what the peer received last */
 	__u32 rkey;
 };
 
@@ -55,7 +55,7 @@ static struct ib_memreg_queues queues_of(const FIXTURE_DATA(window) *self)
 		.max_recv = 16,
 		.max_send_sge = 1,
 		.max_recv_sge = 1,
-		.max_inline = sizeof(struct telling),
+		.max_inline = sizeof(struct announcement),
 	};
 }
 
@@ -101,7 +101,7 @@ static struct ib_memreg_wr bind_wr(const FIXTURE_DATA(window) *self,
 			   .length = SPAN - 100 });
 }
 
-/* The next entry is of this kind, and tells of success. */
+/* The next entry is of this kind, and reports success. */
 static void done(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
 		 __u16 opcode, union entry *entry)
 {
@@ -113,20 +113,20 @@ static void done(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
 	ASSERT_EQ(opcode, entry->cqe.opcode);
 }
 
-/* Bind a window and tell the stock end, in one call. */
+/* Bind a window and announce it to the stock end, in one call. */
 static void grant_by(struct __test_metadata *_metadata,
 		     FIXTURE_DATA(window) *self, struct ib_memreg_wr bind)
 {
-	struct telling tell = { .before = ~0ULL, .behind = ~0U };
-	struct telling *got = (void *)self->stock->mem;
+	struct announcement msg = { .before = ~0ULL, .behind = ~0U };
+	struct announcement *got = (void *)self->stock->mem;
 	struct ib_memreg_wr wrs[2];
 	struct ibv_wc wc;
 
-	ASSERT_EQ(0, stock_recv(self->stock, 0, sizeof(tell)));
+	ASSERT_EQ(0, stock_recv(self->stock, 0, sizeof(msg)));
 	wrs[0] = bind;
 	wrs[0].flags |= INSERT_RKEY;
-	wrs[0].insert_at = offsetof(struct telling, rkey);
-	wrs[1] = WR(SEND, self->to, INLINE_DATA(&tell, sizeof(tell)),
+	wrs[0].insert_at = offsetof(struct announcement, rkey);
+	wrs[1] = WR(SEND, self->to, INLINE_DATA(&msg, sizeof(msg)),
 		    .flags = INLINE | SIGNALED);
 	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 2)) {
 		TH_LOG("taken %u, reason %u", raw_taken(), raw_reason());
@@ -307,19 +307,19 @@ TEST_F_TIMEOUT(window, bind_alone_has_an_entry, LIMIT_S)
 TEST_F_TIMEOUT(window, many_are_bound_in_one_call, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[128];
-	struct telling *got;
+	struct announcement *got;
 	unsigned int i;
 	struct ibv_wc wc;
 
 	for (i = 0; i < 64; i++) {
-		static struct telling tell;
+		static struct announcement msg;
 
 		ASSERT_EQ(0, stock_recv(self->stock, 16 * i, 16));
 		wrs[2 * i] = bind_wr(self, i);
 		wrs[2 * i].flags = INSERT_RKEY;
-		wrs[2 * i].insert_at = offsetof(struct telling, rkey);
+		wrs[2 * i].insert_at = offsetof(struct announcement, rkey);
 		wrs[2 * i + 1] = WR(SEND, self->to,
-				    INLINE_DATA(&tell, sizeof(tell)),
+				    INLINE_DATA(&msg, sizeof(msg)),
 				    .flags = INLINE | (i == 63 ? SIGNALED : 0));
 	}
 	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 128)) {
@@ -356,7 +356,7 @@ static void await_not_ready(struct __test_metadata *_metadata, long before)
 /* A message is sent anew, and windows are bound behind it. */
 TEST_F_TIMEOUT(window, messages_wait_for_receives, LIMIT_S)
 {
-	static struct telling tell;
+	static struct announcement msg;
 	struct ib_memreg_wr wrs[8];
 	long before = file_number(NOT_READY);
 	unsigned int i;
@@ -365,9 +365,9 @@ TEST_F_TIMEOUT(window, messages_wait_for_receives, LIMIT_S)
 	for (i = 0; i < 8; i += 2) {
 		wrs[i] = bind_wr(self, i);
 		wrs[i].flags = INSERT_RKEY;
-		wrs[i].insert_at = offsetof(struct telling, rkey);
+		wrs[i].insert_at = offsetof(struct announcement, rkey);
 		wrs[i + 1] = WR(SEND, self->to,
-				INLINE_DATA(&tell, sizeof(tell)),
+				INLINE_DATA(&msg, sizeof(msg)),
 				.flags = INLINE | (i == 6 ? SIGNALED : 0));
 	}
 	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 8)) {
@@ -383,7 +383,7 @@ TEST_F_TIMEOUT(window, messages_wait_for_receives, LIMIT_S)
 	}
 	done(_metadata, self, OP(SEND), NULL);
 	for (i = 0; i < 8; i += 2) {
-		struct telling *got = (void *)(self->stock->mem + 16 * i);
+		struct announcement *got = (void *)(self->stock->mem + 16 * i);
 
 		self->rkey = be32toh(got->rkey);
 		EXPECT_EQ(wrs[i].rkey, self->rkey);
@@ -392,19 +392,19 @@ TEST_F_TIMEOUT(window, messages_wait_for_receives, LIMIT_S)
 	}
 }
 
-/* Bound, used, told of, ended: in one call, in that order */
+/* Bound, used, announced, ended: in one call, in that order */
 TEST_F_TIMEOUT(window, I3_bound_and_ended_in_one_call, LIMIT_S)
 {
-	struct telling tell = {};
+	struct announcement msg = {};
 	struct ib_memreg_wr wrs[3];
 	unsigned int i;
 	struct ibv_wc wc;
 
 	for (i = 0; i < 10; i++) {
-		ASSERT_EQ(0, stock_recv(self->stock, 0, sizeof(tell)));
+		ASSERT_EQ(0, stock_recv(self->stock, 0, sizeof(msg)));
 		wrs[0] = bind_wr(self, 0);
 		wrs[0].flags = INSERT_RKEY;
-		wrs[1] = WR(SEND, self->to, INLINE_DATA(&tell, sizeof(tell)),
+		wrs[1] = WR(SEND, self->to, INLINE_DATA(&msg, sizeof(msg)),
 			    .flags = INLINE);
 		wrs[2] = WR(INVALIDATE, self->to, .flags = SIGNALED,
 			    .window_id = self->windows[0]);
