@@ -42,7 +42,7 @@
 #define LIMIT_MS	60000
 #define LIMIT_S		500
 
-/* What processes tell one another. */
+/* What the processes share. */
 struct shared {
 	atomic_uint ready;
 	atomic_int failed;
@@ -339,7 +339,7 @@ FIXTURE_VARIANT_ADD(bounded, destroy) { .work = destroy_windows };
 
 /*
  * The CPUs are somebody else's, so the keys that the crowd is killing are dead
- * long before it is told so. On a busy machine it may not show at first.
+ * long before it runs again. On a busy machine it may not show at first.
  */
 TEST_F_TIMEOUT(bounded, I2_guard_waits_for_no_task, LIMIT_S)
 {
