@@ -3,8 +3,14 @@
  * The counters move as the calls say, and no others do.
  */
 #include <pthread.h>
+#include <signal.h>
 
 #include "fault.h"
+#include "harness.h"
+#include "memreg.h"
+#include "memreg_fixture.h"
+#include "net.h"
+#include "owner.h"
 #include "peer.h"
 
 #define LENGTH		(4 * PAGE)

@@ -22,7 +22,6 @@
 #define INSTANCE	TRACEFS "/instances/memreg-test"
 #define EVENTS		INSTANCE "/events/ib_memreg"
 #define LENGTH		(4 * PAGE)
-#define LIMIT_S		120
 #define MAX_ROUNDS	1000
 #define REST_US		2000	/* for which nobody gets a key anew */
 

@@ -21,7 +21,6 @@
 #include "harness.h"
 
 #define CAPACITY	(4U << 20)
-#define LIMIT_S		240
 #define PATH		"/dev/shm/memreg-blkd"
 #define HALF		(BLK_MEMORY / 4)	/* of the client's data */
 

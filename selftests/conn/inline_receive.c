@@ -18,7 +18,6 @@
 
 #define LEN		(16 * PAGE)
 #define STOCK_LEN	(1UL << 20)
-#define LIMIT_S		240
 
 FIXTURE(inline_receive)
 {

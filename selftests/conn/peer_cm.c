@@ -5,13 +5,26 @@
  *
  * time limit: 300
  */
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <linux/userfaultfd.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <pthread.h>
-#include <sys/time.h>
 #include <rdma/rdma_cma.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 
+#include "harness.h"
+#include "memreg.h"
+#include "memreg_fixture.h"
+#include "net.h"
+#include "owner.h"
 #include "peer.h"
 
 #define FREE_PORT	7999

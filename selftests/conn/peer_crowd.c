@@ -10,7 +10,9 @@
  *
  * time limit: 400
  */
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,12 +20,13 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#include "peer.h"
 #include "data.h"
+#include "harness.h"
 
 #define CGROUP		"/sys/fs/cgroup/crowd"
 
@@ -280,14 +283,6 @@ static void links_up(struct __test_metadata *_metadata,
 		queues.recv_ring_id = self->rings[i].id;
 		ASSERT_EQ(0, link_up(&self->links[i], &queues, false));
 	}
-}
-
-static int64_t now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
 }
 
 /* Microseconds that it takes until all of them have ended */

@@ -30,7 +30,6 @@
 #define ENTRIES		16U
 #define MAX_SEND	128
 #define MAX_RECV	64
-#define LIMIT_S		240
 
 /* What poll(2) says at once, or within a time */
 static int polled(int fd, int ms)

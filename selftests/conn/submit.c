@@ -19,9 +19,7 @@
 
 #define LEN		(64 * PAGE)
 #define BIG		(1UL << 20)
-#define HUGE		(2UL << 20)
 #define MESSAGE		4096UL	/* where they are made short */
-#define LIMIT_S		240
 
 FIXTURE(submit)
 {

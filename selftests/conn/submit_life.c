@@ -8,10 +8,15 @@
  * time limit: 400
  * soak in parts: 2
  */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
-#include "peer.h"
 #include "data.h"
+#include "harness.h"
 
 #define LEN		(16 * PAGE)
 #define STOCK_LEN	(1UL << 20)

@@ -22,7 +22,6 @@
 #define STOCK_LEN	(1UL << 20)
 #define MAX_SGE		4
 #define MAX_INLINE	64
-#define LIMIT_S		240
 
 FIXTURE(rules)
 {

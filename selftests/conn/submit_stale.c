@@ -17,7 +17,6 @@
 
 #define LEN		(8 * PAGE)
 #define STOCK_LEN	(1UL << 20)
-#define LIMIT_S		240
 
 FIXTURE(stale)
 {

@@ -8,10 +8,17 @@
  *
  * time limit: 300
  */
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <netinet/in.h>
+#include <signal.h>
 
 #include "fault.h"
+#include "harness.h"
+#include "memreg.h"
+#include "memreg_fixture.h"
+#include "net.h"
 #include "peer.h"
 
 #define LENGTH		(64 * PAGE)
@@ -315,14 +322,6 @@ static void on_buffer(struct ib_memreg_wr *wr, const void *addr,
 	wr->sge = (struct ib_memreg_sge) {
 		.length = length, .offset = (uintptr_t)addr,
 	};
-}
-
-static void fill(uint8_t *mem, size_t length, unsigned int seed)
-{
-	size_t i;
-
-	for (i = 0; i < length; i++)
-		mem[i] = pattern(i, seed);
 }
 
 /* Nothing went to the completion rings of either end */

@@ -18,13 +18,14 @@
 #include <netinet/ip.h>
 #include <netinet/udp.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "peer.h"
 #include "data.h"
+#include "harness.h"
 
 #define LEN		(8 * PAGE)
 #define STOCK_LEN	(1UL << 16)

@@ -39,8 +39,7 @@
 #define KTHREADS	8
 /* Times that what is disturbed may take of what is not. */
 #define RATIO		3
-#define LIMIT_MS	60000
-#define LIMIT_S		500
+#define LONG_S		500
 
 /* What the processes share. */
 struct shared {
@@ -94,14 +93,6 @@ FIXTURE_TEARDOWN(bounded)
 	EXPECT_EQ(0, close(self->fd));
 	close(self->file);
 	munmap(self->shared, sizeof(*self->shared));
-}
-
-static int64_t now_us(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
 /*
@@ -341,7 +332,7 @@ FIXTURE_VARIANT_ADD(bounded, destroy) { .work = destroy_windows };
  * The CPUs are somebody else's, so the keys that the crowd is killing are dead
  * long before it runs again. On a busy machine it may not show at first.
  */
-TEST_F_TIMEOUT(bounded, I2_guard_waits_for_no_task, LIMIT_S)
+TEST_F_TIMEOUT(bounded, I2_guard_waits_for_no_task, LONG_S)
 {
 	int64_t alone, t, end = now_ms() + LIMIT_MS;
 
@@ -465,7 +456,7 @@ static __u64 breaks(struct __test_metadata *_metadata, FIXTURE_DATA(many) *self)
  * Each key has to die, so many cost more than few, but none of them more than
  * it would among few.
  */
-TEST_F_TIMEOUT(many, I2_guards_of_one_page_make_no_crowd, LIMIT_S)
+TEST_F_TIMEOUT(many, I2_guards_of_one_page_make_no_crowd, LONG_S)
 {
 	__u64 before = breaks(_metadata, self);
 	int64_t few, t, end = now_ms() + LIMIT_MS;

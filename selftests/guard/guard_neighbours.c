@@ -23,11 +23,9 @@
 
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE)
 #define LENGTH		(64 * PAGE)
-#define HUGE		(2UL << 20)
 /* An event is decided within a second: Documentation/overview.rst. */
 #define BOUND_MS	1000
 #define SLACK_MS	4000
-#define LIMIT_MS	60000
 
 #ifndef MADV_PAGEOUT
 #define MADV_PAGEOUT	21

@@ -24,8 +24,6 @@
 #include "harness.h"
 #include "memreg_fixture.h"
 
-#define READ_WRITE	(PROT_READ | PROT_WRITE)
-#define HUGE		(2UL << 20)
 #define SLOTS		300
 #define LOG		64
 #define WIDE		IB_MEMREG_MONITOR_WIDE
@@ -148,10 +146,10 @@ static char *map_place(enum kind kind, struct place *p)
 		p->fd = memfd_create("memreg", MFD_CLOEXEC);
 		if (p->fd < 0 || ftruncate(p->fd, p->length))
 			return NULL;
-		at = mmap(NULL, p->length, READ_WRITE, MAP_SHARED, p->fd, 0);
+		at = mmap(NULL, p->length, PROT_RW, MAP_SHARED, p->fd, 0);
 		break;
 	default:
-		at = mmap(NULL, p->length, READ_WRITE,
+		at = mmap(NULL, p->length, PROT_RW,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	}
 	return at == MAP_FAILED ? NULL : at;
@@ -214,7 +212,7 @@ static int do_munmap_by_thread(struct place *p)
 
 static int do_map_over(struct place *p)
 {
-	return mmap(p->at, p->page, READ_WRITE,
+	return mmap(p->at, p->page, PROT_RW,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
 	       p->at;
 }
@@ -232,7 +230,7 @@ static int do_mremap_away(struct place *p)
 
 static int do_mremap_onto(struct place *p)
 {
-	char *from = mmap(NULL, p->page, READ_WRITE,
+	char *from = mmap(NULL, p->page, PROT_RW,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return from == MAP_FAILED ||
@@ -274,7 +272,7 @@ static int do_protect_all(struct place *p)
 /* What was never read-only for long enough to be found so does not matter. */
 static int do_unprotect(struct place *p)
 {
-	return mprotect(p->at, p->length, READ_WRITE | PROT_EXEC);
+	return mprotect(p->at, p->length, PROT_RW | PROT_EXEC);
 }
 
 static int do_touch(struct place *p)
@@ -310,7 +308,7 @@ static int do_clear_refs(struct place *p)
 
 static int do_map_elsewhere(struct place *p)
 {
-	char *at = mmap(NULL, p->length, READ_WRITE,
+	char *at = mmap(NULL, p->length, PROT_RW,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (at == MAP_FAILED)
@@ -454,7 +452,7 @@ TEST_F(monitor, memory_need_not_be_mapped)
 	ASSERT_NE(NULL, mem);
 	ASSERT_EQ(0, munmap(mem, 4 * PAGE));
 	ASSERT_EQ(0, watch(self, mem, 4 * PAGE, &monitor));
-	ASSERT_EQ(mem, mmap(mem, 4 * PAGE, READ_WRITE, MAP_PRIVATE |
+	ASSERT_EQ(mem, mmap(mem, 4 * PAGE, PROT_RW, MAP_PRIVATE |
 			    MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
 	memset(mem, 1, PAGE);
 	EXPECT_TRUE(is_ok(self, &monitor));
@@ -597,7 +595,7 @@ TEST_F(monitor, I6_table_can_not_be_written)
 {
 	void *at;
 
-	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE, READ_WRITE, MAP_SHARED,
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE, PROT_RW, MAP_SHARED,
 				   self->map.fd, 0));
 	EXPECT_EQ(EACCES, errno);
 	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE,
@@ -612,7 +610,7 @@ TEST_F(monitor, I6_table_can_not_be_written)
 	at = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, self->map.fd,
 		  self->map.size - PAGE);
 	ASSERT_NE(MAP_FAILED, at);
-	EXPECT_EQ(-1, mprotect(at, PAGE, READ_WRITE));
+	EXPECT_EQ(-1, mprotect(at, PAGE, PROT_RW));
 	EXPECT_EQ(EACCES, errno);
 	EXPECT_EQ(0, munmap(at, PAGE));
 }

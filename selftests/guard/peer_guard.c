@@ -6,13 +6,21 @@
  *
  * time limit: 480
  */
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 
+#include "harness.h"
+#include "memreg.h"
+#include "memreg_fixture.h"
+#include "net.h"
+#include "owner.h"
 #include "peer.h"
 
 #define SPAN	(64 * PAGE)
@@ -219,7 +227,7 @@ FIXTURE_SETUP(guard)
 	owner_open(_metadata, &self->o);
 	self->mem = make_memory(_metadata, variant->file, &self->file);
 	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, self->mem,
-					SPAN, FOR_WINDOWS | READ_WRITE, 0,
+					SPAN, FOR_WINDOWS | REMOTE_RW, 0,
 					&self->mr))
 		TH_LOG("%s", memreg_reason());
 	ASSERT_EQ(0, memreg_window_alloc(self->o.m, self->o.domain,
@@ -229,7 +237,7 @@ FIXTURE_SETUP(guard)
 		.window_id = self->window,
 		.mr_id = self->mr.id,
 		.length = SPAN,
-		.access = READ_WRITE,
+		.access = REMOTE_RW,
 	};
 	owner_bind(_metadata, &self->o, self->o.domain, &self->bind, &g);
 	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, "-d 8");
@@ -327,7 +335,7 @@ FIXTURE_SETUP(watch)
 	owner_open(_metadata, &self->o);
 	self->mem = make_memory(_metadata, true, &self->file);
 	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, self->mem,
-					SPAN, FOR_WINDOWS | READ_WRITE, 0,
+					SPAN, FOR_WINDOWS | REMOTE_RW, 0,
 					&self->mr));
 }
 
@@ -395,7 +403,7 @@ TEST_F_TIMEOUT(watch, unmapping_a_neighbour_leaves_the_mr_live, LIMIT_S)
 
 	ASSERT_NE(MAP_FAILED, mem);
 	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, mem + PAGE,
-					PAGE, READ_WRITE |
+					PAGE, REMOTE_RW |
 					IB_MEMREG_ACCESS_LOCAL_WRITE, 0, &mr));
 	ASSERT_EQ(0, munmap(mem, PAGE));
 	ASSERT_EQ(0, munmap(mem + 2 * PAGE, PAGE));
@@ -525,7 +533,7 @@ TEST_F_TIMEOUT(watch, unguarded_mr_keeps_its_keys, LIMIT_S)
 
 	ASSERT_NE(MAP_FAILED, mem);
 	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, mem, PAGE,
-					READ_WRITE |
+					REMOTE_RW |
 					IB_MEMREG_ACCESS_LOCAL_WRITE,
 					IB_MEMREG_MR_UNGUARDED, &mr));
 	ASSERT_EQ(0, munmap(mem, PAGE));
@@ -545,7 +553,7 @@ TEST_F_TIMEOUT(watch, single_key_dies_with_the_mapping, LIMIT_S)
 
 	ASSERT_NE(MAP_FAILED, mem);
 	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, mem,
-					4 * PAGE, READ_WRITE |
+					4 * PAGE, REMOTE_RW |
 					IB_MEMREG_ACCESS_LOCAL_WRITE,
 					IB_MEMREG_MR_SINGLE_KEY, &mr));
 	ASSERT_EQ(before + 4, vm_pin(0));
@@ -616,7 +624,7 @@ static bool register_in_churn(struct __test_metadata *_metadata,
 	self->stop = false;
 	ASSERT_EQ(0, pthread_create(&thread, NULL, churn, self));
 	ret = memreg_mr_register(self->o.m, self->o.domain, self->mem, PAGE,
-				 READ_WRITE | IB_MEMREG_ACCESS_LOCAL_WRITE, 0,
+				 REMOTE_RW | IB_MEMREG_ACCESS_LOCAL_WRITE, 0,
 				 mr);
 	__atomic_store_n(&self->stop, true, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
@@ -673,7 +681,7 @@ static uint8_t *guarded_pages(struct memreg *m, uint32_t domain, uint32_t *ids,
 	for (i = 0; i < n; i++) {
 		if (memreg_mr_register(m, domain, mem + i * PAGE, PAGE,
 				       IB_MEMREG_ACCESS_LOCAL_WRITE |
-				       READ_WRITE, 0, &mr))
+				       REMOTE_RW, 0, &mr))
 			return NULL;
 		ids[i] = mr.id;
 	}
@@ -700,14 +708,6 @@ static void deregister_all(struct __test_metadata *_metadata,
 {
 	while (n--)
 		ASSERT_EQ(0, memreg_mr_deregister(self->o.m, ids[n]));
-}
-
-static int64_t now_us(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
 /* Unmap them all; returns how many microseconds that took */

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,6 @@
 
 #include "blk.h"
 
-#define PEER_NETNS	"/run/netns/memreg-peer"
 #define MESSAGES	(BLK_MEMORY / 2)	/* where those sent are */
 #define PLACES		64
 #define REPLIES		(MESSAGES + PLACES * BLK_MESSAGE)
@@ -36,7 +34,7 @@ int blk_says(struct blk_server *s, const char *text)
 	char line[1024];
 
 	/* it is not buffered, so that poll() sees all that there is */
-	while (poll(&pfd, 1, WAIT_MS) > 0) {
+	while (poll(&pfd, 1, LIMIT_MS) > 0) {
 		if (!fgets(line, sizeof(line), s->out))
 			return -EPIPE;
 		printf("# %s", line);
@@ -105,20 +103,9 @@ int blk_end(struct blk_server *s)
  */
 
 /* The handle connects from the namespace that it was opened in. */
-static int open_there(struct memreg **m)
+static int open_here(void *m)
 {
-	int here = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	int there = open(PEER_NETNS, O_RDONLY | O_CLOEXEC);
-	int ret = -ENOENT;
-
-	if (here >= 0 && there >= 0 && !setns(there, CLONE_NEWNET)) {
-		ret = memreg_open(getenv("MEMREG_PEER_DEVICE"), m);
-		if (setns(here, CLONE_NEWNET))
-			abort();
-	}
-	close(here);
-	close(there);
-	return ret;
+	return memreg_open(getenv("MEMREG_PEER_DEVICE"), m);
 }
 
 int blk_open(struct blk_client *c, const struct blk_server *s, uint8_t id)
@@ -129,12 +116,12 @@ int blk_open(struct blk_client *c, const struct blk_server *s, uint8_t id)
 	memset(c->id, id, sizeof(c->id));
 	c->to.sin_family = AF_INET;
 	c->to.sin_port = htons(s->port);
-	inet_pton(AF_INET, OWNER_IP, &c->to.sin_addr);
+	inet_pton(AF_INET, OWNER_IP4, &c->to.sin_addr);
 	/* Large pages would not outlive a fork() as they are. */
 	c->mem = mem_scattered(BLK_MEMORY);
 	if (!c->mem)
 		return -ENOMEM;
-	ret = open_there(&c->m);
+	ret = in_peer_netns(open_here, &c->m);
 	if (!ret)
 		ret = memreg_domain_create(c->m, 0, &c->domain);
 	if (!ret)
@@ -212,7 +199,7 @@ static int status_of_refusal(const struct ib_memreg_event *event)
 /* Connections that end are noted, as their events come only once. */
 static int next_event(struct blk_client *c, struct ib_memreg_event *event)
 {
-	int ret = memreg_get_event(c->m, event, WAIT_MS);
+	int ret = memreg_get_event(c->m, event, LIMIT_MS);
 
 	if (!ret && event->type == IB_MEMREG_EVENT_DISCONNECTED)
 		c->ended[c->nr_ended++ % BLK_ENDED] = event->endpoint_id;
@@ -457,7 +444,7 @@ int blk_reply(struct blk_conn *conn, struct ib_memreg_blk_reply *reply,
 	int ret;
 
 	for (;;) {
-		ret = memreg_ring_wait(ring, 1, WAIT_MS * MS, NULL);
+		ret = memreg_ring_wait(ring, 1, LIMIT_MS * MS, NULL);
 		if (ret)
 			return ret;
 		cqe = *memreg_ring_peek(ring);

@@ -2,7 +2,6 @@
 /* Moving data by the raw ABI. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,7 +98,7 @@ int ring_wait(const struct ring *ring, __u32 min_count, __u64 timeout_ns,
 
 int ring_next(struct ring *ring, union entry *entry)
 {
-	int ret = ring_wait(ring, 1, WAIT_MS * MS, NULL);
+	int ret = ring_wait(ring, 1, LIMIT_MS * MS, NULL);
 
 	if (ret)
 		return ret;
@@ -168,7 +167,7 @@ int raw_listen(int fd, __be16 *port)
 	    .addr = { .family = AF_INET });
 	int ret;
 
-	inet_pton(AF_INET, OWNER_IP, cmd.addr.ip);
+	inet_pton(AF_INET, OWNER_IP4, cmd.addr.ip);
 	ret = raw_call(fd, IB_MEMREG_IOC_LISTEN, &cmd);
 	*port = cmd.addr.port;
 	return ret;
@@ -217,7 +216,7 @@ int raw_await(int fd, __u32 type, __u32 *endpoint)
 	struct ib_memreg_event event;
 
 	do {
-		if (poll(&pfd, 1, WAIT_MS) != 1)
+		if (poll(&pfd, 1, LIMIT_MS) != 1)
 			return -ETIMEDOUT;
 		if (read(fd, &event, sizeof(event)) != sizeof(event))
 			return -errno;
@@ -272,12 +271,12 @@ int link_begin(struct link *l, const struct ib_memreg_queues *queues,
 	struct stock *s = &l->stock;
 
 	if (connects) {
-		STEP(raw_connect(l->fd, l->domain, PEER_IP, s->port, queues,
+		STEP(raw_connect(l->fd, l->domain, PEER_IP4, s->port, queues,
 				 &l->endpoint));
 		STEP(stock_request(s));
 		return 0;
 	}
-	STEP(stock_connect(s, OWNER_IP, l->port));
+	STEP(stock_connect(s, OWNER_IP4, l->port));
 	STEP(raw_await(l->fd, IB_MEMREG_EVENT_CONNECT_REQUEST, &l->endpoint));
 	STEP(raw_setup(l->fd, l->endpoint, l->domain, queues));
 	return 0;
@@ -300,96 +299,4 @@ int link_up(struct link *l, const struct ib_memreg_queues *queues,
 	    bool connects)
 {
 	return link_begin(l, queues, connects) ?: link_finish(l, connects);
-}
-
-/*
- * Memory
- */
-
-/* The frame that a page of ours is in, or 0. */
-static uint64_t frame_of(int pagemap, const uint8_t *addr)
-{
-	uint64_t entry;
-
-	if (pread(pagemap, &entry, sizeof(entry),
-		  (uintptr_t)addr / PAGE * sizeof(entry)) != sizeof(entry))
-		return 0;
-	return entry & ((1ULL << 55) - 1);
-}
-
-/*
- * Map pages of a file, all of which are at @from, to @addr, but none where it
- * would follow its neighbour in memory: there are enough to leave some out.
- */
-static int map_shuffled(int fd, uint8_t *addr, size_t pages,
-			const uint8_t *from, size_t file_pages)
-{
-	int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	const size_t step = file_pages / 3 * 2 + 1;
-	uint64_t last = 0, frame;
-	size_t i, at, n = 0;
-
-	for (i = 0; i < file_pages && n < pages; i++) {
-		at = i * step % file_pages * PAGE;
-		frame = frame_of(pagemap, from + at);
-		if (!frame)
-			break;
-		if (frame == last + 1)
-			continue;
-		if (mmap(addr + n * PAGE, PAGE, PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_FIXED, fd, at) == MAP_FAILED)
-			break;
-		last = frame;
-		n++;
-	}
-	close(pagemap);
-	return n == pages ? 0 : -1;
-}
-
-void *mem_shuffled(size_t length)
-{
-	/* A power of two, which no odd step divides */
-	size_t pages = length / PAGE, file_pages = 1, size;
-	int fd = memfd_create("shuffled", MFD_CLOEXEC);
-	uint8_t *from, *addr;
-
-	while (file_pages < 2 * pages)
-		file_pages *= 2;
-	size = file_pages * PAGE;
-	if (fd < 0 || ftruncate(fd, size))
-		return NULL;
-	from = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	addr = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		    0);
-	if (from == MAP_FAILED || addr == MAP_FAILED)
-		return NULL;
-	memset(from, 0, size);
-	if (map_shuffled(fd, addr, pages, from, file_pages))
-		addr = NULL;
-	munmap(from, size);
-	close(fd);
-	return addr;
-}
-
-void fill(void *mem, size_t len, unsigned int seed)
-{
-	uint8_t *bytes = mem;
-	size_t i;
-
-	for (i = 0; i < len; i++)
-		bytes[i] = byte_at(i, seed);
-}
-
-bool filled(const void *mem, size_t len, size_t from, unsigned int seed)
-{
-	const uint8_t *bytes = mem;
-	size_t i;
-
-	for (i = 0; i < len && bytes[i] == byte_at(from + i, seed); i++)
-		;
-	if (i == len)
-		return true;
-	fprintf(stderr, "# byte %zu of %zu is %#x, and should be %#x\n", i, len,
-		bytes[i], byte_at(from + i, seed));
-	return false;
 }

@@ -15,13 +15,13 @@
 #include <rdma/rdma_cma.h>
 
 #include "memreg_fixture.h"
+#include "net.h"
 
-#define OWNER_IP	"192.0.2.1"
-#define PEER_IP		"192.0.2.2"
-
-/* A limit, for an emulated machine that others use as well */
-#define WAIT_MS		60000
-#define MS		1000000ULL
+/* Of net.h, test.h and mem.h by their older names */
+#define OWNER_IP	OWNER_IP4
+#define PEER_IP		PEER_IP4
+#define WAIT_MS		LIMIT_MS
+#define byte_at		pattern
 
 #define OP(name)	IB_MEMREG_OP_##name
 #define SIGNALED	IB_MEMREG_WR_SIGNALED
@@ -238,18 +238,5 @@ int link_begin(struct link *l, const struct ib_memreg_queues *queues,
 int link_finish(struct link *l, bool connects);
 int link_up(struct link *l, const struct ib_memreg_queues *queues,
 	    bool connects);
-
-/* Memory of separate pages, no two of which can be reached as one piece. */
-void *mem_shuffled(size_t length);
-
-/* Bytes that tell where they are, and of which fill. */
-static inline uint8_t byte_at(size_t i, unsigned int seed)
-{
-	return (uint8_t)((i * 2654435761U >> 13) + seed);
-}
-
-void fill(void *mem, size_t len, unsigned int seed);
-/* Is it what fill() made, from its byte @from on? Tells what is not. */
-bool filled(const void *mem, size_t len, size_t from, unsigned int seed);
 
 #endif /* SELFTESTS_DATA_H */

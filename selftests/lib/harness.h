@@ -9,7 +9,12 @@
 
 #include <kselftest_harness.h>
 
+#include "test.h"
+
+/* Defined by each file of a program that includes it */
+#pragma weak _fixture_global
+
 #undef TEST_TIMEOUT_DEFAULT
-#define TEST_TIMEOUT_DEFAULT	240
+#define TEST_TIMEOUT_DEFAULT	LIMIT_S
 
 #endif /* SELFTESTS_HARNESS_H */

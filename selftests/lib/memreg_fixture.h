@@ -3,8 +3,6 @@
  * What the test programs share: calls of the raw ABI, which return 0 or
  * -errno, and looks at what is left behind. They go around libmemreg, so that
  * nothing stands between a test and the kernel.
- *
- * selftests/run tells the RDMA device in MEMREG_DEVICE.
  */
 #ifndef MEMREG_FIXTURE_H
 #define MEMREG_FIXTURE_H
@@ -15,9 +13,10 @@
 #include <sys/types.h>
 #include <rdma/ib_memreg.h>
 
+#include "mem.h"
+#include "test.h"
+
 #define NODE		"/dev/infiniband/memreg"
-#define PAGE		4096UL
-#define ARRAY_LEN(a)	(sizeof(a) / sizeof((a)[0]))
 
 #define LOCAL_WRITE	IB_MEMREG_ACCESS_LOCAL_WRITE
 #define REMOTE_WRITE	IB_MEMREG_ACCESS_REMOTE_WRITE
@@ -25,6 +24,9 @@
 #define REMOTE_ATOMIC	IB_MEMREG_ACCESS_REMOTE_ATOMIC
 #define MW_BIND		IB_MEMREG_ACCESS_MW_BIND
 #define ZERO_BASED	IB_MEMREG_ACCESS_ZERO_BASED
+/* What windows of both kinds need, and what they allow */
+#define FOR_WINDOWS	(LOCAL_WRITE | MW_BIND)
+#define REMOTE_RW	(REMOTE_READ | REMOTE_WRITE)
 
 /* What each argument of an ioctl begins with. */
 struct raw_head {
@@ -44,39 +46,6 @@ int raw_open(void);
 int raw_open_bound(void);
 /* On the peer's device, in the peer's network namespace. */
 int raw_open_peer(void);
-
-const char *test_device(void);
-bool test_full(void);
-/* Only the cases that the debug kernel has in a check are run. */
-bool test_chosen(void);
-bool debug_kernel(void);
-/* Seconds for a test that repeats something: with --full that takes long. */
-#define SOAK_S		10000
-
-/*
- * A soak may be run in parts: how many of so many rounds are this part's, and
- * which is the first of them (or NULL).
- */
-unsigned int test_share(unsigned int rounds, unsigned int *first);
-
-/* A number that a soak is to reach, and another one that will do for a check */
-static inline unsigned int times(unsigned int check, unsigned int soak)
-{
-	return test_full() ? test_share(soak, NULL) : check;
-}
-
-/* What has no such number is done so many times as often in a soak. */
-unsigned int test_times(void);
-unsigned int test_repeat(unsigned int rounds);
-
-/* The same, and in a check fewer times on a debug kernel, which is slow. */
-unsigned int test_rounds(unsigned int rounds);
-
-/* Of random numbers: MEMREG_SEED, or another one each second */
-unsigned int test_seed(void);
-
-/* Of a clock that only goes forwards */
-int64_t now_ms(void);
 
 /* 0 or -errno. */
 int raw_bind_device(int fd, const char *name);
@@ -151,37 +120,11 @@ __u32 state_count(int type);
 /* Times that the registration queue of a domain was rebuilt, or -1 */
 long state_rebuilds(__u32 domain);
 
-/*
- * Memory, to be given to mem_free(); NULL if it can't be had. mem_scattered()
- * is of pages that larger ones can't be made of, from 5 of them on.
- */
-void *mem_alloc(size_t length);
-void *mem_scattered(size_t length);
-void *mem_hugetlb(size_t length);
-void *mem_thp(size_t length);
-void mem_free(void *addr, size_t length);
-
-/* One line of a file as a number, or -1. */
-long file_number(const char *path);
-int file_write(const char *path, const char *text);
-
-/* Where nobody has mounted it, this does, for this process alone. */
-#define TRACEFS		"/sys/kernel/tracing"
-bool tracefs_there(void);
-
 /* Expect an errno and a reason of a call. */
 #define EXPECT_FAIL(_err, _reason, _call)				\
 	do {								\
 		EXPECT_EQ(-(_err), _call);				\
 		EXPECT_EQ(IB_MEMREG_REASON_##_reason, raw_reason());	\
 	} while (0)
-
-/* Run the block that follows in a child, whose EXPECTs count, and wait. */
-#define IN_CHILD							\
-	for (pid_t _child = fork();					\
-	     !_child || !child_ended(_child, &_metadata->exit_code);	\
-	     _exit(_metadata->exit_code))
-
-bool child_ended(pid_t child, int *exit_code);
 
 #endif /* MEMREG_FIXTURE_H */

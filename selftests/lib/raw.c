@@ -3,21 +3,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "memreg_fixture.h"
-
-/* Where lib/topology.sh has the peer's end. */
-#define PEER_NETNS	"/run/netns/memreg-peer"
+#include "net.h"
 
 static __thread __u32 last_reason, last_index;
 
@@ -40,80 +34,6 @@ __u32 raw_reason(void)
 __u32 raw_index(void)
 {
 	return last_index;
-}
-
-const char *test_device(void)
-{
-	return getenv("MEMREG_DEVICE") ?: "";
-}
-
-bool test_full(void)
-{
-	const char *full = getenv("MEMREG_FULL");
-
-	return full && !strcmp(full, "1");
-}
-
-bool test_chosen(void)
-{
-	const char *chosen = getenv("MEMREG_CHOSEN");
-
-	return chosen && !strcmp(chosen, "1");
-}
-
-bool debug_kernel(void)
-{
-	return !access("/sys/kernel/debug/kmemleak", F_OK) ||
-	       !access("/sys/kernel/debug/kcsan", F_OK);
-}
-
-unsigned int test_share(unsigned int rounds, unsigned int *first)
-{
-	const char *given = getenv("MEMREG_PART") ?: "1/1";
-	unsigned int part, parts, before;
-
-	if (sscanf(given, "%u/%u", &part, &parts) != 2 || !part ||
-	    part > parts) {
-		fprintf(stderr, "MEMREG_PART is %s, not PART/PARTS\n", given);
-		exit(1);
-	}
-	before = (__u64)rounds * (part - 1) / parts;
-	if (first)
-		*first = before;
-	return (__u64)rounds * part / parts - before;
-}
-
-unsigned int test_times(void)
-{
-	const char *given = getenv("MEMREG_TIMES");
-
-	return given ? strtoul(given, NULL, 0) : 1;
-}
-
-unsigned int test_repeat(unsigned int rounds)
-{
-	return test_full() ? test_share(rounds * test_times(), NULL) : rounds;
-}
-
-unsigned int test_rounds(unsigned int rounds)
-{
-	return !test_full() && debug_kernel() && rounds > 3 ?
-	       rounds / 4 : test_repeat(rounds);
-}
-
-unsigned int test_seed(void)
-{
-	const char *given = getenv("MEMREG_SEED");
-
-	return given ? strtoul(given, NULL, 0) : (unsigned int)time(NULL);
-}
-
-int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
 int raw_open(void)
@@ -145,7 +65,7 @@ int raw_open_bound(void)
 	return ret;
 }
 
-static int open_peer_here(void)
+static int open_peer_here(void *)
 {
 	const char *name = getenv("MEMREG_PEER_DEVICE") ?: "";
 	int fd = raw_open();
@@ -162,18 +82,7 @@ static int open_peer_here(void)
 
 int raw_open_peer(void)
 {
-	int here = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	int there = open(PEER_NETNS, O_RDONLY | O_CLOEXEC);
-	int fd = -ENOENT;
-
-	if (here >= 0 && there >= 0 && !setns(there, CLONE_NEWNET)) {
-		fd = open_peer_here();
-		if (setns(here, CLONE_NEWNET))
-			abort();
-	}
-	close(here);
-	close(there);
-	return fd;
+	return in_peer_netns(open_peer_here, NULL);
 }
 
 int raw_cap(int fd, __u32 cap, __u64 *value)
@@ -548,134 +457,4 @@ __u32 state_count(int type)
 			n += (int)now.objects[i].type == type;
 	state_free(&now);
 	return n;
-}
-
-void *mem_alloc(size_t length)
-{
-	void *addr = mmap(NULL, length, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return addr == MAP_FAILED ? NULL : addr;
-}
-
-static bool map_page(char *addr, int fd, size_t offset)
-{
-	return mmap(addr, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-		    fd, offset) != MAP_FAILED;
-}
-
-/* Pages of a file, some of which are in the wrong order. */
-void *mem_scattered(size_t length)
-{
-	int fd = memfd_create("scattered", MFD_CLOEXEC);
-	char *addr = MAP_FAILED;
-
-	if (fd >= 0 && !ftruncate(fd, length))
-		addr = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED,
-			    fd, 0);
-	if (addr != MAP_FAILED &&
-	    (!map_page(addr, fd, PAGE) || !map_page(addr + PAGE, fd, 0) ||
-	     !map_page(addr + 3 * PAGE, fd, 4 * PAGE) ||
-	     !map_page(addr + 4 * PAGE, fd, 3 * PAGE)))
-		addr = MAP_FAILED;
-	close(fd);
-	return addr == MAP_FAILED ? NULL : addr;
-}
-
-void *mem_hugetlb(size_t length)
-{
-	const size_t huge = 2UL << 20;
-	char pages[32];
-	void *addr;
-
-	snprintf(pages, sizeof(pages), "%zu", length / huge);
-	file_write("/proc/sys/vm/nr_hugepages", pages);
-	addr = mmap(NULL, length, PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
-	return addr == MAP_FAILED ? NULL : addr;
-}
-
-/* KiB of anonymous huge pages in this process. */
-static long thp_there(void)
-{
-	FILE *f = fopen("/proc/self/smaps_rollup", "r");
-	long kib = 0;
-	char line[256];
-
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "AnonHugePages: %ld kB", &kib) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return kib;
-}
-
-void *mem_thp(size_t length)
-{
-	const size_t huge = 2UL << 20;
-	long before = thp_there();
-	char *addr = mem_alloc(length + huge), *start;
-
-	if (!addr)
-		return NULL;
-	start = (char *)(((uintptr_t)addr + huge - 1) & ~(huge - 1));
-	munmap(addr, start - addr);
-	munmap(start + length, huge - (start - addr));
-	madvise(start, length, MADV_HUGEPAGE);
-	memset(start, 1, length);
-	if (thp_there() - before == (long)(length >> 10))
-		return start;
-	mem_free(start, length);
-	return NULL;
-}
-
-void mem_free(void *addr, size_t length)
-{
-	munmap(addr, length);
-}
-
-long file_number(const char *path)
-{
-	long value = -1;
-	FILE *f = fopen(path, "r");
-
-	if (!f)
-		return -1;
-	if (fscanf(f, "%ld", &value) != 1)
-		value = -1;
-	fclose(f);
-	return value;
-}
-
-int file_write(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-	ssize_t n;
-	int ret;
-
-	if (fd < 0)
-		return -errno;
-	n = write(fd, text, strlen(text));
-	ret = n < 0 ? -errno : 0;
-	close(fd);
-	return ret;
-}
-
-bool tracefs_there(void)
-{
-	if (!access(TRACEFS "/instances", F_OK))
-		return true;
-	return !unshare(CLONE_NEWNS) &&
-	       !mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
-	       !mount("tracefs", TRACEFS, "tracefs", 0, NULL);
-}
-
-/* Wait for a child; one that failed is a failure of its parent. */
-bool child_ended(pid_t child, int *exit_code)
-{
-	int status;
-
-	if (child < 0 || waitpid(child, &status, 0) != child || status)
-		*exit_code = 1;
-	return true;
 }

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,6 @@
 
 #include "data.h"
 
-#define PEER_NETNS	"/run/netns/memreg-peer"
 #define QUEUE		256
 #define STOCK_SGES	4
 #define MR_ACCESS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
@@ -21,21 +19,24 @@
 			 IBV_ACCESS_MW_BIND)
 
 /* An id is of the network namespace that its maker is in then. */
+struct new_id {
+	struct rdma_event_channel *events;
+	struct rdma_cm_id **id;
+};
+
+static int create_id_here(void *arg)
+{
+	struct new_id *new = arg;
+
+	return rdma_create_id(new->events, new->id, NULL, RDMA_PS_TCP) ?
+	       -errno : 0;
+}
+
 static int create_id(struct stock *s, struct rdma_cm_id **id)
 {
-	int here = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	int there = open(PEER_NETNS, O_RDONLY | O_CLOEXEC);
-	int ret = -ENOENT;
+	struct new_id new = { .events = s->events, .id = id };
 
-	if (here >= 0 && there >= 0 && !setns(there, CLONE_NEWNET)) {
-		ret = rdma_create_id(s->events, id, NULL, RDMA_PS_TCP) ?
-		      -errno : 0;
-		if (setns(here, CLONE_NEWNET))
-			abort();
-	}
-	close(here);
-	close(there);
-	return ret;
+	return in_peer_netns(create_id_here, &new);
 }
 
 static struct sockaddr *address(struct sockaddr_in *in, const char *ip,
@@ -55,7 +56,7 @@ static int listen_on_peer(struct stock *s)
 
 	if (ret)
 		return ret;
-	if (rdma_bind_addr(s->listener, address(&in, PEER_IP, 0)) ||
+	if (rdma_bind_addr(s->listener, address(&in, PEER_IP4, 0)) ||
 	    rdma_listen(s->listener, 1024))
 		return -errno;
 	s->port = rdma_get_src_port(s->listener);
@@ -139,7 +140,7 @@ static int take_event(struct stock *s, struct rdma_cm_event **event)
 	while (rdma_get_cm_event(s->events, event)) {
 		if (errno != EAGAIN && errno != EINTR)
 			return -errno;
-		if (poll(&pfd, 1, WAIT_MS) == 0)
+		if (poll(&pfd, 1, LIMIT_MS) == 0)
 			return -ETIMEDOUT;
 	}
 	if ((*event)->event == RDMA_CM_EVENT_CONNECT_REQUEST)
@@ -350,7 +351,7 @@ int stock_next(struct stock_queue *q, struct ibv_wc *wc)
 			return -errno;
 		if (ibv_poll_cq(q->cq, 1, wc) > 0)
 			return 0;
-		if (poll(&pfd, 1, WAIT_MS) == 0)
+		if (poll(&pfd, 1, LIMIT_MS) == 0)
 			return -ETIMEDOUT;
 		take_notification(q);
 	}

@@ -27,7 +27,6 @@
 #include "data.h"
 #include "memreg.h"
 
-#define READ_WRITE	(PROT_READ | PROT_WRITE)
 #define ALIVE		0x11f3
 
 /**
@@ -84,7 +83,7 @@ static int make(void *arg, void *addr, size_t length, void **handle)
 		.length = length,
 	};
 	if (maker->unmap &&
-	    mmap(addr, length, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS |
+	    mmap(addr, length, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS |
 		 MAP_FIXED, -1, 0) != addr)
 		return -EIO;
 	if (maker->recurse) {
@@ -201,7 +200,7 @@ static uint64_t counted(FIXTURE_DATA(cache) *self, size_t offset)
 
 static bool map_anew(void *addr, size_t length, uint64_t version)
 {
-	char *at = mmap(addr, length, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS |
+	char *at = mmap(addr, length, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS |
 			MAP_FIXED, -1, 0);
 	size_t i;
 
@@ -621,7 +620,7 @@ TEST_F_TIMEOUT(cache, threads_share_and_evict, 600)
 TEST_F(cache, many_entries)
 {
 	const unsigned int n = test_rounds(20000);
-	char *mem = mmap(NULL, 2UL * n * PAGE, READ_WRITE, MAP_PRIVATE |
+	char *mem = mmap(NULL, 2UL * n * PAGE, PROT_RW, MAP_PRIVATE |
 			 MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	unsigned int i;
 

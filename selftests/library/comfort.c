@@ -6,9 +6,16 @@
  *
  * time limit: 300
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 
-#include "peer.h"
+#include "harness.h"
+#include "memreg.h"
+#include "memreg_fixture.h"
+#include "net.h"
 
 #define PEER_DEVICE	"rxe_peer"
 #define QUEUE		100
@@ -261,7 +268,7 @@ TEST_F_TIMEOUT(comfort, grant_is_one_call, LIMIT_S)
 	struct ib_memreg_bind bind = {
 		.mr_id = self->owner.mr.id,
 		.length = 4096,
-		.access = READ_WRITE,
+		.access = REMOTE_RW,
 	};
 	char data[MEMREG_GRANT_SIZE];
 	struct memreg_grant grant;
@@ -294,7 +301,7 @@ TEST_F(comfort, grant_that_fails_leaves_nothing)
 	struct ib_memreg_bind bind = {
 		.mr_id = self->owner.mr.id,
 		.length = MEMORY + 1,
-		.access = READ_WRITE,
+		.access = REMOTE_RW,
 	};
 	struct memreg *m = self->owner.m;
 	uint32_t domain = self->owner.domain, window;
@@ -570,11 +577,11 @@ TEST_F(comfort, reasons_of_windows_are_one_cause)
 	EXPECT_REASON_OF(EINVAL, memreg_window_bind(m, domain, &bind),
 			 "window_bind: the window has no remote access: window %u, MR %u (EINVAL); add IB_MEMREG_ACCESS_REMOTE_READ, for one",
 			 ids[0], bind.mr_id);
-	bind.access = IB_MEMREG_ACCESS_LOCAL_WRITE | READ_WRITE;
+	bind.access = IB_MEMREG_ACCESS_LOCAL_WRITE | REMOTE_RW;
 	EXPECT_REASON_OF(EINVAL, memreg_window_bind(m, domain, &bind),
 			 "window_bind: a window can't have an access flag that is set: window %u, MR %u (EINVAL); windows take remote access, flushes and ZERO_BASED",
 			 ids[0], bind.mr_id);
-	bind.access = READ_WRITE;
+	bind.access = REMOTE_RW;
 	bind.offset = MEMORY - 1;
 	EXPECT_REASON_OF(EINVAL, memreg_window_bind(m, domain, &bind),
 			 "window_bind: the range is not inside the MR: MR %u, offset 65535, length 4096 (EINVAL)",

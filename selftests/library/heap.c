@@ -26,8 +26,6 @@
 #include "data.h"
 #include "memreg.h"
 
-#define KiB		1024UL
-#define MiB		(1024 * KiB)
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE | MW_BIND)
 
 /* A user that nobody else is, and what it may lock. */

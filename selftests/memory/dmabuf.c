@@ -34,9 +34,7 @@
 #include "harness.h"
 #include "data.h"
 
-#define HUGE		(2UL << 20)
 #define LEN		(15 * PAGE)	/* blocks of 8, 4, 2 and 1 pages */
-#define READ_WRITE	(PROT_READ | PROT_WRITE)
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE |	\
 			 REMOTE_ATOMIC | MW_BIND)
 #define RING_ENTRY	128
@@ -101,13 +99,13 @@ static uint8_t *map_huge(int fd, size_t length)
 	if (at == MAP_FAILED)
 		return NULL;
 	at += -(uintptr_t)at & (HUGE - 1);
-	return mmap(at, length, READ_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+	return mmap(at, length, PROT_RW, MAP_SHARED | MAP_FIXED, fd, 0) ==
 	       at ? at : NULL;
 }
 
 static uint8_t *map_all(int fd, size_t length)
 {
-	void *at = mmap(NULL, length, READ_WRITE, MAP_SHARED, fd, 0);
+	void *at = mmap(NULL, length, PROT_RW, MAP_SHARED, fd, 0);
 
 	return at == MAP_FAILED ? NULL : at;
 }

@@ -22,10 +22,7 @@
 #include "harness.h"
 #include "data.h"
 
-#define MiB		(1UL << 20)
-#define HUGE		(2 * MiB)
 #define LEN		(15 * PAGE)	/* blocks of 8, 4, 2 and 1 pages */
-#define READ_WRITE	(PROT_READ | PROT_WRITE)
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE |	\
 			 REMOTE_ATOMIC | MW_BIND)
 
@@ -85,7 +82,7 @@ static char *map_huge(int memory, size_t length)
 	if (at == MAP_FAILED)
 		return NULL;
 	at += -(uintptr_t)at & (HUGE - 1);
-	return mmap(at, length, READ_WRITE, MAP_SHARED | MAP_FIXED, memory,
+	return mmap(at, length, PROT_RW, MAP_SHARED | MAP_FIXED, memory,
 		    0) == at ? at : NULL;
 }
 
@@ -135,7 +132,7 @@ TEST_F(memory, is_zeroed_and_of_the_blocks_that_the_answer_tells)
 	EXPECT_EQ(12, cmd.out_block_shift);
 	EXPECT_EQ(FD_CLOEXEC, fcntl(cmd.out_fd, F_GETFD));
 	EXPECT_EQ(O_RDWR, fcntl(cmd.out_fd, F_GETFL) & O_ACCMODE);
-	at = map_all(cmd.out_fd, LEN, READ_WRITE);
+	at = map_all(cmd.out_fd, LEN, PROT_RW);
 	ASSERT_NE(NULL, at);
 	EXPECT_TRUE(zeros(at, LEN));
 	memset(at, 0xa5, LEN);
@@ -144,7 +141,7 @@ TEST_F(memory, is_zeroed_and_of_the_blocks_that_the_answer_tells)
 
 	/* What one left is not seen in the next one. */
 	ASSERT_EQ(0, create(self, &cmd));
-	at = map_all(cmd.out_fd, LEN, READ_WRITE);
+	at = map_all(cmd.out_fd, LEN, PROT_RW);
 	ASSERT_NE(NULL, at);
 	EXPECT_TRUE(zeros(at, LEN));
 	EXPECT_EQ(0, munmap(at, LEN));
@@ -200,11 +197,11 @@ TEST_F(memory, bad_mappings_are_refused)
 	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE, PROT_READ, MAP_SHARED, memory,
 				   LEN));
 	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, map_all(twin, LEN, READ_WRITE));
+	EXPECT_EQ(NULL, map_all(twin, LEN, PROT_RW));
 	EXPECT_EQ(EACCES, errno);
 	at = map_all(twin, LEN, PROT_READ);
 	ASSERT_NE(NULL, at);
-	EXPECT_EQ(-1, mprotect(at, LEN, READ_WRITE));
+	EXPECT_EQ(-1, mprotect(at, LEN, PROT_RW));
 	EXPECT_EQ(EACCES, errno);
 	EXPECT_EQ(MAP_FAILED, mremap(at, LEN, 2 * LEN, MREMAP_MAYMOVE));
 	EXPECT_EQ(EFAULT, errno);
@@ -309,7 +306,7 @@ TEST_F(memory, an_MR_pins_nothing_and_outlives_descriptor_and_mapping)
 	char *at;
 
 	ASSERT_LE(0, memory);
-	at = map_all(memory, HUGE, READ_WRITE);
+	at = map_all(memory, HUGE, PROT_RW);
 	ASSERT_NE(NULL, at);
 	ASSERT_EQ(0, raw_register_fd(self->fd, self->domain, memory, 0, HUGE,
 				     ACCESS, &mr));
@@ -379,7 +376,7 @@ TEST_F(memory, I7_the_user_is_charged_until_the_last_use_ends)
 		ASSERT_LE(0, memory);
 		twin = raw_memory_dup(self->fd, memory);
 		ASSERT_LE(0, twin);
-		at = map_all(memory, MAY_LOCK, READ_WRITE);
+		at = map_all(memory, MAY_LOCK, PROT_RW);
 		ASSERT_NE(NULL, at);
 		ASSERT_EQ(0, raw_register_fd(self->fd, self->domain, memory, 0,
 					     MAY_LOCK, REMOTE_READ, &mr));
@@ -420,7 +417,7 @@ static void use_until_killed(struct shared *s, bool creates)
 	s->fd = raw_open_bound();
 	if (creates)
 		s->memory = raw_memory(s->fd, MAY_LOCK, 0);
-	at = map_all(s->memory, MAY_LOCK, READ_WRITE);
+	at = map_all(s->memory, MAY_LOCK, PROT_RW);
 	if (s->fd < 0 || !at || raw_domain(s->fd, &s->domain) ||
 	    raw_register_fd(s->fd, s->domain, s->memory, 0, MAY_LOCK, ACCESS,
 			    &mr) || raw_memory_dup(s->fd, s->memory) < 0)
@@ -537,7 +534,7 @@ FIXTURE_SETUP(memory_peer)
 	ASSERT_LE(0, self->twin);
 	self->at = (uint8_t *)(variant->huge ?
 			       map_huge(self->memory, self->length) :
-			       map_all(self->memory, self->length, READ_WRITE));
+			       map_all(self->memory, self->length, PROT_RW));
 	ASSERT_NE(NULL, self->at);
 	fill(self->at, self->length, 1);
 	ASSERT_EQ(0, ring_create(self->link.fd, &self->ring, 64, 64, 0, -1));

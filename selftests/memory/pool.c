@@ -25,9 +25,7 @@
 #include "data.h"
 #include "memreg.h"
 
-#define KiB		1024UL
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE | MW_BIND)
-#define READ_WRITE	(PROT_READ | PROT_WRITE)
 
 /*
  * Raw pools
@@ -264,8 +262,8 @@ TEST_F(pool, the_table_can_only_be_read)
 					   cmd.out_table_fd, _offset));	\
 		EXPECT_EQ(_err, errno);					\
 	} while (0)
-	BAD_MAP(EACCES, PAGE, READ_WRITE, MAP_SHARED, 0);
-	BAD_MAP(EINVAL, PAGE, READ_WRITE, MAP_PRIVATE, 0);
+	BAD_MAP(EACCES, PAGE, PROT_RW, MAP_SHARED, 0);
+	BAD_MAP(EINVAL, PAGE, PROT_RW, MAP_PRIVATE, 0);
 	BAD_MAP(EINVAL, PAGE, PROT_READ, MAP_PRIVATE, 0);
 	BAD_MAP(EINVAL, cmd.out_table_size + PAGE, PROT_READ, MAP_SHARED, 0);
 	BAD_MAP(EINVAL, PAGE, PROT_READ, MAP_SHARED,
@@ -273,7 +271,7 @@ TEST_F(pool, the_table_can_only_be_read)
 #undef BAD_MAP
 	ASSERT_EQ(0, map_table(&cmd, &table));
 	EXPECT_EQ(0, close(cmd.out_table_fd));
-	EXPECT_EQ(-1, mprotect((void *)table.head, table.size, READ_WRITE));
+	EXPECT_EQ(-1, mprotect((void *)table.head, table.size, PROT_RW));
 	EXPECT_EQ(EACCES, errno);
 	EXPECT_NE(0, table.entries[0].rkey);
 	EXPECT_EQ(0, raw_destroy(self->fd, cmd.out_mr_id));
@@ -362,7 +360,7 @@ FIXTURE_SETUP(pool_peer)
 	self->stock = &self->link.stock;
 	self->memory = raw_memory(self->link.fd, self->length, 0);
 	ASSERT_LE(0, self->memory);
-	self->at = mmap(NULL, self->length, READ_WRITE, MAP_SHARED,
+	self->at = mmap(NULL, self->length, PROT_RW, MAP_SHARED,
 			self->memory, 0);
 	ASSERT_NE(MAP_FAILED, self->at);
 	cmd.domain_id = self->link.domain;

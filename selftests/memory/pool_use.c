@@ -20,7 +20,6 @@
 
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE |	\
 			 REMOTE_ATOMIC | MW_BIND)
-#define READ_WRITE	(REMOTE_READ | REMOTE_WRITE)
 #define COUNT		8U
 #define SIZE		5000UL		/* not even a multiple of a page */
 #define STRIDE		5056UL		/* what the library makes of that */
@@ -282,7 +281,7 @@ TEST_F(use, I6_windows_of_type_1_are_bound_to_buffers)
 		.mr_id = self->mr.id,
 		.offset = offset_of(2),
 		.length = SIZE,
-		.access = READ_WRITE,
+		.access = REMOTE_RW,
 	};
 	void *buffer = self->buffers[2];
 	struct memreg_grant grant;
@@ -315,7 +314,7 @@ TEST_F(use, I6_windows_of_type_2B_are_bound_to_buffers)
 	ASSERT_EQ(0, raw_windows_2b(self->link.fd, self->link.domain, SIZE,
 				    &window, 1));
 	wr = WR(BIND, self->link.endpoint, .window_id = window,
-		.access = READ_WRITE, .flags = SIGNALED,
+		.access = REMOTE_RW, .flags = SIGNALED,
 		.sge = { .mr_id = self->mr.id, .offset = offset_of(7),
 			 .length = SIZE });
 	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1));

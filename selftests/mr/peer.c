@@ -9,6 +9,15 @@
  *
  * time limit: 240
  */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include "harness.h"
+#include "memreg.h"
+#include "memreg_fixture.h"
+#include "net.h"
+#include "owner.h"
 #include "peer.h"
 
 #define ARENA_LEN	(24 * PAGE)
@@ -151,7 +160,7 @@ FIXTURE_SETUP(peer)
 					 &self->window, 1));
 	peer_start(_metadata, &self->p, OWNER_IP4, self->o.port, NULL);
 	connect_peer(_metadata, self);
-	bind = bind_of(self, READ_WRITE);
+	bind = bind_of(self, REMOTE_RW);
 	grant(_metadata, self, &bind);
 }
 
@@ -194,7 +203,7 @@ static void serve_ranges(struct __test_metadata *_metadata,
 	size_t i;
 
 	for (i = 0; i < count; i++) {
-		bind = bind_of(self, READ_WRITE);
+		bind = bind_of(self, REMOTE_RW);
 		bind.mr_id = mr;
 		bind.offset = ranges[i].offset;
 		bind.length = ranges[i].length;
@@ -240,7 +249,7 @@ TEST_F_TIMEOUT(peer, window_serves_atomics, LIMIT_S)
 TEST_F_TIMEOUT(peer, zero_based_window_begins_at_0, LIMIT_S)
 {
 	struct ib_memreg_bind bind =
-		bind_of(self, READ_WRITE | IB_MEMREG_ACCESS_ZERO_BASED);
+		bind_of(self, REMOTE_RW | IB_MEMREG_ACCESS_ZERO_BASED);
 
 	/* On the page's start: the address must be a page's for that */
 	bind.offset = PAGE - MR_AT;
@@ -275,7 +284,7 @@ TEST_F_TIMEOUT(peer, mr_serves_at_its_own_address, LIMIT_S)
 	struct memreg_mr mr;
 
 	serve_mr(_metadata, self, &mr, 333,
-		 READ_WRITE | IB_MEMREG_ACCESS_LOCAL_WRITE, 0);
+		 REMOTE_RW | IB_MEMREG_ACCESS_LOCAL_WRITE, 0);
 	ASSERT_EQ((uintptr_t)self->a.mem + 333, mr.iova);
 	good(_metadata, self, 0, mr.length);
 	REFUSED(self, "write -1 1 0xee");
@@ -288,7 +297,7 @@ TEST_F_TIMEOUT(peer, mr_serves_from_0, LIMIT_S)
 	struct memreg_mr mr;
 
 	serve_mr(_metadata, self, &mr, 4 * PAGE,
-		 READ_WRITE | IB_MEMREG_ACCESS_LOCAL_WRITE |
+		 REMOTE_RW | IB_MEMREG_ACCESS_LOCAL_WRITE |
 		 IB_MEMREG_ACCESS_ZERO_BASED, 0);
 	ASSERT_EQ(0, mr.iova);
 	good(_metadata, self, 0, mr.length);
@@ -301,7 +310,7 @@ TEST_F_TIMEOUT(peer, mr_serves_at_the_address_asked_for, LIMIT_S)
 	struct memreg_mr mr = { .iova = 0xabcdef000000 + 333 };
 
 	serve_mr(_metadata, self, &mr, 333,
-		 READ_WRITE | IB_MEMREG_ACCESS_LOCAL_WRITE, IB_MEMREG_MR_IOVA);
+		 REMOTE_RW | IB_MEMREG_ACCESS_LOCAL_WRITE, IB_MEMREG_MR_IOVA);
 	ASSERT_EQ(0xabcdef000000 + 333, mr.iova);
 	good(_metadata, self, 0, mr.length);
 	REFUSED(self, "write -1 1 0xee");
@@ -310,7 +319,7 @@ TEST_F_TIMEOUT(peer, mr_serves_at_the_address_asked_for, LIMIT_S)
 
 TEST_F_TIMEOUT(peer, read_only_memory_serves_reads, LIMIT_S)
 {
-	struct ib_memreg_bind bind = bind_of(self, READ_WRITE);
+	struct ib_memreg_bind bind = bind_of(self, REMOTE_RW);
 	struct memreg_mr mr;
 
 	ASSERT_EQ(0, mprotect(self->a.mem, ARENA_LEN, PROT_READ));
@@ -395,7 +404,7 @@ TEST_F_TIMEOUT(peer, I6_each_segment_of_an_mr_has_its_own_key, LIMIT_S)
 	swap_arena(_metadata, self, scattered_memory(len), len);
 	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain,
 					self->a.mem + MR_AT, len - 2 * MR_AT,
-					READ_WRITE |
+					REMOTE_RW |
 					IB_MEMREG_ACCESS_LOCAL_WRITE, 0, &mr))
 		TH_LOG("%s", memreg_reason());
 	ASSERT_EQ(0, memreg_mr_query(self->o.m, mr.id, NULL, seg, &count));
@@ -428,7 +437,7 @@ TEST_F_TIMEOUT(peer, I6_huge_pages_are_served_to_the_byte, LIMIT_S)
 	swap_arena(_metadata, self, huge_memory(len), len);
 	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain,
 					self->a.mem + MR_AT, len - 2 * MR_AT,
-					READ_WRITE |
+					REMOTE_RW |
 					IB_MEMREG_ACCESS_LOCAL_WRITE, 0, &mr))
 		TH_LOG("%s", memreg_reason());
 	if (mr.segments != 1)
@@ -498,7 +507,7 @@ TEST_F_TIMEOUT(peer, atomic_window_refuses_reads_and_writes, LIMIT_S)
 	/* Aligned, but it ends beyond the window */
 	REFUSED(self, "fetchadd %lu 1", WINDOW_LEN & ~7UL);
 	REFUSED(self, "fetchadd -8 1");
-	regrant(_metadata, self, READ_WRITE);
+	regrant(_metadata, self, REMOTE_RW);
 	REFUSED(self, "fetchadd 0 1");
 	REFUSED(self, "cmpswap 0 0 1");
 }
@@ -532,7 +541,7 @@ TEST_F_TIMEOUT(peer, I6_access_out_of_range_is_refused, LIMIT_S)
 
 TEST_F_TIMEOUT(peer, key_of_another_domain_is_refused, LIMIT_S)
 {
-	struct ib_memreg_bind bind = bind_of(self, READ_WRITE);
+	struct ib_memreg_bind bind = bind_of(self, REMOTE_RW);
 	struct memreg_grant g, own = self->g;
 	struct memreg_mr mr;
 	uint32_t domain;
@@ -545,7 +554,7 @@ TEST_F_TIMEOUT(peer, key_of_another_domain_is_refused, LIMIT_S)
 	owner_bind(_metadata, &self->o, domain, &bind, &g);
 	dead(_metadata, self, g.rkey);
 	ASSERT_EQ(0, memreg_mr_register(self->o.m, domain, self->a.mem,
-					ARENA_LEN, READ_WRITE |
+					ARENA_LEN, REMOTE_RW |
 					IB_MEMREG_ACCESS_LOCAL_WRITE, 0, &mr));
 	dead(_metadata, self, mr.rkey);
 	point(_metadata, self, &own, MR_AT + WINDOW_AT);
@@ -578,7 +587,7 @@ TEST_F_TIMEOUT(peer, I3_windows_revoked_in_a_batch_refuse_peer, LIMIT_S)
 					 IB_MEMREG_WINDOW_TYPE1, PAGE, windows,
 					 n));
 	for (i = 0; i < n; i++) {
-		binds[i] = bind_of(self, READ_WRITE);
+		binds[i] = bind_of(self, REMOTE_RW);
 		binds[i].window_id = windows[i];
 		binds[i].length = 64;
 		binds[i].offset = 64 * i;
@@ -622,7 +631,7 @@ TEST_F_TIMEOUT(peer, I1_deregistered_mr_refuses_peer, LIMIT_S)
 	ASSERT_EQ(-EBUSY, memreg_mr_deregister(self->o.m, self->mr.id));
 	good(_metadata, self, 0, 100);
 	serve_mr(_metadata, self, &mr, 333,
-		 READ_WRITE | IB_MEMREG_ACCESS_LOCAL_WRITE, 0);
+		 REMOTE_RW | IB_MEMREG_ACCESS_LOCAL_WRITE, 0);
 	good(_metadata, self, 0, 100);
 	ASSERT_EQ(0, memreg_mr_deregister(self->o.m, mr.id));
 	dead(_metadata, self, mr.rkey);
@@ -635,7 +644,7 @@ TEST_F_TIMEOUT(peer, I9_key_of_an_older_bind_is_refused, LIMIT_S)
 
 	for (i = 0; i < ARRAY_LEN(old); i++) {
 		old[i] = self->g.rkey;
-		regrant(_metadata, self, READ_WRITE);
+		regrant(_metadata, self, REMOTE_RW);
 	}
 	for (i = 0; i < ARRAY_LEN(old); i++) {
 		ASSERT_NE(self->g.rkey, old[i]);
@@ -669,7 +678,7 @@ TEST_F_TIMEOUT(peer, guessed_keys_are_refused, LIMIT_S)
 static void tie_window(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(peer) *self)
 {
-	struct ib_memreg_bind bind = bind_of(self, READ_WRITE);
+	struct ib_memreg_bind bind = bind_of(self, REMOTE_RW);
 
 	revoke_it(_metadata, self);
 	bind.endpoint_id = self->endpoint;
@@ -763,7 +772,7 @@ static void owner_process(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, memreg_window_alloc(self->o.m, self->o.domain,
 					 IB_MEMREG_WINDOW_TYPE1, MR_LEN,
 					 &self->window, 1));
-	bind = bind_of(self, READ_WRITE);
+	bind = bind_of(self, REMOTE_RW);
 	owner_bind(_metadata, &self->o, self->o.domain, &bind, &self->g);
 	ASSERT_EQ(sizeof(self->o), write(pipe, &self->o, sizeof(self->o)));
 	self->endpoint = owner_await(_metadata, &self->o,

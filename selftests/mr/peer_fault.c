@@ -7,8 +7,15 @@
  *
  * time limit: 240
  */
-#include "peer.h"
+#include <signal.h>
+
 #include "fault.h"
+#include "harness.h"
+#include "memreg.h"
+#include "memreg_fixture.h"
+#include "net.h"
+#include "owner.h"
+#include "peer.h"
 
 #define SPAN		(16 * PAGE)
 #define WINDOWS		4
@@ -67,7 +74,7 @@ static int bind_windows(FIXTURE_DATA(broken) *self, unsigned int first,
 			.window_id = self->windows[i],
 			.mr_id = self->mr.id,
 			.length = SPAN,
-			.access = READ_WRITE,
+			.access = REMOTE_RW,
 		};
 	return memreg_window_bind_batch(self->o.m, self->o.domain,
 					self->binds + first, count, NULL);
@@ -91,7 +98,7 @@ static void own(struct __test_metadata *_metadata, FIXTURE_DATA(broken) *self)
 	ASSERT_NE(MAP_FAILED, self->mem);
 	memset(self->mem, FILLER, SPAN);
 	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, self->mem,
-					SPAN, FOR_WINDOWS | READ_WRITE, 0,
+					SPAN, FOR_WINDOWS | REMOTE_RW, 0,
 					&self->mr))
 		TH_LOG("%s", memreg_reason());
 	/* The last one stays free */
@@ -100,7 +107,7 @@ static void own(struct __test_metadata *_metadata, FIXTURE_DATA(broken) *self)
 
 FIXTURE_SETUP(broken)
 {
-	struct memreg_grant g = { .length = SPAN, .access = READ_WRITE };
+	struct memreg_grant g = { .length = SPAN, .access = REMOTE_RW };
 
 	if (!fault_injection())
 		SKIP(return, "this kernel can't inject faults");
@@ -408,14 +415,14 @@ static void live_and_die(const struct fault *fault, const char *down)
 {
 	uint8_t *mem = mmap(NULL, SPAN, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct ib_memreg_bind bind = { .length = SPAN, .access = READ_WRITE };
+	struct ib_memreg_bind bind = { .length = SPAN, .access = REMOTE_RW };
 	struct memreg_mr mr;
 	struct memreg *m;
 	uint32_t domain;
 
 	if (memreg_open(OWNER_DEVICE, &m) ||
 	    memreg_domain_create(m, 0, &domain) ||
-	    memreg_mr_register(m, domain, mem, SPAN, FOR_WINDOWS | READ_WRITE,
+	    memreg_mr_register(m, domain, mem, SPAN, FOR_WINDOWS | REMOTE_RW,
 			       0, &mr) ||
 	    memreg_window_alloc(m, domain, IB_MEMREG_WINDOW_TYPE1, SPAN,
 				&bind.window_id, 1))
@@ -487,7 +494,7 @@ FIXTURE_SETUP(crowd)
 		ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain,
 						self->mem + i * PAGE, PAGE,
 						IB_MEMREG_ACCESS_LOCAL_WRITE |
-						READ_WRITE, 0, &mr));
+						REMOTE_RW, 0, &mr));
 		self->mrs[i] = mr.id;
 	}
 }

@@ -9,7 +9,6 @@
 #include "harness.h"
 #include "memreg_fixture.h"
 
-#define MiB		(1UL << 20)
 #define KNOWN_ACCESS	(LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ |	\
 			 REMOTE_ATOMIC | MW_BIND | ZERO_BASED |		\
 			 IB_MEMREG_ACCESS_FLUSH_GLOBAL |		\

@@ -27,7 +27,7 @@
 #define LENGTH		(16 * PAGE)
 #define LARGE		(10UL << 20)
 #define ACCESS		(LOCAL_WRITE | MW_BIND)
-#define LIMIT_S		150
+#define IN_LINE_S		150
 
 /* What is going on, in memory that both processes see. */
 struct progress {
@@ -429,7 +429,7 @@ static void only_first_is_bound(struct __test_metadata *_metadata,
  * If it is dead before the one it waits for is given up, it was the signal that
  * ended its calls. Where the machine took too long it is tried again.
  */
-TEST_F_TIMEOUT(interrupt, I8_killed_in_line_it_does_not_wait, LIMIT_S)
+TEST_F_TIMEOUT(interrupt, I8_killed_in_line_it_does_not_wait, IN_LINE_S)
 {
 	struct state before;
 	struct lost lost;

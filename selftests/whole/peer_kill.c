@@ -12,7 +12,14 @@
  * soak in parts: 2
  */
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
 
+#include "harness.h"
+#include "memreg.h"
+#include "memreg_fixture.h"
+#include "net.h"
 #include "peer.h"
 
 #define PORT		7471
@@ -53,7 +60,7 @@ static void must(int ret)
 
 static void serve(void)
 {
-	struct ib_memreg_bind bind = { .length = SERVED, .access = READ_WRITE };
+	struct ib_memreg_bind bind = { .length = SERVED, .access = REMOTE_RW };
 	struct memreg_mr mr;
 
 	must(memreg_mr_register(handle, domain, memory, SERVED, FOR_WINDOWS, 0,
@@ -78,7 +85,7 @@ static void *churn_mrs(void *arg)
 		struct memreg_mr mr;
 
 		must(memreg_mr_register(handle, domain, memory + SERVED, len,
-					FOR_WINDOWS | (i % 2 ? READ_WRITE : 0),
+					FOR_WINDOWS | (i % 2 ? REMOTE_RW : 0),
 					0, &mr));
 		must(memreg_mr_deregister(handle, mr.id));
 	}
@@ -102,7 +109,7 @@ static void *churn_windows(void *arg)
 		binds[i].mr_id = mr.id;
 		binds[i].offset = i * 1000;
 		binds[i].length = PAGE;
-		binds[i].access = READ_WRITE;
+		binds[i].access = REMOTE_RW;
 	}
 	for (i = 0;; i++) {
 		must(memreg_window_bind_batch(handle, domain, binds, WINDOWS,

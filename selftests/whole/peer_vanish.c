@@ -9,8 +9,15 @@
  *
  * time limit: 480
  */
+#include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 
+#include "harness.h"
+#include "memreg.h"
+#include "memreg_fixture.h"
+#include "net.h"
+#include "owner.h"
 #include "peer.h"
 
 #define ARENA_LEN	(16 * PAGE)
@@ -89,7 +96,7 @@ static void bind_window(struct __test_metadata *_metadata,
 		.mr_id = self->mr.id,
 		.offset = PAGE,
 		.length = ARENA_LEN - 2 * PAGE,
-		.access = READ_WRITE,
+		.access = REMOTE_RW,
 		.endpoint_id = endpoint,
 	};
 
@@ -101,7 +108,7 @@ static void own(struct __test_metadata *_metadata, FIXTURE_DATA(vanish) *self)
 {
 	owner_open(_metadata, &self->o);
 	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, self->a.mem,
-					ARENA_LEN, FOR_WINDOWS | READ_WRITE, 0,
+					ARENA_LEN, FOR_WINDOWS | REMOTE_RW, 0,
 					&self->mr))
 		TH_LOG("%s", memreg_reason());
 	ASSERT_EQ(0, memreg_window_alloc(self->o.m, self->o.domain,
@@ -168,7 +175,7 @@ static void all_calls_say_nodev(struct __test_metadata *_metadata,
 		.window_id = self->windows[0],
 		.mr_id = self->mr.id,
 		.length = 1,
-		.access = READ_WRITE,
+		.access = REMOTE_RW,
 	};
 	struct sockaddr_storage ss;
 	struct sockaddr *to = ip_address(PEER_IP4, 1234, &ss);
@@ -351,14 +358,14 @@ static void call_all(struct caller *c, struct memreg *m)
 {
 	struct sockaddr_storage ss;
 	struct ib_memreg_event event;
-	struct ib_memreg_bind bind = { .access = READ_WRITE, .length = PAGE };
+	struct ib_memreg_bind bind = { .access = REMOTE_RW, .length = PAGE };
 	uint32_t domain, listener, endpoint;
 	struct memreg_mr mr;
 
 	if (!note(c, "domain", memreg_domain_create(m, 0, &domain)))
 		return;
 	if (note(c, "register", memreg_mr_register(m, domain, c->mem, 4 * PAGE,
-						   READ_WRITE | FOR_WINDOWS, 0,
+						   REMOTE_RW | FOR_WINDOWS, 0,
 						   &mr)) &&
 	    note(c, "alloc", memreg_window_alloc(m, domain,
 						 IB_MEMREG_WINDOW_TYPE1, PAGE,

@@ -24,7 +24,6 @@
 #define ARENA		(16UL << 20)
 #define BATCH		IB_MEMREG_BATCH_MAX
 #define ACCESS		(LOCAL_WRITE | MW_BIND)
-#define LIMIT_MS	60000
 /* Connections that are being made at a time. */
 #define CONNECTS	16
 /*

@@ -11,8 +11,15 @@
  *
  * time limit: 600
  */
-#include "peer.h"
+#include <signal.h>
+
 #include "fault.h"
+#include "harness.h"
+#include "memreg.h"
+#include "memreg_fixture.h"
+#include "net.h"
+#include "owner.h"
+#include "peer.h"
 
 #define LENGTH		(8 * PAGE)
 #define WINDOWS		4
@@ -77,7 +84,7 @@ static int call_domain(FIXTURE_DATA(scenario) *self)
 static int call_register(FIXTURE_DATA(scenario) *self)
 {
 	return memreg_mr_register(self->o.m, self->o.domain, self->a.mem,
-				  LENGTH, FOR_WINDOWS | READ_WRITE, 0,
+				  LENGTH, FOR_WINDOWS | REMOTE_RW, 0,
 				  &self->mr);
 }
 
@@ -107,7 +114,7 @@ static int bind_windows(FIXTURE_DATA(scenario) *self, unsigned int first,
 			.mr_id = self->mr.id,
 			.offset = i * PAGE,
 			.length = 2 * PAGE,
-			.access = READ_WRITE,
+			.access = REMOTE_RW,
 			.endpoint_id = endpoint,
 		};
 	return memreg_window_bind_batch(self->o.m, self->o.domain,

@@ -20,12 +20,18 @@
  * time limit: 600
  * soak in parts: 12
  */
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <liburing.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 
-#include "peer.h"
 #include "data.h"
+#include "harness.h"
 
 #define DOMAINS		2
 #define MRS		8

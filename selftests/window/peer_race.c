@@ -14,11 +14,18 @@
  * time limit: 600
  * soak in parts: 5
  */
+#include <fcntl.h>
 #include <glob.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 
+#include "harness.h"
+#include "memreg.h"
+#include "memreg_fixture.h"
+#include "net.h"
+#include "owner.h"
 #include "peer.h"
 
 #define SPAN	(16 * PAGE)
@@ -72,7 +79,7 @@ static void bind_window(struct __test_metadata *_metadata,
 		.mr_id = self->mr.id,
 		.offset = PAGE,
 		.length = SPAN,
-		.access = READ_WRITE,
+		.access = REMOTE_RW,
 	};
 	struct memreg_grant g;
 
@@ -207,7 +214,7 @@ static void bind_others(struct __test_metadata *_metadata,
 	struct ib_memreg_bind bind = {
 		.mr_id = self->mr.id,
 		.length = SPAN,
-		.access = READ_WRITE,
+		.access = REMOTE_RW,
 	};
 	unsigned int i;
 

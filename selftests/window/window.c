@@ -63,7 +63,7 @@ FIXTURE_TEARDOWN(window)
 }
 
 /* Good entries for the first windows, each of another range. */
-static struct ib_memreg_bind *fill(FIXTURE_DATA(window) *self, __u32 count)
+static struct ib_memreg_bind *fill_binds(FIXTURE_DATA(window) *self, __u32 count)
 {
 	__u32 i;
 
@@ -104,7 +104,7 @@ TEST_F(window, batches_of_all_sizes)
 	unsigned int i, k, n;
 
 	for (n = 0; n < ARRAY_LEN(counts); n++) {
-		binds = fill(self, counts[n]);
+		binds = fill_binds(self, counts[n]);
 		ASSERT_EQ(0, raw_bind(self->fd, self->domain, binds,
 				      counts[n]));
 		for (i = 0; i < counts[n]; i++) {
@@ -182,7 +182,7 @@ TEST_F(window, I8_bad_entry_binds_none_of_a_batch)
 	struct state state;
 	unsigned int i, k;
 
-	binds = fill(self, BATCH);
+	binds = fill_binds(self, BATCH);
 	ASSERT_EQ(0, raw_bind(self->fd, self->domain, &binds[BATCH - 1], 1));
 	ASSERT_EQ(0, state_get(&state));
 	for (i = 0; i < ARRAY_LEN(bads); i++) {
@@ -190,7 +190,7 @@ TEST_F(window, I8_bad_entry_binds_none_of_a_batch)
 			/* The same window as the tenth, which comes later. */
 			if (bads[i].spoil == spoil_twice && !places[k])
 				continue;
-			binds = fill(self, count);
+			binds = fill_binds(self, count);
 			bads[i].spoil(self, &binds[places[k]]);
 			ASSERT_EQ(-bads[i].err, raw_bind(self->fd, self->domain,
 							 binds, count)) {
@@ -207,7 +207,7 @@ TEST_F(window, I8_bad_entry_binds_none_of_a_batch)
 
 TEST_F(window, index_is_count_if_no_entry_is_to_blame)
 {
-	struct ib_memreg_bind *binds = fill(self, 3);
+	struct ib_memreg_bind *binds = fill_binds(self, 3);
 
 	EXPECT_FAIL(ENOENT, ID, raw_bind(self->fd, self->mr, binds, 3));
 	EXPECT_EQ(3, raw_index());
@@ -217,7 +217,7 @@ TEST_F(window, index_is_count_if_no_entry_is_to_blame)
 
 TEST_F(window, bound_again_is_EBUSY)
 {
-	struct ib_memreg_bind *binds = fill(self, 1);
+	struct ib_memreg_bind *binds = fill_binds(self, 1);
 	__u32 rkey;
 
 	ASSERT_EQ(0, raw_bind(self->fd, self->domain, binds, 1));
@@ -232,7 +232,7 @@ TEST_F(window, bound_again_is_EBUSY)
 
 TEST_F(window, revoking_again_is_no_error)
 {
-	struct ib_memreg_bind *binds = fill(self, 2);
+	struct ib_memreg_bind *binds = fill_binds(self, 2);
 	int i;
 
 	EXPECT_EQ(0, revoke_all(self));
@@ -246,7 +246,7 @@ TEST_F(window, revoking_again_is_no_error)
 TEST_F(window, relaxed_revoke)
 {
 	static const __u32 counts[] = { BATCH, 1, 2, 5, BATCH };
-	struct ib_memreg_bind *binds = fill(self, BATCH);
+	struct ib_memreg_bind *binds = fill_binds(self, BATCH);
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_LEN(counts); i++) {
@@ -265,7 +265,7 @@ TEST_F(window, I8_bad_entry_revokes_none_of_a_batch)
 	__u32 ids[8];
 	unsigned int i;
 
-	ASSERT_EQ(0, raw_bind(self->fd, self->domain, fill(self, 8), 8));
+	ASSERT_EQ(0, raw_bind(self->fd, self->domain, fill_binds(self, 8), 8));
 	for (i = 0; i < 8; i += 7) {
 		memcpy(ids, self->ids, sizeof(ids));
 		ids[i] = self->mr;
@@ -287,7 +287,7 @@ TEST_F(window, I8_bad_entry_revokes_none_of_a_batch)
 
 TEST_F(window, MR_of_another_domain_will_do)
 {
-	struct ib_memreg_bind *binds = fill(self, 1);
+	struct ib_memreg_bind *binds = fill_binds(self, 1);
 
 	binds[0].mr_id = self->other_mr;
 	ASSERT_EQ(0, raw_bind(self->fd, self->domain, binds, 1));
@@ -306,7 +306,7 @@ TEST_F(window, MR_of_another_domain_will_do)
 
 TEST_F(window, destroyed_while_bound)
 {
-	struct ib_memreg_bind *binds = fill(self, 1);
+	struct ib_memreg_bind *binds = fill_binds(self, 1);
 	RAW(mr_query, query, .mr_id = self->mr);
 	__u32 window, i;
 
@@ -386,7 +386,7 @@ static void grant_many(struct __test_metadata *_metadata,
 	ASSERT_NE(NULL, rkeys.rkey);
 	ASSERT_NE(NULL, rkeys.grant);
 	while (grant < grants) {
-		struct ib_memreg_bind *binds = fill(self, count);
+		struct ib_memreg_bind *binds = fill_binds(self, count);
 
 		ASSERT_EQ(0, raw_bind(self->fd, self->domain, binds, count));
 		for (i = 0; i < count; i++) {
@@ -456,7 +456,7 @@ TEST_F_TIMEOUT(window, thousands_bound_at_once, SOAK_S)
 		count = total - n < BATCH ? total - n : BATCH;
 		ASSERT_EQ(0, raw_windows(self->fd, self->domain, SPAN, &ids[n],
 					 count));
-		memcpy(binds, fill(self, BATCH), sizeof(binds));
+		memcpy(binds, fill_binds(self, BATCH), sizeof(binds));
 		for (i = 0; i < count; i++) {
 			binds[i].window_id = ids[n + i];
 			binds[i].offset = 0;

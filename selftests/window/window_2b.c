@@ -22,7 +22,6 @@
 #define STOCK_LEN	(1UL << 20)
 #define AT		1003UL	/* of the MR; not a page's start */
 #define SPAN		(4 * PAGE)
-#define LIMIT_S		240
 #define SOON		(256U * 64)	/* grants without the same key */
 
 /* The message that announces a grant to a peer that knows the address. */

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Memory of many kinds, one pattern of bytes for all tests, and arenas, which
+ * know what should be in them.
+ */
+#ifndef SELFTESTS_MEM_H
+#define SELFTESTS_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+struct __test_metadata;
+
+#define PROT_RW		(PROT_READ | PROT_WRITE)
+
+/*
+ * Memory, to be given to mem_free(); NULL if it can't be had. mem_scattered()
+ * is of pages that larger ones can't be made of, from 5 of them on.
+ */
+void *mem_alloc(size_t length);
+void *mem_scattered(size_t length);
+void *mem_hugetlb(size_t length);
+void *mem_thp(size_t length);
+void mem_free(void *addr, size_t length);
+
+/* Memory of separate pages, no two of which can be reached as one piece. */
+void *mem_shuffled(size_t length);
+
+/* Each byte depends on its place and on @seed. */
+static inline uint8_t pattern(size_t i, unsigned int seed)
+{
+	return (uint8_t)((i * 2654435761U >> 13) + seed);
+}
+
+void fill(void *mem, size_t len, unsigned int seed);
+/* Is it what fill() made, from its byte @from on? Prints the first that differs. */
+bool filled(const void *mem, size_t len, size_t from, unsigned int seed);
+
+/* The CRC-32 that verbs_peer prints of what it read */
+uint32_t crc32_of(const uint8_t *data, size_t len);
+
+/**
+ * struct arena - Memory with a copy of what it should hold
+ * @mem: The memory, which is shared: others see it after its owner's death
+ * @copy: What should be in it
+ * @len: Bytes of either
+ *
+ * Functions that take _metadata fail the test themselves.
+ */
+struct arena {
+	uint8_t *mem;
+	uint8_t *copy;
+	size_t len;
+};
+
+void arena_make(struct __test_metadata *_metadata, struct arena *a, size_t len);
+void arena_fill(struct arena *a, unsigned int seed);
+/* All of it is as it should be, and not only where a peer was at work. */
+void arena_check(struct __test_metadata *_metadata, const struct arena *a);
+void arena_free(struct arena *a);
+
+#endif /* SELFTESTS_MEM_H */
