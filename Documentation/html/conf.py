@@ -27,7 +27,11 @@ html_theme_options = {
     "font_family": "sans-serif",
     "head_font_family": "sans-serif",
 }
-html_sidebars = {"**": ["about.html", "searchbox.html", "navigation.html"]}
+html_sidebars = {
+    "[!r]*": ["about.html", "searchbox.html", "navigation.html"],
+    "reference/*": ["about.html", "searchbox.html", "navigation.html",
+                    "localtoc.html"],
+}
 html_static_path = [str(TREE / "Documentation/html/static")]
 html_css_files = ["memreg.css"]
 html_extra_path = [str(TREE / "build/docs/man")]
