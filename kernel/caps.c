@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * QUERY: what a device and this module can do, and what backs it.
+ * DEVICE_QUERY: what a device and this module can do, and what backs it.
  */
 #include <linux/uaccess.h>
 
@@ -15,7 +15,7 @@
 #include "mem/memory.h"
 #include "quirks.h"
 
-/* Number of capabilities that QUERY lists. */
+/* Number of capabilities that DEVICE_QUERY lists. */
 #define MEMREG_CAPS	IB_MEMREG_CAP_POOL
 
 #define CAP(_cap, _backing, _value)					\
@@ -83,11 +83,11 @@ static u32 memreg_caps_list(struct memreg_device *mdev,
 	return ARRAY_SIZE(all);
 }
 
-/* ioctl(IB_MEMREG_IOC_QUERY) */
+/* ioctl(IB_MEMREG_IOC_DEVICE_QUERY) */
 int memreg_caps_query(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_cap_entry caps[MEMREG_CAPS];
-	struct ib_memreg_query *cmd = ucmd->cmd;
+	struct ib_memreg_device_query *cmd = ucmd->cmd;
 	u32 count;
 
 	if (cmd->flags)

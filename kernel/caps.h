@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * QUERY: what a device and this module can do, and what backs it.
+ * DEVICE_QUERY: what a device and this module can do, and what backs it.
  */
 #ifndef _MEMREG_CAPS_H
 #define _MEMREG_CAPS_H

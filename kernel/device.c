@@ -208,7 +208,7 @@ out:
 static int memreg_device_respond(struct memreg_ucmd *ucmd,
 				 struct memreg_device *mdev)
 {
-	struct ib_memreg_bind_device *cmd = ucmd->cmd;
+	struct ib_memreg_device_bind *cmd = ucmd->cmd;
 	bool gone;
 
 	mutex_lock(&mdev->files_lock);
@@ -224,10 +224,10 @@ static int memreg_device_respond(struct memreg_ucmd *ucmd,
 	return memreg_respond(ucmd, sizeof(*cmd));
 }
 
-/* ioctl(IB_MEMREG_IOC_BIND_DEVICE) */
+/* ioctl(IB_MEMREG_IOC_DEVICE_BIND) */
 int memreg_device_bind(struct memreg_ucmd *ucmd)
 {
-	struct ib_memreg_bind_device *cmd = ucmd->cmd;
+	struct ib_memreg_device_bind *cmd = ucmd->cmd;
 	struct memreg_device *mdev;
 	int ret;
 

@@ -20,10 +20,10 @@ static u64 memreg_stats_sum(struct memreg_device *mdev, u32 stat)
 	return sum;
 }
 
-/* ioctl(IB_MEMREG_IOC_STAT) */
+/* ioctl(IB_MEMREG_IOC_DEVICE_STAT) */
 int memreg_stats_tell(struct memreg_ucmd *ucmd)
 {
-	struct ib_memreg_stat *cmd = ucmd->cmd;
+	struct ib_memreg_device_stat *cmd = ucmd->cmd;
 	struct ib_memreg_stat_entry __user *stats = u64_to_user_ptr(cmd->stats);
 	struct ib_memreg_stat_entry entry = {};
 	u32 i;

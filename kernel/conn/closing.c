@@ -10,8 +10,8 @@
  * stage last occupies no worker.
  *
  *	STANDS	The connection is being made, or is up. Resolution and the time
- *		limit of CONNECT are steps as well, as handlers must not take
- *		long: those of all users share the RDMA CM's workers.
+ *		limit of ENDPOINT_CONNECT are steps as well, as handlers must
+ *		not take long: those of all users share the RDMA CM's workers.
  *	SETTLE	A QP goes to error by itself, and must send the peer the reason
  *		before anything else ends the connection.
  *	REFUSE	The peer is to see that it was refused something.
@@ -183,7 +183,7 @@ static void memreg_closing_drop_foreign(struct memreg_endpoint *ep)
 	if (!ep->id || !ep->id->device ||
 	    ep->id->device == ep->file->mdev->ibdev)
 		return;
-	/* CONNECT may be at work on the id, and does not begin to any more. */
+	/* ENDPOINT_CONNECT may be using the id; no new one begins to. */
 	wait_for_completion(&ep->begun);
 	rdma_destroy_id(ep->id);
 	ep->id = NULL;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Connecting to a peer: CONNECT begins it, and the endpoint's worker takes the
- * steps that handlers of the RDMA CM call for.
+ * Connecting to a peer: ENDPOINT_CONNECT begins it, and the endpoint's worker
+ * takes the steps that handlers of the RDMA CM call for.
  */
 #include <linux/cred.h>
 #include <linux/uaccess.h>
@@ -117,7 +117,7 @@ static void memreg_endpoint_go_on(struct memreg_endpoint *ep)
  */
 
 static int memreg_connect_check(struct memreg_ucmd *ucmd,
-				const struct ib_memreg_connect *cmd)
+				const struct ib_memreg_endpoint_connect *cmd)
 {
 	const struct ib_memreg_addr *src = &cmd->src;
 	bool good;
@@ -147,7 +147,7 @@ static int memreg_connect_check(struct memreg_ucmd *ucmd,
 static int memreg_connect_prepare(struct memreg_ucmd *ucmd,
 				  struct memreg_endpoint *ep)
 {
-	struct ib_memreg_connect *cmd = ucmd->cmd;
+	struct ib_memreg_endpoint_connect *cmd = ucmd->cmd;
 	struct rdma_cm_id *id;
 	int ret;
 
@@ -192,10 +192,10 @@ static int memreg_connect_begin(struct memreg_ucmd *ucmd,
 	return ret ? memreg_fail_address(ucmd, ret) : 0;
 }
 
-/* ioctl(IB_MEMREG_IOC_CONNECT) */
+/* ioctl(IB_MEMREG_IOC_ENDPOINT_CONNECT) */
 int memreg_endpoint_connect(struct memreg_ucmd *ucmd)
 {
-	struct ib_memreg_connect *cmd = ucmd->cmd;
+	struct ib_memreg_endpoint_connect *cmd = ucmd->cmd;
 	struct memreg_domain *domain;
 	struct memreg_endpoint *ep;
 	int ret;

@@ -13,8 +13,8 @@
  *			a place of the listener's backlog until it is accepted
  *			or destroyed, even if the peer gives up before that:
  *			peers can't make us own more than the backlog.
- *	CONNECTING	Accepted, or CONNECT was called. Address and route are
- *			resolved, and the QP is made, by the handler.
+ *	CONNECTING	Accepted, or ENDPOINT_CONNECT was called. Address and
+ *			route are resolved, and the QP is made, by the handler.
  *	CONNECTED	Both sides agreed.
  *	CLOSED		It is over, or it never came up. That is final.
  *
@@ -346,10 +346,10 @@ int memreg_endpoint_set_user_data(struct memreg_ucmd *ucmd)
 	return 0;
 }
 
-/* ioctl(IB_MEMREG_IOC_DISCONNECT) */
+/* ioctl(IB_MEMREG_IOC_ENDPOINT_DISCONNECT) */
 int memreg_endpoint_disconnect(struct memreg_ucmd *ucmd)
 {
-	struct ib_memreg_disconnect *cmd = ucmd->cmd;
+	struct ib_memreg_endpoint_disconnect *cmd = ucmd->cmd;
 	struct memreg_endpoint *ep;
 	int ret = 0;
 

@@ -57,7 +57,7 @@ struct memreg_listener;
  * @srq_node: In memreg_queue.takers of the shared queue, while there may be
  *	completions of @srq_qp
  * @queued: The queues are what they will be: release and acquire
- * @begun: CONNECT has let go of @id
+ * @begun: ENDPOINT_CONNECT has let go of @id
  * @state: enum ib_memreg_endpoint_state; changed under the handler lock
  * @up: The peer is, or was, in: accepted or established; handler lock
  * @sendable: The QP is, or was, one that may send
@@ -76,8 +76,8 @@ struct memreg_listener;
  * @user_data: What the user gave it, or 0; event_lock, and READ_ONCE() without
  * @responder_resources: READs from the peer at a time that it asks for
  * @initiator_depth: READs to the peer at a time that it takes
- * @cred: Of the caller of CONNECT, to make the QP with; otherwise NULL
- * @connect_until: Jiffies until which CONNECT may take
+ * @cred: Of the caller of ENDPOINT_CONNECT, to make the QP with; otherwise NULL
+ * @connect_until: Jiffies until which ENDPOINT_CONNECT may take
  * @due: Steps of connecting to be taken, MEMREG_CONNECT_*
  * @closing: Its end
  * @charge: QP in the rdma cgroup

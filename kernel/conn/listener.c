@@ -190,7 +190,7 @@ err_count:
 static int memreg_listener_bind(struct memreg_ucmd *ucmd,
 				struct memreg_listener *listener)
 {
-	struct ib_memreg_listen *cmd = ucmd->cmd;
+	struct ib_memreg_listener_create *cmd = ucmd->cmd;
 	struct rdma_cm_id *id = listener->id;
 	struct ib_memreg_addr bound;
 	int ret;
@@ -207,10 +207,10 @@ static int memreg_listener_bind(struct memreg_ucmd *ucmd,
 	return memreg_respond(ucmd, sizeof(*cmd));
 }
 
-/* ioctl(IB_MEMREG_IOC_LISTEN) */
+/* ioctl(IB_MEMREG_IOC_LISTENER_CREATE) */
 int memreg_endpoint_listen(struct memreg_ucmd *ucmd)
 {
-	struct ib_memreg_listen *cmd = ucmd->cmd;
+	struct ib_memreg_listener_create *cmd = ucmd->cmd;
 	struct memreg_listener *listener;
 	__be16 port = cmd->addr.port;
 	int ret;
@@ -327,7 +327,7 @@ static int memreg_request_join(struct memreg_ucmd *ucmd,
 	return 0;
 }
 
-/* Join a domain, or find that it was the one to be joined by SETUP. */
+/* Join a domain, or find that it was the one to be joined by ENDPOINT_SETUP. */
 static int memreg_request_rejoin(struct memreg_ucmd *ucmd,
 				 struct memreg_endpoint *ep,
 				 struct memreg_domain *domain)
@@ -373,12 +373,13 @@ static int memreg_request_accept(struct memreg_ucmd *ucmd,
 }
 
 /*
- * ioctl(IB_MEMREG_IOC_ACCEPT). If not even the RDMA CM can send the answer,
- * the request is over: IB_MEMREG_EVENT_DISCONNECTED follows then as well.
+ * ioctl(IB_MEMREG_IOC_ENDPOINT_ACCEPT). If not even the RDMA CM can send the
+ * answer, the request is over: IB_MEMREG_EVENT_DISCONNECTED follows then as
+ * well.
  */
 int memreg_endpoint_accept(struct memreg_ucmd *ucmd)
 {
-	struct ib_memreg_accept *cmd = ucmd->cmd;
+	struct ib_memreg_endpoint_accept *cmd = ucmd->cmd;
 	u8 data[MEMREG_ACCEPT_DATA];
 	struct memreg_domain *domain;
 	struct memreg_endpoint *ep;
@@ -411,10 +412,10 @@ out_ep:
 	return ret;
 }
 
-/* ioctl(IB_MEMREG_IOC_SETUP) */
+/* ioctl(IB_MEMREG_IOC_ENDPOINT_SETUP) */
 int memreg_endpoint_setup(struct memreg_ucmd *ucmd)
 {
-	struct ib_memreg_setup *cmd = ucmd->cmd;
+	struct ib_memreg_endpoint_setup *cmd = ucmd->cmd;
 	struct memreg_domain *domain;
 	struct memreg_endpoint *ep;
 	int ret;
@@ -450,13 +451,13 @@ out_ep:
 }
 
 /*
- * ioctl(IB_MEMREG_IOC_REJECT). The request is rejected even if its endpoint
- * can't be destroyed because another call is at work on it: what is left is
- * CLOSED and the user's to destroy.
+ * ioctl(IB_MEMREG_IOC_ENDPOINT_REJECT). The request is rejected even if its
+ * endpoint can't be destroyed because another call is at work on it: what is
+ * left is CLOSED and the user's to destroy.
  */
 int memreg_endpoint_reject(struct memreg_ucmd *ucmd)
 {
-	struct ib_memreg_reject *cmd = ucmd->cmd;
+	struct ib_memreg_endpoint_reject *cmd = ucmd->cmd;
 	u8 data[MEMREG_REJECT_DATA];
 	struct memreg_endpoint *ep;
 	u32 reason;

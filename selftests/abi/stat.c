@@ -38,8 +38,8 @@ FIXTURE(stat) {
 static int counters_get(int fd, struct counters *c)
 {
 	struct ib_memreg_stat_entry stats[COUNTERS] = {};
-	RAW(stat, cmd, .count = COUNTERS, .stats = (uintptr_t)stats);
-	int ret = raw_call(fd, IB_MEMREG_IOC_STAT, &cmd);
+	RAW(device_stat, cmd, .count = COUNTERS, .stats = (uintptr_t)stats);
+	int ret = raw_call(fd, IB_MEMREG_IOC_DEVICE_STAT, &cmd);
 	unsigned int i;
 
 	for (i = 0; !ret && i < COUNTERS; i++)
@@ -187,13 +187,14 @@ static int revoke_all(FIXTURE_DATA(stat) *self, __u32 flags)
 TEST_F(stat, tells_each_counter_once_and_no_more_than_there_is_room_for)
 {
 	struct ib_memreg_stat_entry stats[COUNTERS + 8];
-	RAW(stat, cmd, .stats = (uintptr_t)stats);
+	RAW(device_stat, cmd, .stats = (uintptr_t)stats);
 	__u32 room, i;
 
 	for (room = 0; room <= COUNTERS + 8; room++) {
 		memset(stats, 0xee, sizeof(stats));
 		cmd.count = room;
-		ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_STAT, &cmd));
+		ASSERT_EQ(0,
+			  raw_call(self->fd, IB_MEMREG_IOC_DEVICE_STAT, &cmd));
 		EXPECT_EQ(COUNTERS, cmd.count);
 		for (i = 0; i < ARRAY_LEN(stats); i++) {
 			bool filled = i < room && i < COUNTERS;
@@ -207,17 +208,19 @@ TEST_F(stat, tells_each_counter_once_and_no_more_than_there_is_room_for)
 TEST_F(stat, array_that_is_not_mapped_is_EFAULT)
 {
 	char *memory = mem_alloc(2 * PAGE);
-	RAW(stat, cmd, .count = 2);
+	RAW(device_stat, cmd, .count = 2);
 
 	ASSERT_NE(NULL, memory);
 	ASSERT_EQ(0, munmap(memory + PAGE, PAGE));
-	EXPECT_FAIL(EFAULT, NONE, raw_call(self->fd, IB_MEMREG_IOC_STAT, &cmd));
+	EXPECT_FAIL(EFAULT, NONE,
+		    raw_call(self->fd, IB_MEMREG_IOC_DEVICE_STAT, &cmd));
 	/* The second entry is in the hole. */
 	cmd.stats = (uintptr_t)memory + PAGE -
 		    sizeof(struct ib_memreg_stat_entry);
-	EXPECT_FAIL(EFAULT, NONE, raw_call(self->fd, IB_MEMREG_IOC_STAT, &cmd));
+	EXPECT_FAIL(EFAULT, NONE,
+		    raw_call(self->fd, IB_MEMREG_IOC_DEVICE_STAT, &cmd));
 	cmd.count = 1;
-	EXPECT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_STAT, &cmd));
+	EXPECT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_DEVICE_STAT, &cmd));
 	mem_free(memory, PAGE);
 }
 

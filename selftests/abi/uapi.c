@@ -15,9 +15,9 @@
 #include "memreg_fixture.h"
 
 /* The layout is the same for 32-bit and 64-bit programs. */
-_Static_assert(sizeof(struct ib_memreg_bind_device) == 80, "layout");
+_Static_assert(sizeof(struct ib_memreg_device_bind) == 80, "layout");
 _Static_assert(sizeof(struct ib_memreg_cap_entry) == 16, "layout");
-_Static_assert(sizeof(struct ib_memreg_query) == 96, "layout");
+_Static_assert(sizeof(struct ib_memreg_device_query) == 96, "layout");
 _Static_assert(sizeof(struct ib_memreg_destroy) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_domain_create) == 24, "layout");
 _Static_assert(sizeof(struct ib_memreg_mr_register) == 88, "layout");
@@ -31,16 +31,16 @@ _Static_assert(sizeof(struct ib_memreg_bind) == 48, "layout");
 _Static_assert(sizeof(struct ib_memreg_window_bind) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_window_revoke) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_addr) == 24, "layout");
-_Static_assert(sizeof(struct ib_memreg_listen) == 48, "layout");
-_Static_assert(sizeof(struct ib_memreg_accept) == 32, "layout");
-_Static_assert(sizeof(struct ib_memreg_reject) == 32, "layout");
-_Static_assert(sizeof(struct ib_memreg_connect) == 128, "layout");
-_Static_assert(sizeof(struct ib_memreg_disconnect) == 16, "layout");
+_Static_assert(sizeof(struct ib_memreg_listener_create) == 48, "layout");
+_Static_assert(sizeof(struct ib_memreg_endpoint_accept) == 32, "layout");
+_Static_assert(sizeof(struct ib_memreg_endpoint_reject) == 32, "layout");
+_Static_assert(sizeof(struct ib_memreg_endpoint_connect) == 128, "layout");
+_Static_assert(sizeof(struct ib_memreg_endpoint_disconnect) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_event) == 256, "layout");
 _Static_assert(sizeof(struct ib_memreg_object) == 152, "layout");
 _Static_assert(sizeof(struct ib_memreg_list) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_stat_entry) == 16, "layout");
-_Static_assert(sizeof(struct ib_memreg_stat) == 24, "layout");
+_Static_assert(sizeof(struct ib_memreg_device_stat) == 24, "layout");
 _Static_assert(sizeof(struct ib_memreg_grant) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_ring) == 128, "layout");
 _Static_assert(sizeof(struct ib_memreg_cqe) == 64, "layout");
@@ -48,7 +48,7 @@ _Static_assert(sizeof(struct ib_memreg_ring_create) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_ring_wait) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_srq_create) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_queues) == 40, "layout");
-_Static_assert(sizeof(struct ib_memreg_setup) == 64, "layout");
+_Static_assert(sizeof(struct ib_memreg_endpoint_setup) == 64, "layout");
 _Static_assert(sizeof(struct ib_memreg_sge) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_wr) == 96, "layout");
 _Static_assert(sizeof(struct ib_memreg_submit) == 32, "layout");
@@ -99,8 +99,8 @@ struct call {
 #define RESERVED(_type)	offsetof(struct ib_memreg_##_type, reserved)
 
 static const struct call calls[] = {
-	CALL(BIND_DEVICE, bind_device, NO_RESERVED, .unbound = true),
-	CALL(QUERY, query, NO_RESERVED),
+	CALL(DEVICE_BIND, device_bind, NO_RESERVED, .unbound = true),
+	CALL(DEVICE_QUERY, device_query, NO_RESERVED),
 	CALL(DESTROY, destroy, NO_RESERVED, .unbound = true),
 	CALL(DOMAIN_CREATE, domain_create, RESERVED(domain_create)),
 	CALL(MR_REGISTER, mr_register, RESERVED(mr_register),
@@ -117,19 +117,19 @@ static const struct call calls[] = {
 	CALL(WINDOW_BIND, window_bind, NO_RESERVED),
 	CALL(WINDOW_REVOKE, window_revoke, NO_RESERVED,
 	     .flags = IB_MEMREG_REVOKE_RELAXED),
-	CALL(LISTEN, listen, RESERVED(listen)),
-	CALL(ACCEPT, accept, NO_RESERVED),
-	CALL(REJECT, reject, RESERVED(reject)),
-	CALL(CONNECT, connect, RESERVED(connect),
-	     .first = offsetof(struct ib_memreg_connect, queues)),
-	CALL(DISCONNECT, disconnect, NO_RESERVED),
+	CALL(LISTENER_CREATE, listener_create, RESERVED(listener_create)),
+	CALL(ENDPOINT_ACCEPT, endpoint_accept, NO_RESERVED),
+	CALL(ENDPOINT_REJECT, endpoint_reject, RESERVED(endpoint_reject)),
+	CALL(ENDPOINT_CONNECT, endpoint_connect, RESERVED(endpoint_connect),
+	     .first = offsetof(struct ib_memreg_endpoint_connect, queues)),
+	CALL(ENDPOINT_DISCONNECT, endpoint_disconnect, NO_RESERVED),
 	CALL(LIST, list, RESERVED(list), .unbound = true),
-	CALL(STAT, stat, NO_RESERVED),
+	CALL(DEVICE_STAT, device_stat, NO_RESERVED),
 	CALL(RING_CREATE, ring_create, NO_RESERVED,
 	     .flags = IB_MEMREG_RING_NO_MODERATION),
 	CALL(SRQ_CREATE, srq_create, NO_RESERVED,
 	     .flags = IB_MEMREG_QUEUES_NO_INLINE_RECEIVE),
-	CALL(SETUP, setup, RESERVED(setup)),
+	CALL(ENDPOINT_SETUP, endpoint_setup, RESERVED(endpoint_setup)),
 	CALL(SUBMIT, submit, RESERVED(submit)),
 	CALL(SET_USER_DATA, set_user_data, NO_RESERVED),
 	CALL(POOL_CREATE, pool_create, RESERVED(pool_create),
@@ -168,8 +168,8 @@ FIXTURE(uapi) {
 
 static int listen_any(int fd, __u32 *listener)
 {
-	RAW(listen, cmd, .backlog = 4, .addr = { .family = AF_INET });
-	int ret = raw_call(fd, IB_MEMREG_IOC_LISTEN, &cmd);
+	RAW(listener_create, cmd, .backlog = 4, .addr = { .family = AF_INET });
+	int ret = raw_call(fd, IB_MEMREG_IOC_LISTENER_CREATE, &cmd);
 
 	*listener = cmd.out_listener_id;
 	return ret;
@@ -280,10 +280,10 @@ TEST_F(uapi, cmd_length_larger_needs_zeros)
 
 TEST_F(uapi, cmd_length_larger_works)
 {
-	struct ib_memreg_query *query;
+	struct ib_memreg_device_query *query;
 
 	query = (void *)arg_at_end(self, 2 * PAGE);
-	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_QUERY, query));
+	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_DEVICE_QUERY, query));
 	EXPECT_STREQ(test_device(), query->out_name);
 	EXPECT_EQ(2 * PAGE, query->size);
 }
@@ -408,7 +408,7 @@ TEST_F(uapi, bind_device_again_is_EBUSY)
 
 TEST_F(uapi, bind_device_by_a_wrong_name_leaves_the_file_unbound)
 {
-	RAW(bind_device, cmd);
+	RAW(device_bind, cmd);
 	int fd;
 
 	fd = raw_open();
@@ -417,7 +417,7 @@ TEST_F(uapi, bind_device_by_a_wrong_name_leaves_the_file_unbound)
 	/* There are two devices in the test's topology. */
 	EXPECT_FAIL(ENODEV, NO_DEVICE, raw_bind_device(fd, ""));
 	memset(cmd.name, 'x', sizeof(cmd.name));
-	EXPECT_EQ(-EINVAL, raw_call(fd, IB_MEMREG_IOC_BIND_DEVICE, &cmd));
+	EXPECT_EQ(-EINVAL, raw_call(fd, IB_MEMREG_IOC_DEVICE_BIND, &cmd));
 	EXPECT_EQ(1, state_count(IB_MEMREG_OBJECT_FILE));
 	EXPECT_EQ(0, raw_bind_device(fd, test_device()));
 	EXPECT_EQ(2, state_count(IB_MEMREG_OBJECT_FILE));
@@ -427,16 +427,16 @@ TEST_F(uapi, bind_device_by_a_wrong_name_leaves_the_file_unbound)
 TEST_F(uapi, bind_device_tells_name_and_index)
 {
 	struct ib_memreg_cap_entry caps[2] = {};
-	RAW(bind_device, bind);
-	RAW(query, query, .count = 1, .caps = (uintptr_t)caps);
+	RAW(device_bind, bind);
+	RAW(device_query, query, .count = 1, .caps = (uintptr_t)caps);
 	int fd;
 
 	fd = raw_open();
 	ASSERT_LE(0, fd);
 	snprintf(bind.name, sizeof(bind.name), "%s", test_device());
-	ASSERT_EQ(0, raw_call(fd, IB_MEMREG_IOC_BIND_DEVICE, &bind));
+	ASSERT_EQ(0, raw_call(fd, IB_MEMREG_IOC_DEVICE_BIND, &bind));
 	EXPECT_STREQ(test_device(), bind.name);
-	ASSERT_EQ(0, raw_call(fd, IB_MEMREG_IOC_QUERY, &query));
+	ASSERT_EQ(0, raw_call(fd, IB_MEMREG_IOC_DEVICE_QUERY, &query));
 	EXPECT_EQ(bind.out_index, query.out_index);
 	EXPECT_STREQ(test_device(), query.out_name);
 	EXPECT_LE(1, query.out_ports);
@@ -492,29 +492,32 @@ static void try_wrong_id(struct __test_metadata *_metadata,
 {
 	struct ib_memreg_bind bind = { .mr_id = self->mr, .window_id = id };
 	RAW(mr_query, query, .mr_id = id);
-	RAW(disconnect, disconnect, .endpoint_id = id);
-	RAW(accept, accept, .endpoint_id = id, .domain_id = self->domain);
-	RAW(reject, reject, .endpoint_id = id);
-	RAW(setup, setup, .endpoint_id = id, .domain_id = self->domain);
+	RAW(endpoint_disconnect, disconnect, .endpoint_id = id);
+	RAW(endpoint_accept, accept, .endpoint_id = id,
+	    .domain_id = self->domain);
+	RAW(endpoint_reject, reject, .endpoint_id = id);
+	RAW(endpoint_setup, setup, .endpoint_id = id,
+	    .domain_id = self->domain);
 	RAW(srq_create, srq, .domain_id = self->domain, .ring_id = id,
 	    .max_recv = 1, .max_recv_sge = 1);
 	struct ib_memreg_wr wr = { .target_id = id, .opcode = 1 };
 	RAW(submit, submit, .count = 1, .wrs = (uintptr_t)&wr);
 	__u32 out;
 
-	EXPECT_FAIL(ENOENT, ID, raw_call(self->fd, IB_MEMREG_IOC_SETUP,
+	EXPECT_FAIL(ENOENT, ID, raw_call(self->fd, IB_MEMREG_IOC_ENDPOINT_SETUP,
 					 &setup));
 	EXPECT_FAIL(ENOENT, ID, raw_call(self->fd, IB_MEMREG_IOC_SRQ_CREATE,
 					 &srq));
 	EXPECT_FAIL(ENOENT, ID, raw_call(self->fd, IB_MEMREG_IOC_SUBMIT,
 					 &submit));
 	EXPECT_EQ(0, submit.out_taken);
-	EXPECT_FAIL(ENOENT, ID, raw_call(self->fd, IB_MEMREG_IOC_ACCEPT,
-					 &accept));
-	EXPECT_FAIL(ENOENT, ID, raw_call(self->fd, IB_MEMREG_IOC_REJECT,
-					 &reject));
-	EXPECT_FAIL(ENOENT, ID, raw_call(self->fd, IB_MEMREG_IOC_DISCONNECT,
-					 &disconnect));
+	EXPECT_FAIL(ENOENT, ID,
+		    raw_call(self->fd, IB_MEMREG_IOC_ENDPOINT_ACCEPT, &accept));
+	EXPECT_FAIL(ENOENT, ID,
+		    raw_call(self->fd, IB_MEMREG_IOC_ENDPOINT_REJECT, &reject));
+	EXPECT_FAIL(ENOENT, ID,
+		    raw_call(self->fd, IB_MEMREG_IOC_ENDPOINT_DISCONNECT,
+			     &disconnect));
 	if (type != IB_MEMREG_OBJECT_MR)
 		EXPECT_FAIL(ENOENT, ID, raw_call(self->fd,
 						 IB_MEMREG_IOC_MR_QUERY,
@@ -608,8 +611,8 @@ TEST_F(uapi, I8_read_only_argument_changes_nothing)
 {
 	struct ib_memreg_domain_create *domain;
 	struct ib_memreg_mr_register *mr;
-	struct ib_memreg_listen *listen;
-	struct ib_memreg_connect *connect;
+	struct ib_memreg_listener_create *listen;
+	struct ib_memreg_endpoint_connect *connect;
 
 	domain = (void *)arg_at_end(self, sizeof(*domain));
 	ASSERT_EQ(0, mprotect(self->arg, 2 * PAGE, PROT_READ));
@@ -630,7 +633,8 @@ TEST_F(uapi, I8_read_only_argument_changes_nothing)
 	listen->backlog = 1;
 	listen->addr.family = AF_INET;
 	ASSERT_EQ(0, mprotect(self->arg, 2 * PAGE, PROT_READ));
-	EXPECT_EQ(-EFAULT, raw_call(self->fd, IB_MEMREG_IOC_LISTEN, listen));
+	EXPECT_EQ(-EFAULT,
+		  raw_call(self->fd, IB_MEMREG_IOC_LISTENER_CREATE, listen));
 
 	ASSERT_EQ(0, mprotect(self->arg, 2 * PAGE, PROT_READ | PROT_WRITE));
 	connect = (void *)arg_at_end(self, sizeof(*connect));
@@ -640,7 +644,8 @@ TEST_F(uapi, I8_read_only_argument_changes_nothing)
 	connect->addr.port = htons(7);
 	connect->addr.ip[0] = 192;
 	ASSERT_EQ(0, mprotect(self->arg, 2 * PAGE, PROT_READ));
-	EXPECT_EQ(-EFAULT, raw_call(self->fd, IB_MEMREG_IOC_CONNECT, connect));
+	EXPECT_EQ(-EFAULT,
+		  raw_call(self->fd, IB_MEMREG_IOC_ENDPOINT_CONNECT, connect));
 }
 
 TEST_F(uapi, I8_bad_array_changes_nothing)
@@ -679,13 +684,14 @@ TEST_F(uapi, I8_bad_array_changes_nothing)
 
 TEST_F(uapi, bad_output_array_is_EFAULT)
 {
-	RAW(query, query, .count = 1, .caps = (uintptr_t)self->hole);
+	RAW(device_query, query, .count = 1, .caps = (uintptr_t)self->hole);
 	RAW(mr_query, mr, .count = 1, .segments = (uintptr_t)self->hole);
 	RAW(list, list, .count = 1, .objects = (uintptr_t)self->hole,
 	    .object_size = sizeof(struct ib_memreg_object));
 	__u32 keyed;
 
-	EXPECT_EQ(-EFAULT, raw_call(self->fd, IB_MEMREG_IOC_QUERY, &query));
+	EXPECT_EQ(-EFAULT,
+		  raw_call(self->fd, IB_MEMREG_IOC_DEVICE_QUERY, &query));
 	EXPECT_EQ(-EFAULT, raw_call(self->fd, IB_MEMREG_IOC_LIST, &list));
 	ASSERT_EQ(0, raw_register(self->fd, self->domain, self->memory, PAGE,
 				  REMOTE_READ, &keyed));
@@ -738,15 +744,17 @@ TEST_F(uapi, domain_on_a_port_by_number)
 	EXPECT_EQ(0, raw_destroy(self->fd, domain.out_domain_id));
 }
 
-static int try_listen(int fd, struct ib_memreg_listen cmd)
+static int try_listen(int fd, struct ib_memreg_listener_create cmd)
 {
 	cmd.size = sizeof(cmd);
-	return raw_call(fd, IB_MEMREG_IOC_LISTEN, &cmd);
+	return raw_call(fd, IB_MEMREG_IOC_LISTENER_CREATE, &cmd);
 }
 
 TEST_F(uapi, listen_has_bounds)
 {
-	struct ib_memreg_listen cmd = { .addr = { .family = AF_INET } };
+	struct ib_memreg_listener_create cmd = {
+		.addr = { .family = AF_INET },
+	};
 
 	EXPECT_FAIL(EINVAL, COUNT, try_listen(self->fd, cmd));
 	cmd.backlog = 1025;
@@ -770,32 +778,34 @@ TEST_F(uapi, listen_has_bounds)
 
 TEST_F(uapi, listen_on_a_port_in_use_is_EADDRINUSE)
 {
-	RAW(listen, first, .backlog = 1, .addr = { .family = AF_INET });
-	struct ib_memreg_listen second;
+	RAW(listener_create, first, .backlog = 1,
+	    .addr = { .family = AF_INET });
+	struct ib_memreg_listener_create second;
 
-	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_LISTEN, &first));
+	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_LISTENER_CREATE, &first));
 	EXPECT_NE(0, first.addr.port);
 	second = first;
 	EXPECT_FAIL(EADDRINUSE, ADDRESS, try_listen(self->fd, second));
 	EXPECT_EQ(0, raw_destroy(self->fd, first.out_listener_id));
-	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_LISTEN, &second));
+	ASSERT_EQ(0,
+		  raw_call(self->fd, IB_MEMREG_IOC_LISTENER_CREATE, &second));
 	EXPECT_EQ(0, raw_destroy(self->fd, second.out_listener_id));
 }
 
-static int try_connect(int fd, struct ib_memreg_connect cmd)
+static int try_connect(int fd, struct ib_memreg_endpoint_connect cmd)
 {
 	cmd.size = sizeof(cmd);
-	return raw_call(fd, IB_MEMREG_IOC_CONNECT, &cmd);
+	return raw_call(fd, IB_MEMREG_IOC_ENDPOINT_CONNECT, &cmd);
 }
 
 TEST_F(uapi, connect_has_bounds)
 {
-	const struct ib_memreg_connect good = {
+	const struct ib_memreg_endpoint_connect good = {
 		.domain_id = self->domain,
 		.timeout_ms = 100,
 		.addr = { .family = AF_INET, .port = htons(7), .ip = { 192 } },
 	};
-	struct ib_memreg_connect cmd;
+	struct ib_memreg_endpoint_connect cmd;
 
 	cmd = good;
 	cmd.timeout_ms = 0;
@@ -834,17 +844,19 @@ TEST_F(uapi, connect_has_bounds)
 
 TEST_F(uapi, answers_to_no_request_have_bounds)
 {
-	RAW(accept, accept, .private_data_len = 197);
-	RAW(reject, reject, .private_data_len = 149);
+	RAW(endpoint_accept, accept, .private_data_len = 197);
+	RAW(endpoint_reject, reject, .private_data_len = 149);
 
 	EXPECT_FAIL(EINVAL, PRIVATE_DATA,
-		    raw_call(self->fd, IB_MEMREG_IOC_ACCEPT, &accept));
+		    raw_call(self->fd, IB_MEMREG_IOC_ENDPOINT_ACCEPT, &accept));
 	accept.private_data_len = 1;
-	EXPECT_EQ(-EFAULT, raw_call(self->fd, IB_MEMREG_IOC_ACCEPT, &accept));
+	EXPECT_EQ(-EFAULT,
+		  raw_call(self->fd, IB_MEMREG_IOC_ENDPOINT_ACCEPT, &accept));
 	EXPECT_FAIL(EINVAL, PRIVATE_DATA,
-		    raw_call(self->fd, IB_MEMREG_IOC_REJECT, &reject));
+		    raw_call(self->fd, IB_MEMREG_IOC_ENDPOINT_REJECT, &reject));
 	reject.private_data_len = 1;
-	EXPECT_EQ(-EFAULT, raw_call(self->fd, IB_MEMREG_IOC_REJECT, &reject));
+	EXPECT_EQ(-EFAULT,
+		  raw_call(self->fd, IB_MEMREG_IOC_ENDPOINT_REJECT, &reject));
 }
 
 TEST_F(uapi, events_that_are_not_there)

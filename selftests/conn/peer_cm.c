@@ -289,7 +289,8 @@ static void link_local(char *ip, size_t size)
 /* The address that an event gives can be connected to. */
 TEST_F_TIMEOUT(cm, link_local_peer_comes_with_its_scope, LIMIT_S)
 {
-	RAW(connect, cmd, .domain_id = self->o.domain, .timeout_ms = 1000);
+	RAW(endpoint_connect, cmd, .domain_id = self->o.domain,
+	    .timeout_ms = 1000);
 	struct ib_memreg_event event;
 	char ip[INET6_ADDRSTRLEN + 16];
 
@@ -307,8 +308,8 @@ TEST_F_TIMEOUT(cm, link_local_peer_comes_with_its_scope, LIMIT_S)
 	peer_answer(_metadata, &self->p);
 	ASSERT_EQ(0, strncmp(self->p.line, "connected ", 10));
 	/* It can be tried, though there is no listener at that port. */
-	EXPECT_EQ(0, raw_call(memreg_fd(self->o.m), IB_MEMREG_IOC_CONNECT,
-			      &cmd));
+	EXPECT_EQ(0, raw_call(memreg_fd(self->o.m),
+			      IB_MEMREG_IOC_ENDPOINT_CONNECT, &cmd));
 }
 
 TEST_F_TIMEOUT(cm, wildcard_addresses_listen, LIMIT_S)
@@ -682,9 +683,9 @@ TEST_F_TIMEOUT(cm, connection_ends_while_a_revoke_waits, LIMIT_S)
 static void *disconnect_thread(void *arg)
 {
 	struct grants *g = arg;
-	RAW(disconnect, cmd, .endpoint_id = g->endpoint);
+	RAW(endpoint_disconnect, cmd, .endpoint_id = g->endpoint);
 
-	g->ret = raw_call(g->fd, IB_MEMREG_IOC_DISCONNECT, &cmd);
+	g->ret = raw_call(g->fd, IB_MEMREG_IOC_ENDPOINT_DISCONNECT, &cmd);
 	return NULL;
 }
 

@@ -213,13 +213,13 @@ TEST_F(calls, I6_mapping_has_bounds)
 TEST_F(calls, I8_each_descriptor_takes_its_own_calls)
 {
 	RAW(ring_wait, wait, .min_count = 1);
-	RAW(query, query);
+	RAW(device_query, query);
 	struct ring r;
 	char byte;
 
 	ASSERT_EQ(0, ring_create(self->fd, &r, 4, 64, 0, -1));
 	EXPECT_EQ(-ENOTTY, raw_call(self->fd, IB_MEMREG_IOC_RING_WAIT, &wait));
-	EXPECT_EQ(-ENOTTY, raw_call(r.fd, IB_MEMREG_IOC_QUERY, &query));
+	EXPECT_EQ(-ENOTTY, raw_call(r.fd, IB_MEMREG_IOC_DEVICE_QUERY, &query));
 	EXPECT_EQ(-1, read(r.fd, &byte, 1));
 	EXPECT_EQ(-1, write(r.fd, "", 1));
 	ring_unmap(&r);

@@ -616,7 +616,7 @@ TEST_F_TIMEOUT(submit, scattered_memory_is_written_and_read, LIMIT_S)
 	mem_free(mem, BIG);
 }
 
-/* A SEND can't be several; the limit is what QUERY returns. */
+/* A SEND can't be several; the limit is what DEVICE_QUERY returns. */
 TEST_F_TIMEOUT(submit, scattered_message_has_a_limit, LIMIT_S)
 {
 	__u8 *mem = mem_shuffled(BIG);

@@ -612,7 +612,8 @@ static void pair_begin(struct __test_metadata *_metadata, struct storm *storm,
 {
 	FIXTURE_DATA(many) *self = storm->self;
 	__u8 place = pair - storm->pairs;
-	RAW(connect, cmd, .domain_id = self->peer_domain, .timeout_ms = 20000,
+	RAW(endpoint_connect, cmd, .domain_id = self->peer_domain,
+	    .timeout_ms = 20000,
 	    .addr = { .family = AF_INET, .port = self->port },
 	    .private_data_len = 1, .private_data = (uintptr_t)&place,
 	    .queues = small_queues(&self->peer_ring));
@@ -622,7 +623,8 @@ static void pair_begin(struct __test_metadata *_metadata, struct storm *storm,
 		return;
 	pair->number = storm->next++;
 	inet_pton(AF_INET, OWNER_IP, cmd.addr.ip);
-	ASSERT_EQ(0, raw_call(self->peer, IB_MEMREG_IOC_CONNECT, &cmd)) {
+	ASSERT_EQ(0, raw_call(self->peer, IB_MEMREG_IOC_ENDPOINT_CONNECT, &cmd))
+	{
 		TH_LOG("connection %u", pair->number);
 	}
 	pair->ends[PEER] = cmd.out_endpoint_id;

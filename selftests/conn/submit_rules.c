@@ -1031,7 +1031,7 @@ TEST_F_TIMEOUT(rules, I8_shared_queue_takes_the_receives, LIMIT_S)
  * Queues
  */
 
-/* CONNECT and SETUP refuse them alike, and make nothing. */
+/* ENDPOINT_CONNECT and ENDPOINT_SETUP refuse them alike, and make nothing. */
 static void queues_refused(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(rules) *self, __u32 request,
 			   const struct ib_memreg_queues *queues, int err,

@@ -148,27 +148,27 @@ int raw_srq(int fd, __u32 domain, __u32 ring, __u32 max_recv, __u32 sges,
 int raw_setup(int fd, __u32 endpoint, __u32 domain,
 	      const struct ib_memreg_queues *queues)
 {
-	RAW(setup, cmd, .endpoint_id = endpoint, .domain_id = domain,
+	RAW(endpoint_setup, cmd, .endpoint_id = endpoint, .domain_id = domain,
 	    .queues = *queues);
 
-	return raw_call(fd, IB_MEMREG_IOC_SETUP, &cmd);
+	return raw_call(fd, IB_MEMREG_IOC_ENDPOINT_SETUP, &cmd);
 }
 
 int raw_accept(int fd, __u32 endpoint, __u32 domain)
 {
-	RAW(accept, cmd, .endpoint_id = endpoint, .domain_id = domain);
+	RAW(endpoint_accept, cmd, .endpoint_id = endpoint, .domain_id = domain);
 
-	return raw_call(fd, IB_MEMREG_IOC_ACCEPT, &cmd);
+	return raw_call(fd, IB_MEMREG_IOC_ENDPOINT_ACCEPT, &cmd);
 }
 
 int raw_listen(int fd, __be16 *port)
 {
-	RAW(listen, cmd, .backlog = IB_MEMREG_BACKLOG_MAX,
+	RAW(listener_create, cmd, .backlog = IB_MEMREG_BACKLOG_MAX,
 	    .addr = { .family = AF_INET });
 	int ret;
 
 	inet_pton(AF_INET, OWNER_IP4, cmd.addr.ip);
-	ret = raw_call(fd, IB_MEMREG_IOC_LISTEN, &cmd);
+	ret = raw_call(fd, IB_MEMREG_IOC_LISTENER_CREATE, &cmd);
 	*port = cmd.addr.port;
 	return ret;
 }
@@ -176,23 +176,23 @@ int raw_listen(int fd, __be16 *port)
 int raw_connect(int fd, __u32 domain, const char *ip, __be16 port,
 		const struct ib_memreg_queues *queues, __u32 *endpoint)
 {
-	RAW(connect, cmd, .domain_id = domain, .timeout_ms = 20000,
+	RAW(endpoint_connect, cmd, .domain_id = domain, .timeout_ms = 20000,
 	    .addr = { .family = AF_INET, .port = port });
 	int ret;
 
 	inet_pton(AF_INET, ip, cmd.addr.ip);
 	if (queues)
 		cmd.queues = *queues;
-	ret = raw_call(fd, IB_MEMREG_IOC_CONNECT, &cmd);
+	ret = raw_call(fd, IB_MEMREG_IOC_ENDPOINT_CONNECT, &cmd);
 	*endpoint = ret ? 0 : cmd.out_endpoint_id;
 	return ret;
 }
 
 int raw_disconnect(int fd, __u32 endpoint)
 {
-	RAW(disconnect, cmd, .endpoint_id = endpoint);
+	RAW(endpoint_disconnect, cmd, .endpoint_id = endpoint);
 
-	return raw_call(fd, IB_MEMREG_IOC_DISCONNECT, &cmd);
+	return raw_call(fd, IB_MEMREG_IOC_ENDPOINT_DISCONNECT, &cmd);
 }
 
 int raw_windows_2b(int fd, __u32 domain, __u64 span, __u32 *ids, __u32 count)

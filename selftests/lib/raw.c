@@ -45,10 +45,10 @@ int raw_open(void)
 
 int raw_bind_device(int fd, const char *name)
 {
-	RAW(bind_device, cmd);
+	RAW(device_bind, cmd);
 
 	snprintf(cmd.name, sizeof(cmd.name), "%s", name);
-	return raw_call(fd, IB_MEMREG_IOC_BIND_DEVICE, &cmd);
+	return raw_call(fd, IB_MEMREG_IOC_DEVICE_BIND, &cmd);
 }
 
 int raw_open_bound(void)
@@ -88,9 +88,9 @@ int raw_open_peer(void)
 int raw_cap(int fd, __u32 cap, __u64 *value)
 {
 	struct ib_memreg_cap_entry caps[64];
-	RAW(query, cmd, .count = ARRAY_LEN(caps),
+	RAW(device_query, cmd, .count = ARRAY_LEN(caps),
 	    .caps = (uintptr_t)caps);
-	int ret = raw_call(fd, IB_MEMREG_IOC_QUERY, &cmd);
+	int ret = raw_call(fd, IB_MEMREG_IOC_DEVICE_QUERY, &cmd);
 	__u32 i;
 
 	for (i = 0; !ret && i < cmd.count && i < ARRAY_LEN(caps); i++) {
@@ -105,8 +105,9 @@ int raw_cap(int fd, __u32 cap, __u64 *value)
 int raw_stat(int fd, __u32 stat, __u64 *value)
 {
 	struct ib_memreg_stat_entry stats[64];
-	RAW(stat, cmd, .count = ARRAY_LEN(stats), .stats = (uintptr_t)stats);
-	int ret = raw_call(fd, IB_MEMREG_IOC_STAT, &cmd);
+	RAW(device_stat, cmd, .count = ARRAY_LEN(stats),
+	    .stats = (uintptr_t)stats);
+	int ret = raw_call(fd, IB_MEMREG_IOC_DEVICE_STAT, &cmd);
 	__u32 i;
 
 	for (i = 0; !ret && i < cmd.count && i < ARRAY_LEN(stats); i++) {

@@ -170,11 +170,11 @@ static void sweep(struct __test_metadata *_metadata,
 
 static int listen_on_owner(FIXTURE_DATA(fail_nth) *self)
 {
-	RAW(listen, cmd, .backlog = 16, .addr = { .family = AF_INET });
+	RAW(listener_create, cmd, .backlog = 16, .addr = { .family = AF_INET });
 	int ret;
 
 	inet_pton(AF_INET, OWNER_IP, cmd.addr.ip);
-	ret = raw_call(self->fd, IB_MEMREG_IOC_LISTEN, &cmd);
+	ret = raw_call(self->fd, IB_MEMREG_IOC_LISTENER_CREATE, &cmd);
 	self->listener = cmd.out_listener_id;
 	self->port = cmd.addr.port;
 	return ret;
@@ -276,10 +276,10 @@ TEST_F_TIMEOUT(fail_nth, I8_query, 300)
 static int call_stat(FIXTURE_DATA(fail_nth) *self)
 {
 	static struct ib_memreg_stat_entry stats[4];
-	RAW(stat, cmd, .count = 4, .stats = (uintptr_t)stats);
+	RAW(device_stat, cmd, .count = 4, .stats = (uintptr_t)stats);
 
 	memset(stats, 0, sizeof(stats));
-	return raw_call(self->fd, IB_MEMREG_IOC_STAT, &cmd);
+	return raw_call(self->fd, IB_MEMREG_IOC_DEVICE_STAT, &cmd);
 }
 
 TEST_F_TIMEOUT(fail_nth, I8_stat, 300)
@@ -1121,8 +1121,8 @@ TEST_F_TIMEOUT(fail_nth, I8_window_revoke_relaxed, 600)
 
 static int call_listen(FIXTURE_DATA(fail_nth) *self)
 {
-	RAW(listen, cmd, .backlog = 4, .addr = { .family = AF_INET });
-	int ret = raw_call(self->fd, IB_MEMREG_IOC_LISTEN, &cmd);
+	RAW(listener_create, cmd, .backlog = 4, .addr = { .family = AF_INET });
+	int ret = raw_call(self->fd, IB_MEMREG_IOC_LISTENER_CREATE, &cmd);
 
 	self->made = cmd.out_listener_id;
 	return ret;
@@ -1148,13 +1148,13 @@ static int connect_to(int fd, __u32 domain, const char *ip, __be16 port,
 		      __u32 *endpoint)
 {
 	char data[56] = "memreg";
-	RAW(connect, cmd, .domain_id = domain, .timeout_ms = 20000,
+	RAW(endpoint_connect, cmd, .domain_id = domain, .timeout_ms = 20000,
 	    .addr = { .family = AF_INET, .port = port },
 	    .private_data_len = sizeof(data), .private_data = (uintptr_t)data);
 	int ret;
 
 	inet_pton(AF_INET, ip, cmd.addr.ip);
-	ret = raw_call(fd, IB_MEMREG_IOC_CONNECT, &cmd);
+	ret = raw_call(fd, IB_MEMREG_IOC_ENDPOINT_CONNECT, &cmd);
 	*endpoint = cmd.out_endpoint_id;
 	return ret;
 }
@@ -1249,10 +1249,11 @@ TEST_F_TIMEOUT(fail_nth, I8_read_event, 300)
 static int call_accept(FIXTURE_DATA(fail_nth) *self)
 {
 	char data[196] = "memreg";
-	RAW(accept, cmd, .endpoint_id = self->made, .domain_id = self->domain,
-	    .private_data_len = sizeof(data), .private_data = (uintptr_t)data);
+	RAW(endpoint_accept, cmd, .endpoint_id = self->made,
+	    .domain_id = self->domain, .private_data_len = sizeof(data),
+	    .private_data = (uintptr_t)data);
 
-	return raw_call(self->fd, IB_MEMREG_IOC_ACCEPT, &cmd);
+	return raw_call(self->fd, IB_MEMREG_IOC_ENDPOINT_ACCEPT, &cmd);
 }
 
 /*
@@ -1276,10 +1277,10 @@ TEST_F_TIMEOUT(fail_nth, I7_accept, 600)
 static int call_reject(FIXTURE_DATA(fail_nth) *self)
 {
 	char data[148] = "memreg";
-	RAW(reject, cmd, .endpoint_id = self->made,
+	RAW(endpoint_reject, cmd, .endpoint_id = self->made,
 	    .private_data_len = sizeof(data), .private_data = (uintptr_t)data);
 
-	return raw_call(self->fd, IB_MEMREG_IOC_REJECT, &cmd);
+	return raw_call(self->fd, IB_MEMREG_IOC_ENDPOINT_REJECT, &cmd);
 }
 
 static int destroy_peer_end(FIXTURE_DATA(fail_nth) *self)
@@ -1311,9 +1312,9 @@ static int prepare_connection(FIXTURE_DATA(fail_nth) *self)
 
 static int call_disconnect(FIXTURE_DATA(fail_nth) *self)
 {
-	RAW(disconnect, cmd, .endpoint_id = self->made);
+	RAW(endpoint_disconnect, cmd, .endpoint_id = self->made);
 
-	return raw_call(self->fd, IB_MEMREG_IOC_DISCONNECT, &cmd);
+	return raw_call(self->fd, IB_MEMREG_IOC_ENDPOINT_DISCONNECT, &cmd);
 }
 
 TEST_F_TIMEOUT(fail_nth, I7_disconnect, 600)
@@ -1746,7 +1747,8 @@ TEST_F_TIMEOUT(fail_nth, I7_destroy_window, 600)
 static int prepare_file(FIXTURE_DATA(fail_nth) *self)
 {
 	struct ib_memreg_bind bind = { .length = PAGE, .access = REMOTE_READ };
-	RAW(listen, listen, .backlog = 4, .addr = { .family = AF_INET });
+	RAW(listener_create, listen, .backlog = 4,
+	    .addr = { .family = AF_INET });
 	__u32 domain, endpoint, srq;
 	int fd = raw_open_bound();
 	struct ring ring;
@@ -1760,7 +1762,7 @@ static int prepare_file(FIXTURE_DATA(fail_nth) *self)
 				  MW_BIND | REMOTE_READ, &bind.mr_id);
 	ret = ret ?: raw_windows(fd, domain, LENGTH, &bind.window_id, 1);
 	ret = ret ?: raw_bind(fd, domain, &bind, 1);
-	ret = ret ?: raw_call(fd, IB_MEMREG_IOC_LISTEN, &listen);
+	ret = ret ?: raw_call(fd, IB_MEMREG_IOC_LISTENER_CREATE, &listen);
 	ret = ret ?: ring_create(fd, &ring, 4, 64, 0, -1);
 	ret = ret ?: raw_srq(fd, domain, ring.id, 4, 1, 0, &srq);
 	if (!ret)

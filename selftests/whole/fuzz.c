@@ -257,17 +257,17 @@ static __u32 window_access(struct fuzzer *f)
  * Good calls: each makes its argument, whose size is set
  */
 
-static void make_bind_device(struct fuzzer *f, void *arg)
+static void make_device_bind(struct fuzzer *f, void *arg)
 {
-	struct ib_memreg_bind_device *cmd = arg;
+	struct ib_memreg_device_bind *cmd = arg;
 
 	if (!once_in(f, 4))
 		strcpy(cmd->name, test_device());
 }
 
-static void make_query(struct fuzzer *f, void *arg)
+static void make_device_query(struct fuzzer *f, void *arg)
 {
-	struct ib_memreg_query *cmd = arg;
+	struct ib_memreg_device_query *cmd = arg;
 
 	cmd->count = below(f, 40);
 	cmd->caps = (uintptr_t)array(f, cmd->count,
@@ -490,9 +490,9 @@ static void make_window_revoke(struct fuzzer *f, void *arg)
 	cmd->ids = (uintptr_t)ids;
 }
 
-static void make_listen(struct fuzzer *f, void *arg)
+static void make_listener_create(struct fuzzer *f, void *arg)
 {
-	struct ib_memreg_listen *cmd = arg;
+	struct ib_memreg_listener_create *cmd = arg;
 
 	cmd->backlog = 1 + below(f, 16);
 	cmd->addr.family = AF_INET;
@@ -508,9 +508,9 @@ static void make_data(struct fuzzer *f, __u32 *length, __u64 *data)
 	*data = (uintptr_t)array(f, *length, 1);
 }
 
-static void make_accept(struct fuzzer *f, void *arg)
+static void make_endpoint_accept(struct fuzzer *f, void *arg)
 {
-	struct ib_memreg_accept *cmd = arg;
+	struct ib_memreg_endpoint_accept *cmd = arg;
 	const struct ib_memreg_object *endpoint;
 
 	endpoint = endpoint_in(f, IB_MEMREG_ENDPOINT_REQUESTED);
@@ -521,9 +521,9 @@ static void make_accept(struct fuzzer *f, void *arg)
 		  (__u64 *)&cmd->private_data);
 }
 
-static void make_reject(struct fuzzer *f, void *arg)
+static void make_endpoint_reject(struct fuzzer *f, void *arg)
 {
-	struct ib_memreg_reject *cmd = arg;
+	struct ib_memreg_endpoint_reject *cmd = arg;
 
 	cmd->endpoint_id = endpoint_in(f, IB_MEMREG_ENDPOINT_REQUESTED)->id;
 	make_data(f, &cmd->private_data_len,
@@ -548,9 +548,9 @@ static void make_queues(struct fuzzer *f, struct ib_memreg_queues *queues)
 	}
 }
 
-static void make_connect(struct fuzzer *f, void *arg)
+static void make_endpoint_connect(struct fuzzer *f, void *arg)
 {
-	struct ib_memreg_connect *cmd = arg;
+	struct ib_memreg_endpoint_connect *cmd = arg;
 
 	cmd->domain_id = id_of(f, IB_MEMREG_OBJECT_DOMAIN);
 	cmd->addr.family = AF_INET;
@@ -571,9 +571,9 @@ static void make_set_user_data(struct fuzzer *f, void *arg)
 	cmd->user_data = below(f, 3) * 0x100000001ULL;
 }
 
-static void make_disconnect(struct fuzzer *f, void *arg)
+static void make_endpoint_disconnect(struct fuzzer *f, void *arg)
 {
-	struct ib_memreg_disconnect *cmd = arg;
+	struct ib_memreg_endpoint_disconnect *cmd = arg;
 
 	cmd->endpoint_id = id_of(f, IB_MEMREG_OBJECT_ENDPOINT);
 }
@@ -591,9 +591,9 @@ static void make_list(struct fuzzer *f, void *arg)
 		cmd->cursor = anything(f);
 }
 
-static void make_stat(struct fuzzer *f, void *arg)
+static void make_device_stat(struct fuzzer *f, void *arg)
 {
-	struct ib_memreg_stat *cmd = arg;
+	struct ib_memreg_device_stat *cmd = arg;
 
 	cmd->count = below(f, 60);
 	cmd->stats = (uintptr_t)array(f, cmd->count,
@@ -629,9 +629,9 @@ static void make_srq_create(struct fuzzer *f, void *arg)
 	cmd->max_recv_sge = few(f);
 }
 
-static void make_setup(struct fuzzer *f, void *arg)
+static void make_endpoint_setup(struct fuzzer *f, void *arg)
 {
-	struct ib_memreg_setup *cmd = arg;
+	struct ib_memreg_endpoint_setup *cmd = arg;
 	const struct ib_memreg_object *endpoint;
 
 	endpoint = endpoint_in(f, IB_MEMREG_ENDPOINT_REQUESTED);
@@ -845,8 +845,8 @@ static const struct form {
 #define OWN_FORM(_NAME, _name, _weight, ...)				\
 	FORM_OF(_NAME, _name, _weight, true, ##__VA_ARGS__)
 	FORM(DESTROY, destroy, 8, ENOENT, EBUSY),
-	FORM(BIND_DEVICE, bind_device, 1, EBUSY, EDQUOT, ENOMEM),
-	FORM(QUERY, query, 1),
+	FORM(DEVICE_BIND, device_bind, 1, EBUSY, EDQUOT, ENOMEM),
+	FORM(DEVICE_QUERY, device_query, 1),
 	FORM(DOMAIN_CREATE, domain_create, 1, ENETDOWN, EDQUOT, ENOMEM, ENOSPC,
 	     EIO),
 	FORM(MR_REGISTER, mr_register, 10, EBADF, EACCES, EOVERFLOW, ENOMEM,
@@ -867,35 +867,36 @@ static const struct form {
 	FORM(WINDOW_BIND, window_bind, 10, EOVERFLOW, ENOENT, EBUSY, EACCES,
 	     ENOTCONN, ESTALE, ENOMEM, ENOSPC, EDQUOT, EIO, ENETDOWN),
 	FORM(WINDOW_REVOKE, window_revoke, 6, ENOENT, EBUSY, ENOMEM),
-	FORM(LISTEN, listen, 2, EADDRINUSE, EADDRNOTAVAIL, EPERM, ENOMEM,
-	     ENOSPC, EDQUOT, EPROTO),
-	FORM(ACCEPT, accept, 2, ENOENT, ENOTCONN, ENOMEM, ENOSPC, EDQUOT),
-	FORM(REJECT, reject, 1, ENOENT, ENOTCONN),
-	OWN_FORM(CONNECT, connect, 2, ENOENT, EAGAIN, ENOMEM, EDQUOT, EPERM,
-		 EADDRINUSE, EADDRNOTAVAIL, EACCES, ENETDOWN, ENETUNREACH,
-		 EHOSTDOWN, EHOSTUNREACH, ETIMEDOUT, EPROTO),
-	FORM(DISCONNECT, disconnect, 1, ENOENT, ENOTCONN),
+	FORM(LISTENER_CREATE, listener_create, 2, EADDRINUSE, EADDRNOTAVAIL,
+	     EPERM, ENOMEM, ENOSPC, EDQUOT, EPROTO),
+	FORM(ENDPOINT_ACCEPT, endpoint_accept, 2, ENOENT, ENOTCONN, ENOMEM,
+	     ENOSPC, EDQUOT),
+	FORM(ENDPOINT_REJECT, endpoint_reject, 1, ENOENT, ENOTCONN),
+	OWN_FORM(ENDPOINT_CONNECT, endpoint_connect, 2, ENOENT, EAGAIN, ENOMEM,
+		 EDQUOT, EPERM, EADDRINUSE, EADDRNOTAVAIL, EACCES, ENETDOWN,
+		 ENETUNREACH, EHOSTDOWN, EHOSTUNREACH, ETIMEDOUT, EPROTO),
+	FORM(ENDPOINT_DISCONNECT, endpoint_disconnect, 1, ENOENT, ENOTCONN),
 	FORM(LIST, list, 1, ENOMEM),
-	FORM(STAT, stat, 1),
+	FORM(DEVICE_STAT, device_stat, 1),
 	OWN_FORM(RING_CREATE, ring_create, 3, EBADF, EMFILE, ENFILE, ENOMEM,
 		 ENOSPC, EDQUOT),
 	OWN_FORM(RING_WAIT, ring_wait, 2, ETIMEDOUT, ENODEV),
 	FORM(SRQ_CREATE, srq_create, 2, ENOENT, ENOMEM, ENOSPC, EDQUOT),
-	FORM(SETUP, setup, 3, ENOENT, ENOTCONN, EBUSY, EAGAIN, ENOMEM,
-	     ENOSPC, EDQUOT),
+	FORM(ENDPOINT_SETUP, endpoint_setup, 3, ENOENT, ENOTCONN, EBUSY, EAGAIN,
+	     ENOMEM, ENOSPC, EDQUOT),
 	FORM(SET_USER_DATA, set_user_data, 2, ENOENT),
 	FORM(SUBMIT, submit, 24, EOVERFLOW, ENOENT, ENOTCONN, EAGAIN, EACCES,
 	     ESTALE, EMSGSIZE, EBUSY, ENOMEM, ENOSPC, EDQUOT, EIO),
 	OWN_FORM(STATUS_CREATE, status_create, 2, ENOMEM, EMFILE, ENFILE),
-	FORM(MONITOR_CREATE, monitor_create, 6, EOVERFLOW, ENOENT, EPERM,
-	     EBUSY, ENOSPC, ENOMEM),
+	FORM(MONITOR_CREATE, monitor_create, 6, EOVERFLOW, ENOENT, EPERM, EBUSY,
+	     ENOSPC, ENOMEM),
 	FORM(MONITOR_DESTROY, monitor_destroy, 3, ENOENT, EBUSY, ENOMEM),
 	{
 		.name = "URING_SUBMIT",
 		.weight = 8,
-		.errnos = { EOVERFLOW, ENOENT, ENOTCONN, EAGAIN, EACCES,
-			    ESTALE, EMSGSIZE, EBUSY, ENOMEM, ENOSPC, EDQUOT,
-			    EIO, ECANCELED, EREMOTEIO, ETIMEDOUT },
+		.errnos = { EOVERFLOW, ENOENT, ENOTCONN, EAGAIN, EACCES, ESTALE,
+			    EMSGSIZE, EBUSY, ENOMEM, ENOSPC, EDQUOT, EIO,
+			    ECANCELED, EREMOTEIO, ETIMEDOUT },
 	},
 };
 
@@ -927,7 +928,7 @@ static void be_quick(const struct form *form, void *arg)
 {
 	struct ib_memreg_memory_create *memory = arg;
 	struct ib_memreg_ring_wait *wait = arg;
-	struct ib_memreg_connect *connect = arg;
+	struct ib_memreg_endpoint_connect *connect = arg;
 
 	if (form->num == IB_MEMREG_IOC_MEMORY_CREATE &&
 	    memory->length > MEMORY_BYTES && memory->length < 1ULL << 48)
@@ -935,7 +936,7 @@ static void be_quick(const struct form *form, void *arg)
 
 	if (form->num == IB_MEMREG_IOC_RING_WAIT && wait->timeout_ns > MS)
 		wait->timeout_ns = MS;
-	if (form->num == IB_MEMREG_IOC_CONNECT &&
+	if (form->num == IB_MEMREG_IOC_ENDPOINT_CONNECT &&
 	    connect->timeout_ms <= IB_MEMREG_TIMEOUT_MAX_MS &&
 	    connect->timeout_ms > 1000)
 		connect->timeout_ms = 1000;
@@ -975,7 +976,7 @@ static void keep(struct fuzzer *f, const struct form *form, const void *arg)
 	const struct ib_memreg_status_create *status = arg;
 	const struct ib_memreg_memory_dup *dup = arg;
 	const struct ib_memreg_pool_create *pool = arg;
-	const struct ib_memreg_listen *listen = arg;
+	const struct ib_memreg_listener_create *listen = arg;
 
 	if (form->num == IB_MEMREG_IOC_MEMORY_CREATE)
 		keep_memory(arg);
@@ -987,7 +988,7 @@ static void keep(struct fuzzer *f, const struct form *form, const void *arg)
 		keep_ring(f, arg);
 	if (form->num == IB_MEMREG_IOC_STATUS_CREATE)
 		close(status->out_fd);
-	if (form->num == IB_MEMREG_IOC_LISTEN &&
+	if (form->num == IB_MEMREG_IOC_LISTENER_CREATE &&
 	    listen->addr.family == AF_INET)
 		world.port = listen->addr.port;
 }

@@ -94,12 +94,12 @@ static long meminfo(const char *name)
 
 static int listen_on_owner(FIXTURE_DATA(scale) *self)
 {
-	RAW(listen, cmd, .backlog = IB_MEMREG_BACKLOG_MAX,
+	RAW(listener_create, cmd, .backlog = IB_MEMREG_BACKLOG_MAX,
 	    .addr = { .family = AF_INET });
 	int ret;
 
 	inet_pton(AF_INET, OWNER_IP, cmd.addr.ip);
-	ret = raw_call(self->fd, IB_MEMREG_IOC_LISTEN, &cmd);
+	ret = raw_call(self->fd, IB_MEMREG_IOC_LISTENER_CREATE, &cmd);
 	self->listener = cmd.out_listener_id;
 	self->port = cmd.addr.port;
 	return ret;
@@ -242,12 +242,13 @@ static void await_events(struct __test_metadata *_metadata, int fd, __u32 type,
 
 static int peer_connects(FIXTURE_DATA(scale) *self, __u32 *endpoint)
 {
-	RAW(connect, cmd, .domain_id = self->peer_domain, .timeout_ms = 20000,
+	RAW(endpoint_connect, cmd, .domain_id = self->peer_domain,
+	    .timeout_ms = 20000,
 	    .addr = { .family = AF_INET, .port = self->port });
 	int ret;
 
 	inet_pton(AF_INET, OWNER_IP, cmd.addr.ip);
-	ret = raw_call(self->peer, IB_MEMREG_IOC_CONNECT, &cmd);
+	ret = raw_call(self->peer, IB_MEMREG_IOC_ENDPOINT_CONNECT, &cmd);
 	*endpoint = cmd.out_endpoint_id;
 	return ret;
 }
@@ -263,11 +264,13 @@ static void accept_all(struct __test_metadata *_metadata,
 	while (up < n) {
 		next_event(_metadata, self->fd, &event);
 		if (event.type == IB_MEMREG_EVENT_CONNECT_REQUEST) {
-			RAW(accept, cmd, .endpoint_id = event.endpoint_id,
+			RAW(endpoint_accept, cmd,
+			    .endpoint_id = event.endpoint_id,
 			    .domain_id = self->domains[event.endpoint_id %
 						       self->now.domains]);
 
-			ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_ACCEPT,
+			ASSERT_EQ(0, raw_call(self->fd,
+					      IB_MEMREG_IOC_ENDPOINT_ACCEPT,
 					      &cmd));
 			endpoints[accepted++] = event.endpoint_id;
 		} else if (event.type == IB_MEMREG_EVENT_ESTABLISHED) {

@@ -196,8 +196,8 @@ static const struct {
 } documented[CALLS] = {
 #define CALL(_name, ...)						\
 	[_IOC_NR(IB_MEMREG_IOC_##_name)] = { #_name, { __VA_ARGS__ } }
-	CALL(BIND_DEVICE, ENODEV, EBUSY, EOPNOTSUPP, EDQUOT, ENOMEM),
-	CALL(QUERY, ENODEV, EFAULT),
+	CALL(DEVICE_BIND, ENODEV, EBUSY, EOPNOTSUPP, EDQUOT, ENOMEM),
+	CALL(DEVICE_QUERY, ENODEV, EFAULT),
 	CALL(DESTROY, ENOENT, EBUSY, ENODEV),
 	CALL(DOMAIN_CREATE, ENODEV, EINVAL, ENETDOWN, EDQUOT, ENOMEM, ENOSPC,
 	     EIO),
@@ -210,9 +210,9 @@ static const struct {
 	     EINTR, EFAULT, ENODEV),
 	CALL(MEMORY_DUP, EBADF, EOPNOTSUPP, ENOMEM, EMFILE, ENFILE, EFAULT,
 	     ENODEV),
-	CALL(MR_REGISTER, EBADF, EACCES, EINVAL, EOVERFLOW, EFAULT,
-	     EOPNOTSUPP, ENOMEM, ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EIO,
-	     ENETDOWN, EINTR, ENODEV),
+	CALL(MR_REGISTER, EBADF, EACCES, EINVAL, EOVERFLOW, EFAULT, EOPNOTSUPP,
+	     ENOMEM, ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EIO, ENETDOWN,
+	     EINTR, ENODEV),
 	CALL(MR_QUERY, ENOENT, EFAULT, ENODEV),
 	CALL(WINDOW_ALLOC, EINVAL, EOPNOTSUPP, ENOENT, ENOMEM, EFAULT, ENODEV),
 	CALL(WINDOW_BIND, EINVAL, EOVERFLOW, ENOENT, EBUSY, EACCES, EOPNOTSUPP,
@@ -220,26 +220,26 @@ static const struct {
 	     EINTR, ENODEV),
 	CALL(WINDOW_REVOKE, EINVAL, EOPNOTSUPP, ENOENT, EBUSY, EFAULT, ENOMEM,
 	     EINTR, ENODEV),
-	CALL(LISTEN, EINVAL, EADDRINUSE, EADDRNOTAVAIL, EPERM, EFAULT, ENODEV,
-	     ENOMEM, ENOSPC, EDQUOT, EPROTO),
-	CALL(ACCEPT, EINVAL, ENOENT, ENOTCONN, EFAULT, ENOMEM, ENOSPC, EDQUOT,
-	     ENODEV),
-	CALL(REJECT, EINVAL, ENOENT, ENOTCONN, EFAULT, ENODEV),
-	CALL(CONNECT, EINVAL, ENOENT, EFAULT, ENOMEM, EDQUOT, EPERM, EADDRINUSE,
-	     EADDRNOTAVAIL, EACCES, ENETDOWN, ENETUNREACH, EHOSTDOWN,
-	     EHOSTUNREACH, ETIMEDOUT, EPROTO, ENODEV,
-	     EOPNOTSUPP, EAGAIN),
-	CALL(DISCONNECT, ENOENT, ENOTCONN, ENODEV),
+	CALL(LISTENER_CREATE, EINVAL, EADDRINUSE, EADDRNOTAVAIL, EPERM, EFAULT,
+	     ENODEV, ENOMEM, ENOSPC, EDQUOT, EPROTO),
+	CALL(ENDPOINT_ACCEPT, EINVAL, ENOENT, ENOTCONN, EFAULT, ENOMEM, ENOSPC,
+	     EDQUOT, ENODEV),
+	CALL(ENDPOINT_REJECT, EINVAL, ENOENT, ENOTCONN, EFAULT, ENODEV),
+	CALL(ENDPOINT_CONNECT, EINVAL, ENOENT, EFAULT, ENOMEM, EDQUOT, EPERM,
+	     EADDRINUSE, EADDRNOTAVAIL, EACCES, ENETDOWN, ENETUNREACH,
+	     EHOSTDOWN, EHOSTUNREACH, ETIMEDOUT, EPROTO, ENODEV, EOPNOTSUPP,
+	     EAGAIN),
+	CALL(ENDPOINT_DISCONNECT, ENOENT, ENOTCONN, ENODEV),
 	CALL(SET_USER_DATA, ENOENT, EOPNOTSUPP, ENODEV),
 	CALL(LIST, EINVAL, EFAULT, EINTR, ENOMEM),
-	CALL(STAT, ENODEV, EFAULT),
+	CALL(DEVICE_STAT, ENODEV, EFAULT),
 	CALL(RING_CREATE, EINVAL, EOPNOTSUPP, EBADF, EMFILE, ENFILE, ENOMEM,
 	     ENOSPC, EDQUOT, EFAULT, ENODEV),
 	CALL(RING_WAIT, EINVAL, ETIMEDOUT, EINTR, ENODEV, EFAULT),
 	CALL(SRQ_CREATE, EINVAL, EOPNOTSUPP, ENOENT, ENOMEM, ENOSPC, EDQUOT,
 	     EFAULT, ENODEV),
-	CALL(SETUP, EINVAL, EOPNOTSUPP, ENOENT, ENOTCONN, EBUSY, EAGAIN, ENOMEM,
-	     ENOSPC, EDQUOT, ENODEV),
+	CALL(ENDPOINT_SETUP, EINVAL, EOPNOTSUPP, ENOENT, ENOTCONN, EBUSY,
+	     EAGAIN, ENOMEM, ENOSPC, EDQUOT, ENODEV),
 	CALL(SUBMIT, EINVAL, EOVERFLOW, ENOENT, ENOTCONN, EAGAIN, EACCES,
 	     ESTALE, EMSGSIZE, EOPNOTSUPP, EBUSY, EFAULT, ENOMEM, ENOSPC,
 	     EDQUOT, EINTR, EIO, ENODEV),
@@ -560,11 +560,12 @@ static void do_query(struct worker *w)
 	struct ib_memreg_segment segments[2];
 	RAW(mr_query, cmd, .mr_id = mr_get(w, pick(w, MRS)), .count = 2,
 	    .segments = (uintptr_t)segments);
-	RAW(query, device);
+	RAW(device_query, device);
 
 	if (NOTE(w, MR_QUERY, raw_call(fd, IB_MEMREG_IOC_MR_QUERY, &cmd)))
 		forget(shared->mrs, MRS, cmd.mr_id);
-	NOTE(w, QUERY, raw_call(fd, IB_MEMREG_IOC_QUERY, &device));
+	NOTE(w, DEVICE_QUERY,
+	     raw_call(fd, IB_MEMREG_IOC_DEVICE_QUERY, &device));
 }
 
 static void do_alloc_windows(struct worker *w)
@@ -679,10 +680,10 @@ static void do_list(struct worker *w)
 static void do_stat(struct worker *w)
 {
 	struct ib_memreg_stat_entry stats[64];
-	RAW(stat, cmd, .count = 1 + pick(w, ARRAY_LEN(stats)),
+	RAW(device_stat, cmd, .count = 1 + pick(w, ARRAY_LEN(stats)),
 	    .stats = (uintptr_t)stats);
 
-	NOTE(w, STAT, raw_call(fd, IB_MEMREG_IOC_STAT, &cmd));
+	NOTE(w, DEVICE_STAT, raw_call(fd, IB_MEMREG_IOC_DEVICE_STAT, &cmd));
 }
 
 static void do_create_domain(struct worker *w)
@@ -710,11 +711,12 @@ static void do_destroy_domain(struct worker *w)
 
 static void do_listen(struct worker *w)
 {
-	RAW(listen, cmd, .backlog = ENDPOINTS);
+	RAW(listener_create, cmd, .backlog = ENDPOINTS);
 
 	cmd.addr.family = AF_INET;
 	inet_pton(AF_INET, OWNER_IP4, cmd.addr.ip);
-	if (NOTE(w, LISTEN, raw_call(fd, IB_MEMREG_IOC_LISTEN, &cmd)))
+	if (NOTE(w, LISTENER_CREATE,
+		 raw_call(fd, IB_MEMREG_IOC_LISTENER_CREATE, &cmd)))
 		return;
 	shared->port = ntohs(cmd.addr.port);
 	destroy(w, atomic_exchange(&shared->listener, cmd.out_listener_id));
@@ -856,15 +858,17 @@ static void do_setup(struct worker *w)
 {
 	__u32 endpoint = endpoint_get(w), domain = domain_get(w);
 	struct ib_memreg_queues q = some_queues(w, domain);
-	RAW(accept, accept, .endpoint_id = endpoint, .domain_id = domain);
+	RAW(endpoint_accept, accept, .endpoint_id = endpoint,
+	    .domain_id = domain);
 	int ret;
 
 	if (!endpoint)
 		return;
-	ret = NOTE(w, SETUP, raw_setup(fd, endpoint, domain, &q));
+	ret = NOTE(w, ENDPOINT_SETUP, raw_setup(fd, endpoint, domain, &q));
 	queues_failed(&q, ret);
 	if (!ret)
-		NOTE(w, ACCEPT, raw_call(fd, IB_MEMREG_IOC_ACCEPT, &accept));
+		NOTE(w, ENDPOINT_ACCEPT,
+		     raw_call(fd, IB_MEMREG_IOC_ENDPOINT_ACCEPT, &accept));
 }
 
 /* Windows of type 2B: either end by themselves or not at all */
@@ -1033,7 +1037,7 @@ static void connect_to(struct worker *w, const char *ip, unsigned int port,
 		       _Atomic __u32 *slot, __u32 domain,
 		       const struct ib_memreg_queues *queues)
 {
-	RAW(connect, cmd, .domain_id = domain, .timeout_ms = 1000);
+	RAW(endpoint_connect, cmd, .domain_id = domain, .timeout_ms = 1000);
 	int ret;
 
 	if (!port)
@@ -1043,7 +1047,8 @@ static void connect_to(struct worker *w, const char *ip, unsigned int port,
 	cmd.addr.family = AF_INET;
 	cmd.addr.port = htons(port);
 	inet_pton(AF_INET, ip, cmd.addr.ip);
-	ret = NOTE(w, CONNECT, raw_call(fd, IB_MEMREG_IOC_CONNECT, &cmd));
+	ret = NOTE(w, ENDPOINT_CONNECT,
+		   raw_call(fd, IB_MEMREG_IOC_ENDPOINT_CONNECT, &cmd));
 	forget_domain(domain, ret);
 	if (queues)
 		queues_failed(queues, ret);
@@ -1141,7 +1146,7 @@ static void do_converse(struct worker *w)
 
 static void do_accept(struct worker *w)
 {
-	RAW(accept, cmd, .endpoint_id = endpoint_get(w),
+	RAW(endpoint_accept, cmd, .endpoint_id = endpoint_get(w),
 	    .domain_id = domain_get(w));
 	int ret;
 
@@ -1149,7 +1154,8 @@ static void do_accept(struct worker *w)
 		do_listen(w);
 	if (!cmd.endpoint_id)
 		return;
-	ret = NOTE(w, ACCEPT, raw_call(fd, IB_MEMREG_IOC_ACCEPT, &cmd));
+	ret = NOTE(w, ENDPOINT_ACCEPT,
+		   raw_call(fd, IB_MEMREG_IOC_ENDPOINT_ACCEPT, &cmd));
 	if (pick(w, 2))
 		forget_domain(cmd.domain_id, ret);
 	else
@@ -1158,29 +1164,30 @@ static void do_accept(struct worker *w)
 
 static void do_reject(struct worker *w)
 {
-	RAW(reject, cmd, .endpoint_id = endpoint_get(w));
+	RAW(endpoint_reject, cmd, .endpoint_id = endpoint_get(w));
 
 	if (!shared->listener)
 		do_listen(w);
 	if (!cmd.endpoint_id)
 		return;
 	endpoint_over(w, cmd.endpoint_id,
-		      NOTE(w, REJECT, raw_call(fd, IB_MEMREG_IOC_REJECT,
-					       &cmd)));
+		      NOTE(w, ENDPOINT_REJECT,
+			   raw_call(fd, IB_MEMREG_IOC_ENDPOINT_REJECT, &cmd)));
 }
 
 /* Mostly one that was accepted just now */
 static void do_disconnect(struct worker *w)
 {
-	RAW(disconnect, cmd);
+	RAW(endpoint_disconnect, cmd);
+	int ret;
 
 	do_accept(w);
 	cmd.endpoint_id = endpoint_get(w);
 	if (!cmd.endpoint_id)
 		return;
-	endpoint_over(w, cmd.endpoint_id,
-		      NOTE(w, DISCONNECT, raw_call(fd, IB_MEMREG_IOC_DISCONNECT,
-						   &cmd)));
+	ret = NOTE(w, ENDPOINT_DISCONNECT,
+		   raw_call(fd, IB_MEMREG_IOC_ENDPOINT_DISCONNECT, &cmd));
+	endpoint_over(w, cmd.endpoint_id, ret);
 }
 
 static void do_set_user_data(struct worker *w)
@@ -1221,7 +1228,7 @@ static int open_bound(struct worker *w, const char *device)
 		fail(w, "open(2)", errno);
 		return new;
 	}
-	if (!NOTE(w, BIND_DEVICE, raw_bind_device(new, device)))
+	if (!NOTE(w, DEVICE_BIND, raw_bind_device(new, device)))
 		return new;
 	close(new);
 	return -1;
@@ -1587,28 +1594,30 @@ static void peer_event(struct worker *w, const struct ib_memreg_event *event,
 {
 	struct ib_memreg_queues queues = peer_queues(side);
 	__u32 domain = side->domain;
-	RAW(accept, accept, .endpoint_id = event->endpoint_id,
+	RAW(endpoint_accept, accept, .endpoint_id = event->endpoint_id,
 	    .domain_id = domain);
-	RAW(reject, reject, .endpoint_id = event->endpoint_id);
-	RAW(disconnect, disconnect, .endpoint_id = event->endpoint_id);
+	RAW(endpoint_reject, reject, .endpoint_id = event->endpoint_id);
+	RAW(endpoint_disconnect, disconnect, .endpoint_id = event->endpoint_id);
 
 	switch (event->type) {
 	case IB_MEMREG_EVENT_CONNECT_REQUEST:
 		if (pick(w, 4) &&
-		    !NOTE(w, SETUP, raw_setup(fd, event->endpoint_id, domain,
-					      &queues)))
-			NOTE(w, ACCEPT, raw_call(fd, IB_MEMREG_IOC_ACCEPT,
-						 &accept));
+		    !NOTE(w, ENDPOINT_SETUP,
+			  raw_setup(fd, event->endpoint_id, domain, &queues)))
+			NOTE(w, ENDPOINT_ACCEPT,
+			     raw_call(fd, IB_MEMREG_IOC_ENDPOINT_ACCEPT,
+				      &accept));
 		else
-			NOTE(w, REJECT, raw_call(fd, IB_MEMREG_IOC_REJECT,
-						 &reject));
+			NOTE(w, ENDPOINT_REJECT,
+			     raw_call(fd, IB_MEMREG_IOC_ENDPOINT_REJECT,
+				      &reject));
 		break;
 	case IB_MEMREG_EVENT_ESTABLISHED:
 		peer_submit(w, side, event->endpoint_id, pick(w, 4) ?
 			    OP(SEND) : OP(SEND_WITH_IMM));
 		if (!pick(w, 4))
-			NOTE(w, DISCONNECT,
-			     raw_call(fd, IB_MEMREG_IOC_DISCONNECT,
+			NOTE(w, ENDPOINT_DISCONNECT,
+			     raw_call(fd, IB_MEMREG_IOC_ENDPOINT_DISCONNECT,
 				      &disconnect));
 		break;
 	default:
@@ -1618,11 +1627,12 @@ static void peer_event(struct worker *w, const struct ib_memreg_event *event,
 
 static void peer_listen(struct worker *w)
 {
-	RAW(listen, cmd, .backlog = 64);
+	RAW(listener_create, cmd, .backlog = 64);
 
 	cmd.addr.family = AF_INET;
 	inet_pton(AF_INET, PEER_IP4, cmd.addr.ip);
-	if (NOTE(w, LISTEN, raw_call(fd, IB_MEMREG_IOC_LISTEN, &cmd)))
+	if (NOTE(w, LISTENER_CREATE,
+		 raw_call(fd, IB_MEMREG_IOC_LISTENER_CREATE, &cmd)))
 		_exit(1);
 	shared->peer_port = ntohs(cmd.addr.port);
 }

@@ -120,7 +120,7 @@ static void set_port(struct sockaddr *sa, in_port_t port)
 EXPORT int memreg_listen(struct memreg *m, struct sockaddr *addr,
 			 unsigned int backlog, uint32_t *listener)
 {
-	struct ib_memreg_listen arg = {
+	struct ib_memreg_listener_create arg = {
 		.size = sizeof(arg),
 		.backlog = backlog,
 	};
@@ -129,7 +129,8 @@ EXPORT int memreg_listen(struct memreg *m, struct sockaddr *addr,
 	ret = get_address(addr, &arg.addr, "listen");
 	if (ret)
 		return ret;
-	ret = memreg__call(m->fd, IB_MEMREG_IOC_LISTEN, &arg, "listen");
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_LISTENER_CREATE, &arg,
+			   "listen");
 	if (ret && memreg_reason_code() == IB_MEMREG_REASON_COUNT)
 		return memreg__about_number(ret, "backlog", backlog);
 	if (ret)
@@ -159,7 +160,7 @@ static int about_peer(int err, size_t len, uint32_t endpoint, uint32_t domain)
 EXPORT int memreg_accept(struct memreg *m, uint32_t endpoint, uint32_t domain,
 			 const void *data, size_t len)
 {
-	struct ib_memreg_accept arg = {
+	struct ib_memreg_endpoint_accept arg = {
 		.size = sizeof(arg),
 		.endpoint_id = endpoint,
 		.domain_id = domain,
@@ -171,14 +172,15 @@ EXPORT int memreg_accept(struct memreg *m, uint32_t endpoint, uint32_t domain,
 	ret = check_data_len(len, "accept");
 	if (ret)
 		return ret;
-	ret = memreg__call(m->fd, IB_MEMREG_IOC_ACCEPT, &arg, "accept");
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_ENDPOINT_ACCEPT, &arg,
+			   "accept");
 	return about_peer(ret, len, endpoint, domain);
 }
 
 EXPORT int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
 			 size_t len)
 {
-	struct ib_memreg_reject arg = {
+	struct ib_memreg_endpoint_reject arg = {
 		.size = sizeof(arg),
 		.endpoint_id = endpoint,
 		.private_data_len = (uint32_t)len,
@@ -189,7 +191,8 @@ EXPORT int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
 	ret = check_data_len(len, "reject");
 	if (ret)
 		return ret;
-	ret = memreg__call(m->fd, IB_MEMREG_IOC_REJECT, &arg, "reject");
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_ENDPOINT_REJECT, &arg,
+			   "reject");
 	return about_peer(ret, len, endpoint, 0);
 }
 
@@ -237,7 +240,7 @@ static int about_queues(int err, const struct ib_memreg_queues *q)
 	}
 }
 
-static int about_connect(int err, const struct ib_memreg_connect *arg)
+static int about_connect(int err, const struct ib_memreg_endpoint_connect *arg)
 {
 	switch (memreg_reason_code()) {
 	case IB_MEMREG_REASON_COUNT:
@@ -273,7 +276,7 @@ EXPORT int memreg_connect_queues(struct memreg *m, uint32_t domain,
 				 const struct ib_memreg_queues *queues,
 				 uint32_t *endpoint)
 {
-	struct ib_memreg_connect arg = {
+	struct ib_memreg_endpoint_connect arg = {
 		.size = sizeof(arg),
 		.domain_id = domain,
 		.timeout_ms = timeout_ms,
@@ -292,7 +295,8 @@ EXPORT int memreg_connect_queues(struct memreg *m, uint32_t domain,
 	ret = src ? get_address(src, &arg.src, "connect") : 0;
 	if (ret)
 		return ret;
-	ret = memreg__call(m->fd, IB_MEMREG_IOC_CONNECT, &arg, "connect");
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_ENDPOINT_CONNECT, &arg,
+			   "connect");
 	if (ret)
 		return about_connect(ret, &arg);
 	*endpoint = arg.out_endpoint_id;
@@ -313,14 +317,15 @@ EXPORT int memreg_connect(struct memreg *m, uint32_t domain,
 EXPORT int memreg_setup(struct memreg *m, uint32_t endpoint, uint32_t domain,
 			const struct ib_memreg_queues *queues)
 {
-	struct ib_memreg_setup arg = {
+	struct ib_memreg_endpoint_setup arg = {
 		.size = sizeof(arg),
 		.endpoint_id = endpoint,
 		.domain_id = domain,
 		.queues = queues_of(queues),
 	};
 
-	int ret = memreg__call(m->fd, IB_MEMREG_IOC_SETUP, &arg, "setup");
+	int ret = memreg__call(m->fd, IB_MEMREG_IOC_ENDPOINT_SETUP, &arg,
+			       "setup");
 
 	switch (ret ? memreg_reason_code() : IB_MEMREG_REASON_NONE) {
 	case IB_MEMREG_REASON_COUNT:
@@ -350,12 +355,12 @@ EXPORT int memreg_set_user_data(struct memreg *m, uint32_t id,
 
 EXPORT int memreg_disconnect(struct memreg *m, uint32_t endpoint)
 {
-	struct ib_memreg_disconnect arg = {
+	struct ib_memreg_endpoint_disconnect arg = {
 		.size = sizeof(arg),
 		.endpoint_id = endpoint,
 	};
 
-	int ret = memreg__call(m->fd, IB_MEMREG_IOC_DISCONNECT, &arg,
+	int ret = memreg__call(m->fd, IB_MEMREG_IOC_ENDPOINT_DISCONNECT, &arg,
 			       "disconnect");
 
 	return memreg__about_id(ret, "endpoint", endpoint);

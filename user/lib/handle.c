@@ -72,7 +72,7 @@ int memreg__open_node(const char *what)
 
 static int bind_device(int fd, const char *device)
 {
-	struct ib_memreg_bind_device arg = { .size = sizeof(arg) };
+	struct ib_memreg_device_bind arg = { .size = sizeof(arg) };
 	int ret;
 
 	if (device && strlen(device) >= sizeof(arg.name)) {
@@ -82,7 +82,7 @@ static int bind_device(int fd, const char *device)
 	}
 	if (device)
 		strcpy(arg.name, device);
-	ret = memreg__call(fd, IB_MEMREG_IOC_BIND_DEVICE, &arg, "open");
+	ret = memreg__call(fd, IB_MEMREG_IOC_DEVICE_BIND, &arg, "open");
 	return memreg__about_device(ret, device);
 }
 
@@ -141,11 +141,11 @@ static int set_flags(int fd)
 
 EXPORT int memreg_open_fd(int fd, struct memreg **out)
 {
-	struct ib_memreg_query arg = { .size = sizeof(arg) };
+	struct ib_memreg_device_query arg = { .size = sizeof(arg) };
 	struct memreg *m;
 	int ret;
 
-	ret = memreg__call(fd, IB_MEMREG_IOC_QUERY, &arg, "open_fd");
+	ret = memreg__call(fd, IB_MEMREG_IOC_DEVICE_QUERY, &arg, "open_fd");
 	if (ret)
 		return ret;
 	m = malloc(sizeof(*m));
@@ -177,10 +177,10 @@ EXPORT int memreg_fd(const struct memreg *m)
 
 EXPORT int memreg_query_device(struct memreg *m, struct memreg_device *device)
 {
-	struct ib_memreg_query arg = { .size = sizeof(arg) };
+	struct ib_memreg_device_query arg = { .size = sizeof(arg) };
 	int ret;
 
-	ret = memreg__call(m->fd, IB_MEMREG_IOC_QUERY, &arg, "query");
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_DEVICE_QUERY, &arg, "query");
 	if (ret)
 		return ret;
 	device->index = arg.out_index;
@@ -193,14 +193,14 @@ EXPORT int memreg_query_device(struct memreg *m, struct memreg_device *device)
 EXPORT int memreg_query_caps(struct memreg *m, struct ib_memreg_cap_entry *caps,
 			     unsigned int *count)
 {
-	struct ib_memreg_query arg = {
+	struct ib_memreg_device_query arg = {
 		.size = sizeof(arg),
 		.count = *count,
 		.caps = to_u64(caps),
 	};
 	int ret;
 
-	ret = memreg__call(m->fd, IB_MEMREG_IOC_QUERY, &arg, "query");
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_DEVICE_QUERY, &arg, "query");
 	if (!ret)
 		*count = arg.count;
 	return ret;
@@ -209,14 +209,14 @@ EXPORT int memreg_query_caps(struct memreg *m, struct ib_memreg_cap_entry *caps,
 EXPORT int memreg_stat(struct memreg *m, struct ib_memreg_stat_entry *stats,
 		       unsigned int *count)
 {
-	struct ib_memreg_stat arg = {
+	struct ib_memreg_device_stat arg = {
 		.size = sizeof(arg),
 		.count = *count,
 		.stats = to_u64(stats),
 	};
 	int ret;
 
-	ret = memreg__call(m->fd, IB_MEMREG_IOC_STAT, &arg, "stat");
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_DEVICE_STAT, &arg, "stat");
 	if (!ret)
 		*count = arg.count;
 	return ret;
@@ -239,13 +239,13 @@ static bool find_cap(const struct ib_memreg_cap_entry *caps,
 bool memreg__has_cap(struct memreg *m, uint32_t cap, uint64_t *value)
 {
 	struct ib_memreg_cap_entry caps[64];
-	struct ib_memreg_query arg = {
+	struct ib_memreg_device_query arg = {
 		.size = sizeof(arg),
 		.count = 64,
 		.caps = to_u64(caps),
 	};
 
-	return !ioctl(m->fd, IB_MEMREG_IOC_QUERY, &arg) &&
+	return !ioctl(m->fd, IB_MEMREG_IOC_DEVICE_QUERY, &arg) &&
 	       find_cap(caps, arg.count < 64 ? arg.count : 64, cap, value);
 }
 

@@ -70,7 +70,8 @@ int take_timeout(const char *word, uint32_t *ms);
 
 /*
  * Wait until an endpoint is connected, and report now and then that it is not;
- * EXIT_FAILED after a complaint about the cause. CONNECT had the same timeout.
+ * EXIT_FAILED after a complaint about the cause. ENDPOINT_CONNECT had the same
+ * timeout.
  */
 int await_connection(struct memreg *m, uint32_t endpoint, uint32_t timeout_ms,
 		     struct ib_memreg_event *event);

@@ -17,7 +17,7 @@
  *
  * One device node, /dev/infiniband/memreg, serves every RDMA device. A file
  * opened on it must first be bound to an RDMA device by
- * IB_MEMREG_IOC_BIND_DEVICE. LIST, STATUS_CREATE, MONITOR_CREATE,
+ * IB_MEMREG_IOC_DEVICE_BIND. LIST, STATUS_CREATE, MONITOR_CREATE,
  * MONITOR_DESTROY and DESTROY work without.
  *
  * ioctl(2) makes calls, read(2) returns events, poll(2) waits for events, and
@@ -66,7 +66,8 @@
  *  - ENOSPC: The RDMA device has no more of such objects, or the file has as
  *    many as it may.
  *  - EACCES: The access asked for is not part of what the MR, or the descriptor
- *    of the memory, allows; or, from CONNECT and its event, a route forbids it.
+ *    of the memory, allows; or, from ENDPOINT_CONNECT and its event, a route
+ *    forbids it.
  *  - EPERM: The caller may not lock memory, or may not listen on or connect
  *    from a port below 1024; or the status table is that of another process.
  *  - ENODEV: The file is not bound, there is no such RDMA device in the
@@ -100,7 +101,7 @@
  *    ib_memreg_uring_submit.
  *
  * Every ioctl may fail with ENOTTY, E2BIG, EFAULT (the structure), EOPNOTSUPP
- * (flags), EINVAL (size, reserved) and EINTR, and every one but BIND_DEVICE and
+ * (flags), EINVAL (size, reserved) and EINTR, and every one but DEVICE_BIND and
  * LIST with ENODEV, whether or not they are among the errors that are listed
  * for it below.
  */
@@ -146,7 +147,7 @@
 /** IB_MEMREG_LISTENERS_MAX - most listeners of a file */
 #define IB_MEMREG_LISTENERS_MAX	256
 
-/** IB_MEMREG_TIMEOUT_MAX_MS - longest timeout of CONNECT, in milliseconds */
+/** IB_MEMREG_TIMEOUT_MAX_MS - milliseconds that connecting may take at most */
 #define IB_MEMREG_TIMEOUT_MAX_MS	60000
 
 /** IB_MEMREG_PRIVATE_DATA_MAX - bytes of private data that an event can hold */
@@ -387,8 +388,8 @@ struct ib_memreg_addr {
 };
 
 /**
- * struct ib_memreg_bind_device - ioctl(IB_MEMREG_IOC_BIND_DEVICE)
- * @size: sizeof(struct ib_memreg_bind_device)
+ * struct ib_memreg_device_bind - ioctl(IB_MEMREG_IOC_DEVICE_BIND)
+ * @size: sizeof(struct ib_memreg_device_bind)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
  * @out_index: Index of the device, unique among those present; names change,
@@ -406,7 +407,7 @@ struct ib_memreg_addr {
  * can't be relied on; @out_reason says which), EDQUOT (each bound file takes an
  * HCA handle), ENOMEM.
  */
-struct ib_memreg_bind_device {
+struct ib_memreg_device_bind {
 	__u32 size;
 	__u32 out_reason;
 	__u32 flags;
@@ -414,7 +415,7 @@ struct ib_memreg_bind_device {
 	char name[IB_MEMREG_DEVICE_NAME_MAX];
 };
 
-#define IB_MEMREG_IOC_BIND_DEVICE	_IO(IB_MEMREG_IOC_MAGIC, 0x00)
+#define IB_MEMREG_IOC_DEVICE_BIND	_IO(IB_MEMREG_IOC_MAGIC, 0x00)
 
 /**
  * enum ib_memreg_backing - What stands behind a capability
@@ -431,7 +432,7 @@ enum ib_memreg_backing {
 };
 
 /**
- * enum ib_memreg_cap - Capabilities and limits that QUERY tells
+ * enum ib_memreg_cap - Capabilities and limits that DEVICE_QUERY tells
  * @IB_MEMREG_CAP_KEY_PAGES: Pages under one key: what the device can list, at
  *	most 4096.
  * @IB_MEMREG_CAP_KEY_SPAN: Bytes under one key with pages of 4096 bytes. A
@@ -459,9 +460,10 @@ enum ib_memreg_backing {
  *	a pool, idle MRs of domains and, on soft-RoCE, domains take one each.
  * @IB_MEMREG_CAP_MAX_QP: QPs of the device; a domain and an endpoint take one
  *	each.
- * @IB_MEMREG_CAP_CONNECT_DATA: Bytes of private data with CONNECT (56).
- * @IB_MEMREG_CAP_ACCEPT_DATA: Bytes of private data with ACCEPT (196).
- * @IB_MEMREG_CAP_REJECT_DATA: Bytes of private data with REJECT (148).
+ * @IB_MEMREG_CAP_CONNECT_DATA: Bytes of private data with ENDPOINT_CONNECT
+ *	(56).
+ * @IB_MEMREG_CAP_ACCEPT_DATA: Bytes of private data with ENDPOINT_ACCEPT (196).
+ * @IB_MEMREG_CAP_REJECT_DATA: Bytes of private data with ENDPOINT_REJECT (148).
  * @IB_MEMREG_CAP_OPCODES: Mask of 1 << enum ib_memreg_opcode that can be
  *	submitted.
  * @IB_MEMREG_CAP_FRAGMENTS: Pieces of memory, contiguous for the device, in one
@@ -535,8 +537,8 @@ struct ib_memreg_cap_entry {
 };
 
 /**
- * struct ib_memreg_query - ioctl(IB_MEMREG_IOC_QUERY)
- * @size: sizeof(struct ib_memreg_query)
+ * struct ib_memreg_device_query - ioctl(IB_MEMREG_IOC_DEVICE_QUERY)
+ * @size: sizeof(struct ib_memreg_device_query)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
  * @count: In: entries that @caps has room for. Out: entries that there are;
@@ -549,7 +551,7 @@ struct ib_memreg_cap_entry {
  *
  * Errors: ENODEV, EFAULT.
  */
-struct ib_memreg_query {
+struct ib_memreg_device_query {
 	__u32 size;
 	__u32 out_reason;
 	__u32 flags;
@@ -560,7 +562,7 @@ struct ib_memreg_query {
 	char out_name[IB_MEMREG_DEVICE_NAME_MAX];
 };
 
-#define IB_MEMREG_IOC_QUERY		_IO(IB_MEMREG_IOC_MAGIC, 0x01)
+#define IB_MEMREG_IOC_DEVICE_QUERY	_IO(IB_MEMREG_IOC_MAGIC, 0x01)
 
 /**
  * struct ib_memreg_destroy - ioctl(IB_MEMREG_IOC_DESTROY)
@@ -1139,7 +1141,8 @@ struct ib_memreg_window_bind {
  * DESTROY of a bound window or an MR   at rest
  * INVALIDATE, type 2B                  at rest
  * SEND_WITH_INV of the peer, type 2B   at rest
- * DISCONNECT, the end of a connection  at rest
+ * ENDPOINT_DISCONNECT                  at rest
+ * the end of a connection              at rest
  * close(2), exit                       at rest before a page is unpinned
  * an unmap, through the MR's guard     closed; at rest when the window is
  *                                      revoked or destroyed, or the MR is
@@ -1200,8 +1203,8 @@ struct ib_memreg_window_revoke {
 #define IB_MEMREG_IOC_WINDOW_REVOKE	_IO(IB_MEMREG_IOC_MAGIC, 0x08)
 
 /**
- * struct ib_memreg_listen - ioctl(IB_MEMREG_IOC_LISTEN)
- * @size: sizeof(struct ib_memreg_listen)
+ * struct ib_memreg_listener_create - ioctl(IB_MEMREG_IOC_LISTENER_CREATE)
+ * @size: sizeof(struct ib_memreg_listener_create)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
  * @backlog: Requests that may wait to be accepted, 1 to
@@ -1220,7 +1223,7 @@ struct ib_memreg_window_revoke {
  * Errors: EINVAL, EADDRINUSE, EADDRNOTAVAIL, EPERM (port), EFAULT, ENODEV,
  * ENOMEM, ENOSPC (IB_MEMREG_LISTENERS_MAX), EDQUOT, EPROTO.
  */
-struct ib_memreg_listen {
+struct ib_memreg_listener_create {
 	__u32 size;
 	__u32 out_reason;
 	__u32 flags;
@@ -1230,33 +1233,33 @@ struct ib_memreg_listen {
 	__u32 reserved;
 };
 
-#define IB_MEMREG_IOC_LISTEN		_IO(IB_MEMREG_IOC_MAGIC, 0x09)
+#define IB_MEMREG_IOC_LISTENER_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x09)
 
 /**
- * struct ib_memreg_accept - ioctl(IB_MEMREG_IOC_ACCEPT)
- * @size: sizeof(struct ib_memreg_accept)
+ * struct ib_memreg_endpoint_accept - ioctl(IB_MEMREG_IOC_ENDPOINT_ACCEPT)
+ * @size: sizeof(struct ib_memreg_endpoint_accept)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
  * @endpoint_id: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
- * @domain_id: Domain in which its peer's keys are to work; that of SETUP, if
- *	there was one
+ * @domain_id: Domain in which its peer's keys are to work; that of
+ *	ENDPOINT_SETUP, if there was one
  * @private_data_len: Bytes of private data for the peer, 0 to
  *	IB_MEMREG_CAP_ACCEPT_DATA
  * @private_data: Pointer to the private data
  *
- * Accept a request: make its QP, unless SETUP has made it, and answer the peer.
- * As many READs and atomics are outstanding at a time as the peer asks for and
- * the device can do; CONNECT asks for up to 16. Where a peer has agreed to
- * none, SUBMIT refuses them (EOPNOTSUPP, REASON_OPCODE_DEVICE): they would
- * never complete. IB_MEMREG_EVENT_ESTABLISHED or _DISCONNECTED follows. A
- * request that can't be accepted stays as it was; only if the peer is found to
- * be gone at the last moment does ENOTCONN mean that the request is over, and
- * IB_MEMREG_EVENT_DISCONNECTED follows.
+ * Accept a request: make its QP, unless ENDPOINT_SETUP has made it, and answer
+ * the peer. As many READs and atomics are outstanding at a time as the peer
+ * asks for and the device can do; ENDPOINT_CONNECT asks for up to 16. Where a
+ * peer has agreed to none, SUBMIT refuses them (EOPNOTSUPP,
+ * REASON_OPCODE_DEVICE): they would never complete. IB_MEMREG_EVENT_ESTABLISHED
+ * or _DISCONNECTED follows. A request that can't be accepted stays as it was;
+ * only if the peer is found to be gone at the last moment does ENOTCONN mean
+ * that the request is over, and IB_MEMREG_EVENT_DISCONNECTED follows.
  *
  * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EFAULT, ENOMEM,
  * ENOSPC, EDQUOT, ENODEV.
  */
-struct ib_memreg_accept {
+struct ib_memreg_endpoint_accept {
 	__u32 size;
 	__u32 out_reason;
 	__u32 flags;
@@ -1266,11 +1269,11 @@ struct ib_memreg_accept {
 	__aligned_u64 private_data;
 };
 
-#define IB_MEMREG_IOC_ACCEPT		_IO(IB_MEMREG_IOC_MAGIC, 0x0a)
+#define IB_MEMREG_IOC_ENDPOINT_ACCEPT	_IO(IB_MEMREG_IOC_MAGIC, 0x0a)
 
 /**
- * struct ib_memreg_reject - ioctl(IB_MEMREG_IOC_REJECT)
- * @size: sizeof(struct ib_memreg_reject)
+ * struct ib_memreg_endpoint_reject - ioctl(IB_MEMREG_IOC_ENDPOINT_REJECT)
+ * @size: sizeof(struct ib_memreg_endpoint_reject)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
  * @endpoint_id: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
@@ -1287,7 +1290,7 @@ struct ib_memreg_accept {
  *
  * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EFAULT, ENODEV.
  */
-struct ib_memreg_reject {
+struct ib_memreg_endpoint_reject {
 	__u32 size;
 	__u32 out_reason;
 	__u32 flags;
@@ -1297,7 +1300,7 @@ struct ib_memreg_reject {
 	__aligned_u64 private_data;
 };
 
-#define IB_MEMREG_IOC_REJECT		_IO(IB_MEMREG_IOC_MAGIC, 0x0b)
+#define IB_MEMREG_IOC_ENDPOINT_REJECT	_IO(IB_MEMREG_IOC_MAGIC, 0x0b)
 
 /**
  * enum ib_memreg_queues_flags - Flags of struct ib_memreg_queues
@@ -1355,8 +1358,8 @@ struct ib_memreg_queues {
 };
 
 /**
- * struct ib_memreg_connect - ioctl(IB_MEMREG_IOC_CONNECT)
- * @size: sizeof(struct ib_memreg_connect)
+ * struct ib_memreg_endpoint_connect - ioctl(IB_MEMREG_IOC_ENDPOINT_CONNECT)
+ * @size: sizeof(struct ib_memreg_endpoint_connect)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
  * @domain_id: Domain in which the peer's keys are to work
@@ -1380,7 +1383,7 @@ struct ib_memreg_queues {
  * EADDRNOTAVAIL, EACCES (route), ENETDOWN, ENETUNREACH, EHOSTDOWN,
  * EHOSTUNREACH, ETIMEDOUT, EPROTO, ENODEV.
  */
-struct ib_memreg_connect {
+struct ib_memreg_endpoint_connect {
 	__u32 size;
 	__u32 out_reason;
 	__u32 flags;
@@ -1395,11 +1398,12 @@ struct ib_memreg_connect {
 	struct ib_memreg_queues queues;
 };
 
-#define IB_MEMREG_IOC_CONNECT		_IO(IB_MEMREG_IOC_MAGIC, 0x0c)
+#define IB_MEMREG_IOC_ENDPOINT_CONNECT	_IO(IB_MEMREG_IOC_MAGIC, 0x0c)
 
 /**
- * struct ib_memreg_disconnect - ioctl(IB_MEMREG_IOC_DISCONNECT)
- * @size: sizeof(struct ib_memreg_disconnect)
+ * struct ib_memreg_endpoint_disconnect -
+ *	ioctl(IB_MEMREG_IOC_ENDPOINT_DISCONNECT)
+ * @size: sizeof(struct ib_memreg_endpoint_disconnect)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
  * @endpoint_id: Endpoint that is, or was, connected
@@ -1412,14 +1416,14 @@ struct ib_memreg_connect {
  *
  * Errors: ENOENT, ENOTCONN (it was neither accepted nor came up), ENODEV.
  */
-struct ib_memreg_disconnect {
+struct ib_memreg_endpoint_disconnect {
 	__u32 size;
 	__u32 out_reason;
 	__u32 flags;
 	__u32 endpoint_id;
 };
 
-#define IB_MEMREG_IOC_DISCONNECT	_IO(IB_MEMREG_IOC_MAGIC, 0x0d)
+#define IB_MEMREG_IOC_ENDPOINT_DISCONNECT	_IO(IB_MEMREG_IOC_MAGIC, 0x0d)
 
 /**
  * enum ib_memreg_event_type - What became of an endpoint
@@ -1429,8 +1433,8 @@ struct ib_memreg_disconnect {
  * @IB_MEMREG_EVENT_DISCONNECTED: The connection is over, by either side or by
  *	an error, or its peer gave up the request. The windows granted to the
  *	endpoint are revoked.
- * @IB_MEMREG_EVENT_ERROR: The connection that CONNECT began did not come up;
- *	@status is a negative errno.
+ * @IB_MEMREG_EVENT_ERROR: The connection that ENDPOINT_CONNECT began did not
+ *	come up; @status is a negative errno.
  *
  * Each endpoint has each of these at most once, in this order: where the file
  * listens CONNECT_REQUEST, ESTABLISHED if it comes to that, DISCONNECTED; where
@@ -1616,7 +1620,7 @@ struct ib_memreg_list {
 #define IB_MEMREG_IOC_LIST		_IO(IB_MEMREG_IOC_MAGIC, 0x0e)
 
 /**
- * enum ib_memreg_stat_id - What STAT counts, since the module saw the device
+ * enum ib_memreg_stat_id - What DEVICE_STAT counts since the device is known
  * @IB_MEMREG_STAT_KEYS_MADE: Keys that worked: of MRs and of windows.
  * @IB_MEMREG_STAT_KEYS_KILLED: Keys of those that work no more. The difference
  *	is the number of keys that work now.
@@ -1742,8 +1746,8 @@ struct ib_memreg_stat_entry {
 };
 
 /**
- * struct ib_memreg_stat - ioctl(IB_MEMREG_IOC_STAT)
- * @size: sizeof(struct ib_memreg_stat)
+ * struct ib_memreg_device_stat - ioctl(IB_MEMREG_IOC_DEVICE_STAT)
+ * @size: sizeof(struct ib_memreg_device_stat)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
  * @count: In: entries that @stats has room for. Out: entries that there are;
@@ -1758,7 +1762,7 @@ struct ib_memreg_stat_entry {
  *
  * Errors: ENODEV, EFAULT.
  */
-struct ib_memreg_stat {
+struct ib_memreg_device_stat {
 	__u32 size;
 	__u32 out_reason;
 	__u32 flags;
@@ -1766,7 +1770,7 @@ struct ib_memreg_stat {
 	__aligned_u64 stats;
 };
 
-#define IB_MEMREG_IOC_STAT		_IO(IB_MEMREG_IOC_MAGIC, 0x0f)
+#define IB_MEMREG_IOC_DEVICE_STAT	_IO(IB_MEMREG_IOC_MAGIC, 0x0f)
 
 /**
  * struct ib_memreg_ring - What a completion ring begins with, in shared memory
@@ -2043,8 +2047,8 @@ struct ib_memreg_srq_create {
 #define IB_MEMREG_IOC_SRQ_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x12)
 
 /**
- * struct ib_memreg_setup - ioctl(IB_MEMREG_IOC_SETUP)
- * @size: sizeof(struct ib_memreg_setup)
+ * struct ib_memreg_endpoint_setup - ioctl(IB_MEMREG_IOC_ENDPOINT_SETUP)
+ * @size: sizeof(struct ib_memreg_endpoint_setup)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
  * @endpoint_id: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
@@ -2053,14 +2057,15 @@ struct ib_memreg_srq_create {
  * @queues: Its queues
  *
  * Give queues to a peer's request, before it is accepted: receives that are
- * submitted between SETUP and ACCEPT are in place before the peer can send.
- * Done at most once; a request that is accepted without has no queues.
+ * submitted between ENDPOINT_SETUP and ENDPOINT_ACCEPT are in place before the
+ * peer can send. Done at most once; a request that is accepted without has no
+ * queues.
  *
  * Errors: EINVAL, EOPNOTSUPP (flags), ENOENT, ENOTCONN (accepted or gone
  * already), EBUSY (done already), EAGAIN (the ring has no room for a send
  * queue), ENOMEM, ENOSPC, EDQUOT, ENODEV.
  */
-struct ib_memreg_setup {
+struct ib_memreg_endpoint_setup {
 	__u32 size;
 	__u32 out_reason;
 	__u32 flags;
@@ -2070,7 +2075,7 @@ struct ib_memreg_setup {
 	struct ib_memreg_queues queues;
 };
 
-#define IB_MEMREG_IOC_SETUP		_IO(IB_MEMREG_IOC_MAGIC, 0x13)
+#define IB_MEMREG_IOC_ENDPOINT_SETUP	_IO(IB_MEMREG_IOC_MAGIC, 0x13)
 
 /**
  * struct ib_memreg_set_user_data - ioctl(IB_MEMREG_IOC_SET_USER_DATA)
