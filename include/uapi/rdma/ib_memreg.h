@@ -565,6 +565,159 @@ struct ib_memreg_device_query {
 #define IB_MEMREG_IOC_DEVICE_QUERY	_IO(IB_MEMREG_IOC_MAGIC, 0x01)
 
 /**
+ * enum ib_memreg_stat_id - What DEVICE_STAT counts since the device is known
+ * @IB_MEMREG_STAT_KEYS_MADE: Keys that worked: of MRs and of windows.
+ * @IB_MEMREG_STAT_KEYS_KILLED: Keys of those that work no more. The difference
+ *	is the number of keys that work now.
+ * @IB_MEMREG_STAT_BATCHES: Batches of work requests posted on registration
+ *	queues.
+ * @IB_MEMREG_STAT_WORK_REQUESTS: Work requests in them: REG_MR and LOCAL_INV.
+ *	Those of windows of type 2B go by other queues, and are not counted.
+ * @IB_MEMREG_STAT_FRWRS_ALLOCATED: Fast registration MRs made by the device.
+ * @IB_MEMREG_STAT_FRWRS_DESTROYED: Those of them destroyed, for any reason. The
+ *	difference is what there is of them, but for keys of SINGLE_KEY and one
+ *	of each domain on soft-RoCE.
+ * @IB_MEMREG_STAT_FRWRS_REUSED: Times that an idle one was taken for a key.
+ * @IB_MEMREG_STAT_FRWRS_FOREIGN: Destroyed instead of being taken for a range
+ *	other than that which they were for last, where
+ *	IB_MEMREG_CAP_STRICT_INVALIDATE is 0.
+ * @IB_MEMREG_STAT_FRWRS_FAILED: Destroyed as a work request of theirs failed or
+ *	was flushed, so that nobody knows their state.
+ * @IB_MEMREG_STAT_FRWRS_REAPED: Destroyed after being idle for long, or with
+ *	their domain.
+ * @IB_MEMREG_STAT_QUEUE_BREAKS: Times that a registration queue stopped
+ *	working: a work request failed or took too long, or the GID went.
+ * @IB_MEMREG_STAT_QUEUE_REBUILDS: Times that one was rebuilt.
+ * @IB_MEMREG_STAT_QUEUE_REBUILDS_FAILED: Times that one could not be rebuilt.
+ * @IB_MEMREG_STAT_GUARD_EVENTS: Events of the kernel on memory that is guarded,
+ *	once for each MR.
+ * @IB_MEMREG_STAT_GUARD_REVOCATIONS: MRs that became stale.
+ * @IB_MEMREG_STAT_GUARD_SUSPECTS: Events that were to be looked into.
+ * @IB_MEMREG_STAT_GUARD_UNCHANGED: Looks that found the memory as it was.
+ * @IB_MEMREG_STAT_GUARD_LATER: Looks that found out nothing, so that another
+ *	one followed.
+ * @IB_MEMREG_STAT_GUARD_GONE: Looks that found the memory gone.
+ * @IB_MEMREG_STAT_GUARD_SPURIOUS: Times that MR_QUERY found the memory as it
+ *	was when its keys had been killed already.
+ * @IB_MEMREG_STAT_GUARD_TIMEOUTS: Waits for keys to die that ran out.
+ * @IB_MEMREG_STAT_GUARD_KILLS: Keys that no work request could kill, so that a
+ *	worker had to. Each of SINGLE_KEY that a guard kills is one.
+ * @IB_MEMREG_STAT_MRS_REGISTERED: MRs registered.
+ * @IB_MEMREG_STAT_MRS_DEREGISTERED: MRs deregistered, by whatever ended them.
+ * @IB_MEMREG_STAT_PAGES_PINNED: Pages of 4096 bytes pinned.
+ * @IB_MEMREG_STAT_PAGES_UNPINNED: Pages of 4096 bytes unpinned.
+ * @IB_MEMREG_STAT_WINDOWS_BOUND: Windows bound.
+ * @IB_MEMREG_STAT_WINDOWS_REVOKED: Windows revoked, by whatever ended them. A
+ *	guard kills the key, and the window stays bound.
+ * @IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED: Connections that came up.
+ * @IB_MEMREG_STAT_ENDPOINTS_DISCONNECTED: Those of them that ended.
+ * @IB_MEMREG_STAT_ENDPOINTS_REJECTED: Requests for a connection that were
+ *	rejected by either side, or given up before they were accepted.
+ * @IB_MEMREG_STAT_ENDPOINTS_FAILED: Connections that did not come up for
+ *	another reason.
+ * @IB_MEMREG_STAT_WRS_SUBMITTED: Work requests of users that were posted; one
+ *	that goes in parts is one.
+ * @IB_MEMREG_STAT_WRS_COMPLETED: Completions of them that were reported, in a
+ *	ring or by io_uring. Those without SIGNALED that succeed have none.
+ * @IB_MEMREG_STAT_WRS_FAILED: Those of them that report a failure, flushes
+ *	included.
+ * @IB_MEMREG_STAT_INLINE_RECEIVES: Messages delivered in completion entries.
+ * @IB_MEMREG_STAT_INLINE_COPIES: Messages whose head was copied to the buffer,
+ *	as they were too long for that.
+ * @IB_MEMREG_STAT_REMOTE_INVALIDATIONS: Windows ended by their peers.
+ * @IB_MEMREG_STAT_BOGUS_INVALIDATIONS: Invalidations by peers of keys that they
+ *	had not been granted, each of which ended a connection.
+ * @IB_MEMREG_STAT_RING_FULL: Submissions that failed as a ring had no room.
+ *	Those that failed as a queue had none are not counted.
+ * @IB_MEMREG_STAT_MRS_REREGISTERED: MRs changed by MR_REREGISTER, which counts
+ *	them neither as registered nor as deregistered.
+ *
+ * None of them ever decreases.
+ */
+enum ib_memreg_stat_id {
+	IB_MEMREG_STAT_KEYS_MADE = 1,
+	IB_MEMREG_STAT_KEYS_KILLED,
+	IB_MEMREG_STAT_BATCHES,
+	IB_MEMREG_STAT_WORK_REQUESTS,
+	IB_MEMREG_STAT_FRWRS_ALLOCATED,
+	IB_MEMREG_STAT_FRWRS_DESTROYED,
+	IB_MEMREG_STAT_FRWRS_REUSED,
+	IB_MEMREG_STAT_FRWRS_FOREIGN,
+	IB_MEMREG_STAT_FRWRS_FAILED,
+	IB_MEMREG_STAT_FRWRS_REAPED,
+	IB_MEMREG_STAT_QUEUE_BREAKS,
+	IB_MEMREG_STAT_QUEUE_REBUILDS,
+	IB_MEMREG_STAT_QUEUE_REBUILDS_FAILED,
+	IB_MEMREG_STAT_GUARD_EVENTS,
+	IB_MEMREG_STAT_GUARD_REVOCATIONS,
+	IB_MEMREG_STAT_GUARD_SUSPECTS,
+	IB_MEMREG_STAT_GUARD_UNCHANGED,
+	IB_MEMREG_STAT_GUARD_LATER,
+	IB_MEMREG_STAT_GUARD_GONE,
+	IB_MEMREG_STAT_GUARD_SPURIOUS,
+	IB_MEMREG_STAT_GUARD_TIMEOUTS,
+	IB_MEMREG_STAT_GUARD_KILLS,
+	IB_MEMREG_STAT_MRS_REGISTERED,
+	IB_MEMREG_STAT_MRS_DEREGISTERED,
+	IB_MEMREG_STAT_PAGES_PINNED,
+	IB_MEMREG_STAT_PAGES_UNPINNED,
+	IB_MEMREG_STAT_WINDOWS_BOUND,
+	IB_MEMREG_STAT_WINDOWS_REVOKED,
+	IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED,
+	IB_MEMREG_STAT_ENDPOINTS_DISCONNECTED,
+	IB_MEMREG_STAT_ENDPOINTS_REJECTED,
+	IB_MEMREG_STAT_ENDPOINTS_FAILED,
+	IB_MEMREG_STAT_WRS_SUBMITTED,
+	IB_MEMREG_STAT_WRS_COMPLETED,
+	IB_MEMREG_STAT_WRS_FAILED,
+	IB_MEMREG_STAT_INLINE_RECEIVES,
+	IB_MEMREG_STAT_INLINE_COPIES,
+	IB_MEMREG_STAT_REMOTE_INVALIDATIONS,
+	IB_MEMREG_STAT_BOGUS_INVALIDATIONS,
+	IB_MEMREG_STAT_RING_FULL,
+	IB_MEMREG_STAT_MRS_REREGISTERED
+};
+
+/**
+ * struct ib_memreg_stat_entry - One counter
+ * @stat: enum ib_memreg_stat_id
+ * @reserved: 0
+ * @value: Its value
+ */
+struct ib_memreg_stat_entry {
+	__u32 stat;
+	__u32 reserved;
+	__aligned_u64 value;
+};
+
+/**
+ * struct ib_memreg_device_stat - ioctl(IB_MEMREG_IOC_DEVICE_STAT)
+ * @size: sizeof(struct ib_memreg_device_stat)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @count: In: entries that @stats has room for. Out: entries that there are;
+ *	only the first of them are written if the room was less.
+ * @stats: Pointer to an array of struct ib_memreg_stat_entry; unused if @count
+ *	is 0
+ *
+ * Tell the counters of the device, which are sums over all of its users, as
+ * those of a port in /sys/class/infiniband are. Whoever may bind a file to the
+ * device may read them: they have no address, key or name in them, and don't
+ * tell who did what. Counters are read one after the other, while calls go on.
+ *
+ * Errors: ENODEV, EFAULT.
+ */
+struct ib_memreg_device_stat {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 count;
+	__aligned_u64 stats;
+};
+
+#define IB_MEMREG_IOC_DEVICE_STAT	_IO(IB_MEMREG_IOC_MAGIC, 0x0f)
+
+/**
  * struct ib_memreg_destroy - ioctl(IB_MEMREG_IOC_DESTROY)
  * @size: sizeof(struct ib_memreg_destroy)
  * @out_reason: enum ib_memreg_reason, if the call fails
@@ -605,6 +758,177 @@ struct ib_memreg_destroy {
 };
 
 #define IB_MEMREG_IOC_DESTROY		_IO(IB_MEMREG_IOC_MAGIC, 0x02)
+
+/**
+ * struct ib_memreg_set_user_data - ioctl(IB_MEMREG_IOC_SET_USER_DATA)
+ * @size: sizeof(struct ib_memreg_set_user_data)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @id: Endpoint or listener
+ * @user_data: Any value; 0 is as if none was given
+ *
+ * Give an endpoint or a listener a value, such as a pointer, that comes back in
+ * the events that are read, and of an endpoint in the completions that come,
+ * after the call has returned. The kernel does not look at it.
+ *
+ * Errors: ENOENT, EOPNOTSUPP (flags), ENODEV.
+ */
+struct ib_memreg_set_user_data {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 id;
+	__aligned_u64 user_data;
+};
+
+#define IB_MEMREG_IOC_SET_USER_DATA	_IO(IB_MEMREG_IOC_MAGIC, 0x15)
+
+/**
+ * enum ib_memreg_object_type - Kinds of objects
+ * @IB_MEMREG_OBJECT_FILE: An open file that is bound to a device
+ * @IB_MEMREG_OBJECT_DOMAIN: A domain
+ * @IB_MEMREG_OBJECT_MR: An MR
+ * @IB_MEMREG_OBJECT_WINDOW: A window
+ * @IB_MEMREG_OBJECT_LISTENER: A listener
+ * @IB_MEMREG_OBJECT_ENDPOINT: An endpoint
+ * @IB_MEMREG_OBJECT_RING: A completion ring
+ * @IB_MEMREG_OBJECT_SRQ: A shared receive queue
+ * @IB_MEMREG_OBJECT_STATUS: A status table
+ * @IB_MEMREG_OBJECT_MONITOR: A monitor
+ */
+enum ib_memreg_object_type {
+	IB_MEMREG_OBJECT_FILE = 1,
+	IB_MEMREG_OBJECT_DOMAIN,
+	IB_MEMREG_OBJECT_MR,
+	IB_MEMREG_OBJECT_WINDOW,
+	IB_MEMREG_OBJECT_LISTENER,
+	IB_MEMREG_OBJECT_ENDPOINT,
+	IB_MEMREG_OBJECT_RING,
+	IB_MEMREG_OBJECT_SRQ,
+	IB_MEMREG_OBJECT_STATUS,
+	IB_MEMREG_OBJECT_MONITOR
+};
+
+/**
+ * enum ib_memreg_mr_state - State of an MR
+ * @IB_MEMREG_MR_LIVE: Its keys work.
+ * @IB_MEMREG_MR_STALE: Its memory went; its keys, and those of the windows that
+ *	are bound to it, are dead. Its pages stay pinned until it is
+ *	deregistered, but for SINGLE_KEY.
+ * @IB_MEMREG_MR_SPURIOUS: As STALE, but the memory was found to be mapped
+ *	still: the kernel had announced more than it did. Register it again.
+ *	MR_QUERY finds it out, if the process whose memory it is calls it.
+ */
+enum ib_memreg_mr_state {
+	IB_MEMREG_MR_LIVE = 1,
+	IB_MEMREG_MR_STALE,
+	IB_MEMREG_MR_SPURIOUS
+};
+
+/**
+ * enum ib_memreg_endpoint_state - State of an endpoint
+ * @IB_MEMREG_ENDPOINT_REQUESTED: A peer asks; neither accepted nor rejected.
+ * @IB_MEMREG_ENDPOINT_CONNECTING: Accepted or connecting, not up.
+ * @IB_MEMREG_ENDPOINT_CONNECTED: Up.
+ * @IB_MEMREG_ENDPOINT_CLOSED: Over, or it never came up.
+ */
+enum ib_memreg_endpoint_state {
+	IB_MEMREG_ENDPOINT_REQUESTED = 1,
+	IB_MEMREG_ENDPOINT_CONNECTING,
+	IB_MEMREG_ENDPOINT_CONNECTED,
+	IB_MEMREG_ENDPOINT_CLOSED
+};
+
+/**
+ * struct ib_memreg_object - A live object, as LIST tells it
+ * @file: Number of the file that owns it, unique since the module was loaded
+ * @id: Its id in that file; 0 for the file itself
+ * @type: enum ib_memreg_object_type
+ * @state: MR: enum ib_memreg_mr_state. Window: 1 if bound. Endpoint: enum
+ *	ib_memreg_endpoint_state. Domain: 1 if its registration queue works.
+ * @domain_id: Domain of an MR, window, endpoint or shared receive queue,
+ *	otherwise 0
+ * @parent_id: Window: MR that it is bound to. Endpoint: its listener. Shared
+ *	receive queue: its ring. Monitor: its status table. Otherwise 0
+ * @pid: Process that bound the file, in the caller's pid namespace, or 0 if
+ *	it is not visible there
+ * @uid: User who bound the file, in the caller's user namespace
+ * @addr: MR: address of the memory, or offset in a memory object. Window: first
+ *	I/O address. Monitor: first address
+ * @length: MR: bytes. Window: bytes, or its largest span if it is not bound.
+ *	Domain: times that its registration queue was rebuilt. File: pages of
+ *	4096 bytes pinned by its MRs. Ring: its entries. Shared receive queue:
+ *	receives that are posted. Status table: its slots. Monitor: bytes, as
+ *	whole pages
+ * @access: MR, window and monitor: enum ib_memreg_access
+ * @rkey: MR and window: (first) remote key. It is told only to callers who
+ *	could read the memory anyway: the same user, or CAP_SYS_ADMIN.
+ * @users: Domain: MRs, windows, endpoints and shared receive queues in it. MR:
+ *	windows bound to it, and its SGEs in work requests that have not
+ *	completed. Ring: queues that it serves. Shared receive queue: endpoints.
+ *	Status table: its monitors, and MRs that have a slot in it. Calls that
+ *	are at work on it count as well
+ * @device_index: Index of the device
+ * @comm: Name of the process that bound the file
+ * @device: Name of the device
+ * @dmabuf: MR on a descriptor: number of the inode of its dma-buf, as fstat(2)
+ *	has it for descriptors and /proc/PID/fdinfo for those of others; a
+ *	read-only twin has another one. Otherwise 0
+ */
+struct ib_memreg_object {
+	__u32 file;
+	__u32 id;
+	__u32 type;
+	__u32 state;
+	__u32 domain_id;
+	__u32 parent_id;
+	__s32 pid;
+	__u32 uid;
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	__u32 access;
+	__u32 rkey;
+	__u32 users;
+	__u32 device_index;
+	char comm[16];
+	char device[IB_MEMREG_DEVICE_NAME_MAX];
+	__aligned_u64 dmabuf;
+};
+
+/**
+ * struct ib_memreg_list - ioctl(IB_MEMREG_IOC_LIST)
+ * @size: sizeof(struct ib_memreg_list)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @count: In: entries that @objects has room for, from 1. Out: entries
+ *	written; 0 at the end of the list.
+ * @cursor: 0 for the first call; afterwards what the last call returned
+ * @objects: Pointer to an array of struct ib_memreg_object
+ * @object_size: sizeof(struct ib_memreg_object) of the caller, at least that of
+ *	the first release, at most a page; the kernel writes as much of each
+ *	entry, and 0 beyond what it knows
+ * @reserved: Must be 0
+ *
+ * Tell the live objects of all files of the caller's user, or of all users
+ * with CAP_SYS_ADMIN, on the devices that the caller's network namespace may
+ * see. Works on a file that is not bound; what such files have is not listed.
+ * Objects that come and go during a
+ * sequence of calls may be missed; others are told exactly once.
+ *
+ * Errors: EINVAL, EFAULT, EINTR, ENOMEM.
+ */
+struct ib_memreg_list {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 count;
+	__aligned_u64 cursor;
+	__aligned_u64 objects;
+	__u32 object_size;
+	__u32 reserved;
+};
+
+#define IB_MEMREG_IOC_LIST		_IO(IB_MEMREG_IOC_MAGIC, 0x0e)
 
 /**
  * struct ib_memreg_domain_create - ioctl(IB_MEMREG_IOC_DOMAIN_CREATE)
@@ -953,22 +1277,6 @@ struct ib_memreg_segment {
 };
 
 /**
- * enum ib_memreg_mr_state - State of an MR
- * @IB_MEMREG_MR_LIVE: Its keys work.
- * @IB_MEMREG_MR_STALE: Its memory went; its keys, and those of the windows that
- *	are bound to it, are dead. Its pages stay pinned until it is
- *	deregistered, but for SINGLE_KEY.
- * @IB_MEMREG_MR_SPURIOUS: As STALE, but the memory was found to be mapped
- *	still: the kernel had announced more than it did. Register it again.
- *	MR_QUERY finds it out, if the process whose memory it is calls it.
- */
-enum ib_memreg_mr_state {
-	IB_MEMREG_MR_LIVE = 1,
-	IB_MEMREG_MR_STALE,
-	IB_MEMREG_MR_SPURIOUS
-};
-
-/**
  * struct ib_memreg_mr_query - ioctl(IB_MEMREG_IOC_MR_QUERY)
  * @size: sizeof(struct ib_memreg_mr_query)
  * @out_reason: enum ib_memreg_reason, if the call fails
@@ -1015,6 +1323,238 @@ struct ib_memreg_mr_query {
 };
 
 #define IB_MEMREG_IOC_MR_QUERY		_IO(IB_MEMREG_IOC_MAGIC, 0x05)
+
+/** IB_MEMREG_POOL_VERSION - version of struct ib_memreg_pool_table */
+#define IB_MEMREG_POOL_VERSION	1
+
+/**
+ * enum ib_memreg_pool_state - State of a pool, in its table
+ * @IB_MEMREG_POOL_LIVE: It is there.
+ * @IB_MEMREG_POOL_DEAD: It is destroyed, and all rkeys are 0.
+ */
+enum ib_memreg_pool_state {
+	IB_MEMREG_POOL_LIVE,
+	IB_MEMREG_POOL_DEAD
+};
+
+/**
+ * struct ib_memreg_pool_table - What a pool's table begins with
+ * @version: IB_MEMREG_POOL_VERSION
+ * @count: Number of entries
+ * @entry_size: Bytes of each; the first one follows this structure
+ * @state: enum ib_memreg_pool_state
+ * @buffer_size: Bytes of a buffer
+ * @stride: Bytes from one buffer to the next
+ * @reserved: 0
+ */
+struct ib_memreg_pool_table {
+	__u32 version;
+	__u32 count;
+	__u32 entry_size;
+	__u32 state;
+	__aligned_u64 buffer_size;
+	__aligned_u64 stride;
+	__u32 reserved[8];
+};
+
+/**
+ * struct ib_memreg_pool_entry - A buffer, in a pool's table
+ * @iova: First I/O address
+ * @rkey: Remote key, or 0 without remote access
+ * @sequence: Odd while the other fields change; another even number afterwards
+ *
+ * To read an entry that somebody else may recycle: load @sequence (acquire),
+ * the fields, and, behind an acquire fence, @sequence again; start over if it
+ * is odd or has changed.
+ */
+struct ib_memreg_pool_entry {
+	__aligned_u64 iova;
+	__u32 rkey;
+	__u32 sequence;
+};
+
+/**
+ * struct ib_memreg_pool_create - ioctl(IB_MEMREG_IOC_POOL_CREATE)
+ * @size: sizeof(struct ib_memreg_pool_create)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: IB_MEMREG_MR_FD and IB_MEMREG_MR_UNGUARDED
+ * @domain_id: Domain in which the keys are to work
+ * @access: enum ib_memreg_access of all buffers
+ * @count: Number of buffers, 1 to IB_MEMREG_CAP_POOL
+ * @addr: Address or offset of the first buffer, as in MR_REGISTER
+ * @buffer_size: Bytes of a buffer, from 1 to IB_MEMREG_CAP_KEY_SPAN; a page of
+ *	4096 bytes less if @addr or @stride is no multiple of that
+ * @stride: In: bytes from one buffer to the next; 0 for @buffer_size. Out: the
+ *	same, or @buffer_size
+ * @fd: Descriptor of a memory object, with IB_MEMREG_MR_FD; otherwise 0
+ * @out_mr_id: Id of the new MR
+ * @out_table_fd: A descriptor of its table, close-on-exec and read-only
+ * @reserved: Must be 0
+ * @out_iova: First I/O address of the first buffer
+ * @out_table_size: Bytes to be mapped of @out_table_fd, by mmap(2) at offset 0
+ *	with MAP_SHARED
+ *
+ * Register memory as an MR that has a key for each of many buffers of one size,
+ * and none for what is between them. Work requests and windows name buffers by
+ * MR and offset; peers reach each by the key in its entry of the table, struct
+ * ib_memreg_pool_table. The MR is in all else like one of MR_REGISTER, and
+ * MR_QUERY tells the keys as its segments. Each key is an MR of the device, and
+ * counts in the rdma cgroup.
+ *
+ * Errors: EINVAL (count, size, stride, range), EOVERFLOW, EMFILE, ENFILE, and
+ * those of MR_REGISTER.
+ */
+struct ib_memreg_pool_create {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 domain_id;
+	__u32 access;
+	__u32 count;
+	__aligned_u64 addr;
+	__aligned_u64 buffer_size;
+	__aligned_u64 stride;
+	__s32 fd;
+	__u32 out_mr_id;
+	__s32 out_table_fd;
+	__u32 reserved;
+	__aligned_u64 out_iova;
+	__aligned_u64 out_table_size;
+};
+
+#define IB_MEMREG_IOC_POOL_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x19)
+
+/**
+ * enum ib_memreg_recycle_flags - Flags of POOL_RECYCLE
+ * @IB_MEMREG_RECYCLE_RELAXED: Don't wait for packets that the old keys have let
+ *	pass: where IB_MEMREG_CAP_STRICT_INVALIDATE is 0, a packet that was
+ *	accepted before may still be copied after the call returned.
+ */
+enum ib_memreg_recycle_flags {
+	IB_MEMREG_RECYCLE_RELAXED = 1 << 0
+};
+
+/**
+ * struct ib_memreg_pool_recycle - ioctl(IB_MEMREG_IOC_POOL_RECYCLE)
+ * @size: sizeof(struct ib_memreg_pool_recycle)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: enum ib_memreg_recycle_flags
+ * @mr_id: A pool
+ * @count: Number of buffers, 1 to IB_MEMREG_BATCH_MAX
+ * @out_index: After EINVAL: the entry of @indices that is bad, or @count if it
+ *	is none of them
+ * @indices: Pointer to an array of __u32: the buffers, each once
+ *
+ * Give buffers other keys. When the call returns the new ones are in the table,
+ * and the old ones are dead; a call that fails leaves all as they were. Both
+ * work for a moment, so as many MRs of the device more are needed. Windows and
+ * work requests do not use these keys, and go on. An rkey comes back late, as
+ * in struct ib_memreg_bind.
+ *
+ * Errors: ENOENT, EINVAL (count, an index, no pool, or no remote access),
+ * EFAULT, ENOMEM, ENOSPC, EDQUOT, ESTALE, EIO, ENETDOWN, EINTR, ENODEV.
+ */
+struct ib_memreg_pool_recycle {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 mr_id;
+	__u32 count;
+	__u32 out_index;
+	__aligned_u64 indices;
+};
+
+#define IB_MEMREG_IOC_POOL_RECYCLE	_IO(IB_MEMREG_IOC_MAGIC, 0x16)
+
+/**
+ * enum ib_memreg_memory_flags - Flags of MEMORY_CREATE
+ * @IB_MEMREG_MEMORY_CONTIGUOUS: One block, or failure. @length is rounded up to
+ *	a power of two, up to IB_MEMREG_CAP_CONTIGUOUS.
+ */
+enum ib_memreg_memory_flags {
+	IB_MEMREG_MEMORY_CONTIGUOUS = 1 << 0
+};
+
+/** IB_MEMREG_NODE_CALLER - where the memory policy of the caller says */
+#define IB_MEMREG_NODE_CALLER	(-1)
+
+/** IB_MEMREG_NODE_DEVICE - the NUMA node of the RDMA device, if it has one */
+#define IB_MEMREG_NODE_DEVICE	(-2)
+
+/**
+ * struct ib_memreg_memory_create - ioctl(IB_MEMREG_IOC_MEMORY_CREATE)
+ * @size: sizeof(struct ib_memreg_memory_create)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: enum ib_memreg_memory_flags
+ * @node: NUMA node to prefer, or IB_MEMREG_NODE_*
+ * @length: In: bytes, from 1. Out: bytes that there are, a multiple of the
+ *	system's page size
+ * @out_blocks: Blocks that the memory consists of
+ * @out_block_shift: Logarithm of the bytes of the smallest of them
+ * @out_fd: The new descriptor, close-on-exec and open for reading and writing
+ * @reserved: Must be 0
+ *
+ * Allocate memory of the kernel, zeroed, in blocks as large as can be had: up
+ * to what one entry of the page table next to the last level maps (2 MiB on
+ * x86), with CONTIGUOUS up to IB_MEMREG_CAP_CONTIGUOUS. Blocks never grow along
+ * the memory; each is contiguous, and begins at a multiple of its size.
+ *
+ * The descriptor is a dma-buf. It is to be mapped by mmap(2) with MAP_SHARED,
+ * registered by MR_REGISTER in any file, passed to other processes, and given
+ * to any interface of the kernel that imports a dma-buf. Pages are mapped by
+ * huge entries where a block of that size lies at an address that is congruent
+ * to its offset, whatever the setting for transparent huge pages is.
+ *
+ * The memory is charged to RLIMIT_MEMLOCK of the caller's user, beside what
+ * io_uring and iommufd charge there, and to the caller's memory cgroup. It
+ * stays charged until the last of the descriptors, mappings, MRs and importers
+ * is gone, wherever those are; none of them is charged for it again, but for
+ * what pins a mapping of it, such as ibv_reg_mr(3).
+ *
+ * Errors: EINVAL (length 0, node, CONTIGUOUS), EOVERFLOW, ENOMEM
+ * (RLIMIT_MEMLOCK, no memory, or none in one block), EPERM, EMFILE, ENFILE,
+ * EINTR, EFAULT, ENODEV.
+ */
+struct ib_memreg_memory_create {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__s32 node;
+	__aligned_u64 length;
+	__u32 out_blocks;
+	__u32 out_block_shift;
+	__s32 out_fd;
+	__u32 reserved;
+};
+
+#define IB_MEMREG_IOC_MEMORY_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x17)
+
+/**
+ * struct ib_memreg_memory_dup - ioctl(IB_MEMREG_IOC_MEMORY_DUP)
+ * @size: sizeof(struct ib_memreg_memory_dup)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @fd: Descriptor of a memory object
+ * @out_fd: A new descriptor of the same memory, close-on-exec and open for
+ *	reading alone
+ * @reserved: Must be 0
+ *
+ * Whoever has only the new descriptor can neither map nor register the memory
+ * for writing, nor have a device write to it.
+ *
+ * Errors: EBADF, EOPNOTSUPP (a dma-buf of somebody else), ENOMEM, EMFILE,
+ * ENFILE, EFAULT, ENODEV.
+ */
+struct ib_memreg_memory_dup {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__s32 fd;
+	__s32 out_fd;
+	__u32 reserved;
+};
+
+#define IB_MEMREG_IOC_MEMORY_DUP	_IO(IB_MEMREG_IOC_MAGIC, 0x18)
 
 /**
  * enum ib_memreg_window_type - Kinds of windows
@@ -1203,6 +1743,258 @@ struct ib_memreg_window_revoke {
 #define IB_MEMREG_IOC_WINDOW_REVOKE	_IO(IB_MEMREG_IOC_MAGIC, 0x08)
 
 /**
+ * DOC: Status tables and monitors
+ *
+ * A status table is memory that the kernel writes and its process reads. Each
+ * monitor, and each MR that asks for one, has a slot there with a generation.
+ * The registration that the slot is for is good as long as the generation is
+ * the one that the call which made it returned: one load and one compare.
+ * Generations only grow, also when a slot goes to somebody else, so that a
+ * generation that was good never comes back.
+ *
+ * A monitor watches a range of addresses for whoever registers memory by other
+ * means, such as ibv_reg_mr(3), and keeps the registration for later. It pins
+ * nothing. The generation changes before the call returns that takes away any
+ * of the mapping: munmap(2), mremap(2), a mmap(2) over it, MADV_DONTNEED, a
+ * hole punched, truncation, execve(2), the end of the process. Memory that is
+ * mapped where nothing was does not change it, nor do fork(2), mlock(2),
+ * soft-dirty tracking, write protection by userfaultfd, or a scan for NUMA
+ * balancing. What mprotect(2) does, and what kernel threads do with mappings of
+ * files, is looked into first, within a second: mprotect(2) counts if it takes
+ * away the access that the monitor was made for; a kernel thread that takes
+ * pages from the mapping of a file counts. Reclaim, KSM and compaction do not,
+ * as they leave in place the pages that whoever registered them has pinned; of
+ * a mapping of a file they may count for nothing. Changes that are counted
+ * though nothing changed are allowed: register again. One is a fork(2), of
+ * private memory of hugetlbfs: the kernel announces all of it.
+ *
+ * A registration is known to be good if it was made between the call that made
+ * its monitor and a look at the slot that finds the generation which the call
+ * returned. A generation that is read from the table is never a start: the
+ * change that it stands for may be yet to come. So once a generation has
+ * changed, the monitor has done its work: destroy it, make another, and
+ * register again.
+ *
+ * The table shows this to the process that created it alone. In a child of
+ * fork(2), and in any other process, a mapping of it reads as 0. It can be
+ * mapped in whole or in part, for reading, and shared. Slots of a table that
+ * was destroyed, or whose file was closed, change once more and then rest.
+ */
+
+/** IB_MEMREG_STATUS_VERSION - of struct ib_memreg_status_table */
+#define IB_MEMREG_STATUS_VERSION	1
+
+/**
+ * enum ib_memreg_status_state - State of a status table
+ * @IB_MEMREG_STATUS_LIVE: It says what is.
+ * @IB_MEMREG_STATUS_DEAD: It was destroyed, or its file closed.
+ */
+enum ib_memreg_status_state {
+	IB_MEMREG_STATUS_LIVE = 1,
+	IB_MEMREG_STATUS_DEAD
+};
+
+/**
+ * struct ib_memreg_status_table - What a status table begins with
+ * @version: IB_MEMREG_STATUS_VERSION; 0 if this is not the process that
+ *	created the table
+ * @state: enum ib_memreg_status_state
+ * @slots: Number of slots
+ * @slots_offset: Where the array of struct ib_memreg_status_slot begins
+ * @groups_offset: Where an array of __aligned_u64 begins, one for each
+ *	IB_MEMREG_STATUS_GROUP slots, which grows with each generation of theirs
+ * @log_entries: Entries of the log, a power of two, or 0
+ * @log_offset: Where the array of struct ib_memreg_change begins
+ * @reserved: 0
+ * @changes: Grows after any generation changes, but for a slot that is given
+ *	back: as long as it is the same, nothing has changed
+ * @log_head: Entries that were ever written to the log; the last one is at
+ *	(@log_head - 1) modulo @log_entries
+ * @events: Changes of address spaces that were announced to monitors
+ * @suspects: Those of them that were to be looked into
+ * @unchanged: Looks that found nothing changed
+ * @reserved2: 0
+ *
+ * Fields from @changes on are written with release semantics: read them with
+ * acquire semantics before what they stand for.
+ */
+struct ib_memreg_status_table {
+	__u32 version;
+	__u32 state;
+	__u32 slots;
+	__u32 slots_offset;
+	__u32 groups_offset;
+	__u32 log_entries;
+	__u32 log_offset;
+	__u32 reserved;
+	__aligned_u64 changes;
+	__aligned_u64 log_head;
+	__aligned_u64 events;
+	__aligned_u64 suspects;
+	__aligned_u64 unchanged;
+	__aligned_u64 reserved2[7];
+};
+
+/**
+ * struct ib_memreg_status_slot - Slot of a monitor or an MR
+ * @generation: Changes when the registration is good no more
+ * @generation32: The lower half of it, for those who can't load more at once;
+ *	comes back after 2^32 changes
+ * @suspects: Changes that may have been such, and were or are looked into
+ */
+struct ib_memreg_status_slot {
+	__aligned_u64 generation;
+	__u32 generation32;
+	__u32 suspects;
+};
+
+/**
+ * struct ib_memreg_change - An entry of the log
+ * @start: First address that changed
+ * @end: First address behind it that did not
+ *
+ * To read: load log_head, copy the entries from the last one seen on, and load
+ * log_head again. If that is log_entries or more ahead of an entry, the entry
+ * may have been overwritten: everything may have changed.
+ */
+struct ib_memreg_change {
+	__aligned_u64 start;
+	__aligned_u64 end;
+};
+
+/**
+ * struct ib_memreg_status_create - ioctl(IB_MEMREG_IOC_STATUS_CREATE)
+ * @size: sizeof(struct ib_memreg_status_create)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @slots: Slots, 1 to IB_MEMREG_STATUS_SLOTS_MAX
+ * @log_entries: Entries of a log for a wide monitor, a power of two up to
+ *	IB_MEMREG_STATUS_LOG_MAX, or 0
+ * @out_status_id: Id of the new table
+ * @out_fd: Descriptor by which it is mapped, close-on-exec
+ * @reserved: Must be 0
+ * @out_size: Bytes that can be mapped
+ *
+ * Make a status table for the calling process. Works on a file that is not
+ * bound to a device. The memory of the table, 16 bytes and an eighth of a byte
+ * for each slot, and that of monitors is charged to the memory cgroup.
+ *
+ * read(2) of 8 bytes or more from @out_fd gives the number of changes, and
+ * waits until it is another one than the last read gave, or fails with EAGAIN
+ * if the descriptor is O_NONBLOCK; EINVAL if there is less room. It gives 0
+ * bytes once the table is dead and the last change was read. poll(2) says
+ * POLLIN while there is something to be read, and POLLHUP once the table is
+ * dead.
+ *
+ * Errors: EINVAL (@slots, @log_entries), ENOMEM, EMFILE, ENFILE, ENODEV (the
+ * device of the file is gone).
+ */
+struct ib_memreg_status_create {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 slots;
+	__u32 log_entries;
+	__u32 out_status_id;
+	__s32 out_fd;
+	__u32 reserved;
+	__aligned_u64 out_size;
+};
+
+#define IB_MEMREG_IOC_STATUS_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x1b)
+
+/**
+ * enum ib_memreg_monitor_flags - Flags of monitors
+ * @IB_MEMREG_MONITOR_WIDE: Watch all of the address space, and write each
+ *	change to the table's log. A table has one such monitor. mprotect(2)
+ *	counts where a mapping is not writable afterwards.
+ */
+enum ib_memreg_monitor_flags {
+	IB_MEMREG_MONITOR_WIDE = 1 << 0
+};
+
+/**
+ * struct ib_memreg_monitor - A range to be watched
+ * @addr: First address, any; whole pages are watched. 0 with WIDE
+ * @length: Bytes, from 1; 0 with WIDE
+ * @access: IB_MEMREG_ACCESS_LOCAL_WRITE if the mapping is to be writable, or 0
+ *	if it may be readable only
+ * @flags: enum ib_memreg_monitor_flags
+ * @out_monitor_id: Id of the new monitor
+ * @out_slot: Its slot in the table
+ * @out_generation: Generation of the slot until something changes
+ */
+struct ib_memreg_monitor {
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	__u32 access;
+	__u32 flags;
+	__u32 out_monitor_id;
+	__u32 out_slot;
+	__aligned_u64 out_generation;
+};
+
+/**
+ * struct ib_memreg_monitor_create - ioctl(IB_MEMREG_IOC_MONITOR_CREATE)
+ * @size: sizeof(struct ib_memreg_monitor_create)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @status_id: A status table of the caller's
+ * @count: Monitors to make, 1 to IB_MEMREG_BATCH_MAX
+ * @out_index: Number of the entry at which the call failed, if it failed
+ *	because of one
+ * @monitors: Pointer to an array of @count struct ib_memreg_monitor
+ *
+ * Make monitors, all or none of them. The memory may be mapped or not, and may
+ * be watched by any number of monitors; there are as many as a table has slots.
+ * Changes that are under way in a range are waited for. Works on a file that is
+ * not bound to a device.
+ *
+ * Errors: EINVAL, EOVERFLOW (a range wraps), EFAULT (a range that is not of
+ * user space), ENOENT, EPERM, EBUSY (WIDE), ENOSPC, ENOMEM, EINTR, ENODEV.
+ */
+struct ib_memreg_monitor_create {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 status_id;
+	__u32 count;
+	__u32 out_index;
+	__aligned_u64 monitors;
+};
+
+#define IB_MEMREG_IOC_MONITOR_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x1c)
+
+/**
+ * struct ib_memreg_monitor_destroy - ioctl(IB_MEMREG_IOC_MONITOR_DESTROY)
+ * @size: sizeof(struct ib_memreg_monitor_destroy)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @count: Monitors to destroy, 1 to IB_MEMREG_BATCH_MAX
+ * @out_index: Number of the entry that was wrong, if the call fails with ENOENT
+ *	or EBUSY
+ * @reserved: Must be 0
+ * @ids: Pointer to an array of @count __u32, their ids
+ *
+ * Destroy monitors, all or none of them, as DESTROY does with one. Their slots
+ * have other generations from then on. Works on a file that is not bound.
+ *
+ * Errors: EINVAL, ENOENT (an id is none of a monitor, or there twice), EBUSY,
+ * ENOMEM, EFAULT, EINTR, ENODEV.
+ */
+struct ib_memreg_monitor_destroy {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 count;
+	__u32 out_index;
+	__u32 reserved;
+	__aligned_u64 ids;
+};
+
+#define IB_MEMREG_IOC_MONITOR_DESTROY	_IO(IB_MEMREG_IOC_MAGIC, 0x1d)
+
+/**
  * struct ib_memreg_listener_create - ioctl(IB_MEMREG_IOC_LISTENER_CREATE)
  * @size: sizeof(struct ib_memreg_listener_create)
  * @out_reason: enum ib_memreg_reason, if the call fails
@@ -1234,73 +2026,6 @@ struct ib_memreg_listener_create {
 };
 
 #define IB_MEMREG_IOC_LISTENER_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x09)
-
-/**
- * struct ib_memreg_endpoint_accept - ioctl(IB_MEMREG_IOC_ENDPOINT_ACCEPT)
- * @size: sizeof(struct ib_memreg_endpoint_accept)
- * @out_reason: enum ib_memreg_reason, if the call fails
- * @flags: Must be 0
- * @endpoint_id: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
- * @domain_id: Domain in which its peer's keys are to work; that of
- *	ENDPOINT_SETUP, if there was one
- * @private_data_len: Bytes of private data for the peer, 0 to
- *	IB_MEMREG_CAP_ACCEPT_DATA
- * @private_data: Pointer to the private data
- *
- * Accept a request: make its QP, unless ENDPOINT_SETUP has made it, and answer
- * the peer. As many READs and atomics are outstanding at a time as the peer
- * asks for and the device can do; ENDPOINT_CONNECT asks for up to 16. Where a
- * peer has agreed to none, SUBMIT refuses them (EOPNOTSUPP,
- * REASON_OPCODE_DEVICE): they would never complete. IB_MEMREG_EVENT_ESTABLISHED
- * or _DISCONNECTED follows. A request that can't be accepted stays as it was;
- * only if the peer is found to be gone at the last moment does ENOTCONN mean
- * that the request is over, and IB_MEMREG_EVENT_DISCONNECTED follows.
- *
- * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EFAULT, ENOMEM,
- * ENOSPC, EDQUOT, ENODEV.
- */
-struct ib_memreg_endpoint_accept {
-	__u32 size;
-	__u32 out_reason;
-	__u32 flags;
-	__u32 endpoint_id;
-	__u32 domain_id;
-	__u32 private_data_len;
-	__aligned_u64 private_data;
-};
-
-#define IB_MEMREG_IOC_ENDPOINT_ACCEPT	_IO(IB_MEMREG_IOC_MAGIC, 0x0a)
-
-/**
- * struct ib_memreg_endpoint_reject - ioctl(IB_MEMREG_IOC_ENDPOINT_REJECT)
- * @size: sizeof(struct ib_memreg_endpoint_reject)
- * @out_reason: enum ib_memreg_reason, if the call fails
- * @flags: Must be 0
- * @endpoint_id: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
- * @private_data_len: Bytes of private data for the peer, 0 to
- *	IB_MEMREG_CAP_REJECT_DATA
- * @reserved: Must be 0
- * @private_data: Pointer to the private data
- *
- * Reject a request, and destroy its endpoint. If another call is at work on
- * the endpoint at that moment, it is left CLOSED, to be destroyed by DESTROY.
- *
- * A call that fails destroys nothing: after ENOTCONN the endpoint still exists,
- * and if it was never accepted keeps its place in the backlog, until DESTROY.
- *
- * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EFAULT, ENODEV.
- */
-struct ib_memreg_endpoint_reject {
-	__u32 size;
-	__u32 out_reason;
-	__u32 flags;
-	__u32 endpoint_id;
-	__u32 private_data_len;
-	__u32 reserved;
-	__aligned_u64 private_data;
-};
-
-#define IB_MEMREG_IOC_ENDPOINT_REJECT	_IO(IB_MEMREG_IOC_MAGIC, 0x0b)
 
 /**
  * enum ib_memreg_queues_flags - Flags of struct ib_memreg_queues
@@ -1401,6 +2126,104 @@ struct ib_memreg_endpoint_connect {
 #define IB_MEMREG_IOC_ENDPOINT_CONNECT	_IO(IB_MEMREG_IOC_MAGIC, 0x0c)
 
 /**
+ * struct ib_memreg_endpoint_setup - ioctl(IB_MEMREG_IOC_ENDPOINT_SETUP)
+ * @size: sizeof(struct ib_memreg_endpoint_setup)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @endpoint_id: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
+ * @domain_id: Domain of the endpoint
+ * @reserved: Must be 0
+ * @queues: Its queues
+ *
+ * Give queues to a peer's request, before it is accepted: receives that are
+ * submitted between ENDPOINT_SETUP and ENDPOINT_ACCEPT are in place before the
+ * peer can send. Done at most once; a request that is accepted without has no
+ * queues.
+ *
+ * Errors: EINVAL, EOPNOTSUPP (flags), ENOENT, ENOTCONN (accepted or gone
+ * already), EBUSY (done already), EAGAIN (the ring has no room for a send
+ * queue), ENOMEM, ENOSPC, EDQUOT, ENODEV.
+ */
+struct ib_memreg_endpoint_setup {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 endpoint_id;
+	__u32 domain_id;
+	__u32 reserved;
+	struct ib_memreg_queues queues;
+};
+
+#define IB_MEMREG_IOC_ENDPOINT_SETUP	_IO(IB_MEMREG_IOC_MAGIC, 0x13)
+
+/**
+ * struct ib_memreg_endpoint_accept - ioctl(IB_MEMREG_IOC_ENDPOINT_ACCEPT)
+ * @size: sizeof(struct ib_memreg_endpoint_accept)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @endpoint_id: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
+ * @domain_id: Domain in which its peer's keys are to work; that of
+ *	ENDPOINT_SETUP, if there was one
+ * @private_data_len: Bytes of private data for the peer, 0 to
+ *	IB_MEMREG_CAP_ACCEPT_DATA
+ * @private_data: Pointer to the private data
+ *
+ * Accept a request: make its QP, unless ENDPOINT_SETUP has made it, and answer
+ * the peer. As many READs and atomics are outstanding at a time as the peer
+ * asks for and the device can do; ENDPOINT_CONNECT asks for up to 16. Where a
+ * peer has agreed to none, SUBMIT refuses them (EOPNOTSUPP,
+ * REASON_OPCODE_DEVICE): they would never complete. IB_MEMREG_EVENT_ESTABLISHED
+ * or _DISCONNECTED follows. A request that can't be accepted stays as it was;
+ * only if the peer is found to be gone at the last moment does ENOTCONN mean
+ * that the request is over, and IB_MEMREG_EVENT_DISCONNECTED follows.
+ *
+ * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EFAULT, ENOMEM,
+ * ENOSPC, EDQUOT, ENODEV.
+ */
+struct ib_memreg_endpoint_accept {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 endpoint_id;
+	__u32 domain_id;
+	__u32 private_data_len;
+	__aligned_u64 private_data;
+};
+
+#define IB_MEMREG_IOC_ENDPOINT_ACCEPT	_IO(IB_MEMREG_IOC_MAGIC, 0x0a)
+
+/**
+ * struct ib_memreg_endpoint_reject - ioctl(IB_MEMREG_IOC_ENDPOINT_REJECT)
+ * @size: sizeof(struct ib_memreg_endpoint_reject)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @endpoint_id: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
+ * @private_data_len: Bytes of private data for the peer, 0 to
+ *	IB_MEMREG_CAP_REJECT_DATA
+ * @reserved: Must be 0
+ * @private_data: Pointer to the private data
+ *
+ * Reject a request, and destroy its endpoint. If another call is at work on
+ * the endpoint at that moment, it is left CLOSED, to be destroyed by DESTROY.
+ *
+ * A call that fails destroys nothing: after ENOTCONN the endpoint still exists,
+ * and if it was never accepted keeps its place in the backlog, until DESTROY.
+ *
+ * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EFAULT, ENODEV.
+ */
+struct ib_memreg_endpoint_reject {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 endpoint_id;
+	__u32 private_data_len;
+	__u32 reserved;
+	__aligned_u64 private_data;
+};
+
+#define IB_MEMREG_IOC_ENDPOINT_REJECT	_IO(IB_MEMREG_IOC_MAGIC, 0x0b)
+
+/**
  * struct ib_memreg_endpoint_disconnect -
  *	ioctl(IB_MEMREG_IOC_ENDPOINT_DISCONNECT)
  * @size: sizeof(struct ib_memreg_endpoint_disconnect)
@@ -1489,288 +2312,45 @@ struct ib_memreg_event {
 };
 
 /**
- * enum ib_memreg_object_type - Kinds of objects
- * @IB_MEMREG_OBJECT_FILE: An open file that is bound to a device
- * @IB_MEMREG_OBJECT_DOMAIN: A domain
- * @IB_MEMREG_OBJECT_MR: An MR
- * @IB_MEMREG_OBJECT_WINDOW: A window
- * @IB_MEMREG_OBJECT_LISTENER: A listener
- * @IB_MEMREG_OBJECT_ENDPOINT: An endpoint
- * @IB_MEMREG_OBJECT_RING: A completion ring
- * @IB_MEMREG_OBJECT_SRQ: A shared receive queue
- * @IB_MEMREG_OBJECT_STATUS: A status table
- * @IB_MEMREG_OBJECT_MONITOR: A monitor
- */
-enum ib_memreg_object_type {
-	IB_MEMREG_OBJECT_FILE = 1,
-	IB_MEMREG_OBJECT_DOMAIN,
-	IB_MEMREG_OBJECT_MR,
-	IB_MEMREG_OBJECT_WINDOW,
-	IB_MEMREG_OBJECT_LISTENER,
-	IB_MEMREG_OBJECT_ENDPOINT,
-	IB_MEMREG_OBJECT_RING,
-	IB_MEMREG_OBJECT_SRQ,
-	IB_MEMREG_OBJECT_STATUS,
-	IB_MEMREG_OBJECT_MONITOR
-};
-
-/**
- * enum ib_memreg_endpoint_state - State of an endpoint
- * @IB_MEMREG_ENDPOINT_REQUESTED: A peer asks; neither accepted nor rejected.
- * @IB_MEMREG_ENDPOINT_CONNECTING: Accepted or connecting, not up.
- * @IB_MEMREG_ENDPOINT_CONNECTED: Up.
- * @IB_MEMREG_ENDPOINT_CLOSED: Over, or it never came up.
- */
-enum ib_memreg_endpoint_state {
-	IB_MEMREG_ENDPOINT_REQUESTED = 1,
-	IB_MEMREG_ENDPOINT_CONNECTING,
-	IB_MEMREG_ENDPOINT_CONNECTED,
-	IB_MEMREG_ENDPOINT_CLOSED
-};
-
-/**
- * struct ib_memreg_object - A live object, as LIST tells it
- * @file: Number of the file that owns it, unique since the module was loaded
- * @id: Its id in that file; 0 for the file itself
- * @type: enum ib_memreg_object_type
- * @state: MR: enum ib_memreg_mr_state. Window: 1 if bound. Endpoint: enum
- *	ib_memreg_endpoint_state. Domain: 1 if its registration queue works.
- * @domain_id: Domain of an MR, window, endpoint or shared receive queue,
- *	otherwise 0
- * @parent_id: Window: MR that it is bound to. Endpoint: its listener. Shared
- *	receive queue: its ring. Monitor: its status table. Otherwise 0
- * @pid: Process that bound the file, in the caller's pid namespace, or 0 if
- *	it is not visible there
- * @uid: User who bound the file, in the caller's user namespace
- * @addr: MR: address of the memory, or offset in a memory object. Window: first
- *	I/O address. Monitor: first address
- * @length: MR: bytes. Window: bytes, or its largest span if it is not bound.
- *	Domain: times that its registration queue was rebuilt. File: pages of
- *	4096 bytes pinned by its MRs. Ring: its entries. Shared receive queue:
- *	receives that are posted. Status table: its slots. Monitor: bytes, as
- *	whole pages
- * @access: MR, window and monitor: enum ib_memreg_access
- * @rkey: MR and window: (first) remote key. It is told only to callers who
- *	could read the memory anyway: the same user, or CAP_SYS_ADMIN.
- * @users: Domain: MRs, windows, endpoints and shared receive queues in it. MR:
- *	windows bound to it, and its SGEs in work requests that have not
- *	completed. Ring: queues that it serves. Shared receive queue: endpoints.
- *	Status table: its monitors, and MRs that have a slot in it. Calls that
- *	are at work on it count as well
- * @device_index: Index of the device
- * @comm: Name of the process that bound the file
- * @device: Name of the device
- * @dmabuf: MR on a descriptor: number of the inode of its dma-buf, as fstat(2)
- *	has it for descriptors and /proc/PID/fdinfo for those of others; a
- *	read-only twin has another one. Otherwise 0
- */
-struct ib_memreg_object {
-	__u32 file;
-	__u32 id;
-	__u32 type;
-	__u32 state;
-	__u32 domain_id;
-	__u32 parent_id;
-	__s32 pid;
-	__u32 uid;
-	__aligned_u64 addr;
-	__aligned_u64 length;
-	__u32 access;
-	__u32 rkey;
-	__u32 users;
-	__u32 device_index;
-	char comm[16];
-	char device[IB_MEMREG_DEVICE_NAME_MAX];
-	__aligned_u64 dmabuf;
-};
-
-/**
- * struct ib_memreg_list - ioctl(IB_MEMREG_IOC_LIST)
- * @size: sizeof(struct ib_memreg_list)
- * @out_reason: enum ib_memreg_reason, if the call fails
- * @flags: Must be 0
- * @count: In: entries that @objects has room for, from 1. Out: entries
- *	written; 0 at the end of the list.
- * @cursor: 0 for the first call; afterwards what the last call returned
- * @objects: Pointer to an array of struct ib_memreg_object
- * @object_size: sizeof(struct ib_memreg_object) of the caller, at least that of
- *	the first release, at most a page; the kernel writes as much of each
- *	entry, and 0 beyond what it knows
- * @reserved: Must be 0
+ * enum ib_memreg_opcode - What a work request does
+ * @IB_MEMREG_OP_SEND: Send a message.
+ * @IB_MEMREG_OP_SEND_WITH_IMM: ... with immediate data @ex.
+ * @IB_MEMREG_OP_SEND_WITH_INV: ... and invalidate the peer's rkey @ex.
+ * @IB_MEMREG_OP_WRITE: Write to the peer's memory at @remote_addr, @rkey.
+ * @IB_MEMREG_OP_WRITE_WITH_IMM: ... and take a receive of the peer for
+ *	immediate data @ex.
+ * @IB_MEMREG_OP_READ: Read from there.
+ * @IB_MEMREG_OP_CMP_AND_SWP: If the 8 bytes there are @compare_add, make them
+ *	@swap; what was there before goes to the SGE. In host byte order.
+ * @IB_MEMREG_OP_FETCH_AND_ADD: Add @compare_add to the 8 bytes there; what was
+ *	there before goes to the SGE.
+ * @IB_MEMREG_OP_RECV: A buffer for a message, on the endpoint's receive queue,
+ *	or on the shared receive queue that @target_id names.
+ * @IB_MEMREG_OP_BIND: Bind a window of type 2B.
+ * @IB_MEMREG_OP_INVALIDATE: End one that was bound on the same queue.
+ * @IB_MEMREG_OP_FLUSH: Make what was written visible, or persistent.
+ * @IB_MEMREG_OP_ATOMIC_WRITE: Write 8 bytes at once.
  *
- * Tell the live objects of all files of the caller's user, or of all users
- * with CAP_SYS_ADMIN, on the devices that the caller's network namespace may
- * see. Works on a file that is not bound; what such files have is not listed.
- * Objects that come and go during a
- * sequence of calls may be missed; others are told exactly once.
- *
- * Errors: EINVAL, EFAULT, EINTR, ENOMEM.
+ * The last two can be submitted if IB_MEMREG_CAP_OPCODES says so. No driver of
+ * the kernels that this release is for takes them from kernel users; a peer's
+ * FLUSH and ATOMIC_WRITE on memory that allows them work where the device has
+ * them.
  */
-struct ib_memreg_list {
-	__u32 size;
-	__u32 out_reason;
-	__u32 flags;
-	__u32 count;
-	__aligned_u64 cursor;
-	__aligned_u64 objects;
-	__u32 object_size;
-	__u32 reserved;
+enum ib_memreg_opcode {
+	IB_MEMREG_OP_SEND = 1,
+	IB_MEMREG_OP_SEND_WITH_IMM,
+	IB_MEMREG_OP_SEND_WITH_INV,
+	IB_MEMREG_OP_WRITE,
+	IB_MEMREG_OP_WRITE_WITH_IMM,
+	IB_MEMREG_OP_READ,
+	IB_MEMREG_OP_CMP_AND_SWP,
+	IB_MEMREG_OP_FETCH_AND_ADD,
+	IB_MEMREG_OP_RECV,
+	IB_MEMREG_OP_BIND,
+	IB_MEMREG_OP_INVALIDATE,
+	IB_MEMREG_OP_FLUSH,
+	IB_MEMREG_OP_ATOMIC_WRITE
 };
-
-#define IB_MEMREG_IOC_LIST		_IO(IB_MEMREG_IOC_MAGIC, 0x0e)
-
-/**
- * enum ib_memreg_stat_id - What DEVICE_STAT counts since the device is known
- * @IB_MEMREG_STAT_KEYS_MADE: Keys that worked: of MRs and of windows.
- * @IB_MEMREG_STAT_KEYS_KILLED: Keys of those that work no more. The difference
- *	is the number of keys that work now.
- * @IB_MEMREG_STAT_BATCHES: Batches of work requests posted on registration
- *	queues.
- * @IB_MEMREG_STAT_WORK_REQUESTS: Work requests in them: REG_MR and LOCAL_INV.
- *	Those of windows of type 2B go by other queues, and are not counted.
- * @IB_MEMREG_STAT_FRWRS_ALLOCATED: Fast registration MRs made by the device.
- * @IB_MEMREG_STAT_FRWRS_DESTROYED: Those of them destroyed, for any reason. The
- *	difference is what there is of them, but for keys of SINGLE_KEY and one
- *	of each domain on soft-RoCE.
- * @IB_MEMREG_STAT_FRWRS_REUSED: Times that an idle one was taken for a key.
- * @IB_MEMREG_STAT_FRWRS_FOREIGN: Destroyed instead of being taken for a range
- *	other than that which they were for last, where
- *	IB_MEMREG_CAP_STRICT_INVALIDATE is 0.
- * @IB_MEMREG_STAT_FRWRS_FAILED: Destroyed as a work request of theirs failed or
- *	was flushed, so that nobody knows their state.
- * @IB_MEMREG_STAT_FRWRS_REAPED: Destroyed after being idle for long, or with
- *	their domain.
- * @IB_MEMREG_STAT_QUEUE_BREAKS: Times that a registration queue stopped
- *	working: a work request failed or took too long, or the GID went.
- * @IB_MEMREG_STAT_QUEUE_REBUILDS: Times that one was rebuilt.
- * @IB_MEMREG_STAT_QUEUE_REBUILDS_FAILED: Times that one could not be rebuilt.
- * @IB_MEMREG_STAT_GUARD_EVENTS: Events of the kernel on memory that is guarded,
- *	once for each MR.
- * @IB_MEMREG_STAT_GUARD_REVOCATIONS: MRs that became stale.
- * @IB_MEMREG_STAT_GUARD_SUSPECTS: Events that were to be looked into.
- * @IB_MEMREG_STAT_GUARD_UNCHANGED: Looks that found the memory as it was.
- * @IB_MEMREG_STAT_GUARD_LATER: Looks that found out nothing, so that another
- *	one followed.
- * @IB_MEMREG_STAT_GUARD_GONE: Looks that found the memory gone.
- * @IB_MEMREG_STAT_GUARD_SPURIOUS: Times that MR_QUERY found the memory as it
- *	was when its keys had been killed already.
- * @IB_MEMREG_STAT_GUARD_TIMEOUTS: Waits for keys to die that ran out.
- * @IB_MEMREG_STAT_GUARD_KILLS: Keys that no work request could kill, so that a
- *	worker had to. Each of SINGLE_KEY that a guard kills is one.
- * @IB_MEMREG_STAT_MRS_REGISTERED: MRs registered.
- * @IB_MEMREG_STAT_MRS_DEREGISTERED: MRs deregistered, by whatever ended them.
- * @IB_MEMREG_STAT_PAGES_PINNED: Pages of 4096 bytes pinned.
- * @IB_MEMREG_STAT_PAGES_UNPINNED: Pages of 4096 bytes unpinned.
- * @IB_MEMREG_STAT_WINDOWS_BOUND: Windows bound.
- * @IB_MEMREG_STAT_WINDOWS_REVOKED: Windows revoked, by whatever ended them. A
- *	guard kills the key, and the window stays bound.
- * @IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED: Connections that came up.
- * @IB_MEMREG_STAT_ENDPOINTS_DISCONNECTED: Those of them that ended.
- * @IB_MEMREG_STAT_ENDPOINTS_REJECTED: Requests for a connection that were
- *	rejected by either side, or given up before they were accepted.
- * @IB_MEMREG_STAT_ENDPOINTS_FAILED: Connections that did not come up for
- *	another reason.
- * @IB_MEMREG_STAT_WRS_SUBMITTED: Work requests of users that were posted; one
- *	that goes in parts is one.
- * @IB_MEMREG_STAT_WRS_COMPLETED: Completions of them that were reported, in a
- *	ring or by io_uring. Those without SIGNALED that succeed have none.
- * @IB_MEMREG_STAT_WRS_FAILED: Those of them that report a failure, flushes
- *	included.
- * @IB_MEMREG_STAT_INLINE_RECEIVES: Messages delivered in completion entries.
- * @IB_MEMREG_STAT_INLINE_COPIES: Messages whose head was copied to the buffer,
- *	as they were too long for that.
- * @IB_MEMREG_STAT_REMOTE_INVALIDATIONS: Windows ended by their peers.
- * @IB_MEMREG_STAT_BOGUS_INVALIDATIONS: Invalidations by peers of keys that they
- *	had not been granted, each of which ended a connection.
- * @IB_MEMREG_STAT_RING_FULL: Submissions that failed as a ring had no room.
- *	Those that failed as a queue had none are not counted.
- * @IB_MEMREG_STAT_MRS_REREGISTERED: MRs changed by MR_REREGISTER, which counts
- *	them neither as registered nor as deregistered.
- *
- * None of them ever decreases.
- */
-enum ib_memreg_stat_id {
-	IB_MEMREG_STAT_KEYS_MADE = 1,
-	IB_MEMREG_STAT_KEYS_KILLED,
-	IB_MEMREG_STAT_BATCHES,
-	IB_MEMREG_STAT_WORK_REQUESTS,
-	IB_MEMREG_STAT_FRWRS_ALLOCATED,
-	IB_MEMREG_STAT_FRWRS_DESTROYED,
-	IB_MEMREG_STAT_FRWRS_REUSED,
-	IB_MEMREG_STAT_FRWRS_FOREIGN,
-	IB_MEMREG_STAT_FRWRS_FAILED,
-	IB_MEMREG_STAT_FRWRS_REAPED,
-	IB_MEMREG_STAT_QUEUE_BREAKS,
-	IB_MEMREG_STAT_QUEUE_REBUILDS,
-	IB_MEMREG_STAT_QUEUE_REBUILDS_FAILED,
-	IB_MEMREG_STAT_GUARD_EVENTS,
-	IB_MEMREG_STAT_GUARD_REVOCATIONS,
-	IB_MEMREG_STAT_GUARD_SUSPECTS,
-	IB_MEMREG_STAT_GUARD_UNCHANGED,
-	IB_MEMREG_STAT_GUARD_LATER,
-	IB_MEMREG_STAT_GUARD_GONE,
-	IB_MEMREG_STAT_GUARD_SPURIOUS,
-	IB_MEMREG_STAT_GUARD_TIMEOUTS,
-	IB_MEMREG_STAT_GUARD_KILLS,
-	IB_MEMREG_STAT_MRS_REGISTERED,
-	IB_MEMREG_STAT_MRS_DEREGISTERED,
-	IB_MEMREG_STAT_PAGES_PINNED,
-	IB_MEMREG_STAT_PAGES_UNPINNED,
-	IB_MEMREG_STAT_WINDOWS_BOUND,
-	IB_MEMREG_STAT_WINDOWS_REVOKED,
-	IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED,
-	IB_MEMREG_STAT_ENDPOINTS_DISCONNECTED,
-	IB_MEMREG_STAT_ENDPOINTS_REJECTED,
-	IB_MEMREG_STAT_ENDPOINTS_FAILED,
-	IB_MEMREG_STAT_WRS_SUBMITTED,
-	IB_MEMREG_STAT_WRS_COMPLETED,
-	IB_MEMREG_STAT_WRS_FAILED,
-	IB_MEMREG_STAT_INLINE_RECEIVES,
-	IB_MEMREG_STAT_INLINE_COPIES,
-	IB_MEMREG_STAT_REMOTE_INVALIDATIONS,
-	IB_MEMREG_STAT_BOGUS_INVALIDATIONS,
-	IB_MEMREG_STAT_RING_FULL,
-	IB_MEMREG_STAT_MRS_REREGISTERED
-};
-
-/**
- * struct ib_memreg_stat_entry - One counter
- * @stat: enum ib_memreg_stat_id
- * @reserved: 0
- * @value: Its value
- */
-struct ib_memreg_stat_entry {
-	__u32 stat;
-	__u32 reserved;
-	__aligned_u64 value;
-};
-
-/**
- * struct ib_memreg_device_stat - ioctl(IB_MEMREG_IOC_DEVICE_STAT)
- * @size: sizeof(struct ib_memreg_device_stat)
- * @out_reason: enum ib_memreg_reason, if the call fails
- * @flags: Must be 0
- * @count: In: entries that @stats has room for. Out: entries that there are;
- *	only the first of them are written if the room was less.
- * @stats: Pointer to an array of struct ib_memreg_stat_entry; unused if @count
- *	is 0
- *
- * Tell the counters of the device, which are sums over all of its users, as
- * those of a port in /sys/class/infiniband are. Whoever may bind a file to the
- * device may read them: they have no address, key or name in them, and don't
- * tell who did what. Counters are read one after the other, while calls go on.
- *
- * Errors: ENODEV, EFAULT.
- */
-struct ib_memreg_device_stat {
-	__u32 size;
-	__u32 out_reason;
-	__u32 flags;
-	__u32 count;
-	__aligned_u64 stats;
-};
-
-#define IB_MEMREG_IOC_DEVICE_STAT	_IO(IB_MEMREG_IOC_MAGIC, 0x0f)
 
 /**
  * struct ib_memreg_ring - What a completion ring begins with, in shared memory
@@ -2047,102 +2627,6 @@ struct ib_memreg_srq_create {
 #define IB_MEMREG_IOC_SRQ_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x12)
 
 /**
- * struct ib_memreg_endpoint_setup - ioctl(IB_MEMREG_IOC_ENDPOINT_SETUP)
- * @size: sizeof(struct ib_memreg_endpoint_setup)
- * @out_reason: enum ib_memreg_reason, if the call fails
- * @flags: Must be 0
- * @endpoint_id: Endpoint named by IB_MEMREG_EVENT_CONNECT_REQUEST
- * @domain_id: Domain of the endpoint
- * @reserved: Must be 0
- * @queues: Its queues
- *
- * Give queues to a peer's request, before it is accepted: receives that are
- * submitted between ENDPOINT_SETUP and ENDPOINT_ACCEPT are in place before the
- * peer can send. Done at most once; a request that is accepted without has no
- * queues.
- *
- * Errors: EINVAL, EOPNOTSUPP (flags), ENOENT, ENOTCONN (accepted or gone
- * already), EBUSY (done already), EAGAIN (the ring has no room for a send
- * queue), ENOMEM, ENOSPC, EDQUOT, ENODEV.
- */
-struct ib_memreg_endpoint_setup {
-	__u32 size;
-	__u32 out_reason;
-	__u32 flags;
-	__u32 endpoint_id;
-	__u32 domain_id;
-	__u32 reserved;
-	struct ib_memreg_queues queues;
-};
-
-#define IB_MEMREG_IOC_ENDPOINT_SETUP	_IO(IB_MEMREG_IOC_MAGIC, 0x13)
-
-/**
- * struct ib_memreg_set_user_data - ioctl(IB_MEMREG_IOC_SET_USER_DATA)
- * @size: sizeof(struct ib_memreg_set_user_data)
- * @out_reason: enum ib_memreg_reason, if the call fails
- * @flags: Must be 0
- * @id: Endpoint or listener
- * @user_data: Any value; 0 is as if none was given
- *
- * Give an endpoint or a listener a value, such as a pointer, that comes back in
- * the events that are read, and of an endpoint in the completions that come,
- * after the call has returned. The kernel does not look at it.
- *
- * Errors: ENOENT, EOPNOTSUPP (flags), ENODEV.
- */
-struct ib_memreg_set_user_data {
-	__u32 size;
-	__u32 out_reason;
-	__u32 flags;
-	__u32 id;
-	__aligned_u64 user_data;
-};
-
-#define IB_MEMREG_IOC_SET_USER_DATA	_IO(IB_MEMREG_IOC_MAGIC, 0x15)
-
-/**
- * enum ib_memreg_opcode - What a work request does
- * @IB_MEMREG_OP_SEND: Send a message.
- * @IB_MEMREG_OP_SEND_WITH_IMM: ... with immediate data @ex.
- * @IB_MEMREG_OP_SEND_WITH_INV: ... and invalidate the peer's rkey @ex.
- * @IB_MEMREG_OP_WRITE: Write to the peer's memory at @remote_addr, @rkey.
- * @IB_MEMREG_OP_WRITE_WITH_IMM: ... and take a receive of the peer for
- *	immediate data @ex.
- * @IB_MEMREG_OP_READ: Read from there.
- * @IB_MEMREG_OP_CMP_AND_SWP: If the 8 bytes there are @compare_add, make them
- *	@swap; what was there before goes to the SGE. In host byte order.
- * @IB_MEMREG_OP_FETCH_AND_ADD: Add @compare_add to the 8 bytes there; what was
- *	there before goes to the SGE.
- * @IB_MEMREG_OP_RECV: A buffer for a message, on the endpoint's receive queue,
- *	or on the shared receive queue that @target_id names.
- * @IB_MEMREG_OP_BIND: Bind a window of type 2B.
- * @IB_MEMREG_OP_INVALIDATE: End one that was bound on the same queue.
- * @IB_MEMREG_OP_FLUSH: Make what was written visible, or persistent.
- * @IB_MEMREG_OP_ATOMIC_WRITE: Write 8 bytes at once.
- *
- * The last two can be submitted if IB_MEMREG_CAP_OPCODES says so. No driver of
- * the kernels that this release is for takes them from kernel users; a peer's
- * FLUSH and ATOMIC_WRITE on memory that allows them work where the device has
- * them.
- */
-enum ib_memreg_opcode {
-	IB_MEMREG_OP_SEND = 1,
-	IB_MEMREG_OP_SEND_WITH_IMM,
-	IB_MEMREG_OP_SEND_WITH_INV,
-	IB_MEMREG_OP_WRITE,
-	IB_MEMREG_OP_WRITE_WITH_IMM,
-	IB_MEMREG_OP_READ,
-	IB_MEMREG_OP_CMP_AND_SWP,
-	IB_MEMREG_OP_FETCH_AND_ADD,
-	IB_MEMREG_OP_RECV,
-	IB_MEMREG_OP_BIND,
-	IB_MEMREG_OP_INVALIDATE,
-	IB_MEMREG_OP_FLUSH,
-	IB_MEMREG_OP_ATOMIC_WRITE
-};
-
-/**
  * enum ib_memreg_wr_flags - Flags of a work request
  * @IB_MEMREG_WR_SIGNALED: Tell of its completion. A RECV always does.
  * @IB_MEMREG_WR_FENCE: Begin after the READs and atomics before it are through.
@@ -2301,490 +2785,6 @@ struct ib_memreg_submit {
 };
 
 #define IB_MEMREG_IOC_SUBMIT		_IO(IB_MEMREG_IOC_MAGIC, 0x14)
-
-/** IB_MEMREG_POOL_VERSION - version of struct ib_memreg_pool_table */
-#define IB_MEMREG_POOL_VERSION	1
-
-/**
- * enum ib_memreg_pool_state - State of a pool, in its table
- * @IB_MEMREG_POOL_LIVE: It is there.
- * @IB_MEMREG_POOL_DEAD: It is destroyed, and all rkeys are 0.
- */
-enum ib_memreg_pool_state {
-	IB_MEMREG_POOL_LIVE,
-	IB_MEMREG_POOL_DEAD
-};
-
-/**
- * struct ib_memreg_pool_table - What a pool's table begins with
- * @version: IB_MEMREG_POOL_VERSION
- * @count: Number of entries
- * @entry_size: Bytes of each; the first one follows this structure
- * @state: enum ib_memreg_pool_state
- * @buffer_size: Bytes of a buffer
- * @stride: Bytes from one buffer to the next
- * @reserved: 0
- */
-struct ib_memreg_pool_table {
-	__u32 version;
-	__u32 count;
-	__u32 entry_size;
-	__u32 state;
-	__aligned_u64 buffer_size;
-	__aligned_u64 stride;
-	__u32 reserved[8];
-};
-
-/**
- * struct ib_memreg_pool_entry - A buffer, in a pool's table
- * @iova: First I/O address
- * @rkey: Remote key, or 0 without remote access
- * @sequence: Odd while the other fields change; another even number afterwards
- *
- * To read an entry that somebody else may recycle: load @sequence (acquire),
- * the fields, and, behind an acquire fence, @sequence again; start over if it
- * is odd or has changed.
- */
-struct ib_memreg_pool_entry {
-	__aligned_u64 iova;
-	__u32 rkey;
-	__u32 sequence;
-};
-
-/**
- * struct ib_memreg_pool_create - ioctl(IB_MEMREG_IOC_POOL_CREATE)
- * @size: sizeof(struct ib_memreg_pool_create)
- * @out_reason: enum ib_memreg_reason, if the call fails
- * @flags: IB_MEMREG_MR_FD and IB_MEMREG_MR_UNGUARDED
- * @domain_id: Domain in which the keys are to work
- * @access: enum ib_memreg_access of all buffers
- * @count: Number of buffers, 1 to IB_MEMREG_CAP_POOL
- * @addr: Address or offset of the first buffer, as in MR_REGISTER
- * @buffer_size: Bytes of a buffer, from 1 to IB_MEMREG_CAP_KEY_SPAN; a page of
- *	4096 bytes less if @addr or @stride is no multiple of that
- * @stride: In: bytes from one buffer to the next; 0 for @buffer_size. Out: the
- *	same, or @buffer_size
- * @fd: Descriptor of a memory object, with IB_MEMREG_MR_FD; otherwise 0
- * @out_mr_id: Id of the new MR
- * @out_table_fd: A descriptor of its table, close-on-exec and read-only
- * @reserved: Must be 0
- * @out_iova: First I/O address of the first buffer
- * @out_table_size: Bytes to be mapped of @out_table_fd, by mmap(2) at offset 0
- *	with MAP_SHARED
- *
- * Register memory as an MR that has a key for each of many buffers of one size,
- * and none for what is between them. Work requests and windows name buffers by
- * MR and offset; peers reach each by the key in its entry of the table, struct
- * ib_memreg_pool_table. The MR is in all else like one of MR_REGISTER, and
- * MR_QUERY tells the keys as its segments. Each key is an MR of the device, and
- * counts in the rdma cgroup.
- *
- * Errors: EINVAL (count, size, stride, range), EOVERFLOW, EMFILE, ENFILE, and
- * those of MR_REGISTER.
- */
-struct ib_memreg_pool_create {
-	__u32 size;
-	__u32 out_reason;
-	__u32 flags;
-	__u32 domain_id;
-	__u32 access;
-	__u32 count;
-	__aligned_u64 addr;
-	__aligned_u64 buffer_size;
-	__aligned_u64 stride;
-	__s32 fd;
-	__u32 out_mr_id;
-	__s32 out_table_fd;
-	__u32 reserved;
-	__aligned_u64 out_iova;
-	__aligned_u64 out_table_size;
-};
-
-#define IB_MEMREG_IOC_POOL_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x19)
-
-/**
- * enum ib_memreg_recycle_flags - Flags of POOL_RECYCLE
- * @IB_MEMREG_RECYCLE_RELAXED: Don't wait for packets that the old keys have let
- *	pass: where IB_MEMREG_CAP_STRICT_INVALIDATE is 0, a packet that was
- *	accepted before may still be copied after the call returned.
- */
-enum ib_memreg_recycle_flags {
-	IB_MEMREG_RECYCLE_RELAXED = 1 << 0
-};
-
-/**
- * struct ib_memreg_pool_recycle - ioctl(IB_MEMREG_IOC_POOL_RECYCLE)
- * @size: sizeof(struct ib_memreg_pool_recycle)
- * @out_reason: enum ib_memreg_reason, if the call fails
- * @flags: enum ib_memreg_recycle_flags
- * @mr_id: A pool
- * @count: Number of buffers, 1 to IB_MEMREG_BATCH_MAX
- * @out_index: After EINVAL: the entry of @indices that is bad, or @count if it
- *	is none of them
- * @indices: Pointer to an array of __u32: the buffers, each once
- *
- * Give buffers other keys. When the call returns the new ones are in the table,
- * and the old ones are dead; a call that fails leaves all as they were. Both
- * work for a moment, so as many MRs of the device more are needed. Windows and
- * work requests do not use these keys, and go on. An rkey comes back late, as
- * in struct ib_memreg_bind.
- *
- * Errors: ENOENT, EINVAL (count, an index, no pool, or no remote access),
- * EFAULT, ENOMEM, ENOSPC, EDQUOT, ESTALE, EIO, ENETDOWN, EINTR, ENODEV.
- */
-struct ib_memreg_pool_recycle {
-	__u32 size;
-	__u32 out_reason;
-	__u32 flags;
-	__u32 mr_id;
-	__u32 count;
-	__u32 out_index;
-	__aligned_u64 indices;
-};
-
-#define IB_MEMREG_IOC_POOL_RECYCLE	_IO(IB_MEMREG_IOC_MAGIC, 0x16)
-
-/**
- * enum ib_memreg_memory_flags - Flags of MEMORY_CREATE
- * @IB_MEMREG_MEMORY_CONTIGUOUS: One block, or failure. @length is rounded up to
- *	a power of two, up to IB_MEMREG_CAP_CONTIGUOUS.
- */
-enum ib_memreg_memory_flags {
-	IB_MEMREG_MEMORY_CONTIGUOUS = 1 << 0
-};
-
-/** IB_MEMREG_NODE_CALLER - where the memory policy of the caller says */
-#define IB_MEMREG_NODE_CALLER	(-1)
-
-/** IB_MEMREG_NODE_DEVICE - the NUMA node of the RDMA device, if it has one */
-#define IB_MEMREG_NODE_DEVICE	(-2)
-
-/**
- * struct ib_memreg_memory_create - ioctl(IB_MEMREG_IOC_MEMORY_CREATE)
- * @size: sizeof(struct ib_memreg_memory_create)
- * @out_reason: enum ib_memreg_reason, if the call fails
- * @flags: enum ib_memreg_memory_flags
- * @node: NUMA node to prefer, or IB_MEMREG_NODE_*
- * @length: In: bytes, from 1. Out: bytes that there are, a multiple of the
- *	system's page size
- * @out_blocks: Blocks that the memory consists of
- * @out_block_shift: Logarithm of the bytes of the smallest of them
- * @out_fd: The new descriptor, close-on-exec and open for reading and writing
- * @reserved: Must be 0
- *
- * Allocate memory of the kernel, zeroed, in blocks as large as can be had: up
- * to what one entry of the page table next to the last level maps (2 MiB on
- * x86), with CONTIGUOUS up to IB_MEMREG_CAP_CONTIGUOUS. Blocks never grow along
- * the memory; each is contiguous, and begins at a multiple of its size.
- *
- * The descriptor is a dma-buf. It is to be mapped by mmap(2) with MAP_SHARED,
- * registered by MR_REGISTER in any file, passed to other processes, and given
- * to any interface of the kernel that imports a dma-buf. Pages are mapped by
- * huge entries where a block of that size lies at an address that is congruent
- * to its offset, whatever the setting for transparent huge pages is.
- *
- * The memory is charged to RLIMIT_MEMLOCK of the caller's user, beside what
- * io_uring and iommufd charge there, and to the caller's memory cgroup. It
- * stays charged until the last of the descriptors, mappings, MRs and importers
- * is gone, wherever those are; none of them is charged for it again, but for
- * what pins a mapping of it, such as ibv_reg_mr(3).
- *
- * Errors: EINVAL (length 0, node, CONTIGUOUS), EOVERFLOW, ENOMEM
- * (RLIMIT_MEMLOCK, no memory, or none in one block), EPERM, EMFILE, ENFILE,
- * EINTR, EFAULT, ENODEV.
- */
-struct ib_memreg_memory_create {
-	__u32 size;
-	__u32 out_reason;
-	__u32 flags;
-	__s32 node;
-	__aligned_u64 length;
-	__u32 out_blocks;
-	__u32 out_block_shift;
-	__s32 out_fd;
-	__u32 reserved;
-};
-
-#define IB_MEMREG_IOC_MEMORY_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x17)
-
-/**
- * struct ib_memreg_memory_dup - ioctl(IB_MEMREG_IOC_MEMORY_DUP)
- * @size: sizeof(struct ib_memreg_memory_dup)
- * @out_reason: enum ib_memreg_reason, if the call fails
- * @flags: Must be 0
- * @fd: Descriptor of a memory object
- * @out_fd: A new descriptor of the same memory, close-on-exec and open for
- *	reading alone
- * @reserved: Must be 0
- *
- * Whoever has only the new descriptor can neither map nor register the memory
- * for writing, nor have a device write to it.
- *
- * Errors: EBADF, EOPNOTSUPP (a dma-buf of somebody else), ENOMEM, EMFILE,
- * ENFILE, EFAULT, ENODEV.
- */
-struct ib_memreg_memory_dup {
-	__u32 size;
-	__u32 out_reason;
-	__u32 flags;
-	__s32 fd;
-	__s32 out_fd;
-	__u32 reserved;
-};
-
-#define IB_MEMREG_IOC_MEMORY_DUP	_IO(IB_MEMREG_IOC_MAGIC, 0x18)
-
-/**
- * DOC: Status tables and monitors
- *
- * A status table is memory that the kernel writes and its process reads. Each
- * monitor, and each MR that asks for one, has a slot there with a generation.
- * The registration that the slot is for is good as long as the generation is
- * the one that the call which made it returned: one load and one compare.
- * Generations only grow, also when a slot goes to somebody else, so that a
- * generation that was good never comes back.
- *
- * A monitor watches a range of addresses for whoever registers memory by other
- * means, such as ibv_reg_mr(3), and keeps the registration for later. It pins
- * nothing. The generation changes before the call returns that takes away any
- * of the mapping: munmap(2), mremap(2), a mmap(2) over it, MADV_DONTNEED, a
- * hole punched, truncation, execve(2), the end of the process. Memory that is
- * mapped where nothing was does not change it, nor do fork(2), mlock(2),
- * soft-dirty tracking, write protection by userfaultfd, or a scan for NUMA
- * balancing. What mprotect(2) does, and what kernel threads do with mappings of
- * files, is looked into first, within a second: mprotect(2) counts if it takes
- * away the access that the monitor was made for; a kernel thread that takes
- * pages from the mapping of a file counts. Reclaim, KSM and compaction do not,
- * as they leave in place the pages that whoever registered them has pinned; of
- * a mapping of a file they may count for nothing. Changes that are counted
- * though nothing changed are allowed: register again. One is a fork(2), of
- * private memory of hugetlbfs: the kernel announces all of it.
- *
- * A registration is known to be good if it was made between the call that made
- * its monitor and a look at the slot that finds the generation which the call
- * returned. A generation that is read from the table is never a start: the
- * change that it stands for may be yet to come. So once a generation has
- * changed, the monitor has done its work: destroy it, make another, and
- * register again.
- *
- * The table shows this to the process that created it alone. In a child of
- * fork(2), and in any other process, a mapping of it reads as 0. It can be
- * mapped in whole or in part, for reading, and shared. Slots of a table that
- * was destroyed, or whose file was closed, change once more and then rest.
- */
-
-/** IB_MEMREG_STATUS_VERSION - of struct ib_memreg_status_table */
-#define IB_MEMREG_STATUS_VERSION	1
-
-/**
- * enum ib_memreg_status_state - State of a status table
- * @IB_MEMREG_STATUS_LIVE: It says what is.
- * @IB_MEMREG_STATUS_DEAD: It was destroyed, or its file closed.
- */
-enum ib_memreg_status_state {
-	IB_MEMREG_STATUS_LIVE = 1,
-	IB_MEMREG_STATUS_DEAD
-};
-
-/**
- * struct ib_memreg_status_table - What a status table begins with
- * @version: IB_MEMREG_STATUS_VERSION; 0 if this is not the process that
- *	created the table
- * @state: enum ib_memreg_status_state
- * @slots: Number of slots
- * @slots_offset: Where the array of struct ib_memreg_status_slot begins
- * @groups_offset: Where an array of __aligned_u64 begins, one for each
- *	IB_MEMREG_STATUS_GROUP slots, which grows with each generation of theirs
- * @log_entries: Entries of the log, a power of two, or 0
- * @log_offset: Where the array of struct ib_memreg_change begins
- * @reserved: 0
- * @changes: Grows after any generation changes, but for a slot that is given
- *	back: as long as it is the same, nothing has changed
- * @log_head: Entries that were ever written to the log; the last one is at
- *	(@log_head - 1) modulo @log_entries
- * @events: Changes of address spaces that were announced to monitors
- * @suspects: Those of them that were to be looked into
- * @unchanged: Looks that found nothing changed
- * @reserved2: 0
- *
- * Fields from @changes on are written with release semantics: read them with
- * acquire semantics before what they stand for.
- */
-struct ib_memreg_status_table {
-	__u32 version;
-	__u32 state;
-	__u32 slots;
-	__u32 slots_offset;
-	__u32 groups_offset;
-	__u32 log_entries;
-	__u32 log_offset;
-	__u32 reserved;
-	__aligned_u64 changes;
-	__aligned_u64 log_head;
-	__aligned_u64 events;
-	__aligned_u64 suspects;
-	__aligned_u64 unchanged;
-	__aligned_u64 reserved2[7];
-};
-
-/**
- * struct ib_memreg_status_slot - Slot of a monitor or an MR
- * @generation: Changes when the registration is good no more
- * @generation32: The lower half of it, for those who can't load more at once;
- *	comes back after 2^32 changes
- * @suspects: Changes that may have been such, and were or are looked into
- */
-struct ib_memreg_status_slot {
-	__aligned_u64 generation;
-	__u32 generation32;
-	__u32 suspects;
-};
-
-/**
- * struct ib_memreg_change - An entry of the log
- * @start: First address that changed
- * @end: First address behind it that did not
- *
- * To read: load log_head, copy the entries from the last one seen on, and load
- * log_head again. If that is log_entries or more ahead of an entry, the entry
- * may have been overwritten: everything may have changed.
- */
-struct ib_memreg_change {
-	__aligned_u64 start;
-	__aligned_u64 end;
-};
-
-/**
- * struct ib_memreg_status_create - ioctl(IB_MEMREG_IOC_STATUS_CREATE)
- * @size: sizeof(struct ib_memreg_status_create)
- * @out_reason: enum ib_memreg_reason, if the call fails
- * @flags: Must be 0
- * @slots: Slots, 1 to IB_MEMREG_STATUS_SLOTS_MAX
- * @log_entries: Entries of a log for a wide monitor, a power of two up to
- *	IB_MEMREG_STATUS_LOG_MAX, or 0
- * @out_status_id: Id of the new table
- * @out_fd: Descriptor by which it is mapped, close-on-exec
- * @reserved: Must be 0
- * @out_size: Bytes that can be mapped
- *
- * Make a status table for the calling process. Works on a file that is not
- * bound to a device. The memory of the table, 16 bytes and an eighth of a byte
- * for each slot, and that of monitors is charged to the memory cgroup.
- *
- * read(2) of 8 bytes or more from @out_fd gives the number of changes, and
- * waits until it is another one than the last read gave, or fails with EAGAIN
- * if the descriptor is O_NONBLOCK; EINVAL if there is less room. It gives 0
- * bytes once the table is dead and the last change was read. poll(2) says
- * POLLIN while there is something to be read, and POLLHUP once the table is
- * dead.
- *
- * Errors: EINVAL (@slots, @log_entries), ENOMEM, EMFILE, ENFILE, ENODEV (the
- * device of the file is gone).
- */
-struct ib_memreg_status_create {
-	__u32 size;
-	__u32 out_reason;
-	__u32 flags;
-	__u32 slots;
-	__u32 log_entries;
-	__u32 out_status_id;
-	__s32 out_fd;
-	__u32 reserved;
-	__aligned_u64 out_size;
-};
-
-#define IB_MEMREG_IOC_STATUS_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x1b)
-
-/**
- * enum ib_memreg_monitor_flags - Flags of monitors
- * @IB_MEMREG_MONITOR_WIDE: Watch all of the address space, and write each
- *	change to the table's log. A table has one such monitor. mprotect(2)
- *	counts where a mapping is not writable afterwards.
- */
-enum ib_memreg_monitor_flags {
-	IB_MEMREG_MONITOR_WIDE = 1 << 0
-};
-
-/**
- * struct ib_memreg_monitor - A range to be watched
- * @addr: First address, any; whole pages are watched. 0 with WIDE
- * @length: Bytes, from 1; 0 with WIDE
- * @access: IB_MEMREG_ACCESS_LOCAL_WRITE if the mapping is to be writable, or 0
- *	if it may be readable only
- * @flags: enum ib_memreg_monitor_flags
- * @out_monitor_id: Id of the new monitor
- * @out_slot: Its slot in the table
- * @out_generation: Generation of the slot until something changes
- */
-struct ib_memreg_monitor {
-	__aligned_u64 addr;
-	__aligned_u64 length;
-	__u32 access;
-	__u32 flags;
-	__u32 out_monitor_id;
-	__u32 out_slot;
-	__aligned_u64 out_generation;
-};
-
-/**
- * struct ib_memreg_monitor_create - ioctl(IB_MEMREG_IOC_MONITOR_CREATE)
- * @size: sizeof(struct ib_memreg_monitor_create)
- * @out_reason: enum ib_memreg_reason, if the call fails
- * @flags: Must be 0
- * @status_id: A status table of the caller's
- * @count: Monitors to make, 1 to IB_MEMREG_BATCH_MAX
- * @out_index: Number of the entry at which the call failed, if it failed
- *	because of one
- * @monitors: Pointer to an array of @count struct ib_memreg_monitor
- *
- * Make monitors, all or none of them. The memory may be mapped or not, and may
- * be watched by any number of monitors; there are as many as a table has slots.
- * Changes that are under way in a range are waited for. Works on a file that is
- * not bound to a device.
- *
- * Errors: EINVAL, EOVERFLOW (a range wraps), EFAULT (a range that is not of
- * user space), ENOENT, EPERM, EBUSY (WIDE), ENOSPC, ENOMEM, EINTR, ENODEV.
- */
-struct ib_memreg_monitor_create {
-	__u32 size;
-	__u32 out_reason;
-	__u32 flags;
-	__u32 status_id;
-	__u32 count;
-	__u32 out_index;
-	__aligned_u64 monitors;
-};
-
-#define IB_MEMREG_IOC_MONITOR_CREATE	_IO(IB_MEMREG_IOC_MAGIC, 0x1c)
-
-/**
- * struct ib_memreg_monitor_destroy - ioctl(IB_MEMREG_IOC_MONITOR_DESTROY)
- * @size: sizeof(struct ib_memreg_monitor_destroy)
- * @out_reason: enum ib_memreg_reason, if the call fails
- * @flags: Must be 0
- * @count: Monitors to destroy, 1 to IB_MEMREG_BATCH_MAX
- * @out_index: Number of the entry that was wrong, if the call fails with ENOENT
- *	or EBUSY
- * @reserved: Must be 0
- * @ids: Pointer to an array of @count __u32, their ids
- *
- * Destroy monitors, all or none of them, as DESTROY does with one. Their slots
- * have other generations from then on. Works on a file that is not bound.
- *
- * Errors: EINVAL, ENOENT (an id is none of a monitor, or there twice), EBUSY,
- * ENOMEM, EFAULT, EINTR, ENODEV.
- */
-struct ib_memreg_monitor_destroy {
-	__u32 size;
-	__u32 out_reason;
-	__u32 flags;
-	__u32 count;
-	__u32 out_index;
-	__u32 reserved;
-	__aligned_u64 ids;
-};
-
-#define IB_MEMREG_IOC_MONITOR_DESTROY	_IO(IB_MEMREG_IOC_MAGIC, 0x1d)
 
 /**
  * struct ib_memreg_uring_submit - Command IB_MEMREG_URING_SUBMIT of io_uring(7)
