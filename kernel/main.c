@@ -74,34 +74,34 @@ static int memreg_release(struct inode *inode, struct file *filp)
 union memreg_cmd {
 	struct ib_memreg_device_bind device_bind;
 	struct ib_memreg_device_query device_query;
+	struct ib_memreg_device_stat device_stat;
 	struct ib_memreg_destroy destroy;
+	struct ib_memreg_list list;
+	struct ib_memreg_set_user_data set_user_data;
 	struct ib_memreg_domain_create domain_create;
 	struct ib_memreg_mr_register mr_register;
-	struct ib_memreg_mr_query mr_query;
 	struct ib_memreg_mr_reregister mr_reregister;
 	struct ib_memreg_mr_compose mr_compose;
-	struct ib_memreg_window_alloc window_alloc;
-	struct ib_memreg_window_bind window_bind;
-	struct ib_memreg_window_revoke window_revoke;
-	struct ib_memreg_listener_create listener_create;
-	struct ib_memreg_endpoint_accept endpoint_accept;
-	struct ib_memreg_endpoint_reject endpoint_reject;
-	struct ib_memreg_endpoint_connect endpoint_connect;
-	struct ib_memreg_endpoint_disconnect endpoint_disconnect;
-	struct ib_memreg_list list;
-	struct ib_memreg_device_stat device_stat;
-	struct ib_memreg_ring_create ring_create;
-	struct ib_memreg_srq_create srq_create;
-	struct ib_memreg_endpoint_setup endpoint_setup;
-	struct ib_memreg_submit submit;
-	struct ib_memreg_set_user_data set_user_data;
+	struct ib_memreg_mr_query mr_query;
 	struct ib_memreg_pool_create pool_create;
 	struct ib_memreg_pool_recycle pool_recycle;
 	struct ib_memreg_memory_create memory_create;
 	struct ib_memreg_memory_dup memory_dup;
+	struct ib_memreg_window_alloc window_alloc;
+	struct ib_memreg_window_bind window_bind;
+	struct ib_memreg_window_revoke window_revoke;
 	struct ib_memreg_status_create status_create;
 	struct ib_memreg_monitor_create monitor_create;
 	struct ib_memreg_monitor_destroy monitor_destroy;
+	struct ib_memreg_listener_create listener_create;
+	struct ib_memreg_endpoint_connect endpoint_connect;
+	struct ib_memreg_endpoint_setup endpoint_setup;
+	struct ib_memreg_endpoint_accept endpoint_accept;
+	struct ib_memreg_endpoint_reject endpoint_reject;
+	struct ib_memreg_endpoint_disconnect endpoint_disconnect;
+	struct ib_memreg_ring_create ring_create;
+	struct ib_memreg_srq_create srq_create;
+	struct ib_memreg_submit submit;
 };
 
 /**
@@ -139,51 +139,51 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 	MEMREG_IOCTL(DEVICE_BIND, device_bind, name, memreg_device_bind,
 		     .unbound = true),
 	MEMREG_IOCTL(DEVICE_QUERY, device_query, out_name, memreg_caps_query),
+	MEMREG_IOCTL(DEVICE_STAT, device_stat, stats, memreg_stats_tell),
 	MEMREG_IOCTL(DESTROY, destroy, id, memreg_object_destroy_ioctl,
 		     .deviceless = true),
+	MEMREG_IOCTL(LIST, list, reserved, memreg_list_objects,
+		     .unbound = true),
+	MEMREG_IOCTL(SET_USER_DATA, set_user_data, user_data,
+		     memreg_endpoint_set_user_data),
 	MEMREG_IOCTL(DOMAIN_CREATE, domain_create, reserved,
 		     memreg_domain_create),
 	MEMREG_IOCTL(MR_REGISTER, mr_register, reserved, memreg_mr_register),
-	MEMREG_IOCTL(MR_QUERY, mr_query, out_suspects, memreg_mr_query),
-	MEMREG_IOCTL(WINDOW_ALLOC, window_alloc, ids, memreg_window_alloc),
-	MEMREG_IOCTL(WINDOW_BIND, window_bind, binds, memreg_window_bind),
-	MEMREG_IOCTL(WINDOW_REVOKE, window_revoke, ids, memreg_window_revoke),
-	MEMREG_IOCTL(LISTENER_CREATE, listener_create, reserved,
-		     memreg_endpoint_listen),
-	MEMREG_IOCTL(ENDPOINT_ACCEPT, endpoint_accept, private_data,
-		     memreg_endpoint_accept),
-	MEMREG_IOCTL(ENDPOINT_REJECT, endpoint_reject, private_data,
-		     memreg_endpoint_reject),
-	MEMREG_IOCTL(ENDPOINT_CONNECT, endpoint_connect, private_data,
-		     memreg_endpoint_connect),
-	MEMREG_IOCTL(ENDPOINT_DISCONNECT, endpoint_disconnect, endpoint_id,
-		     memreg_endpoint_disconnect),
-	MEMREG_IOCTL(LIST, list, reserved, memreg_list_objects,
-		     .unbound = true),
-	MEMREG_IOCTL(DEVICE_STAT, device_stat, stats, memreg_stats_tell),
-	MEMREG_IOCTL(RING_CREATE, ring_create, out_entries_offset,
-		     memreg_ring_create),
-	MEMREG_IOCTL(SRQ_CREATE, srq_create, out_srq_id, memreg_srq_create),
-	MEMREG_IOCTL(ENDPOINT_SETUP, endpoint_setup, queues,
-		     memreg_endpoint_setup),
-	MEMREG_IOCTL(SUBMIT, submit, reserved, memreg_submit),
-	MEMREG_IOCTL(SET_USER_DATA, set_user_data, user_data,
-		     memreg_endpoint_set_user_data),
 	MEMREG_IOCTL(MR_REREGISTER, mr_reregister, out_kept,
 		     memreg_mr_reregister),
 	MEMREG_IOCTL(MR_COMPOSE, mr_compose, out_entries, memreg_mr_compose),
+	MEMREG_IOCTL(MR_QUERY, mr_query, out_suspects, memreg_mr_query),
 	MEMREG_IOCTL(POOL_CREATE, pool_create, out_table_size,
 		     memreg_pool_create),
 	MEMREG_IOCTL(POOL_RECYCLE, pool_recycle, indices, memreg_pool_recycle),
 	MEMREG_IOCTL(MEMORY_CREATE, memory_create, reserved,
 		     memreg_memory_create),
 	MEMREG_IOCTL(MEMORY_DUP, memory_dup, reserved, memreg_memory_dup),
+	MEMREG_IOCTL(WINDOW_ALLOC, window_alloc, ids, memreg_window_alloc),
+	MEMREG_IOCTL(WINDOW_BIND, window_bind, binds, memreg_window_bind),
+	MEMREG_IOCTL(WINDOW_REVOKE, window_revoke, ids, memreg_window_revoke),
 	MEMREG_IOCTL(STATUS_CREATE, status_create, out_size,
 		     memreg_status_create, .deviceless = true),
 	MEMREG_IOCTL(MONITOR_CREATE, monitor_create, monitors,
 		     memreg_monitor_create, .deviceless = true),
 	MEMREG_IOCTL(MONITOR_DESTROY, monitor_destroy, ids,
 		     memreg_monitor_destroy, .deviceless = true),
+	MEMREG_IOCTL(LISTENER_CREATE, listener_create, reserved,
+		     memreg_endpoint_listen),
+	MEMREG_IOCTL(ENDPOINT_CONNECT, endpoint_connect, private_data,
+		     memreg_endpoint_connect),
+	MEMREG_IOCTL(ENDPOINT_SETUP, endpoint_setup, queues,
+		     memreg_endpoint_setup),
+	MEMREG_IOCTL(ENDPOINT_ACCEPT, endpoint_accept, private_data,
+		     memreg_endpoint_accept),
+	MEMREG_IOCTL(ENDPOINT_REJECT, endpoint_reject, private_data,
+		     memreg_endpoint_reject),
+	MEMREG_IOCTL(ENDPOINT_DISCONNECT, endpoint_disconnect, endpoint_id,
+		     memreg_endpoint_disconnect),
+	MEMREG_IOCTL(RING_CREATE, ring_create, out_entries_offset,
+		     memreg_ring_create),
+	MEMREG_IOCTL(SRQ_CREATE, srq_create, out_srq_id, memreg_srq_create),
+	MEMREG_IOCTL(SUBMIT, submit, reserved, memreg_submit),
 };
 
 /* A call that needs no device: but once it was there and went, all went. */

@@ -45,7 +45,7 @@
 #define BATCH		4
 #define RINGS		2
 #define RING_ENTRIES	256
-#define CALLS		(_IOC_NR(IB_MEMREG_IOC_POOL_CREATE) + 1)
+#define CALLS		(IB_MEMREG_CMD_SUBMIT + 1)
 #define PEERS		4	/* connections of the peer's that come up */
 
 /* Memory that comes and goes, far from where the kernel puts all other */
