@@ -101,8 +101,7 @@ static int memreg_mr_check_flags(struct memreg_ucmd *ucmd)
 	if (cmd->flags & ~(IB_MEMREG_MR_IOVA | IB_MEMREG_MR_SINGLE_KEY |
 			   IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD))
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
-	if (cmd->reserved || cmd->reserved2 ||
-	    (cmd->fd && !(cmd->flags & IB_MEMREG_MR_FD)))
+	if (cmd->fd && !(cmd->flags & IB_MEMREG_MR_FD))
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
 	if (cmd->flags & IB_MEMREG_MR_SINGLE_KEY &&
 	    !memreg_mr_single_possible(ucmd))

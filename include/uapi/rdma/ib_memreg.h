@@ -1067,12 +1067,16 @@ enum ib_memreg_mr_flags {
  * @flags: enum ib_memreg_mr_flags
  * @domain_id: Domain in which the keys are to work
  * @access: enum ib_memreg_access
- * @out_mr_id: Id of the new MR
+ * @fd: With IB_MEMREG_MR_FD a descriptor of a memory object, see
+ *	MEMORY_CREATE, or of any other dma-buf. Otherwise 0
  * @addr: Address of the memory in the caller's address space, or with
  *	IB_MEMREG_MR_FD offset in the memory of @fd; any byte
  * @length: Bytes, from 1
  * @iova: In: the first I/O address, with IB_MEMREG_MR_IOVA. Out: the first
  *	I/O address; the same as @addr unless asked for otherwise.
+ * @status_id: A status table of the caller's in which the MR is to have a slot,
+ *	or 0
+ * @out_mr_id: Id of the new MR
  * @out_lkey: Local key of the first segment, or 0
  * @out_rkey: Remote key of the first segment, or 0 without remote access
  * @out_segments: Number of keyed segments; 1 with SINGLE_KEY, otherwise 0
@@ -1081,12 +1085,6 @@ enum ib_memreg_mr_flags {
  *	(IB_MEMREG_CAP_KEY_SPAN, more where the memory is physically
  *	contiguous), and as many as it needs beyond. All of them are told by
  *	MR_QUERY.
- * @reserved: Must be 0
- * @fd: With IB_MEMREG_MR_FD a descriptor of a memory object, see
- *	MEMORY_CREATE, or of any other dma-buf. Otherwise 0
- * @reserved2: Must be 0
- * @status_id: A status table of the caller's in which the MR is to have a slot,
- *	or 0
  * @out_slot: The slot, or 0 without @status_id
  * @out_generation: Generation of the slot while the MR is LIVE
  *
@@ -1104,12 +1102,11 @@ enum ib_memreg_mr_flags {
  *
  * An MR on a descriptor keeps the memory, whatever becomes of the descriptor
  * and of mappings: one of a memory object is never STALE, pins nothing and
- * charges nothing. Any
- * number of MRs can be on the same memory, in other files, processes and
- * domains and on other devices, each with keys and rights of its own; what ends
- * one of them is nothing to the others. LOCAL_WRITE needs a descriptor that is
- * open for writing. Keys are made of pages as large as the contiguity of the
- * memory allows.
+ * charges nothing. Any number of MRs can be on the same memory, in other files,
+ * processes and domains and on other devices, each with keys and rights of its
+ * own; what ends one of them is nothing to the others. LOCAL_WRITE needs a
+ * descriptor that is open for writing. Keys are made of pages as large as the
+ * contiguity of the memory allows.
  *
  * A dma-buf of another exporter (GPU memory, udmabuf, a DMA-BUF heap) is used
  * in its place for as long as the MR lives, and charged to nobody here. Its
@@ -1144,17 +1141,15 @@ struct ib_memreg_mr_register {
 	__u32 flags;
 	__u32 domain_id;
 	__u32 access;
-	__u32 out_mr_id;
+	__s32 fd;
 	__aligned_u64 addr;
 	__aligned_u64 length;
 	__aligned_u64 iova;
+	__u32 status_id;
+	__u32 out_mr_id;
 	__u32 out_lkey;
 	__u32 out_rkey;
 	__u32 out_segments;
-	__u32 reserved;
-	__s32 fd;
-	__u32 reserved2;
-	__u32 status_id;
 	__u32 out_slot;
 	__aligned_u64 out_generation;
 };
