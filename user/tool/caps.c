@@ -23,24 +23,16 @@ static const struct {
 		"key-span", BYTES, "bytes under one key" },
 	[IB_MEMREG_CAP_PAGE_SIZES] = {
 		"page-sizes", BYTE_SIZES, "that a key can be made of" },
-	[IB_MEMREG_CAP_SG_GAPS] = {
-		"sg-gaps", YES_NO, "any byte boundaries under one key" },
 	[IB_MEMREG_CAP_SINGLE_KEY] = {
 		"single-key", YES_NO, "one key for any length" },
 	[IB_MEMREG_CAP_ACCESS] = {
 		"access", ACCESS, "" },
-	[IB_MEMREG_CAP_ODP_EXPLICIT] = {
-		"odp-explicit", YES_NO, "MRs on demand" },
-	[IB_MEMREG_CAP_ODP_IMPLICIT] = {
-		"odp-implicit", YES_NO, "the whole address space as one MR" },
 	[IB_MEMREG_CAP_WINDOW_TYPE1] = {
 		"window-type1", YES_NO, "windows bound by a call" },
 	[IB_MEMREG_CAP_WINDOW_TYPE2B] = {
 		"window-type2b", YES_NO, "windows bound by a work request" },
 	[IB_MEMREG_CAP_INLINE_RECEIVE] = {
 		"inline-receive", BYTES, "received in a completion entry" },
-	[IB_MEMREG_CAP_REREG_IN_PLACE] = {
-		"rereg-in-place", YES_NO, "re-registration keeps the keys" },
 	[IB_MEMREG_CAP_STRICT_INVALIDATE] = {
 		"strict-invalidate", YES_NO, "revoke waits for packets" },
 	[IB_MEMREG_CAP_MAX_MR] = { "max-mr", NUMBER, "MRs of the device" },

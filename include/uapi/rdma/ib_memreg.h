@@ -515,18 +515,13 @@ enum ib_memreg_backing {
  *	window covers at most a page less, as it may begin inside of one.
  * @IB_MEMREG_CAP_PAGE_SIZES: Bitmap of the page sizes in bytes that a key can
  *	be made of.
- * @IB_MEMREG_CAP_SG_GAPS: 1 if one key can be made to span boundaries that
- *	are not page boundaries.
  * @IB_MEMREG_CAP_SINGLE_KEY: 1 if IB_MEMREG_MR_SINGLE_KEY works. Such a key
  *	dies asynchronously after an invalidation of the memory.
  * @IB_MEMREG_CAP_ACCESS: Mask of the access flags that can be had.
- * @IB_MEMREG_CAP_ODP_EXPLICIT: 1 if MRs on demand can be registered.
- * @IB_MEMREG_CAP_ODP_IMPLICIT: 1 if the whole address space can be one MR.
  * @IB_MEMREG_CAP_WINDOW_TYPE1: 1 if windows of type 1 can be had.
  * @IB_MEMREG_CAP_WINDOW_TYPE2B: 1 if windows of type 2B can be had.
  * @IB_MEMREG_CAP_INLINE_RECEIVE: Bytes received in a completion entry of 128
  *	bytes (96); one of 64 bytes takes 64 less.
- * @IB_MEMREG_CAP_REREG_IN_PLACE: 1 if re-registration keeps the keys.
  * @IB_MEMREG_CAP_STRICT_INVALIDATE: 1 if a key's invalidation waits for the
  *	packets in flight, as the specification wants it. Where it is 0, only
  *	destroying the key's MR does, which is what a revoke does there unless
@@ -573,31 +568,27 @@ enum ib_memreg_cap {
 	IB_MEMREG_CAP_KEY_PAGES = 1,
 	IB_MEMREG_CAP_KEY_SPAN = 2,
 	IB_MEMREG_CAP_PAGE_SIZES = 3,
-	IB_MEMREG_CAP_SG_GAPS = 4,
-	IB_MEMREG_CAP_SINGLE_KEY = 5,
-	IB_MEMREG_CAP_ACCESS = 6,
-	IB_MEMREG_CAP_ODP_EXPLICIT = 7,
-	IB_MEMREG_CAP_ODP_IMPLICIT = 8,
-	IB_MEMREG_CAP_WINDOW_TYPE1 = 9,
-	IB_MEMREG_CAP_WINDOW_TYPE2B = 10,
-	IB_MEMREG_CAP_INLINE_RECEIVE = 11,
-	IB_MEMREG_CAP_REREG_IN_PLACE = 12,
-	IB_MEMREG_CAP_STRICT_INVALIDATE = 13,
-	IB_MEMREG_CAP_MAX_MR = 14,
-	IB_MEMREG_CAP_MAX_QP = 15,
-	IB_MEMREG_CAP_CONNECT_DATA = 16,
-	IB_MEMREG_CAP_ACCEPT_DATA = 17,
-	IB_MEMREG_CAP_REJECT_DATA = 18,
-	IB_MEMREG_CAP_OPCODES = 19,
-	IB_MEMREG_CAP_FRAGMENTS = 20,
-	IB_MEMREG_CAP_QUEUE = 21,
-	IB_MEMREG_CAP_RING = 22,
-	IB_MEMREG_CAP_URING = 23,
-	IB_MEMREG_CAP_MESSAGE = 24,
-	IB_MEMREG_CAP_WRITE_ORDER = 25,
-	IB_MEMREG_CAP_CONTIGUOUS = 26,
-	IB_MEMREG_CAP_DMABUF = 27,
-	IB_MEMREG_CAP_POOL = 28
+	IB_MEMREG_CAP_SINGLE_KEY = 4,
+	IB_MEMREG_CAP_ACCESS = 5,
+	IB_MEMREG_CAP_WINDOW_TYPE1 = 6,
+	IB_MEMREG_CAP_WINDOW_TYPE2B = 7,
+	IB_MEMREG_CAP_INLINE_RECEIVE = 8,
+	IB_MEMREG_CAP_STRICT_INVALIDATE = 9,
+	IB_MEMREG_CAP_MAX_MR = 10,
+	IB_MEMREG_CAP_MAX_QP = 11,
+	IB_MEMREG_CAP_CONNECT_DATA = 12,
+	IB_MEMREG_CAP_ACCEPT_DATA = 13,
+	IB_MEMREG_CAP_REJECT_DATA = 14,
+	IB_MEMREG_CAP_OPCODES = 15,
+	IB_MEMREG_CAP_FRAGMENTS = 16,
+	IB_MEMREG_CAP_QUEUE = 17,
+	IB_MEMREG_CAP_RING = 18,
+	IB_MEMREG_CAP_URING = 19,
+	IB_MEMREG_CAP_MESSAGE = 20,
+	IB_MEMREG_CAP_WRITE_ORDER = 21,
+	IB_MEMREG_CAP_CONTIGUOUS = 22,
+	IB_MEMREG_CAP_DMABUF = 23,
+	IB_MEMREG_CAP_POOL = 24
 };
 
 /**
