@@ -41,7 +41,6 @@ _Static_assert(sizeof(struct ib_memreg_object) == 152, "layout");
 _Static_assert(sizeof(struct ib_memreg_list) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_stat_entry) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_device_stat) == 24, "layout");
-_Static_assert(sizeof(struct ib_memreg_grant) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_ring) == 128, "layout");
 _Static_assert(sizeof(struct ib_memreg_cqe) == 64, "layout");
 _Static_assert(sizeof(struct ib_memreg_ring_create) == 40, "layout");

@@ -53,7 +53,7 @@ extern "C" {
 /** MEMREG_DEVICE_PATH - The device node that memreg_open() opens */
 #define MEMREG_DEVICE_PATH	"/dev/infiniband/memreg"
 
-/** MEMREG_GRANT_SIZE - Bytes of an encoded grant: struct ib_memreg_grant */
+/** MEMREG_GRANT_SIZE - Bytes of an encoded grant: memreg_grant_encode() */
 #define MEMREG_GRANT_SIZE	32
 
 /** struct memreg - An open file that is bound to an RDMA device; opaque */
@@ -2309,6 +2309,22 @@ const char *memreg_opcode_string(uint32_t opcode);
  * memreg_grant_encode() - Write a grant as the 32 bytes of private data
  * @grant: The grant
  * @buf: MEMREG_GRANT_SIZE bytes, any alignment
+ *
+ * All of them are in network byte order:
+ *
+ * ======  =====  =============================================================
+ * offset  bytes  meaning
+ * ======  =====  =============================================================
+ * 0       4      0x6d726567, "mreg"
+ * 4       2      version: 1
+ * 6       2      enum ib_memreg_access; flags above bit 15 are not transmitted
+ * 8       8      first I/O address
+ * 16      8      length in bytes
+ * 24      4      remote key
+ * 28      4      0, to be ignored by the receiver
+ * ======  =====  =============================================================
+ *
+ * The kernel does not look at private data: any other format is as good.
  */
 void memreg_grant_encode(const struct memreg_grant *grant, void *buf);
 

@@ -2,7 +2,7 @@
 /*
  * memreg peek and memreg poke: read what a peer grants, and write there. It is
  * the other side of memreg serve, or of any program that accepts connections
- * with a struct ib_memreg_grant.
+ * with a grant as memreg_grant_encode() writes it.
  */
 #include <errno.h>
 #include <getopt.h>

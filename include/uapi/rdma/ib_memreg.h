@@ -2967,30 +2967,4 @@ struct ib_memreg_uring_result {
 	__u32 ex;
 };
 
-/**
- * struct ib_memreg_grant - Private data by which an owner tells a peer
- * @magic: IB_MEMREG_GRANT_MAGIC, network byte order
- * @version: IB_MEMREG_GRANT_VERSION, network byte order
- * @access: enum ib_memreg_access of the key, network byte order
- * @iova: First I/O address, network byte order
- * @length: Bytes, network byte order
- * @rkey: Remote key, network byte order
- * @reserved: 0; to be ignored by the receiver
- *
- * The 32 bytes that memreg's own tool puts in the private data when it
- * accepts. The kernel does not look at them: any other format is as good.
- */
-struct ib_memreg_grant {
-	__be32 magic;
-	__be16 version;
-	__be16 access;
-	__be64 iova;
-	__be64 length;
-	__be32 rkey;
-	__be32 reserved;
-};
-
-#define IB_MEMREG_GRANT_MAGIC	0x6d726567	/* "mreg" */
-#define IB_MEMREG_GRANT_VERSION	1
-
 #endif /* _UAPI_RDMA_IB_MEMREG_H */
