@@ -44,8 +44,8 @@ static bool memreg_object_info(struct memreg_file *file, unsigned long id,
 	memreg_file_info(file, info);
 	if (!id) {
 		info->type = IB_MEMREG_OBJECT_FILE;
-		info->length = (u64)atomic64_read(&file->pinned) <<
-			       (PAGE_SHIFT - MEMREG_PAGE_SHIFT);
+		info->u.file.pinned = (u64)atomic64_read(&file->pinned) <<
+				      (PAGE_SHIFT - MEMREG_PAGE_SHIFT);
 		return true;
 	}
 	xa_lock(&file->objects);
@@ -152,7 +152,7 @@ int memreg_list_objects(struct memreg_ucmd *ucmd)
 	if (!cmd->count)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
 	cmd->count = min_t(u32, cmd->count, INT_MAX);
-	if (cmd->object_size < offsetofend(struct ib_memreg_object, device) ||
+	if (cmd->object_size < offsetofend(struct ib_memreg_object, u) ||
 	    cmd->object_size > PAGE_SIZE)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SIZE);
 

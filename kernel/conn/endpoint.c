@@ -178,9 +178,9 @@ static void memreg_endpoint_info(struct memreg_object *obj,
 		container_of(obj, struct memreg_endpoint, obj);
 	struct memreg_domain *domain = READ_ONCE(ep->domain);
 
-	info->state = READ_ONCE(ep->state);
 	info->domain_id = domain ? domain->obj.id : 0;
-	info->parent_id = ep->listener_id;
+	info->u.endpoint.state = READ_ONCE(ep->state);
+	info->u.endpoint.listener_id = ep->listener_id;
 }
 
 static struct memreg_grants *

@@ -882,7 +882,7 @@ static void memreg_ring_info(struct memreg_object *obj,
 {
 	struct memreg_ring *ring = container_of(obj, struct memreg_ring, obj);
 
-	info->length = ring->nr_entries;
+	info->u.ring.entries = ring->nr_entries;
 }
 
 const struct memreg_object_ops memreg_ring_ops = {

@@ -163,8 +163,8 @@ static void memreg_srq_info(struct memreg_object *obj,
 	struct memreg_srq *srq = container_of(obj, struct memreg_srq, obj);
 
 	info->domain_id = srq->domain->obj.id;
-	info->parent_id = srq->queue->ring->obj.id;
-	info->length = atomic_read(&srq->queue->posted);
+	info->u.srq.ring_id = srq->queue->ring->obj.id;
+	info->u.srq.posted = atomic_read(&srq->queue->posted);
 }
 
 const struct memreg_object_ops memreg_srq_ops = {

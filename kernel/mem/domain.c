@@ -206,8 +206,8 @@ static void memreg_domain_info(struct memreg_object *obj,
 	struct memreg_domain *domain =
 		container_of(obj, struct memreg_domain, obj);
 
-	info->state = READ_ONCE(domain->state) == MEMREG_REGQ_READY;
-	info->length = READ_ONCE(domain->rebuilt);
+	info->u.domain.working = READ_ONCE(domain->state) == MEMREG_REGQ_READY;
+	info->u.domain.rebuilds = READ_ONCE(domain->rebuilt);
 }
 
 const struct memreg_object_ops memreg_domain_ops = {

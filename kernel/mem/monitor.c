@@ -615,10 +615,10 @@ static void memreg_monitor_info(struct memreg_object *obj,
 	const struct interval_tree_node *node =
 		&monitor->notifier.interval_tree;
 
-	info->parent_id = monitor->status->obj.id;
-	info->addr = node->start;
-	info->length = node->last - node->start + 1;
-	info->access = monitor->access;
+	info->u.monitor.status_id = monitor->status->obj.id;
+	info->u.monitor.addr = node->start;
+	info->u.monitor.length = node->last - node->start + 1;
+	info->u.monitor.access = monitor->access;
 }
 
 const struct memreg_object_ops memreg_monitor_ops = {

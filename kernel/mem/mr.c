@@ -916,13 +916,15 @@ static void memreg_mr_info(struct memreg_object *obj,
 
 	if (mr->nkeys)
 		memreg_mr_segment(mr, 0, &seg);
-	info->state = memreg_mr_state(mr);
 	info->domain_id = mr->domain->obj.id;
-	info->addr = mr->addr;
-	info->length = mr->length;
-	info->access = mr->access;
-	info->rkey = seg.rkey;
-	info->dmabuf = memreg_dmabuf_inode(mr->region);
+	info->u.mr = (struct ib_memreg_object_mr) {
+		.addr = mr->addr,
+		.length = mr->length,
+		.dmabuf = memreg_dmabuf_inode(mr->region),
+		.state = memreg_mr_state(mr),
+		.access = mr->access,
+		.rkey = seg.rkey,
+	};
 }
 
 /* The reason why an MR with users can't be destroyed, as far as is known. */

@@ -258,7 +258,7 @@ static void memreg_status_info(struct memreg_object *obj,
 	struct memreg_status *status =
 		container_of(obj, struct memreg_status, obj);
 
-	info->length = status->slots;
+	info->u.status.slots = status->slots;
 }
 
 const struct memreg_object_ops memreg_status_ops = {

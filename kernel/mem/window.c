@@ -1063,7 +1063,7 @@ static void memreg_window_info(struct memreg_object *obj,
 	struct memreg_key key;
 
 	info->domain_id = window->domain->obj.id;
-	info->length = window->max_span;
+	info->u.window.max_span = window->max_span;
 	/*
 	 * The lock that is held keeps the window, but not its binding: the
 	 * entry may be outdated, and must not be read through pointers that go
@@ -1071,15 +1071,15 @@ static void memreg_window_info(struct memreg_object *obj,
 	 */
 	if (atomic_read_acquire(&window->state) != MEMREG_WINDOW_BOUND)
 		return;
-	info->state = 1;
+	info->u.window.bound = 1;
 	/* Racy against a concurrent bind; LIST output is informational. */
-	info->parent_id = data_race(window->mr_id);
+	info->u.window.mr_id = data_race(window->mr_id);
 	/* The same, and it may be of two bindings. */
 	key = data_race(window->key);
-	info->addr = key.iova;
-	info->length = key.length;
-	info->access = key.access;
-	info->rkey = key.rkey;
+	info->u.window.iova = key.iova;
+	info->u.window.length = key.length;
+	info->u.window.access = key.access;
+	info->u.window.rkey = key.rkey;
 }
 
 /* Only one of type 2B keeps itself while it is bound. */

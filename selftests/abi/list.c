@@ -119,46 +119,49 @@ TEST_F(list, tells_what_objects_are)
 	EXPECT_EQ(getuid(), object.uid);
 	EXPECT_STREQ("list", object.comm);
 	EXPECT_STREQ(test_device(), object.device);
-	EXPECT_EQ(3, object.length);
+	EXPECT_EQ(3, object.u.file.pinned);
 
 	ASSERT_TRUE(find(self->domain, &object));
 	EXPECT_EQ(IB_MEMREG_OBJECT_DOMAIN, object.type);
-	EXPECT_EQ(1, object.state);
-	EXPECT_EQ(0, object.length);
+	EXPECT_EQ(1, object.u.domain.working);
+	EXPECT_EQ(0, object.u.domain.rebuilds);
 	EXPECT_EQ(1 + WINDOWS, object.users);
 
 	ASSERT_TRUE(find(bind.window_id, &object));
 	EXPECT_EQ(IB_MEMREG_OBJECT_WINDOW, object.type);
-	EXPECT_EQ(0, object.state);
-	EXPECT_EQ(0, object.rkey);
-	EXPECT_EQ(0, object.parent_id);
+	EXPECT_EQ(0, object.u.window.bound);
+	EXPECT_EQ(0, object.u.window.rkey);
+	EXPECT_EQ(0, object.u.window.mr_id);
 	EXPECT_EQ(self->domain, object.domain_id);
 
 	ASSERT_EQ(0, raw_bind(self->fd, self->domain, &bind, 1));
 	ASSERT_TRUE(find(bind.window_id, &object));
-	EXPECT_EQ(1, object.state);
-	EXPECT_EQ(bind.out_rkey, object.rkey);
-	EXPECT_EQ(bind.out_iova, object.addr);
-	EXPECT_EQ(200, object.length);
-	EXPECT_EQ(REMOTE_WRITE, object.access);
-	EXPECT_EQ(self->mr, object.parent_id);
+	EXPECT_EQ(1, object.u.window.bound);
+	EXPECT_EQ(bind.out_rkey, object.u.window.rkey);
+	EXPECT_EQ(bind.out_iova, object.u.window.iova);
+	EXPECT_EQ(200, object.u.window.length);
+	EXPECT_EQ(2 * PAGE, object.u.window.max_span);
+	EXPECT_EQ(REMOTE_WRITE, object.u.window.access);
+	EXPECT_EQ(self->mr, object.u.window.mr_id);
 
 	ASSERT_TRUE(find(self->mr, &object));
 	EXPECT_EQ(IB_MEMREG_OBJECT_MR, object.type);
-	EXPECT_EQ(IB_MEMREG_MR_LIVE, object.state);
-	EXPECT_EQ((uintptr_t)self->memory, object.addr);
-	EXPECT_EQ(3 * PAGE, object.length);
-	EXPECT_EQ(LOCAL_WRITE | MW_BIND | REMOTE_READ, object.access);
-	EXPECT_NE(0, object.rkey);
+	EXPECT_EQ(IB_MEMREG_MR_LIVE, object.u.mr.state);
+	EXPECT_EQ((uintptr_t)self->memory, object.u.mr.addr);
+	EXPECT_EQ(3 * PAGE, object.u.mr.length);
+	EXPECT_EQ(LOCAL_WRITE | MW_BIND | REMOTE_READ, object.u.mr.access);
+	EXPECT_NE(0, object.u.mr.rkey);
 	EXPECT_EQ(1, object.users);
 
 	/* A window that is not bound shows nothing of its past. */
 	ASSERT_EQ(0, raw_revoke(self->fd, self->domain, &bind.window_id, 1));
 	ASSERT_TRUE(find(bind.window_id, &object));
-	EXPECT_EQ(0, object.state);
-	EXPECT_EQ(0, object.rkey);
-	EXPECT_EQ(0, object.addr);
-	EXPECT_EQ(2 * PAGE, object.length);
+	EXPECT_EQ(0, object.u.window.bound);
+	EXPECT_EQ(0, object.u.window.rkey);
+	EXPECT_EQ(0, object.u.window.iova);
+	EXPECT_EQ(0, object.u.window.length);
+	EXPECT_EQ(0, object.u.window.mr_id);
+	EXPECT_EQ(2 * PAGE, object.u.window.max_span);
 }
 
 TEST_F(list, files_that_are_not_bound_are_not_told)
@@ -183,7 +186,7 @@ TEST_F(list, has_bounds)
 	EXPECT_FAIL(EINVAL, SIZE, raw_call(self->reader, IB_MEMREG_IOC_LIST,
 					   &cmd));
 	/* The size of the first release. */
-	cmd.object_size = offsetof(struct ib_memreg_object, dmabuf) - 1;
+	cmd.object_size = sizeof(object) - 1;
 	EXPECT_FAIL(EINVAL, SIZE, raw_call(self->reader, IB_MEMREG_IOC_LIST,
 					   &cmd));
 	cmd.object_size++;

@@ -644,7 +644,7 @@ static int listed_state(__u32 mr)
 		for (i = 0; i < now.count; i++)
 			if (now.objects[i].type == IB_MEMREG_OBJECT_MR &&
 			    now.objects[i].id == mr)
-				state = now.objects[i].state;
+				state = now.objects[i].u.mr.state;
 	state_free(&now);
 	return state;
 }
@@ -735,7 +735,7 @@ static __u64 rebuilt(void)
 	if (!state_get(&now))
 		for (i = 0; i < now.count; i++)
 			if (now.objects[i].type == IB_MEMREG_OBJECT_DOMAIN)
-				times += now.objects[i].length;
+				times += now.objects[i].u.domain.rebuilds;
 	state_free(&now);
 	return times;
 }

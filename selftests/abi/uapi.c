@@ -37,7 +37,7 @@ _Static_assert(sizeof(struct ib_memreg_endpoint_reject) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_endpoint_connect) == 128, "layout");
 _Static_assert(sizeof(struct ib_memreg_endpoint_disconnect) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_event) == 256, "layout");
-_Static_assert(sizeof(struct ib_memreg_object) == 152, "layout");
+_Static_assert(sizeof(struct ib_memreg_object) == 176, "layout");
 _Static_assert(sizeof(struct ib_memreg_list) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_stat_entry) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_device_stat) == 24, "layout");

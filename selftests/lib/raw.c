@@ -348,10 +348,14 @@ void state_free(struct state *state)
 
 static void object_tell(const char *when, const struct ib_memreg_object *o)
 {
-	fprintf(stderr,
-		"# %s: type %u id %u state %u length %llu users %u rkey %#x\n",
-		when, o->type, o->id, o->state, (unsigned long long)o->length,
-		o->users, o->rkey);
+	size_t i;
+
+	fprintf(stderr, "# %s: type %u id %u users %u domain %u:", when,
+		o->type, o->id, o->users, o->domain_id);
+	for (i = 0; i < ARRAY_LEN(o->u.reserved); i++)
+		fprintf(stderr, " %#llx",
+			(unsigned long long)o->u.reserved[i]);
+	fputc('\n', stderr);
 }
 
 /*
@@ -364,9 +368,9 @@ static bool object_same(const struct ib_memreg_object *a,
 	struct ib_memreg_object as_b = *a;
 
 	if (a->type == IB_MEMREG_OBJECT_ENDPOINT)
-		as_b.state = b->state;
+		as_b.u.endpoint.state = b->u.endpoint.state;
 	if (a->type == IB_MEMREG_OBJECT_DOMAIN)
-		as_b.length = b->length;
+		as_b.u.domain.rebuilds = b->u.domain.rebuilds;
 	return !memcmp(&as_b, b, sizeof(as_b));
 }
 
@@ -443,7 +447,7 @@ long state_rebuilds(__u32 domain)
 		for (i = 0; i < now.count; i++)
 			if (now.objects[i].type == IB_MEMREG_OBJECT_DOMAIN &&
 			    now.objects[i].id == domain)
-				n = now.objects[i].length;
+				n = now.objects[i].u.domain.rebuilds;
 	state_free(&now);
 	return n;
 }

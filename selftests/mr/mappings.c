@@ -50,7 +50,7 @@ static long file_pages(void)
 	if (!state_get(&now))
 		for (i = 0; i < now.count; i++)
 			if (now.objects[i].type == IB_MEMREG_OBJECT_FILE)
-				pages = now.objects[i].length;
+				pages = now.objects[i].u.file.pinned;
 	state_free(&now);
 	return pages;
 }

@@ -132,7 +132,7 @@ static bool rebuilt_since(__u64 before)
 	int i;
 
 	for (i = 0; i < 3000; i++) {
-		if (domain_now().length > before)
+		if (domain_now().u.domain.rebuilds > before)
 			return true;
 		poll(NULL, 0, 10);
 	}
@@ -145,7 +145,7 @@ static bool queue_is_up(void)
 	int i;
 
 	for (i = 0; i < 3000; i++) {
-		if (domain_now().state == 1)
+		if (domain_now().u.domain.working == 1)
 			return true;
 		poll(NULL, 0, 10);
 	}
@@ -173,7 +173,7 @@ TEST_F_TIMEOUT(recovery, queue_is_rebuilt_when_its_address_goes, SOAK_S)
 
 	ASSERT_TRUE(binds_again(self));
 	for (round = 0; round < test_rounds(4); round++) {
-		rebuilt = domain_now().length;
+		rebuilt = domain_now().u.domain.rebuilds;
 		ASSERT_EQ(0, system("ip addr flush dev " NETDEV
 				    " scope global"));
 		EXPECT_TRUE(rebuilt_since(rebuilt));

@@ -125,6 +125,20 @@ static __u64 anything(struct fuzzer *f)
 	       (__u64)rand_r(&f->random) << 16 ^ rand_r(&f->random);
 }
 
+static __u32 state_of(const struct ib_memreg_object *o)
+{
+	switch (o->type) {
+	case IB_MEMREG_OBJECT_MR:
+		return o->u.mr.state;
+	case IB_MEMREG_OBJECT_WINDOW:
+		return o->u.window.bound;
+	case IB_MEMREG_OBJECT_ENDPOINT:
+		return o->u.endpoint.state;
+	default:
+		return 0;
+	}
+}
+
 /* One of the objects, or none; type and state may be 0 for any. */
 static const struct ib_memreg_object *object_of(struct fuzzer *f, __u32 type,
 						__u32 state)
@@ -136,7 +150,7 @@ static const struct ib_memreg_object *object_of(struct fuzzer *f, __u32 type,
 	for (i = 0; i < f->known.count; i++)
 		if (o[i].file == world.file && o[i].id &&
 		    (!type || o[i].type == type) &&
-		    (!state || o[i].state == state) && once_in(f, ++n))
+		    (!state || state_of(&o[i]) == state) && once_in(f, ++n))
 			found = &o[i];
 	return found;
 }
@@ -144,6 +158,20 @@ static const struct ib_memreg_object *object_of(struct fuzzer *f, __u32 type,
 static __u32 id_of(struct fuzzer *f, __u32 type)
 {
 	return object_of(f, type, 0)->id;
+}
+
+static __u32 any_rkey(struct fuzzer *f)
+{
+	const struct ib_memreg_object *o = object_of(f, 0, 0);
+
+	switch (o->type) {
+	case IB_MEMREG_OBJECT_MR:
+		return o->u.mr.rkey;
+	case IB_MEMREG_OBJECT_WINDOW:
+		return o->u.window.rkey;
+	default:
+		return 0;
+	}
 }
 
 static __u32 mr_of(struct fuzzer *f)
@@ -180,7 +208,7 @@ static __u64 odd_value(struct fuzzer *f)
 		~0U, 1ULL << 32, 1ULL << 47, 1ULL << 63, ~0ULL, ~0ULL - PAGE,
 		~0ULL << 47, 1U << below(f, 32), 1ULL << below(f, 64),
 		anything(f), (__u32)anything(f), below(f, 1000),
-		id_of(f, 0), id_of(f, 0), object_of(f, 0, 0)->rkey,
+		id_of(f, 0), id_of(f, 0), any_rkey(f),
 		(uintptr_t)somewhere(f),
 		(uintptr_t)(world.mem + MEM_PAGES * PAGE - below(f, 300)),
 		(uintptr_t)world.args[f->number],
@@ -666,10 +694,13 @@ static void make_remote(struct fuzzer *f, struct ib_memreg_wr *wr)
 	const struct ib_memreg_object *o;
 
 	o = object_of(f, IB_MEMREG_OBJECT_WINDOW, 1);
-	if (!o->rkey || once_in(f, 2))
-		o = object_of(f, IB_MEMREG_OBJECT_MR, 0);
-	wr->rkey = o->rkey;
-	wr->remote_addr = o->addr + below(f, 64);
+	wr->rkey = o->u.window.rkey;
+	wr->remote_addr = o->u.window.iova + below(f, 64);
+	if (wr->rkey && !once_in(f, 2))
+		return;
+	o = object_of(f, IB_MEMREG_OBJECT_MR, 0);
+	wr->rkey = o->u.mr.rkey;
+	wr->remote_addr = o->u.mr.addr + below(f, 64);
 }
 
 static void make_wr_of_window(struct fuzzer *f, struct ib_memreg_wr *wr)
@@ -719,7 +750,8 @@ static void make_rdma(struct fuzzer *f, struct ib_memreg_wr *wr, __u32 number)
 	if (wr->opcode >= IB_MEMREG_OP_WRITE)
 		make_remote(f, wr);
 	if (wr->opcode == IB_MEMREG_OP_SEND_WITH_INV)
-		wr->ex = object_of(f, IB_MEMREG_OBJECT_WINDOW, 1)->rkey;
+		wr->ex = object_of(f, IB_MEMREG_OBJECT_WINDOW,
+				   1)->u.window.rkey;
 	if (wr->opcode == IB_MEMREG_OP_CMP_AND_SWP ||
 	    wr->opcode == IB_MEMREG_OP_FETCH_AND_ADD)
 		make_atomic(f, wr);

@@ -205,7 +205,7 @@ static bool is_bound(const struct state *state, __u32 window)
 	for (i = 0; i < state->count; i++)
 		if (state->objects[i].type == IB_MEMREG_OBJECT_WINDOW &&
 		    state->objects[i].id == window)
-			return state->objects[i].state;
+			return state->objects[i].u.window.bound;
 	return false;
 }
 

@@ -97,7 +97,7 @@ static long pages_listed(void)
 	if (!state_get(&now))
 		for (i = 0; i < now.count; i++)
 			if (now.objects[i].type == IB_MEMREG_OBJECT_FILE)
-				pages += now.objects[i].length;
+				pages += now.objects[i].u.file.pinned;
 	state_free(&now);
 	return pages;
 }

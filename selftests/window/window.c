@@ -86,7 +86,7 @@ static __u32 windows_bound(void)
 	if (!state_get(&now))
 		for (i = 0; i < now.count; i++)
 			n += now.objects[i].type == IB_MEMREG_OBJECT_WINDOW &&
-			     now.objects[i].state == 1;
+			     now.objects[i].u.window.bound == 1;
 	state_free(&now);
 	return n;
 }

@@ -217,7 +217,7 @@ static int bound(FIXTURE_DATA(window) *self, unsigned int w)
 	for (i = 0; !ret && i < now.count; i++)
 		if (now.objects[i].type == IB_MEMREG_OBJECT_WINDOW &&
 		    now.objects[i].id == self->windows[w])
-			ret = 10 + now.objects[i].state;
+			ret = 10 + now.objects[i].u.window.bound;
 	state_free(&now);
 	return ret < 10 ? ret ?: -ENOENT : ret - 10;
 }

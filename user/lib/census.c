@@ -128,12 +128,26 @@ static struct state state_of(const struct census *c,
 	return s;
 }
 
+/* In what is explained below, of objects that may be of different files */
+static bool same_details(const struct ib_memreg_object *a,
+			 const struct ib_memreg_object *b)
+{
+	switch (a->type) {
+	case IB_MEMREG_OBJECT_WINDOW:
+		return a->u.window.bound == b->u.window.bound;
+	case IB_MEMREG_OBJECT_ENDPOINT:
+		return a->u.endpoint.state == b->u.endpoint.state &&
+		       !a->u.endpoint.listener_id == !b->u.endpoint.listener_id;
+	default:
+		return true;
+	}
+}
+
 static bool same_state(const struct state *a, const struct state *b)
 {
 	return a->object->type == b->object->type &&
-	       a->object->state == b->object->state &&
-	       !a->object->parent_id == !b->object->parent_id &&
 	       a->object->users == b->object->users &&
+	       same_details(a->object, b->object) &&
 	       !memcmp(a->users, b->users, sizeof(a->users));
 }
 
@@ -220,11 +234,12 @@ static const char *explain_users(const struct state *s, struct out *out)
 static bool explain_endpoint(const struct state *s, bool answer,
 			     struct out *out)
 {
-	uint32_t id = s->object->id;
+	uint32_t id = s->object->id, state = s->object->u.endpoint.state;
+	bool requested = s->object->u.endpoint.listener_id;
 
-	switch (s->object->state) {
+	switch (state) {
 	case IB_MEMREG_ENDPOINT_CLOSED:
-		add(out, answer && s->object->parent_id ?
+		add(out, answer && requested ?
 		    "the peer of endpoint %" PRIu32 " has given up" :
 		    "the connection of endpoint %" PRIu32 " is over", id);
 		return true;
@@ -234,15 +249,14 @@ static bool explain_endpoint(const struct state *s, bool answer,
 	case IB_MEMREG_ENDPOINT_CONNECTING:
 	case IB_MEMREG_ENDPOINT_CONNECTED:
 		if (answer)
-			add(out, s->object->parent_id ?
+			add(out, requested ?
 			    "endpoint %" PRIu32 " was accepted already" :
 			    "endpoint %" PRIu32 " is no request of a peer, but was made by connect",
 			    id);
 		else
 			add(out, "endpoint %" PRIu32 " is not connected yet",
 			    id);
-		return answer ||
-		       s->object->state == IB_MEMREG_ENDPOINT_CONNECTING;
+		return answer || state == IB_MEMREG_ENDPOINT_CONNECTING;
 	}
 	return false;
 }
@@ -272,12 +286,13 @@ static bool explain_window(const struct census *c,
 
 	if (!find_state(c, bit(WINDOW), f->value[0], &s))
 		return false;
-	if (s.object->state)
+	if (s.object->u.window.bound)
 		add(out, "window %" PRIu64 " is bound already", f->value[0]);
 	else
 		add(out, "another call is at work on window %" PRIu64,
 		    f->value[0]);
-	*hint = s.object->state ? "revoke it first" : "wait for that call";
+	*hint = s.object->u.window.bound ? "revoke it first" :
+					   "wait for that call";
 	return true;
 }
 

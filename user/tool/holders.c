@@ -75,15 +75,15 @@ int holders_add_mr(struct holders *h, const struct ib_memreg_object *o)
 {
 	struct holder holder = {
 		.kind = HOLDER_MR,
-		.dmabuf = o->dmabuf,
+		.dmabuf = o->u.mr.dmabuf,
 		.pid = o->pid,
 		.mr = { .file = o->file, .id = o->id },
 	};
 
-	if (!o->dmabuf)
+	if (o->type != IB_MEMREG_OBJECT_MR || !o->u.mr.dmabuf)
 		return EXIT_GOOD;
 	memcpy(holder.comm, o->comm, sizeof(o->comm));
-	return memory_add(h, o->dmabuf, 0) ?: holder_add(h, &holder);
+	return memory_add(h, holder.dmabuf, 0) ?: holder_add(h, &holder);
 }
 
 /* The name of a process; none if it has ended */

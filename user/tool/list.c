@@ -67,80 +67,110 @@ static const char *endpoint_state_text(uint32_t state)
 	}
 }
 
+static const char *mr_state_text(uint32_t state)
+{
+	return state == IB_MEMREG_MR_LIVE ? "live" :
+	       state == IB_MEMREG_MR_STALE ? "stale" : "spurious";
+}
+
 static const char *state_text(const struct ib_memreg_object *o)
 {
 	switch (o->type) {
 	case IB_MEMREG_OBJECT_DOMAIN:
-		return o->state ? "up" : "down";
+		return o->u.domain.working ? "up" : "down";
 	case IB_MEMREG_OBJECT_MR:
-		return o->state == IB_MEMREG_MR_LIVE ? "live" :
-		       o->state == IB_MEMREG_MR_STALE ? "stale" : "spurious";
+		return mr_state_text(o->u.mr.state);
 	case IB_MEMREG_OBJECT_WINDOW:
-		return o->state ? "bound" : "free";
+		return o->u.window.bound ? "bound" : "free";
 	case IB_MEMREG_OBJECT_ENDPOINT:
-		return endpoint_state_text(o->state);
+		return endpoint_state_text(o->u.endpoint.state);
 	default:
 		return "-";
 	}
 }
 
-static void print_memory(const struct ib_memreg_object *o)
+static void print_memory(uint64_t addr, uint64_t length, uint32_t access,
+			 uint32_t rkey)
 {
-	char access[ACCESS_TEXT], bytes[32];
+	char text[ACCESS_TEXT], bytes[32];
 
-	printf("0x%" PRIx64 " + %s %s", (uint64_t)o->addr,
-	       human_bytes((double)o->length, bytes, sizeof(bytes)),
-	       access_text(o->access, access));
-	if (o->rkey)
-		printf(" rkey 0x%08" PRIx32, o->rkey);
+	printf("0x%" PRIx64 " + %s %s", addr,
+	       human_bytes((double)length, bytes, sizeof(bytes)),
+	       access_text(access, text));
+	if (rkey)
+		printf(" rkey 0x%08" PRIx32, rkey);
+}
+
+static void print_pinned(const struct ib_memreg_object *o)
+{
+	char bytes[32];
+
+	printf(", %s pinned", human_bytes((double)o->u.file.pinned * 4096,
+					  bytes, sizeof(bytes)));
+}
+
+static void print_mr(const struct ib_memreg_object *o)
+{
+	const struct ib_memreg_object_mr *mr = &o->u.mr;
+
+	print_memory(mr->addr, mr->length, mr->access, mr->rkey);
+	if (mr->dmabuf)
+		printf(" of dma-buf %" PRIu64, (uint64_t)mr->dmabuf);
+	printf(", in use %" PRIu32 " times", o->users);
+}
+
+static void print_window(const struct ib_memreg_object_window *window)
+{
+	if (!window->bound)
+		return;
+	print_memory(window->iova, window->length, window->access,
+		     window->rkey);
+	printf(" of mr %" PRIu32, window->mr_id);
+}
+
+static void print_monitor(const struct ib_memreg_object_monitor *monitor)
+{
+	print_memory(monitor->addr, monitor->length, monitor->access, 0);
+	printf(" in status table %" PRIu32, monitor->status_id);
 }
 
 static void print_details(const struct ib_memreg_object *o)
 {
-	char bytes[32];
-
 	switch (o->type) {
 	case IB_MEMREG_OBJECT_FILE:
-		printf("%s, %s pinned", o->device,
-		       human_bytes((double)o->length * 4096, bytes,
-				   sizeof(bytes)));
+		printf("%s", o->device);
+		print_pinned(o);
 		break;
 	case IB_MEMREG_OBJECT_DOMAIN:
 		printf("%" PRIu32 " in it, queue rebuilt %" PRIu64 " times",
-		       o->users, (uint64_t)o->length);
+		       o->users, (uint64_t)o->u.domain.rebuilds);
 		break;
 	case IB_MEMREG_OBJECT_MR:
-		print_memory(o);
-		if (o->dmabuf)
-			printf(" of dma-buf %" PRIu64, (uint64_t)o->dmabuf);
-		printf(", in use %" PRIu32 " times", o->users);
+		print_mr(o);
 		break;
 	case IB_MEMREG_OBJECT_WINDOW:
-		if (!o->state)
-			break;
-		print_memory(o);
-		printf(" of mr %" PRIu32, o->parent_id);
+		print_window(&o->u.window);
 		break;
 	case IB_MEMREG_OBJECT_ENDPOINT:
-		if (o->parent_id)
-			printf("of listener %" PRIu32, o->parent_id);
+		if (o->u.endpoint.listener_id)
+			printf("of listener %" PRIu32,
+			       o->u.endpoint.listener_id);
 		break;
 	case IB_MEMREG_OBJECT_RING:
-		printf("%" PRIu64 " entries, for %" PRIu32 " queues",
-		       (uint64_t)o->length, o->users);
+		printf("%" PRIu32 " entries, for %" PRIu32 " queues",
+		       o->u.ring.entries, o->users);
 		break;
 	case IB_MEMREG_OBJECT_SRQ:
-		printf("%" PRIu64 " receives posted, for %" PRIu32
-		       " endpoints, to ring %" PRIu32, (uint64_t)o->length,
-		       o->users, o->parent_id);
+		printf("%" PRIu32 " receives posted, for %" PRIu32
+		       " endpoints, to ring %" PRIu32, o->u.srq.posted,
+		       o->users, o->u.srq.ring_id);
 		break;
 	case IB_MEMREG_OBJECT_STATUS:
-		printf("%" PRIu64 " slots, %" PRIu32 " in use",
-		       (uint64_t)o->length, o->users);
+		printf("%" PRIu32 " slots, %" PRIu32 " in use",
+		       o->u.status.slots, o->users);
 		break;
 	case IB_MEMREG_OBJECT_MONITOR:
-		print_memory(o);
-		printf(" in status table %" PRIu32, o->parent_id);
+		print_monitor(&o->u.monitor);
 		break;
 	}
 }
@@ -180,63 +210,72 @@ static void json_id(const char *name, uint32_t id)
 		json_number(name, id);
 }
 
-static void json_key(const struct ib_memreg_object *o)
+static void json_key(uint32_t access, uint32_t rkey)
 {
 	printf(",\"access\":");
-	print_json_access(o->access);
-	if (o->rkey)
-		json_number("rkey", o->rkey);
+	print_json_access(access);
+	if (rkey)
+		json_number("rkey", rkey);
+}
+
+static void json_mr(const struct ib_memreg_object *o)
+{
+	json_number("address", o->u.mr.addr);
+	json_number("length_bytes", o->u.mr.length);
+	json_number("users", o->users);
+	if (o->u.mr.dmabuf)
+		json_number("dmabuf", o->u.mr.dmabuf);
+	json_key(o->u.mr.access, o->u.mr.rkey);
+}
+
+static void json_window(const struct ib_memreg_object_window *window)
+{
+	if (!window->bound) {
+		json_number("max_span_bytes", window->max_span);
+		return;
+	}
+	json_number("length_bytes", window->length);
+	json_number("iova", window->iova);
+	json_id("mr", window->mr_id);
+	json_key(window->access, window->rkey);
 }
 
 static void json_details(const struct ib_memreg_object *o)
 {
-	bool bound = o->type == IB_MEMREG_OBJECT_WINDOW && o->state;
-
 	switch (o->type) {
 	case IB_MEMREG_OBJECT_FILE:
-		json_number("pinned_bytes", o->length * 4096);
+		json_number("pinned_bytes", o->u.file.pinned * 4096);
 		break;
 	case IB_MEMREG_OBJECT_DOMAIN:
 		json_number("users", o->users);
-		json_number("queue_rebuilds", o->length);
+		json_number("queue_rebuilds", o->u.domain.rebuilds);
 		break;
 	case IB_MEMREG_OBJECT_MR:
-		json_number("address", o->addr);
-		json_number("length_bytes", o->length);
-		json_number("users", o->users);
-		if (o->dmabuf)
-			json_number("dmabuf", o->dmabuf);
-		json_key(o);
+		json_mr(o);
 		break;
 	case IB_MEMREG_OBJECT_WINDOW:
-		json_number(bound ? "length_bytes" : "max_span_bytes",
-			    o->length);
-		if (!bound)
-			break;
-		json_number("iova", o->addr);
-		json_id("mr", o->parent_id);
-		json_key(o);
+		json_window(&o->u.window);
 		break;
 	case IB_MEMREG_OBJECT_ENDPOINT:
-		json_id("listener", o->parent_id);
+		json_id("listener", o->u.endpoint.listener_id);
 		break;
 	case IB_MEMREG_OBJECT_RING:
-		json_number("entries", o->length);
+		json_number("entries", o->u.ring.entries);
 		json_number("users", o->users);
 		break;
 	case IB_MEMREG_OBJECT_SRQ:
-		json_id("ring", o->parent_id);
-		json_number("receives_posted", o->length);
+		json_id("ring", o->u.srq.ring_id);
+		json_number("receives_posted", o->u.srq.posted);
 		json_number("users", o->users);
 		break;
 	case IB_MEMREG_OBJECT_STATUS:
-		json_number("slots", o->length);
+		json_number("slots", o->u.status.slots);
 		json_number("users", o->users);
 		break;
 	case IB_MEMREG_OBJECT_MONITOR:
-		json_number("addr", o->addr);
-		json_number("length", o->length);
-		json_id("status", o->parent_id);
+		json_number("addr", o->u.monitor.addr);
+		json_number("length", o->u.monitor.length);
+		json_id("status", o->u.monitor.status_id);
 		break;
 	}
 }
@@ -270,11 +309,14 @@ static void print_json(const struct ib_memreg_object *o, bool first)
 /* What an object hangs on in the tree: an id, or 0 for the file */
 static uint32_t parent_of(const struct ib_memreg_object *o)
 {
-	if (o->type == IB_MEMREG_OBJECT_WINDOW && o->parent_id)
-		return o->parent_id;
-	if (o->type == IB_MEMREG_OBJECT_ENDPOINT && !o->domain_id)
-		return o->parent_id;
-	return o->domain_id;
+	switch (o->type) {
+	case IB_MEMREG_OBJECT_WINDOW:
+		return o->u.window.bound ? o->u.window.mr_id : o->domain_id;
+	case IB_MEMREG_OBJECT_ENDPOINT:
+		return o->domain_id ? o->domain_id : o->u.endpoint.listener_id;
+	default:
+		return o->domain_id;
+	}
 }
 
 static bool is_there(const struct objects *all, uint32_t file, uint32_t id)
@@ -317,7 +359,7 @@ static void print_branch(const struct objects *all, uint32_t file, uint32_t id,
 static void print_tree(const struct objects *all)
 {
 	const struct ib_memreg_object *o, *before = NULL;
-	char comm[sizeof(o->comm) + 1], bytes[32];
+	char comm[sizeof(o->comm) + 1];
 
 	for (o = all->list; o < all->list + all->count; before = o++) {
 		if (before && before->file == o->file)
@@ -328,9 +370,7 @@ static void print_tree(const struct objects *all)
 						  comm), o->uid);
 		printf("  file %" PRIu32 " on %s", o->file, o->device);
 		if (o->type == IB_MEMREG_OBJECT_FILE)
-			printf(", %s pinned",
-			       human_bytes((double)o->length * 4096, bytes,
-					   sizeof(bytes)));
+			print_pinned(o);
 		putchar('\n');
 		print_branch(all, o->file, 0, 2);
 	}

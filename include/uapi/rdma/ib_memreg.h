@@ -927,59 +927,177 @@ enum ib_memreg_endpoint_state {
 };
 
 /**
- * struct ib_memreg_object - A live object, as LIST tells it
+ * struct ib_memreg_object_file - What LIST reports of an open file
+ * @pinned: Pages of 4096 bytes pinned by its MRs
+ */
+struct ib_memreg_object_file {
+	__aligned_u64 pinned;
+};
+
+/**
+ * struct ib_memreg_object_domain - What LIST reports of a domain
+ * @rebuilds: Times that its registration queue was rebuilt
+ * @working: 1 if its registration queue works
+ * @reserved: 0
+ */
+struct ib_memreg_object_domain {
+	__aligned_u64 rebuilds;
+	__u32 working;
+	__u32 reserved;
+};
+
+/**
+ * struct ib_memreg_object_mr - What LIST reports of an MR
+ * @addr: Address of the memory, or offset in that of a descriptor
+ * @length: Bytes
+ * @dmabuf: MR on a descriptor: number of the inode of its dma-buf, as fstat(2)
+ *	has it for descriptors and /proc/PID/fdinfo for those of others; a
+ *	read-only twin has another one. Otherwise 0
+ * @state: enum ib_memreg_mr_state
+ * @access: enum ib_memreg_access
+ * @rkey: Remote key of the first segment, or 0
+ * @reserved: 0
+ */
+struct ib_memreg_object_mr {
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	__aligned_u64 dmabuf;
+	__u32 state;
+	__u32 access;
+	__u32 rkey;
+	__u32 reserved;
+};
+
+/**
+ * struct ib_memreg_object_window - What LIST reports of a window
+ * @max_span: Bytes that it covers at most
+ * @iova: First I/O address; this and all below are 0 if it is not bound
+ * @length: Bytes that it covers
+ * @access: enum ib_memreg_access
+ * @rkey: Remote key, also if it is dead because the MR is not LIVE
+ * @mr_id: MR that it is bound to
+ * @bound: 1 if it is bound
+ */
+struct ib_memreg_object_window {
+	__aligned_u64 max_span;
+	__aligned_u64 iova;
+	__aligned_u64 length;
+	__u32 access;
+	__u32 rkey;
+	__u32 mr_id;
+	__u32 bound;
+};
+
+/**
+ * struct ib_memreg_object_endpoint - What LIST reports of an endpoint
+ * @state: enum ib_memreg_endpoint_state
+ * @listener_id: The listener that it came from, or 0
+ */
+struct ib_memreg_object_endpoint {
+	__u32 state;
+	__u32 listener_id;
+};
+
+/**
+ * struct ib_memreg_object_ring - What LIST reports of a completion ring
+ * @entries: Its entries
+ * @reserved: 0
+ */
+struct ib_memreg_object_ring {
+	__u32 entries;
+	__u32 reserved;
+};
+
+/**
+ * struct ib_memreg_object_srq - What LIST reports of a shared receive queue
+ * @ring_id: Its ring
+ * @posted: Receives that are posted
+ */
+struct ib_memreg_object_srq {
+	__u32 ring_id;
+	__u32 posted;
+};
+
+/**
+ * struct ib_memreg_object_status - What LIST reports of a status table
+ * @slots: Its slots
+ * @reserved: 0
+ */
+struct ib_memreg_object_status {
+	__u32 slots;
+	__u32 reserved;
+};
+
+/**
+ * struct ib_memreg_object_monitor - What LIST reports of a monitor
+ * @addr: First address
+ * @length: Bytes, as whole pages
+ * @status_id: Its status table
+ * @access: enum ib_memreg_access
+ */
+struct ib_memreg_object_monitor {
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	__u32 status_id;
+	__u32 access;
+};
+
+/**
+ * struct ib_memreg_object - A live object, as LIST reports it
  * @file: Number of the file that owns it, unique since the module was loaded
  * @id: Its id in that file; 0 for the file itself
  * @type: enum ib_memreg_object_type
- * @state: MR: enum ib_memreg_mr_state. Window: 1 if bound. Endpoint: enum
- *	ib_memreg_endpoint_state. Domain: 1 if its registration queue works.
- * @domain_id: Domain of an MR, window, endpoint or shared receive queue,
- *	otherwise 0
- * @parent_id: Window: MR that it is bound to. Endpoint: its listener. Shared
- *	receive queue: its ring. Monitor: its status table. Otherwise 0
- * @pid: Process that bound the file, in the caller's pid namespace, or 0 if
- *	it is not visible there
- * @uid: User who bound the file, in the caller's user namespace
- * @addr: MR: address of the memory, or offset in a memory object. Window: first
- *	I/O address. Monitor: first address
- * @length: MR: bytes. Window: bytes, or its largest span if it is not bound.
- *	Domain: times that its registration queue was rebuilt. File: pages of
- *	4096 bytes pinned by its MRs. Ring: its entries. Shared receive queue:
- *	receives that are posted. Status table: its slots. Monitor: bytes, as
- *	whole pages
- * @access: MR, window and monitor: enum ib_memreg_access
- * @rkey: MR and window: (first) remote key. It is told only to callers who
- *	could read the memory anyway: the same user, or CAP_SYS_ADMIN.
  * @users: Domain: MRs, windows, endpoints and shared receive queues in it. MR:
  *	windows bound to it, and its SGEs in work requests that have not
  *	completed. Ring: queues that it serves. Shared receive queue: endpoints.
  *	Status table: its monitors, and MRs that have a slot in it. Calls that
  *	are at work on it count as well
+ * @pid: Process that bound the file, in the caller's pid namespace, or 0 if
+ *	it is not visible there
+ * @uid: User who bound the file, in the caller's user namespace
  * @device_index: Index of the device
+ * @domain_id: Domain of an MR, window, endpoint or shared receive queue,
+ *	otherwise 0
  * @comm: Name of the process that bound the file
  * @device: Name of the device
- * @dmabuf: MR on a descriptor: number of the inode of its dma-buf, as fstat(2)
- *	has it for descriptors and /proc/PID/fdinfo for those of others; a
- *	read-only twin has another one. Otherwise 0
+ * @u: What there is to report of its type; a listener has nothing
+ * @u.file: Of IB_MEMREG_OBJECT_FILE
+ * @u.domain: Of IB_MEMREG_OBJECT_DOMAIN
+ * @u.mr: Of IB_MEMREG_OBJECT_MR
+ * @u.window: Of IB_MEMREG_OBJECT_WINDOW
+ * @u.endpoint: Of IB_MEMREG_OBJECT_ENDPOINT
+ * @u.ring: Of IB_MEMREG_OBJECT_RING
+ * @u.srq: Of IB_MEMREG_OBJECT_SRQ
+ * @u.status: Of IB_MEMREG_OBJECT_STATUS
+ * @u.monitor: Of IB_MEMREG_OBJECT_MONITOR
+ * @u.reserved: Room that no record outgrows; 0 behind each
+ *
+ * Remote keys are reported to those callers alone who could read the memory
+ * anyway: the same user, or CAP_SYS_ADMIN.
  */
 struct ib_memreg_object {
 	__u32 file;
 	__u32 id;
 	__u32 type;
-	__u32 state;
-	__u32 domain_id;
-	__u32 parent_id;
+	__u32 users;
 	__s32 pid;
 	__u32 uid;
-	__aligned_u64 addr;
-	__aligned_u64 length;
-	__u32 access;
-	__u32 rkey;
-	__u32 users;
 	__u32 device_index;
+	__u32 domain_id;
 	char comm[16];
 	char device[IB_MEMREG_DEVICE_NAME_MAX];
-	__aligned_u64 dmabuf;
+	union {
+		struct ib_memreg_object_file file;
+		struct ib_memreg_object_domain domain;
+		struct ib_memreg_object_mr mr;
+		struct ib_memreg_object_window window;
+		struct ib_memreg_object_endpoint endpoint;
+		struct ib_memreg_object_ring ring;
+		struct ib_memreg_object_srq srq;
+		struct ib_memreg_object_status status;
+		struct ib_memreg_object_monitor monitor;
+		__aligned_u64 reserved[8];
+	} u;
 };
 
 /**
@@ -996,11 +1114,11 @@ struct ib_memreg_object {
  *	entry, and 0 beyond what it knows
  * @reserved: Must be 0
  *
- * Tell the live objects of all files of the caller's user, or of all users
+ * List the live objects of all files of the caller's user, or of all users
  * with CAP_SYS_ADMIN, on the devices that the caller's network namespace may
  * see. Works on a file that is not bound; what such files have is not listed.
- * Objects that come and go during a
- * sequence of calls may be missed; others are told exactly once.
+ * Objects that come and go during a sequence of calls may be missed; others are
+ * reported exactly once.
  *
  * Errors: EINVAL, EFAULT, EINTR, ENOMEM.
  */
