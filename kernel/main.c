@@ -354,9 +354,12 @@ static int __init memreg_mem_init(void)
 	ret = memreg_watch_init();
 	if (ret)
 		goto err_kill;
-	ret = memreg_monitor_init();
+	ret = memreg_status_init();
 	if (ret)
 		goto err_watch;
+	ret = memreg_monitor_init();
+	if (ret)
+		goto err_status;
 	ret = memreg_dmabuf_init();
 	if (ret)
 		goto err_monitor;
@@ -364,6 +367,8 @@ static int __init memreg_mem_init(void)
 
 err_monitor:
 	memreg_monitor_exit();
+err_status:
+	memreg_status_exit();
 err_watch:
 	memreg_watch_exit();
 err_kill:
@@ -378,6 +383,7 @@ err_frwr:
 static void memreg_mem_exit(void)
 {
 	memreg_monitor_exit();
+	memreg_status_exit();
 	memreg_dmabuf_exit();
 	memreg_watch_exit();
 	memreg_kill_module_exit();

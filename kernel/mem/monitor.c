@@ -15,7 +15,9 @@
  * threads do, reclaim and KSM leave in place the pages that whoever registered
  * them has pinned; what others do to the mapping of a file counts. The worker
  * only tries the mmap_lock. If it can't be had for MEMREG_MONITOR_LIMIT, the
- * event counts.
+ * event counts. Tables with suspect monitors take turns at the worker, each for
+ * MEMREG_MONITOR_VMAS mappings: a process that has many monitors of many
+ * mappings delays the looks at others' by so much.
  *
  * An event comes before its change. So a generation is worth something only if
  * no change was under way when it was read: whoever makes a monitor waits for
@@ -40,6 +42,12 @@
 #define MEMREG_MONITOR_DELAY	msecs_to_jiffies(10)
 #define MEMREG_MONITOR_LIMIT	(HZ * 9 / 10)
 
+/* Mappings that the worker looks at before another table has its turn. */
+#define MEMREG_MONITOR_VMAS	1024
+
+/* What a monitor takes of these besides. */
+#define MEMREG_MONITOR_COST	8
+
 /**
  * struct memreg_monitor - A range that is watched
  * @obj: Head
@@ -48,7 +56,8 @@
  * @access: enum ib_memreg_access that the mapping is to allow
  * @wide: It watches all of the address space, and writes the log
  * @notifier: Of the range
- * @suspect_node: In memreg_suspects; memreg_suspects_lock
+ * @suspect_node: In memreg_status.suspects, or in the list of the worker;
+ *	memreg_suspects_lock
  * @start: Where to look; memreg_suspects_lock
  * @end: Where to look; memreg_suspects_lock
  * @takes_pages: A kernel thread takes pages away; memreg_suspects_lock
@@ -70,7 +79,7 @@ struct memreg_monitor {
 
 /**
  * struct memreg_suspicion - What to look after, taken from a monitor
- * @start: First address
+ * @start: First address that was not looked at
  * @end: First address behind it
  * @takes_pages: A kernel thread takes pages away
  * @since: Jiffies of the first event
@@ -82,7 +91,27 @@ struct memreg_suspicion {
 	unsigned long since;
 };
 
-/* Monitors to look at, and the one that the worker looks at now. */
+/**
+ * struct memreg_turn - The worker's turn at a table
+ * @status: The table; holds a reference
+ * @todo: Monitors to look at, by memreg_monitor.suspect_node;
+ *	memreg_suspects_lock
+ * @alive: The address space of the table is not exiting, and is kept
+ * @locked: Its mmap_lock is held
+ * @left: Mappings that may be looked at before it is another table's turn
+ */
+struct memreg_turn {
+	struct memreg_status *status;
+	struct list_head todo;
+	bool alive;
+	bool locked;
+	int left;
+};
+
+/*
+ * Tables with monitors to look at, by memreg_status.suspect_node, and the
+ * monitor that the worker looks at now.
+ */
 static DEFINE_SPINLOCK(memreg_suspects_lock);
 static LIST_HEAD(memreg_suspects);
 static struct memreg_monitor *memreg_looked_at;
@@ -107,17 +136,30 @@ static void memreg_monitor_change(struct memreg_monitor *monitor,
 static void memreg_monitor_work(struct work_struct *work);
 static DECLARE_DELAYED_WORK(memreg_monitor_looks, memreg_monitor_work);
 
+/* A table has monitors to look at, if there are any. */
+static void memreg_suspects_add(struct memreg_status *status)
+{
+	lockdep_assert_held(&memreg_suspects_lock);
+
+	if (!list_empty(&status->suspects) &&
+	    list_empty(&status->suspect_node))
+		list_add_tail(&status->suspect_node, &memreg_suspects);
+}
+
 /* Have the worker look at a range, this one and what it has to look at yet. */
 static void memreg_monitor_suspect(struct memreg_monitor *monitor,
 				   const struct memreg_suspicion *what)
 {
+	struct memreg_status *status = monitor->status;
+
 	spin_lock(&memreg_suspects_lock);
 	if (list_empty(&monitor->suspect_node)) {
 		monitor->start = what->start;
 		monitor->end = what->end;
 		monitor->takes_pages = what->takes_pages;
 		monitor->since = what->since;
-		list_add_tail(&monitor->suspect_node, &memreg_suspects);
+		list_add_tail(&monitor->suspect_node, &status->suspects);
+		memreg_suspects_add(status);
 	} else {
 		monitor->start = min(monitor->start, what->start);
 		monitor->end = max(monitor->end, what->end);
@@ -194,9 +236,10 @@ static bool memreg_monitor_vma_same(const struct memreg_monitor *monitor,
 	return vma->vm_flags & need && !(what->takes_pages && vma->vm_file);
 }
 
+/* Go on with a look, for as many mappings as the turn has left. */
 static enum memreg_verdict
 memreg_monitor_compare(const struct memreg_monitor *monitor,
-		       const struct memreg_suspicion *what)
+		       struct memreg_suspicion *what, struct memreg_turn *turn)
 {
 	struct mm_struct *mm = monitor->notifier.mm;
 	struct vm_area_struct *vma;
@@ -211,40 +254,38 @@ memreg_monitor_compare(const struct memreg_monitor *monitor,
 	for_each_vma_range(vmi, vma, what->end) {
 		if (!memreg_monitor_vma_same(monitor, what, vma))
 			return MEMREG_GONE;
+		if (turn->left-- <= 0) {
+			what->start = max(what->start, vma->vm_start);
+			return MEMREG_SAME;
+		}
 		cond_resched();
 	}
+	what->start = what->end;
 	return MEMREG_SAME;
 }
 
 static enum memreg_verdict
 memreg_monitor_look(const struct memreg_monitor *monitor,
-		    const struct memreg_suspicion *what)
+		    struct memreg_suspicion *what, struct memreg_turn *turn)
 {
-	enum memreg_verdict verdict = MEMREG_SUSPECT;
-	struct mm_struct *mm = monitor->notifier.mm;
-
+	turn->left -= MEMREG_MONITOR_COST;
 	/* One that is exiting takes all of its mappings along. */
-	if (!mmget_not_zero(mm))
+	if (!turn->alive)
 		return MEMREG_GONE;
-	if (mmap_read_trylock(mm)) {
-		verdict = memreg_monitor_compare(monitor, what);
-		mmap_read_unlock(mm);
-	}
-	mmput_async(mm);
-	if (verdict == MEMREG_SUSPECT &&
-	    time_after_eq(jiffies, what->since + MEMREG_MONITOR_LIMIT))
-		return MEMREG_GONE;
-	return verdict;
+	if (turn->locked)
+		return memreg_monitor_compare(monitor, what, turn);
+	return time_after_eq(jiffies, what->since + MEMREG_MONITOR_LIMIT) ?
+	       MEMREG_GONE : MEMREG_SUSPECT;
 }
 
 /* The next monitor to look at, which is not freed until then. */
-static struct memreg_monitor *memreg_monitor_next(struct list_head *todo,
+static struct memreg_monitor *memreg_monitor_next(struct memreg_turn *turn,
 						  struct memreg_suspicion *what)
 {
 	struct memreg_monitor *monitor;
 
 	spin_lock(&memreg_suspects_lock);
-	monitor = list_first_entry_or_null(todo, struct memreg_monitor,
+	monitor = list_first_entry_or_null(&turn->todo, struct memreg_monitor,
 					   suspect_node);
 	if (monitor) {
 		list_del_init(&monitor->suspect_node);
@@ -266,7 +307,8 @@ static void memreg_monitor_judge(struct memreg_monitor *monitor,
 {
 	struct memreg_status *status = monitor->status;
 
-	if (verdict == MEMREG_SUSPECT) {
+	if (verdict == MEMREG_SUSPECT ||
+	    (verdict == MEMREG_SAME && what->start < what->end)) {
 		memreg_monitor_suspect(monitor, what);
 		return;
 	}
@@ -280,19 +322,61 @@ static void memreg_monitor_judge(struct memreg_monitor *monitor,
 		memreg_status_wake(status);
 }
 
-static void memreg_monitor_work(struct work_struct *work)
+/* Begin with the first table of a list, if there is one. */
+static bool memreg_turn_begin(struct memreg_turn *turn,
+			      struct list_head *tables)
+{
+	struct memreg_status *status;
+
+	INIT_LIST_HEAD(&turn->todo);
+	turn->left = MEMREG_MONITOR_VMAS;
+	spin_lock(&memreg_suspects_lock);
+	status = list_first_entry_or_null(tables, struct memreg_status,
+					  suspect_node);
+	if (status) {
+		/* It has monitors, which keep it: they are not freed yet. */
+		memreg_status_hold(status);
+		list_del_init(&status->suspect_node);
+		list_splice_init(&status->suspects, &turn->todo);
+	}
+	spin_unlock(&memreg_suspects_lock);
+	turn->status = status;
+	if (!status)
+		return false;
+	turn->alive = mmget_not_zero(status->mm);
+	turn->locked = turn->alive && mmap_read_trylock(status->mm);
+	return true;
+}
+
+/* Returns whether the table is to have another turn soon. */
+static bool memreg_turn_end(struct memreg_turn *turn)
+{
+	struct memreg_status *status = turn->status;
+
+	if (turn->locked)
+		mmap_read_unlock(status->mm);
+	if (turn->alive)
+		mmput_async(status->mm);
+	spin_lock(&memreg_suspects_lock);
+	list_splice(&turn->todo, &status->suspects);
+	memreg_suspects_add(status);
+	spin_unlock(&memreg_suspects_lock);
+	memreg_status_release(status);
+	/* One whose mapping is being changed is looked at after a delay. */
+	return turn->left <= 0 && (turn->locked || !turn->alive);
+}
+
+/* Look at monitors of a table until there are no more, or the turn is over. */
+static void memreg_turn_look(struct memreg_turn *turn)
 {
 	struct memreg_suspicion what;
 	struct memreg_monitor *monitor;
-	LIST_HEAD(todo);
 
-	/* What becomes suspect meanwhile, or again, is for the next time. */
-	spin_lock(&memreg_suspects_lock);
-	list_splice_init(&memreg_suspects, &todo);
-	spin_unlock(&memreg_suspects_lock);
-	while ((monitor = memreg_monitor_next(&todo, &what))) {
+	while (turn->left > 0 &&
+	       (monitor = memreg_monitor_next(turn, &what))) {
 		memreg_monitor_judge(monitor, &what,
-				     memreg_monitor_look(monitor, &what));
+				     memreg_monitor_look(monitor, &what,
+							 turn));
 		cond_resched();
 		/* Pairs with memreg_monitor_unsuspect(). */
 		smp_store_release(&memreg_looked_at, NULL);
@@ -302,13 +386,35 @@ static void memreg_monitor_work(struct work_struct *work)
 	}
 }
 
+static void memreg_monitor_work(struct work_struct *work)
+{
+	struct memreg_turn turn;
+	LIST_HEAD(tables);
+	bool more = false;
+
+	/* What becomes suspect meanwhile, or again, is for the next time. */
+	spin_lock(&memreg_suspects_lock);
+	list_splice_init(&memreg_suspects, &tables);
+	spin_unlock(&memreg_suspects_lock);
+	while (memreg_turn_begin(&turn, &tables)) {
+		memreg_turn_look(&turn);
+		more |= memreg_turn_end(&turn);
+	}
+	if (more)
+		mod_delayed_work(memreg_monitor_wq, &memreg_monitor_looks, 0);
+}
+
 /* The worker is not at a monitor any more, which has no notifier by now. */
 static void memreg_monitor_unsuspect(struct memreg_monitor *monitor)
 {
+	struct memreg_status *status = monitor->status;
+
 	/* It may be in the list, taken from there, and put back. */
 	for (;;) {
 		spin_lock(&memreg_suspects_lock);
 		list_del_init(&monitor->suspect_node);
+		if (list_empty(&status->suspects))
+			list_del_init(&status->suspect_node);
 		spin_unlock(&memreg_suspects_lock);
 		if (READ_ONCE(memreg_looked_at) != monitor)
 			break;

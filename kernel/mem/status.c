@@ -15,6 +15,10 @@
  *
  * The memory outlives the object: a mapping, and the descriptor, keep it. When
  * the object goes each slot changes once more, after which nobody changes any.
+ *
+ * A change is written by whoever makes it, who may be another user that
+ * truncates a file, with locks held that others want. A worker wakes the
+ * pollers of the descriptor, as their number is up to the process.
  */
 #include <linux/anon_inodes.h>
 #include <linux/bitmap.h>
@@ -27,6 +31,7 @@
 #include <linux/slab.h>
 #include <linux/uio.h>
 #include <linux/vmalloc.h>
+#include <linux/workqueue.h>
 
 #include "core.h"
 #include "mem/status.h"
@@ -34,6 +39,23 @@
 static_assert(sizeof(struct ib_memreg_status_table) == 128);
 static_assert(sizeof(struct ib_memreg_status_slot) == 16);
 static_assert(sizeof(struct ib_memreg_change) == 16);
+
+/* Threads that wake pollers. */
+#define MEMREG_STATUS_THREADS	2
+
+static struct workqueue_struct *memreg_status_wq;
+
+int __init memreg_status_init(void)
+{
+	memreg_status_wq = alloc_workqueue("memreg_status", WQ_UNBOUND,
+					   MEMREG_STATUS_THREADS);
+	return memreg_status_wq ? 0 : -ENOMEM;
+}
+
+void memreg_status_exit(void)
+{
+	destroy_workqueue(memreg_status_wq);
+}
 
 /*
  * Slots
@@ -148,22 +170,52 @@ void memreg_status_suspect(struct memreg_status *status, u32 slot)
 }
 
 /**
- * memreg_status_wake() - Wake who waits for a change
+ * memreg_status_wake() - Have readers and pollers woken
  * @status: The table, with the change in it
+ *
+ * The cost does not depend on their number: a worker wakes them.
  *
  * Context: any in which a spinlock may be taken.
  */
 void memreg_status_wake(struct memreg_status *status)
 {
-	if (wq_has_sleeper(&status->wait))
-		wake_up_interruptible(&status->wait);
+	if (!wq_has_sleeper(&status->wait))
+		return;
+	/* The worker's reference; the caller keeps the table with another. */
+	refcount_inc(&status->refs);
+	if (!queue_work(memreg_status_wq, &status->wake))
+		refcount_dec(&status->refs);
+}
+
+static void memreg_status_wake_work(struct work_struct *work)
+{
+	struct memreg_status *status =
+		container_of(work, struct memreg_status, wake);
+
+	wake_up_interruptible(&status->wait);
+	memreg_status_release(status);
 }
 
 /*
  * Life
  */
 
-static void memreg_status_free(struct memreg_status *status)
+/**
+ * memreg_status_hold() - Keep the memory of a table
+ * @status: Table that is there
+ */
+void memreg_status_hold(struct memreg_status *status)
+{
+	refcount_inc(&status->refs);
+}
+
+/**
+ * memreg_status_release() - Let go of the memory of a table
+ * @status: The table
+ *
+ * Context: may sleep.
+ */
+void memreg_status_release(struct memreg_status *status)
 {
 	if (!refcount_dec_and_test(&status->refs))
 		return;
@@ -224,11 +276,14 @@ static struct memreg_status *memreg_status_new(u32 slots, u32 log_entries)
 	refcount_set(&status->refs, 1);
 	spin_lock_init(&status->lock);
 	init_waitqueue_head(&status->wait);
+	INIT_WORK(&status->wake, memreg_status_wake_work);
+	INIT_LIST_HEAD(&status->suspects);
+	INIT_LIST_HEAD(&status->suspect_node);
 	status->mm = current->mm;
 	mmgrab(status->mm);
 	if (!memreg_status_alloc(status, slots, log_entries))
 		return status;
-	memreg_status_free(status);
+	memreg_status_release(status);
 	return NULL;
 }
 
@@ -249,7 +304,7 @@ static void memreg_status_destroy(struct memreg_file *file,
 	memreg_status_count(status, &status->shared->changes);
 	spin_unlock(&status->lock);
 	wake_up_all(&status->wait);
-	memreg_status_free(status);
+	memreg_status_release(status);
 }
 
 static void memreg_status_info(struct memreg_object *obj,
@@ -305,9 +360,9 @@ void memreg_status_put(struct memreg_status *status)
  * The descriptor
  */
 
-static int memreg_status_release(struct inode *inode, struct file *filp)
+static int memreg_status_file_release(struct inode *inode, struct file *filp)
 {
-	memreg_status_free(filp->private_data);
+	memreg_status_release(filp->private_data);
 	return 0;
 }
 
@@ -412,7 +467,7 @@ static __poll_t memreg_status_poll(struct file *filp, poll_table *table)
 
 static const struct file_operations memreg_status_fops = {
 	.owner = THIS_MODULE,
-	.release = memreg_status_release,
+	.release = memreg_status_file_release,
 	.mmap = memreg_status_mmap,
 	.read_iter = memreg_status_read,
 	.poll = memreg_status_poll,
@@ -426,7 +481,7 @@ static struct file *memreg_status_file(struct memreg_status *status)
 				  status, O_RDONLY);
 	if (IS_ERR(filp))
 		return filp;
-	refcount_inc(&status->refs);
+	memreg_status_hold(status);
 	stream_open(NULL, filp);
 	return filp;
 }
@@ -507,6 +562,6 @@ int memreg_status_create(struct memreg_ucmd *ucmd)
 err_abort:
 	memreg_object_abort(ucmd->file, &status->obj);
 err_free:
-	memreg_status_free(status);
+	memreg_status_release(status);
 	return ret;
 }

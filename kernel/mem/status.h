@@ -5,9 +5,11 @@
 #ifndef _MEMREG_MEM_STATUS_H
 #define _MEMREG_MEM_STATUS_H
 
+#include <linux/list.h>
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
+#include <linux/workqueue.h>
 
 #include "core.h"
 
@@ -16,7 +18,8 @@ struct page;
 /**
  * struct memreg_status - A status table
  * @obj: Head; its users are monitors, and MRs that have a slot
- * @refs: One of the object, one of its descriptor
+ * @refs: One of the object, one of its descriptor, one of each worker that is
+ *	to come
  * @mm: The address space that it is about; kept
  * @lock: Protects the fields below, and all that is in @shared; taken by mmu
  *	notifiers
@@ -27,6 +30,9 @@ struct page;
  * @wide: It has a wide monitor
  * @seen: The number of changes that was last read from the descriptor
  * @wait: Readers and pollers of the descriptor
+ * @wake: Wakes them
+ * @suspects: Monitors to look at: see kernel/mem/monitor.c
+ * @suspect_node: In its list of tables that have some
  * @shared: What the process sees
  * @slot: The slots in @shared
  * @groups: The groups in @shared
@@ -45,6 +51,9 @@ struct memreg_status {
 	bool wide;
 	u64 seen;
 	wait_queue_head_t wait;
+	struct work_struct wake;
+	struct list_head suspects;
+	struct list_head suspect_node;
 	struct ib_memreg_status_table *shared;
 	struct ib_memreg_status_slot *slot;
 	u64 *groups;
@@ -52,7 +61,11 @@ struct memreg_status {
 	struct page *blank;
 };
 
+int memreg_status_init(void);
+void memreg_status_exit(void);
 int memreg_status_create(struct memreg_ucmd *ucmd);
+void memreg_status_hold(struct memreg_status *status);
+void memreg_status_release(struct memreg_status *status);
 struct memreg_status *memreg_status_get(struct memreg_ucmd *ucmd, u32 id);
 void memreg_status_put(struct memreg_status *status);
 int memreg_status_take_slot(struct memreg_status *status, u32 *slot);
