@@ -115,6 +115,7 @@ static void memreg_domain_free(struct memreg_domain *domain)
 	list_del(&domain->device_node);
 	spin_unlock(&mdev->domains_lock);
 	memreg_frwr_forget_domain(domain);
+	timer_shutdown_sync(&domain->stall);
 	cancel_work_sync(&domain->rebuild);
 	cancel_work_sync(&domain->kill);
 	cancel_delayed_work_sync(&domain->reap);

@@ -11,6 +11,7 @@
 #include <linux/log2.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
+#include <linux/timer.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
@@ -80,6 +81,7 @@ struct memreg_idle {
  * @irq: Polls @cq
  * @sq_wait: Waits for @sq_free or @state to change
  * @rebuild: Worker that makes another queue of one that broke
+ * @stall: Looks whether a queue works that nobody waits for
  * @kill_mutex: Taken by an owner to wait for @nr_dying to be few
  * @kill_wait: Waits for that
  * @kill: Worker that destroys MRs whose keys have to die
@@ -124,6 +126,7 @@ struct memreg_domain {
 	struct irq_work irq;
 	wait_queue_head_t sq_wait;
 	struct work_struct rebuild;
+	struct timer_list stall;
 	struct mutex kill_mutex;
 	wait_queue_head_t kill_wait;
 	struct work_struct kill;

@@ -45,8 +45,10 @@
  * It waits for MEMREG_WATCH_TIMEOUT at most, counted from when the event came,
  * so that it is one deadline for all guards of an unmap. If it is the process's
  * own mapping that the process itself takes away, or its end, it waits for
- * longer as long as keys die. Somebody else who truncates a file does not, and
- * if that was in vain, waits for no other guard for a while.
+ * longer as long as keys die. Somebody else who truncates a file does not. If
+ * that was in vain, the same task waits for no other guard for a while, and
+ * nobody but the process itself for another guard of this address space: a
+ * process with many mappings of the file, or of several, is waited for once.
  *
  * What is not dead then dies a little later: a queue that is stuck is rebuilt,
  * and a worker destroys the MRs. Nor does a guard wait for a queue that is
@@ -79,9 +81,6 @@
 
 /* How long somebody does not wait for the keys of others who did in vain. */
 #define MEMREG_KILL_GIVEN_UP	(10 * HZ)
-
-/* A batch that is as old when a notifier gives up is stuck. */
-#define MEMREG_KILL_STUCK	(HZ * 9 / 10)
 
 /* Keys that are dealt with before others may have the lock. */
 #define MEMREG_KILL_KEYS	32
@@ -512,7 +511,8 @@ bool memreg_kill_region(struct memreg_region *region)
 /* FRWRs that are looked at to find the queues that a guard waits for. */
 #define MEMREG_KILL_STALLED	64
 
-static void memreg_kill_stall_own(struct memreg_region *region)
+/* See to the queues that are to kill keys to a region. */
+static void memreg_kill_stall_own(struct memreg_region *region, bool waited)
 {
 	unsigned int n = MEMREG_KILL_STALLED;
 	struct memreg_domain *domain = NULL;
@@ -526,21 +526,27 @@ static void memreg_kill_stall_own(struct memreg_region *region)
 		    memreg_frwr_state(frwr) != MEMREG_FRWR_DYING)
 			continue;
 		domain = frwr->domain;
-		memreg_regq_stall(domain, MEMREG_KILL_STUCK);
+		if (waited)
+			memreg_regq_stall(domain, MEMREG_REGQ_STUCK);
+		/* Whoever comes next may not wait, and find nothing out. */
+		memreg_regq_stall_later(domain);
 	}
 	spin_unlock(&region->mdev->frwr_lock);
 }
 
-/* A queue keeps a guard waiting: others who unmap need not find out as well. */
-static void memreg_kill_stall(struct memreg_region *region)
+/*
+ * A notifier returns before keys are dead. If it has waited for a queue that is
+ * stuck, others who unmap need not find out as well.
+ */
+static void memreg_kill_stall(struct memreg_region *region, bool waited)
 {
 	struct memreg_tie *tie = NULL;
 
 	memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_TIMEOUTS, 1);
 	trace_memreg_guard_timeout(region);
-	memreg_kill_stall_own(region);
+	memreg_kill_stall_own(region, waited);
 	while ((tie = memreg_tie_next(region, tie)))
-		memreg_kill_stall_own(tie->whole);
+		memreg_kill_stall_own(tie->whole, waited);
 }
 
 /* Does the process whose memory it is take it away, or does it end? */
@@ -549,23 +555,32 @@ static bool memreg_kill_is_own(const struct memreg_region *region)
 	return !current->mm || current->mm == region->mm;
 }
 
-/* Did this task wait for others' keys in vain, a while ago? */
-static bool memreg_kill_gave_up(struct memreg_device *mdev)
+/*
+ * Did this task wait for others' keys in vain, a while ago, or did anybody for
+ * those of this address space?
+ */
+static bool memreg_kill_gave_up(struct memreg_region *region)
 {
+	struct memreg_device *mdev = region->mdev;
 	bool ret;
 
 	spin_lock(&mdev->frwr_lock);
-	ret = mdev->gave_up_pid == task_pid_nr(current) &&
-	      time_before(jiffies, mdev->gave_up_until);
+	ret = (mdev->gave_up_pid == task_pid_nr(current) &&
+	       time_before(jiffies, mdev->gave_up_until)) ||
+	      time_before(jiffies, region->guard.space->gave_up_until);
 	spin_unlock(&mdev->frwr_lock);
 	return ret;
 }
 
-static void memreg_kill_note_vain(struct memreg_device *mdev)
+static void memreg_kill_note_vain(struct memreg_region *region)
 {
+	unsigned long until = jiffies + MEMREG_KILL_GIVEN_UP;
+	struct memreg_device *mdev = region->mdev;
+
 	spin_lock(&mdev->frwr_lock);
 	mdev->gave_up_pid = task_pid_nr(current);
-	mdev->gave_up_until = jiffies + MEMREG_KILL_GIVEN_UP;
+	mdev->gave_up_until = until;
+	region->guard.space->gave_up_until = until;
 	spin_unlock(&mdev->frwr_lock);
 }
 
@@ -614,8 +629,11 @@ void memreg_kill_wait(struct memreg_region *region, unsigned long deadline)
 	bool own = memreg_kill_is_own(region);
 	int left;
 
-	if (!own && memreg_kill_gave_up(region->mdev))
-		deadline = jiffies;
+	if (!own && memreg_kill_gave_up(region)) {
+		if (memreg_kill_dying(region))
+			memreg_kill_stall(region, false);
+		return;
+	}
 	do {
 		left = memreg_kill_dying(region);
 		if (memreg_kill_wait_until(region, deadline))
@@ -623,8 +641,8 @@ void memreg_kill_wait(struct memreg_region *region, unsigned long deadline)
 		deadline = jiffies + MEMREG_WATCH_TIMEOUT;
 	} while (own && memreg_kill_dying(region) < left);
 	if (!own)
-		memreg_kill_note_vain(region->mdev);
-	memreg_kill_stall(region);
+		memreg_kill_note_vain(region);
+	memreg_kill_stall(region, true);
 }
 
 /**

@@ -543,6 +543,31 @@ void memreg_regq_stall(struct memreg_domain *domain, unsigned long patience)
 	spin_unlock_irqrestore(&domain->sq_lock, flags);
 }
 
+static void memreg_regq_stall_timer(struct timer_list *timer)
+{
+	struct memreg_domain *domain =
+		container_of(timer, struct memreg_domain, stall);
+
+	memreg_regq_stall(domain, MEMREG_REGQ_STUCK);
+	if (!list_empty_careful(&domain->inflight))
+		memreg_regq_stall_later(domain);
+}
+
+/**
+ * memreg_regq_stall_later() - Have somebody see to it that a queue works
+ * @domain: Domain for whose queue the caller does not wait
+ *
+ * If the oldest batch makes no progress, the queue is rebuilt within three
+ * seconds.
+ *
+ * Context: any.
+ */
+void memreg_regq_stall_later(struct memreg_domain *domain)
+{
+	if (!timer_pending(&domain->stall))
+		mod_timer(&domain->stall, jiffies + HZ);
+}
+
 static void memreg_batch_wait(struct memreg_batch *batch)
 {
 	long timeout = MEMREG_BATCH_TIMEOUT;
@@ -845,6 +870,7 @@ void memreg_regq_init(struct memreg_domain *domain)
 	INIT_LIST_HEAD(&domain->inflight);
 	init_waitqueue_head(&domain->sq_wait);
 	INIT_WORK(&domain->rebuild, memreg_regq_rebuild);
+	timer_setup(&domain->stall, memreg_regq_stall_timer, 0);
 }
 
 /**

@@ -15,6 +15,9 @@ struct memreg_domain;
 struct memreg_frwr;
 struct task_struct;
 
+/* A batch that is as old when somebody gives up is stuck. */
+#define MEMREG_REGQ_STUCK	(HZ * 9 / 10)
+
 /* Work requests in flight on a registration queue. */
 #define MEMREG_SQ_DEPTH		IB_MEMREG_BATCH_MAX
 
@@ -75,6 +78,7 @@ int memreg_batch_run(struct memreg_batch *batch);
 void memreg_batch_post_locked(struct memreg_batch *batch);
 void memreg_regq_kick(struct memreg_domain *domain);
 void memreg_regq_stall(struct memreg_domain *domain, unsigned long patience);
+void memreg_regq_stall_later(struct memreg_domain *domain);
 void memreg_regq_done(struct ib_cq *cq, struct ib_wc *wc);
 
 #endif /* _MEMREG_MEM_REGQ_H */

@@ -283,6 +283,7 @@ static struct memreg_space *memreg_space_new(struct memreg_device *mdev,
 	space->mdev = mdev;
 	space->mm = mm;
 	space->users = 1;
+	space->gave_up_until = jiffies;
 	INIT_LIST_HEAD(&space->suspects);
 	INIT_DELAYED_WORK(&space->look, memreg_space_work);
 	return space;

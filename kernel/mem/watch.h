@@ -26,6 +26,8 @@ struct page;
  * @suspects: Those that the worker is to look at, by memreg_watch.suspect_node;
  *	frwr_lock
  * @looking: The one that it is looking at, or NULL
+ * @gave_up_until: Jiffies until which no other process waits for keys to this
+ *	address space to die, as one did in vain; frwr_lock
  * @look: The worker
  */
 struct memreg_space {
@@ -35,6 +37,7 @@ struct memreg_space {
 	unsigned int users;
 	struct list_head suspects;
 	struct memreg_watch *looking;
+	unsigned long gave_up_until;
 	struct delayed_work look;
 };
 
