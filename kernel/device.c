@@ -301,7 +301,7 @@ static void memreg_device_event(struct ib_event_handler *handler,
 		container_of(handler, struct memreg_device, event_handler);
 
 	if (event->event == IB_EVENT_GID_CHANGE)
-		memreg_device_ops->gid_change(mdev, event->element.port_num);
+		memreg_device_ops->gid_change(mdev);
 }
 
 /* Access flags that a device can do. */

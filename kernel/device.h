@@ -101,11 +101,11 @@ struct memreg_device {
  * struct memreg_device_ops - What the memory plane does for a device
  * @add: The device is new: prepare what gives back memory, in
  *	memreg_device.shrinker; 0 or -ENOMEM
- * @gid_change: A GID of a port went or came. Context: may not sleep.
+ * @gid_change: A GID of a port went or came
  */
 struct memreg_device_ops {
 	int (*add)(struct memreg_device *mdev);
-	void (*gid_change)(struct memreg_device *mdev, u32 port);
+	void (*gid_change)(struct memreg_device *mdev);
 };
 
 int memreg_device_init(const struct memreg_device_ops *ops);

@@ -16,6 +16,12 @@
 #include "mem/trace.h"
 #include "quirks.h"
 
+/* Domains that are looked after before others may have the lock. */
+#define MEMREG_DOMAINS_CHECKED	32
+
+/* Changes of GIDs so far, of any device. */
+static atomic_t memreg_gid_changes;
+
 static int memreg_domain_charge(struct memreg_domain *domain)
 {
 	unsigned int i;
@@ -92,6 +98,7 @@ static int memreg_domain_build(struct memreg_domain *domain)
 	if (ret)
 		goto err_fence;
 	spin_lock(&mdev->domains_lock);
+	domain->gid_change = atomic_read(&memreg_gid_changes);
 	list_add_tail(&domain->device_node, &mdev->domains);
 	spin_unlock(&mdev->domains_lock);
 	/* The GID may have changed while nobody knew of this domain. */
@@ -127,20 +134,44 @@ static void memreg_domain_free(struct memreg_domain *domain)
 	memreg_domain_release(domain);
 }
 
-/**
- * memreg_domain_gid_change() - Look after the queues that a GID change broke
- * @mdev: Device
- * @port: Its port
+/*
+ * Look after some domains that were not looked after since a change. They go to
+ * the end of the list, so that there are none behind one that was.
  */
-void memreg_domain_gid_change(struct memreg_device *mdev, u32 port)
+static bool memreg_domain_check_some(struct memreg_device *mdev,
+				     unsigned int change)
 {
+	unsigned int n = MEMREG_DOMAINS_CHECKED;
 	struct memreg_domain *domain;
 
 	spin_lock(&mdev->domains_lock);
-	list_for_each_entry(domain, &mdev->domains, device_node)
-		if (domain->port == port)
-			memreg_regq_check(domain);
+	while (n) {
+		domain = list_first_entry_or_null(&mdev->domains,
+						  struct memreg_domain,
+						  device_node);
+		if (!domain || (int)(domain->gid_change - change) >= 0)
+			break;
+		domain->gid_change = change;
+		list_move_tail(&domain->device_node, &mdev->domains);
+		memreg_regq_check(domain);
+		n--;
+	}
 	spin_unlock(&mdev->domains_lock);
+	return !n;
+}
+
+/**
+ * memreg_domain_gid_change() - Look after the queues that a GID change broke
+ * @mdev: Device
+ *
+ * Context: any in which a spinlock may be taken.
+ */
+void memreg_domain_gid_change(struct memreg_device *mdev)
+{
+	unsigned int change = atomic_inc_return(&memreg_gid_changes);
+
+	while (memreg_domain_check_some(mdev, change))
+		;
 }
 
 /* ioctl(IB_MEMREG_IOC_DOMAIN_CREATE) */

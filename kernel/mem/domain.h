@@ -95,6 +95,8 @@ struct memreg_idle {
  * @spares: Idle FRWRs that need not be there; written with frwr_lock
  * @spare_node: In memreg_device.spare_domains while there are any; frwr_lock
  * @device_node: In memreg_device.domains
+ * @gid_change: The last change of a GID that was looked at;
+ *	memreg_device.domains_lock
  * @charges: PD, CQ, QP
  */
 struct memreg_domain {
@@ -138,11 +140,12 @@ struct memreg_domain {
 	long spares;
 	struct list_head spare_node;
 	struct list_head device_node;
+	unsigned int gid_change;
 	struct memreg_charge charges[3];
 };
 
 int memreg_domain_create(struct memreg_ucmd *ucmd);
-void memreg_domain_gid_change(struct memreg_device *mdev, u32 port);
+void memreg_domain_gid_change(struct memreg_device *mdev);
 extern const struct memreg_object_ops memreg_domain_ops;
 
 /**
