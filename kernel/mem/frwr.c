@@ -76,12 +76,16 @@
 #define MEMREG_REAP_AGE_NS	(20 * NSEC_PER_SEC)
 #define MEMREG_REAP_PERIOD	(10 * HZ)
 
+/* Threads that give FRWRs back, however many domains are asked to. */
+#define MEMREG_REAP_THREADS	2
+
 /* The worker that gives FRWRs back: nothing waits for it. */
 static struct workqueue_struct *memreg_reap_wq;
 
 int __init memreg_frwr_module_init(void)
 {
-	memreg_reap_wq = alloc_workqueue("memreg", WQ_UNBOUND, 0);
+	memreg_reap_wq = alloc_workqueue("memreg", WQ_UNBOUND,
+					 MEMREG_REAP_THREADS);
 	return memreg_reap_wq ? 0 : -ENOMEM;
 }
 
