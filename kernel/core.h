@@ -16,8 +16,8 @@
  * Lock order, outermost first:
  *
  *	memreg_file.lock	calls (read), binding and removal (write)
- *	memreg_device.files_lock  ties between files and devices
  *	mmap_lock		taken by pinning
+ *	memreg_endpoint.setup	queues and QP of a request, and its end
  *	rdma_cm handler_mutex	by rdma_lock_handler(); never held when an id is
  *				destroyed, and no handler takes memreg_file.lock
  *	memreg_queue.lock	submission; no memory of user space is touched
@@ -25,6 +25,7 @@
  *	memreg_pool.lock	keys of a pool; likewise, nothing of user space
  *	memreg_domain.sq_mutex	the line in front of the registration queue
  *	memreg_domain.kill_mutex  the line in front of its keys to be killed
+ *	memreg_device.files_lock  ties between files and devices
  *	memreg_file.objects	the xarray's spinlock
  *	memreg_file.grant_lock	ties between windows and endpoints
  *	memreg_file.event_lock	events that wait to be read

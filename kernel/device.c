@@ -27,7 +27,7 @@
 
 /* Devices that are there. */
 static LIST_HEAD(memreg_devices);
-static DEFINE_MUTEX(memreg_devices_lock);
+static DEFINE_SPINLOCK(memreg_devices_lock);
 
 static struct ib_client memreg_client;
 
@@ -152,7 +152,7 @@ static struct memreg_device *memreg_device_find(const char *name)
 	unsigned int matches = 0;
 	char present[IB_DEVICE_NAME_MAX];
 
-	mutex_lock(&memreg_devices_lock);
+	spin_lock(&memreg_devices_lock);
 	list_for_each_entry(mdev, &memreg_devices, node) {
 		memreg_device_name(mdev, present, sizeof(present));
 		if (!rdma_dev_access_netns(mdev->ibdev, net) ||
@@ -163,8 +163,33 @@ static struct memreg_device *memreg_device_find(const char *name)
 	}
 	if (matches == 1)
 		refcount_inc(&found->refs);
-	mutex_unlock(&memreg_devices_lock);
+	spin_unlock(&memreg_devices_lock);
 	return matches == 1 ? found : NULL;
+}
+
+/*
+ * Have the removal of a device wait for a file, whose lock is held. Returns
+ * false if the removal has begun.
+ */
+static bool memreg_device_enlist(struct memreg_device *mdev,
+				 struct memreg_file *file)
+{
+	bool gone;
+
+	spin_lock(&mdev->files_lock);
+	gone = mdev->gone;
+	if (!gone)
+		list_add_tail(&file->device_node, &mdev->files);
+	spin_unlock(&mdev->files_lock);
+	return !gone;
+}
+
+static void memreg_device_delist(struct memreg_device *mdev,
+				 struct memreg_file *file)
+{
+	spin_lock(&mdev->files_lock);
+	list_del_init(&file->device_node);
+	spin_unlock(&mdev->files_lock);
 }
 
 /* Make the tie between a file and a device, unless either is taken or gone. */
@@ -179,28 +204,27 @@ static int memreg_device_attach(struct memreg_ucmd *ucmd,
 	if (file->mdev)
 		return memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_BOUND);
 
-	mutex_lock(&mdev->files_lock);
-	ret = memreg_fail(ucmd, -ENODEV, IB_MEMREG_REASON_DEVICE_GONE);
-	if (mdev->gone)
-		goto out;
+	if (!memreg_device_enlist(mdev, file))
+		return memreg_fail(ucmd, -ENODEV, IB_MEMREG_REASON_DEVICE_GONE);
 	ret = memreg_device_usable(ucmd, mdev->ibdev);
 	if (ret)
-		goto out;
+		goto err_delist;
 	ret = memreg_charge(&file->charge, mdev, true);
 	if (ret) {
 		memreg_charge_reason(ucmd, ret);
-		goto out;
+		goto err_delist;
 	}
 	file->net = get_net(current->nsproxy->net_ns);
 	file->pid = get_task_pid(current->group_leader, PIDTYPE_TGID);
 	file->uid = current_euid();
 	get_task_comm(file->comm, current->group_leader);
-	list_add_tail(&file->device_node, &mdev->files);
 	refcount_inc(&mdev->refs);
 	WRITE_ONCE(file->mdev, mdev);
 	trace_memreg_file_bind(file);
-out:
-	mutex_unlock(&mdev->files_lock);
+	return 0;
+
+err_delist:
+	memreg_device_delist(mdev, file);
 	return ret;
 }
 
@@ -211,13 +235,13 @@ static int memreg_device_respond(struct memreg_ucmd *ucmd,
 	struct ib_memreg_device_bind *cmd = ucmd->cmd;
 	bool gone;
 
-	mutex_lock(&mdev->files_lock);
+	spin_lock(&mdev->files_lock);
 	gone = mdev->gone;
 	if (!gone) {
 		cmd->out_index = mdev->ibdev->index;
 		memreg_device_name(mdev, cmd->name, sizeof(cmd->name));
 	}
-	mutex_unlock(&mdev->files_lock);
+	spin_unlock(&mdev->files_lock);
 	if (gone)
 		return memreg_fail(ucmd, -ENODEV,
 				   IB_MEMREG_REASON_DEVICE_GONE);
@@ -266,9 +290,7 @@ static void memreg_device_detach(struct memreg_file *file)
 
 	memreg_object_destroy_all(file);
 	memreg_uncharge(&file->charge, file->mdev);
-	mutex_lock(&file->mdev->files_lock);
-	list_del_init(&file->device_node);
-	mutex_unlock(&file->mdev->files_lock);
+	memreg_device_delist(file->mdev, file);
 	WRITE_ONCE(file->gone, true);
 }
 
@@ -359,7 +381,7 @@ static int memreg_device_add(struct ib_device *ibdev)
 		mdev->page_sizes = PAGE_SIZE;
 	mdev->access = memreg_device_access(ibdev, mdev->quirks);
 	mdev->longest = memreg_device_longest(ibdev);
-	mutex_init(&mdev->files_lock);
+	spin_lock_init(&mdev->files_lock);
 	INIT_LIST_HEAD(&mdev->files);
 	spin_lock_init(&mdev->frwr_lock);
 	INIT_LIST_HEAD(&mdev->spare_domains);
@@ -376,24 +398,24 @@ static int memreg_device_add(struct ib_device *ibdev)
 
 	ib_set_client_data(ibdev, &memreg_client, mdev);
 	ib_register_event_handler(&mdev->event_handler);
-	mutex_lock(&memreg_devices_lock);
+	spin_lock(&memreg_devices_lock);
 	list_add_tail(&mdev->node, &memreg_devices);
-	mutex_unlock(&memreg_devices_lock);
+	spin_unlock(&memreg_devices_lock);
 	return 0;
 }
 
-/* Take one of the files that are still bound to a device that is going. */
+/* Take one of the files that may be bound to a device that is going. */
 static struct memreg_file *memreg_device_bound_file(struct memreg_device *mdev)
 {
 	struct memreg_file *file;
 
-	mutex_lock(&mdev->files_lock);
+	spin_lock(&mdev->files_lock);
 	mdev->gone = true;
 	file = list_first_entry_or_null(&mdev->files, struct memreg_file,
 					device_node);
 	if (file)
 		refcount_inc(&file->refs);
-	mutex_unlock(&mdev->files_lock);
+	spin_unlock(&mdev->files_lock);
 	return file;
 }
 
@@ -402,15 +424,15 @@ static void memreg_device_remove(struct ib_device *ibdev, void *client_data)
 	struct memreg_device *mdev = client_data;
 	struct memreg_file *file;
 
-	mutex_lock(&memreg_devices_lock);
+	spin_lock(&memreg_devices_lock);
 	list_del(&mdev->node);
-	mutex_unlock(&memreg_devices_lock);
+	spin_unlock(&memreg_devices_lock);
 	ib_unregister_event_handler(&mdev->event_handler);
 
 	while ((file = memreg_device_bound_file(mdev))) {
 		down_write(&file->lock);
-		/* It may have been closed in the meantime. */
-		if (!file->gone)
+		/* It may be closed by now, or BIND_DEVICE has failed. */
+		if (file->mdev == mdev && !file->gone)
 			memreg_device_detach(file);
 		up_write(&file->lock);
 		wake_up_all(&file->wait);

@@ -6,7 +6,6 @@
 #define _MEMREG_DEVICE_H
 
 #include <linux/list.h>
-#include <linux/mutex.h>
 #include <linux/refcount.h>
 #include <linux/sizes.h>
 #include <linux/spinlock.h>
@@ -81,7 +80,7 @@ struct memreg_device {
 	u32 access;
 	u32 longest;
 	atomic_t undead;
-	struct mutex files_lock;
+	spinlock_t files_lock;
 	struct list_head files;
 	bool gone;
 	spinlock_t frwr_lock;
