@@ -75,12 +75,14 @@ static int memreg_list_file(struct memreg_file *file, u64 *cursor,
 
 	if (file->number == upper_32_bits(*cursor))
 		id = lower_32_bits(*cursor);
-	if (down_read_killable(&file->lock))
-		return -EINTR;
+	/* It is being bound, and has nothing, or it goes. */
+	if (!down_read_trylock(&file->lock))
+		goto next;
 	while (n < room && memreg_file_visible(file) &&
 	       memreg_object_info(file, id, &infos[n]))
 		id = infos[n++].id + 1;
 	up_read(&file->lock);
+next:
 	*cursor = n ? (u64)file->number << 32 | id :
 		      (u64)(file->number + 1) << 32;
 	return n;
