@@ -72,6 +72,7 @@
 #include <linux/uaccess.h>
 #include <linux/uidgid.h>
 #include <linux/wait.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <net/net_namespace.h>
 #include <uapi/rdma/ib_memreg.h>
@@ -198,6 +199,7 @@ struct memreg_closer {
  * @uid: Who bound it
  * @comm: Who bound it
  * @scratch: Room for submission, while nobody uses it
+ * @close: Closes it for another user
  * @closer: Ends its connections
  * @listeners: Listeners
  * @requests: Requests that wait at them
@@ -222,6 +224,7 @@ struct memreg_file {
 	kuid_t uid;
 	char comm[TASK_COMM_LEN];
 	struct memreg_scratch *scratch;
+	struct work_struct close;
 	struct memreg_closer closer;
 	atomic_t listeners;
 	atomic_t requests;

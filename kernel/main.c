@@ -60,14 +60,38 @@ static int memreg_open(struct inode *inode, struct file *filp)
 	return stream_open(inode, filp);
 }
 
+/* Threads that close files for others than those who opened them. */
+#define MEMREG_FILE_THREADS	4
+
+static struct workqueue_struct *memreg_file_wq;
+
+static void memreg_file_close(struct memreg_file *file)
+{
+	memreg_device_unbind(file);
+	trace_memreg_file_close(file);
+	memreg_file_put(file);
+}
+
+static void memreg_file_close_work(struct work_struct *work)
+{
+	memreg_file_close(container_of(work, struct memreg_file, close));
+}
+
+/*
+ * What a file has may take long to give back. Another user, who was passed the
+ * descriptor and is the last to close it, does not wait for that.
+ */
 static int memreg_release(struct inode *inode, struct file *filp)
 {
 	struct memreg_file *file = filp->private_data;
 
 	memreg_file_hide(file);
-	memreg_device_unbind(file);
-	trace_memreg_file_close(file);
-	memreg_file_put(file);
+	if (uid_eq(current_euid(), filp->f_cred->euid)) {
+		memreg_file_close(file);
+	} else {
+		INIT_WORK(&file->close, memreg_file_close_work);
+		queue_work(memreg_file_wq, &file->close);
+	}
 	return 0;
 }
 
@@ -398,9 +422,14 @@ static int __init memreg_init(void)
 	ret = memreg_mem_init();
 	if (ret)
 		return ret;
-	ret = memreg_ring_init(&memreg_slot_ops);
+	memreg_file_wq = alloc_workqueue("memreg_file", WQ_UNBOUND,
+					 MEMREG_FILE_THREADS);
+	ret = memreg_file_wq ? 0 : -ENOMEM;
 	if (ret)
 		goto err_mem;
+	ret = memreg_ring_init(&memreg_slot_ops);
+	if (ret)
+		goto err_file;
 	ret = memreg_closer_init();
 	if (ret)
 		goto err_ring;
@@ -425,6 +454,8 @@ err_closer:
 	memreg_closer_exit();
 err_ring:
 	memreg_ring_exit();
+err_file:
+	destroy_workqueue(memreg_file_wq);
 err_mem:
 	memreg_mem_exit();
 	return ret;
@@ -433,6 +464,7 @@ err_mem:
 static void __exit memreg_exit(void)
 {
 	misc_deregister(&memreg_miscdev);
+	destroy_workqueue(memreg_file_wq);
 	memreg_inject_exit();
 	memreg_kapi_exit();
 	memreg_device_exit();
