@@ -93,6 +93,7 @@ static bool memreg_closing_hurries(const struct memreg_closing *closing)
 /* Make an endpoint CLOSED, so that nothing brings the connection up. */
 static void memreg_closing_end(struct memreg_endpoint *ep)
 {
+	mutex_lock(&ep->setup);
 	rdma_lock_handler(ep->id);
 	memreg_endpoint_set_closed(ep);
 	rdma_unlock_handler(ep->id);
@@ -100,6 +101,7 @@ static void memreg_closing_end(struct memreg_endpoint *ep)
 		memreg_queue_close(ep->send);
 	if (ep->recv)
 		memreg_queue_close(ep->recv);
+	mutex_unlock(&ep->setup);
 }
 
 /**

@@ -45,7 +45,12 @@ static int memreg_endpoint_resolve_addr(struct memreg_endpoint *ep)
 				     MEMREG_RESOLVE_MS));
 }
 
-static int memreg_endpoint_addr_resolved(struct memreg_endpoint *ep)
+/*
+ * The address is known, and the device with it: make the QP. That may wait for
+ * memory, and must not be done with the handler lock: the RDMA CM's workers,
+ * which wait for that lock, are those of all users.
+ */
+static int memreg_endpoint_make_qp(struct memreg_endpoint *ep)
 {
 	const struct cred *cred;
 	int ret;
@@ -56,10 +61,11 @@ static int memreg_endpoint_addr_resolved(struct memreg_endpoint *ep)
 	cred = override_creds(ep->cred);
 	ret = memreg_endpoint_create_qp(ep, ep->domain);
 	revert_creds(cred);
-	if (!ret)
-		ret = memreg_queues_ready(ep);
-	if (ret)
-		return ret;
+	return ret ?: memreg_queues_ready(ep);
+}
+
+static int memreg_endpoint_resolve_route(struct memreg_endpoint *ep)
+{
 	return memreg_inject(MEMREG_INJECT_RESOLVE_ROUTE) ?:
 	       rdma_resolve_route(ep->id, memreg_endpoint_time_left(ep));
 }
@@ -83,10 +89,10 @@ static int memreg_endpoint_route_resolved(struct memreg_endpoint *ep)
 }
 
 /* Take the next step of connecting that is due. Handler lock. */
-static int memreg_endpoint_next(struct memreg_endpoint *ep)
+static int memreg_endpoint_next(struct memreg_endpoint *ep, bool made_qp)
 {
-	if (test_and_clear_bit(MEMREG_CONNECT_QP, &ep->due))
-		return memreg_endpoint_addr_resolved(ep);
+	if (made_qp)
+		return memreg_endpoint_resolve_route(ep);
 	if (test_and_clear_bit(MEMREG_CONNECT_ASK, &ep->due))
 		return memreg_endpoint_route_resolved(ep);
 	return time_before(jiffies, ep->connect_until) ? 0 : -ETIMEDOUT;
@@ -98,13 +104,18 @@ static int memreg_endpoint_next(struct memreg_endpoint *ep)
  */
 static void memreg_endpoint_go_on(struct memreg_endpoint *ep)
 {
+	bool made_qp = false;
 	int ret = 0;
 
 	if (test_and_clear_bit(MEMREG_CONNECT_RESOLVE, &ep->due))
 		ret = memreg_endpoint_resolve_addr(ep);
+	if (!ret && test_and_clear_bit(MEMREG_CONNECT_QP, &ep->due)) {
+		ret = memreg_endpoint_make_qp(ep);
+		made_qp = !ret;
+	}
 	rdma_lock_handler(ep->id);
 	if (ep->state == IB_MEMREG_ENDPOINT_CONNECTING) {
-		ret = ret ?: memreg_endpoint_next(ep);
+		ret = ret ?: memreg_endpoint_next(ep, made_qp);
 		if (ret)
 			memreg_endpoint_fail(ep, IB_MEMREG_EVENT_ERROR,
 					     memreg_cm_errno(ret));

@@ -32,6 +32,11 @@
  * as calls and removal wait for it with that lock held. Events of the QP do no
  * more than ask for a step.
  *
+ * A handler that waits for the handler lock keeps such a worker from all users.
+ * So nothing is allocated with that lock held: calls that make queues and a QP
+ * of a request have memreg_endpoint.setup, which the endpoint's own worker
+ * waits for before it closes the queues.
+ *
  * Ids are destroyed with their endpoint or listener, with no lock that
  * handlers take, and that waits for handlers and never for user space. Only an
  * id that turns out to be of another device goes at once, by the worker: the
@@ -80,6 +85,7 @@ struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file,
 	ep->file = file;
 	memreg_grants_init(&ep->grants, &ep->obj);
 	init_completion(&ep->begun);
+	mutex_init(&ep->setup);
 	INIT_LIST_HEAD(&ep->event_node);
 	memreg_closing_begin(&ep->closing);
 	if (memreg_object_alloc_gfp(file, &ep->obj, &memreg_endpoint_ops,

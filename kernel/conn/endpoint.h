@@ -7,6 +7,7 @@
 
 #include <linux/completion.h>
 #include <linux/list.h>
+#include <linux/mutex.h>
 #include <linux/rcupdate.h>
 #include <linux/rhashtable-types.h>
 #include <linux/types.h>
@@ -56,6 +57,8 @@ struct memreg_listener;
  * @srq_qp: QP that takes them; only its address means anything
  * @srq_node: In memreg_queue.takers of the shared queue, while there may be
  *	completions of @srq_qp
+ * @setup: Taken to make queues and a QP for a request, outside of the handler
+ *	lock, and by the worker to make the endpoint CLOSED
  * @queued: The queues are what they will be: release and acquire
  * @begun: ENDPOINT_CONNECT has let go of @id
  * @state: enum ib_memreg_endpoint_state; changed under the handler lock
@@ -96,6 +99,7 @@ struct memreg_endpoint {
 	struct memreg_srq *srq;
 	const struct ib_qp *srq_qp;
 	struct rhash_head srq_node;
+	struct mutex setup;
 	bool queued;
 	struct completion begun;
 	u32 state;

@@ -257,6 +257,27 @@ err_abort:
  * Answering requests
  */
 
+/*
+ * Have others who answer a request, and its end, wait if it still waits for an
+ * answer. Its handlers go on, and may find its end.
+ */
+static int memreg_request_begin(struct memreg_ucmd *ucmd,
+				struct memreg_endpoint *ep)
+{
+	if (mutex_lock_killable(&ep->setup))
+		return -EINTR;
+	if (ep->listener_id &&
+	    READ_ONCE(ep->state) == IB_MEMREG_ENDPOINT_REQUESTED)
+		return 0;
+	mutex_unlock(&ep->setup);
+	return memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
+}
+
+static void memreg_request_end(struct memreg_endpoint *ep)
+{
+	mutex_unlock(&ep->setup);
+}
+
 /* Lock an endpoint's handlers if it is a request that waits for an answer. */
 static int memreg_request_lock(struct memreg_ucmd *ucmd,
 			       struct memreg_endpoint *ep)
@@ -340,10 +361,10 @@ static int memreg_request_rejoin(struct memreg_ucmd *ucmd,
 		memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_DOMAIN);
 }
 
-static int memreg_request_accept(struct memreg_ucmd *ucmd,
-				 struct memreg_endpoint *ep,
-				 struct memreg_domain *domain,
-				 const void *data, u32 len)
+/* Answer. The handlers are locked. */
+static int memreg_request_answer(struct memreg_ucmd *ucmd,
+				 struct memreg_endpoint *ep, const void *data,
+				 u32 len)
 {
 	struct rdma_conn_param param = {
 		.private_data = data,
@@ -354,9 +375,6 @@ static int memreg_request_accept(struct memreg_ucmd *ucmd,
 	};
 	int ret;
 
-	ret = memreg_request_rejoin(ucmd, ep, domain);
-	if (ret)
-		return ret;
 	memreg_endpoint_answered(ep);
 	WRITE_ONCE(ep->up, true);
 	memreg_endpoint_set_state(ep, IB_MEMREG_ENDPOINT_CONNECTING);
@@ -370,6 +388,23 @@ static int memreg_request_accept(struct memreg_ucmd *ucmd,
 	/* The peer's first message may come before it says that it is up. */
 	smp_store_release(&ep->sendable, true);
 	return 0;
+}
+
+static int memreg_request_accept(struct memreg_ucmd *ucmd,
+				 struct memreg_endpoint *ep,
+				 struct memreg_domain *domain,
+				 const void *data, u32 len)
+{
+	int ret;
+
+	ret = memreg_request_rejoin(ucmd, ep, domain);
+	if (!ret)
+		ret = memreg_request_lock(ucmd, ep);
+	if (ret)
+		return ret;
+	ret = memreg_request_answer(ucmd, ep, data, len);
+	rdma_unlock_handler(ep->id);
+	return ret;
 }
 
 /*
@@ -399,12 +434,12 @@ int memreg_endpoint_accept(struct memreg_ucmd *ucmd)
 		ret = PTR_ERR(domain);
 		goto out_ep;
 	}
-	ret = memreg_request_lock(ucmd, ep);
+	ret = memreg_request_begin(ucmd, ep);
 	if (ret)
 		goto out_domain;
 	ret = memreg_request_accept(ucmd, ep, domain, data,
 				    cmd->private_data_len);
-	rdma_unlock_handler(ep->id);
+	memreg_request_end(ep);
 out_domain:
 	memreg_domain_put(domain);
 out_ep:
@@ -435,14 +470,14 @@ int memreg_endpoint_setup(struct memreg_ucmd *ucmd)
 		ret = PTR_ERR(domain);
 		goto out_ep;
 	}
-	ret = memreg_request_lock(ucmd, ep);
+	ret = memreg_request_begin(ucmd, ep);
 	if (ret)
 		goto out_domain;
 	if (ep->domain)
 		ret = memreg_fail(ucmd, -EBUSY, IB_MEMREG_REASON_STATE);
 	else
 		ret = memreg_request_join(ucmd, ep, domain, &cmd->queues);
-	rdma_unlock_handler(ep->id);
+	memreg_request_end(ep);
 out_domain:
 	memreg_domain_put(domain);
 out_ep:
