@@ -28,6 +28,7 @@
 #include <linux/atomic.h>
 #include <linux/blk-mq.h>
 #include <linux/configfs.h>
+#include <linux/dim.h>
 #include <linux/irq_work.h>
 #include <linux/mutex.h>
 #include <linux/siphash.h>
@@ -195,9 +196,9 @@ struct memreg_blk_export {
  * @id: RDMA CM id, or NULL
  * @qp: QP, or NULL
  * @cq: Its CQ, or NULL
- * @cq_handler: What has completions taken, of the RDMA core
- * @interrupt: Where that is called from
- * @cq_closing: It is not called from there any more.
+ * @interrupt: Has @poll run at once
+ * @poll: Takes completions, in softirqs
+ * @dim: How many completions are put together, on devices that do so
  * @pd: PD, or NULL
  * @pool: Pool, or NULL
  * @reserve: MRs for one request at least, or NULL
@@ -224,9 +225,9 @@ struct memreg_blk_queue {
 	struct rdma_cm_id *id;
 	struct ib_qp *qp;
 	struct ib_cq *cq;
-	ib_comp_handler cq_handler;
 	struct irq_work interrupt;
-	bool cq_closing;
+	struct work_struct poll;
+	struct dim dim;
 	struct ib_pd *pd;
 	struct ib_memreg_pool *pool;
 	struct ib_memreg_reserve *reserve;

@@ -364,18 +364,58 @@ static void memreg_blk_unmap_messages(struct memreg_blk_queue *queue)
 /*
  * Completions
  *
- * The RDMA core takes them in softirqs. A softirq that a driver raises in
- * process context waits for ksoftirqd to be woken, and to run. An interrupt of
- * our own takes them at once.
+ * They are taken in softirqs, some at a time. A CQ of the RDMA core's
+ * (ib_alloc_cq()) does the same, but a softirq that is raised by a driver which
+ * reports completions in a process waits for ksoftirqd to be woken, and to run.
+ * An interrupt of our own has it run at once. As with a CQ of the core's,
+ * nobody else polls, and each work request has a done function.
  */
+
+/* Completions that are taken before other softirqs may run. */
+#define MEMREG_BLK_BUDGET	256
+
+/* What lib/dim chooses from: microseconds, and completions, per interrupt. */
+static const struct {
+	u16 usec;
+	u16 comps;
+} memreg_blk_profiles[RDMA_DIM_PARAMS_NUM_PROFILES] = {
+	{ 1, 1 }, { 1, 4 }, { 2, 4 }, { 2, 8 }, { 4, 8 },
+	{ 16, 8 }, { 16, 16 }, { 32, 16 }, { 32, 32 },
+};
+
+/* lib/dim has found something better. */
+static void memreg_blk_moderate(struct work_struct *work)
+{
+	struct dim *dim = container_of(work, struct dim, work);
+	struct memreg_blk_queue *queue =
+		container_of(dim, struct memreg_blk_queue, dim);
+
+	dim->state = DIM_START_MEASURE;
+	rdma_set_cq_moderation(queue->cq,
+			       memreg_blk_profiles[dim->profile_ix].comps,
+			       memreg_blk_profiles[dim->profile_ix].usec);
+}
+
+static void memreg_blk_poll(struct work_struct *work)
+{
+	struct memreg_blk_queue *queue =
+		container_of(work, struct memreg_blk_queue, poll);
+	int n = ib_process_cq_direct(queue->cq, MEMREG_BLK_BUDGET);
+
+	if (n == MEMREG_BLK_BUDGET ||
+	    ib_req_notify_cq(queue->cq, IB_CQ_NEXT_COMP |
+			     IB_CQ_REPORT_MISSED_EVENTS) > 0)
+		queue_work(system_bh_wq, &queue->poll);
+	if (queue->cq->device->use_cq_dim)
+		rdma_dim(&queue->dim, n);
+}
 
 static void memreg_blk_interrupt(struct irq_work *work)
 {
 	struct memreg_blk_queue *queue =
 		container_of(work, struct memreg_blk_queue, interrupt);
 
-	if (!READ_ONCE(queue->cq_closing))
-		queue->cq_handler(queue->cq, queue);
+	queue_work(system_bh_wq, &queue->poll);
 }
 
 static void memreg_blk_completion(struct ib_cq *cq, void *context)
@@ -383,40 +423,46 @@ static void memreg_blk_completion(struct ib_cq *cq, void *context)
 	struct memreg_blk_queue *queue = context;
 
 	if (in_interrupt())
-		queue->cq_handler(cq, queue);
+		queue_work(system_bh_wq, &queue->poll);
 	else
 		irq_work_queue(&queue->interrupt);
 }
 
-/* Nothing uses the CQ yet, so that there is no event to handle. */
 static int memreg_blk_create_cq(struct memreg_blk_queue *queue,
 				struct ib_device *device, unsigned int entries)
 {
+	struct ib_cq_init_attr attr = {
+		.cqe = entries,
+		.comp_vector = queue->index % device->num_comp_vectors,
+	};
 	struct ib_cq *cq;
 
-	cq = ib_alloc_cq(device, queue, entries,
-			 queue->index % device->num_comp_vectors,
-			 IB_POLL_SOFTIRQ);
+	init_irq_work(&queue->interrupt, memreg_blk_interrupt);
+	INIT_WORK(&queue->poll, memreg_blk_poll);
+	INIT_WORK(&queue->dim.work, memreg_blk_moderate);
+	queue->dim.state = DIM_START_MEASURE;
+	queue->dim.tune_state = DIM_GOING_RIGHT;
+	queue->dim.profile_ix = RDMA_DIM_START_PROFILE;
+	cq = ib_create_cq(device, memreg_blk_completion, NULL, queue, &attr);
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	queue->cq = cq;
-	queue->cq_closing = false;
-	init_irq_work(&queue->interrupt, memreg_blk_interrupt);
-	queue->cq_handler = cq->comp_handler;
-	cq->comp_handler = memreg_blk_completion;
+	ib_req_notify_cq(cq, IB_CQ_NEXT_COMP);
 	return 0;
 }
 
-/* Nothing uses the CQ any more, yet a driver may just be reporting the last of
- * it: an interrupt that comes of that later finds the CQ closing.
+/*
+ * Nothing uses the CQ any more, yet a driver may just be reporting the last of
+ * it: what that asks for is not done any more.
  */
 static void memreg_blk_destroy_cq(struct memreg_blk_queue *queue)
 {
 	if (!queue->cq)
 		return;
-	WRITE_ONCE(queue->cq_closing, true);
 	irq_work_sync(&queue->interrupt);
-	ib_free_cq(queue->cq);
+	disable_work_sync(&queue->poll);
+	cancel_work_sync(&queue->dim.work);
+	ib_destroy_cq(queue->cq);
 	irq_work_sync(&queue->interrupt);
 	queue->cq = NULL;
 }
