@@ -80,6 +80,7 @@ struct liar {
 	unsigned int inline_max;
 	unsigned int commands;
 	bool has_lied;
+	bool wobbles;
 	char **lies;
 };
 
@@ -184,7 +185,8 @@ static struct answer *new_answer(struct liar *l,
 
 	memset(&a->reply, 0, sizeof(a->reply));
 	a->reply.seq = cmd->seq;
-	a->reply.capacity = htobe64(SIZE);
+	a->reply.capacity = htobe64(l->wobbles && l->next_answer % 2 ?
+				    SIZE - CHUNK : SIZE);
 	a->reply.length = cmd->length;
 	a->reply.epoch = cmd->epoch;
 	a->reply.tag = cmd->tag;
@@ -282,6 +284,8 @@ static void lie(struct liar *l, const char *lie,
 		set_error(a, IB_MEMREG_BLK_IO);
 	else if (!strcmp(lie, "invalid"))
 		set_error(a, IB_MEMREG_BLK_INVALID);
+	else if (!strcmp(lie, "wobble"))
+		l->wobbles = true;
 	else if (strcmp(lie, "twice") && strcmp(lie, "late") &&
 		 !lie_by_field(lie, a))
 		errx(1, "there is no lie %s", lie);

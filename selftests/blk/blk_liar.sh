@@ -162,6 +162,22 @@ who_only_drops_connections_is_none() {
 		[ "$(blk_count dev retries)" -le 10 ] && down
 }
 
+# Another capacity with each answer: user space hears of it once in a second.
+changes_of_capacity_are_put_together() {
+	local start before resizes
+	liar 20 wobble && reads 40 && told 1 || return
+	before=$(blk_count dev resizes) start=$SECONDS
+	reads 600 || return
+	await 20 capacity_was_told "$before" || return
+	resizes=$(($(blk_count dev resizes) - before))
+	echo "$resizes of 600 in $((SECONDS - start)) s"
+	((resizes <= SECONDS - start + 2)) && no_errors dev && down
+}
+
+capacity_was_told() {
+	(($(blk_count dev resizes) > $1))
+}
+
 # It goes when the kernel looks for partitions, and nobody can disable what is
 # not yet enabled.
 server_leaves_while_a_disk_is_made() {
@@ -188,5 +204,6 @@ check errors_are_not_retried
 check invalid_ends_the_connection_and_the_command
 check who_drops_connections_is_asked_less_and_less
 check who_only_drops_connections_is_none
+check changes_of_capacity_are_put_together
 check server_leaves_while_a_disk_is_made
 exit $BLK_FAILED

@@ -3,7 +3,9 @@
  * Nobody waits for somebody else's program: a user truncates a file that
  * another user has mapped and registered, and whatever that one does at the
  * moment, and however little of the CPUs it gets, it takes about as long as if
- * it did nothing. What is measured is compared within the same run.
+ * it did nothing. Nor does it matter how many others poll a status table, how
+ * much there is to look at in another process, or how many domains have
+ * something to give back. What is measured is compared within the same run.
  *
  * time limit: 600
  */
@@ -15,13 +17,17 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "harness.h"
+#include "fault.h"
 #include "memreg_fixture.h"
 
 #define CROWD		60
@@ -40,6 +46,19 @@
 /* Times that what is disturbed may take of what is not. */
 #define RATIO		3
 #define LONG_S		500
+/* Slots of a table that change, and pollers of its descriptor */
+#define MONITORS	512
+#define SLOTTED_MRS	64
+#define POLLERS		2000
+/* Mappings of a process that a worker looks at, once for each monitor */
+#define MAPPINGS	10000
+#define LOOKERS		1024
+/* Domains with MRs of the device that they need not have */
+#define DOMAINS		40
+#define SPARES		96
+#define KEPT		64
+/* Files that a process has registered, each in a domain of its own */
+#define FILES		6
 
 /* What the processes share. */
 struct shared {
@@ -376,8 +395,11 @@ FIXTURE_TEARDOWN(many)
 	munmap(self->shared, sizeof(*self->shared));
 }
 
-/* Threads of the kernel that do, or did last, what this module has to do. */
-static unsigned int our_kthreads(void)
+/*
+ * Threads of the kernel that do, or did last, what this module has to do: on
+ * this workqueue, or on any of them.
+ */
+static unsigned int our_kthreads(const char *queue)
 {
 	DIR *proc = opendir("/proc");
 	struct dirent *entry;
@@ -392,7 +414,7 @@ static unsigned int our_kthreads(void)
 			continue;
 		if (fgets(comm, sizeof(comm), f) &&
 		    !strncmp(comm, "kworker/", 8) && comm[8] != 'R' &&
-		    strstr(comm, "memreg"))
+		    strstr(comm, queue))
 			n++;
 		fclose(f);
 	}
@@ -438,7 +460,7 @@ static int64_t truncate_many(struct __test_metadata *_metadata,
 	t = now_us();
 	ASSERT_EQ(0, ftruncate(self->file, 0));
 	t = now_us() - t;
-	*kthreads = our_kthreads();
+	*kthreads = our_kthreads("memreg");
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	return t;
@@ -472,6 +494,541 @@ TEST_F_TIMEOUT(many, I2_guards_of_one_page_make_no_crowd, LONG_S)
 	EXPECT_GE(RATIO * few * MANY / FEW, t);
 	EXPECT_GE(KTHREADS, most);
 	EXPECT_EQ(before, breaks(_metadata, self));
+}
+
+/*
+ * Domains that give back what they need not have
+ */
+
+static void make_spares(struct __test_metadata *_metadata, int fd, __u32 mr)
+{
+	struct ib_memreg_bind binds[SPARES];
+	__u32 domain, windows[SPARES];
+	unsigned int i;
+
+	ASSERT_EQ(0, raw_domain(fd, &domain));
+	ASSERT_EQ(0, raw_windows(fd, domain, PAGE, windows, SPARES));
+	for (i = 0; i < SPARES; i++)
+		binds[i] = (struct ib_memreg_bind) {
+			.window_id = windows[i], .mr_id = mr, .length = PAGE,
+			.access = REMOTE_READ,
+		};
+	ASSERT_EQ(0, raw_bind(fd, domain, binds, SPARES));
+	ASSERT_EQ(0, raw_revoke_relaxed(fd, domain, windows, SPARES));
+}
+
+/* Each domain has a work item, and few threads are at work on them. */
+TEST_F_TIMEOUT(many, domains_that_shrink_make_no_crowd, LONG_S)
+{
+	unsigned int i, kthreads, most = 0;
+	int64_t end = now_ms() + LIMIT_MS;
+	__u64 before, reaped;
+	__u32 domain, mr;
+	char *page;
+
+	page = mem_alloc(PAGE);
+	ASSERT_EQ(0, raw_domain(self->fd, &domain));
+	ASSERT_EQ(0, raw_register(self->fd, domain, page, PAGE, MW_BIND, &mr));
+	for (i = 0; i < DOMAINS; i++)
+		make_spares(_metadata, self->fd, mr);
+	ASSERT_EQ(0, raw_stat(self->fd, IB_MEMREG_STAT_FRWRS_REAPED, &before));
+	do {
+		ASSERT_GT(end, now_ms());
+		ASSERT_EQ(0, file_write("/proc/sys/vm/drop_caches", "2"));
+		kthreads = our_kthreads("memreg\n");
+		most = kthreads > most ? kthreads : most;
+		ASSERT_EQ(0, raw_stat(self->fd, IB_MEMREG_STAT_FRWRS_REAPED,
+				      &reaped));
+	} while (reaped - before < DOMAINS * (SPARES - KEPT));
+	TH_LOG("%u threads", most);
+	EXPECT_GE(KTHREADS, most);
+	mem_free(page, PAGE);
+}
+
+/*
+ * What is compared in rounds: the one of each kind counts in which the least
+ * came in between
+ */
+
+#define ROUNDS		3
+
+struct compared {
+	int64_t few;
+	int64_t many;
+	unsigned int rounds;
+};
+
+static void compare(struct __test_metadata *_metadata, struct compared *c,
+		    int64_t few, int64_t many)
+{
+	TH_LOG("%lld us, and %lld us with little", (long long)many,
+	       (long long)few);
+	c->few = c->rounds && c->few < few ? c->few : few;
+	c->many = c->rounds && c->many < many ? c->many : many;
+	c->rounds++;
+}
+
+static bool compared(const struct compared *c, int64_t end)
+{
+	return c->rounds >= ROUNDS &&
+	       (c->many <= RATIO * c->few || now_ms() > end);
+}
+
+/*
+ * Descriptors that are passed to others
+ */
+
+#define NOBODY		65534
+
+/* Another user is the last to close it, and tells how long that took. */
+static void close_as_nobody(struct shared *shared, int fd)
+{
+	int64_t t;
+
+	if (seteuid(NOBODY))
+		_exit(1);
+	while (!atomic_load(&shared->ready))
+		usleep(100);
+	t = now_us();
+	close(fd);
+	atomic_store(&shared->hogs[0], now_us() - t);
+	_exit(0);
+}
+
+static int64_t close_takes(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(many) *self, unsigned int n)
+{
+	int status, fd = raw_open_bound();
+	void *page = mem_alloc(PAGE);
+	int64_t end = now_ms() + LIMIT_MS;
+	__u32 domain, mr;
+	pid_t pid;
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, raw_domain(fd, &domain));
+	while (n--)
+		ASSERT_EQ(0, raw_register(fd, domain, page, PAGE, REMOTE_READ,
+					  &mr));
+	atomic_store(&self->shared->ready, 0);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		close_as_nobody(self->shared, fd);
+	close(fd);
+	atomic_store(&self->shared->ready, 1);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_EQ(0, status);
+	/* All is given back, some time later. */
+	while (vm_pin(0)) {
+		ASSERT_GT(end, now_ms());
+		usleep(1000);
+	}
+	mem_free(page, PAGE);
+	return atomic_load(&self->shared->hogs[0]);
+}
+
+TEST_F_TIMEOUT(many, close_by_another_user_waits_for_nothing, LONG_S)
+{
+	int64_t few, t, end = now_ms() + LIMIT_MS;
+	struct compared c = {};
+
+	do {
+		few = close_takes(_metadata, self, FEW);
+		t = close_takes(_metadata, self, MANY / 2);
+		compare(_metadata, &c, few, t);
+	} while (!compared(&c, end));
+	EXPECT_GE(RATIO * c.few, c.many);
+}
+
+/*
+ * Many who poll a status table
+ */
+
+static int poll_often(int fd, unsigned int n)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+	const struct rlimit files = { 1 << 15, 1 << 15 };
+
+	setrlimit(RLIMIT_NOFILE, &files);
+	while (n--)
+		if (epoll_ctl(epoll, EPOLL_CTL_ADD, dup(fd), &event))
+			return -errno;
+	return 0;
+}
+
+static int watch_by_monitors(int fd, __u32 status, void *page)
+{
+	struct ib_memreg_monitor monitors[MONITORS / 2];
+	unsigned int i;
+
+	for (i = 0; i < MONITORS / 2; i++)
+		monitors[i] = (struct ib_memreg_monitor) {
+			.addr = (uintptr_t)page, .length = PAGE,
+		};
+	return raw_monitor(fd, status, monitors, MONITORS / 2) ?:
+	       raw_monitor(fd, status, monitors, MONITORS / 2);
+}
+
+static int watch_by_mrs(int fd, __u32 status, void *page)
+{
+	RAW(mr_register, cmd, .status_id = status, .access = REMOTE_READ,
+	    .addr = (uintptr_t)page, .length = PAGE);
+	unsigned int i;
+	int ret;
+
+	ret = raw_domain(fd, &cmd.domain_id);
+	for (i = 0; !ret && i < SLOTTED_MRS; i++)
+		ret = raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, &cmd);
+	return ret;
+}
+
+FIXTURE(polled) {
+	int file;
+	struct shared *shared;
+};
+
+FIXTURE_VARIANT(polled)
+{
+	int (*watch)(int fd, __u32 status, void *page);
+};
+
+FIXTURE_VARIANT_ADD(polled, monitors) { .watch = watch_by_monitors };
+FIXTURE_VARIANT_ADD(polled, mrs) { .watch = watch_by_mrs };
+
+FIXTURE_SETUP(polled)
+{
+	self->file = memfd_create("polled", MFD_CLOEXEC);
+	ASSERT_LE(0, self->file);
+	self->shared = mmap(NULL, sizeof(*self->shared),
+			    PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->shared);
+}
+
+FIXTURE_TEARDOWN(polled)
+{
+	close(self->file);
+	munmap(self->shared, sizeof(*self->shared));
+}
+
+static void own_polled(struct shared *shared, int file, unsigned int pollers,
+		       int (*watch)(int fd, __u32 status, void *page))
+{
+	char *page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, file, 0);
+	int ret, fd = raw_open_bound();
+	struct status_map status;
+
+	ret = status_create(fd, MONITORS, 0, &status) ?:
+	      watch(fd, status.id, page) ?: poll_often(status.fd, pollers);
+	atomic_store(&shared->failed, ret);
+	atomic_store(&shared->ready, 1);
+	for (;;)
+		pause();
+}
+
+static int64_t truncate_polled(struct __test_metadata *_metadata,
+			       FIXTURE_DATA(polled) *self,
+			       const FIXTURE_VARIANT(polled) *variant,
+			       unsigned int pollers)
+{
+	int64_t t, end = now_ms() + LIMIT_MS;
+	pid_t pid;
+
+	file_fill(_metadata, self->file);
+	atomic_store(&self->shared->ready, 0);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		own_polled(self->shared, self->file, pollers, variant->watch);
+	while (!atomic_load(&self->shared->ready)) {
+		ASSERT_GT(end, now_ms());
+		usleep(1000);
+	}
+	ASSERT_EQ(0, atomic_load(&self->shared->failed));
+	t = now_us();
+	ASSERT_EQ(0, ftruncate(self->file, 0));
+	t = now_us() - t;
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return t;
+}
+
+/* Each of them is to be woken by each slot that changes, or by a worker. */
+TEST_F_TIMEOUT(polled, I2_notifier_wakes_no_pollers, LONG_S)
+{
+	int64_t alone, t, end = now_ms() + LIMIT_MS;
+	struct compared c = {};
+
+	do {
+		alone = truncate_polled(_metadata, self, variant, 0);
+		t = truncate_polled(_metadata, self, variant, POLLERS);
+		compare(_metadata, &c, alone, t);
+	} while (!compared(&c, end));
+	EXPECT_GE(RATIO * c.few, c.many);
+}
+
+/*
+ * Much to look at
+ */
+
+FIXTURE(looks) {
+	struct shared *shared;
+	char *page;
+	int fd;
+	struct status_map status;
+	struct ib_memreg_monitor monitor;
+	pid_t crowd;
+};
+
+FIXTURE_SETUP(looks)
+{
+	self->shared = mmap(NULL, sizeof(*self->shared),
+			    PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->shared);
+	self->page = mem_alloc(PAGE);
+	self->fd = raw_open();
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, status_create(self->fd, 1, 0, &self->status));
+	self->monitor = (struct ib_memreg_monitor) {
+		.addr = (uintptr_t)self->page, .length = PAGE,
+		.access = LOCAL_WRITE,
+	};
+	ASSERT_EQ(0, raw_monitor(self->fd, self->status.id, &self->monitor, 1));
+}
+
+FIXTURE_TEARDOWN(looks)
+{
+	if (self->crowd > 0) {
+		kill(self->crowd, SIGKILL);
+		waitpid(self->crowd, NULL, 0);
+	}
+	status_unmap(&self->status);
+	EXPECT_EQ(0, close(self->fd));
+	mem_free(self->page, PAGE);
+	munmap(self->shared, sizeof(*self->shared));
+}
+
+/* Memory of many mappings, in each of which there are as many monitors */
+static int look_at_much(char **memory)
+{
+	struct ib_memreg_monitor monitors[LOOKERS / 4];
+	struct status_map status;
+	int ret, fd = raw_open();
+	unsigned int i;
+	char *at;
+
+	at = mmap(NULL, MAPPINGS * PAGE, PROT_READ | PROT_WRITE,
+		  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	*memory = at;
+	for (i = 1; i < MAPPINGS; i += 2)
+		if (mprotect(at + i * PAGE, PAGE, PROT_READ))
+			return -errno;
+	for (i = 0; i < LOOKERS / 4; i++)
+		monitors[i] = (struct ib_memreg_monitor) {
+			.addr = (uintptr_t)at, .length = MAPPINGS * PAGE,
+		};
+	ret = status_create(fd, LOOKERS, 0, &status);
+	for (i = 0; !ret && i < 4; i++)
+		ret = raw_monitor(fd, status.id, monitors, LOOKERS / 4);
+	return ret;
+}
+
+/* Whenever it is asked to, it makes two changes, far from each other. */
+static void run_crowd_of_looks(struct shared *shared)
+{
+	int protection = PROT_READ;
+	unsigned int asked = 0;
+	char *memory = NULL;
+	int ret;
+
+	ret = look_at_much(&memory);
+	atomic_store(&shared->failed, ret);
+	atomic_store(&shared->ready, 1);
+	while (!ret) {
+		while (atomic_load(&shared->hogs[0]) == asked)
+			usleep(100);
+		asked++;
+		mprotect(memory, PAGE, protection);
+		mprotect(memory + (MAPPINGS - 2) * PAGE, PAGE, protection);
+		protection ^= PROT_WRITE;
+		atomic_store(&shared->hogs[1], asked);
+	}
+	for (;;)
+		pause();
+}
+
+/* Microseconds until it is seen that the page can not be written any more */
+static int64_t look_takes(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(looks) *self)
+{
+	__u64 before = status_generation(&self->status, 0);
+	int64_t t, end = now_ms() + LIMIT_MS;
+
+	t = now_us();
+	ASSERT_EQ(0, mprotect(self->page, PAGE, PROT_READ));
+	while (status_generation(&self->status, 0) == before) {
+		ASSERT_GT(end, now_ms());
+		usleep(100);
+	}
+	t = now_us() - t;
+	ASSERT_EQ(0, mprotect(self->page, PAGE, PROT_READ | PROT_WRITE));
+	return t;
+}
+
+static void ask_crowd(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(looks) *self)
+{
+	unsigned long asked = atomic_fetch_add(&self->shared->hogs[0], 1) + 1;
+	int64_t end = now_ms() + LIMIT_MS;
+
+	while (atomic_load(&self->shared->hogs[1]) < asked) {
+		ASSERT_GT(end, now_ms());
+		usleep(100);
+	}
+}
+
+TEST_F_TIMEOUT(looks, I2_look_waits_for_no_other_process, LONG_S)
+{
+	int64_t alone, end = now_ms() + 2 * LIMIT_MS;
+	struct compared c = {};
+
+	self->crowd = fork();
+	ASSERT_LE(0, self->crowd);
+	if (!self->crowd)
+		run_crowd_of_looks(self->shared);
+	while (!atomic_load(&self->shared->ready)) {
+		ASSERT_GT(end, now_ms());
+		usleep(1000);
+	}
+	ASSERT_EQ(0, atomic_load(&self->shared->failed));
+	do {
+		alone = look_takes(_metadata, self);
+		ask_crowd(_metadata, self);
+		compare(_metadata, &c, alone, look_takes(_metadata, self));
+	} while (!compared(&c, end));
+	EXPECT_GE(RATIO * c.few, c.many);
+}
+
+/*
+ * A process whose keys don't die in time is waited for once
+ */
+
+FIXTURE(vain) {
+	struct shared *shared;
+	int fd;
+	int files[FILES];
+	pid_t owner;
+};
+
+FIXTURE_SETUP(vain)
+{
+	unsigned int i;
+
+	if (!fault_injection())
+		SKIP(return, "this kernel injects no faults");
+	self->shared = mmap(NULL, sizeof(*self->shared),
+			    PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->shared);
+	self->fd = raw_open_bound();
+	ASSERT_LE(0, self->fd);
+	for (i = 0; i < FILES; i++) {
+		self->files[i] = memfd_create("vain", MFD_CLOEXEC);
+		ASSERT_LE(0, self->files[i]);
+		file_fill(_metadata, self->files[i]);
+	}
+}
+
+FIXTURE_TEARDOWN(vain)
+{
+	unsigned int i;
+
+	fault_cancel("completion");
+	if (self->owner > 0) {
+		kill(self->owner, SIGKILL);
+		waitpid(self->owner, NULL, 0);
+	}
+	for (i = 0; i < FILES; i++)
+		close(self->files[i]);
+	EXPECT_EQ(0, close(self->fd));
+	munmap(self->shared, sizeof(*self->shared));
+}
+
+static void own_files(struct shared *shared, const int *files)
+{
+	int ret = 0, fd = raw_open_bound();
+	__u32 domain, mr;
+	unsigned int i;
+	void *page;
+
+	for (i = 0; !ret && i < FILES; i++) {
+		page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, files[i], 0);
+		ret = raw_domain(fd, &domain) ?:
+		      raw_register(fd, domain, page, PAGE, REMOTE_READ, &mr);
+	}
+	atomic_store(&shared->failed, ret);
+	atomic_store(&shared->ready, 1);
+	for (;;)
+		pause();
+}
+
+/* Another task each time, so that none knows what another one found. */
+static int64_t truncate_by_child(struct __test_metadata *_metadata, int file)
+{
+	int64_t t = now_us();
+
+	IN_CHILD
+		EXPECT_EQ(0, ftruncate(file, 0));
+	return now_us() - t;
+}
+
+static __u64 vain_stat(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(vain) *self, __u32 stat)
+{
+	__u64 value;
+
+	ASSERT_EQ(0, raw_stat(self->fd, stat, &value));
+	return value;
+}
+
+/* No completion comes: each queue has to be rebuilt before its key is dead. */
+TEST_F_TIMEOUT(vain, I2_address_space_is_waited_for_once, LONG_S)
+{
+	int64_t first, rest = 0, end = now_ms() + LIMIT_MS;
+	__u64 killed, waits;
+	unsigned int i;
+
+	self->owner = fork();
+	ASSERT_LE(0, self->owner);
+	if (!self->owner)
+		own_files(self->shared, self->files);
+	while (!atomic_load(&self->shared->ready)) {
+		ASSERT_GT(end, now_ms());
+		usleep(1000);
+	}
+	ASSERT_EQ(0, atomic_load(&self->shared->failed));
+	killed = vain_stat(_metadata, self, IB_MEMREG_STAT_KEYS_KILLED);
+	waits = vain_stat(_metadata, self, IB_MEMREG_STAT_GUARD_TIMEOUTS);
+	fault_order("completion", 0, -1);
+	first = truncate_by_child(_metadata, self->files[0]);
+	for (i = 1; i < FILES; i++)
+		rest += truncate_by_child(_metadata, self->files[i]);
+	TH_LOG("%lld us, and %lld us for %u others", (long long)first,
+	       (long long)rest, FILES - 1);
+	EXPECT_GT(first, rest);
+	waits = vain_stat(_metadata, self, IB_MEMREG_STAT_GUARD_TIMEOUTS) -
+		waits;
+	EXPECT_LE(FILES, waits);
+	/* Nobody is waiting, and all of them die. */
+	while (vain_stat(_metadata, self, IB_MEMREG_STAT_KEYS_KILLED) <
+	       killed + FILES) {
+		ASSERT_GT(end, now_ms());
+		usleep(10000);
+	}
 }
 
 TEST_HARNESS_MAIN

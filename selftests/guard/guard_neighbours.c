@@ -10,8 +10,10 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <sched.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/swap.h>
@@ -32,6 +34,9 @@
 #endif
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE	25
+#endif
+#ifndef MADV_SOFT_OFFLINE
+#define MADV_SOFT_OFFLINE	101
 #endif
 
 FIXTURE(neighbours) {
@@ -530,6 +535,71 @@ TEST_F_TIMEOUT(neighbours, collapsing_leaves_the_pages, 240)
 		SKIP(return, "this kernel can't collapse pages on demand");
 	EXPECT_NE(0, ret);
 	EXPECT_PAGES_STAY("MADV_COLLAPSE");
+}
+
+/* It is announced like MADV_DONTNEED, and leaves the pages where they are. */
+TEST_F_TIMEOUT(neighbours, pages_that_may_be_freed_stay, 240)
+{
+	private_memory(_metadata, self, LENGTH);
+	register_it(_metadata, self, 0, LENGTH);
+	ASSERT_EQ(0, madvise(self->memory, LENGTH, MADV_FREE));
+	EXPECT_PAGES_STAY("MADV_FREE");
+	/* It can be had again. */
+	ASSERT_EQ(0, raw_destroy(self->fd, self->mr));
+	register_it(_metadata, self, 0, LENGTH);
+	EXPECT_EQ(IB_MEMREG_MR_LIVE, state_now(_metadata, self));
+}
+
+/* Pages that are to be moved there, by a userfaultfd; -errno of the attempt */
+static int move_by_userfaultfd(char *from, size_t length)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = {
+		.range = { .len = length },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	struct uffdio_move move = { .src = (uintptr_t)from, .len = length };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC), ret;
+	void *to;
+
+	to = mmap(NULL, length, PROT_READ | PROT_WRITE,
+		  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (fd < 0 || to == MAP_FAILED || ioctl(fd, UFFDIO_API, &api))
+		return -ENOSYS;
+	reg.range.start = (uintptr_t)to;
+	move.dst = (uintptr_t)to;
+	if (ioctl(fd, UFFDIO_REGISTER, &reg))
+		return -ENOSYS;
+	ret = ioctl(fd, UFFDIO_MOVE, &move) ? -errno : 0;
+	close(fd);
+	munmap(to, length);
+	return ret;
+}
+
+TEST_F_TIMEOUT(neighbours, pinned_pages_can_not_be_moved, 240)
+{
+	int ret;
+
+	private_memory(_metadata, self, LENGTH);
+	register_it(_metadata, self, 0, LENGTH);
+	ret = move_by_userfaultfd(self->memory, LENGTH);
+	if (ret == -ENOSYS || ret == -EINVAL)
+		SKIP(return, "this kernel moves no pages");
+	EXPECT_EQ(-EBUSY, ret);
+	EXPECT_PAGES_STAY("UFFDIO_MOVE");
+}
+
+TEST_F_TIMEOUT(neighbours, pinned_pages_can_not_be_taken_offline, 240)
+{
+	int ret;
+
+	private_memory(_metadata, self, LENGTH);
+	register_it(_metadata, self, 0, LENGTH);
+	ret = madvise(self->memory, PAGE, MADV_SOFT_OFFLINE) ? -errno : 0;
+	if (ret == -EINVAL || ret == -EOPNOTSUPP)
+		SKIP(return, "this kernel takes no pages offline");
+	EXPECT_NE(0, ret);
+	EXPECT_PAGES_STAY("MADV_SOFT_OFFLINE");
 }
 
 /*
