@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the adapters for registration caches of others share: a status table
+ * with a log of all changes of the address space.
+ */
+#ifndef MEMREG_ADAPT_CHANGES_H
+#define MEMREG_ADAPT_CHANGES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "memreg.h"
+
+/**
+ * struct changes - A table, and its log
+ * @m: Its handle
+ * @status: The table; NULL while there is none
+ * @wide: The watch that writes the log
+ * @owner: The process that made it
+ */
+struct changes {
+	struct memreg *m;
+	struct memreg_status *status;
+	struct memreg_watch wide;
+	int owner;
+};
+
+/*
+ * Make it, with @slots for watches of the caller's. 0 or -errno, with
+ * memreg_reason(). Nothing is left if it fails.
+ */
+int changes_open(struct changes *c, uint32_t slots);
+void changes_close(struct changes *c);
+
+/* Changes so far: where a look at the log can begin */
+uint64_t changes_position(const struct changes *c);
+
+/*
+ * A change is logged when it begins. Wait for those of some memory that are
+ * under way, so that whoever pins it afterwards pins what is there then, and
+ * finds in the log what changes that. 0 or -errno.
+ */
+int changes_settle(const struct changes *c, const void *addr, size_t length);
+
+/*
+ * Has any of [@start, @end) changed since @position? True as well where that
+ * can't be known: too long ago, or in a child of the process that it is of.
+ */
+bool changes_since(const struct changes *c, uint64_t position, uint64_t start,
+		   uint64_t end);
+
+#endif /* MEMREG_ADAPT_CHANGES_H */

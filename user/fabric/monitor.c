@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The memory monitor that libfabric imports.
+ *
+ * libfabric asks valid() at each lookup, so nobody needs to be notified: a
+ * registration whose memory has changed is not found, and is given up by
+ * whoever looked. No function of libfabric is called from here.
+ *
+ * It subscribes after it has registered, and a change in between would be
+ * missed. So a wide watch logs all changes, and subscribe() looks at those of
+ * the range since before the memory was pinned: if there is one, it fails, and
+ * libfabric uses the registration once and does not keep it. When that was is
+ * known exactly where this library stands in front of ibv_reg_mr(3), see pins.c;
+ * elsewhere it is taken to be the last time that this thread was here, which
+ * can only find more changes.
+ *
+ * Several domains may keep registrations of one range. valid() does not say for
+ * which it asks, so as long as one of them keeps a registration from before a
+ * change, no other of the same range is kept.
+ *
+ * libfabric calls with its mm_lock, which its own hooks on memory take, and
+ * with mm_state_lock. There are no hooks here, nothing is allocated in the
+ * calls but at the start, and @lock is held over nothing but calls of the
+ * kernel.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_ext.h>
+
+#include "changes.h"
+#include "memreg-fabric.h"
+#include "pins.h"
+#include "subs.h"
+
+/**
+ * struct thread - What is known of a thread
+ * @pinned: Position in the log before memory was pinned, if @has_pinned
+ * @here: Position when it was last here, if @was_here
+ * @refused: The call before was a subscribe() that failed, of ...
+ * @addr: ... this memory ...
+ * @length: ... of so many bytes: libfabric unsubscribes that
+ * @has_pinned: See @pinned
+ * @was_here: See @here
+ */
+struct thread {
+	uint64_t pinned;
+	uint64_t here;
+	uint64_t addr;
+	uint64_t length;
+	bool refused;
+	bool has_pinned;
+	bool was_here;
+};
+
+static __thread struct thread thread;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct changes changes;
+static struct memreg_fabric_stat counted;
+static uint64_t page;
+static uint64_t began;		/* position in the log when it was made */
+static bool started;		/* @changes is there, read without @lock */
+static bool imported;
+
+static bool is_started(void)
+{
+	return __atomic_load_n(&started, __ATOMIC_ACQUIRE);
+}
+
+void before_pin(const void *addr, size_t length)
+{
+	/* The first one since it was last here is the one that counts. */
+	if (!is_started() || thread.has_pinned)
+		return;
+	thread.pinned = changes_position(&changes);
+	thread.has_pinned = !addr || !length ||
+			    !changes_settle(&changes, addr, length);
+}
+
+/* A place in the log that is before whatever this thread now wants to keep */
+static uint64_t position_before_pin(void)
+{
+	if (thread.has_pinned)
+		return thread.pinned;
+	return thread.was_here ? thread.here : began;
+}
+
+static void note_here(void)
+{
+	thread.here = changes_position(&changes);
+	thread.was_here = true;
+	thread.has_pinned = false;
+}
+
+/* What there is, is of the parent: this is a child that opens a domain. */
+static void forget_parent(void)
+{
+	__atomic_store_n(&started, false, __ATOMIC_RELEASE);
+	changes_close(&changes);
+}
+
+static int open_changes(void)
+{
+	int ret;
+
+	if (started && changes.owner != getpid())
+		forget_parent();
+	if (started)
+		return 0;
+	page = (uint64_t)sysconf(_SC_PAGESIZE);
+	ret = subs_init();
+	if (!ret)
+		ret = changes_open(&changes, SUBS_MAX);
+	if (ret)
+		return ret;
+	began = changes_position(&changes);
+	__atomic_store_n(&started, true, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* Under mm_state_lock, in front of the first domain */
+static int start(struct fid_mem_monitor *monitor)
+{
+	int ret;
+
+	(void)monitor;
+	pthread_mutex_lock(&lock);
+	ret = open_changes();
+	pthread_mutex_unlock(&lock);
+	if (ret)
+		fprintf(stderr, "libmemreg-fabric: %s\n", memreg_reason());
+	return ret;
+}
+
+/* All were unsubscribed; what is there serves the next domain. */
+static void stop(struct fid_mem_monitor *monitor)
+{
+	(void)monitor;
+}
+
+static int watch(struct sub *sub)
+{
+	uint64_t start = sub->addr & ~(page - 1);
+	uint64_t end = (sub->addr + sub->length + page - 1) & ~(page - 1);
+	struct memreg_range range = {
+		.addr = (void *)(uintptr_t)start,
+		.length = end - start,
+		.access = IB_MEMREG_ACCESS_LOCAL_WRITE,
+	};
+	int ret = memreg_watch(changes.status, &range, 1, &sub->watch);
+
+	if (ret)
+		return ret;
+	/* What changes from here on changes the generation. */
+	if (!changes_since(&changes, position_before_pin(), start, end))
+		return 0;
+	memreg_unwatch(changes.status, &sub->watch, 1);
+	return -FI_EAGAIN;
+}
+
+static int add(uint64_t addr, uint64_t length)
+{
+	struct sub *sub = subs_add(addr, length);
+	int ret;
+
+	if (!sub)
+		return -FI_ENOSPC;
+	ret = watch(sub);
+	if (ret)
+		subs_remove(sub);
+	else
+		sub->refs = 1;
+	return ret;
+}
+
+/* Another domain keeps one of the same range. */
+static int share(struct sub *sub)
+{
+	if (!memreg_watch_ok(&sub->watch) ||
+	    changes_since(&changes, position_before_pin(), sub->addr,
+			  sub->addr + sub->length))
+		return -FI_EAGAIN;
+	sub->refs++;
+	return 0;
+}
+
+static int subscribe(struct fid_mem_monitor *monitor, const void *addr,
+		     size_t length)
+{
+	uint64_t at = (uintptr_t)addr;
+	struct sub *sub;
+	int ret;
+
+	(void)monitor;
+	pthread_mutex_lock(&lock);
+	sub = subs_find(at, length);
+	ret = sub ? share(sub) : add(at, length);
+	if (ret)
+		counted.refused++;
+	else
+		counted.subscribed++;
+	pthread_mutex_unlock(&lock);
+	note_here();
+	thread.refused = ret;
+	thread.addr = at;
+	thread.length = length;
+	return ret;
+}
+
+/* libfabric unsubscribes as well what it could not subscribe. */
+static bool was_refused(uint64_t addr, uint64_t length)
+{
+	bool refused = thread.refused && thread.addr == addr &&
+		       thread.length == length;
+
+	thread.refused = false;
+	return refused;
+}
+
+static void unsubscribe(struct fid_mem_monitor *monitor, const void *addr,
+			size_t length)
+{
+	struct sub *sub;
+
+	(void)monitor;
+	if (was_refused((uintptr_t)addr, length))
+		return;
+	pthread_mutex_lock(&lock);
+	sub = subs_find((uintptr_t)addr, length);
+	if (sub && !--sub->refs) {
+		/* In a child the watch is the parent's, and this fails. */
+		(void)memreg_unwatch(changes.status, &sub->watch, 1);
+		subs_remove(sub);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static bool valid(struct fid_mem_monitor *monitor, const void *addr,
+		  size_t length)
+{
+	const struct sub *sub;
+	bool ok;
+
+	(void)monitor;
+	pthread_mutex_lock(&lock);
+	sub = subs_find((uintptr_t)addr, length);
+	ok = sub && memreg_watch_ok(&sub->watch);
+	if (!ok)
+		counted.stale++;
+	pthread_mutex_unlock(&lock);
+	/* It registers anew. */
+	if (!ok)
+		note_here();
+	return ok;
+}
+
+static struct fi_ops_mem_monitor ops = {
+	.size = sizeof(struct fi_ops_mem_monitor),
+	.start = start,
+	.stop = stop,
+	.subscribe = subscribe,
+	.unsubscribe = unsubscribe,
+	.valid = valid,
+};
+
+static struct fid_mem_monitor monitor = {
+	.fid.fclass = FI_CLASS_MEM_MONITOR,
+	.export_ops = &ops,
+};
+
+static int refuse(int err, const char *why)
+{
+	fprintf(stderr, "libmemreg-fabric: not in use: %s\n", why);
+	return err;
+}
+
+static void take_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void drop_lock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static int import(void)
+{
+	int ret;
+
+	/* libfabric would obey it, and say nothing. */
+	if (getenv("FI_MR_CACHE_MONITOR"))
+		return refuse(-EBUSY, "FI_MR_CACHE_MONITOR is set");
+	ret = start(&monitor);
+	if (ret)
+		return refuse(ret, "there is no status table");
+	ret = fi_import(FI_VERSION(1, 13), "mr_cache", NULL, 0, 0,
+			&monitor.fid, NULL);
+	if (ret == -FI_EBUSY)
+		return refuse(-EBUSY,
+			      "a domain is open, or there is another monitor");
+	if (ret)
+		return refuse(-ENOSYS, "libfabric imports no monitors");
+	pthread_atfork(take_lock, drop_lock, drop_lock);
+	return 0;
+}
+
+EXPORT int memreg_fabric_import(void)
+{
+	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+	int ret = 0;
+
+	pthread_mutex_lock(&once);
+	if (!imported)
+		ret = import();
+	if (!ret)
+		imported = true;
+	pthread_mutex_unlock(&once);
+	return ret;
+}
+
+EXPORT void memreg_fabric_query(struct memreg_fabric_stat *stat)
+{
+	pthread_mutex_lock(&lock);
+	*stat = counted;
+	pthread_mutex_unlock(&lock);
+}
+
+/* A program that links to it calls memreg_fabric_import() when it sees fit. */
+__attribute__((constructor)) static void preloaded(void)
+{
+	const char *preload = getenv("LD_PRELOAD");
+
+	if (preload && strstr(preload, "libmemreg-fabric"))
+		memreg_fabric_import();
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What libfabric keeps registrations of */
+#ifndef MEMREG_FABRIC_SUBS_H
+#define MEMREG_FABRIC_SUBS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "memreg.h"
+
+/* Ranges that can be watched at once */
+#define SUBS_MAX	65536
+
+/**
+ * struct sub - A range that registrations are kept of
+ * @addr: First byte, as libfabric has it
+ * @length: Bytes
+ * @watch: Says whether it is still what was registered
+ * @refs: Registrations of it, of several domains; 0 if free
+ * @next: The next one of its bucket, or the next free one; 0 for none
+ */
+struct sub {
+	uint64_t addr;
+	uint64_t length;
+	struct memreg_watch watch;
+	uint32_t refs;
+	uint32_t next;
+};
+
+/* Make the table, an empty one: nothing is allocated later. 0 or -ENOMEM */
+int subs_init(void);
+
+struct sub *subs_find(uint64_t addr, uint64_t length);
+/* A new one without a watch and without references, or NULL: no room */
+struct sub *subs_add(uint64_t addr, uint64_t length);
+void subs_remove(struct sub *sub);
+
+#endif /* MEMREG_FABRIC_SUBS_H */
