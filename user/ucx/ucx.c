@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * libmemreg-ucx: the registration caches of UCX, made exact.
+ *
+ * UCX learns what was unmapped from hooks on functions of libc. Preloaded, this
+ * library declares those events to be somebody else's, and reports what the
+ * kernel has logged, in front of each lookup: so a lookup finds nothing of what
+ * was unmapped before it, whoever did that.
+ *
+ * UCX has no place for that, so its own functions are stood in front of:
+ *
+ * - ucs_rcache_create(): before the first cache there is a table with a log.
+ * - ucs_rcache_get(): the slow way to look up, and to register.
+ * - ucs_pgtable_lookup(): the fast way, which libucp has inline, calls it. By
+ *   then it has found the queue of what was unmapped to be empty. So a lookup
+ *   that finds anything logged since the last one of this thread reports it,
+ *   and fails: libucp goes the slow way, which looks at the queue.
+ *
+ * What UCX does when something is reported is what it does in its own hooks,
+ * which may be called from anywhere: it queues.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "changes.h"
+#include "pins.h"
+
+/* Of UCX: ucm/api/ucm.h, ucs/memory/rcache.h, ucs/datastruct/pgtable.h */
+#define UCM_EVENT_VM_UNMAPPED	(1 << 17)
+
+typedef void set_external_event_fn(int events);
+typedef void vm_munmap_fn(void *addr, size_t length);
+typedef signed char rcache_create_fn(const void *params, const char *name,
+				     void *stats_parent, void **rcache);
+typedef signed char rcache_get_fn(void *rcache, void *address, size_t length,
+				  size_t alignment, int prot, void *arg,
+				  void **region);
+typedef void *pgtable_lookup_fn(const void *pgtable, unsigned long address);
+
+EXPORT rcache_create_fn ucs_rcache_create;
+EXPORT rcache_get_fn ucs_rcache_get;
+EXPORT pgtable_lookup_fn ucs_pgtable_lookup;
+
+#define BATCH	64
+
+/* More than user space has of addresses, with five levels of page tables */
+#define EVERYTHING	((size_t)1 << 57)
+
+/* Threads that register at once; others have to do so again. */
+#define SLOTS	256
+
+/**
+ * struct ucx - What there is of UCX, and of its memory
+ * @vm_munmap: Reports to it what was unmapped
+ * @rcache_create: Its functions of these names ...
+ * @rcache_get: ...
+ * @pgtable_lookup: ...
+ * @changes: The log
+ * @drained: Position in the log up to which it has been reported
+ * @all: Something could not be known, so everything is to be reported
+ * @doubts: How often that was
+ * @tried: It was tried to begin
+ * @works: It has begun; read without @lock
+ */
+static struct {
+	vm_munmap_fn *vm_munmap;
+	rcache_create_fn *rcache_create;
+	rcache_get_fn *rcache_get;
+	pgtable_lookup_fn *pgtable_lookup;
+	struct changes changes;
+	uint64_t drained;
+	uint64_t doubts;
+	bool all;
+	bool tried;
+	bool works;
+} ucx;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Changes that there had been when this thread last looked */
+static __thread uint64_t seen;
+
+static void complain(const char *what, const char *why)
+{
+	fprintf(stderr, "libmemreg-ucx: %s: %s\n", what, why);
+}
+
+/* They are loaded, since one of them calls; but maybe for themselves alone. */
+static void *symbol_of(const char *library, const char *name)
+{
+	void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+	void *found = handle ? dlsym(handle, name) : NULL;
+
+	if (!found) {
+		complain(library, name);
+		abort();
+	}
+	return found;
+}
+
+static void find_functions(void)
+{
+	ucx.rcache_create = (rcache_create_fn *)
+		symbol_of("libucs.so.0", "ucs_rcache_create");
+	ucx.rcache_get = (rcache_get_fn *)
+		symbol_of("libucs.so.0", "ucs_rcache_get");
+	ucx.pgtable_lookup = (pgtable_lookup_fn *)
+		symbol_of("libucs.so.0", "ucs_pgtable_lookup");
+	ucx.vm_munmap = (vm_munmap_fn *)
+		symbol_of("libucm.so.0", "ucm_vm_munmap");
+}
+
+static void need_functions(void)
+{
+	pthread_once(&once, find_functions);
+}
+
+static bool works(void)
+{
+	return __atomic_load_n(&ucx.works, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * Beginning
+ */
+
+static bool begin(void)
+{
+	const char *events = getenv("UCX_MEM_EVENTS");
+	const char *hooks = getenv("UCX_MEM_MMAP_HOOK_MODE");
+	set_external_event_fn *set_external_event;
+
+	if (events && strchr("nN0", events[0])) {
+		complain("not in use", "UCX_MEM_EVENTS turns events off");
+		return false;
+	}
+	if (changes_open(&ucx.changes, SLOTS)) {
+		complain("not in use", memreg_reason());
+		return false;
+	}
+	if (!hooks || strcmp(hooks, "none"))
+		complain("UCX has installed its own hooks as well",
+			 "set UCX_MEM_MMAP_HOOK_MODE=none");
+	set_external_event = (set_external_event_fn *)
+		symbol_of("libucm.so.0", "ucm_set_external_event");
+	set_external_event(UCM_EVENT_VM_UNMAPPED);
+	return true;
+}
+
+static void take_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void drop_lock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* Before the first cache, since it would have hooks installed */
+static void try_begin(void)
+{
+	pthread_mutex_lock(&lock);
+	if (!ucx.tried && begin()) {
+		pthread_atfork(take_lock, drop_lock, drop_lock);
+		ucx.drained = changes_position(&ucx.changes);
+		__atomic_store_n(&ucx.works, true, __ATOMIC_RELEASE);
+	}
+	ucx.tried = true;
+	pthread_mutex_unlock(&lock);
+}
+
+/*
+ * Reporting
+ */
+
+static void report_all(void)
+{
+	ucx.vm_munmap(NULL, EVERYTHING);
+	ucx.all = false;
+}
+
+/* A child looks: what the parent had registered it has not. */
+static void begin_in_child(void)
+{
+	changes_close(&ucx.changes);
+	ucx.all = true;
+	if (changes_open(&ucx.changes, SLOTS))
+		complain("nothing is found in the cache", memreg_reason());
+	ucx.drained = 0;
+}
+
+/* What was logged. The lock is held. */
+static void report_changes(void)
+{
+	struct ib_memreg_change some[BATCH];
+	unsigned int i, n;
+
+	do {
+		n = BATCH;
+		/* -EOVERFLOW: it goes on behind what was lost. */
+		if (memreg_status_log(ucx.changes.status, &ucx.drained, some,
+				      &n)) {
+			ucx.all = true;
+			n = 0;
+		}
+		for (i = 0; i < n; i++)
+			ucx.vm_munmap((void *)(uintptr_t)some[i].start,
+				      some[i].end - some[i].start);
+	} while (n == BATCH);
+	if (ucx.all)
+		report_all();
+}
+
+/*
+ * Changes there have been, and doubts; 0 if the table is not of this process,
+ * which nobody has ever seen
+ */
+static uint64_t changes_now(void)
+{
+	uint64_t n = ucx.changes.status ?
+		     memreg_status_changes(ucx.changes.status) : 0;
+
+	return n ? n + __atomic_load_n(&ucx.doubts, __ATOMIC_ACQUIRE) : 0;
+}
+
+static bool has_news(void)
+{
+	uint64_t now = changes_now();
+
+	return __builtin_expect(now != seen || !now, 0);
+}
+
+/* Report what this thread has not seen, unless another one has by now. */
+static void drain(void)
+{
+	pthread_mutex_lock(&lock);
+	if (ucx.changes.owner != getpid())
+		begin_in_child();
+	/* What comes after this is found by the next lookup. */
+	seen = changes_now();
+	if (ucx.changes.status)
+		report_changes();
+	else
+		report_all();
+	pthread_mutex_unlock(&lock);
+}
+
+/*
+ * In front of UCX
+ */
+
+void before_pin(const void *addr, size_t length)
+{
+	if (!works() || !addr || !length ||
+	    !changes_settle(&ucx.changes, addr, length))
+		return;
+	/* What it pins may be on its way out: let it be used once. */
+	pthread_mutex_lock(&lock);
+	ucx.all = true;
+	__atomic_store_n(&ucx.doubts, ucx.doubts + 1, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&lock);
+}
+
+signed char ucs_rcache_create(const void *params, const char *name,
+			      void *stats_parent, void **rcache)
+{
+	need_functions();
+	try_begin();
+	return ucx.rcache_create(params, name, stats_parent, rcache);
+}
+
+signed char ucs_rcache_get(void *rcache, void *address, size_t length,
+			   size_t alignment, int prot, void *arg, void **region)
+{
+	need_functions();
+	if (works() && has_news())
+		drain();
+	return ucx.rcache_get(rcache, address, length, alignment, prot, arg,
+			      region);
+}
+
+/* Others look up what is not of this kind, or look at the queue themselves. */
+static bool is_libucp(const void *caller)
+{
+	Dl_info info;
+
+	return dladdr(caller, &info) && info.dli_fname &&
+	       strstr(info.dli_fname, "/libucp.so");
+}
+
+void *ucs_pgtable_lookup(const void *pgtable, unsigned long address)
+{
+	need_functions();
+	if (works() && has_news() && is_libucp(__builtin_return_address(0))) {
+		drain();
+		return NULL;
+	}
+	return ucx.pgtable_lookup(pgtable, address);
+}
