@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Applications that keep registrations, each by one of the caches there are, and
+ * do with their memory what applications do. library/stale.c runs them, asks for
+ * each step by a socket, and is the peer.
+ */
+#ifndef SELFTESTS_CACHES_APP_H
+#define SELFTESTS_CACHES_APP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "qp.h"
+
+/* Where the socket is */
+#define APP_FD		3
+
+#define SMALL_LENGTH	65536UL
+#define HUGE_LENGTH	(2UL << 20)
+
+/* What memory has in it before it is changed, and afterwards */
+#define OLD		17
+#define NEW		93
+
+/* What is done to the mapping */
+#define CHANGES(_do)							\
+	_do(LIBC, "munmap + mmap of libc")				\
+	_do(RAW, "munmap + mmap, raw")					\
+	_do(THREAD, "the same by a thread")				\
+	_do(AWAY, "mremap away")					\
+	_do(ONTO, "mremap onto it")					\
+	_do(FIXED, "MAP_FIXED over it")					\
+	_do(DONTNEED, "MADV_DONTNEED, raw")				\
+	_do(HOLE, "hole punched")					\
+	_do(TRUNCATE, "truncated")					\
+	_do(EXEC, "exec")						\
+	_do(EXIT, "exit")
+
+#define CHANGE_NUMBER(_name, _text) CHANGE_##_name,
+enum change { CHANGES(CHANGE_NUMBER) CHANGES_MAX };
+
+/**
+ * enum app_step - What an application is asked to do
+ * @STEP_MAP: Map memory, fill it, get a registration, put it, and find it again
+ * @STEP_CHANGE: Change the mapping, and fill it with something else; no answer
+ *	if it is EXEC or EXIT
+ * @STEP_GET: Get a registration
+ * @STEP_PUT: Put it
+ * @STEP_QP: Make a QP that serves the registration, connect it to @addr; or if
+ *	memreg is to, listen
+ * @STEP_ACCEPT: In that case, accept
+ * @STEP_UNMAP: Unmap all of it
+ * @STEP_END: Deregister all, and end
+ */
+enum app_step {
+	STEP_MAP,
+	STEP_CHANGE,
+	STEP_GET,
+	STEP_PUT,
+	STEP_QP,
+	STEP_ACCEPT,
+	STEP_UNMAP,
+	STEP_END
+};
+
+/**
+ * struct app_ask - What it is asked for
+ * @step: enum app_step
+ * @change: enum change
+ * @huge: In huge pages
+ * @addr: QP: the other end
+ */
+struct app_ask {
+	uint32_t step;
+	uint32_t change;
+	uint32_t huge;
+	struct qp_addr addr;
+};
+
+/**
+ * struct app_answer - What it answers
+ * @ret: 0 or -errno
+ * @rkey: MAP, GET: the key
+ * @iova: MAP, GET: the I/O address
+ * @port: QP, of memreg's MRs: where to connect to, by the RDMA CM; or 0
+ * @addr: QP, otherwise: its end
+ */
+struct app_answer {
+	int32_t ret;
+	uint32_t rkey;
+	uint64_t iova;
+	uint32_t port;
+	struct qp_addr addr;
+};
+
+/**
+ * struct app_key - A registration
+ * @rkey: Its key
+ * @iova: I/O address of the first byte that was asked for
+ * @pd: Protection domain in which it works; NULL for memreg's
+ * @handle: Of the cache
+ */
+struct app_key {
+	uint32_t rkey;
+	uint64_t iova;
+	struct ibv_pd *pd;
+	void *handle;
+};
+
+/* Each application has these: 0 or -errno. @mode is its argument, or "". */
+int cache_open(const char *mode);
+int cache_get(void *addr, size_t length, struct app_key *key);
+void cache_put(struct app_key *key);
+/* If memreg serves: listen, at a port in network byte order; and accept */
+int cache_listen(uint32_t *port);
+int cache_accept(void);
+void cache_close(void);
+
+/**
+ * struct place - Memory that something is done to
+ * @at: Its first byte
+ * @length: Bytes
+ * @fd: Its file, or -1
+ * @flags: Of mmap(2), without MAP_FIXED
+ * @aside: Where it was moved to, or NULL
+ */
+struct place {
+	char *at;
+	size_t length;
+	int fd;
+	int flags;
+	char *aside;
+};
+
+/* changes.c: map memory for a change; change it; unmap what there is */
+int place_map(struct place *place, enum change change, bool huge);
+int place_change(struct place *place, enum change change);
+void place_unmap(struct place *place);
+
+/* verbs.c: the protection domain that a key of libibverbs is of, or NULL */
+struct ibv_pd *pd_of_key(uint32_t rkey);
+/* The key among those whose bytes are there; 0 if there is none */
+uint32_t key_among(const void *bytes, size_t length);
+
+#endif /* SELFTESTS_CACHES_APP_H */
