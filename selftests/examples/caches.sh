@@ -1,0 +1,31 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# The examples of registration caches: what is mapped anew is registered anew.
+# shellcheck disable=SC2317,SC2329 # functions are called by check
+
+cd "$(dirname "$(realpath "$0")")/.." || exit
+# shellcheck source-path=SCRIPTDIR source=../lib/tool.sh
+. lib/tool.sh
+
+EXAMPLES=../build/user/examples
+trap 'rm -f "$SAID"' EXIT
+
+# says_at_end LINE COMMAND...: it succeeds, and that is the last it says.
+says_at_end() {
+	local line=$1
+	shift
+	owner "$@" >"$SAID" 2>&1 && [ "$(tail -n 1 "$SAID")" = "$line" ]
+}
+
+# The same buffer three times, mapped anew before the last
+cache_of_the_library() {
+	says_at_end '2 registered, 1 found, 1 stale' "$EXAMPLES/cache" rxe_owner
+}
+
+cache_of_its_own() {
+	says_at_end 'registered anew' "$EXAMPLES/own_cache"
+}
+
+check cache_of_the_library
+check cache_of_its_own
+exit "$FAILED"
