@@ -267,7 +267,7 @@ struct memreg_heap_attr {
  * @lkey: Local key of the first segment, or 0
  * @rkey: Remote key of the first segment, or 0 without remote access
  * @segments: Keyed segments. More than 1 if the MR is larger than one key can
- *	span: memreg_mr_query() then tells them all. 0 without remote access.
+ *	span: memreg_mr_query() then returns them all. 0 without remote access.
  * @access: Access flags of the registration
  */
 struct memreg_mr {
@@ -299,7 +299,7 @@ struct memreg_cached {
 };
 
 /**
- * struct memreg_mr_info - What memreg_mr_query() tells of an MR
+ * struct memreg_mr_info - What memreg_mr_query() returns
  * @mr: The MR
  * @state: enum ib_memreg_mr_state
  * @windows: Windows that are bound to it now
@@ -1765,7 +1765,7 @@ static inline uint32_t memreg_ring_ready(struct memreg_ring *ring)
  * memreg_ring_entry() - The entry behind so many others
  * @ring: The ring
  * @index: 0 for the first that the user is not done with; less than what
- *	memreg_ring_ready() has told
+ *	memreg_ring_ready() has returned
  *
  * Return: The entry. It can't fail.
  */
@@ -1798,7 +1798,7 @@ memreg_ring_peek(struct memreg_ring *ring)
  * memreg_ring_seen() - Be done with entries
  * @ring: The ring
  * @count: How many, counted from the first that the user is not done with; up
- *	to what memreg_ring_ready() has told, or 1 after memreg_ring_peek()
+ *	to what memreg_ring_ready() has returned, or 1 after memreg_ring_peek()
  *
  * They are the kernel's again, and must not be looked at any more.
  */
@@ -1815,7 +1815,7 @@ static inline void memreg_ring_seen(struct memreg_ring *ring, uint32_t count)
  * @quiet: true if not, as while the program polls anyway
  *
  * Look into the ring once more after setting it to false, before going to
- * sleep: of what came in before, nobody is told.
+ * sleep: entries that came in before raise no signal.
  */
 static inline void memreg_ring_quiet(struct memreg_ring *ring, bool quiet)
 {
@@ -1959,13 +1959,13 @@ static inline void memreg_prep__remote(struct ib_memreg_wr *wr,
 }
 
 /**
- * memreg_wr_signal() - Have a work request tell of its completion
+ * memreg_wr_signal() - Have the completion of a work request reported
  * @wr: The work request, prepared
  * @user_data: What the completion is to come with
  *
  * Those without keep their places on the send queue, and their room in the
- * ring, until a later one of the queue that tells of its completion has
- * completed, or a BIND or INVALIDATE: so signal one now and then.
+ * ring, until a later one of the queue that is signalled has completed, or a
+ * BIND or INVALIDATE: so signal one now and then.
  */
 static inline void memreg_wr_signal(struct ib_memreg_wr *wr, uint64_t user_data)
 {
@@ -2027,7 +2027,7 @@ static inline void memreg_wr_insert_rkey(struct ib_memreg_wr *wr, uint32_t at)
  * @wr: Filled in
  * @endpoint: The endpoint
  * @mr: MR that the message is in; 0 for none: an empty message, or one that
- *	memreg_wr_inline() or memreg_wr_sges() is to tell
+ *	memreg_wr_inline() or memreg_wr_sges() adds
  * @offset: Its first byte, counted from the start of the MR
  * @length: Its bytes
  */
@@ -2133,7 +2133,7 @@ static inline void memreg_prep_write_inline(struct ib_memreg_wr *wr,
 }
 
 /**
- * memreg_prep_write_imm() - Prepare to write to the peer's memory and tell it
+ * memreg_prep_write_imm() - Prepare to write to the peer's memory and notify it
  * @wr: Filled in
  * @endpoint: The endpoint
  * @mr: As with memreg_prep_write()
@@ -2226,7 +2226,7 @@ static inline void memreg_prep_fetch_add(struct ib_memreg_wr *wr,
  * @wr: Filled in
  * @target: The endpoint, or a shared receive queue
  * @mr: MR that the message is to go to, with IB_MEMREG_ACCESS_LOCAL_WRITE; 0
- *	for none: for a message that is empty, or as memreg_wr_sges() tells
+ *	for none: for a message that is empty, or if memreg_wr_sges() adds them
  * @offset: First byte there, counted from the start of the MR
  * @length: Bytes that there is room for
  * @user_data: What the completion is to come with; there always is one
@@ -2342,7 +2342,7 @@ int memreg_grant_decode(const void *buf, size_t len,
 			struct memreg_grant *grant);
 
 /*
- * Who has what
+ * Listing objects
  */
 
 /**
@@ -2391,7 +2391,7 @@ void memreg_list_close(struct memreg_list *list);
 const char *memreg_reason(void);
 
 /**
- * memreg_reason_code() - The kernel's code for what memreg_reason() tells
+ * memreg_reason_code() - The kernel's code for what memreg_reason() explains
  *
  * Return: enum ib_memreg_reason of the last call that failed in this thread;
  * IB_MEMREG_REASON_NONE if the kernel gave none.

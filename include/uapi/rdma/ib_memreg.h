@@ -525,7 +525,7 @@ enum ib_memreg_backing {
 };
 
 /**
- * enum ib_memreg_cap - Capabilities and limits that DEVICE_QUERY tells
+ * enum ib_memreg_cap - Capabilities and limits that DEVICE_QUERY returns
  * @IB_MEMREG_CAP_KEY_PAGES: Pages under one key: what the device can list, at
  *	most 4096.
  * @IB_MEMREG_CAP_KEY_SPAN: Bytes under one key with pages of 4096 bytes. A
@@ -573,7 +573,7 @@ enum ib_memreg_backing {
  *	which they wrote it by who watches the memory, without
  *	IB_MEMREG_ACCESS_RELAXED_ORDERING. Where it is 0, the driver lets
  *	writes pass one another whether that is asked for or not: wait for
- *	completions, which come behind what they tell of.
+ *	completions, which come behind the data that they report.
  * @IB_MEMREG_CAP_CONTIGUOUS: Bytes of memory in one block, at most: see
  *	MEMORY_CREATE.
  * @IB_MEMREG_CAP_DMABUF: 1 if MR_REGISTER takes descriptors of dma-bufs that
@@ -785,10 +785,10 @@ struct ib_memreg_stat_entry {
  * @stats: Pointer to an array of struct ib_memreg_stat_entry; unused if @count
  *	is 0
  *
- * Tell the counters of the device, which are sums over all of its users, as
+ * Return the counters of the device, which are sums over all of its users, as
  * those of a port in /sys/class/infiniband are. Whoever may bind a file to the
  * device may read them: they have no address, key or name in them, and don't
- * tell who did what. Counters are read one after the other, while calls go on.
+ * show who did what. Counters are read one after the other, while calls go on.
  *
  * Errors: ENODEV, EFAULT.
  */
@@ -1209,8 +1209,8 @@ enum ib_memreg_mr_flags {
  *	without remote access unless the memory may be taken away by its
  *	exporter, 1 up to the span of a key
  *	(IB_MEMREG_CAP_KEY_SPAN, more where the memory is physically
- *	contiguous), and as many as it needs beyond. All of them are told by
- *	MR_QUERY.
+ *	contiguous), and as many as it needs beyond. MR_QUERY returns all of
+ *	them.
  * @out_slot: The slot, or 0 without @status_id
  * @out_generation: Generation of the slot while the MR is LIVE
  *
@@ -1602,7 +1602,7 @@ struct ib_memreg_pool_entry {
  * and none for what is between them. Work requests and windows name buffers by
  * MR and offset; peers reach each by the key in its entry of the table, struct
  * ib_memreg_pool_table. The MR is in all else like one of MR_REGISTER, and
- * MR_QUERY tells the keys as its segments. Each key is an MR of the device, and
+ * MR_QUERY returns the keys as segments. Each key is an MR of the device, and
  * counts in the rdma cgroup.
  *
  * Errors: EINVAL (count, size, stride, range), EOVERFLOW, EMFILE, ENFILE, and
@@ -2610,7 +2610,7 @@ struct ib_memreg_ring {
 };
 
 /**
- * enum ib_memreg_ring_user_flags - What a user may tell the kernel in a ring
+ * enum ib_memreg_ring_user_flags - Flags that a user may set in a ring
  * @IB_MEMREG_RING_QUIET: Don't signal the eventfd.
  */
 enum ib_memreg_ring_user_flags {
@@ -2715,7 +2715,7 @@ struct ib_memreg_cqe {
 
 /**
  * enum ib_memreg_ring_flags - Flags of RING_CREATE
- * @IB_MEMREG_RING_NO_MODERATION: Tell of each completion at once, however many
+ * @IB_MEMREG_RING_NO_MODERATION: Report each completion at once, however many
  *	there are a second.
  */
 enum ib_memreg_ring_flags {
@@ -2851,7 +2851,7 @@ struct ib_memreg_srq_create {
 
 /**
  * enum ib_memreg_wr_flags - Flags of a work request
- * @IB_MEMREG_WR_SIGNALED: Tell of its completion. A RECV always does.
+ * @IB_MEMREG_WR_SIGNALED: Report its completion. That of a RECV always is.
  * @IB_MEMREG_WR_FENCE: Begin after the READs and atomics before it are through.
  * @IB_MEMREG_WR_SOLICITED: Raise a solicited event at the peer: for SENDs and
  *	WRITE_WITH_IMM.
@@ -3035,7 +3035,7 @@ struct ib_memreg_submit {
  * user space as it was when the buffer was registered, and length from 1. No
  * shared receive queue takes it. What becomes of the mapping is not watched.
  *
- * The result is the number of bytes that ib_memreg_cqe.byte_len would tell for
+ * The result is the number of bytes that ib_memreg_cqe.byte_len would be for
  * the last work request, 2^31 - 1 at most; or a negative errno. If not all work
  * requests could be submitted, that is the one that SUBMIT fails with; the
  * command completes when those that could have completed. If one of them
@@ -3051,7 +3051,7 @@ struct ib_memreg_submit {
  * any other                                           EIO
  * ==================================================  ============
  *
- * Rings with entries of 32 bytes tell struct ib_memreg_uring_result as well.
+ * Rings with entries of 32 bytes get struct ib_memreg_uring_result as well.
  *
  * Commands keep the file open: a process that closes the file while some are
  * posted keeps its objects until they completed. When the ring of io_uring
@@ -3082,7 +3082,7 @@ struct ib_memreg_uring_submit {
 	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_URING_SUBMIT)
 
 /**
- * struct ib_memreg_uring_result - What a command tells besides its result
+ * struct ib_memreg_uring_result - What a command returns besides its result
  * @status: enum ib_memreg_wc_status of the first work request that failed
  * @flags: enum ib_memreg_cqe_flags
  * @opcode: As in struct ib_memreg_cqe; 0 if not all were posted

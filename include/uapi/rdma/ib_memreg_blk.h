@@ -240,7 +240,7 @@ struct ib_memreg_blk_seg {
  * @offset: First byte, a multiple of the block size
  * @length: Bytes, a multiple of the block size; READ, WRITE: up to max_length
  * @epoch: That of the connection
- * @tag: Told in the answer; no two commands in flight on a connection have the
+ * @tag: Returned in the reply; no two commands in flight on a connection have the
  *	same one
  * @nr_segs: Number of segments; 0 if the data is in a message
  * @opcode: enum ib_memreg_blk_opcode
