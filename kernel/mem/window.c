@@ -16,8 +16,8 @@
  * A window may be granted to an endpoint; then it is on the endpoint's list
  * while it is bound, and is revoked when the connection ends. That claims it as
  * ENDING, for which a call that revokes it waits: a peer chooses when to leave,
- * and must not have its owner's calls fail by that. Who has claimed a window as
- * ENDING waits for no other, so neither does anybody for ever.
+ * and must not have its owner's calls fail by that. A task that has claimed a
+ * window as ENDING waits for no other task, so no wait lasts for ever.
  */
 #include <linux/sched/signal.h>
 #include <linux/slab.h>

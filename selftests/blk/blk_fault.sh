@@ -361,7 +361,7 @@ zeroing_is_by_itself() {
 # The program that zeroes a disk has it alone. A read, which the page cache could
 # have at once, waits for that, and nobody else does. Two clients have the disk,
 # as each waits on its own side as well. On a busy machine it may be over before
-# all others were looked at: then for longer. Who waits does so in each try.
+# all others were looked at: then for longer. Those that wait do so in each try.
 zeroing_a_disk_leaves_the_others_alone() {
 	local status=1 disk other zeroing length
 	zeroed_disk && file other 4M || return

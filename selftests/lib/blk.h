@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A client of memreg blkd, in the peer's network namespace, for tests: it sends
- * what it is told to, right or wrong, by libmemreg.
+ * what a test asks for, right or wrong, by libmemreg.
  *
  * Functions return 0 or -errno unless they say otherwise, and nothing waits
  * without a limit.

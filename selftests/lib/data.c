@@ -13,7 +13,7 @@
 
 static __thread __u32 last_taken;
 
-/* A step of several that fails is told, as there is more than one. */
+/* A step that fails is printed, as there is more than one. */
 #define STEP(_call)							\
 	do {								\
 		int _ret = (_call);					\

@@ -122,7 +122,7 @@ int raw_users(__u32 mr);
 
 /**
  * struct stock_queue - Completions
- * @channel: Tells of them
+ * @channel: Their events
  * @cq: Their queue
  */
 struct stock_queue {

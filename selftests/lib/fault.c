@@ -55,14 +55,14 @@ void fail_nth_arm(unsigned int nth)
 bool fail_nth_disarm(unsigned int *left)
 {
 	char text[16] = {};
-	bool told;
+	bool counted;
 
 	/* These two copy, so it may happen to them instead. */
-	told = pread(fail_nth_fd, text, sizeof(text) - 1, 0) > 0;
+	counted = pread(fail_nth_fd, text, sizeof(text) - 1, 0) > 0;
 	if (pwrite(fail_nth_fd, "0", 1, 0) < 0 &&
 	    pwrite(fail_nth_fd, "0", 1, 0) < 0)
 		abort();
-	*left = told ? atoi(text) : 1;
+	*left = counted ? atoi(text) : 1;
 	return !*left;
 }
 

@@ -19,8 +19,8 @@ bool fault_injection(void);
 void fail_nth_arm(unsigned int nth);
 
 /*
- * Did the fault happen since it was ordered? No more are from here on. Tells
- * how many places are still to be passed, if it didn't.
+ * Did the fault happen since it was ordered? No more happen from here on. If
+ * it did not, @left is the number of places that are still to be passed.
  */
 bool fail_nth_disarm(unsigned int *left);
 

@@ -105,7 +105,7 @@ long vm_pin(pid_t pid);
  * struct state - All that a call which fails must not change
  * @pinned: VmPin
  * @count: Number of @objects
- * @objects: As LIST tells them
+ * @objects: As LIST returns them
  */
 struct state {
 	long pinned;

@@ -385,8 +385,8 @@ static __u32 state_differs(const struct state *a, const struct state *b)
 	return i;
 }
 
-/* Tell of the first difference. */
-static void state_tell(const struct state *before, const struct state *now)
+/* Print the first difference. */
+static void state_print(const struct state *before, const struct state *now)
 {
 	__u32 i = state_differs(before, now);
 
@@ -398,7 +398,7 @@ static void state_tell(const struct state *before, const struct state *now)
 		object_tell("now", &now->objects[i]);
 }
 
-static bool state_equal(const struct state *before, bool tell)
+static bool state_equal(const struct state *before, bool print)
 {
 	struct state now;
 	bool same;
@@ -411,15 +411,15 @@ static bool state_equal(const struct state *before, bool tell)
 	}
 	same = now.pinned == before->pinned && now.count == before->count &&
 	       state_differs(before, &now) == now.count;
-	if (!same && tell)
-		state_tell(before, &now);
+	if (!same && print)
+		state_print(before, &now);
 	state_free(&now);
 	return same;
 }
 
 /*
  * Is everything as it was? Workers of the kernel may be at work on objects for
- * a moment, which LIST counts as users. Tells what is not, or was not at first.
+ * a moment, which LIST counts as users. Prints what is not, or was not before.
  */
 bool state_same(const struct state *before)
 {

@@ -64,8 +64,8 @@ wire_up() {
 }
 
 # addresses_up END: works again after the link was down, when some are gone.
-# nodad, as nobody else is there; who is there is told, so that nothing needs to
-# be found out and waited for.
+# nodad, as nobody else is there; each end gets a neighbour entry of the other, so
+# that nothing needs to be resolved and waited for.
 addresses_up() {
 	local dev=mr_$1 own other
 	own=$(number "$1")

@@ -280,9 +280,9 @@ bool io_end(struct export *e)
  */
 
 /*
- * A read that is not to wait does so for who has the disk to himself, and has
- * reads begun in our name where not all is there, for which a file has to be as
- * it is. Who that may be are our own threads.
+ * A read with RWF_NOWAIT still waits while another thread has the disk locked,
+ * and starts reads of what is not cached, which needs an unchanged file.
+ * Only our own threads can hold that lock.
  */
 static int try_read(const struct export *e, const struct cmd *c)
 {
