@@ -21,17 +21,13 @@ smartquotes = False
 html_theme = "alabaster"
 html_theme_options = {
     "description": "RDMA memory registration that is cheap, revocable and safe",
-    "page_width": "1100px",
+    "page_width": "1320px",
     "sidebar_width": "240px",
     "fixed_sidebar": False,
     "font_family": "sans-serif",
     "head_font_family": "sans-serif",
 }
-html_sidebars = {
-    "[!r]*": ["about.html", "searchbox.html", "navigation.html"],
-    "reference/*": ["about.html", "searchbox.html", "navigation.html",
-                    "localtoc.html"],
-}
+html_sidebars = {"**": ["about.html", "searchbox.html", "navigation.html"]}
 html_static_path = [str(TREE / "Documentation/html/static")]
 html_css_files = ["memreg.css"]
 html_extra_path = [str(TREE / "build/docs/man")]

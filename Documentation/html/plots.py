@@ -23,7 +23,7 @@ GROUPS = (
      ("write_", "read_", "send_", "pingpong_", "bind_send", "ring_")),
     ("block", "Rate of the block device: memreg / NVMe over RDMA", ("blk_",)),
 )
-UNITS = {"ki": "thousand instructions", "us": "microseconds"}
+UNITS = {"ki": "thousand instructions"}
 
 ROW, LABEL, PLOT, TOP, FOOT = 20, 400, 420, 44, 30
 FONT = 'font-family="sans-serif" font-size="12"'
@@ -44,7 +44,7 @@ def label(x, y, words, anchor="start", more=""):
 
 def scale(rows):
     """A function from ratios to pixels, logarithmic, and its marks."""
-    low = min(0.5, *(max(row["ratio"], 0.001) for row in rows)) / 1.1
+    low = min(0.5, *(max(row["ratio"], 0.001) for row in rows)) / 1.5
     high = max(2.0, *(row["ratio"] for row in rows)) * 1.1
     span = math.log(high / low)
     marks = [m for m in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
@@ -86,24 +86,41 @@ def figure(value):
     return f"{value:,.{min(digits, 3)}f}"
 
 
+def cells(row):
+    """What a table has of a row, or of none."""
+    if not row:
+        return ["", "", "", ""]
+    bounds = row.get("ratio_range")
+    return [figure(row["ours"]), figure(row["peer"]), f"{row['ratio']:.2f}",
+            f"{bounds[0]:.2f} to {bounds[1]:.2f}" if bounds else ""]
+
+
 def table(rows):
-    """The lines of a list-table."""
-    out = [".. list-table::", "   :header-rows: 1", "",
-           "   * - row", "     - ours", "     - other", "     - ratio",
-           "     - range of the ratio", "     - target", "     - unit",
-           "     - the other is"]
-    for row in rows:
-        bounds = row.get("ratio_range")
-        out += [f"   * - ``{row['name']}``",
-                f"     - {figure(row['ours'])}",
-                f"     - {figure(row['peer'])}",
-                f"     - {row['ratio']:.2f}",
-                "     - " + (f"{bounds[0]:.2f} to {bounds[1]:.2f}"
-                             if bounds else ""),
-                "     - " + (f"{row['target']:.2f}" if "target" in row else ""),
-                f"     - {UNITS.get(row['unit'], row['unit'])}",
-                f"     - {row['peer_name']}"]
-    return out + [""]
+    """The lines of a list-table: a row and its time are one."""
+    times = {row["name"]: row for row in rows if row["unit"] == "us"}
+    names = dict.fromkeys(row["name"].removesuffix("_time") for row in rows)
+    by_name = {row["name"]: row for row in rows}
+    unit = next(UNITS.get(row["unit"], "") for row in rows)
+    out = [".. list-table::", "   :header-rows: 1", "   :class: figures", ""]
+    head = ["row", "ours", "other", "ratio", "target", "the other is"]
+    if times:
+        head[1] = f"ours, {unit}"
+        head[5:5] = ["ours, microseconds", "other", "ratio", "range"]
+    lines = [head]
+    for name in names:
+        row = by_name.get(name)
+        either = row or times[f"{name}_time"]
+        line = [f"``{name}``", *cells(row)[:3],
+                f"{either['target']:.2f}" if "target" in either else ""]
+        if times:
+            line += cells(times.get(f"{name}_time"))
+        else:
+            line[1:3] = [f"{text} {row['unit']}" for text in line[1:3]]
+        lines.append([*line, either["peer_name"]])
+    for line in lines:
+        out += [("   * - " if number == 0 else "     - ") + text
+                for number, text in enumerate(line)]
+    return [text.rstrip() for text in out] + [""]
 
 
 def main():
