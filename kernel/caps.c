@@ -16,7 +16,7 @@
 #include "quirks.h"
 
 /* Number of capabilities that DEVICE_QUERY lists. */
-#define MEMREG_CAPS	IB_MEMREG_CAP_POOL
+#define MEMREG_CAPS	IB_MEMREG_CAP_SG_GAPS
 
 #define CAP(_cap, _backing, _value)					\
 	{								\
@@ -72,6 +72,7 @@ static u32 memreg_caps_list(struct memreg_device *mdev,
 		CAP_BY(DMABUF, 1, virt ? IB_MEMREG_BACKING_KERNEL :
 					 IB_MEMREG_BACKING_DEVICE),
 		CAP(POOL, FRWR, min_t(u32, IB_MEMREG_POOL_MAX, attrs->max_mr)),
+		CAP_IF(SG_GAPS, mdev->sg_gaps, FRWR),
 	};
 
 	BUILD_BUG_ON(ARRAY_SIZE(all) != MEMREG_CAPS);

@@ -379,6 +379,7 @@ static int memreg_device_add(struct ib_device *ibdev)
 			   GENMASK_ULL(31, MEMREG_PAGE_SHIFT);
 	if (mdev->quirks & MEMREG_QUIRK_SYSTEM_PAGES)
 		mdev->page_sizes = PAGE_SIZE;
+	mdev->sg_gaps = ibdev->attrs.kernel_cap_flags & IBK_SG_GAPS_REG;
 	mdev->access = memreg_device_access(ibdev, mdev->quirks);
 	mdev->longest = memreg_device_longest(ibdev);
 	spin_lock_init(&mdev->files_lock);

@@ -49,6 +49,7 @@ struct shrinker;
  * @quirks: MEMREG_QUIRK_*
  * @max_pages: Entries of an FRWR's page list
  * @page_sizes: Bitmap of page sizes for FRWRs
+ * @sg_gaps: FRWRs can list pieces that begin and end anywhere
  * @access: Mask of enum ib_memreg_access that it can do
  * @longest: Bytes of a message, at most; less than 2 GiB
  * @undead: MRs that the driver could not destroy
@@ -77,6 +78,7 @@ struct memreg_device {
 	unsigned long quirks;
 	u32 max_pages;
 	u64 page_sizes;
+	bool sg_gaps;
 	u32 access;
 	u32 longest;
 	atomic_t undead;

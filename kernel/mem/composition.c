@@ -11,7 +11,10 @@
  *
  * Devices list pages, so one key spans two entries of the list only if the one
  * ends and the other begins at a multiple of MEMREG_PAGE_SIZE. Other boundaries
- * are rough: there one key ends and the next one begins.
+ * are rough: there one key ends and the next one begins. Some devices can list
+ * pieces that begin and end anywhere (memreg_device.sg_gaps). A key that spans
+ * a rough boundary is such a list there, of as many entries as a page list has.
+ * Its FRWR is of a type of its own, and made for the one key.
  *
  * Guards
  *
@@ -329,7 +332,10 @@ memreg_composition_region(struct memreg_ucmd *ucmd,
  * Keys
  */
 
-/* The next key of a composition: from @offset on, up to a rough boundary */
+/* Bytes of a key with gaps, at most: some devices count in 32 bits. */
+#define MEMREG_GAPS_SPAN	SZ_2G
+
+/* A key of pages: from @offset on, up to a rough boundary */
 static u64 memreg_composition_run(const struct memreg_mr *mr, u64 offset,
 				  u64 iova, u64 span)
 {
@@ -340,6 +346,27 @@ static u64 memreg_composition_run(const struct memreg_mr *mr, u64 offset,
 	u64 end = next < region->nents ? region->offsets[next] : mr->length;
 
 	return min(end - offset, span - (iova & (MEMREG_PAGE_SIZE - 1)));
+}
+
+/* A key with gaps: from @offset on, as many entries as can be listed */
+static u64 memreg_composition_gaps_run(const struct memreg_mr *mr, u64 offset)
+{
+	const struct memreg_region *region = mr->region;
+	u64 next = (u64)memreg_region_find(region, offset) +
+		   region->mdev->max_pages;
+	u64 end = next < region->nents ? region->offsets[next] : mr->length;
+
+	if (!region->mdev->sg_gaps)
+		return 0;
+	return min_t(u64, end - offset, MEMREG_GAPS_SPAN);
+}
+
+/* The list of such a key serves no other key, and no page list serves it. */
+static void memreg_composition_set_gaps(struct memreg_key *key)
+{
+	key->gaps = true;
+	key->once = true;
+	key->page_shift = MEMREG_PAGE_SHIFT;
 }
 
 /**
@@ -365,12 +392,15 @@ u64 memreg_composition_iova(const struct memreg_region *region, u64 offset,
 static u32 memreg_composition_divide(const struct memreg_mr *mr, u64 span,
 				     struct memreg_key *keys)
 {
-	u64 offset = 0, iova = mr->iova, length;
+	u64 offset = 0, iova = mr->iova, length, gaps;
 	u32 n = 0;
 
 	for (; offset < mr->length; n++) {
 		iova = memreg_composition_iova(mr->region, offset, iova);
 		length = memreg_composition_run(mr, offset, iova, span);
+		gaps = memreg_composition_gaps_run(mr, offset);
+		gaps = gaps > length ? gaps : 0;
+		length = max(length, gaps);
 		if (keys)
 			keys[n] = (struct memreg_key) {
 				.region = mr->region,
@@ -382,6 +412,8 @@ static u32 memreg_composition_divide(const struct memreg_mr *mr, u64 span,
 				.once = mr->region->mdev->quirks &
 					MEMREG_QUIRK_WEAK_INV,
 			};
+		if (keys && gaps)
+			memreg_composition_set_gaps(&keys[n]);
 		offset += length;
 		iova += length;
 		if (!(n % 1024))
@@ -414,18 +446,26 @@ void memreg_composition_keys(struct memreg_mr *mr, u64 span)
 }
 
 /**
- * memreg_composition_is_smooth() - Can one key span a range?
- * @region: Composition
- * @offset: First byte
- * @length: Bytes, from 1; the range is inside
+ * memreg_composition_grant() - Have one key span a range, if it can
+ * @key: Description of the key: region, range, and the I/O address that it
+ *	would have if there were no rough boundaries; that is changed, and
+ *	@once, @gaps and @page_shift if it is to have gaps
  *
- * Return: whether no boundary inside of the range is rough.
+ * Return: false if one key can't span the range.
  */
-bool memreg_composition_is_smooth(const struct memreg_region *region,
-				  u64 offset, u64 length)
+bool memreg_composition_grant(struct memreg_key *key)
 {
-	u32 last = memreg_region_find(region, offset + length - 1);
+	const struct memreg_region *region = key->region;
+	u32 first = memreg_region_find(region, key->offset);
+	u32 last = memreg_region_find(region, key->offset + key->length - 1);
 
-	return find_next_bit(region->composition->rough, last + 1,
-			     memreg_region_find(region, offset) + 1) > last;
+	key->iova = memreg_composition_iova(region, key->offset, key->iova);
+	if (find_next_bit(region->composition->rough, last + 1, first + 1) >
+	    last)
+		return true;
+	if (!region->mdev->sg_gaps || last - first >= region->mdev->max_pages ||
+	    key->length > MEMREG_GAPS_SPAN)
+		return false;
+	memreg_composition_set_gaps(key);
+	return true;
 }

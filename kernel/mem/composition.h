@@ -7,6 +7,7 @@
 
 #include <linux/types.h>
 
+struct memreg_key;
 struct memreg_mr;
 struct memreg_region;
 struct memreg_tie;
@@ -57,8 +58,7 @@ memreg_composition_region(struct memreg_ucmd *ucmd,
 u32 memreg_composition_find(const struct memreg_composition *comp, u64 offset);
 u32 memreg_composition_nr_keys(const struct memreg_mr *mr, u64 span);
 void memreg_composition_keys(struct memreg_mr *mr, u64 span);
-bool memreg_composition_is_smooth(const struct memreg_region *region,
-				  u64 offset, u64 length);
+bool memreg_composition_grant(struct memreg_key *key);
 u64 memreg_composition_iova(const struct memreg_region *region, u64 offset,
 			    u64 iova);
 

@@ -94,11 +94,14 @@ void memreg_frwr_module_exit(void)
 	destroy_workqueue(memreg_reap_wq);
 }
 
-/* Pages of the key's size that its range touches. */
+/* Pages of the key's size that its range touches, or pieces that it has. */
 static u32 memreg_key_pages(const struct memreg_key *key)
 {
 	u64 size = BIT_ULL(key->page_shift);
 
+	if (key->gaps)
+		return memreg_region_fragments(key->region, key->first,
+					       key->offset, key->length);
 	return ((key->iova & (size - 1)) + key->length + size - 1) >>
 	       key->page_shift;
 }
@@ -175,17 +178,21 @@ static void memreg_frwr_free(struct memreg_frwr *frwr)
 	kfree(frwr);
 }
 
+/* An FRWR that a planned key can be made of. */
 static struct memreg_frwr *memreg_frwr_alloc(struct memreg_domain *domain,
-					     u32 class, u32 pages)
+					     const struct memreg_key *key)
 {
 	struct memreg_frwr *frwr;
 	int ret;
 
-	frwr = memreg_frwr_new(domain, class);
+	frwr = memreg_frwr_new(domain, key->class);
 	if (IS_ERR(frwr))
 		return frwr;
-	ret = memreg_fastmr_alloc(&frwr->fast, domain->pd, IB_MR_TYPE_MEM_REG,
-				  pages, memreg_regq_done);
+	ret = memreg_fastmr_alloc(&frwr->fast, domain->pd,
+				  key->gaps ? IB_MR_TYPE_SG_GAPS :
+					      IB_MR_TYPE_MEM_REG,
+				  memreg_key_entries(domain->mdev, key),
+				  memreg_regq_done);
 	if (ret) {
 		memreg_frwr_free(frwr);
 		return ERR_PTR(ret);
@@ -538,18 +545,17 @@ static int memreg_key_take(struct memreg_domain *domain,
 			   struct memreg_key *key, u64 now)
 {
 	struct memreg_device *mdev = domain->mdev;
-	u32 entries = memreg_key_entries(mdev, key);
 	struct memreg_frwr *frwr;
 
 	if (memreg_keys_take_idle(domain, &key, 1, now))
 		memreg_frwr_discard_foreign(domain, key, now);
 	if (key->frwr)
 		return 0;
-	frwr = memreg_frwr_alloc(domain, key->class, entries);
+	frwr = memreg_frwr_alloc(domain, key);
 	/* What is idle may be what there is no room for. */
 	if (IS_ERR(frwr) && memreg_idle_drain(domain, MEMREG_FIFO_DEPTH,
 					      now - MEMREG_FIFO_REST_NS))
-		frwr = memreg_frwr_alloc(domain, key->class, entries);
+		frwr = memreg_frwr_alloc(domain, key);
 	if (IS_ERR(frwr))
 		return PTR_ERR(frwr);
 	spin_lock(&mdev->frwr_lock);

@@ -22,9 +22,11 @@ struct memreg_region;
  * @access: enum ib_memreg_access
  * @page_shift: Size of the pages in the key's page list; 0: what suits best
  * @class: Class of FRWRs that it is made of; set when it is planned
- * @pages: Number of pages in that list; set when it is planned, which it is not
- *	if its FRWR maps the range already
+ * @pages: Entries of that list, pages or pieces; set when it is planned, which
+ *	it is not if its FRWR maps the range already
  * @once: Make an FRWR for this key alone, and don't let it idle afterwards
+ * @gaps: Its list is one of pieces that begin and end anywhere, not of pages,
+ *	and @page_shift means nothing; @once as well
  * @frwr: The FRWR behind the key, or NULL
  * @lkey: Local key
  * @rkey: Remote key
@@ -40,6 +42,7 @@ struct memreg_key {
 	u8 class;
 	u32 pages;
 	bool once;
+	bool gaps;
 	struct memreg_frwr *frwr;
 	u32 lkey;
 	u32 rkey;

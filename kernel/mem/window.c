@@ -475,18 +475,10 @@ int memreg_bind_describe(struct memreg_ucmd *ucmd,
 	if (bind->length > window->max_span)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SPAN);
 
-	if (mr->region->composition &&
-	    !memreg_composition_is_smooth(mr->region, bind->offset,
-					  bind->length))
-		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_GAPS);
-
 	key->region = mr->region;
 	key->offset = bind->offset;
 	key->length = bind->length;
 	key->iova = mr->iova + bind->offset;
-	if (mr->region->composition)
-		key->iova = memreg_composition_iova(mr->region, bind->offset,
-						    key->iova);
 	key->access = bind->access;
 	/*
 	 * Drivers look at the last mapping's access when they map, and no FRWR
@@ -494,13 +486,16 @@ int memreg_bind_describe(struct memreg_ucmd *ucmd,
 	 */
 	key->once = bind->access & IB_MEMREG_ACCESS_FLUSH_PERSISTENT ||
 		    mr->region->keyed;
+	key->gaps = false;
+	key->page_shift = 0;
+	if (mr->region->composition && !memreg_composition_grant(key))
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_GAPS);
 	if (bind->access & IB_MEMREG_ACCESS_ZERO_BASED) {
 		if (key->iova & (MEMREG_PAGE_SIZE - 1))
 			return memreg_fail(ucmd, -EINVAL,
 					   IB_MEMREG_REASON_IOVA);
 		key->iova = 0;
 	}
-	key->page_shift = 0;
 	return 0;
 }
 

@@ -61,6 +61,8 @@ static const struct {
 	[IB_MEMREG_CAP_DMABUF] = {
 		"dma-buf", YES_NO, "memory that others export" },
 	[IB_MEMREG_CAP_POOL] = { "pool", NUMBER, "buffers of a pool" },
+	[IB_MEMREG_CAP_SG_GAPS] = {
+		"sg-gaps", YES_NO, "any bytes of compositions under a key" },
 };
 
 static const char *backing_text(uint32_t backing)

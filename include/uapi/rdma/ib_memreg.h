@@ -352,7 +352,8 @@ enum ib_memreg_cmd {
  * @IB_MEMREG_REASON_COMPOSED: The MR is a piece of a composition; from
  *	MR_REREGISTER also: it is one.
  * @IB_MEMREG_REASON_GAPS: One key can't span the range of a composition: pieces
- *	do not begin and end at multiples of 4096 bytes, or they are too many.
+ *	do not begin and end at multiples of 4096 bytes, and the device lacks
+ *	IB_MEMREG_CAP_SG_GAPS; or they are too many.
  * @IB_MEMREG_REASON_SLOTS: All slots of the status table are in use.
  * @IB_MEMREG_REASON_LOG: The number of entries of a log is no power of two or
  *	over the limit; or a wide monitor is asked for on a status table that
@@ -580,6 +581,8 @@ enum ib_memreg_backing {
  *	others than memreg export. Backed by the device, it takes what the
  *	exporter maps for that; backed by ib_memreg, what the CPU reaches.
  * @IB_MEMREG_CAP_POOL: Buffers of a pool.
+ * @IB_MEMREG_CAP_SG_GAPS: 1 if one key can span pieces of a composition that
+ *	begin and end inside of pages, as many as IB_MEMREG_CAP_KEY_PAGES.
  */
 enum ib_memreg_cap {
 	IB_MEMREG_CAP_KEY_PAGES = 1,
@@ -605,7 +608,8 @@ enum ib_memreg_cap {
 	IB_MEMREG_CAP_WRITE_ORDER = 21,
 	IB_MEMREG_CAP_CONTIGUOUS = 22,
 	IB_MEMREG_CAP_DMABUF = 23,
-	IB_MEMREG_CAP_POOL = 24
+	IB_MEMREG_CAP_POOL = 24,
+	IB_MEMREG_CAP_SG_GAPS = 25
 };
 
 /**
@@ -1431,7 +1435,9 @@ enum ib_memreg_compose_flags {
  * other begins at a multiple of 4096 bytes of memory. At each other boundary a
  * segment ends, and the I/O addresses of the next one begin at the offset in a
  * page that its memory has. MR_QUERY returns all segments. A window can't span
- * such a boundary. Work requests of the MR's owner can, on any device.
+ * such a boundary. With IB_MEMREG_CAP_SG_GAPS keys and windows span any
+ * boundary, of up to IB_MEMREG_CAP_KEY_PAGES runs of memory each. Work requests
+ * of the MR's owner span any boundary, on any device.
  *
  * MRs that the pieces are of, and those that they are composed of, can't be
  * deregistered or re-registered for as long as the composition is there; a
