@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The halo of an array of three dimensions: this program and halo_peer.c have a
+ * cube each, with the other one on all sides. Each step exchanges the layers at
+ * the surfaces, and makes each cell the sum of its neighbours. In the array the
+ * layers are runs of a cell, or of a row: one WRITE gathers them for the peer's
+ * inbox, and one READ scatters what is in its outbox.
+ */
+#include <arpa/inet.h>
+#include <err.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <memreg.h>
+
+#define N 8UL			/* cells in each direction, with the halo */
+#define INNER (N - 2)
+enum { CELL = sizeof(uint64_t), ROW = N * CELL, PLANE = N * ROW };
+
+static uint64_t cells[N * N * N], old[N * N * N];
+static struct memreg *m;
+static uint32_t domain, endpoint;
+static struct memreg_ring ring;
+static struct memreg_mr all, faces, halo;
+static struct memreg_grant inbox, outbox;
+
+static void must(int result)
+{
+	if (result)
+		errx(1, "%s", memreg_reason());
+}
+
+/* Two layers in each direction, edges left out */
+static void compose(size_t low, size_t high, uint32_t access,
+		    struct memreg_mr *mr)
+{
+	struct ib_memreg_piece p[6];
+	size_t at[] = { low, high };
+
+	for (int i = 0; i < 2; i++) {
+		p[i] = memreg_piece_3d(all.id, at[i] * CELL + ROW + PLANE, CELL,
+				       ROW, INNER, PLANE, INNER);
+		p[2 + i] = memreg_piece_2d(all.id, CELL + at[i] * ROW + PLANE,
+					   INNER * CELL, PLANE, INNER);
+		p[4 + i] = memreg_piece_2d(all.id, CELL + ROW + at[i] * PLANE,
+					   INNER * CELL, ROW, INNER);
+	}
+	must(memreg_mr_compose(m, domain, p, 6, access, 0, mr));
+}
+
+/* Wait until so many work requests have succeeded. */
+static void complete(int n)
+{
+	const struct ib_memreg_cqe *cqe;
+
+	for (; n; n--) {
+		must(memreg_ring_wait(&ring, 1, IB_MEMREG_WAIT_FOREVER, NULL));
+		cqe = memreg_ring_peek(&ring);
+		if (cqe->status)
+			errx(1, "%s", memreg_cqe_reason(cqe));
+		memreg_ring_seen(&ring, 1);
+	}
+}
+
+static void receive(void)
+{
+	struct ib_memreg_wr wr;
+
+	memreg_prep_recv(&wr, endpoint, 0, 0, 0, 0);
+	must(memreg_submit(m, &wr, 1, NULL));
+}
+
+static void connect_to(const char *address, const char *port)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	struct ib_memreg_queues queues = {
+		.send_ring_id = ring.id, .max_send = 64, .max_send_sge = 1,
+		.recv_ring_id = ring.id, .max_recv = 2, .max_recv_sge = 1,
+	};
+	struct ib_memreg_event e;
+
+	at.sin_port = htons(atoi(port));
+	at.sin_addr.s_addr = inet_addr(address);
+	must(memreg_connect_queues(m, domain, (struct sockaddr *)&at, NULL,
+				   10000, NULL, 0, &queues, &endpoint));
+	receive();
+	must(memreg_get_event(m, &e, -1));
+	if (e.type != IB_MEMREG_EVENT_ESTABLISHED)
+		errx(1, "%s", memreg_event_reason(&e));
+	must(memreg_grant_decode(e.private_data, e.private_data_len, &inbox));
+	outbox = inbox;
+	outbox.length = inbox.length /= 2;
+	outbox.iova += inbox.length;
+}
+
+/* The peer reports that its outbox is full, and is informed that its inbox is. */
+static void exchange(void)
+{
+	struct ib_memreg_wr wrs[3];
+
+	complete(1);
+	receive();
+	must(memreg_transfer_plan(&faces, 0, &inbox, 1, IB_MEMREG_OP_WRITE,
+				  endpoint, &wrs[0], 1) != 1);
+	must(memreg_transfer_plan(&halo, 0, &outbox, 1, IB_MEMREG_OP_READ,
+				  endpoint, &wrs[1], 1) != 1);
+	memreg_prep_send(&wrs[2], endpoint, 0, 0, 0);
+	wrs[2].flags = IB_MEMREG_WR_FENCE | IB_MEMREG_WR_SIGNALED;
+	must(memreg_submit(m, wrs, 3, NULL));
+	complete(3);
+}
+
+/* Each cell becomes the sum of its neighbours; returns a sum over all. */
+static uint64_t compute(void)
+{
+	uint64_t sum = 0;
+
+	memcpy(old, cells, sizeof(old));
+	for (size_t n = 0; n < INNER * INNER * INNER; n++) {
+		size_t i = 1 + n % INNER + N * (1 + n / INNER % INNER) +
+			   N * N * (1 + n / INNER / INNER);
+
+		cells[i] = old[i - 1] + old[i + 1] + old[i - N] + old[i + N] +
+			   old[i - N * N] + old[i + N * N];
+		sum += cells[i] * i;
+	}
+	return sum;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 5)
+		errx(2, "usage: halo DEVICE ADDRESS PORT STEPS");
+	for (size_t i = 0; i < N * N * N; i++)
+		cells[i] = i;
+	must(memreg_open(argv[1], &m) ?: memreg_domain_create(m, 0, &domain));
+	must(memreg_ring_create(m, 256, 64, -1, 0, &ring));
+	must(memreg_mr_register(m, domain, cells, sizeof(cells),
+				IB_MEMREG_ACCESS_LOCAL_WRITE, 0, &all));
+	/* What is at one end of a cube is next to the other end of the other. */
+	compose(N - 2, 1, 0, &faces);
+	compose(0, N - 1, IB_MEMREG_ACCESS_LOCAL_WRITE, &halo);
+	connect_to(argv[2], argv[3]);
+	for (int n = atoi(argv[4]); n > 0; n--) {
+		exchange();
+		printf("%016" PRIx64 "\n", compute());
+	}
+	memreg_close(m);
+}
