@@ -514,6 +514,7 @@ struct race {
 	__u32 mr;
 	uint8_t *mem;
 	_Atomic uint64_t key;	/* offset << 32 | rkey */
+	_Atomic uint64_t old;	/* the one before */
 	_Atomic bool stop;
 	_Atomic unsigned int bad;
 };
@@ -535,8 +536,10 @@ static void *change_in_a_loop(void *arg)
 		/* The mapping changes all the time. */
 		if (ret && ret != -EAGAIN && ret != -EBUSY && ret != -EFAULT)
 			r->bad++;
-		if (!ret)
-			r->key = (uint64_t)offset << 32 | cmd.out_rkey;
+		if (ret)
+			continue;
+		r->old = r->key;
+		r->key = (uint64_t)offset << 32 | cmd.out_rkey;
 	}
 	return NULL;
 }
@@ -582,6 +585,7 @@ FIXTURE_SETUP(race)
 	ASSERT_EQ(0, raw_call(race->fd, IB_MEMREG_IOC_MR_REGISTER, &cmd));
 	race->mr = cmd.out_mr_id;
 	race->key = cmd.out_rkey;
+	race->old = cmd.out_rkey;
 }
 
 FIXTURE_TEARDOWN(race)
@@ -592,30 +596,37 @@ FIXTURE_TEARDOWN(race)
 	EXPECT_EQ(0, vm_pin(0));
 }
 
-/* Write until a write fails, or for a while. Returns how many did not fail. */
-static unsigned int write_by_last_key(FIXTURE_DATA(race) *self)
+/* Write by the key that was heard of last, or by the one before. */
+static bool writes_by(FIXTURE_DATA(race) *self, _Atomic uint64_t *key)
 {
-	unsigned int done = 0;
-	uint64_t key;
+	uint64_t now = *key;
 
-	do {
-		key = self->race.key;
-		if (stock_write(&self->link.stock, 0, 64,
-				(uintptr_t)self->race.mem + (key >> 32),
-				(uint32_t)key) != IBV_WC_SUCCESS)
+	return stock_write(&self->link.stock, 0, 64,
+			   (uintptr_t)self->race.mem + (now >> 32),
+			   (uint32_t)now) == IBV_WC_SUCCESS;
+}
+
+/* Until a write fails, or for a while. Counts those by each that did not. */
+static void write_for_a_while(FIXTURE_DATA(race) *self, bool old,
+			      unsigned int *done)
+{
+	unsigned int n;
+
+	for (n = 0; n < 50; n++) {
+		if (!writes_by(self, old ? &self->race.old : &self->race.key))
 			break;
-	} while (++done < 50);
-	return done;
+		done[old]++;
+	}
 }
 
 /*
- * The peer writes by whatever key it has heard of last; whether that works is
- * another question. Nothing in front of the memory and behind it changes, and
- * in it nothing but the first bytes of a half.
+ * The peer writes by the new key, and in turn by the old one; whether that
+ * works is another question. Nothing in front of the memory and behind it
+ * changes, and in it nothing but the first bytes of a half.
  */
 TEST_F_TIMEOUT(race, I1_keys_that_change_lead_nowhere_else, SOAK_S)
 {
-	unsigned int i, rounds = times(20, 2000), done = 0;
+	unsigned int i, rounds = times(20, 2000), done[2] = {};
 	struct race *race = &self->race;
 	pthread_t changer, unmapper;
 
@@ -624,14 +635,16 @@ TEST_F_TIMEOUT(race, I1_keys_that_change_lead_nowhere_else, SOAK_S)
 	ASSERT_EQ(0, pthread_create(&unmapper, NULL, unmap_in_a_loop, race));
 	for (i = 0; i < rounds && !_metadata->exit_code; i++) {
 		connect_to(_metadata, &self->link, race->domain);
-		done += write_by_last_key(self);
+		write_for_a_while(self, i % 2, done);
 		disconnect(_metadata, &self->link);
 	}
 	race->stop = true;
 	ASSERT_EQ(0, pthread_join(changer, NULL));
 	ASSERT_EQ(0, pthread_join(unmapper, NULL));
+	ksft_print_msg("%u writes by the new key, %u by the old one\n",
+		       done[0], done[1]);
 	EXPECT_EQ(0, race->bad);
-	EXPECT_LT(0, done);
+	EXPECT_LT(0, done[0]);
 	EXPECT_TRUE(filled(self->all, PAGE, 0, 3));
 	EXPECT_TRUE(filled(self->all + PAGE + LENGTH, PAGE, PAGE + LENGTH, 3));
 	for (i = 0; i < LENGTH; i++)
