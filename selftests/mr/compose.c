@@ -631,6 +631,118 @@ TEST_F(compose, I8_what_can_not_be_is_refused)
 	ASSERT_EQ(0, raw_destroy(self->link.fd, plain));
 }
 
+/* One dimension of a piece, the others being of one block */
+static int compose_dim(FIXTURE_DATA(compose) *self, __u32 dim, __u64 stride,
+		       __u32 count)
+{
+	struct ib_memreg_piece piece = {
+		.mr_id = self->mrs[0], .length = PAGE,
+		.dims = IB_MEMREG_PIECE_DIMS, .count = { 1, 1, 1, 1 },
+		.stride = { PAGE, PAGE, PAGE, PAGE },
+	};
+	RAW(mr_compose, cmd, .domain_id = self->link.domain, .count = 1,
+	    .pieces = (uintptr_t)&piece);
+	int ret;
+
+	piece.stride[dim] = stride;
+	piece.count[dim] = count;
+	ret = compose(self->link.fd, &cmd);
+	return ret ?: raw_destroy(self->link.fd, cmd.out_mr_id);
+}
+
+TEST_F(compose, I8_products_of_each_dimension)
+{
+	struct ib_memreg_piece piece = { .mr_id = self->mrs[0], .length = PAGE,
+					 .dims = IB_MEMREG_PIECE_DIMS };
+	RAW(mr_compose, cmd, .domain_id = self->link.domain, .count = 1,
+	    .pieces = (uintptr_t)&piece);
+	struct state before;
+	__u32 d;
+
+	ASSERT_EQ(0, state_get(&before));
+	for (d = 0; d < IB_MEMREG_PIECE_DIMS; d++) {
+		EXPECT_EQ(0, compose_dim(self, d, PAGE, PAGES));
+		EXPECT_FAIL(EINVAL, RANGE, compose_dim(self, d, PAGE,
+						       PAGES + 1));
+		EXPECT_FAIL(EINVAL, RANGE, compose_dim(self, d, 1ULL << 32,
+						       ~0U));
+		EXPECT_FAIL(EINVAL, RANGE,
+			    compose_dim(self, d, ~0ULL - 2 * PAGE, 2));
+		EXPECT_FAIL(EOVERFLOW, WRAPS,
+			    compose_dim(self, d, ~0ULL - PAGE + 1, 2));
+		EXPECT_FAIL(EOVERFLOW, WRAPS, compose_dim(self, d, ~0ULL, 2));
+		EXPECT_FAIL(EOVERFLOW, WRAPS, compose_dim(self, d, 1ULL << 33,
+							  ~0U));
+		EXPECT_FAIL(EOVERFLOW, WRAPS, compose_dim(self, d, 1ULL << 63,
+							  3));
+		EXPECT_FAIL(EINVAL, COUNT, compose_dim(self, d, PAGE, 0));
+	}
+	/* No product wraps, but their sum does. */
+	for (d = 0; d < IB_MEMREG_PIECE_DIMS; d++) {
+		piece.stride[d] = 1ULL << 62;
+		piece.count[d] = 2;
+	}
+	EXPECT_FAIL(EOVERFLOW, WRAPS, compose(self->link.fd, &cmd));
+	piece.count[3] = 1;
+	EXPECT_FAIL(EINVAL, RANGE, compose(self->link.fd, &cmd));
+	/* So many blocks that to count them would take for ever */
+	for (d = 0; d < IB_MEMREG_PIECE_DIMS; d++) {
+		piece.stride[d] = 0;
+		piece.count[d] = ~0U;
+	}
+	EXPECT_FAIL(EINVAL, COUNT, compose(self->link.fd, &cmd));
+	EXPECT_TRUE(state_same(&before));
+	state_free(&before);
+}
+
+/* As many runs of memory as can be, and one more */
+TEST_F(compose, I8_runs_are_limited)
+{
+	struct ib_memreg_piece pieces[2] = {
+		{ .mr_id = self->mrs[0], .length = 1, .dims = 1,
+		  .stride = { 2 }, .count = { IB_MEMREG_COMPOSE_MAX } },
+		{ .mr_id = self->mrs[1], .length = 1 },
+	};
+	RAW(mr_compose, cmd, .domain_id = self->link.domain, .count = 1,
+	    .pieces = (uintptr_t)pieces);
+	struct state before;
+
+	ASSERT_EQ(0, state_get(&before));
+	ASSERT_EQ(0, compose(self->link.fd, &cmd));
+	EXPECT_EQ(IB_MEMREG_COMPOSE_MAX, cmd.out_entries);
+	/* It counts for as many in another one. */
+	pieces[0] = (struct ib_memreg_piece){ .mr_id = cmd.out_mr_id,
+					      .length = cmd.out_length };
+	cmd.count = 2;
+	EXPECT_FAIL(EINVAL, COUNT, compose(self->link.fd, &cmd));
+	ASSERT_EQ(0, raw_destroy(self->link.fd, pieces[0].mr_id));
+	pieces[0] = pieces[1];
+	pieces[0].dims = 1;
+	pieces[0].stride[0] = 2;
+	pieces[0].count[0] = IB_MEMREG_COMPOSE_MAX + 1;
+	cmd.count = 1;
+	EXPECT_FAIL(EINVAL, COUNT, compose(self->link.fd, &cmd));
+	EXPECT_TRUE(state_same(&before));
+	state_free(&before);
+}
+
+/* A single key is the driver's: there are no pages to make others of. */
+TEST_F(compose, I8_a_single_key_is_no_piece)
+{
+	RAW(mr_register, single, .flags = IB_MEMREG_MR_SINGLE_KEY,
+	    .domain_id = self->link.domain, .access = REMOTE_READ,
+	    .addr = (uintptr_t)self->mem, .length = PAGE);
+	struct ib_memreg_piece piece = { .length = PAGE };
+	RAW(mr_compose, cmd, .domain_id = self->link.domain, .count = 1,
+	    .pieces = (uintptr_t)&piece);
+
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REGISTER,
+			      &single));
+	piece.mr_id = single.out_mr_id;
+	EXPECT_FAIL(EOPNOTSUPP, SINGLE_KEY, compose(self->link.fd, &cmd));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, single.out_mr_id));
+}
+
 /*
  * The library: a cube's faces move to the peer and come back as its halo, each
  * way by one work request.
