@@ -9,7 +9,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -718,6 +720,120 @@ TEST_F(memory_peer, a_process_that_shares_it_is_killed_and_the_peer_goes_on)
 	reach(_metadata, self, 0, self->length, mr.iova, mr.out_rkey);
 	close(s.ready[0]);
 	close(s.ready[1]);
+}
+
+struct reading {
+	struct stock *stock;
+	__u64 iova;
+	__u32 rkey;
+	_Atomic bool stop;
+	_Atomic unsigned int done;
+	_Atomic unsigned int bad;
+};
+
+static void *read_on(void *arg)
+{
+	struct reading *r = arg;
+
+	while (!r->stop && !r->bad) {
+		memset(r->stock->mem, 0, 2 * PAGE);
+		r->bad += stock_read(r->stock, 0, 2 * PAGE, r->iova + 100,
+				     r->rkey) != IBV_WC_SUCCESS ||
+			  !filled(r->stock->mem, 2 * PAGE, 100, 1);
+		r->done++;
+	}
+	return NULL;
+}
+
+/* Another read than those under way has begun and ended. */
+static bool reads_go_on(struct reading *r)
+{
+	unsigned int from = r->done;
+	int64_t end = now_ms() + WAIT_MS;
+
+	while (r->done - from < 2 && !r->bad && now_ms() < end)
+		usleep(1000);
+	return r->done - from >= 2 && !r->bad;
+}
+
+/* Register the same memory by another file, and bind a window on it. */
+static int share(int fd, int memory, size_t length, __u32 *domain, __u32 *mr,
+		 __u32 *window)
+{
+	struct ib_memreg_mr_register reg;
+	struct ib_memreg_bind bind = { .length = PAGE, .access = REMOTE_READ };
+	int ret;
+
+	ret = fd < 0 ? fd : raw_domain(fd, domain) ?:
+	      raw_register_fd(fd, *domain, memory, 0, length, ACCESS, &reg) ?:
+	      raw_windows(fd, *domain, PAGE, window, 1);
+	if (ret)
+		return ret;
+	*mr = reg.out_mr_id;
+	bind.mr_id = *mr;
+	bind.window_id = *window;
+	return raw_bind(fd, *domain, &bind, 1);
+}
+
+/* In a process of its own, which is killed while the peer reads */
+static void share_and_be_killed(struct __test_metadata *_metadata, int memory,
+				size_t length, struct reading *r)
+{
+	__u32 domain, mr, window;
+	int ready[2];
+	pid_t child;
+	char c;
+
+	ASSERT_EQ(0, pipe2(ready, O_CLOEXEC));
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (!share(raw_open_bound(), memory, length, &domain, &mr,
+			   &window) && write(ready[1], "x", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	EXPECT_EQ(1, read(ready[0], &c, 1));
+	close(ready[0]);
+	EXPECT_TRUE(reads_go_on(r));
+	user_kill(_metadata, child);
+	EXPECT_TRUE(reads_go_on(r));
+}
+
+/* Revoked, deregistered, closed or killed: what others had of the memory */
+TEST_F_TIMEOUT(memory_peer, what_others_had_of_it_ends_and_the_peer_reads_on,
+	       240)
+{
+	unsigned int i, rounds = test_rounds(10);
+	struct ib_memreg_mr_register mr;
+	struct reading r = { .stock = self->stock };
+	__u32 domain, other, window;
+	pthread_t reader;
+	int second;
+
+	ASSERT_EQ(0, raw_register_fd(self->link.fd, self->link.domain,
+				     self->memory, 0, self->length, ACCESS,
+				     &mr));
+	r.iova = mr.iova;
+	r.rkey = mr.out_rkey;
+	ASSERT_EQ(0, pthread_create(&reader, NULL, read_on, &r));
+	for (i = 0; i < rounds && !_metadata->exit_code; i++) {
+		second = raw_open_bound();
+		ASSERT_EQ(0, share(second, self->memory, self->length, &domain,
+				   &other, &window));
+		EXPECT_TRUE(reads_go_on(&r));
+		EXPECT_EQ(0, raw_revoke(second, domain, &window, 1));
+		EXPECT_TRUE(reads_go_on(&r));
+		if (i % 2)
+			EXPECT_EQ(0, raw_destroy(second, other));
+		EXPECT_EQ(0, close(second));
+		share_and_be_killed(_metadata, self->memory, self->length, &r);
+	}
+	r.stop = true;
+	ASSERT_EQ(0, pthread_join(reader, NULL));
+	EXPECT_EQ(0, r.bad);
 }
 
 /* The application's own PD takes the mapping as any other memory. */
