@@ -266,6 +266,56 @@ TEST_F(memory, register_refuses_what_is_no_memory)
 					       0, PAGE, REMOTE_READ, &mr));
 }
 
+struct swapping {
+	int memory;
+	int number;	/* of a descriptor: the memory, or another, or none */
+	_Atomic bool stop;
+};
+
+static void *swap_descriptors(void *arg)
+{
+	struct swapping *s = arg;
+	int other = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	while (!s->stop) {
+		dup2(s->memory, s->number);
+		dup2(other, s->number);
+		close(s->number);
+	}
+	close(other);
+	return NULL;
+}
+
+/* Each kind of call that takes one; whatever it is at that moment */
+TEST_F(memory, I8_descriptors_that_are_closed_meanwhile)
+{
+	struct swapping s = { .memory = raw_memory(self->fd, LEN, 0) };
+	unsigned int i, rounds = test_rounds(2000), done[2] = {};
+	struct ib_memreg_mr_register mr;
+	pthread_t swapper;
+	int ret;
+
+	ASSERT_LE(0, s.memory);
+	s.number = fcntl(s.memory, F_DUPFD_CLOEXEC, 200);
+	ASSERT_LE(0, s.number);
+	ASSERT_EQ(0, pthread_create(&swapper, NULL, swap_descriptors, &s));
+	for (i = 0; i < rounds && !_metadata->exit_code; i++) {
+		ret = raw_register_fd(self->fd, self->domain, s.number, 0, LEN,
+				      ACCESS, &mr);
+		EXPECT_EQ(0, ret == -EBADF ? 0 : ret ?:
+			  raw_destroy(self->fd, mr.out_mr_id));
+		done[0] += !ret;
+		ret = raw_memory_dup(self->fd, s.number);
+		EXPECT_EQ(0, ret == -EBADF ? 0 : ret < 0 ? ret : close(ret));
+		done[1] += ret >= 0;
+	}
+	s.stop = true;
+	ASSERT_EQ(0, pthread_join(swapper, NULL));
+	TH_LOG("%u registered, %u duplicated", done[0], done[1]);
+	EXPECT_LT(0, done[0] + done[1]);
+	EXPECT_EQ(0, close(s.memory));
+}
+
 TEST_F(memory, I8_register_checks_range_flags_and_rights)
 {
 	int memory = raw_memory(self->fd, LEN, 0);
@@ -826,8 +876,7 @@ TEST_F_TIMEOUT(memory_peer, what_others_had_of_it_ends_and_the_peer_reads_on,
 		EXPECT_TRUE(reads_go_on(&r));
 		EXPECT_EQ(0, raw_revoke(second, domain, &window, 1));
 		EXPECT_TRUE(reads_go_on(&r));
-		if (i % 2)
-			EXPECT_EQ(0, raw_destroy(second, other));
+		EXPECT_EQ(0, i % 2 ? raw_destroy(second, other) : 0);
 		EXPECT_EQ(0, close(second));
 		share_and_be_killed(_metadata, self->memory, self->length, &r);
 	}
