@@ -413,30 +413,43 @@ static bool memreg_status_is_news(const struct memreg_status *status)
 	return READ_ONCE(status->shared->changes) != READ_ONCE(status->seen);
 }
 
-/* Take the number of changes, if it is another one. */
-static bool memreg_status_take_news(struct memreg_status *status, u64 *changes)
+/* Take the number of changes, if it is another one than @before, the last. */
+static bool memreg_status_take_news(struct memreg_status *status, u64 *changes,
+				    u64 *before)
 {
 	bool news;
 
 	spin_lock(&status->lock);
 	*changes = status->shared->changes;
-	news = *changes != status->seen;
+	*before = status->seen;
+	news = *changes != *before;
 	WRITE_ONCE(status->seen, *changes);
 	spin_unlock(&status->lock);
 	return news;
+}
+
+/* The reader's buffer could not be written: leave the news to the next read. */
+static void memreg_status_return_news(struct memreg_status *status, u64 changes,
+				      u64 before)
+{
+	spin_lock(&status->lock);
+	if (status->seen == changes)
+		WRITE_ONCE(status->seen, before);
+	spin_unlock(&status->lock);
+	memreg_status_wake(status);
 }
 
 static ssize_t memreg_status_read(struct kiocb *iocb, struct iov_iter *to)
 {
 	struct file *filp = iocb->ki_filp;
 	struct memreg_status *status = filp->private_data;
-	u64 changes;
+	u64 changes, before;
 	int ret;
 
 	if (iov_iter_count(to) < sizeof(changes))
 		return -EINVAL;
 	/* Another reader may be faster. */
-	while (!memreg_status_take_news(status, &changes)) {
+	while (!memreg_status_take_news(status, &changes, &before)) {
 		if (memreg_status_is_dead(status))
 			return 0;
 		if (filp->f_flags & O_NONBLOCK || iocb->ki_flags & IOCB_NOWAIT)
@@ -447,9 +460,10 @@ static ssize_t memreg_status_read(struct kiocb *iocb, struct iov_iter *to)
 		if (ret)
 			return ret;
 	}
-	if (copy_to_iter(&changes, sizeof(changes), to) != sizeof(changes))
-		return -EFAULT;
-	return sizeof(changes);
+	if (copy_to_iter(&changes, sizeof(changes), to) == sizeof(changes))
+		return sizeof(changes);
+	memreg_status_return_news(status, changes, before);
+	return -EFAULT;
 }
 
 static __poll_t memreg_status_poll(struct file *filp, poll_table *table)

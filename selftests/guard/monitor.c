@@ -784,6 +784,11 @@ TEST_F(monitor, descriptor_waits_for_changes)
 	EXPECT_EQ(POLLIN, wait.revents);
 	EXPECT_EQ(-1, read(self->map.fd, &changes, 7));
 	EXPECT_EQ(EINVAL, errno);
+	/* What could not be written is there for the next one. */
+	EXPECT_EQ(-1, read(self->map.fd, (void *)PAGE,
+			   sizeof(changes)));
+	EXPECT_EQ(EFAULT, errno);
+	EXPECT_EQ(1, poll(&wait, 1, 0));
 	EXPECT_EQ(8, read(self->map.fd, &changes, sizeof(changes)));
 	EXPECT_EQ(2, changes);
 	ASSERT_EQ(0, fcntl(self->map.fd, F_SETFL, O_NONBLOCK));
