@@ -555,6 +555,86 @@ TEST_F_TIMEOUT(fail_nth, I8_monitor_destroy, 600)
 	sweep(_metadata, self, &op);
 }
 
+/* The wide monitor, and a change that was not read */
+static int make_news(FIXTURE_DATA(fail_nth) *self)
+{
+	return make_monitors(self) ?:
+	       madvise(self->memory, PAGE, MADV_DONTNEED) ? -errno : 0;
+}
+
+static int call_status_read(FIXTURE_DATA(fail_nth) *self)
+{
+	__u64 changes;
+
+	return read(self->made_fd, &changes, sizeof(changes)) ==
+	       sizeof(changes) ? 0 : -errno;
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_status_read, 600)
+{
+	static const struct op op = {
+		.prepare = make_news,
+		.call = call_status_read,
+		.undo = destroy_monitors,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_status_map(FIXTURE_DATA(fail_nth) *self)
+{
+	self->mapped = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, self->made_fd,
+			    0);
+	return self->mapped == MAP_FAILED ? -errno : 0;
+}
+
+static int unmap_status(FIXTURE_DATA(fail_nth) *self)
+{
+	return munmap(self->mapped, PAGE) ? -errno : destroy_status(self);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_status_map, 600)
+{
+	static const struct op op = {
+		.prepare = call_status_create,
+		.call = call_status_map,
+		.undo = unmap_status,
+		.quiet = true,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/* An MR that has a slot in the table */
+static int call_register_watched(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(mr_register, cmd, .domain_id = self->domain,
+	    .access = LOCAL_WRITE | REMOTE_WRITE,
+	    .addr = (uintptr_t)self->memory, .length = LENGTH,
+	    .status_id = self->status);
+	int ret = raw_call(self->fd, IB_MEMREG_IOC_MR_REGISTER, &cmd);
+
+	self->made = cmd.out_mr_id;
+	return ret;
+}
+
+static int destroy_watched(FIXTURE_DATA(fail_nth) *self)
+{
+	return destroy_made(self) ?: destroy_status(self);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_register_watched, 600)
+{
+	static const struct op op = {
+		.prepare = call_status_create,
+		.call = call_register_watched,
+		.undo = destroy_watched,
+		.errors = no_space,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
 static int call_memory_dup(FIXTURE_DATA(fail_nth) *self)
 {
 	int twin = raw_memory_dup(self->fd, self->made_fd);
