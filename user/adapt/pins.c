@@ -16,18 +16,9 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-typedef struct ibv_mr *reg_mr_fn(struct ibv_pd *pd, void *addr, size_t length,
-				 int access);
-typedef struct ibv_mr *reg_mr_iova2_fn(struct ibv_pd *pd, void *addr,
-				       size_t length, uint64_t iova,
-				       unsigned int access);
-typedef struct ibv_mr *reg_dmabuf_mr_fn(struct ibv_pd *pd, uint64_t offset,
-					size_t length, uint64_t iova, int fd,
-					int access);
-
-EXPORT reg_mr_fn ibv_reg_mr;
-EXPORT reg_mr_iova2_fn ibv_reg_mr_iova2;
-EXPORT reg_dmabuf_mr_fn ibv_reg_dmabuf_mr;
+EXPORT typeof(ibv_reg_mr) ibv_reg_mr;
+EXPORT typeof(ibv_reg_mr_iova2) ibv_reg_mr_iova2;
+EXPORT typeof(ibv_reg_dmabuf_mr) ibv_reg_dmabuf_mr;
 
 /* libibverbs may be behind other libraries that stand in front of it. */
 static void *next(const char *name)
@@ -42,10 +33,10 @@ static void *next(const char *name)
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			  int access)
 {
-	static _Atomic(reg_mr_fn *) real;
+	static typeof(ibv_reg_mr) *_Atomic real;
 
 	if (!real)
-		real = (reg_mr_fn *)next("ibv_reg_mr");
+		real = next("ibv_reg_mr");
 	before_pin(addr, length);
 	return real ? real(pd, addr, length, access) : NULL;
 }
@@ -53,10 +44,10 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
 				uint64_t iova, unsigned int access)
 {
-	static _Atomic(reg_mr_iova2_fn *) real;
+	static typeof(ibv_reg_mr_iova2) *_Atomic real;
 
 	if (!real)
-		real = (reg_mr_iova2_fn *)next("ibv_reg_mr_iova2");
+		real = next("ibv_reg_mr_iova2");
 	before_pin(addr, length);
 	return real ? real(pd, addr, length, iova, access) : NULL;
 }
@@ -65,10 +56,10 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 				 size_t length, uint64_t iova, int fd,
 				 int access)
 {
-	static _Atomic(reg_dmabuf_mr_fn *) real;
+	static typeof(ibv_reg_dmabuf_mr) *_Atomic real;
 
 	if (!real)
-		real = (reg_dmabuf_mr_fn *)next("ibv_reg_dmabuf_mr");
+		real = next("ibv_reg_dmabuf_mr");
 	before_pin(NULL, length);
 	return real ? real(pd, offset, length, iova, fd, access) : NULL;
 }

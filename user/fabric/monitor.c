@@ -10,9 +10,9 @@
  * missed. So a wide watch logs all changes, and subscribe() looks at those of
  * the range since before the memory was pinned: if there is one, it fails, and
  * libfabric uses the registration once and does not keep it. When that was is
- * known exactly where this library stands in front of ibv_reg_mr(3), see pins.c;
- * elsewhere it is taken to be the last time that this thread was here, which
- * can only find more changes.
+ * known exactly where this library stands in front of ibv_reg_mr(3), see
+ * pins.c; elsewhere it is taken to be the last time that this thread was here,
+ * which can only find more changes.
  *
  * Several domains may keep registrations of one range. valid() does not say for
  * which it asks, so as long as one of them keeps a registration from before a

@@ -31,22 +31,7 @@
 
 #include "changes.h"
 #include "pins.h"
-
-/* Of UCX: ucm/api/ucm.h, ucs/memory/rcache.h, ucs/datastruct/pgtable.h */
-#define UCM_EVENT_VM_UNMAPPED	(1 << 17)
-
-typedef void set_external_event_fn(int events);
-typedef void vm_munmap_fn(void *addr, size_t length);
-typedef signed char rcache_create_fn(const void *params, const char *name,
-				     void *stats_parent, void **rcache);
-typedef signed char rcache_get_fn(void *rcache, void *address, size_t length,
-				  size_t alignment, int prot, void *arg,
-				  void **region);
-typedef void *pgtable_lookup_fn(const void *pgtable, unsigned long address);
-
-EXPORT rcache_create_fn ucs_rcache_create;
-EXPORT rcache_get_fn ucs_rcache_get;
-EXPORT pgtable_lookup_fn ucs_pgtable_lookup;
+#include "ucx.h"
 
 #define BATCH	64
 
@@ -70,10 +55,10 @@ EXPORT pgtable_lookup_fn ucs_pgtable_lookup;
  * @works: It has begun; read without @lock
  */
 static struct {
-	vm_munmap_fn *vm_munmap;
-	rcache_create_fn *rcache_create;
-	rcache_get_fn *rcache_get;
-	pgtable_lookup_fn *pgtable_lookup;
+	void (*vm_munmap)(void *addr, size_t length);
+	typeof(ucs_rcache_create) *rcache_create;
+	typeof(ucs_rcache_get) *rcache_get;
+	typeof(ucs_pgtable_lookup) *pgtable_lookup;
 	struct changes changes;
 	uint64_t drained;
 	uint64_t doubts;
@@ -108,14 +93,10 @@ static void *symbol_of(const char *library, const char *name)
 
 static void find_functions(void)
 {
-	ucx.rcache_create = (rcache_create_fn *)
-		symbol_of("libucs.so.0", "ucs_rcache_create");
-	ucx.rcache_get = (rcache_get_fn *)
-		symbol_of("libucs.so.0", "ucs_rcache_get");
-	ucx.pgtable_lookup = (pgtable_lookup_fn *)
-		symbol_of("libucs.so.0", "ucs_pgtable_lookup");
-	ucx.vm_munmap = (vm_munmap_fn *)
-		symbol_of("libucm.so.0", "ucm_vm_munmap");
+	ucx.rcache_create = symbol_of("libucs.so.0", "ucs_rcache_create");
+	ucx.rcache_get = symbol_of("libucs.so.0", "ucs_rcache_get");
+	ucx.pgtable_lookup = symbol_of("libucs.so.0", "ucs_pgtable_lookup");
+	ucx.vm_munmap = symbol_of("libucm.so.0", "ucm_vm_munmap");
 }
 
 static void need_functions(void)
@@ -136,9 +117,9 @@ static bool begin(void)
 {
 	const char *events = getenv("UCX_MEM_EVENTS");
 	const char *hooks = getenv("UCX_MEM_MMAP_HOOK_MODE");
-	set_external_event_fn *set_external_event;
+	void (*set_external_event)(int events);
 
-	if (events && strchr("nN0", events[0])) {
+	if (events && events[0] && strchr("nN0", events[0])) {
 		complain("not in use", "UCX_MEM_EVENTS turns events off");
 		return false;
 	}
@@ -149,8 +130,8 @@ static bool begin(void)
 	if (!hooks || strcmp(hooks, "none"))
 		complain("UCX has installed its own hooks as well",
 			 "set UCX_MEM_MMAP_HOOK_MODE=none");
-	set_external_event = (set_external_event_fn *)
-		symbol_of("libucm.so.0", "ucm_set_external_event");
+	set_external_event = symbol_of("libucm.so.0",
+				       "ucm_set_external_event");
 	set_external_event(UCM_EVENT_VM_UNMAPPED);
 	return true;
 }
