@@ -87,6 +87,8 @@ static int step(const struct app_ask *ask, struct app_answer *answer)
 	case STEP_UNMAP:
 		place_unmap(&app.place);
 		return 0;
+	case STEP_ROUNDS:
+		return rounds_run(ask->seed, ask->rounds);
 	case STEP_END:
 		qp_close(&app.end);
 		cache_close();

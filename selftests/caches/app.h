@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Applications that keep registrations, each by one of the caches there are, and
- * do with their memory what applications do. library/stale.c runs them, asks for
- * each step by a socket, and is the peer.
+ * Applications that keep registrations, each by one of the caches there are,
+ * and do with their memory what applications do. library/stale.c runs them,
+ * asks for each step by a socket, and is the peer.
  */
 #ifndef SELFTESTS_CACHES_APP_H
 #define SELFTESTS_CACHES_APP_H
@@ -24,21 +24,20 @@
 #define NEW		93
 
 /* What is done to the mapping */
-#define CHANGES(_do)							\
-	_do(LIBC, "munmap + mmap of libc")				\
-	_do(RAW, "munmap + mmap, raw")					\
-	_do(THREAD, "the same by a thread")				\
-	_do(AWAY, "mremap away")					\
-	_do(ONTO, "mremap onto it")					\
-	_do(FIXED, "MAP_FIXED over it")					\
-	_do(DONTNEED, "MADV_DONTNEED, raw")				\
-	_do(HOLE, "hole punched")					\
-	_do(TRUNCATE, "truncated")					\
-	_do(EXEC, "exec")						\
-	_do(EXIT, "exit")
-
-#define CHANGE_NUMBER(_name, _text) CHANGE_##_name,
-enum change { CHANGES(CHANGE_NUMBER) CHANGES_MAX };
+enum change {
+	CHANGE_LIBC,
+	CHANGE_RAW,
+	CHANGE_THREAD,
+	CHANGE_AWAY,
+	CHANGE_ONTO,
+	CHANGE_FIXED,
+	CHANGE_DONTNEED,
+	CHANGE_HOLE,
+	CHANGE_TRUNCATE,
+	CHANGE_EXEC,
+	CHANGE_EXIT,
+	CHANGES_MAX
+};
 
 /**
  * enum app_step - What an application is asked to do
@@ -51,6 +50,7 @@ enum change { CHANGES(CHANGE_NUMBER) CHANGES_MAX };
  *	memreg is to, listen
  * @STEP_ACCEPT: In that case, accept
  * @STEP_UNMAP: Unmap all of it
+ * @STEP_ROUNDS: Do @rounds at random, see rounds.c; -ESTALE if any is stale
  * @STEP_END: Deregister all, and end
  */
 enum app_step {
@@ -61,6 +61,7 @@ enum app_step {
 	STEP_QP,
 	STEP_ACCEPT,
 	STEP_UNMAP,
+	STEP_ROUNDS,
 	STEP_END
 };
 
@@ -69,12 +70,16 @@ enum app_step {
  * @step: enum app_step
  * @change: enum change
  * @huge: In huge pages
+ * @seed: ROUNDS: of random numbers
+ * @rounds: ROUNDS: how many
  * @addr: QP: the other end
  */
 struct app_ask {
 	uint32_t step;
 	uint32_t change;
 	uint32_t huge;
+	uint32_t seed;
+	uint32_t rounds;
 	struct qp_addr addr;
 };
 
@@ -137,6 +142,9 @@ struct place {
 int place_map(struct place *place, enum change change, bool huge);
 int place_change(struct place *place, enum change change);
 void place_unmap(struct place *place);
+
+/* rounds.c: 0, -ESTALE, or what failed */
+int rounds_run(unsigned int seed, unsigned int rounds);
 
 /* verbs.c: the protection domain that a key of libibverbs is of, or NULL */
 struct ibv_pd *pd_of_key(uint32_t rkey);

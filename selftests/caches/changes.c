@@ -11,9 +11,9 @@
 
 #define READ_WRITE	(PROT_READ | PROT_WRITE)
 
-static bool is_file(enum change change)
+static bool is_of_file(enum change what)
 {
-	return change == CHANGE_HOLE || change == CHANGE_TRUNCATE;
+	return what == CHANGE_HOLE || what == CHANGE_TRUNCATE;
 }
 
 static int open_file(struct place *p, bool huge)
@@ -22,14 +22,14 @@ static int open_file(struct place *p, bool huge)
 	return p->fd < 0 || ftruncate(p->fd, p->length) ? -errno : 0;
 }
 
-int place_map(struct place *p, enum change change, bool huge)
+int place_map(struct place *p, enum change what, bool huge)
 {
 	*p = (struct place){
 		.length = huge ? HUGE_LENGTH : SMALL_LENGTH,
 		.fd = -1,
 		.flags = MAP_PRIVATE | MAP_ANONYMOUS,
 	};
-	if (is_file(change)) {
+	if (is_of_file(what)) {
 		int ret = open_file(p, huge);
 
 		if (ret)
@@ -136,7 +136,7 @@ static int change_exit(struct place *p)
 	_exit(0);
 }
 
-int place_change(struct place *p, enum change change)
+int place_change(struct place *p, enum change what)
 {
 	static int (*const changes[])(struct place *p) = {
 		[CHANGE_LIBC] = change_libc,
@@ -152,7 +152,7 @@ int place_change(struct place *p, enum change change)
 		[CHANGE_EXIT] = change_exit,
 	};
 
-	return change < CHANGES_MAX ? changes[change](p) : -EINVAL;
+	return what < CHANGES_MAX ? changes[what](p) : -EINVAL;
 }
 
 void place_unmap(struct place *p)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* A cache that believes what it has: that of ibv_reg_mr(3) and no more */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "app.h"
@@ -25,7 +26,7 @@ int cache_open(const char *mode)
 	return pd ? 0 : -ENODEV;
 }
 
-int cache_get(void *addr, size_t length, struct app_key *key)
+static int get_locked(void *addr, size_t length, struct app_key *key)
 {
 	unsigned int i;
 
@@ -50,6 +51,17 @@ int cache_get(void *addr, size_t length, struct app_key *key)
 		.pd = pd,
 	};
 	return 0;
+}
+
+int cache_get(void *addr, size_t length, struct app_key *key)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	int ret;
+
+	pthread_mutex_lock(&lock);
+	ret = get_locked(addr, length, key);
+	pthread_mutex_unlock(&lock);
+	return ret;
 }
 
 void cache_put(struct app_key *key)

@@ -13,8 +13,10 @@ static ucp_context_h context;
 int cache_open(const char *mode)
 {
 	const ucp_params_t params = {
-		.field_mask = UCP_PARAM_FIELD_FEATURES,
+		.field_mask = UCP_PARAM_FIELD_FEATURES |
+			      UCP_PARAM_FIELD_MT_WORKERS_SHARED,
 		.features = UCP_FEATURE_RMA,
+		.mt_workers_shared = 1,
 	};
 	ucp_config_t *config;
 	ucs_status_t status;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Which protection domains libraries register in: this program stands in front
- * of the functions of libibverbs by which they do, so that a peer of its own can
- * use the keys.
+ * of the functions of libibverbs by which they do, so that a peer of its own
+ * can use the keys.
  */
 #include <dlfcn.h>
-#include <errno.h>
-#include <stdlib.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "app.h"
@@ -22,21 +21,24 @@ static struct {
 } keys[KEYS];
 static unsigned int n_keys;
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 static struct ibv_mr *remember(struct ibv_mr *mr)
 {
+	pthread_mutex_lock(&lock);
 	if (mr) {
 		keys[n_keys % KEYS].rkey = mr->rkey;
 		keys[n_keys % KEYS].pd = mr->pd;
 		n_keys++;
 	}
+	pthread_mutex_unlock(&lock);
 	return mr;
 }
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			  int access)
 {
-	typeof(&ibv_reg_mr) real = (typeof(&ibv_reg_mr))
-		dlsym(RTLD_NEXT, "ibv_reg_mr");
+	typeof(ibv_reg_mr) *real = dlsym(RTLD_NEXT, "ibv_reg_mr");
 
 	return remember(real(pd, addr, length, access));
 }
@@ -44,29 +46,34 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
 				uint64_t iova, unsigned int access)
 {
-	typeof(&ibv_reg_mr_iova2) real = (typeof(&ibv_reg_mr_iova2))
-		dlsym(RTLD_NEXT, "ibv_reg_mr_iova2");
+	typeof(ibv_reg_mr_iova2) *real = dlsym(RTLD_NEXT, "ibv_reg_mr_iova2");
 
 	return remember(real(pd, addr, length, iova, access));
 }
 
 struct ibv_pd *pd_of_key(uint32_t rkey)
 {
+	struct ibv_pd *pd = NULL;
 	unsigned int i;
 
-	for (i = n_keys; i-- && n_keys - i <= KEYS;)
+	pthread_mutex_lock(&lock);
+	for (i = n_keys; !pd && i-- && n_keys - i <= KEYS;)
 		if (keys[i % KEYS].rkey == rkey)
-			return keys[i % KEYS].pd;
-	return NULL;
+			pd = keys[i % KEYS].pd;
+	pthread_mutex_unlock(&lock);
+	return pd;
 }
 
 uint32_t key_among(const void *bytes, size_t length)
 {
+	uint32_t rkey = 0;
 	unsigned int i;
 
-	for (i = n_keys; i-- && n_keys - i <= KEYS;)
+	pthread_mutex_lock(&lock);
+	for (i = n_keys; !rkey && i-- && n_keys - i <= KEYS;)
 		if (memmem(bytes, length, &keys[i % KEYS].rkey,
-			   sizeof(keys[0].rkey)))
-			return keys[i % KEYS].rkey;
-	return 0;
+			   sizeof(rkey)))
+			rkey = keys[i % KEYS].rkey;
+	pthread_mutex_unlock(&lock);
+	return rkey;
 }

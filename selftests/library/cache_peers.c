@@ -2,8 +2,8 @@
 /*
  * Threads that map, unmap, get, let a peer read and write, and put, at random:
  * what the peer reads is what is mapped, and what it writes arrives there and
- * nowhere else. The caches are libmemreg's, of its MRs and of ibv_reg_mr(3); and
- * one that believes what it has, which fails at that.
+ * nowhere else. The caches are libmemreg's, of its MRs and of ibv_reg_mr(3);
+ * and one that believes what it has, which fails at that.
  *
  * time limit: 240
  */

@@ -47,8 +47,7 @@ static void change(void *at)
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			  int access)
 {
-	typeof(&ibv_reg_mr) next = (typeof(&ibv_reg_mr))
-		dlsym(RTLD_NEXT, "ibv_reg_mr");
+	typeof(ibv_reg_mr) *next = dlsym(RTLD_NEXT, "ibv_reg_mr");
 	struct ibv_mr *mr;
 
 	if (change_before)

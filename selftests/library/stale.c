@@ -32,8 +32,19 @@
 #include "../caches/app.h"
 #include "data.h"
 
-#define CHANGE_TEXT(_name, _text) [CHANGE_##_name] = _text,
-static const char *const texts[] = { CHANGES(CHANGE_TEXT) };
+static const char *const texts[] = {
+	[CHANGE_LIBC] = "munmap + mmap of libc",
+	[CHANGE_RAW] = "munmap + mmap, raw",
+	[CHANGE_THREAD] = "the same by a thread",
+	[CHANGE_AWAY] = "mremap away",
+	[CHANGE_ONTO] = "mremap onto it",
+	[CHANGE_FIXED] = "MAP_FIXED over it",
+	[CHANGE_DONTNEED] = "MADV_DONTNEED, raw",
+	[CHANGE_HOLE] = "hole punched",
+	[CHANGE_TRUNCATE] = "truncated",
+	[CHANGE_EXEC] = "exec",
+	[CHANGE_EXIT] = "exit",
+};
 
 /* An answer that takes longer does not come. */
 #define ANSWER_MS	60000
@@ -200,16 +211,20 @@ static void app_exec(const struct column *column, int fd)
 	_exit(127);
 }
 
-static int take_answer(struct app *app, struct app_answer *answer)
+static int await_answer(struct app *app, struct app_answer *answer, int ms)
 {
 	struct pollfd pfd = { .fd = app->fd, .events = POLLIN };
-	int ms = app->column->answer_ms ?: ANSWER_MS;
 
 	if (poll(&pfd, 1, ms) != 1)
 		return -ETIMEDOUT;
 	if (recv(app->fd, answer, sizeof(*answer), 0) != sizeof(*answer))
 		return -ECONNRESET;
 	return answer->ret;
+}
+
+static int take_answer(struct app *app, struct app_answer *answer)
+{
+	return await_answer(app, answer, app->column->answer_ms ?: ANSWER_MS);
 }
 
 static int app_start(struct app *app, const struct column *column)
@@ -571,6 +586,38 @@ TEST_F_TIMEOUT(stale, adapters_never_hang, 36000)
 					      i % CHANGES_MAX))
 				TH_LOG("%s, run %u",
 				       columns[c].name ?: "", i);
+}
+
+/* Threads, and ranges that overlap: see caches/rounds.c. */
+TEST_F_TIMEOUT(stale, I2_random_rounds_of_adapters, 36000)
+{
+	const struct app_ask ask = {
+		.step = STEP_ROUNDS,
+		.seed = test_seed(),
+		.rounds = test_rounds(times(400, 20000)),
+	};
+	struct app_answer answer;
+	unsigned int c;
+
+	for (c = 0; c < COLUMNS; c++) {
+		if (!columns[c].preload || !is_built(&columns[c]))
+			continue;
+		ASSERT_EQ(0, app_start(&self->app, &columns[c]));
+		ASSERT_EQ(0, app_tell(&self->app, &ask));
+		EXPECT_EQ(0, await_answer(&self->app, &answer, SOAK_S * 1000));
+		ASSERT_EQ(0, app_end(&self->app));
+	}
+}
+
+/* The same where nobody reports what has changed */
+TEST_F(stale, random_rounds_find_what_is_stale)
+{
+	const struct app_ask ask = { .step = STEP_ROUNDS, .rounds = 400, };
+	struct app_answer answer;
+
+	ASSERT_EQ(0, app_start(&self->app, &columns[0]));
+	EXPECT_EQ(-ESTALE, app_ask(&self->app, &ask, &answer));
+	ASSERT_EQ(0, app_end(&self->app));
 }
 
 TEST_HARNESS_MAIN
