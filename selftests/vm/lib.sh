@@ -103,7 +103,7 @@ docs_packages() { printf '%s\n' graphviz mandoc python3-sphinx; }
 
 # What README.md has one install, and what packages depend on.
 clean_packages() {
-	printf '%s\n' dkms linux-image-amd64
+	printf '%s\n' dkms libfabric1 linux-image-amd64
 	sed -n 's/^sudo apt install \([a-z].*\)/\1/p' "$TREE/README.md" |
 		tr ' ' '\n' | grep -v /
 }
