@@ -257,8 +257,9 @@ static bool memreg_send_done_one(struct memreg_queue *queue,
 }
 
 /*
- * A send completed, and with it all before it: handle up to @max of them, the
- * oldest first. Returns their number, and in @more whether some are left.
+ * A send completed, and with it all before it: handle some of them, the oldest
+ * first, up to a cost of @max. Returns the cost, and in @more whether some are
+ * left.
  */
 static unsigned int memreg_send_done(struct memreg_queue *queue,
 				     struct memreg_slot *last,
@@ -266,16 +267,17 @@ static unsigned int memreg_send_done(struct memreg_queue *queue,
 				     bool *more)
 {
 	bool marker = last == memreg_queue_marker(queue);
-	u32 untold = 0, count = 0;
+	u32 untold = 0, count = 0, cost = 0;
 	struct memreg_slot *slot;
 
 	*more = false;
 	/* Behind the marker nothing is submitted any more. */
 	while (count < atomic_read(&queue->posted)) {
-		*more = count == max;
+		*more = cost >= max;
 		if (*more)
 			break;
 		slot = memreg_queue_slot(queue, queue->head);
+		cost += memreg_slot_cost(slot);
 		queue->head = memreg_queue_after(queue, queue->head);
 		untold += memreg_send_done_one(queue, slot, wc);
 		count++;
@@ -287,40 +289,45 @@ static unsigned int memreg_send_done(struct memreg_queue *queue,
 		WRITE_ONCE(queue->marked, false);
 	memreg_queue_give(queue, count);
 	memreg_queue_end_urings(queue);
-	return count;
+	return cost;
 }
 
-static void memreg_recv_done(struct memreg_queue *queue,
-			     struct memreg_slot *slot, const struct ib_wc *wc)
+/* A receive completed. Returns what it has cost. */
+static unsigned int memreg_recv_done(struct memreg_queue *queue,
+				     struct memreg_slot *slot,
+				     const struct ib_wc *wc)
 {
+	unsigned int cost = memreg_slot_cost(slot);
+
 	if (!memreg_slot_end(slot, wc, wc->status))
 		memreg_ring_unclaim(queue->ring, 1);
 	llist_add(&slot->node, &queue->free);
 	memreg_queue_give(queue, 1);
 	memreg_queue_end_urings(queue);
+	return cost;
 }
 
 /*
- * Handle a completion, which is settled if it is slow, or up to @max, from 1,
- * of the slots that it stands for: one may stand for all those of a send queue.
- * Returns the number of slots that were handled, or 1 if it was none, and in
- * @more whether this is to be called again.
+ * Handle a completion, which is settled if it is slow, or some of the slots
+ * that it stands for, up to a cost of @max, from 1: one may stand for all those
+ * of a send queue. Returns the cost, or 1 if it was none, and in @more whether
+ * this is to be called again.
  */
 static unsigned int memreg_slot_done(struct memreg_ring *ring,
 				     const struct ib_wc *wc, unsigned int max,
 				     bool *more)
 {
 	struct memreg_slot *slot = memreg_wc_slot(wc);
-	unsigned int n = 1;
+	unsigned int cost;
 
 	lockdep_assert_held(&ring->lock);
 
 	*more = false;
 	if (slot->queue->send)
-		n = memreg_send_done(slot->queue, slot, wc, max, more);
+		cost = memreg_send_done(slot->queue, slot, wc, max, more);
 	else
-		memreg_recv_done(slot->queue, slot, wc);
-	return max(n, 1U);
+		cost = memreg_recv_done(slot->queue, slot, wc);
+	return max(cost, 1U);
 }
 
 /* The peer says that it ended a window. */
@@ -379,10 +386,10 @@ void memreg_queue_flush_early(struct memreg_queue *queue)
 	list = llist_reverse_order(list);
 	do {
 		spin_lock_irq(&queue->ring->lock);
-		for (n = 0; list && n < MEMREG_RING_BUDGET; n++) {
+		for (n = 0; list && n < MEMREG_RING_BUDGET; ) {
 			slot = llist_entry(list, struct memreg_slot, node);
 			list = list->next;
-			memreg_recv_done(queue, slot, &wc);
+			n += memreg_recv_done(queue, slot, &wc);
 		}
 		memreg_ring_wake(queue->ring);
 		spin_unlock_irq(&queue->ring->lock);
@@ -402,6 +409,9 @@ static void memreg_queue_settle_all(struct memreg_queue *queue)
 			memreg_window_invalidated(slot, false);
 	}
 }
+
+/* Slots that are given up with interrupts off, however many SGEs they have. */
+#define MEMREG_ABANDON_SLOTS	16U
 
 /* Give up some slots. The lock of the ring is held. */
 static void memreg_queue_abandon_some(struct memreg_queue *queue, u32 from,
@@ -441,7 +451,7 @@ void memreg_queue_abandon(struct memreg_queue *queue)
 		memreg_queue_settle_all(queue);
 	WRITE_ONCE(queue->marked, false);
 	for (from = 0; from < queue->depth; from = to) {
-		to = min(from + MEMREG_RING_BUDGET, queue->depth);
+		to = min(from + MEMREG_ABANDON_SLOTS, queue->depth);
 		spin_lock_irq(&queue->ring->lock);
 		memreg_queue_abandon_some(queue, from, to);
 		memreg_ring_wake(queue->ring);

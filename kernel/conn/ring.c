@@ -217,8 +217,8 @@ void memreg_ring_wake(struct memreg_ring *ring)
  */
 
 /*
- * Handle completions, and as many slots at most. Returns the number of slots,
- * which is the budget if there may be more.
+ * Handle completions until they have cost as much as the budget. Returns the
+ * cost, which is less than the budget if there are no more.
  */
 static unsigned int memreg_ring_take(struct memreg_ring *ring,
 				     unsigned int budget)
@@ -281,7 +281,7 @@ static bool memreg_ring_poll(struct memreg_ring *ring, unsigned int budget)
 		memreg_ring_wake(ring);
 	if (ring->moderated)
 		rdma_dim(&ring->dim, ring->taken - taken);
-	return all == budget || ring->held;
+	return all >= budget || ring->held;
 }
 
 static void memreg_ring_interrupt(struct memreg_ring *ring)

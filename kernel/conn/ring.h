@@ -26,7 +26,10 @@ struct memreg_slot_ops;
 /* Completions that are taken off a completion queue in one go. */
 #define MEMREG_RING_WCS		8
 
-/* Slots that are handled with interrupts off. */
+/*
+ * Slots that are handled with interrupts off; one with many SGEs counts for
+ * several, see memreg_slot_cost().
+ */
 #define MEMREG_RING_BUDGET	64U
 
 /**

@@ -71,6 +71,12 @@ struct memreg_slot {
 	struct memreg_slot_sge sges[];
 };
 
+/* What it takes to end a slot, in slots with few SGEs. */
+static inline unsigned int memreg_slot_cost(const struct memreg_slot *slot)
+{
+	return 1 + slot->nr_sges / 4;
+}
+
 static inline struct memreg_slot *memreg_wc_slot(const struct ib_wc *wc)
 {
 	return container_of(wc->wr_cqe, struct memreg_slot, cqe);

@@ -853,7 +853,7 @@ static unsigned long memreg_frwr_shrink_count(struct shrinker *shrinker,
 }
 
 /* Domains that are asked at a time to give back FRWRs. */
-#define MEMREG_SHRINK_DOMAINS	16
+#define MEMREG_SHRINK_DOMAINS	8
 
 static unsigned long memreg_frwr_shrink_scan(struct shrinker *shrinker,
 					     struct shrink_control *sc)
