@@ -981,8 +981,9 @@ static int64_t truncate_by_child(struct __test_metadata *_metadata, int file)
 {
 	int64_t t = now_us();
 
-	IN_CHILD
+	IN_CHILD {
 		EXPECT_EQ(0, ftruncate(file, 0));
+	}
 	return now_us() - t;
 }
 

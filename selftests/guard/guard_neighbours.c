@@ -565,11 +565,11 @@ static int move_by_userfaultfd(char *from, size_t length)
 	to = mmap(NULL, length, PROT_READ | PROT_WRITE,
 		  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (fd < 0 || to == MAP_FAILED || ioctl(fd, UFFDIO_API, &api))
-		return -ENOSYS;
+		return -EOPNOTSUPP;
 	reg.range.start = (uintptr_t)to;
 	move.dst = (uintptr_t)to;
 	if (ioctl(fd, UFFDIO_REGISTER, &reg))
-		return -ENOSYS;
+		return -EOPNOTSUPP;
 	ret = ioctl(fd, UFFDIO_MOVE, &move) ? -errno : 0;
 	close(fd);
 	munmap(to, length);
@@ -583,7 +583,7 @@ TEST_F_TIMEOUT(neighbours, pinned_pages_can_not_be_moved, 240)
 	private_memory(_metadata, self, LENGTH);
 	register_it(_metadata, self, 0, LENGTH);
 	ret = move_by_userfaultfd(self->memory, LENGTH);
-	if (ret == -ENOSYS || ret == -EINVAL)
+	if (ret == -EOPNOTSUPP || ret == -EINVAL)
 		SKIP(return, "this kernel moves no pages");
 	EXPECT_EQ(-EBUSY, ret);
 	EXPECT_PAGES_STAY("UFFDIO_MOVE");

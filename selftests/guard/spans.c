@@ -434,25 +434,70 @@ static void monitors_gone(struct __test_metadata *_metadata,
 	close_it(_metadata, self, n);
 }
 
-#define WORK(_name, _prepare, _work, _undo, _few, _many)		\
-	FIXTURE_VARIANT_ADD(spans, _name) {				\
-		.prepare = _prepare, .work = _work, .undo = _undo,	\
-		.few = _few, .many = _many,				\
-	}
+FIXTURE_VARIANT_ADD(spans, bind) {
+	.prepare = windows_there, .work = bind_all, .undo = close_it,
+	.few = 32, .many = BATCH,
+};
 
-WORK(bind, windows_there, bind_all, close_it, 32, BATCH);
-WORK(bind_again, windows_rested, bind_all, close_it, 32, BATCH);
-WORK(revoke, windows_bound, revoke_all, close_it, 32, BATCH);
-WORK(revoke_relaxed, windows_bound, revoke_relaxed, close_it, 32, BATCH);
-WORK(unmap_under_windows, windows_bound, unmap_all, close_it, 32, BATCH);
-WORK(unmap_under_mrs, mrs_there, unmap_all, close_it, 64, 1024);
-WORK(close_with_mrs, mrs_there, close_file, close_it, 64, 1024);
-WORK(close_with_windows, windows_rested, close_file, close_it, 32, BATCH);
-WORK(shrink, domains_with_spares, shrink, close_it, 8, 48);
-WORK(flush, receives_posted, flush_all, link_gone, 64, 4096);
-WORK(send, sends_room, send_all, link_gone, 64, 4096);
-WORK(unmap_under_monitors, monitors_there, unmap_all, monitors_gone, 64, 4096);
-WORK(close_with_monitors, monitors_there, close_file, monitors_gone, 64, 4096);
+FIXTURE_VARIANT_ADD(spans, bind_again) {
+	.prepare = windows_rested, .work = bind_all, .undo = close_it,
+	.few = 32, .many = BATCH,
+};
+
+FIXTURE_VARIANT_ADD(spans, revoke) {
+	.prepare = windows_bound, .work = revoke_all, .undo = close_it,
+	.few = 32, .many = BATCH,
+};
+
+FIXTURE_VARIANT_ADD(spans, revoke_relaxed) {
+	.prepare = windows_bound, .work = revoke_relaxed, .undo = close_it,
+	.few = 32, .many = BATCH,
+};
+
+FIXTURE_VARIANT_ADD(spans, unmap_under_windows) {
+	.prepare = windows_bound, .work = unmap_all, .undo = close_it,
+	.few = 32, .many = BATCH,
+};
+
+FIXTURE_VARIANT_ADD(spans, unmap_under_mrs) {
+	.prepare = mrs_there, .work = unmap_all, .undo = close_it,
+	.few = 64, .many = 1024,
+};
+
+FIXTURE_VARIANT_ADD(spans, close_with_mrs) {
+	.prepare = mrs_there, .work = close_file, .undo = close_it,
+	.few = 64, .many = 1024,
+};
+
+FIXTURE_VARIANT_ADD(spans, close_with_windows) {
+	.prepare = windows_rested, .work = close_file, .undo = close_it,
+	.few = 32, .many = BATCH,
+};
+
+FIXTURE_VARIANT_ADD(spans, shrink) {
+	.prepare = domains_with_spares, .work = shrink, .undo = close_it,
+	.few = 8, .many = 48,
+};
+
+FIXTURE_VARIANT_ADD(spans, flush) {
+	.prepare = receives_posted, .work = flush_all, .undo = link_gone,
+	.few = 64, .many = 4096,
+};
+
+FIXTURE_VARIANT_ADD(spans, send) {
+	.prepare = sends_room, .work = send_all, .undo = link_gone,
+	.few = 64, .many = 4096,
+};
+
+FIXTURE_VARIANT_ADD(spans, unmap_under_monitors) {
+	.prepare = monitors_there, .work = unmap_all, .undo = monitors_gone,
+	.few = 64, .many = 4096,
+};
+
+FIXTURE_VARIANT_ADD(spans, close_with_monitors) {
+	.prepare = monitors_there, .work = close_file, .undo = monitors_gone,
+	.few = 64, .many = 4096,
+};
 
 FIXTURE_SETUP(spans)
 {
