@@ -6,10 +6,10 @@
  * The function tracer calls this module where a spinlock is taken, and where
  * one is released. Of interest are those that are taken by code between @start
  * and @end, which are the addresses of ib_memreg's functions. A span is from
- * the call that takes the lock to the call that releases it, and includes the
- * wait for another CPU. If the call turns interrupts off, they are off for as
- * long. Spans that an interrupt came into are not ib_memreg's doing, and are
- * left out.
+ * the call that takes the lock to the call that releases it. If the call turns
+ * interrupts off, they are off for as long. Left out are spans that an interrupt
+ * came into, and those of a lock that somebody else had when it was asked for:
+ * they say how long others had the CPU, or the lock.
  *
  * The longest span of each function is in the debugfs file memreg_spans, a line
  * each: nanoseconds, number of spans, function. To write to the file forgets
@@ -22,6 +22,7 @@
 #include <linux/percpu.h>
 #include <linux/sched.h>
 #include <linux/seq_file.h>
+#include <linux/spinlock.h>
 #include <linux/timekeeping.h>
 
 /* Spinlocks that are held, or waited for, at a time. */
@@ -47,6 +48,7 @@ MODULE_PARM_DESC(lost, "Spans that there was no room for");
  * @lock: The lock, or 0
  * @task: Current task of the context that takes it
  * @site: Where it is taken
+ * @contended: Somebody else had the lock
  * @cpu: On which CPU
  * @interrupts: That came to that CPU before
  * @since: When that began
@@ -55,6 +57,7 @@ struct memreg_span {
 	unsigned long lock;
 	struct task_struct *task;
 	unsigned long site;
+	bool contended;
 	int cpu;
 	unsigned long interrupts;
 	u64 since;
@@ -92,6 +95,8 @@ static void notrace memreg_spans_take(unsigned long ip, unsigned long parent,
 			continue;
 		span->task = current;
 		span->site = parent;
+		span->contended =
+			raw_spin_is_locked((raw_spinlock_t *)lock);
 		span->cpu = raw_smp_processor_id();
 		span->interrupts = raw_cpu_read(memreg_interrupts);
 		span->since = ktime_get_mono_fast_ns();
@@ -126,7 +131,7 @@ static void notrace memreg_spans_count(const struct memreg_span *span, u64 now)
 	if (!site)
 		return;
 	atomic_inc(&site->count);
-	if (span->cpu != raw_smp_processor_id() ||
+	if (span->contended || span->cpu != raw_smp_processor_id() ||
 	    span->interrupts != raw_cpu_read(memreg_interrupts))
 		return;
 	old = atomic64_read(&site->longest);
