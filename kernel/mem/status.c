@@ -74,6 +74,37 @@ static void memreg_slot_advance(struct memreg_status *status, u32 slot)
 			    &status->groups[slot / IB_MEMREG_STATUS_GROUP]);
 }
 
+/*
+ * Look for a slot that nobody has, without the lock: there may be a million to
+ * look at, and notifiers of others want the lock. Returns a number that is none
+ * of a slot if there seems to be none.
+ */
+static unsigned long memreg_status_find_slot(struct memreg_status *status)
+{
+	unsigned long i;
+
+	i = data_race(find_next_zero_bit(status->used, status->slots,
+					 READ_ONCE(status->next)));
+	return i < status->slots ? i :
+	       data_race(find_first_zero_bit(status->used, status->slots));
+}
+
+static bool memreg_status_try_slot(struct memreg_status *status,
+				   unsigned long i)
+{
+	bool taken;
+
+	spin_lock(&status->lock);
+	taken = __test_and_set_bit(i, status->used);
+	if (!taken) {
+		WRITE_ONCE(status->next, i + 1);
+		/* Of a table that is new, all are 0, which none is to be. */
+		memreg_slot_advance(status, i);
+	}
+	spin_unlock(&status->lock);
+	return !taken;
+}
+
 /**
  * memreg_status_take_slot() - Find a slot that nobody has
  * @status: The table
@@ -85,19 +116,13 @@ int memreg_status_take_slot(struct memreg_status *status, u32 *slot)
 {
 	unsigned long i;
 
-	spin_lock(&status->lock);
-	i = find_next_zero_bit(status->used, status->slots, status->next);
-	if (i >= status->slots)
-		i = find_first_zero_bit(status->used, status->slots);
-	if (i < status->slots) {
-		__set_bit(i, status->used);
-		status->next = i + 1;
-		/* Of a table that is new, all are 0, which none is to be. */
-		memreg_slot_advance(status, i);
-	}
-	spin_unlock(&status->lock);
+	do {
+		i = memreg_status_find_slot(status);
+		if (i >= status->slots)
+			return -ENOSPC;
+	} while (!memreg_status_try_slot(status, i));
 	*slot = i;
-	return i < status->slots ? 0 : -ENOSPC;
+	return 0;
 }
 
 /**

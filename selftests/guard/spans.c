@@ -26,6 +26,8 @@
 #define MODULE		"ib_memreg_spans"
 #define FILE_SPANS	"/sys/kernel/debug/memreg_spans"
 #define SGES_MAX	16
+/* Work requests of one call */
+#define SUBMITTED	64
 #define BATCH		IB_MEMREG_BATCH_MAX
 /* The longest span with many may be as many times as long as that with few. */
 #define RATIO		3
@@ -393,7 +395,8 @@ static void send_all(struct __test_metadata *_metadata,
 			    .flags = i == n - 1 ? SIGNALED : 0,
 			    .rkey = self->link.stock.mr->rkey,
 			    .remote_addr = (uintptr_t)self->link.stock.mem);
-	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, n));
+	for (i = 0; i < n; i += SUBMITTED)
+		ASSERT_EQ(0, raw_submit(self->link.fd, wrs + i, SUBMITTED));
 	ASSERT_EQ(0, ring_wait(&self->ring, 1, WAIT_MS * MS, NULL));
 	free(wrs);
 }
