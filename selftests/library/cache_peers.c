@@ -6,6 +6,7 @@
  * and one that believes what it has, which fails at that.
  *
  * time limit: 240
+ * soak in parts: 4
  */
 #include <errno.h>
 #include <pthread.h>
@@ -421,7 +422,7 @@ static void *user_thread(void *arg)
 
 TEST_F_TIMEOUT(peers, I2_random_rounds, 9000)
 {
-	unsigned int rounds = test_rounds(times(400, 100000)) / THREADS;
+	unsigned int rounds = times(test_rounds(400), 100000) / THREADS;
 	unsigned int i, wrong = 0, outside = 0;
 	pthread_t threads[THREADS];
 

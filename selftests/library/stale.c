@@ -13,6 +13,7 @@
  * server that it was forked by might: keys live with these.
  *
  * time limit: 900
+ * soak in parts: 4
  */
 #include <dirent.h>
 #include <errno.h>
@@ -577,7 +578,7 @@ static int run_once(FIXTURE_DATA(stale) *self, const struct column *column,
 
 TEST_F_TIMEOUT(stale, adapters_never_hang, 36000)
 {
-	unsigned int i, c, runs = test_rounds(times(6, 1000));
+	unsigned int i, c, runs = times(test_rounds(6), 1000);
 
 	for (c = 0; c < COLUMNS; c++)
 		for (i = 0; columns[c].preload && is_built(&columns[c]) &&
@@ -594,7 +595,7 @@ TEST_F_TIMEOUT(stale, I2_random_rounds_of_adapters, 36000)
 	const struct app_ask ask = {
 		.step = STEP_ROUNDS,
 		.seed = test_seed(),
-		.rounds = test_rounds(times(400, 20000)),
+		.rounds = times(test_rounds(400), 20000),
 	};
 	struct app_answer answer;
 	unsigned int c;
