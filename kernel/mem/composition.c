@@ -24,6 +24,7 @@
  * be stale, in one section under frwr_lock, and before the first key is made:
  * of what comes later the guard takes care (I2).
  */
+#include <kunit/visibility.h>
 #include <linux/bitmap.h>
 #include <linux/mm.h>
 #include <linux/overflow.h>
@@ -327,6 +328,7 @@ memreg_composition_region(struct memreg_ucmd *ucmd,
 	memreg_region_release(region);
 	return ERR_PTR(ret);
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_composition_region);
 
 /*
  * Keys
@@ -387,6 +389,7 @@ u64 memreg_composition_iova(const struct memreg_region *region, u64 offset,
 
 	return iova + ((at - iova) & mask);
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_composition_iova);
 
 /* Describe the keys one after the other; with @keys NULL only count them. */
 static u32 memreg_composition_divide(const struct memreg_mr *mr, u64 span,
@@ -469,3 +472,4 @@ bool memreg_composition_grant(struct memreg_key *key)
 	memreg_composition_set_gaps(key);
 	return true;
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_composition_grant);

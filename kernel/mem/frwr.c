@@ -48,6 +48,7 @@
  * has been for long, or if no more can be had: ranges that are granted again
  * and again would otherwise take FRWRs from one another for ever.
  */
+#include <kunit/visibility.h>
 #include <linux/hash.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/signal.h>
@@ -828,6 +829,7 @@ void memreg_frwr_drain_domain(struct memreg_domain *domain)
 {
 	memreg_idle_drain(domain, 0, U64_MAX);
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_frwr_drain_domain);
 
 /* Give back FRWRs that nobody seems to need. */
 static void memreg_frwr_reap(struct work_struct *work)
@@ -890,6 +892,7 @@ void memreg_frwr_init_domain(struct memreg_domain *domain)
 	INIT_LIST_HEAD(&domain->spare_node);
 	INIT_DELAYED_WORK(&domain->reap, memreg_frwr_reap);
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_frwr_init_domain);
 
 /**
  * memreg_frwr_forget_domain() - Ask a domain no more to give back FRWRs
@@ -901,6 +904,7 @@ void memreg_frwr_forget_domain(struct memreg_domain *domain)
 	list_del_init(&domain->spare_node);
 	spin_unlock(&domain->mdev->frwr_lock);
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_frwr_forget_domain);
 
 /**
  * memreg_frwr_shrinker() - Give back idle FRWRs when memory is short

@@ -8,6 +8,7 @@
  * any time. An owner that revokes a key, or destroys it, waits for its death
  * and then lets the FRWR idle, or has it destroyed.
  */
+#include <kunit/visibility.h>
 #include <linux/sched/signal.h>
 #include <linux/wait_bit.h>
 
@@ -206,6 +207,7 @@ int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 			memreg_key_destroy(keys[i]);
 	return ret;
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_keys_make);
 
 /* Is there nothing wrong with the FRWR of a dead key? */
 static bool memreg_key_reusable(const struct memreg_key *key)
@@ -399,6 +401,7 @@ void memreg_key_destroy(struct memreg_key *key)
 {
 	memreg_keys_destroy(&key, 1);
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_key_destroy);
 
 /**
  * memreg_key_prepare() - Make ready a key that an endpoint's queue is to make

@@ -55,6 +55,7 @@
  * being rebuilt. Until the worker is done the peer may reach the old pages,
  * which stay pinned, and nobody else's.
  */
+#include <kunit/visibility.h>
 #include <linux/wait_bit.h>
 
 #include "device.h"
@@ -662,3 +663,4 @@ void memreg_kill_init(struct memreg_domain *domain)
 	init_waitqueue_head(&domain->kill_wait);
 	INIT_WORK(&domain->kill, memreg_kill_work);
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_kill_init);

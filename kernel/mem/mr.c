@@ -8,6 +8,7 @@
  * addresses. An MR without remote access has none; windows can be bound to it,
  * as those have keys of their own.
  */
+#include <kunit/visibility.h>
 #include <linux/dma-buf.h>
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
@@ -481,6 +482,7 @@ void memreg_mr_unmake(struct memreg_mr *mr)
 	mr->pinned = 0;
 	mr->region = NULL;
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_mr_unmake);
 
 /* The dma-buf that a call names: by -1 it is the one of an old MR. */
 static struct dma_buf *memreg_mr_dmabuf(struct memreg_ucmd *ucmd,
@@ -669,6 +671,7 @@ int memreg_mr_make_on(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 	}
 	return ret;
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_mr_make_on);
 
 /**
  * memreg_mr_free() - Destroy an MR that has no id any more

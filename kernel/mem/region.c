@@ -15,6 +15,7 @@
  * A region is released after all keys to it are dead (I1): FRWRs that mapped
  * it last are drained, then come DMA unmap, unpin and uncharge.
  */
+#include <kunit/visibility.h>
 #include <linux/bvec.h>
 #include <linux/dma-mapping.h>
 #include <linux/highmem.h>
@@ -267,6 +268,7 @@ int memreg_region_list_alloc(struct memreg_region *region, u32 n)
 	region->nents = n;
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_region_list_alloc);
 
 static int memreg_region_list(struct memreg_region *region)
 {
@@ -429,6 +431,7 @@ struct memreg_region *memreg_region_alloc(struct memreg_device *mdev,
 	INIT_LIST_HEAD(&region->ties);
 	return region;
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_region_alloc);
 
 /**
  * memreg_region_new() - Make a region of user memory that has no pages yet
@@ -483,6 +486,7 @@ int memreg_region_take(struct memreg_ucmd *ucmd, struct memreg_region *region)
 	trace_memreg_region_pin(region);
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_region_take);
 
 /**
  * memreg_region_share() - Let a region have pages that another one has pinned
@@ -501,6 +505,7 @@ void memreg_region_share(struct memreg_region *region,
 		return;
 	region->kin = kin;
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_region_inherit);
 
 /**
  * memreg_region_inherit() - Take over the pages that a region shares
@@ -573,6 +578,7 @@ void memreg_region_release(struct memreg_region *region)
 	region->source->release(region);
 	kfree(region);
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_region_release);
 
 /*
  * Pages on loan
@@ -702,6 +708,7 @@ u32 __memreg_region_find(const struct memreg_region *region, u64 offset)
 	}
 	return low;
 }
+EXPORT_SYMBOL_IF_KUNIT(__memreg_region_find);
 
 /**
  * memreg_region_range_shift() - Find the pages to map a range with

@@ -35,6 +35,7 @@
  *
  * Only wr_cqe and status of a failed completion may be relied upon.
  */
+#include <kunit/visibility.h>
 #include <linux/cred.h>
 #include <linux/etherdevice.h>
 #include <linux/slab.h>
@@ -872,6 +873,7 @@ void memreg_regq_init(struct memreg_domain *domain)
 	INIT_WORK(&domain->rebuild, memreg_regq_rebuild);
 	timer_setup(&domain->stall, memreg_regq_stall_timer, 0);
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_regq_init);
 
 /**
  * memreg_regq_check() - Have a queue looked after whose GID may have gone

@@ -1,0 +1,958 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of the memory plane, for what no device in software does that the
+ * kernel has: keys that list pieces which begin and end anywhere
+ * (IB_MR_TYPE_SG_GAPS), and MRs that can't be destroyed.
+ *
+ * The real registration path makes the keys: the device executes the work
+ * requests that the domain's registration queue posts to it, and then serves as
+ * the peer: it reads and writes by I/O address and rkey, and refuses what the
+ * key's list does not have.
+ */
+#include <kunit/test.h>
+#include <kunit/visibility.h>
+#include <linux/cgroup_rdma.h>
+#include <linux/kthread.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+
+#include "device.h"
+#include "mem/composition.h"
+#include "mem/domain.h"
+#include "mem/frwr.h"
+#include "mem/key.h"
+#include "mem/kill.h"
+#include "mem/mr.h"
+#include "mem/region.h"
+#include "mem/regq.h"
+#include "stats.h"
+
+#define MEMREG_SW_ENTRIES	64
+#define MEMREG_SW_COMPLETIONS	512
+#define MEMREG_SW_ORDER		4
+#define MEMREG_SW_BYTES		(PAGE_SIZE << MEMREG_SW_ORDER)
+#define MEMREG_SW_LEAVES	3
+#define MEMREG_SW_LEAF_PAGES	4
+#define MEMREG_SW_LEAF		(MEMREG_SW_LEAF_PAGES * PAGE_SIZE)
+#define MEMREG_SW_ROUNDS	200
+#define MEMREG_SW_ACCESS						\
+	(IB_MEMREG_ACCESS_LOCAL_WRITE | IB_MEMREG_ACCESS_REMOTE_WRITE |	\
+	 IB_MEMREG_ACCESS_REMOTE_READ)
+
+/**
+ * struct memreg_sw_mr - An MR of the device
+ * @ibmr: Head
+ * @node: In memreg_sw.mrs
+ * @max: Entries that it has room for
+ * @nr: Entries that it has
+ * @addr: Their addresses, each of a page unless the MR has gaps
+ * @bytes: Their lengths
+ * @valid: Its key works
+ * @key: The key
+ */
+struct memreg_sw_mr {
+	struct ib_mr ibmr;
+	struct list_head node;
+	u32 max;
+	u32 nr;
+	u64 addr[MEMREG_SW_ENTRIES];
+	u32 bytes[MEMREG_SW_ENTRIES];
+	bool valid;
+	u32 key;
+};
+
+/**
+ * struct memreg_sw - The device
+ * @ibdev: Head
+ * @pd: Its protection domain
+ * @cq: Completion queue of the registration queue
+ * @qp: Queue pair of that
+ * @domain: The domain whose they are
+ * @lock: Protects the fields below
+ * @mrs: MRs
+ * @gaps: MRs with gaps that were allocated
+ * @room: MRs that can be had before there are no more
+ * @dereg_err: What destroying an MR fails with, or 0
+ * @cqes: Work requests that have completed
+ * @made: Number of those, ever
+ * @taken: Those of them that were polled
+ * @next_key: Key of the next MR
+ */
+struct memreg_sw {
+	struct ib_device ibdev;
+	struct ib_pd *pd;
+	struct ib_cq cq;
+	struct ib_qp qp;
+	struct memreg_domain *domain;
+	spinlock_t lock;
+	struct list_head mrs;
+	unsigned int gaps;
+	unsigned int room;
+	int dereg_err;
+	struct ib_cqe *cqes[MEMREG_SW_COMPLETIONS];
+	unsigned int made;
+	unsigned int taken;
+	u32 next_key;
+};
+
+struct memreg_sw_pd {
+	struct ib_pd ibpd;
+};
+
+static struct memreg_sw *to_sw(struct ib_device *ibdev)
+{
+	return container_of(ibdev, struct memreg_sw, ibdev);
+}
+
+static struct memreg_sw_mr *to_sw_mr(struct ib_mr *mr)
+{
+	return container_of(mr, struct memreg_sw_mr, ibmr);
+}
+
+static int memreg_sw_alloc_pd(struct ib_pd *pd, struct ib_udata *udata)
+{
+	return 0;
+}
+
+static int memreg_sw_dealloc_pd(struct ib_pd *pd, struct ib_udata *udata)
+{
+	return 0;
+}
+
+static struct ib_mr *memreg_sw_alloc_mr(struct ib_pd *pd, enum ib_mr_type type,
+					u32 max)
+{
+	struct memreg_sw *sw = to_sw(pd->device);
+	struct memreg_sw_mr *mr;
+
+	if (max > MEMREG_SW_ENTRIES)
+		return ERR_PTR(-EINVAL);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->max = max;
+	spin_lock_irq(&sw->lock);
+	if (!sw->room) {
+		spin_unlock_irq(&sw->lock);
+		kfree(mr);
+		return ERR_PTR(-EMFILE);
+	}
+	sw->room--;
+	sw->gaps += type == IB_MR_TYPE_SG_GAPS;
+	sw->next_key += 0x100;
+	mr->ibmr.rkey = sw->next_key;
+	mr->ibmr.lkey = sw->next_key;
+	list_add(&mr->node, &sw->mrs);
+	spin_unlock_irq(&sw->lock);
+	return &mr->ibmr;
+}
+
+static int memreg_sw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
+{
+	struct memreg_sw *sw = to_sw(ibmr->device);
+	struct memreg_sw_mr *mr = to_sw_mr(ibmr);
+
+	if (sw->dereg_err)
+		return sw->dereg_err;
+	spin_lock_irq(&sw->lock);
+	list_del(&mr->node);
+	spin_unlock_irq(&sw->lock);
+	kfree(mr);
+	return 0;
+}
+
+static int memreg_sw_set_page(struct ib_mr *ibmr, u64 addr)
+{
+	struct memreg_sw_mr *mr = to_sw_mr(ibmr);
+
+	if (mr->nr == mr->max)
+		return -ENOMEM;
+	mr->bytes[mr->nr] = ibmr->page_size;
+	mr->addr[mr->nr++] = addr;
+	return 0;
+}
+
+static int memreg_sw_map_gaps(struct memreg_sw_mr *mr, struct scatterlist *sgl,
+			      int nents)
+{
+	struct scatterlist *sg;
+	int i;
+
+	mr->ibmr.iova = sg_dma_address(sgl);
+	mr->ibmr.length = 0;
+	for_each_sg(sgl, sg, nents, i) {
+		if (mr->nr == mr->max)
+			return i;
+		mr->addr[mr->nr] = sg_dma_address(sg);
+		mr->bytes[mr->nr++] = sg_dma_len(sg);
+		mr->ibmr.length += sg_dma_len(sg);
+	}
+	return nents;
+}
+
+static int memreg_sw_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sgl,
+			       int nents, unsigned int *offset)
+{
+	struct memreg_sw_mr *mr = to_sw_mr(ibmr);
+
+	mr->nr = 0;
+	if (ibmr->type == IB_MR_TYPE_SG_GAPS)
+		return memreg_sw_map_gaps(mr, sgl, nents);
+	return ib_sg_to_pages(ibmr, sgl, nents, offset, memreg_sw_set_page);
+}
+
+static struct memreg_sw_mr *memreg_sw_find(struct memreg_sw *sw, u32 key)
+{
+	struct memreg_sw_mr *mr;
+
+	lockdep_assert_held(&sw->lock);
+
+	list_for_each_entry(mr, &sw->mrs, node)
+		if (mr->valid && mr->key == key)
+			return mr;
+	return NULL;
+}
+
+static void memreg_sw_execute(struct memreg_sw *sw, const struct ib_send_wr *wr)
+{
+	struct memreg_sw_mr *mr;
+
+	if (wr->opcode == IB_WR_REG_MR) {
+		mr = to_sw_mr(reg_wr(wr)->mr);
+		mr->key = reg_wr(wr)->key;
+		mr->valid = true;
+		return;
+	}
+	mr = memreg_sw_find(sw, wr->ex.invalidate_rkey);
+	if (mr)
+		mr->valid = false;
+}
+
+static int memreg_sw_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
+			       const struct ib_send_wr **bad)
+{
+	struct memreg_sw *sw = to_sw(qp->device);
+	unsigned long flags;
+
+	spin_lock_irqsave(&sw->lock, flags);
+	for (; wr; wr = wr->next) {
+		memreg_sw_execute(sw, wr);
+		if (wr->send_flags & IB_SEND_SIGNALED)
+			sw->cqes[sw->made++ % MEMREG_SW_COMPLETIONS] =
+				wr->wr_cqe;
+	}
+	spin_unlock_irqrestore(&sw->lock, flags);
+	irq_work_queue(&sw->domain->irq);
+	return 0;
+}
+
+static int memreg_sw_poll_cq(struct ib_cq *cq, int count, struct ib_wc *wc)
+{
+	struct memreg_sw *sw = to_sw(cq->device);
+	unsigned long flags;
+	int n = 0;
+
+	spin_lock_irqsave(&sw->lock, flags);
+	for (; n < count && sw->taken != sw->made; n++)
+		wc[n] = (struct ib_wc) {
+			.status = IB_WC_SUCCESS,
+			.qp = &sw->qp,
+			.wr_cqe = sw->cqes[sw->taken++ %
+					   MEMREG_SW_COMPLETIONS],
+		};
+	spin_unlock_irqrestore(&sw->lock, flags);
+	return n;
+}
+
+/* Each post has an event of its own. */
+static int memreg_sw_req_notify_cq(struct ib_cq *cq, enum ib_cq_notify_flags f)
+{
+	return 0;
+}
+
+static const struct ib_device_ops memreg_sw_ops = {
+	.owner = THIS_MODULE,
+	.driver_id = RDMA_DRIVER_UNKNOWN,
+	.alloc_pd = memreg_sw_alloc_pd,
+	.dealloc_pd = memreg_sw_dealloc_pd,
+	.alloc_mr = memreg_sw_alloc_mr,
+	.dereg_mr = memreg_sw_dereg_mr,
+	.map_mr_sg = memreg_sw_map_mr_sg,
+	.post_send = memreg_sw_post_send,
+	.poll_cq = memreg_sw_poll_cq,
+	.req_notify_cq = memreg_sw_req_notify_cq,
+	INIT_RDMA_OBJ_SIZE(ib_pd, memreg_sw_pd, ibpd),
+};
+
+/* Copy between a buffer and the entries of an MR, from a byte of them on. */
+static void memreg_sw_copy(const struct memreg_sw_mr *mr, u64 skip, u8 *data,
+			   u64 length, bool write)
+{
+	u32 i;
+
+	for (i = 0; length; i++) {
+		u64 n = min(mr->bytes[i] - min_t(u64, skip, mr->bytes[i]),
+			    length);
+		u8 *at = (u8 *)(uintptr_t)mr->addr[i] + skip;
+
+		if (write)
+			memcpy(at, data, n);
+		else
+			memcpy(data, at, n);
+		skip -= min_t(u64, skip, mr->bytes[i]);
+		data += n;
+		length -= n;
+	}
+}
+
+/* What a peer does by a key. Pages begin before the first byte of a key. */
+static int memreg_sw_access(struct memreg_sw *sw, u32 key, u64 iova, u8 *data,
+			    u64 length, bool write)
+{
+	struct memreg_sw_mr *mr;
+	u64 skip;
+	int ret = -EACCES;
+
+	spin_lock_irq(&sw->lock);
+	mr = memreg_sw_find(sw, key);
+	if (mr && iova >= mr->ibmr.iova && length <= mr->ibmr.length &&
+	    iova - mr->ibmr.iova <= mr->ibmr.length - length) {
+		skip = iova - mr->ibmr.iova;
+		if (mr->ibmr.type != IB_MR_TYPE_SG_GAPS)
+			skip += mr->ibmr.iova & (mr->ibmr.page_size - 1);
+		memreg_sw_copy(mr, skip, data, length, write);
+		ret = 0;
+	}
+	spin_unlock_irq(&sw->lock);
+	return ret;
+}
+
+/*
+ * A test has a device, a domain on it, and three MRs whose pages are those of
+ * one block, in any order.
+ */
+
+/**
+ * struct memreg_mem - What a test has
+ * @sw: The device
+ * @mdev: What memreg knows of it
+ * @file: The file whose domain it is
+ * @domain: The domain
+ * @block: Memory
+ * @leaves: MRs without keys
+ * @mr: The composition, while there is one
+ * @parts: What it is made of
+ * @nr_parts: Their number
+ * @length: Bytes of those
+ * @want: What its bytes are to be
+ * @got: What they are
+ * @copy: @block as it is to be
+ */
+struct memreg_mem {
+	struct memreg_sw *sw;
+	struct memreg_device mdev;
+	struct memreg_file file;
+	struct memreg_domain domain;
+	u8 *block;
+	struct memreg_mr leaves[MEMREG_SW_LEAVES];
+	struct memreg_mr mr;
+	struct memreg_part parts[MEMREG_SW_ENTRIES];
+	u32 nr_parts;
+	u64 length;
+	u8 want[MEMREG_SW_BYTES];
+	u8 got[MEMREG_SW_BYTES];
+	u8 copy[MEMREG_SW_BYTES];
+};
+
+static int memreg_mem_take(struct memreg_ucmd *ucmd,
+			   struct memreg_region *region)
+{
+	return -EINVAL;
+}
+
+static void memreg_mem_give_back(struct memreg_region *region)
+{
+}
+
+static void memreg_mem_release(struct memreg_region *region)
+{
+	kfree(region->offsets);
+	kfree(region->sgl);
+}
+
+static const struct memreg_source memreg_mem_source = {
+	.take = memreg_mem_take,
+	.give_back = memreg_mem_give_back,
+	.release = memreg_mem_release,
+};
+
+static void memreg_mem_leaf(struct kunit *test, struct memreg_mr *leaf,
+			    const u8 *pages)
+{
+	struct memreg_mem *t = test->priv;
+	struct memreg_region *region;
+	u32 i;
+
+	region = memreg_region_alloc(&t->mdev, &memreg_mem_source, 0,
+				     MEMREG_SW_LEAF, true);
+	KUNIT_ASSERT_NOT_NULL(test, region);
+	leaf->region = region;
+	region->sgl = kcalloc(MEMREG_SW_LEAF_PAGES, sizeof(*region->sgl),
+			      GFP_KERNEL);
+	region->offsets = kcalloc(MEMREG_SW_LEAF_PAGES, sizeof(u64),
+				  GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, region->sgl);
+	KUNIT_ASSERT_NOT_NULL(test, region->offsets);
+	region->nents = MEMREG_SW_LEAF_PAGES;
+	sg_init_table(region->sgl, region->nents);
+	for (i = 0; i < region->nents; i++) {
+		sg_dma_address(&region->sgl[i]) =
+			(uintptr_t)t->block + pages[i] * PAGE_SIZE;
+		sg_dma_len(&region->sgl[i]) = PAGE_SIZE;
+		region->offsets[i] = i * PAGE_SIZE;
+	}
+	leaf->domain = &t->domain;
+	leaf->length = MEMREG_SW_LEAF;
+	refcount_set(&leaf->obj.users, 1);
+}
+
+static void memreg_mem_shuffle(u8 *list, unsigned int n)
+{
+	while (n > 1) {
+		unsigned int i = get_random_u32_below(n--);
+
+		swap(list[i], list[n]);
+	}
+}
+
+static void memreg_mem_new_device(struct kunit *test)
+{
+	struct memreg_mem *t = test->priv;
+	struct memreg_sw *sw = ib_alloc_device(memreg_sw, ibdev);
+
+	KUNIT_ASSERT_NOT_NULL(test, sw);
+	t->sw = sw;
+	ib_set_device_ops(&sw->ibdev, &memreg_sw_ops);
+	sw->ibdev.attrs.device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS;
+	sw->ibdev.attrs.kernel_cap_flags = IBK_LOCAL_DMA_LKEY |
+					   IBK_SG_GAPS_REG;
+#ifdef CONFIG_CGROUP_RDMA
+	sw->ibdev.cg_device.name = "memreg_sw";
+	rdmacg_register_device(&sw->ibdev.cg_device);
+#endif
+	spin_lock_init(&sw->lock);
+	INIT_LIST_HEAD(&sw->mrs);
+	sw->room = UINT_MAX;
+	sw->qp.device = &sw->ibdev;
+	sw->cq.device = &sw->ibdev;
+	sw->domain = &t->domain;
+	sw->pd = ib_alloc_pd(&sw->ibdev, 0);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, sw->pd);
+}
+
+static void memreg_mem_new_domain(struct kunit *test)
+{
+	struct memreg_mem *t = test->priv;
+	struct memreg_device *mdev = &t->mdev;
+	struct memreg_domain *domain = &t->domain;
+
+	mdev->ibdev = &t->sw->ibdev;
+	mdev->stats = alloc_percpu(struct memreg_stats);
+	KUNIT_ASSERT_TRUE(test, !!mdev->stats);
+	mdev->max_pages = MEMREG_SW_ENTRIES;
+	mdev->page_sizes = PAGE_SIZE;
+	mdev->sg_gaps = true;
+	spin_lock_init(&mdev->frwr_lock);
+	INIT_LIST_HEAD(&mdev->spare_domains);
+	t->file.mdev = mdev;
+	domain->file = &t->file;
+	domain->mdev = mdev;
+	domain->pd = t->sw->pd;
+	domain->cq = &t->sw->cq;
+	domain->qp = &t->sw->qp;
+	memreg_regq_init(domain);
+	memreg_kill_init(domain);
+	memreg_frwr_init_domain(domain);
+}
+
+static int memreg_mem_init(struct kunit *test)
+{
+	struct memreg_mem *t = kvzalloc(sizeof(*t), GFP_KERNEL);
+	u8 pages[BIT(MEMREG_SW_ORDER)];
+	unsigned int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, t);
+	test->priv = t;
+	memreg_mem_new_device(test);
+	memreg_mem_new_domain(test);
+	t->block = (u8 *)__get_free_pages(GFP_KERNEL, MEMREG_SW_ORDER);
+	KUNIT_ASSERT_NOT_NULL(test, t->block);
+	get_random_bytes(t->block, MEMREG_SW_BYTES);
+	memcpy(t->copy, t->block, MEMREG_SW_BYTES);
+	for (i = 0; i < ARRAY_SIZE(pages); i++)
+		pages[i] = i;
+	memreg_mem_shuffle(pages, ARRAY_SIZE(pages));
+	for (i = 0; i < MEMREG_SW_LEAVES; i++)
+		memreg_mem_leaf(test, &t->leaves[i],
+				pages + i * MEMREG_SW_LEAF_PAGES);
+	return 0;
+}
+
+/* No test leaves an MR of the device. */
+static void memreg_mem_exit(struct kunit *test)
+{
+	struct memreg_mem *t = test->priv;
+	unsigned int i;
+
+	if (t->mr.region)
+		memreg_mr_unmake(&t->mr);
+	for (i = 0; i < MEMREG_SW_LEAVES; i++)
+		if (t->leaves[i].region)
+			memreg_region_release(t->leaves[i].region);
+	memreg_frwr_forget_domain(&t->domain);
+	cancel_work_sync(&t->domain.kill);
+	cancel_delayed_work_sync(&t->domain.reap);
+	memreg_frwr_drain_domain(&t->domain);
+	irq_work_sync(&t->domain.irq);
+	KUNIT_EXPECT_TRUE(test, list_empty(&t->sw->mrs));
+	free_pages((unsigned long)t->block, MEMREG_SW_ORDER);
+	free_percpu(t->mdev.stats);
+	ib_dealloc_pd(t->sw->pd);
+#ifdef CONFIG_CGROUP_RDMA
+	rdmacg_unregister_device(&t->sw->ibdev.cg_device);
+#endif
+	ib_dealloc_device(&t->sw->ibdev);
+	kvfree(t);
+}
+
+/* Where a byte of a leaf is */
+static u8 *memreg_mem_at(const struct memreg_mr *leaf, u64 offset, u8 *block,
+			 const u8 *base)
+{
+	const struct scatterlist *sg = &leaf->region->sgl[offset / PAGE_SIZE];
+
+	return block + ((u8 *)(uintptr_t)sg_dma_address(sg) - base) +
+	       offset % PAGE_SIZE;
+}
+
+/* Copy between the bytes of the parts, in a block, and a buffer. */
+static void memreg_mem_reference(struct memreg_mem *t, u8 *block, u8 *data,
+				 bool write)
+{
+	u64 offset;
+	u32 i;
+
+	for (i = 0; i < t->nr_parts; i++) {
+		const struct memreg_part *part = &t->parts[i];
+
+		for (offset = 0; offset < part->length; offset++) {
+			u8 *at = memreg_mem_at(part->leaf,
+					       part->from + offset, block,
+						t->block);
+
+			if (write)
+				*at = *data++;
+			else
+				*data++ = *at;
+		}
+	}
+}
+
+static void memreg_mem_part(struct memreg_mem *t, unsigned int leaf, u64 from,
+			    u64 length)
+{
+	t->parts[t->nr_parts++] = (struct memreg_part) {
+		.leaf = &t->leaves[leaf],
+		.from = from,
+		.offset = t->length,
+		.length = length,
+	};
+	t->length += length;
+}
+
+/* Up to @n parts of any bytes, none of them twice, in any order of leaves */
+static void memreg_mem_random_parts(struct memreg_mem *t, unsigned int n)
+{
+	u64 from[MEMREG_SW_LEAVES] = {};
+
+	t->nr_parts = 0;
+	t->length = 0;
+	while (t->nr_parts < n) {
+		unsigned int leaf = get_random_u32_below(MEMREG_SW_LEAVES);
+		u64 skip = get_random_u32_below(300);
+		u64 length = 1 + get_random_u32_below(1500);
+
+		from[leaf] += skip;
+		if (from[leaf] + length > MEMREG_SW_LEAF)
+			break;
+		memreg_mem_part(t, leaf, from[leaf], length);
+		from[leaf] += length;
+	}
+}
+
+/* Make the composition of the parts, and its keys. */
+static int memreg_mem_compose(struct memreg_mem *t)
+{
+	struct memreg_ucmd ucmd = { .file = &t->file, .mdev = &t->mdev };
+	struct memreg_region *region;
+	int ret;
+
+	region = memreg_composition_region(&ucmd, t->parts, t->nr_parts,
+					   t->length, MEMREG_SW_ACCESS);
+	if (IS_ERR(region))
+		return PTR_ERR(region);
+	t->mr = (struct memreg_mr) {
+		.domain = &t->domain,
+		.length = t->length,
+		.access = MEMREG_SW_ACCESS,
+		.iova = memreg_composition_iova(region, 0, 0),
+	};
+	ret = memreg_mr_make_on(&ucmd, &t->mr, region);
+	if (ret)
+		memreg_region_release(region);
+	return ret;
+}
+
+/* A peer finds the bytes of a key's range, and no byte on either side of it. */
+static void memreg_mem_check_key(struct kunit *test,
+				 const struct memreg_key *key)
+{
+	struct memreg_mem *t = test->priv;
+	struct memreg_sw *sw = t->sw;
+	u8 one;
+
+	memreg_mem_reference(t, t->block, t->want, false);
+	memset(t->got, 0, key->length);
+	KUNIT_ASSERT_EQ(test, 0, memreg_sw_access(sw, key->rkey, key->iova,
+						  t->got, key->length, false));
+	KUNIT_EXPECT_EQ(test, 0, memcmp(t->want + key->offset, t->got,
+					key->length));
+	KUNIT_EXPECT_EQ(test, -EACCES,
+			memreg_sw_access(sw, key->rkey, key->iova - 1, &one, 1,
+					 false));
+	KUNIT_EXPECT_EQ(test, -EACCES,
+			memreg_sw_access(sw, key->rkey,
+					 key->iova + key->length, &one, 1,
+					 false));
+	/* What it writes is there, and all else is as it was. */
+	memcpy(t->copy, t->block, MEMREG_SW_BYTES);
+	get_random_bytes(t->got, key->length);
+	memcpy(t->want + key->offset, t->got, key->length);
+	memreg_mem_reference(t, t->copy, t->want, true);
+	KUNIT_ASSERT_EQ(test, 0, memreg_sw_access(sw, key->rkey, key->iova,
+						  t->got, key->length, true));
+	KUNIT_EXPECT_EQ(test, 0, memcmp(t->copy, t->block, MEMREG_SW_BYTES));
+}
+
+/* All keys, which cover the composition without a hole */
+static void memreg_mem_check(struct kunit *test)
+{
+	struct memreg_mem *t = test->priv;
+	u64 offset = 0;
+	u32 i;
+
+	for (i = 0; i < t->mr.nkeys; i++) {
+		KUNIT_EXPECT_EQ(test, offset, t->mr.keys[i].offset);
+		memreg_mem_check_key(test, &t->mr.keys[i]);
+		offset += t->mr.keys[i].length;
+	}
+	KUNIT_EXPECT_EQ(test, t->length, offset);
+}
+
+/* Its end is the end of its keys. */
+static void memreg_mem_end(struct kunit *test)
+{
+	struct memreg_mem *t = test->priv;
+	struct memreg_key first = t->mr.keys[0];
+	u8 one;
+
+	memreg_mr_unmake(&t->mr);
+	KUNIT_EXPECT_EQ(test, -EACCES,
+			memreg_sw_access(t->sw, first.rkey, first.iova, &one, 1,
+					 false));
+}
+
+/* Any bytes are under one key, as many pieces as the device can list. */
+static void memreg_test_gaps_one_key(struct kunit *test)
+{
+	struct memreg_mem *t = test->priv;
+	unsigned int round;
+
+	for (round = 0; round < MEMREG_SW_ROUNDS; round++) {
+		memreg_mem_random_parts(t, 1 + get_random_u32_below(30));
+		KUNIT_ASSERT_EQ(test, 0, memreg_mem_compose(t));
+		KUNIT_EXPECT_EQ(test, 1, t->mr.nkeys);
+		memreg_mem_check(test);
+		memreg_mem_end(test);
+	}
+	KUNIT_EXPECT_GT(test, t->sw->gaps, MEMREG_SW_ROUNDS / 2);
+}
+
+/* What is more than that has as few keys as it can. */
+static void memreg_test_gaps_more_keys(struct kunit *test)
+{
+	struct memreg_mem *t = test->priv;
+	unsigned int round;
+
+	t->mdev.max_pages = 8;
+	for (round = 0; round < MEMREG_SW_ROUNDS; round++) {
+		memreg_mem_random_parts(t, 20);
+		KUNIT_ASSERT_EQ(test, 0, memreg_mem_compose(t));
+		KUNIT_EXPECT_LE(test, t->mr.nkeys,
+				DIV_ROUND_UP(t->mr.region->nents, 8));
+		memreg_mem_check(test);
+		memreg_mem_end(test);
+	}
+}
+
+/* A device that can't list pieces has a key for each. */
+static void memreg_test_gaps_without(struct kunit *test)
+{
+	struct memreg_mem *t = test->priv;
+
+	t->mdev.sg_gaps = false;
+	memreg_mem_part(t, 0, 100, 200);
+	memreg_mem_part(t, 1, 7, 1);
+	memreg_mem_part(t, 2, PAGE_SIZE + 3, 1000);
+	KUNIT_ASSERT_EQ(test, 0, memreg_mem_compose(t));
+	KUNIT_EXPECT_EQ(test, 3, t->mr.nkeys);
+	memreg_mem_check(test);
+	memreg_mem_end(test);
+	KUNIT_EXPECT_EQ(test, 0, t->sw->gaps);
+}
+
+/* Whole pages are listed as pages, by an FRWR that can be used again. */
+static void memreg_test_gaps_pages(struct kunit *test)
+{
+	struct memreg_mem *t = test->priv;
+
+	memreg_mem_part(t, 0, 50, PAGE_SIZE - 50);
+	memreg_mem_part(t, 1, 0, PAGE_SIZE);
+	memreg_mem_part(t, 2, PAGE_SIZE, 10);
+	KUNIT_ASSERT_EQ(test, 0, memreg_mem_compose(t));
+	KUNIT_EXPECT_EQ(test, 1, t->mr.nkeys);
+	KUNIT_EXPECT_FALSE(test, t->mr.keys[0].gaps);
+	KUNIT_EXPECT_FALSE(test, t->mr.keys[0].once);
+	memreg_mem_check(test);
+	memreg_mem_end(test);
+	KUNIT_EXPECT_EQ(test, 0, t->sw->gaps);
+}
+
+/* Windows on any bytes of a composition */
+static void memreg_test_gaps_windows(struct kunit *test)
+{
+	struct memreg_mem *t = test->priv;
+	unsigned int round;
+
+	memreg_mem_random_parts(t, 30);
+	KUNIT_ASSERT_EQ(test, 0, memreg_mem_compose(t));
+	for (round = 0; round < MEMREG_SW_ROUNDS; round++) {
+		u64 offset = get_random_u32_below(t->length);
+		struct memreg_key key = {
+			.region = t->mr.region,
+			.offset = offset,
+			.length = 1 + get_random_u32_below(t->length - offset),
+			.iova = t->mr.iova + offset,
+			.access = MEMREG_SW_ACCESS,
+		}, *keys = &key;
+		u8 one;
+
+		KUNIT_ASSERT_TRUE(test, memreg_composition_grant(&key));
+		KUNIT_ASSERT_EQ(test, 0,
+				memreg_keys_make(&t->domain, &keys, 1));
+		memreg_mem_check_key(test, &key);
+		memreg_key_destroy(&key);
+		KUNIT_EXPECT_EQ(test, -EACCES,
+				memreg_sw_access(t->sw, key.rkey, key.iova,
+						 &one, 1, false));
+	}
+	memreg_mem_end(test);
+}
+
+/* A window on more pieces than can be listed, or where none can, is refused. */
+static void memreg_test_gaps_windows_refused(struct kunit *test)
+{
+	struct memreg_mem *t = test->priv;
+	struct memreg_key key = {};
+	u32 i;
+
+	for (i = 0; i < 5; i++)
+		memreg_mem_part(t, i % 3, 10 + i * 50, 20);
+	KUNIT_ASSERT_EQ(test, 0, memreg_mem_compose(t));
+	key.region = t->mr.region;
+	key.length = 100;
+	t->mdev.max_pages = 4;
+	KUNIT_EXPECT_FALSE(test, memreg_composition_grant(&key));
+	key.length = 80;
+	KUNIT_EXPECT_TRUE(test, memreg_composition_grant(&key));
+	KUNIT_EXPECT_TRUE(test, key.gaps);
+	t->mdev.sg_gaps = false;
+	KUNIT_EXPECT_FALSE(test, memreg_composition_grant(&key));
+	memreg_mem_end(test);
+}
+
+/* I8: no MR for one of the keys is none for all of them. */
+static void memreg_test_gaps_no_mr(struct kunit *test)
+{
+	struct memreg_mem *t = test->priv;
+	unsigned int n;
+
+	t->mdev.max_pages = 4;
+	memreg_mem_random_parts(t, 20);
+	for (n = 0; n < 4; n++) {
+		t->sw->room = n;
+		KUNIT_EXPECT_EQ(test, -ENOSPC, memreg_mem_compose(t));
+		KUNIT_EXPECT_PTR_EQ(test, NULL, t->mr.keys);
+		KUNIT_EXPECT_TRUE(test, list_empty(&t->leaves[0].region->ties));
+	}
+	t->sw->room = UINT_MAX;
+	KUNIT_ASSERT_EQ(test, 0, memreg_mem_compose(t));
+	memreg_mem_check(test);
+	memreg_mem_end(test);
+}
+
+#ifdef kunit_warning_suppress
+/*
+ * MRs that can't be destroyed
+ */
+
+static unsigned int memreg_test_given_back;
+
+static int memreg_counted_take(struct memreg_ucmd *ucmd,
+			       struct memreg_region *region)
+{
+	int ret = memreg_region_list_alloc(region, 1);
+
+	if (ret)
+		return ret;
+	sg_init_table(region->sgl, 1);
+	sg_dma_address(region->sgl) = region->addr;
+	sg_dma_len(region->sgl) = region->length;
+	region->offsets[0] = 0;
+	return 0;
+}
+
+static void memreg_counted_give_back(struct memreg_region *region)
+{
+	memreg_test_given_back += region->npages - region->nr_foreign;
+}
+
+static void memreg_counted_release(struct memreg_region *region)
+{
+}
+
+/* Counts the pages that are given back, but for those of another region. */
+static const struct memreg_source memreg_counted_source = {
+	.maps = true,
+	.take = memreg_counted_take,
+	.give_back = memreg_counted_give_back,
+	.release = memreg_counted_release,
+};
+
+/* Two pages of the block from @page on */
+static struct memreg_region *memreg_test_region(struct kunit *test, u32 page)
+{
+	struct memreg_mem *t = test->priv;
+	struct memreg_ucmd ucmd = { .file = &t->file, .mdev = &t->mdev };
+	struct memreg_region *region;
+
+	region = memreg_region_alloc(&t->mdev, &memreg_counted_source,
+				     (uintptr_t)t->block + page * PAGE_SIZE,
+				     2 * PAGE_SIZE, true);
+	KUNIT_ASSERT_NOT_NULL(test, region);
+	region->npages = 2;
+	region->guard.settled = true;
+	KUNIT_ASSERT_EQ(test, 0, memreg_region_take(&ucmd, region));
+	return region;
+}
+
+/* The key to a region whose MR can't be destroyed. */
+static void memreg_test_lose_mr(struct kunit *test,
+				struct memreg_region *region)
+{
+	struct memreg_mem *t = test->priv;
+	struct memreg_key key = {
+		.region = region,
+		.length = region->length,
+		.iova = region->addr,
+		.access = MEMREG_SW_ACCESS,
+		.once = true,
+	}, *keys = &key;
+
+	KUNIT_ASSERT_EQ(test, 0, memreg_keys_make(&t->domain, &keys, 1));
+	t->sw->dereg_err = -EIO;
+	kunit_warning_suppress(test) {
+		memreg_key_destroy(&key);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	t->sw->dereg_err = 0;
+}
+
+/* As the device would not: so that the test leaves nothing. */
+static void memreg_test_end_lost_mrs(struct memreg_mem *t)
+{
+	struct memreg_sw_mr *mr, *next;
+
+	list_for_each_entry_safe(mr, next, &t->sw->mrs, node)
+		ib_dereg_mr(&mr->ibmr);
+}
+
+/* The other region's last page becomes the first one of this one. */
+static void memreg_test_inherit(struct memreg_region *region,
+				struct memreg_region *kin)
+{
+	region->kin = kin;
+	region->kin_first = 1;
+	region->nr_foreign = 1;
+	memreg_region_inherit(region);
+}
+
+/* I1: pages that a key may reach are never given back, whoever has them. */
+static void memreg_test_undead(struct kunit *test)
+{
+	struct memreg_region *first = memreg_test_region(test, 0);
+	struct memreg_region *second = memreg_test_region(test, 1);
+	struct memreg_mem *t = test->priv;
+	struct memreg_region *third;
+
+	memreg_test_given_back = 0;
+	/* Made while the MR lived, and its heir before the MR was lost */
+	memreg_test_inherit(second, first);
+	memreg_test_lose_mr(test, first);
+	memreg_region_release(first);
+	KUNIT_EXPECT_EQ(test, 0, memreg_test_given_back);
+	/* An heir from after that, which has a page of the first one's heir */
+	third = memreg_test_region(test, 2);
+	memreg_test_inherit(third, second);
+	memreg_region_release(second);
+	memreg_region_release(third);
+	KUNIT_EXPECT_EQ(test, 0, memreg_test_given_back);
+	/* What shares nothing with them is given back as always. */
+	memreg_region_release(memreg_test_region(test, 4));
+	KUNIT_EXPECT_EQ(test, 2, memreg_test_given_back);
+	memreg_test_end_lost_mrs(t);
+}
+#endif
+
+static struct kunit_case memreg_mem_cases[] = {
+	KUNIT_CASE_SLOW(memreg_test_gaps_one_key),
+	KUNIT_CASE_SLOW(memreg_test_gaps_more_keys),
+	KUNIT_CASE(memreg_test_gaps_without),
+	KUNIT_CASE(memreg_test_gaps_pages),
+	KUNIT_CASE_SLOW(memreg_test_gaps_windows),
+	KUNIT_CASE(memreg_test_gaps_windows_refused),
+	KUNIT_CASE(memreg_test_gaps_no_mr),
+#ifdef kunit_warning_suppress
+	KUNIT_CASE(memreg_test_undead),
+#endif
+	{}
+};
+
+static struct kunit_suite memreg_mem_suite = {
+	.name = "ib_memreg_mem",
+	.init = memreg_mem_init,
+	.exit = memreg_mem_exit,
+	.test_cases = memreg_mem_cases,
+};
+
+kunit_test_suites(&memreg_mem_suite);
