@@ -14,6 +14,7 @@
 
 #include "harness.h"
 #include "data.h"
+#include "fault.h"
 #include "memreg.h"
 
 #define READ_WRITE	(PROT_READ | PROT_WRITE)
@@ -252,6 +253,84 @@ TEST_F_TIMEOUT(rereg, I8_every_change_is_whole, 240)
 		EXPECT_EQ(self->others, vm_pin(0));
 		ASSERT_EQ(0, register_old(self, variant->flags));
 	}
+}
+
+/* Neither its description nor what the peer reads by its key has changed. */
+static void is_old(struct __test_metadata *_metadata, FIXTURE_DATA(rereg) *self)
+{
+	struct ib_memreg_segment segment = {};
+	RAW(mr_query, query, .mr_id = self->mr.out_mr_id, .count = 1,
+	    .segments = (uintptr_t)&segment);
+	struct stock *s = &self->link.stock;
+
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_QUERY, &query));
+	EXPECT_EQ(IB_MEMREG_MR_LIVE, query.out_state);
+	EXPECT_EQ(self->domains[0], query.out_domain_id);
+	EXPECT_EQ(OLD_ACCESS, query.out_access);
+	EXPECT_EQ(OLD_LENGTH, query.out_length);
+	EXPECT_EQ(self->mr.iova, query.out_iova);
+	EXPECT_EQ(self->mr.out_rkey, segment.rkey);
+	memset(s->mem, 0, OLD_LENGTH);
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_read(s, 0, OLD_LENGTH, self->mr.iova,
+					     self->mr.out_rkey));
+	EXPECT_TRUE(filled(s->mem, OLD_LENGTH, OLD_OFFSET, 1));
+}
+
+/* The new key leads where it should, and the old one nowhere; begin anew. */
+static void is_new(struct __test_metadata *_metadata, FIXTURE_DATA(rereg) *self,
+		   __u32 what, const struct ib_memreg_mr_reregister *cmd)
+{
+	disconnect(_metadata, &self->link);
+	check_query(_metadata, self, what, cmd);
+	key_leads_to(_metadata, self, self->domains[!!(what & DOMAIN)],
+		     cmd->iova, cmd->out_rkey,
+		     what & ACCESS ? NEW_ACCESS : OLD_ACCESS,
+		     what & TRANSLATION ? NEW_OFFSET : OLD_OFFSET,
+		     what & TRANSLATION ? NEW_LENGTH : OLD_LENGTH);
+	key_is_dead(_metadata, self, self->domains[0], self->mr.iova,
+		    self->mr.out_rkey);
+	ASSERT_EQ(0, raw_destroy(self->link.fd, self->mr.out_mr_id));
+	ASSERT_EQ(0, register_old(self, self->mr.flags));
+	fill(self->mem, LENGTH, 1);
+	connect_to(_metadata, &self->link, self->domains[0]);
+}
+
+/* A fault at each place that the call passes, memory and work requests alike */
+static void change_with_faults(struct __test_metadata *_metadata,
+			       FIXTURE_DATA(rereg) *self, __u32 what)
+{
+	unsigned int nth, left, failed = 0, stride = fail_nth_stride(7);
+	struct ib_memreg_mr_reregister cmd;
+	bool hit = true;
+	int ret;
+
+	for (nth = 1; hit && !_metadata->exit_code; nth += stride) {
+		cmd = change(self, what);
+		fail_nth_arm(nth);
+		ret = rereg(self->link.fd, &cmd);
+		hit = fail_nth_disarm(&left);
+		failed += !!ret;
+		EXPECT_TRUE(hit || !ret);
+		if (ret)
+			is_old(_metadata, self);
+		else
+			is_new(_metadata, self, what, &cmd);
+	}
+	TH_LOG("change %u: %u faults", what, failed);
+	EXPECT_LT(0, failed);
+}
+
+TEST_F_TIMEOUT(rereg, I8_after_any_fault_the_peer_sees_old_or_new, SOAK_S)
+{
+	__u32 what;
+
+	if (!fault_injection())
+		SKIP(return, "this kernel can't inject faults");
+	fill(self->mem, LENGTH, 1);
+	connect_to(_metadata, &self->link, self->domains[0]);
+	for (what = 1; what < 8 && !_metadata->exit_code; what++)
+		change_with_faults(_metadata, self, what);
+	disconnect(_metadata, &self->link);
 }
 
 /* Fields, memory and state that can't be: the old key works afterwards. */
