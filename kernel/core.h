@@ -28,8 +28,11 @@
  *	memreg_device.files_lock  ties between files and devices
  *	memreg_file.objects	the xarray's spinlock
  *	memreg_file.grant_lock	ties between windows and endpoints
+ *	memreg_demands_lock	all MRs on demand
  *	memreg_file.event_lock	events that wait to be read
  *	memreg_device.frwr_lock	FRWRs, and the guards of regions; taken by mmu
+ *				notifiers
+ *	memreg_demand.lock	extents of an MR on demand; taken by mmu
  *				notifiers
  *	memreg_status.lock	slots of a status table; taken by mmu notifiers,
  *				also inside of frwr_lock
@@ -102,6 +105,8 @@ struct memreg_charge {
  * struct memreg_object_ops - What a type of objects does
  * @type: enum ib_memreg_object_type
  * @destroy: Give back all that the object has, and free it. Never fails.
+ * @idle: Let go of users that are the object's own doing, and that nobody is at
+ *	work on; or NULL. Context: may sleep, with a reference of the object.
  * @busy: Reason to give when the object has users; NULL: IN_USE
  * @info: Fill in the object's LIST entry. Called with the xarray's lock.
  * @depends: Has it references of objects of its own type, so that it is to be
@@ -111,6 +116,7 @@ struct memreg_charge {
 struct memreg_object_ops {
 	u32 type;
 	void (*destroy)(struct memreg_file *file, struct memreg_object *obj);
+	void (*idle)(struct memreg_object *obj);
 	u32 (*busy)(const struct memreg_object *obj);
 	void (*info)(struct memreg_object *obj, struct ib_memreg_object *info);
 	bool (*depends)(const struct memreg_object *obj);
@@ -203,6 +209,7 @@ struct memreg_closer {
  * @closer: Ends its connections
  * @listeners: Listeners
  * @requests: Requests that wait at them
+ * @demands: MRs on demand that were registered so far
  * @charge: Handle in the rdma cgroup
  */
 struct memreg_file {
@@ -228,13 +235,32 @@ struct memreg_file {
 	struct memreg_closer closer;
 	atomic_t listeners;
 	atomic_t requests;
+	atomic_t demands;
 	struct memreg_charge charge;
+};
+
+/**
+ * struct memreg_fault - Memory of the caller that a call has to fault in
+ * @needed: The call failed for lack of it, and for nothing else
+ * @write: It is to be written to
+ * @addr: First page
+ * @npages: System pages
+ * @since: Nanoseconds of the monotonic clock at which it was found missing
+ */
+struct memreg_fault {
+	bool needed;
+	bool write;
+	unsigned long addr;
+	unsigned long npages;
+	u64 since;
 };
 
 /**
  * struct memreg_ucmd - A call
  * @file: The file, whose lock is held
  * @mdev: Its device, or NULL in calls that work without
+ * @away: The file's lock is not held: the device may be gone
+ * @fault: What the call has to fault in
  * @ubuffer: The caller's structure
  * @user_size: Its size
  * @cmd: Our copy of it
@@ -243,6 +269,8 @@ struct memreg_file {
 struct memreg_ucmd {
 	struct memreg_file *file;
 	struct memreg_device *mdev;
+	bool away;
+	struct memreg_fault fault;
 	void __user *ubuffer;
 	u32 user_size;
 	void *cmd;
@@ -307,16 +335,24 @@ static inline int memreg_enter(struct memreg_ucmd *ucmd, bool wait)
 	ret = memreg_bound(ucmd);
 	if (ret)
 		up_read(&ucmd->file->lock);
+	else
+		ucmd->away = false;
 	return ret;
 }
 
 /**
- * memreg_leave() - End what memreg_enter() began
+ * memreg_leave() - End what memreg_enter() began, unless it has ended
  * @ucmd: The call
+ *
+ * A call that waits for something that may never come leaves, and enters again
+ * afterwards. It keeps no object meanwhile, as the removal of the device waits
+ * for none.
  */
 static inline void memreg_leave(struct memreg_ucmd *ucmd)
 {
-	up_read(&ucmd->file->lock);
+	if (!ucmd->away)
+		up_read(&ucmd->file->lock);
+	ucmd->away = true;
 }
 
 #endif /* _MEMREG_CORE_H */

@@ -191,6 +191,49 @@ int memreg_object_replace(struct memreg_file *file, struct memreg_object *old,
 	return 0;
 }
 
+/*
+ * Have an object that is busy let go of what nobody is at work on. Returns
+ * whether that may have changed anything.
+ */
+static bool memreg_object_idle(struct memreg_file *file, u32 id, u32 type)
+{
+	struct memreg_object *obj = memreg_object_get(file, id, type);
+
+	if (!obj)
+		return false;
+	obj->ops->idle(obj);
+	memreg_object_put(obj);
+	return true;
+}
+
+/* The same as memreg_object_destroy(), for what is idle at once. */
+static int memreg_object_try_destroy(struct memreg_file *file, u32 id, u32 type,
+				     const struct memreg_object_ops **ops,
+				     u32 *reason)
+{
+	struct memreg_object *obj;
+
+	*ops = NULL;
+	xa_lock(&file->objects);
+	obj = xa_load(&file->objects, id);
+	if (!obj || (type && obj->type != type)) {
+		xa_unlock(&file->objects);
+		*reason = IB_MEMREG_REASON_ID;
+		return -ENOENT;
+	}
+	*ops = obj->ops;
+	if (!memreg_object_last(obj)) {
+		*reason = memreg_object_busy(obj);
+		xa_unlock(&file->objects);
+		return -EBUSY;
+	}
+	__xa_erase(&file->objects, id);
+	xa_unlock(&file->objects);
+
+	(*ops)->destroy(file, obj);
+	return 0;
+}
+
 /**
  * memreg_object_destroy() - Remove an object and give back what it has
  * @file: File
@@ -204,26 +247,13 @@ int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
 			  u32 *reason)
 {
 	const struct memreg_object_ops *ops;
-	struct memreg_object *obj;
+	int ret;
 
-	xa_lock(&file->objects);
-	obj = xa_load(&file->objects, id);
-	if (!obj || (type && obj->type != type)) {
-		xa_unlock(&file->objects);
-		*reason = IB_MEMREG_REASON_ID;
-		return -ENOENT;
-	}
-	ops = obj->ops;
-	if (!memreg_object_last(obj)) {
-		*reason = memreg_object_busy(obj);
-		xa_unlock(&file->objects);
-		return -EBUSY;
-	}
-	__xa_erase(&file->objects, id);
-	xa_unlock(&file->objects);
-
-	ops->destroy(file, obj);
-	return 0;
+	ret = memreg_object_try_destroy(file, id, type, &ops, reason);
+	if (ret == -EBUSY && ops->idle &&
+	    memreg_object_idle(file, id, ops->type))
+		ret = memreg_object_try_destroy(file, id, type, &ops, reason);
+	return ret;
 }
 
 /* Take the last reference of an object, and its id: 0, -ENOENT or -EBUSY. */
@@ -317,6 +347,8 @@ static void memreg_object_destroy_some(struct memreg_file *file, u32 type,
 	xa_for_each(&file->objects, id, obj) {
 		if (obj->type != type || memreg_object_depends(obj) != depends)
 			continue;
+		if (obj->ops->idle)
+			obj->ops->idle(obj);
 		if (WARN_ON(!memreg_object_last(obj)))
 			continue;
 		xa_erase(&file->objects, id);
