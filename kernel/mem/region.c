@@ -150,6 +150,8 @@ static int memreg_user_pin_fast(struct memreg_region *region,
 
 	if (region->writable)
 		flags |= FOLL_WRITE;
+	if (region->present)
+		flags |= FOLL_NOFAULT;
 	if (region->nr_foreign && done < region->foreign_first)
 		max = min(max, region->foreign_first - done);
 	return pin_user_pages_fast((region->addr & PAGE_MASK) +
@@ -330,6 +332,122 @@ static int memreg_pin_error(struct memreg_ucmd *ucmd, int err)
 	default:
 		return memreg_fail(ucmd, -EFAULT, IB_MEMREG_REASON_PIN);
 	}
+}
+
+/* Pages that are faulted in, and pinned for that time, in one go */
+#define MEMREG_FAULT_PAGES	(PAGE_SIZE / sizeof(struct page *))
+
+/**
+ * memreg_region_fault() - Fault in pages of the caller's that are to be pinned
+ * @ucmd: Call that asks for it
+ * @addr: The first page
+ * @npages: Number of system pages
+ * @write: They are to be written to
+ *
+ * Context: may sleep for as long as the faults take, but for the signals that
+ * end the caller.
+ * Return: 0, and if nothing takes them away, a region can have them
+ * that is memreg_region.present; -EFAULT, -ENOMEM, -EINTR, -EAGAIN.
+ */
+int memreg_region_fault(struct memreg_ucmd *ucmd, unsigned long addr,
+			unsigned long npages, bool write)
+{
+	unsigned int flags = FOLL_LONGTERM | (write ? FOLL_WRITE : 0);
+	struct page **pages;
+	int n = 0;
+
+	pages = (struct page **)__get_free_page(GFP_KERNEL);
+	if (!pages)
+		return -ENOMEM;
+	for (; npages; npages -= n, addr += (unsigned long)n << PAGE_SHIFT) {
+		n = fatal_signal_pending(current) ? -EINTR :
+			pin_user_pages_fast(addr, min(npages,
+						      MEMREG_FAULT_PAGES),
+					    flags, pages);
+		if (n <= 0)
+			break;
+		unpin_user_pages(pages, n);
+		cond_resched();
+	}
+	free_page((unsigned long)pages);
+	return npages ? memreg_pin_error(ucmd, n ?: -EFAULT) : 0;
+}
+
+/* Fault in what can be without waiting. Returns what pin_user_pages() does. */
+static long memreg_region_fault_some(unsigned long addr, unsigned long npages,
+				     bool write, struct page **pages)
+{
+	unsigned int flags = FOLL_LONGTERM | FOLL_NOWAIT |
+			     (write ? FOLL_WRITE : 0);
+	long n;
+
+	if (mmap_read_lock_killable(current->mm))
+		return -EINTR;
+	n = pin_user_pages(addr, min(npages, MEMREG_FAULT_PAGES), flags, pages);
+	mmap_read_unlock(current->mm);
+	if (n > 0)
+		unpin_user_pages(pages, n);
+	return n;
+}
+
+/**
+ * memreg_region_fault_nowait() - Begin to fault in pages of the caller's
+ * @ucmd: Call that asks for it, and whose memreg_ucmd.fault has the pages
+ *
+ * What is to be read from a device is on its way afterwards, and what needs
+ * nobody else is there.
+ *
+ * Context: may sleep, but not for a device, or anybody in user space.
+ * Return: 0, -EFAULT, -ENOMEM, -EINTR.
+ */
+int memreg_region_fault_nowait(struct memreg_ucmd *ucmd)
+{
+	unsigned long addr = ucmd->fault.addr, left = ucmd->fault.npages;
+	struct page **pages;
+	long n = 0;
+
+	pages = (struct page **)__get_free_page(GFP_KERNEL);
+	if (!pages)
+		return -ENOMEM;
+	for (; left; left -= n, addr += n << PAGE_SHIFT) {
+		n = fatal_signal_pending(current) ? -EINTR :
+			memreg_region_fault_some(addr, left,
+						 ucmd->fault.write, pages);
+		if (n < 0)
+			break;
+		/* One that takes time is passed. */
+		n = n ?: 1;
+		cond_resched();
+	}
+	free_page((unsigned long)pages);
+	return n < 0 ? memreg_pin_error(ucmd, n) : 0;
+}
+
+/**
+ * memreg_region_present() - How many pages of the caller's are mapped in a row?
+ * @addr: The first one
+ * @npages: Number of system pages that are looked at
+ *
+ * Context: may sleep.
+ * Return: number of those before the first one that is not.
+ */
+unsigned long memreg_region_present(unsigned long addr, unsigned long npages)
+{
+	struct page *pages[16];
+	unsigned long done = 0;
+	int n, max;
+
+	do {
+		max = min_t(unsigned long, npages - done, ARRAY_SIZE(pages));
+		n = get_user_pages_fast_only(addr + (done << PAGE_SHIFT), max,
+					     0, pages);
+		if (n <= 0)
+			break;
+		done += n;
+		release_pages(pages, n);
+		cond_resched();
+	} while (n == max && done < npages);
+	return done;
 }
 
 /*

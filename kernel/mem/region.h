@@ -20,6 +20,7 @@ struct dma_buf;
 struct iov_iter;
 struct memreg_composition;
 struct memreg_device;
+struct memreg_extent;
 struct memreg_import;
 struct memreg_region;
 struct memreg_ucmd;
@@ -67,6 +68,8 @@ struct memreg_source {
  * @kin_first: Page of @kin that is the one at @foreign_first
  * @writable: They may be written to
  * @dirty: They may have been written to
+ * @present: No page is to be faulted in for it: taking one that is not there
+ *	fails
  * @mapped: The pages are ours; otherwise a driver pinned them
  * @undead: memreg_device.undead before it had pages
  * @sgt: The pages, whole ones
@@ -80,6 +83,7 @@ struct memreg_source {
  * @ties: Compositions that the region is a leaf of; frwr_lock
  * @ties_dead: The keys to all those compositions are dead, and it is stale
  * @composition: What it is composed of, or NULL
+ * @extent: Extent of an MR on demand that it is the pages of, or NULL
  * @guard: Watches the user's mapping
  */
 struct memreg_region {
@@ -100,6 +104,7 @@ struct memreg_region {
 	unsigned long kin_first;
 	bool writable;
 	bool dirty;
+	bool present;
 	bool mapped;
 	int undead;
 	struct sg_append_table sgt;
@@ -113,6 +118,7 @@ struct memreg_region {
 	struct list_head ties;
 	bool ties_dead;
 	struct memreg_composition *composition;
+	struct memreg_extent *extent;
 	struct memreg_watch guard;
 };
 
@@ -146,6 +152,10 @@ struct memreg_region *memreg_region_alloc(struct memreg_device *mdev,
 int memreg_region_list_alloc(struct memreg_region *region, u32 n);
 bool memreg_region_is_haunted(const struct memreg_region *region);
 int memreg_region_take(struct memreg_ucmd *ucmd, struct memreg_region *region);
+int memreg_region_fault(struct memreg_ucmd *ucmd, unsigned long addr,
+			unsigned long npages, bool write);
+int memreg_region_fault_nowait(struct memreg_ucmd *ucmd);
+unsigned long memreg_region_present(unsigned long addr, unsigned long npages);
 void memreg_region_release(struct memreg_region *region);
 void memreg_region_share(struct memreg_region *region,
 			 struct memreg_region *kin);

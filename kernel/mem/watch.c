@@ -546,6 +546,8 @@ static void memreg_watch_mark_suspect(struct memreg_watch *watch,
 	WRITE_ONCE(watch->suspects, watch->suspects + 1);
 	memreg_look_add(&watch->due, range->start, range->end, by_kernel);
 	memreg_space_add(watch);
+	if (watch->ops->suspect)
+		watch->ops->suspect(watch);
 }
 
 /* An event is believed: whether it was true may be found out afterwards. */

@@ -67,6 +67,8 @@ struct memreg_look {
  * @compare: Go on with a look for so many pages at most, by
  *	memreg_watch_page(). Context: may sleep, with the mmap_lock held.
  * @stale: The mapping went. Context: with frwr_lock held.
+ * @suspect: The mapping is to be looked at; or NULL. Context: with frwr_lock
+ *	held.
  * @gone: The same, afterwards, without the lock: have keys killed. Returns
  *	whether a notifier is to wait. May be called several times.
  * @wait: Wait in a notifier until jiffies are so many. Context: may sleep.
@@ -76,6 +78,7 @@ struct memreg_watch_ops {
 				       struct memreg_look *look,
 				       unsigned int *pages);
 	void (*stale)(struct memreg_watch *watch);
+	void (*suspect)(struct memreg_watch *watch);
 	bool (*gone)(struct memreg_watch *watch);
 	void (*wait)(struct memreg_watch *watch, unsigned long deadline);
 };
