@@ -12,11 +12,12 @@
 #include "conn/uring.h"
 #include "core.h"
 #include "device.h"
+#include "mem/advise.h"
 #include "mem/memory.h"
 #include "quirks.h"
 
 /* Number of capabilities that DEVICE_QUERY lists. */
-#define MEMREG_CAPS	IB_MEMREG_CAP_SG_GAPS
+#define MEMREG_CAPS	IB_MEMREG_CAP_ADVISE
 
 #define CAP(_cap, _backing, _value)					\
 	{								\
@@ -73,6 +74,9 @@ static u32 memreg_caps_list(struct memreg_device *mdev,
 					 IB_MEMREG_BACKING_DEVICE),
 		CAP(POOL, FRWR, min_t(u32, IB_MEMREG_POOL_MAX, attrs->max_mr)),
 		CAP_IF(SG_GAPS, mdev->sg_gaps, FRWR),
+		CAP(ODP_EXPLICIT, KERNEL, 1),
+		CAP(ODP_IMPLICIT, KERNEL, 1),
+		CAP(ADVISE, KERNEL, MEMREG_ADVISE_ALL),
 	};
 
 	BUILD_BUG_ON(ARRAY_SIZE(all) != MEMREG_CAPS);

@@ -33,7 +33,9 @@
 #include "inject.h"
 #include "kapi/kapi.h"
 #include "list.h"
+#include "mem/advise.h"
 #include "mem/compose.h"
+#include "mem/demand.h"
 #include "mem/dmabuf.h"
 #include "mem/domain.h"
 #include "mem/frwr.h"
@@ -107,6 +109,7 @@ union memreg_cmd {
 	struct ib_memreg_mr_reregister mr_reregister;
 	struct ib_memreg_mr_compose mr_compose;
 	struct ib_memreg_mr_query mr_query;
+	struct ib_memreg_mr_advise mr_advise;
 	struct ib_memreg_pool_create pool_create;
 	struct ib_memreg_pool_recycle pool_recycle;
 	struct ib_memreg_memory_create memory_create;
@@ -177,7 +180,8 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 	MEMREG_IOCTL(MR_REREGISTER, mr_reregister, out_kept,
 		     memreg_mr_reregister),
 	MEMREG_IOCTL(MR_COMPOSE, mr_compose, out_entries, memreg_mr_compose),
-	MEMREG_IOCTL(MR_QUERY, mr_query, out_suspects, memreg_mr_query),
+	MEMREG_IOCTL(MR_QUERY, mr_query, out_wait, memreg_mr_query),
+	MEMREG_IOCTL(MR_ADVISE, mr_advise, ranges, memreg_mr_advise),
 	MEMREG_IOCTL(POOL_CREATE, pool_create, out_table_size,
 		     memreg_pool_create),
 	MEMREG_IOCTL(POOL_RECYCLE, pool_recycle, indices, memreg_pool_recycle),
@@ -387,8 +391,13 @@ static int __init memreg_mem_init(void)
 	ret = memreg_dmabuf_init();
 	if (ret)
 		goto err_monitor;
+	ret = memreg_demand_module_init();
+	if (ret)
+		goto err_dmabuf;
 	return 0;
 
+err_dmabuf:
+	memreg_dmabuf_exit();
 err_monitor:
 	memreg_monitor_exit();
 err_status:
@@ -406,6 +415,7 @@ err_frwr:
 
 static void memreg_mem_exit(void)
 {
+	memreg_demand_module_exit();
 	memreg_monitor_exit();
 	memreg_status_exit();
 	memreg_dmabuf_exit();

@@ -10,7 +10,7 @@
 #include "device.h"
 
 /* Room for the counters, which count from 1. */
-#define MEMREG_STATS	(IB_MEMREG_STAT_MRS_REREGISTERED + 1)
+#define MEMREG_STATS	(IB_MEMREG_STAT_DEMAND_PREFETCH_HITS + 1)
 
 /**
  * struct memreg_stats - What one CPU has counted of a device

@@ -22,6 +22,7 @@
 
 #include "conn/closer.h"
 #include "conn/endpoint.h"
+#include "conn/extents.h"
 #include "conn/queue.h"
 #include "conn/ring.h"
 #include "conn/slot.h"
@@ -33,6 +34,7 @@
 #include "core.h"
 #include "device.h"
 #include "inject.h"
+#include "mem/demand.h"
 #include "mem/domain.h"
 #include "mem/frwr.h"
 #include "mem/key.h"
@@ -42,11 +44,7 @@
 #include "quirks.h"
 #include "stats.h"
 
-/* Work requests of a call that are looked at together. */
-#define MEMREG_SUBMIT_CHUNK	32
-
-/* Their SGEs beyond the first, and their bytes of inline data. */
-#define MEMREG_SUBMIT_SGES	64
+/* Bytes of inline data of the work requests that are looked at together. */
 #define MEMREG_SUBMIT_DATA	(MEMREG_SUBMIT_CHUNK * IB_MEMREG_INLINE_MAX)
 
 /* Work requests that are posted together; so many parts has one at most. */
@@ -98,6 +96,7 @@ struct memreg_insert {
  * @owners: Whose they are: indices in @wrs
  * @inserts: rkeys of BINDs that wait for the message behind them
  * @resolved: Local memory of the work request that is looked at
+ * @extents: Memory of MRs on demand
  *
  * What is here is not cleared for each call, as the stack is.
  */
@@ -112,6 +111,7 @@ struct memreg_scratch {
 	u32 owners[MEMREG_CHAIN];
 	struct memreg_insert inserts[IB_MEMREG_INSERTS_MAX];
 	struct memreg_slot_sge resolved[IB_MEMREG_SGE_MAX];
+	struct memreg_extents extents;
 };
 
 /**
@@ -129,6 +129,13 @@ struct memreg_scratch {
  * @ep: Endpoint that was found last, with a reference
  * @mr: MR that was found last, with a reference
  * @first: The piece of the MR's memory that was found last
+ * @on_demand: Memory may be of MRs on demand: see memreg_scratch.extents
+ * @looked: MR or extent that @first is of, if @on_demand
+ * @again: The memory changed meanwhile: it is to be looked for again
+ * @good: Work requests of the next chunk in front of one whose memory can't be
+ *	had; 0 if there is none
+ * @faults: Faults since a work request was posted
+ * @retries: Times since then that it was looked for again
  * @insert_target: Whose next message the inserts are for
  * @nr_inserts: Number of memreg_scratch.inserts
  * @queue: Queue that the chain is for
@@ -155,6 +162,12 @@ struct memreg_sub {
 	struct memreg_endpoint *ep;
 	struct memreg_mr *mr;
 	u32 first;
+	bool on_demand;
+	struct memreg_mr *looked;
+	bool again;
+	u32 good;
+	u32 faults;
+	u32 retries;
 	u32 insert_target;
 	u32 nr_inserts;
 	struct memreg_queue *queue;
@@ -308,6 +321,33 @@ static inline struct memreg_mr *memreg_sub_mr(struct memreg_sub *sub, u32 id)
 	return memreg_sub_find_mr(sub, id);
 }
 
+/* Where the extent is that an SGE of this chunk names. */
+static struct memreg_mr **memreg_sub_extent(struct memreg_sub *sub,
+					    const struct ib_memreg_sge *sge)
+{
+	const struct ib_memreg_sge *sges = sub->s->sges;
+
+	if (sge >= sges && sge < sges + MEMREG_SUBMIT_SGES)
+		return &sub->s->extents.of_sge[sge - sges];
+	return &sub->s->extents.of_wr[container_of(sge, struct ib_memreg_wr,
+						   sge) - sub->s->wrs];
+}
+
+/* Find the extent or the MR that an SGE names, where there may be extents. */
+static noinline struct memreg_mr *
+memreg_sub_target(struct memreg_sub *sub, const struct ib_memreg_sge *sge)
+{
+	struct memreg_mr *mr = *memreg_sub_extent(sub, sge);
+
+	if (!mr)
+		mr = memreg_sub_mr(sub, sge->mr_id);
+	if (mr != sub->looked) {
+		sub->looked = mr;
+		sub->first = 0;
+	}
+	return mr;
+}
+
 /* A range is not in its MR. */
 static noinline int memreg_bad_range(struct memreg_sub *sub,
 				     const struct ib_memreg_sge *sge)
@@ -328,13 +368,21 @@ static inline int memreg_check_sge(struct memreg_sub *sub,
 	if (mr->single)
 		return memreg_fail(sub->ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_SINGLE_KEY);
-	if (READ_ONCE(mr->region->guard.stale))
+	if (READ_ONCE(mr->region->guard.stale)) {
+		sub->again = mr->whole;
 		return memreg_fail(sub->ucmd, -ESTALE, IB_MEMREG_REASON_STALE);
+	}
 	if (sge->offset > mr->length || sge->length > mr->length - sge->offset)
 		return memreg_bad_range(sub, sge);
 	if (write && !(mr->access & IB_MEMREG_ACCESS_LOCAL_WRITE))
 		return memreg_fail(sub->ucmd, -EACCES,
 				   IB_MEMREG_REASON_LOCAL_WRITE);
+	/* It came after the extents of the chunk had been looked for. */
+	if (mr->demand && sge->length) {
+		sub->again = true;
+		return memreg_fail(sub->ucmd, -EAGAIN,
+				   IB_MEMREG_REASON_UNSTEADY);
+	}
 	return 0;
 }
 
@@ -352,7 +400,8 @@ static inline struct memreg_mr *
 memreg_sub_range(struct memreg_sub *sub, const struct ib_memreg_sge *sge,
 		 bool write)
 {
-	struct memreg_mr *mr = memreg_sub_mr(sub, sge->mr_id);
+	struct memreg_mr *mr = sub->on_demand ? memreg_sub_target(sub, sge) :
+						memreg_sub_mr(sub, sge->mr_id);
 	int ret;
 
 	if (IS_ERR(mr))
@@ -1019,6 +1068,24 @@ static int memreg_send_reserve(struct memreg_sub *sub,
 	return memreg_sub_reserve(sub, i, 1);
 }
 
+/* Prepare a BIND, to what may be an extent. */
+static int memreg_send_bind(struct memreg_sub *sub, struct memreg_endpoint *ep,
+			    u32 i, struct memreg_slot *slot)
+{
+	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
+	struct memreg_mr *extent = NULL;
+	int ret;
+
+	if (sub->on_demand)
+		extent = sub->s->extents.of_wr[i];
+	ret = memreg_window_post_bind(sub->ucmd, ep, wr, extent ?: sub->mr,
+				      slot);
+	if ((ret == -ESTALE && extent) ||
+	    (ret == -EAGAIN && sub->ucmd->reason == IB_MEMREG_REASON_UNSTEADY))
+		sub->again = true;
+	return ret;
+}
+
 /* Put a BIND or an INVALIDATE on the chain. Both are always signalled. */
 static int memreg_send_window(struct memreg_sub *sub,
 			      struct memreg_endpoint *ep, u32 i, u32 *taken)
@@ -1036,7 +1103,7 @@ static int memreg_send_window(struct memreg_sub *sub,
 		return ret;
 	slot = memreg_queue_next(sub->queue);
 	if (wr->opcode == IB_MEMREG_OP_BIND)
-		ret = memreg_window_post_bind(sub->ucmd, ep, wr, sub->mr, slot);
+		ret = memreg_send_bind(sub, ep, i, slot);
 	else
 		ret = memreg_window_post_invalidate(sub->ucmd, ep, wr, slot);
 	if (ret) {
@@ -1380,32 +1447,172 @@ static int memreg_submit_answer(struct memreg_sub *sub, u32 taken, u32 count)
 	return 0;
 }
 
-/* Submit some more of a call's work requests. */
-static int memreg_submit_chunk(struct memreg_sub *sub, u32 *taken)
+/* Let go of all objects that the call has found. */
+static void memreg_sub_let_go(struct memreg_sub *sub)
 {
-	u32 at = 0;
-	int ret, err;
+	if (sub->ep)
+		memreg_object_put(&sub->ep->obj);
+	if (sub->mr)
+		memreg_object_put(&sub->mr->obj);
+	sub->ep = NULL;
+	sub->mr = NULL;
+	sub->first = 0;
+}
 
-	ret = memreg_load(sub, *taken);
-	if (!ret && sub->uring)
-		ret = memreg_uring_look(sub->uring, sub->s->wrs, sub->loaded,
-					*taken + sub->loaded < sub->count);
-	if (ret)
+/* How often a chunk is begun anew without a work request being posted */
+#define MEMREG_SUBMIT_FAULTS	(4 * (MEMREG_SUBMIT_CHUNK + MEMREG_SUBMIT_SGES))
+#define MEMREG_SUBMIT_RETRIES	8
+
+/*
+ * Fault in what is missing. A command of io_uring that has something posted
+ * can't leave the file, as only the end of what it has posted ends it.
+ */
+static int memreg_sub_fault(struct memreg_sub *sub)
+{
+	if (sub->faults++ == MEMREG_SUBMIT_FAULTS ||
+	    (sub->uring && memreg_uring_is_posted(sub->uring)))
+		return memreg_fail(sub->ucmd, -EAGAIN,
+				   IB_MEMREG_REASON_UNSTEADY);
+	memreg_sub_let_go(sub);
+	return memreg_demand_fault(sub->ucmd);
+}
+
+static void memreg_sub_drop(struct memreg_sub *sub)
+{
+	if (!sub->on_demand)
+		return;
+	memreg_extents_drop(&sub->s->extents);
+	sub->looked = NULL;
+	sub->first = 0;
+}
+
+/*
+ * Hold the memory of a chunk that is of MRs on demand. @again: a fault was taken
+ * meanwhile, and the chunk is to be copied again.
+ */
+static int memreg_sub_hold(struct memreg_sub *sub, bool *again)
+{
+	struct memreg_scratch *s = sub->s;
+	struct memreg_chunk_wrs chunk = {
+		.wrs = s->wrs, .sges = s->sges, .side = s->side,
+	};
+	int ret;
+
+	*again = false;
+	sub->loaded = min_not_zero(sub->loaded, sub->good);
+	sub->good = 0;
+	chunk.count = sub->loaded;
+	sub->on_demand = atomic_read(&sub->ucmd->file->demands) &&
+			 !(sub->uring && sub->uring->mr);
+	if (!sub->on_demand)
+		return 0;
+	sub->looked = NULL;
+	sub->first = 0;
+	ret = memreg_extents_hold(sub->ucmd, &s->extents, &chunk,
+				  !sub->uring ||
+				  memreg_uring_may_wait(sub->uring));
+	sub->loaded = chunk.count;
+	if (!ret)
+		return 0;
+	memreg_sub_drop(sub);
+	if (s->extents.missed)
+		return memreg_uring_punt(sub->uring);
+	if (ret == -EAGAIN && sub->ucmd->fault.needed) {
+		ret = memreg_sub_fault(sub);
+		*again = !ret;
+	}
+	if (!ret || sub->ucmd->away || !chunk.count)
 		return ret;
-	sub->base = *taken;
-	while (!ret && at < sub->loaded) {
-		u32 end = memreg_group_end(sub, at);
-		u32 target = sub->s->wrs[at].target_id;
+	/* Those in front of it are submitted first. */
+	sub->good = chunk.count;
+	*again = true;
+	return memreg_fail(sub->ucmd, 0, IB_MEMREG_REASON_NONE);
+}
+
+/* The memory of a work request changed since it was held: hold it again. */
+static int memreg_sub_retry(struct memreg_sub *sub, int err)
+{
+	if (!sub->again || (err != -ESTALE && err != -EAGAIN) ||
+	    sub->retries++ == MEMREG_SUBMIT_RETRIES)
+		return err;
+	sub->again = false;
+	return memreg_fail(sub->ucmd, 0, IB_MEMREG_REASON_NONE);
+}
+
+/* Submit the work requests of a chunk. Returns how many in @at. */
+static int memreg_submit_loaded(struct memreg_sub *sub, u32 *at)
+{
+	int ret = 0;
+
+	*at = 0;
+	while (!ret && *at < sub->loaded) {
+		u32 end = memreg_group_end(sub, *at);
+		u32 target = sub->s->wrs[*at].target_id;
 
 		/* Keys go into messages to the same target only. */
 		if (sub->insert_target != target)
 			sub->nr_inserts = 0;
 		sub->insert_target = target;
-		ret = memreg_submit_group(sub, at, end, &at);
+		ret = memreg_submit_group(sub, *at, end, at);
 	}
+	return ret;
+}
+
+/* Submit some more of a call's work requests. */
+static int memreg_submit_chunk(struct memreg_sub *sub, u32 *taken)
+{
+	bool again;
+	int ret, err;
+	u32 at;
+
+	ret = memreg_load(sub, *taken);
+	if (!ret && sub->uring)
+		ret = memreg_uring_look(sub->uring, sub->s->wrs, sub->loaded,
+					*taken + sub->loaded < sub->count);
+	if (!ret)
+		ret = memreg_sub_hold(sub, &again);
+	if (ret || again)
+		return ret;
+	sub->base = *taken;
+	ret = memreg_submit_loaded(sub, &at);
+	memreg_sub_drop(sub);
 	err = memreg_submit_answer(sub, *taken, at);
 	*taken += at;
+	if (at) {
+		sub->faults = 0;
+		sub->retries = 0;
+	}
+	if (ret)
+		ret = memreg_sub_retry(sub, ret);
 	return ret ?: err;
+}
+
+/*
+ * Fault in all that a command of io_uring needs before any of it is posted.
+ * What is wrong with it is found when it is submitted.
+ */
+static int memreg_submit_prepare(struct memreg_sub *sub)
+{
+	u32 done = 0;
+	bool again;
+	int ret;
+
+	if (!sub->uring || sub->count <= MEMREG_SUBMIT_CHUNK ||
+	    !memreg_uring_may_wait(sub->uring) ||
+	    !atomic_read(&sub->ucmd->file->demands))
+		return 0;
+	while (done < sub->count) {
+		if (memreg_load(sub, done))
+			return 0;
+		ret = memreg_sub_hold(sub, &again);
+		if (ret)
+			return sub->ucmd->away ? ret : 0;
+		if (again)
+			continue;
+		memreg_sub_drop(sub);
+		done += sub->loaded;
+	}
+	return 0;
 }
 
 /* Bytes of a message, at most. */
@@ -1430,7 +1637,7 @@ int memreg_submit_wrs(struct memreg_ucmd *ucmd, struct memreg_uring *uring,
 		      u64 wrs, u32 count, u32 *taken)
 {
 	struct memreg_sub sub;
-	int ret = 0;
+	int ret;
 
 	*taken = 0;
 	if (!count || count > IB_MEMREG_BATCH_MAX)
@@ -1452,12 +1659,16 @@ int memreg_submit_wrs(struct memreg_ucmd *ucmd, struct memreg_uring *uring,
 	sub.nr = 0;
 	sub.nr_sges = 0;
 	sub.nr_resolved = 0;
+	sub.on_demand = false;
+	sub.looked = NULL;
+	sub.again = false;
+	sub.good = 0;
+	sub.faults = 0;
+	sub.retries = 0;
+	ret = memreg_submit_prepare(&sub);
 	while (!ret && *taken < count)
 		ret = memreg_submit_chunk(&sub, taken);
-	if (sub.ep)
-		memreg_object_put(&sub.ep->obj);
-	if (sub.mr)
-		memreg_object_put(&sub.mr->obj);
+	memreg_sub_let_go(&sub);
 	memreg_scratch_put(ucmd->file, sub.s);
 	return ret;
 }

@@ -37,8 +37,24 @@ static bool memreg_uring_nowait(const struct memreg_uring *uring)
 	return uring->issue_flags & IO_URING_F_NONBLOCK;
 }
 
-/* It is to be issued again where it may wait. */
-static int memreg_uring_block(struct memreg_uring *uring)
+/**
+ * memreg_uring_may_wait() - May the issue of a command wait?
+ * @uring: The command, being issued
+ *
+ * Return: whether it may.
+ */
+bool memreg_uring_may_wait(const struct memreg_uring *uring)
+{
+	return !memreg_uring_nowait(uring);
+}
+
+/**
+ * memreg_uring_punt() - Have a command issued again where it may wait
+ * @uring: The command, being issued, with nothing posted
+ *
+ * Return: -EAGAIN.
+ */
+int memreg_uring_punt(struct memreg_uring *uring)
 {
 	uring->blocked = true;
 	return -EAGAIN;
@@ -266,7 +282,7 @@ int memreg_uring_lock(struct memreg_uring *uring, struct mutex *lock)
 {
 	if (!memreg_uring_nowait(uring))
 		return mutex_lock_killable(lock) ? -EINTR : 0;
-	return mutex_trylock(lock) ? 0 : memreg_uring_block(uring);
+	return mutex_trylock(lock) ? 0 : memreg_uring_punt(uring);
 }
 
 /* Make an MR of the range of the registered buffer that the SGE names. */
@@ -326,10 +342,10 @@ int memreg_uring_look(struct memreg_uring *uring, struct ib_memreg_wr *wrs,
 	u32 i;
 
 	if (memreg_uring_nowait(uring) && more)
-		return memreg_uring_block(uring);
+		return memreg_uring_punt(uring);
 	for (i = 0; i < count; i++) {
 		if (memreg_uring_nowait(uring) && memreg_uring_slow(&wrs[i]))
-			return memreg_uring_block(uring);
+			return memreg_uring_punt(uring);
 		if (!uring->target)
 			uring->target = wrs[i].target_id;
 		if (wrs[i].target_id != uring->target)

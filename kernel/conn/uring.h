@@ -63,6 +63,12 @@ struct memreg_uring {
 /* Part of memreg_uring.pending until a command was issued. */
 #define MEMREG_URING_ISSUE	0x10000
 
+/* Has a command that is being issued something posted? */
+static inline bool memreg_uring_is_posted(const struct memreg_uring *uring)
+{
+	return atomic_read(&uring->pending) != MEMREG_URING_ISSUE || uring->ring;
+}
+
 /**
  * memreg_uring_remove() - A slot of the command was not posted
  * @uring: The command, being issued
@@ -84,6 +90,8 @@ void memreg_uring_end(struct memreg_uring *uring, struct io_uring_cmd *cmd,
 		      unsigned int issue_flags);
 void memreg_uring_through(struct memreg_uring *uring);
 int memreg_uring_lock(struct memreg_uring *uring, struct mutex *lock);
+int memreg_uring_punt(struct memreg_uring *uring);
+bool memreg_uring_may_wait(const struct memreg_uring *uring);
 int memreg_uring_look(struct memreg_uring *uring, struct ib_memreg_wr *wrs,
 		      u32 count, bool more);
 void memreg_uring_add(struct memreg_uring *uring, struct memreg_slot *slot);
@@ -101,6 +109,16 @@ static inline int memreg_uring_lock(struct memreg_uring *uring,
 				    struct mutex *lock)
 {
 	return -EOPNOTSUPP;
+}
+
+static inline int memreg_uring_punt(struct memreg_uring *uring)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline bool memreg_uring_may_wait(const struct memreg_uring *uring)
+{
+	return true;
 }
 
 static inline int memreg_uring_look(struct memreg_uring *uring,

@@ -85,7 +85,10 @@ static int memreg_post_claimed(struct memreg_ucmd *ucmd,
 		  memreg_bind_find_mr(ucmd, bind);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
-	ret = memreg_bind_describe(ucmd, window, mr, bind);
+	/* Nothing is pinned here: an extent would have been found before. */
+	ret = mr->demand ? memreg_fail(ucmd, -EAGAIN,
+				       IB_MEMREG_REASON_UNSTEADY) :
+			   memreg_bind_describe(ucmd, window, mr, bind);
 	if (ret)
 		goto err_put;
 	if (!memreg_window_tie(ucmd->file, window, &ep->grants)) {
@@ -97,7 +100,7 @@ static int memreg_post_claimed(struct memreg_ucmd *ucmd,
 		goto err_untie;
 	window->mr = mr;
 	window->mr_id = mr->obj.id;
-	atomic_inc(&mr->windows);
+	memreg_mr_count_windows(mr, 1);
 	return 0;
 
 err_untie:

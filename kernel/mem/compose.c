@@ -165,6 +165,9 @@ static int memreg_piece_check_mr(struct memreg_composing *c,
 	if (mr->region->keyed)
 		return memreg_fail(c->ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_EXPORTER);
+	if (mr->demand)
+		return memreg_fail(c->ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_ON_DEMAND);
 	if (mr->domain != c->domain)
 		return memreg_fail(c->ucmd, -EINVAL, IB_MEMREG_REASON_DOMAIN);
 	/* What peers get of it is a grant, as a window is. */

@@ -18,6 +18,7 @@
 #include "core.h"
 #include "device.h"
 #include "mem/composition.h"
+#include "mem/demand.h"
 #include "mem/dmabuf.h"
 #include "mem/domain.h"
 #include "mem/frwr.h"
@@ -95,12 +96,38 @@ static bool memreg_mr_single_possible(struct memreg_ucmd *ucmd)
 				IB_MEMREG_ACCESS_FLUSH_PERSISTENT));
 }
 
-static int memreg_mr_check_flags(struct memreg_ucmd *ucmd)
+#define MEMREG_MR_DEMAND	(IB_MEMREG_MR_ON_DEMAND | IB_MEMREG_MR_IMPLICIT)
+
+/* What is pinned when it is used has no keys of its own, and is watched. */
+static int memreg_mr_check_demand(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 
+	if (!(cmd->flags & MEMREG_MR_DEMAND))
+		return 0;
+	if (cmd->access & MEMREG_ACCESS_REMOTE)
+		return memreg_fail(ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_ON_DEMAND);
+	if (!(cmd->flags & IB_MEMREG_MR_ON_DEMAND) ||
+	    cmd->flags & (IB_MEMREG_MR_SINGLE_KEY | IB_MEMREG_MR_UNGUARDED |
+			  IB_MEMREG_MR_FD))
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ON_DEMAND);
+	if (!(cmd->flags & IB_MEMREG_MR_IMPLICIT))
+		return 0;
+	if (cmd->addr || cmd->length)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RANGE);
+	cmd->length = current->mm->task_size;
+	return 0;
+}
+
+static int memreg_mr_check_flags(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
+	int ret;
+
 	if (cmd->flags & ~(IB_MEMREG_MR_IOVA | IB_MEMREG_MR_SINGLE_KEY |
-			   IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD))
+			   IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD |
+			   MEMREG_MR_DEMAND))
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	if (cmd->fd && !(cmd->flags & IB_MEMREG_MR_FD))
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
@@ -108,7 +135,8 @@ static int memreg_mr_check_flags(struct memreg_ucmd *ucmd)
 	    !memreg_mr_single_possible(ucmd))
 		return memreg_fail(ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_SINGLE_KEY);
-	return memreg_mr_check_access(ucmd, cmd->access);
+	ret = memreg_mr_check_access(ucmd, cmd->access);
+	return ret ?: memreg_mr_check_demand(ucmd);
 }
 
 /* Check the range and find its first I/O address. */
@@ -169,6 +197,7 @@ struct memreg_mr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
 	mr->iova = cmd->iova;
 	mr->length = cmd->length;
 	mr->access = cmd->access;
+	mr->implicit = cmd->flags & IB_MEMREG_MR_IMPLICIT;
 	return mr;
 }
 
@@ -472,6 +501,8 @@ static void memreg_mr_release_region(struct memreg_region *region)
 void memreg_mr_unmake(struct memreg_mr *mr)
 {
 	memreg_mr_kill_keys(mr);
+	if (mr->demand)
+		memreg_demand_end(mr);
 	if (!mr->region)
 		return;
 	if (mr->single)
@@ -574,6 +605,16 @@ err:
 	return ret;
 }
 
+/* Has the process idle pages on demand that gave way to what is registered? */
+static bool memreg_mr_made_room(struct memreg_ucmd *ucmd, int err)
+{
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
+
+	return err == -ENOMEM && ucmd->reason == IB_MEMREG_REASON_MEMLOCK &&
+	       memreg_demand_make_room(current->mm,
+				       (cmd->length >> PAGE_SHIFT) + 2);
+}
+
 /* How often registering begins anew if the mapping changes meanwhile. */
 #define MEMREG_MR_ATTEMPTS	8
 
@@ -589,12 +630,16 @@ err:
 int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 		   struct memreg_mr *old)
 {
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 	unsigned int attempt;
 	int ret;
 
+	if (cmd->flags & IB_MEMREG_MR_ON_DEMAND)
+		return memreg_demand_begin(ucmd, mr, mr->access &
+					   IB_MEMREG_ACCESS_LOCAL_WRITE);
 	for (attempt = 0; attempt < MEMREG_MR_ATTEMPTS; attempt++) {
 		ret = memreg_mr_try_make(ucmd, mr, old);
-		if (ret != -ESTALE)
+		if (ret != -ESTALE && !memreg_mr_made_room(ucmd, ret))
 			return ret;
 		ucmd->reason = IB_MEMREG_REASON_NONE;
 		if (fatal_signal_pending(current))
@@ -895,6 +940,10 @@ int memreg_mr_query(struct memreg_ucmd *ucmd)
 	cmd->out_generation = READ_ONCE(mr->region->guard.generation);
 	cmd->out_suspects = READ_ONCE(mr->region->guard.suspects);
 	cmd->out_windows = atomic_read(&mr->windows);
+	if (mr->demand)
+		memreg_demand_query(mr->demand, cmd);
+	else
+		memset_startat(cmd, 0, out_pinned_max);
 	ret = memreg_respond(ucmd, sizeof(*cmd));
 out:
 	memreg_object_put(obj);
@@ -909,6 +958,15 @@ static void memreg_mr_destroy(struct memreg_file *file,
 	memreg_count(file->mdev, IB_MEMREG_STAT_MRS_DEREGISTERED, 1);
 	trace_memreg_mr_deregister(mr);
 	memreg_mr_free(mr);
+}
+
+/* What is pinned on demand, and not in use, keeps nobody from destroying it. */
+static void memreg_mr_idle(struct memreg_object *obj)
+{
+	struct memreg_mr *mr = container_of(obj, struct memreg_mr, obj);
+
+	if (mr->demand)
+		memreg_demand_idle(mr->demand);
 }
 
 static void memreg_mr_info(struct memreg_object *obj,
@@ -949,6 +1007,7 @@ static bool memreg_mr_depends(const struct memreg_object *obj)
 const struct memreg_object_ops memreg_mr_ops = {
 	.type = IB_MEMREG_OBJECT_MR,
 	.destroy = memreg_mr_destroy,
+	.idle = memreg_mr_idle,
 	.info = memreg_mr_info,
 	.busy = memreg_mr_busy,
 	.depends = memreg_mr_depends,

@@ -10,6 +10,7 @@
 #include "core.h"
 #include "mem/key.h"
 
+struct memreg_demand;
 struct memreg_domain;
 struct memreg_pool;
 struct memreg_region;
@@ -21,13 +22,18 @@ struct memreg_status;
  * @domain: The domain
  * @region: The pages
  * @single: The driver registered it under a single key, and pinned the pages
+ * @implicit: It is one on demand, of the whole address space
  * @addr: Address in user space
  * @iova: First I/O address
  * @length: Bytes
  * @access: enum ib_memreg_access
  * @pinned: System pages that it adds to memreg_file.pinned
- * @windows: Windows bound to it
+ * @windows: Windows bound to it, or to an extent of it
  * @pool: What makes it a pool, or NULL
+ * @demand: What it has pinned if it is one on demand, or NULL; then @region has
+ *	no pages, and work is on extents of it
+ * @whole: MR on demand that it is an extent of, or NULL
+ * @skip: What to add to an offset in @whole for one in @region; may wrap
  * @status: Status table in which it has a slot, or NULL; kept
  * @slot: The slot
  * @generation: Generation of the slot while it is LIVE
@@ -39,6 +45,7 @@ struct memreg_mr {
 	struct memreg_domain *domain;
 	struct memreg_region *region;
 	bool single;
+	bool implicit;
 	u64 addr;
 	u64 iova;
 	u64 length;
@@ -46,12 +53,21 @@ struct memreg_mr {
 	unsigned long pinned;
 	atomic_t windows;
 	struct memreg_pool *pool;
+	struct memreg_demand *demand;
+	struct memreg_mr *whole;
+	u64 skip;
 	struct memreg_status *status;
 	u32 slot;
 	u64 generation;
 	u32 nkeys;
 	struct memreg_key *keys;
 };
+
+/* So many windows more are bound to an MR, or to what it is an extent of. */
+static inline void memreg_mr_count_windows(struct memreg_mr *mr, int n)
+{
+	atomic_add(n, mr->whole ? &mr->whole->windows : &mr->windows);
+}
 
 struct memreg_mr *memreg_mr_begin(struct memreg_ucmd *ucmd,
 				  struct memreg_pool *pool);

@@ -28,6 +28,7 @@
 
 #include "core.h"
 #include "device.h"
+#include "mem/demand.h"
 #include "mem/domain.h"
 #include "mem/guard.h"
 #include "mem/mr.h"
@@ -59,6 +60,18 @@ static int memreg_rereg_check(struct memreg_ucmd *ucmd)
 	return 0;
 }
 
+/* The same as what follows, of an MR on demand. */
+static void memreg_rereg_same_demand(const struct memreg_mr *old,
+				     struct ib_memreg_mr_register *reg)
+{
+	reg->flags = IB_MEMREG_MR_ON_DEMAND;
+	if (!old->implicit)
+		return;
+	reg->flags |= IB_MEMREG_MR_IMPLICIT;
+	reg->addr = 0;
+	reg->length = 0;
+}
+
 /* What a registration of the memory that an MR has would have to say. */
 static void memreg_rereg_same_memory(const struct memreg_mr *old,
 				     struct ib_memreg_mr_register *reg)
@@ -67,7 +80,9 @@ static void memreg_rereg_same_memory(const struct memreg_mr *old,
 
 	reg->addr = old->addr;
 	reg->length = old->length;
-	if (region->dmabuf) {
+	if (old->demand) {
+		memreg_rereg_same_demand(old, reg);
+	} else if (region->dmabuf) {
 		reg->flags = IB_MEMREG_MR_FD;
 		/* Whatever it was: see memreg_mr_dmabuf(). */
 		reg->fd = -1;
@@ -115,6 +130,7 @@ static bool memreg_rereg_keeps_region(const struct memreg_ucmd *ucmd,
 	const struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
 
 	return !(cmd->flags & IB_MEMREG_REREG_TRANSLATION) && !old->single &&
+	       !old->demand &&
 	       (old->region->writable ||
 		!(mr->access & IB_MEMREG_ACCESS_LOCAL_WRITE));
 }
@@ -271,6 +287,8 @@ static int memreg_rereg_mr(struct memreg_ucmd *ucmd, struct memreg_mr *old)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_POOL);
 	if (old->region->composition)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COMPOSED);
+	if (old->demand)
+		memreg_demand_idle(old->demand);
 	/* It may be used by the time at which that counts, or not any more. */
 	if (refcount_read(&old->obj.users) > 2)
 		return memreg_fail(ucmd, -EBUSY,

@@ -28,6 +28,7 @@
 #include "device.h"
 #include "mem/bindings.h"
 #include "mem/composition.h"
+#include "mem/demand.h"
 #include "mem/domain.h"
 #include "mem/key.h"
 #include "mem/mr.h"
@@ -449,20 +450,10 @@ static int memreg_bind_check_mr(struct memreg_ucmd *ucmd,
 	return 0;
 }
 
-/**
- * memreg_bind_describe() - Check a range, and describe the key for it
- * @ucmd: Call that asks for it
- * @window: Window that the caller has claimed
- * @mr: The MR
- * @bind: What is asked for
- *
- * Return: 0; -EINVAL or -EOVERFLOW with the reason set.
- */
-int memreg_bind_describe(struct memreg_ucmd *ucmd,
-			 struct memreg_window *window, struct memreg_mr *mr,
-			 const struct ib_memreg_bind *bind)
+static int memreg_bind_check_range(struct memreg_ucmd *ucmd,
+				   const struct memreg_mr *mr,
+				   const struct ib_memreg_bind *bind)
 {
-	struct memreg_key *key = &window->key;
 	u64 end;
 
 	if (!bind->length)
@@ -472,13 +463,36 @@ int memreg_bind_describe(struct memreg_ucmd *ucmd,
 		return memreg_fail(ucmd, -EOVERFLOW, IB_MEMREG_REASON_WRAPS);
 	if (end > mr->length)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RANGE);
+	return 0;
+}
+
+/**
+ * memreg_bind_describe() - Check a range, and describe the key for it
+ * @ucmd: Call that asks for it
+ * @window: Window that the caller has claimed
+ * @mr: The MR, or an extent of it that has the range
+ * @bind: What is asked for
+ *
+ * Return: 0; -EINVAL or -EOVERFLOW with the reason set.
+ */
+int memreg_bind_describe(struct memreg_ucmd *ucmd,
+			 struct memreg_window *window, struct memreg_mr *mr,
+			 const struct ib_memreg_bind *bind)
+{
+	const struct memreg_mr *whole = mr->whole ?: mr;
+	struct memreg_key *key = &window->key;
+	int ret;
+
+	ret = memreg_bind_check_range(ucmd, whole, bind);
+	if (ret)
+		return ret;
 	if (bind->length > window->max_span)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SPAN);
 
 	key->region = mr->region;
-	key->offset = bind->offset;
+	key->offset = bind->offset + mr->skip;
 	key->length = bind->length;
-	key->iova = mr->iova + bind->offset;
+	key->iova = whole->iova + bind->offset;
 	key->access = bind->access;
 	/*
 	 * Drivers look at the last mapping's access when they map, and no FRWR
@@ -575,6 +589,36 @@ struct memreg_mr *memreg_bind_find_mr(struct memreg_ucmd *ucmd,
 	return ERR_PTR(ret);
 }
 
+/* Of an MR on demand, the extent that has the range: it is pinned for that. */
+static struct memreg_mr *memreg_bind_extent(struct memreg_ucmd *ucmd,
+					    struct memreg_mr *mr,
+					    const struct ib_memreg_bind *bind)
+{
+	bool write = bind->access & (IB_MEMREG_ACCESS_REMOTE_WRITE |
+				     IB_MEMREG_ACCESS_REMOTE_ATOMIC);
+	int ret;
+
+	ret = memreg_bind_check_range(ucmd, mr, bind);
+	/* What no window covers need not be pinned. */
+	if (!ret && bind->length > memreg_mr_page_span(ucmd->mdev))
+		ret = memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SPAN);
+	if (ret)
+		return ERR_PTR(ret);
+	return memreg_demand_get(ucmd, mr, bind->offset, bind->length, write);
+}
+
+static struct memreg_mr *memreg_bind_pin_mr(struct memreg_ucmd *ucmd,
+					    const struct ib_memreg_bind *bind)
+{
+	struct memreg_mr *mr = memreg_bind_find_mr(ucmd, bind), *extent;
+
+	if (IS_ERR(mr) || !mr->demand)
+		return mr;
+	extent = memreg_bind_extent(ucmd, mr, bind);
+	memreg_object_put(&mr->obj);
+	return extent;
+}
+
 /* Often it is as with the entry before. */
 static struct memreg_mr *memreg_bind_mr(struct memreg_ucmd *ucmd,
 					const struct memreg_window_batch *batch,
@@ -583,10 +627,11 @@ static struct memreg_mr *memreg_bind_mr(struct memreg_ucmd *ucmd,
 	const struct memreg_window *last;
 
 	if (!batch->count)
-		return memreg_bind_find_mr(ucmd, bind);
+		return memreg_bind_pin_mr(ucmd, bind);
 	last = batch->windows[batch->count - 1];
-	if (last->mr_id != bind->mr_id || last->key.access != bind->access)
-		return memreg_bind_find_mr(ucmd, bind);
+	if (last->mr_id != bind->mr_id || last->key.access != bind->access ||
+	    last->mr->whole)
+		return memreg_bind_pin_mr(ucmd, bind);
 	refcount_inc(&last->mr->obj.users);
 	return last->mr;
 }
@@ -616,7 +661,7 @@ static int memreg_bind_prepare(struct memreg_ucmd *ucmd,
 		goto err_unclaim;
 	window->mr = mr;
 	window->mr_id = mr->obj.id;
-	atomic_inc(&mr->windows);
+	memreg_mr_count_windows(mr, 1);
 	return 0;
 
 err_unclaim:
@@ -640,7 +685,7 @@ void memreg_window_unbind(struct memreg_file *file,
 
 	memreg_window_untie(file, window);
 	window->mr = NULL;
-	atomic_dec(&mr->windows);
+	memreg_mr_count_windows(mr, -1);
 	memreg_object_put(&mr->obj);
 	memreg_window_unclaim(window, MEMREG_WINDOW_IDLE);
 	/* One of type 2B keeps itself while it is bound. */
@@ -737,33 +782,64 @@ static int memreg_bind_all(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
-/* ioctl(IB_MEMREG_IOC_WINDOW_BIND) */
-int memreg_window_bind(struct memreg_ucmd *ucmd)
+/* Count the use of memory on demand. */
+static void memreg_bind_count(const struct memreg_window_batch *batch)
+{
+	u32 i;
+
+	for (i = 0; i < batch->count; i++)
+		if (batch->windows[i]->mr->whole)
+			memreg_demand_count_use(batch->windows[i]->mr);
+}
+
+static int memreg_window_try_bind(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_window_bind *cmd = ucmd->cmd;
 	struct memreg_window_batch batch;
 	u32 i;
 	int ret;
 
-	if (cmd->flags)
-		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	cmd->out_index = cmd->count;
 	ret = memreg_windows_init(ucmd, &batch, cmd->domain_id, cmd->count);
-	if (ret) {
-		memreg_respond(ucmd, sizeof(*cmd));
+	if (ret)
 		return ret;
-	}
 	ret = memreg_bind_prepare_all(ucmd, &batch);
-	if (!ret)
+	if (!ret) {
+		memreg_bind_count(&batch);
 		ret = memreg_bind_all(ucmd, &batch);
-	if (ret) {
+	}
+	if (ret)
 		for (i = 0; i < batch.count; i++)
 			memreg_window_unbind(ucmd->file, batch.windows[i]);
-		/* If this fails, too, the entry's index is lost, no more. */
-		memreg_respond(ucmd, sizeof(*cmd));
-	}
 	memreg_windows_put_bind(&batch);
 	memreg_windows_fini(&batch);
+	return ret;
+}
+
+/* How often a bind begins anew for each of its ranges that are not present */
+#define MEMREG_BIND_FAULTS	4
+
+/* ioctl(IB_MEMREG_IOC_WINDOW_BIND) */
+int memreg_window_bind(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_window_bind *cmd = ucmd->cmd;
+	u32 faults = 0;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	for (;;) {
+		ret = memreg_window_try_bind(ucmd);
+		if (ret != -EAGAIN || !ucmd->fault.needed ||
+		    faults++ / MEMREG_BIND_FAULTS >= cmd->count)
+			break;
+		ret = memreg_demand_fault(ucmd);
+		if (ret)
+			break;
+	}
+	/* If this fails, too, the entry's index is lost, no more. */
+	if (ret)
+		memreg_respond(ucmd, sizeof(*cmd));
 	return ret;
 }
 

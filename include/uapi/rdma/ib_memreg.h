@@ -138,6 +138,7 @@
  * @IB_MEMREG_CMD_MR_REREGISTER: Change an MR.
  * @IB_MEMREG_CMD_MR_COMPOSE: Make an MR of parts of others.
  * @IB_MEMREG_CMD_MR_QUERY: The keys and the state of an MR.
+ * @IB_MEMREG_CMD_MR_ADVISE: Pin ranges of MRs on demand ahead, or let them go.
  * @IB_MEMREG_CMD_POOL_CREATE: Register memory as many buffers.
  * @IB_MEMREG_CMD_POOL_RECYCLE: Give buffers of a pool other keys.
  * @IB_MEMREG_CMD_MEMORY_CREATE: Allocate memory that a descriptor names.
@@ -177,6 +178,7 @@ enum ib_memreg_cmd {
 	IB_MEMREG_CMD_MR_REREGISTER = 0x19,
 	IB_MEMREG_CMD_MR_COMPOSE = 0x1a,
 	IB_MEMREG_CMD_MR_QUERY = 0x1b,
+	IB_MEMREG_CMD_MR_ADVISE = 0x1c,
 	IB_MEMREG_CMD_POOL_CREATE = 0x20,
 	IB_MEMREG_CMD_POOL_RECYCLE = 0x21,
 	IB_MEMREG_CMD_MEMORY_CREATE = 0x28,
@@ -363,6 +365,13 @@ enum ib_memreg_cmd {
  *	from MR_COMPOSE: it may take the memory of a piece away.
  * @IB_MEMREG_REASON_NO_CPU: The device is software, and the CPU does not reach
  *	the memory of the dma-buf.
+ * @IB_MEMREG_REASON_ON_DEMAND: An MR on demand can't be that: it has no keys of
+ *	its own, so that remote access to it needs windows (EOPNOTSUPP); its
+ *	pages are not those of a composition (EOPNOTSUPP); or the flags
+ *	contradict each other (EINVAL).
+ * @IB_MEMREG_REASON_NOT_ON_DEMAND: The MR is none on demand: all of it is
+ *	pinned.
+ * @IB_MEMREG_REASON_ADVICE: There is no such advice.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE = 0,
@@ -431,7 +440,10 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_SLOTS = 63,
 	IB_MEMREG_REASON_LOG = 64,
 	IB_MEMREG_REASON_EXPORTER = 65,
-	IB_MEMREG_REASON_NO_CPU = 66
+	IB_MEMREG_REASON_NO_CPU = 66,
+	IB_MEMREG_REASON_ON_DEMAND = 67,
+	IB_MEMREG_REASON_NOT_ON_DEMAND = 68,
+	IB_MEMREG_REASON_ADVICE = 69
 };
 
 /**
@@ -583,6 +595,12 @@ enum ib_memreg_backing {
  * @IB_MEMREG_CAP_POOL: Buffers of a pool.
  * @IB_MEMREG_CAP_SG_GAPS: 1 if one key can span pieces of a composition that
  *	begin and end inside of pages, as many as IB_MEMREG_CAP_KEY_PAGES.
+ * @IB_MEMREG_CAP_ODP_EXPLICIT: 1 if MRs on demand can be registered: see
+ *	IB_MEMREG_MR_ON_DEMAND.
+ * @IB_MEMREG_CAP_ODP_IMPLICIT: 1 if the whole address space can be one MR: see
+ *	IB_MEMREG_MR_IMPLICIT.
+ * @IB_MEMREG_CAP_ADVISE: Mask of 1 << enum ib_memreg_advice that MR_ADVISE
+ *	takes.
  */
 enum ib_memreg_cap {
 	IB_MEMREG_CAP_KEY_PAGES = 1,
@@ -609,7 +627,10 @@ enum ib_memreg_cap {
 	IB_MEMREG_CAP_CONTIGUOUS = 22,
 	IB_MEMREG_CAP_DMABUF = 23,
 	IB_MEMREG_CAP_POOL = 24,
-	IB_MEMREG_CAP_SG_GAPS = 25
+	IB_MEMREG_CAP_SG_GAPS = 25,
+	IB_MEMREG_CAP_ODP_EXPLICIT = 26,
+	IB_MEMREG_CAP_ODP_IMPLICIT = 27,
+	IB_MEMREG_CAP_ADVISE = 28
 };
 
 /**
@@ -720,6 +741,15 @@ struct ib_memreg_device_query {
  *	Those that failed as a queue had none are not counted.
  * @IB_MEMREG_STAT_MRS_REREGISTERED: MRs changed by MR_REREGISTER, which counts
  *	them neither as registered nor as deregistered.
+ * @IB_MEMREG_STAT_DEMAND_FAULTS: Ranges of MRs on demand that had to be pinned
+ *	when they were used.
+ * @IB_MEMREG_STAT_DEMAND_HITS: Those that were pinned when they were used.
+ * @IB_MEMREG_STAT_DEMAND_INVALIDATIONS: Times that something of an MR on demand
+ *	was let go as its mapping changed.
+ * @IB_MEMREG_STAT_DEMAND_PREFETCHES: Times that something was pinned by
+ *	MR_ADVISE.
+ * @IB_MEMREG_STAT_DEMAND_PREFETCH_HITS: Those of them of which something was
+ *	used.
  *
  * None of them ever decreases.
  */
@@ -764,7 +794,12 @@ enum ib_memreg_stat_id {
 	IB_MEMREG_STAT_REMOTE_INVALIDATIONS = 38,
 	IB_MEMREG_STAT_BOGUS_INVALIDATIONS = 39,
 	IB_MEMREG_STAT_RING_FULL = 40,
-	IB_MEMREG_STAT_MRS_REREGISTERED = 41
+	IB_MEMREG_STAT_MRS_REREGISTERED = 41,
+	IB_MEMREG_STAT_DEMAND_FAULTS = 42,
+	IB_MEMREG_STAT_DEMAND_HITS = 43,
+	IB_MEMREG_STAT_DEMAND_INVALIDATIONS = 44,
+	IB_MEMREG_STAT_DEMAND_PREFETCHES = 45,
+	IB_MEMREG_STAT_DEMAND_PREFETCH_HITS = 46
 };
 
 /**
@@ -1182,12 +1217,19 @@ struct ib_memreg_domain_create {
  *	becomes of the mapping.
  * @IB_MEMREG_MR_FD: The memory is that of the dma-buf with the descriptor @fd,
  *	from offset @addr on, whether it is mapped or not. Not with SINGLE_KEY.
+ * @IB_MEMREG_MR_ON_DEMAND: Pin nothing now, and pages when they are used. Not
+ *	with SINGLE_KEY, UNGUARDED or FD, nor with remote access flags: peers
+ *	are granted windows.
+ * @IB_MEMREG_MR_IMPLICIT: With ON_DEMAND: the MR is the whole address space of
+ *	the caller. @addr and @length must be 0.
  */
 enum ib_memreg_mr_flags {
 	IB_MEMREG_MR_IOVA = 1 << 0,
 	IB_MEMREG_MR_SINGLE_KEY = 1 << 1,
 	IB_MEMREG_MR_UNGUARDED = 1 << 2,
-	IB_MEMREG_MR_FD = 1 << 3
+	IB_MEMREG_MR_FD = 1 << 3,
+	IB_MEMREG_MR_ON_DEMAND = 1 << 4,
+	IB_MEMREG_MR_IMPLICIT = 1 << 5
 };
 
 /**
@@ -1201,7 +1243,8 @@ enum ib_memreg_mr_flags {
  *	MEMORY_CREATE, or of any other dma-buf. Otherwise 0
  * @addr: Address of the memory in the caller's address space, or with
  *	IB_MEMREG_MR_FD offset in the memory of @fd; any byte
- * @length: Bytes, from 1
+ * @length: Bytes, from 1. With IB_MEMREG_MR_IMPLICIT, in: 0, out: bytes of the
+ *	address space
  * @iova: In: the first I/O address, with IB_MEMREG_MR_IOVA. Out: the first
  *	I/O address; the same as @addr unless asked for otherwise.
  * @status_id: A status table of the caller's in which the MR is to have a slot,
@@ -1249,6 +1292,19 @@ enum ib_memreg_mr_flags {
  * a local protection error, as it does with a key of verbs that was destroyed.
  * With soft-RoCE the CPU copies the memory: that must be coherent, and one of
  * which the exporter has no mapping for the kernel can't be registered.
+ *
+ * An MR on demand pins nothing, charges nothing, and need not be mapped. The
+ * pages of a range are pinned and charged when a work request or a window names
+ * it, as the memory is then: what was not there is faulted in, as by an access
+ * of the caller's own. They stay pinned while they are used, and some time
+ * longer, until they are old, memory is short, or RLIMIT_MEMLOCK leaves no room
+ * for others of the process. What is bound in a window stays until that is
+ * revoked. When the mapping changes they are let go, with all keys to them dead
+ * as above, and the next use faults anew; the MR itself is never STALE. SUBMIT
+ * and WINDOW_BIND fail with EFAULT for a range that is not mapped, or not for
+ * what is asked for, or if the memory is another process's and not pinned yet;
+ * with ENOMEM if it can't be charged; and with EAGAIN if its pages keep going
+ * while they are being pinned. MR_ADVISE pins ahead.
  *
  * With @status_id the MR has a slot in that table until it is deregistered or
  * registered anew, whose generation is @out_generation as long as the MR is
@@ -1365,6 +1421,88 @@ struct ib_memreg_mr_reregister {
 
 #define IB_MEMREG_IOC_MR_REREGISTER \
 	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_MR_REREGISTER)
+
+/** IB_MEMREG_NO_FAULT_MAX - most bytes of a range of PREFETCH_NO_FAULT */
+#define IB_MEMREG_NO_FAULT_MAX	(1 << 30)
+
+/**
+ * enum ib_memreg_advice - What MR_ADVISE does to ranges of MRs on demand
+ * @IB_MEMREG_ADVICE_PREFETCH: Pin them, to be read.
+ * @IB_MEMREG_ADVICE_PREFETCH_WRITE: Pin them, to be read and written.
+ * @IB_MEMREG_ADVICE_PREFETCH_NO_FAULT: Pin what is in memory and mapped, to be
+ *	read, and fault nothing in.
+ * @IB_MEMREG_ADVICE_DROP: Let go of all pinned pages that nobody uses, and that
+ *	were pinned together with a byte of the range.
+ *
+ * The first three are those of ibv_advise_mr(3).
+ */
+enum ib_memreg_advice {
+	IB_MEMREG_ADVICE_PREFETCH = 1,
+	IB_MEMREG_ADVICE_PREFETCH_WRITE = 2,
+	IB_MEMREG_ADVICE_PREFETCH_NO_FAULT = 3,
+	IB_MEMREG_ADVICE_DROP = 4
+};
+
+/**
+ * enum ib_memreg_advise_flags - Flags of MR_ADVISE
+ * @IB_MEMREG_ADVISE_WAIT: Wait for pages that have to be read from a device, or
+ *	that the handler of a userfaultfd has to provide. Without it, reading
+ *	them is begun, and the range ends with EAGAIN.
+ */
+enum ib_memreg_advise_flags {
+	IB_MEMREG_ADVISE_WAIT = 1 << 0
+};
+
+/**
+ * struct ib_memreg_range - A range of an MR on demand
+ * @mr_id: The MR
+ * @reserved: Must be 0
+ * @offset: First byte
+ * @length: Bytes, from 1
+ * @out_pages: Pages of 4096 bytes that were pinned, or let go of; 0 if all of
+ *	them were pinned already
+ * @out_error: errno, or 0: ENOENT, EINVAL, EOVERFLOW, EACCES (PREFETCH_WRITE
+ *	without LOCAL_WRITE), EFAULT, ENOMEM, EPERM or EAGAIN
+ * @out_reason: enum ib_memreg_reason of it
+ */
+struct ib_memreg_range {
+	__u32 mr_id;
+	__u32 reserved;
+	__aligned_u64 offset;
+	__aligned_u64 length;
+	__aligned_u64 out_pages;
+	__u32 out_error;
+	__u32 out_reason;
+};
+
+/**
+ * struct ib_memreg_mr_advise - ioctl(IB_MEMREG_IOC_MR_ADVISE)
+ * @size: sizeof(struct ib_memreg_mr_advise)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: enum ib_memreg_advise_flags
+ * @advice: enum ib_memreg_advice
+ * @count: Number of @ranges, 1 to IB_MEMREG_BATCH_MAX
+ * @out_done: Ranges that were looked at, if the call fails
+ * @ranges: Pointer to an array of struct ib_memreg_range
+ *
+ * Advise what to do with ranges of MRs on demand, one after the other. Each
+ * range has an outcome of its own; the call fails only if it can't go on. What
+ * is pinned ahead is idle until it is used, and may go as any idle page does.
+ *
+ * Errors: EINVAL (no such advice, COUNT), EFAULT (@ranges), EINTR, ENODEV.
+ */
+struct ib_memreg_mr_advise {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 advice;
+	__u32 count;
+	__u32 out_done;
+	__aligned_u64 ranges;
+};
+
+#define IB_MEMREG_IOC_MR_ADVISE \
+	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_MR_ADVISE)
 
 /** IB_MEMREG_COMPOSE_MAX - most pieces of a composition, and runs of memory */
 #define IB_MEMREG_COMPOSE_MAX	4096
@@ -1486,6 +1624,16 @@ struct ib_memreg_segment {
 	__u32 rkey;
 };
 
+/** IB_MEMREG_DEMAND_WAITS - classes of the time that a fault takes */
+#define IB_MEMREG_DEMAND_WAITS	16
+
+/**
+ * IB_MEMREG_DEMAND_WAIT_NS - nanoseconds of the first of those classes: a fault
+ * is in it if it takes less, and in each other one if it takes less than four
+ * times as much as in the one before; in the last one are all others
+ */
+#define IB_MEMREG_DEMAND_WAIT_NS	1024
+
 /**
  * struct ib_memreg_mr_query - ioctl(IB_MEMREG_IOC_MR_QUERY)
  * @size: sizeof(struct ib_memreg_mr_query)
@@ -1502,13 +1650,24 @@ struct ib_memreg_segment {
  * @out_iova: First I/O address
  * @out_access: enum ib_memreg_access
  * @out_state: enum ib_memreg_mr_state
- * @out_pinned: Pages of 4096 bytes pinned and charged
+ * @out_pinned: Pages of 4096 bytes pinned and charged now
  * @out_windows: Windows bound to it now
  * @reserved: Must be 0
  * @out_generation: Times that the memory went: 0 if it never did, and at least
  *	1 while it is not LIVE
  * @out_suspects: Events that looked as if the memory might have gone, and were
  *	looked into
+ * @out_pinned_max: Most pages that were pinned at a time
+ * @out_faults: Ranges that had to be pinned when they were used
+ * @out_hits: Ranges that were pinned when they were used
+ * @out_invalidations: Times that something was let go as its mapping changed
+ * @out_prefetches: Times that something was pinned by MR_ADVISE
+ * @out_prefetch_hits: Those of them of which something was used
+ * @out_wait: What was pinned to be used by the time that it took: see
+ *	IB_MEMREG_DEMAND_WAIT_NS
+ *
+ * From @out_pinned_max on, all is 0 but for MRs on demand. Each SGE that is not
+ * empty, and each range that a window is bound to, is a use.
  *
  * Errors: ENOENT, EFAULT, ENODEV.
  */
@@ -1530,6 +1689,13 @@ struct ib_memreg_mr_query {
 	__u32 reserved;
 	__aligned_u64 out_generation;
 	__aligned_u64 out_suspects;
+	__aligned_u64 out_pinned_max;
+	__aligned_u64 out_faults;
+	__aligned_u64 out_hits;
+	__aligned_u64 out_invalidations;
+	__aligned_u64 out_prefetches;
+	__aligned_u64 out_prefetch_hits;
+	__aligned_u64 out_wait[IB_MEMREG_DEMAND_WAITS];
 };
 
 #define IB_MEMREG_IOC_MR_QUERY	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_MR_QUERY)

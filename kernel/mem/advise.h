@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * MR_ADVISE: pin ranges of MRs on demand ahead, or let go of them.
+ */
+#ifndef _MEMREG_MEM_ADVISE_H
+#define _MEMREG_MEM_ADVISE_H
+
+#include <linux/bits.h>
+#include <uapi/rdma/ib_memreg.h>
+
+struct memreg_ucmd;
+
+/* All advice that there is. */
+#define MEMREG_ADVISE_ALL						\
+	(BIT(IB_MEMREG_ADVICE_PREFETCH) |				\
+	 BIT(IB_MEMREG_ADVICE_PREFETCH_WRITE) |				\
+	 BIT(IB_MEMREG_ADVICE_PREFETCH_NO_FAULT) |			\
+	 BIT(IB_MEMREG_ADVICE_DROP))
+
+int memreg_mr_advise(struct memreg_ucmd *ucmd);
+
+#endif /* _MEMREG_MEM_ADVISE_H */

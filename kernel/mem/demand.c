@@ -1,0 +1,937 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * MRs on demand: pages that are pinned when they are used.
+ *
+ * Registration of such an MR pins nothing, charges nothing, and needs no
+ * mapping. Work requests and windows name ranges of it as of any MR; the pages
+ * of a range are pinned when it is used, in an extent: a region like others,
+ * with a guard, in an MR that has no id. The slots of work requests and windows
+ * keep the extent, and know nothing of demand. An extent that nobody keeps is
+ * idle, and stays for the next use until it is old, until memory is short, or
+ * until RLIMIT_MEMLOCK leaves no room for other pages of the process.
+ *
+ * What a use finds
+ *
+ * A use finds an extent that has all of its range, or makes one of the pages
+ * that it names and of no others. Extents may overlap, and then each of them
+ * pins and charges the pages that both have. An idle extent goes when one is
+ * made that has all of it.
+ *
+ * When the mapping changes
+ *
+ * An extent is for the next use only as long as its guard has seen no event at
+ * all that could have changed the mapping, or its protection. After such an
+ * event a use faults anew, as a CPU access would: it finds what is mapped then,
+ * wakes the handler of a userfaultfd, and breaks copy-on-write. The keys of
+ * windows that are bound to the extent are another matter: the guard kills them
+ * if the pages have really gone, and not otherwise.
+ *
+ * Faults
+ *
+ * A fault may take as long as somebody likes: the handler of a userfaultfd, or
+ * a file system's server. Removal of the device waits for memreg_file.lock, so
+ * no fault is taken with that held. Extents are made of pages that are present.
+ * If one is not, the call lets go of all that it has found so far, leaves the
+ * file, faults the pages in, and begins anew. Only the process whose memory it
+ * is makes extents; others, to which the file was passed, use those that there
+ * are.
+ */
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/shrinker.h>
+#include <linux/slab.h>
+#include <linux/wait_bit.h>
+
+#include "core.h"
+#include "device.h"
+#include "mem/demand.h"
+#include "mem/domain.h"
+#include "mem/frwr.h"
+#include "mem/guard.h"
+#include "mem/mr.h"
+#include "mem/region.h"
+#include "mem/watch.h"
+#include "stats.h"
+
+/* How long an extent stays that nobody uses, and how often that is looked at. */
+#define MEMREG_DEMAND_AGE	(10 * HZ)
+#define MEMREG_DEMAND_PERIOD	(2 * HZ)
+
+/* Extents that are looked at, or taken out, in one go. */
+#define MEMREG_DEMAND_BATCH	32
+
+/* Extents of the same byte that are looked at before another one is made. */
+#define MEMREG_DEMAND_LOOKS	16
+
+/* Extents that are looked at with a lock held to find some that are idle. */
+#define MEMREG_DEMAND_SEARCH	1024
+
+/* How often pinning begins anew if the mapping changes meanwhile. */
+#define MEMREG_DEMAND_ATTEMPTS	8
+
+/* Bits of memreg_extent.state: not used yet, and made for that or by advice */
+#define MEMREG_EXTENT_FRESH	0
+#define MEMREG_EXTENT_PREFETCHED	1
+
+/**
+ * struct memreg_extent - Some pages of an MR on demand
+ * @mr: What work requests and windows keep; one reference is the extent's own,
+ *	as long as it can be found
+ * @demand: What it is part of
+ * @tree_node: In memreg_demand.tree; memreg_demand.lock
+ * @node: In memreg_demand.idle or memreg_demand.gone; memreg_demand.lock
+ * @gone: It is not in memreg_demand.tree any more; memreg_demand.lock
+ * @used: Jiffies of its last use; memreg_demand.lock
+ * @state: MEMREG_EXTENT_*
+ */
+struct memreg_extent {
+	struct memreg_mr mr;
+	struct memreg_demand *demand;
+	struct interval_tree_node tree_node;
+	struct list_head node;
+	bool gone;
+	unsigned long used;
+	unsigned long state;
+};
+
+/* All MRs on demand. */
+static DEFINE_SPINLOCK(memreg_demands_lock);
+static LIST_HEAD(memreg_demands);
+static atomic_long_t memreg_demand_pages;
+
+static struct workqueue_struct *memreg_demand_wq;
+static struct shrinker *memreg_demand_shrinker;
+
+static struct memreg_extent *memreg_to_extent(struct memreg_mr *mr)
+{
+	return container_of(mr, struct memreg_extent, mr);
+}
+
+static struct memreg_device *memreg_demand_device(struct memreg_demand *demand)
+{
+	return demand->mr->region->mdev;
+}
+
+/*
+ * The region of the MR itself
+ */
+
+static void memreg_demand_region_release(struct memreg_region *region)
+{
+	mmdrop(region->mm);
+}
+
+/* It has no pages: nothing takes any, or gives them back. */
+static const struct memreg_source memreg_demand_source = {
+	.release = memreg_demand_region_release,
+};
+
+/*
+ * Watching
+ */
+
+/* Have the worker release an extent as soon as nobody uses it. */
+static void memreg_extent_retire(struct memreg_extent *extent)
+{
+	struct memreg_demand *demand = extent->demand;
+
+	lockdep_assert_held(&demand->lock);
+
+	extent->gone = true;
+	list_move_tail(&extent->node, &demand->gone);
+	mod_delayed_work(memreg_demand_wq, &demand->reap, 0);
+}
+
+/* Its guard has something against an extent: the next use faults anew. */
+static void memreg_extent_change(struct memreg_watch *watch)
+{
+	struct memreg_region *region =
+		container_of(watch, struct memreg_region, guard);
+	struct memreg_extent *extent = region->extent;
+	struct memreg_demand *demand = extent->demand;
+
+	/* One that is being made is looked at when it is inserted. */
+	spin_lock(&demand->lock);
+	if (!list_empty(&extent->node) && !extent->gone) {
+		interval_tree_remove(&extent->tree_node, &demand->tree);
+		memreg_extent_retire(extent);
+		atomic64_inc(&demand->invalidations);
+		memreg_count(region->mdev, IB_MEMREG_STAT_DEMAND_INVALIDATIONS,
+			     1);
+	}
+	spin_unlock(&demand->lock);
+}
+
+static enum memreg_verdict memreg_extent_compare(struct memreg_watch *watch,
+						 struct memreg_look *look,
+						 unsigned int *pages)
+{
+	return memreg_guard_ops.compare(watch, look, pages);
+}
+
+static bool memreg_extent_gone(struct memreg_watch *watch)
+{
+	return memreg_guard_ops.gone(watch);
+}
+
+static void memreg_extent_wait(struct memreg_watch *watch,
+			       unsigned long deadline)
+{
+	memreg_guard_ops.wait(watch, deadline);
+}
+
+static const struct memreg_watch_ops memreg_extent_ops = {
+	.compare = memreg_extent_compare,
+	.stale = memreg_extent_change,
+	.suspect = memreg_extent_change,
+	.gone = memreg_extent_gone,
+	.wait = memreg_extent_wait,
+};
+
+/* Has its guard seen nothing so far? */
+static bool memreg_extent_is_good(const struct memreg_extent *extent)
+{
+	const struct memreg_watch *guard = &extent->mr.region->guard;
+
+	return !READ_ONCE(guard->stale) && !READ_ONCE(guard->suspects);
+}
+
+/*
+ * Release
+ */
+
+/* Nobody uses it, and nobody finds it. */
+static void memreg_extent_free(struct memreg_extent *extent)
+{
+	struct memreg_region *region = extent->mr.region;
+	struct memreg_mr *whole = extent->mr.whole;
+
+	memreg_guard_remove(region);
+	memreg_frwr_drain_region(region);
+	atomic64_sub(extent->mr.pinned, &whole->domain->file->pinned);
+	atomic_long_sub(extent->mr.pinned, &extent->demand->pages);
+	atomic_long_sub(extent->mr.pinned, &memreg_demand_pages);
+	memreg_region_release(region);
+	kfree(extent);
+	memreg_object_put(&whole->obj);
+}
+
+/* Take an extent out if nobody uses it. */
+static bool memreg_extent_take(struct memreg_extent *extent,
+			       struct list_head *taken)
+{
+	struct memreg_demand *demand = extent->demand;
+
+	lockdep_assert_held(&demand->lock);
+
+	if (!refcount_dec_if_one(&extent->mr.obj.users))
+		return false;
+	/* What others did to it before they let go of it is seen by us. */
+	smp_acquire__after_ctrl_dep();
+	if (!extent->gone)
+		interval_tree_remove(&extent->tree_node, &demand->tree);
+	extent->gone = true;
+	demand->nr--;
+	list_move_tail(&extent->node, taken);
+	atomic_inc(&demand->releasing);
+	return true;
+}
+
+/*
+ * Take some extents out of a list, the first ones of those that are idle, and
+ * have been for so long. Looks at @max extents at most, and returns the number
+ * of those that it looked at.
+ */
+static unsigned int memreg_demand_take(struct list_head *from, unsigned int max,
+				       unsigned long age,
+				       struct list_head *taken)
+{
+	struct memreg_extent *extent;
+	unsigned int n, left = MEMREG_DEMAND_BATCH;
+
+	for (n = 0; n < max && left && !list_empty(from); n++) {
+		extent = list_first_entry(from, struct memreg_extent, node);
+		if (age && time_before(jiffies, extent->used + age))
+			break;
+		if (memreg_extent_take(extent, taken)) {
+			left--;
+			continue;
+		}
+		extent->used = jiffies;
+		list_move_tail(&extent->node, from);
+	}
+	return n;
+}
+
+/* Release what was taken out. Returns the number of system pages. */
+static unsigned long memreg_demand_release(struct list_head *taken)
+{
+	struct memreg_extent *extent, *next;
+	struct memreg_demand *demand;
+	unsigned long npages = 0;
+
+	list_for_each_entry_safe(extent, next, taken, node) {
+		demand = extent->demand;
+		npages += extent->mr.pinned;
+		memreg_extent_free(extent);
+		/* The MR can go as soon as there are none. */
+		if (atomic_dec_and_test(&demand->releasing))
+			wake_up_var(&demand->releasing);
+		cond_resched();
+	}
+	INIT_LIST_HEAD(taken);
+	return npages;
+}
+
+/* Release what is idle of a list, and has been for so long. */
+static unsigned long memreg_demand_reap_list(struct memreg_demand *demand,
+					     struct list_head *from,
+					     unsigned long age)
+{
+	unsigned int left = READ_ONCE(demand->nr), n;
+	unsigned long npages = 0;
+	LIST_HEAD(taken);
+
+	do {
+		n = min_t(unsigned int, left, MEMREG_DEMAND_SEARCH);
+		spin_lock(&demand->lock);
+		n = memreg_demand_take(from, n, age, &taken);
+		spin_unlock(&demand->lock);
+		npages += memreg_demand_release(&taken);
+		left -= n;
+	} while (n && left);
+	return npages;
+}
+
+static void memreg_demand_reap(struct work_struct *work)
+{
+	struct memreg_demand *demand =
+		container_of(work, struct memreg_demand, reap.work);
+	unsigned long age = xchg(&demand->squeeze, false) ? 0 :
+						MEMREG_DEMAND_AGE;
+
+	memreg_demand_reap_list(demand, &demand->gone, 0);
+	memreg_demand_reap_list(demand, &demand->idle, age);
+	spin_lock(&demand->lock);
+	if (demand->nr)
+		queue_delayed_work(memreg_demand_wq, &demand->reap,
+				   MEMREG_DEMAND_PERIOD);
+	spin_unlock(&demand->lock);
+}
+
+/**
+ * memreg_demand_idle() - Release all that is pinned and not in use
+ * @demand: Of an MR that the caller keeps
+ *
+ * Context: may sleep, in bounded time.
+ */
+void memreg_demand_idle(struct memreg_demand *demand)
+{
+	memreg_demand_reap_list(demand, &demand->gone, 0);
+	memreg_demand_reap_list(demand, &demand->idle, 0);
+	/* Others may be releasing some. */
+	wait_var_event(&demand->releasing, !atomic_read(&demand->releasing));
+}
+
+/* Take out some of what is idle in an address space, the MRs in turn. */
+static void memreg_demand_take_of(const struct mm_struct *mm,
+				  struct list_head *taken)
+{
+	struct memreg_demand *demand;
+
+	spin_lock(&memreg_demands_lock);
+	list_for_each_entry(demand, &memreg_demands, node) {
+		if (demand->mr->region->mm != mm)
+			continue;
+		spin_lock(&demand->lock);
+		memreg_demand_take(&demand->gone, MEMREG_DEMAND_SEARCH, 0,
+				   taken);
+		if (list_empty(taken))
+			memreg_demand_take(&demand->idle, MEMREG_DEMAND_SEARCH,
+					   0, taken);
+		spin_unlock(&demand->lock);
+		if (list_empty(taken))
+			continue;
+		list_move_tail(&demand->node, &memreg_demands);
+		break;
+	}
+	spin_unlock(&memreg_demands_lock);
+}
+
+/**
+ * memreg_demand_make_room() - Unpin what MRs on demand can do without
+ * @mm: Address space that has too much pinned
+ * @npages: System pages that there is to be room for
+ *
+ * Context: may sleep, in bounded time; with memreg_file.lock held.
+ * Return: number of system pages that were unpinned.
+ */
+unsigned long memreg_demand_make_room(struct mm_struct *mm,
+				      unsigned long npages)
+{
+	unsigned long n, done = 0;
+	LIST_HEAD(taken);
+
+	do {
+		memreg_demand_take_of(mm, &taken);
+		n = memreg_demand_release(&taken);
+		done += n;
+	} while (n && done < npages);
+	return done;
+}
+
+/*
+ * Take out some of what is idle of the addresses from @start to @last. Returns
+ * whether there may be more, from the new @start on.
+ */
+static bool memreg_demand_drop_some(struct memreg_demand *demand,
+				    unsigned long *start, unsigned long last,
+				    struct list_head *taken)
+{
+	unsigned int looks = MEMREG_DEMAND_BATCH;
+	struct interval_tree_node *node;
+	bool more;
+
+	spin_lock(&demand->lock);
+	node = interval_tree_iter_first(&demand->tree, *start, last);
+	while (node && looks--) {
+		struct memreg_extent *extent =
+			container_of(node, struct memreg_extent, tree_node);
+
+		node = interval_tree_iter_next(node, *start, last);
+		memreg_extent_take(extent, taken);
+	}
+	/* They come in the order of their first bytes. */
+	more = node && (node->start > *start || !list_empty(taken));
+	if (more)
+		*start = max(*start, node->start);
+	spin_unlock(&demand->lock);
+	return more;
+}
+
+/**
+ * memreg_demand_drop() - Release what is idle of a range
+ * @mr: MR on demand
+ * @offset: First byte
+ * @length: Bytes, from 1; the range is inside the MR
+ *
+ * Context: may sleep.
+ * Return: number of system pages that were unpinned.
+ */
+u64 memreg_demand_drop(struct memreg_mr *mr, u64 offset, u64 length)
+{
+	unsigned long start = mr->region->addr + offset;
+	unsigned long last = start + length - 1;
+	LIST_HEAD(taken);
+	u64 npages = 0;
+	bool more;
+
+	do {
+		more = memreg_demand_drop_some(mr->demand, &start, last,
+					       &taken);
+		npages += memreg_demand_release(&taken);
+	} while (more && !fatal_signal_pending(current));
+	return npages;
+}
+
+/*
+ * Extents
+ */
+
+/**
+ * memreg_demand_find() - Find the pages of a range, if they are pinned
+ * @mr: MR on demand
+ * @offset: First byte
+ * @length: Bytes, from 1; the range is inside the MR
+ * @write: It is to be written to
+ *
+ * Context: any but a notifier's.
+ * Return: the extent, with a reference; or NULL.
+ */
+struct memreg_mr *memreg_demand_find(struct memreg_mr *mr, u64 offset,
+				     u64 length, bool write)
+{
+	struct memreg_demand *demand = mr->demand;
+	unsigned long start = mr->region->addr + offset;
+	struct memreg_extent *extent, *found = NULL;
+	struct interval_tree_node *node;
+	unsigned int looks = 0;
+
+	spin_lock(&demand->lock);
+	node = interval_tree_iter_first(&demand->tree, start, start);
+	for (; node && looks < MEMREG_DEMAND_LOOKS; looks++) {
+		extent = container_of(node, struct memreg_extent, tree_node);
+		if (node->last >= start + length - 1 &&
+		    (!write || extent->mr.region->writable) &&
+		    memreg_extent_is_good(extent)) {
+			found = extent;
+			break;
+		}
+		node = interval_tree_iter_next(node, start, start);
+	}
+	if (found) {
+		refcount_inc(&found->mr.obj.users);
+		if (found->used != jiffies) {
+			found->used = jiffies;
+			list_move_tail(&found->node, &demand->idle);
+		}
+	}
+	spin_unlock(&demand->lock);
+	return found ? &found->mr : NULL;
+}
+
+/* Let uses find an extent, unless its guard has seen something already. */
+static void memreg_extent_insert(struct memreg_extent *extent)
+{
+	struct memreg_demand *demand = extent->demand;
+
+	spin_lock(&demand->lock);
+	extent->used = jiffies;
+	demand->nr++;
+	if (memreg_extent_is_good(extent)) {
+		interval_tree_insert(&extent->tree_node, &demand->tree);
+		list_add_tail(&extent->node, &demand->idle);
+		queue_delayed_work(memreg_demand_wq, &demand->reap,
+				   MEMREG_DEMAND_PERIOD);
+	} else {
+		list_add_tail(&extent->node, &demand->gone);
+		memreg_extent_retire(extent);
+	}
+	spin_unlock(&demand->lock);
+}
+
+/* Release what is idle, and has no page that a new extent has not. */
+static void memreg_extent_replace(struct memreg_extent *extent)
+{
+	struct memreg_demand *demand = extent->demand;
+	const struct interval_tree_node *all = &extent->tree_node;
+	struct interval_tree_node *node;
+	unsigned int looks = 0;
+	LIST_HEAD(taken);
+
+	spin_lock(&demand->lock);
+	node = interval_tree_iter_first(&demand->tree, all->start, all->last);
+	while (node && looks++ < MEMREG_DEMAND_LOOKS) {
+		struct memreg_extent *old =
+			container_of(node, struct memreg_extent, tree_node);
+
+		node = interval_tree_iter_next(node, all->start, all->last);
+		if (old != extent && old->tree_node.start >= all->start &&
+		    old->tree_node.last <= all->last &&
+		    old->mr.region->writable <= extent->mr.region->writable)
+			memreg_extent_take(old, &taken);
+	}
+	spin_unlock(&demand->lock);
+	memreg_demand_release(&taken);
+}
+
+static struct memreg_extent *memreg_extent_alloc(struct memreg_mr *mr,
+						 unsigned long start,
+						 unsigned long end)
+{
+	struct memreg_extent *extent;
+
+	extent = kzalloc(sizeof(*extent), GFP_KERNEL_ACCOUNT);
+	if (!extent)
+		return NULL;
+	extent->demand = mr->demand;
+	INIT_LIST_HEAD(&extent->node);
+	extent->tree_node.start = start;
+	extent->tree_node.last = end - 1;
+	/* One of its own, and one of the caller's. */
+	refcount_set(&extent->mr.obj.users, 2);
+	/* Whoever asks for the MR's id finds what it is an extent of. */
+	extent->mr.obj.id = mr->obj.id;
+	extent->mr.obj.type = IB_MEMREG_OBJECT_MR;
+	extent->mr.domain = mr->domain;
+	extent->mr.whole = mr;
+	extent->mr.skip = mr->region->addr - start;
+	extent->mr.addr = start;
+	extent->mr.iova = mr->iova - extent->mr.skip;
+	extent->mr.length = end - start;
+	extent->mr.access = mr->access;
+	return extent;
+}
+
+/* Pin pages that are present; -ESTALE if the mapping changed meanwhile. */
+static int memreg_extent_try_take(struct memreg_ucmd *ucmd,
+				  struct memreg_extent *extent, bool write)
+{
+	struct memreg_region *region;
+	unsigned long seq;
+	int ret;
+
+	region = memreg_region_new(ucmd, extent->mr.addr, extent->mr.length,
+				   write);
+	if (!region)
+		return -ENOMEM;
+	region->extent = extent;
+	region->present = true;
+	ret = memreg_watch_insert(&region->guard, &memreg_extent_ops,
+				  region->mm, region->addr, region->length,
+				  write);
+	if (!ret) {
+		seq = memreg_guard_begin(region);
+		ret = memreg_region_take(ucmd, region);
+		if (!ret)
+			ret = memreg_guard_end(region, seq);
+	}
+	if (!ret) {
+		extent->mr.region = region;
+		return 0;
+	}
+	memreg_guard_remove(region);
+	memreg_region_release(region);
+	return ret;
+}
+
+static int memreg_extent_take_pages(struct memreg_ucmd *ucmd,
+				    struct memreg_extent *extent, bool write)
+{
+	unsigned long npages = extent->mr.length >> PAGE_SHIFT;
+	unsigned int attempt;
+	int ret;
+
+	for (attempt = 0; attempt < MEMREG_DEMAND_ATTEMPTS; attempt++) {
+		ucmd->reason = IB_MEMREG_REASON_NONE;
+		ret = memreg_extent_try_take(ucmd, extent, write);
+		if (ret == -ENOMEM &&
+		    ucmd->reason == IB_MEMREG_REASON_MEMLOCK &&
+		    memreg_demand_make_room(current->mm, npages))
+			continue;
+		if (ret != -ESTALE)
+			return ret;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+	}
+	return ret == -ENOMEM ? ret :
+		memreg_fail(ucmd, -EAGAIN, IB_MEMREG_REASON_UNSTEADY);
+}
+
+/* Count the pages of a new extent. */
+static void memreg_extent_count(struct memreg_extent *extent)
+{
+	struct memreg_demand *demand = extent->demand;
+	unsigned long npages = extent->mr.region->npages;
+	long now, max = atomic_long_read(&demand->pages_max);
+
+	extent->mr.pinned = npages;
+	atomic64_add(npages, &extent->mr.domain->file->pinned);
+	atomic_long_add(npages, &memreg_demand_pages);
+	now = atomic_long_add_return(npages, &demand->pages);
+	while (now > max &&
+	       !atomic_long_try_cmpxchg(&demand->pages_max, &max, now))
+		;
+}
+
+/* The time that a fault took: each bucket is for four times the one before. */
+static void memreg_demand_count_wait(struct memreg_demand *demand, u64 since)
+{
+	u64 ns = ktime_get_ns() - since;
+	unsigned int i = 0;
+
+	for (ns /= IB_MEMREG_DEMAND_WAIT_NS;
+	     ns && i < IB_MEMREG_DEMAND_WAITS - 1; ns /= 4)
+		i++;
+	atomic64_inc(&demand->wait[i]);
+}
+
+/**
+ * memreg_demand_pin() - Pin the pages of a range
+ * @ucmd: The call
+ * @mr: MR on demand
+ * @offset: First byte
+ * @length: Bytes, from 1; the range is inside the MR
+ * @write: It is to be written to
+ * @why: What for
+ *
+ * Context: may sleep, with mmap_lock taken; waits for no fault.
+ * Return: the extent, with a reference; ERR_PTR(-EAGAIN), and @ucmd->fault says
+ * what memreg_demand_fault() is to fault in; or ERR_PTR() of what SUBMIT and
+ * WINDOW_BIND fail with for lack of it.
+ */
+struct memreg_mr *memreg_demand_pin(struct memreg_ucmd *ucmd,
+				    struct memreg_mr *mr, u64 offset,
+				    u64 length, bool write,
+				    enum memreg_demand_why why)
+{
+	unsigned long start = (mr->region->addr + offset) & PAGE_MASK;
+	unsigned long end = PAGE_ALIGN(mr->region->addr + offset + length);
+	u64 since = ucmd->fault.since ?: ktime_get_ns();
+	struct memreg_extent *extent;
+	int ret;
+
+	if (current->mm != mr->region->mm)
+		return ERR_PTR(memreg_fail(ucmd, -EFAULT,
+					   IB_MEMREG_REASON_PROCESS));
+	extent = memreg_extent_alloc(mr, start, end);
+	if (!extent)
+		return ERR_PTR(-ENOMEM);
+	ret = memreg_extent_take_pages(ucmd, extent, write);
+	if (ret) {
+		kfree(extent);
+		if (ret != -EFAULT)
+			return ERR_PTR(ret);
+		ucmd->fault = (struct memreg_fault) {
+			.needed = true, .write = write, .addr = start,
+			.npages = (end - start) >> PAGE_SHIFT, .since = since,
+		};
+		return ERR_PTR(memreg_fail(ucmd, -EAGAIN,
+					   IB_MEMREG_REASON_UNSTEADY));
+	}
+	ucmd->fault.since = 0;
+	refcount_inc(&mr->obj.users);
+	memreg_extent_count(extent);
+	if (why == MEMREG_DEMAND_USE) {
+		__set_bit(MEMREG_EXTENT_FRESH, &extent->state);
+		memreg_demand_count_wait(mr->demand, since);
+	} else {
+		__set_bit(MEMREG_EXTENT_PREFETCHED, &extent->state);
+		atomic64_inc(&mr->demand->prefetches);
+		memreg_count(ucmd->mdev, IB_MEMREG_STAT_DEMAND_PREFETCHES, 1);
+	}
+	memreg_extent_insert(extent);
+	memreg_extent_replace(extent);
+	return &extent->mr;
+}
+
+/**
+ * memreg_demand_get() - Find the pages of a range, or pin them
+ * @ucmd: The call
+ * @mr: MR on demand
+ * @offset: First byte
+ * @length: Bytes, from 1; the range is inside the MR
+ * @write: It is to be written to
+ *
+ * Context: may sleep, with mmap_lock taken; waits for no fault.
+ * Return: as memreg_demand_pin().
+ */
+struct memreg_mr *memreg_demand_get(struct memreg_ucmd *ucmd,
+				    struct memreg_mr *mr, u64 offset,
+				    u64 length, bool write)
+{
+	struct memreg_mr *extent = memreg_demand_find(mr, offset, length,
+						      write);
+
+	return extent ?: memreg_demand_pin(ucmd, mr, offset, length, write,
+					   MEMREG_DEMAND_USE);
+}
+
+/**
+ * memreg_demand_count_use() - Count the use of an extent: a hit, or a fault
+ * @extent: The extent, which the caller keeps
+ */
+void memreg_demand_count_use(struct memreg_mr *extent)
+{
+	unsigned long *state = &memreg_to_extent(extent)->state;
+	struct memreg_demand *demand = memreg_to_extent(extent)->demand;
+	struct memreg_device *mdev = memreg_demand_device(demand);
+
+	/* An extent that was made to be used was made for one use. */
+	if (READ_ONCE(*state) &&
+	    test_and_clear_bit(MEMREG_EXTENT_FRESH, state)) {
+		atomic64_inc(&demand->faults);
+		memreg_count(mdev, IB_MEMREG_STAT_DEMAND_FAULTS, 1);
+		return;
+	}
+	atomic64_inc(&demand->hits);
+	memreg_count(mdev, IB_MEMREG_STAT_DEMAND_HITS, 1);
+	if (READ_ONCE(*state) &&
+	    test_and_clear_bit(MEMREG_EXTENT_PREFETCHED, state)) {
+		atomic64_inc(&demand->prefetch_hits);
+		memreg_count(mdev, IB_MEMREG_STAT_DEMAND_PREFETCH_HITS, 1);
+	}
+}
+
+/**
+ * memreg_demand_fault() - Fault in what a call has found missing
+ * @ucmd: The call, which keeps no object: the file's lock is dropped
+ *
+ * Context: may sleep for as long as a fault of the caller's takes, but for the
+ * signals that end it.
+ * Return: 0, and the call may begin anew; -EFAULT; -EINTR; -ENOMEM; -EAGAIN;
+ * -ENODEV. After -EINTR and -ENODEV the file's lock may not be held, as
+ * @ucmd->away says.
+ */
+int memreg_demand_fault(struct memreg_ucmd *ucmd)
+{
+	int ret, err;
+
+	memreg_leave(ucmd);
+	ucmd->reason = IB_MEMREG_REASON_NONE;
+	ucmd->fault.needed = false;
+	ret = memreg_region_fault(ucmd, ucmd->fault.addr, ucmd->fault.npages,
+				  ucmd->fault.write);
+	err = memreg_enter(ucmd, true);
+	return err ?: ret;
+}
+
+/*
+ * The MR
+ */
+
+static bool memreg_demand_ignore(struct mmu_interval_notifier *notifier,
+				 const struct mmu_notifier_range *range,
+				 unsigned long cur_seq)
+{
+	mmu_interval_set_seq(notifier, cur_seq);
+	return true;
+}
+
+static const struct mmu_interval_notifier_ops memreg_demand_ignore_ops = {
+	.invalidate = memreg_demand_ignore,
+};
+
+/*
+ * The first notifier of a process gives way to any signal, which a registration
+ * may do, as it can be started again, and a submission may not.
+ */
+static int memreg_demand_prepare_mm(struct mm_struct *mm)
+{
+	struct mmu_interval_notifier notifier;
+	int ret;
+
+	ret = mmu_interval_notifier_insert(&notifier, mm, 0, PAGE_SIZE,
+					   &memreg_demand_ignore_ops);
+	if (!ret)
+		mmu_interval_notifier_remove(&notifier);
+	if (ret == -EINTR)
+		return fatal_signal_pending(current) ? ret : -ERESTARTNOINTR;
+	return ret ? -ENOMEM : 0;
+}
+
+/**
+ * memreg_demand_begin() - Make an MR one on demand
+ * @ucmd: The call
+ * @mr: The MR, without a region
+ * @writable: Its memory may be written to
+ *
+ * Return: 0, -ENOMEM, -EINTR, or that the call is to be started again.
+ */
+int memreg_demand_begin(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+			bool writable)
+{
+	struct memreg_demand *demand;
+	struct memreg_region *region;
+	int ret;
+
+	ret = memreg_demand_prepare_mm(current->mm);
+	if (ret)
+		return ret;
+	demand = kzalloc(sizeof(*demand), GFP_KERNEL_ACCOUNT);
+	region = memreg_region_alloc(ucmd->mdev, &memreg_demand_source,
+				     untagged_addr(mr->addr), mr->length,
+				     writable);
+	if (!demand || !region) {
+		kfree(demand);
+		kfree(region);
+		return -ENOMEM;
+	}
+	region->mm = current->mm;
+	mmgrab(region->mm);
+	spin_lock_init(&demand->lock);
+	demand->tree = RB_ROOT_CACHED;
+	INIT_LIST_HEAD(&demand->idle);
+	INIT_LIST_HEAD(&demand->gone);
+	INIT_DELAYED_WORK(&demand->reap, memreg_demand_reap);
+	demand->mr = mr;
+	mr->demand = demand;
+	mr->region = region;
+	atomic_inc(&ucmd->file->demands);
+	spin_lock(&memreg_demands_lock);
+	list_add_tail(&demand->node, &memreg_demands);
+	spin_unlock(&memreg_demands_lock);
+	return 0;
+}
+
+/**
+ * memreg_demand_end() - Release what an MR on demand has
+ * @mr: The MR, which nobody uses; its region stays
+ *
+ * Context: may sleep, in bounded time.
+ */
+void memreg_demand_end(struct memreg_mr *mr)
+{
+	struct memreg_demand *demand = mr->demand;
+
+	spin_lock(&memreg_demands_lock);
+	list_del(&demand->node);
+	spin_unlock(&memreg_demands_lock);
+	memreg_demand_idle(demand);
+	WARN_ON(demand->nr);
+	cancel_delayed_work_sync(&demand->reap);
+	atomic_dec(&mr->domain->file->demands);
+	kfree(demand);
+	mr->demand = NULL;
+}
+
+/**
+ * memreg_demand_query() - Report the counters of an MR on demand
+ * @demand: Of the MR
+ * @cmd: Where to
+ */
+void memreg_demand_query(struct memreg_demand *demand,
+			 struct ib_memreg_mr_query *cmd)
+{
+	unsigned int shift = PAGE_SHIFT - MEMREG_PAGE_SHIFT, i;
+
+	cmd->out_pinned = (u64)atomic_long_read(&demand->pages) << shift;
+	cmd->out_pinned_max = (u64)atomic_long_read(&demand->pages_max)
+			      << shift;
+	cmd->out_faults = atomic64_read(&demand->faults);
+	cmd->out_hits = atomic64_read(&demand->hits);
+	cmd->out_invalidations = atomic64_read(&demand->invalidations);
+	cmd->out_prefetches = atomic64_read(&demand->prefetches);
+	cmd->out_prefetch_hits = atomic64_read(&demand->prefetch_hits);
+	for (i = 0; i < IB_MEMREG_DEMAND_WAITS; i++)
+		cmd->out_wait[i] = atomic64_read(&demand->wait[i]);
+}
+
+/*
+ * Memory pressure
+ */
+
+static unsigned long memreg_demand_shrink_count(struct shrinker *shrinker,
+						struct shrink_control *sc)
+{
+	return atomic_long_read(&memreg_demand_pages) ?: SHRINK_EMPTY;
+}
+
+/* Only the workers unpin: reclaim may hold what that needs. */
+static unsigned long memreg_demand_shrink_scan(struct shrinker *shrinker,
+					       struct shrink_control *sc)
+{
+	struct memreg_demand *demand;
+
+	spin_lock(&memreg_demands_lock);
+	list_for_each_entry(demand, &memreg_demands, node) {
+		WRITE_ONCE(demand->squeeze, true);
+		mod_delayed_work(memreg_demand_wq, &demand->reap, 0);
+	}
+	spin_unlock(&memreg_demands_lock);
+	return SHRINK_STOP;
+}
+
+int __init memreg_demand_module_init(void)
+{
+	memreg_demand_wq = alloc_workqueue("memreg_demand",
+					   WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!memreg_demand_wq)
+		return -ENOMEM;
+	memreg_demand_shrinker = shrinker_alloc(0, "memreg_demand");
+	if (!memreg_demand_shrinker) {
+		destroy_workqueue(memreg_demand_wq);
+		return -ENOMEM;
+	}
+	memreg_demand_shrinker->count_objects = memreg_demand_shrink_count;
+	memreg_demand_shrinker->scan_objects = memreg_demand_shrink_scan;
+	shrinker_register(memreg_demand_shrinker);
+	return 0;
+}
+
+void memreg_demand_module_exit(void)
+{
+	shrinker_free(memreg_demand_shrinker);
+	destroy_workqueue(memreg_demand_wq);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * MRs on demand: pages that are pinned when they are used.
+ */
+#ifndef _MEMREG_MEM_DEMAND_H
+#define _MEMREG_MEM_DEMAND_H
+
+#include <linux/atomic.h>
+#include <linux/interval_tree.h>
+#include <linux/list.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+#include <uapi/rdma/ib_memreg.h>
+
+#include "mem/mr.h"
+
+struct memreg_region;
+struct memreg_ucmd;
+
+/**
+ * struct memreg_demand - What an MR on demand has pinned
+ * @mr: The MR; each extent keeps a reference of it
+ * @node: In the list of all; memreg_demands_lock
+ * @lock: Protects the fields below, but for the counters
+ * @tree: Extents that may be used, by their addresses
+ * @idle: The same, the one that was used least recently first
+ * @gone: Extents whose mapping changed, until nobody uses them any more
+ * @nr: Number of extents in both lists
+ * @squeeze: Memory is short: nothing idle is to stay
+ * @releasing: Extents that were taken out and are being released
+ * @reap: Releases what is idle, or gone
+ * @pages: System pages that are pinned now
+ * @pages_max: Most of them that there were
+ * @faults: Ranges that had to be pinned to be used
+ * @hits: Ranges that were pinned when they were used
+ * @invalidations: Extents whose mapping changed
+ * @prefetches: Extents that were pinned by advice
+ * @prefetch_hits: Those of them that were used
+ * @wait: Faults by the time that they took
+ */
+struct memreg_demand {
+	struct memreg_mr *mr;
+	struct list_head node;
+	spinlock_t lock;
+	struct rb_root_cached tree;
+	struct list_head idle;
+	struct list_head gone;
+	unsigned int nr;
+	bool squeeze;
+	atomic_t releasing;
+	struct delayed_work reap;
+	atomic_long_t pages;
+	atomic_long_t pages_max;
+	atomic64_t faults;
+	atomic64_t hits;
+	atomic64_t invalidations;
+	atomic64_t prefetches;
+	atomic64_t prefetch_hits;
+	atomic64_t wait[IB_MEMREG_DEMAND_WAITS];
+};
+
+/**
+ * enum memreg_demand_why - What a range is pinned for
+ * @MEMREG_DEMAND_USE: To be used at once
+ * @MEMREG_DEMAND_PREFETCH: To be used later
+ */
+enum memreg_demand_why {
+	MEMREG_DEMAND_USE,
+	MEMREG_DEMAND_PREFETCH,
+};
+
+int memreg_demand_module_init(void);
+void memreg_demand_module_exit(void);
+int memreg_demand_begin(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+			bool writable);
+void memreg_demand_end(struct memreg_mr *mr);
+void memreg_demand_idle(struct memreg_demand *demand);
+unsigned long memreg_demand_make_room(struct mm_struct *mm,
+				      unsigned long npages);
+struct memreg_mr *memreg_demand_find(struct memreg_mr *mr, u64 offset,
+				     u64 length, bool write);
+struct memreg_mr *memreg_demand_pin(struct memreg_ucmd *ucmd,
+				    struct memreg_mr *mr, u64 offset,
+				    u64 length, bool write,
+				    enum memreg_demand_why why);
+struct memreg_mr *memreg_demand_get(struct memreg_ucmd *ucmd,
+				    struct memreg_mr *mr, u64 offset,
+				    u64 length, bool write);
+void memreg_demand_count_use(struct memreg_mr *extent);
+int memreg_demand_fault(struct memreg_ucmd *ucmd);
+u64 memreg_demand_drop(struct memreg_mr *mr, u64 offset, u64 length);
+void memreg_demand_query(struct memreg_demand *demand,
+			 struct ib_memreg_mr_query *cmd);
+
+/* Does an extent have this range, which is one of the MR that it is of? */
+static inline bool memreg_extent_has(const struct memreg_mr *extent, u64 offset,
+				     u64 length)
+{
+	/* An offset before the extent wraps, and is more than any length. */
+	return offset + extent->skip < extent->length &&
+	       length <= extent->length - (offset + extent->skip);
+}
+
+#endif /* _MEMREG_MEM_DEMAND_H */
