@@ -299,6 +299,27 @@ struct memreg_cached {
 };
 
 /**
+ * struct memreg_demand_info - What an MR on demand has done so far
+ * @pinned_max: Most pages of 4096 bytes that were pinned at a time
+ * @faults: Ranges that had to be pinned when they were used
+ * @hits: Ranges that were pinned when they were used
+ * @invalidations: Times that something was let go as its mapping changed
+ * @prefetches: Times that something was pinned by memreg_advise()
+ * @prefetch_hits: Those of them of which something was used
+ * @wait: What was pinned to be used, by the time that it took: see
+ *	IB_MEMREG_DEMAND_WAIT_NS
+ */
+struct memreg_demand_info {
+	uint64_t pinned_max;
+	uint64_t faults;
+	uint64_t hits;
+	uint64_t invalidations;
+	uint64_t prefetches;
+	uint64_t prefetch_hits;
+	uint64_t wait[IB_MEMREG_DEMAND_WAITS];
+};
+
+/**
  * struct memreg_mr_info - What memreg_mr_query() returns
  * @mr: The MR
  * @state: enum ib_memreg_mr_state
@@ -308,6 +329,7 @@ struct memreg_cached {
  *	while it is not live
  * @suspects: Events that looked as if the memory might have gone, and were
  *	looked into
+ * @demand: All 0, but for MRs on demand
  */
 struct memreg_mr_info {
 	struct memreg_mr mr;
@@ -316,6 +338,7 @@ struct memreg_mr_info {
 	uint64_t pinned;
 	uint64_t generation;
 	uint64_t suspects;
+	struct memreg_demand_info demand;
 };
 
 /**
@@ -638,6 +661,11 @@ int memreg_memory_map(int fd, int prot, void **addr, size_t *length);
  * RLIMIT_MEMLOCK. Memory that peers reach through windows only is registered
  * with IB_MEMREG_ACCESS_MW_BIND and no remote access, and then has no keys.
  *
+ * With IB_MEMREG_MR_ON_DEMAND nothing is pinned now: pages are pinned when work
+ * requests and windows name them, and memreg_advise() pins them ahead. Together
+ * with IB_MEMREG_MR_IMPLICIT, an @addr of NULL and a @length of 0 the MR is the
+ * whole address space, and offsets in it are addresses.
+ *
  * Return: 0; -EINVAL, -EOVERFLOW (@addr + @length wraps), -EFAULT (memory that
  * can't be pinned as asked), -ENOMEM (RLIMIT_MEMLOCK, or no memory), -ENOSPC
  * (the device has no more MRs), -EOPNOTSUPP (the device lacks what a flag
@@ -843,6 +871,21 @@ struct memreg_rereg_attr {
  */
 int memreg_mr_reregister(struct memreg *m, const struct memreg_rereg_attr *attr,
 			 struct memreg_mr *mr, uint64_t *kept);
+
+/**
+ * memreg_advise() - Pin ranges of MRs on demand ahead, or let go of them
+ * @m: The handle
+ * @advice: enum ib_memreg_advice
+ * @flags: enum ib_memreg_advise_flags, or 0
+ * @ranges: The ranges; each has its outcome afterwards: @out_error is 0 or a
+ *	positive errno
+ * @count: Their number, 1 to IB_MEMREG_BATCH_MAX
+ *
+ * Return: number of the ranges whose @out_error is not 0; -EINVAL (@advice,
+ * @count), -EOPNOTSUPP (@flags), -EFAULT (@ranges), -EINTR, -ENODEV.
+ */
+int memreg_advise(struct memreg *m, uint32_t advice, uint32_t flags,
+		  struct ib_memreg_range *ranges, unsigned int count);
 
 /**
  * memreg_mr_query() - State and keyed segments of an MR

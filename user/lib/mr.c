@@ -189,6 +189,47 @@ EXPORT int memreg_mr_reregister(struct memreg *m,
 	return 0;
 }
 
+EXPORT int memreg_advise(struct memreg *m, uint32_t advice, uint32_t flags,
+			 struct ib_memreg_range *ranges, unsigned int count)
+{
+	struct ib_memreg_mr_advise arg = {
+		.size = sizeof(arg),
+		.flags = flags,
+		.advice = advice,
+		.count = count,
+		.ranges = to_u64(ranges),
+	};
+	unsigned int i;
+	int ret, failed = 0;
+
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_MR_ADVISE, &arg, "advise");
+	if (ret && memreg_reason_code() == IB_MEMREG_REASON_COUNT)
+		return memreg__about_number(ret, "ranges", count);
+	if (ret)
+		return memreg__about_number(ret, "advice", advice);
+	for (i = 0; i < count; i++)
+		failed += !!ranges[i].out_error;
+	return failed;
+}
+
+static struct memreg_demand_info
+demand_info(const struct ib_memreg_mr_query *arg)
+{
+	struct memreg_demand_info info = {
+		.pinned_max = arg->out_pinned_max,
+		.faults = arg->out_faults,
+		.hits = arg->out_hits,
+		.invalidations = arg->out_invalidations,
+		.prefetches = arg->out_prefetches,
+		.prefetch_hits = arg->out_prefetch_hits,
+	};
+	unsigned int i;
+
+	for (i = 0; i < IB_MEMREG_DEMAND_WAITS; i++)
+		info.wait[i] = arg->out_wait[i];
+	return info;
+}
+
 /* Only MR_QUERY's segments have the keys: ask for one at least */
 static int query_mr(struct memreg *m, struct ib_memreg_mr_query *arg,
 		    struct ib_memreg_segment *first,
@@ -245,6 +286,7 @@ EXPORT int memreg_mr_query(struct memreg *m, uint32_t mr,
 		.pinned = arg.out_pinned,
 		.generation = arg.out_generation,
 		.suspects = arg.out_suspects,
+		.demand = demand_info(&arg),
 	};
 	return 0;
 }

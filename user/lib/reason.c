@@ -215,6 +215,13 @@ static const struct reason reasons[] = {
 		"the RDMA device is software, and the CPU does not reach the memory of the dma-buf",
 		"use memory that has a kernel mapping, or an RDMA device that is hardware"
 	},
+	[IB_MEMREG_REASON_ON_DEMAND] = {
+		"an MR on demand can't be that: it has no keys, is watched, and is memory of this process",
+		"leave remote access out, and grant peers windows on it" },
+	[IB_MEMREG_REASON_NOT_ON_DEMAND] = {
+		"the MR is none on demand",
+		"register it with IB_MEMREG_MR_ON_DEMAND" },
+	[IB_MEMREG_REASON_ADVICE] = { "there is no such advice", NULL },
 };
 
 /* For failures to which the kernel gives no code, or one that says less */

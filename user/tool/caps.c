@@ -63,6 +63,12 @@ static const struct {
 	[IB_MEMREG_CAP_POOL] = { "pool", NUMBER, "buffers of a pool" },
 	[IB_MEMREG_CAP_SG_GAPS] = {
 		"sg-gaps", YES_NO, "any bytes of compositions under a key" },
+	[IB_MEMREG_CAP_ODP_EXPLICIT] = {
+		"odp-explicit", YES_NO, "MRs on demand" },
+	[IB_MEMREG_CAP_ODP_IMPLICIT] = {
+		"odp-implicit", YES_NO, "the whole address space as one MR" },
+	[IB_MEMREG_CAP_ADVISE] = {
+		"advise", YES_NO, "MRs on demand are pinned ahead" },
 };
 
 static const char *backing_text(uint32_t backing)

@@ -104,6 +104,17 @@ static const struct {
 		"ring-full", NULL, "submissions that found no room in a ring" },
 	[IB_MEMREG_STAT_MRS_REREGISTERED] = {
 		"mrs-reregistered", NULL, "MRs given other memory or rights" },
+	[IB_MEMREG_STAT_DEMAND_FAULTS] = {
+		"demand-faults", NULL, "uses of memory on demand that pinned" },
+	[IB_MEMREG_STAT_DEMAND_HITS] = {
+		"demand-hits", NULL, "those that found it pinned" },
+	[IB_MEMREG_STAT_DEMAND_INVALIDATIONS] = {
+		"demand-invalidations", NULL,
+		"times that it was let go as its mapping changed" },
+	[IB_MEMREG_STAT_DEMAND_PREFETCHES] = {
+		"demand-prefetches", NULL, "times that it was pinned ahead" },
+	[IB_MEMREG_STAT_DEMAND_PREFETCH_HITS] = {
+		"demand-prefetch-hits", NULL, "those that were used" },
 };
 
 #define NAMES (sizeof(names) / sizeof(names[0]))
