@@ -15,7 +15,7 @@
 
 #define LENGTH		(4 * PAGE)
 #define BATCH		8
-#define COUNTERS	IB_MEMREG_STAT_MRS_REREGISTERED
+#define COUNTERS	IB_MEMREG_STAT_DEMAND_PREFETCH_HITS
 #define NOBODY		65534
 
 /* The counters at one time, by their ids. */

@@ -22,7 +22,9 @@ _Static_assert(sizeof(struct ib_memreg_destroy) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_domain_create) == 24, "layout");
 _Static_assert(sizeof(struct ib_memreg_mr_register) == 80, "layout");
 _Static_assert(sizeof(struct ib_memreg_segment) == 24, "layout");
-_Static_assert(sizeof(struct ib_memreg_mr_query) == 96, "layout");
+_Static_assert(sizeof(struct ib_memreg_mr_query) == 272, "layout");
+_Static_assert(sizeof(struct ib_memreg_mr_advise) == 32, "layout");
+_Static_assert(sizeof(struct ib_memreg_range) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_mr_reregister) == 80, "layout");
 _Static_assert(sizeof(struct ib_memreg_mr_compose) == 72, "layout");
 _Static_assert(sizeof(struct ib_memreg_piece) == 72, "layout");
@@ -107,13 +109,16 @@ static const struct call calls[] = {
 	CALL(DOMAIN_CREATE, domain_create, RESERVED(domain_create)),
 	CALL(MR_REGISTER, mr_register, NO_RESERVED,
 	     .flags = IB_MEMREG_MR_IOVA | IB_MEMREG_MR_SINGLE_KEY |
-	      IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD),
+	      IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD |
+	      IB_MEMREG_MR_ON_DEMAND | IB_MEMREG_MR_IMPLICIT),
 	CALL(MR_REREGISTER, mr_reregister, RESERVED(mr_reregister),
 	     .flags = IB_MEMREG_REREG_TRANSLATION | IB_MEMREG_REREG_DOMAIN |
 	      IB_MEMREG_REREG_ACCESS),
 	CALL(MR_COMPOSE, mr_compose, NO_RESERVED,
 	     .flags = IB_MEMREG_COMPOSE_ONE_KEY | IB_MEMREG_COMPOSE_IOVA),
 	CALL(MR_QUERY, mr_query, RESERVED(mr_query)),
+	CALL(MR_ADVISE, mr_advise, NO_RESERVED,
+	     .flags = IB_MEMREG_ADVISE_WAIT),
 	CALL(POOL_CREATE, pool_create, RESERVED(pool_create),
 	     .flags = IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD),
 	CALL(POOL_RECYCLE, pool_recycle, NO_RESERVED,
@@ -436,7 +441,7 @@ TEST_F(uapi, bind_device_tells_name_and_index)
 	EXPECT_STREQ(test_device(), query.out_name);
 	EXPECT_LE(1, query.out_ports);
 	/* Only the entries that there is room for are written. */
-	EXPECT_EQ(IB_MEMREG_CAP_SG_GAPS, query.count);
+	EXPECT_EQ(IB_MEMREG_CAP_ADVISE, query.count);
 	EXPECT_EQ(IB_MEMREG_CAP_KEY_PAGES, caps[0].cap);
 	EXPECT_EQ(0, caps[1].cap);
 	EXPECT_EQ(0, close(fd));

@@ -1,0 +1,977 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * MRs on demand: a stock peer exchanges data with memory that is pinned when it
+ * is used, whatever became of its mapping in between, and the counters say what
+ * happened.
+ *
+ * time limit: 400
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "data.h"
+
+#define LIMIT_S		300
+#define LEN		(16 * PAGE)
+#define STOCK_LEN	(1UL << 20)
+#define HUGE		(2UL << 20)
+#define READ_WRITE	(PROT_READ | PROT_WRITE)
+#define ON_DEMAND	IB_MEMREG_MR_ON_DEMAND
+#define IMPLICIT	IB_MEMREG_MR_IMPLICIT
+
+FIXTURE(demand)
+{
+	struct link link;
+	struct stock *stock;
+	struct ring ring;
+	__u8 *mem;
+	__u32 mr;
+	__u32 to;
+	long pinned;
+	__u64 uses;	/* of @mr so far */
+};
+
+static int register_mr(FIXTURE_DATA(demand) *self, void *addr, __u64 length,
+		       __u32 access, __u32 flags, __u32 *mr)
+{
+	RAW(mr_register, cmd, .flags = flags, .domain_id = self->link.domain,
+	    .access = access, .addr = (uintptr_t)addr, .length = length);
+	int ret = raw_call(self->link.fd, IB_MEMREG_IOC_MR_REGISTER, &cmd);
+
+	*mr = cmd.out_mr_id;
+	return ret;
+}
+
+FIXTURE_SETUP(demand)
+{
+	struct ib_memreg_queues queues = {
+		.max_send = 64,
+		.max_recv = 64,
+		.max_send_sge = 4,
+		.max_recv_sge = 4,
+	};
+
+	ASSERT_EQ(0, link_open(&self->link, STOCK_LEN));
+	self->stock = &self->link.stock;
+	self->uses = 0;
+	self->mem = mmap(NULL, LEN, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)self->mem);
+	self->pinned = vm_pin(0);
+	ASSERT_EQ(0, register_mr(self, self->mem, LEN, LOCAL_WRITE | MW_BIND,
+				 ON_DEMAND, &self->mr));
+	EXPECT_EQ(self->pinned, vm_pin(0));
+	ASSERT_EQ(0, ring_create(self->link.fd, &self->ring, 256, 64, 0, -1));
+	queues.send_ring_id = self->ring.id;
+	queues.recv_ring_id = self->ring.id;
+	ASSERT_EQ(0, link_up(&self->link, &queues, true));
+	self->to = self->link.endpoint;
+}
+
+FIXTURE_TEARDOWN(demand)
+{
+	munmap(self->mem, LEN);
+	link_close(&self->link);
+	ring_unmap(&self->ring);
+	EXPECT_EQ(0, vm_pin(0));
+}
+
+static struct ib_memreg_mr_query query(struct __test_metadata *_metadata,
+				       FIXTURE_DATA(demand) *self, __u32 mr)
+{
+	RAW(mr_query, cmd, .mr_id = mr);
+
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_QUERY, &cmd));
+	return cmd;
+}
+
+/* Each use was a hit or a fault, and the MR lives. */
+static void adds_up(struct __test_metadata *_metadata,
+		    FIXTURE_DATA(demand) *self, __u64 faults)
+{
+	struct ib_memreg_mr_query q = query(_metadata, self, self->mr);
+	__u64 waits = 0;
+	int i;
+
+	EXPECT_EQ(faults, q.out_faults);
+	EXPECT_EQ(self->uses, q.out_faults + q.out_hits);
+	for (i = 0; i < IB_MEMREG_DEMAND_WAITS; i++)
+		waits += q.out_wait[i];
+	EXPECT_EQ(faults, waits);
+	EXPECT_EQ(IB_MEMREG_MR_LIVE, q.out_state);
+	EXPECT_EQ(0, q.out_generation);
+	EXPECT_LE(q.out_pinned, q.out_pinned_max);
+}
+
+/* Something was done, and completes well. */
+static void completes(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(demand) *self, __u32 opcode)
+{
+	union entry entry;
+
+	ASSERT_EQ(0, ring_next(&self->ring, &entry));
+	EXPECT_EQ(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
+	EXPECT_EQ(opcode, entry.cqe.opcode);
+}
+
+static int post_send(FIXTURE_DATA(demand) *self, __u32 mr, __u64 offset,
+		     __u32 length)
+{
+	struct ib_memreg_wr wr = WR(SEND, self->to, SGE(mr, offset, length),
+				    .flags = SIGNALED);
+
+	return raw_submit(self->link.fd, &wr, 1);
+}
+
+/* The peer receives what it is sent of an MR. */
+static void peer_gets(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(demand) *self, __u32 mr, __u64 offset,
+		      const void *what, __u32 length)
+{
+	struct ibv_wc wc;
+
+	memset(self->stock->mem, 0xa5, length);
+	ASSERT_EQ(0, stock_recv(self->stock, 0, length));
+	ASSERT_EQ(0, post_send(self, mr, offset, length))
+		TH_LOG("reason %u", raw_reason());
+	completes(_metadata, self, OP(SEND));
+	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
+	ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+	EXPECT_EQ(length, wc.byte_len);
+	EXPECT_EQ(0, memcmp(self->stock->mem, what, length));
+	if (mr == self->mr)
+		self->uses++;
+}
+
+/* What the peer sends arrives in an MR. */
+static void peer_sends(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(demand) *self, __u32 mr, __u64 offset,
+		       const __u8 *where, __u32 length, unsigned int seed)
+{
+	struct ib_memreg_wr wr = WR(RECV, self->to, SGE(mr, offset, length));
+
+	fill(self->stock->mem, length, seed);
+	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1))
+		TH_LOG("reason %u", raw_reason());
+	ASSERT_EQ(0, stock_send(self->stock, 0, length));
+	completes(_metadata, self, OP(RECV));
+	EXPECT_TRUE(filled(where, length, 0, seed));
+	if (mr == self->mr)
+		self->uses++;
+}
+
+static const __u8 zeros[LEN];
+
+/* Memory that was never touched, in every way that it can be used */
+TEST_F_TIMEOUT(demand, memory_that_was_never_touched, LIMIT_S)
+{
+	peer_gets(_metadata, self, self->mr, PAGE + 100, zeros, 3 * PAGE);
+	adds_up(_metadata, self, 1);
+	/* The same again, and a part of it, need no fault. */
+	peer_gets(_metadata, self, self->mr, PAGE + 100, zeros, 3 * PAGE);
+	peer_gets(_metadata, self, self->mr, 2 * PAGE, zeros, 8);
+	adds_up(_metadata, self, 1);
+	/* To be written to, the pages have to be pinned for that. */
+	peer_sends(_metadata, self, self->mr, 2 * PAGE, self->mem + 2 * PAGE,
+		   300, 7);
+	adds_up(_metadata, self, 2);
+	/* No page is pinned that was not named. */
+	EXPECT_GE(5 + 1, query(_metadata, self, self->mr).out_pinned_max);
+	peer_gets(_metadata, self, self->mr, 2 * PAGE, self->mem + 2 * PAGE,
+		  300);
+	EXPECT_TRUE(filled(self->mem + 2 * PAGE, 300, 0, 7));
+}
+
+/* One call with many ranges, with and without memory, and empty ones */
+TEST_F_TIMEOUT(demand, many_ranges_in_a_call, LIMIT_S)
+{
+	struct ib_memreg_sge sges[3] = {
+		{ .mr_id = self->mr, .offset = 5, .length = 100 },
+		{ .mr_id = self->mr, .offset = LEN, .length = 0 },
+		{ .mr_id = self->mr, .offset = LEN - 9, .length = 9 },
+	};
+	struct ib_memreg_wr wrs[8];
+	struct ibv_wc wc;
+	unsigned int i;
+
+	fill(self->mem, LEN, 3);
+	for (i = 0; i < 8; i++) {
+		ASSERT_EQ(0, stock_recv(self->stock, i * PAGE, PAGE));
+		wrs[i] = WR(SEND, self->to, SGE(self->mr, i * PAGE, PAGE),
+			    .flags = SIGNALED);
+	}
+	wrs[3] = WR(SEND, self->to, SGES(sges, 3), .flags = SIGNALED);
+	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 8));
+	for (i = 0; i < 8; i++) {
+		completes(_metadata, self, OP(SEND));
+		ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
+		EXPECT_EQ(i == 3 ? 109 : PAGE, wc.byte_len);
+		if (i != 3)
+			EXPECT_EQ(0, memcmp(self->stock->mem + i * PAGE,
+					    self->mem + i * PAGE, PAGE));
+	}
+	EXPECT_EQ(0, memcmp(self->stock->mem + 3 * PAGE, self->mem + 5, 100));
+	EXPECT_EQ(0, memcmp(self->stock->mem + 3 * PAGE + 100,
+			    self->mem + LEN - 9, 9));
+	/* Page 0 is there twice. */
+	self->uses = 9;
+	adds_up(_metadata, self, 8);
+}
+
+/* What is wrong with one work request is told in its turn. */
+TEST_F_TIMEOUT(demand, a_bad_one_among_good_ones, LIMIT_S)
+{
+	struct ib_memreg_wr wrs[3] = {
+		WR(SEND, self->to, SGE(self->mr, 0, 64), .flags = SIGNALED),
+		WR(SEND, self->to, SGE(self->mr, LEN, 1), .flags = SIGNALED),
+		WR(SEND, self->to, SGE(self->mr, 0, 64), .flags = SIGNALED),
+	};
+	struct ibv_wc wc;
+
+	ASSERT_EQ(0, stock_recv(self->stock, 0, 64));
+	EXPECT_FAIL(EINVAL, RANGE, raw_submit(self->link.fd, wrs, 3));
+	EXPECT_EQ(1, raw_taken());
+	completes(_metadata, self, OP(SEND));
+	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
+	/* Nothing is mapped there any more. */
+	ASSERT_EQ(0, munmap(self->mem + PAGE, PAGE));
+	wrs[1].sge.offset = PAGE;
+	ASSERT_EQ(0, stock_recv(self->stock, 0, 64));
+	EXPECT_FAIL(EFAULT, PIN, raw_submit(self->link.fd, wrs, 3));
+	EXPECT_EQ(1, raw_taken());
+	completes(_metadata, self, OP(SEND));
+	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
+	/* Once something is, it is what is used. */
+	ASSERT_NE(MAP_FAILED, mmap(self->mem + PAGE, PAGE, READ_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+				   0));
+	memset(self->mem + PAGE, 9, PAGE);
+	peer_gets(_metadata, self, self->mr, PAGE, self->mem + PAGE, PAGE);
+}
+
+static void map_anew(struct __test_metadata *_metadata, __u8 *mem, __u8 byte)
+{
+	ASSERT_EQ((void *)mem, mmap(mem, LEN, READ_WRITE, MAP_PRIVATE |
+				    MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+	memset(mem, byte, LEN);
+}
+
+static __u64 invalidations(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(demand) *self)
+{
+	return query(_metadata, self, self->mr).out_invalidations;
+}
+
+/* The next use finds what is mapped then, and not what was pinned. */
+TEST_F_TIMEOUT(demand, I2_what_is_used_is_what_is_mapped, LIMIT_S)
+{
+	__u8 *moved;
+
+	memset(self->mem, 1, LEN);
+	peer_gets(_metadata, self, self->mr, 0, self->mem, LEN);
+	ASSERT_EQ(0, munmap(self->mem, LEN));
+	EXPECT_EQ(1, invalidations(_metadata, self));
+	EXPECT_FAIL(EFAULT, PIN, post_send(self, self->mr, 0, 8));
+	map_anew(_metadata, self->mem, 2);
+	peer_gets(_metadata, self, self->mr, 0, self->mem, LEN);
+	/* Over it, without a gap */
+	map_anew(_metadata, self->mem, 3);
+	EXPECT_EQ(2, invalidations(_metadata, self));
+	peer_gets(_metadata, self, self->mr, 0, self->mem, LEN);
+	/* Only a part of it */
+	ASSERT_EQ(0, madvise(self->mem + PAGE, PAGE, MADV_DONTNEED));
+	EXPECT_EQ(3, invalidations(_metadata, self));
+	peer_gets(_metadata, self, self->mr, PAGE, zeros, PAGE);
+	/* Away, and something else in its place */
+	moved = mremap(self->mem, LEN, LEN, MREMAP_MAYMOVE | MREMAP_FIXED,
+		       mmap(NULL, LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0));
+	ASSERT_NE(MAP_FAILED, (void *)moved);
+	map_anew(_metadata, self->mem, 4);
+	peer_gets(_metadata, self, self->mr, 0, self->mem, LEN);
+	ASSERT_EQ(0, munmap(moved, LEN));
+	/* What may not be read any more is not sent. */
+	ASSERT_EQ(0, mprotect(self->mem, LEN, PROT_NONE));
+	EXPECT_FAIL(EFAULT, PIN, post_send(self, self->mr, 0, 8));
+	ASSERT_EQ(0, mprotect(self->mem, LEN, READ_WRITE));
+	peer_gets(_metadata, self, self->mr, 0, self->mem, LEN);
+	adds_up(_metadata, self, 6);
+}
+
+/* After fork(2) both have pages of their own, however they were used. */
+TEST_F_TIMEOUT(demand, I2_copies_of_a_child_are_its_own, LIMIT_S)
+{
+	int up[2], down[2];
+	char c = 0;
+	pid_t child;
+
+	memset(self->mem, 1, LEN);
+	peer_gets(_metadata, self, self->mr, 0, self->mem, PAGE);
+	ASSERT_EQ(0, pipe(up));
+	ASSERT_EQ(0, pipe(down));
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child) {
+		memset(self->mem, 2, LEN);
+		if (write(up[1], &c, 1) != 1 || read(down[0], &c, 1) != 1)
+			_exit(1);
+		/* What the parent received is not here. */
+		_exit(self->mem[0] != 2 || self->mem[PAGE] != 2 ||
+		      self->mem[2 * PAGE] != 2);
+	}
+	ASSERT_EQ(1, read(up[0], &c, 1));
+	peer_gets(_metadata, self, self->mr, 0, self->mem, 2 * PAGE);
+	EXPECT_EQ(1, self->mem[0]);
+	peer_sends(_metadata, self, self->mr, 0, self->mem, PAGE, 5);
+	peer_sends(_metadata, self, self->mr, 2 * PAGE, self->mem + 2 * PAGE,
+		   PAGE, 6);
+	ASSERT_EQ(1, write(down[1], &c, 1));
+	ASSERT_TRUE(child_ended(child, &_metadata->exit_code));
+}
+
+/* Other kinds of memory */
+FIXTURE(kinds)
+{
+	FIXTURE_DATA(demand) all;
+	int file;
+	__u8 *mem;
+	__u32 mr;
+	size_t len;
+};
+
+FIXTURE_VARIANT(kinds)
+{
+	int flags;		/* of mmap() */
+	int prot;
+	unsigned int memfd;	/* flags of it, or ~0 */
+	bool disk;
+	size_t len;
+};
+
+FIXTURE_VARIANT_ADD(kinds, shmem) {
+	.flags = MAP_SHARED, .prot = READ_WRITE, .memfd = 0, .len = LEN,
+};
+
+FIXTURE_VARIANT_ADD(kinds, shared_anonymous) {
+	.flags = MAP_SHARED | MAP_ANONYMOUS, .prot = READ_WRITE, .memfd = ~0U,
+	.len = LEN,
+};
+
+FIXTURE_VARIANT_ADD(kinds, hugetlb) {
+	.flags = MAP_SHARED, .prot = READ_WRITE, .memfd = MFD_HUGETLB,
+	.len = 2 * HUGE,
+};
+
+FIXTURE_VARIANT_ADD(kinds, private_file) {
+	.flags = MAP_PRIVATE, .prot = READ_WRITE, .memfd = ~0U, .disk = true,
+	.len = LEN,
+};
+
+FIXTURE_VARIANT_ADD(kinds, file) {
+	.flags = MAP_SHARED, .prot = PROT_READ, .memfd = ~0U, .disk = true,
+	.len = LEN,
+};
+
+static int kinds_file(unsigned int memfd, bool disk)
+{
+	char name[] = "/var/tmp/memreg-demand-XXXXXX";
+	int fd;
+
+	if (!disk)
+		return memfd == ~0U ? -1 : memfd_create("demand", memfd);
+	fd = mkstemp(name);
+	if (fd >= 0)
+		unlink(name);
+	return fd;
+}
+
+/* Whatever is in its file is what is mapped, though nobody has touched it. */
+static void kinds_write_file(struct __test_metadata *_metadata,
+			     FIXTURE_DATA(kinds) *self)
+{
+	__u8 *map;
+
+	if (self->file < 0)
+		return;
+	ASSERT_EQ(0, ftruncate(self->file, self->len));
+	map = mmap(NULL, self->len, READ_WRITE, MAP_SHARED, self->file, 0);
+	ASSERT_NE(MAP_FAILED, (void *)map);
+	fill(map, self->len, 4);
+	ASSERT_EQ(0, munmap(map, self->len));
+}
+
+FIXTURE_SETUP(kinds)
+{
+	__u32 access = variant->prot & PROT_WRITE ? LOCAL_WRITE : 0;
+
+	if (variant->memfd == MFD_HUGETLB)
+		ASSERT_EQ(0, file_write("/proc/sys/vm/nr_hugepages", "4"));
+	demand_setup(_metadata, &self->all, NULL);
+	self->len = variant->len;
+	self->file = kinds_file(variant->memfd, variant->disk);
+	kinds_write_file(_metadata, self);
+	self->mem = mmap(NULL, self->len, variant->prot, variant->flags,
+			 self->file, 0);
+	ASSERT_NE(MAP_FAILED, (void *)self->mem);
+	ASSERT_EQ(0, register_mr(&self->all, self->mem, self->len, access,
+				 ON_DEMAND, &self->mr));
+}
+
+FIXTURE_TEARDOWN(kinds)
+{
+	munmap(self->mem, self->len);
+	if (self->file >= 0)
+		close(self->file);
+	demand_teardown(_metadata, &self->all, NULL);
+	if (variant->memfd == MFD_HUGETLB)
+		EXPECT_EQ(0, file_write("/proc/sys/vm/nr_hugepages", "0"));
+}
+
+TEST_F_TIMEOUT(kinds, are_used_as_they_are, LIMIT_S)
+{
+	size_t at = self->len - 3 * PAGE + 50;
+	struct ib_memreg_mr_query q;
+	__u8 copy[2 * PAGE];
+
+	/* Without the page tables' having had any of it */
+	memset(copy, 0, sizeof(copy));
+	if (self->file >= 0)
+		ASSERT_EQ(sizeof(copy), pread(self->file, copy, sizeof(copy),
+					      at));
+	peer_gets(_metadata, &self->all, self->mr, at, copy, sizeof(copy));
+	if (variant->prot & PROT_WRITE)
+		peer_sends(_metadata, &self->all, self->mr, at + 9,
+			   self->mem + at + 9, PAGE, 8);
+	peer_gets(_metadata, &self->all, self->mr, at, self->mem + at,
+		  sizeof(copy));
+	q = query(_metadata, &self->all, self->mr);
+	EXPECT_EQ(variant->prot & PROT_WRITE ? 3 : 2,
+		  q.out_faults + q.out_hits);
+	EXPECT_EQ(IB_MEMREG_MR_LIVE, q.out_state);
+	if (self->file < 0 || variant->flags & MAP_PRIVATE)
+		return;
+	ASSERT_EQ(sizeof(copy), pread(self->file, copy, sizeof(copy), at));
+	EXPECT_EQ(0, memcmp(copy, self->mem + at, sizeof(copy)));
+}
+
+/* A hole that is punched takes what was pinned along. */
+TEST_F_TIMEOUT(kinds, I2_holes_are_seen, LIMIT_S)
+{
+	if (self->file < 0 || variant->disk)
+		return;
+	peer_gets(_metadata, &self->all, self->mr, 0, self->mem, PAGE);
+	ASSERT_EQ(0, fallocate(self->file, FALLOC_FL_PUNCH_HOLE |
+			       FALLOC_FL_KEEP_SIZE, 0, self->len));
+	peer_gets(_metadata, &self->all, self->mr, 0, zeros, PAGE);
+}
+
+/* Pages that were pinned so far, but are not used any more */
+static __u64 wait_for_pinned(struct __test_metadata *_metadata,
+			     FIXTURE_DATA(demand) *self, __u64 pages)
+{
+	int64_t end = now_ms() + WAIT_MS;
+	__u64 now;
+
+	do {
+		now = query(_metadata, self, self->mr).out_pinned;
+	} while (now > pages && now_ms() < end && !usleep(10000));
+	return now;
+}
+
+/*
+ * Windows
+ */
+
+static int bind_window(FIXTURE_DATA(demand) *self, __u32 window, __u32 mr,
+		       __u64 offset, __u64 length, __u32 access,
+		       struct ib_memreg_bind *bind)
+{
+	*bind = (struct ib_memreg_bind) {
+		.window_id = window, .mr_id = mr, .offset = offset,
+		.length = length, .access = access,
+	};
+	return raw_bind(self->link.fd, self->link.domain, bind, 1);
+}
+
+/* A window pins what it is on; when that goes the key dies, and not the MR. */
+TEST_F_TIMEOUT(demand, I1_windows_pin_what_they_are_on, LIMIT_S)
+{
+	struct stock *s = self->stock;
+	struct ib_memreg_bind bind;
+	__u32 window;
+
+	ASSERT_EQ(0, raw_windows(self->link.fd, self->link.domain, LEN,
+				 &window, 1));
+	ASSERT_EQ(0, bind_window(self, window, self->mr, PAGE + 10, 2 * PAGE,
+				 REMOTE_READ | REMOTE_WRITE, &bind));
+	EXPECT_EQ((uintptr_t)self->mem + PAGE + 10, bind.out_iova);
+	EXPECT_EQ(1, query(_metadata, self, self->mr).out_windows);
+	EXPECT_EQ(3, query(_metadata, self, self->mr).out_pinned);
+	EXPECT_FAIL(EBUSY, WINDOWS_BOUND, raw_destroy(self->link.fd, self->mr));
+	fill(s->mem, 2 * PAGE, 5);
+	EXPECT_EQ(0, stock_write(s, 0, 2 * PAGE, bind.out_iova, bind.out_rkey));
+	EXPECT_TRUE(filled(self->mem + PAGE + 10, 2 * PAGE, 0, 5));
+	memset(s->mem, 0, 2 * PAGE);
+	EXPECT_EQ(0, stock_read(s, 0, 2 * PAGE, bind.out_iova, bind.out_rkey));
+	EXPECT_TRUE(filled(s->mem, 2 * PAGE, 0, 5));
+	/* It stays longer than what came after it, and is idle. */
+	peer_gets(_metadata, self, self->mr, 8 * PAGE, zeros, PAGE);
+	EXPECT_EQ(3, wait_for_pinned(_metadata, self, 3));
+	ASSERT_EQ(0, raw_revoke(self->link.fd, self->link.domain, &window, 1));
+	EXPECT_EQ(0, query(_metadata, self, self->mr).out_windows);
+	/* Anew, and then the memory goes */
+	ASSERT_EQ(0, bind_window(self, window, self->mr, PAGE, PAGE,
+				 REMOTE_READ, &bind));
+	ASSERT_EQ(0, munmap(self->mem, LEN));
+	map_anew(_metadata, self->mem, 6);
+	EXPECT_EQ(IB_MEMREG_MR_LIVE, query(_metadata, self, self->mr).out_state);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, stock_read(s, 0, 8, bind.out_iova,
+						    bind.out_rkey));
+}
+
+/* Bind and send in one post, on memory that was not there */
+TEST_F_TIMEOUT(demand, window_bound_on_the_send_queue, LIMIT_S)
+{
+	struct ib_memreg_wr wrs[2];
+	struct ibv_wc wc;
+	__u32 window;
+
+	ASSERT_EQ(0, raw_windows_2b(self->link.fd, self->link.domain, LEN,
+				    &window, 1));
+	ASSERT_EQ(0, stock_recv(self->stock, 0, 64));
+	wrs[0] = WR(BIND, self->to, .sge = { .mr_id = self->mr,
+			.offset = 3 * PAGE + 8, .length = 5000 },
+		    .window_id = window, .access = REMOTE_WRITE,
+		    .flags = SIGNALED);
+	wrs[1] = WR(SEND, self->to, SGE(self->mr, 0, 64), .flags = SIGNALED);
+	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 2))
+		TH_LOG("reason %u", raw_reason());
+	completes(_metadata, self, OP(BIND));
+	completes(_metadata, self, OP(SEND));
+	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
+	fill(self->stock->mem, 5000, 9);
+	EXPECT_EQ(0, stock_write(self->stock, 0, 5000, wrs[0].remote_addr,
+				 wrs[0].rkey));
+	EXPECT_TRUE(filled(self->mem + 3 * PAGE + 8, 5000, 0, 9));
+	self->uses = 2;
+	adds_up(_metadata, self, 2);
+	wrs[0] = WR(INVALIDATE, self->to, .window_id = window,
+		    .flags = SIGNALED);
+	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 1));
+	completes(_metadata, self, OP(INVALIDATE));
+	EXPECT_EQ(0, query(_metadata, self, self->mr).out_windows);
+}
+
+/*
+ * The whole address space
+ */
+
+TEST_F_TIMEOUT(demand, implicit_is_all_there_is, LIMIT_S)
+{
+	static __u8 data[PAGE] = "in the data segment";
+	__u8 stack[300] = "on the stack";
+	struct ib_memreg_bind bind;
+	__u32 all, window;
+	__u64 top;
+
+	ASSERT_EQ(0, register_mr(self, NULL, 0, LOCAL_WRITE | MW_BIND,
+				 ON_DEMAND | IMPLICIT, &all));
+	peer_gets(_metadata, self, all, (uintptr_t)data, data, sizeof(data));
+	peer_gets(_metadata, self, all, (uintptr_t)stack, stack,
+		  sizeof(stack));
+	peer_sends(_metadata, self, all, (uintptr_t)self->mem + 11,
+		   self->mem + 11, 3 * PAGE, 3);
+	EXPECT_FAIL(EFAULT, PIN, post_send(self, all, PAGE, 8));
+	top = query(_metadata, self, all).out_length;
+	EXPECT_LT(1ULL << 40, top);
+	EXPECT_FAIL(EFAULT, PIN, post_send(self, all, top - 8, 8));
+	EXPECT_FAIL(EINVAL, RANGE, post_send(self, all, ~0ULL - 8, 8));
+	peer_gets(_metadata, self, all, (uintptr_t)data, data, sizeof(data));
+	ASSERT_EQ(0, raw_windows(self->link.fd, self->link.domain, LEN,
+				 &window, 1));
+	ASSERT_EQ(0, bind_window(self, window, all, (uintptr_t)data + 3, 16,
+				 REMOTE_READ, &bind));
+	EXPECT_EQ((uintptr_t)data + 3, bind.out_iova);
+	EXPECT_EQ(0, stock_read(self->stock, 0, 16, bind.out_iova,
+				bind.out_rkey));
+	EXPECT_EQ(0, memcmp(self->stock->mem, data + 3, 16));
+	EXPECT_EQ(IB_MEMREG_MR_LIVE, query(_metadata, self, all).out_state);
+}
+
+/*
+ * Registration
+ */
+
+TEST_F_TIMEOUT(demand, registration_needs_no_mapping, LIMIT_S)
+{
+	__u64 length = 1ULL << 40;
+	__u8 *reserved;
+	__u32 mr;
+
+	reserved = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
+			MAP_NORESERVE, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)reserved);
+	ASSERT_EQ(0, munmap(reserved, length));
+	ASSERT_EQ(0, register_mr(self, reserved, length, LOCAL_WRITE,
+				 ON_DEMAND, &mr));
+	EXPECT_EQ(self->pinned, vm_pin(0));
+	EXPECT_EQ(0, query(_metadata, self, mr).out_pinned);
+	EXPECT_FAIL(EFAULT, PIN, post_send(self, mr, length / 2, 8));
+	ASSERT_EQ(0, raw_destroy(self->link.fd, mr));
+}
+
+TEST_F_TIMEOUT(demand, what_it_cannot_be_is_refused, LIMIT_S)
+{
+	RAW(mr_compose, compose, .domain_id = self->link.domain, .count = 1);
+	struct ib_memreg_piece piece = { .mr_id = self->mr, .length = PAGE };
+	__u32 access[] = { REMOTE_READ, LOCAL_WRITE | REMOTE_WRITE,
+			   LOCAL_WRITE | REMOTE_ATOMIC };
+	unsigned int i;
+	__u32 mr;
+
+	for (i = 0; i < ARRAY_LEN(access); i++)
+		EXPECT_FAIL(EOPNOTSUPP, ON_DEMAND,
+			    register_mr(self, self->mem, LEN, access[i],
+					ON_DEMAND, &mr));
+	EXPECT_FAIL(EINVAL, ON_DEMAND, register_mr(self, self->mem, LEN, 0,
+						   IMPLICIT, &mr));
+	EXPECT_FAIL(EINVAL, ON_DEMAND,
+		    register_mr(self, self->mem, LEN, 0, ON_DEMAND |
+				IB_MEMREG_MR_UNGUARDED, &mr));
+	EXPECT_FAIL(EINVAL, RANGE, register_mr(self, self->mem, LEN, 0,
+					       ON_DEMAND | IMPLICIT, &mr));
+	EXPECT_FAIL(EINVAL, ZERO_LENGTH, register_mr(self, self->mem, 0, 0,
+						     ON_DEMAND, &mr));
+	compose.pieces = (uintptr_t)&piece;
+	EXPECT_FAIL(EOPNOTSUPP, ON_DEMAND,
+		    raw_call(self->link.fd, IB_MEMREG_IOC_MR_COMPOSE,
+			     &compose));
+	/* Without LOCAL_WRITE nothing is received there. */
+	ASSERT_EQ(0, register_mr(self, self->mem, LEN, 0, ON_DEMAND, &mr));
+	{
+		struct ib_memreg_wr wr = WR(RECV, self->to, SGE(mr, 0, 8));
+
+		EXPECT_FAIL(EACCES, LOCAL_WRITE,
+			    raw_submit(self->link.fd, &wr, 1));
+	}
+	peer_gets(_metadata, self, mr, 0, self->mem, PAGE);
+}
+
+/* Other processes use what is pinned, and pin nothing. */
+TEST_F_TIMEOUT(demand, only_its_process_pins, LIMIT_S)
+{
+	struct ib_memreg_bind bind;
+	struct ibv_wc wc;
+	__u32 window;
+
+	memset(self->mem, 7, LEN);
+	/* What a window is bound to is pinned for as long. */
+	ASSERT_EQ(0, raw_windows(self->link.fd, self->link.domain, LEN,
+				 &window, 1));
+	ASSERT_EQ(0, bind_window(self, window, self->mr, 0, PAGE, REMOTE_READ,
+				 &bind));
+	ASSERT_EQ(0, stock_recv(self->stock, 0, 64));
+	IN_CHILD {
+		EXPECT_FAIL(EFAULT, PROCESS, post_send(self, self->mr, PAGE,
+						       8));
+		EXPECT_EQ(0, post_send(self, self->mr, 64, 64));
+	}
+	completes(_metadata, self, OP(SEND));
+	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
+	EXPECT_EQ(0, memcmp(self->stock->mem, self->mem, 64));
+}
+
+TEST_F_TIMEOUT(demand, I8_reregistered, LIMIT_S)
+{
+	RAW(mr_reregister, cmd, .mr_id = self->mr,
+	    .flags = IB_MEMREG_REREG_ACCESS, .access = LOCAL_WRITE);
+	__u8 *other = self->mem + 4 * PAGE;
+
+	fill(self->mem, LEN, 2);
+	peer_gets(_metadata, self, self->mr, 0, self->mem, PAGE);
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REREGISTER,
+			      &cmd));
+	EXPECT_EQ(0, query(_metadata, self, self->mr).out_pinned);
+	peer_gets(_metadata, self, self->mr, PAGE, self->mem + PAGE, PAGE);
+	cmd.flags = IB_MEMREG_REREG_TRANSLATION;
+	cmd.access = 0;
+	cmd.mr_flags = ON_DEMAND;
+	cmd.addr = (uintptr_t)other;
+	cmd.length = PAGE;
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REREGISTER,
+			      &cmd));
+	peer_gets(_metadata, self, self->mr, 0, other, PAGE);
+	/* From there to what is pinned, and back */
+	cmd.mr_flags = 0;
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REREGISTER,
+			      &cmd));
+	EXPECT_EQ(1, query(_metadata, self, self->mr).out_pinned);
+	peer_gets(_metadata, self, self->mr, 0, other, PAGE);
+	EXPECT_EQ(0, query(_metadata, self, self->mr).out_faults);
+	cmd.mr_flags = ON_DEMAND;
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REREGISTER,
+			      &cmd));
+	EXPECT_EQ(0, query(_metadata, self, self->mr).out_pinned);
+	peer_gets(_metadata, self, self->mr, 0, other, PAGE);
+}
+
+/*
+ * The end
+ */
+
+/* Idle pages keep nobody from deregistering it; work does. */
+TEST_F_TIMEOUT(demand, I1_deregistered_with_all_it_has_pinned, LIMIT_S)
+{
+	struct ib_memreg_wr wr = WR(RECV, self->to, SGE(self->mr, 0, 100));
+
+	peer_gets(_metadata, self, self->mr, PAGE, zeros, 4 * PAGE);
+	EXPECT_LT(self->pinned, vm_pin(0));
+	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1));
+	EXPECT_FAIL(EBUSY, IN_USE, raw_destroy(self->link.fd, self->mr));
+	ASSERT_EQ(0, stock_send(self->stock, 0, 100));
+	completes(_metadata, self, OP(RECV));
+	peer_gets(_metadata, self, self->mr, PAGE, zeros, 4 * PAGE);
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->mr));
+	EXPECT_EQ(self->pinned, vm_pin(0));
+}
+
+/* What is posted keeps its pages, and says so, though the mapping went. */
+TEST_F_TIMEOUT(demand, I1_work_keeps_its_pages, LIMIT_S)
+{
+	struct ib_memreg_wr wr = WR(RECV, self->to, SGE(self->mr, 0, 100));
+	union entry entry;
+
+	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1));
+	ASSERT_EQ(0, munmap(self->mem, LEN));
+	map_anew(_metadata, self->mem, 3);
+	EXPECT_EQ(1, query(_metadata, self, self->mr).out_pinned);
+	ASSERT_EQ(0, stock_send(self->stock, 0, 100));
+	ASSERT_EQ(0, ring_next(&self->ring, &entry));
+	EXPECT_EQ(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
+	EXPECT_TRUE(entry.cqe.flags & IB_MEMREG_CQE_STALE);
+	EXPECT_EQ(3, self->mem[0]);
+}
+
+TEST_F_TIMEOUT(demand, idle_pages_go_when_they_are_old, LIMIT_S)
+{
+	peer_gets(_metadata, self, self->mr, 0, zeros, LEN);
+	EXPECT_EQ(LEN / PAGE, query(_metadata, self, self->mr).out_pinned_max);
+	EXPECT_EQ(0, wait_for_pinned(_metadata, self, 0));
+	EXPECT_EQ(self->pinned, vm_pin(0));
+	EXPECT_EQ(0, invalidations(_metadata, self));
+	peer_gets(_metadata, self, self->mr, 0, zeros, LEN);
+	adds_up(_metadata, self, 2);
+}
+
+/*
+ * RLIMIT_MEMLOCK
+ */
+
+static int drop_ipc_lock(void)
+{
+	struct __user_cap_header_struct head = {
+		.version = _LINUX_CAPABILITY_VERSION_3,
+	};
+	struct __user_cap_data_struct data[2];
+
+	if (syscall(SYS_capget, &head, data))
+		return -errno;
+	data[0].effective &= ~(1U << CAP_IPC_LOCK);
+	data[0].permitted &= ~(1U << CAP_IPC_LOCK);
+	return syscall(SYS_capset, &head, data) ? -errno : 0;
+}
+
+#define ROOM		(8UL << 20)
+#define REGION		(64UL << 20)
+#define STEP		(256UL << 10)
+
+/* A small limit is enough for a large region that is gone through. */
+TEST_F_TIMEOUT(demand, idle_pages_give_way_to_others, LIMIT_S)
+{
+	struct rlimit limit = { .rlim_cur = ROOM, .rlim_max = ROOM };
+	__u8 *mem = mem_alloc(REGION);
+	__u32 mr, other, pinned;
+	size_t at;
+
+	ASSERT_NE(NULL, mem);
+	/* What the stock end has pinned counts as well. */
+	limit.rlim_cur += vm_pin(0) * PAGE;
+	limit.rlim_max = limit.rlim_cur;
+	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &limit));
+	ASSERT_EQ(0, drop_ipc_lock());
+	EXPECT_FAIL(ENOMEM, MEMLOCK,
+		    raw_register(self->link.fd, self->link.domain, mem, REGION,
+				 0, &pinned));
+	ASSERT_EQ(0, register_mr(self, mem, REGION, LOCAL_WRITE, ON_DEMAND,
+				 &mr));
+	ASSERT_EQ(0, register_mr(self, mem, REGION, LOCAL_WRITE, ON_DEMAND,
+				 &other));
+	for (at = 0; at < REGION; at += STEP) {
+		memset(mem + at, at / STEP + 1, STEP);
+		peer_gets(_metadata, self, at / STEP % 2 ? mr : other, at,
+			  mem + at, STEP);
+		EXPECT_GE(limit.rlim_cur / PAGE, vm_pin(0));
+	}
+	EXPECT_LT(STEP / PAGE, query(_metadata, self, mr).out_pinned_max);
+	EXPECT_GE(ROOM / PAGE, query(_metadata, self, mr).out_pinned_max);
+	/* More than the limit at once */
+	EXPECT_FAIL(ENOMEM, MEMLOCK,
+		    post_send(self, mr, 0, ROOM + (1 << 20)));
+	/* Registration takes its room of what is idle. */
+	EXPECT_EQ(0, raw_register(self->link.fd, self->link.domain, mem,
+				  ROOM - STEP, 0, &pinned));
+	mem_free(mem, REGION);
+}
+
+/*
+ * Advice
+ */
+
+static int advise(FIXTURE_DATA(demand) *self, __u32 advice, __u32 flags,
+		  struct ib_memreg_range *ranges, __u32 count)
+{
+	RAW(mr_advise, cmd, .flags = flags, .advice = advice, .count = count,
+	    .ranges = (uintptr_t)ranges);
+	int ret = raw_call(self->link.fd, IB_MEMREG_IOC_MR_ADVISE, &cmd);
+
+	return ret ?: (int)cmd.out_done;
+}
+
+#define RANGE(_mr, _offset, _length, ...)				\
+	((struct ib_memreg_range){ .mr_id = (_mr), .offset = (_offset),	\
+				   .length = (_length), ##__VA_ARGS__ })
+#define ADVICE(name)	IB_MEMREG_ADVICE_##name
+#define WAIT		IB_MEMREG_ADVISE_WAIT
+
+TEST_F_TIMEOUT(demand, prefetch_saves_the_faults, LIMIT_S)
+{
+	struct ib_memreg_range range = RANGE(self->mr, 0, LEN);
+	struct ib_memreg_mr_query q;
+	unsigned int i;
+
+	ASSERT_EQ(1, advise(self, ADVICE(PREFETCH_WRITE), 0, &range, 1));
+	EXPECT_EQ(0, range.out_error);
+	EXPECT_EQ(LEN / PAGE, range.out_pages);
+	for (i = 0; i < 8; i++)
+		peer_sends(_metadata, self, self->mr, i * PAGE,
+			   self->mem + i * PAGE, 100, i);
+	adds_up(_metadata, self, 0);
+	q = query(_metadata, self, self->mr);
+	EXPECT_EQ(1, q.out_prefetches);
+	EXPECT_EQ(1, q.out_prefetch_hits);
+	/* It is there, for reading, too. */
+	ASSERT_EQ(1, advise(self, ADVICE(PREFETCH), WAIT, &range, 1));
+	EXPECT_EQ(0, range.out_error);
+	EXPECT_EQ(0, range.out_pages);
+	EXPECT_EQ(1, query(_metadata, self, self->mr).out_prefetches);
+	ASSERT_EQ(1, advise(self, ADVICE(DROP), 0, &range, 1));
+	EXPECT_EQ(LEN / PAGE, range.out_pages);
+	EXPECT_EQ(0, query(_metadata, self, self->mr).out_pinned);
+	EXPECT_EQ(self->pinned, vm_pin(0));
+}
+
+TEST_F_TIMEOUT(demand, no_fault_faults_nothing_in, LIMIT_S)
+{
+	struct ib_memreg_range range = RANGE(self->mr, 0, LEN);
+	unsigned char there[LEN / PAGE];
+	unsigned int i, n = 0;
+
+	ASSERT_EQ(1, advise(self, ADVICE(PREFETCH_NO_FAULT), 0, &range, 1));
+	EXPECT_EQ(0, range.out_error);
+	EXPECT_EQ(0, range.out_pages);
+	for (i = 0; i < LEN / PAGE; i += 3, n++)
+		self->mem[i * PAGE] = 1;
+	ASSERT_EQ(1, advise(self, ADVICE(PREFETCH_NO_FAULT), 0, &range, 1));
+	EXPECT_EQ(0, range.out_error);
+	EXPECT_EQ(n, range.out_pages);
+	EXPECT_EQ(n, query(_metadata, self, self->mr).out_pinned);
+	ASSERT_EQ(0, mincore(self->mem, LEN, there));
+	for (i = 0; i < LEN / PAGE; i++)
+		EXPECT_EQ(i % 3 == 0, there[i] & 1);
+	for (i = 0; i < LEN / PAGE; i += 3)
+		peer_gets(_metadata, self, self->mr, i * PAGE,
+			  self->mem + i * PAGE, PAGE);
+	adds_up(_metadata, self, 0);
+	EXPECT_EQ(n, query(_metadata, self, self->mr).out_prefetch_hits);
+}
+
+TEST_F_TIMEOUT(demand, each_range_has_its_outcome, LIMIT_S)
+{
+	struct ib_memreg_range ranges[] = {
+		RANGE(self->mr, 0, 8),
+		RANGE(12345, 0, 8),
+		RANGE(self->mr, LEN, 1),
+		RANGE(self->mr, ~0ULL, 2),
+		RANGE(self->mr, 0, 0),
+		RANGE(self->mr, 0, 8, .reserved = 1),
+		RANGE(0, 0, 8),
+		RANGE(self->mr, 2 * PAGE, 8),
+		RANGE(self->mr, PAGE, 8),
+	};
+	static const struct { __u32 error, reason; } expect[] = {
+		{ 0, IB_MEMREG_REASON_NONE },
+		{ ENOENT, IB_MEMREG_REASON_ID },
+		{ EINVAL, IB_MEMREG_REASON_RANGE },
+		{ EOVERFLOW, IB_MEMREG_REASON_WRAPS },
+		{ EINVAL, IB_MEMREG_REASON_ZERO_LENGTH },
+		{ EINVAL, IB_MEMREG_REASON_RESERVED },
+		{ EINVAL, IB_MEMREG_REASON_NOT_ON_DEMAND },
+		{ EFAULT, IB_MEMREG_REASON_PIN },
+		{ 0, IB_MEMREG_REASON_NONE },
+	};
+	unsigned int i, wait;
+	__u32 pinned;
+
+	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, self->mem,
+				  PAGE, 0, &pinned));
+	ranges[6].mr_id = pinned;
+	ASSERT_EQ(0, munmap(self->mem + 2 * PAGE, PAGE));
+	for (wait = 0; wait < 2; wait++) {
+		ASSERT_EQ(ARRAY_LEN(ranges),
+			  advise(self, ADVICE(PREFETCH), wait ? WAIT : 0,
+				 ranges, ARRAY_LEN(ranges)));
+		for (i = 0; i < ARRAY_LEN(ranges); i++) {
+			EXPECT_EQ(expect[i].error, ranges[i].out_error)
+				TH_LOG("range %u", i);
+			EXPECT_EQ(expect[i].reason, ranges[i].out_reason)
+				TH_LOG("range %u", i);
+			EXPECT_EQ(!wait && !expect[i].error,
+				  ranges[i].out_pages);
+		}
+	}
+}
+
+TEST_F_TIMEOUT(demand, advice_is_checked, LIMIT_S)
+{
+	struct ib_memreg_range range = RANGE(self->mr, 0, 8);
+	__u32 mr;
+
+	EXPECT_FAIL(EINVAL, ADVICE, advise(self, 0, 0, &range, 1));
+	EXPECT_FAIL(EINVAL, ADVICE, advise(self, ADVICE(DROP) + 1, 0, &range,
+					   1));
+	EXPECT_FAIL(EINVAL, ADVICE, advise(self, 64 + ADVICE(DROP), 0, &range,
+					   1));
+	EXPECT_FAIL(EOPNOTSUPP, FLAGS, advise(self, ADVICE(DROP), 2, &range,
+					      1));
+	EXPECT_FAIL(EINVAL, COUNT, advise(self, ADVICE(DROP), 0, &range, 0));
+	EXPECT_FAIL(EINVAL, COUNT, advise(self, ADVICE(DROP), 0, &range,
+					  IB_MEMREG_BATCH_MAX + 1));
+	EXPECT_EQ(-EFAULT, advise(self, ADVICE(DROP), 0, NULL, 1));
+	ASSERT_EQ(0, register_mr(self, self->mem, LEN, 0, ON_DEMAND, &mr));
+	range.mr_id = mr;
+	ASSERT_EQ(1, advise(self, ADVICE(PREFETCH_WRITE), 0, &range, 1));
+	EXPECT_EQ(EACCES, range.out_error);
+	EXPECT_EQ(IB_MEMREG_REASON_LOCAL_WRITE, range.out_reason);
+}
+
+TEST_HARNESS_MAIN
