@@ -21,10 +21,8 @@
 #include "harness.h"
 #include "data.h"
 
-#define LIMIT_S		300
 #define LEN		(16 * PAGE)
 #define STOCK_LEN	(1UL << 20)
-#define HUGE		(2UL << 20)
 #define READ_WRITE	(PROT_READ | PROT_WRITE)
 #define ON_DEMAND	IB_MEMREG_MR_ON_DEMAND
 #define IMPLICIT	IB_MEMREG_MR_IMPLICIT
