@@ -80,6 +80,8 @@
 #include <net/net_namespace.h>
 #include <uapi/rdma/ib_memreg.h>
 
+#include "fault.h"
+
 struct memreg_device;
 struct memreg_file;
 struct memreg_grants;
@@ -237,22 +239,6 @@ struct memreg_file {
 	atomic_t requests;
 	atomic_t demands;
 	struct memreg_charge charge;
-};
-
-/**
- * struct memreg_fault - Memory of the caller that a call has to fault in
- * @needed: The call failed for lack of it, and for nothing else
- * @write: It is to be written to
- * @addr: First page
- * @npages: System pages
- * @since: Nanoseconds of the monotonic clock at which it was found missing
- */
-struct memreg_fault {
-	bool needed;
-	bool write;
-	unsigned long addr;
-	unsigned long npages;
-	u64 since;
 };
 
 /**

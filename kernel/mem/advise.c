@@ -164,13 +164,12 @@ static int memreg_advise_range(struct memreg_ucmd *ucmd,
 		if (ret != -EAGAIN || !ucmd->fault.needed ||
 		    faults == MEMREG_ADVISE_FAULTS)
 			break;
-		if (cmd->flags & IB_MEMREG_ADVISE_WAIT) {
+		if (cmd->flags & IB_MEMREG_ADVISE_WAIT)
 			ret = memreg_demand_fault(ucmd);
-		} else if (!faults) {
+		else if (!faults)
 			ret = memreg_region_fault_nowait(ucmd);
-		} else {
+		else
 			break;
-		}
 		if (ret)
 			break;
 	}
@@ -219,7 +218,7 @@ int memreg_mr_advise(struct memreg_ucmd *ucmd)
 
 	if (cmd->flags & ~IB_MEMREG_ADVISE_WAIT)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
-	if (cmd->advice >= BITS_PER_TYPE(u32) ||
+	if (cmd->advice > IB_MEMREG_ADVICE_DROP ||
 	    !(BIT(cmd->advice) & MEMREG_ADVISE_ALL))
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ADVICE);
 	if (!cmd->count || cmd->count > IB_MEMREG_BATCH_MAX)

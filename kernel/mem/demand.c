@@ -54,7 +54,7 @@
 #include "mem/watch.h"
 #include "stats.h"
 
-/* How long an extent stays that nobody uses, and how often that is looked at. */
+/* How long an idle extent stays, and how often that is looked at. */
 #define MEMREG_DEMAND_AGE	(10 * HZ)
 #define MEMREG_DEMAND_PERIOD	(2 * HZ)
 
@@ -472,10 +472,9 @@ struct memreg_mr *memreg_demand_find(struct memreg_mr *mr, u64 offset,
 	}
 	if (found) {
 		refcount_inc(&found->mr.obj.users);
-		if (found->used != jiffies) {
-			found->used = jiffies;
+		found->used = jiffies;
+		if (!list_is_last(&found->node, &demand->idle))
 			list_move_tail(&found->node, &demand->idle);
-		}
 	}
 	spin_unlock(&demand->lock);
 	return found ? &found->mr : NULL;

@@ -600,7 +600,8 @@ static struct memreg_mr *memreg_bind_extent(struct memreg_ucmd *ucmd,
 
 	ret = memreg_bind_check_range(ucmd, mr, bind);
 	/* What no window covers need not be pinned. */
-	if (!ret && bind->length > memreg_mr_page_span(ucmd->mdev))
+	if (!ret && bind->length > (u64)ucmd->mdev->max_pages
+				   << MEMREG_PAGE_SHIFT)
 		ret = memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SPAN);
 	if (ret)
 		return ERR_PTR(ret);
