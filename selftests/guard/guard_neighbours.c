@@ -16,28 +16,18 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/swap.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "harness.h"
 #include "memreg_fixture.h"
+#include "reclaim.h"
 
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE)
 #define LENGTH		(64 * PAGE)
 /* An event is decided within a second: Documentation/overview.rst. */
 #define BOUND_MS	1000
 #define SLACK_MS	4000
-
-#ifndef MADV_PAGEOUT
-#define MADV_PAGEOUT	21
-#endif
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE	25
-#endif
-#ifndef MADV_SOFT_OFFLINE
-#define MADV_SOFT_OFFLINE	101
-#endif
 
 FIXTURE(neighbours) {
 	int fd;
@@ -156,29 +146,16 @@ static __u32 settled_state(struct __test_metadata *_metadata,
  * The kernel on its own account
  */
 
-static void await_ksm_scans(struct __test_metadata *_metadata, long n)
-{
-	const char *path = "/sys/kernel/mm/ksm/full_scans";
-	long end = now_ms() + LIMIT_MS, from = file_number(path);
-
-	while (file_number(path) < from + n) {
-		ASSERT_GT(end, now_ms());
-		usleep(1000);
-	}
-}
-
 /* Equal pages become one, but for those that are pinned. */
 TEST_F_TIMEOUT(neighbours, I2_KSM_leaves_the_mr_live, 240)
 {
-	if (file_write("/sys/kernel/mm/ksm/run", "1"))
+	if (!ksm_on())
 		SKIP(return, "this kernel has no KSM");
 	private_memory(_metadata, self, 2 * LENGTH);
 	register_it(_metadata, self, 0, LENGTH);
 	memset(self->memory + LENGTH, 0xa5, LENGTH);
-	ASSERT_EQ(0, file_write("/sys/kernel/mm/ksm/sleep_millisecs", "20"));
-	ASSERT_EQ(0, file_write("/sys/kernel/mm/ksm/pages_to_scan", "10000"));
 	ASSERT_EQ(0, madvise(self->memory, self->length, MADV_MERGEABLE));
-	await_ksm_scans(_metadata, 4);
+	ASSERT_TRUE(ksm_scans(4));
 	/* The other half was merged, so this one was tried. */
 	EXPECT_LT(0, file_number("/sys/kernel/mm/ksm/pages_sharing"));
 	EXPECT_LT(0, query(_metadata, self).out_suspects);
@@ -188,58 +165,6 @@ TEST_F_TIMEOUT(neighbours, I2_KSM_leaves_the_mr_live, 240)
 	EXPECT_LIVE();
 	ASSERT_EQ(0, file_write("/sys/kernel/mm/ksm/run", "2"));
 	EXPECT_LIVE();
-}
-
-/* Swap on a compressed RAM disk; 0, or what is missing. */
-static const char *swap_on(void)
-{
-	if (system("modprobe -q zram num_devices=1") ||
-	    file_write("/sys/block/zram0/disksize", "67108864"))
-		return "this kernel has no zram";
-	if (system("mkswap -q /dev/zram0 >/dev/null") ||
-	    swapon("/dev/zram0", 0))
-		return "no swap on zram";
-	return NULL;
-}
-
-static void swap_off(struct __test_metadata *_metadata)
-{
-	EXPECT_EQ(0, swapoff("/dev/zram0"));
-	EXPECT_EQ(0, file_write("/sys/block/zram0/reset", "1"));
-}
-
-/* KiB of the process's shared memory that are in swap. */
-static long swapped_kib(const char *memory)
-{
-	FILE *f = fopen("/proc/self/smaps", "r");
-	unsigned long start;
-	bool found = false;
-	char line[512];
-	long kib = -1;
-
-	while (f && kib < 0 && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%lx-", &start) == 1 && strchr(line, ' ') &&
-		    start == (unsigned long)memory)
-			found = true;
-		if (found)
-			sscanf(line, "Swap: %ld kB", &kib);
-	}
-	if (f)
-		fclose(f);
-	return kib;
-}
-
-/*
- * Pages that were touched on another CPU wait there to be put on a list, and
- * MADV_PAGEOUT leaves them out.
- */
-static void stay_here(struct __test_metadata *_metadata)
-{
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	CPU_SET(sched_getcpu(), &cpus);
-	ASSERT_EQ(0, sched_setaffinity(0, sizeof(cpus), &cpus));
 }
 
 /*
@@ -252,7 +177,7 @@ TEST_F_TIMEOUT(neighbours, I2_paging_out_shmem_leaves_the_mr_live, 240)
 
 	if (missing)
 		SKIP(return, "%s", missing);
-	stay_here(_metadata);
+	ASSERT_EQ(0, stay_here());
 	shared_memory(_metadata, self, 2 * LENGTH);
 	register_it(_metadata, self, 0, LENGTH);
 	ASSERT_EQ(0, madvise(self->memory, self->length, MADV_PAGEOUT));
@@ -264,7 +189,7 @@ TEST_F_TIMEOUT(neighbours, I2_paging_out_shmem_leaves_the_mr_live, 240)
 	EXPECT_LIVE();
 	EXPECT_EQ(0x5a, self->memory[0]);
 	EXPECT_LIVE();
-	swap_off(_metadata);
+	EXPECT_EQ(0, swap_off());
 }
 
 TEST_F_TIMEOUT(neighbours, I2_paging_out_private_memory_leaves_the_mr_live, 240)
@@ -273,13 +198,13 @@ TEST_F_TIMEOUT(neighbours, I2_paging_out_private_memory_leaves_the_mr_live, 240)
 
 	if (missing)
 		SKIP(return, "%s", missing);
-	stay_here(_metadata);
+	ASSERT_EQ(0, stay_here());
 	private_memory(_metadata, self, 2 * LENGTH);
 	register_it(_metadata, self, 0, LENGTH);
 	ASSERT_EQ(0, madvise(self->memory, self->length, MADV_PAGEOUT));
 	EXPECT_EQ((long)LENGTH >> 10, swapped_kib(self->memory));
 	EXPECT_LIVE();
-	swap_off(_metadata);
+	EXPECT_EQ(0, swap_off());
 }
 
 #define CGROUP		"/sys/fs/cgroup/neighbours"
@@ -318,7 +243,7 @@ TEST_F_TIMEOUT(neighbours, I2_reclaim_of_a_cgroup_leaves_the_mr_live, 240)
 	EXPECT_LIVE();
 	snprintf(pid, sizeof(pid), "%d", getpid());
 	EXPECT_EQ(0, file_write("/sys/fs/cgroup/cgroup.procs", pid));
-	swap_off(_metadata);
+	EXPECT_EQ(0, swap_off());
 }
 
 /* Compaction tries to move pages of files, and finds that they are pinned. */

@@ -18,155 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "harness.h"
-#include "data.h"
-
-#define LEN		(16 * PAGE)
-#define STOCK_LEN	(1UL << 20)
-#define READ_WRITE	(PROT_READ | PROT_WRITE)
-#define ON_DEMAND	IB_MEMREG_MR_ON_DEMAND
-#define IMPLICIT	IB_MEMREG_MR_IMPLICIT
-
-FIXTURE(demand)
-{
-	struct link link;
-	struct stock *stock;
-	struct ring ring;
-	__u8 *mem;
-	__u32 mr;
-	__u32 to;
-	long pinned;
-	__u64 uses;	/* of @mr so far */
-};
-
-static int register_mr(FIXTURE_DATA(demand) *self, void *addr, __u64 length,
-		       __u32 access, __u32 flags, __u32 *mr)
-{
-	RAW(mr_register, cmd, .flags = flags, .domain_id = self->link.domain,
-	    .access = access, .addr = (uintptr_t)addr, .length = length);
-	int ret = raw_call(self->link.fd, IB_MEMREG_IOC_MR_REGISTER, &cmd);
-
-	*mr = cmd.out_mr_id;
-	return ret;
-}
-
-FIXTURE_SETUP(demand)
-{
-	struct ib_memreg_queues queues = {
-		.max_send = 64,
-		.max_recv = 64,
-		.max_send_sge = 4,
-		.max_recv_sge = 4,
-	};
-
-	ASSERT_EQ(0, link_open(&self->link, STOCK_LEN));
-	self->stock = &self->link.stock;
-	self->uses = 0;
-	self->mem = mmap(NULL, LEN, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			 -1, 0);
-	ASSERT_NE(MAP_FAILED, (void *)self->mem);
-	self->pinned = vm_pin(0);
-	ASSERT_EQ(0, register_mr(self, self->mem, LEN, LOCAL_WRITE | MW_BIND,
-				 ON_DEMAND, &self->mr));
-	EXPECT_EQ(self->pinned, vm_pin(0));
-	ASSERT_EQ(0, ring_create(self->link.fd, &self->ring, 256, 64, 0, -1));
-	queues.send_ring_id = self->ring.id;
-	queues.recv_ring_id = self->ring.id;
-	ASSERT_EQ(0, link_up(&self->link, &queues, true));
-	self->to = self->link.endpoint;
-}
-
-FIXTURE_TEARDOWN(demand)
-{
-	munmap(self->mem, LEN);
-	link_close(&self->link);
-	ring_unmap(&self->ring);
-	EXPECT_EQ(0, vm_pin(0));
-}
-
-static struct ib_memreg_mr_query query(struct __test_metadata *_metadata,
-				       FIXTURE_DATA(demand) *self, __u32 mr)
-{
-	RAW(mr_query, cmd, .mr_id = mr);
-
-	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_QUERY, &cmd));
-	return cmd;
-}
-
-/* Each use was a hit or a fault, and the MR lives. */
-static void adds_up(struct __test_metadata *_metadata,
-		    FIXTURE_DATA(demand) *self, __u64 faults)
-{
-	struct ib_memreg_mr_query q = query(_metadata, self, self->mr);
-	__u64 waits = 0;
-	int i;
-
-	EXPECT_EQ(faults, q.out_faults);
-	EXPECT_EQ(self->uses, q.out_faults + q.out_hits);
-	for (i = 0; i < IB_MEMREG_DEMAND_WAITS; i++)
-		waits += q.out_wait[i];
-	EXPECT_EQ(faults, waits);
-	EXPECT_EQ(IB_MEMREG_MR_LIVE, q.out_state);
-	EXPECT_EQ(0, q.out_generation);
-	EXPECT_LE(q.out_pinned, q.out_pinned_max);
-}
-
-/* Something was done, and completes well. */
-static void completes(struct __test_metadata *_metadata,
-		      FIXTURE_DATA(demand) *self, __u32 opcode)
-{
-	union entry entry;
-
-	ASSERT_EQ(0, ring_next(&self->ring, &entry));
-	EXPECT_EQ(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
-	EXPECT_EQ(opcode, entry.cqe.opcode);
-}
-
-static int post_send(FIXTURE_DATA(demand) *self, __u32 mr, __u64 offset,
-		     __u32 length)
-{
-	struct ib_memreg_wr wr = WR(SEND, self->to, SGE(mr, offset, length),
-				    .flags = SIGNALED);
-
-	return raw_submit(self->link.fd, &wr, 1);
-}
-
-/* The peer receives what it is sent of an MR. */
-static void peer_gets(struct __test_metadata *_metadata,
-		      FIXTURE_DATA(demand) *self, __u32 mr, __u64 offset,
-		      const void *what, __u32 length)
-{
-	struct ibv_wc wc;
-
-	memset(self->stock->mem, 0xa5, length);
-	ASSERT_EQ(0, stock_recv(self->stock, 0, length));
-	ASSERT_EQ(0, post_send(self, mr, offset, length))
-		TH_LOG("reason %u", raw_reason());
-	completes(_metadata, self, OP(SEND));
-	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
-	ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
-	EXPECT_EQ(length, wc.byte_len);
-	EXPECT_EQ(0, memcmp(self->stock->mem, what, length));
-	if (mr == self->mr)
-		self->uses++;
-}
-
-/* What the peer sends arrives in an MR. */
-static void peer_sends(struct __test_metadata *_metadata,
-		       FIXTURE_DATA(demand) *self, __u32 mr, __u64 offset,
-		       const __u8 *where, __u32 length, unsigned int seed)
-{
-	struct ib_memreg_wr wr = WR(RECV, self->to, SGE(mr, offset, length));
-
-	fill(self->stock->mem, length, seed);
-	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1))
-		TH_LOG("reason %u", raw_reason());
-	ASSERT_EQ(0, stock_send(self->stock, 0, length));
-	completes(_metadata, self, OP(RECV));
-	EXPECT_TRUE(filled(where, length, 0, seed));
-	if (mr == self->mr)
-		self->uses++;
-}
+#include "demand.h"
 
 static const __u8 zeros[LEN];
 
@@ -250,7 +102,7 @@ TEST_F_TIMEOUT(demand, a_bad_one_among_good_ones, LIMIT_S)
 	completes(_metadata, self, OP(SEND));
 	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
 	/* Once something is, it is what is used. */
-	ASSERT_NE(MAP_FAILED, mmap(self->mem + PAGE, PAGE, READ_WRITE,
+	ASSERT_NE(MAP_FAILED, mmap(self->mem + PAGE, PAGE, PROT_RW,
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
 				   0));
 	memset(self->mem + PAGE, 9, PAGE);
@@ -259,7 +111,7 @@ TEST_F_TIMEOUT(demand, a_bad_one_among_good_ones, LIMIT_S)
 
 static void map_anew(struct __test_metadata *_metadata, __u8 *mem, __u8 byte)
 {
-	ASSERT_EQ((void *)mem, mmap(mem, LEN, READ_WRITE, MAP_PRIVATE |
+	ASSERT_EQ((void *)mem, mmap(mem, LEN, PROT_RW, MAP_PRIVATE |
 				    MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 	memset(mem, byte, LEN);
 }
@@ -301,7 +153,7 @@ TEST_F_TIMEOUT(demand, I2_what_is_used_is_what_is_mapped, LIMIT_S)
 	/* What may not be read any more is not sent. */
 	ASSERT_EQ(0, mprotect(self->mem, LEN, PROT_NONE));
 	EXPECT_FAIL(EFAULT, PIN, post_send(self, self->mr, 0, 8));
-	ASSERT_EQ(0, mprotect(self->mem, LEN, READ_WRITE));
+	ASSERT_EQ(0, mprotect(self->mem, LEN, PROT_RW));
 	peer_gets(_metadata, self, self->mr, 0, self->mem, LEN);
 	adds_up(_metadata, self, 6);
 }
@@ -357,21 +209,21 @@ FIXTURE_VARIANT(kinds)
 };
 
 FIXTURE_VARIANT_ADD(kinds, shmem) {
-	.flags = MAP_SHARED, .prot = READ_WRITE, .memfd = 0, .len = LEN,
+	.flags = MAP_SHARED, .prot = PROT_RW, .memfd = 0, .len = LEN,
 };
 
 FIXTURE_VARIANT_ADD(kinds, shared_anonymous) {
-	.flags = MAP_SHARED | MAP_ANONYMOUS, .prot = READ_WRITE, .memfd = ~0U,
+	.flags = MAP_SHARED | MAP_ANONYMOUS, .prot = PROT_RW, .memfd = ~0U,
 	.len = LEN,
 };
 
 FIXTURE_VARIANT_ADD(kinds, hugetlb) {
-	.flags = MAP_SHARED, .prot = READ_WRITE, .memfd = MFD_HUGETLB,
+	.flags = MAP_SHARED, .prot = PROT_RW, .memfd = MFD_HUGETLB,
 	.len = 2 * HUGE,
 };
 
 FIXTURE_VARIANT_ADD(kinds, private_file) {
-	.flags = MAP_PRIVATE, .prot = READ_WRITE, .memfd = ~0U, .disk = true,
+	.flags = MAP_PRIVATE, .prot = PROT_RW, .memfd = ~0U, .disk = true,
 	.len = LEN,
 };
 
@@ -402,7 +254,7 @@ static void kinds_write_file(struct __test_metadata *_metadata,
 	if (self->file < 0)
 		return;
 	ASSERT_EQ(0, ftruncate(self->file, self->len));
-	map = mmap(NULL, self->len, READ_WRITE, MAP_SHARED, self->file, 0);
+	map = mmap(NULL, self->len, PROT_RW, MAP_SHARED, self->file, 0);
 	ASSERT_NE(MAP_FAILED, (void *)map);
 	fill(map, self->len, 4);
 	ASSERT_EQ(0, munmap(map, self->len));
@@ -790,16 +642,16 @@ static int drop_ipc_lock(void)
 }
 
 #define ROOM		(8UL << 20)
-#define REGION		(64UL << 20)
 #define STEP		(256UL << 10)
 
 /* A small limit is enough for a large region that is gone through. */
 TEST_F_TIMEOUT(demand, idle_pages_give_way_to_others, LIMIT_S)
 {
 	struct rlimit limit = { .rlim_cur = ROOM, .rlim_max = ROOM };
-	__u8 *mem = mem_alloc(REGION);
+	size_t at, region = test_full() && !debug_kernel() ? 1UL << 30 :
+							     64UL << 20;
+	__u8 *mem = mem_alloc(region);
 	__u32 mr, other, pinned;
-	size_t at;
 
 	ASSERT_NE(NULL, mem);
 	/* What the stock end has pinned counts as well. */
@@ -808,13 +660,13 @@ TEST_F_TIMEOUT(demand, idle_pages_give_way_to_others, LIMIT_S)
 	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &limit));
 	ASSERT_EQ(0, drop_ipc_lock());
 	EXPECT_FAIL(ENOMEM, MEMLOCK,
-		    raw_register(self->link.fd, self->link.domain, mem, REGION,
+		    raw_register(self->link.fd, self->link.domain, mem, region,
 				 0, &pinned));
-	ASSERT_EQ(0, register_mr(self, mem, REGION, LOCAL_WRITE, ON_DEMAND,
+	ASSERT_EQ(0, register_mr(self, mem, region, LOCAL_WRITE, ON_DEMAND,
 				 &mr));
-	ASSERT_EQ(0, register_mr(self, mem, REGION, LOCAL_WRITE, ON_DEMAND,
+	ASSERT_EQ(0, register_mr(self, mem, region, LOCAL_WRITE, ON_DEMAND,
 				 &other));
-	for (at = 0; at < REGION; at += STEP) {
+	for (at = 0; at < region; at += STEP) {
 		memset(mem + at, at / STEP + 1, STEP);
 		peer_gets(_metadata, self, at / STEP % 2 ? mr : other, at,
 			  mem + at, STEP);
@@ -828,28 +680,12 @@ TEST_F_TIMEOUT(demand, idle_pages_give_way_to_others, LIMIT_S)
 	/* Registration takes its room of what is idle. */
 	EXPECT_EQ(0, raw_register(self->link.fd, self->link.domain, mem,
 				  ROOM - STEP, 0, &pinned));
-	mem_free(mem, REGION);
+	mem_free(mem, region);
 }
 
 /*
  * Advice
  */
-
-static int advise(FIXTURE_DATA(demand) *self, __u32 advice, __u32 flags,
-		  struct ib_memreg_range *ranges, __u32 count)
-{
-	RAW(mr_advise, cmd, .flags = flags, .advice = advice, .count = count,
-	    .ranges = (uintptr_t)ranges);
-	int ret = raw_call(self->link.fd, IB_MEMREG_IOC_MR_ADVISE, &cmd);
-
-	return ret ?: (int)cmd.out_done;
-}
-
-#define RANGE(_mr, _offset, _length, ...)				\
-	((struct ib_memreg_range){ .mr_id = (_mr), .offset = (_offset),	\
-				   .length = (_length), ##__VA_ARGS__ })
-#define ADVICE(name)	IB_MEMREG_ADVICE_##name
-#define WAIT		IB_MEMREG_ADVISE_WAIT
 
 TEST_F_TIMEOUT(demand, prefetch_saves_the_faults, LIMIT_S)
 {

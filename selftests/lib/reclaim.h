@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the kernel does to memory of its own accord: swapping it out, merging
+ * equal pages.
+ */
+#ifndef SELFTESTS_RECLAIM_H
+#define SELFTESTS_RECLAIM_H
+
+#include <stdbool.h>
+
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT	21
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE	25
+#endif
+#ifndef MADV_SOFT_OFFLINE
+#define MADV_SOFT_OFFLINE	101
+#endif
+
+/* Swap on a compressed RAM disk of 64 MiB; NULL, or what is missing */
+const char *swap_on(void);
+int swap_off(void);
+
+/* KiB of the mapping that begins at @memory that are in swap; -1: no mapping */
+long swapped_kib(const void *memory);
+
+/*
+ * Run on this CPU alone: pages that were touched on another CPU wait there to
+ * be put on a list, and MADV_PAGEOUT leaves them out. 0 or -1
+ */
+int stay_here(void);
+
+/* Merge pages; false if this kernel can't. Then wait for @n scans of all. */
+bool ksm_on(void);
+bool ksm_scans(long n);
+
+#endif /* SELFTESTS_RECLAIM_H */
