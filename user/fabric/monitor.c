@@ -236,8 +236,9 @@ static void unsubscribe(struct fid_mem_monitor *monitor, const void *addr,
 	pthread_mutex_lock(&lock);
 	sub = subs_find((uintptr_t)addr, length);
 	if (sub && !--sub->refs) {
-		/* In a child the watch is the parent's, and this fails. */
-		(void)memreg_unwatch(changes.status, &sub->watch, 1);
+		/* In a child the watch is the parent's, who goes on using it. */
+		if (changes.owner == getpid())
+			memreg_unwatch(changes.status, &sub->watch, 1);
 		subs_remove(sub);
 	}
 	pthread_mutex_unlock(&lock);
