@@ -80,7 +80,7 @@ static const struct column columns[] = {
 	{ .name = "memhooks", .program = "fabric",
 	  .env = { "FI_MR_CACHE_MONITOR=memhooks" }, },
 	/* It can hang. */
-	{ .name = "uffd", .program = "fabric", .answer_ms = 10000,
+	{ .name = "uffd", .program = "fabric", .answer_ms = 5000,
 	  .env = { "FI_MR_CACHE_MONITOR=userfaultfd" }, },
 	{ .name = "UCX", .program = "ucx", .env = { UCX_TLS }, },
 	{ .name = "MRs", .program = "ours", .is_ours = true,
