@@ -2615,7 +2615,7 @@ struct ib_memreg_endpoint_reject {
 	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_ENDPOINT_REJECT)
 
 /**
- * struct ib_memreg_endpoint_disconnect -
+ * struct ib_memreg_endpoint_disconnect - The call
  *	ioctl(IB_MEMREG_IOC_ENDPOINT_DISCONNECT)
  * @size: sizeof(struct ib_memreg_endpoint_disconnect)
  * @out_reason: enum ib_memreg_reason, if the call fails
