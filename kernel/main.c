@@ -80,6 +80,17 @@ static void memreg_file_close_work(struct work_struct *work)
 }
 
 /*
+ * Does the user who opened a file close it, or the process that bound it to its
+ * device, whoever that may be by now?
+ */
+static bool memreg_file_closed_by_owner(const struct memreg_file *file,
+					const struct file *filp)
+{
+	return uid_eq(current_euid(), filp->f_cred->euid) ||
+	       file->pid == task_tgid(current);
+}
+
+/*
  * What a file has may take long to give back. Another user, who was passed the
  * descriptor and is the last to close it, does not wait for that.
  */
@@ -88,7 +99,7 @@ static int memreg_release(struct inode *inode, struct file *filp)
 	struct memreg_file *file = filp->private_data;
 
 	memreg_file_hide(file);
-	if (uid_eq(current_euid(), filp->f_cred->euid)) {
+	if (memreg_file_closed_by_owner(file, filp)) {
 		memreg_file_close(file);
 	} else {
 		INIT_WORK(&file->close, memreg_file_close_work);
