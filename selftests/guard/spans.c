@@ -464,12 +464,12 @@ FIXTURE_VARIANT_ADD(spans, unmap_under_windows) {
 
 FIXTURE_VARIANT_ADD(spans, unmap_under_mrs) {
 	.prepare = mrs_there, .work = unmap_all, .undo = close_it,
-	.few = 64, .many = 1024,
+	.few = 32, .many = BATCH,
 };
 
 FIXTURE_VARIANT_ADD(spans, close_with_mrs) {
 	.prepare = mrs_there, .work = close_file, .undo = close_it,
-	.few = 64, .many = 1024,
+	.few = 32, .many = BATCH,
 };
 
 FIXTURE_VARIANT_ADD(spans, close_with_windows) {
@@ -484,12 +484,12 @@ FIXTURE_VARIANT_ADD(spans, shrink) {
 
 FIXTURE_VARIANT_ADD(spans, flush) {
 	.prepare = receives_posted, .work = flush_all, .undo = link_gone,
-	.few = 64, .many = 4096,
+	.few = 64, .many = 512,
 };
 
 FIXTURE_VARIANT_ADD(spans, send) {
 	.prepare = sends_room, .work = send_all, .undo = link_gone,
-	.few = 64, .many = 4096,
+	.few = 64, .many = 512,
 };
 
 FIXTURE_VARIANT_ADD(spans, unmap_under_monitors) {
