@@ -312,6 +312,21 @@ static struct memreg_status *memreg_status_new(u32 slots, u32 log_entries)
 	return NULL;
 }
 
+/* Slots that are changed with the lock held. */
+#define MEMREG_STATUS_SOME	64U
+
+/* Change some slots of a table that goes. Returns the next one. */
+static u32 memreg_status_end_some(struct memreg_status *status, u32 i)
+{
+	u32 end = min(i + MEMREG_STATUS_SOME, status->slots);
+
+	spin_lock(&status->lock);
+	while (i < end)
+		memreg_slot_advance(status, i++);
+	spin_unlock(&status->lock);
+	return end;
+}
+
 /* Nobody has a slot any more. */
 static void memreg_status_destroy(struct memreg_file *file,
 				  struct memreg_object *obj)
@@ -320,11 +335,11 @@ static void memreg_status_destroy(struct memreg_file *file,
 		container_of(obj, struct memreg_status, obj);
 	u32 i;
 
-	spin_lock(&status->lock);
-	for (i = 0; i < status->slots; i++) {
-		memreg_slot_advance(status, i);
-		cond_resched_lock(&status->lock);
+	for (i = 0; i < status->slots; ) {
+		i = memreg_status_end_some(status, i);
+		cond_resched();
 	}
+	spin_lock(&status->lock);
 	WRITE_ONCE(status->shared->state, IB_MEMREG_STATUS_DEAD);
 	memreg_status_count(status, &status->shared->changes);
 	spin_unlock(&status->lock);

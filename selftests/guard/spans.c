@@ -489,7 +489,7 @@ FIXTURE_VARIANT_ADD(spans, flush) {
 
 FIXTURE_VARIANT_ADD(spans, send) {
 	.prepare = sends_room, .work = send_all, .undo = link_gone,
-	.few = 64, .many = 512,
+	.few = 256, .many = 1024,
 };
 
 FIXTURE_VARIANT_ADD(spans, unmap_under_monitors) {
