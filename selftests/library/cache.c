@@ -68,20 +68,16 @@ struct maker {
 static int make(void *arg, void *addr, size_t length, void **handle)
 {
 	struct maker *maker = arg;
-	struct made *made;
+	struct made *made, as = {
+		.alive = ALIVE, .addr = addr, .length = length,
+	};
 
 	maker->calls++;
 	if (maker->fail)
 		return maker->fail;
 	if (maker->fail_over && maker->registered >= maker->fail_over)
 		return -ENOMEM;
-	made = malloc(sizeof(*made));
-	*made = (struct made){
-		.alive = ALIVE,
-		.version = __atomic_load_n((uint64_t *)addr, __ATOMIC_RELAXED),
-		.addr = addr,
-		.length = length,
-	};
+	as.version = __atomic_load_n((uint64_t *)addr, __ATOMIC_RELAXED);
 	if (maker->unmap &&
 	    mmap(addr, length, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS |
 		 MAP_FIXED, -1, 0) != addr)
@@ -95,6 +91,10 @@ static int make(void *arg, void *addr, size_t length, void **handle)
 			return -EIO;
 		memreg_cache_put(maker->cache, other);
 	}
+	made = malloc(sizeof(*made));
+	if (!made)
+		return -ENOMEM;
+	*made = as;
 	maker->registered++;
 	*handle = made;
 	return 0;

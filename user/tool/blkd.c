@@ -14,8 +14,9 @@
 
 int cmd_blkd(int argc, char **argv)
 {
+	static char name[] = PROGRAM;
 	char path[PATH_MAX + sizeof(PROGRAM)];
-	char name[] = PROGRAM, *slash;
+	char *slash;
 	ssize_t len;
 
 	(void)argc;
