@@ -6,11 +6,15 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "harness.h"
-#include "memreg_fixture.h"
+#include "mem.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define NOBODY		65534
 #define WINDOWS		40

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +16,14 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "harness.h"
-#include "data.h"
+#include "ends.h"
 #include "fault.h"
+#include "harness.h"
+#include "mem.h"
+#include "raw.h"
+#include "ring.h"
+#include "stock.h"
+#include "test.h"
 
 #define INSTANCE	TRACEFS "/instances/memreg-test"
 #define EVENTS		INSTANCE "/events/ib_memreg"
@@ -116,7 +122,7 @@ static void await_trace(struct __test_metadata *_metadata,
 	unsigned int i;
 
 	trace_read(_metadata, self);
-	for (i = 0; i < WAIT_MS / 10 && !strstr(self->text, event); i++) {
+	for (i = 0; i < LIMIT_MS / 10 && !strstr(self->text, event); i++) {
 		usleep(10000);
 		trace_read(_metadata, self);
 	}
@@ -388,7 +394,7 @@ static void write_and_end(struct __test_metadata *_metadata, struct link *link,
 	};
 
 	ASSERT_EQ(0, raw_submit(link->fd, &write, 1));
-	ASSERT_EQ(0, ring_wait(ring, 1, WAIT_MS * MS, NULL));
+	ASSERT_EQ(0, ring_wait(ring, 1, LIMIT_MS * MS, NULL));
 	ASSERT_EQ(0, raw_submit(link->fd, &recv, 1));
 	ASSERT_EQ(0, stock_post(&link->stock, &send_inv, 0, 8));
 	ASSERT_EQ(0, raw_await(link->fd, IB_MEMREG_EVENT_DISCONNECTED, NULL));

@@ -10,9 +10,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include "harness.h"
-#include "memreg_fixture.h"
+#include "mem.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 /* The layout is the same for 32-bit and 64-bit programs. */
 _Static_assert(sizeof(struct ib_memreg_device_bind) == 80, "layout");

@@ -23,7 +23,8 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
-#include "../lib/memreg_fixture.h"
+#include "../lib/mem.h"
+#include "../lib/test.h"
 #include "bench.h"
 
 #define OPS_MAX		128

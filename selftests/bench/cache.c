@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <memreg.h>
 
-#include "../lib/memreg_fixture.h"
+#include "../lib/test.h"
 #include "bench.h"
 
 #define FEW		100U	/* entries of a cache */

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <memreg.h>
 
-#include "../lib/memreg_fixture.h"
+#include "../lib/raw.h"
+#include "../lib/test.h"
 #include "bench.h"
 #include "link.h"
 

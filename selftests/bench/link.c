@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../lib/memreg_fixture.h"
+#include "../lib/raw.h"
 #include "bench.h"
 #include "link.h"
 

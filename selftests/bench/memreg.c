@@ -12,7 +12,8 @@
 #include <unistd.h>
 #include <memreg.h>
 
-#include "../lib/memreg_fixture.h"
+#include "../lib/raw.h"
+#include "../lib/test.h"
 #include "bench.h"
 
 #define BATCH	IB_MEMREG_BATCH_MAX

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <memreg.h>
 
-#include "../lib/memreg_fixture.h"
+#include "../lib/raw.h"
 #include "bench.h"
 
 #define ACCESS	(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE)

@@ -3,7 +3,8 @@
 #include <errno.h>
 #include <memreg.h>
 
-#include "../lib/memreg_fixture.h"
+#include "../lib/raw.h"
+#include "../lib/test.h"
 #include "bench.h"
 
 #define REMOTE	(REMOTE_READ | REMOTE_WRITE)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <infiniband/verbs.h>
 
-#include "../lib/memreg_fixture.h"
+#include "../lib/mem.h"
 #include "bench.h"
 
 #define REMOTE	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |	\

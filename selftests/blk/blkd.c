@@ -19,6 +19,10 @@
 #include "blk.h"
 #include "fault.h"
 #include "harness.h"
+#include "mem.h"
+#include "memreg.h"
+#include "raw.h"
+#include "test.h"
 
 #define CAPACITY	(4U << 20)
 #define PATH		"/dev/shm/memreg-blkd"
@@ -1139,7 +1143,7 @@ static int await_sent(struct blk_client *client, unsigned int count)
 	int ret = 0;
 
 	while (count && !ret) {
-		ret = memreg_ring_wait(ring, 1, WAIT_MS * MS, NULL);
+		ret = memreg_ring_wait(ring, 1, LIMIT_MS * MS, NULL);
 		if (!ret) {
 			count -= memreg_ring_peek(ring)->opcode == OP(SEND);
 			memreg_ring_seen(ring, 1);
@@ -1217,7 +1221,7 @@ static int take_reads(struct blk_conn *conn, unsigned int seed)
  */
 TEST_F_TIMEOUT(blkd_batch, a_command_that_lost_a_part_is_not_answered, LIMIT_S)
 {
-	int64_t end = now_ms() + WAIT_MS;
+	int64_t end = now_ms() + LIMIT_MS;
 	unsigned int i, ended = 0;
 	int taken;
 

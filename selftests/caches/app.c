@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "app.h"
-#include "data.h"
+#include "mem.h"
 
 static struct {
 	struct place place;

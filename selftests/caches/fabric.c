@@ -4,15 +4,14 @@
  * environment chooses.
  */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "app.h"
-#include "memreg_fixture.h"
+#include "test.h"
 
 #define ACCESS	(FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | \
 		 FI_REMOTE_WRITE)

@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include "app.h"
-#include "data.h"
 #include "memreg.h"
+#include "raw.h"
+#include "ring.h"
+#include "test.h"
 
 static struct {
 	struct memreg *m;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "app.h"
-#include "memreg_fixture.h"
+#include "test.h"
 
 #define ENTRIES	256
 

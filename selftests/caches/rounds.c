@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 #include "app.h"
-#include "data.h"
+#include "mem.h"
+#include "test.h"
 
 #define READ_WRITE	(PROT_READ | PROT_WRITE)
 #define THREADS		2

@@ -2,11 +2,9 @@
 /* The cache of UCP */
 #include <errno.h>
 #include <stdlib.h>
-
 #include <ucp/api/ucp.h>
 
 #include "app.h"
-#include "memreg_fixture.h"
 
 static ucp_context_h context;
 

@@ -13,8 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ends.h"
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define LEN		(16 * PAGE)
 #define STOCK_LEN	(1UL << 20)
@@ -81,11 +87,7 @@ FIXTURE_SETUP(inline_receive)
 
 	ASSERT_EQ(0, link_open(l, STOCK_LEN));
 	self->stock = &l->stock;
-	self->mem = mem_alloc(LEN);
-	ASSERT_NE(NULL, self->mem);
-	fill(self->mem, LEN, 1);
-	ASSERT_EQ(0, raw_register(l->fd, l->domain, self->mem, LEN,
-				  LOCAL_WRITE, &self->mr));
+	ASSERT_EQ(0, link_memory(l, LEN, LOCAL_WRITE, &self->mem, &self->mr));
 	ASSERT_EQ(0, ring_create(l->fd, &self->ring, 64, variant->entry_size, 0,
 				 -1));
 	if (variant->shared) {
@@ -104,7 +106,7 @@ FIXTURE_SETUP(inline_receive)
 FIXTURE_TEARDOWN(inline_receive)
 {
 	EXPECT_EQ(0, ring_count(&self->ring));
-	EXPECT_EQ(0, raw_users(self->mr));
+	EXPECT_EQ(0, state_users(self->mr));
 	link_close(&self->link);
 	ring_unmap(&self->ring);
 	EXPECT_EQ(0, vm_pin(0));
@@ -169,7 +171,7 @@ static void pieces_hold(struct __test_metadata *_metadata,
 		n = n < len - done ? n : len - done;
 		for (i = 0; i < n; i++)
 			expected[p->sges[piece].offset + i] =
-				byte_at(done + i, self->seed);
+				pattern(done + i, self->seed);
 		done += n;
 	}
 	EXPECT_EQ(len, done);

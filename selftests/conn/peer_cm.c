@@ -22,10 +22,12 @@
 
 #include "harness.h"
 #include "memreg.h"
-#include "memreg_fixture.h"
 #include "net.h"
 #include "owner.h"
 #include "peer.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define FREE_PORT	7999
 #define REJ_INVALID_SERVICE_ID	8

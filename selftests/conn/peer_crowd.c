@@ -25,8 +25,15 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "data.h"
+#include "ends.h"
 #include "harness.h"
+#include "mem.h"
+#include "net.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define CGROUP		"/sys/fs/cgroup/crowd"
 
@@ -48,7 +55,7 @@ static unsigned int child_hear(int fd)
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
 	unsigned int what;
 
-	if (poll(&pfd, 1, 4 * WAIT_MS) != 1 ||
+	if (poll(&pfd, 1, 4 * LIMIT_MS) != 1 ||
 	    read(fd, &what, sizeof(what)) != sizeof(what))
 		return ~0U;
 	return what;
@@ -91,7 +98,7 @@ static void child_end(struct child *c)
 static struct sockaddr *owner_address(struct sockaddr_in *in, __be16 port)
 {
 	*in = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = port };
-	inet_pton(AF_INET, OWNER_IP, &in->sin_addr);
+	inet_pton(AF_INET, OWNER_IP4, &in->sin_addr);
 	return (struct sockaddr *)in;
 }
 
@@ -429,7 +436,7 @@ static long charged(void)
 TEST_F_TIMEOUT(crowd, requests_are_charged_to_the_maker_of_the_listener,
 	       LIMIT_S)
 {
-	int64_t end = now_ms() + WAIT_MS;
+	int64_t end = now_ms() + LIMIT_MS;
 	unsigned int port;
 	long before;
 

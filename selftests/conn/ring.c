@@ -11,6 +11,7 @@
 #include <glob.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +23,14 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "ends.h"
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define STOCK_LEN	(1UL << 20)
 #define LEN		(4 * PAGE)
@@ -294,7 +301,7 @@ TEST_F(calls, ring_wait_is_interrupted_by_any_signal)
 	ASSERT_EQ(0, timer_settime(timer, 0, &soon, NULL));
 	EXPECT_EQ(-EINTR, ring_wait(&r, 1, IB_MEMREG_WAIT_FOREVER, NULL));
 	ASSERT_EQ(0, timer_settime(timer, 0, &soon, NULL));
-	EXPECT_EQ(-EINTR, ring_wait(&r, 1, WAIT_MS * MS, NULL));
+	EXPECT_EQ(-EINTR, ring_wait(&r, 1, LIMIT_MS * MS, NULL));
 	ASSERT_EQ(0, timer_delete(timer));
 	ring_unmap(&r);
 	EXPECT_EQ(0, raw_destroy(self->fd, r.id));
@@ -319,7 +326,7 @@ static void *wait_for_ever(void *arg)
 static int start_waiting(struct waiter *w, pthread_t *thread,
 			 const struct ring *ring)
 {
-	int64_t end = now_ms() + WAIT_MS;
+	int64_t end = now_ms() + LIMIT_MS;
 	char path[64], state = 'R';
 	FILE *f;
 
@@ -461,15 +468,7 @@ FIXTURE_VARIANT_ADD(ring, entries_of_128) {
 
 static struct ib_memreg_queues queues_of(const FIXTURE_DATA(ring) *self)
 {
-	return (struct ib_memreg_queues) {
-		.send_ring_id = self->ring.id,
-		.recv_ring_id = self->ring.id,
-		.max_send = MAX_SEND,
-		.max_recv = MAX_RECV,
-		.max_send_sge = 1,
-		.max_recv_sge = 1,
-		.max_inline = 64,
-	};
+	return queues_on(self->ring.id, MAX_SEND, MAX_RECV, 1, 64);
 }
 
 FIXTURE_SETUP(ring)
@@ -478,11 +477,8 @@ FIXTURE_SETUP(ring)
 
 	ASSERT_EQ(0, link_open(&self->link, STOCK_LEN));
 	self->stock = &self->link.stock;
-	self->mem = mem_alloc(LEN);
-	ASSERT_NE(NULL, self->mem);
-	fill(self->mem, LEN, 1);
-	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, self->mem,
-				  LEN, LOCAL_WRITE, &self->mr));
+	ASSERT_EQ(0, link_memory(&self->link, LEN, LOCAL_WRITE, &self->mem,
+				 &self->mr));
 	self->eventfd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	ASSERT_LE(0, self->eventfd);
 	ASSERT_EQ(0, ring_create(self->link.fd, &self->ring, ENTRIES,
@@ -540,7 +536,7 @@ static void entries_are(struct __test_metadata *_metadata,
 {
 	__u32 i;
 
-	ASSERT_EQ(0, ring_wait(&self->ring, n, WAIT_MS * MS, NULL));
+	ASSERT_EQ(0, ring_wait(&self->ring, n, LIMIT_MS * MS, NULL));
 	EXPECT_EQ(n, ring_count(&self->ring));
 	for (i = 0; i < n; i++) {
 		const struct ib_memreg_cqe *cqe = ring_entry(&self->ring, i);
@@ -625,11 +621,11 @@ TEST_F_TIMEOUT(ring, entries_and_refusals_are_counted, LIMIT_S)
 	COUNTED(5, 5, 0, 0);
 	/* One of three is signalled. */
 	EXPECT_EQ(3, submit_writes(_metadata, self, 3, 1 << 2));
-	ASSERT_EQ(0, ring_wait(&self->ring, 6, WAIT_MS * MS, NULL));
+	ASSERT_EQ(0, ring_wait(&self->ring, 6, LIMIT_MS * MS, NULL));
 	COUNTED(3, 1, 0, 0);
 	/* All but one of what has room is taken, and then nothing is. */
 	EXPECT_EQ(ENTRIES - 6, submit_writes(_metadata, self, 40, ALL));
-	ASSERT_EQ(0, ring_wait(&self->ring, ENTRIES, WAIT_MS * MS, NULL));
+	ASSERT_EQ(0, ring_wait(&self->ring, ENTRIES, LIMIT_MS * MS, NULL));
 	COUNTED(ENTRIES - 6, ENTRIES - 6, 0, 1);
 	EXPECT_EQ(0, submit_writes(_metadata, self, 1, ALL));
 	COUNTED(0, 0, 0, 1);
@@ -639,7 +635,7 @@ TEST_F_TIMEOUT(ring, entries_and_refusals_are_counted, LIMIT_S)
 		ASSERT_EQ(0, raw_submit(self->link.fd, &send, 1));
 	COUNTED(3, 0, 0, 0);
 	ASSERT_EQ(0, raw_disconnect(self->link.fd, self->to));
-	ASSERT_EQ(0, ring_wait(&self->ring, 3, WAIT_MS * MS, NULL));
+	ASSERT_EQ(0, ring_wait(&self->ring, 3, LIMIT_MS * MS, NULL));
 	COUNTED(0, 3, 3, 0);
 }
 
@@ -653,7 +649,7 @@ TEST(I10_long_rows_of_unsignalled_work_give_room_back)
 {
 	struct ib_memreg_queues queues = { .max_send = MANY,
 					   .max_send_sge = 1 };
-	int64_t end = now_ms() + WAIT_MS;
+	int64_t end = now_ms() + LIMIT_MS;
 	void *mem = mem_alloc(PAGE);
 	struct ib_memreg_wr wr;
 	struct link link;
@@ -752,7 +748,7 @@ static void model_submit(struct __test_metadata *_metadata,
 	}
 	if (m->unconsumed)
 		ASSERT_EQ(0, ring_wait(&self->ring, m->unconsumed,
-				       WAIT_MS * MS, NULL));
+				       LIMIT_MS * MS, NULL));
 	EXPECT_EQ(m->unconsumed, ring_count(&self->ring));
 }
 
@@ -803,7 +799,7 @@ TEST_F_TIMEOUT(ring, I10_receives_take_room, LIMIT_S)
 	EXPECT_EQ(0, submit_writes(_metadata, self, 1, ALL));
 	for (i = 0; i < 4; i++)
 		ASSERT_EQ(IBV_WC_SUCCESS, stock_send(self->stock, 0, 50));
-	ASSERT_EQ(0, ring_wait(&self->ring, 4, WAIT_MS * MS, NULL));
+	ASSERT_EQ(0, ring_wait(&self->ring, 4, LIMIT_MS * MS, NULL));
 	EXPECT_EQ(0, submit_writes(_metadata, self, 1, ALL));
 	for (i = 0; i < 3; i++) {
 		ASSERT_EQ(0, ring_next(&self->ring, &entry));
@@ -922,7 +918,7 @@ TEST_F_TIMEOUT(ring, I10_scattered_work_takes_the_room_of_several, LIMIT_S)
 	entries_are(_metadata, self, first);
 	consume(self, 1);
 	EXPECT_EQ(0, raw_submit(self->link.fd, &wr, 1));
-	ASSERT_EQ(0, ring_wait(&self->ring, first, WAIT_MS * MS, NULL));
+	ASSERT_EQ(0, ring_wait(&self->ring, first, LIMIT_MS * MS, NULL));
 	consume(self, first - 1);
 	ASSERT_EQ(0, ring_next(&self->ring, &entry));
 	EXPECT_EQ(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
@@ -1022,7 +1018,7 @@ TEST_F_TIMEOUT(ring, poll_says_whether_there_are_entries, LIMIT_S)
 	for (i = 0; i < 5; i++) {
 		EXPECT_EQ(0, polled(self->ring.fd, 0));
 		EXPECT_EQ(2, submit_writes(_metadata, self, 2, ALL));
-		EXPECT_EQ(POLLIN, polled(self->ring.fd, WAIT_MS));
+		EXPECT_EQ(POLLIN, polled(self->ring.fd, LIMIT_MS));
 		entries_are(_metadata, self, 2);
 		consume(self, 1);
 		EXPECT_EQ(POLLIN, polled(self->ring.fd, 0));
@@ -1043,9 +1039,9 @@ TEST_F_TIMEOUT(ring, epoll_says_whether_there_are_entries, LIMIT_S)
 	/* Each one that comes in wakes, though the last was not consumed. */
 	for (i = 1; i <= 5; i++) {
 		EXPECT_EQ(1, submit_writes(_metadata, self, 1, ALL));
-		ASSERT_EQ(1, epoll_wait(ep, &event, 1, WAIT_MS));
+		ASSERT_EQ(1, epoll_wait(ep, &event, 1, LIMIT_MS));
 		EXPECT_EQ(EPOLLIN, event.events);
-		ASSERT_EQ(0, ring_wait(&self->ring, i, WAIT_MS * MS, NULL));
+		ASSERT_EQ(0, ring_wait(&self->ring, i, LIMIT_MS * MS, NULL));
 	}
 	close(ep);
 }
@@ -1064,7 +1060,7 @@ TEST_F_TIMEOUT(ring, eventfd_is_signalled, LIMIT_S)
 
 	for (i = 0; i < 5; i++) {
 		EXPECT_EQ(1, submit_writes(_metadata, self, 1, ALL));
-		EXPECT_EQ(POLLIN, polled(self->eventfd, WAIT_MS));
+		EXPECT_EQ(POLLIN, polled(self->eventfd, LIMIT_MS));
 		EXPECT_TRUE(eventfd_was_signalled(self));
 		entries_are(_metadata, self, 1);
 		consume(self, 1);
@@ -1084,11 +1080,11 @@ TEST_F_TIMEOUT(ring, eventfd_is_silent_if_asked_to_be, LIMIT_S)
 	}
 	/* A waiter is woken all the same. */
 	EXPECT_EQ(1, submit_writes(_metadata, self, 1, ALL));
-	EXPECT_EQ(POLLIN, polled(self->ring.fd, WAIT_MS));
+	EXPECT_EQ(POLLIN, polled(self->ring.fd, LIMIT_MS));
 	consume(self, 1);
 	self->ring.shared->flags = 0;
 	EXPECT_EQ(1, submit_writes(_metadata, self, 1, ALL));
-	EXPECT_EQ(POLLIN, polled(self->eventfd, WAIT_MS));
+	EXPECT_EQ(POLLIN, polled(self->eventfd, LIMIT_MS));
 }
 
 TEST_F_TIMEOUT(ring, ring_wait_waits_for_as_many, LIMIT_S)
@@ -1104,7 +1100,7 @@ TEST_F_TIMEOUT(ring, ring_wait_waits_for_as_many, LIMIT_S)
 	EXPECT_EQ(-ETIMEDOUT, ring_wait(&self->ring, 3, 0, &count));
 	EXPECT_EQ(2, count);
 	EXPECT_EQ(14, submit_writes(_metadata, self, 14, ALL));
-	ASSERT_EQ(0, ring_wait(&self->ring, ENTRIES, WAIT_MS * MS, &count));
+	ASSERT_EQ(0, ring_wait(&self->ring, ENTRIES, LIMIT_MS * MS, &count));
 	EXPECT_EQ(ENTRIES, count);
 	consume(self, ENTRIES);
 	EXPECT_EQ(-ETIMEDOUT, ring_wait(&self->ring, 1, 0, &count));
@@ -1117,7 +1113,7 @@ TEST_F_TIMEOUT(ring, ring_wait_waits_for_as_many, LIMIT_S)
 
 TEST_F_TIMEOUT(ring, ring_serves_without_its_descriptor, LIMIT_S)
 {
-	int64_t end = now_ms() + WAIT_MS;
+	int64_t end = now_ms() + LIMIT_MS;
 	int i;
 
 	ASSERT_EQ(0, close(self->ring.fd));
@@ -1137,7 +1133,7 @@ TEST_F_TIMEOUT(ring, ring_serves_without_being_mapped, LIMIT_S)
 
 	ASSERT_EQ(0, munmap(self->ring.shared, self->ring.map_size));
 	EXPECT_EQ(ENTRIES, submit_writes(_metadata, self, 40, ALL));
-	ASSERT_EQ(0, ring_wait(&self->ring, ENTRIES, WAIT_MS * MS, NULL));
+	ASSERT_EQ(0, ring_wait(&self->ring, ENTRIES, LIMIT_MS * MS, NULL));
 	self->ring.shared = mmap(NULL, self->ring.map_size,
 				 PROT_READ | PROT_WRITE, MAP_SHARED,
 				 self->ring.fd, 0);

@@ -9,13 +9,20 @@
 #include <endian.h>
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness.h"
-#include "data.h"
+#include "ends.h"
 #include "fault.h"
+#include "harness.h"
+#include "mem.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define LEN		(64 * PAGE)
 #define BIG		(1UL << 20)
@@ -47,15 +54,8 @@ FIXTURE_VARIANT_ADD(submit, accepting) {
 
 static struct ib_memreg_queues queues_of(const FIXTURE_DATA(submit) *self)
 {
-	return (struct ib_memreg_queues) {
-		.send_ring_id = self->ring.id,
-		.recv_ring_id = self->ring.id,
-		.max_send = 300,
-		.max_recv = 64,
-		.max_send_sge = IB_MEMREG_SGE_MAX,
-		.max_recv_sge = IB_MEMREG_SGE_MAX,
-		.max_inline = IB_MEMREG_INLINE_MAX,
-	};
+	return queues_on(self->ring.id, 300, 64, IB_MEMREG_SGE_MAX,
+			 IB_MEMREG_INLINE_MAX);
 }
 
 static int register_it(FIXTURE_DATA(submit) *self, void *mem, size_t len,
@@ -71,11 +71,9 @@ FIXTURE_SETUP(submit)
 
 	ASSERT_EQ(0, link_open(&self->link, HUGE));
 	self->stock = &self->link.stock;
-	self->mem = mem_alloc(LEN);
-	ASSERT_NE(NULL, self->mem);
-	fill(self->mem, LEN, 1);
+	ASSERT_EQ(0, link_memory(&self->link, LEN, LOCAL_WRITE, &self->mem,
+				 &self->mr));
 	fill(self->stock->mem, HUGE, 2);
-	ASSERT_EQ(0, register_it(self, self->mem, LEN, &self->mr));
 	ASSERT_EQ(0, ring_create(self->link.fd, &self->ring, 1024, 64, 0, -1));
 	queues = queues_of(self);
 	ASSERT_EQ(0, link_up(&self->link, &queues, variant->connects));
@@ -349,7 +347,7 @@ static void recv_pieces(struct __test_metadata *_metadata,
 static void in_pieces(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(submit) *self, size_t from, size_t len)
 {
-	EXPECT_EQ(self->mem[0], byte_at(0, 1));
+	EXPECT_EQ(self->mem[0], pattern(0, 1));
 	EXPECT_TRUE(filled(self->mem + 1, 7, from, 2));
 	EXPECT_TRUE(filled(self->mem + 8, 4082, 8, 1));
 	EXPECT_TRUE(filled(self->mem + 4090, 20, from + 7, 2));
@@ -1022,11 +1020,8 @@ FIXTURE_SETUP(several)
 
 	ASSERT_EQ(0, open_links(self));
 	fd = self->links[0].fd;
-	self->mem = mem_alloc(LEN);
-	ASSERT_NE(NULL, self->mem);
-	fill(self->mem, LEN, 1);
-	ASSERT_EQ(0, raw_register(fd, self->links[0].domain, self->mem, LEN,
-				  LOCAL_WRITE, &self->mr));
+	ASSERT_EQ(0, link_memory(&self->links[0], LEN, LOCAL_WRITE, &self->mem,
+				 &self->mr));
 	ASSERT_EQ(0, ring_create(fd, &self->ring, 256, 64, 0, -1));
 	ASSERT_EQ(0, ring_create(fd, &self->other, 256, 128, 0, -1));
 }

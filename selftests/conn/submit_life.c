@@ -15,8 +15,15 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-#include "data.h"
+#include "ends.h"
 #include "harness.h"
+#include "mem.h"
+#include "net.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define LEN		(16 * PAGE)
 #define STOCK_LEN	(1UL << 20)
@@ -36,15 +43,7 @@ FIXTURE(life)
 
 static struct ib_memreg_queues queues_of(const struct ring *ring)
 {
-	return (struct ib_memreg_queues) {
-		.send_ring_id = ring->id,
-		.recv_ring_id = ring->id,
-		.max_send = 32,
-		.max_recv = 32,
-		.max_send_sge = 2,
-		.max_recv_sge = 2,
-		.max_inline = 32,
-	};
+	return queues_on(ring->id, 32, 32, 2, 32);
 }
 
 FIXTURE_SETUP(life)
@@ -54,10 +53,8 @@ FIXTURE_SETUP(life)
 	/* One of the tests makes another one. */
 	ASSERT_EQ(0, enter_namespace("memreg-owner"));
 	ASSERT_EQ(0, link_open(&self->link, STOCK_LEN));
-	self->mem = mem_alloc(LEN);
-	ASSERT_NE(NULL, self->mem);
-	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, self->mem,
-				  LEN, LOCAL_WRITE | MW_BIND, &self->mr));
+	ASSERT_EQ(0, link_memory(&self->link, LEN, FOR_WINDOWS, &self->mem,
+				 &self->mr));
 	ASSERT_EQ(0, ring_create(self->link.fd, &self->ring, 256, 64, 0, -1));
 	queues = queues_of(&self->ring);
 	ASSERT_EQ(0, link_up(&self->link, &queues, false));
@@ -92,7 +89,7 @@ static void post(struct __test_metadata *_metadata, FIXTURE_DATA(life) *self)
 	ASSERT_EQ(0, post_on(self->link.fd, self->to, self->mr)) {
 		TH_LOG("taken %u, reason %u", raw_taken(), raw_reason());
 	}
-	EXPECT_EQ(RECVS + SENDS, raw_users(self->mr));
+	EXPECT_EQ(RECVS + SENDS, state_users(self->mr));
 }
 
 /*
@@ -117,7 +114,7 @@ static void all_flushed(struct __test_metadata *_metadata,
 			    entry.cqe.status == IB_MEMREG_WC_WR_FLUSH_ERR);
 	}
 	EXPECT_EQ(0, ring_count(&self->ring));
-	EXPECT_EQ(0, raw_users(self->mr));
+	EXPECT_EQ(0, state_users(self->mr));
 }
 
 TEST_F_TIMEOUT(life, I7_disconnect_flushes, LIMIT_S)
@@ -164,7 +161,7 @@ TEST_F_TIMEOUT(life, I7_what_was_done_is_told_before, LIMIT_S)
 	for (i = 0; i < 4; i++)
 		ASSERT_EQ(0, stock_recv(&self->link.stock, 64 * i, 64));
 	/* Of the four sends, two are signalled. */
-	ASSERT_EQ(0, ring_wait(&self->ring, 5, WAIT_MS * MS, NULL));
+	ASSERT_EQ(0, ring_wait(&self->ring, 5, LIMIT_MS * MS, NULL));
 	ASSERT_EQ(0, raw_destroy(self->link.fd, self->to));
 	EXPECT_EQ(RECVS + SENDS - 2, ring_count(&self->ring));
 	while (ring_count(&self->ring)) {
@@ -172,7 +169,7 @@ TEST_F_TIMEOUT(life, I7_what_was_done_is_told_before, LIMIT_S)
 		done += entry.cqe.status == IB_MEMREG_WC_SUCCESS;
 	}
 	EXPECT_EQ(5, done);
-	EXPECT_EQ(0, raw_users(self->mr));
+	EXPECT_EQ(0, state_users(self->mr));
 }
 
 TEST_F_TIMEOUT(life, I7_close_leaves_nothing, LIMIT_S)
@@ -214,9 +211,9 @@ TEST_F_TIMEOUT(life, I7_shared_receives_leave_nothing, LIMIT_S)
 		ASSERT_EQ(IBV_WC_SUCCESS, stock_send(&link.stock, 0, 40));
 	stock_close(&link.stock);
 	ASSERT_EQ(0, raw_destroy(link.fd, link.endpoint));
-	EXPECT_EQ(5, raw_users(self->mr));
+	EXPECT_EQ(5, state_users(self->mr));
 	ASSERT_EQ(0, raw_destroy(link.fd, queues.srq_id));
-	EXPECT_EQ(0, raw_users(self->mr));
+	EXPECT_EQ(0, state_users(self->mr));
 	EXPECT_EQ(8, ring_count(&self->ring));
 	for (i = 0; i < 8; i++) {
 		ASSERT_EQ(0, ring_next(&self->ring, &entry));
@@ -305,7 +302,7 @@ static void be_the_peer(struct __test_metadata *_metadata,
 	struct stock s;
 
 	ASSERT_EQ(0, stock_open(&s, STOCK_LEN));
-	ASSERT_EQ(0, stock_connect(&s, OWNER_IP, self->link.port));
+	ASSERT_EQ(0, stock_connect(&s, OWNER_IP4, self->link.port));
 	ASSERT_EQ(0, stock_established(&s));
 }
 
@@ -447,7 +444,7 @@ static void connect_one(struct __test_metadata *_metadata,
 	struct ib_memreg_queues theirs = small_queues(&self->peer_ring);
 	struct ib_memreg_queues queues = small_queues(&self->ring);
 
-	ASSERT_EQ(0, raw_connect(self->peer, self->peer_domain, OWNER_IP,
+	ASSERT_EQ(0, raw_connect(self->peer, self->peer_domain, OWNER_IP4,
 				 self->port, &theirs, &self->peer_ends[i])) {
 		TH_LOG("connection %u", i);
 	}
@@ -532,12 +529,12 @@ TEST_F_TIMEOUT(many, many_endpoints_share_a_ring, SOAK_S)
 	ASSERT_NE(NULL, seen);
 	for (i = 0; i < n; i++)
 		connect_one(_metadata, self, i);
-	EXPECT_EQ(n, raw_users(self->mr));
+	EXPECT_EQ(n, state_users(self->mr));
 	EXPECT_EQ(0, ring_count(&self->ring));
 	for (i = 0; i < 2; i++) {
 		send_numbers(_metadata, self, n);
 		numbers_arrive(_metadata, self, n);
-		EXPECT_EQ(n, raw_users(self->mr));
+		EXPECT_EQ(n, state_users(self->mr));
 	}
 	/* Every other one ends by its peer, the rest by us. */
 	for (i = 0; i < n; i += 2)
@@ -622,7 +619,7 @@ static void pair_begin(struct __test_metadata *_metadata, struct storm *storm,
 	if (storm->next == storm->last)
 		return;
 	pair->number = storm->next++;
-	inet_pton(AF_INET, OWNER_IP, cmd.addr.ip);
+	inet_pton(AF_INET, OWNER_IP4, cmd.addr.ip);
 	ASSERT_EQ(0, raw_call(self->peer, IB_MEMREG_IOC_ENDPOINT_CONNECT, &cmd))
 	{
 		TH_LOG("connection %u", pair->number);
@@ -755,7 +752,7 @@ static void storm_wave(struct __test_metadata *_metadata, struct storm *storm,
 	for (i = 0; i < FLIGHT; i++)
 		pair_begin(_metadata, storm, &storm->pairs[i]);
 	while (storm->ended != storm->last) {
-		ASSERT_LT(0, poll(pfds, ARRAY_LEN(pfds), WAIT_MS)) {
+		ASSERT_LT(0, poll(pfds, ARRAY_LEN(pfds), LIMIT_MS)) {
 			TH_LOG("%u of %u connections", storm->ended,
 			       storm->last);
 		}
@@ -787,8 +784,8 @@ TEST_F_TIMEOUT(many, I7_storm_of_connections_leaves_nothing, SOAK_S)
 		/* Every fourth one is given up: 100 of 133 or 134. */
 		storm_wave(_metadata, &storm,
 			   (i + up) * 4 / 3 - i * 4 / 3);
-		ASSERT_EQ(0, raw_users(self->mr));
-		ASSERT_EQ(0, raw_users(self->peer_mr));
+		ASSERT_EQ(0, state_users(self->mr));
+		ASSERT_EQ(0, state_users(self->peer_mr));
 		ASSERT_TRUE(state_same(&before));
 	}
 	EXPECT_EQ(n, storm.established);

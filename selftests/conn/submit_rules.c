@@ -9,14 +9,22 @@
  */
 #include <endian.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include "ends.h"
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
+#include "net.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define LEN		(32 * PAGE)
 #define STOCK_LEN	(1UL << 20)
@@ -39,15 +47,7 @@ FIXTURE(rules)
 
 static struct ib_memreg_queues queues_of(const FIXTURE_DATA(rules) *self)
 {
-	return (struct ib_memreg_queues) {
-		.send_ring_id = self->ring.id,
-		.recv_ring_id = self->ring.id,
-		.max_send = 64,
-		.max_recv = 16,
-		.max_send_sge = MAX_SGE,
-		.max_recv_sge = MAX_SGE,
-		.max_inline = MAX_INLINE,
-	};
+	return queues_on(self->ring.id, 64, 16, MAX_SGE, MAX_INLINE);
 }
 
 FIXTURE_SETUP(rules)
@@ -58,14 +58,12 @@ FIXTURE_SETUP(rules)
 	ASSERT_EQ(0, link_open(&self->link, STOCK_LEN));
 	self->stock = &self->link.stock;
 	fd = self->link.fd;
-	self->mem = mem_alloc(LEN);
 	self->page = mem_alloc(2 * PAGE);
-	ASSERT_TRUE(self->mem && self->page);
+	ASSERT_NE(NULL, self->page);
 	ASSERT_EQ(0, munmap(self->page + PAGE, PAGE));
-	fill(self->mem, LEN, 1);
 	fill(self->stock->mem, STOCK_LEN, 2);
-	ASSERT_EQ(0, raw_register(fd, self->link.domain, self->mem, LEN,
-				  LOCAL_WRITE | MW_BIND, &self->mr));
+	ASSERT_EQ(0, link_memory(&self->link, LEN, FOR_WINDOWS, &self->mem,
+				 &self->mr));
 	ASSERT_EQ(0, raw_register(fd, self->link.domain, self->mem, LEN,
 				  MW_BIND, &self->read_only));
 	ASSERT_EQ(0, raw_windows_2b(fd, self->link.domain, 4 * PAGE,
@@ -861,14 +859,14 @@ TEST_F_TIMEOUT(rules, I8_receive_queue_full_is_EAGAIN, LIMIT_S)
 	EXPECT_FAIL(EAGAIN, QUEUE_FULL, raw_submit(self->link.fd, wrs, 20));
 	ASSERT_EQ(16, raw_taken());
 	REFUSED(EAGAIN, QUEUE_FULL, wrs[0]);
-	EXPECT_EQ(16, raw_users(self->mr));
+	EXPECT_EQ(16, state_users(self->mr));
 	/* A message makes room for one. */
 	ASSERT_EQ(IBV_WC_SUCCESS, stock_send(self->stock, 0, 60));
 	ASSERT_EQ(0, ring_next(&self->ring, &entry));
 	EXPECT_EQ(0, entry.cqe.user_data);
 	EXPECT_FAIL(EAGAIN, QUEUE_FULL, raw_submit(self->link.fd, wrs, 2));
 	EXPECT_EQ(1, raw_taken());
-	EXPECT_EQ(16, raw_users(self->mr));
+	EXPECT_EQ(16, state_users(self->mr));
 }
 
 TEST_F_TIMEOUT(rules, I8_send_queue_full_is_EAGAIN, LIMIT_S)
@@ -1044,7 +1042,7 @@ static void queues_refused(struct __test_metadata *_metadata,
 	EXPECT_EQ(-err, raw_setup(self->link.fd, request, self->link.domain,
 				  queues));
 	EXPECT_EQ(reason, raw_reason());
-	EXPECT_EQ(-err, raw_connect(self->link.fd, self->link.domain, PEER_IP,
+	EXPECT_EQ(-err, raw_connect(self->link.fd, self->link.domain, PEER_IP4,
 				    self->stock->port, queues, &endpoint));
 	EXPECT_EQ(reason, raw_reason());
 	EXPECT_TRUE(state_same(&before));
@@ -1130,7 +1128,7 @@ TEST_F_TIMEOUT(rules, I8_queues_must_be_in_bounds, LIMIT_S)
 	__u32 domain;
 
 	ASSERT_EQ(0, stock_open(&link.stock, STOCK_LEN));
-	ASSERT_EQ(0, stock_connect(&link.stock, OWNER_IP, link.port));
+	ASSERT_EQ(0, stock_connect(&link.stock, OWNER_IP4, link.port));
 	ASSERT_EQ(0, raw_await(link.fd, IB_MEMREG_EVENT_CONNECT_REQUEST,
 			       &link.endpoint));
 	bad_queues(_metadata, self, link.endpoint);

@@ -7,13 +7,20 @@
  * time limit: 240
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "ends.h"
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define LEN		(8 * PAGE)
 #define STOCK_LEN	(1UL << 20)
@@ -33,12 +40,7 @@ FIXTURE(stale)
 
 FIXTURE_SETUP(stale)
 {
-	struct ib_memreg_queues queues = {
-		.max_send = 16,
-		.max_recv = 16,
-		.max_send_sge = 2,
-		.max_recv_sge = 2,
-	};
+	struct ib_memreg_queues queues;
 
 	ASSERT_EQ(0, link_open(&self->link, STOCK_LEN));
 	self->stock = &self->link.stock;
@@ -56,8 +58,7 @@ FIXTURE_SETUP(stale)
 	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, self->mem,
 				  LEN, LOCAL_WRITE, &self->mr));
 	ASSERT_EQ(0, ring_create(self->link.fd, &self->ring, 64, 64, 0, -1));
-	queues.send_ring_id = self->ring.id;
-	queues.recv_ring_id = self->ring.id;
+	queues = queues_on(self->ring.id, 16, 16, 2, 0);
 	ASSERT_EQ(0, link_up(&self->link, &queues, true));
 	self->to = self->link.endpoint;
 }
@@ -73,20 +74,12 @@ FIXTURE_TEARDOWN(stale)
 }
 
 /* The state of the MR, or -errno */
-static int mr_state(FIXTURE_DATA(stale) *self)
-{
-	RAW(mr_query, cmd, .mr_id = self->mr);
-	int ret = raw_call(self->link.fd, IB_MEMREG_IOC_MR_QUERY, &cmd);
-
-	return ret ?: (int)cmd.out_state;
-}
-
 /* It is pinned, and can't be destroyed, for as many SGEs. */
 static void is_held(struct __test_metadata *_metadata,
 		    FIXTURE_DATA(stale) *self, int users)
 {
-	EXPECT_EQ(IB_MEMREG_MR_STALE, mr_state(self));
-	EXPECT_EQ(users, raw_users(self->mr));
+	EXPECT_EQ(IB_MEMREG_MR_STALE, raw_mr_state(self->link.fd, self->mr));
+	EXPECT_EQ(users, state_users(self->mr));
 	EXPECT_FAIL(EBUSY, IN_USE, raw_destroy(self->link.fd, self->mr));
 	EXPECT_EQ(self->pinned + (long)(LEN / PAGE), vm_pin(0));
 }
@@ -94,7 +87,7 @@ static void is_held(struct __test_metadata *_metadata,
 static void is_free(struct __test_metadata *_metadata,
 		    FIXTURE_DATA(stale) *self)
 {
-	EXPECT_EQ(0, raw_users(self->mr));
+	EXPECT_EQ(0, state_users(self->mr));
 	EXPECT_EQ(0, raw_destroy(self->link.fd, self->mr));
 	EXPECT_EQ(self->pinned, vm_pin(0));
 }
@@ -119,7 +112,7 @@ static void post_recv(struct __test_metadata *_metadata,
 				    .user_data = 1);
 
 	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1));
-	EXPECT_EQ(1, raw_users(self->mr));
+	EXPECT_EQ(1, state_users(self->mr));
 }
 
 /* A message goes to the old pages, all of it, and the completion says so. */

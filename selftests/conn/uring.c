@@ -16,10 +16,13 @@
 
 #include "fault.h"
 #include "harness.h"
+#include "mem.h"
 #include "memreg.h"
-#include "memreg_fixture.h"
 #include "net.h"
 #include "peer.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define LENGTH		(64 * PAGE)
 #define SIDE		(LENGTH / 2)	/* what is registered twice */

@@ -24,8 +24,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "data.h"
+#include "ends.h"
 #include "harness.h"
+#include "mem.h"
+#include "net.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define LEN		(8 * PAGE)
 #define STOCK_LEN	(1UL << 16)
@@ -107,13 +114,7 @@ static int tap(FIXTURE_DATA(withheld) *self)
 
 FIXTURE_SETUP(withheld)
 {
-	struct ib_memreg_queues queues = {
-		.max_send = 16,
-		.max_recv = 16,
-		.max_send_sge = 1,
-		.max_recv_sge = 1,
-		.max_inline = sizeof(__be32),
-	};
+	struct ib_memreg_queues queues;
 
 	ASSERT_EQ(0, link_open(&self->link, STOCK_LEN));
 	self->stock = &self->link.stock;
@@ -129,8 +130,7 @@ FIXTURE_SETUP(withheld)
 	ASSERT_EQ(0, raw_windows_2b(self->link.fd, self->link.domain, LEN,
 				    &self->window, 1));
 	ASSERT_EQ(0, ring_create(self->link.fd, &self->ring, 64, 64, 0, -1));
-	queues.send_ring_id = self->ring.id;
-	queues.recv_ring_id = self->ring.id;
+	queues = queues_on(self->ring.id, 16, 16, 1, sizeof(__be32));
 	ASSERT_EQ(0, link_up(&self->link, &queues, true));
 	self->other = self->link;
 	ASSERT_EQ(0, stock_open(&self->other.stock, STOCK_LEN));
@@ -222,7 +222,7 @@ static void next_sent(struct __test_metadata *_metadata,
 	ssize_t n;
 
 	do {
-		ASSERT_EQ(1, poll(&pfd, 1, WAIT_MS));
+		ASSERT_EQ(1, poll(&pfd, 1, LIMIT_MS));
 		len = sizeof(from);
 		n = recvfrom(self->wire, &packet, sizeof(packet), 0,
 			     (struct sockaddr *)&from, &len);
@@ -296,8 +296,8 @@ static void send_inv(struct __test_metadata *_metadata,
 			.frag_off = htons(IP_DF),
 			.ttl = 64,
 			.protocol = IPPROTO_UDP,
-			.saddr = inet_addr(PEER_IP),
-			.daddr = inet_addr(OWNER_IP),
+			.saddr = inet_addr(PEER_IP4),
+			.daddr = inet_addr(OWNER_IP4),
 		},
 		.udp = {
 			.source = htons(0xc000),

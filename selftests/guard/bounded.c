@@ -26,9 +26,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "harness.h"
 #include "fault.h"
-#include "memreg_fixture.h"
+#include "harness.h"
+#include "mem.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define CROWD		60
 /*

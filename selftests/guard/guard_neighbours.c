@@ -20,8 +20,11 @@
 #include <sys/wait.h>
 
 #include "harness.h"
-#include "memreg_fixture.h"
+#include "mem.h"
+#include "raw.h"
 #include "reclaim.h"
+#include "state.h"
+#include "test.h"
 
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE)
 #define LENGTH		(64 * PAGE)

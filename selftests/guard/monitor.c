@@ -22,7 +22,10 @@
 #include <unistd.h>
 
 #include "harness.h"
-#include "memreg_fixture.h"
+#include "mem.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define SLOTS		300
 #define LOG		64

@@ -17,11 +17,14 @@
 #include <time.h>
 
 #include "harness.h"
+#include "mem.h"
 #include "memreg.h"
-#include "memreg_fixture.h"
 #include "net.h"
 #include "owner.h"
 #include "peer.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define SPAN	(64 * PAGE)
 #define FILLER	0x5a

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +17,12 @@
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 
-#include "data.h"
+#include "ends.h"
 #include "harness.h"
 #include "mem.h"
-#include "memreg_fixture.h"
 #include "net.h"
+#include "raw.h"
+#include "ring.h"
 #include "test.h"
 
 #define MODULE		"ib_memreg_spans"
@@ -312,7 +314,7 @@ static void domains_with_spares(struct __test_metadata *_metadata,
 static void shrink(struct __test_metadata *_metadata,
 		   FIXTURE_DATA(spans) *self, unsigned int n)
 {
-	int64_t end = now_ms() + WAIT_MS;
+	int64_t end = now_ms() + LIMIT_MS;
 	__u64 before, now;
 
 	ASSERT_EQ(0, raw_stat(self->fd, IB_MEMREG_STAT_FRWRS_REAPED, &before));
@@ -358,7 +360,7 @@ static void flush_all(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(spans) *self, unsigned int n)
 {
 	ASSERT_EQ(0, raw_disconnect(self->link.fd, self->link.endpoint));
-	ASSERT_EQ(0, ring_wait(&self->ring, n, WAIT_MS * MS, NULL));
+	ASSERT_EQ(0, ring_wait(&self->ring, n, LIMIT_MS * MS, NULL));
 }
 
 /* Sends that are not signalled, with as many SGEs as there can be */
@@ -397,7 +399,7 @@ static void send_all(struct __test_metadata *_metadata,
 			    .remote_addr = (uintptr_t)self->link.stock.mem);
 	for (i = 0; i < n; i += SUBMITTED)
 		ASSERT_EQ(0, raw_submit(self->link.fd, wrs + i, SUBMITTED));
-	ASSERT_EQ(0, ring_wait(&self->ring, 1, WAIT_MS * MS, NULL));
+	ASSERT_EQ(0, ring_wait(&self->ring, 1, LIMIT_MS * MS, NULL));
 	free(wrs);
 }
 
@@ -535,7 +537,7 @@ static void measure(struct __test_metadata *_metadata,
 /* On a busy machine it may not show at first. */
 TEST_F_TIMEOUT(spans, locks_are_held_as_long_with_few_as_with_many, 600)
 {
-	int64_t end = now_ms() + 2 * WAIT_MS;
+	int64_t end = now_ms() + 2 * LIMIT_MS;
 	static struct measured few, many;
 	const char *few_where, *where;
 	long few_ns, ns;

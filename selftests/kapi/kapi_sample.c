@@ -5,6 +5,7 @@
  * libibverbs that does what it should, or does not. What the client leaves
  * behind, selftests/run sees.
  */
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -17,7 +18,8 @@
 #include <unistd.h>
 
 #include "harness.h"
-#include "data.h"
+#include "net.h"
+#include "stock.h"
 
 #define MODULE	"ib_memreg_sample"
 #define TEXT	"/sys/module/" MODULE "/parameters/text"
@@ -87,7 +89,7 @@ static void begin(struct __test_metadata *_metadata,
 {
 	char options[64];
 
-	snprintf(options, sizeof(options), "server=" PEER_IP " port=%u",
+	snprintf(options, sizeof(options), "server=" PEER_IP4 " port=%u",
 		 be16toh(self->server.port));
 	self->pid = fork();
 	ASSERT_LE(0, self->pid);

@@ -14,6 +14,14 @@
 #include <unistd.h>
 
 #include "blk.h"
+#include "mem.h"
+#include "net.h"
+#include "raw.h"
+#include "test.h"
+#include "mem.h"
+#include "net.h"
+#include "raw.h"
+#include "test.h"
 
 #define MESSAGES	(BLK_MEMORY / 2)	/* where those sent are */
 #define PLACES		64

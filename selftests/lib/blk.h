@@ -9,9 +9,13 @@
 #ifndef SELFTESTS_BLK_H
 #define SELFTESTS_BLK_H
 
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
 #include <rdma/ib_memreg_blk.h>
 
-#include "data.h"
 #include "memreg.h"
 
 #define BLK_MEMORY	(2U << 20)

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "fault.h"
-#include "memreg_fixture.h"
+#include "test.h"
 
 #define DEBUGFS		"/sys/kernel/debug/"
 

@@ -90,6 +90,26 @@ void *mem_thp(size_t length)
 	return NULL;
 }
 
+void *mem_map(int fd, size_t length, int prot)
+{
+	void *at = mmap(NULL, length, prot, MAP_SHARED, fd, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+void *mem_map_huge(int fd, size_t length)
+{
+	/* Above, mappings that have gone may have left a page table. */
+	char *at = mmap(NULL, length + 2 * HUGE, PROT_NONE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		return NULL;
+	at += -(uintptr_t)at & (HUGE - 1);
+	return mmap(at, length, PROT_RW, MAP_SHARED | MAP_FIXED, fd, 0) == at ?
+	       at : NULL;
+}
+
 void mem_free(void *addr, size_t length)
 {
 	munmap(addr, length);

@@ -23,6 +23,9 @@ void *mem_alloc(size_t length);
 void *mem_scattered(size_t length);
 void *mem_hugetlb(size_t length);
 void *mem_thp(size_t length);
+/* All that a descriptor is of, shared; for huge entries, at their multiple */
+void *mem_map(int fd, size_t length, int prot);
+void *mem_map_huge(int fd, size_t length);
 void mem_free(void *addr, size_t length);
 
 /* Memory of separate pages, no two of which can be reached as one piece. */

@@ -3,11 +3,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "memreg_fixture.h"
+#include "test.h"
 #include "qp.h"
 
 #define PORT		1
-#define WAIT_MS		60000
 #define ACCESS		(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
 			 IBV_ACCESS_REMOTE_WRITE)
 
@@ -156,7 +155,7 @@ int qp_do(struct qp_end *end, enum ibv_wr_opcode opcode, struct ibv_mr *mr,
 		.send_flags = IBV_SEND_SIGNALED,
 		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
 	};
-	int64_t until = now_ms() + WAIT_MS;
+	int64_t until = now_ms() + LIMIT_MS;
 	struct ibv_wc wc;
 	int n, ret = ibv_post_send(end->qp, &wr, &bad);
 

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The raw ABI, and looks at what it leaves behind. */
+/* The raw ABI. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "memreg_fixture.h"
 #include "net.h"
+#include "raw.h"
+#include "test.h"
 
-static __thread __u32 last_reason, last_index;
+static __thread __u32 last_reason, last_index, last_taken;
 
 int raw_call(int fd, unsigned long num, void *arg)
 {
@@ -240,6 +241,14 @@ int raw_register_fd(int fd, __u32 domain, int memory, __u64 offset,
 	return raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, mr);
 }
 
+int raw_mr_state(int fd, __u32 mr)
+{
+	RAW(mr_query, cmd, .mr_id = mr);
+	int ret = raw_call(fd, IB_MEMREG_IOC_MR_QUERY, &cmd);
+
+	return ret ?: (int)cmd.out_state;
+}
+
 int raw_windows(int fd, __u32 domain, __u64 span, __u32 *ids, __u32 count)
 {
 	RAW(window_alloc, cmd, .domain_id = domain,
@@ -280,186 +289,115 @@ int raw_revoke_relaxed(int fd, __u32 domain, const __u32 *ids, __u32 count)
 	return revoke_with(fd, domain, ids, count, IB_MEMREG_REVOKE_RELAXED);
 }
 
-long vm_pin(pid_t pid)
+/*
+ * Connections and work
+ */
+
+int raw_submit(int fd, struct ib_memreg_wr *wrs, __u32 count)
 {
-	char path[64], line[256];
-	long kib = -ESRCH;
-	FILE *f;
+	RAW(submit, cmd, .count = count, .wrs = (uintptr_t)wrs,
+	    .out_taken = ~0U);
+	int ret = raw_call(fd, IB_MEMREG_IOC_SUBMIT, &cmd);
 
-	if (pid)
-		snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	else
-		snprintf(path, sizeof(path), "/proc/self/status");
-	f = fopen(path, "r");
-	if (!f)
-		return -errno;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "VmPin: %ld kB", &kib) == 1)
-			break;
-	fclose(f);
-	return kib < 0 ? kib : kib / 4;
-}
-
-/* LIST into as many entries as there are room for. */
-static int state_fill(int fd, struct state *state, __u32 room)
-{
-	RAW(list, cmd, .object_size = sizeof(*state->objects));
-	int ret;
-
-	state->count = 0;
-	do {
-		cmd.count = room - state->count;
-		cmd.objects = (uintptr_t)(state->objects + state->count);
-		ret = raw_call(fd, IB_MEMREG_IOC_LIST, &cmd);
-		if (ret)
-			return ret;
-		state->count += cmd.count;
-		if (state->count == room)
-			return -ENOSPC;
-	} while (cmd.count);
-	return 0;
-}
-
-int state_get(struct state *state)
-{
-	__u32 room = 256;
-	int fd = raw_open();
-	int ret = -ENOSPC;
-
-	memset(state, 0, sizeof(*state));
-	if (fd < 0)
-		return fd;
-	while (ret == -ENOSPC) {
-		room *= 4;
-		free(state->objects);
-		state->objects = calloc(room, sizeof(*state->objects));
-		ret = state->objects ? state_fill(fd, state, room) : -ENOMEM;
-	}
-	close(fd);
-	state->pinned = vm_pin(0);
+	last_taken = cmd.out_taken;
 	return ret;
 }
 
-void state_free(struct state *state)
+__u32 raw_taken(void)
 {
-	free(state->objects);
-	state->objects = NULL;
+	return last_taken;
 }
 
-static void object_tell(const char *when, const struct ib_memreg_object *o)
+int raw_srq(int fd, __u32 domain, __u32 ring, __u32 max_recv, __u32 sges,
+	    __u32 flags, __u32 *srq)
 {
-	size_t i;
+	RAW(srq_create, cmd, .flags = flags, .domain_id = domain,
+	    .ring_id = ring, .max_recv = max_recv, .max_recv_sge = sges);
+	int ret = raw_call(fd, IB_MEMREG_IOC_SRQ_CREATE, &cmd);
 
-	fprintf(stderr, "# %s: type %u id %u users %u domain %u:", when,
-		o->type, o->id, o->users, o->domain_id);
-	for (i = 0; i < ARRAY_LEN(o->u.reserved); i++)
-		fprintf(stderr, " %#llx",
-			(unsigned long long)o->u.reserved[i]);
-	fputc('\n', stderr);
+	*srq = ret ? 0 : cmd.out_srq_id;
+	return ret;
 }
 
-/*
- * The state of a connection is in its peer's hands as well, and how often a
- * domain's queue was rebuilt is not a part of the domain's state.
- */
-static bool object_same(const struct ib_memreg_object *a,
-			const struct ib_memreg_object *b)
+int raw_setup(int fd, __u32 endpoint, __u32 domain,
+	      const struct ib_memreg_queues *queues)
 {
-	struct ib_memreg_object as_b = *a;
+	RAW(endpoint_setup, cmd, .endpoint_id = endpoint, .domain_id = domain,
+	    .queues = *queues);
 
-	if (a->type == IB_MEMREG_OBJECT_ENDPOINT)
-		as_b.u.endpoint.state = b->u.endpoint.state;
-	if (a->type == IB_MEMREG_OBJECT_DOMAIN)
-		as_b.u.domain.rebuilds = b->u.domain.rebuilds;
-	return !memcmp(&as_b, b, sizeof(as_b));
+	return raw_call(fd, IB_MEMREG_IOC_ENDPOINT_SETUP, &cmd);
 }
 
-/* The first object that differs, or how many there are. */
-static __u32 state_differs(const struct state *a, const struct state *b)
+int raw_accept(int fd, __u32 endpoint, __u32 domain)
 {
-	__u32 i;
+	RAW(endpoint_accept, cmd, .endpoint_id = endpoint, .domain_id = domain);
 
-	for (i = 0; i < a->count && i < b->count; i++)
-		if (!object_same(&a->objects[i], &b->objects[i]))
-			break;
-	return i;
+	return raw_call(fd, IB_MEMREG_IOC_ENDPOINT_ACCEPT, &cmd);
 }
 
-/* Print the first difference. */
-static void state_print(const struct state *before, const struct state *now)
+int raw_listen(int fd, __be16 *port)
 {
-	__u32 i = state_differs(before, now);
+	RAW(listener_create, cmd, .backlog = IB_MEMREG_BACKLOG_MAX,
+	    .addr = { .family = AF_INET });
+	int ret;
 
-	fprintf(stderr, "# pinned %ld, %u objects; before %ld, %u objects\n",
-		now->pinned, now->count, before->pinned, before->count);
-	if (i < before->count)
-		object_tell("before", &before->objects[i]);
-	if (i < now->count)
-		object_tell("now", &now->objects[i]);
+	inet_pton(AF_INET, OWNER_IP4, cmd.addr.ip);
+	ret = raw_call(fd, IB_MEMREG_IOC_LISTENER_CREATE, &cmd);
+	*port = cmd.addr.port;
+	return ret;
 }
 
-static bool state_equal(const struct state *before, bool print)
+int raw_connect(int fd, __u32 domain, const char *ip, __be16 port,
+		const struct ib_memreg_queues *queues, __u32 *endpoint)
 {
-	struct state now;
-	bool same;
-	int ret = state_get(&now);
+	RAW(endpoint_connect, cmd, .domain_id = domain, .timeout_ms = 20000,
+	    .addr = { .family = AF_INET, .port = port });
+	int ret;
 
-	if (ret) {
-		fprintf(stderr, "# LIST fails with %d\n", ret);
-		state_free(&now);
-		return false;
-	}
-	same = now.pinned == before->pinned && now.count == before->count &&
-	       state_differs(before, &now) == now.count;
-	if (!same && print)
-		state_print(before, &now);
-	state_free(&now);
-	return same;
+	inet_pton(AF_INET, ip, cmd.addr.ip);
+	if (queues)
+		cmd.queues = *queues;
+	ret = raw_call(fd, IB_MEMREG_IOC_ENDPOINT_CONNECT, &cmd);
+	*endpoint = ret ? 0 : cmd.out_endpoint_id;
+	return ret;
 }
 
-/*
- * Is everything as it was? Workers of the kernel may be at work on objects for
- * a moment, which LIST counts as users. Prints what is not, or was not before.
- */
-bool state_same(const struct state *before)
+int raw_disconnect(int fd, __u32 endpoint)
 {
-	int i;
+	RAW(endpoint_disconnect, cmd, .endpoint_id = endpoint);
 
-	if (state_equal(before, true))
-		return true;
-	for (i = 0; i < 6000; i++) {
-		if (state_equal(before, false)) {
-			fprintf(stderr, "# it is now\n");
-			return true;
-		}
-		poll(NULL, 0, 10);
-	}
-	return false;
+	return raw_call(fd, IB_MEMREG_IOC_ENDPOINT_DISCONNECT, &cmd);
 }
 
-long state_rebuilds(__u32 domain)
+int raw_windows_2b(int fd, __u32 domain, __u64 span, __u32 *ids, __u32 count)
 {
-	struct state now;
-	long n = -1;
-	__u32 i;
+	RAW(window_alloc, cmd, .domain_id = domain,
+	    .type = IB_MEMREG_WINDOW_TYPE2B, .count = count, .max_span = span,
+	    .ids = (uintptr_t)ids);
 
-	if (!state_get(&now))
-		for (i = 0; i < now.count; i++)
-			if (now.objects[i].type == IB_MEMREG_OBJECT_DOMAIN &&
-			    now.objects[i].id == domain)
-				n = now.objects[i].u.domain.rebuilds;
-	state_free(&now);
-	return n;
+	return raw_call(fd, IB_MEMREG_IOC_WINDOW_ALLOC, &cmd);
 }
 
-__u32 state_count(int type)
+static bool is_last(__u32 type)
 {
-	struct state now;
-	__u32 i, n = 0;
+	return type == IB_MEMREG_EVENT_REJECTED ||
+	       type == IB_MEMREG_EVENT_ERROR;
+}
 
-	if (!state_get(&now))
-		for (i = 0; i < now.count; i++)
-			n += (int)now.objects[i].type == type;
-	state_free(&now);
-	return n;
+int raw_await(int fd, __u32 type, __u32 *endpoint)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	struct ib_memreg_event event;
+
+	do {
+		if (poll(&pfd, 1, LIMIT_MS) != 1)
+			return -ETIMEDOUT;
+		if (read(fd, &event, sizeof(event)) != sizeof(event))
+			return -errno;
+		if (event.type != type && is_last(event.type))
+			return event.status < 0 ? event.status : -ECONNABORTED;
+	} while (event.type != type);
+	if (endpoint)
+		*endpoint = event.endpoint_id;
+	return 0;
 }

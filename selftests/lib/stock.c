@@ -10,7 +10,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "data.h"
+#include "mem.h"
+#include "net.h"
+#include "stock.h"
+#include "test.h"
 
 #define QUEUE		256
 #define STOCK_SGES	4

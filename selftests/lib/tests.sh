@@ -10,7 +10,7 @@ find_sources() {
 	local file name
 	for file in "$1"/*/*.c "$1"/*/*.sh; do
 		case ${file#"$1/"} in
-		bench/* | lib/* | lint/* | vm/*) continue ;;
+		bench/* | caches/* | lib/* | lint/* | vm/*) continue ;;
 		esac
 		name=${file##*/}
 		SOURCES[${name%.*}]=$file

@@ -23,9 +23,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ends.h"
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
 #include "memreg.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define ALIVE		0x11f3
 

@@ -17,9 +17,15 @@
 #include <unistd.h>
 
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
 #include "memreg.h"
+#include "net.h"
 #include "qp.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define READ_WRITE	(PROT_READ | PROT_WRITE)
 #define THREADS		4
@@ -179,7 +185,7 @@ static int connect_stock(struct user *u)
 	};
 	int ret = stock_open(&u->stock, PLACE);
 
-	ret = ret ?: stock_connect(&u->stock, OWNER_IP, self->port);
+	ret = ret ?: stock_connect(&u->stock, OWNER_IP4, self->port);
 	ret = ret ?: raw_await(self->fd, IB_MEMREG_EVENT_CONNECT_REQUEST,
 			       &u->endpoint);
 	ret = ret ?: raw_setup(self->fd, u->endpoint, self->domain, &queues);

@@ -12,10 +12,13 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
+#include "ends.h"
 #include "harness.h"
 #include "memreg.h"
-#include "memreg_fixture.h"
 #include "net.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define PEER_DEVICE	"rxe_peer"
 #define QUEUE		100
@@ -84,15 +87,7 @@ FIXTURE_TEARDOWN(comfort)
 
 static struct ib_memreg_queues queues_of(const struct end *e)
 {
-	return (struct ib_memreg_queues) {
-		.send_ring_id = e->ring.id,
-		.recv_ring_id = e->ring.id,
-		.max_send = QUEUE,
-		.max_recv = QUEUE,
-		.max_send_sge = 1,
-		.max_recv_sge = 1,
-		.max_inline = 32,
-	};
+	return queues_on(e->ring.id, QUEUE, QUEUE, 1, 32);
 }
 
 static void begin(struct __test_metadata *_metadata,

@@ -13,7 +13,9 @@
 #include <sys/mman.h>
 
 #include "harness.h"
-#include "memreg_fixture.h"
+#include "mem.h"
+#include "memreg.h"
+#include "test.h"
 
 #ifndef HAVE_LIBFABRIC
 

@@ -22,9 +22,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ends.h"
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
 #include "memreg.h"
+#include "raw.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE | MW_BIND)
 

@@ -29,9 +29,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "harness.h"
 #include "../caches/app.h"
-#include "data.h"
+#include "harness.h"
+#include "mem.h"
+#include "net.h"
+#include "stock.h"
+#include "test.h"
 
 static const char *const texts[] = {
 	[CHANGE_LIBC] = "munmap + mmap of libc",
@@ -294,7 +297,7 @@ static int connect_stock(FIXTURE_DATA(stale) *self, __be16 port)
 
 	if (self->stock.id)
 		stock_disconnect(&self->stock);
-	ret = stock_connect(&self->stock, OWNER_IP, port);
+	ret = stock_connect(&self->stock, OWNER_IP4, port);
 	ret = ret ?: app_tell(&self->app, &accept);
 	ret = ret ?: stock_established(&self->stock);
 	return ret ?: take_answer(&self->app, &answer);

@@ -29,10 +29,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ends.h"
 #include "fake.h"
 #include "fault.h"
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
+#include "memreg.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define LEN		(15 * PAGE)	/* blocks of 8, 4, 2 and 1 pages */
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE |	\
@@ -90,26 +97,6 @@ static int memory_fd(struct memory *m, int file)
 	}
 }
 
-static uint8_t *map_huge(int fd, size_t length)
-{
-	/* Above, mappings that have gone may have left a page table. */
-	uint8_t *at = mmap(NULL, length + 2 * HUGE, PROT_NONE,
-			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (at == MAP_FAILED)
-		return NULL;
-	at += -(uintptr_t)at & (HUGE - 1);
-	return mmap(at, length, PROT_RW, MAP_SHARED | MAP_FIXED, fd, 0) ==
-	       at ? at : NULL;
-}
-
-static uint8_t *map_all(int fd, size_t length)
-{
-	void *at = mmap(NULL, length, PROT_RW, MAP_SHARED, fd, 0);
-
-	return at == MAP_FAILED ? NULL : at;
-}
-
 /* 0, or -errno: -ENOENT and -ENODEV where there is no such memory. */
 static int memory_make(struct memory *m, enum kind which, int file)
 {
@@ -127,8 +114,8 @@ static int memory_make(struct memory *m, enum kind which, int file)
 	if (m->owner < 0)
 		return m->owner;
 	m->fd = which == READ_ONLY ? raw_memory_dup(file, m->owner) : m->owner;
-	m->at = which == MAPPED_HUGE ? map_huge(m->owner, m->length) :
-				      map_all(m->owner, m->length);
+	m->at = which == MAPPED_HUGE ? mem_map_huge(m->owner, m->length) :
+				      mem_map(m->owner, m->length, PROT_RW);
 	if (which == FAKE_DMA)
 		fault_order("dmabuf_map", 0, -1);
 	return m->fd < 0 ? m->fd : m->at ? 0 : -ENOMEM;
@@ -178,12 +165,7 @@ struct end {
 /* As memory_make(). */
 static int end_open(struct end *e, enum kind kind)
 {
-	struct ib_memreg_queues queues = {
-		.max_send = 16,
-		.max_recv = 16,
-		.max_send_sge = 2,
-		.max_recv_sge = 2,
-	};
+	struct ib_memreg_queues queues;
 	int ret;
 
 	e->access = kind == READ_ONLY ? REMOTE_READ | MW_BIND : ACCESS;
@@ -197,8 +179,7 @@ static int end_open(struct end *e, enum kind kind)
 	ret = ring_create(e->link.fd, &e->ring, 64, RING_ENTRY, 0, -1);
 	if (ret)
 		return ret;
-	queues.send_ring_id = e->ring.id;
-	queues.recv_ring_id = e->ring.id;
+	queues = queues_on(e->ring.id, 16, 16, 2, 0);
 	return link_up(&e->link, &queues, true);
 }
 
@@ -279,21 +260,14 @@ static void reach(struct __test_metadata *_metadata,
 		  struct end *e, size_t offset, size_t length,
 		  __u64 iova, __u32 rkey)
 {
-	struct memory *m = &e->m;
-	struct stock *s = e->stock;
-	size_t end = offset + length;
+	const struct reach r = {
+		.mem = e->m.at, .total = e->m.length,
+		.offset = offset, .length = length,
+		.iova = iova, .rkey = rkey,
+		.read_only = !(e->access & REMOTE_WRITE),
+	};
 
-	fill(m->at, m->length, 1);
-	memset(s->mem, 0, m->length);
-	ASSERT_EQ(IBV_WC_SUCCESS, stock_read(s, offset, length, iova, rkey));
-	EXPECT_TRUE(filled(s->mem + offset, length, offset, 1));
-	if (!(e->access & REMOTE_WRITE))
-		return;
-	fill(s->mem, m->length, 2);
-	ASSERT_EQ(IBV_WC_SUCCESS, stock_write(s, offset, length, iova, rkey));
-	EXPECT_TRUE(filled(m->at, offset, 0, 1));
-	EXPECT_TRUE(filled(m->at + offset, length, offset, 2));
-	EXPECT_TRUE(filled(m->at + end, m->length - end, end, 1));
+	stock_reaches(_metadata, e->stock, &r);
 }
 
 TEST_F(dmabuf, I6_the_peer_reaches_every_byte_and_no_other)
@@ -953,7 +927,7 @@ static pid_t wait_for_exporter(FIXTURE_DATA(refused) *self, int dmabuf)
 /* Has it come to where it waits? The descriptor is pinned by then. */
 static int until_pinned(FIXTURE_DATA(refused) *self, int dmabuf)
 {
-	int64_t end = now_ms() + WAIT_MS;
+	int64_t end = now_ms() + LIMIT_MS;
 	struct memreg_fake_control state = {};
 	int ret;
 
@@ -1043,7 +1017,7 @@ FIXTURE_SETUP(importer)
 	ASSERT_LE(0, self->memory);
 	self->twin = raw_memory_dup(self->fd, self->memory);
 	ASSERT_LE(0, self->twin);
-	self->at = map_all(self->memory, self->length);
+	self->at = mem_map(self->memory, self->length, PROT_RW);
 	ASSERT_NE(NULL, self->at);
 }
 
@@ -1139,7 +1113,7 @@ TEST(list_shows_who_keeps_memory)
 	EXPECT_EQ(1, holders_shown(status.st_ino, ""));
 	snprintf(text, sizeof(text), " descriptor %d", memory);
 	EXPECT_EQ(1, holders_shown(status.st_ino, text));
-	at = map_all(memory, LEN);
+	at = mem_map(memory, LEN, PROT_RW);
 	ASSERT_NE(NULL, at);
 	ASSERT_EQ(0, raw_register_fd(fd, domain, memory, 0, LEN, ACCESS, &mr));
 	EXPECT_EQ(3, holders_shown(status.st_ino, "60.0 KiB"));
@@ -1275,7 +1249,7 @@ static int act(enum actor actor, int *memory)
 	fd = raw_open_bound();
 	if (actor == CREATOR)
 		*memory = raw_memory(fd, MAY_LOCK, 0);
-	at = map_all(*memory, MAY_LOCK);
+	at = mem_map(*memory, MAY_LOCK, PROT_RW);
 	if (!at)
 		return -1;
 	memset(at, 1, MAY_LOCK);
@@ -1356,7 +1330,7 @@ static long kernel_charges(void)
 /* Once there are no more, or after a while: processes end in the background. */
 static long kernel_charges_until(long bytes)
 {
-	int64_t end = now_ms() + WAIT_MS;
+	int64_t end = now_ms() + LIMIT_MS;
 	long now;
 
 	do {

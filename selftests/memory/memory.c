@@ -21,8 +21,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ends.h"
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define LEN		(15 * PAGE)	/* blocks of 8, 4, 2 and 1 pages */
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE |	\
@@ -74,27 +80,6 @@ static int try_create(FIXTURE_DATA(memory) *self, __u64 length, __u32 flags,
 	return ret ?: close(cmd.out_fd);
 }
 
-/* Map all of it at a multiple of HUGE. */
-static char *map_huge(int memory, size_t length)
-{
-	/* Above, mappings that have gone may have left a page table. */
-	char *at = mmap(NULL, length + 2 * HUGE, PROT_NONE,
-			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (at == MAP_FAILED)
-		return NULL;
-	at += -(uintptr_t)at & (HUGE - 1);
-	return mmap(at, length, PROT_RW, MAP_SHARED | MAP_FIXED, memory,
-		    0) == at ? at : NULL;
-}
-
-static char *map_all(int memory, size_t length, int prot)
-{
-	char *at = mmap(NULL, length, prot, MAP_SHARED, memory, 0);
-
-	return at == MAP_FAILED ? NULL : at;
-}
-
 /* A number in KiB that smaps has for the mapping of an address, or -1. */
 static long smaps(const void *addr, const char *key)
 {
@@ -134,7 +119,7 @@ TEST_F(memory, is_zeroed_and_of_the_blocks_that_the_answer_tells)
 	EXPECT_EQ(12, cmd.out_block_shift);
 	EXPECT_EQ(FD_CLOEXEC, fcntl(cmd.out_fd, F_GETFD));
 	EXPECT_EQ(O_RDWR, fcntl(cmd.out_fd, F_GETFL) & O_ACCMODE);
-	at = map_all(cmd.out_fd, LEN, PROT_RW);
+	at = mem_map(cmd.out_fd, LEN, PROT_RW);
 	ASSERT_NE(NULL, at);
 	EXPECT_TRUE(zeros(at, LEN));
 	memset(at, 0xa5, LEN);
@@ -143,7 +128,7 @@ TEST_F(memory, is_zeroed_and_of_the_blocks_that_the_answer_tells)
 
 	/* What one left is not seen in the next one. */
 	ASSERT_EQ(0, create(self, &cmd));
-	at = map_all(cmd.out_fd, LEN, PROT_RW);
+	at = mem_map(cmd.out_fd, LEN, PROT_RW);
 	ASSERT_NE(NULL, at);
 	EXPECT_TRUE(zeros(at, LEN));
 	EXPECT_EQ(0, munmap(at, LEN));
@@ -199,9 +184,9 @@ TEST_F(memory, bad_mappings_are_refused)
 	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE, PROT_READ, MAP_SHARED, memory,
 				   LEN));
 	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(NULL, map_all(twin, LEN, PROT_RW));
+	EXPECT_EQ(NULL, mem_map(twin, LEN, PROT_RW));
 	EXPECT_EQ(EACCES, errno);
-	at = map_all(twin, LEN, PROT_READ);
+	at = mem_map(twin, LEN, PROT_READ);
 	ASSERT_NE(NULL, at);
 	EXPECT_EQ(-1, mprotect(at, LEN, PROT_RW));
 	EXPECT_EQ(EACCES, errno);
@@ -224,7 +209,7 @@ TEST_F(memory, large_blocks_are_mapped_as_a_whole_and_in_parts)
 		close(cmd.out_fd);
 		SKIP(return, "no blocks of that size could be had");
 	}
-	at = map_huge(cmd.out_fd, 2 * HUGE);
+	at = mem_map_huge(cmd.out_fd, 2 * HUGE);
 	ASSERT_NE(NULL, at);
 	memset(at, 1, 2 * HUGE);
 	EXPECT_EQ(2 * HUGE / 1024, smaps(at, "FilePmdMapped:"));
@@ -358,7 +343,7 @@ TEST_F(memory, an_MR_pins_nothing_and_outlives_descriptor_and_mapping)
 	char *at;
 
 	ASSERT_LE(0, memory);
-	at = map_all(memory, HUGE, PROT_RW);
+	at = mem_map(memory, HUGE, PROT_RW);
 	ASSERT_NE(NULL, at);
 	ASSERT_EQ(0, raw_register_fd(self->fd, self->domain, memory, 0, HUGE,
 				     ACCESS, &mr));
@@ -428,7 +413,7 @@ TEST_F(memory, I7_the_user_is_charged_until_the_last_use_ends)
 		ASSERT_LE(0, memory);
 		twin = raw_memory_dup(self->fd, memory);
 		ASSERT_LE(0, twin);
-		at = map_all(memory, MAY_LOCK, PROT_RW);
+		at = mem_map(memory, MAY_LOCK, PROT_RW);
 		ASSERT_NE(NULL, at);
 		ASSERT_EQ(0, raw_register_fd(self->fd, self->domain, memory, 0,
 					     MAY_LOCK, REMOTE_READ, &mr));
@@ -469,7 +454,7 @@ static void use_until_killed(struct shared *s, bool creates)
 	s->fd = raw_open_bound();
 	if (creates)
 		s->memory = raw_memory(s->fd, MAY_LOCK, 0);
-	at = map_all(s->memory, MAY_LOCK, PROT_RW);
+	at = mem_map(s->memory, MAY_LOCK, PROT_RW);
 	if (s->fd < 0 || !at || raw_domain(s->fd, &s->domain) ||
 	    raw_register_fd(s->fd, s->domain, s->memory, 0, MAY_LOCK, ACCESS,
 			    &mr) || raw_memory_dup(s->fd, s->memory) < 0)
@@ -570,12 +555,7 @@ FIXTURE_VARIANT_ADD(memory_peer, huge_blocks) {
 
 FIXTURE_SETUP(memory_peer)
 {
-	struct ib_memreg_queues queues = {
-		.max_send = 16,
-		.max_recv = 16,
-		.max_send_sge = 1,
-		.max_recv_sge = 1,
-	};
+	struct ib_memreg_queues queues;
 
 	self->length = variant->length;
 	ASSERT_EQ(0, link_open(&self->link, self->length));
@@ -585,13 +565,12 @@ FIXTURE_SETUP(memory_peer)
 	self->twin = raw_memory_dup(self->link.fd, self->memory);
 	ASSERT_LE(0, self->twin);
 	self->at = (uint8_t *)(variant->huge ?
-			       map_huge(self->memory, self->length) :
-			       map_all(self->memory, self->length, PROT_RW));
+			       mem_map_huge(self->memory, self->length) :
+			       mem_map(self->memory, self->length, PROT_RW));
 	ASSERT_NE(NULL, self->at);
 	fill(self->at, self->length, 1);
 	ASSERT_EQ(0, ring_create(self->link.fd, &self->ring, 64, 64, 0, -1));
-	queues.send_ring_id = self->ring.id;
-	queues.recv_ring_id = self->ring.id;
+	queues = queues_on(self->ring.id, 16, 16, 1, 0);
 	ASSERT_EQ(0, link_up(&self->link, &queues, true));
 }
 
@@ -621,18 +600,13 @@ static void reach(struct __test_metadata *_metadata,
 		  FIXTURE_DATA(memory_peer) *self, size_t offset, size_t length,
 		  __u64 iova, __u32 rkey)
 {
-	struct stock *s = self->stock;
+	const struct reach r = {
+		.mem = self->at, .total = self->length,
+		.offset = offset, .length = length,
+		.iova = iova, .rkey = rkey,
+	};
 
-	fill(self->at, self->length, 1);
-	memset(s->mem, 0, self->length);
-	ASSERT_EQ(IBV_WC_SUCCESS, stock_read(s, offset, length, iova, rkey));
-	EXPECT_TRUE(filled(s->mem + offset, length, offset, 1));
-	fill(s->mem, self->length, 2);
-	ASSERT_EQ(IBV_WC_SUCCESS, stock_write(s, offset, length, iova, rkey));
-	EXPECT_TRUE(filled(self->at, offset, 0, 1));
-	EXPECT_TRUE(filled(self->at + offset, length, offset, 2));
-	EXPECT_TRUE(filled(self->at + offset + length,
-			   self->length - offset - length, offset + length, 1));
+	stock_reaches(_metadata, self->stock, &r);
 }
 
 TEST_F(memory_peer, I6_the_peer_reaches_every_byte_and_no_other)
@@ -799,7 +773,7 @@ static void *read_on(void *arg)
 static bool reads_go_on(struct reading *r)
 {
 	unsigned int from = r->done;
-	int64_t end = now_ms() + WAIT_MS;
+	int64_t end = now_ms() + LIMIT_MS;
 
 	while (r->done - from < 2 && !r->bad && now_ms() < end)
 		usleep(1000);

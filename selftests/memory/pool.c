@@ -21,9 +21,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ends.h"
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
 #include "memreg.h"
+#include "raw.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE | MW_BIND)
 
@@ -385,22 +390,14 @@ static void reach(struct __test_metadata *_metadata,
 		  FIXTURE_DATA(pool_peer) *self, __u32 i)
 {
 	const struct ib_memreg_pool_entry *entry = &self->table.entries[i];
-	size_t size = self->table.head->buffer_size;
-	size_t offset = i * self->table.head->stride;
-	struct stock *s = self->stock;
+	const struct ib_memreg_pool_table *table = self->table.head;
+	const struct reach r = {
+		.mem = self->at, .total = self->length,
+		.offset = i * table->stride, .length = table->buffer_size,
+		.iova = entry->iova, .rkey = entry->rkey,
+	};
 
-	fill(self->at, self->length, 1);
-	memset(s->mem, 0, self->length);
-	ASSERT_EQ(IBV_WC_SUCCESS, stock_read(s, offset, size, entry->iova,
-					     entry->rkey));
-	EXPECT_TRUE(filled(s->mem + offset, size, offset, 1));
-	fill(s->mem, self->length, 2);
-	ASSERT_EQ(IBV_WC_SUCCESS, stock_write(s, offset, size, entry->iova,
-					      entry->rkey));
-	EXPECT_TRUE(filled(self->at, offset, 0, 1));
-	EXPECT_TRUE(filled(self->at + offset, size, offset, 2));
-	EXPECT_TRUE(filled(self->at + offset + size,
-			   self->length - offset - size, offset + size, 1));
+	stock_reaches(_metadata, self->stock, &r);
 }
 
 TEST_F(pool_peer, I6_a_key_reaches_its_buffer_and_no_other_byte)

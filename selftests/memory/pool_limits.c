@@ -21,8 +21,11 @@
 #include <unistd.h>
 
 #include "harness.h"
-#include "memreg_fixture.h"
+#include "mem.h"
 #include "memreg.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ)
 #define COUNT		8U

@@ -9,14 +9,20 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ends.h"
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
 #include "memreg.h"
+#include "raw.h"
+#include "ring.h"
+#include "stock.h"
+#include "test.h"
 
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE |	\
 			 REMOTE_ATOMIC | MW_BIND)

@@ -20,7 +20,10 @@
 #include <unistd.h>
 
 #include "harness.h"
-#include "memreg_fixture.h"
+#include "mem.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define TRANSLATION	IB_MEMREG_REREG_TRANSLATION
 #define DOMAIN		IB_MEMREG_REREG_DOMAIN

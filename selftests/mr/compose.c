@@ -9,14 +9,21 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "ends.h"
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
 #include "memreg.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define READ_WRITE	(PROT_READ | PROT_WRITE)
 #define MRS		4U
@@ -187,7 +194,7 @@ static void check_local(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, ring_next(&self->ring, &entry));
 	ASSERT_EQ(0, entry.cqe.status);
 	for (i = 0; i < ref->length; i++)
-		ASSERT_EQ(byte_at(ref->at[i], 1), s->mem[i]);
+		ASSERT_EQ(pattern(ref->at[i], 1), s->mem[i]);
 	if (!writes)
 		return;
 	fill(s->mem, ref->length, 2);
@@ -196,8 +203,8 @@ static void check_local(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, ring_next(&self->ring, &entry));
 	ASSERT_EQ(0, entry.cqe.status);
 	for (i = 0; i < ref->length; i++) {
-		ASSERT_EQ(byte_at(i, 2), self->mem[ref->at[i]]);
-		self->mem[ref->at[i]] = byte_at(ref->at[i], 1);
+		ASSERT_EQ(pattern(i, 2), self->mem[ref->at[i]]);
+		self->mem[ref->at[i]] = pattern(ref->at[i], 1);
 	}
 	ASSERT_TRUE(filled(self->mem, TOTAL, 0, 1));
 }
@@ -224,7 +231,7 @@ static void check_peer(struct __test_metadata *_metadata,
 			  stock_read(s, 0, length, segments[k].iova,
 				     segments[k].rkey));
 		for (i = 0; i < length; i++)
-			ASSERT_EQ(byte_at(ref->at[at + i], 1), s->mem[i]);
+			ASSERT_EQ(pattern(ref->at[at + i], 1), s->mem[i]);
 		if (writes) {
 			fill(s->mem, length, 2);
 			ASSERT_EQ(IBV_WC_SUCCESS,
@@ -234,8 +241,8 @@ static void check_peer(struct __test_metadata *_metadata,
 		for (i = 0; writes && i < length; i++) {
 			uint8_t *byte = &self->mem[ref->at[at + i]];
 
-			ASSERT_EQ(byte_at(i, 2), *byte);
-			*byte = byte_at(ref->at[at + i], 1);
+			ASSERT_EQ(pattern(i, 2), *byte);
+			*byte = pattern(ref->at[at + i], 1);
 		}
 		at += length;
 	}
@@ -533,7 +540,7 @@ TEST_F(compose, windows_span_pieces_that_are_pages)
 	ASSERT_EQ(IBV_WC_SUCCESS, stock_read(s, 0, bind.length, bind.out_iova,
 					     bind.out_rkey));
 	for (i = 0; i < bind.length; i++)
-		ASSERT_EQ(byte_at((i + 100) / PAGE * LENGTH + (i + 100) % PAGE,
+		ASSERT_EQ(pattern((i + 100) / PAGE * LENGTH + (i + 100) % PAGE,
 				  1), s->mem[i]);
 	ASSERT_EQ(0, raw_revoke(self->link.fd, self->link.domain,
 				&bind.window_id, 1));

@@ -13,7 +13,10 @@
 #include <sys/syscall.h>
 
 #include "harness.h"
-#include "memreg_fixture.h"
+#include "mem.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define LENGTH		(4 * PAGE)
 

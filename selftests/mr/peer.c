@@ -14,11 +14,13 @@
 #include <sys/prctl.h>
 
 #include "harness.h"
+#include "mem.h"
 #include "memreg.h"
-#include "memreg_fixture.h"
 #include "net.h"
 #include "owner.h"
 #include "peer.h"
+#include "raw.h"
+#include "test.h"
 
 #define ARENA_LEN	(24 * PAGE)
 #define MR_AT		1000UL	/* of the memory; not a page's start */

@@ -12,10 +12,12 @@
 #include "fault.h"
 #include "harness.h"
 #include "memreg.h"
-#include "memreg_fixture.h"
 #include "net.h"
 #include "owner.h"
 #include "peer.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define SPAN		(16 * PAGE)
 #define WINDOWS		4

@@ -7,7 +7,10 @@
 #include <sys/ioctl.h>
 
 #include "harness.h"
-#include "memreg_fixture.h"
+#include "mem.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define KNOWN_ACCESS	(LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ |	\
 			 REMOTE_ATOMIC | MW_BIND | ZERO_BASED |		\

@@ -12,7 +12,10 @@
 #include <sys/ioctl.h>
 
 #include "harness.h"
-#include "memreg_fixture.h"
+#include "mem.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define NETDEV		"mr_owner"
 #define WINDOWS		4

@@ -12,10 +12,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "harness.h"
-#include "data.h"
+#include "ends.h"
 #include "fault.h"
+#include "harness.h"
+#include "mem.h"
 #include "memreg.h"
+#include "raw.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define READ_WRITE	(PROT_READ | PROT_WRITE)
 #define TRANSLATION	IB_MEMREG_REREG_TRANSLATION

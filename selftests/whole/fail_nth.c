@@ -16,14 +16,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "ends.h"
 #include "fake.h"
 #include "fault.h"
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
+#include "memreg.h"
+#include "net.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "test.h"
 
 #define LENGTH		(8 * PAGE)
 #define BATCH		8
@@ -173,7 +181,7 @@ static int listen_on_owner(FIXTURE_DATA(fail_nth) *self)
 	RAW(listener_create, cmd, .backlog = 16, .addr = { .family = AF_INET });
 	int ret;
 
-	inet_pton(AF_INET, OWNER_IP, cmd.addr.ip);
+	inet_pton(AF_INET, OWNER_IP4, cmd.addr.ip);
 	ret = raw_call(self->fd, IB_MEMREG_IOC_LISTENER_CREATE, &cmd);
 	self->listener = cmd.out_listener_id;
 	self->port = cmd.addr.port;
@@ -1241,7 +1249,7 @@ static int connect_to(int fd, __u32 domain, const char *ip, __be16 port,
 
 static int call_connect(FIXTURE_DATA(fail_nth) *self)
 {
-	return connect_to(self->fd, self->domain, PEER_IP, htons(9),
+	return connect_to(self->fd, self->domain, PEER_IP4, htons(9),
 			  &self->made);
 }
 
@@ -1263,7 +1271,7 @@ static __u32 await_event(int fd, __u32 type)
 	struct ib_memreg_event event;
 
 	do {
-		if (poll(&pollfd, 1, WAIT_MS) != 1 ||
+		if (poll(&pollfd, 1, LIMIT_MS) != 1 ||
 		    read(fd, &event, sizeof(event)) != sizeof(event))
 			return 0;
 	} while (event.type != type);
@@ -1272,7 +1280,7 @@ static __u32 await_event(int fd, __u32 type)
 
 static int connect_peer(FIXTURE_DATA(fail_nth) *self)
 {
-	return connect_to(self->peer, self->peer_domain, OWNER_IP, self->port,
+	return connect_to(self->peer, self->peer_domain, OWNER_IP4, self->port,
 			  &self->peer_endpoint);
 }
 
@@ -1300,7 +1308,7 @@ static int prepare_event(FIXTURE_DATA(fail_nth) *self)
 	struct pollfd pollfd = { .fd = self->fd, .events = POLLIN };
 	int ret = connect_peer(self);
 
-	if (!ret && poll(&pollfd, 1, WAIT_MS) != 1)
+	if (!ret && poll(&pollfd, 1, LIMIT_MS) != 1)
 		ret = -ETIMEDOUT;
 	return ret;
 }
@@ -1512,15 +1520,7 @@ TEST_F_TIMEOUT(fail_nth, I8_srq_create, 600)
 
 static struct ib_memreg_queues queues_of(const FIXTURE_DATA(fail_nth) *self)
 {
-	return (struct ib_memreg_queues) {
-		.send_ring_id = self->ring.id,
-		.recv_ring_id = self->ring.id,
-		.max_send = 4,
-		.max_recv = 4,
-		.max_send_sge = 2,
-		.max_recv_sge = 2,
-		.max_inline = 16,
-	};
+	return queues_on(self->ring.id, 4, 4, 2, 16);
 }
 
 static int call_setup(FIXTURE_DATA(fail_nth) *self)
@@ -1546,7 +1546,7 @@ static int call_connect_queues(FIXTURE_DATA(fail_nth) *self)
 {
 	struct ib_memreg_queues queues = queues_of(self);
 
-	return raw_connect(self->fd, self->domain, PEER_IP, htons(9), &queues,
+	return raw_connect(self->fd, self->domain, PEER_IP4, htons(9), &queues,
 			   &self->made);
 }
 
@@ -1847,7 +1847,7 @@ static int prepare_file(FIXTURE_DATA(fail_nth) *self)
 	ret = ret ?: raw_srq(fd, domain, ring.id, 4, 1, 0, &srq);
 	if (!ret)
 		ring_unmap(&ring);
-	return ret ?: connect_to(fd, domain, PEER_IP, htons(9), &endpoint);
+	return ret ?: connect_to(fd, domain, PEER_IP4, htons(9), &endpoint);
 }
 
 /* It is closed when close() returns, whatever that says. */

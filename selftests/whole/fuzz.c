@@ -23,12 +23,17 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "fault.h"
 #include "harness.h"
-#include "data.h"
+#include "net.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "test.h"
 
 #define THREADS		4
 #define RINGS		8
@@ -525,7 +530,7 @@ static void make_listener_create(struct fuzzer *f, void *arg)
 	cmd->backlog = 1 + below(f, 16);
 	cmd->addr.family = AF_INET;
 	if (once_in(f, 2))
-		inet_pton(AF_INET, OWNER_IP, cmd->addr.ip);
+		inet_pton(AF_INET, OWNER_IP4, cmd->addr.ip);
 }
 
 static void make_data(struct fuzzer *f, __u32 *length, __u64 *data)
@@ -583,7 +588,7 @@ static void make_endpoint_connect(struct fuzzer *f, void *arg)
 	cmd->domain_id = id_of(f, IB_MEMREG_OBJECT_DOMAIN);
 	cmd->addr.family = AF_INET;
 	cmd->addr.port = world.port;
-	inet_pton(AF_INET, OWNER_IP, cmd->addr.ip);
+	inet_pton(AF_INET, OWNER_IP4, cmd->addr.ip);
 	cmd->timeout_ms = 1000;
 	make_data(f, &cmd->private_data_len,
 		  (__u64 *)&cmd->private_data);
@@ -1199,7 +1204,7 @@ static void connect_again(struct fuzzer *f)
 	if (!id_of(f, IB_MEMREG_OBJECT_LISTENER))
 		raw_listen(world.fd, &world.port);
 	if (!domain || !queues.send_ring_id ||
-	    raw_connect(world.fd, domain, OWNER_IP, world.port, &queues, &from))
+	    raw_connect(world.fd, domain, OWNER_IP4, world.port, &queues, &from))
 		return;
 	to = await_request();
 	if (to && !raw_setup(world.fd, to, domain, &queues))
@@ -1354,7 +1359,7 @@ static bool all_gone(void)
 {
 	unsigned int i;
 
-	for (i = 0; i < WAIT_MS / 10; i++) {
+	for (i = 0; i < LIMIT_MS / 10; i++) {
 		if (!state_count(IB_MEMREG_OBJECT_FILE) && !vm_pin(0))
 			return true;
 		poll(NULL, 0, 10);

@@ -17,9 +17,12 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-#include "harness.h"
 #include "fault.h"
-#include "memreg_fixture.h"
+#include "harness.h"
+#include "mem.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define THREADS		16
 #define BATCHERS	12

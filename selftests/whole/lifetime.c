@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -15,8 +16,11 @@
 #include <sys/wait.h>
 
 #include "harness.h"
+#include "mem.h"
 #include "memreg.h"
-#include "memreg_fixture.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define NOBODY		65534
 #define LENGTH		(4 * PAGE)

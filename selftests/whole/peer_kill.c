@@ -18,9 +18,11 @@
 
 #include "harness.h"
 #include "memreg.h"
-#include "memreg_fixture.h"
 #include "net.h"
 #include "peer.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define PORT		7471
 #define ARENA_LEN	(64 * PAGE)

@@ -14,11 +14,14 @@
 #include <signal.h>
 
 #include "harness.h"
+#include "mem.h"
 #include "memreg.h"
-#include "memreg_fixture.h"
 #include "net.h"
 #include "owner.h"
 #include "peer.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define ARENA_LEN	(16 * PAGE)
 

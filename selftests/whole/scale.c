@@ -13,12 +13,19 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
+#include "net.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "test.h"
 
 #define SPAN		(16 * PAGE)
 #define ARENA		(16UL << 20)
@@ -98,7 +105,7 @@ static int listen_on_owner(FIXTURE_DATA(scale) *self)
 	    .addr = { .family = AF_INET });
 	int ret;
 
-	inet_pton(AF_INET, OWNER_IP, cmd.addr.ip);
+	inet_pton(AF_INET, OWNER_IP4, cmd.addr.ip);
 	ret = raw_call(self->fd, IB_MEMREG_IOC_LISTENER_CREATE, &cmd);
 	self->listener = cmd.out_listener_id;
 	self->port = cmd.addr.port;
@@ -247,7 +254,7 @@ static int peer_connects(FIXTURE_DATA(scale) *self, __u32 *endpoint)
 	    .addr = { .family = AF_INET, .port = self->port });
 	int ret;
 
-	inet_pton(AF_INET, OWNER_IP, cmd.addr.ip);
+	inet_pton(AF_INET, OWNER_IP4, cmd.addr.ip);
 	ret = raw_call(self->peer, IB_MEMREG_IOC_ENDPOINT_CONNECT, &cmd);
 	*endpoint = cmd.out_endpoint_id;
 	return ret;
@@ -644,14 +651,6 @@ TEST_F_TIMEOUT(scale, I7_close_with_many_alive, SOAK_S)
 	ASSERT_LE(0, self->fd);
 }
 
-static int mr_state(FIXTURE_DATA(scale) *self, __u32 mr)
-{
-	RAW(mr_query, cmd, .mr_id = mr);
-	int ret = raw_call(self->fd, IB_MEMREG_IOC_MR_QUERY, &cmd);
-
-	return ret ?: (int)cmd.out_state;
-}
-
 /*
  * The guard takes its time, which is not the fault of the queue. Where no batch
  * ends for a second, it is to blame as far as anybody can see, so that a busy
@@ -672,7 +671,8 @@ TEST_F_TIMEOUT(scale, I2_unmap_under_many_windows, SOAK_S)
 		ASSERT_EQ(0, munmap(self->memory, ARENA));
 		TH_LOG("munmap under %u windows: %ld ms", self->now.windows,
 		       (now_ns() - ns) / 1000000);
-		EXPECT_EQ(IB_MEMREG_MR_STALE, mr_state(self, self->mrs[0]));
+		EXPECT_EQ(IB_MEMREG_MR_STALE,
+			  raw_mr_state(self->fd, self->mrs[0]));
 		more = state_rebuilds(self->domains[0]) - before;
 		give_back_windows(_metadata, self);
 		ASSERT_EQ(0, raw_destroy(self->fd, self->mrs[0]));

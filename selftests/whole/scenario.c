@@ -15,11 +15,14 @@
 
 #include "fault.h"
 #include "harness.h"
+#include "mem.h"
 #include "memreg.h"
-#include "memreg_fixture.h"
 #include "net.h"
 #include "owner.h"
 #include "peer.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define LENGTH		(8 * PAGE)
 #define WINDOWS		4

@@ -30,8 +30,12 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
-#include "data.h"
 #include "harness.h"
+#include "net.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "test.h"
 
 #define DOMAINS		2
 #define MRS		8

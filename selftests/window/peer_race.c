@@ -22,11 +22,13 @@
 #include <sys/utsname.h>
 
 #include "harness.h"
+#include "mem.h"
 #include "memreg.h"
-#include "memreg_fixture.h"
 #include "net.h"
 #include "owner.h"
 #include "peer.h"
+#include "raw.h"
+#include "test.h"
 
 #define SPAN	(16 * PAGE)
 #define BATCH	8

@@ -11,7 +11,10 @@
 #include <sys/resource.h>
 
 #include "harness.h"
-#include "memreg_fixture.h"
+#include "mem.h"
+#include "raw.h"
+#include "state.h"
+#include "test.h"
 
 #define BATCH		IB_MEMREG_BATCH_MAX
 #define SPAN		(16 * PAGE)

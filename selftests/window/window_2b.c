@@ -9,14 +9,21 @@
  */
 #include <endian.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "ends.h"
 #include "harness.h"
-#include "data.h"
+#include "mem.h"
+#include "raw.h"
+#include "ring.h"
+#include "state.h"
+#include "stock.h"
+#include "test.h"
 
 #define LEN		(32 * PAGE)
 #define STOCK_LEN	(1UL << 20)
@@ -47,15 +54,8 @@ FIXTURE(window)
 
 static struct ib_memreg_queues queues_of(const FIXTURE_DATA(window) *self)
 {
-	return (struct ib_memreg_queues) {
-		.send_ring_id = self->ring.id,
-		.recv_ring_id = self->ring.id,
-		.max_send = 256,
-		.max_recv = 16,
-		.max_send_sge = 1,
-		.max_recv_sge = 1,
-		.max_inline = sizeof(struct announcement),
-	};
+	return queues_on(self->ring.id, 256, 16, 1,
+			 sizeof(struct announcement));
 }
 
 FIXTURE_SETUP(window)
@@ -64,11 +64,8 @@ FIXTURE_SETUP(window)
 
 	ASSERT_EQ(0, link_open(&self->link, STOCK_LEN));
 	self->stock = &self->link.stock;
-	self->mem = mem_alloc(LEN);
-	ASSERT_NE(NULL, self->mem);
-	fill(self->mem, LEN, 1);
-	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, self->mem,
-				  LEN, LOCAL_WRITE | MW_BIND, &self->mr));
+	ASSERT_EQ(0, link_memory(&self->link, LEN, FOR_WINDOWS, &self->mem,
+				 &self->mr));
 	ASSERT_EQ(0, raw_windows_2b(self->link.fd, self->link.domain, SPAN,
 				    self->windows, 64)) {
 		TH_LOG("reason %u", raw_reason());
@@ -347,7 +344,7 @@ static void await_not_ready(struct __test_metadata *_metadata, long before)
 {
 	int i;
 
-	for (i = 0; i < WAIT_MS && file_number(NOT_READY) == before; i++)
+	for (i = 0; i < LIMIT_MS && file_number(NOT_READY) == before; i++)
 		usleep(1000);
 	ASSERT_LT(before, file_number(NOT_READY));
 }
