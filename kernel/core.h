@@ -109,6 +109,9 @@ struct memreg_charge {
  * @destroy: Give back all that the object has, and free it. Never fails.
  * @idle: Let go of users that are the object's own doing, and that nobody is at
  *	work on; or NULL. Context: may sleep, with a reference of the object.
+ * @abort: The same for an object that was never published; or NULL: @destroy
+ * @published: Others can find the object from here on; or NULL. Gets a
+ *	reference, so that it is not destroyed at once, and puts it.
  * @busy: Reason to give when the object has users; NULL: IN_USE
  * @info: Fill in the object's LIST entry. Called with the xarray's lock.
  * @depends: Has it references of objects of its own type, so that it is to be
@@ -119,6 +122,8 @@ struct memreg_object_ops {
 	u32 type;
 	void (*destroy)(struct memreg_file *file, struct memreg_object *obj);
 	void (*idle)(struct memreg_object *obj);
+	void (*abort)(struct memreg_file *file, struct memreg_object *obj);
+	void (*published)(struct memreg_file *file, struct memreg_object *obj);
 	u32 (*busy)(const struct memreg_object *obj);
 	void (*info)(struct memreg_object *obj, struct ib_memreg_object *info);
 	bool (*depends)(const struct memreg_object *obj);
@@ -133,21 +138,23 @@ struct memreg_object_ops {
  * @users: One of its own, one of each object that depends on it, and one of
  *	each call that is at work on it. Whoever takes it from one to zero
  *	destroys the object.
+ * @made: Next one that the same call has made, see memreg_ucmd.made
  */
 struct memreg_object {
 	u32 id;
 	u32 type;
 	const struct memreg_object_ops *ops;
 	refcount_t users;
+	struct memreg_object *made;
 };
 
 int memreg_object_alloc_gfp(struct memreg_file *file, struct memreg_object *obj,
 			    const struct memreg_object_ops *ops, gfp_t gfp);
 void memreg_object_abort(struct memreg_file *file, struct memreg_object *obj);
+void memreg_object_publish(struct memreg_file *file, struct memreg_object *obj);
+void memreg_objects_settle(struct memreg_ucmd *ucmd, int ret);
 int memreg_object_replace(struct memreg_file *file, struct memreg_object *old,
 			  struct memreg_object *obj, u32 *reason);
-void memreg_object_finalize(struct memreg_file *file,
-			    struct memreg_object *obj);
 struct memreg_object *memreg_object_get(struct memreg_file *file, u32 id,
 					u32 type);
 void memreg_objects_get(struct memreg_file *file, u32 type, const u32 *ids,
@@ -251,6 +258,8 @@ struct memreg_file {
  * @user_size: Its size
  * @cmd: Our copy of it
  * @reason: Returned to the caller if the call fails
+ * @made: Objects that the call has made: main publishes them if the call
+ *	succeeds, and aborts them if it fails
  */
 struct memreg_ucmd {
 	struct memreg_file *file;
@@ -261,12 +270,21 @@ struct memreg_ucmd {
 	u32 user_size;
 	void *cmd;
 	u32 reason;
+	struct memreg_object *made;
 };
 
 struct memreg_file *memreg_file_new(void);
 void memreg_file_hide(struct memreg_file *file);
 struct memreg_file *memreg_file_next(u32 number);
 void memreg_file_put(struct memreg_file *file);
+
+/* A call has made an object, which is complete but for being published. */
+static inline void memreg_object_made(struct memreg_ucmd *ucmd,
+				      struct memreg_object *obj)
+{
+	obj->made = ucmd->made;
+	ucmd->made = obj;
+}
 
 /* Fail a call with an errno and the reason for it. */
 static inline int memreg_fail(struct memreg_ucmd *ucmd, int err, u32 reason)

@@ -226,6 +226,17 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 	MEMREG_IOCTL(SUBMIT, submit, reserved, memreg_submit),
 };
 
+/* Have a call do its work, and publish or abort what it has made. */
+static int memreg_call(struct memreg_ucmd *ucmd,
+		       const struct memreg_ioctl *ioctl)
+{
+	int ret = ioctl->execute(ucmd);
+
+	if (ucmd->made)
+		memreg_objects_settle(ucmd, ret);
+	return ret;
+}
+
 /* A call that needs no device: but once it was there and went, all went. */
 static int memreg_execute_deviceless(struct memreg_ucmd *ucmd,
 				     const struct memreg_ioctl *ioctl)
@@ -238,7 +249,7 @@ static int memreg_execute_deviceless(struct memreg_ucmd *ucmd,
 	if (ucmd->file->gone)
 		ret = memreg_fail(ucmd, -ENODEV, IB_MEMREG_REASON_DEVICE_GONE);
 	else
-		ret = ioctl->execute(ucmd);
+		ret = memreg_call(ucmd, ioctl);
 	up_read(&ucmd->file->lock);
 	return ret;
 }
@@ -256,7 +267,7 @@ static int memreg_execute(struct memreg_ucmd *ucmd,
 	ret = memreg_enter(ucmd, true);
 	if (ret)
 		return ret;
-	ret = ioctl->execute(ucmd);
+	ret = memreg_call(ucmd, ioctl);
 	memreg_leave(ucmd);
 	return ret;
 }

@@ -4,8 +4,11 @@
  *
  * An object is made in three steps: memreg_object_alloc() reserves its id,
  * which nobody can find yet; everything that can fail is done, the answer to
- * the user included; memreg_object_finalize() makes it findable and cannot
- * fail. memreg_object_abort() is the way out before that.
+ * the user included; memreg_object_publish() makes it findable and cannot fail.
+ * A call does the first two, and hands the object to memreg_object_made() when
+ * it is complete. What the call returns then decides: main publishes the object
+ * or aborts it. A call that fails before that gives the id back by
+ * memreg_object_abort().
  *
  * One count decides over the lifetime. It holds one reference of the object
  * itself, one of each object that depends on it, and one of each call that is
@@ -56,13 +59,8 @@ void memreg_object_abort(struct memreg_file *file, struct memreg_object *obj)
 	WARN_ON(old);
 }
 
-/**
- * memreg_object_finalize() - Let others find an object
- * @file: File
- * @obj: The object, complete
- */
-void memreg_object_finalize(struct memreg_file *file,
-			    struct memreg_object *obj)
+static void memreg_object_store(struct memreg_file *file,
+				struct memreg_object *obj)
 {
 	XA_STATE(xas, &file->objects, obj->id);
 	void *old;
@@ -72,6 +70,52 @@ void memreg_object_finalize(struct memreg_file *file,
 	xa_unlock(&file->objects);
 	/* The entry is reserved, so storing it needs no memory. */
 	WARN_ON(old != XA_ZERO_ENTRY);
+}
+
+/**
+ * memreg_object_publish() - Let others find an object
+ * @file: File
+ * @obj: The object, complete; may be gone when this returns
+ */
+void memreg_object_publish(struct memreg_file *file, struct memreg_object *obj)
+{
+	if (!obj->ops->published) {
+		memreg_object_store(file, obj);
+		return;
+	}
+	/* Another thread could find and destroy it at once. */
+	refcount_inc(&obj->users);
+	memreg_object_store(file, obj);
+	obj->ops->published(file, obj);
+}
+
+/* Destroy an object that nobody could find. */
+static void memreg_object_undo(struct memreg_file *file,
+			       struct memreg_object *obj)
+{
+	memreg_object_abort(file, obj);
+	if (obj->ops->abort)
+		obj->ops->abort(file, obj);
+	else
+		obj->ops->destroy(file, obj);
+}
+
+/**
+ * memreg_objects_settle() - Publish or abort what a call has made
+ * @ucmd: The call, with its file's lock held
+ * @ret: What the call returns
+ */
+void memreg_objects_settle(struct memreg_ucmd *ucmd, int ret)
+{
+	struct memreg_object *obj, *next;
+
+	for (obj = ucmd->made; obj; obj = next) {
+		next = obj->made;
+		if (ret)
+			memreg_object_undo(ucmd->file, obj);
+		else
+			memreg_object_publish(ucmd->file, obj);
+	}
 }
 
 /**

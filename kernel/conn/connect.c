@@ -227,23 +227,16 @@ int memreg_endpoint_connect(struct memreg_ucmd *ucmd)
 	ep->domain = domain;
 	ep->grants.domain = domain;
 	atomic_inc(&domain->connections);
+	memreg_object_made(ucmd, &ep->obj);
 	ret = memreg_connect_prepare(ucmd, ep);
 	if (ret)
-		goto err_abort;
+		return ret;
 	cmd->out_endpoint_id = ep->obj.id;
 	ret = memreg_respond(ucmd, sizeof(*cmd));
 	if (ret)
-		goto err_abort;
+		return ret;
 	/* The user has the answer: now events may come. */
 	ret = memreg_connect_begin(ucmd, ep, cmd->timeout_ms);
 	complete_all(&ep->begun);
-	if (ret)
-		goto err_abort;
-	memreg_endpoint_publish(ep);
-	return 0;
-
-err_abort:
-	memreg_object_abort(ucmd->file, &ep->obj);
-	memreg_endpoint_ops.destroy(ucmd->file, &ep->obj);
 	return ret;
 }

@@ -96,17 +96,13 @@ struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file,
 	return ep;
 }
 
-/**
- * memreg_endpoint_publish() - Let the user find an endpoint
- * @ep: The endpoint; what became of it so far can be read from here on
- */
-void memreg_endpoint_publish(struct memreg_endpoint *ep)
+/* What became of an endpoint so far can be read from here on. */
+static void memreg_endpoint_published(struct memreg_file *file,
+				      struct memreg_object *obj)
 {
-	struct memreg_file *file = ep->file;
+	struct memreg_endpoint *ep =
+		container_of(obj, struct memreg_endpoint, obj);
 
-	/* Another thread could find and destroy it at once. */
-	refcount_inc(&ep->obj.users);
-	memreg_object_finalize(file, &ep->obj);
 	spin_lock(&file->event_lock);
 	ep->published = true;
 	memreg_event_link(ep);
@@ -114,7 +110,7 @@ void memreg_endpoint_publish(struct memreg_endpoint *ep)
 	 * A reader can destroy the endpoint once event_lock is dropped, so
 	 * drop our reference first.
 	 */
-	memreg_object_put(&ep->obj);
+	memreg_object_put(obj);
 	spin_unlock(&file->event_lock);
 	wake_up(&file->wait);
 }
@@ -198,6 +194,7 @@ memreg_endpoint_grants(struct memreg_object *obj)
 const struct memreg_object_ops memreg_endpoint_ops = {
 	.type = IB_MEMREG_OBJECT_ENDPOINT,
 	.destroy = memreg_endpoint_destroy,
+	.published = memreg_endpoint_published,
 	.info = memreg_endpoint_info,
 	.grants = memreg_endpoint_grants,
 };

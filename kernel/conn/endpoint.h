@@ -128,7 +128,6 @@ struct memreg_endpoint {
 
 struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file,
 					      gfp_t gfp);
-void memreg_endpoint_publish(struct memreg_endpoint *ep);
 struct memreg_endpoint *memreg_endpoint_get(struct memreg_ucmd *ucmd, u32 id);
 void memreg_endpoint_keep_data(struct memreg_endpoint *ep, const void *data,
 			       u32 len);

@@ -79,7 +79,7 @@ static int memreg_listener_request(struct memreg_listener *listener,
 	id->event_handler = memreg_endpoint_handler;
 	trace_memreg_endpoint_state(ep);
 	memreg_event_post(ep, IB_MEMREG_EVENT_CONNECT_REQUEST);
-	memreg_endpoint_publish(ep);
+	memreg_object_publish(ep->file, &ep->obj);
 	return 0;
 }
 
@@ -227,9 +227,10 @@ int memreg_endpoint_listen(struct memreg_ucmd *ucmd)
 	listener = memreg_listener_new(ucmd, cmd->backlog);
 	if (IS_ERR(listener))
 		return PTR_ERR(listener);
+	memreg_object_made(ucmd, &listener->obj);
 	ret = memreg_listener_bind(ucmd, listener);
 	if (ret)
-		goto err_abort;
+		return ret;
 	/* The user has the answer: now peers may come. */
 	ret = memreg_inject(MEMREG_INJECT_LISTEN) ?:
 	      rdma_listen(listener->id, cmd->backlog);
@@ -242,14 +243,7 @@ int memreg_endpoint_listen(struct memreg_ucmd *ucmd)
 		cmd->addr.port = port;
 		if (memreg_respond(ucmd, sizeof(*cmd)))
 			ret = -EFAULT;
-		goto err_abort;
 	}
-	memreg_object_finalize(ucmd->file, &listener->obj);
-	return 0;
-
-err_abort:
-	memreg_object_abort(ucmd->file, &listener->obj);
-	memreg_listener_destroy(ucmd->file, &listener->obj);
 	return ret;
 }
 

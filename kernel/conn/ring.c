@@ -784,8 +784,8 @@ static void memreg_ring_destroy_cq(struct memreg_ring *ring)
 	wake_up_poll(&ring->wait, EPOLLHUP | EPOLLERR);
 }
 
-/* Make the descriptor, answer the call, and only then publish the ring. */
-static int memreg_ring_install(struct memreg_ucmd *ucmd,
+/* Make the descriptor, and fill in the answer. */
+static int memreg_ring_respond(struct memreg_ucmd *ucmd,
 			       struct memreg_ring *ring)
 {
 	struct ib_memreg_ring_create *cmd = ucmd->cmd;
@@ -814,7 +814,6 @@ static int memreg_ring_install(struct memreg_ucmd *ucmd,
 		put_unused_fd(fd);
 		return ret;
 	}
-	memreg_object_finalize(ucmd->file, &ring->obj);
 	fd_install(fd, filp);
 	return 0;
 }
@@ -854,13 +853,9 @@ int memreg_ring_create(struct memreg_ucmd *ucmd)
 				  &memreg_ring_ops);
 	if (ret)
 		goto err_cq;
-	ret = memreg_ring_install(ucmd, ring);
-	if (ret)
-		goto err_abort;
-	return 0;
+	memreg_object_made(ucmd, &ring->obj);
+	return memreg_ring_respond(ucmd, ring);
 
-err_abort:
-	memreg_object_abort(ucmd->file, &ring->obj);
 err_cq:
 	memreg_ring_destroy_cq(ring);
 err_free:

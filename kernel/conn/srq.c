@@ -129,15 +129,10 @@ int memreg_srq_create(struct memreg_ucmd *ucmd)
 	ret = memreg_object_alloc(ucmd->file, &srq->obj, &memreg_srq_ops);
 	if (ret)
 		goto err_unmake;
+	memreg_object_made(ucmd, &srq->obj);
 	cmd->out_srq_id = srq->obj.id;
-	ret = memreg_respond(ucmd, sizeof(*cmd));
-	if (ret)
-		goto err_abort;
-	memreg_object_finalize(ucmd->file, &srq->obj);
-	return 0;
+	return memreg_respond(ucmd, sizeof(*cmd));
 
-err_abort:
-	memreg_object_abort(ucmd->file, &srq->obj);
 err_unmake:
 	memreg_srq_unmake(ucmd->mdev, srq);
 err_free:

@@ -361,19 +361,11 @@ static int memreg_compose_respond(struct memreg_ucmd *ucmd,
 static int memreg_compose_in_domain(struct memreg_ucmd *ucmd,
 				    struct memreg_domain *domain)
 {
-	struct memreg_mr *mr;
-	int ret;
+	struct memreg_mr *mr = memreg_compose_mr(ucmd, domain);
 
-	mr = memreg_compose_mr(ucmd, domain);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
-	ret = memreg_compose_respond(ucmd, mr);
-	if (ret) {
-		memreg_mr_abort(ucmd->file, mr);
-		return ret;
-	}
-	memreg_mr_publish(ucmd->file, mr);
-	return 0;
+	return memreg_mr_made(ucmd, mr, memreg_compose_respond(ucmd, mr));
 }
 
 /* ioctl(IB_MEMREG_IOC_MR_COMPOSE) */

@@ -205,21 +205,22 @@ int memreg_domain_create(struct memreg_ucmd *ucmd)
 	}
 	ret = memreg_object_alloc(ucmd->file, &domain->obj,
 				  &memreg_domain_ops);
-	if (ret)
-		goto err_free;
+	if (ret) {
+		memreg_domain_free(domain);
+		return ret;
+	}
+	memreg_object_made(ucmd, &domain->obj);
 	cmd->out_domain_id = domain->obj.id;
 	ret = memreg_respond(ucmd, sizeof(*cmd));
-	if (ret)
-		goto err_abort;
-	trace_memreg_domain_create(domain);
-	memreg_object_finalize(ucmd->file, &domain->obj);
-	return 0;
-
-err_abort:
-	memreg_object_abort(ucmd->file, &domain->obj);
-err_free:
-	memreg_domain_free(domain);
+	if (!ret)
+		trace_memreg_domain_create(domain);
 	return ret;
+}
+
+static void memreg_domain_abort(struct memreg_file *file,
+				struct memreg_object *obj)
+{
+	memreg_domain_free(container_of(obj, struct memreg_domain, obj));
 }
 
 static void memreg_domain_destroy(struct memreg_file *file,
@@ -245,5 +246,6 @@ static void memreg_domain_info(struct memreg_object *obj,
 const struct memreg_object_ops memreg_domain_ops = {
 	.type = IB_MEMREG_OBJECT_DOMAIN,
 	.destroy = memreg_domain_destroy,
+	.abort = memreg_domain_abort,
 	.info = memreg_domain_info,
 };

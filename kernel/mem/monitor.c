@@ -440,13 +440,6 @@ static void memreg_monitor_free(struct memreg_monitor *monitor)
 	kfree(monitor);
 }
 
-static void memreg_monitor_abort(struct memreg_file *file,
-				 struct memreg_monitor *monitor)
-{
-	memreg_object_abort(file, &monitor->obj);
-	memreg_monitor_free(monitor);
-}
-
 static int memreg_monitor_check_range(struct memreg_ucmd *ucmd,
 				      const struct ib_memreg_monitor *arg)
 {
@@ -598,32 +591,21 @@ static int memreg_monitors_make(struct memreg_ucmd *ucmd,
 {
 	struct ib_memreg_monitor_create *cmd = ucmd->cmd;
 	u32 i, n = cmd->count;
-	int ret = 0;
 
 	for (i = 0; i < n; i++) {
 		monitors[i] = memreg_monitor_new(ucmd, status, &args[i]);
 		if (IS_ERR(monitors[i])) {
-			ret = PTR_ERR(monitors[i]);
 			cmd->out_index = i;
-			goto err;
+			return PTR_ERR(monitors[i]);
 		}
+		memreg_object_made(ucmd, &monitors[i]->obj);
 	}
 	for (i = 0; i < n; i++)
 		memreg_monitor_describe(monitors[i], &args[i]);
 	if (copy_to_user(u64_to_user_ptr(cmd->monitors), args,
 			 array_size(n, sizeof(*args))))
-		ret = -EFAULT;
-	else
-		ret = memreg_respond(ucmd, sizeof(*cmd));
-	if (ret)
-		goto err;
-	for (i = 0; i < n; i++)
-		memreg_object_finalize(ucmd->file, &monitors[i]->obj);
-	return 0;
-err:
-	while (i--)
-		memreg_monitor_abort(ucmd->file, monitors[i]);
-	return ret;
+		return -EFAULT;
+	return memreg_respond(ucmd, sizeof(*cmd));
 }
 
 static int memreg_monitors_create(struct memreg_ucmd *ucmd,

@@ -810,7 +810,7 @@ err_free:
  * @pool: What makes it a pool, or NULL; the MR's from now on, and freed if
  *	there is to be none
  *
- * Return: the MR, to be published or aborted, or what MR_REGISTER fails with.
+ * Return: the MR, for memreg_mr_made(), or what MR_REGISTER fails with.
  */
 struct memreg_mr *memreg_mr_begin(struct memreg_ucmd *ucmd,
 				  struct memreg_pool *pool)
@@ -839,44 +839,31 @@ err:
 }
 
 /**
- * memreg_mr_abort() - Destroy an MR that nobody could find
- * @file: Its file
- * @mr: The MR
+ * memreg_mr_made() - A call has made an MR
+ * @ucmd: The call
+ * @mr: The MR, complete
+ * @ret: What the call returns
+ *
+ * Return: the same.
  */
-void memreg_mr_abort(struct memreg_file *file, struct memreg_mr *mr)
+int memreg_mr_made(struct memreg_ucmd *ucmd, struct memreg_mr *mr, int ret)
 {
-	memreg_object_abort(file, &mr->obj);
-	memreg_mr_free(mr);
-}
-
-/**
- * memreg_mr_publish() - Let users find an MR
- * @file: Its file
- * @mr: The MR
- */
-void memreg_mr_publish(struct memreg_file *file, struct memreg_mr *mr)
-{
-	memreg_count(file->mdev, IB_MEMREG_STAT_MRS_REGISTERED, 1);
-	trace_memreg_mr_register(mr);
-	memreg_object_finalize(file, &mr->obj);
+	memreg_object_made(ucmd, &mr->obj);
+	if (!ret) {
+		memreg_count(ucmd->mdev, IB_MEMREG_STAT_MRS_REGISTERED, 1);
+		trace_memreg_mr_register(mr);
+	}
+	return ret;
 }
 
 /* ioctl(IB_MEMREG_IOC_MR_REGISTER) */
 int memreg_mr_register(struct memreg_ucmd *ucmd)
 {
-	struct memreg_mr *mr;
-	int ret;
+	struct memreg_mr *mr = memreg_mr_begin(ucmd, NULL);
 
-	mr = memreg_mr_begin(ucmd, NULL);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
-	ret = memreg_mr_respond(ucmd, mr);
-	if (ret) {
-		memreg_mr_abort(ucmd->file, mr);
-		return ret;
-	}
-	memreg_mr_publish(ucmd->file, mr);
-	return 0;
+	return memreg_mr_made(ucmd, mr, memreg_mr_respond(ucmd, mr));
 }
 
 static int memreg_mr_copy_segments(struct memreg_mr *mr, u64 to, u32 room)
@@ -969,6 +956,12 @@ static void memreg_mr_idle(struct memreg_object *obj)
 		memreg_demand_idle(mr->demand);
 }
 
+static void memreg_mr_abort(struct memreg_file *file,
+			    struct memreg_object *obj)
+{
+	memreg_mr_free(container_of(obj, struct memreg_mr, obj));
+}
+
 static void memreg_mr_info(struct memreg_object *obj,
 			   struct ib_memreg_object *info)
 {
@@ -1008,6 +1001,7 @@ const struct memreg_object_ops memreg_mr_ops = {
 	.type = IB_MEMREG_OBJECT_MR,
 	.destroy = memreg_mr_destroy,
 	.idle = memreg_mr_idle,
+	.abort = memreg_mr_abort,
 	.info = memreg_mr_info,
 	.busy = memreg_mr_busy,
 	.depends = memreg_mr_depends,

@@ -71,9 +71,7 @@ static inline void memreg_mr_count_windows(struct memreg_mr *mr, int n)
 
 struct memreg_mr *memreg_mr_begin(struct memreg_ucmd *ucmd,
 				  struct memreg_pool *pool);
-void memreg_mr_abort(struct memreg_file *file, struct memreg_mr *mr);
 void memreg_mr_end_slot(struct memreg_mr *mr);
-void memreg_mr_publish(struct memreg_file *file, struct memreg_mr *mr);
 int memreg_mr_key_reason(struct memreg_ucmd *ucmd, int err);
 int memreg_mr_check_access(struct memreg_ucmd *ucmd, u32 access);
 int memreg_mr_check(struct memreg_ucmd *ucmd);
@@ -90,6 +88,7 @@ void memreg_mr_free(struct memreg_mr *mr);
 void memreg_mr_segment(const struct memreg_mr *mr, u32 i,
 		       struct ib_memreg_segment *seg);
 u64 memreg_mr_page_span(struct memreg_device *mdev);
+int memreg_mr_made(struct memreg_ucmd *ucmd, struct memreg_mr *mr, int ret);
 int memreg_mr_register(struct memreg_ucmd *ucmd);
 int memreg_mr_query(struct memreg_ucmd *ucmd);
 extern const struct memreg_object_ops memreg_mr_ops;

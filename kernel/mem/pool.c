@@ -334,13 +334,7 @@ int memreg_pool_create(struct memreg_ucmd *ucmd)
 	mr = memreg_pool_make_mr(ucmd, pool, length);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
-	ret = memreg_pool_respond(ucmd, mr);
-	if (ret) {
-		memreg_mr_abort(ucmd->file, mr);
-		return ret;
-	}
-	memreg_mr_publish(ucmd->file, mr);
-	return 0;
+	return memreg_mr_made(ucmd, mr, memreg_pool_respond(ucmd, mr));
 }
 
 /*

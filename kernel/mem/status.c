@@ -347,6 +347,12 @@ static void memreg_status_destroy(struct memreg_file *file,
 	memreg_status_release(status);
 }
 
+static void memreg_status_abort(struct memreg_file *file,
+				struct memreg_object *obj)
+{
+	memreg_status_release(container_of(obj, struct memreg_status, obj));
+}
+
 static void memreg_status_info(struct memreg_object *obj,
 			       struct ib_memreg_object *info)
 {
@@ -359,6 +365,7 @@ static void memreg_status_info(struct memreg_object *obj,
 const struct memreg_object_ops memreg_status_ops = {
 	.type = IB_MEMREG_OBJECT_STATUS,
 	.destroy = memreg_status_destroy,
+	.abort = memreg_status_abort,
 	.info = memreg_status_info,
 };
 
@@ -605,17 +612,10 @@ int memreg_status_create(struct memreg_ucmd *ucmd)
 		return -ENOMEM;
 	ret = memreg_object_alloc(ucmd->file, &status->obj,
 				  &memreg_status_ops);
-	if (ret)
-		goto err_free;
-	ret = memreg_status_respond(ucmd, status);
-	if (ret)
-		goto err_abort;
-	memreg_object_finalize(ucmd->file, &status->obj);
-	return 0;
-
-err_abort:
-	memreg_object_abort(ucmd->file, &status->obj);
-err_free:
-	memreg_status_release(status);
-	return ret;
+	if (ret) {
+		memreg_status_release(status);
+		return ret;
+	}
+	memreg_object_made(ucmd, &status->obj);
+	return memreg_status_respond(ucmd, status);
 }

@@ -94,43 +94,25 @@ static struct memreg_window *memreg_window_new(struct memreg_ucmd *ucmd,
 		kfree(window);
 		return ERR_PTR(ret);
 	}
+	refcount_inc(&domain->obj.users);
 	return window;
 }
 
-static void memreg_window_alloc_undo(struct memreg_ucmd *ucmd,
-				     struct memreg_window **windows, u32 count)
-{
-	while (count--) {
-		memreg_object_abort(ucmd->file, &windows[count]->obj);
-		kfree(windows[count]);
-	}
-}
-
 static int memreg_window_alloc_all(struct memreg_ucmd *ucmd,
-				   struct memreg_domain *domain,
-				   struct memreg_window **windows)
+				   struct memreg_domain *domain)
 {
 	struct ib_memreg_window_alloc *cmd = ucmd->cmd;
 	u32 __user *ids = u64_to_user_ptr(cmd->ids);
+	struct memreg_window *window;
 	u32 i;
 
 	for (i = 0; i < cmd->count; i++) {
-		windows[i] = memreg_window_new(ucmd, domain);
-		if (IS_ERR(windows[i])) {
-			int ret = PTR_ERR(windows[i]);
-
-			memreg_window_alloc_undo(ucmd, windows, i);
-			return ret;
-		}
-		if (put_user(windows[i]->obj.id, &ids[i])) {
-			memreg_window_alloc_undo(ucmd, windows, i + 1);
+		window = memreg_window_new(ucmd, domain);
+		if (IS_ERR(window))
+			return PTR_ERR(window);
+		memreg_object_made(ucmd, &window->obj);
+		if (put_user(window->obj.id, &ids[i]))
 			return -EFAULT;
-		}
-	}
-	/* Nothing can fail any more. */
-	for (i = 0; i < cmd->count; i++) {
-		refcount_inc(&domain->obj.users);
-		memreg_object_finalize(ucmd->file, &windows[i]->obj);
 	}
 	return 0;
 }
@@ -139,7 +121,6 @@ static int memreg_window_alloc_all(struct memreg_ucmd *ucmd,
 int memreg_window_alloc(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_window_alloc *cmd = ucmd->cmd;
-	struct memreg_window **windows;
 	struct memreg_domain *domain;
 	int ret;
 
@@ -158,10 +139,7 @@ int memreg_window_alloc(struct memreg_ucmd *ucmd)
 	domain = memreg_domain_get(ucmd, cmd->domain_id);
 	if (IS_ERR(domain))
 		return PTR_ERR(domain);
-	windows = kmalloc_array(cmd->count, sizeof(*windows), GFP_KERNEL);
-	ret = windows ? memreg_window_alloc_all(ucmd, domain, windows) :
-			-ENOMEM;
-	kfree(windows);
+	ret = memreg_window_alloc_all(ucmd, domain);
 	memreg_domain_put(domain);
 	return ret;
 }
