@@ -85,7 +85,7 @@ static u32 memreg_caps_list(struct memreg_device *mdev,
 }
 
 /* ioctl(IB_MEMREG_IOC_DEVICE_QUERY) */
-int memreg_caps_query(struct memreg_ucmd *ucmd)
+int memreg_device_query_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_cap_entry caps[MEMREG_CAPS];
 	struct ib_memreg_device_query *cmd = ucmd->cmd;

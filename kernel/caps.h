@@ -7,6 +7,6 @@
 
 struct memreg_ucmd;
 
-int memreg_caps_query(struct memreg_ucmd *ucmd);
+int memreg_device_query_ioctl(struct memreg_ucmd *ucmd);
 
 #endif /* _MEMREG_CAPS_H */

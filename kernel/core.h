@@ -159,7 +159,7 @@ struct memreg_object *memreg_object_get(struct memreg_file *file, u32 id,
 					u32 type);
 void memreg_objects_get(struct memreg_file *file, u32 type, const u32 *ids,
 			size_t stride, u32 count, struct memreg_object **objs);
-int memreg_object_destroy_ioctl(struct memreg_ucmd *ucmd);
+int memreg_destroy_ioctl(struct memreg_ucmd *ucmd);
 int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
 			  u32 *reason);
 int memreg_objects_destroy(struct memreg_ucmd *ucmd, u32 type, const u32 *ids,

@@ -249,7 +249,7 @@ static int memreg_device_respond(struct memreg_ucmd *ucmd,
 }
 
 /* ioctl(IB_MEMREG_IOC_DEVICE_BIND) */
-int memreg_device_bind(struct memreg_ucmd *ucmd)
+int memreg_device_bind_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_device_bind *cmd = ucmd->cmd;
 	struct memreg_device *mdev;

@@ -111,7 +111,7 @@ struct memreg_device_ops {
 
 int memreg_device_init(const struct memreg_device_ops *ops);
 void memreg_device_exit(void);
-int memreg_device_bind(struct memreg_ucmd *ucmd);
+int memreg_device_bind_ioctl(struct memreg_ucmd *ucmd);
 void memreg_device_unbind(struct memreg_file *file);
 void memreg_device_name(struct memreg_device *mdev, char *name, size_t size);
 int memreg_charge(struct memreg_charge *charge, struct memreg_device *mdev,

@@ -141,7 +141,7 @@ static int memreg_list_fill(struct ib_memreg_list *cmd,
 }
 
 /* ioctl(IB_MEMREG_IOC_LIST) */
-int memreg_list_objects(struct memreg_ucmd *ucmd)
+int memreg_list_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_list *cmd = ucmd->cmd;
 	struct ib_memreg_object *infos;

@@ -7,6 +7,6 @@
 
 struct memreg_ucmd;
 
-int memreg_list_objects(struct memreg_ucmd *ucmd);
+int memreg_list_ioctl(struct memreg_ucmd *ucmd);
 
 #endif /* _MEMREG_LIST_H */

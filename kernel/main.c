@@ -52,7 +52,7 @@
 #include "stats.h"
 #include "trace.h"
 
-static int memreg_open(struct inode *inode, struct file *filp)
+static int memreg_fops_open(struct inode *inode, struct file *filp)
 {
 	struct memreg_file *file = memreg_file_new();
 
@@ -94,7 +94,7 @@ static bool memreg_file_closed_by_owner(const struct memreg_file *file,
  * What a file has may take long to give back. Another user, who was passed the
  * descriptor and is the last to close it, does not wait for that.
  */
-static int memreg_release(struct inode *inode, struct file *filp)
+static int memreg_fops_release(struct inode *inode, struct file *filp)
 {
 	struct memreg_file *file = filp->private_data;
 
@@ -174,56 +174,61 @@ struct memreg_ioctl {
 	}
 
 static const struct memreg_ioctl memreg_ioctls[] = {
-	MEMREG_IOCTL(DEVICE_BIND, device_bind, name, memreg_device_bind,
+	MEMREG_IOCTL(DEVICE_BIND, device_bind, name, memreg_device_bind_ioctl,
 		     .unbound = true),
-	MEMREG_IOCTL(DEVICE_QUERY, device_query, out_name, memreg_caps_query),
-	MEMREG_IOCTL(DEVICE_STAT, device_stat, stats, memreg_stats_tell),
-	MEMREG_IOCTL(DESTROY, destroy, id, memreg_object_destroy_ioctl,
+	MEMREG_IOCTL(DEVICE_QUERY, device_query, out_name,
+		     memreg_device_query_ioctl),
+	MEMREG_IOCTL(DEVICE_STAT, device_stat, stats, memreg_device_stat_ioctl),
+	MEMREG_IOCTL(DESTROY, destroy, id, memreg_destroy_ioctl,
 		     .deviceless = true),
-	MEMREG_IOCTL(LIST, list, reserved, memreg_list_objects,
-		     .unbound = true),
+	MEMREG_IOCTL(LIST, list, reserved, memreg_list_ioctl, .unbound = true),
 	MEMREG_IOCTL(SET_USER_DATA, set_user_data, user_data,
-		     memreg_endpoint_set_user_data),
+		     memreg_set_user_data_ioctl),
 	MEMREG_IOCTL(DOMAIN_CREATE, domain_create, reserved,
-		     memreg_domain_create),
+		     memreg_domain_create_ioctl),
 	MEMREG_IOCTL(MR_REGISTER, mr_register, out_generation,
-		     memreg_mr_register),
+		     memreg_mr_register_ioctl),
 	MEMREG_IOCTL(MR_REREGISTER, mr_reregister, out_kept,
-		     memreg_mr_reregister),
-	MEMREG_IOCTL(MR_COMPOSE, mr_compose, out_entries, memreg_mr_compose),
-	MEMREG_IOCTL(MR_QUERY, mr_query, out_wait, memreg_mr_query),
-	MEMREG_IOCTL(MR_ADVISE, mr_advise, ranges, memreg_mr_advise),
+		     memreg_mr_reregister_ioctl),
+	MEMREG_IOCTL(MR_COMPOSE, mr_compose, out_entries,
+		     memreg_mr_compose_ioctl),
+	MEMREG_IOCTL(MR_QUERY, mr_query, out_wait, memreg_mr_query_ioctl),
+	MEMREG_IOCTL(MR_ADVISE, mr_advise, ranges, memreg_mr_advise_ioctl),
 	MEMREG_IOCTL(POOL_CREATE, pool_create, out_table_size,
-		     memreg_pool_create),
-	MEMREG_IOCTL(POOL_RECYCLE, pool_recycle, indices, memreg_pool_recycle),
+		     memreg_pool_create_ioctl),
+	MEMREG_IOCTL(POOL_RECYCLE, pool_recycle, indices,
+		     memreg_pool_recycle_ioctl),
 	MEMREG_IOCTL(MEMORY_CREATE, memory_create, reserved,
-		     memreg_memory_create),
-	MEMREG_IOCTL(MEMORY_DUP, memory_dup, reserved, memreg_memory_dup),
-	MEMREG_IOCTL(WINDOW_ALLOC, window_alloc, ids, memreg_window_alloc),
-	MEMREG_IOCTL(WINDOW_BIND, window_bind, binds, memreg_window_bind),
-	MEMREG_IOCTL(WINDOW_REVOKE, window_revoke, ids, memreg_window_revoke),
+		     memreg_memory_create_ioctl),
+	MEMREG_IOCTL(MEMORY_DUP, memory_dup, reserved, memreg_memory_dup_ioctl),
+	MEMREG_IOCTL(WINDOW_ALLOC, window_alloc, ids,
+		     memreg_window_alloc_ioctl),
+	MEMREG_IOCTL(WINDOW_BIND, window_bind, binds, memreg_window_bind_ioctl),
+	MEMREG_IOCTL(WINDOW_REVOKE, window_revoke, ids,
+		     memreg_window_revoke_ioctl),
 	MEMREG_IOCTL(STATUS_CREATE, status_create, out_size,
-		     memreg_status_create, .deviceless = true),
+		     memreg_status_create_ioctl, .deviceless = true),
 	MEMREG_IOCTL(MONITOR_CREATE, monitor_create, monitors,
-		     memreg_monitor_create, .deviceless = true),
+		     memreg_monitor_create_ioctl, .deviceless = true),
 	MEMREG_IOCTL(MONITOR_DESTROY, monitor_destroy, ids,
-		     memreg_monitor_destroy, .deviceless = true),
+		     memreg_monitor_destroy_ioctl, .deviceless = true),
 	MEMREG_IOCTL(LISTENER_CREATE, listener_create, reserved,
-		     memreg_endpoint_listen),
+		     memreg_listener_create_ioctl),
 	MEMREG_IOCTL(ENDPOINT_CONNECT, endpoint_connect, queues,
-		     memreg_endpoint_connect),
+		     memreg_endpoint_connect_ioctl),
 	MEMREG_IOCTL(ENDPOINT_SETUP, endpoint_setup, queues,
-		     memreg_endpoint_setup),
+		     memreg_endpoint_setup_ioctl),
 	MEMREG_IOCTL(ENDPOINT_ACCEPT, endpoint_accept, private_data,
-		     memreg_endpoint_accept),
+		     memreg_endpoint_accept_ioctl),
 	MEMREG_IOCTL(ENDPOINT_REJECT, endpoint_reject, private_data,
-		     memreg_endpoint_reject),
+		     memreg_endpoint_reject_ioctl),
 	MEMREG_IOCTL(ENDPOINT_DISCONNECT, endpoint_disconnect, endpoint_id,
-		     memreg_endpoint_disconnect),
+		     memreg_endpoint_disconnect_ioctl),
 	MEMREG_IOCTL(RING_CREATE, ring_create, out_entries_offset,
-		     memreg_ring_create),
-	MEMREG_IOCTL(SRQ_CREATE, srq_create, out_srq_id, memreg_srq_create),
-	MEMREG_IOCTL(SUBMIT, submit, reserved, memreg_submit),
+		     memreg_ring_create_ioctl),
+	MEMREG_IOCTL(SRQ_CREATE, srq_create, out_srq_id,
+		     memreg_srq_create_ioctl),
+	MEMREG_IOCTL(SUBMIT, submit, reserved, memreg_submit_ioctl),
 };
 
 /* Have a call do its work, and publish or abort what it has made. */
@@ -272,8 +277,8 @@ static int memreg_execute(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
-static long memreg_ioctl(struct file *filp, unsigned int num,
-			 unsigned long arg)
+static long memreg_fops_ioctl(struct file *filp, unsigned int num,
+			      unsigned long arg)
 {
 	struct memreg_ucmd ucmd = {
 		.file = filp->private_data,
@@ -317,7 +322,7 @@ static bool memreg_readable(struct memreg_file *file)
 	       !READ_ONCE(file->mdev);
 }
 
-static ssize_t memreg_read(struct kiocb *iocb, struct iov_iter *to)
+static ssize_t memreg_fops_read(struct kiocb *iocb, struct iov_iter *to)
 {
 	struct file *filp = iocb->ki_filp;
 	struct memreg_file *file = filp->private_data;
@@ -346,7 +351,7 @@ static ssize_t memreg_read(struct kiocb *iocb, struct iov_iter *to)
 	return ret;
 }
 
-static __poll_t memreg_poll(struct file *filp, poll_table *table)
+static __poll_t memreg_fops_poll(struct file *filp, poll_table *table)
 {
 	struct memreg_file *file = filp->private_data;
 	__poll_t mask = 0;
@@ -361,12 +366,12 @@ static __poll_t memreg_poll(struct file *filp, poll_table *table)
 
 static const struct file_operations memreg_fops = {
 	.owner = THIS_MODULE,
-	.open = memreg_open,
-	.release = memreg_release,
-	.unlocked_ioctl = memreg_ioctl,
+	.open = memreg_fops_open,
+	.release = memreg_fops_release,
+	.unlocked_ioctl = memreg_fops_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
-	.read_iter = memreg_read,
-	.poll = memreg_poll,
+	.read_iter = memreg_fops_read,
+	.poll = memreg_fops_poll,
 #ifdef MEMREG_URING
 	.uring_cmd = memreg_uring_cmd,
 #endif

@@ -367,7 +367,7 @@ int memreg_objects_destroy(struct memreg_ucmd *ucmd, u32 type, const u32 *ids,
 }
 
 /* ioctl(IB_MEMREG_IOC_DESTROY) */
-int memreg_object_destroy_ioctl(struct memreg_ucmd *ucmd)
+int memreg_destroy_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_destroy *cmd = ucmd->cmd;
 

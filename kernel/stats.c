@@ -21,7 +21,7 @@ static u64 memreg_stats_sum(struct memreg_device *mdev, u32 stat)
 }
 
 /* ioctl(IB_MEMREG_IOC_DEVICE_STAT) */
-int memreg_stats_tell(struct memreg_ucmd *ucmd)
+int memreg_device_stat_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_device_stat *cmd = ucmd->cmd;
 	struct ib_memreg_stat_entry __user *stats = u64_to_user_ptr(cmd->stats);

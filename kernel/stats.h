@@ -27,6 +27,6 @@ static inline void memreg_count(struct memreg_device *mdev,
 	this_cpu_add(mdev->stats->values[stat], n);
 }
 
-int memreg_stats_tell(struct memreg_ucmd *ucmd);
+int memreg_device_stat_ioctl(struct memreg_ucmd *ucmd);
 
 #endif /* _MEMREG_STATS_H */

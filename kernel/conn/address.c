@@ -65,12 +65,12 @@ static bool memreg_addr_anywhere(const struct ib_memreg_addr *addr)
 }
 
 /**
- * memreg_addr_to_sockaddr() - Make an address one of the kernel's
+ * memreg_addr_to_kernel() - Make an address one of the kernel's
  * @addr: The address
  * @ss: Filled in
  */
-void memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
-			     struct sockaddr_storage *ss)
+void memreg_addr_to_kernel(const struct ib_memreg_addr *addr,
+			   struct sockaddr_storage *ss)
 {
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ss;
 	struct sockaddr_in *in = (struct sockaddr_in *)ss;
@@ -88,14 +88,14 @@ void memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
 }
 
 /**
- * memreg_addr_from_sockaddr() - Make an address one of the ABI's
+ * memreg_addr_from_kernel() - Make an address one of the ABI's
  * @addr: Filled in
  * @ss: The address
  * @id: RDMA CM id that has it
  */
-void memreg_addr_from_sockaddr(struct ib_memreg_addr *addr,
-			       const struct sockaddr_storage *ss,
-			       const struct rdma_cm_id *id)
+void memreg_addr_from_kernel(struct ib_memreg_addr *addr,
+			     const struct sockaddr_storage *ss,
+			     const struct rdma_cm_id *id)
 {
 	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)ss;
 	const struct sockaddr_in *in = (const struct sockaddr_in *)ss;
@@ -193,7 +193,7 @@ int memreg_id_bind(struct memreg_ucmd *ucmd, struct rdma_cm_id *id,
 	struct sockaddr_storage ss;
 	int ret;
 
-	memreg_addr_to_sockaddr(addr, &ss);
+	memreg_addr_to_kernel(addr, &ss);
 	ret = memreg_inject(MEMREG_INJECT_BIND_ADDR) ?:
 	      rdma_bind_addr(id, (struct sockaddr *)&ss);
 	if (ret == -EACCES)

@@ -20,11 +20,11 @@ struct sockaddr_storage;
 
 bool memreg_addr_any(const struct ib_memreg_addr *addr);
 bool memreg_addr_valid(const struct ib_memreg_addr *addr);
-void memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
-			     struct sockaddr_storage *ss);
-void memreg_addr_from_sockaddr(struct ib_memreg_addr *addr,
-			       const struct sockaddr_storage *ss,
-			       const struct rdma_cm_id *id);
+void memreg_addr_to_kernel(const struct ib_memreg_addr *addr,
+			   struct sockaddr_storage *ss);
+void memreg_addr_from_kernel(struct ib_memreg_addr *addr,
+			     const struct sockaddr_storage *ss,
+			     const struct rdma_cm_id *id);
 int memreg_cm_errno(int err);
 int memreg_fail_address(struct memreg_ucmd *ucmd, int err);
 struct rdma_cm_id *memreg_id_create(struct memreg_file *file,

@@ -38,7 +38,7 @@ static int memreg_endpoint_resolve_addr(struct memreg_endpoint *ep)
 {
 	struct sockaddr_storage dst;
 
-	memreg_addr_to_sockaddr(&ep->peer, &dst);
+	memreg_addr_to_kernel(&ep->peer, &dst);
 	return memreg_inject(MEMREG_INJECT_RESOLVE_ADDR) ?:
 	       rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&dst,
 				 min(memreg_endpoint_time_left(ep),
@@ -204,7 +204,7 @@ static int memreg_connect_begin(struct memreg_ucmd *ucmd,
 }
 
 /* ioctl(IB_MEMREG_IOC_ENDPOINT_CONNECT) */
-int memreg_endpoint_connect(struct memreg_ucmd *ucmd)
+int memreg_endpoint_connect_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_endpoint_connect *cmd = ucmd->cmd;
 	struct memreg_domain *domain;

@@ -7,6 +7,6 @@
 
 struct memreg_ucmd;
 
-int memreg_endpoint_connect(struct memreg_ucmd *ucmd);
+int memreg_endpoint_connect_ioctl(struct memreg_ucmd *ucmd);
 
 #endif /* _MEMREG_CONN_CONNECT_H */

@@ -320,7 +320,7 @@ int memreg_endpoint_handler(struct rdma_cm_id *id, struct rdma_cm_event *event)
 }
 
 /* ioctl(IB_MEMREG_IOC_SET_USER_DATA) */
-int memreg_endpoint_set_user_data(struct memreg_ucmd *ucmd)
+int memreg_set_user_data_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_set_user_data *cmd = ucmd->cmd;
 	struct memreg_file *file = ucmd->file;
@@ -350,7 +350,7 @@ int memreg_endpoint_set_user_data(struct memreg_ucmd *ucmd)
 }
 
 /* ioctl(IB_MEMREG_IOC_ENDPOINT_DISCONNECT) */
-int memreg_endpoint_disconnect(struct memreg_ucmd *ucmd)
+int memreg_endpoint_disconnect_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_endpoint_disconnect *cmd = ucmd->cmd;
 	struct memreg_endpoint *ep;

@@ -132,8 +132,8 @@ struct memreg_endpoint *memreg_endpoint_get(struct memreg_ucmd *ucmd, u32 id);
 void memreg_endpoint_keep_data(struct memreg_endpoint *ep, const void *data,
 			       u32 len);
 int memreg_endpoint_handler(struct rdma_cm_id *id, struct rdma_cm_event *event);
-int memreg_endpoint_disconnect(struct memreg_ucmd *ucmd);
-int memreg_endpoint_set_user_data(struct memreg_ucmd *ucmd);
+int memreg_endpoint_disconnect_ioctl(struct memreg_ucmd *ucmd);
+int memreg_set_user_data_ioctl(struct memreg_ucmd *ucmd);
 extern const struct memreg_object_ops memreg_endpoint_ops;
 
 #endif /* _MEMREG_CONN_ENDPOINT_H */

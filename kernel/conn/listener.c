@@ -46,7 +46,7 @@ memreg_request_alloc(struct memreg_listener *listener, struct rdma_cm_id *id,
 					attrs->max_qp_rd_atom);
 	ep->initiator_depth = min_t(int, conn->initiator_depth,
 				    attrs->max_qp_init_rd_atom);
-	memreg_addr_from_sockaddr(&ep->peer, &id->route.addr.dst_addr, id);
+	memreg_addr_from_kernel(&ep->peer, &id->route.addr.dst_addr, id);
 	memreg_endpoint_keep_data(ep, conn->private_data,
 				  conn->private_data_len);
 	return ep;
@@ -201,14 +201,14 @@ static int memreg_listener_bind(struct memreg_ucmd *ucmd,
 	ret = memreg_id_bind(ucmd, id, &cmd->addr);
 	if (ret)
 		return ret;
-	memreg_addr_from_sockaddr(&bound, &id->route.addr.src_addr, id);
+	memreg_addr_from_kernel(&bound, &id->route.addr.src_addr, id);
 	cmd->addr.port = bound.port;
 	cmd->out_listener_id = listener->obj.id;
 	return memreg_respond(ucmd, sizeof(*cmd));
 }
 
 /* ioctl(IB_MEMREG_IOC_LISTENER_CREATE) */
-int memreg_endpoint_listen(struct memreg_ucmd *ucmd)
+int memreg_listener_create_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_listener_create *cmd = ucmd->cmd;
 	struct memreg_listener *listener;
@@ -406,7 +406,7 @@ static int memreg_request_accept(struct memreg_ucmd *ucmd,
  * answer, the request is over: IB_MEMREG_EVENT_DISCONNECTED follows then as
  * well.
  */
-int memreg_endpoint_accept(struct memreg_ucmd *ucmd)
+int memreg_endpoint_accept_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_endpoint_accept *cmd = ucmd->cmd;
 	u8 data[MEMREG_ACCEPT_DATA];
@@ -442,7 +442,7 @@ out_ep:
 }
 
 /* ioctl(IB_MEMREG_IOC_ENDPOINT_SETUP) */
-int memreg_endpoint_setup(struct memreg_ucmd *ucmd)
+int memreg_endpoint_setup_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_endpoint_setup *cmd = ucmd->cmd;
 	struct memreg_domain *domain;
@@ -484,7 +484,7 @@ out_ep:
  * endpoint can't be destroyed because another call is at work on it: what is
  * left is CLOSED and the user's to destroy.
  */
-int memreg_endpoint_reject(struct memreg_ucmd *ucmd)
+int memreg_endpoint_reject_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_endpoint_reject *cmd = ucmd->cmd;
 	u8 data[MEMREG_REJECT_DATA];

@@ -7,10 +7,10 @@
 
 #include "core.h"
 
-int memreg_endpoint_listen(struct memreg_ucmd *ucmd);
-int memreg_endpoint_accept(struct memreg_ucmd *ucmd);
-int memreg_endpoint_reject(struct memreg_ucmd *ucmd);
-int memreg_endpoint_setup(struct memreg_ucmd *ucmd);
+int memreg_listener_create_ioctl(struct memreg_ucmd *ucmd);
+int memreg_endpoint_accept_ioctl(struct memreg_ucmd *ucmd);
+int memreg_endpoint_reject_ioctl(struct memreg_ucmd *ucmd);
+int memreg_endpoint_setup_ioctl(struct memreg_ucmd *ucmd);
 extern const struct memreg_object_ops memreg_listener_ops;
 
 #endif /* _MEMREG_CONN_LISTENER_H */

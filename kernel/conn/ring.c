@@ -139,7 +139,7 @@ void memreg_ring_unclaim(struct memreg_ring *ring, u32 count)
 }
 
 /* Entries that the user is not done with; all, if that is not to be known. */
-static u32 memreg_ring_ready(struct memreg_ring *ring)
+static u32 memreg_ring_pending(struct memreg_ring *ring)
 {
 	/* The user is done with what it has seen of @producer. */
 	u32 consumer = smp_load_acquire(&ring->shared->consumer);
@@ -171,7 +171,7 @@ struct memreg_ring_waiter {
 /* Is there something for somebody who waits for so many entries? */
 static bool memreg_ring_has(struct memreg_ring *ring, u32 count)
 {
-	return memreg_ring_ready(ring) >= count || READ_ONCE(ring->dead) ||
+	return memreg_ring_pending(ring) >= count || READ_ONCE(ring->dead) ||
 	       (READ_ONCE(ring->held) && !READ_ONCE(ring->settling));
 }
 
@@ -202,7 +202,7 @@ void memreg_ring_wake(struct memreg_ring *ring)
 	more = ring->shown != ring->producer;
 	/* Entries first, then what says that they are there. */
 	smp_store_release(&shared->producer, ring->producer);
-	/* memreg_ring_ready() counts no entry that can't be seen. */
+	/* memreg_ring_pending() counts no entry that can't be seen. */
 	smp_store_release(&ring->shown, ring->producer);
 	/* A sleeper either saw the old @shown, or sees this one. */
 	if (wq_has_sleeper(&ring->wait))
@@ -516,7 +516,7 @@ static __poll_t memreg_ring_file_poll(struct file *filp, poll_table *table)
 	poll_wait(filp, &ring->wait, table);
 	if (READ_ONCE(ring->dead))
 		mask |= EPOLLHUP | EPOLLERR;
-	if (memreg_ring_ready(ring))
+	if (memreg_ring_pending(ring))
 		mask |= EPOLLIN | EPOLLRDNORM;
 	return mask;
 }
@@ -568,7 +568,7 @@ static int memreg_ring_wait_for(struct memreg_ring *ring, u32 count,
 				      min_t(u64, timeout, KTIME_MAX));
 		expires = &time;
 	}
-	if (memreg_ring_ready(ring) >= count)
+	if (memreg_ring_pending(ring) >= count)
 		return 0;
 	for (;;) {
 		/* While we slept, what is slow was left to us. */
@@ -577,7 +577,7 @@ static int memreg_ring_wait_for(struct memreg_ring *ring, u32 count,
 		look = true;
 		/* All that was reported before it died is visible. */
 		dead = smp_load_acquire(&ring->dead);
-		if (memreg_ring_ready(ring) >= count)
+		if (memreg_ring_pending(ring) >= count)
 			return 0;
 		if (dead)
 			return -ENODEV;
@@ -588,8 +588,8 @@ static int memreg_ring_wait_for(struct memreg_ring *ring, u32 count,
 }
 
 /* ioctl(IB_MEMREG_IOC_RING_WAIT) */
-static int memreg_ring_wait(struct memreg_ring *ring,
-			    struct ib_memreg_ring_wait *cmd)
+static int memreg_ring_wait_ioctl(struct memreg_ring *ring,
+				  struct ib_memreg_ring_wait *cmd)
 {
 	int ret;
 
@@ -609,7 +609,7 @@ static int memreg_ring_wait(struct memreg_ring *ring,
 	ret = memreg_ring_wait_for(ring, cmd->min_count, cmd->timeout_ns);
 	if (ret == -ENODEV)
 		cmd->out_reason = IB_MEMREG_REASON_DEVICE_GONE;
-	cmd->out_count = memreg_ring_ready(ring);
+	cmd->out_count = memreg_ring_pending(ring);
 	return ret;
 }
 
@@ -634,7 +634,7 @@ static long memreg_ring_ioctl(struct file *filp, unsigned int num,
 	if (ret)
 		return put_user(IB_MEMREG_REASON_NONE, (u32 __user *)to + 1) ?
 		       -EFAULT : ret;
-	ret = memreg_ring_wait(filp->private_data, &cmd);
+	ret = memreg_ring_wait_ioctl(filp->private_data, &cmd);
 	return copy_to_user(to, &cmd, sizeof(cmd)) ? -EFAULT : ret;
 }
 
@@ -832,7 +832,7 @@ static int memreg_ring_check(struct memreg_ucmd *ucmd)
 }
 
 /* ioctl(IB_MEMREG_IOC_RING_CREATE) */
-int memreg_ring_create(struct memreg_ucmd *ucmd)
+int memreg_ring_create_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_ring_create *cmd = ucmd->cmd;
 	struct memreg_ring *ring;
@@ -863,8 +863,8 @@ err_free:
 	return ret;
 }
 
-static void memreg_ring_destroy(struct memreg_file *file,
-				struct memreg_object *obj)
+static void memreg_ring_destroy_obj(struct memreg_file *file,
+				    struct memreg_object *obj)
 {
 	struct memreg_ring *ring = container_of(obj, struct memreg_ring, obj);
 
@@ -882,6 +882,6 @@ static void memreg_ring_info(struct memreg_object *obj,
 
 const struct memreg_object_ops memreg_ring_ops = {
 	.type = IB_MEMREG_OBJECT_RING,
-	.destroy = memreg_ring_destroy,
+	.destroy = memreg_ring_destroy_obj,
 	.info = memreg_ring_info,
 };

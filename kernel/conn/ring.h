@@ -128,7 +128,7 @@ static inline u32 memreg_ring_max(struct memreg_device *mdev)
 
 int memreg_ring_init(const struct memreg_slot_ops *ops);
 void memreg_ring_exit(void);
-int memreg_ring_create(struct memreg_ucmd *ucmd);
+int memreg_ring_create_ioctl(struct memreg_ucmd *ucmd);
 void memreg_ring_hold(struct memreg_ring *ring);
 void memreg_ring_release(struct memreg_ring *ring);
 struct memreg_ring *memreg_ring_get(struct memreg_ucmd *ucmd, u32 id);

@@ -104,7 +104,7 @@ static void memreg_srq_unmake(struct memreg_device *mdev,
 }
 
 /* ioctl(IB_MEMREG_IOC_SRQ_CREATE) */
-int memreg_srq_create(struct memreg_ucmd *ucmd)
+int memreg_srq_create_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_srq_create *cmd = ucmd->cmd;
 	struct memreg_domain *domain;

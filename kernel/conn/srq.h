@@ -32,7 +32,7 @@ static inline u32 memreg_srq_fragments(struct memreg_device *mdev)
 		     mdev->ibdev->attrs.max_srq_sge);
 }
 
-int memreg_srq_create(struct memreg_ucmd *ucmd);
+int memreg_srq_create_ioctl(struct memreg_ucmd *ucmd);
 extern const struct memreg_object_ops memreg_srq_ops;
 
 #endif /* _MEMREG_CONN_SRQ_H */

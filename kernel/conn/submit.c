@@ -1310,7 +1310,7 @@ static inline int memreg_recv_plain(struct memreg_sub *sub, u32 i)
 }
 
 /* Submit receives from @from on, up to @to, to a queue. */
-static int memreg_submit_recvs(struct memreg_sub *sub,
+static int memreg_recvs_submit(struct memreg_sub *sub,
 			       struct memreg_queue *queue,
 			       struct memreg_domain *domain, u32 max,
 			       u32 from, u32 to, u32 *taken)
@@ -1358,7 +1358,7 @@ static int memreg_submit_to_srq(struct memreg_sub *sub, u32 id, u32 from,
 		ret = memreg_fail(sub->ucmd, -EOPNOTSUPP,
 				  IB_MEMREG_REASON_OPCODE);
 	else if (sub->s->wrs[from].opcode == IB_MEMREG_OP_RECV)
-		ret = memreg_submit_recvs(sub, srq->queue, srq->domain,
+		ret = memreg_recvs_submit(sub, srq->queue, srq->domain,
 					  memreg_srq_fragments(sub->ucmd->mdev),
 					  from, to, taken);
 	else
@@ -1402,7 +1402,7 @@ static int memreg_submit_group(struct memreg_sub *sub, u32 from, u32 to,
 		ret = memreg_fail(sub->ucmd, -EINVAL,
 				  IB_MEMREG_REASON_NO_QUEUE);
 	else
-		ret = memreg_submit_recvs(sub, ep->recv, ep->domain,
+		ret = memreg_recvs_submit(sub, ep->recv, ep->domain,
 					  memreg_fragments(sub->ucmd->mdev),
 					  from, to, taken);
 	return ret;
@@ -1685,7 +1685,7 @@ static int memreg_submit_check(struct memreg_ucmd *ucmd)
 }
 
 /* ioctl(IB_MEMREG_IOC_SUBMIT) */
-int memreg_submit(struct memreg_ucmd *ucmd)
+int memreg_submit_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_submit *cmd = ucmd->cmd;
 	u32 taken;

@@ -10,7 +10,7 @@
 struct memreg_ucmd;
 struct memreg_uring;
 
-int memreg_submit(struct memreg_ucmd *ucmd);
+int memreg_submit_ioctl(struct memreg_ucmd *ucmd);
 int memreg_submit_wrs(struct memreg_ucmd *ucmd, struct memreg_uring *uring,
 		      u64 wrs, u32 count, u32 *taken);
 

@@ -214,8 +214,8 @@ void memreg_kapi_exit(void);
 extern struct workqueue_struct *memreg_req_wq;
 extern struct shrinker *memreg_pool_shrinker;
 
-struct ib_memreg_mr *memreg_pool_take(struct ib_memreg_pool *pool,
-				      struct ib_memreg_reserve *reserve);
+struct ib_memreg_mr *memreg_pool_take_mr(struct ib_memreg_pool *pool,
+					 struct ib_memreg_reserve *reserve);
 void memreg_pool_replace_later(struct ib_memreg_mr *mr);
 void memreg_pool_kick(struct ib_memreg_pool *pool);
 void memreg_mr_done(struct ib_cq *cq, struct ib_wc *wc);

@@ -442,15 +442,15 @@ static noinline u32 memreg_pool_take_slow(struct ib_memreg_pool *pool,
 }
 
 /**
- * memreg_pool_take() - Take an idle MR
+ * memreg_pool_take_mr() - Take an idle MR
  * @pool: The pool
  * @reserve: What to take it from if the pool has none, or NULL
  *
  * Context: any that ib_post_send() may be called in.
  * Return: an MR with a dead key, or NULL.
  */
-struct ib_memreg_mr *memreg_pool_take(struct ib_memreg_pool *pool,
-				      struct ib_memreg_reserve *reserve)
+struct ib_memreg_mr *memreg_pool_take_mr(struct ib_memreg_pool *pool,
+					 struct ib_memreg_reserve *reserve)
 {
 	struct memreg_pool_cache *cache = raw_cpu_ptr(pool->caches);
 	struct ib_memreg_mr *mr;
@@ -481,7 +481,7 @@ struct ib_memreg_mr *memreg_pool_take(struct ib_memreg_pool *pool,
  */
 struct ib_memreg_mr *ib_memreg_mr_get(struct ib_memreg_pool *pool)
 {
-	return memreg_pool_take(pool, NULL);
+	return memreg_pool_take_mr(pool, NULL);
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_mr_get, MEMREG_NS);
 

@@ -223,7 +223,7 @@ static int memreg_fill_begin_mr(struct memreg_fill *fill)
 
 	if (!fill->room)
 		return -EMSGSIZE;
-	mr = memreg_pool_take(req->pool, req->reserve);
+	mr = memreg_pool_take_mr(req->pool, req->reserve);
 	if (!mr)
 		return -EAGAIN;
 	mr->req = req;

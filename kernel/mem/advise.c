@@ -209,7 +209,7 @@ static int memreg_advise_one(struct memreg_ucmd *ucmd,
 }
 
 /* ioctl(IB_MEMREG_IOC_MR_ADVISE) */
-int memreg_mr_advise(struct memreg_ucmd *ucmd)
+int memreg_mr_advise_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_mr_advise *cmd = ucmd->cmd;
 	struct ib_memreg_range __user *ranges = u64_to_user_ptr(cmd->ranges);

@@ -17,6 +17,6 @@ struct memreg_ucmd;
 	 BIT(IB_MEMREG_ADVICE_PREFETCH_NO_FAULT) |			\
 	 BIT(IB_MEMREG_ADVICE_DROP))
 
-int memreg_mr_advise(struct memreg_ucmd *ucmd);
+int memreg_mr_advise_ioctl(struct memreg_ucmd *ucmd);
 
 #endif /* _MEMREG_MEM_ADVISE_H */

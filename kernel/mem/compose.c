@@ -369,7 +369,7 @@ static int memreg_compose_in_domain(struct memreg_ucmd *ucmd,
 }
 
 /* ioctl(IB_MEMREG_IOC_MR_COMPOSE) */
-int memreg_mr_compose(struct memreg_ucmd *ucmd)
+int memreg_mr_compose_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_mr_compose *cmd = ucmd->cmd;
 	struct memreg_domain *domain;

@@ -7,6 +7,6 @@
 
 struct memreg_ucmd;
 
-int memreg_mr_compose(struct memreg_ucmd *ucmd);
+int memreg_mr_compose_ioctl(struct memreg_ucmd *ucmd);
 
 #endif /* _MEMREG_MEM_COMPOSE_H */

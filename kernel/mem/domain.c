@@ -175,7 +175,7 @@ void memreg_domain_gid_change(struct memreg_device *mdev)
 }
 
 /* ioctl(IB_MEMREG_IOC_DOMAIN_CREATE) */
-int memreg_domain_create(struct memreg_ucmd *ucmd)
+int memreg_domain_create_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_domain_create *cmd = ucmd->cmd;
 	struct memreg_domain *domain;
@@ -223,8 +223,8 @@ static void memreg_domain_abort(struct memreg_file *file,
 	memreg_domain_free(container_of(obj, struct memreg_domain, obj));
 }
 
-static void memreg_domain_destroy(struct memreg_file *file,
-				  struct memreg_object *obj)
+static void memreg_domain_destroy_obj(struct memreg_file *file,
+				      struct memreg_object *obj)
 {
 	struct memreg_domain *domain =
 		container_of(obj, struct memreg_domain, obj);
@@ -245,7 +245,7 @@ static void memreg_domain_info(struct memreg_object *obj,
 
 const struct memreg_object_ops memreg_domain_ops = {
 	.type = IB_MEMREG_OBJECT_DOMAIN,
-	.destroy = memreg_domain_destroy,
+	.destroy = memreg_domain_destroy_obj,
 	.abort = memreg_domain_abort,
 	.info = memreg_domain_info,
 };

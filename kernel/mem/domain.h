@@ -144,7 +144,7 @@ struct memreg_domain {
 	struct memreg_charge charges[3];
 };
 
-int memreg_domain_create(struct memreg_ucmd *ucmd);
+int memreg_domain_create_ioctl(struct memreg_ucmd *ucmd);
 void memreg_domain_gid_change(struct memreg_device *mdev);
 extern const struct memreg_object_ops memreg_domain_ops;
 

@@ -673,7 +673,7 @@ static int memreg_memory_check(struct memreg_ucmd *ucmd, u64 *npages)
 }
 
 /* ioctl(IB_MEMREG_IOC_MEMORY_CREATE) */
-int memreg_memory_create(struct memreg_ucmd *ucmd)
+int memreg_memory_create_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_memory_create *cmd = ucmd->cmd;
 	struct memreg_memory *memory;
@@ -703,7 +703,7 @@ int memreg_memory_create(struct memreg_ucmd *ucmd)
 }
 
 /* ioctl(IB_MEMREG_IOC_MEMORY_DUP) */
-int memreg_memory_dup(struct memreg_ucmd *ucmd)
+int memreg_memory_dup_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_memory_dup *cmd = ucmd->cmd;
 	struct dma_buf *dmabuf, *twin;

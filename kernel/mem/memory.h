@@ -15,8 +15,8 @@ struct memreg_ucmd;
 /* Bytes of a block, at most: what the page allocator has in one piece. */
 #define MEMREG_MEMORY_BLOCK_MAX	(PAGE_SIZE << MAX_PAGE_ORDER)
 
-int memreg_memory_create(struct memreg_ucmd *ucmd);
-int memreg_memory_dup(struct memreg_ucmd *ucmd);
+int memreg_memory_create_ioctl(struct memreg_ucmd *ucmd);
+int memreg_memory_dup_ioctl(struct memreg_ucmd *ucmd);
 struct dma_buf *memreg_dmabuf_get(struct memreg_ucmd *ucmd, int fd);
 bool memreg_memory_is(const struct dma_buf *dmabuf);
 extern const struct memreg_source memreg_memory_source;

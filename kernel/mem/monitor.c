@@ -129,7 +129,7 @@ static void memreg_monitor_change(struct memreg_monitor *monitor,
 	struct memreg_status *status = monitor->status;
 
 	if (monitor->wide)
-		memreg_status_log(status, start, end);
+		memreg_status_log_range(status, start, end);
 	__memreg_status_change(status, monitor->slot);
 }
 
@@ -631,7 +631,7 @@ static int memreg_monitors_create(struct memreg_ucmd *ucmd,
 }
 
 /* ioctl(IB_MEMREG_IOC_MONITOR_CREATE) */
-int memreg_monitor_create(struct memreg_ucmd *ucmd)
+int memreg_monitor_create_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_monitor_create *cmd = ucmd->cmd;
 	struct memreg_status *status;
@@ -655,7 +655,7 @@ int memreg_monitor_create(struct memreg_ucmd *ucmd)
 }
 
 /* ioctl(IB_MEMREG_IOC_MONITOR_DESTROY) */
-int memreg_monitor_destroy(struct memreg_ucmd *ucmd)
+int memreg_monitor_destroy_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_monitor_destroy *cmd = ucmd->cmd;
 	struct memreg_object **objs;

@@ -10,8 +10,8 @@ struct memreg_ucmd;
 
 int memreg_monitor_init(void);
 void memreg_monitor_exit(void);
-int memreg_monitor_create(struct memreg_ucmd *ucmd);
-int memreg_monitor_destroy(struct memreg_ucmd *ucmd);
+int memreg_monitor_create_ioctl(struct memreg_ucmd *ucmd);
+int memreg_monitor_destroy_ioctl(struct memreg_ucmd *ucmd);
 
 extern const struct memreg_object_ops memreg_monitor_ops;
 

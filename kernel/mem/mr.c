@@ -857,7 +857,7 @@ int memreg_mr_made(struct memreg_ucmd *ucmd, struct memreg_mr *mr, int ret)
 }
 
 /* ioctl(IB_MEMREG_IOC_MR_REGISTER) */
-int memreg_mr_register(struct memreg_ucmd *ucmd)
+int memreg_mr_register_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct memreg_mr *mr = memreg_mr_begin(ucmd, NULL);
 
@@ -896,7 +896,7 @@ static u32 memreg_mr_state(const struct memreg_mr *mr)
 }
 
 /* ioctl(IB_MEMREG_IOC_MR_QUERY) */
-int memreg_mr_query(struct memreg_ucmd *ucmd)
+int memreg_mr_query_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_mr_query *cmd = ucmd->cmd;
 	struct memreg_object *obj;

@@ -89,8 +89,8 @@ void memreg_mr_segment(const struct memreg_mr *mr, u32 i,
 		       struct ib_memreg_segment *seg);
 u64 memreg_mr_page_span(struct memreg_device *mdev);
 int memreg_mr_made(struct memreg_ucmd *ucmd, struct memreg_mr *mr, int ret);
-int memreg_mr_register(struct memreg_ucmd *ucmd);
-int memreg_mr_query(struct memreg_ucmd *ucmd);
+int memreg_mr_register_ioctl(struct memreg_ucmd *ucmd);
+int memreg_mr_query_ioctl(struct memreg_ucmd *ucmd);
 extern const struct memreg_object_ops memreg_mr_ops;
 
 #endif /* _MEMREG_MEM_MR_H */

@@ -318,7 +318,7 @@ static int memreg_pool_respond(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 }
 
 /* ioctl(IB_MEMREG_IOC_POOL_CREATE) */
-int memreg_pool_create(struct memreg_ucmd *ucmd)
+int memreg_pool_create_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct memreg_pool *pool;
 	struct memreg_mr *mr;
@@ -444,7 +444,7 @@ static int memreg_recycle_locked(struct memreg_ucmd *ucmd,
 }
 
 /* ioctl(IB_MEMREG_IOC_POOL_RECYCLE) */
-int memreg_pool_recycle(struct memreg_ucmd *ucmd)
+int memreg_pool_recycle_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_pool_recycle *cmd = ucmd->cmd;
 	struct memreg_object *obj;

@@ -49,7 +49,7 @@ struct memreg_pool {
 	unsigned long *chosen;
 };
 
-int memreg_pool_create(struct memreg_ucmd *ucmd);
-int memreg_pool_recycle(struct memreg_ucmd *ucmd);
+int memreg_pool_create_ioctl(struct memreg_ucmd *ucmd);
+int memreg_pool_recycle_ioctl(struct memreg_ucmd *ucmd);
 
 #endif /* _MEMREG_POOL_H */

@@ -307,7 +307,7 @@ static int memreg_rereg_mr(struct memreg_ucmd *ucmd, struct memreg_mr *old)
 }
 
 /* ioctl(IB_MEMREG_IOC_MR_REREGISTER) */
-int memreg_mr_reregister(struct memreg_ucmd *ucmd)
+int memreg_mr_reregister_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
 	struct memreg_object *obj;

@@ -8,6 +8,6 @@
 
 struct memreg_ucmd;
 
-int memreg_mr_reregister(struct memreg_ucmd *ucmd);
+int memreg_mr_reregister_ioctl(struct memreg_ucmd *ucmd);
 
 #endif /* _MEMREG_MEM_REREG_H */

@@ -165,12 +165,12 @@ void memreg_status_change(struct memreg_status *status, u32 slot)
 }
 
 /**
- * memreg_status_log() - Write a change to the log
+ * memreg_status_log_range() - Write a change to the log
  * @status: Table that has one, and whose lock is held
  * @start: First address that changed
  * @end: First address behind it that did not
  */
-void memreg_status_log(struct memreg_status *status, u64 start, u64 end)
+void memreg_status_log_range(struct memreg_status *status, u64 start, u64 end)
 {
 	struct ib_memreg_status_table *shared = status->shared;
 	struct ib_memreg_change *change =
@@ -328,8 +328,8 @@ static u32 memreg_status_end_some(struct memreg_status *status, u32 i)
 }
 
 /* Nobody has a slot any more. */
-static void memreg_status_destroy(struct memreg_file *file,
-				  struct memreg_object *obj)
+static void memreg_status_destroy_obj(struct memreg_file *file,
+				      struct memreg_object *obj)
 {
 	struct memreg_status *status =
 		container_of(obj, struct memreg_status, obj);
@@ -364,7 +364,7 @@ static void memreg_status_info(struct memreg_object *obj,
 
 const struct memreg_object_ops memreg_status_ops = {
 	.type = IB_MEMREG_OBJECT_STATUS,
-	.destroy = memreg_status_destroy,
+	.destroy = memreg_status_destroy_obj,
 	.abort = memreg_status_abort,
 	.info = memreg_status_info,
 };
@@ -598,7 +598,7 @@ static int memreg_status_check(struct memreg_ucmd *ucmd)
 }
 
 /* ioctl(IB_MEMREG_IOC_STATUS_CREATE) */
-int memreg_status_create(struct memreg_ucmd *ucmd)
+int memreg_status_create_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_status_create *cmd = ucmd->cmd;
 	struct memreg_status *status;

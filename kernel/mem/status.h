@@ -63,7 +63,7 @@ struct memreg_status {
 
 int memreg_status_init(void);
 void memreg_status_exit(void);
-int memreg_status_create(struct memreg_ucmd *ucmd);
+int memreg_status_create_ioctl(struct memreg_ucmd *ucmd);
 void memreg_status_hold(struct memreg_status *status);
 void memreg_status_release(struct memreg_status *status);
 struct memreg_status *memreg_status_get(struct memreg_ucmd *ucmd, u32 id);
@@ -72,7 +72,7 @@ int memreg_status_take_slot(struct memreg_status *status, u32 *slot);
 void memreg_status_give_slot(struct memreg_status *status, u32 slot);
 void __memreg_status_change(struct memreg_status *status, u32 slot);
 void memreg_status_change(struct memreg_status *status, u32 slot);
-void memreg_status_log(struct memreg_status *status, u64 start, u64 end);
+void memreg_status_log_range(struct memreg_status *status, u64 start, u64 end);
 void memreg_status_suspect(struct memreg_status *status, u32 slot);
 void memreg_status_wake(struct memreg_status *status);
 

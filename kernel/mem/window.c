@@ -118,7 +118,7 @@ static int memreg_window_alloc_all(struct memreg_ucmd *ucmd,
 }
 
 /* ioctl(IB_MEMREG_IOC_WINDOW_ALLOC) */
-int memreg_window_alloc(struct memreg_ucmd *ucmd)
+int memreg_window_alloc_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_window_alloc *cmd = ucmd->cmd;
 	struct memreg_domain *domain;
@@ -799,7 +799,7 @@ static int memreg_window_try_bind(struct memreg_ucmd *ucmd)
 #define MEMREG_BIND_FAULTS	4
 
 /* ioctl(IB_MEMREG_IOC_WINDOW_BIND) */
-int memreg_window_bind(struct memreg_ucmd *ucmd)
+int memreg_window_bind_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_window_bind *cmd = ucmd->cmd;
 	u32 faults = 0;
@@ -929,7 +929,7 @@ static void memreg_revoke_claimed(struct memreg_file *file,
 }
 
 /* ioctl(IB_MEMREG_IOC_WINDOW_REVOKE) */
-int memreg_window_revoke(struct memreg_ucmd *ucmd)
+int memreg_window_revoke_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_window_revoke *cmd = ucmd->cmd;
 	struct memreg_window_batch batch;

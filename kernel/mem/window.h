@@ -109,9 +109,9 @@ static inline void memreg_window_unclaim(struct memreg_window *window,
 	atomic_set_release(&window->state, to);
 }
 
-int memreg_window_alloc(struct memreg_ucmd *ucmd);
-int memreg_window_bind(struct memreg_ucmd *ucmd);
-int memreg_window_revoke(struct memreg_ucmd *ucmd);
+int memreg_window_alloc_ioctl(struct memreg_ucmd *ucmd);
+int memreg_window_bind_ioctl(struct memreg_ucmd *ucmd);
+int memreg_window_revoke_ioctl(struct memreg_ucmd *ucmd);
 void memreg_grants_init(struct memreg_grants *grants,
 			struct memreg_object *obj);
 void memreg_window_revoke_plain(struct memreg_file *file,
