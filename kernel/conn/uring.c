@@ -129,7 +129,7 @@ static u64 memreg_uring_extra(const struct memreg_uring *uring)
 void memreg_uring_release(struct memreg_uring *uring)
 {
 	if (uring->mr && uring->mr->region)
-		memreg_region_forget(uring->mr->region);
+		memreg_region_release(uring->mr->region);
 	kfree(uring->mr);
 }
 

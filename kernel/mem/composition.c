@@ -41,18 +41,6 @@
 #include "mem/tie.h"
 #include "quirks.h"
 
-static int memreg_composition_take(struct memreg_ucmd *ucmd,
-				   struct memreg_region *region)
-{
-	/* It has its list from the beginning, and is never taken. */
-	WARN_ON(1);
-	return -EINVAL;
-}
-
-static void memreg_composition_give_back(struct memreg_region *region)
-{
-}
-
 static void memreg_composition_release(struct memreg_region *region)
 {
 	struct memreg_composition *comp = region->composition;
@@ -67,8 +55,6 @@ static void memreg_composition_release(struct memreg_region *region)
 	kvfree(comp->ties);
 	kvfree(comp->parts);
 	kfree(comp);
-	kvfree(region->offsets);
-	kvfree(region->sgl);
 }
 
 /**
@@ -123,8 +109,6 @@ static bool memreg_composition_is_pmem(const struct memreg_region *region)
 }
 
 static const struct memreg_source memreg_composition_source = {
-	.take = memreg_composition_take,
-	.give_back = memreg_composition_give_back,
 	.release = memreg_composition_release,
 	.write = memreg_composition_write,
 	.is_pmem = memreg_composition_is_pmem,

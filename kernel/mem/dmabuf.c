@@ -188,34 +188,25 @@ static void memreg_import_free(struct dma_buf *dmabuf,
 }
 
 /* An MR that can't be destroyed may reach the memory: it is kept for good. */
-static void memreg_import_leak(struct dma_buf *dmabuf,
-			       struct memreg_import *import)
+static void memreg_dmabuf_leak(struct memreg_region *region)
 {
-	dma_resv_lock(dmabuf->resv, NULL);
+	struct memreg_import *import = region->import;
+	struct dma_resv *resv = region->dmabuf->resv;
+
+	dma_resv_lock(resv, NULL);
 	import->region = NULL;
-	dma_resv_unlock(dmabuf->resv);
+	dma_resv_unlock(resv);
 	cancel_work_sync(&import->work);
 	/* Callbacks go on coming. */
 	__module_get(THIS_MODULE);
 }
 
-static void memreg_dmabuf_give_back(struct memreg_region *region)
+static void memreg_dmabuf_release(struct memreg_region *region)
 {
 	if (region->import)
 		memreg_import_free(region->dmabuf, region->import);
 	sg_free_table(&region->sgt.sgt);
 	dma_buf_put(region->dmabuf);
-	region->dmabuf = NULL;
-}
-
-static void memreg_dmabuf_release(struct memreg_region *region)
-{
-	if (!region->dmabuf)
-		return;
-	if (region->mapped)
-		memreg_import_leak(region->dmabuf, region->import);
-	else
-		memreg_dmabuf_give_back(region);
 }
 
 /*
@@ -480,14 +471,14 @@ static int memreg_import_take(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
-static int memreg_dmabuf_take_dma(struct memreg_ucmd *ucmd,
-				  struct memreg_region *region)
+static int memreg_dmabuf_populate_dma(struct memreg_ucmd *ucmd,
+				      struct memreg_region *region)
 {
 	return memreg_import_take(ucmd, region, true);
 }
 
-static int memreg_dmabuf_take_cpu(struct memreg_ucmd *ucmd,
-				  struct memreg_region *region)
+static int memreg_dmabuf_populate_cpu(struct memreg_ucmd *ucmd,
+				      struct memreg_region *region)
 {
 	return memreg_import_take(ucmd, region, false);
 }
@@ -500,16 +491,18 @@ static bool memreg_dmabuf_is_pmem(const struct memreg_region *region)
 
 static const struct memreg_source memreg_dmabuf_dma_source = {
 	.maps = true,
-	.take = memreg_dmabuf_take_dma,
-	.give_back = memreg_dmabuf_give_back,
+	.populate = memreg_dmabuf_populate_dma,
 	.release = memreg_dmabuf_release,
+	.leak = memreg_dmabuf_leak,
+	.describe = memreg_region_describe_dmabuf,
 	.is_pmem = memreg_dmabuf_is_pmem,
 };
 
 static const struct memreg_source memreg_dmabuf_cpu_source = {
-	.take = memreg_dmabuf_take_cpu,
-	.give_back = memreg_dmabuf_give_back,
+	.populate = memreg_dmabuf_populate_cpu,
 	.release = memreg_dmabuf_release,
+	.leak = memreg_dmabuf_leak,
+	.describe = memreg_region_describe_dmabuf,
 	.is_pmem = memreg_dmabuf_is_pmem,
 };
 
@@ -569,15 +562,4 @@ struct memreg_region *memreg_dmabuf_region(struct memreg_ucmd *ucmd,
 	get_dma_buf(dmabuf);
 	region->dmabuf = dmabuf;
 	return region;
-}
-
-/**
- * memreg_dmabuf_inode() - Name the dma-buf of a region
- * @region: The region
- *
- * Return: the number of its inode; 0 if its memory is of no dma-buf.
- */
-u64 memreg_dmabuf_inode(const struct memreg_region *region)
-{
-	return region->dmabuf ? file_inode(region->dmabuf->file)->i_ino : 0;
 }

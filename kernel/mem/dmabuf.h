@@ -17,6 +17,5 @@ void memreg_dmabuf_exit(void);
 struct memreg_region *memreg_dmabuf_region(struct memreg_ucmd *ucmd,
 					   struct dma_buf *dmabuf, u64 offset,
 					   u64 length, bool writable);
-u64 memreg_dmabuf_inode(const struct memreg_region *region);
 
 #endif /* _MEMREG_MEM_DMABUF_H */

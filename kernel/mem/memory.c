@@ -569,8 +569,8 @@ static struct dma_buf *memreg_memory_get(struct memreg_ucmd *ucmd, int fd)
  */
 
 /* The region has had its reference since it was made. */
-static int memreg_memory_take(struct memreg_ucmd *ucmd,
-			      struct memreg_region *region)
+static int memreg_memory_populate(struct memreg_ucmd *ucmd,
+				  struct memreg_region *region)
 {
 	u64 end = PAGE_ALIGN(region->addr + region->length);
 	unsigned long first = region->addr >> PAGE_SHIFT;
@@ -581,24 +581,17 @@ static int memreg_memory_take(struct memreg_ucmd *ucmd,
 				   &region->sgt.sgt);
 }
 
-static void memreg_memory_give_back(struct memreg_region *region)
+/* Pages that a key might reach still are not for others, and keep it. */
+static void memreg_memory_release(struct memreg_region *region)
 {
 	sg_free_table(&region->sgt.sgt);
 	dma_buf_put(region->dmabuf);
-	region->dmabuf = NULL;
-}
-
-static void memreg_memory_release(struct memreg_region *region)
-{
-	/* Pages that a key might reach still are not for others. */
-	if (region->dmabuf && !region->mapped)
-		dma_buf_put(region->dmabuf);
 }
 
 const struct memreg_source memreg_memory_source = {
-	.take = memreg_memory_take,
-	.give_back = memreg_memory_give_back,
+	.populate = memreg_memory_populate,
 	.release = memreg_memory_release,
+	.describe = memreg_region_describe_dmabuf,
 };
 
 /*

@@ -541,7 +541,9 @@ static int memreg_mr_make_region(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 					       writable);
 		if (!mr->region)
 			return -ENOMEM;
-		if (old)
+		if (cmd->flags & IB_MEMREG_MR_SINGLE_KEY)
+			memreg_region_by_driver(mr->region);
+		else if (old)
 			memreg_region_share(mr->region, old->region);
 		return 0;
 	}
@@ -974,11 +976,11 @@ static void memreg_mr_info(struct memreg_object *obj,
 	info->u.mr = (struct ib_memreg_object_mr) {
 		.addr = mr->addr,
 		.length = mr->length,
-		.dmabuf = memreg_dmabuf_inode(mr->region),
 		.state = memreg_mr_state(mr),
 		.access = mr->access,
 		.rkey = seg.rkey,
 	};
+	memreg_region_describe(mr->region, &info->u.mr);
 }
 
 /* The reason why an MR with users can't be destroyed, as far as is known. */

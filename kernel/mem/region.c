@@ -9,15 +9,18 @@
  * none of them reaches a byte more (I6), and a range in it is found at once if
  * pages are of one size, and otherwise in logarithmic time.
  *
- * Where the pages come from is its source's: memory of a user is pinned and
- * charged here, and other sources are in files of their own.
+ * Where the pages come from is its source's. Here are memory of a user that is
+ * pinned and charged, such memory that a driver pins by itself, and pages that
+ * somebody else keeps; others are in files of their own.
  *
  * A region is released after all keys to it are dead (I1): FRWRs that mapped
  * it last are drained, then come DMA unmap, unpin and uncharge.
  */
 #include <kunit/visibility.h>
 #include <linux/bvec.h>
+#include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
+#include <linux/fs.h>
 #include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
@@ -206,10 +209,7 @@ static int memreg_user_pin(struct memreg_region *region)
 		cond_resched();
 	}
 	free_page((unsigned long)pages);
-	if (ret >= 0)
-		return 0;
-	memreg_user_unpin(region);
-	return ret;
+	return ret < 0 ? ret : 0;
 }
 
 /* Long-lived mappings can't be of a device that needs syncing. */
@@ -256,7 +256,7 @@ static void memreg_region_fill(struct memreg_region *region)
  * @region: Region without one
  * @n: Entries; those of @sgl are to be filled in, and so are @offsets
  *
- * Return: 0 or -ENOMEM; then as well the region is to be released.
+ * Return: 0 or -ENOMEM; the release of the region frees the list in any case.
  */
 int memreg_region_list_alloc(struct memreg_region *region, u32 n)
 {
@@ -264,7 +264,6 @@ int memreg_region_list_alloc(struct memreg_region *region, u32 n)
 				     GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	region->offsets = kvmalloc_array(n, sizeof(*region->offsets),
 					 GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	/* Either is given back by who gives back the mapping. */
 	if (!region->sgl || !region->offsets)
 		return -ENOMEM;
 	region->nents = n;
@@ -285,6 +284,8 @@ static void memreg_region_unlist(struct memreg_region *region)
 {
 	kvfree(region->offsets);
 	kvfree(region->sgl);
+	region->offsets = NULL;
+	region->sgl = NULL;
 }
 
 static void memreg_region_unmap(struct memreg_region *region)
@@ -310,10 +311,8 @@ static int memreg_region_map(struct memreg_ucmd *ucmd,
 	else
 		ret = memreg_fail(ucmd, -EOPNOTSUPP,
 				  IB_MEMREG_REASON_NOT_COHERENT);
-	if (ret) {
-		memreg_region_unlist(region);
+	if (ret)
 		memreg_region_unmap(region);
-	}
 	return ret;
 }
 
@@ -490,8 +489,8 @@ static void memreg_user_find_shared(struct memreg_region *region)
 }
 
 /* Charge and pin what the user has mapped there. */
-static int memreg_user_take(struct memreg_ucmd *ucmd,
-			    struct memreg_region *region)
+static int memreg_user_populate(struct memreg_ucmd *ucmd,
+				struct memreg_region *region)
 {
 	int ret;
 
@@ -505,16 +504,27 @@ static int memreg_user_take(struct memreg_ucmd *ucmd,
 	return ret ? memreg_pin_error(ucmd, ret) : 0;
 }
 
-static void memreg_user_release(struct memreg_region *region)
+static void memreg_user_uncharge(struct memreg_region *region)
 {
 	atomic64_sub(region->charged, &region->mm->pinned_vm);
 	mmdrop(region->mm);
 }
 
 static const struct memreg_source memreg_user_source = {
-	.take = memreg_user_take,
-	.give_back = memreg_user_unpin,
-	.release = memreg_user_release,
+	.populate = memreg_user_populate,
+	.release = memreg_user_unpin,
+	.uncharge = memreg_user_uncharge,
+};
+
+static void memreg_driver_release(struct memreg_region *region)
+{
+	/* The driver has unpinned them with its MR. */
+}
+
+/* Memory of a user that the device's driver pins, and charges, by itself. */
+static const struct memreg_source memreg_driver_source = {
+	.release = memreg_driver_release,
+	.uncharge = memreg_user_uncharge,
 };
 
 /**
@@ -578,6 +588,15 @@ struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 }
 
 /**
+ * memreg_region_by_driver() - Leave the pages of a region to the driver
+ * @region: Region of user memory that has no pages yet, and gets none here
+ */
+void memreg_region_by_driver(struct memreg_region *region)
+{
+	region->source = &memreg_driver_source;
+}
+
+/**
  * memreg_region_take() - Take and map a region's pages
  * @ucmd: Call that asks for it, in the context of the memory's owner
  * @region: Region without pages, which after a failure can only be released
@@ -588,16 +607,11 @@ int memreg_region_take(struct memreg_ucmd *ucmd, struct memreg_region *region)
 {
 	int ret;
 
-	ret = region->source->take(ucmd, region);
-	if (ret) {
-		memreg_region_unlist(region);
+	ret = region->source->populate(ucmd, region);
+	if (!ret && !region->source->maps)
+		ret = memreg_region_map(ucmd, region);
+	if (ret)
 		return ret;
-	}
-	ret = region->source->maps ? 0 : memreg_region_map(ucmd, region);
-	if (ret) {
-		region->source->give_back(region);
-		return ret;
-	}
 	region->mapped = true;
 	memreg_count(region->mdev, IB_MEMREG_STAT_PAGES_PINNED,
 		     memreg_region_own_pages(region));
@@ -666,19 +680,22 @@ bool memreg_region_is_haunted(const struct memreg_region *region)
 }
 
 /* Its keys are dead. */
-static void memreg_region_give_back(struct memreg_region *region)
+static void memreg_region_depopulate(struct memreg_region *region)
 {
-	if (!region->source->maps)
+	if (region->mapped && !region->source->maps)
 		memreg_region_unmap(region);
-	region->source->give_back(region);
+	region->source->release(region);
+	if (!region->mapped)
+		return;
 	memreg_count(region->mdev, IB_MEMREG_STAT_PAGES_UNPINNED,
 		     memreg_region_own_pages(region));
 	trace_memreg_region_unpin(region);
 }
 
 /**
- * memreg_region_release() - Give back a region, and its pages if it has some
- * @region: Region that nobody watches and no FRWR maps
+ * memreg_region_release() - Give back a region, and all that it has
+ * @region: Region that nobody watches and no FRWR maps, with its pages, a part
+ *	of them or none
  *
  * The pages stay pinned and mapped for good if the driver could not destroy an
  * MR meanwhile: see memreg_frwr_destroy_mr().
@@ -688,12 +705,13 @@ static void memreg_region_give_back(struct memreg_region *region)
 void memreg_region_release(struct memreg_region *region)
 {
 	WARN_ON(!hlist_empty(&region->frwrs));
-	if (region->mapped) {
-		memreg_region_unlist(region);
-		if (!memreg_region_is_haunted(region))
-			memreg_region_give_back(region);
-	}
-	region->source->release(region);
+	memreg_region_unlist(region);
+	if (!region->mapped || !memreg_region_is_haunted(region))
+		memreg_region_depopulate(region);
+	else if (region->source->leak)
+		region->source->leak(region);
+	if (region->source->uncharge)
+		region->source->uncharge(region);
 	kfree(region);
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_region_release);
@@ -741,6 +759,15 @@ static u32 memreg_region_list_iter(const struct iov_iter *iter, size_t max_seg,
 	return n;
 }
 
+static void memreg_borrowed_release(struct memreg_region *region)
+{
+	sg_free_table(&region->sgt.sgt);
+}
+
+static const struct memreg_source memreg_borrowed_source = {
+	.release = memreg_borrowed_release,
+};
+
 /**
  * memreg_region_borrow() - Make a region of pages that somebody else keeps
  * @ucmd: Call that asks for it
@@ -755,51 +782,37 @@ struct memreg_region *memreg_region_borrow(struct memreg_ucmd *ucmd,
 	struct memreg_region *region;
 	int ret;
 
-	region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
+	region = memreg_region_alloc(ucmd->mdev, &memreg_borrowed_source, 0,
+				     iov_iter_count(iter), true);
 	if (!region)
 		return ERR_PTR(-ENOMEM);
-	region->mdev = ucmd->mdev;
-	region->length = iov_iter_count(iter);
 	ret = sg_alloc_table(&region->sgt.sgt,
 			     memreg_region_list_iter(iter, max_seg, NULL),
 			     GFP_KERNEL_ACCOUNT);
 	if (ret)
-		goto err_region;
+		goto err;
 	memreg_region_list_iter(iter, max_seg, region->sgt.sgt.sgl);
 	ret = memreg_region_map(ucmd, region);
 	if (ret)
-		goto err_table;
+		goto err;
+	region->mapped = true;
 	return region;
 
-err_table:
-	sg_free_table(&region->sgt.sgt);
-err_region:
-	kfree(region);
+err:
+	memreg_region_release(region);
 	return ERR_PTR(ret);
 }
 
 /**
  * memreg_region_return() - Give the pages of a borrowed region back
- * @region: The region, which nothing but memreg_region_forget() is left for
+ * @region: The region, which nothing but its release is left for
  *
  * Context: any.
  */
 void memreg_region_return(struct memreg_region *region)
 {
+	region->mapped = false;
 	memreg_region_unmap(region);
-}
-
-/**
- * memreg_region_forget() - Free a region that was borrowed
- * @region: The region, without pages
- *
- * Context: may sleep.
- */
-void memreg_region_forget(struct memreg_region *region)
-{
-	memreg_region_unlist(region);
-	sg_free_table(&region->sgt.sgt);
-	kfree(region);
 }
 
 /*
@@ -911,6 +924,29 @@ bool memreg_region_is_pmem(const struct memreg_region *region)
 }
 
 /**
+ * memreg_region_describe() - Fill in what LIST reports of a region
+ * @region: The region
+ * @info: Of an MR on it
+ */
+void memreg_region_describe(const struct memreg_region *region,
+			    struct ib_memreg_object_mr *info)
+{
+	if (region->source->describe)
+		region->source->describe(region, info);
+}
+
+/**
+ * memreg_region_describe_dmabuf() - The same for sources that are dma-bufs
+ * @region: The region
+ * @info: Of an MR on it
+ */
+void memreg_region_describe_dmabuf(const struct memreg_region *region,
+				   struct ib_memreg_object_mr *info)
+{
+	info->dmabuf = file_inode(region->dmabuf->file)->i_ino;
+}
+
+/**
  * __memreg_region_sges() - List a range for a work request
  * @region: The region
  * @first: What memreg_region_find() finds for @offset
@@ -963,7 +999,7 @@ void memreg_region_write(struct memreg_region *region, u64 offset,
 	struct scatterlist *sg;
 	u64 skip;
 
-	if (region->source && region->source->write) {
+	if (region->source->write) {
 		region->source->write(region, offset, data, length);
 		return;
 	}

@@ -27,11 +27,17 @@ struct memreg_ucmd;
 
 /**
  * struct memreg_source - Where the pages of regions come from
- * @maps: @take lists DMA addresses in memreg_region.sgl, and no pages
- * @take: Take the pages and list them in memreg_region.sgt, or fail and list
- *	none
- * @give_back: Give the pages back; they are not mapped for DMA any more
- * @release: The region goes, with pages or without: uncharge what is charged
+ * @maps: @populate lists DMA addresses in memreg_region.sgl, and no pages
+ * @populate: Take the pages and list them in memreg_region.sgt. What a call that
+ *	failed has taken is left to @release. NULL: the region is made with all
+ *	that it has.
+ * @release: Give back the pages, or the part of them that there is; they are
+ *	not mapped for DMA any more. Not called if an MR that can't be destroyed
+ *	could reach them.
+ * @leak: Called then instead; NULL: nothing is to be done for that
+ * @uncharge: The region goes, with pages or without: uncharge what is charged;
+ *	or NULL
+ * @describe: Fill in what LIST reports besides of an MR on it; or NULL
  * @write: What memreg_region_write() does, if it is not to write to the pages
  *	of memreg_region.sgl; or NULL
  * @is_pmem: What memreg_region_is_pmem() returns, if not by the pages of
@@ -39,9 +45,12 @@ struct memreg_ucmd;
  */
 struct memreg_source {
 	bool maps;
-	int (*take)(struct memreg_ucmd *ucmd, struct memreg_region *region);
-	void (*give_back)(struct memreg_region *region);
+	int (*populate)(struct memreg_ucmd *ucmd, struct memreg_region *region);
 	void (*release)(struct memreg_region *region);
+	void (*leak)(struct memreg_region *region);
+	void (*uncharge)(struct memreg_region *region);
+	void (*describe)(const struct memreg_region *region,
+			 struct ib_memreg_object_mr *info);
 	void (*write)(struct memreg_region *region, u64 offset,
 		      const void *data, size_t length);
 	bool (*is_pmem)(const struct memreg_region *region);
@@ -50,7 +59,7 @@ struct memreg_source {
 /**
  * struct memreg_region - Pages and their DMA addresses; belongs to no domain
  * @mdev: Device that they are mapped for
- * @source: Where they come from; NULL if they are borrowed
+ * @source: Where they come from
  * @mm: Address space that is charged for them, or NULL
  * @dmabuf: dma-buf that they are of, or NULL
  * @import: What it has of the exporter, if that is not us
@@ -70,7 +79,7 @@ struct memreg_source {
  * @dirty: They may have been written to
  * @present: No page is to be faulted in for it: taking one that is not there
  *	fails
- * @mapped: The pages are ours; otherwise a driver pinned them
+ * @mapped: The pages are here, and mapped for DMA
  * @undead: memreg_device.undead before it had pages
  * @sgt: The pages, whole ones
  * @sgl: Their DMA addresses, trimmed to @addr and @length; a flat array
@@ -146,6 +155,7 @@ static inline bool memreg_region_has(const struct memreg_region *region,
 bool memreg_region_over_limit(const struct memreg_region *region);
 struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 					u64 length, bool writable);
+void memreg_region_by_driver(struct memreg_region *region);
 struct memreg_region *memreg_region_alloc(struct memreg_device *mdev,
 					  const struct memreg_source *source,
 					  u64 addr, u64 length, bool writable);
@@ -163,13 +173,16 @@ unsigned long memreg_region_inherit(struct memreg_region *region);
 struct memreg_region *memreg_region_borrow(struct memreg_ucmd *ucmd,
 					   const struct iov_iter *iter);
 void memreg_region_return(struct memreg_region *region);
-void memreg_region_forget(struct memreg_region *region);
 u32 __memreg_region_find(const struct memreg_region *region, u64 offset);
 u8 memreg_region_range_shift(const struct memreg_region *region, u32 first,
 			     u64 offset, u64 length, u64 iova, u64 sizes);
 u8 memreg_region_page_shift(const struct memreg_region *region, u64 iova,
 			    u64 sizes);
 bool memreg_region_is_pmem(const struct memreg_region *region);
+void memreg_region_describe(const struct memreg_region *region,
+			    struct ib_memreg_object_mr *info);
+void memreg_region_describe_dmabuf(const struct memreg_region *region,
+				   struct ib_memreg_object_mr *info);
 int __memreg_region_sges(const struct memreg_region *region, u32 first,
 			 u64 offset, u64 *length, u32 lkey,
 			 struct ib_sge *sges, int max);

@@ -364,25 +364,11 @@ struct memreg_mem {
 	u8 copy[MEMREG_SW_BYTES];
 };
 
-static int memreg_mem_take(struct memreg_ucmd *ucmd,
-			   struct memreg_region *region)
-{
-	return -EINVAL;
-}
-
-static void memreg_mem_give_back(struct memreg_region *region)
-{
-}
-
 static void memreg_mem_release(struct memreg_region *region)
 {
-	kfree(region->offsets);
-	kfree(region->sgl);
 }
 
 static const struct memreg_source memreg_mem_source = {
-	.take = memreg_mem_take,
-	.give_back = memreg_mem_give_back,
 	.release = memreg_mem_release,
 };
 
@@ -818,8 +804,8 @@ static void memreg_test_gaps_no_mr(struct kunit *test)
 
 static unsigned int memreg_test_given_back;
 
-static int memreg_counted_take(struct memreg_ucmd *ucmd,
-			       struct memreg_region *region)
+static int memreg_counted_populate(struct memreg_ucmd *ucmd,
+				   struct memreg_region *region)
 {
 	int ret = memreg_region_list_alloc(region, 1);
 
@@ -832,20 +818,15 @@ static int memreg_counted_take(struct memreg_ucmd *ucmd,
 	return 0;
 }
 
-static void memreg_counted_give_back(struct memreg_region *region)
-{
-	memreg_test_given_back += region->npages - region->nr_foreign;
-}
-
 static void memreg_counted_release(struct memreg_region *region)
 {
+	memreg_test_given_back += region->npages - region->nr_foreign;
 }
 
 /* Counts the pages that are given back, but for those of another region. */
 static const struct memreg_source memreg_counted_source = {
 	.maps = true,
-	.take = memreg_counted_take,
-	.give_back = memreg_counted_give_back,
+	.populate = memreg_counted_populate,
 	.release = memreg_counted_release,
 };
 
