@@ -50,6 +50,11 @@
  * nobody but the process itself for another guard of this address space: a
  * process with many mappings of the file, or of several, is waited for once.
  *
+ * A process that is killed goes through here first: its address space goes
+ * before its files are closed, so guards kill the keys to its memory. The close
+ * destroys what is left, and all keys to memory without a guard, by
+ * memreg_object_destroy_all().
+ *
  * What is not dead then dies a little later: a queue that is stuck is rebuilt,
  * and a worker destroys the MRs. Nor does a guard wait for a queue that is
  * being rebuilt. Until the worker is done the peer may reach the old pages,
