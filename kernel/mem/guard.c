@@ -34,25 +34,10 @@ static enum memreg_verdict memreg_guard_compare(struct memreg_watch *watch,
 						unsigned int *pages)
 {
 	struct memreg_region *region = memreg_guard_region(watch);
-	enum memreg_verdict verdict = MEMREG_SAME;
-	struct sg_page_iter iter;
 
-	/* Only the driver knows the pages. */
-	if (!region->mapped)
+	if (!region->source->compare)
 		return MEMREG_GONE;
-	for_each_sgtable_page(&region->sgt.sgt, &iter,
-			      (look->next - watch->start) >> PAGE_SHIFT) {
-		if (memreg_look_is_through(look) || !*pages)
-			break;
-		verdict = memreg_watch_page(watch, look, look->next,
-					    sg_page_iter_page(&iter));
-		if (verdict != MEMREG_SAME)
-			break;
-		look->next += PAGE_SIZE;
-		--*pages;
-		cond_resched();
-	}
-	return verdict;
+	return region->source->compare(region, look, pages, memreg_watch_page);
 }
 
 /* From here on no key to the region is made. */

@@ -504,6 +504,30 @@ static int memreg_user_populate(struct memreg_ucmd *ucmd,
 	return ret ? memreg_pin_error(ucmd, ret) : 0;
 }
 
+static enum memreg_verdict memreg_user_compare(struct memreg_region *region,
+					       struct memreg_look *look,
+					       unsigned int *pages,
+					       memreg_watch_page_fn page)
+{
+	struct memreg_watch *watch = &region->guard;
+	enum memreg_verdict verdict = MEMREG_SAME;
+	struct sg_page_iter iter;
+
+	for_each_sgtable_page(&region->sgt.sgt, &iter,
+			      (look->next - watch->start) >> PAGE_SHIFT) {
+		if (memreg_look_is_through(look) || !*pages)
+			break;
+		verdict = page(watch, look, look->next,
+			       sg_page_iter_page(&iter));
+		if (verdict != MEMREG_SAME)
+			break;
+		look->next += PAGE_SIZE;
+		--*pages;
+		cond_resched();
+	}
+	return verdict;
+}
+
 static void memreg_user_uncharge(struct memreg_region *region)
 {
 	atomic64_sub(region->charged, &region->mm->pinned_vm);
@@ -514,6 +538,7 @@ static const struct memreg_source memreg_user_source = {
 	.populate = memreg_user_populate,
 	.release = memreg_user_unpin,
 	.uncharge = memreg_user_uncharge,
+	.compare = memreg_user_compare,
 };
 
 static void memreg_driver_release(struct memreg_region *region)
@@ -521,7 +546,10 @@ static void memreg_driver_release(struct memreg_region *region)
 	/* The driver has unpinned them with its MR. */
 }
 
-/* Memory of a user that the device's driver pins, and charges, by itself. */
+/*
+ * Memory of a user that the device's driver pins, and charges, by itself. Only
+ * the driver knows the pages.
+ */
 static const struct memreg_source memreg_driver_source = {
 	.release = memreg_driver_release,
 	.uncharge = memreg_user_uncharge,

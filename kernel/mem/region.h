@@ -37,6 +37,8 @@ struct memreg_ucmd;
  * @leak: Called then instead; NULL: nothing is to be done for that
  * @uncharge: The region goes, with pages or without: uncharge what is charged;
  *	or NULL
+ * @compare: Go on with a look at the mapping, as memreg_watch_ops.compare has
+ *	it, by calls of @page; NULL: the pages are not known
  * @describe: Fill in what LIST reports besides of an MR on it; or NULL
  * @write: What memreg_region_write() does, if it is not to write to the pages
  *	of memreg_region.sgl; or NULL
@@ -49,6 +51,10 @@ struct memreg_source {
 	void (*release)(struct memreg_region *region);
 	void (*leak)(struct memreg_region *region);
 	void (*uncharge)(struct memreg_region *region);
+	enum memreg_verdict (*compare)(struct memreg_region *region,
+				       struct memreg_look *look,
+				       unsigned int *pages,
+				       memreg_watch_page_fn page);
 	void (*describe)(const struct memreg_region *region,
 			 struct ib_memreg_object_mr *info);
 	void (*write)(struct memreg_region *region, u64 offset,

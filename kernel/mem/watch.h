@@ -160,6 +160,12 @@ enum memreg_verdict memreg_watch_page(struct memreg_watch *watch,
 				      const struct memreg_look *look,
 				      unsigned long addr, struct page *page);
 
+/* Whatever memreg_watch_page() does: it is above those who hand it pages. */
+typedef enum memreg_verdict (*memreg_watch_page_fn)(struct memreg_watch *watch,
+						const struct memreg_look *look,
+						unsigned long addr,
+						struct page *page);
+
 static inline bool memreg_look_is_through(const struct memreg_look *look)
 {
 	return look->next >= look->end;
