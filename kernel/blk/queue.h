@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A hardware queue of a block device: its connection, and the commands that may
+ * be in flight on it.
+ */
+#ifndef _MEMREG_BLK_QUEUE_H
+#define _MEMREG_BLK_QUEUE_H
+
+#include <linux/blk-mq.h>
+#include <linux/dim.h>
+#include <linux/irq_work.h>
+#include <linux/types.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/memreg_pool.h>
+#include <rdma/rdma_cm.h>
+
+struct memreg_blk;
+struct memreg_blk_queue;
+
+/**
+ * enum memreg_blk_io_state - Who has a command
+ * @MEMREG_BLK_IO_IDLE: Nobody.
+ * @MEMREG_BLK_IO_SENT: The server.
+ * @MEMREG_BLK_IO_ANSWERED: The pool, which ends its keys. Then blk-mq gets it.
+ * @MEMREG_BLK_IO_ABORTED: The pool as well, but there was no answer. Then:
+ * @MEMREG_BLK_IO_ENDED: The recovery, which sees to the request.
+ */
+enum memreg_blk_io_state {
+	MEMREG_BLK_IO_IDLE,
+	MEMREG_BLK_IO_SENT,
+	MEMREG_BLK_IO_ANSWERED,
+	MEMREG_BLK_IO_ABORTED,
+	MEMREG_BLK_IO_ENDED,
+};
+
+/**
+ * struct memreg_blk_io - A command that may be in flight, one for each tag
+ * @req: Its memory
+ * @queue: Its queue
+ * @state: Who has it
+ * @status: What was answered
+ * @rq: blk-mq's request; NULL for a keep-alive
+ * @bvecs: Room for the request's pieces; NULL for a keep-alive
+ * @seq: Sequence number
+ * @length: Bytes that an answer must say were moved
+ * @carried: Bytes of data behind the command
+ * @wanted: Bytes of data behind a good answer
+ * @data: Memory for the data behind the command, or NULL
+ * @data_dma: @data on the device, if the queue's messages are mapped
+ * @rkey: Key that the answer must have invalidated, if @req has MRs
+ * @asked: When a keep-alive was sent, in jiffies
+ * @tag: Index, and tag on the wire
+ */
+struct memreg_blk_io {
+	struct ib_memreg_req req;
+	struct memreg_blk_queue *queue;
+	enum memreg_blk_io_state state;
+	blk_status_t status;
+	struct request *rq;
+	struct bio_vec *bvecs;
+	u64 seq;
+	u32 length;
+	u32 carried;
+	u32 wanted;
+	void *data;
+	u64 data_dma;
+	u32 rkey;
+	unsigned long asked;
+	u16 tag;
+};
+
+/**
+ * struct memreg_blk_rq - What stays with a request until it is answered
+ * @seq: Sequence number
+ * @sent: When it was sent last, in jiffies
+ * @retries: Times that it was sent anew
+ */
+struct memreg_blk_rq {
+	u64 seq;
+	unsigned long sent;
+	unsigned int retries;
+};
+
+/**
+ * struct memreg_blk_recv - A posted receive
+ * @cqe: Completion
+ * @queue: Its queue
+ * @data: Memory for the data behind an answer, or NULL
+ * @data_dma: @data on the device, if the queue's messages are mapped
+ */
+struct memreg_blk_recv {
+	struct ib_cqe cqe;
+	struct memreg_blk_queue *queue;
+	void *data;
+	u64 data_dma;
+};
+
+/**
+ * struct memreg_blk_export - What a server says of an export
+ * @capacity: Bytes
+ * @flags: enum ib_memreg_blk_flags
+ * @block_size: Bytes
+ * @physical_block_size: Bytes
+ * @max_length: Bytes of a READ or WRITE
+ * @discard_granularity: Bytes, or 0
+ * @max_segs: Segments of a command
+ * @depth: Commands in flight on a connection
+ * @inline_max: Bytes of data that a message may have
+ * @instance: As long as it is the same, nothing is lost that was answered
+ */
+struct memreg_blk_export {
+	u64 capacity;
+	u32 flags;
+	u32 block_size;
+	u32 physical_block_size;
+	u32 max_length;
+	u32 discard_granularity;
+	u16 max_segs;
+	u16 depth;
+	u16 inline_max;
+	u64 instance;
+};
+
+/**
+ * struct memreg_blk_queue - A hardware queue and its connection
+ * @blk: The device
+ * @index: Which it is
+ * @ios: Commands, one for each tag; the last is the keep-alive's
+ * @bvecs: Room for the pieces of all of them
+ * @recvs: Receives, as many
+ * @cmds: MEMREG_BLK_CMD_SIZE for each tag
+ * @replies: MEMREG_BLK_REPLY_SIZE for each receive
+ * @last_reply: When an answer came last, or was first waited for, in jiffies
+ * @answered: One came by this connection.
+ * @id: RDMA CM id, or NULL
+ * @qp: QP, or NULL
+ * @cq: Its CQ, or NULL
+ * @interrupt: Has @poll run at once
+ * @poll: Takes completions, in softirqs
+ * @dim: How many completions are put together, on devices that do so
+ * @pd: PD, or NULL
+ * @pool: Pool, or NULL
+ * @reserve: MRs for one request at least, or NULL
+ * @cmds_dma: @cmds on the device, if @mapped
+ * @replies_dma: @replies on the device, if @mapped
+ * @mapped: They are mapped, and all data.
+ * @asked: The server was asked for a connection: the QP has to be drained.
+ * @up: The server has accepted.
+ * @cm_event: The handler has set @cm_status
+ * @cm_status: 0 or what went wrong
+ * @export: Answer of the server when it accepted
+ */
+struct memreg_blk_queue {
+	struct memreg_blk *blk;
+	unsigned int index;
+	struct memreg_blk_io *ios;
+	struct bio_vec *bvecs;
+	struct memreg_blk_recv *recvs;
+	void *cmds;
+	void *replies;
+	unsigned long last_reply;
+	bool answered;
+
+	struct rdma_cm_id *id;
+	struct ib_qp *qp;
+	struct ib_cq *cq;
+	struct irq_work interrupt;
+	struct work_struct poll;
+	struct dim dim;
+	struct ib_pd *pd;
+	struct ib_memreg_pool *pool;
+	struct ib_memreg_reserve *reserve;
+	u64 cmds_dma;
+	u64 replies_dma;
+	bool mapped;
+	bool asked;
+	bool up;
+	bool cm_event;
+	int cm_status;
+	struct memreg_blk_export export;
+};
+
+#endif /* _MEMREG_BLK_QUEUE_H */
