@@ -473,7 +473,7 @@ static int __init memreg_init(void)
 	ret = memreg_device_init(&memreg_device_ops);
 	if (ret)
 		goto err_closer;
-	ret = memreg_kapi_init();
+	ret = memreg_kapi_init(memreg_mr_done);
 	if (ret)
 		goto err_device;
 	memreg_inject_init();

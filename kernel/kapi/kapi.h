@@ -208,7 +208,7 @@ struct ib_memreg_reserve {
 	atomic64_t stack;
 };
 
-int memreg_kapi_init(void);
+int memreg_kapi_init(void (*done)(struct ib_cq *cq, struct ib_wc *wc));
 void memreg_kapi_exit(void);
 
 extern struct workqueue_struct *memreg_req_wq;

@@ -94,6 +94,9 @@ struct workqueue_struct *memreg_req_wq;
 static struct workqueue_struct *memreg_refill_wq;
 static struct workqueue_struct *memreg_pool_wq;
 
+/* What is called when a work request of an MR completes. */
+static void (*memreg_pool_done)(struct ib_cq *cq, struct ib_wc *wc);
+
 /* All pools, for the shrinker. */
 static DEFINE_SPINLOCK(memreg_pools_lock);
 static LIST_HEAD(memreg_pools);
@@ -241,7 +244,7 @@ static int memreg_pool_fast(struct ib_memreg_mr *mr)
 	return memreg_fastmr_alloc(&mr->fast, pool->pd,
 				   pool->sg_gaps ? IB_MR_TYPE_SG_GAPS :
 						   IB_MR_TYPE_MEM_REG,
-				   pool->max_pages, memreg_mr_done);
+				   pool->max_pages, memreg_pool_done);
 }
 
 static struct ib_memreg_mr *memreg_pool_mr_new(struct ib_memreg_pool *pool)
@@ -1095,10 +1098,18 @@ void ib_memreg_reserve_destroy(struct ib_memreg_reserve *reserve)
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_reserve_destroy, MEMREG_NS);
 
-int __init memreg_kapi_init(void)
+/**
+ * memreg_kapi_init() - Get ready for other modules
+ * @done: What is called when a work request of an MR completes, but for the
+ *	last LOCAL_INV
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int __init memreg_kapi_init(void (*done)(struct ib_cq *cq, struct ib_wc *wc))
 {
 	unsigned int flags = WQ_UNBOUND | WQ_MEM_RECLAIM;
 
+	memreg_pool_done = done;
 	memreg_req_wq = alloc_workqueue("memreg_req", flags, 0);
 	if (!memreg_req_wq)
 		return -ENOMEM;
