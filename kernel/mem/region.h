@@ -28,9 +28,9 @@ struct memreg_ucmd;
 /**
  * struct memreg_source - Where the pages of regions come from
  * @maps: @populate lists DMA addresses in memreg_region.sgl, and no pages
- * @populate: Take the pages and list them in memreg_region.sgt. What a call that
- *	failed has taken is left to @release. NULL: the region is made with all
- *	that it has.
+ * @populate: Take the pages and list them in memreg_region.sgt. What it has
+ *	taken when it fails is left to @release. NULL: the region is made with
+ *	all that it has.
  * @release: Give back the pages, or the part of them that there is; they are
  *	not mapped for DMA any more. Not called if an MR that can't be destroyed
  *	could reach them.

@@ -19,11 +19,11 @@
  * change anything in this header, so module, library and tool have to be of the
  * same one. From 1.0.0 on:
  *
- *  - The number of a call, the value of an enumerator, the layout of a structure
- *    and the meaning of a field stay what they are.
- *  - A structure grows by fields at its end, which are 0 for callers that do not
- *    know them. A reserved field may get a meaning in which 0 stands for what
- *    was before.
+ *  - The number of a call, the value of an enumerator, the layout of a
+ *    structure and the meaning of a field stay what they are.
+ *  - A structure grows by fields at its end, which are 0 for callers that do
+ *    not know them. A reserved field may get a meaning in which 0 stands for
+ *    what was before.
  *  - New calls, flags and enumerators take values that none had before.
  *
  * "The first release", below, is 1.0.0.
