@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Ids, and the lifetime of what they name. See object.c.
+ */
+#ifndef _MEMREG_OBJECT_H
+#define _MEMREG_OBJECT_H
+
+#include <linux/gfp.h>
+#include <linux/refcount.h>
+#include <linux/types.h>
+
+struct ib_memreg_object;
+struct memreg_file;
+struct memreg_grants;
+struct memreg_object;
+struct memreg_ucmd;
+
+/**
+ * struct memreg_object_ops - What a type of objects does
+ * @type: enum ib_memreg_object_type
+ * @destroy: Give back all that the object has, and free it. Never fails.
+ * @idle: Let go of users that are the object's own doing, and that nobody is at
+ *	work on; or NULL. Context: may sleep, with a reference of the object.
+ * @abort: The same for an object that was never published; or NULL: @destroy
+ * @published: Others can find the object from here on; or NULL. Gets a
+ *	reference, so that it is not destroyed at once, and puts it.
+ * @busy: Reason to give when the object has users; NULL: IN_USE
+ * @info: Fill in the object's LIST entry. Called with the xarray's lock.
+ * @depends: Has it references of objects of its own type, so that it is to be
+ *	destroyed before those? Or NULL: never.
+ * @grants: The windows that end with the object; endpoints alone have that
+ */
+struct memreg_object_ops {
+	u32 type;
+	void (*destroy)(struct memreg_file *file, struct memreg_object *obj);
+	void (*idle)(struct memreg_object *obj);
+	void (*abort)(struct memreg_file *file, struct memreg_object *obj);
+	void (*published)(struct memreg_file *file, struct memreg_object *obj);
+	u32 (*busy)(const struct memreg_object *obj);
+	void (*info)(struct memreg_object *obj, struct ib_memreg_object *info);
+	bool (*depends)(const struct memreg_object *obj);
+	struct memreg_grants *(*grants)(struct memreg_object *obj);
+};
+
+/**
+ * struct memreg_object - Head of everything that has an id
+ * @id: Id in its file
+ * @type: enum ib_memreg_object_type
+ * @ops: What its type does
+ * @users: One of its own, one of each object that depends on it, and one of
+ *	each call that is at work on it. Whoever takes it from one to zero
+ *	destroys the object.
+ * @made: Next one that the same call has made, see memreg_ucmd.made
+ */
+struct memreg_object {
+	u32 id;
+	u32 type;
+	const struct memreg_object_ops *ops;
+	refcount_t users;
+	struct memreg_object *made;
+};
+
+int memreg_object_alloc_gfp(struct memreg_file *file, struct memreg_object *obj,
+			    const struct memreg_object_ops *ops, gfp_t gfp);
+void memreg_object_abort(struct memreg_file *file, struct memreg_object *obj);
+void memreg_object_publish(struct memreg_file *file, struct memreg_object *obj);
+void memreg_objects_settle(struct memreg_ucmd *ucmd, int ret);
+int memreg_object_replace(struct memreg_file *file, struct memreg_object *old,
+			  struct memreg_object *obj, u32 *reason);
+struct memreg_object *memreg_object_get(struct memreg_file *file, u32 id,
+					u32 type);
+void memreg_objects_get(struct memreg_file *file, u32 type, const u32 *ids,
+			size_t stride, u32 count, struct memreg_object **objs);
+int memreg_destroy_ioctl(struct memreg_ucmd *ucmd);
+int memreg_object_destroy(struct memreg_file *file, u32 id, u32 type,
+			  u32 *reason);
+int memreg_objects_destroy(struct memreg_ucmd *ucmd, u32 type, const u32 *ids,
+			   struct memreg_object **objs, u32 count, u32 *index);
+void memreg_object_destroy_all(struct memreg_file *file);
+
+/* The same for a call. */
+static inline int memreg_object_alloc(struct memreg_file *file,
+				      struct memreg_object *obj,
+				      const struct memreg_object_ops *ops)
+{
+	return memreg_object_alloc_gfp(file, obj, ops, GFP_KERNEL_ACCOUNT);
+}
+
+/* Let go of an object, which is not to be touched afterwards. */
+static inline void memreg_object_put(struct memreg_object *obj)
+{
+	/* The last reference is the object's own: only destroying drops it. */
+	refcount_dec(&obj->users);
+}
+
+#endif /* _MEMREG_OBJECT_H */
