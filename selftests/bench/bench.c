@@ -15,6 +15,8 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +118,64 @@ double bench_now(void)
 		return (double)__rdtsc() / 1e3;
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (double)ts.tv_sec * 1e6 + (double)ts.tv_nsec / 1e3;
+}
+
+struct bench_thread {
+	pthread_t thread;
+	pthread_barrier_t *barrier;
+	unsigned int number;
+	int (*run)(void *arg, unsigned int thread);
+	void *arg;
+	int failed;
+};
+
+static void *bench_thread(void *arg)
+{
+	struct bench_thread *me = arg;
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(me->number, &cpus);
+	me->failed = pthread_setaffinity_np(pthread_self(), sizeof(cpus),
+					    &cpus);
+	pthread_barrier_wait(me->barrier);
+	if (!me->failed)
+		me->failed = me->run(me->arg, me->number);
+	pthread_barrier_wait(me->barrier);
+	return NULL;
+}
+
+int bench_threads(unsigned int n, int (*run)(void *arg, unsigned int thread),
+		  void *arg, double *cost)
+{
+	struct bench_thread threads[BENCH_THREADS_MAX] = { };
+	pthread_barrier_t barrier;
+	unsigned int i;
+	int failed = 0;
+	double begin;
+
+	pthread_barrier_init(&barrier, NULL, n + 1);
+	for (i = 0; i < n; i++) {
+		threads[i] = (struct bench_thread){
+			.barrier = &barrier,
+			.number = i,
+			.run = run,
+			.arg = arg,
+		};
+		if (pthread_create(&threads[i].thread, NULL, bench_thread,
+				   &threads[i]))
+			return fail("pthread_create", EAGAIN);
+	}
+	pthread_barrier_wait(&barrier);
+	begin = bench_now();
+	pthread_barrier_wait(&barrier);
+	*cost = bench_now() - begin;
+	for (i = 0; i < n; i++) {
+		pthread_join(threads[i].thread, NULL);
+		failed |= threads[i].failed;
+	}
+	pthread_barrier_destroy(&barrier);
+	return failed ? fail("a thread", 0) : 0;
 }
 
 static int measure_once(const struct op *op, double *cost)
@@ -322,8 +382,10 @@ int main(int argc, char **argv)
 		list(kapi_ops, argv + optind);
 	if (kapi_available() && !instructions)
 		list(kapi_2cpu_ops, argv + optind);
-	if (!instructions && sysconf(_SC_NPROCESSORS_ONLN) > 1)
+	if (!instructions && sysconf(_SC_NPROCESSORS_ONLN) > 1) {
 		list(pool_2cpu_ops, argv + optind);
+		list(cache_2cpu_ops, argv + optind);
+	}
 	if (run_together(0, rounds) || run_together(1, rounds_data))
 		return 1;
 	for (i = 0; i < nr_results; i++)

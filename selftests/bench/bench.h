@@ -49,6 +49,7 @@ extern const struct op pool_ops[];
 extern const struct op pool_2cpu_ops[];
 extern const struct op rereg_ops[];
 extern const struct op cache_ops[];
+extern const struct op cache_2cpu_ops[];
 extern const struct op data_ops[];
 extern const struct op verbs_ops[];
 extern const struct op verbs_data_ops[];
@@ -72,6 +73,15 @@ unsigned int bench_count(unsigned int count, unsigned int batch);
 /* The clock: thousands of instructions if they are counted, or microseconds. */
 extern int instructions;
 double bench_now(void);
+
+/*
+ * Have threads do something, each on a CPU of its own. They begin together, and
+ * it takes as long as the last of them does: @cost. @run gets @arg and the
+ * number of its thread, and returns 0 or -1.
+ */
+#define BENCH_THREADS_MAX	2
+int bench_threads(unsigned int n, int (*run)(void *arg, unsigned int thread),
+		  void *arg, double *cost);
 
 /* Say what failed, and return -1. */
 int fail(const char *what, int err);

@@ -17,6 +17,7 @@
 #define UNMAPPED	64UL	/* pages of what is unmapped */
 #define UNMAPS		200U
 #define KEYS		4096U	/* addresses that are drawn before */
+#define OFTEN		64U	/* times that a thread looks all of them up */
 #define WATCHES		1024U
 
 /*
@@ -31,7 +32,7 @@ static struct {
 /**
  * struct job - What a child measures
  * @run: Measure it
- * @n: Entries, or monitors
+ * @n: Entries, threads, or monitors
  */
 struct job {
 	int (*run)(unsigned int n, double *cost);
@@ -113,25 +114,35 @@ static struct memreg_cache *fill_cache(unsigned int entries, char *memory)
 	return cache;
 }
 
-static int hit_all(struct memreg_cache *cache, void **keys, double *cost)
+/**
+ * struct hits - What is looked up, again and again
+ * @cache: Where
+ * @keys: What, in a random order
+ */
+struct hits {
+	struct memreg_cache *cache;
+	void *keys[KEYS];
+};
+
+/* The second one begins in the middle, that they don't go hand in hand. */
+static int hit_all(void *arg, unsigned int thread)
 {
+	const struct hits *hits = arg;
 	const struct memreg_cached *cached;
-	double begin = bench_now();
 	unsigned int i;
 
 	for (i = 0; i < KEYS; i++) {
-		if (memreg_cache_get(cache, keys[i], PIECE, &cached))
+		if (memreg_cache_get(hits->cache,
+				     hits->keys[(i + thread * KEYS / 2) % KEYS],
+				     PIECE, &cached))
 			return fail_memreg();
-		memreg_cache_put(cache, cached);
+		memreg_cache_put(hits->cache, cached);
 	}
-	*cost = (bench_now() - begin) / KEYS;
 	return 0;
 }
 
-static int hits_run(unsigned int entries, double *cost)
+static int hits_setup(struct hits *hits, unsigned int entries)
 {
-	static void *keys[KEYS];
-	struct memreg_cache *cache;
 	unsigned int i, seed = 1;
 	char *memory;
 
@@ -139,14 +150,49 @@ static int hits_run(unsigned int entries, double *cost)
 		      MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (memory == MAP_FAILED)
 		return fail("mmap", errno);
-	cache = fill_cache(entries, memory);
-	if (!cache)
+	hits->cache = fill_cache(entries, memory);
+	if (!hits->cache)
 		return fail_memreg();
 	for (i = 0; i < KEYS; i++)
-		keys[i] = memory +
-			  (unsigned int)rand_r(&seed) % entries * PIECE;
+		hits->keys[i] = memory +
+				(unsigned int)rand_r(&seed) % entries * PIECE;
 	/* The first time is not measured. */
-	return hit_all(cache, keys, cost) ?: hit_all(cache, keys, cost);
+	return hit_all(hits, 0);
+}
+
+static int hits_run(unsigned int entries, double *cost)
+{
+	static struct hits hits;
+	double begin;
+
+	if (hits_setup(&hits, entries))
+		return -1;
+	begin = bench_now();
+	if (hit_all(&hits, 0))
+		return -1;
+	*cost = (bench_now() - begin) / KEYS;
+	return 0;
+}
+
+static int hit_often(void *arg, unsigned int thread)
+{
+	unsigned int i;
+
+	for (i = 0; i < OFTEN; i++)
+		if (hit_all(arg, thread))
+			return -1;
+	return 0;
+}
+
+static int hitters_run(unsigned int threads, double *cost)
+{
+	static struct hits hits;
+
+	if (hits_setup(&hits, FEW) ||
+	    bench_threads(threads, hit_often, &hits, cost))
+		return -1;
+	*cost /= (double)OFTEN * KEYS * threads;
+	return 0;
 }
 
 /*
@@ -235,5 +281,12 @@ const struct op cache_ops[] = {
 	JOB("memreg_monitor_batch32", watch_run, 32),
 	JOB("munmap_10000_monitors_elsewhere", unmap_run, 10000),
 	JOB("munmap_no_monitors", unmap_run, 0),
+	{ .name = NULL }
+};
+
+/* Where instructions are counted there is one CPU. */
+const struct op cache_2cpu_ops[] = {
+	JOB("memreg_cache_hit_1cpu", hitters_run, 1),
+	JOB("memreg_cache_hit_2cpu", hitters_run, 2),
 	{ .name = NULL }
 };

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Pools and memory objects. */
 #include <errno.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -75,64 +73,28 @@ static int take_run(const struct op *op)
 	return 0;
 }
 
-/*
- * Threads that take and give, each on a CPU of its own. They begin together,
- * and it takes as long as the last of them does.
- */
-
 #define PAIRS	200000U
 
-struct taker {
-	pthread_t thread;
-	pthread_barrier_t *barrier;
-	unsigned int cpu;
-	int failed;
-};
-
-static void *take_many(void *arg)
+static int take_many(void *arg, unsigned int thread)
 {
-	struct taker *me = arg;
 	unsigned int i;
-	cpu_set_t cpus;
 	void *buffer;
 
-	CPU_ZERO(&cpus);
-	CPU_SET(me->cpu, &cpus);
-	me->failed = !!pthread_setaffinity_np(pthread_self(), sizeof(cpus),
-					      &cpus);
-	pthread_barrier_wait(me->barrier);
-	for (i = 0; i < PAIRS && !me->failed; i++)
-		me->failed = memreg_pool_take(own.pool, &buffer) ||
-			     memreg_pool_give(own.pool, buffer);
-	pthread_barrier_wait(me->barrier);
-	return NULL;
+	(void)arg;
+	(void)thread;
+	for (i = 0; i < PAIRS; i++)
+		if (memreg_pool_take(own.pool, &buffer) ||
+		    memreg_pool_give(own.pool, buffer))
+			return -1;
+	return 0;
 }
 
 static int takers_cost(const struct op *op, double *cost)
 {
-	struct taker takers[2] = { };
-	pthread_barrier_t barrier;
-	unsigned int i, failed = 0;
-	double begin;
-
-	pthread_barrier_init(&barrier, NULL, op->each + 1);
-	for (i = 0; i < op->each; i++) {
-		takers[i].barrier = &barrier;
-		takers[i].cpu = i;
-		if (pthread_create(&takers[i].thread, NULL, take_many,
-				   &takers[i]))
-			return fail("pthread_create", EAGAIN);
-	}
-	pthread_barrier_wait(&barrier);
-	begin = bench_now();
-	pthread_barrier_wait(&barrier);
-	*cost = (bench_now() - begin) / ((double)PAIRS * op->each);
-	for (i = 0; i < op->each; i++) {
-		pthread_join(takers[i].thread, NULL);
-		failed |= takers[i].failed;
-	}
-	pthread_barrier_destroy(&barrier);
-	return failed ? fail("memreg_pool_take by threads", EAGAIN) : 0;
+	if (bench_threads(op->each, take_many, NULL, cost))
+		return -1;
+	*cost /= (double)PAIRS * op->each;
+	return 0;
 }
 
 static int recycle_run(const struct op *op)
