@@ -239,6 +239,51 @@ TEST_F(cache, what_it_has_is_found)
 	EXPECT_EQ(0, COUNTED(self, bytes));
 }
 
+/* Get and put, without registering it; or NULL */
+static const struct made *hit(FIXTURE_DATA(cache) *self, char *addr,
+			      size_t length)
+{
+	const struct memreg_cached *cached;
+	const struct made *made;
+
+	if (memreg_cache_try_get(self->cache, addr, length, &cached))
+		return NULL;
+	made = cached->handle;
+	memreg_cache_put(self->cache, cached);
+	return made;
+}
+
+TEST_F(cache, what_overlaps_is_found_once_the_other_goes)
+{
+	char *shared = self->mem + 20 * PAGE;
+	const struct made *first, *last;
+	unsigned int page;
+
+	first = touch(self, self->mem + PAGE, 40 * PAGE);
+	last = touch(self, shared, 40 * PAGE);
+	EXPECT_NE(first, last);
+	for (page = 0; page < 21; page++) {
+		EXPECT_EQ(last, hit(self, shared + page * PAGE, PAGE));
+		EXPECT_EQ(first, hit(self, self->mem + PAGE, page * PAGE + 1));
+	}
+	EXPECT_EQ(NULL, hit(self, self->mem + PAGE, 59 * PAGE));
+	/* What changed is of the one that ends last. */
+	ASSERT_TRUE(map_anew(self->mem + 50 * PAGE, PAGE, 1));
+	EXPECT_EQ(first, touch(self, shared, 21 * PAGE));
+	for (page = 0; page < 21; page++)
+		EXPECT_EQ(first, hit(self, shared + page * PAGE, PAGE));
+	EXPECT_EQ(NULL, hit(self, shared, 22 * PAGE));
+	EXPECT_EQ(2, self->maker.calls);
+	last = touch(self, shared, 40 * PAGE);
+	EXPECT_EQ(last, hit(self, shared, PAGE));
+	EXPECT_EQ(0, memreg_cache_flush(self->cache, self->mem + 50 * PAGE, 1));
+	EXPECT_EQ(first, hit(self, shared, PAGE));
+	EXPECT_EQ(0, memreg_cache_flush(self->cache, self->mem, 2 * PAGE));
+	EXPECT_EQ(NULL, hit(self, shared, PAGE));
+	EXPECT_EQ(3, self->maker.calls);
+	EXPECT_EQ(0, self->maker.registered);
+}
+
 TEST_F(cache, I2_what_has_changed_is_registered_anew)
 {
 	const struct memreg_cached *held, *again;
@@ -264,11 +309,17 @@ TEST_F(cache, I2_what_has_changed_is_registered_anew)
 TEST_F(cache, bad_ranges)
 {
 	const struct memreg_cached *cached;
+	unsigned int i;
 
-	EXPECT_EQ(-EINVAL, memreg_cache_get(self->cache, self->mem, 0,
-					    &cached));
-	EXPECT_EQ(-EOVERFLOW, memreg_cache_get(self->cache, self->mem,
-					       SIZE_MAX, &cached));
+	/* once without, and once with something that is found there */
+	for (i = 0; i < 2; i++) {
+		EXPECT_EQ(-EINVAL, memreg_cache_get(self->cache, self->mem, 0,
+						    &cached));
+		EXPECT_EQ(-EOVERFLOW, memreg_cache_get(self->cache, self->mem,
+						       SIZE_MAX, &cached));
+		EXPECT_NE(NULL, touch(self, self->mem, 2 * PAGE));
+	}
+	EXPECT_EQ(1, self->maker.calls);
 	EXPECT_EQ(-EFAULT, memreg_cache_get(self->cache,
 					    (void *)0xffff888000000000, PAGE,
 					    &cached));

@@ -117,8 +117,9 @@ static void bury(struct memreg_cache *cache, struct memreg__entry *entry)
 }
 
 /* If nobody has it and nobody can find it, it retires, once. */
-static void try_retire(struct memreg_cache *cache, struct memreg__entry *entry,
-		       uint64_t refs)
+static __attribute__((noinline, cold)) void
+try_retire(struct memreg_cache *cache, struct memreg__entry *entry,
+	   uint64_t refs)
 {
 	while (!(refs & (REFS | LIVE | RETIRED))) {
 		if (atomic_compare_exchange_weak(&entry->refs, &refs,
@@ -139,17 +140,26 @@ static void drop(struct memreg_cache *cache, struct memreg__entry *entry,
 		try_retire(cache, entry, refs);
 }
 
+/* Has it all of a range, which may be empty or wrap, and then not? */
+static bool has_all(const struct memreg__entry *entry, uint64_t start,
+		    size_t length)
+{
+	uint64_t offset = start - memreg__entry_start(entry);
+
+	return offset < entry->cached.length &&
+	       length - 1 < entry->cached.length - offset;
+}
+
 /* Take a reference if it is good for a range */
-static bool hold(struct memreg_cache *cache, struct memreg__entry *entry,
-		 uint64_t start, uint64_t end)
+static inline __attribute__((always_inline)) bool
+hold(struct memreg_cache *cache, struct memreg__entry *entry, uint64_t start,
+     size_t length)
 {
 	uint64_t refs = atomic_fetch_add_explicit(&entry->refs,
 						  HIT_ONE + REF_ONE,
 						  memory_order_acquire);
 
-	if (__builtin_expect(refs & LIVE &&
-			     memreg__entry_start(entry) <= start &&
-			     memreg__entry_end(entry) >= end &&
+	if (__builtin_expect(refs & LIVE && has_all(entry, start, length) &&
 			     memreg_watch_ok(&entry->cached.watch), 1))
 		return true;
 	drop(cache, entry, HIT_ONE + REF_ONE);
@@ -353,7 +363,8 @@ static struct memreg__entry *find(struct memreg_cache *cache,
 	while ((entry = memreg__index_overlap(&cache->index, request->start,
 					      request->start, request->end,
 					      &i)))
-		if (hold(cache, entry, request->start, request->end))
+		if (hold(cache, entry, request->start,
+			 request->end - request->start))
 			return entry;
 	return NULL;
 }
@@ -654,8 +665,10 @@ static int prepare(const struct memreg_cache *cache, uint64_t start,
 	return 0;
 }
 
-static int get_or_fail(struct memreg_cache *cache, uint64_t start,
-		       size_t length, const struct memreg_cached **cached)
+/* A hit is not to pay for what this needs of the stack. */
+static __attribute__((noinline, cold)) int
+get_or_fail(struct memreg_cache *cache, uint64_t start, size_t length,
+	    const struct memreg_cached **cached)
 {
 	struct memreg__entry *entry;
 	struct request request;
@@ -675,17 +688,15 @@ static int get_or_fail(struct memreg_cache *cache, uint64_t start,
 	return ret;
 }
 
-/* A range that wraps is in no entry. */
-static struct memreg__entry *try_get(struct memreg_cache *cache,
-				     uint64_t start, size_t length)
+static inline __attribute__((always_inline)) struct memreg__entry *
+try_get(struct memreg_cache *cache, uint64_t start, size_t length)
 {
 	struct memreg__entry *entry;
 
-	if (__builtin_expect(!cache->index.top || !length ||
-			     start + length < start, 0))
+	if (__builtin_expect(!cache->index.top, 0))
 		return NULL;
-	entry = memreg__index_find(&cache->index, start, start + length);
-	if (entry && hold(cache, entry, start, start + length))
+	entry = memreg__index_find(&cache->index, start);
+	if (entry && hold(cache, entry, start, length))
 		return entry;
 	return NULL;
 }

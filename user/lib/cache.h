@@ -3,10 +3,10 @@
  * What the files of the registration cache share.
  *
  * Readers take no lock. All that they can come upon is of a type that its
- * memory keeps as long as the cache lives: entries and leaves are used again,
- * but for nothing else. So a reader may follow a pointer that is out of date;
- * what it finds there is checked after it holds a reference of the entry. At
- * worst it finds nothing, and looks again under the lock.
+ * memory keeps as long as the cache lives: entries and parts of the index are
+ * used again, but for nothing else. So a reader may follow a pointer that is
+ * out of date; what it finds there is checked after it holds a reference of the
+ * entry. At worst it finds nothing, and looks again under the lock.
  */
 #ifndef MEMREG_CACHE_H
 #define MEMREG_CACHE_H
@@ -48,36 +48,41 @@ struct memreg__entry {
 	bool watched;
 };
 
-/**
- * struct memreg__item - An entry in a leaf
- * @start: First address of the entry
- * @end: First address behind it
- * @entry: The entry
- */
-struct memreg__item {
-	_Atomic uint64_t start;
-	_Atomic uint64_t end;
-	struct memreg__entry *_Atomic entry;
-};
-
-/**
- * struct memreg__leaf - The entries that have bytes in one piece of memory
- * @capacity: Room for so many; never changes
- * @count: So many there are
- * @next: In the list of those that are free
- * @items: The entries by their first addresses
- */
-struct memreg__leaf {
-	uint32_t capacity;
-	_Atomic uint32_t count;
-	struct memreg__leaf *next;
-	struct memreg__item items[];
-};
-
+#define PAGE_SHIFT	12	/* what entries begin and end with, at least */
+#define PART_SHIFT	16	/* a part of a piece of memory */
 #define LEAF_SHIFT	21	/* a piece of memory */
 #define MID_SHIFT	13	/* pieces that share a middle table */
 #define TOP_SHIFT	14	/* middle tables: 48 bits of addresses in all */
-#define LEAF_CLASSES	16	/* leaves have a power of two of items */
+
+#define PART_PAGES	(1U << (PART_SHIFT - PAGE_SHIFT))
+#define LEAF_PARTS	(1U << (LEAF_SHIFT - PART_SHIFT))
+
+/**
+ * struct memreg__part - What readers find for each page of a part of a piece
+ * @page: Of the entries that have the page, the one that ends last, or NULL
+ * @next: In the list of those that are free
+ */
+struct memreg__part {
+	struct memreg__entry *_Atomic page[PART_PAGES];
+	struct memreg__part *next;
+};
+
+/* In memreg__leaf.part: one entry has all of the part, and this is it */
+#define WHOLE		((uintptr_t)1)
+
+/**
+ * struct memreg__leaf - The entries that have bytes in one piece of memory
+ * @part: For readers: a struct memreg__part, an entry and WHOLE, or 0
+ * @capacity: Room for so many
+ * @count: So many there are; the lock of the cache, as for the next one
+ * @entries: The entries by their first addresses
+ */
+struct memreg__leaf {
+	_Atomic uintptr_t part[LEAF_PARTS];
+	uint32_t capacity;
+	uint32_t count;
+	struct memreg__entry **entries;
+};
 
 /** struct memreg__mid - Leaves, by the next bits of the address */
 struct memreg__mid {
@@ -87,15 +92,12 @@ struct memreg__mid {
 /**
  * struct memreg__index - Finds entries by addresses
  * @top: Middle tables, by the upper bits of the address
- * @spare: Leaves that are free, by the logarithms of their capacities
+ * @spare: Parts that are free
  */
 struct memreg__index {
 	struct memreg__mid *_Atomic *top;
-	struct memreg__leaf *spare[LEAF_CLASSES];
+	struct memreg__part *spare;
 };
-
-/* Entries before the nearest one that a reader looks at */
-#define INDEX_BACK	4
 
 static inline uint64_t memreg__entry_start(const struct memreg__entry *entry)
 {
@@ -123,49 +125,30 @@ memreg__index_leaf(const struct memreg__index *index, uint64_t addr)
 				    memory_order_acquire);
 }
 
-/* The last item that begins at or before an address; n is not 0 */
-static inline const struct memreg__item *
-memreg__leaf_nearest(const struct memreg__leaf *leaf, uint32_t n, uint64_t addr)
-{
-	const struct memreg__item *at = leaf->items;
-	uint32_t half;
-
-	for (; n > 1; n -= half) {
-		half = n / 2;
-		if (atomic_load_explicit(&at[half].start,
-					 memory_order_relaxed) <= addr)
-			at += half;
-	}
-	return at;
-}
-
-/* Find an entry that may have all of a range, without the lock */
+/*
+ * Find the entry that may have most of what follows an address, without the
+ * lock
+ */
 static inline struct memreg__entry *
-memreg__index_find(const struct memreg__index *index, uint64_t start,
-		   uint64_t end)
+memreg__index_find(const struct memreg__index *index, uint64_t addr)
 {
-	const struct memreg__leaf *leaf = memreg__index_leaf(index, start);
-	const struct memreg__item *at;
-	uint32_t n;
-	int back;
+	const struct memreg__leaf *leaf = memreg__index_leaf(index, addr);
+	const struct memreg__part *part;
+	uintptr_t found;
 
 	if (!leaf)
 		return NULL;
-	n = atomic_load_explicit(&leaf->count, memory_order_relaxed);
-	if (!n)
+	found = atomic_load_explicit(&leaf->part[(addr >> PART_SHIFT) &
+						 (LEAF_PARTS - 1)],
+				     memory_order_acquire);
+	if (found & WHOLE)
+		return (struct memreg__entry *)(found - WHOLE);
+	part = (const struct memreg__part *)found;
+	if (!part)
 		return NULL;
-	at = memreg__leaf_nearest(leaf, n, start);
-	for (back = 0; back < INDEX_BACK; back++, at--) {
-		if (atomic_load_explicit(&at->start, memory_order_relaxed) <=
-		    start &&
-		    atomic_load_explicit(&at->end, memory_order_relaxed) >=
-		    end)
-			return atomic_load_explicit(&at->entry,
-						    memory_order_relaxed);
-		if (at == leaf->items)
-			break;
-	}
-	return NULL;
+	return atomic_load_explicit(&part->page[(addr >> PAGE_SHIFT) &
+						(PART_PAGES - 1)],
+				    memory_order_relaxed);
 }
 
 /*

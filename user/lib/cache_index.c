@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The index of a registration cache: a table of two levels leads to a leaf for
- * each 2 MiB of memory, with the entries that have bytes there in order of
- * their first addresses.
+ * each 2 MiB of memory.
  *
- * One writer changes it, in place, while readers look at it: these may miss an
- * entry that is being moved, and look again under the lock. A leaf that is
- * full is replaced by a larger one. It is kept for another piece of memory,
- * since readers may still be in it.
+ * A leaf has two views of the entries with bytes in its memory. The writer has
+ * a list, in order of their first addresses. Readers have a map, which leads
+ * from a page to the one entry that is worth a look: of those that have the
+ * page, the one that ends last has all that any of the others has from there
+ * on. The map is made of the list, 64 KiB at a time, whenever that changes
+ * there. If there is no memory for a part of the map, readers find nothing in
+ * that part, and look into the list, under the lock.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,12 +17,33 @@
 
 #include "cache.h"
 
-#define LEAF_FIRST	2	/* logarithm of the capacity of the smallest */
+#define LEAF_FIRST	4U	/* room in the list of a leaf to begin with */
 
 int memreg__index_init(struct memreg__index *index)
 {
 	index->top = calloc(1 << TOP_SHIFT, sizeof(*index->top));
 	return index->top ? 0 : -ENOMEM;
+}
+
+static struct memreg__part *part_of(const struct memreg__leaf *leaf,
+				    unsigned int i)
+{
+	uintptr_t found = atomic_load_explicit(&leaf->part[i],
+					       memory_order_relaxed);
+
+	return found & WHOLE ? NULL : (struct memreg__part *)found;
+}
+
+static void free_leaf(struct memreg__leaf *leaf)
+{
+	unsigned int i;
+
+	if (!leaf)
+		return;
+	for (i = 0; i < LEAF_PARTS; i++)
+		free(part_of(leaf, i));
+	free(leaf->entries);
+	free(leaf);
 }
 
 static void free_mid(struct memreg__mid *mid)
@@ -30,149 +53,25 @@ static void free_mid(struct memreg__mid *mid)
 	if (!mid)
 		return;
 	for (i = 0; i < 1 << MID_SHIFT; i++)
-		free(atomic_load(&mid->leaf[i]));
+		free_leaf(atomic_load(&mid->leaf[i]));
 	free(mid);
 }
 
 void memreg__index_free(struct memreg__index *index)
 {
-	struct memreg__leaf *leaf;
+	struct memreg__part *part;
 	unsigned int i;
 
 	if (!index->top)
 		return;
 	for (i = 0; i < 1 << TOP_SHIFT; i++)
 		free_mid(atomic_load(&index->top[i]));
-	for (i = 0; i < LEAF_CLASSES; i++) {
-		while ((leaf = index->spare[i])) {
-			index->spare[i] = leaf->next;
-			free(leaf);
-		}
+	while ((part = index->spare)) {
+		index->spare = part->next;
+		free(part);
 	}
 	free(index->top);
 	index->top = NULL;
-}
-
-static struct memreg__leaf *new_leaf(struct memreg__index *index,
-				     unsigned int class)
-{
-	struct memreg__leaf *leaf;
-
-	if (class >= LEAF_CLASSES)
-		return NULL;
-	leaf = index->spare[class];
-	if (leaf) {
-		index->spare[class] = leaf->next;
-		atomic_store(&leaf->count, 0);
-		return leaf;
-	}
-	leaf = calloc(1, sizeof(*leaf) +
-		      ((size_t)1 << class) * sizeof(leaf->items[0]));
-	if (leaf)
-		leaf->capacity = 1U << class;
-	return leaf;
-}
-
-static void spare_leaf(struct memreg__index *index, struct memreg__leaf *leaf)
-{
-	unsigned int class = (unsigned int)__builtin_ctz(leaf->capacity);
-
-	leaf->next = index->spare[class];
-	index->spare[class] = leaf;
-}
-
-static void set_item(struct memreg__item *item, uint64_t start, uint64_t end,
-		     struct memreg__entry *entry)
-{
-	atomic_store_explicit(&item->start, start, memory_order_relaxed);
-	atomic_store_explicit(&item->end, end, memory_order_relaxed);
-	atomic_store_explicit(&item->entry, entry, memory_order_relaxed);
-}
-
-static void copy_item(struct memreg__item *to, struct memreg__item *from)
-{
-	set_item(to, atomic_load(&from->start), atomic_load(&from->end),
-		 atomic_load(&from->entry));
-}
-
-/* Where the leaf of an address is, with the middle table that it is in */
-static struct memreg__leaf *_Atomic *place_of(struct memreg__index *index,
-					      uint64_t addr)
-{
-	uint64_t piece = addr >> LEAF_SHIFT;
-	struct memreg__mid *mid;
-
-	mid = atomic_load(&index->top[piece >> MID_SHIFT]);
-	if (!mid) {
-		mid = calloc(1, sizeof(*mid));
-		if (!mid)
-			return NULL;
-		atomic_store(&index->top[piece >> MID_SHIFT], mid);
-	}
-	return &mid->leaf[piece & ((1 << MID_SHIFT) - 1)];
-}
-
-/* A leaf with room for one more, at that place */
-static struct memreg__leaf *leaf_with_room(struct memreg__index *index,
-					   struct memreg__leaf *_Atomic *place)
-{
-	struct memreg__leaf *leaf = atomic_load(place), *larger;
-	uint32_t i, n = leaf ? atomic_load(&leaf->count) : 0;
-	unsigned int class = LEAF_FIRST;
-
-	if (leaf && n < leaf->capacity)
-		return leaf;
-	if (leaf)
-		class = (unsigned int)__builtin_ctz(leaf->capacity) + 1;
-	larger = new_leaf(index, class);
-	if (!larger)
-		return NULL;
-	for (i = 0; i < n; i++)
-		copy_item(&larger->items[i], &leaf->items[i]);
-	atomic_store(&larger->count, n);
-	/* readers see what is in it */
-	atomic_store(place, larger);
-	if (leaf)
-		spare_leaf(index, leaf);
-	return larger;
-}
-
-static int insert_piece(struct memreg__index *index,
-			struct memreg__entry *entry, uint64_t addr)
-{
-	uint64_t start = memreg__entry_start(entry);
-	struct memreg__leaf *_Atomic *place = place_of(index, addr);
-	struct memreg__leaf *leaf;
-	uint32_t i;
-
-	leaf = place ? leaf_with_room(index, place) : NULL;
-	if (!leaf)
-		return -ENOMEM;
-	i = atomic_load(&leaf->count);
-	for (; i && atomic_load(&leaf->items[i - 1].start) > start; i--)
-		copy_item(&leaf->items[i], &leaf->items[i - 1]);
-	set_item(&leaf->items[i], start, memreg__entry_end(entry), entry);
-	atomic_fetch_add(&leaf->count, 1);
-	return 0;
-}
-
-static void remove_piece(struct memreg__index *index,
-			 struct memreg__entry *entry, uint64_t addr)
-{
-	struct memreg__leaf *leaf = memreg__index_leaf(index, addr);
-	uint32_t i, n;
-
-	if (!leaf)
-		return;
-	n = atomic_load(&leaf->count);
-	for (i = 0; i < n; i++)
-		if (atomic_load(&leaf->items[i].entry) == entry)
-			break;
-	if (i == n)
-		return;
-	for (; i + 1 < n; i++)
-		copy_item(&leaf->items[i], &leaf->items[i + 1]);
-	atomic_store(&leaf->count, n - 1);
 }
 
 static uint64_t piece_after(uint64_t addr)
@@ -180,21 +79,209 @@ static uint64_t piece_after(uint64_t addr)
 	return ((addr >> LEAF_SHIFT) + 1) << LEAF_SHIFT;
 }
 
+/*
+ * The map of readers
+ */
+
+/* A part in which nothing is to be found */
+static struct memreg__part *new_part(struct memreg__index *index)
+{
+	struct memreg__part *part = index->spare;
+
+	if (!part)
+		return calloc(1, sizeof(*part));
+	index->spare = part->next;
+	return part;
+}
+
+static void spare_part(struct memreg__index *index, struct memreg__part *part)
+{
+	unsigned int i;
+
+	if (!part)
+		return;
+	for (i = 0; i < PART_PAGES; i++)
+		atomic_store_explicit(&part->page[i], NULL,
+				      memory_order_relaxed);
+	part->next = index->spare;
+	index->spare = part;
+}
+
+static unsigned int part_index(uint64_t addr)
+{
+	return (addr >> PART_SHIFT) & (LEAF_PARTS - 1);
+}
+
+/* Let the pages of a part that an entry has lead to it, if it ends last. */
+static void offer_pages(struct memreg__entry **pages, uint64_t start,
+			struct memreg__entry *entry)
+{
+	uint64_t from = memreg__entry_start(entry);
+	uint64_t end = memreg__entry_end(entry);
+	uint64_t page = from > start ? (from - start) >> PAGE_SHIFT : 0;
+
+	for (; page < PART_PAGES && start + (page << PAGE_SHIFT) < end; page++)
+		if (!pages[page] || memreg__entry_end(pages[page]) < end)
+			pages[page] = entry;
+}
+
+/* Find where the pages of a part are to lead. Do all lead to the same? */
+static bool look_up_pages(const struct memreg__leaf *leaf, uint64_t start,
+			  struct memreg__entry **pages)
+{
+	uint64_t end = start + (UINT64_C(1) << PART_SHIFT);
+	uint32_t i;
+
+	for (i = 0; i < leaf->count; i++) {
+		if (memreg__entry_start(leaf->entries[i]) >= end)
+			break;
+		if (memreg__entry_end(leaf->entries[i]) > start)
+			offer_pages(pages, start, leaf->entries[i]);
+	}
+	for (i = 1; i < PART_PAGES; i++)
+		if (pages[i] != pages[0])
+			return false;
+	return true;
+}
+
+/* Make the map of the part that begins at an address. */
+static void map_part(struct memreg__index *index, struct memreg__leaf *leaf,
+		     uint64_t start)
+{
+	struct memreg__entry *pages[PART_PAGES] = { NULL };
+	struct memreg__part *old = part_of(leaf, part_index(start));
+	struct memreg__part *part = NULL;
+	uintptr_t found = 0;
+	unsigned int i;
+
+	if (look_up_pages(leaf, start, pages)) {
+		if (pages[0])
+			found = (uintptr_t)pages[0] + WHOLE;
+	} else {
+		part = old ? old : new_part(index);
+		found = (uintptr_t)part;
+	}
+	for (i = 0; part && i < PART_PAGES; i++)
+		atomic_store_explicit(&part->page[i], pages[i],
+				      memory_order_relaxed);
+	/* Readers see what is in it. */
+	atomic_store_explicit(&leaf->part[part_index(start)], found,
+			      memory_order_release);
+	if (old != part)
+		spare_part(index, old);
+}
+
+/* Make the map of what an entry has of the piece of memory of an address. */
+static void map_piece(struct memreg__index *index,
+		      const struct memreg__entry *entry, uint64_t addr)
+{
+	struct memreg__leaf *leaf = memreg__index_leaf(index, addr);
+	uint64_t end = memreg__entry_end(entry), behind = piece_after(addr);
+
+	if (end > behind)
+		end = behind;
+	for (addr &= -(UINT64_C(1) << PART_SHIFT); addr < end;
+	     addr += UINT64_C(1) << PART_SHIFT)
+		map_part(index, leaf, addr);
+}
+
+/*
+ * The list of the writer
+ */
+
+/* The leaf of an address */
+static struct memreg__leaf *make_leaf(struct memreg__index *index,
+				      uint64_t addr)
+{
+	struct memreg__mid *_Atomic *top;
+	struct memreg__leaf *leaf = memreg__index_leaf(index, addr);
+	uint64_t piece = addr >> LEAF_SHIFT;
+	struct memreg__mid *mid;
+
+	if (leaf)
+		return leaf;
+	top = &index->top[piece >> MID_SHIFT];
+	mid = atomic_load(top);
+	if (!mid) {
+		mid = calloc(1, sizeof(*mid));
+		if (!mid)
+			return NULL;
+		atomic_store(top, mid);
+	}
+	leaf = calloc(1, sizeof(*leaf));
+	if (leaf)
+		atomic_store(&mid->leaf[piece & ((1 << MID_SHIFT) - 1)], leaf);
+	return leaf;
+}
+
+static bool has_room(struct memreg__leaf *leaf)
+{
+	uint32_t capacity = leaf->capacity ? 2 * leaf->capacity : LEAF_FIRST;
+	struct memreg__entry **entries;
+
+	if (leaf->count < leaf->capacity)
+		return true;
+	entries = realloc(leaf->entries, capacity * sizeof(*entries));
+	if (!entries)
+		return false;
+	leaf->entries = entries;
+	leaf->capacity = capacity;
+	return true;
+}
+
+static int insert_piece(struct memreg__index *index,
+			struct memreg__entry *entry, uint64_t addr)
+{
+	struct memreg__leaf *leaf = make_leaf(index, addr);
+	uint64_t start = memreg__entry_start(entry);
+	uint32_t i;
+
+	if (!leaf || !has_room(leaf))
+		return -ENOMEM;
+	for (i = leaf->count; i; i--) {
+		if (memreg__entry_start(leaf->entries[i - 1]) <= start)
+			break;
+		leaf->entries[i] = leaf->entries[i - 1];
+	}
+	leaf->entries[i] = entry;
+	leaf->count++;
+	return 0;
+}
+
+static void remove_piece(struct memreg__index *index,
+			 struct memreg__entry *entry, uint64_t addr)
+{
+	struct memreg__leaf *leaf = memreg__index_leaf(index, addr);
+	uint32_t i, n = leaf ? leaf->count : 0;
+
+	for (i = 0; i < n; i++)
+		if (leaf->entries[i] == entry)
+			break;
+	if (i == n)
+		return;
+	leaf->count--;
+	for (; i < leaf->count; i++)
+		leaf->entries[i] = leaf->entries[i + 1];
+	map_piece(index, entry, addr);
+}
+
 int memreg__index_insert(struct memreg__index *index,
 			 struct memreg__entry *entry)
 {
-	uint64_t addr = memreg__entry_start(entry), undo = addr;
+	uint64_t start = memreg__entry_start(entry), addr, undo;
 	uint64_t end = memreg__entry_end(entry);
 
 	if ((end - 1) >> (LEAF_SHIFT + MID_SHIFT + TOP_SHIFT))
 		return -ERANGE;
-	for (; addr < end; addr = piece_after(addr)) {
+	for (addr = start; addr < end; addr = piece_after(addr)) {
 		if (!insert_piece(index, entry, addr))
 			continue;
-		for (; undo < addr; undo = piece_after(undo))
+		for (undo = start; undo < addr; undo = piece_after(undo))
 			remove_piece(index, entry, undo);
 		return -ENOMEM;
 	}
+	for (addr = start; addr < end; addr = piece_after(addr))
+		map_piece(index, entry, addr);
 	return 0;
 }
 
@@ -213,11 +300,13 @@ struct memreg__entry *memreg__index_overlap(const struct memreg__index *index,
 					    uint64_t end, uint32_t *i)
 {
 	struct memreg__leaf *leaf = memreg__index_leaf(index, addr);
-	uint32_t n = leaf ? atomic_load(&leaf->count) : 0;
+	struct memreg__entry *entry;
 
-	for (; *i < n; (*i)++)
-		if (atomic_load(&leaf->items[*i].start) < end &&
-		    atomic_load(&leaf->items[*i].end) > start)
-			return atomic_load(&leaf->items[(*i)++].entry);
+	while (leaf && *i < leaf->count) {
+		entry = leaf->entries[(*i)++];
+		if (memreg__entry_start(entry) < end &&
+		    memreg__entry_end(entry) > start)
+			return entry;
+	}
 	return NULL;
 }
