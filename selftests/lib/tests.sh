@@ -13,6 +13,7 @@ find_sources() {
 		bench/* | caches/* | lib/* | lint/* | vm/*) continue ;;
 		esac
 		name=${file##*/}
+		# shellcheck disable=SC2034 # for those that source this file
 		SOURCES[${name%.*}]=$file
 	done
 }
