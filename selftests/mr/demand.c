@@ -642,7 +642,7 @@ static int drop_ipc_lock(void)
 }
 
 #define ROOM		(8UL << 20)
-#define STEP		(256UL << 10)
+#define STEP		LEN	/* in any pages, one message */
 
 /* A small limit is enough for a large region that is gone through. */
 TEST_F_TIMEOUT(demand, idle_pages_give_way_to_others, LIMIT_S)
