@@ -583,13 +583,17 @@ TEST_F_TIMEOUT(stale, adapters_never_hang, 36000)
 {
 	unsigned int i, c, runs = times(test_rounds(6), 1000);
 
-	for (c = 0; c < COLUMNS; c++)
-		for (i = 0; columns[c].preload && is_built(&columns[c]) &&
-		     i < runs; i++)
+	for (c = 0; c < COLUMNS; c++) {
+		if (!columns[c].preload || !is_built(&columns[c]))
+			continue;
+		for (i = 0; i < runs; i++) {
 			ASSERT_EQ(0, run_once(self, &columns[c],
-					      i % CHANGES_MAX))
-				TH_LOG("%s, run %u",
-				       columns[c].name ?: "", i);
+					      i % CHANGES_MAX));
+			if (i % 50 == 49 || i == runs - 1)
+				ksft_print_msg("%s: %u runs\n",
+					       columns[c].name, i + 1);
+		}
+	}
 }
 
 /* Threads, and ranges that overlap: see caches/rounds.c. */
