@@ -563,11 +563,16 @@ TEST_F_TIMEOUT(fail_nth, I8_monitor_destroy, 600)
 	sweep(_metadata, self, &op);
 }
 
-/* The wide monitor, and a change that was not read */
+/* A change that the wide monitor sees, of memory that nobody else knows */
 static int make_news(FIXTURE_DATA(fail_nth) *self)
 {
-	return make_monitors(self) ?:
-	       madvise(self->memory, PAGE, MADV_DONTNEED) ? -errno : 0;
+	char *page = mem_alloc(PAGE);
+	int ret = make_monitors(self);
+
+	if (!page)
+		return -ENOMEM;
+	mem_free(page, PAGE);
+	return ret;
 }
 
 static int call_status_read(FIXTURE_DATA(fail_nth) *self)
