@@ -6,6 +6,7 @@
  * memory does, before it is gone (I1, I2).
  *
  * time limit: 300
+ * soak in parts: 5
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -4,6 +4,9 @@
  * one that fails wholly old (I8), as a stock peer sees it; no key outlives the
  * pages that it led to (I1); and pages that are kept are pinned and charged
  * once.
+ *
+ * time limit: 300
+ * soak in parts: 2
  */
 #include <errno.h>
 #include <pthread.h>
