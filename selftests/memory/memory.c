@@ -859,6 +859,31 @@ TEST_F_TIMEOUT(memory_peer, what_others_had_of_it_ends_and_the_peer_reads_on,
 	EXPECT_EQ(0, r.bad);
 }
 
+/* By another device it is registered with rights of its own. */
+TEST_F(memory_peer, another_device_has_it_as_well)
+{
+	struct ib_memreg_mr_register mr, other;
+	int second = raw_open_peer();
+	__u32 domain;
+
+	ASSERT_LE(0, second);
+	ASSERT_EQ(0, raw_domain(second, &domain));
+	ASSERT_EQ(0, raw_register_fd(second, domain, self->twin, 0,
+				     self->length, REMOTE_READ, &other));
+	EXPECT_EQ(1, other.out_segments);
+	EXPECT_FAIL(EACCES, READ_ONLY,
+		    raw_register_fd(second, domain, self->twin, 0,
+				    self->length, LOCAL_WRITE, &mr));
+	ASSERT_EQ(0, raw_register_fd(self->link.fd, self->link.domain,
+				     self->memory, 0, self->length, ACCESS,
+				     &mr));
+	reach(_metadata, self, 0, self->length, mr.iova, mr.out_rkey);
+	EXPECT_EQ(0, raw_destroy(second, other.out_mr_id));
+	reach(_metadata, self, 0, self->length, mr.iova, mr.out_rkey);
+	EXPECT_EQ(0, close(second));
+	reach(_metadata, self, 0, self->length, mr.iova, mr.out_rkey);
+}
+
 /* The application's own PD takes the mapping as any other memory. */
 TEST_F(memory_peer, a_stock_program_registers_the_mapping)
 {
