@@ -236,6 +236,38 @@ TEST_F_TIMEOUT(window, window_serves_from_the_message_on, LIMIT_S)
 	EXPECT_TRUE(filled(self->mem, LEN, 0, 1));
 }
 
+/* A window over the pieces of a composition, which begin and end at pages */
+TEST_F_TIMEOUT(window, any_part_of_a_composition_is_granted, LIMIT_S)
+{
+	struct ib_memreg_piece pieces[] = {
+		{ .mr_id = self->mr, .offset = 2 * PAGE, .length = PAGE },
+		{ .mr_id = self->mr, .offset = PAGE, .length = PAGE },
+		{ .mr_id = self->mr, .offset = 10, .length = 90 },
+	};
+	RAW(mr_compose, cmd, .domain_id = self->link.domain,
+	    .count = ARRAY_LEN(pieces), .pieces = (uintptr_t)pieces,
+	    .access = LOCAL_WRITE | MW_BIND);
+	struct ib_memreg_wr bind = WR(BIND, self->to, .access = REMOTE_READ,
+				      .window_id = self->windows[0],
+				      .sge = { .offset = 100 });
+	struct stock *s = self->stock;
+
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_COMPOSE, &cmd));
+	bind.sge.mr_id = cmd.out_mr_id;
+	bind.sge.length = 2 * PAGE - 150;
+	grant_by(_metadata, self, bind);
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_read(s, 0, 2 * PAGE - 150, self->iova,
+					     self->rkey));
+	EXPECT_TRUE(filled(s->mem, PAGE - 100, 2 * PAGE + 100, 1));
+	EXPECT_TRUE(filled(s->mem + PAGE - 100, PAGE - 50, PAGE, 1));
+	owner_ends(_metadata, self);
+	/* With a byte of the last piece it is more than a key can span. */
+	bind.sge.length = 2 * PAGE - 99;
+	EXPECT_FAIL(EOPNOTSUPP, GAPS, raw_submit(self->link.fd, &bind, 1));
+	dead(_metadata, self, s, false);
+	EXPECT_EQ(0, raw_destroy(self->link.fd, cmd.out_mr_id));
+}
+
 /* In its domain; a domain of its own for each peer is what keeps others out. */
 TEST_F_TIMEOUT(window, key_serves_the_domain, LIMIT_S)
 {
