@@ -126,6 +126,12 @@ static const struct memreg_cache_ops ops = {
 	.deregister = unmake,
 };
 
+/* A soak reaches its number; a check does fewer, the more so on a debug kernel. */
+static unsigned int rounds_of(unsigned int check, unsigned int soak)
+{
+	return test_full() ? times(check, soak) : test_rounds(check);
+}
+
 FIXTURE(cache) {
 	struct memreg *m;
 	struct memreg_cache *cache;
@@ -604,7 +610,7 @@ static void *user_thread(void *arg)
 
 TEST_F_TIMEOUT(cache, I2_random_rounds_of_threads, 600)
 {
-	unsigned int i, rounds = test_rounds(times(8000, 100000)) / THREADS;
+	unsigned int i, rounds = rounds_of(8000, 100000) / THREADS;
 	struct user users[THREADS];
 	pthread_t threads[THREADS];
 
@@ -662,7 +668,7 @@ TEST_F_TIMEOUT(cache, threads_share_and_evict, 600)
 			.self = self,
 			.mem = self->mem,
 			.seed = test_seed() + i,
-			.rounds = test_rounds(times(4000, 100000)),
+			.rounds = rounds_of(4000, 100000),
 		};
 		ASSERT_EQ(0, pthread_create(&threads[i], NULL, sharing_thread,
 					    &users[i]));
@@ -766,7 +772,7 @@ static bool transfer(FIXTURE_DATA(cache_peer) *self, char *at, unsigned int n)
 
 TEST_F_TIMEOUT(cache_peer, I2_peer_finds_what_is_mapped, 600)
 {
-	unsigned int i, n, rounds = test_rounds(times(300, 3000));
+	unsigned int i, n, rounds = rounds_of(300, 3000);
 	struct user u = { .alone = true, .seed = test_seed() };
 	struct memreg_cache_stat stat;
 	char *at;

@@ -78,7 +78,7 @@ TEST_F_TIMEOUT(demand, many_ranges_in_a_call, LIMIT_S)
 	adds_up(_metadata, self, 8);
 }
 
-/* What is wrong with one work request is told in its turn. */
+/* An error of one work request is reported in its turn. */
 TEST_F_TIMEOUT(demand, a_bad_one_among_good_ones, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[3] = {

@@ -240,8 +240,8 @@ struct ib_memreg_blk_seg {
  * @offset: First byte, a multiple of the block size
  * @length: Bytes, a multiple of the block size; READ, WRITE: up to max_length
  * @epoch: That of the connection
- * @tag: Returned in the reply; no two commands in flight on a connection have the
- *	same one
+ * @tag: Returned in the reply; no two commands in flight on a connection have
+ *	the same one
  * @nr_segs: Number of segments; 0 if the data is in a message
  * @opcode: enum ib_memreg_blk_opcode
  * @flags: enum ib_memreg_blk_cmd_flags
