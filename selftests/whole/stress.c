@@ -1901,8 +1901,11 @@ TEST_F_TIMEOUT(stress, I7_I8_each_call_races_with_each, 20000)
 	}
 	for (i = 0; i < CALLS && everything() && !getenv("MEMREG_ACTIONS");
 	     i++) {
+		/* Numbers have gaps between the types of objects. */
+		if (!documented[i].name)
+			continue;
 		EXPECT_TRUE(shared->succeeded[i])
-			TH_LOG("ioctl %u never succeeded", i);
+			TH_LOG("%s never succeeded", documented[i].name);
 	}
 	if (everything() && !getenv("MEMREG_ACTIONS")) {
 		EXPECT_LT(0, shared->received);
