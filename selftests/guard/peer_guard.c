@@ -646,7 +646,7 @@ static bool register_in_churn(struct __test_metadata *_metadata,
 /* Through the key of a live MR, a peer sees what the owner sees. */
 TEST_F_TIMEOUT(churn, I2_what_is_live_is_what_is_mapped, SOAK_S)
 {
-	unsigned int i, live = 0, rounds = test_repeat(200);
+	unsigned int i, live = 0, rounds = test_rounds(200);
 	struct memreg_mr mr;
 	uint32_t crc;
 
@@ -802,7 +802,7 @@ static int64_t end_together(struct __test_metadata *_metadata,
 
 TEST_F_TIMEOUT(watch, I2_many_guards_end_together, SOAK_S)
 {
-	unsigned int n = times(2000, 10000);
+	unsigned int n = times(debug_kernel() ? 500 : 2000, 10000);
 	uint32_t *ids = mmap(NULL, n * sizeof(*ids), PROT_READ | PROT_WRITE,
 			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 

@@ -34,7 +34,7 @@
 /* The longest span with many may be as many times as long as that with few. */
 #define RATIO		3
 /* How often each is done at least */
-#define ROUNDS		5
+#define ROUNDS		times(3, 5)
 /* Functions that take locks, at most */
 #define FUNCTIONS	256
 

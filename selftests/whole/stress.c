@@ -1817,7 +1817,7 @@ static unsigned int one_in(void)
 		return 1;
 	if (!debug_kernel())
 		return 2;
-	return test_chosen() ? 7 : 3;
+	return test_chosen() ? 11 : 3;
 }
 
 /* Is an action among those that MEMREG_ACTIONS names, if it does? */
