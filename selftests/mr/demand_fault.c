@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Faults of memory on demand that take as long as somebody likes: whoever is to
+ * answer them may be in the same process, and may never answer. Nobody but the
+ * call that needs the memory waits for that: neither another call, nor the
+ * removal of the device, nor the end of the process.
+ *
+ * time limit: 400
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness.h"
+#include "data.h"
+#include "net.h"
+
+#define LEN		(16 * PAGE)
+#define STOCK_LEN	MiB
+#define READ_WRITE	(PROT_READ | PROT_WRITE)
+
+FIXTURE(silent)
+{
+	struct link link;
+	struct ring ring;
+	__u8 *mem;
+	__u32 mr;
+	int uffd;	/* of all of @mem */
+	bool gone;	/* the device was */
+};
+
+static int uffd_open(void *mem, size_t len)
+{
+	struct uffdio_register reg = {
+		.range = { .start = (uintptr_t)mem, .len = len },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	struct uffdio_api api = { .api = UFFD_API };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0)
+		return -errno;
+	if (!ioctl(fd, UFFDIO_API, &api) && !ioctl(fd, UFFDIO_REGISTER, &reg))
+		return fd;
+	close(fd);
+	return -EIO;
+}
+
+/* Does somebody wait at the userfaultfd, within the limit? */
+static bool uffd_asked(int fd)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+	return poll(&pfd, 1, LIMIT_MS) == 1;
+}
+
+/* Answer the next fault with a page of this byte. */
+static int uffd_answer(int fd, int byte)
+{
+	struct uffdio_copy copy = { .len = PAGE };
+	struct uffd_msg msg;
+	__u8 page[PAGE];
+
+	if (!uffd_asked(fd) || read(fd, &msg, sizeof(msg)) != sizeof(msg))
+		return -ETIMEDOUT;
+	memset(page, byte, sizeof(page));
+	copy.dst = msg.arg.pagefault.address & ~(PAGE - 1);
+	copy.src = (uintptr_t)page;
+	return ioctl(fd, UFFDIO_COPY, &copy) ? -errno : 0;
+}
+
+static int register_demand(FIXTURE_DATA(silent) *self)
+{
+	RAW(mr_register, cmd, .flags = IB_MEMREG_MR_ON_DEMAND,
+	    .domain_id = self->link.domain, .access = LOCAL_WRITE | MW_BIND,
+	    .addr = (uintptr_t)self->mem, .length = LEN);
+	int ret = raw_call(self->link.fd, IB_MEMREG_IOC_MR_REGISTER, &cmd);
+
+	self->mr = cmd.out_mr_id;
+	return ret;
+}
+
+FIXTURE_SETUP(silent)
+{
+	struct ib_memreg_queues queues = {
+		.max_send = 64,
+		.max_recv = 64,
+		.max_send_sge = 4,
+		.max_recv_sge = 4,
+	};
+
+	self->gone = false;
+	ASSERT_EQ(0, link_open(&self->link, STOCK_LEN));
+	self->mem = mmap(NULL, LEN, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)self->mem);
+	ASSERT_EQ(0, register_demand(self));
+	ASSERT_EQ(0, ring_create(self->link.fd, &self->ring, 256, 64, 0, -1));
+	queues.send_ring_id = self->ring.id;
+	queues.recv_ring_id = self->ring.id;
+	ASSERT_EQ(0, link_up(&self->link, &queues, true));
+	self->uffd = uffd_open(self->mem, LEN);
+	ASSERT_LE(0, self->uffd);
+}
+
+FIXTURE_TEARDOWN(silent)
+{
+	if (self->uffd >= 0)
+		close(self->uffd);
+	link_close(&self->link);
+	ring_unmap(&self->ring);
+	munmap(self->mem, LEN);
+	EXPECT_EQ(0, vm_pin(0));
+	if (self->gone)
+		EXPECT_EQ(0, shell("rxe_up owner && await 60 rxe_ready owner"));
+}
+
+/* A call that is made by a thread of its own */
+struct caller {
+	FIXTURE_DATA(silent) *self;
+	pthread_t thread;
+	int (*call)(FIXTURE_DATA(silent) *self);
+	int ret;
+	__u32 reason;
+};
+
+static void *caller_run(void *arg)
+{
+	struct caller *c = arg;
+
+	c->ret = c->call(c->self);
+	c->reason = raw_reason();
+	return NULL;
+}
+
+/* It has begun, and waits for its fault. */
+static void caller_begin(struct __test_metadata *_metadata, struct caller *c,
+			 FIXTURE_DATA(silent) *self,
+			 int (*call)(FIXTURE_DATA(silent) *self))
+{
+	c->self = self;
+	c->call = call;
+	ASSERT_EQ(0, pthread_create(&c->thread, NULL, caller_run, c));
+	ASSERT_TRUE(uffd_asked(self->uffd));
+}
+
+static int send_page(FIXTURE_DATA(silent) *self)
+{
+	struct ib_memreg_wr wr = WR(SEND, self->link.endpoint,
+				    SGE(self->mr, PAGE, 64), .flags = SIGNALED);
+
+	return raw_submit(self->link.fd, &wr, 1);
+}
+
+static int prefetch_page(FIXTURE_DATA(silent) *self, __u32 flags,
+			 struct ib_memreg_range *range)
+{
+	RAW(mr_advise, cmd, .flags = flags, .count = 1,
+	    .advice = IB_MEMREG_ADVICE_PREFETCH, .ranges = (uintptr_t)range);
+
+	*range = (struct ib_memreg_range) {
+		.mr_id = self->mr, .offset = 2 * PAGE, .length = 64,
+	};
+	return raw_call(self->link.fd, IB_MEMREG_IOC_MR_ADVISE, &cmd);
+}
+
+static int prefetch_and_wait(FIXTURE_DATA(silent) *self)
+{
+	struct ib_memreg_range range;
+
+	return prefetch_page(self, IB_MEMREG_ADVISE_WAIT, &range) ?:
+	       -(int)range.out_error;
+}
+
+static int bind_page(FIXTURE_DATA(silent) *self)
+{
+	struct ib_memreg_bind bind = {
+		.mr_id = self->mr, .offset = 3 * PAGE, .length = 64,
+		.access = REMOTE_READ,
+	};
+	int ret;
+
+	ret = raw_windows(self->link.fd, self->link.domain, LEN,
+			  &bind.window_id, 1);
+	return ret ?: raw_bind(self->link.fd, self->link.domain, &bind, 1);
+}
+
+/* The message arrives with what the handler has put there. */
+static void message_is(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(silent) *self, int byte)
+{
+	__u8 page[64];
+	struct ibv_wc wc;
+
+	memset(page, byte, sizeof(page));
+	ASSERT_EQ(0, stock_next(&self->link.stock.received, &wc));
+	ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+	EXPECT_EQ(0, memcmp(self->link.stock.mem, page, sizeof(page)));
+}
+
+/* A handler in the same process answers, however late. */
+TEST_F_TIMEOUT(silent, fault_is_answered, LIMIT_S)
+{
+	union entry entry;
+	struct caller c;
+
+	ASSERT_EQ(0, stock_recv(&self->link.stock, 0, 64));
+	caller_begin(_metadata, &c, self, send_page);
+	ASSERT_EQ(0, uffd_answer(self->uffd, 7));
+	ASSERT_EQ(0, pthread_join(c.thread, NULL));
+	ASSERT_EQ(0, c.ret);
+	ASSERT_EQ(0, ring_next(&self->ring, &entry));
+	EXPECT_EQ(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
+	message_is(_metadata, self, 7);
+	caller_begin(_metadata, &c, self, prefetch_and_wait);
+	ASSERT_EQ(0, uffd_answer(self->uffd, 8));
+	ASSERT_EQ(0, pthread_join(c.thread, NULL));
+	EXPECT_EQ(0, c.ret);
+	caller_begin(_metadata, &c, self, bind_page);
+	ASSERT_EQ(0, uffd_answer(self->uffd, 9));
+	ASSERT_EQ(0, pthread_join(c.thread, NULL));
+	EXPECT_EQ(0, c.ret);
+}
+
+/* Advice that is not to wait does not. */
+TEST_F_TIMEOUT(silent, advice_does_not_wait, LIMIT_S)
+{
+	struct ib_memreg_range range;
+
+	ASSERT_EQ(0, prefetch_page(self, 0, &range));
+	EXPECT_EQ(EAGAIN, range.out_error);
+	EXPECT_EQ(IB_MEMREG_REASON_UNSTEADY, range.out_reason);
+	EXPECT_EQ(0, range.out_pages);
+}
+
+/* A call that waits keeps nothing from the others. */
+TEST_F_TIMEOUT(silent, others_do_not_wait, LIMIT_S)
+{
+	struct caller calls[3];
+	unsigned int i;
+
+	caller_begin(_metadata, &calls[0], self, send_page);
+	caller_begin(_metadata, &calls[1], self, prefetch_and_wait);
+	caller_begin(_metadata, &calls[2], self, bind_page);
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->mr));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, self->link.endpoint));
+	self->link.endpoint = 0;
+	close(self->uffd);
+	self->uffd = -1;
+	for (i = 0; i < 3; i++)
+		ASSERT_EQ(0, pthread_join(calls[i].thread, NULL));
+	/* Each finds out that what it was about is gone. */
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(-ENOENT, calls[i].ret);
+}
+
+TEST_F_TIMEOUT(silent, I7_device_goes_while_faults_are_not_answered, LIMIT_S)
+{
+	struct caller calls[3];
+	unsigned int i;
+
+	caller_begin(_metadata, &calls[0], self, send_page);
+	caller_begin(_metadata, &calls[1], self, prefetch_and_wait);
+	caller_begin(_metadata, &calls[2], self, bind_page);
+	self->gone = true;
+	EXPECT_EQ(0, shell("rxe_down owner"));
+	/* They wait as before. */
+	close(self->uffd);
+	self->uffd = -1;
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(0, pthread_join(calls[i].thread, NULL));
+		EXPECT_EQ(-ENODEV, calls[i].ret);
+		EXPECT_EQ(IB_MEMREG_REASON_DEVICE_GONE, calls[i].reason);
+	}
+}
+
+/* What a child does in the next test, until it is killed */
+static void wait_for_ever(FIXTURE_DATA(silent) *self, int up)
+{
+	struct caller c = { .self = self, .call = send_page };
+	char byte = 0;
+
+	close(self->uffd);
+	if (register_demand(self))
+		_exit(1);
+	self->uffd = uffd_open(self->mem, LEN);
+	if (self->uffd < 0 ||
+	    pthread_create(&c.thread, NULL, caller_run, &c) ||
+	    !uffd_asked(self->uffd) || write(up, &byte, 1) != 1)
+		_exit(1);
+	pause();
+}
+
+TEST_F_TIMEOUT(silent, I7_killed_while_a_fault_is_not_answered, LIMIT_S)
+{
+	int up[2], status;
+	pid_t child;
+	char byte;
+
+	ASSERT_EQ(0, pipe(up));
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child)
+		wait_for_ever(self, up[1]);
+	close(up[1]);
+	ASSERT_EQ(1, read(up[0], &byte, 1));
+	ASSERT_EQ(0, kill(child, SIGKILL));
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_TRUE(WIFSIGNALED(status));
+	close(up[0]);
+}
+
+/*
+ * io_uring
+ */
+
+/* Threads of this process, those of io_uring among them */
+static unsigned int threads(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	unsigned int n = 0;
+
+	while (dir && readdir(dir))
+		n++;
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+static void uring_send(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(silent) *self, struct io_uring *uring,
+		       const struct ib_memreg_wr *wrs, __u32 count)
+{
+	struct ib_memreg_uring_submit submit = {
+		.wrs = (uintptr_t)wrs, .count = count,
+	};
+	struct io_uring_sqe *sqe = io_uring_get_sqe(uring);
+
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, self->link.fd, NULL, 0, 0);
+	sqe->cmd_op = IB_MEMREG_URING_SUBMIT;
+	memcpy(sqe->cmd, &submit, sizeof(submit));
+	ASSERT_EQ(1, io_uring_submit(uring));
+}
+
+static int uring_result(struct io_uring *uring)
+{
+	struct __kernel_timespec limit = { .tv_sec = LIMIT_MS / 1000 };
+	struct io_uring_cqe *cqe;
+	int ret = io_uring_wait_cqe_timeout(uring, &cqe, &limit);
+
+	if (ret)
+		return ret;
+	ret = cqe->res;
+	io_uring_cqe_seen(uring, cqe);
+	return ret;
+}
+
+/* A hit is issued at once; a miss waits elsewhere, and its thread goes on. */
+TEST_F_TIMEOUT(silent, uring_waits_elsewhere, LIMIT_S)
+{
+	struct ib_memreg_wr wrs[40];
+	struct io_uring uring;
+	unsigned int i, before;
+	struct ibv_wc wc;
+
+	ASSERT_EQ(0, io_uring_queue_init(8, &uring, 0));
+	for (i = 0; i < 40; i++)
+		wrs[i] = WR(SEND, self->link.endpoint, SGE(self->mr, PAGE, 64));
+	ASSERT_EQ(0, stock_recv(&self->link.stock, 0, 64));
+	uring_send(_metadata, self, &uring, wrs, 1);
+	ASSERT_EQ(0, uffd_answer(self->uffd, 5));
+	EXPECT_LE(0, uring_result(&uring));
+	message_is(_metadata, self, 5);
+	io_uring_queue_exit(&uring);
+
+	ASSERT_EQ(0, io_uring_queue_init(8, &uring, 0));
+	before = threads();
+	ASSERT_EQ(0, stock_recv(&self->link.stock, 0, 64));
+	uring_send(_metadata, self, &uring, wrs, 1);
+	EXPECT_EQ(before, threads());
+	EXPECT_LE(0, uring_result(&uring));
+	message_is(_metadata, self, 5);
+
+	/* Longer than is looked at together: all of it is faulted in first. */
+	wrs[39].sge.offset = 5 * PAGE;
+	for (i = 0; i < 40; i++)
+		ASSERT_EQ(0, stock_recv(&self->link.stock, 0, 64));
+	uring_send(_metadata, self, &uring, wrs, 40);
+	ASSERT_EQ(0, uffd_answer(self->uffd, 6));
+	EXPECT_LE(0, uring_result(&uring));
+	/* All of them arrive in one place, the last one at the end. */
+	for (i = 0; i < 40; i++)
+		ASSERT_EQ(0, stock_next(&self->link.stock.received, &wc));
+	EXPECT_EQ(6, self->link.stock.mem[0]);
+	io_uring_queue_exit(&uring);
+}
+
+TEST_HARNESS_MAIN
