@@ -36,11 +36,14 @@
  * is makes extents; others, to which the file was passed, use those that there
  * are.
  */
+#include <linux/list_lru.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>
+#include <linux/swap.h>
+#include <linux/wait.h>
 #include <linux/wait_bit.h>
 
 #include "core.h"
@@ -98,10 +101,17 @@ struct memreg_extent {
 /* All MRs on demand. */
 static DEFINE_SPINLOCK(memreg_demands_lock);
 static LIST_HEAD(memreg_demands);
-static atomic_long_t memreg_demand_pages;
+
+/* The same by the memory cgroups of their owners, for the shrinker. */
+static struct list_lru memreg_demand_lru;
+static struct kmem_cache *memreg_demand_cache;
+static struct shrinker *memreg_demand_shrinker;
+
+/* MRs that are to let go of all that is idle; reclaim waits for that. */
+static atomic_t memreg_demand_squeezed;
+static DECLARE_WAIT_QUEUE_HEAD(memreg_demand_wait);
 
 static struct workqueue_struct *memreg_demand_wq;
-static struct shrinker *memreg_demand_shrinker;
 
 static struct memreg_extent *memreg_to_extent(struct memreg_mr *mr)
 {
@@ -211,7 +221,6 @@ static void memreg_extent_free(struct memreg_extent *extent)
 	memreg_frwr_drain_region(region);
 	atomic64_sub(extent->mr.pinned, &whole->domain->file->pinned);
 	atomic_long_sub(extent->mr.pinned, &extent->demand->pages);
-	atomic_long_sub(extent->mr.pinned, &memreg_demand_pages);
 	memreg_region_release(region);
 	kfree(extent);
 	memreg_object_put(&whole->obj);
@@ -308,11 +317,13 @@ static void memreg_demand_reap(struct work_struct *work)
 {
 	struct memreg_demand *demand =
 		container_of(work, struct memreg_demand, reap.work);
-	unsigned long age = xchg(&demand->squeeze, false) ? 0 :
-						MEMREG_DEMAND_AGE;
+	bool squeeze = xchg(&demand->squeeze, false);
 
 	memreg_demand_reap_list(demand, &demand->gone, 0);
-	memreg_demand_reap_list(demand, &demand->idle, age);
+	memreg_demand_reap_list(demand, &demand->idle,
+				squeeze ? 0 : MEMREG_DEMAND_AGE);
+	if (squeeze && atomic_dec_and_test(&memreg_demand_squeezed))
+		wake_up_all(&memreg_demand_wait);
 	spin_lock(&demand->lock);
 	if (demand->nr)
 		queue_delayed_work(memreg_demand_wq, &demand->reap,
@@ -617,7 +628,6 @@ static void memreg_extent_count(struct memreg_extent *extent)
 
 	extent->mr.pinned = npages;
 	atomic64_add(npages, &extent->mr.domain->file->pinned);
-	atomic_long_add(npages, &memreg_demand_pages);
 	now = atomic_long_add_return(npages, &demand->pages);
 	while (now > max &&
 	       !atomic_long_try_cmpxchg(&demand->pages_max, &max, now))
@@ -818,12 +828,14 @@ int memreg_demand_begin(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 	ret = memreg_demand_prepare_mm(current->mm);
 	if (ret)
 		return ret;
-	demand = kzalloc(sizeof(*demand), GFP_KERNEL_ACCOUNT);
+	demand = kmem_cache_alloc_lru(memreg_demand_cache, &memreg_demand_lru,
+				      GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	region = memreg_region_alloc(ucmd->mdev, &memreg_demand_source,
 				     untagged_addr(mr->addr), mr->length,
 				     writable);
 	if (!demand || !region) {
-		kfree(demand);
+		if (demand)
+			kmem_cache_free(memreg_demand_cache, demand);
 		kfree(region);
 		return -ENOMEM;
 	}
@@ -833,6 +845,7 @@ int memreg_demand_begin(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 	demand->tree = RB_ROOT_CACHED;
 	INIT_LIST_HEAD(&demand->idle);
 	INIT_LIST_HEAD(&demand->gone);
+	INIT_LIST_HEAD(&demand->lru);
 	INIT_DELAYED_WORK(&demand->reap, memreg_demand_reap);
 	demand->mr = mr;
 	mr->demand = demand;
@@ -841,6 +854,7 @@ int memreg_demand_begin(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 	spin_lock(&memreg_demands_lock);
 	list_add_tail(&demand->node, &memreg_demands);
 	spin_unlock(&memreg_demands_lock);
+	list_lru_add_obj(&memreg_demand_lru, &demand->lru);
 	return 0;
 }
 
@@ -857,11 +871,14 @@ void memreg_demand_end(struct memreg_mr *mr)
 	spin_lock(&memreg_demands_lock);
 	list_del(&demand->node);
 	spin_unlock(&memreg_demands_lock);
+	list_lru_del_obj(&memreg_demand_lru, &demand->lru);
 	memreg_demand_idle(demand);
 	WARN_ON(demand->nr);
 	cancel_delayed_work_sync(&demand->reap);
+	if (demand->squeeze && atomic_dec_and_test(&memreg_demand_squeezed))
+		wake_up_all(&memreg_demand_wait);
 	atomic_dec(&mr->domain->file->demands);
-	kfree(demand);
+	kmem_cache_free(memreg_demand_cache, demand);
 	mr->demand = NULL;
 }
 
@@ -891,46 +908,101 @@ void memreg_demand_query(struct memreg_demand *demand,
  * Memory pressure
  */
 
+/* How long reclaim waits for what it has asked for. */
+#define MEMREG_DEMAND_PATIENCE	msecs_to_jiffies(50)
+
+/* What an MR counts for: reclaim leaves alone what has fewer than some hundred. */
+#define MEMREG_DEMAND_WEIGHT	512
+
+/* No walk: how much of an MR is pinned, and idle, is found out by the worker. */
 static unsigned long memreg_demand_shrink_count(struct shrinker *shrinker,
 						struct shrink_control *sc)
 {
-	return atomic_long_read(&memreg_demand_pages) ?: SHRINK_EMPTY;
+	return MEMREG_DEMAND_WEIGHT *
+	       list_lru_shrink_count(&memreg_demand_lru, sc) ?: SHRINK_EMPTY;
 }
 
-/* Only the workers unpin: reclaim may hold what that needs. */
+static enum lru_status memreg_demand_squeeze(struct list_head *item,
+					     struct list_lru_one *list,
+#ifdef MEMREG_LRU_WALK_LOCK
+					     spinlock_t *lock,
+#endif
+					     void *arg)
+{
+	struct memreg_demand *demand =
+		container_of(item, struct memreg_demand, lru);
+
+	if (!atomic_long_read(&demand->pages))
+		return LRU_ROTATE;
+	atomic_inc(&memreg_demand_squeezed);
+	if (xchg(&demand->squeeze, true))
+		atomic_dec(&memreg_demand_squeezed);
+	mod_delayed_work(memreg_demand_wq, &demand->reap, 0);
+	return LRU_ROTATE;
+}
+
+/*
+ * Only the workers unpin, as reclaim may hold what that needs: so it waits for
+ * them, but not for long. What they unpin it can take afterwards.
+ */
 static unsigned long memreg_demand_shrink_scan(struct shrinker *shrinker,
 					       struct shrink_control *sc)
 {
-	struct memreg_demand *demand;
-
-	spin_lock(&memreg_demands_lock);
-	list_for_each_entry(demand, &memreg_demands, node) {
-		WRITE_ONCE(demand->squeeze, true);
-		mod_delayed_work(memreg_demand_wq, &demand->reap, 0);
-	}
-	spin_unlock(&memreg_demands_lock);
+	list_lru_shrink_walk(&memreg_demand_lru, sc, memreg_demand_squeeze,
+			     NULL);
+	if (!current_is_kswapd())
+		wait_event_timeout(memreg_demand_wait,
+				   !atomic_read(&memreg_demand_squeezed),
+				   MEMREG_DEMAND_PATIENCE);
 	return SHRINK_STOP;
 }
 
-int __init memreg_demand_module_init(void)
+static int __init memreg_demand_shrinker_init(void)
 {
-	memreg_demand_wq = alloc_workqueue("memreg_demand",
-					   WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	if (!memreg_demand_wq)
+	memreg_demand_shrinker = shrinker_alloc(SHRINKER_NUMA_AWARE |
+						SHRINKER_MEMCG_AWARE,
+						"memreg_demand");
+	if (!memreg_demand_shrinker)
 		return -ENOMEM;
-	memreg_demand_shrinker = shrinker_alloc(0, "memreg_demand");
-	if (!memreg_demand_shrinker) {
-		destroy_workqueue(memreg_demand_wq);
+	if (list_lru_init_memcg(&memreg_demand_lru, memreg_demand_shrinker)) {
+		shrinker_free(memreg_demand_shrinker);
 		return -ENOMEM;
 	}
+	/* What is pinned can't be had otherwise, however little it is. */
+	memreg_demand_shrinker->seeks = 0;
 	memreg_demand_shrinker->count_objects = memreg_demand_shrink_count;
 	memreg_demand_shrinker->scan_objects = memreg_demand_shrink_scan;
 	shrinker_register(memreg_demand_shrinker);
 	return 0;
 }
 
+int __init memreg_demand_module_init(void)
+{
+	int ret = -ENOMEM;
+
+	memreg_demand_wq = alloc_workqueue("memreg_demand",
+					   WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!memreg_demand_wq)
+		return ret;
+	memreg_demand_cache = KMEM_CACHE(memreg_demand, SLAB_ACCOUNT);
+	if (!memreg_demand_cache)
+		goto err_wq;
+	ret = memreg_demand_shrinker_init();
+	if (ret)
+		goto err_cache;
+	return 0;
+
+err_cache:
+	kmem_cache_destroy(memreg_demand_cache);
+err_wq:
+	destroy_workqueue(memreg_demand_wq);
+	return ret;
+}
+
 void memreg_demand_module_exit(void)
 {
 	shrinker_free(memreg_demand_shrinker);
+	list_lru_destroy(&memreg_demand_lru);
+	kmem_cache_destroy(memreg_demand_cache);
 	destroy_workqueue(memreg_demand_wq);
 }

@@ -22,6 +22,7 @@ struct memreg_ucmd;
  * struct memreg_demand - What an MR on demand has pinned
  * @mr: The MR; each extent keeps a reference of it
  * @node: In the list of all; memreg_demands_lock
+ * @lru: In the shrinker's list, among those of its memory cgroup
  * @lock: Protects the fields below, but for the counters
  * @tree: Extents that may be used, by their addresses
  * @idle: The same, the one that was used least recently first
@@ -42,6 +43,7 @@ struct memreg_ucmd;
 struct memreg_demand {
 	struct memreg_mr *mr;
 	struct list_head node;
+	struct list_head lru;
 	spinlock_t lock;
 	struct rb_root_cached tree;
 	struct list_head idle;
