@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Memory on demand in a memory cgroup that has less than what is gone through:
+ * pages that nobody uses any more are let go, so that others can be had, and
+ * nobody is killed for want of them.
+ *
+ * time limit: 300
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "demand.h"
+#include "reclaim.h"
+
+#define CGROUP		"/sys/fs/cgroup/memreg-demand"
+#define ROOT_PROCS	"/sys/fs/cgroup/cgroup.procs"
+#define ROOM		(32 * MiB)
+#define REGION		(56 * MiB)
+#define STEP		LEN	/* in any pages, one message */
+
+/* A counter of memory.events, or -1 */
+static long cgroup_event(const char *name)
+{
+	FILE *f = fopen(CGROUP "/memory.events", "r");
+	char word[32];
+	long value, found = -1;
+
+	while (f && fscanf(f, "%31s %ld", word, &value) == 2)
+		if (!strcmp(word, name))
+			found = value;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+TEST_F_TIMEOUT(demand, idle_pages_go_when_memory_is_short, LIMIT_S)
+{
+	struct ib_memreg_mr_query q;
+	struct ib_memreg_range range;
+	const char *missing;
+	unsigned int round;
+	__u8 *mem, *copy;
+	size_t at;
+	__u32 mr;
+
+	/* How long reclaim tries before it kills depends on the machine. */
+	if (!test_full())
+		SKIP(return, "this is for a soak");
+	if (file_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory"))
+		SKIP(return, "there are no control groups for memory");
+	missing = swap_on();
+	if (missing)
+		SKIP(return, "%s", missing);
+	copy = malloc(STEP);
+	mem = mmap(NULL, REGION, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_TRUE(copy && mem != MAP_FAILED);
+	if (mkdir(CGROUP, 0755))
+		ASSERT_EQ(EEXIST, errno);
+	ASSERT_EQ(0, file_write(CGROUP "/memory.max", "33554432"));
+	ASSERT_EQ(0, file_write(CGROUP "/cgroup.procs", "0"));
+	ASSERT_EQ(0, register_mr(self, mem, REGION, LOCAL_WRITE, ON_DEMAND,
+				 &mr));
+	for (round = 0; round < 2; round++) {
+		for (at = 0; at < REGION; at += STEP) {
+			/* What was written first comes from swap, later. */
+			if (!round)
+				memset(mem + at, 1 + at / STEP, STEP);
+			memset(copy, 1 + at / STEP, STEP);
+			peer_gets(_metadata, self, mr, at, copy, STEP);
+		}
+	}
+	q = query(_metadata, self, mr);
+	EXPECT_GT(ROOM / PAGE, q.out_pinned_max);
+	EXPECT_EQ(2 * REGION / STEP, q.out_faults + q.out_hits);
+	EXPECT_EQ(0, cgroup_event("oom_kill"));
+	EXPECT_LT(0, cgroup_event("max"));
+	/* What is left of it goes by advice as well. */
+	range = (struct ib_memreg_range) { .mr_id = mr, .length = REGION };
+	ASSERT_EQ(1, advise(self, IB_MEMREG_ADVICE_DROP, 0, &range, 1));
+	EXPECT_EQ(0, query(_metadata, self, mr).out_pinned);
+	peer_sends(_metadata, self, self->mr, 0, self->mem, PAGE, 3);
+	adds_up(_metadata, self, 1);
+	ASSERT_EQ(0, raw_destroy(self->link.fd, mr));
+	ASSERT_EQ(0, munmap(mem, REGION));
+	free(copy);
+	ASSERT_EQ(0, file_write(ROOT_PROCS, "0"));
+	EXPECT_EQ(0, rmdir(CGROUP));
+	EXPECT_EQ(0, swap_off());
+}
+
+TEST_HARNESS_MAIN
