@@ -37,7 +37,7 @@ enum memreg_blk_io_state {
  * struct memreg_blk_io - A command that may be in flight, one for each tag
  * @req: Its memory
  * @queue: Its queue
- * @state: Who has it
+ * @state: Its owner: "The state of a command" in io.c
  * @status: What was answered
  * @rq: blk-mq's request; NULL for a keep-alive
  * @bvecs: Room for the request's pieces; NULL for a keep-alive

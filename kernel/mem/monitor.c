@@ -94,7 +94,7 @@ struct memreg_suspicion {
 /**
  * struct memreg_turn - The worker's turn at a table
  * @status: The table; holds a reference
- * @todo: Monitors to look at, by memreg_monitor.suspect_node;
+ * @suspects: Monitors to look at, by memreg_monitor.suspect_node;
  *	memreg_suspects_lock
  * @alive: The address space of the table is not exiting, and is kept
  * @locked: Its mmap_lock is held
@@ -102,7 +102,7 @@ struct memreg_suspicion {
  */
 struct memreg_turn {
 	struct memreg_status *status;
-	struct list_head todo;
+	struct list_head suspects;
 	bool alive;
 	bool locked;
 	int left;
@@ -285,7 +285,7 @@ static struct memreg_monitor *memreg_monitor_next(struct memreg_turn *turn,
 	struct memreg_monitor *monitor;
 
 	spin_lock(&memreg_suspects_lock);
-	monitor = list_first_entry_or_null(&turn->todo, struct memreg_monitor,
+	monitor = list_first_entry_or_null(&turn->suspects, struct memreg_monitor,
 					   suspect_node);
 	if (monitor) {
 		list_del_init(&monitor->suspect_node);
@@ -328,7 +328,7 @@ static bool memreg_turn_begin(struct memreg_turn *turn,
 {
 	struct memreg_status *status;
 
-	INIT_LIST_HEAD(&turn->todo);
+	INIT_LIST_HEAD(&turn->suspects);
 	turn->left = MEMREG_MONITOR_VMAS;
 	spin_lock(&memreg_suspects_lock);
 	status = list_first_entry_or_null(tables, struct memreg_status,
@@ -337,7 +337,7 @@ static bool memreg_turn_begin(struct memreg_turn *turn,
 		/* It has monitors, which keep it: they are not freed yet. */
 		memreg_status_hold(status);
 		list_del_init(&status->suspect_node);
-		list_splice_init(&status->suspects, &turn->todo);
+		list_splice_init(&status->suspects, &turn->suspects);
 	}
 	spin_unlock(&memreg_suspects_lock);
 	turn->status = status;
@@ -358,7 +358,7 @@ static bool memreg_turn_end(struct memreg_turn *turn)
 	if (turn->alive)
 		mmput_async(status->mm);
 	spin_lock(&memreg_suspects_lock);
-	list_splice(&turn->todo, &status->suspects);
+	list_splice(&turn->suspects, &status->suspects);
 	memreg_suspects_add(status);
 	spin_unlock(&memreg_suspects_lock);
 	memreg_status_release(status);
