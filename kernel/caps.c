@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * DEVICE_QUERY: what a device and this module can do, and what backs it.
+ * DEVICE_QUERY: the capabilities and limits of a device and of this module, and
+ * the mechanism behind each.
  */
 #include <linux/uaccess.h>
 

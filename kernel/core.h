@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What every call needs: the call, the open file, and the objects in it.
+ * The structures of a call and of an open file, which every object uses.
  *
  * A file depends on files below its own, and never on those above:
  *
@@ -117,9 +117,9 @@ struct memreg_closer {
 };
 
 /**
- * struct memreg_file - An open file
- * @lock: Read: a call is at work. Write: the file is being bound, or its
- *	device is going.
+ * struct memreg_file - An open file of the device node
+ * @lock: Read: a call is running. Write: the file is being bound, or its device
+ *	is going.
  * @refs: The file itself, LIST, and removal while they look at it
  * @mdev: The device it is bound to; set once, under @lock
  * @gone: The device is gone, and all objects with it; @lock
@@ -133,15 +133,15 @@ struct memreg_closer {
  * @pinned: System pages pinned by the MRs of this file
  * @device_node: In memreg_device.files
  * @number: Names the file in LIST; its index among all files
- * @pid: Who bound it
- * @uid: Who bound it
- * @comm: Who bound it
- * @scratch: Room for submission, while nobody uses it
- * @close: Closes it for another user
- * @closer: Ends its connections
- * @listeners: Listeners
- * @requests: Requests that wait at them
- * @demands: MRs on demand that were registered so far
+ * @pid: Process that bound it
+ * @uid: User that bound it
+ * @comm: Name of the process that bound it
+ * @scratch: Buffer for submission, while no call uses it
+ * @close: Work that closes it on behalf of another user
+ * @closer: Steps of its connections that end
+ * @listeners: Number of listeners
+ * @requests: Number of connection requests that wait at the listeners
+ * @demands: Number of MRs on demand that were registered so far
  * @charge: Handle in the rdma cgroup
  */
 struct memreg_file {
@@ -172,15 +172,15 @@ struct memreg_file {
 };
 
 /**
- * struct memreg_ucmd - A call
+ * struct memreg_ucmd - A call in progress
  * @file: The file, whose lock is held
  * @mdev: Its device, or NULL in calls that work without
  * @away: The file's lock is not held: the device may be gone
- * @fault: What the call has to fault in
+ * @fault: User memory that the call has to fault in
  * @ubuffer: The caller's structure
  * @user_size: Its size
- * @cmd: Our copy of it
- * @reason: Returned to the caller if the call fails
+ * @cmd: The kernel's copy of the structure
+ * @reason: enum ib_memreg_reason that the caller gets if the call fails
  * @made: Objects that the call has made: main publishes them if the call
  *	succeeds, and aborts them if it fails
  */
@@ -201,7 +201,7 @@ void memreg_file_hide(struct memreg_file *file);
 struct memreg_file *memreg_file_next(u32 number);
 void memreg_file_put(struct memreg_file *file);
 
-/* A call has made an object, which is complete but for being published. */
+/* Record an object that a call has made; complete but for being published. */
 static inline void memreg_object_made(struct memreg_ucmd *ucmd,
 				      struct memreg_object *obj)
 {
@@ -219,7 +219,7 @@ static inline int memreg_fail(struct memreg_ucmd *ucmd, int err, u32 reason)
 /**
  * memreg_respond() - Copy the answer of a call to its caller
  * @ucmd: The call
- * @size: Size of the structure that we know
+ * @size: Size of the structure that this module knows
  *
  * Return: 0 or -EFAULT.
  */
@@ -248,8 +248,8 @@ static inline int memreg_bound(struct memreg_ucmd *ucmd)
  * @ucmd: The call, with its file
  * @wait: Wait for the file's lock if need be
  *
- * Return: 0, and the file's lock is held until memreg_leave(); -EINTR, -ENODEV,
- * or -EAGAIN without a reason if it would have to wait.
+ * Return: 0, and the file's lock is held until memreg_leave(); -EINTR; -ENODEV;
+ * or -EAGAIN without a reason if the lock is taken and @wait is false.
  */
 static inline int memreg_enter(struct memreg_ucmd *ucmd, bool wait)
 {
@@ -271,9 +271,9 @@ static inline int memreg_enter(struct memreg_ucmd *ucmd, bool wait)
  * memreg_leave() - End what memreg_enter() began, unless it has ended
  * @ucmd: The call
  *
- * A call that waits for something that may never come leaves, and enters again
- * afterwards. It keeps no object meanwhile, as the removal of the device waits
- * for none.
+ * A call that waits for an event that may never come leaves first, and enters
+ * again afterwards. It holds no reference of an object meanwhile, as the
+ * removal of the device waits for no reference.
  */
 static inline void memreg_leave(struct memreg_ucmd *ucmd)
 {

@@ -2,13 +2,14 @@
 /*
  * RDMA devices come and go; files are bound to them.
  *
- * A struct memreg_device lives from the time that ib_core adds the device
- * until both the device is removed and the last file that was bound to it is
- * closed. Removal visits every bound file, waits for the calls at work on it,
- * destroys what the file has, and marks it: from then on every call answers
- * ENODEV. No reference to the ib_device is kept beyond that, so removal never
- * waits for user space to close anything. The calls themselves are bounded,
- * but for the faults that they take on user memory, as with uverbs.
+ * A struct memreg_device lives from the time that ib_core adds the device until
+ * both the device is removed and the last file that was bound to it is closed.
+ * Removal visits every bound file, waits for the calls that are running on it,
+ * destroys the file's objects, and marks the file: from then on every call
+ * fails with ENODEV. The file keeps no reference to the ib_device beyond that,
+ * so removal never waits for user space to close anything. The calls themselves
+ * take a bounded time, except for the page faults that they take on user
+ * memory, as with uverbs.
  */
 #include <linux/cred.h>
 #include <linux/dma-mapping.h>
@@ -25,13 +26,13 @@
 #include "stats.h"
 #include "trace.h"
 
-/* Devices that are there. */
+/* All devices between add_one and remove_one. */
 static LIST_HEAD(memreg_devices);
 static DEFINE_SPINLOCK(memreg_devices_lock);
 
 static struct ib_client memreg_client;
 
-/* What the memory plane does for a device. */
+/* Hooks of the memory plane, called for each device. */
 static const struct memreg_device_ops *memreg_device_ops;
 
 static void memreg_device_put(struct memreg_device *mdev)
@@ -46,7 +47,7 @@ static void memreg_device_put(struct memreg_device *mdev)
  * memreg_device_name() - Copy the present name of a device
  * @mdev: The device
  * @name: Where to copy it
- * @size: Bytes there; all of them are written
+ * @size: Size of @name in bytes; the rest is filled with zeros
  */
 void memreg_device_name(struct memreg_device *mdev, char *name, size_t size)
 {
@@ -55,7 +56,7 @@ void memreg_device_name(struct memreg_device *mdev, char *name, size_t size)
 	spin_unlock(&mdev->name_lock);
 }
 
-/* dev_name() is not to be read while ib_core renames the device. */
+/* ib_core may rename the device while dev_name() is read: keep a copy. */
 static void memreg_device_rename(struct ib_device *ibdev, void *client_data)
 {
 	struct memreg_device *mdev = client_data;
@@ -67,9 +68,9 @@ static void memreg_device_rename(struct ib_device *ibdev, void *client_data)
 
 /**
  * memreg_charge() - Charge one object to the caller's rdma cgroup
- * @charge: Remembers it
+ * @charge: Records the charge, for memreg_uncharge()
  * @mdev: Device of the object
- * @handle: It is a handle (an open file), not an object
+ * @handle: Charge a handle (an open file) instead of an object
  *
  * Return: 0; -EDQUOT if a limit is reached; -ENOMEM.
  */
@@ -86,7 +87,7 @@ int memreg_charge(struct memreg_charge *charge, struct memreg_device *mdev,
 					 RDMACG_RESOURCE_HCA_OBJECT);
 	if (ret)
 		charge->cg = NULL;
-	/* EAGAIN is for what may work the next time without a change. */
+	/* EAGAIN would promise that the same call may succeed if repeated. */
 	if (ret == -EAGAIN)
 		ret = -EDQUOT;
 #endif
@@ -95,7 +96,7 @@ int memreg_charge(struct memreg_charge *charge, struct memreg_device *mdev,
 
 /**
  * memreg_uncharge() - Undo memreg_charge()
- * @charge: What it remembered; nothing happens if that is nothing
+ * @charge: The charge; if it records none, this does nothing
  * @mdev: Device of the object
  */
 void memreg_uncharge(struct memreg_charge *charge, struct memreg_device *mdev)
@@ -123,7 +124,7 @@ int memreg_charge_reason(struct memreg_ucmd *ucmd, int err)
 	return err;
 }
 
-/* Can this device do what we are made of? */
+/* Does the device have the verbs that every domain needs? */
 static int memreg_device_usable(struct memreg_ucmd *ucmd,
 				struct ib_device *ibdev)
 {
@@ -144,7 +145,7 @@ static int memreg_device_usable(struct memreg_ucmd *ucmd,
 	return 0;
 }
 
-/* Find the device of that name, or the only one, in the caller's namespace. */
+/* Find the device called @name, or the only one, in the caller's namespace. */
 static struct memreg_device *memreg_device_find(const char *name)
 {
 	struct net *net = current->nsproxy->net_ns;
@@ -168,8 +169,8 @@ static struct memreg_device *memreg_device_find(const char *name)
 }
 
 /*
- * Have the removal of a device wait for a file, whose lock is held. Returns
- * false if the removal has begun.
+ * Add a file, whose lock is held, to the files that the removal of the device
+ * waits for. Returns false if the removal has begun.
  */
 static bool memreg_device_enlist(struct memreg_device *mdev,
 				 struct memreg_file *file)
@@ -192,7 +193,7 @@ static void memreg_device_delist(struct memreg_device *mdev,
 	spin_unlock(&mdev->files_lock);
 }
 
-/* Make the tie between a file and a device, unless either is taken or gone. */
+/* Bind a file to a device, unless the file is bound or the device is gone. */
 static int memreg_device_attach(struct memreg_ucmd *ucmd,
 				struct memreg_device *mdev)
 {
@@ -228,7 +229,7 @@ err_delist:
 	return ret;
 }
 
-/* Copy the answer before the tie is made: after it nothing may fail. */
+/* Copy the answer before the file is bound: nothing may fail afterwards. */
 static int memreg_device_respond(struct memreg_ucmd *ucmd,
 				 struct memreg_device *mdev)
 {
@@ -283,7 +284,7 @@ out:
 	return ret;
 }
 
-/* Give back all that a file has of its device. The file's lock is held. */
+/* Destroy all objects of a file. The file's lock is held. */
 static void memreg_device_detach(struct memreg_file *file)
 {
 	lockdep_assert_held_write(&file->lock);
@@ -295,12 +296,12 @@ static void memreg_device_detach(struct memreg_file *file)
 }
 
 /**
- * memreg_device_unbind() - Give back all that a file has, as it is closed
- * @file: The file, on which no call is at work
+ * memreg_device_unbind() - Destroy all objects of a file that is being closed
+ * @file: The file, on which no call is running
  */
 void memreg_device_unbind(struct memreg_file *file)
 {
-	/* Removal of the device may be at work on the file. */
+	/* The device may be removed at the same time. */
 	down_write(&file->lock);
 	if (file->mdev && !file->gone)
 		memreg_device_detach(file);
@@ -315,7 +316,9 @@ void memreg_device_unbind(struct memreg_file *file)
 	}
 }
 
-/* A GID went: registration queues that are connected by it must be rebuilt. */
+/*
+ * A GID was removed: rebuild the registration queues that are connected by it.
+ */
 static void memreg_device_event(struct ib_event_handler *handler,
 				struct ib_event *event)
 {
@@ -326,7 +329,7 @@ static void memreg_device_event(struct ib_event_handler *handler,
 		memreg_device_ops->gid_change(mdev);
 }
 
-/* Access flags that a device can do. */
+/* Access flags that a device supports. */
 static u32 memreg_device_access(struct ib_device *ibdev, unsigned long quirks)
 {
 	const struct ib_device_attr *attrs = &ibdev->attrs;
@@ -342,7 +345,7 @@ static u32 memreg_device_access(struct ib_device *ibdev, unsigned long quirks)
 	return access;
 }
 
-/* Bytes of a message that all ports can send. */
+/* Longest message, in bytes, that every port can send. */
 static u32 memreg_device_longest(struct ib_device *ibdev)
 {
 	u32 longest = MEMREG_PIECE_MAX, port;
@@ -405,7 +408,7 @@ static int memreg_device_add(struct ib_device *ibdev)
 	return 0;
 }
 
-/* Take one of the files that may be bound to a device that is going. */
+/* Get one file that is bound to a device under removal, or is being bound. */
 static struct memreg_file *memreg_device_bound_file(struct memreg_device *mdev)
 {
 	struct memreg_file *file;
@@ -432,7 +435,10 @@ static void memreg_device_remove(struct ib_device *ibdev, void *client_data)
 
 	while ((file = memreg_device_bound_file(mdev))) {
 		down_write(&file->lock);
-		/* It may be closed by now, or BIND_DEVICE has failed. */
+		/*
+		 * The file may have been closed by now, or its BIND may have
+		 * failed.
+		 */
 		if (file->mdev == mdev && !file->gone)
 			memreg_device_detach(file);
 		up_write(&file->lock);
@@ -451,8 +457,8 @@ static struct ib_client memreg_client = {
 };
 
 /**
- * memreg_device_init() - Have devices announced
- * @ops: What is done for each of them
+ * memreg_device_init() - Register for the addition and removal of devices
+ * @ops: Hooks of the memory plane, called for each device
  *
  * Return: 0 or a negative errno.
  */

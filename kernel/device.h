@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * RDMA devices, and what of them is charged to cgroups.
- */
+/* RDMA devices, and the charges of their objects to rdma cgroups. */
 #ifndef _MEMREG_DEVICE_H
 #define _MEMREG_DEVICE_H
 
@@ -16,11 +14,12 @@
 struct memreg_stats;
 struct shrinker;
 
-/* Most entries of a page list that we ask a device for: 16 MiB. */
+/* Most entries of a page list that an FRWR is allocated with: 16 MiB. */
 #define MEMREG_MAX_PAGES	4096
 
-/* Bytes of a piece of memory in a work request, at most: devices have 31 bits,
- * mlx5 with a flag above them.
+/*
+ * Most bytes of one SGE in a work request: devices have 31 bits, and mlx5 uses
+ * the bit above them as a flag.
  */
 #define MEMREG_PIECE_MAX	SZ_1G
 
@@ -35,7 +34,7 @@ struct shrinker;
 	 IB_MEMREG_ACCESS_MW_BIND | IB_MEMREG_ACCESS_ZERO_BASED |	\
 	 IB_MEMREG_ACCESS_RELAXED_ORDERING)
 
-/* Lists that address spaces are found in. */
+/* Hash bits of the table in which address spaces are looked up. */
 #define MEMREG_SPACES_BITS	8
 
 /**
@@ -45,13 +44,13 @@ struct shrinker;
  * @node: In the list of devices
  * @name: The present name of the device; @name_lock
  * @name_lock: Protects @name
- * @refs: One of the ib_client, one of each file
+ * @refs: One for the ib_client, one for each file
  * @quirks: MEMREG_QUIRK_*
  * @max_pages: Entries of an FRWR's page list
  * @page_sizes: Bitmap of page sizes for FRWRs
  * @sg_gaps: FRWRs can list pieces that begin and end anywhere
- * @access: Mask of enum ib_memreg_access that it can do
- * @longest: Bytes of a message, at most; less than 2 GiB
+ * @access: Mask of enum ib_memreg_access that the device supports
+ * @longest: Longest message in bytes; less than 2 GiB
  * @undead: MRs that the driver could not destroy
  * @files_lock: Protects @files and @gone
  * @files: Bound files, by memreg_file.device_node
@@ -60,10 +59,11 @@ struct shrinker;
  * @spaces: Address spaces with guarded regions, by their hashes; frwr_lock
  * @gave_up_pid: Task that waited for others' keys in vain; frwr_lock
  * @gave_up_until: Jiffies until which it does not wait again; frwr_lock
- * @spares: Idle FRWRs that need not be there; written with frwr_lock
- * @spare_domains: Domains that have some, by memreg_domain.spare_node;
+ * @spares: Idle FRWRs above the minimum, which the shrinker can free; written
+ * 	with frwr_lock
+ * @spare_domains: Domains with spare FRWRs, by memreg_domain.spare_node;
  *	frwr_lock
- * @shrinker: Gives back idle FRWRs when memory is short
+ * @shrinker: Frees idle FRWRs when memory is short
  * @event_handler: Listens to changes of GIDs
  * @domains_lock: Protects @domains
  * @domains: All domains, by memreg_domain.device_node
@@ -99,10 +99,9 @@ struct memreg_device {
 };
 
 /**
- * struct memreg_device_ops - What the memory plane does for a device
- * @add: The device is new: prepare what gives back memory, in
- *	memreg_device.shrinker; 0 or -ENOMEM
- * @gid_change: A GID of a port went or came
+ * struct memreg_device_ops - Hooks of the memory plane for a device
+ * @add: A device is added: set up memreg_device.shrinker; returns 0 or -ENOMEM
+ * @gid_change: A GID of a port was added or removed
  */
 struct memreg_device_ops {
 	int (*add)(struct memreg_device *mdev);

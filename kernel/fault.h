@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Memory that a call has to fault in before it can go on.
- */
+/* User memory that a call has to fault in before it can go on. */
 #ifndef _MEMREG_FAULT_H
 #define _MEMREG_FAULT_H
 
 #include <linux/types.h>
 
 /**
- * struct memreg_fault - Memory of the caller that a call has to fault in
- * @needed: The call failed for lack of it, and for nothing else
- * @write: It is to be written to
+ * struct memreg_fault - User memory that a call has to fault in
+ * @needed: The call failed only because this memory is not present
+ * @write: Fault in for writing
  * @addr: First page
- * @npages: System pages
- * @since: Nanoseconds of the monotonic clock at which it was found missing
+ * @npages: Number of system pages
+ * @since: When the memory was found missing: monotonic clock, in nanoseconds
  */
 struct memreg_fault {
 	bool needed;

@@ -9,12 +9,12 @@
 
 #include "core.h"
 
-/* All open files, by their numbers, which come back late. */
+/* All open files, by number; numbers are allocated cyclically. */
 static DEFINE_XARRAY_ALLOC1(memreg_files);
 static u32 memreg_next_number;
 
 /**
- * memreg_file_put() - Let go of a file
+ * memreg_file_put() - Drop a reference of a file
  * @file: The file; freed with its last reference
  */
 void memreg_file_put(struct memreg_file *file)
@@ -28,9 +28,10 @@ void memreg_file_put(struct memreg_file *file)
 
 /**
  * memreg_file_next() - Find an open file by its number
- * @number: The least number that will do
+ * @number: Number to start at
  *
- * Return: the file, to be put, or NULL if there are no more.
+ * Return: the file with the least number from @number on, with a reference;
+ * NULL if there is none.
  */
 struct memreg_file *memreg_file_next(u32 number)
 {
@@ -46,7 +47,7 @@ struct memreg_file *memreg_file_next(u32 number)
 }
 
 /**
- * memreg_file_new() - Make a file that is bound to no device yet
+ * memreg_file_new() - Allocate a file that is not bound to a device yet
  *
  * Return: the file; ERR_PTR(-ENOMEM) or ERR_PTR(-EBUSY).
  */
@@ -79,7 +80,7 @@ struct memreg_file *memreg_file_new(void)
 }
 
 /**
- * memreg_file_hide() - Let memreg_file_next() find a file no more
+ * memreg_file_hide() - Hide a file from memreg_file_next()
  * @file: File that is being closed
  */
 void memreg_file_hide(struct memreg_file *file)

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Faults to order, on kernels that are built for it
- * (CONFIG_FAULT_INJECTION_DEBUG_FS); on others there is none of this.
+ * Fault injection, on kernels with CONFIG_FAULT_INJECTION_DEBUG_FS; other
+ * kernels compile none of this file.
  *
- * Memory that can't be had and copies that fail the kernel can inject by
- * itself. Here is what devices and the network do to us: posts that fail, work
- * requests that fail, completions that never come, connections that don't
- * come up. Each point is an attribute of the kernel's fault injection, with a
- * directory of its name in fail_memreg of debugfs; what it has for files is in
- * Documentation/fault-injection/fault-injection.rst of the kernel. In the
- * context of a task, /proc/thread-self/fail-nth counts the points as well.
+ * The kernel itself can inject failures of allocations and of user copies. This
+ * file adds the failures of devices and of the network: posts that fail, work
+ * requests that fail, completions that never come, connections that are not
+ * established. Each point is an attribute of the kernel's fault injection, with
+ * a directory of its name in debugfs under fail_memreg;
+ * Documentation/fault-injection/fault-injection.rst of the kernel describes the
+ * files there. In the context of a task, /proc/thread-self/fail-nth counts the
+ * points as well.
  */
 #include <linux/debugfs.h>
 #include <linux/dcache.h>
@@ -19,13 +20,13 @@
 #include "inject.h"
 
 /**
- * struct memreg_inject_attr - A point
- * @name: Of its directory
- * @err: What the call fails with that is made there, or status of the event
- * @by_order: fail-nth does not count it: it is no failure, or costs seconds,
- *	and whoever passes it may be at work for others
- * @is_mode: It is so each time, from when it was ordered, and never counted
- * @attr: If it is to fail
+ * struct memreg_inject_attr - A fault injection point
+ * @name: Name of its directory
+ * @err: Errno that the injected call returns, or status of the injected event
+ * @by_order: fail-nth does not count the point: it injects no failure, or costs
+ *	seconds, and the thread that passes it may work for other users
+ * @is_mode: The point stays on once it is set up, and is not counted
+ * @attr: The kernel's attribute, which decides when the point fails
  */
 struct memreg_inject_attr {
 	const char *name;
@@ -102,11 +103,11 @@ void memreg_inject_exit(void)
 }
 
 /**
- * memreg_inject() - Is this to fail?
- * @point: What is about to be done
+ * memreg_inject() - Inject a fault if one is due
+ * @point: The point that the caller has reached
  *
  * Context: any.
- * Return: 0, or what it is to fail with.
+ * Return: 0, or the errno or status to fail with.
  */
 int memreg_inject(enum memreg_inject_point point)
 {
@@ -120,8 +121,8 @@ int memreg_inject(enum memreg_inject_point point)
 }
 
 /*
- * Have a work request fail, which puts the queue in error and flushes all
- * behind it. No MR has the key 0, and none can be given it.
+ * Make a work request fail, which moves the QP to the error state and flushes
+ * the work requests behind it. No MR has the key 0 or can get it.
  */
 static void memreg_inject_bad_key(struct ib_send_wr *wr)
 {
@@ -134,8 +135,8 @@ static void memreg_inject_bad_key(struct ib_send_wr *wr)
 /**
  * memreg_inject_post_send() - ib_post_send() with faults
  * @qp: Registration queue
- * @first: Work requests, any of which may be made to fail, or not to be posted
- *	together with those behind it
+ * @first: Work requests. Any of them may be made to fail; or posting may stop
+ *	at any of them, as if the driver had refused it
  * @bad: The first one that was not posted, if not all were
  *
  * Return: 0 or a negative errno.
@@ -164,7 +165,7 @@ int memreg_inject_post_send(struct ib_qp *qp, struct ib_send_wr *first,
 	return ret;
 }
 
-/* What may come instead of good news. */
+/* Error events that replace the event of a success. */
 static const struct {
 	enum rdma_cm_event_type good;
 	enum rdma_cm_event_type bad;
@@ -184,7 +185,8 @@ static const struct {
  * memreg_inject_event() - Turn an event of an endpoint into an error
  * @event: The event, as the RDMA CM has it
  *
- * What the RDMA CM did stays done, as if the bad news came a moment later.
+ * What the RDMA CM has done is not undone: the connection behaves as if the
+ * error had come a moment after the success.
  */
 void memreg_inject_event(struct rdma_cm_event *event)
 {

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Faults to order, on kernels that are built for it.
- */
+/* Fault injection, on kernels that are built for it. */
 #ifndef _MEMREG_INJECT_H
 #define _MEMREG_INJECT_H
 
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
-/* What can be ordered to fail, on kernels that are built for that. */
+/* Fault injection points, on kernels that are built for fault injection. */
 enum memreg_inject_point {
 	MEMREG_INJECT_POST_SEND,
 	MEMREG_INJECT_WORK_REQUEST,

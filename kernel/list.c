@@ -60,13 +60,13 @@ static bool memreg_object_info(struct memreg_file *file, unsigned long id,
 	return obj;
 }
 
-/* Objects that are looked at in one go. */
+/* Objects that one hold of the file's lock lists. */
 #define MEMREG_LIST_BATCH	32
 
 /*
- * List objects of one file from the cursor on, which is made of the file's
- * number and the object's id, and move the cursor behind them. Returns their
- * number, 0 at the end of the file.
+ * List objects of one file from the cursor on, and move the cursor behind them.
+ * The cursor holds the file's number and an object's id. Returns the number of
+ * objects listed, 0 at the end of the file.
  */
 static int memreg_list_file(struct memreg_file *file, u64 *cursor,
 			    struct ib_memreg_object *infos, u32 room)
@@ -75,7 +75,9 @@ static int memreg_list_file(struct memreg_file *file, u64 *cursor,
 
 	if (file->number == upper_32_bits(*cursor))
 		id = lower_32_bits(*cursor);
-	/* It is being bound, and has nothing, or it goes. */
+	/*
+	 * The file is being bound and has no objects, or its device is going.
+	 */
 	if (!down_read_trylock(&file->lock))
 		goto next;
 	while (n < room && memreg_file_visible(file) &&
@@ -104,7 +106,7 @@ static int memreg_list_some(u64 *cursor, struct ib_memreg_object *infos,
 	return n;
 }
 
-/* Copy what the caller's entry has room for, and clear the rest of it. */
+/* Copy as much as fits into the caller's entry, and clear the rest of it. */
 static int memreg_info_copy(void __user *to, size_t size,
 			    const struct ib_memreg_object *info)
 {
@@ -114,7 +116,7 @@ static int memreg_info_copy(void __user *to, size_t size,
 	       -EFAULT : 0;
 }
 
-/* Fill the caller's array as far as there are objects. */
+/* Fill the caller's array until it is full or all objects are listed. */
 static int memreg_list_fill(struct ib_memreg_list *cmd,
 			    struct ib_memreg_object *infos)
 {

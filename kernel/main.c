@@ -2,9 +2,9 @@
 /*
  * ib_memreg: RDMA memory registration that is cheap, revocable and safe.
  *
- * This file has the module's beginning and end, the character device, the
- * table of ioctls and the lifetime of open files. What the calls do is in the
- * file of the object that they are about.
+ * This file has module init and exit, the character device, the table of ioctls
+ * and the lifetime of open files. The handler of a call is in the file of the
+ * object that the call works on.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -62,7 +62,7 @@ static int memreg_fops_open(struct inode *inode, struct file *filp)
 	return stream_open(inode, filp);
 }
 
-/* Threads that close files for others than those who opened them. */
+/* Threads that close files on behalf of processes that did not open them. */
 #define MEMREG_FILE_THREADS	4
 
 static struct workqueue_struct *memreg_file_wq;
@@ -80,8 +80,8 @@ static void memreg_file_close_work(struct work_struct *work)
 }
 
 /*
- * Does the user who opened a file close it, or the process that bound it to its
- * device, whoever that may be by now?
+ * Is the file closed by the user who opened it, or by the process that bound it
+ * to its device, even if that process has changed its user since?
  */
 static bool memreg_file_closed_by_owner(const struct memreg_file *file,
 					const struct file *filp)
@@ -91,8 +91,8 @@ static bool memreg_file_closed_by_owner(const struct memreg_file *file,
 }
 
 /*
- * What a file has may take long to give back. Another user, who was passed the
- * descriptor and is the last to close it, does not wait for that.
+ * Destroying the objects of a file may take long. A process of another user
+ * that was passed the descriptor and is the last to close it does not wait.
  */
 static int memreg_fops_release(struct inode *inode, struct file *filp)
 {
@@ -143,15 +143,15 @@ union memreg_cmd {
 };
 
 /**
- * struct memreg_ioctl - A call that users can make
+ * struct memreg_ioctl - An ioctl
  * @num: Its ioctl number
  * @size: Size of its structure
  * @min_size: Size that the structure had in the first release
- * @unbound: It works on a file that is not bound; it takes memreg_file.lock
- *	itself if it needs to
- * @deviceless: It works on a file that is not bound, but not on one whose
+ * @unbound: The call works on a file that is not bound; its handler takes
+ *	memreg_file.lock itself if it needs the lock
+ * @deviceless: The call works on a file that is not bound, but not on one whose
  *	device is gone
- * @execute: What it does
+ * @execute: Handler
  */
 struct memreg_ioctl {
 	unsigned int num;
@@ -231,7 +231,7 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 	MEMREG_IOCTL(SUBMIT, submit, reserved, memreg_submit_ioctl),
 };
 
-/* Have a call do its work, and publish or abort what it has made. */
+/* Run a call's handler, and publish or abort the objects that it has made. */
 static int memreg_call(struct memreg_ucmd *ucmd,
 		       const struct memreg_ioctl *ioctl)
 {
@@ -242,7 +242,7 @@ static int memreg_call(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
-/* A call that needs no device: but once it was there and went, all went. */
+/* Run a call that works without a device, but not after the device is gone. */
 static int memreg_execute_deviceless(struct memreg_ucmd *ucmd,
 				     const struct memreg_ioctl *ioctl)
 {
@@ -296,7 +296,7 @@ static long memreg_fops_ioctl(struct file *filp, unsigned int num,
 	if (get_user(ucmd.user_size, (u32 __user *)ucmd.ubuffer))
 		return -EFAULT;
 
-	/* There is room for a reason from the first two fields on. */
+	/* A structure with its first two fields has room for a reason. */
 	ret = memreg_fail(&ucmd, -EINVAL, IB_MEMREG_REASON_SIZE);
 	if (ucmd.user_size < ioctl->min_size)
 		goto out;
@@ -314,10 +314,10 @@ out:
 	return ret;
 }
 
-/* Is there something to be read, or will there never be anything? */
+/* Can read() return without waiting: with an event, or with an error? */
 static bool memreg_readable(struct memreg_file *file)
 {
-	/* Only a hint: the lock decides. */
+	/* Racy without event_lock: read() decides under it. */
 	return !list_empty(&file->events) || READ_ONCE(file->gone) ||
 	       !READ_ONCE(file->mdev);
 }
@@ -335,7 +335,10 @@ static ssize_t memreg_fops_read(struct kiocb *iocb, struct iov_iter *to)
 		if (!nowait &&
 		    wait_event_interruptible(file->wait, memreg_readable(file)))
 			return -ERESTARTSYS;
-		/* io_uring holds a lock that those with this one wait for. */
+		/*
+		 * io_uring holds a lock that holders of memreg_file.lock may
+		 * wait for.
+		 */
 		if (iocb->ki_flags & IOCB_NOWAIT) {
 			if (!down_read_trylock(&file->lock))
 				return -EAGAIN;
@@ -346,7 +349,7 @@ static ssize_t memreg_fops_read(struct kiocb *iocb, struct iov_iter *to)
 		if (!ret)
 			ret = memreg_event_read(file, to);
 		up_read(&file->lock);
-		/* Another reader may have been faster. */
+		/* Another reader may have taken the event. */
 	} while (ret == -EAGAIN && !nowait);
 	return ret;
 }
@@ -382,17 +385,19 @@ static struct miscdevice memreg_miscdev = {
 	.name = "memreg",
 	.nodename = "infiniband/memreg",
 	.fops = &memreg_fops,
-	/* As for uverbs: what a user may pin is limited by RLIMIT_MEMLOCK. */
+	/*
+	 * As for uverbs: RLIMIT_MEMLOCK limits the pages that a user can pin.
+	 */
 	.mode = 0666,
 };
 
-/* What a device has of the memory plane. */
+/* Hooks that the memory plane has for each device. */
 static const struct memreg_device_ops memreg_device_ops = {
 	.add = memreg_frwr_shrinker,
 	.gid_change = memreg_domain_gid_change,
 };
 
-/* What the memory plane has for all devices. */
+/* Start the parts of the memory plane that are not per device. */
 static int __init memreg_mem_init(void)
 {
 	int ret;

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Ids, and the lifetime of what they name.
+ * Ids of objects, and the lifetime of objects.
  *
  * An object is made in three steps: memreg_object_alloc() reserves its id,
- * which nobody can find yet; everything that can fail is done, the answer to
- * the user included; memreg_object_publish() makes it findable and cannot fail.
- * A call does the first two, and hands the object to memreg_object_made() when
- * it is complete. What the call returns then decides: main publishes the object
- * or aborts it. A call that fails before that gives the id back by
- * memreg_object_abort().
+ * which no lookup finds yet; the call does everything that can fail, the copy
+ * of the answer to the user included; memreg_object_publish() makes it findable
+ * and cannot fail. A call does the first two, and hands the object to
+ * memreg_object_made() when it is complete. What the call returns then decides:
+ * main publishes the object or aborts it. A call that fails before that gives
+ * the id back by memreg_object_abort().
  *
- * One count decides over the lifetime. It holds one reference of the object
- * itself, one of each object that depends on it, and one of each call that is
- * at work on it; all but the first are taken while the object can be found,
- * or by somebody who holds one. Destroying takes the count from one to zero
- * under the xarray's lock and removes the id in the same step, so whoever
- * found the object has kept it, and nobody finds it later. Putting a
- * reference is the last thing that its holder does to the object, hence no
- * second count has to be waited for.
+ * One reference count, @users, decides over the lifetime: one reference of the
+ * object itself, one for each object that depends on it, and one for each call
+ * that is running on it. All but the first are taken while the object can be
+ * found, or by a holder of another reference. Destroying takes the count from
+ * one to zero under the xarray's lock and removes the id in the same step: a
+ * lookup either takes its reference before that, and destroying fails, or finds
+ * nothing. Putting a reference is the last access of its holder to the object,
+ * hence destroying needs no second count to wait for.
  */
 #include <linux/sched.h>
 
@@ -27,8 +27,8 @@
  * memreg_object_alloc_gfp() - Reserve an id for an object
  * @file: File that is to own it
  * @obj: The object
- * @ops: What its type does
- * @gfp: How to allocate what it takes
+ * @ops: Operations of its type
+ * @gfp: GFP flags for the entry of the id
  *
  * Return: 0 or -ENOMEM.
  */
@@ -40,14 +40,14 @@ int memreg_object_alloc_gfp(struct memreg_file *file, struct memreg_object *obj,
 	obj->type = ops->type;
 	obj->ops = ops;
 	refcount_set(&obj->users, 1);
-	/* Ids come back late, so that a stale one hits nobody else's object. */
+	/* Cyclic, so that a stale id does not soon name another object. */
 	ret = xa_alloc_cyclic(&file->objects, &obj->id, XA_ZERO_ENTRY,
 			      xa_limit_31b, &file->next_id, gfp);
 	return ret < 0 ? ret : 0;
 }
 
 /**
- * memreg_object_abort() - Give back the id of an object that nobody could find
+ * memreg_object_abort() - Free the id of an object that was not published
  * @file: File
  * @obj: The object; its memory stays with the caller
  */
@@ -73,7 +73,7 @@ static void memreg_object_store(struct memreg_file *file,
 }
 
 /**
- * memreg_object_publish() - Let others find an object
+ * memreg_object_publish() - Make an object findable by its id
  * @file: File
  * @obj: The object, complete; may be gone when this returns
  */
@@ -89,7 +89,7 @@ void memreg_object_publish(struct memreg_file *file, struct memreg_object *obj)
 	obj->ops->published(file, obj);
 }
 
-/* Destroy an object that nobody could find. */
+/* Destroy an object that was not published. */
 static void memreg_object_undo(struct memreg_file *file,
 			       struct memreg_object *obj)
 {
@@ -154,7 +154,7 @@ struct memreg_object *memreg_object_get(struct memreg_file *file, u32 id,
  * @count: Number of ids
  * @objs: Where the objects go; NULL for an id that has none of that type
  *
- * Ids that follow each other cost little.
+ * Consecutive ids are cheap: they are found by one walk of the xarray.
  */
 void memreg_objects_get(struct memreg_file *file, u32 type, const u32 *ids,
 			size_t stride, u32 count, struct memreg_object **objs)
@@ -183,12 +183,12 @@ void memreg_objects_get(struct memreg_file *file, u32 type, const u32 *ids,
 	xa_unlock(&file->objects);
 }
 
-/* Take the last reference, if nobody else has one. */
+/* Take the last reference, if the object has no other users. */
 static bool memreg_object_last(struct memreg_object *obj)
 {
 	if (!refcount_dec_if_one(&obj->users))
 		return false;
-	/* What others did to the object before they put it is seen by us. */
+	/* Pairs with the release in refcount_dec() of memreg_object_put(). */
 	smp_acquire__after_ctrl_dep();
 	return true;
 }
@@ -201,14 +201,14 @@ static u32 memreg_object_busy(const struct memreg_object *obj)
 }
 
 /**
- * memreg_object_replace() - Have an id name another object of its type
+ * memreg_object_replace() - Make an id name another object of the same type
  * @file: File
- * @old: The object that the id names now, of which the caller has a reference
+ * @old: The object that the id names now; the caller holds a reference
  * @obj: The object that it names from here on, complete
  * @reason: Reason of a failure
  *
- * The caller gets a reference of @obj, besides its own, and has to destroy
- * @old, which nobody else has or finds any more.
+ * On success the caller gets a second reference of @obj, and has to destroy
+ * @old, which has no other users and can no longer be found.
  *
  * Return: 0, or -EBUSY if @old has users besides the caller.
  */
@@ -222,7 +222,7 @@ int memreg_object_replace(struct memreg_file *file, struct memreg_object *old,
 	obj->ops = old->ops;
 	refcount_set(&obj->users, 2);
 	xa_lock(&file->objects);
-	/* It has one of its own: that is not the last one. */
+	/* Drop the caller's reference: the object's own one remains. */
 	refcount_dec(&old->users);
 	if (!memreg_object_last(old)) {
 		refcount_inc(&old->users);
@@ -236,8 +236,8 @@ int memreg_object_replace(struct memreg_file *file, struct memreg_object *old,
 }
 
 /*
- * Have an object that is busy let go of what nobody is at work on. Returns
- * whether that may have changed anything.
+ * Make a busy object drop the users that are its own doing and idle. Returns
+ * true if destroying it is worth another try.
  */
 static bool memreg_object_idle(struct memreg_file *file, u32 id, u32 type)
 {
@@ -250,7 +250,7 @@ static bool memreg_object_idle(struct memreg_file *file, u32 id, u32 type)
 	return true;
 }
 
-/* The same as memreg_object_destroy(), for what is idle at once. */
+/* The same as memreg_object_destroy(), without a call of the idle operation. */
 static int memreg_object_try_destroy(struct memreg_file *file, u32 id, u32 type,
 				     const struct memreg_object_ops **ops,
 				     u32 *reason)
@@ -279,7 +279,7 @@ static int memreg_object_try_destroy(struct memreg_file *file, u32 id, u32 type,
 }
 
 /**
- * memreg_object_destroy() - Remove an object and give back what it has
+ * memreg_object_destroy() - Remove an object by its id, and destroy it
  * @file: File
  * @id: Its id, from user space
  * @type: Type that it must have, or 0 for any
@@ -309,11 +309,15 @@ static int memreg_object_claim(struct memreg_file *file, u32 type, u32 id,
 		return -ENOENT;
 	if (memreg_object_last(*obj))
 		return 0;
-	/* There is one without users if it was claimed for an id before. */
+	/*
+	 * An object without users was claimed already: its id is there twice.
+	 */
 	return refcount_read(&(*obj)->users) ? -EBUSY : -ENOENT;
 }
 
-/* Claim all of them, or none. Returns how many could be. */
+/*
+ * Claim all objects, or none. Returns the number of ids that could be claimed.
+ */
 static int memreg_objects_claim(struct memreg_file *file, u32 type,
 				const u32 *ids, struct memreg_object **objs,
 				u32 count, u32 *index)
@@ -381,7 +385,7 @@ static bool memreg_object_depends(const struct memreg_object *obj)
 	return obj->ops->depends && obj->ops->depends(obj);
 }
 
-/* Destroy those that have references of others of their type, or the others. */
+/* Destroy the objects of a type that depend on others of it, or the others. */
 static void memreg_object_destroy_some(struct memreg_file *file, u32 type,
 				       bool depends)
 {
@@ -407,7 +411,7 @@ static void memreg_object_destroy_type(struct memreg_file *file, u32 type)
 	memreg_object_destroy_some(file, type, false);
 }
 
-/* Types of which a file has objects, as bits: most have few of them. */
+/* Bitmap of the types of which a file has objects. */
 static unsigned int memreg_object_types(struct memreg_file *file)
 {
 	struct memreg_object *obj;
@@ -420,10 +424,10 @@ static unsigned int memreg_object_types(struct memreg_file *file)
 }
 
 /**
- * memreg_object_destroy_all() - Destroy all that a file has
- * @file: File, on which no call is at work and none can begin
+ * memreg_object_destroy_all() - Destroy all objects of a file
+ * @file: File, on which no call is running and none can begin
  *
- * Peers are cut off first, then keys die, then pages go.
+ * The order: end the connections to peers, then kill keys, then release pages.
  */
 void memreg_object_destroy_all(struct memreg_file *file)
 {
@@ -440,7 +444,7 @@ void memreg_object_destroy_all(struct memreg_file *file)
 	unsigned int i, types;
 
 	memreg_object_destroy_type(file, IB_MEMREG_OBJECT_LISTENER);
-	/* From here on no handler makes an endpoint. */
+	/* From here on no connection request makes an endpoint. */
 	types = memreg_object_types(file);
 	for (i = 0; i < ARRAY_SIZE(order); i++)
 		if (types & 1U << order[i])

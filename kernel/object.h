@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Ids, and the lifetime of what they name. See object.c.
- */
+/* Ids of objects, and the lifetime of objects. See object.c. */
 #ifndef _MEMREG_OBJECT_H
 #define _MEMREG_OBJECT_H
 
@@ -16,19 +14,19 @@ struct memreg_object;
 struct memreg_ucmd;
 
 /**
- * struct memreg_object_ops - What a type of objects does
+ * struct memreg_object_ops - Operations of a type of objects
  * @type: enum ib_memreg_object_type
- * @destroy: Give back all that the object has, and free it. Never fails.
- * @idle: Let go of users that are the object's own doing, and that nobody is at
- *	work on; or NULL. Context: may sleep, with a reference of the object.
- * @abort: The same for an object that was never published; or NULL: @destroy
- * @published: Others can find the object from here on; or NULL. Gets a
- *	reference, so that it is not destroyed at once, and puts it.
+ * @destroy: Release all resources of the object, and free it. Never fails.
+ * @idle: Drop references that the object itself has caused and that no call is
+ *	using; or NULL. Context: may sleep, with a reference of the object.
+ * @abort: Destroy an object that was never published; or NULL: @destroy does
+ * @published: Called once the object can be found; or NULL. Gets a reference,
+ *	so that the object is not destroyed meanwhile, and puts it.
  * @busy: Reason to give when the object has users; NULL: IN_USE
  * @info: Fill in the object's LIST entry. Called with the xarray's lock.
- * @depends: Has it references of objects of its own type, so that it is to be
- *	destroyed before those? Or NULL: never.
- * @grants: The windows that end with the object; endpoints alone have that
+ * @depends: Does the object hold references of objects of its own type, so that
+ *	it has to be destroyed before them? Or NULL: never.
+ * @grants: The windows that end with the object; only endpoints have them
  */
 struct memreg_object_ops {
 	u32 type;
@@ -47,10 +45,10 @@ struct memreg_object_ops {
  * @id: Id in its file
  * @type: enum ib_memreg_object_type
  * @ops: What its type does
- * @users: One of its own, one of each object that depends on it, and one of
- *	each call that is at work on it. Whoever takes it from one to zero
- *	destroys the object.
- * @made: Next one that the same call has made, see memreg_ucmd.made
+ * @users: One of its own, one for each object that depends on it, and one for
+ *	each call that is running on it. The thread that takes the count from
+ *	one to zero destroys the object.
+ * @made: Next object that the same call has made, see memreg_ucmd.made
  */
 struct memreg_object {
 	u32 id;
@@ -86,10 +84,10 @@ static inline int memreg_object_alloc(struct memreg_file *file,
 	return memreg_object_alloc_gfp(file, obj, ops, GFP_KERNEL_ACCOUNT);
 }
 
-/* Let go of an object, which is not to be touched afterwards. */
+/* Drop a reference of an object, which must not be accessed afterwards. */
 static inline void memreg_object_put(struct memreg_object *obj)
 {
-	/* The last reference is the object's own: only destroying drops it. */
+	/* Never the last reference: only destroying drops the object's own. */
 	refcount_dec(&obj->users);
 }
 

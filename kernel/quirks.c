@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What drivers get wrong, and what they are known to get right, each with the
- * evidence. A driver that is not listed is taken to follow the InfiniBand
- * specification, and gets nothing that has to be earned.
+ * Bugs and proven abilities of drivers, each with the evidence. A driver that
+ * is not listed is assumed to follow the InfiniBand specification, and to have
+ * none of the abilities that need evidence.
  */
 #include <linux/minmax.h>
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -15,16 +15,17 @@ static const struct {
 	unsigned long quirks;
 } memreg_quirk_table[] = {
 	/*
-	 * rxe: rxe_invalidate_mr() stores the new state and returns. A packet
-	 * that has passed check_rkey() copies on, without a lock, through the
-	 * MR's page list; it holds a reference, for which ib_dereg_mr() waits.
-	 * rxe_map_mr_sg() keeps a flat array with one entry for each system
-	 * page, from kzalloc(). rxe_reg_user_mr() does not use its udata.
-	 * rxe_invalidate_mr() and rxe_reg_fast_mr() leave the array alone.
-	 * req_retry() goes back to the oldest work request that has not
-	 * completed, and rxe_requester() does local ones again from there on:
-	 * a REG_MR makes a key work that was killed, or fails if it works.
-	 * Only LOCAL_INV waits for all before it (rxe_wqe_is_fenced()).
+	 * rxe: rxe_invalidate_mr() stores the new state and returns. The
+	 * handler of a packet that has passed check_rkey() goes on copying,
+	 * without a lock, through the MR's page list; it holds a reference, for
+	 * which ib_dereg_mr() waits. rxe_map_mr_sg() keeps a flat array with
+	 * one entry for each system page, from kzalloc(). rxe_reg_user_mr()
+	 * does not use its udata. rxe_invalidate_mr() and rxe_reg_fast_mr() do
+	 * not change the array. req_retry() goes back to the oldest work
+	 * request that has not completed, and rxe_requester() executes local
+	 * work requests again from there on: a repeated REG_MR revives a key
+	 * that was killed, or fails if the key is valid. Only LOCAL_INV waits
+	 * for all before it (rxe_wqe_is_fenced()).
 	 */
 	{
 		RDMA_DRIVER_RXE,
@@ -40,13 +41,13 @@ static const struct {
 	 */
 	{ RDMA_DRIVER_HFI1, MEMREG_QUIRK_UNFIT },
 	/*
-	 * siw: siw_invalidate_stag() does the same, and siw_dereg_mr() does not
-	 * wait either for siw_proc_write(), nor for a READ that is answered.
+	 * siw: siw_invalidate_stag() does the same, and siw_dereg_mr() waits
+	 * neither for siw_proc_write() nor for a READ that is being answered.
 	 */
 	{ RDMA_DRIVER_SIW, MEMREG_QUIRK_UNFIT },
 	/*
-	 * ocrdma: ocrdma_build_reg() takes the I/O address for the DMA address
-	 * of the first byte, which the keys of users have not.
+	 * ocrdma: ocrdma_build_reg() uses the MR's iova as the DMA address of
+	 * the first byte. The iova of a user's MR is another address.
 	 */
 	{ RDMA_DRIVER_OCRDMA, MEMREG_QUIRK_UNFIT },
 	/*
@@ -57,32 +58,33 @@ static const struct {
 	{ RDMA_DRIVER_ERDMA, MEMREG_QUIRK_SYSTEM_PAGES },
 	{ RDMA_DRIVER_VMW_PVRDMA, MEMREG_QUIRK_SYSTEM_PAGES },
 	/*
-	 * irdma: irdma_get_pble() makes a table of tables of what is longer
-	 * than a page, if it has nothing contiguous. REG_MR of
-	 * irdma_post_send() takes it for the list, and has no word of atomics.
+	 * irdma: for a page list that is longer than a page, irdma_get_pble()
+	 * makes a table of tables if it has no contiguous memory. REG_MR in
+	 * irdma_post_send() takes that table for the list. Nor does it pass on
+	 * the access flag for atomics.
 	 */
 	{
 		RDMA_DRIVER_IRDMA,
 		MEMREG_QUIRK_SHORT_PAGE_LISTS | MEMREG_QUIRK_NO_ATOMIC,
 	},
 	/*
-	 * qedr: qedr_prepare_reg() gives 32 bits of the length. bnxt_re: so
-	 * does bnxt_qplib_post_send(); struct bnxt_qplib_swqe has no more.
+	 * qedr: qedr_prepare_reg() passes 32 bits of the length. bnxt_re: so
+	 * does bnxt_qplib_post_send(), as struct bnxt_qplib_swqe has no more.
 	 */
 	{ RDMA_DRIVER_QEDR, MEMREG_QUIRK_SHORT_KEYS },
 	{ RDMA_DRIVER_BNXT_RE, MEMREG_QUIRK_SHORT_KEYS },
 	/*
-	 * mlx5: mlx5_set_umr_free_mkey() asks for it, and frwr_mkey_mask() does
-	 * not let REG_MR change it.
+	 * mlx5: mlx5_set_umr_free_mkey() enables relaxed ordering, and
+	 * frwr_mkey_mask() does not let REG_MR change that.
 	 */
 	{ RDMA_DRIVER_MLX5, MEMREG_QUIRK_RELAXED_ORDERING },
 };
 
-/* Entries of a page list that fit into a page: see irdma above */
+/* Entries of a page list that fit into one page: see irdma above */
 #define MEMREG_SHORT_PAGE_LIST	512
 
 /**
- * memreg_quirks() - What is known of a device's driver
+ * memreg_quirks() - Look up the quirks of a device's driver
  * @ibdev: The device
  *
  * Return: bitmap of MEMREG_QUIRK_*.
@@ -98,11 +100,11 @@ unsigned long memreg_quirks(struct ib_device *ibdev)
 }
 
 /**
- * memreg_page_list_max() - How much can be registered at once?
+ * memreg_page_list_max() - Length of the page list that a device can register
  * @ibdev: The device
  *
- * Return: entries of the longest page list; 0 if there is no fast registration
- * that can be relied on.
+ * Return: entries of the longest page list; 0 if the device has no fast
+ * registration that works.
  */
 u32 memreg_page_list_max(struct ib_device *ibdev)
 {

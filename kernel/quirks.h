@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * What drivers get wrong, and what they are known to get right.
- */
+/* Bugs and proven abilities of drivers. */
 #ifndef _MEMREG_QUIRKS_H
 #define _MEMREG_QUIRKS_H
 
@@ -18,17 +16,17 @@ struct ib_device;
 #define MEMREG_QUIRK_FLAT_PAGE_LIST	BIT(2)
 /* REG_MR may be posted again after LOCAL_INV with the page list as it was. */
 #define MEMREG_QUIRK_KEEPS_PAGE_LIST	BIT(3)
-/* A REG_MR that has not completed is done again with a message before it. */
+/* A retransmission executes again a REG_MR that has not completed. */
 #define MEMREG_QUIRK_REPEATS_REG_MR	BIT(4)
-/* What memreg promises can't be kept. */
+/* The driver breaks the guarantees of memreg: refuse the device. */
 #define MEMREG_QUIRK_UNFIT		BIT(5)
-/* Page lists are of system pages, whatever is passed to ib_map_mr_sg(). */
+/* Page lists have entries of PAGE_SIZE, whatever ib_map_mr_sg() is passed. */
 #define MEMREG_QUIRK_SYSTEM_PAGES	BIT(6)
-/* Page lists of more than 512 entries may be taken for something else. */
+/* Page lists of more than 512 entries may be misread: see irdma. */
 #define MEMREG_QUIRK_SHORT_PAGE_LISTS	BIT(7)
-/* Keys let writes pass one another, whether that is asked for or not. */
+/* Writes through a key are always relaxed in order, even if not requested. */
 #define MEMREG_QUIRK_RELAXED_ORDERING	BIT(8)
-/* Keys can't be for atomics, though the device has them. */
+/* Keys cannot allow atomics, though the device has them. */
 #define MEMREG_QUIRK_NO_ATOMIC		BIT(9)
 /* Keys must be of less than 4 GiB. */
 #define MEMREG_QUIRK_SHORT_KEYS		BIT(10)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Statistics: each CPU counts for itself what it does on a device, and the
- * counters are added up when somebody asks.
+ * Statistics: each CPU counts its own events on a device, and DEVICE_STAT adds
+ * the counters up.
  */
 #include <linux/uaccess.h>
 
@@ -9,7 +9,7 @@
 #include "device.h"
 #include "stats.h"
 
-/* A counter of all CPUs, while they go on counting. */
+/* The sum of a counter over all CPUs, which may go on counting meanwhile. */
 static u64 memreg_stats_sum(struct memreg_device *mdev, u32 stat)
 {
 	u64 sum = 0;

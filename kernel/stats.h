@@ -9,11 +9,11 @@
 
 #include "device.h"
 
-/* Room for the counters, which count from 1. */
+/* Size of an array that is indexed by counter id; ids start at 1. */
 #define MEMREG_STATS	(IB_MEMREG_STAT_DEMAND_PREFETCH_HITS + 1)
 
 /**
- * struct memreg_stats - What one CPU has counted of a device
+ * struct memreg_stats - The counters of one CPU for a device
  * @values: By enum ib_memreg_stat_id
  */
 struct memreg_stats {

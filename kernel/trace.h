@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tracepoints on every change of state in the core: files. Those of a folder
- * are in its trace.h.
+ * Tracepoints on the state of files. The tracepoints of each folder are in its
+ * own trace.h.
  *
  * Objects are named as LIST names them: by the number of their file and their
  * id. Devices are named by their index, as names change. Regions have no id,
- * and are named by their range of memory. A tracepoint that is off is a branch
- * that is not taken: a tracepoint looks up its fields by itself.
+ * and are named by their range of memory. A tracepoint looks up its fields
+ * itself, so that one that is off costs its caller no more than a branch that
+ * is not taken.
  */
 /**
  * DOC: Tracepoints
@@ -154,7 +155,7 @@ TRACE_EVENT(memreg_file_close,
 
 #endif /* _MEMREG_TRACE_H */
 
-/* Kbuild has kernel/ among the directories that headers are looked for in. */
+/* Kbuild adds kernel/ to the include path. */
 #undef TRACE_INCLUDE_PATH
 #define TRACE_INCLUDE_PATH .
 #undef TRACE_INCLUDE_FILE
