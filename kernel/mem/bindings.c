@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Windows of type 2B by their rkeys: what a peer invalidates is one of these,
- * or its connection ends (I5).
+ * Windows of type 2B, by rkey: an rkey that a peer invalidates must be that of
+ * one of these windows, or the connection ends (I5).
  */
 #include <linux/hash.h>
 #include <linux/slab.h>
@@ -12,12 +12,12 @@
 static struct hlist_head *memreg_bindings_list(struct hlist_head *lists,
 					       u32 bits, u32 rkey)
 {
-	/* What is below is another one with each use of the same FRWR. */
+	/* The low byte of an FRWR's rkey changes with each use of the FRWR. */
 	return &lists[hash_32(rkey >> 8, bits)];
 }
 
 /**
- * memreg_bindings_init() - Begin with no windows
+ * memreg_bindings_init() - Initialize a table without windows
  * @bound: Windows of type 2B
  */
 void memreg_bindings_init(struct memreg_bindings *bound)
@@ -31,7 +31,7 @@ void memreg_bindings_init(struct memreg_bindings *bound)
 
 /**
  * memreg_bindings_fini() - Free the lists
- * @bound: Windows of type 2B, of which there are none any more
+ * @bound: Windows of type 2B, empty by now
  */
 void memreg_bindings_fini(struct memreg_bindings *bound)
 {
@@ -41,8 +41,8 @@ void memreg_bindings_fini(struct memreg_bindings *bound)
 }
 
 /*
- * Have four times as many lists. If there is no memory for them, those that
- * there are get longer. Whoever binds holds the lock of the send queue.
+ * Quadruple the number of lists. If there is no memory for that, the present
+ * lists just get longer. Callers are serialized by the lock of the send queue.
  */
 static void memreg_bindings_grow(struct memreg_bindings *bound)
 {
@@ -93,7 +93,7 @@ struct memreg_window *memreg_bound_find(struct memreg_bindings *bound,
 }
 
 /**
- * memreg_bound_add() - Let a window be found by its rkey
+ * memreg_bound_add() - Make a window findable by its rkey
  * @bound: Windows of type 2B
  * @window: Window that the caller has claimed
  *
@@ -115,9 +115,9 @@ void memreg_bound_add(struct memreg_bindings *bound,
 }
 
 /**
- * memreg_bound_remove() - Let a window be found no more
+ * memreg_bound_remove() - Remove a window from the lookup by rkey
  * @bound: Windows of type 2B, whose lock is held
- * @window: The window; nothing happens if it is not there
+ * @window: The window; if it is not in @bound, this does nothing
  */
 void memreg_bound_remove(struct memreg_bindings *bound,
 			 struct memreg_window *window)
@@ -131,7 +131,7 @@ void memreg_bound_remove(struct memreg_bindings *bound,
 }
 
 /**
- * memreg_window_forget() - The peer's invalidations mean a window no more
+ * memreg_window_forget() - Exclude a window from the invalidations of the peer
  * @window: Window of type 2B that the caller has claimed
  */
 void memreg_window_forget(struct memreg_window *window)

@@ -11,7 +11,7 @@
 
 struct memreg_window;
 
-/* Lists that windows of type 2B are found in: at first, and at most. */
+/* Logarithm of the number of hash lists: at first, and at most. */
 #define MEMREG_BINDINGS_BITS		4
 #define MEMREG_BINDINGS_BITS_MAX	12
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * MR_COMPOSE: MRs whose memory is that of pieces of other MRs, in any order.
+ * MR_COMPOSE: MRs that are composed of pieces of other MRs, in any order.
  *
- * Pieces of a composition are replaced by the parts of leaves that they are
- * made of, so that compositions of compositions cost the same, and have no life
- * in common. What a composition is made of, and how its keys live and die, is
- * in composition.c.
+ * A piece that is itself of a composition is replaced by the parts of the
+ * leaves under it. So a composition of compositions costs no more than any
+ * other, and its lifetime depends on the leaves alone. The region of a
+ * composition, and the life of its keys, are in composition.c.
  */
 #include <linux/mm.h>
 #include <linux/overflow.h>
@@ -27,15 +27,15 @@
  */
 
 /**
- * struct memreg_composing - A composition that is being made
+ * struct memreg_composing - A call of MR_COMPOSE in progress
  * @ucmd: The call
  * @domain: Domain of all MRs
  * @access: Access flags
- * @pieces: As the caller gave them
- * @mrs: Their MRs, with references
+ * @pieces: The pieces, as the caller passed them
+ * @mrs: The MRs of the pieces, with references
  * @parts: Room for the parts
- * @nr_parts: Number of those that there are
- * @length: Bytes of those
+ * @nr_parts: Number of parts so far
+ * @length: Bytes of the parts so far
  */
 struct memreg_composing {
 	struct memreg_ucmd *ucmd;
@@ -88,7 +88,7 @@ static int memreg_range_add(struct memreg_composing *c, struct memreg_mr *mr,
 	return ret;
 }
 
-/* The last byte of a piece must be in its MR, whatever is multiplied. */
+/* Check that a piece ends inside its MR, without overflow in the products. */
 static int memreg_piece_check(struct memreg_composing *c,
 			      const struct ib_memreg_piece *piece,
 			      const struct memreg_mr *mr)
@@ -122,7 +122,7 @@ static int memreg_piece_check(struct memreg_composing *c,
 	       memreg_fail(c->ucmd, -EINVAL, IB_MEMREG_REASON_RANGE) : 0;
 }
 
-/* Add all blocks of a piece, those of the first dimension in a row. */
+/* Add all blocks of a piece, the first dimension innermost. */
 static int memreg_piece_add(struct memreg_composing *c,
 			    const struct ib_memreg_piece *piece,
 			    struct memreg_mr *mr)
@@ -148,7 +148,7 @@ static int memreg_piece_add(struct memreg_composing *c,
 	return d < piece->dims ? -EINTR : 0;
 }
 
-/* What a composition may be made of */
+/* Check that an MR may be a leaf of the composition. */
 static int memreg_piece_check_mr(struct memreg_composing *c,
 				 const struct memreg_mr *mr)
 {
@@ -170,7 +170,7 @@ static int memreg_piece_check_mr(struct memreg_composing *c,
 				   IB_MEMREG_REASON_ON_DEMAND);
 	if (mr->domain != c->domain)
 		return memreg_fail(c->ucmd, -EINVAL, IB_MEMREG_REASON_DOMAIN);
-	/* What peers get of it is a grant, as a window is. */
+	/* Access for peers grants a leaf's memory to them, as a window does. */
 	if ((granted && !(mr->access & IB_MEMREG_ACCESS_MW_BIND)) ||
 	    flush & ~mr->access ||
 	    (c->access & MEMREG_ACCESS_WRITES &&
@@ -268,7 +268,7 @@ static int memreg_compose_check(struct memreg_ucmd *ucmd)
 	return memreg_mr_check_access(ucmd, cmd->access);
 }
 
-/* Find the first I/O address, whose offset in a page is that of the memory. */
+/* Set the iova of the MR so that its offset in a page is that of the memory. */
 static int memreg_compose_place(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 {
 	struct ib_memreg_mr_compose *cmd = ucmd->cmd;
@@ -277,7 +277,7 @@ static int memreg_compose_place(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 	if ((cmd->flags & IB_MEMREG_COMPOSE_IOVA ||
 	     cmd->access & IB_MEMREG_ACCESS_ZERO_BASED) && iova != cmd->iova)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_IOVA);
-	/* Rough boundaries move what is behind them by less than a page. */
+	/* Each rough boundary moves the iovas behind it by less than a page. */
 	if (check_add_overflow(iova, mr->length, &end) ||
 	    check_add_overflow(end, (u64)mr->region->nents << MEMREG_PAGE_SHIFT,
 			       &end))
@@ -286,7 +286,7 @@ static int memreg_compose_place(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 	return 0;
 }
 
-/* Make the keys, or find that there need to be none. */
+/* Make the keys, unless the MR works without keys. */
 static int memreg_compose_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 {
 	struct ib_memreg_mr_compose *cmd = ucmd->cmd;
@@ -384,7 +384,7 @@ int memreg_mr_compose_ioctl(struct memreg_ucmd *ucmd)
 	cmd->out_index = cmd->count;
 	ret = memreg_compose_in_domain(ucmd, domain);
 	memreg_domain_put(domain);
-	/* Which piece is to blame is all that can be reported. */
+	/* Report the index of the piece that failed. */
 	if (ret && ret != -EFAULT && memreg_respond(ucmd, sizeof(*cmd)))
 		ret = -EFAULT;
 	return ret;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * MR_COMPOSE: MRs made of pieces of others.
- */
+/* MR_COMPOSE: MRs that are composed of pieces of other MRs. */
 #ifndef _MEMREG_MEM_COMPOSE_H
 #define _MEMREG_MEM_COMPOSE_H
 

@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Regions that are composed of others.
+ * Regions that are composed of other regions.
  *
  * The region of a composition has no pages of its own: its list of DMA
- * addresses is put together of slices of its leaves' lists. A leaf is an MR
- * that is no composition. A composition has a reference of each leaf, so that
- * leaves can't be deregistered or re-registered, and their pages stay.
+ * addresses consists of slices of the lists of its leaves. A leaf is an MR that
+ * is not a composition. A composition holds a reference of each leaf, so that
+ * leaves cannot be deregistered or re-registered, and their pages stay.
  *
  * Keys
  *
- * Devices list pages, so one key spans two entries of the list only if the one
- * ends and the other begins at a multiple of MEMREG_PAGE_SIZE. Other boundaries
- * are rough: there one key ends and the next one begins. Some devices can list
- * pieces that begin and end anywhere (memreg_device.sg_gaps). A key that spans
- * a rough boundary is such a list there, of as many entries as a page list has.
- * Its FRWR is of a type of its own, and made for the one key.
+ * A page list holds whole pages, so one key spans two entries of the DMA list
+ * only if the first one ends, and the second one begins, at a multiple of
+ * MEMREG_PAGE_SIZE. All other boundaries are rough: a key ends there and
+ * another key begins. Some devices can list pieces that begin and end at any
+ * byte (memreg_device.sg_gaps). On those, a key that spans a rough boundary
+ * uses such a list, of as many entries as a page list has. Its FRWR has another
+ * MR type, IB_MR_TYPE_SG_GAPS, and is made for that key alone.
  *
  * Guards
  *
- * A composition has no guard. When the guard of a leaf strikes, it marks all
- * compositions of the leaf stale as well, and kills their keys along with the
- * leaf's own: see memreg_guard_gone(). A tie is made, and the leaf found not to
- * be stale, in one section under frwr_lock, and before the first key is made:
- * of what comes later the guard takes care (I2).
+ * A composition has no guard. When the mapping of a leaf changes, the leaf's
+ * guard marks all compositions of the leaf stale as well, and kills their keys
+ * along with the leaf's own: see memreg_guard_gone(). The tie to a leaf is made
+ * in the same section under frwr_lock that checks that the leaf is not stale,
+ * and before the first key is made. The guard therefore revokes every key for
+ * each later change (I2).
  */
 #include <kunit/visibility.h>
 #include <linux/bitmap.h>
@@ -58,9 +60,10 @@ static void memreg_composition_release(struct memreg_region *region)
 }
 
 /**
- * memreg_composition_find() - Find the part of a composition that has a byte
+ * memreg_composition_find() - Find the part of a composition that contains a
+ * byte
  * @comp: The composition
- * @offset: The byte, which is inside
+ * @offset: Offset of the byte, less than the length of the composition
  *
  * Return: index of the part.
  */
@@ -123,7 +126,7 @@ static u32 memreg_part_entries(const struct memreg_part *part)
 	       memreg_region_find(region, part->from) + 1;
 }
 
-/* Append the slice of the leaf's list that a part is. */
+/* Append a part's slice of the leaf's DMA list. */
 static void memreg_part_list(struct memreg_region *whole,
 			     const struct memreg_part *part)
 {
@@ -146,7 +149,7 @@ static void memreg_part_list(struct memreg_region *whole,
 	}
 }
 
-/* Drivers with a flat list of system pages copy up to the end of each. */
+/* Drivers with a flat list of system pages copy to the end of each page. */
 static bool memreg_entry_is_rough(const struct memreg_region *region, u32 i)
 {
 	const struct scatterlist *sg = &region->sgl[i - 1];
@@ -157,7 +160,7 @@ static bool memreg_entry_is_rough(const struct memreg_region *region, u32 i)
 		sg_dma_address(sg + 1)) & (size - 1);
 }
 
-/* Put the list of DMA addresses together, and find its rough boundaries. */
+/* Build the list of DMA addresses, and find its rough boundaries. */
 static int memreg_composition_list(struct memreg_ucmd *ucmd,
 				   struct memreg_region *region)
 {
@@ -193,7 +196,7 @@ static int memreg_entry_compare(const void *a, const void *b)
 	       sg_dma_address(x) > sg_dma_address(y);
 }
 
-/* Is a byte of memory in the composition twice? */
+/* Does the composition contain a byte of memory twice? */
 static int memreg_composition_overlaps(const struct memreg_region *region)
 {
 	struct scatterlist *sorted;
@@ -221,7 +224,7 @@ static int memreg_leaf_compare(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* List the leaves, each of them once. Returns their number. */
+/* List the leaves, each of them once. Returns the number of leaves. */
 static u32 memreg_composition_leaves(struct memreg_composition *comp)
 {
 	u32 i, n = 0;
@@ -266,13 +269,14 @@ static int memreg_composition_tie(struct memreg_ucmd *ucmd,
 /**
  * memreg_composition_region() - Make the region of a composition
  * @ucmd: Call that asks for it
- * @parts: What it is made of, in order, of MRs that the caller keeps; copied
+ * @parts: The parts in order, of MRs that the caller holds; copied
  * @nr_parts: Number of parts, from 1
- * @length: Bytes of all of them
+ * @length: Bytes of all parts
  * @access: Access flags
  *
  * Return: the region; ERR_PTR(-ENOMEM); ERR_PTR(-EINVAL) if it has too many
- * runs of memory, or a byte twice that can be written; ERR_PTR(-ESTALE).
+ * runs of memory, or contains a byte twice and can be written to;
+ * ERR_PTR(-ESTALE).
  */
 struct memreg_region *
 memreg_composition_region(struct memreg_ucmd *ucmd,
@@ -321,7 +325,7 @@ EXPORT_SYMBOL_IF_KUNIT(memreg_composition_region);
 /* Bytes of a key with gaps, at most: some devices count in 32 bits. */
 #define MEMREG_GAPS_SPAN	SZ_2G
 
-/* A key of pages: from @offset on, up to a rough boundary */
+/* Bytes of a key with a page list: from @offset to the next rough boundary */
 static u64 memreg_composition_run(const struct memreg_mr *mr, u64 offset,
 				  u64 iova, u64 span)
 {
@@ -334,7 +338,7 @@ static u64 memreg_composition_run(const struct memreg_mr *mr, u64 offset,
 	return min(end - offset, span - (iova & (MEMREG_PAGE_SIZE - 1)));
 }
 
-/* A key with gaps: from @offset on, as many entries as can be listed */
+/* Bytes of a key with gaps: from @offset on, as many entries as fit its list */
 static u64 memreg_composition_gaps_run(const struct memreg_mr *mr, u64 offset)
 {
 	const struct memreg_region *region = mr->region;
@@ -347,7 +351,7 @@ static u64 memreg_composition_gaps_run(const struct memreg_mr *mr, u64 offset)
 	return min_t(u64, end - offset, MEMREG_GAPS_SPAN);
 }
 
-/* The list of such a key serves no other key, and no page list serves it. */
+/* Mark a key as one with gaps: its FRWR is never reused for another key. */
 static void memreg_composition_set_gaps(struct memreg_key *key)
 {
 	key->gaps = true;
@@ -356,13 +360,13 @@ static void memreg_composition_set_gaps(struct memreg_key *key)
 }
 
 /**
- * memreg_composition_iova() - Find an I/O address for a byte
+ * memreg_composition_iova() - Find the iova of a byte
  * @region: Composition
- * @offset: The byte
- * @iova: I/O address that it would have if there were no rough boundaries
+ * @offset: Offset of the byte
+ * @iova: The iova that the byte would have without rough boundaries
  *
- * Return: one in or right behind the same page, with the byte's offset in its
- * page of memory.
+ * Return: an iova in or right behind the same page, whose offset in the page is
+ * that of the byte in its page of memory.
  */
 u64 memreg_composition_iova(const struct memreg_region *region, u64 offset,
 			    u64 iova)
@@ -375,7 +379,7 @@ u64 memreg_composition_iova(const struct memreg_region *region, u64 offset,
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_composition_iova);
 
-/* Describe the keys one after the other; with @keys NULL only count them. */
+/* Describe the keys in order; with @keys NULL only count them. */
 static u32 memreg_composition_divide(const struct memreg_mr *mr, u64 span,
 				     struct memreg_key *keys)
 {
@@ -410,7 +414,7 @@ static u32 memreg_composition_divide(const struct memreg_mr *mr, u64 span,
 }
 
 /**
- * memreg_composition_nr_keys() - Count the keys that a composition takes
+ * memreg_composition_nr_keys() - Count the keys that a composition needs
  * @mr: MR on a composition
  * @span: Bytes that one key spans at most
  *
@@ -434,9 +438,9 @@ void memreg_composition_keys(struct memreg_mr *mr, u64 span)
 
 /**
  * memreg_composition_grant() - Have one key span a range, if it can
- * @key: Description of the key: region, range, and the I/O address that it
- *	would have if there were no rough boundaries; that is changed, and
- *	@once, @gaps and @page_shift if it is to have gaps
+ * @key: Description of the key: region, range, and the iova that it would have
+ *	without rough boundaries. The iova is adjusted; and @once, @gaps and
+ *	@page_shift are set if the key needs gaps
  *
  * Return: false if one key can't span the range.
  */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Regions that are composed of others.
- */
+/* Regions that are composed of other regions. */
 #ifndef _MEMREG_MEM_COMPOSITION_H
 #define _MEMREG_MEM_COMPOSITION_H
 
@@ -13,7 +11,7 @@ struct memreg_region;
 struct memreg_tie;
 struct memreg_ucmd;
 
-/* Access that needs each byte to be in a composition once. */
+/* Access flags for which a composition must contain each byte only once. */
 #define MEMREG_ACCESS_WRITES						\
 	(IB_MEMREG_ACCESS_LOCAL_WRITE | IB_MEMREG_ACCESS_REMOTE_WRITE |	\
 	 IB_MEMREG_ACCESS_REMOTE_ATOMIC)
@@ -33,7 +31,7 @@ struct memreg_part {
 };
 
 /**
- * struct memreg_composition - What a region is composed of
+ * struct memreg_composition - The parts that a region is composed of
  * @nr_parts: Number of @parts
  * @nr_ties: Number of @ties that are made
  * @parts: The pieces, in order

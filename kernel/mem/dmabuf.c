@@ -1,49 +1,52 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dma-bufs that others export: GPU memory, udmabuf, DMA-BUF heaps.
+ * dma-bufs of other exporters: GPU memory, udmabuf, DMA-BUF heaps.
  *
  * Two ways to the memory
  *
- * A device with DMA of its own gets the memory as any importer does: attach,
- * pin, map. Only DMA addresses are known of it then, as it need not be memory
- * that the CPU reaches: there are no pages to copy to, and it may be of another
- * PCI device.
+ * For a device that does DMA, the module imports the memory as any importer
+ * does: attach, pin, map. The module then knows only DMA addresses, as the
+ * memory may be out of reach of the CPU, in another PCI device: it has no
+ * struct pages that could be copied to.
  *
- * A device with virtual DMA, soft-RoCE or siw, is the CPU: it has no device to
- * map for, and needs pages. It gets those of the exporter's kernel mapping
- * (vmap), which is kept for as long as the region lives. What can't be mapped
- * so, or is I/O memory, can't be had there.
+ * With virtual DMA (soft-RoCE, siw) the CPU copies the data: there is no device
+ * to map for, and the driver needs pages. They are taken from the exporter's
+ * kernel mapping (vmap), which is kept for as long as the region lives. A
+ * dma-buf without a kernel mapping, or of I/O memory, cannot be registered
+ * there.
  *
  * Pages that stay, and pages that go
  *
- * An exporter that has no ->pin() never moves what it exports: a region of it
- * is as good as one of a memory object. All others may take the memory away
- * whatever was pinned, when a device is reset or unplugged, or a guest gets it.
- * So both ways attach to such an exporter, the second one to be notified, and
- * what follows is the same on every device:
+ * An exporter without ->pin() never moves the memory that it exports: a region
+ * of it needs no revocation, like one of a memory object. All other exporters
+ * may take the memory away in spite of the pin, when a device is reset or
+ * unplugged, or is assigned to a guest. So both ways attach to such an
+ * exporter, the second one only to be notified, and the following holds on
+ * every device:
  *
- *  - Local work on it is by key (kernel/mem/keyed.c), as is remote work: there
- *    is nothing else that could be taken back.
+ *  - Local work on the memory uses keys (kernel/mem/keyed.c), as remote work
+ *    does: only a key can be revoked.
  *  - Each key has an FRWR of its own, which counts in memreg_region.held from
- *    before it is mapped until its MR is destroyed, in whatever state it was:
- *    being made, live, on the queue of an endpoint, or being revoked. At 0
- *    nothing reaches the memory, on any driver, whatever it promises of
- *    LOCAL_INV.
+ *    before the FRWR is mapped until its MR is destroyed, in each of its
+ *    states: being made, live, on the queue of an endpoint, or being revoked.
+ *    When the count is 0, no packet reaches the memory, on any driver, whatever
+ *    the driver guarantees about LOCAL_INV.
  *  - The exporter revokes by ->invalidate_mappings(), in its own context and
- *    with dma_resv held. The region turns stale, so that no key is made any
- *    more, and its keys are killed. Then the callback waits for @held to be 0,
- *    for as long as a guard would, and gives the mapping and the pin back
- *    before it returns. If that takes longer, a worker does it, and the
- *    exporter, which has to wait for the mapping to go, sees it there.
+ *    with dma_resv held. The callback marks the region stale, so that no more
+ *    keys are made, and kills its keys. It then waits for @held to become 0,
+ *    for at most the time that a guard waits, and releases the mapping and the
+ *    pin before it returns. If the wait times out, a worker releases both
+ *    later; the exporter has to wait for the end of the mapping in any case.
  *
- * The callback waits for nobody who might want dma_resv: MRs are destroyed by a
- * worker (kernel/mem/kill.c) and by their owners, who take it only afterwards.
+ * The callback waits for no thread that may need dma_resv: MRs are destroyed by
+ * a worker (kernel/mem/kill.c) and by their owners, which take dma_resv only
+ * afterwards.
  *
- * Attachments outlive revocation, as mappings don't, and end with the region.
- * If the driver could not destroy an MR, the mapping stays for good, like the
+ * Attachments, unlike mappings, outlive revocation, and end with the region. If
+ * the driver could not destroy an MR, the mapping stays for good, like the
  * pages of other regions: see memreg_frwr_destroy_mr().
  *
- * Nothing is charged but keys: the memory is the exporter's.
+ * Only keys are charged: the memory belongs to the exporter.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -63,26 +66,28 @@
 #include "mem/memory.h"
 #include "mem/region.h"
 
-/* How long a registration waits for what still moves the memory. */
+/* How long a registration waits for the fences of a move of the memory. */
 #define MEMREG_DMABUF_PATIENCE	(10 * HZ)
 
 /*
- * Of the kernel's room for mappings, one dma-buf may have so much: the kernel
- * warns if it can't map one.
+ * Share of the vmalloc area that one dma-buf may take: the kernel logs a
+ * warning if vmap fails for lack of room.
  */
 #define MEMREG_DMABUF_VMAP_MAX	((u64)VMALLOC_TOTAL / 16)
 
 static struct workqueue_struct *memreg_dmabuf_wq;
 
 /**
- * struct memreg_import - What a region has of an exporter
- * @region: The region; NULL if it is gone, and could not let go. dma_resv
- * @attach: Our attachment; NULL if the exporter takes nothing away
- * @direction: That @table is mapped for
+ * struct memreg_import - A region's import of a dma-buf
+ * @region: The region; NULL once it is gone, if an MR could not be destroyed;
+ *   dma_resv
+ * @attach: The module's attachment; NULL if the exporter never takes memory
+ *   away and the device has no DMA
+ * @direction: DMA direction that @table is mapped for
  * @table: The memory, mapped for a device; dma_resv
  * @map: The memory, mapped for the CPU; dma_resv
- * @pinned: By @attach; dma_resv
- * @work: Lets go of what a callback could not wait for
+ * @pinned: The memory is pinned by @attach; dma_resv
+ * @work: Releases the import if a callback's wait timed out
  */
 struct memreg_import {
 	struct memreg_region *region;
@@ -110,7 +115,7 @@ void memreg_dmabuf_exit(void)
  * Letting go
  */
 
-/* Give back what the exporter may want. It can be done twice. */
+/* Release the mapping and the pin. May be called twice. */
 static void memreg_import_let_go(struct memreg_import *import)
 {
 	struct dma_buf *dmabuf = import->region->dmabuf;
@@ -129,7 +134,7 @@ static void memreg_import_let_go(struct memreg_import *import)
 	import->pinned = false;
 }
 
-/* The keys have died in their own time. */
+/* The keys have died after the callback's wait timed out. */
 static void memreg_import_work(struct work_struct *work)
 {
 	struct memreg_import *import =
@@ -143,7 +148,7 @@ static void memreg_import_work(struct work_struct *work)
 	dma_resv_unlock(region->dmabuf->resv);
 }
 
-/* The exporter takes the memory away. */
+/* ->invalidate_mappings(): the exporter takes the memory away. */
 static void memreg_dmabuf_invalidate(struct dma_buf_attachment *attach)
 {
 	struct memreg_import *import = attach->importer_priv;
@@ -151,7 +156,7 @@ static void memreg_dmabuf_invalidate(struct dma_buf_attachment *attach)
 
 	dma_resv_assert_held(attach->dmabuf->resv);
 
-	/* To pin memory may be to move it, before there is anything of it. */
+	/* Pinning may move the memory, before anything is mapped. */
 	if (!region || (!import->table && iosys_map_is_null(&import->map)))
 		return;
 	if (!memreg_guard_revoke(region))
@@ -169,7 +174,10 @@ static const struct dma_buf_attach_ops memreg_dmabuf_dma_ops = {
 	.invalidate_mappings = memreg_dmabuf_invalidate,
 };
 
-/* For the CPU the exporter has to move it to where that reaches it. */
+/*
+ * Without peer-to-peer, the exporter moves the memory to where the CPU reaches
+ * it.
+ */
 static const struct dma_buf_attach_ops memreg_dmabuf_cpu_ops = {
 	.invalidate_mappings = memreg_dmabuf_invalidate,
 };
@@ -180,14 +188,14 @@ static void memreg_import_free(struct dma_buf *dmabuf,
 	dma_resv_lock(dmabuf->resv, NULL);
 	memreg_import_let_go(import);
 	dma_resv_unlock(dmabuf->resv);
-	/* No callback comes afterwards, and no work that was not queued. */
+	/* From here on no callback runs, and none queues the work. */
 	if (import->attach)
 		dma_buf_detach(dmabuf, import->attach);
 	cancel_work_sync(&import->work);
 	kfree(import);
 }
 
-/* An MR that can't be destroyed may reach the memory: it is kept for good. */
+/* An MR that cannot be destroyed may reach the memory: leak the import. */
 static void memreg_dmabuf_leak(struct memreg_region *region)
 {
 	struct memreg_import *import = region->import;
@@ -197,7 +205,7 @@ static void memreg_dmabuf_leak(struct memreg_region *region)
 	import->region = NULL;
 	dma_resv_unlock(resv);
 	cancel_work_sync(&import->work);
-	/* Callbacks go on coming. */
+	/* The exporter may still call back into this module. */
 	__module_get(THIS_MODULE);
 }
 
@@ -213,13 +221,13 @@ static void memreg_dmabuf_release(struct memreg_region *region)
  * Taking
  */
 
-/* What waiting was interrupted by; the call may start again. */
+/* Errno of a wait that a signal has interrupted; the call may be restarted. */
 static int memreg_interrupted(void)
 {
 	return fatal_signal_pending(current) ? -EINTR : -ERESTARTNOINTR;
 }
 
-/* What an exporter fails with, in the words of the ABI. */
+/* Convert an exporter's errno to one of the ABI. */
 static int memreg_exporter_error(struct memreg_ucmd *ucmd, int err)
 {
 	switch (err) {
@@ -237,7 +245,7 @@ static int memreg_exporter_error(struct memreg_ucmd *ucmd, int err)
 	}
 }
 
-/* Have the exporter notify us, if there is a reason for it. */
+/* Attach to the exporter, if it may take memory away or the device has DMA. */
 static int memreg_import_attach(struct memreg_ucmd *ucmd,
 				struct memreg_import *import, bool by_dma)
 {
@@ -247,7 +255,10 @@ static int memreg_import_attach(struct memreg_ucmd *ucmd,
 
 	if (!by_dma && !dma_buf_is_dynamic(region->dmabuf))
 		return 0;
-	/* Nothing is mapped for a device that has no DMA. */
+	/*
+	 * The attachment only notifies: nothing is mapped if the device has no
+	 * DMA.
+	 */
 	attach = dma_buf_dynamic_attach(region->dmabuf,
 					ibdev->dma_device ?: &ibdev->dev,
 					by_dma ? &memreg_dmabuf_dma_ops :
@@ -260,7 +271,7 @@ static int memreg_import_attach(struct memreg_ucmd *ucmd,
 	return 0;
 }
 
-/* Have the memory stay where it is, and wait until it is there. */
+/* Pin the memory, and wait until a move of it has ended. */
 static int memreg_import_pin(struct memreg_ucmd *ucmd,
 			     struct memreg_import *import)
 {
@@ -280,8 +291,8 @@ static int memreg_import_pin(struct memreg_ucmd *ucmd,
 }
 
 /*
- * List the DMA addresses of the bytes that the user named, or count them.
- * Returns the number of entries; 0 if there are fewer bytes.
+ * List the DMA addresses of the range that the user named, or count them.
+ * Returns the number of entries; 0 if the table is shorter than the range.
  */
 static u32 memreg_import_list(struct memreg_region *region,
 			      const struct sg_table *table, bool fill)
@@ -316,7 +327,9 @@ static u32 memreg_import_list(struct memreg_region *region,
 	return 0;
 }
 
-/* Can keys be made of it? Only at both ends is part of a page. */
+/*
+ * Can keys be made of the list? Only its ends may be in the middle of a page.
+ */
 static bool memreg_import_is_whole(const struct memreg_region *region)
 {
 	u64 mask = 0;
@@ -335,7 +348,7 @@ static bool memreg_import_is_whole(const struct memreg_region *region)
 		 (MEMREG_PAGE_SIZE - 1));
 }
 
-/* Would the device reach copies of it? */
+/* Would the device reach bounce buffers in place of the memory? */
 static bool memreg_import_is_copied(struct memreg_region *region)
 {
 	struct ib_device *ibdev = region->mdev->ibdev;
@@ -350,7 +363,7 @@ static bool memreg_import_is_copied(struct memreg_region *region)
 	return false;
 }
 
-/* Map it for the device. There may be no pages: only addresses count. */
+/* Map the memory for the device. It may have no struct pages. */
 static int memreg_import_map(struct memreg_ucmd *ucmd,
 			     struct memreg_import *import)
 {
@@ -376,7 +389,7 @@ static int memreg_import_map(struct memreg_ucmd *ucmd,
 	       memreg_exporter_error(ucmd, -EINVAL);
 }
 
-/* The pages of a kernel mapping, or NULL if one of them is none. */
+/* The pages of a kernel mapping, or NULL if an address has no struct page. */
 static struct page **memreg_vmap_pages(void *addr, unsigned long count)
 {
 	struct page **pages;
@@ -396,7 +409,7 @@ static struct page **memreg_vmap_pages(void *addr, unsigned long count)
 	return pages;
 }
 
-/* List the pages behind the bytes that the user named. */
+/* List the pages of the range that the user named. */
 static int memreg_import_pages(struct memreg_ucmd *ucmd,
 			       struct memreg_import *import)
 {
@@ -424,7 +437,7 @@ static int memreg_import_pages(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
-/* Map it for the CPU. */
+/* Map the memory for the CPU. */
 static int memreg_import_vmap(struct memreg_ucmd *ucmd,
 			      struct memreg_import *import)
 {
@@ -483,7 +496,7 @@ static int memreg_dmabuf_populate_cpu(struct memreg_ucmd *ucmd,
 	return memreg_import_take(ucmd, region, false);
 }
 
-/* Nobody knows, and it may go. */
+/* Unknown, and the memory may move. */
 static bool memreg_dmabuf_is_pmem(const struct memreg_region *region)
 {
 	return false;
@@ -507,9 +520,9 @@ static const struct memreg_source memreg_dmabuf_cpu_source = {
 };
 
 /*
- * How a device gets what others export. Kernels that faults can be injected to
- * can be ordered to have the CPU take the way of other devices: the exporter of
- * selftests maps its memory for that.
+ * Choose the way to the memory by the device. Kernels with fault injection can
+ * be set up to use the way of a device with DMA for virtual DMA, too: the
+ * exporter of the selftests maps its memory for that.
  */
 static const struct memreg_source *
 memreg_dmabuf_source(const struct memreg_device *mdev)
@@ -533,14 +546,14 @@ static int memreg_dmabuf_check(struct memreg_ucmd *ucmd,
 /**
  * memreg_dmabuf_region() - Make a region of the memory of a dma-buf
  * @ucmd: Call that asks for it
- * @dmabuf: The dma-buf, ours or somebody else's; the region has a reference of
- *	its own
+ * @dmabuf: The dma-buf, of this module or of another exporter; the region takes
+ *	a reference of its own
  * @offset: First byte
  * @length: Bytes, from 1; the end does not wrap
- * @writable: It is to be written to
+ * @writable: The memory will be written to
  *
- * Return: the region, without pages; ERR_PTR(-EINVAL) if it is not inside of
- * the memory, ERR_PTR(-EACCES), ERR_PTR(-ENOMEM).
+ * Return: the region, without pages; ERR_PTR(-EINVAL) if the range is not
+ * inside the dma-buf, ERR_PTR(-EACCES), ERR_PTR(-ENOMEM).
  */
 struct memreg_region *memreg_dmabuf_region(struct memreg_ucmd *ucmd,
 					   struct dma_buf *dmabuf, u64 offset,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Regions on descriptors: memory objects, and what others export. Private
- * declarations of kernel/mem/dmabuf.c; the lock order is in core.h.
+ * Regions of dma-bufs. Declarations of kernel/mem/dmabuf.c; the lock order is
+ * in core.h.
  */
 #ifndef _MEMREG_MEM_DMABUF_H
 #define _MEMREG_MEM_DMABUF_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Domains: a protection domain, the registration queue (regq.c) that makes and
- * kills its keys, and the FRWRs (frwr.c) that the keys are made of.
+ * Domains: a protection domain with a registration queue (regq.c), which makes
+ * and kills its keys, and with FRWRs (frwr.c), of which the keys are made.
  */
 #include <linux/cred.h>
 #include <linux/slab.h>
@@ -16,10 +16,10 @@
 #include "mem/trace.h"
 #include "quirks.h"
 
-/* Domains that are looked after before others may have the lock. */
+/* Domains that are checked in one hold of domains_lock. */
 #define MEMREG_DOMAINS_CHECKED	32
 
-/* Changes of GIDs so far, of any device. */
+/* Number of GID changes so far, on all devices. */
 static atomic_t memreg_gid_changes;
 
 static int memreg_domain_charge(struct memreg_domain *domain)
@@ -43,7 +43,7 @@ static void memreg_domain_uncharge(struct memreg_domain *domain)
 		memreg_uncharge(&domain->charges[i], domain->mdev);
 }
 
-/* Free a domain that nothing was built for, or is left of. */
+/* Free a domain whose verbs objects are not built yet, or gone. */
 static void memreg_domain_release(struct memreg_domain *domain)
 {
 	put_cred(domain->cred);
@@ -68,7 +68,7 @@ static struct memreg_domain *memreg_domain_alloc(struct memreg_file *file,
 	return domain;
 }
 
-/* An MR that is never given a key: see memreg_send_fence(). */
+/* Create the MR that is never given a key: see memreg_send_fence(). */
 static int memreg_domain_create_fence(struct memreg_domain *domain)
 {
 	if (!(domain->mdev->quirks & MEMREG_QUIRK_REPEATS_REG_MR))
@@ -77,7 +77,7 @@ static int memreg_domain_create_fence(struct memreg_domain *domain)
 				   IB_MR_TYPE_MEM_REG, 1, NULL);
 }
 
-/* Make all that a domain is made of. On failure nothing is left of it. */
+/* Build the verbs objects of a domain. On failure nothing is left of them. */
 static int memreg_domain_build(struct memreg_domain *domain)
 {
 	struct memreg_device *mdev = domain->mdev;
@@ -101,7 +101,7 @@ static int memreg_domain_build(struct memreg_domain *domain)
 	domain->gid_change = atomic_read(&memreg_gid_changes);
 	list_add_tail(&domain->device_node, &mdev->domains);
 	spin_unlock(&mdev->domains_lock);
-	/* The GID may have changed while nobody knew of this domain. */
+	/* The GID may have changed before this domain was in the list. */
 	memreg_regq_check(domain);
 	return 0;
 
@@ -135,8 +135,8 @@ static void memreg_domain_free(struct memreg_domain *domain)
 }
 
 /*
- * Look after some domains that were not looked after since a change. They go to
- * the end of the list, so that there are none behind one that was.
+ * Check some domains that were not checked since the last change. A checked
+ * domain moves to the end of the list, so all behind it are checked, too.
  */
 static bool memreg_domain_check_some(struct memreg_device *mdev,
 				     unsigned int change)
@@ -161,7 +161,7 @@ static bool memreg_domain_check_some(struct memreg_device *mdev,
 }
 
 /**
- * memreg_domain_gid_change() - Look after the queues that a GID change broke
+ * memreg_domain_gid_change() - Check registration queues after a GID change
  * @mdev: Device
  *
  * Context: any in which a spinlock may be taken.

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Domains: a protection domain, its registration queue, and the FRWRs that its
- * keys are made of.
- */
+/* Domains: a protection domain, its registration queue, and its FRWRs. */
 #ifndef _MEMREG_MEM_DOMAIN_H
 #define _MEMREG_MEM_DOMAIN_H
 
@@ -21,26 +18,28 @@
 #include "mem/fastmr.h"
 #include "mem/regq.h"
 
-/* The largest pages that windows are made of. */
+/* Largest page size that a window's page list uses. */
 #define MEMREG_PAGE_SHIFT_MAX	30
 
 /*
- * Classes of FRWRs: class k holds 2^k pages at any offset, 2^k + 1 entries.
- * Behind those, for each larger size of pages one of two entries: drivers size
- * page lists by bytes, and not while packets may still be in flight.
+ * Classes of FRWRs. Class k is for 2^k pages at any offset, so its page list
+ * has 2^k + 1 entries. Above those classes there is one for each larger page
+ * size, with two entries. An FRWR keeps one page size, as drivers lay out its
+ * list in bytes, and the layout must not change while packets may still be in
+ * flight.
  */
 #define MEMREG_CLASS_LARGE	(ilog2(MEMREG_MAX_PAGES) + 1)
 #define MEMREG_CLASSES							\
 	(MEMREG_CLASS_LARGE + MEMREG_PAGE_SHIFT_MAX - MEMREG_PAGE_SHIFT)
 
-/* Lists by which idle FRWRs are found that map a range already. */
+/* Hash bits of the table that finds idle FRWRs by the range they map. */
 #define MEMREG_MAPPED_BITS	8
 
 /**
  * struct memreg_idle - Idle FRWRs of a class
- * @frwrs: They, the one that rests longest first; frwr_lock
- * @count: Their number; written with frwr_lock
- * @ended: Grants that ended: times that one became idle; frwr_lock
+ * @frwrs: The FRWRs, least recently used first; frwr_lock
+ * @count: Number of @frwrs; written with frwr_lock
+ * @ended: Number of times that an FRWR became idle; frwr_lock
  */
 struct memreg_idle {
 	struct list_head frwrs;
@@ -51,53 +50,56 @@ struct memreg_idle {
 /**
  * struct memreg_domain - A PD with its registration queue
  * @obj: Head
- * @file: The file
+ * @file: File that owns it
  * @mdev: The device
- * @cred: Of the process that made the domain, to make QPs with
+ * @cred: Credentials of the process that made the domain, to create QPs
  * @pd: Protection domain
- * @fence: An MR that is never given a key, where MEMREG_QUIRK_REPEATS_REG_MR is
+ * @fence: An MR that is never given a key; only with
+ * 	MEMREG_QUIRK_REPEATS_REG_MR
  * @cq: Completions of @qp
- * @qp: RC QP connected to itself; carries REG_MR and LOCAL_INV only. The
- *	worker's, and NULL while none can be had, if @state is not READY
- * @qpn: Number of the last one, for LIST and traces
+ * @qp: RC QP connected to itself; carries REG_MR and LOCAL_INV only. While
+ *	@state is not READY, it belongs to the rebuild worker, and is NULL if
+ *	the last rebuild failed
+ * @qpn: Number of the last QP, for LIST and traces
  * @port: Port of @qp
- * @gid: GID that @qp is connected by, to see when it goes
- * @gid_index: Its index
- * @sq_mutex: Taken by who waits for room on the queue, so that the first to
- *	come is the first to be served
+ * @gid: GID that @qp is connected by, to notice its removal
+ * @gid_index: Index of @gid
+ * @sq_mutex: Held by the thread that waits for room on the queue, so that
+ *	threads are served in order
  * @sq_lock: Protects the fields down to @doomed
  * @state: State of the queue
- * @sq_free: Work requests that may be posted to make keys
+ * @sq_free: Free slots of the send queue for work requests that make keys
  * @attempts: Rebuilds that ended, either way
  * @rebuilt: Rebuilds that succeeded
  * @inflight: Batches posted, oldest first
- * @kills: Batches that kill keys; one that is not @ended is in flight
- * @dying: FRWRs whose keys the next of those are to kill
- * @nr_dying: Their number; written with @sq_lock
- * @doomed: FRWRs whose MRs @kill is to destroy
+ * @kills: Batches that kill keys; a batch without its @ended set is in flight
+ * @dying: FRWRs whose keys the next batch in @kills is to kill
+ * @nr_dying: Number of FRWRs in @dying; written with @sq_lock
+ * @doomed: FRWRs whose MRs the worker @kill is to destroy
  * @give_up: Fails the keys in @dying, as the queue takes no more work requests.
  *	Context: may sleep.
  * @cq_lock: Taken to poll @cq: completions are taken in order
- * @irq: Polls @cq
- * @sq_wait: Waits for @sq_free or @state to change
- * @rebuild: Worker that makes another queue of one that broke
- * @stall: Looks whether a queue works that nobody waits for
- * @kill_mutex: Taken by an owner to wait for @nr_dying to be few
- * @kill_wait: Waits for that
+ * @irq: irq_poll of @cq
+ * @sq_wait: Wait queue for changes of @sq_free or @state
+ * @rebuild: Worker that rebuilds a broken queue
+ * @stall: Timer that detects a stalled queue which no thread waits for
+ * @kill_mutex: Held by the owner that waits for @nr_dying to fall
+ * @kill_wait: Wait queue for that
  * @kill: Worker that destroys MRs whose keys have to die
  * @idle: Idle FRWRs by class
- * @mapped: Those of them that map a range, by its hash, in the same order;
+ * @mapped: Idle FRWRs that map a range, by its hash, in the same order;
  *	frwr_lock
- * @reap: Worker that gives back FRWRs which have been idle for long
- * @squeeze: It is to give back those that have not been, too
- * @connections: Endpoints that are in it, from before each has a QP until it
- *	has none, and none of its completions is left
- * @spares: Idle FRWRs that need not be there; written with frwr_lock
- * @spare_node: In memreg_device.spare_domains while there are any; frwr_lock
+ * @reap: Worker that destroys FRWRs which have been idle for long
+ * @squeeze: Memory is short: @reap destroys spare FRWRs of any age
+ * @connections: Endpoints of the domain, each counted from before it has a QP
+ *	until its QP and all its completions are gone
+ * @spares: Idle FRWRs above the minimum, which can be destroyed; written with
+ * 	frwr_lock
+ * @spare_node: In memreg_device.spare_domains while @spares is not 0; frwr_lock
  * @device_node: In memreg_device.domains
- * @gid_change: The last change of a GID that was looked at;
+ * @gid_change: Number of the last GID change that was checked;
  *	memreg_device.domains_lock
- * @charges: PD, CQ, QP
+ * @charges: Charges of the PD, the CQ and the QP to the rdma cgroup
  */
 struct memreg_domain {
 	struct memreg_object obj;
@@ -150,7 +152,7 @@ extern const struct memreg_object_ops memreg_domain_ops;
 
 /**
  * memreg_domain_get() - Find a domain and keep it
- * @ucmd: Call that names it
+ * @ucmd: Call that names the domain
  * @id: Its id
  *
  * Return: the domain, or ERR_PTR(-ENOENT) with the reason set.
@@ -169,7 +171,7 @@ memreg_domain_get(struct memreg_ucmd *ucmd, u32 id)
 }
 
 /**
- * memreg_domain_put() - Let go of a domain
+ * memreg_domain_put() - Drop a reference of a domain
  * @domain: The domain
  */
 static inline void memreg_domain_put(struct memreg_domain *domain)

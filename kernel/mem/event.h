@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What an event of an address space says of pages that are pinned: see
+ * Classifies mmu notifier events by their effect on pinned pages: see
  * kernel/mem/watch.c.
  */
 #ifndef _MEMREG_MEM_EVENT_H
@@ -10,11 +10,11 @@
 #include <linux/sched.h>
 
 /**
- * enum memreg_verdict - What an event says of the pages, or a look at the
- *	mapping
- * @MEMREG_SAME: They are where they were.
- * @MEMREG_SUSPECT: They may have gone.
- * @MEMREG_GONE: They are mapped no more.
+ * enum memreg_verdict - Outcome for pinned pages of an event, or of a check of
+ *	the mapping
+ * @MEMREG_SAME: The pages are still mapped.
+ * @MEMREG_SUSPECT: The pages may no longer be mapped: check the mapping.
+ * @MEMREG_GONE: The pages are no longer mapped.
  */
 enum memreg_verdict {
 	MEMREG_SAME,
@@ -22,7 +22,7 @@ enum memreg_verdict {
 	MEMREG_GONE,
 };
 
-/* Is it the kernel that does something on its own account? */
+/* Is the current task a kernel thread that does not act for a process? */
 static inline bool memreg_event_by_kernel(void)
 {
 	return current->flags & PF_KTHREAD &&
@@ -30,11 +30,11 @@ static inline bool memreg_event_by_kernel(void)
 }
 
 /**
- * memreg_event_classify() - Decide by an event if pinned pages have gone
+ * memreg_event_classify() - Classify an event by its effect on pinned pages
  * @range: The event, whose change is made by the current task
  *
- * Return: MEMREG_GONE; MEMREG_SUSPECT: the mapping is to be looked at;
- * MEMREG_SAME: pinned pages stay where they are.
+ * Return: MEMREG_GONE; MEMREG_SUSPECT: the mapping must be checked;
+ * MEMREG_SAME: pinned pages stay mapped.
  */
 static inline enum memreg_verdict
 memreg_event_classify(const struct mmu_notifier_range *range)
@@ -53,11 +53,11 @@ memreg_event_classify(const struct mmu_notifier_range *range)
 	}
 }
 
-/* Of a suspect event: does a kernel thread take pages away, not of reclaim? */
+/* Does a suspect event come from a kernel thread other than reclaim? */
 static inline bool
 memreg_event_takes_pages(const struct mmu_notifier_range *range)
 {
-	/* Reclaim leaves a pinned page where it is, or in its file. */
+	/* Reclaim leaves a pinned page mapped, or in its file's page cache. */
 	return range->event != MMU_NOTIFY_PROTECTION_VMA &&
 	       !(current->flags & PF_MEMALLOC);
 }

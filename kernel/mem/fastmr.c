@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fast registration MRs: what windows and MRs of users and requests of other
- * modules have in common. What is done for each registration is inline in
- * fastmr.h; here is what may sleep.
+ * Fast registration MRs: the part that MRs and windows of users share with
+ * requests of other kernel modules. The steps of each registration are inline
+ * in fastmr.h; the functions here may sleep.
  */
 #include <linux/delay.h>
 
@@ -10,15 +10,15 @@
 #include "mem/fastmr.h"
 
 /**
- * memreg_fastmr_alloc() - Allocate the MR of a fast registration MR
- * @fast: Where it is to be; without an MR
+ * memreg_fastmr_alloc() - Allocate the ib_mr of a fast registration MR
+ * @fast: Gets the MR; has none yet
  * @pd: Protection domain
  * @type: IB_MR_TYPE_MEM_REG or IB_MR_TYPE_SG_GAPS
  * @pages: Entries of its page list
- * @done: Takes completions of the work requests in @fast
+ * @done: Completion handler of the work requests in @fast
  *
  * Context: may sleep.
- * Return: 0, -ENOMEM, or -ENOSPC if the device has no more of them.
+ * Return: 0, -ENOMEM, or -ENOSPC if the device has no more MRs.
  */
 int memreg_fastmr_alloc(struct memreg_fastmr *fast, struct ib_pd *pd,
 			enum ib_mr_type type, u32 pages,
@@ -28,23 +28,23 @@ int memreg_fastmr_alloc(struct memreg_fastmr *fast, struct ib_pd *pd,
 	struct ib_mr *mr;
 
 	mr = ret ? ERR_PTR(ret) : ib_alloc_mr(pd, type, pages);
-	/* Drivers have many names for having no more MRs. */
+	/* Drivers return various errnos if they have no more MRs. */
 	if (IS_ERR(mr))
 		return PTR_ERR(mr) == -ENOMEM ? -ENOMEM : -ENOSPC;
 	fast->mr = mr;
 	fast->status = 0;
 	fast->cqe.done = done;
-	/* What is the same in every work request. */
+	/* The fields that are the same in every work request. */
 	fast->wr.wr.wr_cqe = &fast->cqe;
 	fast->wr.mr = mr;
 	return 0;
 }
 
-/* How often an MR is destroyed by a driver that lacks something for it. */
+/* How often ib_dereg_mr() is tried if the driver lacks a resource for it. */
 #define MEMREG_DEREG_ATTEMPTS	10
 #define MEMREG_DEREG_PAUSE_MS	20
 
-/* Is it only that something is missing? irdma may have no command left. */
+/* Is the error transient? irdma may be out of commands, for example. */
 static bool memreg_dereg_again(int err)
 {
 	return err == -ENOMEM || err == -EAGAIN || err == -EBUSY;
@@ -57,11 +57,11 @@ static int memreg_dereg(struct ib_mr *mr)
 
 /**
  * memreg_fastmr_destroy() - Kill the key, whatever state it is in
- * @fast: Nothing happens if it has no MR
+ * @fast: The MR; without an ib_mr, this does nothing
  *
- * When this has returned 0, no packet reaches memory through the key, on any
- * driver. Otherwise the driver could not destroy the MR, which has been warned
- * of, and is lost: nobody knows whether its key works.
+ * After this has returned 0, no packet reaches memory through the key, on any
+ * driver. Otherwise the driver could not destroy the MR: a warning is logged,
+ * the MR is leaked, and its key may still work.
  *
  * Context: may sleep, and may allocate.
  * Return: 0 or a negative errno.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fast registration MRs: what windows and MRs of users and requests of other
- * modules have in common. What is done for each registration is inline here.
+ * Fast registration MRs: the part that MRs and windows of users share with
+ * requests of other kernel modules. The steps of each registration are inline
+ * here.
  */
 #ifndef _MEMREG_MEM_FASTMR_H
 #define _MEMREG_MEM_FASTMR_H
@@ -14,7 +15,7 @@
  * struct memreg_fastmr - A fast registration MR, and the work request that
  *	makes or kills its key
  * @mr: The MR, or NULL
- * @status: Outcome of the work request: 0 or a negative errno, which says that
+ * @status: Outcome of the work request: 0, or a negative errno if it failed and
  *	the state of the MR is unknown (I4)
  * @cqe: Completion of @wr
  * @wr: The work request
@@ -32,8 +33,8 @@ int memreg_fastmr_alloc(struct memreg_fastmr *fast, struct ib_pd *pd,
 int memreg_fastmr_destroy(struct memreg_fastmr *fast);
 
 /*
- * Point an MR whose key is dead to memory that is mapped for DMA: -EINVAL if it
- * can't take all of it. After a failure its page list is in any state.
+ * Point an MR whose key is dead to memory that is mapped for DMA. Returns
+ * -EINVAL if the page list cannot take all of it; the list is undefined then.
  */
 static inline int memreg_fastmr_map(struct memreg_fastmr *fast,
 				    struct scatterlist *sgl, u32 nents,
@@ -47,7 +48,7 @@ static inline int memreg_fastmr_map(struct memreg_fastmr *fast,
 	return mapped < 0 ? mapped : -EINVAL;
 }
 
-/* Prepare the work request that makes the key, which is another each time. */
+/* Prepare the REG_MR, with a new key byte each time. */
 static inline void memreg_fastmr_prepare_reg(struct memreg_fastmr *fast,
 					     int access)
 {
@@ -59,7 +60,7 @@ static inline void memreg_fastmr_prepare_reg(struct memreg_fastmr *fast,
 	fast->wr.access = access;
 }
 
-/* Prepare the work request that kills the key; no queue has the other one. */
+/* Prepare the LOCAL_INV. It replaces the REG_MR, which must be on no queue. */
 static inline void memreg_fastmr_prepare_inv(struct memreg_fastmr *fast)
 {
 	fast->wr.wr.opcode = IB_WR_LOCAL_INV;

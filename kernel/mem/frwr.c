@@ -1,52 +1,56 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The FRWR pool: keys are made of fast registration MRs, which are taken from
- * a list of idle ones, mapped, registered, invalidated, and idle again.
+ * The FRWR pool: keys are made of fast registration MRs. An FRWR is taken from
+ * a list of idle ones, mapped, registered and invalidated, and becomes idle
+ * again.
  *
  * Normal operation
  *
- * Each domain has a list of idle FRWRs for each of a few sizes of page lists.
- * A key is made of the one that has been idle for the longest time, after its
- * key byte was advanced, and only if MEMREG_FIFO_DEPTH others stay behind it
- * and it has rested for MEMREG_FIFO_REST_NS; otherwise a new one is allocated.
- * An rkey therefore comes back after 256 times as many grants as the list is
- * deep (I9). The list grows by that, and a worker gives back what is there
- * beyond that depth and has been idle for a long time, or for any time if the
- * kernel is short of memory. The shrinker only calls the worker: to destroy an
- * MR may allocate, and wait for what waits for reclaim.
+ * Each domain has a list of idle FRWRs for each of a few sizes of page lists. A
+ * key is made of the FRWR that has been idle for the longest time, after its
+ * key byte was advanced, but only if MEMREG_FIFO_DEPTH others stay behind it in
+ * the list and it has been idle for MEMREG_FIFO_REST_NS; otherwise a new FRWR
+ * is allocated. An rkey is therefore repeated only after 256 times as many
+ * grants as the list is deep (I9). New FRWRs make the list grow. A worker
+ * destroys the FRWRs beyond that depth which have been idle for a long time, or
+ * for any time if the kernel is short of memory. The shrinker only queues the
+ * worker: destroying an MR may allocate memory, or wait for a thread that waits
+ * for reclaim.
  *
  * An FRWR is mapped only while its key is dead: ib_map_mr_sg() on a live MR
- * changes what the old key reaches.
+ * changes the memory that the old key reaches.
  *
- * To list pages is most of what a key costs. So where a driver keeps the list
- * (MEMREG_QUIRK_KEEPS_PAGE_LIST), a key is rather made of an FRWR that maps its
- * range already, as who grants a buffer once will often do so again. It has
- * rested as long, and MEMREG_FIFO_DEPTH others became idle after it: so much,
- * and no more, is what those behind the first one of the list stand for.
+ * Listing the pages is most of the cost of a key. So where a driver keeps the
+ * list (MEMREG_QUIRK_KEEPS_PAGE_LIST), a key is preferably made of an FRWR that
+ * maps its range already, as an application that grants a buffer once often
+ * grants the same buffer again. Such an FRWR may be taken from the middle of
+ * the list, under the same conditions: it has been idle for
+ * MEMREG_FIFO_REST_NS, and MEMREG_FIFO_DEPTH others became idle after it.
  *
  * Failure
  *
  * An FRWR whose work request failed or was flushed is in an unknown state. It
- * is destroyed, which kills its key whatever the state, and never used again
- * (I4). To register, others are taken in its place, a few times. To
- * invalidate, that is the end of it: invalidation cannot fail. A task that is
- * killed while it waits for the queue registers nothing, and destroys what it
- * was to invalidate.
+ * is destroyed, which kills its key in any state, and never used again (I4). A
+ * registration then retries with other FRWRs, a few times. An invalidation has
+ * succeeded with that: it cannot fail. A task that is killed while it waits for
+ * the queue registers nothing, and destroys the FRWRs that it was to
+ * invalidate.
  *
  * Packets in flight
  *
  * On a driver whose LOCAL_INV does not wait for packets that passed the key
  * check (MEMREG_QUIRK_WEAK_INV), only ib_dereg_mr() proves that no packet is
  * being copied any more: memreg_keys_revoke() therefore destroys FRWRs there.
- * What memreg_keys_revoke_relaxed() or a guard has invalidated may be in use.
- * Such an FRWR, when it is idle, stays on the list of the region that it mapped
- * last. It makes keys to the same range only, for which its page list need not
- * change: a responder that still copies looks up each of its pages there, and a
- * list that begins or ends elsewhere would lead it anywhere (I6). Before
- * another range takes its place, or the region's pages are released, the FRWR
- * is destroyed (I1). Another range takes its place only if many are idle and it
- * has been for long, or if no more can be had: ranges that are granted again
- * and again would otherwise take FRWRs from one another for ever.
+ * An FRWR that memreg_keys_revoke_relaxed() or a guard has invalidated may
+ * still serve such a packet. When it is idle, it stays on the list of the
+ * region that it mapped last, and makes keys to the same range only, so that
+ * its page list need not change: a responder that is still copying looks up
+ * each page in the list, and in a list of another range it would find other
+ * memory (I6). Before another range takes its place, or the region's pages are
+ * released, the FRWR is destroyed (I1). Another range takes its place only if
+ * many FRWRs are idle and this one has been idle for long, or if no new FRWR
+ * can be allocated: ranges that are granted again and again would otherwise
+ * keep taking FRWRs from one another.
  */
 #include <kunit/visibility.h>
 #include <linux/hash.h>
@@ -69,18 +73,21 @@
 #include "quirks.h"
 #include "stats.h"
 
-/* Spare idle FRWRs of a class, and for how long, that keep their ranges. */
+/*
+ * An idle FRWR keeps its range unless its class has so many spare FRWRs and it
+ * has been idle for so long.
+ */
 #define MEMREG_FOREIGN_SPARES		1024
 #define MEMREG_FOREIGN_REST_NS		(50 * NSEC_PER_MSEC)
 
-/* An FRWR that has been idle for so long is given back. */
+/* Idle time after which a spare FRWR is destroyed. */
 #define MEMREG_REAP_AGE_NS	(20 * NSEC_PER_SEC)
 #define MEMREG_REAP_PERIOD	(10 * HZ)
 
-/* Threads that give FRWRs back, however many domains are asked to. */
+/* Threads that destroy idle FRWRs, for any number of domains. */
 #define MEMREG_REAP_THREADS	2
 
-/* The worker that gives FRWRs back: nothing waits for it. */
+/* Runs memreg_domain.reap; no thread waits for it. */
 static struct workqueue_struct *memreg_reap_wq;
 
 int __init memreg_frwr_module_init(void)
@@ -95,7 +102,9 @@ void memreg_frwr_module_exit(void)
 	destroy_workqueue(memreg_reap_wq);
 }
 
-/* Pages of the key's size that its range touches, or pieces that it has. */
+/*
+ * Entries of a key's list: pages of its size that its range touches, or pieces.
+ */
 static u32 memreg_key_pages(const struct memreg_key *key)
 {
 	u64 size = BIT_ULL(key->page_shift);
@@ -118,7 +127,7 @@ static u32 memreg_key_class(const struct memreg_key *key)
 	return key->pages > 1 ? order_base_2(key->pages - 1) : 0;
 }
 
-/* Find out what a key is made of. */
+/* Plan a key: choose its page size, the length of its list and its class. */
 static void memreg_key_plan(struct memreg_key *key)
 {
 	struct memreg_region *region = key->region;
@@ -150,7 +159,7 @@ static u32 memreg_key_entries(struct memreg_device *mdev,
  * FRWRs
  */
 
-/* An FRWR, or what will be one, that has no MR yet. */
+/* Allocate an FRWR that has no MR yet. */
 static struct memreg_frwr *memreg_frwr_new(struct memreg_domain *domain,
 					   u32 class)
 {
@@ -179,7 +188,7 @@ static void memreg_frwr_free(struct memreg_frwr *frwr)
 	kfree(frwr);
 }
 
-/* An FRWR that a planned key can be made of. */
+/* Allocate an FRWR, with its MR, for a planned key. */
 static struct memreg_frwr *memreg_frwr_alloc(struct memreg_domain *domain,
 					     const struct memreg_key *key)
 {
@@ -224,7 +233,7 @@ static void memreg_frwr_free_list(struct list_head *frwrs)
 	}
 }
 
-/* Where idle FRWRs are that map a key's range. */
+/* The hash list of the idle FRWRs that may map a key's range. */
 static struct list_head *memreg_mapped_list(struct memreg_domain *domain,
 					    const struct memreg_key *key)
 {
@@ -233,7 +242,7 @@ static struct list_head *memreg_mapped_list(struct memreg_domain *domain,
 	return &domain->mapped[hash_64(range, MEMREG_MAPPED_BITS)];
 }
 
-/* Count idle FRWRs beyond those that a domain must have. */
+/* Count the idle FRWRs above a domain's minimum. */
 static void memreg_spares_add(struct memreg_domain *domain, long n)
 {
 	struct memreg_device *mdev = domain->mdev;
@@ -308,7 +317,7 @@ static void memreg_frwr_retire(struct memreg_frwr *frwr)
 		memreg_idle_remove(frwr);
 }
 
-/* Idle FRWRs of a class that others need not stay idle for. */
+/* Number of idle FRWRs of a class above MEMREG_FIFO_DEPTH. */
 static unsigned int memreg_idle_spares(const struct memreg_domain *domain,
 				       u32 class)
 {
@@ -319,18 +328,18 @@ static unsigned int memreg_idle_spares(const struct memreg_domain *domain,
 
 static bool memreg_frwr_has_rested(const struct memreg_frwr *frwr, u64 now)
 {
-	/* The clock was read before; it may have become idle since. */
+	/* @now was read earlier: the FRWR may have become idle since. */
 	return (s64)(now - frwr->idle_since) >= (s64)MEMREG_FIFO_REST_NS;
 }
 
-/* Did enough others become idle after it? */
+/* Did MEMREG_FIFO_DEPTH others become idle after it? */
 static bool memreg_frwr_is_deep(const struct memreg_frwr *frwr)
 {
 	return frwr->domain->idle[frwr->class].ended - frwr->idle_number >
 	       MEMREG_FIFO_DEPTH;
 }
 
-/* From here on an FRWR is the key's, and on the list of its region. */
+/* Give an FRWR to a key, and put it on the list of the key's region. */
 static void memreg_key_give(struct memreg_key *key, struct memreg_frwr *frwr)
 {
 	lockdep_assert_held(&frwr->domain->mdev->frwr_lock);
@@ -348,8 +357,8 @@ static void memreg_key_give(struct memreg_key *key, struct memreg_frwr *frwr)
 }
 
 /*
- * Could somebody still copy to or from another range through this FRWR? Then
- * its page list must stay as it is, until it is destroyed.
+ * Could a packet in flight still copy to or from another range through this
+ * FRWR? Then its page list must not change until the FRWR is destroyed.
  */
 static bool memreg_frwr_is_foreign(const struct memreg_frwr *frwr,
 				   const struct memreg_key *key)
@@ -358,7 +367,7 @@ static bool memreg_frwr_is_foreign(const struct memreg_frwr *frwr,
 	       frwr->region && !memreg_frwr_maps(frwr, key);
 }
 
-/* Are there enough of them, and has nobody come back to its range for long? */
+/* May an FRWR be taken from its range: are many idle, and it for long? */
 static bool memreg_frwr_may_go(const struct memreg_frwr *frwr, u64 now)
 {
 	return memreg_idle_spares(frwr->domain, frwr->class) >=
@@ -366,7 +375,7 @@ static bool memreg_frwr_may_go(const struct memreg_frwr *frwr, u64 now)
 	       (s64)(now - frwr->idle_since) >= (s64)MEMREG_FOREIGN_REST_NS;
 }
 
-/* FRWRs of other ranges that are looked at to find one of a range. */
+/* Hash collisions that a lookup of a range passes before it gives up. */
 #define MEMREG_MAPPED_OTHERS	64
 
 /*
@@ -415,8 +424,8 @@ static inline void memreg_frwr_reuse(struct memreg_frwr *frwr,
 }
 
 /*
- * Take idle FRWRs that map these keys' ranges. Returns how many keys are left
- * without one, which are planned.
+ * Take idle FRWRs that map these keys' ranges. Plans the other keys, and
+ * returns the number of those.
  */
 static unsigned int memreg_keys_take_mapped(struct memreg_domain *domain,
 					    struct memreg_key **keys,
@@ -444,9 +453,9 @@ static unsigned int memreg_keys_take_mapped(struct memreg_domain *domain,
 }
 
 /*
- * Take idle FRWRs for those of these keys that have none, while there are any.
- * Returns whether the walk ended at an FRWR that must be destroyed first, as it
- * belongs to another range.
+ * Take idle FRWRs, as long as there are any, for the keys that have none.
+ * Returns true if the walk ended at an FRWR that must be destroyed first, as a
+ * packet may still use its range.
  */
 static bool memreg_keys_take_idle(struct memreg_domain *domain,
 				  struct memreg_key **keys, unsigned int count,
@@ -475,7 +484,7 @@ static bool memreg_keys_take_idle(struct memreg_domain *domain,
 	return foreign;
 }
 
-/* FRWRs that are taken off a list in one go. */
+/* FRWRs that are taken off a list in one hold of frwr_lock. */
 #define MEMREG_DRAIN_BATCH	64
 
 /* Take some FRWRs off an idle list that have been there since @before. */
@@ -500,7 +509,7 @@ static bool memreg_idle_drain_some(struct memreg_domain *domain, u32 class,
 	return !n;
 }
 
-/* Destroy idle FRWRs, but so many of each class. Returns if there were any. */
+/* Destroy the idle FRWRs of each class but @keep. Returns true if any were. */
 static bool memreg_idle_drain(struct memreg_domain *domain, u32 keep,
 			      u64 before)
 {
@@ -519,7 +528,7 @@ static bool memreg_idle_drain(struct memreg_domain *domain, u32 keep,
 	return any;
 }
 
-/* Destroy the one that would be taken next, as its range is another one. */
+/* Destroy the FRWR that is next in line, if it belongs to another range. */
 static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 					const struct memreg_key *key,
 					u64 now)
@@ -541,7 +550,7 @@ static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 	memreg_frwr_free_retired(frwr);
 }
 
-/* Get an FRWR for a planned key, by whatever way there is. */
+/* Get an FRWR for a planned key: an idle one, or a new one. */
 static int memreg_key_take(struct memreg_domain *domain,
 			   struct memreg_key *key, u64 now)
 {
@@ -553,7 +562,7 @@ static int memreg_key_take(struct memreg_domain *domain,
 	if (key->frwr)
 		return 0;
 	frwr = memreg_frwr_alloc(domain, key);
-	/* What is idle may be what there is no room for. */
+	/* Idle FRWRs may hold the resources that the new one lacks. */
 	if (IS_ERR(frwr) && memreg_idle_drain(domain, MEMREG_FIFO_DEPTH,
 					      now - MEMREG_FIFO_REST_NS))
 		frwr = memreg_frwr_alloc(domain, key);
@@ -574,8 +583,8 @@ static int memreg_key_take(struct memreg_domain *domain,
  * After a failure some of the keys have FRWRs.
  *
  * Context: may sleep.
- * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if an FRWR can't be had; -EINTR if the
- * task is killed.
+ * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if no FRWR can be allocated; -EINTR if
+ * the task is killed.
  */
 int memreg_frwr_take(struct memreg_domain *domain, struct memreg_key **keys,
 		     unsigned int count)
@@ -617,7 +626,7 @@ void memreg_frwr_destroy(struct memreg_frwr *frwr)
  * @addr: Address of the memory in the caller's address space
  *
  * Context: may sleep.
- * Return: 0; -EDQUOT, -ENOMEM, or what the driver fails with.
+ * Return: 0; -EDQUOT, -ENOMEM, or the driver's errno.
  */
 int memreg_frwr_take_single(struct memreg_domain *domain,
 			    struct memreg_key *key, u64 addr)
@@ -646,7 +655,7 @@ int memreg_frwr_take_single(struct memreg_domain *domain,
 /**
  * struct memreg_list - DMA addresses of a key's range, as drivers take them
  * @sgl: The entries
- * @nents: Their number
+ * @nents: Number of entries
  * @before: Bytes of the first one that are before the range
  * @behind: Bytes of the last one that are behind it
  */
@@ -657,7 +666,7 @@ struct memreg_list {
 	u32 behind;
 };
 
-/* Find a key's range in the region's list. */
+/* Find the entries of the region's DMA list for a key's range. */
 static void memreg_key_list(const struct memreg_key *key,
 			    struct memreg_list *list)
 {
@@ -665,7 +674,7 @@ static void memreg_key_list(const struct memreg_key *key,
 	u64 end = key->offset + key->length;
 	u32 last = key->first;
 
-	/* A window that is mapped with larger pages is all in one entry. */
+	/* A range that is mapped with larger pages lies in one entry. */
 	if (end - region->offsets[last] > sg_dma_len(&region->sgl[last]))
 		last = memreg_region_find(region, end - 1);
 	list->sgl = &region->sgl[key->first];
@@ -676,8 +685,8 @@ static void memreg_key_list(const struct memreg_key *key,
 }
 
 /*
- * Copy a list, but for what is outside the range. ib_map_mr_sg() could be given
- * the offset, but qedr drops it, and hns takes multiples of 256 only.
+ * Copy a list without the bytes outside the range. The offset is not passed to
+ * ib_map_mr_sg(), as qedr ignores it, and hns takes only multiples of 256.
  */
 static void memreg_list_cut(struct memreg_list *list, struct scatterlist *copy)
 {
@@ -695,7 +704,7 @@ static void memreg_list_cut(struct memreg_list *list, struct scatterlist *copy)
 	list->sgl = copy;
 }
 
-/* Entries of a scatterlist that may be on the stack. */
+/* Most entries of a scatterlist on the stack. */
 #define MEMREG_SG_ON_STACK	17
 
 /**
@@ -723,7 +732,7 @@ int memreg_frwr_map(struct memreg_frwr *frwr,
 	}
 	if (cut)
 		memreg_list_cut(&list, copy);
-	/* After a failure its page list is in any state. */
+	/* After a failure the page list is undefined. */
 	frwr->length = 0;
 	ret = memreg_fastmr_map(&frwr->fast, list.sgl, list.nents,
 				BIT(key->page_shift));
@@ -740,12 +749,14 @@ int memreg_frwr_map(struct memreg_frwr *frwr,
 }
 
 /**
- * memreg_frwr_reap_later() - Some idle FRWRs may have to be given back
+ * memreg_frwr_reap_later() - Schedule the worker that destroys idle FRWRs
  * @domain: Their domain
  */
 void memreg_frwr_reap_later(struct memreg_domain *domain)
 {
-	/* The worker sees what is on the lists, or is seen to be through. */
+	/*
+	 * Either the worker sees the new entries, or it is seen to have ended.
+	 */
 	smp_mb();
 	if (!delayed_work_pending(&domain->reap))
 		queue_delayed_work(memreg_reap_wq, &domain->reap,
@@ -753,7 +764,7 @@ void memreg_frwr_reap_later(struct memreg_domain *domain)
 }
 
 /**
- * memreg_frwr_rest() - Let the FRWR behind a dead key idle
+ * memreg_frwr_rest() - Make the FRWR behind a dead key idle
  * @frwr: The FRWR, which stays with its region
  * @now: ktime_get_ns()
  *
@@ -787,7 +798,7 @@ static bool memreg_region_drain_some(struct memreg_region *region,
 	hlist_for_each_entry_safe(frwr, next, &region->frwrs, region_node) {
 		if (!n--)
 			break;
-		/* A key on pages that are about to go (I1). */
+		/* A key is left on pages that are about to be released (I1). */
 		WARN_ON(frwr->state != MEMREG_FRWR_IDLE);
 		if (mdev->quirks & MEMREG_QUIRK_WEAK_INV) {
 			memreg_frwr_retire(frwr);
@@ -804,7 +815,7 @@ static bool memreg_region_drain_some(struct memreg_region *region,
 
 /**
  * memreg_frwr_drain_region() - Make sure that no packet reaches a region
- * @region: Region without live keys, whose pages are about to be released
+ * @region: Region without live keys, whose pages will be released next
  *
  * Context: may sleep.
  */
@@ -817,12 +828,13 @@ void memreg_frwr_drain_region(struct memreg_region *region)
 		more = memreg_region_drain_some(region, &frwrs);
 		memreg_frwr_free_list(&frwrs);
 	} while (more);
-	/* Others may be destroying some that mapped it. */
+	/* Other threads may be destroying FRWRs that mapped the region. */
 	wait_var_event(&region->draining, !atomic_read(&region->draining));
 }
 
 /**
- * memreg_frwr_drain_domain() - Destroy the FRWRs of a domain that goes
+ * memreg_frwr_drain_domain() - Destroy the FRWRs of a domain that is being
+ * destroyed
  * @domain: Domain without keys
  */
 void memreg_frwr_drain_domain(struct memreg_domain *domain)
@@ -831,7 +843,9 @@ void memreg_frwr_drain_domain(struct memreg_domain *domain)
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_frwr_drain_domain);
 
-/* Give back FRWRs that nobody seems to need. */
+/*
+ * Destroy spare FRWRs that have been idle for long, or any if memory is short.
+ */
 static void memreg_frwr_reap(struct work_struct *work)
 {
 	struct memreg_domain *domain =
@@ -854,7 +868,7 @@ static unsigned long memreg_frwr_shrink_count(struct shrinker *shrinker,
 	return READ_ONCE(mdev->spares) ?: SHRINK_EMPTY;
 }
 
-/* Domains that are asked at a time to give back FRWRs. */
+/* Domains whose reap worker one shrinker scan queues. */
 #define MEMREG_SHRINK_DOMAINS	8
 
 static unsigned long memreg_frwr_shrink_scan(struct shrinker *shrinker,
@@ -873,12 +887,12 @@ static unsigned long memreg_frwr_shrink_scan(struct shrinker *shrinker,
 		mod_delayed_work(memreg_reap_wq, &domain->reap, 0);
 	}
 	spin_unlock(&mdev->frwr_lock);
-	/* It comes later, and can't be waited for here. */
+	/* The worker frees memory later, and reclaim must not wait for it. */
 	return SHRINK_STOP;
 }
 
 /**
- * memreg_frwr_init_domain() - Begin without FRWRs
+ * memreg_frwr_init_domain() - Initialize the FRWR lists of a domain
  * @domain: New domain
  */
 void memreg_frwr_init_domain(struct memreg_domain *domain)
@@ -895,8 +909,8 @@ void memreg_frwr_init_domain(struct memreg_domain *domain)
 EXPORT_SYMBOL_IF_KUNIT(memreg_frwr_init_domain);
 
 /**
- * memreg_frwr_forget_domain() - Ask a domain no more to give back FRWRs
- * @domain: Domain that goes
+ * memreg_frwr_forget_domain() - Remove a domain from the shrinker's list
+ * @domain: Domain that is being destroyed
  */
 void memreg_frwr_forget_domain(struct memreg_domain *domain)
 {
@@ -907,8 +921,8 @@ void memreg_frwr_forget_domain(struct memreg_domain *domain)
 EXPORT_SYMBOL_IF_KUNIT(memreg_frwr_forget_domain);
 
 /**
- * memreg_frwr_shrinker() - Give back idle FRWRs when memory is short
- * @mdev: Device that they are of; its shrinker is the caller's to free
+ * memreg_frwr_shrinker() - Register a device's shrinker of idle FRWRs
+ * @mdev: Device; the caller frees its shrinker
  *
  * Return: 0 or -ENOMEM.
  */

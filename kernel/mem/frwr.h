@@ -16,30 +16,32 @@
 
 struct memreg_region;
 
-/* Access flags that mean something to the device. */
+/* Access flags that are passed on to the device. */
 #define MEMREG_FRWR_ACCESS						\
 	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE |		\
 	 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC |		\
 	 IB_ACCESS_FLUSH_GLOBAL | IB_ACCESS_FLUSH_PERSISTENT)
 
 /*
- * An idle FRWR is taken again only if so many are idle in its class (I9), and
- * it has rested for so long: packets that were accepted before its key died
- * are through by then.
+ * An idle FRWR is reused only if so many others of its class became idle after
+ * it (I9), and it has been idle for so long: by then packets that were accepted
+ * before its key died have been processed.
  */
 #define MEMREG_FIFO_DEPTH	64
 #define MEMREG_FIFO_REST_NS	(2 * NSEC_PER_MSEC)
 
 /**
- * enum memreg_frwr_state - What may be done to an FRWR, and by whom
- * @MEMREG_FRWR_HELD: Only its owner uses it: its key is dead or unpublished.
+ * enum memreg_frwr_state - The state of an FRWR, which decides who may change
+ * it
+ * @MEMREG_FRWR_HELD: Only its owner may use it: its key is dead or unpublished.
  * @MEMREG_FRWR_IDLE: It is on its domain's idle list.
- * @MEMREG_FRWR_LIVE: Its key works. Whoever wants to kill the key claims the
- *	FRWR by taking it out of this state.
+ * @MEMREG_FRWR_LIVE: Its key works. To kill the key, a call or a guard claims
+ *	the FRWR by taking it out of this state.
  * @MEMREG_FRWR_DYING: Its key is being killed, by the device or by a worker.
- *	It is its owner's again when that is done.
- * @MEMREG_FRWR_FAILED: A guard could not have its key killed, as it may not
- *	work yet: the end of an endpoint makes sure that it never does.
+ *	Once the key is dead, the owner may use the FRWR again.
+ * @MEMREG_FRWR_FAILED: A guard could not kill its key, as the REG_MR may not
+ *	have been executed yet: the end of the endpoint makes sure that it never
+ *	is.
  */
 enum memreg_frwr_state {
 	MEMREG_FRWR_HELD,
@@ -51,30 +53,30 @@ enum memreg_frwr_state {
 
 /**
  * struct memreg_frwr - A fast registration MR of a domain
- * @fast: The MR, without one if a guard had to destroy it; the work request is
- *	linked to the next one of @batch
+ * @fast: The fast registration MR; without an ib_mr after it was destroyed for
+ *	a guard. Its work request is linked to the next one of @batch
  * @domain: Its domain
  * @state: enum memreg_frwr_state; frwr_lock, but for the end of DYING
- * @awaited: Counts in memreg_region.killing, while DYING
+ * @awaited: While DYING, the FRWR is counted in memreg_region.killing
  * @class: Class that it idles in, or MEMREG_CLASSES if it is made for one use
- * @no_inv: No work request can kill its key, as the driver registered it
- * @cut: Its REG_MR is on the send queue of an endpoint and may not have been
- *	done yet: what to queue so that the endpoint ends; NULL otherwise
+ * @no_inv: LOCAL_INV cannot kill its key, as the driver registered it
+ * @cut: Work that ends an endpoint, if the REG_MR is on its send queue and may
+ *	not have been executed yet; NULL otherwise
  * @node: In memreg_domain.idle, with frwr_lock; in memreg_domain.dying or
- *	memreg_domain.doomed, with sq_lock; or in a list of those that are to
- *	be destroyed
+ *	memreg_domain.doomed, with sq_lock; or in a local list of FRWRs to be
+ *	destroyed
  * @mapped: The list of memreg_domain.mapped for its range
- * @mapped_node: In that, while it is IDLE and @length is not 0; frwr_lock
+ * @mapped_node: In @mapped, while it is IDLE and @length is not 0; frwr_lock
  * @region: Region that it maps or mapped last, or NULL; frwr_lock
  * @offset: First byte of @region in its page list
- * @length: Bytes there; 0 if the list can't be used again as it is
- * @iova: I/O address that it was listed for
+ * @length: Bytes in its page list; 0 if the list cannot be reused
+ * @iova: The iova that its page list was made for
  * @page_shift: Size of the pages in the list
  * @region_node: In memreg_region.live if it is LIVE, otherwise in
  *	memreg_region.frwrs; frwr_lock
  * @idle_since: When it became idle, ktime_get_ns(); frwr_lock
  * @idle_number: memreg_idle.ended at that time; frwr_lock
- * @batch: Batch at work on it
+ * @batch: Batch that has its work request
  * @holds: Region that counts it in @held until its MR is destroyed, or NULL
  * @charge: MR in the rdma cgroup
  */
@@ -139,7 +141,7 @@ static inline void memreg_batch_init(struct memreg_batch *batch,
 }
 
 /**
- * memreg_batch_add() - Chain an FRWR's work request behind those of a batch
+ * memreg_batch_add() - Append an FRWR's work request to a batch
  * @batch: The batch
  * @frwr: FRWR of no other batch, with its work request prepared
  *
@@ -161,7 +163,7 @@ static inline void memreg_batch_add(struct memreg_batch *batch,
 }
 
 /**
- * memreg_batch_next() - Go through a batch
+ * memreg_batch_next() - Iterate over a batch
  * @frwr: FRWR of a batch, beginning with @first
  *
  * Return: the next one, or NULL.
@@ -184,8 +186,8 @@ static inline bool memreg_frwr_maps(const struct memreg_frwr *frwr,
 }
 
 /*
- * State of an FRWR that may be DYING: if it is not any more, all is there that
- * was written before.
+ * State of an FRWR that may be DYING. If it has left that state, all writes
+ * before that are visible.
  */
 static inline enum memreg_frwr_state
 memreg_frwr_state(const struct memreg_frwr *frwr)
@@ -194,7 +196,7 @@ memreg_frwr_state(const struct memreg_frwr *frwr)
 	return smp_load_acquire(&frwr->state);
 }
 
-/* Put an FRWR on a list of its region, and take it off the one it is on. */
+/* Move an FRWR to another list of its region. */
 static inline void memreg_frwr_move(struct memreg_frwr *frwr,
 				    struct hlist_head *list)
 {
@@ -202,15 +204,15 @@ static inline void memreg_frwr_move(struct memreg_frwr *frwr,
 	hlist_add_head(&frwr->region_node, list);
 }
 
-/* Keys that are dealt with before others may have the lock. */
+/* Keys that are handled in one hold of frwr_lock. */
 #define MEMREG_LOCK_KEYS	8
 
 /**
- * memreg_frwr_lock_break() - Let others have frwr_lock now and then
+ * memreg_frwr_lock_break() - Drop frwr_lock now and then
  * @mdev: Device whose lock it is
- * @i: Keys that the caller has dealt with
+ * @i: Number of keys that the caller has handled
  *
- * Context: process, with frwr_lock held, which may be let go of meanwhile.
+ * Context: process, with frwr_lock held, which may be dropped meanwhile.
  */
 static inline void memreg_frwr_lock_break(struct memreg_device *mdev,
 					  unsigned int i)

@@ -3,14 +3,14 @@
  * Guards: when the user's mapping goes, the keys to its pages die.
  *
  * Long-term pins keep pages from being reused, but not from being unmapped: a
- * key that outlives the mapping leads to pages that the user sees no more. A
- * guard is a watch (watch.c) on the range of an MR. Before an unmap returns, it
- * kills the MR's keys and those of the windows bound to it, and marks the MR
- * STALE. Pages are never released there, but when the MR goes. kill.c says how
- * keys die, and what a notifier waits for.
+ * key that outlives the mapping gives access to pages that the user no longer
+ * sees. A guard is a watch (watch.c) on the range of an MR. Before an unmap
+ * returns, the guard kills the MR's keys and those of the windows bound to it,
+ * and marks the MR STALE. A guard never releases pages: destroying the MR does.
+ * kill.c describes how keys die, and what a notifier waits for.
  *
- * An MR can be a leaf of compositions: their keys lead to its pages as well,
- * and what is said of its keys goes for theirs. See tie.c.
+ * An MR can be a leaf of compositions. Their keys give access to its pages as
+ * well, so the guard kills them along with the MR's own. See tie.c.
  */
 #include <linux/scatterlist.h>
 #include <linux/wait_bit.h>
@@ -28,7 +28,7 @@ static struct memreg_region *memreg_guard_region(struct memreg_watch *watch)
 	return container_of(watch, struct memreg_region, guard);
 }
 
-/* Go on with a look at the pages of a region. */
+/* Compare pages of a region with the mapping, from where @look stands. */
 static enum memreg_verdict memreg_guard_compare(struct memreg_watch *watch,
 						struct memreg_look *look,
 						unsigned int *pages)
@@ -40,12 +40,12 @@ static enum memreg_verdict memreg_guard_compare(struct memreg_watch *watch,
 	return region->source->compare(region, look, pages, memreg_watch_page);
 }
 
-/* From here on no key to the region is made. */
+/* Count and trace a region that has become stale. */
 static void memreg_guard_stale(struct memreg_watch *watch)
 {
 	struct memreg_region *region = memreg_guard_region(watch);
 
-	/* Before that there is no MR: registering begins anew. */
+	/* Not settled: no MR exists yet, and its registration starts over. */
 	if (watch->settled)
 		memreg_count(region->mdev, IB_MEMREG_STAT_GUARD_REVOCATIONS,
 			     1);
@@ -53,8 +53,8 @@ static void memreg_guard_stale(struct memreg_watch *watch)
 }
 
 /*
- * Have all keys to a region killed that is stale, and those of all compositions
- * that the region is in. Returns whether some of them are yet to die.
+ * Kill all keys to a stale region, and those of all compositions of it. Returns
+ * true if some of the keys are not dead yet.
  */
 static bool memreg_guard_gone(struct memreg_watch *watch)
 {
@@ -71,7 +71,7 @@ static bool memreg_guard_gone(struct memreg_watch *watch)
 		spin_unlock(&region->mdev->frwr_lock);
 		dying |= memreg_kill_region(tie->whole);
 	}
-	/* Once it is stale, it is a leaf of no more of them. */
+	/* A stale region becomes a leaf of no more compositions. */
 	if (!dying)
 		WRITE_ONCE(region->ties_dead, true);
 	return dying;
@@ -91,14 +91,15 @@ const struct memreg_watch_ops memreg_guard_ops = {
 };
 
 /**
- * memreg_guard_revoke() - The exporter of a region's memory takes that away
+ * memreg_guard_revoke() - Revoke a region whose exporter takes the memory away
  * @region: Region that is keyed, and therefore in no composition
  *
- * The keys die along with their MRs: what counts is memreg_region.held. It is
- * waited for as a guard waits.
+ * The keys die along with their MRs, which memreg_region.held counts. Waits for
+ * at most MEMREG_WATCH_TIMEOUT for the count to become 0.
  *
  * Context: may sleep.
- * Return: whether nothing reaches the memory any more.
+ * Return: true if no packet reaches the memory any more; false if the wait
+ * timed out.
  */
 bool memreg_guard_revoke(struct memreg_region *region)
 {
@@ -116,12 +117,12 @@ bool memreg_guard_revoke(struct memreg_region *region)
 }
 
 /**
- * memreg_guard_succeed() - Go on counting where another region's guard is
- * @region: Region that takes the place of the other
+ * memreg_guard_succeed() - Continue the generation of another region's guard
+ * @region: Region that replaces @old
  * @old: The other region
- * @since: How far the other one had counted the last time, or 0
+ * @since: Generation of @old that the last call returned, or 0
  *
- * Return: how far the other one has counted.
+ * Return: the generation of @old.
  */
 u64 memreg_guard_succeed(struct memreg_region *region,
 			 struct memreg_region *old, u64 since)

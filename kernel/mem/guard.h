@@ -22,7 +22,7 @@ static inline int memreg_guard_insert(struct memreg_region *region)
 				   region->writable);
 }
 
-/* The same as those of the watch. */
+/* Stop watching a region. */
 static inline void memreg_guard_remove(struct memreg_region *region)
 {
 	memreg_watch_remove(&region->guard);

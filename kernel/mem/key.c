@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Keys: what makes them work, and what ends that, in batches.
+ * Keys: making and killing them, in batches.
  *
  * A key is made of an FRWR (frwr.c), which is mapped to the key's range and
  * registered by the domain's queue (regq.c). From memreg_keys_publish() on a
  * guard finds the key on its region's list, and can have it killed (kill.c) at
- * any time. An owner that revokes a key, or destroys it, waits for its death
- * and then lets the FRWR idle, or has it destroyed.
+ * any time. An owner that revokes a key, or destroys it, waits for its death,
+ * and then makes the FRWR idle or has it destroyed.
  */
 #include <kunit/visibility.h>
 #include <linux/sched/signal.h>
@@ -24,10 +24,10 @@
 #include "quirks.h"
 #include "stats.h"
 
-/* How often other FRWRs are tried if registering fails. */
+/* How often a failed registration is retried with other FRWRs. */
 #define MEMREG_REGISTER_ATTEMPTS	3
 
-/* Wait until nobody is killing a key; frwr_lock is let go of meanwhile. */
+/* Wait while a key is DYING; frwr_lock is dropped meanwhile. */
 static void memreg_key_settle(struct memreg_key *key)
 {
 	spinlock_t *lock = &key->region->mdev->frwr_lock;
@@ -42,14 +42,14 @@ static void memreg_key_settle(struct memreg_key *key)
 	}
 }
 
-/* Take over an FRWR whose key the caller kills, or has killed, by itself. */
+/* Take over an FRWR whose key the caller itself kills, or has killed. */
 static void memreg_key_claim(struct memreg_key *key)
 {
 	struct memreg_frwr *frwr = key->frwr;
 
 	lockdep_assert_held(&key->region->mdev->frwr_lock);
 
-	/* A key that could not be killed dies along with its FRWR. */
+	/* A key that no work request could kill dies along with its FRWR. */
 	if (frwr->state == MEMREG_FRWR_LIVE ||
 	    frwr->state == MEMREG_FRWR_FAILED) {
 		memreg_frwr_move(frwr, &key->region->frwrs);
@@ -60,7 +60,7 @@ static void memreg_key_claim(struct memreg_key *key)
 	trace_memreg_key_claim(frwr);
 }
 
-/* Let the FRWR behind a dead key idle. It stays with its region. */
+/* Make the FRWR behind a dead key idle. It stays on its region's list. */
 static void memreg_key_rest(struct memreg_key *key, u64 now)
 {
 	memreg_frwr_rest(key->frwr, now);
@@ -68,8 +68,9 @@ static void memreg_key_rest(struct memreg_key *key, u64 now)
 }
 
 /*
- * What the device is to allow. The IB specification, 10.6.3.1, has nobody write
- * from afar who may not write locally. A window's lkey is nobody's.
+ * Access flags for the device. REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE
+ * (IB specification, 10.6.3.1), which gives a window no local access, as no
+ * call returns the lkey of a window.
  */
 static int memreg_key_access(const struct memreg_key *key)
 {
@@ -146,8 +147,8 @@ static unsigned int memreg_keys_sort_failed(struct memreg_key **keys,
 }
 
 /*
- * From here on guards know of the keys, unless one of them has struck: then
- * keys that guards know of already are to be destroyed along with the others.
+ * Make keys known to their guards. Fails if one of the regions is stale: then
+ * the caller destroys all the keys, also those that were made known already.
  */
 static int memreg_keys_publish(struct memreg_domain *domain,
 			       struct memreg_key **keys, unsigned int count)
@@ -173,13 +174,14 @@ static int memreg_keys_publish(struct memreg_domain *domain,
 /**
  * memreg_keys_make() - Make keys, all or none of them
  * @domain: Domain in which they are to work
- * @keys: Descriptions of the keys, without FRWRs; the array is reordered
+ * @keys: Descriptions of the keys, without FRWRs; reordered by the call
  * @count: Their number, up to IB_MEMREG_BATCH_MAX
  *
  * Context: may sleep.
- * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if FRWRs can't be had; -EINVAL if the
- * device can't map a range; -ENETDOWN or -EIO if the queue does not work;
- * -ESTALE if the memory went in the meantime; -EINTR if the task is killed.
+ * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if FRWRs cannot be allocated; -EINVAL
+ * if the device cannot map a range; -ENETDOWN or -EIO if the queue does not
+ * work; -ESTALE if a region became stale in the meantime; -EINTR if the task is
+ * killed.
  */
 int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 		     unsigned int count)
@@ -209,15 +211,15 @@ int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_keys_make);
 
-/* Is there nothing wrong with the FRWR of a dead key? */
+/* Can the FRWR of a dead key be reused? */
 static bool memreg_key_reusable(const struct memreg_key *key)
 {
 	return !key->once && key->frwr->fast.mr && !key->frwr->fast.status;
 }
 
 /*
- * Have the keys of a domain that are LIVE killed, and take over what guards
- * could not kill. @destroy: The MRs are to go, too.
+ * Start killing the LIVE keys of a domain, and claim the keys that guards could
+ * not kill. With @destroy, the MRs are destroyed, too.
  */
 static void memreg_keys_kill(struct memreg_domain *domain,
 			     struct memreg_key **keys, unsigned int count,
@@ -244,7 +246,7 @@ static void memreg_keys_kill(struct memreg_domain *domain,
 	spin_unlock(&domain->mdev->frwr_lock);
 }
 
-/* Let the FRWRs behind some dead keys idle, or destroy them. */
+/* Make the FRWRs behind some dead keys idle, or destroy them. */
 static void memreg_keys_rest(struct memreg_domain *domain,
 			     struct memreg_key **keys, unsigned int count)
 {
@@ -274,7 +276,7 @@ static void memreg_keys_invalidate(struct memreg_domain *domain,
 
 	for (done = 0; done < count; done += n) {
 		n = min(count - done, MEMREG_KILL_BATCH);
-		/* A task that is being killed waits in no line. */
+		/* A task that is being killed does not wait for its turn. */
 		killed = killed || memreg_kill_line(domain);
 		memreg_keys_kill(domain, keys + done, n, killed);
 		if (!killed)
@@ -288,8 +290,8 @@ static void memreg_keys_invalidate(struct memreg_domain *domain,
 }
 
 /*
- * Does somebody wait for a key to die who is not its owner? A driver's own key
- * nobody waits for: its pages are unpinned when it is destroyed.
+ * May a guard wait for a key to die? Not for one that the driver registered:
+ * destroying it unpins its pages.
  */
 static bool memreg_key_is_watched(const struct memreg_key *key)
 {
@@ -298,7 +300,7 @@ static bool memreg_key_is_watched(const struct memreg_key *key)
 	       !key->frwr->no_inv;
 }
 
-/* Have watched keys destroyed, and take over the others. */
+/* Have the worker destroy watched keys, and claim the other keys. */
 static void memreg_keys_doom(struct memreg_key **keys, unsigned int count)
 {
 	spinlock_t *lock = &keys[0]->region->mdev->frwr_lock;
@@ -323,7 +325,7 @@ static void memreg_keys_doom(struct memreg_key **keys, unsigned int count)
 
 /**
  * memreg_keys_destroy() - Kill keys along with their FRWRs
- * @keys: Keys of one device; nothing happens to those that have no FRWR
+ * @keys: Keys of one device; a key without an FRWR is left alone
  * @count: Their number
  *
  * When this returns, no packet reaches memory through the keys, on any driver.
@@ -349,7 +351,7 @@ void memreg_keys_destroy(struct memreg_key **keys, unsigned int count)
 /**
  * memreg_keys_revoke() - Kill keys, and wait for packets in flight
  * @domain: Their domain
- * @keys: Keys with FRWRs, which they have no more afterwards
+ * @keys: Keys with FRWRs; without FRWRs afterwards
  * @count: Their number
  *
  * When this returns, no packet reaches memory through the keys, on any driver.
@@ -366,19 +368,20 @@ void memreg_keys_revoke(struct memreg_domain *domain, struct memreg_key **keys,
 }
 
 /*
- * Keys that are worth a post and its completion. On rxe that takes a round trip
- * through a worker, which costs as much as to destroy and allocate two MRs.
+ * Fewest keys that are killed by LOCAL_INV rather than destroyed. A post and
+ * its completion take a round trip through a worker on rxe, which costs as much
+ * as destroying and allocating two MRs.
  */
 #define MEMREG_INVALIDATE_MIN	2
 
 /**
  * memreg_keys_revoke_relaxed() - Kill keys
  * @domain: Their domain
- * @keys: Keys with FRWRs, which they have no more afterwards
+ * @keys: Keys with FRWRs; without FRWRs afterwards
  * @count: Their number
  *
- * When this returns, the device accepts no packet through the keys. Where
- * MEMREG_QUIRK_WEAK_INV is, one that was accepted before may still land.
+ * When this returns, the device accepts no packet through the keys. On a device
+ * with MEMREG_QUIRK_WEAK_INV, a packet that was accepted before may still land.
  *
  * Context: may sleep. Never fails.
  */
@@ -392,8 +395,8 @@ void memreg_keys_revoke_relaxed(struct memreg_domain *domain,
 }
 
 /**
- * memreg_key_destroy() - Kill a key along with its FRWR
- * @key: The same as one of memreg_keys_destroy()
+ * memreg_key_destroy() - Kill one key along with its FRWR
+ * @key: The key, as for memreg_keys_destroy()
  *
  * Context: may sleep. Never fails.
  */
@@ -404,18 +407,19 @@ void memreg_key_destroy(struct memreg_key *key)
 EXPORT_SYMBOL_IF_KUNIT(memreg_key_destroy);
 
 /**
- * memreg_key_prepare() - Make ready a key that an endpoint's queue is to make
- * @domain: Domain in which it is to work
+ * memreg_key_prepare() - Prepare a key whose REG_MR an endpoint's queue will
+ * carry
+ * @domain: Domain in which the key is to work
  * @key: Description of the key, without an FRWR
- * @cut: What to queue to have the endpoint end, if the memory goes before the
- *	work request in the FRWR was done
+ * @cut: Work that ends the endpoint; queued if the region becomes stale before
+ *	the REG_MR was executed
  *
- * From here on guards know of the key. If it can't be posted after all,
- * memreg_key_destroy() is the way back.
+ * From here on guards know of the key. If posting the REG_MR fails, the caller
+ * calls memreg_key_destroy().
  *
  * Context: may sleep.
- * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if an FRWR can't be had; -EINVAL if
- * the device can't map the range; -ESTALE if the memory went.
+ * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if no FRWR can be allocated; -EINVAL
+ * if the device cannot map the range; -ESTALE if the region is stale.
  */
 int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
 		       struct work_struct *cut)
@@ -438,7 +442,8 @@ int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
  * @key: Key with an FRWR
  *
  * Context: process, may not sleep.
- * Return: false if the key's guard could not, so that its MR is no more.
+ * Return: false if the LOCAL_INV of the key's guard failed, so that the MR has
+ * been destroyed, or will be.
  */
 bool memreg_key_invalidable(const struct memreg_key *key)
 {
@@ -446,7 +451,7 @@ bool memreg_key_invalidable(const struct memreg_key *key)
 	bool ret;
 
 	spin_lock(&mdev->frwr_lock);
-	/* The worker destroys those that have failed. */
+	/* The worker destroys MRs whose work request has failed. */
 	ret = !READ_ONCE(key->frwr->fast.status) && key->frwr->fast.mr &&
 	      memreg_frwr_state(key->frwr) != MEMREG_FRWR_FAILED;
 	spin_unlock(&mdev->frwr_lock);
@@ -454,8 +459,9 @@ bool memreg_key_invalidable(const struct memreg_key *key)
 }
 
 /**
- * memreg_key_retire() - Let go of a key that an invalidation has killed
- * @key: Key with an FRWR, which it has no more afterwards
+ * memreg_key_retire() - Release the FRWR of a key that an invalidation has
+ * killed
+ * @key: Key with an FRWR; without one afterwards
  *
  * Context: may sleep. Never fails, and allocates nothing.
  */
@@ -482,7 +488,7 @@ void memreg_key_retire(struct memreg_key *key)
  * @addr: Address of the memory in the caller's address space
  *
  * Context: may sleep.
- * Return: 0; -EDQUOT, -ENOMEM, -ESTALE, or what the driver fails with.
+ * Return: 0; -EDQUOT, -ENOMEM, -ESTALE, or the driver's errno.
  */
 int memreg_key_make_single(struct memreg_domain *domain,
 			   struct memreg_key *key, u64 addr)

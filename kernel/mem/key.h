@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Keys: what the device lets others reach a part of a region by.
+ * Keys: lkeys and rkeys under which the device gives access to a part of a
+ * region.
  */
 #ifndef _MEMREG_MEM_KEY_H
 #define _MEMREG_MEM_KEY_H
@@ -17,16 +18,16 @@ struct memreg_region;
  * @region: The region
  * @offset: First byte
  * @length: Bytes
- * @first: What memreg_region_find() finds for @offset; set when it is planned
+ * @first: Entry that memreg_region_find() returns for @offset; set by planning
  * @iova: First I/O address; its offset in a page is that of the memory
  * @access: enum ib_memreg_access
- * @page_shift: Size of the pages in the key's page list; 0: what suits best
- * @class: Class of FRWRs that it is made of; set when it is planned
- * @pages: Entries of that list, pages or pieces; set when it is planned, which
- *	it is not if its FRWR maps the range already
- * @once: Make an FRWR for this key alone, and don't let it idle afterwards
- * @gaps: Its list is one of pieces that begin and end anywhere, not of pages,
- *	and @page_shift means nothing; @once as well
+ * @page_shift: Page size of the key's page list; 0: choose the best one
+ * @class: Class of FRWRs that the key is made of; set by planning
+ * @pages: Entries of the list, pages or pieces; set by planning. A key is not
+ *	planned if it gets an FRWR that maps the range already
+ * @once: Make an FRWR for this key alone, and destroy it with the key
+ * @gaps: The list has pieces that begin and end at any byte, not pages;
+ *	@page_shift is unused, and @once is set
  * @frwr: The FRWR behind the key, or NULL
  * @lkey: Local key
  * @rkey: Remote key

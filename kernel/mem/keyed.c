@@ -2,22 +2,22 @@
 /*
  * Local work by key.
  *
- * A work request usually names local memory by DMA addresses, under the PD's
- * local_dma_lkey, which is good for all of them: an MR for local use alone
- * needs no key. A DMA address can't be taken back from a work request that was
- * posted. So where the exporter of a dma-buf may take the memory away while
- * work is outstanding (memreg_region.keyed), the MR always has keys, and work
- * requests name I/O addresses under them. Once the keys are dead, what was
- * posted fails with a local protection error, and reaches nothing.
+ * A work request usually names local memory by DMA addresses under the PD's
+ * local_dma_lkey, so an MR for local use alone needs no key. But a DMA address
+ * in a posted work request cannot be revoked. So where the exporter of a
+ * dma-buf may take the memory away while work is outstanding
+ * (memreg_region.keyed), the MR always has keys, and work requests name I/O
+ * addresses under them. Once the keys are dead, posted work requests fail with
+ * a local protection error, and access no memory.
  *
- * Such an MR is good for local work on endpoints of its own domain only, as the
- * keys are; and the CPU has no part in what is received there, so nothing of it
- * comes inside of a completion entry.
+ * Such an MR can be used for local work only on endpoints of its own domain, as
+ * its keys work only there. And as the CPU must not touch the memory, a message
+ * received there is not copied into its completion entry.
  */
 #include "mem/key.h"
 #include "mem/keyed.h"
 
-/* Find the key that has a byte. */
+/* Find the key that spans a byte. */
 static u32 memreg_keyed_find(const struct memreg_mr *mr, u64 offset)
 {
 	u32 low = 0, high = mr->nkeys, mid;
@@ -36,10 +36,10 @@ static u32 memreg_keyed_find(const struct memreg_mr *mr, u64 offset)
  * memreg_keyed_sges() - List a range of an MR by keys, for a work request
  * @mr: MR whose region is keyed
  * @offset: First byte
- * @length: In: bytes, from 1; the range is inside the MR. Out: those of them
- *	that did not fit in the list
+ * @length: In: bytes, from 1; the range is inside the MR. Out: bytes that did
+ *	not fit in the list
  * @sges: The list
- * @max: Entries that it has room for
+ * @max: Entries that the list has room for
  *
  * Return: number of entries.
  */
@@ -68,7 +68,7 @@ int memreg_keyed_sges(const struct memreg_mr *mr, u64 offset, u64 *length,
 }
 
 /**
- * memreg_keyed_fragments() - In how many keys is a range of an MR?
+ * memreg_keyed_fragments() - Count the keys that span a range of an MR
  * @mr: MR whose region is keyed
  * @offset: First byte
  * @length: Bytes, from 1; the range is inside the MR

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Local work on memory of an MR: by DMA addresses, or by keys where only those
- * can be taken away. Private declarations of kernel/mem/keyed.c.
+ * Local work on memory of an MR: by DMA addresses, or by keys where the memory
+ * may have to be revoked. Private declarations of kernel/mem/keyed.c.
  */
 #ifndef _MEMREG_MEM_KEYED_H
 #define _MEMREG_MEM_KEYED_H
@@ -16,13 +16,13 @@ u32 memreg_keyed_fragments(const struct memreg_mr *mr, u64 offset, u64 length);
 /**
  * memreg_mr_sges() - List a range of an MR for a work request
  * @mr: The MR
- * @first: What memreg_region_find() finds for @offset
+ * @first: Entry that memreg_region_find() returns for @offset
  * @offset: First byte
- * @length: In: bytes, from 1; the range is inside the MR. Out: those of them
- *	that did not fit in the list
+ * @length: In: bytes, from 1; the range is inside the MR. Out: bytes that did
+ *	not fit in the list
  * @lkey: Key for DMA addresses
  * @sges: The list
- * @max: Entries that it has room for
+ * @max: Entries that the list has room for
  *
  * Return: number of entries.
  */
@@ -36,7 +36,7 @@ static inline int memreg_mr_sges(const struct memreg_mr *mr, u32 first,
 				  sges, max);
 }
 
-/* In how many pieces is a range of an MR, of one byte at least? */
+/* Count the SGEs of a range of an MR, of one byte at least. */
 static inline u32 memreg_mr_fragments(const struct memreg_mr *mr, u32 first,
 				      u64 offset, u64 length)
 {

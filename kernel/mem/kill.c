@@ -1,64 +1,65 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How keys die: by LOCAL_INV on the registration queue of their domain, or with
- * their MR, which a worker destroys.
+ * Killing keys: by LOCAL_INV on the registration queue of their domain, or
+ * along with their MR, which a worker destroys.
  *
- * A guard that kills a key holds up whoever unmaps the memory, and a key that
- * is dying already holds up the guard. So from the moment at which a key stops
- * being LIVE, its death depends on the device and on workers of ours, and never
- * on the task that wants it: that task may have no CPU for as long as somebody
- * else likes.
+ * A guard that kills a key delays the task that unmaps the memory, and a key
+ * that is dying already delays the guard. So from the moment at which a key
+ * stops being LIVE, its death depends on the device and on workers of this
+ * module, and never on the task that has started it: that task may be preempted
+ * for any time.
  *
  * Normal operation
  *
  * memreg_kill_invalidate() takes an FRWR from LIVE to DYING and appends it to
  * memreg_domain.dying. From there LOCAL_INVs are posted in batches of up to
- * MEMREG_KILL_BATCH, in room on the queue that nothing else uses, and two
- * batches are in flight at a time: while the device is at work on the one,
- * what comes meanwhile is put together for the other. The task that adds to the
- * list posts, or, if both batches are in flight, the interrupt in which the
- * first of them completes. There each key is counted as dead, and the FRWR is
- * HELD again, its owner's.
+ * MEMREG_KILL_BATCH, in slots of the send queue that are reserved for them. Up
+ * to two batches are in flight: while the device processes one, new entries of
+ * the list are collected for the other. The task that adds to the list posts;
+ * if both batches are in flight, the completion interrupt of the first one
+ * posts. That interrupt also counts each key as dead, and sets the FRWR back to
+ * HELD for its owner.
  *
  * A guard adds all keys to its region at once, whatever their number. An owner
- * that revokes waits for the list to be short first, and until then the keys
- * stay LIVE, so that a guard does not find a long line of theirs before its
- * own.
+ * that revokes first waits until the list is short, and until then its keys
+ * stay LIVE, so that the keys of a guard never wait behind a long list of an
+ * owner's keys.
  *
- * An owner who destroys a key along with its FRWR lets the worker do it if the
- * key is LIVE and a guard could want it dead: memreg_kill_destroy().
+ * An owner that destroys a key along with its FRWR leaves that to the worker if
+ * the key is LIVE and a guard may have to wait for it: memreg_kill_destroy().
  *
  * Failure
  *
- * An FRWR whose LOCAL_INV failed or was flushed, or for which there is no queue
- * that works, is appended to memreg_domain.doomed. The worker destroys its MR.
- * A guard does not wait for that.
+ * An FRWR whose LOCAL_INV failed or was flushed, or whose queue does not work,
+ * is appended to memreg_domain.doomed, and the worker destroys its MR. A guard
+ * does not wait for the worker.
  *
  * What a notifier waits for
  *
- * For the device, and for nobody else. A guard has all keys to its region
- * killed at once, and those that an owner is revoking already die without the
- * owner's doing. On kernels with two-pass notifiers all guards of an unmap do
- * so in the first pass, and wait in the second; elsewhere one waits after the
- * other.
+ * For the device, and for no task. A guard starts the killing of all keys to
+ * its region at once, and keys that an owner is revoking already die without a
+ * further step of the owner. On kernels with two-pass notifiers all guards of
+ * an unmap start killing in the first pass, and wait in the second; on others,
+ * one guard waits after the other.
  *
- * It waits for MEMREG_WATCH_TIMEOUT at most, counted from when the event came,
- * so that it is one deadline for all guards of an unmap. If it is the process's
- * own mapping that the process itself takes away, or its end, it waits for
- * longer as long as keys die. Somebody else who truncates a file does not. If
- * that was in vain, the same task waits for no other guard for a while, and
- * nobody but the process itself for another guard of this address space: a
- * process with many mappings of the file, or of several, is waited for once.
+ * A notifier waits for at most MEMREG_WATCH_TIMEOUT, counted from the arrival
+ * of the event, so that all guards of an unmap have the same deadline. If the
+ * process unmaps its own memory, or exits, the notifier waits on as long as
+ * keys keep dying. A task of another process, such as one that truncates a
+ * file, does not. If its wait times out, that task waits for no other guard for
+ * a while, and no task of another process waits for a guard of this address
+ * space: a process with many mappings, of one file or of several, can thus
+ * delay another process only once.
  *
- * A process that is killed goes through here first: its address space goes
- * before its files are closed, so guards kill the keys to its memory. The close
- * destroys what is left, and all keys to memory without a guard, by
+ * When a process is killed, its address space is torn down before its files are
+ * closed, so guards kill the keys to its memory first. Closing the file then
+ * destroys the remaining keys, and those to memory without a guard, by
  * memreg_object_destroy_all().
  *
- * What is not dead then dies a little later: a queue that is stuck is rebuilt,
- * and a worker destroys the MRs. Nor does a guard wait for a queue that is
- * being rebuilt. Until the worker is done the peer may reach the old pages,
- * which stay pinned, and nobody else's.
+ * Keys that are alive when a wait times out die a little later: the stalled
+ * queue is rebuilt, and a worker destroys the MRs. A guard does not wait for a
+ * queue that is being rebuilt, either. Until the worker is done the peer may
+ * reach the old pages, which stay pinned, but no other pages.
  */
 #include <kunit/visibility.h>
 #include <linux/wait_bit.h>
@@ -76,27 +77,31 @@
 #include "mem/watch.h"
 #include "stats.h"
 
-/* Keys that may be in the list when an owner adds others. */
+/* Length of the list up to which an owner may add keys. */
 #define MEMREG_KILL_SHORT	MEMREG_KILL_BATCH
 
-/* FRWRs that a worker destroys before it lets other domains have its thread. */
+/* FRWRs that a worker destroys before it requeues itself, for other domains. */
 #define MEMREG_KILL_SLICE	32
 
-/* Threads that destroy. */
+/* Threads that destroy MRs. */
 #define MEMREG_KILL_THREADS	2
 
-/* How long somebody does not wait for the keys of others who did in vain. */
+/*
+ * After a timeout, how long a task does not wait for keys of other processes.
+ */
 #define MEMREG_KILL_GIVEN_UP	(10 * HZ)
 
-/* Keys that are dealt with before others may have the lock. */
+/* Keys that are handled in one hold of the lock. */
 #define MEMREG_KILL_KEYS	32
 
-/* How long an owner waits before it has the queue rebuilt. */
+/* How long an owner waits before it has the queue checked for a stall. */
 #define MEMREG_KILL_PATIENCE	(10 * HZ)
 
 static struct workqueue_struct *memreg_kill_wq;
 
-/* What has an endpoint end: reclaim may wait for the key. */
+/*
+ * Runs memreg_frwr.cut, which ends an endpoint: reclaim may wait for the key.
+ */
 static struct workqueue_struct *memreg_cut_wq;
 
 int __init memreg_kill_module_init(void)
@@ -133,11 +138,12 @@ static void memreg_frwr_tell_destroy(struct memreg_frwr *frwr)
 }
 
 /**
- * memreg_frwr_destroy_mr() - Kill an FRWR's key whatever state it is in
+ * memreg_frwr_destroy_mr() - Destroy an FRWR's MR, which kills its key in any
+ * state
  * @frwr: FRWR that the caller has claimed
  *
- * If the driver can't, no region of the device that there is now gives back its
- * pages, ever: this key might reach them (I1).
+ * If the driver fails to destroy the MR, the pages of all regions that the
+ * device has now are leaked: this key might reach them (I1).
  *
  * Context: may sleep, and may allocate.
  */
@@ -152,14 +158,16 @@ void memreg_frwr_destroy_mr(struct memreg_frwr *frwr)
 	frwr->holds = NULL;
 }
 
-/* One key less that a guard waits for. The region is not touched afterwards. */
+/*
+ * Count a key as dead for the guards of a region, which may be gone afterwards.
+ */
 static void memreg_region_killed(struct memreg_region *region)
 {
 	if (atomic_dec_and_test(&region->killing))
 		wake_up_var(&region->killing);
 }
 
-/* A key is dead: from here on the FRWR, and the region, are the owner's. */
+/* A key is dead: return the FRWR and the region to their owner. */
 static void memreg_kill_done(struct memreg_frwr *frwr)
 {
 	if (frwr->awaited)
@@ -167,12 +175,15 @@ static void memreg_kill_done(struct memreg_frwr *frwr)
 	memreg_count(frwr->domain->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
 	/* Pairs with memreg_frwr_state(). */
 	smp_store_release(&frwr->state, MEMREG_FRWR_HELD);
-	/* The owner is in the queue before it looks at the state. */
+	/*
+	 * Pairs with the waiter, which enters the wait queue before it checks
+	 * the state.
+	 */
 	smp_mb();
 	wake_up_var(&frwr->state);
 }
 
-/* Leave an FRWR to the worker. */
+/* Have the worker destroy the MR of an FRWR. */
 static void memreg_kill_doom(struct memreg_frwr *frwr)
 {
 	struct memreg_domain *domain = frwr->domain;
@@ -183,7 +194,10 @@ static void memreg_kill_doom(struct memreg_frwr *frwr)
 	queue_work(memreg_kill_wq, &domain->kill);
 }
 
-/* The same for one that no work request can kill any more: no guard waits. */
+/*
+ * The same for a key that no work request can kill any more: no guard waits for
+ * it.
+ */
 static void memreg_kill_fail(struct memreg_frwr *frwr)
 {
 	WRITE_ONCE(frwr->fast.status, -EIO);
@@ -199,7 +213,7 @@ static void memreg_kill_fail(struct memreg_frwr *frwr)
 
 static void memreg_kill_ended(struct memreg_batch *batch);
 
-/* Put together the next batch. */
+/* Fill a batch from the list of dying keys. */
 static void memreg_kill_fill(struct memreg_domain *domain,
 			     struct memreg_batch *batch)
 {
@@ -220,7 +234,7 @@ static void memreg_kill_fill(struct memreg_domain *domain,
 	WRITE_ONCE(domain->nr_dying, domain->nr_dying - batch->count);
 }
 
-/* Post what can be posted now. */
+/* Post as many batches as possible. */
 static void memreg_kill_post(struct memreg_domain *domain)
 {
 	unsigned int i;
@@ -239,7 +253,10 @@ static void memreg_kill_post(struct memreg_domain *domain)
 		wake_up(&domain->kill_wait);
 }
 
-/* A batch that kills keys is through, with sq_lock held. Context: any. */
+/*
+ * All work requests of a batch that kills keys have ended. Called with sq_lock
+ * held, in any context.
+ */
 static void memreg_kill_ended(struct memreg_batch *batch)
 {
 	struct memreg_frwr *frwr, *next;
@@ -254,7 +271,7 @@ static void memreg_kill_ended(struct memreg_batch *batch)
 	memreg_kill_post(batch->domain);
 }
 
-/* Nobody else may kill the key from here on. */
+/* Move an FRWR to DYING, so that no other call or guard kills its key. */
 static void memreg_kill_claim(struct memreg_frwr *frwr, bool awaited)
 {
 	struct memreg_region *region = frwr->region;
@@ -274,7 +291,7 @@ static void memreg_kill_claim(struct memreg_frwr *frwr, bool awaited)
  * memreg_kill_invalidate() - Kill a key by LOCAL_INV
  * @frwr: FRWR that is LIVE, and DYING from here on
  *
- * memreg_kill_flush() is to be called before frwr_lock is let go of.
+ * The caller has to call memreg_kill_flush() before it drops frwr_lock.
  *
  * Context: process, with frwr_lock held.
  */
@@ -296,7 +313,7 @@ void memreg_kill_invalidate(struct memreg_frwr *frwr)
 }
 
 /**
- * memreg_kill_flush() - Post what memreg_kill_invalidate() has added
+ * memreg_kill_flush() - Post the keys that memreg_kill_invalidate() has added
  * @domain: The domain
  *
  * Context: process, with frwr_lock held.
@@ -311,11 +328,11 @@ void memreg_kill_flush(struct memreg_domain *domain)
 }
 
 /**
- * memreg_kill_line() - Wait until an owner may kill keys by LOCAL_INV
+ * memreg_kill_line() - Wait for an owner's turn to kill keys by LOCAL_INV
  * @domain: Their domain
  *
- * If this succeeds, the next MEMREG_KILL_BATCH keys are the caller's to kill,
- * and then memreg_kill_leave() is to be called.
+ * On success the caller may kill up to MEMREG_KILL_BATCH keys, and then has to
+ * call memreg_kill_leave().
  *
  * Return: 0, or -EINTR if the task is killed.
  */
@@ -332,7 +349,7 @@ int memreg_kill_line(struct memreg_domain *domain)
 }
 
 /**
- * memreg_kill_leave() - Let the next owner kill keys
+ * memreg_kill_leave() - End an owner's turn to kill keys
  * @domain: Domain for which memreg_kill_line() returned 0
  */
 void memreg_kill_leave(struct memreg_domain *domain)
@@ -340,7 +357,7 @@ void memreg_kill_leave(struct memreg_domain *domain)
 	mutex_unlock(&domain->kill_mutex);
 }
 
-/* Keys that are given up with the lock of the queue held. */
+/* Keys that are given up in one hold of sq_lock. */
 #define MEMREG_KILL_GIVE_UP	64
 
 static bool memreg_kill_give_up_some(struct memreg_domain *domain)
@@ -364,7 +381,7 @@ static bool memreg_kill_give_up_some(struct memreg_domain *domain)
 	return more;
 }
 
-/* The queue of a domain, which is not READY, takes no more work requests. */
+/* Fail all dying keys of a domain whose queue is not READY. */
 static void memreg_kill_give_up(struct memreg_domain *domain)
 {
 	while (memreg_kill_give_up_some(domain))
@@ -378,7 +395,7 @@ static void memreg_kill_give_up(struct memreg_domain *domain)
 /**
  * memreg_kill_destroy() - Have a worker kill a key along with its MR
  * @frwr: FRWR that is LIVE, and DYING from here on
- * @awaited: Guards are to wait for it
+ * @awaited: Guards wait for the death of the key
  *
  * Context: process, with frwr_lock held.
  */
@@ -427,11 +444,11 @@ static void memreg_kill_work(struct work_struct *work)
 }
 
 /**
- * memreg_kill_await() - Wait for the key of an FRWR of the caller's to be dead
- * @frwr: The FRWR
+ * memreg_kill_await() - Wait until the key of an FRWR is dead
+ * @frwr: FRWR that the caller owns
  *
- * Context: may sleep. What it waits for is bounded: the device, or the queue's
- * being rebuilt, and a worker.
+ * Context: may sleep. The wait is bounded: for the device, or for the rebuild
+ * of the queue and a worker.
  */
 void memreg_kill_await(struct memreg_frwr *frwr)
 {
@@ -447,9 +464,9 @@ void memreg_kill_await(struct memreg_frwr *frwr)
  */
 
 /*
- * An endpoint's queue may still have to make a key: only the end of that queue,
- * which a worker sees to, makes sure that it will not. The endpoint's end
- * destroys the FRWR.
+ * Fail a key whose REG_MR may still be on an endpoint's queue: only the end of
+ * that queue makes sure that the REG_MR is never executed. A worker ends the
+ * endpoint, which then destroys the FRWR.
  */
 static void memreg_kill_cut(struct memreg_frwr *frwr, struct work_struct *cut)
 {
@@ -471,7 +488,7 @@ static void memreg_kill_one(struct memreg_frwr *frwr)
 		memreg_kill_invalidate(frwr);
 }
 
-/* Have some keys killed. Returns whether there are more. */
+/* Start killing some keys to a region. Returns true if there are more. */
 static bool memreg_kill_some(struct memreg_region *region)
 {
 	unsigned int n = MEMREG_KILL_KEYS;
@@ -495,11 +512,11 @@ static bool memreg_kill_some(struct memreg_region *region)
 }
 
 /**
- * memreg_kill_region() - Have all keys to a region killed
+ * memreg_kill_region() - Start killing all keys to a region
  * @region: Region that is stale, so that no more keys are made
  *
  * Context: process, may not sleep for long.
- * Return: whether some of the keys are yet to die.
+ * Return: true if some of the keys are not dead yet.
  */
 bool memreg_kill_region(struct memreg_region *region)
 {
@@ -514,10 +531,10 @@ bool memreg_kill_region(struct memreg_region *region)
 	return atomic_read(&region->killing);
 }
 
-/* FRWRs that are looked at to find the queues that a guard waits for. */
+/* FRWRs that are searched for the queues that a guard waits for. */
 #define MEMREG_KILL_STALLED	64
 
-/* See to the queues that are to kill keys to a region. */
+/* Check the queues that kill keys to a region for a stall. */
 static void memreg_kill_stall_own(struct memreg_region *region, bool waited)
 {
 	unsigned int n = MEMREG_KILL_STALLED;
@@ -534,15 +551,16 @@ static void memreg_kill_stall_own(struct memreg_region *region, bool waited)
 		domain = frwr->domain;
 		if (waited)
 			memreg_regq_stall(domain, MEMREG_REGQ_STUCK);
-		/* Whoever comes next may not wait, and find nothing out. */
+		/* The next guard may not wait, and then detects no stall. */
 		memreg_regq_stall_later(domain);
 	}
 	spin_unlock(&region->mdev->frwr_lock);
 }
 
 /*
- * A notifier returns before keys are dead. If it has waited for a queue that is
- * stuck, others who unmap need not find out as well.
+ * A notifier returns before keys are dead. If it has waited for a stalled
+ * queue, have the queue rebuilt, so that other notifiers do not wait for it as
+ * well.
  */
 static void memreg_kill_stall(struct memreg_region *region, bool waited)
 {
@@ -555,15 +573,15 @@ static void memreg_kill_stall(struct memreg_region *region, bool waited)
 		memreg_kill_stall_own(tie->whole, waited);
 }
 
-/* Does the process whose memory it is take it away, or does it end? */
+/* Is the change made by the process that owns the memory, or by its exit? */
 static bool memreg_kill_is_own(const struct memreg_region *region)
 {
 	return !current->mm || current->mm == region->mm;
 }
 
 /*
- * Did this task wait for others' keys in vain, a while ago, or did anybody for
- * those of this address space?
+ * Did a wait of this task for keys of another process time out lately, or a
+ * wait of any task for the keys of this address space?
  */
 static bool memreg_kill_gave_up(struct memreg_region *region)
 {
@@ -599,7 +617,9 @@ static bool memreg_kill_wait_own(struct memreg_region *region,
 				      !atomic_read(&region->killing), left);
 }
 
-/* Wait until jiffies are so many for keys to die. Returns whether they did. */
+/*
+ * Wait for keys to die until @deadline, in jiffies. Returns true if they died.
+ */
 static bool memreg_kill_wait_until(struct memreg_region *region,
 				   unsigned long deadline)
 {
@@ -611,7 +631,7 @@ static bool memreg_kill_wait_until(struct memreg_region *region,
 	return dead;
 }
 
-/* Keys that are yet to die */
+/* Number of keys that are not dead yet */
 static int memreg_kill_dying(struct memreg_region *region)
 {
 	int dying = atomic_read(&region->killing);
@@ -624,8 +644,8 @@ static int memreg_kill_dying(struct memreg_region *region)
 
 /**
  * memreg_kill_wait() - Wait in a notifier for the keys to a region to die
- * @region: The region; the keys to compositions that it is in are waited for,
- *	too
+ * @region: The region; also waits for the keys to compositions that it is part
+ *	of
  * @deadline: Jiffies, MEMREG_WATCH_TIMEOUT after the notifier's event
  *
  * Context: may sleep, in bounded time.
@@ -652,7 +672,7 @@ void memreg_kill_wait(struct memreg_region *region, unsigned long deadline)
 }
 
 /**
- * memreg_kill_init() - Have no keys to kill
+ * memreg_kill_init() - Initialize the lists of keys to kill
  * @domain: New domain
  */
 void memreg_kill_init(struct memreg_domain *domain)

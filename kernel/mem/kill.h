@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * How keys die.
- */
+/* Killing keys. */
 #ifndef _MEMREG_MEM_KILL_H
 #define _MEMREG_MEM_KILL_H
 

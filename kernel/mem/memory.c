@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory objects: kernel pages behind a descriptor.
+ * Memory objects: kernel pages behind a file descriptor.
  *
  * The descriptor is a dma-buf, so that it can be mapped, passed to another
  * process, registered by memreg in any number of files, and imported by any
- * driver of the kernel that takes dma-bufs. A region of ours takes the pages
- * without attaching, as it needs nothing of the dma-buf but its reference.
+ * driver of the kernel that takes dma-bufs. A region of this module uses the
+ * pages without attaching: it only needs a reference of the dma-buf.
  *
- * The pages come in blocks of the page allocator. The blocks shrink and never
- * grow along the memory, so each begins at a multiple of its own size: what is
- * contiguous is aligned as well, in the memory as in the machine. A block of
- * the size of a PMD is mapped by one if the address is congruent to the offset;
- * the fault handler has no part in that beyond naming the page.
+ * The pages come in blocks of the page allocator. Along the memory each block
+ * is as large as the one before it or smaller, so each begins at an offset that
+ * is a multiple of its own size: a block is aligned alike in the memory object
+ * and in physical memory. A block of PMD size is mapped by one PMD if the
+ * virtual address is congruent to the offset; the fault handler only has to
+ * return the page.
  *
  * Each page is charged once, to the user and the memory cgroup of the process
- * that made the object, until the last dma-buf over the memory goes: the last
- * of its descriptors, mappings, regions and attachments. Nothing that uses the
- * memory is charged for it again.
+ * that made the object, until the last dma-buf over the memory is released: the
+ * last of its descriptors, mappings, regions and attachments. Regions and other
+ * users of the memory are not charged for it again.
  *
- * Several dma-bufs can be over the same memory: a descriptor has one mode for
- * all that it is good for, and one that is to be read only is another dma-buf.
+ * Several dma-bufs can share the same memory: the mode of a descriptor applies
+ * to all uses of its dma-buf, so a read-only descriptor is one of a second
+ * dma-buf.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -44,13 +46,15 @@ MODULE_IMPORT_NS("DMA_BUF");
 MODULE_IMPORT_NS(DMA_BUF);
 #endif
 
-/* Blocks of this order are mapped by a single entry: larger ones are not. */
+/*
+ * Largest useful order: a PMD maps such a block, and nothing maps a larger one.
+ */
 #define MEMREG_MEMORY_ORDER	min(PMD_SHIFT - PAGE_SHIFT, MAX_PAGE_ORDER)
 
 /**
- * struct memreg_block - Pages in one piece
- * @page: The first of them
- * @first: Its index in the memory
+ * struct memreg_block - Physically contiguous pages
+ * @page: First page
+ * @first: Index of @page in the memory
  */
 struct memreg_block {
 	struct page *page;
@@ -58,15 +62,15 @@ struct memreg_block {
 };
 
 /**
- * struct memreg_memory - Memory of the kernel for users
- * @refs: One of each dma-buf over it
- * @user: Who is charged for it
- * @npages: Its system pages
- * @lock: Protects @attachments and what is in them; taken inside of dma_resv
- * @attachments: Of all dma-bufs, by memreg_attachment.node
- * @order: Of its smallest block
+ * struct memreg_memory - The memory of a memory object
+ * @refs: One for each dma-buf over it
+ * @user: User that is charged for it
+ * @npages: Number of system pages
+ * @lock: Protects @attachments and the fields of each; taken inside of dma_resv
+ * @attachments: Attachments of all its dma-bufs, by memreg_attachment.node
+ * @order: Order of its smallest block
  * @nr_blocks: Number of @blocks
- * @blocks: Its pages
+ * @blocks: The blocks, in order
  */
 struct memreg_memory {
 	refcount_t refs;
@@ -80,10 +84,10 @@ struct memreg_memory {
 };
 
 /**
- * struct memreg_attachment - A device of another driver that uses the memory
+ * struct memreg_attachment - Attachment of another driver's device
  * @node: In memreg_memory.attachments
  * @dev: The device
- * @table: The pages, listed for it
+ * @table: The pages, listed for @dev
  * @mapped: @table is mapped
  */
 struct memreg_attachment {
@@ -97,7 +101,7 @@ struct memreg_attachment {
  * Pages
  */
 
-/* Find the block that has a page. */
+/* Find the block that contains a page. */
 static const struct memreg_block *
 memreg_memory_find(const struct memreg_memory *memory, unsigned long index)
 {
@@ -113,7 +117,7 @@ memreg_memory_find(const struct memreg_memory *memory, unsigned long index)
 	return &memory->blocks[low];
 }
 
-/* Pages up to the end of a block. */
+/* Index of the page behind a block. */
 static unsigned long memreg_block_end(const struct memreg_memory *memory,
 				      const struct memreg_block *block)
 {
@@ -122,8 +126,8 @@ static unsigned long memreg_block_end(const struct memreg_memory *memory,
 }
 
 /*
- * Find what is contiguous from a page on, @max pages at most, which are in the
- * memory. Returns the number of pages.
+ * Find the contiguous run of pages that begins at a page, @max pages at most.
+ * Returns the number of pages.
  */
 static unsigned long memreg_memory_run(const struct memreg_memory *memory,
 				       unsigned long index, unsigned long max,
@@ -140,7 +144,9 @@ static unsigned long memreg_memory_run(const struct memreg_memory *memory,
 	return min(end - index, max);
 }
 
-/* List a range of pages in as few entries as a device takes, or count them. */
+/*
+ * List a range of pages in as few entries as the device allows, or count them.
+ */
 static u32 memreg_memory_list(const struct memreg_memory *memory,
 			      unsigned long index, unsigned long npages,
 			      unsigned long max, struct scatterlist *sg)
@@ -206,7 +212,10 @@ static void memreg_blocks_free(struct list_head *folios)
 	}
 }
 
-/* Allocate a block of at least @min and at most *@order, which may shrink. */
+/*
+ * Allocate a block of order *@order, or of a smaller one down to @min; *@order
+ * is lowered to the order that was found.
+ */
 static struct folio *memreg_block_alloc(unsigned int min, unsigned int *order,
 					int node)
 {
@@ -214,7 +223,7 @@ static struct folio *memreg_block_alloc(unsigned int min, unsigned int *order,
 	struct folio *folio;
 
 	for (;; (*order)--) {
-		/* Neither is worth the life of a process. */
+		/* Fail rather than invoke the OOM killer. */
 		gfp_t try = gfp | (*order > min ? __GFP_NORETRY :
 						  __GFP_RETRY_MAYFAIL);
 
@@ -226,7 +235,7 @@ static struct folio *memreg_block_alloc(unsigned int min, unsigned int *order,
 	}
 }
 
-/* Allocate all blocks. Returns their number, -ENOMEM or -EINTR. */
+/* Allocate all blocks. Returns the number of blocks, -ENOMEM or -EINTR. */
 static long memreg_blocks_alloc(unsigned long npages, unsigned int min,
 				int node, struct list_head *folios)
 {
@@ -267,7 +276,10 @@ static struct memreg_memory *memreg_memory_wrap(struct list_head *folios,
 		list_del_init(&folio->lru);
 		memory->blocks[i].page = folio_page(folio, 0);
 		memory->blocks[i++].first = memory->npages;
-		/* To map it by one entry the kernel looks where it ends. */
+		/*
+		 * To map a folio by a PMD, the kernel checks its position in
+		 * the file.
+		 */
 		folio->index = memory->npages;
 		memory->npages += folio_nr_pages(folio);
 		memory->order = folio_order(folio);
@@ -275,7 +287,7 @@ static struct memreg_memory *memreg_memory_wrap(struct list_head *folios,
 	return memory;
 }
 
-/* Make memory of blocks of at least an order. */
+/* Make a memory object of blocks of at least order @min. */
 static struct memreg_memory *memreg_memory_new(struct memreg_ucmd *ucmd,
 					       unsigned long npages,
 					       unsigned int min, int node)
@@ -316,7 +328,10 @@ static void memreg_memory_put(struct memreg_memory *memory)
 	if (!refcount_dec_and_test(&memory->refs))
 		return;
 	for (i = 0; i < memory->nr_blocks; i++) {
-		/* A pin of somebody else keeps the page, and is charged. */
+		/*
+		 * A page that another user has pinned stays, and is charged to
+		 * that user.
+		 */
 		folio_put(page_folio(memory->blocks[i].page));
 		cond_resched();
 	}
@@ -407,7 +422,7 @@ static struct sg_table *memreg_dmabuf_map(struct dma_buf_attachment *attachment,
 	struct memreg_memory *memory = attachment->dmabuf->priv;
 	int ret = -EBUSY;
 
-	/* Nothing else keeps an importer from writing. */
+	/* No other check keeps an importer from writing. */
 	if (direction != DMA_TO_DEVICE &&
 	    !memreg_dmabuf_writable(attachment->dmabuf))
 		return ERR_PTR(-EACCES);
@@ -509,7 +524,7 @@ static const struct dma_buf_ops memreg_dmabuf_ops = {
 	.release = memreg_dmabuf_release,
 };
 
-/* Make a dma-buf over memory, which takes over the caller's reference. */
+/* Make a dma-buf over a memory object. It takes over the caller's reference. */
 static struct dma_buf *memreg_memory_export(struct memreg_memory *memory,
 					    int flags)
 {
@@ -527,11 +542,11 @@ static struct dma_buf *memreg_memory_export(struct memreg_memory *memory,
 }
 
 /**
- * memreg_dmabuf_get() - Find a dma-buf
- * @ucmd: Call that names it
+ * memreg_dmabuf_get() - Get a dma-buf by its descriptor
+ * @ucmd: Call that names the descriptor
  * @fd: Descriptor, from user space
  *
- * Return: the dma-buf, to be put by dma_buf_put(); ERR_PTR(-EBADF).
+ * Return: the dma-buf, which the caller puts by dma_buf_put(); ERR_PTR(-EBADF).
  */
 struct dma_buf *memreg_dmabuf_get(struct memreg_ucmd *ucmd, int fd)
 {
@@ -545,14 +560,14 @@ struct dma_buf *memreg_dmabuf_get(struct memreg_ucmd *ucmd, int fd)
  * memreg_memory_is() - Is a dma-buf one of a memory object?
  * @dmabuf: The dma-buf
  *
- * Return: whether it is.
+ * Return: true if it is.
  */
 bool memreg_memory_is(const struct dma_buf *dmabuf)
 {
 	return dmabuf->ops == &memreg_dmabuf_ops;
 }
 
-/* Find the dma-buf of a memory object. */
+/* Get the dma-buf of a memory object. */
 static struct dma_buf *memreg_memory_get(struct memreg_ucmd *ucmd, int fd)
 {
 	struct dma_buf *dmabuf = memreg_dmabuf_get(ucmd, fd);
@@ -568,7 +583,7 @@ static struct dma_buf *memreg_memory_get(struct memreg_ucmd *ucmd, int fd)
  * Regions
  */
 
-/* The region has had its reference since it was made. */
+/* The region took its reference of the dma-buf when it was made. */
 static int memreg_memory_populate(struct memreg_ucmd *ucmd,
 				  struct memreg_region *region)
 {
@@ -581,7 +596,10 @@ static int memreg_memory_populate(struct memreg_ucmd *ucmd,
 				   &region->sgt.sgt);
 }
 
-/* Pages that a key might reach still are not for others, and keep it. */
+/*
+ * Keep the reference if a key may still reach the pages, so that they are not
+ * reused.
+ */
 static void memreg_memory_release(struct memreg_region *region)
 {
 	sg_free_table(&region->sgt.sgt);
@@ -599,8 +617,8 @@ const struct memreg_source memreg_memory_source = {
  */
 
 /*
- * Give the caller a descriptor, whose number is in its answer, and the
- * reference to the dma-buf with it.
+ * Copy the answer to the caller, with the number of a descriptor, and install
+ * the descriptor, which takes over the reference of the dma-buf.
  */
 static int memreg_memory_respond(struct memreg_ucmd *ucmd, size_t size,
 				 struct dma_buf *dmabuf, s32 *out_fd)
@@ -620,7 +638,7 @@ static int memreg_memory_respond(struct memreg_ucmd *ucmd, size_t size,
 	return 0;
 }
 
-/* Node to allocate from: the one that was asked for, or the device's. */
+/* NUMA node to allocate from: the requested one, or the device's. */
 static int memreg_memory_node(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_memory_create *cmd = ucmd->cmd;
@@ -661,7 +679,7 @@ static int memreg_memory_check(struct memreg_ucmd *ucmd, u64 *npages)
 	}
 	if (!can_do_mlock())
 		return memreg_fail(ucmd, -EPERM, IB_MEMREG_REASON_MEMLOCK);
-	/* Don't find that out page by page. */
+	/* Fail at once what page after page would fail in the end. */
 	return *npages > totalram_pages() ? -ENOMEM : 0;
 }
 

@@ -12,7 +12,7 @@ struct dma_buf;
 struct memreg_source;
 struct memreg_ucmd;
 
-/* Bytes of a block, at most: what the page allocator has in one piece. */
+/* Most bytes of a block: the largest allocation of the page allocator. */
 #define MEMREG_MEMORY_BLOCK_MAX	(PAGE_SIZE << MAX_PAGE_ORDER)
 
 int memreg_memory_create_ioctl(struct memreg_ucmd *ucmd);

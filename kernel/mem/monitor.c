@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Monitors: ranges of addresses that are watched for others who register.
+ * Monitors: address ranges that are watched on behalf of other registration
+ * APIs.
  *
- * A registration cache that was made with other means than memreg's asks which
- * of its entries are still of the mapping. A monitor is an mmu interval
+ * A registration cache over another API, such as ibv_reg_mr(), has to know
+ * which of its entries still match the mapping. A monitor is an mmu interval
  * notifier that counts, in a slot of a status table, the events that may have
- * taken pages away. It needs no device, pins nothing, has no keys to kill, and
- * its callback waits for nobody.
+ * taken pages away. A monitor needs no device, pins no pages, has no keys to
+ * kill, and its callback never waits.
  *
- * Which events count is decided as for guards: see kernel/mem/watch.c. What is
- * suspect is looked at by a worker, which does not have the pages to compare.
- * It looks at the mapping: mprotect(2) counts if the access is gone that the
- * monitor was made for, so that scans for NUMA balancing don't. Of what kernel
- * threads do, reclaim and KSM leave in place the pages that whoever registered
- * them has pinned; what others do to the mapping of a file counts. The worker
- * only tries the mmap_lock. If it can't be had for MEMREG_MONITOR_LIMIT, the
- * event counts. Tables with suspect monitors take turns at the worker, each for
- * MEMREG_MONITOR_VMAS mappings: a process that has many monitors of many
- * mappings delays the looks at others' by so much.
+ * Events are classified as for guards: see kernel/mem/watch.c. After a suspect
+ * event a worker decides. As it has no pages to compare, it checks the mapping:
+ * a change of protection counts if the access is gone that the monitor was made
+ * for, which excludes mprotect(2) that leaves the access and scans for NUMA
+ * balancing. Of the events of kernel threads, those of reclaim and KSM do not
+ * count, as the registration has pinned the pages and both leave pinned pages
+ * in place; all others count if the mapping is of a file. The worker only tries
+ * to take mmap_lock. If it fails for MEMREG_MONITOR_LIMIT, the event counts.
+ * Tables with suspect monitors take turns at the worker, and each may check
+ * MEMREG_MONITOR_VMAS mappings a turn: this bounds the delay that a process
+ * with many monitors of many mappings can cause to others.
  *
- * An event comes before its change. So a generation is worth something only if
- * no change was under way when it was read: whoever makes a monitor waits for
- * those, after it has read the generation that it gives out. A change that
- * begins later finds the monitor, and the generation is another one.
+ * A notifier event comes before the change that it announces. A generation is
+ * therefore only valid if no change was in progress when it was read: the call
+ * that creates a monitor reads the generation that it returns, and then waits
+ * for changes in progress. A change that begins later finds the monitor, and
+ * advances the generation.
  */
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
@@ -38,30 +41,35 @@
 #include "mem/monitor.h"
 #include "mem/status.h"
 
-/* When a worker looks after a suspect event, and until when it must know. */
+/*
+ * Delay from a suspect event to the check, and the time after which it counts.
+ */
 #define MEMREG_MONITOR_DELAY	msecs_to_jiffies(10)
 #define MEMREG_MONITOR_LIMIT	(HZ * 9 / 10)
 
-/* Mappings that the worker looks at before another table has its turn. */
+/* Mappings that the worker checks before the next table's turn. */
 #define MEMREG_MONITOR_VMAS	1024
 
-/* What a monitor takes of these besides. */
+/*
+ * Cost of a monitor, in mappings, beyond the mappings that it is checked for.
+ */
 #define MEMREG_MONITOR_COST	8
 
 /**
- * struct memreg_monitor - A range that is watched
+ * struct memreg_monitor - A watched address range
  * @obj: Head
- * @status: The table that has the slot; kept
+ * @status: The table that has the slot; holds a reference
  * @slot: The slot
- * @access: enum ib_memreg_access that the mapping is to allow
- * @wide: It watches all of the address space, and writes the log
- * @notifier: Of the range
+ * @access: enum ib_memreg_access that the mapping must allow
+ * @wide: It watches the whole address space, and writes the log
+ * @notifier: mmu interval notifier of the range
  * @suspect_node: In memreg_status.suspects, or in the list of the worker;
  *	memreg_suspects_lock
- * @start: Where to look; memreg_suspects_lock
- * @end: Where to look; memreg_suspects_lock
- * @takes_pages: A kernel thread takes pages away; memreg_suspects_lock
- * @since: Jiffies of the first event to look after; memreg_suspects_lock
+ * @start: First address to check; memreg_suspects_lock
+ * @end: Address behind the last one to check; memreg_suspects_lock
+ * @takes_pages: A kernel thread other than reclaim takes pages away;
+ * 	memreg_suspects_lock
+ * @since: Jiffies of the first event since the last check; memreg_suspects_lock
  */
 struct memreg_monitor {
 	struct memreg_object obj;
@@ -78,10 +86,10 @@ struct memreg_monitor {
 };
 
 /**
- * struct memreg_suspicion - What to look after, taken from a monitor
- * @start: First address that was not looked at
- * @end: First address behind it
- * @takes_pages: A kernel thread takes pages away
+ * struct memreg_suspicion - A check to do, taken from a monitor
+ * @start: First address that is not checked yet
+ * @end: Address behind the last one to check
+ * @takes_pages: A kernel thread other than reclaim takes pages away
  * @since: Jiffies of the first event
  */
 struct memreg_suspicion {
@@ -94,11 +102,11 @@ struct memreg_suspicion {
 /**
  * struct memreg_turn - The worker's turn at a table
  * @status: The table; holds a reference
- * @suspects: Monitors to look at, by memreg_monitor.suspect_node;
+ * @suspects: Monitors to check, by memreg_monitor.suspect_node;
  *	memreg_suspects_lock
- * @alive: The address space of the table is not exiting, and is kept
- * @locked: Its mmap_lock is held
- * @left: Mappings that may be looked at before it is another table's turn
+ * @alive: The address space of the table is not exiting; @status's mm is held
+ * @locked: mmap_lock of the address space is held
+ * @left: Mappings that may be checked before the next table's turn
  */
 struct memreg_turn {
 	struct memreg_status *status;
@@ -109,8 +117,8 @@ struct memreg_turn {
 };
 
 /*
- * Tables with monitors to look at, by memreg_status.suspect_node, and the
- * monitor that the worker looks at now.
+ * Tables with monitors to check, by memreg_status.suspect_node, and the monitor
+ * that the worker is checking now.
  */
 static DEFINE_SPINLOCK(memreg_suspects_lock);
 static LIST_HEAD(memreg_suspects);
@@ -122,7 +130,7 @@ static struct workqueue_struct *memreg_monitor_wq;
  * Events
  */
 
-/* Something changed. The table's lock is held. */
+/* Count a change of a monitor's range. The table's lock is held. */
 static void memreg_monitor_change(struct memreg_monitor *monitor,
 				  unsigned long start, unsigned long end)
 {
@@ -136,7 +144,7 @@ static void memreg_monitor_change(struct memreg_monitor *monitor,
 static void memreg_monitor_work(struct work_struct *work);
 static DECLARE_DELAYED_WORK(memreg_monitor_looks, memreg_monitor_work);
 
-/* A table has monitors to look at, if there are any. */
+/* Queue a table for the worker, if it has monitors to check. */
 static void memreg_suspects_add(struct memreg_status *status)
 {
 	lockdep_assert_held(&memreg_suspects_lock);
@@ -146,7 +154,7 @@ static void memreg_suspects_add(struct memreg_status *status)
 		list_add_tail(&status->suspect_node, &memreg_suspects);
 }
 
-/* Have the worker look at a range, this one and what it has to look at yet. */
+/* Have the worker check a range, along with the range it is yet to check. */
 static void memreg_monitor_suspect(struct memreg_monitor *monitor,
 				   const struct memreg_suspicion *what)
 {
@@ -182,7 +190,7 @@ static void memreg_monitor_clip(const struct memreg_monitor *monitor,
 
 	*what = (struct memreg_suspicion) {
 		.start = max(range->start, node->start),
-		/* The last address of a range is part of it. */
+		/* node->last is inclusive. */
 		.end = min(range->end - 1, node->last) + 1,
 		.takes_pages = memreg_event_takes_pages(range),
 		.since = jiffies,
@@ -223,12 +231,12 @@ static const struct mmu_interval_notifier_ops memreg_monitor_notifier_ops = {
  * Looking at the mapping
  */
 
-/* Does a mapping allow what the monitor is for, and have its pages? */
+/* Does a mapping still allow the monitor's access, and have the same pages? */
 static bool memreg_monitor_vma_same(const struct memreg_monitor *monitor,
 				    const struct memreg_suspicion *what,
 				    const struct vm_area_struct *vma)
 {
-	/* What may be written is pinned without being readable, too. */
+	/* Pinning for writing does not need VM_READ. */
 	unsigned long need = VM_READ | VM_WRITE;
 
 	if (monitor->wide || monitor->access & IB_MEMREG_ACCESS_LOCAL_WRITE)
@@ -236,7 +244,7 @@ static bool memreg_monitor_vma_same(const struct memreg_monitor *monitor,
 	return vma->vm_flags & need && !(what->takes_pages && vma->vm_file);
 }
 
-/* Go on with a look, for as many mappings as the turn has left. */
+/* Continue a check, for as many mappings as the turn has left. */
 static enum memreg_verdict
 memreg_monitor_compare(const struct memreg_monitor *monitor,
 		       struct memreg_suspicion *what, struct memreg_turn *turn)
@@ -247,7 +255,7 @@ memreg_monitor_compare(const struct memreg_monitor *monitor,
 
 	mmap_assert_locked(mm);
 
-	/* The OOM reaper takes pages of what is not a file's, too. */
+	/* The OOM reaper takes anonymous pages away, too. */
 	if (check_stable_address_space(mm))
 		return MEMREG_GONE;
 	vma_iter_init(&vmi, mm, what->start);
@@ -269,7 +277,7 @@ memreg_monitor_look(const struct memreg_monitor *monitor,
 		    struct memreg_suspicion *what, struct memreg_turn *turn)
 {
 	turn->left -= MEMREG_MONITOR_COST;
-	/* One that is exiting takes all of its mappings along. */
+	/* An address space that is exiting loses all of its mappings. */
 	if (!turn->alive)
 		return MEMREG_GONE;
 	if (turn->locked)
@@ -278,7 +286,7 @@ memreg_monitor_look(const struct memreg_monitor *monitor,
 	       MEMREG_GONE : MEMREG_SUSPECT;
 }
 
-/* The next monitor to look at, which is not freed until then. */
+/* The next monitor to check, which is not freed until it was checked. */
 static struct memreg_monitor *memreg_monitor_next(struct memreg_turn *turn,
 						  struct memreg_suspicion *what)
 {
@@ -322,7 +330,7 @@ static void memreg_monitor_judge(struct memreg_monitor *monitor,
 		memreg_status_wake(status);
 }
 
-/* Begin with the first table of a list, if there is one. */
+/* Begin a turn with the first table of the list, if there is one. */
 static bool memreg_turn_begin(struct memreg_turn *turn,
 			      struct list_head *tables)
 {
@@ -334,7 +342,10 @@ static bool memreg_turn_begin(struct memreg_turn *turn,
 	status = list_first_entry_or_null(tables, struct memreg_status,
 					  suspect_node);
 	if (status) {
-		/* It has monitors, which keep it: they are not freed yet. */
+		/*
+		 * The table has monitors that are not freed yet, and they hold
+		 * a reference.
+		 */
 		memreg_status_hold(status);
 		list_del_init(&status->suspect_node);
 		list_splice_init(&status->suspects, &turn->suspects);
@@ -348,7 +359,7 @@ static bool memreg_turn_begin(struct memreg_turn *turn,
 	return true;
 }
 
-/* Returns whether the table is to have another turn soon. */
+/* End a turn. Returns true if the table needs another turn without a delay. */
 static bool memreg_turn_end(struct memreg_turn *turn)
 {
 	struct memreg_status *status = turn->status;
@@ -362,11 +373,11 @@ static bool memreg_turn_end(struct memreg_turn *turn)
 	memreg_suspects_add(status);
 	spin_unlock(&memreg_suspects_lock);
 	memreg_status_release(status);
-	/* One whose mapping is being changed is looked at after a delay. */
+	/* If mmap_lock could not be taken, check after a delay. */
 	return turn->left <= 0 && (turn->locked || !turn->alive);
 }
 
-/* Look at monitors of a table until there are no more, or the turn is over. */
+/* Check monitors of a table until all are checked, or the turn is over. */
 static void memreg_turn_look(struct memreg_turn *turn)
 {
 	struct memreg_suspicion what;
@@ -380,7 +391,10 @@ static void memreg_turn_look(struct memreg_turn *turn)
 		cond_resched();
 		/* Pairs with memreg_monitor_unsuspect(). */
 		smp_store_release(&memreg_looked_at, NULL);
-		/* The waiter is in the queue before it looks. */
+		/*
+		 * Pairs with the waiter, which enters the wait queue before it
+		 * checks.
+		 */
 		smp_mb();
 		wake_up_var(&memreg_looked_at);
 	}
@@ -392,7 +406,7 @@ static void memreg_monitor_work(struct work_struct *work)
 	LIST_HEAD(tables);
 	bool more = false;
 
-	/* What becomes suspect meanwhile, or again, is for the next time. */
+	/* Monitors that become suspect from here on are for the next run. */
 	spin_lock(&memreg_suspects_lock);
 	list_splice_init(&memreg_suspects, &tables);
 	spin_unlock(&memreg_suspects_lock);
@@ -404,12 +418,15 @@ static void memreg_monitor_work(struct work_struct *work)
 		mod_delayed_work(memreg_monitor_wq, &memreg_monitor_looks, 0);
 }
 
-/* The worker is not at a monitor any more, which has no notifier by now. */
+/*
+ * Remove a monitor, whose notifier is gone, from the worker's lists, and wait
+ * until the worker is not checking it.
+ */
 static void memreg_monitor_unsuspect(struct memreg_monitor *monitor)
 {
 	struct memreg_status *status = monitor->status;
 
-	/* It may be in the list, taken from there, and put back. */
+	/* The worker may take the monitor from the list, and put it back. */
 	for (;;) {
 		spin_lock(&memreg_suspects_lock);
 		list_del_init(&monitor->suspect_node);
@@ -430,7 +447,7 @@ static void memreg_monitor_unsuspect(struct memreg_monitor *monitor)
 
 static void memreg_monitor_free(struct memreg_monitor *monitor)
 {
-	/* Waits for callbacks at work. */
+	/* Waits for running callbacks. */
 	mmu_interval_notifier_remove(&monitor->notifier);
 	memreg_monitor_unsuspect(monitor);
 	memreg_status_give_slot(monitor->status, monitor->slot);
@@ -472,7 +489,7 @@ static int memreg_monitor_check(struct memreg_ucmd *ucmd,
 	return memreg_monitor_check_range(ucmd, arg);
 }
 
-/* A table has one wide monitor: others would write their log in the same. */
+/* A table can have only one wide monitor, as it has only one log. */
 static bool memreg_monitor_claim_log(struct memreg_status *status)
 {
 	bool claimed;
@@ -498,13 +515,13 @@ static int memreg_monitor_insert(struct memreg_monitor *monitor,
 					   &memreg_monitor_notifier_ops);
 	if (!ret)
 		return 0;
-	/* The first one of a process gives way to any signal. */
+	/* The first notifier of a process is interrupted by any signal. */
 	if (ret == -EINTR && !fatal_signal_pending(current))
 		return -ERESTARTNOINTR;
 	return ret == -EINTR ? ret : -ENOMEM;
 }
 
-/* Make what is in a table of a monitor: a slot, and maybe the log. */
+/* Take a slot of the table for a monitor, and the log if it is wide. */
 static int memreg_monitor_take_slot(struct memreg_ucmd *ucmd,
 				    struct memreg_monitor *monitor)
 {
@@ -525,7 +542,7 @@ static void memreg_monitor_give_slot(struct memreg_monitor *monitor)
 	memreg_status_give_slot(monitor->status, monitor->slot);
 }
 
-/* Make a monitor that nobody can find yet. The caller keeps the table. */
+/* Make a monitor that is not published yet. The caller holds the table. */
 static struct memreg_monitor *
 memreg_monitor_new(struct memreg_ucmd *ucmd, struct memreg_status *status,
 		   const struct ib_memreg_monitor *arg)
@@ -570,9 +587,9 @@ err_free:
  */
 
 /*
- * Fill in what a monitor's maker is to know. A change that has begun when the
- * generation is read is over when this returns; one that begins later makes it
- * another one.
+ * Fill in the answer for a new monitor. A change that is in progress when the
+ * generation is read has ended when this returns; one that begins later
+ * advances the generation.
  */
 static void memreg_monitor_describe(struct memreg_monitor *monitor,
 				    struct ib_memreg_monitor *arg)
@@ -647,7 +664,7 @@ int memreg_monitor_create_ioctl(struct memreg_ucmd *ucmd)
 	cmd->out_index = cmd->count;
 	ret = memreg_monitors_create(ucmd, status);
 	memreg_status_put(status);
-	/* On failure only the index of the culprit is returned. */
+	/* On failure only the index of the entry that failed is returned. */
 	if (ret && cmd->out_index < cmd->count &&
 	    memreg_respond(ucmd, sizeof(*cmd)))
 		ret = -EFAULT;
@@ -682,7 +699,7 @@ int memreg_monitor_destroy_ioctl(struct memreg_ucmd *ucmd)
 					     ids, objs, cmd->count,
 					     &cmd->out_index);
 	kvfree(objs);
-	/* On failure only the index of the culprit is returned. */
+	/* On failure only the index of the entry that failed is returned. */
 	if (ret && cmd->out_index < cmd->count &&
 	    memreg_respond(ucmd, sizeof(*cmd)))
 		ret = -EFAULT;

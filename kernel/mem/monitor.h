@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Monitors: ranges of addresses that are watched for others who register.
+ * Monitors: address ranges that are watched on behalf of other registration
+ * APIs.
  */
 #ifndef _MEMREG_MEM_MONITOR_H
 #define _MEMREG_MEM_MONITOR_H

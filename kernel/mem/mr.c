@@ -3,10 +3,10 @@
  * Memory regions in the sense of verbs: pages registered in a domain.
  *
  * An MR with remote access has keys: one if its pages fit in the page list of
- * an FRWR, with larger pages where the memory is contiguous, and otherwise as
- * many as it needs, each for the next piece of the same range of I/O
- * addresses. An MR without remote access has none; windows can be bound to it,
- * as those have keys of their own.
+ * an FRWR, with larger pages where the memory is contiguous, and otherwise
+ * several, each for the next piece of the MR's range of iovas. An MR without
+ * remote access has no keys, but windows can be bound to it, as a window has
+ * its own key.
  */
 #include <kunit/visibility.h>
 #include <linux/dma-buf.h>
@@ -35,12 +35,13 @@
 #include "quirks.h"
 #include "stats.h"
 
-/* Bytes under one key where a page list is one allocation of 16 bytes for
- * each system page: its size stays within what can be had.
+/*
+ * Most bytes under one key where a page list is one allocation of 16 bytes for
+ * each system page: larger allocations may fail.
  */
 #define MEMREG_FLAT_KEY_SPAN	(32ULL << 20)
 
-/* Bytes of an MR that such a driver can register at all. */
+/* Most bytes of an MR on such a driver. */
 #define MEMREG_FLAT_MR_SPAN						\
 	((u64)(KMALLOC_MAX_SIZE / 16 - 1) << PAGE_SHIFT)
 
@@ -59,10 +60,11 @@ static_assert((int)IB_MEMREG_ACCESS_RELAXED_ORDERING ==
 
 /**
  * memreg_mr_check_access() - Check access flags of an MR
- * @ucmd: Call that has them
+ * @ucmd: Call that has the flags
  * @access: The flags
  *
- * Return: 0, -EINVAL, or -EOPNOTSUPP if the device can't do it.
+ * Return: 0, -EINVAL, or -EOPNOTSUPP if the device does not support one of
+ * them.
  */
 int memreg_mr_check_access(struct memreg_ucmd *ucmd, u32 access)
 {
@@ -79,7 +81,11 @@ int memreg_mr_check_access(struct memreg_ucmd *ucmd, u32 access)
 	return 0;
 }
 
-/* Can the driver do it? It pins for itself: no pages to bind or to check. */
+/*
+ * Can the driver register the memory under a single key? As the driver pins the
+ * pages itself, the MR allows no windows, and its guard has no pages to
+ * compare.
+ */
 static bool memreg_mr_single_possible(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
@@ -87,7 +93,10 @@ static bool memreg_mr_single_possible(struct memreg_ucmd *ucmd)
 
 	if (cmd->flags & IB_MEMREG_MR_FD)
 		return false;
-	/* A page list that can't be had by kmalloc() would be a splat. */
+	/*
+	 * kmalloc() warns about a page list that is larger than it can
+	 * allocate.
+	 */
 	if (quirks & MEMREG_QUIRK_FLAT_PAGE_LIST &&
 	    cmd->length > MEMREG_FLAT_MR_SPAN)
 		return false;
@@ -98,7 +107,7 @@ static bool memreg_mr_single_possible(struct memreg_ucmd *ucmd)
 
 #define MEMREG_MR_DEMAND	(IB_MEMREG_MR_ON_DEMAND | IB_MEMREG_MR_IMPLICIT)
 
-/* What is pinned when it is used has no keys of its own, and is watched. */
+/* An MR on demand has no keys of its own, and is always guarded. */
 static int memreg_mr_check_demand(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
@@ -139,7 +148,7 @@ static int memreg_mr_check_flags(struct memreg_ucmd *ucmd)
 	return ret ?: memreg_mr_check_demand(ucmd);
 }
 
-/* Check the range and find its first I/O address. */
+/* Check the range and find its iova. */
 static int memreg_mr_check_range(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
@@ -166,7 +175,7 @@ static int memreg_mr_check_range(struct memreg_ucmd *ucmd)
 }
 
 /**
- * memreg_mr_check() - Check what an MR is to be, and find its I/O address
+ * memreg_mr_check() - Check the parameters of an MR, and find its iova
  * @ucmd: Call with a struct ib_memreg_mr_register
  *
  * Return: 0, -EINVAL, -EOVERFLOW or -EOPNOTSUPP.
@@ -177,11 +186,12 @@ int memreg_mr_check(struct memreg_ucmd *ucmd)
 }
 
 /**
- * memreg_mr_alloc() - Allocate an MR that has nothing yet
- * @ucmd: Call with a struct ib_memreg_mr_register that was checked
+ * memreg_mr_alloc() - Allocate an MR without region and keys
+ * @ucmd: Call with a struct ib_memreg_mr_register that memreg_mr_check() has
+ *   passed
  * @domain: Domain of the MR, which takes no reference
  *
- * Return: the MR, to be freed by kfree() unless it is made; or NULL.
+ * Return: the MR, which the caller frees by kfree() if it is not made; or NULL.
  */
 struct memreg_mr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
 				  struct memreg_domain *domain)
@@ -205,7 +215,7 @@ struct memreg_mr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
  * Keys of an MR
  */
 
-/* What drivers make of the most bytes under one key. */
+/* Lower a span to the limits of drivers on the bytes under one key. */
 static u64 memreg_mr_span_limit(struct memreg_device *mdev, u64 span)
 {
 	if (mdev->quirks & MEMREG_QUIRK_FLAT_PAGE_LIST)
@@ -219,7 +229,7 @@ static u64 memreg_mr_span_limit(struct memreg_device *mdev, u64 span)
  * memreg_mr_page_span() - Bytes under one key of pages of MEMREG_PAGE_SIZE
  * @mdev: The device
  *
- * Return: the most of them, if the first one is at the beginning of a page.
+ * Return: the most bytes, if the first byte is at the beginning of a page.
  */
 u64 memreg_mr_page_span(struct memreg_device *mdev)
 {
@@ -227,7 +237,7 @@ u64 memreg_mr_page_span(struct memreg_device *mdev)
 					  MEMREG_PAGE_SHIFT);
 }
 
-/* Size of the pages and bytes at most under one key. */
+/* Find the page size, and the most bytes under one key. */
 static u64 memreg_mr_key_span(struct memreg_mr *mr, u8 *shift)
 {
 	struct memreg_device *mdev = mr->domain->mdev;
@@ -237,11 +247,14 @@ static u64 memreg_mr_key_span(struct memreg_mr *mr, u8 *shift)
 	*shift = MEMREG_PAGE_SHIFT;
 	pages = ((mr->iova & (MEMREG_PAGE_SIZE - 1)) + mr->length +
 		 MEMREG_PAGE_SIZE - 1) >> MEMREG_PAGE_SHIFT;
-	/* Pages of which two would do are large enough. */
+	/* Pages are large enough if two of them cover the MR. */
 	if (mr->region->dmabuf)
 		sizes &= GENMASK_ULL(max(fls64(mr->length - 1),
 					 MEMREG_PAGE_SHIFT), 0);
-	/* Memory of a user is seldom contiguous: don't look if need not be. */
+	/*
+	 * User memory is seldom contiguous: search for larger pages only if
+	 * needed.
+	 */
 	if (pages > mdev->max_pages || mr->region->dmabuf)
 		*shift = memreg_region_page_shift(mr->region, mr->iova, sizes);
 	span = (u64)mdev->max_pages << *shift;
@@ -306,9 +319,10 @@ static int memreg_mr_divide(struct memreg_mr *mr)
 		key->access = mr->access;
 		key->page_shift = shift;
 		/*
-		 * Destroying is cheaper than to invalidate one by one, and a
-		 * long list of large pages is of no use to others. What may be
-		 * taken away has an end of its own.
+		 * Make the FRWRs for one use: where destroying is cheaper than
+		 * invalidating one by one; for a long list of large pages,
+		 * which no other key could reuse; and for memory that an
+		 * exporter may take away, as revocation destroys its MRs.
 		 */
 		key->once = mr->domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV ||
 			    shift > MEMREG_PAGE_SHIFT || mr->region->keyed;
@@ -319,7 +333,7 @@ static int memreg_mr_divide(struct memreg_mr *mr)
 
 /**
  * memreg_mr_kill_keys() - Kill all keys of an MR
- * @mr: The MR, which has none afterwards
+ * @mr: The MR; without keys afterwards
  *
  * Context: may sleep. Never fails.
  */
@@ -380,11 +394,9 @@ err_keys:
 	return ret;
 }
 
-/*
- * Two ways to register
- */
+/* Two ways to register: by the module's keys, or by the driver */
 
-/* The file has so many pages more. */
+/* Count the pages that an MR adds to its file. */
 static void memreg_mr_count_pages(struct memreg_mr *mr)
 {
 	mr->pinned = mr->region->npages;
@@ -392,9 +404,10 @@ static void memreg_mr_count_pages(struct memreg_mr *mr)
 }
 
 /**
- * memreg_mr_key_reason() - Say why the keys of an MR could not be made
- * @ucmd: Call that wants them
- * @err: What memreg_keys_make() failed with
+ * memreg_mr_key_reason() - Set the reason why the keys of an MR could not be
+ * made
+ * @ucmd: Call that makes the MR
+ * @err: Errno of memreg_keys_make()
  *
  * Return: @err.
  */
@@ -410,11 +423,11 @@ int memreg_mr_key_reason(struct memreg_ucmd *ucmd, int err)
 }
 
 /**
- * memreg_mr_give_keys() - Give an MR the keys that its access asks for
+ * memreg_mr_give_keys() - Make the keys that an MR needs for its access
  * @ucmd: Call that makes it
  * @mr: MR whose region has its pages
  *
- * Return: 0, or what MR_REGISTER fails with for lack of keys.
+ * Return: 0, or the errno of MR_REGISTER if keys cannot be made.
  */
 int memreg_mr_give_keys(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 {
@@ -426,7 +439,7 @@ int memreg_mr_give_keys(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 	return memreg_mr_key_reason(ucmd, memreg_mr_make_keys(mr));
 }
 
-/* By keys of our own on pages that we have. */
+/* Make an MR by the module's keys on pages that the module pins. */
 static int memreg_mr_make_own(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 {
 	int ret;
@@ -438,7 +451,7 @@ static int memreg_mr_make_own(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 	return memreg_mr_give_keys(ucmd, mr);
 }
 
-/* By the driver under a single key; it pins, and charges, by itself. */
+/* Make an MR by the driver under a single key; the driver pins and charges. */
 static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
 				 struct memreg_mr *mr)
 {
@@ -472,7 +485,10 @@ static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
 		return memreg_region_over_limit(mr->region) ?
 		       memreg_fail(ucmd, ret, IB_MEMREG_REASON_MEMLOCK) : ret;
 	case -EINVAL:
-		/* No range that wraps gets here: soft-RoCE has no more MRs. */
+		/*
+		 * The range does not wrap, so this is soft-RoCE's errno for
+		 * having no more MRs.
+		 */
 		return -ENOSPC;
 	case -EINTR:
 	case -ERESTARTSYS:
@@ -493,8 +509,8 @@ static void memreg_mr_release_region(struct memreg_region *region)
 }
 
 /**
- * memreg_mr_unmake() - Give back what was made of an MR so far
- * @mr: The MR, which has nothing but its domain afterwards
+ * memreg_mr_unmake() - Release the keys and the region of an MR
+ * @mr: The MR, complete or in part; has only its domain afterwards
  *
  * Context: may sleep. Never fails.
  */
@@ -515,7 +531,7 @@ void memreg_mr_unmake(struct memreg_mr *mr)
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_mr_unmake);
 
-/* The dma-buf that a call names: by -1 it is the one of an old MR. */
+/* Get the dma-buf that a call names; -1 names the one of the old MR. */
 static struct dma_buf *memreg_mr_dmabuf(struct memreg_ucmd *ucmd,
 					struct memreg_mr *old)
 {
@@ -527,7 +543,9 @@ static struct dma_buf *memreg_mr_dmabuf(struct memreg_ucmd *ucmd,
 	return old->region->dmabuf;
 }
 
-/* Make the region of an MR, without pages, of what the call names. */
+/*
+ * Make the region of an MR, without pages, from the memory that the call names.
+ */
 static int memreg_mr_make_region(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 				 struct memreg_mr *old)
 {
@@ -560,8 +578,8 @@ static int memreg_mr_make_region(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 }
 
 /*
- * Have a guard that is not at work yet change the slot. Of what went stale
- * before, there is no guard any more: the generation is that of this one.
+ * Connect a guard that is not active yet to the slot. If a guard of an earlier
+ * attempt was stale, it is gone: the slot's generation continues from here.
  */
 static void memreg_mr_arm_slot(struct memreg_mr *mr)
 {
@@ -584,7 +602,7 @@ static int memreg_mr_try_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 	if (ret)
 		return ret;
 	memreg_mr_arm_slot(mr);
-	/* No change of a mapping is anything to a descriptor. */
+	/* Memory behind a descriptor does not depend on any mapping. */
 	if (!(cmd->flags & (IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD))) {
 		ret = memreg_guard_insert(mr->region);
 		if (ret)
@@ -607,7 +625,10 @@ err:
 	return ret;
 }
 
-/* Has the process idle pages on demand that gave way to what is registered? */
+/*
+ * Were idle pages on demand of the process unpinned to make room under the
+ * limit?
+ */
 static bool memreg_mr_made_room(struct memreg_ucmd *ucmd, int err)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
@@ -617,17 +638,17 @@ static bool memreg_mr_made_room(struct memreg_ucmd *ucmd, int err)
 				       (cmd->length >> PAGE_SHIFT) + 2);
 }
 
-/* How often registering begins anew if the mapping changes meanwhile. */
+/* How often registering starts over if the mapping changes meanwhile. */
 #define MEMREG_MR_ATTEMPTS	8
 
 /**
- * memreg_mr_make() - Take the memory of an MR and make its keys
- * @ucmd: Call with the struct ib_memreg_mr_register that says what it is to be
- * @mr: The MR, which after a failure has nothing but its domain
- * @old: MR whose place it takes, and whose pages it may share until it does; or
+ * memreg_mr_make() - Pin the memory of an MR and make its keys
+ * @ucmd: Call with the struct ib_memreg_mr_register that describes the MR
+ * @mr: The MR; after a failure it has only its domain
+ * @old: MR that @mr will replace, and whose pages it may share until then; or
  *	NULL
  *
- * Return: 0, or what MR_REGISTER fails with.
+ * Return: 0, or the errno of MR_REGISTER.
  */
 int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 		   struct memreg_mr *old)
@@ -650,7 +671,7 @@ int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 	return memreg_fail(ucmd, -EAGAIN, IB_MEMREG_REASON_UNSTEADY);
 }
 
-/* Take a slot of the status table that the call names, if it does. */
+/* Take a slot of the status table that the call names, if it names one. */
 static int memreg_mr_take_slot(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
@@ -670,7 +691,7 @@ static int memreg_mr_take_slot(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 }
 
 /**
- * memreg_mr_end_slot() - Give back the slot of an MR in a status table
+ * memreg_mr_end_slot() - Free the slot of an MR in a status table
  * @mr: The MR, with or without a slot
  */
 void memreg_mr_end_slot(struct memreg_mr *mr)
@@ -696,12 +717,12 @@ static void memreg_mr_free_pool(struct memreg_pool *pool)
 }
 
 /**
- * memreg_mr_make_on() - Make the keys of an MR on a region that is there
+ * memreg_mr_make_on() - Make the keys of an MR on a region that has its pages
  * @ucmd: Call that asks for it
- * @mr: The MR, which after a failure has nothing but its domain
- * @region: Its region from now on, if this succeeds
+ * @mr: The MR; after a failure it has only its domain
+ * @region: The region; becomes the MR's on success
  *
- * Return: 0, or what MR_REGISTER fails with for lack of keys; -ESTALE.
+ * Return: 0; -ESTALE; or the errno of MR_REGISTER if keys cannot be made.
  */
 int memreg_mr_make_on(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 		      struct memreg_region *region)
@@ -721,7 +742,7 @@ int memreg_mr_make_on(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 EXPORT_SYMBOL_IF_KUNIT(memreg_mr_make_on);
 
 /**
- * memreg_mr_free() - Destroy an MR that has no id any more
+ * memreg_mr_free() - Destroy an MR whose id is freed
  * @mr: The MR
  *
  * Context: may sleep. Never fails.
@@ -740,7 +761,7 @@ void memreg_mr_free(struct memreg_mr *mr)
 /**
  * memreg_mr_segment() - Describe a keyed segment
  * @mr: The MR
- * @i: Its index
+ * @i: Index of the segment
  * @seg: Filled in
  */
 void memreg_mr_segment(const struct memreg_mr *mr, u32 i,
@@ -751,7 +772,7 @@ void memreg_mr_segment(const struct memreg_mr *mr, u32 i,
 	memset(seg, 0, sizeof(*seg));
 	seg->iova = key->iova;
 	seg->length = key->length;
-	/* LIST may find keys of a pool that are being exchanged. */
+	/* LIST may race with a recycle of a pool's keys. */
 	seg->lkey = data_race(key->lkey);
 	/* Likewise. */
 	seg->rkey = data_race(key->rkey);
@@ -773,7 +794,7 @@ static int memreg_mr_respond(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 	return memreg_respond(ucmd, sizeof(*cmd));
 }
 
-/* Make an MR in a domain, of which the caller has a reference. */
+/* Make an MR in a domain; takes over the caller's reference of the domain. */
 static struct memreg_mr *memreg_mr_create(struct memreg_ucmd *ucmd,
 					  struct memreg_domain *domain,
 					  struct memreg_pool *pool)
@@ -807,12 +828,12 @@ err_free:
 }
 
 /**
- * memreg_mr_begin() - Make an MR that nobody can find yet
+ * memreg_mr_begin() - Make an MR that is not published yet
  * @ucmd: Call that asks for it, with a struct ib_memreg_mr_register
- * @pool: What makes it a pool, or NULL; the MR's from now on, and freed if
- *	there is to be none
+ * @pool: The pool that the MR is to be, or NULL; the MR owns it from now on,
+ *	and it is freed if the call fails
  *
- * Return: the MR, for memreg_mr_made(), or what MR_REGISTER fails with.
+ * Return: the MR, for memreg_mr_made(); or an ERR_PTR() of MR_REGISTER's errno.
  */
 struct memreg_mr *memreg_mr_begin(struct memreg_ucmd *ucmd,
 				  struct memreg_pool *pool)
@@ -841,12 +862,12 @@ err:
 }
 
 /**
- * memreg_mr_made() - A call has made an MR
+ * memreg_mr_made() - Hand an MR that a call has made to main
  * @ucmd: The call
  * @mr: The MR, complete
- * @ret: What the call returns
+ * @ret: Errno that the call returns, or 0
  *
- * Return: the same.
+ * Return: @ret.
  */
 int memreg_mr_made(struct memreg_ucmd *ucmd, struct memreg_mr *mr, int ret)
 {
@@ -875,7 +896,10 @@ static int memreg_mr_copy_segments(struct memreg_mr *mr, u64 to, u32 room)
 	u32 i;
 
 	for (i = 0; i < min(room, mr->nkeys); i++) {
-		/* Not with the copy: nobody is to wait for user space. */
+		/*
+		 * Not held over the copy to user space, which may take any
+		 * time.
+		 */
 		if (mr->pool && mutex_lock_killable(&mr->pool->lock))
 			return -EINTR;
 		memreg_mr_segment(mr, i, &seg);
@@ -949,7 +973,9 @@ static void memreg_mr_destroy(struct memreg_file *file,
 	memreg_mr_free(mr);
 }
 
-/* What is pinned on demand, and not in use, keeps nobody from destroying it. */
+/*
+ * Release idle extents, so that they do not keep the MR from being destroyed.
+ */
 static void memreg_mr_idle(struct memreg_object *obj)
 {
 	struct memreg_mr *mr = container_of(obj, struct memreg_mr, obj);
@@ -983,7 +1009,7 @@ static void memreg_mr_info(struct memreg_object *obj,
 	memreg_region_describe(mr->region, &info->u.mr);
 }
 
-/* The reason why an MR with users can't be destroyed, as far as is known. */
+/* The likely reason why an MR has users and cannot be destroyed. */
 static u32 memreg_mr_busy(const struct memreg_object *obj)
 {
 	const struct memreg_mr *mr = container_of(obj, struct memreg_mr, obj);

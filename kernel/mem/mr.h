@@ -22,20 +22,20 @@ struct memreg_status;
  * @domain: The domain
  * @region: The pages
  * @single: The driver registered it under a single key, and pinned the pages
- * @implicit: It is one on demand, of the whole address space
+ * @implicit: It is on demand, and of the whole address space
  * @addr: Address in user space
  * @iova: First I/O address
  * @length: Bytes
  * @access: enum ib_memreg_access
- * @pinned: System pages that it adds to memreg_file.pinned
- * @windows: Windows bound to it, or to an extent of it
- * @pool: What makes it a pool, or NULL
- * @demand: What it has pinned if it is one on demand, or NULL; then @region has
- *	no pages, and work is on extents of it
- * @whole: MR on demand that it is an extent of, or NULL
- * @skip: What to add to an offset in @whole for one in @region; may wrap
- * @status: Status table in which it has a slot, or NULL; kept
- * @slot: The slot
+ * @pinned: System pages that the MR adds to memreg_file.pinned
+ * @windows: Number of windows bound to it, or to an extent of it
+ * @pool: The pool that it is, or NULL
+ * @demand: State of an MR on demand, or NULL. @region then has no pages, and
+ *	work uses extents of the MR
+ * @whole: MR on demand of which this MR is an extent, or NULL
+ * @skip: Converts an offset in @whole to one in @region by addition; may wrap
+ * @status: Status table in which it has a slot, or NULL; holds a reference
+ * @slot: Index of the slot
  * @generation: Generation of the slot while it is LIVE
  * @nkeys: Number of @keys
  * @keys: Keyed segments, in order
@@ -63,7 +63,9 @@ struct memreg_mr {
 	struct memreg_key *keys;
 };
 
-/* So many windows more are bound to an MR, or to what it is an extent of. */
+/*
+ * Add to the number of windows bound to an MR, or to the MR it is an extent of.
+ */
 static inline void memreg_mr_count_windows(struct memreg_mr *mr, int n)
 {
 	atomic_add(n, mr->whole ? &mr->whole->windows : &mr->windows);

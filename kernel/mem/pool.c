@@ -2,16 +2,17 @@
 /*
  * Pools: many buffers of one size, each with a key of its own.
  *
- * A pool is an MR like any other, but for how its range is divided among keys:
- * one for each buffer, and none for what is between them. Work requests and
- * windows name the buffers by MR and offset. Which buffer is in use is the
- * user's business alone, and nothing here trusts what the user believes.
+ * A pool is an MR whose range is divided among keys in another way: one key for
+ * each buffer, and none for the gaps between them. Work requests and windows
+ * name the buffers by MR and offset. Only the user's library keeps track of
+ * which buffers are in use; the kernel does not need to know, and trusts no
+ * such information.
  *
- * The keys are in a table that the user maps and cannot write to, so a buffer
- * that was taken is granted to a peer without a call. Recycling gives buffers
- * other keys: all new keys work before they are in the table, and they are in
- * the table before the first old one dies, so that a failure leaves the old
- * ones as they were (I8).
+ * The keys are in a table that the user maps read-only, so the library can
+ * grant a buffer to a peer without a system call. Recycling gives buffers new
+ * keys: all new keys work before the table shows them, and the table shows them
+ * before the first old key dies, so that a failure leaves the old keys as they
+ * were (I8).
  */
 #include <linux/anon_inodes.h>
 #include <linux/bitmap.h>
@@ -30,10 +31,10 @@
 #include "mem/pool.h"
 
 /**
- * struct memreg_table - Memory that a user sees the keys of a pool in
- * @refs: One of the pool, one of the file
+ * struct memreg_table - The table of a pool's keys, which the user maps
+ * @refs: One for the pool, one for the file
  * @size: Bytes that can be mapped
- * @shared: What is there; written by us alone
+ * @shared: The memory of the table; only the kernel writes to it
  */
 struct memreg_table {
 	refcount_t refs;
@@ -86,14 +87,20 @@ static struct memreg_table *memreg_table_new(const struct memreg_pool *pool)
 	return table;
 }
 
-/* Put a key in the table. Whoever reads it meanwhile sees that it changes. */
+/*
+ * Write a key to the table. Its sequence number makes a concurrent reader
+ * retry.
+ */
 static void memreg_table_write(struct memreg_table *table, u32 i, u64 iova,
 			       u32 rkey)
 {
 	struct ib_memreg_pool_entry *entry = memreg_table_entry(table, i);
 
 	WRITE_ONCE(entry->sequence, entry->sequence + 1);
-	/* Pairs with the reader's: see struct ib_memreg_pool_entry. */
+	/*
+	 * Pairs with the read barrier of the reader: see struct
+	 * ib_memreg_pool_entry.
+	 */
 	smp_wmb();
 	WRITE_ONCE(entry->iova, iova);
 	WRITE_ONCE(entry->rkey, rkey);
@@ -186,7 +193,7 @@ static void memreg_pool_die(struct memreg_pool *pool)
 	mutex_unlock(&pool->lock);
 }
 
-/* Free what makes an MR a pool. */
+/* Free the pool of an MR. */
 static void memreg_pool_free(struct memreg_pool *pool)
 {
 	if (pool->table)
@@ -223,7 +230,7 @@ static struct memreg_pool *memreg_pool_new(struct memreg_ucmd *ucmd)
 	return NULL;
 }
 
-/* Is a buffer in the reach of a key of small pages, wherever it is? */
+/* Can one key of small pages span a buffer at any offset? */
 static bool memreg_pool_spans(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_pool_create *cmd = ucmd->cmd;
@@ -342,7 +349,7 @@ int memreg_pool_create_ioctl(struct memreg_ucmd *ucmd)
  */
 
 /**
- * struct memreg_recycle - Buffers that are to have other keys
+ * struct memreg_recycle - Buffers that a call gives new keys
  * @keys: The fresh keys; then the old ones
  * @batch: Pointers to them, in any order
  * @indices: The buffers
@@ -353,7 +360,7 @@ struct memreg_recycle {
 	u32 indices[IB_MEMREG_BATCH_MAX];
 };
 
-/* Each buffer is in the pool, and named once. */
+/* Check that each index is in the pool and named only once. */
 static int memreg_recycle_check(struct memreg_ucmd *ucmd,
 				struct memreg_pool *pool, const u32 *indices)
 {
@@ -370,14 +377,14 @@ static int memreg_recycle_check(struct memreg_ucmd *ucmd,
 			ret = memreg_fail(ucmd, -EINVAL,
 					  IB_MEMREG_REASON_TWICE);
 	}
-	/* What failed was not chosen, or is by one before it. */
+	/* The failed index has not been marked by this entry. */
 	while (i--)
 		if (indices[i] < pool->count)
 			__clear_bit(indices[i], pool->chosen);
 	return ret;
 }
 
-/* Exchange the keys, and let users know of the new ones. */
+/* Exchange the keys, and write the new ones to the table. */
 static void memreg_recycle_swap(struct memreg_mr *mr,
 				struct memreg_recycle *recycle, u32 count)
 {
@@ -411,7 +418,7 @@ static int memreg_pool_do_recycle(struct memreg_ucmd *ucmd,
 	if (ret)
 		return memreg_mr_key_reason(ucmd, ret);
 	memreg_recycle_swap(mr, recycle, cmd->count);
-	/* Of these, users can't know any more but from before. */
+	/* The table no longer shows the old keys: kill them. */
 	if (cmd->flags & IB_MEMREG_RECYCLE_RELAXED)
 		memreg_keys_revoke_relaxed(mr->domain, recycle->batch,
 					   cmd->count);
@@ -461,7 +468,7 @@ int memreg_pool_recycle_ioctl(struct memreg_ucmd *ucmd)
 	ret = memreg_recycle_locked(ucmd,
 				    container_of(obj, struct memreg_mr, obj));
 	memreg_object_put(obj);
-	/* On failure only the index of the culprit is returned. */
+	/* On failure only the index of the entry that failed is returned. */
 	if (ret == -EINVAL && memreg_respond(ucmd, sizeof(*cmd)))
 		ret = -EFAULT;
 	return ret;

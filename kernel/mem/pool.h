@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Pools: MRs whose keys are each for one of many buffers. Private declarations
- * of kernel/mem/pool.c; the lock order is in core.h.
+ * Pools: MRs with one key for each of many buffers. Private declarations of
+ * kernel/mem/pool.c; the lock order is in core.h.
  */
 #ifndef _MEMREG_POOL_H
 #define _MEMREG_POOL_H
@@ -17,10 +17,10 @@ struct memreg_ucmd;
 struct memreg_pool;
 
 /**
- * struct memreg_pool_ops - What an MR asks of what makes it a pool
+ * struct memreg_pool_ops - Operations of a pool that its MR calls
  * @key: Describe the key of the @i-th buffer
- * @die: Take all keys out of the table, as they are to be killed
- * @free: The MR is no more
+ * @die: Clear all keys in the table, before they are killed
+ * @free: Free the pool, along with its MR
  */
 struct memreg_pool_ops {
 	void (*key)(const struct memreg_mr *mr, u32 i, struct memreg_key *key);
@@ -29,14 +29,14 @@ struct memreg_pool_ops {
 };
 
 /**
- * struct memreg_pool - What makes an MR a pool
- * @ops: What the MR asks of it
+ * struct memreg_pool - The part of an MR that makes it a pool
+ * @ops: Operations that the MR calls
  * @count: Number of buffers
  * @buffer_size: Bytes of each
- * @stride: Bytes from one to the next
- * @lock: Protects memreg_mr.keys, but for whoever makes or frees them, the
- *	table, and @chosen
- * @table: What users see of the keys
+ * @stride: Bytes from the start of one buffer to the next
+ * @lock: Protects memreg_mr.keys once they are made and until they are freed,
+ *	the table, and @chosen
+ * @table: The table that the user maps
  * @chosen: Buffers that a call has named so far; all 0 between calls
  */
 struct memreg_pool {

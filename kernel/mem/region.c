@@ -2,19 +2,20 @@
 /*
  * Regions: pages and their DMA addresses.
  *
- * The pages are charged before they are pinned, as ib_core's umem does it, and
- * their DMA addresses are kept twice: in the scatterlist that the DMA API
- * wants back, which has whole pages, and in a flat array that is trimmed to
- * the bytes that the user named. Keys are made from the second alone, so that
- * none of them reaches a byte more (I6), and a range in it is found at once if
+ * The pages are charged before they are pinned, as by ib_umem_get(). Their DMA
+ * addresses are kept twice: in a scatterlist of whole pages, which the DMA API
+ * needs to unmap them, and in a flat array that is trimmed to the bytes that
+ * the user named. Keys are made only from the array, so that no key reaches a
+ * byte outside (I6). A range is found in the array in constant time if the
  * pages are of one size, and otherwise in logarithmic time.
  *
- * Where the pages come from is its source's. Here are memory of a user that is
- * pinned and charged, such memory that a driver pins by itself, and pages that
- * somebody else keeps; others are in files of their own.
+ * The source of a region provides its pages. This file has three sources: user
+ * memory that the module pins and charges, user memory that the driver pins,
+ * and pages that their owner keeps. Other sources are in files of their own.
  *
- * A region is released after all keys to it are dead (I1): FRWRs that mapped
- * it last are drained, then come DMA unmap, unpin and uncharge.
+ * A region is released after all keys to it are dead (I1): FRWRs that mapped it
+ * last are drained; then its pages are unmapped for DMA, unpinned and
+ * uncharged.
  */
 #include <kunit/visibility.h>
 #include <linux/bvec.h>
@@ -36,14 +37,14 @@
 #include "mem/trace_guard.h"
 #include "stats.h"
 
-/* Keys live long, and nobody syncs for the device or for the CPU. */
+/* Mappings live long, and no code syncs them for the device or the CPU. */
 #ifdef DMA_ATTR_REQUIRE_COHERENT
 #define MEMREG_DMA_ATTRS	DMA_ATTR_REQUIRE_COHERENT
 #else
 #define MEMREG_DMA_ATTRS	0
 #endif
 
-/* Are so many pinned pages more than the caller may have? */
+/* Do so many pinned pages exceed the caller's limit? */
 static bool memreg_pinned_too_much(u64 pinned)
 {
 	return pinned > rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT &&
@@ -54,7 +55,7 @@ static bool memreg_pinned_too_much(u64 pinned)
  * memreg_region_over_limit() - Are a region's pages too many to be pinned?
  * @region: Region that has not been charged, in the context of its owner
  *
- * Return: whether RLIMIT_MEMLOCK forbids it.
+ * Return: true if RLIMIT_MEMLOCK forbids pinning them.
  */
 bool memreg_region_over_limit(const struct memreg_region *region)
 {
@@ -79,7 +80,10 @@ static int memreg_user_charge(struct memreg_region *region)
 	return 0;
 }
 
-/* Unpin those of contiguous pages, of which @page is the one at @at. */
+/*
+ * Unpin the pages with the indices from @from up to @to, which are contiguous
+ * with @page, whose index is @at.
+ */
 static void memreg_user_unpin_range(struct memreg_region *region,
 				    struct page *page, unsigned long at,
 				    unsigned long from, unsigned long to)
@@ -112,16 +116,16 @@ static void memreg_user_unpin(struct memreg_region *region)
 }
 
 /**
- * struct memreg_shared - Where in another region's pages one is
+ * struct memreg_shared - A position in the pages of another region
  * @sg: Entry of its scatterlist, or NULL at the beginning
- * @skip: Pages of the entry that are through
+ * @skip: Pages of the entry before the position
  */
 struct memreg_shared {
 	struct scatterlist *sg;
 	unsigned long skip;
 };
 
-/* Find the next pages in the region that has them pinned. */
+/* List the next pages that another region has pinned already. */
 static int memreg_user_share(struct memreg_region *region, unsigned long done,
 			     unsigned long max, struct memreg_shared *at,
 			     struct page **pages)
@@ -212,7 +216,7 @@ static int memreg_user_pin(struct memreg_region *region)
 	return ret < 0 ? ret : 0;
 }
 
-/* Long-lived mappings can't be of a device that needs syncing. */
+/* Is the device coherent? A long-lived mapping is never synced. */
 static bool memreg_region_coherent(struct memreg_region *region)
 {
 	struct ib_device *ibdev = region->mdev->ibdev;
@@ -227,7 +231,7 @@ static bool memreg_region_coherent(struct memreg_region *region)
 	return true;
 }
 
-/* List the DMA addresses of the bytes that the user named, and no others. */
+/* List the DMA addresses of exactly the bytes that the user named. */
 static void memreg_region_fill(struct memreg_region *region)
 {
 	u64 skip = offset_in_page(region->addr);
@@ -252,9 +256,9 @@ static void memreg_region_fill(struct memreg_region *region)
 }
 
 /**
- * memreg_region_list_alloc() - Make room for the list of DMA addresses
+ * memreg_region_list_alloc() - Allocate the list of DMA addresses
  * @region: Region without one
- * @n: Entries; those of @sgl are to be filled in, and so are @offsets
+ * @n: Number of entries; the caller fills in @sgl and @offsets
  *
  * Return: 0 or -ENOMEM; the release of the region frees the list in any case.
  */
@@ -301,7 +305,10 @@ static int memreg_region_map(struct memreg_ucmd *ucmd,
 
 	ret = ib_dma_map_sgtable_attrs(region->mdev->ibdev, &region->sgt.sgt,
 				       DMA_BIDIRECTIONAL, MEMREG_DMA_ATTRS);
-	/* Asked for coherence, the DMA API has no other answer than failure. */
+	/*
+	 * With DMA_ATTR_REQUIRE_COHERENT, the mapping fails if it is not
+	 * coherent.
+	 */
 	if (ret)
 		return ret == -ENOMEM ? ret :
 			memreg_fail(ucmd, -EOPNOTSUPP,
@@ -316,7 +323,7 @@ static int memreg_region_map(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
-/* What pinning fails with, in the words of the ABI. */
+/* Convert an errno of pinning to one of the ABI. */
 static int memreg_pin_error(struct memreg_ucmd *ucmd, int err)
 {
 	switch (err) {
@@ -333,20 +340,20 @@ static int memreg_pin_error(struct memreg_ucmd *ucmd, int err)
 	}
 }
 
-/* Pages that are faulted in, and pinned for that time, in one go */
+/* Pages that are faulted in, and pinned meanwhile, by one call */
 #define MEMREG_FAULT_PAGES	(PAGE_SIZE / sizeof(struct page *))
 
 /**
- * memreg_region_fault() - Fault in pages of the caller's that are to be pinned
+ * memreg_region_fault() - Fault in pages of the caller's memory, to be pinned
+ * later
  * @ucmd: Call that asks for it
  * @addr: The first page
  * @npages: Number of system pages
- * @write: They are to be written to
+ * @write: Fault in for writing
  *
- * Context: may sleep for as long as the faults take, but for the signals that
- * end the caller.
- * Return: 0, and if nothing takes them away, a region can have them
- * that is memreg_region.present; -EFAULT, -ENOMEM, -EINTR, -EAGAIN.
+ * Context: may sleep for as long as the faults take, or until a fatal signal.
+ * Return: 0, and unless the pages are taken away again, a region with
+ * memreg_region.present can pin them; -EFAULT, -ENOMEM, -EINTR, -EAGAIN.
  */
 int memreg_region_fault(struct memreg_ucmd *ucmd, unsigned long addr,
 			unsigned long npages, bool write)
@@ -372,7 +379,9 @@ int memreg_region_fault(struct memreg_ucmd *ucmd, unsigned long addr,
 	return npages ? memreg_pin_error(ucmd, n ?: -EFAULT) : 0;
 }
 
-/* Fault in what can be without waiting. Returns what pin_user_pages() does. */
+/*
+ * Fault in the pages that need no wait. Returns the same as pin_user_pages().
+ */
 static long memreg_region_fault_some(unsigned long addr, unsigned long npages,
 				     bool write, struct page **pages)
 {
@@ -390,13 +399,13 @@ static long memreg_region_fault_some(unsigned long addr, unsigned long npages,
 }
 
 /**
- * memreg_region_fault_nowait() - Begin to fault in pages of the caller's
+ * memreg_region_fault_nowait() - Start faulting in pages of the caller's memory
  * @ucmd: Call that asks for it, and whose memreg_ucmd.fault has the pages
  *
- * What is to be read from a device is on its way afterwards, and what needs
- * nobody else is there.
+ * Afterwards reads of pages from devices are in progress, and pages that need
+ * no such read are present.
  *
- * Context: may sleep, but not for a device, or anybody in user space.
+ * Context: may sleep, but not for a device, nor for a process.
  * Return: 0, -EFAULT, -ENOMEM, -EINTR.
  */
 int memreg_region_fault_nowait(struct memreg_ucmd *ucmd)
@@ -414,7 +423,7 @@ int memreg_region_fault_nowait(struct memreg_ucmd *ucmd)
 						 ucmd->fault.write, pages);
 		if (n < 0)
 			break;
-		/* One that takes time is passed. */
+		/* Skip a page that needs a wait. */
 		n = n ?: 1;
 		cond_resched();
 	}
@@ -423,12 +432,13 @@ int memreg_region_fault_nowait(struct memreg_ucmd *ucmd)
 }
 
 /**
- * memreg_region_present() - How many pages of the caller's are mapped in a row?
+ * memreg_region_present() - Count pages of the caller's memory that are present
+ * in a row
  * @addr: The first one
- * @npages: Number of system pages that are looked at
+ * @npages: Number of system pages to check
  *
  * Context: may sleep.
- * Return: number of those before the first one that is not.
+ * Return: number of pages before the first one that is not present.
  */
 unsigned long memreg_region_present(unsigned long addr, unsigned long npages)
 {
@@ -450,8 +460,8 @@ unsigned long memreg_region_present(unsigned long addr, unsigned long npages)
 }
 
 /*
- * Is a region known to have the pages of the mapping? Up to all events that had
- * ended before the caller's own memreg_guard_begin().
+ * Are a region's pages known to be those of the mapping? Valid for all events
+ * that had ended before the caller's own memreg_guard_begin().
  */
 static bool memreg_region_is_watched(struct memreg_region *region)
 {
@@ -467,8 +477,8 @@ static bool memreg_region_is_watched(struct memreg_region *region)
 
 /*
  * Find the pages that another region has pinned already. That region's guard
- * says that the user's mapping has them still, as the caller's guard is at work
- * (I2).
+ * proves that the user's mapping still has them, and the caller's guard is
+ * active by now and sees later changes (I2).
  */
 static void memreg_user_find_shared(struct memreg_region *region)
 {
@@ -488,7 +498,7 @@ static void memreg_user_find_shared(struct memreg_region *region)
 	region->kin_first = first - (kin->addr >> PAGE_SHIFT);
 }
 
-/* Charge and pin what the user has mapped there. */
+/* Charge and pin the pages that the user has mapped. */
 static int memreg_user_populate(struct memreg_ucmd *ucmd,
 				struct memreg_region *region)
 {
@@ -543,12 +553,12 @@ static const struct memreg_source memreg_user_source = {
 
 static void memreg_driver_release(struct memreg_region *region)
 {
-	/* The driver has unpinned them with its MR. */
+	/* The driver has unpinned the pages along with its MR. */
 }
 
 /*
- * Memory of a user that the device's driver pins, and charges, by itself. Only
- * the driver knows the pages.
+ * User memory that the device's driver pins and charges. Only the driver knows
+ * the pages.
  */
 static const struct memreg_source memreg_driver_source = {
 	.release = memreg_driver_release,
@@ -557,11 +567,11 @@ static const struct memreg_source memreg_driver_source = {
 
 /**
  * memreg_region_alloc() - Make a region that has no pages yet
- * @mdev: Device that they are to be mapped for
- * @source: Where they are to come from
+ * @mdev: Device that the pages will be mapped for
+ * @source: Source of the pages
  * @addr: Address, any byte
  * @length: Bytes, from 1; the end does not wrap
- * @writable: They are to be written to
+ * @writable: The pages will be written to
  *
  * Return: the region, or NULL if there is no memory.
  */
@@ -594,7 +604,7 @@ EXPORT_SYMBOL_IF_KUNIT(memreg_region_alloc);
  * @ucmd: Call that asks for it, in the context of the memory's owner
  * @addr: Address, any byte
  * @length: Bytes, from 1; the end does not wrap
- * @writable: To be pinned for writing
+ * @writable: Pin the pages for writing
  *
  * Return: the region, or NULL if there is no memory.
  */
@@ -603,7 +613,7 @@ struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 {
 	struct memreg_region *region;
 
-	/* Notifiers and mappings know no tags of pointers. */
+	/* Notifiers and mappings use addresses without pointer tags. */
 	region = memreg_region_alloc(ucmd->mdev, &memreg_user_source,
 				     untagged_addr(addr), length, writable);
 	if (!region)
@@ -616,8 +626,8 @@ struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 }
 
 /**
- * memreg_region_by_driver() - Leave the pages of a region to the driver
- * @region: Region of user memory that has no pages yet, and gets none here
+ * memreg_region_by_driver() - Let the driver pin the pages of a region
+ * @region: Region of user memory without pages
  */
 void memreg_region_by_driver(struct memreg_region *region)
 {
@@ -625,7 +635,7 @@ void memreg_region_by_driver(struct memreg_region *region)
 }
 
 /**
- * memreg_region_take() - Take and map a region's pages
+ * memreg_region_take() - Pin and map a region's pages
  * @ucmd: Call that asks for it, in the context of the memory's owner
  * @region: Region without pages, which after a failure can only be released
  *
@@ -649,13 +659,13 @@ int memreg_region_take(struct memreg_ucmd *ucmd, struct memreg_region *region)
 EXPORT_SYMBOL_IF_KUNIT(memreg_region_take);
 
 /**
- * memreg_region_share() - Let a region have pages that another one has pinned
+ * memreg_region_share() - Make a region reuse pages that another one has pinned
  * @region: Region of the caller's memory that has no pages yet
  * @kin: Region of user memory, which stays until memreg_region_inherit() or the
  *	release of @region
  *
- * Which pages that are is found out when @region takes its pages. Until then
- * and afterwards they are charged to @kin, and @kin unpins them.
+ * The shared pages are found when @region takes its pages. They stay charged to
+ * @kin, and @kin unpins them, until memreg_region_inherit().
  */
 void memreg_region_share(struct memreg_region *region,
 			 struct memreg_region *kin)
@@ -669,10 +679,10 @@ EXPORT_SYMBOL_IF_KUNIT(memreg_region_inherit);
 
 /**
  * memreg_region_inherit() - Take over the pages that a region shares
- * @region: Region that has its pages; nobody else knows of it
+ * @region: Region that has its pages; only the caller knows it
  *
- * The other region keeps the rest, and can be released in any context in which
- * no key to it lives, before or after @region.
+ * The other region keeps its other pages. Once no key to it is alive, it can be
+ * released, before or after @region.
  *
  * Return: number of system pages that were taken over.
  */
@@ -691,23 +701,24 @@ unsigned long memreg_region_inherit(struct memreg_region *region)
 	region->nr_foreign = 0;
 	region->foreign_first = 0;
 	region->dirty |= kin->dirty;
-	/* A key that could not be killed may reach what was the other's. */
+	/* A key that could not be killed may reach the pages taken over. */
 	region->undead = kin->undead;
 	return n;
 }
 
 /**
- * memreg_region_is_haunted() - Could an MR that can't be destroyed reach it?
+ * memreg_region_is_haunted() - Could an MR that cannot be destroyed reach a
+ * region?
  * @region: The region
  *
- * Return: whether its pages must not be given back.
+ * Return: true if its pages must not be released.
  */
 bool memreg_region_is_haunted(const struct memreg_region *region)
 {
 	return region->undead != atomic_read(&region->mdev->undead);
 }
 
-/* Its keys are dead. */
+/* Unmap a region, whose keys are dead, and release its pages. */
 static void memreg_region_depopulate(struct memreg_region *region)
 {
 	if (region->mapped && !region->source->maps)
@@ -721,9 +732,9 @@ static void memreg_region_depopulate(struct memreg_region *region)
 }
 
 /**
- * memreg_region_release() - Give back a region, and all that it has
- * @region: Region that nobody watches and no FRWR maps, with its pages, a part
- *	of them or none
+ * memreg_region_release() - Free a region, and release its pages
+ * @region: Region that no guard watches and no FRWR maps, with all its pages, a
+ *	part of them or none
  *
  * The pages stay pinned and mapped for good if the driver could not destroy an
  * MR meanwhile: see memreg_frwr_destroy_mr().
@@ -744,11 +755,9 @@ void memreg_region_release(struct memreg_region *region)
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_region_release);
 
-/*
- * Pages on loan
- */
+/* Borrowed pages */
 
-/* List the memory of an iterator in as few entries as a device takes. */
+/* List the memory of an iterator in as few entries as the device allows. */
 static u32 memreg_region_list_iter(const struct iov_iter *iter, size_t max_seg,
 				   struct scatterlist *sg)
 {
@@ -797,7 +806,7 @@ static const struct memreg_source memreg_borrowed_source = {
 };
 
 /**
- * memreg_region_borrow() - Make a region of pages that somebody else keeps
+ * memreg_region_borrow() - Make a region of pages that their owner keeps
  * @ucmd: Call that asks for it
  * @iter: The memory, as bio_vecs; one byte at least
  *
@@ -832,8 +841,8 @@ err:
 }
 
 /**
- * memreg_region_return() - Give the pages of a borrowed region back
- * @region: The region, which nothing but its release is left for
+ * memreg_region_return() - Return the pages of a borrowed region to their owner
+ * @region: The region; may only be released afterwards
  *
  * Context: any.
  */
@@ -870,16 +879,17 @@ u32 __memreg_region_find(const struct memreg_region *region, u64 offset)
 EXPORT_SYMBOL_IF_KUNIT(__memreg_region_find);
 
 /**
- * memreg_region_range_shift() - Find the pages to map a range with
+ * memreg_region_range_shift() - Choose the page size to map a range with
  * @region: The region
- * @first: What memreg_region_find() finds for @offset
- * @offset: Of the range in the region
- * @length: Bytes of the range
- * @iova: I/O address of its first byte
- * @sizes: Bitmap of page sizes to choose from, MEMREG_PAGE_SIZE among them
+ * @first: Entry that memreg_region_find() returns for @offset
+ * @offset: Offset of the range in the region
+ * @length: Length of the range in bytes
+ * @iova: The iova of its first byte
+ * @sizes: Bitmap of page sizes to choose from; includes MEMREG_PAGE_SIZE
  *
- * A contiguous range is mapped with the smallest pages of which two cover it at
- * any offset, if the memory is aligned for them; others have the smallest.
+ * For a contiguous range, this is the smallest size of which two pages cover
+ * the range at any offset, if the memory is aligned for it; for any other
+ * range, it is the smallest size of all.
  *
  * Return: logarithm of the page size.
  */
@@ -897,16 +907,16 @@ u8 memreg_region_range_shift(const struct memreg_region *region, u32 first,
 		 ~(BIT_ULL(fls64(length - 1)) - 1);
 	if (!sizes)
 		return MEMREG_PAGE_SHIFT;
-	/* I/O and DMA address must have the same offset in a page. */
+	/* The iova and the DMA address must have the same offset in a page. */
 	shift = __ffs64(sizes);
 	return differ & (BIT_ULL(shift) - 1) ? MEMREG_PAGE_SHIFT : shift;
 }
 
 /**
- * memreg_region_page_shift() - Find the largest pages that a region is made of
+ * memreg_region_page_shift() - Find the largest page size that fits a region
  * @region: The region
- * @iova: I/O address of its first byte
- * @sizes: Bitmap of page sizes to choose from, MEMREG_PAGE_SIZE among them
+ * @iova: The iova of its first byte
+ * @sizes: Bitmap of page sizes to choose from; includes MEMREG_PAGE_SIZE
  *
  * Return: logarithm of the page size.
  */
@@ -919,9 +929,14 @@ u8 memreg_region_page_shift(const struct memreg_region *region, u64 iova,
 	for (i = 0; i < region->nents; i++) {
 		u64 at = iova + region->offsets[i];
 
-		/* I/O and DMA address have the same offset in a page. */
+		/*
+		 * The iova and the DMA address have the same offset in a page.
+		 */
 		mask |= sg_dma_address(&region->sgl[i]) ^ at;
-		/* Only the first page may begin, and the last end, inside. */
+		/*
+		 * Only the first entry may begin, and only the last may end,
+		 * inside a page.
+		 */
 		if (i)
 			mask |= at;
 	}
@@ -934,7 +949,7 @@ u8 memreg_region_page_shift(const struct memreg_region *region, u64 iova,
  * memreg_region_is_pmem() - Is all of a region persistent memory?
  * @region: The region
  *
- * Return: whether data that was flushed to it survives a loss of power.
+ * Return: true if data that was flushed to the region survives a loss of power.
  */
 bool memreg_region_is_pmem(const struct memreg_region *region)
 {
@@ -954,7 +969,7 @@ bool memreg_region_is_pmem(const struct memreg_region *region)
 /**
  * memreg_region_describe() - Fill in what LIST reports of a region
  * @region: The region
- * @info: Of an MR on it
+ * @info: LIST entry of an MR on the region
  */
 void memreg_region_describe(const struct memreg_region *region,
 			    struct ib_memreg_object_mr *info)
@@ -964,9 +979,10 @@ void memreg_region_describe(const struct memreg_region *region,
 }
 
 /**
- * memreg_region_describe_dmabuf() - The same for sources that are dma-bufs
+ * memreg_region_describe_dmabuf() - Fill in what LIST reports of a dma-buf's
+ * region
  * @region: The region
- * @info: Of an MR on it
+ * @info: LIST entry of an MR on the region
  */
 void memreg_region_describe_dmabuf(const struct memreg_region *region,
 				   struct ib_memreg_object_mr *info)
@@ -977,13 +993,13 @@ void memreg_region_describe_dmabuf(const struct memreg_region *region,
 /**
  * __memreg_region_sges() - List a range for a work request
  * @region: The region
- * @first: What memreg_region_find() finds for @offset
+ * @first: Entry that memreg_region_find() returns for @offset
  * @offset: First byte
- * @length: In: bytes, from 1; the range is inside the region. Out: those of
- *	them that did not fit in the list
+ * @length: In: bytes, from 1; the range is inside the region. Out: bytes that
+ *	did not fit in the list
  * @lkey: Key for DMA addresses
  * @sges: The list
- * @max: Entries that it has room for
+ * @max: Entries that the list has room for
  *
  * Return: number of entries.
  */
@@ -1014,9 +1030,9 @@ int __memreg_region_sges(const struct memreg_region *region, u32 first,
 
 /**
  * memreg_region_write() - Write to a region's pages
- * @region: Region that is writable, and has the range
+ * @region: Region that is writable, and contains the range
  * @offset: First byte
- * @data: What to write
+ * @data: The bytes to write
  * @length: Bytes
  *
  * Context: any.
@@ -1032,7 +1048,10 @@ void memreg_region_write(struct memreg_region *region, u64 offset,
 		return;
 	}
 	if (region->sgt.sgt.nents != region->sgt.sgt.orig_nents) {
-		/* The IOMMU has made other entries than there are pages. */
+		/*
+		 * The IOMMU has merged entries, so @sgl does not match the
+		 * pages: use @sgt.
+		 */
 		sg_pcopy_from_buffer(region->sgt.sgt.sgl,
 				     region->sgt.sgt.orig_nents, data, length,
 				     offset_in_page(region->addr) + offset);
