@@ -377,7 +377,10 @@ static int memreg_recycle_check(struct memreg_ucmd *ucmd,
 			ret = memreg_fail(ucmd, -EINVAL,
 					  IB_MEMREG_REASON_TWICE);
 	}
-	/* The failed index has not been marked by this entry. */
+	/*
+	 * Clear all marks. An index that failed is out of range, or was marked
+	 * by an earlier entry.
+	 */
 	while (i--)
 		if (indices[i] < pool->count)
 			__clear_bit(indices[i], pool->chosen);

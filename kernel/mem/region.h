@@ -26,24 +26,25 @@ struct memreg_region;
 struct memreg_ucmd;
 
 /**
- * struct memreg_source - Where the pages of regions come from
+ * struct memreg_source - Operations of a kind of memory that regions are made
+ * of
  * @maps: @populate lists DMA addresses in memreg_region.sgl, and no pages
- * @populate: Take the pages and list them in memreg_region.sgt. What it has
- *	taken when it fails is left to @release. NULL: the region is made with
- *	all that it has.
- * @release: Give back the pages, or the part of them that there is; they are
- *	not mapped for DMA any more. Not called if an MR that can't be destroyed
- *	could reach them.
- * @leak: Called then instead; NULL: nothing is to be done for that
- * @uncharge: The region goes, with pages or without: uncharge what is charged;
+ * @populate: Get the pages and list them in memreg_region.sgt. If it fails,
+ *	@release releases the pages it has got so far. NULL: the region has its
+ *	pages when it is made.
+ * @release: Release the pages, all or the part that @populate got; they are not
+ *	mapped for DMA any more. Not called if an MR that cannot be destroyed
+ *	may reach them.
+ * @leak: Called instead of @release in that case; or NULL
+ * @uncharge: Undo the charges of a region that is freed, with pages or without;
  *	or NULL
- * @compare: Go on with a look at the mapping, as memreg_watch_ops.compare has
- *	it, by calls of @page; NULL: the pages are not known
- * @describe: Fill in what LIST reports besides of an MR on it; or NULL
- * @write: What memreg_region_write() does, if it is not to write to the pages
- *	of memreg_region.sgl; or NULL
- * @is_pmem: What memreg_region_is_pmem() returns, if not by the pages of
- *	memreg_region.sgt; or NULL
+ * @compare: Compare pages with the mapping by calls of @page, as for
+ *	memreg_watch_ops.compare; NULL: the pages are not known
+ * @describe: Fill in further fields of the LIST entry of an MR; or NULL
+ * @write: Used by memreg_region_write(); NULL: write to the pages of
+ *	memreg_region.sgl
+ * @is_pmem: Used by memreg_region_is_pmem(); NULL: check the pages of
+ *	memreg_region.sgt
  */
 struct memreg_source {
 	bool maps;
@@ -65,40 +66,42 @@ struct memreg_source {
 /**
  * struct memreg_region - Pages and their DMA addresses; belongs to no domain
  * @mdev: Device that they are mapped for
- * @source: Where they come from
+ * @source: Operations of the kind of memory
  * @mm: Address space that is charged for them, or NULL
- * @dmabuf: dma-buf that they are of, or NULL
- * @import: What it has of the exporter, if that is not us
- * @keyed: The exporter may take them away: local work is by key, and the CPU
- *	does not touch them
- * @held: FRWRs that could reach them, if they are @keyed
- * @addr: Address there, or offset in the source
+ * @dmabuf: dma-buf that the pages belong to, or NULL
+ * @import: Import of @dmabuf, if another module exports it; or NULL
+ * @keyed: The exporter may take the pages away: local work uses keys, and the
+ *	CPU does not touch the pages
+ * @held: Number of FRWRs that may reach the pages, if the region is @keyed
+ * @addr: Address in @mm, or offset in @dmabuf
  * @length: Bytes
- * @npages: System pages that the region pins
- * @charged: Those of them that are charged to @mm
+ * @npages: Number of system pages that the region pins
+ * @charged: Number of system pages that are charged to @mm
  * @foreign_first: First of the pages that another region pins, and that are
  *	charged there
- * @nr_foreign: Number of those
+ * @nr_foreign: Number of pages that another region pins
  * @kin: That region, as long as this one may not outlive it; or NULL
  * @kin_first: Page of @kin that is the one at @foreign_first
- * @writable: They may be written to
- * @dirty: They may have been written to
- * @present: No page is to be faulted in for it: taking one that is not there
- *	fails
- * @mapped: The pages are here, and mapped for DMA
- * @undead: memreg_device.undead before it had pages
+ * @writable: The pages may be written to
+ * @dirty: The pages may have been written to
+ * @present: Pin only pages that are present: a page that needs a fault makes
+ *	pinning fail
+ * @mapped: The region has its pages, and they are mapped for DMA
+ * @undead: Value of memreg_device.undead before the region had pages
  * @sgt: The pages, whole ones
  * @sgl: Their DMA addresses, trimmed to @addr and @length; a flat array
- * @offsets: Where in the region each entry of @sgl begins
+ * @offsets: Offset in the region at which each entry of @sgl begins
  * @nents: Number of entries
  * @frwrs: FRWRs that map, or mapped last, these pages; frwr_lock
- * @live: Those of them whose keys work; frwr_lock
- * @killing: Those that are DYING, and that a guard waits for
- * @draining: Those that are being destroyed, so that it is not released
+ * @live: FRWRs that map these pages and whose keys work; frwr_lock
+ * @killing: Number of FRWRs that are DYING and that guards wait for
+ * @draining: Number of threads that need the region to stay: they destroy FRWRs
+ * 	of it, or are guards of its leaves
  * @ties: Compositions that the region is a leaf of; frwr_lock
- * @ties_dead: The keys to all those compositions are dead, and it is stale
- * @composition: What it is composed of, or NULL
- * @extent: Extent of an MR on demand that it is the pages of, or NULL
+ * @ties_dead: The region is stale, and the keys to all compositions of it are
+ * 	dead
+ * @composition: The parts that it is composed of, or NULL
+ * @extent: Extent of an MR on demand whose pages it has, or NULL
  * @guard: Watches the user's mapping
  */
 struct memreg_region {
@@ -143,7 +146,10 @@ static inline u64 memreg_region_pages(const struct memreg_region *region)
 	return (u64)region->npages << (PAGE_SHIFT - MEMREG_PAGE_SHIFT);
 }
 
-/* Those of them that no other region unpins. */
+/*
+ * Pages of the ABI that a region has pinned, without those that another region
+ * unpins.
+ */
 static inline u64 memreg_region_own_pages(const struct memreg_region *region)
 {
 	return (u64)(region->npages - region->nr_foreign) <<
@@ -154,7 +160,10 @@ static inline u64 memreg_region_own_pages(const struct memreg_region *region)
 static inline bool memreg_region_has(const struct memreg_region *region,
 				     u32 i, u64 offset)
 {
-	/* What is before it wraps around, and is more than any length. */
+	/*
+	 * For an @offset before the entry, the difference wraps and exceeds any
+	 * length.
+	 */
 	return offset - region->offsets[i] < sg_dma_len(&region->sgl[i]);
 }
 
@@ -199,7 +208,7 @@ void memreg_region_write(struct memreg_region *region, u64 offset,
 static inline u32 memreg_region_find(const struct memreg_region *region,
 				     u64 offset)
 {
-	/* No entry but the first and the last is smaller than a page. */
+	/* Only the first and the last entry can be smaller than a page. */
 	u32 guess = min_t(u64, region->nents - 1,
 			  (offset_in_page(region->addr) + offset) >>
 			  PAGE_SHIFT);
@@ -209,8 +218,8 @@ static inline u32 memreg_region_find(const struct memreg_region *region,
 }
 
 /*
- * In how many pieces is a range of a region, of one byte at least? @first is
- * what memreg_region_find() finds for @offset.
+ * Count the entries that a range of a region touches, of one byte at least.
+ * @first is the entry that memreg_region_find() returns for @offset.
  */
 static inline u32 memreg_region_fragments(const struct memreg_region *region,
 					  u32 first, u64 offset, u64 length)

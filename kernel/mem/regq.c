@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The registration queue of a domain: an RC QP that is connected to itself and
- * carries nothing but REG_MR and LOCAL_INV. That way registration depends on no
- * peer, and no peer's misbehaviour breaks it.
+ * carries only REG_MR and LOCAL_INV. Registration therefore depends on no peer,
+ * and no peer can break it.
  *
  * Normal operation
  *
  * memreg_batch_run() posts the work requests of a batch in one go, only the
- * last of them signalled, and waits until that one completes. An RC send
- * queue works in order, so the success of the last one is the success of all;
- * a failure shows as a completion of its own, signalled or not, and so do the
- * flushes behind it.
+ * last of them signalled, and waits until that one completes. An RC send queue
+ * works in order, so the last one succeeds only if all have; a work request
+ * that fails or is flushed has a completion of its own, signalled or not.
  *
- * Completions are taken off the queue by whoever comes first: the device's
- * completion event, by way of an interrupt on the same CPU, as a driver may
- * call with its own lock held; or the task that waits, which looks once before
- * it sleeps. Nothing waits for a task to be scheduled but that task: the next
- * LOCAL_INVs are posted, and dead keys are counted, in the interrupt
- * (kernel/mem/kill.c).
+ * Completions are polled in two places: in an irq_poll that the device's
+ * completion event schedules on the same CPU, as a driver may raise the event
+ * with its own lock held; and by the task that waits for a batch, once before
+ * it sleeps. Nothing else depends on that task being scheduled: the next
+ * LOCAL_INVs are posted, and dead keys are counted, where completions are
+ * polled (kernel/mem/kill.c).
  *
  * Recovery
  *
- * One failed work request puts the QP in error, and flushes what was posted
- * behind it. The first bad completion marks the queue BROKEN, so that nobody
- * posts any more, and a worker drains the QP, destroys it, ends what did not
- * end by itself (a post that was taken in part), and connects another one. It
- * does not reset it, which no other user of ib_core does to RC QPs: irdma's
- * never work again, bnxt_re's complete earlier work requests again, and rxe's
- * may be in error again at once. Each FRWR whose work request failed or
- * was flushed has a status that says so; its owner destroys it, as its state is
- * unknown (I4), and does the work over with another one. If no QP can be had or
- * connected (the port has no usable GID any more), the queue is DOWN, and the
- * next user lets the worker try again.
+ * One failed work request moves the QP to the error state, which flushes the
+ * work requests behind it. The first bad completion marks the queue BROKEN, so
+ * that no call posts any more. A worker then drains the QP, destroys it, ends
+ * the batches that have no completion (because the driver took a post only in
+ * part), and connects a new QP. The worker does not reset the old QP, as no
+ * other user of ib_core resets RC QPs: those of irdma never work again, those
+ * of bnxt_re repeat the completions of earlier work requests, and those of rxe
+ * may be in the error state again at once. An FRWR whose work request failed or
+ * was flushed gets the error as its status; its owner destroys it, as its state
+ * is unknown (I4), and repeats the work with another FRWR. If no QP can be
+ * created or connected (for example because the port has no usable GID), the
+ * queue is DOWN, and its next user makes the worker try again.
  *
- * Only wr_cqe and status of a failed completion may be relied upon.
+ * Only wr_cqe and status of a failed completion are reliable.
  */
 #include <kunit/visibility.h>
 #include <linux/cred.h>
@@ -48,10 +48,10 @@
 #include "mem/trace.h"
 #include "stats.h"
 
-/* How long a batch may take before the queue is taken for broken. */
+/* How long a batch may take before the queue is considered stalled. */
 #define MEMREG_BATCH_TIMEOUT	(10 * HZ)
 
-/* Nothing that waits for a rebuild runs on this queue. */
+/* No work that waits for a rebuild runs on this workqueue. */
 static struct workqueue_struct *memreg_rebuild_wq;
 
 int __init memreg_regq_module_init(void)
@@ -70,8 +70,9 @@ void memreg_regq_module_exit(void)
  * Connecting the QP to itself
  */
 
-/* Prefer an address that somebody configured: a default GID that is in use
- * keeps its slot of the GID table busy after a change of the MAC address.
+/*
+ * Prefer the GID of a configured IP address: a default GID that is in use keeps
+ * its slot of the GID table busy after a change of the MAC address.
  */
 static bool memreg_gid_is_ip(const struct ib_gid_attr *attr)
 {
@@ -81,7 +82,9 @@ static bool memreg_gid_is_ip(const struct ib_gid_attr *attr)
 	       !(ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL);
 }
 
-/* Find the GID of a port to connect by. The caller puts what is returned. */
+/*
+ * Find the GID of a port to connect by. The caller puts the returned attribute.
+ */
 static const struct ib_gid_attr *memreg_find_gid(struct ib_device *ibdev,
 						 u32 port)
 {
@@ -106,7 +109,7 @@ static const struct ib_gid_attr *memreg_find_gid(struct ib_device *ibdev,
 	return any ?: ERR_PTR(-ENETDOWN);
 }
 
-/* The address vector that leads from a port to the same port. */
+/* Fill in an address vector from a port to the same port. */
 static int memreg_loopback_av(struct ib_device *ibdev, u32 port,
 			      const struct ib_gid_attr *gid,
 			      struct rdma_ah_attr *ah)
@@ -117,7 +120,9 @@ static int memreg_loopback_av(struct ib_device *ibdev, u32 port,
 	ah->type = rdma_ah_find_type(ibdev, port);
 	rdma_ah_set_port_num(ah, port);
 	rdma_ah_set_grh(ah, (union ib_gid *)&gid->gid, 0, gid->index, 1, 0);
-	/* ib_modify_qp() resolves it for QPs of user space only. */
+	/*
+	 * ib_modify_qp() resolves the MAC address for QPs of user space only.
+	 */
 	if (ah->type == RDMA_AH_ATTR_TYPE_ROCE)
 		return rdma_read_gid_l2_fields(gid, NULL, ah->roce.dmac);
 
@@ -169,10 +174,10 @@ static int memreg_regq_try_rtr(struct memreg_domain *domain)
 	return ret;
 }
 
-/* How often a GID may go while the queue is being connected by it. */
+/* How often connecting is retried with another GID if the GID is removed. */
 #define MEMREG_GID_ATTEMPTS	8
 
-/* What the core says of a GID that is being deleted: there may be others. */
+/* Is the errno that of a GID which is being deleted? Then try another one. */
 static bool memreg_gid_went(int err)
 {
 	return err == -ENODATA || err == -ENODEV;
@@ -193,7 +198,7 @@ static int memreg_regq_to_rts(struct memreg_domain *domain)
 {
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_RTS,
-		/* It sends no packets, so there are none to be lost. */
+		/* The QP sends no packets, so none can be lost. */
 		.timeout = 0,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
@@ -223,7 +228,7 @@ static int memreg_regq_connect(struct memreg_domain *domain)
 	case -ENETDOWN:
 		return ret;
 	case -ENODEV:
-		/* The network device went in the meantime. */
+		/* The network device has gone in the meantime. */
 		return -ENETDOWN;
 	default:
 		return -EIO;
@@ -234,7 +239,10 @@ static int memreg_regq_connect(struct memreg_domain *domain)
  * Running batches
  */
 
-/* The queue takes no more work until the worker has rebuilt it. */
+/*
+ * Mark a queue as broken: it takes no more work until the worker has rebuilt
+ * it.
+ */
 static void memreg_regq_break(struct memreg_domain *domain)
 {
 	lockdep_assert_held(&domain->sq_lock);
@@ -262,17 +270,23 @@ static void memreg_batch_end(struct memreg_batch *batch)
 		return;
 	}
 	domain->sq_free += batch->count;
-	/* A task is in the queue before it checks for room, with the lock. */
+	/*
+	 * A waiter enters the wait queue before it checks for room, under the
+	 * lock.
+	 */
 	if (waitqueue_active(&domain->sq_wait))
 		wake_up(&domain->sq_wait);
-	/* The batch is on its stack, and it looks at it under the lock. */
+	/*
+	 * The batch is on the waiter's stack; the waiter checks it under the
+	 * lock.
+	 */
 	wake_up_process(batch->waiter);
 }
 
 /**
- * memreg_regq_done() - The work request of an FRWR completed
+ * memreg_regq_done() - Completion handler for work requests of FRWRs
  * @cq: Completion queue of its domain
- * @wc: Completion, of the last one of a batch, or of one that failed
+ * @wc: Completion of the last work request of a batch, or of one that failed
  */
 void memreg_regq_done(struct ib_cq *cq, struct ib_wc *wc)
 {
@@ -294,12 +308,12 @@ void memreg_regq_done(struct ib_cq *cq, struct ib_wc *wc)
 	spin_unlock_irqrestore(&domain->sq_lock, flags);
 }
 
-/* Completions that are taken with interrupts off; one may kill 32 keys. */
+/* Completions per section with interrupts off; one can end 32 keys. */
 #define MEMREG_POLL_BUDGET	8
 
 /*
- * Take some of what is in the completion queue. Returns whether there may be
- * more; otherwise an event comes with the next one.
+ * Poll some completions. Returns true if there may be more; otherwise the next
+ * completion raises an event.
  */
 static bool memreg_regq_poll_some(struct memreg_domain *domain)
 {
@@ -321,7 +335,7 @@ static bool memreg_regq_poll_some(struct memreg_domain *domain)
 	return more;
 }
 
-/* Take what is in the completion queue, and ask for an event on the next. */
+/* Poll all completions, and request an event for the next one. */
 static void memreg_regq_poll(struct memreg_domain *domain)
 {
 	while (memreg_regq_poll_some(domain))
@@ -333,15 +347,12 @@ static void memreg_regq_irq(struct irq_work *irq)
 	struct memreg_domain *domain =
 		container_of(irq, struct memreg_domain, irq);
 
-	/* Other interrupts come in between. */
+	/* Interrupts are enabled between the rounds. */
 	if (memreg_regq_poll_some(domain))
 		irq_work_queue(irq);
 }
 
-/*
- * The completion queue is not empty any more. rxe calls this with the lock held
- * that polling takes.
- */
+/* Completion event. rxe calls this with the lock held that polling takes. */
 static void memreg_regq_event(struct ib_cq *cq, void *context)
 {
 	struct memreg_domain *domain = context;
@@ -349,7 +360,10 @@ static void memreg_regq_event(struct ib_cq *cq, void *context)
 	irq_work_queue(&domain->irq);
 }
 
-/* Nobody knows how far these work requests got. */
+/*
+ * End a batch that gets no completion: how many of its work requests were
+ * executed is unknown.
+ */
 static void memreg_batch_abandon(struct memreg_batch *batch)
 {
 	struct memreg_frwr *frwr;
@@ -360,7 +374,7 @@ static void memreg_batch_abandon(struct memreg_batch *batch)
 	memreg_batch_end(batch);
 }
 
-/* Work requests that are posted with interrupts off. */
+/* Work requests per section with interrupts off. */
 #define MEMREG_POST_SOME	MEMREG_KILL_BATCH
 
 /* Post the next work requests of a batch. */
@@ -378,7 +392,10 @@ static void memreg_batch_post_some(struct memreg_batch *batch)
 	batch->unposted = memreg_batch_next(last);
 	next = last->fast.wr.wr.next;
 	last->fast.wr.wr.next = NULL;
-	/* What a post took in part has no completion to end it. */
+	/*
+	 * A post that the driver took in part may have no signalled work
+	 * request.
+	 */
 	if (memreg_inject_post_send(batch->domain->qp, &first->fast.wr.wr,
 				    &bad))
 		memreg_regq_break(batch->domain);
@@ -386,11 +403,12 @@ static void memreg_batch_post_some(struct memreg_batch *batch)
 }
 
 /**
- * memreg_batch_post_locked() - Begin to post a batch
+ * memreg_batch_post_locked() - Start to post a batch
  * @batch: Batch for which there is room
  *
  * From here on the batch ends by a completion, or by the worker that rebuilds
- * the queue. Of a batch larger than MEMREG_KILL_BATCH there is more to post.
+ * the queue. Of a batch larger than MEMREG_KILL_BATCH, the caller posts the
+ * rest.
  *
  * Context: any, with sq_lock held.
  */
@@ -411,8 +429,8 @@ void memreg_batch_post_locked(struct memreg_batch *batch)
 }
 
 /*
- * Post the rest of a batch, others' in between. If the queue broke meanwhile,
- * the worker ends the batch, or has done so.
+ * Post the rest of a batch; other batches may be posted in between. If the
+ * queue breaks meanwhile, the worker ends the batch.
  */
 static void memreg_batch_post_rest(struct memreg_batch *batch)
 {
@@ -429,7 +447,7 @@ static void memreg_batch_post_rest(struct memreg_batch *batch)
 	} while (more);
 }
 
-/* Post a batch if the queue works, and has room for it. */
+/* Post a batch if the queue is READY and has room. */
 static int memreg_batch_try_post(struct memreg_batch *batch)
 {
 	struct memreg_domain *domain = batch->domain;
@@ -459,7 +477,7 @@ void memreg_regq_kick(struct memreg_domain *domain)
 		queue_work(memreg_rebuild_wq, &domain->rebuild);
 }
 
-/* Let the worker try again if the queue is down; returns its attempts so far */
+/* The same; returns the number of rebuilds that have ended so far */
 static unsigned long memreg_regq_rouse(struct memreg_domain *domain)
 {
 	unsigned long attempts;
@@ -471,7 +489,7 @@ static unsigned long memreg_regq_rouse(struct memreg_domain *domain)
 	return attempts;
 }
 
-/* Post a batch, or find out that it can't be; false if that is to be awaited */
+/* Post a batch, or fail it for good; returns false if the caller has to wait */
 static bool memreg_batch_decided(struct memreg_batch *batch,
 				 unsigned long attempts, int *ret)
 {
@@ -486,8 +504,8 @@ static bool memreg_batch_decided(struct memreg_batch *batch,
 }
 
 /*
- * Post a batch as soon as there is room. A task that is being killed doesn't
- * wait for that: -EINTR.
+ * Post a batch as soon as there is room. Returns -EINTR if the task is killed
+ * while it waits.
  */
 static int memreg_batch_post(struct memreg_batch *batch)
 {
@@ -519,12 +537,13 @@ static bool memreg_batch_is_through(struct memreg_batch *batch)
 }
 
 /**
- * memreg_regq_stall() - Have a queue rebuilt that somebody waited for in vain
+ * memreg_regq_stall() - Rebuild a queue if its oldest batch is stalled
  * @domain: The domain
- * @patience: Jiffies that a batch may take
+ * @patience: Time that a batch may take, in jiffies
  *
- * A queue works in order: if its oldest batch is younger than that, it works.
- * One that is not all posted is not the device's to end.
+ * A queue executes in order, so it works if its oldest batch is younger than
+ * @patience. A batch that is not posted completely does not count, as the
+ * device cannot complete it yet.
  *
  * Context: any.
  */
@@ -555,8 +574,8 @@ static void memreg_regq_stall_timer(struct timer_list *timer)
 }
 
 /**
- * memreg_regq_stall_later() - Have somebody see to it that a queue works
- * @domain: Domain for whose queue the caller does not wait
+ * memreg_regq_stall_later() - Check a queue for a stall later
+ * @domain: Domain whose queue the caller does not wait for
  *
  * If the oldest batch makes no progress, the queue is rebuilt within three
  * seconds.
@@ -573,7 +592,7 @@ static void memreg_batch_wait(struct memreg_batch *batch)
 {
 	long timeout = MEMREG_BATCH_TIMEOUT;
 
-	/* A device that is fast is done by now. */
+	/* A fast device has completed the batch by now. */
 	memreg_regq_poll(batch->domain);
 	for (;;) {
 		set_current_state(TASK_UNINTERRUPTIBLE);
@@ -593,9 +612,9 @@ static void memreg_batch_wait(struct memreg_batch *batch)
  * memreg_batch_run() - Run a batch on the registration queue, and wait
  * @batch: Batch of at most MEMREG_SQ_DEPTH work requests
  *
- * Afterwards each FRWR's status is 0 if its work request succeeded; a negative
- * errno says that it failed, or never got on the queue: -EINTR if the task was
- * killed while others were served first. They are still in the batch.
+ * Afterwards each FRWR's status is 0 if its work request succeeded, or a
+ * negative errno if it failed or was never posted: -EINTR if the task was
+ * killed while it waited for room. The FRWRs stay in the batch.
  *
  * Context: may sleep.
  * Return: 0, or one of these statuses.
@@ -622,8 +641,8 @@ int memreg_batch_run(struct memreg_batch *batch)
  */
 
 /*
- * Is the GID that the QP is connected by the one to choose now? If there is
- * none at all, the QP goes on as it is: local work needs no network.
+ * Is the QP connected by the GID that would be chosen now? If the port has no
+ * GID at all, the QP is left as it is: loopback needs no network.
  */
 static bool memreg_gid_valid(struct memreg_domain *domain)
 {
@@ -639,7 +658,9 @@ static bool memreg_gid_valid(struct memreg_domain *domain)
 	return same;
 }
 
-/* Does the queue need the worker? If so, nobody posts until it is through. */
+/*
+ * Does the queue need a rebuild? If so, no call posts until the worker is done.
+ */
 static bool memreg_regq_needs_rebuild(struct memreg_domain *domain)
 {
 	bool stale = !memreg_gid_valid(domain);
@@ -657,7 +678,7 @@ static bool memreg_regq_needs_rebuild(struct memreg_domain *domain)
 }
 
 /**
- * struct memreg_drain - A work request behind all others
+ * struct memreg_drain - The last work request of a QP that is drained
  * @cqe: Its completion
  * @done: It was flushed
  */
@@ -666,7 +687,7 @@ struct memreg_drain {
 	struct completion done;
 };
 
-/* How often the queue is polled while it is drained, whatever events come. */
+/* Interval of polling while the queue is drained, in case no event comes. */
 #define MEMREG_DRAIN_POLL	(HZ / 10)
 
 static void memreg_regq_drained(struct ib_cq *cq, struct ib_wc *wc)
@@ -674,7 +695,7 @@ static void memreg_regq_drained(struct ib_cq *cq, struct ib_wc *wc)
 	complete(&container_of(wc->wr_cqe, struct memreg_drain, cqe)->done);
 }
 
-/* As ib_drain_sq(), which leaves the polling to others. */
+/* Like ib_drain_sq(), but polls the completion queue itself. */
 static void memreg_regq_drain(struct memreg_domain *domain)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
@@ -686,7 +707,9 @@ static void memreg_regq_drain(struct memreg_domain *domain)
 	};
 
 	init_completion(&drain.done);
-	/* One that has failed takes nothing in error, or does not go there. */
+	/*
+	 * A device that has failed may refuse the post or the change of state.
+	 */
 	if (ib_modify_qp(domain->qp, &attr, IB_QP_STATE) ||
 	    memreg_inject(MEMREG_INJECT_POST_SEND) ||
 	    ib_post_send(domain->qp, &wr.wr, NULL))
@@ -695,20 +718,20 @@ static void memreg_regq_drain(struct memreg_domain *domain)
 		memreg_regq_poll(domain);
 }
 
-/* Drivers have many names for having no more of something. */
+/* Drivers return various errnos if they are out of a resource. */
 static int memreg_regq_errno(int err)
 {
 	return err == -ENOMEM ? -ENOMEM : -ENOSPC;
 }
 
-/* Make the QP and connect it. On failure there is none. */
+/* Create the QP and connect it. On failure the domain has no QP. */
 static int memreg_regq_begin(struct memreg_domain *domain)
 {
 	struct ib_qp_init_attr attr = {
 		.send_cq = domain->cq,
 		.recv_cq = domain->cq,
 		.cap = {
-			/* One more for memreg_regq_drain(). */
+			/* One extra slot for memreg_regq_drain(). */
 			.max_send_wr = MEMREG_SQ_DEPTH +
 				       MEMREG_SQ_RESERVE + 1,
 			.max_recv_wr = 1,
@@ -736,7 +759,7 @@ static int memreg_regq_begin(struct memreg_domain *domain)
 	return ret;
 }
 
-/* End the oldest batch of a queue that is no more, if there is one. */
+/* End the oldest batch of a destroyed queue, if there is one. */
 static bool memreg_regq_abandon_one(struct memreg_domain *domain)
 {
 	struct memreg_batch *batch;
@@ -750,26 +773,29 @@ static bool memreg_regq_abandon_one(struct memreg_domain *domain)
 	return batch;
 }
 
-/* Destroy the QP, and end what was posted. Nobody posts any more. */
+/* Destroy the QP, and end all posted batches. No call posts any more. */
 static void memreg_regq_end(struct memreg_domain *domain)
 {
 	if (!domain->qp)
 		return;
 	memreg_regq_drain(domain);
-	/* Not every driver takes from the CQ what is of a QP that goes. */
+	/*
+	 * Not every driver removes the completions of a destroyed QP from the
+	 * CQ.
+	 */
 	memreg_regq_poll(domain);
 	ib_destroy_qp(domain->qp);
 	domain->qp = NULL;
 	/*
-	 * From here on nothing completes, and nobody is in the middle of
-	 * polling for it once this poll is through.
+	 * No completion comes from here on, and after this poll no other thread
+	 * is still handling one.
 	 */
 	memreg_regq_poll(domain);
 	while (memreg_regq_abandon_one(domain))
 		cond_resched();
 }
 
-/* Count and trace how rebuilding a queue ended. */
+/* Count and trace the outcome of a rebuild. */
 static void memreg_regq_tell(struct memreg_domain *domain, int err)
 {
 	if (err) {
@@ -793,7 +819,10 @@ static void memreg_regq_rebuild(struct work_struct *work)
 		return;
 	domain->give_up(domain);
 	memreg_regq_end(domain);
-	/* Security modules decide on what the QP may do by who makes it. */
+	/*
+	 * Security modules decide by the creator's credentials what a QP may
+	 * do.
+	 */
 	cred = override_creds(domain->cred);
 	ret = memreg_regq_begin(domain);
 	revert_creds(cred);
@@ -814,11 +843,11 @@ static void memreg_regq_rebuild(struct work_struct *work)
  */
 
 /**
- * memreg_regq_create() - Make the queue of a domain
+ * memreg_regq_create() - Create the queue of a domain
  * @domain: Domain with a PD
  *
- * Return: 0; -ENOMEM or -ENOSPC if there is no QP; -ENETDOWN or -EIO if the QP
- * can't be connected.
+ * Return: 0; -ENOMEM or -ENOSPC if no QP can be created; -ENETDOWN or -EIO if
+ * the QP cannot be connected.
  */
 int memreg_regq_create(struct memreg_domain *domain)
 {
@@ -833,7 +862,7 @@ int memreg_regq_create(struct memreg_domain *domain)
 				  NULL, domain, &attr);
 	if (IS_ERR(domain->cq))
 		return memreg_regq_errno(PTR_ERR(domain->cq));
-	/* Ask for the first event. */
+	/* Request the first event. */
 	memreg_regq_poll(domain);
 	ret = memreg_regq_begin(domain);
 	if (ret) {
@@ -845,11 +874,11 @@ int memreg_regq_create(struct memreg_domain *domain)
 
 /**
  * memreg_regq_destroy() - Destroy the queue of a domain
- * @domain: Domain whose workers are through
+ * @domain: Domain whose workers have ended
  */
 void memreg_regq_destroy(struct memreg_domain *domain)
 {
-	/* Nothing is in flight: whoever posts waits for it. */
+	/* Nothing is in flight: each caller waits for its batch. */
 	WARN_ON(!list_empty(&domain->inflight));
 	if (domain->qp)
 		ib_destroy_qp(domain->qp);
@@ -858,7 +887,7 @@ void memreg_regq_destroy(struct memreg_domain *domain)
 }
 
 /**
- * memreg_regq_init() - Begin without a queue
+ * memreg_regq_init() - Initialize a domain without a queue
  * @domain: New domain
  */
 void memreg_regq_init(struct memreg_domain *domain)
@@ -876,7 +905,8 @@ void memreg_regq_init(struct memreg_domain *domain)
 EXPORT_SYMBOL_IF_KUNIT(memreg_regq_init);
 
 /**
- * memreg_regq_check() - Have a queue looked after whose GID may have gone
+ * memreg_regq_check() - Schedule a check of the GID that a queue is connected
+ * by
  * @domain: The domain
  *
  * Context: any.
@@ -889,7 +919,7 @@ void memreg_regq_check(struct memreg_domain *domain)
 /**
  * memreg_regq_port() - Choose the port of a queue
  * @ibdev: The device
- * @wanted: The port that was asked for, or 0
+ * @wanted: The requested port, or 0
  *
  * Return: that port, or the first one that has an address, or the first one;
  * 0 if there is no such port.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Registration queues: what runs work requests that make and kill keys.
+ * Registration queues, which execute the work requests that make and kill keys.
  */
 #ifndef _MEMREG_MEM_REGQ_H
 #define _MEMREG_MEM_REGQ_H
@@ -15,13 +15,16 @@ struct memreg_domain;
 struct memreg_frwr;
 struct task_struct;
 
-/* A batch that is as old when somebody gives up is stuck. */
+/* Age from which a batch counts as stalled when a wait for it times out. */
 #define MEMREG_REGQ_STUCK	(HZ * 9 / 10)
 
 /* Work requests in flight on a registration queue. */
 #define MEMREG_SQ_DEPTH		IB_MEMREG_BATCH_MAX
 
-/* Besides those, batches of work requests that kill keys: see mem/kill.c. */
+/*
+ * Size of each of the batches that kill keys, which have slots of their own:
+ * see mem/kill.c.
+ */
 #define MEMREG_KILL_BATCH	32
 #define MEMREG_KILL_BATCHES	2
 #define MEMREG_SQ_RESERVE	(MEMREG_KILL_BATCH * MEMREG_KILL_BATCHES)
@@ -42,16 +45,16 @@ enum memreg_regq_state {
  * struct memreg_batch - Work requests that are posted together
  * @node: In memreg_domain.inflight; sq_lock
  * @domain: The domain
- * @first: The first of the FRWRs whose work requests they are, or NULL
- * @last: The last of them
- * @unposted: The first that is yet to be posted, or NULL; sq_lock
- * @count: Their number
- * @through: What is called, with sq_lock held, when they ended that kill keys,
- *	as one of memreg_domain.kills does; NULL if they make keys
- * @ended: All of them ended; sq_lock
- * @error: 0, or the status of one that failed; final once @ended
- * @posted: Jiffies when they were posted
- * @waiter: The task that waits for that, if they make keys
+ * @first: First FRWR of the batch, or NULL
+ * @last: Last FRWR of the batch
+ * @unposted: First FRWR whose work request is not posted yet, or NULL; sq_lock
+ * @count: Number of FRWRs
+ * @through: Called with sq_lock held when a batch of memreg_domain.kills, which
+ *	kills keys, has ended; NULL for a batch that makes keys
+ * @ended: All work requests have ended; sq_lock
+ * @error: 0, or the status of a work request that failed; final once @ended
+ * @posted: Jiffies when the batch was posted
+ * @waiter: Task that waits for @ended, for a batch that makes keys
  */
 struct memreg_batch {
 	struct list_head node;

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Re-registration: an MR gets other memory, another domain or other access
- * flags, and keeps its id.
+ * Re-registration: an MR gets new memory, another domain or other access flags,
+ * and keeps its id.
  *
  * In verbs a re-registration that fails leaves the MR undefined, and drivers
- * take the old registration apart before they make the new one. Here the new
- * one is an MR of its own that nobody can find, complete up to the answer to
+ * undo the old registration before they make the new one. Here the new
+ * registration is an unpublished MR of its own, complete up to the answer to
  * the user. Then the id names the new MR instead of the old one, in one step
  * under the lock of the ids, and only if nothing but this call uses the old
  * one: no work request, no window, no other call. Only then do the old keys
  * die. Before that step a failure destroys the new MR; after it nothing can
  * fail. No field of an MR that others can find ever changes.
  *
- * What is kept
+ * Memory that is kept
  *
- * If the memory stays the same and may be written to as much as before, the
- * region moves from the old MR to the new one. For a moment both have keys on
- * it, and a guard that strikes kills both.
+ * If the memory and its write permission stay the same, the region moves from
+ * the old MR to the new one. For a moment both MRs have keys on the region, and
+ * its guard can kill both.
  *
  * If the memory changes, the new MR has a region and a guard of its own. Pages
- * that both ranges have need not be pinned again: the new region lists those of
- * the old one, whose guard saw no event so far that could have taken them away,
- * and takes over pin and charge along with the id. See memreg_region_share().
+ * that both ranges contain need not be pinned again, if the old region's guard
+ * has seen no event that could have taken them away: the new region lists them,
+ * and takes over their pin and charge along with the id. See
+ * memreg_region_share().
  */
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -48,7 +49,7 @@ static int memreg_rereg_check(struct memreg_ucmd *ucmd)
 
 	if (what & ~MEMREG_REREG_KNOWN)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
-	/* What is to stay as it is can't be given. */
+	/* A parameter that is not changed must be 0. */
 	if (cmd->reserved ||
 	    (!(what & IB_MEMREG_REREG_TRANSLATION) &&
 	     (cmd->mr_flags || cmd->addr || cmd->length || cmd->fd)) ||
@@ -60,7 +61,7 @@ static int memreg_rereg_check(struct memreg_ucmd *ucmd)
 	return 0;
 }
 
-/* The same as what follows, of an MR on demand. */
+/* The same as memreg_rereg_same_memory() for an MR on demand. */
 static void memreg_rereg_same_demand(const struct memreg_mr *old,
 				     struct ib_memreg_mr_register *reg)
 {
@@ -72,7 +73,7 @@ static void memreg_rereg_same_demand(const struct memreg_mr *old,
 	reg->length = 0;
 }
 
-/* What a registration of the memory that an MR has would have to say. */
+/* Fill in the parameters of a registration of an MR's present memory. */
 static void memreg_rereg_same_memory(const struct memreg_mr *old,
 				     struct ib_memreg_mr_register *reg)
 {
@@ -84,7 +85,9 @@ static void memreg_rereg_same_memory(const struct memreg_mr *old,
 		memreg_rereg_same_demand(old, reg);
 	} else if (region->dmabuf) {
 		reg->flags = IB_MEMREG_MR_FD;
-		/* Whatever it was: see memreg_mr_dmabuf(). */
+		/*
+		 * -1 stands for the old MR's dma-buf: see memreg_mr_dmabuf().
+		 */
 		reg->fd = -1;
 	} else if (!region->guard.active) {
 		reg->flags = IB_MEMREG_MR_UNGUARDED;
@@ -97,7 +100,7 @@ static void memreg_rereg_same_memory(const struct memreg_mr *old,
 	reg->iova = old->iova;
 }
 
-/* Describe all of the new MR as if it were registered. */
+/* Fill in all parameters of the new MR, as for a registration. */
 static int memreg_rereg_describe(struct memreg_ucmd *ucmd,
 				 const struct memreg_mr *old,
 				 struct ib_memreg_mr_register *reg)
@@ -122,7 +125,7 @@ static int memreg_rereg_describe(struct memreg_ucmd *ucmd,
 	return 0;
 }
 
-/* Can the new MR have the region of the old one? */
+/* Can the new MR take over the region of the old one? */
 static bool memreg_rereg_keeps_region(const struct memreg_ucmd *ucmd,
 				      const struct memreg_mr *old,
 				      const struct memreg_mr *mr)
@@ -146,7 +149,7 @@ static int memreg_rereg_make(struct memreg_ucmd *ucmd,
 
 	if (memreg_rereg_keeps_region(ucmd, old, mr))
 		return memreg_mr_make_on(ucmd, mr, old->region);
-	/* Memory is taken of the caller's own, and no other, address space. */
+	/* Memory can only be pinned in the caller's own address space. */
 	if (!(cmd->flags & IB_MEMREG_REREG_TRANSLATION) && old->region->mm &&
 	    old->region->mm != current->mm)
 		return memreg_fail(ucmd, -EFAULT, IB_MEMREG_REASON_PROCESS);
@@ -159,7 +162,7 @@ static int memreg_rereg_make(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
-/* Give back a new MR that is not to take the place of the old one. */
+/* Destroy a new MR that does not replace the old one. */
 static void memreg_rereg_undo(struct memreg_mr *old, struct memreg_mr *mr)
 {
 	if (mr->region == old->region) {
@@ -169,7 +172,7 @@ static void memreg_rereg_undo(struct memreg_mr *old, struct memreg_mr *mr)
 	memreg_mr_unmake(mr);
 }
 
-/* System pages that need not be pinned again. */
+/* Number of system pages that need not be pinned again. */
 static u64 memreg_rereg_kept(const struct memreg_mr *old,
 			     const struct memreg_mr *mr)
 {
@@ -195,7 +198,10 @@ static int memreg_rereg_respond(struct memreg_ucmd *ucmd,
 	return memreg_respond(ucmd, sizeof(*cmd));
 }
 
-/* The old MR has lost its id: move what the new one keeps, and destroy it. */
+/*
+ * Destroy the old MR, which has lost its id. The new MR takes over shared
+ * pages.
+ */
 static void memreg_rereg_bury(struct memreg_mr *old, struct memreg_mr *mr)
 {
 	memreg_mr_kill_keys(old);
@@ -208,20 +214,26 @@ static void memreg_rereg_bury(struct memreg_mr *old, struct memreg_mr *mr)
 	memreg_mr_free(old);
 }
 
-/* The id names the new MR from here on, and nothing can fail any more. */
+/* Finish: the id names the new MR, and no step can fail any more. */
 static void memreg_rereg_finish(struct memreg_ucmd *ucmd, struct memreg_mr *old,
 				struct memreg_mr *mr, u64 generation)
 {
 	if (mr->region != old->region) {
 		memreg_region_inherit(mr->region);
-		/* The id's count of events is not to go back. */
+		/*
+		 * The generation that MR_QUERY returns for the id must not go
+		 * back.
+		 */
 		memreg_guard_succeed(mr->region, old->region, generation);
 	}
 	refcount_inc(&mr->domain->obj.users);
 	memreg_count(ucmd->mdev, IB_MEMREG_STAT_MRS_REREGISTERED, 1);
 	trace_memreg_mr_reregister(mr);
 	memreg_rereg_bury(old, mr);
-	/* Nobody could destroy it, and unpin what the old keys led to. */
+	/*
+	 * Our reference kept the new MR, and the pages that the old keys reach,
+	 * until the old keys were dead.
+	 */
 	memreg_object_put(&mr->obj);
 }
 
@@ -238,7 +250,7 @@ static int memreg_rereg_replace(struct memreg_ucmd *ucmd,
 		return ret;
 	if (mr->region != old->region)
 		generation = memreg_guard_succeed(mr->region, old->region, 0);
-	/* What was pinned anew may be other memory than the MR had. */
+	/* Memory that was pinned again may be other memory than the MR had. */
 	if (!(cmd->flags & IB_MEMREG_REREG_TRANSLATION) &&
 	    READ_ONCE(old->region->guard.stale))
 		ret = memreg_fail(ucmd, -ESTALE, IB_MEMREG_REASON_STALE);
@@ -289,7 +301,9 @@ static int memreg_rereg_mr(struct memreg_ucmd *ucmd, struct memreg_mr *old)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COMPOSED);
 	if (old->demand)
 		memreg_demand_idle(old->demand);
-	/* It may be used by the time at which that counts, or not any more. */
+	/*
+	 * Only an early check: the users may change until the id is replaced.
+	 */
 	if (refcount_read(&old->obj.users) > 2)
 		return memreg_fail(ucmd, -EBUSY,
 				   memreg_mr_ops.busy(&old->obj));

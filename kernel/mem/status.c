@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Status tables: memory in which a process sees what is still valid.
+ * Status tables: memory in which a process sees which registrations are valid.
  *
- * A table has a slot for each monitor, and for each MR that asks for one. The
- * generation of a slot changes before the notifier returns that found the
- * mapping changed, so before the call returns that changes it. The kernel
- * alone writes a table, and reads none of it but its own generations: the
- * mapping of a process is for reading.
+ * A table has a slot for each monitor, and for each MR that asks for one. If
+ * the mapping changes, the generation of the slot changes before the mmu
+ * notifier returns, so before the system call returns that changes the mapping.
+ * Only the kernel writes to a table: the mapping of a process is read-only.
  *
- * A table is about the address space of the process that created it. Only that
- * process sees it: in a child of fork(2), and wherever else the descriptor is
- * mapped, there is a page of zeros, and no generation is 0. So a registration
- * cache that a child inherits finds nothing valid there.
+ * A table describes the address space of the process that created it, and only
+ * that process sees it: a child of fork(2), and any other process that maps the
+ * descriptor, sees a page of zeros. As no generation is 0, a registration cache
+ * that a child inherits finds all its entries invalid.
  *
- * The memory outlives the object: a mapping, and the descriptor, keep it. When
- * the object goes each slot changes once more, after which nobody changes any.
+ * The memory outlives the object, as a mapping and the descriptor keep it. When
+ * the object is destroyed each slot changes once more, and never again.
  *
- * A change is written by whoever makes it, who may be another user that
- * truncates a file, with locks held that others want. A worker wakes the
- * pollers of the descriptor, as their number is up to the process.
+ * The thread that changes the mapping writes to the table. It may belong to
+ * another user, who truncates a file, and holds locks that others wait for; so
+ * it does not wake the pollers of the descriptor, whose number the process
+ * chooses: a worker does.
  */
 #include <linux/anon_inodes.h>
 #include <linux/bitmap.h>
@@ -61,7 +61,7 @@ void memreg_status_exit(void)
  * Slots
  */
 
-/* Give a slot another generation. Whoever waits for that is not woken. */
+/* Change the generation of a slot, without waking waiters. */
 static void memreg_slot_advance(struct memreg_status *status, u32 slot)
 {
 	struct ib_memreg_status_slot *s = &status->slot[slot];
@@ -75,9 +75,9 @@ static void memreg_slot_advance(struct memreg_status *status, u32 slot)
 }
 
 /*
- * Look for a slot that nobody has, without the lock: there may be a million to
- * look at, and notifiers of others want the lock. Returns a number that is none
- * of a slot if there seems to be none.
+ * Search for a free slot without the lock, as there may be a million slots, and
+ * notifiers wait for the lock. Returns a number out of range if no slot seems
+ * free.
  */
 static unsigned long memreg_status_find_slot(struct memreg_status *status)
 {
@@ -98,7 +98,9 @@ static bool memreg_status_try_slot(struct memreg_status *status,
 	taken = __test_and_set_bit(i, status->used);
 	if (!taken) {
 		WRITE_ONCE(status->next, i + 1);
-		/* Of a table that is new, all are 0, which none is to be. */
+		/*
+		 * In a new table all generations are 0, which must not be used.
+		 */
 		memreg_slot_advance(status, i);
 	}
 	spin_unlock(&status->lock);
@@ -106,9 +108,9 @@ static bool memreg_status_try_slot(struct memreg_status *status,
 }
 
 /**
- * memreg_status_take_slot() - Find a slot that nobody has
+ * memreg_status_take_slot() - Allocate a slot
  * @status: The table
- * @slot: The slot, to be given back
+ * @slot: The slot, to be freed by memreg_status_give_slot()
  *
  * Return: 0 or -ENOSPC.
  */
@@ -126,9 +128,9 @@ int memreg_status_take_slot(struct memreg_status *status, u32 *slot)
 }
 
 /**
- * memreg_status_give_slot() - Give back a slot
+ * memreg_status_give_slot() - Free a slot
  * @status: The table
- * @slot: The slot, which no notifier has any more
+ * @slot: The slot, which no notifier uses any more
  */
 void memreg_status_give_slot(struct memreg_status *status, u32 slot)
 {
@@ -140,8 +142,8 @@ void memreg_status_give_slot(struct memreg_status *status, u32 slot)
 }
 
 /**
- * __memreg_status_change() - What a slot stands for is not valid any more
- * @status: The table, whose lock is held; to be given to memreg_status_wake()
+ * __memreg_status_change() - Change a slot: its registration is no longer valid
+ * @status: The table, whose lock is held; the caller calls memreg_status_wake()
  *	afterwards
  * @slot: The slot
  */
@@ -152,7 +154,7 @@ void __memreg_status_change(struct memreg_status *status, u32 slot)
 }
 
 /**
- * memreg_status_change() - The same, on its own
+ * memreg_status_change() - Change a slot, and wake waiters
  * @status: The table
  * @slot: The slot
  */
@@ -165,10 +167,10 @@ void memreg_status_change(struct memreg_status *status, u32 slot)
 }
 
 /**
- * memreg_status_log_range() - Write a change to the log
- * @status: Table that has one, and whose lock is held
+ * memreg_status_log_range() - Append a changed range to the log
+ * @status: Table with a log, whose lock is held
  * @start: First address that changed
- * @end: First address behind it that did not
+ * @end: First address behind the range
  */
 void memreg_status_log_range(struct memreg_status *status, u64 start, u64 end)
 {
@@ -182,7 +184,8 @@ void memreg_status_log_range(struct memreg_status *status, u64 start, u64 end)
 }
 
 /**
- * memreg_status_suspect() - What a slot stands for may not be valid any more
+ * memreg_status_suspect() - Mark a slot as suspect: its registration may be
+ * invalid
  * @status: The table, whose lock is held
  * @slot: The slot
  */
@@ -195,10 +198,10 @@ void memreg_status_suspect(struct memreg_status *status, u32 slot)
 }
 
 /**
- * memreg_status_wake() - Have readers and pollers woken
- * @status: The table, with the change in it
+ * memreg_status_wake() - Wake readers and pollers by a worker
+ * @status: The table, which shows the change already
  *
- * The cost does not depend on their number: a worker wakes them.
+ * The cost to the caller does not depend on the number of waiters.
  *
  * Context: any in which a spinlock may be taken.
  */
@@ -206,7 +209,7 @@ void memreg_status_wake(struct memreg_status *status)
 {
 	if (!wq_has_sleeper(&status->wait))
 		return;
-	/* The worker's reference; the caller keeps the table with another. */
+	/* Reference of the worker; the caller holds one of its own. */
 	refcount_inc(&status->refs);
 	if (!queue_work(memreg_status_wq, &status->wake))
 		refcount_dec(&status->refs);
@@ -226,8 +229,8 @@ static void memreg_status_wake_work(struct work_struct *work)
  */
 
 /**
- * memreg_status_hold() - Keep the memory of a table
- * @status: Table that is there
+ * memreg_status_hold() - Take a reference of the memory of a table
+ * @status: Table with a reference that the caller can rely on
  */
 void memreg_status_hold(struct memreg_status *status)
 {
@@ -235,7 +238,7 @@ void memreg_status_hold(struct memreg_status *status)
 }
 
 /**
- * memreg_status_release() - Let go of the memory of a table
+ * memreg_status_release() - Drop a reference of the memory of a table
  * @status: The table
  *
  * Context: may sleep.
@@ -252,7 +255,7 @@ void memreg_status_release(struct memreg_status *status)
 	kfree(status);
 }
 
-/* Where the parts are; returns the size. */
+/* Compute the offsets of the parts of a table; returns its size. */
 static size_t memreg_status_lay_out(struct ib_memreg_status_table *shared,
 				    u32 slots, u32 log_entries)
 {
@@ -312,10 +315,10 @@ static struct memreg_status *memreg_status_new(u32 slots, u32 log_entries)
 	return NULL;
 }
 
-/* Slots that are changed with the lock held. */
+/* Slots that are changed in one hold of the lock. */
 #define MEMREG_STATUS_SOME	64U
 
-/* Change some slots of a table that goes. Returns the next one. */
+/* Change some slots of a table that is destroyed. Returns the next one. */
 static u32 memreg_status_end_some(struct memreg_status *status, u32 i)
 {
 	u32 end = min(i + MEMREG_STATUS_SOME, status->slots);
@@ -327,7 +330,7 @@ static u32 memreg_status_end_some(struct memreg_status *status, u32 i)
 	return end;
 }
 
-/* Nobody has a slot any more. */
+/* No monitor or MR has a slot any more. */
 static void memreg_status_destroy_obj(struct memreg_file *file,
 				      struct memreg_object *obj)
 {
@@ -370,8 +373,9 @@ const struct memreg_object_ops memreg_status_ops = {
 };
 
 /**
- * memreg_status_get() - Find a status table of the calling process and keep it
- * @ucmd: Call that names it
+ * memreg_status_get() - Find a status table of the calling process and take a
+ * reference
+ * @ucmd: Call that names the table
  * @id: Its id, from user space
  *
  * Return: the table, -ENOENT or -EPERM, with the reason set.
@@ -395,8 +399,9 @@ struct memreg_status *memreg_status_get(struct memreg_ucmd *ucmd, u32 id)
 }
 
 /**
- * memreg_status_put() - Let go of a status table
- * @status: What memreg_status_get() returned, without slots of the caller's
+ * memreg_status_put() - Drop a reference of a status table
+ * @status: Table that memreg_status_get() returned; the caller has freed its
+ *   slots
  */
 void memreg_status_put(struct memreg_status *status)
 {
@@ -432,8 +437,9 @@ static const struct vm_operations_struct memreg_status_vm_ops = {
 };
 
 /*
- * The file is not open for writing, so neither is a mapping that is shared. A
- * child of fork(2) has none of the pages that its parent has mapped.
+ * The file is not open for writing, so a shared mapping cannot become writable.
+ * With VM_WIPEONFORK a child of fork(2) does not inherit the pages that its
+ * parent has mapped.
  */
 static int memreg_status_mmap(struct file *filp, struct vm_area_struct *vma)
 {
@@ -454,13 +460,16 @@ static bool memreg_status_is_dead(const struct memreg_status *status)
 	return READ_ONCE(status->shared->state) == IB_MEMREG_STATUS_DEAD;
 }
 
-/* Is there a change that was not read? Only a hint without the lock. */
+/* Is there an unread change? Racy without the lock. */
 static bool memreg_status_is_news(const struct memreg_status *status)
 {
 	return READ_ONCE(status->shared->changes) != READ_ONCE(status->seen);
 }
 
-/* Take the number of changes, if it is another one than @before, the last. */
+/*
+ * Read the number of changes, if it differs from the last one read, which is
+ * returned in @before.
+ */
 static bool memreg_status_take_news(struct memreg_status *status, u64 *changes,
 				    u64 *before)
 {
@@ -475,7 +484,7 @@ static bool memreg_status_take_news(struct memreg_status *status, u64 *changes,
 	return news;
 }
 
-/* The reader's buffer could not be written: leave the news to the next read. */
+/* The copy to the reader failed: leave the change to the next read. */
 static void memreg_status_return_news(struct memreg_status *status, u64 changes,
 				      u64 before)
 {
@@ -495,7 +504,7 @@ static ssize_t memreg_status_read(struct kiocb *iocb, struct iov_iter *to)
 
 	if (iov_iter_count(to) < sizeof(changes))
 		return -EINVAL;
-	/* Another reader may be faster. */
+	/* Another reader may take the change first. */
 	while (!memreg_status_take_news(status, &changes, &before)) {
 		if (memreg_status_is_dead(status))
 			return 0;
@@ -551,7 +560,7 @@ static struct file *memreg_status_file(struct memreg_status *status)
  * The call
  */
 
-/* Fill in the answer, and install what it names. */
+/* Fill in the answer, and install the descriptor in it. */
 static int memreg_status_respond(struct memreg_ucmd *ucmd,
 				 struct memreg_status *status)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Status tables: what a process sees of the validity of registrations.
+ * Status tables: memory in which a process sees which registrations are valid.
  */
 #ifndef _MEMREG_MEM_STATUS_H
 #define _MEMREG_MEM_STATUS_H
@@ -17,27 +17,26 @@ struct page;
 
 /**
  * struct memreg_status - A status table
- * @obj: Head; its users are monitors, and MRs that have a slot
- * @refs: One of the object, one of its descriptor, one of each worker that is
- *	to come
- * @mm: The address space that it is about; kept
- * @lock: Protects the fields below, and all that is in @shared; taken by mmu
+ * @obj: Head; monitors, and MRs that have a slot, hold references
+ * @refs: One for the object, one for its descriptor, one for each queued worker
+ * @mm: The address space that it describes; holds a reference
+ * @lock: Protects the fields below, and the memory @shared; taken by mmu
  *	notifiers
  * @size: Bytes that can be mapped
  * @slots: Number of slots
- * @next: Where to look for a free slot
- * @used: Slots that are not free
+ * @next: Slot at which the search for a free one starts
+ * @used: Bitmap of the slots in use
  * @wide: It has a wide monitor
- * @seen: The number of changes that was last read from the descriptor
+ * @seen: Number of changes that the last read of the descriptor returned
  * @wait: Readers and pollers of the descriptor
- * @wake: Wakes them
- * @suspects: Monitors to look at: see kernel/mem/monitor.c
- * @suspect_node: In its list of tables that have some
- * @shared: What the process sees
+ * @wake: Work that wakes @wait
+ * @suspects: Monitors to check: see kernel/mem/monitor.c
+ * @suspect_node: In the list of tables with monitors to check, in monitor.c
+ * @shared: The memory that the process maps
  * @slot: The slots in @shared
  * @groups: The groups in @shared
  * @log: The log in @shared
- * @blank: What all others see
+ * @blank: The page of zeros that other processes map
  */
 struct memreg_status {
 	struct memreg_object obj;
@@ -76,19 +75,19 @@ void memreg_status_log_range(struct memreg_status *status, u64 start, u64 end);
 void memreg_status_suspect(struct memreg_status *status, u32 slot);
 void memreg_status_wake(struct memreg_status *status);
 
-/* The generation of a slot that the caller has. */
+/* The generation of a slot that the caller owns. */
 static inline u64 memreg_status_generation(const struct memreg_status *status,
 					   u32 slot)
 {
 	return READ_ONCE(status->slot[slot].generation);
 }
 
-/* Add one to what the process reads of a table. Its lock is held. */
+/* Increment a counter that the process reads in a table, whose lock is held. */
 static inline void memreg_status_count(struct memreg_status *status,
 				       __u64 *counter)
 {
 	lockdep_assert_held(&status->lock);
-	/* Whoever reads it sees what was written before. */
+	/* A reader of the new value sees all writes before it. */
 	smp_store_release(counter, *counter + 1);
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Ties: what a guard has to know of regions that are made of others.
+ * Ties: the link from a region's guard to the compositions of the region.
  *
- * The keys of a composition lead to the pages of its leaves, and die when one
- * of those goes. Each leaf has a list of the compositions that it is in. A
- * guard walks the list without the lock: it holds memreg_region.draining of the
- * composition that it is at, and as long as that is not 0, the composition
- * neither goes nor cuts a tie. What a guard does there is bounded, see guard.c.
+ * The keys of a composition give access to the pages of its leaves, and die if
+ * the mapping of a leaf changes. Each leaf has a list of the compositions of
+ * it. A guard walks the list without the lock: it counts itself in
+ * memreg_region.draining of the composition that it visits, and while that
+ * count is not 0, the composition neither is freed nor cuts a tie. A guard's
+ * visit takes a bounded time, see guard.c.
  */
 #include <linux/wait_bit.h>
 
@@ -15,7 +16,7 @@
 #include "mem/tie.h"
 
 /**
- * memreg_tie_make() - Let the guard of a leaf know of a composition
+ * memreg_tie_make() - Make a composition known to the guard of a leaf
  * @tie: The tie
  * @whole: Region of the composition, which has no keys yet
  * @leaf: Region of the leaf, which stays until memreg_tie_cut() returned
@@ -37,7 +38,7 @@ bool memreg_tie_make(struct memreg_tie *tie, struct memreg_region *whole,
 }
 
 /**
- * memreg_tie_cut() - Have the guard of a leaf forget a composition
+ * memreg_tie_cut() - Remove a composition from the guard of a leaf
  * @tie: Tie of a composition without keys
  *
  * Context: may sleep, for as long as a guard waits for keys.
@@ -59,9 +60,9 @@ void memreg_tie_cut(struct memreg_tie *tie)
 }
 
 /**
- * memreg_tie_next() - Walk the compositions of a leaf
- * @leaf: The leaf, which stays
- * @tie: What the last call returned, or NULL to begin
+ * memreg_tie_next() - Iterate over the compositions of a leaf
+ * @leaf: The leaf, which the caller holds
+ * @tie: Tie that the last call returned, or NULL to begin
  *
  * Return: the next tie, whose composition stays until the next call; or NULL,
  * and there is no next call.

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Tracepoints of the memory plane, but for guards: see ../trace.h.
- */
+/* Tracepoints of the memory plane, except guards: see ../trace.h. */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM ib_memreg
 
@@ -247,7 +245,7 @@ MEMREG_WINDOW_EVENT(window_revoke);
 
 #endif /* _MEMREG_MEM_TRACE_H */
 
-/* Kbuild has kernel/ among the directories that headers are looked for in. */
+/* Kbuild adds kernel/ to the include path. */
 #undef TRACE_INCLUDE_PATH
 #define TRACE_INCLUDE_PATH mem
 #undef TRACE_INCLUDE_FILE

@@ -136,7 +136,7 @@ TRACE_EVENT(memreg_guard_look,
 
 #endif /* _MEMREG_MEM_TRACE_GUARD_H */
 
-/* Kbuild has kernel/ among the directories that headers are looked for in. */
+/* Kbuild adds kernel/ to the include path. */
 #undef TRACE_INCLUDE_PATH
 #define TRACE_INCLUDE_PATH mem
 #undef TRACE_INCLUDE_FILE

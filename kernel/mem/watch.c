@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Watches: what mmu notifiers announce of a mapping, and whether it is so.
+ * Watches: evaluate the mmu notifier events of a mapping.
  *
- * A watch is an mmu interval notifier on a range of a user's addresses, and
- * what is to be done when the mapping goes: the ops of the watch. The guard of
- * a region (guard.c) is one. A watch knows of no region.
+ * A watch is an mmu interval notifier on a range of a user's addresses, with
+ * operations to call when the mapping changes. The guard of a region (guard.c)
+ * is a watch; a watch itself does not know of regions.
  *
  * Which events count
  *
- * Notifiers announce more than happens to pinned pages. UNMAP and RELEASE are
- * believed. So is CLEAR if an ordinary task is behind it. Kernel threads and
- * tasks in reclaim announce CLEAR whenever KSM scans or shmem is paged out,
- * which leaves pinned pages in place, but also when nfsd truncates or loop
- * punches a hole; PROTECTION_VMA comes from mprotect(2), but also from NUMA
- * scanning. These are suspect: a worker looks whether the range still maps
- * the same pages, and kills the keys if it doesn't. All other events leave
- * pinned pages where they are. Each event makes a registration that is under
- * way look again (I2).
+ * Many events do not affect pinned pages. UNMAP and RELEASE count as changes at
+ * once, and so does CLEAR by an ordinary task. Kernel threads and tasks in
+ * reclaim cause CLEAR whenever KSM scans or shmem is paged out, which leaves
+ * pinned pages in place, but also when nfsd truncates a file or loop punches a
+ * hole; PROTECTION_VMA comes from mprotect(2), but also from NUMA scanning.
+ * These events are suspect: a worker checks if the range still maps the same
+ * pages, and kills the keys if not. All other events leave pinned pages mapped.
+ * Each event makes a registration in progress check again (I2).
  *
- * How a worker looks
+ * How the worker checks
  *
- * An event comes before the change, and to wait until that is through is to
- * wait for whoever makes it. The worker waits for nobody. It tries the locks
- * with which such changes are made, so that none is under way while it looks:
- * mprotect(2) has the mmap_lock, and a kernel thread that takes pages away from
- * a file has that of the inode. The first is known of all, the second of shmem
- * and hugetlbfs; of other files such an event is believed. Reclaim, KSM and
- * their kind leave a pinned page in its place or in its file, so that it is the
- * same before and after. If a lock is not to be had, the worker comes back, and
- * after MEMREG_LOOK_LIMIT without an answer it kills the keys.
+ * An event comes before its change, so waiting for the end of the change would
+ * mean waiting for the thread that makes it. The worker waits for no other
+ * thread. Instead it tries to take the locks under which such changes are made,
+ * so that none is in progress while it checks: mprotect(2) holds mmap_lock, and
+ * a kernel thread that takes pages away from a file holds the inode's lock. All
+ * changes of the first kind hold their lock; those of the second are known to
+ * do so in shmem and hugetlbfs, so for any other file the event counts as a
+ * change. Reclaim and KSM leave a pinned page mapped or in its file, so a check
+ * has the same result before and after them. If a lock is taken, the worker
+ * tries again later; after MEMREG_LOOK_LIMIT without a result it kills the
+ * keys.
  *
- * There is one work item for each address space. It goes through the suspect
- * regions some pages at a time, so that address spaces take turns at the few
- * threads that there are, and nothing that kills keys is behind it. What is
- * stale is not looked at. Whether that was for nothing is found out when the
- * owner asks for it, in the owner's time.
+ * There is one work item for each address space. It checks the suspect watches
+ * some pages at a time, so that address spaces take turns at the few threads,
+ * and work that kills keys never queues behind it. A stale watch is not
+ * checked. Whether it became stale without a real change is found out only when
+ * the owner asks by MR_QUERY, in the context of that call.
  */
 #include <linux/hash.h>
 #include <linux/hugetlb.h>
@@ -52,17 +53,20 @@
 #include "mem/watch.h"
 #include "stats.h"
 
-/* When a worker looks after a suspect event, and until when it must know. */
+/* Delay from a suspect event to the check, and the time for a result. */
 #define MEMREG_LOOK_DELAY	msecs_to_jiffies(10)
 #define MEMREG_LOOK_LIMIT	(HZ * 9 / 10)
 
-/* Pages that it looks at before it lets others have its thread. */
+/*
+ * Pages that the worker checks before it requeues itself, for other address
+ * spaces.
+ */
 #define MEMREG_LOOK_PAGES	1024
 
-/* Threads that look. */
+/* Threads that check. */
 #define MEMREG_LOOK_THREADS	2
 
-/* How often a registration looks again if events keep coming. */
+/* How often a registration checks again if events keep coming. */
 #define MEMREG_WATCH_LOOKS	8
 
 static struct workqueue_struct *memreg_look_wq;
@@ -80,20 +84,18 @@ void memreg_watch_exit(void)
 	destroy_workqueue(memreg_look_wq);
 }
 
-/* What is watched is not what was mapped any more. */
+/* The mapping has changed: mark a watch as stale. */
 static void memreg_watch_mark_stale(struct memreg_watch *watch)
 {
 	if (memreg_watch_set_stale(watch))
 		watch->ops->stale(watch);
 }
 
-/*
- * Looking at the mapping
- */
+/* Checking the mapping */
 
 /*
- * Does an address map the page that is pinned? SUSPECT: it maps nothing now. By
- * force, as the mapping may be for writing only.
+ * Does an address map the pinned page? Returns SUSPECT if it maps no page now.
+ * FOLL_FORCE, as the mapping may be write-only.
  */
 static enum memreg_verdict memreg_page_mapped(struct memreg_watch *watch,
 					      unsigned long addr,
@@ -111,8 +113,8 @@ static enum memreg_verdict memreg_page_mapped(struct memreg_watch *watch,
 }
 
 /*
- * Is this the folio of its file, though it is not mapped at the moment? That is
- * so after shmem was paged out.
+ * Is a page that is not mapped at present still in its place in the file? It is
+ * after shmem was paged out.
  */
 static bool memreg_page_in_file(struct vm_area_struct *vma, unsigned long addr,
 				struct page *page)
@@ -128,15 +130,16 @@ static bool memreg_page_in_file(struct vm_area_struct *vma, unsigned long addr,
 	if (IS_ERR(folio))
 		return false;
 	same = folio == page_folio(page) &&
-	       /* A large one may go on behind the end. */
+	       /* A large folio may extend beyond the end of the file. */
 	       index < DIV_ROUND_UP(i_size_read(mapping->host), PAGE_SIZE);
 	folio_put(folio);
 	return same;
 }
 
 /*
- * Files are truncated, and holes punched, with the inode locked, after
- * unmapping and without a further event, so nothing can be said while it is.
+ * Truncation and hole punching lock the inode, first unmap the pages and then
+ * remove them without a further event. So there is no result while the inode is
+ * locked.
  */
 static enum memreg_verdict memreg_page_look_file(struct memreg_watch *watch,
 						 struct vm_area_struct *vma,
@@ -165,24 +168,24 @@ static bool memreg_file_is_known(const struct vm_area_struct *vma)
 /**
  * memreg_watch_page() - Does an address still map a page?
  * @watch: The watch
- * @look: The look that goes on
+ * @look: The check in progress
  * @addr: The address
  * @page: The page that was mapped there
  *
  * Context: may sleep, with the mmap_lock held.
- * Return: SAME; GONE; SUSPECT if that can't be known now.
+ * Return: SAME; GONE; SUSPECT if there is no result yet.
  */
 enum memreg_verdict memreg_watch_page(struct memreg_watch *watch,
 				      const struct memreg_look *look,
 				      unsigned long addr, struct page *page)
 {
-	/* What may be written is pinned without being readable, too. */
+	/* Pinning for writing does not need VM_READ. */
 	unsigned long need = watch->writable ? VM_WRITE : VM_READ | VM_WRITE;
 	enum memreg_verdict verdict;
 	struct vm_area_struct *vma;
 
 	vma = vma_lookup(watch->mm, addr);
-	/* What the machine can't read any more stays in its file. */
+	/* A poisoned page stays in its file, but is no longer usable. */
 	if (!vma || !(vma->vm_flags & need) || PageHWPoison(page))
 		return MEMREG_GONE;
 	if (look->by_kernel && vma->vm_file)
@@ -196,7 +199,7 @@ enum memreg_verdict memreg_watch_page(struct memreg_watch *watch,
 			      MEMREG_GONE;
 }
 
-/* Go on with a look, for some pages. */
+/* Continue a check, for some pages. */
 static enum memreg_verdict memreg_watch_compare(struct memreg_watch *watch,
 						struct memreg_look *look,
 						unsigned int *pages)
@@ -206,7 +209,7 @@ static enum memreg_verdict memreg_watch_compare(struct memreg_watch *watch,
 	return watch->ops->compare(watch, look, pages);
 }
 
-/* Begin to look at a part of what is watched. */
+/* Begin a check of a part of the watched range. */
 static void memreg_look_init(struct memreg_look *look,
 			     const struct memreg_watch *watch,
 			     unsigned long start, unsigned long end)
@@ -217,7 +220,7 @@ static void memreg_look_init(struct memreg_look *look,
 	look->next = look->start;
 }
 
-/* Look at all of a watch whose changes have been waited for. */
+/* Check the whole range of a watch; changes that had begun have ended. */
 static enum memreg_verdict
 memreg_watch_compare_all(struct memreg_watch *watch)
 {
@@ -227,7 +230,7 @@ memreg_watch_compare_all(struct memreg_watch *watch)
 
 	memreg_look_init(&look, watch, 0, ULONG_MAX);
 	while (verdict == MEMREG_SAME && !memreg_look_is_through(&look)) {
-		/* A task that is killed has no use for what it finds. */
+		/* A task that is being killed does not need the result. */
 		if (fatal_signal_pending(current))
 			return MEMREG_SUSPECT;
 		pages = MEMREG_LOOK_PAGES;
@@ -236,7 +239,7 @@ memreg_watch_compare_all(struct memreg_watch *watch)
 	return verdict;
 }
 
-/* Count and trace what a look found. */
+/* Count and trace the result of a check. */
 static void memreg_look_count(struct memreg_watch *watch,
 			      enum ib_memreg_stat_id outcome)
 {
@@ -289,7 +292,10 @@ static struct memreg_space *memreg_space_new(struct memreg_device *mdev,
 	return space;
 }
 
-/* Find or make that of a watch's mm, which the owner of the watch keeps. */
+/*
+ * Find or make the memreg_space of a watch's mm, which the owner of the watch
+ * holds.
+ */
 static struct memreg_space *memreg_space_get(struct memreg_device *mdev,
 					     struct mm_struct *mm)
 {
@@ -330,7 +336,7 @@ static void memreg_space_put(struct memreg_space *space)
 	kfree(space);
 }
 
-/* Have the worker look at a watch soon, if it has its pages. */
+/* Have the worker check a watch soon, if the watch has its pages. */
 static void memreg_space_add(struct memreg_watch *watch)
 {
 	lockdep_assert_held(&watch->mdev->frwr_lock);
@@ -343,13 +349,16 @@ static void memreg_space_add(struct memreg_watch *watch)
 			   MEMREG_LOOK_DELAY);
 }
 
-/* The worker is not at a watch any more, nor ever will be. */
+/*
+ * Remove a watch from the worker's lists, and wait until the worker is not
+ * checking it.
+ */
 static void memreg_space_remove(struct memreg_watch *watch)
 {
 	struct memreg_space *space = watch->space;
 
 	spin_lock(&watch->mdev->frwr_lock);
-	/* A look that goes on adds it no more. */
+	/* The worker does not add an inactive watch again. */
 	watch->active = false;
 	list_del_init(&watch->suspect_node);
 	spin_unlock(&watch->mdev->frwr_lock);
@@ -359,7 +368,7 @@ static void memreg_space_remove(struct memreg_watch *watch)
 		       smp_load_acquire(&space->looking) != watch);
 }
 
-/* Nothing is suspect that came before so many events. */
+/* Clear the first @suspects suspect events of a watch. */
 static void memreg_watch_clear(struct memreg_watch *watch,
 			       unsigned long suspects)
 {
@@ -368,7 +377,7 @@ static void memreg_watch_clear(struct memreg_watch *watch,
 		watch->suspect_since = jiffies;
 }
 
-/* Where to look: this, too. */
+/* Extend the range of a check. */
 static void memreg_look_add(struct memreg_look *look, unsigned long start,
 			    unsigned long end, bool by_kernel)
 {
@@ -380,7 +389,10 @@ static void memreg_look_add(struct memreg_look *look, unsigned long start,
 	look->by_kernel |= by_kernel;
 }
 
-/* Begin to look at what is suspect by now, unless a look goes on. */
+/*
+ * Begin a check of the ranges that are suspect by now, unless one is in
+ * progress.
+ */
 static void memreg_look_begin(struct memreg_watch *watch)
 {
 	struct memreg_look *look = &watch->look, *due = &watch->due;
@@ -396,7 +408,7 @@ static void memreg_look_begin(struct memreg_watch *watch)
 	due->active = false;
 }
 
-/* Nothing could be found out: look again, but not for ever. */
+/* The check has no result: repeat it, until MEMREG_LOOK_LIMIT. */
 static void memreg_look_again(struct memreg_watch *watch)
 {
 	const struct memreg_look *look = &watch->look;
@@ -409,7 +421,7 @@ static void memreg_look_again(struct memreg_watch *watch)
 		memreg_space_add(watch);
 }
 
-/* A look came to an end, or to the end of its turn. */
+/* A check has ended, or the end of its turn was reached. */
 static void memreg_look_end(struct memreg_watch *watch,
 			    enum memreg_verdict verdict)
 {
@@ -438,7 +450,7 @@ static void memreg_look_end(struct memreg_watch *watch,
 	}
 }
 
-/* The next of the watches to look at, which is not freed until then. */
+/* The next watch to check, which is not freed until it was checked. */
 static struct memreg_watch *memreg_space_next(struct memreg_space *space,
 					      struct list_head *todo)
 {
@@ -470,12 +482,17 @@ static void memreg_space_done(struct memreg_space *space,
 		watch->ops->gone(watch);
 	/* Pairs with memreg_space_remove(). */
 	smp_store_release(&space->looking, NULL);
-	/* The waiter is in the queue before it looks. */
+	/*
+	 * Pairs with the waiter, which enters the wait queue before it checks.
+	 */
 	smp_mb();
 	wake_up_var(&space->looking);
 }
 
-/* Look at the watches of a list until it is empty, or for so many pages. */
+/*
+ * Check the watches of a list until it is empty, or the pages of a turn are
+ * used up.
+ */
 static void memreg_space_look(struct memreg_space *space,
 			      struct list_head *todo)
 {
@@ -484,7 +501,7 @@ static void memreg_space_look(struct memreg_space *space,
 	enum memreg_verdict verdict;
 	bool alive, locked;
 
-	/* One that is exiting takes all of its mappings along. */
+	/* An address space that is exiting loses all of its mappings. */
 	alive = mmget_not_zero(space->mm);
 	locked = alive && mmap_read_trylock(space->mm);
 	while (pages && (watch = memreg_space_next(space, todo))) {
@@ -529,7 +546,7 @@ static void memreg_space_work(struct work_struct *work)
  * The notifier
  */
 
-/* Have the worker look at a range. */
+/* Have the worker check a range. */
 static void memreg_watch_mark_suspect(struct memreg_watch *watch,
 				      const struct mmu_notifier_range *range)
 {
@@ -542,7 +559,7 @@ static void memreg_watch_mark_suspect(struct memreg_watch *watch,
 	memreg_count(watch->mdev, IB_MEMREG_STAT_GUARD_SUSPECTS, 1);
 	if (watch->suspects == watch->cleared)
 		watch->suspect_since = jiffies;
-	/* MR_QUERY reads it without the lock. */
+	/* MR_QUERY reads @suspects without the lock. */
 	WRITE_ONCE(watch->suspects, watch->suspects + 1);
 	memreg_look_add(&watch->due, range->start, range->end, by_kernel);
 	memreg_space_add(watch);
@@ -550,7 +567,10 @@ static void memreg_watch_mark_suspect(struct memreg_watch *watch,
 		watch->ops->suspect(watch);
 }
 
-/* An event is believed: whether it was true may be found out afterwards. */
+/*
+ * An event counts as a change at once; MR_QUERY may find out later if it was
+ * one.
+ */
 static void memreg_watch_mark_gone(struct memreg_watch *watch,
 				   const struct mmu_notifier_range *range)
 {
@@ -565,14 +585,14 @@ static void memreg_watch_mark_gone(struct memreg_watch *watch,
 	memreg_watch_mark_stale(watch);
 }
 
-/* An event came. Returns whether somebody has to wait for keys to die. */
+/* Handle an event. Returns true if a wait is needed for keys to die. */
 static bool memreg_watch_strike(struct memreg_watch *watch,
 				const struct mmu_notifier_range *range,
 				unsigned long cur_seq)
 {
 	enum memreg_verdict verdict = memreg_event_classify(range);
 
-	/* A caller that may not wait can't have keys killed in time. */
+	/* If the notifier must not block, it cannot wait for keys to die. */
 	if (verdict == MEMREG_GONE && !mmu_notifier_range_blockable(range))
 		verdict = MEMREG_SUSPECT;
 	memreg_count(watch->mdev, IB_MEMREG_STAT_GUARD_EVENTS, 1);
@@ -589,7 +609,7 @@ static bool memreg_watch_strike(struct memreg_watch *watch,
 }
 
 #ifdef MEMREG_TWO_PASS_NOTIFIERS
-/* Leave the waiting to a second pass, unless somebody else's is at it. */
+/* Leave the wait to the second pass, unless another event is using it. */
 static bool memreg_watch_defer(struct memreg_watch *watch,
 			       unsigned long deadline,
 			       struct mmu_interval_notifier_finish **finish)
@@ -661,15 +681,15 @@ static const struct mmu_interval_notifier_ops memreg_watch_notifier_ops = {
  */
 
 /**
- * memreg_watch_insert() - Have a mapping watched
- * @watch: The watch, which has its device
- * @ops: What is watched
- * @mm: Address space of the current process, which the caller keeps
+ * memreg_watch_insert() - Start watching a mapping
+ * @watch: The watch, with @mdev set
+ * @ops: Operations of the watch
+ * @mm: Address space of the current process; the caller holds it
  * @addr: Address, any byte
  * @length: Bytes, from 1
- * @writable: What is mapped is to be writable
+ * @writable: The mapping must be writable
  *
- * Return: 0, -ENOMEM, -EINTR, or that the call is to be started again.
+ * Return: 0, -ENOMEM, -EINTR, or -ERESTARTNOINTR.
  */
 int memreg_watch_insert(struct memreg_watch *watch,
 			const struct memreg_watch_ops *ops,
@@ -698,15 +718,15 @@ int memreg_watch_insert(struct memreg_watch *watch,
 		return 0;
 	}
 	memreg_space_put(watch->space);
-	/* The first one of a process gives way to any signal. */
+	/* The first notifier of a process is interrupted by any signal. */
 	if (ret == -EINTR && !fatal_signal_pending(current))
 		return -ERESTARTNOINTR;
 	return ret == -EINTR ? ret : -ENOMEM;
 }
 
 /**
- * memreg_watch_remove() - Watch a mapping no more
- * @watch: The watch; nothing happens if it was not inserted
+ * memreg_watch_remove() - Stop watching a mapping
+ * @watch: The watch; if it was not inserted, this does nothing
  *
  * Context: may sleep.
  */
@@ -714,15 +734,18 @@ void memreg_watch_remove(struct memreg_watch *watch)
 {
 	if (!watch->active)
 		return;
-	/* Waits for callbacks at work; then nothing is suspect any more. */
+	/*
+	 * Waits for running callbacks; from here on no event makes the watch
+	 * suspect.
+	 */
 	mmu_interval_notifier_remove(&watch->notifier);
 	memreg_space_remove(watch);
 	memreg_space_put(watch->space);
 }
 
 /*
- * Nothing is known against the watch: from here on the worker may judge it. So
- * many suspect events came before it was looked at.
+ * The pages are those of the mapping: from here on the worker may check the
+ * watch. @suspects suspect events came before the pages were compared.
  */
 static int memreg_watch_settle(struct memreg_watch *watch,
 			       unsigned long suspects)
@@ -751,7 +774,10 @@ static unsigned long memreg_watch_suspects(struct memreg_watch *watch)
 	return suspects;
 }
 
-/* Did nothing happen since? Returns the number of suspect events before. */
+/*
+ * Has no event come since @seq? Returns the number of suspect events before
+ * that in @suspects.
+ */
 static bool memreg_watch_undisturbed(struct memreg_watch *watch,
 				     unsigned long seq, unsigned long *suspects)
 {
@@ -765,17 +791,16 @@ static bool memreg_watch_undisturbed(struct memreg_watch *watch,
 }
 
 /**
- * memreg_watch_end() - Is what is watched that of the mapping?
- * @watch: The watch, whose pages were pinned since
- * @seq: What memreg_watch_begin() returned
+ * memreg_watch_end() - Check that the pinned pages are those of the mapping
+ * @watch: The watch, whose pages were pinned since memreg_watch_begin()
+ * @seq: Value that memreg_watch_begin() returned
  *
- * If only such events came that may have left the pages where they are, the
- * pages are compared: KSM alone would keep a registration from ever ending.
- * Once the pages are found to be those of the mapping, what comes later is for
- * the notifier and the worker.
+ * If only suspect events came meanwhile, the pages are compared with the
+ * mapping instead of starting over: with KSM running, a registration might
+ * otherwise never end. Once this returns 0, later events are handled by the
+ * notifier and the worker.
  *
- * Return: 0: from now on the watch sees whatever happens. -ESTALE: begin anew.
- * -EINTR.
+ * Return: 0; -ESTALE if the caller has to pin the pages again; -EINTR.
  */
 int memreg_watch_end(struct memreg_watch *watch, unsigned long seq)
 {
@@ -787,7 +812,10 @@ int memreg_watch_end(struct memreg_watch *watch, unsigned long seq)
 	    memreg_watch_undisturbed(watch, seq, &suspects))
 		return memreg_watch_settle(watch, suspects);
 	for (look = 0; look < MEMREG_WATCH_LOOKS; look++) {
-		/* What is counted by now is waited for. */
+		/*
+		 * Changes of the suspect events counted by now have ended after
+		 * this wait.
+		 */
 		suspects = memreg_watch_suspects(watch);
 		mmu_interval_read_begin(&watch->notifier);
 		if (fatal_signal_pending(current) ||
@@ -803,11 +831,11 @@ int memreg_watch_end(struct memreg_watch *watch, unsigned long seq)
 }
 
 /**
- * memreg_watch_recheck() - Find out if a watch became stale for nothing
+ * memreg_watch_recheck() - Find out if a watch became stale without a change
  * @watch: The watch, which has its pages
  *
- * It is found out only for the process whose memory it is, as that may have to
- * wait until the process's own mapping is at rest.
+ * Checks only if the caller is the process that owns the memory, as the check
+ * may have to wait for changes of the process's own mapping to end.
  *
  * Context: may sleep.
  */

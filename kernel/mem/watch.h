@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Watches: what mmu notifiers announce of a mapping, and whether it is so.
- */
+/* Watches: evaluate the mmu notifier events of a mapping. */
 #ifndef _MEMREG_MEM_WATCH_H
 #define _MEMREG_MEM_WATCH_H
 
@@ -20,14 +18,14 @@ struct page;
 /**
  * struct memreg_space - The watches of an address space on a device
  * @mdev: The device
- * @mm: The address space, which the owner of each watch keeps
+ * @mm: The address space; the owner of each watch holds it
  * @node: In memreg_device.spaces; frwr_lock
- * @users: Watches; frwr_lock
- * @suspects: Those that the worker is to look at, by memreg_watch.suspect_node;
+ * @users: Number of watches; frwr_lock
+ * @suspects: Watches for the worker to check, by memreg_watch.suspect_node;
  *	frwr_lock
- * @looking: The one that it is looking at, or NULL
+ * @looking: Watch that the worker is checking, or NULL
  * @gave_up_until: Jiffies until which no other process waits for keys to this
- *	address space to die, as one did in vain; frwr_lock
+ *	address space to die, as such a wait has timed out; frwr_lock
  * @look: The worker
  */
 struct memreg_space {
@@ -42,13 +40,13 @@ struct memreg_space {
 };
 
 /**
- * struct memreg_look - A look at the mapping
- * @active: There is one, or it is due
- * @by_kernel: A kernel thread takes pages away, not of reclaim
- * @start: Where to look
- * @end: Where to look
- * @next: The next address
- * @suspects: memreg_watch.suspects when it began
+ * struct memreg_look - A check of the mapping
+ * @active: The check is due, or in progress
+ * @by_kernel: A kernel thread other than reclaim takes pages away
+ * @start: First address
+ * @end: Address behind the last one
+ * @next: Next address to check
+ * @suspects: Value of memreg_watch.suspects when the check began
  */
 struct memreg_look {
 	bool active;
@@ -59,19 +57,20 @@ struct memreg_look {
 	unsigned long suspects;
 };
 
-/* How long a notifier waits for what it has asked for. */
+/* How long a notifier waits for keys to die. */
 #define MEMREG_WATCH_TIMEOUT	HZ
 
 /**
- * struct memreg_watch_ops - What is watched
- * @compare: Go on with a look for so many pages at most, by
- *	memreg_watch_page(). Context: may sleep, with the mmap_lock held.
- * @stale: The mapping went. Context: with frwr_lock held.
- * @suspect: The mapping is to be looked at; or NULL. Context: with frwr_lock
+ * struct memreg_watch_ops - Operations of a watch
+ * @compare: Continue a check by calls of memreg_watch_page(), for at most as
+ *	many pages as passed. Context: may sleep, with the mmap_lock held.
+ * @stale: The mapping has changed. Context: with frwr_lock held.
+ * @suspect: A check of the mapping is due; or NULL. Context: with frwr_lock
  *	held.
- * @gone: The same, afterwards, without the lock: have keys killed. Returns
- *	whether a notifier is to wait. May be called several times.
- * @wait: Wait in a notifier until jiffies are so many. Context: may sleep.
+ * @gone: Called after @stale without the lock: start killing keys. Returns true
+ *	if the notifier has to wait. May be called several times.
+ * @wait: Wait in a notifier for keys to die, until the given jiffies. Context:
+ * 	may sleep.
  */
 struct memreg_watch_ops {
 	enum memreg_verdict (*compare)(struct memreg_watch *watch,
@@ -84,36 +83,40 @@ struct memreg_watch_ops {
 };
 
 /**
- * struct memreg_watch - Watches a mapping
- * @ops: What is watched
- * @mdev: Device whose frwr_lock it is under
+ * struct memreg_watch - A watch on a range of a mapping
+ * @ops: Operations of the watch
+ * @mdev: Device, whose frwr_lock protects the watch
  * @mm: The address space
  * @addr: Address
  * @length: Bytes
  * @start: First page of the range
- * @end: Behind the last one
- * @writable: What is mapped is to be writable
- * @notifier: Of the range
+ * @end: Address behind the last page
+ * @writable: The mapping must be writable
+ * @notifier: mmu interval notifier of the range
  * @finish: Second pass of the notifier
  * @finish_used: @finish is in use; frwr_lock
- * @deadline: Jiffies until which @finish waits; of who uses it
+ * @deadline: Jiffies until which @finish waits; belongs to the user of @finish
  * @active: @notifier is inserted
- * @settled: There are pages, and they were those of the mapping; frwr_lock
- * @stale: The mapping went, or may have gone for all that could be found out;
- *	no key to what is watched is made any more; frwr_lock
- * @doubtful: @stale, by an event that may have changed nothing; frwr_lock
- * @spurious: @stale, but the pages were found to be mapped still; frwr_lock
- * @generation: Times that @stale was set; frwr_lock
- * @status: Table in which there is a slot that changes with @generation, or
+ * @settled: The pages are pinned, and were found to be those of the mapping;
+ * 	frwr_lock
+ * @stale: The mapping has changed, or may have; no more keys to the range are
+ *	made; frwr_lock
+ * @doubtful: @stale was set by an event that may have changed nothing;
+ * 	frwr_lock
+ * @spurious: @stale is set, but the pages were found to be still mapped;
+ * 	frwr_lock
+ * @generation: Number of times that @stale was set; frwr_lock
+ * @status: Status table with a slot that changes along with @generation, or
  *	NULL; frwr_lock
  * @slot: The slot
- * @suspects: Events that call for a look; frwr_lock
- * @cleared: Value of @suspects at the last look that found nothing; frwr_lock
- * @suspect_since: Jiffies of the first of them; frwr_lock
- * @space: Of @mm; keeps a user
+ * @suspects: Number of suspect events; frwr_lock
+ * @cleared: Value of @suspects at the last check that found no change;
+ * 	frwr_lock
+ * @suspect_since: Jiffies of the first suspect event since then; frwr_lock
+ * @space: The memreg_space of @mm; counted in its @users
  * @suspect_node: In @space's list, or in that of its worker; frwr_lock
- * @due: Where to look next; frwr_lock
- * @look: The look that goes on, the worker's
+ * @due: The next check; frwr_lock
+ * @look: The check in progress; belongs to the worker
  */
 struct memreg_watch {
 	const struct memreg_watch_ops *ops;
@@ -160,7 +163,7 @@ enum memreg_verdict memreg_watch_page(struct memreg_watch *watch,
 				      const struct memreg_look *look,
 				      unsigned long addr, struct page *page);
 
-/* Whatever memreg_watch_page() does: it is above those who hand it pages. */
+/* The type of memreg_watch_page(), which is passed to files below this one. */
 typedef enum memreg_verdict (*memreg_watch_page_fn)(struct memreg_watch *watch,
 						const struct memreg_look *look,
 						unsigned long addr,
@@ -172,10 +175,10 @@ static inline bool memreg_look_is_through(const struct memreg_look *look)
 }
 
 /**
- * memreg_watch_set_stale() - Note that a mapping went
+ * memreg_watch_set_stale() - Mark a watch as stale
  * @watch: The watch, with frwr_lock held
  *
- * Return: false if it had gone before.
+ * Return: false if it was stale already.
  */
 static inline bool memreg_watch_set_stale(struct memreg_watch *watch)
 {
@@ -191,10 +194,10 @@ static inline bool memreg_watch_set_stale(struct memreg_watch *watch)
 }
 
 /**
- * memreg_watch_begin() - Begin to look at the mapping
+ * memreg_watch_begin() - Begin to pin pages of the mapping
  * @watch: The watch
  *
- * Return: what memreg_watch_end() wants.
+ * Return: the sequence number for memreg_watch_end().
  */
 static inline unsigned long memreg_watch_begin(struct memreg_watch *watch)
 {

@@ -2,22 +2,24 @@
 /*
  * Windows: revocable grants on a part of an MR.
  *
- * A window belongs to a domain, and is bound to a range of an MR, of whichever
- * domain, under a key of the window's own domain. Each bind takes a fresh FRWR
- * and so has a fresh rkey.
+ * A window belongs to a domain, and is bound to a range of an MR of any domain,
+ * under a key of the window's own domain. Each bind takes a fresh FRWR and so
+ * has a fresh rkey.
  *
- * Whoever wants to change a window's state claims it first, by taking it from
- * IDLE to BUSY to bind it, or from BOUND to BUSY to revoke it; who comes
- * second finds it busy. Nothing is held while a claimed window's key is made
- * or killed but the claim, so calls on different windows run side by side, and
- * there is no order among windows to be kept. A claim is always taken with a
- * reference, so that a window that is being destroyed is claimed by nobody.
+ * To change a window's state, a call claims the window first, by taking it from
+ * IDLE to BUSY to bind it, or from BOUND to BUSY to revoke it; a second call
+ * fails with EBUSY. While the key of a claimed window is made or killed, the
+ * call holds only the claim and no lock, so calls on different windows run
+ * concurrently, and there is no lock order among windows. A claim is always
+ * taken with a reference, so a window that is being destroyed cannot be
+ * claimed.
  *
- * A window may be granted to an endpoint; then it is on the endpoint's list
- * while it is bound, and is revoked when the connection ends. That claims it as
- * ENDING, for which a call that revokes it waits: a peer chooses when to leave,
- * and must not have its owner's calls fail by that. A task that has claimed a
- * window as ENDING waits for no other task, so no wait lasts for ever.
+ * A window may be granted to an endpoint: it is then on the endpoint's list
+ * while it is bound, and is revoked when the connection ends. The end of the
+ * connection claims the window as ENDING, and a call that revokes the window
+ * waits for that: a peer can disconnect at any time, and this must not make
+ * calls of the window's owner fail. A task that has claimed a window as ENDING
+ * waits for no other task, so the wait is bounded.
  */
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -148,21 +150,21 @@ int memreg_window_alloc_ioctl(struct memreg_ucmd *ucmd)
  * Batches
  */
 
-/* Entries of a call that are looked at together. */
+/* Entries of a call that are copied and looked up together. */
 #define MEMREG_CHUNK	16
 
 /**
  * struct memreg_window_batch - Windows that a call has claimed
  * @domain: Domain of all of them
- * @count: Their number
+ * @count: Number of windows
  * @windows: The windows, each with a reference
  * @keys: Room for pointers to their keys
- * @grants: Those of the endpoints that they are to be granted to, each NULL or
- *	with a reference to its endpoint; only to bind
- * @ids: What names them; only to revoke
+ * @grants: The memreg_grants of the endpoints that the windows are granted to,
+ *	each NULL or with a reference to its endpoint; only to bind
+ * @ids: Ids of the windows; only to revoke
  *
- * While user space is waited for, no window is both claimed and tied to an
- * endpoint, whose end would wait for it.
+ * While the call waits for user space, no window is both claimed and tied to an
+ * endpoint, as the end of the endpoint would wait for the window.
  */
 struct memreg_window_batch {
 	struct memreg_domain *domain;
@@ -177,8 +179,8 @@ struct memreg_window_batch {
 
 /**
  * struct memreg_chunk - Some of the windows that a call names
- * @count: Their number
- * @next: The first that was not looked at
+ * @count: Number of windows
+ * @next: Index of the first window that is not processed yet
  * @objs: The windows, each with a reference, or NULL
  */
 struct memreg_chunk {
@@ -197,7 +199,7 @@ static int memreg_windows_init(struct memreg_ucmd *ucmd,
 	batch->domain = memreg_domain_get(ucmd, domain_id);
 	if (IS_ERR(batch->domain))
 		return PTR_ERR(batch->domain);
-	/* All arrays in one piece. */
+	/* One allocation for all arrays. */
 	batch->windows = kmalloc_array(count, 3 * sizeof(void *), GFP_KERNEL);
 	if (!batch->windows) {
 		memreg_domain_put(batch->domain);
@@ -214,7 +216,7 @@ static void memreg_windows_fini(struct memreg_window_batch *batch)
 	memreg_domain_put(batch->domain);
 }
 
-/* Copy entries of a call, as many as can be. Returns how many. */
+/* Copy as many entries of a call as possible. Returns their number. */
 static u32 memreg_entries_copy(void *entries, u64 from, u32 count, size_t size)
 {
 	size_t left = copy_from_user(entries, u64_to_user_ptr(from),
@@ -224,7 +226,7 @@ static u32 memreg_entries_copy(void *entries, u64 from, u32 count, size_t size)
 }
 
 /*
- * Find the windows that the next entries of a call name: in either sort of
+ * Look up the windows that the next entries of a call name. In both kinds of
  * array an entry begins with an id.
  */
 static void memreg_chunk_load(struct memreg_ucmd *ucmd,
@@ -238,7 +240,7 @@ static void memreg_chunk_load(struct memreg_ucmd *ucmd,
 			   chunk->count, chunk->objs);
 }
 
-/* Let go of the windows that were not looked at. */
+/* Put the windows that were not processed. */
 static void memreg_chunk_drop(struct memreg_chunk *chunk)
 {
 	for (; chunk->next < chunk->count; chunk->next++)
@@ -248,7 +250,7 @@ static void memreg_chunk_drop(struct memreg_chunk *chunk)
 
 /*
  * The window that the next entry names, which must be of the batch's domain and
- * of type 1; its reference is the caller's.
+ * of type 1. The caller takes over its reference.
  */
 static struct memreg_window *
 memreg_chunk_next(struct memreg_ucmd *ucmd, struct memreg_chunk *chunk,
@@ -275,7 +277,7 @@ memreg_chunk_next(struct memreg_ucmd *ucmd, struct memreg_chunk *chunk,
 	return memreg_to_window(obj);
 }
 
-/* Let go of the windows of a batch. */
+/* Put the windows of a batch. */
 static void memreg_windows_put(struct memreg_window_batch *batch)
 {
 	u32 i;
@@ -284,7 +286,10 @@ static void memreg_windows_put(struct memreg_window_batch *batch)
 		memreg_object_put(&batch->windows[i]->obj);
 }
 
-/* The same, and of the endpoints that they were to be granted to. */
+/*
+ * Put the windows of a batch, and the endpoints that they were to be granted
+ * to.
+ */
 static void memreg_windows_put_bind(struct memreg_window_batch *batch)
 {
 	u32 i;
@@ -304,7 +309,7 @@ static void memreg_window_tie_locked(struct memreg_window *window,
 				     struct memreg_grants *grants)
 {
 	window->grants = grants;
-	/* So that memreg_window_revoke_plain() finds them first. */
+	/* At the front, where memreg_window_revoke_plain() searches. */
 	if (window->type == IB_MEMREG_WINDOW_TYPE1)
 		list_add(&window->grant_node, &grants->windows);
 	else
@@ -317,7 +322,7 @@ static void memreg_window_tie_locked(struct memreg_window *window,
  * @window: Window that the caller has claimed
  * @grants: The endpoint's windows
  *
- * Return: false if the endpoint's connection is over.
+ * Return: false if the endpoint's connection has ended.
  */
 bool memreg_window_tie(struct memreg_file *file, struct memreg_window *window,
 		       struct memreg_grants *grants)
@@ -335,15 +340,16 @@ bool memreg_window_tie(struct memreg_file *file, struct memreg_window *window,
 /**
  * memreg_window_untie() - Undo memreg_window_tie()
  * @file: The file
- * @window: Window that the caller has claimed; it may be tied to nothing
+ * @window: Window that the caller has claimed; it need not be tied to an
+ *   endpoint
  *
- * The endpoint's destroyer looks at the list under the lock, so the endpoint is
- * there as long as the lock is held.
+ * The endpoint stays while the lock is held, as its destruction checks the list
+ * under the lock.
  */
 void memreg_window_untie(struct memreg_file *file,
 			 struct memreg_window *window)
 {
-	/* Only the task that has claimed it ties or unties it. */
+	/* Only the task that has claimed a window ties or unties it. */
 	if (!window->grants)
 		return;
 	spin_lock(&file->grant_lock);
@@ -354,7 +360,7 @@ void memreg_window_untie(struct memreg_file *file,
 	spin_unlock(&file->grant_lock);
 }
 
-/* Leave windows that were claimed to be revoked as they were. */
+/* Return windows that were claimed for a revoke to BOUND. */
 static void memreg_windows_unclaim(struct memreg_file *file,
 				   struct memreg_window_batch *batch)
 {
@@ -365,7 +371,7 @@ static void memreg_windows_unclaim(struct memreg_file *file,
 		struct memreg_grants *grants = batch->windows[i]->grants;
 
 		memreg_window_unclaim(batch->windows[i], MEMREG_WINDOW_BOUND);
-		/* An endpoint that is closing waits to claim it. */
+		/* An endpoint that is closing waits to claim the window. */
 		if (grants)
 			wake_up_all(&grants->wait);
 	}
@@ -373,8 +379,8 @@ static void memreg_windows_unclaim(struct memreg_file *file,
 }
 
 /*
- * Let claimed windows be BOUND, and granted, unless the connection of one of
- * their endpoints is over.
+ * Make claimed windows BOUND, and grant them, unless the connection of one of
+ * their endpoints has ended.
  */
 static bool memreg_windows_publish(struct memreg_file *file,
 				   struct memreg_window_batch *batch)
@@ -411,7 +417,7 @@ static int memreg_bind_check_mr(struct memreg_ucmd *ucmd,
 	u32 flush = access & (IB_MEMREG_ACCESS_FLUSH_GLOBAL |
 			      IB_MEMREG_ACCESS_FLUSH_PERSISTENT);
 
-	/* It may become stale at any time: this is not the last word on it. */
+	/* An early check: the MR may still become stale at any time. */
 	if (READ_ONCE(mr->region->guard.stale))
 		return memreg_fail(ucmd, -ESTALE, IB_MEMREG_REASON_STALE);
 	if (access & ~MEMREG_WINDOW_ACCESS || !remote)
@@ -449,7 +455,7 @@ static int memreg_bind_check_range(struct memreg_ucmd *ucmd,
  * @ucmd: Call that asks for it
  * @window: Window that the caller has claimed
  * @mr: The MR, or an extent of it that has the range
- * @bind: What is asked for
+ * @bind: Parameters of the bind
  *
  * Return: 0; -EINVAL or -EOVERFLOW with the reason set.
  */
@@ -473,8 +479,9 @@ int memreg_bind_describe(struct memreg_ucmd *ucmd,
 	key->iova = whole->iova + bind->offset;
 	key->access = bind->access;
 	/*
-	 * Drivers look at the last mapping's access when they map, and no FRWR
-	 * keeps memory that may be taken away.
+	 * Make the FRWR for one use: for FLUSH_PERSISTENT, as drivers check the
+	 * access of the previous mapping when they map; and for memory that may
+	 * be taken away, as no idle FRWR may keep it.
 	 */
 	key->once = bind->access & IB_MEMREG_ACCESS_FLUSH_PERSISTENT ||
 		    mr->region->keyed;
@@ -511,7 +518,10 @@ static int memreg_bind_endpoint(struct memreg_ucmd *ucmd,
 	if (domain && domain != batch->domain) {
 		ret = memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_DOMAIN);
 	} else if (READ_ONCE(grants->closed)) {
-		/* If it ends later, that is found when all is published. */
+		/*
+		 * If the connection ends later, memreg_windows_publish() finds
+		 * out.
+		 */
 		ret = memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	} else {
 		batch->grants[batch->count] = grants;
@@ -522,12 +532,13 @@ static int memreg_bind_endpoint(struct memreg_ucmd *ucmd,
 }
 
 /**
- * memreg_bind_keep_mr() - Keep an MR that the call keeps as well
+ * memreg_bind_keep_mr() - Take another reference of an MR that the call holds
  * @ucmd: The call
  * @mr: The MR
- * @access: Access that is asked for, enum ib_memreg_access
+ * @access: Requested access, enum ib_memreg_access
  *
- * Return: the MR; an ERR_PTR() with the reason set if it does not allow that.
+ * Return: the MR; an ERR_PTR() with the reason set if it does not allow the
+ * access.
  */
 struct memreg_mr *memreg_bind_keep_mr(struct memreg_ucmd *ucmd,
 				      struct memreg_mr *mr, u32 access)
@@ -541,12 +552,12 @@ struct memreg_mr *memreg_bind_keep_mr(struct memreg_ucmd *ucmd,
 }
 
 /**
- * memreg_bind_find_mr() - Find an MR, and keep it
- * @ucmd: Call that names it
- * @bind: What is asked for
+ * memreg_bind_find_mr() - Find an MR, and take a reference
+ * @ucmd: Call that names the MR
+ * @bind: Parameters of the bind
  *
  * Return: the MR; an ERR_PTR() with the reason set if there is none, or it does
- * not allow the access asked for.
+ * not allow the requested access.
  */
 struct memreg_mr *memreg_bind_find_mr(struct memreg_ucmd *ucmd,
 				      const struct ib_memreg_bind *bind)
@@ -567,7 +578,9 @@ struct memreg_mr *memreg_bind_find_mr(struct memreg_ucmd *ucmd,
 	return ERR_PTR(ret);
 }
 
-/* Of an MR on demand, the extent that has the range: it is pinned for that. */
+/*
+ * For an MR on demand, get the extent that has the range, which pins the pages.
+ */
 static struct memreg_mr *memreg_bind_extent(struct memreg_ucmd *ucmd,
 					    struct memreg_mr *mr,
 					    const struct ib_memreg_bind *bind)
@@ -577,7 +590,7 @@ static struct memreg_mr *memreg_bind_extent(struct memreg_ucmd *ucmd,
 	int ret;
 
 	ret = memreg_bind_check_range(ucmd, mr, bind);
-	/* What no window covers need not be pinned. */
+	/* Do not pin a range that is too long for a window. */
 	if (!ret && bind->length > (u64)ucmd->mdev->max_pages
 				   << MEMREG_PAGE_SHIFT)
 		ret = memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SPAN);
@@ -598,7 +611,7 @@ static struct memreg_mr *memreg_bind_pin_mr(struct memreg_ucmd *ucmd,
 	return extent;
 }
 
-/* Often it is as with the entry before. */
+/* Get the MR of an entry, which is often that of the previous entry. */
 static struct memreg_mr *memreg_bind_mr(struct memreg_ucmd *ucmd,
 					const struct memreg_window_batch *batch,
 					const struct ib_memreg_bind *bind)
@@ -615,7 +628,7 @@ static struct memreg_mr *memreg_bind_mr(struct memreg_ucmd *ucmd,
 	return last->mr;
 }
 
-/* Look at one entry: on success the window is claimed, and has its MR. */
+/* Process one entry: on success the window is claimed, and has its MR. */
 static int memreg_bind_prepare(struct memreg_ucmd *ucmd,
 			       struct memreg_window_batch *batch,
 			       struct memreg_window *window,
@@ -651,10 +664,10 @@ err_put:
 }
 
 /**
- * memreg_window_unbind() - A window is bound to nothing any more
+ * memreg_window_unbind() - Make a window unbound and IDLE
  * @file: The file
- * @window: Window that the caller has claimed, whose key is dead, and which was
- *	forgotten if it is of type 2B
+ * @window: Window that the caller has claimed and whose key is dead; for type
+ *	2B, after memreg_window_forget()
  */
 void memreg_window_unbind(struct memreg_file *file,
 			  struct memreg_window *window)
@@ -667,12 +680,12 @@ void memreg_window_unbind(struct memreg_file *file,
 	memreg_mr_count_windows(mr, -1);
 	memreg_object_put(&mr->obj);
 	memreg_window_unclaim(window, MEMREG_WINDOW_IDLE);
-	/* One of type 2B keeps itself while it is bound. */
+	/* A window of type 2B holds a reference of itself while it is bound. */
 	if (type2)
 		memreg_object_put(&window->obj);
 }
 
-/* Claim the windows of some entries one by one, up to the first bad one. */
+/* Claim the windows of some entries in order, up to the first invalid entry. */
 static int memreg_bind_prepare_some(struct memreg_ucmd *ucmd,
 				    struct memreg_window_batch *batch)
 {
@@ -761,7 +774,7 @@ static int memreg_bind_all(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
-/* Count the use of memory on demand. */
+/* Count the use of MRs on demand. */
 static void memreg_bind_count(const struct memreg_window_batch *batch)
 {
 	u32 i;
@@ -795,7 +808,7 @@ static int memreg_window_try_bind(struct memreg_ucmd *ucmd)
 	return ret;
 }
 
-/* How often a bind begins anew for each of its ranges that are not present */
+/* How often a bind starts over for each of its ranges that are not present */
 #define MEMREG_BIND_FAULTS	4
 
 /* ioctl(IB_MEMREG_IOC_WINDOW_BIND) */
@@ -816,7 +829,7 @@ int memreg_window_bind_ioctl(struct memreg_ucmd *ucmd)
 		if (ret)
 			break;
 	}
-	/* If this fails, too, the entry's index is lost, no more. */
+	/* If this copy fails as well, only the entry's index is lost. */
 	if (ret)
 		memreg_respond(ucmd, sizeof(*cmd));
 	return ret;
@@ -826,7 +839,10 @@ int memreg_window_bind_ioctl(struct memreg_ucmd *ucmd)
  * Revoking
  */
 
-/* Claim a window if it is bound, but wait if its connection is ending. */
+/*
+ * Claim a window if it is bound. Waits while the end of a connection has it
+ * claimed.
+ */
 static int memreg_revoke_claim(struct memreg_window *window, bool *claimed)
 {
 	enum memreg_window_state state;
@@ -844,7 +860,7 @@ static int memreg_revoke_claim(struct memreg_window *window, bool *claimed)
 	return -EINTR;
 }
 
-/* Claim a window of a call; its reference is the batch's then. */
+/* Claim a window of a call, and move its reference to the batch. */
 static int memreg_revoke_prepare(struct memreg_ucmd *ucmd,
 				 struct memreg_window_batch *batch,
 				 struct memreg_window *window)
@@ -864,8 +880,8 @@ static int memreg_revoke_prepare(struct memreg_ucmd *ucmd,
 }
 
 /*
- * Claim the bound windows of a call, up to the first bad entry. As many of its
- * ids as @known could be copied.
+ * Claim the bound windows of a call, up to the first invalid entry. The first
+ * @known ids could be copied.
  */
 static int memreg_revoke_prepare_all(struct memreg_ucmd *ucmd,
 				     struct memreg_window_batch *batch,
@@ -894,7 +910,7 @@ static int memreg_revoke_prepare_all(struct memreg_ucmd *ucmd,
 }
 
 /*
- * Kill the keys of claimed windows, and let the windows be idle. @keys is room
+ * Kill the keys of claimed windows, and make the windows IDLE. @keys has room
  * for as many pointers.
  */
 static void memreg_revoke_claimed(struct memreg_file *file,
@@ -946,7 +962,7 @@ int memreg_window_revoke_ioctl(struct memreg_ucmd *ucmd)
 	}
 	known = memreg_entries_copy(batch.ids, cmd->ids, cmd->count,
 				    sizeof(batch.ids[0]));
-	/* Once keys are being killed, nothing may fail any more. */
+	/* Respond first: once keys are being killed, the call must not fail. */
 	ret = memreg_respond(ucmd, sizeof(*cmd));
 	if (!ret)
 		ret = memreg_revoke_prepare_all(ucmd, &batch, known);
@@ -956,7 +972,9 @@ int memreg_window_revoke_ioctl(struct memreg_ucmd *ucmd)
 				      cmd->flags & IB_MEMREG_REVOKE_RELAXED);
 	} else {
 		memreg_windows_unclaim(ucmd->file, &batch);
-		/* If this fails, too, the entry's index is lost, no more. */
+		/*
+		 * If this copy fails as well, only the entry's index is lost.
+		 */
 		memreg_respond(ucmd, sizeof(*cmd));
 	}
 	memreg_windows_put(&batch);
@@ -965,8 +983,8 @@ int memreg_window_revoke_ioctl(struct memreg_ucmd *ucmd)
 }
 
 /**
- * memreg_grants_init() - Begin with no windows
- * @grants: Of a new endpoint
+ * memreg_grants_init() - Initialize the list of an endpoint's windows
+ * @grants: The list of a new endpoint
  * @obj: The endpoint
  */
 void memreg_grants_init(struct memreg_grants *grants,
@@ -978,13 +996,13 @@ void memreg_grants_init(struct memreg_grants *grants,
 	memreg_bindings_init(&grants->bound);
 }
 
-/* Windows that are revoked in one go when a connection ends. */
+/* Windows that are revoked in one batch when a connection ends. */
 #define MEMREG_GRANTS_BATCH	32
 
 /*
- * Claim some of the windows that are granted to an endpoint which is closing,
- * or of those of type 1 among them. Returns their number, 0 if others are at
- * work on what is left, and -1 if nothing is left.
+ * Claim some windows that are granted to a closing endpoint, of any type or
+ * only of type 1. Returns the number of windows claimed; 0 if other calls have
+ * claimed all that are left; -1 if none are left.
  */
 static int memreg_grants_claim(struct memreg_file *file,
 			       struct memreg_grants *grants, bool plain,
@@ -1000,10 +1018,15 @@ static int memreg_grants_claim(struct memreg_file *file,
 			break;
 		if (plain && window->type != IB_MEMREG_WINDOW_TYPE1)
 			break;
-		/* Before it was accepted, any domain's windows would do. */
+		/*
+		 * Before the endpoint was accepted, it could be granted windows
+		 * of any domain.
+		 */
 		if (n && window->domain != windows[0]->domain)
 			break;
-		/* One without users is being destroyed, and revoked by that. */
+		/*
+		 * A window without users is being destroyed, which revokes it.
+		 */
 		if (!refcount_inc_not_zero(&window->obj.users))
 			continue;
 		if (memreg_window_claim_ending(window))
@@ -1017,7 +1040,10 @@ static int memreg_grants_claim(struct memreg_file *file,
 	return n;
 }
 
-/* Revoke windows that were claimed, and let calls go on that wait for them. */
+/*
+ * Revoke windows that were claimed as ENDING, and wake calls that wait for
+ * them.
+ */
 static void memreg_grants_revoke(struct memreg_file *file,
 				 struct memreg_window **windows, int n)
 {
@@ -1028,7 +1054,10 @@ static void memreg_grants_revoke(struct memreg_file *file,
 		keys[i] = &windows[i]->key;
 	memreg_revoke_claimed(file, windows[0]->domain, windows, keys, n,
 			      false);
-	/* Calls may wait for them. */
+	/*
+	 * Pairs with calls that enter the wait queue before they check the
+	 * state.
+	 */
 	smp_mb();
 	for (i = 0; i < n; i++) {
 		wake_up_var(&windows[i]->state);
@@ -1039,10 +1068,11 @@ static void memreg_grants_revoke(struct memreg_file *file,
 /**
  * memreg_window_revoke_plain() - Revoke granted windows of type 1
  * @file: The file
- * @grants: Of an endpoint whose connection is over, with work posted or not
+ * @grants: The list of an endpoint whose connection has ended; work may still
+ *   be posted
  *
- * When this returns, the endpoint is granted no more windows, and of type 1 it
- * has none but those that other calls are at work on.
+ * When this returns, the endpoint can be granted no more windows, and has none
+ * of type 1 except those that other calls have claimed.
  *
  * Context: may sleep. Never fails, and allocates nothing.
  */
@@ -1061,11 +1091,13 @@ void memreg_window_revoke_plain(struct memreg_file *file,
 }
 
 /**
- * memreg_window_revoke_granted() - Revoke what was granted to an endpoint
+ * memreg_window_revoke_granted() - Revoke all windows that were granted to an
+ * endpoint
  * @file: The file
- * @grants: Of an endpoint whose connection is over, with no work posted
+ * @grants: The list of an endpoint whose connection has ended, with no work
+ *   posted
  *
- * When this returns, the endpoint has no windows, and never will have any.
+ * When this returns, the endpoint has no windows, and can be granted no more.
  *
  * Context: may sleep. Never fails, and allocates nothing.
  */
@@ -1094,7 +1126,7 @@ static void memreg_window_destroy(struct memreg_file *file,
 {
 	struct memreg_window *window = memreg_to_window(obj);
 
-	/* Nobody claims it any more, as nobody gets a reference. */
+	/* No call can claim the window any more, as none gets a reference. */
 	if (atomic_read(&window->state) == MEMREG_WINDOW_BOUND) {
 		if (window->type == IB_MEMREG_WINDOW_TYPE2B)
 			memreg_window_forget(window);
@@ -1115,16 +1147,16 @@ static void memreg_window_info(struct memreg_object *obj,
 	info->domain_id = window->domain->obj.id;
 	info->u.window.max_span = window->max_span;
 	/*
-	 * The lock that is held keeps the window, but not its binding: the
-	 * entry may be outdated, and must not be read through pointers that go
-	 * with the binding.
+	 * The xarray's lock keeps the window, but not its binding: the entry
+	 * may be outdated, and must not be read through pointers that end with
+	 * the binding.
 	 */
 	if (atomic_read_acquire(&window->state) != MEMREG_WINDOW_BOUND)
 		return;
 	info->u.window.bound = 1;
 	/* Racy against a concurrent bind; LIST output is informational. */
 	info->u.window.mr_id = data_race(window->mr_id);
-	/* The same, and it may be of two bindings. */
+	/* Racy as well: the copy may mix two bindings. */
 	key = data_race(window->key);
 	info->u.window.iova = key.iova;
 	info->u.window.length = key.length;
@@ -1132,7 +1164,7 @@ static void memreg_window_info(struct memreg_object *obj,
 	info->u.window.rkey = key.rkey;
 }
 
-/* Only one of type 2B keeps itself while it is bound. */
+/* Only a window of type 2B holds a reference of itself while it is bound. */
 static u32 memreg_window_busy(const struct memreg_object *obj)
 {
 	const struct memreg_window *window =

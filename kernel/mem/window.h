@@ -20,12 +20,13 @@ struct memreg_mr;
 /**
  * struct memreg_grants - The windows that end with an endpoint's connection
  * @obj: The endpoint
- * @domain: Its domain, or NULL as long as any domain's windows will do
- * @windows: By memreg_window.grant_node; memreg_file.grant_lock
+ * @domain: Its domain; NULL while windows of any domain can be granted
+ * @windows: The granted windows, by memreg_window.grant_node;
+ * 	memreg_file.grant_lock
  * @closed: No more windows may be granted; memreg_file.grant_lock
- * @wait: Waits for @windows to be empty
- * @bound: Those of type 2B, from when they are submitted to be bound until
- *	their keys are dead
+ * @wait: Wait queue for @windows to become empty
+ * @bound: Windows of type 2B, from the submission of their bind until their
+ *	keys are dead
  */
 struct memreg_grants {
 	struct memreg_object *obj;
@@ -37,8 +38,8 @@ struct memreg_grants {
 };
 
 /**
- * enum memreg_window_state - Who may change a window
- * @MEMREG_WINDOW_IDLE: It is bound to nothing.
+ * enum memreg_window_state - State of a window, which decides who may change it
+ * @MEMREG_WINDOW_IDLE: It is not bound.
  * @MEMREG_WINDOW_BUSY: A call, or a completion, has claimed it.
  * @MEMREG_WINDOW_ENDING: The end of a connection has claimed it.
  * @MEMREG_WINDOW_BOUND: It is bound.
@@ -55,16 +56,17 @@ enum memreg_window_state {
  * @obj: Head
  * @domain: Its domain
  * @type: enum ib_memreg_window_type
- * @max_span: Bytes that it covers at most
- * @doomed: The peer has invalidated the key, but it may not work yet;
+ * @max_span: Most bytes that it can cover
+ * @doomed: The peer has invalidated the key before the bind has completed;
  *	memreg_bindings.lock
- * @bound_node: In memreg_grants.bound, in which it is found by @key; is not
- *	there if it is of type 1; memreg_bindings.lock
- * @state: enum memreg_window_state; the fields below belong to who claimed it
- * @mr: MR that it is bound to; keeps a reference
- * @mr_id: Its id, for LIST
- * @grants: Those of the endpoint that it is granted to, or NULL; changed with
- *	grant_lock
+ * @bound_node: In memreg_grants.bound, by the rkey in @key; only for type 2B;
+ *	memreg_bindings.lock
+ * @state: enum memreg_window_state; the fields below belong to the task that
+ * 	has claimed the window
+ * @mr: MR that it is bound to; holds a reference
+ * @mr_id: Id of @mr, for LIST
+ * @grants: The memreg_grants of the endpoint that it is granted to, or NULL;
+ *	changed with grant_lock
  * @grant_node: In memreg_grants.windows; grant_lock
  * @key: Its key
  */
@@ -89,14 +91,14 @@ memreg_to_window(struct memreg_object *obj)
 	return container_of(obj, struct memreg_window, obj);
 }
 
-/* Claim a window in a state that one can be claimed in. */
+/* Claim a window that is in state @from. */
 static inline bool memreg_window_claim(struct memreg_window *window,
 				       enum memreg_window_state from)
 {
 	return atomic_cmpxchg(&window->state, from, MEMREG_WINDOW_BUSY) == from;
 }
 
-/* The same for the end of its endpoint's connection. */
+/* Claim a bound window at the end of its endpoint's connection. */
 static inline bool memreg_window_claim_ending(struct memreg_window *window)
 {
 	return atomic_cmpxchg(&window->state, MEMREG_WINDOW_BOUND,
