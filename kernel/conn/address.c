@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Addresses, errors and private data of the RDMA CM, as the ABI has them.
+ * Conversion of addresses, errnos and private data between the RDMA CM and the
+ * ABI.
  */
 #include <linux/in.h>
 #include <linux/in6.h>
@@ -24,10 +25,10 @@ static bool memreg_addr_link_local(const struct ib_memreg_addr *addr)
 }
 
 /**
- * memreg_addr_valid() - Is an address one that a user can give?
- * @addr: The address, which is zero wherever its family has no use for a field
+ * memreg_addr_valid() - Check an address from user space
+ * @addr: The address; valid only if fields that its family does not use are 0
  *
- * Return: whether it is.
+ * Return: true if so.
  */
 bool memreg_addr_valid(const struct ib_memreg_addr *addr)
 {
@@ -46,14 +47,14 @@ bool memreg_addr_valid(const struct ib_memreg_addr *addr)
  * memreg_addr_any() - Is an address a wildcard?
  * @addr: The address
  *
- * Return: whether it is.
+ * Return: true if so.
  */
 bool memreg_addr_any(const struct ib_memreg_addr *addr)
 {
 	return !memchr_inv(addr->ip, 0, sizeof(addr->ip));
 }
 
-/* Does an address say nothing about a device? */
+/* Does an address fit every device (a wildcard, or loopback)? */
 static bool memreg_addr_anywhere(const struct ib_memreg_addr *addr)
 {
 	struct in6_addr in6;
@@ -65,7 +66,7 @@ static bool memreg_addr_anywhere(const struct ib_memreg_addr *addr)
 }
 
 /**
- * memreg_addr_to_kernel() - Make an address one of the kernel's
+ * memreg_addr_to_kernel() - Convert an address of the ABI to a sockaddr
  * @addr: The address
  * @ss: Filled in
  */
@@ -88,7 +89,7 @@ void memreg_addr_to_kernel(const struct ib_memreg_addr *addr,
 }
 
 /**
- * memreg_addr_from_kernel() - Make an address one of the ABI's
+ * memreg_addr_from_kernel() - Convert a sockaddr to an address of the ABI
  * @addr: Filled in
  * @ss: The address
  * @id: RDMA CM id that has it
@@ -110,16 +111,16 @@ void memreg_addr_from_kernel(struct ib_memreg_addr *addr,
 		addr->scope_id = in6->sin6_scope_id;
 		memcpy(addr->ip, &in6->sin6_addr, sizeof(in6->sin6_addr));
 	}
-	/* The RDMA CM has the scope of a peer's address with the device. */
+	/* The RDMA CM keeps the scope of a peer's address with the device. */
 	if (!addr->scope_id && memreg_addr_link_local(addr))
 		addr->scope_id = id->route.addr.dev_addr.bound_dev_if;
 }
 
 /**
- * memreg_cm_errno() - An errno of the RDMA CM as our ABI has it
+ * memreg_cm_errno() - Convert an errno of the RDMA CM to one of the ABI
  * @err: The errno
  *
- * Return: one that the ABI documents.
+ * Return: an errno that the ABI documents.
  */
 int memreg_cm_errno(int err)
 {
@@ -139,7 +140,7 @@ int memreg_cm_errno(int err)
 	case -ECONNRESET:
 		return err;
 	case -ENODEV:
-		/* There is such an address, but no RDMA device has it. */
+		/* The address exists, but no RDMA device has it. */
 		return -EADDRNOTAVAIL;
 	default:
 		return -EPROTO;
@@ -151,7 +152,7 @@ int memreg_cm_errno(int err)
  * @ucmd: The call
  * @err: Errno of the RDMA CM
  *
- * Return: the errno as our ABI has it.
+ * Return: the errno of the ABI.
  */
 int memreg_fail_address(struct memreg_ucmd *ucmd, int err)
 {
@@ -163,8 +164,8 @@ int memreg_fail_address(struct memreg_ucmd *ucmd, int err)
 /**
  * memreg_id_create() - Make an RDMA CM id
  * @file: File whose network namespace it is in
- * @handler: Takes its events
- * @context: For @handler
+ * @handler: Handler of its events
+ * @context: Context for @handler
  *
  * Return: the id or an ERR_PTR().
  */
@@ -183,7 +184,7 @@ struct rdma_cm_id *memreg_id_create(struct memreg_file *file,
  * memreg_id_bind() - Give an id a local address
  * @ucmd: Call that asks for it
  * @id: The id
- * @addr: The address, which must not be another device's
+ * @addr: The address, which must not belong to another device
  *
  * Return: 0, or an errno with the reason set.
  */
@@ -199,8 +200,9 @@ int memreg_id_bind(struct memreg_ucmd *ucmd, struct rdma_cm_id *id,
 	if (ret == -EACCES)
 		return memreg_fail(ucmd, -EPERM, IB_MEMREG_REASON_ADDRESS);
 	/*
-	 * The RDMA CM says so of a port in use, too, if either address is a
-	 * wildcard. It looks at the port when it has found the address.
+	 * The RDMA CM returns EADDRNOTAVAIL for a port in use as well, if
+	 * either address is a wildcard. It checks the port only after it has
+	 * found the address.
 	 */
 	if (ret == -EADDRNOTAVAIL && (memreg_addr_anywhere(addr) ||
 				      id->route.addr.dev_addr.dev_type))
@@ -217,9 +219,9 @@ int memreg_id_bind(struct memreg_ucmd *ucmd, struct rdma_cm_id *id,
  * memreg_private_data_get() - Copy private data of a call
  * @ucmd: The call
  * @data: Where to copy it
- * @from: Where it is in user space
+ * @from: Address in user space
  * @len: Its length
- * @max: What the RDMA CM carries of it
+ * @max: Most bytes that the RDMA CM carries
  *
  * Return: 0, -EFAULT, or -EINVAL with the reason set.
  */

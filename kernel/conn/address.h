@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Addresses, errors and private data of the RDMA CM, as the ABI has them.
+ * Conversion of addresses, errnos and private data between the RDMA CM and the
+ * ABI.
  */
 #ifndef _MEMREG_CONN_ADDRESS_H
 #define _MEMREG_CONN_ADDRESS_H

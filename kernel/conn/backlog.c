@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Backlogs: the places that listeners have for requests of peers.
+ * Backlogs: each listener has a limited number of places for requests of peers.
  */
 #include <linux/memcontrol.h>
 #include <linux/slab.h>
@@ -9,7 +9,7 @@
 #include "conn/endpoint.h"
 
 /**
- * memreg_listener_put() - Let go of a listener
+ * memreg_listener_put() - Drop a reference of a listener
  * @listener: The listener, freed with its last reference
  */
 void memreg_listener_put(struct memreg_listener *listener)
@@ -22,10 +22,11 @@ void memreg_listener_put(struct memreg_listener *listener)
 
 /**
  * memreg_backlog_take() - Take a place for a request
- * @listener: The listener, kept by the place
+ * @listener: The listener; the place holds a reference
  *
- * Handlers of several devices may be at this at a time. What the RDMA CM has of
- * a request is charged to nobody, so there is a limit for each file, too.
+ * Handlers of several devices may call this concurrently. Memory of the RDMA CM
+ * for a request is not charged to any cgroup, so there is a limit for each
+ * file, too.
  *
  * Return: false if there is no place.
  */
@@ -43,7 +44,7 @@ bool memreg_backlog_take(struct memreg_listener *listener)
 }
 
 /**
- * memreg_backlog_give() - Give a place back
+ * memreg_backlog_give() - Free a place
  * @listener: The listener, which may be freed by this
  */
 void memreg_backlog_give(struct memreg_listener *listener)
@@ -54,15 +55,15 @@ void memreg_backlog_give(struct memreg_listener *listener)
 }
 
 /**
- * memreg_endpoint_answered() - A request waits no more
- * @ep: The request, whose listener may be destroyed already; nothing happens
- *	if it has no place
+ * memreg_endpoint_answered() - Free the place of a request that is answered
+ * @ep: The request, whose listener may be destroyed already; if it has no
+ *	place, this does nothing
  */
 void memreg_endpoint_answered(struct memreg_endpoint *ep)
 {
 	struct memreg_listener *listener;
 
-	/* A reader of events may be looking at the listener. */
+	/* A reader of events may access the listener under event_lock. */
 	spin_lock(&ep->file->event_lock);
 	listener = ep->listener;
 	ep->listener = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Backlogs: the places that listeners have for requests of peers.
+ * Backlogs: each listener has a limited number of places for requests of peers.
  */
 #ifndef _MEMREG_CONN_BACKLOG_H
 #define _MEMREG_CONN_BACKLOG_H
@@ -20,12 +20,13 @@ struct rdma_cm_id;
  * @obj: Head
  * @file: The file
  * @id: RDMA CM id
- * @refs: One of the object, one of each request that has a place
- * @backlog: Places
- * @taken: Places that are taken
- * @memcg: Memory cgroup of the maker, which requests are charged to
+ * @refs: One for the object, one for each request that has a place
+ * @backlog: Number of places
+ * @taken: Number of places in use
+ * @memcg: Memory cgroup of the listener's creator, which requests are charged
+ *   to
  * @charge: Listener in the rdma cgroup
- * @user_data: For the events of its requests; memreg_file.event_lock
+ * @user_data: User data for the events of its requests; memreg_file.event_lock
  */
 struct memreg_listener {
 	struct memreg_object obj;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Asking for the end of a connection, in any context, and the places that the
- * endpoints of a file share for the steps to it: closing.c has the steps.
+ * Requests for the end of a connection, from any context, and the scheduling of
+ * the steps to it, of which a file runs only a few at a time. The steps are in
+ * closing.c.
  */
 #include <linux/jiffies.h>
 
@@ -9,7 +10,7 @@
 #include "conn/endpoint.h"
 #include "core.h"
 
-/* Steps of a file that run at a time; urgent ones have as many more. */
+/* Steps of a file that run at a time, and as many urgent ones besides. */
 #define MEMREG_CLOSERS		4U
 
 static struct workqueue_struct *memreg_close_wq;
@@ -27,7 +28,7 @@ void memreg_closer_exit(void)
 	destroy_workqueue(memreg_close_wq);
 }
 
-/* Queue steps that wait, the urgent ones of which are first. */
+/* Queue waiting steps, urgent ones first. */
 static void memreg_closer_run(struct memreg_closer *closer)
 {
 	struct memreg_closing *closing;
@@ -45,15 +46,19 @@ static void memreg_closer_run(struct memreg_closer *closer)
 		if (closer->running >= places)
 			break;
 		list_del_init(&closing->node);
-		/* One that is queued and has not begun finds all there is. */
+		/*
+		 * A step that is queued already will find the new request when
+		 * it runs.
+		 */
 		if (queue_work(memreg_close_wq, &closing->work))
 			closer->running++;
 	}
 }
 
 /**
- * memreg_closer_done() - A step has ended, or will not be taken
- * @closer: Of the endpoint's file
+ * memreg_closer_done() - Free the place of a step that has ended or is
+ * cancelled
+ * @closer: Closer of the endpoint's file
  */
 void memreg_closer_done(struct memreg_closer *closer)
 {
@@ -64,7 +69,7 @@ void memreg_closer_done(struct memreg_closer *closer)
 }
 
 /**
- * memreg_closing_step() - Have an endpoint take a step
+ * memreg_closing_step() - Schedule a step of an endpoint
  * @ep: The endpoint
  *
  * Context: any.
@@ -87,8 +92,8 @@ void memreg_closing_step(struct memreg_endpoint *ep)
 }
 
 /**
- * memreg_endpoint_close() - Have a connection end
- * @ep: Its endpoint
+ * memreg_endpoint_close() - Request the end of a connection
+ * @ep: Endpoint of the connection
  *
  * Context: any.
  */
@@ -99,9 +104,9 @@ void memreg_endpoint_close(struct memreg_endpoint *ep)
 }
 
 /**
- * memreg_closing_alarm() - Have an endpoint take a step in any case
+ * memreg_closing_alarm() - Schedule a step of an endpoint at a given time
  * @ep: The endpoint
- * @expires: Jiffies when it is to; replaces the last alarm
+ * @expires: Jiffies of the step; replaces the last alarm
  */
 void memreg_closing_alarm(struct memreg_endpoint *ep, unsigned long expires)
 {

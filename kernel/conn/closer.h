@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Asking for the end of a connection.
- */
+/* Requests for the end of a connection. */
 #ifndef _MEMREG_CONN_CLOSER_H
 #define _MEMREG_CONN_CLOSER_H
 
@@ -15,13 +13,13 @@
 struct memreg_endpoint;
 
 /**
- * enum memreg_stage - How far the end of a connection has come, see closing.c
- * @MEMREG_STAGE_STANDS: Nobody has asked for it.
- * @MEMREG_STAGE_SETTLE: The QP goes to error by itself.
- * @MEMREG_STAGE_REFUSE: The peer is to see why.
- * @MEMREG_STAGE_DRAIN: What was posted is being flushed.
- * @MEMREG_STAGE_DETACH: The QP lets go of a shared receive queue.
- * @MEMREG_STAGE_OVER: All is done.
+ * enum memreg_stage - Stages of the end of a connection, see closing.c
+ * @MEMREG_STAGE_STANDS: The end is not requested.
+ * @MEMREG_STAGE_SETTLE: The QP is moving to the error state by itself.
+ * @MEMREG_STAGE_REFUSE: The peer gets time to see why.
+ * @MEMREG_STAGE_DRAIN: Posted work requests are being flushed.
+ * @MEMREG_STAGE_DETACH: The QP is leaving a shared receive queue.
+ * @MEMREG_STAGE_OVER: The connection has ended.
  */
 enum memreg_stage {
 	MEMREG_STAGE_STANDS,
@@ -35,22 +33,26 @@ enum memreg_stage {
 /**
  * struct memreg_closing - The end of an endpoint's connection
  * @node: In memreg_closer.ready; memreg_closer.lock
- * @shut: No step is taken any more; memreg_closer.lock
- * @work: Takes a step
- * @cut: What a guard queues whose key a BIND may still make
- * @timer: Asks for a step
- * @go_on: What a step does before anybody has asked for the end: it connects;
- *	NULL on the side that accepts
- * @stage: How far it has come; the worker's
- * @until: Jiffies when that stage ends in any case; the worker's
- * @undone: Errno of the RDMA CM, which has not disconnected; the worker's
- * @asked: The connection is to end
- * @urgent: Nothing is done for the peer alone, and others of the file can wait
- * @left: The peer has disconnected, or our user is done
- * @last_wqe: The QP takes no more of the shared queue's
- * @draining: The last completion of a queue is to ask for a step
- * @quiet: The user knows of the end already; handler lock, or destroying
- * @over: The last stage is reached
+ * @shut: No more steps are scheduled; memreg_closer.lock
+ * @work: Work that takes a step
+ * @cut: Work that a guard queues if a BIND on the send queue may still make the
+ * 	guard's key
+ * @timer: Schedules a step
+ * @go_on: Called by a step before the end is requested, to connect; NULL on the
+ *	side that accepts
+ * @stage: Stage that is reached; belongs to the worker
+ * @until: Jiffies when that stage times out; belongs to the worker
+ * @undone: Errno of the RDMA CM if it failed to disconnect; belongs to the
+ * 	worker
+ * @asked: The end is requested
+ * @urgent: Skip stages that only serve the peer, and go before other endpoints
+ * 	of the file
+ * @left: The peer has disconnected, or our user has
+ * @last_wqe: The QP takes no more buffers from the shared queue
+ * @draining: The last completion of a queue schedules a step
+ * @quiet: Post no event, as the user knows of the end; handler lock, or while
+ * 	destroying
+ * @over: Completed when the last stage is reached
  */
 struct memreg_closing {
 	struct list_head node;

@@ -2,36 +2,38 @@
 /*
  * The end of a connection, in stages.
  *
- * Handlers, events of the QP, completions, guards and calls all ask for the end
+ * Handlers, events of the QP, completions, guards and calls all request the end
  * by memreg_endpoint_close(), in any context. A step of the endpoint then runs
- * in a worker: it takes the stages below as far as they go, and returns. What
- * the next stage depends on, be it a completion, an event or the timer, asks
- * for the next step. So no step waits for a peer, and a peer that makes each
- * stage last occupies no worker.
+ * in a worker: it goes through the stages below as far as possible without
+ * waiting, and returns. A stage that has to wait depends on a completion, an
+ * event or the timer, which schedules the next step. So no step waits for a
+ * peer, and a peer that prolongs each stage occupies no worker.
  *
- *	STANDS	The connection is being made, or is up. Resolution and the time
- *		limit of ENDPOINT_CONNECT are steps as well, as handlers must
- *		not take long: those of all users share the RDMA CM's workers.
- *	SETTLE	A QP goes to error by itself, and must send the peer the reason
- *		before anything else ends the connection.
- *	REFUSE	The peer is to see that it was refused something.
- *	DRAIN	The QP is in error. All that was posted is being flushed.
- *	DETACH	The QP takes no more of a shared receive queue.
- *	OVER	Windows are revoked, and the user knows.
+ *	STANDS The connection is being made, or is up. The steps of
+ *		ENDPOINT_CONNECT, and its time limit, run here as well, as
+ *		handlers must not take long: the handlers of all users share the
+ *		RDMA CM's workers.
+ *	SETTLE The QP is moving to the error state by itself, and must send the
+ *		peer the reason before another step ends the connection.
+ *	REFUSE The peer gets time to see that one of its requests was refused.
+ *	DRAIN The QP is in the error state, and flushes all posted work
+ *	requests. DETACH The QP stops taking buffers from a shared receive
+ *	queue. OVER Windows are revoked, and the event is posted to the user.
  *
  * The endpoint is CLOSED, and keys of its windows of type 1 are dead, before
  * SETTLE. A window of type 2B may have its REG_MR on the send queue, so its key
- * is destroyed behind DRAIN.
+ * is destroyed after DRAIN.
  *
  * Which user can delay another
  *
- * A step still sleeps for what the device and the file's own calls have locked.
- * So the steps of one file share a few places, and files share a workqueue that
- * has room for many of them: a file with thousands of connections that end at
- * once is served beside the others, not before them. Memory may be waiting for
- * what a step revokes, so the queue has a rescuer. Guards ask by a work_struct
- * of the endpoint, on a queue that carries nothing else. Such an endpoint skips
- * what is done for the peer alone, and goes before the others of its file.
+ * A step may still sleep on locks that the device, or calls of the same file,
+ * hold. So a file runs only a few steps at a time, and the workqueue has room
+ * for many files: a file with thousands of connections that end at once is
+ * served along with the others, not before them. Reclaim may be waiting for a
+ * key that a step kills, so the workqueue has a rescuer. A guard requests the
+ * end by a work_struct of the endpoint, on a workqueue for that alone. Such an
+ * endpoint skips stages that only serve the peer, and goes before others of its
+ * file.
  */
 #include <linux/jiffies.h>
 
@@ -47,23 +49,25 @@
 #include "device.h"
 #include "mem/window.h"
 
-/* Most that a QP is given to go to error, having announced that it does. */
+/*
+ * Longest wait for a QP to reach the error state after it has announced that.
+ */
 #define MEMREG_SETTLE		(HZ / 5)
 
-/* Most that a peer is waited for, to see that it was refused something. */
+/* Longest wait for a peer to see that a request of it was refused. */
 #define MEMREG_REFUSE		HZ
 
-/* Longest that a device is waited for which has work to flush. */
+/* Longest wait for a device to flush work requests. */
 #define MEMREG_DRAIN		(10 * HZ)
 
-/* Most that a QP is waited for which has to say that it takes no more. */
+/* Longest wait for the QP's event that it takes no more buffers. */
 #define MEMREG_LAST_WQE		(10 * HZ)
 
 /*
  * Steps
  */
 
-/* A key must not be made that a BIND on the send queue is to make. */
+/* End a connection because a BIND on its send queue must not make its key. */
 static void memreg_closing_cut(struct work_struct *work)
 {
 	struct memreg_endpoint *ep =
@@ -79,16 +83,14 @@ static void memreg_closing_timer(struct timer_list *timer)
 					 closing.timer));
 }
 
-/* Is the time of the stage up, or must nobody be waited for? */
+/* Has the stage timed out, or is the end urgent? */
 static bool memreg_closing_hurries(const struct memreg_closing *closing)
 {
 	return READ_ONCE(closing->urgent) ||
 	       time_after_eq(jiffies, closing->until);
 }
 
-/*
- * What stages do
- */
+/* Actions of stages */
 
 /* Make an endpoint CLOSED, so that nothing brings the connection up. */
 static void memreg_closing_end(struct memreg_endpoint *ep)
@@ -105,7 +107,8 @@ static void memreg_closing_end(struct memreg_endpoint *ep)
 }
 
 /**
- * memreg_endpoint_destroy_qp() - Have nothing of the peer's come any more
+ * memreg_endpoint_destroy_qp() - Destroy the QP, so that no packet of the peer
+ * is accepted
  * @ep: Endpoint that is CLOSED; it may have no QP
  *
  * Context: may sleep.
@@ -119,7 +122,7 @@ void memreg_endpoint_destroy_qp(struct memreg_endpoint *ep)
 		memreg_queue_leave(ep->srq->queue, ep);
 }
 
-/* Have the QP, if there is one, flush all that was posted. */
+/* Make the QP, if there is one, flush all posted work requests. */
 static int memreg_closing_flush(struct memreg_endpoint *ep)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
@@ -133,7 +136,7 @@ static int memreg_closing_flush(struct memreg_endpoint *ep)
 	return ret;
 }
 
-/* The device does not do what it should: it gets no chance to do more. */
+/* The device has not flushed the work requests: give up, and destroy the QP. */
 static void memreg_closing_abandon(struct memreg_endpoint *ep)
 {
 	memreg_endpoint_destroy_qp(ep);
@@ -143,7 +146,7 @@ static void memreg_closing_abandon(struct memreg_endpoint *ep)
 		memreg_queue_abandon(ep->recv);
 }
 
-/* Keep the peer from reaching anything by the QP, if there is one. */
+/* Cut the peer off from the QP, if there is one. */
 static void memreg_closing_disconnect(struct memreg_endpoint *ep)
 {
 	struct memreg_closing *closing = &ep->closing;
@@ -153,7 +156,9 @@ static void memreg_closing_disconnect(struct memreg_endpoint *ep)
 		memreg_queue_flush_early(ep->recv);
 	closing->until = jiffies + MEMREG_DRAIN;
 	WRITE_ONCE(closing->draining, true);
-	/* The last completion looks at that, or is seen by this step. */
+	/*
+	 * The last completion either sees @draining, or is seen by this step.
+	 */
 	smp_mb();
 	if (memreg_closing_flush(ep))
 		memreg_closing_abandon(ep);
@@ -165,7 +170,7 @@ static bool memreg_closing_drained(struct memreg_endpoint *ep)
 	       (!ep->recv || memreg_queue_is_idle(ep->recv));
 }
 
-/* Has a QP that fails gone to error? rxe announces it before it does. */
+/* Has a failing QP reached the error state? rxe raises the event earlier. */
 static bool memreg_closing_settled(struct memreg_endpoint *ep)
 {
 	struct ib_qp_init_attr init;
@@ -176,16 +181,19 @@ static bool memreg_closing_settled(struct memreg_endpoint *ep)
 }
 
 /*
- * The address may lead to another device, whose removal waits for all its ids;
- * only their handlers hear of that removal. It may turn out at any time after
- * the end, too.
+ * The address may resolve to another device. The removal of that device waits
+ * for all its ids, and only their handlers learn of the removal, so destroy the
+ * id now. The address may also be resolved at any time after the end.
  */
 static void memreg_closing_drop_foreign(struct memreg_endpoint *ep)
 {
 	if (!ep->id || !ep->id->device ||
 	    ep->id->device == ep->file->mdev->ibdev)
 		return;
-	/* ENDPOINT_CONNECT may be using the id; no new one begins to. */
+	/*
+	 * Wait for an ENDPOINT_CONNECT that is using the id; no other can
+	 * begin.
+	 */
 	wait_for_completion(&ep->begun);
 	rdma_destroy_id(ep->id);
 	ep->id = NULL;
@@ -215,9 +223,9 @@ static enum memreg_stage memreg_stage_stands(struct memreg_endpoint *ep)
 }
 
 /*
- * A QP that refuses a request sends the peer a NAK and goes to error by itself.
- * rxe has its event raised before either is done; to be faster than rxe would
- * leave the peer with a flushed request and no reason.
+ * A QP that refuses a request sends the peer a NAK and moves to the error state
+ * by itself. rxe raises its event before it does either. To move the QP first
+ * would leave the peer with a flushed request and no reason.
  */
 static enum memreg_stage memreg_stage_settle(struct memreg_endpoint *ep)
 {
@@ -230,7 +238,9 @@ static enum memreg_stage memreg_stage_settle(struct memreg_endpoint *ep)
 	return MEMREG_STAGE_REFUSE;
 }
 
-/* A disconnect must not overtake the refusal: the peer is to be the first. */
+/*
+ * A disconnect must not overtake the refusal: wait for the peer to disconnect.
+ */
 static enum memreg_stage memreg_stage_refuse(struct memreg_endpoint *ep)
 {
 	struct memreg_closing *closing = &ep->closing;
@@ -245,8 +255,8 @@ static enum memreg_stage memreg_stage_refuse(struct memreg_endpoint *ep)
 }
 
 /*
- * A device may fail to flush what was posted: rxe's receiver is off for good if
- * memory was short when the QP got ready to receive.
+ * A device may fail to flush posted work requests: rxe's receiver is off for
+ * good if memory was short when the QP got ready to receive.
  */
 static enum memreg_stage memreg_stage_drain(struct memreg_endpoint *ep)
 {
@@ -257,7 +267,10 @@ static enum memreg_stage memreg_stage_drain(struct memreg_endpoint *ep)
 			memreg_closing_alarm(ep, closing->until);
 			return MEMREG_STAGE_DRAIN;
 		}
-		/* It may be behind what somebody still settles. */
+		/*
+		 * The completion may be queued behind one that is being
+		 * settled.
+		 */
 		if (ep->send)
 			memreg_ring_flush(ep->send->ring);
 		if (ep->recv)
@@ -273,7 +286,7 @@ static enum memreg_stage memreg_stage_drain(struct memreg_endpoint *ep)
 	return MEMREG_STAGE_DETACH;
 }
 
-/* What a shared queue gave to a QP in error is through, or lost. */
+/* Buffers that the QP took from a shared queue have completed, or are lost. */
 static enum memreg_stage memreg_stage_detach(struct memreg_endpoint *ep)
 {
 	struct memreg_closing *closing = &ep->closing;
@@ -325,13 +338,11 @@ static void memreg_closing_work(struct work_struct *work)
 	memreg_closer_done(closer);
 }
 
-/*
- * For the rest
- */
+/* Interface to other files */
 
 /**
- * memreg_closing_begin() - Begin with a connection that stands
- * @closing: Of a new endpoint
+ * memreg_closing_begin() - Initialize the end of a connection
+ * @closing: The memreg_closing of a new endpoint
  */
 void memreg_closing_begin(struct memreg_closing *closing)
 {
@@ -344,10 +355,10 @@ void memreg_closing_begin(struct memreg_closing *closing)
 }
 
 /**
- * memreg_closing_await() - Wait until the end of a connection is over
- * @ep: Endpoint that somebody keeps, and has asked to close
+ * memreg_closing_await() - Wait until a connection has ended
+ * @ep: Endpoint that the caller holds, and whose end is requested
  *
- * Context: may sleep, for as long as the stages may last in all.
+ * Context: may sleep, for at most the sum of the stages' limits.
  */
 void memreg_closing_await(struct memreg_endpoint *ep)
 {
@@ -355,10 +366,10 @@ void memreg_closing_await(struct memreg_endpoint *ep)
 }
 
 /**
- * memreg_closing_finish() - End a connection for good, and take no step later
+ * memreg_closing_finish() - End a connection, and prevent later steps
  * @ep: Endpoint that is being destroyed; it may have no id
  *
- * Nothing is done for the peer alone, and no event is posted.
+ * Skips stages that only serve the peer, and posts no event.
  *
  * Context: may sleep.
  */

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Completions: how slots end, and what is reported to users.
+ * Completions: end the slots of work requests, and report outcomes to users.
  *
- * A ring polls its completion queue and calls what is in memreg_slot_ops here.
+ * A ring polls its completion queue and calls the memreg_slot_ops defined here.
  * A send queue completes in order, so one completion stands for all the slots
- * before it. What a completion ends, be it a window or a connection, is a file
- * below this one.
+ * before it as well. Windows and connections, which a completion may end, are
+ * in files below this one.
  */
 #include <linux/llist.h>
 
@@ -22,7 +22,7 @@
 #include "mem/region.h"
 #include "stats.h"
 
-/* Did the memory of one of a slot's MRs go? */
+/* Has one of a slot's MRs become stale? */
 static bool memreg_slot_is_stale(const struct memreg_slot *slot)
 {
 	u32 i;
@@ -33,7 +33,10 @@ static bool memreg_slot_is_stale(const struct memreg_slot *slot)
 	return false;
 }
 
-/* Put the first bytes of a message where the user wanted them. */
+/*
+ * Copy the first bytes of a message from the bounce buffer to the user's
+ * buffer.
+ */
 static void memreg_slot_copy_back(const struct memreg_slot *slot, u32 length)
 {
 	const void *from = memreg_slot_buffer(slot);
@@ -51,8 +54,8 @@ static void memreg_slot_copy_back(const struct memreg_slot *slot, u32 length)
 }
 
 /*
- * Put the message of a receive, of which we have the first bytes, where it
- * belongs. Returns whether that is the entry.
+ * Copy the bounced bytes of a received message to the user's buffer, or to the
+ * entry if the message fits there. Returns true if it is in the entry.
  */
 static bool memreg_slot_deliver(const struct memreg_slot *slot,
 				u32 length, struct ib_memreg_cqe *entry)
@@ -60,7 +63,7 @@ static bool memreg_slot_deliver(const struct memreg_slot *slot,
 	struct memreg_queue *queue = slot->queue;
 	struct memreg_ring *ring = queue->ring;
 
-	/* Without a buffer there is nothing to put anywhere. */
+	/* Without a bounce buffer the device has written the whole message. */
 	if (!slot->bounce)
 		return false;
 	ib_dma_sync_single_for_cpu(ring->mdev->ibdev,
@@ -70,14 +73,16 @@ static bool memreg_slot_deliver(const struct memreg_slot *slot,
 		memreg_slot_copy_back(slot, length);
 		return false;
 	}
-	/* In an entry of the larger size it goes on behind the structure. */
+	/*
+	 * In an entry of the larger size the data extend beyond the structure.
+	 */
 	memcpy((void *)entry + offsetof(struct ib_memreg_cqe, data),
 	       memreg_slot_buffer(slot), length);
 	memreg_count(ring->mdev, IB_MEMREG_STAT_INLINE_RECEIVES, 1);
 	return true;
 }
 
-/* What a successful receive says; returns flags. */
+/* Fill in the entry of a successful receive; returns flags. */
 static u8 memreg_slot_tell_recv(const struct memreg_slot *slot,
 				const struct ib_wc *wc,
 				struct ib_memreg_cqe *entry)
@@ -93,7 +98,7 @@ static u8 memreg_slot_tell_recv(const struct memreg_slot *slot,
 		entry->opcode = IB_MEMREG_OP_WRITE_WITH_IMM;
 		return flags;
 	}
-	/* Settling has found the window, or has ended the connection. */
+	/* Settling has found the window, or else has ended the connection. */
 	if (wc->wc_flags & IB_WC_WITH_INVALIDATE && slot->window_id) {
 		flags |= IB_MEMREG_CQE_INVALIDATED;
 		entry->ex = wc->ex.invalidate_rkey;
@@ -104,8 +109,8 @@ static u8 memreg_slot_tell_recv(const struct memreg_slot *slot,
 }
 
 /*
- * Endpoint of a completion, which stays until that is through; only a
- * successful one is sure to name its QP.
+ * Endpoint of a completion, which stays until the completion is handled. Only a
+ * successful completion is sure to have a valid QP.
  */
 static struct memreg_endpoint *memreg_wc_endpoint(struct memreg_queue *queue,
 						  const struct ib_wc *wc)
@@ -116,8 +121,8 @@ static struct memreg_endpoint *memreg_wc_endpoint(struct memreg_queue *queue,
 }
 
 /*
- * A failure ends the connection; not every driver has an event to say so. That
- * of a receive is one of the peer's request, too.
+ * A failed work request ends the connection; not every driver raises an event
+ * for that. A failed receive also means that a request of the peer was refused.
  */
 static void memreg_endpoint_failed(const struct memreg_queue *queue,
 				   struct memreg_endpoint *ep, u8 status)
@@ -132,8 +137,9 @@ static void memreg_endpoint_failed(const struct memreg_queue *queue,
 }
 
 /*
- * Fill in an entry with what became of a slot. The user may write there, too:
- * nothing is read, but by the tracepoint, which believes whatever it finds.
+ * Fill in an entry with the outcome of a slot. The user can write there, too,
+ * so the kernel does not read it back; only the tracepoint does, and its values
+ * may be wrong.
  */
 static __always_inline void
 memreg_slot_tell(const struct memreg_slot *slot, const struct ib_wc *wc,
@@ -166,7 +172,7 @@ memreg_slot_tell(const struct memreg_slot *slot, const struct ib_wc *wc,
 	trace_memreg_complete(slot, ep, entry);
 }
 
-/* The same as below, for a slot of a command of io_uring. */
+/* The same as memreg_slot_end(), for a slot of a command of io_uring. */
 static noinline bool memreg_slot_end_uring(struct memreg_slot *slot,
 					   const struct ib_wc *wc, int outcome)
 {
@@ -178,7 +184,10 @@ static noinline bool memreg_slot_end_uring(struct memreg_slot *slot,
 	if (outcome >= 0) {
 		memreg_slot_tell(slot, wc, outcome, &entry);
 		memreg_uring_note(uring, &entry);
-		/* Its result has room for an id, whatever the user data is. */
+		/*
+		 * The result of a command has a field for the id, apart from
+		 * user data.
+		 */
 		ep = memreg_wc_endpoint(slot->queue, wc);
 		uring->endpoint = ep ? ep->obj.id : 0;
 	} else if (slot->queue->stale || memreg_slot_is_stale(slot)) {
@@ -189,8 +198,8 @@ static noinline bool memreg_slot_end_uring(struct memreg_slot *slot,
 }
 
 /*
- * A slot is through: report its outcome, if there is one, and release what the
- * slot keeps. Returns whether an entry of the ring was written.
+ * End a slot: report its outcome, if it has one to report, and release its
+ * references. Returns true if an entry of the ring was written.
  */
 static __always_inline bool memreg_slot_end(struct memreg_slot *slot,
 					    const struct ib_wc *wc,
@@ -205,18 +214,21 @@ static __always_inline bool memreg_slot_end(struct memreg_slot *slot,
 	return outcome >= 0;
 }
 
-/* Slots are free again; the last to be so may end the queue. */
+/* Free slots; the last one may schedule the next step of a closing endpoint. */
 static void memreg_queue_give(struct memreg_queue *queue, u32 count)
 {
-	/* Nobody frees the queue before the ring's lock is let go of. */
+	/* The queue is not freed before the ring's lock is dropped. */
 	if (atomic_sub_return(count, &queue->posted))
 		return;
-	/* Atomics that return are full barriers: a waiting step has looked. */
+	/*
+	 * atomic_sub_return() is a full barrier: either this sees @draining, or
+	 * the step sees @posted.
+	 */
 	if (queue->ep && READ_ONCE(queue->ep->closing.draining))
 		memreg_closing_step(queue->ep);
 }
 
-/* Complete commands of io_uring once all that they held has been released. */
+/* Complete commands of io_uring after their slots have been released. */
 static void memreg_queue_end_urings(struct memreg_queue *queue)
 {
 	if (unlikely(!list_empty(&queue->ring->ended)))
@@ -227,7 +239,10 @@ static void memreg_queue_end_urings(struct memreg_queue *queue)
 static int memreg_send_outcome(struct memreg_queue *queue,
 			       const struct memreg_slot *slot, u8 status)
 {
-	/* The first part that fails says why; those behind it are flushed. */
+	/*
+	 * The first part that fails has the real status; later parts are
+	 * flushed.
+	 */
 	if (status != IB_WC_SUCCESS && !queue->failed)
 		queue->failed = status;
 	if (slot->part) {
@@ -239,7 +254,7 @@ static int memreg_send_outcome(struct memreg_queue *queue,
 	return slot->signalled || status ? status : -1;
 }
 
-/* The oldest send completed. Returns whether it was not reported. */
+/* End the oldest send. Returns true if it was not reported. */
 static bool memreg_send_done_one(struct memreg_queue *queue,
 				 struct memreg_slot *slot,
 				 const struct ib_wc *wc)
@@ -247,7 +262,7 @@ static bool memreg_send_done_one(struct memreg_queue *queue,
 	int outcome;
 	bool reported;
 
-	/* A completion of another one says that this one succeeded. */
+	/* If the completion is that of a later slot, this slot succeeded. */
 	outcome = memreg_send_outcome(queue, slot, wc->wr_cqe == &slot->cqe ?
 				      wc->status : IB_WC_SUCCESS);
 	reported = memreg_slot_end(slot, wc, outcome);
@@ -257,8 +272,8 @@ static bool memreg_send_done_one(struct memreg_queue *queue,
 }
 
 /*
- * A send completed, and with it all before it: handle some of them, the oldest
- * first, up to a cost of @max. Returns the cost, and in @more whether some are
+ * A send completed, and with it all sends before it: end some of them, oldest
+ * first, up to a cost of @max. Returns the cost, and sets @more if some are
  * left.
  */
 static unsigned int memreg_send_done(struct memreg_queue *queue,
@@ -271,7 +286,7 @@ static unsigned int memreg_send_done(struct memreg_queue *queue,
 	struct memreg_slot *slot;
 
 	*more = false;
-	/* Behind the marker nothing is submitted any more. */
+	/* No work request is submitted behind the marker. */
 	while (count < atomic_read(&queue->posted)) {
 		*more = cost >= max;
 		if (*more)
@@ -292,7 +307,7 @@ static unsigned int memreg_send_done(struct memreg_queue *queue,
 	return cost;
 }
 
-/* A receive completed. Returns what it has cost. */
+/* End a receive. Returns the cost. */
 static unsigned int memreg_recv_done(struct memreg_queue *queue,
 				     struct memreg_slot *slot,
 				     const struct ib_wc *wc)
@@ -308,10 +323,10 @@ static unsigned int memreg_recv_done(struct memreg_queue *queue,
 }
 
 /*
- * Handle a completion, which is settled if it is slow, or some of the slots
- * that it stands for, up to a cost of @max, from 1: one may stand for all those
- * of a send queue. Returns the cost, or 1 if it was none, and in @more whether
- * this is to be called again.
+ * Handle a completion. A slow one is settled already. As a completion may stand
+ * for all slots of a send queue, this ends slots up to a cost of @max, which is
+ * at least 1, and sets @more if it has to be called again. Returns the cost, at
+ * least 1.
  */
 static unsigned int memreg_slot_done(struct memreg_ring *ring,
 				     const struct ib_wc *wc, unsigned int max,
@@ -330,7 +345,7 @@ static unsigned int memreg_slot_done(struct memreg_ring *ring,
 	return max(cost, 1U);
 }
 
-/* The peer says that it ended a window. */
+/* Handle a peer's report that it has invalidated a window. */
 static void memreg_slot_settle_recv(struct memreg_slot *slot,
 				    const struct ib_wc *wc)
 {
@@ -341,7 +356,7 @@ static void memreg_slot_settle_recv(struct memreg_slot *slot,
 					(ep, wc->ex.invalidate_rkey);
 }
 
-/* Do what a slow completion asks for. Context: may sleep. */
+/* Settle a slow completion: end its window. Context: may sleep. */
 static void memreg_slot_settle(const struct ib_wc *wc)
 {
 	struct memreg_slot *slot = memreg_wc_slot(wc);
@@ -369,10 +384,10 @@ const struct memreg_slot_ops memreg_slot_ops = {
  */
 
 /**
- * memreg_queue_flush_early() - End receives that no QP ever took
+ * memreg_queue_flush_early() - End receives that were never posted to a QP
  * @queue: Closed receive queue
  *
- * They end as if a QP had flushed them.
+ * The receives end as if a QP had flushed them.
  *
  * Context: may sleep.
  */
@@ -397,7 +412,7 @@ void memreg_queue_flush_early(struct memreg_queue *queue)
 	} while (list);
 }
 
-/* Let go of windows that an INVALIDATE which never completes has claimed. */
+/* Release windows that are claimed by an INVALIDATE which never completes. */
 static void memreg_queue_settle_all(struct memreg_queue *queue)
 {
 	struct memreg_slot *slot;
@@ -410,7 +425,10 @@ static void memreg_queue_settle_all(struct memreg_queue *queue)
 	}
 }
 
-/* Slots that are given up with interrupts off, however many SGEs they have. */
+/*
+ * Slots that are given up in one section with interrupts off, with any number
+ * of SGEs.
+ */
 #define MEMREG_ABANDON_SLOTS	16U
 
 /* Give up some slots. The lock of the ring is held. */
@@ -435,8 +453,8 @@ static void memreg_queue_abandon_some(struct memreg_queue *queue, u32 from,
 }
 
 /**
- * memreg_queue_abandon() - Give up what will never complete
- * @queue: Closed queue, which is no more for the device
+ * memreg_queue_abandon() - Give up slots that will never complete
+ * @queue: Closed queue, whose QP is gone
  *
  * Context: may sleep.
  */
@@ -444,7 +462,9 @@ void memreg_queue_abandon(struct memreg_queue *queue)
 {
 	u32 from, to;
 
-	/* A QP that is in no state to flush was not waited for. */
+	/*
+	 * A QP that never reached a state in which it flushes was not drained.
+	 */
 	memreg_queue_flush_early(queue);
 	memreg_ring_flush(queue->ring);
 	if (queue->send)

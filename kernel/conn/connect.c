@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Connecting to a peer: ENDPOINT_CONNECT begins it, and the endpoint's worker
- * takes the steps that handlers of the RDMA CM call for.
+ * takes the further steps when handlers of the RDMA CM request them.
  */
 #include <linux/cred.h>
 #include <linux/uaccess.h>
@@ -18,10 +18,10 @@
 #include "inject.h"
 #include "mem/domain.h"
 
-/* Milliseconds of an attempt to resolve an address. */
+/* Time limit of one attempt to resolve an address, in milliseconds. */
 #define MEMREG_RESOLVE_MS	1000U
 
-/* Milliseconds that connecting may still take, from 1. */
+/* Time left for connecting, in milliseconds, at least 1. */
 static unsigned int memreg_endpoint_time_left(const struct memreg_endpoint *ep)
 {
 	long left = ep->connect_until - jiffies;
@@ -30,9 +30,9 @@ static unsigned int memreg_endpoint_time_left(const struct memreg_endpoint *ep)
 }
 
 /*
- * Resolve the peer's address. The RDMA CM may miss that the answer of a
- * neighbour it did not know has come, and finds it if asked again: so each
- * attempt has but a part of the time that there is.
+ * Resolve the peer's address. The RDMA CM may miss the answer of a neighbour
+ * that was not in the table, and finds it on a second attempt: so each attempt
+ * gets only a part of the time left.
  */
 static int memreg_endpoint_resolve_addr(struct memreg_endpoint *ep)
 {
@@ -46,9 +46,9 @@ static int memreg_endpoint_resolve_addr(struct memreg_endpoint *ep)
 }
 
 /*
- * The address is known, and the device with it: make the QP. That may wait for
- * memory, and must not be done with the handler lock: the RDMA CM's workers,
- * which wait for that lock, are those of all users.
+ * Make the QP, once the address and with it the device is known. This may wait
+ * for memory, so it is done without the handler lock: workers of the RDMA CM,
+ * which all users share, wait for that lock.
  */
 static int memreg_endpoint_make_qp(struct memreg_endpoint *ep)
 {
@@ -57,7 +57,10 @@ static int memreg_endpoint_make_qp(struct memreg_endpoint *ep)
 
 	if (ep->id->device != ep->file->mdev->ibdev)
 		return -EADDRNOTAVAIL;
-	/* Security modules decide on what the QP may do by who makes it. */
+	/*
+	 * Security modules decide by the creator's credentials what a QP may
+	 * do.
+	 */
 	cred = override_creds(ep->cred);
 	ret = memreg_endpoint_create_qp(ep, ep->domain);
 	revert_creds(cred);
@@ -88,7 +91,10 @@ static int memreg_endpoint_route_resolved(struct memreg_endpoint *ep)
 	       rdma_connect_locked(ep->id, &param);
 }
 
-/* Take the next step of connecting that is due. Handler lock. */
+/*
+ * Take the next step of connecting that is due. Called with the handler lock
+ * held.
+ */
 static int memreg_endpoint_next(struct memreg_endpoint *ep, bool made_qp)
 {
 	if (made_qp)
@@ -99,8 +105,8 @@ static int memreg_endpoint_next(struct memreg_endpoint *ep, bool made_qp)
 }
 
 /*
- * Go on with connecting. The endpoint's worker calls this when an event or the
- * timer calls for it.
+ * Continue connecting. The endpoint's worker calls this after an event or the
+ * timer.
  */
 static void memreg_endpoint_go_on(struct memreg_endpoint *ep)
 {
@@ -163,7 +169,7 @@ static int memreg_connect_prepare(struct memreg_ucmd *ucmd,
 	int ret;
 
 	memreg_endpoint_set_state(ep, IB_MEMREG_ENDPOINT_CONNECTING);
-	/* For an end that nobody gives another reason for. */
+	/* The outcome, unless another one is set later. */
 	ep->outcome = IB_MEMREG_EVENT_ERROR;
 	ep->status = -ECONNRESET;
 	ep->peer = cmd->addr;
@@ -189,8 +195,8 @@ static int memreg_connect_prepare(struct memreg_ucmd *ucmd,
 }
 
 /*
- * Once this succeeds handlers may be at work, and the id is not to be touched:
- * the worker destroys it if it is of another device.
+ * Once this succeeds handlers may run, and the caller must not use the id: the
+ * worker destroys the id if it belongs to another device.
  */
 static int memreg_connect_begin(struct memreg_ucmd *ucmd,
 				struct memreg_endpoint *ep, u32 timeout_ms)
@@ -223,7 +229,7 @@ int memreg_endpoint_connect_ioctl(struct memreg_ucmd *ucmd)
 		return -ENOMEM;
 	}
 	ep->closing.go_on = memreg_endpoint_go_on;
-	/* The reference is the endpoint's from here on. */
+	/* The endpoint takes over the reference. */
 	ep->domain = domain;
 	ep->grants.domain = domain;
 	atomic_inc(&domain->connections);
@@ -235,7 +241,7 @@ int memreg_endpoint_connect_ioctl(struct memreg_ucmd *ucmd)
 	ret = memreg_respond(ucmd, sizeof(*cmd));
 	if (ret)
 		return ret;
-	/* The user has the answer: now events may come. */
+	/* The answer is copied to the user: now events may come. */
 	ret = memreg_connect_begin(ucmd, ep, cmd->timeout_ms);
 	complete_all(&ep->begun);
 	return ret;

@@ -1,48 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Endpoints: RDMA CM connections whose peers reach the keys of a domain.
+ * Endpoints: RDMA CM connections whose peers can use the keys of a domain.
  *
- * An endpoint is an RC QP in the domain's PD, so that any RDMA CM peer can
- * READ, WRITE and do atomics by the keys that it received in private data,
- * and it is what windows may be tied to: they end with its connection. It has
- * queues, for work of the user's own, if the user asked for them (submit.c).
+ * An endpoint is an RC QP in the domain's PD, so any RDMA CM peer can READ,
+ * WRITE and do atomics with the keys that it received in private data. Windows
+ * may be tied to an endpoint, and then end with its connection. If the user
+ * asks for queues, work requests can be submitted to it (submit.c).
  *
  * The life of an endpoint
  *
- *	REQUESTED	The handler of a listener made it for a peer. It takes
- *			a place of the listener's backlog until it is accepted
- *			or destroyed, even if the peer gives up before that:
- *			peers can't make us own more than the backlog.
- *	CONNECTING	Accepted, or ENDPOINT_CONNECT was called. Address and
- *			route are resolved, and the QP is made, by the handler.
- *	CONNECTED	Both sides agreed.
- *	CLOSED		It is over, or it never came up. That is final.
+ *	REQUESTED The handler of a listener made it for a peer. It takes a place
+ *			of the listener's backlog until it is accepted or
+ *			destroyed, even if the peer gives up before that: the
+ *			backlog bounds the requests that peers can create here.
+ *	CONNECTING Accepted, or ENDPOINT_CONNECT was called. Address and route
+ *			are resolved, and the QP is made, by the worker.
+ *	CONNECTED Both sides agreed. CLOSED It has ended, or was never
+ *	established. This state is final.
  *
- * Whoever sees the end of a connection (a handler, an asynchronous event of the
- * QP in any context, a completion, the user) asks for it, and a worker takes
- * the endpoint through its end in stages: see closing.c.
+ * A handler, an asynchronous event of the QP in any context, a completion or a
+ * call of the user requests the end of a connection, and a worker takes the
+ * endpoint through the stages of its end: see closing.c.
  *
  * Contexts and locks
  *
- * State changes under the handler lock of the RDMA CM id, which handlers have
- * and everybody else takes by rdma_lock_handler(). Handlers run in workers that
- * the RDMA CM has for all users: they take spinlocks and may allocate an
- * endpoint, and leave all else to the endpoint's own worker. They never take
- * memreg_file.lock or destroy an id. The worker never takes memreg_file.lock,
- * as calls and removal wait for it with that lock held. Events of the QP do no
- * more than ask for a step.
+ * The state changes under the handler lock of the RDMA CM id, which the RDMA CM
+ * holds when it calls a handler, and other code takes by rdma_lock_handler().
+ * Handlers run in workers that the RDMA CM has for all users: they take
+ * spinlocks and may allocate an endpoint, and leave all other work to the
+ * endpoint's own worker. Handlers never take memreg_file.lock or destroy an id.
+ * The worker never takes memreg_file.lock, as calls and removal wait for the
+ * worker with that lock held. Events of the QP only schedule a step.
  *
- * A handler that waits for the handler lock keeps such a worker from all users.
- * So nothing is allocated with that lock held: calls that make queues and a QP
- * of a request have memreg_endpoint.setup, which the endpoint's own worker
- * waits for before it closes the queues.
+ * A handler that waits for the handler lock blocks a worker that all users
+ * share. So no code allocates memory with that lock held: calls that make
+ * queues and a QP for a request hold memreg_endpoint.setup, which the
+ * endpoint's own worker waits for before it closes the queues.
  *
- * Ids are destroyed with their endpoint or listener, with no lock that
- * handlers take, and that waits for handlers and never for user space. Only an
- * id that turns out to be of another device goes at once, by the worker: the
- * removal of that device waits for it, and removes nothing of this file. Our
- * own device's removal reaches us as an ib_client first, which destroys all
- * that the file has.
+ * An id is destroyed along with its endpoint or listener, without a lock that
+ * handlers take; this waits for handlers, and never for user space. Only an id
+ * that turns out to belong to another device is destroyed at once, by the
+ * worker: the removal of that device waits for the id, and does not remove
+ * objects of this file. The removal of the file's own device first calls this
+ * module as an ib_client, which destroys all objects of the file.
  */
 #include <linux/cred.h>
 #include <linux/slab.h>
@@ -68,9 +68,9 @@
  */
 
 /**
- * memreg_endpoint_alloc() - Make an endpoint that nobody can find yet
+ * memreg_endpoint_alloc() - Make an endpoint that is not published yet
  * @file: The file
- * @gfp: How to allocate it
+ * @gfp: GFP flags
  *
  * Return: the endpoint, or NULL if there is no memory.
  */
@@ -96,7 +96,7 @@ struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file,
 	return ep;
 }
 
-/* What became of an endpoint so far can be read from here on. */
+/* From here on events of the endpoint can be read, past ones included. */
 static void memreg_endpoint_published(struct memreg_file *file,
 				      struct memreg_object *obj)
 {
@@ -116,8 +116,8 @@ static void memreg_endpoint_published(struct memreg_file *file,
 }
 
 /**
- * memreg_endpoint_get() - Find an endpoint and keep it
- * @ucmd: Call that names it
+ * memreg_endpoint_get() - Find an endpoint and take a reference
+ * @ucmd: Call that names the endpoint
  * @id: Its id
  *
  * Return: the endpoint, or ERR_PTR(-ENOENT) with the reason set.
@@ -134,7 +134,7 @@ struct memreg_endpoint *memreg_endpoint_get(struct memreg_ucmd *ucmd, u32 id)
 	return container_of(obj, struct memreg_endpoint, obj);
 }
 
-/* Let go of the domain of an endpoint that has no QP any more. */
+/* Leave the domain of an endpoint whose QP is gone. */
 static void memreg_endpoint_leave(struct memreg_domain *domain)
 {
 	/* No packet is in flight: see memreg_window_remote_inv_waits(). */
@@ -152,12 +152,12 @@ static void memreg_endpoint_destroy(struct memreg_file *file,
 	memreg_closing_finish(ep);
 	if (ep->id) {
 		memreg_endpoint_destroy_qp(ep);
-		/* A request that was not answered is rejected by this. */
+		/* This rejects a request that was not answered. */
 		rdma_destroy_id(ep->id);
 	}
 	memreg_window_revoke_granted(file, &ep->grants);
 
-	/* Nobody posts any more. */
+	/* No event is posted any more. */
 	spin_lock(&file->event_lock);
 	list_del_init(&ep->event_node);
 	spin_unlock(&file->event_lock);
@@ -207,7 +207,8 @@ const struct memreg_object_ops memreg_endpoint_ops = {
  * memreg_endpoint_keep_data() - Keep the private data of a peer
  * @ep: The endpoint
  * @data: The data, or NULL
- * @len: Its length; IB pads it, so this is the most there is
+ * @len: Length including the padding of InfiniBand, so the actual data may be
+ *   shorter
  */
 void memreg_endpoint_keep_data(struct memreg_endpoint *ep, const void *data,
 			       u32 len)
@@ -219,7 +220,9 @@ void memreg_endpoint_keep_data(struct memreg_endpoint *ep, const void *data,
 		memcpy(ep->private_data, data, ep->private_data_len);
 }
 
-/* Have the worker take a step of connecting, which a handler must not. */
+/*
+ * Schedule a step of connecting on the worker, as a handler must not take it.
+ */
 static void memreg_endpoint_set_due(struct memreg_endpoint *ep, int step)
 {
 	set_bit(step, &ep->due);
@@ -231,8 +234,9 @@ static void memreg_endpoint_established(struct memreg_endpoint *ep,
 {
 	if (ep->state != IB_MEMREG_ENDPOINT_CONNECTING) {
 		/*
-		 * The worker closed the endpoint first, too early to send a
-		 * DREQ; the QP has been in error since.
+		 * The worker has closed the endpoint before the connection was
+		 * established, when it could not send a DREQ; the QP has been
+		 * in the error state since.
 		 */
 		rdma_disconnect(ep->id);
 		return;
@@ -244,7 +248,7 @@ static void memreg_endpoint_established(struct memreg_endpoint *ep,
 	}
 	ep->outcome = IB_MEMREG_EVENT_DISCONNECTED;
 	WRITE_ONCE(ep->up, true);
-	/* What may be sent is known. */
+	/* The limits of sends are known from here on. */
 	smp_store_release(&ep->sendable, true);
 	memreg_count(ep->file->mdev, IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED, 1);
 	memreg_endpoint_set_state(ep, IB_MEMREG_ENDPOINT_CONNECTED);
@@ -257,7 +261,7 @@ static void memreg_endpoint_rejected(struct memreg_endpoint *ep,
 	const void *data;
 	u8 len;
 
-	/* A peer that gives up its request may say so in these words, too. */
+	/* A peer that gives up its own request may send a reject, too. */
 	if (ep->state == IB_MEMREG_ENDPOINT_CONNECTING && !ep->up) {
 		data = rdma_consumer_reject_data(ep->id, event, &len);
 		memreg_endpoint_keep_data(ep, data, len);
@@ -266,11 +270,11 @@ static void memreg_endpoint_rejected(struct memreg_endpoint *ep,
 }
 
 /**
- * memreg_endpoint_handler() - Take an event of the RDMA CM
+ * memreg_endpoint_handler() - Handle an event of the RDMA CM
  * @id: Id of an endpoint
  * @event: The event
  *
- * Return: 0: the id is not to be destroyed.
+ * Return: 0, so that the RDMA CM does not destroy the id.
  */
 int memreg_endpoint_handler(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
@@ -301,7 +305,7 @@ int memreg_endpoint_handler(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		memreg_endpoint_rejected(ep, event);
 		break;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
-		/* Too late: there is no QP that the RDMA CM would use. */
+		/* Too late: the endpoint has no QP any more. */
 		rdma_reject(id, NULL, 0, IB_CM_REJ_CONSUMER_DEFINED);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
@@ -342,7 +346,7 @@ int memreg_set_user_data_ioctl(struct memreg_ucmd *ucmd)
 					  obj)->user_data;
 	}
 	spin_lock(&file->event_lock);
-	/* Completions look at that of an endpoint without the lock. */
+	/* Completions read the user data of an endpoint without the lock. */
 	WRITE_ONCE(*user_data, cmd->user_data);
 	spin_unlock(&file->event_lock);
 	memreg_object_put(obj);

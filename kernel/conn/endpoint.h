@@ -23,12 +23,13 @@ struct memreg_queue;
 struct memreg_srq;
 
 /*
- * If we post no receives, a SEND of the peer's ends with an error, not never.
- * What becomes of ours is for the peer to say, and 7 is for ever.
+ * RNR retries that the peer uses are limited, so that its SENDs fail if no
+ * receive is posted here. The peer sets the limit for SENDs from here; 7 would
+ * mean no limit.
  */
 #define MEMREG_RNR_RETRY	6
 
-/* READs and atomics at a time, in either direction, if the device can. */
+/* READs and atomics in flight in either direction, if the device allows. */
 #define MEMREG_RD_ATOM		16
 
 /* Bits of memreg_endpoint.due: resolve the address; make the QP; connect it. */
@@ -43,48 +44,52 @@ struct memreg_listener;
  * @obj: Head
  * @file: The file
  * @domain: Domain of its QP, or NULL before the request is accepted; set once,
- *	and kept by a reference
- * @id: RDMA CM id; NULL only if it turned out to be of another device
- * @listener: Its backlog has a place taken by this request, or NULL; handler
- *	lock, and event_lock to take it away
+ *	with a reference
+ * @id: RDMA CM id; NULL only if it turned out to belong to another device
+ * @listener: Listener in whose backlog this request has a place, or NULL;
+ *	handler lock, and event_lock to clear it
  * @listener_id: Id of the listener that it came from, or 0 on the side that
  *	connects
  * @grants: Windows that end with it
  * @send: Its send queue, or NULL
  * @recv: Its receive queue, or NULL
- * @srq: Shared receive queue that it takes buffers from, or NULL; keeps a
+ * @srq: Shared receive queue that it takes buffers from, or NULL; holds a
  *	reference
- * @srq_qp: QP that takes them; only its address means anything
+ * @srq_qp: QP that takes the buffers; only used as a lookup key, never
+ * 	dereferenced
  * @srq_node: In memreg_queue.takers of the shared queue, while there may be
  *	completions of @srq_qp
  * @setup: Taken to make queues and a QP for a request, outside of the handler
  *	lock, and by the worker to make the endpoint CLOSED
- * @queued: The queues are what they will be: release and acquire
- * @begun: ENDPOINT_CONNECT has let go of @id
+ * @queued: The queues are set up, and do not change any more: release and
+ * 	acquire
+ * @begun: Completed when ENDPOINT_CONNECT no longer uses @id
  * @state: enum ib_memreg_endpoint_state; changed under the handler lock
- * @up: The peer is, or was, in: accepted or established; handler lock
- * @sendable: The QP is, or was, one that may send
- * @failing: The QP said that it goes to error, by itself
- * @refused: It does so because of what the peer has asked for
+ * @up: The connection is or was accepted or established; handler lock
+ * @sendable: The QP is, or was, in a state to send
+ * @failing: The QP has announced that it moves to the error state by itself
+ * @refused: It does so because of a request of the peer
  * @outcome: Event that reports the end; handler lock, final once CLOSED
- * @published: It can be found, so its events may be read; event_lock
- * @pending: Bitmap of enum ib_memreg_event_type that wait to be read;
+ * @published: The endpoint can be found, so its events may be read; event_lock
+ * @pending: Bitmap of the enum ib_memreg_event_type that are not read yet;
  *	event_lock
  * @event_node: In memreg_file.events; event_lock
- * @status: Of the outcome; written before that is posted
+ * @status: Status of the outcome; written before the event is posted
  * @peer: Address of the peer
- * @private_data: What the peer sent, written before the event that reports it
- *	is posted; on the side that connects at first what is to be sent
- * @private_data_len: Its length
- * @user_data: What the user gave it, or 0; event_lock, and READ_ONCE() without
- * @responder_resources: READs from the peer at a time that it asks for
- * @initiator_depth: READs to the peer at a time that it takes
- * @cred: Of the caller of ENDPOINT_CONNECT, to make the QP with; otherwise NULL
+ * @private_data: Private data from the peer, written before its event is
+ *	posted; on the side that connects, at first the private data to send
+ * @private_data_len: Length of @private_data
+ * @user_data: User data that was set for it, or 0; event_lock, or READ_ONCE()
+ * 	without
+ * @responder_resources: READs in flight from the peer that the peer requests
+ * @initiator_depth: READs in flight to the peer that the peer accepts
+ * @cred: Credentials of the caller of ENDPOINT_CONNECT, to make the QP;
+ * 	otherwise NULL
  * @connect_until: Jiffies until which ENDPOINT_CONNECT may take
  * @due: Steps of connecting to be taken, MEMREG_CONNECT_*
- * @closing: Its end
+ * @closing: State of the end of its connection
  * @charge: QP in the rdma cgroup
- * @rcu: Who looks for another one in memreg_queue.takers may be at it
+ * @rcu: Delays freeing, as lookups in memreg_queue.takers may visit it
  */
 struct memreg_endpoint {
 	struct memreg_object obj;

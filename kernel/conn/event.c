@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * What users learn of endpoints: their states, and the events that are read.
- */
+/* States of endpoints, and the events that users read. */
 #include <linux/uio.h>
 
 #include "conn/backlog.h"
@@ -15,12 +13,13 @@
 /*
  * Events
  *
- * They need no memory of their own: each endpoint has each of them once.
+ * Events need no memory of their own: an endpoint has each of them at most
+ * once.
  */
 
 /**
- * memreg_event_link() - Let readers find an endpoint that has events
- * @ep: The endpoint; nothing happens if it has none
+ * memreg_event_link() - Make the events of an endpoint readable
+ * @ep: The endpoint; without events, this does nothing
  *
  * Context: with event_lock held.
  */
@@ -33,8 +32,8 @@ void memreg_event_link(struct memreg_endpoint *ep)
 }
 
 /**
- * memreg_event_post() - Let the user read an event
- * @ep: The endpoint, whose fields that the event reports are complete
+ * memreg_event_post() - Post an event for the user to read
+ * @ep: The endpoint; the fields that the event reports are filled in
  * @type: enum ib_memreg_event_type
  */
 void memreg_event_post(struct memreg_endpoint *ep, u32 type)
@@ -61,7 +60,7 @@ static bool memreg_event_has_data(struct memreg_endpoint *ep, u32 type)
 	}
 }
 
-/* Called with event_lock held, which keeps a listener that is there. */
+/* Called with event_lock held, which keeps the listener from being freed. */
 static u64 memreg_event_user_data(const struct memreg_endpoint *ep)
 {
 	if (!ep->user_data && ep->listener)
@@ -88,7 +87,7 @@ static void memreg_event_fill(struct ib_memreg_event *event,
 	}
 }
 
-/* Take the first event that waits. An endpoint's own come in their order. */
+/* Take the first waiting event. The events of one endpoint come in order. */
 static bool memreg_event_pop(struct memreg_file *file,
 			     struct ib_memreg_event *event)
 {
@@ -109,7 +108,10 @@ static bool memreg_event_pop(struct memreg_file *file,
 	return ep;
 }
 
-/* Nobody got the event after all. It is void if its endpoint went meanwhile. */
+/*
+ * Put back an event that could not be copied. It is dropped if its endpoint has
+ * gone meanwhile.
+ */
 static void memreg_event_put_back(struct memreg_file *file,
 				  const struct ib_memreg_event *event)
 {
@@ -129,10 +131,11 @@ static void memreg_event_put_back(struct memreg_file *file,
  * @file: File, whose lock is held for reading
  * @to: Where to copy them
  *
- * Only whole records are copied, and one that can't be copied is not lost.
+ * Only whole records are copied, and a record that cannot be copied is not
+ * lost.
  *
  * Return: bytes copied; -EINVAL if there is no room for one record; -EAGAIN if
- * none is there; -EFAULT.
+ * no event waits; -EFAULT.
  */
 ssize_t memreg_event_read(struct memreg_file *file, struct iov_iter *to)
 {
@@ -159,7 +162,7 @@ ssize_t memreg_event_read(struct memreg_file *file, struct iov_iter *to)
 
 /**
  * memreg_endpoint_set_state() - Change an endpoint's state
- * @ep: The endpoint, whose handlers are locked, but for its first state
+ * @ep: The endpoint, whose handlers are locked, except for its first state
  * @state: enum ib_memreg_endpoint_state
  */
 void memreg_endpoint_set_state(struct memreg_endpoint *ep, u32 state)
@@ -188,14 +191,14 @@ void memreg_endpoint_set_closed(struct memreg_endpoint *ep)
 }
 
 /**
- * memreg_endpoint_fail() - The connection that we asked for did not come up
+ * memreg_endpoint_fail() - Record that connecting has failed
  * @ep: The endpoint, whose handlers are locked
  * @outcome: enum ib_memreg_event_type
- * @status: Goes with it
+ * @status: Status for the event
  */
 void memreg_endpoint_fail(struct memreg_endpoint *ep, u32 outcome, int status)
 {
-	/* On a connection that is up, or accepted, it is just over. */
+	/* A connection that is up, or accepted, has just ended instead. */
 	if (ep->state == IB_MEMREG_ENDPOINT_CONNECTING &&
 	    ep->outcome == IB_MEMREG_EVENT_ERROR) {
 		ep->outcome = outcome;

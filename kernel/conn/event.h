@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * What users learn of endpoints: their states, and the events that are read.
- */
+/* States of endpoints, and the events that users read. */
 #ifndef _MEMREG_CONN_EVENT_H
 #define _MEMREG_CONN_EVENT_H
 

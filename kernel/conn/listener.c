@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Listeners, and the requests of peers: making an endpoint of one, and
- * accepting or rejecting it.
+ * Listeners, and connection requests of peers: making an endpoint for a
+ * request, and accepting or rejecting it.
  */
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
@@ -24,7 +24,7 @@
 #include "mem/domain.h"
 #include "stats.h"
 
-/* Make an endpoint of a peer's request. */
+/* Make an endpoint for a peer's request. */
 static struct memreg_endpoint *
 memreg_request_alloc(struct memreg_listener *listener, struct rdma_cm_id *id,
 		     const struct rdma_conn_param *conn)
@@ -32,7 +32,10 @@ memreg_request_alloc(struct memreg_listener *listener, struct rdma_cm_id *id,
 	struct ib_device_attr *attrs = &id->device->attrs;
 	struct memreg_endpoint *ep;
 
-	/* The workers of the RDMA CM must not reclaim for one cgroup. */
+	/*
+	 * A worker of the RDMA CM must not reclaim memory for one user's
+	 * cgroup.
+	 */
 	ep = memreg_endpoint_alloc(listener->file, GFP_NOWAIT | __GFP_ACCOUNT |
 						   __GFP_NOWARN);
 	if (!ep)
@@ -53,8 +56,8 @@ memreg_request_alloc(struct memreg_listener *listener, struct rdma_cm_id *id,
 }
 
 /*
- * Own a peer's request, or reject it: the RDMA CM does that, and destroys the
- * new id, if this returns an error. Both ids' handlers are locked.
+ * Take over a peer's request. If this returns an error, the RDMA CM rejects the
+ * request, and destroys the new id. The handlers of both ids are locked.
  */
 static int memreg_listener_request(struct memreg_listener *listener,
 				   struct rdma_cm_id *id,
@@ -93,7 +96,7 @@ static int memreg_listener_handler(struct rdma_cm_id *id,
 	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
 		ret = memreg_listener_request(listener, id,
 					      &event->param.conn);
-	/* The RDMA CM rejects it then. */
+	/* On failure the RDMA CM rejects the request. */
 	if (ret)
 		memreg_count(listener->file->mdev,
 			     IB_MEMREG_STAT_ENDPOINTS_REJECTED, 1);
@@ -115,7 +118,7 @@ static void memreg_listener_destroy(struct memreg_file *file,
 static void memreg_listener_info(struct memreg_object *obj,
 				 struct ib_memreg_object *info)
 {
-	/* A listener has no details beyond its id. */
+	/* LIST reports no details of a listener. */
 }
 
 const struct memreg_object_ops memreg_listener_ops = {
@@ -156,7 +159,7 @@ err_put:
 	return ERR_PTR(ret);
 }
 
-/* The same, charged, and counted against the limit of the file. */
+/* Make a listener, charged, and counted against the limit of the file. */
 static struct memreg_listener *memreg_listener_new(struct memreg_ucmd *ucmd,
 						   u32 backlog)
 {
@@ -186,7 +189,7 @@ err_count:
 	return listener;
 }
 
-/* Bind to an address, and return the port to the user. */
+/* Bind to an address, and fill in the port for the user. */
 static int memreg_listener_bind(struct memreg_ucmd *ucmd,
 				struct memreg_listener *listener)
 {
@@ -231,15 +234,15 @@ int memreg_listener_create_ioctl(struct memreg_ucmd *ucmd)
 	ret = memreg_listener_bind(ucmd, listener);
 	if (ret)
 		return ret;
-	/* The user has the answer: now peers may come. */
+	/* The answer is copied to the user: now requests of peers may come. */
 	ret = memreg_inject(MEMREG_INJECT_LISTEN) ?:
 	      rdma_listen(listener->id, cmd->backlog);
 	if (ret) {
-		/* The address is good, so somebody else has the port. */
+		/* The address is valid, so the port is in use. */
 		if (ret == -EADDRNOTAVAIL)
 			ret = -EADDRINUSE;
 		ret = memreg_fail_address(ucmd, ret);
-		/* So that the same call can be made again. */
+		/* Restore the port, so that the same call can be repeated. */
 		cmd->addr.port = port;
 		if (memreg_respond(ucmd, sizeof(*cmd)))
 			ret = -EFAULT;
@@ -252,8 +255,8 @@ int memreg_listener_create_ioctl(struct memreg_ucmd *ucmd)
  */
 
 /*
- * Have others who answer a request, and its end, wait if it still waits for an
- * answer. Its handlers go on, and may find its end.
+ * Begin to answer a request: make other calls that answer it, and its end,
+ * wait. Its handlers still run, and may report its end meanwhile.
  */
 static int memreg_request_begin(struct memreg_ucmd *ucmd,
 				struct memreg_endpoint *ep)
@@ -272,7 +275,7 @@ static void memreg_request_end(struct memreg_endpoint *ep)
 	mutex_unlock(&ep->setup);
 }
 
-/* Lock an endpoint's handlers if it is a request that waits for an answer. */
+/* Lock an endpoint's handlers if it is an unanswered request. */
 static int memreg_request_lock(struct memreg_ucmd *ucmd,
 			       struct memreg_endpoint *ep)
 {
@@ -285,7 +288,7 @@ static int memreg_request_lock(struct memreg_ucmd *ucmd,
 	return memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 }
 
-/* Would the RDMA CM still let a QP be connected? */
+/* Would the RDMA CM still allow a QP to be connected? */
 static bool memreg_request_alive(struct memreg_endpoint *ep)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_INIT };
@@ -294,7 +297,10 @@ static bool memreg_request_alive(struct memreg_endpoint *ep)
 	return !rdma_init_qp_attr(ep->id, &attr, &mask);
 }
 
-/* Make queues and a QP for a request. On failure it is still a request. */
+/*
+ * Make queues and a QP for a request. On failure it stays an unanswered
+ * request.
+ */
 static int memreg_request_build(struct memreg_ucmd *ucmd,
 				struct memreg_endpoint *ep,
 				struct memreg_domain *domain,
@@ -308,7 +314,7 @@ static int memreg_request_build(struct memreg_ucmd *ucmd,
 	ret = memreg_endpoint_create_qp(ep, domain);
 	if (ret) {
 		memreg_queues_free(ep);
-		/* A peer that gave up makes it fail, too. */
+		/* Making the QP also fails if the peer has given up. */
 		return ret == -ENOMEM || memreg_request_alive(ep) ? ret :
 			memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	}
@@ -335,14 +341,14 @@ static int memreg_request_join(struct memreg_ucmd *ucmd,
 	refcount_inc(&domain->obj.users);
 	WRITE_ONCE(ep->domain, domain);
 	WRITE_ONCE(ep->grants.domain, domain);
-	/* No receive is there yet that could fail to be posted. */
+	/* Cannot fail: no receive was submitted yet. */
 	memreg_queues_ready(ep);
 	/* SUBMIT uses the queues only after it has seen this. */
 	smp_store_release(&ep->queued, true);
 	return 0;
 }
 
-/* Join a domain, or find that it was the one to be joined by ENDPOINT_SETUP. */
+/* Join a domain, or check that it is the one that ENDPOINT_SETUP has joined. */
 static int memreg_request_rejoin(struct memreg_ucmd *ucmd,
 				 struct memreg_endpoint *ep,
 				 struct memreg_domain *domain)
@@ -355,7 +361,7 @@ static int memreg_request_rejoin(struct memreg_ucmd *ucmd,
 		memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_DOMAIN);
 }
 
-/* Answer. The handlers are locked. */
+/* Send the answer. The handlers are locked. */
 static int memreg_request_answer(struct memreg_ucmd *ucmd,
 				 struct memreg_endpoint *ep, const void *data,
 				 u32 len)
@@ -375,11 +381,14 @@ static int memreg_request_answer(struct memreg_ucmd *ucmd,
 	ret = memreg_inject(MEMREG_INJECT_ACCEPT) ?:
 	      rdma_accept(ep->id, &param);
 	if (ret) {
-		/* The peer gave up, or the RDMA CM rejects it now. */
+		/*
+		 * The peer has given up, or the RDMA CM rejects the request
+		 * now.
+		 */
 		memreg_endpoint_close(ep);
 		return memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	}
-	/* The peer's first message may come before it says that it is up. */
+	/* The peer's first message may come before the ESTABLISHED event. */
 	smp_store_release(&ep->sendable, true);
 	return 0;
 }
@@ -402,8 +411,8 @@ static int memreg_request_accept(struct memreg_ucmd *ucmd,
 }
 
 /*
- * ioctl(IB_MEMREG_IOC_ENDPOINT_ACCEPT). If not even the RDMA CM can send the
- * answer, the request is over: IB_MEMREG_EVENT_DISCONNECTED follows then as
+ * ioctl(IB_MEMREG_IOC_ENDPOINT_ACCEPT). If the RDMA CM fails to send the
+ * answer, the request has ended, and IB_MEMREG_EVENT_DISCONNECTED follows as
  * well.
  */
 int memreg_endpoint_accept_ioctl(struct memreg_ucmd *ucmd)
@@ -481,8 +490,8 @@ out_ep:
 
 /*
  * ioctl(IB_MEMREG_IOC_ENDPOINT_REJECT). The request is rejected even if its
- * endpoint can't be destroyed because another call is at work on it: what is
- * left is CLOSED and the user's to destroy.
+ * endpoint cannot be destroyed because another call is using it: the endpoint
+ * is CLOSED then, and the user has to destroy it.
  */
 int memreg_endpoint_reject_ioctl(struct memreg_ucmd *ucmd)
 {
@@ -508,13 +517,16 @@ int memreg_endpoint_reject_ioctl(struct memreg_ucmd *ucmd)
 		memreg_object_put(&ep->obj);
 		return ret;
 	}
-	/* It fails if the peer gave up, who needs no answer then. */
+	/* Fails if the peer has given up, which needs no answer then. */
 	rdma_reject(ep->id, data, cmd->private_data_len,
 		    IB_CM_REJ_CONSUMER_DEFINED);
 	memreg_endpoint_set_closed(ep);
 	WRITE_ONCE(ep->closing.quiet, true);
 	rdma_unlock_handler(ep->id);
-	/* Another call may keep it, and what is posted must end even so. */
+	/*
+	 * Another call may hold the endpoint, and its posted work must end even
+	 * so.
+	 */
 	memreg_endpoint_close(ep);
 	memreg_closing_await(ep);
 	memreg_object_put(&ep->obj);

@@ -16,7 +16,7 @@
 #include "inject.h"
 #include "mem/domain.h"
 
-/* For a peer if we have no receive: 0.64 ms, IB specification 9.7.5. */
+/* Delay for a peer if no receive is posted: 0.64 ms, IB specification 9.7.5. */
 #define MEMREG_RNR_TIMER	12
 
 static int memreg_queues_check_flags(struct memreg_ucmd *ucmd,
@@ -34,7 +34,7 @@ static int memreg_queues_check_flags(struct memreg_ucmd *ucmd,
 	return 0;
 }
 
-/* A queue has all of ring, depth and SGEs, or none of them. */
+/* A queue has all of ring, depth and SGEs set, or none of them. */
 static int memreg_queues_check_size(struct memreg_ucmd *ucmd, u32 ring_id,
 				    u32 depth, u32 max_sge)
 {
@@ -46,9 +46,9 @@ static int memreg_queues_check_size(struct memreg_ucmd *ucmd, u32 ring_id,
 }
 
 /**
- * memreg_queues_check() - Can there be such queues?
- * @ucmd: Call that asks for them
- * @q: What is asked for
+ * memreg_queues_check() - Check the parameters of queues
+ * @ucmd: Call that creates the queues
+ * @q: The parameters
  *
  * Return: 0, or an errno with the reason set.
  */
@@ -136,7 +136,7 @@ static int memreg_queues_take_srq(struct memreg_ucmd *ucmd,
 
 /**
  * memreg_queues_free() - Free the queues of an endpoint
- * @ep: Endpoint on whose queues nothing is posted
+ * @ep: Endpoint without posted work requests
  */
 void memreg_queues_free(struct memreg_endpoint *ep)
 {
@@ -151,10 +151,10 @@ void memreg_queues_free(struct memreg_endpoint *ep)
 
 /**
  * memreg_queues_make() - Make the queues of an endpoint
- * @ucmd: Call that asks for them
- * @ep: The endpoint, which has none of them after a failure
+ * @ucmd: Call that creates the queues
+ * @ep: The endpoint, which has no queues after a failure
  * @domain: Its domain
- * @q: What memreg_queues_check() found good
+ * @q: Parameters that memreg_queues_check() has passed
  *
  * Return: 0, or an errno with the reason set.
  */
@@ -174,7 +174,7 @@ int memreg_queues_make(struct memreg_ucmd *ucmd, struct memreg_endpoint *ep,
 	return ret;
 }
 
-/* Post the receives that were there before the QP. */
+/* Post the receives that were submitted before the QP was made. */
 static int memreg_queue_post_early(struct memreg_endpoint *ep)
 {
 	u32 lkey = ep->id->qp->pd->local_dma_lkey;
@@ -196,7 +196,10 @@ static int memreg_queue_post_early(struct memreg_endpoint *ep)
 						    MEMREG_FRAGMENTS);
 		if (!ret)
 			ret = ib_post_recv(ep->id->qp, &wr, NULL);
-		/* What the QP does not take is flushed when the queue ends. */
+		/*
+		 * Receives that the QP does not take are flushed when the queue
+		 * ends.
+		 */
 		if (ret)
 			llist_add(&slot->node, &ep->recv->early);
 	}
@@ -204,10 +207,11 @@ static int memreg_queue_post_early(struct memreg_endpoint *ep)
 }
 
 /**
- * memreg_queues_ready() - From here on queues are posted to
+ * memreg_queues_ready() - Allow posting to an endpoint's queues
  * @ep: Endpoint that has a QP
  *
- * Return: 0, or what posting a receive fails with that was there before the QP.
+ * Return: 0, or the errno of posting a receive that was submitted before the QP
+ * was made.
  */
 int memreg_queues_ready(struct memreg_endpoint *ep)
 {
@@ -239,7 +243,9 @@ static void memreg_endpoint_qp_event(struct ib_event *event, void *context)
 		rdma_notify(ep->id, event->event);
 		break;
 	case IB_EVENT_QP_LAST_WQE_REACHED:
-		/* The QP is in error, and there may be no other event. */
+		/*
+		 * The QP is in the error state, and no other event may follow.
+		 */
 		WRITE_ONCE(ep->closing.last_wqe, true);
 		memreg_endpoint_close(ep);
 		break;
@@ -259,14 +265,17 @@ static void memreg_endpoint_qp_event(struct ib_event *event, void *context)
 static int memreg_endpoint_try_qp(struct memreg_endpoint *ep,
 				  struct memreg_domain *domain)
 {
-	/* A queue that nothing is posted to has nothing to complete either. */
+	/*
+	 * A side of the QP without a queue is given the domain's CQ, but has no
+	 * completions.
+	 */
 	struct ib_qp_init_attr attr = {
 		.event_handler = memreg_endpoint_qp_event,
 		.qp_context = ep,
 		.send_cq = ep->send ? ep->send->ring->cq : domain->cq,
 		.recv_cq = ep->recv ? ep->recv->ring->cq : domain->cq,
 		.cap = {
-			/* One more for memreg_queue_mark(). */
+			/* One extra slot for memreg_queue_mark(). */
 			.max_send_wr = ep->send ? ep->send->depth + 1 : 1,
 			.max_recv_wr = ep->recv ? ep->recv->depth : 1,
 			.max_send_sge = ep->send ? ep->send->fragments : 1,
@@ -287,8 +296,8 @@ static int memreg_endpoint_try_qp(struct memreg_endpoint *ep,
 }
 
 /*
- * Devices bound the bytes of a queue, too, and say ENOMEM or EINVAL: mlx5 has
- * no room for 30 pieces in each of 8192 work requests.
+ * Devices also limit the bytes of a queue, and return ENOMEM or EINVAL: mlx5
+ * has no room for 30 SGEs in each of 8192 work requests.
  */
 static bool memreg_queue_narrow(struct memreg_queue *queue, int err)
 {
@@ -301,7 +310,7 @@ static bool memreg_queue_narrow(struct memreg_queue *queue, int err)
 
 /**
  * memreg_endpoint_create_qp() - Make an endpoint's QP
- * @ep: Endpoint with an RDMA CM id, which takes the QP through its states
+ * @ep: Endpoint with an RDMA CM id, which changes the states of the QP
  * @domain: Its domain
  *
  * Return: 0, -ENOMEM or -ENOSPC.
@@ -314,7 +323,7 @@ int memreg_endpoint_create_qp(struct memreg_endpoint *ep,
 	do {
 		ret = memreg_endpoint_try_qp(ep, domain);
 	} while (ret && memreg_queue_narrow(ep->send, ret));
-	/* Drivers have no errno of their own for a limit that is reached. */
+	/* Drivers return various errnos if a limit is reached. */
 	if (ret)
 		return ret == -ENOMEM ? ret : -ENOSPC;
 	ret = ep->srq ? memreg_queue_join(ep->srq->queue, ep) : 0;
