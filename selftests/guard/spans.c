@@ -8,18 +8,16 @@
  * time limit: 600
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/utsname.h>
 
 #include "ends.h"
 #include "harness.h"
 #include "mem.h"
+#include "module.h"
 #include "net.h"
 #include "raw.h"
 #include "ring.h"
@@ -67,24 +65,14 @@ static bool text_of_memreg(unsigned long *start, unsigned long *end)
 static bool spans_load(void)
 {
 	unsigned long start, end;
-	struct utsname host;
-	char path[128], parameters[128];
-	int fd, ret;
+	char parameters[128];
 
 	if (!text_of_memreg(&start, &end))
-		return false;
-	uname(&host);
-	snprintf(path, sizeof(path), "build/kernel-%s/" MODULE ".ko",
-		 host.release);
-	fd = open(tree_path(path), O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
 		return false;
 	/* The last function is as long as a page at most. */
 	snprintf(parameters, sizeof(parameters), "start=%lu end=%lu", start,
 		 end + PAGE);
-	ret = (int)syscall(SYS_finit_module, fd, parameters, 0);
-	close(fd);
-	return !ret;
+	return test_module_load(MODULE, parameters);
 }
 
 /*
@@ -510,7 +498,7 @@ FIXTURE_SETUP(spans)
 		SKIP(return, "checkers take longer than what they check");
 	ASSERT_EQ(0, enter_namespace("memreg-owner"));
 	/* Its addresses are those of the memreg that is loaded now. */
-	syscall(SYS_delete_module, MODULE, 0);
+	test_module_unload(MODULE);
 	if (!spans_load())
 		SKIP(return, "there is no function tracer to measure with");
 }
@@ -518,7 +506,7 @@ FIXTURE_SETUP(spans)
 FIXTURE_TEARDOWN(spans)
 {
 	(void)self;
-	syscall(SYS_delete_module, MODULE, 0);
+	test_module_unload(MODULE);
 }
 
 static void measure(struct __test_metadata *_metadata,

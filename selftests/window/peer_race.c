@@ -19,11 +19,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
-#include <sys/utsname.h>
 
 #include "harness.h"
 #include "mem.h"
 #include "memreg.h"
+#include "module.h"
 #include "net.h"
 #include "owner.h"
 #include "peer.h"
@@ -297,24 +297,6 @@ static void *take_and_write(void *arg)
 #define HOLD_MODULE	"ib_memreg_hold"
 #define HOLD_PARAMETERS	"/sys/module/" HOLD_MODULE "/parameters/"
 
-/* Not where the module was not built, or the device is another one */
-static bool hold_load(void)
-{
-	struct utsname host;
-	char path[128];
-	int fd, ret;
-
-	uname(&host);
-	snprintf(path, sizeof(path), "build/kernel-%s/" HOLD_MODULE ".ko",
-		 host.release);
-	fd = open(tree_path(path), O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	ret = (int)syscall(SYS_finit_module, fd, "", 0);
-	close(fd);
-	return !ret || errno == EEXIST;
-}
-
 static bool hold_set(const char *value)
 {
 	FILE *f = fopen(HOLD_PARAMETERS "hold", "w");
@@ -405,7 +387,7 @@ static size_t race_many_with_held(struct __test_metadata *_metadata,
 	bind_others(_metadata, self, BATCH / 2);
 	self->window = self->batch[BATCH / 2];
 	late = race_with_held(_metadata, self, take, reads, returned);
-	syscall(SYS_delete_module, HOLD_MODULE, O_NONBLOCK);
+	test_module_unload(HOLD_MODULE);
 	return late;
 }
 
@@ -413,7 +395,7 @@ TEST_F_TIMEOUT(race, I3_revoke_waits_for_a_write_in_flight, LIMIT_S)
 {
 	bool returned;
 
-	if (self->strict || !hold_load())
+	if (self->strict || !test_module_load(HOLD_MODULE, ""))
 		SKIP(return, "no packet can be held");
 	EXPECT_EQ(0, race_many_with_held(_metadata, self, take_by_batch_revoke,
 					 false, &returned));
@@ -424,7 +406,7 @@ TEST_F_TIMEOUT(race, I3_revoke_waits_for_a_read_in_flight, LIMIT_S)
 {
 	bool returned;
 
-	if (self->strict || !hold_load())
+	if (self->strict || !test_module_load(HOLD_MODULE, ""))
 		SKIP(return, "no packet can be held");
 	EXPECT_EQ(0, race_many_with_held(_metadata, self, take_by_batch_revoke,
 					 true, &returned));
@@ -435,7 +417,7 @@ TEST_F_TIMEOUT(race, I3_destroying_waits_for_a_write_in_flight, LIMIT_S)
 {
 	bool returned;
 
-	if (self->strict || !hold_load())
+	if (self->strict || !test_module_load(HOLD_MODULE, ""))
 		SKIP(return, "no packet can be held");
 	EXPECT_EQ(0, race_many_with_held(_metadata, self, take_by_destroy,
 					 false, &returned));
@@ -448,7 +430,7 @@ TEST_F_TIMEOUT(race, I3_relaxed_revoke_waits_for_no_packet, LIMIT_S)
 	bool returned;
 	size_t late;
 
-	if (self->strict || !hold_load())
+	if (self->strict || !test_module_load(HOLD_MODULE, ""))
 		SKIP(return, "no packet can be held");
 	late = race_many_with_held(_metadata, self, take_by_relaxed_revoke,
 				   false, &returned);
