@@ -65,6 +65,8 @@ ifeq ($(has_mo),)
 	@ln -sf links/ib_memreg_dmabuf_test.ko $(M)/ib_memreg_dmabuf_test.ko
 	@[ ! -e $(M)/links/ib_memreg_hold.ko ] || \
 		ln -sf links/ib_memreg_hold.ko $(M)/ib_memreg_hold.ko
+	@[ ! -e $(M)/links/ib_memreg_creds.ko ] || \
+		ln -sf links/ib_memreg_creds.ko $(M)/ib_memreg_creds.ko
 	@[ ! -e $(M)/links/ib_memreg_spans.ko ] || \
 		ln -sf links/ib_memreg_spans.ko $(M)/ib_memreg_spans.ko
 	@[ ! -e $(M)/links/ib_memreg_kunit.ko ] || \

@@ -22,6 +22,7 @@
 
 #include "harness.h"
 #include "memreg.h"
+#include "module.h"
 #include "net.h"
 #include "owner.h"
 #include "peer.h"
@@ -412,6 +413,119 @@ TEST_F_TIMEOUT(cm, owner_connects_to_a_stock_listener, LIMIT_S)
 	ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
+}
+
+/*
+ * Security modules decide on what a QP may do by the credentials with which it
+ * is made: those of the caller, though workers make it. kernel/tests/creds.c
+ * records them
+ */
+
+#define CREDS_MODULE	"ib_memreg_creds"
+#define NOBODY		65534
+
+#define AS_NOBODY(call)							\
+	({								\
+		int _ret;						\
+									\
+		ASSERT_EQ(0, seteuid(NOBODY));				\
+		_ret = (call);						\
+		ASSERT_EQ(0, seteuid(0));				\
+		_ret;							\
+	})
+
+static void qps_forget(struct __test_metadata *_metadata)
+{
+	ASSERT_LE(0, file_write(test_module_parameter(CREDS_MODULE, "made"),
+				"0"));
+}
+
+/* QPs that were made with these credentials since */
+static unsigned int qps_made(struct __test_metadata *_metadata, unsigned int by)
+{
+	FILE *f = fopen(test_module_parameter(CREDS_MODULE, "made"), "r");
+	unsigned int uid, n = 0;
+	char line[128];
+
+	ASSERT_NE(NULL, f);
+	while (fgets(line, sizeof(line), f)) {
+		ASSERT_EQ(1, sscanf(line, "%u ", &uid));
+		n += uid == by;
+	}
+	fclose(f);
+	return n;
+}
+
+static void check_qp(struct __test_metadata *_metadata)
+{
+	EXPECT_EQ(1, qps_made(_metadata, NOBODY));
+	EXPECT_EQ(0, qps_made(_metadata, 0));
+	qps_forget(_metadata);
+}
+
+/* Connect as nobody, until somebody listens. */
+static uint32_t connect_as_nobody(struct __test_metadata *_metadata,
+				  FIXTURE_DATA(cm) *self)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+	struct ib_memreg_event event;
+	uint32_t endpoint;
+
+	for (;;) {
+		ASSERT_GT(end, now_ms());
+		ASSERT_EQ(0, AS_NOBODY(try_connect(self, OWNER_IP4, PEER_IP4,
+						   7998, &endpoint)));
+		ASSERT_EQ(0, memreg_get_event(self->o.m, &event, LIMIT_MS));
+		/* It was made to ask the peer, whatever that said. */
+		check_qp(_metadata);
+		if (event.type == IB_MEMREG_EVENT_ESTABLISHED)
+			return endpoint;
+		ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
+	}
+}
+
+/* Its address goes, and the domain's queue is another one. */
+static void rebuild_queues(struct __test_metadata *_metadata)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+
+	ASSERT_EQ(0, shell("ip -n memreg-owner addr flush dev mr_owner "
+			   "scope global"));
+	while (!qps_made(_metadata, NOBODY) || !qps_made(_metadata, 0)) {
+		ASSERT_GT(end, now_ms());
+		usleep(10000);
+	}
+	ASSERT_EQ(0, shell("addresses_up owner"));
+}
+
+TEST_F_TIMEOUT(cm, QPs_are_made_with_the_credentials_of_the_caller, LIMIT_S)
+{
+	uint32_t domain, endpoint;
+	pid_t pid;
+
+	if (!test_module_load(CREDS_MODULE, ""))
+		SKIP(return, "this kernel has no kprobes");
+	qps_forget(_metadata);
+	ASSERT_EQ(0, AS_NOBODY(memreg_domain_create(self->o.m, 0, &domain)));
+	check_qp(_metadata);
+
+	endpoint = request(_metadata, self, &self->p, NULL);
+	ASSERT_EQ(0, AS_NOBODY(memreg_accept(self->o.m, endpoint, domain, NULL,
+					     0)));
+	check_qp(_metadata);
+	ASSERT_EQ(endpoint, owner_await(_metadata, &self->o,
+					IB_MEMREG_EVENT_ESTABLISHED, NULL));
+
+	pid = start_rping();
+	endpoint = connect_as_nobody(_metadata, self);
+	ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+
+	/* The owner's own domain is root's. */
+	qps_forget(_metadata);
+	rebuild_queues(_metadata);
+	test_module_unload(CREDS_MODULE);
 }
 
 TEST_F_TIMEOUT(cm, connection_refused, LIMIT_S)
