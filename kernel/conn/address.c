@@ -3,6 +3,7 @@
  * Conversion of addresses, errnos and private data between the RDMA CM and the
  * ABI.
  */
+#include <kunit/visibility.h>
 #include <linux/in.h>
 #include <linux/in6.h>
 #include <linux/string.h>
@@ -146,6 +147,7 @@ int memreg_cm_errno(int err)
 		return -EPROTO;
 	}
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_cm_errno);
 
 /**
  * memreg_fail_address() - Fail a call because of an address

@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# What other modules call, on a device that exists in name only, and keys that list
-# any bytes, on one in software: KUnit's tests, which are those of
-# ib_memreg_kunit.ko, each counted as one here.
+# What other modules call, on a device that exists in name only; keys that list any
+# bytes, on one in software; and errnos of the RDMA CM: KUnit's tests, which are those
+# of ib_memreg_kunit.ko, each counted as one here.
 
 cd "$(dirname "$(realpath "$0")")/.." || exit
 # shellcheck source-path=SCRIPTDIR source=../lib/topology.sh
 . lib/topology.sh
 
-SUITES=3
+SUITES=4
 MODULE=$TOPOLOGY_TREE/build/kernel-$(uname -r)/ib_memreg_kunit.ko
 MARK="memreg-kunit $$ $RANDOM"
 
@@ -33,7 +33,7 @@ report() {
 
 # All suites came to an end, each a good one.
 passed() {
-	[ "$(said | grep -cE '^ok [0-9]+ ib_memreg_(pool|req|mem)$')" = $SUITES ] &&
+	[ "$(said | grep -cE '^ok [0-9]+ ib_memreg_(pool|req|mem|conn)$')" = $SUITES ] &&
 		! said | grep -q '^ *not ok '
 }
 
