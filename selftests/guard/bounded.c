@@ -22,6 +22,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -58,8 +59,11 @@
 #define LOOKERS		1024
 /* Domains with MRs of the device that they need not have */
 #define DOMAINS		40
-#define SPARES		96
+#define SPARES		256
 #define KEPT		64
+/* Threads that give them back, whatever the number of domains */
+#define REAPERS		2
+#define NOBODY		65534
 /* Files that a process has registered, each in a domain of its own */
 #define FILES		6
 
@@ -67,15 +71,21 @@
 struct shared {
 	atomic_uint ready;
 	atomic_int failed;
+	atomic_long took;
 	atomic_ulong hogs[HOGS_MAX];
+};
+
+/* Programs that need all of the CPUs */
+struct hogs {
+	pid_t pids[HOGS_MAX];
+	unsigned int n;
 };
 
 FIXTURE(bounded) {
 	int fd;
 	int file;
 	struct shared *shared;
-	pid_t hogs[HOGS_MAX];
-	unsigned int nhogs;
+	struct hogs hogs;
 	pid_t crowd;
 };
 
@@ -91,11 +101,11 @@ FIXTURE_SETUP(bounded)
 	ASSERT_NE(MAP_FAILED, self->shared);
 }
 
-static void hogs_end(FIXTURE_DATA(bounded) *self)
+static void hogs_end(struct hogs *hogs)
 {
-	while (self->nhogs) {
-		kill(self->hogs[--self->nhogs], SIGKILL);
-		waitpid(self->hogs[self->nhogs], NULL, 0);
+	while (hogs->n) {
+		kill(hogs->pids[--hogs->n], SIGKILL);
+		waitpid(hogs->pids[hogs->n], NULL, 0);
 	}
 }
 
@@ -110,16 +120,12 @@ static void crowd_end(FIXTURE_DATA(bounded) *self)
 
 FIXTURE_TEARDOWN(bounded)
 {
-	hogs_end(self);
+	hogs_end(&self->hogs);
 	crowd_end(self);
 	EXPECT_EQ(0, close(self->fd));
 	close(self->file);
 	munmap(self->shared, sizeof(*self->shared));
 }
-
-/*
- * Programs that need all of the CPUs
- */
 
 static void hog(atomic_ulong *count)
 {
@@ -128,23 +134,23 @@ static void hog(atomic_ulong *count)
 }
 
 /* They have run when this returns. */
-static void hogs_begin(struct __test_metadata *_metadata,
-		       FIXTURE_DATA(bounded) *self)
+static void hogs_begin(struct __test_metadata *_metadata, struct shared *shared,
+		       struct hogs *hogs)
 {
 	unsigned int i, n = HOGS_PER_CPU * sysconf(_SC_NPROCESSORS_ONLN);
 	int64_t end = now_ms() + LIMIT_MS;
 
 	ASSERT_GE(HOGS_MAX, n);
 	for (i = 0; i < n; i++) {
-		atomic_store(&self->shared->hogs[i], 0);
-		self->hogs[i] = fork();
-		ASSERT_LE(0, self->hogs[i]);
-		if (!self->hogs[i])
-			hog(&self->shared->hogs[i]);
-		self->nhogs++;
+		atomic_store(&shared->hogs[i], 0);
+		hogs->pids[i] = fork();
+		ASSERT_LE(0, hogs->pids[i]);
+		if (!hogs->pids[i])
+			hog(&shared->hogs[i]);
+		hogs->n++;
 	}
 	for (i = 0; i < n; i++)
-		while (atomic_load(&self->shared->hogs[i]) < 1000000) {
+		while (atomic_load(&shared->hogs[i]) < 1000000) {
 			ASSERT_GT(end, now_ms());
 			usleep(1000);
 		}
@@ -205,10 +211,14 @@ static int destroy_all(struct member *member)
 	return ret ?: windows_alloc(member);
 }
 
+/*
+ * Without a key of the MR's own: whoever kills that one sees to all keys of its
+ * domain, and a guard is to be on its own.
+ */
 static int register_it(struct member *member)
 {
 	return raw_register(member->fd, member->domain, member->page, PAGE,
-			    REMOTE_READ | MW_BIND, &member->mr);
+			    MW_BIND, &member->mr);
 }
 
 /* Once it has done so, it is ready. */
@@ -318,6 +328,22 @@ static void await_ready(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, atomic_load(&self->shared->failed));
 }
 
+/*
+ * Another task each time: one that has waited in vain does not wait again, for a
+ * while. Microseconds that it takes.
+ */
+static int64_t truncate_by_child(struct __test_metadata *_metadata,
+				 struct shared *shared, int file)
+{
+	IN_CHILD {
+		int64_t t = now_us();
+
+		EXPECT_EQ(0, ftruncate(file, 0));
+		atomic_store(&shared->took, now_us() - t);
+	}
+	return atomic_load(&shared->took);
+}
+
 /* Microseconds that a truncation takes while all of the crowd does this. */
 static int64_t truncate_among(struct __test_metadata *_metadata,
 			      FIXTURE_DATA(bounded) *self,
@@ -332,11 +358,9 @@ static int64_t truncate_among(struct __test_metadata *_metadata,
 	if (!self->crowd)
 		crowd_run(self->shared, self->file, work);
 	await_ready(_metadata, self, CROWD);
-	hogs_begin(_metadata, self);
-	t = now_us();
-	ASSERT_EQ(0, ftruncate(self->file, 0));
-	t = now_us() - t;
-	hogs_end(self);
+	hogs_begin(_metadata, self->shared, &self->hogs);
+	t = truncate_by_child(_metadata, self->shared, self->file);
+	hogs_end(&self->hogs);
 	crowd_end(self);
 	return t;
 }
@@ -377,6 +401,7 @@ FIXTURE(many) {
 	int fd;
 	int file;
 	struct shared *shared;
+	struct hogs hogs;
 };
 
 FIXTURE_SETUP(many)
@@ -393,6 +418,7 @@ FIXTURE_SETUP(many)
 
 FIXTURE_TEARDOWN(many)
 {
+	hogs_end(&self->hogs);
 	EXPECT_EQ(0, close(self->fd));
 	close(self->file);
 	munmap(self->shared, sizeof(*self->shared));
@@ -500,55 +526,6 @@ TEST_F_TIMEOUT(many, I2_guards_of_one_page_make_no_crowd, LONG_S)
 }
 
 /*
- * Domains that give back what they need not have
- */
-
-static void make_spares(struct __test_metadata *_metadata, int fd, __u32 mr)
-{
-	struct ib_memreg_bind binds[SPARES];
-	__u32 domain, windows[SPARES];
-	unsigned int i;
-
-	ASSERT_EQ(0, raw_domain(fd, &domain));
-	ASSERT_EQ(0, raw_windows(fd, domain, PAGE, windows, SPARES));
-	for (i = 0; i < SPARES; i++)
-		binds[i] = (struct ib_memreg_bind) {
-			.window_id = windows[i], .mr_id = mr, .length = PAGE,
-			.access = REMOTE_READ,
-		};
-	ASSERT_EQ(0, raw_bind(fd, domain, binds, SPARES));
-	ASSERT_EQ(0, raw_revoke_relaxed(fd, domain, windows, SPARES));
-}
-
-/* Each domain has a work item, and few threads are at work on them. */
-TEST_F_TIMEOUT(many, domains_that_shrink_make_no_crowd, LONG_S)
-{
-	unsigned int i, kthreads, most = 0;
-	int64_t end = now_ms() + LIMIT_MS;
-	__u64 before, reaped;
-	__u32 domain, mr;
-	char *page;
-
-	page = mem_alloc(PAGE);
-	ASSERT_EQ(0, raw_domain(self->fd, &domain));
-	ASSERT_EQ(0, raw_register(self->fd, domain, page, PAGE, MW_BIND, &mr));
-	for (i = 0; i < DOMAINS; i++)
-		make_spares(_metadata, self->fd, mr);
-	ASSERT_EQ(0, raw_stat(self->fd, IB_MEMREG_STAT_FRWRS_REAPED, &before));
-	do {
-		ASSERT_GT(end, now_ms());
-		ASSERT_EQ(0, file_write("/proc/sys/vm/drop_caches", "2"));
-		kthreads = our_kthreads("memreg\n");
-		most = kthreads > most ? kthreads : most;
-		ASSERT_EQ(0, raw_stat(self->fd, IB_MEMREG_STAT_FRWRS_REAPED,
-				      &reaped));
-	} while (reaped - before < DOMAINS * (SPARES - KEPT));
-	TH_LOG("%u threads", most);
-	EXPECT_GE(KTHREADS, most);
-	mem_free(page, PAGE);
-}
-
-/*
  * What is compared in rounds: the one of each kind counts in which the least
  * came in between
  */
@@ -578,10 +555,102 @@ static bool compared(const struct compared *c, int64_t end)
 }
 
 /*
- * Descriptors that are passed to others
+ * Domains that give back what they need not have
  */
 
-#define NOBODY		65534
+static void make_spares(struct __test_metadata *_metadata, int fd, __u32 mr)
+{
+	struct ib_memreg_bind binds[SPARES];
+	__u32 domain, windows[SPARES];
+	unsigned int i;
+
+	ASSERT_EQ(0, raw_domain(fd, &domain));
+	ASSERT_EQ(0, raw_windows(fd, domain, PAGE, windows, SPARES));
+	for (i = 0; i < SPARES; i++)
+		binds[i] = (struct ib_memreg_bind) {
+			.window_id = windows[i], .mr_id = mr, .length = PAGE,
+			.access = REMOTE_READ,
+		};
+	ASSERT_EQ(0, raw_bind(fd, domain, binds, SPARES));
+	ASSERT_EQ(0, raw_revoke_relaxed(fd, domain, windows, SPARES));
+}
+
+/*
+ * Work items that were executed at a time, of all that have such functions
+ */
+
+#define INSTANCE	TRACEFS "/instances/bounded"
+#define EVENTS		INSTANCE "/events/workqueue/workqueue_execute_"
+
+static void works_trace(struct __test_metadata *_metadata)
+{
+	ASSERT_TRUE(tracefs_there());
+	ASSERT_TRUE(!mkdir(INSTANCE, 0700) || errno == EEXIST);
+	ASSERT_EQ(0, file_write(EVENTS "start/enable", "1"));
+	ASSERT_EQ(0, file_write(EVENTS "end/enable", "1"));
+}
+
+static unsigned int works_at_a_time(struct __test_metadata *_metadata,
+				    const char *function)
+{
+	unsigned int now = 0, most = 0, n = 0;
+	char line[512], name[128];
+	FILE *f;
+
+	ASSERT_EQ(0, file_write(INSTANCE "/tracing_on", "0"));
+	f = fopen(INSTANCE "/trace", "r");
+	ASSERT_NE(NULL, f);
+	snprintf(name, sizeof(name), ": function %s", function);
+	while (fgets(line, sizeof(line), f)) {
+		if (!strstr(line, name))
+			continue;
+		if (strstr(line, "workqueue_execute_start:"))
+			now++, n++;
+		else if (now)
+			now--;
+		most = now > most ? now : most;
+	}
+	fclose(f);
+	ASSERT_EQ(0, rmdir(INSTANCE));
+	TH_LOG("%u work items, %u at a time", n, most);
+	EXPECT_LT(0, n);
+	return most;
+}
+
+/*
+ * Each domain has a work item, and few threads are at work on them. What they do
+ * takes longer than their turns at a CPU that others want as well.
+ */
+TEST_F_TIMEOUT(many, domains_that_shrink_make_no_crowd, LONG_S)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+	unsigned int i;
+	__u64 before, reaped;
+	__u32 domain, mr;
+	char *page;
+
+	page = mem_alloc(PAGE);
+	ASSERT_EQ(0, raw_domain(self->fd, &domain));
+	ASSERT_EQ(0, raw_register(self->fd, domain, page, PAGE, MW_BIND, &mr));
+	for (i = 0; i < DOMAINS; i++)
+		make_spares(_metadata, self->fd, mr);
+	ASSERT_EQ(0, raw_stat(self->fd, IB_MEMREG_STAT_FRWRS_REAPED, &before));
+	works_trace(_metadata);
+	hogs_begin(_metadata, self->shared, &self->hogs);
+	do {
+		ASSERT_GT(end, now_ms());
+		ASSERT_EQ(0, file_write("/proc/sys/vm/drop_caches", "2"));
+		ASSERT_EQ(0, raw_stat(self->fd, IB_MEMREG_STAT_FRWRS_REAPED,
+				      &reaped));
+	} while (reaped - before < DOMAINS * (SPARES - KEPT));
+	hogs_end(&self->hogs);
+	EXPECT_GE(REAPERS, works_at_a_time(_metadata, "memreg_frwr_reap"));
+	mem_free(page, PAGE);
+}
+
+/*
+ * Descriptors that are passed to others
+ */
 
 /* Another user is the last to close it, and tells how long that took. */
 static void close_as_nobody(struct shared *shared, int fd)
@@ -594,7 +663,7 @@ static void close_as_nobody(struct shared *shared, int fd)
 		usleep(100);
 	t = now_us();
 	close(fd);
-	atomic_store(&shared->hogs[0], now_us() - t);
+	atomic_store(&shared->took, now_us() - t);
 	_exit(0);
 }
 
@@ -627,7 +696,7 @@ static int64_t close_takes(struct __test_metadata *_metadata,
 		usleep(1000);
 	}
 	mem_free(page, PAGE);
-	return atomic_load(&self->shared->hogs[0]);
+	return atomic_load(&self->shared->took);
 }
 
 TEST_F_TIMEOUT(many, close_by_another_user_waits_for_nothing, LONG_S)
@@ -979,17 +1048,6 @@ static void own_files(struct shared *shared, const int *files)
 		pause();
 }
 
-/* Another task each time, so that none knows what another one found. */
-static int64_t truncate_by_child(struct __test_metadata *_metadata, int file)
-{
-	int64_t t = now_us();
-
-	IN_CHILD {
-		EXPECT_EQ(0, ftruncate(file, 0));
-	}
-	return now_us() - t;
-}
-
 static __u64 vain_stat(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(vain) *self, __u32 stat)
 {
@@ -1018,9 +1076,10 @@ TEST_F_TIMEOUT(vain, I2_address_space_is_waited_for_once, LONG_S)
 	killed = vain_stat(_metadata, self, IB_MEMREG_STAT_KEYS_KILLED);
 	waits = vain_stat(_metadata, self, IB_MEMREG_STAT_GUARD_TIMEOUTS);
 	fault_order("completion", 0, -1);
-	first = truncate_by_child(_metadata, self->files[0]);
+	first = truncate_by_child(_metadata, self->shared, self->files[0]);
 	for (i = 1; i < FILES; i++)
-		rest += truncate_by_child(_metadata, self->files[i]);
+		rest += truncate_by_child(_metadata, self->shared,
+					  self->files[i]);
 	TH_LOG("%lld us, and %lld us for %u others", (long long)first,
 	       (long long)rest, FILES - 1);
 	EXPECT_GT(first, rest);
