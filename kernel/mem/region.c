@@ -514,24 +514,49 @@ static int memreg_user_populate(struct memreg_ucmd *ucmd,
 	return ret ? memreg_pin_error(ucmd, ret) : 0;
 }
 
+/* Entries of the list that a look passes for what a page costs. */
+#define MEMREG_LOOK_ENTRIES	32
+
+/*
+ * Find the page that a look goes on with: where it stopped, or on the way there,
+ * which a turn may not be enough for. NULL if it is not found yet.
+ */
+static struct page *memreg_user_look_page(struct memreg_region *region,
+					  struct memreg_look *look,
+					  unsigned int *pages)
+{
+	unsigned long index = (look->next - region->guard.start) >> PAGE_SHIFT;
+	unsigned int entries = 0;
+
+	if (!look->sg) {
+		look->sg = region->sgt.sgt.sgl;
+		look->sg_page = 0;
+	}
+	while (index - look->sg_page >= look->sg->length >> PAGE_SHIFT) {
+		if (!(++entries % MEMREG_LOOK_ENTRIES) && !--*pages)
+			return NULL;
+		look->sg_page += look->sg->length >> PAGE_SHIFT;
+		look->sg = sg_next(look->sg);
+	}
+	return sg_page(look->sg) + (index - look->sg_page);
+}
+
 static enum memreg_verdict memreg_user_compare(struct memreg_region *region,
 					       struct memreg_look *look,
 					       unsigned int *pages,
 					       memreg_watch_page_fn page)
 {
-	struct memreg_watch *watch = &region->guard;
 	enum memreg_verdict verdict = MEMREG_SAME;
-	struct sg_page_iter iter;
+	struct page *pinned;
 
-	for_each_sgtable_page(&region->sgt.sgt, &iter,
-			      (look->next - watch->start) >> PAGE_SHIFT) {
-		if (memreg_look_is_through(look) || !*pages)
+	while (verdict == MEMREG_SAME && !memreg_look_is_through(look) &&
+	       *pages) {
+		pinned = memreg_user_look_page(region, look, pages);
+		if (!pinned)
 			break;
-		verdict = page(watch, look, look->next,
-			       sg_page_iter_page(&iter));
-		if (verdict != MEMREG_SAME)
-			break;
-		look->next += PAGE_SIZE;
+		verdict = page(&region->guard, look, look->next, pinned);
+		if (verdict == MEMREG_SAME)
+			look->next += PAGE_SIZE;
 		--*pages;
 		cond_resched();
 	}

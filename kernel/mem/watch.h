@@ -14,6 +14,7 @@
 
 struct memreg_watch;
 struct page;
+struct scatterlist;
 
 /**
  * struct memreg_space - The watches of an address space on a device
@@ -47,6 +48,8 @@ struct memreg_space {
  * @end: Address behind the last one
  * @next: Next address to check
  * @suspects: Value of memreg_watch.suspects when the check began
+ * @sg: Entry of the list of pages with which to go on; NULL: the first one
+ * @sg_page: Number of the first page of @sg
  */
 struct memreg_look {
 	bool active;
@@ -55,6 +58,8 @@ struct memreg_look {
 	unsigned long end;
 	unsigned long next;
 	unsigned long suspects;
+	struct scatterlist *sg;
+	unsigned long sg_page;
 };
 
 /* How long a notifier waits for keys to die. */
