@@ -28,12 +28,15 @@
  *	memreg_device.files_lock  ties between files and devices
  *	memreg_file.objects	the xarray's spinlock
  *	memreg_file.grant_lock	ties between windows and endpoints
- *	memreg_demands_lock	all MRs on demand
+ *	memreg_demand_spaces_lock  address spaces that have MRs on demand
+ *	memreg_demand_space.lock  their MRs on demand
  *	memreg_file.event_lock	events that wait to be read
  *	memreg_device.frwr_lock	FRWRs, and the guards of regions; taken by mmu
  *				notifiers
  *	memreg_demand.lock	extents of an MR on demand; taken by mmu
  *				notifiers
+ *	memreg_squeeze_lock	MRs on demand that reclaim waits for; taken by
+ *				reclaim
  *	memreg_status.lock	slots of a status table; taken by mmu notifiers,
  *				also inside of frwr_lock
  *	memreg_suspects_lock	monitors to look at; taken by mmu notifiers

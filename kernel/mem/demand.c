@@ -10,6 +10,11 @@
  * idle, and stays for the next use until it is old, until memory is short, or
  * until RLIMIT_MEMLOCK leaves no room for other pages of the process.
  *
+ * A worker releases what is idle, a work item for each address space: to remove
+ * a guard is to wait for unmaps of that process which are under way, and
+ * several threads can make that last. So a process has one of the few threads
+ * at most, however many MRs it has. They take turns.
+ *
  * What a use finds
  *
  * A use finds an extent that has all of its range, or makes one of the pages
@@ -36,7 +41,9 @@
  * is makes extents; others, to which the file was passed, use those that there
  * are.
  */
+#include <linux/hash.h>
 #include <linux/list_lru.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -68,7 +75,11 @@
 #define MEMREG_DEMAND_LOOKS	16
 
 /* Extents that are looked at with a lock held to find some that are idle. */
-#define MEMREG_DEMAND_SEARCH	1024
+#define MEMREG_DEMAND_SEARCH	512
+
+/* Threads that release, and steps that each takes for an address space. */
+#define MEMREG_DEMAND_THREADS	32
+#define MEMREG_DEMAND_TURN	64
 
 /* How often pinning begins anew if the mapping changes meanwhile. */
 #define MEMREG_DEMAND_ATTEMPTS	8
@@ -98,18 +109,43 @@ struct memreg_extent {
 	unsigned long state;
 };
 
-/* All MRs on demand. */
-static DEFINE_SPINLOCK(memreg_demands_lock);
-static LIST_HEAD(memreg_demands);
+/**
+ * struct memreg_demand_space - MRs on demand of an address space
+ * @node: In memreg_demand_spaces; memreg_demand_spaces_lock
+ * @mm: The address space, which the MRs keep
+ * @users: MRs, and others who keep it; memreg_demand_spaces_lock
+ * @lock: Protects the fields below; memreg_demand.lock nests in it
+ * @demands: The MRs, first the one that it is the worker's turn to look at
+ * @rooms: The same, in an order of memreg_demand_make_room()
+ * @nr: Their number
+ * @left: MRs that the worker is to look at before all have had their turn
+ * @rests: Some of those that had their turn have extents
+ * @again: All are to have a turn from now on; no lock
+ * @reap: Releases what is idle, or gone
+ */
+struct memreg_demand_space {
+	struct hlist_node node;
+	struct mm_struct *mm;
+	unsigned int users;
+	spinlock_t lock;
+	struct list_head demands;
+	struct list_head rooms;
+	unsigned int nr;
+	unsigned int left;
+	bool rests;
+	bool again;
+	struct delayed_work reap;
+};
 
-/* The same by the memory cgroups of their owners, for the shrinker. */
+#define MEMREG_DEMAND_SPACES_BITS	8
+
+static DEFINE_SPINLOCK(memreg_demand_spaces_lock);
+static struct hlist_head memreg_demand_spaces[1U << MEMREG_DEMAND_SPACES_BITS];
+
+/* MRs by the memory cgroups of their owners, for the shrinker. */
 static struct list_lru memreg_demand_lru;
 static struct kmem_cache *memreg_demand_cache;
 static struct shrinker *memreg_demand_shrinker;
-
-/* MRs that are to let go of all that is idle; reclaim waits for that. */
-static atomic_t memreg_demand_squeezed;
-static DECLARE_WAIT_QUEUE_HEAD(memreg_demand_wait);
 
 static struct workqueue_struct *memreg_demand_wq;
 
@@ -138,6 +174,112 @@ static const struct memreg_source memreg_demand_source = {
 };
 
 /*
+ * Address spaces
+ */
+
+static void memreg_demand_reap(struct work_struct *work);
+
+static struct hlist_head *memreg_demand_space_list(const struct mm_struct *mm)
+{
+	return &memreg_demand_spaces[hash_ptr(mm, MEMREG_DEMAND_SPACES_BITS)];
+}
+
+static struct memreg_demand_space *
+memreg_demand_space_find_locked(const struct mm_struct *mm)
+{
+	struct memreg_demand_space *space;
+
+	lockdep_assert_held(&memreg_demand_spaces_lock);
+
+	hlist_for_each_entry(space, memreg_demand_space_list(mm), node) {
+		if (space->mm == mm) {
+			space->users++;
+			return space;
+		}
+	}
+	return NULL;
+}
+
+/* Find that of an address space, and keep it; NULL if there is none. */
+static struct memreg_demand_space *
+memreg_demand_space_find(const struct mm_struct *mm)
+{
+	struct memreg_demand_space *space;
+
+	spin_lock(&memreg_demand_spaces_lock);
+	space = memreg_demand_space_find_locked(mm);
+	spin_unlock(&memreg_demand_spaces_lock);
+	return space;
+}
+
+static struct memreg_demand_space *memreg_demand_space_new(struct mm_struct *mm)
+{
+	struct memreg_demand_space *space;
+
+	space = kzalloc(sizeof(*space), GFP_KERNEL_ACCOUNT);
+	if (!space)
+		return NULL;
+	space->mm = mm;
+	space->users = 1;
+	spin_lock_init(&space->lock);
+	INIT_LIST_HEAD(&space->demands);
+	INIT_LIST_HEAD(&space->rooms);
+	INIT_DELAYED_WORK(&space->reap, memreg_demand_reap);
+	return space;
+}
+
+static void memreg_demand_space_put(struct memreg_demand_space *space)
+{
+	bool last;
+
+	spin_lock(&memreg_demand_spaces_lock);
+	last = !--space->users;
+	if (last)
+		hlist_del(&space->node);
+	spin_unlock(&memreg_demand_spaces_lock);
+	if (!last)
+		return;
+	cancel_delayed_work_sync(&space->reap);
+	kfree(space);
+}
+
+/* Find or make that of an address space, and keep it; NULL without memory. */
+static struct memreg_demand_space *memreg_demand_space_get(struct mm_struct *mm)
+{
+	struct memreg_demand_space *space = memreg_demand_space_find(mm), *new;
+
+	if (space)
+		return space;
+	new = memreg_demand_space_new(mm);
+	if (!new)
+		return NULL;
+	/* Another thread may be faster. */
+	spin_lock(&memreg_demand_spaces_lock);
+	space = memreg_demand_space_find_locked(mm);
+	if (!space)
+		hlist_add_head(&new->node, memreg_demand_space_list(mm));
+	spin_unlock(&memreg_demand_spaces_lock);
+	if (!space)
+		return new;
+	kfree(new);
+	return space;
+}
+
+/* Have the worker look at all MRs of an address space, now. */
+static void memreg_demand_space_look(struct memreg_demand_space *space)
+{
+	WRITE_ONCE(space->again, true);
+	mod_delayed_work(memreg_demand_wq, &space->reap, 0);
+}
+
+/* The same, soon. */
+static void memreg_demand_space_look_later(struct memreg_demand_space *space)
+{
+	queue_delayed_work(memreg_demand_wq, &space->reap,
+			   MEMREG_DEMAND_PERIOD);
+}
+
+/*
  * Watching
  */
 
@@ -150,7 +292,7 @@ static void memreg_extent_retire(struct memreg_extent *extent)
 
 	extent->gone = true;
 	list_move_tail(&extent->node, &demand->gone);
-	mod_delayed_work(memreg_demand_wq, &demand->reap, 0);
+	memreg_demand_space_look(demand->space);
 }
 
 /* Its guard has something against an extent: the next use faults anew. */
@@ -293,42 +435,145 @@ static unsigned long memreg_demand_release(struct list_head *taken)
 	return npages;
 }
 
-/* Release what is idle of a list, and has been for so long. */
-static unsigned long memreg_demand_reap_list(struct memreg_demand *demand,
-					     struct list_head *from,
-					     unsigned long age)
+/* Memory cgroups for whose MRs reclaim can wait at a time. */
+#define MEMREG_SQUEEZES		32
+
+/**
+ * struct memreg_squeeze - MRs of a memory cgroup that let go of all that is idle
+ * @memcg: The cgroup, for comparison
+ * @left: MRs that are to do so; without any this is free for another cgroup
+ */
+struct memreg_squeeze {
+	struct mem_cgroup *memcg;
+	unsigned int left;
+};
+
+/* The last one is for cgroups for which there is none: nobody waits for it. */
+static struct memreg_squeeze memreg_squeezes[MEMREG_SQUEEZES + 1];
+static DEFINE_SPINLOCK(memreg_squeeze_lock);
+static DECLARE_WAIT_QUEUE_HEAD(memreg_squeeze_wait);
+
+/* Reclaim waits for an MR no more. */
+static void memreg_squeeze_end(struct memreg_demand *demand)
+{
+	struct memreg_squeeze *squeeze;
+
+	spin_lock(&memreg_squeeze_lock);
+	squeeze = demand->squeeze;
+	demand->squeeze = NULL;
+	if (squeeze && !--squeeze->left)
+		wake_up_all(&memreg_squeeze_wait);
+	spin_unlock(&memreg_squeeze_lock);
+}
+
+/*
+ * Take out some of what is idle of an MR, and has been for so long. Returns
+ * whether there was nothing left of it.
+ */
+static bool memreg_demand_take_some(struct memreg_demand *demand,
+				    unsigned long age, struct list_head *taken)
+{
+	unsigned int n, max = MEMREG_DEMAND_SEARCH;
+
+	spin_lock(&demand->lock);
+	if (!demand->left)
+		demand->left = demand->nr;
+	memreg_demand_take(&demand->gone, max, 0, taken);
+	if (list_empty(taken)) {
+		max = min(max, demand->left);
+		n = memreg_demand_take(&demand->idle, max, age, taken);
+		/* All that is left was used more recently. */
+		if (n < max && list_empty(taken))
+			n = demand->left;
+		demand->left -= n;
+	}
+	max = demand->left;
+	spin_unlock(&demand->lock);
+	return !max && list_empty(taken);
+}
+
+/* Nothing idle is left of the MR whose turn it is. */
+static void memreg_demand_next(struct memreg_demand_space *space,
+			       struct memreg_demand *demand)
+{
+	lockdep_assert_held(&space->lock);
+
+	list_move_tail(&demand->node, &space->demands);
+	space->rests |= READ_ONCE(demand->nr);
+	if (space->left)
+		space->left--;
+}
+
+/*
+ * Release some of what is idle, of the MR whose turn it is. Returns whether
+ * there are others that have not had their turn.
+ */
+static bool memreg_demand_reap_some(struct memreg_demand_space *space)
+{
+	struct memreg_demand *demand;
+	LIST_HEAD(taken);
+	bool more, squeeze;
+
+	spin_lock(&space->lock);
+	demand = list_first_entry_or_null(&space->demands,
+					  struct memreg_demand, node);
+	squeeze = demand && READ_ONCE(demand->squeeze);
+	if (!demand) {
+		space->left = 0;
+	} else if (memreg_demand_take_some(demand, squeeze ? 0 :
+					   MEMREG_DEMAND_AGE, &taken)) {
+		/* What was taken before was released by now. */
+		if (squeeze)
+			memreg_squeeze_end(demand);
+		memreg_demand_next(space, demand);
+	}
+	more = space->left;
+	spin_unlock(&space->lock);
+	memreg_demand_release(&taken);
+	return more;
+}
+
+static void memreg_demand_reap(struct work_struct *work)
+{
+	struct memreg_demand_space *space =
+		container_of(work, struct memreg_demand_space, reap.work);
+	unsigned int steps = MEMREG_DEMAND_TURN;
+	bool more, rests;
+
+	spin_lock(&space->lock);
+	if (xchg(&space->again, false) || !space->left) {
+		space->left = space->nr;
+		space->rests = false;
+	}
+	spin_unlock(&space->lock);
+	do {
+		more = memreg_demand_reap_some(space);
+		cond_resched();
+	} while (more && --steps);
+	spin_lock(&space->lock);
+	rests = space->rests;
+	spin_unlock(&space->lock);
+	if (more)
+		mod_delayed_work(memreg_demand_wq, &space->reap, 0);
+	else if (rests)
+		memreg_demand_space_look_later(space);
+}
+
+/* Release what is idle of a list. */
+static void memreg_demand_reap_list(struct memreg_demand *demand,
+				    struct list_head *from)
 {
 	unsigned int left = READ_ONCE(demand->nr), n;
-	unsigned long npages = 0;
 	LIST_HEAD(taken);
 
 	do {
 		n = min_t(unsigned int, left, MEMREG_DEMAND_SEARCH);
 		spin_lock(&demand->lock);
-		n = memreg_demand_take(from, n, age, &taken);
+		n = memreg_demand_take(from, n, 0, &taken);
 		spin_unlock(&demand->lock);
-		npages += memreg_demand_release(&taken);
+		memreg_demand_release(&taken);
 		left -= n;
 	} while (n && left);
-	return npages;
-}
-
-static void memreg_demand_reap(struct work_struct *work)
-{
-	struct memreg_demand *demand =
-		container_of(work, struct memreg_demand, reap.work);
-	bool squeeze = xchg(&demand->squeeze, false);
-
-	memreg_demand_reap_list(demand, &demand->gone, 0);
-	memreg_demand_reap_list(demand, &demand->idle,
-				squeeze ? 0 : MEMREG_DEMAND_AGE);
-	if (squeeze && atomic_dec_and_test(&memreg_demand_squeezed))
-		wake_up_all(&memreg_demand_wait);
-	spin_lock(&demand->lock);
-	if (demand->nr)
-		queue_delayed_work(memreg_demand_wq, &demand->reap,
-				   MEMREG_DEMAND_PERIOD);
-	spin_unlock(&demand->lock);
 }
 
 /**
@@ -339,40 +584,47 @@ static void memreg_demand_reap(struct work_struct *work)
  */
 void memreg_demand_idle(struct memreg_demand *demand)
 {
-	memreg_demand_reap_list(demand, &demand->gone, 0);
-	memreg_demand_reap_list(demand, &demand->idle, 0);
+	memreg_demand_reap_list(demand, &demand->gone);
+	memreg_demand_reap_list(demand, &demand->idle);
 	/* Others may be releasing some. */
 	wait_var_event(&demand->releasing, !atomic_read(&demand->releasing));
 }
 
-/* Take out some of what is idle in an address space, the MRs in turn. */
-static void memreg_demand_take_of(const struct mm_struct *mm,
-				  struct list_head *taken)
+/*
+ * Take out some of what is idle in an address space, the MRs in turn: look at up
+ * to @left of them, and at some of their extents. Returns how many MRs are left.
+ */
+static unsigned int memreg_demand_take_of(struct memreg_demand_space *space,
+					  unsigned int left,
+					  struct list_head *taken)
 {
+	unsigned int looks = MEMREG_DEMAND_SEARCH, n;
 	struct memreg_demand *demand;
 
-	spin_lock(&memreg_demands_lock);
-	list_for_each_entry(demand, &memreg_demands, node) {
-		if (demand->mr->region->mm != mm)
-			continue;
+	spin_lock(&space->lock);
+	while (left && looks && list_empty(taken) &&
+	       !list_empty(&space->rooms)) {
+		demand = list_first_entry(&space->rooms, struct memreg_demand,
+					  room);
+		list_move_tail(&demand->room, &space->rooms);
 		spin_lock(&demand->lock);
-		memreg_demand_take(&demand->gone, MEMREG_DEMAND_SEARCH, 0,
-				   taken);
+		n = memreg_demand_take(&demand->gone, looks, 0, taken);
 		if (list_empty(taken))
-			memreg_demand_take(&demand->idle, MEMREG_DEMAND_SEARCH,
-					   0, taken);
+			n += memreg_demand_take(&demand->idle, looks, 0,
+						taken);
 		spin_unlock(&demand->lock);
-		if (list_empty(taken))
-			continue;
-		list_move_tail(&demand->node, &memreg_demands);
-		break;
+		looks -= min(looks, n + 1);
+		left--;
 	}
-	spin_unlock(&memreg_demands_lock);
+	if (list_empty(&space->rooms))
+		left = 0;
+	spin_unlock(&space->lock);
+	return left;
 }
 
 /**
  * memreg_demand_make_room() - Unpin what MRs on demand can do without
- * @mm: Address space that has too much pinned
+ * @mm: Address space of the current process, which has too much pinned
  * @npages: System pages that there is to be room for
  *
  * Context: may sleep, in bounded time; with memreg_file.lock held.
@@ -381,14 +633,24 @@ static void memreg_demand_take_of(const struct mm_struct *mm,
 unsigned long memreg_demand_make_room(struct mm_struct *mm,
 				      unsigned long npages)
 {
+	struct memreg_demand_space *space = memreg_demand_space_find(mm);
 	unsigned long n, done = 0;
+	unsigned int left;
 	LIST_HEAD(taken);
 
+	if (!space)
+		return 0;
+	left = READ_ONCE(space->nr);
 	do {
-		memreg_demand_take_of(mm, &taken);
+		left = memreg_demand_take_of(space, left, &taken);
 		n = memreg_demand_release(&taken);
+		/* There may be more where that was. */
+		if (n)
+			left = READ_ONCE(space->nr);
 		done += n;
-	} while (n && done < npages);
+		cond_resched();
+	} while (left && done < npages);
+	memreg_demand_space_put(space);
 	return done;
 }
 
@@ -502,8 +764,7 @@ static void memreg_extent_insert(struct memreg_extent *extent)
 	if (memreg_extent_is_good(extent)) {
 		interval_tree_insert(&extent->tree_node, &demand->tree);
 		list_add_tail(&extent->node, &demand->idle);
-		queue_delayed_work(memreg_demand_wq, &demand->reap,
-				   MEMREG_DEMAND_PERIOD);
+		memreg_demand_space_look_later(demand->space);
 	} else {
 		list_add_tail(&extent->node, &demand->gone);
 		memreg_extent_retire(extent);
@@ -810,6 +1071,53 @@ static int memreg_demand_prepare_mm(struct mm_struct *mm)
 	return ret ? -ENOMEM : 0;
 }
 
+static struct memreg_demand *memreg_demand_new(struct memreg_mr *mr)
+{
+	struct memreg_demand *demand;
+
+	demand = kmem_cache_alloc_lru(memreg_demand_cache, &memreg_demand_lru,
+				      GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!demand)
+		return NULL;
+	demand->space = memreg_demand_space_get(current->mm);
+	if (!demand->space) {
+		kmem_cache_free(memreg_demand_cache, demand);
+		return NULL;
+	}
+	demand->mr = mr;
+	spin_lock_init(&demand->lock);
+	demand->tree = RB_ROOT_CACHED;
+	INIT_LIST_HEAD(&demand->idle);
+	INIT_LIST_HEAD(&demand->gone);
+	INIT_LIST_HEAD(&demand->lru);
+	return demand;
+}
+
+/* From here on the worker, other calls and reclaim find it. */
+static void memreg_demand_add(struct memreg_demand *demand)
+{
+	struct memreg_demand_space *space = demand->space;
+
+	spin_lock(&space->lock);
+	list_add_tail(&demand->node, &space->demands);
+	list_add_tail(&demand->room, &space->rooms);
+	WRITE_ONCE(space->nr, space->nr + 1);
+	spin_unlock(&space->lock);
+	list_lru_add_obj(&memreg_demand_lru, &demand->lru);
+}
+
+/* Neither the worker nor other calls find it any more. */
+static void memreg_demand_remove(struct memreg_demand *demand)
+{
+	struct memreg_demand_space *space = demand->space;
+
+	spin_lock(&space->lock);
+	list_del(&demand->node);
+	list_del(&demand->room);
+	WRITE_ONCE(space->nr, space->nr - 1);
+	spin_unlock(&space->lock);
+}
+
 /**
  * memreg_demand_begin() - Make an MR one on demand
  * @ucmd: The call
@@ -828,33 +1136,20 @@ int memreg_demand_begin(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 	ret = memreg_demand_prepare_mm(current->mm);
 	if (ret)
 		return ret;
-	demand = kmem_cache_alloc_lru(memreg_demand_cache, &memreg_demand_lru,
-				      GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	region = memreg_region_alloc(ucmd->mdev, &memreg_demand_source,
 				     untagged_addr(mr->addr), mr->length,
 				     writable);
-	if (!demand || !region) {
-		if (demand)
-			kmem_cache_free(memreg_demand_cache, demand);
+	demand = region ? memreg_demand_new(mr) : NULL;
+	if (!demand) {
 		kfree(region);
 		return -ENOMEM;
 	}
 	region->mm = current->mm;
 	mmgrab(region->mm);
-	spin_lock_init(&demand->lock);
-	demand->tree = RB_ROOT_CACHED;
-	INIT_LIST_HEAD(&demand->idle);
-	INIT_LIST_HEAD(&demand->gone);
-	INIT_LIST_HEAD(&demand->lru);
-	INIT_DELAYED_WORK(&demand->reap, memreg_demand_reap);
-	demand->mr = mr;
 	mr->demand = demand;
 	mr->region = region;
 	atomic_inc(&ucmd->file->demands);
-	spin_lock(&memreg_demands_lock);
-	list_add_tail(&demand->node, &memreg_demands);
-	spin_unlock(&memreg_demands_lock);
-	list_lru_add_obj(&memreg_demand_lru, &demand->lru);
+	memreg_demand_add(demand);
 	return 0;
 }
 
@@ -868,15 +1163,12 @@ void memreg_demand_end(struct memreg_mr *mr)
 {
 	struct memreg_demand *demand = mr->demand;
 
-	spin_lock(&memreg_demands_lock);
-	list_del(&demand->node);
-	spin_unlock(&memreg_demands_lock);
 	list_lru_del_obj(&memreg_demand_lru, &demand->lru);
+	memreg_demand_remove(demand);
 	memreg_demand_idle(demand);
 	WARN_ON(demand->nr);
-	cancel_delayed_work_sync(&demand->reap);
-	if (demand->squeeze && atomic_dec_and_test(&memreg_demand_squeezed))
-		wake_up_all(&memreg_demand_wait);
+	memreg_squeeze_end(demand);
+	memreg_demand_space_put(demand->space);
 	atomic_dec(&mr->domain->file->demands);
 	kmem_cache_free(memreg_demand_cache, demand);
 	mr->demand = NULL;
@@ -911,8 +1203,50 @@ void memreg_demand_query(struct memreg_demand *demand,
 /* How long reclaim waits for what it has asked for. */
 #define MEMREG_DEMAND_PATIENCE	msecs_to_jiffies(50)
 
+/* How long nobody waits for others' pages after that was in vain. */
+#define MEMREG_DEMAND_VAIN	HZ
+
+static unsigned long memreg_squeeze_vain_until;
+
 /* What an MR counts for: reclaim leaves alone what has fewer than some hundred. */
 #define MEMREG_DEMAND_WEIGHT	512
+
+/* That of a cgroup; NULL if nothing is left of it. */
+static struct memreg_squeeze *memreg_squeeze_find(struct mem_cgroup *memcg)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&memreg_squeeze_lock);
+
+	for (i = 0; i < MEMREG_SQUEEZES; i++)
+		if (memreg_squeezes[i].left &&
+		    memreg_squeezes[i].memcg == memcg)
+			return &memreg_squeezes[i];
+	return NULL;
+}
+
+static struct memreg_squeeze *memreg_squeeze_get(struct mem_cgroup *memcg)
+{
+	struct memreg_squeeze *squeeze = memreg_squeeze_find(memcg);
+
+	if (squeeze)
+		return squeeze;
+	squeeze = memreg_squeezes;
+	while (squeeze->left && squeeze != &memreg_squeezes[MEMREG_SQUEEZES])
+		squeeze++;
+	squeeze->memcg = memcg;
+	return squeeze;
+}
+
+static bool memreg_squeeze_is_over(struct mem_cgroup *memcg)
+{
+	bool ret;
+
+	spin_lock(&memreg_squeeze_lock);
+	ret = !memreg_squeeze_find(memcg);
+	spin_unlock(&memreg_squeeze_lock);
+	return ret;
+}
 
 /* No walk: how much of an MR is pinned, and idle, is found out by the worker. */
 static unsigned long memreg_demand_shrink_count(struct shrinker *shrinker,
@@ -927,18 +1261,46 @@ static enum lru_status memreg_demand_squeeze(struct list_head *item,
 #ifdef MEMREG_LRU_WALK_LOCK
 					     spinlock_t *lock,
 #endif
-					     void *arg)
+					     void *memcg)
 {
 	struct memreg_demand *demand =
 		container_of(item, struct memreg_demand, lru);
 
 	if (!atomic_long_read(&demand->pages))
 		return LRU_ROTATE;
-	atomic_inc(&memreg_demand_squeezed);
-	if (xchg(&demand->squeeze, true))
-		atomic_dec(&memreg_demand_squeezed);
-	mod_delayed_work(memreg_demand_wq, &demand->reap, 0);
+	spin_lock(&memreg_squeeze_lock);
+	if (!demand->squeeze) {
+		demand->squeeze = memreg_squeeze_get(memcg);
+		demand->squeeze->left++;
+	}
+	spin_unlock(&memreg_squeeze_lock);
+	memreg_demand_space_look(demand->space);
 	return LRU_ROTATE;
+}
+
+/* Is the current task in the cgroup that is short of memory? */
+static bool memreg_squeeze_is_own(struct mem_cgroup *memcg)
+{
+	return memcg && !mem_cgroup_is_root(memcg) && current->mm &&
+	       mm_match_cgroup(current->mm, memcg);
+}
+
+/*
+ * Wait for MRs of a cgroup. If it is another one than the current task's, its
+ * processes could have all others wait that are short of memory: if that was in
+ * vain, nobody does so for a while.
+ */
+static void memreg_squeeze_await(struct mem_cgroup *memcg)
+{
+	bool own = memreg_squeeze_is_own(memcg);
+
+	if (!own && time_before(jiffies, READ_ONCE(memreg_squeeze_vain_until)))
+		return;
+	if (!wait_event_timeout(memreg_squeeze_wait,
+				memreg_squeeze_is_over(memcg),
+				MEMREG_DEMAND_PATIENCE) && !own)
+		WRITE_ONCE(memreg_squeeze_vain_until,
+			   jiffies + MEMREG_DEMAND_VAIN);
 }
 
 /*
@@ -949,11 +1311,9 @@ static unsigned long memreg_demand_shrink_scan(struct shrinker *shrinker,
 					       struct shrink_control *sc)
 {
 	list_lru_shrink_walk(&memreg_demand_lru, sc, memreg_demand_squeeze,
-			     NULL);
+			     sc->memcg);
 	if (!current_is_kswapd())
-		wait_event_timeout(memreg_demand_wait,
-				   !atomic_read(&memreg_demand_squeezed),
-				   MEMREG_DEMAND_PATIENCE);
+		memreg_squeeze_await(sc->memcg);
 	return SHRINK_STOP;
 }
 
@@ -981,7 +1341,8 @@ int __init memreg_demand_module_init(void)
 	int ret = -ENOMEM;
 
 	memreg_demand_wq = alloc_workqueue("memreg_demand",
-					   WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+					   WQ_UNBOUND | WQ_MEM_RECLAIM,
+					   MEMREG_DEMAND_THREADS);
 	if (!memreg_demand_wq)
 		return ret;
 	memreg_demand_cache = KMEM_CACHE(memreg_demand, SLAB_ACCOUNT);

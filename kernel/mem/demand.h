@@ -15,22 +15,27 @@
 
 #include "mem/mr.h"
 
+struct memreg_demand_space;
 struct memreg_region;
+struct memreg_squeeze;
 struct memreg_ucmd;
 
 /**
  * struct memreg_demand - What an MR on demand has pinned
  * @mr: The MR; each extent keeps a reference of it
- * @node: In the list of all; memreg_demands_lock
+ * @space: All of its address space
+ * @node: In memreg_demand_space.demands; memreg_demand_space.lock
+ * @room: In memreg_demand_space.rooms; memreg_demand_space.lock
  * @lru: In the shrinker's list, among those of its memory cgroup
+ * @squeeze: Memory is short, for whom: nothing idle is to stay; or NULL.
+ *	memreg_squeeze_lock
  * @lock: Protects the fields below, but for the counters
  * @tree: Extents that may be used, by their addresses
  * @idle: The same, the one that was used least recently first
  * @gone: Extents whose mapping changed, until nobody uses them any more
  * @nr: Number of extents in both lists
- * @squeeze: Memory is short: nothing idle is to stay
+ * @left: Of @idle, that the worker is to look at in its turn
  * @releasing: Extents that were taken out and are being released
- * @reap: Releases what is idle, or gone
  * @pages: System pages that are pinned now
  * @pages_max: Most of them that there were
  * @faults: Ranges that had to be pinned to be used
@@ -42,16 +47,18 @@ struct memreg_ucmd;
  */
 struct memreg_demand {
 	struct memreg_mr *mr;
+	struct memreg_demand_space *space;
 	struct list_head node;
+	struct list_head room;
 	struct list_head lru;
+	struct memreg_squeeze *squeeze;
 	spinlock_t lock;
 	struct rb_root_cached tree;
 	struct list_head idle;
 	struct list_head gone;
 	unsigned int nr;
-	bool squeeze;
+	unsigned int left;
 	atomic_t releasing;
-	struct delayed_work reap;
 	atomic_long_t pages;
 	atomic_long_t pages_max;
 	atomic64_t faults;

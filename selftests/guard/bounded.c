@@ -63,6 +63,12 @@
 #define KEPT		64
 /* Threads that give them back, whatever the number of domains */
 #define REAPERS		2
+/* MRs on demand with an idle page, and without any */
+#define DEMANDS		400
+#define IDLE_DEMANDS	30000
+/* Pages that a process may pin, and how often it makes room among them */
+#define ROOM		16
+#define TIMES_ROOM	20
 #define NOBODY		65534
 /* Files that a process has registered, each in a domain of its own */
 #define FILES		6
@@ -646,6 +652,149 @@ TEST_F_TIMEOUT(many, domains_that_shrink_make_no_crowd, LONG_S)
 	hogs_end(&self->hogs);
 	EXPECT_GE(REAPERS, works_at_a_time(_metadata, "memreg_frwr_reap"));
 	mem_free(page, PAGE);
+}
+
+/*
+ * Memory on demand
+ */
+
+static int demand_one(int fd, __u32 domain, void *mem, __u64 length, __u32 *mr)
+{
+	RAW(mr_register, cmd, .flags = IB_MEMREG_MR_ON_DEMAND,
+	    .domain_id = domain, .access = LOCAL_WRITE,
+	    .addr = (uintptr_t)mem, .length = length);
+	int ret = raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, &cmd);
+
+	*mr = cmd.out_mr_id;
+	return ret;
+}
+
+static int demand_page(int fd, __u32 mr, __u64 offset)
+{
+	struct ib_memreg_range range = {
+		.mr_id = mr, .offset = offset, .length = PAGE,
+	};
+	RAW(mr_advise, cmd, .flags = IB_MEMREG_ADVISE_WAIT, .count = 1,
+	    .advice = IB_MEMREG_ADVICE_PREFETCH_WRITE,
+	    .ranges = (uintptr_t)&range);
+	int ret = raw_call(fd, IB_MEMREG_IOC_MR_ADVISE, &cmd);
+
+	return ret ?: -(int)range.out_error;
+}
+
+/* An address space has one thread that unpins, whatever the number of MRs. */
+TEST_F_TIMEOUT(many, MRs_on_demand_that_shrink_make_no_crowd, LONG_S)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+	char *page = mem_alloc(PAGE);
+	__u32 domain, mr;
+	unsigned int i;
+
+	ASSERT_NE(NULL, page);
+	ASSERT_EQ(0, raw_domain(self->fd, &domain));
+	works_trace(_metadata);
+	for (i = 0; i < DEMANDS; i++) {
+		ASSERT_EQ(0, demand_one(self->fd, domain, page, PAGE, &mr));
+		ASSERT_EQ(0, demand_page(self->fd, mr, 0));
+	}
+	while (vm_pin(0)) {
+		ASSERT_GT(end, now_ms());
+		ASSERT_EQ(0, file_write("/proc/sys/vm/drop_caches", "2"));
+	}
+	EXPECT_EQ(1, works_at_a_time(_metadata, "memreg_demand_reap"));
+	mem_free(page, PAGE);
+}
+
+/* A process that has many MRs on demand, and uses none of them */
+static void own_demands(struct shared *shared)
+{
+	int ret, fd = raw_open_bound();
+	char *page = mem_alloc(PAGE);
+	unsigned int n = IDLE_DEMANDS;
+	__u32 domain, mr;
+
+	ret = raw_domain(fd, &domain);
+	while (!ret && n--)
+		ret = demand_one(fd, domain, page, PAGE, &mr);
+	atomic_store(&shared->failed, ret);
+	atomic_store(&shared->ready, 1);
+	for (;;)
+		pause();
+}
+
+/*
+ * A process that may pin so many pages, and has pinned them on demand, registers
+ * others, for which these give way. Microseconds that it takes.
+ */
+static int64_t make_room(void)
+{
+	struct rlimit limit = { ROOM * PAGE, ROOM * PAGE };
+	char *mem = mem_alloc(2 * ROOM * PAGE);
+	int64_t t, all = 0;
+	__u32 domain, demand, mr;
+	unsigned int i, page;
+	int fd, ret;
+
+	fd = raw_open_bound();
+	ret = raw_domain(fd, &domain) ?:
+	      demand_one(fd, domain, mem, ROOM * PAGE, &demand);
+	if (ret || setrlimit(RLIMIT_MEMLOCK, &limit) || seteuid(NOBODY))
+		return -1;
+	for (i = 0; i < TIMES_ROOM; i++) {
+		for (page = 0; page < ROOM; page++)
+			if (demand_page(fd, demand, page * PAGE))
+				return -1;
+		t = now_us();
+		ret = raw_register(fd, domain, mem + ROOM * PAGE, PAGE, 0,
+				   &mr);
+		all += now_us() - t;
+		if (ret || raw_destroy(fd, mr))
+			return -1;
+	}
+	return all;
+}
+
+static int64_t make_room_in_child(struct __test_metadata *_metadata,
+				  FIXTURE_DATA(many) *self)
+{
+	int64_t took;
+
+	IN_CHILD {
+		took = make_room();
+		atomic_store(&self->shared->took, took);
+		EXPECT_LT(0, took);
+	}
+	return atomic_load(&self->shared->took);
+}
+
+TEST_F_TIMEOUT(many, room_is_made_whatever_others_have_on_demand, LONG_S)
+{
+	int64_t alone = 0, took, end = now_ms() + 2 * LIMIT_MS;
+	struct compared c = {};
+	unsigned int i;
+	pid_t pid;
+
+	for (i = 0; i < ROUNDS; i++) {
+		took = make_room_in_child(_metadata, self);
+		alone = i && alone < took ? alone : took;
+	}
+	atomic_store(&self->shared->ready, 0);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		own_demands(self->shared);
+	while (!atomic_load(&self->shared->ready)) {
+		ASSERT_GT(end, now_ms());
+		usleep(1000);
+	}
+	ASSERT_EQ(0, atomic_load(&self->shared->failed));
+	do {
+		took = make_room_in_child(_metadata, self);
+		compare(_metadata, &c, alone, took);
+	} while (!compared(&c, end));
+	EXPECT_GE(RATIO * c.few, c.many);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
 }
 
 /*
