@@ -11,41 +11,41 @@
  *
  *	ib_memreg_init_qp()		before the CQ and the QP are made
  *	ib_memreg_req_init()		once, wherever the request is embedded
- *	ib_memreg_req_map_sg()		take MRs, map the memory for DMA; once
- *					more for what goes the other way
+ *	ib_memreg_req_map_sg()		take MRs, map the memory for DMA; a
+ *					second call maps the other direction
  *	ib_memreg_req_segs()		what to send to the peer
  *	ib_memreg_req_post()		REG_MR for each MR, and the caller's
  *					SEND, in one ib_post_send()
  *	...				the peer moves the data, and answers
- *	ib_memreg_req_answered()	check that, and which key it has killed
- *	ib_memreg_req_end()		kill the keys that still work
+ *	ib_memreg_req_answered()	check the answer, and the key that the
+ *					peer has invalidated
+ *	ib_memreg_req_end()		kill the keys that are still valid
  *	ib_memreg_req_ops.done()	the memory is the caller's again
  *
  * done() is called exactly once for each request that was posted: after every
  * key is dead, the memory is unmapped, and the SEND has completed, so that the
- * adapter does not come back to its buffer to send it again. A connection that
- * is lost is drained by the caller (ib_drain_rq(), then ib_drain_sq(), since an
- * answer that is taken may post); then requests that still wait for an answer
- * are ended by ib_memreg_req_abort().
+ * device does not read its buffer again for a retransmission. After the loss of
+ * a connection the caller drains its queues (ib_drain_rq(), then ib_drain_sq(),
+ * since handling an answer may post work requests), and then calls
+ * ib_memreg_req_abort() for each request that still waits for an answer.
  *
  * A key is dead before its memory is unmapped, whatever happens. An MR whose
  * work request failed or was flushed is in an unknown state: it is destroyed,
  * which kills the key in any state, and another takes its place. This needs
- * neither a live QP nor the caller's context. Where to kill a key does not wait
- * for packets in flight (rxe), MRs whose keys were killed are destroyed
- * likewise, whoever killed them. If the driver can't destroy one, which is
- * tried for 200 ms, nothing can be done: the kernel warns, and the memory is
- * unmapped.
+ * neither a live QP nor the caller's context. On a device whose LOCAL_INV does
+ * not wait for packets in flight (rxe), each MR is destroyed after its key was
+ * killed, by the peer or locally. If the driver fails to destroy an MR for 200
+ * ms, the kernel warns, and the memory is unmapped in spite of it.
  *
- * Functions that do not say that they may sleep may be called where
- * ib_post_send() may be called: in any context, with interrupts on or off, but
- * not in an NMI (Documentation/infiniband/core_locking.rst of the kernel). On
- * hns, whose driver allocates memory for each mapping, ib_memreg_req_map_*()
- * may be called only where memory may be allocated.
+ * Functions that are not documented to sleep may be called where ib_post_send()
+ * may be called: in any context, with interrupts on or off, but not in an NMI
+ * (Documentation/infiniband/core_locking.rst of the kernel). On hns, whose
+ * driver allocates memory for each mapping, ib_memreg_req_map_*() may be called
+ * only where memory may be allocated.
  *
  * A request is mapped and posted by one caller at a time. Its answer and its
- * completions may come at any time: the caller needs no lock against those, nor
- * against a peer that answers twice, or unasked.
+ * completions may come at any time: the caller needs no lock against these, nor
+ * against a peer that sends an answer twice or without a request.
  *
  * Exported GPL only, in the namespace IB_MEMREG.
  */
@@ -72,24 +72,24 @@ struct scatterlist;
  */
 
 /**
- * enum ib_memreg_pool_flags - What a pool is made of
- * @IB_MEMREG_POOL_SG_GAPS: MRs that take any list of pieces, whatever their
- *	boundaries, on devices that have those (IBK_SG_GAPS_REG); elsewhere it
- *	is ignored, and a request takes one more MR at each gap
+ * enum ib_memreg_pool_flags - Flags of a pool
+ * @IB_MEMREG_POOL_SG_GAPS: Use MRs that take scatterlists with gaps, on devices
+ *	that have such MRs (IBK_SG_GAPS_REG); other devices ignore the flag, and
+ *	a request takes one more MR at each gap
  */
 enum ib_memreg_pool_flags {
 	IB_MEMREG_POOL_SG_GAPS		= BIT(0),
 };
 
 /**
- * struct ib_memreg_pool_attr - What a pool is to be
+ * struct ib_memreg_pool_attr - Parameters of a pool
  * @name: Names the pool in traces; copied
- * @max_pages: Pages of PAGE_SIZE that one MR is to hold; 0, or more than the
- *	device has: as many as the device has, up to 512
+ * @max_pages: Pages of PAGE_SIZE that one MR can map; 0, or more than the
+ *	device supports: as many as it supports, up to 512
  * @count: MRs that are allocated at once, and that the pool does not shrink
  *	below; at least 1
  * @max_count: MRs that it may grow to, up to 983,039; 0: @count
- * @numa_node: Where its memory is to be, or NUMA_NO_NODE
+ * @numa_node: NUMA node to allocate its memory from, or NUMA_NO_NODE
  * @flags: enum ib_memreg_pool_flags
  */
 struct ib_memreg_pool_attr {
@@ -102,19 +102,20 @@ struct ib_memreg_pool_attr {
 };
 
 /**
- * struct ib_memreg_pool_stats - What a pool has done; numbers only grow, but
- *	for the first two
- * @total: MRs that there are
- * @idle: MRs that nobody has
+ * struct ib_memreg_pool_stats - Statistics of a pool; all but the first two
+ *	only grow
+ * @total: MRs in the pool now
+ * @idle: MRs in the pool now that are not taken
  * @taken: MRs that were taken
- * @empty: Times that there was none to be had
+ * @empty: Times that no MR was idle when one was needed
  * @grown: MRs that were added because there were too few
- * @shrunk: MRs that were given back, as nobody needed them
+ * @shrunk: MRs that were freed after being idle for long
  * @replaced: MRs that were destroyed as their state was unknown, or because
  *	packets might have been in flight, and replaced
  * @remote_invalidated: Keys that peers have invalidated
  * @local_invalidated: Keys that LOCAL_INV has invalidated
- * @bogus: Keys that peers claimed to have invalidated, and that were not theirs
+ * @bogus: Invalidations that peers reported of keys that were not granted to
+ * 	them
  */
 struct ib_memreg_pool_stats {
 	u64 total;
@@ -136,7 +137,7 @@ unsigned int ib_memreg_pool_pages(const struct ib_memreg_pool *pool);
 void ib_memreg_pool_query(struct ib_memreg_pool *pool,
 			  struct ib_memreg_pool_stats *stats);
 
-/* For who measures what it costs: requests take MRs by themselves. */
+/* For benchmarks only: requests take MRs themselves. */
 struct ib_memreg_mr *ib_memreg_mr_get(struct ib_memreg_pool *pool);
 void ib_memreg_mr_put(struct ib_memreg_mr *mr);
 
@@ -149,7 +150,7 @@ void ib_memreg_reserve_destroy(struct ib_memreg_reserve *reserve);
  */
 
 /**
- * struct ib_memreg_seg - Memory that a peer may reach, as protocols describe it
+ * struct ib_memreg_seg - Segment of memory to send to a peer
  * @iova: First I/O address
  * @length: Bytes
  * @rkey: Key
@@ -163,16 +164,17 @@ struct ib_memreg_seg {
 struct ib_memreg_req;
 
 /**
- * struct ib_memreg_req_ops - What a request calls
+ * struct ib_memreg_req_ops - Callbacks of a request
  * @done: The request has ended, and may be used again or freed. @status is 0,
  *	or -ECONNABORTED if one of its work requests failed or was flushed or if
- *	it was aborted: the connection is over then. What the peer has answered
- *	stands: this is not about the data. In softirq context or in a worker,
- *	or in the one that calls ib_memreg_req_end(), _end_sync() or _abort(),
- *	before that returns.
- * @error: A work request failed, as @wc says; the connection is over.
- *	This may come several times for a request, always before done(), and
- *	while the answer is awaited. In the context of the CQ. May be NULL.
+ *	it was aborted: the connection has to be ended then. An answer of the
+ *	peer remains valid in spite of that, as @status says nothing about the
+ *	data. Called in softirq context, in a worker, or by ib_memreg_req_end(),
+ *	_end_sync() or _abort() in the context of their caller.
+ * @error: A work request failed with the status in @wc; the connection has to
+ *	be ended. May be called several times for a request, always before
+ *	done(), also while the request waits for its answer. Called in the
+ *	context of the CQ. May be NULL.
  */
 struct ib_memreg_req_ops {
 	void (*done)(struct ib_memreg_req *req, int status);
@@ -181,7 +183,7 @@ struct ib_memreg_req_ops {
 
 /**
  * struct ib_memreg_req - Memory registered for one I/O; embedded in the
- *	caller's own request, and private but for what is said here
+ *	caller's own request. All fields are private except those described here
  * @nr_mrs: Number of MRs, and of segments; for the caller to read
  */
 struct ib_memreg_req {
@@ -208,10 +210,11 @@ struct ib_memreg_req {
 /**
  * enum ib_memreg_req_flags - How a request is posted
  * @IB_MEMREG_REQ_REMOTE_INV: The peer may invalidate one of the keys with its
- *	answer. The SEND is signalled then: nothing else would show that it has
- *	completed. Without this flag the last LOCAL_INV of the request does, and
- *	ib_memreg_req_answered() refuses an answer that has killed a key; a
- *	request without MRs has its SEND signalled in any case.
+ *	answer. The SEND is signalled then: only its completion shows then that
+ *	it has been sent. Without this flag the completion of the request's last
+ *	LOCAL_INV shows that, and ib_memreg_req_answered() refuses an answer
+ *	that has killed a key; a request without MRs has its SEND signalled in
+ *	any case.
  */
 enum ib_memreg_req_flags {
 	IB_MEMREG_REQ_REMOTE_INV	= BIT(0),

@@ -9,16 +9,17 @@
  * event or the timer, which schedules the next step. So no step waits for a
  * peer, and a peer that prolongs each stage occupies no worker.
  *
- *	STANDS The connection is being made, or is up. The steps of
+ *	STANDS	The connection is being made, or is up. The steps of
  *		ENDPOINT_CONNECT, and its time limit, run here as well, as
- *		handlers must not take long: the handlers of all users share the
- *		RDMA CM's workers.
- *	SETTLE The QP is moving to the error state by itself, and must send the
- *		peer the reason before another step ends the connection.
- *	REFUSE The peer gets time to see that one of its requests was refused.
- *	DRAIN The QP is in the error state, and flushes all posted work
- *	requests. DETACH The QP stops taking buffers from a shared receive
- *	queue. OVER Windows are revoked, and the event is posted to the user.
+ *		handlers must not take long: the handlers of all users share
+ *		the RDMA CM's workers.
+ *	SETTLE	The QP is moving to the error state by itself, and must send
+ *		the peer the reason before another step ends the connection.
+ *	REFUSE	The peer gets time to see that one of its requests was refused.
+ *	DRAIN	The QP is in the error state, and flushes all posted work
+ *		requests.
+ *	DETACH	The QP stops taking buffers from a shared receive queue.
+ *	OVER	Windows are revoked, and the event is posted to the user.
  *
  * The endpoint is CLOSED, and keys of its windows of type 1 are dead, before
  * SETTLE. A window of type 2B may have its REG_MR on the send queue, so its key

@@ -9,14 +9,15 @@
  *
  * The life of an endpoint
  *
- *	REQUESTED The handler of a listener made it for a peer. It takes a place
- *			of the listener's backlog until it is accepted or
- *			destroyed, even if the peer gives up before that: the
- *			backlog bounds the requests that peers can create here.
- *	CONNECTING Accepted, or ENDPOINT_CONNECT was called. Address and route
- *			are resolved, and the QP is made, by the worker.
- *	CONNECTED Both sides agreed. CLOSED It has ended, or was never
- *	established. This state is final.
+ *	REQUESTED	The handler of a listener made it for a peer. It takes
+ *			a place of the listener's backlog until it is accepted
+ *			or destroyed, even if the peer gives up before that:
+ *			the backlog bounds the requests that peers can create.
+ *	CONNECTING	Accepted, or ENDPOINT_CONNECT was called. Address and
+ *			route are resolved, and the QP is made, by the worker.
+ *	CONNECTED	Both sides agreed.
+ *	CLOSED		It has ended, or was never established. This state is
+ *			final.
  *
  * A handler, an asynchronous event of the QP in any context, a completion or a
  * call of the user requests the end of a connection, and a worker takes the

@@ -3,7 +3,7 @@
  * The user ABI of ib_memreg: RDMA memory registration that is cheap,
  * revocable and safe.
  *
- * The words (PD, MR, memory window, lkey, rkey) are those of the InfiniBand
+ * The terms (PD, MR, memory window, lkey, rkey) are those of the InfiniBand
  * Architecture Specification, volume 1, chapter 10.
  */
 #ifndef _UAPI_RDMA_IB_MEMREG_H
@@ -35,33 +35,35 @@
  * One device node, /dev/infiniband/memreg, serves every RDMA device. A file
  * opened on it must first be bound to an RDMA device by
  * IB_MEMREG_IOC_DEVICE_BIND. LIST, STATUS_CREATE, MONITOR_CREATE,
- * MONITOR_DESTROY and DESTROY work without.
+ * MONITOR_DESTROY and DESTROY also work on an unbound file.
  *
  * ioctl(2) makes calls, read(2) returns events, poll(2) waits for events, and
- * the last close(2) destroys every object of the file. The mode of opening
- * makes no difference. Any number of threads may make calls on a file at a
- * time. A completion ring and a status table have descriptors of their own.
+ * the last close(2) destroys every object of the file. The mode that the file
+ * was opened with does not matter. Any number of threads may make calls on a
+ * file concurrently. A completion ring and a status table have descriptors of
+ * their own.
  *
  * Every ioctl takes a pointer to a structure whose first field, @size, is the
- * size that the caller was compiled with. The kernel accepts a smaller one
- * (the missing fields count as 0) down to the size of the first release, and
- * a larger one if all that it does not know is 0. The second field,
- * @out_reason, is written by the kernel if the call fails, with one of enum
- * ib_memreg_reason; not if it succeeds, nor with ENOTTY, nor if @size can't be
- * read or is less than 8. Structures have the same layout for 32-bit and 64-bit
- * callers; pointers travel as __aligned_u64. An unknown flag is EOPNOTSUPP
- * (REASON_FLAGS); a reserved field that is not 0 is EINVAL (REASON_RESERVED).
- * All output fields are ignored on input, and mean nothing after a call that
- * failed unless they say so; this goes for arrays, too.
+ * size that the caller was compiled with. The kernel accepts a smaller
+ * structure (missing fields count as 0) down to the size of the first release,
+ * and a larger one if all bytes beyond the kernel's own size are 0. The second
+ * field, @out_reason, is written by the kernel if the call fails, with one of
+ * enum ib_memreg_reason; not if it succeeds, nor with ENOTTY, nor if @size
+ * can't be read or is less than 8. Structures have the same layout for 32-bit
+ * and 64-bit callers; pointers travel as __aligned_u64. An unknown flag is
+ * EOPNOTSUPP (REASON_FLAGS); a reserved field that is not 0 is EINVAL
+ * (REASON_RESERVED). All output fields are ignored on input, and are undefined
+ * after a call that failed, unless their description says otherwise; the same
+ * holds for arrays.
  *
  * Objects have ids from 1, in one space for all types, which are valid in the
- * file that made them. The kernel gives ids out in ascending order, and an id
- * comes back only after all others of 31 bits were used. 0 is no object.
+ * file that made them. The kernel allocates ids in ascending order, and reuses
+ * an id only after all other ids of 31 bits. 0 is no object.
  *
- * A call that fails leaves everything as it was: no object made, no key given
- * out, no memory pinned. Calls on arrays do all entries or none, except SUBMIT,
- * which reports how many it has done. The errno of a failed call has one
- * meaning:
+ * A call that fails changes nothing: it makes no object and no key, and pins no
+ * memory. A call on an array processes all entries or none, except SUBMIT and
+ * MR_ADVISE, which report the number of entries processed. The errno of a
+ * failed call has one meaning:
  *
  *  - ENOTTY: This ioctl number is not known.
  *  - E2BIG: The structure is larger than the kernel's, and has a non-zero
@@ -76,45 +78,49 @@
  *    that the access flags need.
  *  - ENOENT: There is no object with this id and of this type in this file.
  *  - EBUSY: The object is in use: it has children, bound windows, or work
- *    requests, or another call is at work on it. Also: what can be done once
- *    was done already, such as to bind the file to a device.
+ *    requests, or another call is using it. Also: an action that is possible
+ *    only once was done already, such as binding the file to a device.
  *  - ENOMEM: No kernel memory, or RLIMIT_MEMLOCK is reached.
  *  - EDQUOT: A limit of the caller's rdma cgroup is reached.
  *  - ENOSPC: The RDMA device has no more of such objects, or the file has as
  *    many as it may.
- *  - EACCES: The access asked for is not part of what the MR, or the descriptor
- *    of the memory, allows; or, from ENDPOINT_CONNECT and its event, a route
- *    forbids it.
+ *  - EACCES: The MR, or the descriptor of the memory, does not allow the
+ *    requested access; or, from ENDPOINT_CONNECT and its event, a route forbids
+ *    it.
  *  - EPERM: The caller may not lock memory, or may not listen on or connect
  *    from a port below 1024; or the status table is that of another process.
  *  - ENODEV: The file is not bound, there is no such RDMA device in the
- *    caller's network namespace, or the device is gone. Once it is gone, all
- *    that the file had is destroyed, status tables and monitors included, and
- *    every call but LIST and close fails so.
+ *    caller's network namespace, or the device is gone. Once the device is
+ *    gone, all objects of the file are destroyed, status tables and monitors
+ *    included, and every call except LIST and close fails with ENODEV.
  *  - ENOTCONN: The endpoint is not in a state in which this can be done.
- *  - EAGAIN: Nothing is there to be read; there is no room for a work request,
+ *  - EAGAIN: No event is there to read; there is no room for a work request,
  *    for its completion, or for one more queue in a ring; or the state of
  *    memory or device kept changing during the call: try again.
- *  - EMSGSIZE: A message lies in more pieces of memory than the device takes
- *    in one work request, or is longer than it sends.
- *  - EINTR: A signal arrived while the call waited; it has done nothing. Only
- *    signals that end the process do that to an ioctl, any does to read(2).
- *  - ESTALE: The memory behind the MR went: it was unmapped, or its mapping
- *    changed. Its keys are dead, and all that can be done is to deregister it.
+ *  - EMSGSIZE: A message consists of more pieces of memory than the device
+ *    takes in one work request, or is longer than the longest message of the
+ *    device.
+ *  - EINTR: A signal arrived while the call waited; the call has changed
+ *    nothing. Only a fatal signal interrupts an ioctl; any signal interrupts
+ *    read(2).
+ *  - ESTALE: The MR is stale: its memory was unmapped, or the mapping changed.
+ *    Its keys are dead, and the MR can only be deregistered, or re-registered
+ *    with other memory.
  *  - EIO: The RDMA device failed a work request, and did so again after the
- *    registration queue was rebuilt; or DOMAIN_CREATE can't bring such a queue
- *    up; or it refused a work request that was submitted.
+ *    registration queue was rebuilt; or DOMAIN_CREATE cannot connect a
+ *    registration queue; or the device refused a submitted work request.
  *  - ENETDOWN: The registration queue can't be built or rebuilt: usually, the
  *    port of the RDMA device has no usable address.
- *  - EBADF: The descriptor in the structure is not one of an eventfd or of a
- *    dma-buf, whichever is asked for.
+ *  - EBADF: The descriptor in the structure is not that of an eventfd or of a
+ *    dma-buf, whichever the call needs.
  *  - EMFILE, ENFILE: There are too many open files.
  *  - EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, EHOSTDOWN, EHOSTUNREACH,
- *    ETIMEDOUT, ECONNREFUSED, ECONNRESET: as connect(2) and bind(2) have them.
- *    ETIMEDOUT also: what RING_WAIT waited for did not come in time.
- *  - EPROTO: The RDMA CM failed a connection with an errno that is none of
- *    these.
- *  - ECANCELED, EREMOTEIO: of commands of io_uring alone; see struct
+ *    ETIMEDOUT, ECONNREFUSED, ECONNRESET: as for connect(2) and bind(2).
+ *    ETIMEDOUT also: the completions that RING_WAIT waited for did not come in
+ *    time.
+ *  - EPROTO: The RDMA CM failed a connection with an errno that is not in this
+ *    list.
+ *  - ECANCELED, EREMOTEIO: only for commands of io_uring; see struct
  *    ib_memreg_uring_submit.
  *
  * Every ioctl may fail with ENOTTY, E2BIG, EFAULT (the structure), EOPNOTSUPP
@@ -132,17 +138,19 @@
  * @IB_MEMREG_CMD_DEVICE_STAT: Counters of the device.
  * @IB_MEMREG_CMD_DESTROY: Destroy an object of any type.
  * @IB_MEMREG_CMD_LIST: The live objects of all files.
- * @IB_MEMREG_CMD_SET_USER_DATA: The value that an object has in events.
+ * @IB_MEMREG_CMD_SET_USER_DATA: Set the value that identifies an object in
+ *   events.
  * @IB_MEMREG_CMD_DOMAIN_CREATE: Make a domain.
  * @IB_MEMREG_CMD_MR_REGISTER: Register memory.
  * @IB_MEMREG_CMD_MR_REREGISTER: Change an MR.
- * @IB_MEMREG_CMD_MR_COMPOSE: Make an MR of parts of others.
+ * @IB_MEMREG_CMD_MR_COMPOSE: Make an MR of parts of other MRs.
  * @IB_MEMREG_CMD_MR_QUERY: The keys and the state of an MR.
- * @IB_MEMREG_CMD_MR_ADVISE: Pin ranges of MRs on demand ahead, or let them go.
+ * @IB_MEMREG_CMD_MR_ADVISE: Pin ranges of MRs on demand in advance, or unpin
+ *   them.
  * @IB_MEMREG_CMD_POOL_CREATE: Register memory as many buffers.
  * @IB_MEMREG_CMD_POOL_RECYCLE: Give buffers of a pool other keys.
  * @IB_MEMREG_CMD_MEMORY_CREATE: Allocate memory that a descriptor names.
- * @IB_MEMREG_CMD_MEMORY_DUP: A descriptor of it for reading alone.
+ * @IB_MEMREG_CMD_MEMORY_DUP: Make a read-only descriptor of such memory.
  * @IB_MEMREG_CMD_WINDOW_ALLOC: Make windows.
  * @IB_MEMREG_CMD_WINDOW_BIND: Bind windows of type 1.
  * @IB_MEMREG_CMD_WINDOW_REVOKE: Revoke windows of type 1.
@@ -159,7 +167,7 @@
  * @IB_MEMREG_CMD_RING_WAIT: Wait for completions; on the ring's descriptor.
  * @IB_MEMREG_CMD_SRQ_CREATE: Make a shared receive queue.
  * @IB_MEMREG_CMD_SUBMIT: Submit work requests.
- * @IB_MEMREG_CMD_URING_SUBMIT: Submit them by io_uring(7).
+ * @IB_MEMREG_CMD_URING_SUBMIT: Submit work requests by io_uring(7).
  *
  * Calls that are about objects of one type begin with its name, and their
  * numbers with a multiple of 8. Each has a structure of the same name, which is
@@ -248,9 +256,9 @@ enum ib_memreg_cmd {
 #define IB_MEMREG_PRIVATE_DATA_MAX	200
 
 /**
- * enum ib_memreg_reason - What exactly was wrong with a call
- * @IB_MEMREG_REASON_NONE: Nothing more is known than the errno.
- * @IB_MEMREG_REASON_SIZE: A size is smaller than the first release's.
+ * enum ib_memreg_reason - The exact reason why a call failed
+ * @IB_MEMREG_REASON_NONE: No reason beyond the errno.
+ * @IB_MEMREG_REASON_SIZE: A size is smaller than in the first release.
  * @IB_MEMREG_REASON_FLAGS: An unknown flag is set.
  * @IB_MEMREG_REASON_RESERVED: A reserved field is not 0.
  * @IB_MEMREG_REASON_NOT_BOUND: The file is not bound to a device.
@@ -267,18 +275,18 @@ enum ib_memreg_cmd {
  *	cache maintenance, which long-lived registrations can't have.
  * @IB_MEMREG_REASON_PORT: No such port, or it has no address.
  * @IB_MEMREG_REASON_ID: No such object, or of another type.
- * @IB_MEMREG_REASON_IN_USE: The object has users, or a call is at work on it.
+ * @IB_MEMREG_REASON_IN_USE: The object has users, or a call is using it.
  * @IB_MEMREG_REASON_WINDOWS_BOUND: Windows are bound to the MR.
  * @IB_MEMREG_REASON_ZERO_LENGTH: A length of 0.
  * @IB_MEMREG_REASON_WRAPS: addr + length or offset + length wraps around.
  * @IB_MEMREG_REASON_ACCESS: An access flag is unknown, remote write or
  *	atomic is asked for without local write, or a window without any
  *	remote access.
- * @IB_MEMREG_REASON_ACCESS_DEVICE: The device lacks what this access flag
- *	needs.
- * @IB_MEMREG_REASON_ACCESS_MR: The window asks for what the MR doesn't allow
- *	(IB specification 10.6.7.2: a window needs MW_BIND on its MR, and a
- *	window that can be written needs LOCAL_WRITE there).
+ * @IB_MEMREG_REASON_ACCESS_DEVICE: The device does not support this access
+ *	flag.
+ * @IB_MEMREG_REASON_ACCESS_MR: The MR does not allow the access that the window
+ *	requests (IB specification 10.6.7.2: a window needs MW_BIND on its MR,
+ *	and a window that can be written needs LOCAL_WRITE there).
  * @IB_MEMREG_REASON_IOVA: The requested I/O address differs from the address
  *	of the memory in the offset within a page of 4096 bytes; or iova +
  *	length wraps; or an I/O address is given together with ZERO_BASED; or a
@@ -288,9 +296,10 @@ enum ib_memreg_cmd {
  *	can't be pinned for long, or less writable than asked for.
  * @IB_MEMREG_REASON_NOT_PMEM: FLUSH_PERSISTENT on memory that is not
  *	persistent.
- * @IB_MEMREG_REASON_SINGLE_KEY: The driver of this device is not on the list
- *	of those which can register a large scattered MR under a single key, the
- *	MR is larger than it can, or that doesn't go with an access flag.
+ * @IB_MEMREG_REASON_SINGLE_KEY: The driver of this device is not on the list of
+ *	those which can register a large scattered MR under a single key, the MR
+ *	is larger than the driver can register, or an access flag excludes a
+ *	single key.
  * @IB_MEMREG_REASON_SPAN: The span is more than one key of this device, or
  *	this window, covers, or a work request has more than 2 GiB, or a message
  *	more than IB_MEMREG_CAP_MESSAGE.
@@ -308,16 +317,17 @@ enum ib_memreg_cmd {
  * @IB_MEMREG_REASON_STATE: The endpoint is not in the right state.
  * @IB_MEMREG_REASON_CGROUP: A limit of the rdma cgroup is reached.
  * @IB_MEMREG_REASON_QUEUE: The registration queue failed.
- * @IB_MEMREG_REASON_WINDOW_TYPE: Windows of this type can't be had, or this
- *	can't be done with them.
+ * @IB_MEMREG_REASON_WINDOW_TYPE: The device does not support windows of this
+ *	type, or the call does not apply to them.
  * @IB_MEMREG_REASON_TIMEOUT: The timeout is 0 or over the limit.
- * @IB_MEMREG_REASON_STALE: The memory behind the MR went.
+ * @IB_MEMREG_REASON_STALE: The MR is stale: its memory was unmapped, or the
+ * 	mapping changed.
  * @IB_MEMREG_REASON_UNSTEADY: The mapping kept changing while it was being
  *	registered.
  * @IB_MEMREG_REASON_OPCODE: No such opcode, or not on this queue.
  * @IB_MEMREG_REASON_OPCODE_DEVICE: The device, or its driver's interface for
- *	kernel users, lacks the opcode; or it is a READ or one of the atomics,
- *	and the endpoint's peer has agreed to none.
+ *	kernel users, lacks the opcode; or it is a READ or an atomic, and the
+ *	endpoint's peer has agreed to none.
  * @IB_MEMREG_REASON_SGES: More SGEs than the queue was made for, or not the
  *	number that the opcode takes.
  * @IB_MEMREG_REASON_INLINE: Inline data that the opcode or the queue can't
@@ -334,42 +344,42 @@ enum ib_memreg_cmd {
  * @IB_MEMREG_REASON_ALIGN: The address of an atomic is no multiple of 8, or its
  *	length is not 8.
  * @IB_MEMREG_REASON_EVENTFD: Not an eventfd.
- * @IB_MEMREG_REASON_DRIVER: The device's driver registers memory otherwise than
- *	memreg can rely on.
- * @IB_MEMREG_REASON_CONTIGUOUS: So much contiguous memory can't be had: not now
- *	(ENOMEM), or not ever (EINVAL).
+ * @IB_MEMREG_REASON_DRIVER: The driver's way of registering memory breaks
+ *	guarantees of memreg.
+ * @IB_MEMREG_REASON_CONTIGUOUS: So much contiguous memory is not available now
+ *	(ENOMEM), or never (EINVAL).
  * @IB_MEMREG_REASON_NODE: There is no such NUMA node.
  * @IB_MEMREG_REASON_FD: The descriptor is not open, or not one of a dma-buf.
- * @IB_MEMREG_REASON_FOREIGN: The dma-buf is not a memory object of memreg, of
- *	which alone MEMORY_DUP makes another one.
+ * @IB_MEMREG_REASON_FOREIGN: The dma-buf is not a memory object of memreg;
+ *	MEMORY_DUP works only on those.
  * @IB_MEMREG_REASON_READ_ONLY: LOCAL_WRITE is asked for, and the descriptor is
  *	not open for writing.
  * @IB_MEMREG_REASON_STRIDE: Buffers of a pool overlap.
- * @IB_MEMREG_REASON_POOL: The MR is no pool, or one whose buffers have no keys;
- *	from MR_REREGISTER: it is a pool.
- * @IB_MEMREG_REASON_TWICE: A buffer is named twice, or a byte of a composition
- *	that can be written.
+ * @IB_MEMREG_REASON_POOL: The MR is not a pool, or is a pool whose buffers have
+ *	no keys; from MR_REREGISTER: the MR is a pool.
+ * @IB_MEMREG_REASON_TWICE: A buffer is named twice, or a composition that can
+ *	be written contains a byte twice.
  * @IB_MEMREG_REASON_PROCESS: The memory, or the status table, is that of
  *	another process.
  * @IB_MEMREG_REASON_COMPOSED: The MR is a piece of a composition; from
- *	MR_REREGISTER also: it is one.
+ *	MR_REREGISTER also: the MR is a composition.
  * @IB_MEMREG_REASON_GAPS: One key can't span the range of a composition: pieces
  *	do not begin and end at multiples of 4096 bytes, and the device lacks
- *	IB_MEMREG_CAP_SG_GAPS; or they are too many.
+ *	IB_MEMREG_CAP_SG_GAPS; or there are too many pieces.
  * @IB_MEMREG_REASON_SLOTS: All slots of the status table are in use.
  * @IB_MEMREG_REASON_LOG: The number of entries of a log is no power of two or
  *	over the limit; or a wide monitor is asked for on a status table that
  *	has no log (EINVAL), or that has one already (EBUSY).
  * @IB_MEMREG_REASON_EXPORTER: The exporter of the dma-buf refuses to attach the
  *	device, or to pin or map the memory: not now (EAGAIN), or not at all;
- *	from MR_COMPOSE: it may take the memory of a piece away.
+ *	from MR_COMPOSE: the exporter may take the memory of a piece away.
  * @IB_MEMREG_REASON_NO_CPU: The device is software, and the CPU does not reach
  *	the memory of the dma-buf.
- * @IB_MEMREG_REASON_ON_DEMAND: An MR on demand can't be that: it has no keys of
- *	its own, so that remote access to it needs windows (EOPNOTSUPP); its
- *	pages are not those of a composition (EOPNOTSUPP); or the flags
- *	contradict each other (EINVAL).
- * @IB_MEMREG_REASON_NOT_ON_DEMAND: The MR is none on demand: all of it is
+ * @IB_MEMREG_REASON_ON_DEMAND: An MR on demand does not allow this: it has no
+ *	keys of its own, so remote access needs windows (EOPNOTSUPP); it cannot
+ *	be a piece of a composition (EOPNOTSUPP); or the flags contradict each
+ *	other (EINVAL).
+ * @IB_MEMREG_REASON_NOT_ON_DEMAND: The MR is not on demand: all of it is
  *	pinned.
  * @IB_MEMREG_REASON_ADVICE: There is no such advice.
  */
@@ -459,8 +469,9 @@ enum ib_memreg_reason {
  * @IB_MEMREG_ACCESS_FLUSH_PERSISTENT: Peers may FLUSH to persistence; the
  *	memory must be persistent.
  * @IB_MEMREG_ACCESS_RELAXED_ORDERING: A hint that writes may pass one another.
- *	As in verbs it is never an error; devices that can't do it ignore it.
- *	Some do it without: see IB_MEMREG_CAP_WRITE_ORDER.
+ *	As in verbs the flag is never an error; devices without relaxed ordering
+ *	ignore it. Some devices reorder writes even without the flag: see
+ *	IB_MEMREG_CAP_WRITE_ORDER.
  *
  * The values are those of enum ib_uverbs_access_flags; see ibv_reg_mr(3).
  * Local read is always allowed.
@@ -504,13 +515,13 @@ struct ib_memreg_addr {
  *	or more than one. On return: the name of the device.
  *
  * Bind this file to a device that the caller's network namespace may see, and
- * fix that network namespace as the one in which the file listens and
- * connects. Done once a file; a file that is bound stays so.
+ * fix that network namespace as the one in which the file listens and connects.
+ * A file can be bound only once, and stays bound.
  *
  * Errors: EINVAL (@name has no final 0), ENODEV, EBUSY (bound already),
- * EOPNOTSUPP (the device can't do fast registration, or is iWARP, or its driver
- * can't be relied on; @out_reason says which), EDQUOT (each bound file takes an
- * HCA handle), ENOMEM.
+ * EOPNOTSUPP (the device lacks fast registration, or is iWARP, or its driver
+ * breaks guarantees of memreg; see @out_reason), EDQUOT (each bound file takes
+ * an HCA handle), ENOMEM.
  */
 struct ib_memreg_device_bind {
 	__u32 size;
@@ -524,7 +535,7 @@ struct ib_memreg_device_bind {
 	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_DEVICE_BIND)
 
 /**
- * enum ib_memreg_backing - What stands behind a capability
+ * enum ib_memreg_backing - The mechanism that provides a capability
  * @IB_MEMREG_BACKING_NONE: Nothing: it is not available.
  * @IB_MEMREG_BACKING_DEVICE: The RDMA device and its driver.
  * @IB_MEMREG_BACKING_FRWR: Fast registration work requests of the device.
@@ -539,24 +550,24 @@ enum ib_memreg_backing {
 
 /**
  * enum ib_memreg_cap - Capabilities and limits that DEVICE_QUERY returns
- * @IB_MEMREG_CAP_KEY_PAGES: Pages under one key: what the device can list, at
- *	most 4096.
+ * @IB_MEMREG_CAP_KEY_PAGES: Pages under one key: the length of the device's
+ *	page list, at most 4096.
  * @IB_MEMREG_CAP_KEY_SPAN: Bytes under one key with pages of 4096 bytes. A
- *	window covers at most a page less, as it may begin inside of one.
+ *	window covers at most a page less, as it may begin inside a page.
  * @IB_MEMREG_CAP_PAGE_SIZES: Bitmap of the page sizes in bytes that a key can
  *	be made of.
  * @IB_MEMREG_CAP_SINGLE_KEY: 1 if IB_MEMREG_MR_SINGLE_KEY works. Such a key
  *	dies asynchronously after an invalidation of the memory.
- * @IB_MEMREG_CAP_ACCESS: Mask of the access flags that can be had.
- * @IB_MEMREG_CAP_WINDOW_TYPE1: 1 if windows of type 1 can be had.
- * @IB_MEMREG_CAP_WINDOW_TYPE2B: 1 if windows of type 2B can be had.
+ * @IB_MEMREG_CAP_ACCESS: Mask of the access flags that the device supports.
+ * @IB_MEMREG_CAP_WINDOW_TYPE1: 1 if the device supports windows of type 1.
+ * @IB_MEMREG_CAP_WINDOW_TYPE2B: 1 if the device supports windows of type 2B.
  * @IB_MEMREG_CAP_INLINE_RECEIVE: Bytes received in a completion entry of 128
  *	bytes (96); one of 64 bytes takes 64 less.
  * @IB_MEMREG_CAP_STRICT_INVALIDATE: 1 if a key's invalidation waits for the
- *	packets in flight, as the specification wants it. Where it is 0, only
- *	destroying the key's MR does, which is what a revoke does there unless
- *	it has IB_MEMREG_REVOKE_RELAXED: see "What is known when a key has
- *	ended".
+ *	packets in flight, as the specification requires. Where it is 0, only
+ *	destroying the key's MR waits for them; a revoke destroys the MR there,
+ *	unless it has IB_MEMREG_REVOKE_RELAXED: see "What is known when a key
+ *	has ended".
  * @IB_MEMREG_CAP_MAX_MR: MRs of the device. Segments, bound windows, buffers of
  *	a pool, idle MRs of domains and, on soft-RoCE, domains take one each.
  * @IB_MEMREG_CAP_MAX_QP: QPs of the device; a domain and an endpoint take one
@@ -568,30 +579,32 @@ enum ib_memreg_backing {
  * @IB_MEMREG_CAP_OPCODES: Mask of 1 << enum ib_memreg_opcode that can be
  *	submitted.
  * @IB_MEMREG_CAP_FRAGMENTS: Pieces of memory, contiguous for the device, in one
- *	work request, at most 32. A SEND has no more of them, a RECV with inline
- *	receive one less, and one on a shared receive queue maybe fewer; a WRITE
- *	or READ goes as several work requests if it has, up to 32 times as many.
- *	A send queue may be too deep for the device to have as many in each; it
- *	has no fewer than the SGEs asked for.
+ *	work request, at most 32. A SEND cannot have more, a RECV with inline
+ *	receive has one less, and a RECV on a shared receive queue may have
+ *	fewer. A WRITE or READ with more pieces is split into several work
+ *	requests, up to 32 times as many pieces. On a deep send queue the device
+ *	may allow fewer pieces in each work request, but never fewer than the
+ *	SGEs requested for the queue.
  * @IB_MEMREG_CAP_QUEUE: Work requests on a send or receive queue: one less than
  *	the device has, up to IB_MEMREG_QUEUE_MAX.
  * @IB_MEMREG_CAP_RING: Entries of a completion ring: one less than a completion
  *	queue of the device has, rounded down to a power of two, up to
  *	IB_MEMREG_RING_ENTRIES_MAX.
  * @IB_MEMREG_CAP_URING: 1 if IB_MEMREG_URING_SUBMIT works.
- * @IB_MEMREG_CAP_MESSAGE: Bytes of a message: what the device's ports take, at
- *	most 1 GiB. No SEND is longer; a WRITE or
- *	READ goes as several work requests if it is.
- * @IB_MEMREG_CAP_WRITE_ORDER: 1 if what peers write is seen in the order in
- *	which they wrote it by who watches the memory, without
- *	IB_MEMREG_ACCESS_RELAXED_ORDERING. Where it is 0, the driver lets
- *	writes pass one another whether that is asked for or not: wait for
- *	completions, which come behind the data that they report.
+ * @IB_MEMREG_CAP_MESSAGE: Most bytes of a message on the device's ports, at
+ *	most 1 GiB. No SEND can be longer; a longer WRITE or READ is split into
+ *	several work requests.
+ * @IB_MEMREG_CAP_WRITE_ORDER: 1 if a process that polls memory sees the writes
+ *	of a peer in the order in which the peer made them, without
+ *	IB_MEMREG_ACCESS_RELAXED_ORDERING. Where it is 0, the driver always
+ *	allows writes to be reordered: wait for completions, which come after
+ *	the data that they report.
  * @IB_MEMREG_CAP_CONTIGUOUS: Bytes of memory in one block, at most: see
  *	MEMORY_CREATE.
- * @IB_MEMREG_CAP_DMABUF: 1 if MR_REGISTER takes descriptors of dma-bufs that
- *	others than memreg export. Backed by the device, it takes what the
- *	exporter maps for that; backed by ib_memreg, what the CPU reaches.
+ * @IB_MEMREG_CAP_DMABUF: 1 if MR_REGISTER takes descriptors of dma-bufs of
+ *	exporters other than memreg. Backed by the device, MR_REGISTER takes any
+ *	memory that the exporter maps for the device; backed by ib_memreg, only
+ *	memory that the CPU reaches.
  * @IB_MEMREG_CAP_POOL: Buffers of a pool.
  * @IB_MEMREG_CAP_SG_GAPS: 1 if one key can span pieces of a composition that
  *	begin and end inside of pages, as many as IB_MEMREG_CAP_KEY_PAGES.
@@ -637,7 +650,7 @@ enum ib_memreg_cap {
  * struct ib_memreg_cap_entry - One capability
  * @cap: enum ib_memreg_cap
  * @backing: enum ib_memreg_backing
- * @value: As the capability's description says; 0 where @backing is NONE
+ * @value: Value, described at the capability; 0 where @backing is NONE
  */
 struct ib_memreg_cap_entry {
 	__u32 cap;
@@ -650,8 +663,8 @@ struct ib_memreg_cap_entry {
  * @size: sizeof(struct ib_memreg_device_query)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
- * @count: In: entries that @caps has room for. Out: entries that there are;
- *	only the first of them are written if the room was less.
+ * @count: In: entries that @caps has room for. Out: number of entries that
+ *	exist; only the first ones are written if there is room for fewer.
  * @caps: Pointer to an array of struct ib_memreg_cap_entry; unused if @count
  *	is 0
  * @out_index: Index of the device
@@ -675,83 +688,89 @@ struct ib_memreg_device_query {
 	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_DEVICE_QUERY)
 
 /**
- * enum ib_memreg_stat_id - What DEVICE_STAT counts since the device is known
+ * enum ib_memreg_stat_id - Counters of DEVICE_STAT, from the addition of the
+ * device on
  * @IB_MEMREG_STAT_KEYS_MADE: Keys that worked: of MRs and of windows.
- * @IB_MEMREG_STAT_KEYS_KILLED: Keys of those that work no more. The difference
- *	is the number of keys that work now.
+ * @IB_MEMREG_STAT_KEYS_KILLED: Keys that were killed. The difference is the
+ *	number of keys that work now.
  * @IB_MEMREG_STAT_BATCHES: Batches of work requests posted on registration
  *	queues.
  * @IB_MEMREG_STAT_WORK_REQUESTS: Work requests in them: REG_MR and LOCAL_INV.
  *	Those of windows of type 2B go by other queues, and are not counted.
  * @IB_MEMREG_STAT_FRWRS_ALLOCATED: Fast registration MRs made by the device.
- * @IB_MEMREG_STAT_FRWRS_DESTROYED: Those of them destroyed, for any reason. The
- *	difference is what there is of them, but for keys of SINGLE_KEY and one
- *	of each domain on soft-RoCE.
- * @IB_MEMREG_STAT_FRWRS_REUSED: Times that an idle one was taken for a key.
- * @IB_MEMREG_STAT_FRWRS_FOREIGN: Destroyed instead of being taken for a range
- *	other than that which they were for last, where
+ * @IB_MEMREG_STAT_FRWRS_DESTROYED: Fast registration MRs destroyed, for any
+ *	reason. The difference is the number that exists now, without keys of
+ *	SINGLE_KEY and one MR of each domain on soft-RoCE.
+ * @IB_MEMREG_STAT_FRWRS_REUSED: Times that an idle fast registration MR was
+ * 	taken for a key.
+ * @IB_MEMREG_STAT_FRWRS_FOREIGN: Fast registration MRs destroyed instead of
+ *	being reused for a range other than their last one, where
  *	IB_MEMREG_CAP_STRICT_INVALIDATE is 0.
- * @IB_MEMREG_STAT_FRWRS_FAILED: Destroyed as a work request of theirs failed or
- *	was flushed, so that nobody knows their state.
- * @IB_MEMREG_STAT_FRWRS_REAPED: Destroyed after being idle for long, or with
- *	their domain.
+ * @IB_MEMREG_STAT_FRWRS_FAILED: Fast registration MRs destroyed because a work
+ *	request of theirs failed or was flushed, so that their state was
+ *	unknown.
+ * @IB_MEMREG_STAT_FRWRS_REAPED: Fast registration MRs destroyed after being
+ *	idle for long, or with their domain.
  * @IB_MEMREG_STAT_QUEUE_BREAKS: Times that a registration queue stopped
- *	working: a work request failed or took too long, or the GID went.
+ *	working: a work request failed or took too long, or the GID was removed.
  * @IB_MEMREG_STAT_QUEUE_REBUILDS: Times that one was rebuilt.
  * @IB_MEMREG_STAT_QUEUE_REBUILDS_FAILED: Times that one could not be rebuilt.
  * @IB_MEMREG_STAT_GUARD_EVENTS: Events of the kernel on memory that is guarded,
  *	once for each MR.
  * @IB_MEMREG_STAT_GUARD_REVOCATIONS: MRs that became stale.
- * @IB_MEMREG_STAT_GUARD_SUSPECTS: Events that were to be looked into.
- * @IB_MEMREG_STAT_GUARD_UNCHANGED: Looks that found the memory as it was.
- * @IB_MEMREG_STAT_GUARD_LATER: Looks that found out nothing, so that another
- *	one followed.
- * @IB_MEMREG_STAT_GUARD_GONE: Looks that found the memory gone.
- * @IB_MEMREG_STAT_GUARD_SPURIOUS: Times that MR_QUERY found the memory as it
- *	was when its keys had been killed already.
- * @IB_MEMREG_STAT_GUARD_TIMEOUTS: Waits for keys to die that ran out.
+ * @IB_MEMREG_STAT_GUARD_SUSPECTS: Suspect events, after which the mapping is
+ * 	checked.
+ * @IB_MEMREG_STAT_GUARD_UNCHANGED: Checks that found the memory unchanged.
+ * @IB_MEMREG_STAT_GUARD_LATER: Checks without a result, so that another one
+ *	followed.
+ * @IB_MEMREG_STAT_GUARD_GONE: Checks that found the memory gone.
+ * @IB_MEMREG_STAT_GUARD_SPURIOUS: Times that MR_QUERY found the memory
+ *	unchanged although its keys had been killed.
+ * @IB_MEMREG_STAT_GUARD_TIMEOUTS: Waits for keys to die that timed out.
  * @IB_MEMREG_STAT_GUARD_KILLS: Keys that no work request could kill, so that a
- *	worker had to. Each of SINGLE_KEY that a guard kills is one.
+ *	worker destroyed their MRs. Each key of SINGLE_KEY that a guard kills
+ *	counts.
  * @IB_MEMREG_STAT_MRS_REGISTERED: MRs registered.
- * @IB_MEMREG_STAT_MRS_DEREGISTERED: MRs deregistered, by whatever ended them.
+ * @IB_MEMREG_STAT_MRS_DEREGISTERED: MRs deregistered, by a call or otherwise.
  * @IB_MEMREG_STAT_PAGES_PINNED: Pages of 4096 bytes pinned.
  * @IB_MEMREG_STAT_PAGES_UNPINNED: Pages of 4096 bytes unpinned.
  * @IB_MEMREG_STAT_WINDOWS_BOUND: Windows bound.
- * @IB_MEMREG_STAT_WINDOWS_REVOKED: Windows revoked, by whatever ended them. A
- *	guard kills the key, and the window stays bound.
- * @IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED: Connections that came up.
- * @IB_MEMREG_STAT_ENDPOINTS_DISCONNECTED: Those of them that ended.
+ * @IB_MEMREG_STAT_WINDOWS_REVOKED: Windows revoked, by a call or otherwise. If
+ *	a guard kills the key, the window stays bound.
+ * @IB_MEMREG_STAT_ENDPOINTS_ESTABLISHED: Connections that were established.
+ * @IB_MEMREG_STAT_ENDPOINTS_DISCONNECTED: Established connections that ended.
  * @IB_MEMREG_STAT_ENDPOINTS_REJECTED: Requests for a connection that were
  *	rejected by either side, or given up before they were accepted.
- * @IB_MEMREG_STAT_ENDPOINTS_FAILED: Connections that did not come up for
+ * @IB_MEMREG_STAT_ENDPOINTS_FAILED: Connections that were not established for
  *	another reason.
  * @IB_MEMREG_STAT_WRS_SUBMITTED: Work requests of users that were posted; one
- *	that goes in parts is one.
- * @IB_MEMREG_STAT_WRS_COMPLETED: Completions of them that were reported, in a
- *	ring or by io_uring. Those without SIGNALED that succeed have none.
- * @IB_MEMREG_STAT_WRS_FAILED: Those of them that report a failure, flushes
+ *	that is split into parts counts once.
+ * @IB_MEMREG_STAT_WRS_COMPLETED: Completions of work requests that were
+ *	reported, in a ring or by io_uring. A work request without SIGNALED that
+ *	succeeds has none.
+ * @IB_MEMREG_STAT_WRS_FAILED: Completions that report a failure, flushes
  *	included.
  * @IB_MEMREG_STAT_INLINE_RECEIVES: Messages delivered in completion entries.
- * @IB_MEMREG_STAT_INLINE_COPIES: Messages whose head was copied to the buffer,
- *	as they were too long for that.
+ * @IB_MEMREG_STAT_INLINE_COPIES: Messages that were too long for a completion
+ *	entry, so that their head was copied to the buffer.
  * @IB_MEMREG_STAT_REMOTE_INVALIDATIONS: Windows ended by their peers.
  * @IB_MEMREG_STAT_BOGUS_INVALIDATIONS: Invalidations by peers of keys that they
  *	had not been granted, each of which ended a connection.
- * @IB_MEMREG_STAT_RING_FULL: Submissions that failed as a ring had no room.
- *	Those that failed as a queue had none are not counted.
+ * @IB_MEMREG_STAT_RING_FULL: Submissions that failed because a ring had no
+ *	room; those that failed because a queue had no room are not counted.
  * @IB_MEMREG_STAT_MRS_REREGISTERED: MRs changed by MR_REREGISTER, which counts
  *	them neither as registered nor as deregistered.
  * @IB_MEMREG_STAT_DEMAND_FAULTS: Ranges of MRs on demand that had to be pinned
  *	when they were used.
- * @IB_MEMREG_STAT_DEMAND_HITS: Those that were pinned when they were used.
- * @IB_MEMREG_STAT_DEMAND_INVALIDATIONS: Times that something of an MR on demand
- *	was let go as its mapping changed.
- * @IB_MEMREG_STAT_DEMAND_PREFETCHES: Times that something was pinned by
- *	MR_ADVISE.
- * @IB_MEMREG_STAT_DEMAND_PREFETCH_HITS: Those of them of which something was
- *	used.
+ * @IB_MEMREG_STAT_DEMAND_HITS: Ranges of MRs on demand that were already pinned
+ * 	when they were used.
+ * @IB_MEMREG_STAT_DEMAND_INVALIDATIONS: Times that pages of an MR on demand
+ *	were given up because their mapping changed.
+ * @IB_MEMREG_STAT_DEMAND_PREFETCHES: Times that MR_ADVISE pinned pages.
+ * @IB_MEMREG_STAT_DEMAND_PREFETCH_HITS: Such times after which some of the
+ *	pages were used.
  *
- * None of them ever decreases.
+ * No counter ever decreases.
  */
 enum ib_memreg_stat_id {
 	IB_MEMREG_STAT_KEYS_MADE = 1,
@@ -819,15 +838,16 @@ struct ib_memreg_stat_entry {
  * @size: sizeof(struct ib_memreg_device_stat)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
- * @count: In: entries that @stats has room for. Out: entries that there are;
- *	only the first of them are written if the room was less.
+ * @count: In: entries that @stats has room for. Out: number of entries that
+ *	exist; only the first ones are written if there is room for fewer.
  * @stats: Pointer to an array of struct ib_memreg_stat_entry; unused if @count
  *	is 0
  *
  * Return the counters of the device, which are sums over all of its users, as
- * those of a port in /sys/class/infiniband are. Whoever may bind a file to the
- * device may read them: they have no address, key or name in them, and don't
- * show who did what. Counters are read one after the other, while calls go on.
+ * those of a port in /sys/class/infiniband are. A user that can bind a file to
+ * the device can read them: they contain no address, key or name, and do not
+ * show which user did what. Counters are read one after the other, while calls
+ * go on.
  *
  * Errors: ENODEV, EFAULT.
  */
@@ -850,15 +870,15 @@ struct ib_memreg_device_stat {
  * @id: Any object of this file: domain, MR, window, listener, endpoint, ring,
  *	shared receive queue, status table, monitor
  *
- * Destroy an object. When the call returns, no key of the object works, and
- * no page that it pinned is pinned (by it). A window that is bound is revoked
+ * Destroy an object. When the call returns, no key of the object works, and no
+ * page that it pinned is pinned (by it). A window that is bound is revoked
  * first; one of type 2B can't be destroyed while it is bound. An endpoint is
  * disconnected first, and the windows that were granted to it are revoked; its
  * work requests that have not completed are flushed, and their completions are
  * in the ring when the call returns; its events that were not read vanish.
- * Requests that wait at a listener stay, and can be accepted. The receives of a
- * shared receive queue are flushed. The memory of a ring stays mapped, and is
- * freed when its descriptor and its mappings are gone.
+ * Requests that wait at a destroyed listener stay, and can be accepted. The
+ * receives of a shared receive queue are flushed. The memory of a ring stays
+ * mapped, and is freed when its descriptor and its mappings are gone.
  *
  * Destroying one object never destroys another. The last close of the file, and
  * the removal of the device, destroy all of them: listeners, endpoints, shared
@@ -873,7 +893,7 @@ struct ib_memreg_device_stat {
  * window of type 2B is bound, while a ring has endpoints or shared receive
  * queues, while a shared receive queue has endpoints, while a status table has
  * monitors or MRs, or while another call, or the end of a window's connection,
- * is at work on the object: try again.
+ * is using the object: try again.
  */
 struct ib_memreg_destroy {
 	__u32 size;
@@ -894,7 +914,7 @@ struct ib_memreg_destroy {
  *
  * Give an endpoint or a listener a value, such as a pointer, that comes back in
  * the events that are read, and of an endpoint in the completions that come,
- * after the call has returned. The kernel does not look at it.
+ * after the call has returned. The kernel does not interpret it.
  *
  * Errors: ENOENT, EOPNOTSUPP (flags), ENODEV.
  */
@@ -938,12 +958,13 @@ enum ib_memreg_object_type {
 /**
  * enum ib_memreg_mr_state - State of an MR
  * @IB_MEMREG_MR_LIVE: Its keys work.
- * @IB_MEMREG_MR_STALE: Its memory went; its keys, and those of the windows that
- *	are bound to it, are dead. Its pages stay pinned until it is
- *	deregistered, but for SINGLE_KEY.
- * @IB_MEMREG_MR_SPURIOUS: As STALE, but the memory was found to be mapped
- *	still: the kernel had announced more than it did. Register it again.
- *	MR_QUERY finds it out, if the process whose memory it is calls it.
+ * @IB_MEMREG_MR_STALE: Its memory was unmapped, or the mapping changed; its
+ *	keys, and those of the windows that are bound to it, are dead. Its pages
+ *	stay pinned until it is deregistered, except with SINGLE_KEY.
+ * @IB_MEMREG_MR_SPURIOUS: As STALE, but the memory was found to be still
+ *	mapped: the kernel had announced a change that it did not make. Register
+ *	the memory again. Only MR_QUERY finds this out, if the process that owns
+ *	the memory calls it.
  */
 enum ib_memreg_mr_state {
 	IB_MEMREG_MR_LIVE = 1,
@@ -953,10 +974,11 @@ enum ib_memreg_mr_state {
 
 /**
  * enum ib_memreg_endpoint_state - State of an endpoint
- * @IB_MEMREG_ENDPOINT_REQUESTED: A peer asks; neither accepted nor rejected.
- * @IB_MEMREG_ENDPOINT_CONNECTING: Accepted or connecting, not up.
- * @IB_MEMREG_ENDPOINT_CONNECTED: Up.
- * @IB_MEMREG_ENDPOINT_CLOSED: Over, or it never came up.
+ * @IB_MEMREG_ENDPOINT_REQUESTED: A peer's request, neither accepted nor
+ *   rejected.
+ * @IB_MEMREG_ENDPOINT_CONNECTING: Accepted or connecting, not yet established.
+ * @IB_MEMREG_ENDPOINT_CONNECTED: Established.
+ * @IB_MEMREG_ENDPOINT_CLOSED: Ended, or never established.
  */
 enum ib_memreg_endpoint_state {
 	IB_MEMREG_ENDPOINT_REQUESTED = 1,
@@ -989,9 +1011,9 @@ struct ib_memreg_object_domain {
  * struct ib_memreg_object_mr - What LIST reports of an MR
  * @addr: Address of the memory, or offset in that of a descriptor
  * @length: Bytes
- * @dmabuf: MR on a descriptor: number of the inode of its dma-buf, as fstat(2)
- *	has it for descriptors and /proc/PID/fdinfo for those of others; a
- *	read-only twin has another one. Otherwise 0
+ * @dmabuf: MR on a descriptor: number of the inode of its dma-buf, as shown by
+ *	fstat(2), and for other processes' descriptors by /proc/PID/fdinfo; a
+ *	read-only descriptor made by MEMORY_DUP has another inode. Otherwise 0
  * @state: enum ib_memreg_mr_state
  * @access: enum ib_memreg_access
  * @rkey: Remote key of the first segment, or 0
@@ -1090,7 +1112,7 @@ struct ib_memreg_object_monitor {
  *	windows bound to it, and its SGEs in work requests that have not
  *	completed. Ring: queues that it serves. Shared receive queue: endpoints.
  *	Status table: its monitors, and MRs that have a slot in it. Calls that
- *	are at work on it count as well
+ *	are using it count as well
  * @pid: Process that bound the file, in the caller's pid namespace, or 0 if
  *	it is not visible there
  * @uid: User who bound the file, in the caller's user namespace
@@ -1099,7 +1121,7 @@ struct ib_memreg_object_monitor {
  *	otherwise 0
  * @comm: Name of the process that bound the file
  * @device: Name of the device
- * @u: What there is to report of its type; a listener has nothing
+ * @u: Details by type; a listener has none
  * @u.file: Of IB_MEMREG_OBJECT_FILE
  * @u.domain: Of IB_MEMREG_OBJECT_DOMAIN
  * @u.mr: Of IB_MEMREG_OBJECT_MR
@@ -1111,8 +1133,8 @@ struct ib_memreg_object_monitor {
  * @u.monitor: Of IB_MEMREG_OBJECT_MONITOR
  * @u.reserved: Room that no record outgrows; 0 behind each
  *
- * Remote keys are reported to those callers alone who could read the memory
- * anyway: the same user, or CAP_SYS_ADMIN.
+ * Remote keys are reported only to callers that could read the memory anyway:
+ * those of the same user, or with CAP_SYS_ADMIN.
  */
 struct ib_memreg_object {
 	__u32 file;
@@ -1146,16 +1168,16 @@ struct ib_memreg_object {
  * @flags: Must be 0
  * @count: In: entries that @objects has room for, from 1. Out: entries
  *	written; 0 at the end of the list.
- * @cursor: 0 for the first call; afterwards what the last call returned
+ * @cursor: 0 for the first call; then the value that the last call returned
  * @objects: Pointer to an array of struct ib_memreg_object
  * @object_size: sizeof(struct ib_memreg_object) of the caller, at least that of
- *	the first release, at most a page; the kernel writes as much of each
- *	entry, and 0 beyond what it knows
+ *	the first release, at most a page; the kernel fills that size in each
+ *	entry, with 0 in fields it does not know
  * @reserved: Must be 0
  *
- * List the live objects of all files of the caller's user, or of all users
- * with CAP_SYS_ADMIN, on the devices that the caller's network namespace may
- * see. Works on a file that is not bound; what such files have is not listed.
+ * List the live objects of all files of the caller's user, or of all users with
+ * CAP_SYS_ADMIN, on the devices that the caller's network namespace may see.
+ * Works on a file that is not bound; objects of such files are not listed.
  * Objects that come and go during a sequence of calls may be missed; others are
  * reported exactly once.
  *
@@ -1208,18 +1230,18 @@ struct ib_memreg_domain_create {
  * @IB_MEMREG_MR_IOVA: Take @iova as the first I/O address; its offset in a
  *	page of 4096 bytes must be that of @addr. Not with ZERO_BASED.
  * @IB_MEMREG_MR_SINGLE_KEY: One key, registered by the device's driver;
- *	EOPNOTSUPP for drivers that are not known to be good at it, together
- *	with MW_BIND or FLUSH_PERSISTENT, and for a length over what the driver
- *	can list (soft-RoCE on x86: 1 GiB less 4096 bytes). The key of such an
- *	MR dies asynchronously after an invalidation.
+ *	EOPNOTSUPP for drivers that are not known to support it, together with
+ *	MW_BIND or FLUSH_PERSISTENT, and for a length beyond the driver's limit
+ *	(soft-RoCE on x86: 1 GiB less 4096 bytes). The key of such an MR dies
+ *	asynchronously after an invalidation.
  * @IB_MEMREG_MR_UNGUARDED: Don't watch the mapping: as with ibv_reg_mr(3) the
- *	keys lead to the pages that were there at registration, whatever
- *	becomes of the mapping.
+ *	keys stay on the pages that were mapped at registration, even if the
+ *	mapping changes.
  * @IB_MEMREG_MR_FD: The memory is that of the dma-buf with the descriptor @fd,
  *	from offset @addr on, whether it is mapped or not. Not with SINGLE_KEY.
- * @IB_MEMREG_MR_ON_DEMAND: Pin nothing now, and pages when they are used. Not
- *	with SINGLE_KEY, UNGUARDED or FD, nor with remote access flags: peers
- *	are granted windows.
+ * @IB_MEMREG_MR_ON_DEMAND: Pin no pages at registration, but each page when it
+ *	is used. Not with SINGLE_KEY, UNGUARDED or FD, nor with remote access
+ *	flags: peers are granted windows.
  * @IB_MEMREG_MR_IMPLICIT: With ON_DEMAND: the MR is the whole address space of
  *	the caller. @addr and @length must be 0.
  */
@@ -1252,70 +1274,69 @@ enum ib_memreg_mr_flags {
  * @out_mr_id: Id of the new MR
  * @out_lkey: Local key of the first segment, or 0
  * @out_rkey: Remote key of the first segment, or 0 without remote access
- * @out_segments: Number of keyed segments; 1 with SINGLE_KEY, otherwise 0
- *	without remote access unless the memory may be taken away by its
- *	exporter, 1 up to the span of a key
- *	(IB_MEMREG_CAP_KEY_SPAN, more where the memory is physically
- *	contiguous), and as many as it needs beyond. MR_QUERY returns all of
- *	them.
+ * @out_segments: Number of keyed segments: 1 with SINGLE_KEY; otherwise 0
+ *	without remote access, unless the exporter of the memory may take it
+ *	away; otherwise 1 up to the span of a key (IB_MEMREG_CAP_KEY_SPAN, or
+ *	more where the memory is physically contiguous), and more for a longer
+ *	range. MR_QUERY returns all of them.
  * @out_slot: The slot, or 0 without @status_id
  * @out_generation: Generation of the slot while the MR is LIVE
  *
  * Pin the memory for as long as the MR lives, charge it to the caller's
  * RLIMIT_MEMLOCK (every MR counts its pages, as with ibv_reg_mr(3)), and give
- * it keys if the access flags have remote access. Memory that is only to be
- * granted by windows needs none: register it with MW_BIND.
+ * it keys if the access flags have remote access. Memory that is granted only
+ * by windows needs no keys: register it with MW_BIND.
  *
- * The mapping is watched unless UNGUARDED: before a call returns that takes
- * any of it away (munmap(2), mremap(2), a mmap(2) over it, MADV_DONTNEED,
- * truncation, ...), whoever makes that call, the MR's keys and those of its
- * windows are dead, and the MR is STALE. A change that is made by the kernel
- * on its own account, or by mprotect(2), is looked into first, within a
- * second.
+ * The mapping is watched unless UNGUARDED: before a call of any process returns
+ * that removes any of the mapping (munmap(2), mremap(2), a mmap(2) over it,
+ * MADV_DONTNEED, truncation, ...), the MR's keys and those of its windows are
+ * dead, and the MR is STALE. After an event that the kernel causes by itself,
+ * or by mprotect(2), the mapping is checked first, within a second.
  *
- * An MR on a descriptor keeps the memory, whatever becomes of the descriptor
- * and of mappings: one of a memory object is never STALE, pins nothing and
+ * An MR on a descriptor keeps the memory, independently of the descriptor and
+ * of mappings: an MR on a memory object is never STALE, pins nothing and
  * charges nothing. Any number of MRs can be on the same memory, in other files,
- * processes and domains and on other devices, each with keys and rights of its
- * own; what ends one of them is nothing to the others. LOCAL_WRITE needs a
+ * processes and domains and on other devices, each with keys and access flags
+ * of its own; the end of one does not affect the others. LOCAL_WRITE needs a
  * descriptor that is open for writing. Keys are made of pages as large as the
  * contiguity of the memory allows.
  *
  * A dma-buf of another exporter (GPU memory, udmabuf, a DMA-BUF heap) is used
- * in its place for as long as the MR lives, and charged to nobody here. Its
- * exporter may be one that can take the memory away: when a device is reset or
- * unplugged, say. Such an MR has keys whatever its access, and is good for
- * local work on endpoints of its own domain; work requests name its memory by
- * the key, and no message that is received there is inside of a completion
+ * without a copy for as long as the MR lives, and memreg charges it to no user.
+ * Some exporters can take the memory away, for example when a device is reset
+ * or unplugged. An MR on such memory has keys even without remote access, and
+ * can be used for local work only on endpoints of its own domain; work requests
+ * use its keys, and a message received in it is never inside a completion
  * entry. Once the exporter takes the memory away, the keys of the MR and those
  * of its windows are dead, the MR is STALE, and work that was posted fails with
  * a local protection error, as it does with a key of verbs that was destroyed.
- * With soft-RoCE the CPU copies the memory: that must be coherent, and one of
- * which the exporter has no mapping for the kernel can't be registered.
+ * With soft-RoCE the CPU copies the memory: it must be coherent, and a dma-buf
+ * without a kernel mapping cannot be registered.
  *
  * An MR on demand pins nothing, charges nothing, and need not be mapped. The
  * pages of a range are pinned and charged when a work request or a window names
- * it, as the memory is then: what was not there is faulted in, as by an access
- * of the caller's own. They stay pinned while they are used, and some time
- * longer, until they are old, memory is short, or RLIMIT_MEMLOCK leaves no room
- * for others of the process. What is bound in a window stays until that is
- * revoked. When the mapping changes they are let go, with all keys to them dead
- * as above, and the next use faults anew; the MR itself is never STALE. SUBMIT
- * and WINDOW_BIND fail with EFAULT for a range that is not mapped, or not for
- * what is asked for, or if the memory is another process's and not pinned yet;
- * with ENOMEM if it can't be charged; and with EAGAIN if its pages keep going
- * while they are being pinned. MR_ADVISE pins ahead.
+ * it, in the state that the memory has then: missing pages are faulted in, as
+ * by an access of the caller. The pages stay pinned while they are used, and
+ * afterwards until they have been idle for long, memory is short, or
+ * RLIMIT_MEMLOCK leaves no room for other pages of the process. Pages under a
+ * bound window stay pinned until the window is revoked. When the mapping
+ * changes the pages are given up, with all keys to them dead as above, and the
+ * next use faults again; the MR itself is never STALE. SUBMIT and WINDOW_BIND
+ * fail with EFAULT for a range that is not mapped, or not with the needed
+ * protection, or if the memory belongs to another process and is not pinned
+ * yet; with ENOMEM if it cannot be charged; and with EAGAIN if its pages keep
+ * changing while they are being pinned. MR_ADVISE pins in advance.
  *
  * With @status_id the MR has a slot in that table until it is deregistered or
  * registered anew, whose generation is @out_generation as long as the MR is
- * LIVE: a load and a compare find out what MR_QUERY would, but for what is only
- * suspected.
+ * LIVE: a load and a compare give the same result as MR_QUERY, except that a
+ * suspect mapping still counts as LIVE.
  *
  * Errors: EBADF (@fd), EACCES (@fd is read-only), EINVAL, EOVERFLOW (also:
  * @addr + @length is rounded up beyond all addresses), EFAULT (also: files of
- * most file systems can't be pinned to be written; tmpfs and hugetlbfs can),
- * EOPNOTSUPP (also: the exporter refuses), ENOMEM, ENOSPC (also: no slot is
- * free), EPERM (RLIMIT_MEMLOCK is 0; or the table is of another process),
+ * most file systems cannot be pinned for writing; those of tmpfs and hugetlbfs
+ * can), EOPNOTSUPP (also: the exporter refuses), ENOMEM, ENOSPC (also: no slot
+ * is free), EPERM (RLIMIT_MEMLOCK is 0; or the table is of another process),
  * EDQUOT (each segment takes an HCA object), ENOENT, EAGAIN (the mapping kept
  * changing in 8 attempts, or the memory can't be pinned at the moment, or the
  * exporter is busy with it), EIO (keys could not be made in three attempts),
@@ -1367,38 +1388,38 @@ enum ib_memreg_rereg {
  * @access: With ACCESS: enum ib_memreg_access. Otherwise 0
  * @mr_flags: With TRANSLATION: enum ib_memreg_mr_flags. Otherwise 0
  * @fd: With IB_MEMREG_MR_FD: descriptor of a memory object. Otherwise 0
- * @addr: With TRANSLATION: as MR_REGISTER has it. Otherwise 0
+ * @addr: With TRANSLATION: as for MR_REGISTER. Otherwise 0
  * @length: With TRANSLATION: bytes, from 1. Otherwise 0
  * @iova: In: the first I/O address, with IB_MEMREG_MR_IOVA. Out: the first I/O
- *	address. Without TRANSLATION it stays, unless ZERO_BASED comes or goes.
+ *	address. Without TRANSLATION it stays, unless ZERO_BASED is set or
+ *	cleared.
  * @out_lkey: Local key of the first segment, or 0
  * @out_rkey: Remote key of the first segment, or 0 without remote access
- * @out_segments: Number of keyed segments, as MR_REGISTER has it
+ * @out_segments: Number of keyed segments, as for MR_REGISTER
  * @reserved: Must be 0
- * @out_kept: Pages of 4096 bytes that the MR keeps, and that were not pinned
- *	anew: all of them if neither the memory changes nor its having to be
- *	writable; otherwise those that both ranges have, if the memory is the
- *	caller's, was watched so far, and need not be writable for the first
- *	time. 0 for memory of a descriptor, of which nothing is pinned
+ * @out_kept: Pages of 4096 bytes that the MR keeps without pinning them again:
+ *	all of them if neither the memory nor the need to write to it changes;
+ *	otherwise those that both ranges contain, if the memory is the caller's,
+ *	was watched so far, and does not become writable. 0 for memory of a
+ *	descriptor, as nothing of it is pinned
  *
  * Change an MR. Its new state is complete before its old keys die, and the id
  * changes from one to the other in one step: a call that fails leaves the MR as
  * it was, keys included. When a call that succeeds returns, the old keys are
- * dead, and pages that the MR has no more are neither pinned nor charged by it;
- * its keys are new ones in any case. For a moment the pages of both states are
- * pinned and charged, but for those that are kept.
+ * dead, and pages that the MR no longer has are unpinned and uncharged; its
+ * keys are always new. For a moment the pages of both states are pinned and
+ * charged, those that are kept only once.
  *
- * What is not changed stays, the flags of MR_REGISTER included. A STALE MR can
- * be given other memory by TRANSLATION, and is LIVE again then.
+ * Attributes that are not changed stay, the flags of MR_REGISTER included. A
+ * STALE MR can get other memory by TRANSLATION, and is then LIVE again.
  *
  * An MR that windows are bound to, or that work requests use, can't be changed.
  * Nor can a pool.
  *
- * Errors: EBUSY; ESTALE (the MR is STALE, and no TRANSLATION is asked for);
- * EFAULT also: the memory has to be pinned anew, as it was registered under a
- * single key or is to be writable for the first time, and is another process's;
- * EINVAL also: a field is given of what is not to change; the MR is a pool; and
- * as MR_REGISTER.
+ * Errors: EBUSY; ESTALE (the MR is STALE, and TRANSLATION is not set); EFAULT
+ * also: the memory has to be pinned again, because it was registered under a
+ * single key or becomes writable, and belongs to another process; EINVAL also:
+ * a field is not 0 whose flag is not set; the MR is a pool; and as MR_REGISTER.
  */
 struct ib_memreg_mr_reregister {
 	__u32 size;
@@ -1426,13 +1447,13 @@ struct ib_memreg_mr_reregister {
 #define IB_MEMREG_NO_FAULT_MAX	(1 << 30)
 
 /**
- * enum ib_memreg_advice - What MR_ADVISE does to ranges of MRs on demand
- * @IB_MEMREG_ADVICE_PREFETCH: Pin them, to be read.
- * @IB_MEMREG_ADVICE_PREFETCH_WRITE: Pin them, to be read and written.
- * @IB_MEMREG_ADVICE_PREFETCH_NO_FAULT: Pin what is in memory and mapped, to be
- *	read, and fault nothing in.
- * @IB_MEMREG_ADVICE_DROP: Let go of all pinned pages that nobody uses, and that
- *	were pinned together with a byte of the range.
+ * enum ib_memreg_advice - Actions of MR_ADVISE on ranges of MRs on demand
+ * @IB_MEMREG_ADVICE_PREFETCH: Pin the range for reading.
+ * @IB_MEMREG_ADVICE_PREFETCH_WRITE: Pin the range for reading and writing.
+ * @IB_MEMREG_ADVICE_PREFETCH_NO_FAULT: Pin the pages of the range that are
+ *	present, for reading, and fault none in.
+ * @IB_MEMREG_ADVICE_DROP: Unpin all pages that are not in use and that were
+ *	pinned together with a byte of the range.
  *
  * The first three are those of ibv_advise_mr(3).
  */
@@ -1446,8 +1467,8 @@ enum ib_memreg_advice {
 /**
  * enum ib_memreg_advise_flags - Flags of MR_ADVISE
  * @IB_MEMREG_ADVISE_WAIT: Wait for pages that have to be read from a device, or
- *	that the handler of a userfaultfd has to provide. Without it, reading
- *	them is begun, and the range ends with EAGAIN.
+ *	that the handler of a userfaultfd has to provide. Without it, the reads
+ *	are started, and the range fails with EAGAIN.
  */
 enum ib_memreg_advise_flags {
 	IB_MEMREG_ADVISE_WAIT = 1 << 0
@@ -1459,11 +1480,11 @@ enum ib_memreg_advise_flags {
  * @reserved: Must be 0
  * @offset: First byte
  * @length: Bytes, from 1
- * @out_pages: Pages of 4096 bytes that were pinned, or let go of; 0 if all of
+ * @out_pages: Pages of 4096 bytes that were pinned, or unpinned; 0 if all of
  *	them were pinned already
  * @out_error: errno, or 0: ENOENT, EINVAL, EOVERFLOW, EACCES (PREFETCH_WRITE
  *	without LOCAL_WRITE), EFAULT, ENOMEM, EPERM or EAGAIN
- * @out_reason: enum ib_memreg_reason of it
+ * @out_reason: enum ib_memreg_reason of the error
  */
 struct ib_memreg_range {
 	__u32 mr_id;
@@ -1482,12 +1503,13 @@ struct ib_memreg_range {
  * @flags: enum ib_memreg_advise_flags
  * @advice: enum ib_memreg_advice
  * @count: Number of @ranges, 1 to IB_MEMREG_BATCH_MAX
- * @out_done: Ranges that were looked at, if the call fails
+ * @out_done: Number of ranges that were processed, if the call fails
  * @ranges: Pointer to an array of struct ib_memreg_range
  *
  * Advise what to do with ranges of MRs on demand, one after the other. Each
- * range has an outcome of its own; the call fails only if it can't go on. What
- * is pinned ahead is idle until it is used, and may go as any idle page does.
+ * range has an outcome of its own; the call fails only if it cannot continue.
+ * Pages that are pinned in advance are idle until they are used, and may be
+ * unpinned like any idle page.
  *
  * Errors: EINVAL (no such advice, COUNT), EFAULT (@ranges), EINTR, ENODEV.
  */
@@ -1511,7 +1533,7 @@ struct ib_memreg_mr_advise {
 #define IB_MEMREG_PIECE_DIMS	4
 
 /**
- * struct ib_memreg_piece - A part of an MR, or a pattern of parts
+ * struct ib_memreg_piece - A part of an MR, or a strided pattern of parts
  * @mr_id: The MR, which may be a composition
  * @dims: Dimensions, up to IB_MEMREG_PIECE_DIMS; 0 is a single block
  * @offset: First byte of the first block in the MR
@@ -1536,8 +1558,8 @@ struct ib_memreg_piece {
 
 /**
  * enum ib_memreg_compose_flags - Flags of MR_COMPOSE
- * @IB_MEMREG_COMPOSE_ONE_KEY: All of it is to be under one key, or the call
- *	fails.
+ * @IB_MEMREG_COMPOSE_ONE_KEY: Fail unless one key can span the whole
+ *	composition.
  * @IB_MEMREG_COMPOSE_IOVA: Take @iova as the first I/O address.
  */
 enum ib_memreg_compose_flags {
@@ -1550,11 +1572,11 @@ enum ib_memreg_compose_flags {
  * @size: sizeof(struct ib_memreg_mr_compose)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: enum ib_memreg_compose_flags
- * @domain_id: Domain of the composition, and of the MRs that it is made of
+ * @domain_id: Domain of the composition and of all MRs that its pieces are of
  * @access: enum ib_memreg_access
  * @count: Number of @pieces, 1 to IB_MEMREG_COMPOSE_MAX
  * @out_mr_id: Id of the new MR
- * @out_index: If a piece is to blame for a failure, its index; otherwise @count
+ * @out_index: If the call fails because of a piece, its index; otherwise @count
  * @pieces: Pointer to an array of struct ib_memreg_piece
  * @iova: In: the first I/O address, with IB_MEMREG_COMPOSE_IOVA; its offset in
  *	a page of 4096 bytes must be that of the memory of the first piece. Out:
@@ -1563,27 +1585,28 @@ enum ib_memreg_compose_flags {
  * @out_lkey: Local key of the first segment, or 0
  * @out_rkey: Remote key of the first segment, or 0 without remote access
  * @out_segments: Number of keyed segments, or 0 without remote access
- * @out_entries: Runs of memory, contiguous for the device, that it is made of
+ * @out_entries: Number of runs of memory, each contiguous for the device, in it
  *
- * Make an MR of pieces of others, one behind the other. Its memory is theirs:
- * it pins nothing and charges nothing but the memory of the kernel that lists
- * it, and work requests and windows name ranges of it as of any MR.
+ * Make an MR of pieces of other MRs, one behind the other. It shares their
+ * memory: it pins nothing, and only the kernel memory for its page list is
+ * charged. Work requests and windows name ranges of it as of any MR.
  *
- * A key spans the boundary between two pieces only if the one ends and the
- * other begins at a multiple of 4096 bytes of memory. At each other boundary a
+ * A key spans the boundary between two pieces only if the first ends and the
+ * second begins at a multiple of 4096 bytes of memory. At each other boundary a
  * segment ends, and the I/O addresses of the next one begin at the offset in a
  * page that its memory has. MR_QUERY returns all segments. A window can't span
  * such a boundary. With IB_MEMREG_CAP_SG_GAPS keys and windows span any
  * boundary, of up to IB_MEMREG_CAP_KEY_PAGES runs of memory each. Work requests
  * of the MR's owner span any boundary, on any device.
  *
- * MRs that the pieces are of, and those that they are composed of, can't be
- * deregistered or re-registered for as long as the composition is there; a
- * composition can, if others are made of it. When the memory of one of them
- * goes, the composition is STALE as well, and its keys die with the others.
+ * While the composition exists, the MRs whose memory it uses cannot be
+ * deregistered or re-registered. An MR that is itself a composition can: a
+ * composition made of it depends only on the MRs underneath. When one of these
+ * MRs becomes STALE, the composition does as well, and its keys die along with
+ * the others.
  *
  * Remote access and MW_BIND need MW_BIND of each MR, LOCAL_WRITE needs
- * LOCAL_WRITE. Pieces may overlap if none of it can be written.
+ * LOCAL_WRITE. Pieces may overlap if the composition cannot be written.
  *
  * Errors: EINVAL, EOVERFLOW, ENOENT, EACCES, EOPNOTSUPP (an MR is under a
  * single key of the driver; or one key can't span it), ESTALE, EFAULT
@@ -1628,9 +1651,10 @@ struct ib_memreg_segment {
 #define IB_MEMREG_DEMAND_WAITS	16
 
 /**
- * IB_MEMREG_DEMAND_WAIT_NS - nanoseconds of the first of those classes: a fault
- * is in it if it takes less, and in each other one if it takes less than four
- * times as much as in the one before; in the last one are all others
+ * IB_MEMREG_DEMAND_WAIT_NS - limit of the first of these classes in
+ * nanoseconds: a fault that takes less is in the first class; the limit of each
+ * further class is four times that of the one before; the last class has no
+ * limit
  */
 #define IB_MEMREG_DEMAND_WAIT_NS	1024
 
@@ -1641,7 +1665,7 @@ struct ib_memreg_segment {
  * @flags: Must be 0
  * @mr_id: MR
  * @count: In: entries that @segments has room for. Out: segments of the MR;
- *	only the first of them are written if the room was less.
+ *	only the first ones are written if there is room for fewer.
  * @out_domain_id: Its domain
  * @segments: Pointer to an array of struct ib_memreg_segment; unused if
  *	@count is 0
@@ -1653,21 +1677,21 @@ struct ib_memreg_segment {
  * @out_pinned: Pages of 4096 bytes pinned and charged now
  * @out_windows: Windows bound to it now
  * @reserved: Must be 0
- * @out_generation: Times that the memory went: 0 if it never did, and at least
- *	1 while it is not LIVE
- * @out_suspects: Events that looked as if the memory might have gone, and were
- *	looked into
+ * @out_generation: Number of times that the MR became stale: at least 1 while
+ *	it is not LIVE
+ * @out_suspects: Suspect events, after which the mapping was checked
  * @out_pinned_max: Most pages that were pinned at a time
  * @out_faults: Ranges that had to be pinned when they were used
  * @out_hits: Ranges that were pinned when they were used
- * @out_invalidations: Times that something was let go as its mapping changed
- * @out_prefetches: Times that something was pinned by MR_ADVISE
- * @out_prefetch_hits: Those of them of which something was used
- * @out_wait: What was pinned to be used by the time that it took: see
+ * @out_invalidations: Times that pages were given up because their mapping
+ * 	changed
+ * @out_prefetches: Times that MR_ADVISE pinned pages
+ * @out_prefetch_hits: Such times after which some of the pages were used
+ * @out_wait: Histogram of @out_faults by the time that pinning took: see
  *	IB_MEMREG_DEMAND_WAIT_NS
  *
- * From @out_pinned_max on, all is 0 but for MRs on demand. Each SGE that is not
- * empty, and each range that a window is bound to, is a use.
+ * The fields from @out_pinned_max on are 0 unless the MR is on demand. Each SGE
+ * that is not empty, and each range that a window is bound to, counts as a use.
  *
  * Errors: ENOENT, EFAULT, ENODEV.
  */
@@ -1705,8 +1729,8 @@ struct ib_memreg_mr_query {
 
 /**
  * enum ib_memreg_pool_state - State of a pool, in its table
- * @IB_MEMREG_POOL_LIVE: It is there.
- * @IB_MEMREG_POOL_DEAD: It is destroyed, and all rkeys are 0.
+ * @IB_MEMREG_POOL_LIVE: The pool exists.
+ * @IB_MEMREG_POOL_DEAD: The pool is destroyed, and all rkeys are 0.
  */
 enum ib_memreg_pool_state {
 	IB_MEMREG_POOL_LIVE = 0,
@@ -1714,7 +1738,7 @@ enum ib_memreg_pool_state {
 };
 
 /**
- * struct ib_memreg_pool_table - What a pool's table begins with
+ * struct ib_memreg_pool_table - Header of a pool's table
  * @version: IB_MEMREG_POOL_VERSION
  * @count: Number of entries
  * @entry_size: Bytes of each; the first one follows this structure
@@ -1737,9 +1761,9 @@ struct ib_memreg_pool_table {
  * struct ib_memreg_pool_entry - A buffer, in a pool's table
  * @iova: First I/O address
  * @rkey: Remote key, or 0 without remote access
- * @sequence: Odd while the other fields change; another even number afterwards
+ * @sequence: Odd while the other fields change; a new even number afterwards
  *
- * To read an entry that somebody else may recycle: load @sequence (acquire),
+ * To read an entry that another thread may recycle: load @sequence (acquire),
  * the fields, and, behind an acquire fence, @sequence again; start over if it
  * is odd or has changed.
  */
@@ -1759,7 +1783,7 @@ struct ib_memreg_pool_entry {
  * @count: Number of buffers, 1 to IB_MEMREG_CAP_POOL
  * @addr: Address or offset of the first buffer, as in MR_REGISTER
  * @buffer_size: Bytes of a buffer, from 1 to IB_MEMREG_CAP_KEY_SPAN; a page of
- *	4096 bytes less if @addr or @stride is no multiple of that
+ *	4096 bytes less if @addr or @stride is not a multiple of 4096
  * @stride: In: bytes from one buffer to the next; 0 for @buffer_size. Out: the
  *	same, or @buffer_size
  * @fd: Descriptor of a memory object, with IB_MEMREG_MR_FD; otherwise 0
@@ -1771,11 +1795,11 @@ struct ib_memreg_pool_entry {
  *	with MAP_SHARED
  *
  * Register memory as an MR that has a key for each of many buffers of one size,
- * and none for what is between them. Work requests and windows name buffers by
- * MR and offset; peers reach each by the key in its entry of the table, struct
- * ib_memreg_pool_table. The MR is in all else like one of MR_REGISTER, and
- * MR_QUERY returns the keys as segments. Each key is an MR of the device, and
- * counts in the rdma cgroup.
+ * and none for the gaps between them. Work requests and windows name buffers by
+ * MR and offset; peers reach each buffer by the key in its entry of the table,
+ * struct ib_memreg_pool_table. In all other respects the MR is like one of
+ * MR_REGISTER, and MR_QUERY returns the keys as segments. Each key is an MR of
+ * the device, and counts in the rdma cgroup.
  *
  * Errors: EINVAL (count, size, stride, range), EOVERFLOW, EMFILE, ENFILE, and
  * those of MR_REGISTER.
@@ -1803,8 +1827,8 @@ struct ib_memreg_pool_create {
 
 /**
  * enum ib_memreg_recycle_flags - Flags of POOL_RECYCLE
- * @IB_MEMREG_RECYCLE_RELAXED: Don't wait for packets that the old keys have let
- *	pass: where IB_MEMREG_CAP_STRICT_INVALIDATE is 0, a packet that was
+ * @IB_MEMREG_RECYCLE_RELAXED: Do not wait for packets that were accepted by the
+ *	old keys: where IB_MEMREG_CAP_STRICT_INVALIDATE is 0, a packet that was
  *	accepted before may still be copied after the call returned.
  */
 enum ib_memreg_recycle_flags {
@@ -1818,15 +1842,15 @@ enum ib_memreg_recycle_flags {
  * @flags: enum ib_memreg_recycle_flags
  * @mr_id: A pool
  * @count: Number of buffers, 1 to IB_MEMREG_BATCH_MAX
- * @out_index: After EINVAL: the entry of @indices that is bad, or @count if it
- *	is none of them
+ * @out_index: After EINVAL: index of the invalid entry of @indices, or @count
+ *	if all are valid
  * @indices: Pointer to an array of __u32: the buffers, each once
  *
- * Give buffers other keys. When the call returns the new ones are in the table,
- * and the old ones are dead; a call that fails leaves all as they were. Both
- * work for a moment, so as many MRs of the device more are needed. Windows and
- * work requests do not use these keys, and go on. An rkey comes back late, as
- * in struct ib_memreg_bind.
+ * Give buffers new keys. When the call returns the new keys are in the table,
+ * and the old ones are dead; a call that fails leaves all keys as they were.
+ * Both old and new keys work for a moment, so the call needs @count more MRs of
+ * the device. Windows and work requests do not use these keys, and are not
+ * affected. An rkey is reused as late as in struct ib_memreg_bind.
  *
  * Errors: ENOENT, EINVAL (count, an index, no pool, or no remote access),
  * EFAULT, ENOMEM, ENOSPC, EDQUOT, ESTALE, EIO, ENETDOWN, EINTR, ENODEV.
@@ -1846,14 +1870,14 @@ struct ib_memreg_pool_recycle {
 
 /**
  * enum ib_memreg_memory_flags - Flags of MEMORY_CREATE
- * @IB_MEMREG_MEMORY_CONTIGUOUS: One block, or failure. @length is rounded up to
- *	a power of two, up to IB_MEMREG_CAP_CONTIGUOUS.
+ * @IB_MEMREG_MEMORY_CONTIGUOUS: Fail unless the memory is one block. @length is
+ *	rounded up to a power of two, up to IB_MEMREG_CAP_CONTIGUOUS.
  */
 enum ib_memreg_memory_flags {
 	IB_MEMREG_MEMORY_CONTIGUOUS = 1 << 0
 };
 
-/** IB_MEMREG_NODE_CALLER - where the memory policy of the caller says */
+/** IB_MEMREG_NODE_CALLER - the nodes that the caller's memory policy selects */
 #define IB_MEMREG_NODE_CALLER	(-1)
 
 /** IB_MEMREG_NODE_DEVICE - the NUMA node of the RDMA device, if it has one */
@@ -1865,29 +1889,29 @@ enum ib_memreg_memory_flags {
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: enum ib_memreg_memory_flags
  * @node: NUMA node to prefer, or IB_MEMREG_NODE_*
- * @length: In: bytes, from 1. Out: bytes that there are, a multiple of the
- *	system's page size
+ * @length: In: bytes, from 1. Out: bytes allocated, a multiple of the system's
+ *	page size
  * @out_blocks: Blocks that the memory consists of
- * @out_block_shift: Logarithm of the bytes of the smallest of them
+ * @out_block_shift: Logarithm of the size of the smallest block
  * @out_fd: The new descriptor, close-on-exec and open for reading and writing
  * @reserved: Must be 0
  *
- * Allocate memory of the kernel, zeroed, in blocks as large as can be had: up
- * to what one entry of the page table next to the last level maps (2 MiB on
- * x86), with CONTIGUOUS up to IB_MEMREG_CAP_CONTIGUOUS. Blocks never grow along
- * the memory; each is contiguous, and begins at a multiple of its size.
+ * Allocate zeroed kernel memory, in blocks as large as possible: up to the size
+ * that a PMD maps (2 MiB on x86), with CONTIGUOUS up to
+ * IB_MEMREG_CAP_CONTIGUOUS. Blocks never grow along the memory; each is
+ * contiguous, and begins at a multiple of its size.
  *
- * The descriptor is a dma-buf. It is to be mapped by mmap(2) with MAP_SHARED,
+ * The descriptor is a dma-buf. It can be mapped by mmap(2) with MAP_SHARED,
  * registered by MR_REGISTER in any file, passed to other processes, and given
- * to any interface of the kernel that imports a dma-buf. Pages are mapped by
- * huge entries where a block of that size lies at an address that is congruent
- * to its offset, whatever the setting for transparent huge pages is.
+ * to any interface of the kernel that imports a dma-buf. A block of PMD size is
+ * mapped by a PMD if its address is congruent to its offset, independently of
+ * the setting for transparent huge pages.
  *
  * The memory is charged to RLIMIT_MEMLOCK of the caller's user, beside what
  * io_uring and iommufd charge there, and to the caller's memory cgroup. It
  * stays charged until the last of the descriptors, mappings, MRs and importers
- * is gone, wherever those are; none of them is charged for it again, but for
- * what pins a mapping of it, such as ibv_reg_mr(3).
+ * is gone, in any process; none of these is charged for it again, except calls
+ * that pin a mapping of it, such as ibv_reg_mr(3).
  *
  * Errors: EINVAL (length 0, node, CONTIGUOUS), EOVERFLOW, ENOMEM
  * (RLIMIT_MEMLOCK, no memory, or none in one block), EPERM, EMFILE, ENFILE,
@@ -1914,14 +1938,14 @@ struct ib_memreg_memory_create {
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
  * @fd: Descriptor of a memory object
- * @out_fd: A new descriptor of the same memory, close-on-exec and open for
- *	reading alone
+ * @out_fd: A new descriptor of the same memory, close-on-exec and open only for
+ *	reading
  * @reserved: Must be 0
  *
- * Whoever has only the new descriptor can neither map nor register the memory
- * for writing, nor have a device write to it.
+ * A process that has only the new descriptor can neither map nor register the
+ * memory for writing, nor make a device write to it.
  *
- * Errors: EBADF, EOPNOTSUPP (a dma-buf of somebody else), ENOMEM, EMFILE,
+ * Errors: EBADF, EOPNOTSUPP (a dma-buf of another exporter), ENOMEM, EMFILE,
  * ENFILE, EFAULT, ENODEV.
  */
 struct ib_memreg_memory_dup {
@@ -1944,7 +1968,7 @@ struct ib_memreg_memory_dup {
  *	queue, in order with the work around it. It ends by a work request
  *	there, by the peer's SEND_WITH_INV, or with the connection. Its key is
  *	good in the whole domain: give the endpoint a domain of its own for a
- *	key that nobody else can use.
+ *	key that no other peer can use.
  */
 enum ib_memreg_window_type {
 	IB_MEMREG_WINDOW_TYPE1 = 1,
@@ -1959,8 +1983,8 @@ enum ib_memreg_window_type {
  * @domain_id: Domain in which the keys are to work
  * @type: enum ib_memreg_window_type
  * @count: Windows to allocate, 1 to IB_MEMREG_BATCH_MAX
- * @max_span: Bytes that the windows are at most to cover, 1 to
- *	IB_MEMREG_CAP_KEY_SPAN less one page
+ * @max_span: Most bytes that each window can cover, 1 to IB_MEMREG_CAP_KEY_SPAN
+ *	less one page
  * @ids: Pointer to an array of @count __u32, to which the ids are written
  *
  * Allocate windows, all or none of them. A window that is not bound has no
@@ -1994,12 +2018,12 @@ struct ib_memreg_window_alloc {
  *	needed), FLUSH_GLOBAL, FLUSH_PERSISTENT (need the same of the MR); and
  *	ZERO_BASED
  * @endpoint_id: Endpoint of the domain with whose connection the window ends,
- *	or 0 for none. Before it is accepted it will do.
+ *	or 0 for none. The endpoint need not be accepted yet.
  * @out_iova: First I/O address: the MR's plus @offset, or 0 if ZERO_BASED
- * @out_rkey: Remote key. Since it was given out before, at least 256 x 64
+ * @out_rkey: Remote key. Since the last use of the same rkey, at least 256 x 64
  *	grants of other keys, of windows of that size in the domain, have ended;
- *	one that was destroyed comes back when the device gives its number to
- *	another MR.
+ *	the rkey of a destroyed MR is reused when the device allocates its
+ *	number to another MR.
  * @reserved: Must be 0
  */
 struct ib_memreg_bind {
@@ -2022,16 +2046,17 @@ struct ib_memreg_bind {
  * @domain_id: Domain of the windows
  * @count: Windows to bind, 1 to IB_MEMREG_BATCH_MAX
  * @out_index: If the call fails on an entry: its index, otherwise @count; not
- *	written if @flags are unknown, or the call was not begun
+ *	written if @flags are unknown, or the call fails before it processes
+ *	entries
  * @binds: Pointer to an array of @count struct ib_memreg_bind
  *
  * Bind windows, all or none of them: when the call returns 0, all of the keys
- * work; when it fails, none does, even if it is in the array already.
+ * work; when it fails, no key works, even if it is in the array already.
  *
  * Errors: EINVAL (also: a window of type 2B), EOVERFLOW, ENOENT, EBUSY (bound
  * already, or twice in the call), EACCES, EOPNOTSUPP, ENOTCONN (the endpoint's
- * connection is over), ESTALE (the MR is), ENOMEM, ENOSPC, EDQUOT, EFAULT, EIO,
- * ENETDOWN, EINTR, ENODEV.
+ * connection has ended), ESTALE (the MR is stale), ENOMEM, ENOSPC, EDQUOT,
+ * EFAULT, EIO, ENETDOWN, EINTR, ENODEV.
  */
 struct ib_memreg_window_bind {
 	__u32 size;
@@ -2050,10 +2075,10 @@ struct ib_memreg_window_bind {
  * DOC: What is known when a key has ended
  *
  * A key is *closed* when the device accepts no new access through it. It is at
- * *rest* when, besides, no access that was accepted before lands any more: the
- * owner may use the memory for something else. Where
- * IB_MEMREG_CAP_STRICT_INVALIDATE is 1, a key that is closed is at rest.
- * Where it is 0, as on soft-RoCE:
+ * *rest* when, in addition, no access that was accepted before can still land:
+ * the owner may use the memory for another purpose. Where
+ * IB_MEMREG_CAP_STRICT_INVALIDATE is 1, a key that is closed is at rest. Where
+ * it is 0, as on soft-RoCE:
  *
  * ===================================  =======================================
  * What has ended the key               When that has returned or completed
@@ -2076,12 +2101,13 @@ struct ib_memreg_window_bind {
 /**
  * enum ib_memreg_revoke_flags - Flags of WINDOW_REVOKE
  * @IB_MEMREG_REVOKE_RELAXED: When the call returns, the device accepts no new
- *	access through the keys, but need not have finished those that it
+ *	access through the keys, but need not have finished accesses that it
  *	accepted before: where IB_MEMREG_CAP_STRICT_INVALIDATE is 0, a packet
- *	may still land. In batches this is cheaper there; elsewhere the flag
- *	changes nothing. It is for owners that don't use the memory for
- *	something else before they destroy the MR, which waits. The windows are
- *	not bound any more: another revoke waits for nothing.
+ *	may still land. Such a revoke is cheaper there, in batches; on other
+ *	devices the flag changes nothing. It is for owners that do not use the
+ *	memory for another purpose before they destroy the MR, which waits for
+ *	those accesses. The windows are no longer bound: another revoke does not
+ *	wait.
  */
 enum ib_memreg_revoke_flags {
 	IB_MEMREG_REVOKE_RELAXED = 1 << 0
@@ -2095,18 +2121,19 @@ enum ib_memreg_revoke_flags {
  * @domain_id: Domain of the windows
  * @count: Windows to revoke, 1 to IB_MEMREG_BATCH_MAX
  * @out_index: If the call fails on an entry: its index, otherwise @count; not
- *	written if @flags are unknown, or the call was not begun
+ *	written if @flags are unknown, or the call fails before it processes
+ *	entries
  * @ids: Pointer to an array of @count __u32 window ids
  *
  * Revoke windows, all or none of them. When the call returns 0, no access
- * through their keys is accepted, and none that was accepted before lands any
- * more, on any device. Where IB_MEMREG_CAP_STRICT_INVALIDATE is 0 the keys' MRs
- * are destroyed for that; IB_MEMREG_REVOKE_RELAXED promises less. A window that
- * is not bound (any more) is no error, nor is one whose key is dead because the
- * MR is STALE: it can be bound to another MR afterwards. The call waits for the
- * end of a connection that is revoking one of its windows. Once the entries are
- * found good the call cannot fail: a key that can't be invalidated by a work
- * request is destroyed.
+ * through their keys is accepted, and no access that was accepted before can
+ * still land, on any device. Where IB_MEMREG_CAP_STRICT_INVALIDATE is 0 the
+ * call destroys the keys' MRs for that; IB_MEMREG_REVOKE_RELAXED guarantees
+ * less. A window that is not bound is no error, nor is a window whose key is
+ * dead because the MR is STALE: it can be bound to another MR afterwards. If
+ * the end of a connection is revoking one of the windows, the call waits for
+ * it. Once all entries are validated the call cannot fail: a key that no work
+ * request can invalidate is destroyed.
  *
  * Errors: EINVAL (also: a window of type 2B), EOPNOTSUPP (flags), ENOENT, EBUSY
  * (another call is binding or revoking the window, or it is twice in the call),
@@ -2130,47 +2157,48 @@ struct ib_memreg_window_revoke {
  *
  * A status table is memory that the kernel writes and its process reads. Each
  * monitor, and each MR that asks for one, has a slot there with a generation.
- * The registration that the slot is for is good as long as the generation is
+ * The registration that the slot is for is valid as long as the generation is
  * the one that the call which made it returned: one load and one compare.
- * Generations only grow, also when a slot goes to somebody else, so that a
- * generation that was good never comes back.
+ * Generations only grow, also when a slot is allocated again, so that a
+ * generation never becomes valid again.
  *
- * A monitor watches a range of addresses for whoever registers memory by other
- * means, such as ibv_reg_mr(3), and keeps the registration for later. It pins
- * nothing. The generation changes before the call returns that takes away any
- * of the mapping: munmap(2), mremap(2), a mmap(2) over it, MADV_DONTNEED, a
- * hole punched, truncation, execve(2), the end of the process. Memory that is
- * mapped where nothing was does not change it, nor do fork(2), mlock(2),
- * soft-dirty tracking, write protection by userfaultfd, or a scan for NUMA
- * balancing. What mprotect(2) does, and what kernel threads do with mappings of
- * files, is looked into first, within a second: mprotect(2) counts if it takes
- * away the access that the monitor was made for; a kernel thread that takes
- * pages from the mapping of a file counts. Reclaim, KSM and compaction do not,
- * as they leave in place the pages that whoever registered them has pinned; of
- * a mapping of a file they may count for nothing. Changes that are counted
- * though nothing changed are allowed: register again. One is a fork(2), of
- * private memory of hugetlbfs: the kernel announces all of it.
+ * A monitor watches a range of addresses for a process that registers memory by
+ * another API, such as ibv_reg_mr(3), and caches the registration. It pins
+ * nothing. The generation changes before the call returns that removes any of
+ * the mapping: munmap(2), mremap(2), a mmap(2) over it, MADV_DONTNEED, a hole
+ * punched, truncation, execve(2), the end of the process. A new mapping where
+ * none was does not change it, nor do fork(2), mlock(2), soft-dirty tracking,
+ * write protection by userfaultfd, or a scan for NUMA balancing. Events of
+ * mprotect(2), and of kernel threads on mappings of files, are suspect, and a
+ * worker checks the mapping within a second: mprotect(2) counts if it removes
+ * the access that the monitor was made for; a kernel thread that takes pages
+ * away from the mapping of a file counts. Reclaim, KSM and compaction do not
+ * count, as the registration has pinned the pages and they leave pinned pages
+ * in place, except that they may count on the mapping of a file. The generation
+ * may thus change although the mapping has not: register again. fork(2) also
+ * does that to private memory of hugetlbfs, as the kernel announces a change of
+ * all of it.
  *
- * A registration is known to be good if it was made between the call that made
- * its monitor and a look at the slot that finds the generation which the call
- * returned. A generation that is read from the table is never a start: the
- * change that it stands for may be yet to come. So once a generation has
- * changed, the monitor has done its work: destroy it, make another, and
- * register again.
+ * A registration is known to be valid if it was made after the call that made
+ * its monitor, and before a load of the slot that finds the generation which
+ * that call returned. Never start from a generation that was read from the
+ * table: the change that it announces may not have happened yet. So once a
+ * generation has changed, destroy the monitor, make a new one, and register
+ * again.
  *
- * The table shows this to the process that created it alone. In a child of
- * fork(2), and in any other process, a mapping of it reads as 0. It can be
- * mapped in whole or in part, for reading, and shared. Slots of a table that
- * was destroyed, or whose file was closed, change once more and then rest.
+ * Only the process that created the table sees it. In a child of fork(2), and
+ * in any other process, a mapping of it reads as 0. It can be mapped in whole
+ * or in part, read-only and shared. Slots of a table that was destroyed, or
+ * whose file was closed, change once more, and then never again.
  */
 
-/** IB_MEMREG_STATUS_VERSION - of struct ib_memreg_status_table */
+/** IB_MEMREG_STATUS_VERSION - version of struct ib_memreg_status_table */
 #define IB_MEMREG_STATUS_VERSION	1
 
 /**
  * enum ib_memreg_status_state - State of a status table
- * @IB_MEMREG_STATUS_LIVE: It says what is.
- * @IB_MEMREG_STATUS_DEAD: It was destroyed, or its file closed.
+ * @IB_MEMREG_STATUS_LIVE: The table is up to date.
+ * @IB_MEMREG_STATUS_DEAD: The table was destroyed, or its file closed.
  */
 enum ib_memreg_status_state {
 	IB_MEMREG_STATUS_LIVE = 1,
@@ -2178,28 +2206,29 @@ enum ib_memreg_status_state {
 };
 
 /**
- * struct ib_memreg_status_table - What a status table begins with
+ * struct ib_memreg_status_table - Header of a status table
  * @version: IB_MEMREG_STATUS_VERSION; 0 if this is not the process that
  *	created the table
  * @state: enum ib_memreg_status_state
  * @slots: Number of slots
- * @slots_offset: Where the array of struct ib_memreg_status_slot begins
- * @groups_offset: Where an array of __aligned_u64 begins, one for each
- *	IB_MEMREG_STATUS_GROUP slots, which grows with each generation of theirs
+ * @slots_offset: Offset of the array of struct ib_memreg_status_slot
+ * @groups_offset: Offset of an array of __aligned_u64, one for each
+ *	IB_MEMREG_STATUS_GROUP slots, which grows with each change of their
+ *	generations
  * @log_entries: Entries of the log, a power of two, or 0
- * @log_offset: Where the array of struct ib_memreg_change begins
+ * @log_offset: Offset of the array of struct ib_memreg_change
  * @reserved: 0
- * @changes: Grows after any generation changes, but for a slot that is given
- *	back: as long as it is the same, nothing has changed
- * @log_head: Entries that were ever written to the log; the last one is at
+ * @changes: Grows after a change of any generation, except that of a slot that
+ *	is freed: as long as it is the same, no registration has become invalid
+ * @log_head: Number of entries ever written to the log; the last one is at
  *	(@log_head - 1) modulo @log_entries
- * @events: Changes of address spaces that were announced to monitors
- * @suspects: Those of them that were to be looked into
- * @unchanged: Looks that found nothing changed
+ * @events: Events that monitors received
+ * @suspects: Suspect events, after which the mapping is checked
+ * @unchanged: Checks that found the mapping unchanged
  * @reserved2: 0
  *
  * Fields from @changes on are written with release semantics: read them with
- * acquire semantics before what they stand for.
+ * acquire semantics before the data that they refer to.
  */
 struct ib_memreg_status_table {
 	__u32 version;
@@ -2220,10 +2249,11 @@ struct ib_memreg_status_table {
 
 /**
  * struct ib_memreg_status_slot - Slot of a monitor or an MR
- * @generation: Changes when the registration is good no more
- * @generation32: The lower half of it, for those who can't load more at once;
- *	comes back after 2^32 changes
- * @suspects: Changes that may have been such, and were or are looked into
+ * @generation: Changes when the registration becomes invalid
+ * @generation32: The lower half of @generation, for readers without 64-bit
+ *	loads; wraps after 2^32 changes
+ * @suspects: Suspect events on the range, after which the mapping was or is
+ * 	checked
  */
 struct ib_memreg_status_slot {
 	__aligned_u64 generation;
@@ -2234,11 +2264,11 @@ struct ib_memreg_status_slot {
 /**
  * struct ib_memreg_change - An entry of the log
  * @start: First address that changed
- * @end: First address behind it that did not
+ * @end: First address behind the range
  *
- * To read: load log_head, copy the entries from the last one seen on, and load
+ * To read: load log_head, copy the entries that were not seen yet, and load
  * log_head again. If that is log_entries or more ahead of an entry, the entry
- * may have been overwritten: everything may have changed.
+ * may have been overwritten: assume that any address has changed.
  */
 struct ib_memreg_change {
 	__aligned_u64 start;
@@ -2262,12 +2292,12 @@ struct ib_memreg_change {
  * bound to a device. The memory of the table, 16 bytes and an eighth of a byte
  * for each slot, and that of monitors is charged to the memory cgroup.
  *
- * read(2) of 8 bytes or more from @out_fd gives the number of changes, and
- * waits until it is another one than the last read gave, or fails with EAGAIN
- * if the descriptor is O_NONBLOCK; EINVAL if there is less room. It gives 0
- * bytes once the table is dead and the last change was read. poll(2) says
- * POLLIN while there is something to be read, and POLLHUP once the table is
- * dead.
+ * read(2) of 8 bytes or more from @out_fd waits until the number of changes
+ * differs from that of the last read, and returns it; it fails with EAGAIN
+ * instead of waiting if the descriptor is O_NONBLOCK, and with EINVAL if there
+ * is less room. It returns 0 bytes once the table is dead and the last change
+ * was read. poll(2) reports POLLIN while a change is unread, and POLLHUP once
+ * the table is dead.
  *
  * Errors: EINVAL (@slots, @log_entries), ENOMEM, EMFILE, ENFILE, ENODEV (the
  * device of the file is gone).
@@ -2298,15 +2328,15 @@ enum ib_memreg_monitor_flags {
 };
 
 /**
- * struct ib_memreg_monitor - A range to be watched
- * @addr: First address, any; whole pages are watched. 0 with WIDE
+ * struct ib_memreg_monitor - An address range to watch
+ * @addr: First address, of any alignment; whole pages are watched. 0 with WIDE
  * @length: Bytes, from 1; 0 with WIDE
- * @access: IB_MEMREG_ACCESS_LOCAL_WRITE if the mapping is to be writable, or 0
- *	if it may be readable only
+ * @access: IB_MEMREG_ACCESS_LOCAL_WRITE if the mapping must be writable, or 0
+ *	if readable is enough
  * @flags: enum ib_memreg_monitor_flags
  * @out_monitor_id: Id of the new monitor
  * @out_slot: Its slot in the table
- * @out_generation: Generation of the slot until something changes
+ * @out_generation: Generation of the slot until the mapping changes
  */
 struct ib_memreg_monitor {
 	__aligned_u64 addr;
@@ -2330,9 +2360,9 @@ struct ib_memreg_monitor {
  * @monitors: Pointer to an array of @count struct ib_memreg_monitor
  *
  * Make monitors, all or none of them. The memory may be mapped or not, and may
- * be watched by any number of monitors; there are as many as a table has slots.
- * Changes that are under way in a range are waited for. Works on a file that is
- * not bound to a device.
+ * be watched by any number of monitors; a table can have as many monitors as
+ * slots. The call waits for changes in progress in each range. Works on a file
+ * that is not bound to a device.
  *
  * Errors: EINVAL, EOVERFLOW (a range wraps), EFAULT (a range that is not of
  * user space), ENOENT, EPERM, EBUSY (WIDE), ENOSPC, ENOMEM, EINTR, ENODEV.
@@ -2361,11 +2391,11 @@ struct ib_memreg_monitor_create {
  * @reserved: Must be 0
  * @ids: Pointer to an array of @count __u32, their ids
  *
- * Destroy monitors, all or none of them, as DESTROY does with one. Their slots
- * have other generations from then on. Works on a file that is not bound.
+ * Destroy monitors, all or none of them, as DESTROY does with one. The
+ * generations of their slots change. Works on a file that is not bound.
  *
- * Errors: EINVAL, ENOENT (an id is none of a monitor, or there twice), EBUSY,
- * ENOMEM, EFAULT, EINTR, ENODEV.
+ * Errors: EINVAL, ENOENT (an id is not that of a monitor, or there twice),
+ * EBUSY, ENOMEM, EFAULT, EINTR, ENODEV.
  */
 struct ib_memreg_monitor_destroy {
 	__u32 size;
@@ -2416,8 +2446,8 @@ struct ib_memreg_listener_create {
 
 /**
  * enum ib_memreg_queues_flags - Flags of struct ib_memreg_queues
- * @IB_MEMREG_QUEUES_NO_INLINE_RECEIVE: Messages go to the buffers that were
- *	posted for them, however short they are.
+ * @IB_MEMREG_QUEUES_NO_INLINE_RECEIVE: Messages of any length go to the buffers
+ *	that were posted for them.
  */
 enum ib_memreg_queues_flags {
 	IB_MEMREG_QUEUES_NO_INLINE_RECEIVE = 1 << 0
@@ -2426,35 +2456,37 @@ enum ib_memreg_queues_flags {
 /**
  * struct ib_memreg_queues - The queues of an endpoint
  * @flags: enum ib_memreg_queues_flags
- * @send_ring_id: Ring for what is sent; 0 for an endpoint that sends nothing
- * @recv_ring_id: Ring for what is received, which may be the same; 0 for an
- *	endpoint that receives nothing, or has @srq_id
+ * @send_ring_id: Ring for completions of sends; 0 for an endpoint without a
+ * 	send queue
+ * @recv_ring_id: Ring for completions of receives, which may be the same; 0 for
+ *	an endpoint without a receive queue, or with @srq_id
  * @srq_id: Shared receive queue to take buffers from, of the endpoint's domain,
  *	or 0
  * @max_send: Work requests on the send queue, 1 to IB_MEMREG_CAP_QUEUE; 0
  *	without @send_ring_id
  * @max_recv: Work requests on the receive queue, 1 to IB_MEMREG_CAP_QUEUE; 0
  *	without @recv_ring_id
- * @max_send_sge: SGEs of each of the former, 1 to IB_MEMREG_SGE_MAX, or 0
- *	without
- * @max_recv_sge: SGEs of each of the latter, 1 to IB_MEMREG_SGE_MAX, or 0
- *	without
- * @max_inline: Bytes of inline data of each to be sent, 0 to
+ * @max_send_sge: SGEs of a work request on the send queue, 1 to
+ *	IB_MEMREG_SGE_MAX; 0 without @send_ring_id
+ * @max_recv_sge: SGEs of a work request on the receive queue, 1 to
+ *	IB_MEMREG_SGE_MAX; 0 without @recv_ring_id
+ * @max_inline: Bytes of inline data of a work request on the send queue, 0 to
  *	IB_MEMREG_INLINE_MAX
  * @reserved: Must be 0
  *
- * With all fields 0 there are no queues: the peer reaches what was granted to
- * it, and a SEND of its ends with an error.
+ * With all fields 0 there are no queues: the peer can use the keys granted to
+ * it, but a SEND of the peer fails.
  *
  * Inline receive: a message that fits in the data part of a completion entry
  * (32 bytes in an entry of 64, 96 in one of 128), and in the buffer that was
  * posted for it, is delivered in the entry, with IB_MEMREG_CQE_INLINE, and not
  * in the buffer.
  *
- * Errors of what takes such a structure: EINVAL (a field is out of range, or
- * given without its ring: COUNT, SGES, INLINE; both @srq_id and @recv_ring_id:
- * RING; the shared receive queue is of another domain: DOMAIN), ENOENT, EAGAIN
- * (the ring serves as many send queues as it can: RING_FULL), ENOMEM.
+ * Errors of calls that take such a structure: EINVAL (a field is out of range,
+ * or given without its ring: COUNT, SGES, INLINE; both @srq_id and
+ * @recv_ring_id: RING; the shared receive queue is of another domain: DOMAIN),
+ * ENOENT, EAGAIN (the ring serves as many send queues as it can: RING_FULL),
+ * ENOMEM.
  */
 struct ib_memreg_queues {
 	__u32 flags;
@@ -2476,16 +2508,16 @@ struct ib_memreg_queues {
  * @flags: Must be 0
  * @domain_id: Domain in which the peer's keys are to work
  * @addr: Address and port of the peer
- * @src: Address to connect from; family 0 leaves the choice to the routes
- * @timeout_ms: Milliseconds for all of connecting, from this call to the peer's
- *	answer, 1 to IB_MEMREG_TIMEOUT_MAX_MS
+ * @src: Address to connect from; with family 0 the routing table selects it
+ * @timeout_ms: Time limit in milliseconds from this call to the peer's answer,
+ *	1 to IB_MEMREG_TIMEOUT_MAX_MS
  * @out_endpoint_id: Id of the new endpoint
  * @private_data_len: Bytes of private data for the peer, 0 to
  *	IB_MEMREG_CAP_CONNECT_DATA
  * @reserved: Must be 0
  * @private_data: Pointer to the private data
  * @queues: Queues of the new endpoint. Receives may be submitted from now on;
- *	they are in place before the peer is asked.
+ *	they are posted before the peer gets the request.
  *
  * Begin to connect. The outcome is an event: IB_MEMREG_EVENT_ESTABLISHED,
  * _REJECTED or _ERROR.
@@ -2524,9 +2556,9 @@ struct ib_memreg_endpoint_connect {
  * @queues: Its queues
  *
  * Give queues to a peer's request, before it is accepted: receives that are
- * submitted between ENDPOINT_SETUP and ENDPOINT_ACCEPT are in place before the
- * peer can send. Done at most once; a request that is accepted without has no
- * queues.
+ * submitted between ENDPOINT_SETUP and ENDPOINT_ACCEPT are posted before the
+ * peer can send. Possible once for each request; a request that is accepted
+ * without this call has no queues.
  *
  * Errors: EINVAL, EOPNOTSUPP (flags), ENOENT, ENOTCONN (accepted or gone
  * already), EBUSY (done already), EAGAIN (the ring has no room for a send
@@ -2558,13 +2590,13 @@ struct ib_memreg_endpoint_setup {
  * @private_data: Pointer to the private data
  *
  * Accept a request: make its QP, unless ENDPOINT_SETUP has made it, and answer
- * the peer. As many READs and atomics are outstanding at a time as the peer
- * asks for and the device can do; ENDPOINT_CONNECT asks for up to 16. Where a
- * peer has agreed to none, SUBMIT refuses them (EOPNOTSUPP,
+ * the peer. The number of READs and atomics in flight is the smaller one of the
+ * peer's request and the device's limit; ENDPOINT_CONNECT requests up to 16.
+ * Where a peer has agreed to none, SUBMIT refuses them (EOPNOTSUPP,
  * REASON_OPCODE_DEVICE): they would never complete. IB_MEMREG_EVENT_ESTABLISHED
- * or _DISCONNECTED follows. A request that can't be accepted stays as it was;
- * only if the peer is found to be gone at the last moment does ENOTCONN mean
- * that the request is over, and IB_MEMREG_EVENT_DISCONNECTED follows.
+ * or _DISCONNECTED follows. If the call fails the request stays as it was, with
+ * one exception: after ENOTCONN because the peer has gone at the last moment,
+ * the request has ended, and IB_MEMREG_EVENT_DISCONNECTED follows.
  *
  * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EFAULT, ENOMEM,
  * ENOSPC, EDQUOT, ENODEV.
@@ -2593,8 +2625,9 @@ struct ib_memreg_endpoint_accept {
  * @reserved: Must be 0
  * @private_data: Pointer to the private data
  *
- * Reject a request, and destroy its endpoint. If another call is at work on
- * the endpoint at that moment, it is left CLOSED, to be destroyed by DESTROY.
+ * Reject a request, and destroy its endpoint. If another call is using the
+ * endpoint at that moment, the endpoint is left CLOSED, to be destroyed by
+ * DESTROY.
  *
  * A call that fails destroys nothing: after ENOTCONN the endpoint still exists,
  * and if it was never accepted keeps its place in the backlog, until DESTROY.
@@ -2622,13 +2655,14 @@ struct ib_memreg_endpoint_reject {
  * @flags: Must be 0
  * @endpoint_id: Endpoint that is, or was, connected
  *
- * End a connection. When the call returns, the peer is out: the QP is in
- * error, all work requests are flushed, with their entries in the ring, and the
- * windows that were granted to the endpoint are revoked. It returns 0 also if
- * the connection was over before. IB_MEMREG_EVENT_DISCONNECTED follows once,
- * whoever ended it. The endpoint exists until DESTROY.
+ * End a connection. When the call returns, the peer has no access: the QP is in
+ * the error state, all work requests are flushed, with their entries in the
+ * ring, and the windows that were granted to the endpoint are revoked. The call
+ * returns 0 also if the connection had ended before.
+ * IB_MEMREG_EVENT_DISCONNECTED follows once, whichever side ended the
+ * connection. The endpoint exists until DESTROY.
  *
- * Errors: ENOENT, ENOTCONN (it was neither accepted nor came up), ENODEV.
+ * Errors: ENOENT, ENOTCONN (it was neither accepted nor established), ENODEV.
  */
 struct ib_memreg_endpoint_disconnect {
 	__u32 size;
@@ -2641,21 +2675,22 @@ struct ib_memreg_endpoint_disconnect {
 	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_ENDPOINT_DISCONNECT)
 
 /**
- * enum ib_memreg_event_type - What became of an endpoint
+ * enum ib_memreg_event_type - Events of endpoints
  * @IB_MEMREG_EVENT_CONNECT_REQUEST: A peer wants to connect; accept or reject.
- * @IB_MEMREG_EVENT_ESTABLISHED: The connection is up.
+ * @IB_MEMREG_EVENT_ESTABLISHED: The connection is established.
  * @IB_MEMREG_EVENT_REJECTED: The peer rejected; @status is its reason.
- * @IB_MEMREG_EVENT_DISCONNECTED: The connection is over, by either side or by
- *	an error, or its peer gave up the request. The windows granted to the
+ * @IB_MEMREG_EVENT_DISCONNECTED: The connection was ended by either side or by
+ *	an error, or the peer gave up its request. The windows granted to the
  *	endpoint are revoked.
- * @IB_MEMREG_EVENT_ERROR: The connection that ENDPOINT_CONNECT began did not
- *	come up; @status is a negative errno.
+ * @IB_MEMREG_EVENT_ERROR: ENDPOINT_CONNECT did not establish the connection;
+ *	@status is a negative errno.
  *
- * Each endpoint has each of these at most once, in this order: where the file
- * listens CONNECT_REQUEST, ESTABLISHED if it comes to that, DISCONNECTED; where
- * it connects ESTABLISHED and DISCONNECTED, or REJECTED, or ERROR. There is no
- * order between events of different endpoints. After DISCONNECTED, REJECTED and
- * ERROR the endpoint is CLOSED, and exists until DESTROY.
+ * Each endpoint has each of these at most once, in this order: on the listening
+ * side CONNECT_REQUEST, then ESTABLISHED if the connection is established, then
+ * DISCONNECTED; on the connecting side ESTABLISHED and DISCONNECTED, or
+ * REJECTED, or ERROR. There is no order between events of different endpoints.
+ * After DISCONNECTED, REJECTED and ERROR the endpoint is CLOSED, and exists
+ * until DESTROY.
  */
 enum ib_memreg_event_type {
 	IB_MEMREG_EVENT_CONNECT_REQUEST = 1,
@@ -2666,30 +2701,31 @@ enum ib_memreg_event_type {
 };
 
 /**
- * struct ib_memreg_event - What read(2) returns
+ * struct ib_memreg_event - A record that read(2) returns
  * @size: Bytes of this record; the next one begins after them
  * @type: enum ib_memreg_event_type
  * @endpoint_id: The endpoint
  * @listener_id: The listener that it came from, or 0
  * @status: Reason of REJECTED, such as 28 (the peer's program rejected) or 8
- *	(nobody listens there); negative errno of ERROR; otherwise 0
- * @private_data_len: Bytes in @private_data. The InfiniBand CM pads what a
- *	peer sends with zeros to the most that the message can carry, and this
- *	is what it says: 56 with CONNECT_REQUEST, 196 with ESTABLISHED, 148 with
- *	REJECTED of status 28, otherwise 0. Formats need a length of their own.
- * @user_data: What SET_USER_DATA gave the endpoint; until it gave it any, what
- *	it gave the listener that a request came from; otherwise 0
+ *	(no listener at that port); negative errno of ERROR; otherwise 0
+ * @private_data_len: Bytes in @private_data. The InfiniBand CM pads private
+ *	data with zeros to the most that the message can carry, and reports that
+ *	length: 56 with CONNECT_REQUEST, 196 with ESTABLISHED, 148 with REJECTED
+ *	of status 28, otherwise 0. Peers have to put the actual length into the
+ *	data.
+ * @user_data: Value that SET_USER_DATA has set for the endpoint, or else for
+ *	the listener that its request came from, or else 0
  * @peer: Address of the peer
- * @private_data: What the peer sent along: with CONNECT_REQUEST, with
+ * @private_data: Private data from the peer: with CONNECT_REQUEST, with
  *	ESTABLISHED on the side that connected, and with REJECTED
  *
- * read(2) on a bound file returns as many whole records as fit and are there,
- * each to one reader. It waits for the first one, or fails with EAGAIN if the
- * file is O_NONBLOCK; EINVAL if not even one fits; EFAULT if none could be
- * copied, and then no event is lost; EINTR; ENODEV if the file is not bound,
- * and once the device is gone. poll(2) says POLLIN while there is a record, and
- * POLLHUP | POLLERR once the device is gone. Records of these types do not
- * grow: a buffer that has room for one now has room for one later.
+ * read(2) on a bound file returns as many whole records as are available and
+ * fit, each record to one reader. It waits for the first one, or fails with
+ * EAGAIN if the file is O_NONBLOCK; EINVAL if not even one fits; EFAULT if none
+ * could be copied, and then no event is lost; EINTR; ENODEV if the file is not
+ * bound, and once the device is gone. poll(2) reports POLLIN while there is a
+ * record, and POLLHUP | POLLERR once the device is gone. Records of these types
+ * do not grow: a buffer that has room for one now has room for one later.
  */
 struct ib_memreg_event {
 	__u32 size;
@@ -2704,29 +2740,31 @@ struct ib_memreg_event {
 };
 
 /**
- * enum ib_memreg_opcode - What a work request does
+ * enum ib_memreg_opcode - Operations of work requests
  * @IB_MEMREG_OP_SEND: Send a message.
  * @IB_MEMREG_OP_SEND_WITH_IMM: ... with immediate data @ex.
  * @IB_MEMREG_OP_SEND_WITH_INV: ... and invalidate the peer's rkey @ex.
  * @IB_MEMREG_OP_WRITE: Write to the peer's memory at @remote_addr, @rkey.
  * @IB_MEMREG_OP_WRITE_WITH_IMM: ... and take a receive of the peer for
  *	immediate data @ex.
- * @IB_MEMREG_OP_READ: Read from there.
- * @IB_MEMREG_OP_CMP_AND_SWP: If the 8 bytes there are @compare_add, make them
- *	@swap; what was there before goes to the SGE. In host byte order.
- * @IB_MEMREG_OP_FETCH_AND_ADD: Add @compare_add to the 8 bytes there; what was
- *	there before goes to the SGE.
+ * @IB_MEMREG_OP_READ: Read from the peer's memory at @remote_addr, @rkey.
+ * @IB_MEMREG_OP_CMP_AND_SWP: If the 8 bytes at @remote_addr equal @compare_add,
+ *	replace them by @swap; the old value goes to the SGE. In host byte
+ *	order.
+ * @IB_MEMREG_OP_FETCH_AND_ADD: Add @compare_add to the 8 bytes at @remote_addr;
+ *	the old value goes to the SGE.
  * @IB_MEMREG_OP_RECV: A buffer for a message, on the endpoint's receive queue,
  *	or on the shared receive queue that @target_id names.
  * @IB_MEMREG_OP_BIND: Bind a window of type 2B.
- * @IB_MEMREG_OP_INVALIDATE: End one that was bound on the same queue.
- * @IB_MEMREG_OP_FLUSH: Make what was written visible, or persistent.
- * @IB_MEMREG_OP_ATOMIC_WRITE: Write 8 bytes at once.
+ * @IB_MEMREG_OP_INVALIDATE: End a window of type 2B that was bound on the same
+ * 	queue.
+ * @IB_MEMREG_OP_FLUSH: Make earlier writes visible, or persistent.
+ * @IB_MEMREG_OP_ATOMIC_WRITE: Write 8 bytes atomically.
  *
- * The last two can be submitted if IB_MEMREG_CAP_OPCODES says so. No driver of
- * the kernels that this release is for takes them from kernel users; a peer's
- * FLUSH and ATOMIC_WRITE on memory that allows them work where the device has
- * them.
+ * The last two can be submitted only if IB_MEMREG_CAP_OPCODES has them. In the
+ * kernels that this release supports, no driver takes them from kernel users; a
+ * peer's FLUSH and ATOMIC_WRITE on memory that allows them work where the
+ * device has them.
  */
 enum ib_memreg_opcode {
 	IB_MEMREG_OP_SEND = 1,
@@ -2745,33 +2783,32 @@ enum ib_memreg_opcode {
 };
 
 /**
- * struct ib_memreg_ring - What a completion ring begins with, in shared memory
- * @producer: Entries that the kernel has written, in all; wraps around. To be
- *	read with acquire semantics.
- * @reserved1: Not to be looked at
- * @consumer: Entries that the user has done with, in all; wraps around. Written
- *	by the user, with release semantics. The kernel believes a value from
- *	@producer less the entries of the ring up to @producer; with any other
- *	it takes the ring to be full.
+ * struct ib_memreg_ring - Header of a completion ring, in shared memory
+ * @producer: Number of entries that the kernel has written so far; wraps
+ *	around. Read it with acquire semantics.
+ * @reserved1: Do not access
+ * @consumer: Number of entries that the user has consumed so far; wraps around.
+ *	Written by the user, with release semantics. A value from @producer less
+ *	the entries of the ring up to @producer is valid; with any other value
+ *	the kernel treats the ring as full.
  * @flags: enum ib_memreg_ring_user_flags, written by the user
- * @reserved2: Not to be looked at
+ * @reserved2: Do not access
  *
  * Entry i, counted like @producer, lies (i modulo the number of entries) *
- * entry size bytes behind out_entries_offset. Entries from @consumer to
- * @producer - 1 are the user's to read. Whatever the user writes into this
- * memory, it harms nobody else.
+ * entry size bytes behind out_entries_offset. The user may read the entries
+ * from @consumer to @producer - 1. Writes of the user to this memory, valid or
+ * not, cannot affect other users.
  *
  * A program that reads a ring without libmemreg has to
  *
  * - read @producer with acquire semantics, and then the entries;
  * - write @consumer with release semantics, for any number of entries at a
- *   time, and look at none of them afterwards;
- * - have one thread do so at a time, or see to it otherwise that @consumer only
- *   ever grows, up to @producer;
- * - look at @producer once more, behind a full memory barrier, after it has
- *   cleared IB_MEMREG_RING_QUIET and before it sleeps on the eventfd, which is
- *   not signalled for what came before. RING_WAIT and poll(2) need no such
- *   care.
+ *   time, and not access those entries afterwards;
+ * - let only one thread at a time do so, or make sure in another way that
+ *   @consumer only grows, up to @producer;
+ * - check @producer again, behind a full memory barrier, after it has cleared
+ *   IB_MEMREG_RING_QUIET and before it sleeps on the eventfd, as the eventfd is
+ *   not signalled for earlier entries. RING_WAIT and poll(2) do not need this.
  */
 struct ib_memreg_ring {
 	__u32 producer;
@@ -2790,29 +2827,30 @@ enum ib_memreg_ring_user_flags {
 };
 
 /**
- * enum ib_memreg_wc_status - How a work request ended
- * @IB_MEMREG_WC_SUCCESS: As it should
+ * enum ib_memreg_wc_status - Outcome of a work request
+ * @IB_MEMREG_WC_SUCCESS: Success
  * @IB_MEMREG_WC_LOC_LEN_ERR: A message is longer than the buffer for it.
- * @IB_MEMREG_WC_LOC_QP_OP_ERR: The QP found something wrong with it.
- * @IB_MEMREG_WC_LOC_PROT_ERR: Local memory that it may not reach
+ * @IB_MEMREG_WC_LOC_QP_OP_ERR: The QP found the work request invalid.
+ * @IB_MEMREG_WC_LOC_PROT_ERR: Access to local memory that is not allowed
  * @IB_MEMREG_WC_WR_FLUSH_ERR: The connection ended before its turn came.
  * @IB_MEMREG_WC_MW_BIND_ERR: The window can't be bound.
- * @IB_MEMREG_WC_BAD_RESP_ERR: An answer that makes no sense
- * @IB_MEMREG_WC_LOC_ACCESS_ERR: Local memory that it may not write
- * @IB_MEMREG_WC_REM_INV_REQ_ERR: The peer found it invalid.
- * @IB_MEMREG_WC_REM_ACCESS_ERR: The peer's memory that it may not reach
- * @IB_MEMREG_WC_REM_OP_ERR: The peer could not do it.
+ * @IB_MEMREG_WC_BAD_RESP_ERR: The peer's response is invalid.
+ * @IB_MEMREG_WC_LOC_ACCESS_ERR: Write to local memory that is not allowed
+ * @IB_MEMREG_WC_REM_INV_REQ_ERR: The peer found the request invalid.
+ * @IB_MEMREG_WC_REM_ACCESS_ERR: Access to the peer's memory that is not allowed
+ * @IB_MEMREG_WC_REM_OP_ERR: The peer could not execute the request.
  * @IB_MEMREG_WC_RETRY_EXC_ERR: The peer does not answer.
- * @IB_MEMREG_WC_RNR_RETRY_EXC_ERR: The peer has no buffer for it.
- * @IB_MEMREG_WC_REM_ABORT_ERR: The peer gave it up.
+ * @IB_MEMREG_WC_RNR_RETRY_EXC_ERR: The peer had no receive posted.
+ * @IB_MEMREG_WC_REM_ABORT_ERR: The peer aborted the request.
  * @IB_MEMREG_WC_FATAL_ERR: The device failed.
  * @IB_MEMREG_WC_RESP_TIMEOUT_ERR: The peer did not answer in time.
- * @IB_MEMREG_WC_GENERAL_ERR: Anything else
+ * @IB_MEMREG_WC_GENERAL_ERR: Any other error
  *
  * The values are those of enum ibv_wc_status; see ibv_poll_cq(3). Drivers
- * choose among them: compare with SUCCESS and WR_FLUSH_ERR, and show the
- * others. The first that is not SUCCESS ends the connection: all that is posted
- * on the endpoint is flushed, and DISCONNECTED follows.
+ * differ in which error they report: compare only with SUCCESS and
+ * WR_FLUSH_ERR, and just display the others. The first failed work request ends
+ * the connection: all work requests posted on the endpoint are flushed, and
+ * DISCONNECTED follows.
  */
 enum ib_memreg_wc_status {
 	IB_MEMREG_WC_SUCCESS = 0,
@@ -2839,11 +2877,11 @@ enum ib_memreg_wc_status {
  * @IB_MEMREG_CQE_IMM: @ex is the immediate data of the message.
  * @IB_MEMREG_CQE_INVALIDATED: The message ended a window of type 2B that was
  *	granted to this endpoint: @ex is its rkey, and @window_id the window.
- *	It can be bound anew, as soon as work requests of this side on it have
- *	completed as well.
+ *	The window can be bound again as soon as this side's work requests on it
+ *	have completed as well.
  * @IB_MEMREG_CQE_INLINE: The message is in the entry, not in the buffer.
- * @IB_MEMREG_CQE_STALE: The memory behind an MR of the work request went while
- *	it was posted: it was done on pages that are mapped no more.
+ * @IB_MEMREG_CQE_STALE: An MR of the work request became stale while the work
+ *	request was posted: it was executed on pages that are no longer mapped.
  */
 enum ib_memreg_cqe_flags {
 	IB_MEMREG_CQE_IMM = 1 << 0,
@@ -2854,24 +2892,25 @@ enum ib_memreg_cqe_flags {
 
 /**
  * struct ib_memreg_cqe - An entry of a completion ring
- * @user_data: That of the work request
- * @endpoint_data: What SET_USER_DATA gave its endpoint, or the endpoint's id if
- *	it gave none; 0 for a receive of a shared queue that failed
- * @byte_len: RECV: bytes of the message, or that WRITE_WITH_IMM wrote. READ and
- *	atomics: bytes read. Otherwise 0. Only with IB_MEMREG_WC_SUCCESS.
+ * @user_data: User data of the work request
+ * @endpoint_data: Value that SET_USER_DATA has set for its endpoint, or else
+ *	the endpoint's id; 0 for a receive of a shared queue that failed
+ * @byte_len: RECV: bytes of the message, or bytes that WRITE_WITH_IMM wrote.
+ *	READ and atomics: bytes read. Otherwise 0. Only with
+ *	IB_MEMREG_WC_SUCCESS.
  * @ex: See @flags; immediate data is in network byte order
  * @window_id: See IB_MEMREG_CQE_INVALIDATED; BIND and INVALIDATE: the window
- * @opcode: enum ib_memreg_opcode of the work request. A RECV that was taken by
- *	a WRITE_WITH_IMM says IB_MEMREG_OP_WRITE_WITH_IMM.
+ * @opcode: enum ib_memreg_opcode of the work request. A RECV that a
+ *	WRITE_WITH_IMM has consumed has IB_MEMREG_OP_WRITE_WITH_IMM.
  * @status: enum ib_memreg_wc_status
  * @flags: enum ib_memreg_cqe_flags
  * @data: The message, with IB_MEMREG_CQE_INLINE. In an entry of 128 bytes it
- *	goes on to the end of the entry.
+ *	extends to the end of the entry.
  *
  * A work request that was submitted without IB_MEMREG_WR_SIGNALED has an entry
  * only if it fails. Entries of one send queue are in the order of submission,
- * and so are those of one receive queue; there is no order between queues, but
- * for what messages imply.
+ * and so are those of one receive queue; there is no order between queues,
+ * except for the causal order of messages.
  */
 struct ib_memreg_cqe {
 	__aligned_u64 user_data;
@@ -2887,8 +2926,8 @@ struct ib_memreg_cqe {
 
 /**
  * enum ib_memreg_ring_flags - Flags of RING_CREATE
- * @IB_MEMREG_RING_NO_MODERATION: Report each completion at once, however many
- *	there are a second.
+ * @IB_MEMREG_RING_NO_MODERATION: Report each completion at once, at any rate of
+ *	completions.
  */
 enum ib_memreg_ring_flags {
 	IB_MEMREG_RING_NO_MODERATION = 1 << 0
@@ -2899,37 +2938,37 @@ enum ib_memreg_ring_flags {
  * @size: sizeof(struct ib_memreg_ring_create)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: enum ib_memreg_ring_flags
- * @entries: In: entries to have room for, 1 to IB_MEMREG_CAP_RING. Out: those
- *	that there are: the next power of two
+ * @entries: In: entries to have room for, 1 to IB_MEMREG_CAP_RING. Out: the
+ *	entries of the ring: the next power of two
  * @entry_size: Bytes of an entry: 64 or 128
  * @eventfd: An eventfd(2) that is signalled when entries have come in, or -1
  * @out_ring_id: Id of the new ring
  * @out_fd: A descriptor for it, close-on-exec, to be closed by the caller
  * @out_map_size: Bytes to map
- * @out_entries_offset: Where in them entry 0 is
+ * @out_entries_offset: Offset of entry 0 in the mapping
  *
  * Make a completion ring: memory that kernel and user share, in which the
  * kernel reports work requests that completed. mmap(2) of @out_fd, offset 0,
  * with MAP_SHARED shows it, beginning with struct ib_memreg_ring; poll(2) of
- * @out_fd says POLLIN while there are entries that the user is not done with,
- * and POLLHUP | POLLERR once the ring is destroyed; and RING_WAIT is an ioctl
- * of @out_fd. One ring can serve many endpoints. Its memory is charged to the
- * caller's memory cgroup, and not to RLIMIT_MEMLOCK; a ring takes a CQ of the
- * device.
+ * @out_fd reports POLLIN while there are entries that the user has not
+ * consumed, and POLLHUP | POLLERR once the ring is destroyed; and RING_WAIT is
+ * an ioctl of @out_fd. One ring can serve many endpoints. Its memory is charged
+ * to the caller's memory cgroup, and not to RLIMIT_MEMLOCK; a ring takes a CQ
+ * of the device.
  *
  * A ring never overflows: room is set aside for the completion of each work
  * request when it is submitted, signalled or not, and a submission for which
- * there is none fails with EAGAIN. What was set aside for work requests that
- * were not signalled is free again when a signalled one of the same send queue
- * completes, or a BIND or INVALIDATE, that was submitted later, or one that
- * ends a row of 64 to 95 which were not signalled. A ring serves
- * as many send queues as it has entries, or as the device's completion queue
- * has room for beside those, if that is less.
+ * there is no room fails with EAGAIN. The room of an unsignalled work request
+ * is freed when a later work request of the same send queue completes that is
+ * signalled, or is a BIND or INVALIDATE, or ends a row of 64 to 95 unsignalled
+ * ones. A ring serves as many send queues as it has entries, or fewer if the
+ * device's completion queue has less room beside the entries.
  *
- * Unless the flag NO_MODERATION is set, the device (or ib_memreg, if the device
- * can't) puts off telling of completions by up to 32 microseconds where they
- * come in faster than they are taken, and those for which a task was woken that
- * slept in RING_WAIT until that runs, but by a millisecond at most.
+ * Unless the flag NO_MODERATION is set, reports may be delayed in two cases: by
+ * up to 32 microseconds while completions come in faster than they are handled
+ * (moderation by the device, or else by ib_memreg); and, after a task in
+ * RING_WAIT was woken to handle completions, until that task runs, by at most a
+ * millisecond.
  *
  * Errors: EINVAL, EOPNOTSUPP (flags), EBADF (eventfd), EMFILE, ENFILE, ENOMEM,
  * ENOSPC, EDQUOT, EFAULT, ENODEV.
@@ -2950,7 +2989,7 @@ struct ib_memreg_ring_create {
 #define IB_MEMREG_IOC_RING_CREATE \
 	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_RING_CREATE)
 
-/** IB_MEMREG_WAIT_FOREVER - a timeout of RING_WAIT that never runs out */
+/** IB_MEMREG_WAIT_FOREVER - timeout of RING_WAIT: no limit */
 #define IB_MEMREG_WAIT_FOREVER	(~(__u64)0)
 
 /**
@@ -2960,13 +2999,14 @@ struct ib_memreg_ring_create {
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
  * @min_count: Entries to wait for, 1 to the entries of the ring
- * @out_count: Entries that there are; valid with ETIMEDOUT as well
+ * @out_count: Entries that the user has not consumed; valid with ETIMEDOUT as
+ * 	well
  * @reserved: Must be 0
- * @timeout_ns: Nanoseconds to wait at most; 0 only looks,
- *	IB_MEMREG_WAIT_FOREVER waits for as long as it takes
+ * @timeout_ns: Nanoseconds to wait at most; 0 does not wait,
+ *	IB_MEMREG_WAIT_FOREVER waits without limit
  *
- * Wait until the ring has that many entries which the user is not done with.
- * The waiting task finishes windows that end, which a worker does otherwise.
+ * Wait until the ring has @min_count entries that the user has not consumed.
+ * The waiting task also ends windows, which otherwise a worker does.
  * @out_reason is written if the call succeeds, too.
  *
  * Errors: ENOTTY (another call on this descriptor), E2BIG, EOPNOTSUPP (flags),
@@ -2993,9 +3033,9 @@ struct ib_memreg_ring_wait {
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: enum ib_memreg_queues_flags
  * @domain_id: Domain of the endpoints that are to use it
- * @ring_id: Ring for what they receive
+ * @ring_id: Ring for the completions of their receives
  * @max_recv: Work requests that it has room for, 1 to IB_MEMREG_QUEUE_MAX, or
- *	to what the device takes if that is less
+ *	to the device's limit if that is less
  * @max_recv_sge: SGEs of each, 1 to IB_MEMREG_SGE_MAX
  * @out_srq_id: Id of the new queue
  *
@@ -3023,18 +3063,20 @@ struct ib_memreg_srq_create {
 
 /**
  * enum ib_memreg_wr_flags - Flags of a work request
- * @IB_MEMREG_WR_SIGNALED: Report its completion. That of a RECV always is.
- * @IB_MEMREG_WR_FENCE: Begin after the READs and atomics before it are through.
+ * @IB_MEMREG_WR_SIGNALED: Report its completion. A RECV is always reported.
+ * @IB_MEMREG_WR_FENCE: Start only after earlier READs and atomics have
+ * 	completed.
  * @IB_MEMREG_WR_SOLICITED: Raise a solicited event at the peer: for SENDs and
  *	WRITE_WITH_IMM.
  * @IB_MEMREG_WR_INLINE: @sges points to the data itself, of @length bytes,
- *	which is copied before the call returns: for SENDs and WRITEs.
+ *	which are copied before the call returns: for SENDs and WRITEs.
  * @IB_MEMREG_WR_INSERT_RKEY: For BIND: write the rkey, in network byte order,
- *	into the message behind it, at byte @insert_at: that is the next work
- *	request of the call with the same target and none to another in between,
- *	those about windows and receives aside, and has to have inline data. It
- *	takes up to IB_MEMREG_INSERTS_MAX rkeys. If there is none, they are
- *	written nowhere.
+ *	into the message behind it, at byte @insert_at. The message is the next
+ *	work request of the call that is neither a BIND, an INVALIDATE nor a
+ *	RECV; it must have inline data and the same target, with no work request
+ *	to another target in between. A message takes up to
+ *	IB_MEMREG_INSERTS_MAX rkeys. Without such a message the rkeys are not
+ *	inserted.
  */
 enum ib_memreg_wr_flags {
 	IB_MEMREG_WR_SIGNALED = 1 << 0,
@@ -3046,7 +3088,7 @@ enum ib_memreg_wr_flags {
 
 /**
  * struct ib_memreg_sge - A range of an MR
- * @mr_id: MR of this file, of whichever domain, not SINGLE_KEY
+ * @mr_id: MR of this file, of any domain, not SINGLE_KEY
  * @length: Bytes; 0 is allowed
  * @offset: First byte, counted from the start of the MR
  */
@@ -3062,17 +3104,17 @@ struct ib_memreg_sge {
  * @target_id: Endpoint; RECV: endpoint or shared receive queue
  * @opcode: enum ib_memreg_opcode
  * @flags: enum ib_memreg_wr_flags
- * @num_sge: SGEs: 0 to what the queue was made for; atomics 1; 0 with INLINE,
- *	BIND and INVALIDATE
- * @ex: Immediate data in network byte order, or the rkey to be invalidated at
- *	the peer, or 0
- * @sges: Pointer to an array of @num_sge struct ib_memreg_sge if those are more
- *	than 1, or to inline data
+ * @num_sge: Number of SGEs: 0 to the limit of the queue; atomics 1; 0 with
+ *	INLINE, BIND and INVALIDATE
+ * @ex: Immediate data in network byte order, or the rkey for the peer to
+ *	invalidate, or 0
+ * @sges: Pointer to an array of @num_sge struct ib_memreg_sge if @num_sge is
+ *	more than 1, or to inline data
  * @sge: The SGE, if @num_sge is 1; BIND: the range to be bound
  * @remote_addr: WRITEs, READ, atomics: address at the peer. BIND, out: the
  *	first I/O address: the MR's plus the offset, or 0 if ZERO_BASED
  * @rkey: Key for @remote_addr. BIND, out: the rkey
- * @length: Bytes of inline data, up to what the queue was made for
+ * @length: Bytes of inline data, up to the limit of the queue
  * @compare_add: See the atomics
  * @swap: See IB_MEMREG_OP_CMP_AND_SWP
  * @window_id: BIND, INVALIDATE: window of type 2B, of the endpoint's domain
@@ -3080,19 +3122,19 @@ struct ib_memreg_sge {
  * @insert_at: See IB_MEMREG_WR_INSERT_RKEY
  * @reserved: Must be 0
  *
- * Fields that an opcode has no use for must be 0, but for @user_data, and for
- * those that are output of BIND.
+ * Fields that an opcode does not use must be 0, except @user_data and the
+ * output fields of BIND.
  *
- * Local memory is reached by its pages, and not by a key: it costs no
+ * Local memory is accessed by DMA addresses, and not by a key: it costs no fast
  * registration, however large or scattered it is. An MR in a work request stays
- * pinned, and can't be destroyed, until that completed; if its memory goes
- * meanwhile, the work is done on the pages as they were, and the completion
- * says so by IB_MEMREG_CQE_STALE.
+ * pinned, and cannot be destroyed, until the work request has completed; if the
+ * MR becomes stale meanwhile, the work is done on the pages as they were, and
+ * the completion has IB_MEMREG_CQE_STALE.
  *
  * A READ, an atomic and a RECV need LOCAL_WRITE of their MRs. A READ or WRITE
  * of more than IB_MEMREG_CAP_FRAGMENTS pieces of memory (or fewer, on a very
  * deep queue), or of more bytes than IB_MEMREG_CAP_MESSAGE, takes the room of
- * several on the send queue, and in the ring until it completes.
+ * several work requests on the send queue, and in the ring until it completes.
  */
 struct ib_memreg_wr {
 	__aligned_u64 user_data;
@@ -3124,34 +3166,34 @@ struct ib_memreg_wr {
  * @out_taken: Work requests that were posted: @count, unless the call fails
  * @reserved: Must be 0
  *
- * Submit work requests, for one or several endpoints, in this order. If one of
- * them is bad, or there is no room for it, the call fails with its errno; those
- * before it, @out_taken of them, are posted, and neither it nor any behind it
- * is. SENDs, RDMA and windows need an endpoint that is accepted or established;
- * receives may be submitted as soon as it has queues.
+ * Submit work requests, for one or several endpoints, in this order. If a work
+ * request is invalid, or there is no room for it, the call fails with its
+ * errno; the @out_taken work requests before it are posted, and the others are
+ * not. SENDs, RDMA and windows need an endpoint that is accepted or
+ * established; receives may be submitted as soon as the endpoint has queues.
  *
  * BIND: the window ends with the endpoint's connection at the latest. The rkey
- * is fresh with each BIND, in the sense of struct ib_memreg_bind, so it can't
- * be known before: it is returned, and can be inserted into the message that
- * is sent along. If the memory of the MR goes before the work request was done,
- * the connection is ended. INVALIDATE fails with ESTALE if the guard of the MR
- * could not kill the key and has destroyed what was behind it; the window ends
- * with the connection then.
+ * is fresh with each BIND, in the sense of struct ib_memreg_bind, so the user
+ * cannot know it in advance: the call returns it, and can insert it into a
+ * message of the same call. If the MR becomes stale before the BIND was
+ * executed, the connection is ended. INVALIDATE fails with ESTALE if the guard
+ * of the MR had to destroy the key along with its fast registration MR; the
+ * window then ends with the connection.
  *
  * A call that fails with EFAULT may have posted a BIND whose rkey could not be
- * returned; @out_taken counts it. If this structure can't be written to,
- * nothing is posted; but if it goes while the call is at work, nothing reports
- * what was.
+ * returned; @out_taken counts it. If this structure cannot be written to,
+ * nothing is posted; but if it is unmapped during the call, the number of
+ * posted work requests is lost.
  *
- * After EAGAIN, take entries out of the ring, and submit from @out_taken on
- * again. Entries that another call has set aside for a moment count as taken,
- * so EAGAIN is possible while nothing is under way. If @out_taken lies between
- * a BIND with INSERT_RKEY and its message, nothing will be inserted: write the
+ * After EAGAIN, consume entries of the ring, and submit again from @out_taken
+ * on. Entries that another call has reserved for a moment count as used, so
+ * EAGAIN is possible even without posted work. If @out_taken lies between a
+ * BIND with INSERT_RKEY and its message, no rkey will be inserted: write the
  * returned rkey into the message, in network byte order, before submitting the
- * rest. Work requests that are never signalled fill a queue of less than 96
- * places for good.
+ * rest. On a queue of less than 96 places, work requests that are never
+ * signalled can fill the queue permanently.
  *
- * All SGEs of a work request have 2 GiB at most. A READ, WRITE or
+ * The SGEs of a work request have at most 2 GiB in total. A READ, WRITE or
  * WRITE_WITH_IMM in parts is one work request with one entry, which has the
  * status of the first part that failed; if the device takes some parts and
  * refuses others (EIO), the connection ends. On soft-RoCE a BIND takes two
@@ -3161,13 +3203,13 @@ struct ib_memreg_wr {
  * again when it retransmits. If there is one place, the LOCAL_INV takes it, and
  * BIND is EAGAIN until it has completed.
  *
- * Errors: EINVAL, EOVERFLOW, ENOENT (an id), ENOTCONN (no connection yet, or no
- * more), EAGAIN (queue or ring full), EACCES (LOCAL_WRITE, or the window asks
- * for what the MR doesn't allow), ESTALE, EMSGSIZE, EOPNOTSUPP, EBUSY (BIND:
- * the window is bound, or not through with being invalidated; INVALIDATE: it is
- * not bound there, or being invalidated already), EFAULT, ENOMEM, ENOSPC,
- * EDQUOT, EINTR, EIO (the device refused it), ENODEV. What a BIND fails with is
- * what WINDOW_BIND fails with.
+ * Errors: EINVAL, EOVERFLOW, ENOENT (an id), ENOTCONN (not connected yet, or no
+ * longer), EAGAIN (queue or ring full), EACCES (LOCAL_WRITE, or the MR does not
+ * allow the access of the window), ESTALE, EMSGSIZE, EOPNOTSUPP, EBUSY (BIND:
+ * the window is bound, or still being invalidated; INVALIDATE: the window is
+ * not bound there, or is being invalidated already), EFAULT, ENOMEM, ENOSPC,
+ * EDQUOT, EINTR, EIO (the device refused it), ENODEV. A BIND fails with the
+ * errnos of WINDOW_BIND.
  */
 struct ib_memreg_submit {
 	__u32 size;
@@ -3191,27 +3233,27 @@ struct ib_memreg_submit {
  * a bound file and whose cmd_op is IB_MEMREG_URING_SUBMIT. The work requests
  * are submitted as by SUBMIT, but the command completes in the ring of
  * io_uring, once, when the last of them has completed, and none of them has an
- * entry in a completion ring. The rules that SUBMIT doesn't have:
+ * entry in a completion ring. Rules beyond those of SUBMIT:
  *
  * - All work requests are for the same target. A RECV is alone.
- * - SIGNALED makes no difference.
- * - A received message goes to the buffer, however short it is.
- * - @wrs, and what it points to, must stay as it is until the command has
- *   completed.
- * - Entries of the endpoint's completion ring are set aside as by SUBMIT, and
- *   free again when the work requests have completed.
+ * - SIGNALED has no effect.
+ * - A received message always goes to the buffer, whatever its length.
+ * - The array @wrs, and the data that it points to, must not change until the
+ *   command has completed.
+ * - Entries of the endpoint's completion ring are reserved as by SUBMIT, and
+ *   freed when the work requests have completed.
  *
  * With IORING_URING_CMD_FIXED in uring_cmd_flags the memory of the work request
  * is a range of the registered buffer that buf_index names, and not of an MR:
  * @count and num_sge are 1, and in the SGE mr_id is 0, offset the address in
- * user space as it was when the buffer was registered, and length from 1. No
- * shared receive queue takes it. What becomes of the mapping is not watched.
+ * user space as it was when the buffer was registered, and length from 1. This
+ * does not work with a shared receive queue. The mapping is not watched.
  *
  * The result is the number of bytes that ib_memreg_cqe.byte_len would be for
  * the last work request, 2^31 - 1 at most; or a negative errno. If not all work
- * requests could be submitted, that is the one that SUBMIT fails with; the
- * command completes when those that could have completed. If one of them
- * failed, it says how the first one did:
+ * requests could be submitted, it is the errno of SUBMIT, and the command
+ * completes when the submitted ones have completed. If a work request failed,
+ * it gives the status of the first one that did:
  *
  * ==================================================  ============
  * LOC_LEN_ERR                                         EMSGSIZE
@@ -3225,14 +3267,14 @@ struct ib_memreg_submit {
  *
  * Rings with entries of 32 bytes get struct ib_memreg_uring_result as well.
  *
- * Commands keep the file open: a process that closes the file while some are
- * posted keeps its objects until they completed. When the ring of io_uring
- * ends, by close, exit or exec, commands that are posted complete with
- * ECANCELED at once. Their work requests stay posted, and the outcome goes to
- * the completion ring of the queue in one entry: of the first work request that
- * failed, or else of the last one. If the memory is a registered buffer the
- * endpoint is disconnected instead, and the command completes when it has been
- * flushed.
+ * Commands keep the file open: if a process closes the file while commands are
+ * posted, the file's objects stay until the commands have completed. When the
+ * ring of io_uring ends, by close, exit or exec, commands that are posted
+ * complete with ECANCELED at once. Their work requests stay posted, and the
+ * outcome goes to the completion ring of the queue in one entry: of the first
+ * work request that failed, or else of the last one. If the memory is a
+ * registered buffer the endpoint is disconnected instead, and the command
+ * completes when it has been flushed.
  *
  * Errors besides those of SUBMIT: EOPNOTSUPP (another cmd_op, or the kernel has
  * no such commands: see IB_MEMREG_CAP_URING; with a registered buffer also: DMA
@@ -3241,7 +3283,7 @@ struct ib_memreg_submit {
  * REASON_ID; a RECV or a registered buffer that is not alone, REASON_COUNT;
  * multishot; with a registered buffer another number of SGEs, an mr_id, or a
  * length of 0), EFAULT (not in the registered buffer, or there is none at that
- * index, REASON_RANGE). There is no reason with another cmd_op or with other
+ * index, REASON_RANGE). No reason is reported for another cmd_op or other
  * uring_cmd_flags.
  */
 struct ib_memreg_uring_submit {
@@ -3254,14 +3296,14 @@ struct ib_memreg_uring_submit {
 	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_URING_SUBMIT)
 
 /**
- * struct ib_memreg_uring_result - What a command returns besides its result
+ * struct ib_memreg_uring_result - Second part of a command's result
  * @status: enum ib_memreg_wc_status of the first work request that failed
  * @flags: enum ib_memreg_cqe_flags
  * @opcode: As in struct ib_memreg_cqe; 0 if not all were posted
  * @reason: enum ib_memreg_reason, if not all were posted
- * @ex: As in struct ib_memreg_cqe; of a RECV on a shared queue the endpoint
- *	that took it instead; if not all were posted the number of those that
- *	were
+ * @ex: As in struct ib_memreg_cqe; for a RECV on a shared queue, the endpoint
+ *	that took it instead; if not all were posted, the number of work
+ *	requests that were
  *
  * The first 8 of the 16 bytes (big_cqe) by which an entry of 32 bytes is larger
  * than one of 16: IORING_SETUP_CQE32, or IORING_CQE_F_32 in its flags.
