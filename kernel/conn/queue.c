@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Send and receive queues: what is posted to the device and has not completed.
+ * Send and receive queues: the work requests that are posted and have not
+ * completed.
  *
- * Each work request has a slot, with the MRs that it needs. They stay pinned
- * until its completion was taken, whatever becomes of their mapping (I1). A
- * slot goes together with an entry that is set aside in the ring (I10); only
- * the last slot of a user's work request can have an entry written, and of
- * those only the ones that are signalled, or fail. Slots of a command of
- * io_uring report through the command instead.
+ * Each work request has a slot, which holds references of its MRs. The MRs stay
+ * pinned until the completion was handled, even if their mapping changes (I1).
+ * With each slot an entry of the ring is reserved (I10). An entry is written
+ * only for the last slot of a user's work request, and only if the work request
+ * is signalled, or fails. Slots of a command of io_uring report through the
+ * command instead.
  *
- * A send queue is a ring of slots. It completes in order, so that a completion
- * also ends all the slots before it: those without a completion of their own
- * have succeeded. The last of these would stay when the connection ends, so a
- * marker is posted behind them then, which the QP in error flushes. A receive
- * queue has a list of free slots, as a shared one completes in any order.
+ * A send queue is a ring of slots. It completes in order, so a completion also
+ * ends all the slots before it: those without a completion of their own have
+ * succeeded. When the connection ends, the last slots might have no completion
+ * behind them, so a marker is posted, which the QP flushes in the error state.
+ * A receive queue has a list of free slots, as a shared one completes in any
+ * order.
  *
- * Slots are taken by those who submit, under the queue's lock, and given back
- * by those who poll, under the ring's. The two meet in @posted and @free only.
+ * Submission takes slots under the queue's lock, and polling frees them under
+ * the ring's lock. The two sides share only @posted and @free.
  *
- * Only the QP of a completion identifies the endpoint that a completion of a
- * shared queue belongs to. The QP may be gone, if the device did not flush it,
- * so it is never dereferenced: endpoints are found by the QP's address, and
- * stay until all completions of their QP are through.
+ * For a completion of a shared queue, only the QP pointer identifies the
+ * endpoint. The QP may have been destroyed, if the device did not flush it, so
+ * the pointer is never dereferenced: endpoints are looked up by the QP's
+ * address, and stay until all completions of their QP are handled.
  */
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
@@ -37,7 +39,7 @@
 #include "mem/mr.h"
 #include "mem/region.h"
 
-/* Longest that the last owner of a QP's address is waited for. */
+/* Longest wait for the previous endpoint at a QP's address to leave. */
 #define MEMREG_JOIN	(10 * HZ)
 
 /*
@@ -45,9 +47,10 @@
  */
 
 /**
- * memreg_queue_reserve() - Make sure of room for work requests
+ * memreg_queue_reserve() - Reserve room for work requests
  * @queue: The queue, whose lock is held
- * @count: Their number; as many slots are to be taken, before the next call
+ * @count: Number of work requests; the caller takes as many slots before the
+ *   next call
  *
  * Return: 0; -ENOSPC if there are no slots, -EAGAIN if the ring has no room.
  */
@@ -73,9 +76,9 @@ static bool memreg_slot_sge_repeats(const struct memreg_slot_sge *sges, u32 i)
 }
 
 /**
- * memreg_slot_sge_keep() - Keep the MR of an SGE
+ * memreg_slot_sge_keep() - Take a reference of an SGE's MR
  * @sges: SGEs of a work request
- * @i: Index of the one that was added; those before it are kept
+ * @i: Index of the SGE; the MRs of those before it have references
  *
  * A work request has one reference to each of its MRs, however many of its SGEs
  * name it.
@@ -87,7 +90,7 @@ void memreg_slot_sge_keep(const struct memreg_slot_sge *sges, u32 i)
 }
 
 /**
- * memreg_slot_sges_put() - Let go of the MRs of a work request
+ * memreg_slot_sges_put() - Put the MRs of a work request
  * @sges: Its SGEs
  * @count: Their number
  */
@@ -99,8 +102,8 @@ void memreg_slot_sges_put(const struct memreg_slot_sge *sges, u32 count)
 }
 
 /**
- * memreg_queue_undo() - Give back a slot that was not posted
- * @slot: The slot that was taken last, and not been given back
+ * memreg_queue_undo() - Free a slot that was not posted
+ * @slot: The slot that was taken last and is not freed yet
  */
 void memreg_queue_undo(struct memreg_slot *slot)
 {
@@ -124,10 +127,10 @@ void memreg_queue_undo(struct memreg_slot *slot)
  * @slot: The slot
  * @lkey: Key for DMA addresses
  * @sges: Where to list it
- * @max: Entries that there is room for
+ * @max: Most entries
  *
- * What goes to the slot's own buffer comes first; the user's memory behind it
- * begins where that would have ended.
+ * The slot's bounce buffer comes first; behind it follows the user's memory,
+ * without as many bytes as the bounce buffer takes.
  *
  * Return: number of entries, or -EMSGSIZE.
  */
@@ -166,7 +169,7 @@ int memreg_slot_build_recv(const struct memreg_slot *slot, u32 lkey,
  */
 
 /**
- * memreg_queue_close() - Let nothing be submitted any more
+ * memreg_queue_close() - Refuse further submissions to a queue
  * @queue: The queue
  *
  * Context: may sleep.
@@ -180,11 +183,11 @@ void memreg_queue_close(struct memreg_queue *queue)
 }
 
 /**
- * memreg_queue_mark() - Have a QP in error report when it is flushed
+ * memreg_queue_mark() - Post a marker that shows when a QP is flushed
  * @queue: Closed send queue
- * @qp: Its QP
+ * @qp: QP of the endpoint
  *
- * Return: 0, or what the driver refuses the marker with.
+ * Return: 0, or the driver's errno.
  */
 int memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp)
 {
@@ -205,10 +208,10 @@ int memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp)
 }
 
 /**
- * memreg_queue_is_idle() - Has all that was posted completed?
+ * memreg_queue_is_idle() - Have all posted work requests completed?
  * @queue: Closed queue
  *
- * Return: whether it has, the marker included.
+ * Return: true if all have, the marker included.
  */
 bool memreg_queue_is_idle(struct memreg_queue *queue)
 {
@@ -217,7 +220,7 @@ bool memreg_queue_is_idle(struct memreg_queue *queue)
 }
 
 /**
- * memreg_queue_sync() - Wait until completion handlers are off a queue
+ * memreg_queue_sync() - Wait until no completion handler uses a queue
  * @queue: Closed and idle queue
  *
  * Context: may sleep.
@@ -232,7 +235,7 @@ void memreg_queue_sync(struct memreg_queue *queue)
  * Endpoints of a shared queue
  */
 
-/* How endpoints are found by their QPs. */
+/* Lookup of endpoints by the address of their QP. */
 static const struct rhashtable_params memreg_takers = {
 	.key_len = sizeof(struct ib_qp *),
 	.key_offset = offsetof(struct memreg_endpoint, srq_qp),
@@ -241,11 +244,12 @@ static const struct rhashtable_params memreg_takers = {
 };
 
 /**
- * memreg_queue_find_taker() - Find the endpoint that took from a shared queue
+ * memreg_queue_find_taker() - Find the endpoint that took a buffer from a
+ * shared queue
  * @queue: The queue
- * @qp: Its QP
+ * @qp: QP of the endpoint
  *
- * Return: the endpoint, which stays until the completion is through, or NULL.
+ * Return: the endpoint, which stays until the completion is handled; or NULL.
  */
 struct memreg_endpoint *memreg_queue_find_taker(struct memreg_queue *queue,
 						const struct ib_qp *qp)
@@ -253,7 +257,10 @@ struct memreg_endpoint *memreg_queue_find_taker(struct memreg_queue *queue,
 	return rhashtable_lookup_fast(&queue->takers, &qp, memreg_takers);
 }
 
-/* False while another endpoint is found by the address of this one's QP. */
+/*
+ * Returns false while another endpoint is registered at the address of this
+ * one's QP.
+ */
 static bool memreg_queue_try_join(struct memreg_queue *queue,
 				  struct memreg_endpoint *ep, int *ret)
 {
@@ -263,7 +270,7 @@ static bool memreg_queue_try_join(struct memreg_queue *queue,
 }
 
 /**
- * memreg_queue_join() - Let an endpoint take from a shared queue
+ * memreg_queue_join() - Register an endpoint with a shared queue
  * @queue: The queue
  * @ep: The endpoint, whose QP was just made
  *
@@ -275,16 +282,18 @@ int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep)
 	int ret;
 
 	ep->srq_qp = ep->id->qp;
-	/* If a QP at this address has just gone, its owner is leaving. */
+	/*
+	 * If a QP at this address was just destroyed, its endpoint is leaving.
+	 */
 	wait_event_timeout(queue->wait, memreg_queue_try_join(queue, ep, &ret),
 			   MEMREG_JOIN);
 	return ret ? -ENOMEM : 0;
 }
 
 /**
- * memreg_queue_leave() - An endpoint takes no more from a shared queue
+ * memreg_queue_leave() - Remove an endpoint from a shared queue
  * @queue: The queue
- * @ep: Endpoint that has joined, whose QP is no more
+ * @ep: Endpoint that has joined, and whose QP is destroyed
  *
  * Context: may sleep.
  */
@@ -292,7 +301,10 @@ void memreg_queue_leave(struct memreg_queue *queue, struct memreg_endpoint *ep)
 {
 	/* Report the receives that the endpoint has taken under its id. */
 	memreg_ring_flush(queue->ring);
-	/* Nobody looks for it any more: no QP at its address has joined. */
+	/*
+	 * No completion is left to look it up, and no other QP at its address
+	 * has joined.
+	 */
 	rhashtable_remove_fast(&queue->takers, &ep->srq_node, memreg_takers);
 	wake_up_all(&queue->wait);
 }
@@ -350,10 +362,10 @@ static void memreg_queue_destroy_takers(struct memreg_queue *queue)
 /**
  * memreg_queue_alloc() - Make a queue
  * @mdev: The device
- * @ring: Where its completions go; the caller's reference is the queue's, if
- *	this succeeds
+ * @ring: Ring for its completions; on success the queue takes over the caller's
+ *	reference
  * @ep: Its endpoint, or NULL
- * @send: To send; otherwise to receive
+ * @send: Make a send queue; otherwise a receive queue
  * @depth: Slots, from 1
  * @max_sge: SGEs of each
  * @buffer_size: Bytes of a slot's buffer, or 0

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Send and receive queues: what is posted to the device and has not completed.
+ * Send and receive queues: the work requests that are posted and have not
+ * completed.
  */
 #ifndef _MEMREG_CONN_QUEUE_H
 #define _MEMREG_CONN_QUEUE_H
@@ -19,10 +20,10 @@
 
 struct memreg_endpoint;
 
-/* Pieces of memory, at most, in a work request that goes to the device. */
+/* Most SGEs of a work request for the device. */
 #define MEMREG_FRAGMENTS	32
 
-/* How many the device takes, whatever the work request. */
+/* SGEs that the device takes in every kind of work request. */
 static inline u32 memreg_fragments(struct memreg_device *mdev)
 {
 	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
@@ -32,7 +33,7 @@ static inline u32 memreg_fragments(struct memreg_device *mdev)
 	return min_not_zero(pieces, attrs->max_sge_rd);
 }
 
-/* Work requests that a queue of the device has room for. */
+/* Most work requests on a queue of the device. */
 static inline u32 memreg_queue_depth(struct memreg_device *mdev)
 {
 	/* One is for memreg_queue_mark(). */
@@ -42,37 +43,39 @@ static inline u32 memreg_queue_depth(struct memreg_device *mdev)
 
 /**
  * struct memreg_queue - A send, receive, or shared receive queue
- * @ring: Where its completions go; keeps a reference
+ * @ring: Ring for its completions; holds a reference
  * @ep: Its endpoint, or NULL if it is shared
  * @srq: The device's shared receive queue, or NULL
- * @takers: Endpoints that take from it, by their QPs, if it is shared
+ * @takers: Endpoints that take buffers from it, by their QPs, if it is shared
  * @send: It is a send queue
  * @depth: Slots
  * @max_sge: SGEs of a slot
- * @fragments: Pieces of memory that the device takes in a work request; final
- *	once there is a QP
- * @buffer_size: Bytes of a slot's buffer: of inline data to be sent, or what
- *	is received first; 0 for none
+ * @fragments: SGEs that the device takes in a work request; final once the QP
+ *	exists
+ * @buffer_size: Bytes of a slot's buffer, for inline data of sends, or for the
+ *	first bytes of a received message; 0 for none
  * @slot_size: Bytes of a slot
  * @slots: The slots, and one for a marker
  * @buffers: Their buffers
- * @dma: DMA address of the first of them
- * @lock: Taken to submit
- * @closed: Nothing is submitted any more; @lock
- * @ready: There is a QP, or shared receive queue, to post to; @lock
+ * @dma: DMA address of @buffers
+ * @lock: Serializes submission
+ * @closed: Submissions are refused; @lock
+ * @ready: The QP, or shared receive queue, to post to exists; @lock
  * @posted: Slots in use
  * @tail: Next slot of a send queue; @lock
  * @head: Oldest slot of a send queue that is in use; memreg_ring.lock
  * @failed: Status of a part of a work request that failed; memreg_ring.lock
- * @stale: Memory of a part of a work request went; memreg_ring.lock
+ * @stale: An MR of a part of a work request is stale; memreg_ring.lock
  * @free: Free slots of a receive queue; taken off with @lock
- * @early: Receives that wait for a QP, the last one first; @lock
+ * @early: Receives that were submitted before the QP was made, latest first;
+ * 	@lock
  * @unsignalled: Work requests posted since the last that the device signals;
  *	@lock
- * @fenced: Behind what was posted last no message is sent anew that was posted
- *	before; @lock, and looked at where MEMREG_QUIRK_REPEATS_REG_MR is
+ * @fenced: The last work request posted waits for all before it, so no message
+ *	posted before it is retransmitted after it; @lock, used only with
+ *	MEMREG_QUIRK_REPEATS_REG_MR
  * @marked: A marker is posted
- * @wait: Waits for an endpoint to leave @takers
+ * @wait: Wait queue for an endpoint to leave @takers
  */
 struct memreg_queue {
 	struct memreg_ring *ring;
@@ -110,7 +113,7 @@ memreg_queue_slot(const struct memreg_queue *queue, u32 index)
 	return queue->slots + index * queue->slot_size;
 }
 
-/* The place behind all others, which is not counted. */
+/* The marker's slot, which is behind all others and not counted. */
 static inline struct memreg_slot *
 memreg_queue_marker(const struct memreg_queue *queue)
 {
@@ -131,13 +134,16 @@ static inline void *memreg_slot_buffer(const struct memreg_slot *slot)
 	       (size_t)slot->index * slot->queue->buffer_size;
 }
 
-/* The same for the device. */
+/* DMA address of a slot's buffer. */
 static inline u64 memreg_slot_buffer_dma(const struct memreg_slot *slot)
 {
 	return slot->queue->dma + (u64)slot->index * slot->queue->buffer_size;
 }
 
-/* List what goes to a receive's buffer. Returns the number of entries. */
+/*
+ * List the bounce buffer of a receive, if it has one. Returns the number of
+ * entries.
+ */
 static inline int memreg_slot_bounce(const struct memreg_slot *slot, u32 lkey,
 				     struct ib_sge *sge)
 {
@@ -197,7 +203,7 @@ int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep);
 void memreg_queue_leave(struct memreg_queue *queue,
 			struct memreg_endpoint *ep);
 
-/* Let go of what a slot keeps. */
+/* Drop the references of a slot. */
 static inline void memreg_slot_release(struct memreg_slot *slot)
 {
 	slot->used = false;

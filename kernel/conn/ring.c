@@ -5,34 +5,34 @@
  *
  * Room
  *
- * @claimed counts the entries that were written, and those that are set aside
- * for work requests which have not completed. It runs ahead of the user's
- * index by no more than the entries of the ring, so nothing that is yet to
- * come can overwrite what the user has not read (I10). The completion queue
- * has as many entries, and hence room for whatever may complete. What the user
- * writes into the shared memory is read in one place, once for each decision,
- * and believed only if it is possible.
+ * @claimed counts the entries that were written, and those that are reserved
+ * for work requests which have not completed. It is ahead of the user's index
+ * by at most the number of entries in the ring, so no future completion can
+ * overwrite an entry that the user has not read (I10). The completion queue has
+ * as many entries, and hence room for all completions. The user's index in the
+ * shared memory is read in one place, once for each decision, and is used only
+ * if it is in the valid range.
  *
  * Polling
  *
- * The user polls memory, so the kernel has to bring completions there on its
- * own. The driver calls the completion handler in any context, some with
- * locks held that polling needs, so all that the handler does is to raise an
- * interrupt on the same CPU, which comes as soon as these are let go of. That
- * spares the way through a thread. If completions come in faster than they
- * are taken, the device is set to moderate its events, or a timer is set in
- * place of the interrupt (lib/dim decides).
+ * The user polls memory, so the kernel has to write completions there without a
+ * call. The driver calls the completion handler in any context, sometimes with
+ * locks held that polling needs, so the handler only schedules irq_poll on the
+ * same CPU, which runs as soon as interrupts are enabled. That avoids a switch
+ * to a thread. If completions come in faster than they are handled, the device
+ * is set to moderate its events, or a timer polls in place of irq_poll, as
+ * lib/dim decides.
  *
- * A task that sleeps until there is any entry is woken to poll in place of
- * that, unless the ring is not to be moderated: what completes until it runs
- * needs neither calls nor interrupts. Others may be looking at the same ring,
- * so if it does not get to run soon a timer polls.
+ * A task that sleeps in RING_WAIT for any entry is woken to poll instead,
+ * unless moderation is off: completions that come until the task runs then need
+ * neither calls nor interrupts. As other threads may poll the same ring's
+ * memory, a timer polls if the task does not run soon.
  *
- * The end of a window needs a context that may sleep. Such a completion is
- * held, and with it all that come after it, so that the order stays. It is
- * settled by a task that waits for the ring, or else by a worker, and reported
- * only then: a user that reads that a window has ended can bind the window
- * anew, or destroy its MR, unless more of the user's work on it is pending.
+ * The end of a window needs a context that may sleep. A completion that ends a
+ * window is held, and all later ones with it, to keep the order. It is settled
+ * by a task that waits for the ring, or else by a worker, and reported only
+ * then: a user that reads that a window has ended can bind the window again, or
+ * destroy its MR, unless more of the user's work on it is pending.
  */
 #include <linux/anon_inodes.h>
 #include <linux/dim.h>
@@ -54,13 +54,13 @@
 #include "core.h"
 #include "device.h"
 
-/* Longest that completions wait for a task which was woken to poll. */
+/* Longest delay of completions for a task which was woken to poll. */
 #define MEMREG_RING_POLLER_US	1000
 
 /* Room for struct ib_memreg_ring in front of the entries. */
 #define MEMREG_RING_HEADER	128
 
-/* What lib/dim chooses from: microseconds, and completions, per interrupt. */
+/* Profiles for lib/dim: microseconds, and completions, per interrupt. */
 static const struct {
 	u16 usec;
 	u16 comps;
@@ -69,15 +69,15 @@ static const struct {
 	{ 16, 8 }, { 16, 16 }, { 32, 16 }, { 32, 32 },
 };
 
-/* Its work ends what the ends of connections wait for. */
+/* The ends of connections wait for work on this workqueue. */
 static struct workqueue_struct *memreg_ring_wq;
 
-/* What is done with completions. */
+/* Handlers of completions. */
 static const struct memreg_slot_ops *memreg_ring_slot_ops;
 
 /**
- * memreg_ring_init() - Begin without rings
- * @ops: What is to be done with completions
+ * memreg_ring_init() - Initialize what rings share
+ * @ops: Handlers of completions
  *
  * Return: 0 or -ENOMEM.
  */
@@ -101,16 +101,16 @@ void memreg_ring_exit(void)
  */
 
 /**
- * memreg_ring_claim() - Set entries aside
+ * memreg_ring_claim() - Reserve entries
  * @ring: The ring
  * @count: Their number
  *
  * Context: any.
- * Return: whether there is room for all of them.
+ * Return: true if there was room for all of them.
  */
 bool memreg_ring_claim(struct memreg_ring *ring, u32 count)
 {
-	/* The user has not read more than was written when it wrote this. */
+	/* Read before @producer, so that a valid index is never ahead of it. */
 	u32 consumer = smp_load_acquire(&ring->shared->consumer);
 	u32 producer = READ_ONCE(ring->producer);
 	int claimed = atomic_read(&ring->claimed);
@@ -126,7 +126,7 @@ bool memreg_ring_claim(struct memreg_ring *ring, u32 count)
 }
 
 /**
- * memreg_ring_unclaim() - Give back entries that nothing will be written to
+ * memreg_ring_unclaim() - Release reserved entries that will not be written
  * @ring: The ring
  * @count: Their number
  *
@@ -138,15 +138,23 @@ void memreg_ring_unclaim(struct memreg_ring *ring, u32 count)
 		atomic_sub(count, &ring->claimed);
 }
 
-/* Entries that the user is not done with; all, if that is not to be known. */
+/*
+ * Entries that the user has not consumed; all, if the user's index is invalid.
+ */
 static u32 memreg_ring_pending(struct memreg_ring *ring)
 {
-	/* The user is done with what it has seen of @producer. */
+	/*
+	 * Read before @producer: the user can only have consumed entries it
+	 * could see.
+	 */
 	u32 consumer = smp_load_acquire(&ring->shared->consumer);
-	/* What a woken task looks for in memory is there. */
+	/*
+	 * Pairs with memreg_ring_wake(): the counted entries are visible in
+	 * memory.
+	 */
 	u32 shown = smp_load_acquire(&ring->shown);
 
-	/* A user may have seen, and done with, what is about to be counted. */
+	/* The user may have consumed entries that @shown does not count yet. */
 	if (consumer - shown <= READ_ONCE(ring->producer) - shown)
 		return 0;
 	return min(shown - consumer, ring->nr_entries);
@@ -168,7 +176,7 @@ struct memreg_ring_waiter {
 	u32 count;
 };
 
-/* Is there something for somebody who waits for so many entries? */
+/* Has a task that waits for @count entries to wake up? */
 static bool memreg_ring_has(struct memreg_ring *ring, u32 count)
 {
 	return memreg_ring_pending(ring) >= count || READ_ONCE(ring->dead) ||
@@ -187,7 +195,7 @@ static int memreg_ring_wake_waiter(struct wait_queue_entry *entry,
 }
 
 /**
- * memreg_ring_wake() - Let the user see what was written
+ * memreg_ring_wake() - Make written entries visible to the user
  * @ring: The ring
  *
  * Context: any, with memreg_ring.lock held.
@@ -200,9 +208,9 @@ void memreg_ring_wake(struct memreg_ring *ring)
 	lockdep_assert_held(&ring->lock);
 
 	more = ring->shown != ring->producer;
-	/* Entries first, then what says that they are there. */
+	/* The entries become visible before the index that covers them. */
 	smp_store_release(&shared->producer, ring->producer);
-	/* memreg_ring_pending() counts no entry that can't be seen. */
+	/* memreg_ring_pending() counts only visible entries. */
 	smp_store_release(&ring->shown, ring->producer);
 	/* A sleeper either saw the old @shown, or sees this one. */
 	if (wq_has_sleeper(&ring->wait))
@@ -291,7 +299,10 @@ static void memreg_ring_interrupt(struct memreg_ring *ring)
 
 	spin_lock_irqsave(&ring->lock, flags);
 	more = memreg_ring_poll(ring, MEMREG_RING_BUDGET);
-	/* A sleeper in RING_WAIT settles the held one, and polls on. */
+	/*
+	 * A sleeper in RING_WAIT settles the held completion, and continues
+	 * polling.
+	 */
 	if (more && !(ring->held && atomic_read(&ring->waiters)))
 		queue_work(memreg_ring_wq, &ring->work);
 	spin_unlock_irqrestore(&ring->lock, flags);
@@ -309,8 +320,8 @@ static enum hrtimer_restart memreg_ring_timer(struct hrtimer *timer)
 }
 
 /*
- * Let a sleeping task poll. It does so after it was the poller, whatever else
- * may have woken it, and is gone no sooner than RCU's readers let it.
+ * Wake the sleeping poller task. It polls after it was the poller, even if
+ * another event has woken it, and it does not exit before RCU readers are done.
  */
 static bool memreg_ring_wake_poller(struct memreg_ring *ring)
 {
@@ -326,7 +337,7 @@ static bool memreg_ring_wake_poller(struct memreg_ring *ring)
 	return poller;
 }
 
-/* The completion queue is not empty any more. */
+/* Completion event of the CQ. */
 static void memreg_ring_event(struct ib_cq *cq, void *context)
 {
 	struct memreg_ring *ring = context;
@@ -344,7 +355,7 @@ static void memreg_ring_event(struct ib_cq *cq, void *context)
 		irq_work_queue(&ring->irq);
 }
 
-/* Settle the completion that is held, with the lock let go of. */
+/* Settle the held completion, without the lock. */
 static void memreg_ring_settle(struct memreg_ring *ring)
 {
 	struct ib_wc wc = ring->wcs[ring->wc_next];
@@ -355,7 +366,7 @@ static void memreg_ring_settle(struct memreg_ring *ring)
 	spin_unlock_irq(&ring->lock);
 	memreg_ring_slot_ops->settle(&wc);
 	spin_lock_irq(&ring->lock);
-	/* The caller takes it now, with what it stands for. */
+	/* The caller handles it now, with the slots that it stands for. */
 	ring->wc_settled = true;
 	WRITE_ONCE(ring->settling, false);
 	WRITE_ONCE(ring->held, false);
@@ -365,7 +376,7 @@ static void memreg_ring_settle(struct memreg_ring *ring)
 }
 
 /**
- * memreg_ring_process() - Take what completed
+ * memreg_ring_process() - Handle all completions
  * @ring: The ring
  *
  * Context: may sleep.
@@ -378,7 +389,7 @@ void memreg_ring_process(struct memreg_ring *ring)
 		spin_lock_irq(&ring->lock);
 		if (ring->held && !ring->settling)
 			memreg_ring_settle(ring);
-		/* If somebody else settles, he goes on afterwards. */
+		/* If another task is settling, it continues afterwards. */
 		more = memreg_ring_poll(ring, MEMREG_RING_BUDGET) &&
 		       !ring->settling;
 		spin_unlock_irq(&ring->lock);
@@ -394,7 +405,7 @@ static void memreg_ring_work(struct work_struct *work)
 /* Has everything that had completed when @taken was sampled been reported? */
 static bool memreg_ring_flushed(struct memreg_ring *ring, u32 taken)
 {
-	/* Each send queue may have a marker beside what entries are for. */
+	/* Each send queue may have a marker in addition to its entries. */
 	u32 most = ring->nr_entries + ring->max_senders + MEMREG_RING_WCS;
 	unsigned int n;
 	bool done;
@@ -403,7 +414,7 @@ static bool memreg_ring_flushed(struct memreg_ring *ring, u32 taken)
 	if (ring->held && !ring->settling)
 		memreg_ring_settle(ring);
 	n = memreg_ring_take(ring, MEMREG_RING_BUDGET);
-	/* What comes without end comes behind what was there. */
+	/* Completions that keep coming are behind those that were there. */
 	done = (!ring->held && n < MEMREG_RING_BUDGET) ||
 	       ring->taken - taken >= most;
 	memreg_ring_wake(ring);
@@ -428,11 +439,11 @@ void memreg_ring_flush(struct memreg_ring *ring)
 		wait_event(ring->settled, !READ_ONCE(ring->settling));
 		cond_resched();
 	}
-	/* Nobody armed the CQ. */
+	/* The CQ is not armed: continue in the worker. */
 	queue_work(memreg_ring_wq, &ring->work);
 }
 
-/* Moderation has found something better. */
+/* lib/dim has chosen another profile. */
 static void memreg_ring_moderate(struct work_struct *work)
 {
 	struct dim *dim = container_of(work, struct dim, work);
@@ -450,8 +461,8 @@ static void memreg_ring_moderate(struct work_struct *work)
  */
 
 /**
- * memreg_ring_hold() - Keep the memory of a ring
- * @ring: Ring that is there
+ * memreg_ring_hold() - Take a reference of the memory of a ring
+ * @ring: Ring with a reference that the caller can rely on
  */
 void memreg_ring_hold(struct memreg_ring *ring)
 {
@@ -459,7 +470,7 @@ void memreg_ring_hold(struct memreg_ring *ring)
 }
 
 /**
- * memreg_ring_release() - Let go of the memory of a ring
+ * memreg_ring_release() - Drop a reference of the memory of a ring
  * @ring: The ring
  *
  * Context: may sleep.
@@ -522,8 +533,8 @@ static __poll_t memreg_ring_file_poll(struct file *filp, poll_table *table)
 }
 
 /*
- * Sleep until there is something to do, which may be to poll: the caller does
- * so in any case. Returns 0, -EINTR or -ETIMEDOUT.
+ * Sleep until there are enough entries, or the task is to poll; the caller
+ * polls in either case. Returns 0, -EINTR or -ETIMEDOUT.
  */
 static int memreg_ring_sleep(struct memreg_ring *ring, u32 count,
 			     ktime_t *expires)
@@ -558,7 +569,9 @@ static int memreg_ring_wait_for(struct memreg_ring *ring, u32 count,
 				u64 timeout)
 {
 	ktime_t time = KTIME_MAX, *expires = NULL;
-	/* Without moderation, what completed is on its way here anyway. */
+	/*
+	 * Without moderation, completions are already being handled elsewhere.
+	 */
 	bool look = ring->moderated || !timeout;
 	int ret = 0;
 	bool dead;
@@ -571,11 +584,17 @@ static int memreg_ring_wait_for(struct memreg_ring *ring, u32 count,
 	if (memreg_ring_pending(ring) >= count)
 		return 0;
 	for (;;) {
-		/* While we slept, what is slow was left to us. */
+		/*
+		 * Slow completions that came during the sleep were left to this
+		 * task.
+		 */
 		if (look)
 			memreg_ring_process(ring);
 		look = true;
-		/* All that was reported before it died is visible. */
+		/*
+		 * All entries that were reported before the ring died are
+		 * visible.
+		 */
 		dead = smp_load_acquire(&ring->dead);
 		if (memreg_ring_pending(ring) >= count)
 			return 0;
@@ -652,8 +671,8 @@ static const struct file_operations memreg_ring_fops = {
  */
 
 /**
- * memreg_ring_get() - Find a ring and keep it
- * @ucmd: Call that names it
+ * memreg_ring_get() - Find a ring and take a reference
+ * @ucmd: Call that names the ring
  * @id: Its id
  *
  * Return: the ring, or ERR_PTR(-ENOENT) with the reason set.
@@ -671,7 +690,7 @@ struct memreg_ring *memreg_ring_get(struct memreg_ucmd *ucmd, u32 id)
 }
 
 /**
- * memreg_ring_put() - Let go of a ring
+ * memreg_ring_put() - Drop a reference of a ring
  * @ring: The ring
  */
 void memreg_ring_put(struct memreg_ring *ring)
@@ -768,14 +787,14 @@ static int memreg_ring_create_cq(struct memreg_ucmd *ucmd,
 	return 0;
 }
 
-/* There are no queues any more, so nothing completes, and no event comes. */
+/* All queues are gone, so no completion and no event comes any more. */
 static void memreg_ring_destroy_cq(struct memreg_ring *ring)
 {
 	spin_lock_irq(&ring->lock);
 	WRITE_ONCE(ring->dead, true);
 	spin_unlock_irq(&ring->lock);
 	cancel_work_sync(&ring->dim.work);
-	/* A last event may be on its way, and finds that there is no more. */
+	/* A last event may still come, and finds no completion. */
 	ib_destroy_cq(ring->cq);
 	hrtimer_cancel(&ring->timer);
 	irq_work_sync(&ring->irq);

@@ -23,7 +23,7 @@
 struct eventfd_ctx;
 struct memreg_slot_ops;
 
-/* Completions that are taken off a completion queue in one go. */
+/* Completions that are taken off a completion queue by one call. */
 #define MEMREG_RING_WCS		8
 
 /*
@@ -35,41 +35,43 @@ struct memreg_slot_ops;
 /**
  * struct memreg_ring - A completion ring
  * @obj: Head
- * @refs: One of the object, one of its descriptor
- * @mdev: The device; not to be touched once @dead
+ * @refs: One for the object, one for its descriptor
+ * @mdev: The device; must not be used once @dead
  * @cq: Completion queue with as many entries, and one for each of @max_senders
- * @shared: What user space sees, entries included
- * @entries: The entries in it
- * @nr_entries: Their number, a power of two
+ * @shared: The memory that user space maps, entries included
+ * @entries: The entries in @shared
+ * @nr_entries: Number of entries, a power of two
  * @entry_size: Bytes of each
- * @max_senders: Send queues that it may have: for each there is room in @cq for
+ * @max_senders: Most send queues that it can serve: for each, @cq has room for
  *	a marker
- * @senders: Those that it has
- * @claimed: Entries written, and entries set aside, in all; wraps around
- * @producer: Entries written, in all; wraps around; written with @lock
- * @shown: Those of them that user space can see
- * @lock: Taken by who polls @cq
- * @dead: @cq is no more; @lock
+ * @senders: Send queues that it serves
+ * @claimed: Number of entries written and reserved so far; wraps around
+ * @producer: Number of entries written so far; wraps around; written with @lock
+ * @shown: Number of entries that user space can see so far
+ * @lock: Held to poll @cq
+ * @dead: @cq is destroyed; @lock
  * @wcs: Completions that were taken off @cq; @lock
  * @taken: Completions that were reported so far, wrapping; @lock
- * @wc_next: The first of them that was not looked at; @lock
- * @wc_count: Their number; @lock
- * @wc_settled: That one was held, and can be taken now; @lock
- * @held: That one needs a context that may sleep, and all others wait; @lock
- * @settling: Somebody is at work on it; @lock
- * @ended: Commands of io_uring that end as soon as the room is back which their
- *	slots had; @lock
- * @waiters: Tasks that sleep in RING_WAIT
- * @poller: One of them that is to be woken to poll @cq, or NULL
- * @wait: They, and who polls the descriptor
- * @settled: Waits for @settling to end
- * @eventfd: To be signalled, or NULL
+ * @wc_next: Index of the first one in @wcs that is not handled; @lock
+ * @wc_count: Number of completions in @wcs; @lock
+ * @wc_settled: The completion at @wc_next was held, and can be handled now;
+ * 	@lock
+ * @held: The completion at @wc_next needs a context that may sleep, and all
+ * 	others wait; @lock
+ * @settling: A task is settling the held completion; @lock
+ * @ended: Commands of io_uring that end as soon as the room of their slots is
+ *	freed; @lock
+ * @waiters: Number of tasks that sleep in RING_WAIT
+ * @poller: Sleeping task that is woken to poll @cq, or NULL
+ * @wait: Wait queue of tasks in RING_WAIT, and of pollers of the descriptor
+ * @settled: Wait queue for the end of @settling
+ * @eventfd: eventfd to signal, or NULL
  * @irq: Polls @cq as soon as interrupts are on
  * @work: Polls @cq if that takes long, or has to sleep
  * @timer: Polls @cq a little later
- * @delay_us: How much later; 0: at once
+ * @delay_us: Delay of @timer in microseconds; 0: poll at once
  * @moderated: @delay_us, or the device's moderation, follows the load
- * @dim: How it does so
+ * @dim: State of the moderation
  * @charge: CQ in the rdma cgroup
  */
 struct memreg_ring {
@@ -110,13 +112,13 @@ struct memreg_ring {
 	struct memreg_charge charge;
 };
 
-/* Bytes of a message that an entry has room for. */
+/* Most bytes of a message that an entry has room for. */
 static inline u32 memreg_ring_data_size(const struct memreg_ring *ring)
 {
 	return ring->entry_size - offsetof(struct ib_memreg_cqe, data);
 }
 
-/* Bytes that are received in an entry, if it is of the larger size. */
+/* Most bytes of a message inside an entry of the larger size. */
 #define MEMREG_INLINE_RECEIVE	(128 - offsetof(struct ib_memreg_cqe, data))
 
 /* Entries of the largest ring. */
@@ -141,9 +143,8 @@ void memreg_ring_flush(struct memreg_ring *ring);
 extern const struct memreg_object_ops memreg_ring_ops;
 
 /*
- * Take the next entry of a ring to write, which was set aside for this; all of
- * its fields but the data are to be written. The user sees it after
- * memreg_ring_wake().
+ * Get the next reserved entry of a ring. The caller writes all of its fields
+ * except the data. The user sees it after memreg_ring_wake().
  */
 static inline struct ib_memreg_cqe *memreg_ring_entry(struct memreg_ring *ring)
 {

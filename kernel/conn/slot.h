@@ -18,9 +18,9 @@ struct memreg_window;
 
 /**
  * struct memreg_slot_sge - A range of an MR in a work request
- * @mr: The MR; the first range of it keeps a reference for all
+ * @mr: The MR; the first range in it holds a reference for all its ranges
  * @length: Bytes, from 1
- * @first: What memreg_region_find() finds for @offset
+ * @first: Entry that memreg_region_find() returns for @offset
  * @offset: First byte
  */
 struct memreg_slot_sge {
@@ -32,23 +32,23 @@ struct memreg_slot_sge {
 
 /**
  * struct memreg_slot - A place on a queue, and the work request in it
- * @cqe: Its completion
+ * @cqe: Completion of the work request
  * @queue: The queue
- * @node: In memreg_queue.free, or, while there is no QP, memreg_queue.early
- * @user_data: Of the user's work request
+ * @node: In memreg_queue.free, or in memreg_queue.early until the QP is made
+ * @user_data: User data of the user's work request
  * @opcode: enum ib_memreg_opcode
  * @signalled: The user wants a completion
  * @part: The user's work request goes on in the next slot
- * @used: There is one
+ * @used: The slot has a work request
  * @length: Bytes that the completion of a send reports
- * @bounce: Bytes at most that go to the buffer of a receive
- * @window: BIND and INVALIDATE: the window, claimed by the latter, until it is
- *	posted, and until it completed
+ * @bounce: Most bytes of a received message that go to the slot's buffer
+ * @window: BIND: the window, until the work request is posted. INVALIDATE: the
+ *	window, claimed until the work request has completed
  * @window_id: Window that the completion reports
  * @rkey: BIND: the rkey
  * @uring: Command of io_uring that it belongs to, or NULL
  * @nr_sges: Number of @sges
- * @index: Its place among the slots of its queue
+ * @index: Index among the slots of its queue
  * @sges: Local memory
  */
 struct memreg_slot {
@@ -71,7 +71,7 @@ struct memreg_slot {
 	struct memreg_slot_sge sges[];
 };
 
-/* What it takes to end a slot, in slots with few SGEs. */
+/* Cost of ending a slot, in units of a slot with few SGEs. */
 static inline unsigned int memreg_slot_cost(const struct memreg_slot *slot)
 {
 	return 1 + slot->nr_sges / 4;
@@ -83,12 +83,12 @@ static inline struct memreg_slot *memreg_wc_slot(const struct ib_wc *wc)
 }
 
 /**
- * struct memreg_slot_ops - What a ring does with a completion
- * @bound: A BIND succeeded: does that end its window, so that @settle is to be
- *	called? Context: any.
- * @settle: Do what a slow completion asks for. Context: may sleep.
- * @done: Handle a completion, or a part of what it stands for. Context: any,
- *	with memreg_ring.lock held.
+ * struct memreg_slot_ops - Handlers of completions, which a ring calls
+ * @bound: A BIND has succeeded: returns true if the peer has invalidated its
+ *	window already, so that @settle has to be called. Context: any.
+ * @settle: Settle a slow completion: end its window. Context: may sleep.
+ * @done: Handle a completion, or some of the slots that it stands for. Context:
+ *	any, with memreg_ring.lock held.
  */
 struct memreg_slot_ops {
 	bool (*bound)(const struct memreg_slot *slot);
@@ -98,8 +98,8 @@ struct memreg_slot_ops {
 };
 
 /*
- * Does a completion end a window, for which a task has to sleep? Then it is to
- * be settled first.
+ * Is a completion slow: does it end a window, so that it has to be settled in a
+ * context that may sleep before it is handled?
  */
 static inline bool memreg_slot_is_slow(const struct memreg_slot_ops *ops,
 				       const struct ib_wc *wc)

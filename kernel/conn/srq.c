@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Shared receive queues: one supply of buffers for many endpoints of a domain.
+ * Shared receive queues: a queue of buffers for many endpoints of a domain.
  *
- * What is posted belongs to nobody until a message takes it, so its completions
- * can go to one ring only, which the queue names. A device may lose a buffer
- * that it had taken when a connection broke; such a one is flushed when the
- * queue is destroyed, after the device's own is no more.
+ * A posted receive belongs to no endpoint until a message takes it, so all
+ * completions go to one ring, which the queue names. A device may lose a buffer
+ * that it had taken when a connection broke; the lost receive is flushed when
+ * the queue is destroyed, after the device's own queue is.
  */
 #include <linux/slab.h>
 
@@ -91,13 +91,13 @@ err_uncharge:
 	return ret;
 }
 
-/* Give back what a shared receive queue is made of, but for its domain. */
+/* Release the parts of a shared receive queue, except its domain. */
 static void memreg_srq_unmake(struct memreg_device *mdev,
 			      struct memreg_srq *srq)
 {
 	memreg_queue_close(srq->queue);
 	ib_destroy_srq(srq->queue->srq);
-	/* Whatever the device took from it has completed, or never will. */
+	/* All receives that the device took have completed, or never will. */
 	memreg_queue_abandon(srq->queue);
 	memreg_queue_free(mdev, srq->queue);
 	memreg_uncharge(&srq->charge, mdev);

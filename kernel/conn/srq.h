@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Shared receive queues: one supply of buffers for many endpoints of a domain.
- */
+/* Shared receive queues: a queue of buffers for many endpoints of a domain. */
 #ifndef _MEMREG_CONN_SRQ_H
 #define _MEMREG_CONN_SRQ_H
 
@@ -14,8 +12,8 @@ struct memreg_domain;
 /**
  * struct memreg_srq - A shared receive queue
  * @obj: Head
- * @domain: Its domain; keeps a reference
- * @queue: What is posted on it
+ * @domain: Its domain; holds a reference
+ * @queue: The posted receives
  * @charge: SRQ in the rdma cgroup
  */
 struct memreg_srq {
@@ -25,7 +23,7 @@ struct memreg_srq {
 	struct memreg_charge charge;
 };
 
-/* Pieces of memory that the device takes in a receive of such a queue. */
+/* SGEs that the device takes in a receive of a shared queue. */
 static inline u32 memreg_srq_fragments(struct memreg_device *mdev)
 {
 	return min_t(u32, memreg_fragments(mdev),

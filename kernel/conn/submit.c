@@ -3,18 +3,19 @@
  * Submission: an array of work requests from a user, for one or several
  * endpoints, becomes chains of work requests for their QPs.
  *
- * A call goes through its array a chunk at a time. All that a chunk refers to
- * in user space is copied first, as nothing there may be touched with a
- * queue's lock held. Those of its work requests that follow each other on the
- * same queue are then checked one by one, and put on a chain that is posted in
- * one go. Each takes a slot, an entry of the ring, and references to its MRs,
- * before it is on the chain; so all that can still fail is the post, which
- * returns how far it came. What was not posted gives all of that back.
+ * A call processes its array in chunks. First it copies all data in user space
+ * that a chunk refers to, as user space must not be accessed with a queue's
+ * lock held. Then it checks consecutive work requests for the same queue one by
+ * one, and puts them on a chain that is posted by one call. Each work request
+ * takes a slot, an entry of the ring, and references of its MRs before it is
+ * put on the chain; after that only the post can fail, which returns the first
+ * work request that was not posted. Work requests that were not posted release
+ * what they took.
  *
- * Local memory goes to the device by its DMA addresses under the PD's
+ * Local memory is passed to the device by DMA addresses under the PD's
  * local_dma_lkey: the range was checked against an MR, whose pages are pinned
  * until the completion (I6). A READ or WRITE of more pieces than the device
- * takes at a time goes in parts, each in a slot of its own.
+ * takes in a work request is split into parts, each in a slot of its own.
  */
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -44,16 +45,16 @@
 #include "quirks.h"
 #include "stats.h"
 
-/* Bytes of inline data of the work requests that are looked at together. */
+/* Most bytes of inline data of the work requests of a chunk. */
 #define MEMREG_SUBMIT_DATA	(MEMREG_SUBMIT_CHUNK * IB_MEMREG_INLINE_MAX)
 
-/* Work requests that are posted together; so many parts has one at most. */
+/* Most work requests on a chain, and most parts of one work request. */
 #define MEMREG_CHAIN		32
 
 /*
- * Work requests of a send queue of which the device signals one at least, give
- * or take a chain: what a completion stands for takes time, and gives back room
- * that others may wait for.
+ * At least one of so many work requests of a send queue is signalled by the
+ * device, give or take a chain: this limits the number of slots that one
+ * completion ends, and frees room that other work requests may wait for.
  */
 #define MEMREG_SIGNAL_EVERY	64
 
@@ -86,19 +87,19 @@ struct memreg_insert {
 /**
  * struct memreg_scratch - Room for a call to work in
  * @wrs: A chunk of the user's work requests
- * @side: Where the inline data of each are, or its SGEs if they are more than
- *	one
- * @sges: Their SGEs, if those are more than one
+ * @side: Position of the inline data of each, or of its SGEs if it has more
+ *	than one
+ * @sges: SGEs of work requests that have more than one
  * @data: Their inline data
  * @device_wrs: A chain of work requests for the device
  * @device_sges: Their SGEs
  * @slots: Their slots
- * @owners: Whose they are: indices in @wrs
- * @inserts: rkeys of BINDs that wait for the message behind them
- * @resolved: Local memory of the work request that is looked at
- * @extents: Memory of MRs on demand
+ * @owners: Index in @wrs of each slot's work request
+ * @inserts: rkeys of BINDs to be inserted into the message behind them
+ * @resolved: Local memory of the current work request
+ * @extents: Extents of MRs on demand
  *
- * What is here is not cleared for each call, as the stack is.
+ * This is not cleared for each call, other than variables on the stack.
  */
 struct memreg_scratch {
 	struct ib_memreg_wr wrs[MEMREG_SUBMIT_CHUNK];
@@ -115,37 +116,37 @@ struct memreg_scratch {
 };
 
 /**
- * struct memreg_sub - A call at work
+ * struct memreg_sub - A call of SUBMIT in progress
  * @ucmd: The call
- * @uring: It is a command of io_uring; otherwise NULL
+ * @uring: The command, if it is one of io_uring; otherwise NULL
  * @wrs: The caller's array of work requests
  * @count: Their number
- * @opcodes: Mask of what the device can do
+ * @opcodes: Mask of the opcodes that can be submitted
  * @longest: Bytes of a message, at most
- * @answers: There is a BIND in this chunk, whose key is to be returned
- * @base: Those before this chunk
- * @s: Room to work in
+ * @answers: The chunk has a BIND, whose key has to be returned
+ * @base: Number of work requests before this chunk
+ * @s: Scratch memory
  * @loaded: Work requests in the chunk
  * @ep: Endpoint that was found last, with a reference
  * @mr: MR that was found last, with a reference
- * @first: The piece of the MR's memory that was found last
- * @on_demand: Memory may be of MRs on demand: see memreg_scratch.extents
- * @looked: MR or extent that @first is of, if @on_demand
- * @again: The memory changed meanwhile: it is to be looked for again
- * @good: Work requests of the next chunk in front of one whose memory can't be
- *	had; 0 if there is none
- * @faults: Faults since a work request was posted
- * @retries: Times since then that it was looked for again
- * @insert_target: Whose next message the inserts are for
+ * @first: Entry of the MR's memory that was found last
+ * @on_demand: The chunk may use MRs on demand: see memreg_scratch.extents
+ * @looked: MR or extent that @first belongs to, if @on_demand
+ * @again: The memory changed meanwhile: find its extents again
+ * @good: Number of work requests of the next chunk before the first one whose
+ *	memory cannot be pinned; 0 if there is no such one
+ * @faults: Faults taken since a work request was posted
+ * @retries: Times since then that extents were found again
+ * @insert_target: Target whose next message the inserts are for
  * @nr_inserts: Number of memreg_scratch.inserts
  * @queue: Queue that the chain is for
  * @domain: Its domain
  * @lkey: Key for DMA addresses there
- * @max: Pieces of memory that the device takes there
- * @end: End of the work requests of this chunk that are for it
- * @room: Slots and entries of the ring that are set aside and not taken
+ * @max: SGEs that the device takes there
+ * @end: End of the work requests of this chunk that are for @queue
+ * @room: Slots and entries of the ring that are reserved and not used yet
  * @nr: Length of the chain
- * @nr_sges: SGEs in it
+ * @nr_sges: SGEs in the chain
  * @nr_resolved: Number of memreg_scratch.resolved
  */
 struct memreg_sub {
@@ -182,7 +183,8 @@ struct memreg_sub {
 };
 
 /*
- * Room to work in: each file keeps one, and who finds it taken makes another.
+ * Get scratch memory: each file keeps one; a call that finds it in use
+ * allocates another.
  */
 
 static struct memreg_scratch *memreg_scratch_get(struct memreg_file *file)
@@ -201,16 +203,16 @@ static void memreg_scratch_put(struct memreg_file *file,
  * Copying
  */
 
-/* Where the next SGEs and inline data go, and what is left there. */
+/* Position for the next SGEs and inline data, and the room left. */
 struct memreg_side {
 	u32 sges;
 	u32 data;
 };
 
 /*
- * Copy what a work request refers to: inline data, or more SGEs than one.
- * -ENOBUFS: there is no more room in this chunk, but would be in one that began
- * here.
+ * Copy the inline data of a work request, or its SGEs if it has more than one.
+ * Returns -ENOBUFS if this chunk has no room left for them, but a new chunk
+ * would.
  */
 static int memreg_load_side(struct memreg_sub *sub, u32 i,
 			    struct memreg_side *side)
@@ -239,7 +241,7 @@ static int memreg_load_side(struct memreg_sub *sub, u32 i,
 			      sizeof(struct ib_memreg_sge)) ? -EFAULT : 0;
 }
 
-/* Make sure that the key of a BIND can be written back. */
+/* Check that the key of a BIND can be written back to the user. */
 static int memreg_load_answer(struct memreg_sub *sub, u32 i,
 			      struct ib_memreg_wr __user *from)
 {
@@ -249,8 +251,8 @@ static int memreg_load_answer(struct memreg_sub *sub, u32 i,
 }
 
 /*
- * Copy some more of a call's work requests: as many as there is room for, and
- * are good for it. Fails if the first one is not.
+ * Copy the next work requests of a call, as many as fit. Fails only if the
+ * first one cannot be copied.
  */
 static int memreg_load(struct memreg_sub *sub, u32 taken)
 {
@@ -279,11 +281,15 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
 	sub->loaded = i;
 	if (!i)
 		return ret;
-	/* An error of the next one is reported when its turn has come. */
+	/*
+	 * The error is reported when this work request is the first of a chunk.
+	 */
 	return memreg_fail(sub->ucmd, 0, IB_MEMREG_REASON_NONE);
 }
 
-/* What the peer must have set something aside for, or it never completes. */
+/*
+ * Opcodes that need resources of the peer; without these they never complete.
+ */
 #define MEMREG_OPS_ANSWERED					\
 	(BIT_ULL(IB_MEMREG_OP_READ) |				\
 	 BIT_ULL(IB_MEMREG_OP_CMP_AND_SWP) |			\
@@ -294,7 +300,7 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
  * Local memory
  */
 
-/* Find an MR, which is kept until the next one is looked for. */
+/* Find an MR; holds a reference until the next one is looked up. */
 static noinline struct memreg_mr *memreg_sub_find_mr(struct memreg_sub *sub,
 						     u32 id)
 {
@@ -311,7 +317,7 @@ static noinline struct memreg_mr *memreg_sub_find_mr(struct memreg_sub *sub,
 	return sub->mr;
 }
 
-/* The same; often it is the one that was found last. */
+/* Find an MR, often the one that was found last. */
 static inline struct memreg_mr *memreg_sub_mr(struct memreg_sub *sub, u32 id)
 {
 	if (sub->uring && sub->uring->mr)
@@ -321,7 +327,7 @@ static inline struct memreg_mr *memreg_sub_mr(struct memreg_sub *sub, u32 id)
 	return memreg_sub_find_mr(sub, id);
 }
 
-/* Where the extent is that an SGE of this chunk names. */
+/* The place of the extent for an SGE of this chunk. */
 static struct memreg_mr **memreg_sub_extent(struct memreg_sub *sub,
 					    const struct ib_memreg_sge *sge)
 {
@@ -348,7 +354,7 @@ memreg_sub_target(struct memreg_sub *sub, const struct ib_memreg_sge *sge)
 	return mr;
 }
 
-/* A range is not in its MR. */
+/* Fail because a range is not inside its MR. */
 static noinline int memreg_bad_range(struct memreg_sub *sub,
 				     const struct ib_memreg_sge *sge)
 {
@@ -360,7 +366,7 @@ static noinline int memreg_bad_range(struct memreg_sub *sub,
 	return memreg_fail(sub->ucmd, -EINVAL, IB_MEMREG_REASON_RANGE);
 }
 
-/* May this range of an MR be used so? (I6) */
+/* Check a range of an MR, and its access (I6). */
 static inline int memreg_check_sge(struct memreg_sub *sub,
 				   const struct memreg_mr *mr,
 				   const struct ib_memreg_sge *sge, bool write)
@@ -377,7 +383,7 @@ static inline int memreg_check_sge(struct memreg_sub *sub,
 	if (write && !(mr->access & IB_MEMREG_ACCESS_LOCAL_WRITE))
 		return memreg_fail(sub->ucmd, -EACCES,
 				   IB_MEMREG_REASON_LOCAL_WRITE);
-	/* It came after the extents of the chunk had been looked for. */
+	/* The MR was registered after the extents of the chunk were found. */
 	if (mr->demand && sge->length) {
 		sub->again = true;
 		return memreg_fail(sub->ucmd, -EAGAIN,
@@ -393,8 +399,8 @@ static void memreg_unresolve(struct memreg_sub *sub)
 }
 
 /*
- * Find the MR that an SGE names, check its range, and see in which piece of the
- * MR's memory that begins: @first, if the range isn't empty.
+ * Find the MR that an SGE names, check its range, and find the entry of the
+ * MR's memory in which the range begins: @first, unless the range is empty.
  */
 static inline struct memreg_mr *
 memreg_sub_range(struct memreg_sub *sub, const struct ib_memreg_sge *sge,
@@ -412,14 +418,17 @@ memreg_sub_range(struct memreg_sub *sub, const struct ib_memreg_sge *sge,
 	if (mr->region->keyed && mr->domain != sub->domain)
 		return ERR_PTR(memreg_fail(sub->ucmd, -EINVAL,
 					   IB_MEMREG_REASON_DOMAIN));
-	/* What follows each other is often in the same piece. */
+	/* Consecutive ranges are often in the same entry. */
 	if (sge->length &&
 	    !memreg_region_has(mr->region, sub->first, sge->offset))
 		sub->first = memreg_region_find(mr->region, sge->offset);
 	return mr;
 }
 
-/* Find and check the range of an MR that an SGE names, and keep the MR. */
+/*
+ * Find and check the range of an MR that an SGE names, and take a reference of
+ * the MR.
+ */
 static int memreg_resolve_sge(struct memreg_sub *sub,
 			      const struct ib_memreg_sge *sge, bool write)
 {
@@ -450,7 +459,7 @@ static int memreg_resolve(struct memreg_sub *sub, u32 i, bool write)
 	for (n = 0; n < count; n++, sge++) {
 		ret = memreg_resolve_sge(sub, sge, write);
 		total += sge->length;
-		/* As a message of the IB specification, 9.7.1. */
+		/* The limit of a message in the IB specification, 9.7.1. */
 		if (!ret && total > SZ_2G)
 			ret = memreg_fail(sub->ucmd, -EINVAL,
 					  IB_MEMREG_REASON_SPAN);
@@ -463,8 +472,8 @@ static int memreg_resolve(struct memreg_sub *sub, u32 i, bool write)
 }
 
 /*
- * The DMA address of a range which memreg_sub_range() has found, if it is in
- * one piece.
+ * Get the DMA address of a range that memreg_sub_range() has found. Returns
+ * false if the range is in more than one piece.
  */
 static inline bool memreg_sub_piece(const struct memreg_sub *sub,
 				    const struct memreg_mr *mr,
@@ -481,7 +490,7 @@ static inline bool memreg_sub_piece(const struct memreg_sub *sub,
 	return true;
 }
 
-/* Such a range is all that a slot keeps. */
+/* Record the range as the only one of a slot. */
 static inline void memreg_slot_keep(const struct memreg_sub *sub,
 				    struct memreg_slot *slot,
 				    struct memreg_mr *mr,
@@ -515,7 +524,7 @@ static int memreg_no_room(struct memreg_sub *sub, int err)
 	return memreg_fail(sub->ucmd, -EAGAIN, IB_MEMREG_REASON_RING_FULL);
 }
 
-/* Give back room that was set aside and not taken. */
+/* Release reserved room that was not used. */
 static void memreg_sub_unreserve(struct memreg_sub *sub)
 {
 	memreg_ring_unclaim(sub->queue->ring, sub->room);
@@ -523,8 +532,8 @@ static void memreg_sub_unreserve(struct memreg_sub *sub)
 }
 
 /*
- * Set room aside for a work request, in one go with all those behind it if
- * there is so much.
+ * Reserve room for a work request, and at the same time for all those behind it
+ * if there is enough.
  */
 static int memreg_sub_reserve_more(struct memreg_sub *sub, u32 i, u32 parts)
 {
@@ -543,7 +552,7 @@ static int memreg_sub_reserve_more(struct memreg_sub *sub, u32 i, u32 parts)
 	return 0;
 }
 
-/* Make sure of room for a work request. */
+/* Reserve room for a work request. */
 static inline int memreg_sub_reserve(struct memreg_sub *sub, u32 i, u32 parts)
 {
 	if (sub->room < parts)
@@ -552,7 +561,10 @@ static inline int memreg_sub_reserve(struct memreg_sub *sub, u32 i, u32 parts)
 	return 0;
 }
 
-/* From here on, those up to @end are for a queue, whose lock is held. */
+/*
+ * Begin with the work requests up to @end, which are for a queue whose lock is
+ * held.
+ */
 static void memreg_sub_begin(struct memreg_sub *sub, struct memreg_queue *queue,
 			     struct memreg_domain *domain, u32 max, u32 end)
 {
@@ -564,13 +576,13 @@ static void memreg_sub_begin(struct memreg_sub *sub, struct memreg_queue *queue,
 	sub->room = 0;
 }
 
-/* Put a slot's work request, which is to be filled in, at the chain's end. */
+/* Append a slot's work request to the chain. The caller fills it in. */
 static inline union memreg_device_wr *
 memreg_chain_add(struct memreg_sub *sub, struct memreg_slot *slot, u32 owner)
 {
 	union memreg_device_wr *wr = &sub->s->device_wrs[sub->nr];
 
-	/* The last one's is cut off when they are posted. */
+	/* Posting cuts off the link of the last work request. */
 	wr->send.next = &wr[1].send;
 	sub->s->slots[sub->nr] = slot;
 	sub->s->owners[sub->nr] = owner;
@@ -578,7 +590,7 @@ memreg_chain_add(struct memreg_sub *sub, struct memreg_slot *slot, u32 owner)
 	return wr;
 }
 
-/* Take back what was not posted, the last one first. */
+/* Undo the work requests that were not posted, last one first. */
 static void memreg_chain_undo(struct memreg_sub *sub, u32 from)
 {
 	while (sub->nr > from) {
@@ -603,14 +615,17 @@ static u32 memreg_chain_find(const struct memreg_sub *sub, const void *bad)
 	return 0;
 }
 
-/* Is it no part of anything yet, but what comes before a BIND? */
+/*
+ * Is the slot that of the fence before a BIND, which counts for no work
+ * request?
+ */
 static bool memreg_slot_is_fence(const struct memreg_slot *slot)
 {
-	/* SENDs do not go in parts. */
+	/* SENDs are never split into parts. */
 	return slot->part && slot->opcode == IB_MEMREG_OP_SEND;
 }
 
-/* The user's work requests of which the last part is in the chain. */
+/* Count the user's work requests whose last part is in the chain. */
 static u32 memreg_chain_count(const struct memreg_sub *sub)
 {
 	u32 last = sub->nr - 1;
@@ -619,7 +634,7 @@ static u32 memreg_chain_count(const struct memreg_sub *sub)
 	       !memreg_slot_is_fence(sub->s->slots[last]);
 }
 
-/* Have the device signal the last work request of a chain if one is due. */
+/* Signal the last work request of a chain if one is due. */
 static void memreg_chain_signal(struct memreg_sub *sub)
 {
 	union memreg_device_wr *wrs = sub->s->device_wrs;
@@ -638,8 +653,8 @@ static void memreg_chain_signal(struct memreg_sub *sub)
 }
 
 /*
- * Post the chain, and begin a new one. If that fails, @taken is the index of
- * the first work request of the user's that was not posted.
+ * Post the chain, and begin a new one. If the post fails, @taken is the index
+ * of the user's first work request that was not posted.
  */
 static int memreg_chain_post(struct memreg_sub *sub,
 			     int (*post)(struct memreg_sub *sub,
@@ -651,7 +666,7 @@ static int memreg_chain_post(struct memreg_sub *sub,
 
 	if (!sub->nr)
 		return 0;
-	/* The link is the first member of either sort. */
+	/* The link is the first member of send and receive work requests. */
 	static_assert(!offsetof(struct ib_send_wr, next));
 	static_assert(!offsetof(struct ib_recv_wr, next));
 	sub->s->device_wrs[sub->nr - 1].send.next = NULL;
@@ -666,10 +681,16 @@ static int memreg_chain_post(struct memreg_sub *sub,
 		return 0;
 	}
 	from = memreg_chain_find(sub, bad);
-	/* The signalled one may be among those that were not posted. */
+	/*
+	 * The signalled work request may not have been posted: signal the next
+	 * one.
+	 */
 	sub->queue->unsignalled = MEMREG_SIGNAL_EVERY;
 	*taken = sub->s->owners[from];
-	/* A work request in part, or none that is signalled. */
+	/*
+	 * A work request was posted only in part, or a command without its last
+	 * work request, which is signalled.
+	 */
 	if (from && ((sub->uring && sub->queue->send) ||
 		     (sub->s->owners[from - 1] == *taken &&
 		      !memreg_slot_is_fence(sub->s->slots[from - 1]))))
@@ -679,7 +700,7 @@ static int memreg_chain_post(struct memreg_sub *sub,
 	memreg_chain_undo(sub, from);
 	sub->nr = 0;
 	sub->nr_sges = 0;
-	/* Whoever asked may know what is wrong with one behind it. */
+	/* Replace a reason that was set for a later work request. */
 	return memreg_fail(sub->ucmd, ret == -ENOMEM ? ret : -EIO,
 			   IB_MEMREG_REASON_NONE);
 }
@@ -704,11 +725,9 @@ static int memreg_post_srq(struct memreg_sub *sub, const void **bad)
 				(const struct ib_recv_wr **)bad);
 }
 
-/*
- * What is sent
- */
+/* Sends */
 
-/* The slot of the last, or only, part of the user's work request. */
+/* Fill in the slot of the last, or only, part of a user's work request. */
 static inline void memreg_slot_describe(struct memreg_sub *sub,
 					struct memreg_slot *slot, u32 i)
 {
@@ -734,7 +753,7 @@ static inline int memreg_send_flags(const struct ib_memreg_wr *wr,
 
 	if (slot->signalled && !part)
 		flags |= IB_SEND_SIGNALED;
-	/* Only the first part can have something to wait for. */
+	/* Only the first part has to wait for earlier work. */
 	if (wr->flags & IB_MEMREG_WR_FENCE && !done)
 		flags |= IB_SEND_FENCE;
 	if (wr->flags & IB_MEMREG_WR_SOLICITED && !part)
@@ -743,8 +762,8 @@ static inline int memreg_send_flags(const struct ib_memreg_wr *wr,
 }
 
 /*
- * Fill in a work request for the device, or a part of one that goes on, but for
- * its SGEs, and for a window.
+ * Fill in a work request for the device, or a part of one, except its SGEs and
+ * its window.
  */
 static inline void memreg_fill_wr(union memreg_device_wr *to,
 				  const struct memreg_opcode *op,
@@ -754,7 +773,7 @@ static inline void memreg_fill_wr(union memreg_device_wr *to,
 	to->send.wr_cqe = &slot->cqe;
 	to->send.opcode = part ? op->part : op->wr;
 	to->send.send_flags = memreg_send_flags(wr, slot, part, done);
-	/* Either immediate data or an rkey; 0 where neither makes sense. */
+	/* Immediate data, an rkey, or 0 for opcodes with neither. */
 	to->send.ex.invalidate_rkey = part ? 0 : wr->ex;
 	if (op->atomic) {
 		to->atomic.remote_addr = wr->remote_addr;
@@ -769,7 +788,7 @@ static inline void memreg_fill_wr(union memreg_device_wr *to,
 	}
 }
 
-/* Where a work request that goes in parts has come to. */
+/* Progress of a work request that is split into parts. */
 struct memreg_progress {
 	u32 sge;
 	u32 offset;
@@ -777,8 +796,8 @@ struct memreg_progress {
 };
 
 /*
- * Describe as much of the local memory as a part can have, in pieces, whose
- * number this returns. A slot gets the SGEs that it is from, if there is one.
+ * List as much of the local memory as a part can have. Returns the number of
+ * SGEs. A slot, unless NULL, gets the ranges that they are from.
  */
 static u32 memreg_sub_part(struct memreg_sub *sub, struct memreg_slot *slot,
 			   struct ib_sge *sges, struct memreg_progress *at)
@@ -812,7 +831,10 @@ static u32 memreg_sub_part(struct memreg_sub *sub, struct memreg_slot *slot,
 	return n;
 }
 
-/* Parts of what is longer than a message; too many are MEMREG_CHAIN + 1. */
+/*
+ * Count the parts of a work request that is longer than a message; returns
+ * MEMREG_CHAIN + 1 for too many.
+ */
 static noinline u32 memreg_sub_parts_long(struct memreg_sub *sub)
 {
 	struct ib_sge sges[MEMREG_FRAGMENTS];
@@ -826,7 +848,7 @@ static noinline u32 memreg_sub_parts_long(struct memreg_sub *sub)
 	return parts;
 }
 
-/* Into how many parts must the work request go that is looked at? */
+/* Count the parts of the current work request. */
 static u32 memreg_sub_parts(struct memreg_sub *sub, u64 *length)
 {
 	u32 n, pieces = 0;
@@ -844,7 +866,7 @@ static u32 memreg_sub_parts(struct memreg_sub *sub, u64 *length)
 	return max(DIV_ROUND_UP(pieces, sub->max), 1U);
 }
 
-/* Give a part as much of the local memory as it can have. */
+/* Fill in the local memory of a part, as much as it can have. */
 static void memreg_fill_part(struct memreg_sub *sub, struct memreg_slot *slot,
 			     union memreg_device_wr *to,
 			     struct memreg_progress *at)
@@ -901,7 +923,7 @@ static int memreg_send_parts(struct memreg_sub *sub, u32 i, u32 *taken)
 	return 0;
 }
 
-/* Put a work request with local memory on the chain, whatever it looks like. */
+/* Put any work request with local memory on the chain. */
 static noinline int memreg_send_memory(struct memreg_sub *sub, u32 i,
 				       u32 *taken)
 {
@@ -960,7 +982,7 @@ static inline int memreg_send_plain(struct memreg_sub *sub, u32 i, u32 *taken)
 	return 0;
 }
 
-/* Write the rkeys that wait for this message into it. */
+/* Insert the pending rkeys into this message. */
 static int memreg_insert_rkeys(struct memreg_sub *sub,
 			       const struct ib_memreg_wr *wr, u32 i)
 {
@@ -1009,7 +1031,10 @@ static int memreg_send_inline(struct memreg_sub *sub, u32 i)
 	return 0;
 }
 
-/* Put on the chain what waits for all before it, and does nothing. */
+/*
+ * Put a LOCAL_INV without effect on the chain, which waits for all work
+ * requests before it.
+ */
 static void memreg_send_fence(struct memreg_sub *sub,
 			      const struct memreg_endpoint *ep, u32 i,
 			      int flags)
@@ -1030,9 +1055,10 @@ static void memreg_send_fence(struct memreg_sub *sub,
 }
 
 /*
- * See that no message before a BIND is sent anew when that has been done, where
- * it would be done again. If there is room for this alone, it makes some: what
- * is not signalled before it completes with it.
+ * Before a BIND, make sure that no earlier message can be retransmitted after
+ * the BIND was executed, on a device that would execute the BIND again. If
+ * there is room only for this fence, it still makes room, as the unsignalled
+ * work requests before it complete with it.
  */
 static int memreg_send_fenced(struct memreg_sub *sub,
 			      const struct memreg_endpoint *ep, u32 i,
@@ -1057,7 +1083,10 @@ static int memreg_send_fenced(struct memreg_sub *sub,
 	return ret;
 }
 
-/* Make sure of room for a BIND or an INVALIDATE, which waits by itself. */
+/*
+ * Reserve room for a BIND with its fence, or for an INVALIDATE, which needs no
+ * fence.
+ */
 static int memreg_send_reserve(struct memreg_sub *sub,
 			       const struct memreg_endpoint *ep, u32 i,
 			       u32 *taken)
@@ -1068,7 +1097,7 @@ static int memreg_send_reserve(struct memreg_sub *sub,
 	return memreg_sub_reserve(sub, i, 1);
 }
 
-/* Prepare a BIND, to what may be an extent. */
+/* Prepare a BIND to an MR or to an extent of one. */
 static int memreg_send_bind(struct memreg_sub *sub, struct memreg_endpoint *ep,
 			    u32 i, struct memreg_slot *slot)
 {
@@ -1118,7 +1147,7 @@ static int memreg_send_window(struct memreg_sub *sub,
 		to->reg.mr = key->frwr->fast.mr;
 		to->reg.key = key->rkey;
 		to->reg.access = key->frwr->fast.wr.access;
-		/* The answer; the call copies it to the user. */
+		/* Output fields, which the call copies to the user. */
 		wr->rkey = key->rkey;
 		wr->remote_addr = key->iova;
 		if (wr->flags & IB_MEMREG_WR_INSERT_RKEY)
@@ -1133,7 +1162,7 @@ static int memreg_send_window(struct memreg_sub *sub,
 	to->send.send_flags |= IB_SEND_SIGNALED;
 	if (wr->opcode == IB_MEMREG_OP_INVALIDATE) {
 		to->send.ex.invalidate_rkey = slot->rkey;
-		/* It is a LOCAL_INV as well. */
+		/* An INVALIDATE is a LOCAL_INV, which acts as a fence. */
 		sub->queue->fenced = true;
 	}
 	return 0;
@@ -1174,10 +1203,12 @@ static int memreg_send_one(struct memreg_sub *sub, struct memreg_endpoint *ep,
 	return memreg_send_memory(sub, i, taken);
 }
 
-/* May an endpoint's queues be looked at? */
+/* Are an endpoint's queues set up? */
 static bool memreg_endpoint_queued(const struct memreg_endpoint *ep)
 {
-	/* After this they are what they will be. */
+	/*
+	 * Pairs with the release of @queued: the queues do not change any more.
+	 */
 	return smp_load_acquire(&ep->queued);
 }
 
@@ -1197,7 +1228,9 @@ static int memreg_submit_sends(struct memreg_sub *sub,
 		return ret;
 	memreg_sub_begin(sub, ep->send, ep->domain,
 			 READ_ONCE(ep->send->fragments), to);
-	/* Then what the peer agreed to is known. */
+	/*
+	 * Once @sendable is set, the limits that the peer agreed to are known.
+	 */
 	if (!ep->send->ready || !smp_load_acquire(&ep->sendable))
 		ret = memreg_fail(sub->ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	while (!ret && i < to) {
@@ -1212,11 +1245,9 @@ static int memreg_submit_sends(struct memreg_sub *sub,
 	return err ?: ret;
 }
 
-/*
- * What is received
- */
+/* Receives */
 
-/* May the CPU put the first bytes of a message where they belong? */
+/* May the CPU copy the first bytes of a message to the user's memory? */
 static inline bool memreg_slot_by_cpu(const struct memreg_slot *slot)
 {
 	u32 i;
@@ -1227,7 +1258,10 @@ static inline bool memreg_slot_by_cpu(const struct memreg_slot *slot)
 	return true;
 }
 
-/* Put a receive, whose slot has its memory, on the chain, or aside. */
+/*
+ * Put a receive, whose slot has its memory, on the chain, or on the list for a
+ * later QP.
+ */
 static inline int memreg_recv_add(struct memreg_sub *sub,
 				  struct memreg_slot *slot, u64 total, u32 i)
 {
@@ -1237,7 +1271,7 @@ static inline int memreg_recv_add(struct memreg_sub *sub,
 	int n;
 
 	memreg_slot_describe(sub, slot, i);
-	/* In an entry of io_uring there is no room for a message. */
+	/* An entry of io_uring has no room for a message. */
 	if (!sub->uring && memreg_slot_by_cpu(slot))
 		slot->bounce = min_t(u64, total, queue->buffer_size);
 	if (slot->bounce == total && total)
@@ -1248,7 +1282,7 @@ static inline int memreg_recv_add(struct memreg_sub *sub,
 		memreg_queue_undo(slot);
 		return memreg_fail(sub->ucmd, n, IB_MEMREG_REASON_FRAGMENTS);
 	}
-	/* There is no QP yet. */
+	/* The QP is not made yet. */
 	if (!queue->ready) {
 		llist_add(&slot->node, &queue->early);
 		memreg_count(sub->ucmd->mdev, IB_MEMREG_STAT_WRS_SUBMITTED, 1);
@@ -1283,7 +1317,7 @@ static noinline int memreg_recv_memory(struct memreg_sub *sub, u32 i)
 		slot->sges[n] = sub->s->resolved[n];
 		total += sub->s->resolved[n].length;
 	}
-	/* The references are the slot's from here on. */
+	/* The slot takes over the references. */
 	slot->nr_sges = n;
 	sub->nr_resolved = 0;
 	return memreg_recv_add(sub, slot, total, i);
@@ -1354,7 +1388,7 @@ static int memreg_submit_to_srq(struct memreg_sub *sub, u32 id, u32 from,
 		return memreg_fail(sub->ucmd, -ENOENT, IB_MEMREG_REASON_ID);
 	srq = container_of(obj, struct memreg_srq, obj);
 	if (sub->uring && sub->uring->fixed)
-		/* Nothing that is posted there could be called back. */
+		/* A receive on a shared queue cannot be flushed alone. */
 		ret = memreg_fail(sub->ucmd, -EOPNOTSUPP,
 				  IB_MEMREG_REASON_OPCODE);
 	else if (sub->s->wrs[from].opcode == IB_MEMREG_OP_RECV)
@@ -1367,7 +1401,7 @@ static int memreg_submit_to_srq(struct memreg_sub *sub, u32 id, u32 from,
 	return ret;
 }
 
-/* Find an endpoint, which is kept until the next one is looked for. */
+/* Find an endpoint; holds a reference until the next one is looked up. */
 static struct memreg_endpoint *memreg_sub_endpoint(struct memreg_sub *sub,
 						   u32 id)
 {
@@ -1384,7 +1418,7 @@ static struct memreg_endpoint *memreg_sub_endpoint(struct memreg_sub *sub,
 	return sub->ep;
 }
 
-/* Submit work requests of one sort to one target. */
+/* Submit work requests of one kind, sends or receives, to one target. */
 static int memreg_submit_group(struct memreg_sub *sub, u32 from, u32 to,
 			       u32 *taken)
 {
@@ -1413,7 +1447,7 @@ static bool memreg_wr_is_recv(const struct ib_memreg_wr *wr)
 	return wr->opcode == IB_MEMREG_OP_RECV;
 }
 
-/* Where does a run of work requests for one queue end? */
+/* Find the end of a run of work requests for one queue. */
 static u32 memreg_group_end(const struct memreg_sub *sub, u32 from)
 {
 	const struct ib_memreg_wr *wr = &sub->s->wrs[from];
@@ -1429,7 +1463,7 @@ static u32 memreg_group_end(const struct memreg_sub *sub, u32 from)
 	return i;
 }
 
-/* Return the keys that were made to the user. */
+/* Copy the keys of BINDs to the user. */
 static int memreg_submit_answer(struct memreg_sub *sub, u32 taken, u32 count)
 {
 	struct ib_memreg_wr __user *to = sub->wrs + taken;
@@ -1447,7 +1481,7 @@ static int memreg_submit_answer(struct memreg_sub *sub, u32 taken, u32 count)
 	return 0;
 }
 
-/* Let go of all objects that the call has found. */
+/* Put all objects that the call has found. */
 static void memreg_sub_let_go(struct memreg_sub *sub)
 {
 	if (sub->ep)
@@ -1459,13 +1493,13 @@ static void memreg_sub_let_go(struct memreg_sub *sub)
 	sub->first = 0;
 }
 
-/* How often a chunk is begun anew without a work request being posted */
+/* How often a chunk starts over without a work request being posted */
 #define MEMREG_SUBMIT_FAULTS	(4 * (MEMREG_SUBMIT_CHUNK + MEMREG_SUBMIT_SGES))
 #define MEMREG_SUBMIT_RETRIES	8
 
 /*
- * Fault in what is missing. A command of io_uring that has something posted
- * can't leave the file, as only the end of what it has posted ends it.
+ * Fault in missing memory. A command of io_uring with posted work requests
+ * cannot leave the file, as it has to stay until these have ended.
  */
 static int memreg_sub_fault(struct memreg_sub *sub)
 {
@@ -1487,8 +1521,8 @@ static void memreg_sub_drop(struct memreg_sub *sub)
 }
 
 /*
- * Hold the memory of a chunk that is of MRs on demand. @again: a fault was taken
- * meanwhile, and the chunk is to be copied again.
+ * Hold the extents of MRs on demand for a chunk. Sets @again if a fault was
+ * taken meanwhile, and the chunk has to be copied again.
  */
 static int memreg_sub_hold(struct memreg_sub *sub, bool *again)
 {
@@ -1523,13 +1557,16 @@ static int memreg_sub_hold(struct memreg_sub *sub, bool *again)
 	}
 	if (!ret || sub->ucmd->away || !chunk.count)
 		return ret;
-	/* Those in front of it are submitted first. */
+	/* Submit the work requests before it first. */
 	sub->good = chunk.count;
 	*again = true;
 	return memreg_fail(sub->ucmd, 0, IB_MEMREG_REASON_NONE);
 }
 
-/* The memory of a work request changed since it was held: hold it again. */
+/*
+ * The memory of a work request has changed since its extent was found: find it
+ * again.
+ */
 static int memreg_sub_retry(struct memreg_sub *sub, int err)
 {
 	if (!sub->again || (err != -ESTALE && err != -EAGAIN) ||
@@ -1539,7 +1576,7 @@ static int memreg_sub_retry(struct memreg_sub *sub, int err)
 	return memreg_fail(sub->ucmd, 0, IB_MEMREG_REASON_NONE);
 }
 
-/* Submit the work requests of a chunk. Returns how many in @at. */
+/* Submit the work requests of a chunk. Returns the number submitted in @at. */
 static int memreg_submit_loaded(struct memreg_sub *sub, u32 *at)
 {
 	int ret = 0;
@@ -1549,7 +1586,7 @@ static int memreg_submit_loaded(struct memreg_sub *sub, u32 *at)
 		u32 end = memreg_group_end(sub, *at);
 		u32 target = sub->s->wrs[*at].target_id;
 
-		/* Keys go into messages to the same target only. */
+		/* Keys are inserted only into messages to the same target. */
 		if (sub->insert_target != target)
 			sub->nr_inserts = 0;
 		sub->insert_target = target;
@@ -1558,7 +1595,7 @@ static int memreg_submit_loaded(struct memreg_sub *sub, u32 *at)
 	return ret;
 }
 
-/* Submit some more of a call's work requests. */
+/* Submit the next chunk of a call's work requests. */
 static int memreg_submit_chunk(struct memreg_sub *sub, u32 *taken)
 {
 	bool again;
@@ -1588,8 +1625,8 @@ static int memreg_submit_chunk(struct memreg_sub *sub, u32 *taken)
 }
 
 /*
- * Fault in all that a command of io_uring needs before any of it is posted.
- * What is wrong with it is found when it is submitted.
+ * Fault in all memory that a command of io_uring needs before any of it is
+ * posted. Other errors are found by the submission.
  */
 static int memreg_submit_prepare(struct memreg_sub *sub)
 {
@@ -1615,7 +1652,7 @@ static int memreg_submit_prepare(struct memreg_sub *sub)
 	return 0;
 }
 
-/* Bytes of a message, at most. */
+/* Most bytes of a message. */
 static u32 memreg_longest(const struct memreg_device *mdev)
 {
 	if (memreg_inject(MEMREG_INJECT_SHORT_MESSAGES))
@@ -1625,11 +1662,11 @@ static u32 memreg_longest(const struct memreg_device *mdev)
 
 /**
  * memreg_submit_wrs() - Submit work requests
- * @ucmd: Call that asks for it
- * @uring: It is a command of io_uring; otherwise NULL
+ * @ucmd: The call
+ * @uring: The command, if it is one of io_uring; otherwise NULL
  * @wrs: Address of an array of struct ib_memreg_wr in user space
  * @count: Their number
- * @taken: How many were posted, whatever is returned
+ * @taken: Number of work requests that were posted, also on failure
  *
  * Return: 0, or a negative errno of struct ib_memreg_submit.
  */
@@ -1692,7 +1729,7 @@ int memreg_submit_ioctl(struct memreg_ucmd *ucmd)
 	int ret;
 
 	ret = memreg_submit_check(ucmd);
-	/* Take nothing that can't be reported. Mostly, all will be taken. */
+	/* Check that the answer can be written, with the most likely value. */
 	cmd->out_taken = ret ? 0 : cmd->count;
 	if (memreg_respond(ucmd, sizeof(*cmd)))
 		return ret ?: -EFAULT;

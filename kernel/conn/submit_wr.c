@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The rules of work requests: which fields and flags an opcode has, and what a
- * device can do.
+ * The rules of work requests: the fields and flags of each opcode, and the
+ * opcodes of a device.
  */
 #include <linux/bits.h>
 
@@ -86,7 +86,7 @@ u64 memreg_submit_opcodes(struct memreg_device *mdev)
  * memreg_submit_writes() - Does an opcode write to local memory?
  * @opcode: enum ib_memreg_opcode, or any other number
  *
- * Return: whether it does.
+ * Return: true if it does.
  */
 bool memreg_submit_writes(u16 opcode)
 {
@@ -97,8 +97,8 @@ bool memreg_submit_writes(u16 opcode)
 /**
  * memreg_bad_opcode() - Fail a call because of an opcode
  * @ucmd: The call
- * @wr: Work request with an opcode that there is none of, or that the device or
- *	the peer does not have
+ * @wr: Work request with an unknown opcode, or one that the device or the peer
+ *	does not support
  *
  * Return: -EINVAL or -EOPNOTSUPP.
  */
@@ -113,7 +113,7 @@ int memreg_bad_opcode(struct memreg_ucmd *ucmd, const struct ib_memreg_wr *wr)
 /**
  * memreg_bad_flags() - Fail a call because of flags
  * @ucmd: The call
- * @flags: Those that make no sense
+ * @flags: The invalid flags
  *
  * Return: -EINVAL or -EOPNOTSUPP.
  */
@@ -126,7 +126,7 @@ int memreg_bad_flags(struct memreg_ucmd *ucmd, u16 flags)
 			   IB_MEMREG_REASON_INLINE : IB_MEMREG_REASON_FLAGS);
 }
 
-/* Are all the fields 0 that the opcode has no use for? */
+/* Are all fields 0 that the opcode does not use? */
 static bool memreg_unused_clear(const struct ib_memreg_wr *wr,
 				const struct memreg_opcode *op)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * The rules of work requests. What a plain one needs is inline.
- */
+/* The rules of work requests. The checks of plain work requests are inline. */
 #ifndef _MEMREG_CONN_SUBMIT_WR_H
 #define _MEMREG_CONN_SUBMIT_WR_H
 
@@ -14,16 +12,16 @@ struct memreg_device;
 struct memreg_queue;
 struct memreg_ucmd;
 
-/* Opcodes that there are rules for. */
+/* Number of opcodes with rules. */
 #define MEMREG_OPCODES	(IB_MEMREG_OP_INVALIDATE + 1)
 
 /**
- * struct memreg_opcode - What an opcode needs
+ * struct memreg_opcode - Properties of an opcode
  * @wr: The device's opcode
- * @parts: It can go in parts
- * @part: Opcode of those before the last one
- * @flags: Flags that make sense with it
- * @ex: ib_memreg_wr.ex does
+ * @parts: It can be split into parts
+ * @part: The device's opcode of the parts before the last one
+ * @flags: Flags that are allowed with it
+ * @ex: It uses ib_memreg_wr.ex
  * @remote: It has an address at the peer
  * @atomic: It is one of the atomics
  * @write: It writes to local memory
@@ -55,9 +53,9 @@ int memreg_check_fields(struct memreg_ucmd *ucmd,
 			const struct memreg_opcode *op);
 
 /*
- * Is it about one range, not too long for a message, and all of it 0 but what
- * any SEND, WRITE, READ or RECV of such has? Most are, and so need not be
- * looked at field by field.
+ * Is a work request plain: a SEND, WRITE, READ or RECV of one range that is not
+ * too long for a message, with all other fields 0? Most are, and need not be
+ * checked field by field.
  */
 static inline bool memreg_wr_is_plain(const struct ib_memreg_wr *wr,
 				      const struct memreg_opcode *op,
@@ -77,9 +75,9 @@ static inline bool memreg_wr_is_plain(const struct ib_memreg_wr *wr,
 }
 
 /*
- * Check a work request, but for its memory and window. @opcodes is what the
- * device can do, and @longest what it sends in a message at most; @plain says
- * that there is nothing about it but one range.
+ * Check a work request, except its memory and window. @opcodes is the mask of
+ * the device's opcodes, and @longest the most bytes of its messages; sets
+ * @plain if the work request is plain.
  */
 static inline int memreg_check_wr(struct memreg_ucmd *ucmd, u64 opcodes,
 				  u32 longest,

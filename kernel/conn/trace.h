@@ -108,7 +108,7 @@ TRACE_EVENT(memreg_bogus_invalidate,
 
 #endif /* _MEMREG_CONN_TRACE_H */
 
-/* Kbuild has kernel/ among the directories that headers are looked for in. */
+/* Kbuild adds kernel/ to the include path. */
 #undef TRACE_INCLUDE_PATH
 #define TRACE_INCLUDE_PATH conn
 #undef TRACE_INCLUDE_FILE

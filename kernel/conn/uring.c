@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Commands of io_uring: what a command is to the slots that it has, and how it
- * ends. uring_cmd.c issues and cancels commands.
+ * Commands of io_uring: the slots of a command, and its end. uring_cmd.c issues
+ * and cancels commands.
  *
- * A command is a chain of work requests for one queue, or one receive. Each
- * slot that they take names the command, and counts in @pending, and so does
- * its issuer. The last one to leave ends the command: the issuer at once, and a
- * slot, which ends in any context, by work for the command's task.
+ * A command is a chain of work requests for one queue, or one receive. Each of
+ * its slots points to the command and is counted in @pending, as is its issuer.
+ * The last of these to finish ends the command: the issuer at once; a slot,
+ * which ends in any context, by task work for the command's task.
  *
- * What is posted can't be called back, but io_uring wants it when a process
- * ends or gives up its ring, and waits: commands keep the file, so nothing else
- * would end them. Such a command ends at once, and its slots go on without it.
- * Its outcome then goes to the completion ring of the queue, where there is an
- * entry set aside for each slot anyway (I10).
+ * Posted work requests cannot be cancelled, but io_uring cancels a command when
+ * a process exits or closes its ring, and waits for it: commands keep the file
+ * open, so only this ends them. A cancelled command ends at once, and its slots
+ * continue without it. Their outcome then goes to the completion ring of the
+ * queue, where an entry is reserved for each slot in any case (I10).
  *
- * That can't be if the memory is a registered buffer, which io_uring keeps only
- * until the command has ended (I1). Then the connection is ended, which flushes
- * the queue.
+ * A command on a registered buffer cannot end that way, as io_uring keeps the
+ * buffer only until the command has ended (I1). Cancelling it ends the
+ * connection, which flushes the queue.
  */
 #include <linux/io_uring/cmd.h>
 #include <linux/slab.h>
@@ -41,7 +41,7 @@ static bool memreg_uring_nowait(const struct memreg_uring *uring)
  * memreg_uring_may_wait() - May the issue of a command wait?
  * @uring: The command, being issued
  *
- * Return: whether it may.
+ * Return: true if it may.
  */
 bool memreg_uring_may_wait(const struct memreg_uring *uring)
 {
@@ -49,7 +49,7 @@ bool memreg_uring_may_wait(const struct memreg_uring *uring)
 }
 
 /**
- * memreg_uring_punt() - Have a command issued again where it may wait
+ * memreg_uring_punt() - Make io_uring issue a command again where it may wait
  * @uring: The command, being issued, with nothing posted
  *
  * Return: -EAGAIN.
@@ -64,7 +64,7 @@ int memreg_uring_punt(struct memreg_uring *uring)
  * The end
  */
 
-/* What a status is as an errno: see IB_MEMREG_URING_SUBMIT. */
+/* Convert a status to an errno: see IB_MEMREG_URING_SUBMIT. */
 static int memreg_uring_errno(u8 status)
 {
 	switch (status) {
@@ -98,7 +98,7 @@ static int memreg_uring_res(const struct memreg_uring *uring)
 	return min_t(u32, uring->outcome.byte_len, INT_MAX);
 }
 
-/* What a large entry of io_uring has besides. */
+/* The second part of the result, for a large entry of io_uring. */
 static u64 memreg_uring_extra(const struct memreg_uring *uring)
 {
 	union {
@@ -121,8 +121,8 @@ static u64 memreg_uring_extra(const struct memreg_uring *uring)
 }
 
 /**
- * memreg_uring_release() - Free what a command keeps
- * @uring: The command; memreg_uring_through() has given its buffer back
+ * memreg_uring_release() - Release the resources of a command
+ * @uring: The command; memreg_uring_through() has returned its buffer
  *
  * Context: may sleep.
  */
@@ -150,7 +150,7 @@ void memreg_uring_end(struct memreg_uring *uring, struct io_uring_cmd *cmd,
 		io_uring_cmd_done32(cmd, res, extra, issue_flags);
 	else
 		io_uring_cmd_done(cmd, res, issue_flags);
-	/* Up to here, io_uring might have us cancel it. */
+	/* Until io_uring_cmd_done(), io_uring might cancel the command. */
 	kfree(uring);
 }
 
@@ -164,7 +164,7 @@ static void memreg_uring_work(struct io_tw_req tw_req, io_tw_token_t tw)
 }
 
 /**
- * memreg_uring_through() - Nothing of a command is posted any more
+ * memreg_uring_through() - Finish a command without posted work requests
  * @uring: The command, whose device is still there
  *
  * Context: any.
@@ -180,7 +180,7 @@ void memreg_uring_through(struct memreg_uring *uring)
  */
 
 /**
- * memreg_uring_add() - A slot is the command's
+ * memreg_uring_add() - Add a slot to a command
  * @uring: The command, being issued
  * @slot: The slot
  */
@@ -196,7 +196,7 @@ void memreg_uring_add(struct memreg_uring *uring, struct memreg_slot *slot)
 }
 
 /**
- * memreg_uring_note() - Keep the outcome of a slot
+ * memreg_uring_note() - Record the outcome of a slot
  * @uring: The command
  * @entry: The outcome; not its data
  *
@@ -214,15 +214,16 @@ void memreg_uring_note(struct memreg_uring *uring,
 }
 
 /**
- * memreg_uring_put() - A slot of the command is through
- * @uring: The command, not to be touched afterwards
- * @ring: The ring in which an entry is set aside for the slot
+ * memreg_uring_put() - Remove a slot that has ended from its command
+ * @uring: The command, which must not be accessed afterwards
+ * @ring: The ring in which an entry is reserved for the slot
  *
- * The caller calls memreg_uring_end_all() when it has given back what the slot
- * had: who sees the command end may use that.
+ * The caller calls memreg_uring_end_all() after it has freed the slot and its
+ * room: a user that sees the end of the command may use these.
  *
  * Context: any, with memreg_ring.lock held.
- * Return: whether that entry was written, as io_uring has given the command up.
+ * Return: true if the entry was written, because io_uring has cancelled the
+ * command.
  */
 bool memreg_uring_put(struct memreg_uring *uring, struct memreg_ring *ring)
 {
@@ -240,18 +241,18 @@ bool memreg_uring_put(struct memreg_uring *uring, struct memreg_ring *ring)
 		list_add_tail(&uring->node, &ring->ended);
 		return false;
 	}
-	/* The last one that was posted may not be signalled. */
+	/* The last work request that was posted may not be signalled. */
 	reported = uring->outcome.opcode;
 	if (reported)
 		memcpy(memreg_ring_entry(ring), &uring->outcome,
 		       offsetof(struct ib_memreg_cqe, data));
-	/* It has no registered buffer, so this can be done anywhere. */
+	/* Without a registered buffer, freeing is possible in any context. */
 	kfree(uring);
 	return reported;
 }
 
 /**
- * memreg_uring_end_all() - End the commands whose slots are through
+ * memreg_uring_end_all() - End the commands whose slots have all ended
  * @ring: The ring
  *
  * Context: any, with memreg_ring.lock held.
@@ -319,7 +320,7 @@ static int memreg_uring_borrow(struct memreg_uring *uring,
 	return 0;
 }
 
-/* Is it a work request whose submission takes long? */
+/* Does the submission of a work request take long? */
 static bool memreg_uring_slow(const struct ib_memreg_wr *wr)
 {
 	return wr->opcode == IB_MEMREG_OP_BIND ||
@@ -327,11 +328,12 @@ static bool memreg_uring_slow(const struct ib_memreg_wr *wr)
 }
 
 /**
- * memreg_uring_look() - Look at work requests of a command before the rest does
+ * memreg_uring_look() - Check the additional rules for work requests of a
+ * command
  * @uring: The command, being issued
  * @wrs: Some of its work requests
  * @count: Their number
- * @more: There are more behind them
+ * @more: The command has more work requests behind these
  *
  * Return: 0 or a negative errno.
  */

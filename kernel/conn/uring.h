@@ -19,25 +19,26 @@ struct mutex;
 
 /**
  * struct memreg_uring - A command of io_uring
- * @cmd: The command; NULL once it was taken by who ends it
- * @ended: It, taken, as all of its slots are through
- * @node: In memreg_ring.ended then
+ * @cmd: The command; NULL once a context has taken it to end it
+ * @ended: @cmd, once it was taken because all of its slots have ended
+ * @node: In memreg_ring.ended while @ended is set
  * @ring: The ring of its slots, held while it is issued; NULL if it has none
- * @pending: Its slots that have not completed, and MEMREG_URING_ISSUE
+ * @pending: Number of its slots that have not completed, plus
+ * 	MEMREG_URING_ISSUE while it is issued
  * @ucmd: The call, while it is issued
- * @issue_flags: Those it is issued with
- * @blocked: It can't be issued without waiting
+ * @issue_flags: Flags that io_uring issues it with
+ * @blocked: Issuing it would have to wait
  * @fixed: Its memory is a range of a registered buffer
  * @shared: Its receive is on a shared queue
  * @cqe32: Its ring has entries with room for struct ib_memreg_uring_result
- * @target: Where all of its work requests go; 0 before the first one
- * @mr: That memory as an MR which nobody can find, or NULL
+ * @target: Target of all of its work requests; 0 before the first one
+ * @mr: An unpublished MR of the registered buffer's memory, or NULL
  * @error: Negative errno if not all of the work requests were posted
- * @reason: enum ib_memreg_reason of it
+ * @reason: enum ib_memreg_reason of @error
  * @taken: Work requests that were posted
  * @endpoint: Id of the endpoint that took the receive, or 0; memreg_ring.lock
- * @outcome: Of the first work request that failed, or else of the last one that
- *	has one, in the fields before the data; memreg_ring.lock
+ * @outcome: Entry for the first work request that failed, or else for the last
+ *	one that was reported, without data; memreg_ring.lock
  */
 struct memreg_uring {
 	struct io_uring_cmd *cmd;
@@ -60,17 +61,17 @@ struct memreg_uring {
 	struct ib_memreg_cqe outcome;
 };
 
-/* Part of memreg_uring.pending until a command was issued. */
+/* Counted in memreg_uring.pending while a command is issued. */
 #define MEMREG_URING_ISSUE	0x10000
 
-/* Has a command that is being issued something posted? */
+/* Does a command that is being issued have posted work requests? */
 static inline bool memreg_uring_is_posted(const struct memreg_uring *uring)
 {
 	return atomic_read(&uring->pending) != MEMREG_URING_ISSUE || uring->ring;
 }
 
 /**
- * memreg_uring_remove() - A slot of the command was not posted
+ * memreg_uring_remove() - Remove a slot that was not posted from a command
  * @uring: The command, being issued
  */
 static inline void memreg_uring_remove(struct memreg_uring *uring)
@@ -79,7 +80,7 @@ static inline void memreg_uring_remove(struct memreg_uring *uring)
 }
 
 #ifdef MEMREG_URING
-/* Does the kernel have such commands? */
+/* Does the kernel support commands of io_uring? */
 static inline bool memreg_uring_there(void)
 {
 	return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Commands of io_uring: submission that completes in io_uring's ring. Here they
- * are issued and cancelled; uring.c has what comes between.
+ * Commands of io_uring: submission that completes in io_uring's ring. This file
+ * issues and cancels commands; uring.c has the steps between.
  */
 #include <linux/io_uring/cmd.h>
 #include <linux/slab.h>
@@ -39,15 +39,15 @@ static int memreg_uring_submit(struct memreg_uring *uring)
 }
 
 /*
- * The command was issued. Returns whether nothing of it is posted any more;
- * otherwise it is not ours any more. The file's lock is held.
+ * Finish the issue of a command. Returns true if none of its work requests is
+ * posted; otherwise the command may be gone by now. The file's lock is held.
  */
 static bool memreg_uring_issued(struct memreg_uring *uring)
 {
 	struct memreg_ring *ring = uring->ring;
 	bool through;
 
-	/* An issuer that may wait has waited before. */
+	/* An issuer that may wait has waited already. */
 	if (memreg_uring_nowait(uring) &&
 	    atomic_read(&uring->pending) != MEMREG_URING_ISSUE)
 		io_uring_cmd_mark_cancelable(uring->cmd, uring->issue_flags);
@@ -56,7 +56,7 @@ static bool memreg_uring_issued(struct memreg_uring *uring)
 		memreg_uring_through(uring);
 	if (!ring)
 		return through;
-	/* The slot that left before us may still be releasing its MRs. */
+	/* The slot that has ended last may still be releasing its MRs. */
 	if (through) {
 		spin_lock_irq(&ring->lock);
 		spin_unlock_irq(&ring->lock);
@@ -95,7 +95,7 @@ static int memreg_uring_issue(struct io_uring_cmd *cmd,
 	uring = memreg_uring_new(cmd, &ucmd, issue_flags);
 	if (!uring)
 		return -ENOMEM;
-	/* From here on only io_uring_cmd_done() ends it. */
+	/* From here on only io_uring_cmd_done() ends the command. */
 	if (wait)
 		io_uring_cmd_mark_cancelable(cmd, issue_flags);
 	uring->error = memreg_enter(&ucmd, wait);
@@ -123,13 +123,13 @@ static int memreg_uring_issue(struct io_uring_cmd *cmd,
  * Cancellation
  */
 
-/* End the connection of a command, whose endpoint may have gone meanwhile. */
+/* End the connection of a command. The endpoint may have gone meanwhile. */
 static void memreg_uring_cut(struct memreg_file *file, u32 id)
 {
 	struct memreg_ucmd ucmd = { .file = file };
 	struct memreg_object *obj;
 
-	/* Whoever has the lock for long ends it himself. */
+	/* A holder that keeps the lock for long ends the connection itself. */
 	if (memreg_enter(&ucmd, false))
 		return;
 	obj = memreg_object_get(file, id, IB_MEMREG_OBJECT_ENDPOINT);
@@ -142,8 +142,8 @@ static void memreg_uring_cut(struct memreg_file *file, u32 id)
 }
 
 /*
- * io_uring gives a command up, and asks again until that has ended. The lock
- * that it holds keeps the command from being ended by its task meanwhile.
+ * Cancel a command. io_uring repeats this call until the command has ended, and
+ * holds a lock that keeps the command's task from ending it meanwhile.
  */
 static void memreg_uring_cancel(struct io_uring_cmd *cmd,
 				unsigned int issue_flags)
@@ -152,7 +152,7 @@ static void memreg_uring_cancel(struct io_uring_cmd *cmd,
 	int pending = atomic_read(&uring->pending);
 	bool cqe32 = uring->cqe32;
 
-	/* It is about to end, or is still being issued. */
+	/* The command is about to end, or is still being issued. */
 	if (!pending || pending >= MEMREG_URING_ISSUE)
 		return;
 	if (uring->fixed) {
@@ -161,7 +161,7 @@ static void memreg_uring_cancel(struct io_uring_cmd *cmd,
 	}
 	if (!xchg(&uring->cmd, NULL))
 		return;
-	/* From here on it is its slots' alone. */
+	/* From here on only its slots use the command. */
 	if (cqe32)
 		io_uring_cmd_done32(cmd, -ECANCELED, 0, issue_flags);
 	else
@@ -174,8 +174,8 @@ static void memreg_uring_cancel(struct io_uring_cmd *cmd,
  * @issue_flags: How io_uring calls
  *
  * Return: -EIOCBQUEUED if the command ends, or has ended, by a call of
- * io_uring_cmd_done(); -EAGAIN if it is to be issued where it may wait;
- * otherwise its result.
+ * io_uring_cmd_done(); -EAGAIN if io_uring has to issue it again where it may
+ * wait; otherwise its result.
  */
 int memreg_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 {

@@ -2,15 +2,16 @@
 /*
  * Windows of type 2B: bound and ended on the send queue of an endpoint.
  *
- * Such a window is bound, and ended, by work requests on the send queue of an
- * endpoint, to which it is granted. While it is bound it is found by its rkey,
- * in memreg_grants.bound: what the peer invalidates is believed only if it is
- * there (I5). The key works from when the device does the REG_MR, which is
- * known only when that completes; until then the FRWR says whom to cut if the
- * memory goes (memreg_frwr.cut). A peer that knows the rkey may have
- * invalidated it before we know: then the window is doomed, and ends when the
- * REG_MR has completed. As a peer that guesses may even have been faster than
- * the REG_MR, nothing but destroying the MR makes sure of such a key's death.
+ * A window of type 2B is bound, and ended, by work requests on the send queue
+ * of an endpoint, to which it is granted. While it is bound it can be found by
+ * its rkey in memreg_grants.bound: an invalidation by the peer counts only if
+ * the rkey is there (I5). The key works once the device has executed the
+ * REG_MR, which the module learns only when that completes; until then
+ * memreg_frwr.cut ends the endpoint if the region becomes stale. A peer that
+ * knows the rkey may have invalidated it before the completion was handled:
+ * then the window is doomed, and ends when the REG_MR has completed. A peer
+ * that guesses the rkey may even invalidate it before the REG_MR is executed,
+ * so only destroying the MR makes sure that the key of a doomed window is dead.
  */
 #include <linux/delay.h>
 #include <linux/sched/signal.h>
@@ -33,7 +34,7 @@
 #include "quirks.h"
 #include "stats.h"
 
-/* Most that the end of a window is waited for which a peer has invalidated. */
+/* Longest wait for the end of a window that a peer has invalidated. */
 #define MEMREG_DOOMED_MS	1000
 
 static struct memreg_window *memreg_post_window(struct memreg_ucmd *ucmd,
@@ -85,7 +86,9 @@ static int memreg_post_claimed(struct memreg_ucmd *ucmd,
 		  memreg_bind_find_mr(ucmd, bind);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
-	/* Nothing is pinned here: an extent would have been found before. */
+	/*
+	 * No pages can be pinned here: the extent would have been found before.
+	 */
 	ret = mr->demand ? memreg_fail(ucmd, -EAGAIN,
 				       IB_MEMREG_REASON_UNSTEADY) :
 			   memreg_bind_describe(ucmd, window, mr, bind);
@@ -111,9 +114,9 @@ err_put:
 }
 
 /*
- * Claim a window to bind it. A window that is only doomed may already be
- * through for the user: its BIND is about to complete, as the peer has answered
- * work that was posted after it.
+ * Claim a window to bind it. The user may bind a doomed window again already,
+ * once the peer has answered work that was posted after its BIND: that BIND is
+ * about to complete, so wait for it.
  */
 static bool memreg_post_claim(struct memreg_endpoint *ep,
 			      struct memreg_window *window)
@@ -123,7 +126,7 @@ static bool memreg_post_claim(struct memreg_endpoint *ep,
 	for (ms = 0; ms < MEMREG_DOOMED_MS; ms++) {
 		if (memreg_window_claim(window, MEMREG_WINDOW_IDLE))
 			return true;
-		/* It may have ended just now. */
+		/* The window may have ended just now. */
 		if (!READ_ONCE(window->doomed))
 			break;
 		if (fatal_signal_pending(current))
@@ -141,10 +144,10 @@ static bool memreg_post_claim(struct memreg_endpoint *ep,
  * @ucmd: Call that submits it
  * @ep: Endpoint whose send queue it is for, the queue's lock held
  * @wr: The work request
- * @mr: An MR that the call keeps, which may be the one that is meant, or NULL
+ * @mr: An MR that the call holds, which is used if it is the right one; or NULL
  * @slot: Its slot
  *
- * On success everybody else sees the window as bound.
+ * On success other calls see the window as bound.
  *
  * Context: may sleep.
  * Return: 0, or an errno that SUBMIT documents.
@@ -190,7 +193,7 @@ err_put:
 	return ret;
 }
 
-/* End a claimed window; @rests: its key is dead, and no packet in flight. */
+/* End a claimed window. @rests: its key is dead, and no packet is in flight. */
 static void memreg_window_end(struct memreg_window *window, bool rests)
 {
 	struct memreg_file *file = window->domain->file;
@@ -204,17 +207,18 @@ static void memreg_window_end(struct memreg_window *window, bool rests)
 	memreg_window_unbind(file, window);
 }
 
-/* Does LOCAL_INV wait for the packets that were accepted before? */
+/* Does LOCAL_INV wait for packets that were accepted before it? */
 static bool memreg_window_inv_waits(const struct memreg_window *window)
 {
 	return !(window->domain->mdev->quirks & MEMREG_QUIRK_WEAK_INV);
 }
 
 /*
- * Does the peer's invalidation? It comes in order behind the packets of its own
- * connection. If no other endpoint is in the domain, there are no others:
- * destroying the QPs of those that were has waited for theirs, and those that
- * come find the key dead.
+ * Does the peer's invalidation wait for packets that were accepted before it?
+ * It is executed in order after the packets of its own connection. If the
+ * domain has no other endpoint, no other packets use the key: destroying the
+ * QPs of earlier endpoints has waited for their packets, and later endpoints
+ * find the key dead.
  */
 static bool memreg_window_remote_inv_waits(const struct memreg_window *window)
 {
@@ -223,8 +227,9 @@ static bool memreg_window_remote_inv_waits(const struct memreg_window *window)
 }
 
 /*
- * A window that is claimed may be claimed again. If the peer has ended it while
- * its BIND was under way, and that has completed since, we do it.
+ * Release the claim of a window. If the peer has invalidated the window before
+ * its BIND completed, and the BIND has completed meanwhile, end the window
+ * here.
  */
 static void memreg_window_let_go(struct memreg_window *window)
 {
@@ -236,7 +241,7 @@ static void memreg_window_let_go(struct memreg_window *window)
 
 	spin_lock(&file->grant_lock);
 	memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
-	/* An endpoint that is closing waits to claim it. */
+	/* An endpoint that is closing waits to claim the window. */
 	wake_up_all(&ep->grants.wait);
 	spin_unlock(&file->grant_lock);
 
@@ -296,13 +301,13 @@ int memreg_window_post_invalidate(struct memreg_ucmd *ucmd,
 		slot->window_id = window->obj.id;
 		slot->rkey = window->key.rkey;
 	}
-	/* The one that is bound keeps itself. */
+	/* A bound window holds a reference of itself. */
 	memreg_object_put(&window->obj);
 	return ret;
 }
 
 /**
- * memreg_window_post_undo() - Take back a BIND or INVALIDATE
+ * memreg_window_post_undo() - Undo a BIND or INVALIDATE that was not posted
  * @slot: Its slot, which the device did not take
  *
  * Context: may sleep.
@@ -317,14 +322,14 @@ void memreg_window_post_undo(struct memreg_slot *slot)
 		memreg_window_let_go(window);
 		return;
 	}
-	/* Nobody else has business with it while the queue's lock is held. */
+	/* No other call can claim the window while the queue's lock is held. */
 	if (WARN_ON(!memreg_window_claim(window, MEMREG_WINDOW_BOUND)))
 		return;
 	memreg_window_end(window, false);
 }
 
 /**
- * memreg_window_key() - What stands behind a window that is to be posted
+ * memreg_window_key() - Get the key of a window that will be posted
  * @window: Window of a slot, before the slot is posted
  *
  * Return: its key.
@@ -339,7 +344,7 @@ const struct memreg_key *memreg_window_key(const struct memreg_window *window)
  * @slot: Its slot
  *
  * Context: any.
- * Return: whether memreg_window_doomed() is to be called.
+ * Return: true if the caller has to call memreg_window_doomed().
  */
 bool memreg_window_bound(const struct memreg_slot *slot)
 {
@@ -349,7 +354,10 @@ bool memreg_window_bound(const struct memreg_slot *slot)
 	bool doomed = false;
 
 	spin_lock_irqsave(&bound->lock, flags);
-	/* What is there has its FRWR still, and if it is gone, all is well. */
+	/*
+	 * A window in the list still has its FRWR; one that is gone needs no
+	 * action.
+	 */
 	window = memreg_bound_find(bound, slot->rkey);
 	if (window) {
 		doomed = window->doomed;
@@ -361,7 +369,7 @@ bool memreg_window_bound(const struct memreg_slot *slot)
 }
 
 /**
- * memreg_window_doomed() - End a window whose peer was ahead of us
+ * memreg_window_doomed() - End a window that its peer has invalidated early
  * @slot: Slot of its BIND, which succeeded
  *
  * Context: may sleep.
@@ -374,7 +382,10 @@ void memreg_window_doomed(const struct memreg_slot *slot)
 
 	spin_lock_irq(&bound->lock);
 	window = memreg_bound_find(bound, slot->rkey);
-	/* An INVALIDATE of ours that is on its way will end it otherwise. */
+	/*
+	 * If this fails, an INVALIDATE of the user in flight will end the
+	 * window.
+	 */
 	mine = window && memreg_window_claim(window, MEMREG_WINDOW_BOUND);
 	if (window && !mine)
 		WRITE_ONCE(window->key.frwr->cut, NULL);
@@ -386,7 +397,7 @@ void memreg_window_doomed(const struct memreg_slot *slot)
 /**
  * memreg_window_invalidated() - An INVALIDATE completed
  * @slot: Its slot
- * @done: It succeeded; otherwise the connection is over
+ * @done: It succeeded; otherwise the connection has ended
  *
  * Context: may sleep.
  */
@@ -402,13 +413,14 @@ void memreg_window_invalidated(struct memreg_slot *slot, bool done)
 }
 
 /**
- * memreg_window_remote_invalidate() - A peer says that it invalidated a key
+ * memreg_window_remote_invalidate() - Handle a peer's report of an invalidated
+ * key
  * @ep: Its endpoint, which is cut off if the key was not granted to it
  * @rkey: The key
  *
  * Context: may sleep.
- * Return: id of the window that ended, or will as soon as its BIND, or an
- * INVALIDATE of ours, has completed; 0 if there is none.
+ * Return: id of the window that has ended, or will end when its BIND, or an
+ * INVALIDATE of the user, has completed; 0 if there is no such window.
  */
 u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
 {
@@ -419,7 +431,7 @@ u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
 
 	spin_lock_irq(&ep->grants.bound.lock);
 	window = memreg_bound_find(&ep->grants.bound, rkey);
-	/* It is ended once. */
+	/* A window ends only once. */
 	if (window && !window->doomed) {
 		id = window->obj.id;
 		mine = !READ_ONCE(window->key.frwr->cut) &&
@@ -427,7 +439,10 @@ u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
 		if (mine)
 			memreg_bound_remove(&ep->grants.bound, window);
 		else
-			/* Its BIND or our INVALIDATE is yet to complete. */
+			/*
+			 * Its BIND, or the user's INVALIDATE, is yet to
+			 * complete.
+			 */
 			WRITE_ONCE(window->doomed, true);
 	}
 	spin_unlock_irq(&ep->grants.bound.lock);
