@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the adapters for registration caches of others share: a status table
+ * Code that the adapters for other registration caches share: a status table
  * with a log of all changes of the address space.
  */
 #ifndef MEMREG_ADAPT_CHANGES_H
@@ -27,8 +27,8 @@ struct changes {
 };
 
 /*
- * Make it, with @slots for watches of the caller's. 0 or -errno, with
- * memreg_reason(). Nothing is left if it fails.
+ * Make the table, with @slots for watches of the caller. Returns 0 or -errno,
+ * with memreg_reason(); on failure nothing is left.
  */
 int changes_open(struct changes *c, uint32_t slots);
 void changes_close(struct changes *c);
@@ -37,9 +37,9 @@ void changes_close(struct changes *c);
 uint64_t changes_position(const struct changes *c);
 
 /*
- * A change is logged when it begins. Wait for those of some memory that are
- * under way, so that whoever pins it afterwards pins what is there then, and
- * finds in the log what changes that. 0 or -errno.
+ * A change is logged when it begins. Wait for changes of some memory that are
+ * in progress, so that a caller that pins the memory afterwards pins the new
+ * pages, and finds every later change in the log. Returns 0 or -errno.
  */
 int changes_settle(const struct changes *c, const void *addr, size_t length);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Where caches of others pin memory */
+/* Pinning of memory in other registration caches */
 #ifndef MEMREG_ADAPT_PINS_H
 #define MEMREG_ADAPT_PINS_H
 
 #include <stddef.h>
 
-/* Exported: stands in front of each function that others see */
+/* Marks each exported function */
 #define EXPORT __attribute__((visibility("default")))
 
 /*

@@ -3,10 +3,10 @@
  * What registering, granting and revoking memory costs, by libmemreg and by
  * libibverbs, side by side in one run.
  *
- * Each round does every measurement once, so that what disturbs the machine
- * disturbs all of them; it prints the medians of the rounds, with the range
- * that the middle half of them spans. Times of an emulated machine say little by
- * themselves: look at the ratios.
+ * Each round makes every measurement once, so that a disturbance of the machine
+ * affects all of them; the program prints the medians of the rounds, with the
+ * range of the middle half. Times on an emulated machine mean little: look at
+ * the ratios.
  */
 #include <errno.h>
 #include <getopt.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The neighbour of halo.c, of librdmacm and libibverbs alone: it has a cube of
- * its own, copies what is at the surfaces to its outbox, and what came to its
- * inbox to its halo. The other side moves both. The format of the grant is that
- * of verbs_peer.c.
+ * its own, copies the surfaces of the cube to its outbox, and the contents of
+ * its inbox to its halo. The other side moves the data of both. The format of
+ * the grant is that of verbs_peer.c.
  *
  *	halo_peer ADDRESS PORT STEPS
  */

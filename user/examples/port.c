@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * port: what takes the place of calls of libibverbs. Each function is one that
- * Documentation/porting.rst shows, and runs on a device without a peer.
+ * port: replacements for calls of libibverbs. Documentation/porting.rst shows
+ * each of these functions, which runs on a device without a peer.
  */
 #include <err.h>
 #include <errno.h>

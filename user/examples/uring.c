@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A file goes to a peer, with everything that moves data in one io_uring: it
- * is read into a registered buffer, sent from there, received into such a
- * buffer and written from there. Nothing is copied or registered for RDMA.
+ * Send a file to a peer, with all steps that move data in one io_uring: read it
+ * into a registered buffer, send it from there, receive it into a registered
+ * buffer and write it from there. No data is copied, and no memory is
+ * registered for RDMA.
  *
  * A message needs a receive that was posted before: an empty message announces
  * each to the sender. An empty message of the sender is the end of the file.
@@ -30,7 +31,7 @@ static void must(int result)
 		errx(1, "%s", memreg_reason());
 }
 
-/* At most one of each is under way; user_data says which it is. */
+/* At most one of each is in flight; user_data identifies it. */
 enum { RECEIVE, OTHER };
 static int results[2];
 static int done[2];
@@ -154,7 +155,10 @@ static void send_all(struct memreg *m, uint32_t endpoint,
 	must(memreg_disconnect(m, endpoint));
 }
 
-/* The next event of the connection; others may ask for one meanwhile */
+/*
+ * Wait for the next event of the connection; other peers may request
+ * connections meanwhile
+ */
 static void await(struct memreg *m, uint32_t endpoint, uint32_t type)
 {
 	struct ib_memreg_event event;

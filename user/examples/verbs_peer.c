@@ -2,10 +2,10 @@
 /*
  * verbs_peer: a stock RDMA peer, of librdmacm and libibverbs alone.
  *
- * It connects to an owner of memory, takes from the private data of the
- * answer what it may use, does the RDMA reads, writes and atomics that its input
- * asks for, and reports how each completed. It knows nothing of memreg but the
- * format of those 32 bytes, all in network byte order:
+ * It connects to an owner of memory, takes the grant from the private data of
+ * the answer, does the RDMA reads, writes and atomics that its input requests,
+ * and reports how each completed. The format of the grant is all that it shares
+ * with memreg: 32 bytes in network byte order:
  *
  *	offset	bytes
  *	0	4	magic number 0x6d726567, "mreg"
@@ -284,8 +284,8 @@ static bool parse(const char *word, uint64_t *value)
  */
 
 /*
- * The owner's answer to what is outstanding, such as a remote access error, may
- * be here and not processed yet.
+ * The owner's response to an outstanding request, such as a remote access
+ * error, may have arrived but not been processed yet.
  */
 static void disconnected(struct peer *p)
 {
@@ -295,7 +295,9 @@ static void disconnected(struct peer *p)
 	p->flush_at = now_ms() + GRACE_MS;
 }
 
-/* Put the QP in error, so that what is outstanding is flushed */
+/*
+ * Move the QP to the error state, so that outstanding work requests are flushed
+ */
 static void flush(struct peer *p)
 {
 	if (p->connected || p->flush_at)
@@ -837,7 +839,7 @@ static void stream_failed(struct stream *s, int status)
 	s->stopping = true;
 }
 
-/* Account for what completed, and post as much again */
+/* Count completions, and post as many work requests again */
 static void stream_service(struct peer *p)
 {
 	struct stream *s = &p->stream;
@@ -874,7 +876,7 @@ static void stream_run(struct peer *p, uint64_t count, int64_t end)
 	}
 }
 
-/* Stop it and wait for what is outstanding */
+/* Stop the stream and wait for outstanding work requests */
 static void stream_drain(struct peer *p)
 {
 	int64_t end = now_ms() + p->opt.timeout_ms;
@@ -1243,7 +1245,7 @@ static bool run_line(struct peer *p, char *line)
 	return run_command(p, c, &a);
 }
 
-/* Take a complete line from what was read; @out holds LINE_MAX_ */
+/* Take a complete line from the input read so far; @out holds LINE_MAX_ */
 static bool take_line(struct peer *p, char *out)
 {
 	char *end = memchr(p->line, '\n', p->line_len);

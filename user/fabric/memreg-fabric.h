@@ -18,9 +18,9 @@ extern "C" {
 /**
  * struct memreg_fabric_stat - What was counted since the library was loaded
  * @subscribed: Registrations that libfabric was allowed to keep
- * @refused: Registrations that it was not, as their memory had changed since
- *	before they were made, or as somebody keeps one of the same range that
- *	is stale, or for lack of room
+ * @refused: Registrations that it was not allowed to keep, as their memory had
+ *	changed since before they were made, because a domain still holds a
+ *	stale one of the same range, or for lack of room
  * @stale: Lookups that found a registration whose memory had changed
  */
 struct memreg_fabric_stat {
@@ -30,12 +30,12 @@ struct memreg_fabric_stat {
 };
 
 /**
- * memreg_fabric_import() - Have memreg say what libfabric's caches may use
+ * memreg_fabric_import() - Make memreg the memory monitor of libfabric's caches
  *
- * It counts for all domains of the process that are opened afterwards, of
- * providers that cache registrations of system memory. Once it has succeeded it
- * does nothing more. If it fails, libfabric's own memory monitor stays in
- * charge, and a line on stderr says so.
+ * It applies to all domains of the process that are opened afterwards, of
+ * providers that cache registrations of system memory. Further calls do
+ * nothing. If it fails, libfabric keeps its own memory monitor, and a line on
+ * stderr reports that.
  *
  * Return: 0; -EBUSY (the environment has FI_MR_CACHE_MONITOR, which libfabric
  * would obey; or a domain is open, or another monitor was imported), -ENOENT

@@ -2,9 +2,9 @@
 /*
  * The memory monitor that libfabric imports.
  *
- * libfabric asks valid() at each lookup, so nobody needs to be notified: a
- * registration whose memory has changed is not found, and is given up by
- * whoever looked. No function of libfabric is called from here.
+ * libfabric calls valid() at each lookup, so no notification is needed: a
+ * lookup does not return a registration whose memory has changed, and drops it.
+ * This file calls no function of libfabric.
  *
  * It subscribes after it has registered, and a change in between would be
  * missed. So a wide watch logs all changes, and subscribe() looks at those of
@@ -14,14 +14,13 @@
  * pins.c; elsewhere it is taken to be the last time that this thread was here,
  * which can only find more changes.
  *
- * Several domains may keep registrations of one range. valid() does not say for
- * which it asks, so as long as one of them keeps a registration from before a
- * change, no other of the same range is kept.
+ * Several domains may have registrations of one range, and valid() is not
+ * passed the domain. So as long as one domain holds a registration from before
+ * a change, no other registration of the same range is cached.
  *
- * libfabric calls with its mm_lock, which its own hooks on memory take, and
- * with mm_state_lock. There are no hooks here, nothing is allocated in the
- * calls but at the start, and @lock is held over nothing but calls of the
- * kernel.
+ * libfabric makes these calls with its mm_lock held, which its own memory hooks
+ * take, and with mm_state_lock. This file has no hooks, allocates memory only
+ * at the start, and holds @lock only over system calls.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -140,7 +139,9 @@ static int start(struct fid_mem_monitor *monitor)
 	return ret;
 }
 
-/* All were unsubscribed; what is there serves the next domain. */
+/*
+ * All registrations were unsubscribed; the table is kept for the next domain.
+ */
 static void stop(struct fid_mem_monitor *monitor)
 {
 	(void)monitor;
@@ -236,7 +237,10 @@ static void unsubscribe(struct fid_mem_monitor *monitor, const void *addr,
 	pthread_mutex_lock(&lock);
 	sub = subs_find((uintptr_t)addr, length);
 	if (sub && !--sub->refs) {
-		/* In a child the watch is the parent's, who goes on using it. */
+		/*
+		 * In a child process the watch belongs to the parent, which
+		 * still uses it.
+		 */
 		if (changes.owner == getpid())
 			memreg_unwatch(changes.status, &sub->watch, 1);
 		subs_remove(sub);
@@ -297,7 +301,7 @@ static int import(void)
 {
 	int ret;
 
-	/* libfabric would obey it, and say nothing. */
+	/* libfabric would silently use the monitor that the variable names. */
 	if (getenv("FI_MR_CACHE_MONITOR"))
 		return refuse(-EBUSY, "FI_MR_CACHE_MONITOR is set");
 	ret = start(&monitor);

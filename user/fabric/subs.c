@@ -15,7 +15,7 @@
  * struct subs - The table
  * @bucket: First ones of the buckets, by their numbers; 0 for none
  * @sub: All of them; number 0 is not used
- * @used: Those that were ever used
+ * @used: Number of entries that were ever used
  * @free: The first one that is free again, or 0
  */
 struct subs {

@@ -16,7 +16,7 @@
  * struct sub - A range that registrations are kept of
  * @addr: First byte, as libfabric has it
  * @length: Bytes
- * @watch: Says whether it is still what was registered
+ * @watch: Watch that shows if the mapping is still the registered one
  * @refs: Registrations of it, of several domains; 0 if free
  * @next: The next one of its bucket, or the next free one; 0 for none
  */

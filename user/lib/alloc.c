@@ -4,8 +4,9 @@
  *
  * A heap reserves address space and cuts it into slots. A slot that is in use
  * has a slab: a pool of buffers of one size, a power of two. So the slot of an
- * address, and with it the pool that takes it back, follows from the address
- * alone. Nothing is kept of an allocation but what the pool keeps of a buffer.
+ * address, and with it the pool that frees the buffer, follows from the address
+ * alone. The heap keeps no data about an allocation beyond those of the pool
+ * about a buffer.
  *
  * Slabs are made when one is needed, and live as long as the heap. All slabs of
  * a size are on a list to which slabs are only added, in front, under the lock.
@@ -54,11 +55,11 @@ struct slot {
  * @size_max: Bytes of an allocation, at most
  * @size: Bytes of this mapping
  * @base: Where the first slot begins, a multiple of SLOT_SIZE
- * @space: What was reserved, with the slots inside of it
+ * @space: The reserved address space, in which the slots are
  * @space_size: Bytes of that
  * @m: The handle
  * @domain: The domain
- * @attr: What the user has asked for
+ * @attr: Attributes that the user has requested
  * @lock: Held to make a slab
  * @first: For each class, the slot that was filled last, or 0; written under
  *	@lock

@@ -3,16 +3,16 @@
  * Registration caches.
  *
  * A hit takes no lock and makes no call: the index leads to an entry, one
- * atomic addition takes a reference of it, and the status table says whether
- * it is still good. All else is done under a lock, but for calls of the
- * operations and of the kernel, during which nothing is locked: what is being
- * registered is nobody's but the caller's until it is complete, and what is
- * being deregistered can't be found any more.
+ * atomic addition takes a reference of it, and the status table shows whether
+ * the entry is still valid. All other work is done under a lock, which is
+ * dropped for calls of the operations and of the kernel: an entry that is being
+ * registered belongs to the caller alone until it is complete, and one that is
+ * being deregistered can no longer be found.
  *
- * An entry that is given up is taken out of the index, and retires with its
- * last reference: whoever drops that puts the entry in a list, without a lock,
- * so that memreg_cache_put() may be called by signal handlers. The next call
- * that is not a hit deregisters what is in the list.
+ * An entry that is given up is removed from the index, and retires with its
+ * last reference: the thread that drops it puts the entry on a list, without a
+ * lock, so that signal handlers can call memreg_cache_put(). The next call that
+ * is not a hit deregisters the entries on the list.
  *
  * Which entry goes if there is no room is found by a clock: the hand passes
  * over those that were found since it came by last, and over those in use.
@@ -32,7 +32,7 @@
 #define DEFAULT_ENTRIES	65536
 #define CHUNK		64	/* entries that are allocated at once */
 #define ATTEMPTS	64	/* to register memory that keeps changing */
-#define FULL_ATTEMPTS	1000	/* to find room that others don't take */
+#define FULL_ATTEMPTS	1000	/* to find room */
 #define REAP_BATCH	32	/* entries whose watches end with one call */
 
 /**
@@ -42,8 +42,8 @@
  * @lock: Protects what follows
  * @alive: 1; 0 in a child of the process that made it
  * @m: The handle; constant, as are the next ones
- * @attr: What it was made for
- * @status: The table that says what is good
+ * @attr: Attributes of the cache
+ * @status: Status table, which shows the valid entries
  * @page: Bytes of a page
  * @groups: Number of groups in the table
  * @group: Their generations when the table was last looked through
@@ -52,10 +52,10 @@
  * @all: All entries that were ever allocated
  * @allocated: Number of these
  * @hand: The hand of the clock, in @all
- * @free: Those that are free
- * @entries: Those that are not
+ * @free: Entries that are free
+ * @entries: Entries in use
  * @bytes: Bytes that they have
- * @stat: What was counted, but for hits, which the entries count
+ * @stat: Counters, except hits, which the entries count
  */
 struct memreg_cache {
 	struct memreg__index index;
@@ -83,7 +83,7 @@ struct memreg_cache {
  * struct request - What memreg_cache_get() is asked for
  * @start: First address
  * @end: First address behind it
- * @from: What to register if there is nothing: first address
+ * @from: First address to register on a miss
  * @to: First address behind that
  * @merge: Try to have more of it
  */
@@ -116,7 +116,7 @@ static void bury(struct memreg_cache *cache, struct memreg__entry *entry)
 		;
 }
 
-/* If nobody has it and nobody can find it, it retires, once. */
+/* Retire an entry, once, if it has no references and cannot be found. */
 static __attribute__((noinline, cold)) void
 try_retire(struct memreg_cache *cache, struct memreg__entry *entry,
 	   uint64_t refs)
@@ -299,7 +299,7 @@ static int reap_batch(struct memreg_cache *cache,
 	return 0;
 }
 
-/* Deregister what is dead; what can't be stays so */
+/* Deregister dead entries; an entry that cannot be deregistered stays dead */
 static int reap(struct memreg_cache *cache)
 {
 	struct memreg__entry *entry, *next, *batch[REAP_BATCH];
@@ -328,7 +328,7 @@ static int reap(struct memreg_cache *cache)
  * Under the lock
  */
 
-/* Give up what the table says has changed, since it was last looked through */
+/* Give up entries that have changed since the last sweep of the status table */
 static void sweep(struct memreg_cache *cache)
 {
 	uint64_t changes = memreg_status_changes(cache->status), now;
@@ -369,7 +369,7 @@ static struct memreg__entry *find(struct memreg_cache *cache,
 	return NULL;
 }
 
-/* Let the hand go round until something has to go; false if nothing can */
+/* Evict an entry by the clock algorithm; false if none can be evicted */
 static bool evict(struct memreg_cache *cache)
 {
 	struct memreg__entry *entry;
@@ -429,8 +429,8 @@ static bool is_full(const struct memreg_cache *cache, uint64_t length)
 }
 
 /*
- * Take an entry for what is to be registered. -EAGAIN: something was given up
- * to make room for it, and is to be deregistered first.
+ * Take a free entry for a new registration. -EAGAIN: an entry was given up to
+ * make room, and has to be deregistered first.
  */
 static int reserve(struct memreg_cache *cache, const struct request *request,
 		   struct memreg__entry **out)
@@ -458,7 +458,7 @@ static int reserve(struct memreg_cache *cache, const struct request *request,
 	return 0;
 }
 
-/* Extend what is to be registered by what the cache has next to it */
+/* Extend a range to register by adjoining ranges in the cache */
 static void extend(struct memreg_cache *cache, struct request *request,
 		   uint64_t addr)
 {
@@ -552,7 +552,10 @@ static struct memreg__entry *publish_or_find(struct memreg_cache *cache,
  * Calls
  */
 
-/* Find an entry, or take one: 0, *@found says which; -EAGAIN to be repeated */
+/*
+ * Find an entry, or take a free one: 0, with *@found true if it was found;
+ * -EAGAIN to repeat the call
+ */
 static int find_or_reserve(struct memreg_cache *cache, struct request *request,
 			   struct memreg__entry **entry, bool *found)
 {
@@ -605,7 +608,7 @@ static int get_slowly(struct memreg_cache *cache, struct request *request,
 
 	while (attempts < ATTEMPTS && full < FULL_ATTEMPTS) {
 		ret = find_or_reserve(cache, request, entry, &found);
-		/* Of what can't be deregistered the next one hears. */
+		/* A failure to deregister is reported by a later call. */
 		(void)reap(cache);
 		if (ret == -EAGAIN) {
 			full++;
@@ -665,7 +668,7 @@ static int prepare(const struct memreg_cache *cache, uint64_t start,
 	return 0;
 }
 
-/* A hit is not to pay for what this needs of the stack. */
+/* Not inline, so that a hit does not pay for this function's stack frame. */
 static __attribute__((noinline, cold)) int
 get_or_fail(struct memreg_cache *cache, uint64_t start, size_t length,
 	    const struct memreg_cached **cached)
@@ -727,7 +730,7 @@ EXPORT int memreg_cache_try_get(struct memreg_cache *cache, const void *addr,
 EXPORT void memreg_cache_put(struct memreg_cache *cache,
 			     const struct memreg_cached *cached)
 {
-	/* In a child there is nothing to be given back. */
+	/* A child process has nothing to release. */
 	if (cache->index.top)
 		drop(cache, entry_of(cached), REF_ONE);
 }

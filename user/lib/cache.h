@@ -2,11 +2,11 @@
 /*
  * What the files of the registration cache share.
  *
- * Readers take no lock. All that they can come upon is of a type that its
- * memory keeps as long as the cache lives: entries and parts of the index are
- * used again, but for nothing else. So a reader may follow a pointer that is
- * out of date; what it finds there is checked after it holds a reference of the
- * entry. At worst it finds nothing, and looks again under the lock.
+ * Readers take no lock. The memory that they access keeps its type for as long
+ * as the cache lives: entries and parts of the index are reused, but only as
+ * entries and parts. So a reader may follow an outdated pointer; it checks the
+ * entry after it has taken a reference. At worst the reader misses an entry,
+ * and searches again under the lock.
  */
 #ifndef MEMREG_CACHE_H
 #define MEMREG_CACHE_H
@@ -19,9 +19,9 @@
  * The references of an entry, its state, and how often it was found, in one
  * word: a hit changes nothing else.
  *
- * REFS: who holds it, or tries to.
- * LIVE: it can be found; without, it goes when the last reference does.
- * RETIRED: it went: it is to be deregistered, or is free.
+ * REFS: number of references, including those of readers that are still
+ * checking. LIVE: the entry can be found; without this bit, it retires with its
+ * last reference. RETIRED: the entry has to be deregistered, or is free.
  */
 #define REF_ONE		UINT64_C(1)
 #define REFS		((UINT64_C(1) << 20) - 1)
@@ -33,11 +33,11 @@
 /**
  * struct memreg__entry - A registration, or room for one
  * @refs: See above
- * @cached: What users see; constant while it is not RETIRED
+ * @cached: The part that users see; constant while the entry is not RETIRED
  * @seen: Hits when the hand of the clock came by
- * @next: In the list of those that are dead, or free
- * @registered: It is to be deregistered
- * @watched: It has a watch that is to be ended
+ * @next: Next entry in the list of dead or of free entries
+ * @registered: It has to be deregistered
+ * @watched: It has a watch that has to be ended
  */
 struct memreg__entry {
 	_Alignas(64) _Atomic uint64_t refs;
@@ -60,7 +60,7 @@ struct memreg__entry {
 /**
  * struct memreg__part - What readers find for each page of a part of a piece
  * @page: Of the entries that have the page, the one that ends last, or NULL
- * @next: In the list of those that are free
+ * @next: Next part in the list of free parts
  */
 struct memreg__part {
 	struct memreg__entry *_Atomic page[PART_PAGES];
@@ -126,8 +126,7 @@ memreg__index_leaf(const struct memreg__index *index, uint64_t addr)
 }
 
 /*
- * Find the entry that may have most of what follows an address, without the
- * lock
+ * Find the entry that may extend furthest from an address on, without the lock
  */
 static inline struct memreg__entry *
 memreg__index_find(const struct memreg__index *index, uint64_t addr)

@@ -4,12 +4,12 @@
  * each 2 MiB of memory.
  *
  * A leaf has two views of the entries with bytes in its memory. The writer has
- * a list, in order of their first addresses. Readers have a map, which leads
- * from a page to the one entry that is worth a look: of those that have the
- * page, the one that ends last has all that any of the others has from there
- * on. The map is made of the list, 64 KiB at a time, whenever that changes
- * there. If there is no memory for a part of the map, readers find nothing in
- * that part, and look into the list, under the lock.
+ * a list, in order of their first addresses. Readers have a map, from each page
+ * to one entry: of the entries that contain the page, the one that ends last,
+ * as it contains all bytes from the page on that any other of them has. The map
+ * is rebuilt from the list, 64 KiB at a time, where the list changes. If a part
+ * of the map cannot be allocated, readers find no entry there, and search the
+ * list under the lock.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -83,7 +83,7 @@ static uint64_t piece_after(uint64_t addr)
  * The map of readers
  */
 
-/* A part in which nothing is to be found */
+/* Allocate a part without entries */
 static struct memreg__part *new_part(struct memreg__index *index)
 {
 	struct memreg__part *part = index->spare;
@@ -171,7 +171,7 @@ static void map_part(struct memreg__index *index, struct memreg__leaf *leaf,
 		spare_part(index, old);
 }
 
-/* Make the map of what an entry has of the piece of memory of an address. */
+/* Map the pages of one piece of memory that an entry contains. */
 static void map_piece(struct memreg__index *index,
 		      const struct memreg__entry *entry, uint64_t addr)
 {

@@ -132,7 +132,9 @@ void memreg__cause_bind(uint32_t access)
 				"add IB_MEMREG_ACCESS_REMOTE_READ, for one");
 }
 
-/* The window at @at can't be revoked now: is it one of those before it? */
+/*
+ * The window at @at cannot be revoked now: is the same window named before it?
+ */
 void memreg__cause_revoke(const uint32_t *windows, unsigned int count,
 			  unsigned int at)
 {
@@ -153,7 +155,7 @@ void memreg__cause_revoke(const uint32_t *windows, unsigned int count,
  * Queues and work requests
  */
 
-/* What a queue has with a ring, and nothing has without one */
+/* Parameters of a queue, which need a ring */
 struct half {
 	uint32_t ring;
 	uint32_t n;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What the list of live objects says of a call that failed: which of several
- * ids there is not, what uses an object that is in use, in what state an
- * endpoint or a window is. It is looked at when somebody asks for the reason,
- * so it says what is so then.
+ * Explain a failed call by the list of live objects: which of several ids does
+ * not exist, which objects use an object that is in use, in which state an
+ * endpoint or a window is. The list is read when memreg_reason() is called, so
+ * it shows the state at that time.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -103,8 +103,8 @@ bool memreg__census_has(const struct census *c, const char *noun, uint64_t id)
 }
 
 /*
- * What an object is in: its users by kind, its state. What differs between the
- * files that have such an object is not known.
+ * An object's users by kind, and its state. A value that differs between the
+ * files with an object of this id counts as unknown.
  */
 struct state {
 	const struct ib_memreg_object *object;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The RDMA devices that the network namespace has: what `rdma dev` shows */
+/* The RDMA devices of the network namespace, as `rdma dev` lists them */
 #include <errno.h>
 #include <linux/netlink.h>
 #include <rdma/rdma_netlink.h>

@@ -204,7 +204,7 @@ EXPORT int memreg_refuse(struct memreg *m, uint32_t endpoint, const void *data,
 	return ret == -ENOTCONN ? memreg_destroy(m, endpoint) : ret;
 }
 
-/* The queues that the caller wants, and what the environment says of them */
+/* The queues that the caller requests, with the flags from the environment */
 static struct ib_memreg_queues queues_of(const struct ib_memreg_queues *queues)
 {
 	struct ib_memreg_queues q = *queues;

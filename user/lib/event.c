@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Events in words: what happened, and why */
+/* Conversion of events to text */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>

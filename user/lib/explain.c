@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The line that memreg_reason() returns: what failed, the one cause, the values
- * that the call was given, and what to do next.
+ * The line that memreg_reason() returns: the call that failed, the cause, the
+ * parameters of the call, and a hint for the user.
  *
- * It is made when somebody asks for it, so it may look around: for the devices
- * that there are, at the mapping that was to be registered, at limits. If that
- * has changed meanwhile, or can't be found out, the line says less.
+ * The line is made when memreg_reason() is called, and may use the present
+ * state: the list of devices, the mapping to be registered, resource limits. If
+ * that state has changed meanwhile, or cannot be read, the line has fewer
+ * details.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -23,7 +24,7 @@
 
 #define DEVICES_SHOWN	8
 
-/* The name of the errno, and what to do */
+/* Append the name of the errno, and the hint */
 static void add_end(struct out *out, int err, const char *hint)
 {
 	const char *name = strerrorname_np(-err);

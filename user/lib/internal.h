@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the files of libmemreg share and nobody else sees */
+/* Declarations that the files of libmemreg share, not visible to its users */
 #ifndef MEMREG_INTERNAL_H
 #define MEMREG_INTERNAL_H
 
@@ -36,7 +36,7 @@ enum memreg__subject {
  */
 struct memreg__failure {
 	uint32_t code;		/* enum ib_memreg_reason */
-	int err;		/* negative; 0 if nothing has failed */
+	int err;		/* negative; 0 if no call has failed */
 	const char *what;	/* the name of the call */
 	const char *text;	/* what is wrong */
 	const char *hint;	/* what to do about it, or NULL */
@@ -81,9 +81,8 @@ int memreg__about_memory(int err, const void *addr, uint64_t length,
 void memreg__because(const char *text, const char *hint);
 
 /*
- * cause.c: the call has just failed, and its code has several causes: find out
- * by what it was given which one it was. Nothing changes where that can't be
- * found.
+ * cause.c: a call has just failed with a code that has several causes: find the
+ * cause from the call's parameters. If it cannot be found, nothing changes.
  */
 void memreg__cause_access(uint32_t access);
 void memreg__cause_mr(struct memreg *m,
@@ -101,13 +100,13 @@ void memreg__explain(const struct memreg__failure *f, char *line, size_t size);
 /* Open the device node; a descriptor or a negative errno, with reason */
 int memreg__open_node(const char *what);
 
-/* Flags of queues, with what the environment adds to them */
+/* Flags of queues, with those that the environment adds */
 uint32_t memreg__queues_flags(uint32_t flags);
 
 /* handle.c: as memreg_query_cap(), without a reason if it fails */
 bool memreg__has_cap(struct memreg *m, uint32_t cap, uint64_t *value);
 
-/* status.c: what cache.c and mr.c need of a status table */
+/* status.c: access to a status table for cache.c and mr.c */
 uint32_t memreg__status_id(const struct memreg_status *status);
 void memreg__watch_slot(const struct memreg_status *status, uint32_t slot,
 			uint64_t generation, struct memreg_watch *watch);

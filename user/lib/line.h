@@ -34,24 +34,24 @@ static inline void add(struct out *out, const char *format, ...)
 }
 
 /*
- * census.c: the objects of this process. There is no call that says which file
- * of a process is a handle's, so that something is known of an object only if
- * it is so in each of its files that has one of this id.
+ * census.c: the objects of this process. No call shows which open file of the
+ * process belongs to a handle, so a property of an object is known only if it
+ * is the same in every file of the process that has an object of this id.
  */
 struct census {
 	struct ib_memreg_object *objects;
 	size_t count;
 };
 
-/* Empty if nothing can be found out. To be freed: @objects */
+/* Empty if the list cannot be read. The caller frees @objects */
 void memreg__census_take(struct census *c);
 
 /* Has any file an object of this kind? True also where nothing is known */
 bool memreg__census_has(const struct census *c, const char *noun, uint64_t id);
 
 /*
- * Add what the state of the object says is the cause, and set a hint; false,
- * and nothing was added, if it says nothing.
+ * Append the cause, if the state of the object shows it, and set a hint.
+ * Returns false, with nothing appended, if it does not.
  */
 bool memreg__census_explain(const struct census *c,
 			    const struct memreg__failure *f, struct out *out,

@@ -8,8 +8,8 @@
 #include "internal.h"
 
 /*
- * What the kernel maps by one entry if address and offset are congruent. Where
- * that is another size, nothing is lost but what is gained here.
+ * Alignment at which the kernel can map memory by a PMD. On systems with
+ * another PMD size only this gain is lost.
  */
 #define HUGE_SIZE	(2UL << 20)
 
@@ -49,7 +49,7 @@ EXPORT int memreg_memory_dup(struct memreg *m, int fd, int *out)
 	return ret;
 }
 
-/* Give back what is reserved outside of a range inside of it */
+/* Unmap the reserved addresses before and behind a range */
 static void trim(char *all, size_t all_length, char *at, size_t length)
 {
 	if (at > all)

@@ -4,7 +4,7 @@
  *
  * A thin layer over the ioctls of /dev/infiniband/memreg: one function for
  * each. See libmemreg(7) for a guided tour, and <rdma/ib_memreg.h> for the
- * access flags, the capabilities, and what each errno means.
+ * access flags, the capabilities, and the meaning of each errno.
  */
 
 /**
@@ -14,11 +14,11 @@
  *
  *  - It returns 0, or a negative errno. errno itself is not part of the
  *    interface: its value after a call means nothing.
- *  - A call that fails leaves everything as it was, and single values that its
- *    pointers refer to unwritten, unless its description says otherwise.
- *    Arrays, and a struct ib_memreg_bind, may have been written in part, and
- *    mean nothing then: no id or rkey in them works, but for those that @taken
- *    of memreg_submit() counts. memreg_reason() returns, in words, why the
+ *  - A call that fails changes nothing, and does not write to single values
+ *    that its pointers refer to, unless its description says otherwise. Arrays,
+ *    and a struct ib_memreg_bind, may have been written in part, and are
+ *    undefined then: no id or rkey in them works, except those that @taken of
+ *    memreg_submit() counts. memreg_reason() explains in a line of text why the
  *    last call of this thread failed.
  *  - Objects (domains, MRs, windows, listeners, endpoints, rings, shared
  *    receive queues) are small numbers, valid in the handle that made them,
@@ -95,7 +95,7 @@ struct memreg_memory {
 };
 
 /**
- * struct memreg_pool_attr - What a pool is to be
+ * struct memreg_pool_attr - Parameters of a pool
  * @buffer_size: Bytes of a buffer, from 1
  * @stride: Bytes from one buffer to the next; 0 for @buffer_size, or if @addr
  *	is NULL, the next multiple of 64 bytes
@@ -119,13 +119,13 @@ struct memreg_pool_attr {
 struct memreg_status;
 
 /**
- * struct memreg_status_info - What a status table says of itself
+ * struct memreg_status_info - State and counters of a status table
  * @state: enum ib_memreg_status_state; 0 in another process than its own
  * @slots: Number of slots
  * @changes: As memreg_status_changes()
  * @logged: Entries that were ever written to its log
  * @events: Changes of the address space that were announced to watches
- * @suspects: Those of them that were to be looked into
+ * @suspects: Suspect events, after which the mapping is checked
  * @unchanged: Looks that found nothing changed
  */
 struct memreg_status_info {
@@ -157,7 +157,7 @@ struct memreg_range {
 /**
  * struct memreg_watch - A range that is watched, or an MR
  * @generation_now: The present generation of its slot
- * @generation: What that is as long as nothing has changed
+ * @generation: Generation of the slot as long as the mapping has not changed
  * @id: Id of the monitor; 0 for an MR
  * @slot: Its slot
  */
@@ -189,17 +189,17 @@ struct memreg_cache_ops {
 
 /**
  * enum memreg_cache_flags - Flags of a cache
- * @MEMREG_CACHE_MERGE: Register what is missing together with what the cache
- *	has that overlaps or adjoins it, and give up the latter
+ * @MEMREG_CACHE_MERGE: On a miss, register the range together with cached
+ *	ranges that overlap or adjoin it, and give up those
  */
 enum memreg_cache_flags {
 	MEMREG_CACHE_MERGE = 1 << 0
 };
 
 /**
- * struct memreg_cache_attr - What a cache is to be
+ * struct memreg_cache_attr - Parameters of a cache
  * @ops: How it registers, or NULL for MRs of memreg's
- * @arg: What @ops is given
+ * @arg: Argument for @ops
  * @domain: Without @ops: domain of the MRs
  * @access: enum ib_memreg_access of the MRs; with @ops only
  *	IB_MEMREG_ACCESS_LOCAL_WRITE matters
@@ -221,10 +221,10 @@ struct memreg_cache_attr {
 /**
  * struct memreg_cache_stat - What a cache has counted
  * @hits: Calls of memreg_cache_get() that found a registration
- * @misses: Those that made one
+ * @misses: Calls that made a registration
  * @stale: Registrations that were given up as their memory had changed
- * @evictions: Those that were given up as a limit was reached
- * @merges: Those that were given up as another one has all of them
+ * @evictions: Registrations that were given up because a limit was reached
+ * @merges: Registrations that were given up because a larger one contains them
  * @restarts: Registrations that were made anew as the memory changed meanwhile
  * @failures: Calls of memreg_cache_get() that failed
  * @entries: Registrations that there are
@@ -243,7 +243,7 @@ struct memreg_cache_stat {
 };
 
 /**
- * struct memreg_heap_attr - What a heap is to be
+ * struct memreg_heap_attr - Parameters of a heap
  * @access: enum ib_memreg_access of all of its memory
  * @node: As in memreg_memory_create()
  * @limit: Bytes of address space that it takes at most, rounded up to a
@@ -262,8 +262,7 @@ struct memreg_heap_attr {
  * @addr: Address of the memory, or the offset in a memory object
  * @length: Bytes
  * @iova: First I/O address. The same as @addr, or 0 with
- *	IB_MEMREG_ACCESS_ZERO_BASED, or what was asked for with
- *	IB_MEMREG_MR_IOVA
+ *	IB_MEMREG_ACCESS_ZERO_BASED, or the requested one with IB_MEMREG_MR_IOVA
  * @lkey: Local key of the first segment, or 0
  * @rkey: Remote key of the first segment, or 0 without remote access
  * @segments: Keyed segments. More than 1 if the MR is larger than one key can
@@ -287,7 +286,7 @@ struct memreg_mr {
  * @watch: Whether it is good: see memreg_watch_ok()
  * @addr: First byte of it
  * @length: Bytes of it
- * @handle: What memreg_cache_ops.register_memory() made
+ * @handle: Handle that memreg_cache_ops.register_memory() has made
  * @mr: The MR, in a cache without such operations
  */
 struct memreg_cached {
@@ -303,10 +302,10 @@ struct memreg_cached {
  * @pinned_max: Most pages of 4096 bytes that were pinned at a time
  * @faults: Ranges that had to be pinned when they were used
  * @hits: Ranges that were pinned when they were used
- * @invalidations: Times that something was let go as its mapping changed
+ * @invalidations: Times that pages were given up because their mapping changed
  * @prefetches: Times that something was pinned by memreg_advise()
- * @prefetch_hits: Those of them of which something was used
- * @wait: What was pinned to be used, by the time that it took: see
+ * @prefetch_hits: Such times after which some of the pages were used
+ * @wait: Histogram of @faults by the time that pinning took: see
  *	IB_MEMREG_DEMAND_WAIT_NS
  */
 struct memreg_demand_info {
@@ -325,8 +324,8 @@ struct memreg_demand_info {
  * @state: enum ib_memreg_mr_state
  * @windows: Windows that are bound to it now
  * @pinned: Pages of 4096 bytes that it pins, and that are charged
- * @generation: Times that its memory went: 0 if it never did, and at least 1
- *	while it is not live
+ * @generation: Number of times that it became stale: at least 1 while it is not
+ *	live
  * @suspects: Events that looked as if the memory might have gone, and were
  *	looked into
  * @demand: All 0, but for MRs on demand
@@ -360,8 +359,8 @@ struct memreg_grant {
  * @pool: The pool that it is a buffer of, which memreg_pool_recycle() takes
  * @mr: Id of the MR, for SGEs and windows
  * @offset: Of its first byte in that MR
- * @grant: What a peer must know. The length is that of the buffer: the size
- *	that was asked for, rounded up to a power of two, at least 64
+ * @grant: The grant to send to a peer. Its length is that of the buffer: the
+ *	requested size, rounded up to a power of two, at least 64
  */
 struct memreg_allocation {
 	struct memreg_pool *pool;
@@ -377,7 +376,7 @@ struct memreg_allocation {
  *	to the ring: don't close it.
  * @entries: Entries that it has, a power of two
  * @entry_size: Bytes of each: 64 or 128
- * @shared: What kernel and user share
+ * @shared: Memory that kernel and user share
  * @first: Its entry 0
  * @map_size: Bytes that are mapped
  * @mask: @entries less 1
@@ -385,10 +384,10 @@ struct memreg_allocation {
  * @producer: Entries that the user knows of, in all
  *
  * Filled in by memreg_ring_create(). The fields from @shared on are for the
- * functions below alone. A ring is for one thread at a time; and after fork()
- * for one of the processes, though both have it mapped: each counts in a copy
- * of this struct what was read, and gives entries back that the other has not
- * read yet, or has given back already.
+ * functions below only. A ring may be used by one thread at a time, and after
+ * fork() by only one of the processes, although both have it mapped: each
+ * process has its own copy of this struct, and would release entries that the
+ * other has not read yet, or has released already.
  */
 struct memreg_ring {
 	uint32_t id;
@@ -463,7 +462,7 @@ int memreg_open_unbound(struct memreg **out);
  *
  * Connections end, keys die, then memory is unpinned; in this order. If other
  * processes have the file open, this happens when the last of them closes it.
- * Nobody may use the handle during or after the call.
+ * No thread may use the handle during or after the call.
  */
 void memreg_close(struct memreg *m);
 
@@ -488,8 +487,8 @@ int memreg_fd(const struct memreg *m);
  * Those of the caller's network namespace, by their names; rdma-dev(8) shows
  * them, too. Not all of them need be of a kind that memreg_open() takes.
  *
- * Return: 0; -EMFILE, -ENOMEM, and what else socket(2) of the family
- * AF_NETLINK fails with.
+ * Return: 0; -EMFILE, -ENOMEM, and other errors of socket(2) for the family
+ * AF_NETLINK.
  */
 int memreg_list_devices(struct memreg_device *devices, unsigned int *count);
 
@@ -503,7 +502,7 @@ int memreg_list_devices(struct memreg_device *devices, unsigned int *count);
 int memreg_query_device(struct memreg *m, struct memreg_device *device);
 
 /**
- * memreg_query_caps() - Capabilities and limits, each with what backs it
+ * memreg_query_caps() - Capabilities and limits, each with its backing
  * @m: The handle
  * @caps: Array to be filled; may be NULL if *@count is 0
  * @count: In: entries that @caps has room for. Out: entries that there are;
@@ -532,7 +531,7 @@ int memreg_query_cap(struct memreg *m, uint32_t cap, uint64_t *value);
  *	the first of them are written if the room was less.
  *
  * They are sums over all users of the device, since the kernel module saw it,
- * and never decrease. enum ib_memreg_stat_id says what each of them counts.
+ * and never decrease. enum ib_memreg_stat_id describes each counter.
  *
  * Return: 0; -ENOTTY (the running module doesn't know the call), -EFAULT
  * (@stats is not mapped), -ENODEV.
@@ -546,15 +545,15 @@ int memreg_stat(struct memreg *m, struct ib_memreg_stat_entry *stats,
  * @id: Any object of the handle: domain, MR, window, listener, endpoint, shared
  *	receive queue; for a ring use memreg_ring_destroy()
  *
- * When it returns 0, no key of the object works and no page is pinned by it.
- * A bound window is revoked first, an endpoint is disconnected first. What was
- * posted on an endpoint or a shared receive queue is flushed, and in the ring
- * when it returns.
+ * When it returns 0, no key of the object works and no page is pinned by it. A
+ * bound window is revoked first, an endpoint is disconnected first. Work
+ * requests posted on an endpoint or a shared receive queue are flushed, and
+ * their completions are in the ring when it returns.
  *
  * Return: 0; -ENOENT; -EBUSY (a domain with MRs, windows, endpoints or shared
  * receive queues; an MR with bound windows, or in work requests that have not
  * completed; a window of type 2B that is bound; a shared receive queue with
- * endpoints; another thread is at work on the object); -ENODEV.
+ * endpoints; another thread is using the object); -ENODEV.
  */
 int memreg_destroy(struct memreg *m, uint32_t id);
 
@@ -775,7 +774,7 @@ static inline struct ib_memreg_piece memreg_piece_3d(uint32_t mr,
 }
 
 /**
- * memreg_mr_compose() - Make an MR of pieces of others
+ * memreg_mr_compose() - Make an MR of pieces of other MRs
  * @m: The handle
  * @domain: Their domain, and that of the composition
  * @pieces: The pieces, in the order in which they are to follow each other
@@ -815,9 +814,9 @@ int memreg_mr_compose(struct memreg *m, uint32_t domain,
  *	and one more for each GiB, is enough
  *
  * Ranges of the peer that touch and have the same key are moved by one work
- * request, whatever the local memory is composed of. memreg_submit() refuses
- * one by -EMSGSIZE whose local memory is in more pieces than 32 times
- * IB_MEMREG_CAP_FRAGMENTS: plan parts of the MR then.
+ * request, whatever the local memory is composed of. memreg_submit() fails with
+ * -EMSGSIZE for a work request whose local memory is in more pieces than 32
+ * times IB_MEMREG_CAP_FRAGMENTS: plan parts of the MR then.
  *
  * Return: number of work requests; -EINVAL (another opcode, or the ranges are
  * longer than the MR), -ENOSPC (@room).
@@ -829,7 +828,8 @@ int memreg_transfer_plan(const struct memreg_mr *local, uint64_t offset,
 
 /**
  * struct memreg_rereg_attr - What memreg_mr_reregister() is to change
- * @what: enum ib_memreg_rereg, one at least; what it does not name is not read
+ * @what: enum ib_memreg_rereg, one at least; fields of @attr for other flags
+ *   are not read
  * @domain: Domain in which the keys are to work
  * @access: enum ib_memreg_access
  * @flags: enum ib_memreg_mr_flags
@@ -854,26 +854,26 @@ struct memreg_rereg_attr {
 /**
  * memreg_mr_reregister() - Give an MR other memory, access, or another domain
  * @m: The handle
- * @attr: What is to change
+ * @attr: The new attributes
  * @mr: The MR; changed along with it, and left alone by a failure
  * @kept: Pages of 4096 bytes that were not pinned anew; may be NULL
  *
  * A call that fails leaves the MR as it was, and its keys working. When one
  * that succeeds returns, the MR has new keys, and the old ones are dead. Unlike
- * ibv_rereg_mr(3) there is no state in between, and an MR whose memory went is
- * LIVE again once it is given other memory.
+ * ibv_rereg_mr(3) there is no state in between, and a stale MR is LIVE again
+ * once it has other memory.
  *
  * Return: 0; -EBUSY (windows are bound to it, work requests use it that have
- * not completed, or another call is at work on it), -ESTALE (its memory went,
- * and it is given none), -EINVAL (also: it is a pool), -EFAULT (also: the
- * memory has to be pinned anew, and is another process's), -ENOENT, and as
+ * not completed, or another call is using it), -ESTALE (it is stale, and gets
+ * no other memory), -EINVAL (also: it is a pool), -EFAULT (also: the memory has
+ * to be pinned again, and belongs to another process), -ENOENT, and as
  * memreg_mr_register() and memreg_mr_register_fd().
  */
 int memreg_mr_reregister(struct memreg *m, const struct memreg_rereg_attr *attr,
 			 struct memreg_mr *mr, uint64_t *kept);
 
 /**
- * memreg_advise() - Pin ranges of MRs on demand ahead, or let go of them
+ * memreg_advise() - Pin ranges of MRs on demand in advance, or unpin them
  * @m: The handle
  * @advice: enum ib_memreg_advice
  * @flags: enum ib_memreg_advise_flags, or 0
@@ -919,7 +919,8 @@ int memreg_mr_deregister(struct memreg *m, uint32_t mr);
  */
 
 /**
- * memreg_status_create() - Make a table in which the kernel says what is valid
+ * memreg_status_create() - Make a table in which the kernel shows which
+ * registrations are valid
  * @m: The handle; memreg_open_unbound() will do
  * @slots: Watches and MRs that can be in it, 1 to IB_MEMREG_STATUS_SLOTS_MAX
  * @log_entries: Entries of a log for a wide watch, a power of two up to
@@ -967,7 +968,7 @@ int memreg_status_fd(const struct memreg_status *status);
 uint64_t memreg_status_changes(const struct memreg_status *status);
 
 /**
- * memreg_status_query() - What a status table says of itself
+ * memreg_status_query() - Read the state and the counters of a status table
  * @status: The table
  * @info: Filled in
  */
@@ -977,11 +978,11 @@ void memreg_status_query(const struct memreg_status *status,
 /**
  * memreg_status_log() - Read what a wide watch has logged
  * @status: The table
- * @position: In: entries of the log that were read before, 0 at first. Out:
- *	those that were read by now
+ * @position: In: number of log entries that were read before, 0 at first. Out:
+ *	number read by now
  * @changes: Array to be filled
  * @count: In: entries that @changes has room for. Out: entries written; 0 if
- *	there is nothing new
+ *	there are no new ones
  *
  * Return: 0; -EINVAL (the table has no log); -EOVERFLOW (entries were
  * overwritten before they were read: everything may have changed, and
@@ -991,18 +992,18 @@ int memreg_status_log(const struct memreg_status *status, uint64_t *position,
 		      struct ib_memreg_change *changes, unsigned int *count);
 
 /**
- * memreg_watch() - Watch memory that is to be registered by other means
+ * memreg_watch() - Watch memory that will be registered by another API
  * @status: Table that is to have the watches
- * @ranges: What is to be watched, mapped or not
+ * @ranges: Ranges to watch, mapped or not
  * @count: Entries of @ranges, from 1
  * @watches: Array of as many, filled in
  *
  * Register the memory afterwards, and use the registration only if
- * memreg_watch_ok() says so then, and as long as it does. Once it does not, the
- * watch has done its work: end it, and begin anew with another.
+ * memreg_watch_ok() returns true then, and as long as it does. Once it returns
+ * false, end the watch, and start over with a new one.
  *
- * See "Status tables and monitors" in <rdma/ib_memreg.h> for what counts as a
- * change.
+ * "Status tables and monitors" in <rdma/ib_memreg.h> describes which events
+ * count as changes.
  *
  * Return: 0; -EINVAL, -EOVERFLOW (a range wraps), -EFAULT (a range that is not
  * of user space), -ENOSPC (no free slot), -EPERM (the table is that of another
@@ -1015,7 +1016,7 @@ int memreg_watch(struct memreg_status *status,
 /**
  * memreg_unwatch() - End watches
  * @status: Their table
- * @watches: What memreg_watch() filled in
+ * @watches: Watches that memreg_watch() has filled in
  * @count: Entries of @watches
  *
  * Of more than IB_MEMREG_BATCH_MAX watches the first may have ended if the call
@@ -1027,14 +1028,15 @@ int memreg_unwatch(struct memreg_status *status,
 		   const struct memreg_watch *watches, unsigned int count);
 
 /**
- * memreg_watch_ok() - Is what was registered still good?
+ * memreg_watch_ok() - Is a registration still valid?
  * @watch: The watch, or that of an MR or of a cache's registration
  *
- * It is a load and a compare, and async-signal-safe. What happened before, in
- * the sense of the memory model, is seen: that a munmap(2) of this thread has
- * returned, or one of another thread that this one has synchronised with.
+ * A load and a compare; async-signal-safe. The result includes all changes that
+ * happened before the call in the sense of the memory model: a munmap(2) that
+ * this thread has made, or that another thread has made with which this one has
+ * synchronised.
  *
- * Return: true if nothing has changed.
+ * Return: true if the mapping has not changed.
  */
 static inline bool memreg_watch_ok(const struct memreg_watch *watch)
 {
@@ -1070,16 +1072,18 @@ int memreg_mr_register_watched(struct memreg *m, uint32_t domain, void *addr,
 /**
  * memreg_cache_create() - Make a cache of registrations
  * @m: The handle; with operations of the caller's memreg_open_unbound() will do
- * @attr: What it is to be
+ * @attr: Parameters
  * @cache: The new cache, to be destroyed by memreg_cache_destroy()
  *
  * A registration that memreg_cache_get() returns is of the memory that is
- * mapped at the time of the call. The kernel says which ones still are: there
- * are no hooks on malloc(3) or munmap(2), and nothing is to be announced.
+ * mapped at the time of the call. The kernel reports which registrations are
+ * still valid: there are no hooks on malloc(3) or munmap(2), and the
+ * application announces nothing.
  *
- * That is all there is to registrations by other means: the old keys of memory
- * that went work until the cache deregisters them, which is at the next call of
- * memreg_cache_get() that does not hit. Those of MRs die with the mapping.
+ * For registrations by another API the cache gives no further guarantee: old
+ * keys of memory that was unmapped work until the cache deregisters them, at
+ * the next call of memreg_cache_get() that does not hit. The keys of memreg's
+ * MRs die with the mapping.
  *
  * Return: 0; -EINVAL (flags, or limits), and as memreg_status_create().
  */
@@ -1088,7 +1092,7 @@ int memreg_cache_create(struct memreg *m, const struct memreg_cache_attr *attr,
 
 /**
  * memreg_cache_destroy() - Destroy a cache and deregister all that it has
- * @cache: The cache, or NULL; nobody may use it during or after the call
+ * @cache: The cache, or NULL; no thread may use it during or after the call
  *
  * In a child of the process that made it nothing happens.
  *
@@ -1110,7 +1114,7 @@ int memreg_cache_destroy(struct memreg_cache *cache);
  *
  * Return: 0; -EINVAL, -EOVERFLOW, -ECHILD (the cache is that of the parent
  * process), -ENOSPC (the limits are reached by registrations in use), -EAGAIN
- * (the memory kept changing), and what registering fails with.
+ * (the memory kept changing), and the errnos of registering.
  */
 int memreg_cache_get(struct memreg_cache *cache, const void *addr,
 		     size_t length, const struct memreg_cached **cached);
@@ -1131,12 +1135,14 @@ int memreg_cache_try_get(struct memreg_cache *cache, const void *addr,
 			 size_t length, const struct memreg_cached **cached);
 
 /**
- * memreg_cache_put() - Give back what memreg_cache_get() found
+ * memreg_cache_put() - Release a registration that memreg_cache_get() has
+ * returned
  * @cache: The cache
  * @cached: The registration
  *
- * Async-signal-safe. What is not to be kept is deregistered by a later call of
- * memreg_cache_get(), memreg_cache_flush() or memreg_cache_destroy().
+ * Async-signal-safe. A registration that the cache does not keep is
+ * deregistered by a later call of memreg_cache_get(), memreg_cache_flush() or
+ * memreg_cache_destroy().
  */
 void memreg_cache_put(struct memreg_cache *cache,
 		      const struct memreg_cached *cached);
@@ -1149,7 +1155,7 @@ void memreg_cache_put(struct memreg_cache *cache,
  *
  * Those that are in use are given up when they are put back.
  *
- * Return: 0; -ECHILD; what deregistering failed with, if it did.
+ * Return: 0; -ECHILD; or the errno of a failed deregistration.
  */
 int memreg_cache_flush(struct memreg_cache *cache, const void *addr,
 		       size_t length);
@@ -1172,7 +1178,7 @@ int memreg_cache_query(struct memreg_cache *cache,
  * memreg_pool_create() - Make buffers that are registered before they are used
  * @m: The handle, which must stay open until the pool is destroyed
  * @domain: Domain in which the keys are to work
- * @attr: What it is to be
+ * @attr: Parameters
  * @pool: The new pool, to be destroyed by memreg_pool_destroy()
  *
  * One call registers all buffers, with a key for each if there is remote
@@ -1191,7 +1197,7 @@ int memreg_pool_create(struct memreg *m, uint32_t domain,
 
 /**
  * memreg_pool_destroy() - Destroy a pool
- * @pool: The pool, or NULL; nobody else uses it any more
+ * @pool: The pool, or NULL; no other thread may use it
  *
  * When it returns 0, no key of a buffer works, and the memory that was made
  * with the pool is unmapped.
@@ -1216,7 +1222,7 @@ int memreg_pool_mr(const struct memreg_pool *pool, struct memreg_mr *mr);
  * @pool: The pool
  * @buffer: The buffer
  *
- * Makes no system call, waits for nobody, and is async-signal-safe. Like
+ * Makes no system call, does not wait, and is async-signal-safe. Like
  * memreg_pool_give() and memreg_pool_entry() it leaves memreg_reason() as it
  * is.
  *
@@ -1230,9 +1236,9 @@ int memreg_pool_take(struct memreg_pool *pool, void **buffer);
  * @pool: The pool
  * @buffer: One that was taken, by whichever thread
  *
- * Makes no system call, waits for nobody, and is async-signal-safe. Peers who
- * have the key of the buffer can go on using it: recycle it first if they are
- * not to.
+ * Makes no system call, does not wait, and is async-signal-safe. Peers that
+ * have the key of the buffer can still use it: recycle the buffer first to
+ * prevent that.
  *
  * Return: 0; -EINVAL (it is not a buffer of this pool, or not taken), -ECHILD.
  */
@@ -1259,13 +1265,13 @@ int memreg_pool_entry(struct memreg_pool *pool, const void *buffer,
  * @count: Their number, 1 to IB_MEMREG_BATCH_MAX
  * @flags: enum ib_memreg_recycle_flags, or 0
  *
- * When it returns 0, peers reach these buffers no more by the keys that they
- * had, and packets in flight are through unless IB_MEMREG_RECYCLE_RELAXED is
- * asked for; if it fails, those keys work still.
+ * When it returns 0, peers cannot reach these buffers by their old keys, and no
+ * packet is in flight unless IB_MEMREG_RECYCLE_RELAXED is set; if it fails, the
+ * old keys still work.
  *
- * Return: 0; -EINVAL (@count, a buffer is not taken or named twice, or there
- * is no remote access), -ENOMEM, -ENOSPC, -EDQUOT, -ESTALE (the caller's memory
- * went), -EIO, -ENETDOWN, -EINTR, -ENODEV, -ECHILD.
+ * Return: 0; -EINVAL (@count, a buffer is not taken or named twice, or there is
+ * no remote access), -ENOMEM, -ENOSPC, -EDQUOT, -ESTALE (the memory was
+ * unmapped, or its mapping changed), -EIO, -ENETDOWN, -EINTR, -ENODEV, -ECHILD.
  */
 int memreg_pool_recycle(struct memreg_pool *pool, void *const *buffers,
 			unsigned int count, uint32_t flags);
@@ -1278,7 +1284,7 @@ int memreg_pool_recycle(struct memreg_pool *pool, void *const *buffers,
  * memreg_heap_create() - Make a heap of registered memory
  * @m: The handle, which must stay open until the heap is destroyed
  * @domain: Domain in which the keys are to work
- * @attr: What it is to be
+ * @attr: Parameters
  * @heap: The new heap, to be destroyed by memreg_heap_destroy()
  *
  * Only address space is reserved so far: whether memory can be had, and whether
@@ -1295,7 +1301,7 @@ int memreg_heap_create(struct memreg *m, uint32_t domain,
 
 /**
  * memreg_heap_destroy() - Destroy a heap
- * @heap: The heap, or NULL; nobody else uses it any more
+ * @heap: The heap, or NULL; no other thread may use it
  *
  * When it returns 0, no key of its memory works, and the memory is unmapped. If
  * it fails, some of the memory may be gone: the heap can only be destroyed
@@ -1313,10 +1319,10 @@ int memreg_heap_destroy(struct memreg_heap *heap);
  * @ptr: The memory. Its address is a multiple of @size rounded up to a power
  *	of two, or of 64
  *
- * Waits for nobody and makes no system call, unless no memory of that size is
- * free: then up to 256 buffers of that size, or 2 MiB, are made by two calls.
- * Memory that was allocated before holds what was in it, and peers who know a
- * key of it from then can use it unless it was recycled.
+ * Does not wait, and makes no system call unless no memory of that size is
+ * free: then two calls make up to 256 buffers of that size, or 2 MiB. Memory
+ * that was allocated before keeps its old contents, and peers that know its key
+ * can use it unless it was recycled.
  *
  * It is not async-signal-safe.
  *
@@ -1328,9 +1334,9 @@ int memreg_alloc(struct memreg_heap *heap, size_t size, void **ptr);
 /**
  * memreg_free() - Free registered memory
  * @heap: The heap
- * @ptr: What memreg_alloc() gave, to whichever thread; or NULL
+ * @ptr: Memory that memreg_alloc() returned to any thread; or NULL
  *
- * Makes no system call, waits for nobody, is async-signal-safe, and leaves
+ * Makes no system call, does not wait, is async-signal-safe, and leaves
  * memreg_reason() as it is. Keys stay as they are, as with memreg_pool_give().
  * The heap keeps the memory for allocations of the same size.
  *
@@ -1341,7 +1347,7 @@ int memreg_free(struct memreg_heap *heap, void *ptr);
 /**
  * memreg_alloc_query() - MR, offset and key of registered memory
  * @heap: The heap
- * @ptr: What memreg_alloc() gave
+ * @ptr: Memory that memreg_alloc() returned
  * @allocation: Filled in; the rkey is 0 if there is no remote access, or the
  *	device is gone
  *
@@ -1367,7 +1373,7 @@ int memreg_alloc_query(struct memreg_heap *heap, const void *ptr,
  * @windows: Array of @count, to which their ids are written
  * @count: How many, 1 to IB_MEMREG_BATCH_MAX; all are made, or none
  *
- * Those of type 1 are for the functions below, those of type 2B for
+ * Windows of type 1 are for the functions below, windows of type 2B for
  * memreg_prep_bind().
  *
  * Return: 0; -EINVAL, -EOPNOTSUPP (type), -ENOENT (domain), -EFAULT (@windows
@@ -1389,9 +1395,9 @@ int memreg_window_alloc(struct memreg *m, uint32_t domain, uint32_t type,
  *
  * Return: 0; -EINVAL, -EOVERFLOW, -ENOENT (no such window, MR or endpoint),
  * -EBUSY (bound already), -EACCES (the MR doesn't allow it), -EOPNOTSUPP,
- * -ENOTCONN (the endpoint's connection is over), -ESTALE (the memory of the MR
- * went), -EFAULT (@bind is not mapped), -ENOMEM, -ENOSPC, -EDQUOT, -EIO,
- * -ENETDOWN, -EINTR, -ENODEV.
+ * -ENOTCONN (the endpoint's connection has ended), -ESTALE (the MR is stale),
+ * -EFAULT (@bind is not mapped), -ENOMEM, -ENOSPC, -EDQUOT, -EIO, -ENETDOWN,
+ * -EINTR, -ENODEV.
  */
 int memreg_window_bind(struct memreg *m, uint32_t domain,
 		       struct ib_memreg_bind *bind);
@@ -1486,7 +1492,7 @@ int memreg_window_revoke_relaxed(struct memreg *m, uint32_t domain,
  * @window: The window's id
  *
  * Return: 0; -ENOENT, -EBUSY (another thread, or the end of its connection, is
- * at work on it: try again; or it is of type 2B and bound: end it by
+ * using it: try again; or it is of type 2B and bound: end it by
  * memreg_prep_invalidate() first), -ENODEV.
  */
 int memreg_window_free(struct memreg *m, uint32_t window);
@@ -1504,9 +1510,8 @@ int memreg_window_free(struct memreg *m, uint32_t window);
  *	IB_MEMREG_BACKLOG_MAX
  * @listener: Its id; memreg_destroy() ends it
  *
- * Each request makes an IB_MEMREG_EVENT_CONNECT_REQUEST. If its peer gives it
- * up, IB_MEMREG_EVENT_DISCONNECTED follows for that endpoint, whatever becomes
- * of others.
+ * Each request makes an IB_MEMREG_EVENT_CONNECT_REQUEST. If the peer gives up
+ * its request, IB_MEMREG_EVENT_DISCONNECTED follows for that endpoint only.
  *
  * Return: 0; -EINVAL, -EADDRINUSE, -EADDRNOTAVAIL, -EPERM (a port below 1024),
  * -ENOMEM, -ENODEV.
@@ -1541,9 +1546,10 @@ int memreg_accept(struct memreg *m, uint32_t endpoint, uint32_t domain,
  * @data: Private data for the peer; may be NULL if @len is 0
  * @len: Bytes of it, up to IB_MEMREG_CAP_REJECT_DATA
  *
- * If it fails, nothing is destroyed. Of a peer that has gone (-ENOTCONN), the
+ * If it fails, nothing is destroyed. If the peer has gone (-ENOTCONN), the
  * endpoint still exists, and keeps its place in the listener's backlog, until
- * memreg_destroy(): who forgets it lets nobody in after as many of them.
+ * memreg_destroy(): a program that does not destroy such endpoints fills the
+ * backlog.
  *
  * Return: 0; -EINVAL, -ENOENT, -ENOTCONN (accepted already, or gone), -EFAULT
  * (@data is not mapped), -ENODEV.
@@ -1564,7 +1570,7 @@ int memreg_reject(struct memreg *m, uint32_t endpoint, const void *data,
  * was accepted is disconnected by it.
  *
  * Return: 0; -EINVAL, -EFAULT (@data is not mapped), -ENOENT, -EBUSY (another
- * thread is at work on the endpoint), -ENODEV.
+ * thread is using the endpoint), -ENODEV.
  */
 int memreg_refuse(struct memreg *m, uint32_t endpoint, const void *data,
 		  size_t len);
@@ -1724,8 +1730,8 @@ int memreg_addr_from_sockaddr(const struct sockaddr *sa,
  * memreg_addr_to_sockaddr() - Convert an address of an event
  * @addr: The address, such as struct ib_memreg_event's @peer
  * @sa: Filled in
- * @len: Filled in with the size of the address: what bind(2) and
- *	getnameinfo(3) want. May be NULL.
+ * @len: Filled in with the size of the address, for bind(2) and getnameinfo(3).
+ *	May be NULL.
  *
  * Return: 0; -EINVAL (another family than AF_INET and AF_INET6).
  */
@@ -1743,14 +1749,13 @@ int memreg_addr_to_sockaddr(const struct ib_memreg_addr *addr,
  *	power of two
  * @entry_size: Bytes of each: 64 or 128, of which 32 or 96 are for a message
  *	that is received
- * @eventfd: An eventfd(2) that is to be signalled when entries have come in, or
- *	-1
+ * @eventfd: An eventfd(2) to signal when entries have come in, or -1
  * @flags: enum ib_memreg_ring_flags, or 0
  * @ring: Filled in; to be ended by memreg_ring_destroy()
  *
- * One ring can serve many endpoints: as many that send as it has entries, or as
- * the device's completion queue has room for beside those, if that is less; and
- * any number of others.
+ * One ring can serve many endpoints: as many with a send queue as it has
+ * entries, or fewer if the device's completion queue has less room beside the
+ * entries; and any number of others.
  *
  * Return: 0; -EINVAL, -EOPNOTSUPP (flags), -EBADF (@eventfd is none), -EAGAIN
  * (mlockall(MCL_FUTURE) locks it, beyond RLIMIT_MEMLOCK), -EMFILE, -ENFILE,
@@ -1766,8 +1771,8 @@ int memreg_ring_create(struct memreg *m, uint32_t entries,
  *	for when the handle is closed already
  * @ring: The ring
  *
- * If it fails, nothing has changed, unless it is -ENODEV: then the memory is
- * gone as well.
+ * If it fails, nothing has changed, except after -ENODEV: then the memory is
+ * unmapped as well.
  *
  * Return: 0; -EBUSY (endpoints or shared receive queues have it), -ENOENT (@m
  * has no such ring), -EINTR, -ENODEV.
@@ -1777,7 +1782,7 @@ int memreg_ring_destroy(struct memreg *m, struct memreg_ring *ring);
 /**
  * memreg_ring_wait() - Wait for completions
  * @ring: The ring
- * @min: Entries that there are to be, 1 to @ring->entries
+ * @min: Entries to wait for, 1 to @ring->entries
  * @timeout_ns: Nanoseconds to wait at most; 0 only looks, and
  *	IB_MEMREG_WAIT_FOREVER waits for as long as it takes
  * @count: Entries that there are, if the call returns 0 or -ETIMEDOUT; may be
@@ -1792,7 +1797,7 @@ int memreg_ring_wait(struct memreg_ring *ring, uint32_t min,
 		     uint64_t timeout_ns, unsigned int *count);
 
 /**
- * memreg_ring_ready() - How many entries there are to read
+ * memreg_ring_ready() - Count the entries that are ready to read
  * @ring: The ring
  *
  * Return: Entries that the kernel has written and the user is not done with.
@@ -1807,7 +1812,7 @@ static inline uint32_t memreg_ring_ready(struct memreg_ring *ring)
 /**
  * memreg_ring_entry() - The entry behind so many others
  * @ring: The ring
- * @index: 0 for the first that the user is not done with; less than what
+ * @index: 0 for the first unread entry; less than the count that
  *	memreg_ring_ready() has returned
  *
  * Return: The entry. It can't fail.
@@ -1840,8 +1845,8 @@ memreg_ring_peek(struct memreg_ring *ring)
 /**
  * memreg_ring_seen() - Be done with entries
  * @ring: The ring
- * @count: How many, counted from the first that the user is not done with; up
- *	to what memreg_ring_ready() has returned, or 1 after memreg_ring_peek()
+ * @count: Number of entries, from the first unread one on; up to the count that
+ *	memreg_ring_ready() has returned, or 1 after memreg_ring_peek()
  *
  * They are the kernel's again, and must not be looked at any more.
  */
@@ -1853,7 +1858,7 @@ static inline void memreg_ring_seen(struct memreg_ring *ring, uint32_t count)
 }
 
 /**
- * memreg_ring_quiet() - Whether the ring's eventfd is to be signalled
+ * memreg_ring_quiet() - Switch signals of the ring's eventfd off or on
  * @ring: The ring
  * @quiet: true if not, as while the program polls anyway
  *
@@ -1903,9 +1908,9 @@ static inline const void *memreg_cqe_message(const struct ib_memreg_cqe *cqe,
  * memreg_srq_create() - Make a shared receive queue
  * @m: The handle
  * @domain: Domain of the endpoints that are to use it
- * @ring: Id of the ring for what they receive
- * @max_recv: Receives that it has room for, 1 to IB_MEMREG_QUEUE_MAX, or to
- *	what the device takes if that is less
+ * @ring: Id of the ring for the completions of receives
+ * @max_recv: Receives that it has room for, 1 to IB_MEMREG_QUEUE_MAX, or to the
+ *	device's limit if that is less
  * @max_recv_sge: SGEs of each, 1 to IB_MEMREG_SGE_MAX
  * @flags: enum ib_memreg_queues_flags, or 0
  * @srq: Its id; memreg_destroy() ends it
@@ -1925,26 +1930,25 @@ int memreg_srq_create(struct memreg *m, uint32_t domain, uint32_t ring,
  * @wrs: Array of @count, for one endpoint or several, as memreg_prep_send()
  *	and its kin fill them in. Out, of each BIND: @rkey and @remote_addr
  * @count: How many, 1 to IB_MEMREG_BATCH_MAX
- * @taken: Those that were posted: all of them if the call returns 0, otherwise
- *	those before the one that is to blame. May be NULL.
+ * @taken: Number of work requests that were posted: all if the call returns 0,
+ *	otherwise those before the one that failed. May be NULL.
  *
  * They are posted in this order; if the call fails, those before the one that
- * failed stay posted. -EAGAIN means that there is no room for it now: take
- * completions out of the ring, and submit from there on again. If nothing is
- * under way that will complete, do so at once: another call may have been
- * setting room aside. Work requests that are not signalled keep their room
- * until a later one has completed: see memreg_wr_signal().
+ * failed stay posted. -EAGAIN means that there is no room for that one now:
+ * consume completions of the ring, and submit again from it on. If no work is
+ * in flight that will complete, submit again at once: another call may have
+ * reserved the room for a moment. Work requests that are not signalled keep
+ * their room until a later one has completed: see memreg_wr_signal().
  *
- * If that is between a BIND with IB_MEMREG_WR_INSERT_RKEY and its message,
- * nothing will be inserted: write the BIND's @rkey there, in network byte
- * order, before submitting the rest.
+ * If the failed work request is between a BIND with IB_MEMREG_WR_INSERT_RKEY
+ * and its message, no rkey will be inserted: write the BIND's @rkey there, in
+ * network byte order, before submitting the rest.
  *
- * Return: 0; -EINVAL, -EOVERFLOW, -ENOENT (an id), -ENOTCONN (no connection
- * yet, or no more), -EAGAIN (queue or ring is full), -EACCES (an MR doesn't
- * allow it), -ESTALE (the memory of an MR went), -EMSGSIZE (a message in too
- * many pieces of memory), -EOPNOTSUPP, -EBUSY (the window is bound; to end it:
- * it is not bound there), -EFAULT, -ENOMEM, -ENOSPC, -EDQUOT, -EINTR, -EIO,
- * -ENODEV.
+ * Return: 0; -EINVAL, -EOVERFLOW, -ENOENT (an id), -ENOTCONN (not connected
+ * yet, or no longer), -EAGAIN (queue or ring is full), -EACCES (an MR doesn't
+ * allow it), -ESTALE (an MR is stale), -EMSGSIZE (a message in too many pieces
+ * of memory), -EOPNOTSUPP, -EBUSY (the window is bound; to end it: it is not
+ * bound there), -EFAULT, -ENOMEM, -ENOSPC, -EDQUOT, -EINTR, -EIO, -ENODEV.
  */
 int memreg_submit(struct memreg *m, struct ib_memreg_wr *wrs,
 		  unsigned int count, unsigned int *taken);
@@ -1956,11 +1960,10 @@ int memreg_submit(struct memreg *m, struct ib_memreg_wr *wrs,
  * @mr: MR that the messages are to go to, with IB_MEMREG_ACCESS_LOCAL_WRITE
  * @offset: First byte of the first buffer, counted from the start of the MR
  * @length: Bytes of each buffer; the next one begins behind it
- * @first: What the completion of the first is to come with; the others count
- *	on from there
+ * @first: User data of the first one; each further one has the next number
  * @count: How many, any number
- * @taken: Those that were posted: all of them if the call returns 0. May be
- *	NULL.
+ * @taken: Number of receives that were posted: all if the call returns 0. May
+ *	be NULL.
  *
  * Return: 0, also for a @count of 0; as memreg_submit().
  */
@@ -1969,7 +1972,7 @@ int memreg_submit_recvs(struct memreg *m, uint32_t target, uint32_t mr,
 			unsigned int count, unsigned int *taken);
 
 /*
- * Each memreg_prep_...() fills in a whole work request. What may be added
+ * Each memreg_prep_...() fills in a whole work request. These can be added
  * afterwards: memreg_wr_signal(), memreg_wr_inline(), memreg_wr_sges(),
  * memreg_wr_insert_rkey(), and flags of enum ib_memreg_wr_flags in @wr->flags.
  */
@@ -2004,7 +2007,7 @@ static inline void memreg_prep__remote(struct ib_memreg_wr *wr,
 /**
  * memreg_wr_signal() - Have the completion of a work request reported
  * @wr: The work request, prepared
- * @user_data: What the completion is to come with
+ * @user_data: User data of the completion
  *
  * Those without keep their places on the send queue, and their room in the
  * ring, until a later one of the queue that is signalled has completed, or a
@@ -2020,7 +2023,7 @@ static inline void memreg_wr_signal(struct ib_memreg_wr *wr, uint64_t user_data)
  * memreg_wr_inline() - Let a SEND or WRITE take its data from the program
  * @wr: The work request, prepared
  * @data: The data, which is copied by memreg_submit()
- * @length: Bytes of it, up to what the queue was made for
+ * @length: Bytes of the data, up to the limit of the queue
  */
 static inline void memreg_wr_inline(struct ib_memreg_wr *wr, const void *data,
 				    uint32_t length)
@@ -2036,7 +2039,7 @@ static inline void memreg_wr_inline(struct ib_memreg_wr *wr, const void *data,
  * memreg_wr_sges() - Give a work request several ranges of local memory
  * @wr: The work request, prepared
  * @sges: Array of @count ranges, to stay until memreg_submit() returns
- * @count: How many, up to what the queue was made for
+ * @count: Number of SGEs, up to the limit of the queue
  */
 static inline void memreg_wr_sges(struct ib_memreg_wr *wr,
 				  const struct ib_memreg_sge *sges,
@@ -2054,10 +2057,11 @@ static inline void memreg_wr_sges(struct ib_memreg_wr *wr,
 /**
  * memreg_wr_insert_rkey() - Let a BIND write its rkey into the next message
  * @wr: The BIND, prepared
- * @at: First of 4 bytes in the inline data of the next work request of the call
- *	that has the same target, with none to another in between, and those
- *	about windows and receives aside; there it is in network byte order. It
- *	takes up to IB_MEMREG_INSERTS_MAX of them.
+ * @at: First of 4 bytes for the rkey, in network byte order, in the inline data
+ *	of the message: the next work request of the call that is neither about
+ *	a window nor a receive, with the same target and no work request to
+ *	another target in between. A message takes up to IB_MEMREG_INSERTS_MAX
+ *	rkeys.
  */
 static inline void memreg_wr_insert_rkey(struct ib_memreg_wr *wr, uint32_t at)
 {
@@ -2087,7 +2091,7 @@ static inline void memreg_prep_send(struct ib_memreg_wr *wr, uint32_t endpoint,
  * @wr: Filled in
  * @endpoint: The endpoint
  * @data: The message, which is copied by memreg_submit()
- * @length: Its bytes, up to what the queue was made for
+ * @length: Length in bytes, up to the limit of the queue
  */
 static inline void memreg_prep_send_inline(struct ib_memreg_wr *wr,
 					   uint32_t endpoint, const void *data,
@@ -2123,7 +2127,7 @@ static inline void memreg_prep_send_imm(struct ib_memreg_wr *wr,
  * @mr: As with memreg_prep_send()
  * @offset: As with memreg_prep_send()
  * @length: As with memreg_prep_send()
- * @rkey: Key that the peer granted, and that is to be invalidated
+ * @rkey: Key that the peer has granted, to be invalidated
  */
 static inline void memreg_prep_send_inv(struct ib_memreg_wr *wr,
 					uint32_t endpoint, uint32_t mr,
@@ -2160,7 +2164,7 @@ static inline void memreg_prep_write(struct ib_memreg_wr *wr,
  * @wr: Filled in
  * @endpoint: The endpoint
  * @data: The data, which is copied by memreg_submit()
- * @length: Its bytes, up to what the queue was made for
+ * @length: Length in bytes, up to the limit of the queue
  * @remote_addr: Where it is to go
  * @rkey: Key for that
  */
@@ -2222,13 +2226,12 @@ static inline void memreg_prep_read(struct ib_memreg_wr *wr, uint32_t endpoint,
  * memreg_prep_cmp_swap() - Prepare to compare and swap 8 bytes of the peer
  * @wr: Filled in
  * @endpoint: The endpoint
- * @mr: MR that what was there before is to go to, with
- *	IB_MEMREG_ACCESS_LOCAL_WRITE
+ * @mr: MR for the old value, with IB_MEMREG_ACCESS_LOCAL_WRITE
  * @offset: First of 8 bytes there, counted from the start of the MR
  * @remote_addr: Where the 8 bytes are, a multiple of 8
  * @rkey: Key for that
- * @compare: What they must be
- * @swap: What they become then
+ * @compare: Value to compare the 8 bytes with
+ * @swap: Value that replaces them if they are equal
  */
 static inline void memreg_prep_cmp_swap(struct ib_memreg_wr *wr,
 					uint32_t endpoint, uint32_t mr,
@@ -2251,7 +2254,7 @@ static inline void memreg_prep_cmp_swap(struct ib_memreg_wr *wr,
  * @offset: As with memreg_prep_cmp_swap()
  * @remote_addr: As with memreg_prep_cmp_swap()
  * @rkey: As with memreg_prep_cmp_swap()
- * @add: What is to be added
+ * @add: Value to add
  */
 static inline void memreg_prep_fetch_add(struct ib_memreg_wr *wr,
 					 uint32_t endpoint, uint32_t mr,
@@ -2272,7 +2275,7 @@ static inline void memreg_prep_fetch_add(struct ib_memreg_wr *wr,
  *	for none: for a message that is empty, or if memreg_wr_sges() adds them
  * @offset: First byte there, counted from the start of the MR
  * @length: Bytes that there is room for
- * @user_data: What the completion is to come with; there always is one
+ * @user_data: User data of the completion, which is always reported
  */
 static inline void memreg_prep_recv(struct ib_memreg_wr *wr, uint32_t target,
 				    uint32_t mr, uint64_t offset,
@@ -2344,9 +2347,7 @@ const char *memreg_cqe_reason(const struct ib_memreg_cqe *cqe);
  */
 const char *memreg_opcode_string(uint32_t opcode);
 
-/*
- * Grants: what travels in private data
- */
+/* Grants: keys in the format of private data */
 
 /**
  * memreg_grant_encode() - Write a grant as the 32 bytes of private data
@@ -2374,8 +2375,8 @@ void memreg_grant_encode(const struct memreg_grant *grant, void *buf);
 /**
  * memreg_grant_decode() - Read a grant from private data
  * @buf: The private data, any alignment
- * @len: Bytes of it; those beyond MEMREG_GRANT_SIZE are ignored, as RDMA CM
- *	pads private data
+ * @len: Bytes of the data; those beyond MEMREG_GRANT_SIZE are ignored, as the
+ *	RDMA CM pads private data
  * @grant: Filled in
  *
  * Return: 0; -EINVAL (too short, or no grant), -EOPNOTSUPP (a version that
@@ -2423,10 +2424,9 @@ void memreg_list_close(struct memreg_list *list);
 /**
  * memreg_reason() - Why the last call that failed in this thread did so
  *
- * One line of English without a final newline, such as "mr_register: the
- * memory can't be pinned: ... (EFAULT)", often with what to do about it. It is
- * for people: programs should look at the value that was returned, and at
- * memreg_reason_code().
+ * One line of English without a final newline, such as "mr_register: the memory
+ * can't be pinned: ... (EFAULT)", often with a hint. The line is for people:
+ * programs should use the returned errno, and memreg_reason_code().
  *
  * Return: A string that lives until the next call that fails in this thread,
  * and at most as long as the thread; "" if none has failed. Never NULL.
@@ -2434,7 +2434,7 @@ void memreg_list_close(struct memreg_list *list);
 const char *memreg_reason(void);
 
 /**
- * memreg_reason_code() - The kernel's code for what memreg_reason() explains
+ * memreg_reason_code() - The kernel's code for the reason of the last failure
  *
  * Return: enum ib_memreg_reason of the last call that failed in this thread;
  * IB_MEMREG_REASON_NONE if the kernel gave none.

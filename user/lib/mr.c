@@ -38,7 +38,7 @@ static int about_register(struct memreg *m, int err,
 				    arg->length, arg->access);
 }
 
-/* Do what @arg says but for its size and the I/O address */
+/* Register as described by @arg, except for its size and iova fields */
 static int register_mr(struct memreg *m, struct ib_memreg_mr_register *arg,
 		       const char *what, struct memreg_mr *mr)
 {

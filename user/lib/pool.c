@@ -3,10 +3,10 @@
  * Pools of buffers, each with a key of its own.
  *
  * Free buffers are on stacks, linked by their numbers. A thread has a stack of
- * its own as long as there are no more threads than stacks, so that threads
- * don't wait for a cache line; when it is empty the others are tried. All free
- * buffers can be found by any thread, whatever became of the one that gave
- * them.
+ * its own as long as there are no more threads than stacks, so that threads do
+ * not contend for a cache line; when its stack is empty a thread tries the
+ * others. So every thread finds all free buffers, also those that an ended
+ * thread has freed.
  *
  * The head of a stack has a tag that moves with each pop. A pop reads the link
  * of the first buffer while others may pop that: the link may be one of another
@@ -59,13 +59,13 @@ struct stack {
  * @alive: 1; 0 in a child of the process that made it, as are all other fields
  * @count: Buffers
  * @end: The first number that is none of a buffer
- * @own_mask: What counts of @own of a thread
+ * @own_mask: Mask for the offset of a thread's own stack
  * @origin: Where buffer number 0 would be
  * @stride: Bytes from one buffer to the next
  * @shift: @stride is a multiple of 2 to this power, and of none above
  * @inverse: Of the odd factor of @stride, modulo 2^64
  * @entries: For each buffer, its keys
- * @table: What the entries are a part of
+ * @table: The mapped table, with the entries in it
  * @table_size: Bytes that are mapped of it
  * @size: Bytes of this mapping
  * @slab: The memory, if it was made with the pool, or NULL
@@ -77,8 +77,8 @@ struct stack {
  * @buffer_size: Bytes of a buffer
  * @stacks: Free buffers: the first stack, and from STACKS_MAX on as many as
  *	there are threads to be kept apart
- * @links: For each number, what is to be added to a head that names it to get
- *	one that names the next buffer; or TAKEN
+ * @links: For each number, the value to add to a head that names this buffer,
+ *	to get a head that names the next one; or TAKEN
  */
 struct memreg_pool {
 	uint32_t alive;
@@ -111,8 +111,9 @@ struct memreg_pool {
 static _Atomic uint32_t threads;
 
 /*
- * Where the stack of this thread is, in bytes from the first one, but for what
- * the mask of a pool takes away. Threads that only ever gave share the first.
+ * Offset of this thread's stack from the first one in bytes, before the mask of
+ * a pool is applied. Threads that have only freed buffers share the first
+ * stack.
  */
 #define OWN_BIT		(STACKS_MAX * sizeof(struct stack))
 static __thread uint64_t own __attribute__((tls_model("initial-exec")));
@@ -184,9 +185,10 @@ static uint64_t search(struct memreg_pool *pool)
 }
 
 /*
- * The number of a buffer; otherwise 0, or @end or more. The distance is
- * divided by the odd factor and then by the power of 2, exactly: what is no
- * multiple of either gives a number that is too large.
+ * The number of the buffer at an address; 0, or @end or more, if the address is
+ * not that of a buffer. The distance is divided exactly by the odd factor of
+ * the stride, and then by its power of 2: a distance that is not a multiple
+ * gives a number that is too large.
  */
 static inline uint64_t number_of(const struct memreg_pool *pool,
 				 const void *buffer)
@@ -534,7 +536,7 @@ static int make_keys(struct memreg_pool *pool,
 	return 0;
 }
 
-/* Of what it was made of, the mappings keep what they need. */
+/* The descriptors can be closed: the mappings keep the memory and the table. */
 static int make_all(struct memreg_pool *pool,
 		    const struct memreg_pool_attr *attr, uint32_t domain,
 		    void *at)

@@ -3,9 +3,10 @@
  * Why a call failed, in words.
  *
  * The kernel answers with an errno and a code of enum ib_memreg_reason. This
- * file has a sentence for each, and for those that mean different things in
- * different calls one for each call; it keeps for each thread which one it was,
- * and what the call was given. explain.c makes a line for people of that.
+ * file has a sentence for each code, and one for each call where the meaning of
+ * a code depends on the call; it records for each thread the code of the last
+ * failure, and the call's parameters. explain.c makes a line of text from
+ * these.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -224,7 +225,7 @@ static const struct reason reasons[] = {
 	[IB_MEMREG_REASON_ADVICE] = { "there is no such advice", NULL },
 };
 
-/* For failures to which the kernel gives no code, or one that says less */
+/* For failures without a code, or with a less exact one */
 static const struct {
 	int err;
 	struct reason reason;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Completion rings: what is not in memreg.h, which reads them */
+/* Completion rings: the functions that are not inline in memreg.h */
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@ static int map_ring(struct memreg_ring *ring, size_t size, uint32_t offset)
 	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_POPULATE, ring->fd, 0);
 
-	/* Not the limit of what is registered: all that is mapped is locked. */
+	/* With mlockall(MCL_FUTURE) a mapping counts against RLIMIT_MEMLOCK. */
 	if (at == MAP_FAILED && errno == EAGAIN)
 		return memreg__fail("ring_create", -EAGAIN,
 				    "the ring can't be mapped: mlockall(MCL_FUTURE) locks it, and RLIMIT_MEMLOCK has no room for it");

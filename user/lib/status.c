@@ -14,7 +14,7 @@
  * @id: Its id
  * @fd: Its descriptor
  * @size: Bytes that are mapped
- * @table: What is mapped
+ * @table: The mapped table
  */
 struct memreg_status {
 	struct memreg *m;
@@ -123,7 +123,10 @@ EXPORT int memreg_status_destroy(struct memreg_status *status)
 	if (!status)
 		return 0;
 	arg.id = status->id;
-	/* In a child it is the parent's, and nothing to be destroyed here. */
+	/*
+	 * In a child process the table belongs to the parent: do not destroy
+	 * it.
+	 */
 	if (status->table->version) {
 		ret = memreg__call(status->m->fd, IB_MEMREG_IOC_DESTROY, &arg,
 				   "status_destroy");
@@ -249,7 +252,7 @@ EXPORT int memreg_watch(struct memreg_status *status,
 	}
 	return 0;
 undo:
-	/* batches that are complete: nobody else knows of them */
+	/* destroy complete batches, which the caller does not know yet */
 	for (; done; done -= IB_MEMREG_BATCH_MAX) {
 		struct memreg_watch *last = watches + done -
 					    IB_MEMREG_BATCH_MAX;

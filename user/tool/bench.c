@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * memreg bench pool: how fast buffers of a pool are taken and given, and get
- * other keys, with nobody at the other end. Both are done in turns, until the
- * time is over or a signal comes, so that both see the same machine.
+ * memreg bench pool: how fast buffers of a pool are taken and given back, and
+ * how fast they get new keys, without a peer. The two measurements alternate,
+ * until the time is over or a signal comes, so that both run under the same
+ * conditions.
  */
 #include <errno.h>
 #include <getopt.h>

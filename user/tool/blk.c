@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * memreg blk: block devices of ib_memreg_blk, which memreg blkd serves. What is
- * done here by mkdir, write and rmdir in configfs can be done by hand as well:
- * see Documentation/admin.rst.
+ * memreg blk: block devices of ib_memreg_blk, which memreg blkd serves. The
+ * mkdir, write and rmdir in configfs that this file does can be done by hand as
+ * well: see Documentation/admin.rst.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* memreg caps: the capabilities of a device, each with what backs it */
+/* memreg caps: the capabilities of a device, each with its backing */
 #include <ctype.h>
 #include <getopt.h>
 #include <inttypes.h>

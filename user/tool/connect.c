@@ -161,7 +161,7 @@ static int fail_event(const struct ib_memreg_event *event)
 		    memreg_event_reason(event));
 }
 
-/* The next event within @ms, of whatever endpoint; as memreg_get_event() */
+/* The next event of any endpoint within @ms; as memreg_get_event() */
 static int next_event(struct memreg *m, struct ib_memreg_event *event,
 		      uint32_t ms)
 {

@@ -102,8 +102,8 @@ static void get_comm(struct holder *holder)
 }
 
 /*
- * What fdinfo says of a descriptor: its exporter, if it is one of a dma-buf.
- * Files of other sorts may have the same number.
+ * Read the fdinfo of a descriptor: its exporter, if it is that of a dma-buf.
+ * Other kinds of files may have the same inode number.
  */
 static void read_fdinfo(FILE *f, uint64_t *inode, uint64_t *size,
 			char name[64])

@@ -19,9 +19,7 @@
 
 _Static_assert(LINK_MESSAGES * LINK_MESSAGE <= MEMORY, "they fit");
 
-/*
- * From nothing to a connection, and back
- */
+/* Making and ending a connection */
 
 int link_open(struct link *l, struct memreg *m)
 {
@@ -156,7 +154,7 @@ enum link_result link_submit(struct link *l, struct ib_memreg_wr *wrs,
 	return LINK_FAILED;
 }
 
-/* The next completion, whatever it reports */
+/* The next completion, of any outcome */
 static enum link_result take(struct link *l, struct ib_memreg_cqe *cqe)
 {
 	const struct ib_memreg_cqe *next;
@@ -181,8 +179,8 @@ static enum link_result take(struct link *l, struct ib_memreg_cqe *cqe)
 }
 
 /*
- * The connection broke. What it was that broke it may come after what was
- * flushed: all that is pending comes, so look for that.
+ * The connection broke. The completion that shows why may come after flushed
+ * ones: read all pending completions to find it.
  */
 static enum link_result find_cause(struct link *l, struct ib_memreg_cqe *cqe)
 {

@@ -37,10 +37,10 @@ int link_connect(struct link *l, const char *address, uint16_t port,
 /* Accept the request that @event is */
 int link_accept(struct link *l, const struct ib_memreg_event *event);
 
-/* End the connection, and give back what it had; good in every state */
+/* End the connection, and free its objects; allowed in every state */
 void link_close(struct link *l);
 
-/* Complain of what could not be ended, unless its device is gone anyway */
+/* Print an error if an object could not be ended, unless its device is gone */
 void check_end(int ret);
 
 /* Post work requests, all of them */
@@ -48,8 +48,9 @@ enum link_result link_submit(struct link *l, struct ib_memreg_wr *wrs,
 			     unsigned int count);
 
 /*
- * Wait for the completion of a work request with this opcode, passing over
- * others that went well. A failure is complained about, and so is silence.
+ * Wait for the completion of a work request with this opcode, skipping
+ * successful completions of others. Prints an error for a failure, and for a
+ * timeout.
  */
 enum link_result link_await(struct link *l, uint16_t opcode,
 			    struct ib_memreg_cqe *cqe);
@@ -84,8 +85,8 @@ void refuse_peer(struct memreg *m, const struct ib_memreg_event *request,
 		 const char *reason);
 
 /*
- * Listen; a warning if that is for everybody. The listener and where it is, or
- * 0 after a complaint.
+ * Listen, with a warning if any host can connect. Returns the listener and its
+ * address, or 0 after an error message.
  */
 uint32_t listen_at(struct memreg *m, const char *address, uint16_t port,
 		   unsigned int backlog, struct ib_memreg_addr *bound);

@@ -67,7 +67,7 @@ static int fail_missing(const char *name)
 		    name, kernel.release, kernel.release);
 }
 
-/* As modprobe does: with what it depends on */
+/* Load a module with its dependencies, as modprobe does */
 static int probe(struct kmod_ctx *ctx, const char *name, const char *params)
 {
 	struct kmod_list *list = NULL, *item;

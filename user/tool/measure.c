@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * memreg bw and memreg lat: how fast data moves, and how long it takes. The
- * client asks by the private data of its request for what it wants to do; the
- * server grants a window on memory of its own, and takes or answers messages.
+ * memreg bw and memreg lat: bandwidth and latency. The client describes the
+ * measurement in the private data of its request; the server grants a window on
+ * memory of its own, and receives or answers messages.
  */
 #include <endian.h>
 #include <errno.h>
@@ -126,7 +126,7 @@ static int begin_to_connect(struct measure *s)
 	return ret ? fail("%s", memreg_reason()) : EXIT_GOOD;
 }
 
-/* Whatever else accepts is not to be measured, and nothing is written there */
+/* Refuse any other program that accepts, and write nothing to its memory */
 static int take_answer(struct measure *s, const struct ib_memreg_event *event)
 {
 	struct measure_answer answer;
@@ -201,7 +201,7 @@ static void show_progress(struct measure *s)
 		s->done, (double)(now - s->start) / 1e9, measure_rate(s, now));
 }
 
-/* Take one completion that went well */
+/* Take one successful completion */
 static int take(struct measure *s, struct ib_memreg_cqe *cqe)
 {
 	const struct ib_memreg_cqe *next;
@@ -222,8 +222,8 @@ static int take(struct measure *s, struct ib_memreg_cqe *cqe)
 }
 
 /*
- * Have as many under way as are to be, or as there is room for: one that is in
- * many pieces takes several places of the queue.
+ * Post until the wanted number is in flight, or the queue is full: a work
+ * request of many pieces takes several places of the queue.
  */
 static int post(struct measure *s, struct ib_memreg_wr *wr, uint64_t *posted)
 {
@@ -454,7 +454,7 @@ static int set_option(void *ctx, int opt)
 	}
 }
 
-/* What was not said */
+/* Set options that were not given */
 static void set_defaults(struct measure *s)
 {
 	if (!s->address)

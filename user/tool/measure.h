@@ -23,9 +23,9 @@ struct measure_request {
 };
 
 /*
- * What the server accepts with. Nothing is measured without it: any other
- * program that accepts, such as memreg serve, has memory that is not ours to
- * write to.
+ * Private data with which the server accepts. Nothing is measured without it:
+ * the memory of any other program that accepts, such as memreg serve, must not
+ * be written to.
  */
 struct measure_answer {
 	uint32_t magic;		/* MEASURE_MAGIC, network byte order */

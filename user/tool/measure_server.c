@@ -29,7 +29,7 @@ static const char *read_request(struct measure *s,
 	return NULL;
 }
 
-/* Until one asks for what can be done; others are turned away */
+/* Wait for a client that requests a possible measurement; reject others */
 static int await_client(struct measure *s, struct ib_memreg_event *event)
 {
 	const char *why;

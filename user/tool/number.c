@@ -150,7 +150,10 @@ static uint64_t factor_of(const char *suffix, const struct number *n)
 	return 0;
 }
 
-/* What ".25" adds to a number that is to be multiplied by @factor */
+/*
+ * The value that a fraction such as ".25" adds to a number with the factor
+ * @factor
+ */
 static uint64_t read_fraction(const char **at, uint64_t factor)
 {
 	uint64_t part = factor, sum = 0;
@@ -171,7 +174,7 @@ static const char *skip_fraction(const char *at)
 	return at;
 }
 
-/* NULL, or what is wrong with a word that does not begin with a sign */
+/* NULL, or an error message for a word that does not begin with a sign */
 static const char *parse(const char *word, const struct number *n,
 			 uint64_t *value)
 {

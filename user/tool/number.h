@@ -8,9 +8,10 @@
 #include <stdint.h>
 
 /*
- * What a number counts. A suffix multiplies it: K, M, G, T (powers of 1024) for
- * bytes; us, ms, s, m, h for times, which may also have a decimal fraction. The
- * values of times are nanoseconds, whatever the unit of a bare number is.
+ * Unit of a number. A suffix multiplies the number: K, M, G, T (powers of 1024)
+ * for bytes; us, ms, s, m, h for times, which may also have a decimal fraction.
+ * Values of times are in nanoseconds, also if a number without a suffix has
+ * another unit.
  */
 enum unit {
 	UNIT_COUNT,

@@ -41,7 +41,7 @@ void suggest(struct suggestion *s, const char *name)
 	unsigned int now = distance(s->word, name);
 	size_t len = strlen(s->word);
 
-	/* what begins so is meant rather than what is spelled alike */
+	/* prefer a name with this prefix to one that is spelled similarly */
 	if (len > 1 && !strncmp(s->word, name, len))
 		now = 0;
 	if (now > 2 || now >= strlen(name) || (s->name && now >= s->distance))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The peers of memreg serve. Each gets a window for its own connection, and
- * unless --shared is given a domain of its own, so that its key is worth
- * nothing to others. Of a pool each gets a buffer, as long as there are any:
- * its key ends by being replaced.
+ * unless --shared is given a domain of its own, so that no other peer can use
+ * its key. With a pool each peer gets a buffer instead, as long as there are
+ * any, and the key ends when it is replaced.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -35,7 +35,7 @@ static int recycle(struct server *s, struct peer *p)
 	return ret;
 }
 
-/* A buffer whose key can't be replaced is nobody's any more */
+/* A buffer whose key cannot be replaced is not given to another peer */
 static void give_buffer(struct server *s, struct peer *p)
 {
 	if (p->bound && recycle(s, p))
@@ -218,8 +218,8 @@ static void disconnect(struct server *s, struct peer *p)
 }
 
 /*
- * One of those that are connected, or all of them if @id is 0. Those that were
- * accepted have their keys before it is known that they are connected.
+ * Call a function for one connected peer, or for all if @id is 0. An accepted
+ * peer has its key before its connection is reported.
  */
 static void for_peers(struct server *s, uint32_t id, bool accepted,
 		      void (*act)(struct server *s, struct peer *p))

@@ -10,9 +10,9 @@
  *	sends those of the sink    ->	RDMA WRITEs what it has read
  *	compares both		   <-	go ahead
  *
- * All messages have 16 bytes, and those of the server no meaning but that they
- * come. Source and sink begin with "rdma-ping-N: ", N counting the rounds from
- * 0, and end with a 0.
+ * All messages have 16 bytes; only the arrival of the server's messages
+ * matters. Source and sink begin with "rdma-ping-N: ", N counting the rounds
+ * from 0, and end with a 0.
  */
 #include <endian.h>
 #include <errno.h>
@@ -108,7 +108,7 @@ static void catch_signals(void)
  * Data
  */
 
-/* Fill @data with what round @n has */
+/* Fill @data with the contents of round @n */
 static void fill(char *data, uint64_t size, uint64_t n)
 {
 	unsigned int letter = (unsigned int)(n % LETTERS);
@@ -392,7 +392,7 @@ static enum link_result read_source(struct ping *p, const struct message *msg)
 	return compare(p, b->data, expected, msg->size);
 }
 
-/* The message goes behind the data, so there is nothing to wait for */
+/* The message is ordered behind the data, so there is no need to wait */
 static enum link_result write_sink(struct ping *p, const struct message *msg,
 				   uint32_t have)
 {

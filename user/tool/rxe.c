@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Soft-RoCE on a network interface: what `rdma link add` does */
+/* Soft-RoCE on a network interface, as by `rdma link add` */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>

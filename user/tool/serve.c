@@ -182,7 +182,7 @@ static int begin_to_listen(struct server *s)
  * Commands on standard input
  */
 
-/* A number of a command; false, and it was said what is wrong */
+/* Parse a number of a command; false after an error message */
 static bool parse(const struct server *s, const char *word,
 		  const struct number *n, uint64_t *value)
 {
@@ -320,7 +320,7 @@ struct input {
 	bool drop;		/* the rest of the line */
 };
 
-/* Run the complete lines of what there is; false at the end of file */
+/* Run the complete lines of the input; false at the end of file */
 static bool take_input(struct server *s, struct input *in)
 {
 	ssize_t n = read(STDIN_FILENO, in->text + in->len,

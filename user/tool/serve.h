@@ -51,17 +51,18 @@ struct server {
 int64_t now_ms(void);
 
 /*
- * The memory went, as when its file was truncated: register it anew. If that
- * can't be, the server is to end; false, and it was said.
+ * The MR is stale, for example because its file was truncated: register the
+ * memory again. False after an error message if that fails, and the server has
+ * to end.
  */
 bool renew_memory(struct server *s);
 
-/* peer.c: those who connect, from request to end */
+/* peer.c: peers, from request to end */
 void peers_event(struct server *s, const struct ib_memreg_event *event);
 void peers_revoke(struct server *s, uint32_t id);	/* 0: all */
 void peers_disconnect(struct server *s, uint32_t id);	/* 0: all */
 void peers_print(const struct server *s);
-/* Free the windows of all peers, so that nothing is bound to the memory */
+/* Free the windows of all peers, so that no window is bound to the memory */
 void peers_unbind(struct server *s);
 
 /* Revoke where the time has come; milliseconds until the next, or -1 */
@@ -74,7 +75,7 @@ void peers_end(struct server *s);
 void report_serving(const struct server *s, const char *device,
 		    const struct ib_memreg_addr *bound);
 void report_end(const struct server *s);
-/* It is there again, or went */
+/* Report that the memory is registered again, or that it is stale */
 void report_memory(const struct server *s, bool there);
 void report_connected(const struct server *s, const struct peer *p);
 void report_gone(const struct server *s, const struct peer *p, int64_t ms);
@@ -88,7 +89,7 @@ void report_list_end(const struct server *s);
 void report_shown(const struct server *s, uint64_t offset, uint64_t len);
 void report_set(const struct server *s, uint64_t offset, uint64_t len);
 
-/* What is for people alone, such as what is wrong with a command */
+/* Report text for people only, such as an error in a command */
 void report_text(const struct server *s, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

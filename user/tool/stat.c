@@ -14,7 +14,7 @@
 /* Lines between two headings of a table */
 #define LINES		20
 
-/* A column is for what happens all the time, and NULL for the rest */
+/* Counters of frequent events have a column; the column of others is NULL */
 static const struct {
 	const char *name;
 	const char *column;
@@ -232,7 +232,7 @@ static double seconds_between(const struct timespec *a,
 	       (double)(b->tv_nsec - a->tv_nsec) / 1e9;
 }
 
-/* Sleep until so long after the last sample, whatever signals come */
+/* Sleep until @ns after the last sample, also if signals come */
 static void sleep_after(const struct sample *s, uint64_t ns)
 {
 	struct timespec until = s->at;

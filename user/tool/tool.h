@@ -39,7 +39,7 @@ int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A line of output, with the time of day in front */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* What is not written was not done, whatever else went well: the exit status */
+/* The exit status: failure if output could not be written */
 int check_output(void);
 
 /* What to call the subcommand in complaints */
@@ -61,7 +61,7 @@ struct syntax {
 int parse_options(int argc, char **argv, const struct syntax *syntax,
 		  void *ctx);
 
-/* The name that a word which is none resembles most, of those suggested */
+/* Finds the suggested name that a wrong word resembles most */
 struct suggestion {
 	const char *word;
 	const char *name;	/* or NULL */

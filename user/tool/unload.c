@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* memreg unload: take the kernel module out, or say who keeps it in */
+/* memreg unload: remove the kernel module, or list the processes that use it */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -78,7 +78,7 @@ static int unload(struct kmod_ctx *ctx)
 		ret = fail(MODULE_NAME " is built into this kernel");
 	} else {
 		err = kmod_module_remove_module(mod, KMOD_REMOVE_NOWAIT);
-		/* that it is not there is what was asked for */
+		/* a module that is not loaded counts as unloaded */
 		if (err && err != -ENOENT)
 			ret = tell_why(mod, err);
 	}

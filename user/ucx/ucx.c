@@ -2,22 +2,22 @@
 /*
  * libmemreg-ucx: the registration caches of UCX, made exact.
  *
- * UCX learns what was unmapped from hooks on functions of libc. Preloaded, this
- * library declares those events to be somebody else's, and reports what the
- * kernel has logged, in front of each lookup: so a lookup finds nothing of what
- * was unmapped before it, whoever did that.
+ * UCX learns of unmapped memory from hooks on functions of libc. When
+ * preloaded, this library takes over those events, and before each lookup
+ * reports the changes that the kernel has logged: so a lookup finds no region
+ * that was unmapped before it, by any code.
  *
  * UCX has no place for that, so its own functions are stood in front of:
  *
  * - ucs_rcache_create(): before the first cache there is a table with a log.
  * - ucs_rcache_get(): the slow way to look up, and to register.
- * - ucs_pgtable_lookup(): the fast way, which libucp has inline, calls it. By
- *   then it has found the queue of what was unmapped to be empty. So a lookup
- *   that finds anything logged since the last one of this thread reports it,
- *   and fails: libucp goes the slow way, which looks at the queue.
+ * - ucs_pgtable_lookup(): called by the fast path, which is inline in libucp,
+ *   after it has found the queue of unmapped regions empty. So if a change was
+ *   logged since the last lookup of this thread, the lookup reports it, and
+ *   fails: libucp then takes the slow path, which checks the queue.
  *
- * What UCX does when something is reported is what it does in its own hooks,
- * which may be called from anywhere: it queues.
+ * When a change is reported, UCX queues it, as in its own hooks, which may be
+ * called in any context.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -38,7 +38,7 @@
 /* More than user space has of addresses, with five levels of page tables */
 #define EVERYTHING	((size_t)1 << 57)
 
-/* Threads that register at once; others have to do so again. */
+/* Threads that can register concurrently; further ones have to try again. */
 #define SLOTS	256
 
 /**
@@ -49,8 +49,8 @@
  * @pgtable_lookup: ...
  * @changes: The log
  * @drained: Position in the log up to which it has been reported
- * @all: Something could not be known, so everything is to be reported
- * @doubts: How often that was
+ * @all: The log was incomplete, so report all memory as changed
+ * @doubts: Number of times that the log was incomplete
  * @tried: It was tried to begin
  * @works: It has begun; read without @lock
  */
@@ -169,7 +169,10 @@ static void report_all(void)
 	ucx.all = false;
 }
 
-/* A child looks: what the parent had registered it has not. */
+/*
+ * In a child process: report all memory, as the parent's registrations are not
+ * valid here.
+ */
 static void begin_in_child(void)
 {
 	changes_close(&ucx.changes);
@@ -202,8 +205,8 @@ static void report_changes(void)
 }
 
 /*
- * Changes there have been, and doubts; 0 if the table is not of this process,
- * which nobody has ever seen
+ * Number of changes, plus the doubts; 0, which is never a valid value, if the
+ * table is not of this process
  */
 static uint64_t changes_now(void)
 {

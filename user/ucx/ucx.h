@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the adapter needs of UCX: of ucm/api/ucm.h, ucs/memory/rcache.h and
- * ucs/datastruct/pgtable.h, with pointers to nothing in the place of types.
+ * Declarations of UCX that the adapter needs, from ucm/api/ucm.h,
+ * ucs/memory/rcache.h and ucs/datastruct/pgtable.h, with void pointers in place
+ * of types.
  */
 #ifndef MEMREG_UCX_UCX_H
 #define MEMREG_UCX_UCX_H
@@ -12,7 +13,9 @@
 
 #define UCM_EVENT_VM_UNMAPPED	(1 << 17)
 
-/* The functions that it stands in front of; those return a ucs_status_t. */
+/*
+ * The functions of UCX that the adapter interposes; they return a ucs_status_t.
+ */
 EXPORT signed char ucs_rcache_create(const void *params, const char *name,
 				     void *stats_parent, void **rcache);
 EXPORT signed char ucs_rcache_get(void *rcache, void *address, size_t length,
