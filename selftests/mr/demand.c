@@ -645,7 +645,7 @@ static int drop_ipc_lock(void)
 #define STEP		LEN	/* in any pages, one message */
 
 /* A small limit is enough for a large region that is gone through. */
-TEST_F_TIMEOUT(demand, idle_pages_give_way_to_others, LIMIT_S)
+TEST_F_TIMEOUT(demand, idle_pages_give_way_to_others, SOAK_S)
 {
 	struct rlimit limit = { .rlim_cur = ROOM, .rlim_max = ROOM };
 	size_t at, region = test_full() && !debug_kernel() ? 1UL << 30 :
