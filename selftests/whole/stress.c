@@ -33,12 +33,13 @@
 #include "harness.h"
 #include "net.h"
 #include "raw.h"
+#include "reclaim.h"
 #include "ring.h"
 #include "state.h"
 #include "test.h"
 
 #define DOMAINS		2
-#define MRS		8
+#define PINNED		8	/* MRs whose memory is pinned */
 #define POOLS		2
 #define POOL_BUFFERS	8U
 #define MEMORY_LEN	(32 * PAGE)
@@ -46,6 +47,8 @@
 #define ENDPOINTS	6
 #define AREAS		4
 #define AREA_LEN	(4 * PAGE)
+#define IMPLICIT	(PINNED + AREAS)
+#define MRS		(IMPLICIT + 1)
 #define BATCH		4
 #define RINGS		2
 #define RING_ENTRIES	256
@@ -85,7 +88,8 @@ struct failure {
  * @files: Times that the owner's file began to be replaced by another
  * @files_done: Times that this was done
  * @domains: Ids of objects, 0 where there is none
- * @mrs: Likewise; MR i is on area i % AREAS
+ * @mrs: Likewise; MR i is on area i % AREAS. Those that follow the first PINNED
+ *	are on demand, the last one of them the whole address space
  * @pools: Likewise, of POOL_BUFFERS buffers
  * @windows: As WINDOW() makes them
  * @bound: Windows of type 2B, likewise
@@ -102,6 +106,7 @@ struct failure {
  * @received: Messages that the owner saw arrive
  * @ended: Windows that they ended
  * @by_uring: Commands of io_uring that were carried out
+ * @advised: Pages that were pinned, or let go of, by advice
  * @kicks: Times that the peer was asked to disconnect
  * @rest: To the peer: have no file open
  * @resting: It has none
@@ -132,6 +137,7 @@ struct shared {
 	_Atomic unsigned long received;
 	_Atomic unsigned long ended;
 	_Atomic unsigned long by_uring;
+	_Atomic unsigned long advised;
 	_Atomic unsigned int kicks;
 	_Atomic bool rest;
 	_Atomic bool resting;
@@ -217,7 +223,11 @@ static const struct {
 	CALL(MR_REGISTER, EBADF, EACCES, EINVAL, EOVERFLOW, EFAULT, EOPNOTSUPP,
 	     ENOMEM, ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EIO, ENETDOWN,
 	     EINTR, ENODEV),
+	CALL(MR_REREGISTER, EBADF, EACCES, EINVAL, EOVERFLOW, EFAULT,
+	     EOPNOTSUPP, ENOMEM, ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EBUSY,
+	     ESTALE, EIO, ENETDOWN, EINTR, ENODEV),
 	CALL(MR_QUERY, ENOENT, EFAULT, ENODEV),
+	CALL(MR_ADVISE, EINVAL, EFAULT, EINTR, ENODEV),
 	CALL(WINDOW_ALLOC, EINVAL, EOPNOTSUPP, ENOENT, ENOMEM, EFAULT, ENODEV),
 	CALL(WINDOW_BIND, EINVAL, EOVERFLOW, ENOENT, EBUSY, EACCES, EOPNOTSUPP,
 	     ENOTCONN, ESTALE, ENOMEM, ENOSPC, EDQUOT, EFAULT, EIO, ENETDOWN,
@@ -346,6 +356,21 @@ static __u32 some_access(struct worker *w)
 	return access[pick(w, ARRAY_LEN(access))];
 }
 
+/* What the MR of a slot is */
+static __u32 slot_flags(unsigned int slot)
+{
+	if (slot < PINNED)
+		return 0;
+	return IB_MEMREG_MR_ON_DEMAND |
+	       (slot == IMPLICIT ? IB_MEMREG_MR_IMPLICIT : 0);
+}
+
+/* Any of them, or any that is on demand */
+static unsigned int some_slot(struct worker *w, bool on_demand)
+{
+	return on_demand ? PINNED + pick(w, MRS - PINNED) : pick(w, MRS);
+}
+
 /* Register the area of a slot; returns the id, or 0 */
 static __u32 register_area(struct worker *w, unsigned int i, __u32 flags)
 {
@@ -357,6 +382,10 @@ static __u32 register_area(struct worker *w, unsigned int i, __u32 flags)
 
 	if (flags & IB_MEMREG_MR_SINGLE_KEY)
 		cmd.access &= ~MW_BIND;
+	if (flags & IB_MEMREG_MR_ON_DEMAND)
+		cmd.access &= FOR_WINDOWS;
+	if (flags & IB_MEMREG_MR_IMPLICIT)
+		cmd.addr = cmd.length = 0;
 	ret = NOTE(w, MR_REGISTER,
 		   raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, &cmd));
 	forget_domain(cmd.domain_id, ret);
@@ -369,10 +398,37 @@ static __u32 mr_get(struct worker *w, unsigned int i)
 
 	if (id)
 		return id;
-	id = register_area(w, i, 0);
+	id = register_area(w, i, slot_flags(i));
 	if (id && !atomic_compare_exchange_strong(&shared->mrs[i], &none, id))
 		destroy(w, id);
 	return shared->mrs[i];
+}
+
+/* Of an MR, some of its area, or of an area */
+static struct ib_memreg_sge some_range(struct worker *w, bool on_demand)
+{
+	unsigned int slot = some_slot(w, on_demand);
+	struct ib_memreg_sge sge = {
+		.mr_id = mr_get(w, slot),
+		.offset = pick(w, AREA_LEN / 2),
+		.length = 1 + pick(w, AREA_LEN / 2),
+	};
+
+	if (slot == IMPLICIT)
+		sge.offset += (uintptr_t)AREA(pick(w, AREAS));
+	return sge;
+}
+
+/* A call on an MR failed: what stood in the way is not to do so for ever */
+static void mr_over(struct worker *w, __u32 id, int ret, __u32 reason)
+{
+	/* An MR on demand may be of a process that has ended. */
+	if (ret == -ESTALE || reason == IB_MEMREG_REASON_PROCESS)
+		destroy(w, id);
+	else if (ret != -ENOENT && reason != IB_MEMREG_REASON_RANGE &&
+		 reason != IB_MEMREG_REASON_NOT_ON_DEMAND)
+		return;
+	forget(shared->mrs, MRS, id);
 }
 
 /* Windows for some of the slots; those that were there go */
@@ -463,9 +519,41 @@ static void do_register(struct worker *w)
 		0, 0, 0, IB_MEMREG_MR_UNGUARDED, IB_MEMREG_MR_SINGLE_KEY,
 	};
 	unsigned int i = pick(w, MRS);
+	__u32 id = register_area(w, i, i < PINNED ? flags[pick(w, 5)] :
+						    slot_flags(i));
 
-	destroy(w, atomic_exchange(&shared->mrs[i],
-				   register_area(w, i, flags[pick(w, 5)])));
+	destroy(w, atomic_exchange(&shared->mrs[i], id));
+}
+
+/* It gets another area, on demand or not, and the slot of such ones */
+static void do_reregister(struct worker *w)
+{
+	unsigned int slot = pick(w, MRS), to = slot;
+	RAW(mr_reregister, cmd, .flags = 1 + pick(w, 7),
+	    .mr_id = mr_get(w, slot));
+	int ret;
+
+	if (cmd.flags & IB_MEMREG_REREG_DOMAIN)
+		cmd.domain_id = domain_get(w);
+	if (cmd.flags & IB_MEMREG_REREG_ACCESS)
+		cmd.access = FOR_WINDOWS;
+	if (cmd.flags & IB_MEMREG_REREG_TRANSLATION) {
+		to = pick(w, MRS);
+		cmd.mr_flags = slot_flags(to);
+	}
+	if (cmd.flags & IB_MEMREG_REREG_TRANSLATION && to != IMPLICIT) {
+		cmd.addr = (uintptr_t)AREA(to % AREAS);
+		cmd.length = AREA_LEN;
+	}
+	ret = NOTE(w, MR_REREGISTER,
+		   raw_call(fd, IB_MEMREG_IOC_MR_REREGISTER, &cmd));
+	forget_domain(cmd.domain_id, ret);
+	if (ret)
+		mr_over(w, cmd.mr_id, ret, raw_reason());
+	if (ret || to == slot)
+		return;
+	forget(shared->mrs, MRS, cmd.mr_id);
+	destroy(w, atomic_exchange(&shared->mrs[to], cmd.mr_id));
 }
 
 static void do_deregister(struct worker *w)
@@ -605,9 +693,9 @@ static void bind_failed(struct worker *w, const struct ib_memreg_bind *bind,
 		NOTE(w, WINDOW_REVOKE, raw_revoke(fd, domain,
 						  &bind->window_id, 1));
 		break;
+	case -EFAULT:
 	case -ESTALE:
-		forget(shared->mrs, MRS, bind->mr_id);
-		destroy(w, bind->mr_id);
+		mr_over(w, bind->mr_id, ret, raw_reason());
 		break;
 	default:
 		endpoint_over(w, bind->endpoint_id, ret);
@@ -615,9 +703,11 @@ static void bind_failed(struct worker *w, const struct ib_memreg_bind *bind,
 }
 
 /* Bind some windows to MRs, some of them for an endpoint */
-static unsigned int bind_some(struct worker *w, __u32 *ids, __u32 *domain)
+static unsigned int bind_some(struct worker *w, __u32 *ids, __u32 *domain,
+			      bool on_demand)
 {
 	struct ib_memreg_bind binds[BATCH] = {};
+	struct ib_memreg_sge range;
 	unsigned int i, n;
 	int ret;
 
@@ -627,10 +717,11 @@ static unsigned int bind_some(struct worker *w, __u32 *ids, __u32 *domain)
 		n = windows_get(w, ids, domain);
 	}
 	for (i = 0; i < n; i++) {
+		range = some_range(w, on_demand);
 		binds[i].window_id = ids[i];
-		binds[i].mr_id = mr_get(w, pick(w, MRS));
-		binds[i].offset = pick(w, AREA_LEN / 2);
-		binds[i].length = 1 + pick(w, AREA_LEN / 2);
+		binds[i].mr_id = range.mr_id;
+		binds[i].offset = range.offset;
+		binds[i].length = range.length;
 		binds[i].access = pick(w, 4) ? REMOTE_READ : REMOTE_WRITE;
 		if (!pick(w, 4))
 			binds[i].endpoint_id = endpoint_get(w);
@@ -648,13 +739,20 @@ static void do_bind(struct worker *w)
 {
 	__u32 ids[BATCH], domain;
 
-	bind_some(w, ids, &domain);
+	bind_some(w, ids, &domain, false);
+}
+
+static void do_bind_demand(struct worker *w)
+{
+	__u32 ids[BATCH], domain;
+
+	bind_some(w, ids, &domain, true);
 }
 
 static void revoke_some(struct worker *w, __u32 flags)
 {
 	__u32 ids[BATCH], domain;
-	unsigned int n = bind_some(w, ids, &domain);
+	unsigned int n = bind_some(w, ids, &domain, false);
 	RAW(window_revoke, cmd, .flags = flags, .domain_id = domain,
 	    .count = n, .ids = (uintptr_t)ids);
 
@@ -890,7 +988,7 @@ static void bound_put(struct worker *w)
 						  WINDOW(ids[i], domain)));
 }
 
-static struct ib_memreg_wr some_wr(struct worker *w)
+static struct ib_memreg_wr some_wr(struct worker *w, bool on_demand)
 {
 	static const __u16 opcodes[] = {
 		OP(SEND), OP(SEND_WITH_IMM), OP(SEND_WITH_INV), OP(WRITE),
@@ -904,9 +1002,7 @@ static struct ib_memreg_wr some_wr(struct worker *w)
 		.flags = pick(w, 2) ? SIGNALED : 0,
 	};
 
-	wr.sge.mr_id = mr_get(w, pick(w, MRS));
-	wr.sge.offset = pick(w, AREA_LEN / 2);
-	wr.sge.length = 1 + pick(w, AREA_LEN / 2);
+	wr.sge = some_range(w, on_demand);
 	switch (wr.opcode) {
 	case OP(BIND):
 		wr.window_id = (__u32)shared->bound[pick(w, WINDOWS)];
@@ -942,19 +1038,16 @@ static struct ib_memreg_wr some_wr(struct worker *w)
 
 /* What stood in the way of a work request is not to do so for ever */
 static void submit_failed(struct worker *w, const struct ib_memreg_wr *wr,
-			  int ret)
+			  int ret, __u32 reason)
 {
-	if (ret == -ENOENT)
-		forget(shared->mrs, MRS, wr->sge.mr_id);
-	if (ret == -ESTALE)
-		destroy(w, wr->sge.mr_id);
+	mr_over(w, wr->sge.mr_id, ret, reason);
 	if (ret == -EAGAIN)
 		do_consume(w);
 	if (ret == -ENOTCONN)
 		endpoint_over(w, wr->target_id, ret);
 }
 
-static void do_submit(struct worker *w)
+static void submit_some(struct worker *w, bool on_demand)
 {
 	unsigned int i, count = 1 + pick(w, BATCH);
 	struct ib_memreg_wr wrs[BATCH];
@@ -963,14 +1056,63 @@ static void do_submit(struct worker *w)
 	if (!shared->bound[pick(w, WINDOWS)])
 		bound_put(w);
 	for (i = 0; i < count; i++)
-		wrs[i] = some_wr(w);
+		wrs[i] = some_wr(w, on_demand);
 	ret = NOTE(w, SUBMIT, raw_submit(fd, wrs, count));
 	for (i = 0; i < raw_taken() && i < count; i++)
 		if (wrs[i].opcode == OP(BIND))
 			shared->rkey = wrs[i].rkey;
 	if (!ret || i >= count)
 		return;
-	submit_failed(w, &wrs[i], ret);
+	submit_failed(w, &wrs[i], ret, raw_reason());
+}
+
+static void do_submit(struct worker *w)
+{
+	submit_some(w, false);
+}
+
+static void do_submit_demand(struct worker *w)
+{
+	submit_some(w, true);
+}
+
+/* What a range of advice ends with */
+static void range_done(struct worker *w, const struct ib_memreg_range *range)
+{
+	static const __u32 errors[] = {
+		0, ENOENT, EINVAL, EOVERFLOW, EACCES, EFAULT, ENOMEM, EPERM,
+		EAGAIN,
+	};
+	unsigned int i = 0;
+
+	while (i < ARRAY_LEN(errors) && errors[i] != range->out_error)
+		i++;
+	if (i == ARRAY_LEN(errors))
+		fail(w, "a range of MR_ADVISE", range->out_error);
+	shared->advised += range->out_pages;
+	if (range->out_error)
+		mr_over(w, range->mr_id, -(int)range->out_error,
+			range->out_reason);
+}
+
+static void do_advise(struct worker *w)
+{
+	struct ib_memreg_range ranges[BATCH] = {};
+	RAW(mr_advise, cmd, .flags = pick(w, 2) * IB_MEMREG_ADVISE_WAIT,
+	    .advice = 1 + pick(w, IB_MEMREG_ADVICE_DROP),
+	    .count = 1 + pick(w, BATCH), .ranges = (uintptr_t)ranges);
+	struct ib_memreg_sge sge;
+	unsigned int i;
+
+	for (i = 0; i < cmd.count; i++) {
+		sge = some_range(w, true);
+		ranges[i].mr_id = sge.mr_id;
+		ranges[i].offset = sge.offset;
+		ranges[i].length = sge.length;
+	}
+	NOTE(w, MR_ADVISE, raw_call(fd, IB_MEMREG_IOC_MR_ADVISE, &cmd));
+	for (i = 0; i < cmd.out_done; i++)
+		range_done(w, &ranges[i]);
 }
 
 /* What a command may end with besides what SUBMIT fails with */
@@ -1028,13 +1170,13 @@ static void do_submit_uring(struct worker *w)
 
 	if (!shared->bound[pick(w, WINDOWS)])
 		bound_put(w);
-	wr = some_wr(w);
+	wr = some_wr(w, false);
 	ret = submit_by_uring(&wr, 2);
 	if (ret == -ETIME)
 		return;
 	if (!outcome(ret))
 		NOTE(w, SUBMIT, ret);
-	submit_failed(w, &wr, ret);
+	submit_failed(w, &wr, ret, IB_MEMREG_REASON_NONE);
 }
 
 static void connect_to(struct worker *w, const char *ip, unsigned int port,
@@ -1083,19 +1225,21 @@ static void await_message(struct worker *w, unsigned int ring,
 }
 
 /* An MR on an area, and a window of type 2B, for the endpoints of a domain */
-static bool prepare_message(struct worker *w, __u32 domain, __u32 *mr,
-			    __u32 *window)
+static bool prepare_message(struct worker *w, __u32 domain, unsigned int slot,
+			    __u32 *mr, __u32 *window)
 {
-	unsigned int i = pick(w, MRS);
+	RAW(mr_register, cmd, .flags = slot_flags(slot), .domain_id = domain,
+	    .access = FOR_WINDOWS, .addr = (uintptr_t)AREA(slot % AREAS),
+	    .length = AREA_LEN);
 	int ret;
 
 	ret = NOTE(w, MR_REGISTER,
-		   raw_register(fd, domain, AREA(i % AREAS), AREA_LEN,
-				LOCAL_WRITE | MW_BIND, mr));
+		   raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, &cmd));
 	forget_domain(domain, ret);
 	if (ret)
 		return false;
-	destroy(w, atomic_exchange(&shared->mrs[i], *mr));
+	*mr = cmd.out_mr_id;
+	destroy(w, atomic_exchange(&shared->mrs[slot], *mr));
 	if (NOTE(w, WINDOW_ALLOC, raw_windows_2b(fd, domain, AREA_LEN, window,
 						 1)))
 		return false;
@@ -1104,35 +1248,18 @@ static bool prepare_message(struct worker *w, __u32 domain, __u32 *mr,
 	return true;
 }
 
-/*
- * The peer greets whoever it is connected to, and ends a window when it gets a
- * message. Whoever races may use, or take away, all that this is done with.
- */
-static void do_converse(struct worker *w)
+/* Receive the peer's greeting, and bind a window for it to end */
+static void exchange(struct worker *w, unsigned int ring, __u32 endpoint,
+		     __u32 mr, __u32 window)
 {
-	unsigned int i = pick(w, RINGS), slot = pick(w, ENDPOINTS);
-	__u32 domain = domain_get(w), endpoint, mr, window;
 	unsigned long before = shared->received;
-	struct ib_memreg_queues queues = {
-		.max_send = 8, .max_recv = 8,
-		.max_send_sge = 1, .max_recv_sge = 1,
-	};
 	struct ib_memreg_wr wrs[2];
 
-	if (!shared->rings[i])
-		create_ring(w, i);
-	queues.send_ring_id = shared->rings[i];
-	queues.recv_ring_id = shared->rings[i];
-	connect_to(w, PEER_IP4, shared->peer_port, &shared->endpoints[slot],
-		   domain, &queues);
-	endpoint = shared->endpoints[slot];
-	if (!endpoint || !prepare_message(w, domain, &mr, &window))
-		return;
 	wrs[0] = WR(RECV, endpoint, SGE(mr, 0, PAGE));
 	wrs[1] = WR(RECV, endpoint, SGE(mr, PAGE, PAGE));
 	if (NOTE(w, SUBMIT, raw_submit(fd, wrs, 2)))
 		return;
-	await_message(w, i, before);
+	await_message(w, ring, before);
 	before = shared->received;
 	wrs[0] = WR(BIND, endpoint, .window_id = window, .access = REMOTE_READ);
 	wrs[0].sge = (struct ib_memreg_sge) { .mr_id = mr, .length = PAGE };
@@ -1145,7 +1272,41 @@ static void do_converse(struct worker *w)
 		submit_by_uring(&wrs[1], 20);
 	else
 		NOTE(w, SUBMIT, raw_submit(fd, &wrs[1], 1));
-	await_message(w, i, before);
+	await_message(w, ring, before);
+}
+
+/*
+ * The peer greets whoever it is connected to, and ends a window when it gets a
+ * message. Whoever races may use, or take away, all that this is done with.
+ */
+static void converse(struct worker *w, unsigned int mr_slot)
+{
+	unsigned int i = pick(w, RINGS), slot = pick(w, ENDPOINTS);
+	__u32 domain = domain_get(w), endpoint, mr, window;
+	struct ib_memreg_queues queues = {
+		.max_send = 8, .max_recv = 8,
+		.max_send_sge = 1, .max_recv_sge = 1,
+	};
+
+	if (!shared->rings[i])
+		create_ring(w, i);
+	queues.send_ring_id = shared->rings[i];
+	queues.recv_ring_id = shared->rings[i];
+	connect_to(w, PEER_IP4, shared->peer_port, &shared->endpoints[slot],
+		   domain, &queues);
+	endpoint = shared->endpoints[slot];
+	if (endpoint && prepare_message(w, domain, mr_slot, &mr, &window))
+		exchange(w, i, endpoint, mr, window);
+}
+
+static void do_converse(struct worker *w)
+{
+	converse(w, pick(w, PINNED));
+}
+
+static void do_converse_demand(struct worker *w)
+{
+	converse(w, PINNED + pick(w, AREAS));
 }
 
 static void do_accept(struct worker *w)
@@ -1278,23 +1439,45 @@ static int open_file(void)
 	return close(new);
 }
 
-/* Register an area, and have it taken away: its keys are dead then */
+/* Advise what to do with all of an MR of an area; returns the pages */
+static __u64 advise_area(struct worker *w, __u32 id, __u32 advice)
+{
+	struct ib_memreg_range range = { .mr_id = id, .length = AREA_LEN };
+	RAW(mr_advise, cmd, .advice = advice, .count = 1,
+	    .flags = IB_MEMREG_ADVISE_WAIT, .ranges = (uintptr_t)&range);
+
+	NOTE(w, MR_ADVISE, raw_call(fd, IB_MEMREG_IOC_MR_ADVISE, &cmd));
+	shared->advised += range.out_pages;
+	return range.out_pages;
+}
+
+/*
+ * Register an area, and have it taken away: its keys are dead then, and what
+ * was pinned of it on demand is not found any more.
+ */
 static void unmap_one(struct worker *w, unsigned int i,
 		      bool (*unmap_area)(unsigned int i))
 {
 	unsigned int files = shared->files_done;
 	RAW(mr_query, cmd, .mr_id = register_area(w, i, 0));
+	__u32 demand = register_area(w, i, IB_MEMREG_MR_ON_DEMAND);
+	__u64 found;
 	bool gone;
 	int ret;
 
+	advise_area(w, demand, IB_MEMREG_ADVICE_PREFETCH);
 	gone = unmap_area(i);
 	ret = NOTE(w, MR_QUERY, raw_call(fd, IB_MEMREG_IOC_MR_QUERY, &cmd));
 	/* In another file the id is another MR's */
 	if (gone && !ret && cmd.out_state == IB_MEMREG_MR_LIVE &&
 	    shared->files == files)
 		fail(w, "memory is gone, and its MR is live", 0);
+	found = advise_area(w, demand, IB_MEMREG_ADVICE_DROP);
+	if (gone && found && shared->files == files)
+		fail(w, "memory is gone, and its pages can be found", 0);
 	map_area(i);
 	destroy(w, cmd.mr_id);
+	destroy(w, demand);
 }
 
 static void unmap(struct worker *w, bool (*unmap_area)(unsigned int i))
@@ -1377,6 +1560,19 @@ static void do_mprotect(struct worker *w)
 	mprotect(AREA(i), AREA_LEN, PROT_READ | PROT_WRITE);
 }
 
+/* Pages go, come, or are others; which of that a use has to find out */
+static void do_madvise(struct worker *w)
+{
+	static const int advice[] = {
+		MADV_PAGEOUT, MADV_PAGEOUT, MADV_COLD, MADV_FREE,
+		MADV_POPULATE_READ, MADV_POPULATE_WRITE,
+	};
+	char *at = AREA(pick(w, AREAS)) + pick(w, 4) * PAGE;
+
+	mr_get(w, some_slot(w, true));
+	madvise(at, PAGE, advice[pick(w, ARRAY_LEN(advice))]);
+}
+
 /*
  * Actions: processes. Children of a process with threads make system calls and
  * nothing else.
@@ -1430,6 +1626,8 @@ static void do_kill_child(struct worker *w)
 
 static const struct action actions[] = {
 	ACTION(register),
+	ACTION(reregister),
+	ACTION(advise),
 	ACTION(deregister),
 	ACTION(create_memory),
 	ACTION(create_pool),
@@ -1438,6 +1636,7 @@ static const struct action actions[] = {
 	ACTION(alloc_windows),
 	ACTION(free_window),
 	ACTION(bind),
+	ACTION(bind_demand),
 	ACTION(revoke),
 	ACTION(revoke_relaxed),
 	ACTION(list),
@@ -1457,8 +1656,10 @@ static const struct action actions[] = {
 	ACTION(create_srq),
 	ACTION(setup),
 	ACTION(submit),
+	ACTION(submit_demand),
 	ACTION(submit_uring),
 	ACTION(converse),
+	ACTION(converse_demand),
 	ACTION(read),
 	ACTION(have_peer_disconnect),
 	ACTION(close),
@@ -1468,6 +1669,7 @@ static const struct action actions[] = {
 	ACTION(map_over),
 	ACTION(truncate),
 	ACTION(mprotect),
+	ACTION(madvise),
 	ACTION(fork),
 	ACTION(call_in_child),
 	ACTION(kill_child),
@@ -1726,6 +1928,7 @@ FIXTURE(stress)
 	unsigned int seed;
 	unsigned long calls;
 	pid_t peer;
+	bool swap;
 };
 
 FIXTURE_SETUP(stress)
@@ -1738,6 +1941,8 @@ FIXTURE_SETUP(stress)
 	ASSERT_NE(MAP_FAILED, shared);
 	self->seed = test_seed();
 	TH_LOG("seed %u", self->seed);
+	/* Without it, pages go to files alone. */
+	self->swap = !swap_on();
 	self->peer = fork();
 	ASSERT_LE(0, self->peer);
 	if (!self->peer)
@@ -1752,6 +1957,8 @@ FIXTURE_TEARDOWN(stress)
 	ASSERT_EQ(self->peer, waitpid(self->peer, &status, 0));
 	ASSERT_EQ(0, status);
 	ASSERT_EQ(0, state_count(IB_MEMREG_OBJECT_FILE));
+	if (self->swap)
+		EXPECT_EQ(0, swap_off());
 }
 
 /* Objects on the owner's device */
@@ -1816,8 +2023,8 @@ static unsigned int one_in(void)
 	if (test_full())
 		return 1;
 	if (!debug_kernel())
-		return 2;
-	return test_chosen() ? 11 : 3;
+		return 3;
+	return test_chosen() ? 14 : 4;
 }
 
 /* Is an action among those that MEMREG_ACTIONS names, if it does? */
@@ -1881,8 +2088,22 @@ static void race_pairs(unsigned int first, unsigned int rounds,
 	_exit(0);
 }
 
+/* A counter of the owner's device, which stays; or 0 */
+static __u64 demand_stat(__u32 stat)
+{
+	__u64 value = 0;
+	int file = raw_open_bound();
+
+	if (file < 0 || raw_stat(file, stat, &value))
+		value = 0;
+	close(file);
+	return value;
+}
+
 TEST_F_TIMEOUT(stress, I7_I8_each_call_races_with_each, 20000)
 {
+	__u64 faults = demand_stat(IB_MEMREG_STAT_DEMAND_FAULTS);
+	__u64 hits = demand_stat(IB_MEMREG_STAT_DEMAND_HITS);
 	unsigned int i;
 	int status;
 
@@ -1911,10 +2132,20 @@ TEST_F_TIMEOUT(stress, I7_I8_each_call_races_with_each, 20000)
 		EXPECT_LT(0, shared->received);
 		EXPECT_LT(0, shared->ended);
 		EXPECT_LT(0, shared->by_uring);
+		EXPECT_LT(0, shared->advised);
 	}
 	TH_LOG("%lu calls, %lu messages, which ended %lu windows; %lu by io_uring",
 	       shared->calls, shared->received, shared->ended,
 	       shared->by_uring);
+	faults = demand_stat(IB_MEMREG_STAT_DEMAND_FAULTS) - faults;
+	hits = demand_stat(IB_MEMREG_STAT_DEMAND_HITS) - hits;
+	if (everything() && !getenv("MEMREG_ACTIONS")) {
+		EXPECT_LT(0, faults);
+		EXPECT_LT(0, hits);
+	}
+	TH_LOG("on demand: %llu faults, %llu hits; advice for %lu pages",
+	       (unsigned long long)faults, (unsigned long long)hits,
+	       shared->advised);
 }
 
 /*
