@@ -52,6 +52,7 @@ FIXTURE(fail_nth) {
 	__u32 monitors[3];
 	int fake;
 	__u32 made;
+	__u32 demand;
 	__u32 ids[BATCH];
 	struct ib_memreg_bind binds[BATCH];
 	/* The peer's file, in another network namespace. */
@@ -72,21 +73,25 @@ FIXTURE(fail_nth) {
  * struct op - A call to be swept
  * @prepare: Makes what it needs, anew for each round; or NULL
  * @call: The call, 0 or -errno; it touches no memory that isn't there
+ * @settle: Undoes what a call that failed may leave, or NULL
  * @undo: Undoes a call that succeeded, and gives back what @prepare made
  * @errors: Documented errors of a fault, beside ENOMEM and EFAULT; ends with 0
  * @final: It may be called once only, so that it works is for the next round
  *	to show
  * @quiet: It may be that nothing in it can fail
  * @late: EFAULT may also be that of the answer, after all was done
+ * @coarse: Only a soak sweeps all places: a check takes some, by the seed
  */
 struct op {
 	int (*prepare)(FIXTURE_DATA(fail_nth) *self);
 	int (*call)(FIXTURE_DATA(fail_nth) *self);
+	int (*settle)(FIXTURE_DATA(fail_nth) *self);
 	int (*undo)(FIXTURE_DATA(fail_nth) *self);
 	const int *errors;
 	bool final;
 	bool quiet;
 	bool late;
+	bool coarse;
 };
 
 static bool op_may_fail(const struct op *op, int ret)
@@ -140,6 +145,8 @@ static bool sweep_round(struct __test_metadata *_metadata,
 			goto undo;
 		if (op->late && ret == -EFAULT && posted(self) != wrs)
 			goto undo;
+		if (op->settle)
+			ASSERT_EQ(0, op->settle(self));
 		ASSERT_TRUE(state_same(&before)) {
 			TH_LOG("fault %u: the call fails with %d", nth, ret);
 		}
@@ -162,10 +169,13 @@ undo:
 static void sweep(struct __test_metadata *_metadata,
 		  FIXTURE_DATA(fail_nth) *self, const struct op *op)
 {
-	unsigned int nth = 1;
+	unsigned int stride = op->coarse ? fail_nth_stride(2) : 1;
+	unsigned int seed = test_seed(), nth = 1 + seed % stride;
 
+	if (stride > 1)
+		ksft_print_msg("seed %u, every %u\n", seed, stride);
 	while (sweep_round(_metadata, self, op, nth))
-		nth++;
+		nth += stride;
 	/* Each call copies its argument. */
 	if (!op->quiet)
 		EXPECT_LT(1, nth);
@@ -1773,6 +1783,298 @@ TEST_F_TIMEOUT(fail_nth, I7_destroy_with_work, 600)
 	};
 
 	sweep(_metadata, self, &op);
+}
+
+/*
+ * Memory on demand: what a call that failed has pinned stays for the next one,
+ * until it is let go of.
+ */
+
+static int register_demand(FIXTURE_DATA(fail_nth) *self, __u32 *mr)
+{
+	RAW(mr_register, cmd, .flags = IB_MEMREG_MR_ON_DEMAND,
+	    .domain_id = self->domain, .access = FOR_WINDOWS,
+	    .addr = (uintptr_t)self->untouched, .length = LENGTH);
+	int ret = raw_call(self->fd, IB_MEMREG_IOC_MR_REGISTER, &cmd);
+
+	*mr = cmd.out_mr_id;
+	return ret;
+}
+
+static int call_register_demand(FIXTURE_DATA(fail_nth) *self)
+{
+	return register_demand(self, &self->made);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_register_on_demand, 600)
+{
+	static const struct op op = {
+		.call = call_register_demand,
+		.undo = destroy_made,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/* Of which nothing is there */
+static int prepare_demand(FIXTURE_DATA(fail_nth) *self)
+{
+	return forget_memory(self) ?: register_demand(self, &self->demand);
+}
+
+static int destroy_demand(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_destroy(self->fd, self->demand);
+}
+
+/* Two ranges, far enough apart for an extent each */
+static int advise_ranges(FIXTURE_DATA(fail_nth) *self, __u32 advice,
+			 __u32 flags)
+{
+	struct ib_memreg_range ranges[2] = {
+		{ .mr_id = self->demand, .length = 2 * PAGE },
+		{ .mr_id = self->demand, .offset = 5 * PAGE + 9,
+		  .length = PAGE },
+	};
+	RAW(mr_advise, cmd, .flags = flags, .advice = advice, .count = 2,
+	    .ranges = (uintptr_t)ranges);
+	int ret = raw_call(self->fd, IB_MEMREG_IOC_MR_ADVISE, &cmd);
+
+	return ret ?: -(int)ranges[0].out_error ?: -(int)ranges[1].out_error;
+}
+
+static int let_go(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_range range = {
+		.mr_id = self->demand, .length = LENGTH,
+	};
+	RAW(mr_advise, cmd, .advice = IB_MEMREG_ADVICE_DROP, .count = 1,
+	    .ranges = (uintptr_t)&range);
+
+	return raw_call(self->fd, IB_MEMREG_IOC_MR_ADVISE, &cmd) ?:
+	       -(int)range.out_error;
+}
+
+static int pin_ahead(FIXTURE_DATA(fail_nth) *self)
+{
+	return advise_ranges(self, IB_MEMREG_ADVICE_PREFETCH,
+			     IB_MEMREG_ADVISE_WAIT);
+}
+
+static int call_prefetch(FIXTURE_DATA(fail_nth) *self)
+{
+	return advise_ranges(self, IB_MEMREG_ADVICE_PREFETCH, 0);
+}
+
+static int call_prefetch_write(FIXTURE_DATA(fail_nth) *self)
+{
+	return advise_ranges(self, IB_MEMREG_ADVICE_PREFETCH_WRITE,
+			     IB_MEMREG_ADVISE_WAIT);
+}
+
+static int prepare_present(FIXTURE_DATA(fail_nth) *self)
+{
+	int ret = prepare_demand(self);
+
+	memset(self->untouched, 1, LENGTH);
+	return ret;
+}
+
+static int call_prefetch_no_fault(FIXTURE_DATA(fail_nth) *self)
+{
+	return advise_ranges(self, IB_MEMREG_ADVICE_PREFETCH_NO_FAULT, 0);
+}
+
+static int prepare_pinned_ahead(FIXTURE_DATA(fail_nth) *self)
+{
+	return prepare_demand(self) ?: pin_ahead(self);
+}
+
+static int call_drop(FIXTURE_DATA(fail_nth) *self)
+{
+	return advise_ranges(self, IB_MEMREG_ADVICE_DROP, 0);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_advise, 1200)
+{
+	/* Without waiting it is not known what became of a fault. */
+	static const int later[] = { EAGAIN, 0 };
+	static const struct op ops[] = {
+		{ .prepare = prepare_demand, .call = pin_ahead,
+		  .settle = let_go, .undo = destroy_demand,
+		  .coarse = true },
+		{ .prepare = prepare_demand, .call = call_prefetch,
+		  .settle = let_go, .undo = destroy_demand, .errors = later,
+		  .coarse = true },
+		{ .prepare = prepare_demand, .call = call_prefetch_write,
+		  .settle = let_go, .undo = destroy_demand,
+		  .coarse = true },
+		{ .prepare = prepare_present, .call = call_prefetch_no_fault,
+		  .settle = let_go, .undo = destroy_demand,
+		  .coarse = true },
+		{ .prepare = prepare_pinned_ahead, .call = call_drop,
+		  .settle = pin_ahead, .undo = destroy_demand,
+		  .coarse = true },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_LEN(ops) && !_metadata->exit_code; i++)
+		sweep(_metadata, self, &ops[i]);
+}
+
+static int prepare_demand_srq(FIXTURE_DATA(fail_nth) *self)
+{
+	return prepare_demand(self) ?: prepare_shared(self);
+}
+
+/* A receive that needs two extents */
+static int call_submit_miss(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_sge sges[2] = {
+		{ .mr_id = self->demand, .length = PAGE },
+		{ .mr_id = self->demand, .length = 9, .offset = 5 * PAGE },
+	};
+	struct ib_memreg_wr wr = WR(RECV, self->made, SGES(sges, 2));
+
+	return raw_submit(self->fd, &wr, 1);
+}
+
+static int destroy_made_and_demand(FIXTURE_DATA(fail_nth) *self)
+{
+	return destroy_made(self) ?: destroy_demand(self);
+}
+
+/* What is posted has its pages, and what is not has none. */
+TEST_F_TIMEOUT(fail_nth, I8_submit_on_demand, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_demand_srq,
+		.call = call_submit_miss,
+		.settle = let_go,
+		.undo = destroy_made_and_demand,
+		.errors = no_space,
+		.late = true,
+		.coarse = true,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int prepare_demand_windows(FIXTURE_DATA(fail_nth) *self)
+{
+	int i, ret = prepare_demand(self) ?: prepare_windows(self);
+
+	for (i = 0; i < 2; i++) {
+		self->binds[i].mr_id = self->demand;
+		self->binds[i].offset = i * 5 * PAGE;
+	}
+	return ret;
+}
+
+static int call_bind_two(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_bind(self->fd, self->domain, self->binds, 2);
+}
+
+static int destroy_windows_and_demand(FIXTURE_DATA(fail_nth) *self)
+{
+	return destroy_windows(self) ?: destroy_demand(self);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_window_bind_on_demand, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_demand_windows,
+		.call = call_bind_two,
+		.settle = let_go,
+		.undo = destroy_windows_and_demand,
+		.errors = no_space,
+		.coarse = true,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int prepare_demand_queues(FIXTURE_DATA(fail_nth) *self)
+{
+	return prepare_demand(self) ?: prepare_queues(self);
+}
+
+static int call_submit_bind_miss(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_wr wr = WR(BIND, self->made,
+				    .window_id = self->window,
+				    .access = REMOTE_WRITE,
+				    .sge = { .mr_id = self->demand,
+					     .length = 100 });
+
+	return raw_submit(self->fd, &wr, 1);
+}
+
+static int destroy_queues_and_demand(FIXTURE_DATA(fail_nth) *self)
+{
+	return destroy_queues(self) ?: destroy_demand(self);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_submit_bind_on_demand, 1200)
+{
+	static const struct op op = {
+		.prepare = prepare_demand_queues,
+		.call = call_submit_bind_miss,
+		.settle = let_go,
+		.undo = destroy_queues_and_demand,
+		.errors = no_space,
+		.late = true,
+		.coarse = true,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/* An MR becomes one on demand; one on demand stays that, or becomes pinned. */
+static int reregister_untouched(FIXTURE_DATA(fail_nth) *self, __u32 mr,
+				__u32 mr_flags)
+{
+	RAW(mr_reregister, cmd, .flags = IB_MEMREG_REREG_TRANSLATION |
+	    IB_MEMREG_REREG_ACCESS, .mr_id = mr, .access = LOCAL_WRITE,
+	    .mr_flags = mr_flags, .addr = (uintptr_t)self->untouched + PAGE,
+	    .length = 3 * PAGE);
+
+	return raw_call(self->fd, IB_MEMREG_IOC_MR_REREGISTER, &cmd);
+}
+
+static int call_becomes_demand(FIXTURE_DATA(fail_nth) *self)
+{
+	return reregister_untouched(self, self->made, IB_MEMREG_MR_ON_DEMAND);
+}
+
+static int call_stays_demand(FIXTURE_DATA(fail_nth) *self)
+{
+	return reregister_untouched(self, self->demand,
+				    IB_MEMREG_MR_ON_DEMAND);
+}
+
+static int call_was_demand(FIXTURE_DATA(fail_nth) *self)
+{
+	return reregister_untouched(self, self->demand, 0);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_reregister_on_demand, 600)
+{
+	static const struct op ops[] = {
+		{ .prepare = prepare_mr, .call = call_becomes_demand,
+		  .undo = destroy_made },
+		{ .prepare = prepare_pinned_ahead, .call = call_stays_demand,
+		  .settle = pin_ahead, .undo = destroy_demand,
+		  .coarse = true },
+		{ .prepare = prepare_pinned_ahead, .call = call_was_demand,
+		  .settle = pin_ahead, .undo = destroy_demand,
+		  .coarse = true },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_LEN(ops) && !_metadata->exit_code; i++)
+		sweep(_metadata, self, &ops[i]);
 }
 
 /*
