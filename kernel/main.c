@@ -62,8 +62,12 @@ static int memreg_fops_open(struct inode *inode, struct file *filp)
 	return stream_open(inode, filp);
 }
 
-/* Threads that close files on behalf of processes that did not open them. */
-#define MEMREG_FILE_THREADS	4
+/*
+ * Threads that close files on behalf of processes that did not open them. Each
+ * may have to wait for unmaps that are under way in the process whose memory it
+ * gives back, which that process can prolong.
+ */
+#define MEMREG_FILE_THREADS	32
 
 static struct workqueue_struct *memreg_file_wq;
 
