@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * LIST: every object exactly once, to those who may know of it, in entries of
- * the caller's size.
+ * LIST reports every object exactly once, only to callers that may see it, in
+ * entries of the caller's size.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -200,7 +200,7 @@ TEST_F(list, has_bounds)
 	cmd.object_size = ~0U;
 	EXPECT_FAIL(EINVAL, SIZE, raw_call(self->reader, IB_MEMREG_IOC_LIST,
 					   &cmd));
-	/* There is nothing behind the end. */
+	/* Behind the end of the list no entry is returned. */
 	cmd.object_size = sizeof(object);
 	cmd.cursor = ~0ULL;
 	EXPECT_EQ(0, raw_call(self->reader, IB_MEMREG_IOC_LIST, &cmd));
@@ -323,7 +323,9 @@ static void *come_and_go(void *arg)
 	return NULL;
 }
 
-/* Objects that stay are listed exactly once, whatever else comes and goes. */
+/*
+ * Objects that stay are listed exactly once, while other objects come and go.
+ */
 TEST_F_TIMEOUT(list, objects_that_stay_are_told_once_while_others_come_and_go,
 	       SOAK_S)
 {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * The counters move as the calls say, and no others do.
- */
+/* Each call changes exactly the counters that it should change. */
 #include <pthread.h>
 #include <signal.h>
 
@@ -227,7 +225,10 @@ TEST_F(stat, array_that_is_not_mapped_is_EFAULT)
 	mem_free(memory, PAGE);
 }
 
-/* They are sums, and say nothing of anybody: see the UAPI header. */
+/*
+ * Counters are sums that reveal nothing about single users: see the UAPI
+ * header.
+ */
 TEST_F(stat, whoever_may_bind_may_read)
 {
 	struct counters theirs = {};
@@ -316,7 +317,7 @@ TEST_F(stat, batch_of_windows_counts_each)
 	ASSERT_EQ(0, revoke_all(self, IB_MEMREG_REVOKE_RELAXED));
 	MOVED(BY(WINDOWS_REVOKED, BATCH) BY(KEYS_KILLED, BATCH)
 	      ONE_BATCH(BATCH));
-	/* It is no error, and nothing happens. */
+	/* Not an error, and without effect. */
 	ASSERT_EQ(0, revoke_all(self, 0));
 	MOVED();
 }
@@ -414,7 +415,7 @@ TEST_F_TIMEOUT(stat, I1_frwrs_of_other_memory_are_destroyed, LIMIT_S)
 	ASSERT_EQ(0, raw_register(self->fd, self->o.domain, memory, 2 * PAGE,
 				  MW_BIND, &mr));
 	bind_until(_metadata, self, self->mr, IB_MEMREG_STAT_FRWRS_REUSED);
-	/* Many stay idle, for who comes back to their ranges. */
+	/* Many stay idle, in case their ranges are used again. */
 	self->step = 1;
 	bind_until(_metadata, self, mr, IB_MEMREG_STAT_FRWRS_FOREIGN);
 	expect_destroyed(_metadata, self);
@@ -466,7 +467,7 @@ TEST_F(stat, idle_frwrs_go_with_their_domain)
 	MOVED(BY(FRWRS_REAPED, BATCH) BY(FRWRS_DESTROYED, BATCH));
 }
 
-/* What is made is ended, whoever ends it. */
+/* Every object that was made is counted as ended, by whatever ended it. */
 static void expect_balance(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(stat) *self)
 {
@@ -636,7 +637,7 @@ TEST_F_TIMEOUT(stat, look_that_finds_the_memory_gone_is_counted, LIMIT_S)
 	      AT_LEAST(GUARD_LATER, 0));
 }
 
-/* What LIST says of an MR, or -1. */
+/* State of an MR in LIST, or -1. */
 static int listed_state(__u32 mr)
 {
 	struct state now;
@@ -652,7 +653,7 @@ static int listed_state(__u32 mr)
 	return state;
 }
 
-/* What MR_QUERY says, or -1. */
+/* State of the MR from MR_QUERY, or -1. */
 static int queried_state(FIXTURE_DATA(stat) *self, __u32 mr)
 {
 	RAW(mr_query, cmd, .mr_id = mr);
@@ -728,7 +729,7 @@ TEST_F_TIMEOUT(stat, key_that_a_worker_kills_is_counted, LIMIT_S)
  * The registration queue
  */
 
-/* Times that LIST says the domain's queue was rebuilt. */
+/* Number of rebuilds of the domain's queue, from LIST. */
 static __u64 rebuilt(void)
 {
 	struct state now;
@@ -743,7 +744,10 @@ static __u64 rebuilt(void)
 	return times;
 }
 
-/* Was the queue rebuilt each time that it broke, and does LIST say so, too? */
+/*
+ * Was the queue rebuilt each time that it broke, and does LIST report the same
+ * number?
+ */
 static bool all_rebuilt(struct __test_metadata *_metadata,
 			FIXTURE_DATA(stat) *self, __u64 before)
 {

@@ -78,8 +78,8 @@ static void trace_read(struct __test_metadata *_metadata,
 }
 
 /*
- * Each of these, up to NULL, is in a line of its own, after the one before it.
- * Others may be in between.
+ * Each of these strings, up to NULL, is in a line of its own, after the
+ * previous string's line. Other lines may be in between.
  */
 static void expect_order(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(trace) *self, const char *const *events)
@@ -259,9 +259,10 @@ static bool rests_add(struct rests *r, const char *line)
 }
 
 /*
- * 2 ms, however fast windows come and go. It is counted from just before the
- * line of the trace, and what interrupts that is none of it: one in ten may
- * look shorter. A debug kernel is so slow that none comes back sooner anyway.
+ * A key rests for 2 ms, even if windows come and go quickly. The kernel reads
+ * the clock just before it writes the line of the trace, and an interrupt in
+ * between makes the rest look shorter: allow one in ten. A debug kernel is so
+ * slow that no key is reused sooner anyway.
  */
 TEST_F_TIMEOUT(trace, I9_key_rests_before_it_is_used_again, LIMIT_S)
 {

@@ -490,7 +490,7 @@ TEST_F(uapi, bind_device_by_two_threads_succeeds_once)
 	}
 }
 
-/* An id that is nobody's, or of another type than the call wants. */
+/* Try an id that does not exist, or is of another type than the call needs. */
 static void try_wrong_id(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(uapi) *self, __u32 id, int type)
 {
@@ -701,7 +701,7 @@ TEST_F(uapi, bad_output_array_is_EFAULT)
 				  REMOTE_READ, &keyed));
 	mr.mr_id = keyed;
 	EXPECT_EQ(-EFAULT, raw_call(self->fd, IB_MEMREG_IOC_MR_QUERY, &mr));
-	/* Where there is nothing to be written, the pointer is not used. */
+	/* With room for 0 entries the pointer is not used. */
 	mr.count = 0;
 	EXPECT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_MR_QUERY, &mr));
 	EXPECT_EQ(1, mr.count);
@@ -774,7 +774,7 @@ TEST_F(uapi, listen_has_bounds)
 	cmd.addr.ip[4] = 0;
 	cmd.addr.scope_id = 1;
 	EXPECT_FAIL(EINVAL, ADDRESS, try_listen(self->fd, cmd));
-	/* 198.51.100.1 is nobody's. */
+	/* 198.51.100.1 (TEST-NET-2) is not an address of any host. */
 	cmd.addr.scope_id = 0;
 	memcpy(cmd.addr.ip, "\xc6\x33\x64\x01", 4);
 	EXPECT_FAIL(EADDRNOTAVAIL, ADDRESS, try_listen(self->fd, cmd));
@@ -839,7 +839,7 @@ TEST_F(uapi, connect_has_bounds)
 	cmd = good;
 	cmd.domain_id = self->mr;
 	EXPECT_FAIL(ENOENT, ID, try_connect(self->fd, cmd));
-	/* 198.51.100.1 is nobody's. */
+	/* 198.51.100.1 (TEST-NET-2) is not an address of any host. */
 	cmd = good;
 	cmd.src.family = AF_INET;
 	memcpy(cmd.src.ip, "\xc6\x33\x64\x01", 4);

@@ -8,8 +8,8 @@
  *	blk_io nth DIRECTORY	enable and disable a device of ib_memreg_blk,
  *				each time with another place that fails
  *
- * A block that could not be written has what it had, or what was to be written,
- * until it is written or read again.
+ * A block whose write failed has either its old or its new contents, until it
+ * is written or read again.
  */
 #include <err.h>
 #include <errno.h>
@@ -260,7 +260,7 @@ static bool set_enabled(const char *value, unsigned int nth, int *error)
 	return fired;
 }
 
-/* It is disabled again, whatever fails meanwhile. */
+/* Disable the device; it must end disabled even if a step fails. */
 static void disable(unsigned int nth, unsigned int *fired)
 {
 	int error;
@@ -276,7 +276,10 @@ static void disable(unsigned int nth, unsigned int *fired)
 	expect("disk", "", nth);
 }
 
-/* Refused with a reason, and nothing is left of it; or done all the same */
+/*
+ * Enable the device: it either fails with a reason and leaves nothing, or
+ * succeeds
+ */
 static bool enable(unsigned int nth, unsigned int *failed)
 {
 	char text[256];

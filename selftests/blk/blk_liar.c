@@ -3,8 +3,8 @@
  * A server of the block protocol that lies, by librdmacm and libibverbs: for
  * blk_liar.sh. Usage: blk_liar ADDRESS EVERY[:BYTES] LIE...
  *
- * With BYTES it has data of up to so many in messages, whatever the client
- * says.
+ * With BYTES it puts up to so many bytes of data in messages, even if the
+ * client offers less.
  *
  * It serves 8 MiB of memory to one client with one queue. After each EVERY
  * commands that move data it tells the next one of its lies; when it has told
@@ -193,7 +193,7 @@ static struct answer *new_answer(struct liar *l,
 	return a;
 }
 
-/* Lies that are a field of the answer: what it is xored with. */
+/* Lies in a field of the answer: the value that the field is xored with. */
 static const struct field {
 	const char *name;
 	size_t offset;
@@ -314,8 +314,9 @@ static bool may_lie(const struct liar *l, const struct ib_memreg_blk_cmd *cmd)
 	return true;
 }
 
-/* Data that is in the command's message, or is to be behind the answer; how
- * much is behind that.
+/*
+ * Copy data from the command's message, or to behind the answer. Returns the
+ * number of bytes behind the answer.
  */
 static uint32_t copy_data(struct liar *l, const struct ib_memreg_blk_cmd *cmd,
 			  struct answer *a)

@@ -82,7 +82,7 @@ FIXTURE_TEARDOWN(blkd)
 	unlink(PATH);
 }
 
-/* What is in the file, or what a read returns of memory */
+/* Compare the contents of the file, or of memory by a read */
 static bool medium_is(struct blk_conn *conn, uint64_t offset, uint32_t length,
 		      unsigned int seed)
 {
@@ -92,7 +92,10 @@ static bool medium_is(struct blk_conn *conn, uint64_t offset, uint32_t length,
 	       filled(mem, length, 0, seed);
 }
 
-/* Written in so many segments, and read in so many, with nothing beside it */
+/*
+ * Write in several segments, read in several others, and check that nothing
+ * beside changes
+ */
 static bool goes_there_and_back(struct blk_conn *conn)
 {
 	static const struct {
@@ -714,7 +717,7 @@ TEST_F_TIMEOUT(blkd, what_an_old_epoch_began_does_not_land_in_the_new_one,
 	}
 }
 
-/* What is in the page cache is there, what is in memory not. */
+/* Data in the page cache survives the server, data in its memory does not. */
 TEST_F_TIMEOUT(blkd,
 	       the_instance_tells_if_data_may_be_lost_with_a_server, LIMIT_S)
 {
@@ -864,7 +867,7 @@ static int again_inline(struct blk_conn *conn)
 	return blk_connect_inline(client, epoch, 4096, conn);
 }
 
-/* What a message says of the medium, and what goes by a segment */
+/* Read the medium in a message, and by a segment */
 static bool both_are(struct blk_conn *conn, uint64_t offset, uint32_t length,
 		     unsigned int seed)
 {
@@ -1196,7 +1199,7 @@ static int take_writes(struct blk_conn *conn)
 	return ret;
 }
 
-/* How many of those are answered before the connection ends, or -1 */
+/* Number of those reads that are answered before the connection ends, or -1 */
 static int take_reads(struct blk_conn *conn, unsigned int seed)
 {
 	uint64_t first = conn->client->seq - COMMANDS + 1, nr;
@@ -1472,7 +1475,7 @@ TEST_F_TIMEOUT(blkd_failing, what_is_lost_is_not_safe_later, LIMIT_S)
 	EXPECT_EQ(1, blk_end(&self->server));
 }
 
-/* Only the writer of what failed gets the error, no other client does. */
+/* Only the client whose write failed gets the error. */
 TEST_F_TIMEOUT(blkd_failing, what_was_told_is_not_lost, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
@@ -1491,7 +1494,7 @@ TEST_F_TIMEOUT(blkd_failing, what_was_told_is_not_lost, LIMIT_S)
 	EXPECT_EQ(0, blk_end(&self->server));
 }
 
-/* Nobody has asked for it to be safe, but who ended the server. */
+/* No client has asked for a flush; the server flushes when it ends. */
 TEST_F_TIMEOUT(blkd_failing,
 	       the_exit_status_tells_of_what_was_not_written_back, LIMIT_S)
 {
@@ -1699,7 +1702,10 @@ TEST_F_TIMEOUT(blkd_named, what_is_read_only_does_not_change, LIMIT_S)
 	blk_disconnect(&conn);
 }
 
-/* The server must not wait for ever with what the replies have. */
+/*
+ * The server must not wait without limit for a client that does not take its
+ * replies.
+ */
 TEST_F_TIMEOUT(blkd_named, who_does_not_take_replies_is_left, LIMIT_S)
 {
 	struct blk_client other;
@@ -1832,7 +1838,7 @@ TEST_F_TIMEOUT(blkd_named, bad_requests_are_refused_with_the_reason, LIMIT_S)
 		EXPECT_EQ(cases[i].status, blk_ask(&self->client, &hello,
 						   sizeof(hello), &conn));
 	}
-	/* Nothing at all was said, or no name. */
+	/* An empty hello, or one without a name. */
 	EXPECT_EQ(BLK(INVALID), blk_ask(&self->client, &hello, 0, &conn));
 	EXPECT_EQ(BLK(NO_EXPORT), blk_ask(&self->client, &hello,
 					  offsetof(struct ib_memreg_blk_hello,

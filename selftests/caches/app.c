@@ -107,7 +107,10 @@ int main(int argc, char **argv)
 	/* What exec leaves, until it is killed */
 	while (!strcmp(mode, "--idle"))
 		pause();
-	/* Its end tells the other side that the process has another memory. */
+	/*
+	 * The end of this descriptor shows the other side that the process has
+	 * another memory.
+	 */
 	fcntl(APP_FD, F_SETFD, FD_CLOEXEC);
 	answer.ret = cache_open(mode);
 	for (;;) {

@@ -122,7 +122,7 @@ static int change_truncate(struct place *p)
 	return ftruncate(p->fd, 0) || ftruncate(p->fd, p->length) ? -errno : 0;
 }
 
-/* The same program, with nothing to do: see app.c */
+/* Execute the same program again, without a command: see app.c */
 static int change_exec(struct place *p)
 {
 	(void)p;

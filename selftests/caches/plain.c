@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A cache that believes what it has: that of ibv_reg_mr(3) and no more */
+/*
+ * A cache without invalidation, over ibv_reg_mr(3): it always returns its
+ * entries
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>

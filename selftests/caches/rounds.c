@@ -25,7 +25,7 @@
  * @mem: PLACES of memory, one behind the other
  * @seed: Of its random numbers
  * @rounds: How many it does
- * @server: What serves its keys; nothing before the first one
+ * @server: Server of its keys; none before the first key
  * @client: Its peer
  * @pd: Protection domain of that
  * @mr: Its memory

@@ -129,8 +129,8 @@ struct pieces {
 };
 
 /*
- * A feature that is off (no limit) has no message in an entry; and nothing goes
- * in the place of a buffer that has no room for it.
+ * Does the message fit in an entry? Not if inline receive is off (no limit),
+ * nor if the posted buffer is too small for the message.
  */
 static bool fits(const FIXTURE_DATA(inline_receive) *self,
 		 const struct pieces *p, size_t len)

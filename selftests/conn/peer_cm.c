@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Connections: what the RDMA CM lets a stock peer and the owner do to each
- * other, and how the owner reads of it.
+ * Connections: all actions of a stock peer and of the owner on the RDMA CM, and
+ * the events that the owner reads.
  *
  * time limit: 300
  */
@@ -736,7 +736,7 @@ static void *revoke_thread(void *arg)
 	return NULL;
 }
 
-/* The end of a connection waits for nobody's page */
+/* The end of a connection does not wait for a page fault */
 TEST_F_TIMEOUT(cm, connection_ends_while_a_bind_waits, LIMIT_S)
 {
 	struct grants g = {};
@@ -851,7 +851,7 @@ TEST_F_TIMEOUT(cm, revoke_races_with_the_end_of_the_connection, LIMIT_S)
 			TH_LOG("round %u, index %u, reason %u", round,
 			       raw_index(), raw_reason());
 		}
-		/* All of them are idle, whoever was at work. */
+		/* All windows are idle, whichever thread was using them. */
 		for (i = 0; i < LEAVERS; i++)
 			binds[i].endpoint_id = 0;
 		EXPECT_EQ(0, raw_bind(g.fd, g.domain, binds, LEAVERS));

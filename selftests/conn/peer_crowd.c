@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Crowds of peers, and what they do to others: the ends of a neighbour's
+ * Crowds of peers, and their effect on other users: the ends of a neighbour's
  * connections do not wait for peers that break the rules, requests that wait at
  * a listener are charged to the process that made the listener, and there is a
  * limit to listeners.
@@ -126,7 +126,7 @@ static struct rdma_cm_id *crowd_resolve(__be16 port)
 #define CROWDS		4
 /* Connections of the neighbour, which end one after the other */
 #define LINKS		9
-/* What that may take beside the crowds, as a multiple of what it takes alone */
+/* Allowed time beside the crowds, as a multiple of the time without them */
 #define TIMES		5
 #define SHORT		8
 #define LONG		64
@@ -355,9 +355,9 @@ static void crowds_gather(struct __test_metadata *_metadata,
 }
 
 /*
- * The peers are more than a workqueue runs work items at a time. What the
- * neighbour's connections take is measured when all messages have been refused,
- * and the owner's side gives each peer time to see that.
+ * There are more peers than a workqueue runs work items at a time. The
+ * neighbour's connections are timed while all messages have been refused, and
+ * the owner's side gives each peer time to see that.
  */
 TEST_F_TIMEOUT(crowd, disconnect_does_not_wait_for_ill_behaved_peers, SOAK_S)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Completion rings: how they are made, mapped, waited for and ended; and that
- * they never overflow (I10), whatever is submitted, and whatever the user
+ * Completion rings: making, mapping, waiting for and ending them; and that they
+ * never overflow (I10), for any submissions, and for any value that the user
  * writes into the shared memory.
  *
  * time limit: 300
@@ -38,7 +38,7 @@
 #define MAX_SEND	128
 #define MAX_RECV	64
 
-/* What poll(2) says at once, or within a time */
+/* Events that poll(2) reports at once, or within a time */
 static int polled(int fd, int ms)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
@@ -623,7 +623,10 @@ TEST_F_TIMEOUT(ring, entries_and_refusals_are_counted, LIMIT_S)
 	EXPECT_EQ(3, submit_writes(_metadata, self, 3, 1 << 2));
 	ASSERT_EQ(0, ring_wait(&self->ring, 6, LIMIT_MS * MS, NULL));
 	COUNTED(3, 1, 0, 0);
-	/* All but one of what has room is taken, and then nothing is. */
+	/*
+	 * A submission takes all the room but that of one entry; the next one
+	 * fails.
+	 */
 	EXPECT_EQ(ENTRIES - 6, submit_writes(_metadata, self, 40, ALL));
 	ASSERT_EQ(0, ring_wait(&self->ring, ENTRIES, LIMIT_MS * MS, NULL));
 	COUNTED(ENTRIES - 6, ENTRIES - 6, 0, 1);
@@ -840,7 +843,7 @@ TEST_F_TIMEOUT(ring, I10_shared_receives_take_room, LIMIT_S)
 		EXPECT_EQ(0, raw_submit(link.fd, wrs, 1));
 	}
 	stock_close(&link.stock);
-	/* The ring is full; what comes back with the queue's end has room. */
+	/* The ring is full; the completions at the queue's end have room. */
 	ASSERT_EQ(0, raw_destroy(link.fd, link.endpoint));
 	EXPECT_FAIL(EBUSY, IN_USE, raw_destroy(link.fd, ring.id));
 	ASSERT_EQ(0, raw_destroy(link.fd, srq));
@@ -961,7 +964,10 @@ TEST_F_TIMEOUT(ring, I10_consumer_out_of_range_counts_as_full, LIMIT_S)
 			EXPECT_EQ(0, submit_writes(_metadata, self, 1, ALL));
 		}
 	}
-	/* Believed, though it lies: the user harms its own entries at most. */
+	/*
+	 * A wrong index in the valid range is accepted: the user can only lose
+	 * its own entries.
+	 */
 	set_consumer(self, producer - ENTRIES);
 	EXPECT_EQ(0, submit_writes(_metadata, self, 1, ALL));
 	set_consumer(self, producer);

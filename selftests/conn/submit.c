@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Work requests of each kind, on endpoints that connected and on endpoints that
- * accepted, with a stock end of librdmacm and libibverbs as the other side:
- * what it says arrived is what was sent, to the byte.
+ * accepted, with a stock end of librdmacm and libibverbs as the other side: the
+ * data that arrives there is the data that was sent, to the byte.
  *
  * time limit: 300
  */
@@ -81,7 +81,9 @@ FIXTURE_SETUP(submit)
 	ASSERT_EQ(0, state_get(&self->before));
 }
 
-/* All that was posted has completed, and nothing counts it any more. */
+/*
+ * All posted work requests have completed, and no object counts them any more.
+ */
 FIXTURE_TEARDOWN(submit)
 {
 	EXPECT_EQ(0, ring_count(&self->ring));
@@ -390,7 +392,7 @@ TEST_F_TIMEOUT(submit, recv_takes_a_message_with_imm, LIMIT_S)
 	in_pieces(_metadata, self, 1, 20002);
 }
 
-/* It says so itself, and the buffer is as it was. */
+/* The entry names the WRITE_WITH_IMM, and the buffer is unchanged. */
 TEST_F_TIMEOUT(submit, recv_is_taken_by_write_with_imm, LIMIT_S)
 {
 	RAW(mr_register, mr, .domain_id = self->link.domain,
@@ -614,7 +616,7 @@ TEST_F_TIMEOUT(submit, scattered_memory_is_written_and_read, LIMIT_S)
 	mem_free(mem, BIG);
 }
 
-/* A SEND can't be several; the limit is what DEVICE_QUERY returns. */
+/* A SEND is never split; DEVICE_QUERY returns the limit of pieces. */
 TEST_F_TIMEOUT(submit, scattered_message_has_a_limit, LIMIT_S)
 {
 	__u8 *mem = mem_shuffled(BIG);
@@ -760,7 +762,7 @@ TEST_F_TIMEOUT(submit, mrs_of_any_domain_serve, LIMIT_S)
  * Flags and order
  */
 
-/* What a READ brings is what a fenced SEND takes along. */
+/* A fenced SEND sends the data that the READ before it has fetched. */
 TEST_F_TIMEOUT(submit, fence_waits_for_reads, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[2];
@@ -1110,7 +1112,10 @@ TEST_F_TIMEOUT(several, one_call_serves_several_endpoints, LIMIT_S)
 	}
 }
 
-/* Buffers are taken by whoever gets a message, and the entry says who did. */
+/*
+ * An endpoint that receives a message takes a shared buffer, and the entry
+ * names the endpoint.
+ */
 TEST_F_TIMEOUT(several, shared_receives_serve_several_endpoints, LIMIT_S)
 {
 	int i, fd = self->links[0].fd;

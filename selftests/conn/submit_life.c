@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * I7: endpoints end with work posted, by a call, by the peer, by the end of the
- * file, of the process or of the device. All of the work is flushed, each piece
- * has its entry, and nothing is left. Many endpoints on one ring, and storms of
- * connections that come and go.
+ * file, of the process or of the device. All of the work is flushed, each work
+ * request has its entry, and no object is left. Also: many endpoints on one
+ * ring, and storms of connections that come and go.
  *
  * time limit: 400
  * soak in parts: 2
@@ -354,7 +354,7 @@ TEST_F_TIMEOUT(life, I7_device_that_goes_leaves_nothing, LIMIT_S)
 	link_close(&self->link);
 	ASSERT_EQ(0, shell("topology_up"));
 	ASSERT_EQ(0, enter_namespace("memreg-owner"));
-	/* And all can be had anew, for the teardown to give back. */
+	/* Make all objects again, for the teardown to destroy. */
 	ASSERT_EQ(0, link_open(&self->link, STOCK_LEN));
 }
 
@@ -424,7 +424,7 @@ static struct ib_memreg_queues small_queues(const struct ring *ring)
 	};
 }
 
-/* Where an end receives, and what its peer sends: 8 bytes, and room for more */
+/* Offset at which an end receives its peer's 8 bytes, with room for more */
 #define RECV_AT(i)	(32 * (i))
 #define SEND_AT(i)	(LEN / 2 + 8 * (i))
 
@@ -560,7 +560,7 @@ TEST_F_TIMEOUT(many, many_endpoints_share_a_ring, SOAK_S)
 
 #define FLIGHT	16
 
-/* Each of so many is looked at alone: when all are gone, nothing is left. */
+/* Connections of a wave: after each wave no object may be left. */
 #define WAVE	100
 
 enum side {
@@ -569,9 +569,9 @@ enum side {
 };
 
 /**
- * struct pair - Both ends of a connection
- * @ends: They, 0 if there is none
- * @number: Which of all connections it is
+ * struct pair - A connection of the storm
+ * @ends: Ids of the endpoints at both ends, 0 if there is none
+ * @number: Number of the connection in the storm
  */
 struct pair {
 	__u32 ends[2];
@@ -585,8 +585,8 @@ struct pair {
  * @pairs: They
  * @next: Number of the next one
  * @last: Number of the one that is none of this wave any more
- * @ended: Those that are over
- * @established: Those that were up
+ * @ended: Number of connections that have ended
+ * @established: Number of connections that were established
  */
 struct storm {
 	FIXTURE_DATA(many) *self;
@@ -603,7 +603,7 @@ static bool is_given_up(const struct pair *pair)
 	return pair->number % 4 == 3;
 }
 
-/* The request says which of them it is. */
+/* The private data of the request has the connection's number. */
 static void pair_begin(struct __test_metadata *_metadata, struct storm *storm,
 		       struct pair *pair)
 {
@@ -661,7 +661,7 @@ static void pair_end(struct __test_metadata *_metadata, struct storm *storm,
 	}
 }
 
-/* A request: there are queues and a receive, whatever comes of it. */
+/* Answer a request, after giving it queues and a receive. */
 static void pair_answer(struct __test_metadata *_metadata, struct storm *storm,
 			struct pair *pair)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Work requests that break a rule, one rule at a time, in the middle of a call
- * of good ones (I6, I8): errno and reason are those that are documented, those
- * before it are done, neither it nor any behind it is, and nothing else has
+ * of valid ones (I6, I8): errno and reason are as documented, the work requests
+ * before the invalid one are executed, the others are not, and nothing else has
  * changed.
  *
  * time limit: 300
@@ -83,7 +83,7 @@ FIXTURE_TEARDOWN(rules)
 	mem_free(self->page, PAGE);
 }
 
-/* A message that says which one it is */
+/* A message that contains its number */
 static struct ib_memreg_wr message(FIXTURE_DATA(rules) *self, __u32 *number,
 				   __u16 flags)
 {
@@ -118,7 +118,8 @@ static void arrived(struct __test_metadata *_metadata,
 }
 
 /*
- * A bad one between good ones. A last one proves that nothing came between.
+ * Submit an invalid work request between valid ones. A last message proves that
+ * no other came in between.
  */
 static void refused(struct __test_metadata *_metadata,
 		    FIXTURE_DATA(rules) *self, struct ib_memreg_wr bad, int err,
@@ -164,7 +165,7 @@ static void refused(struct __test_metadata *_metadata,
 		}							\
 	} while (0)
 
-/* Work requests that are good, but for what a test makes of them */
+/* Valid work requests, in which a test then breaks a rule */
 
 static struct ib_memreg_wr good_send(const FIXTURE_DATA(rules) *self)
 {
@@ -436,7 +437,7 @@ TEST_F_TIMEOUT(rules, I6_ranges_must_lie_in_the_mr, LIMIT_S)
 	}
 }
 
-/* One of several SGEs that is bad gives back what the others took. */
+/* An invalid SGE among several releases the references that the others took. */
 TEST_F_TIMEOUT(rules, I6_each_range_must_lie_in_the_mr, LIMIT_S)
 {
 	struct ib_memreg_sge sges[MAX_SGE];
@@ -625,7 +626,10 @@ TEST_F_TIMEOUT(rules, I8_pointers_must_be_mapped, LIMIT_S)
 	REFUSED(EFAULT, NONE, WR(SEND, self->to, SGES(0, 2)));
 }
 
-/* An array that ends in the hole: what was taken of it is done. */
+/*
+ * An array that ends in an unmapped page: the work requests before it are
+ * executed.
+ */
 TEST_F_TIMEOUT(rules, I8_array_must_be_mapped, LIMIT_S)
 {
 	struct ib_memreg_wr *wrs = (void *)(self->page + PAGE);
@@ -738,7 +742,7 @@ TEST_F_TIMEOUT(rules, I8_windows_must_not_be_bound, LIMIT_S)
 	bind_one(_metadata, self, bind);
 	REFUSED(EBUSY, BOUND_WINDOW, bind);
 	EXPECT_EQ(-EBUSY, raw_destroy(self->link.fd, self->windows[0]));
-	/* Windows of type 2B are none of those calls' business. */
+	/* The calls for windows of type 1 refuse windows of type 2B. */
 	EXPECT_FAIL(EINVAL, WINDOW_TYPE,
 		    raw_revoke(self->link.fd, self->link.domain,
 			       self->windows, 1));
@@ -747,7 +751,7 @@ TEST_F_TIMEOUT(rules, I8_windows_must_not_be_bound, LIMIT_S)
 		    raw_bind(self->link.fd, self->link.domain, &by_call, 1));
 	end = BUT(good_invalidate(self), wr.window_id = self->windows[0]);
 	bind_one(_metadata, self, end);
-	/* Not bound: there is nothing to be ended. */
+	/* A window that is not bound cannot be ended. */
 	REFUSED(EBUSY, BOUND_WINDOW, end);
 	EXPECT_EQ(0, raw_destroy(self->link.fd, self->windows[0]));
 }
@@ -771,7 +775,7 @@ TEST_F_TIMEOUT(rules, I8_windows_must_be_the_endpoints_own, LIMIT_S)
 	stock_close(&link.stock);
 }
 
-/* The message that an rkey is to be written into must have a place for it. */
+/* The message that takes an inserted rkey must have a place for it. */
 TEST_F_TIMEOUT(rules, I8_rkeys_must_have_a_place, LIMIT_S)
 {
 	__u32 places[] = { 1, 3, 4, 0x7fffffff, ~0U };
@@ -875,7 +879,7 @@ TEST_F_TIMEOUT(rules, I8_send_queue_full_is_EAGAIN, LIMIT_S)
 	union entry entry;
 	unsigned int i;
 
-	/* Nothing gives back the room of what is not signalled. */
+	/* Work requests that are never signalled keep their room. */
 	for (i = 0; i < 80; i++)
 		wrs[i] = BUT(remote(self, OP(WRITE)), wr.user_data = i);
 	wrs[63].flags = SIGNALED;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory that goes while work requests on it are posted: the work is done on
- * the pages as they were (I2), which stay pinned until then; the completion
- * says that they are mapped no more; and only then can the MR be destroyed.
+ * MRs that become stale while work requests on them are posted: the work is
+ * done on the old pages (I2), which stay pinned until then; the completion has
+ * IB_MEMREG_CQE_STALE; and only then can the MR be destroyed.
  *
  * time limit: 240
  */
@@ -115,7 +115,7 @@ static void post_recv(struct __test_metadata *_metadata,
 	EXPECT_EQ(1, state_users(self->mr));
 }
 
-/* A message goes to the old pages, all of it, and the completion says so. */
+/* A whole message goes to the old pages, and the completion is marked stale. */
 static void message_lands_behind(struct __test_metadata *_metadata,
 				 FIXTURE_DATA(stale) *self)
 {
@@ -177,7 +177,7 @@ TEST_F_TIMEOUT(stale, I6_receive_on_truncated_pages_harms_nobody, LIMIT_S)
 	is_free(_metadata, self);
 }
 
-/* All that is posted is done with what was there. */
+/* All posted sends use the old pages. */
 TEST_F_TIMEOUT(stale, I2_sends_are_done_with_unmapped_pages, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[3];
@@ -212,7 +212,10 @@ TEST_F_TIMEOUT(stale, I2_sends_are_done_with_unmapped_pages, LIMIT_S)
 	is_free(_metadata, self);
 }
 
-/* One of two MRs went: that is enough to say so; the other is not held. */
+/*
+ * One stale MR of two is enough to mark the completion; the other MR can be
+ * destroyed.
+ */
 TEST_F_TIMEOUT(stale, one_of_several_mrs_counts, LIMIT_S)
 {
 	struct ib_memreg_sge sges[2];

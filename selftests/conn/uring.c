@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Commands of io_uring: work requests that complete in its ring, with memory of
- * MRs and of registered buffers; what they fail with; and how they end when
- * the connection, the device, the ring or the process does.
+ * MRs and of registered buffers; their errors; and their end when the
+ * connection, the device, the ring or the process ends.
  *
  * Owner and peer are both the test, which has a file in either namespace.
  *
@@ -247,7 +247,7 @@ static void submit(struct __test_metadata *_metadata, struct pair *p)
 	AWAIT(!io_uring_sq_ready(&p->uring));
 }
 
-/* Take what there is, and wait for it if there is nothing. */
+/* Take all completions, after waiting for one if there is none. */
 static int reap(struct pair *p)
 {
 	struct __kernel_timespec limit = { .tv_sec = LIMIT_MS / 1000 };
@@ -327,7 +327,7 @@ static void on_buffer(struct ib_memreg_wr *wr, const void *addr,
 	};
 }
 
-/* Nothing went to the completion rings of either end */
+/* No entry was written to the completion rings of either end */
 static void rings_are_empty(struct __test_metadata *_metadata, struct pair *p)
 {
 	EXPECT_EQ(0, memreg_ring_ready(&p->owner.ring));
@@ -648,7 +648,7 @@ TEST_F_TIMEOUT(uring_rules, file_must_be_bound, LIMIT_S)
 	close(fd);
 }
 
-/* I6: nothing outside of what was registered */
+/* I6: commands reach no memory outside the registered buffer */
 TEST_F_TIMEOUT(uring_rules, I6_registered_buffers_are_checked, LIMIT_S)
 {
 	struct pair *p = &self->p;
@@ -869,7 +869,10 @@ TEST_F_TIMEOUT(uring_rules, shared_receive_queue, LIMIT_S)
 	rings_are_empty(_metadata, p);
 }
 
-/* I1: pages that a command may write to stay, whatever becomes of the buffer */
+/*
+ * I1: pages that a command may write to stay pinned, even if the buffer is
+ * unregistered
+ */
 TEST_F_TIMEOUT(uring_rules, I1_buffer_stays_until_the_command_ends, LIMIT_S)
 {
 	struct pair *p = &self->p;
@@ -900,9 +903,7 @@ TEST_F_TIMEOUT(uring_rules, I1_buffer_stays_until_the_command_ends, LIMIT_S)
 	munmap(again, LENGTH);
 }
 
-/*
- * The end of what commands belong to
- */
+/* The end of the objects that commands belong to */
 
 /* When the ring has gone its buffer is not pinned any more. */
 static void close_and_wait(struct __test_metadata *_metadata, struct pair *p,

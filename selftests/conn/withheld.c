@@ -88,7 +88,10 @@ static int withhold(FIXTURE_DATA(withheld) *self, bool on)
 		     on ? "add" : "del", on ? " netem loss 100%" : "");
 }
 
-/* Packets to the peer can be read, and others be written. */
+/*
+ * Open a tap: packets to the peer can be read from it, and packets from the
+ * peer written to it.
+ */
 static int tap(FIXTURE_DATA(withheld) *self)
 {
 	const int one = 1;
@@ -329,7 +332,7 @@ static void send_inv(struct __test_metadata *_metadata,
 					 sizeof(to)));
 }
 
-/* The key serves nobody, whatever has been sent again. */
+/* The key is dead for every peer, also after retransmissions. */
 static void dead(struct __test_metadata *_metadata,
 		 FIXTURE_DATA(withheld) *self)
 {

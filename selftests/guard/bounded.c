@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Nobody waits for somebody else's program: a user truncates a file that
- * another user has mapped and registered, and whatever that one does at the
- * moment, and however little of the CPUs it gets, it takes about as long as if
- * it did nothing. Nor does it matter how many others poll a status table, how
- * much there is to look at in another process, or how many domains have
- * something to give back. What is measured is compared within the same run.
+ * No user waits for another user's program: truncating a file that another user
+ * has mapped and registered takes about the same time whatever that user's
+ * program is doing, and however little CPU time it gets. Nor does the time
+ * depend on the number of pollers of a status table, on the number of mappings
+ * to check in another process, or on the number of domains with spare FRWRs.
+ * Measurements are compared within the same run.
  *
  * time limit: 600
  */
@@ -36,18 +36,18 @@
 
 #define CROWD		60
 /*
- * Windows of each member: it is to be between taking a key and its death for
- * much of its time, and to kill them all is to take far less than a second, for
- * which a guard waits at most.
+ * Windows of each member: enough that a member is in the middle of killing keys
+ * for much of its time, and few enough that killing them all takes far less
+ * than a second, the limit of a guard's wait.
  */
 #define WINDOWS		8
 #define HOGS_PER_CPU	2
 #define HOGS_MAX	64
 #define MANY		2000
 #define FEW		10
-/* Threads of ours that the kernel may make, whatever users do. */
+/* Most kernel threads that the module may cause, for any actions of users. */
 #define KTHREADS	8
-/* Times that what is disturbed may take of what is not. */
+/* Allowed ratio of the time with a disturbance to the time without. */
 #define RATIO		3
 #define LONG_S		500
 /* Slots of a table that change, and pollers of its descriptor */
@@ -242,7 +242,7 @@ static void stay(struct member *member)
 		pause();
 }
 
-/* With what CPU nobody else wants */
+/* Run at idle priority */
 static void be_idle(void)
 {
 	struct sched_param param = {};
@@ -431,8 +431,8 @@ FIXTURE_TEARDOWN(many)
 }
 
 /*
- * Threads of the kernel that do, or did last, what this module has to do: on
- * this workqueue, or on any of them.
+ * Number of kernel threads whose current or last work item is on the given
+ * workqueue of this module, or on any of its workqueues.
  */
 static unsigned int our_kthreads(const char *queue)
 {
@@ -560,9 +560,7 @@ static bool compared(const struct compared *c, int64_t end)
 	       (c->many <= RATIO * c->few || now_ms() > end);
 }
 
-/*
- * Domains that give back what they need not have
- */
+/* Make domains with spare FRWRs, which the shrinker destroys */
 
 static void make_spares(struct __test_metadata *_metadata, int fd, __u32 mr)
 {
@@ -624,8 +622,8 @@ static unsigned int works_at_a_time(struct __test_metadata *_metadata,
 }
 
 /*
- * Each domain has a work item, and few threads are at work on them. What they do
- * takes longer than their turns at a CPU that others want as well.
+ * Each domain has a work item, and only a few threads execute them. What they
+ * do takes longer than their turns at a CPU that others want as well.
  */
 TEST_F_TIMEOUT(many, domains_that_shrink_make_no_crowd, LONG_S)
 {
@@ -797,11 +795,12 @@ TEST_F_TIMEOUT(many, room_is_made_whatever_others_have_on_demand, LONG_S)
 	waitpid(pid, NULL, 0);
 }
 
-/*
- * Descriptors that are passed to others
- */
+/* Descriptors that are passed to other users */
 
-/* Another user is the last to close it, and tells how long that took. */
+/*
+ * Another user is the last to close the file, and reports how long the close
+ * took.
+ */
 static void close_as_nobody(struct shared *shared, int fd)
 {
 	int64_t t;
@@ -839,7 +838,7 @@ static int64_t close_takes(struct __test_metadata *_metadata,
 	atomic_store(&self->shared->ready, 1);
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	ASSERT_EQ(0, status);
-	/* All is given back, some time later. */
+	/* All pages are unpinned some time later. */
 	while (vm_pin(0)) {
 		ASSERT_GT(end, now_ms());
 		usleep(1000);
@@ -975,7 +974,7 @@ static int64_t truncate_polled(struct __test_metadata *_metadata,
 	return t;
 }
 
-/* Each of them is to be woken by each slot that changes, or by a worker. */
+/* Each change of a slot has to wake each poller; a worker must do it. */
 TEST_F_TIMEOUT(polled, I2_notifier_wakes_no_pollers, LONG_S)
 {
 	int64_t alone, t, end = now_ms() + LIMIT_MS;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Guards and what the kernel does to memory of its own accord, or to what is
- * mapped beside an MR. Pinned pages stay where they are, so most of it must
- * leave the keys alone. Where the kernel announces more than it does, an MR may
- * be lost, but then it is SPURIOUS: never STALE, and never with other pages
- * behind its keys than those that are mapped.
+ * Guards, when the kernel changes memory by itself, or when mappings beside an
+ * MR change. Pinned pages stay mapped, so most of these events must not kill
+ * keys. Where the kernel announces a change that it does not make, an MR may be
+ * lost, but then it is SPURIOUS: never STALE, and its keys never lead to pages
+ * that are not mapped.
  *
  * time limit: 240
  */
@@ -149,7 +149,7 @@ static __u32 settled_state(struct __test_metadata *_metadata,
  * The kernel on its own account
  */
 
-/* Equal pages become one, but for those that are pinned. */
+/* Equal pages are merged, except pinned ones. */
 TEST_F_TIMEOUT(neighbours, I2_KSM_leaves_the_mr_live, 240)
 {
 	if (!ksm_on())
@@ -227,7 +227,10 @@ static const char *cgroup_enter(void)
 	return NULL;
 }
 
-/* The memory is charged to it; what it had before is charged to others. */
+/*
+ * The memory of the MR is charged to the cgroup; the process's earlier memory
+ * is charged to another one.
+ */
 TEST_F_TIMEOUT(neighbours, I2_reclaim_of_a_cgroup_leaves_the_mr_live, 240)
 {
 	const char *missing = swap_on() ?: cgroup_enter();
@@ -284,9 +287,7 @@ TEST_F_TIMEOUT(neighbours, moving_pages_leaves_them, 240)
 	EXPECT_PAGES_STAY("move_pages");
 }
 
-/*
- * fork: the child gets copies of what is private and pinned
- */
+/* fork: the child gets copies of private pages that are pinned */
 
 static void fork_and_write(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(neighbours) *self)
@@ -478,7 +479,7 @@ TEST_F_TIMEOUT(neighbours, pages_that_may_be_freed_stay, 240)
 	EXPECT_EQ(IB_MEMREG_MR_LIVE, state_now(_metadata, self));
 }
 
-/* Pages that are to be moved there, by a userfaultfd; -errno of the attempt */
+/* Move pages there by a userfaultfd; -errno on failure */
 static int move_by_userfaultfd(char *from, size_t length)
 {
 	struct uffdio_api api = { .api = UFFD_API };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Monitors and status tables: what changes a mapping changes the generation of
- * whoever watches it before the call returns, and what does not, does not; what
- * is given out is never given out again; and nobody but the process that it is
- * for sees any of it. All of it without a device, but for slots of MRs.
+ * Monitors and status tables: a call that changes a mapping changes the
+ * generations of its monitors before it returns, and other calls do not; no
+ * generation is ever repeated; and only the process that the table was made for
+ * sees it. The tests need no device, except those of slots of MRs.
  *
  * time limit: 240
  */
@@ -89,7 +89,7 @@ static __u64 looks(const FIXTURE_DATA(monitor) *self)
 	return status_changes(&self->map) + load(&self->map.head->unchanged);
 }
 
-/* Wait for a look. What is suspect twice may be looked at once. */
+/* Wait for a check. Two suspect events may be handled by one check. */
 static bool looked(const FIXTURE_DATA(monitor) *self, __u64 before)
 {
 	int64_t end = now_ms() + 10000;
@@ -392,7 +392,9 @@ EVENT(HUGETLB, GONE, munmap_a_page);
 EVENT(HUGETLB, GONE, map_over);
 EVENT(HUGETLB, GONE, dontneed);
 EVENT(HUGETLB, GONE_AFTER_LOOK, protect);
-/* The kernel announces the whole of what a child gets a copy of. */
+/*
+ * The kernel announces a change of the whole range that a child gets a copy of.
+ */
 EVENT(HUGETLB, GONE, fork);
 /* clang-format on */
 
@@ -431,7 +433,7 @@ TEST_F(event, I2_generation_changes_before_the_call_returns)
 	}
 }
 
-/* What is beside the range does not matter, what is in it does, to the page. */
+/* Changes beside the range do not count, changes in it do, to the page. */
 TEST_F(monitor, neighbours_do_not_matter)
 {
 	struct ib_memreg_monitor monitor;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Guards: a peer writes as fast as it can while the mapping of the memory is
- * taken away. As soon as the call that does so has returned, the old keys are
- * refused, and what is mapped there now is the owner's alone.
+ * removed. As soon as the call that removes it has returned, the old keys are
+ * refused, and no write of the peer reaches the memory that is mapped there
+ * now.
  *
  * time limit: 480
  */
@@ -291,7 +292,10 @@ TEST_F_TIMEOUT(guard, I2_keys_are_dead_when_the_mapping_went, LIMIT_S)
 	ASSERT_EQ(killed + 2, counter(_metadata, &self->o,
 				      IB_MEMREG_STAT_KEYS_KILLED));
 
-	/* What comes to the same place now is nobody else's */
+	/*
+	 * Memory that is mapped at the same address now is not reachable by the
+	 * peer
+	 */
 	fresh = mmap(self->mem, SPAN, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	ASSERT_EQ(self->mem, fresh);
@@ -502,7 +506,7 @@ static void trace_take(struct __test_metadata *_metadata, char *text,
 	ASSERT_EQ(0, rmdir(INSTANCE));
 }
 
-/* Only the trace shows whether an event was believed. */
+/* Only the trace shows the verdict on an event. */
 TEST_F_TIMEOUT(watch, event_of_a_kernel_thread_is_looked_into, LIMIT_S)
 {
 	int loop = loop_open(self->file);
@@ -777,8 +781,9 @@ static int64_t unmap_one_by_one(struct __test_metadata *_metadata,
 }
 
 /*
- * Many take less than a third of what each would take alone, before and after:
- * on a busy machine perhaps not the first time. Returns what they took, in ms.
+ * Ending many together takes less than a third of the sum of ending each alone,
+ * measured before and after; on a busy machine this may need several tries.
+ * Returns the time in ms.
  */
 static int64_t end_together(struct __test_metadata *_metadata,
 			    FIXTURE_DATA(watch) *self, end_guards *end,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How long spinlocks are held, and interrupts off, does not depend on how much
- * a user asks for: kernel/tests/spans.c measures by the function tracer, and
- * each kind of work is done with few and with many objects. What is measured is
- * compared within the same run.
+ * The time that spinlocks are held, and interrupts are off, does not depend on
+ * the size of a user's requests: kernel/tests/spans.c measures by the function
+ * tracer, and each kind of work is done with few and with many objects.
+ * Measurements are compared within the same run.
  *
  * time limit: 600
  */
@@ -76,9 +76,9 @@ static bool spans_load(void)
 }
 
 /*
- * What was measured in some rounds. A round in which the host's other programs
- * came in between says nothing of a function, so the shortest of its longest
- * spans counts, if it took the lock in most rounds.
+ * Measurements of some rounds. A round that other programs of the host have
+ * disturbed is of no use, so of a function's longest span in each round the
+ * shortest one counts, if the function took the lock in most rounds.
  */
 struct measured {
 	unsigned int rounds;

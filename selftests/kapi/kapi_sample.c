@@ -2,8 +2,8 @@
 /*
  * The sample of a kernel module that calls ib_memreg, kernel/samples/client.c,
  * in the network namespace of the owner, with a server of librdmacm and
- * libibverbs that does what it should, or does not. What the client leaves
- * behind, selftests/run sees.
+ * libibverbs that follows the protocol, or breaks it. selftests/run checks that
+ * the client leaves nothing behind.
  */
 #include <endian.h>
 #include <errno.h>

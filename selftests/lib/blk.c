@@ -75,7 +75,7 @@ int blk_serve(struct blk_server *s, const char *const *args)
 {
 	int ends[2];
 
-	/* It must not wait for who waits for its answer. */
+	/* The child must not wait for the process that waits for its answer. */
 	if (pipe2(ends, O_CLOEXEC) ||
 	    fcntl(ends[1], F_SETPIPE_SZ, SAID_MAX) < 0)
 		return -errno;
@@ -235,7 +235,10 @@ static int await_answer(struct blk_conn *conn)
 	}
 }
 
-/* A receive is known by its place; those that come later may have the same. */
+/*
+ * A receive is identified by the index of its buffer, which later receives
+ * reuse.
+ */
 static int post_receives(struct blk_conn *conn, unsigned int n)
 {
 	struct ib_memreg_wr wrs[IB_MEMREG_BATCH_MAX];
@@ -429,7 +432,7 @@ static void take_reply(const struct ib_memreg_blk_reply *r,
 	};
 }
 
-/* A reply from where it is, and what is behind it */
+/* Copy a reply from its buffer, and the data behind it */
 static void take_message(struct blk_conn *conn, const struct ib_memreg_cqe *cqe,
 			 struct ib_memreg_blk_reply *reply)
 {

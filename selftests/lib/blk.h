@@ -28,7 +28,7 @@
 /**
  * struct blk_server - memreg blkd, a child of the test
  * @pid: The process
- * @out: What it says
+ * @out: Pipe from its standard output
  * @port: Where it listens
  */
 struct blk_server {
@@ -52,7 +52,7 @@ int blk_says(struct blk_server *s, const char *text);
  * @mem: BLK_MEMORY bytes, in the middle of which are the messages
  * @mr: All of it
  * @to: The server
- * @id: Who it is
+ * @id: The 16 bytes that identify it
  * @seq: The last sequence number that was used
  * @ended: Endpoints whose connections ended last
  * @nr_ended: How many did
@@ -80,11 +80,11 @@ void blk_close(struct blk_client *c);
  * @epoch: Its epoch
  * @asked: The depth that it asked for: as many receives are posted
  * @depth: That it was given
- * @welcome: What it was accepted with, in our byte order
+ * @welcome: The welcome that it was accepted with, in host byte order
  * @windows: Windows of type 2B, for first segments
  * @window: How many were bound
- * @greedy: It posts no receives for those that were taken
- * @data: What was behind the last reply
+ * @greedy: It does not repost receives that were consumed
+ * @data: Data behind the last reply
  * @data_len: Bytes of that
  */
 struct blk_conn {
@@ -135,9 +135,9 @@ int blk_send_data(struct blk_conn *conn, const struct blk_message *msg,
 		  const void *data, size_t len);
 
 /*
- * The next reply, in our byte order, and the rkey that it invalidated or 0;
- * -ECONNRESET if the connection ended. What other connections of the client get
- * meanwhile is passed over.
+ * The next reply, in host byte order, and the rkey that it invalidated or 0;
+ * -ECONNRESET if the connection ended. Replies on other connections of the
+ * client are ignored meanwhile.
  */
 int blk_reply(struct blk_conn *conn, struct ib_memreg_blk_reply *reply,
 	      uint32_t *rkey);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* An endpoint of memreg, a stock end, and what they need to be connected. */
+/*
+ * An endpoint of memreg, a stock end, and the objects needed to connect them.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

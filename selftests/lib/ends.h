@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Both ends of a connection: an endpoint of memreg and a stock end, a ring for
- * all that completes, and memory with an MR. Functions return 0 or -errno unless
+ * all completions, and memory with an MR. Functions return 0 or -errno unless
  * they say otherwise, and nothing waits without a limit.
  */
 #ifndef SELFTESTS_ENDS_H

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Faults to order: those of the kernel (memory, copies from and to user space)
- * and the module's own, the points in kernel/inject.c.
+ * Fault injection: faults of the kernel (memory, copies from and to user
+ * space), and the module's own points in kernel/inject.c.
  *
- * They are ordered in two ways. fail_nth_arm() has the nth of all places fail
- * that the calling thread passes, whatever it is; it spares workers, handlers
- * and softirqs. fault_order() has one point of the module fail, whoever passes
- * it.
+ * There are two ways. fail_nth_arm() makes the nth fault point of any kind fail
+ * that the calling thread passes; workers, handlers and softirqs are not
+ * affected. fault_order() makes one point of the module fail, in any thread.
  */
 #ifndef SELFTESTS_FAULT_H
 #define SELFTESTS_FAULT_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel's harness, which ends a test after 30 seconds unless it says for
- * itself how long it takes. A slow machine that others use as well needs more;
- * how long a whole program may take is for selftests/run to say.
+ * The kernel's harness, which ends a test after 30 seconds unless the test sets
+ * a limit of its own. A slow and busy machine needs more; selftests/run limits
+ * the time of a whole program.
  */
 #ifndef SELFTESTS_HARNESS_H
 #define SELFTESTS_HARNESS_H

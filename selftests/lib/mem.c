@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Memory of many kinds, and what is in it. */
+/* Memory of many kinds, and checks of its contents. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -250,7 +250,10 @@ void arena_free(struct arena *a)
 	free(a->copy);
 }
 
-/* All of it is as it should be, and not only where a peer was at work */
+/*
+ * Check that all of the memory is as expected, not only where a peer has
+ * accessed it
+ */
 void arena_check(struct __test_metadata *_metadata, const struct arena *a)
 {
 	size_t i;

@@ -41,13 +41,14 @@ void fill(void *mem, size_t len, unsigned int seed);
 /* Is it what fill() made, from its byte @from on? Prints the first that differs. */
 bool filled(const void *mem, size_t len, size_t from, unsigned int seed);
 
-/* The CRC-32 that verbs_peer prints of what it read */
+/* The CRC-32 that verbs_peer prints for the data it read */
 uint32_t crc32_of(const uint8_t *data, size_t len);
 
 /**
  * struct arena - Memory with a copy of what it should hold
- * @mem: The memory, which is shared: others see it after its owner's death
- * @copy: What should be in it
+ * @mem: The memory, mapped shared: other processes see it after its owner's
+ *   death
+ * @copy: The expected contents
  * @len: Bytes of either
  *
  * Functions that take _metadata fail the test themselves.
@@ -60,7 +61,10 @@ struct arena {
 
 void arena_make(struct __test_metadata *_metadata, struct arena *a, size_t len);
 void arena_fill(struct arena *a, unsigned int seed);
-/* All of it is as it should be, and not only where a peer was at work. */
+/*
+ * Check that all of the memory is as expected, not only where a peer has
+ * accessed it.
+ */
 void arena_check(struct __test_metadata *_metadata, const struct arena *a);
 void arena_free(struct arena *a);
 

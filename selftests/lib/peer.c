@@ -93,7 +93,7 @@ void peer_tell(struct __test_metadata *_metadata, struct peer *p,
 	ASSERT_EQ(n, write(p->in, line, n));
 }
 
-/* Take a line out of what was read */
+/* Take a line from the output read so far */
 static bool peer_take(struct peer *p)
 {
 	char *end = memchr(p->rest, '\n', p->rest_len);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A stock verbs peer that proves what the owner's calls do: the example program
- * verbs_peer, which knows nothing of memreg. It runs in the peer's namespace,
- * takes commands through a pipe and answers each with one line. Nothing waits
- * without a limit.
+ * A stock verbs peer that proves the effect of the owner's calls: the example
+ * program verbs_peer, which does not use memreg. It runs in the peer's
+ * namespace, takes commands through a pipe and answers each with one line.
+ * Nothing waits without a limit.
  *
  * Functions that take _metadata fail the test themselves.
  */
@@ -22,7 +22,7 @@
  * @in: Its standard input
  * @out: Its standard output
  * @line: Its last answer
- * @rest: What came after that
+ * @rest: Output after the last line taken
  * @rest_len: Bytes of it
  */
 struct peer {

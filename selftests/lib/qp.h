@@ -23,10 +23,10 @@ struct qp_addr {
 /**
  * struct qp_end - An end
  * @pd: Its protection domain, of the caller's
- * @cq: What completes
+ * @cq: Its completion queue
  * @qp: The QP
  * @gid_index: Index of @addr.gid
- * @addr: What the other end must know
+ * @addr: Address to pass to the other end
  */
 struct qp_end {
 	struct ibv_pd *pd;

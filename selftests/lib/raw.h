@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Calls of the raw ABI, which go around libmemreg, so that nothing stands
- * between a test and the kernel. They return 0 or -errno unless they say
- * otherwise, and nothing waits without a limit.
+ * Calls of the raw ABI, without libmemreg, so that a test sees the kernel's
+ * behaviour alone. They return 0 or -errno unless they say otherwise, and
+ * nothing waits without a limit.
  */
 #ifndef SELFTESTS_RAW_H
 #define SELFTESTS_RAW_H
@@ -19,7 +19,10 @@
 #define REMOTE_ATOMIC	IB_MEMREG_ACCESS_REMOTE_ATOMIC
 #define MW_BIND		IB_MEMREG_ACCESS_MW_BIND
 #define ZERO_BASED	IB_MEMREG_ACCESS_ZERO_BASED
-/* What windows of both kinds need, and what they allow */
+/*
+ * Access flags for MRs that windows of both kinds are bound to, and for the
+ * windows
+ */
 #define FOR_WINDOWS	(LOCAL_WRITE | MW_BIND)
 #define REMOTE_RW	(REMOTE_READ | REMOTE_WRITE)
 
@@ -68,7 +71,7 @@ int raw_revoke_relaxed(int fd, __u32 domain, const __u32 *ids, __u32 count);
  * @id: Its id
  * @fd: Its descriptor
  * @size: Bytes that are mapped
- * @head: What is mapped
+ * @head: The mapped table
  * @slots: The slots in it
  * @groups: The groups in it
  */

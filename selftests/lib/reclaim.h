@@ -18,7 +18,10 @@
 #define MADV_SOFT_OFFLINE	101
 #endif
 
-/* Swap on a compressed RAM disk of 64 MiB; NULL, or what is missing */
+/*
+ * Enable swap on a compressed RAM disk of 64 MiB. Returns NULL, or the name of
+ * a missing prerequisite
+ */
 const char *swap_on(void);
 int swap_off(void);
 

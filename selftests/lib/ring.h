@@ -17,7 +17,7 @@
  * @entries: Entries that it has
  * @entry_size: Bytes of each
  * @map_size: Bytes that are mapped
- * @shared: What is mapped
+ * @shared: The mapped ring
  * @first: Entry 0
  * @consumed: Entries that were taken
  */

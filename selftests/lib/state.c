@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What LIST has of objects, and what is pinned. */
+/* A snapshot of all objects, from LIST, and of pinned pages. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -149,8 +149,9 @@ static bool state_equal(const struct state *before, bool print)
 }
 
 /*
- * Is everything as it was? Workers of the kernel may be at work on objects for
- * a moment, which LIST counts as users. Prints what is not, or was not before.
+ * Are all objects and pinned pages the same as before? Kernel workers may use
+ * objects for a moment, which LIST counts as users, so this retries. Prints the
+ * differences.
  */
 bool state_same(const struct state *before)
 {

@@ -173,8 +173,8 @@ int stock_await(struct stock *s, enum rdma_cm_event_type type)
 }
 
 /*
- * Not by librdmacm, which leaves no choice how often a SEND is tried again if
- * there is no receive: the other end says so.
+ * Not done by librdmacm, which does not let the caller choose the number of RNR
+ * retries: it takes the other end's value.
  */
 static int qp_state(struct stock *s, enum ibv_qp_state state)
 {
@@ -375,7 +375,7 @@ int stock_post(struct stock *s, const struct ibv_send_wr *request,
 	return -ibv_post_send(s->qp, &wr, &bad);
 }
 
-/* How the one thing ends that was posted, and will say so */
+/* Status of the only posted work request, which is signalled */
 static int sent_status(struct stock *s)
 {
 	struct ibv_wc wc;

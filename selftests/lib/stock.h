@@ -32,8 +32,8 @@ struct stock_queue {
  * @qp: Its queue pair
  * @connects: It was this end that connected
  * @pd: Protection domain
- * @sent: Completions of what was sent
- * @received: Completions of what was received
+ * @sent: Completions of sends
+ * @received: Completions of receives
  * @mem: Memory
  * @len: Bytes of it
  * @mr: All of it, for any use

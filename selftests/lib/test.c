@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What a test is asked for, and what it finds on the machine. */
+/* Parameters of a test run, and properties of the machine. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

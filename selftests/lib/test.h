@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a test is asked for (devices, counts, a seed), the limits that all tests
- * have, and what a test finds on the machine. selftests/run sets the variables
+ * Parameters of a test run (devices, counts, a seed), limits that all tests
+ * share, and properties of the machine. selftests/run sets the variables
  * MEMREG_* of the environment.
  */
 #ifndef SELFTESTS_TEST_H
@@ -18,7 +18,7 @@
 #define MiB		(1024 * KiB)
 #define ARRAY_LEN(a)	(sizeof(a) / sizeof((a)[0]))
 
-/* Limits, for an emulated machine that others use as well */
+/* Limits, long enough for an emulated and busy machine */
 #define LIMIT_MS	60000
 #define LIMIT_S		240
 #define MS		1000000ULL	/* in nanoseconds */

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Registration caches: what a cache returns is of the memory that is mapped
- * there, whatever became of what was there before; and what callbacks that
- * fail, call back or unmap, limits, forks, signals and threads do to it.
+ * Registration caches: a cache returns only registrations of the memory that is
+ * mapped at present, after any change of the mapping; also with callbacks that
+ * fail, call back or unmap, at limits, and with forks, signals and threads.
  *
- * Most of it has operations that remember what the memory had in it when it was
- * registered, as a pin would: a cache of those that believes its entries is
- * found out by comparing. With MRs a stock peer compares.
+ * Most tests use operations that record the contents of the memory when it was
+ * registered, as a pin keeps the pages: comparing finds a cache that returns
+ * stale entries. With MRs a stock peer compares.
  *
  * time limit: 240
  */
@@ -38,7 +38,7 @@
 /**
  * struct made - What a registration by operations is
  * @alive: ALIVE, until it is deregistered
- * @version: What the memory began with
+ * @version: Version of the contents when it was registered
  * @addr: The memory
  * @length: Bytes of it
  */
@@ -54,9 +54,9 @@ struct made {
  * @cache: The cache
  * @registered: Registrations that there are
  * @calls: How often something was registered
- * @fail: What registering fails with, or 0
+ * @fail: Errno that registering fails with, or 0
  * @fail_over: It fails with ENOMEM if there are so many, or 0
- * @keep: What deregistering fails with, or 0
+ * @keep: Errno that deregistering fails with, or 0
  * @unmap: Registering unmaps the memory
  * @recurse: Registering asks the cache for this, too
  */
@@ -530,7 +530,7 @@ TEST_F(cache, signal_handlers_find_and_put)
  * @seed: Of its random numbers
  * @rounds: How many it does
  * @stale: Registrations that were not of the memory
- * @plain: Those of a cache that believes its entries
+ * @plain: Entries of a cache without invalidation
  * @failed: Calls that failed
  */
 struct user {
@@ -614,7 +614,7 @@ TEST_F_TIMEOUT(cache, I2_random_rounds_of_threads, 600)
 	struct user users[THREADS];
 	pthread_t threads[THREADS];
 
-	/* Not all of what they have fits. */
+	/* Fewer entries than places, so that some are evicted. */
 	ASSERT_EQ(0, create(self, THREADS * PLACES * 3 / 4, 0, 0));
 	for (i = 0; i < THREADS; i++) {
 		users[i] = (struct user){
@@ -748,7 +748,7 @@ FIXTURE_TEARDOWN(cache_peer)
 	EXPECT_EQ(0, vm_pin(0));
 }
 
-/* The peer reads what is there now, and what it writes arrives there. */
+/* The peer reads the present contents, and its writes arrive there. */
 static bool transfer(FIXTURE_DATA(cache_peer) *self, char *at, unsigned int n)
 {
 	struct stock *s = &self->link.stock;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Threads that map, unmap, get, let a peer read and write, and put, at random:
- * what the peer reads is what is mapped, and what it writes arrives there and
- * nowhere else. The caches are libmemreg's, of its MRs and of ibv_reg_mr(3);
- * and one that believes what it has, which fails at that.
+ * the peer reads the memory that is mapped, and its writes arrive there and
+ * nowhere else. The caches are libmemreg's, over its MRs and over
+ * ibv_reg_mr(3); and one without invalidation, which must fail the test.
  *
  * time limit: 240
  * soak in parts: 4
@@ -36,24 +36,25 @@ enum kind { MRS, VERBS, PLAIN };
 
 /**
  * struct user - A thread, its memory and its peer
- * @self: What all have
+ * @self: Fixture, shared by all threads
  * @stock: The peer, of memreg's MRs
- * @endpoint: What it is connected to
- * @server: What serves keys of libibverbs
- * @client: The peer in that case
- * @pd: Its protection domain
+ * @endpoint: Endpoint that @stock is connected to
+ * @server: QP of the owner, for keys of libibverbs
+ * @client: QP of the peer, for keys of libibverbs
+ * @pd: Protection domain of @client
  * @mr: Its memory
- * @buffer: ...
- * @places: PLACES of memory
- * @used: Version of each, 0 if it was never used
- * @believed: What the cache that believes has of each
- * @aside: Memory that was a place and was moved away, or NULL
- * @aside_version: What it has in it
- * @seed: Of its random numbers
- * @rounds: How many it does
- * @wrong: What the peer read was not what is there, or did not arrive there
- * @outside: What it wrote arrived elsewhere
- * @failed: Calls that failed
+ * @buffer: Memory of the peer
+ * @places: PLACES ranges of memory, which the cache registers
+ * @used: Version of the contents of each place, 0 if it was never used
+ * @believed: Registration of each place in the cache without invalidation
+ * @aside: Memory of a place after it was moved away, or NULL
+ * @aside_version: Version of the contents of @aside
+ * @seed: Seed of its random numbers
+ * @rounds: Number of rounds to do
+ * @wrong: Times that the peer read other data than the contents, or that its
+ *   write did not arrive
+ * @outside: Times that a write of the peer arrived elsewhere
+ * @failed: Number of calls that failed
  */
 struct user {
 	struct _test_data_peers *self;
@@ -165,7 +166,7 @@ static int open_cache(FIXTURE_DATA(peers) *self)
 		.arg = self->pd,
 		.domain = self->domain,
 		.access = LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE,
-		/* Not all of what they have fits. */
+		/* Fewer entries than places, so that some are evicted. */
 		.max_entries = THREADS * PLACES * 3 / 4,
 	};
 
@@ -312,7 +313,7 @@ static bool move_onto(char *at)
 			      MREMAP_FIXED, at) == at;
 }
 
-/* What was there is aside now: nobody is to write there any more. */
+/* Move the memory of a place aside: no write may arrive there any more. */
 static bool move_aside(struct user *u, char *at, unsigned int version)
 {
 	char *aside = mem_alloc(PLACE);

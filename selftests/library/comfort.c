@@ -215,7 +215,7 @@ TEST_F_TIMEOUT(comfort, user_data_is_in_events_and_completions, LIMIT_S)
 	say(_metadata, &self->peer, text, MESSAGE);
 	hear(_metadata, self, text, MESSAGE, OWNER_DATA);
 
-	/* Without, there is the id, which is what there was all the time */
+	/* Without user data, completions have the endpoint's id */
 	ASSERT_EQ(0, memreg_set_user_data(owner, self->owner.endpoint, 0));
 	say(_metadata, &self->peer, text, 16);
 	hear(_metadata, self, text, 16, self->owner.endpoint);

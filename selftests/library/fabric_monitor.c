@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * libmemreg-fabric, with the verbs provider of libfabric: what is kept and what
- * is not, by whether a registration has the key of the one before.
+ * libmemreg-fabric, with the verbs provider of libfabric: which registrations
+ * stay cached. A registration was cached if it has the key of the one before.
  *
  * This program stands in front of ibv_reg_mr(3), as does the library behind it,
  * so that memory changes just when it must not.
@@ -105,7 +105,7 @@ FIXTURE_TEARDOWN(fabric)
 	mem_free(self->mem, LENGTH);
 }
 
-/* Register and give back: the key, or 0 */
+/* Register and release memory. Returns the key, or 0 */
 static uint64_t touch(FIXTURE_DATA(fabric) *self, struct fid_domain *domain)
 {
 	struct fid_mr *mr;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Heaps of the library: memory of any size is handed out once, aligned, and
- * reached by its key and no further (I6); what can't be had, and what is no
- * memory of the heap, is refused and changes nothing (I8).
+ * Heaps of the library: memory of any size is allocated only once, aligned, and
+ * its key reaches that memory and no other (I6); impossible allocations, and
+ * frees of memory that is not the heap's, fail and change nothing (I8).
  *
  * time limit: 240
  */
@@ -33,7 +33,7 @@
 
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE | MW_BIND)
 
-/* A user that nobody else is, and what it may lock. */
+/* A uid that no other process has, and its RLIMIT_MEMLOCK. */
 #define NOBODY		61235
 #define MAY_LOCK	(3 * MiB)
 
@@ -182,7 +182,7 @@ TEST_F(heap, slabs_are_added_when_all_are_taken)
 	}
 	for (i = 0; i < N; i++)
 		EXPECT_EQ((char)i, *(char *)ptrs[i]);
-	/* Whichever slab it is of, what was freed is found. */
+	/* Freed memory is found again, in any slab. */
 	for (i = 0; i < N; i += 50) {
 		EXPECT_EQ(0, memreg_free(self->heap, ptrs[i]));
 		ASSERT_EQ(0, memreg_alloc(self->heap, 256, &again));

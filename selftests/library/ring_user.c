@@ -258,7 +258,7 @@ TEST_F(ring_user, poll_and_reap_are_60_instructions_at_most)
  * Work requests
  */
 
-/* What was there before is gone, and what has no use is 0. */
+/* Old values are overwritten, and unused fields are 0. */
 TEST(prepared_work_requests_are_whole)
 {
 	static const char data[4];

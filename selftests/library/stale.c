@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What registration caches return after a mapping has changed, and what their
- * old keys still give a peer: caches that are in use, and memreg's, side by
- * side. The applications are those of caches/, and this program is the peer.
+ * Registration caches after a change of the mapping: the registrations that
+ * they return, and the data that a peer reads by old keys, for caches in common
+ * use and for memreg's. The applications are those of caches/, and this program
+ * is the peer.
  *
- * For each change: an application maps memory, fills it, gets a registration
- * and puts it. It changes the mapping and fills it with something else. The
- * peer reads by the old key: is it served? The application gets a registration
- * again. The peer reads by that key: does it find what is mapped there now?
+ * For each kind of change: an application maps memory, fills it, gets a
+ * registration and puts it. It changes the mapping, and fills the memory with
+ * other data. The peer reads by the old key: does the read succeed? The
+ * application gets a registration again. The peer reads by that key: does it
+ * read the new data?
  *
- * Where the process execs or exits, somebody else has its RDMA files, as a
- * server that it was forked by might: keys live with these.
+ * For changes by exec or exit of the process, another process holds its RDMA
+ * files open, as a parent that forked it might: keys live as long as these
+ * files.
  *
  * time limit: 900
  * soak in parts: 4
@@ -55,14 +58,14 @@ static const char *const texts[] = {
 #define HELD_MAX	16
 
 /**
- * struct column - An application, and what is expected of it
+ * struct column - An application, and its expected results
  * @name: Its head in the table
  * @program: In caches/
  * @mode: Its argument
  * @preload: Adapter, below build/user; or NULL
  * @env: Variables, up to NULL
  * @answer_ms: An answer that takes longer does not come
- * @is_ours: Nothing may be stale
+ * @is_ours: No registration may be stale
  * @keys_die: No old key may be served
  */
 struct column {
@@ -114,7 +117,7 @@ struct app {
 /**
  * struct seen - What became of a change
  * @ret: 0, or -errno: -ETIMEDOUT if the application hung
- * @stale: What was got afterwards is not of the memory
+ * @stale: The registration got after the change is not of the mapped memory
  * @served: The old key was served
  */
 struct seen {
@@ -271,7 +274,7 @@ static int app_do(struct app *app, enum app_step step, enum change change,
 	return app_ask(app, &ask, answer ?: &none);
 }
 
-/* Ended by itself, and with nothing wrong */
+/* Has the application ended by itself, and without an error? */
 static int app_end(struct app *app)
 {
 	int status, ret = app_do(app, STEP_END, 0, false, NULL);
@@ -336,7 +339,10 @@ static int peer_read(FIXTURE_DATA(stale) *self, const struct app_answer *key,
 		if (ret)
 			return ret;
 	}
-	/* Which of the two it is the key's maker has said. */
+	/*
+	 * The application has reported which of the two memories the key is
+	 * for.
+	 */
 	found = s->id ? s->mem : self->mem;
 	ret = s->id ? stock_read(s, 0, SMALL_LENGTH, key->iova, key->rkey) :
 		      qp_do(&self->end, IBV_WR_RDMA_READ, self->mr,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory of descriptors, of whichever kind: what a peer reaches of it, and what
- * becomes of keys and of local work when the exporter takes it away (I1); what
- * exporters refuse, and what that leaves as it was (I8); and importers of
- * memory objects.
+ * Memory of descriptors of any kind: the bytes that a peer reaches, and the end
+ * of keys and local work when the exporter takes the memory away (I1); refusals
+ * by exporters, which change nothing (I8); and importers of memory objects.
  *
  * The exporters that take memory away, and the importer, are of a module of the
  * tests. On kernels that faults can be injected to, soft-RoCE is ordered to
@@ -60,7 +59,7 @@ enum kind {
  * @kind: The kind
  * @fake: The module, or -1
  * @owner: Where it can be written, to see what is read
- * @fd: What is registered
+ * @fd: Descriptor to register
  * @length: Bytes
  * @at: @owner, mapped
  */
@@ -150,7 +149,7 @@ static bool is_revocable(const struct memory *m)
  * @stock: The peer
  * @ring: Completions of this end
  * @m: The memory
- * @access: What it can be registered with
+ * @access: Access flags that it can be registered with
  * @mr: The MR, or the last one
  */
 struct end {
@@ -253,8 +252,8 @@ static const struct {
 };
 
 /*
- * The peer reads all bytes of a range, writes all of them if it may, and
- * nothing else has changed.
+ * The peer reads all bytes of a range, and writes all of them if it may; no
+ * other byte changes.
  */
 static void reach(struct __test_metadata *_metadata,
 		  struct end *e, size_t offset, size_t length,
@@ -701,7 +700,8 @@ TEST_F(revoked, it_can_be_re_registered_and_not_composed)
 }
 
 /*
- * It is taken away while it is registered, bound, and given back
+ * Memory that its exporter takes away during registration, bind and
+ * deregistration
  */
 
 struct mover {
@@ -729,7 +729,7 @@ static void *keep_moving(void *arg)
 	return NULL;
 }
 
-/* What a call may say of memory that moves */
+/* Is an errno allowed for memory that is being moved? */
 static bool moves_away(int ret)
 {
 	return !ret || ret == -ESTALE || ret == -EAGAIN;
@@ -1144,7 +1144,7 @@ TEST(list_shows_who_keeps_memory)
  * Charges of creator, sharer and importer
  */
 
-/* A user that nobody else is, and what it may lock. */
+/* A uid that no other process has, and its RLIMIT_MEMLOCK. */
 #define NOBODY		61235
 #define MAY_LOCK	(4UL << 20)
 #define CGROUP		"/sys/fs/cgroup/memreg-dmabuf"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory objects: what a descriptor is good for, by which bytes a peer reaches
- * the memory (I6), who is charged for it and for how long (I7), and what bad
- * input leaves as it was (I8).
+ * Memory objects: the uses of a descriptor, the bytes that a peer reaches (I6),
+ * the user who is charged and the time of the charge (I7), and invalid input,
+ * which changes nothing (I8).
  *
  * time limit: 240
  */
@@ -34,7 +34,7 @@
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE |	\
 			 REMOTE_ATOMIC | MW_BIND)
 
-/* A user that nobody else is, and what it may lock. */
+/* A uid that no other process has, and its RLIMIT_MEMLOCK. */
 #define NOBODY		61234
 #define MAY_LOCK	(4 * MiB)
 
@@ -271,7 +271,10 @@ static void *swap_descriptors(void *arg)
 	return NULL;
 }
 
-/* Each kind of call that takes one; whatever it is at that moment */
+/*
+ * Each call that takes a descriptor, while another thread closes and replaces
+ * it
+ */
 TEST_F(memory, I8_descriptors_that_are_closed_meanwhile)
 {
 	struct swapping s = { .memory = raw_memory(self->fd, LEN, 0) };
@@ -484,7 +487,7 @@ static void user_kill(struct __test_metadata *_metadata, pid_t child)
 	EXPECT_EQ(child, waitpid(child, NULL, 0));
 }
 
-/* The sharer has the descriptor of the creator, who may be gone first. */
+/* The sharer has the creator's descriptor; either process may end first. */
 TEST_F(memory, I7_SIGKILL_of_creator_and_sharer_in_either_order)
 {
 	bool creator_first;
@@ -593,8 +596,8 @@ static const struct {
 };
 
 /*
- * The peer reads all bytes of a range, writes all of them, and nothing else has
- * changed. What it wrote is of another fill.
+ * The peer reads all bytes of a range, and writes all of them with another
+ * pattern; no other byte changes.
  */
 static void reach(struct __test_metadata *_metadata,
 		  FIXTURE_DATA(memory_peer) *self, size_t offset, size_t length,
@@ -716,7 +719,9 @@ TEST_F(memory_peer, by_the_read_only_twin_the_peer_reads_and_does_not_write)
 	EXPECT_TRUE(filled(self->at, self->length, 0, 1));
 }
 
-/* Each has keys of its own; what ends one is nothing to the other. */
+/*
+ * Each process has keys of its own; the end of one does not affect the other.
+ */
 TEST_F(memory_peer, a_process_that_shares_it_is_killed_and_the_peer_goes_on)
 {
 	struct ib_memreg_mr_register mr, other;
@@ -769,7 +774,7 @@ static void *read_on(void *arg)
 	return NULL;
 }
 
-/* Another read than those under way has begun and ended. */
+/* Wait until a read has begun and ended that was not in progress before. */
 static bool reads_go_on(struct reading *r)
 {
 	unsigned int from = r->done;
@@ -826,7 +831,7 @@ static void share_and_be_killed(struct __test_metadata *_metadata, int memory,
 	EXPECT_TRUE(reads_go_on(r));
 }
 
-/* Revoked, deregistered, closed or killed: what others had of the memory */
+/* Ends of the other users of the memory: revoke, deregister, close, kill */
 TEST_F_TIMEOUT(memory_peer, what_others_had_of_it_ends_and_the_peer_reads_on,
 	       240)
 {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Pools: each key reaches its buffer and no byte besides (I6), recycled keys
- * are dead (I3) and a call that fails recycles none (I8); and in the library no
- * buffer is handed out twice, whatever threads, forks and kills do, and without
- * a system call.
+ * are dead (I3) and a call that fails recycles none (I8); and the library takes
+ * no buffer twice, with threads, forks and kills, and without a system call.
  *
  * time limit: 240
  */
@@ -385,7 +384,7 @@ FIXTURE_TEARDOWN(pool_peer)
 	link_close(&self->link);
 }
 
-/* The peer reads and writes all of a buffer, and nothing else has changed. */
+/* The peer reads and writes all of a buffer; no other byte changes. */
 static void reach(struct __test_metadata *_metadata,
 		  FIXTURE_DATA(pool_peer) *self, __u32 i)
 {
@@ -604,7 +603,7 @@ static void take_without_calls(FIXTURE_DATA(taking) *self)
 		for (i = 1; i < BUFFERS; i++)
 			bad |= !!memreg_pool_give(self->pool, buffers[i]);
 		bad |= memreg_pool_give(self->pool, buffers[1]) != -EINVAL;
-		/* The first one was overwritten by nothing. */
+		/* The first buffer was not overwritten. */
 		bad |= !!memreg_pool_give(self->pool, buffers[0]);
 	}
 	syscall(SYS_exit, bad);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Pools at the limits of RLIMIT_MEMLOCK, of the user, and of the control groups
- * for rdma and memory: at each step what can't be had is refused for a reason,
- * nothing has changed (I8), and in the end nobody is charged (I7).
+ * for rdma and memory: at each step a call that exceeds a limit fails with the
+ * right reason and changes nothing (I8), and in the end no charge is left (I7).
  *
  * time limit: 240
  */
@@ -32,7 +32,7 @@
 #define SIZE		(2 * PAGE)
 #define DOMAIN		3	/* HCA objects of a domain */
 
-/* A user that nobody else is. */
+/* A uid that no other process has. */
 #define NOBODY		61236
 
 FIXTURE(limits) {
@@ -322,8 +322,9 @@ TEST_F(groups, I7_SIGKILL_gives_all_objects_back)
 }
 
 /*
- * Memory of the group is given step by step, from too little to enough. What is
- * touched under the limit was touched before, and nobody is killed for it.
+ * Raise the group's memory limit step by step, from too little to enough.
+ * Memory that is touched under the limit was touched before, so that the OOM
+ * killer does not act.
  */
 static int create_within(struct memreg *m, uint32_t domain, unsigned int kib,
 			 int out)
@@ -341,7 +342,7 @@ static int create_within(struct memreg *m, uint32_t domain, unsigned int kib,
 	return ret ?: memreg_pool_destroy(pool);
 }
 
-/* 8 MiB of buffers, and what describes them */
+/* 8 MiB of buffers, and their descriptions */
 #define MOST_KIB	(64 * 1024)
 
 TEST_F_TIMEOUT(groups, I8_memory_is_limited_at_each_step, 240)

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What buffers of a pool are good for besides their keys: SGEs of work
- * requests, what inline receive leaves, and what windows of both types are
- * bound to (I6); and no key of a buffer works once threads have recycled it
- * (I3).
+ * Uses of a pool's buffers besides their keys: in SGEs of work requests, as
+ * receive buffers beside inline receive, and under windows of both types (I6);
+ * and no key of a buffer works once threads have recycled it (I3).
  *
  * time limit: 240
  */
@@ -227,7 +226,7 @@ TEST_F(use, I6_inline_receive_leaves_longer_messages_in_the_buffer)
 	}
 }
 
-/* The peer reads and writes all of a range, and nothing else has changed. */
+/* The peer reads and writes all of a range; no other byte changes. */
 static void reach(struct __test_metadata *_metadata, FIXTURE_DATA(use) *self,
 		  size_t offset, size_t len, __u64 iova, __u32 rkey)
 {
@@ -401,8 +400,8 @@ static void *take_recycle_give(void *arg)
 }
 
 /*
- * Of those that were recycled last: after more than 16384 later ones a key may
- * be another's (I9).
+ * Check the keys that were recycled last: after more than 16384 later grants an
+ * rkey may be in use again (I9).
  */
 static void all_are_dead(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(use) *self, const struct crowd *crowd)

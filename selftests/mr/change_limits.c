@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Re-registration and compositions at the limits of RLIMIT_MEMLOCK and of the
- * control groups for rdma and memory: what can't be had is refused for a
- * reason, all is as it was before (I8), and in the end nobody is charged (I7).
+ * control groups for rdma and memory: a call that exceeds a limit fails with
+ * the right reason and changes nothing (I8), and in the end no charge is left
+ * (I7).
  *
  * time limit: 300
  */
@@ -33,7 +34,7 @@
 #define LENGTH		(PAGES * PAGE)
 #define PER_DOMAIN	3	/* HCA objects of a domain */
 
-/* A user that nobody else is. */
+/* A uid that no other process has. */
 #define NOBODY		61237
 
 static int rereg(int fd, struct ib_memreg_mr_reregister *cmd)
@@ -155,7 +156,9 @@ TEST_F(memlock, I8_a_single_key_needs_it_twice)
 	}
 }
 
-/* What is a memory object's is charged already, and nothing else is pinned. */
+/*
+ * Memory of a memory object is charged already, and no other memory is pinned.
+ */
 TEST_F(memlock, memory_objects_take_none_of_it)
 {
 	int memory = raw_memory(self->fd, LENGTH, 0);
@@ -526,7 +529,7 @@ static int grow_many(int fd, void *mem, const __u32 *mrs)
 	return ret;
 }
 
-/* Run one of those with so much memory; what is behind it is outside. */
+/* Run one of those functions with a limited amount of memory. */
 static int within(unsigned int kib, int out, int fd, __u32 domain, void *mem,
 		  const __u32 *mrs, bool compose)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Compositions: the bytes of any pieces in any order, compared with what
- * memcpy() makes of them, by work requests of the owner, by keys of a stock
- * peer and by windows; no byte besides (I6); and the keys die when any piece of
- * memory does, before it is gone (I1, I2).
+ * Compositions: the bytes of any pieces in any order, compared with the result
+ * of memcpy(), by work requests of the owner, by keys of a stock peer and by
+ * windows; no other byte (I6); and the keys die when the mapping of any piece
+ * goes, before its pages are released (I1, I2).
  *
  * time limit: 300
  * soak in parts: 5
@@ -169,9 +169,7 @@ static bool has_twice(const struct reference *ref)
 	return twice;
 }
 
-/*
- * One composition: what it is made of, and that its bytes are the right ones
- */
+/* Make one random composition, and check its bytes */
 
 #define PIECES	6U
 

@@ -95,7 +95,7 @@ static void refused(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, file_pages());
 }
 
-/* What can be written, and what can only be read. */
+/* Access flags for writable and for read-only mappings. */
 #define WRITABLE	(LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ)
 #define READABLE	REMOTE_READ
 

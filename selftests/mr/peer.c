@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What keys let a stock verbs peer do, and what they don't.
+ * Accesses of a stock verbs peer that keys allow, and accesses that they
+ * refuse.
  *
  * After each access that must be refused the peer has a remote access error,
  * all of the owner's memory is as it was, and the connection is over, for which

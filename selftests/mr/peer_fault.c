@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The registration queue breaks at the worst of moments: when keys have to die
- * because the mapping goes, or because the owner says so, and when the queue
- * can't be made to work again. Faults are ordered at the points of
+ * The registration queue breaks at the worst moments: when keys have to die
+ * because the mapping changes, or because the owner revokes them, and when the
+ * queue cannot be rebuilt. Faults are injected at the points of
  * kernel/inject.c; a stock peer writes all the time.
  *
  * time limit: 240
@@ -248,7 +248,7 @@ static void mr_is_stale(struct __test_metadata *_metadata,
 				     NULL));
 	ASSERT_EQ(IB_MEMREG_MR_STALE, info.state);
 	ASSERT_EQ(1, info.generation);
-	/* The pages stay: the peer may reach them, and nobody else's */
+	/* The pages stay pinned: the peer may reach them, but no other pages */
 	ASSERT_EQ(SPAN / PAGE, info.pinned);
 	ASSERT_EQ(SPAN / PAGE, vm_pin(0));
 	ASSERT_LE(SPAN / PAGE, pages_pinned() - self->pinned);
@@ -263,7 +263,7 @@ static void in_time(struct __test_metadata *_metadata, int64_t since,
 	EXPECT_GE(bound, t);
 }
 
-/* It is all given back, and works again with other memory */
+/* All objects can be destroyed, and made again with other memory */
 static void starts_over(struct __test_metadata *_metadata,
 			FIXTURE_DATA(broken) *self)
 {
@@ -374,7 +374,7 @@ static void revoke_while_it_breaks(struct __test_metadata *_metadata,
 	starts_over(_metadata, self);
 }
 
-/* A revoke has no way to fail: what it can't invalidate, it destroys */
+/* A revoke cannot fail: a key that it cannot invalidate, it destroys */
 TEST_F_TIMEOUT(broken, I3_I4_revoke_while_the_queue_breaks, LIMIT_S)
 {
 	revoke_while_it_breaks(_metadata, self, variant,
@@ -387,7 +387,7 @@ TEST_F_TIMEOUT(broken, I3_I4_relaxed_revoke_while_the_queue_breaks, LIMIT_S)
 			       memreg_window_revoke_relaxed);
 }
 
-/* Other MRs are tried; if there is no way, nothing is bound */
+/* Other MRs are tried; if these fail, too, no window is bound */
 TEST_F_TIMEOUT(broken, I8_windows_are_bound_or_not, LIMIT_S)
 {
 	struct state before;
@@ -412,7 +412,10 @@ TEST_F_TIMEOUT(broken, I8_windows_are_bound_or_not, LIMIT_S)
 	state_free(&before);
 }
 
-/* Another owner, of memory of its own, that dies at once; or says why not */
+/*
+ * Run another owner, with memory of its own, that is killed at once; reports
+ * errors
+ */
 static void live_and_die(const struct fault *fault, const char *down)
 {
 	uint8_t *mem = mmap(NULL, SPAN, PROT_READ | PROT_WRITE,
@@ -531,7 +534,7 @@ static uint64_t counter(struct __test_metadata *_metadata,
 	return value;
 }
 
-/* Those that nothing was heard of are destroyed */
+/* Wait until MRs whose completion was lost are destroyed */
 static void await_deaths(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(crowd) *self, uint64_t before)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Ranges and access flags of MRs and windows: which are good, which are not,
- * and what the keys of those that are good cover, to the byte (I6).
+ * Ranges and access flags of MRs and windows: which are valid, and the bytes
+ * that keys of valid ones cover (I6).
  */
 #include <errno.h>
 #include <sys/ioctl.h>
@@ -53,7 +53,7 @@ FIXTURE_TEARDOWN(ranges)
 	EXPECT_EQ(0, vm_pin(0));
 }
 
-/* Register, with everything that can be said; the answer is in @cmd. */
+/* Register with all parameters; the answer is in @cmd. */
 static int reg(FIXTURE_DATA(ranges) *self, struct ib_memreg_mr_register *cmd)
 {
 	cmd->size = sizeof(*cmd);
@@ -378,7 +378,7 @@ TEST_F(ranges, single_key_on_scattered_memory)
 	mem_free(memory, 3 * self->span + PAGE);
 }
 
-/* What the header says of MR_REGISTER's access flags. */
+/* The errno that the header documents for access flags of MR_REGISTER. */
 static int access_errno(__u32 access, __u32 supported, __u32 *reason)
 {
 	*reason = IB_MEMREG_REASON_ACCESS;
@@ -525,7 +525,7 @@ TEST_F(windows, largest_span)
 	struct ib_memreg_bind bind = { .length = 1, .access = REMOTE_READ };
 	__u32 id;
 
-	/* At every place in a page, whatever it needs of a page list. */
+	/* At every offset in a page, with page lists of any length. */
 	EXPECT_EQ(0, try_window(self, 0, max));
 	EXPECT_EQ(0, try_window(self, PAGE - 100, max));
 	EXPECT_EQ(0, try_window(self, PAGE - 101, max));
@@ -562,7 +562,7 @@ TEST_F(windows, io_addresses)
 	EXPECT_EQ(0, bind.out_iova);
 }
 
-/* What the header says of a window's access flags. */
+/* The errno that the header documents for access flags of a window. */
 static int window_errno(FIXTURE_DATA(windows) *self, __u32 access, __u32 mr,
 			__u32 *reason)
 {

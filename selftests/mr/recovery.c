@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The registration queue while the network below it changes: binds succeed or
- * say ENETDOWN, and work again when the network does. A queue whose GID goes
- * is rebuilt, which LIST counts.
+ * fail with ENETDOWN, and work again when the network does. A queue whose GID
+ * is removed is rebuilt, which LIST counts.
  *
  * time limit: 300
  */
@@ -52,7 +52,7 @@ static int bind_and_revoke(FIXTURE_DATA(recovery) *self)
 		binds[i].access = REMOTE_READ;
 	}
 	ret = raw_bind(self->fd, self->domain, binds, WINDOWS);
-	/* Revoking can't fail, whatever the queue does. */
+	/* Revoking cannot fail, in any state of the queue. */
 	return ret ?: raw_revoke_relaxed(self->fd, self->domain, self->windows,
 					 WINDOWS);
 }
@@ -180,7 +180,7 @@ TEST_F_TIMEOUT(recovery, queue_is_rebuilt_when_its_address_goes, SOAK_S)
 		ASSERT_EQ(0, system("ip addr flush dev " NETDEV
 				    " scope global"));
 		EXPECT_TRUE(rebuilt_since(rebuilt));
-		/* There is a link-local one left, or it says ENETDOWN. */
+		/* A link-local GID is left, or the bind fails with ENETDOWN. */
 		ASSERT_EQ(0, system(restore));
 		EXPECT_TRUE(binds_again(self));
 		EXPECT_EQ(0, self->unexpected);

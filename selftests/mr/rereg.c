@@ -173,7 +173,7 @@ static void key_is_dead(struct __test_metadata *_metadata,
 	disconnect(_metadata, &self->link);
 }
 
-/* The change that these flags ask for, to what is new above */
+/* The parameters of a change with these flags, to the new values above */
 static struct ib_memreg_mr_reregister change(const FIXTURE_DATA(rereg) *self,
 					     __u32 what)
 {
@@ -707,9 +707,9 @@ static void write_for_a_while(FIXTURE_DATA(race) *self, bool old,
 }
 
 /*
- * The peer writes by the new key, and in turn by the old one; whether that
- * works is another question. Nothing in front of the memory and behind it
- * changes, and in it nothing but the first bytes of a half.
+ * The peer writes by the new key and by the old one in turn; either write may
+ * fail. No byte before or behind the memory changes, and inside only the first
+ * bytes of a half.
  */
 TEST_F_TIMEOUT(race, I1_keys_that_change_lead_nowhere_else, SOAK_S)
 {

@@ -5,7 +5,7 @@
  *
  * The root file system is the host's root directory, read-only, in which the
  * source tree and the other shares are mounted. A RAM overlay makes all of it
- * writable and forgets everything but what is in the shares.
+ * writable; only changes in the shares outlive the guest.
  *
  * A shell script would do the same with forty processes, each of which costs
  * up to a second with the debug kernel in an emulator.
@@ -260,8 +260,9 @@ static int follow(pid_t command, int in, int port)
 }
 
 /*
- * The output goes through a pipe, which, other than the port, the command may
- * open again as /dev/stderr. What the command left running ends with it.
+ * The output goes through a pipe, as the command may open a pipe again as
+ * /dev/stderr, but not the port. Processes that the command left running are
+ * killed.
  */
 static int run(void)
 {
@@ -298,9 +299,9 @@ static void complain(const char *text)
 }
 
 /*
- * The stacks of tasks that ended are kept for new ones, and scanned: what their
- * calls have left there would pass for references. Have new ones write to them,
- * so many at a time that each is used.
+ * The kernel caches the stacks of ended tasks, and kmemleak scans them: old
+ * data there would count as references. Start so many tasks at a time that each
+ * cached stack is used, and let them overwrite it.
  */
 static void overwrite_stacks(void)
 {
@@ -331,9 +332,9 @@ static bool scan(char *report, size_t size)
 }
 
 /*
- * A leak is what four scans cannot find a reference to: the first one notes
- * checksums, the next two take only objects that have a certain age, and the
- * last one acquits what was on its way from one list to another.
+ * An object is a leak if four scans find no reference to it: the first one
+ * records checksums, the next two report only objects of a certain age, and the
+ * last one clears objects that were being moved from one list to another.
  */
 static void check_leaks(void)
 {

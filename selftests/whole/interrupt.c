@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Signals in the midst of calls that take long: batches that stand in line for
- * a registration queue, MRs of many segments, LIST. One that ends the process
- * ends the call, which has been done or not (I8), whoever else has the file
- * open. Any other signal changes nothing.
+ * Signals during long calls: batches that wait for a registration queue, MRs of
+ * many segments, LIST. A fatal signal ends the call, which has been done
+ * completely or not at all (I8), even if another process has the file open. Any
+ * other signal has no effect.
  *
  * time limit: 200
  */
@@ -153,7 +153,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* All threads at work, until the process is killed or a call fails. */
+/* Run all threads until the process is killed or a call fails. */
 static void work_in_threads(FIXTURE_DATA(interrupt) *self)
 {
 	struct worker workers[THREADS];
@@ -300,8 +300,8 @@ TEST_F_TIMEOUT(interrupt, I8_killed_in_a_batch_it_is_done_or_not, SOAK_S)
 }
 
 /*
- * A batch whose completion is lost takes all the room that a registration queue
- * has, until that is rebuilt, which is in 10 seconds. Others stand in line.
+ * A batch whose completion is lost takes all the room of a registration queue,
+ * until the queue is rebuilt after 10 seconds. Other batches wait.
  */
 
 struct lost {
@@ -414,7 +414,7 @@ static long kill_in_line(struct __test_metadata *_metadata,
 	return now_ms() - ms;
 }
 
-/* None of those in line got what it asked for. */
+/* None of the waiting calls has bound its windows. */
 static void only_first_is_bound(struct __test_metadata *_metadata,
 				FIXTURE_DATA(interrupt) *self)
 {
@@ -448,7 +448,7 @@ TEST_F_TIMEOUT(interrupt, I8_killed_in_line_it_does_not_wait, IN_LINE_S)
 		ASSERT_LE(0, rebuilds);
 		begin_to_lose(_metadata, self, &lost);
 		ms = kill_in_line(_metadata, self, variant->signal);
-		/* Until the queue is rebuilt, nobody in line has his turn. */
+		/* Until the queue is rebuilt, no waiting call proceeds. */
 		met = state_rebuilds(self->domain) == rebuilds;
 		end_to_lose(_metadata, &lost);
 		if (met)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What keeps what, and how long: files that are passed on, inherited and closed
- * by others, processes that die, and the limits that they run into. In the
- * end nothing is pinned or charged (I7).
+ * Lifetimes of objects: files that are passed to, inherited by and closed by
+ * other processes, processes that die, and limits that they reach. In the end
+ * nothing is pinned or charged (I7).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -481,7 +481,10 @@ TEST_F(lifetime, no_memlock_at_all_is_EPERM)
 	}
 }
 
-/* mlockall(2) locks a ring as it is mapped; what was made of it goes again. */
+/*
+ * mlockall(2) makes mapping a ring fail at RLIMIT_MEMLOCK; the ring is
+ * destroyed again.
+ */
 TEST_F(lifetime, I8_ring_beyond_what_may_be_locked_is_EAGAIN)
 {
 	struct memreg_ring ring;
@@ -712,7 +715,10 @@ TEST_F(cgroup, limit_below_a_domain)
 	}
 }
 
-/* What a group pays for is given back to it, whoever closes the file. */
+/*
+ * Charges are returned to the group that was charged, whichever process closes
+ * the file.
+ */
 TEST_F(cgroup, charges_go_back_to_where_they_came_from)
 {
 	struct owner owner;

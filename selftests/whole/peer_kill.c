@@ -3,8 +3,8 @@
  * I7: the owner is killed with SIGKILL at random points, while two peers read
  * and write and three of its threads make calls. Nothing may be left of it.
  *
- * A second process shares the owner's address space, and lives on: where the
- * address space stays, only what the file's end gives back is given back.
+ * A second process shares the owner's address space, and lives on: as the
+ * address space stays, only the close of the file can release the pages.
  *
  * The seed is printed; MEMREG_SEED repeats it.
  *
@@ -302,7 +302,10 @@ static long meminfo_kb(const char *what)
 	return kb;
 }
 
-/* Memory of the kernel's, without what it, or KASAN, would give back */
+/*
+ * Kernel memory in use, without memory that the kernel or KASAN would free on
+ * demand
+ */
 static long kernel_kb(struct __test_metadata *_metadata)
 {
 	ASSERT_EQ(0, shell("echo 2 >/proc/sys/vm/drop_caches"));
@@ -328,7 +331,7 @@ TEST_F_TIMEOUT(kill, I7_killed_owner_leaves_nothing, SOAK_S)
 	int64_t end;
 	bool early;
 
-	/* Those count that come while peers are at work */
+	/* Count only kills while peers are transferring */
 	for (; used < n; used += !early, kills++) {
 		early = rand() % 4 == 0;
 		kill_once(_metadata, self, early);

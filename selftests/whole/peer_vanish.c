@@ -4,8 +4,8 @@
  *
  * In use are an MR, bound windows, a listener, a connected endpoint whose peer
  * writes all the time, a thread that is blocked in read(2) and one in poll(2).
- * Whatever goes, all of the owner's calls end within a limit, and when the
- * device is gone each returns ENODEV; then everything can be had anew.
+ * Whichever part goes, all of the owner's calls end within a limit, and after
+ * the device is gone each returns ENODEV; then all objects can be made again.
  *
  * time limit: 480
  */
@@ -75,7 +75,7 @@ static void start_waiter(struct __test_metadata *_metadata, struct waiter *w,
 	ASSERT_EQ(0, pthread_create(&w->thread, NULL, run, w));
 }
 
-/* They end by themselves when the device is gone, and by nothing else */
+/* The blocked threads end when the device is gone, and for no other reason */
 static void check_waiters(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(vanish) *self)
 {

@@ -2,7 +2,7 @@
 /*
  * Many objects alive at once: a hundred thousand bound windows on ten thousand
  * MRs, in a thousand domains, with a thousand connections (fewer without
- * --full). All of them work, and all is given back, one by one or by close.
+ * --full). All of them work, and all are destroyed, one by one or by close.
  *
  * What a call costs must not depend on how many objects are merely alive. It is
  * measured with few and with many of them, in nanoseconds, which under
@@ -34,16 +34,16 @@
 /* Connections that are being made at a time. */
 #define CONNECTS	16
 /*
- * What a call may cost when there are many, as a multiple of what it costs when
- * there are few, and besides. Many are a hundred or a thousand times as many
- * windows, and ten times as many of the rest.
+ * Allowed cost of a call with many objects, as a multiple of its cost with few,
+ * plus a constant. Many means a hundred or a thousand times as many windows,
+ * and ten times as many of the other objects.
  */
 #define TIMES		3
 #define SLACK_NS	20000
 /* How long to wait for a moment at which the machine is not busy. */
 #define QUIET_NS	(60 * 1000000000L)
 
-/* How many there are, or are to be, of each kind. */
+/* Number of objects of each kind, wanted or present. */
 struct counts {
 	unsigned int domains;
 	unsigned int mrs;
@@ -508,7 +508,10 @@ static long now_ns(void)
 	return ts.tv_sec * 1000000000L + ts.tv_nsec;
 }
 
-/* The best of some, as others are disturbed; @cost is the best so far, or 0. */
+/*
+ * Measure the best of several tries, as other programs disturb some; @cost is
+ * the best so far, or 0.
+ */
 static void measure_one(struct __test_metadata *_metadata,
 			FIXTURE_DATA(scale) *self, unsigned int i, long *cost)
 {
@@ -537,7 +540,10 @@ static void measure(struct __test_metadata *_metadata,
 	}
 }
 
-/* A machine that is busy has its quiet moments; who walks lists has none. */
+/*
+ * A busy machine has quiet moments, in which a good implementation is fast; one
+ * that walks lists is always slow.
+ */
 static void expect_no_more(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(scale) *self, unsigned int i, long few,
 			   long *many)
@@ -652,9 +658,9 @@ TEST_F_TIMEOUT(scale, I7_close_with_many_alive, SOAK_S)
 }
 
 /*
- * The guard takes its time, which is not the fault of the queue. Where no batch
- * ends for a second, it is to blame as far as anybody can see, so that a busy
- * machine has more tries.
+ * A guard with many keys takes long, although the queue works. If no batch ends
+ * for a second, the module takes the queue for stalled, so on a busy machine
+ * this needs several tries.
  */
 TEST_F_TIMEOUT(scale, I2_unmap_under_many_windows, SOAK_S)
 {
@@ -702,8 +708,8 @@ static long device_mrs(void)
 }
 
 /*
- * Have the kernel take what it can from caches of its objects, but not inodes:
- * with those of programs it would take their pages (selftests/vm/README.md).
+ * Make the kernel shrink its object caches, but not the inode cache: with the
+ * inodes of programs it would drop their pages (selftests/vm/README.md).
  */
 static int shrink_slabs(void)
 {
@@ -714,7 +720,7 @@ static int shrink_slabs(void)
 	return file_write(pressure, "100") ?: ret;
 }
 
-/* Those that are idle are given back sooner than they would be otherwise. */
+/* Idle FRWRs are destroyed sooner than by age. */
 TEST_F_TIMEOUT(scale, I9_idle_keys_are_given_back_but_for_64, 600)
 {
 	const long age_ns = 20 * 1000000000L, idle = 4 * BATCH;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The whole life of an owner of memory, step by step, with something that goes
- * wrong at any place of it: what the kernel or the device is asked for fails,
- * or the device vanishes.
+ * The whole life of an owner of memory, step by step, with a fault at any step:
+ * a request to the kernel or to the device fails, or the device vanishes.
  *
- * A step that fails has changed nothing, and works when it is taken again; one
- * that did not fail did all of it. So whatever went wrong, the rest of the life
- * is as ever: a stock peer reads and writes, is refused once the windows are
- * revoked, and in the end nothing is left.
+ * A step that fails has changed nothing, and works when it is repeated; a step
+ * that succeeds has done all of its work. So after any fault the other steps
+ * are as usual: a stock peer reads and writes, is refused once the windows are
+ * revoked, and in the end no object is left.
  *
  * time limit: 600
  */
@@ -54,10 +53,10 @@ FIXTURE(scenario)
 /**
  * struct step - A step of the owner's life
  * @name: To be printed
- * @prepare: What others do before; or NULL
+ * @prepare: Actions of other processes before the step; or NULL
  * @call: The owner's call, 0 or -errno
- * @check: What others find afterwards; false if it failed behind the owner's
- *	back, and has been undone. Or NULL
+ * @check: Checks by other processes after the step; returns false if the step
+ *	failed without an error for the owner, and has been undone. Or NULL
  * @errors: Documented errors of a fault, beside ENOMEM and EFAULT; ends with 0
  */
 struct step {
@@ -70,9 +69,7 @@ struct step {
 	const int *errors;
 };
 
-/*
- * Steps: what is the owner's alone
- */
+/* Steps of the owner alone */
 
 static int call_open(FIXTURE_DATA(scenario) *self)
 {
@@ -169,7 +166,7 @@ static void far_accept(FIXTURE_DATA(scenario) *self, uint32_t request)
 	}
 }
 
-/* Afterwards it is as if nobody had ever connected to it */
+/* Reset the far end to its state before any connection */
 static void far_forget(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(scenario) *self)
 {
@@ -256,7 +253,9 @@ static bool check_accept(struct __test_metadata *_metadata,
 			TH_LOG("the peer said: %s", self->p.line);
 		return true;
 	}
-	/* It is over. What the peer thinks of it depends on how it ended. */
+	/*
+	 * The connection has ended. The peer's status depends on how it ended.
+	 */
 	ASSERT_EQ(IB_MEMREG_EVENT_DISCONNECTED, type);
 	ASSERT_EQ(0, memreg_destroy(self->o.m, self->inbound));
 	self->inbound = 0;
@@ -529,7 +528,10 @@ static const struct {
 	{ "rejected", 3 },
 };
 
-/* Whoever passes it, in handlers and workers as well; true if somebody did */
+/*
+ * The fault hits any thread that passes the point, handlers and workers
+ * included; true if one did
+ */
 static bool live_with_fault(struct __test_metadata *_metadata,
 			    FIXTURE_DATA(scenario) *self, const char *point,
 			    unsigned int skip)
@@ -561,7 +563,7 @@ TEST_F_TIMEOUT(scenario, I7_I8_device_and_network_may_fail, SOAK_S)
 	}
 }
 
-/* Whatever is called now says so, and nothing is left to be given back */
+/* Every call now fails with ENODEV, and no object is left */
 static void device_is_gone(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(scenario) *self, const char *last)
 {
@@ -578,7 +580,7 @@ static void device_is_gone(struct __test_metadata *_metadata,
 
 TEST_F_TIMEOUT(scenario, I7_device_vanishes_after_any_step, SOAK_S)
 {
-	/* Taking devices down and up is what a debug kernel is slowest at */
+	/* Taking devices down and up is the slowest step on a debug kernel */
 	unsigned int n, stride = debug_kernel() && !test_full() ? 6 : 1;
 
 	if (test_chosen())

@@ -209,7 +209,7 @@ static size_t may_land(const FIXTURE_DATA(race) *self)
 	return self->strict ? 0 : PAGE;
 }
 
-/* Windows that nobody uses, but for one, which is yet to be bound */
+/* Bind windows that are not used, except one, which is bound later */
 static void bind_others(struct __test_metadata *_metadata,
 			FIXTURE_DATA(race) *self, unsigned int at)
 {
@@ -290,8 +290,8 @@ static void *take_and_write(void *arg)
 }
 
 /*
- * A packet is held where its key was found good and nothing of it was copied,
- * by a module of the tests, kernel/tests/hold.c, which knows soft-RoCE
+ * A module of the tests, kernel/tests/hold.c, which knows soft-RoCE, holds a
+ * packet after its key was checked and before data was copied
  */
 
 #define HOLD_MODULE	"ib_memreg_hold"
@@ -339,8 +339,8 @@ static bool waits_for_packets(const struct taker *t)
 }
 
 /*
- * Have a packet held, and take the window away. Returns late bytes; @returned
- * says if the call returned before the packet went on.
+ * Hold a packet, and revoke its window. Returns the number of late bytes;
+ * @returned is set if the call returned before the packet was released.
  */
 static size_t race_with_held(struct __test_metadata *_metadata,
 			     FIXTURE_DATA(race) *self,
@@ -424,7 +424,10 @@ TEST_F_TIMEOUT(race, I3_destroying_waits_for_a_write_in_flight, LIMIT_S)
 	EXPECT_FALSE(returned);
 }
 
-/* This one lands: so the others would, if those did not wait */
+/*
+ * This packet lands: in the other tests it would, too, if those calls did not
+ * wait
+ */
 TEST_F_TIMEOUT(race, I3_relaxed_revoke_waits_for_no_packet, LIMIT_S)
 {
 	bool returned;

@@ -515,7 +515,7 @@ static bool allowed(int ret, const int *errors)
 	return !ret;
 }
 
-/* Errors that come of others being at work on the same objects. */
+/* Errors that are possible while other threads use the same objects. */
 static const int in_the_way[] = { EBUSY, ENOENT, 0 };
 
 static void expect(struct race *race, char what, int ret, const int *errors)
@@ -641,7 +641,7 @@ TEST_F_TIMEOUT(window, threads_that_race_get_documented_errors, SOAK_S)
 	EXPECT_EQ(0, race.failed) {
 		TH_LOG("it was call '%c'", race.what);
 	}
-	/* Nobody is at work on anything now. */
+	/* No other thread is using an object now. */
 	ASSERT_EQ(0, raw_revoke(race.fd, race.domain, race.windows,
 				SHARED_WINDOWS));
 	for (i = 0; i < SHARED_WINDOWS; i++)
@@ -670,7 +670,10 @@ static void *race_batches(void *arg)
 		}
 		ret = raw_bind(race->fd, race->domain, binds, SHARED_WINDOWS);
 		expect(race, 'b', ret, in_the_way);
-		/* All of them are ours, so nobody else is at work on them. */
+		/*
+		 * All windows belong to this thread, so no other thread uses
+		 * them.
+		 */
 		if (!ret)
 			expect(race, 'r', raw_revoke(race->fd, race->domain,
 						     race->windows,

@@ -268,7 +268,9 @@ TEST_F_TIMEOUT(window, any_part_of_a_composition_is_granted, LIMIT_S)
 	EXPECT_EQ(0, raw_destroy(self->link.fd, cmd.out_mr_id));
 }
 
-/* In its domain; a domain of its own for each peer is what keeps others out. */
+/*
+ * A key works in its whole domain; a domain for each peer excludes other peers.
+ */
 TEST_F_TIMEOUT(window, key_serves_the_domain, LIMIT_S)
 {
 	grant(_metadata, self);
@@ -371,7 +373,7 @@ TEST_F_TIMEOUT(window, many_are_bound_in_one_call, LIMIT_S)
 #define NOT_READY	"/sys/class/infiniband/rxe_owner/ports/1/hw_counters/" \
 			"rcvd_rnr_err"
 
-/* Until the peer has said once more that it has no receive */
+/* Wait until the peer has sent another RNR NAK */
 static void await_not_ready(struct __test_metadata *_metadata, long before)
 {
 	int i;
@@ -903,7 +905,7 @@ static void bogus(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
 	EXPECT_EQ(0, stock_await(self->stock, RDMA_CM_EVENT_DISCONNECTED));
 }
 
-/* The receive's entry does not say that a window ended. */
+/* The receive's entry does not have IB_MEMREG_CQE_INVALIDATED. */
 static void nothing_ended(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(window) *self)
 {
