@@ -340,7 +340,7 @@ const struct memreg_key *memreg_window_key(const struct memreg_window *window)
 }
 
 /**
- * memreg_window_bound() - A BIND succeeded
+ * memreg_window_bound() - Handle a successful BIND
  * @slot: Its slot
  *
  * Context: any.

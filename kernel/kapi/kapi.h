@@ -54,10 +54,10 @@ enum memreg_mr_state {
  * @node: In memreg_pool.hollow, while it has no MR
  * @nents: Entries of @sgl in use
  * @mapped: They are mapped for DMA
- * @dir: What the peer does with them
+ * @dir: Direction of the peer's accesses
  * @pages: Pages that they touch
  * @length: Bytes
- * @sgl: What it maps; memreg_pool.max_pages entries
+ * @sgl: The memory that it maps; memreg_pool.max_pages entries
  */
 struct ib_memreg_mr {
 	struct memreg_fastmr fast;
@@ -77,8 +77,8 @@ struct ib_memreg_mr {
 };
 
 /**
- * struct memreg_pool_slot - A place in a pool for an MR; the pool never frees
- *	one, whoever may still look at it
+ * struct memreg_pool_slot - A place in a pool for an MR. A slot is never freed
+ *	before the pool, as other CPUs may still access it
  * @mr: The MR, or NULL if the slot is empty
  * @next: Index of the next one on the stack that it is on, or 0
  * @depth: Slots on that stack from this one on
@@ -114,7 +114,8 @@ struct memreg_pool_cache {
 /**
  * struct ib_memreg_pool - Fast registration MRs of a PD
  * @caches: Of each CPU
- * @chunks: Slots, in arrays of MEMREG_POOL_CHUNK; those that there are stay
+ * @chunks: Slots, in arrays of MEMREG_POOL_CHUNK, which are never freed before
+ * 	the pool
  * @list: Idle MRs that are in no cache
  * @missing: MRs that the reserves have lent
  * @kicked: @work is on its way
@@ -128,23 +129,23 @@ struct memreg_pool_cache {
  * @idle_low: Fewest MRs on @list since @age_next was set
  * @pd: Protection domain
  * @name: Names it in traces
- * @numa_node: Where its memory is to be
- * @count: What it is not to shrink below
- * @max_count: What it may grow to
+ * @numa_node: NUMA node of its memory
+ * @count: Minimum number of MRs
+ * @max_count: Maximum number of MRs
  * @reserved: MRs of reserves, beyond both; @mutex
  * @total: MRs that there are; @mutex
  * @nr_slots: Slots that are there; @mutex
  * @nr_chunks: Room in @chunks
  * @empty_slots: Slots without an MR
  * @mutex: Taken to add and to remove MRs
- * @reserve_lock: Protects @reserves, and what comes back to them
+ * @reserve_lock: Protects @reserves, and the return of MRs to them
  * @reserves: All reserves; the one that was served last is the last one
- * @hollow: MRs that are to be allocated anew
+ * @hollow: Slots whose MR was destroyed, and has to be allocated again
  * @nr_hollow: Their number
  * @works: Workers of requests that are in the pool's code
- * @closing: It is being destroyed: nothing is allocated for it any more.
- * @squeeze: Memory is short: give back all that can be
- * @age_next: Jiffies at which idle MRs are given back
+ * @closing: The pool is being destroyed: no more MRs are allocated for it.
+ * @squeeze: Memory is short: free all MRs above the minimum
+ * @age_next: Jiffies at which idle MRs are freed
  * @refill: Worker that allocates what is @hollow
  * @work: Worker that makes it grow and shrink
  * @node: In the list of all pools, which the shrinker goes through
@@ -199,7 +200,7 @@ struct ib_memreg_pool {
  * @pool: The pool
  * @node: In memreg_pool.reserves
  * @count: MRs that it is to have
- * @stack: Those that it has
+ * @stack: MRs in the reserve
  */
 struct ib_memreg_reserve {
 	struct ib_memreg_pool *pool;

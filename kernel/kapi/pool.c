@@ -9,11 +9,10 @@
  * and one of each reserve. The head of a stack is a single word of 64 bits: the
  * number of its first slot, and a tag that each change advances. Each slot
  * records how deep the stack is from there on, so the first slot has the number
- * of slots on the stack. The head is changed by nothing but
- * compare-and-exchange, so a stack may be used in any context, hard interrupts
- * included, and by any CPU: a CPU that finds nothing in its own cache and on
- * the list takes from the caches of the others. Several slots are taken or put
- * by a single exchange.
+ * of slots on the stack. The head is changed only by compare-and-exchange, so a
+ * stack may be used in any context, hard interrupts included, and by any CPU: a
+ * CPU that finds no MR in its own cache and on the list takes from the caches
+ * of the others. Several slots are taken or put by a single exchange.
  *
  * A CPU that loses a race has read the link of a slot that is no longer on the
  * stack. That is harmless: slots are never freed as long as there is the pool,
@@ -27,24 +26,24 @@
  *
  * Growing and shrinking
  *
- * Another worker allocates anew what had to be destroyed: requests may be
- * waiting for that, and memory for them. So it waits for nobody who may be
- * waiting for memory, and if the pool has reserves, it may use the memory that
- * is kept for those who free some: no more than was freed when the MRs were
- * destroyed.
+ * Another worker allocates new MRs in place of destroyed ones: requests may be
+ * waiting for these, and reclaim for the requests. So it never waits for a
+ * thread that may wait for memory, and if the pool has reserves, it allocates
+ * with access to the kernel's memory reserves: no more than was freed when the
+ * MRs were destroyed.
  *
- * A worker adds MRs when the list runs low, and takes away what was on the list
- * all the time for a period. It may be what memory is waiting for, so it has a
- * rescuer, and allocates without I/O. The shrinker only calls it: to destroy an
- * MR may wait for what waits for memory. There is one shrinker for all pools:
- * to register one takes a mutex, and to free it as well, that others hold while
- * they wait for memory. Pools come and go with connections, which memory may be
- * waiting for.
+ * A worker adds MRs when the list runs low, and frees those that were on the
+ * list during a whole period. Reclaim may be waiting for this worker, so it has
+ * a rescuer, and allocates without I/O. The shrinker only queues it: destroying
+ * an MR may wait for a thread that waits for memory. There is one shrinker for
+ * all pools: registering and freeing a shrinker takes a mutex that other
+ * threads hold while they wait for memory, and pools come and go with
+ * connections, for which reclaim may be waiting.
  *
  * Reserves
  *
- * MRs of a reserve are taken when there are no others. Whatever MR comes back
- * then goes there first.
+ * MRs of a reserve are taken when the pool has no others. The next MRs that are
+ * put then go to the reserve first.
  */
 #include <kunit/visibility.h>
 #include <linux/cpumask.h>
@@ -64,7 +63,7 @@
 #define MEMREG_POOL_CHUNK_SHIFT	9
 #define MEMREG_POOL_CHUNK	BIT(MEMREG_POOL_CHUNK_SHIFT)
 
-/* Chunks for reserves, which come on top of what the pool may grow to. */
+/* Chunks for reserves, in addition to the maximum size of the pool. */
 #define MEMREG_POOL_RESERVE_CHUNKS	128
 #define MEMREG_RESERVES_MAX						\
 	(MEMREG_POOL_RESERVE_CHUNKS * MEMREG_POOL_CHUNK)
@@ -79,16 +78,17 @@
 /* Pages of an MR, unless the pool asks for more. */
 #define MEMREG_POOL_PAGES	512
 
-/* What was idle for so long is given back. */
+/* Idle time after which an MR is freed. */
 #define MEMREG_POOL_AGE		(10 * HZ)
 
 /* What can't be had is tried again after that. */
 #define MEMREG_POOL_RETRY	(HZ / 4)
 
 /*
- * Workers of requests, which memory may be waiting for, those that replace MRs
- * for them, and those that make pools grow and shrink, which may be waiting for
- * memory: none may be behind one of the others.
+ * Three workqueues: for workers of requests, for which reclaim may be waiting;
+ * for those that replace MRs for requests; and for those that grow and shrink
+ * pools, which may wait for memory. No work may be queued behind work of
+ * another kind.
  */
 struct workqueue_struct *memreg_req_wq;
 static struct workqueue_struct *memreg_refill_wq;
@@ -198,7 +198,7 @@ static inline u32 memreg_stack_push(struct ib_memreg_pool *pool,
  * @first: The first one, or 0
  * @last: The last one
  * @n: Their number
- * @left: What is left on the stack
+ * @left: MRs left on the stack
  */
 struct memreg_chain {
 	u32 first;
@@ -447,7 +447,7 @@ static noinline u32 memreg_pool_take_slow(struct ib_memreg_pool *pool,
 /**
  * memreg_pool_take_mr() - Take an idle MR
  * @pool: The pool
- * @reserve: What to take it from if the pool has none, or NULL
+ * @reserve: Reserve to take it from if the pool has none, or NULL
  *
  * Context: any that ib_post_send() may be called in.
  * Return: an MR with a dead key, or NULL.
@@ -476,7 +476,7 @@ struct ib_memreg_mr *memreg_pool_take_mr(struct ib_memreg_pool *pool,
  * ib_memreg_mr_get() - Take an MR that is idle
  * @pool: The pool
  *
- * This is for who measures what it costs: requests take MRs by themselves.
+ * For benchmarks only: requests take MRs themselves.
  *
  * Context: any that ib_post_send() may be called in.
  * Return: an MR, which is the caller's until ib_memreg_mr_put(), or NULL if
@@ -526,8 +526,8 @@ static noinline void memreg_pool_flush(struct ib_memreg_pool *pool,
  * ib_memreg_mr_put() - Give an MR back to its pool
  * @mr: An MR that the caller has, with a dead key; not to be touched afterwards
  *
- * To put an MR twice, or one whose key may work, is an error of the caller: the
- * kernel warns once, and nothing has happened.
+ * Putting an MR twice, or one whose key may work, is an error of the caller:
+ * the kernel warns once, and does nothing.
  *
  * Context: any that ib_post_send() may be called in.
  */
@@ -650,7 +650,7 @@ static u32 memreg_pool_spares(const struct ib_memreg_pool *pool)
 	return total > floor ? total - floor : 0;
 }
 
-/* Give back what nobody has needed for a period. */
+/* Free MRs that were not needed for a period. */
 static void memreg_pool_age(struct ib_memreg_pool *pool)
 {
 	u32 idle = READ_ONCE(pool->idle_low), keep = memreg_pool_low(pool);
@@ -671,7 +671,7 @@ static void memreg_pool_age(struct ib_memreg_pool *pool)
 	pool->age_next = jiffies + MEMREG_POOL_AGE;
 }
 
-/* Give back all that is idle beyond what the pool is to have. */
+/* Free all idle MRs above the pool's minimum. */
 static void memreg_pool_do_squeeze(struct ib_memreg_pool *pool)
 {
 	u32 n;
@@ -801,7 +801,7 @@ static u8 memreg_pool_weak(struct ib_device *ibdev)
 	return BIT(MEMREG_MR_LOCAL) | BIT(MEMREG_MR_REMOTE);
 }
 
-/* What a pool is, from what it is to be and what the device is. */
+/* Set the properties of a pool, from its attributes and from the device. */
 static void memreg_pool_describe(struct ib_memreg_pool *pool, struct ib_pd *pd,
 				 const struct ib_memreg_pool_attr *attr)
 {
@@ -893,7 +893,7 @@ static int memreg_pool_populate(struct ib_memreg_pool *pool)
 /**
  * ib_memreg_pool_create() - Make a pool
  * @pd: Protection domain of its MRs; stays until ib_memreg_pool_destroy()
- * @attr: What it is to be; not needed afterwards
+ * @attr: Parameters; not needed afterwards
  *
  * Context: may sleep.
  * Return: the pool, or an ERR_PTR: -EINVAL for attributes that can't be;
@@ -930,7 +930,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_pool_create, MEMREG_NS);
 
 /**
  * ib_memreg_pool_destroy() - Destroy a pool and its MRs
- * @pool: A pool without requests, MRs that somebody has, and reserves
+ * @pool: A pool without requests, taken MRs and reserves
  *
  * Context: may sleep; not in ib_memreg_req_ops.done(). Never fails.
  */
@@ -1027,7 +1027,8 @@ static void memreg_reserve_count(struct ib_memreg_pool *pool, int n)
  * ib_memreg_reserve_create() - Set MRs aside for the requests of a queue
  * @pool: The pool, which grows by that
  * @count: MRs, up to 65536 with those of the pool's other reserves; as many as
- *	the largest request may take, so that one of them can always be made
+ *	the largest request may take, so that one such request can always be
+ *	mapped
  *
  * They are taken if the pool has no others. Any MR that comes back to the pool
  * goes to a reserve that has less than its count, first.
@@ -1100,8 +1101,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_reserve_destroy, MEMREG_NS);
 
 /**
  * memreg_kapi_init() - Get ready for other modules
- * @done: What is called when a work request of an MR completes, but for the
- *	last LOCAL_INV
+ * @done: Completion handler of an MR's work requests, except the last LOCAL_INV
  *
  * Return: 0 or -ENOMEM.
  */

@@ -4,13 +4,13 @@
  *
  * Normal operation
  *
- * A request is mapped to as many MRs as it takes. Their REG_MRs go to the send
- * queue together with the caller's SEND, unsignalled: the queue works in order,
- * and what fails or is flushed shows as a completion, signalled or not. When
- * the answer has come, the keys that the peer has not invalidated are killed by
- * LOCAL_INVs, of which the last one is signalled: its success is that of all
- * before it, the SEND included. Then the memory is unmapped, and the MRs are
- * idle again.
+ * A request is mapped to as many MRs as it needs. Their REG_MRs go to the send
+ * queue together with the caller's SEND, unsignalled: the queue executes in
+ * order, and a work request that fails or is flushed has a completion,
+ * signalled or not. When the answer has come, the keys that the peer has not
+ * invalidated are killed by LOCAL_INVs, of which the last one is signalled: it
+ * succeeds only if all before it have, the SEND included. Then the memory is
+ * unmapped, and the MRs are idle again.
  *
  * What has to happen before a request is done is counted in @pending: the end
  * that the caller makes of it, the completion of a SEND that is signalled, that
@@ -18,12 +18,12 @@
  *
  * A post and an answer
  *
- * The answer can be faster than the post returns, and a peer can send one that
- * nobody asked for, while the driver still reads the work requests. So a lock
- * in the request is held while it is posted, and taken by all that may come
- * meanwhile: an answer waits until the post has returned, and counts only if
- * all was posted. One answer counts; the caller that handles it has the request
- * to itself from there on.
+ * An answer can arrive before the post returns, and a peer can send one without
+ * a request, while the driver still reads the work requests. So the post holds
+ * a lock in the request, and every handler takes it: an answer waits until the
+ * post has returned, and counts only if all work requests were posted. One
+ * answer counts; the caller that handles it has the request to itself from
+ * there on.
  *
  * Failure
  *
@@ -91,8 +91,8 @@ static u32 memreg_mr_room(const struct ib_memreg_mr *mr)
 }
 
 /*
- * Make an MR's last entry longer by a piece, or the first bytes of it, if that
- * is what comes next in memory. Returns the bytes.
+ * Extend an MR's last entry by a piece, or by the first bytes of it, if the
+ * piece follows in memory. Returns the number of bytes.
  */
 static u32 memreg_mr_extend(struct ib_memreg_mr *mr, struct page *page,
 			    u32 offset, u32 length)
@@ -176,7 +176,7 @@ static void memreg_mr_unmap(struct ib_memreg_mr *mr)
 	mr->mapped = false;
 }
 
-/* Give back the MRs of a request behind @last, whose keys are all dead. */
+/* Put the MRs of a request behind @last, whose keys are all dead. */
 static void memreg_req_release_behind(struct ib_memreg_req *req,
 				      struct ib_memreg_mr *last)
 {
@@ -202,7 +202,7 @@ static void memreg_req_release(struct ib_memreg_req *req)
 /**
  * struct memreg_fill - Memory that is being added to a request
  * @req: The request
- * @dir: What the peer does
+ * @dir: Direction of the peer's accesses
  * @before: Last MR that it had before, or NULL
  * @mr: MR that is being filled, or NULL
  * @room: MRs that it may still take
@@ -304,10 +304,11 @@ static int memreg_fill_end(struct memreg_fill *fill, int ret)
  * ib_memreg_req_init() - Initialise a request
  * @req: The request, which is part of the caller's own
  * @pool: Pool that it takes MRs from
- * @reserve: What it takes them from if that has none, or NULL
- * @ops: What it calls; stays as long as the request is used
+ * @reserve: Reserve that it takes MRs from if the pool has none, or NULL
+ * @ops: Callbacks; must stay as long as the request is used
  *
- * It may be used again and again without that. Nothing needs to be given back.
+ * The request may then be used any number of times. There is no counterpart
+ * that frees it.
  *
  * Context: any.
  */
@@ -339,17 +340,17 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_init, MEMREG_NS);
  * on in the next one. The memory is the request's until ib_memreg_req_unmap()
  * or ib_memreg_req_ops.done().
  *
- * A request can be given memory more than once before it is posted, in one
- * direction and in the other: what the peer reads and what it writes then goes
- * with one message. Each time begins with an MR of its own, so its
- * segments are those from the number that @nr_mrs of the request was before.
+ * Memory can be mapped to a request more than once before it is posted, also in
+ * both directions: one message then carries the segments that the peer reads
+ * and those that it writes. Each call begins with a new MR, so its segments
+ * start at the value that @nr_mrs of the request had before.
  *
  * Context: any that ib_post_send() may be called in.
- * Return: 0; -EAGAIN if there are not enough MRs now: they come when others
- * end, or from a worker, so ask again in any case; -EMSGSIZE if it would take
- * more than @max_mrs; -EINVAL if there is nothing to map, or if @req is posted;
- * -EIO if it can't be mapped. A failure changes nothing: what was mapped before
- * still is.
+ * Return: 0; -EAGAIN if there are not enough MRs now: try again later, as MRs
+ * become idle when other requests end, or a worker adds some; -EMSGSIZE if it
+ * would take more than @max_mrs; -EINVAL if the memory is empty, or if @req is
+ * posted; -EIO if it cannot be mapped. A failure changes nothing: earlier
+ * mappings of the request stay.
  */
 int ib_memreg_req_map_sg(struct ib_memreg_req *req, struct scatterlist *sgl,
 			 unsigned int nents, unsigned int max_mrs,
@@ -379,7 +380,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_map_sg, MEMREG_NS);
  * @bvecs: The memory; not needed afterwards
  * @count: Number of pieces
  * @max_mrs: MRs that this memory may take, at most
- * @dir: What the peer does, as for ib_memreg_req_map_sg()
+ * @dir: Direction of the peer's accesses, as for ib_memreg_req_map_sg()
  *
  * Context: any that ib_post_send() may be called in.
  * Return: as of ib_memreg_req_map_sg().
@@ -404,10 +405,10 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_map_bvec, MEMREG_NS);
 
 /**
  * ib_memreg_req_unmap() - Undo all of ib_memreg_req_map_sg() and _bvec()
- * @req: A request that is not posted; nothing happens if nothing is mapped
+ * @req: A request that is not posted; if nothing is mapped, this does nothing
  *
- * This is not for requests that were posted: those unmap by themselves. For one
- * of those the kernel warns once, and nothing has happened.
+ * Not for requests that were posted, which are unmapped when they end: for such
+ * a request the kernel warns once, and does nothing.
  *
  * Context: any that ib_post_send() may be called in.
  */
@@ -698,17 +699,16 @@ static int memreg_req_post_failed(struct ib_memreg_req *req, int err,
  *	@wr_cqe and IB_SEND_SIGNALED are set here
  * @flags: enum ib_memreg_req_flags
  *
- * All memory of the request goes with the message, whichever way. The answer
- * may come before this returns, and end the request: nothing of it is to be
- * looked at after a post that succeeded. No lock is needed for that.
+ * The message covers all memory of the request, in both directions. The answer
+ * may come, and end the request, before this returns: do not access the request
+ * after a post that succeeded. The caller needs no lock.
  *
  * Context: any that ib_post_send() may be called in.
- * Return: 0: from here on ib_memreg_req_ops.done() is owed, which takes that
- * the caller ends or aborts the request. -ENOTCONN: likewise, but only a part
- * was posted, and not the message: the caller must end the connection, drain
- * the queue pair, and abort the request; no answer counts. -EINVAL, or another
- * errno, which is the driver's: nothing was posted, and the request is mapped
- * as it was.
+ * Return: 0: ib_memreg_req_ops.done() will be called once the caller has ended
+ * or aborted the request. -ENOTCONN: the same, but only a part was posted, and
+ * not the message: the caller must end the connection, drain the queue pair,
+ * and abort the request; no answer counts. -EINVAL, or another errno of the
+ * driver: nothing was posted, and the request is still mapped.
  */
 int ib_memreg_req_post(struct ib_memreg_req *req, struct ib_qp *qp,
 		       struct ib_send_wr *send, unsigned int flags)
@@ -908,10 +908,10 @@ static void memreg_req_kill(struct ib_memreg_req *req, struct ib_qp *qp)
  * and if that can't be posted, their MRs are destroyed in a worker; in the
  * latter case it also drains the send queue, which ends the connection.
  *
- * A peer that answers otherwise than by a message, such as by a RDMA WRITE that
- * the caller sees, needs no ib_memreg_req_answered(). To end a request that is
- * not posted, or has ended, is an error of the caller: the kernel warns once,
- * and nothing has happened.
+ * If the peer answers by other means than a message, such as by an RDMA WRITE
+ * that the caller polls, ib_memreg_req_answered() is not needed. Ending a
+ * request that is not posted, or has ended, is an error of the caller: the
+ * kernel warns once, and does nothing.
  *
  * Context: any that ib_post_send() may be called in. Never fails.
  */
@@ -951,9 +951,9 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_end_sync, MEMREG_NS);
 
 /**
  * ib_memreg_req_abort() - End a request whose answer will not come
- * @req: A request that is posted, answered or not. Nothing happens if
- *	ib_memreg_req_end() was called, as done() comes by itself then, or if it
- *	is not posted.
+ * @req: A request that is posted, answered or not. If ib_memreg_req_end() was
+ *	called, so that done() follows anyway, or if the request is not posted,
+ *	this does nothing.
  *
  * The caller has ended the connection, and drained the queue pair. done() may
  * be called before this returns.
@@ -976,22 +976,23 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_abort, MEMREG_NS);
 /**
  * ib_memreg_init_qp() - Make room for requests in the attributes of a QP
  * @ibdev: Device of the QP
- * @attr: What the QP is to be created with. If @max_send_wr counts other work
- *	of the caller already, the requests come on top of that; and
+ * @attr: Attributes for creating the QP. Room for the requests is added to
+ *	@max_send_wr, which may count other work of the caller already; and
  *	IB_SIGNAL_REQ_WR is set.
  * @depth: Requests that are posted at a time, at most
  * @max_mrs: MRs of a request, at most, all its memory together
  *
  * Call this before the send CQ is made: flushed work requests complete,
  * signalled or not, so there may be a completion for each. The room is for
- * REG_MRs, the SEND and LOCAL_INVs, as they may all be there at once, and for
- * what ib_drain_sq() posts. Receives, and scatter lists of the messages, are
- * the caller's.
+ * REG_MRs, the SEND and LOCAL_INVs, which may all be on the queue at once, and
+ * for the work request of ib_drain_sq(). The caller adds room for receives, and
+ * for SGEs of its messages.
  *
  * Context: any.
- * Return: entries that the QP's work requests may take of the send CQ, which
- * are @max_send_wr now; -EINVAL if @depth is 0; -ENOSPC if the device has no
- * such queues: try fewer requests, or smaller ones. Nothing has changed then.
+ * Return: the most entries of the send CQ that the QP's work requests can take,
+ * which is @max_send_wr now; -EINVAL if @depth is 0; -ENOSPC if the device has
+ * no such queues: try fewer requests, or smaller ones. Nothing has changed
+ * then.
  */
 int ib_memreg_init_qp(struct ib_device *ibdev, struct ib_qp_init_attr *attr,
 		      unsigned int depth, unsigned int max_mrs)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Tracepoints of what other modules call: see ../trace.h.
- */
+/* Tracepoints of the API for other modules: see ../trace.h. */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM ib_memreg
 

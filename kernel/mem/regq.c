@@ -464,7 +464,7 @@ static int memreg_batch_try_post(struct memreg_batch *batch)
 }
 
 /**
- * memreg_regq_kick() - Let the worker try again if the queue is down
+ * memreg_regq_kick() - Schedule a rebuild if the queue is DOWN
  * @domain: The domain
  *
  * Context: any, with sq_lock held.

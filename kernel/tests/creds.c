@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Records with whose credentials QPs of the kernel's are made, for tests of
- * what security modules decide by.
+ * Records the credentials with which kernel QPs are made, as security modules
+ * decide by these.
  *
  * The parameter @made has a line for each QP: the effective user id of the
  * credentials with which ib_create_qp_kernel() is called, and the name of the

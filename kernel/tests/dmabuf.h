@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Calls of /dev/ib_memreg_dmabuf_test: an exporter and an importer of dma-bufs,
- * for tests. The exporter is what memreg imports from; the importer imports
- * what memreg exports.
+ * for tests. memreg imports dma-bufs of the exporter; the importer imports
+ * those of memreg.
  */
 #ifndef _MEMREG_TESTS_DMABUF_H
 #define _MEMREG_TESTS_DMABUF_H
@@ -17,7 +17,7 @@
  * @MEMREG_FAKE_IOMEM: Its mapping for the kernel is of I/O memory.
  * @MEMREG_FAKE_NOISY: It notifies importers while one of them pins.
  * @MEMREG_FAKE_SHORT: It maps a page less for devices than it has.
- * @MEMREG_FAKE_ODD: What it maps for devices is in pieces of odd lengths.
+ * @MEMREG_FAKE_ODD: It maps its memory for devices in pieces of odd lengths.
  * @MEMREG_FAKE_READ_ONLY: The descriptor is not open for writing.
  */
 enum memreg_fake_flags {
@@ -77,21 +77,21 @@ enum memreg_fake_op {
 };
 
 /**
- * struct memreg_fake_control - Have an exporter do something
- * @fd: Its dma-buf
+ * struct memreg_fake_control - A call that makes an exporter act
+ * @fd: dma-buf of the exporter
  * @op: enum memreg_fake_op
- * @arg: Of @op
- * @err: Of @op
- * @out_attached: Importers that are attached, after it
- * @out_pinned: Those of them that have pinned
- * @out_mapped: Those that have it mapped for devices
+ * @arg: Argument of @op
+ * @err: Errno for @op
+ * @out_attached: Number of attached importers afterwards
+ * @out_pinned: Number of importers that have pinned the memory
+ * @out_mapped: Number of importers that have mapped it for devices
  * @out_vmapped: 1 if the kernel has mapped it
- * @out_at_once: When the importers were through with being notified, none of
- *	them had the memory any more
- * @out_ms: Until none of them had
+ * @out_at_once: No importer had the memory any more when the notifications
+ *	returned
+ * @out_ms: Milliseconds until no importer had the memory
  *
- * Errors: EINVAL; ETIMEDOUT if importers kept the memory for a minute, which
- * then stays theirs.
+ * Errors: EINVAL; ETIMEDOUT if an importer kept the memory for a minute, and
+ * has it still.
  */
 struct memreg_fake_control {
 	__s32 fd;

@@ -3,8 +3,8 @@
  * An exporter of dma-bufs for tests: it fails, moves and revokes as it is asked
  * to, and frees what it took away, so that KASAN sees who still reaches it.
  *
- * Its memory is of the kernel's vmalloc(). For devices it maps that as those of
- * virtual DMA have it: the DMA address of a page is the kernel's address.
+ * Its memory is allocated by vmalloc(). It maps the memory for devices as
+ * virtual DMA does: the DMA address of a page is its kernel address.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-fence.h>
@@ -32,13 +32,13 @@
  * @size: Bytes
  * @flags: enum memreg_fake_flags
  * @fail: enum memreg_fake_callback
- * @err: What those fail with
+ * @err: Errno that the operations in @fail return
  * @attached: Importers
  * @pinned: Pins; dma_resv
  * @mapped: Mappings for devices; dma_resv
  * @vmapped: There is one for the kernel; dma_resv
  * @wait: Waits for there to be none
- * @fence: Of who moves the memory, or NULL
+ * @fence: Fence of a move of the memory, or NULL
  */
 struct memreg_fake {
 	void *mem;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Holds a packet of soft-RoCE where its key has been checked and nothing of it
- * was copied yet, for tests of what a revoke waits for.
+ * Holds a packet of soft-RoCE after its key was checked and before data is
+ * copied, for tests of revokes, which have to wait for the packet.
  *
- * While the parameter @hold is 1, the first packet that is to be copied to
- * memory waits there, on its CPU, with preemption off; while it is 2, the first
- * that is to be copied from memory. Others pass, and so do those of the
- * connection manager, which are short. The packet goes on when @hold is set to
- * 0, which is done after MEMREG_HOLD_NS if nobody does it: the kernel would
- * complain of a CPU that is busy for much longer. @held counts packets that
- * wait, @overdue those that waited for so long.
+ * While the parameter @hold is 1, the handler of the first packet that would be
+ * copied to memory waits at that point, with preemption off; while @hold is 2,
+ * that of the first packet that would be copied from memory. Other packets
+ * pass, and so do the short ones of the connection manager. The packet
+ * continues when @hold is set to 0, or after MEMREG_HOLD_NS, as the kernel
+ * would complain about a CPU that is busy for much longer. @held counts packets
+ * that have waited, @overdue those that reached the limit.
  */
 #include <linux/kprobes.h>
 #include <linux/module.h>

@@ -4,10 +4,9 @@
  * pools of the RDMA core (ib_mr_pool_get), whose lock every user takes.
  *
  * Written to the module's parameter @run: "POOL CPUS PAIRS", where POOL is
- * memreg or core, and each of so many CPUs takes and puts an MR so many times.
- * Then @cost holds the nanoseconds and cycles that all of them took together,
- * from the first to begin to the last to end. Where instructions are counted,
- * those are the cycles.
+ * memreg or core: each of CPUS CPUs takes and puts an MR PAIRS times. Then
+ * @cost holds the nanoseconds and cycles from the first start to the last end.
+ * Under vm --icount, cycles are instructions.
  */
 #include <linux/cpu.h>
 #include <linux/kthread.h>
@@ -22,7 +21,7 @@
 #define MEMREG_BENCH_PAGES	16
 #define MEMREG_BENCH_CPUS	64
 
-/* Pairs between two times that others may have the CPU. */
+/* Pairs between two calls of cond_resched(). */
 #define MEMREG_BENCH_BATCH	1024
 
 static char *device = "";
@@ -32,7 +31,7 @@ MODULE_PARM_DESC(device, "RDMA device to take MRs of");
 /**
  * struct memreg_bench - A measurement
  * @pool: Pool of ours, or NULL
- * @qp: What a pool of the core belongs to; only its lock is used
+ * @qp: QP that a pool of the core belongs to; only its lock is used
  * @mrs: That pool
  * @pairs: How often an MR is taken and put
  * @waiting: Tasks that have not come to the start
@@ -53,7 +52,7 @@ struct memreg_bench {
 	struct completion end;
 };
 
-/* Protects the device, and what is measured. */
+/* Protects the device and the measurement. */
 static DEFINE_MUTEX(memreg_bench_lock);
 static struct ib_device *memreg_bench_device;
 static u64 memreg_bench_ns, memreg_bench_cycles;
@@ -90,7 +89,7 @@ static unsigned int memreg_bench_core(struct memreg_bench *bench,
 	return failed;
 }
 
-/* Batches, so that what is measured is a loop with nothing else in it. */
+/* In batches, so that the measured loop contains only the pairs. */
 static unsigned int memreg_bench_pairs(struct memreg_bench *bench)
 {
 	unsigned int left, n, failed = 0;
@@ -115,7 +114,7 @@ static int memreg_bench_task(void *arg)
 		/* The clock was read before anybody goes. */
 		smp_store_release(&bench->go, true);
 	}
-	/* Nothing of what is measured comes before that. */
+	/* The measured work starts only after @go is set. */
 	while (!smp_load_acquire(&bench->go))
 		cpu_relax();
 	failed = memreg_bench_pairs(bench);

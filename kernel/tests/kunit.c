@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * KUnit tests of pools and requests, on a device that exists in name only: its
- * queue pair remembers what is posted to it, and executes or flushes that when
- * a test says so; posts fail where a test wants them to. So each failure can be
- * had at each step.
+ * queue pair records posted work requests, and executes or flushes them when a
+ * test says so; posts fail where a test requests it. So each failure can be
+ * tested at each step.
  *
  * The device also watches: a key that is made while it works, and memory that
  * was unmapped before its key died, are counted as violations.
@@ -49,7 +49,7 @@ struct memreg_fake_wr {
  * @valid: Its key works
  * @key: The key
  * @lingers: The key is dead, but packets may be about that passed its check
- * @owner: What it is part of, once it was mapped
+ * @owner: The MR that it belongs to, once it was mapped
  */
 struct memreg_fake_mr {
 	struct ib_mr ibmr;
@@ -72,7 +72,7 @@ struct memreg_fake_mr {
  * @violations: Things that must never be
  * @wrs: Work requests that were posted
  * @nr_posted: Their number
- * @nr_done: Those that have completed
+ * @nr_done: Number of work requests that have completed
  * @posts: Calls that posted something, or tried to
  * @take: Work requests of the next post that are taken, before it fails
  * @error: The queue pair is in error
@@ -80,7 +80,7 @@ struct memreg_fake_mr {
  * @allocs: MRs that were allocated
  * @fail_allocs: How many of the next allocations fail
  * @fail_map: Mapping fails
- * @weak: To kill a key does not wait for packets in flight, whoever does it
+ * @weak: Invalidations, local and remote, do not wait for packets in flight
  * @pause_for: A post waits behind its first work request until another CPU
  *	waits for this lock
  * @paused: It has done so
@@ -583,7 +583,7 @@ static int memreg_test_answer(struct memreg_test *t)
 	return ib_memreg_req_answered(&t->req, &wc);
 }
 
-/* The peer says that it has killed a key. */
+/* The peer reports that it has invalidated a key. */
 static int memreg_test_claim_inv(struct memreg_test *t, u32 rkey)
 {
 	struct ib_wc wc = memreg_test_wc(t);
@@ -886,7 +886,7 @@ static void memreg_test_pools_squeezed(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, memreg_test_shrink(test));
 }
 
-/* What was idle for a period is given back, but for what is to be there. */
+/* MRs that were idle for a period are freed, down to the minimum. */
 static void memreg_test_pool_ages(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
@@ -1028,11 +1028,12 @@ static void memreg_test_reserve_replaced(struct kunit *test)
 }
 
 /**
- * struct memreg_test_user - One of those who take and put at the same time
+ * struct memreg_test_user - One of several threads that take and put MRs
+ * concurrently
  * @t: The test
- * @owners: Who has the MR of a slot
+ * @owners: Thread that has the MR of each slot
  * @rounds: How often
- * @clashes: Times that somebody else had an MR that was taken
+ * @clashes: Times that another thread had an MR that was taken
  * @empty: Times that there was none
  */
 struct memreg_test_user {
@@ -1101,7 +1102,7 @@ static void memreg_test_pool_tag(struct kunit *test)
 	memreg_test_expect_idle(test, 1, 0);
 }
 
-/* Statistics count what is on stacks, whatever way MRs went there. */
+/* Statistics count the MRs on stacks, by whatever path they got there. */
 static void memreg_test_pool_counts(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
@@ -1350,7 +1351,7 @@ static void memreg_test_map_bvec(struct kunit *test)
 	ib_memreg_req_unmap(&t->req);
 }
 
-/* What fails leaves no MR taken and nothing mapped, and may be done again. */
+/* A failed map leaves no MR taken and nothing mapped, and can be repeated. */
 static void memreg_test_map_fails(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
@@ -1497,7 +1498,7 @@ static void memreg_test_both_fails(struct kunit *test)
 	memreg_test_expect_idle(test, 4, 0);
 }
 
-/* I4: whatever is flushed, MRs of both directions are replaced. */
+/* I4: after a flush at any step, the MRs of both directions are replaced. */
 static void memreg_test_both_flush(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
@@ -1597,7 +1598,10 @@ static void memreg_test_weak(struct memreg_test *t)
 	t->fake->weak = true;
 }
 
-/* I1: nothing waits for packets, so MRs go before the memory. */
+/*
+ * I1: no invalidation waits for packets, so MRs are destroyed before the memory
+ * is unmapped.
+ */
 static void memreg_test_req_weak_inv(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
@@ -1619,7 +1623,10 @@ static void memreg_test_req_weak_inv(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 4, t->fake->allocs);
 }
 
-/* I1: what the peer has killed is replaced before the memory is unmapped. */
+/*
+ * I1: an MR whose key the peer has invalidated is replaced before the memory is
+ * unmapped.
+ */
 static void memreg_test_req_weak_remote_inv(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
@@ -1640,7 +1647,7 @@ static void memreg_test_req_weak_remote_inv(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 2, t->fake->allocs);
 }
 
-/* The quirk table says what is weak. */
+/* The quirk table decides which devices are weak. */
 static void memreg_test_pool_quirk(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
@@ -2041,7 +2048,7 @@ static void memreg_test_req_ended_twice(struct kunit *test)
 }
 #endif
 
-/* I4: whatever is flushed, at each step, all MRs are replaced. */
+/* I4: after a flush at each step, all MRs are replaced. */
 static void memreg_test_req_flush(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
@@ -2092,7 +2099,10 @@ static void memreg_test_req_end_flushed(struct kunit *test)
 	}
 }
 
-/* I8: what was not posted is as it was; what was in part is over. */
+/*
+ * I8: a request that was not posted is unchanged; one that was posted in part
+ * has to be aborted.
+ */
 static void memreg_test_req_post_fails(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;

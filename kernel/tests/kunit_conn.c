@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of the connection plane, for what the RDMA CM does not do when
- * asked.
+ * KUnit tests of the connection plane, for errors that the RDMA CM cannot be
+ * made to return.
  */
 #include <kunit/test.h>
 #include <linux/err.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of the memory plane, for what no device in software does that the
- * kernel has: keys that list pieces which begin and end anywhere
- * (IB_MR_TYPE_SG_GAPS), and MRs that can't be destroyed.
+ * KUnit tests of the memory plane, for features that the kernel's software
+ * devices lack: keys that list pieces which begin and end at any byte
+ * (IB_MR_TYPE_SG_GAPS), and MRs that cannot be destroyed.
  *
  * The real registration path makes the keys: the device executes the work
  * requests that the domain's registration queue posts to it, and then serves as
@@ -72,10 +72,10 @@ struct memreg_sw_mr {
  * @mrs: MRs
  * @gaps: MRs with gaps that were allocated
  * @room: MRs that can be had before there are no more
- * @dereg_err: What destroying an MR fails with, or 0
+ * @dereg_err: Errno that destroying an MR fails with, or 0
  * @cqes: Work requests that have completed
  * @made: Number of those, ever
- * @taken: Those of them that were polled
+ * @taken: Number of completions that were polled
  * @next_key: Key of the next MR
  */
 struct memreg_sw {
@@ -335,18 +335,18 @@ static int memreg_sw_access(struct memreg_sw *sw, u32 key, u64 iova, u8 *data,
 /**
  * struct memreg_mem - What a test has
  * @sw: The device
- * @mdev: What memreg knows of it
+ * @mdev: Its memreg_device
  * @file: The file whose domain it is
  * @domain: The domain
  * @block: Memory
  * @leaves: MRs without keys
  * @mr: The composition, while there is one
- * @parts: What it is made of
+ * @parts: Parts of the composition
  * @nr_parts: Their number
- * @length: Bytes of those
- * @want: What its bytes are to be
- * @got: What they are
- * @copy: @block as it is to be
+ * @length: Bytes of the parts
+ * @want: The expected bytes
+ * @got: The actual bytes
+ * @copy: Expected contents of @block
  */
 struct memreg_mem {
 	struct memreg_sw *sw;
@@ -823,7 +823,7 @@ static void memreg_counted_release(struct memreg_region *region)
 	memreg_test_given_back += region->npages - region->nr_foreign;
 }
 
-/* Counts the pages that are given back, but for those of another region. */
+/* Counts the pages that are released, without those of another region. */
 static const struct memreg_source memreg_counted_source = {
 	.maps = true,
 	.populate = memreg_counted_populate,
@@ -888,7 +888,7 @@ static void memreg_test_inherit(struct memreg_region *region,
 	memreg_region_inherit(region);
 }
 
-/* I1: pages that a key may reach are never given back, whoever has them. */
+/* I1: pages that a key may reach are never released, by any region. */
 static void memreg_test_undead(struct kunit *test)
 {
 	struct memreg_region *first = memreg_test_region(test, 0);
@@ -908,7 +908,7 @@ static void memreg_test_undead(struct kunit *test)
 	memreg_region_release(second);
 	memreg_region_release(third);
 	KUNIT_EXPECT_EQ(test, 0, memreg_test_given_back);
-	/* What shares nothing with them is given back as always. */
+	/* A region without such pages is released as usual. */
 	memreg_region_release(memreg_test_region(test, 4));
 	KUNIT_EXPECT_EQ(test, 2, memreg_test_given_back);
 	memreg_test_end_lost_mrs(t);

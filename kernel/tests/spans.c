@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Measures for how long ib_memreg holds spinlocks, for tests of what others may
- * wait for.
+ * Measures how long ib_memreg holds spinlocks, for tests of the waits of other
+ * users.
  *
  * The function tracer calls this module where a spinlock is taken, and where
- * one is released. Of interest are those that are taken by code between @start
- * and @end, which are the addresses of ib_memreg's functions. A span is from
- * the call that takes the lock to the call that releases it. If the call turns
- * interrupts off, they are off for as long. Left out are spans that an interrupt
- * came into, and those of a lock that somebody else had when it was asked for:
- * they say how long others had the CPU, or the lock.
+ * one is released. Only locks count that are taken by code between @start and
+ * @end, the addresses of ib_memreg's functions. A span is the time from the
+ * call that takes the lock to the call that releases it. If the call disables
+ * interrupts, they are off for as long. Spans that an interrupt came into, and
+ * spans of a contended lock, are left out: these measure how long others had
+ * the CPU, or the lock.
  *
  * The longest span of each function is in the debugfs file memreg_spans, a line
  * each: nanoseconds, number of spans, function. To write to the file forgets
@@ -48,7 +48,7 @@ MODULE_PARM_DESC(lost, "Spans that there was no room for");
  * @lock: The lock, or 0
  * @task: Current task of the context that takes it
  * @site: Where it is taken
- * @contended: Somebody else had the lock
+ * @contended: Another CPU had the lock
  * @cpu: On which CPU
  * @interrupts: That came to that CPU before
  * @since: When that began

@@ -21,8 +21,8 @@
 #define WATCHES		1024U
 
 /*
- * All of it is done by children: a process with monitors pays for them whenever
- * it maps and unmaps something.
+ * Child processes do all measurements, as a process with monitors pays for them
+ * whenever it maps or unmaps memory.
  */
 static struct {
 	struct memreg *m;

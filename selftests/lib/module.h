@@ -8,8 +8,9 @@
 #include <stdbool.h>
 
 /*
- * Load it with parameters; it may be there already. It can't be where it was not
- * built, as the kernel lacks something, or where its device is another one.
+ * Load a module with parameters, unless it is loaded. Fails if it was not
+ * built, because the kernel lacks a feature, or if it does not support the
+ * device under test.
  */
 bool test_module_load(const char *name, const char *parameters);
 void test_module_unload(const char *name);

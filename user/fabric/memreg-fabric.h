@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 /**
- * struct memreg_fabric_stat - What was counted since the library was loaded
+ * struct memreg_fabric_stat - Counters since the library was loaded
  * @subscribed: Registrations that libfabric was allowed to keep
  * @refused: Registrations that it was not allowed to keep, as their memory had
  *	changed since before they were made, because a domain still holds a

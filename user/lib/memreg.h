@@ -172,14 +172,16 @@ struct memreg_watch {
 struct memreg_cache;
 
 /**
- * struct memreg_cache_ops - How a cache registers memory by other means
+ * struct memreg_cache_ops - Callbacks with which a cache registers memory by
+ * another API
  * @register_memory: Register @length bytes at @addr, which are whole pages, and
- *	put whatever names the registration in *@handle. 0, or a negative errno;
- *	-ENOMEM makes the cache give up what nobody uses and try again.
- * @deregister: Undo it. 0, or a negative errno: it is tried again later.
+ *	store a handle of the registration in *@handle. Returns 0, or a negative
+ *	errno; -ENOMEM makes the cache deregister unused entries and try again.
+ * @deregister: Deregister. Returns 0, or a negative errno: the cache tries
+ * 	again later.
  *
- * They are called without any lock of the cache: they may take their time, call
- * the cache, and map or unmap memory.
+ * The cache holds no lock while it calls them: they may take long, call the
+ * cache, and map or unmap memory.
  */
 struct memreg_cache_ops {
 	int (*register_memory)(void *arg, void *addr, size_t length,
@@ -828,8 +830,7 @@ int memreg_transfer_plan(const struct memreg_mr *local, uint64_t offset,
 
 /**
  * struct memreg_rereg_attr - What memreg_mr_reregister() is to change
- * @what: enum ib_memreg_rereg, one at least; fields of @attr for other flags
- *   are not read
+ * @what: enum ib_memreg_rereg, one at least; other fields are not read
  * @domain: Domain in which the keys are to work
  * @access: enum ib_memreg_access
  * @flags: enum ib_memreg_mr_flags
@@ -1407,9 +1408,9 @@ int memreg_window_bind(struct memreg *m, uint32_t domain,
  * @m: The handle
  * @domain: Domain of the windows
  * @binds: Array of @count, each as for memreg_window_bind()
- * @count: How many, 1 to IB_MEMREG_BATCH_MAX; all are bound, or none
+ * @count: Number of windows, 1 to IB_MEMREG_BATCH_MAX; all are bound, or none
  * @failed: If it isn't NULL and the call fails: the index of the entry that
- *	is to blame, or @count if it is none of them
+ *	failed, or @count if no entry did
  *
  * Costs a fraction of as many calls of memreg_window_bind().
  *
@@ -1800,7 +1801,7 @@ int memreg_ring_wait(struct memreg_ring *ring, uint32_t min,
  * memreg_ring_ready() - Count the entries that are ready to read
  * @ring: The ring
  *
- * Return: Entries that the kernel has written and the user is not done with.
+ * Return: Entries that the kernel has written and the user has not released.
  */
 static inline uint32_t memreg_ring_ready(struct memreg_ring *ring)
 {

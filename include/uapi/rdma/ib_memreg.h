@@ -2964,11 +2964,11 @@ enum ib_memreg_ring_flags {
  * ones. A ring serves as many send queues as it has entries, or fewer if the
  * device's completion queue has less room beside the entries.
  *
- * Unless the flag NO_MODERATION is set, reports may be delayed in two cases: by
- * up to 32 microseconds while completions come in faster than they are handled
- * (moderation by the device, or else by ib_memreg); and, after a task in
- * RING_WAIT was woken to handle completions, until that task runs, by at most a
- * millisecond.
+ * Unless the flag NO_MODERATION is set, reports may be delayed in two cases:
+ * while completions come in faster than they are handled,
+ * by up to 32 microseconds (moderation by the device, or else by ib_memreg);
+ * and, after a task in RING_WAIT was woken to handle completions, until that
+ * task runs, by at most a millisecond.
  *
  * Errors: EINVAL, EOPNOTSUPP (flags), EBADF (eventfd), EMFILE, ENFILE, ENOMEM,
  * ENOSPC, EDQUOT, EFAULT, ENODEV.
@@ -3208,8 +3208,8 @@ struct ib_memreg_wr {
  * allow the access of the window), ESTALE, EMSGSIZE, EOPNOTSUPP, EBUSY (BIND:
  * the window is bound, or still being invalidated; INVALIDATE: the window is
  * not bound there, or is being invalidated already), EFAULT, ENOMEM, ENOSPC,
- * EDQUOT, EINTR, EIO (the device refused it), ENODEV. A BIND fails with the
- * errnos of WINDOW_BIND.
+ * EDQUOT, EINTR, EIO (the device refused it), ENODEV. For a BIND they have the
+ * same meaning as with WINDOW_BIND.
  */
 struct ib_memreg_submit {
 	__u32 size;
