@@ -19,6 +19,7 @@ BLK_IO=$TOPOLOGY_TREE/build/selftests/blk_io
 
 # As many faults are ordered at a time.
 FAULTS=$((2 * ${MEMREG_TIMES:-1}))
+((${MEMREG_CHOSEN:-0} == 0)) || FAULTS=1
 
 finish() {
 	faults_end

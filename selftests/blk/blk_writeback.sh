@@ -20,7 +20,7 @@ cd "$(dirname "$(realpath "$0")")/.." || exit
 ((${DEBUG:-0} && !${MEMREG_FULL:-0})) && exit 4
 
 # MiB: what is written in all, and memory to do it with.
-LIMIT=24 SIZE=60
+LIMIT=16 SIZE=40
 ((${MEMREG_FULL:-0} == 0)) || LIMIT=64 SIZE=512
 ((${DEBUG:-0} == 0)) || LIMIT=16 SIZE=48
 CGROUPS=$BLK_FILES/cgroup

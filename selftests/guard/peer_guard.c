@@ -807,7 +807,7 @@ static int64_t end_together(struct __test_metadata *_metadata,
 
 TEST_F_TIMEOUT(watch, I2_many_guards_end_together, SOAK_S)
 {
-	unsigned int n = times(debug_kernel() ? 500 : 2000, 10000);
+	unsigned int n = times(debug_kernel() ? 200 : 2000, 10000);
 	uint32_t *ids = mmap(NULL, n * sizeof(*ids), PROT_READ | PROT_WRITE,
 			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 

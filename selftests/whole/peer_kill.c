@@ -325,7 +325,7 @@ static long may_grow_kb(unsigned int n)
 TEST_F_TIMEOUT(kill, I7_killed_owner_leaves_nothing, SOAK_S)
 {
 	const char *kernel = getenv("MEMREG_KERNEL") ?: "";
-	unsigned int n = times(strcmp(kernel, "debug") ? 50 : 10, 500);
+	unsigned int n = times(strcmp(kernel, "debug") ? 30 : 6, 500);
 	unsigned int kills = 0, used = 0;
 	long before = 0, after;
 	int64_t end;
