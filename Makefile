@@ -11,8 +11,8 @@ B := $(CURDIR)/build
 .PHONY: all
 all: module user
 
-# Each kernel has a directory of its own, named after its release as uname(1)
-# tells it, so that building for one leaves what was built for another alone.
+# Each kernel has a directory of its own, named after its release as in uname(1),
+# so that a build for one does not change that of another.
 release = $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' \
 	$(KDIR)/include/generated/utsrelease.h 2>/dev/null)
 M = $(B)/kernel-$(release)

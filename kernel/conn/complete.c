@@ -282,7 +282,7 @@ static unsigned int memreg_send_done(struct memreg_queue *queue,
 				     bool *more)
 {
 	bool marker = last == memreg_queue_marker(queue);
-	u32 untold = 0, count = 0, cost = 0;
+	u32 unreported = 0, count = 0, cost = 0;
 	struct memreg_slot *slot;
 
 	*more = false;
@@ -294,12 +294,12 @@ static unsigned int memreg_send_done(struct memreg_queue *queue,
 		slot = memreg_queue_slot(queue, queue->head);
 		cost += memreg_slot_cost(slot);
 		queue->head = memreg_queue_after(queue, queue->head);
-		untold += memreg_send_done_one(queue, slot, wc);
+		unreported += memreg_send_done_one(queue, slot, wc);
 		count++;
 		if (slot == last)
 			break;
 	}
-	memreg_ring_unclaim(queue->ring, untold);
+	memreg_ring_unclaim(queue->ring, unreported);
 	if (marker && !*more)
 		WRITE_ONCE(queue->marked, false);
 	memreg_queue_give(queue, count);

@@ -38,7 +38,7 @@ struct memreg_slot_sge {
  * @user_data: User data of the user's work request
  * @opcode: enum ib_memreg_opcode
  * @signalled: The user wants a completion
- * @part: The user's work request goes on in the next slot
+ * @part: The user's work request continues in the next slot
  * @used: The slot has a work request
  * @length: Bytes that the completion of a send reports
  * @bounce: Most bytes of a received message that go to the slot's buffer

@@ -955,7 +955,7 @@ void ib_memreg_pool_destroy(struct ib_memreg_pool *pool)
 EXPORT_SYMBOL_NS_GPL(ib_memreg_pool_destroy, MEMREG_NS);
 
 /**
- * ib_memreg_pool_pages() - How much does an MR hold?
+ * ib_memreg_pool_pages() - Number of pages that one MR can map
  * @pool: The pool
  *
  * Context: any.

@@ -130,7 +130,7 @@ int cache_accept(void)
 	};
 	int ret;
 
-	/* The end of the connection before may be told first. */
+	/* The end of the previous connection may be reported first. */
 	do {
 		ret = raw_await(ours.fd, IB_MEMREG_EVENT_CONNECT_REQUEST,
 				&ours.endpoint);

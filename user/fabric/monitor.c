@@ -6,13 +6,13 @@
  * lookup does not return a registration whose memory has changed, and drops it.
  * This file calls no function of libfabric.
  *
- * It subscribes after it has registered, and a change in between would be
- * missed. So a wide watch logs all changes, and subscribe() looks at those of
- * the range since before the memory was pinned: if there is one, it fails, and
- * libfabric uses the registration once and does not keep it. When that was is
- * known exactly where this library stands in front of ibv_reg_mr(3), see
- * pins.c; elsewhere it is taken to be the last time that this thread was here,
- * which can only find more changes.
+ * libfabric subscribes after it has registered, so a change in between would be
+ * missed. Therefore a wide watch logs all changes, and subscribe() checks those
+ * of the range since a time before the memory was pinned: if there is one, it
+ * fails, and libfabric uses the registration once and does not cache it. If
+ * this library interposes ibv_reg_mr(3), that time is known exactly, see
+ * pins.c; otherwise the time of this thread's last call is used, which is
+ * earlier and can only find more changes.
  *
  * Several domains may have registrations of one range, and valid() is not
  * passed the domain. So as long as one domain holds a registration from before

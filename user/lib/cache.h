@@ -58,8 +58,8 @@ struct memreg__entry {
 #define LEAF_PARTS	(1U << (LEAF_SHIFT - PART_SHIFT))
 
 /**
- * struct memreg__part - What readers find for each page of a part of a piece
- * @page: Of the entries that have the page, the one that ends last, or NULL
+ * struct memreg__part - The map of readers for the pages of a part of a piece
+ * @page: Of the entries that contain the page, the one that ends last, or NULL
  * @next: Next part in the list of free parts
  */
 struct memreg__part {
@@ -67,14 +67,18 @@ struct memreg__part {
 	struct memreg__part *next;
 };
 
-/* In memreg__leaf.part: one entry has all of the part, and this is it */
+/*
+ * Flag in memreg__leaf.part: the rest of the value is an entry that contains
+ * the whole part
+ */
 #define WHOLE		((uintptr_t)1)
 
 /**
  * struct memreg__leaf - The entries that have bytes in one piece of memory
- * @part: For readers: a struct memreg__part, an entry and WHOLE, or 0
- * @capacity: Room for so many
- * @count: So many there are; the lock of the cache, as for the next one
+ * @part: The map of readers. For each part of the piece: a pointer to a struct
+ *   memreg__part; or a pointer to an entry with the flag WHOLE; or 0
+ * @capacity: Size of the array @entries
+ * @count: Number of @entries; like @entries under the lock of the cache
  * @entries: The entries by their first addresses
  */
 struct memreg__leaf {
@@ -90,9 +94,9 @@ struct memreg__mid {
 };
 
 /**
- * struct memreg__index - Finds entries by addresses
+ * struct memreg__index - Index of entries by address
  * @top: Middle tables, by the upper bits of the address
- * @spare: Parts that are free
+ * @spare: List of free parts
  */
 struct memreg__index {
 	struct memreg__mid *_Atomic *top;
