@@ -2,7 +2,7 @@
 /*
  * ib_memreg_blk: block devices on the memory or a file of a peer.
  *
- * Of ib_memreg it uses what <rdma/memreg_pool.h> declares, as any other module.
+ * It uses ib_memreg only through <rdma/memreg_pool.h>, as any other module.
  *
  *	configfs.c	directories, attributes
  *	main.c		the module, disks, blk-mq
@@ -40,35 +40,37 @@
 
 #include "queue.h"
 
-/* Most that one request moves. */
+/* Most bytes of a READ or WRITE. */
 #define MEMREG_BLK_IO_MAX	BIT(20)
 
-/* Most that DISCARD and WRITE_ZEROES are asked for at once. */
+/* Most bytes of a DISCARD or WRITE_ZEROES. */
 #define MEMREG_BLK_RANGE_MAX	(256U << 20)
 
-/* What one command and one answer take of a queue's memory. An answer that is
- * longer than it should be is seen as such if it isn't much longer.
+/*
+ * Bytes of a queue's memory for one command and one answer. The space for an
+ * answer is larger than needed, so that an answer which is slightly too long is
+ * received and detected.
  */
 #define MEMREG_BLK_CMD_SIZE \
 	ALIGN(sizeof(struct ib_memreg_blk_cmd) + IB_MEMREG_BLK_SEGS_MAX * \
 	      sizeof(struct ib_memreg_blk_seg), 64)
 #define MEMREG_BLK_REPLY_SIZE	64
 
-/* How many times io_timeout a command may take while others are answered. */
+/* Limit of a command while others are answered, as a multiple of io_timeout. */
 #define MEMREG_BLK_PATIENCE	4
 
-/* One command of each queue is kept for the keep-alive. */
+/* One command of each queue is reserved for the keep-alive. */
 #define MEMREG_BLK_DEPTH_MIN	2
 
 #define MEMREG_BLK_ERROR_SIZE	128
 
 /**
- * enum memreg_blk_state - What a device is doing
- * @MEMREG_BLK_DISABLED: Nothing; there is no disk.
- * @MEMREG_BLK_CONNECTING: It is being enabled.
- * @MEMREG_BLK_LIVE: It works.
+ * enum memreg_blk_state - State of a device
+ * @MEMREG_BLK_DISABLED: Disabled, without a disk.
+ * @MEMREG_BLK_CONNECTING: Being enabled.
+ * @MEMREG_BLK_LIVE: Connected, I/O works.
  * @MEMREG_BLK_RECOVERING: The connection is lost, and I/O waits for another.
- * @MEMREG_BLK_FAILED: So it is, for so long that I/O fails.
+ * @MEMREG_BLK_FAILED: As RECOVERING, but for longer than fail_after: I/O fails.
  */
 enum memreg_blk_state {
 	MEMREG_BLK_DISABLED,
@@ -79,12 +81,12 @@ enum memreg_blk_state {
 };
 
 /**
- * struct memreg_blk_stats - What happened, since the device was enabled
+ * struct memreg_blk_stats - Counters since the device was enabled
  * @connections: Times that all queues were connected
  * @losses: Times that a connection was lost
  * @timeouts: Commands that were not answered in time
- * @protocol_errors: Times that a server did what it must not
- * @retries: Commands that were sent anew
+ * @protocol_errors: Times that the server violated the protocol
+ * @retries: Commands that were sent again
  * @failed: Commands that ended with an error, answered or not
  * @resizes: Times that the capacity changed
  */
@@ -102,54 +104,56 @@ struct memreg_blk_stats {
  * struct memreg_blk - A device, and its directory in configfs
  * @group: The directory
  * @lock: Protects the configuration, which only changes while it is disabled
- * @address: Of the server, as it was written
- * @port: Of the server
- * @export_name: What is wanted of it, padded with zeros
- * @queues: Hardware queues that are wanted
- * @depth: Commands that each is to have in flight, keep-alive included
- * @io_timeout: Seconds in which a command is to be answered, if none else is
- * @keep_alive: Seconds without an answer after which one is asked for
+ * @address: Address of the server, as written to configfs
+ * @port: Port of the server
+ * @export_name: Name of the export, padded with zeros
+ * @queues: Number of hardware queues
+ * @depth: Commands in flight on each queue, keep-alive included
+ * @io_timeout: Seconds in which a command must be answered, if no other is
+ * @keep_alive: Seconds without an answer after which a keep-alive is sent
  * @fail_after: Seconds without a connection after which I/O fails; -1: never
- * @retries: Times that a command is sent anew
- * @inline_max: Bytes of data that a message may have at most
+ * @retries: Number of times that a command is sent again
+ * @inline_max: Most bytes of data in a message
  * @error_lock: Protects @error
- * @error: The last thing that went wrong, for people
+ * @error: The last error, as text
  * @state_lock: Protects @state and @broken
- * @state: What it is doing; read without the lock where it may be late
- * @broken: The connection is to be given up. Cleared before connecting.
+ * @state: enum memreg_blk_state; also read without the lock where a stale value
+ * 	does no harm
+ * @broken: The connection has to be given up. Cleared before connecting.
  * @stopping: It is being disabled, or a disk is being made; I/O fails once the
  *	connection is lost.
- * @wait: Who waits for a handler or for commands that end
- * @wq: Where @recover and @alive run, in turn
- * @recover: Gives up a connection, and makes another
- * @alive: Asks servers if they are there
- * @resize: Sets the new capacity of the disk
- * @resize_next: Jiffies before which it does not do so again
+ * @wait: Wait queue for handlers, and for the end of commands
+ * @wq: Ordered workqueue of @recover and @alive
+ * @recover: Work that gives up a connection, and makes another
+ * @alive: Work that sends keep-alives
+ * @resize: Work that sets the new capacity of the disk
+ * @resize_next: Jiffies before which @resize does not run again
  * @net: Network namespace
  * @addr: Address and port of the server
- * @secret: What @client is made of, as long as the directory is there
- * @client: Who we are, to the server at @addr
- * @epoch: That of the connection; it only grows, as does @seq
+ * @secret: Secret that @client is derived from; lives as long as the directory
+ * @client: This client's identity for the server at @addr
+ * @epoch: Epoch of the connection; only grows, as @seq does
  * @seq: Last sequence number
- * @first: The last one when the device was enabled
- * @nr_live: Queues that there are
- * @live: Those
- * @connected: There are connections, or parts of them.
- * @conn_lock: Protects @live, the pools of those, and @past against stats
- * @past: What earlier pools did
- * @known: @export is known, and no later connection may fall behind it.
- * @export: What is served
+ * @first: Value of @seq when the device was enabled
+ * @nr_live: Number of queues in @live
+ * @live: The queues
+ * @connected: Connections, or parts of them, exist.
+ * @conn_lock: Protects @live, the pools of these queues, and @past against
+ * 	stats
+ * @past: Statistics of earlier pools
+ * @known: @export is known, and a later connection must offer the same.
+ * @export: Properties of the export
  * @capacity: Bytes, as the last answer had it
  * @io_max: Most bytes of a request
  * @max_mrs: Most MRs of a request
- * @lost_at: When the last connection was lost that was of use, in jiffies
- * @delay: Until the next attempt, in jiffies
+ * @lost_at: When the last useful connection was lost, in jiffies
+ * @delay: Delay until the next attempt, in jiffies
  * @quiesced: The tag set is quiesced.
- * @requeued: Requests were given back to blk-mq, to be sent again.
+ * @requeued: Requests were requeued to blk-mq, to be sent again.
  * @disk: The disk, or NULL
- * @disk_number: That in its name
+ * @disk_number: Number in the name of the disk
  * @tag_set: blk-mq's
- * @stats: What happened
+ * @stats: Counters
  */
 struct memreg_blk {
 	struct config_group group;
@@ -274,12 +278,12 @@ void memreg_blk_stop(struct memreg_blk *blk);
 void memreg_blk_stopped(struct memreg_blk *blk);
 
 /**
- * memreg_blk_is() - What a device is doing, where that may change any time
+ * memreg_blk_is() - Check the state of a device, without a lock
  * @blk: The device
- * @state: What it may be doing
+ * @state: The state to compare with
  *
- * Return: whether it does. If so, all that was written before it began to is
- * seen.
+ * Return: true if the device is in that state; then all writes before the
+ * change to it are visible.
  */
 static inline bool memreg_blk_is(const struct memreg_blk *blk,
 				 enum memreg_blk_state state)
@@ -293,8 +297,9 @@ static inline const char *memreg_blk_name(const struct memreg_blk *blk)
 	return config_item_name((struct config_item *)&blk->group.cg_item);
 }
 
-/* Pieces that a request has, and pages that it touches, at most: it begins and
- * ends anywhere in a page.
+/*
+ * Most pieces of a request, and most pages that it touches: it may begin and
+ * end anywhere in a page.
  */
 static inline unsigned int memreg_blk_pieces(const struct memreg_blk *blk)
 {

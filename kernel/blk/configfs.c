@@ -222,7 +222,7 @@ MEMREG_BLK_NUMBER(inline_max, 0, IB_MEMREG_BLK_INLINE_MAX);
  * Names
  */
 
-/* A word without what surrounds it, into a buffer. */
+/* Copy a word without surrounding white space into a buffer. */
 static int memreg_blk_word(char *to, size_t size, const char *page)
 {
 	char *line;
@@ -286,7 +286,7 @@ static ssize_t memreg_blk_export_show(struct config_item *item, char *page)
 	return ret;
 }
 
-/* It may fill its field to the end. */
+/* The name may fill its field to the end, without a final 0. */
 static ssize_t memreg_blk_export_store(struct config_item *item,
 				       const char *page, size_t count)
 {
@@ -521,7 +521,7 @@ static struct configfs_subsystem memreg_blk_subsystem = {
 };
 
 /**
- * memreg_blk_configfs_init() - Let devices be made
+ * memreg_blk_configfs_init() - Register the configfs subsystem
  *
  * Return: 0 or -errno.
  */
@@ -533,7 +533,7 @@ int memreg_blk_configfs_init(void)
 }
 
 /**
- * memreg_blk_configfs_exit() - No devices are made any more
+ * memreg_blk_configfs_exit() - Unregister the configfs subsystem
  */
 void memreg_blk_configfs_exit(void)
 {

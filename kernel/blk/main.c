@@ -18,7 +18,7 @@
 
 #include "blk.h"
 
-/* New capacities: nothing that I/O waits for. */
+/* Workqueue for new capacities; no I/O waits for it. */
 struct workqueue_struct *memreg_blk_wq;
 
 static DEFINE_IDA(memreg_blk_numbers);
@@ -26,7 +26,7 @@ static DEFINE_IDA(memreg_blk_numbers);
 /**
  * memreg_blk_say() - Log a failure
  * @blk: The device
- * @fmt: What; empty: nothing
+ * @fmt: Format of the message; empty: log nothing
  *
  * In any context.
  */
@@ -46,7 +46,7 @@ void memreg_blk_say(struct memreg_blk *blk, const char *fmt, ...)
  * Capacity
  */
 
-/* How often user space is notified of a new capacity. */
+/* Shortest interval between two notifications of a new capacity. */
 #define MEMREG_BLK_RESIZE	HZ
 
 static void memreg_blk_resize_work(struct work_struct *work)
@@ -72,12 +72,12 @@ static void memreg_blk_resize_later(struct memreg_blk *blk)
 }
 
 /**
- * memreg_blk_capacity() - Take over the capacity that the server reported
+ * memreg_blk_capacity() - Handle the capacity that the server reported
  * @blk: The device
  * @capacity: Bytes
  *
- * In any context. Answers of several queues may come in another order than they
- * were given: the keep-alive brings the last word.
+ * In any context. Answers on several queues may arrive in another order than
+ * they were sent: the next keep-alive reports the final value.
  */
 void memreg_blk_capacity(struct memreg_blk *blk, u64 capacity)
 {
@@ -115,9 +115,11 @@ static blk_status_t memreg_blk_queue_rq(struct blk_mq_hw_ctx *hctx,
 	return memreg_blk_send(queue, bd->rq);
 }
 
-/* Nothing but the end of the connection takes a command from the server. What
- * is slow, as with much in flight, would be slower for being begun anew. The
- * request may be about to be requeued, so that it has no tag any more.
+/*
+ * A command can be taken back from the server only by ending the connection. If
+ * commands are slow because many are in flight, starting over would make them
+ * slower. The request may be about to be requeued, so that it has no tag any
+ * more.
  */
 static enum blk_eh_timer_return memreg_blk_timeout(struct request *rq)
 {
@@ -170,7 +172,7 @@ static int memreg_blk_tag_set(struct memreg_blk *blk)
 	return ret;
 }
 
-/* As the server says, unless a DISCARD could not be split by that. */
+/* The server's granularity, unless a DISCARD could not be split by it. */
 static u32 memreg_blk_granularity(const struct memreg_blk_export *e)
 {
 	u32 bytes = e->discard_granularity;
@@ -181,8 +183,9 @@ static u32 memreg_blk_granularity(const struct memreg_blk_export *e)
 	return bytes;
 }
 
-/* A request has no gaps at the boundaries of pages, so that as many MRs will do
- * as its pages fill.
+/*
+ * A request has no gaps at page boundaries, so that it needs no more MRs than
+ * its number of pages requires.
  */
 static struct queue_limits memreg_blk_queue_limits(const struct memreg_blk *blk)
 {
@@ -250,8 +253,10 @@ static void memreg_blk_remove_disk(struct memreg_blk *blk, bool added)
 	memreg_blk_free_disk(blk);
 }
 
-/* It is live before it is added, as that looks for partitions. Nobody can
- * disable it until that has come to its end, so a loss is the end as well.
+/*
+ * The device is LIVE before the disk is added, as adding it reads the partition
+ * table. The device cannot be disabled until that has ended, so a loss of the
+ * connection fails I/O meanwhile.
  */
 static int memreg_blk_add_disk(struct memreg_blk *blk)
 {
@@ -276,7 +281,7 @@ static int memreg_blk_add_disk(struct memreg_blk *blk)
 		memreg_blk_remove_disk(blk, added);
 		return ret;
 	}
-	/* It may have changed since it was set. */
+	/* The capacity may have changed since it was set. */
 	memreg_blk_resize_later(blk);
 	return 0;
 }
@@ -285,9 +290,10 @@ static int memreg_blk_add_disk(struct memreg_blk *blk)
  * Enabling
  */
 
-/* What an earlier time has left, but for who we are, the epoch and the sequence
- * number: by those a server knows what that time may have left it to do, and
- * ends it first.
+/*
+ * Reset the state of earlier connections, except the client's identity, the
+ * epoch and the sequence number: by these a server recognizes commands of
+ * earlier connections, and ends them first.
  */
 static void memreg_blk_reset(struct memreg_blk *blk)
 {
@@ -323,7 +329,9 @@ static int memreg_blk_alloc_queues(struct memreg_blk *blk)
 	if (!live)
 		return -ENOMEM;
 	memreg_blk_set_live(blk, live);
-	/* All of them are freed, however many of them were allocated. */
+	/*
+	 * Free all queues, including those that were not allocated completely.
+	 */
 	for (i = 0; i < blk->nr_live; i++) {
 		live[i].blk = blk;
 		live[i].index = i;
@@ -333,8 +341,9 @@ static int memreg_blk_alloc_queues(struct memreg_blk *blk)
 	return ret;
 }
 
-/* To each server we are the same one for ever, and none can pose as us at
- * another one.
+/*
+ * Derive the client's identity: always the same one for a server, and a
+ * different one for each, so that no server can use it at another server.
  */
 static void memreg_blk_identify(struct memreg_blk *blk)
 {
@@ -406,9 +415,9 @@ static int memreg_blk_bring_up(struct memreg_blk *blk)
  * memreg_blk_enable() - Connect, and make a disk
  * @blk: The device, which is disabled
  *
- * May sleep. It belongs to the network namespace of the caller.
+ * May sleep. The device uses the network namespace of the caller.
  *
- * Return: 0 or -errno, the reason of which is logged.
+ * Return: 0 or -errno, with the reason logged.
  */
 int memreg_blk_enable(struct memreg_blk *blk)
 {
@@ -434,7 +443,7 @@ int memreg_blk_enable(struct memreg_blk *blk)
  * memreg_blk_disable() - Remove the disk, and disconnect
  * @blk: The device
  *
- * May sleep, as long as memreg_blk_stop() says.
+ * May sleep, for the time that memreg_blk_stop() documents.
  */
 void memreg_blk_disable(struct memreg_blk *blk)
 {

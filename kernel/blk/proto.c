@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What goes over the wire, and the checks of what comes.
+ * Messages of the protocol, and the checks of received ones.
  *
- * A server is not trusted to do as the protocol says: what it sends is looked
- * at whole before any of it is used, and what is not allowed ends the
- * connection. The bytes of a READ are its own to choose; where they go is not.
+ * A server is not trusted to follow the protocol: each message is checked
+ * completely before any field of it is used, and an invalid message ends the
+ * connection. The server chooses the data of a READ, but not where the data
+ * goes.
  */
 #include <linux/log2.h>
 #include <linux/string.h>
 
 #include "blk.h"
 
-/* What a server is believed of physical blocks. */
+/* Largest physical block size that is accepted from a server. */
 #define MEMREG_BLK_PHYSICAL_MAX	BIT(20)
 
 #define MEMREG_BLK_FLAGS \
@@ -20,9 +21,9 @@
 	 IB_MEMREG_BLK_HAS_ZEROES)
 
 /**
- * memreg_blk_hello() - Write what a connection request says
- * @queue: The queue that is to be connected
- * @hello: Where to
+ * memreg_blk_hello() - Fill in the private data of a connection request
+ * @queue: The queue to connect
+ * @hello: Filled in
  */
 void memreg_blk_hello(const struct memreg_blk_queue *queue,
 		      struct ib_memreg_blk_hello *hello)
@@ -51,8 +52,9 @@ static bool memreg_blk_multiple(u64 value, u32 of)
 	return !(value & (of - 1));
 }
 
-/* What is wrong with it, or NULL; block sizes come first, as the rest is
- * counted in them.
+/*
+ * Check an export. Returns an error message, or NULL. Block sizes come first,
+ * as other fields are multiples of them.
  */
 static const char *memreg_blk_export_check(const struct memreg_blk_export *e,
 					   const struct memreg_blk *blk)
@@ -81,10 +83,10 @@ static const char *memreg_blk_export_check(const struct memreg_blk_export *e,
 }
 
 /**
- * memreg_blk_welcome() - Read what the server says when it accepts
+ * memreg_blk_welcome() - Check and parse the private data of an acceptance
  * @queue: The queue; its export is filled in
  * @data: Private data, of any content
- * @length: How much there is of it; the RDMA CM may add zeros
+ * @length: Length of the data; the RDMA CM may add zeros
  *
  * Return: 0, or -EPROTO with the reason logged.
  */
@@ -129,14 +131,14 @@ out:
 }
 
 /**
- * memreg_blk_welcome_fits() - Is an export still what the disk was made for?
+ * memreg_blk_welcome_fits() - Check that an export still fits the disk
  * @blk: The device, whose export is known
- * @export: What the server says now
+ * @export: The export that the server offers now
  *
  * Block size, flags and instance must be the same, and limits suffice. The
  * capacity, the physical block size and the granularity of discards may change;
- * the disk keeps the latter two as they were. Whether data is in messages is a
- * matter of each connection.
+ * the disk keeps the latter two as they were. Data in messages may be switched
+ * on or off with each connection.
  *
  * Return: 0, or -EMEDIUMTYPE with the reason logged.
  */
@@ -172,7 +174,7 @@ int memreg_blk_welcome_fits(struct memreg_blk *blk,
  * memreg_blk_refusal() - Log the server's reason for a rejection
  * @blk: The device
  * @data: Private data, of any content, or NULL
- * @length: How much there is of it
+ * @length: Length of the data
  */
 void memreg_blk_refusal(struct memreg_blk *blk, const void *data,
 			unsigned int length)
@@ -221,7 +223,7 @@ void memreg_blk_refusal(struct memreg_blk *blk, const void *data,
  * @offset: First byte
  * @length: Bytes
  *
- * The answer that will do is noted in @io.
+ * Records in @io the answer to expect.
  */
 void memreg_blk_cmd(struct memreg_blk_io *io, u8 opcode, u8 flags, u64 offset,
 		    u32 length)
@@ -254,10 +256,10 @@ void memreg_blk_cmd(struct memreg_blk_io *io, u8 opcode, u8 flags, u64 offset,
 }
 
 /**
- * memreg_blk_reply_begin() - Is this a message that may begin with an answer?
+ * memreg_blk_reply_begin() - Check that a message can begin with an answer
  * @wc: Its successful completion
  *
- * Return: NULL, or what is wrong.
+ * Return: NULL, or an error message.
  */
 const char *memreg_blk_reply_begin(const struct ib_wc *wc)
 {
@@ -283,13 +285,13 @@ static const char *memreg_blk_reply_key(const struct memreg_blk_io *io,
 }
 
 /**
- * memreg_blk_reply() - Is this the answer to a command?
- * @io: The command that has the answer's tag, which is the caller's alone
+ * memreg_blk_reply() - Check the answer to a command
+ * @io: The command that has the answer's tag; only the caller uses it
  * @reply: A copy of the answer
- * @wc: Its completion, of which memreg_blk_reply_begin() found nothing wrong
+ * @wc: Its completion, which memreg_blk_reply_begin() has passed
  *
- * Return: NULL, or what is wrong. Then the connection has to end, and nothing
- * of it counts.
+ * Return: NULL, or an error message. In that case the connection has to end,
+ * and the answer is ignored.
  */
 const char *memreg_blk_reply(const struct memreg_blk_io *io,
 			     const struct ib_memreg_blk_reply *reply,
@@ -320,7 +322,7 @@ const char *memreg_blk_reply(const struct memreg_blk_io *io,
 }
 
 /**
- * memreg_blk_status() - What an outcome is to blk-mq
+ * memreg_blk_status() - Convert an outcome to a status of blk-mq
  * @status: OK to INVALID of enum ib_memreg_blk_status
  *
  * Return: the status.

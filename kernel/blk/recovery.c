@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What happens when a connection is lost, and how a device ends.
+ * Recovery of lost connections, and the end of a device.
  *
  *	CONNECTING --enabled--> LIVE --broken--> RECOVERING --> LIVE
  *					 |	  ^
  *					 v	  |
  *				       FAILED ----+ (by its worker)
  *
- * Whoever sees that something is wrong (a completion, an event of the RDMA CM,
- * an answer that is none, a request without an answer) calls
- * memreg_blk_broken(), which starts the one worker that does all the rest:
+ * A completion with an error, an event of the RDMA CM, an invalid answer, or a
+ * request without an answer leads to a call of memreg_blk_broken(), which
+ * queues the worker that does all further steps:
  *
- *	1. blk-mq is quiesced: nothing is sent any more.
+ *	1. blk-mq is quiesced: no more commands are sent.
  *	2. The QPs are drained and destroyed, the keys of all commands die, and
  *	   with them go pools, PDs and ids (conn.c). Only then:
- *	3. requests that were not answered are requeued, with their numbers, or
- *	   fail if that happened to them too often.
- *	4. It connects anew, in a new epoch, and lets blk-mq go on; or tries
- *	   again later, twice as late each time, unless the server has answered
- *	   something in between.
- *	5. If that takes longer than fail_after seconds, I/O fails until it
- *	   succeeds.
+ *	3. requests that were not answered are requeued, with their sequence
+ *	   numbers, or fail if they were requeued too often.
+ *	4. The worker connects again, in a new epoch, and unquiesces blk-mq; or
+ *	   it tries again later, with twice the delay each time, unless the
+ *	   server has answered a command in between.
+ *	5. If this takes longer than fail_after seconds, I/O fails until the
+ *	   worker succeeds.
  *
- * All of this is in the path of writeback, so that the worker has a rescuer and
- * allocates with GFP_NOIO. What the RDMA CM and drivers do in workers of their
- * own is not in our hands.
+ * Writeback may depend on the recovery, so the worker has a rescuer and
+ * allocates with GFP_NOIO. The module has no influence on the workers of the
+ * RDMA CM and of drivers.
  *
- * The end: stopping means that a loss fails I/O at once and is not recovered
- * from. So the disk can be removed with a live server, that gets what is dirty,
- * as with a dead one.
+ * The end: while a device is being stopped, a loss of the connection fails I/O
+ * at once, without a recovery. So the disk can be removed both with a live
+ * server, to which dirty data is still written, and with a dead one.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -41,7 +41,7 @@
 #define MEMREG_BLK_DELAY_MIN	(HZ / 10)
 #define MEMREG_BLK_DELAY_MAX	(10 * HZ)
 
-/* DISABLED is the end, until the device is enabled again. */
+/* DISABLED is final until the device is enabled again. */
 static void memreg_blk_set_state(struct memreg_blk *blk,
 				 enum memreg_blk_state state)
 {
@@ -53,11 +53,11 @@ static void memreg_blk_set_state(struct memreg_blk *blk,
 }
 
 /**
- * memreg_blk_broken() - Something is wrong with a connection
+ * memreg_blk_broken() - Report an error of a connection
  * @blk: The device
- * @fmt: What; the first to say something is heard
+ * @fmt: Format of the error; only the first one is logged
  *
- * In any context. All its connections are given up.
+ * In any context. All connections of the device are given up.
  */
 void memreg_blk_broken(struct memreg_blk *blk, const char *fmt, ...)
 {
@@ -88,12 +88,12 @@ void memreg_blk_broken(struct memreg_blk *blk, const char *fmt, ...)
 }
 
 /**
- * memreg_blk_live() - I/O may begin, or go on
+ * memreg_blk_live() - Allow I/O to begin, or to continue
  * @blk: The device, which is connected
  */
 void memreg_blk_live(struct memreg_blk *blk)
 {
-	/* Whether one after a loss is of use is to be known at once. */
+	/* After a loss, find out at once if the new connection is useful. */
 	unsigned long first = atomic64_read(&blk->stats.losses) ? 0 :
 			      blk->keep_alive * HZ;
 	bool broken;
@@ -110,20 +110,20 @@ void memreg_blk_live(struct memreg_blk *blk)
 		mod_delayed_work(blk->wq, &blk->alive, first);
 }
 
-/* Requests that wait, or were requeued, are sent or fail. */
+/* Restart requests that wait, or were requeued: they are sent, or fail. */
 static void memreg_blk_go_on(struct memreg_blk *blk)
 {
 	if (!blk->quiesced)
 		return;
 	blk->quiesced = false;
 	blk_mq_unquiesce_queue(blk->disk->queue);
-	/* Of a disk that is gone nothing was requeued. */
+	/* No requests of a removed disk were requeued. */
 	if (blk->requeued)
 		blk_mq_kick_requeue_list(blk->disk->queue);
 	blk->requeued = false;
 }
 
-/* The connection was of use until now: the next one may come at once. */
+/* The connection was useful until now: connect again without a delay. */
 static void memreg_blk_was_good(struct memreg_blk *blk)
 {
 	blk->lost_at = jiffies;
@@ -140,8 +140,9 @@ static bool memreg_blk_answered(const struct memreg_blk *blk)
 	return false;
 }
 
-/* Steps 1 to 3. Whether the connection was of use: one by which no answer came
- * is none, as from a server that ends all that it accepts.
+/*
+ * Steps 1 to 3. Returns true if the connection was useful: if an answer came by
+ * it, as it does not from a server that ends each connection at once.
  */
 static bool memreg_blk_lost(struct memreg_blk *blk)
 {
@@ -160,10 +161,10 @@ static bool memreg_blk_lost(struct memreg_blk *blk)
 }
 
 /**
- * memreg_blk_left() - How long I/O waits for a connection yet
+ * memreg_blk_left() - Time that I/O will still wait for a connection
  * @blk: The device
  *
- * Return: jiffies; as many as there can be if it waits for ever, or doesn't.
+ * Return: jiffies; the maximum if I/O waits without limit, or does not wait.
  */
 unsigned long memreg_blk_left(const struct memreg_blk *blk)
 {
@@ -190,7 +191,7 @@ static void memreg_blk_fail(struct memreg_blk *blk)
 	memreg_blk_go_on(blk);
 }
 
-/* When to try again: not later than I/O has to fail. */
+/* Schedule the next attempt, not later than the time when I/O has to fail. */
 static void memreg_blk_again(struct memreg_blk *blk)
 {
 	unsigned long delay = min(blk->delay, memreg_blk_left(blk));
@@ -231,7 +232,7 @@ static void memreg_blk_recover_work(struct work_struct *work)
 	memalloc_noio_restore(noio);
 }
 
-/* It runs in turn with the recovery, and finds the queues as they are. */
+/* Never runs concurrently with the recovery, so the queues do not change. */
 static void memreg_blk_alive_work(struct work_struct *work)
 {
 	struct memreg_blk *blk = container_of(to_delayed_work(work),
@@ -261,10 +262,10 @@ void memreg_blk_recovery_init(struct memreg_blk *blk)
 }
 
 /**
- * memreg_blk_keep() - From now on, a loss is recovered from
- * @blk: The device, that was live when memreg_blk.stopping was set
+ * memreg_blk_keep() - Recover from losses from now on
+ * @blk: The device, which was live when memreg_blk.stopping was set
  *
- * Return: 0, or -ECONNRESET if it was lost meanwhile.
+ * Return: 0, or -ECONNRESET if the connection was lost meanwhile.
  */
 int memreg_blk_keep(struct memreg_blk *blk)
 {
@@ -281,11 +282,12 @@ int memreg_blk_keep(struct memreg_blk *blk)
 }
 
 /**
- * memreg_blk_stop() - From now on, a loss is the end
+ * memreg_blk_stop() - Do not recover from losses from now on
  * @blk: The device
  *
  * I/O ends within io_timeout seconds, or MEMREG_BLK_PATIENCE times as many if
- * the server answers anything, or fails at once if it isn't connected.
+ * the server answers any command; it fails at once if the device is not
+ * connected.
  */
 void memreg_blk_stop(struct memreg_blk *blk)
 {
@@ -296,18 +298,21 @@ void memreg_blk_stop(struct memreg_blk *blk)
 }
 
 /**
- * memreg_blk_stopped() - Give everything up
- * @blk: The device, which was stopped; there is no I/O any more
+ * memreg_blk_stopped() - Release the connections of a stopped device
+ * @blk: The device, which was stopped, and has no I/O any more
  *
- * May sleep. When it returns, nobody is at work for it.
+ * May sleep. When it returns, no worker of the device runs.
  */
 void memreg_blk_stopped(struct memreg_blk *blk)
 {
-	/* A loss that is seen meanwhile starts the worker no more. */
+	/* A loss that is seen from here on does not queue the worker. */
 	spin_lock_irq(&blk->state_lock);
 	memreg_blk_set_state(blk, MEMREG_BLK_DISABLED);
 	spin_unlock_irq(&blk->state_lock);
-	/* In this order: a recovery that just succeeds starts the other. */
+	/*
+	 * In this order, as a recovery that just succeeds queues the other
+	 * work.
+	 */
 	cancel_delayed_work_sync(&blk->recover);
 	cancel_delayed_work_sync(&blk->alive);
 	memreg_blk_disconnect(blk);
