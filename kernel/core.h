@@ -128,7 +128,7 @@ struct memreg_closer {
  * @gone: The device is gone, and all objects with it; @lock
  * @net: Network namespace of RDMA CM ids; set with @mdev
  * @objects: Ids and objects
- * @next_id: Where to look for the next free id; the lock of @objects
+ * @next_id: Id at which the search for a free one starts; the lock of @objects
  * @grant_lock: Protects the ties between windows and endpoints
  * @event_lock: Protects @events
  * @events: Endpoints with events to be read, by memreg_endpoint.event_node

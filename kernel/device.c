@@ -46,7 +46,7 @@ static void memreg_device_put(struct memreg_device *mdev)
 /**
  * memreg_device_name() - Copy the present name of a device
  * @mdev: The device
- * @name: Where to copy it
+ * @name: Buffer for the name
  * @size: Size of @name in bytes; the rest is filled with zeros
  */
 void memreg_device_name(struct memreg_device *mdev, char *name, size_t size)
@@ -113,7 +113,7 @@ void memreg_uncharge(struct memreg_charge *charge, struct memreg_device *mdev)
 /**
  * memreg_charge_reason() - Fail a call because of a charge
  * @ucmd: The call
- * @err: What memreg_charge() returned
+ * @err: Errno that memreg_charge() returned
  *
  * Return: @err.
  */

@@ -67,7 +67,7 @@ struct shrinker;
  * @event_handler: Listens to changes of GIDs
  * @domains_lock: Protects @domains
  * @domains: All domains, by memreg_domain.device_node
- * @stats: What memreg_count() counts
+ * @stats: Counters of memreg_count()
  */
 struct memreg_device {
 	struct ib_device *ibdev;

@@ -103,7 +103,7 @@ static void memreg_object_undo(struct memreg_file *file,
 /**
  * memreg_objects_settle() - Publish or abort what a call has made
  * @ucmd: The call, with its file's lock held
- * @ret: What the call returns
+ * @ret: Errno that the call returns, or 0
  */
 void memreg_objects_settle(struct memreg_ucmd *ucmd, int ret)
 {
@@ -152,7 +152,8 @@ struct memreg_object *memreg_object_get(struct memreg_file *file, u32 id,
  * @ids: The first id, from user space
  * @stride: Bytes from one id to the next
  * @count: Number of ids
- * @objs: Where the objects go; NULL for an id that has none of that type
+ * @objs: Filled in with the objects; NULL for an id without an object of that
+ *   type
  *
  * Consecutive ids are cheap: they are found by one walk of the xarray.
  */
@@ -347,7 +348,7 @@ static int memreg_objects_claim(struct memreg_file *file, u32 type,
  * @ids: Their ids, from user space
  * @objs: Room for as many pointers
  * @count: Number of ids
- * @index: Which id was wrong; written if the call fails
+ * @index: Index of the invalid id; written if the call fails
  *
  * Return: 0; -ENOENT if an id has no such object or is there twice; -EBUSY if
  * an object has users.

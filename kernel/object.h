@@ -44,7 +44,7 @@ struct memreg_object_ops {
  * struct memreg_object - Head of everything that has an id
  * @id: Id in its file
  * @type: enum ib_memreg_object_type
- * @ops: What its type does
+ * @ops: Operations of its type
  * @users: One of its own, one for each object that depends on it, and one for
  *	each call that is running on it. The thread that takes the count from
  *	one to zero destroys the object.

@@ -14,7 +14,7 @@
 
 /**
  * struct memreg_stats - The counters of one CPU for a device
- * @values: By enum ib_memreg_stat_id
+ * @values: Counters, indexed by enum ib_memreg_stat_id
  */
 struct memreg_stats {
 	u64 values[MEMREG_STATS];

@@ -220,7 +220,7 @@ int memreg_id_bind(struct memreg_ucmd *ucmd, struct rdma_cm_id *id,
 /**
  * memreg_private_data_get() - Copy private data of a call
  * @ucmd: The call
- * @data: Where to copy it
+ * @data: Buffer for the copy
  * @from: Address in user space
  * @len: Its length
  * @max: Most bytes that the RDMA CM carries

@@ -129,7 +129,7 @@ static void memreg_event_put_back(struct memreg_file *file,
 /**
  * memreg_event_read() - Copy events to user space
  * @file: File, whose lock is held for reading
- * @to: Where to copy them
+ * @to: Destination
  *
  * Only whole records are copied, and a record that cannot be copied is not
  * lost.

@@ -126,7 +126,7 @@ void memreg_queue_undo(struct memreg_slot *slot)
  * memreg_slot_build_recv() - List the memory of a receive for the device
  * @slot: The slot
  * @lkey: Key for DMA addresses
- * @sges: Where to list it
+ * @sges: Filled in
  * @max: Most entries
  *
  * The slot's bounce buffer comes first; behind it follows the user's memory,

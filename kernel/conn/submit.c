@@ -60,11 +60,11 @@
 
 /**
  * union memreg_device_wr - A work request for the device
- * @send: To be sent
+ * @send: SENDs
  * @rdma: READ and WRITE
  * @atomic: Atomics
  * @reg: BIND
- * @recv: To be received
+ * @recv: Receives
  */
 union memreg_device_wr {
 	struct ib_send_wr send;
@@ -99,7 +99,7 @@ struct memreg_insert {
  * @resolved: Local memory of the current work request
  * @extents: Extents of MRs on demand
  *
- * This is not cleared for each call, other than variables on the stack.
+ * Unlike variables on the stack, this memory is not initialized for each call.
  */
 struct memreg_scratch {
 	struct ib_memreg_wr wrs[MEMREG_SUBMIT_CHUNK];

@@ -137,7 +137,7 @@ void memreg_uring_release(struct memreg_uring *uring)
  * memreg_uring_end() - End a command, and free it
  * @uring: The command
  * @cmd: As io_uring knows it
- * @issue_flags: How io_uring calls
+ * @issue_flags: Flags from io_uring
  */
 void memreg_uring_end(struct memreg_uring *uring, struct io_uring_cmd *cmd,
 		      unsigned int issue_flags)

@@ -171,7 +171,7 @@ static void memreg_uring_cancel(struct io_uring_cmd *cmd,
 /**
  * memreg_uring_cmd() - Issue or cancel a command
  * @cmd: The command
- * @issue_flags: How io_uring calls
+ * @issue_flags: Flags from io_uring
  *
  * Return: -EIOCBQUEUED if the command ends, or has ended, by a call of
  * io_uring_cmd_done(); -EAGAIN if io_uring has to issue it again where it may

@@ -53,7 +53,7 @@ enum memreg_mr_state {
  * @inv_cqe: Completion of its LOCAL_INV, if it is the last one of its request
  * @node: In memreg_pool.hollow, while it has no MR
  * @nents: Entries of @sgl in use
- * @mapped: They are mapped for DMA
+ * @mapped: The memory is mapped for DMA
  * @dir: Direction of the peer's accesses
  * @pages: Pages that they touch
  * @length: Bytes
@@ -113,7 +113,7 @@ struct memreg_pool_cache {
 
 /**
  * struct ib_memreg_pool - Fast registration MRs of a PD
- * @caches: Of each CPU
+ * @caches: Cache of each CPU
  * @chunks: Slots, in arrays of MEMREG_POOL_CHUNK, which are never freed before
  * 	the pool
  * @list: Idle MRs that are in no cache

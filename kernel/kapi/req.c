@@ -422,7 +422,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_unmap, MEMREG_NS);
 /**
  * ib_memreg_req_segs() - The segments of the memory to send to the peer
  * @req: A request that is mapped
- * @segs: Where to write it, in the order of the memory
+ * @segs: Filled in, in the order of the memory
  * @max: Room there
  *
  * The keys work as soon as the request is posted, and not before.
@@ -860,8 +860,8 @@ static void memreg_req_invalidate(struct ib_memreg_req *req, struct ib_qp *qp)
 }
 
 /*
- * Make a request that is posted one that ends. False if it is not posted, or
- * ends already.
+ * Move a posted request to the state ENDED. Returns false if it is not posted,
+ * or has ended already.
  */
 static bool memreg_req_begin_end(struct ib_memreg_req *req,
 				 struct completion *waiter)
@@ -881,7 +881,7 @@ static bool memreg_req_begin_end(struct ib_memreg_req *req,
 	return good;
 }
 
-/* Kill the keys of a request that work, now that it ends. */
+/* Kill the keys of an ending request that still work. */
 static void memreg_req_kill(struct ib_memreg_req *req, struct ib_qp *qp)
 {
 	struct ib_memreg_mr *mr;

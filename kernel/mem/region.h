@@ -80,7 +80,7 @@ struct memreg_source {
  * @foreign_first: First of the pages that another region pins, and that are
  *	charged there
  * @nr_foreign: Number of pages that another region pins
- * @kin: That region, as long as this one may not outlive it; or NULL
+ * @kin: The other region, as long as this one may not outlive it; or NULL
  * @kin_first: Page of @kin that is the one at @foreign_first
  * @writable: The pages may be written to
  * @dirty: The pages may have been written to

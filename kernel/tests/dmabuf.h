@@ -64,8 +64,8 @@ struct memreg_fake_export {
  * @MEMREG_FAKE_MOVE: Take the memory away from all, and put what is in it
  *	elsewhere.
  * @MEMREG_FAKE_UNPLUG: Take the memory away for good.
- * @MEMREG_FAKE_BUSY: From now on somebody is moving the memory.
- * @MEMREG_FAKE_IDLE: That has ended.
+ * @MEMREG_FAKE_BUSY: Begin a move of the memory, with a fence.
+ * @MEMREG_FAKE_IDLE: End the move.
  */
 enum memreg_fake_op {
 	MEMREG_FAKE_LOOK,
@@ -131,7 +131,7 @@ struct memreg_fake_import {
 /**
  * struct memreg_fake_access - Reach what was imported
  * @write: Write it, otherwise read it
- * @kernel: By the mapping for the kernel, otherwise by DMA addresses
+ * @kernel: Use the kernel mapping, otherwise the DMA addresses
  * @seed: The first byte; each other one is one more than that before it
  * @out_wrong: Bytes that were not so
  */

@@ -16,11 +16,11 @@
 
 /**
  * struct memreg_importer - What was imported
- * @lock: Of all of it
+ * @lock: Protects all fields
  * @dmabuf: The dma-buf, or NULL
  * @attach: The attachment
  * @dynamic: It is notified, and has pinned
- * @direction: That @table is mapped for
+ * @direction: DMA direction that @table is mapped for
  * @table: Mapped for the device
  * @map: Mapped for the kernel
  */

@@ -32,8 +32,8 @@ MODULE_PARM_DESC(device, "RDMA device to take MRs of");
  * struct memreg_bench - A measurement
  * @pool: Pool of ours, or NULL
  * @qp: QP that a pool of the core belongs to; only its lock is used
- * @mrs: That pool
- * @pairs: How often an MR is taken and put
+ * @mrs: The core's pool
+ * @pairs: Number of times that an MR is taken and put
  * @waiting: Tasks that have not come to the start
  * @go: All of them have
  * @running: Tasks that have not come to the end

@@ -78,7 +78,7 @@ struct memreg_fake_mr {
  * @error: The queue pair is in error
  * @drains: Times that it was drained
  * @allocs: MRs that were allocated
- * @fail_allocs: How many of the next allocations fail
+ * @fail_allocs: Number of allocations that will fail
  * @fail_map: Mapping fails
  * @weak: Invalidations, local and remote, do not wait for packets in flight
  * @pause_for: A post waits behind its first work request until another CPU
@@ -388,10 +388,10 @@ static const struct ib_device_ops memreg_fake_ops = {
  * @reserve: A reserve, if the test makes one
  * @req: The request
  * @pages: Pages in a row
- * @sgl: To describe memory
+ * @sgl: Scatterlist for the memory of a test
  * @dones: Times that done() was called
  * @errors: Times that error() was called
- * @late_errors: Those of them after done()
+ * @late_errors: Errors that were reported after done()
  * @status: Argument of done()
  * @live: Keys that worked when done() was called
  * @open: Work requests that had not completed then
@@ -1032,7 +1032,7 @@ static void memreg_test_reserve_replaced(struct kunit *test)
  * concurrently
  * @t: The test
  * @owners: Thread that has the MR of each slot
- * @rounds: How often
+ * @rounds: Number of rounds
  * @clashes: Times that another thread had an MR that was taken
  * @empty: Times that there was none
  */

@@ -47,11 +47,11 @@ MODULE_PARM_DESC(lost, "Spans that there was no room for");
  * struct memreg_span - A spinlock that is held, or waited for
  * @lock: The lock, or 0
  * @task: Current task of the context that takes it
- * @site: Where it is taken
+ * @site: Address at which it is taken
  * @contended: Another CPU had the lock
  * @cpu: On which CPU
- * @interrupts: That came to that CPU before
- * @since: When that began
+ * @interrupts: Number of interrupts on that CPU before
+ * @since: Time at which the span began
  */
 struct memreg_span {
 	unsigned long lock;

@@ -104,7 +104,7 @@ struct app_answer {
  * @rkey: Its key
  * @iova: I/O address of the first byte that was asked for
  * @pd: Protection domain in which it works; NULL for memreg's
- * @handle: Of the cache
+ * @handle: Handle of the cache
  */
 struct app_key {
 	uint32_t rkey;
@@ -127,8 +127,8 @@ void cache_close(void);
  * @at: Its first byte
  * @length: Bytes
  * @fd: Its file, or -1
- * @flags: Of mmap(2), without MAP_FIXED
- * @aside: Where it was moved to, or NULL
+ * @flags: Flags of mmap(2), without MAP_FIXED
+ * @aside: Address that the memory was moved to, or NULL
  */
 struct place {
 	char *at;

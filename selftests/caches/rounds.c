@@ -23,8 +23,8 @@
 /**
  * struct user - A thread
  * @mem: PLACES of memory, one behind the other
- * @seed: Of its random numbers
- * @rounds: How many it does
+ * @seed: Seed of its random numbers
+ * @rounds: Number of rounds to do
  * @server: Server of its keys; none before the first key
  * @client: Its peer
  * @pd: Protection domain of that

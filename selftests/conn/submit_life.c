@@ -579,12 +579,12 @@ struct pair {
 };
 
 /**
- * struct storm - Connections that are under way
- * @self: Their files
- * @fds: Of either side
- * @pairs: They
- * @next: Number of the next one
- * @last: Number of the one that is none of this wave any more
+ * struct storm - Connections in progress
+ * @self: Fixture, with the files of both sides
+ * @fds: Descriptors of the two sides
+ * @pairs: The connections
+ * @next: Number of the next connection
+ * @last: Number of the first connection behind this wave
  * @ended: Number of connections that have ended
  * @established: Number of connections that were established
  */

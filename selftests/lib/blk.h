@@ -29,7 +29,7 @@
  * struct blk_server - memreg blkd, a child of the test
  * @pid: The process
  * @out: Pipe from its standard output
- * @port: Where it listens
+ * @port: Port that it listens on
  */
 struct blk_server {
 	pid_t pid;
@@ -55,7 +55,7 @@ int blk_says(struct blk_server *s, const char *text);
  * @id: The 16 bytes that identify it
  * @seq: The last sequence number that was used
  * @ended: Endpoints whose connections ended last
- * @nr_ended: How many did
+ * @nr_ended: Number of connections that have ended
  */
 struct blk_client {
 	struct memreg *m;
@@ -79,10 +79,10 @@ void blk_close(struct blk_client *c);
  * @endpoint: Its endpoint, or 0
  * @epoch: Its epoch
  * @asked: The depth that it asked for: as many receives are posted
- * @depth: That it was given
+ * @depth: Depth that the server granted
  * @welcome: The welcome that it was accepted with, in host byte order
  * @windows: Windows of type 2B, for first segments
- * @window: How many were bound
+ * @window: Number of windows bound so far
  * @greedy: It does not repost receives that were consumed
  * @data: Data behind the last reply
  * @data_len: Bytes of that

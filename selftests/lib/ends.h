@@ -19,7 +19,7 @@
  * struct link - A connection between an endpoint and a stock end
  * @fd: A file, open and bound
  * @domain: A domain of it
- * @port: Where it listens
+ * @port: Port that it listens on
  * @endpoint: Its endpoint
  * @stock: The other end
  */
@@ -57,7 +57,7 @@ int link_memory(const struct link *l, size_t len, __u32 access, __u8 **mem,
  * struct reach - Memory that a key is to reach
  * @mem: The memory
  * @total: Bytes of it
- * @offset: Where what the key reaches begins in it
+ * @offset: Offset of the memory that the key reaches
  * @length: Bytes that it reaches
  * @iova: Address of the first of these, for the peer
  * @rkey: The key

@@ -20,7 +20,7 @@
  * @m: The handle
  * @domain: The domain
  * @listener: The listener
- * @port: Where it listens
+ * @port: Port that it listens on
  */
 struct owner {
 	struct memreg *m;

@@ -13,7 +13,7 @@
 /**
  * struct qp_addr - What the other end must know
  * @qpn: Number of the QP
- * @gid: Where it is
+ * @gid: GID that it is reached by
  */
 struct qp_addr {
 	uint32_t qpn;

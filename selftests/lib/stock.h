@@ -25,9 +25,9 @@ struct stock_queue {
 
 /**
  * struct stock - An end of librdmacm and libibverbs, with one connection
- * @events: Of the connection manager
+ * @events: Event channel of the connection manager
  * @listener: Its listener
- * @port: Where that listens
+ * @port: Port that @listener listens on
  * @id: The connection
  * @qp: Its queue pair
  * @connects: It was this end that connected

@@ -53,7 +53,7 @@ struct made {
  * struct maker - What operations are to do
  * @cache: The cache
  * @registered: Registrations that there are
- * @calls: How often something was registered
+ * @calls: Number of registrations
  * @fail: Errno that registering fails with, or 0
  * @fail_over: It fails with ENOMEM if there are so many, or 0
  * @keep: Errno that deregistering fails with, or 0
@@ -527,8 +527,8 @@ TEST_F(cache, signal_handlers_find_and_put)
  * @self: The cache
  * @alone: No other thread maps anything: it may leave a hole for a moment
  * @mem: PLACES of its own
- * @seed: Of its random numbers
- * @rounds: How many it does
+ * @seed: Seed of its random numbers
+ * @rounds: Number of rounds to do
  * @stale: Registrations that were not of the memory
  * @plain: Entries of a cache without invalidation
  * @failed: Calls that failed

@@ -102,7 +102,7 @@ static const struct column columns[] = {
 
 /**
  * struct app - An application that runs
- * @column: What it is
+ * @column: The application's column
  * @pid: Its process; 0 if there is none
  * @fd: Socket
  * @connected: The peer has a connection to it

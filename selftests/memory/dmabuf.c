@@ -58,7 +58,7 @@ enum kind {
  * struct memory - Memory of a kind
  * @kind: The kind
  * @fake: The module, or -1
- * @owner: Where it can be written, to see what is read
+ * @owner: Writable descriptor, to prepare and check accesses
  * @fd: Descriptor to register
  * @length: Bytes
  * @at: @owner, mapped

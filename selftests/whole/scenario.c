@@ -52,7 +52,7 @@ FIXTURE(scenario)
 
 /**
  * struct step - A step of the owner's life
- * @name: To be printed
+ * @name: Name to print
  * @prepare: Actions of other processes before the step; or NULL
  * @call: The owner's call, 0 or -errno
  * @check: Checks by other processes after the step; returns false if the step

@@ -490,7 +490,7 @@ TEST_F_TIMEOUT(window, thousands_bound_at_once, SOAK_S)
  * struct race - What threads fight for
  * @fd: File
  * @domain: Domain of the windows
- * @memory: Of the MRs
+ * @memory: Memory of the MRs
  * @windows: Ids, replaced as windows are destroyed
  * @mrs: Ids, likewise
  * @rounds: Calls of each thread

@@ -54,7 +54,7 @@ struct slot {
  * @used: Slots that have a slab, the first ones; written under @lock
  * @size_max: Bytes of an allocation, at most
  * @size: Bytes of this mapping
- * @base: Where the first slot begins, a multiple of SLOT_SIZE
+ * @base: Address of the first slot, a multiple of SLOT_SIZE
  * @space: The reserved address space, in which the slots are
  * @space_size: Bytes of that
  * @m: The handle

@@ -200,7 +200,7 @@ enum memreg_cache_flags {
 
 /**
  * struct memreg_cache_attr - Parameters of a cache
- * @ops: How it registers, or NULL for MRs of memreg's
+ * @ops: Callbacks that register memory, or NULL for MRs of memreg
  * @arg: Argument for @ops
  * @domain: Without @ops: domain of the MRs
  * @access: enum ib_memreg_access of the MRs; with @ops only
@@ -360,7 +360,7 @@ struct memreg_grant {
  * struct memreg_allocation - What memory of a heap is a part of
  * @pool: The pool that it is a buffer of, which memreg_pool_recycle() takes
  * @mr: Id of the MR, for SGEs and windows
- * @offset: Of its first byte in that MR
+ * @offset: Offset of its first byte in the MR
  * @grant: The grant to send to a peer. Its length is that of the buffer: the
  *	requested size, rounded up to a power of two, at least 64
  */
@@ -632,7 +632,7 @@ int memreg_memory_dup(struct memreg *m, int fd, int *out);
  * memreg_memory_map() - Map all of a memory object
  * @fd: Its descriptor
  * @prot: As of mmap(2)
- * @addr: Where it is mapped
+ * @addr: Address at which it is mapped
  * @length: Bytes that are mapped; may be NULL
  *
  * Maps at an address at which huge page table entries can be used. Undo it by
@@ -727,7 +727,7 @@ static inline struct ib_memreg_piece memreg_piece(uint32_t mr, uint64_t offset,
  * @mr: Id of the MR
  * @offset: First byte
  * @length: Bytes of each row
- * @stride: From the beginning of a row to that of the next
+ * @stride: Bytes from the beginning of a row to that of the next
  * @rows: Number of rows, from 1
  *
  * Return: the piece, for memreg_mr_compose().
@@ -751,9 +751,9 @@ static inline struct ib_memreg_piece memreg_piece_2d(uint32_t mr,
  * @mr: Id of the MR
  * @offset: First byte
  * @length: Bytes of each row
- * @stride: From the beginning of a row to that of the next
+ * @stride: Bytes from the beginning of a row to that of the next
  * @rows: Number of rows in a plane, from 1
- * @plane: From the beginning of a plane to that of the next
+ * @plane: Bytes from the beginning of a plane to that of the next
  * @planes: Number of planes, from 1
  *
  * Return: the piece, for memreg_mr_compose().
@@ -1372,7 +1372,7 @@ int memreg_alloc_query(struct memreg_heap *heap, const void *ptr,
  * @max_span: Bytes that each is at most to cover, from 1 to
  *	IB_MEMREG_CAP_KEY_SPAN less 4096
  * @windows: Array of @count, to which their ids are written
- * @count: How many, 1 to IB_MEMREG_BATCH_MAX; all are made, or none
+ * @count: Their number, 1 to IB_MEMREG_BATCH_MAX; all are made, or none
  *
  * Windows of type 1 are for the functions below, windows of type 2B for
  * memreg_prep_bind().
@@ -1458,7 +1458,7 @@ int memreg_window_revoke(struct memreg *m, uint32_t domain, uint32_t window);
  * @m: The handle
  * @domain: Domain of the windows
  * @windows: Array of @count ids
- * @count: How many, 1 to IB_MEMREG_BATCH_MAX; all are revoked, or none
+ * @count: Their number, 1 to IB_MEMREG_BATCH_MAX; all are revoked, or none
  * @failed: As with memreg_window_bind_batch()
  *
  * Return: As memreg_window_revoke(); also -EBUSY if an id is there twice, and
@@ -1473,7 +1473,7 @@ int memreg_window_revoke_batch(struct memreg *m, uint32_t domain,
  * @m: The handle
  * @domain: Domain of the windows
  * @windows: Array of @count ids
- * @count: How many, 1 to IB_MEMREG_BATCH_MAX; all are revoked, or none
+ * @count: Their number, 1 to IB_MEMREG_BATCH_MAX; all are revoked, or none
  * @failed: As with memreg_window_bind_batch()
  *
  * As memreg_window_revoke_batch(), but where IB_MEMREG_CAP_STRICT_INVALIDATE is
@@ -1889,7 +1889,7 @@ static inline const void *memreg_cqe_data(const struct ib_memreg_cqe *cqe)
 /**
  * memreg_cqe_message() - The message that was received, wherever it is
  * @cqe: An entry of a RECV
- * @buffer: Where the memory is that was posted for it
+ * @buffer: The memory that was posted for it
  *
  * Return: The first of its @cqe->byte_len bytes: in the entry, and then the
  * user's until memreg_ring_seen(), or @buffer.
@@ -1930,7 +1930,7 @@ int memreg_srq_create(struct memreg *m, uint32_t domain, uint32_t ring,
  * @m: The handle
  * @wrs: Array of @count, for one endpoint or several, as memreg_prep_send()
  *	and its kin fill them in. Out, of each BIND: @rkey and @remote_addr
- * @count: How many, 1 to IB_MEMREG_BATCH_MAX
+ * @count: Their number, 1 to IB_MEMREG_BATCH_MAX
  * @taken: Number of work requests that were posted: all if the call returns 0,
  *	otherwise those before the one that failed. May be NULL.
  *
@@ -1962,7 +1962,7 @@ int memreg_submit(struct memreg *m, struct ib_memreg_wr *wrs,
  * @offset: First byte of the first buffer, counted from the start of the MR
  * @length: Bytes of each buffer; the next one begins behind it
  * @first: User data of the first one; each further one has the next number
- * @count: How many, any number
+ * @count: Their number, without a limit
  * @taken: Number of receives that were posted: all if the call returns 0. May
  *	be NULL.
  *
@@ -2147,7 +2147,7 @@ static inline void memreg_prep_send_inv(struct ib_memreg_wr *wr,
  * @mr: MR that the data is in, as with memreg_prep_send()
  * @offset: Its first byte, counted from the start of the MR
  * @length: Its bytes
- * @remote_addr: Where it is to go
+ * @remote_addr: Destination address
  * @rkey: Key for that
  */
 static inline void memreg_prep_write(struct ib_memreg_wr *wr,
@@ -2166,7 +2166,7 @@ static inline void memreg_prep_write(struct ib_memreg_wr *wr,
  * @endpoint: The endpoint
  * @data: The data, which is copied by memreg_submit()
  * @length: Length in bytes, up to the limit of the queue
- * @remote_addr: Where it is to go
+ * @remote_addr: Destination address
  * @rkey: Key for that
  */
 static inline void memreg_prep_write_inline(struct ib_memreg_wr *wr,
@@ -2210,7 +2210,7 @@ static inline void memreg_prep_write_imm(struct ib_memreg_wr *wr,
  * @mr: MR that the data is to go to, with IB_MEMREG_ACCESS_LOCAL_WRITE
  * @offset: First byte there, counted from the start of the MR
  * @length: Bytes
- * @remote_addr: Where it is
+ * @remote_addr: Source address
  * @rkey: Key for that
  */
 static inline void memreg_prep_read(struct ib_memreg_wr *wr, uint32_t endpoint,
@@ -2229,7 +2229,7 @@ static inline void memreg_prep_read(struct ib_memreg_wr *wr, uint32_t endpoint,
  * @endpoint: The endpoint
  * @mr: MR for the old value, with IB_MEMREG_ACCESS_LOCAL_WRITE
  * @offset: First of 8 bytes there, counted from the start of the MR
- * @remote_addr: Where the 8 bytes are, a multiple of 8
+ * @remote_addr: Address of the 8 bytes, a multiple of 8
  * @rkey: Key for that
  * @compare: Value to compare the 8 bytes with
  * @swap: Value that replaces them if they are equal

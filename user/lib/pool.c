@@ -60,10 +60,10 @@ struct stack {
  * @count: Buffers
  * @end: The first number that is none of a buffer
  * @own_mask: Mask for the offset of a thread's own stack
- * @origin: Where buffer number 0 would be
+ * @origin: Address that buffer number 0 would have
  * @stride: Bytes from one buffer to the next
  * @shift: @stride is a multiple of 2 to this power, and of none above
- * @inverse: Of the odd factor of @stride, modulo 2^64
+ * @inverse: Inverse of the odd factor of @stride, modulo 2^64
  * @entries: For each buffer, its keys
  * @table: The mapped table, with the entries in it
  * @table_size: Bytes that are mapped of it

@@ -261,8 +261,9 @@ static const struct {
 };
 
 /*
- * For codes that have several causes, and but one of them in some call, or with
- * one errno there. Where what the call was given decides, cause.c does.
+ * For codes with several causes, of which only one is possible in a certain
+ * call, or with a certain errno of it. Where the call's parameters decide,
+ * cause.c finds the cause.
  */
 static const struct {
 	const char *what;

@@ -102,16 +102,16 @@
  * struct ib_memreg_blk_hello - Private data of the connection request
  * @magic: IB_MEMREG_BLK_MAGIC
  * @version: IB_MEMREG_BLK_VERSION; a server refuses those that it doesn't know
- * @queue: Which of the client's connections this is, from 0
- * @queues: How many it will have, 1 to IB_MEMREG_BLK_QUEUES_MAX
+ * @queue: Number of this connection among the client's, from 0
+ * @queues: Number of connections of the client, 1 to IB_MEMREG_BLK_QUEUES_MAX
  * @depth: Commands that it wants to have in flight on this connection, 1 to
  *	IB_MEMREG_BLK_DEPTH_MAX
- * @client: Who it is
- * @epoch: From 1
+ * @client: Identity of the client
+ * @epoch: Epoch of the connection, from 1
  * @inline_max: Most bytes of data that it would have in a message, 0 to
  *	IB_MEMREG_BLK_INLINE_MAX
  * @reserved: 0
- * @name: What it wants, padded with zeros; all zeros: the only one there is
+ * @name: Name of the export, padded with zeros; all zeros: the only export
  */
 struct ib_memreg_blk_hello {
 	__be32 magic;
@@ -129,7 +129,7 @@ struct ib_memreg_blk_hello {
 /**
  * enum ib_memreg_blk_flags - What an export is
  * @IB_MEMREG_BLK_READ_ONLY: Commands that change something fail.
- * @IB_MEMREG_BLK_WRITE_CACHE: What was written is safe only after a FLUSH.
+ * @IB_MEMREG_BLK_WRITE_CACHE: Written data is stable only after a FLUSH.
  * @IB_MEMREG_BLK_HAS_FUA: IB_MEMREG_BLK_FUA is understood.
  * @IB_MEMREG_BLK_HAS_DISCARD: DISCARD is understood.
  * @IB_MEMREG_BLK_HAS_ZEROES: WRITE_ZEROES is understood.
@@ -194,7 +194,7 @@ struct ib_memreg_blk_refusal {
  * @IB_MEMREG_BLK_NOP: Nothing; is the server there, and how large is it?
  * @IB_MEMREG_BLK_READ: The server writes to the segments.
  * @IB_MEMREG_BLK_WRITE: The server reads the segments.
- * @IB_MEMREG_BLK_FLUSH: What was answered before is safe afterwards.
+ * @IB_MEMREG_BLK_FLUSH: Make data of earlier answered WRITEs stable.
  * @IB_MEMREG_BLK_DISCARD: The range is not needed, and reads as anything.
  * @IB_MEMREG_BLK_WRITE_ZEROES: The range reads as zeros.
  *
@@ -239,7 +239,7 @@ struct ib_memreg_blk_seg {
  * @seq: Sequence number, from 1
  * @offset: First byte, a multiple of the block size
  * @length: Bytes, a multiple of the block size; READ, WRITE: up to max_length
- * @epoch: That of the connection
+ * @epoch: Epoch of the connection
  * @tag: Returned in the reply; no two commands in flight on a connection have
  *	the same one
  * @nr_segs: Number of segments; 0 if the data is in a message
@@ -295,11 +295,11 @@ enum ib_memreg_blk_status {
 /**
  * struct ib_memreg_blk_reply - What the server sends; the message ends with it,
  *	or with @length bytes of data
- * @seq: That of the command
+ * @seq: Sequence number of the command
  * @capacity: Bytes; if it differs from what the client knows, it has changed
  * @length: Bytes that were moved: all of them if @status is OK, otherwise 0
- * @epoch: That of the connection
- * @tag: That of the command
+ * @epoch: Epoch of the connection
+ * @tag: Tag of the command
  * @status: enum ib_memreg_blk_status
  * @reserved: 0
  */
