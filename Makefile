@@ -29,7 +29,7 @@ error_old = memreg needs Linux $(OLDEST) or later, and $(KDIR) is of \
 error_none = $(KDIR) is no kernel build tree: install the headers of the \
 	kernel (on Debian: linux-headers-$(shell uname -r)), or set KDIR
 
-# What the module, the library and the packages call themselves.
+# Version of the module, the library and the packages.
 VERSION = $(shell awk '/define MEMREG_VERSION_(MAJOR|MINOR|PATCH)/ \
 	{ v = v s $$3; s = "." } END { print v }' user/lib/memreg.h)
 
@@ -93,13 +93,13 @@ KSRC ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memreg/ksrc
 tests: user $(if $(release),test-modules)
 	+@$(MAKE) --no-print-directory -C selftests O=$(B) KSRC=$(KSRC)
 
-# What needs a guest, or tools that this machine may not have.
+# Targets that need a guest, or tools that this machine may not have.
 .PHONY: demo check check-selftest soak bench lint lint-selftest deb docs newcomer
 demo check check-selftest soak bench lint lint-selftest deb docs \
 	newcomer:
 	@selftests/drive $@
 
-# What other modules are built with is installed there.
+# Directory for the files that other modules are built with.
 PREFIX ?= /usr/local
 dev = $(DESTDIR)$(PREFIX)/src/memreg-dev
 
@@ -150,7 +150,7 @@ uninstall-user:
 	+@$(MAKE) --no-print-directory -C user O=$(B) uninstall
 	$(if $(DESTDIR),,ldconfig)
 
-# For DKMS: what `make module` needs.
+# For DKMS: the files that `make module` needs.
 .PHONY: install-source version
 install-source:
 	mkdir -p $(DESTDIR)$(SOURCEDIR)/user/lib

@@ -1,9 +1,8 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0-only
-# ib_memreg_blk with memreg blkd: what is written is read again, by all ways
-# that block devices have; what a server says of an export is what the disk is.
-# time limit: 360
-# shellcheck disable=SC2317,SC2329 # functions are called by check
+# SPDX-License-Identifier: GPL-2.0-only ib_memreg_blk with memreg blkd: reads
+# return the written data, by all operations of block devices; the disk has the
+# properties that the server reports. time limit: 360 shellcheck
+# disable=SC2317,SC2329 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")/.." || exit
 # shellcheck source-path=SCRIPTDIR source=../lib/topology.sh

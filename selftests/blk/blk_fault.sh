@@ -22,7 +22,7 @@ trap finish EXIT
 
 ROUNDS=$((2 * ${MEMREG_TIMES:-1}))
 
-# serve OPTION...: the same file on the same port, whoever served it before.
+# serve OPTION...: the same file on the same port as the server before.
 serve() {
 	server_begin -a 192.0.2.2 "$@" file="$BLK_FILES/file"
 }
@@ -60,7 +60,8 @@ io_begin() {
 	await 60 commands_since 0 50
 }
 
-# io_end: with its status; what it read was what it wrote.
+# io_end: wait for its end and return its status; checks that reads have
+# returned the written data.
 io_end() {
 	touch "$BLK_FILES/enough"
 	wait "$IO" && return
@@ -122,7 +123,7 @@ server_hangs_and_wakes_up() {
 		same "$DISK" "$BLK_FILES/file" && down && return "$status"
 }
 
-# Nobody notices but the keep-alive.
+# Only the keep-alive notices.
 idle_server_dies() {
 	up || return
 	server_end KILL
@@ -178,13 +179,13 @@ peers_device_goes_and_comes() {
 		same "$DISK" "$BLK_FILES/file" && down
 }
 
-# What the server sends to the client goes nowhere, but the carrier stays up.
+# Packets from the server to the client are dropped, but the carrier stays up.
 client_unreachable() {
 	ip -n memreg-peer neigh replace 192.0.2.1 lladdr 02:00:00:00:02:77 \
 		dev mr_peer
 }
 
-# The first is there, though it says nothing.
+# The first client is alive, though it sends nothing.
 client_vanishes() {
 	local status=0
 	file file 4M
@@ -233,7 +234,7 @@ slow_file() {
 	file slow/file 4M
 }
 
-# slow_serve: what has been written to it is safe.
+# slow_serve: data that has been written to it is stable.
 slow_serve() {
 	server_begin -a 192.0.2.2 --no-cache slow="$SLOW/file"
 }
@@ -264,7 +265,7 @@ slow_end() {
 	umount "$SLOW"
 }
 
-# Else it would land in what is written later.
+# Otherwise it would overwrite data that is written later.
 what_was_begun_ends_before_it_is_enabled_again() {
 	local status=0
 	slow_begin && slow_write || return
@@ -436,8 +437,8 @@ silent_server_fails_io() {
 	await 60 live && return "$status"
 }
 
-# The one that is connected to is there, and accepts nothing. A busy machine may
-# take longer by itself; a wrong one takes 10 s each time.
+# The host that is connected to is up, but accepts no connection. A busy machine
+# may take longer by itself; a wrong one takes 10 s each time.
 io_fails_in_time_with_a_silent_server() {
 	local status=1
 	up io_timeout=5 fail_after=2 || return
@@ -447,7 +448,7 @@ io_fails_in_time_with_a_silent_server() {
 	[ "$status" = 0 ] && verify "$DISK" randwrite 4K 8 256K && down
 }
 
-# What waits for the connection fails with it.
+# I/O that waits for the connection fails with it.
 waiting_io_fails() {
 	local io
 	up fail_after=2 || return
@@ -501,7 +502,7 @@ a_cache_that_may_be_lost_is_refused() {
 	serve_rebooted && refused_as_lost
 }
 
-# What was answered was safe.
+# Acknowledged data was stable.
 without_a_cache_nothing_is_lost() {
 	file file 4M
 	serve --no-cache && blk_make dev export=file queues=2 fail_after=-1 &&
@@ -574,7 +575,7 @@ removed_during_io() {
 }
 
 #
-# What is not valid
+# Invalid settings
 #
 
 # refused ATTRIBUTE VALUE...
@@ -613,7 +614,7 @@ nothing_changes_while_enabled() {
 		blk_set dev enabled 0 && blk_set dev queues 1 && down
 }
 
-# says WORDS: the device can't be enabled, and its error has these words.
+# says WORDS: enabling the device fails, with these words in its error.
 says() {
 	if blk_enable dev; then
 		echo "it is enabled, without: $1"

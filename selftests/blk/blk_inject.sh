@@ -46,7 +46,7 @@ fault() {
 }
 
 # faults_begin POINT PERCENT: the next so many of what the block client calls.
-# What others do, such as the server, does not fail.
+# Calls of other processes, such as the server, do not fail.
 faults_begin() {
 	local ends
 	mapfile -t ends < <(code)
@@ -108,7 +108,7 @@ commands_since() {
 	(($(blk_count dev commands) >= $1))
 }
 
-# io_end: what it read was what it wrote.
+# io_end: wait for its end; checks that reads have returned the written data.
 io_end() {
 	local status=0
 	kill -TERM "$IO"
@@ -162,7 +162,7 @@ io_with_failed_mappings() {
 			"$FAULTS" ]
 }
 
-# The server comes back, but what it takes to connect fails.
+# The server comes back, but a step of connecting fails.
 recovery_with_failures() {
 	up && io_begin || return
 	server_end KILL

@@ -15,7 +15,7 @@ trap blk_end EXIT
 
 lies=(seq capacity length epoch tag idle-tag status error-length refusal reserved
 	no-key key short long too-long garbage twice)
-# Those that can be told where the data is in messages.
+# Lies that are possible if data is in messages.
 data_lies=(seq length tag idle-tag error-length reserved short long garbage
 	more-data byte-more less-data byte-less no-data data-of-error twice)
 LIES=() DATA_LIES=()
@@ -78,7 +78,7 @@ I5_lies_about_data_end_the_connection_and_do_no_harm() {
 		[ "$(blk_count dev bogus-invalidations)" = 0 ] && down
 }
 
-# Longer than what the client has offered, be that nothing.
+# Longer than the client has offered, also if it has offered nothing.
 more_data_than_was_offered_is_refused() {
 	local offered
 	for offered in 0 4096; do
@@ -120,7 +120,8 @@ I1_no_key_works_after_recovery() {
 		[ "$(blk_count dev failed)" = 0 ] && down
 }
 
-# Not answered in io_timeout, though others are, and then answered after all.
+# A command that is not answered within io_timeout, though others are, and is
+# answered later.
 slow_ones_are_waited_for() {
 	WAIT=10 liar 20 slow && reads 40 && told 1 &&
 		server_says '^slow: answered' && no_errors dev &&

@@ -19,7 +19,7 @@ cd "$(dirname "$(realpath "$0")")/.." || exit
 # With all the checkers it takes minutes: for a soak.
 ((${DEBUG:-0} && !${MEMREG_FULL:-0})) && exit 4
 
-# MiB: what is written in all, and memory to do it with.
+# MiB: data to write in all, and memory limit of the writer.
 LIMIT=16 SIZE=40
 ((${MEMREG_FULL:-0} == 0)) || LIMIT=64 SIZE=512
 ((${DEBUG:-0} == 0)) || LIMIT=16 SIZE=48
@@ -35,7 +35,7 @@ finish() {
 }
 trap finish EXIT
 
-# Without the io controller, writeback is nobody's.
+# Without the io controller, writeback is charged to no group.
 group_begin() {
 	mkdir -p "$GROUP" &&
 		echo $((LIMIT * 3 / 4))M >"$GROUP/memory.high" &&
@@ -77,7 +77,7 @@ throttled() {
 		status=none
 }
 
-# kept FILE: it is what the server has.
+# kept FILE: the file has the same contents as the server's.
 kept() {
 	cmp <(dd if="$1" bs=1M count="$SIZE" iflag=direct status=none) <(text)
 }

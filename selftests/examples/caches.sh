@@ -1,7 +1,7 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0-only
-# The examples of registration caches: what is mapped anew is registered anew.
-# shellcheck disable=SC2317,SC2329 # functions are called by check
+# SPDX-License-Identifier: GPL-2.0-only The examples of registration caches:
+# memory that is mapped again is registered again. shellcheck
+# disable=SC2317,SC2329 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")/.." || exit
 # shellcheck source-path=SCRIPTDIR source=../lib/tool.sh
@@ -10,7 +10,8 @@ cd "$(dirname "$(realpath "$0")")/.." || exit
 EXAMPLES=../build/user/examples
 trap 'rm -f "$SAID"' EXIT
 
-# says_at_end LINE COMMAND...: it succeeds, and that is the last it says.
+# says_at_end LINE COMMAND...: the command succeeds, and LINE is its last
+# output.
 says_at_end() {
 	local line=$1
 	shift

@@ -12,7 +12,7 @@ DIR=$(mktemp -d)
 trap 'rm -rf "$DIR" "$SAID"' EXIT
 mkfifo "$DIR/go"
 
-# ask_and_give_up: with nobody to answer.
+# ask_and_give_up: request a connection that is not answered, and give up.
 ask_and_give_up() {
 	local pid
 	ip netns exec memreg-peer memreg peek -d rxe_peer 192.0.2.1 \
@@ -24,7 +24,8 @@ ask_and_give_up() {
 	await 60 objects endpoint closed 1
 }
 
-# The peer has written, somebody else asks and gives up, and the peer reads.
+# The peer has written, another host requests a connection and gives up, and the
+# peer reads.
 bystander_ends_nothing() {
 	local status=0 first peer
 	ip netns exec memreg-owner "$FIRST" rxe_owner >"$DIR/said" 2>&1 &

@@ -57,7 +57,7 @@ step() {
 	done
 }
 
-# What both print, to $SAID.halo and $SAID.peer.
+# Output of both goes to $SAID.halo and $SAID.peer.
 expect() {
 	local a=() b=() c=() d=() i
 	for ((i = 0; i < N * N * N; i++)); do
@@ -106,7 +106,7 @@ cubes_are_what_the_shell_computes() {
 		diff <(echo ready; cat "$SAID.peer") "$SAID.peer.now" >>"$SAID"
 }
 
-# A hundred steps, each of which overwrites what the last one left.
+# A hundred steps, each of which overwrites the results of the one before.
 many_steps_end() {
 	both 100 && [ "$(wc -l <"$SAID.halo.now")" = 100 ] &&
 		[ "$(wc -l <"$SAID.peer.now")" = 101 ] &&

@@ -12,12 +12,12 @@ SUITES=4
 MODULE=$TOPOLOGY_TREE/build/kernel-$(uname -r)/ib_memreg_kunit.ko
 MARK="memreg-kunit $$ $RANDOM"
 
-# What the kernel has said since the mark, as KUnit says it.
+# KUnit's lines in the kernel's log since the mark.
 said() {
 	dmesg | sed -E "1,/$MARK/d; s/^\[[^]]*\] (\[ *[TC][0-9]+\] )?//"
 }
 
-# report: each test of KUnit's as one of ours, with what it complained of.
+# report: report each KUnit test as a test of this program, with its messages.
 report() {
 	local line
 	while IFS= read -r line; do

@@ -3,8 +3,8 @@
 # For tests of ib_memreg_blk: sourced after topology.sh. Block devices of the
 # owner's end, and memreg blkd on the peer's.
 #
-# What a test says goes to $SAID, files of exports are in $BLK_FILES, and both
-# are removed, with all devices, the server and the module, when it ends.
+# The output of a test goes to $SAID, files of exports are in $BLK_FILES, and
+# both are removed, with all devices, the server and the module, when it ends.
 
 BLK=/sys/kernel/config/memreg_blk
 BLK_FAILED=0
@@ -164,7 +164,8 @@ blk_show() {
 	done
 }
 
-# no_errors NAME: the connection held, and nobody did what it must not.
+# no_errors NAME: the connection was not lost, and neither side violated the
+# protocol.
 no_errors() {
 	[ "$(blk_count "$1" losses)" = 0 ] &&
 		[ "$(blk_count "$1" timeouts)" = 0 ] &&
@@ -177,7 +178,7 @@ no_errors() {
 # I/O
 #
 
-# verify DISK RW BS DEPTH SIZE OPTION...: what is read is what was written.
+# verify DISK RW BS DEPTH SIZE OPTION...: reads return the written data.
 verify() {
 	local disk=$1 rw=$2 bs=$3 depth=$4 size=$5
 	shift 5
@@ -188,7 +189,7 @@ verify() {
 		--minimal "$@"
 }
 
-# same DISK FILE: a disk, read from the server, has what a file has.
+# same DISK FILE: a disk, read from the server, has the same contents as a file.
 same() {
 	cmp <(dd if="$1" iflag=direct bs=1M status=none) "$2"
 }

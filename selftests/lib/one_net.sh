@@ -59,7 +59,7 @@ one_net_ready() {
 	done
 }
 
-# one_net_down: works on what is there of it.
+# one_net_down: remove it, also if it was set up only in part.
 one_net_down() {
 	local end table
 	if ! ip rule show pref 0 | grep -q local; then

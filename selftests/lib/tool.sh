@@ -1,13 +1,13 @@
-# SPDX-License-Identifier: GPL-2.0-only
-# Tests of the tool: commands at either end, what they say, and how they end.
-# shellcheck shell=bash
-# shellcheck source-path=SCRIPTDIR source=topology.sh
+# SPDX-License-Identifier: GPL-2.0-only Tests of the tool: commands at either
+# end, their output and their status. shellcheck shell=bash shellcheck
+# source-path=SCRIPTDIR source=topology.sh
 . "${BASH_SOURCE[0]%/*}/topology.sh"
 
 FAILED=0
 SAID=$(mktemp)
 
-# check NAME [ARGUMENT...]: a function of the test; what was said, if it fails.
+# check NAME [ARGUMENT...]: run a function of the test; show its output if it
+# fails.
 check() {
 	: >"$SAID"
 	if "$@"; then
@@ -40,7 +40,7 @@ begin() {
 	hear "$pattern"
 }
 
-# hear PATTERN: until a line of what began matches it.
+# hear PATTERN: wait until a line of the command that began matches it.
 hear() {
 	local line
 	while read -r -t 60 line <&"$FROM"; do
@@ -52,7 +52,8 @@ hear() {
 	return 1
 }
 
-# end: of what began, with its status; what it said last goes to $SAID.
+# end: wait for the command that began, and return its status; its last output
+# goes to $SAID.
 end() {
 	local status=0
 	exec {TO}>&-
@@ -62,7 +63,8 @@ end() {
 	return "$status"
 }
 
-# says STATUS WORD COMMAND...: it ends with the status, having said the word.
+# says STATUS WORD COMMAND...: the command ends with the status, and its output
+# has the word.
 says() {
 	local status=$1 word=$2 now=0
 	shift 2

@@ -132,8 +132,8 @@ topology_up() {
 	wire_up && rxe_up owner && rxe_up peer && await 60 topology_ready
 }
 
-# topology_down: works on what is there of it. A device goes some time after its
-# interface, which may be under way.
+# topology_down: remove it, also if it was set up only in part. A device goes
+# some time after its interface, which may be under way.
 topology_down() {
 	local end
 	for end in "${TOPOLOGY_ENDS[@]}"; do

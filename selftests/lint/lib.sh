@@ -1,6 +1,5 @@
-# shellcheck shell=bash
-# SPDX-License-Identifier: GPL-2.0-only
-# What the scripts in checks/ share. Each of them defines
+# shellcheck shell=bash SPDX-License-Identifier: GPL-2.0-only Functions that the
+# scripts in checks/ share. Each of these scripts defines
 #
 #   check      look at the tree in the current directory, print each finding on
 #              a line, and end with `clean_if "WHAT WAS LOOKED AT"`. OUT is a
@@ -27,7 +26,7 @@ user_sources() {
 		grep -v '^selftests/lint/'
 }
 
-# shell_scripts: what begins as one.
+# shell_scripts: files that begin like a shell script.
 shell_scripts() {
 	sources -type f | while read -r file; do
 		head -n 1 "$file" | tr -d '\0' | grep -qE \

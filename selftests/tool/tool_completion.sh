@@ -12,7 +12,7 @@ cd "$(dirname "$(realpath "$0")")/.." || exit
 
 trap 'rm -f "$SAID"' EXIT
 
-# offers EXPECTED WORD...: what the last word, which is not complete, could be.
+# offers EXPECTED WORD...: the completions of the last, incomplete word.
 offers() {
 	local expected=$1 got
 	shift

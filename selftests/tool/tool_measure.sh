@@ -24,7 +24,7 @@ serve() {
 	await 60 listens
 }
 
-# client bw|lat ADDRESS OPTION...: what it says is added to $SAID.
+# client bw|lat ADDRESS OPTION...: its output is appended to $SAID.
 client() {
 	local what=$1 address=$2 status=0
 	shift 2
@@ -101,7 +101,8 @@ stop_ends_nothing() {
 	end_client "$client" "$status"
 }
 
-# Somebody else who asks to be let in, and gives up, ends nothing.
+# Another host that requests a connection and gives up does not end the
+# measurement.
 bystander_ends_nothing() {
 	local status=0 client other
 	serve bw 192.0.2.1 || return

@@ -172,7 +172,7 @@ peek() {
 	peer memreg peek -d rxe_peer "$@"
 }
 
-# What one writes, the other reads, and so does the owner.
+# One side reads the data that the other writes, and so does the owner.
 text_goes_there_and_back() {
 	local status=0
 	serve --size 4K || return

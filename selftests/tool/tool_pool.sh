@@ -38,7 +38,7 @@ peer_has_a_buffer() {
 	quit && grep -q 'may read,write 5000 bytes' "$SAID" && return "$status"
 }
 
-# Two at once: each sees what it wrote, and the third one is turned away.
+# Two peers at once: each sees its own data, and the third peer is rejected.
 buffers_are_apart_and_run_out() {
 	local status=0 pids=() i
 	serve 2 4096 || return
@@ -124,7 +124,7 @@ assert peer["offset_bytes"] % 5056 == 0, peer' \
 	return "$status"
 }
 
-# What is not there can't be had.
+# A pool that is too large is refused.
 pool_that_is_too_large() {
 	says 1 'memreg serve: ' owner memreg serve -d rxe_owner \
 		--pool 65536x2G </dev/null &&
@@ -166,7 +166,8 @@ for kind in o["take_give"], o["recycle"]:
     assert kind["p99_us"] <= kind["p99_9_us"] <= kind["max_us"], o' 2>>"$SAID"
 }
 
-# It has no end of its own, sums up at SIGINT, and leaves nothing.
+# Without a time limit it ends at SIGINT, prints its results, and leaves no
+# object.
 bench_ends_at_a_signal() {
 	local pid status=0
 	memreg bench pool -d rxe_owner >"$SAID.bench" 2>&1 &

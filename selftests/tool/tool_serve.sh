@@ -124,7 +124,7 @@ zeros_in_front_are_nothing() {
 	quit && return "$status"
 }
 
-# What the terminal sends to those who read from it in the background.
+# The signal that the terminal sends to background processes that read from it.
 input_of_others_stops_nothing() {
 	local status=0
 	serve || return
@@ -297,7 +297,7 @@ assert "read" in caps["opcodes"]["value"]
 assert caps["access"]["value"][0] == "read"' 2>>"$SAID"
 }
 
-# plain FILE: nothing in it that a terminal would obey.
+# plain FILE: it has no control sequences for a terminal.
 plain() {
 	! LC_ALL=C grep -q '[^ -~]' "$1"
 }

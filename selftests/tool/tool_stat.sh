@@ -1,6 +1,6 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0-only
-# memreg stat: what it prints is what was done, for people and for programs.
+# SPDX-License-Identifier: GPL-2.0-only memreg stat: its output, for people and
+# for programs, matches the operations done.
 
 cd "$(dirname "$(realpath "$0")")/.." || exit
 # shellcheck source-path=SCRIPTDIR source=../lib/topology.sh

@@ -17,7 +17,7 @@ TABLE=$PWD/tool/tool_wrong.table
 ANSWER=$(mktemp)
 trap 'rm -f "$SAID" "$SAID.now" "$ANSWER" "$ANSWER.out"' EXIT
 
-# answer WHERE ARGUMENT...: nothing of it may wait for input, or for long.
+# answer WHERE ARGUMENT...: the command must not wait for input, nor for long.
 answer() {
 	local where=$1 command=(timeout 60 memreg)
 	shift
