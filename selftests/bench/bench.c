@@ -39,7 +39,7 @@ unsigned int fewer = 1;
 /**
  * struct result - An operation and what was measured
  * @op: The operation
- * @cost: Of each round
+ * @cost: Cost of each round
  * @rounds: Number of rounds
  */
 struct result {
@@ -66,8 +66,8 @@ const char *bench_device(void)
 }
 
 /*
- * Touching every second page first allocates neighbours for those, and none for
- * what lies next to each other.
+ * Touch every second page first: physically adjacent pages then go to every
+ * second page, and adjacent pages of the range are not physically adjacent.
  */
 void *memory_pages(size_t length)
 {
@@ -77,7 +77,7 @@ void *memory_pages(size_t length)
 	if (!memory)
 		return NULL;
 	madvise(memory, length, MADV_NOHUGEPAGE);
-	/* A child would be given copies of what is pinned. */
+	/* After a fork, a child would get copies of pinned pages. */
 	madvise(memory, length, MADV_DONTFORK);
 	for (at = 0; at < length; at += 2 * PAGE)
 		memory[at] = 1;
@@ -192,8 +192,9 @@ static int measure_once(const struct op *op, double *cost)
 }
 
 /*
- * What the one before has put off, such as RCU's callbacks, is to be done when
- * the next one begins. Where instructions are counted, idling takes no time.
+ * Pause in which deferred work of the previous operation, such as RCU
+ * callbacks, ends before the next one begins. Where instructions are counted,
+ * idling takes no time.
  */
 #define PAUSE_US	20000
 
@@ -243,7 +244,7 @@ static int run_round(struct result *result)
 	return measure(result->op, &result->cost[result->rounds++]);
 }
 
-/* Is it measured together with others that are large, or are not? */
+/* Is the operation measured in the rounds of large operations, or of others? */
 static int together(const struct op *op, int large)
 {
 	return !op->alone && op->large == large;

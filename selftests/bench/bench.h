@@ -20,16 +20,16 @@
  * @name: Name
  * @setup: Make what all rounds need, and run often enough for a steady state;
  *	or NULL
- * @prepare: What each run needs, and is not counted; or NULL
- * @run: What is counted
- * @finish: What each run leaves to be done, and is not counted; or NULL
+ * @prepare: Called before each run, not measured; or NULL
+ * @run: The measured operation
+ * @finish: Called after each run, not measured; or NULL
  * @cost: Do it and return what one costs, in place of the three before; or NULL
  * @each: Registrations, windows or the like in one run
  * @alone: It is measured by itself, not round by round with the others
  * @large: It takes long, and has fewer rounds, of its own kind
- * @data: What the functions want to know
+ * @data: Parameters of the functions
  *
- * The functions return 0, or -1 if they have said what failed.
+ * The functions return 0, or -1 after an error message.
  */
 struct op {
 	const char *name;
@@ -83,7 +83,7 @@ double bench_now(void);
 int bench_threads(unsigned int n, int (*run)(void *arg, unsigned int thread),
 		  void *arg, double *cost);
 
-/* Say what failed, and return -1. */
+/* Print an error message, and return -1. */
 int fail(const char *what, int err);
 int fail_memreg(void);
 
@@ -96,7 +96,7 @@ const char *bench_device(void);
 void *memory_pages(size_t length);
 void *memory_huge(size_t length);
 
-/* The memory that MRs are made on, ours and those that they are compared to. */
+/* Largest memory of MRs, of memreg and of verbs. */
 #define MR_LENGTH_MAX	(1UL << 20)
 void *mr_memory(void);
 

@@ -14,7 +14,7 @@
 
 #define FEW		100U	/* entries of a cache */
 #define MANY		100000U
-#define UNMAPPED	64UL	/* pages of what is unmapped */
+#define UNMAPPED	64UL	/* pages of the memory that is unmapped */
 #define UNMAPS		200U
 #define KEYS		4096U	/* addresses that are drawn before */
 #define OFTEN		64U	/* times that a thread looks all of them up */
@@ -116,8 +116,8 @@ static struct memreg_cache *fill_cache(unsigned int entries, char *memory)
 
 /**
  * struct hits - What is looked up, again and again
- * @cache: Where
- * @keys: What, in a random order
+ * @cache: The cache
+ * @keys: Addresses to look up, in a random order
  */
 struct hits {
 	struct memreg_cache *cache;

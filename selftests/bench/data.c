@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What moving data costs through libmemreg. It is compared to perftest
- * (perftest.c) and to a program on libibverbs (verbs_data.c), which go about it
- * in the same way: so many work requests are outstanding, of so many one is
- * signalled, and who has nothing to do sleeps.
+ * The cost of moving data through libmemreg, compared with perftest
+ * (perftest.c) and with a program on libibverbs (verbs_data.c). All use the
+ * same number of outstanding work requests, signal at the same rate, and sleep
+ * when there is nothing to do.
  */
 #include <errno.h>
 #include <string.h>

@@ -23,7 +23,7 @@
 
 /**
  * struct pool - Whose pool, on how many CPUs
- * @name: What the module calls it
+ * @name: Name that the module knows it by
  * @cpus: CPUs that take and put at the same time
  */
 struct pool {

@@ -24,7 +24,7 @@
 #define BATCH		32	/* so many receives are posted anew together */
 #define SIGNAL		32	/* of so many answers, one is signalled */
 
-/* The length of what is granted. */
+/* Length of the granted memory. */
 #define GRANT		(1UL << 20)
 
 /*
@@ -33,10 +33,10 @@
 
 #define FARS_MAX	8
 
-/* A pipe that a far end says by that it listens. */
+/* A pipe by which a far end reports that it listens. */
 static int ready_pipe[2];
 
-/* Those that run, which are to be gone when the bench is. */
+/* Far ends that run, to be killed when the bench ends. */
 static pid_t fars[FARS_MAX];
 static unsigned int nr_fars;
 
@@ -293,7 +293,7 @@ int far_sink(const struct far *far)
 	return fail_memreg();
 }
 
-/* Answer a message with one that says the same. */
+/* Answer a message with the same contents. */
 static int far_answer(struct link *link, const struct ib_memreg_cqe *cqe)
 {
 	struct ib_memreg_wr wrs[2];

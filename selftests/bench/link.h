@@ -13,7 +13,7 @@
 
 #define PEER_ADDRESS	"192.0.2.2"
 
-/* Receives that are posted all the time, by those who receive. */
+/* Receives that a receiving side keeps posted. */
 #define RECEIVES	512
 
 /**
@@ -25,7 +25,7 @@
  * @ring: Ring for all that completes
  * @memory: Memory of pages of 4 KiB
  * @mr: MR on it
- * @grant: What the peer has granted
+ * @grant: Grant of the peer
  */
 struct link {
 	struct memreg *m;
@@ -57,7 +57,7 @@ const char *far_device(void);
 /* Enter the network namespace of the peer. */
 int enter_peer(void);
 
-/* Connect to a far end, with receives posted for what it sends. */
+/* Connect to a far end, with receives posted for its messages. */
 int link_connect(struct link *link, const struct far *far, size_t length,
 		 unsigned int receives);
 

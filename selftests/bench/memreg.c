@@ -82,17 +82,17 @@ static int mr_run(const struct op *op)
 #define MRS_MAX	8
 
 /**
- * struct owner - Windows, what they are bound to, and their domain
+ * struct owner - Windows, their domain, and the MRs that they are bound to
  * @huge: The memory is of huge pages
  * @nr_mrs: MRs, of which each window takes one at random
  * @m: Handle, NULL before the first use
  * @domain: Domain
  * @mrs: MRs
  * @ids: Windows
- * @binds: How they are bound
+ * @binds: Parameters of the binds
  * @live: Windows that are bound all the time
- * @wanders: They are bound to other ranges each time
- * @turn: How often they have been
+ * @wanders: The windows are bound to other ranges each time
+ * @turn: Number of binds so far
  */
 struct owner {
 	int huge;
@@ -118,7 +118,7 @@ static struct owner crowded = { .nr_mrs = 1 };
 
 /**
  * struct grant_kind - Sort of binding and revoking
- * @owner: Of the windows
+ * @owner: Owner of the windows
  * @relaxed: Don't wait for packets in flight to revoke
  * @live: Windows that stay bound meanwhile
  */
@@ -320,7 +320,7 @@ static int guards_finish(const struct op *op)
 	return 0;
 }
 
-/* Prepare, say so, and wait until it is time to go. */
+/* Prepare, report that, and wait for the start. */
 static void child_main(const struct op *op, int ready, int go)
 {
 	char c = !guards_prepare(op);

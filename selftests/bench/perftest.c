@@ -30,7 +30,7 @@
 #define LISTENS_6	":4853 00000000000000000000000000000000:0000 0A"
 
 /**
- * enum report - Which column of a report says what one iteration takes
+ * enum report - Columns of a report with the cost of an iteration
  * @RATE: MsgRate of the programs for bandwidth: millions a second
  * @BANDWIDTH: BW average of the same, MiB a second; it has more digits than the
  *	rate if the messages are long
@@ -40,10 +40,10 @@ enum report { RATE, BANDWIDTH, LATENCY };
 
 /**
  * struct perftest - A program and how it is called
- * @command: The same at either end; the number of iterations and the device
- *	are added, and at the near end the address
+ * @command: Command line at both ends; the number of iterations and the device
+ *	are appended, and at the near end the address
  * @count: Iterations
- * @report: What it says in the end
+ * @report: Column of its report to use
  */
 struct perftest {
 	const char *command;
@@ -51,7 +51,7 @@ struct perftest {
 	enum report report;
 };
 
-/* Does not return. @out is the end of a pipe for what it reports. */
+/* Does not return. @out is the end of a pipe for its report. */
 static void perftest_exec(const struct perftest *test, int far, int out)
 {
 	unsigned int n = 0, count = bench_count(test->count, 32);
@@ -197,9 +197,9 @@ static int perftest_run(const struct perftest *test, double *us)
 }
 
 /*
- * Each of these programs looks how fast the time stamp counter is, and if it is
- * kept from the CPU so often that it can't know, it reports a rate of nothing
- * or a time without end. Then it is run again.
+ * Each of these programs measures the frequency of the time stamp counter. If
+ * it is preempted too often for that, it reports a rate of 0 or an infinite
+ * time, and is run again.
  */
 static int perftest_cost(const struct op *op, double *cost)
 {

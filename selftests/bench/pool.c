@@ -118,8 +118,8 @@ static int recycle_setup(const struct op *op)
 }
 
 /*
- * Registering: the memory is there already, as it is for what this is compared
- * to.
+ * Registering only: the memory is present already, as in the compared
+ * operation.
  */
 
 static int create_setup(const struct op *op)

@@ -270,7 +270,7 @@ static int mw_post(struct ibv_send_wr *wrs, unsigned int count)
 	n = ibv_post_send(windows.qp, wrs, &bad);
 	if (n)
 		return fail("ibv_post_send", n);
-	/* On one CPU, who does not yield keeps the device from working. */
+	/* On one CPU, polling without a yield keeps soft-RoCE from running. */
 	while (!(n = ibv_poll_cq(windows.cq, 1, &wc)))
 		sched_yield();
 	if (n < 0 || wc.status)

@@ -31,7 +31,7 @@
  * @cq: Completion queue for both directions
  * @memory: Receives, one behind the other
  * @mr: MR on it
- * @grant: What the far end has granted
+ * @grant: Grant of the far end
  * @sent: Messages
  */
 struct verbs_link {
@@ -96,7 +96,10 @@ static int verbs_established(struct verbs_link *v)
 	return ret;
 }
 
-/* Queues and receives on a connection that is to be. */
+/*
+ * Make the queues, and post receives, for a connection that is not yet
+ * established.
+ */
 static int verbs_make(struct verbs_link *v)
 {
 	struct ibv_qp_init_attr attr = {
@@ -400,7 +403,7 @@ static int flow_cost(const struct op *op, double *cost)
 	return 0;
 }
 
-/* A flow reaps all that it has posted, so that nothing is left to complete. */
+/* A flow reaps all its work requests, so that none is left to complete. */
 static int poll_cost(const struct op *op, double *cost)
 {
 	double begin = bench_now();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What faults are ordered for: for blk_inject.sh.
+ * I/O on a disk, and enabling and disabling a device, while faults are
+ * injected; used by blk_inject.sh.
  *
  *	blk_io io DISK		read and write at random, by several threads,
  *				until SIGTERM; then see that all blocks have

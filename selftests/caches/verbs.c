@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which protection domains libraries register in: this program stands in front
- * of the functions of libibverbs by which they do, so that a peer of its own
- * can use the keys.
+ * Find the protection domains in which libraries register: this program
+ * interposes the functions of libibverbs that libraries call to register, so
+ * that its own peer can use the keys.
  */
 #include <dlfcn.h>
 #include <pthread.h>

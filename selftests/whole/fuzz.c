@@ -68,7 +68,7 @@
  *	reached behind each
  * @arrays: The same, for arrays; ARRAY_BYTES
  * @memory: A memory object of MEMORY_BYTES, or -1
- * @port: Where a listener is, or was
+ * @port: Port of a present or past listener
  * @end: Where in the region the rest begins
  */
 static struct world {
@@ -92,11 +92,11 @@ static unsigned long (*outcomes)[ERRNOS];
  * @number: Its number
  * @known: The objects that there were a moment ago
  * @rings: Rings that it has made and mapped
- * @places: Where those are mapped
+ * @places: Addresses at which those are mapped
  * @uring: Of commands; it has the first FIXED_PAGES of the memory registered
  * @eventfd: An eventfd
  * @faults: Some of what its calls allocate and copy fails
- * @bad: What was wrong with the last call, or NULL
+ * @bad: Error in the result of the last call, or NULL
  */
 struct fuzzer {
 	unsigned int random;
@@ -852,11 +852,11 @@ static const int always[] = {
  * @name: Its name
  * @num: Its number; 0 for a command of io_uring
  * @size: Size of its structure
- * @weight: How often it is made, compared to others
+ * @weight: Relative frequency of the call
  * @own: Nobody else writes into its argument, as it waits for what that says,
  *	or returns a descriptor there
  * @make: Makes its argument
- * @errnos: Those that are documented, besides those of all calls
+ * @errnos: Its documented errnos, besides those of all calls
  */
 static const struct form {
 	const char *name;

@@ -738,9 +738,9 @@ TEST_F(cgroup, charges_go_back_to_where_they_came_from)
 #define MOST_WINDOWS	(1 << 16)
 
 /*
- * Allocate windows until the group has no memory left. It is left, and all
- * that is touched under its limit was touched before: to open a file takes
- * memory, too.
+ * Allocate windows until the group has no memory left, and leave the group
+ * again, as even opening a file takes memory. Memory that is touched under the
+ * limit was touched before.
  */
 static int exhaust_memory(int fd, __u32 domain, __u32 *ids, __u32 *count)
 {

@@ -72,10 +72,10 @@
 #define WINDOW(id, domain)	((__u64)(domain) << 32 | (id))
 
 /**
- * struct failure - The first thing that was not as it must be
- * @action: What was done
- * @what: Call, or what was found
- * @err: Errno, if a call failed so
+ * struct failure - The first failure
+ * @action: Action that failed
+ * @what: The call that failed, or a description of the failure
+ * @err: Errno, if a call failed
  */
 struct failure {
 	char action[32];
@@ -97,22 +97,22 @@ struct failure {
  * @srq: Id, as WINDOW() makes it
  * @listener: Id
  * @endpoints: Ids
- * @port: Where the owner listens
- * @peer_port: Where the peer does
+ * @port: Port that the owner listens on
+ * @peer_port: Port that the peer listens on
  * @peer_addr: Memory of the peer's that can be written and read
  * @peer_rkey: Key for it
- * @entries_at: Where the entries of a ring begin
+ * @entries_at: Offset of the entries of a ring
  * @rkey: Key of a window of type 2B of the owner's
  * @received: Messages that the owner saw arrive
  * @ended: Windows that they ended
  * @by_uring: Commands of io_uring that were carried out
  * @advised: Pages that were pinned, or let go of, by advice
  * @kicks: Times that the peer was asked to disconnect
- * @rest: To the peer: have no file open
+ * @rest: Makes the peer close its files
  * @resting: It has none
- * @stop: To the peer and to those who run without an end
+ * @stop: Makes the peer end, and workers without a limit
  * @calls: Calls that were made
- * @succeeded: Those of each kind that succeeded
+ * @succeeded: Number of calls of each kind that succeeded
  * @failed: Taken by the one worker that reports its failure
  * @failure: The failure
  */
@@ -168,13 +168,13 @@ struct action {
 /**
  * struct worker - A thread
  * @thread: The thread
- * @action: What it does, or NULL for any action at a time
- * @now: What it does now
- * @seed: Of its random numbers
+ * @action: Its action, or NULL for a random action each time
+ * @now: Its present action
+ * @seed: Seed of its random numbers
  * @least: Times to do it at least, and then until @other is through; 0 for ever
  * @done: Times that it did it
  * @other: The one that it races with, or NULL
- * @gone: A call said that the device is gone
+ * @gone: A call failed because the device is gone
  * @peer: It is the peer's, whose calls count for nothing: nothing races there
  */
 struct worker {
