@@ -208,6 +208,8 @@ void memreg_ring_wake(struct memreg_ring *ring)
 	lockdep_assert_held(&ring->lock);
 
 	more = ring->shown != ring->producer;
+	if (more)
+		WRITE_ONCE(shared->cpu, raw_smp_processor_id());
 	/* The entries become visible before the index that covers them. */
 	smp_store_release(&shared->producer, ring->producer);
 	/* memreg_ring_pending() counts only visible entries. */

@@ -1052,6 +1052,15 @@ TEST_F_TIMEOUT(ring, epoll_says_whether_there_are_entries, LIMIT_S)
 	close(ep);
 }
 
+TEST_F_TIMEOUT(ring, ring_names_the_cpu_that_wrote, LIMIT_S)
+{
+	self->ring.shared->cpu = UINT32_MAX;
+	EXPECT_EQ(1, submit_writes(_metadata, self, 1, ALL));
+	entries_are(_metadata, self, 1);
+	EXPECT_GT(sysconf(_SC_NPROCESSORS_CONF), self->ring.shared->cpu);
+	consume(self, 1);
+}
+
 static bool eventfd_was_signalled(FIXTURE_DATA(ring) *self)
 {
 	uint64_t value;

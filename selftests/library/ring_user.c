@@ -134,6 +134,12 @@ TEST_F(ring_user, later_entries_are_found)
 	EXPECT_EQ(1, memreg_ring_ready(&self->ring));
 }
 
+TEST_F(ring_user, cpu_is_the_one_that_the_kernel_names)
+{
+	self->memory->ring.cpu = 5;
+	EXPECT_EQ(5, memreg_ring_cpu(&self->ring));
+}
+
 TEST_F(ring_user, quiet_is_a_flag_for_the_kernel)
 {
 	memreg_ring_quiet(&self->ring, true);

@@ -1811,6 +1811,21 @@ static inline uint32_t memreg_ring_ready(struct memreg_ring *ring)
 }
 
 /**
+ * memreg_ring_cpu() - Where entries come from
+ * @ring: The ring
+ *
+ * A thread that sleeps until there are entries is woken from that CPU. If its
+ * own, sched_getcpu(3), is another one, it is interrupted for each of them.
+ *
+ * Return: CPU on which the kernel last wrote entries; 0 if it wrote none yet.
+ * It may be another one for the next.
+ */
+static inline unsigned int memreg_ring_cpu(const struct memreg_ring *ring)
+{
+	return __atomic_load_n(&ring->shared->cpu, __ATOMIC_RELAXED);
+}
+
+/**
  * memreg_ring_entry() - The entry behind so many others
  * @ring: The ring
  * @index: 0 for the first unread entry; less than the count that

@@ -2786,6 +2786,8 @@ enum ib_memreg_opcode {
  * struct ib_memreg_ring - Header of a completion ring, in shared memory
  * @producer: Number of entries that the kernel has written so far; wraps
  *	around. Read it with acquire semantics.
+ * @cpu: CPU on which the kernel last wrote entries. A hint: a thread that
+ *	sleeps until there are entries is woken from this CPU.
  * @reserved1: Do not access
  * @consumer: Number of entries that the user has consumed so far; wraps around.
  *	Written by the user, with release semantics. A value from @producer less
@@ -2812,7 +2814,8 @@ enum ib_memreg_opcode {
  */
 struct ib_memreg_ring {
 	__u32 producer;
-	__u32 reserved1[15];
+	__u32 cpu;
+	__u32 reserved1[14];
 	__u32 consumer;
 	__u32 flags;
 	__u32 reserved2[14];
