@@ -251,6 +251,7 @@ struct blkd_stats {
 	uint64_t accepted;
 	uint64_t submits;
 	uint64_t probes;
+	uint64_t moves;
 };
 
 #define BATCH	IB_MEMREG_BATCH_MAX
@@ -289,6 +290,7 @@ struct blkd {
 	bool gone;		/* the device is */
 	bool stopping;
 	uint64_t turn;
+	unsigned int away;	/* commands that woke it on another CPU */
 	struct batch batch;
 	struct blkd_stats stats;
 };
@@ -407,6 +409,12 @@ static inline bool cmd_changes(const struct cmd *c)
 	       c->opcode == IB_MEMREG_BLK_DISCARD ||
 	       c->opcode == IB_MEMREG_BLK_WRITE_ZEROES;
 }
+
+/*
+ * follow.c: after it slept and took so many @completions: go to the CPU that
+ * reports them if that saves waking another one for each command
+ */
+void follow_completions(struct blkd *b, unsigned int completions);
 
 /* stats.c */
 void stats_count(struct blkd *b, const struct cmd *c);

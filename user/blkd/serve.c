@@ -38,6 +38,7 @@ struct loop {
 	int signals;
 	int64_t looking;	/* ns that it looks before it sleeps */
 	int64_t worked;		/* when there was something to do */
+	bool slept;		/* until there were completions */
 	int64_t refresh_at;
 	int64_t stats_at;
 	int64_t stop_at;
@@ -327,7 +328,8 @@ static unsigned int take_jobs(struct blkd *b)
 	return n;
 }
 
-static bool turn(struct blkd *b)
+/* How many things there were to do */
+static unsigned int turn(struct blkd *b)
 {
 	unsigned int n = take_completions(b) + take_jobs(b);
 
@@ -354,6 +356,7 @@ static void rest(struct loop *l)
 	look_around(l, sleep_ms(l));
 	if (!memreg_ring_ready(&l->b->ring))
 		return;
+	l->slept = true;
 	now = now_ns() - l->worked;
 	if (now > most)
 		l->looking /= 2;
@@ -366,11 +369,15 @@ static void rest(struct loop *l)
 static void run(struct loop *l)
 {
 	struct blkd *b = l->b;
-	unsigned int turns = 0;
+	unsigned int turns = 0, n;
 
 	while (!l->end && !b->gone) {
-		if (turn(b)) {
+		n = turn(b);
+		if (n) {
 			l->worked = now_ns();
+			if (l->slept)
+				follow_completions(b, n);
+			l->slept = false;
 			if (++turns % TURNS == 0)
 				look_around(l, 0);
 		} else if (b->stopping && !conns_busy(b)) {
