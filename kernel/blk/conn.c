@@ -369,6 +369,13 @@ static void memreg_blk_unmap_messages(struct memreg_blk_queue *queue)
  * reports completions in a process waits for ksoftirqd to be woken, and to run.
  * An interrupt of our own has it run at once. As with a CQ of the core's,
  * nobody else polls, and each work request has a done function.
+ *
+ * What is sent has a CQ of its own, which is polled before the one of receives:
+ * when an answer comes, the SEND of its command has completed, but for an
+ * acknowledgement that is late. So the CQ raises an event only while a command
+ * that is answered waits for its SEND or for LOCAL_INVs: one command at a time
+ * takes one event instead of two. A work request that fails makes the QP flush
+ * its receives, which do.
  */
 
 /* Completions that are taken before other softirqs may run. */
@@ -396,15 +403,26 @@ static void memreg_blk_moderate(struct work_struct *work)
 			       memreg_blk_profiles[dim->profile_ix].usec);
 }
 
+/* Whether there is something to take already. */
+static bool memreg_blk_arm(struct ib_cq *cq)
+{
+	return ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
+				IB_CQ_REPORT_MISSED_EVENTS) > 0;
+}
+
+/* An answer that adds to @ending is taken here, so it is seen below; or by
+ * memreg_blk_drain(), which needs no events any more when it returns.
+ */
 static void memreg_blk_poll(struct work_struct *work)
 {
 	struct memreg_blk_queue *queue =
 		container_of(work, struct memreg_blk_queue, poll);
+	int sent = ib_process_cq_direct(queue->send_cq, MEMREG_BLK_BUDGET);
 	int n = ib_process_cq_direct(queue->cq, MEMREG_BLK_BUDGET);
 
-	if (n == MEMREG_BLK_BUDGET ||
-	    ib_req_notify_cq(queue->cq, IB_CQ_NEXT_COMP |
-			     IB_CQ_REPORT_MISSED_EVENTS) > 0)
+	if (sent == MEMREG_BLK_BUDGET || n == MEMREG_BLK_BUDGET ||
+	    memreg_blk_arm(queue->cq) ||
+	    (atomic_read(&queue->ending) && memreg_blk_arm(queue->send_cq)))
 		queue_work(system_bh_wq, &queue->poll);
 	if (queue->cq->device->use_cq_dim)
 		rdma_dim(&queue->dim, n);
@@ -428,13 +446,22 @@ static void memreg_blk_completion(struct ib_cq *cq, void *context)
 		irq_work_queue(&queue->interrupt);
 }
 
-static int memreg_blk_create_cq(struct memreg_blk_queue *queue,
-				struct ib_device *device, unsigned int entries)
+static struct ib_cq *memreg_blk_create_cq(struct memreg_blk_queue *queue,
+					  unsigned int entries)
 {
+	struct ib_device *device = queue->id->device;
 	struct ib_cq_init_attr attr = {
 		.cqe = entries,
 		.comp_vector = queue->index % device->num_comp_vectors,
 	};
+
+	return ib_create_cq(device, memreg_blk_completion, NULL, queue, &attr);
+}
+
+/* memreg_blk_destroy_cqs() undoes it, whether it succeeds or not. */
+static int memreg_blk_create_cqs(struct memreg_blk_queue *queue,
+				 unsigned int sends, unsigned int receives)
+{
 	struct ib_cq *cq;
 
 	init_irq_work(&queue->interrupt, memreg_blk_interrupt);
@@ -443,7 +470,12 @@ static int memreg_blk_create_cq(struct memreg_blk_queue *queue,
 	queue->dim.state = DIM_START_MEASURE;
 	queue->dim.tune_state = DIM_GOING_RIGHT;
 	queue->dim.profile_ix = RDMA_DIM_START_PROFILE;
-	cq = ib_create_cq(device, memreg_blk_completion, NULL, queue, &attr);
+	atomic_set(&queue->ending, 0);
+	cq = memreg_blk_create_cq(queue, sends);
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	queue->send_cq = cq;
+	cq = memreg_blk_create_cq(queue, receives);
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	queue->cq = cq;
@@ -452,19 +484,22 @@ static int memreg_blk_create_cq(struct memreg_blk_queue *queue,
 }
 
 /*
- * Nothing uses the CQ any more, yet a driver may just be reporting the last of
+ * Nothing uses the CQs any more, yet a driver may just be reporting the last of
  * it: what that asks for is not done any more.
  */
-static void memreg_blk_destroy_cq(struct memreg_blk_queue *queue)
+static void memreg_blk_destroy_cqs(struct memreg_blk_queue *queue)
 {
-	if (!queue->cq)
+	if (!queue->send_cq)
 		return;
 	irq_work_sync(&queue->interrupt);
 	disable_work_sync(&queue->poll);
 	cancel_work_sync(&queue->dim.work);
-	ib_destroy_cq(queue->cq);
+	if (queue->cq)
+		ib_destroy_cq(queue->cq);
+	ib_destroy_cq(queue->send_cq);
 	irq_work_sync(&queue->interrupt);
 	queue->cq = NULL;
+	queue->send_cq = NULL;
 }
 
 /* With one receive more for draining. Data is apart from what it goes with. */
@@ -484,10 +519,10 @@ static int memreg_blk_create_qp(struct memreg_blk_queue *queue)
 	ret = ib_memreg_init_qp(device, &attr, blk->depth, blk->max_mrs);
 	if (ret < 0)
 		return ret;
-	ret = memreg_blk_create_cq(queue, device, ret + attr.cap.max_recv_wr);
+	ret = memreg_blk_create_cqs(queue, ret, attr.cap.max_recv_wr);
 	if (ret)
 		return ret;
-	attr.send_cq = queue->cq;
+	attr.send_cq = queue->send_cq;
 	attr.recv_cq = queue->cq;
 	ret = rdma_create_qp(queue->id, queue->pd, &attr);
 	queue->qp = ret ? NULL : queue->id->qp;
@@ -600,8 +635,12 @@ static int memreg_blk_queue_connect(struct memreg_blk_queue *queue)
 static void memreg_blk_drain(struct memreg_blk_queue *queue)
 {
 	if (queue->up) {
+		/* Without events ib_drain_sq() would look every 100 ms. */
+		atomic_inc(&queue->ending);
+		queue_work(system_bh_wq, &queue->poll);
 		ib_drain_rq(queue->qp);
 		ib_drain_sq(queue->qp);
+		atomic_dec(&queue->ending);
 	}
 	memreg_blk_ios_finish(queue);
 	rdma_destroy_qp(queue->id);
@@ -610,7 +649,7 @@ static void memreg_blk_drain(struct memreg_blk_queue *queue)
 
 static void memreg_blk_destroy(struct memreg_blk_queue *queue)
 {
-	memreg_blk_destroy_cq(queue);
+	memreg_blk_destroy_cqs(queue);
 	if (queue->reserve)
 		ib_memreg_reserve_destroy(queue->reserve);
 	queue->reserve = NULL;

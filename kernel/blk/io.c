@@ -176,14 +176,19 @@ static void memreg_blk_complete(struct request *rq)
 static void memreg_blk_done(struct ib_memreg_req *req, int status)
 {
 	struct memreg_blk_io *io = container_of(req, struct memreg_blk_io, req);
-	struct memreg_blk *blk = io->queue->blk;
+	struct memreg_blk_queue *queue = io->queue;
+	struct memreg_blk *blk = queue->blk;
 
-	if (READ_ONCE(io->state) == MEMREG_BLK_IO_ABORTED)
+	if (READ_ONCE(io->state) == MEMREG_BLK_IO_ABORTED) {
 		memreg_blk_io_becomes(io, MEMREG_BLK_IO_ENDED);
-	else if (io->rq)
-		blk_mq_complete_request_direct(io->rq, memreg_blk_complete);
-	else
-		memreg_blk_io_becomes(io, MEMREG_BLK_IO_IDLE);
+	} else {
+		atomic_dec(&queue->ending);
+		if (io->rq)
+			blk_mq_complete_request_direct(io->rq,
+						       memreg_blk_complete);
+		else
+			memreg_blk_io_becomes(io, MEMREG_BLK_IO_IDLE);
+	}
 	/* The pool waits for us before it is destroyed, with the device. */
 	if (wq_has_sleeper(&blk->wait))
 		wake_up(&blk->wait);
@@ -600,6 +605,7 @@ void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 	memreg_blk_capacity(queue->blk, be64_to_cpu(reply.capacity));
 	if (status == IB_MEMREG_BLK_INVALID)
 		memreg_blk_wrong(queue, "calls a command invalid");
+	atomic_inc(&queue->ending);
 	ib_memreg_req_end(&io->req, queue->qp);
 }
 

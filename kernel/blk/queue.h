@@ -6,6 +6,7 @@
 #ifndef _MEMREG_BLK_QUEUE_H
 #define _MEMREG_BLK_QUEUE_H
 
+#include <linux/atomic.h>
 #include <linux/blk-mq.h>
 #include <linux/dim.h>
 #include <linux/irq_work.h>
@@ -134,7 +135,10 @@ struct memreg_blk_export {
  * @answered: One came by this connection.
  * @id: RDMA CM id, or NULL
  * @qp: QP, or NULL
- * @cq: Its CQ, or NULL
+ * @cq: CQ of its receives, or NULL
+ * @send_cq: CQ of what it sends, or NULL
+ * @ending: Commands that are answered and have not ended, and a drain: those
+ *	need events of @send_cq
  * @interrupt: Has @poll run at once
  * @poll: Takes completions, in softirqs
  * @dim: How many completions are put together, on devices that do so
@@ -164,6 +168,8 @@ struct memreg_blk_queue {
 	struct rdma_cm_id *id;
 	struct ib_qp *qp;
 	struct ib_cq *cq;
+	struct ib_cq *send_cq;
+	atomic_t ending;
 	struct irq_work interrupt;
 	struct work_struct poll;
 	struct dim dim;
