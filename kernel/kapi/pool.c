@@ -982,9 +982,9 @@ static void memreg_pool_add_stats(struct ib_memreg_pool *pool, int cpu,
 }
 
 /**
- * ib_memreg_pool_query() - What has a pool done so far?
+ * ib_memreg_pool_query() - Read the statistics of a pool
  * @pool: The pool
- * @stats: The answer; exact while nobody uses the pool
+ * @stats: Filled in; exact while the pool is not in use
  *
  * Context: any that ib_post_send() may be called in.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Applications that keep registrations, each by one of the caches there are,
- * and do with their memory what applications do. library/stale.c runs them,
- * asks for each step by a socket, and is the peer.
+ * Applications that cache registrations, each by another cache, and map, unmap
+ * and change memory as applications do. library/stale.c runs them, requests
+ * each step through a socket, and is the peer.
  */
 #ifndef SELFTESTS_CACHES_APP_H
 #define SELFTESTS_CACHES_APP_H

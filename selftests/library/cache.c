@@ -50,15 +50,15 @@ struct made {
 };
 
 /**
- * struct maker - What operations are to do
+ * struct maker - Behaviour of the callbacks of a test's cache
  * @cache: The cache
- * @registered: Registrations that there are
+ * @registered: Number of present registrations
  * @calls: Number of registrations
  * @fail: Errno that registering fails with, or 0
- * @fail_over: It fails with ENOMEM if there are so many, or 0
+ * @fail_over: Number of registrations from which on it fails with ENOMEM, or 0
  * @keep: Errno that deregistering fails with, or 0
- * @unmap: Registering unmaps the memory
- * @recurse: Registering asks the cache for this, too
+ * @unmap: The callback unmaps the memory that it registers
+ * @recurse: The callback gets a registration of this address from the cache
  */
 struct maker {
 	struct memreg_cache *cache;

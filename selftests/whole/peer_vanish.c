@@ -304,8 +304,9 @@ TEST_F_TIMEOUT(vanish, I7_wire_is_deleted, LIMIT_S)
 }
 
 /*
- * A stock peer keeps the driver; the owner doesn't. With lockdep rxe's own
- * sockets do, so that its devices have to go first.
+ * A stock peer holds a reference of the driver module; the owner does not. With
+ * lockdep rxe's own sockets hold one as well, so its devices have to be removed
+ * first.
  */
 TEST_F_TIMEOUT(vanish, I7_driver_is_unloaded, LIMIT_S)
 {

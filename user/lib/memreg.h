@@ -857,7 +857,7 @@ struct memreg_rereg_attr {
  * @m: The handle
  * @attr: The new attributes
  * @mr: The MR; changed along with it, and left alone by a failure
- * @kept: Pages of 4096 bytes that were not pinned anew; may be NULL
+ * @kept: Pages of 4096 bytes that were not pinned again; may be NULL
  *
  * A call that fails leaves the MR as it was, and its keys working. When one
  * that succeeds returns, the MR has new keys, and the old ones are dead. Unlike
