@@ -310,9 +310,7 @@ static ssize_t memreg_blk_export_store(struct config_item *item,
 
 CONFIGFS_ATTR(memreg_blk_, export);
 
-/*
- * What it does
- */
+/* State */
 
 static ssize_t memreg_blk_enabled_show(struct config_item *item, char *page)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What pool.c and req.c share: the insides of <rdma/memreg_pool.h>.
+ * Declarations that pool.c and req.c share: the internals of
+ * <rdma/memreg_pool.h>.
  */
 #ifndef _MEMREG_KAPI_H
 #define _MEMREG_KAPI_H

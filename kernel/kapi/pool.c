@@ -81,7 +81,7 @@
 /* Idle time after which an MR is freed. */
 #define MEMREG_POOL_AGE		(10 * HZ)
 
-/* What can't be had is tried again after that. */
+/* Delay before a failed allocation is tried again. */
 #define MEMREG_POOL_RETRY	(HZ / 4)
 
 /*
@@ -94,7 +94,7 @@ struct workqueue_struct *memreg_req_wq;
 static struct workqueue_struct *memreg_refill_wq;
 static struct workqueue_struct *memreg_pool_wq;
 
-/* What is called when a work request of an MR completes. */
+/* Completion handler of an MR's work requests. */
 static void (*memreg_pool_done)(struct ib_cq *cq, struct ib_wc *wc);
 
 /* All pools, for the shrinker. */
@@ -699,7 +699,10 @@ static void memreg_pool_work(struct work_struct *work)
 
 	xchg(&pool->kicked, false);
 	mutex_lock(&pool->mutex);
-	/* What is given back is not fetched again; who takes from it kicks. */
+	/*
+	 * Freed MRs are not allocated again at once; a caller that takes an MR
+	 * queues the worker.
+	 */
 	if (xchg(&pool->squeeze, false))
 		memreg_pool_do_squeeze(pool);
 	else
@@ -1092,7 +1095,10 @@ void ib_memreg_reserve_destroy(struct ib_memreg_reserve *reserve)
 	n = memreg_pool_remove_some(pool, &reserve->stack, reserve->count);
 	memreg_reserve_count(pool, -(int)reserve->count);
 	mutex_unlock(&pool->mutex);
-	/* What it has lent comes back to the pool, which may have too many. */
+	/*
+	 * MRs that it has lent return to the pool, which may have too many
+	 * then.
+	 */
 	if (n < reserve->count)
 		memreg_pool_kick(pool);
 	kfree(reserve);

@@ -37,9 +37,9 @@
  * of the LOCAL_INVs that were posted. The worker then first ends the
  * connection, by draining the send queue.
  *
- * What nobody waits for may still complete after that: only wr_cqe and status
- * of a bad completion mean anything, so the last LOCAL_INV has a completion
- * of its own, and cannot be taken for a REG_MR that was flushed.
+ * Other work requests may still complete after that: only wr_cqe and status of
+ * a bad completion mean anything, so the last LOCAL_INV has a completion of its
+ * own, and cannot be taken for a REG_MR that was flushed.
  */
 #include <linux/bvec.h>
 #include <linux/overflow.h>

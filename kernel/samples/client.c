@@ -21,7 +21,7 @@ module_param(port, charp, 0400);
 module_param_string(text, text, sizeof(text), 0400);
 
 struct sample {
-	/* What the device reads, and writes, has cache lines of its own. */
+	/* Memory that the device reads or writes has cache lines of its own. */
 	struct ib_memreg_seg message __aligned(ARCH_DMA_MINALIGN);
 	char text[sizeof(text)] __aligned(ARCH_DMA_MINALIGN);
 	struct rdma_cm_id *id __aligned(ARCH_DMA_MINALIGN);

@@ -414,7 +414,7 @@ static int memreg_fake_busy(struct dma_buf *dmabuf)
 	return ret;
 }
 
-/* Whoever waits for the fence has the lock. */
+/* A thread that waits for the fence holds the lock. */
 static int memreg_fake_idle(struct memreg_fake *fake)
 {
 	struct dma_fence *fence = xchg(&fake->fence, NULL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What it costs to take an MR from a pool and to put it back, next to the
- * pools of the RDMA core (ib_mr_pool_get), whose lock every user takes.
+ * The cost of taking an MR from a pool and putting it back, next to the pools
+ * of the RDMA core (ib_mr_pool_get), whose lock every user takes.
  *
  * Written to the module's parameter @run: "POOL CPUS PAIRS", where POOL is
  * memreg or core: each of CPUS CPUs takes and puts an MR PAIRS times. Then

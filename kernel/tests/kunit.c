@@ -787,7 +787,7 @@ static long memreg_test_fill_cache(void *arg)
 	return n;
 }
 
-/* What another CPU has in its cache is there for all. */
+/* MRs in another CPU's cache are available to all CPUs. */
 static void memreg_test_pool_steal(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
@@ -902,7 +902,7 @@ static void memreg_test_pool_ages(struct kunit *test)
 		memreg_pool_kick(t->pool);
 		memreg_test_settle(t);
 	}
-	/* What is in use is not idle. */
+	/* MRs in use are not idle. */
 	stats = memreg_test_stats(t);
 	KUNIT_EXPECT_GE(test, stats.total, 16);
 	KUNIT_EXPECT_LT(test, stats.total, 64);
@@ -985,7 +985,7 @@ static void memreg_test_reserve(struct kunit *test)
 	memreg_test_map(test, 2);
 	memreg_test_separate(t, 1);
 
-	/* What comes back goes there first. */
+	/* MRs that are put go to the reserve first. */
 	ib_memreg_mr_put(mrs[--n]);
 	KUNIT_EXPECT_NULL(test, ib_memreg_mr_get(t->pool));
 	ib_memreg_mr_put(mrs[--n]);
@@ -2184,7 +2184,7 @@ static int memreg_test_completer(void *arg)
 	struct memreg_test *t = arg;
 
 	while (!kthread_should_stop()) {
-		/* Whatever is posted by somebody else. */
+		/* Work requests that another thread has posted. */
 		if (smp_load_acquire(&t->fake->posts) > 1)
 			memreg_fake_complete(t->fake, UINT_MAX);
 		cond_resched();

@@ -305,7 +305,10 @@ static void memreg_sw_copy(const struct memreg_sw_mr *mr, u64 skip, u8 *data,
 	}
 }
 
-/* What a peer does by a key. Pages begin before the first byte of a key. */
+/*
+ * Emulates accesses of a peer by a key. Pages may begin before the first byte
+ * of a key.
+ */
 static int memreg_sw_access(struct memreg_sw *sw, u32 key, u64 iova, u8 *data,
 			    u64 length, bool write)
 {
@@ -620,7 +623,7 @@ static void memreg_mem_check_key(struct kunit *test,
 			memreg_sw_access(sw, key->rkey,
 					 key->iova + key->length, &one, 1,
 					 false));
-	/* What it writes is there, and all else is as it was. */
+	/* The written data arrives, and no other byte changes. */
 	memcpy(t->copy, t->block, MEMREG_SW_BYTES);
 	get_random_bytes(t->got, key->length);
 	memcpy(t->want + key->offset, t->got, key->length);
@@ -674,7 +677,7 @@ static void memreg_test_gaps_one_key(struct kunit *test)
 	KUNIT_EXPECT_GT(test, t->sw->gaps, MEMREG_SW_ROUNDS / 2);
 }
 
-/* What is more than that has as few keys as it can. */
+/* A longer composition has as few keys as possible. */
 static void memreg_test_gaps_more_keys(struct kunit *test)
 {
 	struct memreg_mem *t = test->priv;

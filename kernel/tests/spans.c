@@ -100,7 +100,7 @@ static void notrace memreg_spans_take(unsigned long ip, unsigned long parent,
 		span->cpu = raw_smp_processor_id();
 		span->interrupts = raw_cpu_read(memreg_interrupts);
 		span->since = ktime_get_mono_fast_ns();
-		/* Whoever releases the lock sees all of it. */
+		/* The CPU that releases the lock sees all fields. */
 		smp_store_release(&span->lock, lock);
 		return;
 	}

@@ -58,13 +58,13 @@ static __u64 moved(struct __test_metadata *_metadata,
 	return now.of[stat] - self->before.of[stat];
 }
 
-/* What follows is about what happens from here on. */
+/* Counters are compared with their values from here on. */
 static void look(struct __test_metadata *_metadata, FIXTURE_DATA(stat) *self)
 {
 	ASSERT_EQ(0, counters_get(self->fd, &self->before));
 }
 
-/* What a counter must have moved by, or at least, if @more. */
+/* The change that a counter must show, or its minimum if @more. */
 struct move {
 	__u32 stat;
 	__u64 by;
@@ -379,7 +379,7 @@ static void bind_until(struct __test_metadata *_metadata,
 	}
 }
 
-/* Whoever gives FRWRs back counts them before the end of each. */
+/* A thread that destroys FRWRs counts each one before it is destroyed. */
 static void expect_destroyed(struct __test_metadata *_metadata,
 			     FIXTURE_DATA(stat) *self)
 {
@@ -570,7 +570,7 @@ TEST_F_TIMEOUT(stat, nothing_is_lost_when_all_cpus_count, 3600)
 	EXPECT_EQ(n, moved(_metadata, self, IB_MEMREG_STAT_WINDOWS_REVOKED));
 	EXPECT_EQ(n, moved(_metadata, self, IB_MEMREG_STAT_KEYS_MADE));
 	EXPECT_EQ(n, moved(_metadata, self, IB_MEMREG_STAT_KEYS_KILLED));
-	/* What is revoked at the same time may die in one batch. */
+	/* Keys that are revoked at the same time may die in one batch. */
 	EXPECT_GE(2 * n, moved(_metadata, self, IB_MEMREG_STAT_BATCHES));
 	EXPECT_LE(n, moved(_metadata, self, IB_MEMREG_STAT_BATCHES));
 	/* A revoke destroys where invalidation is weak. */

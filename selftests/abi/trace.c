@@ -63,7 +63,7 @@ static void trace_on(struct __test_metadata *_metadata)
 	ASSERT_EQ(0, file_write(EVENTS "/enable", "1"));
 }
 
-/* What was traced, as far as it is about memreg; it stays in the buffer. */
+/* Read the trace of memreg; it stays in the buffer. */
 static void trace_read(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(trace) *self)
 {
@@ -331,7 +331,7 @@ TEST_F(trace, I2_end_of_a_mapping_in_order)
 	EXPECT_EQ(0, close(self->fd));
 }
 
-/* What may have changed nothing is looked at. */
+/* After an event that may have changed nothing, the mapping is checked. */
 TEST_F_TIMEOUT(trace, I2_looks_at_a_mapping_in_order, LIMIT_S)
 {
 	const char *look = "memreg_guard_look: dev=";

@@ -246,7 +246,7 @@ TEST_F(uapi, cmd_length_smaller_is_EINVAL)
 	}
 }
 
-/* What the first release had no fields for counts as 0. */
+/* Fields that the first release did not have count as 0. */
 TEST_F(uapi, cmd_length_of_the_first_release_works)
 {
 	const struct call *call;

@@ -133,7 +133,7 @@ static void do_write(struct worker *w, unsigned int first, unsigned int n)
 		w->blocks[first + i].may = generation;
 }
 
-/* What may be either is read before it is written again. */
+/* A block with unknown contents is read before it is written again. */
 static bool is_sure(const struct worker *w, unsigned int first, unsigned int n)
 {
 	unsigned int i;

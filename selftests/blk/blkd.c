@@ -695,7 +695,7 @@ TEST_F_TIMEOUT(blkd, a_new_epoch_ends_the_connections_of_the_old_one, LIMIT_S)
 	blk_disconnect(&new);
 }
 
-/* What an old epoch has begun does not go on when a new one is there. */
+/* Commands of an old epoch do not continue in a new one. */
 TEST_F_TIMEOUT(blkd, what_an_old_epoch_began_does_not_land_in_the_new_one,
 	       SOAK_S)
 {
@@ -1238,7 +1238,7 @@ TEST_F_TIMEOUT(blkd_batch, a_command_that_lost_a_part_is_not_answered, LIMIT_S)
 	ASSERT_EQ(0, send_writes(&self->conns[READERS]));
 	fault_order("post_send", WHOLE * (SEGMENTS + 1), 1);
 	ASSERT_EQ(0, kill(self->server.pid, SIGCONT));
-	/* What clients send would count as well. */
+	/* Traffic of clients would count as well. */
 	while (fault_pending("post_send") && now_ms() < end)
 		poll(NULL, 0, 1);
 	EXPECT_FALSE(fault_pending("post_send"));

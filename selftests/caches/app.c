@@ -104,7 +104,7 @@ int main(int argc, char **argv)
 	struct app_answer answer = {};
 	struct app_ask ask;
 
-	/* What exec leaves, until it is killed */
+	/* The process after exec, until it is killed */
 	while (!strcmp(mode, "--idle"))
 		pause();
 	/*

@@ -19,11 +19,11 @@
 #define SMALL_LENGTH	65536UL
 #define HUGE_LENGTH	(2UL << 20)
 
-/* What memory has in it before it is changed, and afterwards */
+/* Contents of the memory before a change, and afterwards */
 #define OLD		17
 #define NEW		93
 
-/* What is done to the mapping */
+/* Changes of the mapping */
 enum change {
 	CHANGE_LIBC,
 	CHANGE_RAW,

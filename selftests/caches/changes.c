@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What applications do to their mappings */
+/* Changes that applications make to their mappings */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

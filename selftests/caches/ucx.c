@@ -27,7 +27,7 @@ int cache_open(const char *mode)
 	return status == UCS_OK ? 0 : -EIO;
 }
 
-/* What is packed for a peer has the key in it. */
+/* The data that is packed for a peer contains the key. */
 static int find_key(ucp_mem_h memory, struct app_key *key)
 {
 	size_t length;

@@ -974,7 +974,7 @@ static void block(FIXTURE_DATA(cm) *self)
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
-/* What a thread of the owner reads */
+/* Events that a thread of the owner reads */
 struct reader {
 	pthread_t thread;
 	int fd;

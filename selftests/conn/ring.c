@@ -697,7 +697,7 @@ TEST_F_TIMEOUT(ring, I10_unsignalled_work_takes_room, LIMIT_S)
 	EXPECT_EQ(-ETIMEDOUT, ring_wait(&self->ring, 1, 200 * MS, NULL));
 }
 
-/* What is set aside is enough when all of that fails. */
+/* The reserved room is enough if all work requests fail. */
 TEST_F_TIMEOUT(ring, I10_unsignalled_work_that_fails_has_room, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[ENTRIES + 1];
@@ -932,9 +932,7 @@ TEST_F_TIMEOUT(ring, I10_scattered_work_takes_the_room_of_several, LIMIT_S)
 	mem_free(mem, len);
 }
 
-/*
- * What the user writes
- */
+/* Values that the user writes */
 
 static void set_consumer(FIXTURE_DATA(ring) *self, __u32 value)
 {
@@ -1168,7 +1166,9 @@ TEST_F_TIMEOUT(ring, I7_ring_can_be_read_after_its_file, LIMIT_S)
 	ASSERT_EQ(0, close(self->link.fd));
 	self->link.fd = -1;
 	EXPECT_EQ(POLLHUP | POLLERR, polled(self->ring.fd, 0) & ~POLLIN);
-	/* What is there can still be waited for, and no more. */
+	/*
+	 * RING_WAIT still succeeds for entries that are there, and for no more.
+	 */
 	EXPECT_EQ(0, ring_wait(&self->ring, 5, 0, NULL));
 	EXPECT_EQ(-ENODEV, ring_wait(&self->ring, 7, 0, &count));
 	EXPECT_LE(5, count);

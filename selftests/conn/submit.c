@@ -316,7 +316,7 @@ TEST_F_TIMEOUT(submit, atomics_work, LIMIT_S)
 				 .swap = 42));
 	EXPECT_EQ(0x1122334555667789, *here);
 	EXPECT_EQ(42, *there);
-	/* What lies around the 8 bytes is as it was. */
+	/* The bytes around the 8 bytes are unchanged. */
 	EXPECT_TRUE(filled(self->mem, 16, 0, 1));
 	EXPECT_TRUE(filled(self->mem + 24, 4096, 24, 1));
 }
@@ -670,7 +670,9 @@ TEST_F_TIMEOUT(submit, huge_memory_is_one_message, LIMIT_S)
 	mem_free(mem, HUGE);
 }
 
-/* What is longer than a message goes as several, whose ends meet. */
+/*
+ * A transfer that is longer than a message is split into several, without gaps.
+ */
 TEST_F_TIMEOUT(submit, long_memory_is_written_and_read, LIMIT_S)
 {
 	const size_t len = 60001;

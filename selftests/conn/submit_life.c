@@ -178,7 +178,7 @@ TEST_F_TIMEOUT(life, I7_close_leaves_nothing, LIMIT_S)
 	ASSERT_EQ(0, close(self->link.fd));
 	self->link.fd = -1;
 	EXPECT_EQ(STOCK_PINS, vm_pin(0));
-	/* What nobody can wait for any more can still be read. */
+	/* Entries can still be read after RING_WAIT fails. */
 	EXPECT_GE(RECVS + SENDS, ring_count(&self->ring));
 }
 

@@ -151,7 +151,7 @@ TEST_F_TIMEOUT(stale, I2_receive_is_done_on_moved_pages, LIMIT_S)
 	EXPECT_EQ(0, munmap(moved, LEN));
 }
 
-/* What is mapped in their place is left alone. */
+/* Memory that is mapped in their place is not touched. */
 TEST_F_TIMEOUT(stale, I6_receive_does_not_reach_what_was_mapped_over, LIMIT_S)
 {
 	post_recv(_metadata, self);

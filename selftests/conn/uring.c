@@ -556,9 +556,7 @@ TEST_F_TIMEOUT(uring, end_of_the_connection, LIMIT_S)
 	rings_are_empty(_metadata, p);
 }
 
-/*
- * What can go wrong
- */
+/* Failures */
 
 FIXTURE(uring_rules)
 {
@@ -695,7 +693,7 @@ TEST_F_TIMEOUT(uring_rules, I6_registered_buffers_are_checked, LIMIT_S)
 	rings_are_empty(_metadata, p);
 }
 
-/* What could be posted is done, and its number is returned. */
+/* Posted work requests are executed, and their number is returned. */
 TEST_F_TIMEOUT(uring_rules, bad_one_in_a_chain, LIMIT_S)
 {
 	struct pair *p = &self->p;
@@ -862,7 +860,7 @@ TEST_F_TIMEOUT(uring_rules, shared_receive_queue, LIMIT_S)
 	EXPECT_EQ(0, run(_metadata, p, &p->peer, 3, &wr, 1));
 	EXPECT_EQ(50, await(p, 1));
 	EXPECT_EQ(o->endpoint, p->done[1].more.ex);
-	/* What nobody took ends with the queue. */
+	/* Receives that no message has taken end with the queue. */
 	ASSERT_EQ(0, memreg_destroy(o->m, o->endpoint));
 	ASSERT_EQ(0, memreg_destroy(o->m, p->srq));
 	EXPECT_EQ(-ECANCELED, await(p, 2));
@@ -948,7 +946,7 @@ TEST_F_TIMEOUT(uring_rules, end_of_the_ring, LIMIT_S)
 	EXPECT_EQ(IB_MEMREG_WC_WR_FLUSH_ERR, cqe->status);
 }
 
-/* Those into a registered buffer end with the connection. */
+/* Commands on a registered buffer end with the connection. */
 TEST_F_TIMEOUT(uring_rules, end_of_the_ring_with_its_buffers, LIMIT_S)
 {
 	struct pair *p = &self->p;
@@ -1199,7 +1197,10 @@ TEST_F_TIMEOUT(uring_rules, I8_faults, 300)
 	rings_are_empty(_metadata, p);
 }
 
-/* What the device took before it refused ends with the connection. */
+/*
+ * Work requests that the device took before it refused one end with the
+ * connection.
+ */
 TEST_F_TIMEOUT(uring_rules, device_takes_a_part_of_a_chain, LIMIT_S)
 {
 	struct pair *p = &self->p;

@@ -73,7 +73,7 @@
 /* Files that a process has registered, each in a domain of its own */
 #define FILES		6
 
-/* What the processes share. */
+/* Memory that the processes share. */
 struct shared {
 	atomic_uint ready;
 	atomic_int failed;

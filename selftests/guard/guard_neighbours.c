@@ -407,7 +407,7 @@ TEST_F_TIMEOUT(neighbours, splitting_a_huge_page_leaves_the_pages, 240)
 		ASSERT_EQ(0, changes[i].change(self->memory + HUGE - PAGE,
 					       PAGE));
 		EXPECT_PAGES_STAY(changes[i].name);
-		/* Whatever became of it, it can be had again. */
+		/* In any state, the memory can be registered again. */
 		ASSERT_EQ(0, raw_destroy(self->fd, self->mr));
 		register_it(_metadata, self, 0, LENGTH);
 		EXPECT_EQ(IB_MEMREG_MR_LIVE, state_now(_metadata, self));

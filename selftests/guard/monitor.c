@@ -104,7 +104,7 @@ static bool looked(const FIXTURE_DATA(monitor) *self, __u64 before)
  * Events
  */
 
-/* What an event does to memory that is watched */
+/* Expected effect of an event on watched memory */
 enum outcome { NOTHING, GONE, GONE_AFTER_LOOK, NOTHING_AFTER_LOOK };
 
 enum kind { ANON, SHARED, THP, HUGETLB };
@@ -789,7 +789,7 @@ TEST_F(monitor, descriptor_waits_for_changes)
 	EXPECT_EQ(POLLIN, wait.revents);
 	EXPECT_EQ(-1, read(self->map.fd, &changes, 7));
 	EXPECT_EQ(EINVAL, errno);
-	/* What could not be written is there for the next one. */
+	/* A change that could not be copied is there for the next read. */
 	EXPECT_EQ(-1, read(self->map.fd, (void *)PAGE,
 			   sizeof(changes)));
 	EXPECT_EQ(EFAULT, errno);
@@ -933,7 +933,7 @@ FIXTURE_SETUP(mr_slot)
 {
 	self->m.fd = raw_open();
 	ASSERT_LE(0, self->m.fd);
-	/* What was made before the file had a device goes on. */
+	/* Monitors made before the file was bound continue to work. */
 	ASSERT_EQ(0, status_create(self->m.fd, 1, 0, &self->m.map));
 	ASSERT_EQ(0, raw_bind_device(self->m.fd, test_device()));
 	ASSERT_EQ(0, raw_domain(self->m.fd, &self->domain));

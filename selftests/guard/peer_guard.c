@@ -765,7 +765,7 @@ typedef int64_t end_guards(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(watch) *self, uint32_t *ids,
 			   unsigned int n);
 
-/* What so many take one by one, while the machine is as busy as it is now */
+/* Time that so many take one by one, at the present load of the machine */
 static int64_t unmap_one_by_one(struct __test_metadata *_metadata,
 				FIXTURE_DATA(watch) *self, uint32_t *ids,
 				unsigned int n)

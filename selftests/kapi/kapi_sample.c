@@ -31,7 +31,7 @@
 #define AT_ANSWER	512
 #define SIZE		4096
 
-/* What the client sends: struct ib_memreg_seg of <rdma/memreg_pool.h> */
+/* Message of the client: struct ib_memreg_seg of <rdma/memreg_pool.h> */
 struct message {
 	uint64_t iova;
 	uint32_t length;
@@ -98,7 +98,7 @@ static void begin(struct __test_metadata *_metadata,
 		      errno : 0);
 }
 
-/* What did that end with? */
+/* Check the result of the client. */
 static int end(FIXTURE_DATA(client) *self)
 {
 	int status;

@@ -26,7 +26,7 @@
 #define FOR_WINDOWS	(LOCAL_WRITE | MW_BIND)
 #define REMOTE_RW	(REMOTE_READ | REMOTE_WRITE)
 
-/* What each argument of an ioctl begins with. */
+/* Common beginning of all arguments of ioctls. */
 struct raw_head {
 	__u32 size;
 	__u32 out_reason;

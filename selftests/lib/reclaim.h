@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the kernel does to memory of its own accord: swapping it out, merging
+ * Changes that the kernel makes to memory by itself: swapping it out, merging
  * equal pages.
  */
 #ifndef SELFTESTS_RECLAIM_H

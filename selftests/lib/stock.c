@@ -432,7 +432,10 @@ int stock_send_inv(struct stock *s, uint32_t rkey)
 	return stock_do(s, &wr, 0, 8);
 }
 
-/* What only the extended QP can post; NULL if the device has none of it */
+/*
+ * The extended QP, for operations that only it can post; NULL if the device has
+ * none
+ */
 static struct ibv_qp_ex *begin_extended(struct stock *s)
 {
 	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(s->qp);

@@ -234,7 +234,7 @@ TEST_F(cache, what_it_has_is_found)
 	EXPECT_EQ(2, COUNTED(self, hits));
 	EXPECT_EQ(1, COUNTED(self, misses));
 	EXPECT_EQ(6 * PAGE, COUNTED(self, bytes));
-	/* What has all of it takes its place. */
+	/* A registration that contains the whole range replaces it. */
 	EXPECT_NE(NULL, touch(self, self->mem, 7 * PAGE));
 	EXPECT_NE(NULL, touch(self, self->mem, 6 * PAGE));
 	EXPECT_EQ(2, self->maker.calls);
@@ -273,7 +273,7 @@ TEST_F(cache, what_overlaps_is_found_once_the_other_goes)
 		EXPECT_EQ(first, hit(self, self->mem + PAGE, page * PAGE + 1));
 	}
 	EXPECT_EQ(NULL, hit(self, self->mem + PAGE, 59 * PAGE));
-	/* What changed is of the one that ends last. */
+	/* The changed memory belongs to the entry that ends last. */
 	ASSERT_TRUE(map_anew(self->mem + 50 * PAGE, PAGE, 1));
 	EXPECT_EQ(first, touch(self, shared, 21 * PAGE));
 	for (page = 0; page < 21; page++)
@@ -631,7 +631,10 @@ TEST_F_TIMEOUT(cache, I2_random_rounds_of_threads, 600)
 		ASSERT_EQ(0, pthread_join(threads[i], NULL));
 		EXPECT_EQ(0, users[i].failed);
 		EXPECT_EQ(0, users[i].stale);
-		/* What finds nothing wrong here is no test. */
+		/*
+		 * A cache without invalidation must fail here, or this is no
+		 * test.
+		 */
 		EXPECT_LT(0, users[i].plain);
 		mem_free(users[i].mem, PLACES * PLACE);
 	}

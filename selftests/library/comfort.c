@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the library does beyond one call of the kernel: user data, grants in one
- * call, receives by the hundred, refusals that leave nothing, and reasons that
- * name what was wrong. Both ends are the library's, in this process.
+ * Functions of the library beyond single calls of the kernel: user data, grants
+ * in one call, receives by the hundred, rejections that leave no object, and
+ * reasons that name the error. Both ends are the library's, in this process.
  *
  * time limit: 300
  */
@@ -655,7 +655,7 @@ TEST_F_TIMEOUT(comfort, reasons_of_queues_are_one_cause, LIMIT_S)
 			 ep, self->owner.domain, self->owner.ring.id);
 }
 
-/* What an endpoint is in when a call needs it in another state */
+/* States of an endpoint in which a call fails */
 TEST_F_TIMEOUT(comfort, reasons_name_states, LIMIT_S)
 {
 	uint32_t ep, domain = self->owner.domain, mr = self->owner.mr.id;

@@ -392,9 +392,7 @@ TEST_F_TIMEOUT(heap, no_memory_is_handed_out_twice, SOAK_S)
 	}
 }
 
-/*
- * What peers reach
- */
+/* Accesses of peers */
 
 FIXTURE(heap_peer) {
 	struct link link;

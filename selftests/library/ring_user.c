@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What libmemreg does in the program itself: it reads completion rings and
- * fills in work requests. The test is the kernel here, so that every turn of a
- * ring can be tried; no module is needed.
+ * Parts of libmemreg that run in the program itself: it reads completion rings
+ * and fills in work requests. The test is the kernel here, so that every turn
+ * of a ring can be tried; no module is needed.
  */
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -122,7 +122,7 @@ TEST_F(ring_user, batches_are_in_order)
 	}
 }
 
-/* What came in after the first look is found by the next one. */
+/* Entries that came in after the first check are found by the next one. */
 TEST_F(ring_user, later_entries_are_found)
 {
 	produce(self->memory, variant->entry_size, 1);

@@ -326,7 +326,7 @@ static int peer_connect(FIXTURE_DATA(stale) *self)
 	return ret;
 }
 
-/* What is at a key: 0 if it is @expected, EEXIST if it is not, or -errno */
+/* Read by a key: 0 if the data is @expected, EEXIST if it is not, or -errno */
 static int peer_read(FIXTURE_DATA(stale) *self, const struct app_answer *key,
 		     const uint8_t *expected)
 {
@@ -566,7 +566,9 @@ TEST_F_TIMEOUT(stale, I2_caches_beside_those_in_use, 1800)
 		if (columns[c].keys_die)
 			EXPECT_EQ(0, count(c, false));
 	}
-	/* What finds nothing where there is something is no test. */
+	/*
+	 * A test that finds no stale cache where there is one proves nothing.
+	 */
 	EXPECT_EQ(0, count_failed(0));
 	EXPECT_LT(0, count(0, true));
 	EXPECT_LT(0, count(0, false));

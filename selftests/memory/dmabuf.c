@@ -139,9 +139,7 @@ static bool is_revocable(const struct memory *m)
 	return m->kind == FAKE || m->kind == FAKE_DMA;
 }
 
-/*
- * What a peer reaches
- */
+/* Accesses of a peer */
 
 /**
  * struct end - A peer, and memory that is registered for it
@@ -670,7 +668,10 @@ TEST_F(dmabuf, a_process_that_shares_it_is_killed_and_the_peer_goes_on)
 	}
 }
 
-/* What takes the place of an MR goes as well; a composition can't have it. */
+/*
+ * An MR that replaces another one is revoked as well; a composition cannot
+ * contain it.
+ */
 TEST_F(revoked, it_can_be_re_registered_and_not_composed)
 {
 	struct end *e = &self->end;
@@ -764,9 +765,7 @@ TEST_F(revoked, I1_keys_are_made_and_ended_while_it_moves)
 	       bound, atomic_load(&mover.moves));
 }
 
-/*
- * What exporters refuse
- */
+/* Refusals of exporters */
 
 FIXTURE(refused) {
 	int fd;

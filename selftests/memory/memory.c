@@ -126,7 +126,7 @@ TEST_F(memory, is_zeroed_and_of_the_blocks_that_the_answer_tells)
 	EXPECT_EQ(0, munmap(at, LEN));
 	EXPECT_EQ(0, close(cmd.out_fd));
 
-	/* What one left is not seen in the next one. */
+	/* The contents of one object are not visible in the next one. */
 	ASSERT_EQ(0, create(self, &cmd));
 	at = mem_map(cmd.out_fd, LEN, PROT_RW);
 	ASSERT_NE(NULL, at);
@@ -523,9 +523,7 @@ TEST_F(memory, I7_SIGKILL_of_creator_and_sharer_in_either_order)
 	}
 }
 
-/*
- * What a peer reaches
- */
+/* Accesses of a peer */
 
 FIXTURE(memory_peer) {
 	struct link link;

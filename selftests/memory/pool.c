@@ -218,7 +218,7 @@ TEST_F(pool, I8_recycle_refuses_bad_indices_and_changes_no_key)
 	mem_free(memory, PAGE);
 }
 
-/* What was refused once can be named again. */
+/* A buffer of a refused call can be named again. */
 TEST_F(pool, recycle_changes_the_keys_that_it_names)
 {
 	__u32 rkeys[COUNT], sequence, indices[] = { 5, 0, 7, 5 };
@@ -316,9 +316,7 @@ TEST_F(pool, over_memory_of_the_caller_it_is_guarded)
 	EXPECT_EQ(0, munmap(memory + SIZE + PAGE, (COUNT - 1) * SIZE - PAGE));
 }
 
-/*
- * What peers reach
- */
+/* Accesses of peers */
 
 FIXTURE(pool_peer) {
 	struct link link;

@@ -88,7 +88,7 @@ static void lock_at_most(struct __test_metadata *_metadata, size_t pages)
 	ASSERT_EQ(0, setresuid(NOBODY, NOBODY, NOBODY));
 }
 
-/* What both have is charged once; all else at the same time. */
+/* Pages of both states are charged once; all other pages at the same time. */
 TEST_F(memlock, I8_old_and_new_pages_are_within_it)
 {
 	RAW(mr_reregister, access, .flags = ACCESS,

@@ -782,7 +782,7 @@ static void faces_of(uint32_t mr, size_t depth, struct ib_memreg_piece *faces)
 				   INNER * CELL, ROW, INNER);
 }
 
-/* What a cell is worth, which depends on its place alone */
+/* The value of a cell, which depends only on its position */
 static double worth(size_t x, size_t y, size_t z)
 {
 	return (double)(x + 100 * y + 10000 * z);

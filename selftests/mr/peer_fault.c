@@ -218,11 +218,9 @@ static void no_more_faults(void)
 		fault_cancel(points[i]);
 }
 
-/*
- * What holds nevertheless
- */
+/* Guarantees that hold nevertheless */
 
-/* What can't be invalidated in time is destroyed soon afterwards */
+/* A key that cannot be invalidated in time is destroyed soon afterwards */
 static void await_refusal(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(broken) *self, uint32_t rkey)
 {
@@ -349,7 +347,7 @@ static void revoke_while_it_breaks(struct __test_metadata *_metadata,
 				   revoke_fn *revoke)
 {
 	struct ib_memreg_bind revoked[WINDOWS];
-	/* Those before it may have succeeded */
+	/* Work requests before it may have succeeded */
 	unsigned int first = variant->fault.skip;
 	int64_t t;
 

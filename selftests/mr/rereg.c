@@ -33,7 +33,7 @@
 #define PAGES		16UL
 #define LENGTH		(PAGES * PAGE)
 
-/* What MRs have before, and after a change of access */
+/* Access flags of MRs before and after a change of access */
 #define OLD_ACCESS	(LOCAL_WRITE | REMOTE_READ)
 #define NEW_ACCESS	(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE)
 
@@ -488,7 +488,7 @@ TEST_F(own, a_stale_mr_is_healed_by_other_memory)
 	EXPECT_EQ(0, raw_destroy(self->fd, query.mr_id));
 }
 
-/* What is pinned for reading only is not what writers are to have. */
+/* Pages that are pinned only for reading must not be given to writers. */
 TEST_F(own, pages_to_be_written_are_pinned_anew)
 {
 	RAW(mr_reregister, cmd, .flags = ACCESS,

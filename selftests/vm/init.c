@@ -65,7 +65,7 @@ static const char *const links[][2] = {
 	{ "/proc/self/fd/2", "/dev/stderr" },
 };
 
-/* What the kernel refuses to its first process is for the log to show. */
+/* The log shows requests that the kernel refuses to its first process. */
 static void must(int result, const char *what)
 {
 	if (result < 0)
@@ -171,7 +171,7 @@ static void enter_root(void)
 
 static void set_up(void)
 {
-	/* What a login gives. */
+	/* The environment of a login. */
 	const struct rlimit files = { .rlim_cur = 1024, .rlim_max = 1 << 20 };
 	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);

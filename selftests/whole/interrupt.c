@@ -32,7 +32,7 @@
 #define ACCESS		(LOCAL_WRITE | MW_BIND)
 #define IN_LINE_S		150
 
-/* What is going on, in memory that both processes see. */
+/* Progress of the test, in memory that both processes share. */
 struct progress {
 	atomic_uint rounds[THREADS];
 	atomic_int failed;
@@ -232,7 +232,7 @@ static unsigned int check_batches(struct __test_metadata *_metadata,
 	return bound;
 }
 
-/* What was done before the end may stay: the file is open still. */
+/* Work that was done before the end may stay, as the file is still open. */
 static void clear_away(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(interrupt) *self, const struct state *now)
 {

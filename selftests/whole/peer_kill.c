@@ -29,7 +29,7 @@
 #define SERVED		(16 * PAGE)	/* the window that peers use */
 #define WINDOWS		32
 
-/* What test and owner share */
+/* Memory that test and owner share */
 struct shared {
 	pid_t watcher;
 };
@@ -341,7 +341,7 @@ TEST_F_TIMEOUT(kill, I7_killed_owner_leaves_nothing, SOAK_S)
 	}
 	ASSERT_EQ(0, shell("! rdma resource show qp | grep memreg"));
 	ASSERT_EQ(0, shell("! rdma resource show cm_id | grep memreg"));
-	/* What was freed, but not by RCU yet, is no leak: that stays. */
+	/* Memory that RCU has not freed yet is no leak: a leak stays. */
 	end = now_ms() + LIMIT_MS;
 	do {
 		after = kernel_kb(_metadata);

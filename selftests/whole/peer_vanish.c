@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is in full use vanishes: the peer, the wire, the device, its driver.
+ * Parts that are in full use vanish: the peer, the wire, the device, its
+ * driver.
  *
  * In use are an MR, bound windows, a listener, a connected endpoint whose peer
  * writes all the time, a thread that is blocked in read(2) and one in poll(2).

@@ -323,9 +323,7 @@ static void grow(struct __test_metadata *_metadata, FIXTURE_DATA(scale) *self,
 	       meminfo("MemAvailable") >> 10, meminfo("MemTotal") >> 10);
 }
 
-/*
- * What calls cost
- */
+/* Cost of calls */
 
 static int connect_with_queues(FIXTURE_DATA(scale) *self, __u32 *owner,
 			       __u32 *peer)

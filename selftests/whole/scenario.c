@@ -25,7 +25,7 @@
 
 #define LENGTH		(8 * PAGE)
 #define WINDOWS		4
-/* Those that are revoked by a call; the others end with their endpoint. */
+/* Windows that a call revokes; the others end with their endpoint. */
 #define REVOKED		2
 #define PORT		7471
 
@@ -43,7 +43,9 @@ FIXTURE(scenario)
 	/* The peer that connects to the owner. */
 	struct peer p;
 	uint32_t inbound;
-	/* What is to fail: the nth place to be passed, or a point's fault. */
+	/*
+	 * The fault to inject: at the nth place that is passed, or at a point.
+	 */
 	unsigned int nth;
 	const char *point;
 	bool hit;
@@ -477,9 +479,7 @@ FIXTURE_TEARDOWN(scenario)
 	EXPECT_EQ(0, state_count(IB_MEMREG_OBJECT_FILE));
 }
 
-/*
- * What goes wrong
- */
+/* Faults */
 
 TEST_F_TIMEOUT(scenario, nothing_goes_wrong, LIMIT_S)
 {
@@ -507,7 +507,7 @@ static const struct {
 } points[] = {
 	{ "post_send", 3 },
 	{ "work_request", 3 },
-	/* Whoever waits for one that doesn't come has patience */
+	/* Limit of the wait for a completion that does not come */
 	{ "completion", 1 },
 	{ "queue_create", 3 },
 	{ "queue_connect", 3 },

@@ -255,7 +255,10 @@ TEST_F_TIMEOUT(race, I3_nothing_lands_after_revoking_many, 36000)
 	race_many(_metadata, self, take_by_batch_revoke, 0);
 }
 
-/* What was accepted before may land where the device makes no promise */
+/*
+ * Packets that were accepted before may land on a device without strict
+ * invalidation
+ */
 TEST_F_TIMEOUT(race, I3_nothing_is_accepted_after_relaxed_revoke, 36000)
 {
 	race_many(_metadata, self, take_by_relaxed_revoke, may_land(self));

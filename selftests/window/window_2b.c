@@ -157,7 +157,7 @@ static void owner_ends(struct __test_metadata *_metadata,
 	done(_metadata, self, OP(INVALIDATE), NULL);
 }
 
-/* What the key serves, to the byte, through a stock end */
+/* Check the bytes that a key reaches, by a stock end */
 static void serves(struct __test_metadata *_metadata,
 		   FIXTURE_DATA(window) *self, struct stock *s, size_t at)
 {
@@ -453,9 +453,7 @@ TEST_F_TIMEOUT(window, I3_bound_and_ended_in_one_call, LIMIT_S)
 	EXPECT_TRUE(filled(self->mem, LEN, 0, 1));
 }
 
-/*
- * What only stock peers can post
- */
+/* Work requests that only stock peers can post */
 
 /* Grant a part of an MR, from its first aligned byte, for these uses. */
 static void grant_for(struct __test_metadata *_metadata,
@@ -800,7 +798,7 @@ TEST_F_TIMEOUT(window, I8_bound_window_holds_its_mr, LIMIT_S)
 	EXPECT_EQ(0, raw_destroy(self->link.fd, self->mr));
 }
 
-/* What ends it must come through before it can be bound again. */
+/* The work request that ends it must complete before it can be bound again. */
 TEST_F_TIMEOUT(window, I4_window_is_bound_again_only_when_it_ended, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[3];
@@ -944,7 +942,10 @@ static void type1(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
 	ASSERT_EQ(0, raw_bind(self->link.fd, self->link.domain, &bind, 1));
 	bogus(_metadata, self, bind.out_rkey, true);
 	nothing_ended(_metadata, self);
-	/* Whatever the device made of it, it can be revoked and bound anew. */
+	/*
+	 * Whether or not the device executed it, the window can be revoked and
+	 * bound again.
+	 */
 	EXPECT_EQ(0, raw_revoke(self->link.fd, self->link.domain,
 				&bind.window_id, 1));
 	bind.endpoint_id = 0;

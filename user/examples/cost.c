@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What registering, granting and revoking memory costs, by libmemreg and by
+ * The cost of registering, granting and revoking memory, by libmemreg and by
  * libibverbs, side by side in one run.
  *
  * Each round makes every measurement once, so that a disturbance of the machine

@@ -138,7 +138,7 @@ int main(int argc, char **argv)
 	must(memreg_ring_create(m, 256, 64, -1, 0, &ring));
 	must(memreg_mr_register(m, domain, cells, sizeof(cells),
 				IB_MEMREG_ACCESS_LOCAL_WRITE, 0, &all));
-	/* What is at one end of a cube is next to the other end of the other. */
+	/* One face of a cube is next to the opposite face of the other cube. */
 	compose(N - 2, 1, 0, &faces);
 	compose(0, N - 1, IB_MEMREG_ACCESS_LOCAL_WRITE, &halo);
 	connect_to(argv[2], argv[3]);

@@ -130,7 +130,7 @@ int main(int argc, char **argv)
 		cells[i] = 1000 + 3 * i;
 	accept_at(argv[1], argv[2]);
 	for (int n = atoi(argv[3]); n > 0; n--) {
-		/* What is at one end is next to the other end of the other. */
+		/* One face is next to the opposite face of the other cube. */
 		copy(N - 2, 1, NULL, boxes.out);
 		must(rdma_post_sendv(id, NULL, NULL, 0, 0), "SEND");
 		completed(rdma_get_send_comp(id, &wc), &wc, "SEND");

@@ -123,7 +123,7 @@ struct options {
 	uint8_t data_len;
 };
 
-/* What the owner grants; each field may be overridden from outside */
+/* The owner's grant; each field may be overridden by an option */
 struct grant {
 	uint64_t iova;
 	uint64_t length;

@@ -99,7 +99,9 @@ static void note_here(void)
 	thread.has_pinned = false;
 }
 
-/* What there is, is of the parent: this is a child that opens a domain. */
+/*
+ * The table belongs to the parent: this is a child process that opens a domain.
+ */
 static void forget_parent(void)
 {
 	__atomic_store_n(&started, false, __ATOMIC_RELEASE);
@@ -160,7 +162,7 @@ static int watch(struct sub *sub)
 
 	if (ret)
 		return ret;
-	/* What changes from here on changes the generation. */
+	/* Changes from here on change the generation. */
 	if (!changes_since(&changes, position_before_pin(), start, end))
 		return 0;
 	memreg_unwatch(changes.status, &sub->watch, 1);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What libfabric keeps registrations of: a hash table in memory that is mapped
- * once, since libfabric calls with locks that allocating memory could need.
+ * Ranges of which libfabric caches registrations: a hash table in memory that
+ * is mapped once, since libfabric calls with locks that allocating memory could
+ * need.
  */
 #define _GNU_SOURCE
 #include <errno.h>

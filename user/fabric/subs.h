@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What libfabric keeps registrations of */
+/* Ranges of which libfabric caches registrations */
 #ifndef MEMREG_FABRIC_SUBS_H
 #define MEMREG_FABRIC_SUBS_H
 

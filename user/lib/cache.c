@@ -530,7 +530,7 @@ static void publish(struct memreg_cache *cache, struct memreg__entry *entry)
 	cache->stat.misses++;
 }
 
-/* What was registered is published, unless another thread was faster. */
+/* Publish the registration, unless another thread was faster. */
 static struct memreg__entry *publish_or_find(struct memreg_cache *cache,
 					     struct memreg__entry *entry,
 					     const struct request *request)
@@ -620,7 +620,10 @@ static int get_slowly(struct memreg_cache *cache, struct request *request,
 		ret = make_registration(cache, *entry);
 		if (!ret) {
 			*entry = publish_or_find(cache, *entry, request);
-			/* What another one has all of is not kept. */
+			/*
+			 * An entry whose range another one contains is not
+			 * kept.
+			 */
 			(void)reap(cache);
 			return 0;
 		}

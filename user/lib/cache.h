@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the files of the registration cache share.
+ * Declarations that the files of the registration cache share.
  *
  * Readers take no lock. The memory that they access keeps its type for as long
  * as the cache lives: entries and parts of the index are reused, but only as

@@ -55,7 +55,7 @@ static uint64_t joined(const struct memreg_grant *remote, unsigned int count,
 		next = remote[k - 1].iova + remote[k - 1].length;
 		if (remote[k].rkey != remote[*i].rkey || remote[k].iova != next)
 			break;
-		/* What is longer than any memory is refused */
+		/* A range that is longer than any memory is refused */
 		if (__builtin_add_overflow(length, remote[k].length, &length))
 			length = UINT64_MAX;
 	}

@@ -131,7 +131,7 @@ static void add_zones(struct out *out, const struct ib_memreg_addr *addr)
 		add(out, "; write ADDRESS%%INTERFACE");
 }
 
-/* What is wrong with an address that the kernel did not look for anywhere */
+/* Explain an address that the kernel refused without a lookup */
 static void explain_bad_address(struct out *out,
 				const struct memreg__failure *f)
 {
@@ -298,7 +298,7 @@ static bool is_missing(const struct memreg__failure *f, const struct census *c,
 	       !memreg__census_has(c, f->noun[i], f->value[i]);
 }
 
-/* Those ids that no object has; each of them if it is not known which */
+/* The ids without an object; all of them if it is not known which */
 static void add_missing(struct out *out, const struct memreg__failure *f,
 			const struct census *c)
 {

@@ -20,7 +20,7 @@ EXPORT const char *memreg_version(void)
 	       STR(MEMREG_VERSION_PATCH);
 }
 
-/* What each argument begins with */
+/* Common beginning of all arguments */
 struct call {
 	__u32 size;
 	__u32 out_reason;

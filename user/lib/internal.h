@@ -17,7 +17,7 @@ static inline uint64_t to_u64(const void *p)
 	return (uint64_t)(uintptr_t)p;
 }
 
-/* What a call that failed was given, to be named in the reason */
+/* Parameters of a failed call, to be named in the reason */
 enum memreg__subject {
 	MEMREG__NOTHING,
 	MEMREG__IDS,
@@ -64,8 +64,9 @@ int memreg__fail(const char *what, int err, const char *text);
 int memreg__fail_code(const char *what, int err, uint32_t code);
 
 /*
- * What the call that has just failed was given. Each returns @err, and does
- * nothing if that is 0. A noun that is NULL, or an id that is 0, is left out.
+ * Record the parameters of the call that has just failed. Each returns @err,
+ * and does nothing if that is 0. A noun that is NULL, or an id that is 0, is
+ * left out.
  */
 int memreg__about_ids(int err, const char *noun1, uint64_t id1,
 		      const char *noun2, uint64_t id2, const char *noun3,

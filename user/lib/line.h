@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What explain.c and census.c put the line of memreg_reason() together with */
+/*
+ * Functions with which explain.c and census.c build the line of memreg_reason()
+ */
 #ifndef MEMREG_LINE_H
 #define MEMREG_LINE_H
 
@@ -8,7 +10,7 @@
 
 #include "internal.h"
 
-/* What is left of a buffer; it ends with a 0 at @at */
+/* The rest of a buffer; the text ends with a 0 at @at */
 struct out {
 	char *at;
 	size_t left;

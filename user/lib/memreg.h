@@ -10,7 +10,7 @@
 /**
  * DOC: Rules of the library
  *
- * What holds for every function:
+ * Rules for every function:
  *
  *  - It returns 0, or a negative errno. errno itself is not part of the
  *    interface: its value after a call means nothing.
@@ -486,8 +486,8 @@ int memreg_fd(const struct memreg *m);
  * @count: In: entries that @devices has room for. Out: entries that there are;
  *	the first of them are written if the room was less.
  *
- * Those of the caller's network namespace, by their names; rdma-dev(8) shows
- * them, too. Not all of them need be of a kind that memreg_open() takes.
+ * Lists the devices of the caller's network namespace by name; rdma-dev(8)
+ * shows them, too. Not all of them need be of a kind that memreg_open() takes.
  *
  * Return: 0; -EMFILE, -ENOMEM, and other errors of socket(2) for the family
  * AF_NETLINK.
@@ -1154,7 +1154,7 @@ void memreg_cache_put(struct memreg_cache *cache,
  * @addr: First byte of memory that is not to be cached any more
  * @length: Bytes; 0 for only what is not good any more
  *
- * Those that are in use are given up when they are put back.
+ * Registrations in use are given up when they are put.
  *
  * Return: 0; -ECHILD; or the errno of a failed deregistration.
  */

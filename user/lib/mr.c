@@ -121,7 +121,7 @@ EXPORT int memreg_mr_register_fd(struct memreg *m, uint32_t domain, int fd,
 	return register_mr(m, &arg, "mr_register_fd", mr);
 }
 
-/* What is not to change must be 0 in the structure */
+/* Fields that do not change must be 0 in the structure */
 static void rereg_arg(const struct memreg_rereg_attr *attr,
 		      struct ib_memreg_mr_reregister *arg)
 {
@@ -143,7 +143,7 @@ static void rereg_arg(const struct memreg_rereg_attr *attr,
 	}
 }
 
-/* What a failure was about */
+/* Objects that a failure refers to */
 static int rereg_about(int ret, const struct ib_memreg_mr_reregister *arg)
 {
 	if (ret == -ENOENT && arg->domain_id)

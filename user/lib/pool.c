@@ -379,7 +379,7 @@ static void set_stride(struct memreg_pool *pool, uint64_t stride)
 	pool->inverse = inverse_of(stride >> pool->shift);
 }
 
-/* What the pool keeps of its buffers, without any buffers so far */
+/* Allocate the pool's data about its buffers, without any buffers so far */
 static struct memreg_pool *new_pool(uint32_t count)
 {
 	size_t size = sizeof(struct memreg_pool) +

@@ -456,7 +456,7 @@ int memreg__fail(const char *what, int err, const char *text)
 	return set_reason(what, err, IB_MEMREG_REASON_NONE, &reason);
 }
 
-/* What a reason that has several causes is about in a call */
+/* Parameters that a reason with several causes refers to */
 static const struct reason *reason_of_call(const char *what, int err,
 					   uint32_t code)
 {
@@ -493,9 +493,7 @@ void memreg__because(const char *text, const char *hint)
 	last.hint = hint;
 }
 
-/*
- * What the call was given
- */
+/* Parameters of the call */
 
 int memreg__about_ids(int err, const char *noun1, uint64_t id1,
 		      const char *noun2, uint64_t id2, const char *noun3,

@@ -58,7 +58,7 @@ uint64_t memreg__status_group(const struct memreg_status *status,
 
 static int map_table(struct memreg_status *status)
 {
-	/* Whoever reads it is not to take page faults. */
+	/* Readers must not take page faults. */
 	void *at = mmap(NULL, status->size, PROT_READ,
 			MAP_SHARED | MAP_POPULATE, status->fd, 0);
 

@@ -125,7 +125,7 @@ static double rate(const struct kind *kind)
 			     0;
 }
 
-/* What a time is of: a pair, or a call that recycles a batch */
+/* Kinds of times: of a pair, or of a call that recycles a batch */
 static double unit(unsigned int i)
 {
 	return i == TAKE_GIVE ? PAIRS : 1;
@@ -210,9 +210,7 @@ static int measure(struct bench *b)
 	return ret;
 }
 
-/*
- * What came of it
- */
+/* Results */
 
 static void print_table(const struct bench *b)
 {

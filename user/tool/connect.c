@@ -16,7 +16,7 @@
 /* Milliseconds between two reports that there is no answer yet */
 #define PROGRESS_MS	5000
 
-/* What the kernel has on top of the timeout to report how an attempt ended */
+/* Time beyond the timeout for the kernel to report how an attempt ended */
 #define PATIENCE_MS	10000
 
 /* Private data of a rejection: why, for the user at the other end */
@@ -134,7 +134,7 @@ int take_timeout(const char *word, uint32_t *ms)
 	return ret;
 }
 
-/* What the program that rejects sent along, if it is one of ours */
+/* Print the reason that a rejecting program of memreg has sent */
 static const char *refusal_text(const struct ib_memreg_event *event, char *buf)
 {
 	struct refusal refusal;

@@ -225,7 +225,7 @@ static int find_bufinfo(struct holders *h)
 	return ret;
 }
 
-/* What nobody is known to hold, some driver does. */
+/* Memory without a known user is held by some driver. */
 static int add_kernel(struct holders *h)
 {
 	struct holder holder = { .kind = HOLDER_KERNEL };

@@ -6,7 +6,7 @@
 #include "number.h"
 #include "tool.h"
 
-/* What it has room for: plenty for one thing at a time */
+/* Sizes of its queues: enough for one operation at a time */
 #define LINK_SENDS	16
 #define LINK_MESSAGES	2	/* receives */
 #define LINK_MESSAGE	32	/* bytes of a message, either way */

@@ -306,7 +306,7 @@ static void print_json(const struct ib_memreg_object *o, bool first)
  * For people: a tree
  */
 
-/* What an object hangs on in the tree: an id, or 0 for the file */
+/* Parent of an object in the tree: an id, or 0 for the file */
 static uint32_t parent_of(const struct ib_memreg_object *o)
 {
 	switch (o->type) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the files of memreg bw and memreg lat share */
+/* Declarations that the files of memreg bw and memreg lat share */
 #ifndef MEMREG_TOOL_MEASURE_H
 #define MEMREG_TOOL_MEASURE_H
 
@@ -13,7 +13,7 @@ enum op { OP_WRITE, OP_READ, OP_SEND };
 
 extern const char *const measure_ops[];
 
-/* What the client asks for, as private data; all in network byte order */
+/* The client's request, as private data; all in network byte order */
 struct measure_request {
 	uint32_t magic;		/* MEASURE_MAGIC */
 	uint32_t op;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What memreg bw and memreg lat found out, for people and for programs */
+/* Results of memreg bw and memreg lat, for people and for programs */
 #include <inttypes.h>
 #include <stdlib.h>
 

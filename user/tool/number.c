@@ -135,7 +135,7 @@ static bool read_digits(const char **at, unsigned int base, uint64_t *value)
 	return true;
 }
 
-/* What a suffix multiplies by, or 0; units of bytes have either case */
+/* Factor of a suffix, or 0; units of bytes may be in either case */
 static uint64_t factor_of(const char *suffix, const struct number *n)
 {
 	const struct suffix *s;

@@ -43,9 +43,7 @@ struct peek {
 	struct memreg_mr mr;	/* of @chunk */
 };
 
-/*
- * What the peer grants
- */
+/* The peer's grant */
 
 static int check_access(const struct peek *p)
 {

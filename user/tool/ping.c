@@ -46,7 +46,7 @@ struct message {
 _Static_assert(sizeof(struct message) == 16, "as rping has it");
 _Static_assert(sizeof(struct message) <= LINK_MESSAGE, "there is room");
 
-/* What the client has two of */
+/* Objects of which the client has two */
 enum { SOURCE, SINK };
 
 struct buffer {
@@ -172,7 +172,7 @@ static int register_client(struct ping *p)
 			       sink | IB_MEMREG_ACCESS_LOCAL_WRITE);
 }
 
-/* What the window on a buffer allows */
+/* Access flags of the window on a buffer */
 static uint32_t window_access(int side)
 {
 	return side == SOURCE ? IB_MEMREG_ACCESS_REMOTE_READ :

@@ -205,7 +205,7 @@ static bool parse_peer(const struct server *s, const char *word, uint32_t *id)
 	return true;
 }
 
-/* What a file had is there no more when it was truncated: touch nothing then */
+/* After a truncation the file's memory is gone: do not touch it then */
 static bool memory_is_there(struct server *s, const char *word)
 {
 	struct memreg_mr_info info;
