@@ -2,19 +2,19 @@
 /*
  * Connections: an RC QP for each hardware queue, by the RDMA CM.
  *
- * All of them come and go together, with their PDs, pools and CQs: each attempt
- * begins with nothing, since the address may be on another RDMA device by then.
- * Handlers only note what happened. All work is done by whoever enables the
- * device, and later by the recovery's worker, in this order:
+ * All connections are made and destroyed together, with their PDs, pools and
+ * CQs: each attempt starts from scratch, since the address may be on another
+ * RDMA device by then. Handlers only record events. The task that enables the
+ * device, and later the recovery's worker, does all the work, in this order:
  *
  *	address resolved -> PD, pool, reserve, mappings, CQ, QP
  *	-> route resolved -> receives posted -> connected -> welcome checked
  *
- * In reverse, receives are drained before the send queue. When the last of them
- * was flushed no answer comes any more that LOCAL_INV would be posted for, so
- * that draining the send queue then finds all that was posted. The ids go last:
- * the removal of an RDMA device waits for them, and so finds nothing else of
- * ours on the device.
+ * In reverse, receives are drained before the send queue. After the last
+ * receive was flushed no answer can lead to a LOCAL_INV any more, so that
+ * draining the send queue then covers all posted work requests. The ids are
+ * destroyed last: the removal of an RDMA device waits for them, and then no
+ * other object of this module is left on the device.
  */
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -27,11 +27,14 @@
 #define MEMREG_BLK_RESOLVE_MS	2000
 #define MEMREG_BLK_STEP		(10 * HZ)
 
-/* The server must have receives: none is an error, sooner or later. */
+/*
+ * The server must have receives posted; RNR retries are unlimited, and commands
+ * time out instead.
+ */
 #define MEMREG_BLK_RETRY	7
 #define MEMREG_BLK_RNR_RETRY	6
 
-/* The pool begins with MRs for so many requests of a queue. */
+/* The pool starts with MRs for this number of requests of a queue. */
 #define MEMREG_BLK_POOL_DEPTH	16
 
 /*
@@ -65,7 +68,10 @@ static int memreg_blk_rejected(struct memreg_blk_queue *queue,
 	return -ECONNREFUSED;
 }
 
-/* What goes wrong before there is a connection, is an error of the step. */
+/*
+ * An error before the connection is established is an error of the current
+ * step.
+ */
 static int memreg_blk_failed(struct memreg_blk_queue *queue,
 			     const struct rdma_cm_event *event)
 {
@@ -115,8 +121,9 @@ static bool memreg_blk_told(const struct memreg_blk_queue *queue)
 	return smp_load_acquire(&queue->cm_event);
 }
 
-/* Wait for what the RDMA CM was asked for, unless I/O has to fail before: the
- * server may be slow to accept.
+/*
+ * Wait for the event of a step, unless I/O has to fail before: the server may
+ * be slow to accept.
  */
 static int memreg_blk_step(struct memreg_blk_queue *queue, const char *what)
 {
@@ -136,7 +143,7 @@ static int memreg_blk_step(struct memreg_blk_queue *queue, const char *what)
 	return queue->cm_status;
 }
 
-/* Before anything is asked for. */
+/* Reset the event before a step begins. */
 static void memreg_blk_step_begin(struct memreg_blk_queue *queue)
 {
 	queue->cm_event = false;
@@ -147,8 +154,9 @@ static void memreg_blk_step_begin(struct memreg_blk_queue *queue)
  * PDs and pools
  */
 
-/* If the largest request takes more MRs than commands have segments, requests
- * get smaller, which is not done once there is a disk.
+/*
+ * If the largest request needs more MRs than a command has segments, reduce the
+ * size of requests; not possible once the disk exists.
  */
 static int memreg_blk_limits(struct memreg_blk_queue *queue)
 {
@@ -193,7 +201,9 @@ static int memreg_blk_create_pd(struct memreg_blk_queue *queue)
 	struct ib_memreg_pool *pool;
 	struct ib_pd *pd;
 
-	/* What was found out about MRs with the first holds for all. */
+	/*
+	 * The limits of MRs that were found with the first queue hold for all.
+	 */
 	if (device != blk->live[0].id->device)
 		return -ENODEV;
 	pd = ib_alloc_pd(device, 0);
@@ -242,9 +252,10 @@ static void memreg_blk_destroy_pd(struct memreg_blk_queue *queue)
 }
 
 /**
- * memreg_blk_query() - What the pools of a device have done
+ * memreg_blk_query() - Read the statistics of a device's pools
  * @blk: The device
- * @stats: Where to: MRs of the present pools, and what all have ever done
+ * @stats: Filled in: the MRs of the present pools, and counters over all pools
+ *   so far
  */
 void memreg_blk_query(struct memreg_blk *blk,
 		      struct ib_memreg_pool_stats *stats)
@@ -367,8 +378,8 @@ static void memreg_blk_unmap_messages(struct memreg_blk_queue *queue)
  * They are taken in softirqs, some at a time. A CQ of the RDMA core's
  * (ib_alloc_cq()) does the same, but a softirq that is raised by a driver which
  * reports completions in a process waits for ksoftirqd to be woken, and to run.
- * An interrupt of our own has it run at once. As with a CQ of the core's,
- * nobody else polls, and each work request has a done function.
+ * An irq_work makes the softirq run at once. As with a CQ of the core, no other
+ * code polls, and each work request has a done function.
  *
  * What is sent has a CQ of its own, which is polled before the one of receives:
  * when an answer comes, the SEND of its command has completed, but for an
@@ -381,7 +392,7 @@ static void memreg_blk_unmap_messages(struct memreg_blk_queue *queue)
 /* Completions that are taken before other softirqs may run. */
 #define MEMREG_BLK_BUDGET	256
 
-/* What lib/dim chooses from: microseconds, and completions, per interrupt. */
+/* Profiles for lib/dim: microseconds, and completions, per interrupt. */
 static const struct {
 	u16 usec;
 	u16 comps;
@@ -390,7 +401,7 @@ static const struct {
 	{ 16, 8 }, { 16, 16 }, { 32, 16 }, { 32, 32 },
 };
 
-/* lib/dim has found something better. */
+/* lib/dim has chosen another profile. */
 static void memreg_blk_moderate(struct work_struct *work)
 {
 	struct dim *dim = container_of(work, struct dim, work);
@@ -403,7 +414,7 @@ static void memreg_blk_moderate(struct work_struct *work)
 			       memreg_blk_profiles[dim->profile_ix].usec);
 }
 
-/* Whether there is something to take already. */
+/* Arm a CQ. Returns true if it has completions already. */
 static bool memreg_blk_arm(struct ib_cq *cq)
 {
 	return ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
@@ -484,8 +495,8 @@ static int memreg_blk_create_cqs(struct memreg_blk_queue *queue,
 }
 
 /*
- * Nothing uses the CQs any more, yet a driver may just be reporting the last of
- * it: what that asks for is not done any more.
+ * The CQs are no longer in use, but a driver may still be raising a last event,
+ * which has no effect any more.
  */
 static void memreg_blk_destroy_cqs(struct memreg_blk_queue *queue)
 {
@@ -502,7 +513,10 @@ static void memreg_blk_destroy_cqs(struct memreg_blk_queue *queue)
 	queue->send_cq = NULL;
 }
 
-/* With one receive more for draining. Data is apart from what it goes with. */
+/*
+ * With one extra receive for draining. The data of a message is an SGE of its
+ * own.
+ */
 static int memreg_blk_create_qp(struct memreg_blk_queue *queue)
 {
 	struct memreg_blk *blk = queue->blk;
@@ -529,7 +543,10 @@ static int memreg_blk_create_qp(struct memreg_blk_queue *queue)
 	return ret;
 }
 
-/* What the address has led to an RDMA device for. */
+/*
+ * Create the objects of a queue, once the address is resolved to an RDMA
+ * device.
+ */
 static int memreg_blk_create(struct memreg_blk_queue *queue)
 {
 	struct ib_memreg_reserve *reserve;
@@ -556,7 +573,10 @@ static int memreg_blk_request(struct memreg_blk_queue *queue)
 	struct rdma_conn_param param = {
 		.private_data = &hello,
 		.private_data_len = sizeof(hello),
-		/* The server reads what is written, and we read nothing. */
+		/*
+		 * For a WRITE the server reads from this side; this side never
+		 * reads.
+		 */
 		.responder_resources = min(device->attrs.max_qp_rd_atom,
 					   U8_MAX),
 		.retry_count = MEMREG_BLK_RETRY,
@@ -628,14 +648,14 @@ static int memreg_blk_queue_connect(struct memreg_blk_queue *queue)
 }
 
 /*
- * Nothing of it is posted any more, nor is it needed. A QP that never got to be
- * connected has nothing but receives, which it may not flush: rxe's receiver is
- * off for good if memory was short when the QP got ready to receive.
+ * Drain a queue, to which nothing is posted any more. A QP that was never
+ * connected has only receives, which it may not flush: rxe's receiver is off
+ * for good if memory was short when the QP got ready to receive.
  */
 static void memreg_blk_drain(struct memreg_blk_queue *queue)
 {
 	if (queue->up) {
-		/* Without events ib_drain_sq() would look every 100 ms. */
+		/* Without events ib_drain_sq() would poll only every 100 ms. */
 		atomic_inc(&queue->ending);
 		queue_work(system_bh_wq, &queue->poll);
 		ib_drain_rq(queue->qp);
@@ -662,8 +682,9 @@ static void memreg_blk_destroy(struct memreg_blk_queue *queue)
  * All queues
  */
 
-/* The answer to the first queue holds for all queues. Of the depths, the least
- * is used.
+/*
+ * The answer to the first queue holds for all queues. The smallest of the
+ * depths is used.
  */
 static int memreg_blk_learn(struct memreg_blk *blk)
 {
@@ -724,7 +745,7 @@ static int memreg_blk_connect_all(struct memreg_blk *blk)
 	return memreg_blk_agree(blk);
 }
 
-/* Unless the failure has been logged already. */
+/* Log a failure, unless it has been logged already. */
 static void memreg_blk_say_first(struct memreg_blk *blk, int error)
 {
 	bool silent;
@@ -740,10 +761,10 @@ static void memreg_blk_say_first(struct memreg_blk *blk, int error)
  * memreg_blk_connect() - Connect all queues
  * @blk: The device; it isn't connected
  *
- * May sleep, for some seconds; memreg_blk.stopping makes it give up. The
+ * May sleep, for some seconds; memreg_blk.stopping makes it fail early. The
  * reason of a failure is logged.
  *
- * Return: 0 or -errno, and nothing is left of the attempt.
+ * Return: 0; or -errno, with all objects of the attempt destroyed.
  */
 int memreg_blk_connect(struct memreg_blk *blk)
 {
@@ -764,8 +785,8 @@ int memreg_blk_connect(struct memreg_blk *blk)
 }
 
 /**
- * memreg_blk_disconnect() - Give all connections up
- * @blk: The device; blk-mq sends nothing
+ * memreg_blk_disconnect() - End all connections
+ * @blk: The device, whose tag set is quiesced
  *
  * May sleep. No key works when it returns. Commands that were not answered wait
  * for memreg_blk_ios_settle().
@@ -776,7 +797,7 @@ void memreg_blk_disconnect(struct memreg_blk *blk)
 
 	if (!blk->connected)
 		return;
-	/* What is flushed now is no news. */
+	/* Flushed completions from here on are not errors. */
 	WRITE_ONCE(blk->broken, true);
 	for (queue = blk->live; queue < end; queue++)
 		if (queue->asked)

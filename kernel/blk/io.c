@@ -2,22 +2,23 @@
 /*
  * Commands: from a request to the server, and back to blk-mq.
  *
- * Each hardware queue has a command for each tag, with all that it needs: a
+ * Each hardware queue has a command for each tag, with all its resources: a
  * place in mapped memory, room for the request's pieces, and MRs from a pool
- * with a reserve. So nothing is allocated for I/O, and nothing waits, but for
- * MRs: without any blk-mq tries again.
+ * with a reserve. So I/O allocates no memory, and waits only for MRs: if there
+ * are none, blk-mq tries again.
  *
  *	IDLE --send--> SENT --answer--> ANSWERED --done()--> IDLE, ended
  *			 |
  *			 +--recovery--> ABORTED --done()--> ENDED
  *				--settle--> IDLE, requeued or failed
  *
- * The arrow from SENT is taken once: by the completion of a receive, if the
- * command's request of the pool waits for an answer, which it does once, and
- * not before all of it is posted; or by the recovery, when the QP is no more.
+ * A command leaves SENT once: by the completion of a receive, if the command's
+ * ib_memreg_req waits for an answer, which it does once, and not before all of
+ * it is posted; or by the recovery, after the QP was destroyed.
  *
- * A request goes back to blk-mq only when the pool says by done() that its
- * keys are dead and its memory is unmapped: nobody writes to it any more.
+ * A request goes back to blk-mq only when the pool says by done() that its keys
+ * are dead and its memory is unmapped, so that the server can no longer write
+ * to it.
  */
 #include <linux/bvec.h>
 #include <linux/gfp.h>
@@ -70,8 +71,9 @@ static void memreg_blk_free_data(struct memreg_blk_queue *queue)
 }
 
 /**
- * memreg_blk_queue_alloc() - Allocate what a queue has for its whole life
- * @queue: The queue, zeroed but for its device and index
+ * memreg_blk_queue_alloc() - Allocate the memory that a queue has for its whole
+ * life
+ * @queue: The queue, zeroed except for its device and index
  *
  * Return: 0 or -ENOMEM; either way memreg_blk_queue_free() undoes it.
  */
@@ -98,7 +100,7 @@ int memreg_blk_queue_alloc(struct memreg_blk_queue *queue)
 
 /**
  * memreg_blk_queue_alloc_bvecs() - Allocate room for the pieces of requests
- * @queue: The queue of a device that knows how large requests are
+ * @queue: The queue of a device whose largest request is known
  *
  * Return: 0 or -ENOMEM; either way memreg_blk_queue_free() undoes it.
  */
@@ -117,7 +119,7 @@ int memreg_blk_queue_alloc_bvecs(struct memreg_blk_queue *queue)
 }
 
 /**
- * memreg_blk_queue_free() - Free what a queue has
+ * memreg_blk_queue_free() - Free the memory of a queue
  * @queue: The queue, which is not connected
  */
 void memreg_blk_queue_free(struct memreg_blk_queue *queue)
@@ -136,8 +138,9 @@ void memreg_blk_queue_free(struct memreg_blk_queue *queue)
 /*
  * The state of a command
  *
- * A reader that sees a new state of a command sees all that was written to the
- * command before. Where nobody else changes the state, plain accesses will do.
+ * A reader that sees a new state of a command also sees all earlier writes to
+ * the command. Where no other context can change the state, plain accesses are
+ * enough.
  */
 
 static bool memreg_blk_io_is(const struct memreg_blk_io *io,
@@ -189,7 +192,7 @@ static void memreg_blk_done(struct ib_memreg_req *req, int status)
 		else
 			memreg_blk_io_becomes(io, MEMREG_BLK_IO_IDLE);
 	}
-	/* The pool waits for us before it is destroyed, with the device. */
+	/* The device stays, as destroying the pool waits for this function. */
 	if (wq_has_sleeper(&blk->wait))
 		wake_up(&blk->wait);
 }
@@ -208,7 +211,7 @@ static const struct ib_memreg_req_ops memreg_blk_req_ops = {
 };
 
 /**
- * memreg_blk_ios_ready() - Let commands use a new pool
+ * memreg_blk_ios_ready() - Prepare commands for a new pool
  * @queue: The queue; none of its commands is in use
  */
 void memreg_blk_ios_ready(struct memreg_blk_queue *queue)
@@ -224,8 +227,9 @@ void memreg_blk_ios_ready(struct memreg_blk_queue *queue)
  * Sending
  */
 
-/* Commands without memory have their SEND signalled anyway: what it carries is
- * not touched before that has completed.
+/*
+ * The SEND of a command without memory is always signalled: the data in its
+ * message must not change before the SEND has completed.
  */
 static int memreg_blk_post(struct memreg_blk_io *io)
 {
@@ -251,7 +255,7 @@ static int memreg_blk_post(struct memreg_blk_io *io)
 	for (i = 0; i < send.num_sge; i++)
 		ib_dma_sync_single_for_device(queue->qp->device, sges[i].addr,
 					      sges[i].length, DMA_TO_DEVICE);
-	/* An answer finds the command as it is before it is posted. */
+	/* Before the post, so that an answer finds the state SENT. */
 	WRITE_ONCE(io->state, MEMREG_BLK_IO_SENT);
 	ret = ib_memreg_req_post(&io->req, queue->qp, &send,
 				 io->req.nr_mrs ? IB_MEMREG_REQ_REMOTE_INV : 0);
@@ -261,7 +265,7 @@ static int memreg_blk_post(struct memreg_blk_io *io)
 		WRITE_ONCE(io->state, MEMREG_BLK_IO_IDLE);
 	memreg_blk_broken(queue->blk, "queue %u can't post: error %d",
 			  queue->index, ret);
-	/* What was posted in part is to be aborted. */
+	/* A command that was posted in part has to be aborted. */
 	return ret == -ENOTCONN ? 0 : ret;
 }
 
@@ -289,8 +293,9 @@ static int memreg_blk_opcode(const struct request *rq, u8 *flags)
 	}
 }
 
-/* A request that is sent again keeps its number. blk-mq changes nothing of a
- * request that is prepared.
+/*
+ * A request that is sent again keeps its sequence number, as blk-mq does not
+ * change the data of a prepared request.
  */
 static void memreg_blk_number(struct memreg_blk *blk, struct request *rq)
 {
@@ -335,7 +340,7 @@ static void memreg_blk_copy(struct request *rq, char *data)
 	}
 }
 
-/* Have the data of a request in a message, or its memory registered. */
+/* Put the data of a request in a message, or register its memory. */
 static int memreg_blk_prepare_data(struct memreg_blk_io *io, struct request *rq)
 {
 	u32 length = blk_rq_bytes(rq);
@@ -361,8 +366,7 @@ static bool memreg_blk_has_data(int opcode)
  * @queue: The queue of a device that is live, or was a moment ago
  * @rq: The request, which is started
  *
- * Return: BLK_STS_OK, BLK_STS_RESOURCE to be asked again, or that it can't be
- * done.
+ * Return: BLK_STS_OK; BLK_STS_RESOURCE to try again; or an error.
  */
 blk_status_t memreg_blk_send(struct memreg_blk_queue *queue, struct request *rq)
 {
@@ -402,14 +406,14 @@ blk_status_t memreg_blk_send(struct memreg_blk_queue *queue, struct request *rq)
 }
 
 /**
- * memreg_blk_may_wait() - May a command that is late go on waiting?
+ * memreg_blk_may_wait() - May a late command continue to wait?
  * @queue: The queue
  * @sent: When it was sent, in jiffies; io_timeout seconds ago or more
  *
  * In any context.
  *
- * Return: Whether the server answers others meanwhile, or the keep-alive, and
- * has not had MEMREG_BLK_PATIENCE times as long yet.
+ * Return: true if the server answers other commands or the keep-alive
+ * meanwhile, and MEMREG_BLK_PATIENCE times io_timeout has not passed yet.
  */
 bool memreg_blk_may_wait(const struct memreg_blk_queue *queue,
 			 unsigned long sent)
@@ -422,10 +426,10 @@ bool memreg_blk_may_wait(const struct memreg_blk_queue *queue,
 }
 
 /**
- * memreg_blk_nop() - See to it that a server is asked whether it is there
+ * memreg_blk_nop() - Send a keep-alive if one is due
  * @queue: The queue of a device that is live, or was a moment ago
  *
- * Return: 0, or -ETIMEDOUT if it was asked, and for too long has not answered.
+ * Return: 0, or -ETIMEDOUT if the last keep-alive was not answered in time.
  */
 int memreg_blk_nop(struct memreg_blk_queue *queue)
 {
@@ -437,7 +441,7 @@ int memreg_blk_nop(struct memreg_blk_queue *queue)
 	if (!memreg_blk_io_is(io, MEMREG_BLK_IO_IDLE))
 		return time_after(jiffies, io->asked + blk->io_timeout * HZ) &&
 		       !memreg_blk_may_wait(queue, io->asked) ? -ETIMEDOUT : 0;
-	/* A connection shows that it is of use when it has answered. */
+	/* A connection is useful once an answer has come by it. */
 	if (READ_ONCE(queue->answered) && time_before(jiffies, quiet))
 		return 0;
 	io->seq = atomic64_inc_return(&blk->seq);
@@ -481,7 +485,7 @@ int memreg_blk_post_recv(struct memreg_blk_recv *recv)
 	return ib_post_recv(queue->qp, &wr, NULL);
 }
 
-/* A copy of the answer that a receive got. */
+/* Copy the answer from a receive. */
 static void memreg_blk_take(struct memreg_blk_recv *recv,
 			    struct ib_memreg_blk_reply *reply)
 {
@@ -496,7 +500,7 @@ static void memreg_blk_take(struct memreg_blk_recv *recv,
 				      MEMREG_BLK_REPLY_SIZE, DMA_FROM_DEVICE);
 }
 
-/* The data behind an answer, of which nothing is wrong, to the request. */
+/* Copy the data behind a valid answer to the request. */
 static void memreg_blk_take_data(struct memreg_blk_recv *recv,
 				 struct memreg_blk_io *io)
 {
@@ -509,8 +513,10 @@ static void memreg_blk_take_data(struct memreg_blk_recv *recv,
 				      DMA_FROM_DEVICE);
 }
 
-/* Whose answer it is: that command is ANSWERED then, and ours to end. If
- * something is wrong with the answer it stays SENT, for the recovery to abort.
+/*
+ * Find the command of an answer, and move it to ANSWERED: the caller then ends
+ * it. If the answer is invalid the command stays SENT, and the recovery aborts
+ * it.
  */
 static const char *memreg_blk_match(struct memreg_blk_queue *queue,
 				    const struct ib_memreg_blk_reply *reply,
@@ -526,7 +532,7 @@ static const char *memreg_blk_match(struct memreg_blk_queue *queue,
 	io = &queue->ios[tag];
 	if (READ_ONCE(io->state) != MEMREG_BLK_IO_SENT)
 		return "has a tag that is not in flight";
-	/* From here on nobody else changes the command. */
+	/* From here on no other context changes the command. */
 	if (ib_memreg_req_answered(&io->req, wc))
 		return "is none that its command waits for";
 	wrong = memreg_blk_reply(io, reply, wc);
@@ -543,9 +549,10 @@ static void memreg_blk_wrong(struct memreg_blk_queue *queue, const char *how)
 			  how);
 }
 
-/* But for those that are flushed, it is a message that fails: too long, or with
- * a key to invalidate that can't be. The RDMA CM flushes them if the server
- * rejects us, before it says so.
+/*
+ * Handle a failed receive. Unless it was flushed, its message was too long, or
+ * had a key to invalidate that cannot be invalidated. If the server rejects the
+ * connection, the RDMA CM flushes receives before it reports the rejection.
  */
 static void memreg_blk_recv_failed(struct memreg_blk_queue *queue,
 				   enum ib_wc_status status)
@@ -559,13 +566,13 @@ static void memreg_blk_recv_failed(struct memreg_blk_queue *queue,
 }
 
 /**
- * memreg_blk_recv_done() - A message came, or a receive failed
+ * memreg_blk_recv_done() - Handle the completion of a receive
  * @cq: CQ of the queue
  * @wc: Completion
  *
- * In softirq context. A command that is answered ends from here, if all of it
- * has completed. The receive is posted again before it does, and another
- * command takes its place.
+ * In softirq context. Ends the answered command, if all of its work requests
+ * have completed. The receive is posted again before that, so that another
+ * command can take its place.
  */
 void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 {
@@ -582,7 +589,10 @@ void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 		memreg_blk_recv_failed(queue, wc->status);
 		return;
 	}
-	/* Without a connection, nothing keeps the QP until we are through. */
+	/*
+	 * Without a connection, the QP may be destroyed before this function
+	 * returns.
+	 */
 	wrong = READ_ONCE(queue->up) ? memreg_blk_reply_begin(wc) :
 				       "comes before the connection is up";
 	if (!wrong) {
@@ -609,9 +619,7 @@ void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 	ib_memreg_req_end(&io->req, queue->qp);
 }
 
-/*
- * What the recovery does, when the queue is quiesced and the QP is gone
- */
+/* Steps of the recovery, after the queue was quiesced and the QP destroyed */
 
 static bool memreg_blk_none_is(struct memreg_blk_queue *queue,
 			       enum memreg_blk_io_state state)
@@ -625,7 +633,7 @@ static bool memreg_blk_none_is(struct memreg_blk_queue *queue,
 }
 
 /**
- * memreg_blk_ios_finish() - Wait for the end of what was answered
+ * memreg_blk_ios_finish() - Wait for the end of answered commands
  * @queue: The queue; its QP was drained, and is still there
  *
  * May sleep.
@@ -637,8 +645,8 @@ void memreg_blk_ios_finish(struct memreg_blk_queue *queue)
 }
 
 /**
- * memreg_blk_ios_abort() - End what was not answered
- * @queue: The queue, after memreg_blk_ios_finish(); it has no QP any more
+ * memreg_blk_ios_abort() - End commands that were not answered
+ * @queue: The queue, after memreg_blk_ios_finish(); its QP is destroyed
  *
  * May sleep. When it returns, no key of the queue's commands works, and none of
  * them uses the pool.
@@ -674,11 +682,11 @@ static void memreg_blk_retry(struct memreg_blk *blk, struct request *rq)
 }
 
 /**
- * memreg_blk_ios_settle() - Give requests back that were not answered
+ * memreg_blk_ios_settle() - Requeue or fail requests that were not answered
  * @queue: The queue, after memreg_blk_ios_abort()
  *
- * They are requeued, to be sent with the number that they had, unless that was
- * done too often.
+ * Requeues them, to be sent again with the same sequence number, or fails them
+ * if they were requeued too often.
  */
 void memreg_blk_ios_settle(struct memreg_blk_queue *queue)
 {

@@ -19,12 +19,14 @@ struct memreg_blk;
 struct memreg_blk_queue;
 
 /**
- * enum memreg_blk_io_state - Who has a command
- * @MEMREG_BLK_IO_IDLE: Nobody.
- * @MEMREG_BLK_IO_SENT: The server.
- * @MEMREG_BLK_IO_ANSWERED: The pool, which ends its keys. Then blk-mq gets it.
- * @MEMREG_BLK_IO_ABORTED: The pool as well, but there was no answer. Then:
- * @MEMREG_BLK_IO_ENDED: The recovery, which sees to the request.
+ * enum memreg_blk_io_state - State of a command, which decides who owns it
+ * @MEMREG_BLK_IO_IDLE: Not in use.
+ * @MEMREG_BLK_IO_SENT: Owned by the server.
+ * @MEMREG_BLK_IO_ANSWERED: Owned by the pool, which kills its keys. Then the
+ *   request goes to blk-mq.
+ * @MEMREG_BLK_IO_ABORTED: Owned by the pool, without an answer. Then:
+ * @MEMREG_BLK_IO_ENDED: Owned by the recovery, which requeues or fails the
+ *   request.
  */
 enum memreg_blk_io_state {
 	MEMREG_BLK_IO_IDLE,
@@ -36,16 +38,16 @@ enum memreg_blk_io_state {
 
 /**
  * struct memreg_blk_io - A command that may be in flight, one for each tag
- * @req: Its memory
+ * @req: Registration of its memory
  * @queue: Its queue
- * @state: Its owner: "The state of a command" in io.c
- * @status: What was answered
+ * @state: enum memreg_blk_io_state; see "The state of a command" in io.c
+ * @status: Status of the answer
  * @rq: blk-mq's request; NULL for a keep-alive
  * @bvecs: Room for the request's pieces; NULL for a keep-alive
  * @seq: Sequence number
- * @length: Bytes that an answer must say were moved
- * @carried: Bytes of data behind the command
- * @wanted: Bytes of data behind a good answer
+ * @length: Bytes that a valid answer must report as moved
+ * @carried: Bytes of data behind the command in its message
+ * @wanted: Bytes of data behind a valid answer
  * @data: Memory for the data behind the command, or NULL
  * @data_dma: @data on the device, if the queue's messages are mapped
  * @rkey: Key that the answer must have invalidated, if @req has MRs
@@ -71,10 +73,10 @@ struct memreg_blk_io {
 };
 
 /**
- * struct memreg_blk_rq - What stays with a request until it is answered
+ * struct memreg_blk_rq - Data of a request that stay until it is answered
  * @seq: Sequence number
  * @sent: When it was sent last, in jiffies
- * @retries: Times that it was sent anew
+ * @retries: Times that it was sent again
  */
 struct memreg_blk_rq {
 	u64 seq;
@@ -97,7 +99,7 @@ struct memreg_blk_recv {
 };
 
 /**
- * struct memreg_blk_export - What a server says of an export
+ * struct memreg_blk_export - An export, as the server describes it
  * @capacity: Bytes
  * @flags: enum ib_memreg_blk_flags
  * @block_size: Bytes
@@ -106,8 +108,8 @@ struct memreg_blk_recv {
  * @discard_granularity: Bytes, or 0
  * @max_segs: Segments of a command
  * @depth: Commands in flight on a connection
- * @inline_max: Bytes of data that a message may have
- * @instance: As long as it is the same, nothing is lost that was answered
+ * @inline_max: Most bytes of data in a message
+ * @instance: As long as it is the same, no acknowledged data is lost
  */
 struct memreg_blk_export {
 	u64 capacity;
@@ -125,14 +127,15 @@ struct memreg_blk_export {
 /**
  * struct memreg_blk_queue - A hardware queue and its connection
  * @blk: The device
- * @index: Which it is
+ * @index: Index of the queue
  * @ios: Commands, one for each tag; the last is the keep-alive's
  * @bvecs: Room for the pieces of all of them
  * @recvs: Receives, as many
  * @cmds: MEMREG_BLK_CMD_SIZE for each tag
  * @replies: MEMREG_BLK_REPLY_SIZE for each receive
- * @last_reply: When an answer came last, or was first waited for, in jiffies
- * @answered: One came by this connection.
+ * @last_reply: When the last answer came, or the wait for the first one began,
+ * 	in jiffies
+ * @answered: An answer came by this connection.
  * @id: RDMA CM id, or NULL
  * @qp: QP, or NULL
  * @cq: CQ of its receives, or NULL

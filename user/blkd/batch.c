@@ -22,7 +22,7 @@ struct ib_memreg_sge *batch_sges(struct blkd *b)
 	return b->batch.sges[b->batch.count - 1];
 }
 
-/* What is for connections that are broken off goes */
+/* Drop work requests for connections that are broken off */
 static unsigned int drop_broken_off(struct blkd *b, unsigned int from)
 {
 	unsigned int i, to = from;
@@ -40,8 +40,9 @@ static unsigned int drop_broken_off(struct blkd *b, unsigned int from)
 }
 
 /*
- * One can't be posted: its connection is over, or will be. Nothing goes out by
- * that any more, be it in a later batch: a reply would say that all is done.
+ * A work request cannot be posted, as its connection has ended or will end.
+ * Post no more on this connection, also not in a later batch: a reply would
+ * claim that all work was done.
  */
 static void break_off(struct blkd *b, uint32_t target, const char *why)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the files of memreg-blkd share.
+ * Declarations that the files of memreg-blkd share.
  *
- * One thread does all but what may block: it takes completions and events, and
- * posts. Threads of job.c do file I/O that blocks, and see nothing of the
- * structures here but the command that they are given and its export.
+ * One thread does all work that does not block: it takes completions and
+ * events, and posts. Threads of job.c do file I/O that may block, and access
+ * only the command that they are passed and its export.
  */
 #ifndef MEMREG_BLKD_H
 #define MEMREG_BLKD_H
@@ -56,7 +56,8 @@ struct export {
 	struct cmd *held;	/* job.c has these three, and their lock */
 	struct cmd **held_last;
 	unsigned int busy;	/* threads */
-	int exclusive;		/* commands that others wait for; atomic */
+	/* commands with exclusive access to the export; atomic */
+	int exclusive;
 	uint64_t capacity;
 	uint32_t flags;		/* enum ib_memreg_blk_flags */
 	uint32_t block_size;
@@ -113,13 +114,13 @@ struct cmd {
 };
 
 /*
- * io.c: do what a command wants of its export, by system calls that may
- * block, on @fd, which nobody else uses; or, if all of it can be done without,
- * by those. enum ib_memreg_blk_status, or -EAGAIN
+ * io.c: execute a command on its export, by system calls that may block, on
+ * @fd, which no other thread uses; or only without blocking. Returns enum
+ * ib_memreg_blk_status, or -EAGAIN
  */
 int io_do(struct export *e, int fd, const struct cmd *c);
 int io_try(struct export *e, const struct cmd *c);
-/* A last sync; false if some of what was written is lost */
+/* A last sync; false if written data is lost */
 bool io_end(struct export *e);
 
 /* job.c: threads. Commands that are done come back by jobs_take(). */
@@ -157,7 +158,7 @@ void slab_keep(struct slab *slab, uint32_t *kept, uint32_t page,
 	       uint32_t pages);
 void slab_give_kept(struct slab *slab, uint32_t *kept);
 
-/* outcome.c: what commands came to that changed something */
+/* outcome.c: outcomes of commands that changed data */
 struct outcome {
 	uint64_t seq;
 	uint32_t epoch;
@@ -296,9 +297,8 @@ struct blkd {
 };
 
 /*
- * What a work request is known by when it completes: its kind, with the slot of
- * a message, the number of a command, or what a reply gives back: room, and
- * pages of the slab.
+ * User data of a work request: its kind, with the slot of a message, the number
+ * of a command, or the room and the slab pages that a reply frees.
  */
 enum wr_kind { WR_OTHER, WR_RECV, WR_READ, WR_REPLY, WR_LAST_REPLY };
 
@@ -337,12 +337,15 @@ int blkd_main(int argc, char **argv);
 
 /* batch.c: work requests, collected and posted together */
 struct ib_memreg_wr *batch_next(struct blkd *b);
-/* The reply, or two ranges, that go with what batch_next() gave last */
+/*
+ * The reply, or two ranges, for the work request that batch_next() returned
+ * last
+ */
 struct ib_memreg_blk_reply *batch_reply(struct blkd *b);
 struct ib_memreg_sge *batch_sges(struct blkd *b);
 void batch_flush(struct blkd *b);
 
-/* client.c: who is who, and of which epoch */
+/* client.c: identities and epochs of clients */
 void client_request(struct blkd *b, const struct ib_memreg_event *event);
 void clients_free(struct blkd *b);
 
@@ -360,8 +363,8 @@ void conn_event(struct blkd *b, const struct ib_memreg_event *event);
 void conns_settle(struct blkd *b);
 bool conns_busy(const struct blkd *b);
 /*
- * End those whose peers don't take replies, which may have buffers, and find
- * out if those are there that say nothing
+ * End connections whose peers don't take replies, which may hold buffers, and
+ * probe peers that send nothing
  */
 void conns_watch(struct blkd *b, int64_t now);
 void conns_end(struct blkd *b);
@@ -379,14 +382,18 @@ void cmds_drop_waiting(struct blkd *b, const struct conn *conn);
 void cmd_give_buffer(struct blkd *b, struct cmd *c);
 /* Ask the client's adapter if it is there: if not, the connection ends */
 void cmd_probe(struct blkd *b, struct conn *conn);
-/* What a reply that was not posted had; @conn is NULL if there is none */
+/*
+ * Free the resources of a reply that was not posted; @conn is NULL if it has
+ * gone
+ */
 void cmd_unposted(struct blkd *b, struct conn *conn,
 		  const struct ib_memreg_wr *wr);
 void cmd_prep_recv(struct conn *conn, struct ib_memreg_wr *wr, uint32_t slot);
 
 /*
- * parse.c: what the header demands of a message. It fills @c in, whose
- * status then is OK, or what is to be replied. False: there is no reply to it.
+ * parse.c: check a message by the rules of the header, and fill in @c, whose
+ * status is then OK, or the status to reply. Returns false if there is no reply
+ * to it.
  */
 bool cmd_parse(const struct blkd *b, struct conn *conn, struct cmd *c,
 	       const void *message, uint32_t length);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Clients: requests for connections, and what is known of who makes them.
+ * Clients: connection requests, and the identities behind them.
  *
- * A client is remembered when it has gone, with what its last commands came to,
- * for it may come back. When there are too many, the one that has been away the
- * longest is forgotten.
+ * A client that has disconnected is remembered, with the outcomes of its last
+ * commands, as it may come back. When there are too many clients, the one that
+ * has been away the longest is forgotten.
  */
 #include <endian.h>
 #include <inttypes.h>
@@ -25,7 +25,7 @@ struct hello {
 	char name[IB_MEMREG_BLK_EXPORT_MAX + 1];
 };
 
-/* A name ends with zeros, and has none but those */
+/* A name may have zeros only at its end */
 static bool take_name(struct hello *h, const char *name)
 {
 	size_t i, len = strnlen(name, IB_MEMREG_BLK_EXPORT_MAX);

@@ -2,9 +2,8 @@
 /*
  * Commands, from the message to the reply.
  *
- * A command begins when its connection has room for all that is to be posted
- * for it, and there is a buffer if its data goes through one; until then it
- * waits. Then:
+ * A command begins when its connection has room for all its work requests, and
+ * a buffer is free if its data needs one; until then it waits. Then:
  *
  *	READ		read into the buffer	-> WRITEs, and the reply behind
  *	READ, memory				-> WRITEs, and the reply behind
@@ -188,7 +187,7 @@ static void fill_reply(const struct cmd *c, struct ib_memreg_blk_reply *reply)
 	};
 }
 
-/* Have it signalled, so that its completion gives back all room that is owed */
+/* Signal a work request, so that its completion frees all pending room */
 static void signal_room(struct conn *conn, struct ib_memreg_wr *wr,
 			enum wr_kind kind, uint32_t page, uint32_t pages)
 {
@@ -201,7 +200,7 @@ static void signal_room(struct conn *conn, struct ib_memreg_wr *wr,
 /*
  * A reply is signalled if its command has a buffer, if it ends the connection,
  * or if it leaves less room than a command may need. The next signalled reply
- * gives back the room of the others, so that they wake no thread.
+ * frees the room of the others, so that they wake no thread.
  */
 static void signal_reply(struct blkd *b, struct cmd *c, struct ib_memreg_wr *wr)
 {
@@ -217,8 +216,8 @@ static void signal_reply(struct blkd *b, struct cmd *c, struct ib_memreg_wr *wr)
 }
 
 /*
- * A WRITE of nothing takes no key, and the client knows nothing of it. Like a
- * reply it is signalled and needs room.
+ * An empty WRITE needs no key, and the client does not notice it. Like a reply
+ * it is signalled and needs room.
  */
 void cmd_probe(struct blkd *b, struct conn *conn)
 {
@@ -421,9 +420,7 @@ static void begin(struct blkd *b, struct cmd *c)
 	}
 }
 
-/*
- * Those that wait
- */
+/* Commands that wait */
 
 static void wait_for_room(struct blkd *b, struct cmd *c)
 {

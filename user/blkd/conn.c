@@ -30,7 +30,7 @@ struct conn *conn_find(const struct blkd *b, uint32_t endpoint)
 	return c;
 }
 
-/* What the largest command takes, whatever its segments */
+/* Room that the largest command needs, with any segments */
 uint32_t conn_min_send(const struct blkd *b)
 {
 	uint32_t pieces = IB_MEMREG_BLK_SEGS_MAX +
@@ -89,7 +89,7 @@ void conn_refuse(struct blkd *b, uint32_t endpoint, const char *who,
 
 	b->stats.refused++;
 	say("%s is refused: %s", who, why[status]);
-	/* if it has gone meanwhile, what is left of it goes as well */
+	/* if the peer has gone meanwhile, destroy the rest of the endpoint */
 	if (memreg_reject(b->m, endpoint, &refusal, sizeof(refusal)))
 		memreg_destroy(b->m, endpoint);
 }
@@ -114,8 +114,8 @@ size_t conn_message_at(const struct conn *c, uint32_t slot)
 }
 
 /*
- * There are as many as the send queue has places. So when it is the turn of one
- * again, what it was used for has completed: it had a place, too.
+ * There are as many replies as the send queue has places. So when a reply is
+ * used again, its last work request has completed, as that had a place, too.
  */
 size_t conn_reply_at(struct conn *c)
 {

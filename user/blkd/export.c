@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What is served: files, disks, memory */
+/* Exports: files, disks, memory */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <errno.h>
@@ -158,7 +158,9 @@ static bool same_file(const struct export *a, const struct export *b)
 	       of_a.st_ino == of_b.st_ino;
 }
 
-/* Locks of SMB keep all other open files out, those of our threads as well */
+/*
+ * SMB locks exclude all other open files, also those of this server's threads
+ */
 static bool may_lock(const struct export *e)
 {
 	struct statfs fs;
@@ -317,8 +319,8 @@ static uint64_t random_number(void)
 }
 
 /*
- * What is in the page cache is there as long as the machine runs, whoever
- * serves it; memory is ours, and gone with us
+ * Data in the page cache lives as long as the machine runs, with any server;
+ * memory is lost when this server ends
  */
 static void set_instance(struct export *e)
 {

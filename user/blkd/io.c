@@ -2,22 +2,22 @@
 /*
  * Commands on a file, a disk, or memory.
  *
- * When data could not be written back, Linux reports it once to each open file,
- * at the file's next sync, whatever that was to sync; the pages are clean then,
- * and later syncs succeed. With a cache, data that was answered may be among
- * those pages, so the server marks the export as lost. From then on every
- * command that needs stable data fails without a try. Each thread opens the
- * files by itself: of two threads that share one, only the first would see the
- * error, and the second might answer before the export is lost. On a file of
- * its own a thread sees the error itself, or saw it before, and then the export
- * is lost already. A lock around each sync would do as well, but would
- * serialise writes with FUA, or with --no-cache. (A disk that fails to empty
- * its own cache leaves no such record: the thread that gets the error makes the
- * export lost, and a FLUSH that ends at that very moment may succeed.)
+ * When data could not be written back, Linux reports the error once to each
+ * open file, at its next sync of any range; the pages are clean then, and later
+ * syncs succeed. With a cache, acknowledged data may be among those pages, so
+ * the server marks the export as lost. From then on every command that needs
+ * stable data fails at once. Each thread opens the files by itself: of two
+ * threads that share one, only the first would see the error, and the second
+ * might answer before the export is lost. On a file of its own a thread sees
+ * the error itself, or saw it before, and then the export is lost already. A
+ * lock around each sync would do as well, but would serialise writes with FUA,
+ * or with --no-cache. (A disk that fails to empty its own cache leaves no such
+ * record: the thread that gets the error makes the export lost, and a FLUSH
+ * that ends at that very moment may succeed.)
  *
- * Without a cache nothing is lost that was answered. What fails is done once
- * more, as the error may be that of another command, which this file had yet
- * to report.
+ * Without a cache no acknowledged data is lost. A command that fails is
+ * executed once more, as the error may be that of another command, which this
+ * file had not reported yet.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -35,7 +35,7 @@
 /* Zeros that are written where nothing else makes them */
 #define ZEROS	65536
 
-/* What is copied in memory without a thread */
+/* Bytes that are copied in memory without a thread */
 #define QUICK	65536
 
 static int status_of(int err)
@@ -150,7 +150,7 @@ static int zero(const struct export *e, int fd, const struct cmd *c)
 	return done ? IB_MEMREG_BLK_OK : write_zeros(fd, c->length, c->offset);
 }
 
-/* Zeroed, with what FUA and a medium without a cache ask for */
+/* Zero a range, with the syncs that FUA and a medium without a cache need */
 static int do_zeroes(const struct export *e, int fd, const struct cmd *c)
 {
 	int ret = zero(e, fd, c);
@@ -281,8 +281,8 @@ bool io_end(struct export *e)
 
 /*
  * A read with RWF_NOWAIT still waits while another thread has the disk locked,
- * and starts reads of what is not cached, which needs an unchanged file.
- * Only our own threads can hold that lock.
+ * and starts reads of what is not cached, which needs an unchanged file. Only
+ * threads of this server can hold that lock.
  */
 static int try_read(const struct export *e, const struct cmd *c)
 {

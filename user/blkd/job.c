@@ -2,9 +2,9 @@
 /*
  * Threads that do what may block.
  *
- * Jobs are begun in the order in which they came, but for those of an export
- * that has all threads but one: they are held until it has fewer. So one whose
- * medium hangs leaves a thread to the others.
+ * Jobs are started in the order in which they came, except those of an export
+ * that uses all threads but one: they are held until it uses fewer. So an
+ * export whose medium hangs leaves a thread to the others.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -84,8 +84,8 @@ static void let_go(struct jobs *j, struct export *e)
 }
 
 /*
- * A command that takes ranges away, or zeroes them, has its file or disk for
- * itself: others wait, reads that were not to wait among them.
+ * A command that discards or zeroes ranges has exclusive access to its file or
+ * disk: others wait, also reads that should not wait.
  */
 static void count_exclusive(const struct cmd *c, int n)
 {

@@ -70,7 +70,7 @@ static const struct option options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
-/* Options that are numbers, and what they may be */
+/* Options with numbers, and their ranges */
 static const struct option_number {
 	int opt;
 	struct number number;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What the last commands of a client that changed something came to. They stand
- * in the order in which they were done, and the oldest goes first; chains by
- * the sequence number find one. Links count from 1.
+ * Outcomes of the last commands of a client that changed data. They stand in
+ * the order in which they were done, and the oldest goes first; chains by the
+ * sequence number find one. Links count from 1.
  */
 #include "blkd.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Commands as they come, and what the protocol demands of them */
+/* Received commands, and the checks of the protocol */
 #include <endian.h>
 #include <string.h>
 
@@ -90,7 +90,7 @@ static bool well_formed(const struct blkd *b, const struct cmd *c,
 	       segs_good(c) && tag_free(c->conn, c->tag);
 }
 
-/* What the export can't or may not do */
+/* Commands that the export does not support or allow */
 static uint16_t check_export(const struct cmd *c)
 {
 	const struct export *e = c->conn->export;
@@ -112,8 +112,8 @@ static uint16_t check_export(const struct cmd *c)
 }
 
 /*
- * It was done in an older epoch: this is what it came to. Twice in one epoch is
- * not allowed.
+ * The command was executed in an older epoch: reply with its outcome. Repeating
+ * a command in the same epoch is not allowed.
  */
 static bool check_memory(struct cmd *c)
 {

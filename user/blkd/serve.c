@@ -3,10 +3,10 @@
  * memreg blkd: serve files, disks and memory as block devices, by the protocol
  * of <rdma/ib_memreg_blk.h>.
  *
- * A turn of the loop takes all completions that there are, does what they call
- * for, and posts what comes of that in one call. When there is nothing to do it
- * looks at the ring for a while before it sleeps: for as long as that has paid
- * of late.
+ * A turn of the loop takes all pending completions, handles them, and posts the
+ * resulting work requests in one call. When there is nothing to do it polls the
+ * ring for a while before it sleeps: for as long as polling was successful
+ * lately.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -191,9 +191,10 @@ static void refresh(struct blkd *b)
 }
 
 /*
- * What was begun comes to its end; the second time, no reply is waited for. The
- * port is kept until then, so that no other server has it before: what threads
- * have yet to do could land after what that one is sent.
+ * Finish commands in progress; on a second signal, without waiting for replies.
+ * The port is kept until then, so that no other server can use it before:
+ * pending writes of threads could land after newer writes that the other server
+ * gets.
  */
 static void stop(struct loop *l)
 {
@@ -250,7 +251,7 @@ static unsigned int take_completions(struct blkd *b)
 	const struct ib_memreg_cqe *next;
 	unsigned int n = 0;
 
-	/* the entry is given back first, so that there is room to post */
+	/* the entry is released first, so that there is room to post */
 	while (n < RING_MAX && (next = memreg_ring_peek(&b->ring))) {
 		memcpy(&entry, next, sizeof(entry));
 		memreg_ring_seen(&b->ring, 1);

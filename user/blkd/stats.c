@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What was done, in numbers */
+/* Statistics */
 #include <inttypes.h>
 
 #include "blkd.h"
