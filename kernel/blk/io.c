@@ -363,7 +363,7 @@ static bool memreg_blk_has_data(int opcode)
 
 /**
  * memreg_blk_send() - Send the command of a request
- * @queue: The queue of a device that is live, or was a moment ago
+ * @queue: The queue of a device that is LIVE, or was a moment ago
  * @rq: The request, which is started
  *
  * Return: BLK_STS_OK; BLK_STS_RESOURCE to try again; or an error.
@@ -427,7 +427,7 @@ bool memreg_blk_may_wait(const struct memreg_blk_queue *queue,
 
 /**
  * memreg_blk_nop() - Send a keep-alive if one is due
- * @queue: The queue of a device that is live, or was a moment ago
+ * @queue: The queue of a device that is LIVE, or was a moment ago
  *
  * Return: 0, or -ETIMEDOUT if the last keep-alive was not answered in time.
  */

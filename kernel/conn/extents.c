@@ -2,11 +2,11 @@
 /*
  * Extents of MRs on demand that work requests are about to use.
  *
- * Nothing can be pinned with the lock of a queue held. So before submission
- * takes one, it finds or makes the extents of all work requests that it is
- * about to look at, and holds them until those are posted, or have failed. An
- * SGE is then one of an extent, with an offset in that. What else may be wrong
- * with a work request is left to be found in its turn.
+ * Pages cannot be pinned with the lock of a queue held. So before submission
+ * takes one, it finds or makes the extents of all work requests of a chunk, and
+ * holds them until the work requests are posted, or have failed. An SGE then
+ * refers to an extent, with an offset in it. Other errors of a work request are
+ * found later, when it is checked.
  */
 #include "conn/extents.h"
 #include "conn/submit_wr.h"
@@ -15,7 +15,7 @@
 #include "mem/mr.h"
 #include "mem/region.h"
 
-/* Find the MR of an id; NULL if there is none, or it is not one on demand. */
+/* Find an MR on demand by its id; NULL if there is none. */
 static struct memreg_mr *memreg_extents_mr(struct memreg_ucmd *ucmd,
 					   struct memreg_extents *ex, u32 id)
 {
@@ -38,7 +38,7 @@ static struct memreg_mr *memreg_extents_mr(struct memreg_ucmd *ucmd,
 	return mr;
 }
 
-/* The extent that was held last has often the next range as well. */
+/* The extent that was found last often contains the next range as well. */
 static struct memreg_mr *memreg_extents_last(const struct memreg_extents *ex,
 					     const struct memreg_mr *mr,
 					     const struct ib_memreg_sge *sge,
@@ -53,7 +53,7 @@ static struct memreg_mr *memreg_extents_last(const struct memreg_extents *ex,
 	return last;
 }
 
-/* Find or make the extent of a range, which may be of no MR on demand. */
+/* Find or make the extent of a range, if its MR is on demand. */
 static int memreg_extents_range(struct memreg_ucmd *ucmd,
 				struct memreg_extents *ex,
 				const struct ib_memreg_sge *sge, bool write,
@@ -84,7 +84,7 @@ static int memreg_extents_range(struct memreg_ucmd *ucmd,
 	return 0;
 }
 
-/* The same for an SGE, whose offset is one in the extent afterwards. */
+/* The same for an SGE, whose offset is then relative to the extent. */
 static int memreg_extents_sge(struct memreg_ucmd *ucmd,
 			      struct memreg_extents *ex,
 			      struct ib_memreg_sge *sge, bool write, bool wait,
@@ -125,7 +125,7 @@ static int memreg_extents_wr(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
-/* Count what was found for the only SGEs, and for the others, as used. */
+/* Count the use of all extents that were found. */
 static void memreg_extents_count(const struct memreg_extents *ex,
 				 const struct memreg_chunk_wrs *chunk)
 {
@@ -149,15 +149,16 @@ static void memreg_extents_count(const struct memreg_extents *ex,
 /**
  * memreg_extents_hold() - Find or make the extents of work requests
  * @ucmd: The call
- * @ex: Where they go; to be dropped, whatever is returned
+ * @ex: Filled in; the caller drops it, also on failure
  * @chunk: The work requests, one at least; their number is reduced to that of
- *	those in front of the first one whose memory can't be had, or is missing
- * @wait: Extents that are missing are made
+ *	the work requests before the first one whose memory cannot be pinned, or
+ *	is missing
+ * @wait: Make extents that are missing
  *
  * Context: may sleep, with mmap_lock taken; waits for no fault.
- * Return: 0; or if not even the first one has its memory, an errno that SUBMIT
- * documents. Also -EAGAIN, if memreg_extents.missed is set, or
- * memreg_ucmd.fault is needed: then all of it is to be done again.
+ * Return: 0; or if the memory of the first work request cannot be pinned, an
+ * errno that SUBMIT documents. Also -EAGAIN, with memreg_extents.missed set, or
+ * memreg_ucmd.fault filled in: then the caller has to start over.
  */
 int memreg_extents_hold(struct memreg_ucmd *ucmd, struct memreg_extents *ex,
 			struct memreg_chunk_wrs *chunk, bool wait)
@@ -174,7 +175,10 @@ int memreg_extents_hold(struct memreg_ucmd *ucmd, struct memreg_extents *ex,
 		chunk->count = i - 1;
 		if (!chunk->count || ex->missed || ucmd->fault.needed)
 			return ret;
-		/* What is wrong is found again when its turn has come. */
+		/*
+		 * The error is found again when this work request is the first
+		 * one.
+		 */
 		memreg_fail(ucmd, 0, IB_MEMREG_REASON_NONE);
 	}
 	memreg_extents_count(ex, chunk);
@@ -182,7 +186,7 @@ int memreg_extents_hold(struct memreg_ucmd *ucmd, struct memreg_extents *ex,
 }
 
 /**
- * memreg_extents_drop() - Let go of the extents of work requests
+ * memreg_extents_drop() - Put the extents of work requests
  * @ex: The extents
  */
 void memreg_extents_drop(struct memreg_extents *ex)

@@ -11,21 +11,21 @@
 struct memreg_mr;
 struct memreg_ucmd;
 
-/* Work requests of a call that are looked at together. */
+/* Work requests in a chunk of a call. */
 #define MEMREG_SUBMIT_CHUNK	32
 
-/* Their SGEs, of those that have more than one. */
+/* SGEs in a chunk, of work requests that have more than one. */
 #define MEMREG_SUBMIT_SGES	64
 
 /**
  * struct memreg_extents - The extents that some work requests need
  * @nr: Number of @held
- * @missed: An extent is missing, and the caller does not want to wait for it
+ * @missed: An extent is missing, and the caller must not wait for it
  * @mr: MR on demand that was found last, with a reference; or NULL
  * @held: The extents, each with a reference
- * @of_wr: Those of the only SGE of each work request, or of the range that it
- *	binds a window to; NULL if that is of no MR on demand
- * @of_sge: Those of the other SGEs
+ * @of_wr: Extent for the only SGE of each work request, or for the range that
+ *	it binds a window to; NULL if its MR is not on demand
+ * @of_sge: Extents for the other SGEs
  */
 struct memreg_extents {
 	u32 nr;
@@ -37,10 +37,10 @@ struct memreg_extents {
 };
 
 /**
- * struct memreg_chunk_wrs - Work requests that are looked at together
+ * struct memreg_chunk_wrs - The work requests of a chunk
  * @wrs: The work requests
  * @sges: SGEs of those that have more than one
- * @side: Where those of each work request begin
+ * @side: Index in @sges of the first SGE of each work request
  * @count: Number of @wrs
  */
 struct memreg_chunk_wrs {

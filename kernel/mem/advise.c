@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * MR_ADVISE: pin ranges of MRs on demand ahead, or let go of them.
+ * MR_ADVISE: pin ranges of MRs on demand in advance, or unpin them.
  *
- * What is pinned ahead is an extent like others, that nobody uses yet: see
- * demand.c. Faults are taken as there, with the file left.
+ * Pages that are pinned in advance are in an extent like any other, which is
+ * idle until it is used: see demand.c. Faults are taken as described there,
+ * after leaving the file.
  */
 #include <linux/mm.h>
 #include <linux/rwsem.h>
@@ -17,10 +18,10 @@
 #include "mem/mr.h"
 #include "mem/region.h"
 
-/* How often a range is faulted in whose pages keep going. */
+/* How often a range is faulted in if its pages keep being taken away. */
 #define MEMREG_ADVISE_FAULTS	8
 
-/* Check a range of an MR that was found. */
+/* Check a range of an MR. */
 static int memreg_advise_check(struct memreg_ucmd *ucmd,
 			       const struct memreg_mr *mr,
 			       const struct ib_memreg_range *range)
@@ -73,7 +74,7 @@ static int memreg_advise_pin(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 	return 0;
 }
 
-/* Pin what is in memory of a range. */
+/* Pin the pages of a range that are present. */
 static int memreg_advise_present(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 				 struct ib_memreg_range *range)
 {
@@ -98,7 +99,7 @@ static int memreg_advise_present(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 		if (n)
 			ret = memreg_advise_pin(ucmd, mr, range, from - base,
 						to - from, false);
-		/* Those that it can't be pinned without a fault are passed. */
+		/* Skip pages that cannot be pinned without a fault. */
 		addr += (n + 1) << PAGE_SHIFT;
 		cond_resched();
 	}
@@ -108,7 +109,7 @@ static int memreg_advise_present(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 	return memreg_fail(ucmd, 0, IB_MEMREG_REASON_NONE);
 }
 
-/* Do with a range what can be done without a fault. */
+/* Apply the advice to a range as far as possible without a fault. */
 static int memreg_advise_try(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 			     struct ib_memreg_range *range)
 {
@@ -151,7 +152,7 @@ static int memreg_advise_find(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
-/* Do with a range what is to be done, with faults. */
+/* Apply the advice to a range, with faults. */
 static int memreg_advise_range(struct memreg_ucmd *ucmd,
 			       struct ib_memreg_range *range)
 {
@@ -177,7 +178,9 @@ static int memreg_advise_range(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
-/* Let the removal of the device in, if it waits. */
+/*
+ * Drop the file's lock for a moment, if the removal of the device waits for it.
+ */
 static int memreg_advise_yield(struct memreg_ucmd *ucmd)
 {
 	if (!rwsem_is_contended(&ucmd->file->lock))
@@ -186,7 +189,7 @@ static int memreg_advise_yield(struct memreg_ucmd *ucmd)
 	return memreg_enter(ucmd, true);
 }
 
-/* Copy a range, do what is to be done, and report that. */
+/* Copy a range from the user, apply the advice, and report the outcome. */
 static int memreg_advise_one(struct memreg_ucmd *ucmd,
 			     struct ib_memreg_range __user *user)
 {
@@ -226,7 +229,7 @@ int memreg_mr_advise_ioctl(struct memreg_ucmd *ucmd)
 	for (i = 0; i < cmd->count && !ret; i++)
 		ret = memreg_advise_one(ucmd, &ranges[i]);
 	cmd->out_done = ret ? i - 1 : i;
-	/* If this fails, too, the number is lost, no more. */
+	/* If this copy fails as well, only the number of ranges is lost. */
 	if (memreg_respond(ucmd, sizeof(*cmd)) && !ret)
 		ret = -EFAULT;
 	return ret;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * MR_ADVISE: pin ranges of MRs on demand ahead, or let go of them.
- */
+/* MR_ADVISE: pin ranges of MRs on demand in advance, or unpin them. */
 #ifndef _MEMREG_MEM_ADVISE_H
 #define _MEMREG_MEM_ADVISE_H
 
@@ -10,7 +8,7 @@
 
 struct memreg_ucmd;
 
-/* All advice that there is. */
+/* Mask of all advice. */
 #define MEMREG_ADVISE_ALL						\
 	(BIT(IB_MEMREG_ADVICE_PREFETCH) |				\
 	 BIT(IB_MEMREG_ADVICE_PREFETCH_WRITE) |				\
