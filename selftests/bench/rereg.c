@@ -101,8 +101,8 @@ static int grow_run(const struct op *op)
 }
 
 /*
- * Sixteen pages of as many MRs: one window on a composition of them, or one on
- * each
+ * Grant sixteen pages of sixteen MRs: by one window on a composition of them,
+ * or by a window on each
  */
 
 #define SCATTERED	16U

@@ -532,8 +532,8 @@ TEST_F_TIMEOUT(many, I2_guards_of_one_page_make_no_crowd, LONG_S)
 }
 
 /*
- * What is compared in rounds: the one of each kind counts in which the least
- * came in between
+ * Comparisons in rounds: the shortest time of each kind counts, as the least
+ * disturbed one
  */
 
 #define ROUNDS		3

@@ -871,9 +871,9 @@ TEST_F(monitor, wide_monitors_need_a_log)
 
 /**
  * struct crowd - Threads that watch and unmap
- * @m: The table
+ * @m: Fixture, with the table
  * @end: When to stop
- * @bad: Something was wrong
+ * @bad: A thread found an error
  */
 struct crowd {
 	FIXTURE_DATA(monitor) *m;

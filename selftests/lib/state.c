@@ -90,8 +90,8 @@ static void object_tell(const char *when, const struct ib_memreg_object *o)
 }
 
 /*
- * The state of a connection is in its peer's hands as well, and how often a
- * domain's queue was rebuilt is not a part of the domain's state.
+ * Compare two objects, except the state of a connection, which its peer can
+ * change, and the number of rebuilds of a domain's queue.
  */
 static bool object_same(const struct ib_memreg_object *a,
 			const struct ib_memreg_object *b)

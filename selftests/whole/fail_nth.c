@@ -46,7 +46,7 @@ FIXTURE(fail_nth) {
 	char *untouched;
 	size_t large_length;
 	char *large;
-	/* What the call that is swept has made, or is to destroy. */
+	/* Object that the tested call has made, or is to destroy. */
 	int made_fd;
 	__u32 status;
 	__u32 monitors[3];
@@ -182,9 +182,7 @@ static void sweep(struct __test_metadata *_metadata,
 	ksft_print_msg("%u places\n", nth - 1);
 }
 
-/*
- * What calls need
- */
+/* Objects that calls need */
 
 static int listen_on_owner(FIXTURE_DATA(fail_nth) *self)
 {
@@ -335,7 +333,7 @@ static int call_domain(FIXTURE_DATA(fail_nth) *self)
 
 TEST_F_TIMEOUT(fail_nth, I8_domain_create, 600)
 {
-	/* Drivers have their own names for what they can't have. */
+	/* Drivers return various errnos if they lack a resource. */
 	static const int errors[] = { ENOSPC, EIO, 0 };
 	static const struct op op = {
 		.call = call_domain,
@@ -1009,7 +1007,7 @@ TEST_F_TIMEOUT(fail_nth, I8_mr_reregister_stale, 600)
 	sweep(_metadata, self, &op);
 }
 
-/* What is to change in the call that is swept, to what kind of memory */
+/* Change that the tested call makes, and the kind of memory */
 static __u32 what_changes;
 static bool of_memory_object;
 
@@ -1496,7 +1494,7 @@ static int call_ring_mmap(FIXTURE_DATA(fail_nth) *self)
 	return self->mapped == MAP_FAILED ? -errno : 0;
 }
 
-/* What is mapped is the ring. */
+/* The mapping is that of the ring. */
 static int unmap_ring(FIXTURE_DATA(fail_nth) *self)
 {
 	if (memcmp(self->mapped, self->ring.shared, sizeof(*self->ring.shared)))
@@ -1944,7 +1942,7 @@ static int destroy_made_and_demand(FIXTURE_DATA(fail_nth) *self)
 	return destroy_made(self) ?: destroy_demand(self);
 }
 
-/* What is posted has its pages, and what is not has none. */
+/* Posted work requests hold their pages, others hold none. */
 TEST_F_TIMEOUT(fail_nth, I8_submit_on_demand, 600)
 {
 	static const struct op op = {
@@ -2157,7 +2155,7 @@ static int prepare_file(FIXTURE_DATA(fail_nth) *self)
 	return ret ?: connect_to(fd, domain, PEER_IP4, htons(9), &endpoint);
 }
 
-/* It is closed when close() returns, whatever that says. */
+/* The descriptor is closed when close() returns, with any result. */
 static int call_close(FIXTURE_DATA(fail_nth) *self)
 {
 	close(self->made_fd);

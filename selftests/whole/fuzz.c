@@ -54,9 +54,7 @@
 #define REGION_BYTES	(1UL << 30)
 #define ERRNOS		140	/* more than there are */
 
-/*
- * What all threads share
- */
+/* Memory that all threads share */
 
 /**
  * struct world - What calls are made on
@@ -842,7 +840,7 @@ static void make_command(struct fuzzer *f, struct io_uring_sqe *sqe)
  * The calls
  */
 
-/* Those that every call may fail with while the device is there */
+/* Errnos that every call may fail with while the device exists */
 static const int always[] = {
 	E2BIG, EFAULT, EOPNOTSUPP, EINVAL, EINTR, 0
 };
@@ -1091,11 +1089,9 @@ static int call(struct fuzzer *f, const struct form *form)
 	return err;
 }
 
-/*
- * What happens besides
- */
+/* Other events */
 
-/* What the test itself needs was not to be had. */
+/* A resource that the test itself needs was not available. */
 static void give_up(const char *what)
 {
 	fprintf(stderr, "# no %s: %s\n", what, strerror(errno));

@@ -8,7 +8,8 @@
  * thread do the one and another thread do the other, on objects that all share,
  * at random but for the seed. Its peer, another process, connects, is connected
  * to, sends messages, which may end a window, and disconnects all the time.
- * What ends the owner or goes away below it races with all actions likewise.
+ * Ends of the owner, and removals of its device, race with all actions
+ * likewise.
  *
  * Whatever the outcome, a call that fails must do so with an errno that is
  * documented for it (I8), a mapping that is gone has no live key (I2), and
@@ -343,7 +344,7 @@ static __u32 domain_get(struct worker *w)
 	return shared->domains[i];
 }
 
-/* What MRs may allow; some have keys of their own */
+/* Access flags of MRs; some have keys of their own */
 static __u32 some_access(struct worker *w)
 {
 	static const __u32 access[] = {
@@ -356,7 +357,7 @@ static __u32 some_access(struct worker *w)
 	return access[pick(w, ARRAY_LEN(access))];
 }
 
-/* What the MR of a slot is */
+/* Kind of the MR of a slot */
 static __u32 slot_flags(unsigned int slot)
 {
 	if (slot < PINNED)
@@ -431,7 +432,7 @@ static void mr_over(struct worker *w, __u32 id, int ret, __u32 reason)
 	forget(shared->mrs, MRS, id);
 }
 
-/* Windows for some of the slots; those that were there go */
+/* Make windows for some of the slots, and destroy the old ones */
 static void windows_put(struct worker *w)
 {
 	__u32 ids[BATCH], domain = domain_get(w);
@@ -597,7 +598,7 @@ static void do_create_memory(struct worker *w)
 		close(twin);
 }
 
-/* Over an area of the owner's, or over memory that nobody else knows */
+/* Make a pool over an area of the owner, or over private memory */
 static void do_create_pool(struct worker *w)
 {
 	RAW(pool_create, cmd, .domain_id = domain_get(w),
@@ -838,7 +839,7 @@ static void do_stop_listening(struct worker *w)
  * Rings, and what needs them
  */
 
-/* Another ring takes the place of one that nobody uses */
+/* Replace a ring that is not in use by another one */
 static void create_ring(struct worker *w, unsigned int i)
 {
 	RAW(ring_create, cmd, .entries = RING_ENTRIES, .entry_size = 64,
@@ -874,7 +875,7 @@ static __u32 ring_get(struct worker *w)
 	return shared->rings[i];
 }
 
-/* Messages among the entries that nobody has looked at */
+/* Count the messages among entries that no thread has read */
 static void count_messages(unsigned int i, __u32 from, __u32 to)
 {
 	const struct ib_memreg_cqe *cqes =
@@ -944,7 +945,7 @@ static struct ib_memreg_queues some_queues(struct worker *w, __u32 domain)
 	};
 }
 
-/* What was there may be gone: make another one next time */
+/* The old object may be gone: make another one next time */
 static void queues_failed(const struct ib_memreg_queues *q, int ret)
 {
 	__u64 srq = shared->srq;
@@ -1076,7 +1077,7 @@ static void do_submit_demand(struct worker *w)
 	submit_some(w, true);
 }
 
-/* What a range of advice ends with */
+/* Allowed outcomes of a range of advice */
 static void range_done(struct worker *w, const struct ib_memreg_range *range)
 {
 	static const __u32 errors[] = {
@@ -1115,7 +1116,7 @@ static void do_advise(struct worker *w)
 		range_done(w, &ranges[i]);
 }
 
-/* What a command may end with besides what SUBMIT fails with */
+/* Allowed results of a command, besides the errnos of SUBMIT */
 static bool outcome(int ret)
 {
 	static const int errors[] = {
@@ -1214,7 +1215,10 @@ static void do_connect(struct worker *w)
 /* How often a message is looked for, 2 ms at a time */
 static unsigned int patience = 50;
 
-/* Until a message more has come, whoever saw it, or for a tenth of a second */
+/*
+ * Wait until one more message has come to any thread, or for a tenth of a
+ * second
+ */
 static void await_message(struct worker *w, unsigned int ring,
 			  unsigned long before)
 {
@@ -1276,8 +1280,8 @@ static void exchange(struct worker *w, unsigned int ring, __u32 endpoint,
 }
 
 /*
- * The peer greets whoever it is connected to, and ends a window when it gets a
- * message. Whoever races may use, or take away, all that this is done with.
+ * The peer sends messages on its connection, and invalidates a window when it
+ * gets a message. Racing actions may use, or destroy, all objects involved.
  */
 static void converse(struct worker *w, unsigned int mr_slot)
 {
@@ -1399,7 +1403,7 @@ static int open_bound(struct worker *w, const char *device)
 	return -1;
 }
 
-/* Another file takes the place of the one that all others are at work on */
+/* Replace the file that all other threads are using by another one */
 static void do_close(struct worker *w)
 {
 	int new = open_bound(w, OWNER_DEVICE);
@@ -1486,8 +1490,8 @@ static void unmap(struct worker *w, bool (*unmap_area)(unsigned int i))
 }
 
 /*
- * Each returns whether the area is gone by the time that it returns, by itself
- * or by somebody else, for whom those who change the mapping wait.
+ * Each returns true if the area is unmapped when it returns, by this call or by
+ * another thread, which threads that change the mapping wait for.
  */
 
 static bool area_munmap(unsigned int i)
@@ -1543,7 +1547,10 @@ static void do_map_over(struct worker *w)
 	unmap(w, area_map_over);
 }
 
-/* Whoever truncates it lets it grow again: others may, meanwhile. */
+/*
+ * The thread that truncates the file extends it again; other threads may do so
+ * meanwhile.
+ */
 static void do_truncate(struct worker *w)
 {
 	unmap_one(w, FILE_AREA, area_truncate);
@@ -1975,7 +1982,10 @@ static unsigned int left_behind(void)
 	return n;
 }
 
-/* No call failed as it must not, and nothing is left of the owner */
+/*
+ * Check that no call failed with a wrong errno, and that no object of the owner
+ * is left
+ */
 static void check(struct __test_metadata *_metadata)
 {
 	int64_t end;
@@ -2224,9 +2234,7 @@ TEST_F_TIMEOUT(stress, I7_I8_each_call_races_with_the_end_of_its_process, 20000)
 	TH_LOG("%lu calls", shared->calls);
 }
 
-/*
- * What goes away below the owner
- */
+/* Devices that go away below the owner */
 
 /* Threads do an action, or any, and any, until the process is killed */
 static void race_all(const struct action *action, unsigned int seed)

@@ -36,9 +36,9 @@
 /**
  * struct slot - A part of the address space of a heap
  * @pool: Its slab
- * @mr: Id of the MR of that
- * @size_class: The size of its buffers, as class_of() has it
- * @next: Number of another slot of that class, or 0
+ * @mr: Id of the slab's MR
+ * @size_class: Class of the buffer size, from class_of()
+ * @next: Number of the next slot of the same class, or 0
  */
 struct slot {
 	struct memreg_pool *pool;
