@@ -439,7 +439,7 @@ static unsigned long memreg_demand_release(struct list_head *taken)
 #define MEMREG_SQUEEZES		32
 
 /**
- * struct memreg_squeeze - MRs of a memory cgroup that let go of all that is idle
+ * struct memreg_squeeze - MRs of a memory cgroup that unpin all that is idle
  * @memcg: The cgroup, for comparison
  * @left: MRs that are to do so; without any this is free for another cgroup
  */
@@ -591,8 +591,9 @@ void memreg_demand_idle(struct memreg_demand *demand)
 }
 
 /*
- * Take out some of what is idle in an address space, the MRs in turn: look at up
- * to @left of them, and at some of their extents. Returns how many MRs are left.
+ * Take out some of what is idle in an address space, the MRs in turn: look at
+ * up to @left of them, and at some of their extents. Returns how many MRs are
+ * left.
  */
 static unsigned int memreg_demand_take_of(struct memreg_demand_space *space,
 					  unsigned int left,
@@ -1208,7 +1209,7 @@ void memreg_demand_query(struct memreg_demand *demand,
 
 static unsigned long memreg_squeeze_vain_until;
 
-/* What an MR counts for: reclaim leaves alone what has fewer than some hundred. */
+/* What an MR counts for: reclaim leaves alone less than some hundred. */
 #define MEMREG_DEMAND_WEIGHT	512
 
 /* That of a cgroup; NULL if nothing is left of it. */
@@ -1248,7 +1249,7 @@ static bool memreg_squeeze_is_over(struct mem_cgroup *memcg)
 	return ret;
 }
 
-/* No walk: how much of an MR is pinned, and idle, is found out by the worker. */
+/* No walk: the worker finds out how much of an MR is pinned, and idle. */
 static unsigned long memreg_demand_shrink_count(struct shrinker *shrinker,
 						struct shrink_control *sc)
 {

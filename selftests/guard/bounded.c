@@ -335,8 +335,8 @@ static void await_ready(struct __test_metadata *_metadata,
 }
 
 /*
- * Another task each time: one that has waited in vain does not wait again, for a
- * while. Microseconds that it takes.
+ * Another task each time: one that has waited in vain does not wait again, for
+ * a while. Microseconds that it takes.
  */
 static int64_t truncate_by_child(struct __test_metadata *_metadata,
 				 struct shared *shared, int file)
@@ -721,8 +721,8 @@ static void own_demands(struct shared *shared)
 }
 
 /*
- * A process that may pin so many pages, and has pinned them on demand, registers
- * others, for which these give way. Microseconds that it takes.
+ * A process that may pin so many pages, and has pinned them on demand,
+ * registers others, for which these give way. Microseconds that it takes.
  */
 static int64_t make_room(void)
 {
