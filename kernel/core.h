@@ -98,7 +98,7 @@ struct memreg_ucmd;
 #define MEMREG_PAGE_SIZE	BIT(MEMREG_PAGE_SHIFT)
 
 /**
- * struct memreg_charge - What an object owes to an rdma cgroup
+ * struct memreg_charge - Charge of an object to an rdma cgroup
  * @cg: The cgroup, or NULL
  * @handle: It is a handle, not an object
  */

@@ -28,7 +28,7 @@
 #define MEMREG_STACK_TAG	((s64)BIT_ULL(MEMREG_STACK_BITS))
 
 /**
- * enum memreg_mr_state - What is known of an MR's key
+ * enum memreg_mr_state - Known state of an MR's key
  * @MEMREG_MR_IDLE: The MR is the pool's, and its key is dead.
  * @MEMREG_MR_DEAD: It is dead, and no work request is about to change that.
  * @MEMREG_MR_POSTED: The peer may use it: its REG_MR is posted.

@@ -11,7 +11,7 @@
 #include <linux/types.h>
 
 /**
- * enum memreg_fake_flags - What an exporter is like
+ * enum memreg_fake_flags - Properties of an exporter
  * @MEMREG_FAKE_STATIC: It has no pin, and never takes anything away.
  * @MEMREG_FAKE_NO_VMAP: It has no mapping for the kernel.
  * @MEMREG_FAKE_IOMEM: Its mapping for the kernel is of I/O memory.
@@ -58,7 +58,7 @@ struct memreg_fake_export {
 	_IOWR(0xBC, 0x40, struct memreg_fake_export)
 
 /**
- * enum memreg_fake_op - What an exporter can do
+ * enum memreg_fake_op - Operations of an exporter
  * @MEMREG_FAKE_LOOK: Nothing
  * @MEMREG_FAKE_FAIL: Have the callbacks in @arg fail with @err from now on.
  * @MEMREG_FAKE_MOVE: Take the memory away from all, and put what is in it

@@ -27,7 +27,7 @@
 #define MEMREG_FAKE_TIMEOUT	(60 * HZ)
 
 /**
- * struct memreg_fake - What is exported
+ * struct memreg_fake - Exported memory
  * @mem: The memory, or NULL if it is gone; dma_resv
  * @size: Bytes
  * @flags: enum memreg_fake_flags

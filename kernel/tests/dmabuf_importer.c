@@ -15,7 +15,7 @@
 #include "dmabuf.h"
 
 /**
- * struct memreg_importer - What was imported
+ * struct memreg_importer - An imported dma-buf
  * @lock: Protects all fields
  * @dmabuf: The dma-buf, or NULL
  * @attach: The attachment

@@ -382,7 +382,7 @@ static const struct ib_device_ops memreg_fake_ops = {
  */
 
 /**
- * struct memreg_test - What a test has
+ * struct memreg_test - State of a test
  * @fake: The device
  * @pool: The pool
  * @reserve: A reserve, if the test makes one

@@ -336,7 +336,7 @@ static int memreg_sw_access(struct memreg_sw *sw, u32 key, u64 iova, u8 *data,
  */
 
 /**
- * struct memreg_mem - What a test has
+ * struct memreg_mem - State of a test
  * @sw: The device
  * @mdev: Its memreg_device
  * @file: The file whose domain it is

@@ -30,7 +30,7 @@ static struct {
 } own;
 
 /**
- * struct job - What a child measures
+ * struct job - A measurement by a child
  * @run: Measure it
  * @n: Entries, threads, or monitors
  */

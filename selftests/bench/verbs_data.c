@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What moving data through memreg is compared to: the same by libibverbs, with
- * the same far end, and sleeping until something completes. perftest can't do
- * that with READ and WRITE, and has nothing like windows of type 2 that go with
- * a message, and end with the answer.
+ * The baseline for moving data through memreg: the same transfers by
+ * libibverbs, with the same far end, and with a process that sleeps until a
+ * work request completes. perftest can't sleep for READ and WRITE, and has no
+ * measurement of windows of type 2 that a message carries and its answer
+ * invalidates.
  */
 #include <arpa/inet.h>
 #include <errno.h>

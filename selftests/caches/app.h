@@ -40,7 +40,7 @@ enum change {
 };
 
 /**
- * enum app_step - What an application is asked to do
+ * enum app_step - Steps that an application is asked to do
  * @STEP_MAP: Map memory, fill it, get a registration, put it, and find it again
  * @STEP_CHANGE: Change the mapping, and fill it with something else; no answer
  *	if it is EXEC or EXIT

@@ -26,11 +26,11 @@
  * @seed: Seed of its random numbers
  * @rounds: Number of rounds to do
  * @server: Server of its keys; none before the first key
- * @client: Its peer
- * @pd: Protection domain of that
- * @mr: Its memory
- * @buffer: ...
- * @stale: Reads that found something else
+ * @client: Peer of @server
+ * @pd: Protection domain of @client
+ * @mr: MR of @client on @buffer
+ * @buffer: Buffer that @client reads into
+ * @stale: Reads that returned other data than the memory has
  * @ret: 0, or what failed
  */
 struct user {

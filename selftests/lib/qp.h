@@ -11,7 +11,7 @@
 #include <infiniband/verbs.h>
 
 /**
- * struct qp_addr - What the other end must know
+ * struct qp_addr - Number and address that the other end must know
  * @qpn: Number of the QP
  * @gid: GID that it is reached by
  */

@@ -36,7 +36,7 @@
 #define ALIVE		0x11f3
 
 /**
- * struct made - What a registration by operations is
+ * struct made - A registration by operations
  * @alive: ALIVE, until it is deregistered
  * @version: Version of the contents when it was registered
  * @addr: The memory

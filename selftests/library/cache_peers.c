@@ -78,7 +78,7 @@ struct user {
 };
 
 /**
- * struct key - What a peer is given
+ * struct key - A key as a peer receives it
  * @iova: I/O address of the place
  * @rkey: The key
  * @cached: The registration, if it is of a cache of libmemreg's

@@ -115,7 +115,7 @@ struct app {
 };
 
 /**
- * struct seen - What became of a change
+ * struct seen - The observed effects of a change
  * @ret: 0, or -errno: -ETIMEDOUT if the application hung
  * @stale: The registration got after the change is not of the mapped memory
  * @served: The old key was served

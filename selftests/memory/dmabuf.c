@@ -1377,8 +1377,9 @@ TEST_F(charges, I7_SIGKILL_of_creator_sharer_and_importer_in_every_order)
 		EXPECT_TRUE(user_has(self->file, MAY_LOCK));
 		EXPECT_EQ(0, rdma_charges());
 		/*
-		 * What the first round leaves cached is there ever after. A
-		 * page lost in each of the others is more than CPUs keep.
+		 * Pages that the first round leaves in caches stay in them. If
+		 * each later round leaked a page, that would exceed the charges
+		 * that CPUs keep.
 		 */
 		if (!i)
 			before = kernel_charges() + charges_kept();

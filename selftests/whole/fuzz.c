@@ -57,7 +57,7 @@
 /* Memory that all threads share */
 
 /**
- * struct world - What calls are made on
+ * struct world - The objects that calls are made on
  * @fd: An open file
  * @file: Its number in LIST; 0 if that is not known
  * @mem: Memory to be registered: MEM_PAGES, some of them not as they should be

@@ -147,8 +147,9 @@ static int watch(void *arg)
 }
 
 /*
- * It has what is open now, and not what the owner opens. The kernel notes its
- * pid, as the owner may be killed before it does anything else.
+ * The watcher inherits the descriptors that are open now, and none that the
+ * owner opens later. The kernel stores the watcher's pid, as the owner may be
+ * killed before it does anything else.
  */
 static void start_watcher(struct shared *shared)
 {

@@ -85,7 +85,7 @@ struct failure {
 };
 
 /**
- * struct shared - What all processes of a test share
+ * struct shared - State that all processes of a test share
  * @files: Times that the owner's file began to be replaced by another
  * @files_done: Times that this was done
  * @domains: Ids of objects, 0 where there is none
@@ -176,7 +176,7 @@ struct action {
  * @done: Times that it did it
  * @other: The one that it races with, or NULL
  * @gone: A call failed because the device is gone
- * @peer: It is the peer's, whose calls count for nothing: nothing races there
+ * @peer: Thread of the peer process, whose calls are left out of the statistics
  */
 struct worker {
 	pthread_t thread;
@@ -1748,7 +1748,7 @@ static void begin_owner(unsigned int seed)
  */
 
 /**
- * struct peer_side - What the peer has besides its file
+ * struct peer_side - State of the peer besides its file
  * @domain: A domain
  * @mr: Memory that whoever is connected may write and read, too
  * @ring: A ring

@@ -487,7 +487,7 @@ TEST_F_TIMEOUT(window, thousands_bound_at_once, SOAK_S)
 #define SHARED_MRS	4
 
 /**
- * struct race - What threads fight for
+ * struct race - Objects that threads race for
  * @fd: File
  * @domain: Domain of the windows
  * @memory: Memory of the MRs

@@ -40,7 +40,7 @@
 #include "subs.h"
 
 /**
- * struct thread - What is known of a thread
+ * struct thread - Records of a thread
  * @pinned: Position in the log before memory was pinned, if @has_pinned
  * @here: Position when it was last here, if @was_here
  * @refused: The call before was a subscribe() that failed, of ...

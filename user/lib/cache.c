@@ -80,7 +80,7 @@ struct memreg_cache {
 };
 
 /**
- * struct request - What memreg_cache_get() is asked for
+ * struct request - Arguments of memreg_cache_get()
  * @start: First address
  * @end: First address behind it
  * @from: First address to register on a miss

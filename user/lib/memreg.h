@@ -221,7 +221,7 @@ struct memreg_cache_attr {
 };
 
 /**
- * struct memreg_cache_stat - What a cache has counted
+ * struct memreg_cache_stat - Counters of a cache
  * @hits: Calls of memreg_cache_get() that found a registration
  * @misses: Calls that made a registration
  * @stale: Registrations that were given up as their memory had changed
@@ -357,7 +357,7 @@ struct memreg_grant {
 };
 
 /**
- * struct memreg_allocation - What memory of a heap is a part of
+ * struct memreg_allocation - Buffer and MR that contain memory of a heap
  * @pool: The pool that it is a buffer of, which memreg_pool_recycle() takes
  * @mr: Id of the MR, for SGEs and windows
  * @offset: Offset of its first byte in the MR
@@ -1023,7 +1023,8 @@ int memreg_watch(struct memreg_status *status,
  * Of more than IB_MEMREG_BATCH_MAX watches the first may have ended if the call
  * fails because of a later one.
  *
- * Return: 0; -ENOENT (one is none, or there twice), -ENOMEM, -EINTR, -ENODEV.
+ * Return: 0; -ENOENT (an entry is not a watch, or occurs twice), -ENOMEM,
+ * -EINTR, -ENODEV.
  */
 int memreg_unwatch(struct memreg_status *status,
 		   const struct memreg_watch *watches, unsigned int count);

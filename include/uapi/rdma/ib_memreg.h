@@ -988,7 +988,7 @@ enum ib_memreg_endpoint_state {
 };
 
 /**
- * struct ib_memreg_object_file - What LIST reports of an open file
+ * struct ib_memreg_object_file - Report of LIST on an open file
  * @pinned: Pages of 4096 bytes pinned by its MRs
  */
 struct ib_memreg_object_file {
@@ -996,7 +996,7 @@ struct ib_memreg_object_file {
 };
 
 /**
- * struct ib_memreg_object_domain - What LIST reports of a domain
+ * struct ib_memreg_object_domain - Report of LIST on a domain
  * @rebuilds: Times that its registration queue was rebuilt
  * @working: 1 if its registration queue works
  * @reserved: 0
@@ -1008,7 +1008,7 @@ struct ib_memreg_object_domain {
 };
 
 /**
- * struct ib_memreg_object_mr - What LIST reports of an MR
+ * struct ib_memreg_object_mr - Report of LIST on an MR
  * @addr: Address of the memory, or offset in that of a descriptor
  * @length: Bytes
  * @dmabuf: MR on a descriptor: number of the inode of its dma-buf, as shown by
@@ -1030,7 +1030,7 @@ struct ib_memreg_object_mr {
 };
 
 /**
- * struct ib_memreg_object_window - What LIST reports of a window
+ * struct ib_memreg_object_window - Report of LIST on a window
  * @max_span: Bytes that it covers at most
  * @iova: First I/O address; this and all below are 0 if it is not bound
  * @length: Bytes that it covers
@@ -1050,7 +1050,7 @@ struct ib_memreg_object_window {
 };
 
 /**
- * struct ib_memreg_object_endpoint - What LIST reports of an endpoint
+ * struct ib_memreg_object_endpoint - Report of LIST on an endpoint
  * @state: enum ib_memreg_endpoint_state
  * @listener_id: The listener that it came from, or 0
  */
@@ -1060,7 +1060,7 @@ struct ib_memreg_object_endpoint {
 };
 
 /**
- * struct ib_memreg_object_ring - What LIST reports of a completion ring
+ * struct ib_memreg_object_ring - Report of LIST on a completion ring
  * @entries: Its entries
  * @reserved: 0
  */
@@ -1070,7 +1070,7 @@ struct ib_memreg_object_ring {
 };
 
 /**
- * struct ib_memreg_object_srq - What LIST reports of a shared receive queue
+ * struct ib_memreg_object_srq - Report of LIST on a shared receive queue
  * @ring_id: Its ring
  * @posted: Receives that are posted
  */
@@ -1080,7 +1080,7 @@ struct ib_memreg_object_srq {
 };
 
 /**
- * struct ib_memreg_object_status - What LIST reports of a status table
+ * struct ib_memreg_object_status - Report of LIST on a status table
  * @slots: Its slots
  * @reserved: 0
  */
@@ -1090,7 +1090,7 @@ struct ib_memreg_object_status {
 };
 
 /**
- * struct ib_memreg_object_monitor - What LIST reports of a monitor
+ * struct ib_memreg_object_monitor - Report of LIST on a monitor
  * @addr: First address
  * @length: Bytes, as whole pages
  * @status_id: Its status table
@@ -1365,7 +1365,7 @@ struct ib_memreg_mr_register {
 	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_MR_REGISTER)
 
 /**
- * enum ib_memreg_rereg - What MR_REREGISTER changes
+ * enum ib_memreg_rereg - Properties that MR_REREGISTER changes
  * @IB_MEMREG_REREG_TRANSLATION: The memory, and the I/O addresses.
  * @IB_MEMREG_REREG_DOMAIN: The domain.
  * @IB_MEMREG_REREG_ACCESS: The access flags.

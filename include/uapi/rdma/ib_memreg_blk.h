@@ -127,7 +127,7 @@ struct ib_memreg_blk_hello {
 };
 
 /**
- * enum ib_memreg_blk_flags - What an export is
+ * enum ib_memreg_blk_flags - Properties of an export
  * @IB_MEMREG_BLK_READ_ONLY: Commands that change something fail.
  * @IB_MEMREG_BLK_WRITE_CACHE: Written data is stable only after a FLUSH.
  * @IB_MEMREG_BLK_HAS_FUA: IB_MEMREG_BLK_FUA is understood.
@@ -190,7 +190,7 @@ struct ib_memreg_blk_refusal {
 };
 
 /**
- * enum ib_memreg_blk_opcode - What a command does
+ * enum ib_memreg_blk_opcode - Operation of a command
  * @IB_MEMREG_BLK_NOP: Nothing; is the server there, and how large is it?
  * @IB_MEMREG_BLK_READ: The server writes to the segments.
  * @IB_MEMREG_BLK_WRITE: The server reads the segments.
