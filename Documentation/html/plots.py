@@ -18,7 +18,7 @@ import sys
 GROUPS = (
     ("data", "Cost of moving data: memreg / other",
      ("write_", "read_", "send_", "pingpong_", "bind_send", "ring_",
-      "strided_")),
+      "strided_", "odp_hit_")),
     ("block", "Rate of the block device: memreg / NVMe over RDMA", ("blk_",)),
     ("register", "Cost of registering and granting: memreg / other", ("",)),
 )
@@ -33,6 +33,11 @@ def better(row):
     """Whether ours is the better one, or as good."""
     return (row["ratio"] >= 1) if row.get("higher_is_better") else \
         (row["ratio"] <= 1)
+
+
+def quotient(value):
+    """A ratio; what is small has more digits."""
+    return f"{value:.2f}" if value >= 0.01 else f"{value:.4f}"
 
 
 def label(x, y, words, anchor="start", more=""):
@@ -75,7 +80,7 @@ def plot(title, rows):
                    f'fill="{color}"/>')
         end, anchor = (left - 4, "end") if row["ratio"] < 1 else \
             (right + 4, "start")
-        out.append(label(end, y + 11, f"{row['ratio']:.2f}", anchor))
+        out.append(label(end, y + 11, quotient(row["ratio"]), anchor))
     return out + ["</svg>"]
 
 
@@ -92,8 +97,8 @@ def cells(row):
     if not row["ratio"]:
         return [figure(row["ours"]), "", "", ""]
     bounds = row.get("ratio_range")
-    return [figure(row["ours"]), figure(row["peer"]), f"{row['ratio']:.2f}",
-            f"{bounds[0]:.2f} to {bounds[1]:.2f}" if bounds else ""]
+    return [figure(row["ours"]), figure(row["peer"]), quotient(row["ratio"]),
+            " to ".join(map(quotient, bounds)) if bounds else ""]
 
 
 def table(rows):
@@ -112,7 +117,7 @@ def table(rows):
         row = by_name.get(name)
         either = row or times[f"{name}_time"]
         line = [f"``{name}``", *cells(row)[:3],
-                f"{either['target']:.2f}" if "target" in either else ""]
+                quotient(either["target"]) if "target" in either else ""]
         if times:
             line += cells(times.get(f"{name}_time"))
         else:

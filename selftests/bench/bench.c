@@ -375,6 +375,7 @@ int main(int argc, char **argv)
 	list(memreg_ops, argv + optind);
 	list(pool_ops, argv + optind);
 	list(rereg_ops, argv + optind);
+	list(demand_ops, argv + optind);
 	list(cache_ops, argv + optind);
 	list(data_ops, argv + optind);
 	list(verbs_data_ops, argv + optind);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the parts of the bench share. An operation is something that is
- * measured: memreg.c, pool.c, rereg.c, cache.c and data.c have those of memreg;
- * verbs.c, verbs_data.c and perftest.c what they are compared to; kapi.c both,
- * in the kernel; and bench.c the clock.
+ * measured: memreg.c, pool.c, rereg.c, demand.c, cache.c and data.c have those
+ * of memreg; verbs.c, verbs_data.c and perftest.c what they are compared to;
+ * kapi.c both, in the kernel; and bench.c the clock.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -48,6 +48,7 @@ extern const struct op memreg_ops[];
 extern const struct op pool_ops[];
 extern const struct op pool_2cpu_ops[];
 extern const struct op rereg_ops[];
+extern const struct op demand_ops[];
 extern const struct op cache_ops[];
 extern const struct op cache_2cpu_ops[];
 extern const struct op data_ops[];

@@ -50,6 +50,8 @@ static struct link to_invalidating = {
  * @count: So many in all, some batches
  * @strided: The local memory is of pieces of so many bytes, one in each page;
  *	or 0
+ * @on_demand: The local memory is pinned when it is used
+ * @apart: Work requests of a call have their memory so many bytes apart
  */
 struct flow {
 	const struct far *far;
@@ -60,9 +62,11 @@ struct flow {
 	unsigned int depth;
 	unsigned int count;
 	uint32_t strided;
+	int on_demand;
+	size_t apart;
 };
 
-static struct memreg_mr composed;
+static struct memreg_mr composed, demanded;
 
 /* Make one MR of the pieces, once. */
 static int flow_compose(const struct flow *flow)
@@ -78,32 +82,52 @@ static int flow_compose(const struct flow *flow)
 				 &composed) ? fail_memreg() : 0;
 }
 
+/* Register the memory on demand as well, once. */
+static int flow_demand(const struct flow *flow)
+{
+	const struct link *link = flow->link;
+
+	if (!flow->on_demand || demanded.id)
+		return 0;
+	return memreg_mr_register(link->m, link->domain, link->memory, LENGTH,
+				  LOCAL_WRITE, IB_MEMREG_MR_ON_DEMAND,
+				  &demanded) ? fail_memreg() : 0;
+}
+
 static int flow_setup(const struct op *op)
 {
 	const struct flow *flow = op->data;
 
 	if (!flow->link->m && link_connect(flow->link, flow->far, LENGTH, 0))
 		return -1;
-	return flow_compose(flow);
+	return flow_compose(flow) || flow_demand(flow) ? -1 : 0;
+}
+
+static uint32_t flow_mr(const struct flow *flow)
+{
+	if (flow->on_demand)
+		return demanded.id;
+	return flow->strided ? composed.id : flow->link->mr.id;
 }
 
 /* A batch, which can be submitted again and again. */
 static void flow_prepare(const struct flow *flow, struct ib_memreg_wr *wrs)
 {
 	const struct link *link = flow->link;
-	uint32_t mr = flow->strided ? composed.id : link->mr.id;
+	uint32_t mr = flow_mr(flow);
 	const struct memreg_grant *to = &link->grant;
 	unsigned int i;
+	size_t at = 0;
 
-	for (i = 0; i < flow->batch; i++) {
+	for (i = 0; i < flow->batch; i++, at += flow->apart) {
 		if (flow->opcode == IB_MEMREG_OP_WRITE)
-			memreg_prep_write(&wrs[i], link->endpoint, mr, 0,
+			memreg_prep_write(&wrs[i], link->endpoint, mr, at,
 					  flow->size, to->iova, to->rkey);
 		else if (flow->opcode == IB_MEMREG_OP_READ)
-			memreg_prep_read(&wrs[i], link->endpoint, mr, 0,
+			memreg_prep_read(&wrs[i], link->endpoint, mr, at,
 					 flow->size, to->iova, to->rkey);
 		else
-			memreg_prep_send(&wrs[i], link->endpoint, mr, 0,
+			memreg_prep_send(&wrs[i], link->endpoint, mr, at,
 					 flow->size);
 	}
 	memreg_wr_signal(&wrs[i - 1], 0);
@@ -367,6 +391,10 @@ const struct op data_ops[] = {
 	FLOW("strided_write_64x1k", WRITE, 65536, 1, 4, 128, granting,
 	     .strided = 1024),
 	FLOW("send_8b_batch32", SEND, 8, 32, 128, 8192, draining),
+	FLOW("odp_send_8b_batch32", SEND, 8, 32, 128, 8192, draining,
+	     .on_demand = 1),
+	FLOW("odp_send_8b_batch32_pages", SEND, 8, 32, 128, 8192, draining,
+	     .on_demand = 1, .apart = PAGE),
 	ROUNDS("pingpong_64b", ping_setup, ping_prepare, echoing, 1024),
 	ROUNDS("bind_send_inv", bind_setup, bind_prepare, invalidating, 1024),
 	RING("poll_empty", poll_cost),

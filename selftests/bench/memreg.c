@@ -412,6 +412,7 @@ const struct op memreg_ops[] = {
 	MR("64k_local", PIECE, LOCAL_WRITE, 0),
 	MR("64k_remote", PIECE, LOCAL_WRITE | REMOTE, 0),
 	MR("1m_remote", 1 << 20, LOCAL_WRITE | REMOTE, 0),
+	MR("1m_local", MR_LENGTH_MAX, LOCAL_WRITE, 0),
 	MR("64k_local_unguarded", PIECE, LOCAL_WRITE, IB_MEMREG_MR_UNGUARDED),
 	MR("64k_remote_unguarded", PIECE, LOCAL_WRITE | REMOTE,
 	   IB_MEMREG_MR_UNGUARDED),
