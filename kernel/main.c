@@ -120,6 +120,7 @@ union memreg_cmd {
 	struct ib_memreg_list list;
 	struct ib_memreg_set_user_data set_user_data;
 	struct ib_memreg_domain_create domain_create;
+	struct ib_memreg_domain_query domain_query;
 	struct ib_memreg_mr_register mr_register;
 	struct ib_memreg_mr_reregister mr_reregister;
 	struct ib_memreg_mr_compose mr_compose;
@@ -190,6 +191,8 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 		     memreg_set_user_data_ioctl),
 	MEMREG_IOCTL(DOMAIN_CREATE, domain_create, reserved,
 		     memreg_domain_create_ioctl),
+	MEMREG_IOCTL(DOMAIN_QUERY, domain_query, out_wait,
+		     memreg_domain_query_ioctl),
 	MEMREG_IOCTL(MR_REGISTER, mr_register, out_generation,
 		     memreg_mr_register_ioctl),
 	MEMREG_IOCTL(MR_REREGISTER, mr_reregister, out_kept,

@@ -10,7 +10,8 @@
 #include "device.h"
 
 /* Size of an array that is indexed by counter id; ids start at 1. */
-#define MEMREG_STATS	(IB_MEMREG_STAT_DEMAND_PREFETCH_HITS + 1)
+#define MEMREG_STATS							\
+	(IB_MEMREG_STAT_DEMAND_WAIT + IB_MEMREG_DEMAND_WAITS)
 
 /**
  * struct memreg_stats - The counters of one CPU for a device

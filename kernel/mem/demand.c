@@ -154,9 +154,24 @@ static struct memreg_extent *memreg_to_extent(struct memreg_mr *mr)
 	return container_of(mr, struct memreg_extent, mr);
 }
 
-static struct memreg_device *memreg_demand_device(struct memreg_demand *demand)
+/* Counters of its domain */
+static struct memreg_demand_stats *
+memreg_demand_domain_stats(struct memreg_demand *demand)
 {
-	return demand->mr->region->mdev;
+	return &demand->mr->domain->demand;
+}
+
+/* Count what happens, for the MR, its domain, and the device. */
+static void memreg_demand_count(struct memreg_demand *demand,
+				enum memreg_demand_event event)
+{
+	static_assert(IB_MEMREG_STAT_DEMAND_FAULTS + MEMREG_DEMAND_EVENTS - 1 ==
+		      IB_MEMREG_STAT_DEMAND_PREFETCH_HITS);
+
+	atomic64_inc(&demand->stats.events[event]);
+	atomic64_inc(&memreg_demand_domain_stats(demand)->events[event]);
+	memreg_count(demand->mr->region->mdev,
+		     IB_MEMREG_STAT_DEMAND_FAULTS + event, 1);
 }
 
 /*
@@ -308,9 +323,7 @@ static void memreg_extent_change(struct memreg_watch *watch)
 	if (!list_empty(&extent->node) && !extent->gone) {
 		interval_tree_remove(&extent->tree_node, &demand->tree);
 		memreg_extent_retire(extent);
-		atomic64_inc(&demand->invalidations);
-		memreg_count(region->mdev, IB_MEMREG_STAT_DEMAND_INVALIDATIONS,
-			     1);
+		memreg_demand_count(demand, MEMREG_DEMAND_INVALIDATION);
 	}
 	spin_unlock(&demand->lock);
 }
@@ -353,6 +366,32 @@ static bool memreg_extent_is_good(const struct memreg_extent *extent)
  * Release
  */
 
+/* Count the pages of an extent, for the MR, its domain, and the device. */
+static void memreg_extent_count_pin(struct memreg_extent *extent)
+{
+	struct memreg_demand *demand = extent->demand;
+	unsigned long npages = extent->mr.region->npages;
+
+	extent->mr.pinned = npages;
+	atomic64_add(npages, &extent->mr.domain->file->pinned);
+	memreg_demand_stats_pin(&demand->stats, npages);
+	memreg_demand_stats_pin(memreg_demand_domain_stats(demand), npages);
+	memreg_count(extent->mr.region->mdev, IB_MEMREG_STAT_DEMAND_PINNED,
+		     memreg_region_pages(extent->mr.region));
+}
+
+static void memreg_extent_count_unpin(struct memreg_extent *extent)
+{
+	struct memreg_demand *demand = extent->demand;
+	unsigned long npages = extent->mr.pinned;
+
+	atomic64_sub(npages, &extent->mr.domain->file->pinned);
+	atomic_long_sub(npages, &demand->stats.pages);
+	atomic_long_sub(npages, &memreg_demand_domain_stats(demand)->pages);
+	memreg_count(extent->mr.region->mdev, IB_MEMREG_STAT_DEMAND_UNPINNED,
+		     memreg_region_pages(extent->mr.region));
+}
+
 /* Nobody uses it, and nobody finds it. */
 static void memreg_extent_free(struct memreg_extent *extent)
 {
@@ -361,8 +400,7 @@ static void memreg_extent_free(struct memreg_extent *extent)
 
 	memreg_guard_remove(region);
 	memreg_frwr_drain_region(region);
-	atomic64_sub(extent->mr.pinned, &whole->domain->file->pinned);
-	atomic_long_sub(extent->mr.pinned, &extent->demand->pages);
+	memreg_extent_count_unpin(extent);
 	memreg_region_release(region);
 	kfree(extent);
 	memreg_object_put(&whole->obj);
@@ -881,31 +919,15 @@ static int memreg_extent_take_pages(struct memreg_ucmd *ucmd,
 		memreg_fail(ucmd, -EAGAIN, IB_MEMREG_REASON_UNSTEADY);
 }
 
-/* Count the pages of a new extent. */
-static void memreg_extent_count(struct memreg_extent *extent)
-{
-	struct memreg_demand *demand = extent->demand;
-	unsigned long npages = extent->mr.region->npages;
-	long now, max = atomic_long_read(&demand->pages_max);
-
-	extent->mr.pinned = npages;
-	atomic64_add(npages, &extent->mr.domain->file->pinned);
-	now = atomic_long_add_return(npages, &demand->pages);
-	while (now > max &&
-	       !atomic_long_try_cmpxchg(&demand->pages_max, &max, now))
-		;
-}
-
-/* The time that a fault took: each bucket is for four times the one before. */
+/* Count a fault by the time that it took. */
 static void memreg_demand_count_wait(struct memreg_demand *demand, u64 since)
 {
-	u64 ns = ktime_get_ns() - since;
-	unsigned int i = 0;
+	unsigned int class = memreg_demand_stats_class(ktime_get_ns() - since);
 
-	for (ns /= IB_MEMREG_DEMAND_WAIT_NS;
-	     ns && i < IB_MEMREG_DEMAND_WAITS - 1; ns /= 4)
-		i++;
-	atomic64_inc(&demand->wait[i]);
+	atomic64_inc(&demand->stats.wait[class]);
+	atomic64_inc(&memreg_demand_domain_stats(demand)->wait[class]);
+	memreg_count(demand->mr->region->mdev,
+		     IB_MEMREG_STAT_DEMAND_WAIT + class, 1);
 }
 
 /**
@@ -953,14 +975,13 @@ struct memreg_mr *memreg_demand_pin(struct memreg_ucmd *ucmd,
 	}
 	ucmd->fault.since = 0;
 	refcount_inc(&mr->obj.users);
-	memreg_extent_count(extent);
+	memreg_extent_count_pin(extent);
 	if (why == MEMREG_DEMAND_USE) {
 		__set_bit(MEMREG_EXTENT_FRESH, &extent->state);
 		memreg_demand_count_wait(mr->demand, since);
 	} else {
 		__set_bit(MEMREG_EXTENT_PREFETCHED, &extent->state);
-		atomic64_inc(&mr->demand->prefetches);
-		memreg_count(ucmd->mdev, IB_MEMREG_STAT_DEMAND_PREFETCHES, 1);
+		memreg_demand_count(mr->demand, MEMREG_DEMAND_PREFETCHED);
 	}
 	memreg_extent_insert(extent);
 	memreg_extent_replace(extent);
@@ -997,22 +1018,17 @@ void memreg_demand_count_use(struct memreg_mr *extent)
 {
 	unsigned long *state = &memreg_to_extent(extent)->state;
 	struct memreg_demand *demand = memreg_to_extent(extent)->demand;
-	struct memreg_device *mdev = memreg_demand_device(demand);
 
 	/* An extent that was made to be used was made for one use. */
 	if (READ_ONCE(*state) &&
 	    test_and_clear_bit(MEMREG_EXTENT_FRESH, state)) {
-		atomic64_inc(&demand->faults);
-		memreg_count(mdev, IB_MEMREG_STAT_DEMAND_FAULTS, 1);
+		memreg_demand_count(demand, MEMREG_DEMAND_FAULT);
 		return;
 	}
-	atomic64_inc(&demand->hits);
-	memreg_count(mdev, IB_MEMREG_STAT_DEMAND_HITS, 1);
+	memreg_demand_count(demand, MEMREG_DEMAND_HIT);
 	if (READ_ONCE(*state) &&
-	    test_and_clear_bit(MEMREG_EXTENT_PREFETCHED, state)) {
-		atomic64_inc(&demand->prefetch_hits);
-		memreg_count(mdev, IB_MEMREG_STAT_DEMAND_PREFETCH_HITS, 1);
-	}
+	    test_and_clear_bit(MEMREG_EXTENT_PREFETCHED, state))
+		memreg_demand_count(demand, MEMREG_DEMAND_PREFETCH_HIT);
 }
 
 /**
@@ -1175,28 +1191,6 @@ void memreg_demand_end(struct memreg_mr *mr)
 	mr->demand = NULL;
 }
 
-/**
- * memreg_demand_query() - Report the counters of an MR on demand
- * @demand: Of the MR
- * @cmd: Where to
- */
-void memreg_demand_query(struct memreg_demand *demand,
-			 struct ib_memreg_mr_query *cmd)
-{
-	unsigned int shift = PAGE_SHIFT - MEMREG_PAGE_SHIFT, i;
-
-	cmd->out_pinned = (u64)atomic_long_read(&demand->pages) << shift;
-	cmd->out_pinned_max = (u64)atomic_long_read(&demand->pages_max)
-			      << shift;
-	cmd->out_faults = atomic64_read(&demand->faults);
-	cmd->out_hits = atomic64_read(&demand->hits);
-	cmd->out_invalidations = atomic64_read(&demand->invalidations);
-	cmd->out_prefetches = atomic64_read(&demand->prefetches);
-	cmd->out_prefetch_hits = atomic64_read(&demand->prefetch_hits);
-	for (i = 0; i < IB_MEMREG_DEMAND_WAITS; i++)
-		cmd->out_wait[i] = atomic64_read(&demand->wait[i]);
-}
-
 /*
  * Memory pressure
  */
@@ -1267,7 +1261,7 @@ static enum lru_status memreg_demand_squeeze(struct list_head *item,
 	struct memreg_demand *demand =
 		container_of(item, struct memreg_demand, lru);
 
-	if (!atomic_long_read(&demand->pages))
+	if (!atomic_long_read(&demand->stats.pages))
 		return LRU_ROTATE;
 	spin_lock(&memreg_squeeze_lock);
 	if (!demand->squeeze) {

@@ -11,8 +11,8 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
-#include <uapi/rdma/ib_memreg.h>
 
+#include "mem/demand_stats.h"
 #include "mem/mr.h"
 
 struct memreg_demand_space;
@@ -29,21 +29,14 @@ struct memreg_ucmd;
  * @lru: In the shrinker's list, among those of its memory cgroup
  * @squeeze: Memory is short, for whom: nothing idle is to stay; or NULL.
  *	memreg_squeeze_lock
- * @lock: Protects the fields below, but for the counters
+ * @lock: Protects the fields below, but for @stats
  * @tree: Extents that may be used, by their addresses
  * @idle: The same, the one that was used least recently first
  * @gone: Extents whose mapping changed, until nobody uses them any more
  * @nr: Number of extents in both lists
  * @left: Of @idle, that the worker is to look at in its turn
  * @releasing: Extents that were taken out and are being released
- * @pages: System pages that are pinned now
- * @pages_max: Most of them that there were
- * @faults: Ranges that had to be pinned to be used
- * @hits: Ranges that were pinned when they were used
- * @invalidations: Extents whose mapping changed
- * @prefetches: Extents that were pinned by advice
- * @prefetch_hits: Those of them that were used
- * @wait: Faults by the time that they took
+ * @stats: Counters
  */
 struct memreg_demand {
 	struct memreg_mr *mr;
@@ -59,14 +52,7 @@ struct memreg_demand {
 	unsigned int nr;
 	unsigned int left;
 	atomic_t releasing;
-	atomic_long_t pages;
-	atomic_long_t pages_max;
-	atomic64_t faults;
-	atomic64_t hits;
-	atomic64_t invalidations;
-	atomic64_t prefetches;
-	atomic64_t prefetch_hits;
-	atomic64_t wait[IB_MEMREG_DEMAND_WAITS];
+	struct memreg_demand_stats stats;
 };
 
 /**
@@ -99,8 +85,6 @@ struct memreg_mr *memreg_demand_get(struct memreg_ucmd *ucmd,
 void memreg_demand_count_use(struct memreg_mr *extent);
 int memreg_demand_fault(struct memreg_ucmd *ucmd);
 u64 memreg_demand_drop(struct memreg_mr *mr, u64 offset, u64 length);
-void memreg_demand_query(struct memreg_demand *demand,
-			 struct ib_memreg_mr_query *cmd);
 
 /* Does an extent have this range, which is one of the MR that it is of? */
 static inline bool memreg_extent_has(const struct memreg_mr *extent, u64 offset,

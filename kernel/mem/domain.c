@@ -217,6 +217,31 @@ int memreg_domain_create_ioctl(struct memreg_ucmd *ucmd)
 	return ret;
 }
 
+static bool memreg_domain_works(const struct memreg_domain *domain)
+{
+	return READ_ONCE(domain->state) == MEMREG_REGQ_READY;
+}
+
+/* ioctl(IB_MEMREG_IOC_DOMAIN_QUERY) */
+int memreg_domain_query_ioctl(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_domain_query *cmd = ucmd->cmd;
+	struct memreg_domain *domain;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	domain = memreg_domain_get(ucmd, cmd->domain_id);
+	if (IS_ERR(domain))
+		return PTR_ERR(domain);
+	cmd->out_port = domain->port;
+	cmd->out_working = memreg_domain_works(domain);
+	cmd->out_rebuilds = READ_ONCE(domain->rebuilt);
+	memreg_demand_stats_read(&domain->demand, &cmd->out_demand);
+	memreg_demand_stats_read_wait(&domain->demand, cmd->out_wait);
+	memreg_domain_put(domain);
+	return memreg_respond(ucmd, sizeof(*cmd));
+}
+
 static void memreg_domain_abort(struct memreg_file *file,
 				struct memreg_object *obj)
 {
@@ -239,8 +264,9 @@ static void memreg_domain_info(struct memreg_object *obj,
 	struct memreg_domain *domain =
 		container_of(obj, struct memreg_domain, obj);
 
-	info->u.domain.working = READ_ONCE(domain->state) == MEMREG_REGQ_READY;
+	info->u.domain.working = memreg_domain_works(domain);
 	info->u.domain.rebuilds = READ_ONCE(domain->rebuilt);
+	memreg_demand_stats_read(&domain->demand, &info->u.domain.demand);
 }
 
 const struct memreg_object_ops memreg_domain_ops = {

@@ -15,6 +15,7 @@
 
 #include "core.h"
 #include "device.h"
+#include "mem/demand_stats.h"
 #include "mem/fastmr.h"
 #include "mem/regq.h"
 
@@ -100,6 +101,7 @@ struct memreg_idle {
  * @gid_change: Number of the last GID change that was checked;
  *	memreg_device.domains_lock
  * @charges: Charges of the PD, the CQ and the QP to the rdma cgroup
+ * @demand: Counters of MRs on demand that are, or were, in the domain
  */
 struct memreg_domain {
 	struct memreg_object obj;
@@ -144,9 +146,11 @@ struct memreg_domain {
 	struct list_head device_node;
 	unsigned int gid_change;
 	struct memreg_charge charges[3];
+	struct memreg_demand_stats demand;
 };
 
 int memreg_domain_create_ioctl(struct memreg_ucmd *ucmd);
+int memreg_domain_query_ioctl(struct memreg_ucmd *ucmd);
 void memreg_domain_gid_change(struct memreg_device *mdev);
 extern const struct memreg_object_ops memreg_domain_ops;
 

@@ -921,6 +921,14 @@ static u32 memreg_mr_state(const struct memreg_mr *mr)
 					    IB_MEMREG_MR_STALE;
 }
 
+static void memreg_mr_query_demand(struct memreg_demand *demand,
+				   struct ib_memreg_mr_query *cmd)
+{
+	memreg_demand_stats_read(&demand->stats, &cmd->out_demand);
+	memreg_demand_stats_read_wait(&demand->stats, cmd->out_wait);
+	cmd->out_pinned = cmd->out_demand.pinned;
+}
+
 /* ioctl(IB_MEMREG_IOC_MR_QUERY) */
 int memreg_mr_query_ioctl(struct memreg_ucmd *ucmd)
 {
@@ -953,10 +961,9 @@ int memreg_mr_query_ioctl(struct memreg_ucmd *ucmd)
 	cmd->out_generation = READ_ONCE(mr->region->guard.generation);
 	cmd->out_suspects = READ_ONCE(mr->region->guard.suspects);
 	cmd->out_windows = atomic_read(&mr->windows);
+	memset_startat(cmd, 0, out_demand);
 	if (mr->demand)
-		memreg_demand_query(mr->demand, cmd);
-	else
-		memset_startat(cmd, 0, out_pinned_max);
+		memreg_mr_query_demand(mr->demand, cmd);
 	ret = memreg_respond(ucmd, sizeof(*cmd));
 out:
 	memreg_object_put(obj);
@@ -1005,7 +1012,11 @@ static void memreg_mr_info(struct memreg_object *obj,
 		.state = memreg_mr_state(mr),
 		.access = mr->access,
 		.rkey = seg.rkey,
+		.on_demand = !!mr->demand,
 	};
+	if (mr->demand)
+		memreg_demand_stats_read(&mr->demand->stats,
+					 &info->u.mr.demand);
 	memreg_region_describe(mr->region, &info->u.mr);
 }
 

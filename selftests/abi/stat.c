@@ -16,7 +16,8 @@
 
 #define LENGTH		(4 * PAGE)
 #define BATCH		8
-#define COUNTERS	IB_MEMREG_STAT_DEMAND_PREFETCH_HITS
+#define COUNTERS							\
+	(IB_MEMREG_STAT_DEMAND_WAIT + IB_MEMREG_DEMAND_WAITS - 1)
 #define NOBODY		65534
 
 /* The counters at one time, by their ids. */

@@ -24,9 +24,11 @@ _Static_assert(sizeof(struct ib_memreg_cap_entry) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_device_query) == 96, "layout");
 _Static_assert(sizeof(struct ib_memreg_destroy) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_domain_create) == 24, "layout");
+_Static_assert(sizeof(struct ib_memreg_domain_query) == 216, "layout");
+_Static_assert(sizeof(struct ib_memreg_demand_stats) == 56, "layout");
 _Static_assert(sizeof(struct ib_memreg_mr_register) == 80, "layout");
 _Static_assert(sizeof(struct ib_memreg_segment) == 24, "layout");
-_Static_assert(sizeof(struct ib_memreg_mr_query) == 272, "layout");
+_Static_assert(sizeof(struct ib_memreg_mr_query) == 280, "layout");
 _Static_assert(sizeof(struct ib_memreg_mr_advise) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_range) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_mr_reregister) == 80, "layout");
@@ -43,7 +45,7 @@ _Static_assert(sizeof(struct ib_memreg_endpoint_reject) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_endpoint_connect) == 128, "layout");
 _Static_assert(sizeof(struct ib_memreg_endpoint_disconnect) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_event) == 256, "layout");
-_Static_assert(sizeof(struct ib_memreg_object) == 176, "layout");
+_Static_assert(sizeof(struct ib_memreg_object) == 240, "layout");
 _Static_assert(sizeof(struct ib_memreg_list) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_stat_entry) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_device_stat) == 24, "layout");
@@ -111,6 +113,7 @@ static const struct call calls[] = {
 	CALL(LIST, list, RESERVED(list), .unbound = true),
 	CALL(SET_USER_DATA, set_user_data, NO_RESERVED),
 	CALL(DOMAIN_CREATE, domain_create, RESERVED(domain_create)),
+	CALL(DOMAIN_QUERY, domain_query, NO_RESERVED),
 	CALL(MR_REGISTER, mr_register, NO_RESERVED,
 	     .flags = IB_MEMREG_MR_IOVA | IB_MEMREG_MR_SINGLE_KEY |
 	      IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD |
@@ -496,6 +499,7 @@ static void try_wrong_id(struct __test_metadata *_metadata,
 {
 	struct ib_memreg_bind bind = { .mr_id = self->mr, .window_id = id };
 	RAW(mr_query, query, .mr_id = id);
+	RAW(domain_query, domain, .domain_id = id);
 	RAW(endpoint_disconnect, disconnect, .endpoint_id = id);
 	RAW(endpoint_accept, accept, .endpoint_id = id,
 	    .domain_id = self->domain);
@@ -534,6 +538,8 @@ static void try_wrong_id(struct __test_metadata *_metadata,
 	}
 	if (type == IB_MEMREG_OBJECT_DOMAIN)
 		return;
+	EXPECT_FAIL(ENOENT, ID, raw_call(self->fd, IB_MEMREG_IOC_DOMAIN_QUERY,
+					 &domain));
 	EXPECT_FAIL(ENOENT, ID, raw_register(self->fd, id, self->memory, PAGE,
 					     LOCAL_WRITE, &out));
 	EXPECT_FAIL(ENOENT, ID, raw_windows(self->fd, id, PAGE, &out, 1));

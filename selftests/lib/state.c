@@ -91,7 +91,7 @@ static void object_tell(const char *when, const struct ib_memreg_object *o)
 
 /*
  * Compare two objects, except the state of a connection, which its peer can
- * change, and the number of rebuilds of a domain's queue.
+ * change, and what is counted of a domain or an MR.
  */
 static bool object_same(const struct ib_memreg_object *a,
 			const struct ib_memreg_object *b)
@@ -100,8 +100,12 @@ static bool object_same(const struct ib_memreg_object *a,
 
 	if (a->type == IB_MEMREG_OBJECT_ENDPOINT)
 		as_b.u.endpoint.state = b->u.endpoint.state;
-	if (a->type == IB_MEMREG_OBJECT_DOMAIN)
+	if (a->type == IB_MEMREG_OBJECT_DOMAIN) {
 		as_b.u.domain.rebuilds = b->u.domain.rebuilds;
+		as_b.u.domain.demand = b->u.domain.demand;
+	}
+	if (a->type == IB_MEMREG_OBJECT_MR)
+		as_b.u.mr.demand = b->u.mr.demand;
 	return !memcmp(&as_b, b, sizeof(as_b));
 }
 

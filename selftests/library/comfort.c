@@ -428,11 +428,14 @@ TEST_F(comfort, reasons_name_ids_and_numbers)
 {
 	struct memreg *m = self->owner.m;
 	uint32_t domain = self->owner.domain, id;
+	struct memreg_domain_info info;
 	struct ib_memreg_wr wr;
 	char byte = 0;
 
 	EXPECT_REASON(ENOENT, memreg_domain_destroy(m, 77),
 		      "domain_destroy: this handle has no domain 77 (ENOENT)");
+	EXPECT_REASON(ENOENT, memreg_domain_query(m, 77, &info),
+		      "domain_query: this handle has no domain 77 (ENOENT)");
 	EXPECT_REASON(ENOENT, memreg_mr_deregister(m, 0),
 		      "mr_deregister: 0 is the id of no object (ENOENT)");
 	EXPECT_REASON(EBUSY, memreg_domain_destroy(m, domain),

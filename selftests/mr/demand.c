@@ -36,7 +36,8 @@ TEST_F_TIMEOUT(demand, memory_that_was_never_touched, LIMIT_S)
 		   300, 7);
 	adds_up(_metadata, self, 2);
 	/* No page is pinned that was not named. */
-	EXPECT_GE(5 + 1, query(_metadata, self, self->mr).out_pinned_max);
+	EXPECT_GE(5 + 1,
+		  query(_metadata, self, self->mr).out_demand.pinned_max);
 	peer_gets(_metadata, self, self->mr, 2 * PAGE, self->mem + 2 * PAGE,
 		  300);
 	EXPECT_TRUE(filled(self->mem + 2 * PAGE, 300, 0, 7));
@@ -119,7 +120,7 @@ static void map_anew(struct __test_metadata *_metadata, __u8 *mem, __u8 byte)
 static __u64 invalidations(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(demand) *self)
 {
-	return query(_metadata, self, self->mr).out_invalidations;
+	return query(_metadata, self, self->mr).out_demand.invalidations;
 }
 
 /* The next use finds what is mapped then, and not what was pinned. */
@@ -306,7 +307,7 @@ TEST_F_TIMEOUT(kinds, are_used_as_they_are, LIMIT_S)
 		  sizeof(copy));
 	q = query(_metadata, &self->all, self->mr);
 	EXPECT_EQ(variant->prot & PROT_WRITE ? 3 : 2,
-		  q.out_faults + q.out_hits);
+		  q.out_demand.faults + q.out_demand.hits);
 	EXPECT_EQ(IB_MEMREG_MR_LIVE, q.out_state);
 	if (self->file < 0 || variant->flags & MAP_PRIVATE)
 		return;
@@ -567,7 +568,7 @@ TEST_F_TIMEOUT(demand, I8_reregistered, LIMIT_S)
 			      &cmd));
 	EXPECT_EQ(1, query(_metadata, self, self->mr).out_pinned);
 	peer_gets(_metadata, self, self->mr, 0, other, PAGE);
-	EXPECT_EQ(0, query(_metadata, self, self->mr).out_faults);
+	EXPECT_EQ(0, query(_metadata, self, self->mr).out_demand.faults);
 	cmd.mr_flags = ON_DEMAND;
 	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REREGISTER,
 			      &cmd));
@@ -615,7 +616,8 @@ TEST_F_TIMEOUT(demand, I1_work_keeps_its_pages, LIMIT_S)
 TEST_F_TIMEOUT(demand, idle_pages_go_when_they_are_old, LIMIT_S)
 {
 	peer_gets(_metadata, self, self->mr, 0, zeros, LEN);
-	EXPECT_EQ(LEN / PAGE, query(_metadata, self, self->mr).out_pinned_max);
+	EXPECT_EQ(LEN / PAGE,
+		  query(_metadata, self, self->mr).out_demand.pinned_max);
 	EXPECT_EQ(0, wait_for_pinned(_metadata, self, 0));
 	EXPECT_EQ(self->pinned, vm_pin(0));
 	EXPECT_EQ(0, invalidations(_metadata, self));
@@ -672,8 +674,10 @@ TEST_F_TIMEOUT(demand, idle_pages_give_way_to_others, SOAK_S)
 			  mem + at, STEP);
 		EXPECT_GE(limit.rlim_cur / PAGE, vm_pin(0));
 	}
-	EXPECT_LT(STEP / PAGE, query(_metadata, self, mr).out_pinned_max);
-	EXPECT_GE(ROOM / PAGE, query(_metadata, self, mr).out_pinned_max);
+	EXPECT_LT(STEP / PAGE,
+		  query(_metadata, self, mr).out_demand.pinned_max);
+	EXPECT_GE(ROOM / PAGE,
+		  query(_metadata, self, mr).out_demand.pinned_max);
 	/* More than the limit at once */
 	EXPECT_FAIL(ENOMEM, MEMLOCK,
 		    post_send(self, mr, 0, ROOM + (1 << 20)));
@@ -701,13 +705,13 @@ TEST_F_TIMEOUT(demand, prefetch_saves_the_faults, LIMIT_S)
 			   self->mem + i * PAGE, 100, i);
 	adds_up(_metadata, self, 0);
 	q = query(_metadata, self, self->mr);
-	EXPECT_EQ(1, q.out_prefetches);
-	EXPECT_EQ(1, q.out_prefetch_hits);
+	EXPECT_EQ(1, q.out_demand.prefetches);
+	EXPECT_EQ(1, q.out_demand.prefetch_hits);
 	/* It is there, for reading, too. */
 	ASSERT_EQ(1, advise(self, ADVICE(PREFETCH), WAIT, &range, 1));
 	EXPECT_EQ(0, range.out_error);
 	EXPECT_EQ(0, range.out_pages);
-	EXPECT_EQ(1, query(_metadata, self, self->mr).out_prefetches);
+	EXPECT_EQ(1, query(_metadata, self, self->mr).out_demand.prefetches);
 	ASSERT_EQ(1, advise(self, ADVICE(DROP), 0, &range, 1));
 	EXPECT_EQ(LEN / PAGE, range.out_pages);
 	EXPECT_EQ(0, query(_metadata, self, self->mr).out_pinned);
@@ -736,7 +740,7 @@ TEST_F_TIMEOUT(demand, no_fault_faults_nothing_in, LIMIT_S)
 		peer_gets(_metadata, self, self->mr, i * PAGE,
 			  self->mem + i * PAGE, PAGE);
 	adds_up(_metadata, self, 0);
-	EXPECT_EQ(n, query(_metadata, self, self->mr).out_prefetch_hits);
+	EXPECT_EQ(n, query(_metadata, self, self->mr).out_demand.prefetch_hits);
 }
 
 TEST_F_TIMEOUT(demand, each_range_has_its_outcome, LIMIT_S)

@@ -92,14 +92,14 @@ static void adds_up(struct __test_metadata *_metadata,
 	__u64 waits = 0;
 	int i;
 
-	EXPECT_EQ(faults, q.out_faults);
-	EXPECT_EQ(self->uses, q.out_faults + q.out_hits);
+	EXPECT_EQ(faults, q.out_demand.faults);
+	EXPECT_EQ(self->uses, q.out_demand.faults + q.out_demand.hits);
 	for (i = 0; i < IB_MEMREG_DEMAND_WAITS; i++)
 		waits += q.out_wait[i];
 	EXPECT_EQ(faults, waits);
 	EXPECT_EQ(IB_MEMREG_MR_LIVE, q.out_state);
 	EXPECT_EQ(0, q.out_generation);
-	EXPECT_LE(q.out_pinned, q.out_pinned_max);
+	EXPECT_LE(q.out_pinned, q.out_demand.pinned_max);
 }
 
 /* Something was done, and completes well. */

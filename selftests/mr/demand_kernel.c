@@ -452,11 +452,11 @@ TEST_F_TIMEOUT(demand, little_of_a_terabyte, LIMIT_S)
 		peer_sends(_metadata, self, self->mr, at, mem + at, 64, i);
 	}
 	q = query(_metadata, self, self->mr);
-	EXPECT_GE(USED, q.out_pinned_max);
+	EXPECT_GE(USED, q.out_demand.pinned_max);
 	EXPECT_GE(self->pinned + USED, vm_pin(0));
 	EXPECT_GE(before + (USED + 64) * (long)PAGE / 1024,
 		  resident_kib());
-	adds_up(_metadata, self, q.out_faults);
+	adds_up(_metadata, self, q.out_demand.faults);
 	munmap(mem, RESERVED);
 }
 

@@ -75,8 +75,8 @@ TEST_F_TIMEOUT(demand, idle_pages_go_when_memory_is_short, LIMIT_S)
 		}
 	}
 	q = query(_metadata, self, mr);
-	EXPECT_GT(ROOM / PAGE, q.out_pinned_max);
-	EXPECT_EQ(2 * REGION / STEP, q.out_faults + q.out_hits);
+	EXPECT_GT(ROOM / PAGE, q.out_demand.pinned_max);
+	EXPECT_EQ(2 * REGION / STEP, q.out_demand.faults + q.out_demand.hits);
 	EXPECT_EQ(0, cgroup_event("oom_kill"));
 	EXPECT_LT(0, cgroup_event("max"));
 	/* What is left of it goes by advice as well. */

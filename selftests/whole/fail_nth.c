@@ -344,6 +344,23 @@ TEST_F_TIMEOUT(fail_nth, I8_domain_create, 600)
 	sweep(_metadata, self, &op);
 }
 
+static int call_domain_query(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(domain_query, cmd, .domain_id = self->domain);
+
+	return raw_call(self->fd, IB_MEMREG_IOC_DOMAIN_QUERY, &cmd);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_domain_query, 300)
+{
+	static const struct op op = {
+		.call = call_domain_query,
+		.undo = nothing,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
 static int call_register_local(FIXTURE_DATA(fail_nth) *self)
 {
 	return raw_register(self->fd, self->domain, self->memory, LENGTH,

@@ -319,6 +319,13 @@ static void make_domain_create(struct fuzzer *f, void *arg)
 	cmd->port = below(f, 2);
 }
 
+static void make_domain_query(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_domain_query *cmd = arg;
+
+	cmd->domain_id = id_of(f, IB_MEMREG_OBJECT_DOMAIN);
+}
+
 static void make_mr_register(struct fuzzer *f, void *arg)
 {
 	struct ib_memreg_mr_register *cmd = arg;
@@ -884,6 +891,7 @@ static const struct form {
 	FORM(DEVICE_QUERY, device_query, 1),
 	FORM(DOMAIN_CREATE, domain_create, 1, ENETDOWN, EDQUOT, ENOMEM, ENOSPC,
 	     EIO),
+	FORM(DOMAIN_QUERY, domain_query, 1, ENOENT),
 	FORM(MR_REGISTER, mr_register, 10, EBADF, EACCES, EOVERFLOW, ENOMEM,
 	     ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EIO, ENETDOWN),
 	FORM(MR_QUERY, mr_query, 2, ENOENT),

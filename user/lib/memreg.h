@@ -300,8 +300,9 @@ struct memreg_cached {
 };
 
 /**
- * struct memreg_demand_info - What an MR on demand has done so far
- * @pinned_max: Most pages of 4096 bytes that were pinned at a time
+ * struct memreg_demand_info - What MRs on demand have done so far
+ * @pinned: Pages of 4096 bytes that are pinned now
+ * @pinned_max: Most of them at a time
  * @faults: Ranges that had to be pinned when they were used
  * @hits: Ranges that were pinned when they were used
  * @invalidations: Times that pages were given up because their mapping changed
@@ -311,6 +312,7 @@ struct memreg_cached {
  *	IB_MEMREG_DEMAND_WAIT_NS
  */
 struct memreg_demand_info {
+	uint64_t pinned;
 	uint64_t pinned_max;
 	uint64_t faults;
 	uint64_t hits;
@@ -318,6 +320,20 @@ struct memreg_demand_info {
 	uint64_t prefetches;
 	uint64_t prefetch_hits;
 	uint64_t wait[IB_MEMREG_DEMAND_WAITS];
+};
+
+/**
+ * struct memreg_domain_info - What memreg_domain_query() returns
+ * @port: Port of its registration queue
+ * @working: Its registration queue works
+ * @rebuilds: Times that its registration queue was rebuilt
+ * @demand: Of the MRs on demand that are, or were, in it
+ */
+struct memreg_domain_info {
+	uint32_t port;
+	bool working;
+	uint64_t rebuilds;
+	struct memreg_demand_info demand;
 };
 
 /**
@@ -578,6 +594,17 @@ int memreg_destroy(struct memreg *m, uint32_t id);
  */
 int memreg_domain_create(struct memreg *m, unsigned int port,
 			 uint32_t *domain);
+
+/**
+ * memreg_domain_query() - State and counters of a domain
+ * @m: The handle
+ * @domain: The domain
+ * @info: Filled in
+ *
+ * Return: 0; -ENOENT, -ENODEV.
+ */
+int memreg_domain_query(struct memreg *m, uint32_t domain,
+			struct memreg_domain_info *info);
 
 /**
  * memreg_domain_destroy() - Destroy a domain

@@ -21,6 +21,47 @@ EXPORT int memreg_domain_create(struct memreg *m, unsigned int port,
 	return 0;
 }
 
+static struct memreg_demand_info
+demand_info(const struct ib_memreg_demand_stats *stats, const __u64 *wait)
+{
+	struct memreg_demand_info info = {
+		.pinned = stats->pinned,
+		.pinned_max = stats->pinned_max,
+		.faults = stats->faults,
+		.hits = stats->hits,
+		.invalidations = stats->invalidations,
+		.prefetches = stats->prefetches,
+		.prefetch_hits = stats->prefetch_hits,
+	};
+	unsigned int i;
+
+	for (i = 0; i < IB_MEMREG_DEMAND_WAITS; i++)
+		info.wait[i] = wait[i];
+	return info;
+}
+
+EXPORT int memreg_domain_query(struct memreg *m, uint32_t domain,
+			       struct memreg_domain_info *info)
+{
+	struct ib_memreg_domain_query arg = {
+		.size = sizeof(arg),
+		.domain_id = domain,
+	};
+	int ret;
+
+	ret = memreg__call(m->fd, IB_MEMREG_IOC_DOMAIN_QUERY, &arg,
+			   "domain_query");
+	if (ret)
+		return memreg__about_id(ret, "domain", domain);
+	*info = (struct memreg_domain_info) {
+		.port = arg.out_port,
+		.working = arg.out_working,
+		.rebuilds = arg.out_rebuilds,
+		.demand = demand_info(&arg.out_demand, arg.out_wait),
+	};
+	return 0;
+}
+
 static int about_register(struct memreg *m, int err,
 			  const struct ib_memreg_mr_register *arg)
 {
@@ -212,24 +253,6 @@ EXPORT int memreg_advise(struct memreg *m, uint32_t advice, uint32_t flags,
 	return failed;
 }
 
-static struct memreg_demand_info
-demand_info(const struct ib_memreg_mr_query *arg)
-{
-	struct memreg_demand_info info = {
-		.pinned_max = arg->out_pinned_max,
-		.faults = arg->out_faults,
-		.hits = arg->out_hits,
-		.invalidations = arg->out_invalidations,
-		.prefetches = arg->out_prefetches,
-		.prefetch_hits = arg->out_prefetch_hits,
-	};
-	unsigned int i;
-
-	for (i = 0; i < IB_MEMREG_DEMAND_WAITS; i++)
-		info.wait[i] = arg->out_wait[i];
-	return info;
-}
-
 /* Only MR_QUERY's segments have the keys: ask for one at least */
 static int query_mr(struct memreg *m, struct ib_memreg_mr_query *arg,
 		    struct ib_memreg_segment *first,
@@ -286,7 +309,7 @@ EXPORT int memreg_mr_query(struct memreg *m, uint32_t mr,
 		.pinned = arg.out_pinned,
 		.generation = arg.out_generation,
 		.suspects = arg.out_suspects,
-		.demand = demand_info(&arg),
+		.demand = demand_info(&arg.out_demand, arg.out_wait),
 	};
 	return 0;
 }

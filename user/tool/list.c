@@ -109,6 +109,24 @@ static void print_pinned(const struct ib_memreg_object *o)
 					  bytes, sizeof(bytes)));
 }
 
+static void print_demand(const struct ib_memreg_demand_stats *demand)
+{
+	char now[32], max[32];
+
+	printf(", %s pinned on demand, %s at most, %" PRIu64 " faults",
+	       human_bytes((double)demand->pinned * 4096, now, sizeof(now)),
+	       human_bytes((double)demand->pinned_max * 4096, max,
+			   sizeof(max)), (uint64_t)demand->faults);
+}
+
+static void print_domain(const struct ib_memreg_object *o)
+{
+	printf("%" PRIu32 " in it, queue rebuilt %" PRIu64 " times", o->users,
+	       (uint64_t)o->u.domain.rebuilds);
+	if (o->u.domain.demand.pinned_max)
+		print_demand(&o->u.domain.demand);
+}
+
 static void print_mr(const struct ib_memreg_object *o)
 {
 	const struct ib_memreg_object_mr *mr = &o->u.mr;
@@ -117,6 +135,8 @@ static void print_mr(const struct ib_memreg_object *o)
 	if (mr->dmabuf)
 		printf(" of dma-buf %" PRIu64, (uint64_t)mr->dmabuf);
 	printf(", in use %" PRIu32 " times", o->users);
+	if (mr->on_demand)
+		print_demand(&mr->demand);
 }
 
 static void print_window(const struct ib_memreg_object_window *window)
@@ -142,8 +162,7 @@ static void print_details(const struct ib_memreg_object *o)
 		print_pinned(o);
 		break;
 	case IB_MEMREG_OBJECT_DOMAIN:
-		printf("%" PRIu32 " in it, queue rebuilt %" PRIu64 " times",
-		       o->users, (uint64_t)o->u.domain.rebuilds);
+		print_domain(o);
 		break;
 	case IB_MEMREG_OBJECT_MR:
 		print_mr(o);
@@ -218,6 +237,19 @@ static void json_key(uint32_t access, uint32_t rkey)
 		json_number("rkey", rkey);
 }
 
+static void json_demand(const struct ib_memreg_demand_stats *demand)
+{
+	printf(",\"on_demand\":{\"pinned_bytes\":%" PRIu64,
+	       (uint64_t)demand->pinned * 4096);
+	json_number("pinned_bytes_max", demand->pinned_max * 4096);
+	json_number("faults", demand->faults);
+	json_number("hits", demand->hits);
+	json_number("invalidations", demand->invalidations);
+	json_number("prefetches", demand->prefetches);
+	json_number("prefetch_hits", demand->prefetch_hits);
+	putchar('}');
+}
+
 static void json_mr(const struct ib_memreg_object *o)
 {
 	json_number("address", o->u.mr.addr);
@@ -226,6 +258,8 @@ static void json_mr(const struct ib_memreg_object *o)
 	if (o->u.mr.dmabuf)
 		json_number("dmabuf", o->u.mr.dmabuf);
 	json_key(o->u.mr.access, o->u.mr.rkey);
+	if (o->u.mr.on_demand)
+		json_demand(&o->u.mr.demand);
 }
 
 static void json_window(const struct ib_memreg_object_window *window)
@@ -249,6 +283,7 @@ static void json_details(const struct ib_memreg_object *o)
 	case IB_MEMREG_OBJECT_DOMAIN:
 		json_number("users", o->users);
 		json_number("queue_rebuilds", o->u.domain.rebuilds);
+		json_demand(&o->u.domain.demand);
 		break;
 	case IB_MEMREG_OBJECT_MR:
 		json_mr(o);

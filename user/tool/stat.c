@@ -9,7 +9,7 @@
 #include "number.h"
 #include "tool.h"
 
-#define STAT_ROOM	64
+#define STAT_ROOM	128
 
 /* Lines between two headings of a table */
 #define LINES		20
@@ -115,6 +115,42 @@ static const struct {
 		"demand-prefetches", NULL, "times that it was pinned ahead" },
 	[IB_MEMREG_STAT_DEMAND_PREFETCH_HITS] = {
 		"demand-prefetch-hits", NULL, "those that were used" },
+	[IB_MEMREG_STAT_DEMAND_PINNED] = {
+		"demand-pinned", NULL, "pages of 4096 bytes, on demand" },
+	[IB_MEMREG_STAT_DEMAND_UNPINNED] = {
+		"demand-unpinned", NULL, "pages of 4096 bytes, on demand" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 0] = {
+		"demand-wait-1us", NULL, "faults that took less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 1] = {
+		"demand-wait-4us", NULL, "faults that took longer, and less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 2] = {
+		"demand-wait-16us", NULL, "faults that took longer, and less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 3] = {
+		"demand-wait-66us", NULL, "faults that took longer, and less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 4] = {
+		"demand-wait-262us", NULL, "faults that took longer, and less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 5] = {
+		"demand-wait-1ms", NULL, "faults that took longer, and less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 6] = {
+		"demand-wait-4ms", NULL, "faults that took longer, and less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 7] = {
+		"demand-wait-17ms", NULL, "faults that took longer, and less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 8] = {
+		"demand-wait-67ms", NULL, "faults that took longer, and less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 9] = {
+		"demand-wait-268ms", NULL, "faults that took longer, and less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 10] = {
+		"demand-wait-1s", NULL, "faults that took longer, and less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 11] = {
+		"demand-wait-4s", NULL, "faults that took longer, and less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 12] = {
+		"demand-wait-17s", NULL, "faults that took longer, and less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 13] = {
+		"demand-wait-69s", NULL, "faults that took longer, and less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 14] = {
+		"demand-wait-275s", NULL, "faults that took longer, and less" },
+	[IB_MEMREG_STAT_DEMAND_WAIT + 15] = {
+		"demand-wait-longer", NULL, "faults that took longer" },
 };
 
 #define NAMES (sizeof(names) / sizeof(names[0]))

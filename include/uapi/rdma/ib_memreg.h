@@ -141,6 +141,7 @@
  * @IB_MEMREG_CMD_SET_USER_DATA: Set the value that identifies an object in
  *   events.
  * @IB_MEMREG_CMD_DOMAIN_CREATE: Make a domain.
+ * @IB_MEMREG_CMD_DOMAIN_QUERY: The state of a domain, and its counters.
  * @IB_MEMREG_CMD_MR_REGISTER: Register memory.
  * @IB_MEMREG_CMD_MR_REREGISTER: Change an MR.
  * @IB_MEMREG_CMD_MR_COMPOSE: Make an MR of parts of other MRs.
@@ -182,6 +183,7 @@ enum ib_memreg_cmd {
 	IB_MEMREG_CMD_LIST = 0x09,
 	IB_MEMREG_CMD_SET_USER_DATA = 0x0a,
 	IB_MEMREG_CMD_DOMAIN_CREATE = 0x10,
+	IB_MEMREG_CMD_DOMAIN_QUERY = 0x11,
 	IB_MEMREG_CMD_MR_REGISTER = 0x18,
 	IB_MEMREG_CMD_MR_REREGISTER = 0x19,
 	IB_MEMREG_CMD_MR_COMPOSE = 0x1a,
@@ -769,6 +771,12 @@ struct ib_memreg_device_query {
  * @IB_MEMREG_STAT_DEMAND_PREFETCHES: Times that MR_ADVISE pinned pages.
  * @IB_MEMREG_STAT_DEMAND_PREFETCH_HITS: Such times after which some of the
  *	pages were used.
+ * @IB_MEMREG_STAT_DEMAND_PINNED: Pages of 4096 bytes that were pinned for MRs
+ *	on demand, of those that PAGES_PINNED counts.
+ * @IB_MEMREG_STAT_DEMAND_UNPINNED: Those of them that were unpinned.
+ * @IB_MEMREG_STAT_DEMAND_WAIT: Faults of MRs on demand by the time that they
+ *	took: the first of IB_MEMREG_DEMAND_WAITS counters, whose ids follow one
+ *	another. See IB_MEMREG_DEMAND_WAIT_NS.
  *
  * No counter ever decreases.
  */
@@ -818,7 +826,10 @@ enum ib_memreg_stat_id {
 	IB_MEMREG_STAT_DEMAND_HITS = 43,
 	IB_MEMREG_STAT_DEMAND_INVALIDATIONS = 44,
 	IB_MEMREG_STAT_DEMAND_PREFETCHES = 45,
-	IB_MEMREG_STAT_DEMAND_PREFETCH_HITS = 46
+	IB_MEMREG_STAT_DEMAND_PREFETCH_HITS = 46,
+	IB_MEMREG_STAT_DEMAND_PINNED = 47,
+	IB_MEMREG_STAT_DEMAND_UNPINNED = 48,
+	IB_MEMREG_STAT_DEMAND_WAIT = 49
 };
 
 /**
@@ -987,6 +998,40 @@ enum ib_memreg_endpoint_state {
 	IB_MEMREG_ENDPOINT_CLOSED = 4
 };
 
+/** IB_MEMREG_DEMAND_WAITS - classes of the time that a fault takes */
+#define IB_MEMREG_DEMAND_WAITS	16
+
+/**
+ * IB_MEMREG_DEMAND_WAIT_NS - limit of the first of these classes in
+ * nanoseconds: a fault that takes less is in the first class; the limit of each
+ * further class is four times that of the one before; the last class has no
+ * limit
+ */
+#define IB_MEMREG_DEMAND_WAIT_NS	1024
+
+/**
+ * struct ib_memreg_demand_stats - Counters of MRs on demand
+ * @pinned: Pages of 4096 bytes pinned now
+ * @pinned_max: Most pages that were pinned at a time
+ * @faults: Ranges that had to be pinned when they were used
+ * @hits: Ranges that were already pinned when they were used
+ * @invalidations: Times that pages were given up because their mapping changed
+ * @prefetches: Times that MR_ADVISE pinned pages
+ * @prefetch_hits: Such times after which some of the pages were used
+ *
+ * Each SGE that is not empty, and each range that a window is bound to, counts
+ * as a use.
+ */
+struct ib_memreg_demand_stats {
+	__aligned_u64 pinned;
+	__aligned_u64 pinned_max;
+	__aligned_u64 faults;
+	__aligned_u64 hits;
+	__aligned_u64 invalidations;
+	__aligned_u64 prefetches;
+	__aligned_u64 prefetch_hits;
+};
+
 /**
  * struct ib_memreg_object_file - Report of LIST on an open file
  * @pinned: Pages of 4096 bytes pinned by its MRs
@@ -1000,11 +1045,13 @@ struct ib_memreg_object_file {
  * @rebuilds: Times that its registration queue was rebuilt
  * @working: 1 if its registration queue works
  * @reserved: 0
+ * @demand: Of the MRs on demand that are, or were, in it
  */
 struct ib_memreg_object_domain {
 	__aligned_u64 rebuilds;
 	__u32 working;
 	__u32 reserved;
+	struct ib_memreg_demand_stats demand;
 };
 
 /**
@@ -1017,7 +1064,8 @@ struct ib_memreg_object_domain {
  * @state: enum ib_memreg_mr_state
  * @access: enum ib_memreg_access
  * @rkey: Remote key of the first segment, or 0
- * @reserved: 0
+ * @on_demand: 1 for an MR on demand
+ * @demand: All 0, but for MRs on demand
  */
 struct ib_memreg_object_mr {
 	__aligned_u64 addr;
@@ -1026,7 +1074,8 @@ struct ib_memreg_object_mr {
 	__u32 state;
 	__u32 access;
 	__u32 rkey;
-	__u32 reserved;
+	__u32 on_demand;
+	struct ib_memreg_demand_stats demand;
 };
 
 /**
@@ -1157,7 +1206,7 @@ struct ib_memreg_object {
 		struct ib_memreg_object_srq srq;
 		struct ib_memreg_object_status status;
 		struct ib_memreg_object_monitor monitor;
-		__aligned_u64 reserved[8];
+		__aligned_u64 reserved[16];
 	} u;
 };
 
@@ -1224,6 +1273,36 @@ struct ib_memreg_domain_create {
 
 #define IB_MEMREG_IOC_DOMAIN_CREATE \
 	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_DOMAIN_CREATE)
+
+/**
+ * struct ib_memreg_domain_query - ioctl(IB_MEMREG_IOC_DOMAIN_QUERY)
+ * @size: sizeof(struct ib_memreg_domain_query)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @domain_id: Domain
+ * @out_port: Its port
+ * @out_working: 1 if its registration queue works
+ * @out_rebuilds: Times that its registration queue was rebuilt
+ * @out_demand: Of the MRs on demand that are, or were, in it
+ * @out_wait: Their faults by the time that they took: see
+ *	IB_MEMREG_DEMAND_WAIT_NS
+ *
+ * Errors: ENOENT, EFAULT, ENODEV.
+ */
+struct ib_memreg_domain_query {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 domain_id;
+	__u32 out_port;
+	__u32 out_working;
+	__aligned_u64 out_rebuilds;
+	struct ib_memreg_demand_stats out_demand;
+	__aligned_u64 out_wait[IB_MEMREG_DEMAND_WAITS];
+};
+
+#define IB_MEMREG_IOC_DOMAIN_QUERY \
+	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_DOMAIN_QUERY)
 
 /**
  * enum ib_memreg_mr_flags - Flags of MR_REGISTER
@@ -1647,17 +1726,6 @@ struct ib_memreg_segment {
 	__u32 rkey;
 };
 
-/** IB_MEMREG_DEMAND_WAITS - classes of the time that a fault takes */
-#define IB_MEMREG_DEMAND_WAITS	16
-
-/**
- * IB_MEMREG_DEMAND_WAIT_NS - limit of the first of these classes in
- * nanoseconds: a fault that takes less is in the first class; the limit of each
- * further class is four times that of the one before; the last class has no
- * limit
- */
-#define IB_MEMREG_DEMAND_WAIT_NS	1024
-
 /**
  * struct ib_memreg_mr_query - ioctl(IB_MEMREG_IOC_MR_QUERY)
  * @size: sizeof(struct ib_memreg_mr_query)
@@ -1680,18 +1748,9 @@ struct ib_memreg_segment {
  * @out_generation: Number of times that the MR became stale: at least 1 while
  *	it is not LIVE
  * @out_suspects: Suspect events, after which the mapping was checked
- * @out_pinned_max: Most pages that were pinned at a time
- * @out_faults: Ranges that had to be pinned when they were used
- * @out_hits: Ranges that were pinned when they were used
- * @out_invalidations: Times that pages were given up because their mapping
- * 	changed
- * @out_prefetches: Times that MR_ADVISE pinned pages
- * @out_prefetch_hits: Such times after which some of the pages were used
- * @out_wait: Histogram of @out_faults by the time that pinning took: see
+ * @out_demand: All 0 unless the MR is on demand
+ * @out_wait: Histogram of its faults by the time that pinning took: see
  *	IB_MEMREG_DEMAND_WAIT_NS
- *
- * The fields from @out_pinned_max on are 0 unless the MR is on demand. Each SGE
- * that is not empty, and each range that a window is bound to, counts as a use.
  *
  * Errors: ENOENT, EFAULT, ENODEV.
  */
@@ -1713,12 +1772,7 @@ struct ib_memreg_mr_query {
 	__u32 reserved;
 	__aligned_u64 out_generation;
 	__aligned_u64 out_suspects;
-	__aligned_u64 out_pinned_max;
-	__aligned_u64 out_faults;
-	__aligned_u64 out_hits;
-	__aligned_u64 out_invalidations;
-	__aligned_u64 out_prefetches;
-	__aligned_u64 out_prefetch_hits;
+	struct ib_memreg_demand_stats out_demand;
 	__aligned_u64 out_wait[IB_MEMREG_DEMAND_WAITS];
 };
 
