@@ -18,7 +18,7 @@
 #include "quirks.h"
 
 /* Number of capabilities that DEVICE_QUERY lists. */
-#define MEMREG_CAPS	IB_MEMREG_CAP_ADVISE
+#define MEMREG_CAPS	IB_MEMREG_CAP_ODP_KEYS
 
 #define CAP(_cap, _backing, _value)					\
 	{								\
@@ -78,6 +78,8 @@ static u32 memreg_caps_list(struct memreg_device *mdev,
 		CAP(ODP_EXPLICIT, KERNEL, 1),
 		CAP(ODP_IMPLICIT, KERNEL, 1),
 		CAP(ADVISE, KERNEL, MEMREG_ADVISE_ALL),
+		/* No driver has earned it: see quirks.c. */
+		CAP(ODP_KEYS, NONE, 0),
 	};
 
 	BUILD_BUG_ON(ARRAY_SIZE(all) != MEMREG_CAPS);

@@ -3,6 +3,18 @@
  * Bugs and proven abilities of drivers, each with the evidence. A driver that
  * is not listed is assumed to follow the InfiniBand specification, and to have
  * none of the abilities that need evidence.
+ *
+ * No driver is trusted with keys whose pages the device faults in. A kernel
+ * module can have such keys: ib_reg_user_mr() takes IB_ACCESS_ON_DEMAND with a
+ * PD of the kernel, as net/rds does, where the driver sets
+ * IBK_ON_DEMAND_PAGING.
+ * Two drivers do:
+ * - rxe: __rxe_odp_mr_copy() copies from and to the beginning of each page,
+ *   whatever the offset in it. rxe_odp_map_range_and_lock() takes the I/O
+ *   address for an address in the range: another one is outside of its list of
+ *   pages.
+ * - mlx5: nothing of memreg has run on it. A driver is trusted with that only
+ *   after the tests of memory on demand have passed there with such keys.
  */
 #include <linux/minmax.h>
 #include <rdma/ib_user_ioctl_verbs.h>

@@ -116,7 +116,7 @@ static int memreg_mr_check_demand(struct memreg_ucmd *ucmd)
 		return 0;
 	if (cmd->access & MEMREG_ACCESS_REMOTE)
 		return memreg_fail(ucmd, -EOPNOTSUPP,
-				   IB_MEMREG_REASON_ON_DEMAND);
+				   IB_MEMREG_REASON_DEVICE_PAGING);
 	if (!(cmd->flags & IB_MEMREG_MR_ON_DEMAND) ||
 	    cmd->flags & (IB_MEMREG_MR_SINGLE_KEY | IB_MEMREG_MR_UNGUARDED |
 			  IB_MEMREG_MR_FD))

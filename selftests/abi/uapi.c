@@ -448,7 +448,7 @@ TEST_F(uapi, bind_device_tells_name_and_index)
 	EXPECT_STREQ(test_device(), query.out_name);
 	EXPECT_LE(1, query.out_ports);
 	/* Only the entries that there is room for are written. */
-	EXPECT_EQ(IB_MEMREG_CAP_ADVISE, query.count);
+	EXPECT_EQ(IB_MEMREG_CAP_ODP_KEYS, query.count);
 	EXPECT_EQ(IB_MEMREG_CAP_KEY_PAGES, caps[0].cap);
 	EXPECT_EQ(0, caps[1].cap);
 	EXPECT_EQ(0, close(fd));

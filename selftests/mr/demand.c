@@ -491,9 +491,12 @@ TEST_F_TIMEOUT(demand, what_it_cannot_be_is_refused, LIMIT_S)
 	__u32 mr;
 
 	for (i = 0; i < ARRAY_LEN(access); i++)
-		EXPECT_FAIL(EOPNOTSUPP, ON_DEMAND,
+		EXPECT_FAIL(EOPNOTSUPP, DEVICE_PAGING,
 			    register_mr(self, self->mem, LEN, access[i],
 					ON_DEMAND, &mr));
+	EXPECT_FAIL(EOPNOTSUPP, DEVICE_PAGING,
+		    register_mr(self, NULL, 0, REMOTE_READ,
+				ON_DEMAND | IMPLICIT, &mr));
 	EXPECT_FAIL(EINVAL, ON_DEMAND, register_mr(self, self->mem, LEN, 0,
 						   IMPLICIT, &mr));
 	EXPECT_FAIL(EINVAL, ON_DEMAND,

@@ -218,11 +218,14 @@ static const struct reason reasons[] = {
 	},
 	[IB_MEMREG_REASON_ON_DEMAND] = {
 		"an MR on demand can't be that: it has no keys, is watched, and is memory of this process",
-		"leave remote access out, and grant peers windows on it" },
+		NULL },
 	[IB_MEMREG_REASON_NOT_ON_DEMAND] = {
 		"the MR is none on demand",
 		"register it with IB_MEMREG_MR_ON_DEMAND" },
 	[IB_MEMREG_REASON_ADVICE] = { "there is no such advice", NULL },
+	[IB_MEMREG_REASON_DEVICE_PAGING] = {
+		"an MR on demand has no keys of its own, as no RDMA device is known to fault in pages well",
+		"leave remote access out, and grant peers windows on the MR" },
 };
 
 /* For failures without a code, or with a less exact one */

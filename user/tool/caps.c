@@ -69,6 +69,8 @@ static const struct {
 		"odp-implicit", YES_NO, "the whole address space as one MR" },
 	[IB_MEMREG_CAP_ADVISE] = {
 		"advise", YES_NO, "MRs on demand are pinned ahead" },
+	[IB_MEMREG_CAP_ODP_KEYS] = {
+		"odp-keys", YES_NO, "keys of MRs on demand, without windows" },
 };
 
 static const char *backing_text(uint32_t backing)

@@ -377,13 +377,16 @@ enum ib_memreg_cmd {
  *	from MR_COMPOSE: the exporter may take the memory of a piece away.
  * @IB_MEMREG_REASON_NO_CPU: The device is software, and the CPU does not reach
  *	the memory of the dma-buf.
- * @IB_MEMREG_REASON_ON_DEMAND: An MR on demand does not allow this: it has no
- *	keys of its own, so remote access needs windows (EOPNOTSUPP); it cannot
+ * @IB_MEMREG_REASON_ON_DEMAND: An MR on demand does not allow this: it cannot
  *	be a piece of a composition (EOPNOTSUPP); or the flags contradict each
  *	other (EINVAL).
  * @IB_MEMREG_REASON_NOT_ON_DEMAND: The MR is not on demand: all of it is
  *	pinned.
  * @IB_MEMREG_REASON_ADVICE: There is no such advice.
+ * @IB_MEMREG_REASON_DEVICE_PAGING: Remote access to an MR on demand by keys of
+ *	its own, for which the device would have to fault pages in by itself: no
+ *	driver is known to do that well (EOPNOTSUPP). See
+ *	IB_MEMREG_CAP_ODP_KEYS.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE = 0,
@@ -455,7 +458,8 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_NO_CPU = 66,
 	IB_MEMREG_REASON_ON_DEMAND = 67,
 	IB_MEMREG_REASON_NOT_ON_DEMAND = 68,
-	IB_MEMREG_REASON_ADVICE = 69
+	IB_MEMREG_REASON_ADVICE = 69,
+	IB_MEMREG_REASON_DEVICE_PAGING = 70
 };
 
 /**
@@ -616,6 +620,13 @@ enum ib_memreg_backing {
  *	IB_MEMREG_MR_IMPLICIT.
  * @IB_MEMREG_CAP_ADVISE: Mask of 1 << enum ib_memreg_advice that MR_ADVISE
  *	takes.
+ * @IB_MEMREG_CAP_ODP_KEYS: 1 if MRs on demand can have remote access, by keys
+ *	whose pages the device faults in; at present on no device, though
+ *	ib_reg_user_mr() lets kernel modules have such keys, as RDS does. Of the
+ *	two drivers that make them, soft-RoCE (Linux 7.3) ignores offsets in
+ *	pages, and memreg is untested on mlx5. Such a key would not die when the
+ *	mapping goes. Windows on such MRs work on all devices. What a device
+ *	counts of its own faults is in "rdma statistic show mr".
  */
 enum ib_memreg_cap {
 	IB_MEMREG_CAP_KEY_PAGES = 1,
@@ -645,7 +656,8 @@ enum ib_memreg_cap {
 	IB_MEMREG_CAP_SG_GAPS = 25,
 	IB_MEMREG_CAP_ODP_EXPLICIT = 26,
 	IB_MEMREG_CAP_ODP_IMPLICIT = 27,
-	IB_MEMREG_CAP_ADVISE = 28
+	IB_MEMREG_CAP_ADVISE = 28,
+	IB_MEMREG_CAP_ODP_KEYS = 29
 };
 
 /**
@@ -1320,7 +1332,7 @@ struct ib_memreg_domain_query {
  *	from offset @addr on, whether it is mapped or not. Not with SINGLE_KEY.
  * @IB_MEMREG_MR_ON_DEMAND: Pin no pages at registration, but each page when it
  *	is used. Not with SINGLE_KEY, UNGUARDED or FD, nor with remote access
- *	flags: peers are granted windows.
+ *	flags unless IB_MEMREG_CAP_ODP_KEYS is 1: peers are granted windows.
  * @IB_MEMREG_MR_IMPLICIT: With ON_DEMAND: the MR is the whole address space of
  *	the caller. @addr and @length must be 0.
  */
