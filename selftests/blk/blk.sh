@@ -1,8 +1,10 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0-only ib_memreg_blk with memreg blkd: reads
-# return the written data, by all operations of block devices; the disk has the
-# properties that the server reports. time limit: 360 shellcheck
-# disable=SC2317,SC2329 # functions are called by check
+# SPDX-License-Identifier: GPL-2.0-only
+# ib_memreg_blk with memreg blkd: reads return the written data, by all
+# operations of block devices; the disk has the properties that the server
+# reports.
+# time limit: 360
+# shellcheck disable=SC2317,SC2329 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")/.." || exit
 # shellcheck source-path=SCRIPTDIR source=../lib/topology.sh

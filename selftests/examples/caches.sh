@@ -1,7 +1,8 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0-only The examples of registration caches:
-# memory that is mapped again is registered again. shellcheck
-# disable=SC2317,SC2329 # functions are called by check
+# SPDX-License-Identifier: GPL-2.0-only
+# The examples of registration caches: memory that is mapped again is
+# registered again.
+# shellcheck disable=SC2317,SC2329 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")/.." || exit
 # shellcheck source-path=SCRIPTDIR source=../lib/tool.sh

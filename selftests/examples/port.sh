@@ -1,7 +1,7 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0-only The program that
-# Documentation/porting.rst shows works. shellcheck disable=SC2317 # functions
-# are called by check
+# SPDX-License-Identifier: GPL-2.0-only
+# The program that Documentation/porting.rst shows works.
+# shellcheck disable=SC2317 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")/.." || exit
 # shellcheck source-path=SCRIPTDIR source=../lib/tool.sh

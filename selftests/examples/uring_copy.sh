@@ -1,7 +1,8 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0-only The example uring copies a file to a
-# peer: completely, or the receiver reports an error. shellcheck disable=SC2317
-# # functions are called by check
+# SPDX-License-Identifier: GPL-2.0-only
+# The example uring copies a file to a peer: completely, or the receiver
+# reports an error.
+# shellcheck disable=SC2317 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")/.." || exit
 # shellcheck source-path=SCRIPTDIR source=../lib/tool.sh

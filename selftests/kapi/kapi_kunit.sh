@@ -1,8 +1,8 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0-only The API for other modules, on a device
-# that exists in name only; keys that list any bytes, on one in software; and
-# errnos of the RDMA CM: KUnit's tests, which are those of ib_memreg_kunit.ko,
-# each counted as one here.
+# SPDX-License-Identifier: GPL-2.0-only
+# The API for other modules, on a device that exists in name only; keys that
+# list any bytes, on one in software; and errnos of the RDMA CM: KUnit's
+# tests, which are those of ib_memreg_kunit.ko, each counted as one here.
 
 cd "$(dirname "$(realpath "$0")")/.." || exit
 # shellcheck source-path=SCRIPTDIR source=../lib/topology.sh

@@ -1,6 +1,7 @@
-# SPDX-License-Identifier: GPL-2.0-only Tests of the tool: commands at either
-# end, their output and their status. shellcheck shell=bash shellcheck
-# source-path=SCRIPTDIR source=topology.sh
+# SPDX-License-Identifier: GPL-2.0-only
+# Tests of the tool: commands at either end, their output and their status.
+# shellcheck shell=bash
+# shellcheck source-path=SCRIPTDIR source=topology.sh
 . "${BASH_SOURCE[0]%/*}/topology.sh"
 
 FAILED=0

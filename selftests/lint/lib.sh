@@ -1,5 +1,6 @@
-# shellcheck shell=bash SPDX-License-Identifier: GPL-2.0-only Functions that the
-# scripts in checks/ share. Each of these scripts defines
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Functions that the scripts in checks/ share. Each of these scripts defines
 #
 #   check      look at the tree in the current directory, print each finding on
 #              a line, and end with `clean_if "WHAT WAS LOOKED AT"`. OUT is a

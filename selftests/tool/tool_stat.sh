@@ -1,6 +1,7 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0-only memreg stat: its output, for people and
-# for programs, matches the operations done.
+# SPDX-License-Identifier: GPL-2.0-only
+# memreg stat: its output, for people and for programs, matches the operations
+# done.
 
 cd "$(dirname "$(realpath "$0")")/.." || exit
 # shellcheck source-path=SCRIPTDIR source=../lib/topology.sh
