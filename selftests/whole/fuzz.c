@@ -177,10 +177,15 @@ static __u32 any_rkey(struct fuzzer *f)
 	}
 }
 
-static __u32 mr_of(struct fuzzer *f)
+static const struct ib_memreg_object *mr_object(struct fuzzer *f)
 {
 	return object_of(f, IB_MEMREG_OBJECT_MR,
-			 once_in(f, 8) ? 0 : IB_MEMREG_MR_LIVE)->id;
+			 once_in(f, 8) ? 0 : IB_MEMREG_MR_LIVE);
+}
+
+static __u32 mr_of(struct fuzzer *f)
+{
+	return mr_object(f)->id;
 }
 
 static const struct ib_memreg_object *endpoint_in(struct fuzzer *f, __u32 state)
@@ -200,6 +205,24 @@ static __u32 connected(struct fuzzer *f)
 static __u8 *somewhere(struct fuzzer *f)
 {
 	return world.mem + below(f, MEM_PAGES * PAGE);
+}
+
+/* Where in an MR, which may be the whole address space */
+static __u64 offset_in(struct fuzzer *f, const struct ib_memreg_object *mr)
+{
+	return mr->u.mr.length > REGION_BYTES ? (uintptr_t)somewhere(f) :
+						below(f, PAGE);
+}
+
+static struct ib_memreg_sge some_sge(struct fuzzer *f)
+{
+	const struct ib_memreg_object *mr = mr_object(f);
+
+	return (struct ib_memreg_sge) {
+		.mr_id = mr->id,
+		.offset = offset_in(f, mr),
+		.length = 1 + below(f, PAGE),
+	};
 }
 
 /* Addresses and numbers on which things turn */
@@ -326,6 +349,18 @@ static void make_domain_query(struct fuzzer *f, void *arg)
 	cmd->domain_id = id_of(f, IB_MEMREG_OBJECT_DOMAIN);
 }
 
+static void make_on_demand(struct fuzzer *f, struct ib_memreg_mr_register *cmd)
+{
+	cmd->flags &= IB_MEMREG_MR_IOVA;
+	cmd->flags |= IB_MEMREG_MR_ON_DEMAND;
+	cmd->access &= FOR_WINDOWS;
+	if (!once_in(f, 4))
+		return;
+	cmd->flags |= IB_MEMREG_MR_IMPLICIT;
+	cmd->addr = 0;
+	cmd->length = 0;
+}
+
 static void make_mr_register(struct fuzzer *f, void *arg)
 {
 	struct ib_memreg_mr_register *cmd = arg;
@@ -348,6 +383,8 @@ static void make_mr_register(struct fuzzer *f, void *arg)
 		cmd->flags |= IB_MEMREG_MR_UNGUARDED;
 	if (once_in(f, 4))
 		cmd->status_id = id_of(f, IB_MEMREG_OBJECT_STATUS);
+	if (once_in(f, 4))
+		make_on_demand(f, cmd);
 }
 
 static void make_status_create(struct fuzzer *f, void *arg)
@@ -423,6 +460,41 @@ static void make_mr_query(struct fuzzer *f, void *arg)
 					 sizeof(struct ib_memreg_segment));
 }
 
+/* MRs on demand have no key, and peers get none to them. */
+static const struct ib_memreg_object *may_be_on_demand(struct fuzzer *f)
+{
+	const struct ib_memreg_object *mr;
+	unsigned int tries = 16;
+
+	do {
+		mr = object_of(f, IB_MEMREG_OBJECT_MR, 0);
+	} while ((mr->u.mr.rkey || mr->u.mr.access & ~FOR_WINDOWS) && --tries);
+	return mr;
+}
+
+/* Mostly for MRs on demand */
+static void make_mr_advise(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_mr_advise *cmd = arg;
+	const struct ib_memreg_object *mr;
+	struct ib_memreg_range *ranges;
+	__u32 i;
+
+	cmd->flags = below(f, 2) * IB_MEMREG_ADVISE_WAIT;
+	cmd->advice = 1 + below(f, IB_MEMREG_ADVICE_DROP);
+	cmd->count = few(f);
+	ranges = array(f, cmd->count, sizeof(*ranges));
+	for (i = 0; i < cmd->count; i++) {
+		mr = may_be_on_demand(f);
+		ranges[i].mr_id = mr->id;
+		ranges[i].offset = offset_in(f, mr);
+		ranges[i].length = 1 + below(f, 4 * PAGE);
+	}
+	if (once_in(f, 6))
+		spoil(f, ranges, cmd->count * sizeof(*ranges));
+	cmd->ranges = (uintptr_t)ranges;
+}
+
 /* Mostly of a memory object, and otherwise of the memory that others use */
 static void make_pool_create(struct fuzzer *f, void *arg)
 {
@@ -491,6 +563,7 @@ static void make_window_bind(struct fuzzer *f, void *arg)
 	struct ib_memreg_window_bind *cmd = arg;
 	const struct ib_memreg_object *window;
 	struct ib_memreg_bind *binds;
+	struct ib_memreg_sge range;
 	__u32 i;
 
 	cmd->count = few(f);
@@ -499,9 +572,10 @@ static void make_window_bind(struct fuzzer *f, void *arg)
 		window = object_of(f, IB_MEMREG_OBJECT_WINDOW, 0);
 		cmd->domain_id = window->domain_id;
 		binds[i].window_id = window->id;
-		binds[i].mr_id = mr_of(f);
-		binds[i].offset = below(f, PAGE);
-		binds[i].length = 1 + below(f, PAGE);
+		range = some_sge(f);
+		binds[i].mr_id = range.mr_id;
+		binds[i].offset = range.offset;
+		binds[i].length = range.length;
 		binds[i].access = window_access(f);
 		if (once_in(f, 4))
 			binds[i].endpoint_id = connected(f);
@@ -688,8 +762,7 @@ static void make_sges(struct fuzzer *f, struct ib_memreg_wr *wr, __u32 number)
 	sges += number * IB_MEMREG_SGE_MAX;
 	wr->num_sge = n;
 	for (i = 0; i < n; i++) {
-		sges[i].mr_id = mr_of(f);
-		sges[i].offset = below(f, PAGE);
+		sges[i] = some_sge(f);
 		sges[i].length = below(f, 2 * PAGE);
 	}
 	if (n == 1)
@@ -718,9 +791,7 @@ static void make_wr_of_window(struct fuzzer *f, struct ib_memreg_wr *wr)
 	wr->window_id = id_of(f, IB_MEMREG_OBJECT_WINDOW);
 	if (wr->opcode != IB_MEMREG_OP_BIND)
 		return;
-	wr->sge.mr_id = mr_of(f);
-	wr->sge.offset = below(f, PAGE);
-	wr->sge.length = 1 + below(f, PAGE);
+	wr->sge = some_sge(f);
 	wr->access = window_access(f);
 	if (once_in(f, 3)) {
 		wr->flags |= INSERT_RKEY;
@@ -738,8 +809,8 @@ static void make_inline(struct fuzzer *f, struct ib_memreg_wr *wr)
 static void make_atomic(struct fuzzer *f, struct ib_memreg_wr *wr)
 {
 	wr->num_sge = 1;
-	wr->sge.mr_id = mr_of(f);
-	wr->sge.offset = below(f, PAGE) / 8 * 8;
+	wr->sge = some_sge(f);
+	wr->sge.offset &= ~7ULL;
 	wr->sge.length = 8;
 	wr->remote_addr &= ~7ULL;
 	wr->compare_add = anything(f);
@@ -898,6 +969,7 @@ static const struct form {
 	FORM(MR_REREGISTER, mr_reregister, 6, EBADF, EACCES, EOVERFLOW, ENOMEM,
 	     ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EBUSY, ESTALE, EIO,
 	     ENETDOWN),
+	FORM(MR_ADVISE, mr_advise, 8),
 	OWN_FORM(POOL_CREATE, pool_create, 4, EBADF, EACCES, EOVERFLOW, ENOMEM,
 		 ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EIO, ENETDOWN, EMFILE,
 		 ENFILE),
@@ -1384,10 +1456,7 @@ FIXTURE_TEARDOWN(fuzz)
 	munmap(outcomes, sizeof(*outcomes) * ARRAY_LEN(forms));
 }
 
-/*
- * Objects of the file, but for endpoints, which peers make as well; and no more
- * pages are pinned: those of SINGLE_KEY may go by themselves.
- */
+/* Objects of the file, but for endpoints, which peers make as well */
 static bool same_objects(const struct state *a, const struct state *b)
 {
 	const struct ib_memreg_object *o = a->objects, *p = b->objects;
@@ -1404,7 +1473,65 @@ static bool same_objects(const struct state *a, const struct state *b)
 		if (o->file != p->file || o->id != p->id)
 			return false;
 	}
-	return o == o_end && p == p_end && a->pinned >= b->pinned;
+	return o == o_end && p == p_end;
+}
+
+/* Is an MR on demand? Advice for no byte of it says so, and does nothing. */
+static bool is_on_demand(__u32 mr)
+{
+	struct ib_memreg_range range = { .mr_id = mr };
+	RAW(mr_advise, cmd, .advice = IB_MEMREG_ADVICE_DROP, .count = 1,
+	    .ranges = (uintptr_t)&range);
+
+	return !raw_call(world.fd, IB_MEMREG_IOC_MR_ADVISE, &cmd) &&
+	       range.out_reason == IB_MEMREG_REASON_ZERO_LENGTH;
+}
+
+/* Pages that MRs on demand have now */
+static long pinned_on_demand(const struct state *state)
+{
+	const struct ib_memreg_object *o = state->objects;
+	long pages = 0;
+
+	for (; o < state->objects + state->count; o++) {
+		RAW(mr_query, cmd, .mr_id = o->id);
+
+		if (o->type == IB_MEMREG_OBJECT_MR && o->file == world.file &&
+		    !o->u.mr.rkey && is_on_demand(o->id) &&
+		    !raw_call(world.fd, IB_MEMREG_IOC_MR_QUERY, &cmd))
+			pages += cmd.out_pinned;
+	}
+	return pages;
+}
+
+/*
+ * Pages that are pinned beside those of MRs on demand: what a call that failed
+ * has pinned for one stays, and goes at any time. These are counted less before
+ * they are unpinned, so what is returned may be too much for a moment, and
+ * never too little.
+ */
+static long pinned_for_good(const struct state *state)
+{
+	long all, on_demand;
+
+	do {
+		on_demand = pinned_on_demand(state);
+		all = vm_pin(0);
+	} while (pinned_on_demand(state) != on_demand);
+	return all - on_demand;
+}
+
+/* No more is pinned than was: those of SINGLE_KEY may go by themselves. */
+static bool no_more_pinned(const struct state *now, long before)
+{
+	unsigned int i;
+
+	for (i = 0; i < LIMIT_MS / 10; i++) {
+		if (pinned_for_good(now) <= before)
+			return true;
+		poll(NULL, 0, 10);
+	}
+	return false;
 }
 
 TEST_F_TIMEOUT(fuzz, I8_what_fails_has_changed_nothing, 9000)
@@ -1413,19 +1540,26 @@ TEST_F_TIMEOUT(fuzz, I8_what_fails_has_changed_nothing, 9000)
 	const struct form *form;
 	struct state before;
 	struct fuzzer f;
+	long pinned;
+	bool same;
 	int err;
 
 	world_begin();
 	fuzzer_begin(&f, self->seed, 0);
 	f.faults = fault_injection();
+	pinned = pinned_for_good(&f.known);
 	for (i = 0; i < n && !_metadata->exit_code; i++) {
 		form = form_of(&f);
 		err = call(&f, form);
 		before = f.known;
 		ASSERT_EQ(0, state_get(&f.known));
-		EXPECT_TRUE(!f.bad && (!err || same_objects(&before, &f.known)))
+		same = !err || (same_objects(&before, &f.known) &&
+				no_more_pinned(&f.known, pinned));
+		EXPECT_TRUE(!f.bad && same)
 			TH_LOG("call %u, %s: %s", i, form->name,
 			       strerrorname_np(err));
+		if (!err)
+			pinned = pinned_for_good(&f.known);
 		state_free(&before);
 		step_aside(&f);
 	}
