@@ -383,7 +383,7 @@ static void memreg_blk_unmap_messages(struct memreg_blk_queue *queue)
  *
  * What is sent has a CQ of its own, which is polled before the one of receives:
  * when an answer comes, the SEND of its command has completed, but for an
- * acknowledgement that is late. So the CQ raises an event only while a command
+ * acknowledgment that is late. So the CQ raises an event only while a command
  * that is answered waits for its SEND or for LOCAL_INVs: one command at a time
  * takes one event instead of two. A work request that fails makes the QP flush
  * its receives, which do.

@@ -134,13 +134,13 @@ struct memreg_blk_export {
  * @cmds: MEMREG_BLK_CMD_SIZE for each tag
  * @replies: MEMREG_BLK_REPLY_SIZE for each receive
  * @last_reply: When the last answer came, or the wait for the first one began,
- * 	in jiffies
+ *	in jiffies
  * @answered: An answer came by this connection.
  * @id: RDMA CM id, or NULL
  * @qp: QP, or NULL
  * @cq: CQ of its receives, or NULL
  * @send_cq: CQ of what it sends, or NULL
- * @ending: Commands that are answered and have not ended, and a drain: those
+ * @ending: Commands that are answered and have not ended, and drains: these
  *	need events of @send_cq
  * @interrupt: Has @poll run at once
  * @poll: Takes completions, in softirqs

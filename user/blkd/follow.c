@@ -4,9 +4,10 @@
  *
  * A thread that sleeps on another CPU than that has its CPU interrupted for
  * each command, and often brought out of an idle state. With commands one at a
- * time, each of two CPUs then spends most of a command on waiting for the other,
- * and nothing runs in parallel. So after some of those in a row the thread moves
- * to the CPU that wakes it. The scheduler may move it again, as any thread.
+ * time, each of two CPUs then spends most of a command on waiting for the
+ * other, and nothing runs in parallel. So after some of those in a row the
+ * thread moves to the CPU that wakes it. The scheduler may move it again, as
+ * any thread.
  *
  * Where several commands come at a time, parallel CPUs are worth more.
  */

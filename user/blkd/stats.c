@@ -60,8 +60,8 @@ void stats_say(const struct blkd *b, const char *title)
 	say("%s: %" PRIu64 " commands in %.1f s, %" PRIu64
 	    " submissions, %u connections, %u clients known, %" PRIu64
 	    " accepted, %" PRIu64 " refused, %" PRIu64 " invalid, %" PRIu64
-	    " done before, %" PRIu64 " probes, %" PRIu64 " moves", title, commands,
-	    (double)(now_ns() - b->start) / 1e9, s->submits, conns,
+	    " done before, %" PRIu64 " probes, %" PRIu64 " moves", title,
+	    commands, (double)(now_ns() - b->start) / 1e9, s->submits, conns,
 	    b->nr_clients, s->accepted, s->refused, s->invalid, s->replayed,
 	    s->probes, s->moves);
 	for (i = 0; i < BLKD_OPCODES; i++)
