@@ -82,6 +82,21 @@
  *	An MR was changed: this is its new state.
  * memreg_mr_deregister
  *	An MR is about to be deregistered.
+ * memreg_demand_fault
+ *	A range of an MR on demand was not pinned when it was used, and an
+ *	extent of its pages was made. It took ``ns`` nanoseconds, faults in user
+ *	space included. ``write`` is 1 if the pages may be written to.
+ * memreg_demand_prefetch
+ *	An extent was made by advice.
+ * memreg_demand_miss
+ *	Pages are missing, or not as they are needed: the call lets go of all
+ *	that it has, faults them in, and begins anew.
+ * memreg_demand_hit
+ *	A range was pinned when it was used, in the extent that is named.
+ * memreg_demand_invalidate
+ *	The mapping of an extent changed: the next use faults anew.
+ * memreg_demand_evict
+ *	Nobody uses an extent, and its pages are about to be unpinned.
  * memreg_window_bind
  *	A window is bound.
  * memreg_window_revoke

@@ -61,6 +61,7 @@
 #include "mem/guard.h"
 #include "mem/mr.h"
 #include "mem/region.h"
+#include "mem/trace.h"
 #include "mem/watch.h"
 #include "stats.h"
 
@@ -324,6 +325,7 @@ static void memreg_extent_change(struct memreg_watch *watch)
 		interval_tree_remove(&extent->tree_node, &demand->tree);
 		memreg_extent_retire(extent);
 		memreg_demand_count(demand, MEMREG_DEMAND_INVALIDATION);
+		trace_memreg_demand_invalidate(&extent->mr);
 	}
 	spin_unlock(&demand->lock);
 }
@@ -398,6 +400,7 @@ static void memreg_extent_free(struct memreg_extent *extent)
 	struct memreg_region *region = extent->mr.region;
 	struct memreg_mr *whole = extent->mr.whole;
 
+	trace_memreg_demand_evict(&extent->mr);
 	memreg_guard_remove(region);
 	memreg_frwr_drain_region(region);
 	memreg_extent_count_unpin(extent);
@@ -920,14 +923,31 @@ static int memreg_extent_take_pages(struct memreg_ucmd *ucmd,
 }
 
 /* Count a fault by the time that it took. */
-static void memreg_demand_count_wait(struct memreg_demand *demand, u64 since)
+static void memreg_demand_count_wait(struct memreg_demand *demand, u64 ns)
 {
-	unsigned int class = memreg_demand_stats_class(ktime_get_ns() - since);
+	unsigned int class = memreg_demand_stats_class(ns);
 
 	atomic64_inc(&demand->stats.wait[class]);
 	atomic64_inc(&memreg_demand_domain_stats(demand)->wait[class]);
 	memreg_count(demand->mr->region->mdev,
 		     IB_MEMREG_STAT_DEMAND_WAIT + class, 1);
+}
+
+/* Count what a new extent was made for, by a call that began at @since. */
+static void memreg_extent_made(struct memreg_extent *extent,
+			       enum memreg_demand_why why, u64 since)
+{
+	u64 ns = ktime_get_ns() - since;
+
+	if (why == MEMREG_DEMAND_USE) {
+		__set_bit(MEMREG_EXTENT_FRESH, &extent->state);
+		memreg_demand_count_wait(extent->demand, ns);
+		trace_memreg_demand_fault(&extent->mr, ns);
+	} else {
+		__set_bit(MEMREG_EXTENT_PREFETCHED, &extent->state);
+		memreg_demand_count(extent->demand, MEMREG_DEMAND_PREFETCHED);
+		trace_memreg_demand_prefetch(&extent->mr);
+	}
 }
 
 /**
@@ -966,6 +986,7 @@ struct memreg_mr *memreg_demand_pin(struct memreg_ucmd *ucmd,
 		kfree(extent);
 		if (ret != -EFAULT)
 			return ERR_PTR(ret);
+		trace_memreg_demand_miss(mr, start, end - start, write);
 		ucmd->fault = (struct memreg_fault) {
 			.needed = true, .write = write, .addr = start,
 			.npages = (end - start) >> PAGE_SHIFT, .since = since,
@@ -976,13 +997,7 @@ struct memreg_mr *memreg_demand_pin(struct memreg_ucmd *ucmd,
 	ucmd->fault.since = 0;
 	refcount_inc(&mr->obj.users);
 	memreg_extent_count_pin(extent);
-	if (why == MEMREG_DEMAND_USE) {
-		__set_bit(MEMREG_EXTENT_FRESH, &extent->state);
-		memreg_demand_count_wait(mr->demand, since);
-	} else {
-		__set_bit(MEMREG_EXTENT_PREFETCHED, &extent->state);
-		memreg_demand_count(mr->demand, MEMREG_DEMAND_PREFETCHED);
-	}
+	memreg_extent_made(extent, why, since);
 	memreg_extent_insert(extent);
 	memreg_extent_replace(extent);
 	return &extent->mr;
@@ -1026,6 +1041,7 @@ void memreg_demand_count_use(struct memreg_mr *extent)
 		return;
 	}
 	memreg_demand_count(demand, MEMREG_DEMAND_HIT);
+	trace_memreg_demand_hit(extent);
 	if (READ_ONCE(*state) &&
 	    test_and_clear_bit(MEMREG_EXTENT_PREFETCHED, state))
 		memreg_demand_count(demand, MEMREG_DEMAND_PREFETCH_HIT);

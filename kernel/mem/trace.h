@@ -13,6 +13,7 @@
 #include "mem/frwr.h"
 #include "mem/key.h"
 #include "mem/mr.h"
+#include "mem/region.h"
 
 /*
  * Domains and their registration queues
@@ -202,6 +203,94 @@ DECLARE_EVENT_CLASS(memreg_mr,
 MEMREG_MR_EVENT(mr_register);
 MEMREG_MR_EVENT(mr_reregister);
 MEMREG_MR_EVENT(mr_deregister);
+
+/*
+ * Memory on demand: an extent has the id of its MR
+ */
+
+DECLARE_EVENT_CLASS(memreg_extent,
+	TP_PROTO(const struct memreg_mr *extent),
+	TP_ARGS(extent),
+	TP_STRUCT__entry(
+		__field(u64, addr)
+		__field(u64, length)
+		__field(u32, file)
+		__field(u32, mr)
+		__field(u32, domain)
+		__field(bool, write)
+	),
+	TP_fast_assign(
+		__entry->addr = extent->addr;
+		__entry->length = extent->length;
+		__entry->file = extent->domain->file->number;
+		__entry->mr = extent->obj.id;
+		__entry->domain = extent->domain->obj.id;
+		__entry->write = extent->region->writable;
+	),
+	TP_printk("file=%u mr=%u domain=%u addr=0x%llx length=%llu write=%d",
+		  __entry->file, __entry->mr, __entry->domain, __entry->addr,
+		  __entry->length, __entry->write)
+);
+
+#define MEMREG_EXTENT_EVENT(_name)					\
+	DEFINE_EVENT(memreg_extent, memreg_##_name,			\
+		     TP_PROTO(const struct memreg_mr *extent),		\
+		     TP_ARGS(extent))
+
+MEMREG_EXTENT_EVENT(demand_prefetch);
+MEMREG_EXTENT_EVENT(demand_hit);
+MEMREG_EXTENT_EVENT(demand_invalidate);
+MEMREG_EXTENT_EVENT(demand_evict);
+
+TRACE_EVENT(memreg_demand_fault,
+	TP_PROTO(const struct memreg_mr *extent, u64 ns),
+	TP_ARGS(extent, ns),
+	TP_STRUCT__entry(
+		__field(u64, addr)
+		__field(u64, length)
+		__field(u64, ns)
+		__field(u32, file)
+		__field(u32, mr)
+		__field(u32, domain)
+		__field(bool, write)
+	),
+	TP_fast_assign(
+		__entry->addr = extent->addr;
+		__entry->length = extent->length;
+		__entry->ns = ns;
+		__entry->file = extent->domain->file->number;
+		__entry->mr = extent->obj.id;
+		__entry->domain = extent->domain->obj.id;
+		__entry->write = extent->region->writable;
+	),
+	TP_printk("file=%u mr=%u domain=%u addr=0x%llx length=%llu write=%d ns=%llu",
+		  __entry->file, __entry->mr, __entry->domain, __entry->addr,
+		  __entry->length, __entry->write, __entry->ns)
+);
+
+TRACE_EVENT(memreg_demand_miss,
+	TP_PROTO(const struct memreg_mr *mr, u64 addr, u64 length, bool write),
+	TP_ARGS(mr, addr, length, write),
+	TP_STRUCT__entry(
+		__field(u64, addr)
+		__field(u64, length)
+		__field(u32, file)
+		__field(u32, mr)
+		__field(u32, domain)
+		__field(bool, write)
+	),
+	TP_fast_assign(
+		__entry->addr = addr;
+		__entry->length = length;
+		__entry->file = mr->domain->file->number;
+		__entry->mr = mr->obj.id;
+		__entry->domain = mr->domain->obj.id;
+		__entry->write = write;
+	),
+	TP_printk("file=%u mr=%u domain=%u addr=0x%llx length=%llu write=%d",
+		  __entry->file, __entry->mr, __entry->domain, __entry->addr,
+		  __entry->length, __entry->write)
+);
 
 DECLARE_EVENT_CLASS(memreg_window,
 	TP_PROTO(const struct memreg_domain *domain, u32 window, u32 mr,

@@ -148,7 +148,8 @@ TEST_F(trace, events_are_those_that_are_documented)
 		"key_publish", "key_claim", "region_pin", "region_unpin",
 		"region_stale", "guard_event", "guard_look", "guard_timeout",
 		"mr_register", "mr_reregister", "mr_deregister",
-		"window_bind",
+		"demand_fault", "demand_prefetch", "demand_miss", "demand_hit",
+		"demand_invalidate", "demand_evict", "window_bind",
 		"window_revoke", "endpoint_state", "complete",
 		"bogus_invalidate", "pool_take", "pool_put", "pool_replace",
 		"req_map", "req_register", "req_invalidate", "req_fail",
@@ -354,6 +355,67 @@ TEST_F_TIMEOUT(trace, I2_looks_at_a_mapping_in_order, LIMIT_S)
 	ORDER("outcome=unchanged",
 	      text(" addr=%#lx length=%lu outcome=gone",
 		   (unsigned long)self->memory, LENGTH));
+	EXPECT_EQ(0, close(self->fd));
+}
+
+/*
+ * Memory on demand
+ */
+
+static void bind_page(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(trace) *self, __u32 mr, __u32 page)
+{
+	struct ib_memreg_bind bind = {
+		.mr_id = mr, .offset = page * PAGE, .length = PAGE,
+		.access = REMOTE_READ,
+	};
+
+	ASSERT_EQ(0, raw_windows(self->fd, self->domain, PAGE,
+				 &bind.window_id, 1));
+	ASSERT_EQ(0, raw_bind(self->fd, self->domain, &bind, 1));
+	ASSERT_EQ(0, raw_revoke(self->fd, self->domain, &bind.window_id, 1));
+}
+
+/* A page that was touched, one that was not, and one that is pinned ahead */
+TEST_F_TIMEOUT(trace, memory_on_demand_in_order, LIMIT_S)
+{
+	RAW(mr_register, reg, .flags = IB_MEMREG_MR_ON_DEMAND,
+	    .access = LOCAL_WRITE | MW_BIND,
+	    .addr = (uintptr_t)self->memory, .length = LENGTH);
+	struct ib_memreg_range range = { .offset = 2 * PAGE, .length = PAGE };
+	RAW(mr_advise, advise, .advice = IB_MEMREG_ADVICE_PREFETCH_WRITE,
+	    .count = 1, .ranges = (uintptr_t)&range);
+	char *memory = self->memory;
+	const char *pages[3];
+	unsigned int i;
+
+	make_domain(_metadata, self);
+	reg.domain_id = self->domain;
+	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_MR_REGISTER, &reg));
+	range.mr_id = reg.out_mr_id;
+	ASSERT_EQ(0, madvise(memory + PAGE, PAGE, MADV_DONTNEED));
+	trace_on(_metadata);
+	bind_page(_metadata, self, reg.out_mr_id, 0);
+	bind_page(_metadata, self, reg.out_mr_id, 0);
+	bind_page(_metadata, self, reg.out_mr_id, 1);
+	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_MR_ADVISE, &advise));
+	bind_page(_metadata, self, reg.out_mr_id, 2);
+	ASSERT_EQ(0, munmap(memory, PAGE));
+	ASSERT_EQ(0, raw_destroy(self->fd, reg.out_mr_id));
+
+	for (i = 0; i < 3; i++)
+		pages[i] = text(" mr=%u domain=%u addr=%#lx length=%lu write=%d",
+				reg.out_mr_id, self->domain,
+				(unsigned long)memory + i * PAGE, PAGE, i == 2);
+	ORDER("memreg_demand_fault: file=", "memreg_demand_hit: ",
+	      "memreg_demand_miss: ", "memreg_demand_fault: ",
+	      "memreg_demand_prefetch: ", "memreg_demand_hit: ",
+	      "memreg_demand_invalidate: ", "memreg_demand_evict: ",
+	      "memreg_mr_deregister: ");
+	/* Which page, in the same order */
+	ORDER(pages[0], pages[0], pages[1], pages[1], pages[2], pages[2],
+	      pages[0]);
+	ORDER(text("%s ns=", pages[0]), text("%s ns=", pages[1]));
 	EXPECT_EQ(0, close(self->fd));
 }
 
