@@ -42,10 +42,11 @@
 /**
  * struct thread - Records of a thread
  * @pinned: Position in the log before memory was pinned, if @has_pinned
- * @here: Position when it was last here, if @was_here
- * @refused: The call before was a subscribe() that failed, of ...
- * @addr: ... this memory ...
- * @length: ... of so many bytes: libfabric unsubscribes that
+ * @here: Position when it last called this file, if @was_here
+ * @refused: Its last call was a subscribe() that failed; libfabric then calls
+ *	unsubscribe() for the same memory
+ * @addr: Address of the memory that was refused
+ * @length: Its length in bytes
  * @has_pinned: See @pinned
  * @was_here: See @here
  */
