@@ -60,7 +60,7 @@ struct shrinker;
  * @gave_up_pid: Task that waited for others' keys in vain; frwr_lock
  * @gave_up_until: Jiffies until which it does not wait again; frwr_lock
  * @spares: Idle FRWRs above the minimum, which the shrinker can free; written
- * 	with frwr_lock
+ *	with frwr_lock
  * @spare_domains: Domains with spare FRWRs, by memreg_domain.spare_node;
  *	frwr_lock
  * @shrinker: Frees idle FRWRs when memory is short

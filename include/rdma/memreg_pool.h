@@ -115,7 +115,7 @@ struct ib_memreg_pool_attr {
  * @remote_invalidated: Keys that peers have invalidated
  * @local_invalidated: Keys that LOCAL_INV has invalidated
  * @bogus: Invalidations that peers reported of keys that were not granted to
- * 	them
+ *	them
  */
 struct ib_memreg_pool_stats {
 	u64 total;

@@ -118,7 +118,7 @@ struct memreg_blk_stats {
  * @error: The last error, as text
  * @state_lock: Protects @state and @broken
  * @state: enum memreg_blk_state; also read without the lock where a stale value
- * 	does no harm
+ *	does no harm
  * @broken: The connection has to be given up. Cleared before connecting.
  * @stopping: It is being disabled, or a disk is being made; I/O fails once the
  *	connection is lost.
@@ -139,7 +139,7 @@ struct memreg_blk_stats {
  * @live: The queues
  * @connected: Connections, or parts of them, exist.
  * @conn_lock: Protects @live, the pools of these queues, and @past against
- * 	stats
+ *	stats
  * @past: Statistics of earlier pools
  * @known: @export is known, and a later connection must offer the same.
  * @export: Properties of the export

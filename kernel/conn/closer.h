@@ -36,22 +36,22 @@ enum memreg_stage {
  * @shut: No more steps are scheduled; memreg_closer.lock
  * @work: Work that takes a step
  * @cut: Work that a guard queues if a BIND on the send queue may still make the
- * 	guard's key
+ *	guard's key
  * @timer: Schedules a step
  * @go_on: Called by a step before the end is requested, to connect; NULL on the
  *	side that accepts
  * @stage: Stage that is reached; belongs to the worker
  * @until: Jiffies when that stage times out; belongs to the worker
  * @undone: Errno of the RDMA CM if it failed to disconnect; belongs to the
- * 	worker
+ *	worker
  * @asked: The end is requested
  * @urgent: Skip stages that only serve the peer, and go before other endpoints
- * 	of the file
+ *	of the file
  * @left: The peer has disconnected, or our user has
  * @last_wqe: The QP takes no more buffers from the shared queue
  * @draining: The last completion of a queue schedules a step
  * @quiet: Post no event, as the user knows of the end; handler lock, or while
- * 	destroying
+ *	destroying
  * @over: Completed when the last stage is reached
  */
 struct memreg_closing {

@@ -56,13 +56,13 @@ struct memreg_listener;
  * @srq: Shared receive queue that it takes buffers from, or NULL; holds a
  *	reference
  * @srq_qp: QP that takes the buffers; only used as a lookup key, never
- * 	dereferenced
+ *	dereferenced
  * @srq_node: In memreg_queue.takers of the shared queue, while there may be
  *	completions of @srq_qp
  * @setup: Taken to make queues and a QP for a request, outside of the handler
  *	lock, and by the worker to make the endpoint CLOSED
  * @queued: The queues are set up, and do not change any more: release and
- * 	acquire
+ *	acquire
  * @begun: Completed when ENDPOINT_CONNECT no longer uses @id
  * @state: enum ib_memreg_endpoint_state; changed under the handler lock
  * @up: The connection is or was accepted or established; handler lock
@@ -80,11 +80,11 @@ struct memreg_listener;
  *	posted; on the side that connects, at first the private data to send
  * @private_data_len: Length of @private_data
  * @user_data: User data that was set for it, or 0; event_lock, or READ_ONCE()
- * 	without
+ *	without
  * @responder_resources: READs in flight from the peer that the peer requests
  * @initiator_depth: READs in flight to the peer that the peer accepts
  * @cred: Credentials of the caller of ENDPOINT_CONNECT, to make the QP;
- * 	otherwise NULL
+ *	otherwise NULL
  * @connect_until: Jiffies until which ENDPOINT_CONNECT may take
  * @due: Steps of connecting to be taken, MEMREG_CONNECT_*
  * @closing: State of the end of its connection

@@ -68,7 +68,7 @@ static inline u32 memreg_queue_depth(struct memreg_device *mdev)
  * @stale: An MR of a part of a work request is stale; memreg_ring.lock
  * @free: Free slots of a receive queue; taken off with @lock
  * @early: Receives that were submitted before the QP was made, latest first;
- * 	@lock
+ *	@lock
  * @unsignalled: Work requests posted since the last that the device signals;
  *	@lock
  * @fenced: The last work request posted waits for all before it, so no message

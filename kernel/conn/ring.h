@@ -55,9 +55,9 @@ struct memreg_slot_ops;
  * @wc_next: Index of the first one in @wcs that is not handled; @lock
  * @wc_count: Number of completions in @wcs; @lock
  * @wc_settled: The completion at @wc_next was held, and can be handled now;
- * 	@lock
+ *	@lock
  * @held: The completion at @wc_next needs a context that may sleep, and all
- * 	others wait; @lock
+ *	others wait; @lock
  * @settling: A task is settling the held completion; @lock
  * @ended: Commands of io_uring that end as soon as the room of their slots is
  *	freed; @lock

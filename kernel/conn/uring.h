@@ -24,7 +24,7 @@ struct mutex;
  * @node: In memreg_ring.ended while @ended is set
  * @ring: The ring of its slots, held while it is issued; NULL if it has none
  * @pending: Number of its slots that have not completed, plus
- * 	MEMREG_URING_ISSUE while it is issued
+ *	MEMREG_URING_ISSUE while it is issued
  * @ucmd: The call, while it is issued
  * @issue_flags: Flags that io_uring issues it with
  * @blocked: Issuing it would have to wait

@@ -116,7 +116,7 @@ struct memreg_pool_cache {
  * struct ib_memreg_pool - Fast registration MRs of a PD
  * @caches: Cache of each CPU
  * @chunks: Slots, in arrays of MEMREG_POOL_CHUNK, which are never freed before
- * 	the pool
+ *	the pool
  * @list: Idle MRs that are in no cache
  * @missing: MRs that the reserves have lent
  * @kicked: @work is on its way

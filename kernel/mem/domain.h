@@ -56,7 +56,7 @@ struct memreg_idle {
  * @cred: Credentials of the process that made the domain, to create QPs
  * @pd: Protection domain
  * @fence: An MR that is never given a key; only with
- * 	MEMREG_QUIRK_REPEATS_REG_MR
+ *	MEMREG_QUIRK_REPEATS_REG_MR
  * @cq: Completions of @qp
  * @qp: RC QP connected to itself; carries REG_MR and LOCAL_INV only. While
  *	@state is not READY, it belongs to the rebuild worker, and is NULL if
@@ -95,7 +95,7 @@ struct memreg_idle {
  * @connections: Endpoints of the domain, each counted from before it has a QP
  *	until its QP and all its completions are gone
  * @spares: Idle FRWRs above the minimum, which can be destroyed; written with
- * 	frwr_lock
+ *	frwr_lock
  * @spare_node: In memreg_device.spare_domains while @spares is not 0; frwr_lock
  * @device_node: In memreg_device.domains
  * @gid_change: Number of the last GID change that was checked;

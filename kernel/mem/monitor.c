@@ -68,7 +68,7 @@
  * @start: First address to check; memreg_suspects_lock
  * @end: Address behind the last one to check; memreg_suspects_lock
  * @takes_pages: A kernel thread other than reclaim takes pages away;
- * 	memreg_suspects_lock
+ *	memreg_suspects_lock
  * @since: Jiffies of the first event since the last check; memreg_suspects_lock
  */
 struct memreg_monitor {

@@ -96,10 +96,10 @@ struct memreg_source {
  * @live: FRWRs that map these pages and whose keys work; frwr_lock
  * @killing: Number of FRWRs that are DYING and that guards wait for
  * @draining: Number of threads that need the region to stay: they destroy FRWRs
- * 	of it, or are guards of its leaves
+ *	of it, or are guards of its leaves
  * @ties: Compositions that the region is a leaf of; frwr_lock
  * @ties_dead: The region is stale, and the keys to all compositions of it are
- * 	dead
+ *	dead
  * @composition: The parts that it is composed of, or NULL
  * @extent: Extent of an MR on demand whose pages it has, or NULL
  * @guard: Watches the user's mapping

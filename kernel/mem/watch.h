@@ -75,7 +75,7 @@ struct memreg_look {
  * @gone: Called after @stale without the lock: start killing keys. Returns true
  *	if the notifier has to wait. May be called several times.
  * @wait: Wait in a notifier for keys to die, until the given jiffies. Context:
- * 	may sleep.
+ *	may sleep.
  */
 struct memreg_watch_ops {
 	enum memreg_verdict (*compare)(struct memreg_watch *watch,
@@ -103,20 +103,20 @@ struct memreg_watch_ops {
  * @deadline: Jiffies until which @finish waits; belongs to the user of @finish
  * @active: @notifier is inserted
  * @settled: The pages are pinned, and were found to be those of the mapping;
- * 	frwr_lock
+ *	frwr_lock
  * @stale: The mapping has changed, or may have; no more keys to the range are
  *	made; frwr_lock
  * @doubtful: @stale was set by an event that may have changed nothing;
- * 	frwr_lock
+ *	frwr_lock
  * @spurious: @stale is set, but the pages were found to be still mapped;
- * 	frwr_lock
+ *	frwr_lock
  * @generation: Number of times that @stale was set; frwr_lock
  * @status: Status table with a slot that changes along with @generation, or
  *	NULL; frwr_lock
  * @slot: The slot
  * @suspects: Number of suspect events; frwr_lock
  * @cleared: Value of @suspects at the last check that found no change;
- * 	frwr_lock
+ *	frwr_lock
  * @suspect_since: Jiffies of the first suspect event since then; frwr_lock
  * @space: The memreg_space of @mm; counted in its @users
  * @suspect_node: In @space's list, or in that of its worker; frwr_lock

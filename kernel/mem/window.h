@@ -22,7 +22,7 @@ struct memreg_mr;
  * @obj: The endpoint
  * @domain: Its domain; NULL while windows of any domain can be granted
  * @windows: The granted windows, by memreg_window.grant_node;
- * 	memreg_file.grant_lock
+ *	memreg_file.grant_lock
  * @closed: No more windows may be granted; memreg_file.grant_lock
  * @wait: Wait queue for @windows to become empty
  * @bound: Windows of type 2B, from the submission of their bind until their
@@ -62,7 +62,7 @@ enum memreg_window_state {
  * @bound_node: In memreg_grants.bound, by the rkey in @key; only for type 2B;
  *	memreg_bindings.lock
  * @state: enum memreg_window_state; the fields below belong to the task that
- * 	has claimed the window
+ *	has claimed the window
  * @mr: MR that it is bound to; holds a reference
  * @mr_id: Id of @mr, for LIST
  * @grants: The memreg_grants of the endpoint that it is granted to, or NULL;

@@ -178,7 +178,7 @@ struct memreg_cache;
  *	store a handle of the registration in *@handle. Returns 0, or a negative
  *	errno; -ENOMEM makes the cache deregister unused entries and try again.
  * @deregister: Deregister. Returns 0, or a negative errno: the cache tries
- * 	again later.
+ *	again later.
  *
  * The cache holds no lock while it calls them: they may take long, call the
  * cache, and map or unmap memory.

@@ -323,7 +323,7 @@ enum ib_memreg_cmd {
  *	type, or the call does not apply to them.
  * @IB_MEMREG_REASON_TIMEOUT: The timeout is 0 or over the limit.
  * @IB_MEMREG_REASON_STALE: The MR is stale: its memory was unmapped, or the
- * 	mapping changed.
+ *	mapping changed.
  * @IB_MEMREG_REASON_UNSTEADY: The mapping kept changing while it was being
  *	registered.
  * @IB_MEMREG_REASON_OPCODE: No such opcode, or not on this queue.
@@ -716,7 +716,7 @@ struct ib_memreg_device_query {
  *	reason. The difference is the number that exists now, without keys of
  *	SINGLE_KEY and one MR of each domain on soft-RoCE.
  * @IB_MEMREG_STAT_FRWRS_REUSED: Times that an idle fast registration MR was
- * 	taken for a key.
+ *	taken for a key.
  * @IB_MEMREG_STAT_FRWRS_FOREIGN: Fast registration MRs destroyed instead of
  *	being reused for a range other than their last one, where
  *	IB_MEMREG_CAP_STRICT_INVALIDATE is 0.
@@ -733,7 +733,7 @@ struct ib_memreg_device_query {
  *	once for each MR.
  * @IB_MEMREG_STAT_GUARD_REVOCATIONS: MRs that became stale.
  * @IB_MEMREG_STAT_GUARD_SUSPECTS: Suspect events, after which the mapping is
- * 	checked.
+ *	checked.
  * @IB_MEMREG_STAT_GUARD_UNCHANGED: Checks that found the memory unchanged.
  * @IB_MEMREG_STAT_GUARD_LATER: Checks without a result, so that another one
  *	followed.
@@ -777,7 +777,7 @@ struct ib_memreg_device_query {
  * @IB_MEMREG_STAT_DEMAND_FAULTS: Ranges of MRs on demand that had to be pinned
  *	when they were used.
  * @IB_MEMREG_STAT_DEMAND_HITS: Ranges of MRs on demand that were already pinned
- * 	when they were used.
+ *	when they were used.
  * @IB_MEMREG_STAT_DEMAND_INVALIDATIONS: Times that pages of an MR on demand
  *	were given up because their mapping changed.
  * @IB_MEMREG_STAT_DEMAND_PREFETCHES: Times that MR_ADVISE pinned pages.
@@ -2319,7 +2319,7 @@ struct ib_memreg_status_table {
  * @generation32: The lower half of @generation, for readers without 64-bit
  *	loads; wraps after 2^32 changes
  * @suspects: Suspect events on the range, after which the mapping was or is
- * 	checked
+ *	checked
  */
 struct ib_memreg_status_slot {
 	__aligned_u64 generation;
@@ -2523,7 +2523,7 @@ enum ib_memreg_queues_flags {
  * struct ib_memreg_queues - The queues of an endpoint
  * @flags: enum ib_memreg_queues_flags
  * @send_ring_id: Ring for completions of sends; 0 for an endpoint without a
- * 	send queue
+ *	send queue
  * @recv_ring_id: Ring for completions of receives, which may be the same; 0 for
  *	an endpoint without a receive queue, or with @srq_id
  * @srq_id: Shared receive queue to take buffers from, of the endpoint's domain,
@@ -2823,7 +2823,7 @@ struct ib_memreg_event {
  *	or on the shared receive queue that @target_id names.
  * @IB_MEMREG_OP_BIND: Bind a window of type 2B.
  * @IB_MEMREG_OP_INVALIDATE: End a window of type 2B that was bound on the same
- * 	queue.
+ *	queue.
  * @IB_MEMREG_OP_FLUSH: Make earlier writes visible, or persistent.
  * @IB_MEMREG_OP_ATOMIC_WRITE: Write 8 bytes atomically.
  *
@@ -3069,7 +3069,7 @@ struct ib_memreg_ring_create {
  * @flags: Must be 0
  * @min_count: Entries to wait for, 1 to the entries of the ring
  * @out_count: Entries that the user has not consumed; valid with ETIMEDOUT as
- * 	well
+ *	well
  * @reserved: Must be 0
  * @timeout_ns: Nanoseconds to wait at most; 0 does not wait,
  *	IB_MEMREG_WAIT_FOREVER waits without limit
@@ -3134,7 +3134,7 @@ struct ib_memreg_srq_create {
  * enum ib_memreg_wr_flags - Flags of a work request
  * @IB_MEMREG_WR_SIGNALED: Report its completion. A RECV is always reported.
  * @IB_MEMREG_WR_FENCE: Start only after earlier READs and atomics have
- * 	completed.
+ *	completed.
  * @IB_MEMREG_WR_SOLICITED: Raise a solicited event at the peer: for SENDs and
  *	WRITE_WITH_IMM.
  * @IB_MEMREG_WR_INLINE: @sges points to the data itself, of @length bytes,
