@@ -69,6 +69,8 @@
 /* Pages that a process may pin, and how often it makes room among them */
 #define ROOM		16
 #define TIMES_ROOM	20
+/* Ranges on demand that a process has pinned, for reclaim to have unpinned */
+#define RANGES		20000
 #define NOBODY		65534
 /* Files that a process has registered, each in a domain of its own */
 #define FILES		6
@@ -793,6 +795,146 @@ TEST_F_TIMEOUT(many, room_is_made_whatever_others_have_on_demand, LONG_S)
 	EXPECT_GE(RATIO * c.few, c.many);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
+}
+
+/*
+ * Reclaim in a memory cgroup, while another one's pages on demand are unpinned
+ */
+
+#define CGROUPS		"/sys/fs/cgroup/"
+#define CGROUP_BUSY	CGROUPS "bounded-busy"
+#define CGROUP_SHORT	CGROUPS "bounded-short"
+
+FIXTURE(reclaim) {
+	struct shared *shared;
+	pid_t busy;
+};
+
+FIXTURE_SETUP(reclaim)
+{
+	if (file_write(CGROUPS "cgroup.subtree_control", "+memory"))
+		SKIP(return, "there are no control groups for memory");
+	self->shared = mmap(NULL, sizeof(*self->shared),
+			    PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->shared);
+	ASSERT_TRUE(!mkdir(CGROUP_BUSY, 0755) || errno == EEXIST);
+	ASSERT_TRUE(!mkdir(CGROUP_SHORT, 0755) || errno == EEXIST);
+}
+
+FIXTURE_TEARDOWN(reclaim)
+{
+	if (self->busy > 0) {
+		kill(self->busy, SIGKILL);
+		waitpid(self->busy, NULL, 0);
+	}
+	EXPECT_EQ(0, rmdir(CGROUP_BUSY));
+	EXPECT_EQ(0, rmdir(CGROUP_SHORT));
+	munmap(self->shared, sizeof(*self->shared));
+}
+
+/* Whenever it is asked to, it has many ranges pinned, and uses none of them. */
+static void run_busy(struct shared *shared)
+{
+	int ret, fd = raw_open_bound();
+	char *mem = mem_alloc(RANGES * PAGE);
+	unsigned long asked = 0;
+	__u32 domain, mr;
+	unsigned int i;
+
+	ret = file_write(CGROUP_BUSY "/cgroup.procs", "0") ?:
+	      raw_domain(fd, &domain) ?:
+	      demand_one(fd, domain, mem, RANGES * PAGE, &mr);
+	while (!ret) {
+		while (atomic_load(&shared->hogs[0]) == asked)
+			usleep(100);
+		for (i = 0; !ret && i < RANGES; i++)
+			ret = demand_page(fd, mr, i * PAGE);
+		atomic_store(&shared->hogs[1], ++asked);
+	}
+	atomic_store(&shared->failed, ret);
+	for (;;)
+		pause();
+}
+
+static void ask_busy(struct __test_metadata *_metadata,
+		     FIXTURE_DATA(reclaim) *self)
+{
+	unsigned long asked = atomic_fetch_add(&self->shared->hogs[0], 1) + 1;
+	int64_t end = now_ms() + LIMIT_MS;
+
+	while (atomic_load(&self->shared->hogs[1]) < asked) {
+		ASSERT_GT(end, now_ms());
+		ASSERT_EQ(0, atomic_load(&self->shared->failed));
+		usleep(1000);
+	}
+}
+
+/* Microseconds that reclaim takes in a process with a page on demand */
+static int64_t reclaim_takes(struct __test_metadata *_metadata,
+			     FIXTURE_DATA(reclaim) *self)
+{
+	IN_CHILD {
+		char *page = mem_alloc(PAGE);
+		__u32 domain, mr;
+		int64_t t;
+		int fd;
+
+		EXPECT_EQ(0, file_write(CGROUP_SHORT "/cgroup.procs", "0"));
+		fd = raw_open_bound();
+		EXPECT_EQ(0, raw_domain(fd, &domain));
+		EXPECT_EQ(0, demand_one(fd, domain, page, PAGE, &mr));
+		EXPECT_EQ(0, demand_page(fd, mr, 0));
+		t = now_us();
+		/* There may be less that can be had. */
+		file_write(CGROUP_SHORT "/memory.reclaim", "64M");
+		atomic_store(&self->shared->took, now_us() - t);
+		EXPECT_EQ(0, vm_pin(0));
+	}
+	return atomic_load(&self->shared->took);
+}
+
+/* Have the busy one relieved of its pages, and go on when that has begun. */
+static pid_t relieve_busy(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(reclaim) *self)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+	long pinned = vm_pin(self->busy);
+	pid_t pid = fork();
+
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		file_write(CGROUP_BUSY "/memory.reclaim", "64M");
+		_exit(0);
+	}
+	while (vm_pin(self->busy) == pinned)
+		ASSERT_GT(end, now_ms());
+	return pid;
+}
+
+TEST_F_TIMEOUT(reclaim, reclaim_waits_for_pages_of_its_own_cgroup, LONG_S)
+{
+	int64_t alone, end = now_ms() + 2 * LIMIT_MS;
+	struct compared c = {};
+	pid_t pid;
+
+	self->busy = fork();
+	ASSERT_LE(0, self->busy);
+	if (!self->busy)
+		run_busy(self->shared);
+	do {
+		ask_busy(_metadata, self);
+		ASSERT_LT(0, vm_pin(self->busy));
+		alone = reclaim_takes(_metadata, self);
+		pid = relieve_busy(_metadata, self);
+		compare(_metadata, &c, alone, reclaim_takes(_metadata, self));
+		waitpid(pid, NULL, 0);
+		while (vm_pin(self->busy)) {
+			ASSERT_GT(end, now_ms());
+			usleep(1000);
+		}
+	} while (!compared(&c, end));
+	EXPECT_GE(RATIO * c.few, c.many);
 }
 
 /* Descriptors that are passed to other users */
