@@ -1292,7 +1292,7 @@ static enum lru_status memreg_demand_squeeze(struct list_head *item,
 /* Is the current task in the cgroup that is short of memory? */
 static bool memreg_squeeze_is_own(struct mem_cgroup *memcg)
 {
-	return memcg && !mem_cgroup_is_root(memcg) && current->mm &&
+	return memcg && parent_mem_cgroup(memcg) && current->mm &&
 	       mm_match_cgroup(current->mm, memcg);
 }
 
