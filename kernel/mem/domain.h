@@ -70,7 +70,8 @@ struct memreg_idle {
  * @sq_lock: Protects the fields down to @doomed
  * @state: State of the queue
  * @sq_free: Free slots of the send queue for work requests that make keys
- * @attempts: Rebuilds that ended, either way
+ * @rebuilds_begun: Rebuilds that began
+ * @rebuilds_ended: Rebuilds that ended, either way
  * @rebuilt: Rebuilds that succeeded
  * @inflight: Batches posted, oldest first
  * @kills: Batches that kill keys; a batch without its @ended set is in flight
@@ -120,7 +121,8 @@ struct memreg_domain {
 	spinlock_t sq_lock;
 	enum memreg_regq_state state;
 	unsigned int sq_free;
-	unsigned long attempts;
+	unsigned long rebuilds_begun;
+	unsigned long rebuilds_ended;
 	unsigned long rebuilt;
 	struct list_head inflight;
 	struct memreg_batch kills[MEMREG_KILL_BATCHES];

@@ -477,28 +477,36 @@ void memreg_regq_kick(struct memreg_domain *domain)
 		queue_work(memreg_rebuild_wq, &domain->rebuild);
 }
 
-/* The same; returns the number of rebuilds that have ended so far */
-static unsigned long memreg_regq_rouse(struct memreg_domain *domain)
+/* Number of rebuilds that have begun so far */
+static unsigned long memreg_regq_rebuilds(struct memreg_domain *domain)
 {
-	unsigned long attempts;
+	unsigned long begun;
 
 	spin_lock_irq(&domain->sq_lock);
-	memreg_regq_kick(domain);
-	attempts = domain->attempts;
+	begun = domain->rebuilds_begun;
 	spin_unlock_irq(&domain->sq_lock);
-	return attempts;
+	return begun;
 }
 
-/* Post a batch, or fail it for good; returns false if the caller has to wait */
+/*
+ * Post a batch, or fail it for good; returns false if the caller has to wait.
+ * Only a rebuild that began after the first @begun ones says that the queue
+ * cannot be had now: what made an earlier one fail may have gone. There is one
+ * worker, so a caller waits for two rebuilds at most.
+ */
 static bool memreg_batch_decided(struct memreg_batch *batch,
-				 unsigned long attempts, int *ret)
+				 unsigned long begun, int *ret)
 {
 	struct memreg_domain *domain = batch->domain;
 
 	spin_lock_irq(&domain->sq_lock);
 	*ret = memreg_batch_try_post(batch);
-	if (domain->state == MEMREG_REGQ_DOWN && domain->attempts != attempts)
-		*ret = -ENETDOWN;
+	if (domain->state == MEMREG_REGQ_DOWN) {
+		if (domain->rebuilds_ended > begun)
+			*ret = -ENETDOWN;
+		else
+			memreg_regq_kick(domain);
+	}
 	spin_unlock_irq(&domain->sq_lock);
 	return !*ret || *ret == -ENETDOWN;
 }
@@ -510,15 +518,15 @@ static bool memreg_batch_decided(struct memreg_batch *batch,
 static int memreg_batch_post(struct memreg_batch *batch)
 {
 	struct memreg_domain *domain = batch->domain;
-	unsigned long attempts;
+	unsigned long begun;
 	int err, ret;
 
 	if (mutex_lock_killable(&domain->sq_mutex))
 		return -EINTR;
 	batch->waiter = current;
-	attempts = memreg_regq_rouse(domain);
+	begun = memreg_regq_rebuilds(domain);
 	err = wait_event_killable(domain->sq_wait,
-				  memreg_batch_decided(batch, attempts, &ret));
+				  memreg_batch_decided(batch, begun, &ret));
 	mutex_unlock(&domain->sq_mutex);
 	if (!err && !ret)
 		memreg_batch_post_rest(batch);
@@ -673,6 +681,8 @@ static bool memreg_regq_needs_rebuild(struct memreg_domain *domain)
 		trace_memreg_queue_broken(domain);
 	}
 	ret = domain->state != MEMREG_REGQ_READY;
+	if (ret)
+		domain->rebuilds_begun++;
 	spin_unlock_irq(&domain->sq_lock);
 	return ret;
 }
@@ -830,7 +840,7 @@ static void memreg_regq_rebuild(struct work_struct *work)
 	spin_lock_irq(&domain->sq_lock);
 	WRITE_ONCE(domain->state,
 		   ret ? MEMREG_REGQ_DOWN : MEMREG_REGQ_READY);
-	domain->attempts++;
+	domain->rebuilds_ended++;
 	if (!ret)
 		WRITE_ONCE(domain->rebuilt, domain->rebuilt + 1);
 	memreg_regq_tell(domain, ret);
