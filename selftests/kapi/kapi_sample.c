@@ -134,13 +134,26 @@ static int write_text(FIXTURE_DATA(client) *self)
 			   self->message.iova, self->message.rkey);
 }
 
-/* An answer without content, with which the key may be killed */
+/* An answer, with which the key may be killed */
 static int answer(FIXTURE_DATA(client) *self, enum ibv_wr_opcode opcode,
 		  uint32_t rkey, size_t length)
 {
 	struct ibv_send_wr wr = { .opcode = opcode, .invalidate_rkey = rkey };
 
 	return stock_do(&self->server, &wr, AT_ANSWER, length);
+}
+
+/*
+ * A good answer. The client disconnects as soon as it has it, and rxe sends no
+ * ACK once a QP is in the error state, so only the client's result tells that
+ * the answer arrived.
+ */
+static int last_answer(FIXTURE_DATA(client) *self, enum ibv_wr_opcode opcode,
+		       uint32_t rkey)
+{
+	struct ibv_send_wr wr = { .opcode = opcode, .invalidate_rkey = rkey };
+
+	return stock_post(&self->server, &wr, AT_ANSWER, 0);
 }
 
 static void has_text(struct __test_metadata *_metadata)
@@ -158,8 +171,8 @@ TEST_F(client, server_invalidates_the_key)
 {
 	greet(_metadata, self);
 	EXPECT_EQ(IBV_WC_SUCCESS, write_text(self));
-	EXPECT_EQ(IBV_WC_SUCCESS, answer(self, IBV_WR_SEND_WITH_INV,
-					 self->message.rkey, 0));
+	EXPECT_EQ(0, last_answer(self, IBV_WR_SEND_WITH_INV,
+				 self->message.rkey));
 	EXPECT_EQ(0, end(self));
 	has_text(_metadata);
 }
@@ -168,7 +181,7 @@ TEST_F(client, client_invalidates_the_key)
 {
 	greet(_metadata, self);
 	EXPECT_EQ(IBV_WC_SUCCESS, write_text(self));
-	EXPECT_EQ(IBV_WC_SUCCESS, answer(self, IBV_WR_SEND, 0, 0));
+	EXPECT_EQ(0, last_answer(self, IBV_WR_SEND, 0));
 	EXPECT_EQ(0, end(self));
 	has_text(_metadata);
 }
