@@ -708,8 +708,8 @@ static void write_for_a_while(FIXTURE_DATA(race) *self, bool old,
 
 /*
  * The peer writes by the new key and by the old one in turn; either write may
- * fail. No byte before or behind the memory changes, and inside only the first
- * bytes of a half.
+ * fail, but the new key has to work at times. No byte before or behind the
+ * memory changes, and inside only the first bytes of a half.
  */
 TEST_F_TIMEOUT(race, I1_keys_that_change_lead_nowhere_else, SOAK_S)
 {
@@ -720,7 +720,7 @@ TEST_F_TIMEOUT(race, I1_keys_that_change_lead_nowhere_else, SOAK_S)
 	memset(self->link.stock.mem, 0xee, 64);
 	ASSERT_EQ(0, pthread_create(&changer, NULL, change_in_a_loop, race));
 	ASSERT_EQ(0, pthread_create(&unmapper, NULL, unmap_in_a_loop, race));
-	for (i = 0; i < rounds && !_metadata->exit_code; i++) {
+	for (i = 0; (i < rounds || !done[0]) && !_metadata->exit_code; i++) {
 		connect_to(_metadata, &self->link, race->domain);
 		write_for_a_while(self, i % 2, done);
 		disconnect(_metadata, &self->link);
@@ -731,7 +731,6 @@ TEST_F_TIMEOUT(race, I1_keys_that_change_lead_nowhere_else, SOAK_S)
 	ksft_print_msg("%u writes by the new key, %u by the old one\n",
 		       done[0], done[1]);
 	EXPECT_EQ(0, race->bad);
-	EXPECT_LT(0, done[0]);
 	EXPECT_TRUE(filled(self->all, PAGE, 0, 3));
 	EXPECT_TRUE(filled(self->all + PAGE + LENGTH, PAGE, PAGE + LENGTH, 3));
 	for (i = 0; i < LENGTH; i++)
