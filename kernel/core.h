@@ -129,6 +129,8 @@ struct memreg_closer {
  * @net: Network namespace of RDMA CM ids; set with @mdev
  * @objects: Ids and objects
  * @next_id: Id at which the search for a free one starts; the lock of @objects
+ * @anchor: Reserved id that keeps the xarray nodes of the next ids allocated, or
+ *	0
  * @grant_lock: Protects the ties between windows and endpoints
  * @event_lock: Protects @events
  * @events: Endpoints with events to be read, by memreg_endpoint.event_node
@@ -155,6 +157,7 @@ struct memreg_file {
 	struct net *net;
 	struct xarray objects;
 	u32 next_id;
+	u32 anchor;
 	spinlock_t grant_lock;
 	spinlock_t event_lock;
 	struct list_head events;

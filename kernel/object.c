@@ -23,6 +23,39 @@
 
 #include "core.h"
 
+/* Reserve an id. Cyclic, so that a stale id does not soon name another object. */
+static int memreg_id_alloc(struct memreg_file *file, u32 *id, gfp_t gfp)
+{
+	int ret = xa_alloc_cyclic(&file->objects, id, XA_ZERO_ENTRY,
+				  xa_limit_31b, &file->next_id, gfp);
+
+	return ret < 0 ? ret : 0;
+}
+
+/* Reserve no id as the anchor any more, but @id, or none if @id is 0. */
+static void memreg_anchor_set(struct memreg_file *file, u32 id)
+{
+	u32 old = xchg(&file->anchor, id);
+
+	if (old)
+		xa_erase(&file->objects, old);
+}
+
+/*
+ * Have the anchor in the xarray node that an id is in. A user who makes and
+ * destroys one object at a time would otherwise have that node, and those above
+ * it, allocated and freed with each object. Without memory, there is no anchor.
+ */
+static void memreg_anchor_move(struct memreg_file *file, u32 id, gfp_t gfp)
+{
+	u32 anchor;
+
+	if (READ_ONCE(file->anchor) >> XA_CHUNK_SHIFT == id >> XA_CHUNK_SHIFT)
+		return;
+	if (!memreg_id_alloc(file, &anchor, gfp | __GFP_NOWARN))
+		memreg_anchor_set(file, anchor);
+}
+
 /**
  * memreg_object_alloc_gfp() - Reserve an id for an object
  * @file: File that is to own it
@@ -40,10 +73,10 @@ int memreg_object_alloc_gfp(struct memreg_file *file, struct memreg_object *obj,
 	obj->type = ops->type;
 	obj->ops = ops;
 	refcount_set(&obj->users, 1);
-	/* Cyclic, so that a stale id does not soon name another object. */
-	ret = xa_alloc_cyclic(&file->objects, &obj->id, XA_ZERO_ENTRY,
-			      xa_limit_31b, &file->next_id, gfp);
-	return ret < 0 ? ret : 0;
+	ret = memreg_id_alloc(file, &obj->id, gfp);
+	if (!ret)
+		memreg_anchor_move(file, obj->id, gfp);
+	return ret;
 }
 
 /**
@@ -450,5 +483,6 @@ void memreg_object_destroy_all(struct memreg_file *file)
 	for (i = 0; i < ARRAY_SIZE(order); i++)
 		if (types & 1U << order[i])
 			memreg_object_destroy_type(file, order[i]);
+	memreg_anchor_set(file, 0);
 	WARN_ON(!xa_empty(&file->objects));
 }
