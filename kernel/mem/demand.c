@@ -1,45 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * MRs on demand: pages that are pinned when they are used.
+ * MRs on demand: their pages are pinned when work uses them, not at
+ * registration.
  *
  * Registration of such an MR pins nothing, charges nothing, and needs no
- * mapping. Work requests and windows name ranges of it as of any MR; the pages
- * of a range are pinned when it is used, in an extent: a region like others,
- * with a guard, in an MR that has no id. The slots of work requests and windows
- * keep the extent, and know nothing of demand. An extent that nobody keeps is
- * idle, and stays for the next use until it is old, until memory is short, or
- * until RLIMIT_MEMLOCK leaves no room for other pages of the process.
+ * mapping. Work requests and windows name ranges of it as of any MR. When such
+ * a range is used, its pages are pinned in an extent: an MR without an id of
+ * its own, whose region has a guard as any other. The slots of work requests
+ * and windows hold references to the extent as to any MR. An extent without
+ * such a reference is idle. It is kept for the next use until it has been idle
+ * for MEMREG_DEMAND_AGE, memory is short, or the process needs its
+ * RLIMIT_MEMLOCK for other pages.
  *
- * A worker releases what is idle, a work item for each address space: to remove
- * a guard is to wait for unmaps of that process which are under way, and
- * several threads can make that last. So a process has one of the few threads
- * at most, however many MRs it has. They take turns.
+ * A worker releases idle extents, with one work item for each address space.
+ * Removing a guard waits for unmaps that are in progress in that address space,
+ * and a process with several threads can prolong that wait. With one work item
+ * a process delays at most one of MEMREG_DEMAND_THREADS threads, however many
+ * MRs it has. The MRs of an address space take turns.
  *
  * What a use finds
  *
- * A use finds an extent that has all of its range, or makes one of the pages
- * that it names and of no others. Extents may overlap, and then each of them
- * pins and charges the pages that both have. An idle extent goes when one is
- * made that has all of it.
+ * A use takes an extent that contains its whole range, or makes one of exactly
+ * the pages of its range. Extents may overlap: a page in both is pinned and
+ * charged twice. A new extent replaces the idle ones that it contains.
  *
  * When the mapping changes
  *
- * An extent is for the next use only as long as its guard has seen no event at
- * all that could have changed the mapping, or its protection. After such an
- * event a use faults anew, as a CPU access would: it finds what is mapped then,
- * wakes the handler of a userfaultfd, and breaks copy-on-write. The keys of
- * windows that are bound to the extent are another matter: the guard kills them
- * if the pages have really gone, and not otherwise.
+ * An extent is reused only until its guard sees the first event that could have
+ * changed the mapping or its protection. The use after such an event faults the
+ * pages in again, as a CPU access would: it gets what is mapped by then, wakes
+ * the handler of a userfaultfd, and breaks copy-on-write. The keys of windows
+ * that are bound to the extent live longer: the guard kills them only if the
+ * comparison of the pages finds that they were really replaced.
  *
  * Faults
  *
- * A fault may take as long as somebody likes: the handler of a userfaultfd, or
- * a file system's server. Removal of the device waits for memreg_file.lock, so
- * no fault is taken with that held. Extents are made of pages that are present.
- * If one is not, the call lets go of all that it has found so far, leaves the
- * file, faults the pages in, and begins anew. Only the process whose memory it
- * is makes extents; others, to which the file was passed, use those that there
- * are.
+ * The handler of a userfaultfd, or a FUSE server, can delay a fault without
+ * limit. Removal of the device waits for memreg_file.lock, so no fault is taken
+ * with that lock held: extents are made only of pages that are present. If a
+ * page is not present, the call drops all references that it has taken,
+ * releases memreg_file.lock, faults the pages in, and starts over. Only the
+ * process that registered the MR can make extents; other processes, to which
+ * the file was passed, can only use existing ones.
  */
 #include <linux/hash.h>
 #include <linux/list_lru.h>
@@ -65,35 +67,38 @@
 #include "mem/watch.h"
 #include "stats.h"
 
-/* How long an idle extent stays, and how often that is looked at. */
+/* Age at which an idle extent is released, and period of that check */
 #define MEMREG_DEMAND_AGE	(10 * HZ)
 #define MEMREG_DEMAND_PERIOD	(2 * HZ)
 
-/* Extents that are looked at, or taken out, in one go. */
+/* Extents that are checked, or taken off a list, before the lock is dropped */
 #define MEMREG_DEMAND_BATCH	32
 
-/* Extents of the same byte that are looked at before another one is made. */
+/* Extents at an address that a lookup checks before it makes another one */
 #define MEMREG_DEMAND_LOOKS	16
 
-/* Extents that are looked at with a lock held to find some that are idle. */
+/* Extents that a search for idle ones checks under one hold of the lock */
 #define MEMREG_DEMAND_SEARCH	512
 
-/* Threads that release, and steps that each takes for an address space. */
+/* Threads of the workqueue, and steps of a work item before it is requeued */
 #define MEMREG_DEMAND_THREADS	32
 #define MEMREG_DEMAND_TURN	64
 
-/* How often pinning begins anew if the mapping changes meanwhile. */
+/* Attempts to pin, if the mapping changes meanwhile */
 #define MEMREG_DEMAND_ATTEMPTS	8
 
-/* Bits of memreg_extent.state: not used yet, and made for that or by advice */
+/*
+ * Bits of memreg_extent.state, cleared by the first use: made by that use, or
+ * by MR_ADVISE
+ */
 #define MEMREG_EXTENT_FRESH	0
 #define MEMREG_EXTENT_PREFETCHED	1
 
 /**
  * struct memreg_extent - Some pages of an MR on demand
- * @mr: What work requests and windows keep; one reference is the extent's own,
- *	as long as it can be found
- * @demand: What it is part of
+ * @mr: What work requests and windows hold references to; @demand holds one
+ *	until the extent is taken off its list
+ * @demand: MR on demand that it belongs to
  * @tree_node: In memreg_demand.tree; memreg_demand.lock
  * @node: In memreg_demand.idle or memreg_demand.gone; memreg_demand.lock
  * @gone: It is not in memreg_demand.tree any more; memreg_demand.lock
@@ -113,16 +118,17 @@ struct memreg_extent {
 /**
  * struct memreg_demand_space - MRs on demand of an address space
  * @node: In memreg_demand_spaces; memreg_demand_spaces_lock
- * @mm: The address space, which the MRs keep
- * @users: MRs, and others who keep it; memreg_demand_spaces_lock
+ * @mm: The address space; the MRs hold references to it
+ * @users: References of the MRs and of callers; memreg_demand_spaces_lock
  * @lock: Protects the fields below; memreg_demand.lock nests in it
- * @demands: The MRs, first the one that it is the worker's turn to look at
- * @rooms: The same, in an order of memreg_demand_make_room()
- * @nr: Their number
- * @left: MRs that the worker is to look at before all have had their turn
- * @rests: Some of those that had their turn have extents
- * @again: All are to have a turn from now on; no lock
- * @reap: Releases what is idle, or gone
+ * @demands: The MRs; the worker serves the first, then moves it to the tail
+ * @rooms: The MRs again, in the order of memreg_demand_make_room()
+ * @nr: Number of MRs
+ * @left: MRs that the worker has still to serve in this round
+ * @rests: An MR that was served in this round has extents left: another round
+ *	follows after MEMREG_DEMAND_PERIOD
+ * @again: Start a new round of all MRs; no lock
+ * @reap: Releases idle extents
  */
 struct memreg_demand_space {
 	struct hlist_node node;
@@ -143,7 +149,7 @@ struct memreg_demand_space {
 static DEFINE_SPINLOCK(memreg_demand_spaces_lock);
 static struct hlist_head memreg_demand_spaces[1U << MEMREG_DEMAND_SPACES_BITS];
 
-/* MRs by the memory cgroups of their owners, for the shrinker. */
+/* MRs on demand by memory cgroup and NUMA node, for the shrinker */
 static struct list_lru memreg_demand_lru;
 static struct kmem_cache *memreg_demand_cache;
 static struct shrinker *memreg_demand_shrinker;
@@ -155,14 +161,14 @@ static struct memreg_extent *memreg_to_extent(struct memreg_mr *mr)
 	return container_of(mr, struct memreg_extent, mr);
 }
 
-/* Counters of its domain */
+/* Counters of the domain that an MR on demand belongs to */
 static struct memreg_demand_stats *
 memreg_demand_domain_stats(struct memreg_demand *demand)
 {
 	return &demand->mr->domain->demand;
 }
 
-/* Count what happens, for the MR, its domain, and the device. */
+/* Count an event for the MR, its domain, and the device. */
 static void memreg_demand_count(struct memreg_demand *demand,
 				enum memreg_demand_event event)
 {
@@ -184,7 +190,7 @@ static void memreg_demand_region_release(struct memreg_region *region)
 	mmdrop(region->mm);
 }
 
-/* It has no pages: nothing takes any, or gives them back. */
+/* This region has no pages of its own, so it needs no other operation. */
 static const struct memreg_source memreg_demand_source = {
 	.release = memreg_demand_region_release,
 };
@@ -216,7 +222,7 @@ memreg_demand_space_find_locked(const struct mm_struct *mm)
 	return NULL;
 }
 
-/* Find that of an address space, and keep it; NULL if there is none. */
+/* Take a reference to the entry of an address space; NULL if it has none. */
 static struct memreg_demand_space *
 memreg_demand_space_find(const struct mm_struct *mm)
 {
@@ -259,7 +265,7 @@ static void memreg_demand_space_put(struct memreg_demand_space *space)
 	kfree(space);
 }
 
-/* Find or make that of an address space, and keep it; NULL without memory. */
+/* Find or make the entry of an address space; NULL without memory. */
 static struct memreg_demand_space *memreg_demand_space_get(struct mm_struct *mm)
 {
 	struct memreg_demand_space *space = memreg_demand_space_find(mm), *new;
@@ -269,7 +275,7 @@ static struct memreg_demand_space *memreg_demand_space_get(struct mm_struct *mm)
 	new = memreg_demand_space_new(mm);
 	if (!new)
 		return NULL;
-	/* Another thread may be faster. */
+	/* Another thread may have added it meanwhile. */
 	spin_lock(&memreg_demand_spaces_lock);
 	space = memreg_demand_space_find_locked(mm);
 	if (!space)
@@ -281,14 +287,14 @@ static struct memreg_demand_space *memreg_demand_space_get(struct mm_struct *mm)
 	return space;
 }
 
-/* Have the worker look at all MRs of an address space, now. */
+/* Have the worker serve all MRs of an address space now. */
 static void memreg_demand_space_look(struct memreg_demand_space *space)
 {
 	WRITE_ONCE(space->again, true);
 	mod_delayed_work(memreg_demand_wq, &space->reap, 0);
 }
 
-/* The same, soon. */
+/* Have the worker serve the address space after MEMREG_DEMAND_PERIOD. */
 static void memreg_demand_space_look_later(struct memreg_demand_space *space)
 {
 	queue_delayed_work(memreg_demand_wq, &space->reap,
@@ -299,7 +305,7 @@ static void memreg_demand_space_look_later(struct memreg_demand_space *space)
  * Watching
  */
 
-/* Have the worker release an extent as soon as nobody uses it. */
+/* Have the worker release an extent as soon as its last user has put it. */
 static void memreg_extent_retire(struct memreg_extent *extent)
 {
 	struct memreg_demand *demand = extent->demand;
@@ -311,7 +317,7 @@ static void memreg_extent_retire(struct memreg_extent *extent)
 	memreg_demand_space_look(demand->space);
 }
 
-/* Its guard has something against an extent: the next use faults anew. */
+/* The guard saw an event: take the extent out, so that the next use faults. */
 static void memreg_extent_change(struct memreg_watch *watch)
 {
 	struct memreg_region *region =
@@ -319,7 +325,10 @@ static void memreg_extent_change(struct memreg_watch *watch)
 	struct memreg_extent *extent = region->extent;
 	struct memreg_demand *demand = extent->demand;
 
-	/* One that is being made is looked at when it is inserted. */
+	/*
+	 * memreg_extent_insert() checks the guard of an extent not inserted
+	 * yet.
+	 */
 	spin_lock(&demand->lock);
 	if (!list_empty(&extent->node) && !extent->gone) {
 		interval_tree_remove(&extent->tree_node, &demand->tree);
@@ -356,7 +365,7 @@ static const struct memreg_watch_ops memreg_extent_ops = {
 	.wait = memreg_extent_wait,
 };
 
-/* Has its guard seen nothing so far? */
+/* Has the guard of an extent seen no event so far? */
 static bool memreg_extent_is_good(const struct memreg_extent *extent)
 {
 	const struct memreg_watch *guard = &extent->mr.region->guard;
@@ -394,7 +403,7 @@ static void memreg_extent_count_unpin(struct memreg_extent *extent)
 		     memreg_region_pages(extent->mr.region));
 }
 
-/* Nobody uses it, and nobody finds it. */
+/* Free an extent that has no references and is on no list of its MR. */
 static void memreg_extent_free(struct memreg_extent *extent)
 {
 	struct memreg_region *region = extent->mr.region;
@@ -409,7 +418,7 @@ static void memreg_extent_free(struct memreg_extent *extent)
 	memreg_object_put(&whole->obj);
 }
 
-/* Take an extent out if nobody uses it. */
+/* Move an extent to @taken, unless a work request or a window uses it. */
 static bool memreg_extent_take(struct memreg_extent *extent,
 			       struct list_head *taken)
 {
@@ -419,7 +428,7 @@ static bool memreg_extent_take(struct memreg_extent *extent,
 
 	if (!refcount_dec_if_one(&extent->mr.obj.users))
 		return false;
-	/* What others did to it before they let go of it is seen by us. */
+	/* Pairs with the release in refcount_dec() of the last user. */
 	smp_acquire__after_ctrl_dep();
 	if (!extent->gone)
 		interval_tree_remove(&extent->tree_node, &demand->tree);
@@ -431,9 +440,9 @@ static bool memreg_extent_take(struct memreg_extent *extent,
 }
 
 /*
- * Take some extents out of a list, the first ones of those that are idle, and
- * have been for so long. Looks at @max extents at most, and returns the number
- * of those that it looked at.
+ * Move idle extents that were not used for @age jiffies from the head of @from
+ * to @taken. Checks at most @max extents, and returns how many it checked. One
+ * that is in use counts as used now, and moves to the tail.
  */
 static unsigned int memreg_demand_take(struct list_head *from, unsigned int max,
 				       unsigned long age,
@@ -456,7 +465,7 @@ static unsigned int memreg_demand_take(struct list_head *from, unsigned int max,
 	return n;
 }
 
-/* Release what was taken out. Returns the number of system pages. */
+/* Free the extents of @taken. Returns the number of system pages unpinned. */
 static unsigned long memreg_demand_release(struct list_head *taken)
 {
 	struct memreg_extent *extent, *next;
@@ -467,7 +476,9 @@ static unsigned long memreg_demand_release(struct list_head *taken)
 		demand = extent->demand;
 		npages += extent->mr.pinned;
 		memreg_extent_free(extent);
-		/* The MR can go as soon as there are none. */
+		/*
+		 * memreg_demand_idle() waits for this before the MR is freed.
+		 */
 		if (atomic_dec_and_test(&demand->releasing))
 			wake_up_var(&demand->releasing);
 		cond_resched();
@@ -476,25 +487,28 @@ static unsigned long memreg_demand_release(struct list_head *taken)
 	return npages;
 }
 
-/* Memory cgroups for whose MRs reclaim can wait at a time. */
+/* Memory cgroups whose reclaim can wait at the same time */
 #define MEMREG_SQUEEZES		32
 
 /**
- * struct memreg_squeeze - MRs of a memory cgroup that unpin all that is idle
- * @memcg: The cgroup, for comparison
- * @left: MRs that are to do so; without any this is free for another cgroup
+ * struct memreg_squeeze - A memory cgroup whose MRs have to unpin their idle
+ * extents
+ * @memcg: The cgroup; only compared, so it needs no reference
+ * @left: MRs that the worker has still to serve; at 0 the entry is free
  */
 struct memreg_squeeze {
 	struct mem_cgroup *memcg;
 	unsigned int left;
 };
 
-/* The last one is for cgroups for which there is none: nobody waits for it. */
+/*
+ * The last entry is shared by cgroups that found no free one; none waits on it.
+ */
 static struct memreg_squeeze memreg_squeezes[MEMREG_SQUEEZES + 1];
 static DEFINE_SPINLOCK(memreg_squeeze_lock);
 static DECLARE_WAIT_QUEUE_HEAD(memreg_squeeze_wait);
 
-/* Reclaim waits for an MR no more. */
+/* The idle extents of an MR are released: reclaim stops waiting for it. */
 static void memreg_squeeze_end(struct memreg_demand *demand)
 {
 	struct memreg_squeeze *squeeze;
@@ -508,8 +522,8 @@ static void memreg_squeeze_end(struct memreg_demand *demand)
 }
 
 /*
- * Take out some of what is idle of an MR, and has been for so long. Returns
- * whether there was nothing left of it.
+ * Take some extents of an MR that were idle for @age jiffies. Returns true if
+ * there are no more of them.
  */
 static bool memreg_demand_take_some(struct memreg_demand *demand,
 				    unsigned long age, struct list_head *taken)
@@ -523,7 +537,9 @@ static bool memreg_demand_take_some(struct memreg_demand *demand,
 	if (list_empty(taken)) {
 		max = min(max, demand->left);
 		n = memreg_demand_take(&demand->idle, max, age, taken);
-		/* All that is left was used more recently. */
+		/*
+		 * The list is in the order of last use, so the rest is younger.
+		 */
 		if (n < max && list_empty(taken))
 			n = demand->left;
 		demand->left -= n;
@@ -533,7 +549,7 @@ static bool memreg_demand_take_some(struct memreg_demand *demand,
 	return !max && list_empty(taken);
 }
 
-/* Nothing idle is left of the MR whose turn it is. */
+/* The MR at the head has no old idle extents left: end its turn. */
 static void memreg_demand_next(struct memreg_demand_space *space,
 			       struct memreg_demand *demand)
 {
@@ -546,8 +562,8 @@ static void memreg_demand_next(struct memreg_demand_space *space,
 }
 
 /*
- * Release some of what is idle, of the MR whose turn it is. Returns whether
- * there are others that have not had their turn.
+ * Release some idle extents of the MR at the head of the list. Returns true if
+ * MRs are left to serve in this round.
  */
 static bool memreg_demand_reap_some(struct memreg_demand_space *space)
 {
@@ -563,7 +579,7 @@ static bool memreg_demand_reap_some(struct memreg_demand_space *space)
 		space->left = 0;
 	} else if (memreg_demand_take_some(demand, squeeze ? 0 :
 					   MEMREG_DEMAND_AGE, &taken)) {
-		/* What was taken before was released by now. */
+		/* The step before this one has released what it took. */
 		if (squeeze)
 			memreg_squeeze_end(demand);
 		memreg_demand_next(space, demand);
@@ -600,7 +616,7 @@ static void memreg_demand_reap(struct work_struct *work)
 		memreg_demand_space_look_later(space);
 }
 
-/* Release what is idle of a list. */
+/* Release the extents of a list that are not in use. */
 static void memreg_demand_reap_list(struct memreg_demand *demand,
 				    struct list_head *from)
 {
@@ -618,8 +634,8 @@ static void memreg_demand_reap_list(struct memreg_demand *demand,
 }
 
 /**
- * memreg_demand_idle() - Release all that is pinned and not in use
- * @demand: Of an MR that the caller keeps
+ * memreg_demand_idle() - Release all idle extents of an MR
+ * @demand: Part of an MR that the caller holds a reference to
  *
  * Context: may sleep, in bounded time.
  */
@@ -627,14 +643,14 @@ void memreg_demand_idle(struct memreg_demand *demand)
 {
 	memreg_demand_reap_list(demand, &demand->gone);
 	memreg_demand_reap_list(demand, &demand->idle);
-	/* Others may be releasing some. */
+	/* The worker may have taken some that it has not released yet. */
 	wait_var_event(&demand->releasing, !atomic_read(&demand->releasing));
 }
 
 /*
- * Take out some of what is idle in an address space, the MRs in turn: look at
- * up to @left of them, and at some of their extents. Returns how many MRs are
- * left.
+ * Take some idle extents of the next MRs of an address space. Checks at most
+ * @left MRs and MEMREG_DEMAND_SEARCH extents. Returns how many of the @left MRs
+ * were not checked.
  */
 static unsigned int memreg_demand_take_of(struct memreg_demand_space *space,
 					  unsigned int left,
@@ -665,9 +681,10 @@ static unsigned int memreg_demand_take_of(struct memreg_demand_space *space,
 }
 
 /**
- * memreg_demand_make_room() - Unpin what MRs on demand can do without
- * @mm: Address space of the current process, which has too much pinned
- * @npages: System pages that there is to be room for
+ * memreg_demand_make_room() - Unpin idle extents to make room under
+ * RLIMIT_MEMLOCK
+ * @mm: Address space of the current process, which is at its limit
+ * @npages: System pages to unpin, at least
  *
  * Context: may sleep, in bounded time; with memreg_file.lock held.
  * Return: number of system pages that were unpinned.
@@ -686,7 +703,7 @@ unsigned long memreg_demand_make_room(struct mm_struct *mm,
 	do {
 		left = memreg_demand_take_of(space, left, &taken);
 		n = memreg_demand_release(&taken);
-		/* There may be more where that was. */
+		/* The MR may have more: check all of them again. */
 		if (n)
 			left = READ_ONCE(space->nr);
 		done += n;
@@ -697,8 +714,8 @@ unsigned long memreg_demand_make_room(struct mm_struct *mm,
 }
 
 /*
- * Take out some of what is idle of the addresses from @start to @last. Returns
- * whether there may be more, from the new @start on.
+ * Take some idle extents that overlap the addresses from @start to @last.
+ * Returns true if there may be more, with @start moved on.
  */
 static bool memreg_demand_drop_some(struct memreg_demand *demand,
 				    unsigned long *start, unsigned long last,
@@ -717,7 +734,7 @@ static bool memreg_demand_drop_some(struct memreg_demand *demand,
 		node = interval_tree_iter_next(node, *start, last);
 		memreg_extent_take(extent, taken);
 	}
-	/* They come in the order of their first bytes. */
+	/* The tree is sorted by first bytes, so continue from the next one. */
 	more = node && (node->start > *start || !list_empty(taken));
 	if (more)
 		*start = max(*start, node->start);
@@ -726,7 +743,7 @@ static bool memreg_demand_drop_some(struct memreg_demand *demand,
 }
 
 /**
- * memreg_demand_drop() - Release what is idle of a range
+ * memreg_demand_drop() - Release the idle extents that overlap a range
  * @mr: MR on demand
  * @offset: First byte
  * @length: Bytes, from 1; the range is inside the MR
@@ -755,11 +772,11 @@ u64 memreg_demand_drop(struct memreg_mr *mr, u64 offset, u64 length)
  */
 
 /**
- * memreg_demand_find() - Find the pages of a range, if they are pinned
+ * memreg_demand_find() - Find a pinned extent that contains a range
  * @mr: MR on demand
  * @offset: First byte
  * @length: Bytes, from 1; the range is inside the MR
- * @write: It is to be written to
+ * @write: The caller will write to the range
  *
  * Context: any but a notifier's.
  * Return: the extent, with a reference; or NULL.
@@ -795,7 +812,7 @@ struct memreg_mr *memreg_demand_find(struct memreg_mr *mr, u64 offset,
 	return found ? &found->mr : NULL;
 }
 
-/* Let uses find an extent, unless its guard has seen something already. */
+/* Add an extent to the tree, unless its guard has seen an event already. */
 static void memreg_extent_insert(struct memreg_extent *extent)
 {
 	struct memreg_demand *demand = extent->demand;
@@ -814,7 +831,7 @@ static void memreg_extent_insert(struct memreg_extent *extent)
 	spin_unlock(&demand->lock);
 }
 
-/* Release what is idle, and has no page that a new extent has not. */
+/* Release the idle extents that a new extent contains. */
 static void memreg_extent_replace(struct memreg_extent *extent)
 {
 	struct memreg_demand *demand = extent->demand;
@@ -852,9 +869,11 @@ static struct memreg_extent *memreg_extent_alloc(struct memreg_mr *mr,
 	INIT_LIST_HEAD(&extent->node);
 	extent->tree_node.start = start;
 	extent->tree_node.last = end - 1;
-	/* One of its own, and one of the caller's. */
+	/* One reference for the lists, and one for the caller. */
 	refcount_set(&extent->mr.obj.users, 2);
-	/* Whoever asks for the MR's id finds what it is an extent of. */
+	/*
+	 * Reports by id, as a completion's, name the MR that user space knows.
+	 */
 	extent->mr.obj.id = mr->obj.id;
 	extent->mr.obj.type = IB_MEMREG_OBJECT_MR;
 	extent->mr.domain = mr->domain;
@@ -922,7 +941,7 @@ static int memreg_extent_take_pages(struct memreg_ucmd *ucmd,
 		memreg_fail(ucmd, -EAGAIN, IB_MEMREG_REASON_UNSTEADY);
 }
 
-/* Count a fault by the time that it took. */
+/* Count a fault in the class of its duration. */
 static void memreg_demand_count_wait(struct memreg_demand *demand, u64 ns)
 {
 	unsigned int class = memreg_demand_stats_class(ns);
@@ -933,7 +952,9 @@ static void memreg_demand_count_wait(struct memreg_demand *demand, u64 ns)
 		     IB_MEMREG_STAT_DEMAND_WAIT + class, 1);
 }
 
-/* Count what a new extent was made for, by a call that began at @since. */
+/*
+ * Count a new extent as a fault or a prefetch of a call that began at @since.
+ */
 static void memreg_extent_made(struct memreg_extent *extent,
 			       enum memreg_demand_why why, u64 since)
 {
@@ -956,13 +977,13 @@ static void memreg_extent_made(struct memreg_extent *extent,
  * @mr: MR on demand
  * @offset: First byte
  * @length: Bytes, from 1; the range is inside the MR
- * @write: It is to be written to
- * @why: What for
+ * @write: The caller will write to the range
+ * @why: A use, or a prefetch
  *
- * Context: may sleep, with mmap_lock taken; waits for no fault.
- * Return: the extent, with a reference; ERR_PTR(-EAGAIN), and @ucmd->fault says
- * what memreg_demand_fault() is to fault in; or ERR_PTR() of what SUBMIT and
- * WINDOW_BIND fail with for lack of it.
+ * Context: may sleep, with mmap_lock taken; takes no fault.
+ * Return: the extent, with a reference; ERR_PTR(-EAGAIN) if a page is not
+ * present, with @ucmd->fault set for memreg_demand_fault(); or another
+ * ERR_PTR() that SUBMIT and WINDOW_BIND return to the caller.
  */
 struct memreg_mr *memreg_demand_pin(struct memreg_ucmd *ucmd,
 				    struct memreg_mr *mr, u64 offset,
@@ -1004,14 +1025,14 @@ struct memreg_mr *memreg_demand_pin(struct memreg_ucmd *ucmd,
 }
 
 /**
- * memreg_demand_get() - Find the pages of a range, or pin them
+ * memreg_demand_get() - Find an extent of a range, or make one
  * @ucmd: The call
  * @mr: MR on demand
  * @offset: First byte
  * @length: Bytes, from 1; the range is inside the MR
- * @write: It is to be written to
+ * @write: The caller will write to the range
  *
- * Context: may sleep, with mmap_lock taken; waits for no fault.
+ * Context: may sleep, with mmap_lock taken; takes no fault.
  * Return: as memreg_demand_pin().
  */
 struct memreg_mr *memreg_demand_get(struct memreg_ucmd *ucmd,
@@ -1026,15 +1047,17 @@ struct memreg_mr *memreg_demand_get(struct memreg_ucmd *ucmd,
 }
 
 /**
- * memreg_demand_count_use() - Count the use of an extent: a hit, or a fault
- * @extent: The extent, which the caller keeps
+ * memreg_demand_count_use() - Count a use of an extent as a hit or as a fault
+ * @extent: The extent, to which the caller holds a reference
  */
 void memreg_demand_count_use(struct memreg_mr *extent)
 {
 	unsigned long *state = &memreg_to_extent(extent)->state;
 	struct memreg_demand *demand = memreg_to_extent(extent)->demand;
 
-	/* An extent that was made to be used was made for one use. */
+	/*
+	 * The first use of an extent that a use made is the fault that made it.
+	 */
 	if (READ_ONCE(*state) &&
 	    test_and_clear_bit(MEMREG_EXTENT_FRESH, state)) {
 		memreg_demand_count(demand, MEMREG_DEMAND_FAULT);
@@ -1048,14 +1071,13 @@ void memreg_demand_count_use(struct memreg_mr *extent)
 }
 
 /**
- * memreg_demand_fault() - Fault in what a call has found missing
- * @ucmd: The call, which keeps no object: the file's lock is dropped
+ * memreg_demand_fault() - Fault in the pages that a call has found missing
+ * @ucmd: The call; it holds no object, as the lock of the file is dropped
  *
- * Context: may sleep for as long as a fault of the caller's takes, but for the
- * signals that end it.
- * Return: 0, and the call may begin anew; -EFAULT; -EINTR; -ENOMEM; -EAGAIN;
- * -ENODEV. After -EINTR and -ENODEV the file's lock may not be held, as
- * @ucmd->away says.
+ * Context: may sleep for as long as a fault takes; a fatal signal ends it.
+ * Return: 0 if the call is to start over; -EFAULT; -EINTR; -ENOMEM; -EAGAIN;
+ * -ENODEV. After -EINTR and -ENODEV the lock of the file may not be held, see
+ * @ucmd->away.
  */
 int memreg_demand_fault(struct memreg_ucmd *ucmd)
 {
@@ -1087,8 +1109,9 @@ static const struct mmu_interval_notifier_ops memreg_demand_ignore_ops = {
 };
 
 /*
- * The first notifier of a process gives way to any signal, which a registration
- * may do, as it can be started again, and a submission may not.
+ * Inserting the first notifier of a process can fail with -EINTR for any
+ * signal. Do that at registration, which can be restarted after a signal, and
+ * not in a submission, which can't.
  */
 static int memreg_demand_prepare_mm(struct mm_struct *mm)
 {
@@ -1126,7 +1149,7 @@ static struct memreg_demand *memreg_demand_new(struct memreg_mr *mr)
 	return demand;
 }
 
-/* From here on the worker, other calls and reclaim find it. */
+/* From here on the worker, memreg_demand_make_room() and reclaim can use it. */
 static void memreg_demand_add(struct memreg_demand *demand)
 {
 	struct memreg_demand_space *space = demand->space;
@@ -1139,7 +1162,7 @@ static void memreg_demand_add(struct memreg_demand *demand)
 	list_lru_add_obj(&memreg_demand_lru, &demand->lru);
 }
 
-/* Neither the worker nor other calls find it any more. */
+/* From here on the worker and memreg_demand_make_room() can't find it. */
 static void memreg_demand_remove(struct memreg_demand *demand)
 {
 	struct memreg_demand_space *space = demand->space;
@@ -1152,12 +1175,12 @@ static void memreg_demand_remove(struct memreg_demand *demand)
 }
 
 /**
- * memreg_demand_begin() - Make an MR one on demand
+ * memreg_demand_begin() - Turn a new MR into one on demand
  * @ucmd: The call
  * @mr: The MR, without a region
- * @writable: Its memory may be written to
+ * @writable: Its access flags allow writes
  *
- * Return: 0, -ENOMEM, -EINTR, or that the call is to be started again.
+ * Return: 0, -ENOMEM, -EINTR, or -ERESTARTNOINTR.
  */
 int memreg_demand_begin(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 			bool writable)
@@ -1187,8 +1210,8 @@ int memreg_demand_begin(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 }
 
 /**
- * memreg_demand_end() - Release what an MR on demand has
- * @mr: The MR, which nobody uses; its region stays
+ * memreg_demand_end() - Release all extents of an MR on demand
+ * @mr: The MR, which has no users left; its region stays
  *
  * Context: may sleep, in bounded time.
  */
@@ -1211,18 +1234,20 @@ void memreg_demand_end(struct memreg_mr *mr)
  * Memory pressure
  */
 
-/* How long reclaim waits for what it has asked for. */
+/* Time that reclaim waits until the worker has released idle extents */
 #define MEMREG_DEMAND_PATIENCE	msecs_to_jiffies(50)
 
-/* How long nobody waits for others' pages after that was in vain. */
+/*
+ * After a wait for another cgroup's MRs has timed out, no task waits so long.
+ */
 #define MEMREG_DEMAND_VAIN	HZ
 
 static unsigned long memreg_squeeze_vain_until;
 
-/* What an MR counts for: reclaim leaves alone less than some hundred. */
+/* Objects that an MR counts as: do_shrink_slab() passes over few of them. */
 #define MEMREG_DEMAND_WEIGHT	512
 
-/* That of a cgroup; NULL if nothing is left of it. */
+/* Find the entry of a cgroup; NULL if none of its MRs is left to serve. */
 static struct memreg_squeeze *memreg_squeeze_find(struct mem_cgroup *memcg)
 {
 	unsigned int i;
@@ -1259,7 +1284,7 @@ static bool memreg_squeeze_is_over(struct mem_cgroup *memcg)
 	return ret;
 }
 
-/* No walk: the worker finds out how much of an MR is pinned, and idle. */
+/* Counts MRs, not pages: only the worker looks at which extents are idle. */
 static unsigned long memreg_demand_shrink_count(struct shrinker *shrinker,
 						struct shrink_control *sc)
 {
@@ -1297,9 +1322,10 @@ static bool memreg_squeeze_is_own(struct mem_cgroup *memcg)
 }
 
 /*
- * Wait for MRs of a cgroup. If it is another one than the current task's, its
- * processes could have all others wait that are short of memory: if that was in
- * vain, nobody does so for a while.
+ * Wait until the worker has served the MRs of a cgroup. A process can prolong
+ * that, and should not delay reclaim of tasks outside its cgroup again and
+ * again: after one such wait has timed out, they skip it for
+ * MEMREG_DEMAND_VAIN.
  */
 static void memreg_squeeze_await(struct mem_cgroup *memcg)
 {
@@ -1315,8 +1341,9 @@ static void memreg_squeeze_await(struct mem_cgroup *memcg)
 }
 
 /*
- * Only the workers unpin, as reclaim may hold what that needs: so it waits for
- * them, but not for long. What they unpin it can take afterwards.
+ * Reclaim may hold locks that unpinning needs, so the worker unpins, and
+ * reclaim waits a short time for it. The pages that the worker unpins are on
+ * the LRU lists, where the next pass of reclaim finds them.
  */
 static unsigned long memreg_demand_shrink_scan(struct shrinker *shrinker,
 					       struct shrink_control *sc)
@@ -1339,7 +1366,10 @@ static int __init memreg_demand_shrinker_init(void)
 		shrinker_free(memreg_demand_shrinker);
 		return -ENOMEM;
 	}
-	/* What is pinned can't be had otherwise, however little it is. */
+	/*
+	 * Pinned pages can be reclaimed in no other way: scan at every
+	 * priority.
+	 */
 	memreg_demand_shrinker->seeks = 0;
 	memreg_demand_shrinker->count_objects = memreg_demand_shrink_count;
 	memreg_demand_shrinker->scan_objects = memreg_demand_shrink_scan;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * MRs on demand: pages that are pinned when they are used.
+ * MRs on demand: their pages are pinned when work uses them, not at
+ * registration.
  */
 #ifndef _MEMREG_MEM_DEMAND_H
 #define _MEMREG_MEM_DEMAND_H
@@ -21,21 +22,23 @@ struct memreg_squeeze;
 struct memreg_ucmd;
 
 /**
- * struct memreg_demand - What an MR on demand has pinned
+ * struct memreg_demand - The pinned extents of an MR on demand
  * @mr: The MR; each extent keeps a reference of it
- * @space: All of its address space
+ * @space: MRs on demand of the same address space
  * @node: In memreg_demand_space.demands; memreg_demand_space.lock
  * @room: In memreg_demand_space.rooms; memreg_demand_space.lock
  * @lru: In the shrinker's list, among those of its memory cgroup
- * @squeeze: Memory is short, for whom: nothing idle is to stay; or NULL.
- *	memreg_squeeze_lock
- * @lock: Protects the fields below, but for @stats
- * @tree: Extents that may be used, by their addresses
- * @idle: The same, the one that was used least recently first
- * @gone: Extents whose mapping changed, until nobody uses them any more
+ * @squeeze: The cgroup whose reclaim waits until the worker has released the
+ *	idle extents of this MR, or NULL. memreg_squeeze_lock
+ * @lock: Protects the fields below, except @stats
+ * @tree: Extents that memreg_demand_find() may return, by address
+ * @idle: The extents of @tree, least recently used first
+ * @gone: Extents whose mapping changed; released when their last user has put
+ *	them
  * @nr: Number of extents in both lists
- * @left: Of @idle, that the worker is to look at in its turn
- * @releasing: Extents that were taken out and are being released
+ * @left: Extents that the worker has still to check before the next MR gets its
+ *	turn
+ * @releasing: Extents that were taken off the lists and are being released
  * @stats: Counters
  */
 struct memreg_demand {
@@ -56,9 +59,9 @@ struct memreg_demand {
 };
 
 /**
- * enum memreg_demand_why - What a range is pinned for
- * @MEMREG_DEMAND_USE: To be used at once
- * @MEMREG_DEMAND_PREFETCH: To be used later
+ * enum memreg_demand_why - Why a range is pinned
+ * @MEMREG_DEMAND_USE: A work request or a window uses it now
+ * @MEMREG_DEMAND_PREFETCH: MR_ADVISE asked for it ahead of use
  */
 enum memreg_demand_why {
 	MEMREG_DEMAND_USE,
@@ -86,11 +89,11 @@ void memreg_demand_count_use(struct memreg_mr *extent);
 int memreg_demand_fault(struct memreg_ucmd *ucmd);
 u64 memreg_demand_drop(struct memreg_mr *mr, u64 offset, u64 length);
 
-/* Does an extent have this range, which is one of the MR that it is of? */
+/* Does an extent contain this range of its MR? */
 static inline bool memreg_extent_has(const struct memreg_mr *extent, u64 offset,
 				     u64 length)
 {
-	/* An offset before the extent wraps, and is more than any length. */
+	/* An offset before the extent wraps to more than any length. */
 	return offset + extent->skip < extent->length &&
 	       length <= extent->length - (offset + extent->skip);
 }
