@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,6 +66,8 @@ static void run_server(const char *const *args, int out)
 
 	while (*args && n < 31)
 		argv[n++] = *args++;
+	/* A test that fails in its set-up ends without blk_end(). */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(out, STDOUT_FILENO);
 	dup2(out, STDERR_FILENO);
 	execvp(argv[0], (char *const *)(uintptr_t)argv);
