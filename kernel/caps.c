@@ -40,7 +40,7 @@
 		.value = (_have),					\
 	}
 
-static u32 memreg_caps_list(struct memreg_device *mdev,
+static u32 memreg_caps_list(struct memreg_kdevice *mdev,
 			    struct ib_memreg_cap_entry *caps)
 {
 	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;

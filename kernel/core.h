@@ -22,22 +22,22 @@
  *				destroyed, and no handler takes memreg_file.lock
  *	memreg_queue.lock	submission; no memory of user space is touched
  *				with it held: nobody waits for user space there
- *	memreg_pool.lock	keys of a pool; likewise, nothing of user space
+ *	memreg_kpool.lock	keys of a pool; likewise, nothing of user space
  *	memreg_domain.sq_mutex	the line in front of the registration queue
  *	memreg_domain.kill_mutex  the line in front of its keys to be killed
- *	memreg_device.files_lock  ties between files and devices
+ *	memreg_kdevice.files_lock  ties between files and devices
  *	memreg_file.objects	the xarray's spinlock
  *	memreg_file.grant_lock	ties between windows and endpoints
  *	memreg_demand_spaces_lock  address spaces that have MRs on demand
  *	memreg_demand_space.lock  their MRs on demand
  *	memreg_file.event_lock	events that wait to be read
- *	memreg_device.frwr_lock	FRWRs, and the guards of regions; taken by mmu
+ *	memreg_kdevice.frwr_lock  FRWRs, and the guards of regions; taken by mmu
  *				notifiers
  *	memreg_demand.lock	extents of an MR on demand; taken by mmu
  *				notifiers
  *	memreg_squeeze_lock	MRs on demand that reclaim waits for; taken by
  *				reclaim
- *	memreg_status.lock	slots of a status table; taken by mmu notifiers,
+ *	memreg_kstatus.lock	slots of a status table; taken by mmu notifiers,
  *				also inside of frwr_lock
  *	memreg_suspects_lock	monitors to look at; taken by mmu notifiers
  *	memreg_domain.cq_lock	polling of the registration queue, with
@@ -45,7 +45,7 @@
  *	memreg_domain.sq_lock	the registration queue, and the keys that it
  *				kills; also taken by mmu notifiers, and by
  *				completions, with interrupts off
- *	memreg_ring.lock	polling of a ring's completion queue, in any
+ *	memreg_kring.lock	polling of a ring's completion queue, in any
  *				context; taken inside of none of the spinlocks
  *				above, and takes none of them
  *	memreg_bindings.lock	windows of type 2B; with interrupts off
@@ -54,7 +54,7 @@
  *
  * The dma_resv of a dma-buf is inside of mmap_lock, and what an mmu notifier
  * may take inside of it. Drivers that import memory objects hold it when they
- * call; memreg_memory.lock is taken inside of it, and nothing inside of that.
+ * call; memreg_kmemory.lock is taken inside of it, and nothing inside of that.
  * Drivers whose memory we import hold it when they revoke that: of the locks
  * above only frwr_lock and those inside of it are taken then. Calls of ours
  * take it when a region of such memory is made and released, with none of those
@@ -86,7 +86,7 @@
 #include "fault.h"
 #include "object.h"
 
-struct memreg_device;
+struct memreg_kdevice;
 struct memreg_file;
 struct memreg_grants;
 struct memreg_object;
@@ -129,14 +129,14 @@ struct memreg_closer {
  * @net: Network namespace of RDMA CM ids; set with @mdev
  * @objects: Ids and objects
  * @next_id: Id at which the search for a free one starts; the lock of @objects
- * @anchor: Reserved id that keeps the xarray nodes of the next ids allocated, or
- *	0
+ * @anchor: Reserved id that keeps the xarray nodes of the next ids allocated,
+ *	or 0
  * @grant_lock: Protects the ties between windows and endpoints
  * @event_lock: Protects @events
  * @events: Endpoints with events to be read, by memreg_endpoint.event_node
  * @wait: Readers and pollers
  * @pinned: System pages pinned by the MRs of this file
- * @device_node: In memreg_device.files
+ * @device_node: In memreg_kdevice.files
  * @number: Names the file in LIST; its index among all files
  * @pid: Process that bound it
  * @uid: User that bound it
@@ -152,7 +152,7 @@ struct memreg_closer {
 struct memreg_file {
 	struct rw_semaphore lock;
 	refcount_t refs;
-	struct memreg_device *mdev;
+	struct memreg_kdevice *mdev;
 	bool gone;
 	struct net *net;
 	struct xarray objects;
@@ -192,7 +192,7 @@ struct memreg_file {
  */
 struct memreg_ucmd {
 	struct memreg_file *file;
-	struct memreg_device *mdev;
+	struct memreg_kdevice *mdev;
 	bool away;
 	struct memreg_fault fault;
 	void __user *ubuffer;

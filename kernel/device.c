@@ -2,8 +2,9 @@
 /*
  * RDMA devices come and go; files are bound to them.
  *
- * A struct memreg_device lives from the time that ib_core adds the device until
- * both the device is removed and the last file that was bound to it is closed.
+ * A struct memreg_kdevice lives from the time that ib_core adds the device
+ * until both the device is removed and the last file that was bound to it is
+ * closed.
  * Removal visits every bound file, waits for the calls that are running on it,
  * destroys the file's objects, and marks the file: from then on every call
  * fails with ENODEV. The file keeps no reference to the ib_device beyond that,
@@ -35,7 +36,7 @@ static struct ib_client memreg_client;
 /* Hooks of the memory plane, called for each device. */
 static const struct memreg_device_ops *memreg_device_ops;
 
-static void memreg_device_put(struct memreg_device *mdev)
+static void memreg_device_put(struct memreg_kdevice *mdev)
 {
 	if (refcount_dec_and_test(&mdev->refs)) {
 		free_percpu(mdev->stats);
@@ -49,7 +50,7 @@ static void memreg_device_put(struct memreg_device *mdev)
  * @name: Buffer for the name
  * @size: Size of @name in bytes; the rest is filled with zeros
  */
-void memreg_device_name(struct memreg_device *mdev, char *name, size_t size)
+void memreg_device_name(struct memreg_kdevice *mdev, char *name, size_t size)
 {
 	spin_lock(&mdev->name_lock);
 	strscpy_pad(name, mdev->name, size);
@@ -59,7 +60,7 @@ void memreg_device_name(struct memreg_device *mdev, char *name, size_t size)
 /* ib_core may rename the device while dev_name() is read: keep a copy. */
 static void memreg_device_rename(struct ib_device *ibdev, void *client_data)
 {
-	struct memreg_device *mdev = client_data;
+	struct memreg_kdevice *mdev = client_data;
 
 	spin_lock(&mdev->name_lock);
 	strscpy(mdev->name, dev_name(&ibdev->dev), sizeof(mdev->name));
@@ -74,7 +75,7 @@ static void memreg_device_rename(struct ib_device *ibdev, void *client_data)
  *
  * Return: 0; -EDQUOT if a limit is reached; -ENOMEM.
  */
-int memreg_charge(struct memreg_charge *charge, struct memreg_device *mdev,
+int memreg_charge(struct memreg_charge *charge, struct memreg_kdevice *mdev,
 		  bool handle)
 {
 	int ret = 0;
@@ -99,7 +100,7 @@ int memreg_charge(struct memreg_charge *charge, struct memreg_device *mdev,
  * @charge: The charge; if it records none, this does nothing
  * @mdev: Device of the object
  */
-void memreg_uncharge(struct memreg_charge *charge, struct memreg_device *mdev)
+void memreg_uncharge(struct memreg_charge *charge, struct memreg_kdevice *mdev)
 {
 #ifdef CONFIG_CGROUP_RDMA
 	if (charge->cg)
@@ -146,10 +147,10 @@ static int memreg_device_usable(struct memreg_ucmd *ucmd,
 }
 
 /* Find the device called @name, or the only one, in the caller's namespace. */
-static struct memreg_device *memreg_device_find(const char *name)
+static struct memreg_kdevice *memreg_device_find(const char *name)
 {
 	struct net *net = current->nsproxy->net_ns;
-	struct memreg_device *mdev, *found = NULL;
+	struct memreg_kdevice *mdev, *found = NULL;
 	unsigned int matches = 0;
 	char present[IB_DEVICE_NAME_MAX];
 
@@ -172,7 +173,7 @@ static struct memreg_device *memreg_device_find(const char *name)
  * Add a file, whose lock is held, to the files that the removal of the device
  * waits for. Returns false if the removal has begun.
  */
-static bool memreg_device_enlist(struct memreg_device *mdev,
+static bool memreg_device_enlist(struct memreg_kdevice *mdev,
 				 struct memreg_file *file)
 {
 	bool gone;
@@ -185,7 +186,7 @@ static bool memreg_device_enlist(struct memreg_device *mdev,
 	return !gone;
 }
 
-static void memreg_device_delist(struct memreg_device *mdev,
+static void memreg_device_delist(struct memreg_kdevice *mdev,
 				 struct memreg_file *file)
 {
 	spin_lock(&mdev->files_lock);
@@ -195,7 +196,7 @@ static void memreg_device_delist(struct memreg_device *mdev,
 
 /* Bind a file to a device, unless the file is bound or the device is gone. */
 static int memreg_device_attach(struct memreg_ucmd *ucmd,
-				struct memreg_device *mdev)
+				struct memreg_kdevice *mdev)
 {
 	struct memreg_file *file = ucmd->file;
 	int ret;
@@ -231,7 +232,7 @@ err_delist:
 
 /* Copy the answer before the file is bound: nothing may fail afterwards. */
 static int memreg_device_respond(struct memreg_ucmd *ucmd,
-				 struct memreg_device *mdev)
+				 struct memreg_kdevice *mdev)
 {
 	struct ib_memreg_device_bind *cmd = ucmd->cmd;
 	bool gone;
@@ -253,7 +254,7 @@ static int memreg_device_respond(struct memreg_ucmd *ucmd,
 int memreg_device_bind_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_device_bind *cmd = ucmd->cmd;
-	struct memreg_device *mdev;
+	struct memreg_kdevice *mdev;
 	int ret;
 
 	if (cmd->flags)
@@ -322,8 +323,8 @@ void memreg_device_unbind(struct memreg_file *file)
 static void memreg_device_event(struct ib_event_handler *handler,
 				struct ib_event *event)
 {
-	struct memreg_device *mdev =
-		container_of(handler, struct memreg_device, event_handler);
+	struct memreg_kdevice *mdev =
+		container_of(handler, struct memreg_kdevice, event_handler);
 
 	if (event->event == IB_EVENT_GID_CHANGE)
 		memreg_device_ops->gid_change(mdev);
@@ -359,7 +360,7 @@ static u32 memreg_device_longest(struct ib_device *ibdev)
 
 static int memreg_device_add(struct ib_device *ibdev)
 {
-	struct memreg_device *mdev;
+	struct memreg_kdevice *mdev;
 	int ret;
 
 	mdev = kzalloc(sizeof(*mdev), GFP_KERNEL);
@@ -409,7 +410,7 @@ static int memreg_device_add(struct ib_device *ibdev)
 }
 
 /* Get one file that is bound to a device under removal, or is being bound. */
-static struct memreg_file *memreg_device_bound_file(struct memreg_device *mdev)
+static struct memreg_file *memreg_device_bound_file(struct memreg_kdevice *mdev)
 {
 	struct memreg_file *file;
 
@@ -425,7 +426,7 @@ static struct memreg_file *memreg_device_bound_file(struct memreg_device *mdev)
 
 static void memreg_device_remove(struct ib_device *ibdev, void *client_data)
 {
-	struct memreg_device *mdev = client_data;
+	struct memreg_kdevice *mdev = client_data;
 	struct memreg_file *file;
 
 	spin_lock(&memreg_devices_lock);

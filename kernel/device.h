@@ -38,7 +38,7 @@ struct shrinker;
 #define MEMREG_SPACES_BITS	8
 
 /**
- * struct memreg_device - An RDMA device, from add_one to remove_one and the
+ * struct memreg_kdevice - An RDMA device, from add_one to remove_one and the
  *	last file that was bound to it
  * @ibdev: The device; not to be touched once @files was drained by removal
  * @node: In the list of devices
@@ -69,7 +69,7 @@ struct shrinker;
  * @domains: All domains, by memreg_domain.device_node
  * @stats: Counters of memreg_count()
  */
-struct memreg_device {
+struct memreg_kdevice {
 	struct ib_device *ibdev;
 	struct list_head node;
 	char name[IB_DEVICE_NAME_MAX];
@@ -100,22 +100,22 @@ struct memreg_device {
 
 /**
  * struct memreg_device_ops - Hooks of the memory plane for a device
- * @add: A device is added: set up memreg_device.shrinker; returns 0 or -ENOMEM
+ * @add: A device is added: set up memreg_kdevice.shrinker; returns 0 or -ENOMEM
  * @gid_change: A GID of a port was added or removed
  */
 struct memreg_device_ops {
-	int (*add)(struct memreg_device *mdev);
-	void (*gid_change)(struct memreg_device *mdev);
+	int (*add)(struct memreg_kdevice *mdev);
+	void (*gid_change)(struct memreg_kdevice *mdev);
 };
 
 int memreg_device_init(const struct memreg_device_ops *ops);
 void memreg_device_exit(void);
 int memreg_device_bind_ioctl(struct memreg_ucmd *ucmd);
 void memreg_device_unbind(struct memreg_file *file);
-void memreg_device_name(struct memreg_device *mdev, char *name, size_t size);
-int memreg_charge(struct memreg_charge *charge, struct memreg_device *mdev,
+void memreg_device_name(struct memreg_kdevice *mdev, char *name, size_t size);
+int memreg_charge(struct memreg_charge *charge, struct memreg_kdevice *mdev,
 		  bool handle);
-void memreg_uncharge(struct memreg_charge *charge, struct memreg_device *mdev);
+void memreg_uncharge(struct memreg_charge *charge, struct memreg_kdevice *mdev);
 int memreg_charge_reason(struct memreg_ucmd *ucmd, int err);
 
 #endif /* _MEMREG_DEVICE_H */

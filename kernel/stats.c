@@ -10,7 +10,7 @@
 #include "stats.h"
 
 /* The sum of a counter over all CPUs, which may go on counting meanwhile. */
-static u64 memreg_stats_sum(struct memreg_device *mdev, u32 stat)
+static u64 memreg_stats_sum(struct memreg_kdevice *mdev, u32 stat)
 {
 	u64 sum = 0;
 	int cpu;

@@ -22,7 +22,7 @@ struct memreg_stats {
 };
 
 /* Count something that happened @n times. Context: any. */
-static inline void memreg_count(struct memreg_device *mdev,
+static inline void memreg_count(struct memreg_kdevice *mdev,
 				enum ib_memreg_stat_id stat, u64 n)
 {
 	this_cpu_add(mdev->stats->values[stat], n);

@@ -61,7 +61,7 @@ static bool memreg_slot_deliver(const struct memreg_slot *slot,
 				u32 length, struct ib_memreg_cqe *entry)
 {
 	struct memreg_queue *queue = slot->queue;
-	struct memreg_ring *ring = queue->ring;
+	struct memreg_kring *ring = queue->ring;
 
 	/* Without a bounce buffer the device has written the whole message. */
 	if (!slot->bounce)
@@ -146,7 +146,7 @@ memreg_slot_tell(const struct memreg_slot *slot, const struct ib_wc *wc,
 		 u8 status, struct ib_memreg_cqe *entry)
 {
 	struct memreg_queue *queue = slot->queue;
-	struct memreg_ring *ring = queue->ring;
+	struct memreg_kring *ring = queue->ring;
 	struct memreg_endpoint *ep = memreg_wc_endpoint(queue, wc);
 	u8 flags = 0;
 
@@ -176,7 +176,7 @@ memreg_slot_tell(const struct memreg_slot *slot, const struct ib_wc *wc,
 static noinline bool memreg_slot_end_uring(struct memreg_slot *slot,
 					   const struct ib_wc *wc, int outcome)
 {
-	struct memreg_ring *ring = slot->queue->ring;
+	struct memreg_kring *ring = slot->queue->ring;
 	struct memreg_uring *uring = slot->uring;
 	const struct memreg_endpoint *ep;
 	struct ib_memreg_cqe entry;
@@ -328,7 +328,7 @@ static unsigned int memreg_recv_done(struct memreg_queue *queue,
  * at least 1, and sets @more if it has to be called again. Returns the cost, at
  * least 1.
  */
-static unsigned int memreg_slot_done(struct memreg_ring *ring,
+static unsigned int memreg_slot_done(struct memreg_kring *ring,
 				     const struct ib_wc *wc, unsigned int max,
 				     bool *more)
 {

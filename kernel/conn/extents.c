@@ -16,18 +16,18 @@
 #include "mem/region.h"
 
 /* Find an MR on demand by its id; NULL if there is none. */
-static struct memreg_mr *memreg_extents_mr(struct memreg_ucmd *ucmd,
-					   struct memreg_extents *ex, u32 id)
+static struct memreg_kmr *memreg_extents_mr(struct memreg_ucmd *ucmd,
+					    struct memreg_extents *ex, u32 id)
 {
 	struct memreg_object *obj;
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 
 	if (ex->mr && ex->mr->obj.id == id)
 		return ex->mr;
 	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_MR);
 	if (!obj)
 		return NULL;
-	mr = container_of(obj, struct memreg_mr, obj);
+	mr = container_of(obj, struct memreg_kmr, obj);
 	if (!mr->demand) {
 		memreg_object_put(obj);
 		return NULL;
@@ -39,12 +39,12 @@ static struct memreg_mr *memreg_extents_mr(struct memreg_ucmd *ucmd,
 }
 
 /* The extent that was found last often contains the next range as well. */
-static struct memreg_mr *memreg_extents_last(const struct memreg_extents *ex,
-					     const struct memreg_mr *mr,
-					     const struct ib_memreg_sge *sge,
-					     bool write)
+static struct memreg_kmr *memreg_extents_last(const struct memreg_extents *ex,
+					      const struct memreg_kmr *mr,
+					      const struct ib_memreg_sge *sge,
+					      bool write)
 {
-	struct memreg_mr *last = ex->nr ? ex->held[ex->nr - 1] : NULL;
+	struct memreg_kmr *last = ex->nr ? ex->held[ex->nr - 1] : NULL;
 
 	if (!last || last->whole != mr ||
 	    !memreg_extent_has(last, sge->offset, sge->length) ||
@@ -57,9 +57,9 @@ static struct memreg_mr *memreg_extents_last(const struct memreg_extents *ex,
 static int memreg_extents_range(struct memreg_ucmd *ucmd,
 				struct memreg_extents *ex,
 				const struct ib_memreg_sge *sge, bool write,
-				bool wait, struct memreg_mr **extent)
+				bool wait, struct memreg_kmr **extent)
 {
-	struct memreg_mr *mr = memreg_extents_mr(ucmd, ex, sge->mr_id), *found;
+	struct memreg_kmr *mr = memreg_extents_mr(ucmd, ex, sge->mr_id), *found;
 
 	*extent = NULL;
 	if (!mr || !sge->length || sge->offset > mr->length ||
@@ -88,7 +88,7 @@ static int memreg_extents_range(struct memreg_ucmd *ucmd,
 static int memreg_extents_sge(struct memreg_ucmd *ucmd,
 			      struct memreg_extents *ex,
 			      struct ib_memreg_sge *sge, bool write, bool wait,
-			      struct memreg_mr **extent)
+			      struct memreg_kmr **extent)
 {
 	int ret = memreg_extents_range(ucmd, ex, sge, write, wait, extent);
 

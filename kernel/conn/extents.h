@@ -8,7 +8,7 @@
 #include <linux/types.h>
 #include <uapi/rdma/ib_memreg.h>
 
-struct memreg_mr;
+struct memreg_kmr;
 struct memreg_ucmd;
 
 /* Work requests in a chunk of a call. */
@@ -30,10 +30,10 @@ struct memreg_ucmd;
 struct memreg_extents {
 	u32 nr;
 	bool missed;
-	struct memreg_mr *mr;
-	struct memreg_mr *held[MEMREG_SUBMIT_CHUNK + MEMREG_SUBMIT_SGES];
-	struct memreg_mr *of_wr[MEMREG_SUBMIT_CHUNK];
-	struct memreg_mr *of_sge[MEMREG_SUBMIT_SGES];
+	struct memreg_kmr *mr;
+	struct memreg_kmr *held[MEMREG_SUBMIT_CHUNK + MEMREG_SUBMIT_SGES];
+	struct memreg_kmr *of_wr[MEMREG_SUBMIT_CHUNK];
+	struct memreg_kmr *of_sge[MEMREG_SUBMIT_SGES];
 };
 
 /**

@@ -71,7 +71,7 @@ static int memreg_queues_make_send(struct memreg_ucmd *ucmd,
 				   struct memreg_endpoint *ep,
 				   const struct ib_memreg_queues *q)
 {
-	struct memreg_ring *ring;
+	struct memreg_kring *ring;
 
 	if (!q->send_ring_id)
 		return 0;
@@ -95,7 +95,7 @@ static int memreg_queues_make_recv(struct memreg_ucmd *ucmd,
 				   struct memreg_endpoint *ep,
 				   const struct ib_memreg_queues *q)
 {
-	struct memreg_ring *ring;
+	struct memreg_kring *ring;
 	u32 buffer = 0;
 
 	if (!q->recv_ring_id)

@@ -335,7 +335,7 @@ static int memreg_queue_alloc_slots(struct memreg_queue *queue)
 	return 0;
 }
 
-static int memreg_queue_alloc_buffers(struct memreg_device *mdev,
+static int memreg_queue_alloc_buffers(struct memreg_kdevice *mdev,
 				      struct memreg_queue *queue)
 {
 	size_t size = (size_t)queue->depth * queue->buffer_size;
@@ -372,8 +372,8 @@ static void memreg_queue_destroy_takers(struct memreg_queue *queue)
  *
  * Return: the queue, or NULL if there is no memory.
  */
-struct memreg_queue *memreg_queue_alloc(struct memreg_device *mdev,
-					struct memreg_ring *ring,
+struct memreg_queue *memreg_queue_alloc(struct memreg_kdevice *mdev,
+					struct memreg_kring *ring,
 					struct memreg_endpoint *ep, bool send,
 					u32 depth, u32 max_sge,
 					u32 buffer_size)
@@ -414,7 +414,7 @@ err_queue:
  * @mdev: The device
  * @queue: Queue on which nothing is posted, or NULL
  */
-void memreg_queue_free(struct memreg_device *mdev, struct memreg_queue *queue)
+void memreg_queue_free(struct memreg_kdevice *mdev, struct memreg_queue *queue)
 {
 	if (!queue)
 		return;

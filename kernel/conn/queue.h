@@ -24,7 +24,7 @@ struct memreg_endpoint;
 #define MEMREG_FRAGMENTS	32
 
 /* SGEs that the device takes in every kind of work request. */
-static inline u32 memreg_fragments(struct memreg_device *mdev)
+static inline u32 memreg_fragments(struct memreg_kdevice *mdev)
 {
 	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
 	int pieces = min3(MEMREG_FRAGMENTS, attrs->max_send_sge,
@@ -34,7 +34,7 @@ static inline u32 memreg_fragments(struct memreg_device *mdev)
 }
 
 /* Most work requests on a queue of the device. */
-static inline u32 memreg_queue_depth(struct memreg_device *mdev)
+static inline u32 memreg_queue_depth(struct memreg_kdevice *mdev)
 {
 	/* One is for memreg_queue_mark(). */
 	return min_t(u32, mdev->ibdev->attrs.max_qp_wr - 1,
@@ -63,9 +63,9 @@ static inline u32 memreg_queue_depth(struct memreg_device *mdev)
  * @ready: The QP, or shared receive queue, to post to exists; @lock
  * @posted: Slots in use
  * @tail: Next slot of a send queue; @lock
- * @head: Oldest slot of a send queue that is in use; memreg_ring.lock
- * @failed: Status of a part of a work request that failed; memreg_ring.lock
- * @stale: An MR of a part of a work request is stale; memreg_ring.lock
+ * @head: Oldest slot of a send queue that is in use; memreg_kring.lock
+ * @failed: Status of a part of a work request that failed; memreg_kring.lock
+ * @stale: An MR of a part of a work request is stale; memreg_kring.lock
  * @free: Free slots of a receive queue; taken off with @lock
  * @early: Receives that were submitted before the QP was made, latest first;
  *	@lock
@@ -78,7 +78,7 @@ static inline u32 memreg_queue_depth(struct memreg_device *mdev)
  * @wait: Wait queue for an endpoint to leave @takers
  */
 struct memreg_queue {
-	struct memreg_ring *ring;
+	struct memreg_kring *ring;
 	struct memreg_endpoint *ep;
 	struct ib_srq *srq;
 	struct rhashtable takers;
@@ -181,12 +181,12 @@ static inline struct memreg_slot *memreg_queue_next(struct memreg_queue *queue)
 	return slot;
 }
 
-struct memreg_queue *memreg_queue_alloc(struct memreg_device *mdev,
-					struct memreg_ring *ring,
+struct memreg_queue *memreg_queue_alloc(struct memreg_kdevice *mdev,
+					struct memreg_kring *ring,
 					struct memreg_endpoint *ep, bool send,
 					u32 depth, u32 max_sge,
 					u32 buffer_size);
-void memreg_queue_free(struct memreg_device *mdev, struct memreg_queue *queue);
+void memreg_queue_free(struct memreg_kdevice *mdev, struct memreg_queue *queue);
 void memreg_queue_close(struct memreg_queue *queue);
 int memreg_queue_mark(struct memreg_queue *queue, struct ib_qp *qp);
 bool memreg_queue_is_idle(struct memreg_queue *queue);

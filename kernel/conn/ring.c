@@ -108,7 +108,7 @@ void memreg_ring_exit(void)
  * Context: any.
  * Return: true if there was room for all of them.
  */
-bool memreg_ring_claim(struct memreg_ring *ring, u32 count)
+bool memreg_ring_claim(struct memreg_kring *ring, u32 count)
 {
 	/* Read before @producer, so that a valid index is never ahead of it. */
 	u32 consumer = smp_load_acquire(&ring->shared->consumer);
@@ -132,7 +132,7 @@ bool memreg_ring_claim(struct memreg_ring *ring, u32 count)
  *
  * Context: any.
  */
-void memreg_ring_unclaim(struct memreg_ring *ring, u32 count)
+void memreg_ring_unclaim(struct memreg_kring *ring, u32 count)
 {
 	if (count)
 		atomic_sub(count, &ring->claimed);
@@ -141,7 +141,7 @@ void memreg_ring_unclaim(struct memreg_ring *ring, u32 count)
 /*
  * Entries that the user has not consumed; all, if the user's index is invalid.
  */
-static u32 memreg_ring_pending(struct memreg_ring *ring)
+static u32 memreg_ring_pending(struct memreg_kring *ring)
 {
 	/*
 	 * Read before @producer: the user can only have consumed entries it
@@ -166,18 +166,18 @@ static u32 memreg_ring_pending(struct memreg_ring *ring)
 
 /**
  * struct memreg_ring_waiter - A task in RING_WAIT
- * @entry: In memreg_ring.wait
+ * @entry: In memreg_kring.wait
  * @ring: The ring
  * @count: Entries that it waits for
  */
 struct memreg_ring_waiter {
 	struct wait_queue_entry entry;
-	struct memreg_ring *ring;
+	struct memreg_kring *ring;
 	u32 count;
 };
 
 /* Has a task that waits for @count entries to wake up? */
-static bool memreg_ring_has(struct memreg_ring *ring, u32 count)
+static bool memreg_ring_has(struct memreg_kring *ring, u32 count)
 {
 	return memreg_ring_pending(ring) >= count || READ_ONCE(ring->dead) ||
 	       (READ_ONCE(ring->held) && !READ_ONCE(ring->settling));
@@ -198,9 +198,9 @@ static int memreg_ring_wake_waiter(struct wait_queue_entry *entry,
  * memreg_ring_wake() - Make written entries visible to the user
  * @ring: The ring
  *
- * Context: any, with memreg_ring.lock held.
+ * Context: any, with memreg_kring.lock held.
  */
-void memreg_ring_wake(struct memreg_ring *ring)
+void memreg_ring_wake(struct memreg_kring *ring)
 {
 	struct ib_memreg_ring *shared = ring->shared;
 	bool more;
@@ -230,7 +230,7 @@ void memreg_ring_wake(struct memreg_ring *ring)
  * Handle completions until they have cost as much as the budget. Returns the
  * cost, which is less than the budget if there are no more.
  */
-static unsigned int memreg_ring_take(struct memreg_ring *ring,
+static unsigned int memreg_ring_take(struct memreg_kring *ring,
 				     unsigned int budget)
 {
 	bool emptied = false, more;
@@ -272,7 +272,7 @@ static unsigned int memreg_ring_take(struct memreg_ring *ring,
  * Take all completions, up to a budget, and arm the CQ for more. Returns
  * whether there may be more at once.
  */
-static bool memreg_ring_poll(struct memreg_ring *ring, unsigned int budget)
+static bool memreg_ring_poll(struct memreg_kring *ring, unsigned int budget)
 {
 	unsigned int n, all = 0;
 	u32 taken = ring->taken;
@@ -294,7 +294,7 @@ static bool memreg_ring_poll(struct memreg_ring *ring, unsigned int budget)
 	return all >= budget || ring->held;
 }
 
-static void memreg_ring_interrupt(struct memreg_ring *ring)
+static void memreg_ring_interrupt(struct memreg_kring *ring)
 {
 	unsigned long flags;
 	bool more;
@@ -312,12 +312,12 @@ static void memreg_ring_interrupt(struct memreg_ring *ring)
 
 static void memreg_ring_irq(struct irq_work *irq)
 {
-	memreg_ring_interrupt(container_of(irq, struct memreg_ring, irq));
+	memreg_ring_interrupt(container_of(irq, struct memreg_kring, irq));
 }
 
 static enum hrtimer_restart memreg_ring_timer(struct hrtimer *timer)
 {
-	memreg_ring_interrupt(container_of(timer, struct memreg_ring, timer));
+	memreg_ring_interrupt(container_of(timer, struct memreg_kring, timer));
 	return HRTIMER_NORESTART;
 }
 
@@ -325,7 +325,7 @@ static enum hrtimer_restart memreg_ring_timer(struct hrtimer *timer)
  * Wake the sleeping poller task. It polls after it was the poller, even if
  * another event has woken it, and it does not exit before RCU readers are done.
  */
-static bool memreg_ring_wake_poller(struct memreg_ring *ring)
+static bool memreg_ring_wake_poller(struct memreg_kring *ring)
 {
 	struct task_struct *poller;
 
@@ -342,7 +342,7 @@ static bool memreg_ring_wake_poller(struct memreg_ring *ring)
 /* Completion event of the CQ. */
 static void memreg_ring_event(struct ib_cq *cq, void *context)
 {
-	struct memreg_ring *ring = context;
+	struct memreg_kring *ring = context;
 	u32 delay = READ_ONCE(ring->delay_us);
 
 	if (memreg_ring_wake_poller(ring)) {
@@ -358,7 +358,7 @@ static void memreg_ring_event(struct ib_cq *cq, void *context)
 }
 
 /* Settle the held completion, without the lock. */
-static void memreg_ring_settle(struct memreg_ring *ring)
+static void memreg_ring_settle(struct memreg_kring *ring)
 {
 	struct ib_wc wc = ring->wcs[ring->wc_next];
 
@@ -383,7 +383,7 @@ static void memreg_ring_settle(struct memreg_ring *ring)
  *
  * Context: may sleep.
  */
-void memreg_ring_process(struct memreg_ring *ring)
+void memreg_ring_process(struct memreg_kring *ring)
 {
 	bool more;
 
@@ -401,11 +401,11 @@ void memreg_ring_process(struct memreg_ring *ring)
 
 static void memreg_ring_work(struct work_struct *work)
 {
-	memreg_ring_process(container_of(work, struct memreg_ring, work));
+	memreg_ring_process(container_of(work, struct memreg_kring, work));
 }
 
 /* Has everything that had completed when @taken was sampled been reported? */
-static bool memreg_ring_flushed(struct memreg_ring *ring, u32 taken)
+static bool memreg_ring_flushed(struct memreg_kring *ring, u32 taken)
 {
 	/* Each send queue may have a marker in addition to its entries. */
 	u32 most = ring->nr_entries + ring->max_senders + MEMREG_RING_WCS;
@@ -430,7 +430,7 @@ static bool memreg_ring_flushed(struct memreg_ring *ring, u32 taken)
  *
  * Context: may sleep.
  */
-void memreg_ring_flush(struct memreg_ring *ring)
+void memreg_ring_flush(struct memreg_kring *ring)
 {
 	u32 taken;
 
@@ -449,7 +449,7 @@ void memreg_ring_flush(struct memreg_ring *ring)
 static void memreg_ring_moderate(struct work_struct *work)
 {
 	struct dim *dim = container_of(work, struct dim, work);
-	struct memreg_ring *ring = container_of(dim, struct memreg_ring, dim);
+	struct memreg_kring *ring = container_of(dim, struct memreg_kring, dim);
 	u16 usec = memreg_ring_profiles[dim->profile_ix].usec;
 	u16 comps = memreg_ring_profiles[dim->profile_ix].comps;
 
@@ -466,7 +466,7 @@ static void memreg_ring_moderate(struct work_struct *work)
  * memreg_ring_hold() - Take a reference of the memory of a ring
  * @ring: Ring with a reference that the caller can rely on
  */
-void memreg_ring_hold(struct memreg_ring *ring)
+void memreg_ring_hold(struct memreg_kring *ring)
 {
 	refcount_inc(&ring->refs);
 }
@@ -477,7 +477,7 @@ void memreg_ring_hold(struct memreg_ring *ring)
  *
  * Context: may sleep.
  */
-void memreg_ring_release(struct memreg_ring *ring)
+void memreg_ring_release(struct memreg_kring *ring)
 {
 	if (!refcount_dec_and_test(&ring->refs))
 		return;
@@ -495,7 +495,7 @@ static int memreg_ring_file_release(struct inode *inode, struct file *filp)
 
 static vm_fault_t memreg_ring_fault(struct vm_fault *vmf)
 {
-	struct memreg_ring *ring = vmf->vma->vm_private_data;
+	struct memreg_kring *ring = vmf->vma->vm_private_data;
 	unsigned long offset = vmf->pgoff << PAGE_SHIFT;
 
 	if (offset >= PAGE_ALIGN(MEMREG_RING_HEADER +
@@ -523,7 +523,7 @@ static int memreg_ring_mmap(struct file *filp, struct vm_area_struct *vma)
 
 static __poll_t memreg_ring_file_poll(struct file *filp, poll_table *table)
 {
-	struct memreg_ring *ring = filp->private_data;
+	struct memreg_kring *ring = filp->private_data;
 	__poll_t mask = 0;
 
 	poll_wait(filp, &ring->wait, table);
@@ -538,7 +538,7 @@ static __poll_t memreg_ring_file_poll(struct file *filp, poll_table *table)
  * Sleep until there are enough entries, or the task is to poll; the caller
  * polls in either case. Returns 0, -EINTR or -ETIMEDOUT.
  */
-static int memreg_ring_sleep(struct memreg_ring *ring, u32 count,
+static int memreg_ring_sleep(struct memreg_kring *ring, u32 count,
 			     ktime_t *expires)
 {
 	struct memreg_ring_waiter waiter = { .ring = ring, .count = count };
@@ -567,7 +567,7 @@ static int memreg_ring_sleep(struct memreg_ring *ring, u32 count,
 	return ret;
 }
 
-static int memreg_ring_wait_for(struct memreg_ring *ring, u32 count,
+static int memreg_ring_wait_for(struct memreg_kring *ring, u32 count,
 				u64 timeout)
 {
 	ktime_t time = KTIME_MAX, *expires = NULL;
@@ -609,7 +609,7 @@ static int memreg_ring_wait_for(struct memreg_ring *ring, u32 count,
 }
 
 /* ioctl(IB_MEMREG_IOC_RING_WAIT) */
-static int memreg_ring_wait_ioctl(struct memreg_ring *ring,
+static int memreg_ring_wait_ioctl(struct memreg_kring *ring,
 				  struct ib_memreg_ring_wait *cmd)
 {
 	int ret;
@@ -679,7 +679,7 @@ static const struct file_operations memreg_ring_fops = {
  *
  * Return: the ring, or ERR_PTR(-ENOENT) with the reason set.
  */
-struct memreg_ring *memreg_ring_get(struct memreg_ucmd *ucmd, u32 id)
+struct memreg_kring *memreg_ring_get(struct memreg_ucmd *ucmd, u32 id)
 {
 	struct memreg_object *obj;
 
@@ -688,19 +688,19 @@ struct memreg_ring *memreg_ring_get(struct memreg_ucmd *ucmd, u32 id)
 		ucmd->reason = IB_MEMREG_REASON_ID;
 		return ERR_PTR(-ENOENT);
 	}
-	return container_of(obj, struct memreg_ring, obj);
+	return container_of(obj, struct memreg_kring, obj);
 }
 
 /**
  * memreg_ring_put() - Drop a reference of a ring
  * @ring: The ring
  */
-void memreg_ring_put(struct memreg_ring *ring)
+void memreg_ring_put(struct memreg_kring *ring)
 {
 	memreg_object_put(&ring->obj);
 }
 
-static void memreg_ring_timer_init(struct memreg_ring *ring)
+static void memreg_ring_timer_init(struct memreg_kring *ring)
 {
 #ifdef MEMREG_HRTIMER_SETUP
 	hrtimer_setup(&ring->timer, memreg_ring_timer, CLOCK_MONOTONIC,
@@ -711,10 +711,10 @@ static void memreg_ring_timer_init(struct memreg_ring *ring)
 #endif
 }
 
-static struct memreg_ring *memreg_ring_alloc(struct memreg_ucmd *ucmd)
+static struct memreg_kring *memreg_ring_alloc(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_ring_create *cmd = ucmd->cmd;
-	struct memreg_ring *ring;
+	struct memreg_kring *ring;
 	size_t size;
 
 	ring = kzalloc(sizeof(*ring), GFP_KERNEL_ACCOUNT);
@@ -751,7 +751,7 @@ static struct memreg_ring *memreg_ring_alloc(struct memreg_ucmd *ucmd)
 }
 
 static int memreg_ring_set_eventfd(struct memreg_ucmd *ucmd,
-				   struct memreg_ring *ring, int fd)
+				   struct memreg_kring *ring, int fd)
 {
 	struct eventfd_ctx *eventfd;
 
@@ -765,7 +765,7 @@ static int memreg_ring_set_eventfd(struct memreg_ucmd *ucmd,
 }
 
 static int memreg_ring_create_cq(struct memreg_ucmd *ucmd,
-				 struct memreg_ring *ring)
+				 struct memreg_kring *ring)
 {
 	struct ib_device *ibdev = ring->mdev->ibdev;
 	struct ib_cq_init_attr attr = {
@@ -790,7 +790,7 @@ static int memreg_ring_create_cq(struct memreg_ucmd *ucmd,
 }
 
 /* All queues are gone, so no completion and no event comes any more. */
-static void memreg_ring_destroy_cq(struct memreg_ring *ring)
+static void memreg_ring_destroy_cq(struct memreg_kring *ring)
 {
 	spin_lock_irq(&ring->lock);
 	WRITE_ONCE(ring->dead, true);
@@ -807,7 +807,7 @@ static void memreg_ring_destroy_cq(struct memreg_ring *ring)
 
 /* Make the descriptor, and fill in the answer. */
 static int memreg_ring_respond(struct memreg_ucmd *ucmd,
-			       struct memreg_ring *ring)
+			       struct memreg_kring *ring)
 {
 	struct ib_memreg_ring_create *cmd = ucmd->cmd;
 	struct file *filp;
@@ -856,7 +856,7 @@ static int memreg_ring_check(struct memreg_ucmd *ucmd)
 int memreg_ring_create_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_ring_create *cmd = ucmd->cmd;
-	struct memreg_ring *ring;
+	struct memreg_kring *ring;
 	int ret;
 
 	ret = memreg_ring_check(ucmd);
@@ -887,7 +887,7 @@ err_free:
 static void memreg_ring_destroy_obj(struct memreg_file *file,
 				    struct memreg_object *obj)
 {
-	struct memreg_ring *ring = container_of(obj, struct memreg_ring, obj);
+	struct memreg_kring *ring = container_of(obj, struct memreg_kring, obj);
 
 	memreg_ring_destroy_cq(ring);
 	memreg_ring_release(ring);
@@ -896,7 +896,7 @@ static void memreg_ring_destroy_obj(struct memreg_file *file,
 static void memreg_ring_info(struct memreg_object *obj,
 			     struct ib_memreg_object *info)
 {
-	struct memreg_ring *ring = container_of(obj, struct memreg_ring, obj);
+	struct memreg_kring *ring = container_of(obj, struct memreg_kring, obj);
 
 	info->u.ring.entries = ring->nr_entries;
 }

@@ -33,7 +33,7 @@ struct memreg_slot_ops;
 #define MEMREG_RING_BUDGET	64U
 
 /**
- * struct memreg_ring - A completion ring
+ * struct memreg_kring - A completion ring
  * @obj: Head
  * @refs: One for the object, one for its descriptor
  * @mdev: The device; must not be used once @dead
@@ -74,10 +74,10 @@ struct memreg_slot_ops;
  * @dim: State of the moderation
  * @charge: CQ in the rdma cgroup
  */
-struct memreg_ring {
+struct memreg_kring {
 	struct memreg_object obj;
 	refcount_t refs;
-	struct memreg_device *mdev;
+	struct memreg_kdevice *mdev;
 	struct ib_cq *cq;
 	struct ib_memreg_ring *shared;
 	void *entries;
@@ -113,7 +113,7 @@ struct memreg_ring {
 };
 
 /* Most bytes of a message that an entry has room for. */
-static inline u32 memreg_ring_data_size(const struct memreg_ring *ring)
+static inline u32 memreg_ring_data_size(const struct memreg_kring *ring)
 {
 	return ring->entry_size - offsetof(struct ib_memreg_cqe, data);
 }
@@ -122,7 +122,7 @@ static inline u32 memreg_ring_data_size(const struct memreg_ring *ring)
 #define MEMREG_INLINE_RECEIVE	(128 - offsetof(struct ib_memreg_cqe, data))
 
 /* Entries of the largest ring. */
-static inline u32 memreg_ring_max(struct memreg_device *mdev)
+static inline u32 memreg_ring_max(struct memreg_kdevice *mdev)
 {
 	return rounddown_pow_of_two(min_t(u32, mdev->ibdev->attrs.max_cqe - 1,
 					  IB_MEMREG_RING_ENTRIES_MAX));
@@ -131,22 +131,22 @@ static inline u32 memreg_ring_max(struct memreg_device *mdev)
 int memreg_ring_init(const struct memreg_slot_ops *ops);
 void memreg_ring_exit(void);
 int memreg_ring_create_ioctl(struct memreg_ucmd *ucmd);
-void memreg_ring_hold(struct memreg_ring *ring);
-void memreg_ring_release(struct memreg_ring *ring);
-struct memreg_ring *memreg_ring_get(struct memreg_ucmd *ucmd, u32 id);
-void memreg_ring_put(struct memreg_ring *ring);
-bool memreg_ring_claim(struct memreg_ring *ring, u32 count);
-void memreg_ring_unclaim(struct memreg_ring *ring, u32 count);
-void memreg_ring_wake(struct memreg_ring *ring);
-void memreg_ring_process(struct memreg_ring *ring);
-void memreg_ring_flush(struct memreg_ring *ring);
+void memreg_ring_hold(struct memreg_kring *ring);
+void memreg_ring_release(struct memreg_kring *ring);
+struct memreg_kring *memreg_ring_get(struct memreg_ucmd *ucmd, u32 id);
+void memreg_ring_put(struct memreg_kring *ring);
+bool memreg_ring_claim(struct memreg_kring *ring, u32 count);
+void memreg_ring_unclaim(struct memreg_kring *ring, u32 count);
+void memreg_ring_wake(struct memreg_kring *ring);
+void memreg_ring_process(struct memreg_kring *ring);
+void memreg_ring_flush(struct memreg_kring *ring);
 extern const struct memreg_object_ops memreg_ring_ops;
 
 /*
  * Get the next reserved entry of a ring. The caller writes all of its fields
  * except the data. The user sees it after memreg_ring_wake().
  */
-static inline struct ib_memreg_cqe *memreg_ring_entry(struct memreg_ring *ring)
+static inline struct ib_memreg_cqe *memreg_ring_entry(struct memreg_kring *ring)
 {
 	u32 index = ring->producer & (ring->nr_entries - 1);
 

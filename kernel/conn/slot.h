@@ -10,9 +10,9 @@
 #include <rdma/ib_verbs.h>
 #include <uapi/rdma/ib_memreg.h>
 
-struct memreg_mr;
+struct memreg_kmr;
 struct memreg_queue;
-struct memreg_ring;
+struct memreg_kring;
 struct memreg_uring;
 struct memreg_window;
 
@@ -24,7 +24,7 @@ struct memreg_window;
  * @offset: First byte
  */
 struct memreg_slot_sge {
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 	u32 length;
 	u32 first;
 	u64 offset;
@@ -88,12 +88,12 @@ static inline struct memreg_slot *memreg_wc_slot(const struct ib_wc *wc)
  *	window already, so that @settle has to be called. Context: any.
  * @settle: Settle a slow completion: end its window. Context: may sleep.
  * @done: Handle a completion, or some of the slots that it stands for. Context:
- *	any, with memreg_ring.lock held.
+ *	any, with memreg_kring.lock held.
  */
 struct memreg_slot_ops {
 	bool (*bound)(const struct memreg_slot *slot);
 	void (*settle)(const struct ib_wc *wc);
-	unsigned int (*done)(struct memreg_ring *ring, const struct ib_wc *wc,
+	unsigned int (*done)(struct memreg_kring *ring, const struct ib_wc *wc,
 			     unsigned int max, bool *more);
 };
 

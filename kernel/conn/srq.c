@@ -39,7 +39,7 @@ static int memreg_srq_make_queue(struct memreg_ucmd *ucmd,
 				 struct memreg_srq *srq)
 {
 	struct ib_memreg_srq_create *cmd = ucmd->cmd;
-	struct memreg_ring *ring;
+	struct memreg_kring *ring;
 	u32 buffer = 0;
 
 	ring = memreg_ring_get(ucmd, cmd->ring_id);
@@ -92,7 +92,7 @@ err_uncharge:
 }
 
 /* Release the parts of a shared receive queue, except its domain. */
-static void memreg_srq_unmake(struct memreg_device *mdev,
+static void memreg_srq_unmake(struct memreg_kdevice *mdev,
 			      struct memreg_srq *srq)
 {
 	memreg_queue_close(srq->queue);

@@ -24,7 +24,7 @@ struct memreg_srq {
 };
 
 /* SGEs that the device takes in a receive of a shared queue. */
-static inline u32 memreg_srq_fragments(struct memreg_device *mdev)
+static inline u32 memreg_srq_fragments(struct memreg_kdevice *mdev)
 {
 	return min_t(u32, memreg_fragments(mdev),
 		     mdev->ibdev->attrs.max_srq_sge);

@@ -161,10 +161,10 @@ struct memreg_sub {
 	struct memreg_scratch *s;
 	u32 loaded;
 	struct memreg_endpoint *ep;
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 	u32 first;
 	bool on_demand;
-	struct memreg_mr *looked;
+	struct memreg_kmr *looked;
 	bool again;
 	u32 good;
 	u32 faults;
@@ -301,8 +301,8 @@ static int memreg_load(struct memreg_sub *sub, u32 taken)
  */
 
 /* Find an MR; holds a reference until the next one is looked up. */
-static noinline struct memreg_mr *memreg_sub_find_mr(struct memreg_sub *sub,
-						     u32 id)
+static noinline struct memreg_kmr *memreg_sub_find_mr(struct memreg_sub *sub,
+						      u32 id)
 {
 	struct memreg_object *obj;
 
@@ -312,13 +312,13 @@ static noinline struct memreg_mr *memreg_sub_find_mr(struct memreg_sub *sub,
 					   IB_MEMREG_REASON_ID));
 	if (sub->mr)
 		memreg_object_put(&sub->mr->obj);
-	sub->mr = container_of(obj, struct memreg_mr, obj);
+	sub->mr = container_of(obj, struct memreg_kmr, obj);
 	sub->first = 0;
 	return sub->mr;
 }
 
 /* Find an MR, often the one that was found last. */
-static inline struct memreg_mr *memreg_sub_mr(struct memreg_sub *sub, u32 id)
+static inline struct memreg_kmr *memreg_sub_mr(struct memreg_sub *sub, u32 id)
 {
 	if (sub->uring && sub->uring->mr)
 		return sub->uring->mr;
@@ -328,8 +328,8 @@ static inline struct memreg_mr *memreg_sub_mr(struct memreg_sub *sub, u32 id)
 }
 
 /* The place of the extent for an SGE of this chunk. */
-static struct memreg_mr **memreg_sub_extent(struct memreg_sub *sub,
-					    const struct ib_memreg_sge *sge)
+static struct memreg_kmr **memreg_sub_extent(struct memreg_sub *sub,
+					     const struct ib_memreg_sge *sge)
 {
 	const struct ib_memreg_sge *sges = sub->s->sges;
 
@@ -340,10 +340,10 @@ static struct memreg_mr **memreg_sub_extent(struct memreg_sub *sub,
 }
 
 /* Find the extent or the MR that an SGE names, where there may be extents. */
-static noinline struct memreg_mr *
+static noinline struct memreg_kmr *
 memreg_sub_target(struct memreg_sub *sub, const struct ib_memreg_sge *sge)
 {
-	struct memreg_mr *mr = *memreg_sub_extent(sub, sge);
+	struct memreg_kmr *mr = *memreg_sub_extent(sub, sge);
 
 	if (!mr)
 		mr = memreg_sub_mr(sub, sge->mr_id);
@@ -368,7 +368,7 @@ static noinline int memreg_bad_range(struct memreg_sub *sub,
 
 /* Check a range of an MR, and its access (I6). */
 static inline int memreg_check_sge(struct memreg_sub *sub,
-				   const struct memreg_mr *mr,
+				   const struct memreg_kmr *mr,
 				   const struct ib_memreg_sge *sge, bool write)
 {
 	if (mr->single)
@@ -402,11 +402,11 @@ static void memreg_unresolve(struct memreg_sub *sub)
  * Find the MR that an SGE names, check its range, and find the entry of the
  * MR's memory in which the range begins: @first, unless the range is empty.
  */
-static inline struct memreg_mr *
+static inline struct memreg_kmr *
 memreg_sub_range(struct memreg_sub *sub, const struct ib_memreg_sge *sge,
 		 bool write)
 {
-	struct memreg_mr *mr = sub->on_demand ? memreg_sub_target(sub, sge) :
+	struct memreg_kmr *mr = sub->on_demand ? memreg_sub_target(sub, sge) :
 						memreg_sub_mr(sub, sge->mr_id);
 	int ret;
 
@@ -432,7 +432,7 @@ memreg_sub_range(struct memreg_sub *sub, const struct ib_memreg_sge *sge,
 static int memreg_resolve_sge(struct memreg_sub *sub,
 			      const struct ib_memreg_sge *sge, bool write)
 {
-	struct memreg_mr *mr = memreg_sub_range(sub, sge, write);
+	struct memreg_kmr *mr = memreg_sub_range(sub, sge, write);
 
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
@@ -476,7 +476,7 @@ static int memreg_resolve(struct memreg_sub *sub, u32 i, bool write)
  * false if the range is in more than one piece.
  */
 static inline bool memreg_sub_piece(const struct memreg_sub *sub,
-				    const struct memreg_mr *mr,
+				    const struct memreg_kmr *mr,
 				    const struct ib_memreg_sge *sge, u64 *addr)
 {
 	const struct memreg_region *region = mr->region;
@@ -493,7 +493,7 @@ static inline bool memreg_sub_piece(const struct memreg_sub *sub,
 /* Record the range as the only one of a slot. */
 static inline void memreg_slot_keep(const struct memreg_sub *sub,
 				    struct memreg_slot *slot,
-				    struct memreg_mr *mr,
+				    struct memreg_kmr *mr,
 				    const struct ib_memreg_sge *sge)
 {
 	refcount_inc(&mr->obj.users);
@@ -959,7 +959,7 @@ static inline int memreg_send_plain(struct memreg_sub *sub, u32 i, u32 *taken)
 	const struct memreg_opcode *op = &memreg_opcodes[wr->opcode];
 	union memreg_device_wr *to;
 	struct memreg_slot *slot;
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 	u64 addr;
 	int ret;
 
@@ -1102,7 +1102,7 @@ static int memreg_send_bind(struct memreg_sub *sub, struct memreg_endpoint *ep,
 			    u32 i, struct memreg_slot *slot)
 {
 	const struct ib_memreg_wr *wr = &sub->s->wrs[i];
-	struct memreg_mr *extent = NULL;
+	struct memreg_kmr *extent = NULL;
 	int ret;
 
 	if (sub->on_demand)
@@ -1328,7 +1328,7 @@ static inline int memreg_recv_plain(struct memreg_sub *sub, u32 i)
 {
 	const struct ib_memreg_sge *sge = &sub->s->wrs[i].sge;
 	struct memreg_slot *slot;
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 	int ret;
 
 	mr = memreg_sub_range(sub, sge, true);
@@ -1653,7 +1653,7 @@ static int memreg_submit_prepare(struct memreg_sub *sub)
 }
 
 /* Most bytes of a message. */
-static u32 memreg_longest(const struct memreg_device *mdev)
+static u32 memreg_longest(const struct memreg_kdevice *mdev)
 {
 	if (memreg_inject(MEMREG_INJECT_SHORT_MESSAGES))
 		return SZ_4K;

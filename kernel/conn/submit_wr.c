@@ -72,7 +72,7 @@ const struct memreg_opcode memreg_opcodes[MEMREG_OPCODES] = {
  *
  * Return: mask of 1 << enum ib_memreg_opcode.
  */
-u64 memreg_submit_opcodes(struct memreg_device *mdev)
+u64 memreg_submit_opcodes(struct memreg_kdevice *mdev)
 {
 	u64 mask = GENMASK_ULL(MEMREG_OPCODES - 1, 1);
 

@@ -8,7 +8,7 @@
 #include <rdma/ib_verbs.h>
 #include <uapi/rdma/ib_memreg.h>
 
-struct memreg_device;
+struct memreg_kdevice;
 struct memreg_queue;
 struct memreg_ucmd;
 
@@ -43,7 +43,7 @@ struct memreg_opcode {
 
 extern const struct memreg_opcode memreg_opcodes[MEMREG_OPCODES];
 
-u64 memreg_submit_opcodes(struct memreg_device *mdev);
+u64 memreg_submit_opcodes(struct memreg_kdevice *mdev);
 bool memreg_submit_writes(u16 opcode);
 int memreg_bad_opcode(struct memreg_ucmd *ucmd, const struct ib_memreg_wr *wr);
 int memreg_bad_flags(struct memreg_ucmd *ucmd, u16 flags);

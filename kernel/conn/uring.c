@@ -200,7 +200,7 @@ void memreg_uring_add(struct memreg_uring *uring, struct memreg_slot *slot)
  * @uring: The command
  * @entry: The outcome; not its data
  *
- * Context: any, with memreg_ring.lock held.
+ * Context: any, with memreg_kring.lock held.
  */
 void memreg_uring_note(struct memreg_uring *uring,
 		       const struct ib_memreg_cqe *entry)
@@ -221,11 +221,11 @@ void memreg_uring_note(struct memreg_uring *uring,
  * The caller calls memreg_uring_end_all() after it has freed the slot and its
  * room: a user that sees the end of the command may use these.
  *
- * Context: any, with memreg_ring.lock held.
+ * Context: any, with memreg_kring.lock held.
  * Return: true if the entry was written, because io_uring has cancelled the
  * command.
  */
-bool memreg_uring_put(struct memreg_uring *uring, struct memreg_ring *ring)
+bool memreg_uring_put(struct memreg_uring *uring, struct memreg_kring *ring)
 {
 	struct io_uring_cmd *cmd;
 	bool reported;
@@ -255,9 +255,9 @@ bool memreg_uring_put(struct memreg_uring *uring, struct memreg_ring *ring)
  * memreg_uring_end_all() - End the commands whose slots have all ended
  * @ring: The ring
  *
- * Context: any, with memreg_ring.lock held.
+ * Context: any, with memreg_kring.lock held.
  */
-void memreg_uring_end_all(struct memreg_ring *ring)
+void memreg_uring_end_all(struct memreg_kring *ring)
 {
 	struct memreg_uring *uring, *next;
 

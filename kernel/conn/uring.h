@@ -11,8 +11,8 @@
 #include <uapi/rdma/ib_memreg.h>
 
 struct io_uring_cmd;
-struct memreg_mr;
-struct memreg_ring;
+struct memreg_kmr;
+struct memreg_kring;
 struct memreg_slot;
 struct memreg_ucmd;
 struct mutex;
@@ -21,7 +21,7 @@ struct mutex;
  * struct memreg_uring - A command of io_uring
  * @cmd: The command; NULL once a context has taken it to end it
  * @ended: @cmd, once it was taken because all of its slots have ended
- * @node: In memreg_ring.ended while @ended is set
+ * @node: In memreg_kring.ended while @ended is set
  * @ring: The ring of its slots, held while it is issued; NULL if it has none
  * @pending: Number of its slots that have not completed, plus
  *	MEMREG_URING_ISSUE while it is issued
@@ -36,15 +36,15 @@ struct mutex;
  * @error: Negative errno if not all of the work requests were posted
  * @reason: enum ib_memreg_reason of @error
  * @taken: Work requests that were posted
- * @endpoint: Id of the endpoint that took the receive, or 0; memreg_ring.lock
+ * @endpoint: Id of the endpoint that took the receive, or 0; memreg_kring.lock
  * @outcome: Entry for the first work request that failed, or else for the last
- *	one that was reported, without data; memreg_ring.lock
+ *	one that was reported, without data; memreg_kring.lock
  */
 struct memreg_uring {
 	struct io_uring_cmd *cmd;
 	struct io_uring_cmd *ended;
 	struct list_head node;
-	struct memreg_ring *ring;
+	struct memreg_kring *ring;
 	atomic_t pending;
 	struct memreg_ucmd *ucmd;
 	unsigned int issue_flags;
@@ -53,7 +53,7 @@ struct memreg_uring {
 	bool shared;
 	bool cqe32;
 	u32 target;
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 	int error;
 	u32 reason;
 	u32 taken;
@@ -98,8 +98,8 @@ int memreg_uring_look(struct memreg_uring *uring, struct ib_memreg_wr *wrs,
 void memreg_uring_add(struct memreg_uring *uring, struct memreg_slot *slot);
 void memreg_uring_note(struct memreg_uring *uring,
 		       const struct ib_memreg_cqe *entry);
-bool memreg_uring_put(struct memreg_uring *uring, struct memreg_ring *ring);
-void memreg_uring_end_all(struct memreg_ring *ring);
+bool memreg_uring_put(struct memreg_uring *uring, struct memreg_kring *ring);
+void memreg_uring_end_all(struct memreg_kring *ring);
 #else
 static inline bool memreg_uring_there(void)
 {
@@ -135,12 +135,12 @@ static inline void memreg_uring_note(struct memreg_uring *uring,
 				     const struct ib_memreg_cqe *entry) {}
 
 static inline bool memreg_uring_put(struct memreg_uring *uring,
-				    struct memreg_ring *ring)
+				    struct memreg_kring *ring)
 {
 	return false;
 }
 
-static inline void memreg_uring_end_all(struct memreg_ring *ring) {}
+static inline void memreg_uring_end_all(struct memreg_kring *ring) {}
 #endif
 
 #endif /* _MEMREG_CONN_URING_H */

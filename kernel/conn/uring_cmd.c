@@ -44,7 +44,7 @@ static int memreg_uring_submit(struct memreg_uring *uring)
  */
 static bool memreg_uring_issued(struct memreg_uring *uring)
 {
-	struct memreg_ring *ring = uring->ring;
+	struct memreg_kring *ring = uring->ring;
 	bool through;
 
 	/* An issuer that may wait has waited already. */

@@ -77,7 +77,7 @@ static int memreg_post_make(struct memreg_ucmd *ucmd,
 static int memreg_post_claimed(struct memreg_ucmd *ucmd,
 			       struct memreg_endpoint *ep,
 			       struct memreg_window *window,
-			       struct memreg_mr *mr,
+			       struct memreg_kmr *mr,
 			       const struct ib_memreg_bind *bind)
 {
 	int ret;
@@ -155,7 +155,7 @@ static bool memreg_post_claim(struct memreg_endpoint *ep,
 int memreg_window_post_bind(struct memreg_ucmd *ucmd,
 			    struct memreg_endpoint *ep,
 			    const struct ib_memreg_wr *wr,
-			    struct memreg_mr *mr, struct memreg_slot *slot)
+			    struct memreg_kmr *mr, struct memreg_slot *slot)
 {
 	const struct ib_memreg_bind bind = {
 		.mr_id = wr->sge.mr_id,
@@ -424,7 +424,7 @@ void memreg_window_invalidated(struct memreg_slot *slot, bool done)
  */
 u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
 {
-	struct memreg_device *mdev = ep->file->mdev;
+	struct memreg_kdevice *mdev = ep->file->mdev;
 	struct memreg_window *window;
 	bool mine = false;
 	u32 id = 0;

@@ -10,7 +10,7 @@
 struct ib_memreg_wr;
 struct memreg_endpoint;
 struct memreg_key;
-struct memreg_mr;
+struct memreg_kmr;
 struct memreg_slot;
 struct memreg_ucmd;
 struct memreg_window;
@@ -18,7 +18,7 @@ struct memreg_window;
 int memreg_window_post_bind(struct memreg_ucmd *ucmd,
 			    struct memreg_endpoint *ep,
 			    const struct ib_memreg_wr *wr,
-			    struct memreg_mr *mr, struct memreg_slot *slot);
+			    struct memreg_kmr *mr, struct memreg_slot *slot);
 int memreg_window_post_invalidate(struct memreg_ucmd *ucmd,
 				  struct memreg_endpoint *ep,
 				  const struct ib_memreg_wr *wr,

@@ -52,13 +52,13 @@ enum memreg_mr_state {
  * @req: Request that has it
  * @next: Next one of that request, or NULL
  * @inv_cqe: Completion of its LOCAL_INV, if it is the last one of its request
- * @node: In memreg_pool.hollow, while it has no MR
+ * @node: In ib_memreg_pool.hollow, while it has no MR
  * @nents: Entries of @sgl in use
  * @mapped: The memory is mapped for DMA
  * @dir: Direction of the peer's accesses
  * @pages: Pages that they touch
  * @length: Bytes
- * @sgl: The memory that it maps; memreg_pool.max_pages entries
+ * @sgl: The memory that it maps; ib_memreg_pool.max_pages entries
  */
 struct ib_memreg_mr {
 	struct memreg_fastmr fast;
@@ -78,20 +78,20 @@ struct ib_memreg_mr {
 };
 
 /**
- * struct memreg_pool_slot - A place in a pool for an MR. A slot is never freed
- *	before the pool, as other CPUs may still access it
+ * struct memreg_mrpool_slot - A place in a pool for an MR. A slot is never
+ *	freed before the pool, as other CPUs may still access it
  * @mr: The MR, or NULL if the slot is empty
  * @next: Index of the next one on the stack that it is on, or 0
  * @depth: Slots on that stack from this one on
  */
-struct memreg_pool_slot {
+struct memreg_mrpool_slot {
 	struct ib_memreg_mr *mr;
 	u32 next;
 	u32 depth;
 };
 
 /**
- * struct memreg_pool_cache - A CPU's own of a pool
+ * struct memreg_mrpool_cache - A CPU's own of a pool
  * @stack: MRs that it keeps; any CPU may take from it
  * @taken: MRs that were taken on this CPU; these only count
  * @empty: Times that there was none
@@ -99,7 +99,7 @@ struct memreg_pool_slot {
  * @local_invalidated: Keys that LOCAL_INV invalidated
  * @bogus: Keys that were not those of a request
  */
-struct memreg_pool_cache {
+struct memreg_mrpool_cache {
 	atomic64_t stack;
 	u64 taken;
 	u64 empty;
@@ -109,7 +109,7 @@ struct memreg_pool_cache {
 } ____cacheline_aligned;
 
 /* Count what happened on this CPU. Context: any. */
-#define memreg_pool_count(_pool, _counter, _n)				\
+#define memreg_mrpool_count(_pool, _counter, _n)			\
 	this_cpu_add((_pool)->caches->_counter, (_n))
 
 /**
@@ -155,8 +155,8 @@ struct memreg_pool_cache {
  * @replaced: For statistics
  */
 struct ib_memreg_pool {
-	struct memreg_pool_cache __percpu *caches;
-	struct memreg_pool_slot **chunks;
+	struct memreg_mrpool_cache __percpu *caches;
+	struct memreg_mrpool_slot **chunks;
 	atomic_t missing;
 	bool kicked;
 	u8 weak;
@@ -199,7 +199,7 @@ struct ib_memreg_pool {
 /**
  * struct ib_memreg_reserve - MRs for the requests of one queue
  * @pool: The pool
- * @node: In memreg_pool.reserves
+ * @node: In ib_memreg_pool.reserves
  * @count: MRs that it is to have
  * @stack: MRs in the reserve
  */
@@ -214,21 +214,21 @@ int memreg_kapi_init(void (*done)(struct ib_cq *cq, struct ib_wc *wc));
 void memreg_kapi_exit(void);
 
 extern struct workqueue_struct *memreg_req_wq;
-extern struct shrinker *memreg_pool_shrinker;
+extern struct shrinker *memreg_mrpool_shrinker;
 
-struct ib_memreg_mr *memreg_pool_take_mr(struct ib_memreg_pool *pool,
-					 struct ib_memreg_reserve *reserve);
-void memreg_pool_replace_later(struct ib_memreg_mr *mr);
-void memreg_pool_kick(struct ib_memreg_pool *pool);
+struct ib_memreg_mr *memreg_mrpool_take_mr(struct ib_memreg_pool *pool,
+					   struct ib_memreg_reserve *reserve);
+void memreg_mrpool_replace_later(struct ib_memreg_mr *mr);
+void memreg_mrpool_kick(struct ib_memreg_pool *pool);
 void memreg_mr_done(struct ib_cq *cq, struct ib_wc *wc);
 
-/* A worker is in the pool's code until memreg_pool_leave(). */
-static inline void memreg_pool_enter(struct ib_memreg_pool *pool)
+/* A worker is in the pool's code until memreg_mrpool_leave(). */
+static inline void memreg_mrpool_enter(struct ib_memreg_pool *pool)
 {
 	atomic_inc(&pool->works);
 }
 
-static inline void memreg_pool_leave(struct ib_memreg_pool *pool)
+static inline void memreg_mrpool_leave(struct ib_memreg_pool *pool)
 {
 	/* It may be gone as soon as that is 0; only the address is used. */
 	if (atomic_dec_and_test(&pool->works))

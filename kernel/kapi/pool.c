@@ -92,23 +92,23 @@
  */
 struct workqueue_struct *memreg_req_wq;
 static struct workqueue_struct *memreg_refill_wq;
-static struct workqueue_struct *memreg_pool_wq;
+static struct workqueue_struct *memreg_mrpool_wq;
 
 /* Completion handler of an MR's work requests. */
-static void (*memreg_pool_done)(struct ib_cq *cq, struct ib_wc *wc);
+static void (*memreg_mrpool_done)(struct ib_cq *cq, struct ib_wc *wc);
 
 /* All pools, for the shrinker. */
 static DEFINE_SPINLOCK(memreg_pools_lock);
 static LIST_HEAD(memreg_pools);
-struct shrinker *memreg_pool_shrinker;
-EXPORT_SYMBOL_IF_KUNIT(memreg_pool_shrinker);
+struct shrinker *memreg_mrpool_shrinker;
+EXPORT_SYMBOL_IF_KUNIT(memreg_mrpool_shrinker);
 
 /*
  * Stacks
  */
 
-static struct memreg_pool_slot *memreg_pool_slot(struct ib_memreg_pool *pool,
-						 u32 index)
+static struct memreg_mrpool_slot *
+memreg_mrpool_slot(struct ib_memreg_pool *pool, u32 index)
 {
 	return &pool->chunks[index >> MEMREG_POOL_CHUNK_SHIFT]
 			    [index & (MEMREG_POOL_CHUNK - 1)];
@@ -119,7 +119,7 @@ static u32 memreg_head_count(struct ib_memreg_pool *pool, s64 head)
 {
 	u32 index = head & MEMREG_STACK_INDEX;
 
-	return index ? READ_ONCE(memreg_pool_slot(pool, index)->depth) : 0;
+	return index ? READ_ONCE(memreg_mrpool_slot(pool, index)->depth) : 0;
 }
 
 /* Slots on a stack, at one moment. */
@@ -150,7 +150,7 @@ static inline u32 memreg_stack_pop(struct ib_memreg_pool *pool,
 		index = head & MEMREG_STACK_INDEX;
 		if (!index)
 			return 0;
-		next = READ_ONCE(memreg_pool_slot(pool, index)->next);
+		next = READ_ONCE(memreg_mrpool_slot(pool, index)->next);
 	} while (!atomic64_try_cmpxchg(stack, &head,
 				       head + MEMREG_STACK_TAG - index +
 				       next));
@@ -161,10 +161,10 @@ static inline u32 memreg_stack_pop(struct ib_memreg_pool *pool,
 static inline void memreg_stack_number(struct ib_memreg_pool *pool, u32 index,
 				       u32 n, u32 below)
 {
-	struct memreg_pool_slot *slot;
+	struct memreg_mrpool_slot *slot;
 
 	for (; n; n--) {
-		slot = memreg_pool_slot(pool, index);
+		slot = memreg_mrpool_slot(pool, index);
 		WRITE_ONCE(slot->depth, below + n);
 		index = slot->next;
 	}
@@ -178,7 +178,7 @@ static inline u32 memreg_stack_push(struct ib_memreg_pool *pool,
 				    atomic64_t *stack, u32 first, u32 last,
 				    u32 n)
 {
-	struct memreg_pool_slot *slot = memreg_pool_slot(pool, last);
+	struct memreg_mrpool_slot *slot = memreg_mrpool_slot(pool, last);
 	s64 head = atomic64_read(stack);
 	u32 index, below;
 
@@ -225,7 +225,7 @@ static void memreg_stack_pop_some(struct ib_memreg_pool *pool,
 		next = chain->first;
 		for (i = 0; i < chain->n && next; i++) {
 			chain->last = next;
-			next = READ_ONCE(memreg_pool_slot(pool, next)->next);
+			next = READ_ONCE(memreg_mrpool_slot(pool, next)->next);
 		}
 	} while (!atomic64_try_cmpxchg(stack, &head,
 				       head + MEMREG_STACK_TAG -
@@ -237,17 +237,17 @@ static void memreg_stack_pop_some(struct ib_memreg_pool *pool,
  */
 
 /* Allocate the MR of an entry of the pool that has none. */
-static int memreg_pool_fast(struct ib_memreg_mr *mr)
+static int memreg_mrpool_fast(struct ib_memreg_mr *mr)
 {
 	struct ib_memreg_pool *pool = mr->pool;
 
 	return memreg_fastmr_alloc(&mr->fast, pool->pd,
 				   pool->sg_gaps ? IB_MR_TYPE_SG_GAPS :
 						   IB_MR_TYPE_MEM_REG,
-				   pool->max_pages, memreg_pool_done);
+				   pool->max_pages, memreg_mrpool_done);
 }
 
-static struct ib_memreg_mr *memreg_pool_mr_new(struct ib_memreg_pool *pool)
+static struct ib_memreg_mr *memreg_mrpool_mr_new(struct ib_memreg_pool *pool)
 {
 	struct ib_memreg_mr *mr;
 	int ret;
@@ -258,7 +258,7 @@ static struct ib_memreg_mr *memreg_pool_mr_new(struct ib_memreg_pool *pool)
 		return ERR_PTR(-ENOMEM);
 	mr->pool = pool;
 	sg_init_table(mr->sgl, pool->max_pages);
-	ret = memreg_pool_fast(mr);
+	ret = memreg_mrpool_fast(mr);
 	if (ret) {
 		kvfree(mr);
 		return ERR_PTR(ret);
@@ -266,14 +266,14 @@ static struct ib_memreg_mr *memreg_pool_mr_new(struct ib_memreg_pool *pool)
 	return mr;
 }
 
-static void memreg_pool_mr_free(struct ib_memreg_mr *mr)
+static void memreg_mrpool_mr_free(struct ib_memreg_mr *mr)
 {
 	memreg_fastmr_destroy(&mr->fast);
 	kvfree(mr);
 }
 
 /* Get a slot without an MR. */
-static int memreg_pool_slot_get(struct ib_memreg_pool *pool, u32 *index)
+static int memreg_mrpool_slot_get(struct ib_memreg_pool *pool, u32 *index)
 {
 	u32 chunk = pool->nr_slots >> MEMREG_POOL_CHUNK_SHIFT;
 
@@ -295,30 +295,30 @@ static int memreg_pool_slot_get(struct ib_memreg_pool *pool, u32 *index)
 	return 0;
 }
 
-static void memreg_pool_slot_put(struct ib_memreg_pool *pool, u32 index)
+static void memreg_mrpool_slot_put(struct ib_memreg_pool *pool, u32 index)
 {
-	memreg_pool_slot(pool, index)->mr = NULL;
+	memreg_mrpool_slot(pool, index)->mr = NULL;
 	memreg_stack_push(pool, &pool->empty_slots, index, index, 1);
 }
 
 /* MRs that the list is to have when it has been filled. */
-static u32 memreg_pool_low(const struct ib_memreg_pool *pool)
+static u32 memreg_mrpool_low(const struct ib_memreg_pool *pool)
 {
 	return clamp(pool->total / 8, 1U, 64U);
 }
 
 /* The number of MRs has changed: when are more of them wanted? */
-static void memreg_pool_set_low(struct ib_memreg_pool *pool)
+static void memreg_mrpool_set_low(struct ib_memreg_pool *pool)
 {
 	lockdep_assert_held(&pool->mutex);
 
 	WRITE_ONCE(pool->low,
 		   pool->total < pool->max_count + pool->reserved ?
-			   memreg_pool_low(pool) : 0);
+			   memreg_mrpool_low(pool) : 0);
 }
 
 /* Add an MR to a pool, on a stack of it. */
-static int memreg_pool_add(struct ib_memreg_pool *pool, atomic64_t *stack)
+static int memreg_mrpool_add(struct ib_memreg_pool *pool, atomic64_t *stack)
 {
 	struct ib_memreg_mr *mr;
 	u32 index;
@@ -326,36 +326,36 @@ static int memreg_pool_add(struct ib_memreg_pool *pool, atomic64_t *stack)
 
 	lockdep_assert_held(&pool->mutex);
 
-	ret = memreg_pool_slot_get(pool, &index);
+	ret = memreg_mrpool_slot_get(pool, &index);
 	if (ret)
 		return ret;
-	mr = memreg_pool_mr_new(pool);
+	mr = memreg_mrpool_mr_new(pool);
 	if (IS_ERR(mr)) {
-		memreg_pool_slot_put(pool, index);
+		memreg_mrpool_slot_put(pool, index);
 		return PTR_ERR(mr);
 	}
 	mr->index = index;
-	memreg_pool_slot(pool, index)->mr = mr;
+	memreg_mrpool_slot(pool, index)->mr = mr;
 	WRITE_ONCE(pool->total, pool->total + 1);
 	memreg_stack_push(pool, stack, index, index, 1);
 	return 0;
 }
 
 /* Remove an idle MR that is on no stack. */
-static void memreg_pool_remove(struct ib_memreg_pool *pool, u32 index)
+static void memreg_mrpool_remove(struct ib_memreg_pool *pool, u32 index)
 {
-	struct ib_memreg_mr *mr = memreg_pool_slot(pool, index)->mr;
+	struct ib_memreg_mr *mr = memreg_mrpool_slot(pool, index)->mr;
 
 	lockdep_assert_held(&pool->mutex);
 
-	memreg_pool_slot_put(pool, index);
-	memreg_pool_mr_free(mr);
+	memreg_mrpool_slot_put(pool, index);
+	memreg_mrpool_mr_free(mr);
 	WRITE_ONCE(pool->total, pool->total - 1);
 }
 
 /* Remove up to @n idle MRs that are on a stack. Returns their number. */
-static u32 memreg_pool_remove_some(struct ib_memreg_pool *pool,
-				   atomic64_t *stack, u32 n)
+static u32 memreg_mrpool_remove_some(struct ib_memreg_pool *pool,
+				     atomic64_t *stack, u32 n)
 {
 	u32 i, index;
 
@@ -363,7 +363,7 @@ static u32 memreg_pool_remove_some(struct ib_memreg_pool *pool,
 		index = memreg_stack_pop(pool, stack);
 		if (!index)
 			break;
-		memreg_pool_remove(pool, index);
+		memreg_mrpool_remove(pool, index);
 		cond_resched();
 	}
 	return i;
@@ -374,40 +374,40 @@ static u32 memreg_pool_remove_some(struct ib_memreg_pool *pool,
  */
 
 /**
- * memreg_pool_kick() - Have the worker look at a pool
+ * memreg_mrpool_kick() - Have the worker look at a pool
  * @pool: The pool
  *
  * Context: any that ib_post_send() may be called in.
  */
-void memreg_pool_kick(struct ib_memreg_pool *pool)
+void memreg_mrpool_kick(struct ib_memreg_pool *pool)
 {
 	if (!xchg(&pool->kicked, true))
-		mod_delayed_work(memreg_pool_wq, &pool->work, 0);
+		mod_delayed_work(memreg_mrpool_wq, &pool->work, 0);
 }
-EXPORT_SYMBOL_IF_KUNIT(memreg_pool_kick);
+EXPORT_SYMBOL_IF_KUNIT(memreg_mrpool_kick);
 
 /* Fill this CPU's cache from the list. Returns one of those MRs, or 0. */
-static u32 memreg_pool_refill(struct ib_memreg_pool *pool)
+static u32 memreg_mrpool_refill(struct ib_memreg_pool *pool)
 {
-	struct memreg_pool_cache *cache = raw_cpu_ptr(pool->caches);
+	struct memreg_mrpool_cache *cache = raw_cpu_ptr(pool->caches);
 	struct memreg_chain chain;
 
 	memreg_stack_pop_some(pool, &pool->list, pool->batch, &chain);
 	if (chain.left < READ_ONCE(pool->idle_low))
 		WRITE_ONCE(pool->idle_low, chain.left);
 	if (chain.left < READ_ONCE(pool->low))
-		memreg_pool_kick(pool);
+		memreg_mrpool_kick(pool);
 	if (chain.n > 1)
 		memreg_stack_push(pool, &cache->stack,
-				  memreg_pool_slot(pool, chain.first)->next,
+				  memreg_mrpool_slot(pool, chain.first)->next,
 				  chain.last, chain.n - 1);
 	return chain.first;
 }
 
 /* Take from the caches of other CPUs. */
-static u32 memreg_pool_steal(struct ib_memreg_pool *pool)
+static u32 memreg_mrpool_steal(struct ib_memreg_pool *pool)
 {
-	struct memreg_pool_cache *cache;
+	struct memreg_mrpool_cache *cache;
 	u32 index;
 	int cpu;
 
@@ -430,43 +430,43 @@ static u32 memreg_reserve_take(struct ib_memreg_reserve *reserve)
 }
 
 /* This CPU's cache is empty. */
-static noinline u32 memreg_pool_take_slow(struct ib_memreg_pool *pool,
-					  struct ib_memreg_reserve *reserve)
+static noinline u32 memreg_mrpool_take_slow(struct ib_memreg_pool *pool,
+					    struct ib_memreg_reserve *reserve)
 {
-	u32 index = memreg_pool_refill(pool);
+	u32 index = memreg_mrpool_refill(pool);
 
 	if (!index)
-		index = memreg_pool_steal(pool);
+		index = memreg_mrpool_steal(pool);
 	if (!index && reserve)
 		index = memreg_reserve_take(reserve);
 	if (!index)
-		memreg_pool_count(pool, empty, 1);
+		memreg_mrpool_count(pool, empty, 1);
 	return index;
 }
 
 /**
- * memreg_pool_take_mr() - Take an idle MR
+ * memreg_mrpool_take_mr() - Take an idle MR
  * @pool: The pool
  * @reserve: Reserve to take it from if the pool has none, or NULL
  *
  * Context: any that ib_post_send() may be called in.
  * Return: an MR with a dead key, or NULL.
  */
-struct ib_memreg_mr *memreg_pool_take_mr(struct ib_memreg_pool *pool,
-					 struct ib_memreg_reserve *reserve)
+struct ib_memreg_mr *memreg_mrpool_take_mr(struct ib_memreg_pool *pool,
+					   struct ib_memreg_reserve *reserve)
 {
-	struct memreg_pool_cache *cache = raw_cpu_ptr(pool->caches);
+	struct memreg_mrpool_cache *cache = raw_cpu_ptr(pool->caches);
 	struct ib_memreg_mr *mr;
 	u32 index;
 
 	index = memreg_stack_pop(pool, &cache->stack);
 	if (unlikely(!index)) {
-		index = memreg_pool_take_slow(pool, reserve);
+		index = memreg_mrpool_take_slow(pool, reserve);
 		if (!index)
 			return NULL;
 	}
-	memreg_pool_count(pool, taken, 1);
-	mr = memreg_pool_slot(pool, index)->mr;
+	memreg_mrpool_count(pool, taken, 1);
+	mr = memreg_mrpool_slot(pool, index)->mr;
 	WRITE_ONCE(mr->state, MEMREG_MR_DEAD);
 	trace_memreg_pool_take(mr);
 	return mr;
@@ -484,7 +484,7 @@ struct ib_memreg_mr *memreg_pool_take_mr(struct ib_memreg_pool *pool,
  */
 struct ib_memreg_mr *ib_memreg_mr_get(struct ib_memreg_pool *pool)
 {
-	return memreg_pool_take_mr(pool, NULL);
+	return memreg_mrpool_take_mr(pool, NULL);
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_mr_get, MEMREG_NS);
 
@@ -511,8 +511,8 @@ static noinline bool memreg_reserve_refill(struct ib_memreg_pool *pool,
 }
 
 /* This CPU's cache has too many. */
-static noinline void memreg_pool_flush(struct ib_memreg_pool *pool,
-				       atomic64_t *cache)
+static noinline void memreg_mrpool_flush(struct ib_memreg_pool *pool,
+					 atomic64_t *cache)
 {
 	struct memreg_chain chain;
 
@@ -547,7 +547,7 @@ void ib_memreg_mr_put(struct ib_memreg_mr *mr)
 	cache = &raw_cpu_ptr(pool->caches)->stack;
 	if (unlikely(memreg_stack_push(pool, cache, index, index, 1) >
 		     2 * pool->batch))
-		memreg_pool_flush(pool, cache);
+		memreg_mrpool_flush(pool, cache);
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_mr_put, MEMREG_NS);
 
@@ -556,12 +556,12 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_mr_put, MEMREG_NS);
  */
 
 /**
- * memreg_pool_replace_later() - Have a worker replace what was destroyed
+ * memreg_mrpool_replace_later() - Have a worker replace what was destroyed
  * @mr: Without an MR, and mapped for DMA no more; not to be touched afterwards
  *
  * Context: any that ib_post_send() may be called in.
  */
-void memreg_pool_replace_later(struct ib_memreg_mr *mr)
+void memreg_mrpool_replace_later(struct ib_memreg_mr *mr)
 {
 	struct ib_memreg_pool *pool = mr->pool;
 
@@ -571,11 +571,11 @@ void memreg_pool_replace_later(struct ib_memreg_mr *mr)
 }
 
 /* Allocate anew what was destroyed, and put it. If that fails, try again. */
-static void memreg_pool_replace(struct ib_memreg_mr *mr)
+static void memreg_mrpool_replace(struct ib_memreg_mr *mr)
 {
 	struct ib_memreg_pool *pool = mr->pool;
 
-	if (READ_ONCE(pool->closing) || memreg_pool_fast(mr)) {
+	if (READ_ONCE(pool->closing) || memreg_mrpool_fast(mr)) {
 		llist_add(&mr->node, &pool->hollow);
 		if (!READ_ONCE(pool->closing))
 			queue_delayed_work(memreg_refill_wq, &pool->refill,
@@ -589,7 +589,7 @@ static void memreg_pool_replace(struct ib_memreg_mr *mr)
 	ib_memreg_mr_put(mr);
 }
 
-static void memreg_pool_refill_work(struct work_struct *work)
+static void memreg_mrpool_refill_work(struct work_struct *work)
 {
 	struct ib_memreg_pool *pool =
 		container_of(work, struct ib_memreg_pool, refill.work);
@@ -606,7 +606,7 @@ static void memreg_pool_refill_work(struct work_struct *work)
 		unsigned int flags = reserves ? memalloc_noreclaim_save() :
 						memalloc_noio_save();
 
-		memreg_pool_replace(mr);
+		memreg_mrpool_replace(mr);
 		if (reserves)
 			memalloc_noreclaim_restore(flags);
 		else
@@ -620,9 +620,9 @@ static void memreg_pool_refill_work(struct work_struct *work)
  */
 
 /* Get more MRs if the list runs low; false if there are none to be had. */
-static bool memreg_pool_grow(struct ib_memreg_pool *pool)
+static bool memreg_mrpool_grow(struct ib_memreg_pool *pool)
 {
-	u32 want = max(2 * memreg_pool_low(pool), pool->batch);
+	u32 want = max(2 * memreg_mrpool_low(pool), pool->batch);
 	int ret = 0;
 
 	lockdep_assert_held(&pool->mutex);
@@ -632,17 +632,17 @@ static bool memreg_pool_grow(struct ib_memreg_pool *pool)
 	while (!ret && !READ_ONCE(pool->closing) &&
 	       pool->total < pool->max_count + pool->reserved &&
 	       memreg_stack_count(pool, &pool->list) < want) {
-		ret = memreg_pool_add(pool, &pool->list);
+		ret = memreg_mrpool_add(pool, &pool->list);
 		if (!ret)
 			WRITE_ONCE(pool->grown, pool->grown + 1);
 		cond_resched();
 	}
-	memreg_pool_set_low(pool);
+	memreg_mrpool_set_low(pool);
 	return !ret;
 }
 
 /* MRs that there may be less of. */
-static u32 memreg_pool_spares(const struct ib_memreg_pool *pool)
+static u32 memreg_mrpool_spares(const struct ib_memreg_pool *pool)
 {
 	u32 floor = READ_ONCE(pool->count) + READ_ONCE(pool->reserved);
 	u32 total = READ_ONCE(pool->total);
@@ -651,46 +651,47 @@ static u32 memreg_pool_spares(const struct ib_memreg_pool *pool)
 }
 
 /* Free MRs that were not needed for a period. */
-static void memreg_pool_age(struct ib_memreg_pool *pool)
+static void memreg_mrpool_age(struct ib_memreg_pool *pool)
 {
-	u32 idle = READ_ONCE(pool->idle_low), keep = memreg_pool_low(pool);
+	u32 idle = READ_ONCE(pool->idle_low), keep = memreg_mrpool_low(pool);
+	u32 spares;
 
 	lockdep_assert_held(&pool->mutex);
 
 	if (time_before(jiffies, pool->age_next))
 		return;
+	spares = memreg_mrpool_spares(pool);
 	if (idle > keep)
-		idle = memreg_pool_remove_some(pool, &pool->list,
-					       min(idle - keep,
-						   memreg_pool_spares(pool)));
+		idle = memreg_mrpool_remove_some(pool, &pool->list,
+						 min(idle - keep, spares));
 	else
 		idle = 0;
 	WRITE_ONCE(pool->shrunk, pool->shrunk + idle);
-	memreg_pool_set_low(pool);
+	memreg_mrpool_set_low(pool);
 	WRITE_ONCE(pool->idle_low, memreg_stack_count(pool, &pool->list));
 	pool->age_next = jiffies + MEMREG_POOL_AGE;
 }
 
 /* Free all idle MRs above the pool's minimum. */
-static void memreg_pool_do_squeeze(struct ib_memreg_pool *pool)
+static void memreg_mrpool_do_squeeze(struct ib_memreg_pool *pool)
 {
 	u32 n;
 	int cpu;
 
 	lockdep_assert_held(&pool->mutex);
 
-	n = memreg_pool_remove_some(pool, &pool->list,
-				    memreg_pool_spares(pool));
+	n = memreg_mrpool_remove_some(pool, &pool->list,
+				      memreg_mrpool_spares(pool));
 	for_each_possible_cpu(cpu)
-		n += memreg_pool_remove_some(pool,
-					     &per_cpu_ptr(pool->caches,
-							  cpu)->stack,
-					     memreg_pool_spares(pool));
+		n += memreg_mrpool_remove_some(pool,
+					       &per_cpu_ptr(pool->caches,
+							    cpu)->stack,
+					       memreg_mrpool_spares(pool));
 	WRITE_ONCE(pool->shrunk, pool->shrunk + n);
-	memreg_pool_set_low(pool);
+	memreg_mrpool_set_low(pool);
 }
 
-static void memreg_pool_work(struct work_struct *work)
+static void memreg_mrpool_work(struct work_struct *work)
 {
 	struct ib_memreg_pool *pool =
 		container_of(work, struct ib_memreg_pool, work.work);
@@ -704,60 +705,60 @@ static void memreg_pool_work(struct work_struct *work)
 	 * queues the worker.
 	 */
 	if (xchg(&pool->squeeze, false))
-		memreg_pool_do_squeeze(pool);
+		memreg_mrpool_do_squeeze(pool);
 	else
-		grown = memreg_pool_grow(pool);
-	memreg_pool_age(pool);
+		grown = memreg_mrpool_grow(pool);
+	memreg_mrpool_age(pool);
 	mutex_unlock(&pool->mutex);
 	memalloc_noio_restore(noio);
 
 	if (!grown)
-		queue_delayed_work(memreg_pool_wq, &pool->work,
+		queue_delayed_work(memreg_mrpool_wq, &pool->work,
 				   MEMREG_POOL_RETRY);
-	else if (memreg_pool_spares(pool))
-		queue_delayed_work(memreg_pool_wq, &pool->work,
+	else if (memreg_mrpool_spares(pool))
+		queue_delayed_work(memreg_mrpool_wq, &pool->work,
 				   MEMREG_POOL_AGE);
 }
 
-static unsigned long memreg_pool_shrink_count(struct shrinker *shrinker,
-					      struct shrink_control *sc)
+static unsigned long memreg_mrpool_shrink_count(struct shrinker *shrinker,
+						struct shrink_control *sc)
 {
 	struct ib_memreg_pool *pool;
 	unsigned long spares = 0;
 
 	spin_lock(&memreg_pools_lock);
 	list_for_each_entry(pool, &memreg_pools, node)
-		spares += min(memreg_pool_spares(pool),
+		spares += min(memreg_mrpool_spares(pool),
 			      memreg_stack_count(pool, &pool->list));
 	spin_unlock(&memreg_pools_lock);
 	return spares ?: SHRINK_EMPTY;
 }
 
-static unsigned long memreg_pool_shrink_scan(struct shrinker *shrinker,
-					     struct shrink_control *sc)
+static unsigned long memreg_mrpool_shrink_scan(struct shrinker *shrinker,
+					       struct shrink_control *sc)
 {
 	struct ib_memreg_pool *pool;
 
 	spin_lock(&memreg_pools_lock);
 	list_for_each_entry(pool, &memreg_pools, node) {
-		if (!memreg_pool_spares(pool))
+		if (!memreg_mrpool_spares(pool))
 			continue;
 		WRITE_ONCE(pool->squeeze, true);
-		memreg_pool_kick(pool);
+		memreg_mrpool_kick(pool);
 	}
 	spin_unlock(&memreg_pools_lock);
 	/* It comes later, and can't be waited for here. */
 	return SHRINK_STOP;
 }
 
-static int __init memreg_pool_shrinker_init(void)
+static int __init memreg_mrpool_shrinker_init(void)
 {
-	memreg_pool_shrinker = shrinker_alloc(0, "memreg-pools");
-	if (!memreg_pool_shrinker)
+	memreg_mrpool_shrinker = shrinker_alloc(0, "memreg-pools");
+	if (!memreg_mrpool_shrinker)
 		return -ENOMEM;
-	memreg_pool_shrinker->count_objects = memreg_pool_shrink_count;
-	memreg_pool_shrinker->scan_objects = memreg_pool_shrink_scan;
-	shrinker_register(memreg_pool_shrinker);
+	memreg_mrpool_shrinker->count_objects = memreg_mrpool_shrink_count;
+	memreg_mrpool_shrinker->scan_objects = memreg_mrpool_shrink_scan;
+	shrinker_register(memreg_mrpool_shrinker);
 	return 0;
 }
 
@@ -765,8 +766,8 @@ static int __init memreg_pool_shrinker_init(void)
  * Pools
  */
 
-static int memreg_pool_check(struct ib_pd *pd,
-			     const struct ib_memreg_pool_attr *attr)
+static int memreg_mrpool_check(struct ib_pd *pd,
+			       const struct ib_memreg_pool_attr *attr)
 {
 	u32 max_count = attr->max_count ?: attr->count;
 
@@ -782,7 +783,7 @@ static int memreg_pool_check(struct ib_pd *pd,
 }
 
 /* Most bytes of memory that are mapped for DMA in one piece. */
-static u32 memreg_pool_max_seg(struct ib_device *ibdev)
+static u32 memreg_mrpool_max_seg(struct ib_device *ibdev)
 {
 	size_t max = ib_dma_max_seg_size(ibdev);
 
@@ -797,7 +798,7 @@ static u32 memreg_pool_max_seg(struct ib_device *ibdev)
  * key stays dead, if it is the peer who has killed it: REG_MR may be done again
  * (MEMREG_QUIRK_REPEATS_REG_MR) until the SEND behind it has completed.
  */
-static u8 memreg_pool_weak(struct ib_device *ibdev)
+static u8 memreg_mrpool_weak(struct ib_device *ibdev)
 {
 	if (!(memreg_quirks(ibdev) & MEMREG_QUIRK_WEAK_INV))
 		return 0;
@@ -805,8 +806,9 @@ static u8 memreg_pool_weak(struct ib_device *ibdev)
 }
 
 /* Set the properties of a pool, from its attributes and from the device. */
-static void memreg_pool_describe(struct ib_memreg_pool *pool, struct ib_pd *pd,
-				 const struct ib_memreg_pool_attr *attr)
+static void memreg_mrpool_describe(struct ib_memreg_pool *pool,
+				   struct ib_pd *pd,
+				   const struct ib_memreg_pool_attr *attr)
 {
 	struct ib_device *ibdev = pd->device;
 	u32 pages = memreg_page_list_max(ibdev);
@@ -823,8 +825,8 @@ static void memreg_pool_describe(struct ib_memreg_pool *pool, struct ib_pd *pd,
 				  min_t(u32, pages, MEMREG_POOL_PAGES);
 	/* Lengths are 32 bits wide. */
 	pool->max_pages = min_t(u32, pool->max_pages, SZ_1G >> PAGE_SHIFT);
-	pool->max_seg = memreg_pool_max_seg(ibdev);
-	pool->weak = memreg_pool_weak(ibdev);
+	pool->max_seg = memreg_mrpool_max_seg(ibdev);
+	pool->weak = memreg_mrpool_weak(ibdev);
 	pool->sg_gaps = attr->flags & IB_MEMREG_POOL_SG_GAPS &&
 			ibdev->attrs.kernel_cap_flags & IBK_SG_GAPS_REG;
 	pool->nr_chunks = DIV_ROUND_UP(pool->max_count + 1,
@@ -834,27 +836,27 @@ static void memreg_pool_describe(struct ib_memreg_pool *pool, struct ib_pd *pd,
 	pool->nr_slots = 1;
 }
 
-static void memreg_pool_setup(struct ib_memreg_pool *pool)
+static void memreg_mrpool_setup(struct ib_memreg_pool *pool)
 {
 	mutex_init(&pool->mutex);
 	raw_spin_lock_init(&pool->reserve_lock);
 	INIT_LIST_HEAD(&pool->reserves);
 	init_llist_head(&pool->hollow);
-	INIT_DELAYED_WORK(&pool->refill, memreg_pool_refill_work);
-	INIT_DELAYED_WORK(&pool->work, memreg_pool_work);
+	INIT_DELAYED_WORK(&pool->refill, memreg_mrpool_refill_work);
+	INIT_DELAYED_WORK(&pool->work, memreg_mrpool_work);
 	pool->age_next = jiffies + MEMREG_POOL_AGE;
 }
 
 /* Free what a pool has; it may be in any state of being made. */
-static void memreg_pool_free(struct ib_memreg_pool *pool)
+static void memreg_mrpool_free(struct ib_memreg_pool *pool)
 {
 	struct ib_memreg_mr *mr;
 	u32 i;
 
 	for (i = 1; i < pool->nr_slots; i++) {
-		mr = memreg_pool_slot(pool, i)->mr;
+		mr = memreg_mrpool_slot(pool, i)->mr;
 		if (mr)
-			memreg_pool_mr_free(mr);
+			memreg_mrpool_mr_free(mr);
 		cond_resched();
 	}
 	for (i = 0; pool->chunks && i < pool->nr_chunks; i++)
@@ -865,10 +867,10 @@ static void memreg_pool_free(struct ib_memreg_pool *pool)
 	kfree(pool);
 }
 
-static int memreg_pool_alloc(struct ib_memreg_pool *pool, const char *name)
+static int memreg_mrpool_alloc(struct ib_memreg_pool *pool, const char *name)
 {
 	pool->name = kstrdup(name ?: "", GFP_KERNEL);
-	pool->caches = alloc_percpu(struct memreg_pool_cache);
+	pool->caches = alloc_percpu(struct memreg_mrpool_cache);
 	pool->chunks = kvcalloc_node(pool->nr_chunks, sizeof(*pool->chunks),
 				     GFP_KERNEL, pool->numa_node);
 	if (!pool->name || !pool->caches || !pool->chunks)
@@ -877,17 +879,17 @@ static int memreg_pool_alloc(struct ib_memreg_pool *pool, const char *name)
 }
 
 /* The first MRs. */
-static int memreg_pool_populate(struct ib_memreg_pool *pool)
+static int memreg_mrpool_populate(struct ib_memreg_pool *pool)
 {
 	int ret = 0;
 	u32 i;
 
 	mutex_lock(&pool->mutex);
 	for (i = 0; !ret && i < pool->count; i++) {
-		ret = memreg_pool_add(pool, &pool->list);
+		ret = memreg_mrpool_add(pool, &pool->list);
 		cond_resched();
 	}
-	memreg_pool_set_low(pool);
+	memreg_mrpool_set_low(pool);
 	pool->idle_low = pool->count;
 	mutex_unlock(&pool->mutex);
 	return ret;
@@ -909,19 +911,19 @@ ib_memreg_pool_create(struct ib_pd *pd, const struct ib_memreg_pool_attr *attr)
 	struct ib_memreg_pool *pool;
 	int ret;
 
-	ret = memreg_pool_check(pd, attr);
+	ret = memreg_mrpool_check(pd, attr);
 	if (ret)
 		return ERR_PTR(ret);
 	pool = kzalloc_node(sizeof(*pool), GFP_KERNEL, attr->numa_node);
 	if (!pool)
 		return ERR_PTR(-ENOMEM);
-	memreg_pool_describe(pool, pd, attr);
-	memreg_pool_setup(pool);
-	ret = memreg_pool_alloc(pool, attr->name);
+	memreg_mrpool_describe(pool, pd, attr);
+	memreg_mrpool_setup(pool);
+	ret = memreg_mrpool_alloc(pool, attr->name);
 	if (!ret)
-		ret = memreg_pool_populate(pool);
+		ret = memreg_mrpool_populate(pool);
 	if (ret) {
-		memreg_pool_free(pool);
+		memreg_mrpool_free(pool);
 		return ERR_PTR(ret);
 	}
 	spin_lock(&memreg_pools_lock);
@@ -953,7 +955,7 @@ void ib_memreg_pool_destroy(struct ib_memreg_pool *pool)
 	WARN_ON(!list_empty(&pool->reserves));
 	ib_memreg_pool_query(pool, &stats);
 	WARN_ON(stats.idle != stats.total);
-	memreg_pool_free(pool);
+	memreg_mrpool_free(pool);
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_pool_destroy, MEMREG_NS);
 
@@ -971,10 +973,11 @@ unsigned int ib_memreg_pool_pages(const struct ib_memreg_pool *pool)
 EXPORT_SYMBOL_NS_GPL(ib_memreg_pool_pages, MEMREG_NS);
 
 /* Add what a CPU has counted. */
-static void memreg_pool_add_stats(struct ib_memreg_pool *pool, int cpu,
-				  struct ib_memreg_pool_stats *stats)
+static void memreg_mrpool_add_stats(struct ib_memreg_pool *pool, int cpu,
+				    struct ib_memreg_pool_stats *stats)
 {
-	const struct memreg_pool_cache *cache = per_cpu_ptr(pool->caches, cpu);
+	const struct memreg_mrpool_cache *cache =
+		per_cpu_ptr(pool->caches, cpu);
 
 	stats->idle += memreg_stack_count(pool, &cache->stack);
 	stats->taken += READ_ONCE(cache->taken);
@@ -1005,7 +1008,7 @@ void ib_memreg_pool_query(struct ib_memreg_pool *pool,
 	stats->shrunk = READ_ONCE(pool->shrunk);
 	stats->replaced = atomic64_read(&pool->replaced);
 	for_each_possible_cpu(cpu)
-		memreg_pool_add_stats(pool, cpu, stats);
+		memreg_mrpool_add_stats(pool, cpu, stats);
 	raw_spin_lock_irqsave(&pool->reserve_lock, flags);
 	list_for_each_entry(reserve, &pool->reserves, node)
 		stats->idle += memreg_stack_count(pool, &reserve->stack);
@@ -1023,7 +1026,7 @@ static void memreg_reserve_count(struct ib_memreg_pool *pool, int n)
 	lockdep_assert_held(&pool->mutex);
 
 	WRITE_ONCE(pool->reserved, pool->reserved + n);
-	memreg_pool_set_low(pool);
+	memreg_mrpool_set_low(pool);
 }
 
 /**
@@ -1058,9 +1061,9 @@ ib_memreg_reserve_create(struct ib_memreg_pool *pool, unsigned int count)
 	if (count > MEMREG_RESERVES_MAX - pool->reserved)
 		ret = -ENOSPC;
 	for (i = 0; !ret && i < count; i++)
-		ret = memreg_pool_add(pool, &reserve->stack);
+		ret = memreg_mrpool_add(pool, &reserve->stack);
 	if (ret)
-		memreg_pool_remove_some(pool, &reserve->stack, count);
+		memreg_mrpool_remove_some(pool, &reserve->stack, count);
 	else
 		memreg_reserve_count(pool, count);
 	mutex_unlock(&pool->mutex);
@@ -1092,7 +1095,7 @@ void ib_memreg_reserve_destroy(struct ib_memreg_reserve *reserve)
 		   &pool->missing);
 	raw_spin_unlock_irq(&pool->reserve_lock);
 	mutex_lock(&pool->mutex);
-	n = memreg_pool_remove_some(pool, &reserve->stack, reserve->count);
+	n = memreg_mrpool_remove_some(pool, &reserve->stack, reserve->count);
 	memreg_reserve_count(pool, -(int)reserve->count);
 	mutex_unlock(&pool->mutex);
 	/*
@@ -1100,7 +1103,7 @@ void ib_memreg_reserve_destroy(struct ib_memreg_reserve *reserve)
 	 * then.
 	 */
 	if (n < reserve->count)
-		memreg_pool_kick(pool);
+		memreg_mrpool_kick(pool);
 	kfree(reserve);
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_reserve_destroy, MEMREG_NS);
@@ -1115,22 +1118,22 @@ int __init memreg_kapi_init(void (*done)(struct ib_cq *cq, struct ib_wc *wc))
 {
 	unsigned int flags = WQ_UNBOUND | WQ_MEM_RECLAIM;
 
-	memreg_pool_done = done;
+	memreg_mrpool_done = done;
 	memreg_req_wq = alloc_workqueue("memreg_req", flags, 0);
 	if (!memreg_req_wq)
 		return -ENOMEM;
 	memreg_refill_wq = alloc_workqueue("memreg_refill", flags, 0);
 	if (!memreg_refill_wq)
 		goto err_req;
-	memreg_pool_wq = alloc_workqueue("memreg_pool", flags, 0);
-	if (!memreg_pool_wq)
+	memreg_mrpool_wq = alloc_workqueue("memreg_pool", flags, 0);
+	if (!memreg_mrpool_wq)
 		goto err_refill;
-	if (memreg_pool_shrinker_init())
+	if (memreg_mrpool_shrinker_init())
 		goto err_pool;
 	return 0;
 
 err_pool:
-	destroy_workqueue(memreg_pool_wq);
+	destroy_workqueue(memreg_mrpool_wq);
 err_refill:
 	destroy_workqueue(memreg_refill_wq);
 err_req:
@@ -1140,8 +1143,8 @@ err_req:
 
 void memreg_kapi_exit(void)
 {
-	shrinker_free(memreg_pool_shrinker);
-	destroy_workqueue(memreg_pool_wq);
+	shrinker_free(memreg_mrpool_shrinker);
+	destroy_workqueue(memreg_mrpool_wq);
 	destroy_workqueue(memreg_refill_wq);
 	destroy_workqueue(memreg_req_wq);
 }

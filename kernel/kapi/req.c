@@ -223,7 +223,7 @@ static int memreg_fill_begin_mr(struct memreg_fill *fill)
 
 	if (!fill->room)
 		return -EMSGSIZE;
-	mr = memreg_pool_take_mr(req->pool, req->reserve);
+	mr = memreg_mrpool_take_mr(req->pool, req->reserve);
 	if (!mr)
 		return -EAGAIN;
 	mr->req = req;
@@ -513,13 +513,13 @@ static void memreg_req_reclaim(struct ib_memreg_req *req)
 
 	for (mr = hollow; mr; mr = next) {
 		next = mr->next;
-		memreg_pool_replace_later(mr);
+		memreg_mrpool_replace_later(mr);
 	}
 }
 
 static void memreg_req_queue(struct ib_memreg_req *req)
 {
-	memreg_pool_enter(req->pool);
+	memreg_mrpool_enter(req->pool);
 	queue_work(memreg_req_wq, &req->work);
 }
 
@@ -531,7 +531,7 @@ static void memreg_req_count_local(const struct ib_memreg_req *req)
 
 	for (mr = req->first; mr; mr = mr->next)
 		n += mr->state == MEMREG_MR_LOCAL;
-	memreg_pool_count(req->pool, local_invalidated, n);
+	memreg_mrpool_count(req->pool, local_invalidated, n);
 }
 
 /* One of the things that a request waits for has happened. */
@@ -565,7 +565,7 @@ static void memreg_req_work(struct work_struct *work)
 	} else {
 		memreg_req_reclaim(req);
 	}
-	memreg_pool_leave(pool);
+	memreg_mrpool_leave(pool);
 	memalloc_noio_restore(noio);
 }
 
@@ -757,7 +757,7 @@ static bool memreg_req_check_inv(struct ib_memreg_req *req,
 		if (mr->fast.mr->rkey != wc->ex.invalidate_rkey)
 			continue;
 		mr->state = MEMREG_MR_REMOTE;
-		memreg_pool_count(req->pool, remote_invalidated, 1);
+		memreg_mrpool_count(req->pool, remote_invalidated, 1);
 		trace_memreg_req_invalidate(mr);
 		return true;
 	}
@@ -801,7 +801,7 @@ int ib_memreg_req_answered(struct ib_memreg_req *req, const struct ib_wc *wc)
 	}
 	spin_unlock_irqrestore(&req->lock, irq);
 	if (ret && wc->wc_flags & IB_WC_WITH_INVALIDATE) {
-		memreg_pool_count(req->pool, bogus, 1);
+		memreg_mrpool_count(req->pool, bogus, 1);
 		trace_memreg_req_bogus(req, wc->ex.invalidate_rkey);
 	}
 	return ret;

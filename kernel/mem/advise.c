@@ -23,7 +23,7 @@
 
 /* Check a range of an MR. */
 static int memreg_advise_check(struct memreg_ucmd *ucmd,
-			       const struct memreg_mr *mr,
+			       const struct memreg_kmr *mr,
 			       const struct ib_memreg_range *range)
 {
 	struct ib_memreg_mr_advise *cmd = ucmd->cmd;
@@ -56,11 +56,11 @@ static u64 memreg_advise_pages(u64 npages)
 }
 
 /* Pin a range that is present, unless it is pinned already. */
-static int memreg_advise_pin(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+static int memreg_advise_pin(struct memreg_ucmd *ucmd, struct memreg_kmr *mr,
 			     struct ib_memreg_range *range, u64 offset,
 			     u64 length, bool write)
 {
-	struct memreg_mr *extent;
+	struct memreg_kmr *extent;
 
 	extent = memreg_demand_find(mr, offset, length, write);
 	if (!extent) {
@@ -75,7 +75,8 @@ static int memreg_advise_pin(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 }
 
 /* Pin the pages of a range that are present. */
-static int memreg_advise_present(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+static int memreg_advise_present(struct memreg_ucmd *ucmd,
+				 struct memreg_kmr *mr,
 				 struct ib_memreg_range *range)
 {
 	unsigned long base = mr->region->addr;
@@ -110,7 +111,7 @@ static int memreg_advise_present(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 }
 
 /* Apply the advice to a range as far as possible without a fault. */
-static int memreg_advise_try(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+static int memreg_advise_try(struct memreg_ucmd *ucmd, struct memreg_kmr *mr,
 			     struct ib_memreg_range *range)
 {
 	struct ib_memreg_mr_advise *cmd = ucmd->cmd;
@@ -146,7 +147,7 @@ static int memreg_advise_find(struct memreg_ucmd *ucmd,
 	obj = memreg_object_get(ucmd->file, range->mr_id, IB_MEMREG_OBJECT_MR);
 	if (!obj)
 		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
-	ret = memreg_advise_try(ucmd, container_of(obj, struct memreg_mr, obj),
+	ret = memreg_advise_try(ucmd, container_of(obj, struct memreg_kmr, obj),
 				range);
 	memreg_object_put(obj);
 	return ret;

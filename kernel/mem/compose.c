@@ -42,13 +42,13 @@ struct memreg_composing {
 	struct memreg_domain *domain;
 	u32 access;
 	struct ib_memreg_piece *pieces;
-	struct memreg_mr **mrs;
+	struct memreg_kmr **mrs;
 	struct memreg_part *parts;
 	u32 nr_parts;
 	u64 length;
 };
 
-static int memreg_part_add(struct memreg_composing *c, struct memreg_mr *leaf,
+static int memreg_part_add(struct memreg_composing *c, struct memreg_kmr *leaf,
 			   u64 from, u64 length)
 {
 	struct memreg_part *part = &c->parts[c->nr_parts];
@@ -66,7 +66,7 @@ static int memreg_part_add(struct memreg_composing *c, struct memreg_mr *leaf,
 }
 
 /* Add a range of an MR, or of the leaves that it is composed of. */
-static int memreg_range_add(struct memreg_composing *c, struct memreg_mr *mr,
+static int memreg_range_add(struct memreg_composing *c, struct memreg_kmr *mr,
 			    u64 offset, u64 length)
 {
 	const struct memreg_composition *comp = mr->region->composition;
@@ -91,7 +91,7 @@ static int memreg_range_add(struct memreg_composing *c, struct memreg_mr *mr,
 /* Check that a piece ends inside its MR, without overflow in the products. */
 static int memreg_piece_check(struct memreg_composing *c,
 			      const struct ib_memreg_piece *piece,
-			      const struct memreg_mr *mr)
+			      const struct memreg_kmr *mr)
 {
 	u64 end, span;
 	u32 d;
@@ -125,7 +125,7 @@ static int memreg_piece_check(struct memreg_composing *c,
 /* Add all blocks of a piece, the first dimension innermost. */
 static int memreg_piece_add(struct memreg_composing *c,
 			    const struct ib_memreg_piece *piece,
-			    struct memreg_mr *mr)
+			    struct memreg_kmr *mr)
 {
 	u32 at[IB_MEMREG_PIECE_DIMS] = {};
 	u64 offset = piece->offset;
@@ -150,7 +150,7 @@ static int memreg_piece_add(struct memreg_composing *c,
 
 /* Check that an MR may be a leaf of the composition. */
 static int memreg_piece_check_mr(struct memreg_composing *c,
-				 const struct memreg_mr *mr)
+				 const struct memreg_kmr *mr)
 {
 	u32 granted = c->access & (MEMREG_ACCESS_REMOTE |
 				   IB_MEMREG_ACCESS_MW_BIND);
@@ -194,7 +194,7 @@ static int memreg_compose_find_mrs(struct memreg_composing *c, u32 count,
 		if (!obj)
 			return memreg_fail(c->ucmd, -ENOENT,
 					   IB_MEMREG_REASON_ID);
-		c->mrs[i] = container_of(obj, struct memreg_mr, obj);
+		c->mrs[i] = container_of(obj, struct memreg_kmr, obj);
 		ret = memreg_piece_check_mr(c, c->mrs[i]) ?:
 		      memreg_piece_check(c, &c->pieces[i], c->mrs[i]);
 	}
@@ -228,7 +228,7 @@ static struct memreg_region *memreg_compose_pieces(struct memreg_composing *c)
 				       sizeof(*c->pieces));
 	if (IS_ERR(c->pieces))
 		return ERR_CAST(c->pieces);
-	c->mrs = kvcalloc(count, sizeof(struct memreg_mr *), GFP_KERNEL);
+	c->mrs = kvcalloc(count, sizeof(struct memreg_kmr *), GFP_KERNEL);
 	c->parts = kvmalloc_array(IB_MEMREG_COMPOSE_MAX, sizeof(*c->parts),
 				  GFP_KERNEL);
 	if (c->mrs && c->parts)
@@ -269,7 +269,7 @@ static int memreg_compose_check(struct memreg_ucmd *ucmd)
 }
 
 /* Set the iova of the MR so that its offset in a page is that of the memory. */
-static int memreg_compose_place(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+static int memreg_compose_place(struct memreg_ucmd *ucmd, struct memreg_kmr *mr)
 {
 	struct ib_memreg_mr_compose *cmd = ucmd->cmd;
 	u64 iova = memreg_composition_iova(mr->region, 0, cmd->iova), end;
@@ -287,7 +287,7 @@ static int memreg_compose_place(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 }
 
 /* Make the keys, unless the MR works without keys. */
-static int memreg_compose_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+static int memreg_compose_make(struct memreg_ucmd *ucmd, struct memreg_kmr *mr)
 {
 	struct ib_memreg_mr_compose *cmd = ucmd->cmd;
 	int ret;
@@ -301,8 +301,8 @@ static int memreg_compose_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 	return memreg_mr_give_keys(ucmd, mr);
 }
 
-static struct memreg_mr *memreg_compose_mr(struct memreg_ucmd *ucmd,
-					   struct memreg_domain *domain)
+static struct memreg_kmr *memreg_compose_mr(struct memreg_ucmd *ucmd,
+					    struct memreg_domain *domain)
 {
 	struct ib_memreg_mr_compose *cmd = ucmd->cmd;
 	struct memreg_composing c = {
@@ -310,7 +310,7 @@ static struct memreg_mr *memreg_compose_mr(struct memreg_ucmd *ucmd,
 		.domain = domain,
 		.access = cmd->access,
 	};
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 	int ret;
 
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
@@ -341,7 +341,7 @@ err_free:
 }
 
 static int memreg_compose_respond(struct memreg_ucmd *ucmd,
-				  const struct memreg_mr *mr)
+				  const struct memreg_kmr *mr)
 {
 	struct ib_memreg_mr_compose *cmd = ucmd->cmd;
 	struct ib_memreg_segment seg = {};
@@ -361,7 +361,7 @@ static int memreg_compose_respond(struct memreg_ucmd *ucmd,
 static int memreg_compose_in_domain(struct memreg_ucmd *ucmd,
 				    struct memreg_domain *domain)
 {
-	struct memreg_mr *mr = memreg_compose_mr(ucmd, domain);
+	struct memreg_kmr *mr = memreg_compose_mr(ucmd, domain);
 
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);

@@ -13,7 +13,7 @@
  * only if the first one ends, and the second one begins, at a multiple of
  * MEMREG_PAGE_SIZE. All other boundaries are rough: a key ends there and
  * another key begins. Some devices can list pieces that begin and end at any
- * byte (memreg_device.sg_gaps). On those, a key that spans a rough boundary
+ * byte (memreg_kdevice.sg_gaps). On those, a key that spans a rough boundary
  * uses such a list, of as many entries as a page list has. Its FRWR has another
  * MR type, IB_MR_TYPE_SG_GAPS, and is made for that key alone.
  *
@@ -219,7 +219,7 @@ static int memreg_composition_overlaps(const struct memreg_region *region)
 
 static int memreg_leaf_compare(const void *a, const void *b)
 {
-	const struct memreg_mr *const *x = a, *const *y = b;
+	const struct memreg_kmr *const *x = a, *const *y = b;
 
 	return *x < *y ? -1 : *x > *y;
 }
@@ -244,7 +244,7 @@ static int memreg_composition_tie(struct memreg_ucmd *ucmd,
 				  struct memreg_region *region)
 {
 	struct memreg_composition *comp = region->composition;
-	struct memreg_mr *leaf;
+	struct memreg_kmr *leaf;
 	u32 n;
 
 	comp->leaves = kvmalloc_array(comp->nr_parts, sizeof(*comp->leaves),
@@ -326,7 +326,7 @@ EXPORT_SYMBOL_IF_KUNIT(memreg_composition_region);
 #define MEMREG_GAPS_SPAN	SZ_2G
 
 /* Bytes of a key with a page list: from @offset to the next rough boundary */
-static u64 memreg_composition_run(const struct memreg_mr *mr, u64 offset,
+static u64 memreg_composition_run(const struct memreg_kmr *mr, u64 offset,
 				  u64 iova, u64 span)
 {
 	const struct memreg_region *region = mr->region;
@@ -339,7 +339,7 @@ static u64 memreg_composition_run(const struct memreg_mr *mr, u64 offset,
 }
 
 /* Bytes of a key with gaps: from @offset on, as many entries as fit its list */
-static u64 memreg_composition_gaps_run(const struct memreg_mr *mr, u64 offset)
+static u64 memreg_composition_gaps_run(const struct memreg_kmr *mr, u64 offset)
 {
 	const struct memreg_region *region = mr->region;
 	u64 next = (u64)memreg_region_find(region, offset) +
@@ -380,7 +380,7 @@ u64 memreg_composition_iova(const struct memreg_region *region, u64 offset,
 EXPORT_SYMBOL_IF_KUNIT(memreg_composition_iova);
 
 /* Describe the keys in order; with @keys NULL only count them. */
-static u32 memreg_composition_divide(const struct memreg_mr *mr, u64 span,
+static u32 memreg_composition_divide(const struct memreg_kmr *mr, u64 span,
 				     struct memreg_key *keys)
 {
 	u64 offset = 0, iova = mr->iova, length, gaps;
@@ -420,7 +420,7 @@ static u32 memreg_composition_divide(const struct memreg_mr *mr, u64 span,
  *
  * Return: their number, from 1.
  */
-u32 memreg_composition_nr_keys(const struct memreg_mr *mr, u64 span)
+u32 memreg_composition_nr_keys(const struct memreg_kmr *mr, u64 span)
 {
 	return memreg_composition_divide(mr, span, NULL);
 }
@@ -431,7 +431,7 @@ u32 memreg_composition_nr_keys(const struct memreg_mr *mr, u64 span)
  *	memreg_composition_nr_keys()
  * @span: Bytes that one key spans at most
  */
-void memreg_composition_keys(struct memreg_mr *mr, u64 span)
+void memreg_composition_keys(struct memreg_kmr *mr, u64 span)
 {
 	memreg_composition_divide(mr, span, mr->keys);
 }

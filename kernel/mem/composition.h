@@ -6,7 +6,7 @@
 #include <linux/types.h>
 
 struct memreg_key;
-struct memreg_mr;
+struct memreg_kmr;
 struct memreg_region;
 struct memreg_tie;
 struct memreg_ucmd;
@@ -24,7 +24,7 @@ struct memreg_ucmd;
  * @length: Bytes
  */
 struct memreg_part {
-	struct memreg_mr *leaf;
+	struct memreg_kmr *leaf;
 	u64 from;
 	u64 offset;
 	u64 length;
@@ -44,7 +44,7 @@ struct memreg_composition {
 	u32 nr_parts;
 	u32 nr_ties;
 	struct memreg_part *parts;
-	struct memreg_mr **leaves;
+	struct memreg_kmr **leaves;
 	struct memreg_tie *ties;
 	unsigned long *rough;
 };
@@ -54,8 +54,8 @@ memreg_composition_region(struct memreg_ucmd *ucmd,
 			  const struct memreg_part *parts, u32 nr_parts,
 			  u64 length, u32 access);
 u32 memreg_composition_find(const struct memreg_composition *comp, u64 offset);
-u32 memreg_composition_nr_keys(const struct memreg_mr *mr, u64 span);
-void memreg_composition_keys(struct memreg_mr *mr, u64 span);
+u32 memreg_composition_nr_keys(const struct memreg_kmr *mr, u64 span);
+void memreg_composition_keys(struct memreg_kmr *mr, u64 span);
 bool memreg_composition_grant(struct memreg_key *key);
 u64 memreg_composition_iova(const struct memreg_region *region, u64 offset,
 			    u64 iova);

@@ -106,7 +106,7 @@
  * @state: MEMREG_EXTENT_*
  */
 struct memreg_extent {
-	struct memreg_mr mr;
+	struct memreg_kmr mr;
 	struct memreg_demand *demand;
 	struct interval_tree_node tree_node;
 	struct list_head node;
@@ -156,7 +156,7 @@ static struct shrinker *memreg_demand_shrinker;
 
 static struct workqueue_struct *memreg_demand_wq;
 
-static struct memreg_extent *memreg_to_extent(struct memreg_mr *mr)
+static struct memreg_extent *memreg_to_extent(struct memreg_kmr *mr)
 {
 	return container_of(mr, struct memreg_extent, mr);
 }
@@ -318,7 +318,7 @@ static void memreg_extent_retire(struct memreg_extent *extent)
 }
 
 /* The guard saw an event: take the extent out, so that the next use faults. */
-static void memreg_extent_change(struct memreg_watch *watch)
+static void memreg_extent_change(struct memreg_kwatch *watch)
 {
 	struct memreg_region *region =
 		container_of(watch, struct memreg_region, guard);
@@ -339,19 +339,19 @@ static void memreg_extent_change(struct memreg_watch *watch)
 	spin_unlock(&demand->lock);
 }
 
-static enum memreg_verdict memreg_extent_compare(struct memreg_watch *watch,
+static enum memreg_verdict memreg_extent_compare(struct memreg_kwatch *watch,
 						 struct memreg_look *look,
 						 unsigned int *pages)
 {
 	return memreg_guard_ops.compare(watch, look, pages);
 }
 
-static bool memreg_extent_gone(struct memreg_watch *watch)
+static bool memreg_extent_gone(struct memreg_kwatch *watch)
 {
 	return memreg_guard_ops.gone(watch);
 }
 
-static void memreg_extent_wait(struct memreg_watch *watch,
+static void memreg_extent_wait(struct memreg_kwatch *watch,
 			       unsigned long deadline)
 {
 	memreg_guard_ops.wait(watch, deadline);
@@ -368,7 +368,7 @@ static const struct memreg_watch_ops memreg_extent_ops = {
 /* Has the guard of an extent seen no event so far? */
 static bool memreg_extent_is_good(const struct memreg_extent *extent)
 {
-	const struct memreg_watch *guard = &extent->mr.region->guard;
+	const struct memreg_kwatch *guard = &extent->mr.region->guard;
 
 	return !READ_ONCE(guard->stale) && !READ_ONCE(guard->suspects);
 }
@@ -407,7 +407,7 @@ static void memreg_extent_count_unpin(struct memreg_extent *extent)
 static void memreg_extent_free(struct memreg_extent *extent)
 {
 	struct memreg_region *region = extent->mr.region;
-	struct memreg_mr *whole = extent->mr.whole;
+	struct memreg_kmr *whole = extent->mr.whole;
 
 	trace_memreg_demand_evict(&extent->mr);
 	memreg_guard_remove(region);
@@ -751,7 +751,7 @@ static bool memreg_demand_drop_some(struct memreg_demand *demand,
  * Context: may sleep.
  * Return: number of system pages that were unpinned.
  */
-u64 memreg_demand_drop(struct memreg_mr *mr, u64 offset, u64 length)
+u64 memreg_demand_drop(struct memreg_kmr *mr, u64 offset, u64 length)
 {
 	unsigned long start = mr->region->addr + offset;
 	unsigned long last = start + length - 1;
@@ -781,8 +781,8 @@ u64 memreg_demand_drop(struct memreg_mr *mr, u64 offset, u64 length)
  * Context: any but a notifier's.
  * Return: the extent, with a reference; or NULL.
  */
-struct memreg_mr *memreg_demand_find(struct memreg_mr *mr, u64 offset,
-				     u64 length, bool write)
+struct memreg_kmr *memreg_demand_find(struct memreg_kmr *mr, u64 offset,
+				      u64 length, bool write)
 {
 	struct memreg_demand *demand = mr->demand;
 	unsigned long start = mr->region->addr + offset;
@@ -856,7 +856,7 @@ static void memreg_extent_replace(struct memreg_extent *extent)
 	memreg_demand_release(&taken);
 }
 
-static struct memreg_extent *memreg_extent_alloc(struct memreg_mr *mr,
+static struct memreg_extent *memreg_extent_alloc(struct memreg_kmr *mr,
 						 unsigned long start,
 						 unsigned long end)
 {
@@ -985,10 +985,10 @@ static void memreg_extent_made(struct memreg_extent *extent,
  * present, with @ucmd->fault set for memreg_demand_fault(); or another
  * ERR_PTR() that SUBMIT and WINDOW_BIND return to the caller.
  */
-struct memreg_mr *memreg_demand_pin(struct memreg_ucmd *ucmd,
-				    struct memreg_mr *mr, u64 offset,
-				    u64 length, bool write,
-				    enum memreg_demand_why why)
+struct memreg_kmr *memreg_demand_pin(struct memreg_ucmd *ucmd,
+				     struct memreg_kmr *mr, u64 offset,
+				     u64 length, bool write,
+				     enum memreg_demand_why why)
 {
 	unsigned long start = (mr->region->addr + offset) & PAGE_MASK;
 	unsigned long end = PAGE_ALIGN(mr->region->addr + offset + length);
@@ -1035,12 +1035,12 @@ struct memreg_mr *memreg_demand_pin(struct memreg_ucmd *ucmd,
  * Context: may sleep, with mmap_lock taken; takes no fault.
  * Return: as memreg_demand_pin().
  */
-struct memreg_mr *memreg_demand_get(struct memreg_ucmd *ucmd,
-				    struct memreg_mr *mr, u64 offset,
-				    u64 length, bool write)
+struct memreg_kmr *memreg_demand_get(struct memreg_ucmd *ucmd,
+				     struct memreg_kmr *mr, u64 offset,
+				     u64 length, bool write)
 {
-	struct memreg_mr *extent = memreg_demand_find(mr, offset, length,
-						      write);
+	struct memreg_kmr *extent = memreg_demand_find(mr, offset, length,
+						       write);
 
 	return extent ?: memreg_demand_pin(ucmd, mr, offset, length, write,
 					   MEMREG_DEMAND_USE);
@@ -1050,7 +1050,7 @@ struct memreg_mr *memreg_demand_get(struct memreg_ucmd *ucmd,
  * memreg_demand_count_use() - Count a use of an extent as a hit or as a fault
  * @extent: The extent, to which the caller holds a reference
  */
-void memreg_demand_count_use(struct memreg_mr *extent)
+void memreg_demand_count_use(struct memreg_kmr *extent)
 {
 	unsigned long *state = &memreg_to_extent(extent)->state;
 	struct memreg_demand *demand = memreg_to_extent(extent)->demand;
@@ -1127,7 +1127,7 @@ static int memreg_demand_prepare_mm(struct mm_struct *mm)
 	return ret ? -ENOMEM : 0;
 }
 
-static struct memreg_demand *memreg_demand_new(struct memreg_mr *mr)
+static struct memreg_demand *memreg_demand_new(struct memreg_kmr *mr)
 {
 	struct memreg_demand *demand;
 
@@ -1182,7 +1182,7 @@ static void memreg_demand_remove(struct memreg_demand *demand)
  *
  * Return: 0, -ENOMEM, -EINTR, or -ERESTARTNOINTR.
  */
-int memreg_demand_begin(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+int memreg_demand_begin(struct memreg_ucmd *ucmd, struct memreg_kmr *mr,
 			bool writable)
 {
 	struct memreg_demand *demand;
@@ -1215,7 +1215,7 @@ int memreg_demand_begin(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
  *
  * Context: may sleep, in bounded time.
  */
-void memreg_demand_end(struct memreg_mr *mr)
+void memreg_demand_end(struct memreg_kmr *mr)
 {
 	struct memreg_demand *demand = mr->demand;
 

@@ -42,7 +42,7 @@ struct memreg_ucmd;
  * @stats: Counters
  */
 struct memreg_demand {
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 	struct memreg_demand_space *space;
 	struct list_head node;
 	struct list_head room;
@@ -70,28 +70,28 @@ enum memreg_demand_why {
 
 int memreg_demand_module_init(void);
 void memreg_demand_module_exit(void);
-int memreg_demand_begin(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+int memreg_demand_begin(struct memreg_ucmd *ucmd, struct memreg_kmr *mr,
 			bool writable);
-void memreg_demand_end(struct memreg_mr *mr);
+void memreg_demand_end(struct memreg_kmr *mr);
 void memreg_demand_idle(struct memreg_demand *demand);
 unsigned long memreg_demand_make_room(struct mm_struct *mm,
 				      unsigned long npages);
-struct memreg_mr *memreg_demand_find(struct memreg_mr *mr, u64 offset,
+struct memreg_kmr *memreg_demand_find(struct memreg_kmr *mr, u64 offset,
+				      u64 length, bool write);
+struct memreg_kmr *memreg_demand_pin(struct memreg_ucmd *ucmd,
+				     struct memreg_kmr *mr, u64 offset,
+				     u64 length, bool write,
+				     enum memreg_demand_why why);
+struct memreg_kmr *memreg_demand_get(struct memreg_ucmd *ucmd,
+				     struct memreg_kmr *mr, u64 offset,
 				     u64 length, bool write);
-struct memreg_mr *memreg_demand_pin(struct memreg_ucmd *ucmd,
-				    struct memreg_mr *mr, u64 offset,
-				    u64 length, bool write,
-				    enum memreg_demand_why why);
-struct memreg_mr *memreg_demand_get(struct memreg_ucmd *ucmd,
-				    struct memreg_mr *mr, u64 offset,
-				    u64 length, bool write);
-void memreg_demand_count_use(struct memreg_mr *extent);
+void memreg_demand_count_use(struct memreg_kmr *extent);
 int memreg_demand_fault(struct memreg_ucmd *ucmd);
-u64 memreg_demand_drop(struct memreg_mr *mr, u64 offset, u64 length);
+u64 memreg_demand_drop(struct memreg_kmr *mr, u64 offset, u64 length);
 
 /* Does an extent contain this range of its MR? */
-static inline bool memreg_extent_has(const struct memreg_mr *extent, u64 offset,
-				     u64 length)
+static inline bool memreg_extent_has(const struct memreg_kmr *extent,
+				     u64 offset, u64 length)
 {
 	/* An offset before the extent wraps to more than any length. */
 	return offset + extent->skip < extent->length &&

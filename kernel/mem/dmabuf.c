@@ -525,7 +525,7 @@ static const struct memreg_source memreg_dmabuf_cpu_source = {
  * exporter of the selftests maps its memory for that.
  */
 static const struct memreg_source *
-memreg_dmabuf_source(const struct memreg_device *mdev)
+memreg_dmabuf_source(const struct memreg_kdevice *mdev)
 {
 	return !ib_uses_virt_dma(mdev->ibdev) ||
 	       memreg_inject(MEMREG_INJECT_DMABUF_MAP) ?

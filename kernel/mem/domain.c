@@ -80,7 +80,7 @@ static int memreg_domain_create_fence(struct memreg_domain *domain)
 /* Build the verbs objects of a domain. On failure nothing is left of them. */
 static int memreg_domain_build(struct memreg_domain *domain)
 {
-	struct memreg_device *mdev = domain->mdev;
+	struct memreg_kdevice *mdev = domain->mdev;
 	int ret;
 
 	ret = memreg_domain_charge(domain);
@@ -116,7 +116,7 @@ err_charge:
 
 static void memreg_domain_free(struct memreg_domain *domain)
 {
-	struct memreg_device *mdev = domain->mdev;
+	struct memreg_kdevice *mdev = domain->mdev;
 
 	spin_lock(&mdev->domains_lock);
 	list_del(&domain->device_node);
@@ -138,7 +138,7 @@ static void memreg_domain_free(struct memreg_domain *domain)
  * Check some domains that were not checked since the last change. A checked
  * domain moves to the end of the list, so all behind it are checked, too.
  */
-static bool memreg_domain_check_some(struct memreg_device *mdev,
+static bool memreg_domain_check_some(struct memreg_kdevice *mdev,
 				     unsigned int change)
 {
 	unsigned int n = MEMREG_DOMAINS_CHECKED;
@@ -166,7 +166,7 @@ static bool memreg_domain_check_some(struct memreg_device *mdev,
  *
  * Context: any in which a spinlock may be taken.
  */
-void memreg_domain_gid_change(struct memreg_device *mdev)
+void memreg_domain_gid_change(struct memreg_kdevice *mdev)
 {
 	unsigned int change = atomic_inc_return(&memreg_gid_changes);
 

@@ -97,17 +97,18 @@ struct memreg_idle {
  *	until its QP and all its completions are gone
  * @spares: Idle FRWRs above the minimum, which can be destroyed; written with
  *	frwr_lock
- * @spare_node: In memreg_device.spare_domains while @spares is not 0; frwr_lock
- * @device_node: In memreg_device.domains
+ * @spare_node: In memreg_kdevice.spare_domains while @spares is not 0;
+ *	frwr_lock
+ * @device_node: In memreg_kdevice.domains
  * @gid_change: Number of the last GID change that was checked;
- *	memreg_device.domains_lock
+ *	memreg_kdevice.domains_lock
  * @charges: Charges of the PD, the CQ and the QP to the rdma cgroup
  * @demand: Counters of MRs on demand that are, or were, in the domain
  */
 struct memreg_domain {
 	struct memreg_object obj;
 	struct memreg_file *file;
-	struct memreg_device *mdev;
+	struct memreg_kdevice *mdev;
 	const struct cred *cred;
 	struct ib_pd *pd;
 	struct memreg_fastmr fence;
@@ -153,7 +154,7 @@ struct memreg_domain {
 
 int memreg_domain_create_ioctl(struct memreg_ucmd *ucmd);
 int memreg_domain_query_ioctl(struct memreg_ucmd *ucmd);
-void memreg_domain_gid_change(struct memreg_device *mdev);
+void memreg_domain_gid_change(struct memreg_kdevice *mdev);
 extern const struct memreg_object_ops memreg_domain_ops;
 
 /**

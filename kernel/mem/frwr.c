@@ -145,7 +145,7 @@ static void memreg_key_plan(struct memreg_key *key)
 }
 
 /* Entries in the page list of an FRWR that is made for a key. */
-static u32 memreg_key_entries(struct memreg_device *mdev,
+static u32 memreg_key_entries(struct memreg_kdevice *mdev,
 			      const struct memreg_key *key)
 {
 	if (key->once)
@@ -245,7 +245,7 @@ static struct list_head *memreg_mapped_list(struct memreg_domain *domain,
 /* Count the idle FRWRs above a domain's minimum. */
 static void memreg_spares_add(struct memreg_domain *domain, long n)
 {
-	struct memreg_device *mdev = domain->mdev;
+	struct memreg_kdevice *mdev = domain->mdev;
 
 	lockdep_assert_held(&mdev->frwr_lock);
 
@@ -533,7 +533,7 @@ static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 					const struct memreg_key *key,
 					u64 now)
 {
-	struct memreg_device *mdev = domain->mdev;
+	struct memreg_kdevice *mdev = domain->mdev;
 	struct memreg_frwr *frwr;
 
 	spin_lock(&mdev->frwr_lock);
@@ -554,7 +554,7 @@ static void memreg_frwr_discard_foreign(struct memreg_domain *domain,
 static int memreg_key_take(struct memreg_domain *domain,
 			   struct memreg_key *key, u64 now)
 {
-	struct memreg_device *mdev = domain->mdev;
+	struct memreg_kdevice *mdev = domain->mdev;
 	struct memreg_frwr *frwr;
 
 	if (memreg_keys_take_idle(domain, &key, 1, now))
@@ -631,7 +631,7 @@ void memreg_frwr_destroy(struct memreg_frwr *frwr)
 int memreg_frwr_take_single(struct memreg_domain *domain,
 			    struct memreg_key *key, u64 addr)
 {
-	struct memreg_device *mdev = domain->mdev;
+	struct memreg_kdevice *mdev = domain->mdev;
 	struct memreg_frwr *frwr;
 	struct ib_mr *mr;
 
@@ -653,13 +653,13 @@ int memreg_frwr_take_single(struct memreg_domain *domain,
 }
 
 /**
- * struct memreg_list - DMA addresses of a key's range, as drivers take them
+ * struct memreg_klist - DMA addresses of a key's range, as drivers take them
  * @sgl: The entries
  * @nents: Number of entries
  * @before: Bytes of the first one that are before the range
  * @behind: Bytes of the last one that are behind it
  */
-struct memreg_list {
+struct memreg_klist {
 	struct scatterlist *sgl;
 	u32 nents;
 	u32 before;
@@ -668,7 +668,7 @@ struct memreg_list {
 
 /* Find the entries of the region's DMA list for a key's range. */
 static void memreg_key_list(const struct memreg_key *key,
-			    struct memreg_list *list)
+			    struct memreg_klist *list)
 {
 	const struct memreg_region *region = key->region;
 	u64 end = key->offset + key->length;
@@ -688,7 +688,7 @@ static void memreg_key_list(const struct memreg_key *key,
  * Copy a list without the bytes outside the range. The offset is not passed to
  * ib_map_mr_sg(), as qedr ignores it, and hns takes only multiples of 256.
  */
-static void memreg_list_cut(struct memreg_list *list, struct scatterlist *copy)
+static void memreg_list_cut(struct memreg_klist *list, struct scatterlist *copy)
 {
 	u32 i;
 
@@ -719,7 +719,7 @@ int memreg_frwr_map(struct memreg_frwr *frwr,
 		    const struct memreg_key *key)
 {
 	struct scatterlist on_stack[MEMREG_SG_ON_STACK], *copy = on_stack;
-	struct memreg_list list;
+	struct memreg_klist list;
 	bool cut;
 	int ret;
 
@@ -787,7 +787,7 @@ void memreg_frwr_rest(struct memreg_frwr *frwr, u64 now)
 static bool memreg_region_drain_some(struct memreg_region *region,
 				     struct list_head *frwrs)
 {
-	struct memreg_device *mdev = region->mdev;
+	struct memreg_kdevice *mdev = region->mdev;
 	unsigned int n = MEMREG_DRAIN_BATCH;
 	struct memreg_frwr *frwr;
 	struct hlist_node *next;
@@ -863,7 +863,7 @@ static void memreg_frwr_reap(struct work_struct *work)
 static unsigned long memreg_frwr_shrink_count(struct shrinker *shrinker,
 					      struct shrink_control *sc)
 {
-	struct memreg_device *mdev = shrinker->private_data;
+	struct memreg_kdevice *mdev = shrinker->private_data;
 
 	return READ_ONCE(mdev->spares) ?: SHRINK_EMPTY;
 }
@@ -874,7 +874,7 @@ static unsigned long memreg_frwr_shrink_count(struct shrinker *shrinker,
 static unsigned long memreg_frwr_shrink_scan(struct shrinker *shrinker,
 					     struct shrink_control *sc)
 {
-	struct memreg_device *mdev = shrinker->private_data;
+	struct memreg_kdevice *mdev = shrinker->private_data;
 	unsigned int n = MEMREG_SHRINK_DOMAINS;
 	struct memreg_domain *domain;
 
@@ -926,7 +926,7 @@ EXPORT_SYMBOL_IF_KUNIT(memreg_frwr_forget_domain);
  *
  * Return: 0 or -ENOMEM.
  */
-int memreg_frwr_shrinker(struct memreg_device *mdev)
+int memreg_frwr_shrinker(struct memreg_kdevice *mdev)
 {
 	mdev->shrinker = shrinker_alloc(0, "memreg:%s", mdev->name);
 	if (!mdev->shrinker)

@@ -119,7 +119,7 @@ void memreg_frwr_drain_region(struct memreg_region *region);
 void memreg_frwr_drain_domain(struct memreg_domain *domain);
 void memreg_frwr_forget_domain(struct memreg_domain *domain);
 void memreg_frwr_init_domain(struct memreg_domain *domain);
-int memreg_frwr_shrinker(struct memreg_device *mdev);
+int memreg_frwr_shrinker(struct memreg_kdevice *mdev);
 
 /**
  * memreg_batch_init() - Begin a batch of work requests
@@ -214,7 +214,7 @@ static inline void memreg_frwr_move(struct memreg_frwr *frwr,
  *
  * Context: process, with frwr_lock held, which may be dropped meanwhile.
  */
-static inline void memreg_frwr_lock_break(struct memreg_device *mdev,
+static inline void memreg_frwr_lock_break(struct memreg_kdevice *mdev,
 					  unsigned int i)
 {
 	if (!i || i % MEMREG_LOCK_KEYS)

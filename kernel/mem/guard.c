@@ -23,13 +23,13 @@
 #include "mem/watch.h"
 #include "stats.h"
 
-static struct memreg_region *memreg_guard_region(struct memreg_watch *watch)
+static struct memreg_region *memreg_guard_region(struct memreg_kwatch *watch)
 {
 	return container_of(watch, struct memreg_region, guard);
 }
 
 /* Compare pages of a region with the mapping, from where @look stands. */
-static enum memreg_verdict memreg_guard_compare(struct memreg_watch *watch,
+static enum memreg_verdict memreg_guard_compare(struct memreg_kwatch *watch,
 						struct memreg_look *look,
 						unsigned int *pages)
 {
@@ -41,7 +41,7 @@ static enum memreg_verdict memreg_guard_compare(struct memreg_watch *watch,
 }
 
 /* Count and trace a region that has become stale. */
-static void memreg_guard_stale(struct memreg_watch *watch)
+static void memreg_guard_stale(struct memreg_kwatch *watch)
 {
 	struct memreg_region *region = memreg_guard_region(watch);
 
@@ -56,7 +56,7 @@ static void memreg_guard_stale(struct memreg_watch *watch)
  * Kill all keys to a stale region, and those of all compositions of it. Returns
  * true if some of the keys are not dead yet.
  */
-static bool memreg_guard_gone(struct memreg_watch *watch)
+static bool memreg_guard_gone(struct memreg_kwatch *watch)
 {
 	struct memreg_region *region = memreg_guard_region(watch);
 	bool dying = memreg_kill_region(region);
@@ -77,7 +77,7 @@ static bool memreg_guard_gone(struct memreg_watch *watch)
 	return dying;
 }
 
-static void memreg_guard_wait(struct memreg_watch *watch,
+static void memreg_guard_wait(struct memreg_kwatch *watch,
 			      unsigned long deadline)
 {
 	memreg_kill_wait(memreg_guard_region(watch), deadline);
@@ -127,7 +127,7 @@ bool memreg_guard_revoke(struct memreg_region *region)
 u64 memreg_guard_succeed(struct memreg_region *region,
 			 struct memreg_region *old, u64 since)
 {
-	struct memreg_watch *guard = &region->guard;
+	struct memreg_kwatch *guard = &region->guard;
 	u64 generation;
 
 	spin_lock(&region->mdev->frwr_lock);

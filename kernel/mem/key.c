@@ -447,7 +447,7 @@ int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
  */
 bool memreg_key_invalidable(const struct memreg_key *key)
 {
-	struct memreg_device *mdev = key->region->mdev;
+	struct memreg_kdevice *mdev = key->region->mdev;
 	bool ret;
 
 	spin_lock(&mdev->frwr_lock);

@@ -18,7 +18,7 @@
 #include "mem/keyed.h"
 
 /* Find the key that spans a byte. */
-static u32 memreg_keyed_find(const struct memreg_mr *mr, u64 offset)
+static u32 memreg_keyed_find(const struct memreg_kmr *mr, u64 offset)
 {
 	u32 low = 0, high = mr->nkeys, mid;
 
@@ -43,7 +43,7 @@ static u32 memreg_keyed_find(const struct memreg_mr *mr, u64 offset)
  *
  * Return: number of entries.
  */
-int memreg_keyed_sges(const struct memreg_mr *mr, u64 offset, u64 *length,
+int memreg_keyed_sges(const struct memreg_kmr *mr, u64 offset, u64 *length,
 		      struct ib_sge *sges, int max)
 {
 	const struct memreg_key *key = &mr->keys[memreg_keyed_find(mr, offset)];
@@ -75,7 +75,7 @@ int memreg_keyed_sges(const struct memreg_mr *mr, u64 offset, u64 *length,
  *
  * Return: the number of keys.
  */
-u32 memreg_keyed_fragments(const struct memreg_mr *mr, u64 offset, u64 length)
+u32 memreg_keyed_fragments(const struct memreg_kmr *mr, u64 offset, u64 length)
 {
 	return memreg_keyed_find(mr, offset + length - 1) -
 	       memreg_keyed_find(mr, offset) + 1;

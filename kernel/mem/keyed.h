@@ -9,9 +9,9 @@
 #include "mem/mr.h"
 #include "mem/region.h"
 
-int memreg_keyed_sges(const struct memreg_mr *mr, u64 offset, u64 *length,
+int memreg_keyed_sges(const struct memreg_kmr *mr, u64 offset, u64 *length,
 		      struct ib_sge *sges, int max);
-u32 memreg_keyed_fragments(const struct memreg_mr *mr, u64 offset, u64 length);
+u32 memreg_keyed_fragments(const struct memreg_kmr *mr, u64 offset, u64 length);
 
 /**
  * memreg_mr_sges() - List a range of an MR for a work request
@@ -26,7 +26,7 @@ u32 memreg_keyed_fragments(const struct memreg_mr *mr, u64 offset, u64 length);
  *
  * Return: number of entries.
  */
-static inline int memreg_mr_sges(const struct memreg_mr *mr, u32 first,
+static inline int memreg_mr_sges(const struct memreg_kmr *mr, u32 first,
 				 u64 offset, u64 *length, u32 lkey,
 				 struct ib_sge *sges, int max)
 {
@@ -37,7 +37,7 @@ static inline int memreg_mr_sges(const struct memreg_mr *mr, u32 first,
 }
 
 /* Count the SGEs of a range of an MR, of one byte at least. */
-static inline u32 memreg_mr_fragments(const struct memreg_mr *mr, u32 first,
+static inline u32 memreg_mr_fragments(const struct memreg_kmr *mr, u32 first,
 				      u64 offset, u64 length)
 {
 	if (mr->region->keyed)

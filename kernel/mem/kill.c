@@ -585,7 +585,7 @@ static bool memreg_kill_is_own(const struct memreg_region *region)
  */
 static bool memreg_kill_gave_up(struct memreg_region *region)
 {
-	struct memreg_device *mdev = region->mdev;
+	struct memreg_kdevice *mdev = region->mdev;
 	bool ret;
 
 	spin_lock(&mdev->frwr_lock);
@@ -599,7 +599,7 @@ static bool memreg_kill_gave_up(struct memreg_region *region)
 static void memreg_kill_note_vain(struct memreg_region *region)
 {
 	unsigned long until = jiffies + MEMREG_KILL_GIVEN_UP;
-	struct memreg_device *mdev = region->mdev;
+	struct memreg_kdevice *mdev = region->mdev;
 
 	spin_lock(&mdev->frwr_lock);
 	mdev->gave_up_pid = task_pid_nr(current);

@@ -62,7 +62,7 @@ struct memreg_block {
 };
 
 /**
- * struct memreg_memory - The memory of a memory object
+ * struct memreg_kmemory - The memory of a memory object
  * @refs: One for each dma-buf over it
  * @user: User that is charged for it
  * @npages: Number of system pages
@@ -72,7 +72,7 @@ struct memreg_block {
  * @nr_blocks: Number of @blocks
  * @blocks: The blocks, in order
  */
-struct memreg_memory {
+struct memreg_kmemory {
 	refcount_t refs;
 	struct user_struct *user;
 	unsigned long npages;
@@ -85,7 +85,7 @@ struct memreg_memory {
 
 /**
  * struct memreg_attachment - Attachment of another driver's device
- * @node: In memreg_memory.attachments
+ * @node: In memreg_kmemory.attachments
  * @dev: The device
  * @table: The pages, listed for @dev
  * @mapped: @table is mapped
@@ -103,7 +103,7 @@ struct memreg_attachment {
 
 /* Find the block that contains a page. */
 static const struct memreg_block *
-memreg_memory_find(const struct memreg_memory *memory, unsigned long index)
+memreg_memory_find(const struct memreg_kmemory *memory, unsigned long index)
 {
 	u32 low = 0, high = memory->nr_blocks, mid;
 
@@ -118,7 +118,7 @@ memreg_memory_find(const struct memreg_memory *memory, unsigned long index)
 }
 
 /* Index of the page behind a block. */
-static unsigned long memreg_block_end(const struct memreg_memory *memory,
+static unsigned long memreg_block_end(const struct memreg_kmemory *memory,
 				      const struct memreg_block *block)
 {
 	return block + 1 < memory->blocks + memory->nr_blocks ?
@@ -129,7 +129,7 @@ static unsigned long memreg_block_end(const struct memreg_memory *memory,
  * Find the contiguous run of pages that begins at a page, @max pages at most.
  * Returns the number of pages.
  */
-static unsigned long memreg_memory_run(const struct memreg_memory *memory,
+static unsigned long memreg_memory_run(const struct memreg_kmemory *memory,
 				       unsigned long index, unsigned long max,
 				       struct page **page)
 {
@@ -147,7 +147,7 @@ static unsigned long memreg_memory_run(const struct memreg_memory *memory,
 /*
  * List a range of pages in as few entries as the device allows, or count them.
  */
-static u32 memreg_memory_list(const struct memreg_memory *memory,
+static u32 memreg_memory_list(const struct memreg_kmemory *memory,
 			      unsigned long index, unsigned long npages,
 			      unsigned long max, struct scatterlist *sg)
 {
@@ -166,7 +166,7 @@ static u32 memreg_memory_list(const struct memreg_memory *memory,
 	return count;
 }
 
-static int memreg_memory_table(const struct memreg_memory *memory,
+static int memreg_memory_table(const struct memreg_kmemory *memory,
 			       unsigned long index, unsigned long npages,
 			       size_t max_seg, struct sg_table *table)
 {
@@ -257,10 +257,10 @@ static long memreg_blocks_alloc(unsigned long npages, unsigned int min,
 	return count;
 }
 
-static struct memreg_memory *memreg_memory_wrap(struct list_head *folios,
-						u32 count)
+static struct memreg_kmemory *memreg_memory_wrap(struct list_head *folios,
+						 u32 count)
 {
-	struct memreg_memory *memory;
+	struct memreg_kmemory *memory;
 	struct folio *folio, *next;
 	u32 i = 0;
 
@@ -288,12 +288,12 @@ static struct memreg_memory *memreg_memory_wrap(struct list_head *folios,
 }
 
 /* Make a memory object of blocks of at least order @min. */
-static struct memreg_memory *memreg_memory_new(struct memreg_ucmd *ucmd,
-					       unsigned long npages,
-					       unsigned int min, int node)
+static struct memreg_kmemory *memreg_memory_new(struct memreg_ucmd *ucmd,
+						unsigned long npages,
+						unsigned int min, int node)
 {
 	struct user_struct *user = current_user();
-	struct memreg_memory *memory;
+	struct memreg_kmemory *memory;
 	LIST_HEAD(folios);
 	long ret;
 
@@ -321,7 +321,7 @@ err:
 	return ERR_PTR(ret);
 }
 
-static void memreg_memory_put(struct memreg_memory *memory)
+static void memreg_memory_put(struct memreg_kmemory *memory)
 {
 	u32 i;
 
@@ -351,7 +351,7 @@ static bool memreg_dmabuf_writable(const struct dma_buf *dmabuf)
 
 static vm_fault_t memreg_memory_fault(struct vm_fault *vmf)
 {
-	struct memreg_memory *memory = vmf->vma->vm_private_data;
+	struct memreg_kmemory *memory = vmf->vma->vm_private_data;
 
 	if (vmf->pgoff >= memory->npages)
 		return VM_FAULT_SIGBUS;
@@ -380,7 +380,7 @@ static int memreg_dmabuf_mmap(struct dma_buf *dmabuf,
 static int memreg_dmabuf_attach(struct dma_buf *dmabuf,
 				struct dma_buf_attachment *attachment)
 {
-	struct memreg_memory *memory = dmabuf->priv;
+	struct memreg_kmemory *memory = dmabuf->priv;
 	struct memreg_attachment *mine;
 	int ret;
 
@@ -406,7 +406,7 @@ static void memreg_dmabuf_detach(struct dma_buf *dmabuf,
 				 struct dma_buf_attachment *attachment)
 {
 	struct memreg_attachment *mine = attachment->priv;
-	struct memreg_memory *memory = dmabuf->priv;
+	struct memreg_kmemory *memory = dmabuf->priv;
 
 	mutex_lock(&memory->lock);
 	list_del(&mine->node);
@@ -419,7 +419,7 @@ static struct sg_table *memreg_dmabuf_map(struct dma_buf_attachment *attachment,
 					  enum dma_data_direction direction)
 {
 	struct memreg_attachment *mine = attachment->priv;
-	struct memreg_memory *memory = attachment->dmabuf->priv;
+	struct memreg_kmemory *memory = attachment->dmabuf->priv;
 	int ret = -EBUSY;
 
 	/* No other check keeps an importer from writing. */
@@ -440,7 +440,7 @@ static void memreg_dmabuf_unmap(struct dma_buf_attachment *attachment,
 				enum dma_data_direction direction)
 {
 	struct memreg_attachment *mine = attachment->priv;
-	struct memreg_memory *memory = attachment->dmabuf->priv;
+	struct memreg_kmemory *memory = attachment->dmabuf->priv;
 
 	mutex_lock(&memory->lock);
 	mine->mapped = false;
@@ -451,7 +451,7 @@ static void memreg_dmabuf_unmap(struct dma_buf_attachment *attachment,
 static int memreg_dmabuf_begin_cpu(struct dma_buf *dmabuf,
 				   enum dma_data_direction direction)
 {
-	struct memreg_memory *memory = dmabuf->priv;
+	struct memreg_kmemory *memory = dmabuf->priv;
 	struct memreg_attachment *each;
 
 	mutex_lock(&memory->lock);
@@ -466,7 +466,7 @@ static int memreg_dmabuf_begin_cpu(struct dma_buf *dmabuf,
 static int memreg_dmabuf_end_cpu(struct dma_buf *dmabuf,
 				 enum dma_data_direction direction)
 {
-	struct memreg_memory *memory = dmabuf->priv;
+	struct memreg_kmemory *memory = dmabuf->priv;
 	struct memreg_attachment *each;
 
 	mutex_lock(&memory->lock);
@@ -480,7 +480,7 @@ static int memreg_dmabuf_end_cpu(struct dma_buf *dmabuf,
 
 static int memreg_dmabuf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 {
-	struct memreg_memory *memory = dmabuf->priv;
+	struct memreg_kmemory *memory = dmabuf->priv;
 	struct page **pages;
 	unsigned long i;
 	void *addr;
@@ -525,7 +525,7 @@ static const struct dma_buf_ops memreg_dmabuf_ops = {
 };
 
 /* Make a dma-buf over a memory object. It takes over the caller's reference. */
-static struct dma_buf *memreg_memory_export(struct memreg_memory *memory,
+static struct dma_buf *memreg_memory_export(struct memreg_kmemory *memory,
 					    int flags)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(info);
@@ -687,7 +687,7 @@ static int memreg_memory_check(struct memreg_ucmd *ucmd, u64 *npages)
 int memreg_memory_create_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_memory_create *cmd = ucmd->cmd;
-	struct memreg_memory *memory;
+	struct memreg_kmemory *memory;
 	struct dma_buf *dmabuf;
 	unsigned int min = 0;
 	u64 npages;
@@ -718,7 +718,7 @@ int memreg_memory_dup_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_memory_dup *cmd = ucmd->cmd;
 	struct dma_buf *dmabuf, *twin;
-	struct memreg_memory *memory;
+	struct memreg_kmemory *memory;
 	int ret;
 
 	if (cmd->flags)

@@ -63,7 +63,7 @@
  * @access: enum ib_memreg_access that the mapping must allow
  * @wide: It watches the whole address space, and writes the log
  * @notifier: mmu interval notifier of the range
- * @suspect_node: In memreg_status.suspects, or in the list of the worker;
+ * @suspect_node: In memreg_kstatus.suspects, or in the list of the worker;
  *	memreg_suspects_lock
  * @start: First address to check; memreg_suspects_lock
  * @end: Address behind the last one to check; memreg_suspects_lock
@@ -73,7 +73,7 @@
  */
 struct memreg_monitor {
 	struct memreg_object obj;
-	struct memreg_status *status;
+	struct memreg_kstatus *status;
 	u32 slot;
 	u32 access;
 	bool wide;
@@ -109,7 +109,7 @@ struct memreg_suspicion {
  * @left: Mappings that may be checked before the next table's turn
  */
 struct memreg_turn {
-	struct memreg_status *status;
+	struct memreg_kstatus *status;
 	struct list_head suspects;
 	bool alive;
 	bool locked;
@@ -117,8 +117,8 @@ struct memreg_turn {
 };
 
 /*
- * Tables with monitors to check, by memreg_status.suspect_node, and the monitor
- * that the worker is checking now.
+ * Tables with monitors to check, by memreg_kstatus.suspect_node, and the
+ * monitor that the worker is checking now.
  */
 static DEFINE_SPINLOCK(memreg_suspects_lock);
 static LIST_HEAD(memreg_suspects);
@@ -134,7 +134,7 @@ static struct workqueue_struct *memreg_monitor_wq;
 static void memreg_monitor_change(struct memreg_monitor *monitor,
 				  unsigned long start, unsigned long end)
 {
-	struct memreg_status *status = monitor->status;
+	struct memreg_kstatus *status = monitor->status;
 
 	if (monitor->wide)
 		memreg_status_log_range(status, start, end);
@@ -145,7 +145,7 @@ static void memreg_monitor_work(struct work_struct *work);
 static DECLARE_DELAYED_WORK(memreg_monitor_looks, memreg_monitor_work);
 
 /* Queue a table for the worker, if it has monitors to check. */
-static void memreg_suspects_add(struct memreg_status *status)
+static void memreg_suspects_add(struct memreg_kstatus *status)
 {
 	lockdep_assert_held(&memreg_suspects_lock);
 
@@ -158,7 +158,7 @@ static void memreg_suspects_add(struct memreg_status *status)
 static void memreg_monitor_suspect(struct memreg_monitor *monitor,
 				   const struct memreg_suspicion *what)
 {
-	struct memreg_status *status = monitor->status;
+	struct memreg_kstatus *status = monitor->status;
 
 	spin_lock(&memreg_suspects_lock);
 	if (list_empty(&monitor->suspect_node)) {
@@ -204,7 +204,7 @@ static bool memreg_monitor_invalidate(struct mmu_interval_notifier *notifier,
 	struct memreg_monitor *monitor =
 		container_of(notifier, struct memreg_monitor, notifier);
 	enum memreg_verdict verdict = memreg_event_classify(range);
-	struct memreg_status *status = monitor->status;
+	struct memreg_kstatus *status = monitor->status;
 	struct memreg_suspicion what;
 
 	memreg_monitor_clip(monitor, range, &what);
@@ -313,7 +313,7 @@ static void memreg_monitor_judge(struct memreg_monitor *monitor,
 				 const struct memreg_suspicion *what,
 				 enum memreg_verdict verdict)
 {
-	struct memreg_status *status = monitor->status;
+	struct memreg_kstatus *status = monitor->status;
 
 	if (verdict == MEMREG_SUSPECT ||
 	    (verdict == MEMREG_SAME && what->start < what->end)) {
@@ -334,12 +334,12 @@ static void memreg_monitor_judge(struct memreg_monitor *monitor,
 static bool memreg_turn_begin(struct memreg_turn *turn,
 			      struct list_head *tables)
 {
-	struct memreg_status *status;
+	struct memreg_kstatus *status;
 
 	INIT_LIST_HEAD(&turn->suspects);
 	turn->left = MEMREG_MONITOR_VMAS;
 	spin_lock(&memreg_suspects_lock);
-	status = list_first_entry_or_null(tables, struct memreg_status,
+	status = list_first_entry_or_null(tables, struct memreg_kstatus,
 					  suspect_node);
 	if (status) {
 		/*
@@ -362,7 +362,7 @@ static bool memreg_turn_begin(struct memreg_turn *turn,
 /* End a turn. Returns true if the table needs another turn without a delay. */
 static bool memreg_turn_end(struct memreg_turn *turn)
 {
-	struct memreg_status *status = turn->status;
+	struct memreg_kstatus *status = turn->status;
 
 	if (turn->locked)
 		mmap_read_unlock(status->mm);
@@ -424,7 +424,7 @@ static void memreg_monitor_work(struct work_struct *work)
  */
 static void memreg_monitor_unsuspect(struct memreg_monitor *monitor)
 {
-	struct memreg_status *status = monitor->status;
+	struct memreg_kstatus *status = monitor->status;
 
 	/* The worker may take the monitor from the list, and put it back. */
 	for (;;) {
@@ -476,7 +476,7 @@ static int memreg_monitor_check_range(struct memreg_ucmd *ucmd,
 }
 
 static int memreg_monitor_check(struct memreg_ucmd *ucmd,
-				struct memreg_status *status,
+				struct memreg_kstatus *status,
 				const struct ib_memreg_monitor *arg)
 {
 	if (arg->flags & ~IB_MEMREG_MONITOR_WIDE)
@@ -490,7 +490,7 @@ static int memreg_monitor_check(struct memreg_ucmd *ucmd,
 }
 
 /* A table can have only one wide monitor, as it has only one log. */
-static bool memreg_monitor_claim_log(struct memreg_status *status)
+static bool memreg_monitor_claim_log(struct memreg_kstatus *status)
 {
 	bool claimed;
 
@@ -525,7 +525,7 @@ static int memreg_monitor_insert(struct memreg_monitor *monitor,
 static int memreg_monitor_take_slot(struct memreg_ucmd *ucmd,
 				    struct memreg_monitor *monitor)
 {
-	struct memreg_status *status = monitor->status;
+	struct memreg_kstatus *status = monitor->status;
 
 	if (memreg_status_take_slot(status, &monitor->slot))
 		return memreg_fail(ucmd, -ENOSPC, IB_MEMREG_REASON_SLOTS);
@@ -544,7 +544,7 @@ static void memreg_monitor_give_slot(struct memreg_monitor *monitor)
 
 /* Make a monitor that is not published yet. The caller holds the table. */
 static struct memreg_monitor *
-memreg_monitor_new(struct memreg_ucmd *ucmd, struct memreg_status *status,
+memreg_monitor_new(struct memreg_ucmd *ucmd, struct memreg_kstatus *status,
 		   const struct ib_memreg_monitor *arg)
 {
 	struct memreg_monitor *monitor;
@@ -602,7 +602,7 @@ static void memreg_monitor_describe(struct memreg_monitor *monitor,
 }
 
 static int memreg_monitors_make(struct memreg_ucmd *ucmd,
-				struct memreg_status *status,
+				struct memreg_kstatus *status,
 				struct ib_memreg_monitor *args,
 				struct memreg_monitor **monitors)
 {
@@ -626,7 +626,7 @@ static int memreg_monitors_make(struct memreg_ucmd *ucmd,
 }
 
 static int memreg_monitors_create(struct memreg_ucmd *ucmd,
-				  struct memreg_status *status)
+				  struct memreg_kstatus *status)
 {
 	struct ib_memreg_monitor_create *cmd = ucmd->cmd;
 	struct memreg_monitor **monitors;
@@ -651,7 +651,7 @@ static int memreg_monitors_create(struct memreg_ucmd *ucmd,
 int memreg_monitor_create_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_monitor_create *cmd = ucmd->cmd;
-	struct memreg_status *status;
+	struct memreg_kstatus *status;
 	int ret;
 
 	if (cmd->flags)

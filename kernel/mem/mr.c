@@ -193,11 +193,11 @@ int memreg_mr_check(struct memreg_ucmd *ucmd)
  *
  * Return: the MR, which the caller frees by kfree() if it is not made; or NULL.
  */
-struct memreg_mr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
-				  struct memreg_domain *domain)
+struct memreg_kmr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
+				   struct memreg_domain *domain)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr)
@@ -216,7 +216,7 @@ struct memreg_mr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
  */
 
 /* Lower a span to the limits of drivers on the bytes under one key. */
-static u64 memreg_mr_span_limit(struct memreg_device *mdev, u64 span)
+static u64 memreg_mr_span_limit(struct memreg_kdevice *mdev, u64 span)
 {
 	if (mdev->quirks & MEMREG_QUIRK_FLAT_PAGE_LIST)
 		span = min_t(u64, span, MEMREG_FLAT_KEY_SPAN);
@@ -231,16 +231,16 @@ static u64 memreg_mr_span_limit(struct memreg_device *mdev, u64 span)
  *
  * Return: the most bytes, if the first byte is at the beginning of a page.
  */
-u64 memreg_mr_page_span(struct memreg_device *mdev)
+u64 memreg_mr_page_span(struct memreg_kdevice *mdev)
 {
 	return memreg_mr_span_limit(mdev, (u64)mdev->max_pages <<
 					  MEMREG_PAGE_SHIFT);
 }
 
 /* Find the page size, and the most bytes under one key. */
-static u64 memreg_mr_key_span(struct memreg_mr *mr, u8 *shift)
+static u64 memreg_mr_key_span(struct memreg_kmr *mr, u8 *shift)
 {
-	struct memreg_device *mdev = mr->domain->mdev;
+	struct memreg_kdevice *mdev = mr->domain->mdev;
 	u64 sizes = mdev->page_sizes | MEMREG_PAGE_SIZE;
 	u64 pages, span;
 
@@ -264,7 +264,7 @@ static u64 memreg_mr_key_span(struct memreg_mr *mr, u8 *shift)
 	return memreg_mr_span_limit(mdev, span);
 }
 
-static int memreg_mr_alloc_keys(struct memreg_mr *mr, u32 nkeys)
+static int memreg_mr_alloc_keys(struct memreg_kmr *mr, u32 nkeys)
 {
 	mr->keys = kvcalloc(nkeys, sizeof(*mr->keys),
 			    GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
@@ -275,7 +275,7 @@ static int memreg_mr_alloc_keys(struct memreg_mr *mr, u32 nkeys)
 }
 
 /* One key for each buffer. */
-static int memreg_mr_divide_pool(struct memreg_mr *mr)
+static int memreg_mr_divide_pool(struct memreg_kmr *mr)
 {
 	u32 i;
 
@@ -286,7 +286,7 @@ static int memreg_mr_divide_pool(struct memreg_mr *mr)
 	return 0;
 }
 
-static int memreg_mr_divide_composition(struct memreg_mr *mr)
+static int memreg_mr_divide_composition(struct memreg_kmr *mr)
 {
 	u64 span = memreg_mr_page_span(mr->domain->mdev);
 
@@ -297,7 +297,7 @@ static int memreg_mr_divide_composition(struct memreg_mr *mr)
 }
 
 /* Divide the MR's range among its keys. */
-static int memreg_mr_divide(struct memreg_mr *mr)
+static int memreg_mr_divide(struct memreg_kmr *mr)
 {
 	u64 span, offset, mask;
 	u8 shift;
@@ -337,7 +337,7 @@ static int memreg_mr_divide(struct memreg_mr *mr)
  *
  * Context: may sleep. Never fails.
  */
-void memreg_mr_kill_keys(struct memreg_mr *mr)
+void memreg_mr_kill_keys(struct memreg_kmr *mr)
 {
 	struct memreg_key *keys[MEMREG_KILL_BATCH];
 	u32 i, n = 0;
@@ -354,7 +354,7 @@ void memreg_mr_kill_keys(struct memreg_mr *mr)
 	mr->nkeys = 0;
 }
 
-static int memreg_mr_describe_keys(struct memreg_mr *mr)
+static int memreg_mr_describe_keys(struct memreg_kmr *mr)
 {
 	if (mr->pool)
 		return memreg_mr_divide_pool(mr);
@@ -364,7 +364,7 @@ static int memreg_mr_describe_keys(struct memreg_mr *mr)
 }
 
 /* Make the keys, a batch at a time. */
-static int memreg_mr_make_keys(struct memreg_mr *mr)
+static int memreg_mr_make_keys(struct memreg_kmr *mr)
 {
 	struct memreg_key **batch;
 	u32 done, n, i;
@@ -397,7 +397,7 @@ err_keys:
 /* Two ways to register: by the module's keys, or by the driver */
 
 /* Count the pages that an MR adds to its file. */
-static void memreg_mr_count_pages(struct memreg_mr *mr)
+static void memreg_mr_count_pages(struct memreg_kmr *mr)
 {
 	mr->pinned = mr->region->npages;
 	atomic64_add(mr->pinned, &mr->domain->file->pinned);
@@ -429,7 +429,7 @@ int memreg_mr_key_reason(struct memreg_ucmd *ucmd, int err)
  *
  * Return: 0, or the errno of MR_REGISTER if keys cannot be made.
  */
-int memreg_mr_give_keys(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+int memreg_mr_give_keys(struct memreg_ucmd *ucmd, struct memreg_kmr *mr)
 {
 	if (mr->access & IB_MEMREG_ACCESS_FLUSH_PERSISTENT &&
 	    !memreg_region_is_pmem(mr->region))
@@ -440,7 +440,7 @@ int memreg_mr_give_keys(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 }
 
 /* Make an MR by the module's keys on pages that the module pins. */
-static int memreg_mr_make_own(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+static int memreg_mr_make_own(struct memreg_ucmd *ucmd, struct memreg_kmr *mr)
 {
 	int ret;
 
@@ -453,7 +453,7 @@ static int memreg_mr_make_own(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 
 /* Make an MR by the driver under a single key; the driver pins and charges. */
 static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
-				 struct memreg_mr *mr)
+				 struct memreg_kmr *mr)
 {
 	struct memreg_key *key;
 	int ret;
@@ -514,7 +514,7 @@ static void memreg_mr_release_region(struct memreg_region *region)
  *
  * Context: may sleep. Never fails.
  */
-void memreg_mr_unmake(struct memreg_mr *mr)
+void memreg_mr_unmake(struct memreg_kmr *mr)
 {
 	memreg_mr_kill_keys(mr);
 	if (mr->demand)
@@ -533,7 +533,7 @@ EXPORT_SYMBOL_IF_KUNIT(memreg_mr_unmake);
 
 /* Get the dma-buf that a call names; -1 names the one of the old MR. */
 static struct dma_buf *memreg_mr_dmabuf(struct memreg_ucmd *ucmd,
-					struct memreg_mr *old)
+					struct memreg_kmr *old)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 
@@ -546,8 +546,8 @@ static struct dma_buf *memreg_mr_dmabuf(struct memreg_ucmd *ucmd,
 /*
  * Make the region of an MR, without pages, from the memory that the call names.
  */
-static int memreg_mr_make_region(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
-				 struct memreg_mr *old)
+static int memreg_mr_make_region(struct memreg_ucmd *ucmd,
+				 struct memreg_kmr *mr, struct memreg_kmr *old)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 	bool writable = mr->access & IB_MEMREG_ACCESS_LOCAL_WRITE;
@@ -581,7 +581,7 @@ static int memreg_mr_make_region(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
  * Connect a guard that is not active yet to the slot. If a guard of an earlier
  * attempt was stale, it is gone: the slot's generation continues from here.
  */
-static void memreg_mr_arm_slot(struct memreg_mr *mr)
+static void memreg_mr_arm_slot(struct memreg_kmr *mr)
 {
 	if (!mr->status)
 		return;
@@ -591,8 +591,8 @@ static void memreg_mr_arm_slot(struct memreg_mr *mr)
 }
 
 /* Register while the mapping is watched; -EAGAIN if it changed meanwhile. */
-static int memreg_mr_try_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
-			      struct memreg_mr *old)
+static int memreg_mr_try_make(struct memreg_ucmd *ucmd, struct memreg_kmr *mr,
+			      struct memreg_kmr *old)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 	unsigned long seq;
@@ -650,8 +650,8 @@ static bool memreg_mr_made_room(struct memreg_ucmd *ucmd, int err)
  *
  * Return: 0, or the errno of MR_REGISTER.
  */
-int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
-		   struct memreg_mr *old)
+int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_kmr *mr,
+		   struct memreg_kmr *old)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 	unsigned int attempt;
@@ -672,10 +672,10 @@ int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
 }
 
 /* Take a slot of the status table that the call names, if it names one. */
-static int memreg_mr_take_slot(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+static int memreg_mr_take_slot(struct memreg_ucmd *ucmd, struct memreg_kmr *mr)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
-	struct memreg_status *status;
+	struct memreg_kstatus *status;
 
 	if (!cmd->status_id)
 		return 0;
@@ -694,7 +694,7 @@ static int memreg_mr_take_slot(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
  * memreg_mr_end_slot() - Free the slot of an MR in a status table
  * @mr: The MR, with or without a slot
  */
-void memreg_mr_end_slot(struct memreg_mr *mr)
+void memreg_mr_end_slot(struct memreg_kmr *mr)
 {
 	struct memreg_region *region = mr->region;
 
@@ -710,7 +710,7 @@ void memreg_mr_end_slot(struct memreg_mr *mr)
 	mr->status = NULL;
 }
 
-static void memreg_mr_free_pool(struct memreg_pool *pool)
+static void memreg_mr_free_pool(struct memreg_kpool *pool)
 {
 	if (pool)
 		pool->ops->free(pool);
@@ -724,7 +724,7 @@ static void memreg_mr_free_pool(struct memreg_pool *pool)
  *
  * Return: 0; -ESTALE; or the errno of MR_REGISTER if keys cannot be made.
  */
-int memreg_mr_make_on(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+int memreg_mr_make_on(struct memreg_ucmd *ucmd, struct memreg_kmr *mr,
 		      struct memreg_region *region)
 {
 	int ret;
@@ -747,7 +747,7 @@ EXPORT_SYMBOL_IF_KUNIT(memreg_mr_make_on);
  *
  * Context: may sleep. Never fails.
  */
-void memreg_mr_free(struct memreg_mr *mr)
+void memreg_mr_free(struct memreg_kmr *mr)
 {
 	if (mr->pool)
 		mr->pool->ops->die(mr->pool);
@@ -764,7 +764,7 @@ void memreg_mr_free(struct memreg_mr *mr)
  * @i: Index of the segment
  * @seg: Filled in
  */
-void memreg_mr_segment(const struct memreg_mr *mr, u32 i,
+void memreg_mr_segment(const struct memreg_kmr *mr, u32 i,
 		       struct ib_memreg_segment *seg)
 {
 	const struct memreg_key *key = &mr->keys[i];
@@ -778,7 +778,7 @@ void memreg_mr_segment(const struct memreg_mr *mr, u32 i,
 	seg->rkey = data_race(key->rkey);
 }
 
-static int memreg_mr_respond(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+static int memreg_mr_respond(struct memreg_ucmd *ucmd, struct memreg_kmr *mr)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 	struct ib_memreg_segment seg = {};
@@ -795,11 +795,11 @@ static int memreg_mr_respond(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 }
 
 /* Make an MR in a domain; takes over the caller's reference of the domain. */
-static struct memreg_mr *memreg_mr_create(struct memreg_ucmd *ucmd,
-					  struct memreg_domain *domain,
-					  struct memreg_pool *pool)
+static struct memreg_kmr *memreg_mr_create(struct memreg_ucmd *ucmd,
+					   struct memreg_domain *domain,
+					   struct memreg_kpool *pool)
 {
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 	int ret;
 
 	mr = memreg_mr_alloc(ucmd, domain);
@@ -835,12 +835,12 @@ err_free:
  *
  * Return: the MR, for memreg_mr_made(); or an ERR_PTR() of MR_REGISTER's errno.
  */
-struct memreg_mr *memreg_mr_begin(struct memreg_ucmd *ucmd,
-				  struct memreg_pool *pool)
+struct memreg_kmr *memreg_mr_begin(struct memreg_ucmd *ucmd,
+				   struct memreg_kpool *pool)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 	struct memreg_domain *domain;
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 	int ret;
 
 	ret = memreg_mr_check(ucmd);
@@ -869,7 +869,7 @@ err:
  *
  * Return: @ret.
  */
-int memreg_mr_made(struct memreg_ucmd *ucmd, struct memreg_mr *mr, int ret)
+int memreg_mr_made(struct memreg_ucmd *ucmd, struct memreg_kmr *mr, int ret)
 {
 	memreg_object_made(ucmd, &mr->obj);
 	if (!ret) {
@@ -882,14 +882,14 @@ int memreg_mr_made(struct memreg_ucmd *ucmd, struct memreg_mr *mr, int ret)
 /* ioctl(IB_MEMREG_IOC_MR_REGISTER) */
 int memreg_mr_register_ioctl(struct memreg_ucmd *ucmd)
 {
-	struct memreg_mr *mr = memreg_mr_begin(ucmd, NULL);
+	struct memreg_kmr *mr = memreg_mr_begin(ucmd, NULL);
 
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
 	return memreg_mr_made(ucmd, mr, memreg_mr_respond(ucmd, mr));
 }
 
-static int memreg_mr_copy_segments(struct memreg_mr *mr, u64 to, u32 room)
+static int memreg_mr_copy_segments(struct memreg_kmr *mr, u64 to, u32 room)
 {
 	struct ib_memreg_segment __user *segments = u64_to_user_ptr(to);
 	struct ib_memreg_segment seg;
@@ -911,9 +911,9 @@ static int memreg_mr_copy_segments(struct memreg_mr *mr, u64 to, u32 room)
 	return 0;
 }
 
-static u32 memreg_mr_state(const struct memreg_mr *mr)
+static u32 memreg_mr_state(const struct memreg_kmr *mr)
 {
-	const struct memreg_watch *guard = &mr->region->guard;
+	const struct memreg_kwatch *guard = &mr->region->guard;
 
 	if (!READ_ONCE(guard->stale))
 		return IB_MEMREG_MR_LIVE;
@@ -934,7 +934,7 @@ int memreg_mr_query_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_mr_query *cmd = ucmd->cmd;
 	struct memreg_object *obj;
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 	int ret;
 
 	if (cmd->flags)
@@ -944,7 +944,7 @@ int memreg_mr_query_ioctl(struct memreg_ucmd *ucmd)
 	obj = memreg_object_get(ucmd->file, cmd->mr_id, IB_MEMREG_OBJECT_MR);
 	if (!obj)
 		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
-	mr = container_of(obj, struct memreg_mr, obj);
+	mr = container_of(obj, struct memreg_kmr, obj);
 	memreg_guard_recheck(mr->region);
 
 	ret = memreg_mr_copy_segments(mr, cmd->segments, cmd->count);
@@ -973,7 +973,7 @@ out:
 static void memreg_mr_destroy(struct memreg_file *file,
 			      struct memreg_object *obj)
 {
-	struct memreg_mr *mr = container_of(obj, struct memreg_mr, obj);
+	struct memreg_kmr *mr = container_of(obj, struct memreg_kmr, obj);
 
 	memreg_count(file->mdev, IB_MEMREG_STAT_MRS_DEREGISTERED, 1);
 	trace_memreg_mr_deregister(mr);
@@ -985,7 +985,7 @@ static void memreg_mr_destroy(struct memreg_file *file,
  */
 static void memreg_mr_idle(struct memreg_object *obj)
 {
-	struct memreg_mr *mr = container_of(obj, struct memreg_mr, obj);
+	struct memreg_kmr *mr = container_of(obj, struct memreg_kmr, obj);
 
 	if (mr->demand)
 		memreg_demand_idle(mr->demand);
@@ -994,13 +994,13 @@ static void memreg_mr_idle(struct memreg_object *obj)
 static void memreg_mr_abort(struct memreg_file *file,
 			    struct memreg_object *obj)
 {
-	memreg_mr_free(container_of(obj, struct memreg_mr, obj));
+	memreg_mr_free(container_of(obj, struct memreg_kmr, obj));
 }
 
 static void memreg_mr_info(struct memreg_object *obj,
 			   struct ib_memreg_object *info)
 {
-	struct memreg_mr *mr = container_of(obj, struct memreg_mr, obj);
+	struct memreg_kmr *mr = container_of(obj, struct memreg_kmr, obj);
 	struct ib_memreg_segment seg = {};
 
 	if (mr->nkeys)
@@ -1023,7 +1023,7 @@ static void memreg_mr_info(struct memreg_object *obj,
 /* The likely reason why an MR has users and cannot be destroyed. */
 static u32 memreg_mr_busy(const struct memreg_object *obj)
 {
-	const struct memreg_mr *mr = container_of(obj, struct memreg_mr, obj);
+	const struct memreg_kmr *mr = container_of(obj, struct memreg_kmr, obj);
 
 	if (atomic_read(&mr->windows))
 		return IB_MEMREG_REASON_WINDOWS_BOUND;
@@ -1033,7 +1033,7 @@ static u32 memreg_mr_busy(const struct memreg_object *obj)
 
 static bool memreg_mr_depends(const struct memreg_object *obj)
 {
-	return container_of(obj, struct memreg_mr, obj)->region->composition;
+	return container_of(obj, struct memreg_kmr, obj)->region->composition;
 }
 
 const struct memreg_object_ops memreg_mr_ops = {

@@ -12,12 +12,12 @@
 
 struct memreg_demand;
 struct memreg_domain;
-struct memreg_pool;
+struct memreg_kpool;
 struct memreg_region;
-struct memreg_status;
+struct memreg_kstatus;
 
 /**
- * struct memreg_mr - A region registered in a domain
+ * struct memreg_kmr - A region registered in a domain
  * @obj: Head
  * @domain: The domain
  * @region: The pages
@@ -40,7 +40,7 @@ struct memreg_status;
  * @nkeys: Number of @keys
  * @keys: Keyed segments, in order
  */
-struct memreg_mr {
+struct memreg_kmr {
 	struct memreg_object obj;
 	struct memreg_domain *domain;
 	struct memreg_region *region;
@@ -52,11 +52,11 @@ struct memreg_mr {
 	u32 access;
 	unsigned long pinned;
 	atomic_t windows;
-	struct memreg_pool *pool;
+	struct memreg_kpool *pool;
 	struct memreg_demand *demand;
-	struct memreg_mr *whole;
+	struct memreg_kmr *whole;
 	u64 skip;
-	struct memreg_status *status;
+	struct memreg_kstatus *status;
 	u32 slot;
 	u64 generation;
 	u32 nkeys;
@@ -66,31 +66,31 @@ struct memreg_mr {
 /*
  * Add to the number of windows bound to an MR, or to the MR it is an extent of.
  */
-static inline void memreg_mr_count_windows(struct memreg_mr *mr, int n)
+static inline void memreg_mr_count_windows(struct memreg_kmr *mr, int n)
 {
 	atomic_add(n, mr->whole ? &mr->whole->windows : &mr->windows);
 }
 
-struct memreg_mr *memreg_mr_begin(struct memreg_ucmd *ucmd,
-				  struct memreg_pool *pool);
-void memreg_mr_end_slot(struct memreg_mr *mr);
+struct memreg_kmr *memreg_mr_begin(struct memreg_ucmd *ucmd,
+				   struct memreg_kpool *pool);
+void memreg_mr_end_slot(struct memreg_kmr *mr);
 int memreg_mr_key_reason(struct memreg_ucmd *ucmd, int err);
 int memreg_mr_check_access(struct memreg_ucmd *ucmd, u32 access);
 int memreg_mr_check(struct memreg_ucmd *ucmd);
-struct memreg_mr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
-				  struct memreg_domain *domain);
-int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
-		   struct memreg_mr *old);
-int memreg_mr_make_on(struct memreg_ucmd *ucmd, struct memreg_mr *mr,
+struct memreg_kmr *memreg_mr_alloc(struct memreg_ucmd *ucmd,
+				   struct memreg_domain *domain);
+int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_kmr *mr,
+		   struct memreg_kmr *old);
+int memreg_mr_make_on(struct memreg_ucmd *ucmd, struct memreg_kmr *mr,
 		      struct memreg_region *region);
-int memreg_mr_give_keys(struct memreg_ucmd *ucmd, struct memreg_mr *mr);
-void memreg_mr_kill_keys(struct memreg_mr *mr);
-void memreg_mr_unmake(struct memreg_mr *mr);
-void memreg_mr_free(struct memreg_mr *mr);
-void memreg_mr_segment(const struct memreg_mr *mr, u32 i,
+int memreg_mr_give_keys(struct memreg_ucmd *ucmd, struct memreg_kmr *mr);
+void memreg_mr_kill_keys(struct memreg_kmr *mr);
+void memreg_mr_unmake(struct memreg_kmr *mr);
+void memreg_mr_free(struct memreg_kmr *mr);
+void memreg_mr_segment(const struct memreg_kmr *mr, u32 i,
 		       struct ib_memreg_segment *seg);
-u64 memreg_mr_page_span(struct memreg_device *mdev);
-int memreg_mr_made(struct memreg_ucmd *ucmd, struct memreg_mr *mr, int ret);
+u64 memreg_mr_page_span(struct memreg_kdevice *mdev);
+int memreg_mr_made(struct memreg_ucmd *ucmd, struct memreg_kmr *mr, int ret);
 int memreg_mr_register_ioctl(struct memreg_ucmd *ucmd);
 int memreg_mr_query_ioctl(struct memreg_ucmd *ucmd);
 extern const struct memreg_object_ops memreg_mr_ops;

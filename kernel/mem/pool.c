@@ -63,7 +63,7 @@ static void memreg_table_put(struct memreg_table *table)
 	kfree(table);
 }
 
-static struct memreg_table *memreg_table_new(const struct memreg_pool *pool)
+static struct memreg_table *memreg_table_new(const struct memreg_kpool *pool)
 {
 	struct memreg_table *table;
 
@@ -167,10 +167,10 @@ static struct file *memreg_table_file(struct memreg_table *table)
  */
 
 /* Describe the key of a buffer. */
-static void memreg_pool_key(const struct memreg_mr *mr, u32 i,
+static void memreg_pool_key(const struct memreg_kmr *mr, u32 i,
 			    struct memreg_key *key)
 {
-	const struct memreg_pool *pool = mr->pool;
+	const struct memreg_kpool *pool = mr->pool;
 
 	*key = (struct memreg_key) {
 		.region = mr->region,
@@ -182,7 +182,7 @@ static void memreg_pool_key(const struct memreg_mr *mr, u32 i,
 }
 
 /* Take all keys out of the table, as they are to be killed. */
-static void memreg_pool_die(struct memreg_pool *pool)
+static void memreg_pool_die(struct memreg_kpool *pool)
 {
 	u32 i;
 
@@ -194,7 +194,7 @@ static void memreg_pool_die(struct memreg_pool *pool)
 }
 
 /* Free the pool of an MR. */
-static void memreg_pool_free(struct memreg_pool *pool)
+static void memreg_pool_free(struct memreg_kpool *pool)
 {
 	if (pool->table)
 		memreg_table_put(pool->table);
@@ -209,10 +209,10 @@ static const struct memreg_pool_ops memreg_pool_ops = {
 	.free = memreg_pool_free,
 };
 
-static struct memreg_pool *memreg_pool_new(struct memreg_ucmd *ucmd)
+static struct memreg_kpool *memreg_pool_new(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_pool_create *cmd = ucmd->cmd;
-	struct memreg_pool *pool;
+	struct memreg_kpool *pool;
 
 	pool = kzalloc(sizeof(*pool), GFP_KERNEL_ACCOUNT);
 	if (!pool)
@@ -268,9 +268,9 @@ static int memreg_pool_check(struct memreg_ucmd *ucmd, u64 *length)
 }
 
 /* Make the MR, which takes over the pool in any case. */
-static struct memreg_mr *memreg_pool_make_mr(struct memreg_ucmd *ucmd,
-					     struct memreg_pool *pool,
-					     u64 length)
+static struct memreg_kmr *memreg_pool_make_mr(struct memreg_ucmd *ucmd,
+					      struct memreg_kpool *pool,
+					      u64 length)
 {
 	struct ib_memreg_pool_create *cmd = ucmd->cmd;
 	struct ib_memreg_mr_register reg = {
@@ -282,7 +282,7 @@ static struct memreg_mr *memreg_pool_make_mr(struct memreg_ucmd *ucmd,
 		.fd = cmd->fd,
 	};
 	struct memreg_ucmd sub = *ucmd;
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 
 	sub.cmd = &reg;
 	mr = memreg_mr_begin(&sub, pool);
@@ -291,7 +291,7 @@ static struct memreg_mr *memreg_pool_make_mr(struct memreg_ucmd *ucmd,
 }
 
 /* Fill in the table and the answer, and install what the answer names. */
-static int memreg_pool_respond(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
+static int memreg_pool_respond(struct memreg_ucmd *ucmd, struct memreg_kmr *mr)
 {
 	struct ib_memreg_pool_create *cmd = ucmd->cmd;
 	struct memreg_table *table = mr->pool->table;
@@ -327,8 +327,8 @@ static int memreg_pool_respond(struct memreg_ucmd *ucmd, struct memreg_mr *mr)
 /* ioctl(IB_MEMREG_IOC_POOL_CREATE) */
 int memreg_pool_create_ioctl(struct memreg_ucmd *ucmd)
 {
-	struct memreg_pool *pool;
-	struct memreg_mr *mr;
+	struct memreg_kpool *pool;
+	struct memreg_kmr *mr;
 	u64 length;
 	int ret;
 
@@ -362,7 +362,7 @@ struct memreg_recycle {
 
 /* Check that each index is in the pool and named only once. */
 static int memreg_recycle_check(struct memreg_ucmd *ucmd,
-				struct memreg_pool *pool, const u32 *indices)
+				struct memreg_kpool *pool, const u32 *indices)
 {
 	struct ib_memreg_pool_recycle *cmd = ucmd->cmd;
 	int ret = 0;
@@ -388,7 +388,7 @@ static int memreg_recycle_check(struct memreg_ucmd *ucmd,
 }
 
 /* Exchange the keys, and write the new ones to the table. */
-static void memreg_recycle_swap(struct memreg_mr *mr,
+static void memreg_recycle_swap(struct memreg_kmr *mr,
 				struct memreg_recycle *recycle, u32 count)
 {
 	u32 i, index;
@@ -403,7 +403,7 @@ static void memreg_recycle_swap(struct memreg_mr *mr,
 }
 
 static int memreg_pool_do_recycle(struct memreg_ucmd *ucmd,
-				  struct memreg_mr *mr,
+				  struct memreg_kmr *mr,
 				  struct memreg_recycle *recycle)
 {
 	struct ib_memreg_pool_recycle *cmd = ucmd->cmd;
@@ -431,7 +431,7 @@ static int memreg_pool_do_recycle(struct memreg_ucmd *ucmd,
 }
 
 static int memreg_recycle_locked(struct memreg_ucmd *ucmd,
-				 struct memreg_mr *mr)
+				 struct memreg_kmr *mr)
 {
 	struct ib_memreg_pool_recycle *cmd = ucmd->cmd;
 	struct memreg_recycle *recycle;
@@ -469,7 +469,7 @@ int memreg_pool_recycle_ioctl(struct memreg_ucmd *ucmd)
 		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
 	cmd->out_index = cmd->count;
 	ret = memreg_recycle_locked(ucmd,
-				    container_of(obj, struct memreg_mr, obj));
+				    container_of(obj, struct memreg_kmr, obj));
 	memreg_object_put(obj);
 	/* On failure only the index of the entry that failed is returned. */
 	if (ret == -EINVAL && memreg_respond(ucmd, sizeof(*cmd)))

@@ -10,11 +10,11 @@
 #include <linux/types.h>
 
 struct memreg_key;
-struct memreg_mr;
+struct memreg_kmr;
 struct memreg_table;
 struct memreg_ucmd;
 
-struct memreg_pool;
+struct memreg_kpool;
 
 /**
  * struct memreg_pool_ops - Operations of a pool that its MR calls
@@ -23,23 +23,23 @@ struct memreg_pool;
  * @free: Free the pool, along with its MR
  */
 struct memreg_pool_ops {
-	void (*key)(const struct memreg_mr *mr, u32 i, struct memreg_key *key);
-	void (*die)(struct memreg_pool *pool);
-	void (*free)(struct memreg_pool *pool);
+	void (*key)(const struct memreg_kmr *mr, u32 i, struct memreg_key *key);
+	void (*die)(struct memreg_kpool *pool);
+	void (*free)(struct memreg_kpool *pool);
 };
 
 /**
- * struct memreg_pool - The part of an MR that makes it a pool
+ * struct memreg_kpool - The part of an MR that makes it a pool
  * @ops: Operations that the MR calls
  * @count: Number of buffers
  * @buffer_size: Bytes of each
  * @stride: Bytes from the start of one buffer to the next
- * @lock: Protects memreg_mr.keys once they are made and until they are freed,
+ * @lock: Protects memreg_kmr.keys once they are made and until they are freed,
  *	the table, and @chosen
  * @table: The table that the user maps
  * @chosen: Buffers that a call has named so far; all 0 between calls
  */
-struct memreg_pool {
+struct memreg_kpool {
 	const struct memreg_pool_ops *ops;
 	u32 count;
 	u64 buffer_size;

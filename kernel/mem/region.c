@@ -465,7 +465,7 @@ unsigned long memreg_region_present(unsigned long addr, unsigned long npages)
  */
 static bool memreg_region_is_watched(struct memreg_region *region)
 {
-	const struct memreg_watch *guard = &region->guard;
+	const struct memreg_kwatch *guard = &region->guard;
 	bool ret;
 
 	spin_lock(&region->mdev->frwr_lock);
@@ -600,7 +600,7 @@ static const struct memreg_source memreg_driver_source = {
  *
  * Return: the region, or NULL if there is no memory.
  */
-struct memreg_region *memreg_region_alloc(struct memreg_device *mdev,
+struct memreg_region *memreg_region_alloc(struct memreg_kdevice *mdev,
 					  const struct memreg_source *source,
 					  u64 addr, u64 length, bool writable)
 {

@@ -19,7 +19,7 @@
 struct dma_buf;
 struct iov_iter;
 struct memreg_composition;
-struct memreg_device;
+struct memreg_kdevice;
 struct memreg_extent;
 struct memreg_import;
 struct memreg_region;
@@ -87,7 +87,7 @@ struct memreg_source {
  * @present: Pin only pages that are present: a page that needs a fault makes
  *	pinning fail
  * @mapped: The region has its pages, and they are mapped for DMA
- * @undead: Value of memreg_device.undead before the region had pages
+ * @undead: Value of memreg_kdevice.undead before the region had pages
  * @sgt: The pages, whole ones
  * @sgl: Their DMA addresses, trimmed to @addr and @length; a flat array
  * @offsets: Offset in the region at which each entry of @sgl begins
@@ -105,7 +105,7 @@ struct memreg_source {
  * @guard: Watches the user's mapping
  */
 struct memreg_region {
-	struct memreg_device *mdev;
+	struct memreg_kdevice *mdev;
 	const struct memreg_source *source;
 	struct mm_struct *mm;
 	struct dma_buf *dmabuf;
@@ -137,7 +137,7 @@ struct memreg_region {
 	bool ties_dead;
 	struct memreg_composition *composition;
 	struct memreg_extent *extent;
-	struct memreg_watch guard;
+	struct memreg_kwatch guard;
 };
 
 /* Pages of the ABI that a region has pinned. */
@@ -171,7 +171,7 @@ bool memreg_region_over_limit(const struct memreg_region *region);
 struct memreg_region *memreg_region_new(struct memreg_ucmd *ucmd, u64 addr,
 					u64 length, bool writable);
 void memreg_region_by_driver(struct memreg_region *region);
-struct memreg_region *memreg_region_alloc(struct memreg_device *mdev,
+struct memreg_region *memreg_region_alloc(struct memreg_kdevice *mdev,
 					  const struct memreg_source *source,
 					  u64 addr, u64 length, bool writable);
 int memreg_region_list_alloc(struct memreg_region *region, u32 n);

@@ -62,7 +62,7 @@ static int memreg_rereg_check(struct memreg_ucmd *ucmd)
 }
 
 /* The same as memreg_rereg_same_memory() for an MR on demand. */
-static void memreg_rereg_same_demand(const struct memreg_mr *old,
+static void memreg_rereg_same_demand(const struct memreg_kmr *old,
 				     struct ib_memreg_mr_register *reg)
 {
 	reg->flags = IB_MEMREG_MR_ON_DEMAND;
@@ -74,7 +74,7 @@ static void memreg_rereg_same_demand(const struct memreg_mr *old,
 }
 
 /* Fill in the parameters of a registration of an MR's present memory. */
-static void memreg_rereg_same_memory(const struct memreg_mr *old,
+static void memreg_rereg_same_memory(const struct memreg_kmr *old,
 				     struct ib_memreg_mr_register *reg)
 {
 	const struct memreg_region *region = old->region;
@@ -102,7 +102,7 @@ static void memreg_rereg_same_memory(const struct memreg_mr *old,
 
 /* Fill in all parameters of the new MR, as for a registration. */
 static int memreg_rereg_describe(struct memreg_ucmd *ucmd,
-				 const struct memreg_mr *old,
+				 const struct memreg_kmr *old,
 				 struct ib_memreg_mr_register *reg)
 {
 	const struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
@@ -127,8 +127,8 @@ static int memreg_rereg_describe(struct memreg_ucmd *ucmd,
 
 /* Can the new MR take over the region of the old one? */
 static bool memreg_rereg_keeps_region(const struct memreg_ucmd *ucmd,
-				      const struct memreg_mr *old,
-				      const struct memreg_mr *mr)
+				      const struct memreg_kmr *old,
+				      const struct memreg_kmr *mr)
 {
 	const struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
 
@@ -141,7 +141,7 @@ static bool memreg_rereg_keeps_region(const struct memreg_ucmd *ucmd,
 /* Make the memory and the keys of the new MR. */
 static int memreg_rereg_make(struct memreg_ucmd *ucmd,
 			     struct ib_memreg_mr_register *reg,
-			     struct memreg_mr *old, struct memreg_mr *mr)
+			     struct memreg_kmr *old, struct memreg_kmr *mr)
 {
 	struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
 	struct memreg_ucmd sub = *ucmd;
@@ -163,7 +163,7 @@ static int memreg_rereg_make(struct memreg_ucmd *ucmd,
 }
 
 /* Destroy a new MR that does not replace the old one. */
-static void memreg_rereg_undo(struct memreg_mr *old, struct memreg_mr *mr)
+static void memreg_rereg_undo(struct memreg_kmr *old, struct memreg_kmr *mr)
 {
 	if (mr->region == old->region) {
 		memreg_mr_kill_keys(mr);
@@ -173,16 +173,16 @@ static void memreg_rereg_undo(struct memreg_mr *old, struct memreg_mr *mr)
 }
 
 /* Number of system pages that need not be pinned again. */
-static u64 memreg_rereg_kept(const struct memreg_mr *old,
-			     const struct memreg_mr *mr)
+static u64 memreg_rereg_kept(const struct memreg_kmr *old,
+			     const struct memreg_kmr *mr)
 {
 	return mr->region == old->region ? mr->region->npages :
 					   mr->region->nr_foreign;
 }
 
 static int memreg_rereg_respond(struct memreg_ucmd *ucmd,
-				const struct memreg_mr *old,
-				const struct memreg_mr *mr)
+				const struct memreg_kmr *old,
+				const struct memreg_kmr *mr)
 {
 	struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
 	struct ib_memreg_segment seg = {};
@@ -202,7 +202,7 @@ static int memreg_rereg_respond(struct memreg_ucmd *ucmd,
  * Destroy the old MR, which has lost its id. The new MR takes over shared
  * pages.
  */
-static void memreg_rereg_bury(struct memreg_mr *old, struct memreg_mr *mr)
+static void memreg_rereg_bury(struct memreg_kmr *old, struct memreg_kmr *mr)
 {
 	memreg_mr_kill_keys(old);
 	memreg_mr_end_slot(old);
@@ -215,8 +215,9 @@ static void memreg_rereg_bury(struct memreg_mr *old, struct memreg_mr *mr)
 }
 
 /* Finish: the id names the new MR, and no step can fail any more. */
-static void memreg_rereg_finish(struct memreg_ucmd *ucmd, struct memreg_mr *old,
-				struct memreg_mr *mr, u64 generation)
+static void memreg_rereg_finish(struct memreg_ucmd *ucmd,
+				struct memreg_kmr *old, struct memreg_kmr *mr,
+				u64 generation)
 {
 	if (mr->region != old->region) {
 		memreg_region_inherit(mr->region);
@@ -239,7 +240,7 @@ static void memreg_rereg_finish(struct memreg_ucmd *ucmd, struct memreg_mr *old,
 
 static int memreg_rereg_replace(struct memreg_ucmd *ucmd,
 				struct ib_memreg_mr_register *reg,
-				struct memreg_mr *old, struct memreg_mr *mr)
+				struct memreg_kmr *old, struct memreg_kmr *mr)
 {
 	struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
 	u64 generation = 0;
@@ -269,10 +270,10 @@ static int memreg_rereg_replace(struct memreg_ucmd *ucmd,
 static int memreg_rereg_in_domain(struct memreg_ucmd *ucmd,
 				  struct ib_memreg_mr_register *reg,
 				  struct memreg_domain *domain,
-				  struct memreg_mr *old)
+				  struct memreg_kmr *old)
 {
 	struct memreg_ucmd sub = *ucmd;
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 	int ret;
 
 	sub.cmd = reg;
@@ -288,7 +289,7 @@ static int memreg_rereg_in_domain(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
-static int memreg_rereg_mr(struct memreg_ucmd *ucmd, struct memreg_mr *old)
+static int memreg_rereg_mr(struct memreg_ucmd *ucmd, struct memreg_kmr *old)
 {
 	struct ib_memreg_mr_reregister *cmd = ucmd->cmd;
 	struct ib_memreg_mr_register reg;
@@ -333,7 +334,7 @@ int memreg_mr_reregister_ioctl(struct memreg_ucmd *ucmd)
 	obj = memreg_object_get(ucmd->file, cmd->mr_id, IB_MEMREG_OBJECT_MR);
 	if (!obj)
 		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
-	ret = memreg_rereg_mr(ucmd, container_of(obj, struct memreg_mr, obj));
+	ret = memreg_rereg_mr(ucmd, container_of(obj, struct memreg_kmr, obj));
 	/* If it succeeded, the object is gone. */
 	if (ret)
 		memreg_object_put(obj);

@@ -62,7 +62,7 @@ void memreg_status_exit(void)
  */
 
 /* Change the generation of a slot, without waking waiters. */
-static void memreg_slot_advance(struct memreg_status *status, u32 slot)
+static void memreg_slot_advance(struct memreg_kstatus *status, u32 slot)
 {
 	struct ib_memreg_status_slot *s = &status->slot[slot];
 
@@ -79,7 +79,7 @@ static void memreg_slot_advance(struct memreg_status *status, u32 slot)
  * notifiers wait for the lock. Returns a number out of range if no slot seems
  * free.
  */
-static unsigned long memreg_status_find_slot(struct memreg_status *status)
+static unsigned long memreg_status_find_slot(struct memreg_kstatus *status)
 {
 	unsigned long i;
 
@@ -89,7 +89,7 @@ static unsigned long memreg_status_find_slot(struct memreg_status *status)
 	       data_race(find_first_zero_bit(status->used, status->slots));
 }
 
-static bool memreg_status_try_slot(struct memreg_status *status,
+static bool memreg_status_try_slot(struct memreg_kstatus *status,
 				   unsigned long i)
 {
 	bool taken;
@@ -114,7 +114,7 @@ static bool memreg_status_try_slot(struct memreg_status *status,
  *
  * Return: 0 or -ENOSPC.
  */
-int memreg_status_take_slot(struct memreg_status *status, u32 *slot)
+int memreg_status_take_slot(struct memreg_kstatus *status, u32 *slot)
 {
 	unsigned long i;
 
@@ -132,7 +132,7 @@ int memreg_status_take_slot(struct memreg_status *status, u32 *slot)
  * @status: The table
  * @slot: The slot, which no notifier uses any more
  */
-void memreg_status_give_slot(struct memreg_status *status, u32 slot)
+void memreg_status_give_slot(struct memreg_kstatus *status, u32 slot)
 {
 	spin_lock(&status->lock);
 	memreg_slot_advance(status, slot);
@@ -147,7 +147,7 @@ void memreg_status_give_slot(struct memreg_status *status, u32 slot)
  *	afterwards
  * @slot: The slot
  */
-void __memreg_status_change(struct memreg_status *status, u32 slot)
+void __memreg_status_change(struct memreg_kstatus *status, u32 slot)
 {
 	memreg_slot_advance(status, slot);
 	memreg_status_count(status, &status->shared->changes);
@@ -158,7 +158,7 @@ void __memreg_status_change(struct memreg_status *status, u32 slot)
  * @status: The table
  * @slot: The slot
  */
-void memreg_status_change(struct memreg_status *status, u32 slot)
+void memreg_status_change(struct memreg_kstatus *status, u32 slot)
 {
 	spin_lock(&status->lock);
 	__memreg_status_change(status, slot);
@@ -172,7 +172,7 @@ void memreg_status_change(struct memreg_status *status, u32 slot)
  * @start: First address that changed
  * @end: First address behind the range
  */
-void memreg_status_log_range(struct memreg_status *status, u64 start, u64 end)
+void memreg_status_log_range(struct memreg_kstatus *status, u64 start, u64 end)
 {
 	struct ib_memreg_status_table *shared = status->shared;
 	struct ib_memreg_change *change =
@@ -189,7 +189,7 @@ void memreg_status_log_range(struct memreg_status *status, u64 start, u64 end)
  * @status: The table, whose lock is held
  * @slot: The slot
  */
-void memreg_status_suspect(struct memreg_status *status, u32 slot)
+void memreg_status_suspect(struct memreg_kstatus *status, u32 slot)
 {
 	struct ib_memreg_status_slot *s = &status->slot[slot];
 
@@ -205,7 +205,7 @@ void memreg_status_suspect(struct memreg_status *status, u32 slot)
  *
  * Context: any in which a spinlock may be taken.
  */
-void memreg_status_wake(struct memreg_status *status)
+void memreg_status_wake(struct memreg_kstatus *status)
 {
 	if (!wq_has_sleeper(&status->wait))
 		return;
@@ -217,8 +217,8 @@ void memreg_status_wake(struct memreg_status *status)
 
 static void memreg_status_wake_work(struct work_struct *work)
 {
-	struct memreg_status *status =
-		container_of(work, struct memreg_status, wake);
+	struct memreg_kstatus *status =
+		container_of(work, struct memreg_kstatus, wake);
 
 	wake_up_interruptible(&status->wait);
 	memreg_status_release(status);
@@ -232,7 +232,7 @@ static void memreg_status_wake_work(struct work_struct *work)
  * memreg_status_hold() - Take a reference of the memory of a table
  * @status: Table with a reference that the caller can rely on
  */
-void memreg_status_hold(struct memreg_status *status)
+void memreg_status_hold(struct memreg_kstatus *status)
 {
 	refcount_inc(&status->refs);
 }
@@ -243,7 +243,7 @@ void memreg_status_hold(struct memreg_status *status)
  *
  * Context: may sleep.
  */
-void memreg_status_release(struct memreg_status *status)
+void memreg_status_release(struct memreg_kstatus *status)
 {
 	if (!refcount_dec_and_test(&status->refs))
 		return;
@@ -274,7 +274,7 @@ static size_t memreg_status_lay_out(struct ib_memreg_status_table *shared,
 			  log_entries * sizeof(struct ib_memreg_change));
 }
 
-static int memreg_status_alloc(struct memreg_status *status, u32 slots,
+static int memreg_status_alloc(struct memreg_kstatus *status, u32 slots,
 			       u32 log_entries)
 {
 	struct ib_memreg_status_table head = {};
@@ -294,9 +294,9 @@ static int memreg_status_alloc(struct memreg_status *status, u32 slots,
 	return 0;
 }
 
-static struct memreg_status *memreg_status_new(u32 slots, u32 log_entries)
+static struct memreg_kstatus *memreg_status_new(u32 slots, u32 log_entries)
 {
-	struct memreg_status *status;
+	struct memreg_kstatus *status;
 
 	status = kzalloc(sizeof(*status), GFP_KERNEL_ACCOUNT);
 	if (!status)
@@ -319,7 +319,7 @@ static struct memreg_status *memreg_status_new(u32 slots, u32 log_entries)
 #define MEMREG_STATUS_SOME	64U
 
 /* Change some slots of a table that is destroyed. Returns the next one. */
-static u32 memreg_status_end_some(struct memreg_status *status, u32 i)
+static u32 memreg_status_end_some(struct memreg_kstatus *status, u32 i)
 {
 	u32 end = min(i + MEMREG_STATUS_SOME, status->slots);
 
@@ -334,8 +334,8 @@ static u32 memreg_status_end_some(struct memreg_status *status, u32 i)
 static void memreg_status_destroy_obj(struct memreg_file *file,
 				      struct memreg_object *obj)
 {
-	struct memreg_status *status =
-		container_of(obj, struct memreg_status, obj);
+	struct memreg_kstatus *status =
+		container_of(obj, struct memreg_kstatus, obj);
 	u32 i;
 
 	for (i = 0; i < status->slots; ) {
@@ -353,14 +353,14 @@ static void memreg_status_destroy_obj(struct memreg_file *file,
 static void memreg_status_abort(struct memreg_file *file,
 				struct memreg_object *obj)
 {
-	memreg_status_release(container_of(obj, struct memreg_status, obj));
+	memreg_status_release(container_of(obj, struct memreg_kstatus, obj));
 }
 
 static void memreg_status_info(struct memreg_object *obj,
 			       struct ib_memreg_object *info)
 {
-	struct memreg_status *status =
-		container_of(obj, struct memreg_status, obj);
+	struct memreg_kstatus *status =
+		container_of(obj, struct memreg_kstatus, obj);
 
 	info->u.status.slots = status->slots;
 }
@@ -380,9 +380,9 @@ const struct memreg_object_ops memreg_status_ops = {
  *
  * Return: the table, -ENOENT or -EPERM, with the reason set.
  */
-struct memreg_status *memreg_status_get(struct memreg_ucmd *ucmd, u32 id)
+struct memreg_kstatus *memreg_status_get(struct memreg_ucmd *ucmd, u32 id)
 {
-	struct memreg_status *status;
+	struct memreg_kstatus *status;
 	struct memreg_object *obj;
 
 	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_STATUS);
@@ -390,7 +390,7 @@ struct memreg_status *memreg_status_get(struct memreg_ucmd *ucmd, u32 id)
 		ucmd->reason = IB_MEMREG_REASON_ID;
 		return ERR_PTR(-ENOENT);
 	}
-	status = container_of(obj, struct memreg_status, obj);
+	status = container_of(obj, struct memreg_kstatus, obj);
 	if (status->mm == current->mm)
 		return status;
 	memreg_object_put(obj);
@@ -403,7 +403,7 @@ struct memreg_status *memreg_status_get(struct memreg_ucmd *ucmd, u32 id)
  * @status: Table that memreg_status_get() returned; the caller has freed its
  *   slots
  */
-void memreg_status_put(struct memreg_status *status)
+void memreg_status_put(struct memreg_kstatus *status)
 {
 	memreg_object_put(&status->obj);
 }
@@ -420,7 +420,7 @@ static int memreg_status_file_release(struct inode *inode, struct file *filp)
 
 static vm_fault_t memreg_status_fault(struct vm_fault *vmf)
 {
-	struct memreg_status *status = vmf->vma->vm_private_data;
+	struct memreg_kstatus *status = vmf->vma->vm_private_data;
 	unsigned long offset = vmf->pgoff << PAGE_SHIFT;
 
 	if (offset >= status->size)
@@ -443,7 +443,7 @@ static const struct vm_operations_struct memreg_status_vm_ops = {
  */
 static int memreg_status_mmap(struct file *filp, struct vm_area_struct *vma)
 {
-	struct memreg_status *status = filp->private_data;
+	struct memreg_kstatus *status = filp->private_data;
 
 	if (!(vma->vm_flags & VM_MAYSHARE) ||
 	    vma->vm_pgoff + vma_pages(vma) > status->size >> PAGE_SHIFT)
@@ -455,13 +455,13 @@ static int memreg_status_mmap(struct file *filp, struct vm_area_struct *vma)
 	return 0;
 }
 
-static bool memreg_status_is_dead(const struct memreg_status *status)
+static bool memreg_status_is_dead(const struct memreg_kstatus *status)
 {
 	return READ_ONCE(status->shared->state) == IB_MEMREG_STATUS_DEAD;
 }
 
 /* Is there an unread change? Racy without the lock. */
-static bool memreg_status_is_news(const struct memreg_status *status)
+static bool memreg_status_is_news(const struct memreg_kstatus *status)
 {
 	return READ_ONCE(status->shared->changes) != READ_ONCE(status->seen);
 }
@@ -470,7 +470,7 @@ static bool memreg_status_is_news(const struct memreg_status *status)
  * Read the number of changes, if it differs from the last one read, which is
  * returned in @before.
  */
-static bool memreg_status_take_news(struct memreg_status *status, u64 *changes,
+static bool memreg_status_take_news(struct memreg_kstatus *status, u64 *changes,
 				    u64 *before)
 {
 	bool news;
@@ -485,8 +485,8 @@ static bool memreg_status_take_news(struct memreg_status *status, u64 *changes,
 }
 
 /* The copy to the reader failed: leave the change to the next read. */
-static void memreg_status_return_news(struct memreg_status *status, u64 changes,
-				      u64 before)
+static void memreg_status_return_news(struct memreg_kstatus *status,
+				      u64 changes, u64 before)
 {
 	spin_lock(&status->lock);
 	if (status->seen == changes)
@@ -498,7 +498,7 @@ static void memreg_status_return_news(struct memreg_status *status, u64 changes,
 static ssize_t memreg_status_read(struct kiocb *iocb, struct iov_iter *to)
 {
 	struct file *filp = iocb->ki_filp;
-	struct memreg_status *status = filp->private_data;
+	struct memreg_kstatus *status = filp->private_data;
 	u64 changes, before;
 	int ret;
 
@@ -524,7 +524,7 @@ static ssize_t memreg_status_read(struct kiocb *iocb, struct iov_iter *to)
 
 static __poll_t memreg_status_poll(struct file *filp, poll_table *table)
 {
-	struct memreg_status *status = filp->private_data;
+	struct memreg_kstatus *status = filp->private_data;
 	__poll_t mask = 0;
 
 	poll_wait(filp, &status->wait, table);
@@ -543,7 +543,7 @@ static const struct file_operations memreg_status_fops = {
 	.poll = memreg_status_poll,
 };
 
-static struct file *memreg_status_file(struct memreg_status *status)
+static struct file *memreg_status_file(struct memreg_kstatus *status)
 {
 	struct file *filp;
 
@@ -562,7 +562,7 @@ static struct file *memreg_status_file(struct memreg_status *status)
 
 /* Fill in the answer, and install the descriptor in it. */
 static int memreg_status_respond(struct memreg_ucmd *ucmd,
-				 struct memreg_status *status)
+				 struct memreg_kstatus *status)
 {
 	struct ib_memreg_status_create *cmd = ucmd->cmd;
 	struct file *filp;
@@ -610,7 +610,7 @@ static int memreg_status_check(struct memreg_ucmd *ucmd)
 int memreg_status_create_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_status_create *cmd = ucmd->cmd;
-	struct memreg_status *status;
+	struct memreg_kstatus *status;
 	int ret;
 
 	ret = memreg_status_check(ucmd);

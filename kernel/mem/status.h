@@ -16,7 +16,7 @@
 struct page;
 
 /**
- * struct memreg_status - A status table
+ * struct memreg_kstatus - A status table
  * @obj: Head; monitors, and MRs that have a slot, hold references
  * @refs: One for the object, one for its descriptor, one for each queued worker
  * @mm: The address space that it describes; holds a reference
@@ -38,7 +38,7 @@ struct page;
  * @log: The log in @shared
  * @blank: The page of zeros that other processes map
  */
-struct memreg_status {
+struct memreg_kstatus {
 	struct memreg_object obj;
 	refcount_t refs;
 	struct mm_struct *mm;
@@ -63,27 +63,27 @@ struct memreg_status {
 int memreg_status_init(void);
 void memreg_status_exit(void);
 int memreg_status_create_ioctl(struct memreg_ucmd *ucmd);
-void memreg_status_hold(struct memreg_status *status);
-void memreg_status_release(struct memreg_status *status);
-struct memreg_status *memreg_status_get(struct memreg_ucmd *ucmd, u32 id);
-void memreg_status_put(struct memreg_status *status);
-int memreg_status_take_slot(struct memreg_status *status, u32 *slot);
-void memreg_status_give_slot(struct memreg_status *status, u32 slot);
-void __memreg_status_change(struct memreg_status *status, u32 slot);
-void memreg_status_change(struct memreg_status *status, u32 slot);
-void memreg_status_log_range(struct memreg_status *status, u64 start, u64 end);
-void memreg_status_suspect(struct memreg_status *status, u32 slot);
-void memreg_status_wake(struct memreg_status *status);
+void memreg_status_hold(struct memreg_kstatus *status);
+void memreg_status_release(struct memreg_kstatus *status);
+struct memreg_kstatus *memreg_status_get(struct memreg_ucmd *ucmd, u32 id);
+void memreg_status_put(struct memreg_kstatus *status);
+int memreg_status_take_slot(struct memreg_kstatus *status, u32 *slot);
+void memreg_status_give_slot(struct memreg_kstatus *status, u32 slot);
+void __memreg_status_change(struct memreg_kstatus *status, u32 slot);
+void memreg_status_change(struct memreg_kstatus *status, u32 slot);
+void memreg_status_log_range(struct memreg_kstatus *status, u64 start, u64 end);
+void memreg_status_suspect(struct memreg_kstatus *status, u32 slot);
+void memreg_status_wake(struct memreg_kstatus *status);
 
 /* The generation of a slot that the caller owns. */
-static inline u64 memreg_status_generation(const struct memreg_status *status,
+static inline u64 memreg_status_generation(const struct memreg_kstatus *status,
 					   u32 slot)
 {
 	return READ_ONCE(status->slot[slot].generation);
 }
 
 /* Increment a counter that the process reads in a table, whose lock is held. */
-static inline void memreg_status_count(struct memreg_status *status,
+static inline void memreg_status_count(struct memreg_kstatus *status,
 				       __u64 *counter)
 {
 	lockdep_assert_held(&status->lock);

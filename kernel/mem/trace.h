@@ -170,7 +170,7 @@ TRACE_EVENT(memreg_frwr_fail,
  */
 
 DECLARE_EVENT_CLASS(memreg_mr,
-	TP_PROTO(const struct memreg_mr *mr),
+	TP_PROTO(const struct memreg_kmr *mr),
 	TP_ARGS(mr),
 	TP_STRUCT__entry(
 		__field(u64, addr)
@@ -197,7 +197,7 @@ DECLARE_EVENT_CLASS(memreg_mr,
 
 #define MEMREG_MR_EVENT(_name)						\
 	DEFINE_EVENT(memreg_mr, memreg_##_name,				\
-		     TP_PROTO(const struct memreg_mr *mr),		\
+		     TP_PROTO(const struct memreg_kmr *mr),		\
 		     TP_ARGS(mr))
 
 MEMREG_MR_EVENT(mr_register);
@@ -209,7 +209,7 @@ MEMREG_MR_EVENT(mr_deregister);
  */
 
 DECLARE_EVENT_CLASS(memreg_extent,
-	TP_PROTO(const struct memreg_mr *extent),
+	TP_PROTO(const struct memreg_kmr *extent),
 	TP_ARGS(extent),
 	TP_STRUCT__entry(
 		__field(u64, addr)
@@ -234,7 +234,7 @@ DECLARE_EVENT_CLASS(memreg_extent,
 
 #define MEMREG_EXTENT_EVENT(_name)					\
 	DEFINE_EVENT(memreg_extent, memreg_##_name,			\
-		     TP_PROTO(const struct memreg_mr *extent),		\
+		     TP_PROTO(const struct memreg_kmr *extent),		\
 		     TP_ARGS(extent))
 
 MEMREG_EXTENT_EVENT(demand_prefetch);
@@ -243,7 +243,7 @@ MEMREG_EXTENT_EVENT(demand_invalidate);
 MEMREG_EXTENT_EVENT(demand_evict);
 
 TRACE_EVENT(memreg_demand_fault,
-	TP_PROTO(const struct memreg_mr *extent, u64 ns),
+	TP_PROTO(const struct memreg_kmr *extent, u64 ns),
 	TP_ARGS(extent, ns),
 	TP_STRUCT__entry(
 		__field(u64, addr)
@@ -269,7 +269,7 @@ TRACE_EVENT(memreg_demand_fault,
 );
 
 TRACE_EVENT(memreg_demand_miss,
-	TP_PROTO(const struct memreg_mr *mr, u64 addr, u64 length, bool write),
+	TP_PROTO(const struct memreg_kmr *mr, u64 addr, u64 length, bool write),
 	TP_ARGS(mr, addr, length, write),
 	TP_STRUCT__entry(
 		__field(u64, addr)

@@ -73,7 +73,7 @@ TRACE_DEFINE_ENUM(MEMREG_GONE);
 			 { MEMREG_GONE, "revoke" })
 
 TRACE_EVENT(memreg_guard_event,
-	TP_PROTO(const struct memreg_watch *watch,
+	TP_PROTO(const struct memreg_kwatch *watch,
 		 const struct mmu_notifier_range *range,
 		 enum memreg_verdict verdict),
 	TP_ARGS(watch, range, verdict),
@@ -114,7 +114,7 @@ TRACE_DEFINE_ENUM(IB_MEMREG_STAT_GUARD_SPURIOUS);
 			 { IB_MEMREG_STAT_GUARD_SPURIOUS, "spurious" })
 
 TRACE_EVENT(memreg_guard_look,
-	TP_PROTO(const struct memreg_watch *watch,
+	TP_PROTO(const struct memreg_kwatch *watch,
 		 enum ib_memreg_stat_id outcome),
 	TP_ARGS(watch, outcome),
 	TP_STRUCT__entry(

@@ -85,7 +85,7 @@ void memreg_watch_exit(void)
 }
 
 /* The mapping has changed: mark a watch as stale. */
-static void memreg_watch_mark_stale(struct memreg_watch *watch)
+static void memreg_watch_mark_stale(struct memreg_kwatch *watch)
 {
 	if (memreg_watch_set_stale(watch))
 		watch->ops->stale(watch);
@@ -97,7 +97,7 @@ static void memreg_watch_mark_stale(struct memreg_watch *watch)
  * Does an address map the pinned page? Returns SUSPECT if it maps no page now.
  * FOLL_FORCE, as the mapping may be write-only.
  */
-static enum memreg_verdict memreg_page_mapped(struct memreg_watch *watch,
+static enum memreg_verdict memreg_page_mapped(struct memreg_kwatch *watch,
 					      unsigned long addr,
 					      struct page *page)
 {
@@ -141,7 +141,7 @@ static bool memreg_page_in_file(struct vm_area_struct *vma, unsigned long addr,
  * remove them without a further event. So there is no result while the inode is
  * locked.
  */
-static enum memreg_verdict memreg_page_look_file(struct memreg_watch *watch,
+static enum memreg_verdict memreg_page_look_file(struct memreg_kwatch *watch,
 						 struct vm_area_struct *vma,
 						 unsigned long addr,
 						 struct page *page)
@@ -175,7 +175,7 @@ static bool memreg_file_is_known(const struct vm_area_struct *vma)
  * Context: may sleep, with the mmap_lock held.
  * Return: SAME; GONE; SUSPECT if there is no result yet.
  */
-enum memreg_verdict memreg_watch_page(struct memreg_watch *watch,
+enum memreg_verdict memreg_watch_page(struct memreg_kwatch *watch,
 				      const struct memreg_look *look,
 				      unsigned long addr, struct page *page)
 {
@@ -200,7 +200,7 @@ enum memreg_verdict memreg_watch_page(struct memreg_watch *watch,
 }
 
 /* Continue a check, for some pages. */
-static enum memreg_verdict memreg_watch_compare(struct memreg_watch *watch,
+static enum memreg_verdict memreg_watch_compare(struct memreg_kwatch *watch,
 						struct memreg_look *look,
 						unsigned int *pages)
 {
@@ -211,7 +211,7 @@ static enum memreg_verdict memreg_watch_compare(struct memreg_watch *watch,
 
 /* Begin a check of a part of the watched range. */
 static void memreg_look_init(struct memreg_look *look,
-			     const struct memreg_watch *watch,
+			     const struct memreg_kwatch *watch,
 			     unsigned long start, unsigned long end)
 {
 	memset(look, 0, sizeof(*look));
@@ -222,7 +222,7 @@ static void memreg_look_init(struct memreg_look *look,
 
 /* Check the whole range of a watch; changes that had begun have ended. */
 static enum memreg_verdict
-memreg_watch_compare_all(struct memreg_watch *watch)
+memreg_watch_compare_all(struct memreg_kwatch *watch)
 {
 	enum memreg_verdict verdict = MEMREG_SAME;
 	struct memreg_look look;
@@ -240,7 +240,7 @@ memreg_watch_compare_all(struct memreg_watch *watch)
 }
 
 /* Count and trace the result of a check. */
-static void memreg_look_count(struct memreg_watch *watch,
+static void memreg_look_count(struct memreg_kwatch *watch,
 			      enum ib_memreg_stat_id outcome)
 {
 	memreg_count(watch->mdev, outcome, 1);
@@ -251,13 +251,13 @@ static void memreg_look_count(struct memreg_watch *watch,
  * Address spaces
  */
 
-static struct hlist_head *memreg_space_list(struct memreg_device *mdev,
+static struct hlist_head *memreg_space_list(struct memreg_kdevice *mdev,
 					    const struct mm_struct *mm)
 {
 	return &mdev->spaces[hash_ptr(mm, MEMREG_SPACES_BITS)];
 }
 
-static struct memreg_space *memreg_space_find(struct memreg_device *mdev,
+static struct memreg_space *memreg_space_find(struct memreg_kdevice *mdev,
 					      const struct mm_struct *mm)
 {
 	struct memreg_space *space;
@@ -275,7 +275,7 @@ static struct memreg_space *memreg_space_find(struct memreg_device *mdev,
 
 static void memreg_space_work(struct work_struct *work);
 
-static struct memreg_space *memreg_space_new(struct memreg_device *mdev,
+static struct memreg_space *memreg_space_new(struct memreg_kdevice *mdev,
 					     struct mm_struct *mm)
 {
 	struct memreg_space *space;
@@ -296,7 +296,7 @@ static struct memreg_space *memreg_space_new(struct memreg_device *mdev,
  * Find or make the memreg_space of a watch's mm, which the owner of the watch
  * holds.
  */
-static struct memreg_space *memreg_space_get(struct memreg_device *mdev,
+static struct memreg_space *memreg_space_get(struct memreg_kdevice *mdev,
 					     struct mm_struct *mm)
 {
 	struct memreg_space *space, *new;
@@ -322,7 +322,7 @@ static struct memreg_space *memreg_space_get(struct memreg_device *mdev,
 
 static void memreg_space_put(struct memreg_space *space)
 {
-	struct memreg_device *mdev = space->mdev;
+	struct memreg_kdevice *mdev = space->mdev;
 	bool last;
 
 	spin_lock(&mdev->frwr_lock);
@@ -337,7 +337,7 @@ static void memreg_space_put(struct memreg_space *space)
 }
 
 /* Have the worker check a watch soon, if the watch has its pages. */
-static void memreg_space_add(struct memreg_watch *watch)
+static void memreg_space_add(struct memreg_kwatch *watch)
 {
 	lockdep_assert_held(&watch->mdev->frwr_lock);
 
@@ -353,7 +353,7 @@ static void memreg_space_add(struct memreg_watch *watch)
  * Remove a watch from the worker's lists, and wait until the worker is not
  * checking it.
  */
-static void memreg_space_remove(struct memreg_watch *watch)
+static void memreg_space_remove(struct memreg_kwatch *watch)
 {
 	struct memreg_space *space = watch->space;
 
@@ -369,7 +369,7 @@ static void memreg_space_remove(struct memreg_watch *watch)
 }
 
 /* Clear the first @suspects suspect events of a watch. */
-static void memreg_watch_clear(struct memreg_watch *watch,
+static void memreg_watch_clear(struct memreg_kwatch *watch,
 			       unsigned long suspects)
 {
 	watch->cleared = suspects;
@@ -393,7 +393,7 @@ static void memreg_look_add(struct memreg_look *look, unsigned long start,
  * Begin a check of the ranges that are suspect by now, unless one is in
  * progress.
  */
-static void memreg_look_begin(struct memreg_watch *watch)
+static void memreg_look_begin(struct memreg_kwatch *watch)
 {
 	struct memreg_look *look = &watch->look, *due = &watch->due;
 
@@ -409,7 +409,7 @@ static void memreg_look_begin(struct memreg_watch *watch)
 }
 
 /* The check has no result: repeat it, until MEMREG_LOOK_LIMIT. */
-static void memreg_look_again(struct memreg_watch *watch)
+static void memreg_look_again(struct memreg_kwatch *watch)
 {
 	const struct memreg_look *look = &watch->look;
 
@@ -422,7 +422,7 @@ static void memreg_look_again(struct memreg_watch *watch)
 }
 
 /* A check has ended, or the end of its turn was reached. */
-static void memreg_look_end(struct memreg_watch *watch,
+static void memreg_look_end(struct memreg_kwatch *watch,
 			    enum memreg_verdict verdict)
 {
 	struct memreg_look *look = &watch->look;
@@ -451,13 +451,13 @@ static void memreg_look_end(struct memreg_watch *watch,
 }
 
 /* The next watch to check, which is not freed until it was checked. */
-static struct memreg_watch *memreg_space_next(struct memreg_space *space,
-					      struct list_head *todo)
+static struct memreg_kwatch *memreg_space_next(struct memreg_space *space,
+					       struct list_head *todo)
 {
-	struct memreg_watch *watch;
+	struct memreg_kwatch *watch;
 
 	spin_lock(&space->mdev->frwr_lock);
-	watch = list_first_entry_or_null(todo, struct memreg_watch,
+	watch = list_first_entry_or_null(todo, struct memreg_kwatch,
 					 suspect_node);
 	if (watch) {
 		list_del_init(&watch->suspect_node);
@@ -469,7 +469,7 @@ static struct memreg_watch *memreg_space_next(struct memreg_space *space,
 }
 
 static void memreg_space_done(struct memreg_space *space,
-			      struct memreg_watch *watch,
+			      struct memreg_kwatch *watch,
 			      enum memreg_verdict verdict)
 {
 	bool stale;
@@ -497,7 +497,7 @@ static void memreg_space_look(struct memreg_space *space,
 			      struct list_head *todo)
 {
 	unsigned int pages = MEMREG_LOOK_PAGES;
-	struct memreg_watch *watch;
+	struct memreg_kwatch *watch;
 	enum memreg_verdict verdict;
 	bool alive, locked;
 
@@ -547,7 +547,7 @@ static void memreg_space_work(struct work_struct *work)
  */
 
 /* Have the worker check a range. */
-static void memreg_watch_mark_suspect(struct memreg_watch *watch,
+static void memreg_watch_mark_suspect(struct memreg_kwatch *watch,
 				      const struct mmu_notifier_range *range)
 {
 	bool by_kernel = memreg_event_takes_pages(range);
@@ -571,7 +571,7 @@ static void memreg_watch_mark_suspect(struct memreg_watch *watch,
  * An event counts as a change at once; MR_QUERY may find out later if it was
  * one.
  */
-static void memreg_watch_mark_gone(struct memreg_watch *watch,
+static void memreg_watch_mark_gone(struct memreg_kwatch *watch,
 				   const struct mmu_notifier_range *range)
 {
 	lockdep_assert_held(&watch->mdev->frwr_lock);
@@ -586,7 +586,7 @@ static void memreg_watch_mark_gone(struct memreg_watch *watch,
 }
 
 /* Handle an event. Returns true if a wait is needed for keys to die. */
-static bool memreg_watch_strike(struct memreg_watch *watch,
+static bool memreg_watch_strike(struct memreg_kwatch *watch,
 				const struct mmu_notifier_range *range,
 				unsigned long cur_seq)
 {
@@ -610,7 +610,7 @@ static bool memreg_watch_strike(struct memreg_watch *watch,
 
 #ifdef MEMREG_TWO_PASS_NOTIFIERS
 /* Leave the wait to the second pass, unless another event is using it. */
-static bool memreg_watch_defer(struct memreg_watch *watch,
+static bool memreg_watch_defer(struct memreg_kwatch *watch,
 			       unsigned long deadline,
 			       struct mmu_interval_notifier_finish **finish)
 {
@@ -632,8 +632,8 @@ static bool memreg_watch_first(struct mmu_interval_notifier *notifier,
 			       unsigned long cur_seq,
 			       struct mmu_interval_notifier_finish **finish)
 {
-	struct memreg_watch *watch =
-		container_of(notifier, struct memreg_watch, notifier);
+	struct memreg_kwatch *watch =
+		container_of(notifier, struct memreg_kwatch, notifier);
 	unsigned long deadline = jiffies + MEMREG_WATCH_TIMEOUT;
 
 	if (memreg_watch_strike(watch, range, cur_seq) &&
@@ -644,8 +644,8 @@ static bool memreg_watch_first(struct mmu_interval_notifier *notifier,
 
 static void memreg_watch_second(struct mmu_interval_notifier_finish *finish)
 {
-	struct memreg_watch *watch =
-		container_of(finish, struct memreg_watch, finish);
+	struct memreg_kwatch *watch =
+		container_of(finish, struct memreg_kwatch, finish);
 
 	watch->ops->wait(watch, watch->deadline);
 	spin_lock(&watch->mdev->frwr_lock);
@@ -662,8 +662,8 @@ static bool memreg_watch_invalidate(struct mmu_interval_notifier *notifier,
 				    const struct mmu_notifier_range *range,
 				    unsigned long cur_seq)
 {
-	struct memreg_watch *watch =
-		container_of(notifier, struct memreg_watch, notifier);
+	struct memreg_kwatch *watch =
+		container_of(notifier, struct memreg_kwatch, notifier);
 	unsigned long deadline = jiffies + MEMREG_WATCH_TIMEOUT;
 
 	if (memreg_watch_strike(watch, range, cur_seq))
@@ -691,7 +691,7 @@ static const struct mmu_interval_notifier_ops memreg_watch_notifier_ops = {
  *
  * Return: 0, -ENOMEM, -EINTR, or -ERESTARTNOINTR.
  */
-int memreg_watch_insert(struct memreg_watch *watch,
+int memreg_watch_insert(struct memreg_kwatch *watch,
 			const struct memreg_watch_ops *ops,
 			struct mm_struct *mm, u64 addr, u64 length,
 			bool writable)
@@ -730,7 +730,7 @@ int memreg_watch_insert(struct memreg_watch *watch,
  *
  * Context: may sleep.
  */
-void memreg_watch_remove(struct memreg_watch *watch)
+void memreg_watch_remove(struct memreg_kwatch *watch)
 {
 	if (!watch->active)
 		return;
@@ -747,7 +747,7 @@ void memreg_watch_remove(struct memreg_watch *watch)
  * The pages are those of the mapping: from here on the worker may check the
  * watch. @suspects suspect events came before the pages were compared.
  */
-static int memreg_watch_settle(struct memreg_watch *watch,
+static int memreg_watch_settle(struct memreg_kwatch *watch,
 			       unsigned long suspects)
 {
 	int ret;
@@ -764,7 +764,7 @@ static int memreg_watch_settle(struct memreg_watch *watch,
 	return ret;
 }
 
-static unsigned long memreg_watch_suspects(struct memreg_watch *watch)
+static unsigned long memreg_watch_suspects(struct memreg_kwatch *watch)
 {
 	unsigned long suspects;
 
@@ -778,7 +778,7 @@ static unsigned long memreg_watch_suspects(struct memreg_watch *watch)
  * Has no event come since @seq? Returns the number of suspect events before
  * that in @suspects.
  */
-static bool memreg_watch_undisturbed(struct memreg_watch *watch,
+static bool memreg_watch_undisturbed(struct memreg_kwatch *watch,
 				     unsigned long seq, unsigned long *suspects)
 {
 	bool ret;
@@ -802,7 +802,7 @@ static bool memreg_watch_undisturbed(struct memreg_watch *watch,
  *
  * Return: 0; -ESTALE if the caller has to pin the pages again; -EINTR.
  */
-int memreg_watch_end(struct memreg_watch *watch, unsigned long seq)
+int memreg_watch_end(struct memreg_kwatch *watch, unsigned long seq)
 {
 	enum memreg_verdict verdict = MEMREG_SUSPECT;
 	unsigned long suspects = 0;
@@ -839,7 +839,7 @@ int memreg_watch_end(struct memreg_watch *watch, unsigned long seq)
  *
  * Context: may sleep.
  */
-void memreg_watch_recheck(struct memreg_watch *watch)
+void memreg_watch_recheck(struct memreg_kwatch *watch)
 {
 	enum memreg_verdict verdict;
 	unsigned long seq;

@@ -12,7 +12,7 @@
 #include "mem/event.h"
 #include "mem/status.h"
 
-struct memreg_watch;
+struct memreg_kwatch;
 struct page;
 struct scatterlist;
 
@@ -20,9 +20,9 @@ struct scatterlist;
  * struct memreg_space - The watches of an address space on a device
  * @mdev: The device
  * @mm: The address space; the owner of each watch holds it
- * @node: In memreg_device.spaces; frwr_lock
+ * @node: In memreg_kdevice.spaces; frwr_lock
  * @users: Number of watches; frwr_lock
- * @suspects: Watches for the worker to check, by memreg_watch.suspect_node;
+ * @suspects: Watches for the worker to check, by memreg_kwatch.suspect_node;
  *	frwr_lock
  * @looking: Watch that the worker is checking, or NULL
  * @gave_up_until: Jiffies until which no other process waits for keys to this
@@ -30,12 +30,12 @@ struct scatterlist;
  * @look: The worker
  */
 struct memreg_space {
-	struct memreg_device *mdev;
+	struct memreg_kdevice *mdev;
 	struct mm_struct *mm;
 	struct hlist_node node;
 	unsigned int users;
 	struct list_head suspects;
-	struct memreg_watch *looking;
+	struct memreg_kwatch *looking;
 	unsigned long gave_up_until;
 	struct delayed_work look;
 };
@@ -47,7 +47,7 @@ struct memreg_space {
  * @start: First address
  * @end: Address behind the last one
  * @next: Next address to check
- * @suspects: Value of memreg_watch.suspects when the check began
+ * @suspects: Value of memreg_kwatch.suspects when the check began
  * @sg: Entry of the list of pages with which to go on; NULL: the first one
  * @sg_page: Number of the first page of @sg
  */
@@ -78,17 +78,17 @@ struct memreg_look {
  *	may sleep.
  */
 struct memreg_watch_ops {
-	enum memreg_verdict (*compare)(struct memreg_watch *watch,
+	enum memreg_verdict (*compare)(struct memreg_kwatch *watch,
 				       struct memreg_look *look,
 				       unsigned int *pages);
-	void (*stale)(struct memreg_watch *watch);
-	void (*suspect)(struct memreg_watch *watch);
-	bool (*gone)(struct memreg_watch *watch);
-	void (*wait)(struct memreg_watch *watch, unsigned long deadline);
+	void (*stale)(struct memreg_kwatch *watch);
+	void (*suspect)(struct memreg_kwatch *watch);
+	bool (*gone)(struct memreg_kwatch *watch);
+	void (*wait)(struct memreg_kwatch *watch, unsigned long deadline);
 };
 
 /**
- * struct memreg_watch - A watch on a range of a mapping
+ * struct memreg_kwatch - A watch on a range of a mapping
  * @ops: Operations of the watch
  * @mdev: Device, whose frwr_lock protects the watch
  * @mm: The address space
@@ -123,9 +123,9 @@ struct memreg_watch_ops {
  * @due: The next check; frwr_lock
  * @look: The check in progress; belongs to the worker
  */
-struct memreg_watch {
+struct memreg_kwatch {
 	const struct memreg_watch_ops *ops;
-	struct memreg_device *mdev;
+	struct memreg_kdevice *mdev;
 	struct mm_struct *mm;
 	u64 addr;
 	u64 length;
@@ -144,7 +144,7 @@ struct memreg_watch {
 	bool doubtful;
 	bool spurious;
 	u64 generation;
-	struct memreg_status *status;
+	struct memreg_kstatus *status;
 	u32 slot;
 	unsigned long suspects;
 	unsigned long cleared;
@@ -157,19 +157,19 @@ struct memreg_watch {
 
 int memreg_watch_init(void);
 void memreg_watch_exit(void);
-int memreg_watch_insert(struct memreg_watch *watch,
+int memreg_watch_insert(struct memreg_kwatch *watch,
 			const struct memreg_watch_ops *ops,
 			struct mm_struct *mm, u64 addr, u64 length,
 			bool writable);
-void memreg_watch_remove(struct memreg_watch *watch);
-int memreg_watch_end(struct memreg_watch *watch, unsigned long seq);
-void memreg_watch_recheck(struct memreg_watch *watch);
-enum memreg_verdict memreg_watch_page(struct memreg_watch *watch,
+void memreg_watch_remove(struct memreg_kwatch *watch);
+int memreg_watch_end(struct memreg_kwatch *watch, unsigned long seq);
+void memreg_watch_recheck(struct memreg_kwatch *watch);
+enum memreg_verdict memreg_watch_page(struct memreg_kwatch *watch,
 				      const struct memreg_look *look,
 				      unsigned long addr, struct page *page);
 
 /* The type of memreg_watch_page(), which is passed to files below this one. */
-typedef enum memreg_verdict (*memreg_watch_page_fn)(struct memreg_watch *watch,
+typedef enum memreg_verdict (*memreg_watch_page_fn)(struct memreg_kwatch *watch,
 						const struct memreg_look *look,
 						unsigned long addr,
 						struct page *page);
@@ -185,7 +185,7 @@ static inline bool memreg_look_is_through(const struct memreg_look *look)
  *
  * Return: false if it was stale already.
  */
-static inline bool memreg_watch_set_stale(struct memreg_watch *watch)
+static inline bool memreg_watch_set_stale(struct memreg_kwatch *watch)
 {
 	lockdep_assert_held(&watch->mdev->frwr_lock);
 
@@ -204,7 +204,7 @@ static inline bool memreg_watch_set_stale(struct memreg_watch *watch)
  *
  * Return: the sequence number for memreg_watch_end().
  */
-static inline unsigned long memreg_watch_begin(struct memreg_watch *watch)
+static inline unsigned long memreg_watch_begin(struct memreg_kwatch *watch)
 {
 	if (!watch->active)
 		return 0;

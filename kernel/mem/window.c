@@ -411,7 +411,7 @@ static bool memreg_windows_publish(struct memreg_file *file,
  */
 
 static int memreg_bind_check_mr(struct memreg_ucmd *ucmd,
-				const struct memreg_mr *mr, u32 access)
+				const struct memreg_kmr *mr, u32 access)
 {
 	u32 remote = access & ~IB_MEMREG_ACCESS_ZERO_BASED;
 	u32 flush = access & (IB_MEMREG_ACCESS_FLUSH_GLOBAL |
@@ -435,7 +435,7 @@ static int memreg_bind_check_mr(struct memreg_ucmd *ucmd,
 }
 
 static int memreg_bind_check_range(struct memreg_ucmd *ucmd,
-				   const struct memreg_mr *mr,
+				   const struct memreg_kmr *mr,
 				   const struct ib_memreg_bind *bind)
 {
 	u64 end;
@@ -460,10 +460,10 @@ static int memreg_bind_check_range(struct memreg_ucmd *ucmd,
  * Return: 0; -EINVAL or -EOVERFLOW with the reason set.
  */
 int memreg_bind_describe(struct memreg_ucmd *ucmd,
-			 struct memreg_window *window, struct memreg_mr *mr,
+			 struct memreg_window *window, struct memreg_kmr *mr,
 			 const struct ib_memreg_bind *bind)
 {
-	const struct memreg_mr *whole = mr->whole ?: mr;
+	const struct memreg_kmr *whole = mr->whole ?: mr;
 	struct memreg_key *key = &window->key;
 	int ret;
 
@@ -540,8 +540,8 @@ static int memreg_bind_endpoint(struct memreg_ucmd *ucmd,
  * Return: the MR; an ERR_PTR() with the reason set if it does not allow the
  * access.
  */
-struct memreg_mr *memreg_bind_keep_mr(struct memreg_ucmd *ucmd,
-				      struct memreg_mr *mr, u32 access)
+struct memreg_kmr *memreg_bind_keep_mr(struct memreg_ucmd *ucmd,
+				       struct memreg_kmr *mr, u32 access)
 {
 	int ret = memreg_bind_check_mr(ucmd, mr, access);
 
@@ -559,18 +559,18 @@ struct memreg_mr *memreg_bind_keep_mr(struct memreg_ucmd *ucmd,
  * Return: the MR; an ERR_PTR() with the reason set if there is none, or it does
  * not allow the requested access.
  */
-struct memreg_mr *memreg_bind_find_mr(struct memreg_ucmd *ucmd,
-				      const struct ib_memreg_bind *bind)
+struct memreg_kmr *memreg_bind_find_mr(struct memreg_ucmd *ucmd,
+				       const struct ib_memreg_bind *bind)
 {
 	struct memreg_object *obj;
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 	int ret;
 
 	obj = memreg_object_get(ucmd->file, bind->mr_id, IB_MEMREG_OBJECT_MR);
 	if (!obj)
 		return ERR_PTR(memreg_fail(ucmd, -ENOENT,
 					   IB_MEMREG_REASON_ID));
-	mr = container_of(obj, struct memreg_mr, obj);
+	mr = container_of(obj, struct memreg_kmr, obj);
 	ret = memreg_bind_check_mr(ucmd, mr, bind->access);
 	if (!ret)
 		return mr;
@@ -581,9 +581,9 @@ struct memreg_mr *memreg_bind_find_mr(struct memreg_ucmd *ucmd,
 /*
  * For an MR on demand, get the extent that has the range, which pins the pages.
  */
-static struct memreg_mr *memreg_bind_extent(struct memreg_ucmd *ucmd,
-					    struct memreg_mr *mr,
-					    const struct ib_memreg_bind *bind)
+static struct memreg_kmr *memreg_bind_extent(struct memreg_ucmd *ucmd,
+					     struct memreg_kmr *mr,
+					     const struct ib_memreg_bind *bind)
 {
 	bool write = bind->access & (IB_MEMREG_ACCESS_REMOTE_WRITE |
 				     IB_MEMREG_ACCESS_REMOTE_ATOMIC);
@@ -599,10 +599,10 @@ static struct memreg_mr *memreg_bind_extent(struct memreg_ucmd *ucmd,
 	return memreg_demand_get(ucmd, mr, bind->offset, bind->length, write);
 }
 
-static struct memreg_mr *memreg_bind_pin_mr(struct memreg_ucmd *ucmd,
-					    const struct ib_memreg_bind *bind)
+static struct memreg_kmr *memreg_bind_pin_mr(struct memreg_ucmd *ucmd,
+					     const struct ib_memreg_bind *bind)
 {
-	struct memreg_mr *mr = memreg_bind_find_mr(ucmd, bind), *extent;
+	struct memreg_kmr *mr = memreg_bind_find_mr(ucmd, bind), *extent;
 
 	if (IS_ERR(mr) || !mr->demand)
 		return mr;
@@ -612,9 +612,10 @@ static struct memreg_mr *memreg_bind_pin_mr(struct memreg_ucmd *ucmd,
 }
 
 /* Get the MR of an entry, which is often that of the previous entry. */
-static struct memreg_mr *memreg_bind_mr(struct memreg_ucmd *ucmd,
-					const struct memreg_window_batch *batch,
-					const struct ib_memreg_bind *bind)
+static struct memreg_kmr *
+memreg_bind_mr(struct memreg_ucmd *ucmd,
+	       const struct memreg_window_batch *batch,
+	       const struct ib_memreg_bind *bind)
 {
 	const struct memreg_window *last;
 
@@ -634,7 +635,7 @@ static int memreg_bind_prepare(struct memreg_ucmd *ucmd,
 			       struct memreg_window *window,
 			       const struct ib_memreg_bind *bind)
 {
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 	int ret;
 
 	if (bind->reserved)
@@ -673,7 +674,7 @@ void memreg_window_unbind(struct memreg_file *file,
 			  struct memreg_window *window)
 {
 	bool type2 = window->type == IB_MEMREG_WINDOW_TYPE2B;
-	struct memreg_mr *mr = window->mr;
+	struct memreg_kmr *mr = window->mr;
 
 	memreg_window_untie(file, window);
 	window->mr = NULL;

@@ -15,7 +15,7 @@
 #include "mem/key.h"
 
 struct memreg_domain;
-struct memreg_mr;
+struct memreg_kmr;
 
 /**
  * struct memreg_grants - The windows that end with an endpoint's connection
@@ -78,7 +78,7 @@ struct memreg_window {
 	bool doomed;
 	struct hlist_node bound_node;
 	atomic_t state;
-	struct memreg_mr *mr;
+	struct memreg_kmr *mr;
 	u32 mr_id;
 	struct memreg_grants *grants;
 	struct list_head grant_node;
@@ -126,12 +126,12 @@ void memreg_window_untie(struct memreg_file *file,
 			 struct memreg_window *window);
 void memreg_window_unbind(struct memreg_file *file,
 			  struct memreg_window *window);
-struct memreg_mr *memreg_bind_keep_mr(struct memreg_ucmd *ucmd,
-				      struct memreg_mr *mr, u32 access);
-struct memreg_mr *memreg_bind_find_mr(struct memreg_ucmd *ucmd,
-				      const struct ib_memreg_bind *bind);
+struct memreg_kmr *memreg_bind_keep_mr(struct memreg_ucmd *ucmd,
+				       struct memreg_kmr *mr, u32 access);
+struct memreg_kmr *memreg_bind_find_mr(struct memreg_ucmd *ucmd,
+				       const struct ib_memreg_bind *bind);
 int memreg_bind_describe(struct memreg_ucmd *ucmd,
-			 struct memreg_window *window, struct memreg_mr *mr,
+			 struct memreg_window *window, struct memreg_kmr *mr,
 			 const struct ib_memreg_bind *bind);
 void memreg_window_trace_bind(const struct memreg_window *window);
 void memreg_window_count_revoke(const struct memreg_window *window);

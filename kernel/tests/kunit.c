@@ -845,7 +845,7 @@ static void memreg_test_grow(struct kunit *test, unsigned int count,
 static unsigned long memreg_test_shrink(struct kunit *test)
 {
 	struct shrink_control sc = { .gfp_mask = GFP_KERNEL };
-	struct shrinker *shrinker = memreg_pool_shrinker;
+	struct shrinker *shrinker = memreg_mrpool_shrinker;
 	unsigned long count = shrinker->count_objects(shrinker, &sc);
 
 	KUNIT_EXPECT_EQ(test, SHRINK_STOP,
@@ -899,7 +899,7 @@ static void memreg_test_pool_ages(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, 16, n);
 	for (i = 0; i < 8; i++) {
 		t->pool->age_next = jiffies;
-		memreg_pool_kick(t->pool);
+		memreg_mrpool_kick(t->pool);
 		memreg_test_settle(t);
 	}
 	/* MRs in use are not idle. */
@@ -910,7 +910,7 @@ static void memreg_test_pool_ages(struct kunit *test)
 	memreg_test_put_all(mrs, n);
 	for (i = 0; i < 16; i++) {
 		t->pool->age_next = jiffies;
-		memreg_pool_kick(t->pool);
+		memreg_mrpool_kick(t->pool);
 		memreg_test_settle(t);
 	}
 	/* A few may stay in the caches of CPUs. */
@@ -955,7 +955,7 @@ static void memreg_test_pool_replaces_meanwhile(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, 0));
 	memreg_fake_flush(t->fake);
 	mutex_lock(&t->pool->mutex);
-	memreg_pool_kick(t->pool);
+	memreg_mrpool_kick(t->pool);
 	ib_memreg_req_abort(&t->req);
 	KUNIT_EXPECT_NE(test, 0UL,
 			wait_for_completion_timeout(&t->done,

@@ -353,12 +353,12 @@ static int memreg_sw_access(struct memreg_sw *sw, u32 key, u64 iova, u8 *data,
  */
 struct memreg_mem {
 	struct memreg_sw *sw;
-	struct memreg_device mdev;
+	struct memreg_kdevice mdev;
 	struct memreg_file file;
 	struct memreg_domain domain;
 	u8 *block;
-	struct memreg_mr leaves[MEMREG_SW_LEAVES];
-	struct memreg_mr mr;
+	struct memreg_kmr leaves[MEMREG_SW_LEAVES];
+	struct memreg_kmr mr;
 	struct memreg_part parts[MEMREG_SW_ENTRIES];
 	u32 nr_parts;
 	u64 length;
@@ -375,7 +375,7 @@ static const struct memreg_source memreg_mem_source = {
 	.release = memreg_mem_release,
 };
 
-static void memreg_mem_leaf(struct kunit *test, struct memreg_mr *leaf,
+static void memreg_mem_leaf(struct kunit *test, struct memreg_kmr *leaf,
 			    const u8 *pages)
 {
 	struct memreg_mem *t = test->priv;
@@ -442,7 +442,7 @@ static void memreg_mem_new_device(struct kunit *test)
 static void memreg_mem_new_domain(struct kunit *test)
 {
 	struct memreg_mem *t = test->priv;
-	struct memreg_device *mdev = &t->mdev;
+	struct memreg_kdevice *mdev = &t->mdev;
 	struct memreg_domain *domain = &t->domain;
 
 	mdev->ibdev = &t->sw->ibdev;
@@ -515,7 +515,7 @@ static void memreg_mem_exit(struct kunit *test)
 }
 
 /* Where a byte of a leaf is */
-static u8 *memreg_mem_at(const struct memreg_mr *leaf, u64 offset, u8 *block,
+static u8 *memreg_mem_at(const struct memreg_kmr *leaf, u64 offset, u8 *block,
 			 const u8 *base)
 {
 	const struct scatterlist *sg = &leaf->region->sgl[offset / PAGE_SIZE];
@@ -590,7 +590,7 @@ static int memreg_mem_compose(struct memreg_mem *t)
 					   t->length, MEMREG_SW_ACCESS);
 	if (IS_ERR(region))
 		return PTR_ERR(region);
-	t->mr = (struct memreg_mr) {
+	t->mr = (struct memreg_kmr) {
 		.domain = &t->domain,
 		.length = t->length,
 		.access = MEMREG_SW_ACCESS,
