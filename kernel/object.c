@@ -23,7 +23,10 @@
 
 #include "core.h"
 
-/* Reserve an id. Cyclic, so that a stale id does not soon name another object. */
+/*
+ * Reserve an id. Ids are cyclic, so that a stale one does not soon name another
+ * object.
+ */
 static int memreg_id_alloc(struct memreg_file *file, u32 *id, gfp_t gfp)
 {
 	int ret = xa_alloc_cyclic(&file->objects, id, XA_ZERO_ENTRY,

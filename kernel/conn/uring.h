@@ -67,7 +67,8 @@ struct memreg_uring {
 /* Does a command that is being issued have posted work requests? */
 static inline bool memreg_uring_is_posted(const struct memreg_uring *uring)
 {
-	return atomic_read(&uring->pending) != MEMREG_URING_ISSUE || uring->ring;
+	return uring->ring ||
+	       atomic_read(&uring->pending) != MEMREG_URING_ISSUE;
 }
 
 /**

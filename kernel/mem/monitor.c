@@ -293,8 +293,8 @@ static struct memreg_monitor *memreg_monitor_next(struct memreg_turn *turn,
 	struct memreg_monitor *monitor;
 
 	spin_lock(&memreg_suspects_lock);
-	monitor = list_first_entry_or_null(&turn->suspects, struct memreg_monitor,
-					   suspect_node);
+	monitor = list_first_entry_or_null(&turn->suspects,
+					   struct memreg_monitor, suspect_node);
 	if (monitor) {
 		list_del_init(&monitor->suspect_node);
 		*what = (struct memreg_suspicion) {

@@ -83,8 +83,10 @@ static unsigned long memreg_status_find_slot(struct memreg_kstatus *status)
 {
 	unsigned long i;
 
+	/* Only a hint: memreg_status_try_slot() finds out. */
 	i = data_race(find_next_zero_bit(status->used, status->slots,
 					 READ_ONCE(status->next)));
+	/* Likewise a hint. */
 	return i < status->slots ? i :
 	       data_race(find_first_zero_bit(status->used, status->slots));
 }

@@ -489,8 +489,8 @@ static void rebuild_queues(struct __test_metadata *_metadata)
 {
 	int64_t end = now_ms() + LIMIT_MS;
 
-	ASSERT_EQ(0, shell("ip -n memreg-owner addr flush dev mr_owner "
-			   "scope global"));
+	ASSERT_EQ(0, shell("ip -n %s addr flush dev %s scope global",
+			   "memreg-owner", "mr_owner"));
 	while (!qps_made(_metadata, NOBODY) || !qps_made(_metadata, 0)) {
 		ASSERT_GT(end, now_ms());
 		usleep(10000);

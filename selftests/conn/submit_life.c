@@ -306,7 +306,7 @@ static void be_the_peer(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, stock_established(&s));
 }
 
-/* The parent accepts while the child connects, and gets no ESTABLISHED event. */
+/* The parent accepts while the child connects: it gets no ESTABLISHED event. */
 TEST_F_TIMEOUT(life, I7_killed_peer_flushes, LIMIT_S)
 {
 	struct ib_memreg_queues queues = queues_of(&self->ring);

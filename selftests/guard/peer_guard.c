@@ -654,7 +654,7 @@ TEST_F_TIMEOUT(churn, I2_what_is_live_is_what_is_mapped, SOAK_S)
 	struct memreg_mr mr;
 	uint32_t crc;
 
-	/* The churning thread may get more CPU time than the registering one. */
+	/* The churning thread may get more CPU time than the registering one */
 	for (i = 0; i < rounds || (!live && i < 10 * rounds); i++) {
 		if (!register_in_churn(_metadata, self, &mr))
 			continue;

@@ -38,7 +38,10 @@ static inline uint8_t pattern(size_t i, unsigned int seed)
 }
 
 void fill(void *mem, size_t len, unsigned int seed);
-/* Is it what fill() made, from its byte @from on? Prints the first that differs. */
+/*
+ * Is it what fill() made, from its byte @from on? Prints the first byte that
+ * differs.
+ */
 bool filled(const void *mem, size_t len, size_t from, unsigned int seed);
 
 /* The CRC-32 that verbs_peer prints for the data it read */

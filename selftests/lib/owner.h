@@ -48,7 +48,7 @@ void owner_accept(struct __test_metadata *_metadata, struct owner *o,
 uint32_t owner_admit(struct __test_metadata *_metadata, struct owner *o,
 		     struct peer *p, uint32_t domain,
 		     const struct memreg_grant *g);
-/* After an access error a peer has to connect anew; returns its new endpoint. */
+/* After an access error a peer connects anew. Returns its new endpoint. */
 uint32_t owner_admit_again(struct __test_metadata *_metadata, struct owner *o,
 			   struct peer *p, uint32_t endpoint);
 /* Bind one window, for an endpoint or for 0, and describe the grant. */

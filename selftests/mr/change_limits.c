@@ -272,7 +272,7 @@ static int open_in_group(FIXTURE_DATA(groups) *self)
 	       raw_domain(self->fd, &self->domains[1]);
 }
 
-/* A change that needs @keys more objects until it is through, and @after then */
+/* A change that needs @keys more objects until it is done, and @after then */
 static void change_at_limit(struct __test_metadata *_metadata,
 			    FIXTURE_DATA(groups) *self,
 			    struct ib_memreg_mr_reregister change,

@@ -385,7 +385,8 @@ TEST_F_TIMEOUT(demand, I1_windows_pin_what_they_are_on, LIMIT_S)
 				 REMOTE_READ, &bind));
 	ASSERT_EQ(0, munmap(self->mem, LEN));
 	map_anew(_metadata, self->mem, 6);
-	EXPECT_EQ(IB_MEMREG_MR_LIVE, query(_metadata, self, self->mr).out_state);
+	EXPECT_EQ(IB_MEMREG_MR_LIVE,
+		  query(_metadata, self, self->mr).out_state);
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, stock_read(s, 0, 8, bind.out_iova,
 						    bind.out_rkey));
 }
@@ -400,10 +401,11 @@ TEST_F_TIMEOUT(demand, window_bound_on_the_send_queue, LIMIT_S)
 	ASSERT_EQ(0, raw_windows_2b(self->link.fd, self->link.domain, LEN,
 				    &window, 1));
 	ASSERT_EQ(0, stock_recv(self->stock, 0, 64));
-	wrs[0] = WR(BIND, self->to, .sge = { .mr_id = self->mr,
-			.offset = 3 * PAGE + 8, .length = 5000 },
-		    .window_id = window, .access = REMOTE_WRITE,
-		    .flags = SIGNALED);
+	wrs[0] = WR(BIND, self->to, .window_id = window,
+		    .access = REMOTE_WRITE, .flags = SIGNALED);
+	wrs[0].sge.mr_id = self->mr;
+	wrs[0].sge.offset = 3 * PAGE + 8;
+	wrs[0].sge.length = 5000;
 	wrs[1] = WR(SEND, self->to, SGE(self->mr, 0, 64), .flags = SIGNALED);
 	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 2))
 		TH_LOG("reason %u", raw_reason());

@@ -23,7 +23,7 @@
 
 static __u8 copy[LEN];
 
-/* Another MR on demand takes the place of the fixture's, so adds_up() is of it. */
+/* Another MR on demand takes the place of the fixture's, for adds_up(). */
 static void demand_on(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(demand) *self, void *mem, size_t length)
 {

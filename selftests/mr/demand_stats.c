@@ -191,6 +191,10 @@ static bool list_agrees(struct __test_metadata *_metadata,
 /* LIST, and `memreg list`, report what the queries do. */
 TEST_F_TIMEOUT(demand, list_has_the_counters, LIMIT_S)
 {
+	const char *most = " pinned on demand, 2[48].0 KiB at most, 3 faults$";
+	const char *uses = ".on_demand.:.*.faults.:3,.hits.:2,";
+	const char *changes = ".on_demand.:.*.invalidations.:1,"
+		".prefetches.:1,.prefetch_hits.:1";
 	const struct ib_memreg_object *o;
 	struct state state;
 	unsigned int i;
@@ -209,15 +213,10 @@ TEST_F_TIMEOUT(demand, list_has_the_counters, LIMIT_S)
 	EXPECT_EQ(0, o->u.mr.on_demand);
 	EXPECT_EQ(0, o->u.mr.demand.pinned_max);
 	state_free(&state);
-	EXPECT_TRUE(tool_lists("--type mr", " pinned on demand, 2[48].0 KiB "
-			       "at most, 3 faults$"));
-	EXPECT_TRUE(tool_lists("--type domain", " pinned on demand, 2[48].0 KiB "
-			       "at most, 3 faults$"));
-	EXPECT_TRUE(tool_lists("--type mr --json", ".on_demand.:"
-			       ".*.faults.:3,.hits.:2,"));
-	EXPECT_TRUE(tool_lists("--type domain --json", ".on_demand.:.*"
-			       ".invalidations.:1,.prefetches.:1,"
-			       ".prefetch_hits.:1"));
+	EXPECT_TRUE(tool_lists("--type mr", most));
+	EXPECT_TRUE(tool_lists("--type domain", most));
+	EXPECT_TRUE(tool_lists("--type mr --json", uses));
+	EXPECT_TRUE(tool_lists("--type domain --json", changes));
 	ASSERT_EQ(0, raw_destroy(self->link.fd, pinned));
 }
 

@@ -1280,7 +1280,8 @@ static void connect_again(struct fuzzer *f)
 	if (!id_of(f, IB_MEMREG_OBJECT_LISTENER))
 		raw_listen(world.fd, &world.port);
 	if (!domain || !queues.send_ring_id ||
-	    raw_connect(world.fd, domain, OWNER_IP4, world.port, &queues, &from))
+	    raw_connect(world.fd, domain, OWNER_IP4, world.port, &queues,
+			&from))
 		return;
 	to = await_request();
 	if (to && !raw_setup(world.fd, to, domain, &queues))

@@ -404,8 +404,10 @@ static __u32 register_area(struct worker *w, unsigned int i, __u32 flags)
 		cmd.access &= ~MW_BIND;
 	if (flags & IB_MEMREG_MR_ON_DEMAND)
 		cmd.access &= FOR_WINDOWS;
-	if (flags & IB_MEMREG_MR_IMPLICIT)
-		cmd.addr = cmd.length = 0;
+	if (flags & IB_MEMREG_MR_IMPLICIT) {
+		cmd.addr = 0;
+		cmd.length = 0;
+	}
 	ret = NOTE(w, MR_REGISTER,
 		   raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, &cmd));
 	forget_domain(cmd.domain_id, ret);

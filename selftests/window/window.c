@@ -66,7 +66,8 @@ FIXTURE_TEARDOWN(window)
 }
 
 /* Good entries for the first windows, each of another range. */
-static struct ib_memreg_bind *fill_binds(FIXTURE_DATA(window) *self, __u32 count)
+static struct ib_memreg_bind *fill_binds(FIXTURE_DATA(window) *self,
+					 __u32 count)
 {
 	__u32 i;
 

@@ -134,7 +134,7 @@ static void examine_disk(struct export *e, dev_t dev)
 	}
 }
 
-/* A hole behind the end changes nothing, and shows whether there can be holes */
+/* A hole behind the end changes nothing, and shows if there can be holes */
 static void examine_file(struct export *e, const struct stat *st)
 {
 	off_t end = (st->st_size + BLKD_PAGE - 1) / BLKD_PAGE * BLKD_PAGE;

@@ -94,7 +94,7 @@ static void connect_to(const char *address, const char *port)
 	outbox.iova += inbox.length;
 }
 
-/* The peer reports that its outbox is full, and is informed that its inbox is. */
+/* The peer reports that its outbox is full, and learns that its inbox is. */
 static void exchange(void)
 {
 	struct ib_memreg_wr wrs[3];

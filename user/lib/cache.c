@@ -151,9 +151,9 @@ static bool has_all(const struct memreg__entry *entry, uint64_t start,
 }
 
 /* Take a reference if it is good for a range */
-static inline __attribute__((always_inline)) bool
-hold(struct memreg_cache *cache, struct memreg__entry *entry, uint64_t start,
-     size_t length)
+static inline __attribute__((always_inline))
+bool hold(struct memreg_cache *cache, struct memreg__entry *entry,
+	  uint64_t start, size_t length)
 {
 	uint64_t refs = atomic_fetch_add_explicit(&entry->refs,
 						  HIT_ONE + REF_ONE,

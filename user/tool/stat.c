@@ -14,6 +14,8 @@
 /* Lines between two headings of a table */
 #define LINES		20
 
+#define LONGER	"faults that took longer, and less"
+
 /* Counters of frequent events have a column; the column of others is NULL */
 static const struct {
 	const char *name;
@@ -122,33 +124,33 @@ static const struct {
 	[IB_MEMREG_STAT_DEMAND_WAIT + 0] = {
 		"demand-wait-1us", NULL, "faults that took less" },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 1] = {
-		"demand-wait-4us", NULL, "faults that took longer, and less" },
+		"demand-wait-4us", NULL, LONGER },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 2] = {
-		"demand-wait-16us", NULL, "faults that took longer, and less" },
+		"demand-wait-16us", NULL, LONGER },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 3] = {
-		"demand-wait-66us", NULL, "faults that took longer, and less" },
+		"demand-wait-66us", NULL, LONGER },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 4] = {
-		"demand-wait-262us", NULL, "faults that took longer, and less" },
+		"demand-wait-262us", NULL, LONGER },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 5] = {
-		"demand-wait-1ms", NULL, "faults that took longer, and less" },
+		"demand-wait-1ms", NULL, LONGER },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 6] = {
-		"demand-wait-4ms", NULL, "faults that took longer, and less" },
+		"demand-wait-4ms", NULL, LONGER },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 7] = {
-		"demand-wait-17ms", NULL, "faults that took longer, and less" },
+		"demand-wait-17ms", NULL, LONGER },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 8] = {
-		"demand-wait-67ms", NULL, "faults that took longer, and less" },
+		"demand-wait-67ms", NULL, LONGER },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 9] = {
-		"demand-wait-268ms", NULL, "faults that took longer, and less" },
+		"demand-wait-268ms", NULL, LONGER },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 10] = {
-		"demand-wait-1s", NULL, "faults that took longer, and less" },
+		"demand-wait-1s", NULL, LONGER },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 11] = {
-		"demand-wait-4s", NULL, "faults that took longer, and less" },
+		"demand-wait-4s", NULL, LONGER },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 12] = {
-		"demand-wait-17s", NULL, "faults that took longer, and less" },
+		"demand-wait-17s", NULL, LONGER },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 13] = {
-		"demand-wait-69s", NULL, "faults that took longer, and less" },
+		"demand-wait-69s", NULL, LONGER },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 14] = {
-		"demand-wait-275s", NULL, "faults that took longer, and less" },
+		"demand-wait-275s", NULL, LONGER },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 15] = {
 		"demand-wait-longer", NULL, "faults that took longer" },
 };

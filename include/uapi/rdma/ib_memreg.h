@@ -1535,7 +1535,7 @@ struct ib_memreg_mr_reregister {
 	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_MR_REREGISTER)
 
 /** IB_MEMREG_NO_FAULT_MAX - most bytes of a range of PREFETCH_NO_FAULT */
-#define IB_MEMREG_NO_FAULT_MAX	(1 << 30)
+#define IB_MEMREG_NO_FAULT_MAX	0x40000000
 
 /**
  * enum ib_memreg_advice - Actions of MR_ADVISE on ranges of MRs on demand
