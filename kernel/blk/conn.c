@@ -41,10 +41,10 @@
  * Events of the RDMA CM
  */
 
-static void memreg_blk_tell(struct memreg_blk_queue *queue, int status)
+static void memreg_blk_notify(struct memreg_blk_queue *queue, int status)
 {
 	queue->cm_status = status;
-	/* Pairs with memreg_blk_told(). */
+	/* Pairs with memreg_blk_notified(). */
 	smp_store_release(&queue->cm_event, true);
 	wake_up(&queue->blk->wait);
 }
@@ -90,20 +90,20 @@ static int memreg_blk_handler(struct rdma_cm_id *id,
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		memreg_blk_tell(queue, 0);
+		memreg_blk_notify(queue, 0);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		memreg_blk_tell(queue, memreg_blk_established
+		memreg_blk_notify(queue, memreg_blk_established
 				(queue, &event->param.conn));
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		memreg_blk_tell(queue, memreg_blk_rejected(queue, event));
+		memreg_blk_notify(queue, memreg_blk_rejected(queue, event));
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
-		memreg_blk_tell(queue, memreg_blk_failed(queue, event));
+		memreg_blk_notify(queue, memreg_blk_failed(queue, event));
 		break;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		break;
@@ -115,9 +115,9 @@ static int memreg_blk_handler(struct rdma_cm_id *id,
 	return 0;
 }
 
-static bool memreg_blk_told(const struct memreg_blk_queue *queue)
+static bool memreg_blk_notified(const struct memreg_blk_queue *queue)
 {
-	/* Pairs with memreg_blk_tell(). */
+	/* Pairs with memreg_blk_notify(). */
 	return smp_load_acquire(&queue->cm_event);
 }
 
@@ -132,13 +132,13 @@ static int memreg_blk_step(struct memreg_blk_queue *queue, const char *what)
 				   memreg_blk_left(blk));
 
 	if (!wait_event_timeout(blk->wait,
-				memreg_blk_told(queue) ||
+				memreg_blk_notified(queue) ||
 				READ_ONCE(blk->broken) ||
 				READ_ONCE(blk->stopping), most)) {
 		memreg_blk_say(blk, "no answer: %s", what);
 		return -ETIMEDOUT;
 	}
-	if (!memreg_blk_told(queue))
+	if (!memreg_blk_notified(queue))
 		return -ECONNRESET;
 	return queue->cm_status;
 }

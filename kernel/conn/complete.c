@@ -83,7 +83,7 @@ static bool memreg_slot_deliver(const struct memreg_slot *slot,
 }
 
 /* Fill in the entry of a successful receive; returns flags. */
-static u8 memreg_slot_tell_recv(const struct memreg_slot *slot,
+static u8 memreg_slot_fill_recv(const struct memreg_slot *slot,
 				const struct ib_wc *wc,
 				struct ib_memreg_cqe *entry)
 {
@@ -142,7 +142,7 @@ static void memreg_endpoint_failed(const struct memreg_queue *queue,
  * may be wrong.
  */
 static __always_inline void
-memreg_slot_tell(const struct memreg_slot *slot, const struct ib_wc *wc,
+memreg_slot_fill(const struct memreg_slot *slot, const struct ib_wc *wc,
 		 u8 status, struct ib_memreg_cqe *entry)
 {
 	struct memreg_queue *queue = slot->queue;
@@ -160,7 +160,7 @@ memreg_slot_tell(const struct memreg_slot *slot, const struct ib_wc *wc,
 	if (queue->stale || memreg_slot_is_stale(slot))
 		flags |= IB_MEMREG_CQE_STALE;
 	if (status == IB_WC_SUCCESS && !queue->send)
-		flags |= memreg_slot_tell_recv(slot, wc, entry);
+		flags |= memreg_slot_fill_recv(slot, wc, entry);
 	else if (status == IB_WC_SUCCESS)
 		entry->byte_len = slot->length;
 	entry->flags = flags;
@@ -182,7 +182,7 @@ static noinline bool memreg_slot_end_uring(struct memreg_slot *slot,
 	struct ib_memreg_cqe entry;
 
 	if (outcome >= 0) {
-		memreg_slot_tell(slot, wc, outcome, &entry);
+		memreg_slot_fill(slot, wc, outcome, &entry);
 		memreg_uring_note(uring, &entry);
 		/*
 		 * The result of a command has a field for the id, apart from
@@ -208,7 +208,7 @@ static __always_inline bool memreg_slot_end(struct memreg_slot *slot,
 	if (slot->uring)
 		return memreg_slot_end_uring(slot, wc, outcome);
 	if (outcome >= 0)
-		memreg_slot_tell(slot, wc, outcome,
+		memreg_slot_fill(slot, wc, outcome,
 				 memreg_ring_entry(slot->queue->ring));
 	memreg_slot_release(slot);
 	return outcome >= 0;

@@ -451,7 +451,7 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_segs, MEMREG_NS);
  */
 
 /* The caller owns the request again. It may be gone afterwards. */
-static void memreg_req_tell_done(struct ib_memreg_req *req)
+static void memreg_req_call_done(struct ib_memreg_req *req)
 {
 	struct completion *waiter = req->waiter;
 
@@ -509,7 +509,7 @@ static void memreg_req_reclaim(struct ib_memreg_req *req)
 	req->first = NULL;
 	req->last = NULL;
 	req->nr_mrs = 0;
-	memreg_req_tell_done(req);
+	memreg_req_call_done(req);
 
 	for (mr = hollow; mr; mr = next) {
 		next = mr->next;
@@ -546,7 +546,7 @@ static void memreg_req_put(struct ib_memreg_req *req)
 		return;
 	}
 	memreg_req_release(req);
-	memreg_req_tell_done(req);
+	memreg_req_call_done(req);
 }
 
 static void memreg_req_work(struct work_struct *work)

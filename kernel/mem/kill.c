@@ -126,7 +126,7 @@ void memreg_kill_module_exit(void)
 }
 
 /* Count and trace the end of an FRWR's MR. */
-static void memreg_frwr_tell_destroy(struct memreg_frwr *frwr)
+static void memreg_frwr_note_destroy(struct memreg_frwr *frwr)
 {
 	trace_memreg_frwr_destroy(frwr);
 	if (frwr->no_inv)
@@ -150,7 +150,7 @@ static void memreg_frwr_tell_destroy(struct memreg_frwr *frwr)
 void memreg_frwr_destroy_mr(struct memreg_frwr *frwr)
 {
 	if (frwr->fast.mr)
-		memreg_frwr_tell_destroy(frwr);
+		memreg_frwr_note_destroy(frwr);
 	if (memreg_fastmr_destroy(&frwr->fast))
 		atomic_inc(&frwr->domain->mdev->undead);
 	if (frwr->holds && atomic_dec_and_test(&frwr->holds->held))

@@ -806,7 +806,7 @@ static void memreg_regq_end(struct memreg_domain *domain)
 }
 
 /* Count and trace the outcome of a rebuild. */
-static void memreg_regq_tell(struct memreg_domain *domain, int err)
+static void memreg_regq_note(struct memreg_domain *domain, int err)
 {
 	if (err) {
 		memreg_count(domain->mdev,
@@ -843,7 +843,7 @@ static void memreg_regq_rebuild(struct work_struct *work)
 	domain->rebuilds_ended++;
 	if (!ret)
 		WRITE_ONCE(domain->rebuilt, domain->rebuilt + 1);
-	memreg_regq_tell(domain, ret);
+	memreg_regq_note(domain, ret);
 	spin_unlock_irq(&domain->sq_lock);
 	wake_up_all(&domain->sq_wait);
 }
