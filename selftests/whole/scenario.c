@@ -584,7 +584,7 @@ TEST_F_TIMEOUT(scenario, I7_device_vanishes_after_any_step, SOAK_S)
 	unsigned int n, stride = debug_kernel() && !test_full() ? 6 : 1;
 
 	if (test_chosen())
-		stride = 12;
+		stride = 24;
 	for (n = 1; n <= ARRAY_LEN(steps); n += stride) {
 		take_steps(_metadata, self, n);
 		TH_LOG("after %s", steps[n - 1].name);
