@@ -48,6 +48,7 @@ static u32 memreg_caps_list(struct memreg_kdevice *mdev,
 	bool strict = !(mdev->quirks & MEMREG_QUIRK_WEAK_INV);
 	bool order = !(mdev->quirks & MEMREG_QUIRK_RELAXED_ORDERING);
 	bool virt = ib_uses_virt_dma(mdev->ibdev);
+	bool paging = memreg_paged_access(mdev->ibdev);
 	const struct ib_memreg_cap_entry all[] = {
 		CAP(KEY_PAGES, FRWR, mdev->max_pages),
 		CAP(KEY_SPAN, FRWR, (u64)mdev->max_pages * MEMREG_PAGE_SIZE),
@@ -78,8 +79,7 @@ static u32 memreg_caps_list(struct memreg_kdevice *mdev,
 		CAP(ODP_EXPLICIT, KERNEL, 1),
 		CAP(ODP_IMPLICIT, KERNEL, 1),
 		CAP(ADVISE, KERNEL, MEMREG_ADVISE_ALL),
-		/* No driver has earned it: see quirks.c. */
-		CAP(ODP_KEYS, NONE, 0),
+		CAP_IF(ODP_KEYS, paging, DEVICE),
 	};
 
 	BUILD_BUG_ON(ARRAY_SIZE(all) != MEMREG_CAPS);

@@ -4,23 +4,29 @@
  * is not listed is assumed to follow the InfiniBand specification, and to have
  * none of the abilities that need evidence.
  *
- * No driver is trusted with keys whose pages the device faults in. A kernel
- * module can have such keys: ib_reg_user_mr() takes IB_ACCESS_ON_DEMAND with a
- * PD of the kernel, as net/rds does, where the driver sets
- * IBK_ON_DEMAND_PAGING.
- * Two drivers do:
+ * No driver is trusted yet with keys whose pages the device faults in
+ * (MEMREG_QUIRK_DEVICE_PAGING). A kernel module can have such keys:
+ * ib_reg_user_mr() takes IB_ACCESS_ON_DEMAND with a PD of the kernel, as
+ * net/rds does, where the driver sets IBK_ON_DEMAND_PAGING. Two drivers do:
  * - rxe: __rxe_odp_mr_copy() copies from and to the beginning of each page,
  *   whatever the offset in it. rxe_odp_map_range_and_lock() takes the I/O
  *   address for an address in the range: another one is outside of its list of
  *   pages.
  * - mlx5: nothing of memreg has run on it. A driver is trusted with that only
- *   after the tests of memory on demand have passed there with such keys.
+ *   after the test demand_keys has passed there.
  */
 #include <linux/minmax.h>
+#include <linux/moduleparam.h>
+#include <rdma/ib_memreg.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_verbs.h>
 
 #include "quirks.h"
+
+static bool trust_any_device_paging;
+module_param(trust_any_device_paging, bool, 0400);
+MODULE_PARM_DESC(trust_any_device_paging,
+		 "For tests alone: let MRs on demand have keys on devices whose own paging is not known to work. soft-RoCE corrupts memory with it.");
 
 static const struct {
 	enum rdma_driver_id driver;
@@ -129,4 +135,30 @@ u32 memreg_page_list_max(struct ib_device *ibdev)
 	if (quirks & MEMREG_QUIRK_SHORT_PAGE_LISTS)
 		max = min_t(u32, max, MEMREG_SHORT_PAGE_LIST);
 	return max;
+}
+
+/**
+ * memreg_paged_access() - Remote access that keys may allow if the device
+ * faults in their pages
+ * @ibdev: The device
+ *
+ * Return: mask of IB_MEMREG_ACCESS_REMOTE_*; 0 if there are no such keys.
+ */
+u32 memreg_paged_access(struct ib_device *ibdev)
+{
+	u32 ops = ibdev->attrs.odp_caps.per_transport_caps.rc_odp_caps;
+	u32 access = 0;
+
+	if (!(ibdev->attrs.kernel_cap_flags & IBK_ON_DEMAND_PAGING))
+		return 0;
+	if (!(memreg_quirks(ibdev) & MEMREG_QUIRK_DEVICE_PAGING) &&
+	    !trust_any_device_paging)
+		return 0;
+	if (ops & IB_ODP_SUPPORT_READ)
+		access |= IB_MEMREG_ACCESS_REMOTE_READ;
+	if (ops & IB_ODP_SUPPORT_WRITE)
+		access |= IB_MEMREG_ACCESS_REMOTE_WRITE;
+	if (ops & IB_ODP_SUPPORT_ATOMIC)
+		access |= IB_MEMREG_ACCESS_REMOTE_ATOMIC;
+	return access;
 }

@@ -30,8 +30,11 @@ struct ib_device;
 #define MEMREG_QUIRK_NO_ATOMIC		BIT(9)
 /* Keys must be of less than 4 GiB. */
 #define MEMREG_QUIRK_SHORT_KEYS		BIT(10)
+/* Keys whose pages the device faults in are known to work. */
+#define MEMREG_QUIRK_DEVICE_PAGING	BIT(11)
 
 unsigned long memreg_quirks(struct ib_device *ibdev);
 u32 memreg_page_list_max(struct ib_device *ibdev);
+u32 memreg_paged_access(struct ib_device *ibdev);
 
 #endif /* _MEMREG_QUIRKS_H */

@@ -624,12 +624,13 @@ void memreg_frwr_destroy(struct memreg_frwr *frwr)
  * @domain: Domain in which the key is to work
  * @key: Description of the key; its region has no pages
  * @addr: Address of the memory in the caller's address space
+ * @flags: 0, or IB_ACCESS_ON_DEMAND if the device is to fault in the pages
  *
  * Context: may sleep.
  * Return: 0; -EDQUOT, -ENOMEM, or the driver's errno.
  */
 int memreg_frwr_take_single(struct memreg_domain *domain,
-			    struct memreg_key *key, u64 addr)
+			    struct memreg_key *key, u64 addr, int flags)
 {
 	struct memreg_kdevice *mdev = domain->mdev;
 	struct memreg_frwr *frwr;
@@ -639,7 +640,7 @@ int memreg_frwr_take_single(struct memreg_domain *domain,
 	if (IS_ERR(frwr))
 		return PTR_ERR(frwr);
 	mr = ib_reg_user_mr(domain->pd, addr, key->length, key->iova,
-			    key->access & MEMREG_FRWR_ACCESS);
+			    (key->access & MEMREG_FRWR_ACCESS) | flags);
 	if (IS_ERR(mr)) {
 		memreg_frwr_free(frwr);
 		return PTR_ERR(mr);

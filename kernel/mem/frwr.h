@@ -107,7 +107,7 @@ struct memreg_frwr {
 int memreg_frwr_take(struct memreg_domain *domain, struct memreg_key **keys,
 		     unsigned int count);
 int memreg_frwr_take_single(struct memreg_domain *domain,
-			    struct memreg_key *key, u64 addr);
+			    struct memreg_key *key, u64 addr, int flags);
 int memreg_frwr_map(struct memreg_frwr *frwr,
 		    const struct memreg_key *key);
 void memreg_frwr_rest(struct memreg_frwr *frwr, u64 now);

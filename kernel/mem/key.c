@@ -486,14 +486,15 @@ void memreg_key_retire(struct memreg_key *key)
  * @domain: Domain in which the key is to work
  * @key: Description of the key; its region has no pages
  * @addr: Address of the memory in the caller's address space
+ * @flags: As for memreg_frwr_take_single()
  *
  * Context: may sleep.
  * Return: 0; -EDQUOT, -ENOMEM, -ESTALE, or the driver's errno.
  */
 int memreg_key_make_single(struct memreg_domain *domain,
-			   struct memreg_key *key, u64 addr)
+			   struct memreg_key *key, u64 addr, int flags)
 {
-	int ret = memreg_frwr_take_single(domain, key, addr);
+	int ret = memreg_frwr_take_single(domain, key, addr, flags);
 
 	if (ret)
 		return ret;

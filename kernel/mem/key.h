@@ -62,6 +62,6 @@ int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
 bool memreg_key_invalidable(const struct memreg_key *key);
 void memreg_key_retire(struct memreg_key *key);
 int memreg_key_make_single(struct memreg_domain *domain,
-			   struct memreg_key *key, u64 addr);
+			   struct memreg_key *key, u64 addr, int flags);
 
 #endif /* _MEMREG_MEM_KEY_H */

@@ -107,14 +107,32 @@ static bool memreg_mr_single_possible(struct memreg_ucmd *ucmd)
 
 #define MEMREG_MR_DEMAND	(IB_MEMREG_MR_ON_DEMAND | IB_MEMREG_MR_IMPLICIT)
 
-/* An MR on demand has no keys of its own, and is always guarded. */
+/*
+ * Can an MR on demand have this remote access, by a key whose pages the device
+ * faults in? Drivers differ in what they take for implicit MRs, and soft-RoCE
+ * takes the I/O address for the address.
+ */
+static bool memreg_mr_paging_possible(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_mr_register *cmd = ucmd->cmd;
+
+	if (cmd->flags & IB_MEMREG_MR_IMPLICIT ||
+	    cmd->access & IB_MEMREG_ACCESS_ZERO_BASED ||
+	    (cmd->flags & IB_MEMREG_MR_IOVA && cmd->iova != cmd->addr))
+		return false;
+	return !(cmd->access & MEMREG_ACCESS_REMOTE &
+		 ~memreg_paged_access(ucmd->mdev->ibdev));
+}
+
+/* An MR on demand is always guarded, and seldom has a key of its own. */
 static int memreg_mr_check_demand(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 
 	if (!(cmd->flags & MEMREG_MR_DEMAND))
 		return 0;
-	if (cmd->access & MEMREG_ACCESS_REMOTE)
+	if (cmd->access & MEMREG_ACCESS_REMOTE &&
+	    !memreg_mr_paging_possible(ucmd))
 		return memreg_fail(ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_DEVICE_PAGING);
 	if (!(cmd->flags & IB_MEMREG_MR_ON_DEMAND) ||
@@ -451,9 +469,37 @@ static int memreg_mr_make_own(struct memreg_ucmd *ucmd, struct memreg_kmr *mr)
 	return memreg_mr_give_keys(ucmd, mr);
 }
 
-/* Make an MR by the driver under a single key; the driver pins and charges. */
-static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
-				 struct memreg_kmr *mr)
+/* Set the reason why the driver could not make the key of an MR. */
+static int memreg_mr_driver_reason(struct memreg_ucmd *ucmd,
+				   struct memreg_kmr *mr, int err)
+{
+	switch (err) {
+	case -EDQUOT:
+		return memreg_charge_reason(ucmd, err);
+	case -EPERM:
+		return memreg_fail(ucmd, err, IB_MEMREG_REASON_MEMLOCK);
+	case -ENOMEM:
+		return memreg_region_over_limit(mr->region) ?
+		       memreg_fail(ucmd, err, IB_MEMREG_REASON_MEMLOCK) : err;
+	case -EINVAL:
+		/*
+		 * The range does not wrap, so this is soft-RoCE's errno for
+		 * having no more MRs.
+		 */
+		return -ENOSPC;
+	case -EINTR:
+	case -ERESTARTSYS:
+		return -EINTR;
+	case -ESTALE:
+		return err;
+	default:
+		return memreg_fail(ucmd, -EFAULT, IB_MEMREG_REASON_PIN);
+	}
+}
+
+/* Have the driver make the only key of an MR. */
+static int memreg_mr_driver_key(struct memreg_ucmd *ucmd, struct memreg_kmr *mr,
+				int flags)
 {
 	struct memreg_key *key;
 	int ret;
@@ -466,38 +512,28 @@ static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
 	key->length = mr->length;
 	key->access = mr->access;
 	key->once = true;
-	ret = memreg_key_make_single(mr->domain, key, mr->addr);
-	if (!ret) {
-		mr->keys = key;
-		mr->nkeys = 1;
-		memreg_mr_count_pages(mr);
-		memreg_count(mr->region->mdev, IB_MEMREG_STAT_PAGES_PINNED,
-			     memreg_region_pages(mr->region));
-		return 0;
+	ret = memreg_key_make_single(mr->domain, key, mr->addr, flags);
+	if (ret) {
+		kvfree(key);
+		return memreg_mr_driver_reason(ucmd, mr, ret);
 	}
-	kvfree(key);
-	switch (ret) {
-	case -EDQUOT:
-		return memreg_charge_reason(ucmd, ret);
-	case -EPERM:
-		return memreg_fail(ucmd, ret, IB_MEMREG_REASON_MEMLOCK);
-	case -ENOMEM:
-		return memreg_region_over_limit(mr->region) ?
-		       memreg_fail(ucmd, ret, IB_MEMREG_REASON_MEMLOCK) : ret;
-	case -EINVAL:
-		/*
-		 * The range does not wrap, so this is soft-RoCE's errno for
-		 * having no more MRs.
-		 */
-		return -ENOSPC;
-	case -EINTR:
-	case -ERESTARTSYS:
-		return -EINTR;
-	case -ESTALE:
+	mr->keys = key;
+	mr->nkeys = 1;
+	return 0;
+}
+
+/* Make an MR by the driver under a single key; the driver pins and charges. */
+static int memreg_mr_make_single(struct memreg_ucmd *ucmd,
+				 struct memreg_kmr *mr)
+{
+	int ret = memreg_mr_driver_key(ucmd, mr, 0);
+
+	if (ret)
 		return ret;
-	default:
-		return memreg_fail(ucmd, -EFAULT, IB_MEMREG_REASON_PIN);
-	}
+	memreg_mr_count_pages(mr);
+	memreg_count(mr->region->mdev, IB_MEMREG_STAT_PAGES_PINNED,
+		     memreg_region_pages(mr->region));
+	return 0;
 }
 
 /* The keys are dead: no packet reaches the pages any more (I1). */
@@ -638,6 +674,26 @@ static bool memreg_mr_made_room(struct memreg_ucmd *ucmd, int err)
 				       (cmd->length >> PAGE_SHIFT) + 2);
 }
 
+/*
+ * Make an MR on demand. If peers are to have access, the device faults in and
+ * watches the pages of the key; those that work requests and windows name are
+ * pinned as without it.
+ */
+static int memreg_mr_make_demand(struct memreg_ucmd *ucmd,
+				 struct memreg_kmr *mr)
+{
+	int ret;
+
+	ret = memreg_demand_begin(ucmd, mr, mr->access &
+				  IB_MEMREG_ACCESS_LOCAL_WRITE);
+	if (ret || !(mr->access & MEMREG_ACCESS_REMOTE))
+		return ret;
+	ret = memreg_mr_driver_key(ucmd, mr, IB_ACCESS_ON_DEMAND);
+	if (ret)
+		memreg_mr_unmake(mr);
+	return ret;
+}
+
 /* How often registering starts over if the mapping changes meanwhile. */
 #define MEMREG_MR_ATTEMPTS	8
 
@@ -658,8 +714,7 @@ int memreg_mr_make(struct memreg_ucmd *ucmd, struct memreg_kmr *mr,
 	int ret;
 
 	if (cmd->flags & IB_MEMREG_MR_ON_DEMAND)
-		return memreg_demand_begin(ucmd, mr, mr->access &
-					   IB_MEMREG_ACCESS_LOCAL_WRITE);
+		return memreg_mr_make_demand(ucmd, mr);
 	for (attempt = 0; attempt < MEMREG_MR_ATTEMPTS; attempt++) {
 		ret = memreg_mr_try_make(ucmd, mr, old);
 		if (ret != -ESTALE && !memreg_mr_made_room(ucmd, ret))

@@ -36,9 +36,11 @@ module_load() {
 	built=$TOPOLOGY_TREE/build/kernel-$(uname -r)/ib_memreg.ko
 	modprobe -a rdma_cm rdma_ucm ib_uverbs || return
 	if [ -e "$built" ]; then
-		insmod "$built"
+		# shellcheck disable=SC2086 # several
+		insmod "$built" ${MODULE_PARAMETERS:-}
 	else
-		modprobe ib_memreg
+		# shellcheck disable=SC2086 # several
+		modprobe ib_memreg ${MODULE_PARAMETERS:-}
 	fi
 }
 

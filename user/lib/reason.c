@@ -224,7 +224,7 @@ static const struct reason reasons[] = {
 		"register it with IB_MEMREG_MR_ON_DEMAND" },
 	[IB_MEMREG_REASON_ADVICE] = { "there is no such advice", NULL },
 	[IB_MEMREG_REASON_DEVICE_PAGING] = {
-		"an MR on demand has no keys of its own, as no RDMA device is known to fault in pages well",
+		"this MR on demand can have no keys: they would depend on paging by the RDMA device",
 		"leave remote access out, and grant peers windows on the MR" },
 };
 

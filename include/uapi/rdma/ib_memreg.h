@@ -385,8 +385,8 @@ enum ib_memreg_cmd {
  * @IB_MEMREG_REASON_ADVICE: There is no such advice.
  * @IB_MEMREG_REASON_DEVICE_PAGING: Remote access to an MR on demand by keys of
  *	its own, for which the device would have to fault pages in by itself: no
- *	driver is known to do that well (EOPNOTSUPP). See
- *	IB_MEMREG_CAP_ODP_KEYS.
+ *	driver is known to do that well; nor for IB_MEMREG_MR_IMPLICIT, or with
+ *	an iova that is not @addr (EOPNOTSUPP). See IB_MEMREG_CAP_ODP_KEYS.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE = 0,
@@ -621,12 +621,13 @@ enum ib_memreg_backing {
  * @IB_MEMREG_CAP_ADVISE: Mask of 1 << enum ib_memreg_advice that MR_ADVISE
  *	takes.
  * @IB_MEMREG_CAP_ODP_KEYS: 1 if MRs on demand can have remote access, by keys
- *	whose pages the device faults in; at present on no device, though
- *	ib_reg_user_mr() lets kernel modules have such keys, as RDS does. Of the
- *	two drivers that make them, soft-RoCE (Linux 7.3) ignores offsets in
- *	pages, and memreg is untested on mlx5. Such a key would not die when the
- *	mapping goes. Windows on such MRs work on all devices. What a device
- *	counts of its own faults is in "rdma statistic show mr".
+ *	whose pages the device faults in. Such a key does not die when the
+ *	mapping goes: from then on it is to what is mapped next. At present 1 on
+ *	no device: of the two drivers that make such keys, soft-RoCE (Linux 7.3)
+ *	ignores offsets in pages, and memreg is untested on mlx5. The module
+ *	parameter trust_any_device_paging allows them for tests. Windows on MRs
+ *	on demand work on all devices. What a device counts of its own faults is
+ *	in "rdma statistic show mr".
  */
 enum ib_memreg_cap {
 	IB_MEMREG_CAP_KEY_PAGES = 1,

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Keys of MRs on demand, whose pages the device faults in. No driver is trusted
+ * with them, so the module is loaded with trust_any_device_paging. soft-RoCE
+ * goes wrong where an access does not begin with a page, or is longer than a
+ * packet: all that this test does is neither.
+ *
+ * time limit: 120
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "data.h"
+#include "harness.h"
+
+#define PAGES		8
+#define LEN		(PAGES * PAGE)
+#define WORD		8	/* bytes of an access */
+#define FOR_PEERS	(FOR_WINDOWS | REMOTE_RW)
+
+FIXTURE(paged)
+{
+	struct link link;
+	struct stock *stock;
+	struct ib_memreg_queues queues;
+	struct ring ring;
+	__u8 *mem;
+	__u32 mr;
+	__u32 rkey;
+	long pinned;
+};
+
+static int reload(const char *parameters)
+{
+	return shell("rmmod ib_memreg && MODULE_PARAMETERS=%s module_load",
+		     parameters);
+}
+
+static int register_paged(FIXTURE_DATA(paged) *self, __u64 iova, __u32 access,
+			  __u32 flags)
+{
+	RAW(mr_register, cmd, .flags = IB_MEMREG_MR_ON_DEMAND | flags,
+	    .domain_id = self->link.domain, .access = access, .iova = iova,
+	    .addr = flags & IB_MEMREG_MR_IMPLICIT ? 0 : (uintptr_t)self->mem,
+	    .length = flags & IB_MEMREG_MR_IMPLICIT ? 0 : LEN);
+	int ret = raw_call(self->link.fd, IB_MEMREG_IOC_MR_REGISTER, &cmd);
+
+	if (ret)
+		return ret;
+	self->mr = cmd.out_mr_id;
+	self->rkey = cmd.out_rkey;
+	return 0;
+}
+
+FIXTURE_SETUP(paged)
+{
+	ASSERT_EQ(0, reload("trust_any_device_paging=1"));
+	ASSERT_EQ(0, link_open(&self->link, LEN));
+	self->stock = &self->link.stock;
+	self->mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)self->mem);
+	self->pinned = vm_pin(0);
+	ASSERT_EQ(0, register_paged(self, 0, FOR_PEERS, 0))
+		TH_LOG("reason %u", raw_reason());
+	EXPECT_NE(0, self->rkey);
+	ASSERT_EQ(0, ring_create(self->link.fd, &self->ring, 64, 64, 0, -1));
+	self->queues = queues_on(self->ring.id, 8, 8, 1, 0);
+	ASSERT_EQ(0, link_up(&self->link, &self->queues, true));
+}
+
+FIXTURE_TEARDOWN(paged)
+{
+	munmap(self->mem, LEN);
+	link_close(&self->link);
+	ring_unmap(&self->ring);
+	EXPECT_EQ(0, vm_pin(0));
+	EXPECT_EQ(0, reload(""));
+}
+
+/* The peer reads the first word of a page, and finds it to be of this byte. */
+static void peer_reads(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(paged) *self, unsigned int page, __u8 byte)
+{
+	unsigned int i;
+
+	memset(self->stock->mem, 0xa5, WORD);
+	ASSERT_EQ(IBV_WC_SUCCESS,
+		  stock_read(self->stock, 0, WORD,
+			     (uintptr_t)self->mem + page * PAGE, self->rkey));
+	for (i = 0; i < WORD; i++)
+		EXPECT_EQ(byte, self->stock->mem[i]);
+}
+
+static void peer_writes(struct __test_metadata *_metadata,
+			FIXTURE_DATA(paged) *self, unsigned int page,
+			__u8 byte)
+{
+	memset(self->stock->mem, byte, WORD);
+	ASSERT_EQ(IBV_WC_SUCCESS,
+		  stock_write(self->stock, 0, WORD,
+			      (uintptr_t)self->mem + page * PAGE, self->rkey));
+}
+
+/* An access fails, which ends the connection: make the next one. */
+static void peer_is_refused(struct __test_metadata *_metadata,
+			    FIXTURE_DATA(paged) *self, unsigned int page)
+{
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  stock_read(self->stock, 0, WORD,
+			     (uintptr_t)self->mem + page * PAGE, self->rkey));
+	stock_disconnect(self->stock);
+	ASSERT_EQ(0, raw_destroy(self->link.fd, self->link.endpoint));
+	ASSERT_EQ(0, link_up(&self->link, &self->queues, true));
+}
+
+/* Pages that were never touched, and what is written there by either side */
+TEST_F_TIMEOUT(paged, the_device_faults_pages_in, 60)
+{
+	unsigned int i;
+
+	for (i = 0; i < PAGES; i += 2)
+		peer_reads(_metadata, self, i, 0);
+	for (i = 0; i < PAGES; i++) {
+		peer_writes(_metadata, self, i, i + 1);
+		EXPECT_EQ(i + 1, self->mem[i * PAGE]);
+		EXPECT_EQ(0, self->mem[i * PAGE + WORD]);
+		self->mem[i * PAGE] = i + 1;
+		peer_reads(_metadata, self, i, i + 1);
+	}
+	/* The key pins nothing. */
+	EXPECT_EQ(self->pinned, vm_pin(0));
+}
+
+/* The key is to what is mapped now, or to nothing. */
+TEST_F_TIMEOUT(paged, I2_what_the_peer_reaches_is_what_is_mapped, 60)
+{
+	memset(self->mem, 1, LEN);
+	peer_reads(_metadata, self, 1, 1);
+	ASSERT_EQ(0, madvise(self->mem, LEN, MADV_DONTNEED));
+	peer_reads(_metadata, self, 1, 0);
+	memset(self->mem, 2, LEN);
+	peer_reads(_metadata, self, 1, 2);
+	ASSERT_EQ(0, munmap(self->mem + 2 * PAGE, PAGE));
+	peer_is_refused(_metadata, self, 2);
+	peer_reads(_metadata, self, 3, 2);
+	ASSERT_NE(MAP_FAILED, mmap(self->mem + 2 * PAGE, PAGE,
+				   PROT_READ | PROT_WRITE, MAP_PRIVATE |
+				   MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+	self->mem[2 * PAGE] = 0;
+	peer_reads(_metadata, self, 2, 0);
+}
+
+/* It dies with its MR, and with the file. */
+TEST_F_TIMEOUT(paged, I3_key_dies_with_its_mr, 60)
+{
+	peer_writes(_metadata, self, 0, 9);
+	ASSERT_EQ(0, raw_destroy(self->link.fd, self->mr));
+	peer_is_refused(_metadata, self, 0);
+	EXPECT_EQ(9, self->mem[0]);
+}
+
+/* Windows on such an MR, and local work, pin what they name. */
+TEST_F_TIMEOUT(paged, windows_and_work_requests_pin_as_ever, 60)
+{
+	struct ib_memreg_wr wr = WR(SEND, self->link.endpoint,
+				    SGE(self->mr, PAGE + 5, 100),
+				    .flags = SIGNALED);
+	struct ib_memreg_bind bind = {
+		.mr_id = self->mr, .offset = 3 * PAGE + 7, .length = 50,
+		.access = REMOTE_READ,
+	};
+	union entry entry;
+	struct ibv_wc wc;
+
+	memset(self->mem, 5, LEN);
+	ASSERT_EQ(0, stock_recv(self->stock, 0, 100));
+	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1));
+	ASSERT_EQ(0, ring_next(&self->ring, &entry));
+	EXPECT_EQ(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
+	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
+	EXPECT_EQ(5, self->stock->mem[99]);
+	ASSERT_EQ(0, raw_windows(self->link.fd, self->link.domain, LEN,
+				 &bind.window_id, 1));
+	ASSERT_EQ(0, raw_bind(self->link.fd, self->link.domain, &bind, 1));
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_read(self->stock, 200, 50,
+					     bind.out_iova, bind.out_rkey));
+	EXPECT_EQ(5, self->stock->mem[249]);
+}
+
+/* An MR on demand with other access becomes one with a key, and back. */
+TEST_F_TIMEOUT(paged, access_can_be_changed, 60)
+{
+	RAW(mr_reregister, cmd, .flags = IB_MEMREG_REREG_ACCESS,
+	    .mr_id = self->mr, .access = LOCAL_WRITE);
+
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REREGISTER,
+			      &cmd));
+	peer_is_refused(_metadata, self, 0);
+	cmd.access = FOR_PEERS;
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REREGISTER,
+			      &cmd));
+	self->rkey = cmd.out_rkey;
+	peer_writes(_metadata, self, 1, 3);
+	EXPECT_EQ(3, self->mem[PAGE]);
+}
+
+/* Where paging is not to be trusted even in tests */
+TEST_F_TIMEOUT(paged, what_has_no_key_is_refused, 60)
+{
+	EXPECT_FAIL(EOPNOTSUPP, DEVICE_PAGING,
+		    register_paged(self, 0, FOR_PEERS,
+				   IB_MEMREG_MR_IMPLICIT));
+	EXPECT_FAIL(EOPNOTSUPP, DEVICE_PAGING,
+		    register_paged(self, (uintptr_t)self->mem + PAGE, FOR_PEERS,
+				   IB_MEMREG_MR_IOVA));
+	EXPECT_FAIL(EOPNOTSUPP, DEVICE_PAGING,
+		    register_paged(self, 0, FOR_PEERS |
+				   IB_MEMREG_ACCESS_ZERO_BASED, 0));
+	EXPECT_EQ(0, register_paged(self, (uintptr_t)self->mem, FOR_PEERS,
+				    IB_MEMREG_MR_IOVA));
+}
+
+TEST_F_TIMEOUT(paged, the_capability_is_shown, 60)
+{
+	__u64 value = 0;
+
+	ASSERT_EQ(0, raw_cap(self->link.fd, IB_MEMREG_CAP_ODP_KEYS, &value));
+	EXPECT_EQ(1, value);
+}
+
+TEST_HARNESS_MAIN
