@@ -86,9 +86,10 @@ static unsigned long memreg_status_find_slot(struct memreg_kstatus *status)
 	/* Only a hint: memreg_status_try_slot() finds out. */
 	i = data_race(find_next_zero_bit(status->used, status->slots,
 					 READ_ONCE(status->next)));
+	if (i < status->slots)
+		return i;
 	/* Likewise a hint. */
-	return i < status->slots ? i :
-	       data_race(find_first_zero_bit(status->used, status->slots));
+	return data_race(find_first_zero_bit(status->used, status->slots));
 }
 
 static bool memreg_status_try_slot(struct memreg_kstatus *status,

@@ -158,8 +158,10 @@ static __u64 frame(const void *addr)
 	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	__u64 entry = 0;
 
-	if (fd < 0 || pread(fd, &entry, sizeof(entry),
-			    (uintptr_t)addr / PAGE * 8) != sizeof(entry))
+	if (fd < 0)
+		return 0;
+	if (pread(fd, &entry, sizeof(entry), (uintptr_t)addr / PAGE * 8) !=
+	    sizeof(entry))
 		entry = 0;
 	close(fd);
 	return entry & ((1ULL << 55) - 1);

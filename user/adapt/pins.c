@@ -33,7 +33,7 @@ static void *next(const char *name)
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			  int access)
 {
-	static _Atomic(typeof(&ibv_reg_mr)) real;
+	static typeof(ibv_reg_mr) *_Atomic real;
 
 	if (!real)
 		real = next("ibv_reg_mr");
@@ -44,7 +44,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
 				uint64_t iova, unsigned int access)
 {
-	static _Atomic(typeof(&ibv_reg_mr_iova2)) real;
+	static typeof(ibv_reg_mr_iova2) *_Atomic real;
 
 	if (!real)
 		real = next("ibv_reg_mr_iova2");
@@ -56,7 +56,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 				 size_t length, uint64_t iova, int fd,
 				 int access)
 {
-	static _Atomic(typeof(&ibv_reg_dmabuf_mr)) real;
+	static typeof(ibv_reg_dmabuf_mr) *_Atomic real;
 
 	if (!real)
 		real = next("ibv_reg_dmabuf_mr");
