@@ -38,6 +38,16 @@ struct shrinker;
 #define MEMREG_SPACES_BITS	8
 
 /**
+ * struct memreg_demand_pages - Pages that are pinned for MRs on demand
+ * @now: System pages that are pinned
+ * @max: Most of them that were pinned at a time
+ */
+struct memreg_demand_pages {
+	atomic_long_t now;
+	atomic_long_t max;
+};
+
+/**
  * struct memreg_kdevice - An RDMA device, from add_one to remove_one and the
  *	last file that was bound to it
  * @ibdev: The device; not to be touched once @files was drained by removal
@@ -67,6 +77,7 @@ struct shrinker;
  * @event_handler: Listens to changes of GIDs
  * @domains_lock: Protects @domains
  * @domains: All domains, by memreg_domain.device_node
+ * @demand: Pages for MRs on demand
  * @stats: Counters of memreg_count()
  */
 struct memreg_kdevice {
@@ -95,6 +106,7 @@ struct memreg_kdevice {
 	struct ib_event_handler event_handler;
 	spinlock_t domains_lock;
 	struct list_head domains;
+	struct memreg_demand_pages demand;
 	struct memreg_stats __percpu *stats;
 };
 

@@ -381,25 +381,33 @@ static bool memreg_extent_is_good(const struct memreg_extent *extent)
 static void memreg_extent_count_pin(struct memreg_extent *extent)
 {
 	struct memreg_demand *demand = extent->demand;
+	struct memreg_kdevice *mdev = extent->mr.region->mdev;
 	unsigned long npages = extent->mr.region->npages;
+	unsigned long more;
 
 	extent->mr.pinned = npages;
 	atomic64_add(npages, &extent->mr.domain->file->pinned);
-	memreg_demand_stats_pin(&demand->stats, npages);
-	memreg_demand_stats_pin(memreg_demand_domain_stats(demand), npages);
-	memreg_count(extent->mr.region->mdev, IB_MEMREG_STAT_DEMAND_PINNED,
+	memreg_demand_pages_pin(&demand->stats.pages, npages);
+	memreg_demand_pages_pin(&memreg_demand_domain_stats(demand)->pages,
+				npages);
+	memreg_count(mdev, IB_MEMREG_STAT_DEMAND_PINNED,
 		     memreg_region_pages(extent->mr.region));
+	more = memreg_demand_pages_pin(&mdev->demand, npages);
+	memreg_count(mdev, IB_MEMREG_STAT_DEMAND_PINNED_MAX,
+		     (u64)more << (PAGE_SHIFT - MEMREG_PAGE_SHIFT));
 }
 
 static void memreg_extent_count_unpin(struct memreg_extent *extent)
 {
 	struct memreg_demand *demand = extent->demand;
+	struct memreg_kdevice *mdev = extent->mr.region->mdev;
 	unsigned long npages = extent->mr.pinned;
 
 	atomic64_sub(npages, &extent->mr.domain->file->pinned);
-	atomic_long_sub(npages, &demand->stats.pages);
-	atomic_long_sub(npages, &memreg_demand_domain_stats(demand)->pages);
-	memreg_count(extent->mr.region->mdev, IB_MEMREG_STAT_DEMAND_UNPINNED,
+	atomic_long_sub(npages, &demand->stats.pages.now);
+	atomic_long_sub(npages, &memreg_demand_domain_stats(demand)->pages.now);
+	atomic_long_sub(npages, &mdev->demand.now);
+	memreg_count(mdev, IB_MEMREG_STAT_DEMAND_UNPINNED,
 		     memreg_region_pages(extent->mr.region));
 }
 
@@ -1302,7 +1310,7 @@ static enum lru_status memreg_demand_squeeze(struct list_head *item,
 	struct memreg_demand *demand =
 		container_of(item, struct memreg_demand, lru);
 
-	if (!atomic_long_read(&demand->stats.pages))
+	if (!atomic_long_read(&demand->stats.pages.now))
 		return LRU_ROTATE;
 	spin_lock(&memreg_squeeze_lock);
 	if (!demand->squeeze) {

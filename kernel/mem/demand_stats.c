@@ -9,19 +9,22 @@
 #include "mem/demand_stats.h"
 
 /**
- * memreg_demand_stats_pin() - Count pages that are pinned
- * @stats: The counters
+ * memreg_demand_pages_pin() - Count pages that are pinned
+ * @pages: The counters
  * @npages: System pages
+ *
+ * Return: how many more are pinned now than at any time before, or 0.
  */
-void memreg_demand_stats_pin(struct memreg_demand_stats *stats,
-			     unsigned long npages)
+unsigned long memreg_demand_pages_pin(struct memreg_demand_pages *pages,
+				      unsigned long npages)
 {
-	long now = atomic_long_add_return(npages, &stats->pages);
-	long max = atomic_long_read(&stats->pages_max);
+	long now = atomic_long_add_return(npages, &pages->now);
+	long max = atomic_long_read(&pages->max);
 
-	while (now > max &&
-	       !atomic_long_try_cmpxchg(&stats->pages_max, &max, now))
-		;
+	while (now > max)
+		if (atomic_long_try_cmpxchg(&pages->max, &max, now))
+			return now - max;
+	return 0;
 }
 
 /**
@@ -53,8 +56,8 @@ void memreg_demand_stats_read(struct memreg_demand_stats *stats,
 	const atomic64_t *events = stats->events;
 
 	*to = (struct ib_memreg_demand_stats) {
-		.pinned = (u64)atomic_long_read(&stats->pages) << shift,
-		.pinned_max = (u64)atomic_long_read(&stats->pages_max) << shift,
+		.pinned = (u64)atomic_long_read(&stats->pages.now) << shift,
+		.pinned_max = (u64)atomic_long_read(&stats->pages.max) << shift,
 		.faults = atomic64_read(&events[MEMREG_DEMAND_FAULT]),
 		.hits = atomic64_read(&events[MEMREG_DEMAND_HIT]),
 		.invalidations =

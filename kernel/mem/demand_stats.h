@@ -9,6 +9,8 @@
 #include <linux/types.h>
 #include <uapi/rdma/ib_memreg.h>
 
+#include "device.h"
+
 /**
  * enum memreg_demand_event - What is counted as often as it happens
  * @MEMREG_DEMAND_FAULT: A range had to be pinned to be used
@@ -31,20 +33,18 @@ enum memreg_demand_event {
 
 /**
  * struct memreg_demand_stats - Counters of MRs on demand
- * @pages: System pages that are pinned now
- * @pages_max: Most of them that there were
+ * @pages: Pages that are pinned
  * @events: By enum memreg_demand_event
  * @wait: Faults by the time that they took
  */
 struct memreg_demand_stats {
-	atomic_long_t pages;
-	atomic_long_t pages_max;
+	struct memreg_demand_pages pages;
 	atomic64_t events[MEMREG_DEMAND_EVENTS];
 	atomic64_t wait[IB_MEMREG_DEMAND_WAITS];
 };
 
-void memreg_demand_stats_pin(struct memreg_demand_stats *stats,
-			     unsigned long npages);
+unsigned long memreg_demand_pages_pin(struct memreg_demand_pages *pages,
+				      unsigned long npages);
 unsigned int memreg_demand_stats_class(u64 ns);
 void memreg_demand_stats_read(struct memreg_demand_stats *stats,
 			      struct ib_memreg_demand_stats *to);

@@ -20,6 +20,8 @@
 #define NR_STATS							\
 	(IB_MEMREG_STAT_DEMAND_WAIT + IB_MEMREG_DEMAND_WAITS - STATS)
 
+#define MOST_PINNED	IB_MEMREG_STAT_DEMAND_PINNED_MAX
+
 static const __u8 zeros[LEN];
 
 static struct ib_memreg_domain_query
@@ -254,6 +256,35 @@ TEST_F_TIMEOUT(demand, device_counts_the_same, LIMIT_S)
 	for (i = 0; i < IB_MEMREG_DEMAND_WAITS; i++)
 		EXPECT_EQ(d.out_wait[i], MOVED(WAIT + i));
 #undef MOVED
+}
+
+/* More pages than ever raise the most that there were, and fewer do not. */
+TEST_F_TIMEOUT(demand, device_counts_the_most, LIMIT_S)
+{
+	struct ib_memreg_range range;
+	__u64 before, more, after;
+	__u8 *mem;
+	__u32 mr;
+
+	use(_metadata, self, self->mr, self->mem);
+	ASSERT_EQ(0, raw_stat(self->link.fd, MOST_PINNED, &before));
+	EXPECT_LE(MOST, before);
+	range.length = (before + 1) * PAGE;
+	mem = mem_alloc(range.length);
+	ASSERT_NE(NULL, mem);
+	ASSERT_EQ(0, register_mr(self, mem, range.length, LOCAL_WRITE,
+				 ON_DEMAND, &mr));
+	range = RANGE(mr, 0, range.length);
+	ASSERT_EQ(1, advise(self, ADVICE(PREFETCH), WAIT, &range, 1));
+	ASSERT_EQ(before + 1, range.out_pages);
+	ASSERT_EQ(0, raw_stat(self->link.fd, MOST_PINNED, &more));
+	EXPECT_LE(before + 1, more);
+	EXPECT_GE(before + 1 + MOST, more);
+	ASSERT_EQ(0, raw_destroy(self->link.fd, mr));
+	use(_metadata, self, self->mr, self->mem);
+	ASSERT_EQ(0, raw_stat(self->link.fd, MOST_PINNED, &after));
+	EXPECT_EQ(more, after);
+	mem_free(mem, (before + 1) * PAGE);
 }
 
 /* The library's calls */

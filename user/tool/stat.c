@@ -121,6 +121,8 @@ static const struct {
 		"demand-pinned", NULL, "pages of 4096 bytes, on demand" },
 	[IB_MEMREG_STAT_DEMAND_UNPINNED] = {
 		"demand-unpinned", NULL, "pages of 4096 bytes, on demand" },
+	[IB_MEMREG_STAT_DEMAND_PINNED_MAX] = {
+		"demand-pinned-max", NULL, "those pinned at a time, at most" },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 0] = {
 		"demand-wait-1us", NULL, "faults that took less" },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 1] = {

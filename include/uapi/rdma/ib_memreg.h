@@ -787,6 +787,8 @@ struct ib_memreg_device_query {
  * @IB_MEMREG_STAT_DEMAND_PINNED: Pages of 4096 bytes that were pinned for MRs
  *	on demand, of those that PAGES_PINNED counts.
  * @IB_MEMREG_STAT_DEMAND_UNPINNED: Those of them that were unpinned.
+ * @IB_MEMREG_STAT_DEMAND_PINNED_MAX: The most of them that were pinned at a
+ *	time.
  * @IB_MEMREG_STAT_DEMAND_WAIT: Faults of MRs on demand by the time that they
  *	took: the first of IB_MEMREG_DEMAND_WAITS counters, whose ids follow one
  *	another. See IB_MEMREG_DEMAND_WAIT_NS.
@@ -842,7 +844,8 @@ enum ib_memreg_stat_id {
 	IB_MEMREG_STAT_DEMAND_PREFETCH_HITS = 46,
 	IB_MEMREG_STAT_DEMAND_PINNED = 47,
 	IB_MEMREG_STAT_DEMAND_UNPINNED = 48,
-	IB_MEMREG_STAT_DEMAND_WAIT = 49
+	IB_MEMREG_STAT_DEMAND_PINNED_MAX = 49,
+	IB_MEMREG_STAT_DEMAND_WAIT = 50
 };
 
 /**
