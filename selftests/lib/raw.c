@@ -105,7 +105,7 @@ int raw_cap(int fd, __u32 cap, __u64 *value)
 
 int raw_stat(int fd, __u32 stat, __u64 *value)
 {
-	struct ib_memreg_stat_entry stats[64];
+	struct ib_memreg_stat_entry stats[128];
 	RAW(device_stat, cmd, .count = ARRAY_LEN(stats),
 	    .stats = (uintptr_t)stats);
 	int ret = raw_call(fd, IB_MEMREG_IOC_DEVICE_STAT, &cmd);

@@ -820,7 +820,7 @@ static void do_list(struct worker *w)
 
 static void do_stat(struct worker *w)
 {
-	struct ib_memreg_stat_entry stats[64];
+	struct ib_memreg_stat_entry stats[128];
 	RAW(device_stat, cmd, .count = 1 + pick(w, ARRAY_LEN(stats)),
 	    .stats = (uintptr_t)stats);
 

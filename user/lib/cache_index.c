@@ -180,7 +180,7 @@ static void map_piece(struct memreg__index *index,
 
 	if (end > behind)
 		end = behind;
-	for (addr &= -(UINT64_C(1) << PART_SHIFT); addr < end;
+	for (addr &= -(UINT64_C(1) << PART_SHIFT); leaf && addr < end;
 	     addr += UINT64_C(1) << PART_SHIFT)
 		map_part(index, leaf, addr);
 }
