@@ -54,12 +54,17 @@ static void complete(int n)
 {
 	const struct ib_memreg_cqe *cqe;
 
-	for (; n; n--) {
-		must(memreg_ring_wait(&ring, 1, IB_MEMREG_WAIT_FOREVER, NULL));
+	while (n) {
 		cqe = memreg_ring_peek(&ring);
+		if (!cqe) {
+			must(memreg_ring_wait(&ring, 1, IB_MEMREG_WAIT_FOREVER,
+					      NULL));
+			continue;
+		}
 		if (cqe->status)
 			errx(1, "%s", memreg_cqe_reason(cqe));
 		memreg_ring_seen(&ring, 1);
+		n--;
 	}
 }
 
