@@ -758,7 +758,10 @@ static bool all_rebuilt(struct __test_metadata *_metadata,
 	       breaks == moved(_metadata, self, IB_MEMREG_STAT_QUEUE_REBUILDS);
 }
 
-/* Its GID goes. When that comes back it may be chosen again, or not. */
+/*
+ * The GID of the registration queue goes, so the queue breaks, and is rebuilt
+ * on another GID. When the GID is back, the queue may be moved to it again.
+ */
 TEST_F_TIMEOUT(stat, queue_that_breaks_and_is_rebuilt_is_counted, LIMIT_S)
 {
 	__u64 before = rebuilt();

@@ -45,13 +45,14 @@ static struct link to_invalidating = {
  * @link: Connection with it, made by the first that needs it
  * @opcode: enum ib_memreg_opcode
  * @size: Bytes of each
- * @batch: So many in a call, of which the last one is signalled
- * @depth: So many outstanding at most, some batches
- * @count: So many in all, some batches
- * @strided: The local memory is of pieces of so many bytes, one in each page;
- *	or 0
- * @on_demand: The local memory is pinned when it is used
- * @apart: Work requests of a call have their memory so many bytes apart
+ * @batch: Work requests of a call; the last one is signalled
+ * @depth: Most work requests that are outstanding; a multiple of @batch
+ * @count: Work requests in all; a multiple of @batch
+ * @strided: 0, or the bytes of each piece of the local memory, which then is a
+ *	composition with one piece in each page
+ * @on_demand: The local memory is an MR on demand
+ * @apart: Bytes from the memory of one work request of a call to that of the
+ *	next
  */
 struct flow {
 	const struct far *far;

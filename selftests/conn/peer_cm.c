@@ -225,7 +225,7 @@ TEST_F_TIMEOUT(cm, I7_close_with_requests_pending, LIMIT_S)
 	struct peer other;
 
 	request(_metadata, self, &self->p, NULL);
-	/* Of this one, not even the event was read */
+	/* The owner closes without having read the event of this request */
 	peer_start(_metadata, &other, OWNER_IP4, self->o.port, NULL);
 	ASSERT_EQ(1, poll(&(struct pollfd) {
 		.fd = memreg_fd(self->o.m), .events = POLLIN }, 1, LIMIT_MS));

@@ -93,8 +93,8 @@ static void post(struct __test_metadata *_metadata, FIXTURE_DATA(life) *self)
 }
 
 /*
- * Each of them has an entry; but which comes first, and how the first send
- * ended, whose turn it was, is not to be known.
+ * Each work request has an entry in the ring. Sends and receives may come in
+ * any order, and the first send may have been carried out before the flush.
  */
 static void all_flushed(struct __test_metadata *_metadata,
 			FIXTURE_DATA(life) *self)

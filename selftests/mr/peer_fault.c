@@ -22,7 +22,7 @@
 #define SPAN		(16 * PAGE)
 #define WINDOWS		4
 #define FILLER		0x5a
-/* More than the idle MRs that stay behind one that is taken, by far */
+/* Many more windows than a domain keeps idle FRWRs for */
 #define GRANTS		200
 
 /*

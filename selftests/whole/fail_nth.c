@@ -2093,7 +2093,8 @@ TEST_F_TIMEOUT(fail_nth, I8_mr_reregister_on_demand, 600)
 }
 
 /*
- * The end of things: only the copy of the call's argument may fail.
+ * Calls that destroy an object allocate nothing: only the copy of their
+ * argument can fail.
  */
 
 static const struct op destroy_ops[] = {

@@ -581,7 +581,7 @@ static void give_back_windows(struct __test_metadata *_metadata,
 	for (i = 0; i < self->nbatches; i++) {
 		struct batch *batch = &self->batches[i];
 
-		/* Every other batch is destroyed as it is. */
+		/* Destroy every other batch while its windows are bound. */
 		if (i % 2)
 			ASSERT_EQ(0, raw_revoke(self->fd, batch->domain,
 						batch->ids, batch->count));

@@ -329,10 +329,10 @@ static inline uint32_t wr_pages(uint64_t data)
 	return (uint32_t)(data >> 40 & 0xfffff);
 }
 
-/* serve.c: serve what was opened until a signal comes; the exit status */
+/* serve.c: serve the exports until a signal comes; returns the exit status */
 int blkd_serve(struct blkd *b);
 
-/* options.c: do what the command line asks for; the exit status */
+/* options.c: do what the command line asks for; returns the exit status */
 int blkd_main(int argc, char **argv);
 
 /* batch.c: work requests, collected and posted together */

@@ -219,7 +219,7 @@ static uint32_t ring_of(const struct ib_memreg_queues *q)
 	return q->send_ring_id ? q->send_ring_id : q->recv_ring_id;
 }
 
-/* An error of queues refers to no object */
+/* Name in the error's message the limit that the queues exceed, or the ring. */
 static int about_queues(int err, const struct ib_memreg_queues *q)
 {
 	memreg__cause_queues(q);
