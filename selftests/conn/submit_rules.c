@@ -804,7 +804,7 @@ TEST_F_TIMEOUT(rules, I8_rkeys_must_have_a_place, LIMIT_S)
 	state_free(&before);
 }
 
-/* A message takes so many rkeys, and there is no room to keep more for it. */
+/* An INSERT_RKEY message carries IB_MEMREG_INSERTS_MAX rkeys at most. */
 TEST_F_TIMEOUT(rules, I8_rkeys_must_not_be_too_many, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[IB_MEMREG_INSERTS_MAX + 2], end;

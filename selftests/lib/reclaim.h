@@ -34,8 +34,9 @@ long swapped_kib(const void *memory);
  */
 int stay_here(void);
 
-/* Merge pages; false if this kernel can't. Then wait for @n scans of all. */
+/* Have KSM merge pages; false if this kernel has no KSM. */
 bool ksm_on(void);
+/* Wait until KSM has scanned all memory @n times more. */
 bool ksm_scans(long n);
 
 #endif /* SELFTESTS_RECLAIM_H */

@@ -399,7 +399,10 @@ static bool is_rdma_file(pid_t pid, const char *fd)
 	return !strncmp(link, "/dev/infiniband/", 16);
 }
 
-/* Have its RDMA files, too: how many, or -errno */
+/*
+ * Keep copies of the descriptors of a process's RDMA files, so that they stay
+ * open when it exits. Returns their number, or -errno.
+ */
 static int hold_files(pid_t pid, int held[])
 {
 	int pidfd = syscall(SYS_pidfd_open, pid, 0), n = 0;
@@ -519,7 +522,7 @@ static void print_table(void)
 	fflush(stdout);
 }
 
-/* Rows of a column in which something was so */
+/* Count the rows of a column that were stale, or whose old key was served. */
 static unsigned int count(unsigned int c, bool stale)
 {
 	unsigned int row, n = 0;

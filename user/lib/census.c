@@ -55,14 +55,14 @@ static bool is_of(const struct ib_memreg_object *o, uint32_t types, uint64_t id)
 	return o->id && o->id == id && o->type < 32 && types & 1u << o->type;
 }
 
-/* Keep it if it is this process's */
+/* Keep an object if it belongs to a file of this process. */
 static bool keep(struct census *c, const struct ib_memreg_object *o)
 {
 	struct ib_memreg_object *more;
 
 	if (o->pid != getpid())
 		return true;
-	/* room for 64 more, each time that there are as many */
+	/* The array grows by 64 entries each time that it is full. */
 	if (!(c->count & 63)) {
 		more = realloc(c->objects, (c->count + 64) * sizeof(*o));
 		if (!more)

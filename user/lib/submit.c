@@ -161,7 +161,7 @@ static bool uses_key(uint32_t opcode)
 	}
 }
 
-/* It takes a receive that the peer must have posted */
+/* Does this operation consume a receive of the peer's? */
 static bool takes_receive(uint32_t opcode)
 {
 	return opcode == IB_MEMREG_OP_SEND ||

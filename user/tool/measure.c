@@ -491,7 +491,7 @@ static int measure_main(int argc, char **argv, const struct syntax *syntax,
 	return with_device(s.device, run, &s);
 }
 
-/* Without the first one they are those of lat */
+/* Options of bw; those of lat are the same without the first one, depth. */
 static const struct option options[] = {
 	{ "depth", required_argument, NULL, 'q' },
 	{ "server", no_argument, NULL, 'S' },
