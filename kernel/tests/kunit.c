@@ -1319,7 +1319,7 @@ static void memreg_test_map_sg_gaps(struct kunit *test)
 	memreg_test_expect_map(test, 3, 1,
 			       (const u32[]){ 2000 + PAGE_SIZE, 0 });
 	ib_memreg_pool_destroy(t->pool);
-	/* A device that can't do that gets what it can do. */
+	/* Without SG_GAPS the device needs an MR for each gap. */
 	t->fake->ibdev.attrs.kernel_cap_flags &= ~IBK_SG_GAPS_REG;
 	memreg_test_pool(test, 3, 0, 4, IB_MEMREG_POOL_SG_GAPS);
 	memreg_test_expect_map(test, 3, 3,

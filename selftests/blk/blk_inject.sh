@@ -17,7 +17,7 @@ BLK_IO=$TOPOLOGY_TREE/build/selftests/blk_io
 
 [ -d $DEBUGFS/failslab ] && [ -d $DEBUGFS/fail_memreg ] || exit 4
 
-# As many faults are ordered at a time.
+# How often each point of injection fails in a row.
 FAULTS=$((2 * ${MEMREG_TIMES:-1}))
 ((${MEMREG_CHOSEN:-0} == 0)) || FAULTS=1
 

@@ -989,7 +989,7 @@ TEST_F_TIMEOUT(ring, I10_scribbled_memory_is_not_believed, LIMIT_S)
 		shared->flags = 0;
 		set_consumer(self, self->ring.consumed);
 		EXPECT_EQ(3, submit_writes(_metadata, self, 3, ALL));
-		/* Its own count makes the producer right again. */
+		/* The kernel writes the producer anew, from its own count. */
 		entries_are(_metadata, self, 3);
 		EXPECT_EQ(3 * (i + 1), shared->producer);
 		consume(self, 3);

@@ -64,10 +64,12 @@ struct stock {
 int stock_open(struct stock *s, size_t len);
 void stock_close(struct stock *s);
 
-/* Ask for a connection; wait for a request, accept it; wait until it is up */
+/* Begin to connect */
 int stock_connect(struct stock *s, const char *ip, __be16 port);
+/* Wait for a connection request; accept it */
 int stock_request(struct stock *s);
 int stock_accept(struct stock *s);
+/* Wait until the connection is up, from either end */
 int stock_established(struct stock *s);
 /* The next event is of this type. */
 int stock_await(struct stock *s, enum rdma_cm_event_type type);

@@ -315,7 +315,7 @@ TEST_F_TIMEOUT(kinds, are_used_as_they_are, LIMIT_S)
 	EXPECT_EQ(0, memcmp(copy, self->mem + at, sizeof(copy)));
 }
 
-/* A hole that is punched takes what was pinned along. */
+/* Punching a hole in the file unpins the pages that were in it. */
 TEST_F_TIMEOUT(kinds, I2_holes_are_seen, LIMIT_S)
 {
 	if (self->file < 0 || variant->disk)

@@ -836,7 +836,7 @@ static void do_create_domain(struct worker *w)
 					   id));
 }
 
-/* An attempt, as a rule: most of the time it has children */
+/* Mostly EBUSY: the domain has MRs, windows or endpoints most of the time */
 static void do_destroy_domain(struct worker *w)
 {
 	unsigned int i = pick(w, DOMAINS);

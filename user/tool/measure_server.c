@@ -131,7 +131,10 @@ static bool is_end(const struct measure *s, const struct ib_memreg_event *event)
 	       event->type == IB_MEMREG_EVENT_DISCONNECTED;
 }
 
-/* What its first message did may be known before that it is connected */
+/*
+ * Serve one client. The completion of the client's first message may come before
+ * the event that it is connected.
+ */
 static int serve(struct measure *s)
 {
 	struct ib_memreg_event event = { 0 };
