@@ -325,7 +325,7 @@ zeroed_writes() {
 	echo "${stat[4]}"
 }
 
-# zeroing_has_begun COUNT: since there were so many writes.
+# zeroing_has_begun COUNT: the disk had more than COUNT writes.
 zeroing_has_begun() {
 	(($(zeroed_writes) > $1))
 }

@@ -163,7 +163,7 @@ TEST_F_TIMEOUT(stale, I6_receive_does_not_reach_what_was_mapped_over, LIMIT_S)
 	EXPECT_TRUE(filled(self->mem, LEN, 0, 9));
 }
 
-/* Pages that are in no file any more, either */
+/* A message for a posted receive lands on the old pages of a truncated file. */
 TEST_F_TIMEOUT(stale, I6_receive_on_truncated_pages_harms_nobody, LIMIT_S)
 {
 	post_recv(_metadata, self);

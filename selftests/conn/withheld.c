@@ -267,7 +267,7 @@ static uint16_t ip_sum(struct iphdr ip)
 	return ~(sum + (sum >> 16));
 }
 
-/* It leaves out what may change on the way, as if all of that had bits set. */
+/* The ICRC of a packet: routers may change some fields, which count as ones. */
 static uint32_t icrc_of(struct send_inv packet)
 {
 	const size_t from = offsetof(struct send_inv, ip) - 8;

@@ -152,7 +152,7 @@ TEST_F_TIMEOUT(paged, I2_what_the_peer_reaches_is_what_is_mapped, 60)
 	peer_reads(_metadata, self, 2, 0);
 }
 
-/* It dies with its MR, and with the file. */
+/* The key dies when the MR is deregistered. */
 TEST_F_TIMEOUT(paged, I3_key_dies_with_its_mr, 60)
 {
 	peer_writes(_metadata, self, 0, 9);

@@ -161,7 +161,7 @@ FIXTURE_TEARDOWN(vanish)
 	arena_free(&self->a);
 }
 
-/* Nothing is left that would keep the module, which is loaded anew */
+/* Unload the module, which nothing uses any more, and load it anew. */
 static void reload_module(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(vanish) *self)
 {
@@ -259,8 +259,9 @@ TEST_F_TIMEOUT(vanish, peer_is_killed, LIMIT_S)
 }
 
 /*
- * The owner can't know of it, and goes on. Soft-RoCE's GSI QPs don't survive a
- * packet that can't be sent, so new connections need new devices.
+ * The peer's link goes down. The owner has no sign of that, so its calls succeed
+ * as before. Soft-RoCE's GSI QPs don't survive a packet that can't be sent, so
+ * new connections need new devices.
  */
 TEST_F_TIMEOUT(vanish, wire_is_cut_and_mended, LIMIT_S)
 {
