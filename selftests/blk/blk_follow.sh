@@ -12,7 +12,7 @@ cd "$(dirname "$(realpath "$0")")/.." || exit
 
 trap blk_end EXIT
 
-# serve: it sleeps whenever there is nothing to do.
+# serve: a server that does not poll, but sleeps when it has nothing to do.
 serve() {
 	server_begin -a 192.0.2.2 --poll 0 ram=memory:8M &&
 		blk_make dev export=ram && blk_enable dev

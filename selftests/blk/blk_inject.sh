@@ -30,7 +30,7 @@ trap finish EXIT
 POINTS=(failslab fail_page_alloc
 	fail_memreg/{post_send,work_request,alloc_mr,map_mr})
 
-# code: where that of the block client begins and ends.
+# code: the first and last address of the block client's code.
 code() {
 	grep -F '[ib_memreg_blk]' /proc/kallsyms | grep ' [tT] ' | sort |
 		awk 'NR == 1 { print "0x" $1 } END { print "0x" $1 }'

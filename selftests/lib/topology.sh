@@ -44,7 +44,7 @@ module_load() {
 	fi
 }
 
-# number END: the last one of its addresses, the other's with other_number.
+# number END: the last number of its addresses; other_number END: of the other end.
 number() {
 	[ "$1" = owner ] && echo 1 || echo 2
 }

@@ -431,7 +431,7 @@ TEST_F(memory, I7_the_user_is_charged_until_the_last_use_ends)
 	}
 }
 
-/* Without any right to lock memory there is none. */
+/* With an RLIMIT_MEMLOCK of 0 no memory object can be made. */
 TEST_F(memory, who_may_lock_nothing_has_none)
 {
 	IN_CHILD {

@@ -397,7 +397,7 @@ TEST_F_TIMEOUT(fail_nth, I8_mr_register_remote, 600)
 	sweep(_metadata, self, &op);
 }
 
-/* The pages are not there, so that they come while they are pinned. */
+/* Drop the pages, so that the next call has to fault them in to pin them. */
 static int forget_memory(FIXTURE_DATA(fail_nth) *self)
 {
 	return madvise(self->untouched, LENGTH, MADV_DONTNEED);

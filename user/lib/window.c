@@ -39,7 +39,7 @@ EXPORT int memreg_window_alloc(struct memreg *m, uint32_t domain, uint32_t type,
 	}
 }
 
-/* The window that could not be bound: a range, or objects */
+/* Name in the error's message the range or the objects of a failed bind. */
 static int about_bind(int err, const struct ib_memreg_bind *bind)
 {
 	memreg__cause_bind(bind->access);
