@@ -765,7 +765,7 @@ typedef int64_t end_guards(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(watch) *self, uint32_t *ids,
 			   unsigned int n);
 
-/* Time that so many take one by one, at the present load of the machine */
+/* Time that @n unmaps would take one after the other, from a tenth of them */
 static int64_t unmap_one_by_one(struct __test_metadata *_metadata,
 				FIXTURE_DATA(watch) *self, uint32_t *ids,
 				unsigned int n)

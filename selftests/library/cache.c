@@ -126,7 +126,7 @@ static const struct memreg_cache_ops ops = {
 	.deregister = unmake,
 };
 
-/* A soak reaches its number. A check does fewer, above all on debug kernels. */
+/* Rounds of a check, fewer on a debug kernel, or of a soak */
 static unsigned int rounds_of(unsigned int check, unsigned int soak)
 {
 	return test_full() ? times(check, soak) : test_rounds(check);

@@ -174,10 +174,10 @@ TEST_F(ring_user, wait_for_what_is_there_is_no_call)
 }
 
 /*
- * Instructions, counted by taking them one by one
+ * Instructions, counted by a tracer that single-steps a child
  */
 
-/* Give the tracer a sign, with as many instructions before it each time. */
+/* Mark for the tracer where the code to be counted begins, and where it ends. */
 static void sign(void)
 {
 	kill(getpid(), SIGSTOP);
