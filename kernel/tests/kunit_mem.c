@@ -648,7 +648,7 @@ static void memreg_mem_check(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, t->length, offset);
 }
 
-/* Its end is the end of its keys. */
+/* Unmaking an MR kills its keys. */
 static void memreg_mem_end(struct kunit *test)
 {
 	struct memreg_mem *t = test->priv;

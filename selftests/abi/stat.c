@@ -452,7 +452,7 @@ TEST_F_TIMEOUT(stat, I6_frwrs_of_another_range_are_destroyed, LIMIT_S)
 	expect_destroyed(_metadata, self);
 }
 
-/* They are the domain's, and the memory is another one's. */
+/* Destroying a domain destroys its idle FRWRs, also those for another's MRs. */
 TEST_F(stat, idle_frwrs_go_with_their_domain)
 {
 	__u32 domain, windows[BATCH], i;

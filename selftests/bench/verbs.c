@@ -66,7 +66,7 @@ static int mr_run(const struct op *op)
 	return 0;
 }
 
-/* So many MRs at once, which are deregistered when nobody counts. */
+/* MRs of one measurement, which are deregistered after it. */
 #define MANY	1024
 
 static struct ibv_mr *many[MANY];

@@ -588,7 +588,7 @@ TEST_F_TIMEOUT(blkd,
 	EXPECT_TRUE(medium_is(conn, 0, 4096, 7));
 }
 
-/* So many commands that change something, all of which must do well */
+/* Send @count commands that change the medium. All have to succeed. */
 static int change(struct blk_conn *conn, unsigned int count)
 {
 	struct ib_memreg_blk_reply reply;
@@ -1041,7 +1041,7 @@ TEST_F_TIMEOUT(blkd_inline, each_broken_rule_ends_the_connection, LIMIT_S)
 	}
 }
 
-/* It is longer than the receives of the server. */
+/* A message is longer than the receives that the server has posted. */
 TEST_F_TIMEOUT(blkd_inline,
 	       a_message_that_is_too_long_ends_the_connection, LIMIT_S)
 {
@@ -1139,7 +1139,7 @@ FIXTURE_TEARDOWN(blkd_batch)
 	unlink(PATH);
 }
 
-/* So many messages are at the server. */
+/* Wait until the server has received @count messages. */
 static int await_sent(struct blk_client *client, unsigned int count)
 {
 	struct memreg_ring *ring = &client->ring;
@@ -1417,7 +1417,10 @@ static int good_replies(struct blk_conn *conn)
 	return good;
 }
 
-/* As many FLUSHes, at a time; how many of them are answered well, or -1 */
+/*
+ * Send as many FLUSHes as the connection is deep. Returns the number of those
+ * that succeed, or -1.
+ */
 static int good_flushes(struct blk_conn *conn)
 {
 	struct blk_message msg;
@@ -1555,7 +1558,7 @@ FIXTURE_TEARDOWN(blkd_limited)
 	unlink(PATH);
 }
 
-/* It neither ends the server nor is anything lost. */
+/* After a write beyond the limit, the server goes on and has lost nothing. */
 TEST_F_TIMEOUT(blkd_limited,
 	       a_write_beyond_the_limit_fails_and_no_more, LIMIT_S)
 {
@@ -1748,7 +1751,7 @@ FIXTURE_TEARDOWN(blkd_deep)
 	EXPECT_EQ(0, blk_end(&self->server));
 }
 
-/* Their completions have to be somewhere. */
+/* The server's ring has room for the completions of some connections only. */
 TEST_F_TIMEOUT(blkd_deep, connections_beyond_the_completions_are_refused,
 	       SOAK_S)
 {

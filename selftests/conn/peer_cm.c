@@ -484,7 +484,7 @@ static uint32_t connect_as_nobody(struct __test_metadata *_metadata,
 	}
 }
 
-/* Its address goes, and the domain's queue is another one. */
+/* Take away the device's address, so that the domain's queue is rebuilt. */
 static void rebuild_queues(struct __test_metadata *_metadata)
 {
 	int64_t end = now_ms() + LIMIT_MS;
@@ -1019,7 +1019,7 @@ static void await_endpoints(struct __test_metadata *_metadata,
 	}
 }
 
-/* Their events follow a moment later, but before the listener has gone */
+/* Wait for requests at the listener, whose events may come later. */
 static void await_requests(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(cm) *self, unsigned int count)
 {

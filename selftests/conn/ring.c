@@ -530,7 +530,7 @@ static __u32 submit_writes(struct __test_metadata *_metadata,
 	return raw_taken();
 }
 
-/* So many entries are there, of the next work requests, in order. */
+/* Expect entries of the next @n work requests, in order. */
 static void entries_are(struct __test_metadata *_metadata,
 			FIXTURE_DATA(ring) *self, __u32 n)
 {

@@ -480,7 +480,7 @@ TEST_F_TIMEOUT(submit, inline_data_is_copied_by_the_call, LIMIT_S)
 	}
 }
 
-/* As many as there can be, at odd places and of odd lengths */
+/* Fill in as many SGEs as a work request takes; returns their bytes. */
 static size_t odd_sges(FIXTURE_DATA(submit) *self, struct ib_memreg_sge *sges,
 		       unsigned int n)
 {
@@ -907,7 +907,10 @@ TEST_F_TIMEOUT(submit, a_full_call_is_in_order, LIMIT_S)
 
 #define ROUNDS	64
 
-/* In one call: a receive for the answer, and a window, whose rkey goes out */
+/*
+ * Post in one call a receive for the answer, the BIND of a window, and a
+ * message with its rkey.
+ */
 static void offer(struct __test_metadata *_metadata, FIXTURE_DATA(submit) *self,
 		  __u32 mr, __u32 window, unsigned int i)
 {

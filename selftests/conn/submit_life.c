@@ -129,7 +129,7 @@ TEST_F_TIMEOUT(life, I7_disconnect_flushes, LIMIT_S)
 	EXPECT_EQ(0, raw_destroy(self->link.fd, self->ring.id));
 }
 
-/* They are in the ring when the call returns, without any wait. */
+/* When DESTROY returns, the entries of all flushed work requests are there. */
 TEST_F_TIMEOUT(life, I7_destroy_flushes, LIMIT_S)
 {
 	post(_metadata, self);
@@ -678,7 +678,7 @@ static void pair_answer(struct __test_metadata *_metadata, struct storm *storm,
 		ASSERT_EQ(0, raw_accept(self->fd, end, self->domain));
 }
 
-/* It is up: of two messages one finds no receive, and that comes last. */
+/* Use a connection: the second of two messages finds no receive, and fails. */
 static void pair_use(struct __test_metadata *_metadata, struct storm *storm,
 		     struct pair *pair)
 {
@@ -738,7 +738,7 @@ static void storm_event(struct __test_metadata *_metadata, struct storm *storm,
 		pair_use(_metadata, storm, pair);
 }
 
-/* So many connections come and go. */
+/* Make and end a wave of connections. */
 static void storm_wave(struct __test_metadata *_metadata, struct storm *storm,
 		       unsigned int count)
 {
@@ -767,7 +767,7 @@ static void storm_wave(struct __test_metadata *_metadata, struct storm *storm,
 	}
 }
 
-/* So many are up at one time or another; and besides, some never are. */
+/* Of many connections most are established, and some are rejected. */
 TEST_F_TIMEOUT(many, I7_storm_of_connections_leaves_nothing, SOAK_S)
 {
 	unsigned int i, n = times(debug_kernel() ? 25 : 100, 10000);

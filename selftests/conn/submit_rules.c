@@ -948,7 +948,10 @@ TEST_F_TIMEOUT(rules, I8_endpoint_must_not_be_closed, LIMIT_S)
 	REFUSED(ENOENT, ID, BUT(good_send(self), wr.target_id = link.endpoint));
 }
 
-/* They would be there for ever, and all behind them. */
+/*
+ * A READ or an atomic for which the other end has no resources would never
+ * complete, nor what is posted behind it: it is refused.
+ */
 static void not_answered(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(rules) *self, bool connects)
 {

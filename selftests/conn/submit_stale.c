@@ -74,7 +74,7 @@ FIXTURE_TEARDOWN(stale)
 }
 
 /* The state of the MR, or -errno */
-/* It is pinned, and can't be destroyed, for as many SGEs. */
+/* The MR is pinned, and in use by posted work requests, so DESTROY fails. */
 static void is_held(struct __test_metadata *_metadata,
 		    FIXTURE_DATA(stale) *self, int users)
 {

@@ -992,7 +992,10 @@ TEST_F_TIMEOUT(uring_rules, events_are_read, LIMIT_S)
 	EXPECT_EQ(listener, event.listener_id);
 }
 
-/* They keep the endpoint of a request, which is rejected nevertheless. */
+/*
+ * A posted command keeps the endpoint of a connection request, which can be
+ * rejected nevertheless.
+ */
 TEST_F_TIMEOUT(uring_rules, end_of_a_request, LIMIT_S)
 {
 	struct pair *p = &self->p;

@@ -141,7 +141,7 @@ static void hog(atomic_ulong *count)
 		atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
 }
 
-/* They have run when this returns. */
+/* Start processes that keep all CPUs busy, and wait until each has run. */
 static void hogs_begin(struct __test_metadata *_metadata, struct shared *shared,
 		       struct hogs *hogs)
 {

@@ -466,7 +466,7 @@ TEST_F_TIMEOUT(neighbours, collapsing_leaves_the_pages, 240)
 	EXPECT_PAGES_STAY("MADV_COLLAPSE");
 }
 
-/* It is announced like MADV_DONTNEED, and leaves the pages where they are. */
+/* MADV_FREE: notifiers see it as MADV_DONTNEED, but the pages stay mapped. */
 TEST_F_TIMEOUT(neighbours, pages_that_may_be_freed_stay, 240)
 {
 	private_memory(_metadata, self, LENGTH);

@@ -325,7 +325,10 @@ static int do_pageout(struct place *p)
 	return madvise(p->at, p->length, MADV_PAGEOUT);
 }
 
-/* It changes protections of pages, not of the mapping, as a NUMA scan does. */
+/*
+ * Write-protection by userfaultfd: the protection of pages changes, as by a
+ * NUMA scan, and not that of the mapping.
+ */
 static int do_userfaultfd_wp(struct place *p)
 {
 	struct uffdio_api api = { .api = UFFD_API };

@@ -363,7 +363,7 @@ static struct memreg_mr_info query(struct __test_metadata *_metadata,
 	return info;
 }
 
-/* It was taken away at @t: it doesn't take long to find out */
+/* The memory was taken away at @t: its MR becomes stale soon after that. */
 static void stale_in_time(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(watch) *self, int64_t t)
 {

@@ -59,7 +59,7 @@ int raw_memory_dup(int fd, int memory);
 int raw_register_fd(int fd, __u32 domain, int memory, __u64 offset,
 		    __u64 length, __u32 access,
 		    struct ib_memreg_mr_register *mr);
-/* Its enum ib_memreg_mr_state, or -errno */
+/* The enum ib_memreg_mr_state of an MR, or -errno */
 int raw_mr_state(int fd, __u32 mr);
 int raw_windows(int fd, __u32 domain, __u64 span, __u32 *ids, __u32 count);
 int raw_bind(int fd, __u32 domain, struct ib_memreg_bind *binds, __u32 count);

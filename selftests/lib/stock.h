@@ -60,7 +60,7 @@ struct stock {
 	bool no_reads;
 };
 
-/* It listens from now on. */
+/* Open an end, with memory, that listens until stock_close(). */
 int stock_open(struct stock *s, size_t len);
 void stock_close(struct stock *s);
 

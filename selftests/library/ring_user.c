@@ -159,7 +159,7 @@ TEST_F(ring_user, message_is_in_the_entry)
 		  memreg_cqe_data(memreg_ring_peek(&self->ring)));
 }
 
-/* It waits in the kernel only if it has to: this ring has no descriptor. */
+/* With enough entries there is no call: on this ring, any call would fail. */
 TEST_F(ring_user, wait_for_what_is_there_is_no_call)
 {
 	unsigned int count = 0;

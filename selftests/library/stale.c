@@ -423,7 +423,7 @@ static int hold_files(pid_t pid, int held[])
 	return n;
 }
 
-/* It execs, or exits: by the end of the socket its old memory is gone. */
+/* The application execs or exits. Its memory is gone when its socket closes. */
 static int end_process(struct app *app, enum change change)
 {
 	const struct app_ask ask = { .step = STEP_CHANGE, .change = change };

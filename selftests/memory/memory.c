@@ -402,7 +402,7 @@ static void all_is_free(struct __test_metadata *_metadata, int fd)
 	EXPECT_EQ(0, close(most));
 }
 
-/* Its descriptor and its mapping are gone, and the rest follows by itself. */
+/* The charge ends with the last MR, after the descriptor and the mapping. */
 TEST_F(memory, I7_the_user_is_charged_until_the_last_use_ends)
 {
 	struct ib_memreg_mr_register mr;

@@ -702,7 +702,7 @@ TEST_F(compose, I8_products_of_each_dimension)
 	state_free(&before);
 }
 
-/* As many runs of memory as can be, and one more */
+/* A composition may have a number of runs of memory, and no more. */
 TEST_F(compose, I8_runs_are_limited)
 {
 	struct ib_memreg_piece pieces[2] = {

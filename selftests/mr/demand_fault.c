@@ -145,7 +145,7 @@ static void *caller_run(void *arg)
 	return NULL;
 }
 
-/* It has begun, and waits for its fault. */
+/* Have a thread make a call, and wait until the call waits for a fault. */
 static void caller_begin(struct __test_metadata *_metadata, struct caller *c,
 			 FIXTURE_DATA(silent) *self,
 			 int (*call)(FIXTURE_DATA(silent) *self))

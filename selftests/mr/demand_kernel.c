@@ -347,7 +347,10 @@ static bool pick_range(__u8 *const *areas, unsigned int *seed, __u64 *at,
 	return offset + *length <= room;
 }
 
-/* Those before the first that is not there are sent, and it is refused. */
+/*
+ * Submit work requests: those before the first on unmapped memory are sent, and
+ * that one is refused. Returns the number of those that were handled.
+ */
 static unsigned int send_some(struct __test_metadata *_metadata,
 			      FIXTURE_DATA(demand) *self,
 			      struct ib_memreg_wr *wrs, const bool *good,
@@ -378,7 +381,7 @@ static unsigned int send_some(struct __test_metadata *_metadata,
 	return taken == n ? n : taken + 1;
 }
 
-/* None fails but what is not there, and that by itself. */
+/* Only ranges of unmapped memory fail, and no others with them. */
 TEST_F_TIMEOUT(demand, ranges_at_random_in_all_there_is, SOAK_S)
 {
 	unsigned int seed = test_seed(), done = 0, missing = 0;

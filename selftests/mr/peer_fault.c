@@ -183,7 +183,7 @@ static void order(const struct fault *fault)
 	fault_order(fault->point, fault->skip, fault->times);
 }
 
-/* It is a worker whom the queue's own request fails */
+/* Wait until the injected fault has hit a work request of the worker's. */
 static void fault_is_met(struct __test_metadata *_metadata,
 			 const struct fault *fault)
 {

@@ -328,7 +328,7 @@ static void begin_to_lose(struct __test_metadata *_metadata,
 		usleep(1000);
 }
 
-/* It is bound after all. */
+/* End the fault: the call that waited for the completion succeeds. */
 static void end_to_lose(struct __test_metadata *_metadata, struct lost *lost)
 {
 	fault_cancel("completion");
@@ -414,7 +414,7 @@ static long kill_in_line(struct __test_metadata *_metadata,
 	return now_ms() - ms;
 }
 
-/* None of the waiting calls has bound its windows. */
+/* Only the first call has bound its windows; those that wait have not. */
 static void only_first_is_bound(struct __test_metadata *_metadata,
 				FIXTURE_DATA(interrupt) *self)
 {

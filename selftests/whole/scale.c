@@ -167,7 +167,7 @@ static void grow_domains(struct __test_metadata *_metadata,
 		}
 }
 
-/* They overlap, as there is less memory than that. */
+/* Register up to @n MRs, which overlap, as there is not enough memory. */
 static void grow_mrs(struct __test_metadata *_metadata,
 		     FIXTURE_DATA(scale) *self, unsigned int n)
 {
@@ -230,7 +230,7 @@ static void next_event(struct __test_metadata *_metadata, int fd,
 	ASSERT_EQ(sizeof(*event), read(fd, event, sizeof(*event)));
 }
 
-/* Of other endpoints, there may be other events. */
+/* Wait for events of these endpoints, and drop those of others. */
 static void await_events(struct __test_metadata *_metadata, int fd, __u32 type,
 			 unsigned int n)
 {
@@ -754,7 +754,7 @@ TEST_F_TIMEOUT(scale, I9_idle_keys_are_given_back_but_for_64, 600)
 	EXPECT_EQ(rest, mrs);
 }
 
-/* As many buffers as a pool may have, or as the device has MRs for. */
+/* The most buffers of a pool, by the ABI's limit and the device's MRs */
 static unsigned int most_buffers(struct __test_metadata *_metadata,
 				 FIXTURE_DATA(scale) *self)
 {

@@ -288,7 +288,10 @@ static int call_revoke(FIXTURE_DATA(scenario) *self)
 					  self->windows, REVOKED, NULL);
 }
 
-/* That ends the peer's connection, and with it the windows tied to it */
+/*
+ * The peer's access fails, which ends its connection, and with it the windows
+ * that are tied to the connection.
+ */
 static bool peer_is_refused(struct __test_metadata *_metadata,
 			    FIXTURE_DATA(scenario) *self)
 {

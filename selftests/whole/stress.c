@@ -564,7 +564,7 @@ static void do_register(struct worker *w)
 	mr_put(w, i, id);
 }
 
-/* It gets another area, on demand or not, and the slot of such ones */
+/* Change an MR, maybe to another area, and move it to that area's slot */
 static void do_reregister(struct worker *w)
 {
 	unsigned int slot = pick(w, MRS), to = slot;
@@ -2311,7 +2311,7 @@ static void race_all(const struct action *action, unsigned int seed)
 	_exit(0);
 }
 
-/* So many calls more were made */
+/* Wait until the owner has made @more calls */
 static void await_calls(struct __test_metadata *_metadata, unsigned long more)
 {
 	unsigned long enough = shared->calls + more;

@@ -175,7 +175,7 @@ static void serves(struct __test_metadata *_metadata,
 	EXPECT_TRUE(filled(s->mem + PAGE, len, at, 1));
 }
 
-/* It serves nobody; the connection that tries ends with that. */
+/* The key is dead: an access by it fails, and ends the connection. */
 static void dead(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
 		 struct stock *s, bool writes)
 {
@@ -586,7 +586,7 @@ TEST_F_TIMEOUT(window, I3_peer_ends_it, LIMIT_S)
 	EXPECT_TRUE(filled(self->mem, LEN - 64, 0, 1));
 }
 
-/* Its own packets come before its invalidation, and there are no others */
+/* A window ends by an invalidation of its own peer, and by no other's. */
 TEST_F_TIMEOUT(window, I3_only_peer_of_the_domain_ends_it, LIMIT_S)
 {
 	union entry entry;

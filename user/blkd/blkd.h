@@ -404,7 +404,7 @@ static inline bool cmd_has_data(const struct cmd *c)
 	       c->opcode == IB_MEMREG_BLK_WRITE;
 }
 
-/* Its data is in a message, and not in segments */
+/* Is the data of a command in a message, and not in segments? */
 static inline bool cmd_inline(const struct cmd *c)
 {
 	return cmd_has_data(c) && !c->nr_segs && c->length;

@@ -29,14 +29,14 @@ static bool in_memory(const struct cmd *c)
 	return c->conn->export->kind == EXPORT_MEMORY;
 }
 
-/* It needs the segments */
+/* Does a command transfer data by its segments? */
 static bool moves(const struct cmd *c)
 {
 	return c->status == IB_MEMREG_BLK_OK && !c->replayed && c->nr_segs &&
 	       cmd_has_data(c);
 }
 
-/* It has data for its reply, or is to get some */
+/* Is the data of a command sent along with its reply? */
 static bool replies_with_data(const struct cmd *c)
 {
 	return c->status == IB_MEMREG_BLK_OK && cmd_inline(c) &&
@@ -167,7 +167,7 @@ void cmd_prep_recv(struct conn *conn, struct ib_memreg_wr *wr, uint32_t slot)
 			 wr_data(WR_RECV, (uint16_t)slot, 0, 0));
 }
 
-/* Its reply goes out behind READs that have yet to complete */
+/* Must the reply wait for READs that were posted before it? */
 static bool fenced(const struct cmd *c)
 {
 	return c->opcode == IB_MEMREG_BLK_WRITE && in_memory(c) && moves(c);
@@ -292,7 +292,7 @@ static void prep_reply(struct blkd *b, struct cmd *c)
 	signal_reply(b, c, wr);
 }
 
-/* Its client may send another one from when it has the reply */
+/* A command is done: once the client has the reply, it may send another one. */
 static void retire(struct cmd *c)
 {
 	struct conn *conn = c->conn;

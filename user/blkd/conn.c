@@ -230,7 +230,7 @@ static void unhash(struct blkd *b, struct conn *c)
 	*at = c->bucket;
 }
 
-/* It is over before it began */
+/* Refuse a client's connection. */
 static void turn_away(struct blkd *b, struct conn *c,
 		      enum ib_memreg_blk_status status)
 {

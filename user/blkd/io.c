@@ -91,9 +91,9 @@ static int sync_data(int fd)
 }
 
 /*
- * It was made shorter since its size was looked at: a write would make a file
- * longer again, and look on a disk as if space had run out. It may still become
- * shorter between this and the write.
+ * Is a command beyond the end of a medium that was made shorter while it was
+ * served? A write would make a file longer again, and fail on a disk as if
+ * space had run out. The medium may still become shorter before the write.
  */
 static bool beyond_end(const struct export *e, const struct cmd *c)
 {

@@ -144,7 +144,7 @@ EXPORT const char *memreg_wc_status_string(uint32_t status)
 	return texts[status];
 }
 
-/* It reaches memory of the peer's by a key */
+/* Does this operation access memory of the peer's by a key? */
 static bool uses_key(uint32_t opcode)
 {
 	switch (opcode) {

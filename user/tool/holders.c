@@ -41,7 +41,7 @@ static struct memory_object *memory_find(struct holders *h, uint64_t dmabuf)
 	return NULL;
 }
 
-/* It is memory of memreg's, or memory that an MR is on. */
+/* Add a dma-buf: a memory object, or the memory of an MR. */
 static int memory_add(struct holders *h, uint64_t dmabuf, uint64_t size)
 {
 	struct memory_object *m = memory_find(h, dmabuf);

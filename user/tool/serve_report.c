@@ -112,7 +112,7 @@ static void record_peer(const char *event, const struct peer *p)
 	record_string("address", p->address, sizeof(p->address));
 }
 
-/* Its key, and whether that is good for something */
+/* The key of a peer's window, and whether the window is revoked */
 static void record_key(const struct peer *p)
 {
 	record_number("rkey", p->rkey);

@@ -78,7 +78,10 @@ static void complain(const char *what, const char *why)
 	fprintf(stderr, "libmemreg-ucx: %s: %s\n", what, why);
 }
 
-/* They are loaded, since one of them calls; but maybe for themselves alone. */
+/*
+ * Find a function of a library of UCX. It is loaded, as it has loaded this one,
+ * but maybe with RTLD_LOCAL, which the usual search does not see.
+ */
 static void *symbol_of(const char *library, const char *name)
 {
 	void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
