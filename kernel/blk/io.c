@@ -169,7 +169,7 @@ static void memreg_blk_complete(struct request *rq)
 
 	if (status)
 		atomic64_inc(&queue->blk->stats.failed);
-	/* Its tag may be used again from here on, before blk-mq knows. */
+	/* The tag may be used again from here on, before blk-mq knows. */
 	io->rq = NULL;
 	memreg_blk_io_becomes(io, MEMREG_BLK_IO_IDLE);
 	blk_mq_end_request(rq, status);

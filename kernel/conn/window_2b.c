@@ -440,8 +440,8 @@ u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey)
 			memreg_bound_remove(&ep->grants.bound, window);
 		else
 			/*
-			 * Its BIND, or the user's INVALIDATE, is yet to
-			 * complete.
+			 * The BIND of the window, or the user's INVALIDATE,
+			 * has yet to complete.
 			 */
 			WRITE_ONCE(window->doomed, true);
 	}

@@ -230,7 +230,7 @@ static inline void memreg_mrpool_enter(struct ib_memreg_pool *pool)
 
 static inline void memreg_mrpool_leave(struct ib_memreg_pool *pool)
 {
-	/* It may be gone as soon as that is 0; only the address is used. */
+	/* The pool may be freed once works is 0; only its address is used. */
 	if (atomic_dec_and_test(&pool->works))
 		wake_up_var(&pool->works);
 }

@@ -747,7 +747,7 @@ static unsigned long memreg_mrpool_shrink_scan(struct shrinker *shrinker,
 		memreg_mrpool_kick(pool);
 	}
 	spin_unlock(&memreg_pools_lock);
-	/* It comes later, and can't be waited for here. */
+	/* The worker frees MRs later, and reclaim can't wait for that. */
 	return SHRINK_STOP;
 }
 
@@ -948,7 +948,7 @@ void ib_memreg_pool_destroy(struct ib_memreg_pool *pool)
 	spin_lock(&memreg_pools_lock);
 	list_del(&pool->node);
 	spin_unlock(&memreg_pools_lock);
-	/* Their requests are done, but they may still replace what they had. */
+	/* Requests are done, but workers may still be replacing their MRs. */
 	wait_var_event(&pool->works, !atomic_read(&pool->works));
 	cancel_delayed_work_sync(&pool->refill);
 	cancel_delayed_work_sync(&pool->work);

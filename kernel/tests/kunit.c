@@ -212,7 +212,7 @@ static int memreg_fake_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sgl,
 
 	mr->owner = (void *)sgl - offsetof(struct ib_memreg_mr, sgl);
 	spin_lock_bh(&fake->lock);
-	/* It would change what the key reaches. */
+	/* To map a valid MR would change what its key reaches. */
 	fake->violations += mr->valid;
 	spin_unlock_bh(&fake->lock);
 	if (fake->fail_map)
@@ -257,7 +257,7 @@ static int memreg_fake_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			to->rkey = reg_wr(wr)->key;
 			to->mr = reg_wr(wr)->mr;
 		}
-		/* It may be completed at once. */
+		/* The work request may be completed at once. */
 		smp_store_release(&fake->nr_posted, fake->nr_posted + 1);
 		if (fake->pause_for && !fake->paused)
 			memreg_fake_pause(fake);
@@ -1239,7 +1239,7 @@ static void memreg_test_map_contiguous(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, 0,
 			ib_memreg_req_map_sg(&t->req, t->sgl, 256, 1,
 					     DMA_TO_DEVICE));
-	/* It is a single entry, which is faster to map. */
+	/* Pages that adjoin are a single entry, which is faster to map. */
 	KUNIT_EXPECT_EQ(test, 1, t->req.first->nents);
 	KUNIT_EXPECT_EQ(test, 256, t->req.first->pages);
 	KUNIT_EXPECT_EQ(test, SZ_1M, t->req.first->length);
@@ -1273,7 +1273,7 @@ static void memreg_test_map_large_piece(struct kunit *test)
 	memreg_test_expect_map(test, 1, 4, (const u32[]){
 			       4 * PAGE_SIZE, 4 * PAGE_SIZE, 4 * PAGE_SIZE,
 			       4 * PAGE_SIZE, 0 });
-	/* It is split where a page ends, wherever it begins. */
+	/* An entry is split where a page ends, wherever the entry begins. */
 	sg_set_page(&t->sgl[0], t->pages, 16 * PAGE_SIZE, 512);
 	memreg_test_expect_map(test, 1, 5, (const u32[]){
 			       4 * PAGE_SIZE - 512, 4 * PAGE_SIZE,
@@ -1699,7 +1699,7 @@ static void memreg_test_req_bogus(struct kunit *test)
 	memreg_test_pool(test, 2, 0, 1, 0);
 	memreg_test_map(test, 2);
 	rkey = memreg_test_rkey(t, 1);
-	/* It is not posted. */
+	/* An answer to a request that is not posted is refused. */
 	KUNIT_EXPECT_EQ(test, -EPROTO, memreg_test_claim_inv(t, rkey));
 	KUNIT_ASSERT_EQ(test, 0,
 			memreg_test_post(t, IB_MEMREG_REQ_REMOTE_INV));
@@ -2089,7 +2089,7 @@ static void memreg_test_req_end_flushed(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, 0, memreg_test_post(t, 0));
 		memreg_fake_complete(t->fake, good);
 		t->fake->error = true;
-		/* Its REG_MRs complete while LOCAL_INVs are posted. */
+		/* REG_MRs complete while LOCAL_INVs are posted. */
 		ib_memreg_req_end(&t->req, &t->fake->qp);
 		KUNIT_EXPECT_EQ(test, 0, t->dones);
 		memreg_fake_flush(t->fake);

@@ -590,7 +590,7 @@ TEST_F(stat, I2_unmap_counts_a_revocation)
 	ASSERT_EQ(0, munmap(self->memory, PAGE));
 	MOVED(AT_LEAST(GUARD_EVENTS, 1) BY(GUARD_REVOCATIONS, 1)
 	      BY(KEYS_KILLED, BATCH) ONE_BATCH(BATCH));
-	/* It is stale already. */
+	/* The MR is stale already. */
 	ASSERT_EQ(0, munmap(self->memory + PAGE, PAGE));
 	MOVED(AT_LEAST(GUARD_EVENTS, 1));
 	ASSERT_EQ(0, revoke_all(self, IB_MEMREG_REVOKE_RELAXED));

@@ -42,7 +42,7 @@ FIXTURE_SETUP(trace)
 {
 	if (!tracefs_there())
 		SKIP(return, "this kernel has no tracefs");
-	/* That of a test that was killed. */
+	/* Remove the instance of a test that was killed. */
 	rmdir(INSTANCE);
 	ASSERT_EQ(0, mkdir(INSTANCE, 0700));
 	ASSERT_EQ(0, access(EVENTS, F_OK));

@@ -443,7 +443,7 @@ TEST_F_TIMEOUT(blkd, a_tag_that_is_in_flight_is_invalid, LIMIT_S)
 		ASSERT_EQ(0, blk_reply(&self->conn, &reply, NULL));
 		if (!reply.status)	/* the long one, which went first */
 			ASSERT_EQ(0, blk_reply(&self->conn, &reply, NULL));
-		/* It may even have been through when the other came. */
+		/* The first command may have ended before the other came. */
 	} while (!reply.status && --tries);
 	EXPECT_EQ(BLK(INVALID), reply.status);
 	EXPECT_EQ(0, blk_await_end(&self->conn));
@@ -521,7 +521,7 @@ TEST_F_TIMEOUT(blkd, more_commands_than_the_depth_end_the_connection, LIMIT_S)
 		do {
 			ret = blk_reply(conn, &reply, NULL);
 		} while (!ret && reply.seq == be64toh(msg.cmd.seq));
-		/* It may even have been through when the second came. */
+		/* The first command may have ended before the second came. */
 	} while (!ret && --tries);
 	EXPECT_EQ(-ECONNRESET, ret);
 	EXPECT_EQ(0, blk_await_end(conn));
@@ -1648,7 +1648,7 @@ TEST_F_TIMEOUT(blkd_named, exports_are_told_apart, LIMIT_S)
 
 	blk_close(&other);
 	EXPECT_EQ(0, blk_says(&self->server, "client 12121212: gone"));
-	/* Its place is free a moment after that. */
+	/* The place of the connection is free a moment later. */
 	do {
 		ret = ask_for(&third, 1, "memory", &second);
 	} while (ret == BLK(BUSY) && --tries);

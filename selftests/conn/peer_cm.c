@@ -47,7 +47,7 @@ FIXTURE_SETUP(cm)
 
 FIXTURE_TEARDOWN(cm)
 {
-	/* It may wait for an answer still, which this is */
+	/* The peer may still wait for an answer, which the close is */
 	owner_close(&self->o);
 	peer_stop(&self->p, 0);
 }
@@ -310,7 +310,7 @@ TEST_F_TIMEOUT(cm, link_local_peer_comes_with_its_scope, LIMIT_S)
 		     NULL);
 	peer_answer(_metadata, &self->p);
 	ASSERT_EQ(0, strncmp(self->p.line, "connected ", 10));
-	/* It can be tried, though there is no listener at that port. */
+	/* The address is taken, though nobody listens at that port. */
 	EXPECT_EQ(0, raw_call(memreg_fd(self->o.m),
 			      IB_MEMREG_IOC_ENDPOINT_CONNECT, &cmd));
 }
@@ -707,7 +707,7 @@ static void grants_make(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, raw_register(g->fd, g->domain, memory, PAGE, MW_BIND,
 				  &mr));
 	ASSERT_EQ(0, raw_windows(g->fd, g->domain, PAGE, g->ids, GRANTS));
-	/* It ends after the call has come to the hole. */
+	/* The connection ends after the call has come to the hole. */
 	ASSERT_EQ(0, memreg_connect(self->o.m, self->o.domain,
 				    ip_address("192.0.2.77", FREE_PORT, &to),
 				    NULL, 8000, NULL, 0, &g->endpoint));
@@ -759,7 +759,7 @@ TEST_F_TIMEOUT(cm, connection_ends_while_a_bind_waits, LIMIT_S)
 	ASSERT_EQ(0, pthread_join(thread, NULL));
 	ASSERT_EQ(-ENOTCONN, g.ret);
 	hole_close(&h);
-	/* None of them is bound: all can be. */
+	/* No window is bound: all can be. */
 	for (int i = 0; i < GRANTS; i++)
 		g.binds[i].endpoint_id = 0;
 	ASSERT_EQ(0, raw_bind(g.fd, g.domain, g.binds, GRANTS));
@@ -1049,7 +1049,7 @@ TEST_F_TIMEOUT(cm, read_gives_whole_records_or_says_why_not, LIMIT_S)
 	ASSERT_EQ(EFAULT, errno);
 	ASSERT_EQ(1, poll(&pfd, 1, 0));
 
-	/* None of that has lost the event; two are read in one call */
+	/* The failed reads have lost no event; two are read in one call */
 	peer_start(_metadata, &other, OWNER_IP4, self->o.port, NULL);
 	await_requests(_metadata, self, 2);
 	ASSERT_EQ(2 * sizeof(events[0]),

@@ -215,7 +215,7 @@ TEST_F_TIMEOUT(submit, send_with_inv_ends_the_peers_window, LIMIT_S)
 	EXPECT_EQ(rkey, wc.invalidated_rkey);
 	EXPECT_TRUE(filled(self->stock->mem, 50, 9, 1));
 
-	/* It serves no more. */
+	/* The key is dead. */
 	wr = WR(WRITE, self->to, SGE(self->mr, 0, 100), .flags = SIGNALED,
 		.remote_addr = stock_addr(self, 4096), .rkey = rkey);
 	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1));
@@ -696,7 +696,7 @@ TEST_F_TIMEOUT(submit, long_memory_is_written_and_read, LIMIT_S)
 	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
 	EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
 	EXPECT_TRUE(filled(self->stock->mem + BIG, 3 * MESSAGE, 0, 1));
-	/* As many parts as there can be, all of them full */
+	/* The most parts of a message, all of them full */
 	done(_metadata, self, WR(WRITE, self->to,
 				 SGE(self->mr, 0, 32 * MESSAGE),
 				 .remote_addr = stock_addr(self, 0),
@@ -814,7 +814,7 @@ TEST_F_TIMEOUT(submit, solicited_raises_an_event, LIMIT_S)
 		ASSERT_EQ(0, ibv_req_notify_cq(cq, 1));
 		done(_metadata, self, WR(SEND, self->to,
 					 SGE(self->mr, 0, 100)));
-		/* It was acknowledged, so it was received. */
+		/* The message was acknowledged, so it was received. */
 		ASSERT_EQ(1, ibv_poll_cq(cq, 1, &wc));
 		EXPECT_FALSE(notified(self));
 		ASSERT_EQ(0, stock_recv(self->stock, 0, 100));

@@ -387,7 +387,7 @@ TEST_F_TIMEOUT(rules, I8_sges_must_be_as_many_as_there_can_be, LIMIT_S)
 	REFUSED(EINVAL, SGES, BUT(send, wr.num_sge = ~0U));
 	REFUSED(EINVAL, SGES, recv);
 	REFUSED(EINVAL, SGES, BUT(recv, wr.num_sge = 0x80000000));
-	/* None where they are of no use */
+	/* Fields that the operation does not use must be 0 */
 	REFUSED(EINVAL, RESERVED, BUT(good_inline(self), wr.num_sge = 1));
 	REFUSED(EINVAL, RESERVED, BUT(good_bind(self), wr.num_sge = 1));
 	REFUSED(EINVAL, RESERVED, BUT(good_invalidate(self), wr.num_sge = 1));
@@ -832,7 +832,7 @@ TEST_F_TIMEOUT(rules, I8_rkeys_must_not_be_too_many, LIMIT_S)
 	EXPECT_TRUE(state_same(&before));
 	state_free(&before);
 
-	/* As many as it takes are reported. */
+	/* A message with the most rkeys has all of them. */
 	wrs[n] = wrs[n + 1];
 	ASSERT_EQ(0, stock_recv(self->stock, 0, sizeof(rkeys)));
 	for (i = 0; i < n; i++) {

@@ -473,7 +473,7 @@ TEST_F_TIMEOUT(neighbours, pages_that_may_be_freed_stay, 240)
 	register_it(_metadata, self, 0, LENGTH);
 	ASSERT_EQ(0, madvise(self->memory, LENGTH, MADV_FREE));
 	EXPECT_PAGES_STAY("MADV_FREE");
-	/* It can be had again. */
+	/* The memory can be registered again. */
 	ASSERT_EQ(0, raw_destroy(self->fd, self->mr));
 	register_it(_metadata, self, 0, LENGTH);
 	EXPECT_EQ(IB_MEMREG_MR_LIVE, state_now(_metadata, self));

@@ -514,7 +514,7 @@ TEST_F_TIMEOUT(watch, event_of_a_kernel_thread_is_looked_into, LIMIT_S)
 
 	if (!tracefs_there())
 		SKIP(return, "this kernel has no tracefs");
-	/* That of a test that was killed */
+	/* Remove the instance of a test that was killed */
 	rmdir(INSTANCE);
 	ASSERT_EQ(0, mkdir(INSTANCE, 0700));
 	ASSERT_EQ(0, file_write(EVENT "/enable", "1"));

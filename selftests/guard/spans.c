@@ -497,7 +497,7 @@ FIXTURE_SETUP(spans)
 	if (debug_kernel())
 		SKIP(return, "checkers take longer than what they check");
 	ASSERT_EQ(0, enter_namespace("memreg-owner"));
-	/* Its addresses are those of the memreg that is loaded now. */
+	/* The tracer's module has addresses of the ib_memreg that is loaded. */
 	test_module_unload(MODULE);
 	if (!spans_load())
 		SKIP(return, "there is no function tracer to measure with");

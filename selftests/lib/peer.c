@@ -34,7 +34,7 @@ void peer_start(struct __test_metadata *_metadata, struct peer *p,
 	char command[PATH_MAX + 512];
 	int in[2], out[2];
 
-	/* It may have to wait while others are begun. */
+	/* The peer may have to wait while others are started. */
 	snprintf(command, sizeof(command),
 		 "exec %s --interactive -t %u -c %u %s %s %u",
 		 tree_path("build/user/examples/verbs_peer"), LIMIT_MS / 2,

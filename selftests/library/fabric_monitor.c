@@ -207,7 +207,7 @@ TEST_F(fabric, I2_domains_share_a_range)
 	EXPECT_EQ(b, touch(self, other));
 	EXPECT_EQ(2, stat().subscribed);
 	change(self->mem);
-	/* The first domain has one from before the change. */
+	/* The first domain still has a registration from before the change. */
 	EXPECT_NE(b, touch(self, other));
 	EXPECT_EQ(1, stat().refused);
 	EXPECT_NE(a, touch(self, self->domain));

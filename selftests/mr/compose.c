@@ -692,7 +692,7 @@ TEST_F(compose, I8_products_of_each_dimension)
 	EXPECT_FAIL(EOVERFLOW, WRAPS, compose(self->link.fd, &cmd));
 	piece.count[3] = 1;
 	EXPECT_FAIL(EINVAL, RANGE, compose(self->link.fd, &cmd));
-	/* So many blocks that to count them would take for ever */
+	/* So many blocks that counting them one by one would never end */
 	for (d = 0; d < IB_MEMREG_PIECE_DIMS; d++) {
 		piece.stride[d] = 0;
 		piece.count[d] = ~0U;
@@ -717,7 +717,7 @@ TEST_F(compose, I8_runs_are_limited)
 	ASSERT_EQ(0, state_get(&before));
 	ASSERT_EQ(0, compose(self->link.fd, &cmd));
 	EXPECT_EQ(IB_MEMREG_COMPOSE_MAX, cmd.out_entries);
-	/* It counts for as many in another one. */
+	/* As a piece, the composition counts for all of its runs. */
 	pieces[0] = (struct ib_memreg_piece){ .mr_id = cmd.out_mr_id,
 					      .length = cmd.out_length };
 	cmd.count = 2;

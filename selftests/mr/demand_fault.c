@@ -276,7 +276,7 @@ TEST_F_TIMEOUT(silent, I7_device_goes_while_faults_are_not_answered, LIMIT_S)
 	caller_begin(_metadata, &calls[2], self, bind_page);
 	self->gone = true;
 	EXPECT_EQ(0, shell("rxe_down owner"));
-	/* They wait as before. */
+	/* The callers still wait. */
 	close(self->uffd);
 	self->uffd = -1;
 	for (i = 0; i < 3; i++) {
@@ -367,7 +367,7 @@ static int uring_result(struct io_uring *uring)
 	return ret;
 }
 
-/* A hit is issued at once; a miss waits elsewhere, and its thread goes on. */
+/* A hit is issued at once. A miss waits in a worker of io_uring's. */
 TEST_F_TIMEOUT(silent, uring_waits_elsewhere, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[40];

@@ -423,7 +423,7 @@ TEST_F(mappings, the_kernel_s_own_pages)
 	if (!vvar)
 		SKIP(return, "there is no vvar page");
 	refused(_metadata, self, vvar, PAGE, WRITABLE);
-	/* They are ordinary pages in Linux 7.3, which whoever maps may read. */
+	/* In Linux 7.3 vvar has ordinary pages, which can be pinned. */
 	if (raw_register(self->fd, self->domain, vvar, PAGE, READABLE, &mr)) {
 		refused(_metadata, self, vvar, PAGE, READABLE);
 	} else {

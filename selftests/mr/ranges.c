@@ -128,7 +128,7 @@ TEST_F(ranges, wrapping_is_EOVERFLOW)
 	EXPECT_FAIL(EOVERFLOW, WRAPS, try_range(self, memory, -memory));
 	EXPECT_FAIL(EOVERFLOW, WRAPS, try_range(self, 1, ~0ULL));
 	EXPECT_FAIL(EOVERFLOW, WRAPS, try_range(self, ~0ULL, 1));
-	/* It ends at the very last byte: its last page would wrap. */
+	/* A range ends at the very last byte: its last page would wrap. */
 	EXPECT_FAIL(EOVERFLOW, WRAPS, try_range(self, 0, ~0ULL));
 	EXPECT_FAIL(EOVERFLOW, WRAPS, try_range(self, ~0ULL - 1, 1));
 }

@@ -185,7 +185,7 @@ static void set_up(void)
 	write_file("/proc/sys/kernel/hung_task_warnings", "-1");
 	/* How long others may keep a device that goes, if all takes longer. */
 	write_file("/proc/sys/net/core/netdev_unregister_timeout_secs", "60");
-	/* It takes time, and the data races of the boot are not ours. */
+	/* KCSAN takes time, and data races of the boot are not ours. */
 	if (!access(KCSAN, F_OK))
 		write_file(KCSAN, "on");
 }

@@ -405,7 +405,7 @@ static long kill_in_line(struct __test_metadata *_metadata,
 	for (i = 1; i < BATCHERS; i++)
 		while (!atomic_load(&self->progress->rounds[i]))
 			usleep(1000);
-	/* They make their calls, which all have to wait. */
+	/* Wait until all threads of the child sleep in their calls. */
 	for (i = 0; i < 5000 && !all_sleep(pid); i++)
 		usleep(1000);
 	ms = now_ms();

@@ -292,7 +292,7 @@ static pid_t child_that_executes(void *memory, bool close_on_exec, int *end)
 	}
 	close(in[0]);
 	close(done[1]);
-	/* It ends when the program begins. */
+	/* The pipe is closed when the program begins. */
 	if (read(done[0], &c, 1))
 		return -1;
 	close(done[0]);

@@ -196,7 +196,7 @@ FIXTURE_SETUP(kill)
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->mem);
 	memory = self->mem;
-	/* They fail to connect as yet */
+	/* There is no listener yet: the peers fail to connect */
 	peer_start(_metadata, &self->peers[0], OWNER_IP4, PORT, "-r 6 -d 4");
 	peer_start(_metadata, &self->peers[1], OWNER_IP4, PORT, "-r 6 -d 4");
 	peer_answer(_metadata, &self->peers[0]);

@@ -2051,7 +2051,7 @@ static void check(struct __test_metadata *_metadata)
 	ASSERT_FALSE(shared->failed)
 		TH_LOG("%s: %s: %s", shared->failure.action,
 		       shared->failure.what, strerror(shared->failure.err));
-	/* Its children may live for a moment longer */
+	/* Children of the owner may live for a moment longer */
 	for (end = now_ms() + LIMIT_MS; left_behind() && now_ms() < end;)
 		poll(NULL, 0, 10);
 	ASSERT_EQ(0, left_behind());

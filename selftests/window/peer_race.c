@@ -32,7 +32,7 @@
 
 #define SPAN	(16 * PAGE)
 #define BATCH	8
-#define WAYS	5	/* to take a window away, a test each */
+#define WAYS	5	/* tests, each with its way of revoking */
 
 FIXTURE(race)
 {

@@ -577,7 +577,7 @@ TEST_F_TIMEOUT(window, I3_peer_ends_it, LIMIT_S)
 	EXPECT_EQ(gone + one_if_weak(self), destroyed(self));
 	EXPECT_EQ(0, bound(self, 0));
 	dead(_metadata, self, &self->other.stock, false);
-	/* It can be bound anew, and has another key then. */
+	/* The window can be bound anew, and has another key then. */
 	grant(_metadata, self);
 	EXPECT_NE(old, self->rkey);
 	serves(_metadata, self, self->stock, AT);

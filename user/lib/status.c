@@ -130,7 +130,7 @@ EXPORT int memreg_status_destroy(struct memreg_status *status)
 	if (status->table->version) {
 		ret = memreg__call(status->m->fd, IB_MEMREG_IOC_DESTROY, &arg,
 				   "status_destroy");
-		/* With the device all that it had is gone. */
+		/* If the device was removed, so was the table. */
 		if (ret && ret != -ENODEV && ret != -ENOENT)
 			return memreg__about_id(ret, "status table",
 						status->id);

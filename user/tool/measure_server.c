@@ -120,7 +120,7 @@ static int serve_messages(struct measure *s)
 		memreg_ring_seen(&s->ring, 1);
 		ret = serve_message(s, &cqe);
 	}
-	/* It goes as soon as its last message has arrived. */
+	/* The client leaves as soon as its last message has arrived. */
 	return ret == -ENOTCONN ? EXIT_GOOD : fail("%s", memreg_reason());
 }
 

@@ -250,7 +250,7 @@ void before_pin(const void *addr, size_t length)
 	if (!works() || !addr || !length ||
 	    !changes_settle(&ucx.changes, addr, length))
 		return;
-	/* What it pins may be on its way out: let it be used once. */
+	/* UCX may be unpinning this range just now: report all memory, once. */
 	pthread_mutex_lock(&lock);
 	ucx.all = true;
 	__atomic_store_n(&ucx.doubts, ucx.doubts + 1, __ATOMIC_RELEASE);
