@@ -12,7 +12,7 @@
 
 #define DEBUGFS		"/sys/kernel/debug/"
 
-/* Of the thread that has asked for it */
+/* The fail-nth file of each thread that injects faults, or -1 */
 static __thread int fail_nth_fd = -1;
 
 /* Write the same to all files that match; false if there are none. */

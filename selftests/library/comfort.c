@@ -511,7 +511,7 @@ TEST_F(comfort, reasons_name_addresses)
 		EXPECT_REASON(_errno, _call, _line);			\
 	} while (0)
 
-/* Of codes that have several causes: which one it was. */
+/* Reason codes with several causes: the text names the one that it was. */
 TEST_F(comfort, reasons_of_mrs_are_one_cause)
 {
 	struct memreg *m = self->owner.m;

@@ -110,7 +110,7 @@ TEST_F(memlock, I8_old_and_new_pages_are_within_it)
 		EXPECT_TRUE(state_same(&state));
 		EXPECT_EQ(0, move(self->fd, mr, self->mem, 0, 12));
 		EXPECT_EQ(12, vm_pin(0));
-		/* The MR has as many pages as may be pinned; new access needs none. */
+		/* The limit is used up; a change of access pins nothing. */
 		access.mr_id = mr;
 		EXPECT_EQ(0, rereg(self->fd, &access));
 		EXPECT_EQ(12, access.out_kept);

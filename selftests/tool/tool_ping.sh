@@ -12,7 +12,8 @@ cd "$(dirname "$(realpath "$0")")/.." || exit
 
 ROUNDS=20
 
-# By turns of either family. Of rping, 65535 is the most.
+# Sizes of messages, 65535 at most for rping; and addresses of IPv4 and
+# IPv6, which the rounds use by turns.
 SIZES=(64 4096 65535)
 OWNERS=(192.0.2.1 fd00:6d72::1)
 PEERS=(192.0.2.2 fd00:6d72::2)

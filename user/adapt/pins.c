@@ -12,7 +12,7 @@
 
 #include "pins.h"
 
-/* The header has macros in front of the first two. */
+/* libibverbs' header defines macros of these names. */
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 

@@ -407,7 +407,7 @@ static enum link_result write_sink(struct ping *p, const struct message *msg,
 	return link_submit(&p->link, wrs, n);
 }
 
-/* LINK_OVER only if the client left before the round began */
+/* Serve a round; LINK_OVER if the client left before the round began */
 static enum link_result server_round(struct ping *p)
 {
 	struct message source, sink;
