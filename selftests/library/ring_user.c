@@ -177,7 +177,7 @@ TEST_F(ring_user, wait_for_what_is_there_is_no_call)
  * Instructions, counted by a tracer that single-steps a child
  */
 
-/* Mark for the tracer where the code to be counted begins, and where it ends. */
+/* Mark for the tracer where the code to be counted begins, and ends. */
 static void sign(void)
 {
 	kill(getpid(), SIGSTOP);

@@ -259,9 +259,9 @@ TEST_F_TIMEOUT(vanish, peer_is_killed, LIMIT_S)
 }
 
 /*
- * The peer's link goes down. The owner has no sign of that, so its calls succeed
- * as before. Soft-RoCE's GSI QPs don't survive a packet that can't be sent, so
- * new connections need new devices.
+ * The peer's link goes down. The owner has no sign of that, so its calls
+ * succeed as before. Soft-RoCE's GSI QPs don't survive a packet that can't be
+ * sent, so new connections need new devices.
  */
 TEST_F_TIMEOUT(vanish, wire_is_cut_and_mended, LIMIT_S)
 {

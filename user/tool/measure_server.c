@@ -132,8 +132,8 @@ static bool is_end(const struct measure *s, const struct ib_memreg_event *event)
 }
 
 /*
- * Serve one client. The completion of the client's first message may come before
- * the event that it is connected.
+ * Serve one client. The completion of the client's first message may come
+ * before the event that it is connected.
  */
 static int serve(struct measure *s)
 {
