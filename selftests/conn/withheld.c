@@ -80,10 +80,16 @@ FIXTURE(withheld)
 	__u32 rkey;
 };
 
-/* Lose all that the peer's device sends, or do so no longer. */
+/*
+ * Lose all that the peer's device sends, or do so no longer. The answers to ARP
+ * are lost as well: what the owner knows of the peer's address is to stay.
+ */
 static int withhold(FIXTURE_DATA(withheld) *self, bool on)
 {
 	self->withheld = on;
+	if (shell("ip -n memreg-owner neigh change " PEER_IP4
+		  " dev mr_owner nud %s", on ? "permanent" : "reachable"))
+		return -EINVAL;
 	return shell("ip netns exec memreg-peer tc qdisc %s dev mr_peer root%s",
 		     on ? "add" : "del", on ? " netem loss 100%" : "");
 }
