@@ -1256,7 +1256,7 @@ static void ask_crowd(struct __test_metadata *_metadata,
 
 TEST_F_TIMEOUT(looks, I2_look_waits_for_no_other_process, LONG_S)
 {
-	int64_t alone, end = now_ms() + 2 * LIMIT_MS;
+	int64_t alone, many, again, end = now_ms() + 2 * LIMIT_MS;
 	struct compared c = {};
 
 	self->crowd = fork();
@@ -1271,7 +1271,10 @@ TEST_F_TIMEOUT(looks, I2_look_waits_for_no_other_process, LONG_S)
 	do {
 		alone = look_takes(_metadata, self);
 		ask_crowd(_metadata, self);
-		compare(_metadata, &c, alone, look_takes(_metadata, self));
+		many = look_takes(_metadata, self);
+		/* If the worker began with this process, the crowd is next. */
+		again = look_takes(_metadata, self);
+		compare(_metadata, &c, alone, again > many ? again : many);
 	} while (!compared(&c, end));
 	EXPECT_GE(RATIO * c.few, c.many);
 }
