@@ -56,6 +56,7 @@
 #define POLLERS		2000
 /* Mappings of a process that a worker looks at, once for each monitor */
 #define MAPPINGS	10000
+#define FEW_MAPPINGS	1500
 #define LOOKERS		1024
 /* Domains with MRs of the device that they need not have */
 #define DOMAINS		40
@@ -1141,11 +1142,12 @@ FIXTURE(looks) {
 	int fd;
 	struct status_map status;
 	struct ib_memreg_monitor monitor;
-	pid_t crowd;
+	pid_t crowds[2];
 };
 
 FIXTURE_SETUP(looks)
 {
+	memset(self->crowds, 0, sizeof(self->crowds));
 	self->shared = mmap(NULL, sizeof(*self->shared),
 			    PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -1163,9 +1165,11 @@ FIXTURE_SETUP(looks)
 
 FIXTURE_TEARDOWN(looks)
 {
-	if (self->crowd > 0) {
-		kill(self->crowd, SIGKILL);
-		waitpid(self->crowd, NULL, 0);
+	unsigned int i;
+
+	for (i = 0; i < 2 && self->crowds[i] > 0; i++) {
+		kill(self->crowds[i], SIGKILL);
+		waitpid(self->crowds[i], NULL, 0);
 	}
 	status_unmap(&self->status);
 	EXPECT_EQ(0, close(self->fd));
@@ -1173,8 +1177,8 @@ FIXTURE_TEARDOWN(looks)
 	munmap(self->shared, sizeof(*self->shared));
 }
 
-/* Memory of many mappings, in each of which there are as many monitors */
-static int look_at_much(char **memory)
+/* Make some mappings, and monitors of all of them. */
+static int look_at_much(char **memory, unsigned int mappings)
 {
 	struct ib_memreg_monitor monitors[LOOKERS / 4];
 	struct status_map status;
@@ -1182,17 +1186,17 @@ static int look_at_much(char **memory)
 	unsigned int i;
 	char *at;
 
-	at = mmap(NULL, MAPPINGS * PAGE, PROT_READ | PROT_WRITE,
+	at = mmap(NULL, mappings * PAGE, PROT_READ | PROT_WRITE,
 		  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED)
 		return -errno;
 	*memory = at;
-	for (i = 1; i < MAPPINGS; i += 2)
+	for (i = 1; i < mappings; i += 2)
 		if (mprotect(at + i * PAGE, PAGE, PROT_READ))
 			return -errno;
 	for (i = 0; i < LOOKERS / 4; i++)
 		monitors[i] = (struct ib_memreg_monitor) {
-			.addr = (uintptr_t)at, .length = MAPPINGS * PAGE,
+			.addr = (uintptr_t)at, .length = mappings * PAGE,
 		};
 	ret = status_create(fd, LOOKERS, 0, &status);
 	for (i = 0; !ret && i < 4; i++)
@@ -1200,25 +1204,31 @@ static int look_at_much(char **memory)
 	return ret;
 }
 
-/* Whenever it is asked to, it makes two changes, far from each other. */
-static void run_crowd_of_looks(struct shared *shared)
+/*
+ * When crowd @which is asked to, change the first of its mappings, and the last
+ * one. Is asked by hogs[2 * which], and answers by the next one.
+ */
+static void run_crowd_of_looks(struct shared *shared, unsigned int which,
+			       unsigned int mappings)
 {
+	atomic_ulong *ask = &shared->hogs[2 * which];
 	int protection = PROT_READ;
 	unsigned int asked = 0;
 	char *memory = NULL;
 	int ret;
 
-	ret = look_at_much(&memory);
-	atomic_store(&shared->failed, ret);
-	atomic_store(&shared->ready, 1);
+	ret = look_at_much(&memory, mappings);
+	if (ret)
+		atomic_store(&shared->failed, ret);
+	atomic_fetch_add(&shared->ready, 1);
 	while (!ret) {
-		while (atomic_load(&shared->hogs[0]) == asked)
+		while (atomic_load(&ask[0]) == asked)
 			usleep(100);
 		asked++;
 		mprotect(memory, PAGE, protection);
-		mprotect(memory + (MAPPINGS - 2) * PAGE, PAGE, protection);
+		mprotect(memory + (mappings - 2) * PAGE, PAGE, protection);
 		protection ^= PROT_WRITE;
-		atomic_store(&shared->hogs[1], asked);
+		atomic_store(&ask[1], asked);
 	}
 	for (;;)
 		pause();
@@ -1242,39 +1252,49 @@ static int64_t look_takes(struct __test_metadata *_metadata,
 	return t;
 }
 
-static void ask_crowd(struct __test_metadata *_metadata,
-		      FIXTURE_DATA(looks) *self)
+/*
+ * The same, while the worker has a crowd to look at: the longer one of two, as
+ * it may begin with this process
+ */
+static int64_t look_takes_beside(struct __test_metadata *_metadata,
+				 FIXTURE_DATA(looks) *self, unsigned int which)
 {
-	unsigned long asked = atomic_fetch_add(&self->shared->hogs[0], 1) + 1;
-	int64_t end = now_ms() + LIMIT_MS;
+	atomic_ulong *ask = &self->shared->hogs[2 * which];
+	unsigned long asked = atomic_fetch_add(&ask[0], 1) + 1;
+	int64_t end = now_ms() + LIMIT_MS, first, second;
 
-	while (atomic_load(&self->shared->hogs[1]) < asked) {
+	while (atomic_load(&ask[1]) < asked) {
 		ASSERT_GT(end, now_ms());
 		usleep(100);
 	}
+	first = look_takes(_metadata, self);
+	second = look_takes(_metadata, self);
+	return first > second ? first : second;
 }
 
+/* A look waits for one turn of each other process, however much that has. */
 TEST_F_TIMEOUT(looks, I2_look_waits_for_no_other_process, LONG_S)
 {
-	int64_t alone, many, again, end = now_ms() + 2 * LIMIT_MS;
+	int64_t few, end = now_ms() + 2 * LIMIT_MS;
 	struct compared c = {};
+	unsigned int i;
 
-	self->crowd = fork();
-	ASSERT_LE(0, self->crowd);
-	if (!self->crowd)
-		run_crowd_of_looks(self->shared);
-	while (!atomic_load(&self->shared->ready)) {
+	for (i = 0; i < 2; i++) {
+		self->crowds[i] = fork();
+		ASSERT_LE(0, self->crowds[i]);
+		if (!self->crowds[i])
+			run_crowd_of_looks(self->shared, i, i ? MAPPINGS :
+						 FEW_MAPPINGS);
+	}
+	while (atomic_load(&self->shared->ready) < 2) {
 		ASSERT_GT(end, now_ms());
 		usleep(1000);
 	}
 	ASSERT_EQ(0, atomic_load(&self->shared->failed));
 	do {
-		alone = look_takes(_metadata, self);
-		ask_crowd(_metadata, self);
-		many = look_takes(_metadata, self);
-		/* If the worker began with this process, the crowd is next. */
-		again = look_takes(_metadata, self);
-		compare(_metadata, &c, alone, again > many ? again : many);
+		few = look_takes_beside(_metadata, self, 0);
+		compare(_metadata, &c, few,
+			look_takes_beside(_metadata, self, 1));
 	} while (!compared(&c, end));
 	EXPECT_GE(RATIO * c.few, c.many);
 }
