@@ -847,7 +847,7 @@ static void memreg_req_invalidate(struct ib_memreg_req *req, struct ib_qp *qp)
 		req->flags |= MEMREG_REQ_LOCAL;
 		atomic_inc(&req->pending);
 		if (memreg_inject_post_send(qp, first, &bad)) {
-			/* Not posted: the caller waits for the drain instead. */
+			/* Not posted: the caller waits for the drain. */
 			atomic_dec(&req->pending);
 			WRITE_ONCE(req->status, -ECONNABORTED);
 			WRITE_ONCE(req->unknown, true);
