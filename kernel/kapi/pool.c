@@ -794,8 +794,9 @@ static u32 memreg_mrpool_max_seg(struct ib_device *ibdev)
 }
 
 /*
- * States of keys that prove nothing about packets in flight (I1). Nor that the
- * key stays dead, if it is the peer who has killed it: REG_MR may be done again
+ * States of keys which the pool must not trust on this device (I1): an
+ * invalidated key may still be used by packets in flight. A key that the peer
+ * has invalidated may even work again, as the device may repeat the REG_MR
  * (MEMREG_QUIRK_REPEATS_REG_MR) until the SEND behind it has completed.
  */
 static u8 memreg_mrpool_weak(struct ib_device *ibdev)

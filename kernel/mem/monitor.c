@@ -244,7 +244,10 @@ static bool memreg_monitor_vma_same(const struct memreg_monitor *monitor,
 	return vma->vm_flags & need && !(what->takes_pages && vma->vm_file);
 }
 
-/* Continue a check, for as many mappings as the turn has left. */
+/*
+ * Continue to compare the mappings of a range with what the monitor expects, as
+ * many mappings as the turn has left; then @what->start is the next address.
+ */
 static enum memreg_verdict
 memreg_monitor_compare(const struct memreg_monitor *monitor,
 		       struct memreg_suspicion *what, struct memreg_turn *turn)

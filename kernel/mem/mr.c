@@ -41,7 +41,7 @@
  */
 #define MEMREG_FLAT_KEY_SPAN	(32ULL << 20)
 
-/* Most bytes of an MR on such a driver. */
+/* Most bytes of an MR on a driver whose page lists are one allocation. */
 #define MEMREG_FLAT_MR_SPAN						\
 	((u64)(KMALLOC_MAX_SIZE / 16 - 1) << PAGE_SHIFT)
 

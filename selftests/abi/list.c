@@ -200,7 +200,7 @@ TEST_F(list, has_bounds)
 	cmd.object_size = ~0U;
 	EXPECT_FAIL(EINVAL, SIZE, raw_call(self->reader, IB_MEMREG_IOC_LIST,
 					   &cmd));
-	/* Behind the end of the list no entry is returned. */
+	/* With a cursor behind the end of the list, LIST returns no entry. */
 	cmd.object_size = sizeof(object);
 	cmd.cursor = ~0ULL;
 	EXPECT_EQ(0, raw_call(self->reader, IB_MEMREG_IOC_LIST, &cmd));

@@ -215,8 +215,9 @@ TEST_F(trace, life_of_a_window_in_order)
 }
 
 /*
- * When each device MR became idle, in microseconds, by the part of its key that
- * stays; and for how many it was too short until the next grant took it.
+ * Idle times of device MRs: for each index of a key, which stays when the low
+ * byte of the key changes, the time in microseconds at which its device MR
+ * became idle. @taken counts reuses, and @early those after less than REST_US.
  */
 struct rests {
 	struct { __u32 index; __u64 since; } idle[4096];

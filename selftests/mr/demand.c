@@ -102,7 +102,7 @@ TEST_F_TIMEOUT(demand, a_bad_one_among_good_ones, LIMIT_S)
 	EXPECT_EQ(1, raw_taken());
 	completes(_metadata, self, OP(SEND));
 	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
-	/* Once something is, it is what is used. */
+	/* A new mapping at the same address is pinned and used. */
 	ASSERT_NE(MAP_FAILED, mmap(self->mem + PAGE, PAGE, PROT_RW,
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
 				   0));
@@ -123,7 +123,7 @@ static __u64 invalidations(struct __test_metadata *_metadata,
 	return query(_metadata, self, self->mr).out_demand.invalidations;
 }
 
-/* The next use finds what is mapped then, and not what was pinned. */
+/* After the mapping changed, a work request reads the new pages. */
 TEST_F_TIMEOUT(demand, I2_what_is_used_is_what_is_mapped, LIMIT_S)
 {
 	__u8 *moved;
@@ -151,7 +151,7 @@ TEST_F_TIMEOUT(demand, I2_what_is_used_is_what_is_mapped, LIMIT_S)
 	map_anew(_metadata, self->mem, 4);
 	peer_gets(_metadata, self, self->mr, 0, self->mem, LEN);
 	ASSERT_EQ(0, munmap(moved, LEN));
-	/* What may not be read any more is not sent. */
+	/* A SEND of memory that is mapped with PROT_NONE is refused. */
 	ASSERT_EQ(0, mprotect(self->mem, LEN, PROT_NONE));
 	EXPECT_FAIL(EFAULT, PIN, post_send(self, self->mr, 0, 8));
 	ASSERT_EQ(0, mprotect(self->mem, LEN, PROT_RW));

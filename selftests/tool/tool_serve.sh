@@ -243,7 +243,8 @@ assert objects["domain"]["queue_rebuilds"] == 0' 2>>"$SAID" || status=1
 	quit && return "$status"
 }
 
-# The server's events, and what it answers to commands; peek and poke likewise.
+# With --json, serve prints its events and its answers to commands as records,
+# and so do peek and poke their results.
 serve_peek_and_poke_have_json() {
 	local status=0 word
 	: >"$SAID"

@@ -210,7 +210,10 @@ static void all_calls_say_nodev(struct __test_metadata *_metadata,
 	ASSERT_EQ(-ENODEV, memreg_get_event(m, &event, -1));
 }
 
-/* All of it is gone, which every call reports, and can be had anew */
+/*
+ * The device is gone: all calls and waiters of the owner return ENODEV, and no
+ * MR and no pinned page is left.
+ */
 static void check_gone(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(vanish) *self)
 {

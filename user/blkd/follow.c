@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The thread that serves runs where completions are reported.
+ * The server's thread moves to the CPU that handles its completions.
  *
- * A thread that sleeps on another CPU than that has its CPU interrupted for
- * each command, and often brought out of an idle state. With commands one at a
- * time, each of two CPUs then spends most of a command on waiting for the
- * other, and nothing runs in parallel. So after some of those in a row the
- * thread moves to the CPU that wakes it. The scheduler may move it again, as
- * any thread.
+ * If the thread sleeps on another CPU, each completion has to interrupt that
+ * CPU, and often has to wake it from an idle state. With one command at a time,
+ * each of the two CPUs then spends most of the time of a command on waiting for
+ * the other, and nothing runs in parallel. So after AWAY_MAX such commands in a
+ * row the thread moves to the CPU of the completions. The scheduler may move
+ * the thread again.
  *
- * Where several commands come at a time, parallel CPUs are worth more.
+ * If several commands complete together the thread stays: two CPUs in parallel
+ * serve them faster.
  */
 #define _GNU_SOURCE
 #include <sched.h>
 
 #include "blkd.h"
 
-#define AWAY_MAX	2	/* commands that wake it on another CPU */
+#define AWAY_MAX	2	/* commands completed on another CPU: move then */
 
-/* If that CPU is one that the administrator lets it run on. */
+/*
+ * Move this thread to @cpu, unless its affinity mask excludes @cpu. The mask is
+ * then set back, so that the scheduler may move the thread again.
+ */
 static void move_to(struct blkd *b, unsigned int cpu)
 {
 	cpu_set_t allowed, one;

@@ -839,7 +839,7 @@ static void stream_failed(struct stream *s, int status)
 	s->stopping = true;
 }
 
-/* Count completions, and post as many work requests again */
+/* Take the completions of a stream, and post a new work request for each */
 static void stream_service(struct peer *p)
 {
 	struct stream *s = &p->stream;

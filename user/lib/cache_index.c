@@ -125,7 +125,10 @@ static void offer_pages(struct memreg__entry **pages, uint64_t start,
 			pages[page] = entry;
 }
 
-/* Find where the pages of a part are to lead. Do all lead to the same? */
+/*
+ * Find the entry for each page of the part that begins at @start. Returns true
+ * if all pages have the same entry, or none.
+ */
 static bool look_up_pages(const struct memreg__leaf *leaf, uint64_t start,
 			  struct memreg__entry **pages)
 {

@@ -163,7 +163,10 @@ static inline void push(struct memreg_pool *pool, struct stack *stack,
 	}
 }
 
-/* Have a stack of its own for this thread, and try it and all others. */
+/*
+ * Pop a buffer from the stack of this thread, or else from any other stack. A
+ * thread that comes here for the first time is assigned a stack.
+ */
 static uint64_t search(struct memreg_pool *pool)
 {
 	uint64_t stacks = pool->own_mask / sizeof(struct stack) + 1 -

@@ -212,7 +212,7 @@ static int take(struct measure *s, struct ib_memreg_cqe *cqe)
 		if (ret == -ETIMEDOUT)
 			return fail("the peer has been silent for %d s",
 				    SILENCE_S);
-		/* as when it was stopped, and goes on */
+		/* a process that was stopped and continued gets -EINTR */
 		if (ret && ret != -EINTR)
 			return fail("%s", memreg_reason());
 	}

@@ -5,7 +5,7 @@
 
 #include "link.h"
 
-/* One who has connected, or is about to */
+/* A peer that has connected, or has asked for a connection */
 struct peer {
 	struct peer *next;
 	uint32_t id;		/* of its endpoint */
@@ -14,7 +14,7 @@ struct peer {
 	void *buffer;		/* of the pool, or NULL */
 	uint32_t rkey;
 	bool up;
-	bool bound;		/* as far as we know: its end ends it, too */
+	bool bound;		/* @window; the end of the connection ends it */
 	int64_t since;		/* when it came up */
 	int64_t revoke_at;	/* -1: never by itself */
 	char address[ADDRESS_TEXT];
