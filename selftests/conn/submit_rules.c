@@ -877,23 +877,31 @@ TEST_F_TIMEOUT(rules, I8_send_queue_full_is_EAGAIN, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[80];
 	union entry entry;
+	struct ibv_wc wc;
 	unsigned int i;
+	int ret;
 
-	/* Work requests that are never signalled keep their room. */
 	for (i = 0; i < 80; i++)
 		wrs[i] = BUT(remote(self, OP(WRITE)), wr.user_data = i);
-	wrs[63].flags = SIGNALED;
 	EXPECT_EQ(0, raw_submit(self->link.fd, wrs, 60));
 	wrs[60].flags = SIGNALED;
 	EXPECT_EQ(0, raw_submit(self->link.fd, wrs + 60, 1));
 	ASSERT_EQ(0, ring_next(&self->ring, &entry));
 	EXPECT_EQ(60, entry.cqe.user_data);
 	wrs[60].flags = 0;
-	wrs[63].flags = 0;
+	/* There is no receive for the first, so the others wait. */
+	wrs[0] = good_send(self);
 	EXPECT_FAIL(EAGAIN, QUEUE_FULL, raw_submit(self->link.fd, wrs, 80));
 	EXPECT_EQ(64, raw_taken());
 	EXPECT_FAIL(EAGAIN, QUEUE_FULL, raw_submit(self->link.fd, wrs, 1));
 	EXPECT_EQ(0, raw_taken());
+	/* Once they are done there is room, though none was signalled. */
+	ASSERT_EQ(0, stock_recv(self->stock, 0, 64));
+	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
+	do
+		ret = raw_submit(self->link.fd, wrs + 1, 1);
+	while (ret == -EAGAIN);
+	EXPECT_EQ(0, ret);
 	EXPECT_EQ(0, ring_count(&self->ring));
 }
 
