@@ -17,7 +17,7 @@
 
 #include "blkd.h"
 
-#define AWAY_MAX	2	/* commands completed on another CPU: move then */
+#define AWAY_MAX	2	/* completions on another CPU: then move */
 
 /*
  * Move this thread to @cpu, unless its affinity mask excludes @cpu. The mask is
