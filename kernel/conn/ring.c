@@ -391,7 +391,7 @@ void memreg_ring_process(struct memreg_kring *ring)
 		spin_lock_irq(&ring->lock);
 		if (ring->held && !ring->settling)
 			memreg_ring_settle(ring);
-		/* If another task is settling, it continues afterwards. */
+		/* A task that is settling polls the rest when it is done. */
 		more = memreg_ring_poll(ring, MEMREG_RING_BUDGET) &&
 		       !ring->settling;
 		spin_unlock_irq(&ring->lock);
@@ -572,7 +572,8 @@ static int memreg_ring_wait_for(struct memreg_kring *ring, u32 count,
 {
 	ktime_t time = KTIME_MAX, *expires = NULL;
 	/*
-	 * Without moderation, completions are already being handled elsewhere.
+	 * Without moderation, the handler of the completion queue has handled
+	 * what has completed.
 	 */
 	bool look = ring->moderated || !timeout;
 	int ret = 0;

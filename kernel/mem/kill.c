@@ -195,8 +195,8 @@ static void memreg_kill_doom(struct memreg_frwr *frwr)
 }
 
 /*
- * The same for a key that no work request can kill any more: no guard waits for
- * it.
+ * Have the worker destroy the MR of a key that no work request can kill any
+ * more. No guard waits for it.
  */
 static void memreg_kill_fail(struct memreg_frwr *frwr)
 {

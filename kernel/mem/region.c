@@ -518,8 +518,8 @@ static int memreg_user_populate(struct memreg_ucmd *ucmd,
 #define MEMREG_LOOK_ENTRIES	32
 
 /*
- * Find the page that a look goes on with: where it stopped, or on the way
- * there, which a turn may not be enough for. NULL if it is not found yet.
+ * Find the page at which a look stopped last. A turn may not be enough to walk
+ * to it: then this returns NULL, and the next turn walks on.
  */
 static struct page *memreg_user_look_page(struct memreg_region *region,
 					  struct memreg_look *look,

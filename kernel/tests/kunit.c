@@ -913,7 +913,7 @@ static void memreg_test_pool_ages(struct kunit *test)
 		memreg_mrpool_kick(t->pool);
 		memreg_test_settle(t);
 	}
-	/* A few may stay in the caches of CPUs. */
+	/* A few idle MRs may stay in the caches of CPUs. */
 	stats = memreg_test_stats(t);
 	KUNIT_EXPECT_GE(test, stats.total, 4);
 	KUNIT_EXPECT_LE(test, stats.total,
@@ -1156,7 +1156,10 @@ static void memreg_test_pool_put_twice(struct kunit *test)
 }
 #endif
 
-/* Several of them on each CPU, on a pool that grows and is squeezed. */
+/*
+ * Several threads on each CPU map and end requests, while the pool grows and
+ * the shrinker takes from it.
+ */
 static void memreg_test_pool_concurrent(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
@@ -2229,14 +2232,17 @@ static void memreg_test_req_end_sync(struct kunit *test)
 	memreg_test_expect_idle(test, 2, 4);
 }
 
-/* Before and after the peer has answered, and killed one of the keys. */
+/*
+ * A request is aborted once no answer came, and once the peer had killed one of
+ * its keys: the first, the second or the third.
+ */
 static void memreg_test_req_abort(struct kunit *test)
 {
 	struct memreg_test *t = test->priv;
 	unsigned int killed, n = 0;
 
 	memreg_test_pool(test, 3, 0, 1, 0);
-	/* Nothing happens to one that is not posted. */
+	/* An abort does nothing to a request that is not posted. */
 	memreg_test_map(test, 3);
 	ib_memreg_req_abort(&t->req);
 	KUNIT_EXPECT_EQ(test, 3, t->req.nr_mrs);

@@ -68,7 +68,7 @@ int kapi_available(void);
  */
 extern unsigned int live_windows, guards, warm_up, fewer;
 
-/* How often, of so many times, in multiples of @batch. */
+/* @count divided by `fewer`, in whole multiples of @batch, one at least */
 unsigned int bench_count(unsigned int count, unsigned int batch);
 
 /* The clock: thousands of instructions if they are counted, or microseconds. */

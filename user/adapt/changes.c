@@ -7,7 +7,7 @@
 
 #include "changes.h"
 
-/* Of 16 bytes each: changes that a thread may sleep through */
+/* Changes that the log keeps for a thread that sleeps, of 16 bytes each */
 #define LOG_ENTRIES	16384
 #define BATCH		64
 

@@ -172,8 +172,9 @@ static bool may_lock(const struct export *e)
 
 /*
  * A write that a server began before it was stopped could land after newer data
- * from the next server. The last thread of a server drops the lock. udev takes
- * it for a moment when a disk was closed, so that one try is not enough.
+ * from the next server. So a server locks what it serves until its last thread
+ * has ended. One try is not enough, as udev locks a disk for a moment after
+ * somebody has closed it.
  */
 static int lock_path(const struct export *e, const struct export *exports)
 {

@@ -199,7 +199,7 @@ static int undo_registration(struct memreg_cache *cache,
 		return 0;
 	ret = ops ? ops->deregister(cache->attr.arg, entry->cached.handle) :
 		    memreg_mr_deregister(cache->m, entry->cached.mr.id);
-	/* With the device all that it had is gone. */
+	/* Removal of the device has deregistered all of its MRs. */
 	if (!ops && (ret == -ENODEV || ret == -ENOENT))
 		ret = 0;
 	if (!ret)

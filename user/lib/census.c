@@ -86,7 +86,7 @@ void memreg__census_take(struct census *c)
 		ret = memreg_list_next(list, &object, sizeof(object));
 	} while (ret > 0 && keep(c, &object));
 	memreg_list_close(list);
-	/* a part of the list would be taken for all of it */
+	/* The caller would take a part of the list for all of it. */
 	if (ret)
 		c->count = 0;
 }

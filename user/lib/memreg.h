@@ -306,7 +306,7 @@ struct memreg_cached {
  * @faults: Ranges that had to be pinned when they were used
  * @hits: Ranges that were pinned when they were used
  * @invalidations: Times that pages were given up because their mapping changed
- * @prefetches: Times that something was pinned by memreg_advise()
+ * @prefetches: Times that memreg_advise() pinned pages
  * @prefetch_hits: Such times after which some of the pages were used
  * @wait: Histogram of @faults by the time that pinning took: see
  *	IB_MEMREG_DEMAND_WAIT_NS

@@ -364,7 +364,10 @@ static size_t align(size_t size)
 	return (size + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
 }
 
-/* Each step doubles the bits that are right, of which there are 3 at first. */
+/*
+ * Inverse modulo 2^64, by Newton's method: each step doubles the number of low
+ * bits that are right, which is 3 at first.
+ */
 static uint64_t inverse_of(uint64_t odd)
 {
 	uint64_t inverse = odd;

@@ -566,7 +566,7 @@ EXPORT const char *memreg_reason(void)
 	if (!last.err)
 		return "";
 	memreg__explain(&failure, line, sizeof(line));
-	/* looking around fails at times, which is not what was asked for */
+	/* Calls that look for the cause replace the reason if they fail. */
 	last = failure;
 	return line;
 }

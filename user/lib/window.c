@@ -89,7 +89,7 @@ EXPORT int memreg_window_bind(struct memreg *m, uint32_t domain,
 	return memreg_window_bind_batch(m, domain, bind, 1, NULL);
 }
 
-/* As memreg_window_grant() fails: the window that it made is not kept */
+/* Destroy the window if the failing memreg_window_grant() has made it. */
 static int fail_grant(struct memreg *m, struct ib_memreg_bind *bind, bool made,
 		      int err)
 {

@@ -252,7 +252,7 @@ static int run_bw(struct measure *s)
 		ret = post(s, &wr, &posted);
 		if (ret != EXIT_GOOD)
 			return ret;
-		/* the time may run out before the first, or the next */
+		/* The time is over, and nothing that was posted is left. */
 		if (s->done == posted)
 			break;
 		ret = take(s, &cqe);

@@ -193,7 +193,10 @@ static void report_changes(void)
 
 	do {
 		n = BATCH;
-		/* -EOVERFLOW: it goes on behind what was lost. */
+		/*
+		 * After -EOVERFLOW the next call reads on behind the changes
+		 * that were lost.
+		 */
 		if (memreg_status_log(ucx.changes.status, &ucx.drained, some,
 				      &n)) {
 			ucx.all = true;
