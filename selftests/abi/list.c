@@ -25,7 +25,7 @@ FIXTURE(list) {
 	__u32 mr;
 	__u32 windows[WINDOWS];
 	char *memory;
-	/* A file of its own that is not bound. */
+	/* A second file, which is not bound to a device */
 	int reader;
 };
 
@@ -52,7 +52,7 @@ FIXTURE_TEARDOWN(list)
 	EXPECT_EQ(0, state_count(IB_MEMREG_OBJECT_FILE));
 }
 
-/* Look for an object of the only file. */
+/* Find an object of the only file in LIST's report. */
 static bool find(__u32 id, struct ib_memreg_object *object)
 {
 	struct state now;
@@ -157,7 +157,7 @@ TEST_F(list, tells_what_objects_are)
 	EXPECT_NE(0, object.u.mr.rkey);
 	EXPECT_EQ(1, object.users);
 
-	/* A window that is not bound shows nothing of its past. */
+	/* LIST reports nothing of what a window was bound to before. */
 	ASSERT_EQ(0, raw_revoke(self->fd, self->domain, &bind.window_id, 1));
 	ASSERT_TRUE(find(bind.window_id, &object));
 	EXPECT_EQ(0, object.u.window.bound);
@@ -226,7 +226,9 @@ TEST_F(list, entries_larger_than_the_kernel_s)
 	for (i = 0; i < 3; i++)
 		for (k = 0; k < sizeof(objects[i].tail); k++)
 			EXPECT_EQ(0, objects[i].tail[k]);
-	/* The one that there was no room for is untouched. */
+	/*
+	 * LIST does not write behind the entries that the caller has room for.
+	 */
 	EXPECT_EQ((char)0xee, objects[3].tail[0]);
 	EXPECT_EQ(0xeeeeeeee, objects[3].object.type);
 }
@@ -274,7 +276,7 @@ TEST_F(list, users_see_their_own_and_root_sees_all)
 	EXPECT_EQ(1, state_count(IB_MEMREG_OBJECT_FILE));
 }
 
-/* Where a network namespace may see all devices, as is the default. */
+/* By default, all network namespaces can see all RDMA devices. */
 TEST_F(list, network_namespaces_that_share_devices_see_them)
 {
 	IN_CHILD {

@@ -49,7 +49,7 @@ static int counters_get(int fd, struct counters *c)
 	return ret;
 }
 
-/* How far a counter moved since the last look at all of them. */
+/* Change of a counter since look() last read all of them */
 static __u64 moved(struct __test_metadata *_metadata,
 		   FIXTURE_DATA(stat) *self, __u32 stat)
 {
@@ -88,7 +88,10 @@ static void expect_moves(struct __test_metadata *_metadata,
 			       (unsigned long long)moves->by);
 		now.of[moves->stat] = self->before.of[moves->stat];
 	}
-	/* The kernel may announce what it likes, and does so with each fork. */
+	/*
+	 * The kernel may announce any number of changes of mappings, and does
+	 * so at each fork(2).
+	 */
 	now.of[IB_MEMREG_STAT_GUARD_EVENTS] =
 		self->before.of[IB_MEMREG_STAT_GUARD_EVENTS];
 	for (i = 1; i <= COUNTERS; i++) {
@@ -106,7 +109,7 @@ static void expect_moves(struct __test_metadata *_metadata,
 #define AT_LEAST(_stat, _by)	{ IB_MEMREG_STAT_##_stat, _by, true },
 #define ONE_BATCH(_n)		BY(BATCHES, 1) BY(WORK_REQUESTS, _n)
 
-/* Wait until a counter has moved by so much. */
+/* Wait until a counter has changed by @by. */
 static void await_move(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(stat) *self, __u32 stat, __u64 by)
 {
@@ -118,7 +121,7 @@ static void await_move(struct __test_metadata *_metadata,
 	}
 }
 
-/* Memory that is there, so that pinning it changes nothing. */
+/* Memory whose pages are mapped already, so that pinning announces no change */
 static char *touched(size_t length)
 {
 	char *memory = mem_alloc(length);
@@ -294,7 +297,10 @@ TEST_F(stat, mr_without_remote_access_has_no_key)
 	MOVED(BY(MRS_DEREGISTERED, 1) BY(PAGES_UNPINNED, 1));
 }
 
-/* Pages come while they are pinned, which may make it begin anew. */
+/*
+ * Pinning maps the pages. If such a change is announced while it goes on,
+ * pinning starts again.
+ */
 TEST_F(stat, registering_anew_is_no_revocation)
 {
 	char *memory = mem_alloc(LENGTH);
@@ -380,7 +386,10 @@ static void bind_until(struct __test_metadata *_metadata,
 	}
 }
 
-/* A thread that destroys FRWRs counts each one before it is destroyed. */
+/*
+ * Wait until no more FRWRs are destroyed: a thread counts each one before it
+ * destroys it.
+ */
 static void expect_destroyed(struct __test_metadata *_metadata,
 			     FIXTURE_DATA(stat) *self)
 {
@@ -416,7 +425,10 @@ TEST_F_TIMEOUT(stat, I1_frwrs_of_other_memory_are_destroyed, LIMIT_S)
 	ASSERT_EQ(0, raw_register(self->fd, self->o.domain, memory, 2 * PAGE,
 				  MW_BIND, &mr));
 	bind_until(_metadata, self, self->mr, IB_MEMREG_STAT_FRWRS_REUSED);
-	/* Many stay idle, in case their ranges are used again. */
+	/*
+	 * A domain keeps many FRWRs idle, in case the same ranges are used
+	 * again.
+	 */
 	self->step = 1;
 	bind_until(_metadata, self, mr, IB_MEMREG_STAT_FRWRS_FOREIGN);
 	expect_destroyed(_metadata, self);
@@ -424,7 +436,7 @@ TEST_F_TIMEOUT(stat, I1_frwrs_of_other_memory_are_destroyed, LIMIT_S)
 	mem_free(memory, 2 * PAGE);
 }
 
-/* Ranges that are granted in turn don't take them from one another. */
+/* Two ranges that are granted in turn each find their own idle FRWR again. */
 TEST_F_TIMEOUT(stat, idle_frwrs_of_ranges_in_turn_are_reused, LIMIT_S)
 {
 	const __u32 reused = IB_MEMREG_STAT_FRWRS_REUSED;
@@ -440,7 +452,10 @@ TEST_F_TIMEOUT(stat, idle_frwrs_of_ranges_in_turn_are_reused, LIMIT_S)
 	EXPECT_EQ(0, moved(_metadata, self, IB_MEMREG_STAT_FRWRS_FOREIGN));
 }
 
-/* A copy that still runs looks up pages in a list that must not change. */
+/*
+ * soft-RoCE may still be copying by the FRWR's list of pages, so the list must
+ * not change.
+ */
 TEST_F_TIMEOUT(stat, I6_frwrs_of_another_range_are_destroyed, LIMIT_S)
 {
 	if (!weak_invalidate(self))
@@ -606,7 +621,7 @@ TEST_F_TIMEOUT(stat, look_that_finds_nothing_is_counted, LIMIT_S)
 	      BY(GUARD_UNCHANGED, 1) AT_LEAST(GUARD_LATER, 0));
 }
 
-/* Some mappings may be written, and not be read. */
+/* The mapping may be written and not read. */
 TEST_F_TIMEOUT(stat, look_at_what_is_only_written, LIMIT_S)
 {
 	char *memory = mmap(NULL, PAGE, PROT_WRITE,
@@ -630,7 +645,10 @@ TEST_F_TIMEOUT(stat, look_at_what_is_only_written, LIMIT_S)
 TEST_F_TIMEOUT(stat, look_that_finds_the_memory_gone_is_counted, LIMIT_S)
 {
 	ASSERT_EQ(0, mprotect(self->memory, LENGTH, PROT_READ));
-	/* The limit revokes as well, where a look comes late. */
+	/*
+	 * If the look comes late, the limit on its delay has revoked the MR
+	 * already.
+	 */
 	await_move(_metadata, self, IB_MEMREG_STAT_GUARD_GONE, 1);
 	await_move(_metadata, self, IB_MEMREG_STAT_GUARD_REVOCATIONS, 1);
 	MOVED(AT_LEAST(GUARD_EVENTS, 1) BY(GUARD_SUSPECTS, 1)
@@ -674,7 +692,10 @@ static bool tool_lists(__u32 mr, const char *state)
 	return !ret;
 }
 
-/* A huge page is split because a neighbour goes. */
+/*
+ * The kernel splits a huge page because a part of it that is no MR's is
+ * unmapped.
+ */
 TEST_F_TIMEOUT(stat, revocation_for_nothing_is_counted, LIMIT_S)
 {
 	const size_t huge = 2UL << 20;
@@ -701,7 +722,7 @@ TEST_F_TIMEOUT(stat, revocation_for_nothing_is_counted, LIMIT_S)
 	mem_free(memory, huge - PAGE);
 }
 
-/* The driver's own key is one that no work request can kill. */
+/* A key that the driver has made cannot be killed by a work request. */
 TEST_F_TIMEOUT(stat, key_that_a_worker_kills_is_counted, LIMIT_S)
 {
 	RAW(mr_register, cmd, .flags = IB_MEMREG_MR_SINGLE_KEY,
@@ -782,7 +803,10 @@ TEST_F_TIMEOUT(stat, queue_that_breaks_and_is_rebuilt_is_counted, LIMIT_S)
 	ASSERT_EQ(0, bind_all(self));
 }
 
-/* The first of them fails, the others are flushed, and new ones serve. */
+/*
+ * The first work request fails and the others are flushed; FRWRs that are made
+ * anew serve the next bind.
+ */
 TEST_F_TIMEOUT(stat, I4_frwrs_that_failed_are_counted, LIMIT_S)
 {
 	if (!fault_injection())
@@ -797,7 +821,10 @@ TEST_F_TIMEOUT(stat, I4_frwrs_that_failed_are_counted, LIMIT_S)
 	      BY(WINDOWS_BOUND, BATCH));
 }
 
-/* The keys die with the queue that kept the guard waiting. */
+/*
+ * The guard gives up its wait. Then the queue is rebuilt, and its keys die with
+ * it.
+ */
 TEST_F_TIMEOUT(stat, I1_wait_of_a_guard_that_runs_out_is_counted, LIMIT_S)
 {
 	if (!fault_injection())
@@ -809,7 +836,10 @@ TEST_F_TIMEOUT(stat, I1_wait_of_a_guard_that_runs_out_is_counted, LIMIT_S)
 	fault_cancel("completion");
 	EXPECT_EQ(1, moved(_metadata, self, IB_MEMREG_STAT_GUARD_TIMEOUTS));
 	await_move(_metadata, self, IB_MEMREG_STAT_QUEUE_REBUILDS, 1);
-	/* A revoke meanwhile kills some, and leaves the guard fewer. */
+	/*
+	 * If a revoke killed some of the keys before, the guard would count
+	 * fewer.
+	 */
 	await_move(_metadata, self, IB_MEMREG_STAT_GUARD_KILLS, BATCH);
 	ASSERT_EQ(0, revoke_all(self, 0));
 	MOVED(AT_LEAST(GUARD_EVENTS, 1) BY(GUARD_REVOCATIONS, 1)

@@ -78,8 +78,8 @@ static void trace_read(struct __test_metadata *_metadata,
 }
 
 /*
- * Each of these strings, up to NULL, is in a line of its own, after the
- * previous string's line. Other lines may be in between.
+ * Expect these strings, up to NULL, in lines of the trace in this order. Other
+ * lines may be in between.
  */
 static void expect_order(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(trace) *self, const char *const *events)
@@ -100,7 +100,7 @@ static void expect_order(struct __test_metadata *_metadata,
 	expect_order(_metadata, self,					\
 		     (const char *const[]){ __VA_ARGS__, NULL })
 
-/* A text that is put together; good until the 16th one after it. */
+/* Format a text, which is valid until the 16th call after this one. */
 __attribute__((format(printf, 1, 2)))
 static const char *text(const char *format, ...)
 {
@@ -168,7 +168,9 @@ TEST_F(trace, events_are_those_that_are_documented)
 	globfree(&found);
 }
 
-/* One alone might be revoked by destroying it. */
+/*
+ * Revoke two windows: the module may revoke a single one by destroying its MR.
+ */
 TEST_F(trace, life_of_a_window_in_order)
 {
 	struct ib_memreg_bind bind, binds[2];
@@ -377,7 +379,10 @@ static void bind_page(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, raw_revoke(self->fd, self->domain, &bind.window_id, 1));
 }
 
-/* A page that was touched, one that was not, and one that is pinned ahead */
+/*
+ * Send from three pages on demand: one that was touched, one that was not, and
+ * one that MR_ADVISE has pinned.
+ */
 TEST_F_TIMEOUT(trace, memory_on_demand_in_order, LIMIT_S)
 {
 	RAW(mr_register, reg, .flags = IB_MEMREG_MR_ON_DEMAND,
@@ -439,7 +444,7 @@ static void come_up(struct __test_metadata *_metadata, struct link *link,
 	ASSERT_EQ(0, link_up(link, &queues, false));
 }
 
-/* A signalled write, and the end of a key that is no window's */
+/* Post a signalled write and an INVALIDATE of a key that no window has. */
 static void write_and_end(struct __test_metadata *_metadata, struct link *link,
 			  const struct ring *ring, __u32 mr, __u32 rkey)
 {

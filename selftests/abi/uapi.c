@@ -155,7 +155,7 @@ static const struct call calls[] = {
 	CALL(SUBMIT, submit, RESERVED(submit)),
 };
 
-/* Up to the first one that something is wrong with. */
+/* Iterate over all calls, up to the first for which an expectation fails. */
 #define for_each_call(call)						\
 	for (call = calls; call < calls + ARRAY_LEN(calls) &&		\
 	     !_metadata->exit_code; call++)
@@ -167,11 +167,11 @@ FIXTURE(uapi) {
 	__u32 window;
 	__u32 listener;
 	char *memory;
-	/* Two pages for an argument, and one behind them that isn't mapped. */
+	/* Two pages for arguments, and the unmapped page behind them */
 	char *arg;
 	char *hole;
 	struct state before;
-	/* Name of the call that is being tried. */
+	/* Name of the call under test, for messages */
 	const char *doing;
 };
 
@@ -214,7 +214,7 @@ FIXTURE_TEARDOWN(uapi)
 	EXPECT_EQ(0, vm_pin(0));
 }
 
-/* A call's zeroed argument that ends at the hole. */
+/* A zeroed argument of @size bytes, up to the unmapped page */
 static struct raw_head *arg_at_end(FIXTURE_DATA(uapi) *self, __u32 size)
 {
 	struct raw_head *head = (void *)(self->hole - size);
@@ -225,8 +225,8 @@ static struct raw_head *arg_at_end(FIXTURE_DATA(uapi) *self, __u32 size)
 }
 
 /*
- * Every call refuses this flag, after it has found the size good, and before
- * it looks at anything else.
+ * A flag that no call knows. Each call checks its size first, and then its
+ * flags.
  */
 #define BAD_FLAG	(1U << 31)
 
@@ -314,7 +314,10 @@ TEST_F(uapi, argument_not_mapped_is_EFAULT)
 	}
 }
 
-/* RING_WAIT is none: it is one of another descriptor. */
+/*
+ * Is the ioctl one of the device's descriptor? RING_WAIT is not: it is a
+ * ring's.
+ */
 static bool is_call(unsigned int nr)
 {
 	const struct call *call;
@@ -421,7 +424,10 @@ TEST_F(uapi, bind_device_by_a_wrong_name_leaves_the_file_unbound)
 	fd = raw_open();
 	ASSERT_LE(0, fd);
 	EXPECT_FAIL(ENODEV, NO_DEVICE, raw_bind_device(fd, "nonesuch"));
-	/* There are two devices in the test's topology. */
+	/*
+	 * An empty name is good only if there is one device; the topology has
+	 * two.
+	 */
 	EXPECT_FAIL(ENODEV, NO_DEVICE, raw_bind_device(fd, ""));
 	memset(cmd.name, 'x', sizeof(cmd.name));
 	EXPECT_EQ(-EINVAL, raw_call(fd, IB_MEMREG_IOC_DEVICE_BIND, &cmd));
@@ -447,7 +453,7 @@ TEST_F(uapi, bind_device_tells_name_and_index)
 	EXPECT_EQ(bind.out_index, query.out_index);
 	EXPECT_STREQ(test_device(), query.out_name);
 	EXPECT_LE(1, query.out_ports);
-	/* Only the entries that there is room for are written. */
+	/* QUERY writes only as many entries as the caller has room for. */
 	EXPECT_EQ(IB_MEMREG_CAP_ODP_KEYS, query.count);
 	EXPECT_EQ(IB_MEMREG_CAP_KEY_PAGES, caps[0].cap);
 	EXPECT_EQ(0, caps[1].cap);
@@ -616,7 +622,7 @@ TEST_F(uapi, destroy_of_no_object_is_ENOENT)
 	EXPECT_FAIL(ENOENT, ID, raw_destroy(self->fd, self->listener + 1));
 }
 
-/* The answer can't be written back, so nothing was done (I8). */
+/* Calls undo what they did if they cannot write their answer (I8). */
 TEST_F(uapi, I8_read_only_argument_changes_nothing)
 {
 	struct ib_memreg_domain_create *domain;
@@ -678,7 +684,7 @@ TEST_F(uapi, I8_bad_array_changes_nothing)
 	EXPECT_EQ(-EFAULT, raw_revoke(self->fd, self->domain, ids, 2));
 	EXPECT_EQ(1, raw_index());
 
-	/* The key is made, but can't be written back. */
+	/* A bind makes its key and then cannot write it to the array. */
 	*bind = good;
 	ASSERT_EQ(0, mprotect(self->arg, PAGE, PROT_READ));
 	EXPECT_EQ(-EFAULT, raw_bind(self->fd, self->domain, bind, 1));

@@ -33,7 +33,10 @@ static int get_and_put(struct app_answer *answer)
 	return ret;
 }
 
-/* A registration that is not kept is never stale, and no test of a cache. */
+/*
+ * The cache has to keep the registration: one that it does not keep is never
+ * stale.
+ */
 static int map(const struct app_ask *ask, struct app_answer *answer)
 {
 	struct app_answer again;
@@ -104,12 +107,15 @@ int main(int argc, char **argv)
 	struct app_answer answer = {};
 	struct app_ask ask;
 
-	/* The process after exec, until it is killed */
+	/*
+	 * The program that execve(2) has put in place of the application waits
+	 * to be killed.
+	 */
 	while (!strcmp(mode, "--idle"))
 		pause();
 	/*
-	 * The end of this descriptor shows the other side that the process has
-	 * another memory.
+	 * The descriptor is closed by execve(2), which shows the other end that
+	 * the process has another address space.
 	 */
 	fcntl(APP_FD, F_SETFD, FD_CLOEXEC);
 	answer.ret = cache_open(mode);

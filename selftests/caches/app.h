@@ -113,11 +113,16 @@ struct app_key {
 	void *handle;
 };
 
-/* Each application has these: 0 or -errno. @mode is its argument, or "". */
+/*
+ * Functions of each application's cache, which return 0 or -errno. @mode is the
+ * argument of the application, or "".
+ */
 int cache_open(const char *mode);
 int cache_get(void *addr, size_t length, struct app_key *key);
 void cache_put(struct app_key *key);
-/* If memreg serves: listen, at a port in network byte order; and accept */
+/*
+ * For a cache of memreg's MRs: listen at a port in network byte order; accept.
+ */
 int cache_listen(uint32_t *port);
 int cache_accept(void);
 void cache_close(void);
@@ -146,9 +151,9 @@ void place_unmap(struct place *place);
 /* rounds.c: 0, -ESTALE, or what failed */
 int rounds_run(unsigned int seed, unsigned int rounds);
 
-/* verbs.c: the protection domain that a key of libibverbs is of, or NULL */
+/* verbs.c: the protection domain of a key that libibverbs has made, or NULL */
 struct ibv_pd *pd_of_key(uint32_t rkey);
-/* The key among those whose bytes are there; 0 if there is none */
+/* verbs.c: the key that is found in these bytes, or 0 */
 uint32_t key_among(const void *bytes, size_t length);
 
 #endif /* SELFTESTS_CACHES_APP_H */

@@ -122,7 +122,7 @@ static int change_truncate(struct place *p)
 	return ftruncate(p->fd, 0) || ftruncate(p->fd, p->length) ? -errno : 0;
 }
 
-/* Execute the same program again, without a command: see app.c */
+/* Execute this program again, in a mode in which it only waits: see app.c. */
 static int change_exec(struct place *p)
 {
 	(void)p;

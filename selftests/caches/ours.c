@@ -130,7 +130,9 @@ int cache_accept(void)
 	};
 	int ret;
 
-	/* The end of the previous connection may be reported first. */
+	/*
+	 * Skip the event that ends the previous connection, if it comes first.
+	 */
 	do {
 		ret = raw_await(ours.fd, IB_MEMREG_EVENT_CONNECT_REQUEST,
 				&ours.endpoint);

@@ -46,7 +46,10 @@ struct user {
 	int ret;
 };
 
-/* Nobody maps anything where there is a hole for a moment. */
+/*
+ * Held while a place is unmapped for a moment, so that no thread's mmap(2)
+ * takes it
+ */
 static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int map_at(char *at)
@@ -74,7 +77,7 @@ static int change(char *at, unsigned int how)
 	}
 }
 
-/* The peer is of the device that the first key is of. */
+/* Connect a peer of the device on which the first key is good. */
 static int connect_peer(struct user *u, struct ibv_pd *pd)
 {
 	int ret;

@@ -10,7 +10,7 @@
 
 #include "app.h"
 
-/* The header has a macro in front of it. */
+/* infiniband/verbs.h defines a macro of the function's name. */
 #undef ibv_reg_mr
 
 #define KEYS	4096

@@ -50,27 +50,27 @@
 /* Allowed ratio of the time with a disturbance to the time without. */
 #define RATIO		3
 #define LONG_S		500
-/* Slots of a table that change, and pollers of its descriptor */
+/* Slots of a status table that change, and pollers of the table's descriptor */
 #define MONITORS	512
 #define SLOTTED_MRS	64
 #define POLLERS		2000
-/* Mappings of a process that a worker looks at, once for each monitor */
+/* Mappings of a process of each crowd, and monitors of all these mappings */
 #define MAPPINGS	10000
 #define FEW_MAPPINGS	1500
 #define LOOKERS		1024
-/* Domains with MRs of the device that they need not have */
+/* Domains, FRWRs that each is made to have, and FRWRs that a domain keeps */
 #define DOMAINS		40
 #define SPARES		256
 #define KEPT		64
-/* Threads that give them back, whatever the number of domains */
+/* Threads of the module that destroy spare FRWRs, for any number of domains */
 #define REAPERS		2
-/* MRs on demand with an idle page, and without any */
+/* MRs on demand that have an idle page, and MRs that have none */
 #define DEMANDS		400
 #define IDLE_DEMANDS	30000
-/* Pages that a process may pin, and how often it makes room among them */
+/* Pages that a process may pin, and how often it has to make room for others */
 #define ROOM		16
 #define TIMES_ROOM	20
-/* Ranges on demand that a process has pinned, for reclaim to have unpinned */
+/* Ranges on demand that a process has pinned until reclaim wants their pages */
 #define RANGES		20000
 #define NOBODY		65534
 /* Files that a process has registered, each in a domain of its own */
@@ -221,8 +221,9 @@ static int destroy_all(struct member *member)
 }
 
 /*
- * Without a key of the MR's own: whoever kills that one sees to all keys of its
- * domain, and a guard is to be on its own.
+ * Register the page without a key of the MR's own. A task that kills such a key
+ * may take all other keys of the domain with it; here the guard is to find all
+ * of them alive.
  */
 static int register_it(struct member *member)
 {
@@ -230,7 +231,7 @@ static int register_it(struct member *member)
 			    MW_BIND, &member->mr);
 }
 
-/* Once it has done so, it is ready. */
+/* Count the member as ready, or note its error. */
 static void be_ready(struct member *member, int ret)
 {
 	if (ret)
@@ -338,8 +339,8 @@ static void await_ready(struct __test_metadata *_metadata,
 }
 
 /*
- * Another task each time: one that has waited in vain does not wait again, for
- * a while. Microseconds that it takes.
+ * Microseconds that a truncation takes in a new task: a task that has waited
+ * for a guard in vain does not wait again for a while.
  */
 static int64_t truncate_by_child(struct __test_metadata *_metadata,
 				 struct shared *shared, int file)
@@ -384,8 +385,9 @@ FIXTURE_VARIANT_ADD(bounded, relaxed) { .work = revoke_windows_relaxed };
 FIXTURE_VARIANT_ADD(bounded, destroy) { .work = destroy_windows };
 
 /*
- * The CPUs are somebody else's, so the keys that the crowd is killing are dead
- * long before it runs again. On a busy machine it may not show at first.
+ * While the hogs have the CPUs, the keys that the crowd is killing die long
+ * before the crowd runs again. On a busy machine a round may fail to show it,
+ * so there are several.
  */
 TEST_F_TIMEOUT(bounded, I2_guard_waits_for_no_task, LONG_S)
 {
@@ -583,7 +585,8 @@ static void make_spares(struct __test_metadata *_metadata, int fd, __u32 mr)
 }
 
 /*
- * Work items that were executed at a time, of all that have such functions
+ * The most work items with a function of the given name that are executed at a
+ * time
  */
 
 #define INSTANCE	TRACEFS "/instances/bounded"
@@ -625,8 +628,8 @@ static unsigned int works_at_a_time(struct __test_metadata *_metadata,
 }
 
 /*
- * Each domain has a work item, and only a few threads execute them. What they
- * do takes longer than their turns at a CPU that others want as well.
+ * Each domain has a work item, and few threads execute all of these. The hogs
+ * make each work item take longer than one turn of its thread on a CPU.
  */
 TEST_F_TIMEOUT(many, domains_that_shrink_make_no_crowd, LONG_S)
 {
@@ -799,7 +802,8 @@ TEST_F_TIMEOUT(many, room_is_made_whatever_others_have_on_demand, LONG_S)
 }
 
 /*
- * Reclaim in a memory cgroup, while another one's pages on demand are unpinned
+ * Reclaim in one memory cgroup, while pages on demand of another cgroup are
+ * unpinned
  */
 
 #define CGROUPS		"/sys/fs/cgroup/"
@@ -834,7 +838,10 @@ FIXTURE_TEARDOWN(reclaim)
 	munmap(self->shared, sizeof(*self->shared));
 }
 
-/* Whenever it is asked to, it has many ranges pinned, and uses none of them. */
+/*
+ * Pin many ranges on demand whenever the test asks for it, and use none of
+ * them.
+ */
 static void run_busy(struct shared *shared)
 {
 	int ret, fd = raw_open_bound();
@@ -887,7 +894,7 @@ static int64_t reclaim_takes(struct __test_metadata *_metadata,
 		EXPECT_EQ(0, demand_one(fd, domain, page, PAGE, &mr));
 		EXPECT_EQ(0, demand_page(fd, mr, 0));
 		t = now_us();
-		/* There may be less that can be had. */
+		/* Reclaim may find less than that, and fail. */
 		file_write(CGROUP_SHORT "/memory.reclaim", "64M");
 		atomic_store(&self->shared->took, now_us() - t);
 		EXPECT_EQ(0, vm_pin(0));
@@ -895,7 +902,10 @@ static int64_t reclaim_takes(struct __test_metadata *_metadata,
 	return atomic_load(&self->shared->took);
 }
 
-/* Have the busy one relieved of its pages, and go on when that has begun. */
+/*
+ * Have a child reclaim from the busy process, and return when pages of it are
+ * unpinned.
+ */
 static pid_t relieve_busy(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(reclaim) *self)
 {
@@ -1118,7 +1128,10 @@ static int64_t truncate_polled(struct __test_metadata *_metadata,
 	return t;
 }
 
-/* Each change of a slot has to wake each poller; a worker must do it. */
+/*
+ * A change of a slot has to wake each poller of the table: the notifier leaves
+ * that to a worker.
+ */
 TEST_F_TIMEOUT(polled, I2_notifier_wakes_no_pollers, LONG_S)
 {
 	int64_t alone, t, end = now_ms() + LIMIT_MS;
@@ -1205,8 +1218,9 @@ static int look_at_much(char **memory, unsigned int mappings)
 }
 
 /*
- * When crowd @which is asked to, change the first of its mappings, and the last
- * one. Is asked by hogs[2 * which], and answers by the next one.
+ * A process of crowd @which: whenever the test increments hogs[2 * which], it
+ * changes its first mapping and its last one, and increments the counter behind
+ * that.
  */
 static void run_crowd_of_looks(struct shared *shared, unsigned int which,
 			       unsigned int mappings)
@@ -1234,7 +1248,7 @@ static void run_crowd_of_looks(struct shared *shared, unsigned int which,
 		pause();
 }
 
-/* Microseconds until it is seen that the page can not be written any more */
+/* Microseconds from an mprotect(2) until the worker has found the change */
 static int64_t look_takes(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(looks) *self)
 {
@@ -1253,8 +1267,8 @@ static int64_t look_takes(struct __test_metadata *_metadata,
 }
 
 /*
- * The same, while the worker has a crowd to look at: the longer one of two, as
- * it may begin with this process
+ * The same while the worker has a crowd to check. The worker may begin with
+ * this process, so the longer time of two counts.
  */
 static int64_t look_takes_beside(struct __test_metadata *_metadata,
 				 FIXTURE_DATA(looks) *self, unsigned int which)
@@ -1272,7 +1286,10 @@ static int64_t look_takes_beside(struct __test_metadata *_metadata,
 	return first > second ? first : second;
 }
 
-/* A look waits for one turn of each other process, however much that has. */
+/*
+ * A look waits for one turn of each other process, however many mappings that
+ * has.
+ */
 TEST_F_TIMEOUT(looks, I2_look_waits_for_no_other_process, LONG_S)
 {
 	int64_t few, end = now_ms() + 2 * LIMIT_MS;
@@ -1299,9 +1316,7 @@ TEST_F_TIMEOUT(looks, I2_look_waits_for_no_other_process, LONG_S)
 	EXPECT_GE(RATIO * c.few, c.many);
 }
 
-/*
- * A process whose keys don't die in time is waited for once
- */
+/* A truncation waits once for a process whose keys do not die in time */
 
 FIXTURE(vain) {
 	struct shared *shared;
@@ -1371,7 +1386,10 @@ static __u64 vain_stat(struct __test_metadata *_metadata,
 	return value;
 }
 
-/* No completion comes: each queue has to be rebuilt before its key is dead. */
+/*
+ * As no LOCAL_INV completes, each queue has to be rebuilt before its key is
+ * dead.
+ */
 TEST_F_TIMEOUT(vain, I2_address_space_is_waited_for_once, LONG_S)
 {
 	int64_t first, rest = 0, end = now_ms() + LIMIT_MS;
@@ -1400,7 +1418,7 @@ TEST_F_TIMEOUT(vain, I2_address_space_is_waited_for_once, LONG_S)
 	waits = vain_stat(_metadata, self, IB_MEMREG_STAT_GUARD_TIMEOUTS) -
 		waits;
 	EXPECT_LE(FILES, waits);
-	/* Nobody is waiting, and all of them die. */
+	/* All keys die, though no guard waits for them any longer. */
 	while (vain_stat(_metadata, self, IB_MEMREG_STAT_KEYS_KILLED) <
 	       killed + FILES) {
 		ASSERT_GT(end, now_ms());

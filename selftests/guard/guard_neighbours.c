@@ -63,7 +63,9 @@ FIXTURE_TEARDOWN(neighbours)
  * MRs and their states
  */
 
-/* Private memory, every page the same, of base pages unless asked otherwise. */
+/*
+ * Map private memory of equal base pages. KSM merges those that are not pinned.
+ */
 static void private_memory(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(neighbours) *self, size_t length)
 {
@@ -112,9 +114,9 @@ static __u32 state_now(struct __test_metadata *_metadata,
 }
 
 /*
- * The state that it has for good: once events have ended, they are decided
- * within the bound, and there is no other sign of that than that it has passed.
- * A look that is late, on a busy machine, leaves the MR stale until then.
+ * State of the MR once the bound on decisions has passed: nothing else shows
+ * that all events are decided. If a look comes late, on a busy machine, the MR
+ * is stale for a moment before.
  */
 static __u32 settled_state(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(neighbours) *self)
@@ -159,7 +161,10 @@ TEST_F_TIMEOUT(neighbours, I2_KSM_leaves_the_mr_live, 240)
 	memset(self->memory + LENGTH, 0xa5, LENGTH);
 	ASSERT_EQ(0, madvise(self->memory, self->length, MADV_MERGEABLE));
 	ASSERT_TRUE(ksm_scans(4));
-	/* The other half was merged, so this one was tried. */
+	/*
+	 * KSM merged the half that is not registered, so it tried the other
+	 * half.
+	 */
 	EXPECT_LT(0, file_number("/sys/kernel/mm/ksm/pages_sharing"));
 	EXPECT_LT(0, query(_metadata, self).out_suspects);
 	TH_LOG("%llu suspects, %ld pages merged",
@@ -240,7 +245,10 @@ TEST_F_TIMEOUT(neighbours, I2_reclaim_of_a_cgroup_leaves_the_mr_live, 240)
 		SKIP(return, "%s", missing);
 	shared_memory(_metadata, self, 2 * LENGTH);
 	register_it(_metadata, self, 0, LENGTH);
-	/* It fails with EAGAIN: half of that can't go. No files are taken. */
+	/*
+	 * The write fails with EAGAIN, as half of the memory is pinned. A
+	 * swappiness of 200 reclaims no pages of files.
+	 */
 	file_write(CGROUP "/memory.reclaim", "512K swappiness=200");
 	TH_LOG("%llu suspects, %ld KiB paged out",
 	       query(_metadata, self).out_suspects,
@@ -272,7 +280,10 @@ TEST_F_TIMEOUT(neighbours, I2_tracking_of_dirty_pages_leaves_the_mr_live, 240)
 	EXPECT_LIVE();
 }
 
-/* To the node that they are on, or to another one if there is one. */
+/*
+ * Move the pages to another node, or if there is none to the node that they are
+ * on.
+ */
 TEST_F_TIMEOUT(neighbours, moving_pages_leaves_them, 240)
 {
 	int nodes[] = { 1 }, status[] = { 0 };
@@ -356,9 +367,7 @@ TEST_F_TIMEOUT(neighbours, I2_fork_without_the_memory_leaves_the_mr_live, 240)
 	EXPECT_LIVE();
 }
 
-/*
- * Neighbours on the same huge page, or on the next
- */
+/* Changes of neighbouring memory, on the same huge page or on the next one */
 
 static int neighbour_munmap(char *addr, size_t length)
 {
@@ -394,7 +403,7 @@ static const struct {
 	{ "mremap", neighbour_mremap },
 };
 
-/* MRs that share a huge page with what changes. */
+/* The MR is on the huge page of which another part changes. */
 TEST_F_TIMEOUT(neighbours, splitting_a_huge_page_leaves_the_pages, 240)
 {
 	unsigned int i;
@@ -407,7 +416,10 @@ TEST_F_TIMEOUT(neighbours, splitting_a_huge_page_leaves_the_pages, 240)
 		ASSERT_EQ(0, changes[i].change(self->memory + HUGE - PAGE,
 					       PAGE));
 		EXPECT_PAGES_STAY(changes[i].name);
-		/* In any state, the memory can be registered again. */
+		/*
+		 * Whatever the state of the MR, its memory can be registered
+		 * again.
+		 */
 		ASSERT_EQ(0, raw_destroy(self->fd, self->mr));
 		register_it(_metadata, self, 0, LENGTH);
 		EXPECT_EQ(IB_MEMREG_MR_LIVE, state_now(_metadata, self));
@@ -417,7 +429,10 @@ TEST_F_TIMEOUT(neighbours, splitting_a_huge_page_leaves_the_pages, 240)
 	}
 }
 
-/* MRs that share none, as they are aligned, or there are no huge pages. */
+/*
+ * The MR shares no huge page with what changes: it ends at one, or there are
+ * none.
+ */
 static void neighbours_change(struct __test_metadata *_metadata,
 			      FIXTURE_DATA(neighbours) *self, size_t offset,
 			      size_t length)
@@ -449,7 +464,7 @@ TEST_F_TIMEOUT(neighbours, I2_changes_beside_huge_pages_leave_the_mr_live, 240)
 	neighbours_change(_metadata, self, HUGE, HUGE);
 }
 
-/* The kernel would like a huge page, and finds small ones that are pinned. */
+/* khugepaged would make a huge page of base pages that are pinned. */
 TEST_F_TIMEOUT(neighbours, collapsing_leaves_the_pages, 240)
 {
 	char *start;
@@ -479,7 +494,7 @@ TEST_F_TIMEOUT(neighbours, pages_that_may_be_freed_stay, 240)
 	EXPECT_EQ(IB_MEMREG_MR_LIVE, state_now(_metadata, self));
 }
 
-/* Move pages there by a userfaultfd; -errno on failure */
+/* Move pages to another address by UFFDIO_MOVE. Returns -errno on failure. */
 static int move_by_userfaultfd(char *from, size_t length)
 {
 	struct uffdio_api api = { .api = UFFD_API };

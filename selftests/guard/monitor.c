@@ -83,7 +83,7 @@ static __u64 load(const __u64 *from)
 	return __atomic_load_n(from, __ATOMIC_ACQUIRE);
 }
 
-/* Times that something was found out: that there was a change, or none */
+/* Number of checks that have ended, whether or not they found a change */
 static __u64 looks(const FIXTURE_DATA(monitor) *self)
 {
 	return status_changes(&self->map) + load(&self->map.head->unchanged);
@@ -224,7 +224,7 @@ static int do_mremap_away(struct place *p)
 {
 	char *to = mremap(p->at, p->length, 2 * p->length, MREMAP_MAYMOVE);
 
-	/* It may have grown in its place: then its end is to move. */
+	/* If mremap(2) has grown the mapping where it is, move that. */
 	if (to == p->at)
 		to = mremap(p->at, p->length, p->length,
 			    MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
@@ -272,7 +272,10 @@ static int do_protect_all(struct place *p)
 	return mprotect(p->at, p->page, PROT_NONE);
 }
 
-/* What was never read-only for long enough to be found so does not matter. */
+/*
+ * The mapping is read-only for a moment that is too short for the worker to
+ * find it.
+ */
 static int do_unprotect(struct place *p)
 {
 	return mprotect(p->at, p->length, PROT_RW | PROT_EXEC);
@@ -395,9 +398,7 @@ EVENT(HUGETLB, GONE, munmap_a_page);
 EVENT(HUGETLB, GONE, map_over);
 EVENT(HUGETLB, GONE, dontneed);
 EVENT(HUGETLB, GONE_AFTER_LOOK, protect);
-/*
- * The kernel announces a change of the whole range that a child gets a copy of.
- */
+/* fork(2) of huge pages announces a change of all of the range. */
 EVENT(HUGETLB, GONE, fork);
 /* clang-format on */
 
@@ -436,7 +437,10 @@ TEST_F(event, I2_generation_changes_before_the_call_returns)
 	}
 }
 
-/* Changes beside the range do not count, changes in it do, to the page. */
+/*
+ * Changes beside the range of a monitor do not count. Changes of any page that
+ * has a byte of it do.
+ */
 TEST_F(monitor, neighbours_do_not_matter)
 {
 	struct ib_memreg_monitor monitor;
@@ -792,7 +796,10 @@ TEST_F(monitor, descriptor_waits_for_changes)
 	EXPECT_EQ(POLLIN, wait.revents);
 	EXPECT_EQ(-1, read(self->map.fd, &changes, 7));
 	EXPECT_EQ(EINVAL, errno);
-	/* A change that could not be copied is there for the next read. */
+	/*
+	 * The next read(2) returns what could not be copied to the user's
+	 * buffer.
+	 */
 	EXPECT_EQ(-1, read(self->map.fd, (void *)PAGE,
 			   sizeof(changes)));
 	EXPECT_EQ(EFAULT, errno);
@@ -936,7 +943,10 @@ FIXTURE_SETUP(mr_slot)
 {
 	self->m.fd = raw_open();
 	ASSERT_LE(0, self->m.fd);
-	/* Monitors made before the file was bound continue to work. */
+	/*
+	 * A status table that is made before the file is bound works
+	 * afterwards, too.
+	 */
 	ASSERT_EQ(0, status_create(self->m.fd, 1, 0, &self->m.map));
 	ASSERT_EQ(0, raw_bind_device(self->m.fd, test_device()));
 	ASSERT_EQ(0, raw_domain(self->m.fd, &self->domain));

@@ -53,7 +53,7 @@ FIXTURE(guard)
 	uint32_t endpoint;
 };
 
-/* Ways to take the first page of the memory away, or more of it */
+/* Ways to take away at least the first page of the memory */
 static int by_munmap(FIXTURE_DATA(guard) *self)
 {
 	return munmap(self->mem, PAGE);
@@ -141,7 +141,7 @@ static int run_child(void *job)
 	return 0;
 }
 
-/* One that has the memory as we have it */
+/* Do the job in another process that shares our address space. */
 static int by_other_process_here(struct job *job)
 {
 	static uint8_t stack[1 << 16] __attribute__((aligned(16)));
@@ -258,7 +258,7 @@ FIXTURE_TEARDOWN(guard)
 		close(self->file);
 }
 
-/* No access by a key at any place of the range, from now on */
+/* Expect that the peer can access neither end of the range by the key. */
 static void refused(struct __test_metadata *_metadata,
 		    FIXTURE_DATA(guard) *self, uint32_t rkey)
 {
@@ -376,7 +376,7 @@ static void stale_in_time(struct __test_metadata *_metadata,
 	EXPECT_GE(BOUND_MS + SLACK_MS, t);
 }
 
-/* Wait until the worker has looked, and found nothing */
+/* Wait until the worker has found the mapping unchanged. */
 static void await_unchanged(struct __test_metadata *_metadata,
 			    FIXTURE_DATA(watch) *self, uint64_t before)
 {
@@ -493,7 +493,7 @@ TEST_F_TIMEOUT(watch, discard_of_a_loop_device_ends_the_mr, LIMIT_S)
 	close(loop);
 }
 
-/* What was traced since the instance was made, which is no more then */
+/* Read the trace, and remove its instance. */
 static void trace_take(struct __test_metadata *_metadata, char *text,
 		       size_t size)
 {
@@ -506,7 +506,7 @@ static void trace_take(struct __test_metadata *_metadata, char *text,
 	ASSERT_EQ(0, rmdir(INSTANCE));
 }
 
-/* Only the trace shows the verdict on an event. */
+/* Only the trace shows whether the worker has to look after an event. */
 TEST_F_TIMEOUT(watch, event_of_a_kernel_thread_is_looked_into, LIMIT_S)
 {
 	int loop = loop_open(self->file);
@@ -549,7 +549,9 @@ TEST_F_TIMEOUT(watch, unguarded_mr_keeps_its_keys, LIMIT_S)
 	ASSERT_EQ(0, memreg_mr_deregister(self->o.m, mr.id));
 }
 
-/* The driver's own key dies with the mapping, too, if a little later. */
+/*
+ * A key that the driver has made dies with the mapping, too, if a little later.
+ */
 TEST_F_TIMEOUT(watch, single_key_dies_with_the_mapping, LIMIT_S)
 {
 	uint8_t *mem = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE,
@@ -602,7 +604,10 @@ FIXTURE_TEARDOWN(churn)
 	munmap(self->mem, PAGE);
 }
 
-/* Map the same place again and again; each life of the page has a name. */
+/*
+ * Map the same page again and again, and write the number of its mapping into
+ * it.
+ */
 static void *churn(void *arg)
 {
 	FIXTURE_DATA(churn) *self = arg;
@@ -620,7 +625,7 @@ static void *churn(void *arg)
 	return NULL;
 }
 
-/* Register in the midst of it; true if the MR is live when it ends. */
+/* Register while that goes on. Returns true if the MR is live when it stops. */
 static bool register_in_churn(struct __test_metadata *_metadata,
 			      FIXTURE_DATA(churn) *self, struct memreg_mr *mr)
 {
@@ -647,14 +652,17 @@ static bool register_in_churn(struct __test_metadata *_metadata,
 	return false;
 }
 
-/* Through the key of a live MR, a peer sees what the owner sees. */
+/* The peer reads by the key of a live MR what the owner reads. */
 TEST_F_TIMEOUT(churn, I2_what_is_live_is_what_is_mapped, SOAK_S)
 {
 	unsigned int i, live = 0, rounds = test_rounds(200);
 	struct memreg_mr mr;
 	uint32_t crc;
 
-	/* The churning thread may get more CPU time than the registering one */
+	/*
+	 * Where the mapping changes faster than an MR can be made, more rounds
+	 * are needed.
+	 */
 	for (i = 0; i < rounds || (!live && i < 10 * rounds); i++) {
 		if (!register_in_churn(_metadata, self, &mr))
 			continue;
@@ -670,9 +678,7 @@ TEST_F_TIMEOUT(churn, I2_what_is_live_is_what_is_mapped, SOAK_S)
 	EXPECT_LT(0, live);
 }
 
-/*
- * An unmap, and an exit, over many guards: one wait, not one for each.
- */
+/* A munmap(2) or exit over many guards waits once, and not for each guard. */
 
 static uint8_t *guarded_pages(struct memreg *m, uint32_t domain, uint32_t *ids,
 			      unsigned int n)
@@ -731,7 +737,7 @@ static int64_t unmap_guards(struct __test_metadata *_metadata,
 	return now_us() - t;
 }
 
-/* The same by an exit. The file stays open here: it is the mappings that go. */
+/* Time of an exit that removes all mappings. The file stays open here. */
 static int64_t exit_with_guards(struct __test_metadata *_metadata,
 				FIXTURE_DATA(watch) *self, uint32_t *ids,
 				unsigned int n)
@@ -765,7 +771,10 @@ typedef int64_t end_guards(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(watch) *self, uint32_t *ids,
 			   unsigned int n);
 
-/* Time that @n unmaps would take one after the other, from a tenth of them */
+/*
+ * Time that @n calls of munmap(2) take one after the other, extrapolated from
+ * @n / 10
+ */
 static int64_t unmap_one_by_one(struct __test_metadata *_metadata,
 				FIXTURE_DATA(watch) *self, uint32_t *ids,
 				unsigned int n)

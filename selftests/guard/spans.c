@@ -40,7 +40,7 @@
  * The module
  */
 
-/* Addresses between which the functions of ib_memreg are */
+/* Find the range of addresses that has all functions of ib_memreg. */
 static bool text_of_memreg(unsigned long *start, unsigned long *end)
 {
 	FILE *f = fopen("/proc/kallsyms", "r");
@@ -69,7 +69,7 @@ static bool spans_load(void)
 
 	if (!text_of_memreg(&start, &end))
 		return false;
-	/* The last function is as long as a page at most. */
+	/* kallsyms has no end of the last function: assume less than a page. */
 	snprintf(parameters, sizeof(parameters), "start=%lu end=%lu", start,
 		 end + PAGE);
 	return test_module_load(MODULE, parameters);
@@ -125,7 +125,7 @@ static void measured_read(struct measured *m)
 		fclose(f);
 }
 
-/* The longest span of all, and of which function */
+/* The longest span of all functions, and the name of its function */
 static long measured_longest(const struct measured *m, const char **where)
 {
 	long longest = 0;
@@ -269,11 +269,11 @@ static void close_file(struct __test_metadata *_metadata,
 	self->fd = -1;
 }
 
-/* Idle MRs of the device that a domain has, and that it keeps */
+/* FRWRs that each domain is made to have, and FRWRs that it keeps when idle */
 #define SPARES		96
 #define KEPT		64
 
-/* With idle MRs of the device beyond those that a domain must have */
+/* Make domains with more idle FRWRs than they keep. */
 static void domains_with_spares(struct __test_metadata *_metadata,
 				FIXTURE_DATA(spans) *self, unsigned int n)
 {
@@ -314,7 +314,7 @@ static void shrink(struct __test_metadata *_metadata,
 	} while (now - before < n * (SPARES - KEPT));
 }
 
-/* Receives with as many SGEs as there can be, which are flushed later */
+/* Post receives with as many SGEs as the ABI allows, to be flushed later. */
 static void receives_posted(struct __test_metadata *_metadata,
 			    FIXTURE_DATA(spans) *self, unsigned int n)
 {
@@ -351,7 +351,7 @@ static void flush_all(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, ring_wait(&self->ring, n, LIMIT_MS * MS, NULL));
 }
 
-/* Sends that are not signalled, with as many SGEs as there can be */
+/* Post sends that are not signalled, with as many SGEs as the ABI allows. */
 static void sends_room(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(spans) *self, unsigned int n)
 {
@@ -497,7 +497,10 @@ FIXTURE_SETUP(spans)
 	if (debug_kernel())
 		SKIP(return, "checkers take longer than what they check");
 	ASSERT_EQ(0, enter_namespace("memreg-owner"));
-	/* The tracer's module has addresses of the ib_memreg that is loaded. */
+	/*
+	 * Load the tracer's module anew: it has the addresses of this
+	 * ib_memreg.
+	 */
 	test_module_unload(MODULE);
 	if (!spans_load())
 		SKIP(return, "there is no function tracer to measure with");
@@ -522,7 +525,7 @@ static void measure(struct __test_metadata *_metadata,
 	variant->undo(_metadata, self, n);
 }
 
-/* On a busy machine it may not show at first. */
+/* On a busy machine a round may fail to show it, so there are several. */
 TEST_F_TIMEOUT(spans, locks_are_held_as_long_with_few_as_with_many, 600)
 {
 	int64_t end = now_ms() + 2 * LIMIT_MS;

@@ -107,7 +107,10 @@ static void begin_reads(struct __test_metadata *_metadata,
 	ASSERT_PEER("success", &self->p);
 }
 
-/* Bytes that are not what the owner wrote after it had revoked the window */
+/*
+ * Number of bytes that changed after the owner had revoked the window and
+ * written all
+ */
 static size_t late_bytes(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(race) *self)
 {
@@ -120,7 +123,10 @@ static size_t late_bytes(struct __test_metadata *_metadata,
 	return late;
 }
 
-/* Race once, with a way to take the window away; returns the late bytes */
+/*
+ * Have the peer write while @take takes the window away. Returns the number of
+ * late bytes.
+ */
 static size_t race_once(struct __test_metadata *_metadata,
 			FIXTURE_DATA(race) *self,
 			int (*take)(FIXTURE_DATA(race) *self),
@@ -138,7 +144,7 @@ static size_t race_once(struct __test_metadata *_metadata,
 	return late;
 }
 
-/* The same with a window of its own */
+/* Race for a window that is made for the purpose, and destroyed. */
 static size_t race(struct __test_metadata *_metadata, FIXTURE_DATA(race) *self,
 		   int (*take)(FIXTURE_DATA(race) *self), unsigned int round)
 {
@@ -174,7 +180,10 @@ static int take_by_destroy(FIXTURE_DATA(race) *self)
 	return memreg_window_free(self->o.m, self->window);
 }
 
-/* How many rounds, and the first of them: 10,000 in a soak, by all the ways */
+/*
+ * Number of rounds, and index of the first: with --full, 10,000 in all are
+ * divided among the ways to take a window away.
+ */
 static unsigned int rounds(unsigned int *first)
 {
 	unsigned int n = 12;
@@ -203,13 +212,16 @@ TEST_F_TIMEOUT(race, I3_nothing_lands_after_destroying_a_window, 36000)
 		ASSERT_EQ(0, race(_metadata, self, take_by_destroy, i));
 }
 
-/* Where the device makes no promise, it may be at a packet: a page at most */
+/*
+ * Most late bytes: without strict invalidation the device may finish the packet
+ * that it is handling, of a page at most.
+ */
 static size_t may_land(const FIXTURE_DATA(race) *self)
 {
 	return self->strict ? 0 : PAGE;
 }
 
-/* Bind windows that are not used, except one, which is bound later */
+/* Bind all windows of the batch but number @at, which the peer will use. */
 static void bind_others(struct __test_metadata *_metadata,
 			FIXTURE_DATA(race) *self, unsigned int at)
 {
@@ -228,7 +240,7 @@ static void bind_others(struct __test_metadata *_metadata,
 	}
 }
 
-/* The one that is used is anywhere among those that go in one call */
+/* Race for a window at a random place in a batch that one call takes away. */
 static void race_many(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(race) *self,
 		      int (*take)(FIXTURE_DATA(race) *self), size_t bound)
@@ -256,8 +268,8 @@ TEST_F_TIMEOUT(race, I3_nothing_lands_after_revoking_many, 36000)
 }
 
 /*
- * Packets that were accepted before may land on a device without strict
- * invalidation
+ * On a device without strict invalidation, packets whose key was checked before
+ * the revoke may land after it.
  */
 TEST_F_TIMEOUT(race, I3_nothing_is_accepted_after_relaxed_revoke, 36000)
 {
@@ -276,7 +288,10 @@ struct taker {
 	int ret;
 };
 
-/* Whose call returns first writes all of the window */
+/*
+ * Take the window away. The first of two threads whose call returns writes all
+ * of the window.
+ */
 static void *take_and_write(void *arg)
 {
 	struct taker *t = arg;
@@ -293,8 +308,8 @@ static void *take_and_write(void *arg)
 }
 
 /*
- * A module of the tests, kernel/tests/hold.c, which knows soft-RoCE, holds a
- * packet after its key was checked and before data was copied
+ * kernel/tests/hold.c, a module that knows soft-RoCE, holds a packet whose key
+ * was checked and whose data was not copied yet.
  */
 
 #define HOLD_MODULE	"ib_memreg_hold"
@@ -320,8 +335,8 @@ static bool hold_is(const char *name, const char *value)
 }
 
 /*
- * Has the thread, or the worker that destroys the MR for it, come to where the
- * driver waits for packets?
+ * Is the thread, or the worker that destroys the MR for it, in the driver's
+ * wait for packets?
  */
 static bool waits_for_packets(const struct taker *t)
 {
@@ -376,7 +391,7 @@ static size_t race_with_held(struct __test_metadata *_metadata,
 	return late_bytes(_metadata, self);
 }
 
-/* With a batch of windows, one of which is used */
+/* Hold a packet of one window of a batch, and revoke the batch. */
 static size_t race_many_with_held(struct __test_metadata *_metadata,
 				  FIXTURE_DATA(race) *self,
 				  int (*take)(FIXTURE_DATA(race) *self),
@@ -428,8 +443,8 @@ TEST_F_TIMEOUT(race, I3_destroying_waits_for_a_write_in_flight, LIMIT_S)
 }
 
 /*
- * This packet lands: in the other tests it would, too, if those calls did not
- * wait
+ * A packet that is held lands after a relaxed revoke. This shows that packets
+ * would land in the other tests, too, if those calls did not wait.
  */
 TEST_F_TIMEOUT(race, I3_relaxed_revoke_waits_for_no_packet, LIMIT_S)
 {
@@ -454,7 +469,7 @@ static int take_by_unmap(FIXTURE_DATA(race) *self)
 	return munmap(self->alias, self->a.len) ? -errno : 0;
 }
 
-/* Have both of them try, in either order */
+/* Have two threads take the window away at the same time. */
 static void take_twice(struct __test_metadata *_metadata, struct taker *takers)
 {
 	unsigned int i;

@@ -177,7 +177,10 @@ static const struct bad bads[] = {
 	{ EINVAL, IB_MEMREG_REASON_RESERVED, spoil_reserved },
 };
 
-/* One window is bound beforehand, and is so afterwards. */
+/*
+ * One window is bound before all batches that fail, and is still bound
+ * afterwards.
+ */
 TEST_F(window, I8_bad_entry_binds_none_of_a_batch)
 {
 	static const __u32 places[] = { 0, 11, 19 };
@@ -191,7 +194,9 @@ TEST_F(window, I8_bad_entry_binds_none_of_a_batch)
 	ASSERT_EQ(0, state_get(&state));
 	for (i = 0; i < ARRAY_LEN(bads); i++) {
 		for (k = 0; k < ARRAY_LEN(places); k++) {
-			/* The same window as the tenth, which comes later. */
+			/*
+			 * The batch names the window of its tenth entry twice.
+			 */
 			if (bads[i].spoil == spoil_twice && !places[k])
 				continue;
 			binds = fill_binds(self, count);
@@ -246,7 +251,7 @@ TEST_F(window, revoking_again_is_no_error)
 	EXPECT_EQ(0, windows_bound());
 }
 
-/* One alone is not revoked in the way in which many are. */
+/* A revoke of one window takes another path in the module than one of many. */
 TEST_F(window, relaxed_revoke)
 {
 	static const __u32 counts[] = { BATCH, 1, 2, 5, BATCH };
@@ -423,7 +428,10 @@ TEST_F_TIMEOUT(window, I9_rkeys_revoked_relaxed_do_not_come_back_soon, SOAK_S)
  * Many
  */
 
-/* Bytes of memory that are available, without what is kept in reserve. */
+/*
+ * Bytes of available memory, after the slab caches have given back what they
+ * can.
+ */
 static long memory_available(void)
 {
 	static const char shrink[] =
@@ -471,7 +479,7 @@ TEST_F_TIMEOUT(window, thousands_bound_at_once, SOAK_S)
 	each = (before - memory_available()) / (long)total;
 	EXPECT_EQ(total, windows_bound());
 	ksft_print_msg("%u windows bound, %ld bytes each\n", total, each);
-	/* With redzones and the stack of each allocation it is no measure. */
+	/* A debug kernel adds redzones and stack traces to each allocation. */
 	if (!debug_kernel())
 		EXPECT_GT(10 << 10, each);
 	for (i = 0; i < total; i++)
@@ -558,7 +566,10 @@ static void race_revoke(struct race *race, unsigned int *seed)
 	       in_the_way);
 }
 
-/* The thread that destroyed a window replaces it. */
+/*
+ * Destroy a window. The thread that succeeds allocates another one in its
+ * place.
+ */
 static void race_window(struct race *race, unsigned int *seed)
 {
 	__u32 *slot = any(race->windows, SHARED_WINDOWS, seed);
@@ -642,7 +653,7 @@ TEST_F_TIMEOUT(window, threads_that_race_get_documented_errors, SOAK_S)
 	EXPECT_EQ(0, race.failed) {
 		TH_LOG("it was call '%c'", race.what);
 	}
-	/* No other thread is using an object now. */
+	/* All threads of the race have ended. */
 	ASSERT_EQ(0, raw_revoke(race.fd, race.domain, race.windows,
 				SHARED_WINDOWS));
 	for (i = 0; i < SHARED_WINDOWS; i++)

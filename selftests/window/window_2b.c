@@ -31,7 +31,7 @@
 #define SPAN		(4 * PAGE)
 #define SOON		(256U * 64)	/* grants without the same key */
 
-/* The message that announces a grant to a peer that knows the address. */
+/* Message that announces a grant. The peer knows the address already. */
 struct announcement {
 	__be64 before;
 	__be32 rkey;
@@ -97,7 +97,7 @@ static struct ib_memreg_wr bind_wr(const FIXTURE_DATA(window) *self,
 			   .length = SPAN - 100 });
 }
 
-/* The next entry is of this kind, and reports success. */
+/* Expect that the next entry of the ring reports success of this operation. */
 static void done(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
 		 __u16 opcode, union entry *entry)
 {
@@ -157,7 +157,9 @@ static void owner_ends(struct __test_metadata *_metadata,
 	done(_metadata, self, OP(INVALIDATE), NULL);
 }
 
-/* Check the bytes that a key reaches, by a stock end */
+/*
+ * Expect that a stock peer reaches exactly the bytes of the window by its key.
+ */
 static void serves(struct __test_metadata *_metadata,
 		   FIXTURE_DATA(window) *self, struct stock *s, size_t at)
 {
@@ -175,7 +177,7 @@ static void serves(struct __test_metadata *_metadata,
 	EXPECT_TRUE(filled(s->mem + PAGE, len, at, 1));
 }
 
-/* The key is dead: an access by it fails, and ends the connection. */
+/* Expect that an access by the key fails, which ends the connection. */
 static void dead(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
 		 struct stock *s, bool writes)
 {
@@ -204,7 +206,7 @@ static void peer_invalidates(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, stock_post(self->stock, &send_inv, 0, 8));
 }
 
-/* Is the window bound? As LIST has it */
+/* Is the window bound, by what LIST reports? */
 static int bound(FIXTURE_DATA(window) *self, unsigned int w)
 {
 	struct state now;
@@ -236,7 +238,7 @@ TEST_F_TIMEOUT(window, window_serves_from_the_message_on, LIMIT_S)
 	EXPECT_TRUE(filled(self->mem, LEN, 0, 1));
 }
 
-/* A window over the pieces of a composition, which begin and end at pages */
+/* A window covers pieces of a composition, which begin and end at pages. */
 TEST_F_TIMEOUT(window, any_part_of_a_composition_is_granted, LIMIT_S)
 {
 	struct ib_memreg_piece pieces[] = {
@@ -261,7 +263,10 @@ TEST_F_TIMEOUT(window, any_part_of_a_composition_is_granted, LIMIT_S)
 	EXPECT_TRUE(filled(s->mem, PAGE - 100, 2 * PAGE + 100, 1));
 	EXPECT_TRUE(filled(s->mem + PAGE - 100, PAGE - 50, PAGE, 1));
 	owner_ends(_metadata, self);
-	/* With a byte of the last piece it is more than a key can span. */
+	/*
+	 * One byte of the last piece would make the list one that no key of the
+	 * device can have.
+	 */
 	bind.sge.length = 2 * PAGE - 99;
 	EXPECT_FAIL(EOPNOTSUPP, GAPS, raw_submit(self->link.fd, &bind, 1));
 	dead(_metadata, self, s, false);
@@ -453,9 +458,9 @@ TEST_F_TIMEOUT(window, I3_bound_and_ended_in_one_call, LIMIT_S)
 	EXPECT_TRUE(filled(self->mem, LEN, 0, 1));
 }
 
-/* Work requests that only stock peers can post */
+/* RDMA FLUSH and ATOMIC WRITE, which only stock peers can post */
 
-/* Grant a part of an MR, from its first aligned byte, for these uses. */
+/* Grant a part of an MR, from its first aligned byte, for these accesses. */
 static void grant_for(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(window) *self, __u32 mr, __u32 access)
 {
@@ -467,7 +472,10 @@ static void grant_for(struct __test_metadata *_metadata,
 	grant_by(_metadata, self, bind);
 }
 
-/* To the byte, and all of it; without the flag, not a byte */
+/*
+ * With FLUSH_GLOBAL a peer can flush each byte of the window and none beside
+ * it; without the flag, none.
+ */
 TEST_F_TIMEOUT(window, I6_peer_flushes_what_it_may, LIMIT_S)
 {
 	const __u32 flush = IB_MEMREG_ACCESS_FLUSH_GLOBAL;
@@ -494,7 +502,10 @@ TEST_F_TIMEOUT(window, I6_peer_flushes_what_it_may, LIMIT_S)
 	EXPECT_TRUE(filled(self->mem, 1008, 0, 1));
 	EXPECT_TRUE(filled(self->mem + 1008, len, 0, 7));
 	EXPECT_TRUE(filled(self->mem + 1008 + len, PAGE, 1008 + len, 1));
-	/* Whoever has the key may; one byte more is too much. */
+	/*
+	 * Another peer of the domain that has the key can flush, too; not one
+	 * byte more.
+	 */
 	ASSERT_EQ(IBV_WC_SUCCESS,
 		  stock_flush(&self->other.stock, 1, self->iova + len - 1,
 			      self->rkey, IBV_FLUSH_RANGE));
@@ -535,7 +546,7 @@ TEST_F_TIMEOUT(window, I6_peer_writes_8_bytes_at_once, LIMIT_S)
  * Ends
  */
 
-/* MRs of the device that were destroyed to wait for packets in flight */
+/* MRs of the device that were destroyed so that packets in flight have ended */
 static __u64 destroyed(const FIXTURE_DATA(window) *self)
 {
 	__u64 n = 0;
@@ -544,7 +555,7 @@ static __u64 destroyed(const FIXTURE_DATA(window) *self)
 	return n;
 }
 
-/* Are there any, or does the device wait by itself? */
+/* MRs to destroy for a window: none if the device itself waits for packets */
 static __u64 one_if_weak(const FIXTURE_DATA(window) *self)
 {
 	__u64 strict = 1;
@@ -553,7 +564,10 @@ static __u64 one_if_weak(const FIXTURE_DATA(window) *self)
 	return !strict;
 }
 
-/* Another connection of the domain may be using the key */
+/*
+ * The peer's invalidation ends a window whose key another connection may be
+ * using.
+ */
 TEST_F_TIMEOUT(window, I3_peer_ends_it, LIMIT_S)
 {
 	__u64 gone = destroyed(self);
@@ -605,7 +619,7 @@ TEST_F_TIMEOUT(window, I3_only_peer_of_the_domain_ends_it, LIMIT_S)
 	dead(_metadata, self, self->stock, true);
 }
 
-/* Each of many is found by its key, in whatever order they end. */
+/* The peer ends windows in another order than that in which they were bound. */
 TEST_F_TIMEOUT(window, I5_peer_ends_those_it_means, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[64];
@@ -662,9 +676,9 @@ TEST_F_TIMEOUT(window, I3_owner_ends_it, LIMIT_S)
 }
 
 /*
- * Windows are bound and ended over and over: no key comes back soon. That takes
- * more rounds than a key has bytes to go through, and with --full than all of
- * the keys have that wait for their turn.
+ * Windows are bound and ended over and over, and no key comes back soon. The
+ * rounds are more than a key's low byte has values, and with --full more than
+ * there are idle keys.
  */
 TEST_F_TIMEOUT(window, I9_keys_are_fresh, SOAK_S)
 {
@@ -754,7 +768,7 @@ TEST_F_TIMEOUT(window, I3_peers_end_ends_it, LIMIT_S)
 	ends_with_connection(_metadata, self, PEER_GONE);
 }
 
-/* Flushed before it was done: the window is not bound. */
+/* A BIND that is flushed does not bind its window. */
 TEST_F_TIMEOUT(window, I4_bind_that_was_flushed_leaves_no_key, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[3];
@@ -798,7 +812,10 @@ TEST_F_TIMEOUT(window, I8_bound_window_holds_its_mr, LIMIT_S)
 	EXPECT_EQ(0, raw_destroy(self->link.fd, self->mr));
 }
 
-/* The work request that ends it must complete before it can be bound again. */
+/*
+ * A window can be bound again only after the work request that ends it
+ * completed.
+ */
 TEST_F_TIMEOUT(window, I4_window_is_bound_again_only_when_it_ended, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[3];
@@ -849,7 +866,7 @@ TEST_F_TIMEOUT(window, I1_unmap_ends_it, LIMIT_S)
 	EXPECT_EQ(0, raw_destroy(self->link.fd, mr));
 }
 
-/* The work request is posted, and waits, as the memory goes. */
+/* The memory goes while a posted BIND waits behind a message. */
 TEST_F_TIMEOUT(window, I1_unmap_before_the_bind_ends_the_connection, LIMIT_S)
 {
 	__u8 *mem = mem_alloc(4 * PAGE);
@@ -884,7 +901,10 @@ TEST_F_TIMEOUT(window, I1_unmap_before_the_bind_ends_the_connection, LIMIT_S)
  * I5: ends that are none
  */
 
-/* The peer ends what it was not granted: that ends the connection. */
+/*
+ * The peer invalidates a key that it was not granted, which ends the
+ * connection.
+ */
 static void bogus(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,
 		  __u32 rkey, bool counted)
 {
@@ -962,7 +982,10 @@ TEST_F_TIMEOUT(window, I5_key_of_a_window_of_type_1_is_bogus, LIMIT_S)
 	type1(_metadata, self, 0);
 }
 
-/* Though it was granted to this endpoint, by a call. */
+/*
+ * A window of type 1 is not the peer's to end, though the call that bound it
+ * named this endpoint.
+ */
 TEST_F_TIMEOUT(window, I5_key_of_an_own_window_of_type_1_is_bogus, LIMIT_S)
 {
 	type1(_metadata, self, self->to);
