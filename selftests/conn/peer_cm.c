@@ -47,7 +47,10 @@ FIXTURE_SETUP(cm)
 
 FIXTURE_TEARDOWN(cm)
 {
-	/* The peer may still wait for an answer, which the close is */
+	/*
+	 * Close the owner's file first, which ends the connection: the peer may
+	 * be waiting for that.
+	 */
 	owner_close(&self->o);
 	peer_stop(&self->p, 0);
 }
@@ -94,7 +97,7 @@ static void to_hex(char *hex, const uint8_t *data, size_t len)
 		sprintf(hex + 2 * i, "%02x", data[i]);
 }
 
-/* The peer got what make_data() makes; it may be padded */
+/* Expect that the peer has received what make_data() makes, perhaps padded. */
 static void check_data(struct __test_metadata *_metadata, struct peer *p,
 		       size_t len)
 {
@@ -132,7 +135,9 @@ TEST_F_TIMEOUT(cm, accept_and_request_carry_private_data, LIMIT_S)
 	ASSERT_LE(in, event.private_data_len);
 	ASSERT_EQ(0, memcmp(data, event.private_data, in));
 
-	/* One byte too many leaves the request as it was */
+	/*
+	 * Too much private data fails, and the request can still be accepted.
+	 */
 	ASSERT_EQ(-EINVAL, memreg_accept(self->o.m, endpoint, self->o.domain,
 					 data, out + 1));
 	ASSERT_EQ(0, memreg_accept(self->o.m, endpoint, self->o.domain, data,
@@ -289,7 +294,7 @@ static void link_local(char *ip, size_t size)
 	freeifaddrs(all);
 }
 
-/* The address that an event gives can be connected to. */
+/* ENDPOINT_CONNECT takes the address that an event gives, with its scope. */
 TEST_F_TIMEOUT(cm, link_local_peer_comes_with_its_scope, LIMIT_S)
 {
 	RAW(endpoint_connect, cmd, .domain_id = self->o.domain,
@@ -310,7 +315,7 @@ TEST_F_TIMEOUT(cm, link_local_peer_comes_with_its_scope, LIMIT_S)
 		     NULL);
 	peer_answer(_metadata, &self->p);
 	ASSERT_EQ(0, strncmp(self->p.line, "connected ", 10));
-	/* The address is taken, though nobody listens at that port. */
+	/* The call takes the address; that nobody listens there shows later. */
 	EXPECT_EQ(0, raw_call(memreg_fd(self->o.m),
 			      IB_MEMREG_IOC_ENDPOINT_CONNECT, &cmd));
 }
@@ -476,7 +481,10 @@ static uint32_t connect_as_nobody(struct __test_metadata *_metadata,
 		ASSERT_EQ(0, AS_NOBODY(try_connect(self, OWNER_IP4, PEER_IP4,
 						   7998, &endpoint)));
 		ASSERT_EQ(0, memreg_get_event(self->o.m, &event, LIMIT_MS));
-		/* It was made to ask the peer, whatever that said. */
+		/*
+		 * CONNECT makes the QP before the peer has answered, whatever
+		 * the answer is.
+		 */
 		check_qp(_metadata);
 		if (event.type == IB_MEMREG_EVENT_ESTABLISHED)
 			return endpoint;
@@ -554,7 +562,10 @@ TEST_F_TIMEOUT(cm, addresses_that_nobody_has, LIMIT_S)
 	ASSERT_EQ(-ETIMEDOUT, event.status);
 	ASSERT_EQ(0, memreg_destroy(self->o.m, endpoint));
 
-	/* No route: the call may fail at once, or an event comes later */
+	/*
+	 * Without a route, either the call fails at once or an event reports it
+	 * later.
+	 */
 	switch (try_connect(self, NULL, "198.51.100.1", FREE_PORT,
 			    &endpoint)) {
 	case 0:
@@ -611,7 +622,10 @@ TEST_F_TIMEOUT(cm, timeout_bounds_the_whole_of_connecting, LIMIT_S)
 	ASSERT_EQ(0, shell("rxe_up peer && await 120 rxe_ready peer"));
 }
 
-/* While it is being resolved, connected, and refused */
+/*
+ * The endpoint is destroyed while its address is resolved, while it connects,
+ * or when it has been refused.
+ */
 TEST_F_TIMEOUT(cm, endpoint_is_destroyed_while_it_connects, SOAK_S)
 {
 	unsigned int i;
@@ -632,7 +646,9 @@ TEST_F_TIMEOUT(cm, endpoint_is_destroyed_while_it_connects, SOAK_S)
 #define GRANTS		24
 #define BEFORE_HOLE	16	/* what a call copies at a time */
 
-/* Two pages, of which the second is there when somebody wants it to be */
+/*
+ * Two pages; a page fault on the second waits until the test provides the page.
+ */
 struct hole {
 	char *page;
 	int fd;
@@ -707,7 +723,10 @@ static void grants_make(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, raw_register(g->fd, g->domain, memory, PAGE, MW_BIND,
 				  &mr));
 	ASSERT_EQ(0, raw_windows(g->fd, g->domain, PAGE, g->ids, GRANTS));
-	/* The connection ends after the call has come to the hole. */
+	/*
+	 * The connection fails only after the call has reached the missing
+	 * page.
+	 */
 	ASSERT_EQ(0, memreg_connect(self->o.m, self->o.domain,
 				    ip_address("192.0.2.77", FREE_PORT, &to),
 				    NULL, 8000, NULL, 0, &g->endpoint));
@@ -736,7 +755,9 @@ static void *revoke_thread(void *arg)
 	return NULL;
 }
 
-/* The end of a connection does not wait for a page fault */
+/*
+ * The end of a connection does not wait for a bind that waits for a page fault.
+ */
 TEST_F_TIMEOUT(cm, connection_ends_while_a_bind_waits, LIMIT_S)
 {
 	struct grants g = {};
@@ -805,7 +826,9 @@ static void *disconnect_thread(void *arg)
 	return NULL;
 }
 
-/* The endpoint takes one more grant: its connection is not ending yet. */
+/*
+ * Can the endpoint still be granted a window, as its connection is not ending?
+ */
 static bool takes_grants(struct grants *g, uint32_t mr, uint32_t spare)
 {
 	struct ib_memreg_bind bind = {
@@ -851,7 +874,9 @@ TEST_F_TIMEOUT(cm, revoke_races_with_the_end_of_the_connection, LIMIT_S)
 			TH_LOG("round %u, index %u, reason %u", round,
 			       raw_index(), raw_reason());
 		}
-		/* All windows are idle, whichever thread was using them. */
+		/*
+		 * All windows can be bound, as no thread has left one claimed.
+		 */
 		for (i = 0; i < LEAVERS; i++)
 			binds[i].endpoint_id = 0;
 		EXPECT_EQ(0, raw_bind(g.fd, g.domain, binds, LEAVERS));
@@ -903,7 +928,9 @@ TEST_F_TIMEOUT(cm, I8_domain_with_endpoints_is_busy, LIMIT_S)
  * Many
  */
 
-/* A peer with many connections, until its pipe is closed */
+/*
+ * Keep many connections to the owner, until the other end of @pipe is closed.
+ */
 static void connect_many(unsigned int port, unsigned int count, int pipe)
 {
 	struct ibv_qp_init_attr attr = {
@@ -955,7 +982,10 @@ TEST_F_TIMEOUT(cm, many_endpoints, SOAK_S)
 	close(fd[1]);
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	ASSERT_EQ(0, status);
-	/* Some are destroyed after the event of their end, some before */
+	/*
+	 * Half of the endpoints are destroyed after the event of their end, the
+	 * others before.
+	 */
 	for (i = 0; i < count / 2; i++) {
 		owner_await(_metadata, &self->o, IB_MEMREG_EVENT_DISCONNECTED,
 			    &event);
@@ -974,7 +1004,7 @@ static void block(FIXTURE_DATA(cm) *self)
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
-/* Events that a thread of the owner reads */
+/* A thread that reads events from the owner's file */
 struct reader {
 	pthread_t thread;
 	int fd;
@@ -1007,7 +1037,7 @@ static void end_reader(struct __test_metadata *_metadata, struct reader *r)
 	ASSERT_EQ(IB_MEMREG_EVENT_CONNECT_REQUEST, r->event.type);
 }
 
-/* Until there are so many of them, without reading of it */
+/* Wait until there are @count endpoints, without reading their events. */
 static void await_endpoints(struct __test_metadata *_metadata,
 			    unsigned int count)
 {
@@ -1049,7 +1079,10 @@ TEST_F_TIMEOUT(cm, read_gives_whole_records_or_says_why_not, LIMIT_S)
 	ASSERT_EQ(EFAULT, errno);
 	ASSERT_EQ(1, poll(&pfd, 1, 0));
 
-	/* The failed reads have lost no event; two are read in one call */
+	/*
+	 * The failed reads have consumed no event. The next read(2) returns
+	 * two.
+	 */
 	peer_start(_metadata, &other, OWNER_IP4, self->o.port, NULL);
 	await_requests(_metadata, self, 2);
 	ASSERT_EQ(2 * sizeof(events[0]),
@@ -1061,7 +1094,10 @@ TEST_F_TIMEOUT(cm, read_gives_whole_records_or_says_why_not, LIMIT_S)
 	peer_stop(&other, SIGKILL);
 }
 
-/* A fault in the second record gives the first, and loses neither */
+/*
+ * If a read(2) faults in its second record it returns the first, and the next
+ * read(2) returns the second.
+ */
 TEST_F_TIMEOUT(cm, fault_between_records_loses_none, LIMIT_S)
 {
 	struct ib_memreg_event *event, second;

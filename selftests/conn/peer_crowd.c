@@ -37,7 +37,9 @@
 
 #define CGROUP		"/sys/fs/cgroup/crowd"
 
-/* A process that waits for the parent's words, and reports how far it is */
+/*
+ * A process that reads orders from its parent by a pipe, and reports by another
+ */
 struct child {
 	pid_t pid;
 	int to;
@@ -104,7 +106,10 @@ static struct sockaddr *owner_address(struct sockaddr_in *in, __be16 port)
 	return (struct sockaddr *)in;
 }
 
-/* Without an event channel each call waits until it is through. */
+/*
+ * Resolve the address and the route. Without an event channel these calls are
+ * synchronous.
+ */
 static struct rdma_cm_id *crowd_resolve(__be16 port)
 {
 	struct rdma_cm_id *id = NULL;
@@ -122,7 +127,7 @@ static struct rdma_cm_id *crowd_resolve(__be16 port)
  * never leaves
  */
 
-/* Processes that have peers, and as many whose peers they are */
+/* Processes of peers; each has an owner process of its own to connect to */
 #define CROWDS		4
 /* Connections of the neighbour, which end one after the other */
 #define LINKS		9
@@ -140,7 +145,10 @@ static int owner_accepts(int fd, __u32 domain, __u32 mr,
 	       raw_submit(fd, &recv, 1) ?: raw_accept(fd, endpoint, domain);
 }
 
-/* Each connection has one receive, which is too short. */
+/*
+ * Accept connections. Each gets one receive, which is too short for the peer's
+ * message.
+ */
 static void run_owner(int in, int out, unsigned int entries)
 {
 	struct ib_memreg_queues queues = { .max_recv = 1, .max_recv_sge = 1 };
@@ -301,7 +309,7 @@ static int compare(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* Microseconds that a disconnect takes, the median of all links' */
+/* Median of the times that the links take to disconnect, in microseconds */
 static int64_t links_down(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(crowd) *self)
 {
@@ -356,15 +364,18 @@ static void crowds_gather(struct __test_metadata *_metadata,
 
 /*
  * There are more peers than a workqueue runs work items at a time. The
- * neighbour's connections are timed while all messages have been refused, and
- * the owner's side gives each peer time to see that.
+ * neighbour's links are disconnected when the peers' messages were all refused,
+ * while the owner's side still waits for each peer to see that.
  */
 TEST_F_TIMEOUT(crowd, disconnect_does_not_wait_for_ill_behaved_peers, SOAK_S)
 {
 	unsigned int i, n = (debug_kernel() ? 200 : times(1500, 3000)) / CROWDS;
 	int64_t alone, beside;
 
-	/* First: no process may write to a device that its parent opened. */
+	/*
+	 * The crowds are forked before the links are opened, as no process may
+	 * write to a device that its parent opened.
+	 */
 	crowds_gather(_metadata, self, n);
 	for (i = 0; i < LINKS; i++) {
 		ASSERT_EQ(0, link_open(&self->links[i], PAGE));
@@ -391,10 +402,10 @@ TEST_F_TIMEOUT(crowd, disconnect_does_not_wait_for_ill_behaved_peers, SOAK_S)
  */
 
 #define REQUESTS	300
-/* Of our own for each request, at the least: private data, address, lists */
+/* Least memory of this module for each request: private data, address, lists */
 #define REQUEST_BYTES	512
 
-/* A crowd that asks, and is not answered; it needs no queue pairs for that. */
+/* Request connections that nobody answers. They need no QPs. */
 static void run_askers(int in, int out, unsigned int n)
 {
 	struct rdma_conn_param param = { .retry_count = 7 };
@@ -408,7 +419,10 @@ static void run_askers(int in, int out, unsigned int n)
 		_exit(6);
 	for (i = 0; i < n; i++) {
 		id = crowd_resolve(port);
-		/* One that the CM has seen would be stale. */
+		/*
+		 * The CM would take a number that it has seen for a stale
+		 * connection.
+		 */
 		param.qp_num = 0x10000 + i;
 		/* From here on nothing waits. */
 		if (rdma_migrate_id(id, events) || rdma_connect(id, &param))

@@ -38,7 +38,7 @@
 #define MAX_SEND	128
 #define MAX_RECV	64
 
-/* Events that poll(2) reports at once, or within a time */
+/* Events that poll(2) reports within @ms milliseconds */
 static int polled(int fd, int ms)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
@@ -168,7 +168,7 @@ TEST_F(calls, I8_ring_create_that_cannot_answer_leaves_nothing)
 	mem_free(cmd, PAGE);
 }
 
-/* A child that looks at this byte is killed by this signal. */
+/* Signal that kills a child as it reads this byte; 0 if none does */
 static int signal_of_look(const __u8 *at)
 {
 	pid_t child = fork();
@@ -199,7 +199,10 @@ TEST_F(calls, I6_mapping_has_bounds)
 	r.shared->flags = IB_MEMREG_RING_QUIET;
 	EXPECT_EQ(IB_MEMREG_RING_QUIET, ((struct ib_memreg_ring *)map)->flags);
 	EXPECT_EQ(0, munmap(map, r.map_size));
-	/* More can be mapped, as of a file, but there is no more. */
+	/*
+	 * A mapping may be longer than the ring, as of a file, but only the
+	 * ring's pages can be accessed.
+	 */
 	map = mmap(NULL, r.map_size + PAGE, PROT_READ, MAP_SHARED, r.fd, 0);
 	if (map != MAP_FAILED) {
 		EXPECT_EQ(0, signal_of_look((__u8 *)map + r.map_size - 1));
@@ -211,7 +214,10 @@ TEST_F(calls, I6_mapping_has_bounds)
 		EXPECT_EQ(SIGBUS, signal_of_look(map));
 		EXPECT_EQ(0, munmap(map, PAGE));
 	}
-	/* All of it is there, and it is only memory to the user. */
+	/*
+	 * All pages of the ring can be written, and the kernel does not mind
+	 * what is in them.
+	 */
 	memset(r.shared, 0xff, r.map_size);
 	ring_unmap(&r);
 	EXPECT_EQ(0, raw_destroy(self->fd, r.id));
@@ -287,7 +293,7 @@ TEST_F(calls, ring_wait_is_interrupted_by_any_signal)
 		.sa_handler = on_signal,
 		.sa_flags = SA_RESTART,
 	};
-	/* Again and again, should it come before the wait */
+	/* The timer repeats, in case it expires before the thread waits. */
 	struct itimerspec soon = {
 		.it_value = { .tv_nsec = 100 * MS },
 		.it_interval = { .tv_nsec = 100 * MS },
@@ -322,7 +328,7 @@ static void *wait_for_ever(void *arg)
 	return NULL;
 }
 
-/* Begin to wait in a thread, and see that it sleeps. */
+/* Start a thread that waits for the ring, and wait until it sleeps. */
 static int start_waiting(struct waiter *w, pthread_t *thread,
 			 const struct ring *ring)
 {
@@ -359,7 +365,7 @@ TEST_F(calls, ring_that_is_destroyed_ends_waits)
 	EXPECT_EQ(-ENODEV, waiter.ret);
 	EXPECT_EQ(-ENODEV, ring_wait(&r, 1, 0, NULL));
 	EXPECT_EQ(POLLHUP | POLLERR, polled(r.fd, 0) & ~POLLIN);
-	/* The memory is there for as long as it is mapped. */
+	/* The ring's memory stays for as long as it is mapped. */
 	EXPECT_EQ(0, r.shared->producer);
 	r.shared->consumer = 5;
 	ring_unmap(&r);
@@ -506,7 +512,10 @@ static struct ib_memreg_wr write_of(FIXTURE_DATA(ring) *self, bool signalled)
 		  .rkey = self->stock->mr->rkey);
 }
 
-/* Submit up to @n of them; returns how many were taken, for want of room. */
+/*
+ * Submit up to @n writes. Returns how many were taken: fewer where there is no
+ * room.
+ */
 static __u32 submit_writes(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(ring) *self, __u32 n, __u64 signalled)
 {
@@ -562,7 +571,10 @@ TEST_F_TIMEOUT(ring, I10_signalled_work_never_overflows, LIMIT_S)
 	EXPECT_EQ(ENTRIES, submit_writes(_metadata, self, 40, ALL));
 	entries_are(_metadata, self, ENTRIES);
 	EXPECT_EQ(0, submit_writes(_metadata, self, 1, ALL));
-	/* As much as the user is done with, and not one more */
+	/*
+	 * Exactly as many work requests are taken as the user has consumed
+	 * entries.
+	 */
 	for (step = 1; step <= ENTRIES; step++) {
 		entries_are(_metadata, self, ENTRIES);
 		consume(self, step);
@@ -573,7 +585,10 @@ TEST_F_TIMEOUT(ring, I10_signalled_work_never_overflows, LIMIT_S)
 	}
 }
 
-/* Posted, reported, reported as failed; submissions without room */
+/*
+ * Counters of work requests submitted, of entries, of entries that report
+ * failure, and of submissions without room
+ */
 static const __u32 counters[] = {
 	IB_MEMREG_STAT_WRS_SUBMITTED, IB_MEMREG_STAT_WRS_COMPLETED,
 	IB_MEMREG_STAT_WRS_FAILED, IB_MEMREG_STAT_RING_FULL,
@@ -588,7 +603,7 @@ static void note_counts(struct __test_metadata *_metadata,
 		ASSERT_EQ(0, raw_stat(self->link.fd, counters[i], &noted[i]));
 }
 
-/* How far each of them moved since it was noted; they are noted anew. */
+/* Expect that the counters have changed by @by since they were last noted. */
 static void expect_counts(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(ring) *self, __u64 *noted,
 			  const __u64 *by)
@@ -624,8 +639,8 @@ TEST_F_TIMEOUT(ring, entries_and_refusals_are_counted, LIMIT_S)
 	ASSERT_EQ(0, ring_wait(&self->ring, 6, LIMIT_MS * MS, NULL));
 	COUNTED(3, 1, 0, 0);
 	/*
-	 * A submission takes all the room but that of one entry; the next one
-	 * fails.
+	 * The submission takes all the room but that of the entries that were
+	 * not consumed; the next one fails.
 	 */
 	EXPECT_EQ(ENTRIES - 6, submit_writes(_metadata, self, 40, ALL));
 	ASSERT_EQ(0, ring_wait(&self->ring, ENTRIES, LIMIT_MS * MS, NULL));
@@ -677,7 +692,10 @@ TEST(I10_long_rows_of_unsignalled_work_give_room_back)
 	mem_free(mem, PAGE);
 }
 
-/* The room is taken, though no entry comes. */
+/*
+ * Unsignalled work requests take room in the ring until they are known to be
+ * done.
+ */
 TEST_F_TIMEOUT(ring, I10_unsignalled_work_takes_room, LIMIT_S)
 {
 	union entry entry;
@@ -691,7 +709,10 @@ TEST_F_TIMEOUT(ring, I10_unsignalled_work_takes_room, LIMIT_S)
 		EXPECT_EQ(self->sent - 1, entry.cqe.user_data);
 		EXPECT_EQ(0, ring_count(&self->ring));
 	}
-	/* All of it is there again; and none of this is reported. */
+	/*
+	 * The room of all of them is free again, and the ring has no entry of
+	 * them.
+	 */
 	EXPECT_EQ(ENTRIES, submit_writes(_metadata, self, 40, 0));
 	EXPECT_EQ(0, submit_writes(_metadata, self, 1, ALL));
 	EXPECT_EQ(-ETIMEDOUT, ring_wait(&self->ring, 1, 200 * MS, NULL));
@@ -843,7 +864,10 @@ TEST_F_TIMEOUT(ring, I10_shared_receives_take_room, LIMIT_S)
 		EXPECT_EQ(0, raw_submit(link.fd, wrs, 1));
 	}
 	stock_close(&link.stock);
-	/* The ring is full; the completions at the queue's end have room. */
+	/*
+	 * The ring is full of entries. The completions of what is flushed now
+	 * have their room.
+	 */
 	ASSERT_EQ(0, raw_destroy(link.fd, link.endpoint));
 	EXPECT_FAIL(EBUSY, IN_USE, raw_destroy(link.fd, ring.id));
 	ASSERT_EQ(0, raw_destroy(link.fd, srq));
@@ -892,7 +916,10 @@ TEST_F_TIMEOUT(ring, I10_endpoints_share_the_room, LIMIT_S)
 	EXPECT_FAIL(EBUSY, IN_USE, raw_destroy(link.fd, self->ring.id));
 }
 
-/* An operation that the device takes as several takes their room for a time. */
+/*
+ * A work request that the device needs several of takes room for all of these
+ * until it is done.
+ */
 TEST_F_TIMEOUT(ring, I10_scattered_work_takes_the_room_of_several, LIMIT_S)
 {
 	const size_t len = 128 * PAGE;
@@ -1040,7 +1067,10 @@ TEST_F_TIMEOUT(ring, epoll_says_whether_there_are_entries, LIMIT_S)
 	ASSERT_LE(0, ep);
 	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, self->ring.fd, &event));
 	EXPECT_EQ(0, epoll_wait(ep, &event, 1, 0));
-	/* Each one that comes in wakes, though the last was not consumed. */
+	/*
+	 * Each new entry wakes the poller, though the one before was not
+	 * consumed.
+	 */
 	for (i = 1; i <= 5; i++) {
 		EXPECT_EQ(1, submit_writes(_metadata, self, 1, ALL));
 		ASSERT_EQ(1, epoll_wait(ep, &event, 1, LIMIT_MS));
@@ -1167,7 +1197,7 @@ TEST_F_TIMEOUT(ring, I7_ring_can_be_read_after_its_file, LIMIT_S)
 	self->link.fd = -1;
 	EXPECT_EQ(POLLHUP | POLLERR, polled(self->ring.fd, 0) & ~POLLIN);
 	/*
-	 * RING_WAIT still succeeds for entries that are there, and for no more.
+	 * RING_WAIT succeeds if the ring has as many entries, and else fails.
 	 */
 	EXPECT_EQ(0, ring_wait(&self->ring, 5, 0, NULL));
 	EXPECT_EQ(-ENODEV, ring_wait(&self->ring, 7, 0, &count));

@@ -149,7 +149,7 @@ static void received(struct __test_metadata *_metadata,
 	ASSERT_EQ(len, wc->byte_len);
 }
 
-/* Of flags that say more than where a packet came from */
+/* Flags of a completion without the one that reports a GRH */
 static unsigned int wc_flags(const struct ibv_wc *wc)
 {
 	return wc->wc_flags & ~IBV_WC_GRH;
@@ -210,7 +210,9 @@ TEST_F_TIMEOUT(submit, send_with_inv_ends_the_peers_window, LIMIT_S)
 	done(_metadata, self, WR(SEND_WITH_INV, self->to, .ex = rkey,
 				 SGE(self->mr, 9, 50)));
 	received(_metadata, self, &wc, 50);
-	/* rxe has the kernel's flag, which is another one, in its place. */
+	/*
+	 * Of the two flags for this, rxe gives user space that of the kernel.
+	 */
 	EXPECT_NE(0, wc_flags(&wc));
 	EXPECT_EQ(rkey, wc.invalidated_rkey);
 	EXPECT_TRUE(filled(self->stock->mem, 50, 9, 1));
@@ -498,7 +500,7 @@ static size_t odd_sges(FIXTURE_DATA(submit) *self, struct ib_memreg_sge *sges,
 	return total;
 }
 
-/* Do pieces of one end lie in a row at the other? */
+/* Are the bytes of these pieces one after the other in @row? */
 static bool gathered(const __u8 *row, const struct ib_memreg_sge *sges,
 		     unsigned int n, unsigned int seed)
 {
@@ -580,7 +582,10 @@ TEST_F_TIMEOUT(submit, zero_lengths_work, LIMIT_S)
 	EXPECT_TRUE(filled(self->stock->mem, HUGE, 0, 2));
 }
 
-/* More pieces than the device takes in one work request: it takes several. */
+/*
+ * A transfer of more pieces than a work request of the device takes is split
+ * into several.
+ */
 TEST_F_TIMEOUT(submit, scattered_memory_is_written_and_read, LIMIT_S)
 {
 	__u8 *mem = mem_shuffled(BIG);
@@ -696,7 +701,10 @@ TEST_F_TIMEOUT(submit, long_memory_is_written_and_read, LIMIT_S)
 	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
 	EXPECT_EQ(IBV_WC_SUCCESS, wc.status);
 	EXPECT_TRUE(filled(self->stock->mem + BIG, 3 * MESSAGE, 0, 1));
-	/* The most parts of a message, all of them full */
+	/*
+	 * A transfer of as many messages as the module makes of one, all of
+	 * full length
+	 */
 	done(_metadata, self, WR(WRITE, self->to,
 				 SGE(self->mr, 0, 32 * MESSAGE),
 				 .remote_addr = stock_addr(self, 0),
@@ -814,7 +822,10 @@ TEST_F_TIMEOUT(submit, solicited_raises_an_event, LIMIT_S)
 		ASSERT_EQ(0, ibv_req_notify_cq(cq, 1));
 		done(_metadata, self, WR(SEND, self->to,
 					 SGE(self->mr, 0, 100)));
-		/* The message was acknowledged, so it was received. */
+		/*
+		 * The WR completed, so the message was acknowledged, and the
+		 * receive has completed.
+		 */
 		ASSERT_EQ(1, ibv_poll_cq(cq, 1, &wc));
 		EXPECT_FALSE(notified(self));
 		ASSERT_EQ(0, stock_recv(self->stock, 0, 100));
@@ -852,7 +863,7 @@ TEST_F_TIMEOUT(submit, unsignalled_work_has_no_entry, LIMIT_S)
 	EXPECT_TRUE(filled(self->stock->mem, 4000, 0, 1));
 }
 
-/* ... unless it fails, as does all that is behind it. */
+/* Unsignalled work requests that fail, or are flushed, do have entries. */
 TEST_F_TIMEOUT(submit, unsignalled_work_that_fails_has_an_entry, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[5];
@@ -1008,7 +1019,9 @@ FIXTURE(several)
 
 #define LINKS	3
 
-/* Links on one file, each with a stock end of its own */
+/*
+ * Open links that share the file of the first; each has a stock end of its own.
+ */
 static int open_links(FIXTURE_DATA(several) *self)
 {
 	int ret = link_open(&self->links[0], HUGE);
@@ -1160,7 +1173,8 @@ TEST_F_TIMEOUT(several, shared_receives_serve_several_endpoints, LIMIT_S)
 }
 
 /*
- * Receives that are there before the peer can send, which does not try again
+ * Receives are posted before the peer can send, as the peer does not repeat
+ * what finds no receive.
  */
 
 static void early_receives(struct __test_metadata *_metadata, bool connects)

@@ -27,7 +27,7 @@
 
 #define LEN		(16 * PAGE)
 #define STOCK_LEN	(1UL << 20)
-/* The stock end's memory is pinned, too, in this process. */
+/* Pages of the stock end's MR, which this process has pinned as well */
 #define STOCK_PINS	(STOCK_LEN / PAGE)
 #define RECVS		20
 #define SENDS		10
@@ -227,7 +227,9 @@ TEST_F_TIMEOUT(life, I7_shared_receives_leave_nothing, LIMIT_S)
  * Processes
  */
 
-/* A process with a connection of its own, which is up when it has written. */
+/*
+ * Fork a process that makes a connection of its own, and wait until it has it.
+ */
 static pid_t child_with(struct __test_metadata *_metadata,
 			void (*run)(struct __test_metadata *_metadata,
 				    FIXTURE_DATA(life) *self),
@@ -354,7 +356,7 @@ TEST_F_TIMEOUT(life, I7_device_that_goes_leaves_nothing, LIMIT_S)
 	link_close(&self->link);
 	ASSERT_EQ(0, shell("topology_up"));
 	ASSERT_EQ(0, enter_namespace("memreg-owner"));
-	/* Make all objects again, for the teardown to destroy. */
+	/* Make the objects that the teardown destroys. */
 	ASSERT_EQ(0, link_open(&self->link, STOCK_LEN));
 }
 
@@ -424,7 +426,7 @@ static struct ib_memreg_queues small_queues(const struct ring *ring)
 	};
 }
 
-/* Offset at which an end receives its peer's 8 bytes, with room for more */
+/* Offset of an end's receive, which is longer than its peer's 8 bytes */
 #define RECV_AT(i)	(32 * (i))
 #define SEND_AT(i)	(LEN / 2 + 8 * (i))
 
@@ -460,7 +462,7 @@ static void connect_one(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, raw_await(self->peer, IB_MEMREG_EVENT_ESTABLISHED, NULL));
 }
 
-/* Every fourth one's peer sends which it is. */
+/* The peer of every fourth end sends the number of the end. */
 static void send_numbers(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(many) *self, unsigned int n)
 {
@@ -489,7 +491,10 @@ static void one_told(struct __test_metadata *_metadata, struct ring *ring,
 	EXPECT_EQ(IB_MEMREG_WC_SUCCESS, entry->cqe.status);
 }
 
-/* Each arrives once, in its end's entry, and that can receive another. */
+/*
+ * Each number arrives once, and its entry names the right end. Post another
+ * receive there.
+ */
 static void numbers_arrive(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(many) *self, unsigned int n)
 {
@@ -513,8 +518,8 @@ static void numbers_arrive(struct __test_metadata *_metadata,
 }
 
 /*
- * All of them can have something posted at a time, messages come by any of
- * them, and each has its entry.
+ * All endpoints on one ring can have work posted at a time, and each message
+ * has its entry.
  */
 TEST_F_TIMEOUT(many, many_endpoints_share_a_ring, SOAK_S)
 {
@@ -522,7 +527,7 @@ TEST_F_TIMEOUT(many, many_endpoints_share_a_ring, SOAK_S)
 	union entry entry;
 	__u8 *seen;
 
-	/* A part of a soak has all of them. */
+	/* Each part of a soak uses the full number of endpoints. */
 	if (test_full())
 		n = MOST;
 	seen = calloc(n, 1);
@@ -554,8 +559,9 @@ TEST_F_TIMEOUT(many, many_endpoints_share_a_ring, SOAK_S)
 }
 
 /*
- * A storm: connections come and go, with work posted at either end, of which
- * some is being done. So many of them are under way together.
+ * A storm: connections come and go, with work posted at either end. Some of it
+ * is being executed when the connection ends. This many connections are in
+ * progress at a time.
  */
 
 #define FLIGHT	16
@@ -603,7 +609,10 @@ static bool is_given_up(const struct pair *pair)
 	return pair->number % 4 == 3;
 }
 
-/* The private data of the request has the connection's number. */
+/*
+ * Connect. The private data has the index of the pair, and its number in the
+ * storm.
+ */
 static void pair_begin(struct __test_metadata *_metadata, struct storm *storm,
 		       struct pair *pair)
 {
@@ -629,7 +638,9 @@ static void pair_begin(struct __test_metadata *_metadata, struct storm *storm,
 	ASSERT_EQ(0, raw_submit(self->peer, &recv, 1));
 }
 
-/* An end goes; when both are gone, another connection takes their place. */
+/*
+ * Destroy one end. When both are gone, begin another connection in their place.
+ */
 static void pair_drop(struct __test_metadata *_metadata, struct storm *storm,
 		      struct pair *pair, enum side side)
 {
@@ -705,7 +716,9 @@ static struct pair *pair_find(struct storm *storm, enum side side, __u32 end)
 	return NULL;
 }
 
-/* Ends that are gone have no more events. */
+/*
+ * Handle an event of one side; there is none of an endpoint that was destroyed.
+ */
 static void storm_event(struct __test_metadata *_metadata, struct storm *storm,
 			enum side side)
 {
@@ -756,11 +769,16 @@ static void storm_wave(struct __test_metadata *_metadata, struct storm *storm,
 			TH_LOG("%u of %u connections", storm->ended,
 			       storm->last);
 		}
-		/* An event of one may take away what there is of the other */
+		/*
+		 * poll(2) anew: handling an event of one side may have removed
+		 * an event of the other.
+		 */
 		for (i = 0; i < ARRAY_LEN(pfds); i++)
 			if (poll(&pfds[i], 1, 0) == 1)
 				storm_event(_metadata, storm, i);
-		/* All is reported; how it ended is a race. */
+		/*
+		 * Consume all entries. Which of the work succeeded is a race.
+		 */
 		ring_done(&storm->self->ring, ring_count(&storm->self->ring));
 		ring_done(&storm->self->peer_ring,
 			  ring_count(&storm->self->peer_ring));
@@ -781,7 +799,10 @@ TEST_F_TIMEOUT(many, I7_storm_of_connections_leaves_nothing, SOAK_S)
 	for (i = 0; i < n; i += WAVE) {
 		unsigned int up = n - i < WAVE ? n - i : WAVE;
 
-		/* Every fourth one is given up: 100 of 133 or 134. */
+		/*
+		 * Every fourth connection is rejected, so try 4/3 as many: 100
+		 * of 133 or 134.
+		 */
 		storm_wave(_metadata, &storm,
 			   (i + up) * 4 / 3 - i * 4 / 3);
 		ASSERT_EQ(0, state_users(self->mr));

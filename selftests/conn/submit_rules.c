@@ -256,7 +256,7 @@ TEST_F_TIMEOUT(rules, I8_flags_must_be_known, LIMIT_S)
 	}
 }
 
-/* A flag that is known, where it makes no sense */
+/* A known flag is refused with an opcode that it does not belong to. */
 TEST_F_TIMEOUT(rules, I8_flags_must_fit_the_opcode, LIMIT_S)
 {
 	struct ib_memreg_wr read = remote(self, OP(READ));
@@ -272,7 +272,7 @@ TEST_F_TIMEOUT(rules, I8_flags_must_fit_the_opcode, LIMIT_S)
 	REFUSED(EINVAL, FLAGS, BUT(good_bind(self), wr.flags = SOLICITED));
 }
 
-/* Fields of a work request, and which of them are of use to which opcodes */
+/* Fields of a work request, and the opcodes that use them */
 static const struct field {
 	const char *name;
 	size_t at, size;
@@ -511,7 +511,10 @@ TEST_F_TIMEOUT(rules, I6_memory_must_not_be_stale, LIMIT_S)
 	EXPECT_EQ(0, raw_destroy(self->link.fd, mr));
 }
 
-/* Whose pages the driver has pinned for itself */
+/*
+ * Memory that the driver has pinned for a single key cannot be used by work
+ * requests.
+ */
 TEST_F_TIMEOUT(rules, I6_memory_must_not_be_of_a_single_key, LIMIT_S)
 {
 	RAW(mr_register, cmd, .flags = IB_MEMREG_MR_SINGLE_KEY,
@@ -558,7 +561,10 @@ TEST_F_TIMEOUT(rules, I8_messages_must_not_be_too_scattered, LIMIT_S)
 	mem_free(mem, len);
 }
 
-/* No message is longer than 2 GiB, not even one of the same bytes again. */
+/*
+ * No message is longer than 2 GiB, even if its SGEs name the same bytes again
+ * and again.
+ */
 TEST_F_TIMEOUT(rules, I8_messages_must_not_be_too_long, LIMIT_S)
 {
 	size_t len = (2UL << 30) / IB_MEMREG_SGE_MAX + PAGE;
@@ -710,7 +716,7 @@ TEST_F_TIMEOUT(rules, I8_windows_must_fit, LIMIT_S)
 	REFUSED(EINVAL, ACCESS, BUT(bind, wr.access |= 1U << 31));
 	REFUSED(EACCES, ACCESS_MR,
 		BUT(bind, wr.sge.mr_id = self->read_only));
-	/* Only what begins with a page can be zero-based. */
+	/* A key can be zero-based only if its range begins at a page. */
 	REFUSED(EINVAL, IOVA, BUT(bind, wr.access |= ZERO_BASED));
 }
 
@@ -775,7 +781,9 @@ TEST_F_TIMEOUT(rules, I8_windows_must_be_the_endpoints_own, LIMIT_S)
 	stock_close(&link.stock);
 }
 
-/* The message that takes an inserted rkey must have a place for it. */
+/*
+ * The place at which an rkey is to be inserted must be inside of the message.
+ */
 TEST_F_TIMEOUT(rules, I8_rkeys_must_have_a_place, LIMIT_S)
 {
 	__u32 places[] = { 1, 3, 4, 0x7fffffff, ~0U };
@@ -793,7 +801,7 @@ TEST_F_TIMEOUT(rules, I8_rkeys_must_have_a_place, LIMIT_S)
 			wrs[1] = message(self, &n, SIGNALED);
 			wrs[0].insert_at = places[i];
 		}
-		/* The window is bound, as that was good. */
+		/* The BIND before it is valid, so the window is bound. */
 		EXPECT_FAIL(EINVAL, INLINE,
 			    raw_submit(self->link.fd, wrs, 2));
 		ASSERT_EQ(1, raw_taken());
@@ -1044,7 +1052,10 @@ TEST_F_TIMEOUT(rules, I8_shared_queue_takes_the_receives, LIMIT_S)
  * Queues
  */
 
-/* ENDPOINT_CONNECT and ENDPOINT_SETUP refuse them alike, and make nothing. */
+/*
+ * ENDPOINT_CONNECT and ENDPOINT_SETUP refuse the same queues, and make no
+ * object.
+ */
 static void queues_refused(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(rules) *self, __u32 request,
 			   const struct ib_memreg_queues *queues, int err,
@@ -1099,7 +1110,7 @@ static void bad_queues(struct __test_metadata *_metadata,
 	QUEUES(EINVAL, SGES, q.max_send_sge = IB_MEMREG_SGE_MAX + 1);
 	QUEUES(EINVAL, SGES, q.max_recv_sge = IB_MEMREG_SGE_MAX + 1);
 	QUEUES(EINVAL, INLINE, q.max_inline = IB_MEMREG_INLINE_MAX + 1);
-	/* Without the ring, there is no queue to have room. */
+	/* Without its ring a queue must have no room. */
 	QUEUES(EINVAL, INLINE, q.send_ring_id = 0);
 	QUEUES(EINVAL, COUNT, q.send_ring_id = 0; q.max_inline = 0);
 	QUEUES(EINVAL, SGES, q.send_ring_id = 0; q.max_inline = 0;
@@ -1147,7 +1158,7 @@ TEST_F_TIMEOUT(rules, I8_queues_must_be_in_bounds, LIMIT_S)
 	ASSERT_EQ(0, raw_await(link.fd, IB_MEMREG_EVENT_CONNECT_REQUEST,
 			       &link.endpoint));
 	bad_queues(_metadata, self, link.endpoint);
-	/* After all that, good ones can be had, once. */
+	/* After those refusals valid queues are accepted, and only once. */
 	ASSERT_EQ(0, raw_setup(link.fd, link.endpoint, link.domain, &queues));
 	EXPECT_EQ(-EBUSY, raw_setup(link.fd, link.endpoint, link.domain,
 				    &queues));

@@ -151,7 +151,7 @@ TEST_F_TIMEOUT(stale, I2_receive_is_done_on_moved_pages, LIMIT_S)
 	EXPECT_EQ(0, munmap(moved, LEN));
 }
 
-/* Memory that is mapped in their place is not touched. */
+/* What is mapped at the address now does not change. */
 TEST_F_TIMEOUT(stale, I6_receive_does_not_reach_what_was_mapped_over, LIMIT_S)
 {
 	post_recv(_metadata, self);
@@ -244,7 +244,10 @@ TEST_F_TIMEOUT(stale, one_of_several_mrs_counts, LIMIT_S)
 	is_free(_metadata, self);
 }
 
-/* Not done at all: the pages are held to the end of the connection. */
+/*
+ * Work that is not executed holds its pages until it is flushed, at the end of
+ * the connection.
+ */
 TEST_F_TIMEOUT(stale, I1_flushed_work_holds_the_pages_until_then, LIMIT_S)
 {
 	struct ib_memreg_wr wr = WR(SEND, self->to, SGE(self->mr, 0, 100),
@@ -266,7 +269,10 @@ TEST_F_TIMEOUT(stale, I1_flushed_work_holds_the_pages_until_then, LIMIT_S)
 	EXPECT_TRUE(filled(self->behind, LEN, 0, 1));
 }
 
-/* Memory that did not go has no such flag, and memory that is not watched. */
+/*
+ * A completion has no such flag if the mapping still exists, or if the MR has
+ * no guard.
+ */
 TEST_F_TIMEOUT(stale, memory_that_is_not_watched_is_never_stale, LIMIT_S)
 {
 	RAW(mr_register, mr, .domain_id = self->link.domain,

@@ -101,7 +101,10 @@ static uint32_t end_await(struct __test_metadata *_metadata, struct end *e,
 	return event.endpoint_id;
 }
 
-/* The peer asks for a connection, and the owner's end of it has its queues. */
+/*
+ * Have the peer request a connection, and give the owner's end of it its
+ * queues.
+ */
 static void pair_request(struct __test_metadata *_metadata, struct pair *p)
 {
 	struct end *o = &p->owner, *peer = &p->peer;
@@ -182,7 +185,7 @@ static void pair_close(struct pair *p)
 		EXPECT_TRUE(condition);					\
 	} while (0)
 
-/* Pages that are pinned in the whole system */
+/* Sum of the pages that all processes have pinned */
 static long pins(void)
 {
 	char name[64];
@@ -203,9 +206,7 @@ static long pins(void)
 	return count;
 }
 
-/*
- * Commands, which are named by numbers from 1
- */
+/* Commands, each with a number from 1 as its user data */
 
 static struct io_uring_sqe *prep(struct pair *p, const struct end *e,
 				 uint64_t name, const struct ib_memreg_wr *wrs,
@@ -241,7 +242,9 @@ static void submit(struct __test_metadata *_metadata, struct pair *p)
 	int n = (int)io_uring_sq_ready(&p->uring);
 	int submitted = io_uring_submit(&p->uring);
 
-	/* A thread that submits does so on its own, and may have done it. */
+	/*
+	 * With SQPOLL the kernel's thread may have taken the entries already.
+	 */
 	ASSERT_LE(p->uring.flags & IORING_SETUP_SQPOLL ? 0 : n, submitted);
 	ASSERT_GE(n, submitted);
 	AWAIT(!io_uring_sq_ready(&p->uring));
@@ -296,7 +299,7 @@ static int run_fixed(struct __test_metadata *_metadata, struct pair *p,
 	return await(p, name);
 }
 
-/* Post a receive that goes on until a message comes */
+/* Post a receive: a command that ends when a message has arrived. */
 static void post_recv(struct __test_metadata *_metadata, struct pair *p,
 		      struct end *e, uint64_t name, uint64_t offset,
 		      uint32_t length)
@@ -439,7 +442,10 @@ TEST_F_TIMEOUT(uring, remote_memory, LIMIT_S)
 	rings_are_empty(_metadata, p);
 }
 
-/* More than are looked at together; SIGNALED makes no difference */
+/*
+ * A command with more work requests than the module handles at a time. SIGNALED
+ * makes no difference.
+ */
 TEST_F_TIMEOUT(uring, chain_is_one_command, LIMIT_S)
 {
 	struct pair *p = &self->p;
@@ -466,7 +472,10 @@ TEST_F_TIMEOUT(uring, chain_is_one_command, LIMIT_S)
 	}
 }
 
-/* Bytes are those of the buffer, wherever in it they begin. */
+/*
+ * A command with a registered buffer moves the bytes that it names, at any
+ * offset.
+ */
 TEST_F_TIMEOUT(uring, registered_buffer, LIMIT_S)
 {
 	struct pair *p = &self->p;
@@ -518,7 +527,10 @@ TEST_F_TIMEOUT(uring, registered_buffer_in_messages, LIMIT_S)
 	EXPECT_EQ(30, await(p, 1));
 	EXPECT_EQ(0, memcmp(o->mem + SIDE, peer->mem, 30));
 
-	/* Short enough for a completion entry, and yet in the buffer */
+	/*
+	 * A message for a registered buffer goes there even if it would fit in
+	 * an entry.
+	 */
 	fill(peer->mem, 100, 6);
 	memreg_prep_recv(&recv, o->endpoint, 0, 0, 0, 0);
 	on_buffer(&recv, o->mem + SIDE + 3000, 2000);
@@ -576,7 +588,9 @@ FIXTURE_TEARDOWN(uring_rules)
 	AWAIT(!vm_pin(0));
 }
 
-/* Nothing was posted, and the reason is returned. */
+/*
+ * Expect that a command posts nothing, and that its completion has the reason.
+ */
 #define EXPECT_REFUSED(_err, _reason, _call)				\
 	do {								\
 		EXPECT_EQ(-(_err), _call);				\
@@ -721,7 +735,7 @@ TEST_F_TIMEOUT(uring_rules, bad_one_in_a_chain, LIMIT_S)
 	rings_are_empty(_metadata, p);
 }
 
-/* A peer that stays when it has refused something */
+/* Connect a peer that keeps the connection when it has refused an access. */
 static void connect_stock(struct __test_metadata *_metadata, struct pair *p,
 			  struct peer *stock)
 {
@@ -773,7 +787,7 @@ TEST_F_TIMEOUT(uring_rules, message_too_long, LIMIT_S)
 	post_recv(_metadata, p, &p->owner, 1, 0, 8);
 	memreg_prep_send(&wr, p->peer.endpoint, p->peer.mr.id, 0, 64);
 	EXPECT_EQ(-EREMOTEIO, run(_metadata, p, &p->peer, 2, &wr, 1));
-	/* rxe has another word for it than the specification. */
+	/* rxe reports LOC_QP_OP_ERR where the specification has LOC_LEN_ERR. */
 	await(p, 1);
 	if (p->done[1].more.status == IB_MEMREG_WC_LOC_QP_OP_ERR)
 		EXPECT_EQ(-EIO, p->done[1].res);
@@ -781,7 +795,10 @@ TEST_F_TIMEOUT(uring_rules, message_too_long, LIMIT_S)
 		EXPECT_EQ(-EMSGSIZE, p->done[1].res);
 }
 
-/* I10: room of the completion ring, though nothing goes there */
+/*
+ * I10: commands claim room in the completion ring, though they write no entry,
+ * and return it.
+ */
 TEST_F_TIMEOUT(uring_rules, I10_room_is_claimed_and_given_back, LIMIT_S)
 {
 	struct pair *p = &self->p;
@@ -839,7 +856,10 @@ TEST_F_TIMEOUT(uring_rules, window_is_bound_and_ended, LIMIT_S)
 	rings_are_empty(_metadata, p);
 }
 
-/* The endpoint takes the place of the immediate data of a message. */
+/*
+ * With a shared receive queue the completion has the endpoint where immediate
+ * data would be.
+ */
 TEST_F_TIMEOUT(uring_rules, shared_receive_queue, LIMIT_S)
 {
 	struct pair *p = &self->p;
@@ -903,7 +923,7 @@ TEST_F_TIMEOUT(uring_rules, I1_buffer_stays_until_the_command_ends, LIMIT_S)
 
 /* The end of the objects that commands belong to */
 
-/* When the ring has gone its buffer is not pinned any more. */
+/* Close the ring, and wait until its registered buffer is unpinned. */
 static void close_and_wait(struct __test_metadata *_metadata, struct pair *p,
 			   long pinned)
 {
@@ -911,7 +931,7 @@ static void close_and_wait(struct __test_metadata *_metadata, struct pair *p,
 	AWAIT(pins() == pinned);
 }
 
-/* Receives that io_uring gave up take their messages all the same. */
+/* Receives of a ring that was closed stay posted, and take messages. */
 TEST_F_TIMEOUT(uring_rules, end_of_the_ring, LIMIT_S)
 {
 	const struct ib_memreg_cqe *cqe;
@@ -965,7 +985,9 @@ TEST_F_TIMEOUT(uring_rules, end_of_the_ring_with_its_buffers, LIMIT_S)
 	rings_are_empty(_metadata, p);
 }
 
-/* A waiter for events waits in io_uring, and not in the file. */
+/*
+ * read(2) by io_uring waits for events there, and does not block in the file.
+ */
 TEST_F_TIMEOUT(uring_rules, events_are_read, LIMIT_S)
 {
 	struct pair *p = &self->p;
@@ -993,8 +1015,8 @@ TEST_F_TIMEOUT(uring_rules, events_are_read, LIMIT_S)
 }
 
 /*
- * A posted command keeps the endpoint of a connection request, which can be
- * rejected nevertheless.
+ * A posted command holds a reference of its endpoint. The connection request
+ * can be rejected all the same.
  */
 TEST_F_TIMEOUT(uring_rules, end_of_a_request, LIMIT_S)
 {
@@ -1014,7 +1036,7 @@ TEST_F_TIMEOUT(uring_rules, end_of_a_request, LIMIT_S)
 	rings_are_empty(_metadata, p);
 }
 
-/* The file is closed, and the commands keep it. */
+/* Commands hold a reference of the file, which lives until they end. */
 TEST_F_TIMEOUT(uring_rules, file_lives_as_long_as_commands, LIMIT_S)
 {
 	struct pair *p = &self->p;
@@ -1131,7 +1153,9 @@ FIXTURE_TEARDOWN(killed)
 	(void)self;
 }
 
-/* What is pinned, and the module, is looked at after it */
+/*
+ * After each kill no page is pinned, and in the end the module can be unloaded.
+ */
 TEST_F_TIMEOUT(killed, I7_nothing_is_left, SOAK_S)
 {
 	unsigned int i, rounds = test_rounds(8);
@@ -1201,8 +1225,8 @@ TEST_F_TIMEOUT(uring_rules, I8_faults, 300)
 }
 
 /*
- * Work requests that the device took before it refused one end with the
- * connection.
+ * If the device takes only the first work requests of a command, these end with
+ * the connection.
  */
 TEST_F_TIMEOUT(uring_rules, device_takes_a_part_of_a_chain, LIMIT_S)
 {

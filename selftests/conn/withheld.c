@@ -39,7 +39,7 @@
 #define REPEATS		3	/* sent as often; the connection bears 8 */
 #define SOON_MS		9000	/* before anybody gives up */
 
-/* Of the InfiniBand specification, chapter 9, and its annex on RoCEv2 */
+/* From the InfiniBand specification, chapter 9, and its annex on RoCEv2 */
 #define ROCE_PORT		4791
 #define RC_SEND_ONLY		0x04
 #define RC_SEND_ONLY_WITH_INV	0x17
@@ -53,7 +53,7 @@ struct bth {
 	__be32 psn;
 };
 
-/* All of the headers of a packet of ours; an ICRC follows */
+/* Headers of a packet that the test makes; the ICRC follows them */
 struct send_inv {
 	struct ether_header eth;
 	struct iphdr ip;
@@ -192,7 +192,7 @@ static void done(struct __test_metadata *_metadata,
 	EXPECT_EQ(opcode, entry->cqe.opcode);
 }
 
-/* The peer takes the message that announces the window. */
+/* Receive the message that announces the window, at the peer. */
 static void take_key(struct __test_metadata *_metadata,
 		     FIXTURE_DATA(withheld) *self,
 		     const struct ib_memreg_wr *bind)
@@ -220,7 +220,10 @@ static void grant(struct __test_metadata *_metadata,
  * The wire
  */
 
-/* The next message to the peer, whether its device takes it or not */
+/*
+ * Read the next message to the peer from the tap, whether or not the peer's
+ * device takes it.
+ */
 static void next_sent(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(withheld) *self, struct bth *bth)
 {
@@ -434,7 +437,10 @@ TEST_F_TIMEOUT(withheld, I2_unmap_does_not_wait_for_acknowledgements, LIMIT_S)
 	EXPECT_EQ(0, raw_destroy(self->link.fd, self->mr));
 }
 
-/* Nor does who ends the connection, which ends window and message. */
+/*
+ * Ending the connection does not wait for acknowledgements either. It ends
+ * window and message.
+ */
 TEST_F_TIMEOUT(withheld, I3_disconnect_does_not_wait_for_acknowledgements,
 	       LIMIT_S)
 {
