@@ -43,7 +43,7 @@ static int rereg(int fd, struct ib_memreg_mr_reregister *cmd)
 	return raw_call(fd, IB_MEMREG_IOC_MR_REREGISTER, cmd);
 }
 
-/* Give an MR other pages of the memory. */
+/* Re-register an MR on other pages of the memory. */
 static int move(int fd, __u32 mr, void *mem, size_t first, size_t pages)
 {
 	RAW(mr_reregister, cmd, .flags = TRANSLATION, .mr_id = mr,
@@ -110,7 +110,10 @@ TEST_F(memlock, I8_old_and_new_pages_are_within_it)
 		EXPECT_TRUE(state_same(&state));
 		EXPECT_EQ(0, move(self->fd, mr, self->mem, 0, 12));
 		EXPECT_EQ(12, vm_pin(0));
-		/* The limit is used up; a change of access pins nothing. */
+		/*
+		 * The limit is used up, and a change of access alone pins no
+		 * page.
+		 */
 		access.mr_id = mr;
 		EXPECT_EQ(0, rereg(self->fd, &access));
 		EXPECT_EQ(12, access.out_kept);
@@ -124,7 +127,10 @@ TEST_F(memlock, I8_old_and_new_pages_are_within_it)
 	}
 }
 
-/* The driver pins all of it once more before it lets go. */
+/*
+ * The driver pins all pages for the new key before it unpins those of the old
+ * one.
+ */
 TEST_F(memlock, I8_a_single_key_needs_it_twice)
 {
 	RAW(mr_register, cmd, .flags = IB_MEMREG_MR_SINGLE_KEY,
@@ -331,7 +337,7 @@ TEST_F(groups, I8_keys_of_a_changed_mr_are_limited)
 	mem_free(mem, LENGTH);
 }
 
-/* All keys of a long MR, or none */
+/* A long MR needs many keys, and gets all of them or none. */
 TEST_F(groups, I8_the_last_of_many_keys_is_limited)
 {
 	RAW(mr_reregister, cmd, .flags = TRANSLATION);
@@ -416,7 +422,10 @@ TEST_F(groups, I8_keys_of_compositions_are_limited)
 	mem_free(mem, LENGTH);
 }
 
-/* A child that has compositions of compositions, and changes an MR for ever */
+/*
+ * A child that makes compositions of compositions, and re-registers an MR again
+ * and again
+ */
 static void change_until_killed(FIXTURE_DATA(groups) *self, int ready)
 {
 	uint8_t *mem = mem_alloc(2 * LENGTH);
@@ -475,15 +484,19 @@ TEST_F(groups, I7_SIGKILL_in_a_change_gives_all_back)
 }
 
 /*
- * Memory of the group is given step by step, from too little to enough. The
- * process is in the group for the calls alone, and may not be killed for them.
+ * The limit of the memory cgroup grows step by step, from too little to enough.
+ * The process is in the group only during the calls, which must not invoke the
+ * OOM killer.
  */
 
 #define MANY		24U	/* MRs, or compositions, at once */
 #define MANY_PAGES	2048UL
 #define MOST_KIB	(64 * 1024)
 
-/* A composition of as many pages as can be, none of them next to another */
+/*
+ * A composition of the most pages that it can have, no two of which are
+ * adjacent
+ */
 static int compose_pages(int fd, __u32 domain, __u32 mr, __u32 *id)
 {
 	struct ib_memreg_piece piece = {
@@ -515,7 +528,7 @@ static int compose_many(int fd, __u32 domain, __u32 mr)
 	return ret;
 }
 
-/* Have MRs of a page grow, and shrink again. */
+/* Re-register MRs of one page with more pages, and then with one again. */
 static int grow_many(int fd, void *mem, const __u32 *mrs)
 {
 	unsigned int n;
@@ -529,7 +542,7 @@ static int grow_many(int fd, void *mem, const __u32 *mrs)
 	return ret;
 }
 
-/* Run one of those functions with a limited amount of memory. */
+/* Run grow_many() or the composing one with @kib of memory in the group. */
 static int within(unsigned int kib, int out, int fd, __u32 domain, void *mem,
 		  const __u32 *mrs, bool compose)
 {

@@ -97,7 +97,7 @@ static void reconnect(struct __test_metadata *_metadata,
  * References
  */
 
-/* Where each byte of a composition is in the memory */
+/* Offset in the memory of each byte of a composition */
 struct reference {
 	size_t length;
 	size_t *at;
@@ -133,7 +133,10 @@ static uint32_t rnd(FIXTURE_DATA(compose) *self, uint32_t n)
 	return (uint32_t)rand_r(&self->seed) % n;
 }
 
-/* A piece that is inside of an MR; @align: of all that it has */
+/*
+ * Choose a random piece of an MR, with offset, length and strides that are
+ * multiples of @align.
+ */
 static void random_piece(FIXTURE_DATA(compose) *self, unsigned int *mr,
 			 struct ib_memreg_piece *piece, size_t align)
 {
@@ -173,7 +176,7 @@ static bool has_twice(const struct reference *ref)
 
 #define PIECES	6U
 
-/* READ it into the peer, and WRITE it from there, by work of the owner. */
+/* The owner WRITEs the composition to the peer, and READs it from there. */
 static void check_local(struct __test_metadata *_metadata,
 			FIXTURE_DATA(compose) *self, __u32 mr,
 			const struct reference *ref, bool writes)
@@ -250,7 +253,10 @@ static void check_peer(struct __test_metadata *_metadata,
 	free(segments);
 }
 
-/* Is each boundary between runs of memory one between pages? */
+/*
+ * Do all runs of memory but the first begin, and all but the last end, at
+ * pages?
+ */
 static bool is_smooth(const struct reference *ref)
 {
 	size_t i;
@@ -277,7 +283,10 @@ static void one_key(struct __test_metadata *_metadata,
 	}
 }
 
-/* Returns the composition, or 0 if it could not be, as it should not. */
+/*
+ * Make a composition and compare it with @ref. Returns its id, or 0 if the call
+ * refused it with the right reason.
+ */
 static __u32 check_composition(struct __test_metadata *_metadata,
 			       FIXTURE_DATA(compose) *self,
 			       struct ib_memreg_piece *pieces, __u32 count,
@@ -306,7 +315,10 @@ static __u32 check_composition(struct __test_metadata *_metadata,
 	return cmd.out_mr_id;
 }
 
-/* Another composition of parts of one, which then goes: the other one stays */
+/*
+ * Compose parts of a composition. The outer one is still right when the inner
+ * one is destroyed.
+ */
 static void check_nested(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(compose) *self, __u32 mr,
 			 const struct reference *ref)
@@ -408,7 +420,7 @@ TEST_F(compose, what_it_is_made_of_stays)
 			     &rereg));
 	ASSERT_EQ(0, raw_destroy(self->link.fd, cmd.out_mr_id));
 	ASSERT_EQ(0, raw_destroy(self->link.fd, self->mrs[1]));
-	/* All of it goes with the file, in whatever order it was made. */
+	/* This composition is left for the close of the file to destroy. */
 	pieces[1].mr_id = self->mrs[0];
 	pieces[1].offset = PAGE;
 	ASSERT_EQ(0, compose(self->link.fd, &cmd));
@@ -438,7 +450,7 @@ static int go_away(uint8_t *page, enum way way)
 	}
 }
 
-/* Make the leaf that lost its memory anew. */
+/* Map the memory of MR @i again, and register it in place of the stale one. */
 static void restore(struct __test_metadata *_metadata,
 		    FIXTURE_DATA(compose) *self, unsigned int i)
 {
@@ -493,7 +505,7 @@ TEST_F_TIMEOUT(compose, I2_keys_die_with_the_memory_of_any_piece, 120)
 		i = way % MRS;
 		ASSERT_EQ(0, go_away(self->mem + i * LENGTH, way));
 		for (k = 0; k < 3; k++) {
-			/* In the page of a leaf that is there still */
+			/* An address in a piece whose memory is still mapped */
 			EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 				  stock_read(s, 0, 8, keys[k].iova +
 					     (i + 1) % MRS * PAGE,
@@ -544,7 +556,10 @@ TEST_F(compose, windows_span_pieces_that_are_pages)
 				  1), s->mem[i]);
 	ASSERT_EQ(0, raw_revoke(self->link.fd, self->link.domain,
 				&bind.window_id, 1));
-	/* Behind it, at the offset in a page that the memory has */
+	/*
+	 * A window that begins in the last piece, whose memory does not begin
+	 * at a page
+	 */
 	bind.offset = (MRS - 1) * PAGE + 1;
 	bind.length = PAGE - 1;
 	ASSERT_EQ(0, raw_bind(self->link.fd, self->link.domain, &bind, 1));
@@ -638,7 +653,10 @@ TEST_F(compose, I8_what_can_not_be_is_refused)
 	ASSERT_EQ(0, raw_destroy(self->link.fd, plain));
 }
 
-/* One dimension of a piece, the others being of one block */
+/*
+ * Compose a piece with one dimension of @count blocks, and one block in all
+ * others.
+ */
 static int compose_dim(FIXTURE_DATA(compose) *self, __u32 dim, __u64 stride,
 		       __u32 count)
 {
@@ -692,7 +710,10 @@ TEST_F(compose, I8_products_of_each_dimension)
 	EXPECT_FAIL(EOVERFLOW, WRAPS, compose(self->link.fd, &cmd));
 	piece.count[3] = 1;
 	EXPECT_FAIL(EINVAL, RANGE, compose(self->link.fd, &cmd));
-	/* So many blocks that counting them one by one would never end */
+	/*
+	 * So many blocks that a loop over them would not end in any bearable
+	 * time
+	 */
 	for (d = 0; d < IB_MEMREG_PIECE_DIMS; d++) {
 		piece.stride[d] = 0;
 		piece.count[d] = ~0U;
@@ -702,7 +723,7 @@ TEST_F(compose, I8_products_of_each_dimension)
 	state_free(&before);
 }
 
-/* A composition may have a number of runs of memory, and no more. */
+/* A composition has IB_MEMREG_COMPOSE_MAX runs of memory at most. */
 TEST_F(compose, I8_runs_are_limited)
 {
 	struct ib_memreg_piece pieces[2] = {
@@ -733,7 +754,10 @@ TEST_F(compose, I8_runs_are_limited)
 	state_free(&before);
 }
 
-/* A single key is the driver's: there are no pages to make others of. */
+/*
+ * The driver has pinned the pages of a single key, so that the module cannot
+ * compose them.
+ */
 TEST_F(compose, I8_a_single_key_is_no_piece)
 {
 	RAW(mr_register, single, .flags = IB_MEMREG_MR_SINGLE_KEY,
@@ -763,7 +787,10 @@ TEST_F(compose, I8_a_single_key_is_no_piece)
 #define FACES		6U
 #define FACE_CELLS	(INNER * INNER)
 
-/* Layers of inner cells at a depth from each side, edges left out */
+/*
+ * Describe the six layers of cells at @depth from each side of the cube,
+ * without their edges.
+ */
 static void faces_of(uint32_t mr, size_t depth, struct ib_memreg_piece *faces)
 {
 	size_t near = depth, far = N - 1 - depth;
@@ -805,7 +832,10 @@ static void exchange(struct __test_metadata *_metadata,
 	union entry entry;
 	unsigned int i;
 
-	/* Faces have the edges between them in common, halos do not. */
+	/*
+	 * Neighbouring faces share the cells of an edge, so that their
+	 * composition can only be read; halos share none.
+	 */
 	ASSERT_EQ(0, memreg_mr_compose(m, self->link.domain, faces, FACES,
 				       opcode == IB_MEMREG_OP_READ ?
 				       LOCAL_WRITE : 0, 0, &mr))

@@ -22,20 +22,23 @@
 
 static const __u8 zeros[LEN];
 
-/* Memory that was never touched, in every way that it can be used */
+/* Memory that was never touched is sent, and received into. */
 TEST_F_TIMEOUT(demand, memory_that_was_never_touched, LIMIT_S)
 {
 	peer_gets(_metadata, self, self->mr, PAGE + 100, zeros, 3 * PAGE);
 	adds_up(_metadata, self, 1);
-	/* The same again, and a part of it, need no fault. */
+	/* To send the same bytes again, or a part of them, causes no fault. */
 	peer_gets(_metadata, self, self->mr, PAGE + 100, zeros, 3 * PAGE);
 	peer_gets(_metadata, self, self->mr, 2 * PAGE, zeros, 8);
 	adds_up(_metadata, self, 1);
-	/* To be written to, the pages have to be pinned for that. */
+	/* To receive into pages that are pinned for reading causes a fault. */
 	peer_sends(_metadata, self, self->mr, 2 * PAGE, self->mem + 2 * PAGE,
 		   300, 7);
 	adds_up(_metadata, self, 2);
-	/* No page is pinned that was not named. */
+	/*
+	 * Only pages that work requests named were pinned, and one more while
+	 * the fault replaced those that were pinned for reading.
+	 */
 	EXPECT_GE(5 + 1,
 		  query(_metadata, self, self->mr).out_demand.pinned_max);
 	peer_gets(_metadata, self, self->mr, 2 * PAGE, self->mem + 2 * PAGE,
@@ -43,7 +46,7 @@ TEST_F_TIMEOUT(demand, memory_that_was_never_touched, LIMIT_S)
 	EXPECT_TRUE(filled(self->mem + 2 * PAGE, 300, 0, 7));
 }
 
-/* One call with many ranges, with and without memory, and empty ones */
+/* One MR_ADVISE with many ranges: mapped, not mapped, and empty */
 TEST_F_TIMEOUT(demand, many_ranges_in_a_call, LIMIT_S)
 {
 	struct ib_memreg_sge sges[3] = {
@@ -79,7 +82,10 @@ TEST_F_TIMEOUT(demand, many_ranges_in_a_call, LIMIT_S)
 	adds_up(_metadata, self, 8);
 }
 
-/* An error of one work request is reported in its turn. */
+/*
+ * A work request that fails in the middle of a call leaves those before it as
+ * they are.
+ */
 TEST_F_TIMEOUT(demand, a_bad_one_among_good_ones, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[3] = {
@@ -102,7 +108,9 @@ TEST_F_TIMEOUT(demand, a_bad_one_among_good_ones, LIMIT_S)
 	EXPECT_EQ(1, raw_taken());
 	completes(_metadata, self, OP(SEND));
 	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
-	/* A new mapping at the same address is pinned and used. */
+	/*
+	 * After mmap(2) at the same address the new pages are pinned and used.
+	 */
 	ASSERT_NE(MAP_FAILED, mmap(self->mem + PAGE, PAGE, PROT_RW,
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
 				   0));
@@ -159,7 +167,10 @@ TEST_F_TIMEOUT(demand, I2_what_is_used_is_what_is_mapped, LIMIT_S)
 	adds_up(_metadata, self, 6);
 }
 
-/* After fork(2) both have pages of their own, however they were used. */
+/*
+ * After fork(2) parent and child have pages of their own, whether pinned before
+ * or not.
+ */
 TEST_F_TIMEOUT(demand, I2_copies_of_a_child_are_its_own, LIMIT_S)
 {
 	int up[2], down[2];
@@ -246,7 +257,7 @@ static int kinds_file(unsigned int memfd, bool disk)
 	return fd;
 }
 
-/* Whatever is in its file is what is mapped, though nobody has touched it. */
+/* A file that was written, and whose mapping nobody has touched */
 static void kinds_write_file(struct __test_metadata *_metadata,
 			     FIXTURE_DATA(kinds) *self)
 {
@@ -294,7 +305,7 @@ TEST_F_TIMEOUT(kinds, are_used_as_they_are, LIMIT_S)
 	struct ib_memreg_mr_query q;
 	__u8 copy[2 * PAGE];
 
-	/* Without the page tables' having had any of it */
+	/* Read the file, so that no page of the mapping is touched. */
 	memset(copy, 0, sizeof(copy));
 	if (self->file >= 0)
 		ASSERT_EQ(sizeof(copy), pread(self->file, copy, sizeof(copy),
@@ -326,7 +337,10 @@ TEST_F_TIMEOUT(kinds, I2_holes_are_seen, LIMIT_S)
 	peer_gets(_metadata, &self->all, self->mr, 0, zeros, PAGE);
 }
 
-/* Pages that were pinned so far, but are not used any more */
+/*
+ * Wait until @pages are pinned, as idle ones are released. Returns what is
+ * pinned then.
+ */
 static __u64 wait_for_pinned(struct __test_metadata *_metadata,
 			     FIXTURE_DATA(demand) *self, __u64 pages)
 {
@@ -354,7 +368,10 @@ static int bind_window(FIXTURE_DATA(demand) *self, __u32 window, __u32 mr,
 	return raw_bind(self->link.fd, self->link.domain, bind, 1);
 }
 
-/* A window pins what it is on; when that goes the key dies, and not the MR. */
+/*
+ * A window pins its range. When the mapping goes, the window's key dies, and
+ * the MR lives on.
+ */
 TEST_F_TIMEOUT(demand, I1_windows_pin_what_they_are_on, LIMIT_S)
 {
 	struct stock *s = self->stock;
@@ -375,7 +392,10 @@ TEST_F_TIMEOUT(demand, I1_windows_pin_what_they_are_on, LIMIT_S)
 	memset(s->mem, 0, 2 * PAGE);
 	EXPECT_EQ(0, stock_read(s, 0, 2 * PAGE, bind.out_iova, bind.out_rkey));
 	EXPECT_TRUE(filled(s->mem, 2 * PAGE, 0, 5));
-	/* It stays longer than what came after it, and is idle. */
+	/*
+	 * Pages of a window stay pinned when others, which are idle, have been
+	 * released.
+	 */
 	peer_gets(_metadata, self, self->mr, 8 * PAGE, zeros, PAGE);
 	EXPECT_EQ(3, wait_for_pinned(_metadata, self, 3));
 	ASSERT_EQ(0, raw_revoke(self->link.fd, self->link.domain, &window, 1));
@@ -391,7 +411,10 @@ TEST_F_TIMEOUT(demand, I1_windows_pin_what_they_are_on, LIMIT_S)
 						    bind.out_rkey));
 }
 
-/* Bind and send in one post, on memory that was not there */
+/*
+ * BIND a window and SEND its key in one call, on memory that was not mapped
+ * yet.
+ */
 TEST_F_TIMEOUT(demand, window_bound_on_the_send_queue, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[2];
@@ -523,7 +546,7 @@ TEST_F_TIMEOUT(demand, what_it_cannot_be_is_refused, LIMIT_S)
 	peer_gets(_metadata, self, mr, 0, self->mem, PAGE);
 }
 
-/* Other processes use what is pinned, and pin nothing. */
+/* A child of the owner can use pages that are pinned, and cannot pin others. */
 TEST_F_TIMEOUT(demand, only_its_process_pins, LIMIT_S)
 {
 	struct ib_memreg_bind bind;
@@ -531,7 +554,7 @@ TEST_F_TIMEOUT(demand, only_its_process_pins, LIMIT_S)
 	__u32 window;
 
 	memset(self->mem, 7, LEN);
-	/* What a window is bound to is pinned for as long. */
+	/* A window keeps its range pinned. */
 	ASSERT_EQ(0, raw_windows(self->link.fd, self->link.domain, LEN,
 				 &window, 1));
 	ASSERT_EQ(0, bind_window(self, window, self->mr, 0, PAGE, REMOTE_READ,
@@ -567,7 +590,9 @@ TEST_F_TIMEOUT(demand, I8_reregistered, LIMIT_S)
 	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REREGISTER,
 			      &cmd));
 	peer_gets(_metadata, self, self->mr, 0, other, PAGE);
-	/* From there to what is pinned, and back */
+	/*
+	 * Re-register the MR as one that is pinned, and then on demand again.
+	 */
 	cmd.mr_flags = 0;
 	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REREGISTER,
 			      &cmd));
@@ -585,7 +610,9 @@ TEST_F_TIMEOUT(demand, I8_reregistered, LIMIT_S)
  * The end
  */
 
-/* Idle pages keep nobody from deregistering it; work does. */
+/*
+ * An MR with idle pages can be deregistered, and one with posted work cannot.
+ */
 TEST_F_TIMEOUT(demand, I1_deregistered_with_all_it_has_pinned, LIMIT_S)
 {
 	struct ib_memreg_wr wr = WR(RECV, self->to, SGE(self->mr, 0, 100));
@@ -601,7 +628,10 @@ TEST_F_TIMEOUT(demand, I1_deregistered_with_all_it_has_pinned, LIMIT_S)
 	EXPECT_EQ(self->pinned, vm_pin(0));
 }
 
-/* What is posted keeps its pages, and says so, though the mapping went. */
+/*
+ * A posted receive keeps its pages though they are unmapped, and its entry is
+ * marked stale.
+ */
 TEST_F_TIMEOUT(demand, I1_work_keeps_its_pages, LIMIT_S)
 {
 	struct ib_memreg_wr wr = WR(RECV, self->to, SGE(self->mr, 0, 100));
@@ -651,7 +681,7 @@ static int drop_ipc_lock(void)
 #define ROOM		(8UL << 20)
 #define STEP		LEN	/* in any pages, one message */
 
-/* A small limit is enough for a large region that is gone through. */
+/* Transfers go through a region that is much larger than RLIMIT_MEMLOCK. */
 TEST_F_TIMEOUT(demand, idle_pages_give_way_to_others, SOAK_S)
 {
 	struct rlimit limit = { .rlim_cur = ROOM, .rlim_max = ROOM };
@@ -661,7 +691,9 @@ TEST_F_TIMEOUT(demand, idle_pages_give_way_to_others, SOAK_S)
 	__u32 mr, other, pinned;
 
 	ASSERT_NE(NULL, mem);
-	/* What the stock end has pinned counts as well. */
+	/*
+	 * The pages that the stock end has pinned count against the same limit.
+	 */
 	limit.rlim_cur += vm_pin(0) * PAGE;
 	limit.rlim_max = limit.rlim_cur;
 	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &limit));
@@ -686,7 +718,10 @@ TEST_F_TIMEOUT(demand, idle_pages_give_way_to_others, SOAK_S)
 	/* More than the limit at once */
 	EXPECT_FAIL(ENOMEM, MEMLOCK,
 		    post_send(self, mr, 0, ROOM + (1 << 20)));
-	/* Registration takes its room of what is idle. */
+	/*
+	 * Registering other memory unpins idle pages, and takes their room
+	 * under the limit.
+	 */
 	EXPECT_EQ(0, raw_register(self->link.fd, self->link.domain, mem,
 				  ROOM - STEP, 0, &pinned));
 	mem_free(mem, region);

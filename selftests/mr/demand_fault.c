@@ -58,7 +58,7 @@ static int uffd_open(void *mem, size_t len)
 	return -EIO;
 }
 
-/* Does somebody wait at the userfaultfd, within the limit? */
+/* Does a thread fault in the userfaultfd's range within the limit? */
 static bool uffd_asked(int fd)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
@@ -127,7 +127,7 @@ FIXTURE_TEARDOWN(silent)
 		EXPECT_EQ(0, shell("rxe_up owner && await 60 rxe_ready owner"));
 }
 
-/* A call that is made by a thread of its own */
+/* A thread that makes one call, which waits for a fault */
 struct caller {
 	FIXTURE_DATA(silent) *self;
 	pthread_t thread;
@@ -197,7 +197,7 @@ static int bind_page(FIXTURE_DATA(silent) *self)
 	return ret ?: raw_bind(self->link.fd, self->link.domain, &bind, 1);
 }
 
-/* The message arrives with what the handler has put there. */
+/* Expect that the peer has received the page that the handler has provided. */
 static void message_is(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(silent) *self, int byte)
 {
@@ -210,7 +210,7 @@ static void message_is(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, memcmp(self->link.stock.mem, page, sizeof(page)));
 }
 
-/* A handler in the same process answers, however late. */
+/* The handler is a thread of the same process, and answers late. */
 TEST_F_TIMEOUT(silent, fault_is_answered, LIMIT_S)
 {
 	union entry entry;
@@ -234,7 +234,7 @@ TEST_F_TIMEOUT(silent, fault_is_answered, LIMIT_S)
 	EXPECT_EQ(0, c.ret);
 }
 
-/* Advice that is not to wait does not. */
+/* MR_ADVISE with NO_FAULT does not wait for a fault. */
 TEST_F_TIMEOUT(silent, advice_does_not_wait, LIMIT_S)
 {
 	struct ib_memreg_range range;
@@ -245,7 +245,7 @@ TEST_F_TIMEOUT(silent, advice_does_not_wait, LIMIT_S)
 	EXPECT_EQ(0, range.out_pages);
 }
 
-/* A call that waits keeps nothing from the others. */
+/* While calls wait for faults, other calls do not wait for them. */
 TEST_F_TIMEOUT(silent, others_do_not_wait, LIMIT_S)
 {
 	struct caller calls[3];
@@ -261,7 +261,7 @@ TEST_F_TIMEOUT(silent, others_do_not_wait, LIMIT_S)
 	self->uffd = -1;
 	for (i = 0; i < 3; i++)
 		ASSERT_EQ(0, pthread_join(calls[i].thread, NULL));
-	/* Each finds out that what it was about is gone. */
+	/* Each call finds that the object which it works on was destroyed. */
 	for (i = 0; i < 3; i++)
 		EXPECT_EQ(-ENOENT, calls[i].ret);
 }
@@ -286,7 +286,7 @@ TEST_F_TIMEOUT(silent, I7_device_goes_while_faults_are_not_answered, LIMIT_S)
 	}
 }
 
-/* What a child does in the next test, until it is killed */
+/* A child of the next test that waits for a fault until it is killed */
 static void wait_for_ever(FIXTURE_DATA(silent) *self, int up)
 {
 	struct caller c = { .self = self, .call = send_page };
@@ -326,7 +326,7 @@ TEST_F_TIMEOUT(silent, I7_killed_while_a_fault_is_not_answered, LIMIT_S)
  * io_uring
  */
 
-/* Threads of this process, those of io_uring among them */
+/* Number of threads of this process, with workers of io_uring */
 static unsigned int threads(void)
 {
 	DIR *dir = opendir("/proc/self/task");
@@ -367,7 +367,10 @@ static int uring_result(struct io_uring *uring)
 	return ret;
 }
 
-/* A hit is issued at once. A miss waits in a worker of io_uring's. */
+/*
+ * io_uring issues a command on pinned pages at once, and one that faults in a
+ * worker.
+ */
 TEST_F_TIMEOUT(silent, uring_waits_elsewhere, LIMIT_S)
 {
 	struct ib_memreg_wr wrs[40];
@@ -393,14 +396,20 @@ TEST_F_TIMEOUT(silent, uring_waits_elsewhere, LIMIT_S)
 	EXPECT_LE(0, uring_result(&uring));
 	message_is(_metadata, self, 5);
 
-	/* Longer than is looked at together: all of it is faulted in first. */
+	/*
+	 * The command has more work requests than the module handles at a time,
+	 * and the last one faults: none is posted before that.
+	 */
 	wrs[39].sge.offset = 5 * PAGE;
 	for (i = 0; i < 40; i++)
 		ASSERT_EQ(0, stock_recv(&self->link.stock, 0, 64));
 	uring_send(_metadata, self, &uring, wrs, 40);
 	ASSERT_EQ(0, uffd_answer(self->uffd, 6));
 	EXPECT_LE(0, uring_result(&uring));
-	/* All of them arrive in one place, the last one at the end. */
+	/*
+	 * All messages go to the same place, that of the last work request at
+	 * the end.
+	 */
 	for (i = 0; i < 40; i++)
 		ASSERT_EQ(0, stock_next(&self->link.stock.received, &wc));
 	EXPECT_EQ(6, self->link.stock.mem[0]);

@@ -23,7 +23,10 @@
 
 static __u8 copy[LEN];
 
-/* Another MR on demand takes the place of the fixture's, for adds_up(). */
+/*
+ * Put an MR on demand of @mem in place of the fixture's, which adds_up() looks
+ * at.
+ */
 static void demand_on(struct __test_metadata *_metadata,
 		      FIXTURE_DATA(demand) *self, void *mem, size_t length)
 {
@@ -32,7 +35,9 @@ static void demand_on(struct __test_metadata *_metadata,
 	self->uses = 0;
 }
 
-/* Nothing is pinned any more: the kernel may do to the pages what it likes. */
+/*
+ * Unpin all pages of the MR, so that the kernel can move them or swap them out.
+ */
 static void let_go(struct __test_metadata *_metadata,
 		   FIXTURE_DATA(demand) *self, size_t length)
 {
@@ -42,7 +47,10 @@ static void let_go(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, query(_metadata, self, self->mr).out_pinned);
 }
 
-/* What the peer gets, and what it sends, after the kernel has been at work */
+/*
+ * The peer receives what the owner has in memory, and the owner what the peer
+ * sends.
+ */
 static void exchange(struct __test_metadata *_metadata,
 		     FIXTURE_DATA(demand) *self, const __u8 *mem,
 		     unsigned int seed)
@@ -50,7 +58,7 @@ static void exchange(struct __test_metadata *_metadata,
 	peer_gets(_metadata, self, self->mr, 0, copy, LEN);
 	peer_sends(_metadata, self, self->mr, PAGE + 9, mem + PAGE + 9,
 		   2 * PAGE, seed);
-	/* The pages beside, and the rest of those, are as they were. */
+	/* No byte has changed but those that the peer has sent. */
 	EXPECT_EQ(0, memcmp(mem, copy, PAGE + 9));
 	EXPECT_EQ(0, memcmp(mem + 3 * PAGE + 9, copy + 3 * PAGE + 9,
 			    LEN - 3 * PAGE - 9));
@@ -74,13 +82,16 @@ static void page_out(struct __test_metadata *_metadata,
 	exchange(_metadata, self, mem, 4);
 	EXPECT_EQ(0, swapped_kib(mem));
 	let_go(_metadata, self, LEN);
-	/* What is not there is written to at once. */
+	/* A message arrives in a page that was paged out. */
 	ASSERT_EQ(0, madvise(mem, LEN, MADV_PAGEOUT));
 	peer_sends(_metadata, self, self->mr, 5 * PAGE, mem + 5 * PAGE, 100,
 		   5);
 	EXPECT_EQ(0, memcmp(mem + 5 * PAGE + 100, copy + 5 * PAGE + 100,
 			    PAGE - 100));
-	/* Once for all of it, for the pages to be written, and for this. */
+	/*
+	 * Faults: all of the memory to send, pages to receive into, and the
+	 * page that was paged out
+	 */
 	adds_up(_metadata, self, 4);
 }
 
@@ -139,11 +150,11 @@ TEST_F_TIMEOUT(demand, pages_that_were_merged, LIMIT_S)
 	demand_on(_metadata, self, mem, LEN);
 	ASSERT_EQ(0, madvise(mem, 2 * LEN, MADV_MERGEABLE));
 	ASSERT_TRUE(ksm_scans(4));
-	/* All but one of them, those of the MR included */
+	/* KSM has merged the pages of both areas, the MR's too, into one. */
 	EXPECT_LE(2 * (long)(LEN / PAGE) - 1, file_number(sharing));
 	exchange(_metadata, self, mem, 6);
 	EXPECT_EQ(0, memcmp(other, copy, LEN));
-	/* Pages that are pinned are not merged, and go on being the same. */
+	/* KSM does not merge pages that are pinned: the mapping keeps them. */
 	ASSERT_TRUE(ksm_scans(4));
 	peer_sends(_metadata, self, self->mr, 7 * PAGE, mem + 7 * PAGE, PAGE,
 		   7);
@@ -219,7 +230,10 @@ TEST_F_TIMEOUT(demand, pages_that_were_split, LIMIT_S)
 	demand_on(_metadata, self, mem, HUGE);
 	peer_gets(_metadata, self, self->mr, 0, copy, LEN);
 	peer_gets(_metadata, self, self->mr, HUGE - PAGE, last, PAGE);
-	/* First the mapping alone, and then a page goes. */
+	/*
+	 * A change of protection splits the mapping of the huge page,
+	 * MADV_DONTNEED then the page.
+	 */
 	ASSERT_EQ(0, mprotect(last, PAGE, PROT_READ));
 	ASSERT_EQ(0, mprotect(last, PAGE, PROT_RW));
 	exchange(_metadata, self, mem, 4);
@@ -253,7 +267,7 @@ static int protect(struct protector *p, __u64 mode)
 	return ioctl(p->fd, UFFDIO_WRITEPROTECT, &wp);
 }
 
-/* Whoever writes first waits until nothing is protected any more. */
+/* Remove the protection from all of the range when the first write faults. */
 static void *let_write(void *arg)
 {
 	struct protector *p = arg;
@@ -289,7 +303,10 @@ TEST_F_TIMEOUT(demand, memory_that_is_protected_by_userfaultfd, LIMIT_S)
 		SKIP(return, "this kernel has no write protection by userfaultfd");
 	fill(self->mem, LEN, 3);
 	memcpy(copy, self->mem, LEN);
-	/* In the second round what was pinned to be written to is there. */
+	/*
+	 * In the second round, the pages that were pinned for writing are still
+	 * pinned.
+	 */
 	for (round = 1; round <= 2; round++) {
 		ASSERT_EQ(0, protect(&p, UFFDIO_WRITEPROTECT_MODE_WP));
 		peer_gets(_metadata, self, self->mr, 0, copy, LEN);
@@ -313,7 +330,7 @@ TEST_F_TIMEOUT(demand, memory_that_is_protected_by_userfaultfd, LIMIT_S)
 #define SLOT		(4 * PAGE)
 #define BATCH		8
 
-/* Areas all over the address space, and nothing between them */
+/* Map an area at a random address, with unmapped memory around it. */
 static __u8 *map_area(unsigned int *seed)
 {
 	for (;;) {
@@ -328,7 +345,10 @@ static __u8 *map_area(unsigned int *seed)
 	}
 }
 
-/* A range in an area, across its end, or of nothing; true if it is there. */
+/*
+ * Choose a range in an area, across the end of one, or in unmapped memory.
+ * Returns true if all of it is mapped.
+ */
 static bool pick_range(__u8 *const *areas, unsigned int *seed, __u64 *at,
 		       __u32 *length)
 {
@@ -381,7 +401,7 @@ static unsigned int send_some(struct __test_metadata *_metadata,
 	return taken == n ? n : taken + 1;
 }
 
-/* Only ranges of unmapped memory fail, and no others with them. */
+/* Work requests on unmapped ranges fail, and no others fail with them. */
 TEST_F_TIMEOUT(demand, ranges_at_random_in_all_there_is, SOAK_S)
 {
 	unsigned int seed = test_seed(), done = 0, missing = 0;
@@ -435,7 +455,7 @@ static long resident_kib(void)
 #define RESERVED	(1ULL << 40)
 #define USED		1000
 
-/* What a terabyte costs is what is used of it. */
+/* An MR on demand of a terabyte takes as much memory as is used of it. */
 TEST_F_TIMEOUT(demand, little_of_a_terabyte, LIMIT_S)
 {
 	unsigned int i, seed = test_seed();

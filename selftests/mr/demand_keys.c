@@ -79,7 +79,7 @@ FIXTURE_TEARDOWN(paged)
 	EXPECT_EQ(0, reload(""));
 }
 
-/* The peer reads the first word of a page, and finds it to be of this byte. */
+/* Expect that the peer reads a word of @byte from the start of a page. */
 static void peer_reads(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(paged) *self, unsigned int page, __u8 byte)
 {
@@ -115,7 +115,10 @@ static void peer_is_refused(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, link_up(&self->link, &self->queues, true));
 }
 
-/* Pages that were never touched, and what is written there by either side */
+/*
+ * The device faults in pages that were never touched, for reads and writes of
+ * the peer.
+ */
 TEST_F_TIMEOUT(paged, the_device_faults_pages_in, 60)
 {
 	unsigned int i;
@@ -133,7 +136,9 @@ TEST_F_TIMEOUT(paged, the_device_faults_pages_in, 60)
 	EXPECT_EQ(self->pinned, vm_pin(0));
 }
 
-/* The key is to what is mapped now, or to nothing. */
+/*
+ * The peer reaches the present mapping by the key, or nothing if there is none.
+ */
 TEST_F_TIMEOUT(paged, I2_what_the_peer_reaches_is_what_is_mapped, 60)
 {
 	memset(self->mem, 1, LEN);
@@ -189,7 +194,10 @@ TEST_F_TIMEOUT(paged, windows_and_work_requests_pin_as_ever, 60)
 	EXPECT_EQ(5, self->stock->mem[249]);
 }
 
-/* An MR on demand with other access becomes one with a key, and back. */
+/*
+ * Re-registration with other access flags gives the MR a key, and takes it
+ * away.
+ */
 TEST_F_TIMEOUT(paged, access_can_be_changed, 60)
 {
 	RAW(mr_reregister, cmd, .flags = IB_MEMREG_REREG_ACCESS,
@@ -206,7 +214,10 @@ TEST_F_TIMEOUT(paged, access_can_be_changed, 60)
 	EXPECT_EQ(3, self->mem[PAGE]);
 }
 
-/* Where paging is not to be trusted even in tests */
+/*
+ * The flag for tests does not extend to implicit MRs, nor to keys with
+ * addresses that are not those of the memory.
+ */
 TEST_F_TIMEOUT(paged, what_has_no_key_is_refused, 60)
 {
 	EXPECT_FAIL(EOPNOTSUPP, DEVICE_PAGING,

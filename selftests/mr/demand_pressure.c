@@ -38,7 +38,10 @@ static long cgroup_event(const char *name)
 	return found;
 }
 
-/* Receive a short message in much memory, all of which is pinned for it. */
+/*
+ * Receive a short message with a work request that names, and so pins, STEP
+ * bytes.
+ */
 static void receive_at(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(demand) *self, __u32 mr, __u8 *mem,
 		       size_t at)
@@ -52,7 +55,10 @@ static void receive_at(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, stock_send(self->stock, 0, MESSAGE));
 	completes(_metadata, self, OP(RECV));
 	EXPECT_TRUE(filled(mem + at, MESSAGE, 0, byte));
-	/* The rest is as it was, wherever it has been meanwhile. */
+	/*
+	 * The bytes behind the message have not changed, though they may have
+	 * been in swap.
+	 */
 	EXPECT_EQ(byte, mem[at + MESSAGE]);
 	EXPECT_EQ(byte, mem[at + STEP - 1]);
 }
@@ -67,7 +73,9 @@ TEST_F_TIMEOUT(demand, idle_pages_go_when_memory_is_short, LIMIT_S)
 	size_t at;
 	__u32 mr;
 
-	/* How long reclaim tries before it kills depends on the machine. */
+	/*
+	 * On a slow machine reclaim may take so long that the OOM killer acts.
+	 */
 	if (debug_kernel() && !test_full())
 		SKIP(return, "this is for a soak");
 	if (file_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory"))
@@ -86,7 +94,10 @@ TEST_F_TIMEOUT(demand, idle_pages_go_when_memory_is_short, LIMIT_S)
 				 &mr));
 	for (round = 0; round < 2; round++) {
 		for (at = 0; at < REGION; at += STEP) {
-			/* What was written first comes from swap, later. */
+			/*
+			 * By the next round the pages that this one has written
+			 * are in swap.
+			 */
 			if (!round)
 				memset(mem + at, 1 + at / STEP, STEP);
 			receive_at(_metadata, self, mr, mem, at);
@@ -97,7 +108,7 @@ TEST_F_TIMEOUT(demand, idle_pages_go_when_memory_is_short, LIMIT_S)
 	EXPECT_EQ(2 * REGION / STEP, q.out_demand.faults + q.out_demand.hits);
 	EXPECT_EQ(0, cgroup_event("oom_kill"));
 	EXPECT_LT(0, cgroup_event("max"));
-	/* What is left of it goes by advice as well. */
+	/* MR_ADVISE unpins the pages that are still pinned. */
 	range = (struct ib_memreg_range) { .mr_id = mr, .length = REGION };
 	ASSERT_EQ(1, advise(self, IB_MEMREG_ADVICE_DROP, 0, &range, 1));
 	EXPECT_EQ(0, query(_metadata, self, mr).out_pinned);

@@ -44,11 +44,14 @@ static __u64 sum_of(const __u64 *wait)
 	return sum;
 }
 
-/* Pages that are pinned afterwards, and at most */
+/* Pages that are pinned after use(), and the most that were */
 #define LAST		4
 #define MOST		7
 
-/* Some of everything: 3 faults, 2 hits, a prefetch, an invalidation */
+/*
+ * Use an MR so that each counter moves: 3 faults, 2 hits, a prefetch, an
+ * invalidation.
+ */
 static void use(struct __test_metadata *_metadata, FIXTURE_DATA(demand) *self,
 		__u32 mr, __u8 *mem)
 {
@@ -64,7 +67,10 @@ static void use(struct __test_metadata *_metadata, FIXTURE_DATA(demand) *self,
 	peer_gets(_metadata, self, mr, 4 * PAGE, zeros, 2 * PAGE);
 	ASSERT_EQ(0, madvise(mem, PAGE, MADV_DONTNEED));
 	peer_gets(_metadata, self, mr, PAGE, zeros, PAGE);
-	/* What is not for the next use goes when nobody uses it. */
+	/*
+	 * Idle pages are released after a time, but for those of the latest
+	 * use.
+	 */
 	for (i = 0; i < LIMIT_MS / 10 && pinned > LAST; i++) {
 		usleep(10000);
 		pinned = query(_metadata, self, mr).out_pinned;
@@ -87,7 +93,10 @@ static void used(struct __test_metadata *_metadata,
 	EXPECT_LE((MOST - 1) * !!times, stats->pinned_max);
 }
 
-/* A domain has pinned what its MRs have pinned, once nothing moves. */
+/*
+ * Does the domain report as many pinned pages as its MRs together, once the
+ * number is stable?
+ */
 static bool pinned_adds_up(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(demand) *self, __u32 other)
 {
@@ -106,7 +115,9 @@ static bool pinned_adds_up(struct __test_metadata *_metadata,
 	return false;
 }
 
-/* A domain has the sums, of those that went as well. */
+/*
+ * A domain reports the sums over its MRs, those that are deregistered included.
+ */
 TEST_F_TIMEOUT(demand, domain_adds_up_its_mrs, LIMIT_S)
 {
 	struct ib_memreg_domain_query d;
@@ -154,7 +165,7 @@ find(const struct state *state, __u32 type, __u32 id)
 	return NULL;
 }
 
-/* Is there such a line in what the tool lists? */
+/* Does `memreg list` print a line that matches @pattern? */
 static bool tool_lists(const char *options, const char *pattern)
 {
 	char *tool = strdup(tree_path("build/user/tool/memreg"));
@@ -231,7 +242,9 @@ static void read_stats(struct __test_metadata *_metadata,
 		ASSERT_EQ(0, raw_stat(self->link.fd, STATS + i, &stats[i]));
 }
 
-/* The counters of the device move as those of the only domain. */
+/*
+ * As there is only one domain, the device's counters change as the domain's do.
+ */
 TEST_F_TIMEOUT(demand, device_counts_the_same, LIMIT_S)
 {
 	__u64 before[NR_STATS], after[NR_STATS];
@@ -258,7 +271,10 @@ TEST_F_TIMEOUT(demand, device_counts_the_same, LIMIT_S)
 #undef MOVED
 }
 
-/* More pages than ever raise the most that there were, and fewer do not. */
+/*
+ * The device counts the most pages that were pinned at a time since it is
+ * there.
+ */
 TEST_F_TIMEOUT(demand, device_counts_the_most, LIMIT_S)
 {
 	struct ib_memreg_range range;

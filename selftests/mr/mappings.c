@@ -331,8 +331,8 @@ static bool mount_ext4(void)
 }
 
 /*
- * The file system must hear of each write, which a device's are not: a pin to
- * write for long is refused.
+ * A file system has to learn of each write, and it does not learn of those of
+ * devices: so a long-term pin for writing is refused.
  */
 TEST_F_TIMEOUT(mappings, file_of_a_disk_file_system, 240)
 {
@@ -349,7 +349,7 @@ TEST_F_TIMEOUT(mappings, file_of_a_disk_file_system, 240)
 	registers(_metadata, self, addr, LENGTH, READABLE);
 	mem_free(addr, LENGTH);
 
-	/* A private mapping has copies, which are anonymous. */
+	/* A private mapping has anonymous copies of the file's pages. */
 	addr = map_file(fd, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	ASSERT_NE(MAP_FAILED, addr);
 	registers(_metadata, self, addr, LENGTH, WRITABLE);
@@ -397,7 +397,7 @@ TEST_F(mappings, locked_memory)
 	mem_free(addr, LENGTH);
 }
 
-/* Where no program's page tables have anything to be pinned. */
+/* Address of a special mapping of the kernel that has no pages to pin */
 static void *find_mapping(const char *name)
 {
 	unsigned long start = 0;
@@ -492,7 +492,10 @@ TEST_F(mappings, range_of_many_kinds)
 	mem_free(addr, LENGTH);
 }
 
-/* Pages stay pinned, and the MR as it was, when the mapping goes. */
+/*
+ * The pages of an MR stay pinned until it is deregistered, even if they are
+ * unmapped before.
+ */
 TEST_F(mappings, mapping_that_goes_away_stays_pinned)
 {
 	void *addr = mem_alloc(LENGTH);

@@ -53,7 +53,7 @@ static struct ib_memreg_bind bind_of(const FIXTURE_DATA(peer) *self,
 	};
 }
 
-/* Let the peer use a grant, that begins at a place in the memory */
+/* Let the peer use a grant, which begins at @at in the memory. */
 static void point(struct __test_metadata *_metadata, FIXTURE_DATA(peer) *self,
 		  const struct memreg_grant *g, size_t at)
 {
@@ -218,7 +218,7 @@ static void serve_ranges(struct __test_metadata *_metadata,
 	}
 }
 
-/* I6: and it ends there, though the page goes on, as does the MR */
+/* I6: a window ends at its last byte, in the middle of a page and of the MR. */
 TEST_F_TIMEOUT(peer, I6_window_begins_and_ends_at_any_byte, LIMIT_S)
 {
 	static const struct range ranges[] = {
@@ -254,7 +254,7 @@ TEST_F_TIMEOUT(peer, zero_based_window_begins_at_0, LIMIT_S)
 	struct ib_memreg_bind bind =
 		bind_of(self, REMOTE_RW | IB_MEMREG_ACCESS_ZERO_BASED);
 
-	/* On the page's start: the address must be a page's for that */
+	/* A window with an address of 0 has to begin at a page. */
 	bind.offset = PAGE - MR_AT;
 	revoke_it(_metadata, self);
 	grant(_metadata, self, &bind);
@@ -339,7 +339,7 @@ TEST_F_TIMEOUT(peer, read_only_memory_serves_reads, LIMIT_S)
 					      &bind));
 }
 
-/* Memory of a test's own in place of the fixture's */
+/* Use @mem in place of the fixture's memory. */
 static void swap_arena(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(peer) *self, void *mem, size_t len)
 {
@@ -377,7 +377,7 @@ static void serve_segments(struct __test_metadata *_metadata,
 	ASSERT_EQ(mr->length, at - MR_AT);
 }
 
-/* Small pages that are side by side by chance only: faulted in at random */
+/* Base pages that are faulted in out of order, and so are seldom contiguous */
 static void *scattered_memory(size_t len)
 {
 	uint8_t *mem = mmap(NULL, len, PROT_READ | PROT_WRITE,
@@ -387,7 +387,10 @@ static void *scattered_memory(size_t len)
 	if (mem == MAP_FAILED)
 		return mem;
 	madvise(mem, len, MADV_NOHUGEPAGE);
-	/* 257 is prime, so that it meets each of them once */
+	/*
+	 * 257 is prime and does not divide the number of pages, so that each is
+	 * touched once.
+	 */
 	for (i = 0; i < pages; i++)
 		mem[i * 257 % pages * PAGE] = 1;
 	return mem;
@@ -451,7 +454,10 @@ TEST_F_TIMEOUT(peer, I6_huge_pages_are_served_to_the_byte, LIMIT_S)
 	good(_metadata, self, (2UL << 20) - MR_AT - 5, 4107);
 }
 
-/* The size of a window's pages follows from its own: each is tried twice */
+/*
+ * The device's page size for a key depends on the length: each length is
+ * granted twice.
+ */
 TEST_F_TIMEOUT(peer, I6_windows_on_huge_pages_are_served_to_the_byte, LIMIT_S)
 {
 	static const struct range ranges[] = {
@@ -549,7 +555,10 @@ TEST_F_TIMEOUT(peer, key_of_another_domain_is_refused, LIMIT_S)
 	struct memreg_mr mr;
 	uint32_t domain;
 
-	/* The MR of the first domain, granted in the second, is its own key */
+	/*
+	 * Keys of a window and of an MR in a second domain are refused on an
+	 * endpoint of the first.
+	 */
 	ASSERT_EQ(0, memreg_domain_create(self->o.m, 0, &domain));
 	ASSERT_EQ(0, memreg_window_alloc(self->o.m, domain,
 					 IB_MEMREG_WINDOW_TYPE1, MR_LEN,
@@ -563,7 +572,10 @@ TEST_F_TIMEOUT(peer, key_of_another_domain_is_refused, LIMIT_S)
 	point(_metadata, self, &own, MR_AT + WINDOW_AT);
 	good(_metadata, self, 0, 100);
 
-	/* And the other way around, on an endpoint of the second */
+	/*
+	 * On an endpoint of the second domain the window works, and the MR's
+	 * own key does not.
+	 */
 	self->o.domain = domain;
 	reconnect(_metadata, self);
 	dead(_metadata, self, own.rkey);
@@ -630,7 +642,10 @@ TEST_F_TIMEOUT(peer, I1_deregistered_mr_refuses_peer, LIMIT_S)
 {
 	struct memreg_mr mr;
 
-	/* What windows are bound to stays, and so do they */
+	/*
+	 * An MR that windows are bound to cannot be deregistered, and the
+	 * windows still work.
+	 */
 	ASSERT_EQ(-EBUSY, memreg_mr_deregister(self->o.m, self->mr.id));
 	good(_metadata, self, 0, 100);
 	serve_mr(_metadata, self, &mr, 333,
@@ -725,7 +740,7 @@ TEST_F_TIMEOUT(peer, I3_destroying_an_endpoint_revokes_its_windows, LIMIT_S)
 	dead(_metadata, self, self->g.rkey);
 }
 
-/* Not tied to it, a window outlives the connection */
+/* A window that is bound without an endpoint outlives each connection. */
 TEST_F_TIMEOUT(peer, window_of_no_endpoint_survives_disconnect, LIMIT_S)
 {
 	ASSERT_EQ(0, memreg_disconnect(self->o.m, self->endpoint));
@@ -762,7 +777,7 @@ TEST_F_TIMEOUT(peer, I7_closed_files_keys_refuse_peer, LIMIT_S)
 	try_elsewhere(_metadata, self);
 }
 
-/* A process that has all of it, and never gives it back */
+/* A process that makes all these objects, and is killed */
 static void owner_process(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(peer) *self, int pipe)
 {

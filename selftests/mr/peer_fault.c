@@ -166,7 +166,7 @@ FIXTURE_VARIANT(broken)
 
 WAY(post_fails, "post_send", 0, .down = NULL);
 WAY(post_fails_in_part, "post_send", 2, .down = NULL);
-/* Nor does the queue take the marker of its end */
+/* The queue does not accept the work request that marks its end, either. */
 FIXTURE_VARIANT_ADD(broken, post_and_drain_fail)
 {
 	.fault = { "post_send", 2, 2 },
@@ -246,7 +246,10 @@ static void mr_is_stale(struct __test_metadata *_metadata,
 				     NULL));
 	ASSERT_EQ(IB_MEMREG_MR_STALE, info.state);
 	ASSERT_EQ(1, info.generation);
-	/* The pages stay pinned: the peer may reach them, but no other pages */
+	/*
+	 * The pages of the MR are pinned still, so that the peer can reach no
+	 * others.
+	 */
 	ASSERT_EQ(SPAN / PAGE, info.pinned);
 	ASSERT_EQ(SPAN / PAGE, vm_pin(0));
 	ASSERT_LE(SPAN / PAGE, pages_pinned() - self->pinned);
@@ -261,7 +264,7 @@ static void in_time(struct __test_metadata *_metadata, int64_t since,
 	EXPECT_GE(bound, t);
 }
 
-/* All objects can be destroyed, and made again with other memory */
+/* Destroy all objects, and make them again with other memory. */
 static void starts_over(struct __test_metadata *_metadata,
 			FIXTURE_DATA(broken) *self)
 {
@@ -315,7 +318,10 @@ TEST_F_TIMEOUT(broken, I1_I2_I4_mapping_goes_while_the_queue_breaks, LIMIT_S)
 	starts_over(_metadata, self);
 }
 
-/* An MR whose work request failed, or was flushed, does not come back */
+/*
+ * The module does not use a device's MR again whose work request failed or was
+ * flushed.
+ */
 static void never_again(struct __test_metadata *_metadata,
 			FIXTURE_DATA(broken) *self,
 			const struct ib_memreg_bind *failed,
@@ -385,7 +391,10 @@ TEST_F_TIMEOUT(broken, I3_I4_relaxed_revoke_while_the_queue_breaks, LIMIT_S)
 			       memreg_window_revoke_relaxed);
 }
 
-/* Other MRs are tried; if these fail, too, no window is bound */
+/*
+ * The bind tries again with other MRs of the device. If these fail as well it
+ * binds no window.
+ */
 TEST_F_TIMEOUT(broken, I8_windows_are_bound_or_not, LIMIT_S)
 {
 	struct state before;
@@ -458,13 +467,14 @@ TEST_F_TIMEOUT(broken, I7_owner_is_killed_while_the_queue_breaks, LIMIT_S)
 }
 
 /*
- * Many MRs in one mapping, and a queue from which nothing is heard any more:
- * the first guard finds out, and the others don't wait for the same.
+ * The memory of many MRs is unmapped at once, while the registration queue
+ * completes nothing. The first guard waits in vain, and the others do not wait
+ * again.
  */
 
-/* More than there is room for at once */
+/* More MRs than a registration queue has room for */
 #define MRS		100
-/* Each on its own would take 100 s */
+/* If each guard waited, all would take 100 s. */
 #define CROWD_MS	15000
 
 FIXTURE(crowd)

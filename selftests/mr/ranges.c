@@ -128,7 +128,10 @@ TEST_F(ranges, wrapping_is_EOVERFLOW)
 	EXPECT_FAIL(EOVERFLOW, WRAPS, try_range(self, memory, -memory));
 	EXPECT_FAIL(EOVERFLOW, WRAPS, try_range(self, 1, ~0ULL));
 	EXPECT_FAIL(EOVERFLOW, WRAPS, try_range(self, ~0ULL, 1));
-	/* A range ends at the very last byte: its last page would wrap. */
+	/*
+	 * The end of the address space: rounded up to pages the range would
+	 * wrap.
+	 */
 	EXPECT_FAIL(EOVERFLOW, WRAPS, try_range(self, 0, ~0ULL));
 	EXPECT_FAIL(EOVERFLOW, WRAPS, try_range(self, ~0ULL - 1, 1));
 }
@@ -196,7 +199,7 @@ TEST_F(ranges, iova_as_asked_for)
 	check_segments(_metadata, self, &mr);
 	EXPECT_EQ(0, raw_destroy(self->fd, mr.out_mr_id));
 
-	/* Without the flag it is an output alone. */
+	/* Without IB_MEMREG_MR_IOVA the field is output only. */
 	mr.flags = 0;
 	mr.iova = 1;
 	ASSERT_EQ(0, reg(self, &mr));
@@ -316,7 +319,7 @@ static void check_contiguous(struct __test_metadata *_metadata,
 	check_segments(_metadata, self, &mr);
 	EXPECT_EQ(0, raw_destroy(self->fd, mr.out_mr_id));
 
-	/* From within a page, to within a page. */
+	/* The MR begins and ends in the middle of a page. */
 	mr.addr += 5000;
 	mr.length -= 10001;
 	ASSERT_EQ(0, reg(self, &mr));
@@ -480,7 +483,7 @@ FIXTURE_TEARDOWN(windows)
 	EXPECT_EQ(0, vm_pin(0));
 }
 
-/* Bind, look at the answer, and revoke again if it works. */
+/* Bind a window, check the answer, and revoke the window if that worked. */
 static int try_bind(FIXTURE_DATA(windows) *self, struct ib_memreg_bind *bind)
 {
 	int ret;
@@ -525,7 +528,10 @@ TEST_F(windows, largest_span)
 	struct ib_memreg_bind bind = { .length = 1, .access = REMOTE_READ };
 	__u32 id;
 
-	/* At every offset in a page, with page lists of any length. */
+	/*
+	 * Windows at several offsets in a page, with page lists of one length
+	 * or the next.
+	 */
 	EXPECT_EQ(0, try_window(self, 0, max));
 	EXPECT_EQ(0, try_window(self, PAGE - 100, max));
 	EXPECT_EQ(0, try_window(self, PAGE - 101, max));
@@ -554,7 +560,7 @@ TEST_F(windows, io_addresses)
 
 	EXPECT_EQ(0, try_bind(self, &bind));
 	EXPECT_EQ((uintptr_t)self->memory + 12345, bind.out_iova);
-	/* An address of zero needs the start of a page. */
+	/* ZERO_BASED needs a range that begins at a page. */
 	bind.access = REMOTE_READ | ZERO_BASED;
 	EXPECT_FAIL(EINVAL, IOVA, try_bind(self, &bind));
 	bind.offset = 3 * PAGE - 100;
@@ -627,7 +633,10 @@ TEST_F_TIMEOUT(windows, access_follows_the_MR, 120)
 	for (i = 0; i < ARRAY_LEN(mr_access); i++) {
 		if (mr_access[i] & ~self->access)
 			continue;
-		/* At the start of a page, so that ZERO_BASED is no matter. */
+		/*
+		 * The ranges begin at a page, so that ZERO_BASED can be used
+		 * with all other flags.
+		 */
 		ASSERT_EQ(0, raw_register(self->fd, self->domain,
 					  self->memory + PAGE - 100, PAGE,
 					  mr_access[i], &mr));

@@ -100,7 +100,7 @@ FIXTURE_TEARDOWN(recovery)
 	EXPECT_EQ(0, vm_pin(0));
 }
 
-/* Wait until more binds succeeded, all of which began later. */
+/* Wait until binds have succeeded that began after this call. */
 static bool binds_again(FIXTURE_DATA(recovery) *self)
 {
 	unsigned long before = __atomic_load_n(&self->bound, __ATOMIC_RELAXED);
@@ -142,7 +142,10 @@ static bool rebuilt_since(__u64 before)
 	return false;
 }
 
-/* An address that came back may have its queue rebuilt a moment later. */
+/*
+ * Is the queue up within the limit? It may be rebuilt a moment after the
+ * address came back.
+ */
 static bool queue_is_up(void)
 {
 	int i;
@@ -222,7 +225,7 @@ TEST_F_TIMEOUT(recovery, MAC_address_changes, SOAK_S)
 	ASSERT_EQ(0, system(command));
 }
 
-/* Domains that are made meanwhile are good ones, or aren't made. */
+/* While the network changes, a new domain either works or is not made. */
 TEST_F_TIMEOUT(recovery, domains_come_and_go_meanwhile, SOAK_S)
 {
 	__u32 domain;

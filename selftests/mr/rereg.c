@@ -33,11 +33,11 @@
 #define PAGES		16UL
 #define LENGTH		(PAGES * PAGE)
 
-/* Access flags of MRs before and after a change of access */
+/* Access flags before and after re-registration */
 #define OLD_ACCESS	(LOCAL_WRITE | REMOTE_READ)
 #define NEW_ACCESS	(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE)
 
-/* The part that is registered before, and after a change of memory */
+/* Range of the memory before and after re-registration */
 #define OLD_OFFSET	(1 * PAGE + 100)
 #define OLD_LENGTH	(4 * PAGE)
 #define NEW_OFFSET	(3 * PAGE + 7)
@@ -74,7 +74,7 @@ FIXTURE_VARIANT_ADD(rereg, single_key) {
 	.flags = IB_MEMREG_MR_SINGLE_KEY,
 };
 
-/* How a part of the memory is named */
+/* Address in the MR's memory, or offset if that is a descriptor's */
 static __u64 place(const FIXTURE_DATA(rereg) *self, __u64 offset)
 {
 	return self->mr.flags & IB_MEMREG_MR_FD ?
@@ -121,7 +121,7 @@ FIXTURE_TEARDOWN(rereg)
 	EXPECT_EQ(0, vm_pin(0));
 }
 
-/* Connect to a domain, from where nothing is connected. */
+/* Connect to an endpoint of a domain, once the peer is disconnected. */
 static void connect_to(struct __test_metadata *_metadata, struct link *link,
 		       __u32 domain)
 {
@@ -139,7 +139,10 @@ static void disconnect(struct __test_metadata *_metadata, struct link *link)
 	link->endpoint = 0;
 }
 
-/* A key leads to this part of the memory, with this access, and to no more. */
+/*
+ * Expect that the peer reaches exactly this range by the key, with exactly this
+ * access.
+ */
 static void key_leads_to(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(rereg) *self, __u32 domain, __u64 iova,
 			 __u32 rkey, __u32 access, size_t offset, size_t len)
@@ -263,7 +266,10 @@ TEST_F_TIMEOUT(rereg, I8_every_change_is_whole, 240)
 	}
 }
 
-/* Neither its description nor what the peer reads by its key has changed. */
+/*
+ * Expect that the call has changed nothing: MR_QUERY reports the old MR, and
+ * the peer reads by the old key.
+ */
 static void is_old(struct __test_metadata *_metadata, FIXTURE_DATA(rereg) *self)
 {
 	struct ib_memreg_segment segment = {};
@@ -284,7 +290,10 @@ static void is_old(struct __test_metadata *_metadata, FIXTURE_DATA(rereg) *self)
 	EXPECT_TRUE(filled(s->mem, OLD_LENGTH, OLD_OFFSET, 1));
 }
 
-/* The new key leads where it should, and the old one nowhere; begin anew. */
+/*
+ * Expect that the new key reaches the new range, and the old key nothing. Then
+ * restore the MR.
+ */
 static void is_new(struct __test_metadata *_metadata, FIXTURE_DATA(rereg) *self,
 		   __u32 what, const struct ib_memreg_mr_reregister *cmd)
 {
@@ -303,7 +312,10 @@ static void is_new(struct __test_metadata *_metadata, FIXTURE_DATA(rereg) *self,
 	connect_to(_metadata, &self->link, self->domains[0]);
 }
 
-/* A fault at each place that the call passes, memory and work requests alike */
+/*
+ * Re-register with a fault injected at each allocation and work request, one at
+ * a time.
+ */
 static void change_with_faults(struct __test_metadata *_metadata,
 			       FIXTURE_DATA(rereg) *self, __u32 what)
 {
@@ -341,7 +353,10 @@ TEST_F_TIMEOUT(rereg, I8_after_any_fault_the_peer_sees_old_or_new, SOAK_S)
 	disconnect(_metadata, &self->link);
 }
 
-/* Fields, memory and state that can't be: the old key works afterwards. */
+/*
+ * Each invalid field, memory or state is refused, and the old key works
+ * afterwards.
+ */
 TEST_F(rereg, I8_what_is_refused_changes_nothing)
 {
 	struct ib_memreg_mr_reregister cmd;
@@ -425,7 +440,10 @@ static int move(FIXTURE_DATA(own) *self, __u32 mr, size_t first, size_t pages,
 	return ret;
 }
 
-/* Growing, shrinking and sliding pin what is new, and unpin what is left. */
+/*
+ * A range that grows, shrinks or moves pins its new pages and unpins those that
+ * it has left.
+ */
 TEST_F(own, pages_that_are_kept_are_pinned_once)
 {
 	static const struct {
@@ -606,7 +624,7 @@ struct race {
 	_Atomic unsigned int bad;
 };
 
-/* Give the MR the one half of the memory and the other by turns. */
+/* Re-register the MR on one half of the memory and the other in turn. */
 static void *change_in_a_loop(void *arg)
 {
 	struct race *r = arg;
@@ -683,7 +701,10 @@ FIXTURE_TEARDOWN(race)
 	EXPECT_EQ(0, vm_pin(0));
 }
 
-/* Write by the key that was heard of last, or by the one before. */
+/*
+ * Write by the newest key that the other thread has announced, or by the one
+ * before.
+ */
 static bool writes_by(FIXTURE_DATA(race) *self, _Atomic uint64_t *key)
 {
 	uint64_t now = *key;
@@ -693,7 +714,10 @@ static bool writes_by(FIXTURE_DATA(race) *self, _Atomic uint64_t *key)
 			   (uint32_t)now) == IBV_WC_SUCCESS;
 }
 
-/* Until a write fails, or for a while. Counts those by each that did not. */
+/*
+ * Write until a write fails, 50 times at most. Counts the writes that
+ * succeeded.
+ */
 static void write_for_a_while(FIXTURE_DATA(race) *self, bool old,
 			      unsigned int *done)
 {
