@@ -180,7 +180,10 @@ static int end_open(struct end *e, enum kind kind)
 	return link_up(&e->link, &queues, true);
 }
 
-/* Nothing of an exporter's is in use by now. */
+/*
+ * Close the connection, and expect that no exporter's memory is in use any
+ * more.
+ */
 static void end_close(struct __test_metadata *_metadata, struct end *e)
 {
 	struct memreg_fake_control state;
@@ -250,8 +253,8 @@ static const struct {
 };
 
 /*
- * The peer reads all bytes of a range, and writes all of them if it may; no
- * other byte changes.
+ * Expect that the peer reads all bytes of a range, that it writes them if the
+ * access allows it, and that no other byte changes.
  */
 static void reach(struct __test_metadata *_metadata,
 		  struct end *e, size_t offset, size_t length,
@@ -375,7 +378,10 @@ TEST_F(dmabuf, I6_windows_end_at_their_bytes)
 			     bind.out_rkey));
 }
 
-/* Out of it by a SEND and a WRITE, into it by a READ and a RECV. */
+/*
+ * Local work moves bytes out of the memory by SEND and WRITE, and into it by
+ * READ and RECV.
+ */
 TEST_F(dmabuf, local_work_reaches_it)
 {
 	struct end *e = &self->end;
@@ -385,7 +391,10 @@ TEST_F(dmabuf, local_work_reaches_it)
 	union entry entry;
 	struct ib_memreg_wr wr;
 
-	/* Without any remote access there are keys only where they must be. */
+	/*
+	 * An MR without remote access has keys only if its memory can be
+	 * revoked.
+	 */
 	ASSERT_EQ(0, register_range(e, 0, e->m.length,
 				    e->access & LOCAL_WRITE));
 	EXPECT_EQ(is_revocable(&e->m), e->mr.out_segments);
@@ -409,7 +418,10 @@ TEST_F(dmabuf, local_work_reaches_it)
 	EXPECT_TRUE(filled(mem + rest, e->m.length - rest, rest, 3));
 }
 
-/* Of a key nothing comes inside of the entry, as no CPU is to copy there. */
+/*
+ * Receives go to the memory. If it is used by key, no data is put in the entry,
+ * as the CPU must not copy from there.
+ */
 TEST_F(dmabuf, receives_reach_it)
 {
 	struct end *e = &self->end;
@@ -499,7 +511,10 @@ static __u32 state_of(struct end *e)
 	       query.out_state;
 }
 
-/* Nobody has any of it, and the MR is still there. */
+/*
+ * Expect that nobody has the memory mapped or pinned any more, and that the MR
+ * is stale.
+ */
 static void is_taken_away(struct __test_metadata *_metadata,
 			  struct end *e,
 			  const struct memreg_fake_control *state)
@@ -547,7 +562,7 @@ TEST_F(revoked, I1_keys_are_dead_before_the_exporter_has_it_back)
 	EXPECT_TRUE(filled(e->m.at, e->m.length, 0, 1));
 	EXPECT_EQ(0, raw_destroy(e->link.fd, e->mr.out_mr_id));
 
-	/* Where it is now, it can be registered. */
+	/* After the move the memory can be registered again. */
 	ASSERT_EQ(0, register_range(e, 0, e->m.length, ACCESS));
 	EXPECT_EQ(IB_MEMREG_MR_LIVE, state_of(e));
 	ASSERT_EQ(0, fake_control(e->m.fake, e->m.fd,
@@ -580,7 +595,7 @@ TEST_F(revoked, I1_window_keys_are_dead_before_the_exporter_has_it_back)
 	EXPECT_TRUE(filled(e->m.at, e->m.length, 0, 1));
 }
 
-/* Work that was posted finds a dead key in the place of the memory. */
+/* Posted receives on revoked memory fail, as they go by a key that is dead. */
 TEST_F(revoked, I1_posted_receives_fail_once_it_is_gone)
 {
 	struct end *e = &self->end;
@@ -629,7 +644,10 @@ TEST_F(dmabuf, local_work_is_for_its_own_domain)
 	}
 }
 
-/* One process of two is gone, or has revoked: the peer of the other goes on. */
+/*
+ * Two processes share the memory. When one of them revokes its MR, or is
+ * killed, the other's peer goes on.
+ */
 TEST_F(dmabuf, a_process_that_shares_it_is_killed_and_the_peer_goes_on)
 {
 	struct end *e = &self->end;
@@ -701,8 +719,7 @@ TEST_F(revoked, it_can_be_re_registered_and_not_composed)
 }
 
 /*
- * Memory that its exporter takes away during registration, bind and
- * deregistration
+ * An exporter takes memory away while it is registered, bound or deregistered
  */
 
 struct mover {
@@ -823,7 +840,10 @@ static int try_register(FIXTURE_DATA(refused) *self, int dmabuf,
 			       &mr) ?: raw_destroy(self->fd, mr.out_mr_id);
 }
 
-/* An exporter of this sort, which is gone afterwards */
+/*
+ * Register the memory of an exporter with these flags, and have the exporter
+ * release it.
+ */
 static int try_flags(FIXTURE_DATA(refused) *self, __u32 flags, __u32 access)
 {
 	int dmabuf = fake_export(self->fake, LEN, flags);
@@ -923,7 +943,10 @@ static pid_t wait_for_exporter(FIXTURE_DATA(refused) *self, int dmabuf)
 	return child;
 }
 
-/* Has it come to where it waits? The descriptor is pinned by then. */
+/*
+ * Wait until the registration has pinned the descriptor, behind which it waits
+ * for the exporter.
+ */
 static int until_pinned(FIXTURE_DATA(refused) *self, int dmabuf)
 {
 	int64_t end = now_ms() + LIMIT_MS;
@@ -1063,7 +1086,10 @@ TEST_F(importer, the_read_only_twin_is_not_mapped_for_writing)
 	ASSERT_EQ(0, fake_read(self->fake, true, 0) > 0 ? 0 : -1);
 }
 
-/* The charge against the user's limit shows whether the memory is there. */
+/*
+ * The charge against the user's limit lasts as long as the importer keeps the
+ * memory.
+ */
 TEST_F(importer, I7_it_keeps_the_memory_until_it_lets_go)
 {
 	int memory = raw_memory(self->fd, self->length, 0);
@@ -1079,7 +1105,10 @@ TEST_F(importer, I7_it_keeps_the_memory_until_it_lets_go)
  * Users that keep memory
  */
 
-/* Lines of `memreg list --memory` that have both texts, or -1 */
+/*
+ * Number of lines of `memreg list --memory` with both the inode and @what, or
+ * -1
+ */
 static int holders_shown(__u64 inode, const char *what)
 {
 	char line[512], number[32];
@@ -1180,11 +1209,14 @@ static int become_nobody(void)
 	if (setrlimit(RLIMIT_MEMLOCK, &limit) || setgroups(0, NULL) ||
 	    setresuid(NOBODY, NOBODY, NOBODY))
 		return -errno;
-	/* A change of the user takes that back. */
+	/* A change of the user clears PDEATHSIG, so set it again. */
 	return prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
-/* May the user lock all that it may, or not a page? */
+/*
+ * Can the user still lock exactly @length bytes, that is all or nothing of the
+ * limit?
+ */
 static bool user_has(int file, size_t length)
 {
 	int status, memory;
@@ -1233,7 +1265,7 @@ static int take_fd(int from)
 	return fd;
 }
 
-/* All uses of memory that there are, of the sort that an actor has */
+/* Use memory in each way that this kind of actor can. */
 static int act(enum actor actor, int *memory)
 {
 	struct ib_memreg_mr_register mr;
@@ -1258,7 +1290,10 @@ static int act(enum actor actor, int *memory)
 	       raw_memory_dup(fd, *memory) < 0;
 }
 
-/* Begin, and take the descriptor that it passes, until it is killed. */
+/*
+ * Start an actor, which uses the memory until it is killed. A creator passes
+ * the descriptor back.
+ */
 static int actor_start(FIXTURE_DATA(charges) *self, enum actor actor)
 {
 	int ends[2], memory = self->memory;
@@ -1309,7 +1344,7 @@ static int rdma_charges(void)
 	return sum;
 }
 
-/* Pages of the kernel that the group has, once what can be reclaimed is. */
+/* Bytes of kernel memory that the group is charged for, after reclaim */
 static long kernel_charges(void)
 {
 	FILE *f;
@@ -1336,7 +1371,10 @@ static long charges_kept(void)
 	return sysconf(_SC_NPROCESSORS_ONLN) * (long)PAGE;
 }
 
-/* Once there are no more, or after a while: processes end in the background. */
+/*
+ * Wait until the charges are no more than @bytes, as processes end in the
+ * background. Returns them.
+ */
 static long kernel_charges_until(long bytes)
 {
 	int64_t end = now_ms() + LIMIT_MS;

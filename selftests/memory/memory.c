@@ -80,7 +80,7 @@ static int try_create(FIXTURE_DATA(memory) *self, __u64 length, __u32 flags,
 	return ret ?: close(cmd.out_fd);
 }
 
-/* A number in KiB that smaps has for the mapping of an address, or -1. */
+/* Value of a line of smaps in KiB, for the mapping at an address, or -1 */
 static long smaps(const void *addr, const char *key)
 {
 	unsigned long start, end;
@@ -165,7 +165,10 @@ TEST_F(memory, I8_bad_input_is_refused)
 	EXPECT_FAIL(EBADF, FD, raw_memory_dup(self->fd, self->fd));
 }
 
-/* The kernel checks offset and size; we, that it is shared. */
+/*
+ * The kernel checks offset and size of a mapping. The module refuses private
+ * mappings.
+ */
 TEST_F(memory, bad_mappings_are_refused)
 {
 	int memory = raw_memory(self->fd, LEN, 0);
@@ -271,10 +274,7 @@ static void *swap_descriptors(void *arg)
 	return NULL;
 }
 
-/*
- * Each call that takes a descriptor, while another thread closes and replaces
- * it
- */
+/* Another thread closes and replaces a descriptor while calls take it. */
 TEST_F(memory, I8_descriptors_that_are_closed_meanwhile)
 {
 	struct swapping s = { .memory = raw_memory(self->fd, LEN, 0) };
@@ -388,11 +388,11 @@ static void be_nobody(struct __test_metadata *_metadata, size_t may_lock)
 	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &limit));
 	ASSERT_EQ(0, setgroups(0, NULL));
 	ASSERT_EQ(0, setresuid(NOBODY, NOBODY, NOBODY));
-	/* A change of the user takes that back. */
+	/* A change of the user clears PDEATHSIG, so set it again. */
 	ASSERT_EQ(0, prctl(PR_SET_PDEATHSIG, SIGKILL));
 }
 
-/* All that may be locked can be had, and not a page more. */
+/* Expect that memory up to the limit can be had, and not one page more. */
 static void all_is_free(struct __test_metadata *_metadata, int fd)
 {
 	int most = raw_memory(fd, MAY_LOCK, 0);
@@ -447,7 +447,7 @@ struct shared {
 	__u32 domain;
 };
 
-/* A process that has all uses of memory that there are, until it is killed. */
+/* A process that uses the memory in all ways, until it is killed */
 static void use_until_killed(struct shared *s, bool creates)
 {
 	struct ib_memreg_mr_register mr;
@@ -540,7 +540,10 @@ FIXTURE_VARIANT(memory_peer) {
 	bool huge;
 };
 
-/* Blocks of several sizes; one block; blocks that are mapped huge. */
+/*
+ * Memory in blocks of several sizes, in one block, and in blocks that are
+ * mapped huge
+ */
 FIXTURE_VARIANT_ADD(memory_peer, small_blocks) {
 	.length = LEN,
 };
@@ -626,7 +629,7 @@ TEST_F(memory_peer, I6_the_peer_reaches_every_byte_and_no_other)
 		EXPECT_EQ(0, raw_destroy(self->link.fd, mr.out_mr_id));
 	}
 	fill(self->at, self->length, 1);
-	/* A byte behind is out of reach, and one before it. */
+	/* The peer cannot write behind the range of the MR, nor before it. */
 	ASSERT_EQ(0, raw_register_fd(self->link.fd, self->link.domain,
 				     self->memory, PAGE, PAGE, ACCESS, &mr));
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
@@ -679,7 +682,10 @@ TEST_F(memory_peer, atomics_windows_and_local_work_reach_it)
 	EXPECT_EQ(0, raw_revoke(self->link.fd, self->link.domain,
 				&bind.window_id, 1));
 
-	/* Out of it by a WRITE to the peer, and into it by a READ. */
+	/*
+	 * A WRITE sends bytes of the memory to the peer, and a READ fetches
+	 * bytes into it.
+	 */
 	wr = WR(WRITE, self->link.endpoint,
 		SGE(mr.out_mr_id, PAGE - 5, 2 * PAGE), .flags = SIGNALED,
 		.remote_addr = (uintptr_t)self->stock->mem,
@@ -718,7 +724,8 @@ TEST_F(memory_peer, by_the_read_only_twin_the_peer_reads_and_does_not_write)
 }
 
 /*
- * Each process has keys of its own; the end of one does not affect the other.
+ * Two processes share the memory, each with keys of its own. When one is
+ * killed, the other's keys still work.
  */
 TEST_F(memory_peer, a_process_that_shares_it_is_killed_and_the_peer_goes_on)
 {
@@ -772,7 +779,7 @@ static void *read_on(void *arg)
 	return NULL;
 }
 
-/* Wait until a read has begun and ended that was not in progress before. */
+/* Wait until the thread has begun another read and completed it. */
 static bool reads_go_on(struct reading *r)
 {
 	unsigned int from = r->done;
@@ -802,7 +809,10 @@ static int share(int fd, int memory, size_t length, __u32 *domain, __u32 *mr,
 	return raw_bind(fd, *domain, &bind, 1);
 }
 
-/* In a process of its own, which is killed while the peer reads */
+/*
+ * A process registers the same memory, and is killed while the peer reads by
+ * another key.
+ */
 static void share_and_be_killed(struct __test_metadata *_metadata, int memory,
 				size_t length, struct reading *r)
 {
@@ -829,7 +839,10 @@ static void share_and_be_killed(struct __test_metadata *_metadata, int memory,
 	EXPECT_TRUE(reads_go_on(r));
 }
 
-/* Ends of the other users of the memory: revoke, deregister, close, kill */
+/*
+ * Other users of the memory revoke, deregister, close or are killed, while the
+ * peer reads on.
+ */
 TEST_F_TIMEOUT(memory_peer, what_others_had_of_it_ends_and_the_peer_reads_on,
 	       240)
 {
@@ -862,7 +875,7 @@ TEST_F_TIMEOUT(memory_peer, what_others_had_of_it_ends_and_the_peer_reads_on,
 	EXPECT_EQ(0, r.bad);
 }
 
-/* By another device it is registered with rights of its own. */
+/* The memory can be registered on a second device, with other rights. */
 TEST_F(memory_peer, another_device_has_it_as_well)
 {
 	struct ib_memreg_mr_register mr, other;
@@ -887,7 +900,10 @@ TEST_F(memory_peer, another_device_has_it_as_well)
 	reach(_metadata, self, 0, self->length, mr.iova, mr.out_rkey);
 }
 
-/* The application's own PD takes the mapping as any other memory. */
+/*
+ * ibv_reg_mr(3) in a PD of the application takes the mapping like any other
+ * memory.
+ */
 TEST_F(memory_peer, a_stock_program_registers_the_mapping)
 {
 	struct ibv_mr *mr = ibv_reg_mr(self->stock->pd, self->at, self->length,

@@ -218,7 +218,9 @@ TEST_F(pool, I8_recycle_refuses_bad_indices_and_changes_no_key)
 	mem_free(memory, PAGE);
 }
 
-/* A buffer of a refused call can be named again. */
+/*
+ * A call that was refused can be made again without the index that was wrong.
+ */
 TEST_F(pool, recycle_changes_the_keys_that_it_names)
 {
 	__u32 rkeys[COUNT], sequence, indices[] = { 5, 0, 7, 5 };
@@ -285,7 +287,10 @@ TEST_F(pool, the_table_can_only_be_read)
 	EXPECT_EQ(0, munmap((void *)table.head, table.size));
 }
 
-/* Of the caller's memory it is, as any MR, until that goes (I2). */
+/*
+ * A pool over the caller's memory is guarded as any MR: its keys die when the
+ * mapping goes (I2).
+ */
 TEST_F(pool, over_memory_of_the_caller_it_is_guarded)
 {
 	char *memory = mem_alloc(COUNT * SIZE);
@@ -582,7 +587,10 @@ TEST_F(taking, bad_attributes_are_refused)
 #undef TRY
 }
 
-/* Anything but exit is the end of a process in this mode. */
+/*
+ * Take and give in a process that seccomp ends at its first system call but
+ * exit(2).
+ */
 static void take_without_calls(FIXTURE_DATA(taking) *self)
 {
 	void *buffers[BUFFERS];
@@ -650,7 +658,7 @@ static uint32_t pick(struct member *me, uint32_t n)
 	return (me->seed >> 16) % n;
 }
 
-/* Buffers are 1000 bytes long, and so begin at multiples of 1024. */
+/* Owner of a buffer. Buffers of 1000 bytes begin at multiples of 1024. */
 static _Atomic uint32_t *owner(struct crowd *crowd, void *buffer)
 {
 	return &crowd->owners[((char *)buffer - crowd->base) / 1024];
@@ -712,7 +720,7 @@ static void *take_and_give(void *arg)
 	return NULL;
 }
 
-/* Children find nothing to take, and end in any way. */
+/* Fork children, which cannot take buffers, and which exit or are killed. */
 static void *fork_and_kill(void *arg)
 {
 	struct crowd *crowd = arg;
@@ -758,7 +766,7 @@ static void run_crowd(struct __test_metadata *_metadata, struct crowd *crowd)
 	ASSERT_EQ(0, pthread_join(forker, NULL));
 }
 
-/* All buffers are there in the end, each of them once. */
+/* Expect that each buffer can be taken exactly once. */
 static void all_there(struct __test_metadata *_metadata, struct crowd *crowd)
 {
 	void *buffers[BUFFERS], *more;

@@ -71,7 +71,7 @@ static int make(struct memreg *m, uint32_t domain, uint32_t count, void *addr,
 	return memreg_pool_create(m, domain, &attr, pool);
 }
 
-/* Descriptors that are open: none is left by a call that fails. */
+/* Number of open descriptors: a call that fails must not leave one. */
 static int open_files(void)
 {
 	int fd, n = 0;
@@ -97,7 +97,7 @@ static void lock_at_most(struct __test_metadata *_metadata, size_t bytes)
 			  memreg_reason_code());			\
 	} while (0)
 
-/* Memory that is made with the pool is the user's. */
+/* Memory that the library makes for the pool is charged to the user. */
 TEST_F(limits, I8_memory_of_the_user)
 {
 	struct memreg_pool *pool, *more;
@@ -107,7 +107,7 @@ TEST_F(limits, I8_memory_of_the_user)
 	IN_CHILD {
 		lock_at_most(_metadata, COUNT * SIZE);
 		files = open_files();
-		/* LIST shows a user what is that user's. */
+		/* What LIST reports to this user is only what the user has. */
 		ASSERT_EQ(0, state_get(&state));
 		EXPECT_LIB(ENOMEM, MEMLOCK,
 			   make(self->m, self->domain, COUNT + 1, NULL,
@@ -131,7 +131,10 @@ TEST_F(limits, I8_memory_of_the_user)
 	}
 }
 
-/* The caller's memory is pinned, and counts as such. */
+/*
+ * Memory of the caller is pinned, and counts against the limit as pinned
+ * memory.
+ */
 TEST_F(limits, I8_memory_of_the_caller)
 {
 	char *memory = mem_alloc(COUNT * SIZE);
@@ -222,7 +225,7 @@ static void open_domain(struct __test_metadata *_metadata, struct memreg **m,
 	EXPECT_EQ(DOMAIN, objects());
 }
 
-/* Each key is an object, so as many steps as there are keys fail. */
+/* Each key takes an HCA object: with fewer objects than keys the call fails. */
 TEST_F(groups, I8_objects_are_limited_at_each_step)
 {
 	struct memreg_pool *pool;
@@ -253,7 +256,10 @@ TEST_F(groups, I8_objects_are_limited_at_each_step)
 	EXPECT_EQ(0, objects());
 }
 
-/* Fresh keys are made before the old ones die. */
+/*
+ * A recycle makes new keys before the old ones die, so at the limit it fails
+ * and the old keys still work.
+ */
 TEST_F(groups, I8_recycle_at_the_limit_leaves_the_old_keys)
 {
 	struct memreg_grant before[COUNT], after;

@@ -55,7 +55,7 @@ static int connect_up(FIXTURE_DATA(use) *self)
 	return link_up(&self->link, &queues, true);
 }
 
-/* After a refused access the connection is at an end. */
+/* Connect again after a refused access, which has ended the connection. */
 static int connect_again(FIXTURE_DATA(use) *self)
 {
 	union entry entry;
@@ -110,7 +110,7 @@ static size_t offset_of(unsigned int i)
 	return i * STRIDE;
 }
 
-/* All but so many bytes from there on are what they were. */
+/* Expect that no byte has changed but @len of them from @from on. */
 static void rest_is_same(struct __test_metadata *_metadata,
 			 FIXTURE_DATA(use) *self, size_t from, size_t len)
 {
@@ -158,7 +158,9 @@ TEST_F(use, I6_buffers_are_gathered_by_sends_and_scattered_by_receives)
 	EXPECT_TRUE(filled(s->mem, SIZE, offset_of(5), 1));
 	EXPECT_TRUE(filled(s->mem + SIZE, 100, offset_of(2) + 3, 1));
 
-	/* And back, the other way round, into the same two */
+	/*
+	 * The peer's message goes to the same two buffers, in the other order.
+	 */
 	submit_one(_metadata, self, WR(RECV, self->link.endpoint,
 				       SGES(sges, 2)));
 	fill(s->mem, LEN, 2);
@@ -243,7 +245,10 @@ static void reach(struct __test_metadata *_metadata, FIXTURE_DATA(use) *self,
 	fill(self->at, LEN - (STRIDE - SIZE), 1);
 }
 
-/* Page edges are in the middle of buffers of this size. */
+/*
+ * The buffers' size is no divisor of a page, so that some have a page boundary
+ * inside.
+ */
 TEST_F(use, I6_a_peer_reaches_every_byte_of_each_buffer_and_no_other)
 {
 	struct ibv_send_wr add = {
@@ -279,7 +284,10 @@ TEST_F(use, I6_a_peer_reaches_every_byte_of_each_buffer_and_no_other)
 	rest_is_same(_metadata, self, 0, 0);
 }
 
-/* A window has a key of its own, which recycling leaves alone. */
+/*
+ * A window on a buffer has a key of its own, which a recycle of the buffer does
+ * not change.
+ */
 TEST_F(use, I6_windows_of_type_1_are_bound_to_buffers)
 {
 	struct ib_memreg_bind bind = {
@@ -326,7 +334,10 @@ TEST_F(use, I6_windows_of_type_2B_are_bound_to_buffers)
 	done(_metadata, self, &entry);
 	reach(_metadata, self, offset_of(7), SIZE, wr.remote_addr, wr.rkey);
 	EXPECT_EQ(-EBUSY, memreg_pool_destroy(self->pool));
-	/* The peer ends it by a message, which arrives in a buffer, too. */
+	/*
+	 * The peer ends the window by SEND_WITH_INV, and its message arrives in
+	 * a buffer.
+	 */
 	submit_one(_metadata, self,
 		   WR(RECV, self->link.endpoint,
 		      SGE(self->mr.id, offset_of(0), SIZE)));
