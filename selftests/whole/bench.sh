@@ -11,7 +11,7 @@ command -v python3 >/dev/null || exit 4
 
 tmp=$(mktemp -d) || exit
 
-# A bench that is killed leaves its module.
+# A bench that is killed leaves its kernel module loaded.
 cleanup() {
 	rm -rf "$tmp"
 	[ ! -d /sys/module/ib_memreg_bench ] || rmmod ib_memreg_bench
@@ -50,7 +50,7 @@ OTHER = ("mr_register_64k_local mr_register_64k_remote mr_register_4k_remote "
          "write_8b_batch32 write_8b_batch32_vs_perftest send_8b_batch32 "
          "pingpong_64b bind_send_inv ring_poll_empty ring_reap")
 KERNEL = ["frwr_take_put_1cpu"]
-# Where instructions are counted there may be one CPU, so this has times alone.
+# Instructions are counted on one CPU, so two CPUs have times alone.
 KERNEL_TIME = ["frwr_take_put_1cpu_time", "frwr_take_put_2cpu_time"]
 THREADS_TIME = ["pool_take_give_2cpu_time", "cache_hit_2cpu_time"]
 ALONE = {"ring_reap", "ring_reap_time"}

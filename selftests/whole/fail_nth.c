@@ -46,7 +46,7 @@ FIXTURE(fail_nth) {
 	char *untouched;
 	size_t large_length;
 	char *large;
-	/* Object that the tested call has made, or is to destroy. */
+	/* Object that the call under test makes or destroys */
 	int made_fd;
 	__u32 status;
 	__u32 monitors[3];
@@ -106,7 +106,10 @@ static bool op_may_fail(const struct op *op, int ret)
 	return false;
 }
 
-/* Work requests posted so far: what they do may be over before one looks. */
+/*
+ * Number of work requests posted so far, as these may have completed before the
+ * test looks
+ */
 static __u64 posted(FIXTURE_DATA(fail_nth) *self)
 {
 	__u64 value = 0;
@@ -481,7 +484,7 @@ static int close_made_fd(FIXTURE_DATA(fail_nth) *self)
 	return close(self->made_fd);
 }
 
-/* Where there is no descriptor to be had, that may be said. */
+/* Errnos if no descriptor can be had */
 static const int no_descriptor[] = { EMFILE, ENFILE, 0 };
 
 TEST_F_TIMEOUT(fail_nth, I8_memory_create, 600)
@@ -588,7 +591,7 @@ TEST_F_TIMEOUT(fail_nth, I8_monitor_destroy, 600)
 	sweep(_metadata, self, &op);
 }
 
-/* A change that the wide monitor sees, of memory that nobody else knows */
+/* Have the log of the wide monitor a change to report, of a page of its own. */
 static int make_news(FIXTURE_DATA(fail_nth) *self)
 {
 	char *page = mem_alloc(PAGE);
@@ -643,7 +646,7 @@ TEST_F_TIMEOUT(fail_nth, I8_status_map, 600)
 	sweep(_metadata, self, &op);
 }
 
-/* An MR that has a slot in the table */
+/* Register an MR that has a slot of the status table. */
 static int call_register_watched(FIXTURE_DATA(fail_nth) *self)
 {
 	RAW(mr_register, cmd, .domain_id = self->domain,
@@ -701,7 +704,7 @@ static int call_memory_mmap(FIXTURE_DATA(fail_nth) *self)
 
 static int unmap_memory(FIXTURE_DATA(fail_nth) *self)
 {
-	/* As long as no fault is ordered, all of it can be had. */
+	/* Touch all pages while no fault is ordered. */
 	memset(self->mapped, 1, MEMORY_LENGTH);
 	return munmap(self->mapped, MEMORY_LENGTH) ?: close(self->made_fd);
 }
@@ -746,7 +749,10 @@ TEST_F_TIMEOUT(fail_nth, I8_mr_register_fd, 600)
 	sweep(_metadata, self, &op);
 }
 
-/* Memory of an exporter that never takes it away, and of one that may */
+/*
+ * A dma-buf of an exporter that never takes its memory away, and below one of
+ * an exporter that may
+ */
 static int export_foreign(FIXTURE_DATA(fail_nth) *self)
 {
 	self->made_fd = fake_export(self->fake, MEMORY_LENGTH,
@@ -800,7 +806,10 @@ TEST_F_TIMEOUT(fail_nth, I8_mr_register_revocable_dma, 600)
 	EXPECT_EQ(0, close(self->fake));
 }
 
-/* The exporter is not swept, but what it makes us do is. */
+/*
+ * Have the exporter move its memory. Its own allocations are spared, and those
+ * of the module's callback fail.
+ */
 static int call_move(FIXTURE_DATA(fail_nth) *self)
 {
 	return fake_control(self->fake, self->made_fd, MEMREG_FAKE_MOVE, NULL);
@@ -894,7 +903,7 @@ static int prepare_mr(FIXTURE_DATA(fail_nth) *self)
 	return call_register_remote(self);
 }
 
-/* Some pages stay, and the keys are in another domain. */
+/* Change everything: some pages are kept, and the keys go to another domain. */
 static int call_reregister_all(FIXTURE_DATA(fail_nth) *self)
 {
 	RAW(mr_reregister, cmd, .flags = IB_MEMREG_REREG_TRANSLATION |
@@ -970,7 +979,9 @@ TEST_F_TIMEOUT(fail_nth, I8_mr_query, 300)
 	sweep(_metadata, self, &op);
 }
 
-/* Part of the memory, and the keys are in the same domain. */
+/*
+ * Change to a part of the descriptor's memory; the keys stay in their domain.
+ */
 static int call_reregister_fd(FIXTURE_DATA(fail_nth) *self)
 {
 	RAW(mr_reregister, cmd, .flags = IB_MEMREG_REREG_TRANSLATION |
@@ -1005,7 +1016,7 @@ TEST_F_TIMEOUT(fail_nth, I8_mr_reregister_fd, 600)
 	sweep(_metadata, self, &op);
 }
 
-/* The memory of the MR goes, and it gets other memory. */
+/* Register memory and unmap its first page, so that the MR is stale. */
 static int prepare_stale_mr(FIXTURE_DATA(fail_nth) *self)
 {
 	return call_register_untouched(self) ?:
@@ -1091,7 +1102,10 @@ TEST_F_TIMEOUT(fail_nth, I8_each_change_of_an_mr, 1200)
 	}
 }
 
-/* Of the two ends of an MR, with a rough boundary */
+/*
+ * Compose two pieces that do not meet at pages, so that the composition has no
+ * key.
+ */
 static int call_compose(FIXTURE_DATA(fail_nth) *self)
 {
 	struct ib_memreg_piece pieces[] = {
@@ -1332,7 +1346,7 @@ static int destroy_ends(FIXTURE_DATA(fail_nth) *self)
 	return ret ?: raw_destroy(self->peer, self->peer_endpoint);
 }
 
-/* The request is there to be read of. */
+/* Have a peer request a connection, and wait until its event can be read. */
 static int prepare_event(FIXTURE_DATA(fail_nth) *self)
 {
 	struct pollfd pollfd = { .fd = self->fd, .events = POLLIN };
@@ -1375,8 +1389,9 @@ static int call_accept(FIXTURE_DATA(fail_nth) *self)
 }
 
 /*
- * If not even an answer can be sent, ENOTCONN says that the request is over.
- * Whatever comes of it, the peer gets an answer, and connects again next round.
+ * If not even a rejection can be sent, ACCEPT returns ENOTCONN, as the request
+ * is over. The peer gets an answer in each case, and connects again in the next
+ * round.
  */
 TEST_F_TIMEOUT(fail_nth, I7_accept, 600)
 {
@@ -1468,7 +1483,10 @@ static int destroy_made_ring(FIXTURE_DATA(fail_nth) *self)
 	return close(self->made_fd) ? -errno : ret;
 }
 
-/* A descriptor that was left behind would be the next one. */
+/*
+ * The test finds a descriptor that a failed call has left, as the next one has
+ * another number.
+ */
 TEST_F_TIMEOUT(fail_nth, I8_ring_create, 600)
 {
 	static const int errors[] = { ENOSPC, ENFILE, EMFILE, 0 };
@@ -1486,7 +1504,7 @@ TEST_F_TIMEOUT(fail_nth, I8_ring_create, 600)
 	EXPECT_EQ(before, after);
 }
 
-/* The ring is empty, and the call reports that. */
+/* Wait for an entry of an empty ring: the call times out. */
 static int call_ring_wait(FIXTURE_DATA(fail_nth) *self)
 {
 	int ret = ring_wait(&self->ring, 1, MS, NULL);
@@ -1610,7 +1628,10 @@ static int prepare_setup(FIXTURE_DATA(fail_nth) *self)
 	       recv_one(self, self->made);
 }
 
-/* A receive is in place, and is flushed if this comes to nothing. */
+/*
+ * Accept a request for which a receive is posted. If the call fails for good,
+ * the receive is flushed.
+ */
 TEST_F_TIMEOUT(fail_nth, I7_accept_with_queues, 600)
 {
 	static const int errors[] = { ENOTCONN, ENOSPC, 0 };
@@ -1626,7 +1647,10 @@ TEST_F_TIMEOUT(fail_nth, I7_accept_with_queues, 600)
 	EXPECT_LT(0, ring_count(&self->ring));
 }
 
-/* Up, with queues, of which what is posted does not end by itself */
+/*
+ * Establish a connection with queues. What the test posts there does not
+ * complete before the end.
+ */
 static int prepare_queues(FIXTURE_DATA(fail_nth) *self)
 {
 	int ret = prepare_request(self) ?: call_setup(self) ?:
@@ -1692,7 +1716,7 @@ static const struct op submit_ops[] = {
 	  .undo = destroy_queues, .errors = no_space, .late = true },
 };
 
-/* One work request in a call: it is posted, or nothing has changed. */
+/* Submit one work request. If the call fails it has changed nothing. */
 TEST_F_TIMEOUT(fail_nth, I8_submit, 1200)
 {
 	unsigned int i;
@@ -1801,8 +1825,8 @@ TEST_F_TIMEOUT(fail_nth, I7_destroy_with_work, 600)
 }
 
 /*
- * Memory on demand: what a call that failed has pinned stays for the next one,
- * until it is let go of.
+ * Memory on demand: what a failed call has pinned stays pinned for the next
+ * one, and is unpinned by let_go().
  */
 
 static int register_demand(FIXTURE_DATA(fail_nth) *self, __u32 *mr)
@@ -1842,7 +1866,7 @@ static int destroy_demand(FIXTURE_DATA(fail_nth) *self)
 	return raw_destroy(self->fd, self->demand);
 }
 
-/* Two ranges, far enough apart for an extent each */
+/* Advise on two ranges, which are too far apart for one extent. */
 static int advise_ranges(FIXTURE_DATA(fail_nth) *self, __u32 advice,
 			 __u32 flags)
 {
@@ -1912,7 +1936,7 @@ static int call_drop(FIXTURE_DATA(fail_nth) *self)
 
 TEST_F_TIMEOUT(fail_nth, I8_mr_advise, 1200)
 {
-	/* Without waiting it is not known what became of a fault. */
+	/* A fault that nobody waits for may be reported as EAGAIN. */
 	static const int later[] = { EAGAIN, 0 };
 	static const struct op ops[] = {
 		{ .prepare = prepare_demand, .call = pin_ahead,
@@ -1959,7 +1983,10 @@ static int destroy_made_and_demand(FIXTURE_DATA(fail_nth) *self)
 	return destroy_made(self) ?: destroy_demand(self);
 }
 
-/* Posted work requests hold their pages, others hold none. */
+/*
+ * A work request that was posted keeps its pages pinned; one that was not keeps
+ * none.
+ */
 TEST_F_TIMEOUT(fail_nth, I8_submit_on_demand, 600)
 {
 	static const struct op op = {

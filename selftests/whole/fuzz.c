@@ -47,8 +47,8 @@
 #define MEMORY_BYTES	(16 * PAGE)
 
 /*
- * What is asked for may be written to any address in the argument, and so may
- * one that differs from it in a bit: nothing else is near.
+ * The kernel may write to any address that an argument names, and to one that
+ * differs from it in a bit. So nothing else is near this region.
  */
 #define REGION		((__u8 *)(1UL << 44))
 #define REGION_BYTES	(1UL << 30)
@@ -81,7 +81,10 @@ static struct world {
 	__u8 *end;
 } world;
 
-/* How often each call ended how, in memory that children share */
+/*
+ * How often each call has returned each errno, in memory that is shared with
+ * children
+ */
 static unsigned long (*outcomes)[ERRNOS];
 
 /**
@@ -142,7 +145,9 @@ static __u32 state_of(const struct ib_memreg_object *o)
 	}
 }
 
-/* One of the objects, or none; type and state may be 0 for any. */
+/*
+ * An object of this type and state at random, or none; 0 is any type or state.
+ */
 static const struct ib_memreg_object *object_of(struct fuzzer *f, __u32 type,
 						__u32 state)
 {
@@ -207,7 +212,7 @@ static __u8 *somewhere(struct fuzzer *f)
 	return world.mem + below(f, MEM_PAGES * PAGE);
 }
 
-/* Where in an MR, which may be the whole address space */
+/* An offset in an MR, which may be of the whole address space */
 static __u64 offset_in(struct fuzzer *f, const struct ib_memreg_object *mr)
 {
 	return mr->u.mr.length > REGION_BYTES ? (uintptr_t)somewhere(f) :
@@ -245,7 +250,7 @@ static __u64 odd_value(struct fuzzer *f)
 	return values[below(f, ARRAY_LEN(values))];
 }
 
-/* Change a bit of it, or replace a word, or two. */
+/* Change one bit of an argument, or replace one or two of its words. */
 static void spoil(struct fuzzer *f, void *what, __u32 size)
 {
 	__u32 words = size / 4, at = below(f, words);
@@ -258,7 +263,7 @@ static void spoil(struct fuzzer *f, void *what, __u32 size)
 		memcpy(word, &value, once_in(f, 3) && at + 1 < words ? 8 : 4);
 }
 
-/* An array of some entries, behind which nothing can be reached */
+/* An array of @entries that ends at the end of mapped memory */
 static void *array(struct fuzzer *f, __u32 entries, size_t size)
 {
 	__u8 *from = world.arrays[f->number];
@@ -274,7 +279,9 @@ static __u32 few(struct fuzzer *f)
 	return once_in(f, 2) ? 1 : 1 + below(f, 4);
 }
 
-/* Mostly what windows can be bound to, and peers can reach */
+/*
+ * Access flags, most of which let windows be bound and peers access the memory
+ */
 static __u32 some_access(struct fuzzer *f)
 {
 	static const __u32 choice[] = {
@@ -460,7 +467,7 @@ static void make_mr_query(struct fuzzer *f, void *arg)
 					 sizeof(struct ib_memreg_segment));
 }
 
-/* MRs on demand have no key, and peers get none to them. */
+/* An MR that may be on demand: it has no key, and its access is for windows. */
 static const struct ib_memreg_object *may_be_on_demand(struct fuzzer *f)
 {
 	const struct ib_memreg_object *mr;
@@ -495,7 +502,10 @@ static void make_mr_advise(struct fuzzer *f, void *arg)
 	cmd->ranges = (uintptr_t)ranges;
 }
 
-/* Mostly of a memory object, and otherwise of the memory that others use */
+/*
+ * A pool, mostly over a memory object, otherwise over the memory that all
+ * threads use
+ */
 static void make_pool_create(struct fuzzer *f, void *arg)
 {
 	struct ib_memreg_pool_create *cmd = arg;
@@ -515,7 +525,7 @@ static void make_pool_create(struct fuzzer *f, void *arg)
 	}
 }
 
-/* Few indices, so that many are there, and some twice */
+/* Recycle few low indices, so that many exist and some are named twice. */
 static void make_pool_recycle(struct fuzzer *f, void *arg)
 {
 	struct ib_memreg_pool_recycle *cmd = arg;
@@ -753,7 +763,7 @@ static void make_endpoint_setup(struct fuzzer *f, void *arg)
 	make_queues(f, &cmd->queues);
 }
 
-/* SGEs go to the beginning of the thread's arrays. */
+/* Put the SGEs at the beginning of the thread's arrays. */
 static void make_sges(struct fuzzer *f, struct ib_memreg_wr *wr, __u32 number)
 {
 	struct ib_memreg_sge *sges = (void *)world.arrays[f->number];
@@ -771,7 +781,10 @@ static void make_sges(struct fuzzer *f, struct ib_memreg_wr *wr, __u32 number)
 		wr->sges = (uintptr_t)sges;
 }
 
-/* The file is its own peer: keys are those of its MRs and windows. */
+/*
+ * Name a key of one of the file's own MRs and windows, as the file is its own
+ * peer.
+ */
 static void make_remote(struct fuzzer *f, struct ib_memreg_wr *wr)
 {
 	const struct ib_memreg_object *o;
@@ -1029,7 +1042,7 @@ static const struct form *form_of(struct fuzzer *f)
 
 	for (form = forms; form < forms + ARRAY_LEN(forms); form++)
 		sum += form->weight;
-	/* If too much is there, destroy some of it. */
+	/* If there are too many objects, destroy one with every second call. */
 	if (f->known.count > MOST_OBJECTS && once_in(f, 2))
 		return &forms[0];
 	at = below(f, sum);
@@ -1038,7 +1051,7 @@ static const struct form *form_of(struct fuzzer *f)
 	return form;
 }
 
-/* Nothing is to wait for long, or to take the memory of all. */
+/* Limit times to wait and the size of memory. */
 static void be_quick(const struct form *form, void *arg)
 {
 	struct ib_memreg_memory_create *memory = arg;
@@ -1057,7 +1070,7 @@ static void be_quick(const struct form *form, void *arg)
 		connect->timeout_ms = 1000;
 }
 
-/* A ring that was made takes the place of another one, which stays. */
+/* Map a new ring in place of another one, which goes on to exist. */
 static void keep_ring(struct fuzzer *f,
 		      const struct ib_memreg_ring_create *cmd)
 {
@@ -1075,7 +1088,7 @@ static void keep_ring(struct fuzzer *f,
 		ring->shared = NULL;
 }
 
-/* The last one stays, and what was made of those before it. */
+/* Keep the newest memory object. Objects made from earlier ones stay. */
 static void keep_memory(const struct ib_memreg_memory_create *cmd)
 {
 	int old = cmd->out_fd;
@@ -1108,7 +1121,7 @@ static void keep(struct fuzzer *f, const struct form *form, const void *arg)
 		world.port = listen->addr.port;
 }
 
-/* A call has ended, with 0 or an errno. */
+/* Count a result of a call, 0 or an errno, and check that it is documented. */
 static int ended(struct fuzzer *f, const struct form *form, int err)
 {
 	__atomic_fetch_add(&outcomes[form - forms][err % ERRNOS], 1,
@@ -1118,7 +1131,10 @@ static int ended(struct fuzzer *f, const struct form *form, int err)
 	return err;
 }
 
-/* Give a command, and take the outcome of those that have one. */
+/*
+ * Issue a command of io_uring, and count the results of commands that have
+ * ended.
+ */
 static int command(struct fuzzer *f, const struct form *form)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&f->uring);
@@ -1195,8 +1211,8 @@ static void read_events(struct fuzzer *f)
 }
 
 /*
- * The memory is not what it was. A hole has a mapping, for otherwise malloc(3)
- * would take it.
+ * Map, unmap or change memory. A hole gets a mapping without access, so that
+ * malloc(3) does not take it.
  */
 static void change_memory(struct fuzzer *f)
 {
@@ -1244,7 +1260,10 @@ static void write_to_rings(struct fuzzer *f)
 		ring->shared->consumer = ring->shared->producer;
 }
 
-/* Somebody else's argument changes while the kernel reads it. */
+/*
+ * Write into the argument of another thread, while the kernel may be reading
+ * it.
+ */
 static void write_to_others(struct fuzzer *f)
 {
 	__u32 other = below(f, THREADS);
@@ -1253,7 +1272,7 @@ static void write_to_others(struct fuzzer *f)
 	spoil(f, world.arrays[other] + ARRAY_BYTES - 1024, 1024);
 }
 
-/* The next one who asks for a connection, or 0 */
+/* Endpoint of the next connection request, or 0 */
 static __u32 await_request(void)
 {
 	struct pollfd pfd = { .fd = world.fd, .events = POLLIN };
@@ -1266,7 +1285,10 @@ static __u32 await_request(void)
 	return 0;
 }
 
-/* Have a connection, if nobody is in the way. */
+/*
+ * Make a connection to the file's own listener, unless random calls get in the
+ * way.
+ */
 static void connect_again(struct fuzzer *f)
 {
 	const struct ib_memreg_queues queues = {
@@ -1477,7 +1499,10 @@ static bool same_objects(const struct state *a, const struct state *b)
 	return o == o_end && p == p_end;
 }
 
-/* Is an MR on demand? Advice for no byte of it says so, and does nothing. */
+/*
+ * Is an MR on demand? Advice on an empty range fails for any other, and has no
+ * effect.
+ */
 static bool is_on_demand(__u32 mr)
 {
 	struct ib_memreg_range range = { .mr_id = mr };
@@ -1522,7 +1547,10 @@ static long pinned_for_good(const struct state *state)
 	return all - on_demand;
 }
 
-/* No more is pinned than was: those of SINGLE_KEY may go by themselves. */
+/*
+ * Expect that no more pages are pinned than before. Fewer may be: MRs with a
+ * single key become stale and are unpinned at any time.
+ */
 static bool no_more_pinned(const struct state *now, long before)
 {
 	unsigned int i;
@@ -1568,9 +1596,7 @@ TEST_F_TIMEOUT(fuzz, I8_what_fails_has_changed_nothing, 9000)
 	world_end();
 }
 
-/*
- * Several threads, in a process that ends in the middle of it
- */
+/* Several threads make calls, in a process that exits while they do */
 
 struct thread {
 	pthread_t id;
@@ -1597,14 +1623,14 @@ static void *calls_of_thread(void *arg)
 	return NULL;
 }
 
-/* The first to be through ends all of them. */
+/* The first thread that has made its calls exits the process. */
 static bool calls_of_threads(unsigned int seed, unsigned int n)
 {
 	static struct thread threads[THREADS];
 	unsigned int i;
 
 	world_begin();
-	/* Once there is a thread, the memory is what it was no more. */
+	/* Register buffers with io_uring before a thread changes the memory. */
 	for (i = 0; i < THREADS; i++)
 		fuzzer_begin(&threads[i].f, seed, i);
 	for (i = 0; i < THREADS; i++) {

@@ -232,7 +232,10 @@ static unsigned int check_batches(struct __test_metadata *_metadata,
 	return bound;
 }
 
-/* Work that was done before the end may stay, as the file is still open. */
+/*
+ * Undo what the killed process has completed: the file is open here, so that
+ * its objects stay.
+ */
 static void clear_away(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(interrupt) *self, const struct state *now)
 {
@@ -328,7 +331,10 @@ static void begin_to_lose(struct __test_metadata *_metadata,
 		usleep(1000);
 }
 
-/* End the fault: the call that waited for the completion succeeds. */
+/*
+ * Cancel the fault, and expect that the call which lost its completion
+ * succeeds.
+ */
 static void end_to_lose(struct __test_metadata *_metadata, struct lost *lost)
 {
 	fault_cancel("completion");
@@ -346,7 +352,10 @@ static void *stand_in_line(void *arg)
 	return NULL;
 }
 
-/* All batches but the one that is lost, until the process is killed. */
+/*
+ * Bind all batches but the first, whose completion is lost, in threads that
+ * wait until the process is killed.
+ */
 static void line_up(FIXTURE_DATA(interrupt) *self)
 {
 	struct worker workers[BATCHERS];
@@ -414,7 +423,10 @@ static long kill_in_line(struct __test_metadata *_metadata,
 	return now_ms() - ms;
 }
 
-/* Only the first call has bound its windows; those that wait have not. */
+/*
+ * Expect that the first call has bound its windows, and that those waiting
+ * behind it have not.
+ */
 static void only_first_is_bound(struct __test_metadata *_metadata,
 				FIXTURE_DATA(interrupt) *self)
 {
@@ -429,8 +441,9 @@ static void only_first_is_bound(struct __test_metadata *_metadata,
 }
 
 /*
- * If it is dead before the one it waits for is given up, it was the signal that
- * ended its calls. Where the machine took too long it is tried again.
+ * If the process is dead before the module gives up the first call, the signal
+ * has ended the calls that waited. A slow machine may take longer, so there are
+ * several tries.
  */
 TEST_F_TIMEOUT(interrupt, I8_killed_in_line_it_does_not_wait, IN_LINE_S)
 {

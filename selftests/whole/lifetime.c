@@ -131,7 +131,7 @@ TEST_F(lifetime, the_last_of_two_descriptors_counts)
 	EXPECT_EQ(0, close(again));
 }
 
-/* The child makes objects of a file that parent and child have. */
+/* A child makes objects in a file that its parent has open, too. */
 TEST_F(lifetime, objects_of_a_child_outlive_it_with_the_file)
 {
 	struct owner *owner = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
@@ -144,7 +144,7 @@ TEST_F(lifetime, objects_of_a_child_outlive_it_with_the_file)
 		ASSERT_EQ(0, owner_fill(owner, self->memory));
 		EXPECT_EQ(4, vm_pin(0));
 	}
-	/* The child's memory is gone, but its pages are not. */
+	/* The child's address space is gone, and its pages are still pinned. */
 	EXPECT_EQ(0, vm_pin(0));
 	EXPECT_EQ(4, pages_listed());
 	EXPECT_EQ(1, state_count(IB_MEMREG_OBJECT_MR));
@@ -154,7 +154,7 @@ TEST_F(lifetime, objects_of_a_child_outlive_it_with_the_file)
 	munmap(owner, PAGE);
 }
 
-/* A child that waits until the other end of a pipe is closed. */
+/* Fork a child that waits until the other end of a pipe is closed. */
 static pid_t child_that_waits(int *end)
 {
 	int pipes[2];
@@ -175,7 +175,10 @@ static pid_t child_that_waits(int *end)
 	return child;
 }
 
-/* Pages are charged to whose they are until the child closes the file. */
+/*
+ * Pages stay charged to the process that registered them until the child closes
+ * the file.
+ */
 TEST_F(lifetime, child_keeps_the_parent_s_objects)
 {
 	struct owner owner;
@@ -233,7 +236,10 @@ static int receive_fd(int socket)
 	return fd;
 }
 
-/* A process that gets the file registers its own memory in it, and dies. */
+/*
+ * A process receives the file by a socket, registers its own memory in it, and
+ * exits.
+ */
 TEST_F(lifetime, file_sent_to_another_process)
 {
 	int sockets[2], status;
@@ -270,7 +276,7 @@ TEST_F(lifetime, file_sent_to_another_process)
 	close(sockets[1]);
 }
 
-/* A child that has one of everything, and then is another program. */
+/* Fork a child that makes objects and then executes another program. */
 static pid_t child_that_executes(void *memory, bool close_on_exec, int *end)
 {
 	int in[2], done[2];
@@ -292,7 +298,7 @@ static pid_t child_that_executes(void *memory, bool close_on_exec, int *end)
 	}
 	close(in[0]);
 	close(done[1]);
-	/* The pipe is closed when the program begins. */
+	/* execve(2) closes the pipe. */
 	if (read(done[0], &c, 1))
 		return -1;
 	close(done[0]);
@@ -314,7 +320,10 @@ TEST_F(lifetime, execution_closes_the_file)
 	EXPECT_EQ(0, status);
 }
 
-/* The program that comes after does not pay for the memory before. */
+/*
+ * After execve(2) the pages of the old address space are not charged to the new
+ * one.
+ */
 TEST_F(lifetime, file_kept_open_across_execution)
 {
 	int end, status;
@@ -360,7 +369,10 @@ static int share_and_wait(void *arg)
 	return 1;
 }
 
-/* The killed one has a file table of its own, but the parent's memory. */
+/*
+ * The process that is killed shares the parent's address space, and has a file
+ * table of its own.
+ */
 TEST_F(lifetime, I7_killed_while_sharing_memory)
 {
 	static _Alignas(16) char stack[1 << 16];
@@ -609,7 +621,9 @@ TEST_F(cgroup, handles_are_counted_and_limited)
 	EXPECT_EQ(0, rdma_current(0));
 }
 
-/* A domain has a PD, a CQ and a QP; each key has an MR. */
+/*
+ * Count the HCA objects: a PD, a CQ and a QP for a domain, an MR for each key.
+ */
 static void count_objects(struct __test_metadata *_metadata, char *memory)
 {
 	struct ib_memreg_bind binds[2] = {};
@@ -655,7 +669,7 @@ TEST_F(cgroup, objects_are_counted)
 	EXPECT_EQ(0, rdma_current(1));
 }
 
-/* With room for a domain and one key. */
+/* The group may have the HCA objects of a domain and of one key. */
 static void reach_limit(struct __test_metadata *_metadata, char *memory)
 {
 	struct ib_memreg_bind binds[3] = {};
@@ -738,9 +752,9 @@ TEST_F(cgroup, charges_go_back_to_where_they_came_from)
 #define MOST_WINDOWS	(1 << 16)
 
 /*
- * Allocate windows until the group has no memory left, and leave the group
- * again, as even opening a file takes memory. Memory that is touched under the
- * limit was touched before.
+ * Allocate windows until the group has no memory left. Then leave the group, as
+ * even opening a file takes memory. What is touched under the limit was touched
+ * before.
  */
 static int exhaust_memory(int fd, __u32 domain, __u32 *ids, __u32 *count)
 {
@@ -770,7 +784,7 @@ TEST_F_TIMEOUT(cgroup, I8_kernel_memory_is_charged_and_limited, 120)
 
 	ASSERT_NE(NULL, ids);
 	ASSERT_EQ(0, file_write(CGROUP "/memory.max", "4M"));
-	/* Nobody is killed for it, so the call has to fail. */
+	/* The OOM killer spares this process, so the call has to fail. */
 	IN_CHILD {
 		ASSERT_EQ(0, file_write("/proc/self/oom_score_adj", "-1000"));
 		fd = raw_open_bound();

@@ -187,7 +187,7 @@ FIXTURE_SETUP(kill)
 	self->seed = seed ? strtoul(seed, NULL, 0) : (unsigned int)now_ms();
 	TH_LOG("MEMREG_SEED=%u", self->seed);
 	srand(self->seed);
-	/* The watcher becomes a child of the test when the owner is dead */
+	/* When the owner is dead this process becomes the watcher's parent. */
 	ASSERT_EQ(0, prctl(PR_SET_CHILD_SUBREAPER, 1));
 	self->shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -196,7 +196,10 @@ FIXTURE_SETUP(kill)
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->mem);
 	memory = self->mem;
-	/* There is no listener yet: the peers fail to connect */
+	/*
+	 * The peers start before there is a listener, so their first attempt
+	 * fails.
+	 */
 	peer_start(_metadata, &self->peers[0], OWNER_IP4, PORT, "-r 6 -d 4");
 	peer_start(_metadata, &self->peers[1], OWNER_IP4, PORT, "-r 6 -d 4");
 	peer_answer(_metadata, &self->peers[0]);
@@ -255,7 +258,10 @@ static void locked_out(struct __test_metadata *_metadata, struct peer *p)
 	ASSERT_STRNE("timeout", peer_value(p, "status"));
 }
 
-/* In the address space that is still there, and in the module */
+/*
+ * Expect that nothing is left in the address space, which the watcher still
+ * has, nor in the module.
+ */
 static void nothing_is_left(struct __test_metadata *_metadata,
 			    FIXTURE_DATA(kill) *self)
 {
@@ -304,8 +310,7 @@ static long meminfo_kb(const char *what)
 }
 
 /*
- * Kernel memory in use, without memory that the kernel or KASAN would free on
- * demand
+ * Kernel memory in use, without what the kernel or KASAN frees under pressure
  */
 static long kernel_kb(struct __test_metadata *_metadata)
 {
@@ -342,7 +347,7 @@ TEST_F_TIMEOUT(kill, I7_killed_owner_leaves_nothing, SOAK_S)
 	}
 	ASSERT_EQ(0, shell("! rdma resource show qp | grep memreg"));
 	ASSERT_EQ(0, shell("! rdma resource show cm_id | grep memreg"));
-	/* Memory that RCU has not freed yet is no leak: a leak stays. */
+	/* RCU frees memory late, so wait for it. A leak would not go away. */
 	end = now_ms() + LIMIT_MS;
 	do {
 		after = kernel_kb(_metadata);

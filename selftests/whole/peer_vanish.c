@@ -76,7 +76,7 @@ static void start_waiter(struct __test_metadata *_metadata, struct waiter *w,
 	ASSERT_EQ(0, pthread_create(&w->thread, NULL, run, w));
 }
 
-/* The blocked threads end when the device is gone, and for no other reason */
+/* Expect that the blocked threads have ended with ENODEV. */
 static void check_waiters(struct __test_metadata *_metadata,
 			  FIXTURE_DATA(vanish) *self)
 {
@@ -107,7 +107,7 @@ static void bind_window(struct __test_metadata *_metadata,
 	owner_bind(_metadata, &self->o, self->o.domain, &bind, g);
 }
 
-/* All that an owner can have, but for a peer */
+/* Make all objects of an owner that need no peer. */
 static void own(struct __test_metadata *_metadata, FIXTURE_DATA(vanish) *self)
 {
 	owner_open(_metadata, &self->o);
@@ -120,7 +120,10 @@ static void own(struct __test_metadata *_metadata, FIXTURE_DATA(vanish) *self)
 					 self->windows, 2));
 }
 
-/* A peer is let in, and begins to write through a window tied to it */
+/*
+ * Let a peer in, which begins to write through a window that is bound for its
+ * endpoint.
+ */
 static void serve(struct __test_metadata *_metadata,
 		  FIXTURE_DATA(vanish) *self)
 {
@@ -144,7 +147,7 @@ static void start_peer(struct __test_metadata *_metadata,
 
 FIXTURE_SETUP(vanish)
 {
-	/* The test before may have taken some of it down */
+	/* A test before may have failed with a part of the topology down. */
 	ASSERT_EQ(0, shell("topology_up"));
 	ASSERT_EQ(0, enter_namespace("memreg-owner"));
 	arena_make(_metadata, &self->a, ARENA_LEN);
@@ -251,7 +254,10 @@ TEST_F_TIMEOUT(vanish, peer_is_killed, LIMIT_S)
 	ASSERT_EQ(self->endpoint,
 		  owner_await(_metadata, &self->o,
 			      IB_MEMREG_EVENT_DISCONNECTED, NULL));
-	/* The one that was tied to the peer is free, the other is bound */
+	/*
+	 * The window of the peer's endpoint is free, and can be bound. The
+	 * other one is bound still.
+	 */
 	bind_window(_metadata, self, 1, 0, &g);
 	ASSERT_EQ(0, memreg_window_revoke(self->o.m, self->o.domain,
 					  self->windows[0]));
@@ -296,7 +302,10 @@ TEST_F_TIMEOUT(vanish, I7_device_is_deleted, LIMIT_S)
 	check_anew(_metadata, self);
 }
 
-/* The peer's device goes with it, which waits for the peer to let go */
+/*
+ * Deleting one end of the wire removes the peer's device as well, and waits
+ * until the peer has closed it.
+ */
 TEST_F_TIMEOUT(vanish, I7_wire_is_deleted, LIMIT_S)
 {
 	ASSERT_EQ(0, shell("ip -n memreg-owner link delete mr_owner &"));
@@ -354,7 +363,9 @@ struct caller {
 static bool note(struct caller *c, const char *what, int ret)
 {
 	c->calls++;
-	/* All of its ports can lose its address first */
+	/*
+	 * The device's ports can lose their address before the device is gone.
+	 */
 	if (ret && ret != -ENODEV && ret != -ENETDOWN &&
 	    ret != -EADDRNOTAVAIL && !c->bad) {
 		c->bad = ret;

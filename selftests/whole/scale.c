@@ -133,7 +133,10 @@ FIXTURE_SETUP(scale)
 	self->domains = calloc(self->many.domains, sizeof(__u32));
 	self->mrs = calloc(self->many.mrs, sizeof(__u32));
 	self->endpoints = calloc(self->many.endpoints, sizeof(__u32));
-	/* Each of the two times that it grows has a batch that is not full. */
+	/*
+	 * Windows are added in two steps, either of which may end with a batch
+	 * that is not full.
+	 */
 	self->batches = calloc(self->many.windows / BATCH + 2,
 			       sizeof(struct batch));
 	ASSERT_TRUE(self->domains && self->mrs && self->endpoints &&
@@ -230,7 +233,7 @@ static void next_event(struct __test_metadata *_metadata, int fd,
 	ASSERT_EQ(sizeof(*event), read(fd, event, sizeof(*event)));
 }
 
-/* Wait for events of these endpoints, and drop those of others. */
+/* Wait for @n events of this type, and drop others. */
 static void await_events(struct __test_metadata *_metadata, int fd, __u32 type,
 			 unsigned int n)
 {
@@ -260,7 +263,7 @@ static int peer_connects(FIXTURE_DATA(scale) *self, __u32 *endpoint)
 	return ret;
 }
 
-/* Accept as many requests, and wait until they are connections. */
+/* Accept @n requests, and wait until their connections are established. */
 static void accept_all(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(scale) *self, __u32 *endpoints,
 		       unsigned int n)
@@ -433,7 +436,7 @@ static int probe_list(FIXTURE_DATA(scale) *self)
 	    .object_size = sizeof(objects[0]));
 	int ret = raw_call(self->fd, IB_MEMREG_IOC_LIST, &cmd);
 
-	/* From the middle, which is where the last MR is. */
+	/* Begin in the middle of the list, at the last MR. */
 	cmd.count = ARRAY_LEN(objects);
 	cmd.cursor = (__u64)objects[0].file << 32 |
 		     self->mrs[self->now.mrs - 1];
@@ -602,7 +605,7 @@ static void give_back(struct __test_metadata *_metadata,
 	give_back_windows(_metadata, self);
 	for (i = 0; i < self->now.mrs; i++)
 		ASSERT_EQ(0, raw_destroy(self->fd, self->mrs[i]));
-	/* The probe's windows are in the first one. */
+	/* The first domain has the windows of the calls that are measured. */
 	for (i = 1; i < self->now.domains; i++)
 		ASSERT_EQ(0, raw_destroy(self->fd, self->domains[i]));
 }
@@ -718,7 +721,7 @@ static int shrink_slabs(void)
 	return file_write(pressure, "100") ?: ret;
 }
 
-/* Idle FRWRs are destroyed sooner than by age. */
+/* A domain's idle FRWRs beyond 64 are destroyed long before those 64. */
 TEST_F_TIMEOUT(scale, I9_idle_keys_are_given_back_but_for_64, 600)
 {
 	const long age_ns = 20 * 1000000000L, idle = 4 * BATCH;
@@ -728,7 +731,7 @@ TEST_F_TIMEOUT(scale, I9_idle_keys_are_given_back_but_for_64, 600)
 	grow_domains(_metadata, self, 1);
 	grow_mrs(_metadata, self, 1);
 	domain = self->domains[0];
-	/* A domain may have one that is for no key. */
+	/* The 64 idle FRWRs of the domain are in addition to the MRs in use. */
 	rest = device_mrs() + 64;
 	for (attempt = 0; attempt < 5; attempt++) {
 		grow_windows(_metadata, self, idle);
@@ -754,7 +757,10 @@ TEST_F_TIMEOUT(scale, I9_idle_keys_are_given_back_but_for_64, 600)
 	EXPECT_EQ(rest, mrs);
 }
 
-/* The most buffers of a pool, by the ABI's limit and the device's MRs */
+/*
+ * Most buffers that a pool can have, by the ABI's limit and the MRs of the
+ * device
+ */
 static unsigned int most_buffers(struct __test_metadata *_metadata,
 				 FIXTURE_DATA(scale) *self)
 {
@@ -789,7 +795,10 @@ static double recycle_ns(struct __test_metadata *_metadata,
 	return least / 32;
 }
 
-/* Each of them has a key of its own, and the last one recycles as the first. */
+/*
+ * Each buffer has a key of its own, and recycling the last one costs as much as
+ * the first.
+ */
 TEST_F_TIMEOUT(scale, pool_of_as_many_buffers_as_there_can_be, SOAK_S)
 {
 	unsigned int count = most_buffers(_metadata, self);

@@ -36,7 +36,7 @@ FIXTURE(scenario)
 	struct memreg_mr mr;
 	uint32_t windows[WINDOWS];
 	struct ib_memreg_bind binds[WINDOWS];
-	/* Whom the owner connects to: another owner, on the peer's device. */
+	/* The other owner, on the peer's device, that the owner connects to */
 	struct owner far;
 	uint32_t far_end;
 	uint32_t outbound;
@@ -158,7 +158,7 @@ static int call_connect(FIXTURE_DATA(scenario) *self)
 			      LIMIT_MS / 2, NULL, 0, &self->outbound);
 }
 
-/* The other owner accepts, or lets the request go */
+/* The other owner accepts the request, or drops it if that fails. */
 static void far_accept(FIXTURE_DATA(scenario) *self, uint32_t request)
 {
 	self->far_end = request;
@@ -177,7 +177,7 @@ static void far_forget(struct __test_metadata *_metadata,
 	self->far_end = 0;
 }
 
-/* How the connection to the other owner turns out */
+/* Wait for the outcome of connecting to the other owner. */
 static uint32_t await_outbound(struct __test_metadata *_metadata,
 			       FIXTURE_DATA(scenario) *self)
 {
@@ -212,7 +212,7 @@ static bool check_connect(struct __test_metadata *_metadata,
 	return false;
 }
 
-/* The stock peer asks to be let in, if it isn't asking already */
+/* Have the stock peer request a connection, unless it has already. */
 static void prepare_request(struct __test_metadata *_metadata,
 			    FIXTURE_DATA(scenario) *self)
 {
@@ -351,7 +351,7 @@ static const struct step steps[] = {
  * Taking steps
  */
 
-/* The call, with the fault that it may meet if that has not happened yet */
+/* Make the call of a step, with the fault armed if it has not happened yet. */
 static int call_armed(FIXTURE_DATA(scenario) *self, const struct step *step)
 {
 	int ret;
@@ -376,7 +376,10 @@ static bool step_may_fail(const struct step *step, int ret)
 	return false;
 }
 
-/* Something failed: there was a fault, and this is the first failure by it */
+/*
+ * Expect that a failure is due to the fault: it has happened, and no failure
+ * came before.
+ */
 static void excuse(struct __test_metadata *_metadata,
 		   FIXTURE_DATA(scenario) *self, const struct step *step,
 		   int ret)
@@ -388,7 +391,7 @@ static void excuse(struct __test_metadata *_metadata,
 	self->failures++;
 }
 
-/* False if it failed, and has to be taken again */
+/* Take a step. Returns false if it failed and has to be repeated. */
 static bool try_step(struct __test_metadata *_metadata,
 		     FIXTURE_DATA(scenario) *self, const struct step *step)
 {
@@ -402,7 +405,7 @@ static bool try_step(struct __test_metadata *_metadata,
 		ASSERT_EQ(0, state_get(&before));
 	ret = call_armed(self, step);
 	if (!ret || ret == -ENOTCONN) {
-		/* A request that is over ends by an event */
+		/* ENOTCONN means that the request is over; an event follows. */
 		if (step->check && !step->check(_metadata, self))
 			ret = ret ?: -ECONNABORTED;
 	} else {
@@ -433,7 +436,9 @@ static void take_steps(struct __test_metadata *_metadata,
 			;
 }
 
-/* One whole life; everything that the owner has not destroyed goes with it */
+/*
+ * One whole life. What the owner has not destroyed is destroyed with its file.
+ */
 static void live(struct __test_metadata *_metadata,
 		 FIXTURE_DATA(scenario) *self)
 {
@@ -464,11 +469,11 @@ static void far_open(struct __test_metadata *_metadata,
 
 FIXTURE_SETUP(scenario)
 {
-	/* The test before may have taken some of it down */
+	/* A test before may have failed with a part of the topology down. */
 	ASSERT_EQ(0, shell("topology_up"));
 	far_open(_metadata, self);
 	arena_make(_metadata, &self->a, LENGTH);
-	/* Nobody listens as yet, which it finds out */
+	/* The peer finds that nobody listens yet, and answers. */
 	peer_start(_metadata, &self->p, OWNER_IP4, PORT, NULL);
 	peer_answer(_metadata, &self->p);
 }
@@ -503,7 +508,10 @@ TEST_F_TIMEOUT(scenario, I7_I8_any_place_may_fail, 2 * SOAK_S)
 	ASSERT_LT(100, nth);
 }
 
-/* Points of kernel/inject.c that a life comes by, and how often at most */
+/*
+ * Points of kernel/inject.c that a life passes, and how many passages a check
+ * tries
+ */
 static const struct {
 	char name[16];
 	unsigned int check;
@@ -566,7 +574,7 @@ TEST_F_TIMEOUT(scenario, I7_I8_device_and_network_may_fail, SOAK_S)
 	}
 }
 
-/* Every call now fails with ENODEV, and no object is left */
+/* Expect that each call fails with ENODEV, and that no object is left. */
 static void device_is_gone(struct __test_metadata *_metadata,
 			   FIXTURE_DATA(scenario) *self, const char *last)
 {
@@ -583,7 +591,10 @@ static void device_is_gone(struct __test_metadata *_metadata,
 
 TEST_F_TIMEOUT(scenario, I7_device_vanishes_after_any_step, SOAK_S)
 {
-	/* Taking devices down and up is the slowest step on a debug kernel */
+	/*
+	 * The slowest step on a debug kernel is to remove devices and make them
+	 * again.
+	 */
 	unsigned int n, stride = debug_kernel() && !test_full() ? 6 : 1;
 
 	if (test_chosen())

@@ -19,7 +19,8 @@ module_loads() {
 	module_load && one_net_up && memreg caps -d rxe_owner >>"$SAID" 2>&1
 }
 
-# serve: $TO is the server's input; await_said looks at what it prints.
+# serve: start a server. $TO is its input; await_said waits for a line of its
+# output.
 serve() {
 	mkfifo "$DIR/to"
 	memreg serve -d rxe_owner -a 192.0.2.1 --size 64K \
@@ -29,7 +30,8 @@ serve() {
 	await 60 grep -q "serving 65536 bytes" "$DIR/said" || cat "$DIR/said"
 }
 
-# The key that read a moment ago reads no more, though the connection is up.
+# A key works until the server revokes it, and then no more, on the same
+# connection.
 peer_reads_until_revoked() {
 	local peer status=0
 	serve || status=1

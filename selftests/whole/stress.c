@@ -56,15 +56,15 @@
 #define CALLS		(IB_MEMREG_CMD_SUBMIT + 1)
 #define PEERS		4	/* connections of the peer's that come up */
 
-/* Memory that comes and goes, far from where the kernel puts all other */
+/* Addresses for the areas, far from where the kernel maps anything by itself */
 #define AREA(i)		((char *)0x200000000000 + (uintptr_t)(i) * (1 << 20))
 #define AWAY(i)		(AREA(i) + (1 << 19))
 
-/* One area is of a file, whose descriptor is always the same */
+/* The last area maps a file, which always has this descriptor. */
 #define FILE_AREA	(AREAS - 1)
 #define FILE_FD		210
 
-/* And so do rings, whose descriptors are always the same */
+/* Addresses and descriptors of the rings, which are always the same */
 #define RING_AT(i)	(AREA(AREAS) + (uintptr_t)(i) * (1 << 20))
 #define RING_SIZE	(16384 + PAGE)
 #define RING_FD(i)	(200 + (i))
@@ -72,7 +72,10 @@
 /* A window goes by its domain */
 #define WINDOW(id, domain)	((__u64)(domain) << 32 | (id))
 
-/* What threads keep of an MR: in another file, its id is another object's */
+/*
+ * An MR as threads keep it: its file and its id, as the id names another object
+ * in another file
+ */
 #define MR(w, id)		((__u64)(w)->file << 32 | (id))
 
 /**
@@ -155,7 +158,9 @@ struct shared {
 
 static struct shared *shared;
 
-/* Of the owner, or of the peer: always the same number */
+/*
+ * The file of this process, owner or peer, which always has the same descriptor
+ */
 static int fd;
 
 struct worker;
@@ -282,7 +287,10 @@ static void fail(struct worker *w, const char *what, int err)
 	shared->failure.err = err;
 }
 
-/* A call of number @nr returned @ret, which is passed on */
+/*
+ * Check the result of a call against its documented errnos, and count it.
+ * Returns @ret.
+ */
 static int note(struct worker *w, unsigned int nr, int ret)
 {
 	const int *error = documented[nr].errors;
@@ -321,7 +329,7 @@ static void forget(_Atomic __u32 *slots, unsigned int count, __u32 id)
 	}
 }
 
-/* A call on a domain failed, maybe because there is none of this id */
+/* If a call on a domain failed with ENOENT, no longer use its id. */
 static void forget_domain(__u32 id, int ret)
 {
 	if (ret == -ENOENT)
@@ -385,7 +393,7 @@ static __u32 slot_flags(unsigned int slot)
 	       (slot == IMPLICIT ? IB_MEMREG_MR_IMPLICIT : 0);
 }
 
-/* Any of them, or any that is on demand */
+/* Index of an MR at random, or of one on demand */
 static unsigned int some_slot(struct worker *w, bool on_demand)
 {
 	return on_demand ? PINNED + pick(w, MRS - PINNED) : pick(w, MRS);
@@ -443,7 +451,7 @@ static void mr_put(struct worker *w, unsigned int i, __u32 id)
 		destroy(w, (__u32)old);
 }
 
-/* Of an MR, some of its area, or of an area */
+/* A range at random in an MR's area */
 static struct ib_memreg_sge some_range(struct worker *w, bool on_demand)
 {
 	unsigned int slot = some_slot(w, on_demand);
@@ -458,10 +466,13 @@ static struct ib_memreg_sge some_range(struct worker *w, bool on_demand)
 	return sge;
 }
 
-/* A call on an MR failed: what stood in the way is not to do so for ever */
+/*
+ * After a failed call, destroy or forget the MR if it would fail again and
+ * again.
+ */
 static void mr_over(struct worker *w, __u32 id, int ret, __u32 reason)
 {
-	/* An MR on demand may be of a process that has ended. */
+	/* The MR is stale, or on demand and of a process that has ended. */
 	if (ret == -ESTALE || reason == IB_MEMREG_REASON_PROCESS)
 		destroy(w, id);
 	else if (ret != -ENOENT && reason != IB_MEMREG_REASON_RANGE &&
@@ -508,7 +519,7 @@ static unsigned int windows_get(struct worker *w, __u32 *ids, __u32 *domain)
 	return n;
 }
 
-/* Let the owner's endpoints be known by their events */
+/* Read events, and remember the endpoints of the owner that they name. */
 static void events_read(struct worker *w)
 {
 	struct ib_memreg_event event;
@@ -604,7 +615,10 @@ static void do_deregister(struct worker *w)
 		forget_mr(w, id);
 }
 
-/* Memory with all that there is to it, which goes in any order */
+/*
+ * Make a memory object, a twin, a mapping and MRs of it, and release them in
+ * any order.
+ */
 static void do_create_memory(struct worker *w)
 {
 	struct ib_memreg_mr_register mr = {};
@@ -717,7 +731,10 @@ static void do_free_window(struct worker *w)
 		atomic_compare_exchange_strong(&shared->windows[i], &window, 0);
 }
 
-/* What stood in the way of a bind is not to do so for ever */
+/*
+ * After a failed bind, destroy or forget the object that would make it fail
+ * again.
+ */
 static void bind_failed(struct worker *w, const struct ib_memreg_bind *bind,
 			__u32 domain, int ret)
 {
@@ -768,7 +785,7 @@ static unsigned int bind_some(struct worker *w, __u32 *ids, __u32 *domain,
 	if (!n)
 		return 0;
 	ret = NOTE(w, WINDOW_BIND, raw_bind(fd, *domain, binds, n));
-	/* Of a stale MR it may be known only when its keys are made */
+	/* That an MR is stale may be found only when the keys are made. */
 	if (ret)
 		bind_failed(w, &binds[raw_index() % n], *domain, ret);
 	return n;
@@ -836,7 +853,7 @@ static void do_create_domain(struct worker *w)
 					   id));
 }
 
-/* Mostly EBUSY: the domain has MRs, windows or endpoints most of the time */
+/* This mostly returns EBUSY, as the domain has MRs, windows or endpoints. */
 static void do_destroy_domain(struct worker *w)
 {
 	unsigned int i = pick(w, DOMAINS);
@@ -890,7 +907,10 @@ static void create_ring(struct worker *w, unsigned int i)
 		 raw_call(fd, IB_MEMREG_IOC_RING_CREATE, &cmd)))
 		return;
 	shared->entries_at = cmd.out_entries_offset;
-	/* All the time there is something to be written to, and waited for */
+	/*
+	 * Replace the mapping and the descriptor in one step each, as other
+	 * threads use them all the time.
+	 */
 	mmap(RING_AT(i), RING_SIZE, PROT_READ | PROT_WRITE,
 	     MAP_SHARED | MAP_FIXED, cmd.out_fd, 0);
 	dup3(cmd.out_fd, RING_FD(i), O_CLOEXEC);
@@ -930,7 +950,10 @@ static void count_messages(unsigned int i, __u32 from, __u32 to)
 	}
 }
 
-/* The kernel may find any number there, of this ring or of one before */
+/*
+ * Wait for the ring, and write any consumer index into it: this ring's, or that
+ * of one before.
+ */
 static void consume(struct worker *w, unsigned int i, unsigned int ms)
 {
 	struct ib_memreg_ring *ring = (void *)RING_AT(i);
@@ -964,7 +987,10 @@ static void do_create_srq(struct worker *w)
 	destroy(w, (__u32)atomic_exchange(&shared->srq, WINDOW(srq, domain)));
 }
 
-/* Some queues, or none; of a shared one the domain has to be the same */
+/*
+ * Queues at random, or none. A shared receive queue has to be of the endpoint's
+ * domain.
+ */
 static struct ib_memreg_queues some_queues(struct worker *w, __u32 domain)
 {
 	__u32 ring = pick(w, 4) ? ring_get(w) : 0;
@@ -983,7 +1009,7 @@ static struct ib_memreg_queues some_queues(struct worker *w, __u32 domain)
 	};
 }
 
-/* The old object may be gone: make another one next time */
+/* If the ring or shared queue is gone, make another one next time. */
 static void queues_failed(const struct ib_memreg_queues *q, int ret)
 {
 	__u64 srq = shared->srq;
@@ -1012,7 +1038,10 @@ static void do_setup(struct worker *w)
 		     raw_call(fd, IB_MEMREG_IOC_ENDPOINT_ACCEPT, &accept));
 }
 
-/* Windows of type 2B: either end by themselves or not at all */
+/*
+ * Allocate windows of type 2B for work requests to bind, and destroy those that
+ * they replace.
+ */
 static void bound_put(struct worker *w)
 {
 	unsigned int i, slot = pick(w, WINDOWS);
@@ -1075,7 +1104,10 @@ static struct ib_memreg_wr some_wr(struct worker *w, bool on_demand)
 	return wr;
 }
 
-/* What stood in the way of a work request is not to do so for ever */
+/*
+ * After a failed submission, destroy or forget the object that would make it
+ * fail again.
+ */
 static void submit_failed(struct worker *w, const struct ib_memreg_wr *wr,
 			  int ret, __u32 reason)
 {
@@ -1250,7 +1282,7 @@ static void do_connect(struct worker *w)
 		   &shared->endpoints[pick(w, ENDPOINTS)], domain, &queues);
 }
 
-/* How often a message is looked for, 2 ms at a time */
+/* How many times to look for a message, every 2 ms */
 static unsigned int patience = 50;
 
 /*
@@ -1290,7 +1322,7 @@ static bool prepare_message(struct worker *w, __u32 domain, unsigned int slot,
 	return true;
 }
 
-/* Receive the peer's greeting, and bind a window for it to end */
+/* Receive the peer's greeting, and bind a window that the peer will end. */
 static void exchange(struct worker *w, unsigned int ring, __u32 endpoint,
 		     __u32 mr, __u32 window)
 {
@@ -1494,8 +1526,8 @@ static __u64 advise_area(struct worker *w, __u32 id, __u32 advice)
 }
 
 /*
- * No thread has an id of a file before, by which it may come upon an MR that is
- * registered in this one
+ * Has each thread begun its present action after this file was opened? Then no
+ * thread has an id of an earlier file, which may name an MR of this one.
  */
 static bool ids_are_new(const struct worker *w)
 {
@@ -1524,7 +1556,7 @@ static void unmap_one(struct worker *w, unsigned int i,
 	advise_area(w, demand, IB_MEMREG_ADVICE_PREFETCH);
 	gone = unmap_area(i);
 	ret = NOTE(w, MR_QUERY, raw_call(fd, IB_MEMREG_IOC_MR_QUERY, &cmd));
-	/* In another file the id is another MR's */
+	/* If the file was replaced meanwhile, the id may name another MR. */
 	ours &= shared->files == w->file;
 	if (gone && !ret && cmd.out_state == IB_MEMREG_MR_LIVE && ours)
 		fail(w, "memory is gone, and its MR is live", 0);
@@ -1543,8 +1575,9 @@ static void unmap(struct worker *w, bool (*unmap_area)(unsigned int i))
 }
 
 /*
- * Each returns true if the area is unmapped when it returns, by this call or by
- * another thread, which threads that change the mapping wait for.
+ * Ways to unmap an area. Each returns true if the area is unmapped when it
+ * returns: by this call or by that of another thread, which calls that change
+ * the mapping wait for.
  */
 
 static bool area_munmap(unsigned int i)
@@ -1554,7 +1587,9 @@ static bool area_munmap(unsigned int i)
 
 static bool area_mremap(unsigned int i)
 {
-	/* There may be nothing to be moved at the moment */
+	/*
+	 * mremap(2) fails with EFAULT if another thread has unmapped the area.
+	 */
 	if (mremap(AREA(i), AREA_LEN, AREA_LEN, MREMAP_MAYMOVE | MREMAP_FIXED,
 		   AWAY(i)) == MAP_FAILED)
 		return errno == EFAULT;
@@ -1562,7 +1597,10 @@ static bool area_mremap(unsigned int i)
 	return true;
 }
 
-/* Where nothing is mapped, it doesn't wait for the munmap(2) under way */
+/*
+ * MADV_DONTNEED does not wait for a munmap(2) in progress, so an area without a
+ * mapping proves nothing.
+ */
 static bool area_dontneed(unsigned int i)
 {
 	return !madvise(AREA(i), AREA_LEN, MADV_DONTNEED);
@@ -1620,7 +1658,10 @@ static void do_mprotect(struct worker *w)
 	mprotect(AREA(i), AREA_LEN, PROT_READ | PROT_WRITE);
 }
 
-/* Pages go, come, or are others; which of that a use has to find out */
+/*
+ * Page memory out, age it, free it, or fault it in. The next use of an MR on
+ * demand has to find the pages that are there then.
+ */
 static void do_madvise(struct worker *w)
 {
 	static const int advice[] = {
@@ -1654,7 +1695,7 @@ static void child_ends(struct worker *w)
 	(void)w;
 }
 
-/* Objects on the memory of a process that ends before them */
+/* Make objects on the memory of a child, which ends before them. */
 static void child_calls(struct worker *w)
 {
 	do_register(w);
@@ -1829,7 +1870,10 @@ static struct ib_memreg_queues peer_queues(const struct peer_side *side)
 	};
 }
 
-/* A receive, and a message of this kind; some end what was never granted. */
+/*
+ * Post a receive and a message with this opcode. Some messages invalidate a key
+ * that was never granted.
+ */
 static void peer_submit(struct worker *w, const struct peer_side *side,
 			__u32 endpoint, __u16 opcode)
 {
@@ -1844,7 +1888,7 @@ static void peer_submit(struct worker *w, const struct peer_side *side,
 	NOTE(w, SUBMIT, raw_submit(fd, wrs, 2));
 }
 
-/* Greet; and whoever answers that has his window ended. */
+/* Send greetings, and invalidate the windows of those who answer. */
 static void answer_messages(struct worker *w, struct peer_side *side)
 {
 	__u32 i, n = ring_count(&side->ring);
@@ -1908,7 +1952,7 @@ static void peer_listen(struct worker *w)
 	shared->peer_port = ntohs(cmd.addr.port);
 }
 
-/* Memory that whoever is connected may write and read */
+/* Register memory that each connected endpoint may read and write. */
 static void peer_serve(struct peer_side *side)
 {
 	static char memory[AREA_LEN] __attribute__((aligned(4096)));
@@ -1933,7 +1977,7 @@ static void peer_open(struct worker *w, struct peer_side *side)
 	peer_listen(w);
 }
 
-/* Be silent as long as that is asked for */
+/* Close the file, and wait until the test wants a peer again. */
 static void peer_rest(struct peer_side *side)
 {
 	ring_unmap(&side->ring);
@@ -1944,7 +1988,7 @@ static void peer_rest(struct peer_side *side)
 	shared->resting = false;
 }
 
-/* Connects, and has connections, until it is asked to stop */
+/* The peer process: connect, and keep connections, until asked to stop. */
 static void run_peer(unsigned int seed)
 {
 	const struct action action = { "the peer", NULL };
@@ -2017,7 +2061,7 @@ FIXTURE_TEARDOWN(stress)
 	int status;
 
 	shared->stop = true;
-	/* A test that failed may have left something down. */
+	/* A test that failed may have left a part of the topology down. */
 	EXPECT_EQ(0, shell("topology_up"));
 	ASSERT_EQ(self->peer, waitpid(self->peer, &status, 0));
 	ASSERT_EQ(0, status);
@@ -2057,7 +2101,7 @@ static void check(struct __test_metadata *_metadata)
 	ASSERT_EQ(0, left_behind());
 }
 
-/* A new owner has nothing but what it makes */
+/* Start an owner process, without objects of an earlier one. */
 static pid_t fork_owner(struct __test_metadata *_metadata)
 {
 	pid_t owner;
@@ -2071,7 +2115,9 @@ static pid_t fork_owner(struct __test_metadata *_metadata)
 	shared->srq = 0;
 	memset((void *)shared->endpoints, 0, sizeof(shared->endpoints));
 	shared->listener = 0;
-	/* One that was killed may have left them different */
+	/*
+	 * An owner that was killed may have left the counts of files unequal.
+	 */
 	shared->files = 0;
 	shared->files_done = 0;
 	owner = fork();
@@ -2079,7 +2125,10 @@ static pid_t fork_owner(struct __test_metadata *_metadata)
 	return owner;
 }
 
-/* A debug kernel is slow, and may not come to see everything in a check */
+/*
+ * Is each kind of event to be seen? A slow debug kernel may not get to all of
+ * them in a check.
+ */
 static bool everything(void)
 {
 	return test_full() || !debug_kernel();
@@ -2095,7 +2144,7 @@ static unsigned int one_in(void)
 	return test_chosen() ? 14 : 4;
 }
 
-/* Is an action among those that MEMREG_ACTIONS names, if it does? */
+/* Is the action one that MEMREG_ACTIONS names? All are if that is not set. */
 static bool wanted(const struct action *action)
 {
 	const char *given = getenv("MEMREG_ACTIONS");
@@ -2121,14 +2170,19 @@ static void race_pair(const struct action *a, const struct action *b,
 	run_workers(pair, 2);
 }
 
-/* Has all been seen that waits for others, for a moment each time? */
+/*
+ * Have a message, an ended window and a command of io_uring been seen, for
+ * which actions wait only a moment?
+ */
 static bool waited_enough(void)
 {
 	return (shared->received && shared->ended && shared->by_uring) ||
 	       shared->failed;
 }
 
-/* On a busy machine a moment may be too short */
+/*
+ * On a busy machine that moment may be too short, so go on until all were seen.
+ */
 static void race_until_enough(const struct action *converse, unsigned int seed)
 {
 	static const struct action by_uring = ACTION(submit_uring);
@@ -2139,7 +2193,7 @@ static void race_until_enough(const struct action *converse, unsigned int seed)
 		race_pair(converse, &by_uring, 8, seed++);
 }
 
-/* An action against itself and all that come after it in the table */
+/* Race an action with itself and with each that comes after it in the table. */
 static void race_pairs(unsigned int first, unsigned int rounds,
 		       unsigned int seed)
 {
@@ -2156,7 +2210,7 @@ static void race_pairs(unsigned int first, unsigned int rounds,
 	_exit(0);
 }
 
-/* A counter of the owner's device, which stays; or 0 */
+/* A counter of the owner's device, or 0 if the device is gone */
 static __u64 demand_stat(__u32 stat)
 {
 	__u64 value = 0;
@@ -2233,7 +2287,7 @@ static void exec_true(void)
 	_exit(1);
 }
 
-/* The program that comes after has the file for as long as it lives */
+/* execve(2) with the file inherited: the program keeps it until it exits. */
 static void end_by_exec_with_file(void)
 {
 	fcntl(fd, F_SETFD, 0);
@@ -2252,7 +2306,7 @@ static void (*const ends[])(void) = {
 	end_by_kill,
 };
 
-/* Threads do an action, and any action, until the process ends */
+/* Race @action and random actions until the process ends by @end. */
 static void race_end(const struct action *action, void (*end)(void),
 		     unsigned int seed)
 {
@@ -2296,7 +2350,7 @@ TEST_F_TIMEOUT(stress, I7_I8_each_call_races_with_the_end_of_its_process, 20000)
 
 /* Devices that go away below the owner */
 
-/* Threads do an action, or any, and any, until the process is killed */
+/* Race @action and random actions until the process is killed. */
 static void race_all(const struct action *action, unsigned int seed)
 {
 	struct worker workers[] = {
@@ -2361,7 +2415,10 @@ static void race_shell(struct __test_metadata *_metadata,
 	check(_metadata);
 }
 
-/* Rounds in which something goes away; to bring it back takes programs */
+/*
+ * Rounds in which a device or a link goes: few, as programs have to bring it
+ * back
+ */
 static unsigned int rounds_without(unsigned int check, unsigned int *first)
 {
 	*first = 0;
@@ -2370,7 +2427,10 @@ static unsigned int rounds_without(unsigned int check, unsigned int *first)
 	return debug_kernel() ? 1 : check;
 }
 
-/* With each action in a soak, and otherwise with all of them at a time */
+/*
+ * The action of a round: each in turn in a soak, otherwise random ones all the
+ * time
+ */
 static const struct action *action_of_round(unsigned int i)
 {
 	return test_full() ? &actions[i % ACTIONS] : NULL;
@@ -2387,7 +2447,9 @@ TEST_F_TIMEOUT(stress, I7_I8_calls_race_with_removal_of_the_device, 20000)
 	TH_LOG("%lu calls", shared->calls);
 }
 
-/* Of soft-RoCE's GSI QPs nothing is to be had afterwards: see the teardown */
+/*
+ * soft-RoCE's GSI QPs do not work after this: the teardown makes new devices.
+ */
 TEST_F_TIMEOUT(stress, I7_I8_calls_race_with_link_down, 20000)
 {
 	unsigned int i, first, n = rounds_without(2, &first);
