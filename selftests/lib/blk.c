@@ -42,7 +42,7 @@ int blk_says(struct blk_server *s, const char *text)
 	struct pollfd pfd = { .fd = fileno(s->out), .events = POLLIN };
 	char line[1024];
 
-	/* it is not buffered, so that poll() sees all that there is */
+	/* The pipe is unbuffered, so that poll(2) sees all that was written. */
 	while (poll(&pfd, 1, LIMIT_MS) > 0) {
 		if (!fgets(line, sizeof(line), s->out))
 			return -EPIPE;
@@ -66,7 +66,7 @@ static void run_server(const char *const *args, int out)
 
 	while (*args && n < 31)
 		argv[n++] = *args++;
-	/* A test that fails in its set-up ends without blk_end(). */
+	/* If its set-up fails a test ends without blk_end(). */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(out, STDOUT_FILENO);
 	dup2(out, STDERR_FILENO);
@@ -78,7 +78,10 @@ int blk_serve(struct blk_server *s, const char *const *args)
 {
 	int ends[2];
 
-	/* The child must not wait for the process that waits for its answer. */
+	/*
+	 * The pipe takes all output, so that the child never waits for this
+	 * process, which may be waiting for its answer.
+	 */
 	if (pipe2(ends, O_CLOEXEC) ||
 	    fcntl(ends[1], F_SETPIPE_SZ, SAID_MAX) < 0)
 		return -errno;
@@ -113,7 +116,7 @@ int blk_end(struct blk_server *s)
  * The client
  */
 
-/* The handle connects from the namespace that it was opened in. */
+/* A handle connects from the network namespace in which it was opened. */
 static int open_here(void *m)
 {
 	return memreg_open(getenv("MEMREG_PEER_DEVICE"), m);
@@ -128,7 +131,10 @@ int blk_open(struct blk_client *c, const struct blk_server *s, uint8_t id)
 	c->to.sin_family = AF_INET;
 	c->to.sin_port = htons(s->port);
 	inet_pton(AF_INET, OWNER_IP4, &c->to.sin_addr);
-	/* Large pages would not outlive a fork() as they are. */
+	/*
+	 * Base pages of a file, as fork(2) would not leave private huge pages
+	 * as they are
+	 */
 	c->mem = mem_scattered(BLK_MEMORY);
 	if (!c->mem)
 		return -ENOMEM;
@@ -207,7 +213,7 @@ static int status_of_refusal(const struct ib_memreg_event *event)
 	return be16toh(r.status);
 }
 
-/* Connections that end are noted, as their events come only once. */
+/* Remember which connections have ended, as each end is reported once. */
 static int next_event(struct blk_client *c, struct ib_memreg_event *event)
 {
 	int ret = memreg_get_event(c->m, event, LIMIT_MS);
@@ -344,7 +350,10 @@ struct blk_message blk_command(struct blk_conn *conn, uint8_t opcode,
 	};
 }
 
-/* A key that the reply may end, for the first segment */
+/*
+ * Bind the window for the first segment, whose key the server's reply may
+ * invalidate.
+ */
 static int bind_window(struct blk_conn *conn, size_t mem, uint32_t length,
 		       uint32_t *rkey)
 {
@@ -393,7 +402,9 @@ size_t blk_size(const struct blk_message *msg)
 	       be16toh(msg->cmd.nr_segs) * sizeof(msg->segs[0]);
 }
 
-/* Each has a place of its own, as it may be sent again. */
+/*
+ * Each command has a place of its own for its message, which may be sent again.
+ */
 static int send_both(struct blk_conn *conn, const void *msg, size_t len,
 		     const void *data, size_t data_len)
 {
@@ -435,7 +446,7 @@ static void take_reply(const struct ib_memreg_blk_reply *r,
 	};
 }
 
-/* Copy a reply from its buffer, and the data behind it */
+/* Copy a reply, and the data behind it, from the receive buffer. */
 static void take_message(struct blk_conn *conn, const struct ib_memreg_cqe *cqe,
 			 struct ib_memreg_blk_reply *reply)
 {
@@ -500,7 +511,7 @@ int blk_await_end(struct blk_conn *conn)
 	return ret;
 }
 
-/* Take the reply to a command that was sent. */
+/* Wait for the reply to a command that was sent. */
 static int answer_to(struct blk_conn *conn, const struct blk_message *msg)
 {
 	struct ib_memreg_blk_reply reply;

@@ -37,11 +37,11 @@ struct blk_server {
 	uint16_t port;
 };
 
-/* Begin it with these arguments, the last of which is NULL. */
+/* Start a server with these arguments, up to NULL. */
 int blk_serve(struct blk_server *s, const char *const *args);
-/* SIGTERM, and wait; its exit status, or -errno */
+/* End the server by SIGTERM and wait. Returns its exit status, or -errno. */
 int blk_end(struct blk_server *s);
-/* Pass over lines until one has @text in it. */
+/* Read lines of the server's output up to one that contains @text. */
 int blk_says(struct blk_server *s, const char *text);
 
 /**
@@ -101,22 +101,23 @@ struct blk_conn {
 	uint32_t data_len;
 };
 
-/* A request as it should be, for the first queue of one */
+/* Fill in a valid connection request for the first queue of one. */
 struct ib_memreg_blk_hello blk_hello(const struct blk_client *c,
 				     uint32_t epoch);
 /*
- * Ask for a connection with @len bytes of private data. 0; or a positive enum
- * ib_memreg_blk_status if it is refused with that; or -errno.
+ * Request a connection with @len bytes of private data. Returns 0; or a
+ * positive enum ib_memreg_blk_status if the server rejects it with that; or
+ * -errno.
  */
 int blk_ask(struct blk_client *c, const struct ib_memreg_blk_hello *hello,
 	    size_t len, struct blk_conn *conn);
 int blk_connect(struct blk_client *c, uint32_t epoch, struct blk_conn *conn);
-/* With up to so many bytes of data in a message: 4096 at most */
+/* The same, with up to so many bytes of data in a message: 4096 at most */
 int blk_connect_inline(struct blk_client *c, uint32_t epoch, uint16_t most,
 		       struct blk_conn *conn);
 void blk_disconnect(struct blk_conn *conn);
 
-/* A command as it should be, with the next sequence number; in big endian */
+/* Fill in a valid command in big endian, with the next sequence number. */
 struct blk_message {
 	struct ib_memreg_blk_cmd cmd;
 	struct ib_memreg_blk_seg segs[BLK(SEGS_MAX) + 1];
@@ -124,20 +125,20 @@ struct blk_message {
 
 struct blk_message blk_command(struct blk_conn *conn, uint8_t opcode,
 			       uint64_t offset, uint32_t length);
-/* The same with the memory from @mem on, cut into @n pieces */
+/* The same, with the memory from @mem on as @n segments */
 int blk_transfer(struct blk_conn *conn, uint8_t opcode, uint64_t offset,
 		 uint32_t length, size_t mem, unsigned int n,
 		 struct blk_message *msg);
 size_t blk_size(const struct blk_message *msg);
 int blk_send(struct blk_conn *conn, const void *msg, size_t len);
-/* A command without segments, and @len bytes of data behind it */
+/* Send a command without segments, and @len bytes of data behind it. */
 int blk_send_data(struct blk_conn *conn, const struct blk_message *msg,
 		  const void *data, size_t len);
 
 /*
- * The next reply, in host byte order, and the rkey that it invalidated or 0;
- * -ECONNRESET if the connection ended. Replies on other connections of the
- * client are ignored meanwhile.
+ * Wait for the next reply on this connection, in host byte order, and the rkey
+ * that its message invalidated, or 0. Ignores replies on other connections of
+ * the client. Returns -ECONNRESET if the connection ended.
  */
 int blk_reply(struct blk_conn *conn, struct ib_memreg_blk_reply *reply,
 	      uint32_t *rkey);
@@ -145,15 +146,19 @@ int blk_reply(struct blk_conn *conn, struct ib_memreg_blk_reply *reply,
 int blk_await_end(struct blk_conn *conn);
 
 /*
- * Send, take the reply, see that all of it belongs to it: its status. The data
- * of a READ without segments is at @data of the connection.
+ * Send a command, wait for its reply, and check that the reply is consistent.
+ * Returns its status. The data of a READ without segments is at @data of the
+ * connection.
  */
 int blk_do(struct blk_conn *conn, const struct blk_message *msg);
 int blk_read(struct blk_conn *conn, uint64_t offset, uint32_t length,
 	     size_t mem, unsigned int n);
 int blk_write(struct blk_conn *conn, uint64_t offset, uint32_t length,
 	      size_t mem, unsigned int n);
-/* The same by messages, from @data, and to @data of the connection */
+/*
+ * Write from @data in a message, or read to the connection's @data by a
+ * message.
+ */
 int blk_read_inline(struct blk_conn *conn, uint64_t offset, uint32_t length);
 int blk_write_inline(struct blk_conn *conn, uint64_t offset, uint32_t length,
 		     const void *data);

@@ -14,7 +14,7 @@ BLK_FILES=$(mktemp -d /dev/shm/blk.XXXXXX)
 SAID=$BLK_FILES/said
 SERVER=
 
-# blk_load: the module, the one that was built if it is not installed.
+# blk_load: load the module, the one that was built unless one is installed.
 blk_load() {
 	local built
 	modprobe configfs || return
@@ -46,7 +46,7 @@ blk_end() {
 	rm -rf "$BLK_FILES"
 }
 
-# check NAME [ARGUMENT...]: a function of the test.
+# check NAME [ARGUMENT...]: run a function of the test, and report its result.
 check() {
 	: >"$SAID"
 	if "$@" >>"$SAID" 2>&1; then
@@ -71,8 +71,10 @@ server_says() {
 	grep -q -- "$1" "$SAID.server"
 }
 
-# server_begin OPTION... EXPORT...: until it serves. $SERVER is its process, which
-# the words of SERVER_BY begin. What the one before said must not be read for it.
+# server_begin OPTION... EXPORT...: start a server and wait until it serves.
+# $SERVER is its process. The words of SERVER_BY precede the command. Output of
+# the server before is removed first, so that it is not read for that of this
+# one.
 SERVER_BY=()
 server_begin() {
 	: >"$SAID.server"
@@ -92,7 +94,7 @@ server_end() {
 	return 0
 }
 
-# file NAME BYTES: a file for an export, all zeros; its path is $FILE.
+# file NAME BYTES: make a file of zeros for an export. $FILE is its path.
 file() {
 	FILE=$BLK_FILES/$1
 	rm -f "$FILE"
@@ -133,7 +135,7 @@ blk_make() {
 	done
 }
 
-# blk_enable NAME: in the owner's namespace. $DISK is its disk.
+# blk_enable NAME: enable a device in the owner's namespace. $DISK is its disk.
 blk_enable() {
 	if ! echo 1 | nsenter --net=/run/netns/memreg-owner \
 		tee "$BLK/$1/enabled" >/dev/null; then
@@ -144,8 +146,8 @@ blk_enable() {
 	await 20 [ -b "$DISK" ]
 }
 
-# unmerged: each request of $DISK is one that was asked for, so that its size is
-# known. Two neighbours that wait are made one otherwise.
+# unmerged: have the block layer merge no requests of $DISK, so that the size of
+# each is known.
 unmerged() {
 	echo 2 >"/sys/block/${DISK#/dev/}/queue/nomerges"
 }
@@ -164,7 +166,7 @@ blk_show() {
 	done
 }
 
-# no_errors NAME: the connection was not lost, and neither side violated the
+# no_errors NAME: no connection was lost, and neither side violated the
 # protocol.
 no_errors() {
 	[ "$(blk_count "$1" losses)" = 0 ] &&
@@ -178,7 +180,8 @@ no_errors() {
 # I/O
 #
 
-# verify DISK RW BS DEPTH SIZE OPTION...: reads return the written data.
+# verify DISK RW BS DEPTH SIZE OPTION...: run fio, which checks that reads
+# return the written data.
 verify() {
 	local disk=$1 rw=$2 bs=$3 depth=$4 size=$5
 	shift 5

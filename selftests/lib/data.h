@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* All that tests need which move data, and some names of before */
+/* Headers for tests that move data, and short names of constants */
 #ifndef SELFTESTS_DATA_H
 #define SELFTESTS_DATA_H
 

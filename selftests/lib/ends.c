@@ -12,7 +12,7 @@
 #include "net.h"
 #include "raw.h"
 
-/* A step that fails is printed, as there is more than one. */
+/* Print which of several steps has failed. */
 #define STEP(_call)							\
 	do {								\
 		int _ret = (_call);					\

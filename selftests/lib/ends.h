@@ -31,13 +31,14 @@ struct link {
 	struct stock stock;
 };
 
-/* Open file and stock end, and let both listen. */
+/* Open the file and the stock end, and have both listen. */
 int link_open(struct link *l, size_t stock_len);
-/* The stock end first, if @l has no endpoint that the test gave away. */
+/* Close the stock end, which ends the connection, and then the file. */
 void link_close(struct link *l);
 /*
- * Begin to connect, from either end, to where both have queues in which
- * receives can be posted; then go on to where the connection is up.
+ * Connect in two steps, from either end: after link_begin() both ends have
+ * queues in which receives can be posted; link_finish() establishes the
+ * connection.
  */
 int link_begin(struct link *l, const struct ib_memreg_queues *queues,
 	       bool connects);
@@ -45,11 +46,11 @@ int link_finish(struct link *l, bool connects);
 int link_up(struct link *l, const struct ib_memreg_queues *queues,
 	    bool connects);
 
-/* Queues, both of which complete in the ring of this id */
+/* Parameters of a send and a receive queue that complete in one ring */
 struct ib_memreg_queues queues_on(__u32 ring, __u32 max_send, __u32 max_recv,
 				  __u32 sges, __u32 max_inline);
 
-/* Memory that is filled with 1, and an MR of all of it */
+/* Allocate memory, fill it by seed 1, and register all of it. */
 int link_memory(const struct link *l, size_t len, __u32 access, __u8 **mem,
 		__u32 *mr);
 

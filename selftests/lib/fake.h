@@ -13,10 +13,16 @@
 
 #include "../../kernel/tests/dmabuf.h"
 
-/* Load the module and open it; -ENOENT where it was not built. */
+/*
+ * Load the module and open its device. Returns -ENOENT if the module was not
+ * built.
+ */
 int fake_open(void);
 int fake_export(int fake, size_t length, __u32 flags);
-/* @state may be NULL; of a call that failed it is filled in as well. */
+/*
+ * Control an exported dma-buf. @state may be NULL; it is filled in also by a
+ * call that fails.
+ */
 int fake_control(int fake, int dmabuf, __u32 op,
 		 struct memreg_fake_control *state);
 int fake_fail(int fake, int dmabuf, __u32 callbacks, int err);

@@ -15,7 +15,7 @@
 /* The fail-nth file of each thread that injects faults, or -1 */
 static __thread int fail_nth_fd = -1;
 
-/* Write the same to all files that match; false if there are none. */
+/* Write @text to all files that match a pattern. Returns false if none does. */
 static bool write_all(const char *pattern, const char *text)
 {
 	glob_t found;
@@ -31,7 +31,10 @@ static bool write_all(const char *pattern, const char *text)
 
 bool fault_injection(void)
 {
-	/* Allocations that may wait, single pages, and no word in the log. */
+	/*
+	 * Fail allocations of single pages and those that may wait, too, and do
+	 * not log that.
+	 */
 	if (!write_all(DEBUGFS "fail*/ignore-gfp-*", "N") ||
 	    !write_all(DEBUGFS "fail_page_alloc/min-order", "0") ||
 	    !write_all(DEBUGFS "fail*/verbose", "0") ||

@@ -12,21 +12,27 @@
 
 #include <stdbool.h>
 
-/* Can this kernel do that? Call it first, in each thread. */
+/* Can this kernel inject faults? To be called first, in each thread. */
 bool fault_injection(void);
 
 void fail_nth_arm(unsigned int nth);
 
 /*
- * Did the fault happen since it was ordered? No more happen from here on. If
- * it did not, @left is the number of places that are still to be passed.
+ * Disarm. Returns whether the fault has happened; if not, @left is the number
+ * of fault points that were still to be passed.
  */
 bool fail_nth_disarm(unsigned int *left);
 
-/* All places with --full; otherwise every @stride-th, if the kernel is slow. */
+/*
+ * Distance between the fault points that are tried: 1 with --full, otherwise
+ * @stride if the kernel is slow
+ */
 unsigned int fail_nth_stride(unsigned int stride);
 
-/* Pass @point @skip times, then fail @times times; -1 is always. */
+/*
+ * Have a point of the module let @skip passages succeed and the next @times
+ * fail; -1 is all.
+ */
 void fault_order(const char *point, unsigned int skip, int times);
 
 /* Are more of these faults to happen? */

@@ -11,7 +11,9 @@
 
 #include "test.h"
 
-/* Defined by each file of a program that includes it */
+/*
+ * Each file that includes this defines the variable; a program links several.
+ */
 #pragma weak _fixture_global
 
 #undef TEST_TIMEOUT_DEFAULT

@@ -25,7 +25,7 @@ static bool map_page(char *addr, int fd, size_t offset)
 		    fd, offset) != MAP_FAILED;
 }
 
-/* Pages of a file, some of which are in the wrong order. */
+/* Base pages of a file, a few of which are mapped in the wrong order */
 void *mem_scattered(size_t length)
 {
 	int fd = memfd_create("scattered", MFD_CLOEXEC);
@@ -56,7 +56,7 @@ void *mem_hugetlb(size_t length)
 	return addr == MAP_FAILED ? NULL : addr;
 }
 
-/* KiB of anonymous huge pages in this process. */
+/* KiB of anonymous huge pages that this process has mapped */
 static long thp_there(void)
 {
 	FILE *f = fopen("/proc/self/smaps_rollup", "r");
@@ -99,7 +99,10 @@ void *mem_map(int fd, size_t length, int prot)
 
 void *mem_map_huge(int fd, size_t length)
 {
-	/* Above, mappings that have gone may have left a page table. */
+	/*
+	 * Reserve address space above as well, where an earlier mapping may
+	 * have left a page table.
+	 */
 	char *at = mmap(NULL, length + 2 * HUGE, PROT_NONE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -115,7 +118,9 @@ void mem_free(void *addr, size_t length)
 	munmap(addr, length);
 }
 
-/* The frame that a page of ours is in, or 0. */
+/*
+ * Number of the page frame that an address of this process is mapped to, or 0
+ */
 static uint64_t frame_of(int pagemap, const uint8_t *addr)
 {
 	uint64_t entry;
@@ -127,8 +132,9 @@ static uint64_t frame_of(int pagemap, const uint8_t *addr)
 }
 
 /*
- * Map pages of a file, all of which are at @from, to @addr, but none where it
- * would follow its neighbour in memory: there are enough to leave some out.
+ * Map pages of a file, which are all mapped at @from, to @addr one by one. No
+ * page goes where its neighbour in physical memory is before it: the file has
+ * pages to spare.
  */
 static int map_shuffled(int fd, uint8_t *addr, size_t pages,
 			const uint8_t *from, size_t file_pages)
@@ -157,7 +163,10 @@ static int map_shuffled(int fd, uint8_t *addr, size_t pages,
 
 void *mem_shuffled(size_t length)
 {
-	/* A power of two, which no odd step divides */
+	/*
+	 * The number of pages of the file is a power of two, which has no odd
+	 * divisor.
+	 */
 	size_t pages = length / PAGE, file_pages = 1, size;
 	int fd = memfd_create("shuffled", MFD_CLOEXEC);
 	uint8_t *from, *addr;
@@ -232,7 +241,10 @@ void arena_fill(struct arena *a, unsigned int seed)
 	memcpy(a->mem, a->copy, a->len);
 }
 
-/* Shared memory, so that it can be looked at after its owner's death */
+/*
+ * The memory is shared, so that this process can check it after its owner's
+ * death.
+ */
 void arena_make(struct __test_metadata *_metadata, struct arena *a, size_t len)
 {
 	a->len = len;

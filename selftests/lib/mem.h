@@ -16,22 +16,25 @@ struct __test_metadata;
 #define PROT_RW		(PROT_READ | PROT_WRITE)
 
 /*
- * Memory, to be given to mem_free(); NULL if it can't be had. mem_scattered()
- * is of pages that larger ones can't be made of, from 5 of them on.
+ * Memory to be released by mem_free(), or NULL. That of mem_scattered(), from 5
+ * pages on, cannot be covered by pages larger than the base page.
  */
 void *mem_alloc(size_t length);
 void *mem_scattered(size_t length);
 void *mem_hugetlb(size_t length);
 void *mem_thp(size_t length);
-/* All that a descriptor is of, shared; for huge entries, at their multiple */
+/*
+ * A shared mapping of all of a descriptor; mem_map_huge() aligns it for huge
+ * entries.
+ */
 void *mem_map(int fd, size_t length, int prot);
 void *mem_map_huge(int fd, size_t length);
 void mem_free(void *addr, size_t length);
 
-/* Memory of separate pages, no two of which can be reached as one piece. */
+/* Memory no two pages of which are neighbours in physical memory */
 void *mem_shuffled(size_t length);
 
-/* Each byte depends on its place and on @seed. */
+/* Byte @i of the pattern with this seed */
 static inline uint8_t pattern(size_t i, unsigned int seed)
 {
 	return (uint8_t)((i * 2654435761U >> 13) + seed);
@@ -39,8 +42,8 @@ static inline uint8_t pattern(size_t i, unsigned int seed)
 
 void fill(void *mem, size_t len, unsigned int seed);
 /*
- * Is it what fill() made, from its byte @from on? Prints the first byte that
- * differs.
+ * Does the memory have the bytes that fill() makes from byte @from on? Prints
+ * the first difference.
  */
 bool filled(const void *mem, size_t len, size_t from, unsigned int seed);
 

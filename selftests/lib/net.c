@@ -83,7 +83,7 @@ int in_peer_netns(int (*call)(void *arg), void *arg)
 
 	if (!ret) {
 		ret = call(arg);
-		/* The rest of the test would be about something else. */
+		/* Abort rather than go on in the wrong network namespace. */
 		if (setns(here, CLONE_NEWNET))
 			abort();
 	}

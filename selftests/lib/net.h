@@ -16,7 +16,10 @@
 #define PEER_IP4	"192.0.2.2"
 #define PEER_IP6	"fd00:6d72::2"
 
-/* A path in the source tree, in which this program is build/selftests/NAME. */
+/*
+ * Absolute path of a file of the source tree; the tree is found from the path
+ * of this program, build/selftests/NAME.
+ */
 const char *tree_path(const char *path);
 
 /* Run a command of the shell, which knows the functions of topology.sh. */
@@ -25,12 +28,14 @@ int shell(const char *format, ...);
 
 /* One of those above; 0 or -errno. */
 int enter_namespace(const char *name);
-/* What @call returns in the peer's namespace, or -errno. */
+/*
+ * Make a call in the peer's network namespace. Returns its result, or -errno.
+ */
 int in_peer_netns(int (*call)(void *arg), void *arg);
 
 /*
- * For a main(): every test process is its child, and stays in the owner's
- * namespace. A topology that was there before stays.
+ * Called by main(): makes the topology, unless it is there, and enters the
+ * owner's namespace, for this process and all tests, which are its children.
  */
 void enter_topology(void);
 
@@ -41,7 +46,10 @@ void enter_topology(void);
 		return test_harness_run(argc, argv);			\
 	}
 
-/* An IP address of either kind; NULL is IPv6's wildcard. */
+/*
+ * Socket address of a numeric IP address of either family, or IPv6's wildcard
+ * if @ip is NULL
+ */
 struct sockaddr *ip_address(const char *ip, unsigned int port,
 			    struct sockaddr_storage *ss);
 

@@ -16,7 +16,8 @@
 ONE_NET_TABLES=(101 102)
 LOCAL_RULE=200
 
-# one_net_up: it fails if there is something of that name already.
+# one_net_up: make both ends. Fails if interfaces or devices of these names
+# exist.
 one_net_up() {
 	modprobe -a rdma_rxe rdma_cm && one_net_wire &&
 		rdma link add rxe_owner type rxe netdev mr_owner &&
@@ -33,8 +34,8 @@ one_net_wire() {
 		ip rule del pref 0
 }
 
-# one_net_end END OWN OTHER: the address, and the way to the other one. Packets
-# come in that are from an address of the machine's own.
+# one_net_end END OWN OTHER: set the address of an end and its route to the
+# other one. The interface accepts packets from an address of this machine.
 one_net_end() {
 	local dev=mr_$1 own=192.0.2.$2 other=192.0.2.$3 table=10$2
 	sysctl -qw "net.ipv4.conf.$dev.accept_local=1" \
@@ -75,7 +76,7 @@ one_net_down() {
 	await 60 topology_gone
 }
 
-# one_net_bytes: how many have gone by the wire, either way.
+# one_net_bytes: print how many bytes the wire has carried, in both directions.
 one_net_bytes() {
 	local sent received
 	read -r sent </sys/class/net/mr_owner/statistics/tx_bytes &&

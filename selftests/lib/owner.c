@@ -17,7 +17,7 @@ void owner_listen(struct __test_metadata *_metadata, struct owner *o,
 
 	ASSERT_EQ(0, memreg_listen(o->m, addr, backlog, &o->listener))
 		TH_LOG("%s", memreg_reason());
-	/* The same place in both kinds of addresses */
+	/* sin_port and sin6_port are at the same offset. */
 	o->port = ntohs(((struct sockaddr_in *)addr)->sin_port);
 }
 

@@ -31,27 +31,30 @@ struct owner {
 
 void owner_listen(struct __test_metadata *_metadata, struct owner *o,
 		  const char *ip, unsigned int backlog);
-/* With one domain, and a listener at IPv4's address */
+/* Open a handle with one domain, and a listener at the owner's IPv4 address. */
 void owner_open(struct __test_metadata *_metadata, struct owner *o);
 void owner_close(struct owner *o);
 
-/* The next event is of this type; returns its endpoint. */
+/* Expect that the next event is of this type. Returns its endpoint. */
 uint32_t owner_await(struct __test_metadata *_metadata, struct owner *o,
 		     uint32_t type, struct ib_memreg_event *event);
 void owner_no_event(struct __test_metadata *_metadata, struct owner *o);
 
-/* Accept a request with a grant, which may be NULL. */
+/* Accept a request, with a grant in the private data unless @g is NULL. */
 void owner_accept(struct __test_metadata *_metadata, struct owner *o,
 		  uint32_t endpoint, uint32_t domain,
 		  const struct memreg_grant *g);
-/* Let in a peer that is about to connect; returns its endpoint. */
+/* Accept a peer that is about to connect. Returns its endpoint. */
 uint32_t owner_admit(struct __test_metadata *_metadata, struct owner *o,
 		     struct peer *p, uint32_t domain,
 		     const struct memreg_grant *g);
-/* After an access error a peer connects anew. Returns its new endpoint. */
+/*
+ * Accept a peer that connects again after an access error. Returns its new
+ * endpoint.
+ */
 uint32_t owner_admit_again(struct __test_metadata *_metadata, struct owner *o,
 			   struct peer *p, uint32_t endpoint);
-/* Bind one window, for an endpoint or for 0, and describe the grant. */
+/* Bind a window, for @bind's endpoint or for none, and fill in the grant. */
 void owner_bind(struct __test_metadata *_metadata, struct owner *o,
 		uint32_t domain, struct ib_memreg_bind *bind,
 		struct memreg_grant *g);

@@ -34,7 +34,10 @@ void peer_start(struct __test_metadata *_metadata, struct peer *p,
 	char command[PATH_MAX + 512];
 	int in[2], out[2];
 
-	/* The peer may have to wait while others are started. */
+	/*
+	 * The peer's time limit allows for the start of other peers before it
+	 * is served.
+	 */
 	snprintf(command, sizeof(command),
 		 "exec %s --interactive -t %u -c %u %s %s %u",
 		 tree_path("build/user/examples/verbs_peer"), LIMIT_MS / 2,
@@ -52,7 +55,7 @@ void peer_start(struct __test_metadata *_metadata, struct peer *p,
 	p->out = out[0];
 }
 
-/* Wait for it, and don't let it live if that takes too long */
+/* Wait for the peer's exit, and kill it if that takes too long. */
 static void peer_reap(struct peer *p)
 {
 	struct pollfd pfd = {

@@ -34,10 +34,10 @@ struct peer {
 	size_t rest_len;
 };
 
-/* Start it with options, which may be NULL; it tries to connect at once. */
+/* Start a peer with further options, or NULL. It connects at once. */
 void peer_start(struct __test_metadata *_metadata, struct peer *p,
 		const char *ip, unsigned int port, const char *options);
-/* End it; with @sig instead of asking for it, if that is not 0. */
+/* Have the peer end and wait for it; by the signal @sig unless that is 0. */
 void peer_stop(struct peer *p, int sig);
 
 __attribute__((format(printf, 3, 4)))
@@ -49,7 +49,7 @@ const char *peer_answer(struct __test_metadata *_metadata, struct peer *p);
 #define peer_ask(_metadata, p, ...)					\
 	(peer_tell(_metadata, p, __VA_ARGS__), peer_answer(_metadata, p))
 
-/* The value of a key in its last answer, "" if there is none */
+/* Value of a key in the peer's last answer, "" if it has none */
 const char *peer_value(struct peer *p, const char *key);
 uint64_t peer_number(struct peer *p, const char *key);
 

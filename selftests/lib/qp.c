@@ -116,7 +116,10 @@ static int to_receive(struct qp_end *end, const struct qp_addr *other)
 			      IBV_QP_MIN_RNR_TIMER);
 }
 
-/* An end that has gone is given up after some seconds. */
+/*
+ * Ready to send, with retries that end after some seconds if the other end is
+ * gone
+ */
 static int to_send(struct qp_end *end)
 {
 	struct ibv_qp_attr attr = {

@@ -33,7 +33,7 @@ struct raw_head {
 	__u32 flags;
 };
 
-/* An argument of an ioctl with its size set; the rest follows. */
+/* Declare an argument of an ioctl with its size and the given fields set. */
 #define RAW(type, name, ...) \
 	struct ib_memreg_##type name = { .size = sizeof(name), __VA_ARGS__ }
 
@@ -42,7 +42,10 @@ int raw_call(int fd, unsigned long num, void *arg);
 /* A descriptor, or -errno. */
 int raw_open(void);
 int raw_open_bound(void);
-/* On the peer's device, in the peer's network namespace. */
+/*
+ * Open a file and bind it to the peer's device, in the peer's network
+ * namespace.
+ */
 int raw_open_peer(void);
 
 /* 0 or -errno. */
@@ -86,7 +89,10 @@ struct status_map {
 
 int status_create(int fd, __u32 slots, __u32 log_entries,
 		  struct status_map *map);
-/* Unmap it and close its descriptor; the table stays. */
+/*
+ * Unmap the table and close its descriptor. The table goes on to exist in the
+ * file.
+ */
 void status_unmap(struct status_map *map);
 __u64 status_changes(const struct status_map *map);
 __u64 status_generation(const struct status_map *map, __u32 slot);
@@ -94,7 +100,7 @@ int raw_monitor(int fd, __u32 status, struct ib_memreg_monitor *monitors,
 		__u32 count);
 int raw_unmonitor(int fd, const __u32 *ids, __u32 count);
 
-/* Of the last call that failed in this thread. */
+/* Reason and index that the last failed call of this thread has reported */
 __u32 raw_reason(void);
 __u32 raw_index(void);
 
@@ -109,7 +115,7 @@ __u32 raw_index(void);
 #define INLINE		IB_MEMREG_WR_INLINE
 #define INSERT_RKEY	IB_MEMREG_WR_INSERT_RKEY
 
-/* A work request; one SGE of it, or several; data to be sent inline. */
+/* Initializers: a work request; its only SGE, or several; its inline data */
 #define WR(_op, _target, ...)						\
 	((struct ib_memreg_wr){						\
 		.target_id = (_target),					\
@@ -125,7 +131,7 @@ __u32 raw_index(void);
 	.sges = (uintptr_t)(_data), .length = (_n)
 
 int raw_submit(int fd, struct ib_memreg_wr *wrs, __u32 count);
-/* Work requests that the last one of this thread posted */
+/* Number of work requests that the last submission of this thread has posted */
 __u32 raw_taken(void);
 int raw_srq(int fd, __u32 domain, __u32 ring, __u32 max_recv, __u32 sges,
 	    __u32 flags, __u32 *srq);
@@ -137,7 +143,10 @@ int raw_connect(int fd, __u32 domain, const char *ip, __be16 port,
 		const struct ib_memreg_queues *queues, __u32 *endpoint);
 int raw_disconnect(int fd, __u32 endpoint);
 int raw_windows_2b(int fd, __u32 domain, __u64 span, __u32 *ids, __u32 count);
-/* Events up to the first one of this type; -ECONNABORTED if that never comes */
+/*
+ * Read events up to one of this type. Returns -ECONNABORTED if that never
+ * comes.
+ */
 int raw_await(int fd, __u32 type, __u32 *endpoint);
 
 /* Expect an errno and a reason of a call. */

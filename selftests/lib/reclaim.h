@@ -25,16 +25,22 @@
 const char *swap_on(void);
 int swap_off(void);
 
-/* KiB of the mapping that begins at @memory that are in swap; -1: no mapping */
+/*
+ * KiB of the mapping that begins at @memory that are in swap, or -1 without
+ * such a mapping
+ */
 long swapped_kib(const void *memory);
 
 /*
- * Run on this CPU alone: pages that were touched on another CPU wait there to
- * be put on a list, and MADV_PAGEOUT leaves them out. 0 or -1
+ * Stay on this CPU. Pages that were touched on another CPU wait there to be put
+ * on an LRU list, and MADV_PAGEOUT skips them. Returns 0 or -1.
  */
 int stay_here(void);
 
-/* Have KSM merge pages; false if this kernel has no KSM. */
+/*
+ * Switch on merging of equal pages by KSM. Returns false if the kernel has no
+ * KSM.
+ */
 bool ksm_on(void);
 /* Wait until KSM has scanned all memory @n times more. */
 bool ksm_scans(long n);

@@ -40,10 +40,13 @@ union entry {
 
 int ring_create(int fd, struct ring *ring, __u32 entries, __u32 entry_size,
 		__u32 flags, int eventfd);
-/* Unmap it and close its descriptor; the ring stays. */
+/*
+ * Unmap the ring and close its descriptor. The ring goes on to exist in the
+ * file.
+ */
 void ring_unmap(struct ring *ring);
 
-/* Entries that are there; entry @i of them; they are done with. */
+/* Number of entries that can be read; entry @i of them; consume @n of them. */
 __u32 ring_count(const struct ring *ring);
 const struct ib_memreg_cqe *ring_entry(const struct ring *ring, __u32 i);
 void ring_done(struct ring *ring, __u32 n);

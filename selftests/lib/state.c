@@ -31,7 +31,7 @@ long vm_pin(pid_t pid)
 	return kib < 0 ? kib : kib / 4;
 }
 
-/* LIST into as many entries as there are room for. */
+/* Call LIST with room for so many entries. */
 static int state_fill(int fd, struct state *state, __u32 room)
 {
 	RAW(list, cmd, .object_size = sizeof(*state->objects));
@@ -109,7 +109,9 @@ static bool object_same(const struct ib_memreg_object *a,
 	return !memcmp(&as_b, b, sizeof(as_b));
 }
 
-/* The first object that differs, or how many there are. */
+/*
+ * Index of the first object that differs, or the number of objects if none does
+ */
 static __u32 state_differs(const struct state *a, const struct state *b)
 {
 	__u32 i;

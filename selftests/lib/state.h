@@ -9,7 +9,7 @@
 #include <sys/types.h>
 #include <rdma/ib_memreg.h>
 
-/* VmPin of a process in pages of 4096 bytes; 0 is the caller. -errno. */
+/* VmPin of a process in pages of 4096 bytes, or -errno; 0 is the caller. */
 long vm_pin(pid_t pid);
 
 /**
@@ -28,9 +28,9 @@ int state_get(struct state *state);
 bool state_same(const struct state *before);
 void state_free(struct state *state);
 __u32 state_count(int type);
-/* Times that the registration queue of a domain was rebuilt, or -1 */
+/* Number of times that a domain's registration queue was rebuilt, or -1 */
 long state_rebuilds(__u32 domain);
-/* SGEs and windows that MRs of this id have, in whichever file; or -errno */
+/* Uses (SGEs and windows) of all MRs with this id, in any file, or -errno */
 int state_users(__u32 mr);
 
 #endif /* SELFTESTS_STATE_H */

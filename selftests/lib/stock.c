@@ -21,7 +21,7 @@
 			 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | \
 			 IBV_ACCESS_MW_BIND)
 
-/* An id is of the network namespace that its maker is in then. */
+/* An id belongs to the network namespace in which its maker is at that time. */
 struct new_id {
 	struct rdma_event_channel *events;
 	struct rdma_cm_id **id;
@@ -135,7 +135,9 @@ void stock_close(struct stock *s)
  * Connections
  */
 
-/* Take the next event; a request becomes @s's connection. */
+/*
+ * Take the next event. The id of a connection request becomes @s's connection.
+ */
 static int take_event(struct stock *s, struct rdma_cm_event **event)
 {
 	struct pollfd pfd = { .fd = s->events->fd, .events = POLLIN };
@@ -173,8 +175,8 @@ int stock_await(struct stock *s, enum rdma_cm_event_type type)
 }
 
 /*
- * Not done by librdmacm, which does not let the caller choose the number of RNR
- * retries: it takes the other end's value.
+ * Change the state of a QP. librdmacm would use the number of RNR retries that
+ * the other end asks for; this uses the test's.
  */
 static int qp_state(struct stock *s, enum ibv_qp_state state)
 {
@@ -188,7 +190,7 @@ static int qp_state(struct stock *s, enum ibv_qp_state state)
 	return -ibv_modify_qp(s->qp, &attr, mask);
 }
 
-/* The first state counts once more, as only now its attributes are known. */
+/* Set the state INIT again as well: only now the CM knows its attributes. */
 static int qp_up(struct stock *s)
 {
 	return qp_state(s, IBV_QPS_INIT) ?: qp_state(s, IBV_QPS_RTR) ?:
@@ -284,7 +286,7 @@ int stock_established(struct stock *s)
 	return rdma_establish(s->id) ? -errno : 0;
 }
 
-/* Completions of a connection that was are none of the next one's. */
+/* Discard completions of the previous connection. */
 static void drain(struct stock_queue *q)
 {
 	struct ibv_wc wc;

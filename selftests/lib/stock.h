@@ -80,7 +80,10 @@ void stock_disconnect(struct stock *s);
 int stock_recv(struct stock *s, size_t offset, size_t len);
 /* Wait for a completion. */
 int stock_next(struct stock_queue *q, struct ibv_wc *wc);
-/* Post with the memory described; and wait, for the status it ends with. */
+/*
+ * Post a work request on @len bytes at @offset of the memory. stock_do() and
+ * the functions below also wait, and return the status of the completion.
+ */
 int stock_post(struct stock *s, const struct ibv_send_wr *request,
 	       size_t offset, size_t len);
 int stock_do(struct stock *s, const struct ibv_send_wr *request, size_t offset,
@@ -91,7 +94,7 @@ int stock_write(struct stock *s, size_t offset, size_t len, uint64_t addr,
 int stock_read(struct stock *s, size_t offset, size_t len, uint64_t addr,
 	       uint32_t rkey);
 int stock_send_inv(struct stock *s, uint32_t rkey);
-/* Both -EOPNOTSUPP where the device has no such operation */
+/* These return -EOPNOTSUPP where the device has no such operation. */
 int stock_flush(struct stock *s, size_t len, uint64_t addr, uint32_t rkey,
 		unsigned int level);
 int stock_atomic_write(struct stock *s, uint64_t value, uint64_t addr,

@@ -128,7 +128,7 @@ bool tracefs_there(void)
 	       !mount("tracefs", TRACEFS, "tracefs", 0, NULL);
 }
 
-/* Wait for a child; one that failed is a failure of its parent. */
+/* Wait for a child. If it has failed, so has the test that calls this. */
 bool child_ended(pid_t child, int *exit_code)
 {
 	int status;

@@ -25,32 +25,32 @@
 
 const char *test_device(void);
 bool test_full(void);
-/* Only the cases that the debug kernel has in a check are run. */
+/* Is this a check on the debug kernel, which runs only chosen cases? */
 bool test_chosen(void);
 bool debug_kernel(void);
-/* Seconds for a test that repeats something: with --full that takes long. */
+/* Time limit in seconds for a test that repeats something, often with --full */
 #define SOAK_S		10000
 
 /*
- * A soak may be run in parts: how many of so many rounds are this part's, and
- * which is the first of them (or NULL).
+ * Number of rounds, of so many in a whole soak, that are this part's; @first is
+ * set to the index of the first of them unless it is NULL.
  */
 unsigned int test_share(unsigned int rounds, unsigned int *first);
 
-/* A number that a soak is to reach, and another one that will do for a check */
+/* Number of rounds: @check, or this part's share of @soak with --full */
 static inline unsigned int times(unsigned int check, unsigned int soak)
 {
 	return test_full() ? test_share(soak, NULL) : check;
 }
 
-/* What has no such number is done so many times as often in a soak. */
+/* Factor by which a soak repeats tests that have no number of their own */
 unsigned int test_times(void);
 unsigned int test_repeat(unsigned int rounds);
 
-/* The same, and in a check fewer times on a debug kernel, which is slow. */
+/* As test_repeat(); fewer in a check on a debug kernel, which is slow */
 unsigned int test_rounds(unsigned int rounds);
 
-/* Of random numbers: MEMREG_SEED, or another one each second */
+/* Seed of random numbers: MEMREG_SEED, or the time in seconds */
 unsigned int test_seed(void);
 
 /* Of a clock that only goes forwards */
@@ -61,11 +61,14 @@ int64_t now_ms(void);
 long file_number(const char *path);
 int file_write(const char *path, const char *text);
 
-/* Where nobody has mounted it, this does, for this process alone. */
+/* Is tracefs mounted? If not, this mounts it for this process alone. */
 #define TRACEFS		"/sys/kernel/tracing"
 bool tracefs_there(void);
 
-/* Run the block that follows in a child, whose EXPECTs count, and wait. */
+/*
+ * Run the next block in a child and wait. Failed expectations there fail the
+ * test.
+ */
 #define IN_CHILD							\
 	for (pid_t _child = fork();					\
 	     !_child || !child_ended(_child, &_metadata->exit_code);	\
