@@ -71,7 +71,7 @@ static bool find(__u32 id, struct ib_memreg_object *object)
 	return found;
 }
 
-TEST_F(list, tells_each_object_once_whatever_the_room)
+TEST_F(list, reports_each_object_once_whatever_the_room)
 {
 	static const __u32 rooms[] = { 1, 2, 3, 7, 42, 43, 44, 1000 };
 	struct ib_memreg_object objects[1000];
@@ -105,7 +105,7 @@ TEST_F(list, tells_each_object_once_whatever_the_room)
 	}
 }
 
-TEST_F(list, tells_what_objects_are)
+TEST_F(list, reports_what_objects_are)
 {
 	struct ib_memreg_bind bind = {
 		.window_id = self->windows[3],
@@ -168,7 +168,7 @@ TEST_F(list, tells_what_objects_are)
 	EXPECT_EQ(2 * PAGE, object.u.window.max_span);
 }
 
-TEST_F(list, files_that_are_not_bound_are_not_told)
+TEST_F(list, files_that_are_not_bound_are_not_reported)
 {
 	int fd = raw_open();
 
@@ -328,7 +328,7 @@ static void *come_and_go(void *arg)
 /*
  * Objects that stay are listed exactly once, while other objects come and go.
  */
-TEST_F_TIMEOUT(list, objects_that_stay_are_told_once_while_others_come_and_go,
+TEST_F_TIMEOUT(list, objects_that_stay_are_listed_once_while_others_go,
 	       SOAK_S)
 {
 	struct churn churn = { .fd = self->fd, .domain = self->domain };

@@ -189,7 +189,7 @@ static int revoke_all(FIXTURE_DATA(stat) *self, __u32 flags)
  * The call
  */
 
-TEST_F(stat, tells_each_counter_once_and_no_more_than_there_is_room_for)
+TEST_F(stat, reports_each_counter_once_and_as_many_as_fit)
 {
 	struct ib_memreg_stat_entry stats[COUNTERS + 8];
 	RAW(device_stat, cmd, .stats = (uintptr_t)stats);
@@ -251,7 +251,7 @@ TEST_F(stat, whoever_may_bind_may_read)
 	}
 }
 
-TEST_F(stat, library_tells_the_same)
+TEST_F(stat, library_reports_the_same)
 {
 	struct ib_memreg_stat_entry stats[COUNTERS];
 	unsigned int i, count = 0;

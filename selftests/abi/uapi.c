@@ -437,7 +437,7 @@ TEST_F(uapi, bind_device_by_a_wrong_name_leaves_the_file_unbound)
 	EXPECT_EQ(0, close(fd));
 }
 
-TEST_F(uapi, bind_device_tells_name_and_index)
+TEST_F(uapi, bind_device_reports_name_and_index)
 {
 	struct ib_memreg_cap_entry caps[2] = {};
 	RAW(device_bind, bind);

@@ -35,7 +35,7 @@ if ((${MEMREG_FULL:-0})); then
 	done
 fi
 
-# up NAME ATTRIBUTE=VALUE...: a device of the server that there is.
+# up NAME ATTRIBUTE=VALUE...: enable a device of the server that is running.
 up() {
 	blk_make "$@" && blk_enable "$1"
 }
@@ -63,7 +63,7 @@ verified() {
 	verify "$DISK" "$@"
 }
 
-# Through the page cache, and back from the server.
+# buffered: fio writes through the page cache, and reads back from the server.
 buffered() {
 	local options=(--rw=randwrite --bs=4K --size=512K --name=buffered
 		--filename="$DISK" --verify=crc32c --verify_fatal=1 --minimal
@@ -72,13 +72,14 @@ buffered() {
 		fio "${options[@]}" --verify_only --direct=1
 }
 
-# Memory that doesn't begin or end with a page.
+# odd_memory: I/O from memory that neither begins nor ends at a page.
 odd_memory() {
 	verify "$DISK" randwrite 4K 8 256K --iomem_align=512 &&
 		verify "$DISK" randwrite 8704 8 256K --iomem_align=1536
 }
 
-# On rxe this proves nothing about packets: such MRs are not used again (I1).
+# Answers have ended keys. On rxe nothing is shown of packets in flight: the
+# client destroys such MRs (I1).
 keys_end_with_the_answers() {
 	no_errors one && (($(blk_count one remote-invalidated) > 0)) &&
 		[ "$(blk_count one local-invalidated)" = 0 ] &&
@@ -126,7 +127,8 @@ holes() {
 		(($(find "$FILE" -printf %b) < blocks)) && same "$DISK" "$FILE"
 }
 
-# resized COUNT: so often, which is counted after the disk has its size.
+# resized COUNT: the client has counted so many changes of size, which it does
+# after the disk has the new size.
 resized() {
 	[ "$(blk_count one resizes)" = "$1" ]
 }
@@ -148,7 +150,7 @@ read_only() {
 		[ "$before" = "$(md5sum <"$FILE")" ]
 }
 
-# Data of 4 KiB needs no key if it may be in messages, and else does.
+# Data of 4 KiB needs no key if messages may have that much, and otherwise does.
 data_in_messages() {
 	local most=$1 taken
 	up messages export=file queues=2 inline_max="$most" || return
@@ -180,7 +182,7 @@ large_blocks() {
 		(($(blk_count large mrs-taken) >= 128)) && down large
 }
 
-# domains: how many protection domains the block client has.
+# domains: print how many protection domains the block client has.
 domains() {
 	rdma resource show pd | grep -c 'comm \[ib_memreg_blk\]'
 }

@@ -22,12 +22,12 @@ trap finish EXIT
 
 ROUNDS=$((2 * ${MEMREG_TIMES:-1}))
 
-# serve OPTION...: the same file on the same port as the server before.
+# serve OPTION...: serve the same file at the same port as before.
 serve() {
 	server_begin -a 192.0.2.2 "$@" file="$BLK_FILES/file"
 }
 
-# up ATTRIBUTE=VALUE...: a device with a server, of 4 MiB.
+# up ATTRIBUTE=VALUE...: start a server, and enable a device with 4 MiB of it.
 up() {
 	file file 4M
 	serve && blk_make dev export=file queues=2 "$@" && blk_enable dev
@@ -45,8 +45,8 @@ scheduled() {
 	! grep -qw mq-deadline "$at" || echo mq-deadline >"$at"
 }
 
-# io_until_told: writes that are verified.
-io_until_told() {
+# io_until_stopped: writes that are verified.
+io_until_stopped() {
 	while [ ! -e "$BLK_FILES/enough" ]; do
 		verify "$DISK" randwrite 4K 16 256K || return
 	done
@@ -55,13 +55,13 @@ io_until_told() {
 # io_begin: in the background, as process $IO.
 io_begin() {
 	rm -f "$BLK_FILES/enough"
-	io_until_told >"$BLK_FILES/io" 2>&1 &
+	io_until_stopped >"$BLK_FILES/io" 2>&1 &
 	IO=$!
 	await 60 commands_since 0 50
 }
 
-# io_end: wait for its end and return its status; checks that reads have
-# returned the written data.
+# io_end: wait for I/O to end, and return its status, which is not 0 if a read
+# returned wrong data.
 io_end() {
 	touch "$BLK_FILES/enough"
 	wait "$IO" && return
@@ -78,8 +78,8 @@ lost_since() {
 	(($(blk_count dev losses) > $1))
 }
 
-# resent_since COUNT: what a lost connection left unanswered is to be sent anew, so
-# that no answer on the old one can come any more.
+# resent_since COUNT: commands of a lost connection wait to be sent again; no
+# answer to them can come on that connection any more.
 resent_since() {
 	(($(blk_count dev retries) > $1))
 }
@@ -92,7 +92,8 @@ live() {
 # Recovery
 #
 
-# What was in messages is sent again by RDMA, and then the other way round.
+# Commands whose data was in messages are sent again by RDMA, and the other way
+# round.
 server_dies_and_comes_back() {
 	local round before status=0
 	up fail_after=-1 && io_begin || return
@@ -109,7 +110,8 @@ server_dies_and_comes_back() {
 		same "$DISK" "$BLK_FILES/file" && down && return "$status"
 }
 
-# The keep-alive would find it before I/O does that begins later.
+# I/O has to be under way first, as otherwise the keep-alive would find that the
+# server hangs.
 server_hangs_and_wakes_up() {
 	local status=0
 	up io_timeout=5 keep_alive=60 fail_after=-1 && scheduled && io_begin ||
@@ -139,8 +141,8 @@ idle_server_hangs() {
 	await 60 live && (($(blk_count dev timeouts) > 0)) && down
 }
 
-# rxe_mend END: a device that could not send while the link was down sends no
-# more. Whoever used it has to come back.
+# rxe_mend END: make the device again, as a device that could not send while its
+# link was down never sends again. Users of the old one have to reconnect.
 rxe_mend() {
 	await 10 rxe_active "$1" "$(number "$1")"
 	rxe_ready "$1" && return
@@ -158,7 +160,7 @@ link_goes_down_and_up() {
 		same "$DISK" "$BLK_FILES/file" && down
 }
 
-# The same address, on another RDMA device then.
+# The RDMA device is removed, and another one gets its address.
 rdma_device_goes_and_comes() {
 	up fail_after=-1 && io_begin || return
 	rxe_down owner
@@ -179,13 +181,15 @@ peers_device_goes_and_comes() {
 		same "$DISK" "$BLK_FILES/file" && down
 }
 
-# Packets from the server to the client are dropped, but the carrier stays up.
+# client_unreachable: have the server's packets go nowhere, without loss of
+# carrier.
 client_unreachable() {
 	ip -n memreg-peer neigh replace 192.0.2.1 lladdr 02:00:00:00:02:77 \
 		dev mr_peer
 }
 
-# The first client is alive, though it sends nothing.
+# The server drops a client that has vanished, and keeps one that is merely
+# idle.
 client_vanishes() {
 	local status=0
 	file file 4M
@@ -202,8 +206,8 @@ client_vanishes() {
 		[ "$(blk_count dev failed)" = 0 ] && down
 }
 
-# What clients have answered while the server did not run counts, though it sees
-# that late.
+# A server that was stopped counts what clients have answered meanwhile, though
+# it reads it late.
 server_that_was_stopped_blames_nobody() {
 	local status=0 i before
 	file file 4M
@@ -222,11 +226,9 @@ server_that_was_stopped_blames_nobody() {
 		same "$DISK" "$BLK_FILES/file" && down && return "$status"
 }
 
-#
-# A server that is in the middle of a write
-#
+# Servers that end in the middle of a write
 
-# slow_file: one whose file system can be frozen.
+# slow_file: make a file whose file system can be frozen.
 slow_file() {
 	modprobe loop && file image 16M && mkfs.ext4 -q -F "$FILE" &&
 		mkdir -p "$SLOW" && mount -o loop,noatime "$FILE" "$SLOW" ||
@@ -234,20 +236,21 @@ slow_file() {
 	file slow/file 4M
 }
 
-# slow_serve: data that has been written to it is stable.
+# slow_serve: serve that file as stable storage, so that a write waits for the
+# disk.
 slow_serve() {
 	server_begin -a 192.0.2.2 --no-cache slow="$SLOW/file"
 }
 
-# slow_begin: a device with that file. When it is frozen writes wait, in threads
-# of the server, and the server does not.
+# slow_begin: enable a device with that file, and freeze it. Writes then wait in
+# threads of the server, which itself does not wait.
 slow_begin() {
 	slow_file && slow_serve &&
 		blk_make dev export=slow queues=1 io_timeout=3 fail_after=-1 &&
 		blk_enable dev
 }
 
-# slow_write: it can't end; its process is $IO.
+# slow_write: begin a write, which cannot end. Its process is $IO.
 slow_write() {
 	fsfreeze --freeze "$SLOW" && wait_for_server && return
 	thaw
@@ -265,15 +268,16 @@ slow_end() {
 	umount "$SLOW"
 }
 
-# Otherwise it would overwrite data that is written later.
+# A write from before the device was disabled must not overwrite data that is
+# written after it is enabled again.
 what_was_begun_ends_before_it_is_enabled_again() {
 	local status=0
 	slow_begin && slow_write || return
 	{ blk_disable dev && ! wait "$IO" && ! blk_enable dev; } || status=1
 	grep 'no answer: connecting' "$BLK/dev/error" || status=1
 	thaw
-	# What follows may take longer, on a busy machine, and more than one
-	# try.
+	# On a busy machine the device may need more time, and more than one
+	# attempt.
 	[ "$status" = 0 ] && blk_set dev io_timeout 60 &&
 		await 60 blk_enable dev &&
 		verify "$DISK" randwrite 4K 8 256K && same "$DISK" "$FILE" &&
@@ -281,7 +285,8 @@ what_was_begun_ends_before_it_is_enabled_again() {
 		rmdir "$BLK/dev" && slow_end
 }
 
-# refused_server WORDS EXPORT: a second one can't begin, and prints the reason.
+# refused_server WORDS EXPORT: a second server fails to start, and prints these
+# words.
 refused_server() {
 	local status=0
 	timeout 60 ip netns exec memreg-peer memreg blkd -d rxe_peer \
@@ -290,7 +295,8 @@ refused_server() {
 	[ "$status" = 1 ] && grep -q "$1" "$SAID.second"
 }
 
-# The next one's writes must not be passed by those that the old one began.
+# Writes that the old server has begun must land before any write of the next
+# one.
 the_next_server_waits_for_the_last_write_of_the_old_one() {
 	local status=0
 	slow_begin && slow_write || return
@@ -307,8 +313,8 @@ the_next_server_waits_for_the_last_write_of_the_old_one() {
 		same "$DISK" "$SLOW/file" && rmdir "$BLK/dev" && slow_end
 }
 
-# zeroed_disk: one that writes some 0.8 MiB in a second. What is larger than the
-# share of 20 ms would wait for ever.
+# zeroed_disk: make a disk of about 0.8 MiB/s. A request for more than 20 ms of
+# that would wait for ever.
 ZEROED=nullb_zeroed
 NULLB=/sys/kernel/config/nullb/$ZEROED
 zeroed_disk() {
@@ -325,7 +331,7 @@ zeroed_writes() {
 	echo "${stat[4]}"
 }
 
-# zeroing_has_begun COUNT: the disk had more than COUNT writes.
+# zeroing_has_begun COUNT: the disk has done more than COUNT writes.
 zeroing_has_begun() {
 	(($(zeroed_writes) > $1))
 }
@@ -337,8 +343,8 @@ zeroed_end() {
 	rmdir "$NULLB" && modprobe -r null_blk
 }
 
-# zeroing_is_by_itself LENGTH: so much of $zeroing, which $disk has to wait for,
-# and $other does not.
+# zeroing_is_by_itself LENGTH: while LENGTH bytes of $zeroing are zeroed, $disk
+# has to wait, and $other does not.
 zeroing_is_by_itself() {
 	local status=0 before zeroer reader
 	before=$(zeroed_writes)
@@ -349,7 +355,8 @@ zeroing_is_by_itself() {
 	dd if="$disk" of=/dev/null bs=4K count=1 iflag=direct status=none &
 	reader=$!
 	await 20 reads_in_flight 1 || status=1
-	# The server has it by then: who comes before it proves nothing.
+	# Give the server time to take the read: only what comes after it shows
+	# anything.
 	sleep 1
 	dd if="$other" of=/dev/null bs=4K count=8 iflag=direct status=none ||
 		status=1
@@ -359,10 +366,10 @@ zeroing_is_by_itself() {
 	return "$status"
 }
 
-# The program that zeroes a disk has it alone. A read, which the page cache could
-# have at once, waits for that, and nobody else does. Two clients have the disk,
-# as each waits on its own side as well. On a busy machine it may be over before
-# all others were looked at: then for longer. Those that wait do so in each try.
+# While a disk is zeroed, a read of it waits, even if the page cache could serve
+# it, and other exports do not wait. There are two clients, as each also waits
+# by itself. On a busy machine zeroing may end before the others were tried:
+# then try with a larger range. Whoever has to wait is tried each time.
 zeroing_a_disk_leaves_the_others_alone() {
 	local status=1 disk other zeroing length
 	zeroed_disk && file other 4M || return
@@ -383,8 +390,8 @@ zeroing_a_disk_leaves_the_others_alone() {
 		rmdir "$BLK/dev" "$BLK/zeroed" "$BLK/other" && zeroed_end
 }
 
-# More commands than there are threads, each so short that the page cache could
-# have it at once.
+# Writes to a frozen export are more than the threads; each is so short that the
+# page cache could take it at once.
 one_slow_export_leaves_the_others_alone() {
 	local status=0 i other writers=()
 	slow_file && file other 4M || return
@@ -425,7 +432,8 @@ io_fails_when_it_took_too_long() {
 	serve && await 60 live && verify "$DISK" randwrite 4K 8 256K && down
 }
 
-# silent_server_fails_io: in time, after it has answered something.
+# silent_server_fails_io: I/O fails in time if a server that has answered before
+# answers no more.
 silent_server_fails_io() {
 	local status=0 before
 	! fails || return
@@ -437,8 +445,8 @@ silent_server_fails_io() {
 	await 60 live && return "$status"
 }
 
-# The host that is connected to is up, but accepts no connection. A busy machine
-# may take longer by itself; a wrong one takes 10 s each time.
+# The host is up and accepts no connection. On a busy machine an attempt may
+# take longer; where the client is wrong it takes 10 s each time.
 io_fails_in_time_with_a_silent_server() {
 	local status=1
 	up io_timeout=5 fail_after=2 || return
@@ -448,7 +456,7 @@ io_fails_in_time_with_a_silent_server() {
 	[ "$status" = 0 ] && verify "$DISK" randwrite 4K 8 256K && down
 }
 
-# I/O that waits for the connection fails with it.
+# I/O that waits for a connection fails when the device gives up.
 waiting_io_fails() {
 	local io
 	up fail_after=2 || return
@@ -468,8 +476,8 @@ another_export_is_refused() {
 	serve && await 60 live && down
 }
 
-# refused_as_lost: the device doesn't take what there is at its server's address
-# for what there was, and logs that; enabled anew, it does.
+# refused_as_lost: the device does not accept what its server's address serves
+# now in place of what it served before, and logs that. Enabled anew, it does.
 refused_as_lost() {
 	await 60 grep 'may have lost what was written' "$BLK/dev/error" &&
 		await 60 blk_is dev state failed && fails && ! live &&
@@ -485,8 +493,8 @@ memory_of_another_server_is_refused() {
 	server_begin -a 192.0.2.2 ram=memory:4M && refused_as_lost
 }
 
-# serve_rebooted OPTION...: what was in the page cache may be lost, for all that
-# a server can see.
+# serve_rebooted OPTION...: serve with another boot id, so that the server has
+# to assume that data in the page cache was lost.
 serve_rebooted() {
 	local id=$BLK_FILES/boot_id SERVER_BY
 	cat /proc/sys/kernel/random/uuid >"$id" || return
@@ -517,18 +525,20 @@ without_a_cache_nothing_is_lost() {
 # The end
 #
 
-# wait_for_server: one write is on its way; its process is $IO.
+# wait_for_server: begin a write, and wait until it is on its way. Its process
+# is $IO.
 wait_for_server() {
 	local before
 	before=$(blk_count dev commands)
 	dd if=/dev/zero of="$DISK" bs=64K count=4 oflag=direct conv=nocreat \
 		status=none &
 	IO=$!
-	# This passes, if the server doesn't answer; the count stays.
+	# As the server does not answer, the count of commands does not change
+	# any more.
 	await 60 writes_in_flight && await 20 commands_since "$before" 1
 }
 
-# writes_in_flight [COUNT]: the disk has some that were not answered.
+# writes_in_flight [COUNT]: the disk has writes that were not answered.
 writes_in_flight() {
 	local writes
 	read -r _ writes <"/sys/block/${DISK#/dev/}/inflight"
@@ -567,7 +577,8 @@ removed_without_an_rdma_device() {
 	rxe_up owner && await 60 rxe_ready owner
 }
 
-# The one that has it open keeps the module, not the connection.
+# The process that has the disk open keeps the module loaded, and not the
+# connection.
 removed_during_io() {
 	up && io_begin && rmdir "$BLK/dev" || return
 	! wait "$IO" || return
@@ -614,7 +625,8 @@ nothing_changes_while_enabled() {
 		blk_set dev enabled 0 && blk_set dev queues 1 && down
 }
 
-# says WORDS: enabling the device fails, with these words in its error.
+# says WORDS: enabling the device fails, and its error attribute has these
+# words.
 says() {
 	if blk_enable dev; then
 		echo "it is enabled, without: $1"
@@ -624,7 +636,7 @@ says() {
 		grep -q "$1" "$BLK/dev/error"
 }
 
-reasons_are_told() {
+reasons_are_reported() {
 	blk_make dev queues=1 || return
 	says 'nobody serves\|REJECTED\|rejected\|can.t connect' || return
 	file file 1M
@@ -637,7 +649,7 @@ reasons_are_told() {
 
 CHECKS=(
 	bad_values_are_refused
-	reasons_are_told
+	reasons_are_reported
 	nothing_changes_while_enabled
 	server_dies_and_comes_back
 	server_hangs_and_wakes_up

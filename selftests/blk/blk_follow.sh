@@ -12,7 +12,8 @@ cd "$(dirname "$(realpath "$0")")/.." || exit
 
 trap blk_end EXIT
 
-# serve: a server that does not poll, but sleeps when it has nothing to do.
+# serve: start a server that does not poll, but sleeps when it has nothing to
+# do.
 serve() {
 	server_begin -a 192.0.2.2 --poll 0 ram=memory:8M &&
 		blk_make dev export=ram && blk_enable dev
@@ -22,7 +23,7 @@ down() {
 	no_errors dev && rmdir "$BLK/dev" && server_end TERM
 }
 
-# reads CPU: one at a time, by a client there.
+# reads CPU: read one block at a time, by a client on that CPU.
 reads() {
 	taskset -c "$1" dd if="$DISK" of=/dev/null bs=4K count=64 \
 		iflag=direct status=none
@@ -33,7 +34,7 @@ may_run_on() {
 	awk '/^Cpus_allowed_list:/ { print $2 }' "/proc/$SERVER/status"
 }
 
-# On SIGUSR1 it prints how often it has moved.
+# On SIGUSR1 the server prints how often its thread has moved.
 has_moved() {
 	reads 0 && reads 1 && kill -USR1 "$SERVER" &&
 		server_says ' [1-9][0-9]* moves'
@@ -45,7 +46,7 @@ server_follows_its_client() {
 		[ "$(may_run_on)" = "$before" ] && down
 }
 
-# It prints the count once more when it ends.
+# The server prints that count once more at its end.
 server_stays_where_it_must() {
 	SERVER_BY=(taskset -c 0)
 	serve && reads 1 && reads 0 && reads 1 && [ "$(may_run_on)" = 0 ] &&

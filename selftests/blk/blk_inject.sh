@@ -17,7 +17,7 @@ BLK_IO=$TOPOLOGY_TREE/build/selftests/blk_io
 
 [ -d $DEBUGFS/failslab ] && [ -d $DEBUGFS/fail_memreg ] || exit 4
 
-# How often each point of injection fails in a row.
+# How often each fault point fails in a row
 FAULTS=$((2 * ${MEMREG_TIMES:-1}))
 ((${MEMREG_CHOSEN:-0} == 0)) || FAULTS=1
 
@@ -30,7 +30,7 @@ trap finish EXIT
 POINTS=(failslab fail_page_alloc
 	fail_memreg/{post_send,work_request,alloc_mr,map_mr})
 
-# code: the first and last address of the block client's code.
+# code: print the first and the last address of the block client's code.
 code() {
 	grep -F '[ib_memreg_blk]' /proc/kallsyms | grep ' [tT] ' | sort |
 		awk 'NR == 1 { print "0x" $1 } END { print "0x" $1 }'
@@ -45,8 +45,8 @@ fault() {
 	done
 }
 
-# faults_begin POINT PERCENT: the next so many of what the block client calls.
-# Calls of other processes, such as the server, do not fail.
+# faults_begin POINT PERCENT: have so many of the block client's next calls
+# fail. Calls of other processes, such as the server, do not fail.
 faults_begin() {
 	local ends
 	mapfile -t ends < <(code)
@@ -82,7 +82,7 @@ serve() {
 	server_begin -a 192.0.2.2 file="$BLK_FILES/file"
 }
 
-# up: a device of 4 MiB that does not give up.
+# up: enable a device of 4 MiB that never gives up.
 up() {
 	file file 4M
 	serve && blk_make dev export=file queues=2 retries=1000 fail_after=-1 &&
@@ -108,7 +108,7 @@ commands_since() {
 	(($(blk_count dev commands) >= $1))
 }
 
-# io_end: wait for its end; checks that reads have returned the written data.
+# io_end: wait for I/O to end. Fails if a read returned wrong data.
 io_end() {
 	local status=0
 	kill -TERM "$IO"
@@ -117,7 +117,8 @@ io_end() {
 	return "$status"
 }
 
-# order POINT=PERCENT...: and wait until all of them have happened.
+# order POINT=PERCENT...: inject faults, and wait until all of them have
+# happened.
 order() {
 	local set status=0
 	for set; do
@@ -130,8 +131,8 @@ order() {
 	return "$status"
 }
 
-# faults_done_or_lost POINT: if it is live before all of them have happened, it
-# has to connect again.
+# faults_done_or_lost POINT: all faults have happened, or the connection is lost
+# and has to be made again.
 faults_done_or_lost() {
 	faults_done "$1" && return
 	if live; then
@@ -141,7 +142,7 @@ faults_done_or_lost() {
 	return 1
 }
 
-# well: it works again, and what is read is what was written.
+# well: the device works again, and reads return what was written.
 well() {
 	local status=0
 	await 60 live && io_end || status=1
@@ -175,7 +176,7 @@ as_large() {
 	[ "$(blockdev --getsize64 "$DISK")" = "$1" ]
 }
 
-# The notice may be lost, the size not.
+# The event of the new size may be lost, and the size itself is set.
 resized_with_failed_allocations() {
 	up && faults_begin failslab 30 || return
 	truncate -s 6M "$FILE"
@@ -195,7 +196,7 @@ removed_with_failed_allocations() {
 	! io_end && [ ! -d "$BLK/dev" ]
 }
 
-# With each place that fails, or some of them.
+# Fail at each place of enabling and disabling, or at every so many of them.
 enabled_with_each_fault() {
 	file file 4M
 	serve && blk_make dev export=file queues=1 depth=2 &&

@@ -32,7 +32,7 @@
 #define MOST	16u		/* blocks that are moved at once */
 #define WORDS	(BLOCK / sizeof(uint64_t))
 
-/* Of the places that fail, unless it is a soak */
+/* Of all places of failure, every so many are tried, unless this is a soak. */
 #define STRIDE	61
 
 struct block {
@@ -53,7 +53,9 @@ struct worker {
 static atomic_bool stop;
 static int disk;
 
-/* Different in each word, so that no piece can be in the place of another */
+/*
+ * Contents of a word: all differ, so that no piece can be mistaken for another.
+ */
 static uint64_t word(const struct worker *w, unsigned int block,
 		     uint32_t generation, unsigned int i)
 {
@@ -175,7 +177,7 @@ static void begin(struct worker *w, unsigned int nr)
 		errx(1, "pthread_create");
 }
 
-/* Without faults any more: everything can be read, and is right. */
+/* Once no more faults are injected, all blocks can be read and are right. */
 static unsigned int finish(struct worker *w)
 {
 	unsigned int block, before = w->errors;

@@ -34,7 +34,7 @@
 #define DATA	(IB_MEMREG_BLK_INLINE_MAX + 512)
 #define MESSAGE	(sizeof(struct ib_memreg_blk_cmd) + DATA)
 
-/* Marks of work requests: all others are places of messages. */
+/* Ids of work requests that are no messages */
 #define WR_DATA	1000
 #define WR_LATE	1001
 
@@ -385,7 +385,7 @@ static void take_command(struct liar *l, unsigned int place)
 		l->old_rkey = rkey;
 }
 
-/* The connection is to end before it was of any use. */
+/* End the connection before it was of any use. */
 static bool is_dropped(const struct liar *l)
 {
 	return l->has_lied && *l->lies && !strcmp(*l->lies, "drop");

@@ -169,13 +169,13 @@ changes_of_capacity_are_put_together() {
 	liar 20 wobble && reads 40 && told 1 || return
 	before=$(blk_count dev resizes) start=$SECONDS
 	reads 600 || return
-	await 20 capacity_was_told "$before" || return
+	await 20 capacity_was_reported "$before" || return
 	resizes=$(($(blk_count dev resizes) - before))
 	echo "$resizes of 600 in $((SECONDS - start)) s"
 	((resizes <= SECONDS - start + 2)) && no_errors dev && down
 }
 
-capacity_was_told() {
+capacity_was_reported() {
 	(($(blk_count dev resizes) > $1))
 }
 

@@ -228,7 +228,7 @@ TEST_F_TIMEOUT(blkd, replies_tell_of_a_new_capacity, LIMIT_S)
 	EXPECT_EQ(BLK(RANGE), blk_read(conn, CAPACITY / 2, 512, 0, 1));
 }
 
-/* A reader may notice before the server has looked. */
+/* The client's READ may fail before the server has looked at the size. */
 TEST_F_TIMEOUT(blkd, a_file_that_shrinks_does_not_hurt, LIMIT_S)
 {
 	int ret;
@@ -264,7 +264,7 @@ TEST_F_TIMEOUT(blkd, a_write_leaves_a_file_as_short_as_it_is, LIMIT_S)
  * Rules
  */
 
-/* The next connection of the fixture's client, in a new epoch */
+/* Connect the fixture's client again, in a new epoch. */
 static int again(struct blk_conn *conn)
 {
 	struct blk_client *client = conn->client;
@@ -421,7 +421,10 @@ TEST_F_TIMEOUT(blkd, messages_of_a_wrong_length_are_invalid, LIMIT_S)
 	}
 }
 
-/* A long transfer is in flight while the other message comes. */
+/*
+ * Send a WRITE that takes long, so that it is in progress when the next message
+ * arrives.
+ */
 static int send_long(struct blk_conn *conn, struct blk_message *msg)
 {
 	int ret = blk_transfer(conn, BLK(WRITE), 0, HALF, 0, 4, msg);
@@ -443,7 +446,10 @@ TEST_F_TIMEOUT(blkd, a_tag_that_is_in_flight_is_invalid, LIMIT_S)
 		ASSERT_EQ(0, blk_reply(&self->conn, &reply, NULL));
 		if (!reply.status)	/* the long one, which went first */
 			ASSERT_EQ(0, blk_reply(&self->conn, &reply, NULL));
-		/* The first command may have ended before the other came. */
+		/*
+		 * If the first command ended before the second arrived, try
+		 * again.
+		 */
 	} while (!reply.status && --tries);
 	EXPECT_EQ(BLK(INVALID), reply.status);
 	EXPECT_EQ(0, blk_await_end(&self->conn));
@@ -517,11 +523,17 @@ TEST_F_TIMEOUT(blkd, more_commands_than_the_depth_end_the_connection, LIMIT_S)
 		second = blk_command(conn, BLK(NOP), 0, 0);
 		ASSERT_EQ(0, send_long(conn, &msg));
 		ASSERT_EQ(0, blk_send(conn, &second, blk_size(&second)));
-		/* The reply to the first may have been on its way. */
+		/*
+		 * Skip the reply to the first command, which may have been sent
+		 * already.
+		 */
 		do {
 			ret = blk_reply(conn, &reply, NULL);
 		} while (!ret && reply.seq == be64toh(msg.cmd.seq));
-		/* The first command may have ended before the second came. */
+		/*
+		 * If the first command ended before the second arrived, try
+		 * again.
+		 */
 	} while (!ret && --tries);
 	EXPECT_EQ(-ECONNRESET, ret);
 	EXPECT_EQ(0, blk_await_end(conn));
@@ -648,7 +660,10 @@ TEST_F_TIMEOUT(blkd, a_number_is_used_once_in_an_epoch, LIMIT_S)
 	EXPECT_EQ(0, blk_await_end(conn));
 }
 
-/* Whether it was done or not when the connection ends, it is afterwards. */
+/*
+ * A command that is sent again after the connection ended is executed once,
+ * whether or not it was before.
+ */
 TEST_F_TIMEOUT(blkd, a_command_without_an_answer_is_done_once, SOAK_S)
 {
 	struct blk_conn *conn = &self->conn;
@@ -717,9 +732,12 @@ TEST_F_TIMEOUT(blkd, what_an_old_epoch_began_does_not_land_in_the_new_one,
 	}
 }
 
-/* Data in the page cache survives the server, data in its memory does not. */
+/*
+ * Data in the page cache outlives the server. Data in memory of the server does
+ * not, and the server's instance changes.
+ */
 TEST_F_TIMEOUT(blkd,
-	       the_instance_tells_if_data_may_be_lost_with_a_server, LIMIT_S)
+	       the_instance_shows_if_data_may_be_lost_with_a_server, LIMIT_S)
 {
 	uint64_t before = self->conn.welcome.instance;
 
@@ -917,7 +935,7 @@ TEST_F_TIMEOUT(blkd_inline, what_fails_has_no_data_behind_it, LIMIT_S)
 	EXPECT_EQ(0, blk_read_inline(conn, CAPACITY - 512, 512));
 }
 
-/* The server's places for replies are used many times over. */
+/* The buffers that the server replies from are used many times. */
 TEST_F_TIMEOUT(blkd_inline, I1_replies_do_not_mix, SOAK_S)
 {
 	struct blk_conn *conn = &self->conn;
@@ -973,7 +991,10 @@ TEST_F_TIMEOUT(blkd_inline, what_was_done_is_not_done_again, LIMIT_S)
 	EXPECT_TRUE(both_are(conn, 0, 4096, 2));
 }
 
-/* Whether it was done or not when the connection ends, it is afterwards. */
+/*
+ * A command that is sent again after the connection ended is executed once,
+ * whether or not it was before.
+ */
 TEST_F_TIMEOUT(blkd_inline, what_was_not_answered_is_done_once, SOAK_S)
 {
 	struct blk_conn *conn = &self->conn;
@@ -1155,7 +1176,7 @@ static int await_sent(struct blk_client *client, unsigned int count)
 	return ret;
 }
 
-/* READs of parts that follow each other, into the second half of the memory */
+/* Send READs of adjacent parts into the second half of the memory. */
 static int send_reads(struct blk_conn *conn)
 {
 	struct blk_message msg;
@@ -1219,8 +1240,8 @@ static int take_reads(struct blk_conn *conn, unsigned int seed)
 }
 
 /*
- * The work request that fails is in the middle of a command, the rest of which
- * is in the next batch.
+ * The work request that fails is one of a command's; the rest of the command is
+ * in the next batch.
  */
 TEST_F_TIMEOUT(blkd_batch, a_command_that_lost_a_part_is_not_answered, LIMIT_S)
 {
@@ -1361,7 +1382,7 @@ FIXTURE_SETUP(blkd_failing)
 {
 	if (system("modprobe loop"))
 		SKIP(return, "no loop devices");
-	/* What an earlier one has left that failed before it was set up */
+	/* Remove what a run left that failed in its set-up. */
 	system("losetup -d $(readlink " FAILING "/loop) 2>/dev/null");
 	system("umount " FAILING " 2>/dev/null");
 	system("rmdir " FAILING " 2>/dev/null");
@@ -1386,7 +1407,7 @@ FIXTURE_TEARDOWN(blkd_failing)
 	EXPECT_EQ(0, system("umount " FAILING " && rmdir " FAILING));
 }
 
-/* More than the medium has room for; none is answered before it is sent */
+/* Send more WRITEs than the medium has room for, before reading any reply. */
 static int send_too_many(struct blk_conn *conn)
 {
 	struct blk_message msg;
@@ -1434,7 +1455,10 @@ static int good_flushes(struct blk_conn *conn)
 	return good_replies(conn);
 }
 
-/* What must not be answered well any more, on a range that the medium has */
+/*
+ * Do all commands fail that have to after data was lost, on a range that the
+ * medium has?
+ */
 static bool all_is_refused(struct blk_conn *conn)
 {
 	struct blk_message msg;
@@ -1447,7 +1471,10 @@ static bool all_is_refused(struct blk_conn *conn)
 	       BLK(IO);
 }
 
-/* Some writes fail, or all are good, and not all of them are there. */
+/*
+ * Write more than fits. Where writes go to the page cache all of them succeed,
+ * and some of the data is lost.
+ */
 static void write_too_much(struct __test_metadata *_metadata,
 			   struct blk_conn *conn, bool no_cache)
 {
@@ -1478,8 +1505,11 @@ TEST_F_TIMEOUT(blkd_failing, what_is_lost_is_not_safe_later, LIMIT_S)
 	EXPECT_EQ(1, blk_end(&self->server));
 }
 
-/* Only the client whose write failed gets the error. */
-TEST_F_TIMEOUT(blkd_failing, what_was_told_is_not_lost, LIMIT_S)
+/*
+ * The error of a lost write goes to the client that has written, and to no
+ * other.
+ */
+TEST_F_TIMEOUT(blkd_failing, what_was_reported_is_not_lost, LIMIT_S)
 {
 	struct blk_conn *conn = &self->conn;
 	unsigned int i;
@@ -1497,9 +1527,12 @@ TEST_F_TIMEOUT(blkd_failing, what_was_told_is_not_lost, LIMIT_S)
 	EXPECT_EQ(0, blk_end(&self->server));
 }
 
-/* No client has asked for a flush; the server flushes when it ends. */
+/*
+ * No client has flushed. The server flushes at its end, and its exit status has
+ * the error.
+ */
 TEST_F_TIMEOUT(blkd_failing,
-	       the_exit_status_tells_of_what_was_not_written_back, LIMIT_S)
+	       the_exit_status_shows_what_was_not_written_back, LIMIT_S)
 {
 	if (variant->no_cache)
 		SKIP(return, "there is nothing to be written back");
@@ -1509,7 +1542,7 @@ TEST_F_TIMEOUT(blkd_failing,
 	EXPECT_EQ(1, blk_end(&self->server));
 }
 
-/* Files that must not become as long as their export */
+/* Files that a resource limit keeps from growing as long as their export */
 FIXTURE(blkd_limited)
 {
 	struct blk_server server;
@@ -1648,7 +1681,10 @@ TEST_F_TIMEOUT(blkd_named, exports_are_told_apart, LIMIT_S)
 
 	blk_close(&other);
 	EXPECT_EQ(0, blk_says(&self->server, "client 12121212: gone"));
-	/* The place of the connection is free a moment later. */
+	/*
+	 * The server has room for another connection a moment after it has
+	 * reported the end of one.
+	 */
 	do {
 		ret = ask_for(&third, 1, "memory", &second);
 	} while (ret == BLK(BUSY) && --tries);
@@ -1730,7 +1766,7 @@ TEST_F_TIMEOUT(blkd_named, who_does_not_take_replies_is_left, LIMIT_S)
 	blk_close(&other);
 }
 
-/* Two of each client, as its ring is short. */
+/* Each client has two connections, as its ring is short. */
 #define MANY	40
 
 FIXTURE(blkd_deep)

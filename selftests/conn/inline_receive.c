@@ -344,7 +344,7 @@ TEST_F_TIMEOUT(inline_receive, statistics_count_it, LIMIT_S)
 		  stat_of(_metadata, self, IB_MEMREG_STAT_INLINE_COPIES));
 }
 
-TEST(capability_tells_the_limit)
+TEST(capability_is_the_limit)
 {
 	int fd = raw_open_bound();
 	__u64 value = 0;

@@ -888,7 +888,7 @@ TEST_F_TIMEOUT(cm, revoke_races_with_the_end_of_the_connection, LIMIT_S)
 	}
 }
 
-TEST_F_TIMEOUT(cm, owner_disconnects_and_is_told_once, LIMIT_S)
+TEST_F_TIMEOUT(cm, owner_disconnects_and_gets_one_event, LIMIT_S)
 {
 	uint32_t endpoint = connected(_metadata, self);
 
@@ -903,7 +903,7 @@ TEST_F_TIMEOUT(cm, owner_disconnects_and_is_told_once, LIMIT_S)
 	owner_no_event(_metadata, &self->o);
 }
 
-TEST_F_TIMEOUT(cm, peer_disconnects_and_owner_is_told_once, LIMIT_S)
+TEST_F_TIMEOUT(cm, peer_disconnects_and_owner_gets_one_event, LIMIT_S)
 {
 	uint32_t endpoint = connected(_metadata, self);
 

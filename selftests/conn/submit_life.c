@@ -149,7 +149,7 @@ TEST_F_TIMEOUT(life, I7_peers_disconnect_flushes, LIMIT_S)
 }
 
 /* Only what has not been done is flushed. */
-TEST_F_TIMEOUT(life, I7_what_was_done_is_told_before, LIMIT_S)
+TEST_F_TIMEOUT(life, I7_what_was_done_is_reported_before, LIMIT_S)
 {
 	unsigned int i, done = 0;
 	union entry entry;
@@ -481,7 +481,7 @@ static void send_numbers(struct __test_metadata *_metadata,
 }
 
 /* The next entry of a ring is of one of them, and of success. */
-static void one_told(struct __test_metadata *_metadata, struct ring *ring,
+static void one_done(struct __test_metadata *_metadata, struct ring *ring,
 		     const __u32 *ends, unsigned int n, union entry *entry)
 {
 	ASSERT_EQ(0, ring_next(ring, entry));
@@ -503,14 +503,14 @@ static void numbers_arrive(struct __test_metadata *_metadata,
 	__u64 number;
 
 	for (i = 0; i < n; i += 4) {
-		one_told(_metadata, &self->ring, self->ends, n, &entry);
+		one_done(_metadata, &self->ring, self->ends, n, &entry);
 		EXPECT_EQ(sizeof(number), entry.cqe.byte_len);
 		at = entry.cqe.user_data;
 		EXPECT_EQ(IB_MEMREG_CQE_INLINE, entry.cqe.flags);
 		memcpy(&number, entry.cqe.data, sizeof(number));
 		EXPECT_EQ(at + 1, number);
 		ASSERT_EQ(0, receive_one(self, at));
-		one_told(_metadata, &self->peer_ring, self->peer_ends, n,
+		one_done(_metadata, &self->peer_ring, self->peer_ends, n,
 			 &entry);
 	}
 	EXPECT_EQ(0, ring_count(&self->ring));

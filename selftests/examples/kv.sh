@@ -41,7 +41,7 @@ values_are_read() {
 		gets "$(printf 'blue\n%s\nblue' "$LONG")" color long color
 }
 
-what_is_not_there_is_told() {
+what_is_not_there_is_reported() {
 	says 1 'there is no colour' get colour &&
 		says 1 'there is no empty' get empty && gets blue color
 }
@@ -89,7 +89,7 @@ server_is_well() {
 
 serve || exit
 check values_are_read
-check what_is_not_there_is_told
+check what_is_not_there_is_reported
 check buffers_come_back
 check clients_at_once
 check client_that_is_killed_ends_nothing

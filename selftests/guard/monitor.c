@@ -1014,7 +1014,7 @@ TEST_F(mr_slot, other_processes_have_no_slot)
 	}
 }
 
-TEST_F(mr_slot, list_tells_tables_and_monitors)
+TEST_F(mr_slot, list_reports_tables_and_monitors)
 {
 	struct ib_memreg_monitor monitor;
 	struct status_map map;

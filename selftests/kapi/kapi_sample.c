@@ -145,7 +145,7 @@ static int answer(FIXTURE_DATA(client) *self, enum ibv_wr_opcode opcode,
 
 /*
  * A good answer. The client disconnects as soon as it has it, and rxe sends no
- * ACK once a QP is in the error state, so only the client's result tells that
+ * ACK once a QP is in the error state, so only the client's result shows that
  * the answer arrived.
  */
 static int last_answer(FIXTURE_DATA(client) *self, enum ibv_wr_opcode opcode,

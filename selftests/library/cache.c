@@ -234,7 +234,7 @@ TEST_F(cache, what_it_has_is_found)
 	EXPECT_EQ(2, COUNTED(self, hits));
 	EXPECT_EQ(1, COUNTED(self, misses));
 	EXPECT_EQ(6 * PAGE, COUNTED(self, bytes));
-	/* A registration that contains the whole range replaces it. */
+	/* An entry for the whole range replaces the one for a part of it. */
 	EXPECT_NE(NULL, touch(self, self->mem, 7 * PAGE));
 	EXPECT_NE(NULL, touch(self, self->mem, 6 * PAGE));
 	EXPECT_EQ(2, self->maker.calls);
@@ -245,7 +245,7 @@ TEST_F(cache, what_it_has_is_found)
 	EXPECT_EQ(0, COUNTED(self, bytes));
 }
 
-/* Get and put, without registering it; or NULL */
+/* Get an entry that the cache has, and put it. Returns NULL if it has none. */
 static const struct made *hit(FIXTURE_DATA(cache) *self, char *addr,
 			      size_t length)
 {
@@ -317,7 +317,10 @@ TEST_F(cache, bad_ranges)
 	const struct memreg_cached *cached;
 	unsigned int i;
 
-	/* once without, and once with something that is found there */
+	/*
+	 * In the first round the cache is empty, in the second it has an entry
+	 * for the range.
+	 */
 	for (i = 0; i < 2; i++) {
 		EXPECT_EQ(-EINVAL, memreg_cache_get(self->cache, self->mem, 0,
 						    &cached));
@@ -445,7 +448,10 @@ TEST_F(cache, registering_asks_the_cache)
 {
 	self->maker.recurse = self->mem + 8 * PAGE;
 	EXPECT_NE(NULL, touch(self, self->mem, PAGE));
-	/* The same that is being registered: one of the two is given up. */
+	/*
+	 * The callback gets the range that is being registered: one of the two
+	 * registrations is given up.
+	 */
 	self->maker.recurse = self->mem + 16 * PAGE;
 	EXPECT_NE(NULL, touch(self, self->mem + 16 * PAGE, PAGE));
 	EXPECT_EQ(3, COUNTED(self, misses));
@@ -544,7 +550,7 @@ struct user {
 	unsigned int failed;
 };
 
-/* Take away what is there, and put something else there. */
+/* Replace the memory of a place, so that it has other contents. */
 static bool change(struct user *u, char *at, uint64_t version)
 {
 	char *from;
@@ -646,7 +652,10 @@ TEST_F_TIMEOUT(cache, I2_random_rounds_of_threads, 600)
 	EXPECT_LT(0, COUNTED(self, evictions));
 }
 
-/* Threads share what is not changed: each of them finds what it holds alive. */
+/*
+ * Get and put ranges that do not change, which all threads share: each
+ * registration in use is alive.
+ */
 static void *sharing_thread(void *arg)
 {
 	struct user *u = arg;

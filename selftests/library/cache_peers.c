@@ -346,7 +346,10 @@ static bool change_locked(struct user *u, unsigned int n)
 	}
 }
 
-/* Nobody maps anything where there is a hole for a moment. */
+/*
+ * Change a place. Held meanwhile, a lock keeps other threads' mmap(2) from a
+ * hole that exists for a moment.
+ */
 static bool change(struct user *u, unsigned int n)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -115,7 +115,9 @@ static struct ib_memreg_event await(struct __test_metadata *_metadata,
 	return event;
 }
 
-/* A request is there, and its endpoint is the owner's */
+/*
+ * Have the peer request a connection. The event names an endpoint of the owner.
+ */
 static struct ib_memreg_event request(struct __test_metadata *_metadata,
 				      FIXTURE_DATA(comfort) *self)
 {
@@ -162,7 +164,9 @@ static void say(struct __test_metadata *_metadata, struct end *e,
 	ASSERT_EQ(0, memreg_submit(e->m, &wr, 1, NULL));
 }
 
-/* The owner takes a message that came into the first of its buffers */
+/*
+ * Expect that the owner has received this message in the first of its buffers.
+ */
 static void hear(struct __test_metadata *_metadata,
 		 FIXTURE_DATA(comfort) *self, const char *text,
 		 uint32_t length, uint64_t endpoint_data)
@@ -224,7 +228,7 @@ TEST_F_TIMEOUT(comfort, user_data_is_in_events_and_completions, LIMIT_S)
 	EXPECT_EQ(0, event.user_data);
 }
 
-/* The listener may be gone when its requests are read. */
+/* A listener may be destroyed before its requests are read. */
 TEST_F_TIMEOUT(comfort, user_data_of_a_listener_that_went, LIMIT_S)
 {
 	struct pollfd pfd = { .events = POLLIN };
@@ -290,7 +294,10 @@ TEST_F_TIMEOUT(comfort, grant_is_one_call, LIMIT_S)
 	EXPECT_STREQ("granted", self->owner.memory);
 }
 
-/* A window that it made goes if it can't be bound; one of the caller's stays */
+/*
+ * If the bind fails, a window that memreg_window_grant() has made is destroyed;
+ * one of the caller's is not.
+ */
 TEST_F(comfort, grant_that_fails_leaves_nothing)
 {
 	struct ib_memreg_bind bind = {
@@ -337,7 +344,10 @@ TEST_F_TIMEOUT(comfort, receives_by_the_hundred, LIMIT_S)
 					 self->owner.mr.id, 0, 16, 1000, 0,
 					 &taken));
 	EXPECT_EQ(0, taken);
-	/* More than a call takes, and than there is room for */
+	/*
+	 * More receives than one call takes, and more than the queue has room
+	 * for
+	 */
 	EXPECT_EQ(-EAGAIN, memreg_submit_recvs(self->owner.m, endpoint,
 					       self->owner.mr.id, 0, 16, 1000,
 					       400, &taken));
@@ -456,7 +466,10 @@ TEST_F(comfort, reasons_name_ids_and_numbers)
 	EXPECT_REASON(EAGAIN, memreg_get_event(m, &(struct ib_memreg_event) {},
 					       0),
 		      "get_event: no event within the time: milliseconds 0 (EAGAIN)");
-	/* What the kernel did not read is not read here either */
+	/*
+	 * Where the kernel could not read an array, the library does not read
+	 * it for its reason.
+	 */
 	EXPECT_EQ(-EFAULT, memreg_submit(m, (void *)8, 1, NULL));
 	EXPECT_EQ(-EFAULT, memreg_window_bind(m, domain, (void *)8));
 	EXPECT_EQ(-EFAULT, memreg_window_revoke_batch(m, domain, (void *)8, 1,
@@ -502,7 +515,10 @@ TEST_F(comfort, reasons_name_addresses)
 		      "connect: the link-local address fe80::1 lacks its zone (EINVAL); write fe80::1%mr_owner");
 }
 
-/* The same, if the reason has numbers that the test does not know */
+/*
+ * The same, with a text of printf(3), for reasons with numbers that are known
+ * only at run time
+ */
 #define EXPECT_REASON_OF(_errno, _call, ...)				\
 	do {								\
 		char _line[400];					\
@@ -658,7 +674,7 @@ TEST_F_TIMEOUT(comfort, reasons_of_queues_are_one_cause, LIMIT_S)
 			 ep, self->owner.domain, self->owner.ring.id);
 }
 
-/* States of an endpoint in which a call fails */
+/* Calls that fail because of the state of an endpoint name the state. */
 TEST_F_TIMEOUT(comfort, reasons_name_states, LIMIT_S)
 {
 	uint32_t ep, domain = self->owner.domain, mr = self->owner.mr.id;

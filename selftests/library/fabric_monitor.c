@@ -188,7 +188,7 @@ TEST_F(fabric, change_in_front_of_the_pin_is_no_reason)
 	change_before = true;
 	key = touch(self, self->domain);
 	change_before = false;
-	/* It was before this library stood in front. */
+	/* The change came before the registration, so that this is good. */
 	EXPECT_EQ(key, touch(self, self->domain));
 	EXPECT_EQ(0, stat().refused);
 }
@@ -207,7 +207,10 @@ TEST_F(fabric, I2_domains_share_a_range)
 	EXPECT_EQ(b, touch(self, other));
 	EXPECT_EQ(2, stat().subscribed);
 	change(self->mem);
-	/* The first domain still has a registration from before the change. */
+	/*
+	 * As long as the first domain has a registration from before the
+	 * change, the monitor refuses to watch the range for this one.
+	 */
 	EXPECT_NE(b, touch(self, other));
 	EXPECT_EQ(1, stat().refused);
 	EXPECT_NE(a, touch(self, self->domain));
@@ -217,7 +220,7 @@ TEST_F(fabric, I2_domains_share_a_range)
 	EXPECT_EQ(b, touch(self, other));
 	EXPECT_EQ(1, stat().refused);
 	EXPECT_EQ(0, fi_close(&other->fid));
-	/* What the other one gave up this one still has. */
+	/* Closing one domain takes no registration from the other. */
 	EXPECT_EQ(a, touch(self, self->domain));
 }
 

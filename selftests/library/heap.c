@@ -140,7 +140,10 @@ TEST_F(heap, I8_what_is_no_memory_of_it_is_refused)
 	EXPECT_EQ(-EINVAL, memreg_free(self->heap, ptr - 2 * MiB));
 	EXPECT_EQ(-EINVAL, memreg_free(self->heap, other + 4 * MiB));
 	EXPECT_EQ(-EINVAL, memreg_alloc_query(self->heap, ptr + 8, &where));
-	/* Behind the buffers of its slab, and in front of the next one */
+	/*
+	 * An address behind the slab's buffers, which is in front of the next
+	 * slab
+	 */
 	EXPECT_EQ(-EINVAL, memreg_free(self->heap, ptr + MiB));
 	EXPECT_EQ(0, memreg_free(self->heap, ptr));
 	EXPECT_EQ(-EINVAL, memreg_free(self->heap, ptr));
@@ -182,7 +185,7 @@ TEST_F(heap, slabs_are_added_when_all_are_taken)
 	}
 	for (i = 0; i < N; i++)
 		EXPECT_EQ((char)i, *(char *)ptrs[i]);
-	/* Freed memory is found again, in any slab. */
+	/* Memory that was freed is allocated again, in whichever slab it is. */
 	for (i = 0; i < N; i += 50) {
 		EXPECT_EQ(0, memreg_free(self->heap, ptrs[i]));
 		ASSERT_EQ(0, memreg_alloc(self->heap, 256, &again));
@@ -262,7 +265,10 @@ TEST_F(heap, with_a_window_bound_it_is_not_destroyed)
 	EXPECT_EQ(0, memreg_heap_destroy(heap));
 }
 
-/* Anything but exit is the end of a process in this mode. */
+/*
+ * Allocate and free in a process that seccomp ends at its first system call but
+ * exit(2).
+ */
 static void allocate_without_calls(FIXTURE_DATA(heap) *self)
 {
 	struct memreg_allocation where;
@@ -325,7 +331,7 @@ static uint32_t pick(struct member *me, uint32_t n)
 	return (me->seed >> 16) % n;
 }
 
-/* The first and the last word of memory name its owner. */
+/* Allocate memory, and write its owner into the first and the last word. */
 static void allocate(struct member *me, struct held *held)
 {
 	held->words = 2 + pick(me, 1U << pick(me, 12));
@@ -422,7 +428,7 @@ FIXTURE_TEARDOWN(heap_peer)
 	link_close(&self->link);
 }
 
-/* Three neighbours, of which the one in the middle is granted */
+/* The peer gets a grant of the middle one of three neighbours. */
 TEST_F(heap_peer, I6_a_peer_reaches_all_of_it_and_nothing_of_its_neighbours)
 {
 	struct memreg_allocation where;

@@ -25,7 +25,7 @@ FIXTURE(ring_user) {
 	struct memreg_ring ring;
 };
 
-/* How large an entry is, and where the indices begin. */
+/* Size of an entry, and where the indices start */
 FIXTURE_VARIANT(ring_user) {
 	uint32_t entry_size;
 	uint32_t begin;
@@ -70,7 +70,7 @@ FIXTURE_TEARDOWN(ring_user)
 	free(self->memory);
 }
 
-/* As the kernel does: write an entry, then its index. */
+/* Write an entry and then the producer's index, as the kernel does. */
 static void produce(struct memory *memory, uint32_t entry_size,
 		    uint64_t user_data)
 {
@@ -103,7 +103,7 @@ TEST_F(ring_user, each_entry_is_seen_once)
 	}
 }
 
-/* All that there is, up to a full ring. */
+/* A batch has all pending entries, up to a full ring. */
 TEST_F(ring_user, batches_are_in_order)
 {
 	uint64_t next = 0, made = 0;
@@ -201,7 +201,10 @@ static void poll_and_reap(struct memreg_ring *empty, struct memreg_ring *ring)
 	memreg_ring_seen(ring, 1);
 }
 
-/* The child is stopped; let it go on to its next sign. */
+/*
+ * Let the stopped child run to its next mark. Returns the number of
+ * instructions.
+ */
 static int count_steps(struct __test_metadata *_metadata, pid_t child)
 {
 	int status, steps = 0;
@@ -215,7 +218,7 @@ static int count_steps(struct __test_metadata *_metadata, pid_t child)
 	return steps;
 }
 
-/* Compiled once, and not for a certain @work. */
+/* The compiler must make one function of this, not one for each @work. */
 static __attribute__((noipa)) int
 instructions(struct __test_metadata *_metadata,
 	     void (*work)(struct memreg_ring *empty, struct memreg_ring *ring),
@@ -372,7 +375,9 @@ TEST(prepared_windows_have_their_fields)
 	EXPECT_EQ(0, memcmp(&wr, &expected, sizeof(wr)));
 }
 
-/* Every value of the header has a text of its own, and others one for all. */
+/*
+ * Each value in the header has a text of its own; all other values share one.
+ */
 TEST(codes_have_names)
 {
 	const char *unknown = memreg_opcode_string(99);
@@ -399,7 +404,10 @@ TEST(codes_have_names)
 		EXPECT_STRNE(memreg_reason_text(9999), memreg_reason_text(i));
 }
 
-/* A READ takes no buffer of the peer's; only what has a key can lack one. */
+/*
+ * Only messages use a buffer of the peer's, and only operations with a key can
+ * lack one: texts for other operations say nothing of them.
+ */
 TEST(reasons_fit_their_opcodes)
 {
 	struct ib_memreg_cqe cqe = {

@@ -274,7 +274,7 @@ static int app_do(struct app *app, enum app_step step, enum change change,
 	return app_ask(app, &ask, answer ?: &none);
 }
 
-/* Has the application ended by itself, and without an error? */
+/* End the application. Returns whether it exited by itself, with status 0. */
 static int app_end(struct app *app)
 {
 	int status, ret = app_do(app, STEP_END, 0, false, NULL);
@@ -340,8 +340,8 @@ static int peer_read(FIXTURE_DATA(stale) *self, const struct app_answer *key,
 			return ret;
 	}
 	/*
-	 * The application has reported which of the two memories the key is
-	 * for.
+	 * The key is for the application's memory now, or for the earlier one:
+	 * the application has reported which.
 	 */
 	found = s->id ? s->mem : self->mem;
 	ret = s->id ? stock_read(s, 0, SMALL_LENGTH, key->iova, key->rkey) :
@@ -474,7 +474,7 @@ static struct seen see(FIXTURE_DATA(stale) *self, const struct column *column,
 		seen.ret = ends_process(change) ?
 			   see_process_end(self, change, huge, &seen) :
 			   see_same_process(self, change, huge, &seen);
-	/* Whatever is wrong with it is not the next one's. */
+	/* Start the next change with another application after any failure. */
 	if (seen.ret < 0 || seen.ret == EEXIST) {
 		app_kill(&self->app);
 		peer_disconnect(self);
@@ -522,7 +522,10 @@ static void print_table(void)
 	fflush(stdout);
 }
 
-/* Count the rows of a column that were stale, or whose old key was served. */
+/*
+ * Number of rows of a column that were stale, or with @stale false whose old
+ * key was served
+ */
 static unsigned int count(unsigned int c, bool stale)
 {
 	unsigned int row, n = 0;
@@ -570,14 +573,18 @@ TEST_F_TIMEOUT(stale, I2_caches_beside_those_in_use, 1800)
 			EXPECT_EQ(0, count(c, false));
 	}
 	/*
-	 * A test that finds no stale cache where there is one proves nothing.
+	 * The cache without invalidation has to fail, or the test proves
+	 * nothing.
 	 */
 	EXPECT_EQ(0, count_failed(0));
 	EXPECT_LT(0, count(0, true));
 	EXPECT_LT(0, count(0, false));
 }
 
-/* An application from its beginning to its end, which comes. */
+/*
+ * Run an application from its start to its exit, which must come within a
+ * limit.
+ */
 static int run_once(FIXTURE_DATA(stale) *self, const struct column *column,
 		    enum change change)
 {
@@ -628,7 +635,7 @@ TEST_F_TIMEOUT(stale, I2_random_rounds_of_adapters, 36000)
 	}
 }
 
-/* The same where nobody reports what has changed */
+/* The same with random changes, which nobody reports to the peer */
 TEST_F(stale, random_rounds_find_what_is_stale)
 {
 	const struct app_ask ask = { .step = STEP_ROUNDS, .rounds = 400, };

@@ -62,7 +62,7 @@ explains_itself() {
 		memreg --help | grep -q ' blkd '
 }
 
-tells_bad_usage() {
+reports_bad_usage() {
 	ends 2 'what is to be served' &&
 		ends 2 'is for memory' --size 1M "$FILES/disk" &&
 		ends 2 'power of two' -b 1536 "$FILES/disk" &&
@@ -75,7 +75,7 @@ tells_bad_usage() {
 		ends 2 'two exports are called a' a="$FILES/disk" a=memory:1M
 }
 
-tells_what_it_can_not_serve() {
+reports_what_it_can_not_serve() {
 	ends 1 'No such file' "$FILES/none" &&
 		ends 1 'smaller than a block' "$FILES/short" &&
 		ends 1 'smaller than a block' "$FILES/empty" &&
@@ -199,12 +199,12 @@ ends_by_a_signal() {
 	begin -p 0 -s 64K && end "$1" && says stopping && says ' end: 0 commands'
 }
 
-tells_statistics() {
+prints_statistics() {
 	begin -p 0 -s 64K && kill -USR1 "$SERVER" &&
 		await 60 says ' so far: 0 commands in' && end TERM
 }
 
-tells_them_by_itself() {
+prints_them_by_itself() {
 	begin -p 0 -s 64K -i 1 && await 60 says ' so far: 0 commands in' &&
 		end TERM
 }
@@ -228,8 +228,8 @@ is_killed() {
 
 topology_up || exit
 check explains_itself
-check tells_bad_usage
-check tells_what_it_can_not_serve
+check reports_bad_usage
+check reports_what_it_can_not_serve
 check serves_what_the_options_say
 check one_port_has_one_server
 check one_file_has_one_server
@@ -239,8 +239,8 @@ check who_has_it_for_a_moment_is_waited_for
 check opens_many_files
 check ends_by_a_signal INT
 check ends_by_a_signal TERM
-check tells_statistics
-check tells_them_by_itself
+check prints_statistics
+check prints_them_by_itself
 check sees_another_size
 check is_killed
 exit "$FAILED"

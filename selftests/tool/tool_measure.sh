@@ -124,7 +124,7 @@ bystander_ends_nothing() {
 
 # A message that is longer than it may be is not the client's end: this request
 # (magic, send, 64 bytes, depth 1, no answers) comes from another program.
-bad_message_is_told() {
+bad_message_is_reported() {
 	local status=0
 	serve bw 192.0.2.1 || return
 	ip netns exec memreg-peer verbs_peer -t 60000 -c 60000 \
@@ -213,6 +213,6 @@ check duration send
 check duration write -q 1
 check stop_ends_nothing
 check bystander_ends_nothing
-check bad_message_is_told
+check bad_message_is_reported
 check nobody_listens
 exit $FAILED

@@ -147,7 +147,7 @@ memory_that_went_ends_the_server() {
 }
 
 # The same for a peer that comes later, and gets the reason.
-peer_is_told_that_memory_went() {
+peer_gets_the_reason_that_memory_went() {
 	local status=0 file=$FILES/gone
 	truncate -s 4K "$file" && serve -f "$file" || return
 	truncate -s 0 "$file"
@@ -341,7 +341,7 @@ check rest_of_a_long_line_is_no_command
 check zeros_in_front_are_nothing
 check input_of_others_stops_nothing
 check memory_that_went_ends_the_server
-check peer_is_told_that_memory_went
+check peer_gets_the_reason_that_memory_went
 check memory_that_came_back_is_served
 check file_is_read_only
 check says_who_may_connect
