@@ -19,7 +19,8 @@ says_at_end() {
 	owner "$@" >"$SAID" 2>&1 && [ "$(tail -n 1 "$SAID")" = "$line" ]
 }
 
-# The same buffer three times, mapped anew before the last
+# The example registers the same buffer three times, mapped anew before the
+# third.
 cache_of_the_library() {
 	says_at_end '2 registered, 1 found, 1 stale' "$EXAMPLES/cache" rxe_owner
 }

@@ -14,8 +14,9 @@ N=8
 STEPS=3
 trap '[ -z "${SERVER:-}" ] || kill "$SERVER" 2>/dev/null; rm -f "$SAID" "$SAID".*' EXIT
 
-# sum_of_neighbours MINE OTHERS Z Y X: to $SUM. At a surface the neighbour is at the
-# opposite one of the other cube.
+# sum_of_neighbours MINE OTHERS Z Y X: set $SUM to the sum over a cell's
+# neighbours. At a surface the neighbour is on the opposite surface of the other
+# cube.
 sum_of_neighbours() {
 	local -n mine=$1 others=$2
 	local z=$3 y=$4 x=$5 unit at i=$((($3 * N + $4) * N + $5))
@@ -39,7 +40,8 @@ sum_of_neighbours() {
 	done
 }
 
-# step MINE OTHERS NEXT: a step of one cube; the sum over it goes to $TOTAL.
+# step MINE OTHERS NEXT: compute one step of a cube, and set $TOTAL to the sum
+# over its cells.
 step() {
 	local -n next=$3
 	local z y x i
@@ -57,7 +59,7 @@ step() {
 	done
 }
 
-# Output of both goes to $SAID.halo and $SAID.peer.
+# The programs print to $SAID.halo and $SAID.peer.
 expect() {
 	local a=() b=() c=() d=() i
 	for ((i = 0; i < N * N * N; i++)); do
@@ -74,7 +76,8 @@ expect() {
 	done
 }
 
-# begin_peer STEPS: until it listens; what it prints goes to $SAID.peer.now.
+# begin_peer STEPS: start the peer, and wait until it listens. It prints to
+# $SAID.peer.now.
 begin_peer() {
 	: >"$SAID.peer.now"
 	ip netns exec memreg-peer "$PEER" 192.0.2.2 7471 "$1" \
@@ -85,7 +88,7 @@ begin_peer() {
 	done
 }
 
-# both STEPS: what ours prints goes to $SAID.halo.now.
+# both STEPS: run both programs. Ours prints to $SAID.halo.now.
 both() {
 	local status=0
 	begin_peer "$1" || return
@@ -113,7 +116,8 @@ many_steps_end() {
 		diff <(head -n "$STEPS" "$SAID.halo.now") "$SAID.halo" >>"$SAID"
 }
 
-# Killed between two steps: an error, and nothing hangs.
+# The peer is killed between two steps: the other program reports an error, and
+# does not hang.
 peer_that_goes_ends_it() {
 	local status=0 owner
 	begin_peer 2 || return

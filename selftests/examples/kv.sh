@@ -35,7 +35,7 @@ gets() {
 	return 1
 }
 
-# The key of the third is longer than a message in a completion.
+# The third key is longer than what a completion entry can have.
 values_are_read() {
 	gets blue color && gets "$LONG" long && gets deep "${LONG:0:200}" &&
 		gets "$(printf 'blue\n%s\nblue' "$LONG")" color long color
@@ -46,7 +46,7 @@ what_is_not_there_is_reported() {
 		says 1 'there is no empty' get empty && gets blue color
 }
 
-# More requests than buffers, so each one comes back.
+# More requests than the pool has buffers, so that each buffer is used again.
 buffers_come_back() {
 	local keys=() i
 	for i in {1..150}; do
@@ -67,7 +67,7 @@ clients_at_once() {
 	return "$status"
 }
 
-# One that neither asks nor reads, and is killed.
+# A client that connects, asks nothing, and is killed.
 client_that_is_killed_ends_nothing() {
 	local pid status=0
 	mkfifo "$SAID.go" || return

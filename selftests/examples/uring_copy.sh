@@ -17,7 +17,8 @@ trap 'rm -rf "$DIR" "$SAID"' EXIT
 head -c 1000003 /dev/urandom >"$DIR/file"
 mkfifo "$DIR/pipe"
 
-# receive: in the background as $RECEIVER, until it listens.
+# receive: start the receiver in the background, and wait until it listens.
+# $RECEIVER is its process.
 receive() {
 	ip netns exec memreg-owner "$COPY" rxe_owner -l "${AT[@]}" \
 		>"$DIR/copy" 2>>"$SAID" &

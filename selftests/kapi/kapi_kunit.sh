@@ -12,12 +12,13 @@ SUITES=4
 MODULE=$TOPOLOGY_TREE/build/kernel-$(uname -r)/ib_memreg_kunit.ko
 MARK="memreg-kunit $$ $RANDOM"
 
-# KUnit's lines in the kernel's log since the mark.
+# Print what KUnit has logged since the mark.
 said() {
 	dmesg | sed -E "1,/$MARK/d; s/^\[[^]]*\] (\[ *[TC][0-9]+\] )?//"
 }
 
-# report: report each KUnit test as a test of this program, with its messages.
+# report: report the result of each KUnit test as one of this program's, with
+# its messages.
 report() {
 	local line
 	while IFS= read -r line; do
@@ -31,7 +32,7 @@ report() {
 	done < <(said)
 }
 
-# All suites came to an end, each a good one.
+# All suites have ended, and each has passed.
 passed() {
 	[ "$(said | grep -cE '^ok [0-9]+ ib_memreg_(pool|req|mem|conn)$')" = $SUITES ] &&
 		! said | grep -q '^ *not ok '

@@ -12,7 +12,7 @@ cd "$(dirname "$(realpath "$0")")/.." || exit
 
 trap blk_end EXIT
 
-# Not by `ip netns exec`, which mounts a /sys of its own, without configfs.
+# `ip netns exec` would mount a /sys of its own, without configfs.
 blk() {
 	nsenter --net=/run/netns/memreg-owner memreg blk "$@"
 }
@@ -27,7 +27,7 @@ says() {
 		{ [ -z "$word" ] || grep -q -- "$word" "$SAID.now"; }
 }
 
-# The module that was built, which the tool finds only if it is installed.
+# Load the module that was built: the tool finds only one that is installed.
 there() {
 	blk_load && [ -d "$BLK" ]
 }

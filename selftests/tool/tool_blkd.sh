@@ -16,7 +16,7 @@ truncate -s 1M "$FILES/disk"
 truncate -s 100 "$FILES/short"
 : >"$FILES/empty"
 
-# check NAME [ARGUMENT...]: a function of this file.
+# check NAME [ARGUMENT...]: run a function of this file, and report its result.
 check() {
 	: >"$SAID"
 	if "$@"; then
@@ -29,7 +29,8 @@ check() {
 }
 
 
-# begin ARGUMENT...: in the background, as $SERVER, until it serves.
+# begin ARGUMENT...: start a server in the background, as $SERVER, and wait
+# until it serves.
 begin() {
 	: >"$SAID"
 	ip netns exec memreg-owner memreg blkd -d rxe_owner "$@" >"$SAID" 2>&1 &
@@ -41,7 +42,7 @@ says() {
 	grep -q -- "$1" "$SAID"
 }
 
-# end SIGNAL: it has the exit status 0.
+# end SIGNAL: end the server by a signal. Its exit status has to be 0.
 end() {
 	kill -s "$1" "$SERVER"
 	wait "$SERVER"
@@ -85,7 +86,7 @@ reports_what_it_can_not_serve() {
 		ends 1 "no RDMA device 'none' here" -d none "$FILES/disk"
 }
 
-# EXPECTED is what the line about the export ends with.
+# EXPECTED is the end of the line that the server prints about the export.
 serves() {
 	local expected=$1
 	shift
@@ -112,7 +113,8 @@ one_port_has_one_server() {
 	end INT && return "$status"
 }
 
-# By its path, another one, and under another name.
+# A second server of the same file is refused: by its path, by another path, and
+# by another name of the export.
 one_file_has_one_server() {
 	local status=0 port=(-d rxe_owner -p 0)
 	ln -f "$FILES/disk" "$FILES/link"
@@ -135,7 +137,8 @@ what_is_shared_is_served() {
 	end TERM && says ' end: 0 commands'
 }
 
-# Its driver lets it be opened for writing. It is shared like what is -r.
+# The disk is read-only, though its driver lets it be opened for writing. It is
+# served as with -r.
 disk_that_is_read_only_is_served_so() {
 	local disk first status=0
 	modprobe loop && disk=$(losetup -r -f --show "$FILES/disk") || return
@@ -146,7 +149,8 @@ disk_that_is_read_only_is_served_so() {
 	end TERM && losetup -d "$disk" && return "$status"
 }
 
-# has_open PID FILE: the tool has, not the shell that it was before.
+# has_open PID FILE: has the tool the file open? The shell that it was before
+# may have, too.
 has_open() {
 	local fd comm
 	{ read -r comm <"/proc/$1/comm"; } 2>/dev/null && [ "$comm" = memreg-blkd ] ||
@@ -157,8 +161,8 @@ has_open() {
 	return 1
 }
 
-# waited_for_a_moment: until the server has the file open, and then some, or has
-# said what came of it.
+# waited_for_a_moment: wait until the server has opened the file and tried for a
+# while, or has printed an outcome.
 waited_for_a_moment() {
 	local lock status=0 end=$((SECONDS + 60))
 	exec {lock}<"$FILES/disk"
@@ -167,7 +171,8 @@ waited_for_a_moment() {
 	ip netns exec memreg-owner memreg blkd -d rxe_owner -p 0 \
 		"$FILES/disk" >"$SAID" 2>&1 {lock}<&- &
 	SERVER=$!
-	# It waits for no longer than it takes a busy machine to run sleep(1).
+	# Another process has the file only for as long as sleep(1) takes on a
+	# busy machine.
 	until has_open "$SERVER" "$FILES/disk" || [ -s "$SAID" ] ||
 		((SECONDS > end)); do :; done
 	exec {lock}<&-
@@ -217,7 +222,7 @@ sees_another_size() {
 		await 60 says 'export disk: 1048576 bytes now' && end TERM
 }
 
-# What is left after a kill is for selftests/run to see.
+# selftests/run checks what is left after a kill.
 is_killed() {
 	local status=0
 	begin -p 0 -s 1M "$@" || return

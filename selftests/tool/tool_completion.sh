@@ -12,7 +12,7 @@ cd "$(dirname "$(realpath "$0")")/.." || exit
 
 trap 'rm -f "$SAID"' EXIT
 
-# offers EXPECTED WORD...: the completions of the last, incomplete word.
+# offers EXPECTED WORD...: compare the completions of the last, incomplete word.
 offers() {
 	local expected=$1 got
 	shift
@@ -31,7 +31,7 @@ subcommands() {
 		offers "--help --version" --
 }
 
-# Each option that the help has, and each that getopt takes, is the same.
+# The help, the completion and getopt(3) know the same options.
 options() {
 	local sub option
 	for sub in $(_memreg_subcommands); do

@@ -15,7 +15,8 @@ listens() {
 	grep -q '^waiting on ' "$SAID.server"
 }
 
-# serve bw|lat ADDRESS: in the background, until it listens.
+# serve bw|lat ADDRESS: start a server in the background, and wait until it
+# listens.
 serve() {
 	: >"$SAID.server"
 	ip netns exec memreg-owner memreg "$1" --server -d rxe_owner "$2" \
@@ -24,7 +25,7 @@ serve() {
 	await 60 listens
 }
 
-# client bw|lat ADDRESS OPTION...: its output is appended to $SAID.
+# client bw|lat ADDRESS OPTION...: run a client, and append its output to $SAID.
 client() {
 	local what=$1 address=$2 status=0
 	shift 2
@@ -36,7 +37,7 @@ client() {
 	return "$status"
 }
 
-# bw ADDRESS OP SIZE COUNT [OPTION...]: the row of the table is right.
+# bw ADDRESS OP SIZE COUNT [OPTION...]: measure, and check the row of the table.
 bw() {
 	local address=$1 op=$2 size=$3 count=$4
 	shift 4
@@ -48,7 +49,8 @@ bw() {
 			END { exit !found }' "$SAID"
 }
 
-# lat ADDRESS OP SIZE COUNT: percentiles ascend, and the plot has all samples.
+# lat ADDRESS OP SIZE COUNT: measure; percentiles ascend, and the histogram has
+# all samples.
 lat() {
 	serve lat "$1" && client lat "$1" -o "$2" -s "$3" -c "$4" &&
 		awk -v op="$2" -v size="$3" -v count="$4" '
@@ -60,7 +62,8 @@ lat() {
 			END { exit !(found && sum == count) }' "$SAID"
 }
 
-# duration OP [OPTION...]: it ends by itself, after the time that it was given.
+# duration OP [OPTION...]: a measurement ends by itself, after the time that it
+# was given.
 duration() {
 	serve bw 192.0.2.1 && client bw 192.0.2.1 -o "$@" -s 1K -D 1 &&
 		awk -v op="$1" '$1 == op && $5 >= 1 { found = 1 }
@@ -72,8 +75,8 @@ stop() {
 	kill -STOP "$1" && await 60 is_in "$1" T
 }
 
-# end_client PID STATUS: it goes on until it gets a signal, and the server until
-# then, unless the status is that of a failure already.
+# end_client PID STATUS: the client measures until it gets a signal, and the
+# server serves until then, unless the status is that of an earlier failure.
 end_client() {
 	local status=$2
 	kill -TERM "$1"
@@ -85,7 +88,7 @@ end_client() {
 	return "$status"
 }
 
-# The server while it waits, since the client is stopped; and then both go on.
+# The client is stopped, and the server waits for it; then both go on.
 stop_ends_nothing() {
 	local status=0 client
 	serve bw 192.0.2.1 || return
@@ -143,14 +146,14 @@ nobody_listens() {
 		memreg bw -d rxe_peer -c 1 192.0.2.1
 }
 
-# sweep bw|lat: each size has a row, and one connection serves all of them.
+# sweep bw|lat: measure all sizes on one connection; each has a row.
 sweep() {
 	serve "$1" 192.0.2.1 && client "$1" 192.0.2.1 -a -s 4K -c 5 -o send &&
 		awk '$1 == "send" { sizes = sizes " " $2 }
 			END { exit sizes != " 1 4 16 64 256 1K 4K" }' "$SAID"
 }
 
-# json bw|lat EXPRESSION: true of the object that is printed.
+# json bw|lat EXPRESSION: the expression is true of the object that is printed.
 json() {
 	serve "$1" 192.0.2.1 && client "$1" 192.0.2.1 -c 20 -s 64 --json &&
 		grep '^{' "$SAID" | python3 -c "
@@ -169,7 +172,8 @@ json_of_lat() {
 		sum(b['count'] for b in o['buckets']) == 20"
 }
 
-# What listens there serves memory: nothing of that is changed.
+# A `serve` listens there: the client refuses it, and its memory does not
+# change.
 measures_nobody_elses_memory() {
 	local status=0 what
 	begin '*serving*' memreg serve -d rxe_owner --size 4K || return
@@ -185,7 +189,8 @@ measures_nobody_elses_memory() {
 	end && return "$status"
 }
 
-# Others are turned away, with a reason, and the next client is served.
+# Clients of other kinds are rejected with a reason, and the next good one is
+# served.
 serves_nobody_else() {
 	local status=0
 	serve bw 192.0.2.1 || return

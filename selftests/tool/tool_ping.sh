@@ -43,7 +43,7 @@ listens() {
 # ping
 #
 
-# Nobody can wait for a line of rping, as it says none before it ends.
+# rping prints nothing before it ends, so that no line can be waited for.
 client_of_rping() {
 	local status=0 pid
 	: >"$SAID"
@@ -83,7 +83,7 @@ with_itself() {
 	end && return "$status"
 }
 
-# The client gets two messages in each round.
+# In each round the client receives two messages.
 inline_receive_is_the_default() {
 	local before
 	before=$(counter inline-receives)
@@ -112,7 +112,7 @@ nobody_listens() {
 		peer memreg ping -d rxe_peer -c 1 -p 7175 192.0.2.1
 }
 
-# As a server does, its client can sum up for programs.
+# With --json the client prints a summary, too.
 sums_up_as_json() {
 	: >"$SAID"
 	begin 'waiting on *' memreg ping --server -d rxe_owner -V || return
@@ -173,7 +173,7 @@ peek() {
 	peer memreg peek -d rxe_peer "$@"
 }
 
-# One side reads the data that the other writes, and so does the owner.
+# peek reads what poke has written, and so does the owner.
 text_goes_there_and_back() {
 	local status=0
 	serve --size 4K || return
@@ -187,7 +187,7 @@ text_goes_there_and_back() {
 	quit && grep -q '|hello there\.\.\.\.\.|$' "$SAID" && return "$status"
 }
 
-# More than goes in one piece, to an odd address.
+# More data than the tool moves at a time, to an odd address
 file_goes_there_and_back() {
 	local status=0
 	head -c 1500001 /dev/urandom >"$DATA"

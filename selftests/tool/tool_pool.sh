@@ -29,7 +29,7 @@ verbs() {
 	peer verbs_peer -t 60000 -c 60000 "$@"
 }
 
-# All of a buffer and no byte more: that is of the next one.
+# The key reaches all of its buffer, and no byte of the next one.
 peer_has_a_buffer() {
 	local status=0
 	serve 4 5000 || return
@@ -69,7 +69,8 @@ buffers_are_apart_and_run_out() {
 	quit && return "$status"
 }
 
-# The key that a peer had is dead for the next one, in the same domain.
+# A key is dead when its peer has gone, also for the next peer in the same
+# domain.
 key_ends_with_the_peer() {
 	local status=0 rkey
 	serve 1 4096 || return
@@ -166,8 +167,8 @@ for kind in o["take_give"], o["recycle"]:
     assert kind["p99_us"] <= kind["p99_9_us"] <= kind["max_us"], o' 2>>"$SAID"
 }
 
-# Without a time limit it ends at SIGINT, prints its results, and leaves no
-# object.
+# Without a duration the measurement ends at SIGINT, prints its results, and
+# leaves no object.
 bench_ends_at_a_signal() {
 	local pid status=0
 	memreg bench pool -d rxe_owner >"$SAID.bench" 2>&1 &

@@ -31,9 +31,9 @@ peek() {
 	peer memreg peek -d rxe_peer "$@"
 }
 
-# As many peers as may wait ask and give up while the server is not looking.
-# What is left of them is nothing, and the next one gets in. They are patient, as
-# it takes some machines a while to begin them all.
+# As many peers as the backlog has places request connections and give up, while
+# the server is stopped. Nothing of them is left, and the next peer is accepted.
+# They wait long, as a slow machine takes a while to start them all.
 peers_that_give_up_leave_their_places() {
 	local status=0 pids=() i
 	serve || return
@@ -55,7 +55,7 @@ peers_that_give_up_leave_their_places() {
 	[ "$(grep -c 'is turned away' "$SAID")" = "$BACKLOG" ] && return "$status"
 }
 
-# order POINT FILE=VALUE...: the kernel makes the next one fail.
+# order POINT FILE=VALUE...: have the kernel fail the next call at this point.
 order() {
 	local point=$DEBUGFS/$1 set
 	shift
@@ -68,7 +68,7 @@ happened() {
 	[ "$(cat "$DEBUGFS/$1/times")" = 0 ]
 }
 
-# The endpoint is in its domain by then, which can't go before it.
+# The endpoint keeps its domain from being destroyed.
 peer_that_is_gone_when_accepted_leaves_nothing() {
 	local status=0
 	serve || return
@@ -81,7 +81,7 @@ peer_that_is_gone_when_accepted_leaves_nothing() {
 	quit && grep -q 'is turned away' "$SAID" && return "$status"
 }
 
-# The call that is to revoke is the next thing that the server does.
+# The next call of the server is the one that revokes.
 revoke_that_fails_is_tried_again() {
 	local status=0 pid
 	serve --revoke-after 20 || return
@@ -103,7 +103,8 @@ revoke_that_fails_is_tried_again() {
 	quit && return "$status"
 }
 
-# The rest of a line that is too long to be a command is none either.
+# A line that is too long is refused as a whole, and none of it is taken for a
+# command.
 rest_of_a_long_line_is_no_command() {
 	serve || return
 	printf '%01023dquit\n%s\n' 0 'show 0100 010' >&"$TO"
@@ -124,7 +125,7 @@ zeros_in_front_are_nothing() {
 	quit && return "$status"
 }
 
-# The signal that the terminal sends to background processes that read from it.
+# SIGTTIN, which the terminal sends to background processes that read from it
 input_of_others_stops_nothing() {
 	local status=0
 	serve || return
@@ -133,8 +134,8 @@ input_of_others_stops_nothing() {
 	quit && return "$status"
 }
 
-# The file behind it was truncated: to look there would be SIGBUS. What is not
-# there can't be served, and nobody is to be turned away for ever.
+# The file is truncated, so that reading the mapping would raise SIGBUS. The
+# server does not serve what is gone, and registers anew when it is back.
 memory_that_went_ends_the_server() {
 	local status=0 file=$FILES/gone
 	truncate -s 4K "$file" && serve -f "$file" || return
@@ -146,7 +147,7 @@ memory_that_went_ends_the_server() {
 		return "$status"
 }
 
-# The same for a peer that comes later, and gets the reason.
+# A peer that connects later is rejected with the reason.
 peer_gets_the_reason_that_memory_went() {
 	local status=0 file=$FILES/gone
 	truncate -s 4K "$file" && serve -f "$file" || return
@@ -157,7 +158,8 @@ peer_gets_the_reason_that_memory_went() {
 	return "$status"
 }
 
-# It is there again: the next peer gets it, and so do peers that were there.
+# The file has its size again: the next peer is served, and peers that were
+# connected are again.
 memory_that_came_back_is_served() {
 	local status=0 file=$FILES/back
 	truncate -s 4K "$file" && serve -f "$file" || return
@@ -192,7 +194,7 @@ says_who_may_connect() {
 		return "$status"
 }
 
-# shows PATTERN COMMAND...: the command prints a line with it.
+# shows PATTERN COMMAND...: the command prints a line that matches.
 shows() {
 	local pattern=$1
 	shift
@@ -201,8 +203,7 @@ shows() {
 	grep -qE -- "$pattern" "$NAMES/shows"
 }
 
-# The server has a file, a domain, an MR and a listener, and this is what is
-# found of them.
+# `memreg list` shows the file, domain, MR and listener of the server.
 list_can_be_filtered() {
 	local status=0
 	serve || return
@@ -227,7 +228,8 @@ list_is_a_tree() {
 	quit && return "$status"
 }
 
-# One meaning for each field: an MR has bytes, and a file pinned ones.
+# In JSON a field has one meaning: "bytes" of an MR are not those that a file
+# has pinned.
 list_json_has_names() {
 	local status=0
 	serve || return
@@ -298,7 +300,7 @@ assert "read" in caps["opcodes"]["value"]
 assert caps["access"]["value"][0] == "read"' 2>>"$SAID"
 }
 
-# plain FILE: it has no control sequences for a terminal.
+# plain FILE: the file has no control sequences for a terminal.
 plain() {
 	! LC_ALL=C grep -q '[^ -~]' "$1"
 }
@@ -318,7 +320,7 @@ names_of_others_are_plain() {
 	quit && return "$status"
 }
 
-# full COMMAND...: its output goes where there is no room for it.
+# full COMMAND...: the command fails if its output goes to a full device.
 full() {
 	"$@" >/dev/full
 }

@@ -24,7 +24,8 @@ value() {
 	memreg stat -d rxe_owner | awk -v name="$1" '$1 == name { print $2 }'
 }
 
-# is COUNTER VALUE...: the module was loaded for this test, and counts from 0.
+# is COUNTER VALUE...: compare counters. The module was loaded for this test,
+# and counts from 0.
 is() {
 	local now
 	while [ $# -gt 1 ]; do
@@ -41,7 +42,7 @@ counts_from_0() {
 	is mrs-registered 0 keys-made 0 guard-events 0 endpoints-failed 0
 }
 
-# A server registers 64 KiB for windows, and ends.
+# A server that has registered 64 KiB for windows has ended.
 counts_a_server() {
 	local line pid
 	coproc ip netns exec memreg-owner memreg serve -d rxe_owner --size 64K
@@ -55,7 +56,8 @@ counts_a_server() {
 	is mrs-registered 1 mrs-deregistered 1 pages-unpinned 16
 }
 
-# json EXPRESSION OPTION...: true of each line l of the output.
+# json EXPRESSION OPTION...: the expression is true of each line l of the
+# output.
 json() {
 	local expression=$1
 	shift
@@ -76,7 +78,7 @@ json_has_rates() {
 		set(l["per_second"].values()) == {0}' -i 1 -c 2
 }
 
-# A heading and two rows of as many columns.
+# The output has a heading and two rows with the same number of columns.
 rates_have_a_heading() {
 	memreg stat -d rxe_owner --interval 1 --count 2 | awk '
 		NR == 1 { columns = NF; if ($1 != "made") exit 1 }
@@ -84,7 +86,8 @@ rates_have_a_heading() {
 		END { exit NR != 3 }'
 }
 
-# refused STATUS WORD OPTION...: with a complaint that has the word.
+# refused STATUS WORD OPTION...: the command fails with this status, and its
+# complaint has the word.
 refused() {
 	local status=$1 word=$2 said now=0
 	shift 2

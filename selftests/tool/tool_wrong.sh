@@ -17,7 +17,8 @@ TABLE=$PWD/tool/tool_wrong.table
 ANSWER=$(mktemp)
 trap 'rm -f "$SAID" "$SAID.now" "$ANSWER" "$ANSWER.out"' EXIT
 
-# answer WHERE ARGUMENT...: the command must not wait for input, nor for long.
+# answer WHERE ARGUMENT...: run a command, which must not wait for input, nor
+# for long.
 answer() {
 	local where=$1 command=(timeout 60 memreg)
 	shift
@@ -40,7 +41,7 @@ one() {
 	fi
 }
 
-# section NAME: the lines behind "# NAME" in the table.
+# section NAME: print the lines behind "# NAME" in the table.
 section() {
 	local line status=0 count=0
 	while IFS= read -r line; do
@@ -52,7 +53,7 @@ section() {
 	((count > 0)) && return "$status"
 }
 
-# It is not the tool, but has ports as well.
+# The example verbs_peer takes a port, too.
 verbs_peer_takes_no_wrong_port() {
 	local port
 	for port in 0 -1 65536 75000 7471x ''; do

@@ -36,10 +36,13 @@
 #define KMEMLEAK "/sys/kernel/debug/kmemleak"
 #define KCSAN "/sys/kernel/debug/kcsan"
 
-/* In ms: kmemleak takes only what is older than 5 s for a leak. */
+/*
+ * Milliseconds after which kmemleak reports an object: it spares those younger
+ * than 5 s.
+ */
 #define LEAK_AGE 5500
 
-/* More than the kernel keeps of tasks that ended. */
+/* More stacks than the kernel keeps of ended tasks for each CPU */
 #define STACKS_PER_CPU 4
 
 static const struct {
@@ -145,7 +148,7 @@ static void bind_dir(const char *dir)
 	must(mount(dir, path, NULL, MS_BIND, NULL), dir);
 }
 
-/* Last, since a share may be below what was mounted just now. */
+/* Shares come last, as their path may be below what was mounted before. */
 static void bind_shares(void)
 {
 	FILE *shares = fopen("/mnt/shares", "r");
@@ -183,9 +186,15 @@ static void set_up(void)
 	write_file("/proc/sys/kernel/sysrq", "1");
 	write_file("/proc/sys/kernel/printk_ratelimit", "0");
 	write_file("/proc/sys/kernel/hung_task_warnings", "-1");
-	/* How long others may keep a device that goes, if all takes longer. */
+	/*
+	 * Seconds for which others may keep a network device that is being
+	 * removed
+	 */
 	write_file("/proc/sys/net/core/netdev_unregister_timeout_secs", "60");
-	/* KCSAN takes time, and data races of the boot are not ours. */
+	/*
+	 * KCSAN is off during the boot: it takes time, and races there are not
+	 * the module's.
+	 */
 	if (!access(KCSAN, F_OK))
 		write_file(KCSAN, "on");
 }
@@ -223,7 +232,7 @@ static void send_all(int port, const char *data, ssize_t count)
 	}
 }
 
-/* Pass on what there is; false when the output has ended. */
+/* Pass on the output that is there. Returns false when the output has ended. */
 static bool pass_on(int in, int port)
 {
 	static char data[65536];
@@ -239,7 +248,10 @@ static void on_child(int signal)
 	(void)signal;
 }
 
-/* Pass the command's output on until it ends; its status as a shell has it. */
+/*
+ * Pass the command's output on until it ends. Returns the exit status as a
+ * shell has it.
+ */
 static int follow(pid_t command, int in, int port)
 {
 	struct pollfd ready = { .fd = in, .events = POLLIN };
