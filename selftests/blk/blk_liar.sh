@@ -24,7 +24,7 @@ for ((i = 0; i < ${MEMREG_TIMES:-1}; i++)); do
 	DATA_LIES+=("${data_lies[@]}")
 done
 
-# liar_begin EVERY LIE...: a server that tells them.
+# liar_begin EVERY LIE...: start a server that tells these lies.
 liar_begin() {
 	: >"$SAID.server"
 	ip netns exec memreg-peer "$TOPOLOGY_TREE/build/selftests/blk_liar" \

@@ -181,7 +181,8 @@ waited_for_a_moment() {
 	end TERM && return "$status"
 }
 
-# It may be late itself, on a busy machine.
+# On a busy machine the other process may have ended before the server tries:
+# try again.
 who_has_it_for_a_moment_is_waited_for() {
 	for _ in 1 2 3; do
 		waited_for_a_moment && return
