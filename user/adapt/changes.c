@@ -12,8 +12,8 @@
 #define BATCH		64
 
 /*
- * A table that is not of this process reads as 0. One that is has changes, from
- * here on.
+ * Change the address space, so that the table has counted a change: only a
+ * table that is not of this process has 0.
  */
 static int make_first_change(void)
 {
@@ -62,7 +62,10 @@ void changes_close(struct changes *c)
 {
 	if (!c->status)
 		return;
-	/* In a child these are the parent's: only what is mapped goes. */
+	/*
+	 * A child process only unmaps the table and closes its descriptor; the
+	 * table is the parent's.
+	 */
 	if (c->owner == getpid())
 		memreg_unwatch(c->status, &c->wide, 1);
 	memreg_status_destroy(c->status);

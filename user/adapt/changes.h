@@ -33,7 +33,7 @@ struct changes {
 int changes_open(struct changes *c, uint32_t slots);
 void changes_close(struct changes *c);
 
-/* Changes so far: where a look at the log can begin */
+/* Number of changes so far: a position in the log to look from later */
 uint64_t changes_position(const struct changes *c);
 
 /*
@@ -44,8 +44,9 @@ uint64_t changes_position(const struct changes *c);
 int changes_settle(const struct changes *c, const void *addr, size_t length);
 
 /*
- * Has any of [@start, @end) changed since @position? True as well where that
- * can't be known: too long ago, or in a child of the process that it is of.
+ * Has any of [@start, @end) changed since @position? Also true where it is not
+ * known: if the log has lost that, or in a child of the process that made the
+ * table.
  */
 bool changes_since(const struct changes *c, uint64_t position, uint64_t start,
 		   uint64_t end);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Where memory is pinned: an adapter that is preloaded stands in front of the
- * functions of libibverbs that do.
+ * An adapter that is preloaded interposes the functions of libibverbs that pin
+ * memory, as these do not say when they begin.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,7 +20,7 @@ EXPORT typeof(ibv_reg_mr) ibv_reg_mr;
 EXPORT typeof(ibv_reg_mr_iova2) ibv_reg_mr_iova2;
 EXPORT typeof(ibv_reg_dmabuf_mr) ibv_reg_dmabuf_mr;
 
-/* libibverbs may be behind other libraries that stand in front of it. */
+/* Other preloaded libraries may interpose them as well: call the next one. */
 static void *next(const char *name)
 {
 	void *found = dlsym(RTLD_NEXT, name);

@@ -9,8 +9,8 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /*
- * Each adapter has one: this thread is about to pin memory, @addr, or that of a
- * dma-buf if NULL.
+ * Called in each adapter: this thread is about to pin memory at @addr, or of a
+ * dma-buf if that is NULL.
  */
 void before_pin(const void *addr, size_t length);
 

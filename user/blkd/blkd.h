@@ -77,9 +77,9 @@ int export_open(struct export *e, const struct export *exports,
 		const char *spec, const struct blkd_options *options);
 int export_register(struct export *e, struct memreg *m, uint32_t domain);
 void export_close(struct export *e);
-/* How large it is now, in bytes; -1 if that is unknown */
+/* Present size in bytes, or -1 if that is unknown */
 int64_t export_size(const struct export *e);
-/* Look at that; true if it has changed */
+/* Read the size again. Returns true if it has changed. */
 bool export_refresh(struct export *e);
 
 struct conn;
@@ -120,20 +120,23 @@ struct cmd {
  */
 int io_do(struct export *e, int fd, const struct cmd *c);
 int io_try(struct export *e, const struct cmd *c);
-/* A last sync; false if written data is lost */
+/* Sync at the end. Returns false if written data was lost. */
 bool io_end(struct export *e);
 
-/* job.c: threads. Commands that are done come back by jobs_take(). */
+/*
+ * job.c: threads that execute commands. jobs_take() returns those that are
+ * done.
+ */
 struct jobs;
 struct jobs *jobs_start(unsigned int threads, unsigned int exports);
 void jobs_end(struct jobs *jobs);
 int jobs_fd(const struct jobs *jobs);	/* readable if there may be some */
 void jobs_add(struct jobs *jobs, struct cmd *c);
 struct cmd *jobs_take(struct jobs *jobs);	/* a list, or NULL */
-/* Take back those that no thread has begun; how many they are */
+/* Take back the commands that no thread has begun. Returns their number. */
 unsigned int jobs_cancel(struct jobs *jobs, const struct conn *conn);
 
-/* slab.c: memory that data of files goes through */
+/* slab.c: buffers for the data of files */
 struct slab_run {
 	uint32_t pages;
 	uint32_t next;		/* first page of the next, from 1; or 0 */
@@ -153,7 +156,10 @@ int slab_open(struct slab *slab, struct memreg *m, uint32_t domain,
 void slab_close(struct slab *slab, struct memreg *m);
 bool slab_take(struct slab *slab, uint32_t pages, uint32_t *page);
 void slab_give(struct slab *slab, uint32_t page, uint32_t pages);
-/* Give them back later, with all that @kept has, which is 0 at first */
+/*
+ * Free pages later, together with those that @kept already has; it is 0 at
+ * first.
+ */
 void slab_keep(struct slab *slab, uint32_t *kept, uint32_t page,
 	       uint32_t pages);
 void slab_give_kept(struct slab *slab, uint32_t *kept);
@@ -176,7 +182,7 @@ const struct outcome *outcomes_find(const struct outcomes *o, uint64_t seq);
 void outcomes_add(struct outcomes *o, uint64_t seq, uint32_t epoch,
 		  uint16_t status);
 
-/* Somebody who is known, with connections or without */
+/* A client that the server knows, whether or not it is connected */
 struct client {
 	struct client *next;
 	uint8_t id[IB_MEMREG_BLK_CLIENT_SIZE];
@@ -329,10 +335,10 @@ static inline uint32_t wr_pages(uint64_t data)
 	return (uint32_t)(data >> 40 & 0xfffff);
 }
 
-/* serve.c: serve the exports until a signal comes; returns the exit status */
+/* serve.c: serve the exports until a signal comes. Returns the exit status. */
 int blkd_serve(struct blkd *b);
 
-/* options.c: do what the command line asks for; returns the exit status */
+/* options.c: do what the command line asks for. Returns the exit status. */
 int blkd_main(int argc, char **argv);
 
 /* batch.c: work requests, collected and posted together */
@@ -355,11 +361,14 @@ struct conn *conn_new(struct blkd *b, struct client *client,
 		      const struct ib_memreg_event *event, uint16_t depth);
 void conn_refuse(struct blkd *b, uint32_t endpoint, const char *who,
 		 enum ib_memreg_blk_status status);
-/* Let it end soon; @why is a constant, "" for no message */
+/* Have a connection end soon. @why is a constant, "" for no message. */
 void conn_break(struct blkd *b, struct conn *c, const char *why);
 void conn_end(struct blkd *b, struct conn *c);
 void conn_event(struct blkd *b, const struct ib_memreg_event *event);
-/* Once in each turn, when all completions were taken: end, forget, accept */
+/*
+ * Called once in each turn, when all completions were taken: ends, forgets and
+ * accepts connections.
+ */
 void conns_settle(struct blkd *b);
 bool conns_busy(const struct blkd *b);
 /*
@@ -368,7 +377,7 @@ bool conns_busy(const struct blkd *b);
  */
 void conns_watch(struct blkd *b, int64_t now);
 void conns_end(struct blkd *b);
-/* Where a message stands, and the reply of a READ with its data behind it */
+/* Position of a message, and of the reply to a READ with its data behind it */
 size_t conn_message_at(const struct conn *c, uint32_t slot);
 size_t conn_reply_at(struct conn *c);
 /* Places of the send queue that a connection must have at least */
@@ -380,7 +389,7 @@ void cmd_job_done(struct blkd *b, struct cmd *c);
 void cmds_run_waiting(struct blkd *b);
 void cmds_drop_waiting(struct blkd *b, const struct conn *conn);
 void cmd_give_buffer(struct blkd *b, struct cmd *c);
-/* Ask the client's adapter if it is there: if not, the connection ends */
+/* Probe whether the client's adapter is there; if not, the connection ends. */
 void cmd_probe(struct blkd *b, struct conn *conn);
 /*
  * Free the resources of a reply that was not posted; @conn is NULL if it has

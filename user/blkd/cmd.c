@@ -54,7 +54,9 @@ struct piece {
 	uint32_t length;
 };
 
-/* From one to the next; at first, all is 0 but for where in our memory */
+/*
+ * Position of the next piece; all 0 at first, except where it is in our memory
+ */
 static bool next_piece(const struct blkd *b, const struct cmd *c,
 		       struct piece *p)
 {
@@ -72,7 +74,10 @@ static bool next_piece(const struct blkd *b, const struct cmd *c,
 	return true;
 }
 
-/* Places that the pieces take, each in as many parts as its pages need */
+/*
+ * Places of the send queue that the segments need, each in as many parts as its
+ * pages make
+ */
 static uint32_t room_for(const struct blkd *b, const struct cmd *c)
 {
 	struct piece p = { .local = in_memory(c) ? c->offset : 0 };
@@ -88,7 +93,10 @@ static uint32_t room_for(const struct blkd *b, const struct cmd *c)
 	return room;
 }
 
-/* READs or WRITEs of all segments; the last one, to be signalled */
+/*
+ * Prepare READs or WRITEs for all segments. Returns the last one, for the
+ * caller to signal.
+ */
 static struct ib_memreg_wr *post_pieces(struct blkd *b, const struct cmd *c)
 {
 	struct piece p = {
@@ -244,7 +252,10 @@ static struct ib_memreg_sge local_data(const struct blkd *b,
 	};
 }
 
-/* With the data behind it, which is too long to be copied */
+/*
+ * Reply with the data behind the reply in place, as it is too long to be
+ * copied.
+ */
 static void prep_data_reply(struct blkd *b, struct cmd *c,
 			    struct ib_memreg_wr *wr)
 {
@@ -317,8 +328,9 @@ static void reply(struct blkd *b, struct cmd *c)
 		retire(c);
 }
 
-/* WRITEs in front of it may have been posted, which read its pages until the
- * endpoint is no more
+/*
+ * Until the endpoint is destroyed, WRITEs that were posted before the failing
+ * one may read the pages of the slab.
  */
 void cmd_unposted(struct blkd *b, struct conn *conn,
 		  const struct ib_memreg_wr *wr)
@@ -350,7 +362,7 @@ static void remember(struct cmd *c)
 			     c->status);
 }
 
-/* The medium has done it, or could not */
+/* The medium has executed a command, or has failed to. */
 static void done(struct blkd *b, struct cmd *c, int status)
 {
 	c->status = (uint16_t)status;

@@ -156,7 +156,7 @@ static uint32_t entries_of(const struct conn *c)
 	return c->max_send + c->depth + 1;
 }
 
-/* All complete in one ring, which is as long as the device can make one */
+/* All queues complete in one ring, which is as long as the device allows. */
 static int claim_entries(struct blkd *b, struct conn *c)
 {
 	uint32_t entries;
@@ -362,7 +362,7 @@ void conn_event(struct blkd *b, const struct ib_memreg_event *event)
  * Both
  */
 
-/* Nothing of an older epoch is left of its client */
+/* Has the client no connection of an older epoch any more? */
 static bool has_way(const struct blkd *b, const struct conn *c)
 {
 	const struct conn *other;

@@ -33,7 +33,10 @@ static bool power_of_two(uint64_t n)
 	return n && !(n & (n - 1));
 }
 
-/* NAME= in front, or the last part of the path; what is behind it, or NULL */
+/*
+ * Get the name of an export: the part before =, or the last component of the
+ * path. Returns what follows, or NULL.
+ */
 static const char *split_spec(struct export *e, const char *spec)
 {
 	const char *equals = strchr(spec, '='), *slash = strchr(spec, '/');
@@ -134,7 +137,10 @@ static void examine_disk(struct export *e, dev_t dev)
 	}
 }
 
-/* A hole behind the end changes nothing, and shows if there can be holes */
+/*
+ * Punching a hole behind the end changes nothing, and shows whether the file
+ * system has holes.
+ */
 static void examine_file(struct export *e, const struct stat *st)
 {
 	off_t end = (st->st_size + BLKD_PAGE - 1) / BLKD_PAGE * BLKD_PAGE;
@@ -201,7 +207,10 @@ static int lock_path(const struct export *e, const struct export *exports)
 	return EXIT_GOOD;
 }
 
-/* The same file for each thread, and not what may have its path by now */
+/*
+ * Open the same file for each thread, even if its path names another one by
+ * now.
+ */
 static int open_for_threads(struct export *e, int flags, unsigned int threads)
 {
 	char path[32];
@@ -288,7 +297,7 @@ static void set_flags(struct export *e, const struct blkd_options *o)
 					IB_MEMREG_BLK_HAS_ZEROES);
 }
 
-/* From the UUID of this boot of the machine; 0 if there is none */
+/* Number from the UUID of this boot of the machine; 0 if there is none */
 static uint64_t boot_number(void)
 {
 	FILE *f = fopen(BOOT_ID, "r");
@@ -320,8 +329,8 @@ static uint64_t random_number(void)
 }
 
 /*
- * Data in the page cache lives as long as the machine runs, with any server;
- * memory is lost when this server ends
+ * Data in the page cache is lost with the machine, data in this server's memory
+ * with this server.
  */
 static void set_instance(struct export *e)
 {

@@ -32,10 +32,10 @@
 
 #include "blkd.h"
 
-/* Zeros that are written where nothing else makes them */
+/* Zeros, for media that cannot zero a range by themselves */
 #define ZEROS	65536
 
-/* Bytes that are copied in memory without a thread */
+/* Most bytes that are copied in memory without a thread */
 #define QUICK	65536
 
 static int status_of(int err)
@@ -130,7 +130,10 @@ static bool range_ioctl(int fd, const struct cmd *c, unsigned long request)
 	return !ioctl(fd, request, range);
 }
 
-/* If the space may go, a hole is the cheapest; then what keeps it */
+/*
+ * Punch a hole if the client allows that, as that costs least; otherwise zero
+ * the range and keep its space.
+ */
 static int zero(const struct export *e, int fd, const struct cmd *c)
 {
 	bool done;
@@ -150,7 +153,7 @@ static int zero(const struct export *e, int fd, const struct cmd *c)
 	return done ? IB_MEMREG_BLK_OK : write_zeros(fd, c->length, c->offset);
 }
 
-/* Zero a range, with the syncs that FUA and a medium without a cache need */
+/* Zero a range, and sync it for FUA or if the medium has no cache. */
 static int do_zeroes(const struct export *e, int fd, const struct cmd *c)
 {
 	int ret = zero(e, fd, c);

@@ -33,7 +33,7 @@ struct jobs {
 	struct thread thread[];
 };
 
-/* The first one, unless it was to be held */
+/* Take the first job off the list. Returns NULL if it has to be held. */
 static struct cmd *take_first(struct jobs *j)
 {
 	struct cmd *c = j->first;
@@ -68,7 +68,10 @@ static struct cmd *next_job(struct jobs *j)
 	return c;
 }
 
-/* The next one that was held is older than all that were not */
+/*
+ * A job of an export has ended. The oldest one that the export holds is next:
+ * it is older than all jobs that were not held.
+ */
 static void let_go(struct jobs *j, struct export *e)
 {
 	struct cmd *c = e->held;
@@ -213,7 +216,7 @@ struct cmd *jobs_take(struct jobs *j)
 	return done;
 }
 
-/* Where the list ends then is in @last */
+/* @last is the new end of the list. */
 static unsigned int drop(struct cmd **at, struct cmd ***last,
 			 const struct conn *conn)
 {

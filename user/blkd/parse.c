@@ -12,7 +12,7 @@ static size_t carried(const struct cmd *c)
 								   0;
 }
 
-/* False if the message doesn't end where its last segment or its data does */
+/* Does the message end where its last segment or its data does? */
 static bool take_segs(struct cmd *c, const struct ib_memreg_blk_cmd *wire,
 		      uint32_t length)
 {
@@ -34,8 +34,8 @@ static bool take_segs(struct cmd *c, const struct ib_memreg_blk_cmd *wire,
 }
 
 /*
- * Of memory that there can be, and together as long as the command; or none, if
- * the data may be in a message
+ * Segments must be valid ranges of memory, and together as long as the command;
+ * or there are none, and the data is in a message.
  */
 static bool segs_good(const struct cmd *c)
 {

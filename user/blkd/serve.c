@@ -342,8 +342,8 @@ static unsigned int turn(struct blkd *b)
 }
 
 /*
- * Nothing to do. How long it looks before it sleeps depends on whether it would
- * have been worth while the last time.
+ * There is nothing to do. Poll before sleeping, for longer if polling was
+ * successful last time.
  */
 static void rest(struct loop *l)
 {
@@ -398,7 +398,7 @@ static bool watch(struct loop *l, int fd)
 	return !epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
-/* End connections, and take what comes of that, until none is left */
+/* End all connections, and process completions until none is left. */
 static void end_conns(struct blkd *b)
 {
 	struct pollfd pfd = { .fd = jobs_fd(b->jobs), .events = POLLIN };

@@ -41,7 +41,7 @@ void slab_close(struct slab *slab, struct memreg *m)
 	free(slab->runs);
 }
 
-/* The first of so many free pages within [from, to), or @to */
+/* Index of the first of @n free pages in a row within [from, to), or @to */
 static uint32_t find_pages(const struct slab *slab, uint32_t from, uint32_t to,
 			   uint32_t pages)
 {

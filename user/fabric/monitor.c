@@ -77,7 +77,10 @@ static bool is_started(void)
 
 void before_pin(const void *addr, size_t length)
 {
-	/* The first one since it was last here is the one that counts. */
+	/*
+	 * Only the first log position since this thread's last subscribe()
+	 * counts.
+	 */
 	if (!is_started() || thread.has_pinned)
 		return;
 	thread.pinned = changes_position(&changes);
@@ -85,7 +88,7 @@ void before_pin(const void *addr, size_t length)
 			    !changes_settle(&changes, addr, length);
 }
 
-/* A place in the log that is before whatever this thread now wants to keep */
+/* A position in the log before all that this thread may still ask about */
 static uint64_t position_before_pin(void)
 {
 	if (thread.has_pinned)
@@ -128,7 +131,7 @@ static int open_changes(void)
 	return 0;
 }
 
-/* Under mm_state_lock, in front of the first domain */
+/* Called with mm_state_lock, before the first domain is opened. */
 static int start(struct fid_mem_monitor *monitor)
 {
 	int ret;
@@ -185,7 +188,7 @@ static int add(uint64_t addr, uint64_t length)
 	return ret;
 }
 
-/* Another domain keeps one of the same range. */
+/* Another domain subscribes to the same range, and keeps its watch. */
 static int share(struct sub *sub)
 {
 	if (!memreg_watch_ok(&sub->watch) ||
@@ -219,7 +222,10 @@ static int subscribe(struct fid_mem_monitor *monitor, const void *addr,
 	return ret;
 }
 
-/* libfabric unsubscribes as well what it could not subscribe. */
+/*
+ * libfabric calls unsubscribe() also for a range that it could not subscribe
+ * to.
+ */
 static bool was_refused(uint64_t addr, uint64_t length)
 {
 	bool refused = thread.refused && thread.addr == addr &&
@@ -342,7 +348,7 @@ EXPORT void memreg_fabric_query(struct memreg_fabric_stat *stat)
 	pthread_mutex_unlock(&lock);
 }
 
-/* A program that links to it calls memreg_fabric_import() when it sees fit. */
+/* A program that links to this library calls memreg_fabric_import() itself. */
 __attribute__((constructor)) static void preloaded(void)
 {
 	const char *preload = getenv("LD_PRELOAD");

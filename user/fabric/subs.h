@@ -28,11 +28,14 @@ struct sub {
 	uint32_t next;
 };
 
-/* Make the table, an empty one: nothing is allocated later. 0 or -ENOMEM */
+/* Make an empty table. Nothing is allocated later. Returns 0 or -ENOMEM. */
 int subs_init(void);
 
 struct sub *subs_find(uint64_t addr, uint64_t length);
-/* A new one without a watch and without references, or NULL: no room */
+/*
+ * Add a subscription, without a watch or references. Returns NULL if there is
+ * no room.
+ */
 struct sub *subs_add(uint64_t addr, uint64_t length);
 void subs_remove(struct sub *sub);
 

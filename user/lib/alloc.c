@@ -27,7 +27,7 @@
 #define SHIFT_MIN	6
 #define CLASSES		(SLOT_SHIFT - SHIFT_MIN + 1)
 
-/* Buffers of a slab, at most: each has an MR of the device if peers reach it */
+/* Most buffers of a slab: each needs an MR of the device if peers reach it */
 #define SLAB_BUFFERS	256U
 
 #define LIMIT_DEFAULT	((size_t)1 << 30)
@@ -91,7 +91,10 @@ static struct slot *slot_at(struct memreg_heap *heap, uint32_t number)
 	return &heap->slots[number - 1];
 }
 
-/* 0 for the smallest buffers, and 1 more for each that are twice as large */
+/*
+ * Size class: 0 for the smallest buffers, and 1 more each time that they are
+ * twice as large
+ */
 static uint32_t class_of(size_t size)
 {
 	if (size <= (size_t)1 << SHIFT_MIN)
@@ -154,8 +157,8 @@ static int add_slab(struct memreg_heap *heap, uint32_t size_class)
 }
 
 /*
- * Add a slab unless another thread has done so since @first was the first one
- * of its class. A thread that is cancelled is to leave no lock behind.
+ * Add a slab, unless another thread has done so since @first was the first one
+ * of its class. A thread that is cancelled must not keep the lock.
  */
 static int grow(struct memreg_heap *heap, uint32_t size_class, uint32_t first)
 {
@@ -213,13 +216,13 @@ EXPORT int memreg_alloc(struct memreg_heap *heap, size_t size, void **ptr)
 	return ret;
 }
 
-/* The number of the slot that an address is in, or 0 */
+/* Number of the slot that has an address, or 0 */
 static uint32_t slot_of(struct memreg_heap *heap, const void *ptr)
 {
 	uint64_t slot = ((uint64_t)(uintptr_t)ptr -
 			 (uint64_t)(uintptr_t)heap->base) >> SLOT_SHIFT;
 
-	/* Pairs with add_slab(): the slots below have all that they need. */
+	/* Pairs with add_slab(): slots with lower numbers are complete. */
 	if (slot >= atomic_load_explicit(&heap->used, memory_order_acquire))
 		return 0;
 	return (uint32_t)slot + 1;
@@ -242,7 +245,10 @@ EXPORT int memreg_free(struct memreg_heap *heap, void *ptr)
 	if (ret)
 		return ret;
 	given = &heap->given[slot_at(heap, number)->size_class];
-	/* Most often it is this one, and its cache line can stay shared. */
+	/*
+	 * Most often the hint is right already, and not writing it keeps its
+	 * cache line shared.
+	 */
 	if (atomic_load_explicit(given, memory_order_relaxed) != number)
 		atomic_store_explicit(given, number, memory_order_release);
 	return 0;
@@ -279,7 +285,7 @@ EXPORT int memreg_alloc_query(struct memreg_heap *heap, const void *ptr,
  * The life of a heap
  */
 
-/* Reserve address space, in which nothing can be reached so far. */
+/* Reserve address space without access. */
 static int reserve(struct memreg_heap *heap)
 {
 	heap->space_size = ((size_t)heap->limit + 1) * SLOT_SIZE;
@@ -320,7 +326,7 @@ static void free_heap(struct memreg_heap *heap)
 	munmap(heap, heap->size);
 }
 
-/* The largest power of two that fits under one key, and in a slot */
+/* Largest power of two that one key can span and a slot can have */
 static int find_size_max(struct memreg *m, size_t *size)
 {
 	uint64_t span;

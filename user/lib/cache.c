@@ -140,7 +140,7 @@ static void drop(struct memreg_cache *cache, struct memreg__entry *entry,
 		try_retire(cache, entry, refs);
 }
 
-/* Has it all of a range, which may be empty or wrap, and then not? */
+/* Does an entry contain all of a range? Not if the range is empty or wraps. */
 static bool has_all(const struct memreg__entry *entry, uint64_t start,
 		    size_t length)
 {
@@ -150,7 +150,7 @@ static bool has_all(const struct memreg__entry *entry, uint64_t start,
 	       length - 1 < entry->cached.length - offset;
 }
 
-/* Take a reference if it is good for a range */
+/* Take a reference of an entry if it is valid for a range. */
 static inline __attribute__((always_inline))
 bool hold(struct memreg_cache *cache, struct memreg__entry *entry,
 	  uint64_t start, size_t length)
@@ -166,7 +166,7 @@ bool hold(struct memreg_cache *cache, struct memreg__entry *entry,
 	return false;
 }
 
-/* Let nobody find it any more. The lock is held. */
+/* Make an entry one that no thread can find any more. The lock is held. */
 static void unlink_entry(struct memreg_cache *cache,
 			 struct memreg__entry *entry, uint64_t *why)
 {
@@ -353,7 +353,7 @@ static void sweep(struct memreg_cache *cache)
 	}
 }
 
-/* Find an entry for sure, and take a reference */
+/* Find an entry under the lock, and take a reference. */
 static struct memreg__entry *find(struct memreg_cache *cache,
 				  const struct request *request)
 {
@@ -369,7 +369,9 @@ static struct memreg__entry *find(struct memreg_cache *cache,
 	return NULL;
 }
 
-/* Evict an entry by the clock algorithm; false if none can be evicted */
+/*
+ * Evict an entry by the clock algorithm. Returns false if none can be evicted.
+ */
 static bool evict(struct memreg_cache *cache)
 {
 	struct memreg__entry *entry;
@@ -392,7 +394,7 @@ static bool evict(struct memreg_cache *cache)
 	return false;
 }
 
-/* Give up as many bytes as are asked for, if there are any */
+/* Evict entries until they have at least so many bytes, or no entry is left. */
 static bool evict_bytes(struct memreg_cache *cache, uint64_t bytes)
 {
 	uint64_t before = cache->stat.evictions, n = 0;
@@ -491,7 +493,7 @@ static void merge(struct memreg_cache *cache, struct request *request)
 		*request = exact;
 }
 
-/* Give up what is inside of another one */
+/* Retire the entries that a new entry contains. */
 static void swallow(struct memreg_cache *cache, struct memreg__entry *by)
 {
 	uint64_t start = memreg__entry_start(by), end = memreg__entry_end(by);
@@ -514,8 +516,8 @@ static void swallow(struct memreg_cache *cache, struct memreg__entry *by)
 }
 
 /*
- * Let others find a registration, of which the caller has a reference. If it
- * can't be found it is good, but for this time alone.
+ * Publish a registration, of which the caller has a reference. One that cannot
+ * be published is valid, but will not be found again.
  */
 static void publish(struct memreg_cache *cache, struct memreg__entry *entry)
 {
@@ -573,7 +575,10 @@ static int find_or_reserve(struct memreg_cache *cache, struct request *request,
 	return ret;
 }
 
-/* Registering failed: is there something to try? Then 0 */
+/*
+ * After a failure to register, make room. Returns 0 if it is worth another
+ * attempt.
+ */
 static int after_failure(struct memreg_cache *cache, struct request *request,
 			 int err)
 {

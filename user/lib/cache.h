@@ -162,7 +162,10 @@ memreg__index_find(const struct memreg__index *index, uint64_t addr)
 int memreg__index_init(struct memreg__index *index);
 void memreg__index_free(struct memreg__index *index);
 
-/* Let readers find an entry: 0, or -ENOMEM or -ERANGE and they find it not */
+/*
+ * Publish an entry to readers. Returns 0; after -ENOMEM or -ERANGE readers do
+ * not find it.
+ */
 int memreg__index_insert(struct memreg__index *index,
 			 struct memreg__entry *entry);
 void memreg__index_remove(struct memreg__index *index,

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Which of the causes of a reason it was.
- *
- * A call that fails names a code, and some codes have several causes. The
- * kernel found them in what the call was given, so the library looks there once
- * more. A cause that it does not find, as of a newer kernel, leaves the text of
- * the code.
- *
- * A call that fails with EAGAIN may be on a fast path: only the opcode is
- * looked at then.
+ * Find which of the causes of a reason applies. A call that fails returns a
+ * code, and some codes have several causes. The kernel found the cause in the
+ * parameters of the call, so the library looks at these again. If it finds none
+ * there, as with a newer kernel, it names all of them.
  */
 #include <fcntl.h>
 
@@ -225,7 +220,10 @@ void memreg__cause_queues(const struct ib_memreg_queues *q)
 	}
 }
 
-/* An rkey of a BIND in front of it goes where there is no inline data */
+/*
+ * A BIND before the work request inserts its rkey where that has no inline
+ * data.
+ */
 static bool is_inserted_behind(const struct ib_memreg_wr *wrs, unsigned int at)
 {
 	uint32_t length = wrs[at].length;

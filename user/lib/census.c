@@ -39,7 +39,7 @@ static uint32_t types_of(const char *noun)
 	return 0;
 }
 
-/* The first that is of this type alone */
+/* The noun that means this type and no other */
 static const char *noun_of(uint32_t type)
 {
 	size_t i;
@@ -128,7 +128,7 @@ static struct state state_of(const struct census *c,
 	return s;
 }
 
-/* In what is explained below, of objects that may be of different files */
+/* Do two objects, of different files perhaps, agree in what is reported? */
 static bool same_details(const struct ib_memreg_object *a,
 			 const struct ib_memreg_object *b)
 {
@@ -151,7 +151,10 @@ static bool same_state(const struct state *a, const struct state *b)
 	       !memcmp(a->users, b->users, sizeof(a->users));
 }
 
-/* The one state that there is of an object, if it is known */
+/*
+ * The state of an object if there is one object of this id and its state is
+ * known
+ */
 static bool find_state(const struct census *c, uint32_t types, uint64_t id,
 		       struct state *state)
 {
@@ -171,7 +174,7 @@ static bool find_state(const struct census *c, uint32_t types, uint64_t id,
 	return found;
 }
 
-/* "2 MRs, 1 window"; false if there are none */
+/* Append like "2 MRs, 1 window". Returns false if there are none. */
 static bool add_users(struct out *out, const struct state *s)
 {
 	static const struct {
@@ -230,7 +233,10 @@ static const char *explain_users(const struct state *s, struct out *out)
 	return "wait for that call";
 }
 
-/* Of an endpoint in another state than a call needs; @answer: to a peer */
+/*
+ * An endpoint is in another state than the call needs. With @answer the call
+ * answers a peer.
+ */
 static bool explain_endpoint(const struct state *s, bool answer,
 			     struct out *out)
 {

@@ -44,7 +44,10 @@ EXPORT int memreg_mr_compose(struct memreg *m, uint32_t domain,
 	return 0;
 }
 
-/* Grants from @i on that are one range of the peer's, as far as one key goes */
+/*
+ * Length of the range of the peer's that begins in grant @i, as far as one key
+ * goes
+ */
 static uint64_t joined(const struct memreg_grant *remote, unsigned int count,
 		       unsigned int *i)
 {

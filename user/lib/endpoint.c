@@ -44,7 +44,7 @@ static int get_address(const struct sockaddr *sa, struct ib_memreg_addr *addr,
 	return memreg__about_address(-EINVAL, addr);
 }
 
-/* A call that was given an address failed: name it, if it may be to blame */
+/* Name the address that a failed call was given, if it may be the cause. */
 static int about_address(int err, const struct ib_memreg_addr *addr)
 {
 	switch (-err) {
@@ -148,7 +148,7 @@ static int check_data_len(size_t len, const char *what)
 	return memreg__about_number(-EINVAL, "bytes", len);
 }
 
-/* A call with private data and ids failed */
+/* Name the ids of a failed call with private data. */
 static int about_peer(int err, size_t len, uint32_t endpoint, uint32_t domain)
 {
 	if (err && memreg_reason_code() == IB_MEMREG_REASON_PRIVATE_DATA)

@@ -107,7 +107,10 @@ static void add_address(struct out *out, const struct ib_memreg_addr *addr,
 		add(out, "%s:%u", v6 ? "]" : "", ntohs(addr->port));
 }
 
-/* The interfaces that have link-local addresses: one of them is the zone */
+/*
+ * List the interfaces with link-local addresses: one of them is the missing
+ * zone.
+ */
 static void add_zones(struct out *out, const struct ib_memreg_addr *addr)
 {
 	struct ifaddrs *list, *at;
@@ -189,7 +192,7 @@ struct mapping {
 	char path[256];
 };
 
-/* The mapping that has an address, or the next one behind it */
+/* Find the mapping that has an address, or the next one behind it. */
 static bool find_mapping(uint64_t addr, struct mapping *m)
 {
 	FILE *file = fopen("/proc/self/maps", "re");
@@ -236,7 +239,7 @@ static void explain_mapping(struct out *out, const struct memreg__failure *f)
 		NULL);
 }
 
-/* How many bytes; `ulimit -l` helps up to the hard limit */
+/* Append how many bytes are missing. `ulimit -l` helps up to the hard limit. */
 static void explain_limit(struct out *out, const struct memreg__failure *f)
 {
 	struct rlimit limit;

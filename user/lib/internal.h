@@ -54,7 +54,10 @@ struct memreg__failure {
  */
 int memreg__call(int fd, unsigned long request, void *arg, const char *what);
 
-/* The same for taking back what was just made: the reason stays as it is */
+/*
+ * The same for undoing what a failing call has made: the reason does not
+ * change.
+ */
 void memreg__undo(int fd, unsigned long request, void *arg);
 
 /* Set the reason of this thread in our own words; returns @err, negative */
@@ -78,7 +81,7 @@ int memreg__about_address(int err, const struct ib_memreg_addr *addr);
 int memreg__about_memory(int err, const void *addr, uint64_t length,
 			 uint32_t access);
 
-/* The last failure has this cause, and none of the others that its code has */
+/* State that of the causes of its code the last failure has this one. */
 void memreg__because(const char *text, const char *hint);
 
 /*

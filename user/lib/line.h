@@ -45,10 +45,13 @@ struct census {
 	size_t count;
 };
 
-/* Empty if the list cannot be read. The caller frees @objects */
+/* Read the list of objects; empty if that fails. The caller frees @objects. */
 void memreg__census_take(struct census *c);
 
-/* Has any file an object of this kind? True also where nothing is known */
+/*
+ * May any file have an object of this kind? Also true where the list cannot be
+ * read.
+ */
 bool memreg__census_has(const struct census *c, const char *noun, uint64_t id);
 
 /*

@@ -59,9 +59,9 @@ static void trim(char *all, size_t all_length, char *at, size_t length)
 }
 
 /*
- * Map it at an address that huge entries can map, in a place of our own. The
- * top of that is left free: mappings that were there may have left a page
- * table.
+ * Map a descriptor at an address that huge entries can map, within address
+ * space reserved for it. The space above is left free, as an earlier mapping
+ * may have left a page table there.
  */
 static void *map_aligned(int fd, size_t length, int prot)
 {
