@@ -224,7 +224,7 @@ static const struct blkd_options defaults = {
 	.clients_max = 64,
 	.threads = 8,
 	.buffers = 32 << 20,
-	.poll_ns = 100000,
+	.poll_ns = 1000000,
 	.timeout_ns = INT64_C(60) * 1000000000,
 };
 
