@@ -160,7 +160,8 @@ int memreg_list_ioctl(struct memreg_ucmd *ucmd)
 	    cmd->object_size > PAGE_SIZE)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SIZE);
 
-	infos = kmalloc_array(MEMREG_LIST_BATCH, sizeof(*infos), GFP_KERNEL);
+	infos = kmalloc_array(MEMREG_LIST_BATCH, sizeof(*infos),
+			      GFP_KERNEL_ACCOUNT);
 	if (!infos)
 		return -ENOMEM;
 	filled = memreg_list_fill(cmd, infos);

@@ -11,7 +11,6 @@
 #include <linux/overflow.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
-#include <linux/string.h>
 #include <linux/uaccess.h>
 
 #include "core.h"
@@ -216,23 +215,50 @@ static int memreg_compose_add_pieces(struct memreg_composing *c, u32 count,
 	return ret;
 }
 
-/* Copy the pieces, find their MRs, and make the region of them. */
+/*
+ * Copy the pieces, and find their MRs. On failure @c->mrs has those found. The
+ * copy may wait for a page fault for as long as the caller likes, so the arrays
+ * are charged to it.
+ */
+static int memreg_compose_load(struct memreg_composing *c, u32 count,
+			       u32 *index)
+{
+	struct ib_memreg_mr_compose *cmd = c->ucmd->cmd;
+
+	c->pieces = kvmalloc_array(count, sizeof(*c->pieces),
+				   GFP_KERNEL_ACCOUNT);
+	c->mrs = kvcalloc(count, sizeof(struct memreg_kmr *),
+			  GFP_KERNEL_ACCOUNT);
+	c->parts = kvmalloc_array(IB_MEMREG_COMPOSE_MAX, sizeof(*c->parts),
+				  GFP_KERNEL_ACCOUNT);
+	if (!c->pieces || !c->mrs || !c->parts)
+		return -ENOMEM;
+	if (copy_from_user(c->pieces, u64_to_user_ptr(cmd->pieces),
+			   array_size(count, sizeof(*c->pieces))))
+		return -EFAULT;
+	return memreg_compose_find_mrs(c, count, index);
+}
+
+static void memreg_compose_unload(struct memreg_composing *c, u32 count)
+{
+	u32 i;
+
+	for (i = 0; c->mrs && i < count && c->mrs[i]; i++)
+		memreg_object_put(&c->mrs[i]->obj);
+	kvfree(c->parts);
+	kvfree(c->mrs);
+	kvfree(c->pieces);
+}
+
+/* Make the region of the pieces. */
 static struct memreg_region *memreg_compose_pieces(struct memreg_composing *c)
 {
 	struct ib_memreg_mr_compose *cmd = c->ucmd->cmd;
 	struct memreg_region *region;
-	u32 count = cmd->count, i;
-	int ret = -ENOMEM;
+	u32 count = cmd->count;
+	int ret;
 
-	c->pieces = vmemdup_array_user(u64_to_user_ptr(cmd->pieces), count,
-				       sizeof(*c->pieces));
-	if (IS_ERR(c->pieces))
-		return ERR_CAST(c->pieces);
-	c->mrs = kvcalloc(count, sizeof(struct memreg_kmr *), GFP_KERNEL);
-	c->parts = kvmalloc_array(IB_MEMREG_COMPOSE_MAX, sizeof(*c->parts),
-				  GFP_KERNEL);
-	if (c->mrs && c->parts)
-		ret = memreg_compose_find_mrs(c, count, &cmd->out_index);
+	ret = memreg_compose_load(c, count, &cmd->out_index);
 	if (!ret)
 		ret = memreg_compose_add_pieces(c, count, &cmd->out_index);
 	if (!ret)
@@ -241,11 +267,7 @@ static struct memreg_region *memreg_compose_pieces(struct memreg_composing *c)
 						   c->access);
 	else
 		region = ERR_PTR(ret);
-	for (i = 0; c->mrs && i < count && c->mrs[i]; i++)
-		memreg_object_put(&c->mrs[i]->obj);
-	kvfree(c->parts);
-	kvfree(c->mrs);
-	kvfree(c->pieces);
+	memreg_compose_unload(c, count);
 	return region;
 }
 

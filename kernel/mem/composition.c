@@ -203,7 +203,8 @@ static int memreg_composition_overlaps(const struct memreg_region *region)
 	int ret = 0;
 	u32 i;
 
-	sorted = kvmalloc_array(region->nents, sizeof(*sorted), GFP_KERNEL);
+	sorted = kvmalloc_array(region->nents, sizeof(*sorted),
+				GFP_KERNEL_ACCOUNT);
 	if (!sorted)
 		return -ENOMEM;
 	memcpy(sorted, region->sgl, region->nents * sizeof(*sorted));

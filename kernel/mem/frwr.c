@@ -727,7 +727,8 @@ int memreg_frwr_map(struct memreg_frwr *frwr,
 	memreg_key_list(key, &list);
 	cut = list.before || list.behind;
 	if (cut && list.nents > MEMREG_SG_ON_STACK) {
-		copy = kvmalloc_array(list.nents, sizeof(*copy), GFP_KERNEL);
+		copy = kvmalloc_array(list.nents, sizeof(*copy),
+				      GFP_KERNEL_ACCOUNT);
 		if (!copy)
 			return -ENOMEM;
 	}

@@ -637,7 +637,7 @@ static int memreg_monitors_create(struct memreg_ucmd *ucmd,
 	int ret;
 
 	args = kvmalloc_array(cmd->count, sizeof(*args) + sizeof(*monitors),
-			      GFP_KERNEL);
+			      GFP_KERNEL_ACCOUNT);
 	if (!args)
 		return -ENOMEM;
 	monitors = (void *)(args + cmd->count);
@@ -689,7 +689,7 @@ int memreg_monitor_destroy_ioctl(struct memreg_ucmd *ucmd)
 	if (!cmd->count || cmd->count > IB_MEMREG_BATCH_MAX)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
 	objs = kvmalloc_array(cmd->count, sizeof(*objs) + sizeof(*ids),
-			      GFP_KERNEL);
+			      GFP_KERNEL_ACCOUNT);
 	if (!objs)
 		return -ENOMEM;
 	ids = (void *)(objs + cmd->count);

@@ -392,7 +392,7 @@ static int memreg_mr_make_keys(struct memreg_kmr *mr)
 	if (ret)
 		return ret;
 	n = min_t(u32, mr->nkeys, IB_MEMREG_BATCH_MAX);
-	batch = kmalloc_array(n, sizeof(*batch), GFP_KERNEL);
+	batch = kmalloc_array(n, sizeof(*batch), GFP_KERNEL_ACCOUNT);
 	if (!batch) {
 		ret = -ENOMEM;
 		goto err_keys;

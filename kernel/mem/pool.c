@@ -439,7 +439,7 @@ static int memreg_recycle_locked(struct memreg_ucmd *ucmd,
 
 	if (!mr->pool || !mr->nkeys)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_POOL);
-	recycle = kvmalloc(sizeof(*recycle), GFP_KERNEL);
+	recycle = kvmalloc(sizeof(*recycle), GFP_KERNEL_ACCOUNT);
 	if (!recycle)
 		return -ENOMEM;
 	if (copy_from_user(recycle->indices, u64_to_user_ptr(cmd->indices),

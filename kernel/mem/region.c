@@ -201,7 +201,7 @@ static int memreg_user_pin(struct memreg_region *region)
 	struct page **pages;
 	int ret = 0;
 
-	pages = (struct page **)__get_free_page(GFP_KERNEL);
+	pages = (struct page **)__get_free_page(GFP_KERNEL_ACCOUNT);
 	if (!pages)
 		return -ENOMEM;
 	while (done < region->npages) {
@@ -362,7 +362,7 @@ int memreg_region_fault(struct memreg_ucmd *ucmd, unsigned long addr,
 	struct page **pages;
 	int n = 0;
 
-	pages = (struct page **)__get_free_page(GFP_KERNEL);
+	pages = (struct page **)__get_free_page(GFP_KERNEL_ACCOUNT);
 	if (!pages)
 		return -ENOMEM;
 	for (; npages; npages -= n, addr += (unsigned long)n << PAGE_SHIFT) {
@@ -414,7 +414,7 @@ int memreg_region_fault_nowait(struct memreg_ucmd *ucmd)
 	struct page **pages;
 	long n = 0;
 
-	pages = (struct page **)__get_free_page(GFP_KERNEL);
+	pages = (struct page **)__get_free_page(GFP_KERNEL_ACCOUNT);
 	if (!pages)
 		return -ENOMEM;
 	for (; left; left -= n, addr += n << PAGE_SHIFT) {

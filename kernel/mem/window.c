@@ -200,7 +200,8 @@ static int memreg_windows_init(struct memreg_ucmd *ucmd,
 	if (IS_ERR(batch->domain))
 		return PTR_ERR(batch->domain);
 	/* One allocation for all arrays. */
-	batch->windows = kmalloc_array(count, 3 * sizeof(void *), GFP_KERNEL);
+	batch->windows = kmalloc_array(count, 3 * sizeof(void *),
+				       GFP_KERNEL_ACCOUNT);
 	if (!batch->windows) {
 		memreg_domain_put(batch->domain);
 		return -ENOMEM;
