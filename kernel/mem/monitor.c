@@ -604,24 +604,32 @@ static void memreg_monitor_describe(struct memreg_monitor *monitor,
 	mmu_interval_read_begin(&monitor->notifier);
 }
 
+/*
+ * While a change of the address space is in progress, the kernel does not
+ * insert a notifier, but has the task that ends the change insert all that
+ * came meanwhile, under a spinlock. That may be another user's, who truncates a
+ * file. To leave it no more than one notifier of a thread, wait for the change
+ * before the next.
+ */
 static int memreg_monitors_make(struct memreg_ucmd *ucmd,
 				struct memreg_kstatus *status,
-				struct ib_memreg_monitor *args,
-				struct memreg_monitor **monitors)
+				struct ib_memreg_monitor *args)
 {
 	struct ib_memreg_monitor_create *cmd = ucmd->cmd;
+	struct memreg_monitor *monitor;
 	u32 i, n = cmd->count;
 
 	for (i = 0; i < n; i++) {
-		monitors[i] = memreg_monitor_new(ucmd, status, &args[i]);
-		if (IS_ERR(monitors[i])) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		monitor = memreg_monitor_new(ucmd, status, &args[i]);
+		if (IS_ERR(monitor)) {
 			cmd->out_index = i;
-			return PTR_ERR(monitors[i]);
+			return PTR_ERR(monitor);
 		}
-		memreg_object_made(ucmd, &monitors[i]->obj);
+		memreg_object_made(ucmd, &monitor->obj);
+		memreg_monitor_describe(monitor, &args[i]);
 	}
-	for (i = 0; i < n; i++)
-		memreg_monitor_describe(monitors[i], &args[i]);
 	if (copy_to_user(u64_to_user_ptr(cmd->monitors), args,
 			 array_size(n, sizeof(*args))))
 		return -EFAULT;
@@ -632,20 +640,17 @@ static int memreg_monitors_create(struct memreg_ucmd *ucmd,
 				  struct memreg_kstatus *status)
 {
 	struct ib_memreg_monitor_create *cmd = ucmd->cmd;
-	struct memreg_monitor **monitors;
 	struct ib_memreg_monitor *args;
 	int ret;
 
-	args = kvmalloc_array(cmd->count, sizeof(*args) + sizeof(*monitors),
-			      GFP_KERNEL_ACCOUNT);
+	args = kvmalloc_array(cmd->count, sizeof(*args), GFP_KERNEL_ACCOUNT);
 	if (!args)
 		return -ENOMEM;
-	monitors = (void *)(args + cmd->count);
 	if (copy_from_user(args, u64_to_user_ptr(cmd->monitors),
 			   array_size(cmd->count, sizeof(*args))))
 		ret = -EFAULT;
 	else
-		ret = memreg_monitors_make(ucmd, status, args, monitors);
+		ret = memreg_monitors_make(ucmd, status, args);
 	kvfree(args);
 	return ret;
 }
