@@ -43,6 +43,7 @@
 #include "mem/memory.h"
 #include "mem/monitor.h"
 #include "mem/mr.h"
+#include "mem/notifier.h"
 #include "mem/pool.h"
 #include "mem/regq.h"
 #include "mem/rereg.h"
@@ -409,9 +410,12 @@ static int __init memreg_mem_init(void)
 {
 	int ret;
 
-	ret = memreg_frwr_module_init();
+	ret = memreg_notifier_init();
 	if (ret)
 		return ret;
+	ret = memreg_frwr_module_init();
+	if (ret)
+		goto err_notifier;
 	ret = memreg_regq_module_init();
 	if (ret)
 		goto err_frwr;
@@ -449,6 +453,8 @@ err_regq:
 	memreg_regq_module_exit();
 err_frwr:
 	memreg_frwr_module_exit();
+err_notifier:
+	memreg_notifier_exit();
 	return ret;
 }
 
@@ -462,6 +468,7 @@ static void memreg_mem_exit(void)
 	memreg_kill_module_exit();
 	memreg_regq_module_exit();
 	memreg_frwr_module_exit();
+	memreg_notifier_exit();
 }
 
 static int __init memreg_init(void)

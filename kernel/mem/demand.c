@@ -62,6 +62,7 @@
 #include "mem/frwr.h"
 #include "mem/guard.h"
 #include "mem/mr.h"
+#include "mem/notifier.h"
 #include "mem/region.h"
 #include "mem/trace.h"
 #include "mem/watch.h"
@@ -1126,13 +1127,11 @@ static int memreg_demand_prepare_mm(struct mm_struct *mm)
 	struct mmu_interval_notifier notifier;
 	int ret;
 
-	ret = mmu_interval_notifier_insert(&notifier, mm, 0, PAGE_SIZE,
-					   &memreg_demand_ignore_ops);
+	ret = memreg_notifier_insert(&notifier, mm, 0, PAGE_SIZE,
+				     &memreg_demand_ignore_ops);
 	if (!ret)
 		mmu_interval_notifier_remove(&notifier);
-	if (ret == -EINTR)
-		return fatal_signal_pending(current) ? ret : -ERESTARTNOINTR;
-	return ret ? -ENOMEM : 0;
+	return ret;
 }
 
 static struct memreg_demand *memreg_demand_new(struct memreg_kmr *mr)

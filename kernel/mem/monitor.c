@@ -39,6 +39,7 @@
 #include "core.h"
 #include "mem/event.h"
 #include "mem/monitor.h"
+#include "mem/notifier.h"
 #include "mem/status.h"
 
 /*
@@ -509,19 +510,11 @@ static int memreg_monitor_insert(struct memreg_monitor *monitor,
 {
 	unsigned long start = arg->addr & PAGE_MASK;
 	unsigned long length = PAGE_ALIGN(arg->addr + arg->length) - start;
-	int ret;
 
 	if (monitor->wide)
 		length = TASK_SIZE;
-	ret = mmu_interval_notifier_insert(&monitor->notifier, current->mm,
-					   start, length,
-					   &memreg_monitor_notifier_ops);
-	if (!ret)
-		return 0;
-	/* The first notifier of a process is interrupted by any signal. */
-	if (ret == -EINTR && !fatal_signal_pending(current))
-		return -ERESTARTNOINTR;
-	return ret == -EINTR ? ret : -ENOMEM;
+	return memreg_notifier_insert(&monitor->notifier, current->mm, start,
+				      length, &memreg_monitor_notifier_ops);
 }
 
 /* Take a slot of the table for a monitor, and the log if it is wide. */

@@ -49,6 +49,7 @@
 #include <linux/wait_bit.h>
 
 #include "device.h"
+#include "mem/notifier.h"
 #include "mem/trace_guard.h"
 #include "mem/watch.h"
 #include "stats.h"
@@ -709,19 +710,14 @@ int memreg_watch_insert(struct memreg_kwatch *watch,
 	watch->space = memreg_space_get(watch->mdev, watch->mm);
 	if (!watch->space)
 		return -ENOMEM;
-	ret = mmu_interval_notifier_insert(&watch->notifier, watch->mm,
-					   watch->start,
-					   watch->end - watch->start,
-					   &memreg_watch_notifier_ops);
-	if (!ret) {
+	ret = memreg_notifier_insert(&watch->notifier, watch->mm, watch->start,
+				     watch->end - watch->start,
+				     &memreg_watch_notifier_ops);
+	if (!ret)
 		watch->active = true;
-		return 0;
-	}
-	memreg_space_put(watch->space);
-	/* The first notifier of a process is interrupted by any signal. */
-	if (ret == -EINTR && !fatal_signal_pending(current))
-		return -ERESTARTNOINTR;
-	return ret == -EINTR ? ret : -ENOMEM;
+	else
+		memreg_space_put(watch->space);
+	return ret;
 }
 
 /**
