@@ -221,7 +221,8 @@ static int memreg_device_attach(struct memreg_ucmd *ucmd,
 	file->uid = current_euid();
 	get_task_comm(file->comm, current->group_leader);
 	refcount_inc(&mdev->refs);
-	WRITE_ONCE(file->mdev, mdev);
+	/* Pairs with LIST, which reads the user without the file's lock. */
+	smp_store_release(&file->mdev, mdev);
 	trace_memreg_file_bind(file);
 	return 0;
 

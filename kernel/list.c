@@ -12,15 +12,25 @@
 #include "device.h"
 #include "list.h"
 
-/* May LIST show this file to the caller? The file's lock is held. */
-static bool memreg_file_visible(struct memreg_file *file)
+/*
+ * May the caller see files of this user? It is asked before the file's lock is
+ * taken: a caller that gets little CPU time would hold up the file's close. An
+ * unbound file has no user yet.
+ */
+static bool memreg_file_of_caller(const struct memreg_file *file)
 {
-	if (!file->mdev || file->gone)
-		return false;
-	if (!rdma_dev_access_netns(file->mdev->ibdev,
-				   current->nsproxy->net_ns))
+	/* Pairs with the binding, which sets the user before the device. */
+	if (!smp_load_acquire(&file->mdev))
 		return false;
 	return uid_eq(file->uid, current_euid()) || capable(CAP_SYS_ADMIN);
+}
+
+/* Has LIST anything to show of this file? The file's lock is held. */
+static bool memreg_file_visible(struct memreg_file *file)
+{
+	return file->mdev && !file->gone &&
+	       rdma_dev_access_netns(file->mdev->ibdev,
+				     current->nsproxy->net_ns);
 }
 
 static void memreg_file_info(struct memreg_file *file,
@@ -78,7 +88,7 @@ static int memreg_list_file(struct memreg_file *file, u64 *cursor,
 	/*
 	 * The file is being bound and has no objects, or its device is going.
 	 */
-	if (!down_read_trylock(&file->lock))
+	if (!memreg_file_of_caller(file) || !down_read_trylock(&file->lock))
 		goto next;
 	while (n < room && memreg_file_visible(file) &&
 	       memreg_object_info(file, id, &infos[n]))
