@@ -340,44 +340,8 @@ static int memreg_pin_error(struct memreg_ucmd *ucmd, int err)
 	}
 }
 
-/* Pages that are faulted in, and pinned meanwhile, by one call */
+/* Pages that are faulted in, and pinned meanwhile, without a wait */
 #define MEMREG_FAULT_PAGES	(PAGE_SIZE / sizeof(struct page *))
-
-/**
- * memreg_region_fault() - Fault in pages of the caller's memory, to be pinned
- * later
- * @ucmd: Call that asks for it
- * @addr: The first page
- * @npages: Number of system pages
- * @write: Fault in for writing
- *
- * Context: may sleep for as long as the faults take, or until a fatal signal.
- * Return: 0, and unless the pages are taken away again, a region with
- * memreg_region.present can pin them; -EFAULT, -ENOMEM, -EINTR, -EAGAIN.
- */
-int memreg_region_fault(struct memreg_ucmd *ucmd, unsigned long addr,
-			unsigned long npages, bool write)
-{
-	unsigned int flags = FOLL_LONGTERM | (write ? FOLL_WRITE : 0);
-	struct page **pages;
-	int n = 0;
-
-	pages = (struct page **)__get_free_page(GFP_KERNEL_ACCOUNT);
-	if (!pages)
-		return -ENOMEM;
-	for (; npages; npages -= n, addr += (unsigned long)n << PAGE_SHIFT) {
-		n = fatal_signal_pending(current) ? -EINTR :
-			pin_user_pages_fast(addr, min(npages,
-						      MEMREG_FAULT_PAGES),
-					    flags, pages);
-		if (n <= 0)
-			break;
-		unpin_user_pages(pages, n);
-		cond_resched();
-	}
-	free_page((unsigned long)pages);
-	return npages ? memreg_pin_error(ucmd, n ?: -EFAULT) : 0;
-}
 
 /*
  * Fault in the pages that need no wait. Returns the same as pin_user_pages().
@@ -396,6 +360,57 @@ static long memreg_region_fault_some(unsigned long addr, unsigned long npages,
 	if (n > 0)
 		unpin_user_pages(pages, n);
 	return n;
+}
+
+/*
+ * Fault in some pages, of which the first may need a wait, for which no page is
+ * pinned. Returns the same as pin_user_pages().
+ */
+static long memreg_region_fault_wait(unsigned long addr, unsigned long npages,
+				     bool write, struct page **pages)
+{
+	unsigned int flags = FOLL_LONGTERM | (write ? FOLL_WRITE : 0);
+	long n;
+
+	n = memreg_region_fault_some(addr, npages, write, pages);
+	if (n)
+		return n;
+	n = pin_user_pages_fast(addr, 1, flags, pages);
+	if (n > 0)
+		unpin_user_pages(pages, n);
+	return n;
+}
+
+/**
+ * memreg_region_fault() - Fault in pages of the caller's memory, to be pinned
+ * later
+ * @ucmd: Call that asks for it
+ * @addr: The first page
+ * @npages: Number of system pages
+ * @write: Fault in for writing
+ *
+ * Context: may sleep for as long as the faults take, or until a fatal signal.
+ * Return: 0, and unless the pages are taken away again, a region with
+ * memreg_region.present can pin them; -EFAULT, -ENOMEM, -EINTR, -EAGAIN.
+ */
+int memreg_region_fault(struct memreg_ucmd *ucmd, unsigned long addr,
+			unsigned long npages, bool write)
+{
+	struct page **pages;
+	long n = 0;
+
+	pages = (struct page **)__get_free_page(GFP_KERNEL_ACCOUNT);
+	if (!pages)
+		return -ENOMEM;
+	for (; npages; npages -= n, addr += n << PAGE_SHIFT) {
+		n = fatal_signal_pending(current) ? -EINTR :
+			memreg_region_fault_wait(addr, npages, write, pages);
+		if (n <= 0)
+			break;
+		cond_resched();
+	}
+	free_page((unsigned long)pages);
+	return npages ? memreg_pin_error(ucmd, n ?: -EFAULT) : 0;
 }
 
 /**
