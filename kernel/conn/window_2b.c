@@ -240,9 +240,7 @@ static void memreg_window_let_go(struct memreg_window *window)
 	bool mine;
 
 	spin_lock(&file->grant_lock);
-	memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
-	/* An endpoint that is closing waits to claim the window. */
-	wake_up_all(&ep->grants.wait);
+	memreg_window_return(window);
 	spin_unlock(&file->grant_lock);
 
 	spin_lock_irq(&ep->grants.bound.lock);

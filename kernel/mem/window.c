@@ -312,9 +312,29 @@ static void memreg_window_tie_locked(struct memreg_window *window,
 	window->grants = grants;
 	/* At the front, where memreg_window_revoke_plain() searches. */
 	if (window->type == IB_MEMREG_WINDOW_TYPE1)
-		list_add(&window->grant_node, &grants->windows);
+		list_move(&window->grant_node, &grants->windows);
 	else
-		list_add_tail(&window->grant_node, &grants->windows);
+		list_move_tail(&window->grant_node, &grants->windows);
+}
+
+/**
+ * memreg_window_return() - Release the claim of a window that stays bound
+ * @window: Window that the caller has claimed; memreg_file.grant_lock is held
+ */
+void memreg_window_return(struct memreg_window *window)
+{
+	memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
+	if (!window->grants)
+		return;
+	memreg_window_tie_locked(window, window->grants);
+	/* An endpoint that is closing waits to claim the window. */
+	if (wq_has_sleeper(&window->grants->wait))
+		wake_up_all(&window->grants->wait);
+}
+
+static bool memreg_grants_are_gone(const struct memreg_grants *grants)
+{
+	return list_empty(&grants->windows) && list_empty(&grants->claimed);
 }
 
 /**
@@ -355,7 +375,8 @@ void memreg_window_untie(struct memreg_file *file,
 		return;
 	spin_lock(&file->grant_lock);
 	list_del_init(&window->grant_node);
-	if (wq_has_sleeper(&window->grants->wait))
+	if (memreg_grants_are_gone(window->grants) &&
+	    wq_has_sleeper(&window->grants->wait))
 		wake_up_all(&window->grants->wait);
 	window->grants = NULL;
 	spin_unlock(&file->grant_lock);
@@ -368,14 +389,8 @@ static void memreg_windows_unclaim(struct memreg_file *file,
 	u32 i;
 
 	spin_lock(&file->grant_lock);
-	for (i = 0; i < batch->count; i++) {
-		struct memreg_grants *grants = batch->windows[i]->grants;
-
-		memreg_window_unclaim(batch->windows[i], MEMREG_WINDOW_BOUND);
-		/* An endpoint that is closing waits to claim the window. */
-		if (grants)
-			wake_up_all(&grants->wait);
-	}
+	for (i = 0; i < batch->count; i++)
+		memreg_window_return(batch->windows[i]);
 	spin_unlock(&file->grant_lock);
 }
 
@@ -994,12 +1009,61 @@ void memreg_grants_init(struct memreg_grants *grants,
 {
 	grants->obj = obj;
 	INIT_LIST_HEAD(&grants->windows);
+	INIT_LIST_HEAD(&grants->claimed);
 	init_waitqueue_head(&grants->wait);
 	memreg_bindings_init(&grants->bound);
 }
 
 /* Windows that are revoked in one batch when a connection ends. */
 #define MEMREG_GRANTS_BATCH	32
+
+/* Windows that are looked at with the lock held. */
+#define MEMREG_GRANTS_LOOK	64
+
+/*
+ * Claim a window at the end of its endpoint's connection. One that another call
+ * has claimed is not looked at again, unless it returns.
+ */
+static bool memreg_grants_claim_one(struct memreg_grants *grants,
+				    struct memreg_window *window)
+{
+	/* A window without users is being destroyed, which revokes it. */
+	if (refcount_inc_not_zero(&window->obj.users)) {
+		if (memreg_window_claim_ending(window))
+			return true;
+		memreg_object_put(&window->obj);
+	}
+	list_move(&window->grant_node, &grants->claimed);
+	return false;
+}
+
+/*
+ * Claim some of the first windows, with the grant_lock held. Returns their
+ * number, and the number of windows that were looked at in @looks.
+ */
+static int memreg_grants_claim_some(struct memreg_grants *grants, bool plain,
+				    struct memreg_window **windows, int *looks)
+{
+	struct memreg_window *window, *next;
+	int n = 0;
+
+	list_for_each_entry_safe(window, next, &grants->windows, grant_node) {
+		if (n == MEMREG_GRANTS_BATCH || *looks == MEMREG_GRANTS_LOOK)
+			break;
+		if (plain && window->type != IB_MEMREG_WINDOW_TYPE1)
+			break;
+		/*
+		 * Before the endpoint was accepted, it could be granted windows
+		 * of any domain.
+		 */
+		if (n && window->domain != windows[0]->domain)
+			break;
+		++*looks;
+		if (memreg_grants_claim_one(grants, window))
+			windows[n++] = window;
+	}
+	return n;
+}
 
 /*
  * Claim some windows that are granted to a closing endpoint, of any type or
@@ -1010,35 +1074,17 @@ static int memreg_grants_claim(struct memreg_file *file,
 			       struct memreg_grants *grants, bool plain,
 			       struct memreg_window **windows)
 {
-	struct memreg_window *window;
-	int n = 0;
+	int n, looks;
 
-	spin_lock(&file->grant_lock);
-	WRITE_ONCE(grants->closed, true);
-	list_for_each_entry(window, &grants->windows, grant_node) {
-		if (n == MEMREG_GRANTS_BATCH)
-			break;
-		if (plain && window->type != IB_MEMREG_WINDOW_TYPE1)
-			break;
-		/*
-		 * Before the endpoint was accepted, it could be granted windows
-		 * of any domain.
-		 */
-		if (n && window->domain != windows[0]->domain)
-			break;
-		/*
-		 * A window without users is being destroyed, which revokes it.
-		 */
-		if (!refcount_inc_not_zero(&window->obj.users))
-			continue;
-		if (memreg_window_claim_ending(window))
-			windows[n++] = window;
-		else
-			memreg_object_put(&window->obj);
-	}
-	if (!n && list_empty(&grants->windows))
-		n = -1;
-	spin_unlock(&file->grant_lock);
+	do {
+		looks = 0;
+		spin_lock(&file->grant_lock);
+		WRITE_ONCE(grants->closed, true);
+		n = memreg_grants_claim_some(grants, plain, windows, &looks);
+		if (!n && memreg_grants_are_gone(grants))
+			n = -1;
+		spin_unlock(&file->grant_lock);
+	} while (!n && looks);
 	return n;
 }
 

@@ -23,8 +23,11 @@ struct memreg_kmr;
  * @domain: Its domain; NULL while windows of any domain can be granted
  * @windows: The granted windows, by memreg_window.grant_node;
  *	memreg_file.grant_lock
+ * @claimed: Those of them that other calls had claimed when the end of the
+ *	connection came to them, likewise; memreg_file.grant_lock
  * @closed: No more windows may be granted; memreg_file.grant_lock
- * @wait: Wait queue for @windows to become empty
+ * @wait: Wait queue for both lists to become empty, or for a window to return
+ *	to @windows
  * @bound: Windows of type 2B, from the submission of their bind until their
  *	keys are dead
  */
@@ -32,6 +35,7 @@ struct memreg_grants {
 	struct memreg_object *obj;
 	struct memreg_domain *domain;
 	struct list_head windows;
+	struct list_head claimed;
 	bool closed;
 	wait_queue_head_t wait;
 	struct memreg_bindings bound;
@@ -67,7 +71,7 @@ enum memreg_window_state {
  * @mr_id: Id of @mr, for LIST
  * @grants: The memreg_grants of the endpoint that it is granted to, or NULL;
  *	changed with grant_lock
- * @grant_node: In memreg_grants.windows; grant_lock
+ * @grant_node: In memreg_grants.windows or @claimed of that; grant_lock
  * @key: Its key
  */
 struct memreg_window {
@@ -120,6 +124,7 @@ void memreg_window_revoke_plain(struct memreg_file *file,
 				struct memreg_grants *grants);
 void memreg_window_revoke_granted(struct memreg_file *file,
 				  struct memreg_grants *grants);
+void memreg_window_return(struct memreg_window *window);
 bool memreg_window_tie(struct memreg_file *file, struct memreg_window *window,
 		       struct memreg_grants *grants);
 void memreg_window_untie(struct memreg_file *file,
