@@ -123,7 +123,7 @@ struct memreg_closer {
  * struct memreg_file - An open file of the device node
  * @lock: Read: a call is running. Write: the file is being bound, or its device
  *	is going.
- * @refs: The file itself, LIST, and removal while they look at it
+ * @refs: The file itself, @wake, LIST, and removal while they look at it
  * @mdev: The device it is bound to; set once, under @lock
  * @gone: The device is gone, and all objects with it; @lock
  * @net: Network namespace of RDMA CM ids; set with @mdev
@@ -134,7 +134,8 @@ struct memreg_closer {
  * @grant_lock: Protects the ties between windows and endpoints
  * @event_lock: Protects @events
  * @events: Endpoints with events to be read, by memreg_endpoint.event_node
- * @wait: Readers and pollers
+ * @wait: Readers and pollers, to be woken by memreg_file_wake()
+ * @wake: Work that wakes them
  * @pinned: System pages pinned by the MRs of this file
  * @device_node: In memreg_kdevice.files
  * @number: Names the file in LIST; its index among all files
@@ -162,6 +163,7 @@ struct memreg_file {
 	spinlock_t event_lock;
 	struct list_head events;
 	wait_queue_head_t wait;
+	struct work_struct wake;
 	atomic64_t pinned;
 	struct list_head device_node;
 	u32 number;
@@ -202,7 +204,13 @@ struct memreg_ucmd {
 	struct memreg_object *made;
 };
 
+/* Wakes readers and pollers of descriptors. */
+extern struct workqueue_struct *memreg_wake_wq;
+
+int memreg_file_init(void);
+void memreg_file_exit(void);
 struct memreg_file *memreg_file_new(void);
+void memreg_file_wake(struct memreg_file *file);
 void memreg_file_hide(struct memreg_file *file);
 struct memreg_file *memreg_file_next(u32 number);
 void memreg_file_put(struct memreg_file *file);

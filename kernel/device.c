@@ -280,7 +280,7 @@ int memreg_device_bind_ioctl(struct memreg_ucmd *ucmd)
 	}
 	ret = memreg_device_attach(ucmd, mdev);
 	up_write(&ucmd->file->lock);
-	wake_up_all(&ucmd->file->wait);
+	memreg_file_wake(ucmd->file);
 out:
 	memreg_device_put(mdev);
 	return ret;
@@ -444,7 +444,7 @@ static void memreg_device_remove(struct ib_device *ibdev, void *client_data)
 		if (file->mdev == mdev && !file->gone)
 			memreg_device_detach(file);
 		up_write(&file->lock);
-		wake_up_all(&file->wait);
+		memreg_file_wake(file);
 		memreg_file_put(file);
 	}
 	shrinker_free(mdev->shrinker);

@@ -6,8 +6,26 @@
 #include <linux/mm.h>
 #include <linux/pid.h>
 #include <linux/slab.h>
+#include <linux/workqueue.h>
 
 #include "core.h"
+
+/* Threads that wake readers and pollers. */
+#define MEMREG_WAKE_THREADS	2
+
+struct workqueue_struct *memreg_wake_wq;
+
+int __init memreg_file_init(void)
+{
+	memreg_wake_wq = alloc_workqueue("memreg_wake", WQ_UNBOUND,
+					 MEMREG_WAKE_THREADS);
+	return memreg_wake_wq ? 0 : -ENOMEM;
+}
+
+void memreg_file_exit(void)
+{
+	destroy_workqueue(memreg_wake_wq);
+}
 
 /* All open files, by number; numbers are allocated cyclically. */
 static DEFINE_XARRAY_ALLOC1(memreg_files);
@@ -46,6 +64,33 @@ struct memreg_file *memreg_file_next(u32 number)
 	return file;
 }
 
+static void memreg_file_wake_work(struct work_struct *work)
+{
+	struct memreg_file *file = container_of(work, struct memreg_file, wake);
+
+	wake_up_all(&file->wait);
+	memreg_file_put(file);
+}
+
+/**
+ * memreg_file_wake() - Wake readers and pollers of a file by a worker
+ * @file: The file
+ *
+ * The cost to the caller, which may be a handler of the RDMA CM, does not
+ * depend on the number of waiters.
+ *
+ * Context: any in which a spinlock may be taken.
+ */
+void memreg_file_wake(struct memreg_file *file)
+{
+	if (!wq_has_sleeper(&file->wait))
+		return;
+	/* Reference of the worker; the caller can rely on another. */
+	refcount_inc(&file->refs);
+	if (!queue_work(memreg_wake_wq, &file->wake))
+		refcount_dec(&file->refs);
+}
+
 /**
  * memreg_file_new() - Allocate a file that is not bound to a device yet
  *
@@ -66,6 +111,7 @@ struct memreg_file *memreg_file_new(void)
 	spin_lock_init(&file->event_lock);
 	INIT_LIST_HEAD(&file->events);
 	init_waitqueue_head(&file->wait);
+	INIT_WORK(&file->wake, memreg_file_wake_work);
 	spin_lock_init(&file->closer.lock);
 	INIT_LIST_HEAD(&file->closer.ready);
 	INIT_LIST_HEAD(&file->device_node);

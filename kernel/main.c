@@ -425,12 +425,9 @@ static int __init memreg_mem_init(void)
 	ret = memreg_watch_init();
 	if (ret)
 		goto err_kill;
-	ret = memreg_status_init();
-	if (ret)
-		goto err_watch;
 	ret = memreg_monitor_init();
 	if (ret)
-		goto err_status;
+		goto err_watch;
 	ret = memreg_dmabuf_init();
 	if (ret)
 		goto err_monitor;
@@ -443,8 +440,6 @@ err_dmabuf:
 	memreg_dmabuf_exit();
 err_monitor:
 	memreg_monitor_exit();
-err_status:
-	memreg_status_exit();
 err_watch:
 	memreg_watch_exit();
 err_kill:
@@ -462,7 +457,6 @@ static void memreg_mem_exit(void)
 {
 	memreg_demand_module_exit();
 	memreg_monitor_exit();
-	memreg_status_exit();
 	memreg_dmabuf_exit();
 	memreg_watch_exit();
 	memreg_kill_module_exit();
@@ -475,9 +469,12 @@ static int __init memreg_init(void)
 {
 	int ret;
 
-	ret = memreg_mem_init();
+	ret = memreg_file_init();
 	if (ret)
 		return ret;
+	ret = memreg_mem_init();
+	if (ret)
+		goto err_wake;
 	memreg_file_wq = alloc_workqueue("memreg_file", WQ_UNBOUND,
 					 MEMREG_FILE_THREADS);
 	ret = memreg_file_wq ? 0 : -ENOMEM;
@@ -514,6 +511,8 @@ err_file:
 	destroy_workqueue(memreg_file_wq);
 err_mem:
 	memreg_mem_exit();
+err_wake:
+	memreg_file_exit();
 	return ret;
 }
 
@@ -527,6 +526,7 @@ static void __exit memreg_exit(void)
 	memreg_closer_exit();
 	memreg_ring_exit();
 	memreg_mem_exit();
+	memreg_file_exit();
 }
 
 module_init(memreg_init);

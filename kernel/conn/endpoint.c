@@ -113,7 +113,7 @@ static void memreg_endpoint_published(struct memreg_file *file,
 	 */
 	memreg_object_put(obj);
 	spin_unlock(&file->event_lock);
-	wake_up(&file->wait);
+	memreg_file_wake(file);
 }
 
 /**

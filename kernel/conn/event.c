@@ -44,7 +44,7 @@ void memreg_event_post(struct memreg_endpoint *ep, u32 type)
 	ep->pending |= BIT(type);
 	memreg_event_link(ep);
 	spin_unlock(&file->event_lock);
-	wake_up(&file->wait);
+	memreg_file_wake(file);
 }
 
 static bool memreg_event_has_data(struct memreg_endpoint *ep, u32 type)

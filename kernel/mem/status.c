@@ -40,23 +40,6 @@ static_assert(sizeof(struct ib_memreg_status_table) == 128);
 static_assert(sizeof(struct ib_memreg_status_slot) == 16);
 static_assert(sizeof(struct ib_memreg_change) == 16);
 
-/* Threads that wake pollers. */
-#define MEMREG_STATUS_THREADS	2
-
-static struct workqueue_struct *memreg_status_wq;
-
-int __init memreg_status_init(void)
-{
-	memreg_status_wq = alloc_workqueue("memreg_status", WQ_UNBOUND,
-					   MEMREG_STATUS_THREADS);
-	return memreg_status_wq ? 0 : -ENOMEM;
-}
-
-void memreg_status_exit(void)
-{
-	destroy_workqueue(memreg_status_wq);
-}
-
 /*
  * Slots
  */
@@ -214,7 +197,7 @@ void memreg_status_wake(struct memreg_kstatus *status)
 		return;
 	/* Reference of the worker; the caller holds one of its own. */
 	refcount_inc(&status->refs);
-	if (!queue_work(memreg_status_wq, &status->wake))
+	if (!queue_work(memreg_wake_wq, &status->wake))
 		refcount_dec(&status->refs);
 }
 

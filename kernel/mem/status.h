@@ -60,8 +60,6 @@ struct memreg_kstatus {
 	struct page *blank;
 };
 
-int memreg_status_init(void);
-void memreg_status_exit(void);
 int memreg_status_create_ioctl(struct memreg_ucmd *ucmd);
 void memreg_status_hold(struct memreg_kstatus *status);
 void memreg_status_release(struct memreg_kstatus *status);
