@@ -332,24 +332,12 @@ static void *wait_for_ever(void *arg)
 static int start_waiting(struct waiter *w, pthread_t *thread,
 			 const struct ring *ring)
 {
-	int64_t end = now_ms() + LIMIT_MS;
-	char path[64], state = 'R';
-	FILE *f;
-
 	*w = (struct waiter) { .ring = ring };
 	if (pthread_create(thread, NULL, wait_for_ever, w))
 		return -EAGAIN;
 	while (!__atomic_load_n(&w->tid, __ATOMIC_ACQUIRE))
 		sched_yield();
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", w->tid);
-	while (state != 'S' && now_ms() < end) {
-		f = fopen(path, "r");
-		if (!f || fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
-			state = '?';
-		if (f)
-			fclose(f);
-	}
-	return state == 'S' ? 0 : -ETIMEDOUT;
+	return task_is(w->tid, 'S') ? 0 : -ETIMEDOUT;
 }
 
 TEST_F(calls, ring_that_is_destroyed_ends_waits)

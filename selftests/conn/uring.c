@@ -185,27 +185,6 @@ static void pair_close(struct pair *p)
 		EXPECT_TRUE(condition);					\
 	} while (0)
 
-/* Sum of the pages that all processes have pinned */
-static long pins(void)
-{
-	char name[64];
-	FILE *file;
-	long value, count = 0;
-
-	/* The counters of all CPUs are folded. */
-	file_write("/proc/sys/vm/stat_refresh", "1");
-	file = fopen("/proc/vmstat", "r");
-	while (file && fscanf(file, "%63s %ld", name, &value) == 2) {
-		if (!strcmp(name, "nr_foll_pin_acquired"))
-			count += value;
-		if (!strcmp(name, "nr_foll_pin_released"))
-			count -= value;
-	}
-	if (file)
-		fclose(file);
-	return count;
-}
-
 /* Commands, each with a number from 1 as its user data */
 
 static struct io_uring_sqe *prep(struct pair *p, const struct end *e,
@@ -896,7 +875,7 @@ TEST_F_TIMEOUT(uring_rules, I1_buffer_stays_until_the_command_ends, LIMIT_S)
 	struct pair *p = &self->p;
 	struct end *o = &p->owner;
 	struct ib_memreg_wr recv, send;
-	long pinned = pins();
+	long pinned = pages_pinned();
 	uint8_t *again;
 
 	pair_connect(_metadata, p);
@@ -905,19 +884,19 @@ TEST_F_TIMEOUT(uring_rules, I1_buffer_stays_until_the_command_ends, LIMIT_S)
 	ASSERT_NE(MAP_FAILED, again);
 	memset(again, 0, LENGTH);
 	register_buffer(_metadata, p, again, 4 * PAGE);
-	EXPECT_EQ(pinned + 4, pins());
+	EXPECT_EQ(pinned + 4, pages_pinned());
 	memreg_prep_recv(&recv, o->endpoint, 0, 0, 0, 0);
 	on_buffer(&recv, again + 100, PAGE);
 	prep_fixed(p, o, 1, &recv);
 	submit(_metadata, p);
 	ASSERT_EQ(0, io_uring_unregister_buffers(&p->uring));
-	EXPECT_EQ(pinned + 4, pins());
+	EXPECT_EQ(pinned + 4, pages_pinned());
 	fill(p->peer.mem, PAGE, 8);
 	memreg_prep_send(&send, p->peer.endpoint, p->peer.mr.id, 0, PAGE);
 	EXPECT_EQ(0, run(_metadata, p, &p->peer, 2, &send, 1));
 	EXPECT_EQ(PAGE, await(p, 1));
 	EXPECT_EQ(0, memcmp(again + 100, p->peer.mem, PAGE));
-	AWAIT(pins() == pinned);
+	AWAIT(pages_pinned() == pinned);
 	munmap(again, LENGTH);
 }
 
@@ -928,7 +907,7 @@ static void close_and_wait(struct __test_metadata *_metadata, struct pair *p,
 			   long pinned)
 {
 	uring_close(p);
-	AWAIT(pins() == pinned);
+	AWAIT(pages_pinned() == pinned);
 }
 
 /* Receives of a ring that was closed stay posted, and take messages. */
@@ -938,7 +917,7 @@ TEST_F_TIMEOUT(uring_rules, end_of_the_ring, LIMIT_S)
 	struct pair *p = &self->p;
 	struct end *o = &p->owner;
 	struct ib_memreg_wr wr;
-	long pinned = pins();
+	long pinned = pages_pinned();
 	uint32_t taken;
 
 	pair_connect(_metadata, p);
@@ -972,7 +951,7 @@ TEST_F_TIMEOUT(uring_rules, end_of_the_ring_with_its_buffers, LIMIT_S)
 	struct pair *p = &self->p;
 	struct end *o = &p->owner;
 	struct ib_memreg_wr wr;
-	long pinned = pins();
+	long pinned = pages_pinned();
 
 	pair_connect(_metadata, p);
 	register_buffer(_metadata, p, o->mem, PAGE);

@@ -73,6 +73,11 @@
 /* Ranges on demand that a process has pinned until reclaim wants their pages */
 #define RANGES		20000
 #define NOBODY		65534
+/* Threads that list objects; mappings of a process that registers its first */
+#define LISTERS		100
+#define SCATTERED	8000
+/* Closes, or programs that are started, of one measurement */
+#define STARTS		10
 /* Files that a process has registered, each in a domain of its own */
 #define FILES		6
 
@@ -1190,12 +1195,9 @@ FIXTURE_TEARDOWN(looks)
 	munmap(self->shared, sizeof(*self->shared));
 }
 
-/* Make some mappings, and monitors of all of them. */
-static int look_at_much(char **memory, unsigned int mappings)
+/* Make a number of mappings, each of a page. */
+static int map_many(char **memory, unsigned int mappings)
 {
-	struct ib_memreg_monitor monitors[LOOKERS / 4];
-	struct status_map status;
-	int ret, fd = raw_open();
 	unsigned int i;
 	char *at;
 
@@ -1207,6 +1209,20 @@ static int look_at_much(char **memory, unsigned int mappings)
 	for (i = 1; i < mappings; i += 2)
 		if (mprotect(at + i * PAGE, PAGE, PROT_READ))
 			return -errno;
+	return 0;
+}
+
+/* Make some mappings, and monitors of all of them. */
+static int look_at_much(char **memory, unsigned int mappings)
+{
+	struct ib_memreg_monitor monitors[LOOKERS / 4];
+	struct status_map status;
+	int fd = raw_open(), ret = map_many(memory, mappings);
+	char *at = *memory;
+	unsigned int i;
+
+	if (ret)
+		return ret;
 	for (i = 0; i < LOOKERS / 4; i++)
 		monitors[i] = (struct ib_memreg_monitor) {
 			.addr = (uintptr_t)at, .length = mappings * PAGE,
@@ -1312,6 +1328,208 @@ TEST_F_TIMEOUT(looks, I2_look_waits_for_no_other_process, LONG_S)
 		few = look_takes_beside(_metadata, self, 0);
 		compare(_metadata, &c, few,
 			look_takes_beside(_metadata, self, 1));
+	} while (!compared(&c, end));
+	EXPECT_GE(RATIO * c.few, c.many);
+}
+
+/* Users who get little CPU time, and what they hold meanwhile */
+
+FIXTURE(starved) {
+	struct shared *shared;
+	struct hogs hogs;
+	pid_t pid;
+};
+
+FIXTURE_SETUP(starved)
+{
+	memset(self, 0, sizeof(*self));
+	self->shared = mmap(NULL, sizeof(*self->shared),
+			    PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->shared);
+}
+
+static void starved_end(FIXTURE_DATA(starved) *self)
+{
+	hogs_end(&self->hogs);
+	if (self->pid <= 0)
+		return;
+	kill(-self->pid, SIGKILL);
+	waitpid(self->pid, NULL, 0);
+	self->pid = 0;
+}
+
+FIXTURE_TEARDOWN(starved)
+{
+	starved_end(self);
+	munmap(self->shared, sizeof(*self->shared));
+}
+
+/* Have another user do something, or only be there, beside the hogs. */
+static void starved_begin(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(starved) *self,
+			  void (*run)(struct shared *shared, bool act),
+			  bool act, unsigned int ready)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+
+	atomic_store(&self->shared->ready, 0);
+	self->pid = fork();
+	ASSERT_LE(0, self->pid);
+	if (!self->pid) {
+		if (setpgid(0, 0) || setresuid(NOBODY, NOBODY, NOBODY))
+			abort();
+		run(self->shared, act);
+	}
+	while (atomic_load(&self->shared->ready) < ready) {
+		ASSERT_GT(end, now_ms());
+		usleep(1000);
+	}
+	hogs_begin(_metadata, self->shared, &self->hogs);
+}
+
+struct lister {
+	struct shared *shared;
+	bool act;
+	int fd;
+};
+
+static void *list_always(void *arg)
+{
+	const struct lister *l = arg;
+	struct ib_memreg_object objects[32];
+
+	be_idle();
+	atomic_fetch_add(&l->shared->ready, 1);
+	for (;;) {
+		RAW(list, cmd, .count = 32, .objects = (uintptr_t)objects,
+		    .object_size = sizeof(objects[0]));
+
+		if (l->act)
+			raw_call(l->fd, IB_MEMREG_IOC_LIST, &cmd);
+		else
+			getppid();
+	}
+	return NULL;
+}
+
+static void run_listers(struct shared *shared, bool act)
+{
+	struct lister lister = { shared, act, raw_open() };
+	pthread_t thread;
+	unsigned int i;
+
+	for (i = 0; i < LISTERS; i++)
+		if (pthread_create(&thread, NULL, list_always, &lister))
+			abort();
+	for (;;)
+		pause();
+}
+
+/* Microseconds that some closes take */
+static int64_t closes_take(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(starved) *self, bool act)
+{
+	int64_t t, sum = 0;
+	unsigned int i;
+	int fd;
+
+	starved_begin(_metadata, self, run_listers, act, LISTERS);
+	for (i = 0; i < STARTS; i++) {
+		fd = raw_open_bound();
+		ASSERT_LE(0, fd);
+		/* Some of the listers come to it meanwhile. */
+		usleep(100000);
+		t = now_us();
+		close(fd);
+		sum += now_us() - t;
+	}
+	starved_end(self);
+	return sum;
+}
+
+/* LIST does not lock the files of others. */
+TEST_F_TIMEOUT(starved, close_waits_for_no_list, LONG_S)
+{
+	int64_t alone, end = now_ms() + LIMIT_MS;
+	struct compared c = {};
+
+	do {
+		alone = closes_take(_metadata, self, false);
+		compare(_metadata, &c, alone,
+			closes_take(_metadata, self, true));
+	} while (!compared(&c, end));
+	EXPECT_GE(RATIO * c.few, c.many);
+}
+
+static void register_first(void)
+{
+	struct ib_memreg_monitor monitor = { .addr = PAGE, .length = PAGE };
+	struct status_map status;
+	int fd = raw_open();
+
+	be_idle();
+	if (status_create(fd, 1, 0, &status) ||
+	    raw_monitor(fd, status.id, &monitor, 1))
+		abort();
+	_exit(0);
+}
+
+static void run_first(struct shared *shared, bool act)
+{
+	char *memory;
+	pid_t pid;
+
+	if (map_many(&memory, SCATTERED))
+		abort();
+	atomic_fetch_add(&shared->ready, 1);
+	while (act) {
+		pid = fork();
+		if (!pid)
+			register_first();
+		waitpid(pid, NULL, 0);
+	}
+	for (;;)
+		pause();
+}
+
+/* Microseconds that it takes to start some programs */
+static int64_t starts_take(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(starved) *self, bool act)
+{
+	int64_t t, sum = 0;
+	unsigned int i;
+	pid_t pid;
+
+	starved_begin(_metadata, self, run_first, act, 1);
+	for (i = 0; i < STARTS; i++) {
+		t = now_us();
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			execl("/bin/true", "true", NULL);
+			_exit(1);
+		}
+		waitpid(pid, NULL, 0);
+		sum += now_us() - t;
+	}
+	starved_end(self);
+	return sum;
+}
+
+/*
+ * The first notifier of a process takes locks of all files that the process has
+ * mapped, and to start a program takes those of the C library.
+ */
+TEST_F_TIMEOUT(starved, programs_wait_for_no_first_notifier, LONG_S)
+{
+	int64_t alone, end = now_ms() + LIMIT_MS;
+	struct compared c = {};
+
+	do {
+		alone = starts_take(_metadata, self, false);
+		compare(_metadata, &c, alone,
+			starts_take(_metadata, self, true));
 	} while (!compared(&c, end));
 	EXPECT_GE(RATIO * c.few, c.many);
 }

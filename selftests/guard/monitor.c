@@ -12,6 +12,7 @@
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fault.h"
 #include "harness.h"
 #include "mem.h"
 #include "raw.h"
@@ -1003,6 +1005,84 @@ TEST_F(mr_slot, generation_changes_with_the_end_of_the_mr)
 	EXPECT_EQ(0, raw_call(self->m.fd, IB_MEMREG_IOC_MR_REGISTER,
 			      &self->mr));
 	EXPECT_TRUE(mr_is_ok(self));
+}
+
+/* A thread that makes many monitors while the test's memory changes */
+struct many {
+	FIXTURE_DATA(mr_slot) *self;
+	struct status_map map;
+	struct ib_memreg_monitor monitors[IB_MEMREG_BATCH_MAX];
+	pid_t tid;
+	bool go;
+	int ret;
+};
+
+static void *make_many(void *arg)
+{
+	struct many *m = arg;
+
+	__atomic_store_n(&m->tid, gettid(), __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&m->go, __ATOMIC_ACQUIRE))
+		sched_yield();
+	m->ret = raw_monitor(m->self->m.fd, m->map.id, m->monitors,
+			     IB_MEMREG_BATCH_MAX);
+	return NULL;
+}
+
+static void *unmap_all(void *arg)
+{
+	FIXTURE_DATA(mr_slot) *self = arg;
+
+	munmap(self->mem, 4 * PAGE);
+	return NULL;
+}
+
+/* Slots that were ever taken */
+static unsigned int slots_used(const struct status_map *map, unsigned int n)
+{
+	unsigned int i, used = 0;
+
+	for (i = 0; i < n; i++)
+		used += status_generation(map, i) != 0;
+	return used;
+}
+
+/*
+ * The task that ends a change of the address space inserts the notifiers that
+ * came meanwhile: one of each thread. As no LOCAL_INV completes, the change
+ * here takes until the queue is rebuilt.
+ */
+TEST_F(mr_slot, one_monitor_waits_for_a_change)
+{
+	static struct many many;
+	pthread_t maker, unmapper;
+	unsigned int i;
+
+	if (!fault_injection())
+		SKIP(return, "this kernel injects no faults");
+	many = (struct many) { .self = self };
+	for (i = 0; i < IB_MEMREG_BATCH_MAX; i++)
+		many.monitors[i] = range(&many, PAGE, 0);
+	ASSERT_EQ(0, status_create(self->m.fd, SLOTS, 0, &many.map));
+	/* No thread can be made while memory is being unmapped. */
+	ASSERT_EQ(0, pthread_create(&maker, NULL, make_many, &many));
+	while (!__atomic_load_n(&many.tid, __ATOMIC_ACQUIRE))
+		sched_yield();
+	fault_order("completion", 0, -1);
+	ASSERT_EQ(0, pthread_create(&unmapper, NULL, unmap_all, self));
+	while (mr_is_ok(self))
+		sched_yield();
+	__atomic_store_n(&many.go, true, __ATOMIC_RELEASE);
+	while (!slots_used(&many.map, SLOTS))
+		sched_yield();
+	EXPECT_TRUE(task_is(many.tid, 'D'));
+	EXPECT_EQ(1, slots_used(&many.map, SLOTS));
+	fault_cancel("completion");
+	ASSERT_EQ(0, pthread_join(unmapper, NULL));
+	ASSERT_EQ(0, pthread_join(maker, NULL));
+	EXPECT_EQ(0, many.ret);
+	EXPECT_EQ(IB_MEMREG_BATCH_MAX, slots_used(&many.map, SLOTS));
+	status_unmap(&many.map);
 }
 
 TEST_F(mr_slot, other_processes_have_no_slot)

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Memory of many kinds, and checks of its contents. */
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "harness.h"
@@ -276,4 +281,28 @@ void arena_check(struct __test_metadata *_metadata, const struct arena *a)
 		;
 	ASSERT_EQ(a->copy[i], a->mem[i])
 		TH_LOG("byte %zu of %zu", i, a->len);
+}
+
+int uffd_open(void *mem, size_t len)
+{
+	struct uffdio_register reg = {
+		.range = { .start = (uintptr_t)mem, .len = len },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	struct uffdio_api api = { .api = UFFD_API };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0)
+		return -errno;
+	if (!ioctl(fd, UFFDIO_API, &api) && !ioctl(fd, UFFDIO_REGISTER, &reg))
+		return fd;
+	close(fd);
+	return -EIO;
+}
+
+bool uffd_asked(int fd)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+	return poll(&pfd, 1, LIMIT_MS) == 1;
 }

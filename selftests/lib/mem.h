@@ -74,4 +74,9 @@ void arena_fill(struct arena *a, unsigned int seed);
 void arena_check(struct __test_metadata *_metadata, const struct arena *a);
 void arena_free(struct arena *a);
 
+/* A userfaultfd of all page faults in a range, or -errno */
+int uffd_open(void *mem, size_t len);
+/* Does a thread fault in the userfaultfd's range within the limit? */
+bool uffd_asked(int fd);
+
 #endif /* SELFTESTS_MEM_H */

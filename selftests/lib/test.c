@@ -119,6 +119,42 @@ int file_write(const char *path, const char *text)
 	return ret;
 }
 
+long pages_pinned(void)
+{
+	FILE *f = fopen("/proc/vmstat", "r");
+	long value, sum = 0;
+	char name[64];
+
+	/* Fold the counters of all CPUs */
+	file_write("/proc/sys/vm/stat_refresh", "1");
+	while (f && fscanf(f, "%63s %ld", name, &value) == 2) {
+		if (!strcmp(name, "nr_foll_pin_acquired"))
+			sum += value;
+		else if (!strcmp(name, "nr_foll_pin_released"))
+			sum -= value;
+	}
+	if (f)
+		fclose(f);
+	return sum;
+}
+
+bool task_is(pid_t task, char state)
+{
+	int64_t end = now_ms() + LIMIT_MS;
+	char path[64], now = '?';
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", task);
+	while (now != state && now_ms() < end) {
+		f = fopen(path, "r");
+		if (!f || fscanf(f, "%*d (%*[^)]) %c", &now) != 1)
+			now = '?';
+		if (f)
+			fclose(f);
+	}
+	return now == state;
+}
+
 bool tracefs_there(void)
 {
 	if (!access(TRACEFS "/instances", F_OK))

@@ -61,6 +61,15 @@ int64_t now_ms(void);
 long file_number(const char *path);
 int file_write(const char *path, const char *text);
 
+/* Pages that are pinned in the whole system */
+long pages_pinned(void);
+
+/*
+ * Wait until a task is in this state, as /proc/PID/stat has it. Returns false
+ * if that takes longer than LIMIT_MS.
+ */
+bool task_is(pid_t task, char state);
+
 /* Is tracefs mounted? If not, this mounts it for this process alone. */
 #define TRACEFS		"/sys/kernel/tracing"
 bool tracefs_there(void);

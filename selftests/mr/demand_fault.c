@@ -41,31 +41,6 @@ FIXTURE(silent)
 	bool gone;	/* the device was */
 };
 
-static int uffd_open(void *mem, size_t len)
-{
-	struct uffdio_register reg = {
-		.range = { .start = (uintptr_t)mem, .len = len },
-		.mode = UFFDIO_REGISTER_MODE_MISSING,
-	};
-	struct uffdio_api api = { .api = UFFD_API };
-	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-
-	if (fd < 0)
-		return -errno;
-	if (!ioctl(fd, UFFDIO_API, &api) && !ioctl(fd, UFFDIO_REGISTER, &reg))
-		return fd;
-	close(fd);
-	return -EIO;
-}
-
-/* Does a thread fault in the userfaultfd's range within the limit? */
-static bool uffd_asked(int fd)
-{
-	struct pollfd pfd = { .fd = fd, .events = POLLIN };
-
-	return poll(&pfd, 1, LIMIT_MS) == 1;
-}
-
 /* Answer the next fault with a page of this byte. */
 static int uffd_answer(int fd, int byte)
 {
@@ -232,6 +207,35 @@ TEST_F_TIMEOUT(silent, fault_is_answered, LIMIT_S)
 	ASSERT_EQ(0, uffd_answer(self->uffd, 9));
 	ASSERT_EQ(0, pthread_join(c.thread, NULL));
 	EXPECT_EQ(0, c.ret);
+}
+
+static int prefetch_all(FIXTURE_DATA(silent) *self)
+{
+	struct ib_memreg_range range = { .mr_id = self->mr, .length = LEN };
+	RAW(mr_advise, cmd, .flags = IB_MEMREG_ADVISE_WAIT, .count = 1,
+	    .advice = IB_MEMREG_ADVICE_PREFETCH, .ranges = (uintptr_t)&range);
+
+	return raw_call(self->link.fd, IB_MEMREG_IOC_MR_ADVISE, &cmd) ?:
+	       -(int)range.out_error;
+}
+
+/* The pages in front of one that has to wait are not pinned meanwhile. */
+TEST_F_TIMEOUT(silent, I6_fault_holds_no_pins, LIMIT_S)
+{
+	struct caller c;
+	long pinned;
+	size_t i;
+
+	pinned = pages_pinned();
+	caller_begin(_metadata, &c, self, prefetch_all);
+	for (i = 0; i < LEN / PAGE; i++) {
+		ASSERT_TRUE(uffd_asked(self->uffd));
+		EXPECT_EQ(pinned, pages_pinned());
+		ASSERT_EQ(0, uffd_answer(self->uffd, 1));
+	}
+	ASSERT_EQ(0, pthread_join(c.thread, NULL));
+	EXPECT_EQ(0, c.ret);
+	EXPECT_EQ(pinned + LEN / PAGE, pages_pinned());
 }
 
 /* MR_ADVISE with NO_FAULT does not wait for a fault. */

@@ -6,11 +6,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "harness.h"
 #include "mem.h"
@@ -354,6 +356,107 @@ TEST_F_TIMEOUT(mappings, file_of_a_disk_file_system, 240)
 	ASSERT_NE(MAP_FAILED, addr);
 	registers(_metadata, self, addr, LENGTH, WRITABLE);
 	mem_free(addr, LENGTH);
+	ASSERT_EQ(0, system("umount /mnt/fs"));
+}
+
+/* A thread of the process that makes its first notifier */
+struct beginner {
+	char *page;
+	pid_t tid;
+	int ret;
+};
+
+static void *store(void *arg)
+{
+	struct beginner *b = arg;
+
+	__atomic_store_n(&b->tid, gettid(), __ATOMIC_RELEASE);
+	*(volatile char *)b->page = 1;
+	return NULL;
+}
+
+static int make_monitor(void)
+{
+	struct ib_memreg_monitor monitor = { .addr = PAGE, .length = PAGE };
+	struct status_map status;
+	int fd = raw_open();
+
+	return status_create(fd, 1, 0, &status) ?:
+	       raw_monitor(fd, status.id, &monitor, 1);
+}
+
+static void *begin(void *arg)
+{
+	struct beginner *b = arg;
+
+	__atomic_store_n(&b->tid, gettid(), __ATOMIC_RELEASE);
+	b->ret = make_monitor();
+	return NULL;
+}
+
+static pthread_t blocked(struct __test_metadata *_metadata,
+			 void *(*run)(void *arg), struct beginner *b)
+{
+	pthread_t thread;
+
+	b->tid = 0;
+	ASSERT_EQ(0, pthread_create(&thread, NULL, run, b));
+	while (!__atomic_load_n(&b->tid, __ATOMIC_ACQUIRE))
+		sched_yield();
+	EXPECT_TRUE(task_is(b->tid, 'D'));
+	return thread;
+}
+
+/* One thread waits for the file system, and one behind it. */
+static void be_blocked(struct __test_metadata *_metadata, int fd, int ready)
+{
+	struct beginner storer, beginner = {};
+	pthread_t threads[2];
+
+	storer.page = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+			   0);
+	ASSERT_NE(MAP_FAILED, (void *)storer.page);
+	/* Read the page, so that the store alone has to wait. */
+	EXPECT_EQ('m', *(volatile char *)storer.page);
+	ASSERT_EQ(0, system("fsfreeze --freeze /mnt/fs"));
+	threads[0] = blocked(_metadata, store, &storer);
+	threads[1] = blocked(_metadata, begin, &beginner);
+	ASSERT_EQ(1, write(ready, "x", 1));
+	ASSERT_EQ(0, pthread_join(threads[0], NULL));
+	ASSERT_EQ(0, pthread_join(threads[1], NULL));
+	EXPECT_EQ(0, beginner.ret);
+}
+
+/*
+ * A page fault that waits for its file system holds a lock of the mapping. The
+ * first notifier of that process waits for it, and that of another does not
+ * wait for the first.
+ */
+TEST_F_TIMEOUT(mappings, first_notifier_waits_for_no_other_process, 240)
+{
+	int fd, ready[2];
+	char byte = 0;
+	pid_t pid;
+
+	if (!mount_ext4())
+		SKIP(return, "an ext4 can't be mounted on a loop device");
+	fd = temporary_file("/mnt/fs");
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, pipe(ready));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		be_blocked(_metadata, fd, ready[1]);
+		_exit(_metadata->exit_code);
+	}
+	ASSERT_EQ(1, read(ready[0], &byte, 1));
+	IN_CHILD {
+		alarm(LIMIT_MS / 1000);
+		EXPECT_EQ(0, make_monitor());
+	}
+	EXPECT_EQ(0, system("fsfreeze --unfreeze /mnt/fs"));
+	child_ended(pid, &_metadata->exit_code);
+	close(fd);
 	ASSERT_EQ(0, system("umount /mnt/fs"));
 }
 

@@ -46,26 +46,6 @@ FIXTURE(broken)
 	uint32_t endpoint;
 };
 
-/* Pages that are pinned in the whole system */
-static long pages_pinned(void)
-{
-	FILE *f = fopen("/proc/vmstat", "r");
-	long value, sum = 0;
-	char name[64];
-
-	/* Fold the counters of all CPUs */
-	file_write("/proc/sys/vm/stat_refresh", "1");
-	while (f && fscanf(f, "%63s %ld", name, &value) == 2) {
-		if (!strcmp(name, "nr_foll_pin_acquired"))
-			sum += value;
-		else if (!strcmp(name, "nr_foll_pin_released"))
-			sum -= value;
-	}
-	if (f)
-		fclose(f);
-	return sum;
-}
-
 static int bind_windows(FIXTURE_DATA(broken) *self, unsigned int first,
 			unsigned int count)
 {

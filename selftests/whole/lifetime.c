@@ -6,6 +6,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -48,7 +50,7 @@ FIXTURE_TEARDOWN(lifetime)
 /**
  * struct owner - A file with one of everything
  * @fd: The file
- * @domain: A domain
+ * @id: A domain, or a status table
  * @mr: An MR of LENGTH bytes
  * @window: A window that is bound to it
  */
@@ -795,6 +797,176 @@ TEST_F_TIMEOUT(cgroup, I8_kernel_memory_is_charged_and_limited, 120)
 		for (i = 0; i < count; i++)
 			ASSERT_EQ(0, raw_destroy(fd, ids[i]));
 		EXPECT_EQ(0, raw_windows(fd, domain, PAGE, ids, 1));
+	}
+}
+
+/*
+ * Threads that wait for a fault in what they pass to a call
+ */
+
+#define FAULTERS	128
+
+/**
+ * struct faulter - A thread that makes a call
+ * @thread: The thread
+ * @go: Lets all of the threads go on, when they are all there
+ * @fd: The file
+ * @domain: A domain
+ * @array: Array to pass, where nobody handles faults
+ * @call: The call
+ * @ret: Result
+ */
+struct faulter {
+	pthread_t thread;
+	pthread_barrier_t *go;
+	int fd;
+	__u32 id;
+	char *array;
+	int (*call)(struct faulter *f);
+	int ret;
+};
+
+static int compose_silent(struct faulter *f)
+{
+	RAW(mr_compose, cmd, .domain_id = f->id, .access = LOCAL_WRITE,
+	    .count = IB_MEMREG_COMPOSE_MAX, .pieces = (uintptr_t)f->array);
+
+	return raw_call(f->fd, IB_MEMREG_IOC_MR_COMPOSE, &cmd);
+}
+
+static int monitor_silent(struct faulter *f)
+{
+	RAW(monitor_create, cmd, .status_id = f->id,
+	    .count = IB_MEMREG_BATCH_MAX, .monitors = (uintptr_t)f->array);
+
+	return raw_call(f->fd, IB_MEMREG_IOC_MONITOR_CREATE, &cmd);
+}
+
+static int prepare_domain(struct faulter *f)
+{
+	return raw_domain(f->fd, &f->id);
+}
+
+static int prepare_status(struct faulter *f)
+{
+	struct status_map map;
+	int ret = status_create(f->fd, IB_MEMREG_BATCH_MAX, 0, &map);
+
+	f->id = map.id;
+	return ret;
+}
+
+static void *faulter_run(void *arg)
+{
+	struct faulter *f = arg;
+
+	pthread_barrier_wait(f->go);
+	f->ret = f->call(f);
+	return NULL;
+}
+
+FIXTURE(silent) {
+	struct state before;
+};
+
+FIXTURE_VARIANT(silent)
+{
+	int (*prepare)(struct faulter *f);
+	int (*call)(struct faulter *f);
+	size_t least;	/* bytes that a call holds meanwhile */
+	int ret;	/* of the call, when it gets zeros */
+};
+
+FIXTURE_VARIANT_ADD(silent, compose) {
+	.prepare = prepare_domain,
+	.call = compose_silent,
+	.least = IB_MEMREG_COMPOSE_MAX * sizeof(struct ib_memreg_piece),
+	.ret = -ENOENT,
+};
+FIXTURE_VARIANT_ADD(silent, monitor) {
+	.prepare = prepare_status,
+	.call = monitor_silent,
+	.least = IB_MEMREG_BATCH_MAX * sizeof(struct ib_memreg_monitor),
+	.ret = -EINVAL,
+};
+
+FIXTURE_SETUP(silent)
+{
+	ASSERT_EQ(0, state_get(&self->before));
+	if (file_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory"))
+		SKIP(return, "there are no control groups for memory");
+	if (mkdir(CGROUP, 0755))
+		ASSERT_EQ(EEXIST, errno);
+}
+
+FIXTURE_TEARDOWN(silent)
+{
+	EXPECT_TRUE(state_same(&self->before));
+	state_free(&self->before);
+	EXPECT_EQ(0, rmdir(CGROUP));
+}
+
+static void faulters_begin(struct __test_metadata *_metadata,
+			   struct faulter *faulters,
+			   const struct faulter *like)
+{
+	unsigned int i;
+
+	ASSERT_EQ(0, pthread_barrier_init(like->go, NULL, FAULTERS + 1));
+	for (i = 0; i < FAULTERS; i++) {
+		faulters[i] = *like;
+		ASSERT_EQ(0, pthread_create(&faulters[i].thread, NULL,
+					    faulter_run, &faulters[i]));
+	}
+}
+
+/* Wait until all of them wait for a fault. */
+static void faulters_await(struct __test_metadata *_metadata, int uffd)
+{
+	struct uffd_msg msg;
+	unsigned int i;
+
+	for (i = 0; i < FAULTERS; i++) {
+		ASSERT_TRUE(uffd_asked(uffd));
+		ASSERT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
+	}
+}
+
+/*
+ * What a call allocates is charged to its caller, also for the time that the
+ * call waits for the caller's own memory. The charge of some pages of each CPU
+ * is made ahead.
+ */
+TEST_F(silent, I8_memory_of_a_call_is_charged)
+{
+	static struct faulter faulters[FAULTERS];
+	static pthread_barrier_t go;
+	struct faulter like = { .go = &go, .call = variant->call };
+	size_t length = MiB;
+	long before;
+	int i, uffd;
+
+	IN_CHILD {
+		ASSERT_EQ(0, enter_cgroup(CGROUP));
+		like.fd = raw_open_bound();
+		ASSERT_LE(0, like.fd);
+		ASSERT_EQ(0, variant->prepare(&like));
+		like.array = mmap(NULL, length, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		ASSERT_NE(MAP_FAILED, (void *)like.array);
+		uffd = uffd_open(like.array, length);
+		ASSERT_LE(0, uffd);
+		faulters_begin(_metadata, faulters, &like);
+		before = file_number(CGROUP "/memory.current");
+		pthread_barrier_wait(&go);
+		faulters_await(_metadata, uffd);
+		EXPECT_LE(before + (long)(FAULTERS * variant->least / 2),
+			  file_number(CGROUP "/memory.current"));
+		close(uffd);
+		for (i = 0; i < FAULTERS; i++) {
+			ASSERT_EQ(0, pthread_join(faulters[i].thread, NULL));
+			EXPECT_EQ(variant->ret, faulters[i].ret);
+		}
 	}
 }
 
