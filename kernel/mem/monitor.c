@@ -27,6 +27,7 @@
  * for changes in progress. A change that begins later finds the monitor, and
  * advances the generation.
  */
+#include <linux/interval_tree.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/oom.h>
@@ -37,6 +38,7 @@
 #include <linux/workqueue.h>
 
 #include "core.h"
+#include "mem/depth.h"
 #include "mem/event.h"
 #include "mem/monitor.h"
 #include "mem/notifier.h"
@@ -64,6 +66,7 @@
  * @access: enum ib_memreg_access that the mapping must allow
  * @wide: It watches the whole address space, and writes the log
  * @notifier: mmu interval notifier of the range
+ * @depth_node: In the memreg_depth of @status
  * @suspect_node: In memreg_kstatus.suspects, or in the list of the worker;
  *	memreg_suspects_lock
  * @start: First address to check; memreg_suspects_lock
@@ -79,6 +82,7 @@ struct memreg_monitor {
 	u32 access;
 	bool wide;
 	struct mmu_interval_notifier notifier;
+	struct interval_tree_node depth_node;
 	struct list_head suspect_node;
 	unsigned long start;
 	unsigned long end;
@@ -453,6 +457,7 @@ static void memreg_monitor_free(struct memreg_monitor *monitor)
 {
 	/* Waits for running callbacks. */
 	mmu_interval_notifier_remove(&monitor->notifier);
+	memreg_depth_remove(monitor->status->depth, &monitor->depth_node);
 	memreg_monitor_unsuspect(monitor);
 	memreg_status_give_slot(monitor->status, monitor->slot);
 	if (monitor->wide)
@@ -505,16 +510,24 @@ static bool memreg_monitor_claim_log(struct memreg_kstatus *status)
 	return claimed;
 }
 
-static int memreg_monitor_insert(struct memreg_monitor *monitor,
+static int memreg_monitor_insert(struct memreg_ucmd *ucmd,
+				 struct memreg_monitor *monitor,
 				 const struct ib_memreg_monitor *arg)
 {
+	struct memreg_depth *depth = monitor->status->depth;
 	unsigned long start = arg->addr & PAGE_MASK;
 	unsigned long length = PAGE_ALIGN(arg->addr + arg->length) - start;
+	int ret;
 
 	if (monitor->wide)
 		length = TASK_SIZE;
-	return memreg_notifier_insert(&monitor->notifier, current->mm, start,
-				      length, &memreg_monitor_notifier_ops);
+	if (!memreg_depth_add(depth, &monitor->depth_node, start, length))
+		return memreg_fail(ucmd, -ENOSPC, IB_MEMREG_REASON_DEPTH);
+	ret = memreg_notifier_insert(&monitor->notifier, current->mm, start,
+				     length, &memreg_monitor_notifier_ops);
+	if (ret)
+		memreg_depth_remove(depth, &monitor->depth_node);
+	return ret;
 }
 
 /* Take a slot of the table for a monitor, and the log if it is wide. */
@@ -563,7 +576,7 @@ memreg_monitor_new(struct memreg_ucmd *ucmd, struct memreg_kstatus *status,
 				  &memreg_monitor_ops);
 	if (ret)
 		goto err_slot;
-	ret = memreg_monitor_insert(monitor, arg);
+	ret = memreg_monitor_insert(ucmd, monitor, arg);
 	if (ret)
 		goto err_abort;
 	refcount_inc(&status->obj.users);

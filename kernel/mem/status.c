@@ -34,6 +34,7 @@
 #include <linux/workqueue.h>
 
 #include "core.h"
+#include "mem/depth.h"
 #include "mem/status.h"
 
 static_assert(sizeof(struct ib_memreg_status_table) == 128);
@@ -237,6 +238,7 @@ void memreg_status_release(struct memreg_kstatus *status)
 		put_page(status->blank);
 	vfree(status->shared);
 	bitmap_free(status->used);
+	memreg_depth_put(status->depth);
 	mmdrop(status->mm);
 	kfree(status);
 }
@@ -295,7 +297,8 @@ static struct memreg_kstatus *memreg_status_new(u32 slots, u32 log_entries)
 	INIT_LIST_HEAD(&status->suspect_node);
 	status->mm = current->mm;
 	mmgrab(status->mm);
-	if (!memreg_status_alloc(status, slots, log_entries))
+	status->depth = memreg_depth_get(status->mm);
+	if (status->depth && !memreg_status_alloc(status, slots, log_entries))
 		return status;
 	memreg_status_release(status);
 	return NULL;

@@ -13,6 +13,7 @@
 
 #include "core.h"
 
+struct memreg_depth;
 struct page;
 
 /**
@@ -20,6 +21,7 @@ struct page;
  * @obj: Head; monitors, and MRs that have a slot, hold references
  * @refs: One for the object, one for its descriptor, one for each queued worker
  * @mm: The address space that it describes; holds a reference
+ * @depth: The monitors of @mm, which share a limit
  * @lock: Protects the fields below, and the memory @shared; taken by mmu
  *	notifiers
  * @size: Bytes that can be mapped
@@ -42,6 +44,7 @@ struct memreg_kstatus {
 	struct memreg_object obj;
 	refcount_t refs;
 	struct mm_struct *mm;
+	struct memreg_depth *depth;
 	spinlock_t lock;
 	size_t size;
 	u32 slots;

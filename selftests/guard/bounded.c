@@ -51,13 +51,13 @@
 #define RATIO		3
 #define LONG_S		500
 /* Slots of a status table that change, and pollers of the table's descriptor */
-#define MONITORS	512
+#define MONITORS	IB_MEMREG_MONITOR_DEPTH
 #define SLOTTED_MRS	64
 #define POLLERS		2000
 /* Mappings of a process of each crowd, and monitors of all these mappings */
 #define MAPPINGS	10000
 #define FEW_MAPPINGS	1500
-#define LOOKERS		1024
+#define LOOKERS		IB_MEMREG_MONITOR_DEPTH
 /* Domains, FRWRs that each is made to have, and FRWRs that a domain keeps */
 #define DOMAINS		40
 #define SPARES		256
@@ -1038,15 +1038,14 @@ static int poll_often(int fd, unsigned int n)
 
 static int watch_by_monitors(int fd, __u32 status, void *page)
 {
-	struct ib_memreg_monitor monitors[MONITORS / 2];
+	struct ib_memreg_monitor monitors[MONITORS];
 	unsigned int i;
 
-	for (i = 0; i < MONITORS / 2; i++)
+	for (i = 0; i < MONITORS; i++)
 		monitors[i] = (struct ib_memreg_monitor) {
 			.addr = (uintptr_t)page, .length = PAGE,
 		};
-	return raw_monitor(fd, status, monitors, MONITORS / 2) ?:
-	       raw_monitor(fd, status, monitors, MONITORS / 2);
+	return raw_monitor(fd, status, monitors, MONITORS);
 }
 
 static int watch_by_mrs(int fd, __u32 status, void *page)
@@ -1215,22 +1214,20 @@ static int map_many(char **memory, unsigned int mappings)
 /* Make some mappings, and monitors of all of them. */
 static int look_at_much(char **memory, unsigned int mappings)
 {
-	struct ib_memreg_monitor monitors[LOOKERS / 4];
-	struct status_map status;
+	struct ib_memreg_monitor monitors[LOOKERS];
 	int fd = raw_open(), ret = map_many(memory, mappings);
+	struct status_map status;
 	char *at = *memory;
 	unsigned int i;
 
 	if (ret)
 		return ret;
-	for (i = 0; i < LOOKERS / 4; i++)
+	for (i = 0; i < LOOKERS; i++)
 		monitors[i] = (struct ib_memreg_monitor) {
 			.addr = (uintptr_t)at, .length = mappings * PAGE,
 		};
-	ret = status_create(fd, LOOKERS, 0, &status);
-	for (i = 0; !ret && i < 4; i++)
-		ret = raw_monitor(fd, status.id, monitors, LOOKERS / 4);
-	return ret;
+	return status_create(fd, LOOKERS, 0, &status) ?:
+	       raw_monitor(fd, status.id, monitors, LOOKERS);
 }
 
 /*

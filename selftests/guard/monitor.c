@@ -714,13 +714,13 @@ TEST_F(monitor, slots_come_back_and_generations_do_not)
 {
 	struct ib_memreg_monitor m[SLOTS], more;
 	__u64 highest[SLOTS] = {};
-	char *mem = mem_alloc(PAGE);
+	char *mem = mem_alloc(2 * PAGE);
 	__u32 ids[SLOTS], i, round;
 
 	ASSERT_NE(NULL, mem);
 	for (round = 0; round < 3; round++) {
 		for (i = 0; i < SLOTS; i++)
-			m[i] = range(mem, PAGE, 0);
+			m[i] = range(mem + i % 2 * PAGE, PAGE, 0);
 		ASSERT_EQ(0, raw_monitor(self->fd, self->map.id, m, 256));
 		ASSERT_EQ(0, raw_monitor(self->fd, self->map.id, m + 256,
 					 SLOTS - 256));
@@ -740,7 +740,7 @@ TEST_F(monitor, slots_come_back_and_generations_do_not)
 				  status_generation(&self->map, i));
 		}
 	}
-	mem_free(mem, PAGE);
+	mem_free(mem, 2 * PAGE);
 }
 
 TEST_F(monitor, groups_say_which_ones)
@@ -875,6 +875,170 @@ TEST_F(monitor, wide_monitors_need_a_log)
 	ASSERT_EQ(0, status_create(self->fd, 1, 0, &map));
 	EXPECT_FAIL(EINVAL, LOG, raw_monitor(self->fd, map.id, &wide, 1));
 	status_unmap(&map);
+}
+
+/*
+ * The number of monitors of one page
+ */
+
+#define DEPTH		IB_MEMREG_MONITOR_DEPTH
+/* Most monitors of a page whose ranges differ */
+#define NESTED		(3 * DEPTH * 36)
+#define SMALL		1000
+
+/* Add a monitor of some pages to a table with room for it. */
+static int watch_by(int fd, __u32 table, const char *addr, size_t pages)
+{
+	struct ib_memreg_monitor monitor = range(addr, pages * PAGE, 0);
+
+	return raw_monitor(fd, table, &monitor, 1);
+}
+
+/* Add as many monitors of some pages as may be, and return their number. */
+static unsigned int watch_to_the_limit(FIXTURE_DATA(monitor) *self,
+				       const char *addr, size_t pages)
+{
+	unsigned int n;
+
+	for (n = 0; n <= DEPTH; n++)
+		if (watch_by(self->fd, self->map.id, addr, pages))
+			break;
+	return n;
+}
+
+#define EXPECT_DEEP(_fd, _table, _addr, _pages)				\
+	EXPECT_FAIL(ENOSPC, DEPTH, watch_by(_fd, _table, _addr, _pages))
+
+TEST_F(monitor, page_has_a_limit_of_monitors)
+{
+	struct ib_memreg_monitor m[DEPTH], more[3];
+	char *mem = mem_alloc(3 * PAGE);
+	unsigned int i;
+
+	ASSERT_NE(NULL, mem);
+	for (i = 0; i < DEPTH; i++)
+		m[i] = range(mem + PAGE, PAGE, 0);
+	ASSERT_EQ(0, raw_monitor(self->fd, self->map.id, m, DEPTH));
+	EXPECT_DEEP(self->fd, self->map.id, mem + PAGE, 1);
+	EXPECT_EQ(0, raw_index());
+	/* its last page, its first, and its middle one */
+	EXPECT_DEEP(self->fd, self->map.id, mem, 2);
+	EXPECT_DEEP(self->fd, self->map.id, mem + PAGE, 2);
+	EXPECT_DEEP(self->fd, self->map.id, mem, 3);
+
+	ASSERT_EQ(0, raw_destroy(self->fd, m[7].out_monitor_id));
+	more[0] = range(mem, PAGE, 0);
+	more[1] = range(mem + PAGE, PAGE, 0);
+	more[2] = range(mem + PAGE, 1, 0);
+	EXPECT_FAIL(ENOSPC, DEPTH,
+		    raw_monitor(self->fd, self->map.id, more, 3));
+	EXPECT_EQ(2, raw_index());
+	for (i = 0; i < DEPTH; i++)
+		EXPECT_EQ(i != 7, is_ok(self, &m[i]));
+	/* None of the three is left: there is room for one again. */
+	EXPECT_EQ(0, watch_by(self->fd, self->map.id, mem + PAGE, 1));
+	EXPECT_DEEP(self->fd, self->map.id, mem + PAGE, 1);
+	mem_free(mem, 3 * PAGE);
+}
+
+TEST_F(monitor, tables_of_a_process_share_the_limit)
+{
+	char *mem = mem_alloc(PAGE);
+	struct status_map map;
+	int fd = raw_open();
+
+	ASSERT_NE(NULL, mem);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, status_create(fd, DEPTH, LOG, &map));
+	ASSERT_EQ(DEPTH, watch_to_the_limit(self, mem, 1));
+	EXPECT_DEEP(fd, map.id, mem, 1);
+	IN_CHILD {
+		FIXTURE_DATA(monitor) own = { .fd = raw_open() };
+
+		ASSERT_EQ(0, status_create(own.fd, SLOTS, 0, &own.map));
+		EXPECT_EQ(DEPTH, watch_to_the_limit(&own, mem, 1));
+		EXPECT_EQ(IB_MEMREG_REASON_DEPTH, raw_reason());
+	}
+	EXPECT_DEEP(fd, map.id, mem, 1);
+	/* The monitors of a closed file do not count. */
+	EXPECT_EQ(0, close(self->fd));
+	EXPECT_EQ(0, watch_by(fd, map.id, mem, 1));
+	status_unmap(&map);
+	EXPECT_EQ(0, close(fd));
+	self->fd = raw_open();
+	mem_free(mem, PAGE);
+}
+
+TEST_F(monitor, wide_monitors_count)
+{
+	struct ib_memreg_monitor wide = { .flags = WIDE };
+	char *mem = mem_alloc(PAGE);
+
+	ASSERT_NE(NULL, mem);
+	ASSERT_EQ(0, raw_monitor(self->fd, self->map.id, &wide, 1));
+	EXPECT_EQ(DEPTH - 1, watch_to_the_limit(self, mem, 1));
+	EXPECT_EQ(IB_MEMREG_REASON_DEPTH, raw_reason());
+	EXPECT_EQ(0, raw_destroy(self->fd, wide.out_monitor_id));
+	EXPECT_EQ(0, watch_by(self->fd, self->map.id, mem, 1));
+	EXPECT_DEEP(self->fd, self->map.id, mem, 1);
+	mem_free(mem, PAGE);
+}
+
+TEST_F(monitor, large_range_contains_any_number_of_small_ones)
+{
+	char *mem = mem_alloc(SMALL * PAGE);
+	struct status_map map;
+	unsigned int i;
+
+	ASSERT_NE(NULL, mem);
+	ASSERT_EQ(0, status_create(self->fd, SMALL + 1, 0, &map));
+	for (i = 0; i < SMALL; i++)
+		ASSERT_EQ(0, watch_by(self->fd, map.id, mem + i * PAGE, 1));
+	EXPECT_EQ(0, watch_by(self->fd, map.id, mem, SMALL));
+	status_unmap(&map);
+	mem_free(mem, SMALL * PAGE);
+}
+
+/*
+ * Ranges around the page in the middle of some memory, each longer than the
+ * last by some pages before it and some behind it. Returns their number.
+ */
+static unsigned int nest(struct __test_metadata *_metadata, const char *mem,
+			 unsigned int before, unsigned int behind)
+{
+	const char *middle = mem + 2 * NESTED * PAGE;
+	struct status_map map;
+	unsigned int n;
+	int fd = raw_open();
+
+	ASSERT_EQ(0, status_create(fd, NESTED + 1, 0, &map));
+	for (n = 0; n <= NESTED; n++)
+		if (watch_by(fd, map.id, middle - n * before * PAGE,
+			     n * (before + behind) + 1))
+			break;
+	EXPECT_EQ(IB_MEMREG_REASON_DEPTH, raw_reason());
+	status_unmap(&map);
+	EXPECT_EQ(0, close(fd));
+	return n;
+}
+
+TEST_F(monitor, nested_ranges_have_a_limit)
+{
+	size_t size = (4 * NESTED + 1) * PAGE;
+	unsigned int n;
+	char *mem;
+
+	mem = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
+		   MAP_NORESERVE, -1, 0);
+	ASSERT_NE(MAP_FAILED, mem);
+	/* All have the same middle page, the same first one, or last one. */
+	EXPECT_EQ(DEPTH, nest(_metadata, mem, 1, 1));
+	EXPECT_EQ(DEPTH, nest(_metadata, mem, 0, 1));
+	EXPECT_EQ(DEPTH, nest(_metadata, mem, 1, 0));
+	n = nest(_metadata, mem, 1, 2);
+	EXPECT_LT(DEPTH, n);
+	EXPECT_GE(NESTED, n);
+	mem_free(mem, size);
 }
 
 /*

@@ -406,13 +406,16 @@ static void monitors_there(struct __test_metadata *_metadata,
 {
 	struct ib_memreg_monitor monitors[BATCH];
 	unsigned int i, k;
+	char *at;
 
 	open_it(_metadata, self, n);
+	at = self->memory;
 	ASSERT_EQ(0, status_create(self->fd, n, 0, &self->status));
-	for (i = 0; i < n; i += BATCH) {
+	/* A page can have as many monitors as a call makes. */
+	for (i = 0; i < n; i += BATCH, at += PAGE) {
 		for (k = 0; k < BATCH; k++)
 			monitors[k] = (struct ib_memreg_monitor) {
-				.addr = (uintptr_t)self->memory,
+				.addr = (uintptr_t)at,
 				.length = PAGE,
 			};
 		ASSERT_EQ(0, raw_monitor(self->fd, self->status.id, monitors,

@@ -1034,8 +1034,9 @@ int memreg_status_log(const struct memreg_status *status, uint64_t *position,
  * count as changes.
  *
  * Return: 0; -EINVAL, -EOVERFLOW (a range wraps), -EFAULT (a range that is not
- * of user space), -ENOSPC (no free slot), -EPERM (the table is that of another
- * process), -EBUSY (a second wide watch), -ENOMEM, -EINTR, -ENODEV.
+ * of user space), -ENOSPC (no free slot, or IB_MEMREG_MONITOR_DEPTH watches of
+ * a page), -EPERM (the table is that of another process), -EBUSY (a second wide
+ * watch), -ENOMEM, -EINTR, -ENODEV.
  */
 int memreg_watch(struct memreg_status *status,
 		 const struct memreg_range *ranges, unsigned int count,

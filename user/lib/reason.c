@@ -226,6 +226,9 @@ static const struct reason reasons[] = {
 	[IB_MEMREG_REASON_DEVICE_PAGING] = {
 		"this MR on demand can have no keys: they would depend on paging by the RDMA device",
 		"leave remote access out, and grant peers windows on the MR" },
+	[IB_MEMREG_REASON_DEPTH] = {
+		"too many watches of this process watch the same pages",
+		"destroy watches, or share one between registrations" },
 };
 
 /* For failures without a code, or with a less exact one */

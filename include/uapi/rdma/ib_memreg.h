@@ -82,8 +82,8 @@
  *    only once was done already, such as binding the file to a device.
  *  - ENOMEM: No kernel memory, or RLIMIT_MEMLOCK is reached.
  *  - EDQUOT: A limit of the caller's rdma cgroup is reached.
- *  - ENOSPC: The RDMA device has no more of such objects, or the file has as
- *    many as it may.
+ *  - ENOSPC: The RDMA device has no more of such objects, or the file, the
+ *    table or the range has as many as it may.
  *  - EACCES: The MR, or the descriptor of the memory, does not allow the
  *    requested access; or, from ENDPOINT_CONNECT and its event, a route forbids
  *    it.
@@ -226,6 +226,9 @@ enum ib_memreg_cmd {
 
 /** IB_MEMREG_STATUS_GROUP - slots of a status table that share a group */
 #define IB_MEMREG_STATUS_GROUP	64
+
+/** IB_MEMREG_MONITOR_DEPTH - most monitors that watch the same range */
+#define IB_MEMREG_MONITOR_DEPTH	256
 
 /** IB_MEMREG_RING_ENTRIES_MAX - most entries of a completion ring */
 #define IB_MEMREG_RING_ENTRIES_MAX	65536
@@ -387,6 +390,8 @@ enum ib_memreg_cmd {
  *	its own, for which the device would have to fault pages in by itself: no
  *	driver is known to do that well; nor for IB_MEMREG_MR_IMPLICIT, or with
  *	an iova that is not @addr (EOPNOTSUPP). See IB_MEMREG_CAP_ODP_KEYS.
+ * @IB_MEMREG_REASON_DEPTH: IB_MEMREG_MONITOR_DEPTH monitors of the process
+ *	watch the range's first, middle or last page already.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE = 0,
@@ -459,7 +464,8 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_ON_DEMAND = 67,
 	IB_MEMREG_REASON_NOT_ON_DEMAND = 68,
 	IB_MEMREG_REASON_ADVICE = 69,
-	IB_MEMREG_REASON_DEVICE_PAGING = 70
+	IB_MEMREG_REASON_DEVICE_PAGING = 70,
+	IB_MEMREG_REASON_DEPTH = 71
 };
 
 /**
@@ -2429,10 +2435,11 @@ struct ib_memreg_monitor {
  *	because of one
  * @monitors: Pointer to an array of @count struct ib_memreg_monitor
  *
- * Make monitors, all or none of them. The memory may be mapped or not, and may
- * be watched by any number of monitors; a table can have as many monitors as
- * slots. The call waits for changes in progress in each range. Works on a file
- * that is not bound to a device.
+ * Make monitors, all or none of them. The memory may be mapped or not. A table
+ * can have as many monitors as slots. No monitor can be added if its first,
+ * middle or last page is watched by IB_MEMREG_MONITOR_DEPTH monitors of the
+ * process. The call waits for changes in progress in each range. Works on a
+ * file that is not bound to a device.
  *
  * Errors: EINVAL, EOVERFLOW (a range wraps), EFAULT (a range that is not of
  * user space), ENOENT, EPERM, EBUSY (WIDE), ENOSPC, ENOMEM, EINTR, ENODEV.
