@@ -28,7 +28,8 @@ void memreg_file_exit(void)
 }
 
 /* All open files, by number; numbers are allocated cyclically. */
-static DEFINE_XARRAY_ALLOC1(memreg_files);
+static struct xarray memreg_files =
+	XARRAY_INIT(memreg_files, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 static u32 memreg_next_number;
 
 /**
@@ -117,7 +118,8 @@ struct memreg_file *memreg_file_new(void)
 	INIT_LIST_HEAD(&file->device_node);
 
 	ret = xa_alloc_cyclic(&memreg_files, &file->number, file,
-			      xa_limit_31b, &memreg_next_number, GFP_KERNEL);
+			      xa_limit_31b, &memreg_next_number,
+			      GFP_KERNEL_ACCOUNT);
 	if (ret < 0) {
 		kfree(file);
 		return ERR_PTR(ret);
