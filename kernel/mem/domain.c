@@ -22,12 +22,19 @@
 /* Number of GID changes so far, on all devices. */
 static atomic_t memreg_gid_changes;
 
+static bool memreg_domain_has_fence(const struct memreg_domain *domain)
+{
+	return domain->mdev->quirks & MEMREG_QUIRK_REPEATS_REG_MR;
+}
+
 static int memreg_domain_charge(struct memreg_domain *domain)
 {
-	unsigned int i;
+	unsigned int i, count = ARRAY_SIZE(domain->charges);
 	int ret;
 
-	for (i = 0; i < ARRAY_SIZE(domain->charges); i++) {
+	if (!memreg_domain_has_fence(domain))
+		count--;
+	for (i = 0; i < count; i++) {
 		ret = memreg_charge(&domain->charges[i], domain->mdev, false);
 		if (ret)
 			return ret;
@@ -71,7 +78,7 @@ static struct memreg_domain *memreg_domain_alloc(struct memreg_file *file,
 /* Create the MR that is never given a key: see memreg_send_fence(). */
 static int memreg_domain_create_fence(struct memreg_domain *domain)
 {
-	if (!(domain->mdev->quirks & MEMREG_QUIRK_REPEATS_REG_MR))
+	if (!memreg_domain_has_fence(domain))
 		return 0;
 	return memreg_fastmr_alloc(&domain->fence, domain->pd,
 				   IB_MR_TYPE_MEM_REG, 1, NULL);

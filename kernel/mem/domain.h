@@ -102,7 +102,8 @@ struct memreg_idle {
  * @device_node: In memreg_kdevice.domains
  * @gid_change: Number of the last GID change that was checked;
  *	memreg_kdevice.domains_lock
- * @charges: Charges of the PD, the CQ and the QP to the rdma cgroup
+ * @charges: Charges of the PD, the CQ, the QP and @fence, if there is one, to
+ *	the rdma cgroup
  * @demand: Counters of MRs on demand that are, or were, in the domain
  */
 struct memreg_domain {
@@ -148,7 +149,7 @@ struct memreg_domain {
 	struct list_head spare_node;
 	struct list_head device_node;
 	unsigned int gid_change;
-	struct memreg_charge charges[3];
+	struct memreg_charge charges[4];
 	struct memreg_demand_stats demand;
 };
 

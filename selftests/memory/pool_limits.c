@@ -30,7 +30,7 @@
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ)
 #define COUNT		8U
 #define SIZE		(2 * PAGE)
-#define DOMAIN		3	/* HCA objects of a domain */
+#define DOMAIN		4	/* HCA objects of a domain on soft-RoCE */
 
 /* A uid that no other process has. */
 #define NOBODY		61236

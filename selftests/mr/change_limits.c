@@ -32,7 +32,7 @@
 
 #define PAGES		16UL
 #define LENGTH		(PAGES * PAGE)
-#define PER_DOMAIN	3	/* HCA objects of a domain */
+#define PER_DOMAIN	4	/* HCA objects of a domain on soft-RoCE */
 
 /* A uid that no other process has. */
 #define NOBODY		61237

@@ -624,7 +624,8 @@ TEST_F(cgroup, handles_are_counted_and_limited)
 }
 
 /*
- * Count the HCA objects: a PD, a CQ and a QP for a domain, an MR for each key.
+ * Count the HCA objects: a PD, a CQ, a QP and, on soft-RoCE, an MR for a
+ * domain, an MR for each key.
  */
 static void count_objects(struct __test_metadata *_metadata, char *memory)
 {
@@ -634,14 +635,14 @@ static void count_objects(struct __test_metadata *_metadata, char *memory)
 
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, raw_domain(fd, &domain));
-	EXPECT_EQ(3, rdma_current(1));
+	EXPECT_EQ(4, rdma_current(1));
 	ASSERT_EQ(0, raw_register(fd, domain, memory, PAGE, MW_BIND, &mr));
-	EXPECT_EQ(3, rdma_current(1));
+	EXPECT_EQ(4, rdma_current(1));
 	ASSERT_EQ(0, raw_register(fd, domain, memory, PAGE, REMOTE_READ,
 				  &keyed));
-	EXPECT_EQ(4, rdma_current(1));
+	EXPECT_EQ(5, rdma_current(1));
 	ASSERT_EQ(0, raw_windows(fd, domain, PAGE, ids, 2));
-	EXPECT_EQ(4, rdma_current(1));
+	EXPECT_EQ(5, rdma_current(1));
 	for (i = 0; i < 2; i++) {
 		binds[i].window_id = ids[i];
 		binds[i].mr_id = mr;
@@ -649,14 +650,14 @@ static void count_objects(struct __test_metadata *_metadata, char *memory)
 		binds[i].access = REMOTE_READ;
 	}
 	ASSERT_EQ(0, raw_bind(fd, domain, binds, 2));
-	EXPECT_EQ(6, rdma_current(1));
+	EXPECT_EQ(7, rdma_current(1));
 	EXPECT_EQ(0, raw_destroy(fd, ids[0]));
-	EXPECT_EQ(5, rdma_current(1));
+	EXPECT_EQ(6, rdma_current(1));
 	EXPECT_EQ(0, raw_destroy(fd, keyed));
-	EXPECT_EQ(4, rdma_current(1));
+	EXPECT_EQ(5, rdma_current(1));
 	EXPECT_EQ(0, raw_destroy(fd, ids[1]));
 	EXPECT_EQ(0, raw_destroy(fd, mr));
-	EXPECT_EQ(3, rdma_current(1));
+	EXPECT_EQ(4, rdma_current(1));
 	EXPECT_EQ(0, raw_destroy(fd, domain));
 	EXPECT_EQ(0, rdma_current(1));
 	EXPECT_EQ(0, close(fd));
@@ -691,16 +692,16 @@ static void reach_limit(struct __test_metadata *_metadata, char *memory)
 	}
 	ASSERT_EQ(0, state_get(&state));
 	EXPECT_FAIL(EDQUOT, CGROUP, raw_domain(fd, &more));
-	EXPECT_EQ(3, rdma_current(1));
+	EXPECT_EQ(4, rdma_current(1));
 	EXPECT_FAIL(EDQUOT, CGROUP, raw_bind(fd, domain, binds, 3));
-	EXPECT_EQ(3, rdma_current(1));
+	EXPECT_EQ(4, rdma_current(1));
 	EXPECT_TRUE(state_same(&state));
 	EXPECT_EQ(0, raw_bind(fd, domain, binds, 1));
-	EXPECT_EQ(4, rdma_current(1));
+	EXPECT_EQ(5, rdma_current(1));
 	EXPECT_FAIL(EDQUOT, CGROUP,
 		    raw_register(fd, domain, memory, PAGE, REMOTE_READ,
 				 &more));
-	EXPECT_EQ(4, rdma_current(1));
+	EXPECT_EQ(5, rdma_current(1));
 	EXPECT_EQ(1, vm_pin(0));
 	state_free(&state);
 	EXPECT_EQ(0, close(fd));
@@ -708,7 +709,7 @@ static void reach_limit(struct __test_metadata *_metadata, char *memory)
 
 TEST_F(cgroup, I8_objects_are_limited)
 {
-	ASSERT_EQ(0, limit_rdma("hca_object=4"));
+	ASSERT_EQ(0, limit_rdma("hca_object=5"));
 	IN_CHILD {
 		ASSERT_EQ(0, enter_cgroup(CGROUP));
 		reach_limit(_metadata, self->memory);
@@ -721,7 +722,7 @@ TEST_F(cgroup, limit_below_a_domain)
 	__u32 domain;
 	int fd;
 
-	ASSERT_EQ(0, limit_rdma("hca_object=2"));
+	ASSERT_EQ(0, limit_rdma("hca_object=3"));
 	IN_CHILD {
 		ASSERT_EQ(0, enter_cgroup(CGROUP));
 		fd = raw_open_bound();
@@ -746,7 +747,7 @@ TEST_F(cgroup, charges_go_back_to_where_they_came_from)
 		ASSERT_EQ(0, owner_fill(&owner, self->memory));
 	}
 	EXPECT_EQ(0, rdma_current(0));
-	EXPECT_EQ(5, rdma_current(1));
+	EXPECT_EQ(6, rdma_current(1));
 	EXPECT_EQ(0, close(owner.fd));
 	EXPECT_EQ(0, rdma_current(1));
 }

@@ -1279,7 +1279,7 @@ struct ib_memreg_list {
  * A domain is a protection domain with its registration queue. Keys made in a
  * domain work on the endpoints of that domain and nowhere else: with one domain
  * for each peer a key is good for one peer. A domain takes a PD, a CQ and a QP:
- * three HCA objects of the rdma cgroup.
+ * three HCA objects of the rdma cgroup; and an MR, a fourth, on soft-RoCE.
  *
  * Errors: ENODEV, EINVAL (no such port), ENETDOWN (the port has no GID),
  * EDQUOT, ENOMEM, ENOSPC, EIO (the queue could not be connected to itself).
