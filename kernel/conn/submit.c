@@ -98,6 +98,7 @@ struct memreg_insert {
  * @inserts: rkeys of BINDs to be inserted into the message behind them
  * @resolved: Local memory of the current work request
  * @extents: Extents of MRs on demand
+ * @keep: Keep it in memreg_file.scratch; set when it is allocated
  *
  * Unlike variables on the stack, this memory is not initialized for each call.
  */
@@ -113,6 +114,7 @@ struct memreg_scratch {
 	struct memreg_insert inserts[IB_MEMREG_INSERTS_MAX];
 	struct memreg_slot_sge resolved[IB_MEMREG_SGE_MAX];
 	struct memreg_extents extents;
+	bool keep;
 };
 
 /**
@@ -184,19 +186,27 @@ struct memreg_sub {
 
 /*
  * Get scratch memory: each file keeps one; a call that finds it in use
- * allocates another.
+ * allocates another. A file keeps only memory that is charged to the process
+ * that bound it. Another process, to which the file was passed, may use that
+ * memory, but does not stay charged after its call.
  */
 
 static struct memreg_scratch *memreg_scratch_get(struct memreg_file *file)
 {
-	return xchg(&file->scratch, NULL) ?:
-	       kvmalloc(sizeof(struct memreg_scratch), GFP_KERNEL_ACCOUNT);
+	struct memreg_scratch *s = xchg(&file->scratch, NULL);
+
+	if (s)
+		return s;
+	s = kvmalloc(sizeof(*s), GFP_KERNEL_ACCOUNT);
+	if (s)
+		s->keep = file->pid == task_tgid(current);
+	return s;
 }
 
 static void memreg_scratch_put(struct memreg_file *file,
 			       struct memreg_scratch *s)
 {
-	kvfree(xchg(&file->scratch, s));
+	kvfree(s->keep ? xchg(&file->scratch, s) : s);
 }
 
 /*
