@@ -72,6 +72,9 @@
 #define MEMREG_DEMAND_AGE	(10 * HZ)
 #define MEMREG_DEMAND_PERIOD	(2 * HZ)
 
+/* Delay of a round for retired extents, so that it serves many of them */
+#define MEMREG_DEMAND_DELAY	(HZ / 50)
+
 /* Extents that are checked, or taken off a list, before the lock is dropped */
 #define MEMREG_DEMAND_BATCH	32
 
@@ -128,7 +131,9 @@ struct memreg_extent {
  * @left: MRs that the worker has still to serve in this round
  * @rests: An MR that was served in this round has extents left: another round
  *	follows after MEMREG_DEMAND_PERIOD
- * @again: Start a new round of all MRs; no lock
+ * @again: Start a new round of all MRs at once; no lock
+ * @retired: Extents were retired since this round began: another round follows
+ *	after MEMREG_DEMAND_DELAY; no lock
  * @reap: Releases idle extents
  */
 struct memreg_demand_space {
@@ -142,6 +147,7 @@ struct memreg_demand_space {
 	unsigned int left;
 	bool rests;
 	bool again;
+	bool retired;
 	struct delayed_work reap;
 };
 
@@ -295,6 +301,18 @@ static void memreg_demand_space_look(struct memreg_demand_space *space)
 	mod_delayed_work(memreg_demand_wq, &space->reap, 0);
 }
 
+/*
+ * Have the worker serve all MRs of an address space after MEMREG_DEMAND_DELAY.
+ * Only the first caller of a round sets the timer, so the others neither
+ * postpone the next round nor add one.
+ */
+static void memreg_demand_space_look_soon(struct memreg_demand_space *space)
+{
+	if (!xchg(&space->retired, true) && !READ_ONCE(space->again))
+		mod_delayed_work(memreg_demand_wq, &space->reap,
+				 MEMREG_DEMAND_DELAY);
+}
+
 /* Have the worker serve the address space after MEMREG_DEMAND_PERIOD. */
 static void memreg_demand_space_look_later(struct memreg_demand_space *space)
 {
@@ -306,7 +324,7 @@ static void memreg_demand_space_look_later(struct memreg_demand_space *space)
  * Watching
  */
 
-/* Have the worker release an extent as soon as its last user has put it. */
+/* Have the worker release an extent once its last user has put it. */
 static void memreg_extent_retire(struct memreg_extent *extent)
 {
 	struct memreg_demand *demand = extent->demand;
@@ -315,7 +333,7 @@ static void memreg_extent_retire(struct memreg_extent *extent)
 
 	extent->gone = true;
 	list_move_tail(&extent->node, &demand->gone);
-	memreg_demand_space_look(demand->space);
+	memreg_demand_space_look_soon(demand->space);
 }
 
 /* The guard saw an event: take the extent out, so that the next use faults. */
@@ -608,6 +626,8 @@ static void memreg_demand_reap(struct work_struct *work)
 
 	spin_lock(&space->lock);
 	if (xchg(&space->again, false) || !space->left) {
+		/* Before the lists are read, so that no extent is missed. */
+		xchg(&space->retired, false);
 		space->left = space->nr;
 		space->rests = false;
 	}
@@ -621,6 +641,9 @@ static void memreg_demand_reap(struct work_struct *work)
 	spin_unlock(&space->lock);
 	if (more)
 		mod_delayed_work(memreg_demand_wq, &space->reap, 0);
+	else if (READ_ONCE(space->retired) && !READ_ONCE(space->again))
+		mod_delayed_work(memreg_demand_wq, &space->reap,
+				 MEMREG_DEMAND_DELAY);
 	else if (rests)
 		memreg_demand_space_look_later(space);
 }
