@@ -171,7 +171,7 @@ static void memreg_endpoint_destroy(struct memreg_file *file,
 		memreg_endpoint_leave(ep->domain);
 	if (ep->cred)
 		put_cred(ep->cred);
-	kfree_rcu(ep, rcu);
+	kfree(ep);
 }
 
 static void memreg_endpoint_info(struct memreg_object *obj,

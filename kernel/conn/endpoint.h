@@ -8,8 +8,6 @@
 #include <linux/completion.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
-#include <linux/rcupdate.h>
-#include <linux/rhashtable-types.h>
 #include <linux/types.h>
 #include <rdma/rdma_cm.h>
 
@@ -58,7 +56,7 @@ struct memreg_listener;
  * @srq_qp: QP that takes the buffers; only used as a lookup key, never
  *	dereferenced
  * @srq_node: In memreg_queue.takers of the shared queue, while there may be
- *	completions of @srq_qp
+ *	completions of @srq_qp; memreg_kring.lock
  * @setup: Taken to make queues and a QP for a request, outside of the handler
  *	lock, and by the worker to make the endpoint CLOSED
  * @queued: The queues are set up, and do not change any more: release and
@@ -89,7 +87,6 @@ struct memreg_listener;
  * @due: Steps of connecting to be taken, MEMREG_CONNECT_*
  * @closing: State of the end of its connection
  * @charge: QP in the rdma cgroup
- * @rcu: Delays freeing, as lookups in memreg_queue.takers may visit it
  */
 struct memreg_endpoint {
 	struct memreg_object obj;
@@ -103,7 +100,7 @@ struct memreg_endpoint {
 	struct memreg_queue *recv;
 	struct memreg_srq *srq;
 	const struct ib_qp *srq_qp;
-	struct rhash_head srq_node;
+	struct hlist_node srq_node;
 	struct mutex setup;
 	bool queued;
 	struct completion begun;
@@ -128,7 +125,6 @@ struct memreg_endpoint {
 	unsigned long due;
 	struct memreg_closing closing;
 	struct memreg_charge charge;
-	struct rcu_head rcu;
 };
 
 struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file,

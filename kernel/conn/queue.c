@@ -26,6 +26,7 @@
  * address, and stay until all completions of their QP are handled.
  */
 #include <linux/dma-mapping.h>
+#include <linux/hash.h>
 #include <linux/slab.h>
 
 #include "conn/endpoint.h"
@@ -235,18 +236,29 @@ void memreg_queue_sync(struct memreg_queue *queue)
  * Endpoints of a shared queue
  */
 
-/* Lookup of endpoints by the address of their QP. */
-static const struct rhashtable_params memreg_takers = {
-	.key_len = sizeof(struct ib_qp *),
-	.key_offset = offsetof(struct memreg_endpoint, srq_qp),
-	.head_offset = offsetof(struct memreg_endpoint, srq_node),
-	.automatic_shrinking = true,
-};
+static void memreg_takers_init(struct memreg_takers *takers)
+{
+	takers->bits = MEMREG_TAKERS_BITS;
+	takers->lists = takers->first;
+}
+
+static void memreg_takers_free(struct memreg_takers *takers,
+			       struct hlist_head *lists)
+{
+	if (lists != takers->first)
+		kvfree(lists);
+}
+
+static struct hlist_head *memreg_takers_list(struct hlist_head *lists,
+					     u32 bits, const struct ib_qp *qp)
+{
+	return &lists[hash_ptr(qp, bits)];
+}
 
 /**
  * memreg_queue_find_taker() - Find the endpoint that took a buffer from a
  * shared queue
- * @queue: The queue
+ * @queue: The queue; memreg_kring.lock is held
  * @qp: QP of the endpoint
  *
  * Return: the endpoint, which stays until the completion is handled; or NULL.
@@ -254,7 +266,67 @@ static const struct rhashtable_params memreg_takers = {
 struct memreg_endpoint *memreg_queue_find_taker(struct memreg_queue *queue,
 						const struct ib_qp *qp)
 {
-	return rhashtable_lookup_fast(&queue->takers, &qp, memreg_takers);
+	struct memreg_takers *takers = &queue->takers;
+	struct memreg_endpoint *ep;
+
+	lockdep_assert_held(&queue->ring->lock);
+
+	hlist_for_each_entry(ep, memreg_takers_list(takers->lists,
+						    takers->bits, qp),
+			     srq_node)
+		if (ep->srq_qp == qp)
+			return ep;
+	return NULL;
+}
+
+/* Replace the lists by @lists. Returns the lists to be freed. */
+static struct hlist_head *memreg_takers_move(struct memreg_takers *takers,
+					     struct hlist_head *lists, u32 bits)
+{
+	struct hlist_head *old = takers->lists;
+	struct memreg_endpoint *ep;
+	struct hlist_node *next;
+	u32 i;
+
+	/* Another endpoint that joins may have grown them meanwhile. */
+	if (takers->bits >= bits)
+		return lists;
+	for (i = 0; i < 1U << takers->bits; i++)
+		hlist_for_each_entry_safe(ep, next, &old[i], srq_node) {
+			hlist_del(&ep->srq_node);
+			hlist_add_head(&ep->srq_node,
+				       memreg_takers_list(lists, bits,
+							  ep->srq_qp));
+		}
+	takers->lists = lists;
+	takers->bits = bits;
+	return old;
+}
+
+/*
+ * Quadruple the number of lists if there are many endpoints. If there is no
+ * memory for that, the present lists just get longer.
+ */
+static void memreg_queue_grow_takers(struct memreg_queue *queue)
+{
+	struct memreg_takers *takers = &queue->takers;
+	struct hlist_head *lists;
+	u32 bits;
+
+	/* Racing with others is harmless: the next endpoint looks again. */
+	bits = data_race(takers->bits);
+	if (!(data_race(takers->count) >> bits) ||
+	    bits >= MEMREG_TAKERS_BITS_MAX)
+		return;
+	bits += 2;
+	lists = kvcalloc(1U << bits, sizeof(*lists),
+			 GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!lists)
+		return;
+	spin_lock_irq(&queue->ring->lock);
+	lists = memreg_takers_move(takers, lists, bits);
+	spin_unlock_irq(&queue->ring->lock);
+	memreg_takers_free(takers, lists);
 }
 
 /*
@@ -262,11 +334,21 @@ struct memreg_endpoint *memreg_queue_find_taker(struct memreg_queue *queue,
  * one's QP.
  */
 static bool memreg_queue_try_join(struct memreg_queue *queue,
-				  struct memreg_endpoint *ep, int *ret)
+				  struct memreg_endpoint *ep)
 {
-	*ret = rhashtable_lookup_insert_fast(&queue->takers, &ep->srq_node,
-					     memreg_takers);
-	return *ret != -EEXIST;
+	struct memreg_takers *takers = &queue->takers;
+	bool found;
+
+	spin_lock_irq(&queue->ring->lock);
+	found = memreg_queue_find_taker(queue, ep->srq_qp);
+	if (!found) {
+		hlist_add_head(&ep->srq_node,
+			       memreg_takers_list(takers->lists, takers->bits,
+						  ep->srq_qp));
+		takers->count++;
+	}
+	spin_unlock_irq(&queue->ring->lock);
+	return !found;
 }
 
 /**
@@ -279,15 +361,15 @@ static bool memreg_queue_try_join(struct memreg_queue *queue,
  */
 int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep)
 {
-	int ret;
-
 	ep->srq_qp = ep->id->qp;
+	memreg_queue_grow_takers(queue);
 	/*
 	 * If a QP at this address was just destroyed, its endpoint is leaving.
 	 */
-	wait_event_timeout(queue->wait, memreg_queue_try_join(queue, ep, &ret),
-			   MEMREG_JOIN);
-	return ret ? -ENOMEM : 0;
+	if (!wait_event_timeout(queue->wait, memreg_queue_try_join(queue, ep),
+				MEMREG_JOIN))
+		return -ENOMEM;
+	return 0;
 }
 
 /**
@@ -305,7 +387,10 @@ void memreg_queue_leave(struct memreg_queue *queue, struct memreg_endpoint *ep)
 	 * No completion is left to look it up, and no other QP at its address
 	 * has joined.
 	 */
-	rhashtable_remove_fast(&queue->takers, &ep->srq_node, memreg_takers);
+	spin_lock_irq(&queue->ring->lock);
+	hlist_del_init(&ep->srq_node);
+	queue->takers.count--;
+	spin_unlock_irq(&queue->ring->lock);
 	wake_up_all(&queue->wait);
 }
 
@@ -353,12 +438,6 @@ static int memreg_queue_alloc_buffers(struct memreg_kdevice *mdev,
 	return -ENOMEM;
 }
 
-static void memreg_queue_destroy_takers(struct memreg_queue *queue)
-{
-	if (!queue->ep)
-		rhashtable_destroy(&queue->takers);
-}
-
 /**
  * memreg_queue_alloc() - Make a queue
  * @mdev: The device
@@ -392,18 +471,15 @@ struct memreg_queue *memreg_queue_alloc(struct memreg_kdevice *mdev,
 	queue->buffer_size = buffer_size;
 	mutex_init(&queue->lock);
 	init_waitqueue_head(&queue->wait);
-	if (!ep && rhashtable_init(&queue->takers, &memreg_takers))
-		goto err_queue;
+	memreg_takers_init(&queue->takers);
 	if (memreg_queue_alloc_slots(queue))
-		goto err_takers;
+		goto err_queue;
 	if (memreg_queue_alloc_buffers(mdev, queue))
 		goto err_slots;
 	return queue;
 
 err_slots:
 	kvfree(queue->slots);
-err_takers:
-	memreg_queue_destroy_takers(queue);
 err_queue:
 	kfree(queue);
 	return NULL;
@@ -425,7 +501,8 @@ void memreg_queue_free(struct memreg_kdevice *mdev, struct memreg_queue *queue)
 				    DMA_BIDIRECTIONAL);
 	kfree(queue->buffers);
 	kvfree(queue->slots);
-	memreg_queue_destroy_takers(queue);
+	WARN_ON(queue->takers.count);
+	memreg_takers_free(&queue->takers, queue->takers.lists);
 	if (queue->send)
 		atomic_dec(&queue->ring->senders);
 	memreg_ring_put(queue->ring);

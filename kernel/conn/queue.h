@@ -7,9 +7,9 @@
 #define _MEMREG_CONN_QUEUE_H
 
 #include <linux/atomic.h>
+#include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/mutex.h>
-#include <linux/rhashtable.h>
 #include <linux/wait.h>
 #include <rdma/ib_verbs.h>
 
@@ -40,6 +40,26 @@ static inline u32 memreg_queue_depth(struct memreg_kdevice *mdev)
 	return min_t(u32, mdev->ibdev->attrs.max_qp_wr - 1,
 		     IB_MEMREG_QUEUE_MAX);
 }
+
+/* Logarithm of the number of hash lists of endpoints: at first, and at most. */
+#define MEMREG_TAKERS_BITS	4
+#define MEMREG_TAKERS_BITS_MAX	12
+
+/**
+ * struct memreg_takers - Endpoints of a shared queue, by their QPs
+ * @bits: Logarithm of the number of @lists
+ * @count: Number of endpoints
+ * @lists: The endpoints, by memreg_endpoint.srq_node
+ * @first: @lists, until there are many endpoints
+ *
+ * memreg_kring.lock of the queue's ring protects it.
+ */
+struct memreg_takers {
+	u32 bits;
+	u32 count;
+	struct hlist_head *lists;
+	struct hlist_head first[1U << MEMREG_TAKERS_BITS];
+};
 
 /**
  * struct memreg_queue - A send, receive, or shared receive queue
@@ -81,7 +101,7 @@ struct memreg_queue {
 	struct memreg_kring *ring;
 	struct memreg_endpoint *ep;
 	struct ib_srq *srq;
-	struct rhashtable takers;
+	struct memreg_takers takers;
 	bool send;
 	u32 depth;
 	u32 max_sge;
