@@ -315,6 +315,7 @@ static void memreg_queue_grow_takers(struct memreg_queue *queue)
 
 	/* Racing with others is harmless: the next endpoint looks again. */
 	bits = data_race(takers->bits);
+	/* Likewise. */
 	if (!(data_race(takers->count) >> bits) ||
 	    bits >= MEMREG_TAKERS_BITS_MAX)
 		return;

@@ -72,9 +72,10 @@ static void memreg_first_insert(struct memreg_first *first)
 static int memreg_first_lock_mappings(struct mm_struct *mm)
 {
 	struct vm_area_struct *vma;
-	VMA_ITERATOR(vmi, mm, 0);
+	struct vma_iterator vmi;
 	int ret = 0;
 
+	vma_iter_init(&vmi, mm, 0);
 	for_each_vma(vmi, vma) {
 #ifdef MEMREG_VMA_KILLABLE
 		ret = vma_start_write_killable(vma);
@@ -90,38 +91,22 @@ static int memreg_first_lock_mappings(struct mm_struct *mm)
 	return ret;
 }
 
-/* Insert a notifier into an address space that has had none. */
-static int memreg_notifier_insert_first(struct memreg_first *first)
-{
-	int ret;
-
-	if (mmap_write_lock_killable(first->mm))
-		return -EINTR;
-	ret = memreg_first_lock_mappings(first->mm);
-	if (!ret) {
-		memreg_first_insert(first);
-		ret = first->ret;
-	}
-	mmap_write_unlock(first->mm);
-	return ret;
-}
-
 /**
- * memreg_notifier_insert() - Insert an interval notifier
+ * memreg_notifier_insert_first() - Insert an interval notifier into an address
+ * space that has had no notifier
  * @notifier: The notifier
  * @mm: Address space of the current process
  * @start: First address
  * @length: Bytes
  * @ops: Its operations
  *
- * Context: may sleep. Takes mmap_lock for the first notifier of @mm, and waits
- * for page faults in @mm then.
- * Return: 0; -ENOMEM; -EINTR after a fatal signal; -ERESTARTNOINTR.
+ * Context: may sleep. Takes mmap_lock, and waits for page faults in @mm.
+ * Return: 0, -ENOMEM, or -EINTR after a fatal signal.
  */
-int memreg_notifier_insert(struct mmu_interval_notifier *notifier,
-			   struct mm_struct *mm, unsigned long start,
-			   unsigned long length,
-			   const struct mmu_interval_notifier_ops *ops)
+int memreg_notifier_insert_first(struct mmu_interval_notifier *notifier,
+				 struct mm_struct *mm, unsigned long start,
+				 unsigned long length,
+				 const struct mmu_interval_notifier_ops *ops)
 {
 	struct memreg_first first = {
 		.notifier = notifier,
@@ -132,21 +117,15 @@ int memreg_notifier_insert(struct mmu_interval_notifier *notifier,
 	};
 	int ret;
 
-	/* Once an address space has had a notifier, it keeps this structure. */
-	if (READ_ONCE(mm->notifier_subscriptions))
-		ret = mmu_interval_notifier_insert(notifier, mm, start, length,
-						   ops);
-	else
-		ret = memreg_notifier_insert_first(&first);
-	if (!ret)
-		return 0;
-	/*
-	 * Any signal interrupts the kernel where it takes all locks: if another
-	 * module's notifier was the first, that is above.
-	 */
-	if (ret == -EINTR && !fatal_signal_pending(current))
-		return -ERESTARTNOINTR;
-	return ret == -EINTR ? ret : -ENOMEM;
+	if (mmap_write_lock_killable(mm))
+		return -EINTR;
+	ret = memreg_first_lock_mappings(mm);
+	if (!ret) {
+		memreg_first_insert(&first);
+		ret = first.ret;
+	}
+	mmap_write_unlock(mm);
+	return ret;
 }
 
 int __init memreg_notifier_init(void)
