@@ -371,7 +371,7 @@ static void *store(void *arg)
 	struct beginner *b = arg;
 
 	__atomic_store_n(&b->tid, gettid(), __ATOMIC_RELEASE);
-	*(volatile char *)b->page = 1;
+	__atomic_store_n(b->page, 1, __ATOMIC_RELAXED);
 	return NULL;
 }
 
@@ -417,7 +417,7 @@ static void be_blocked(struct __test_metadata *_metadata, int fd, int ready)
 			   0);
 	ASSERT_NE(MAP_FAILED, (void *)storer.page);
 	/* Read the page, so that the store alone has to wait. */
-	EXPECT_EQ('m', *(volatile char *)storer.page);
+	EXPECT_EQ('m', __atomic_load_n(storer.page, __ATOMIC_RELAXED));
 	ASSERT_EQ(0, system("fsfreeze --freeze /mnt/fs"));
 	threads[0] = blocked(_metadata, store, &storer);
 	threads[1] = blocked(_metadata, begin, &beginner);

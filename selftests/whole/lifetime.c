@@ -884,6 +884,7 @@ FIXTURE_VARIANT_ADD(silent, compose) {
 	.least = IB_MEMREG_COMPOSE_MAX * sizeof(struct ib_memreg_piece),
 	.ret = -ENOENT,
 };
+
 FIXTURE_VARIANT_ADD(silent, monitor) {
 	.prepare = prepare_status,
 	.call = monitor_silent,
