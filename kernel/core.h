@@ -40,6 +40,8 @@
  *	memreg_kstatus.lock	slots of a status table; taken by mmu notifiers,
  *				also inside of frwr_lock
  *	memreg_suspects_lock	monitors to look at; taken by mmu notifiers
+ *	memreg_depths_lock	what counts the monitors of an address space
+ *	memreg_depth.lock	the ranges of these monitors
  *	memreg_domain.cq_lock	polling of the registration queue, with
  *				interrupts off
  *	memreg_domain.sq_lock	the registration queue, and the keys that it
