@@ -323,13 +323,15 @@ static void memreg_window_tie_locked(struct memreg_window *window,
  */
 void memreg_window_return(struct memreg_window *window)
 {
+	struct memreg_grants *grants = window->grants;
+
+	if (grants)
+		memreg_window_tie_locked(window, grants);
+	/* From here on the window belongs to whoever claims it. */
 	memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
-	if (!window->grants)
-		return;
-	memreg_window_tie_locked(window, window->grants);
 	/* An endpoint that is closing waits to claim the window. */
-	if (wq_has_sleeper(&window->grants->wait))
-		wake_up_all(&window->grants->wait);
+	if (grants && wq_has_sleeper(&grants->wait))
+		wake_up_all(&grants->wait);
 }
 
 static bool memreg_grants_are_gone(const struct memreg_grants *grants)
