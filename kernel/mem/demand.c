@@ -1141,9 +1141,9 @@ static const struct mmu_interval_notifier_ops memreg_demand_ignore_ops = {
 };
 
 /*
- * Inserting the first notifier of a process can fail with -EINTR for any
- * signal. Do that at registration, which can be restarted after a signal, and
- * not in a submission, which can't.
+ * Inserting the first notifier of a process waits for page faults, and may fail
+ * with -EINTR for any signal. Do that at registration, which can be restarted
+ * after a signal, and not in a submission, which can't.
  */
 static int memreg_demand_prepare_mm(struct mm_struct *mm)
 {
