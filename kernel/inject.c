@@ -55,6 +55,7 @@ static struct memreg_inject_attr memreg_inject_attrs[] = {
 	MEMREG_INJECT_ATTR(ALLOC_MR, "alloc_mr", -ENOSPC),
 	MEMREG_INJECT_ATTR(MAP_MR, "map_mr", -ENOMEM),
 	MEMREG_INJECT_ATTR(DEREG_MR, "dereg_mr", -ENOMEM),
+	MEMREG_INJECT_ATTR(NOTIFIER, "notifier", -ENOMEM),
 	MEMREG_INJECT_ATTR(CREATE_ID, "create_id", -ENOMEM),
 	MEMREG_INJECT_ATTR(BIND_ADDR, "bind_addr", -EADDRINUSE),
 	MEMREG_INJECT_ATTR(LISTEN, "listen", -EADDRINUSE),

@@ -7,6 +7,8 @@
 #include <linux/mmu_notifier.h>
 #include <linux/sched/signal.h>
 
+#include "inject.h"
+
 int memreg_notifier_init(void);
 void memreg_notifier_exit(void);
 int memreg_notifier_insert_first(struct mmu_interval_notifier *notifier,
@@ -31,8 +33,10 @@ memreg_notifier_insert(struct mmu_interval_notifier *notifier,
 		       unsigned long length,
 		       const struct mmu_interval_notifier_ops *ops)
 {
-	int ret;
+	int ret = memreg_inject(MEMREG_INJECT_NOTIFIER);
 
+	if (ret)
+		return ret;
 	/* Once an address space has had a notifier, it keeps this structure. */
 	if (READ_ONCE(mm->notifier_subscriptions))
 		ret = mmu_interval_notifier_insert(notifier, mm, start, length,

@@ -525,6 +525,7 @@ static const struct {
 	{ "alloc_mr", 3 },
 	{ "map_mr", 3 },
 	{ "dereg_mr", 3 },
+	{ "notifier", 3 },
 	{ "create_id", 3 },
 	{ "bind_addr", 3 },
 	{ "listen", 3 },
