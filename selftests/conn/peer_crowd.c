@@ -21,7 +21,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -456,8 +455,7 @@ TEST_F_TIMEOUT(crowd, requests_are_charged_to_the_maker_of_the_listener,
 	unsigned int port;
 	long before;
 
-	if (file_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory") ||
-	    (mkdir(CGROUP, 0755) && errno != EEXIST))
+	if (!cgroup_make(CGROUP, "+memory"))
 		SKIP(return, "no memory cgroup");
 	child_start(_metadata, &self->owners[0], run_listener, 0);
 	port = child_hear(self->owners[0].from);

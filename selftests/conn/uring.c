@@ -175,16 +175,6 @@ static void pair_close(struct pair *p)
 	end_close(&p->peer);
 }
 
-/* Ends of rings and files come late: something is true within a limit */
-#define AWAIT(condition)						\
-	do {								\
-		int64_t _until = now_ms() + LIMIT_MS;			\
-									\
-		while (!(condition) && now_ms() < _until)		\
-			usleep(1000);					\
-		EXPECT_TRUE(condition);					\
-	} while (0)
-
 /* Commands, each with a number from 1 as its user data */
 
 static struct io_uring_sqe *prep(struct pair *p, const struct end *e,

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -222,8 +221,7 @@ static const char *cgroup_enter(void)
 	char pid[16];
 
 	snprintf(pid, sizeof(pid), "%d", getpid());
-	if (file_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory") ||
-	    (mkdir(CGROUP, 0755) && errno != EEXIST))
+	if (!cgroup_make(CGROUP, "+memory"))
 		return "no memory cgroup";
 	if (access(CGROUP "/memory.reclaim", W_OK))
 		return "the memory cgroup has no memory.reclaim";

@@ -1230,15 +1230,12 @@ TEST_F(mr_slot, one_monitor_waits_for_a_change)
 	ASSERT_EQ(0, status_create(self->m.fd, SLOTS, 0, &many.map));
 	/* No thread can be made while memory is being unmapped. */
 	ASSERT_EQ(0, pthread_create(&maker, NULL, make_many, &many));
-	while (!__atomic_load_n(&many.tid, __ATOMIC_ACQUIRE))
-		sched_yield();
+	AWAIT(__atomic_load_n(&many.tid, __ATOMIC_ACQUIRE));
 	fault_order("completion", 0, -1);
 	ASSERT_EQ(0, pthread_create(&unmapper, NULL, unmap_all, self));
-	while (mr_is_ok(self))
-		sched_yield();
+	AWAIT(!mr_is_ok(self));
 	__atomic_store_n(&many.go, true, __ATOMIC_RELEASE);
-	while (!slots_used(&many.map, SLOTS))
-		sched_yield();
+	AWAIT(slots_used(&many.map, SLOTS));
 	EXPECT_TRUE(task_is(many.tid, 'D'));
 	EXPECT_EQ(1, slots_used(&many.map, SLOTS));
 	fault_cancel("completion");

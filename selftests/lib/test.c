@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -117,6 +118,13 @@ int file_write(const char *path, const char *text)
 	ret = n < 0 ? -errno : 0;
 	close(fd);
 	return ret;
+}
+
+bool cgroup_make(const char *path, const char *controllers)
+{
+	if (file_write("/sys/fs/cgroup/cgroup.subtree_control", controllers))
+		return false;
+	return !mkdir(path, 0755) || errno == EEXIST;
 }
 
 long pages_pinned(void)

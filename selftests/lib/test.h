@@ -70,9 +70,25 @@ long pages_pinned(void);
  */
 bool task_is(pid_t task, char state);
 
+/*
+ * Make a control group with these controllers ("+rdma +memory", for example),
+ * unless there is one. Returns false if the kernel has them not.
+ */
+bool cgroup_make(const char *path, const char *controllers);
+
 /* Is tracefs mounted? If not, this mounts it for this process alone. */
 #define TRACEFS		"/sys/kernel/tracing"
 bool tracefs_there(void);
+
+/* Wait until a condition is true; that it takes too long fails the test. */
+#define AWAIT(condition)						\
+	do {								\
+		int64_t _until = now_ms() + LIMIT_MS;			\
+									\
+		while (!(condition) && now_ms() < _until)		\
+			usleep(1000);					\
+		EXPECT_TRUE(condition);					\
+	} while (0)
 
 /*
  * Run the next block in a child and wait. Failed expectations there fail the

@@ -1187,11 +1187,8 @@ FIXTURE(charges) {
 
 FIXTURE_SETUP(charges)
 {
-	if (file_write("/sys/fs/cgroup/cgroup.subtree_control",
-		       "+rdma +memory"))
+	if (!cgroup_make(CGROUP, "+rdma +memory"))
 		SKIP(return, "there are no control groups for rdma and memory");
-	if (mkdir(CGROUP, 0755))
-		ASSERT_EQ(EEXIST, errno);
 	self->file = raw_open_bound();
 	ASSERT_LE(0, self->file);
 }

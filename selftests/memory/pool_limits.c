@@ -16,7 +16,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -172,11 +171,8 @@ FIXTURE(groups) {
 FIXTURE_SETUP(groups)
 {
 	ASSERT_EQ(0, state_get(&self->before));
-	if (file_write("/sys/fs/cgroup/cgroup.subtree_control",
-		       "+rdma +memory"))
+	if (!cgroup_make(CGROUP, "+rdma +memory"))
 		SKIP(return, "there are no control groups for rdma and memory");
-	if (mkdir(CGROUP, 0755))
-		ASSERT_EQ(EEXIST, errno);
 }
 
 FIXTURE_TEARDOWN(groups)

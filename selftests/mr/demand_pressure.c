@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "demand.h"
@@ -78,16 +77,16 @@ TEST_F_TIMEOUT(demand, idle_pages_go_when_memory_is_short, LIMIT_S)
 	 */
 	if (debug_kernel() && !test_full())
 		SKIP(return, "this is for a soak");
-	if (file_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory"))
+	if (!cgroup_make(CGROUP, "+memory"))
 		SKIP(return, "there are no control groups for memory");
 	missing = swap_on();
-	if (missing)
+	if (missing) {
+		rmdir(CGROUP);
 		SKIP(return, "%s", missing);
+	}
 	mem = mmap(NULL, REGION, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, (void *)mem);
-	if (mkdir(CGROUP, 0755))
-		ASSERT_EQ(EEXIST, errno);
 	ASSERT_EQ(0, file_write(CGROUP "/memory.max", "16777216"));
 	ASSERT_EQ(0, file_write(CGROUP "/cgroup.procs", "0"));
 	ASSERT_EQ(0, register_mr(self, mem, REGION, LOCAL_WRITE, ON_DEMAND,

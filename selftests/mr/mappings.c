@@ -401,8 +401,7 @@ static pthread_t blocked(struct __test_metadata *_metadata,
 
 	b->tid = 0;
 	ASSERT_EQ(0, pthread_create(&thread, NULL, run, b));
-	while (!__atomic_load_n(&b->tid, __ATOMIC_ACQUIRE))
-		sched_yield();
+	AWAIT(__atomic_load_n(&b->tid, __ATOMIC_ACQUIRE));
 	EXPECT_TRUE(task_is(b->tid, 'D'));
 	return thread;
 }

@@ -14,7 +14,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "harness.h"
@@ -549,11 +548,8 @@ FIXTURE_SETUP(cgroup)
 	self->memory = mem_alloc(64 * PAGE);
 	ASSERT_NE(NULL, self->memory);
 	ASSERT_EQ(0, state_get(&self->before));
-	if (file_write("/sys/fs/cgroup/cgroup.subtree_control",
-		       "+rdma +memory"))
+	if (!cgroup_make(CGROUP, "+rdma +memory"))
 		SKIP(return, "there are no control groups for rdma and memory");
-	if (mkdir(CGROUP, 0755))
-		ASSERT_EQ(EEXIST, errno);
 }
 
 FIXTURE_TEARDOWN(cgroup)
@@ -895,10 +891,8 @@ FIXTURE_VARIANT_ADD(silent, monitor) {
 FIXTURE_SETUP(silent)
 {
 	ASSERT_EQ(0, state_get(&self->before));
-	if (file_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory"))
+	if (!cgroup_make(CGROUP, "+memory"))
 		SKIP(return, "there are no control groups for memory");
-	if (mkdir(CGROUP, 0755))
-		ASSERT_EQ(EEXIST, errno);
 }
 
 FIXTURE_TEARDOWN(silent)
