@@ -774,7 +774,7 @@ static int64_t make_room_in_child(struct __test_metadata *_metadata,
 
 TEST_F_TIMEOUT(many, room_is_made_whatever_others_have_on_demand, LONG_S)
 {
-	int64_t alone = 0, took, end = now_ms() + 2 * LIMIT_MS;
+	int64_t alone = 0, took, end;
 	struct compared c = {};
 	unsigned int i;
 	pid_t pid;
@@ -789,6 +789,7 @@ TEST_F_TIMEOUT(many, room_is_made_whatever_others_have_on_demand, LONG_S)
 	if (!pid)
 		own_demands(self->shared);
 	await_ready(_metadata, self->shared, 1);
+	end = now_ms() + 2 * LIMIT_MS;
 	do {
 		took = make_room_in_child(_metadata, self);
 		compare(_metadata, &c, alone, took);
@@ -1292,7 +1293,7 @@ static int64_t look_takes_beside(struct __test_metadata *_metadata,
  */
 TEST_F_TIMEOUT(looks, I2_look_waits_for_no_other_process, LONG_S)
 {
-	int64_t few, end = now_ms() + 2 * LIMIT_MS;
+	int64_t few, end;
 	struct compared c = {};
 	unsigned int i;
 
@@ -1304,6 +1305,7 @@ TEST_F_TIMEOUT(looks, I2_look_waits_for_no_other_process, LONG_S)
 						 FEW_MAPPINGS);
 	}
 	await_ready(_metadata, self->shared, 2);
+	end = now_ms() + 2 * LIMIT_MS;
 	do {
 		few = look_takes_beside(_metadata, self, 0);
 		compare(_metadata, &c, few,

@@ -72,7 +72,7 @@ bool task_is(pid_t task, char state);
 
 /*
  * Make a control group with these controllers ("+rdma +memory", for example),
- * unless there is one. Returns false if the kernel has them not.
+ * unless there is one. Returns false if that is not possible.
  */
 bool cgroup_make(const char *path, const char *controllers);
 
