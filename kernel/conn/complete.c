@@ -345,12 +345,20 @@ static unsigned int memreg_slot_done(struct memreg_kring *ring,
 	return max(cost, 1U);
 }
 
-/* Handle a peer's report that it has invalidated a window. */
+/*
+ * Handle a peer's report that it has invalidated a window. Endpoints join and
+ * leave a shared queue under the ring's lock; this one stays without it until
+ * the completion is handled.
+ */
 static void memreg_slot_settle_recv(struct memreg_slot *slot,
 				    const struct ib_wc *wc)
 {
-	struct memreg_endpoint *ep = memreg_wc_endpoint(slot->queue, wc);
+	struct memreg_kring *ring = slot->queue->ring;
+	struct memreg_endpoint *ep;
 
+	spin_lock_irq(&ring->lock);
+	ep = memreg_wc_endpoint(slot->queue, wc);
+	spin_unlock_irq(&ring->lock);
 	if (ep)
 		slot->window_id = memreg_window_remote_invalidate
 					(ep, wc->ex.invalidate_rkey);

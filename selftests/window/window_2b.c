@@ -48,6 +48,7 @@ FIXTURE(window)
 	__u32 mr;
 	__u32 windows[64];
 	__u32 to;
+	__u32 receives;		/* what receives are posted to, if not @to */
 	__u64 iova;		/* what the peer received last */
 	__u32 rkey;
 };
@@ -199,8 +200,8 @@ static void peer_invalidates(struct __test_metadata *_metadata,
 		.opcode = IBV_WR_SEND_WITH_INV,
 		.invalidate_rkey = rkey,
 	};
-	struct ib_memreg_wr wr = WR(RECV, self->to, SGE(self->mr, LEN - 64,
-							64));
+	struct ib_memreg_wr wr = WR(RECV, self->receives ?: self->to,
+				    SGE(self->mr, LEN - 64, 64));
 
 	ASSERT_EQ(0, raw_submit(self->link.fd, &wr, 1));
 	ASSERT_EQ(0, stock_post(self->stock, &send_inv, 0, 8));
@@ -617,6 +618,50 @@ TEST_F_TIMEOUT(window, I3_only_peer_of_the_domain_ends_it, LIMIT_S)
 	EXPECT_EQ(gone, destroyed(self));
 	EXPECT_EQ(0, bound(self, 0));
 	dead(_metadata, self, self->stock, true);
+}
+
+/*
+ * A shared receive queue finds the endpoint whose peer has ended a window, while
+ * other endpoints come and go.
+ */
+TEST_F_TIMEOUT(window, I5_peer_ends_it_over_a_shared_queue, LIMIT_S)
+{
+	struct ib_memreg_queues queues = queues_of(self);
+	struct link others[4];
+	unsigned int i, round;
+	union entry entry;
+
+	stock_close(&self->other.stock);
+	ASSERT_EQ(0, raw_destroy(self->link.fd, self->other.endpoint));
+	ASSERT_EQ(0, raw_srq(self->link.fd, self->link.domain, self->ring.id,
+			     16, 1, 0, &queues.srq_id));
+	queues.recv_ring_id = 0;
+	queues.max_recv = 0;
+	queues.max_recv_sge = 0;
+	ASSERT_EQ(0, stock_open(&self->other.stock, STOCK_LEN));
+	ASSERT_EQ(0, link_up(&self->other, &queues, true));
+	self->stock = &self->other.stock;
+	self->to = self->other.endpoint;
+	for (round = 0; round < 4; round++) {
+		for (i = 0; i < ARRAY_LEN(others); i++) {
+			others[i] = self->link;
+			ASSERT_EQ(0, stock_open(&others[i].stock, STOCK_LEN));
+			ASSERT_EQ(0, link_up(&others[i], &queues, true));
+		}
+		grant(_metadata, self);
+		self->receives = queues.srq_id;
+		peer_invalidates(_metadata, self, self->rkey);
+		for (i = 0; i < ARRAY_LEN(others); i++) {
+			stock_close(&others[i].stock);
+			ASSERT_EQ(0, raw_destroy(self->link.fd,
+						 others[i].endpoint));
+		}
+		done(_metadata, self, OP(RECV), &entry);
+		EXPECT_TRUE(entry.cqe.flags & IB_MEMREG_CQE_INVALIDATED);
+		EXPECT_EQ(self->windows[0], entry.cqe.window_id);
+		EXPECT_EQ(self->to, entry.cqe.endpoint_data);
+		EXPECT_EQ(0, bound(self, 0));
+	}
 }
 
 /* The peer ends windows in another order than that in which they were bound. */
