@@ -567,8 +567,15 @@ bool memreg_memory_is(const struct dma_buf *dmabuf)
 	return dmabuf->ops == &memreg_dmabuf_ops;
 }
 
-/* Get the dma-buf of a memory object. */
-static struct dma_buf *memreg_memory_get(struct memreg_ucmd *ucmd, int fd)
+/**
+ * memreg_memory_get() - Get the dma-buf of a memory object by its descriptor
+ * @ucmd: Call that names it
+ * @fd: The descriptor
+ *
+ * Return: the dma-buf; ERR_PTR(-EBADF), or ERR_PTR(-EOPNOTSUPP) if it is not
+ * one of a memory object.
+ */
+struct dma_buf *memreg_memory_get(struct memreg_ucmd *ucmd, int fd)
 {
 	struct dma_buf *dmabuf = memreg_dmabuf_get(ucmd, fd);
 

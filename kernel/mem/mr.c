@@ -567,12 +567,20 @@ void memreg_mr_unmake(struct memreg_kmr *mr)
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_mr_unmake);
 
-/* Get the dma-buf that a call names; -1 names the one of the old MR. */
+/*
+ * Get the dma-buf that a call names; -1 names the one of the old MR. Pools are
+ * for memory objects: where the exporter may take memory away local work uses
+ * keys, but a pool has none for the gaps between its buffers, and exchanges
+ * those of the buffers while work is posted.
+ */
 static struct dma_buf *memreg_mr_dmabuf(struct memreg_ucmd *ucmd,
+					const struct memreg_kmr *mr,
 					struct memreg_kmr *old)
 {
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 
+	if (mr->pool)
+		return memreg_memory_get(ucmd, cmd->fd);
 	if (!old || cmd->fd != -1)
 		return memreg_dmabuf_get(ucmd, cmd->fd);
 	get_dma_buf(old->region->dmabuf);
@@ -601,7 +609,7 @@ static int memreg_mr_make_region(struct memreg_ucmd *ucmd,
 			memreg_region_share(mr->region, old->region);
 		return 0;
 	}
-	dmabuf = memreg_mr_dmabuf(ucmd, old);
+	dmabuf = memreg_mr_dmabuf(ucmd, mr, old);
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
 	region = memreg_dmabuf_region(ucmd, dmabuf, mr->addr, mr->length,

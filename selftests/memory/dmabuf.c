@@ -919,6 +919,21 @@ TEST_F(refused, I8_memory_that_the_device_can_not_have)
 		    try_flags(self, MEMREG_FAKE_IOMEM, ACCESS));
 }
 
+/* Local work on such memory uses keys, which a pool's gaps have none of. */
+TEST_F(refused, I6_pools_are_for_memory_objects)
+{
+	RAW(pool_create, cmd, .flags = IB_MEMREG_MR_FD,
+	    .domain_id = self->domain, .access = ACCESS, .count = 4,
+	    .buffer_size = 100, .stride = 256);
+
+	cmd.fd = fake_export(self->fake, LEN, 0);
+	ASSERT_LE(0, cmd.fd);
+	EXPECT_FAIL(EOPNOTSUPP, FOREIGN,
+		    raw_call(self->fd, IB_MEMREG_IOC_POOL_CREATE, &cmd));
+	EXPECT_EQ(0, try_register(self, cmd.fd, ACCESS));
+	EXPECT_EQ(0, close(cmd.fd));
+}
+
 TEST_F(refused, I8_descriptors_that_are_none)
 {
 	int dmabuf = fake_export(self->fake, LEN, 0);

@@ -356,7 +356,7 @@ enum ib_memreg_cmd {
  * @IB_MEMREG_REASON_NODE: There is no such NUMA node.
  * @IB_MEMREG_REASON_FD: The descriptor is not open, or not one of a dma-buf.
  * @IB_MEMREG_REASON_FOREIGN: The dma-buf is not a memory object of memreg;
- *	MEMORY_DUP works only on those.
+ *	MEMORY_DUP and POOL_CREATE work only on those.
  * @IB_MEMREG_REASON_READ_ONLY: LOCAL_WRITE is asked for, and the descriptor is
  *	not open for writing.
  * @IB_MEMREG_REASON_STRIDE: Buffers of a pool overlap.
@@ -1877,8 +1877,10 @@ struct ib_memreg_pool_entry {
  * MR_REGISTER, and MR_QUERY returns the keys as segments. Each key is an MR of
  * the device, and counts in the rdma cgroup.
  *
- * Errors: EINVAL (count, size, stride, range), EOVERFLOW, EMFILE, ENFILE, and
- * those of MR_REGISTER.
+ * Errors: EINVAL (count, size, stride, range), EOVERFLOW, EMFILE, ENFILE,
+ * EOPNOTSUPP (a dma-buf that is not a memory object, whose exporter might take
+ * it away: register that as an MR, and bind windows to it), and those of
+ * MR_REGISTER.
  */
 struct ib_memreg_pool_create {
 	__u32 size;
