@@ -54,6 +54,8 @@
  *	memreg_bindings.lock	windows of type 2B; with interrupts off
  *	memreg_closer.lock	steps of connections that end; with interrupts
  *				off
+ *	memreg_turns.lock	work items of a user; with interrupts off
+ *	memreg_users_lock	users with open files
  *
  * The dma_resv of a dma-buf is inside of mmap_lock, and what an mmu notifier
  * may take inside of it. Drivers that import memory objects hold it when they
@@ -95,6 +97,7 @@ struct memreg_grants;
 struct memreg_object;
 struct memreg_scratch;
 struct memreg_ucmd;
+struct memreg_user;
 
 /* Pages of an MR are 4 KiB in the sense of the ABI, whatever PAGE_SIZE is. */
 #define MEMREG_PAGE_SHIFT	12
@@ -111,7 +114,7 @@ struct memreg_charge {
 };
 
 /**
- * struct memreg_closer - Has the endpoints of a file take steps, see closing.c
+ * struct memreg_closer - Has the endpoints of a file take steps, see closer.c
  * @lock: Protects the fields below, with interrupts off
  * @ready: Endpoints that have a step to take, by memreg_closing.node
  * @running: Steps that are queued or under way
@@ -144,6 +147,7 @@ struct memreg_closer {
  * @number: Names the file in LIST; its index among all files
  * @pid: Process that bound it
  * @uid: User that bound it
+ * @user: User that opened it
  * @comm: Name of the process that bound it
  * @scratch: Buffer for submission, while no call uses it
  * @close: Work that closes it on behalf of another user
@@ -172,6 +176,7 @@ struct memreg_file {
 	u32 number;
 	struct pid *pid;
 	kuid_t uid;
+	struct memreg_user *user;
 	char comm[TASK_COMM_LEN];
 	struct memreg_scratch *scratch;
 	struct work_struct close;

@@ -2,6 +2,7 @@
 /*
  * Open files: their numbers, and their lifetime.
  */
+#include <linux/cred.h>
 #include <linux/err.h>
 #include <linux/mm.h>
 #include <linux/pid.h>
@@ -9,6 +10,7 @@
 #include <linux/workqueue.h>
 
 #include "core.h"
+#include "turns.h"
 
 /* Threads that wake readers and pollers. */
 #define MEMREG_WAKE_THREADS	2
@@ -41,6 +43,7 @@ void memreg_file_put(struct memreg_file *file)
 	if (refcount_dec_and_test(&file->refs)) {
 		kvfree(file->scratch);
 		put_pid(file->pid);
+		memreg_user_put(file->user);
 		kfree(file);
 	}
 }
@@ -105,6 +108,11 @@ struct memreg_file *memreg_file_new(void)
 	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
 	if (!file)
 		return ERR_PTR(-ENOMEM);
+	file->user = memreg_user_get(current_euid());
+	if (!file->user) {
+		kfree(file);
+		return ERR_PTR(-ENOMEM);
+	}
 	init_rwsem(&file->lock);
 	refcount_set(&file->refs, 1);
 	xa_init_flags(&file->objects, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
@@ -121,6 +129,7 @@ struct memreg_file *memreg_file_new(void)
 			      xa_limit_31b, &memreg_next_number,
 			      GFP_KERNEL_ACCOUNT);
 	if (ret < 0) {
+		memreg_user_put(file->user);
 		kfree(file);
 		return ERR_PTR(ret);
 	}

@@ -18,7 +18,6 @@
 #include <linux/uaccess.h>
 
 #include "caps.h"
-#include "conn/closer.h"
 #include "conn/complete.h"
 #include "conn/connect.h"
 #include "conn/endpoint.h"
@@ -52,6 +51,7 @@
 #include "mem/window.h"
 #include "stats.h"
 #include "trace.h"
+#include "turns.h"
 
 static int memreg_fops_open(struct inode *inode, struct file *filp)
 {
@@ -480,15 +480,13 @@ static int __init memreg_init(void)
 	ret = memreg_file_wq ? 0 : -ENOMEM;
 	if (ret)
 		goto err_mem;
-	ret = memreg_ring_init(&memreg_slot_ops);
+	ret = memreg_turns_init();
 	if (ret)
 		goto err_file;
-	ret = memreg_closer_init();
-	if (ret)
-		goto err_ring;
+	memreg_ring_init(&memreg_slot_ops);
 	ret = memreg_device_init(&memreg_device_ops);
 	if (ret)
-		goto err_closer;
+		goto err_turns;
 	ret = memreg_kapi_init(memreg_mr_done);
 	if (ret)
 		goto err_device;
@@ -503,10 +501,8 @@ err_inject:
 	memreg_kapi_exit();
 err_device:
 	memreg_device_exit();
-err_closer:
-	memreg_closer_exit();
-err_ring:
-	memreg_ring_exit();
+err_turns:
+	memreg_turns_exit();
 err_file:
 	destroy_workqueue(memreg_file_wq);
 err_mem:
@@ -523,8 +519,7 @@ static void __exit memreg_exit(void)
 	memreg_inject_exit();
 	memreg_kapi_exit();
 	memreg_device_exit();
-	memreg_closer_exit();
-	memreg_ring_exit();
+	memreg_turns_exit();
 	memreg_mem_exit();
 	memreg_file_exit();
 }

@@ -13,21 +13,6 @@
 /* Steps of a file that run at a time, and as many urgent ones besides. */
 #define MEMREG_CLOSERS		4U
 
-static struct workqueue_struct *memreg_close_wq;
-
-int __init memreg_closer_init(void)
-{
-	memreg_close_wq = alloc_workqueue("memreg_close",
-					  WQ_UNBOUND | WQ_MEM_RECLAIM,
-					  WQ_MAX_ACTIVE);
-	return memreg_close_wq ? 0 : -ENOMEM;
-}
-
-void memreg_closer_exit(void)
-{
-	destroy_workqueue(memreg_close_wq);
-}
-
 /* Queue waiting steps, urgent ones first. */
 static void memreg_closer_run(struct memreg_closer *closer)
 {
@@ -50,7 +35,7 @@ static void memreg_closer_run(struct memreg_closer *closer)
 		 * A step that is queued already will find the new request when
 		 * it runs.
 		 */
-		if (queue_work(memreg_close_wq, &closing->work))
+		if (memreg_turn_queue(&closing->turn))
 			closer->running++;
 	}
 }

@@ -9,6 +9,7 @@
 #include <linux/workqueue.h>
 
 #include "core.h"
+#include "turns.h"
 
 struct memreg_endpoint;
 
@@ -34,7 +35,7 @@ enum memreg_stage {
  * struct memreg_closing - The end of an endpoint's connection
  * @node: In memreg_closer.ready; memreg_closer.lock
  * @shut: No more steps are scheduled; memreg_closer.lock
- * @work: Work that takes a step
+ * @turn: Work that takes a step
  * @cut: Work that a guard queues if a BIND on the send queue may still make the
  *	guard's key
  * @timer: Schedules a step
@@ -57,7 +58,7 @@ enum memreg_stage {
 struct memreg_closing {
 	struct list_head node;
 	bool shut;
-	struct work_struct work;
+	struct memreg_turn turn;
 	struct work_struct cut;
 	struct timer_list timer;
 	void (*go_on)(struct memreg_endpoint *ep);
@@ -73,8 +74,6 @@ struct memreg_closing {
 	struct completion over;
 };
 
-int memreg_closer_init(void);
-void memreg_closer_exit(void);
 void memreg_closer_done(struct memreg_closer *closer);
 void memreg_closing_step(struct memreg_endpoint *ep);
 void memreg_closing_alarm(struct memreg_endpoint *ep, unsigned long expires);

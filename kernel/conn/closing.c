@@ -28,13 +28,12 @@
  * Which user can delay another
  *
  * A step may still sleep on locks that the device, or calls of the same file,
- * hold. So a file runs only a few steps at a time, and the workqueue has room
- * for many files: a file with thousands of connections that end at once is
- * served along with the others, not before them. Reclaim may be waiting for a
- * key that a step kills, so the workqueue has a rescuer. A guard requests the
- * end by a work_struct of the endpoint, on a workqueue for that alone. Such an
- * endpoint skips stages that only serve the peer, and goes before others of its
- * file.
+ * hold. So a file runs only a few steps at a time, and a user only as many as
+ * leave room for others, see turns.c: a file with thousands of connections that
+ * end at once is served along with the others, not before them. A guard requests
+ * the end by a work_struct of the endpoint, on a workqueue for that alone. Such
+ * an endpoint skips stages that only serve the peer, and goes before others of
+ * its file.
  */
 #include <linux/jiffies.h>
 
@@ -327,7 +326,7 @@ static enum memreg_stage (*const memreg_stages[])(struct memreg_endpoint *) = {
 static void memreg_closing_work(struct work_struct *work)
 {
 	struct memreg_endpoint *ep =
-		container_of(work, struct memreg_endpoint, closing.work);
+		container_of(work, struct memreg_endpoint, closing.turn.work);
 	struct memreg_closer *closer = &ep->file->closer;
 	enum memreg_stage stage;
 
@@ -335,20 +334,23 @@ static void memreg_closing_work(struct work_struct *work)
 		stage = ep->closing.stage;
 		ep->closing.stage = memreg_stages[stage](ep);
 	} while (ep->closing.stage != stage);
-	/* From here on the endpoint may be destroyed, but not the file. */
 	memreg_closer_done(closer);
+	memreg_turn_end(&ep->closing.turn);
 }
 
 /* Interface to other files */
 
 /**
  * memreg_closing_begin() - Initialize the end of a connection
- * @closing: The memreg_closing of a new endpoint
+ * @ep: New endpoint
  */
-void memreg_closing_begin(struct memreg_closing *closing)
+void memreg_closing_begin(struct memreg_endpoint *ep)
 {
+	struct memreg_closing *closing = &ep->closing;
+
 	INIT_LIST_HEAD(&closing->node);
-	INIT_WORK(&closing->work, memreg_closing_work);
+	memreg_turn_init(&closing->turn, ep->file->user, MEMREG_TURNS_CLOSE,
+			 memreg_closing_work);
 	INIT_WORK(&closing->cut, memreg_closing_cut);
 	timer_setup(&closing->timer, memreg_closing_timer, 0);
 	init_completion(&closing->over);
@@ -390,7 +392,7 @@ void memreg_closing_finish(struct memreg_endpoint *ep)
 	list_del_init(&closing->node);
 	spin_unlock_irq(&closer->lock);
 	disable_work_sync(&closing->cut);
-	if (disable_work_sync(&closing->work))
+	if (memreg_turn_disable(&closing->turn))
 		memreg_closer_done(closer);
 	timer_shutdown_sync(&closing->timer);
 }

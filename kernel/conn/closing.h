@@ -5,12 +5,12 @@
 #ifndef _MEMREG_CONN_CLOSING_H
 #define _MEMREG_CONN_CLOSING_H
 
-struct memreg_closing;
 struct memreg_endpoint;
 
-void memreg_closing_begin(struct memreg_closing *closing);
+void memreg_closing_begin(struct memreg_endpoint *ep);
 void memreg_closing_await(struct memreg_endpoint *ep);
 void memreg_closing_finish(struct memreg_endpoint *ep);
+
 void memreg_endpoint_destroy_qp(struct memreg_endpoint *ep);
 
 #endif /* _MEMREG_CONN_CLOSING_H */

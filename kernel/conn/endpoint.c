@@ -88,7 +88,7 @@ struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file,
 	init_completion(&ep->begun);
 	mutex_init(&ep->setup);
 	INIT_LIST_HEAD(&ep->event_node);
-	memreg_closing_begin(&ep->closing);
+	memreg_closing_begin(ep);
 	if (memreg_object_alloc_gfp(file, &ep->obj, &memreg_endpoint_ops,
 				    gfp)) {
 		kfree(ep);

@@ -69,31 +69,18 @@ static const struct {
 	{ 16, 8 }, { 16, 16 }, { 32, 16 }, { 32, 32 },
 };
 
-/* The ends of connections wait for work on this workqueue. */
-static struct workqueue_struct *memreg_ring_wq;
-
 /* Handlers of completions. */
 static const struct memreg_slot_ops *memreg_ring_slot_ops;
 
 /**
  * memreg_ring_init() - Initialize what rings share
  * @ops: Handlers of completions
- *
- * Return: 0 or -ENOMEM.
  */
-int __init memreg_ring_init(const struct memreg_slot_ops *ops)
+void __init memreg_ring_init(const struct memreg_slot_ops *ops)
 {
 	memreg_ring_slot_ops = ops;
 	static_assert(sizeof(struct ib_memreg_ring) <= MEMREG_RING_HEADER);
 	static_assert(sizeof(struct ib_memreg_cqe) == 64);
-	memreg_ring_wq = alloc_workqueue("memreg_ring",
-					 WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	return memreg_ring_wq ? 0 : -ENOMEM;
-}
-
-void memreg_ring_exit(void)
-{
-	destroy_workqueue(memreg_ring_wq);
 }
 
 /*
@@ -306,7 +293,7 @@ static void memreg_ring_interrupt(struct memreg_kring *ring)
 	 * polling.
 	 */
 	if (more && !(ring->held && atomic_read(&ring->waiters)))
-		queue_work(memreg_ring_wq, &ring->work);
+		memreg_turn_queue(&ring->turn);
 	spin_unlock_irqrestore(&ring->lock, flags);
 }
 
@@ -377,6 +364,20 @@ static void memreg_ring_settle(struct memreg_kring *ring)
 		wake_up_all(&ring->settled);
 }
 
+/* Handle some completions. Returns whether there may be more at once. */
+static bool memreg_ring_pass(struct memreg_kring *ring)
+{
+	bool more;
+
+	spin_lock_irq(&ring->lock);
+	if (ring->held && !ring->settling)
+		memreg_ring_settle(ring);
+	/* A task that is settling polls the rest when it is done. */
+	more = memreg_ring_poll(ring, MEMREG_RING_BUDGET) && !ring->settling;
+	spin_unlock_irq(&ring->lock);
+	return more;
+}
+
 /**
  * memreg_ring_process() - Handle all completions
  * @ring: The ring
@@ -385,23 +386,19 @@ static void memreg_ring_settle(struct memreg_kring *ring)
  */
 void memreg_ring_process(struct memreg_kring *ring)
 {
-	bool more;
-
-	do {
-		spin_lock_irq(&ring->lock);
-		if (ring->held && !ring->settling)
-			memreg_ring_settle(ring);
-		/* A task that is settling polls the rest when it is done. */
-		more = memreg_ring_poll(ring, MEMREG_RING_BUDGET) &&
-		       !ring->settling;
-		spin_unlock_irq(&ring->lock);
+	while (memreg_ring_pass(ring))
 		cond_resched();
-	} while (more);
 }
 
+/* A ring whose completions keep coming takes turns with others. */
 static void memreg_ring_work(struct work_struct *work)
 {
-	memreg_ring_process(container_of(work, struct memreg_kring, work));
+	struct memreg_kring *ring =
+		container_of(work, struct memreg_kring, turn.work);
+
+	if (memreg_ring_pass(ring))
+		memreg_turn_queue(&ring->turn);
+	memreg_turn_end(&ring->turn);
 }
 
 /* Has everything that had completed when @taken was sampled been reported? */
@@ -442,7 +439,7 @@ void memreg_ring_flush(struct memreg_kring *ring)
 		cond_resched();
 	}
 	/* The CQ is not armed: continue in the worker. */
-	queue_work(memreg_ring_wq, &ring->work);
+	memreg_turn_queue(&ring->turn);
 }
 
 /* lib/dim has chosen another profile. */
@@ -741,7 +738,8 @@ static struct memreg_kring *memreg_ring_alloc(struct memreg_ucmd *ucmd)
 	init_waitqueue_head(&ring->wait);
 	init_waitqueue_head(&ring->settled);
 	init_irq_work(&ring->irq, memreg_ring_irq);
-	INIT_WORK(&ring->work, memreg_ring_work);
+	memreg_turn_init(&ring->turn, ucmd->file->user, MEMREG_TURNS_RING,
+			 memreg_ring_work);
 	memreg_ring_timer_init(ring);
 	ring->moderated = !(cmd->flags & IB_MEMREG_RING_NO_MODERATION);
 	ring->dim.state = DIM_START_MEASURE;
@@ -801,7 +799,7 @@ static void memreg_ring_destroy_cq(struct memreg_kring *ring)
 	ib_destroy_cq(ring->cq);
 	hrtimer_cancel(&ring->timer);
 	irq_work_sync(&ring->irq);
-	cancel_work_sync(&ring->work);
+	memreg_turn_disable(&ring->turn);
 	memreg_uncharge(&ring->charge, ring->mdev);
 	wake_up_poll(&ring->wait, EPOLLHUP | EPOLLERR);
 }

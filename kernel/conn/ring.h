@@ -19,6 +19,7 @@
 
 #include "core.h"
 #include "device.h"
+#include "turns.h"
 
 struct eventfd_ctx;
 struct memreg_slot_ops;
@@ -67,7 +68,7 @@ struct memreg_slot_ops;
  * @settled: Wait queue for the end of @settling
  * @eventfd: eventfd to signal, or NULL
  * @irq: Polls @cq as soon as interrupts are on
- * @work: Polls @cq if that takes long, or has to sleep
+ * @turn: Polls @cq if that takes long, or has to sleep
  * @timer: Polls @cq a little later
  * @delay_us: Delay of @timer in microseconds; 0: poll at once
  * @moderated: @delay_us, or the device's moderation, follows the load
@@ -104,7 +105,7 @@ struct memreg_kring {
 	wait_queue_head_t settled;
 	struct eventfd_ctx *eventfd;
 	struct irq_work irq;
-	struct work_struct work;
+	struct memreg_turn turn;
 	struct hrtimer timer;
 	u32 delay_us;
 	bool moderated;
@@ -128,8 +129,7 @@ static inline u32 memreg_ring_max(struct memreg_kdevice *mdev)
 					  IB_MEMREG_RING_ENTRIES_MAX));
 }
 
-int memreg_ring_init(const struct memreg_slot_ops *ops);
-void memreg_ring_exit(void);
+void memreg_ring_init(const struct memreg_slot_ops *ops);
 int memreg_ring_create_ioctl(struct memreg_ucmd *ucmd);
 void memreg_ring_hold(struct memreg_kring *ring);
 void memreg_ring_release(struct memreg_kring *ring);

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of the connection plane, for errors that the RDMA CM cannot be
- * made to return.
+ * KUnit tests of the connection plane: errors that the RDMA CM cannot be made to
+ * return, and work that users hold up.
  */
 #include <kunit/test.h>
+#include <linux/completion.h>
 #include <linux/err.h>
 #include <linux/errno.h>
+#include <linux/wait.h>
 
 #include "conn/address.h"
+#include "turns.h"
 
 /* As include/uapi/rdma/ib_memreg.h has them, all but EPROTO. */
 static const int memreg_test_errnos[] = {
@@ -39,8 +42,121 @@ static void memreg_test_cm_errno(struct kunit *test)
 				    memreg_cm_errno(-err), "errno %d", err);
 }
 
+/* More work items than a user has turns */
+#define MEMREG_TEST_TURNS	200
+#define MEMREG_TEST_PATIENCE	(60 * HZ)
+
+static DECLARE_WAIT_QUEUE_HEAD(memreg_test_turns_wait);
+
+/**
+ * struct memreg_test_turn - A work item that is held up
+ * @turn: The work item
+ * @go: What it waits for
+ * @began: Number of those that have begun
+ * @ended: Number of those that have ended
+ */
+struct memreg_test_turn {
+	struct memreg_turn turn;
+	struct completion *go;
+	atomic_t *began;
+	atomic_t *ended;
+};
+
+static void memreg_test_turn_work(struct work_struct *work)
+{
+	struct memreg_test_turn *t =
+		container_of(work, struct memreg_test_turn, turn.work);
+
+	atomic_inc(t->began);
+	wake_up_all(&memreg_test_turns_wait);
+	wait_for_completion(t->go);
+	atomic_inc(t->ended);
+	wake_up_all(&memreg_test_turns_wait);
+	memreg_turn_end(&t->turn);
+}
+
+/* Wait until a number has been reached. */
+static void memreg_test_turns_reach(struct kunit *test, atomic_t *count,
+				    int number)
+{
+	KUNIT_EXPECT_TRUE_MSG(test,
+			      wait_event_timeout(memreg_test_turns_wait,
+						 atomic_read(count) >= number,
+						 MEMREG_TEST_PATIENCE),
+			      "%d of %d", atomic_read(count), number);
+}
+
+/*
+ * A user whose work items are held up leaves workers to others, and all of them
+ * run in the end.
+ */
+static void memreg_test_turns_of(struct kunit *test,
+				 enum memreg_turns_kind kind)
+{
+	atomic_t began = ATOMIC_INIT(0), ended = ATOMIC_INIT(0);
+	atomic_t other_began = ATOMIC_INIT(0), other_ended = ATOMIC_INIT(0);
+	struct memreg_user *user = memreg_user_get(KUIDT_INIT(4242));
+	struct memreg_user *other = memreg_user_get(KUIDT_INIT(2424));
+	struct memreg_test_turn *turns, *last;
+	DECLARE_COMPLETION_ONSTACK(go);
+	int i, most;
+
+	KUNIT_ASSERT_NOT_NULL(test, user);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	turns = kunit_kcalloc(test, MEMREG_TEST_TURNS + 1, sizeof(*turns),
+			      GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, turns);
+	for (i = 0; i < MEMREG_TEST_TURNS; i++) {
+		turns[i] = (struct memreg_test_turn) {
+			.go = &go, .began = &began, .ended = &ended,
+		};
+		memreg_turn_init(&turns[i].turn, user, kind,
+				 memreg_test_turn_work);
+		KUNIT_EXPECT_TRUE(test, memreg_turn_queue(&turns[i].turn));
+	}
+	last = &turns[MEMREG_TEST_TURNS];
+	*last = (struct memreg_test_turn) {
+		.go = &go, .began = &other_began, .ended = &other_ended,
+	};
+	memreg_turn_init(&last->turn, other, kind, memreg_test_turn_work);
+	KUNIT_EXPECT_TRUE(test, memreg_turn_queue(&last->turn));
+	memreg_test_turns_reach(test, &other_began, 1);
+	most = user->turns[kind].running;
+	KUNIT_EXPECT_LT(test, most, MEMREG_TEST_TURNS);
+	memreg_test_turns_reach(test, &began, most);
+	/* One that waits is queued once, and can be taken back. */
+	KUNIT_EXPECT_FALSE(test,
+			   memreg_turn_queue(&turns[MEMREG_TEST_TURNS - 1].turn));
+	KUNIT_EXPECT_TRUE(test,
+			  memreg_turn_disable(&turns[MEMREG_TEST_TURNS - 1].turn));
+	KUNIT_EXPECT_EQ(test, atomic_read(&began), most);
+	/* One that runs can be queued again. */
+	KUNIT_EXPECT_TRUE(test, memreg_turn_queue(&turns[0].turn));
+	KUNIT_EXPECT_FALSE(test, memreg_turn_queue(&turns[0].turn));
+	complete_all(&go);
+	memreg_test_turns_reach(test, &ended, MEMREG_TEST_TURNS);
+	for (i = 0; i <= MEMREG_TEST_TURNS; i++)
+		memreg_turn_disable(&turns[i].turn);
+	KUNIT_EXPECT_EQ(test, atomic_read(&began), MEMREG_TEST_TURNS);
+	KUNIT_EXPECT_EQ(test, atomic_read(&other_ended), 1);
+	KUNIT_EXPECT_EQ(test, user->turns[kind].running, 0);
+	KUNIT_EXPECT_EQ(test, other->turns[kind].running, 0);
+	KUNIT_EXPECT_TRUE(test, list_empty(&user->turns[kind].waiting));
+	memreg_user_put(user);
+	memreg_user_put(other);
+}
+
+static void memreg_test_turns(struct kunit *test)
+{
+	unsigned int kind;
+
+	for (kind = 0; kind < MEMREG_TURNS_KINDS; kind++)
+		memreg_test_turns_of(test, kind);
+}
+
 static struct kunit_case memreg_conn_cases[] = {
 	KUNIT_CASE(memreg_test_cm_errno),
+	KUNIT_CASE(memreg_test_turns),
 	{}
 };
 
