@@ -21,6 +21,7 @@ struct memreg_endpoint;
  * @MEMREG_STAGE_DRAIN: Posted work requests are being flushed.
  * @MEMREG_STAGE_DETACH: The QP is leaving a shared receive queue.
  * @MEMREG_STAGE_OVER: The connection has ended.
+ * @MEMREG_STAGE_PARTED: The QP and the id are destroyed.
  */
 enum memreg_stage {
 	MEMREG_STAGE_STANDS,
@@ -29,6 +30,7 @@ enum memreg_stage {
 	MEMREG_STAGE_DRAIN,
 	MEMREG_STAGE_DETACH,
 	MEMREG_STAGE_OVER,
+	MEMREG_STAGE_PARTED,
 };
 
 /**
@@ -53,7 +55,9 @@ enum memreg_stage {
  * @draining: The last completion of a queue schedules a step
  * @quiet: Post no event, as the user knows of the end; handler lock, or while
  *	destroying
- * @over: Completed when the last stage is reached
+ * @parts: The endpoint is being destroyed, and no call uses its id
+ * @over: Completed when the connection has ended
+ * @parted: Completed when the last stage is reached
  */
 struct memreg_closing {
 	struct list_head node;
@@ -71,7 +75,9 @@ struct memreg_closing {
 	bool last_wqe;
 	bool draining;
 	bool quiet;
+	bool parts;
 	struct completion over;
+	struct completion parted;
 };
 
 void memreg_closer_done(struct memreg_closer *closer);

@@ -20,6 +20,9 @@
  *		requests.
  *	DETACH	The QP stops taking buffers from a shared receive queue.
  *	OVER	Windows are revoked, and the event is posted to the user.
+ *	PARTED	The QP and the id are destroyed, as the endpoint is to be. A
+ *		worker does that, as handlers of the id may be waiting, and
+ *		with them those of all users.
  *
  * The endpoint is CLOSED, and keys of its windows of type 1 are dead, before
  * SETTLE. A window of type 2B may have its REG_MR on the send queue, so its key
@@ -106,14 +109,10 @@ static void memreg_closing_end(struct memreg_endpoint *ep)
 	mutex_unlock(&ep->setup);
 }
 
-/**
- * memreg_endpoint_destroy_qp() - Destroy the QP, so that no packet of the peer
- * is accepted
- * @ep: Endpoint that is CLOSED; it may have no QP
- *
- * Context: may sleep.
+/*
+ * Destroy the QP, if there is one, so that no packet of the peer is accepted.
  */
-void memreg_endpoint_destroy_qp(struct memreg_endpoint *ep)
+static void memreg_closing_destroy_qp(struct memreg_endpoint *ep)
 {
 	if (!ep->id->qp)
 		return;
@@ -139,7 +138,7 @@ static int memreg_closing_flush(struct memreg_endpoint *ep)
 /* The device has not flushed the work requests: give up, and destroy the QP. */
 static void memreg_closing_abandon(struct memreg_endpoint *ep)
 {
-	memreg_endpoint_destroy_qp(ep);
+	memreg_closing_destroy_qp(ep);
 	if (ep->send)
 		memreg_queue_abandon(ep->send);
 	if (ep->recv)
@@ -299,7 +298,7 @@ static enum memreg_stage memreg_stage_detach(struct memreg_endpoint *ep)
 	if (ep->srq)
 		memreg_ring_flush(ep->srq->queue->ring);
 	if (closing->undone)
-		memreg_endpoint_destroy_qp(ep);
+		memreg_closing_destroy_qp(ep);
 	memreg_closing_drop_foreign(ep);
 	memreg_window_revoke_granted(ep->file, &ep->grants);
 	if (!READ_ONCE(closing->quiet))
@@ -310,8 +309,25 @@ static enum memreg_stage memreg_stage_detach(struct memreg_endpoint *ep)
 
 static enum memreg_stage memreg_stage_over(struct memreg_endpoint *ep)
 {
+	struct memreg_closing *closing = &ep->closing;
+
 	memreg_closing_drop_foreign(ep);
-	return MEMREG_STAGE_OVER;
+	/* Pairs with memreg_closing_finish(). */
+	if (!smp_load_acquire(&closing->parts))
+		return MEMREG_STAGE_OVER;
+	if (ep->id) {
+		memreg_closing_destroy_qp(ep);
+		/* This rejects a request that was not answered. */
+		rdma_destroy_id(ep->id);
+		ep->id = NULL;
+	}
+	complete(&closing->parted);
+	return MEMREG_STAGE_PARTED;
+}
+
+static enum memreg_stage memreg_stage_parted(struct memreg_endpoint *ep)
+{
+	return MEMREG_STAGE_PARTED;
 }
 
 static enum memreg_stage (*const memreg_stages[])(struct memreg_endpoint *) = {
@@ -321,6 +337,7 @@ static enum memreg_stage (*const memreg_stages[])(struct memreg_endpoint *) = {
 	[MEMREG_STAGE_DRAIN] = memreg_stage_drain,
 	[MEMREG_STAGE_DETACH] = memreg_stage_detach,
 	[MEMREG_STAGE_OVER] = memreg_stage_over,
+	[MEMREG_STAGE_PARTED] = memreg_stage_parted,
 };
 
 static void memreg_closing_work(struct work_struct *work)
@@ -354,6 +371,7 @@ void memreg_closing_begin(struct memreg_endpoint *ep)
 	INIT_WORK(&closing->cut, memreg_closing_cut);
 	timer_setup(&closing->timer, memreg_closing_timer, 0);
 	init_completion(&closing->over);
+	init_completion(&closing->parted);
 	closing->stage = MEMREG_STAGE_STANDS;
 }
 
@@ -369,7 +387,8 @@ void memreg_closing_await(struct memreg_endpoint *ep)
 }
 
 /**
- * memreg_closing_finish() - End a connection, and prevent later steps
+ * memreg_closing_finish() - End a connection, destroy the QP and the id, and
+ * prevent later steps
  * @ep: Endpoint that is being destroyed; it may have no id
  *
  * Skips stages that only serve the peer, and posts no event.
@@ -384,8 +403,10 @@ void memreg_closing_finish(struct memreg_endpoint *ep)
 	WRITE_ONCE(closing->quiet, true);
 	WRITE_ONCE(closing->urgent, true);
 	if (ep->id) {
+		/* No call that has begun uses the id any more. */
+		smp_store_release(&closing->parts, true);
 		memreg_endpoint_close(ep);
-		memreg_closing_await(ep);
+		wait_for_completion(&closing->parted);
 	}
 	spin_lock_irq(&closer->lock);
 	closing->shut = true;

@@ -11,6 +11,4 @@ void memreg_closing_begin(struct memreg_endpoint *ep);
 void memreg_closing_await(struct memreg_endpoint *ep);
 void memreg_closing_finish(struct memreg_endpoint *ep);
 
-void memreg_endpoint_destroy_qp(struct memreg_endpoint *ep);
-
 #endif /* _MEMREG_CONN_CLOSING_H */

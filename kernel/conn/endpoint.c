@@ -151,11 +151,6 @@ static void memreg_endpoint_destroy(struct memreg_file *file,
 
 	complete_all(&ep->begun);
 	memreg_closing_finish(ep);
-	if (ep->id) {
-		memreg_endpoint_destroy_qp(ep);
-		/* This rejects a request that was not answered. */
-		rdma_destroy_id(ep->id);
-	}
 	memreg_window_revoke_granted(file, &ep->grants);
 
 	/* No event is posted any more. */
