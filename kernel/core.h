@@ -90,6 +90,7 @@
 
 #include "fault.h"
 #include "object.h"
+#include "turns.h"
 
 struct memreg_kdevice;
 struct memreg_file;
@@ -179,7 +180,7 @@ struct memreg_file {
 	struct memreg_user *user;
 	char comm[TASK_COMM_LEN];
 	struct memreg_scratch *scratch;
-	struct work_struct close;
+	struct memreg_turn close;
 	struct memreg_closer closer;
 	atomic_t listeners;
 	atomic_t requests;

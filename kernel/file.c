@@ -10,7 +10,6 @@
 #include <linux/workqueue.h>
 
 #include "core.h"
-#include "turns.h"
 
 /* Threads that wake readers and pollers. */
 #define MEMREG_WAKE_THREADS	2

@@ -35,7 +35,6 @@
 #include "mem/advise.h"
 #include "mem/compose.h"
 #include "mem/demand.h"
-#include "mem/dmabuf.h"
 #include "mem/domain.h"
 #include "mem/frwr.h"
 #include "mem/kill.h"
@@ -51,7 +50,6 @@
 #include "mem/window.h"
 #include "stats.h"
 #include "trace.h"
-#include "turns.h"
 
 static int memreg_fops_open(struct inode *inode, struct file *filp)
 {
@@ -63,25 +61,24 @@ static int memreg_fops_open(struct inode *inode, struct file *filp)
 	return stream_open(inode, filp);
 }
 
-/*
- * Threads that close files on behalf of processes that did not open them. Each
- * may have to wait for unmaps that are under way in the process whose memory it
- * gives back, which that process can prolong.
- */
-#define MEMREG_FILE_THREADS	32
-
-static struct workqueue_struct *memreg_file_wq;
-
 static void memreg_file_close(struct memreg_file *file)
 {
 	memreg_device_unbind(file);
 	trace_memreg_file_close(file);
-	memreg_file_put(file);
 }
 
+/*
+ * This may have to wait for unmaps that are under way in the process whose
+ * memory it gives back, which that process can prolong.
+ */
 static void memreg_file_close_work(struct work_struct *work)
 {
-	memreg_file_close(container_of(work, struct memreg_file, close));
+	struct memreg_file *file =
+		container_of(work, struct memreg_file, close.work);
+
+	memreg_file_close(file);
+	memreg_turn_end(&file->close);
+	memreg_file_put(file);
 }
 
 /*
@@ -106,9 +103,11 @@ static int memreg_fops_release(struct inode *inode, struct file *filp)
 	memreg_file_hide(file);
 	if (memreg_file_closed_by_owner(file, filp)) {
 		memreg_file_close(file);
+		memreg_file_put(file);
 	} else {
-		INIT_WORK(&file->close, memreg_file_close_work);
-		queue_work(memreg_file_wq, &file->close);
+		memreg_turn_init(&file->close, file->user, MEMREG_TURNS_FILE,
+				 memreg_file_close_work);
+		memreg_turn_queue(&file->close);
 	}
 	return 0;
 }
@@ -428,16 +427,11 @@ static int __init memreg_mem_init(void)
 	ret = memreg_monitor_init();
 	if (ret)
 		goto err_watch;
-	ret = memreg_dmabuf_init();
-	if (ret)
-		goto err_monitor;
 	ret = memreg_demand_module_init();
 	if (ret)
-		goto err_dmabuf;
+		goto err_monitor;
 	return 0;
 
-err_dmabuf:
-	memreg_dmabuf_exit();
 err_monitor:
 	memreg_monitor_exit();
 err_watch:
@@ -457,7 +451,6 @@ static void memreg_mem_exit(void)
 {
 	memreg_demand_module_exit();
 	memreg_monitor_exit();
-	memreg_dmabuf_exit();
 	memreg_watch_exit();
 	memreg_kill_module_exit();
 	memreg_regq_module_exit();
@@ -472,21 +465,16 @@ static int __init memreg_init(void)
 	ret = memreg_file_init();
 	if (ret)
 		return ret;
-	ret = memreg_mem_init();
-	if (ret)
-		goto err_wake;
-	memreg_file_wq = alloc_workqueue("memreg_file", WQ_UNBOUND,
-					 MEMREG_FILE_THREADS);
-	ret = memreg_file_wq ? 0 : -ENOMEM;
-	if (ret)
-		goto err_mem;
 	ret = memreg_turns_init();
 	if (ret)
-		goto err_file;
+		goto err_wake;
+	ret = memreg_mem_init();
+	if (ret)
+		goto err_turns;
 	memreg_ring_init(&memreg_slot_ops);
 	ret = memreg_device_init(&memreg_device_ops);
 	if (ret)
-		goto err_turns;
+		goto err_mem;
 	ret = memreg_kapi_init(memreg_mr_done);
 	if (ret)
 		goto err_device;
@@ -501,12 +489,10 @@ err_inject:
 	memreg_kapi_exit();
 err_device:
 	memreg_device_exit();
-err_turns:
-	memreg_turns_exit();
-err_file:
-	destroy_workqueue(memreg_file_wq);
 err_mem:
 	memreg_mem_exit();
+err_turns:
+	memreg_turns_exit();
 err_wake:
 	memreg_file_exit();
 	return ret;
@@ -515,12 +501,12 @@ err_wake:
 static void __exit memreg_exit(void)
 {
 	misc_deregister(&memreg_miscdev);
-	destroy_workqueue(memreg_file_wq);
+	memreg_turns_flush(MEMREG_TURNS_FILE);
 	memreg_inject_exit();
 	memreg_kapi_exit();
 	memreg_device_exit();
-	memreg_turns_exit();
 	memreg_mem_exit();
+	memreg_turns_exit();
 	memreg_file_exit();
 }
 

@@ -12,8 +12,22 @@
 
 #include "turns.h"
 
-/* Work items of a user that are queued, or under way, of WQ_MAX_ACTIVE. */
-#define MEMREG_TURNS_MAX	128U
+/**
+ * struct memreg_turns_limit - A workqueue
+ * @name: Its name
+ * @max: Work items of a user that are queued, or under way, of WQ_MAX_ACTIVE
+ */
+struct memreg_turns_limit {
+	const char *name;
+	unsigned int max;
+};
+
+static const struct memreg_turns_limit memreg_turns_limits[] = {
+	[MEMREG_TURNS_CLOSE] = { "memreg_close", 128 },
+	[MEMREG_TURNS_RING] = { "memreg_ring", 128 },
+	[MEMREG_TURNS_FILE] = { "memreg_file", 8 },
+	[MEMREG_TURNS_DMABUF] = { "memreg_dmabuf", 128 },
+};
 
 static struct workqueue_struct *memreg_turns_wqs[MEMREG_TURNS_KINDS];
 
@@ -22,17 +36,15 @@ static DEFINE_SPINLOCK(memreg_users_lock);
 
 int __init memreg_turns_init(void)
 {
-	static const char *const names[] = {
-		[MEMREG_TURNS_CLOSE] = "memreg_close",
-		[MEMREG_TURNS_RING] = "memreg_ring",
-	};
 	unsigned int i;
 
 	/* Reclaim may be waiting for a key that such work kills. */
 	for (i = 0; i < MEMREG_TURNS_KINDS; i++) {
+		const char *name = memreg_turns_limits[i].name;
+
 		memreg_turns_wqs[i] = alloc_workqueue("%s", WQ_UNBOUND |
 						      WQ_MEM_RECLAIM,
-						      WQ_MAX_ACTIVE, names[i]);
+						      WQ_MAX_ACTIVE, name);
 		if (!memreg_turns_wqs[i])
 			goto err;
 	}
@@ -50,6 +62,17 @@ void memreg_turns_exit(void)
 
 	for (i = 0; i < MEMREG_TURNS_KINDS; i++)
 		destroy_workqueue(memreg_turns_wqs[i]);
+}
+
+/**
+ * memreg_turns_flush() - Wait for the work items of all users
+ * @kind: Their workqueue; none is queued from outside of it any more
+ *
+ * Context: may sleep.
+ */
+void memreg_turns_flush(enum memreg_turns_kind kind)
+{
+	drain_workqueue(memreg_turns_wqs[kind]);
 }
 
 /*
@@ -193,7 +216,7 @@ bool memreg_turn_queue(struct memreg_turn *turn)
 	spin_lock_irqsave(&turns->lock, flags);
 	if (!list_empty(&turn->node))
 		queued = false;
-	else if (turns->running < MEMREG_TURNS_MAX)
+	else if (turns->running < memreg_turns_limits[turn->kind].max)
 		queued = memreg_turn_run(turn);
 	else
 		queued = memreg_turn_wait(turn);

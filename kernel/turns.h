@@ -14,11 +14,15 @@
  * enum memreg_turns_kind - Workqueues
  * @MEMREG_TURNS_CLOSE: Steps to the end of connections
  * @MEMREG_TURNS_RING: Completions that do not end in an interrupt
+ * @MEMREG_TURNS_FILE: Files that another user closes last
+ * @MEMREG_TURNS_DMABUF: Imports that an exporter did not wait for
  * @MEMREG_TURNS_KINDS: Number of workqueues
  */
 enum memreg_turns_kind {
 	MEMREG_TURNS_CLOSE,
 	MEMREG_TURNS_RING,
+	MEMREG_TURNS_FILE,
+	MEMREG_TURNS_DMABUF,
 	MEMREG_TURNS_KINDS
 };
 
@@ -64,6 +68,7 @@ struct memreg_turn {
 
 int memreg_turns_init(void);
 void memreg_turns_exit(void);
+void memreg_turns_flush(enum memreg_turns_kind kind);
 struct memreg_user *memreg_user_get(kuid_t uid);
 void memreg_user_put(struct memreg_user *user);
 void memreg_turn_init(struct memreg_turn *turn, struct memreg_user *user,

@@ -6,7 +6,6 @@
 #include <linux/completion.h>
 #include <linux/list.h>
 #include <linux/timer.h>
-#include <linux/workqueue.h>
 
 #include "core.h"
 #include "turns.h"

@@ -75,8 +75,6 @@
  */
 #define MEMREG_DMABUF_VMAP_MAX	((u64)VMALLOC_TOTAL / 16)
 
-static struct workqueue_struct *memreg_dmabuf_wq;
-
 /**
  * struct memreg_import - A region's import of a dma-buf
  * @region: The region; NULL once it is gone, if an MR could not be destroyed;
@@ -87,7 +85,7 @@ static struct workqueue_struct *memreg_dmabuf_wq;
  * @table: The memory, mapped for a device; dma_resv
  * @map: The memory, mapped for the CPU; dma_resv
  * @pinned: The memory is pinned by @attach; dma_resv
- * @work: Releases the import if a callback's wait timed out
+ * @turn: Releases the import if a callback's wait timed out
  */
 struct memreg_import {
 	struct memreg_region *region;
@@ -96,20 +94,8 @@ struct memreg_import {
 	struct sg_table *table;
 	struct iosys_map map;
 	bool pinned;
-	struct work_struct work;
+	struct memreg_turn turn;
 };
-
-int __init memreg_dmabuf_init(void)
-{
-	memreg_dmabuf_wq = alloc_workqueue("memreg_dmabuf",
-					   WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	return memreg_dmabuf_wq ? 0 : -ENOMEM;
-}
-
-void memreg_dmabuf_exit(void)
-{
-	destroy_workqueue(memreg_dmabuf_wq);
-}
 
 /*
  * Letting go
@@ -138,7 +124,7 @@ static void memreg_import_let_go(struct memreg_import *import)
 static void memreg_import_work(struct work_struct *work)
 {
 	struct memreg_import *import =
-		container_of(work, struct memreg_import, work);
+		container_of(work, struct memreg_import, turn.work);
 	struct memreg_region *region = import->region;
 
 	wait_var_event(&region->held, !atomic_read(&region->held));
@@ -146,6 +132,7 @@ static void memreg_import_work(struct work_struct *work)
 	if (!memreg_region_is_haunted(region))
 		memreg_import_let_go(import);
 	dma_resv_unlock(region->dmabuf->resv);
+	memreg_turn_end(&import->turn);
 }
 
 /* ->invalidate_mappings(): the exporter takes the memory away. */
@@ -160,7 +147,7 @@ static void memreg_dmabuf_invalidate(struct dma_buf_attachment *attach)
 	if (!region || (!import->table && iosys_map_is_null(&import->map)))
 		return;
 	if (!memreg_guard_revoke(region))
-		queue_work(memreg_dmabuf_wq, &import->work);
+		memreg_turn_queue(&import->turn);
 	else if (!memreg_region_is_haunted(region))
 		memreg_import_let_go(import);
 }
@@ -191,7 +178,7 @@ static void memreg_import_free(struct dma_buf *dmabuf,
 	/* From here on no callback runs, and none queues the work. */
 	if (import->attach)
 		dma_buf_detach(dmabuf, import->attach);
-	cancel_work_sync(&import->work);
+	memreg_turn_disable(&import->turn);
 	kfree(import);
 }
 
@@ -204,7 +191,7 @@ static void memreg_dmabuf_leak(struct memreg_region *region)
 	dma_resv_lock(resv, NULL);
 	import->region = NULL;
 	dma_resv_unlock(resv);
-	cancel_work_sync(&import->work);
+	memreg_turn_disable(&import->turn);
 	/* The exporter may still call back into this module. */
 	__module_get(THIS_MODULE);
 }
@@ -469,7 +456,8 @@ static int memreg_import_take(struct memreg_ucmd *ucmd,
 	import->region = region;
 	import->direction = region->writable ? DMA_BIDIRECTIONAL :
 					       DMA_TO_DEVICE;
-	INIT_WORK(&import->work, memreg_import_work);
+	memreg_turn_init(&import->turn, ucmd->file->user, MEMREG_TURNS_DMABUF,
+			 memreg_import_work);
 	region->import = import;
 	ret = memreg_import_attach(ucmd, import, by_dma);
 	if (ret)

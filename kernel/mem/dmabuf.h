@@ -12,8 +12,6 @@ struct dma_buf;
 struct memreg_region;
 struct memreg_ucmd;
 
-int memreg_dmabuf_init(void);
-void memreg_dmabuf_exit(void);
 struct memreg_region *memreg_dmabuf_region(struct memreg_ucmd *ucmd,
 					   struct dma_buf *dmabuf, u64 offset,
 					   u64 length, bool writable);

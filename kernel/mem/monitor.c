@@ -105,7 +105,7 @@ struct memreg_suspicion {
 };
 
 /**
- * struct memreg_turn - The worker's turn at a table
+ * struct memreg_monitor_turn - The worker's turn at a table
  * @status: The table; holds a reference
  * @suspects: Monitors to check, by memreg_monitor.suspect_node;
  *	memreg_suspects_lock
@@ -113,7 +113,7 @@ struct memreg_suspicion {
  * @locked: mmap_lock of the address space is held
  * @left: Mappings that may be checked before the next table's turn
  */
-struct memreg_turn {
+struct memreg_monitor_turn {
 	struct memreg_kstatus *status;
 	struct list_head suspects;
 	bool alive;
@@ -255,7 +255,8 @@ static bool memreg_monitor_vma_same(const struct memreg_monitor *monitor,
  */
 static enum memreg_verdict
 memreg_monitor_compare(const struct memreg_monitor *monitor,
-		       struct memreg_suspicion *what, struct memreg_turn *turn)
+		       struct memreg_suspicion *what,
+		       struct memreg_monitor_turn *turn)
 {
 	struct mm_struct *mm = monitor->notifier.mm;
 	struct vm_area_struct *vma;
@@ -282,7 +283,8 @@ memreg_monitor_compare(const struct memreg_monitor *monitor,
 
 static enum memreg_verdict
 memreg_monitor_look(const struct memreg_monitor *monitor,
-		    struct memreg_suspicion *what, struct memreg_turn *turn)
+		    struct memreg_suspicion *what,
+		    struct memreg_monitor_turn *turn)
 {
 	turn->left -= MEMREG_MONITOR_COST;
 	/* An address space that is exiting loses all of its mappings. */
@@ -295,7 +297,7 @@ memreg_monitor_look(const struct memreg_monitor *monitor,
 }
 
 /* The next monitor to check, which is not freed until it was checked. */
-static struct memreg_monitor *memreg_monitor_next(struct memreg_turn *turn,
+static struct memreg_monitor *memreg_monitor_next(struct memreg_monitor_turn *turn,
 						  struct memreg_suspicion *what)
 {
 	struct memreg_monitor *monitor;
@@ -339,7 +341,7 @@ static void memreg_monitor_judge(struct memreg_monitor *monitor,
 }
 
 /* Begin a turn with the first table of the list, if there is one. */
-static bool memreg_turn_begin(struct memreg_turn *turn,
+static bool memreg_monitor_turn_begin(struct memreg_monitor_turn *turn,
 			      struct list_head *tables)
 {
 	struct memreg_kstatus *status;
@@ -368,7 +370,7 @@ static bool memreg_turn_begin(struct memreg_turn *turn,
 }
 
 /* End a turn. Returns true if the table needs another turn without a delay. */
-static bool memreg_turn_end(struct memreg_turn *turn)
+static bool memreg_monitor_turn_end(struct memreg_monitor_turn *turn)
 {
 	struct memreg_kstatus *status = turn->status;
 
@@ -386,7 +388,7 @@ static bool memreg_turn_end(struct memreg_turn *turn)
 }
 
 /* Check monitors of a table until all are checked, or the turn is over. */
-static void memreg_turn_look(struct memreg_turn *turn)
+static void memreg_monitor_turn_look(struct memreg_monitor_turn *turn)
 {
 	struct memreg_suspicion what;
 	struct memreg_monitor *monitor;
@@ -410,7 +412,7 @@ static void memreg_turn_look(struct memreg_turn *turn)
 
 static void memreg_monitor_work(struct work_struct *work)
 {
-	struct memreg_turn turn;
+	struct memreg_monitor_turn turn;
 	LIST_HEAD(tables);
 	bool more = false;
 
@@ -418,9 +420,9 @@ static void memreg_monitor_work(struct work_struct *work)
 	spin_lock(&memreg_suspects_lock);
 	list_splice_init(&memreg_suspects, &tables);
 	spin_unlock(&memreg_suspects_lock);
-	while (memreg_turn_begin(&turn, &tables)) {
-		memreg_turn_look(&turn);
-		more |= memreg_turn_end(&turn);
+	while (memreg_monitor_turn_begin(&turn, &tables)) {
+		memreg_monitor_turn_look(&turn);
+		more |= memreg_monitor_turn_end(&turn);
 	}
 	if (more)
 		mod_delayed_work(memreg_monitor_wq, &memreg_monitor_looks, 0);

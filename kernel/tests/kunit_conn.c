@@ -121,7 +121,7 @@ static void memreg_test_turns_of(struct kunit *test,
 	memreg_turn_init(&last->turn, other, kind, memreg_test_turn_work);
 	KUNIT_EXPECT_TRUE(test, memreg_turn_queue(&last->turn));
 	memreg_test_turns_reach(test, &other_began, 1);
-	most = user->turns[kind].running;
+	most = READ_ONCE(user->turns[kind].running);
 	KUNIT_EXPECT_LT(test, most, MEMREG_TEST_TURNS);
 	memreg_test_turns_reach(test, &began, most);
 	/* One that waits is queued once, and can be taken back. */
