@@ -309,6 +309,9 @@ static long memreg_fops_ioctl(struct file *filp, unsigned int num,
 		goto out;
 	ucmd.reason = IB_MEMREG_REASON_NONE;
 	ucmd.cmd = &cmd;
+	ret = -E2BIG;
+	if (ucmd.user_size > IB_MEMREG_SIZE_MAX)
+		goto out;
 	ret = copy_struct_from_user(&cmd, ioctl->size, ucmd.ubuffer,
 				    ucmd.user_size);
 	if (!ret)

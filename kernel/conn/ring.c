@@ -649,7 +649,8 @@ static long memreg_ring_ioctl(struct file *filp, unsigned int num,
 	if (size < sizeof(cmd))
 		return put_user(IB_MEMREG_REASON_SIZE, (u32 __user *)to + 1) ?
 		       -EFAULT : -EINVAL;
-	ret = copy_struct_from_user(&cmd, sizeof(cmd), to, size);
+	ret = size > IB_MEMREG_SIZE_MAX ? -E2BIG :
+	      copy_struct_from_user(&cmd, sizeof(cmd), to, size);
 	if (ret)
 		return put_user(IB_MEMREG_REASON_NONE, (u32 __user *)to + 1) ?
 		       -EFAULT : ret;

@@ -282,6 +282,10 @@ TEST_F(uapi, cmd_length_larger_needs_zeros)
 				    raw_call(self->fd, call->num, head));
 			*tail = 0;
 		}
+		head->size = IB_MEMREG_SIZE_MAX + 1;
+		EXPECT_FAIL(E2BIG, NONE, raw_call(self->fd, call->num, head));
+		head->size = ~0U;
+		EXPECT_FAIL(E2BIG, NONE, raw_call(self->fd, call->num, head));
 	}
 }
 
@@ -289,10 +293,10 @@ TEST_F(uapi, cmd_length_larger_works)
 {
 	struct ib_memreg_device_query *query;
 
-	query = (void *)arg_at_end(self, 2 * PAGE);
+	query = (void *)arg_at_end(self, IB_MEMREG_SIZE_MAX);
 	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_DEVICE_QUERY, query));
 	EXPECT_STREQ(test_device(), query->out_name);
-	EXPECT_EQ(2 * PAGE, query->size);
+	EXPECT_EQ(IB_MEMREG_SIZE_MAX, query->size);
 }
 
 TEST_F(uapi, argument_not_mapped_is_EFAULT)
@@ -309,7 +313,7 @@ TEST_F(uapi, argument_not_mapped_is_EFAULT)
 		head = arg_at_end(self, call->size);
 		head->size = call->size + 1;
 		EXPECT_FAIL(EFAULT, NONE, raw_call(self->fd, call->num, head));
-		head->size = ~0U;
+		head->size = IB_MEMREG_SIZE_MAX;
 		EXPECT_FAIL(EFAULT, NONE, raw_call(self->fd, call->num, head));
 	}
 }

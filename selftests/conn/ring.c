@@ -259,6 +259,9 @@ TEST_F(calls, I8_ring_wait_has_bounds)
 	cmd.size = sizeof(cmd) - 1;
 	EXPECT_FAIL(EINVAL, SIZE,
 		    raw_call(r.fd, IB_MEMREG_IOC_RING_WAIT, &cmd));
+	cmd.size = IB_MEMREG_SIZE_MAX + 1;
+	EXPECT_FAIL(E2BIG, NONE,
+		    raw_call(r.fd, IB_MEMREG_IOC_RING_WAIT, &cmd));
 	EXPECT_EQ(-1, ioctl(r.fd, IB_MEMREG_IOC_RING_WAIT, NULL));
 	EXPECT_EQ(EFAULT, errno);
 	ring_unmap(&r);

@@ -46,15 +46,15 @@
  * Every ioctl takes a pointer to a structure whose first field, @size, is the
  * size that the caller was compiled with. The kernel accepts a smaller
  * structure (missing fields count as 0) down to the size of the first release,
- * and a larger one if all bytes beyond the kernel's own size are 0. The second
- * field, @out_reason, is written by the kernel if the call fails, with one of
- * enum ib_memreg_reason; not if it succeeds, nor with ENOTTY, nor if @size
- * can't be read or is less than 8. Structures have the same layout for 32-bit
- * and 64-bit callers; pointers travel as __aligned_u64. An unknown flag is
- * EOPNOTSUPP (REASON_FLAGS); a reserved field that is not 0 is EINVAL
- * (REASON_RESERVED). All output fields are ignored on input, and are undefined
- * after a call that failed, unless their description says otherwise; the same
- * holds for arrays.
+ * and a larger one, of up to IB_MEMREG_SIZE_MAX bytes, if all bytes beyond the
+ * kernel's own size are 0. The second field, @out_reason, is written by the
+ * kernel if the call fails, with one of enum ib_memreg_reason; not if it
+ * succeeds, nor with ENOTTY, nor if @size can't be read or is less than 8.
+ * Structures have the same layout for 32-bit and 64-bit callers; pointers
+ * travel as __aligned_u64. An unknown flag is EOPNOTSUPP (REASON_FLAGS); a
+ * reserved field that is not 0 is EINVAL (REASON_RESERVED). All output fields
+ * are ignored on input, and are undefined after a call that failed, unless
+ * their description says otherwise; the same holds for arrays.
  *
  * Objects have ids from 1, in one space for all types, which are valid in the
  * file that made them. The kernel allocates ids in ascending order, and reuses
@@ -67,7 +67,7 @@
  *
  *  - ENOTTY: This ioctl number is not known.
  *  - E2BIG: The structure is larger than the kernel's, and has a non-zero
- *    byte beyond what the kernel knows.
+ *    byte beyond what the kernel knows, or is larger than any.
  *  - EINVAL: A field is out of its documented range, @size is too small, or
  *    fields contradict each other.
  *  - EOPNOTSUPP: A flag or a feature that this kernel or this RDMA device
@@ -211,6 +211,9 @@ enum ib_memreg_cmd {
 	IB_MEMREG_CMD_SUBMIT = 0x68,
 	IB_MEMREG_CMD_URING_SUBMIT = 0x80
 };
+
+/** IB_MEMREG_SIZE_MAX - most bytes of the structure of a call */
+#define IB_MEMREG_SIZE_MAX	4096
 
 /** IB_MEMREG_BATCH_MAX - most entries in one call that takes an array */
 #define IB_MEMREG_BATCH_MAX	256
