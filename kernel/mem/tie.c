@@ -29,10 +29,13 @@ bool memreg_tie_make(struct memreg_tie *tie, struct memreg_region *whole,
 	bool stale;
 
 	tie->whole = whole;
+	tie->leaf = leaf;
 	spin_lock(&leaf->mdev->frwr_lock);
 	stale = leaf->guard.stale;
-	if (!stale)
+	if (!stale) {
 		list_add_tail(&tie->node, &leaf->ties);
+		leaf->guard.ties++;
+	}
 	spin_unlock(&leaf->mdev->frwr_lock);
 	return !stale;
 }
@@ -53,8 +56,10 @@ void memreg_tie_cut(struct memreg_tie *tie)
 			       !atomic_read(&whole->draining));
 		spin_lock(&whole->mdev->frwr_lock);
 		cut = !atomic_read(&whole->draining);
-		if (cut)
+		if (cut) {
 			list_del(&tie->node);
+			tie->leaf->guard.ties--;
+		}
 		spin_unlock(&whole->mdev->frwr_lock);
 	} while (!cut);
 }

@@ -15,10 +15,12 @@ struct memreg_region;
  * struct memreg_tie - A leaf in a composition
  * @node: In memreg_region.ties of the leaf; frwr_lock
  * @whole: Region of the composition
+ * @leaf: Region of the leaf
  */
 struct memreg_tie {
 	struct list_head node;
 	struct memreg_region *whole;
+	struct memreg_region *leaf;
 };
 
 bool memreg_tie_make(struct memreg_tie *tie, struct memreg_region *whole,

@@ -469,15 +469,18 @@ static struct memreg_kwatch *memreg_space_next(struct memreg_space *space,
 	return watch;
 }
 
-static void memreg_space_done(struct memreg_space *space,
-			      struct memreg_kwatch *watch,
-			      enum memreg_verdict verdict)
+/* Returns the number of watches that became stale along with it. */
+static unsigned int memreg_space_done(struct memreg_space *space,
+				      struct memreg_kwatch *watch,
+				      enum memreg_verdict verdict)
 {
+	unsigned int ties;
 	bool stale;
 
 	spin_lock(&space->mdev->frwr_lock);
 	memreg_look_end(watch, verdict);
 	stale = watch->stale;
+	ties = stale ? watch->ties : 0;
 	spin_unlock(&space->mdev->frwr_lock);
 	if (stale)
 		watch->ops->gone(watch);
@@ -488,6 +491,7 @@ static void memreg_space_done(struct memreg_space *space,
 	 */
 	smp_mb();
 	wake_up_var(&space->looking);
+	return ties;
 }
 
 /*
@@ -497,7 +501,7 @@ static void memreg_space_done(struct memreg_space *space,
 static void memreg_space_look(struct memreg_space *space,
 			      struct list_head *todo)
 {
-	unsigned int pages = MEMREG_LOOK_PAGES;
+	unsigned int cost, pages = MEMREG_LOOK_PAGES;
 	struct memreg_kwatch *watch;
 	enum memreg_verdict verdict;
 	bool alive, locked;
@@ -514,9 +518,8 @@ static void memreg_space_look(struct memreg_space *space,
 			verdict = memreg_watch_compare(watch,
 						       &watch->look,
 						       &pages);
-		memreg_space_done(space, watch, verdict);
-		if (pages)
-			pages--;
+		cost = memreg_space_done(space, watch, verdict) + 1;
+		pages -= min(pages, cost);
 	}
 	if (locked)
 		mmap_read_unlock(space->mm);

@@ -110,6 +110,7 @@ struct memreg_watch_ops {
  *	frwr_lock
  * @spurious: @stale is set, but the pages were found to be still mapped;
  *	frwr_lock
+ * @ties: Number of other watches that become stale along with it; frwr_lock
  * @generation: Number of times that @stale was set; frwr_lock
  * @status: Status table with a slot that changes along with @generation, or
  *	NULL; frwr_lock
@@ -143,6 +144,7 @@ struct memreg_kwatch {
 	bool stale;
 	bool doubtful;
 	bool spurious;
+	unsigned int ties;
 	u64 generation;
 	struct memreg_kstatus *status;
 	u32 slot;
