@@ -48,8 +48,9 @@
  * keys keep dying. A task of another process, such as one that truncates a
  * file, does not. If its wait times out, that task waits for no other guard for
  * a while, and no task of another process waits for a guard of this address
- * space: a process with many mappings, of one file or of several, can thus
- * delay another process only once.
+ * space; nor does one if such tasks have waited for most of the time lately: a
+ * process with many mappings, of one file or of several, can thus delay another
+ * process only once.
  *
  * When a process is killed, its address space is torn down before its files are
  * closed, so guards kill the keys to its memory first. Closing the file then
@@ -90,6 +91,12 @@
  * After a timeout, how long a task does not wait for keys of other processes.
  */
 #define MEMREG_KILL_GIVEN_UP	(10 * HZ)
+
+/*
+ * Tasks of other processes wait for an address space for half of this time at
+ * most.
+ */
+#define MEMREG_KILL_WAITS	(2 * HZ)
 
 /* Keys that are handled in one hold of the lock. */
 #define MEMREG_KILL_KEYS	32
@@ -580,31 +587,56 @@ static bool memreg_kill_is_own(const struct memreg_region *region)
 }
 
 /*
- * Did a wait of this task for keys of another process time out lately, or a
- * wait of any task for the keys of this address space?
+ * Begin to wait in a task of another process. Returns false if a wait of this
+ * task for keys of another process has timed out lately, or if tasks have
+ * waited too long for those of this address space.
  */
-static bool memreg_kill_gave_up(struct memreg_region *region)
+static bool memreg_kill_begin_wait(struct memreg_region *region)
 {
+	struct memreg_space *space = region->guard.space;
 	struct memreg_kdevice *mdev = region->mdev;
-	bool ret;
+	bool waits;
 
 	spin_lock(&mdev->frwr_lock);
-	ret = (mdev->gave_up_pid == task_pid_nr(current) &&
-	       time_before(jiffies, mdev->gave_up_until)) ||
-	      time_before(jiffies, region->guard.space->gave_up_until);
+	waits = (mdev->gave_up_pid != task_pid_nr(current) ||
+		 time_after_eq(jiffies, mdev->gave_up_until)) &&
+		time_after_eq(jiffies, space->gave_up_until);
+	if (waits && !space->waiters++)
+		space->wait_began = ktime_get_ns();
 	spin_unlock(&mdev->frwr_lock);
-	return ret;
+	return waits;
 }
 
-static void memreg_kill_note_vain(struct memreg_region *region)
+/* Count the end of a wait. Have tasks waited for most of the time lately? */
+static bool memreg_space_held_up(struct memreg_space *space)
+{
+	u64 now = ktime_get_ns();
+
+	lockdep_assert_held(&space->mdev->frwr_lock);
+
+	if (time_after(jiffies, space->waited_since + MEMREG_KILL_WAITS)) {
+		space->waited_since = jiffies;
+		space->waited = 0;
+	}
+	space->waited += now - space->wait_began;
+	space->wait_began = now;
+	space->waiters--;
+	return space->waited > jiffies_to_nsecs(MEMREG_KILL_WAITS / 2);
+}
+
+/* End such a wait; @vain: some keys are alive. */
+static void memreg_kill_end_wait(struct memreg_region *region, bool vain)
 {
 	unsigned long until = jiffies + MEMREG_KILL_GIVEN_UP;
 	struct memreg_kdevice *mdev = region->mdev;
 
 	spin_lock(&mdev->frwr_lock);
-	mdev->gave_up_pid = task_pid_nr(current);
-	mdev->gave_up_until = until;
-	region->guard.space->gave_up_until = until;
+	if (vain) {
+		mdev->gave_up_pid = task_pid_nr(current);
+		mdev->gave_up_until = until;
+	}
+	if (memreg_space_held_up(region->guard.space) || vain)
+		region->guard.space->gave_up_until = until;
 	spin_unlock(&mdev->frwr_lock);
 }
 
@@ -652,23 +684,23 @@ static int memreg_kill_dying(struct memreg_region *region)
  */
 void memreg_kill_wait(struct memreg_region *region, unsigned long deadline)
 {
-	bool own = memreg_kill_is_own(region);
+	bool dead, own = memreg_kill_is_own(region);
 	int left;
 
-	if (!own && memreg_kill_gave_up(region)) {
+	if (!own && !memreg_kill_begin_wait(region)) {
 		if (memreg_kill_dying(region))
 			memreg_kill_stall(region, false);
 		return;
 	}
 	do {
 		left = memreg_kill_dying(region);
-		if (memreg_kill_wait_until(region, deadline))
-			return;
+		dead = memreg_kill_wait_until(region, deadline);
 		deadline = jiffies + MEMREG_WATCH_TIMEOUT;
-	} while (own && memreg_kill_dying(region) < left);
+	} while (!dead && own && memreg_kill_dying(region) < left);
 	if (!own)
-		memreg_kill_note_vain(region);
-	memreg_kill_stall(region, true);
+		memreg_kill_end_wait(region, !dead);
+	if (!dead)
+		memreg_kill_stall(region, true);
 }
 
 /**

@@ -288,6 +288,7 @@ static struct memreg_space *memreg_space_new(struct memreg_kdevice *mdev,
 	space->mm = mm;
 	space->users = 1;
 	space->gave_up_until = jiffies;
+	space->waited_since = jiffies;
 	INIT_LIST_HEAD(&space->suspects);
 	INIT_DELAYED_WORK(&space->look, memreg_space_work);
 	return space;

@@ -26,7 +26,14 @@ struct scatterlist;
  *	frwr_lock
  * @looking: Watch that the worker is checking, or NULL
  * @gave_up_until: Jiffies until which no other process waits for keys to this
- *	address space to die, as such a wait has timed out; frwr_lock
+ *	address space to die, as they have waited too long; frwr_lock
+ * @waiters: Number of tasks of other processes that wait for such keys;
+ *	frwr_lock
+ * @wait_began: Nanoseconds of the monotonic clock from which on their wait is not in
+ *	@waited yet; frwr_lock
+ * @waited: Nanoseconds for which there were such tasks since @waited_since;
+ *	frwr_lock
+ * @waited_since: Jiffies; frwr_lock
  * @look: The worker
  */
 struct memreg_space {
@@ -37,6 +44,10 @@ struct memreg_space {
 	struct list_head suspects;
 	struct memreg_kwatch *looking;
 	unsigned long gave_up_until;
+	unsigned int waiters;
+	u64 wait_began;
+	u64 waited;
+	unsigned long waited_since;
 	struct delayed_work look;
 };
 
