@@ -13,16 +13,16 @@
 #include "list.h"
 
 /*
- * May the caller see files of this user? It is asked before the file's lock is
- * taken: a caller that gets little CPU time would hold up the file's close. An
- * unbound file has no user yet.
+ * May the caller, who may be one who sees @all, see a file? It is asked before
+ * the file's lock is taken: a caller that gets little CPU time would hold up the
+ * file's close. An unbound file has no user yet.
  */
-static bool memreg_file_of_caller(const struct memreg_file *file)
+static bool memreg_file_of_caller(const struct memreg_file *file, bool all)
 {
 	/* Pairs with the binding, which sets the user before the device. */
 	if (!smp_load_acquire(&file->mdev))
 		return false;
-	return uid_eq(file->uid, current_euid()) || capable(CAP_SYS_ADMIN);
+	return all || uid_eq(file->uid, current_euid());
 }
 
 /* Has LIST anything to show of this file? The file's lock is held. */
@@ -78,7 +78,7 @@ static bool memreg_object_info(struct memreg_file *file, unsigned long id,
  * The cursor holds the file's number and an object's id. Returns the number of
  * objects listed, 0 at the end of the file.
  */
-static int memreg_list_file(struct memreg_file *file, u64 *cursor,
+static int memreg_list_file(struct memreg_file *file, bool all, u64 *cursor,
 			    struct ib_memreg_object *infos, u32 room)
 {
 	u32 id = 0, n = 0;
@@ -88,7 +88,8 @@ static int memreg_list_file(struct memreg_file *file, u64 *cursor,
 	/*
 	 * The file is being bound and has no objects, or its device is going.
 	 */
-	if (!memreg_file_of_caller(file) || !down_read_trylock(&file->lock))
+	if (!memreg_file_of_caller(file, all) ||
+	    !down_read_trylock(&file->lock))
 		goto next;
 	while (n < room && memreg_file_visible(file) &&
 	       memreg_object_info(file, id, &infos[n]))
@@ -100,14 +101,14 @@ next:
 	return n;
 }
 
-static int memreg_list_some(u64 *cursor, struct ib_memreg_object *infos,
-			    u32 room)
+static int memreg_list_some(bool all, u64 *cursor,
+			    struct ib_memreg_object *infos, u32 room)
 {
 	struct memreg_file *file;
 	int n = 0;
 
 	while (!n && (file = memreg_file_next(upper_32_bits(*cursor)))) {
-		n = memreg_list_file(file, cursor, infos, room);
+		n = memreg_list_file(file, all, cursor, infos, room);
 		memreg_file_put(file);
 		if (fatal_signal_pending(current))
 			n = -EINTR;
@@ -130,11 +131,13 @@ static int memreg_info_copy(void __user *to, size_t size,
 static int memreg_list_fill(struct ib_memreg_list *cmd,
 			    struct ib_memreg_object *infos)
 {
+	/* A user who sees only the own files is denied nothing: no audit. */
+	bool all = ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN);
 	u32 filled = 0;
 	int i, n;
 
 	while (filled < cmd->count) {
-		n = memreg_list_some(&cmd->cursor, infos,
+		n = memreg_list_some(all, &cmd->cursor, infos,
 				     min_t(u32, cmd->count - filled,
 					   MEMREG_LIST_BATCH));
 		if (n <= 0)
