@@ -146,6 +146,7 @@ struct memreg_blk_stats {
  * @capacity: Bytes, as the last answer had it
  * @io_max: Most bytes of a request
  * @max_mrs: Most MRs of a request
+ * @live_since: When the connection was made, in jiffies
  * @lost_at: When the last useful connection was lost, in jiffies
  * @delay: Delay until the next attempt, in jiffies
  * @quiesced: The tag set is quiesced.
@@ -204,6 +205,7 @@ struct memreg_blk {
 	unsigned int io_max;
 	unsigned int max_mrs;
 
+	unsigned long live_since;
 	unsigned long lost_at;
 	unsigned long delay;
 	bool quiesced;

@@ -18,7 +18,8 @@
  *	   numbers, or fail if they were requeued too often.
  *	4. The worker connects again, in a new epoch, and unquiesces blk-mq; or
  *	   it tries again later, with twice the delay each time, unless the
- *	   server has answered a command in between.
+ *	   server has answered a command in between. If the connection has not
+ *	   lasted for as long as the least delay, it waits for that.
  *	5. If this takes longer than fail_after seconds, I/O fails until the
  *	   worker succeeds.
  *
@@ -98,6 +99,7 @@ void memreg_blk_live(struct memreg_blk *blk)
 			      blk->keep_alive * HZ;
 	bool broken;
 
+	blk->live_since = jiffies;
 	spin_lock_irq(&blk->state_lock);
 	broken = blk->broken;
 	memreg_blk_set_state(blk, broken ? MEMREG_BLK_RECOVERING :
@@ -123,7 +125,7 @@ static void memreg_blk_go_on(struct memreg_blk *blk)
 	blk->requeued = false;
 }
 
-/* The connection was useful until now: connect again without a delay. */
+/* The connection was useful until now: the next delay is the least one. */
 static void memreg_blk_was_good(struct memreg_blk *blk)
 {
 	blk->lost_at = jiffies;
@@ -141,12 +143,14 @@ static bool memreg_blk_answered(const struct memreg_blk *blk)
 }
 
 /*
- * Steps 1 to 3. Returns true if the connection was useful: if an answer came by
- * it, as it does not from a server that ends each connection at once.
+ * Steps 1 to 3. Returns true if the connection was useful, and the worker may
+ * connect again at once: if an answer came by it, as it does not from a server
+ * that ends each connection at once, and it has lasted for a while.
  */
 static bool memreg_blk_lost(struct memreg_blk *blk)
 {
 	bool good = memreg_blk_answered(blk);
+	unsigned long lost_at = jiffies;
 	unsigned int i;
 
 	atomic64_inc(&blk->stats.losses);
@@ -157,7 +161,8 @@ static bool memreg_blk_lost(struct memreg_blk *blk)
 	memreg_blk_disconnect(blk);
 	for (i = 0; i < blk->nr_live; i++)
 		memreg_blk_ios_settle(&blk->live[i]);
-	return good;
+	return good && time_after(lost_at,
+				  blk->live_since + MEMREG_BLK_DELAY_MIN);
 }
 
 /**
