@@ -74,7 +74,8 @@ struct memreg_slot {
 /* Cost of ending a slot, in units of a slot with few SGEs. */
 static inline unsigned int memreg_slot_cost(const struct memreg_slot *slot)
 {
-	return 1 + slot->nr_sges / 4;
+	/* The window of a BIND is looked up. */
+	return 1 + slot->nr_sges / 4 + (slot->opcode == IB_MEMREG_OP_BIND);
 }
 
 static inline struct memreg_slot *memreg_wc_slot(const struct ib_wc *wc)
