@@ -236,25 +236,19 @@ void memreg_turn_end(struct memreg_turn *turn)
 
 	spin_lock_irq(&turns->lock);
 	turns->running--;
-	next = list_first_entry_or_null(&turns->waiting, struct memreg_turn,
-					node);
-	if (next) {
-		list_del_init(&next->node);
-		memreg_turn_run(next);
-	}
+	/* One that is being disabled does not take the place. */
+	do {
+		next = list_first_entry_or_null(&turns->waiting,
+						struct memreg_turn, node);
+		if (next)
+			list_del_init(&next->node);
+	} while (next && !memreg_turn_run(next));
 	spin_unlock_irq(&turns->lock);
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_turn_end);
 
-/**
- * memreg_turn_disable() - Make sure that the function of a work item is not
- * running, and will not be called any more
- * @turn: The work item, which nobody queues any more
- *
- * Context: may sleep, for as long as the function runs.
- * Return: true if the work item was queued.
- */
-bool memreg_turn_disable(struct memreg_turn *turn)
+/* Take a work item off the list. Returns whether it was there. */
+static bool memreg_turn_cancel(struct memreg_turn *turn)
 {
 	struct memreg_turns *turns = turn->turns;
 	bool waited;
@@ -263,9 +257,26 @@ bool memreg_turn_disable(struct memreg_turn *turn)
 	waited = !list_empty(&turn->node);
 	list_del_init(&turn->node);
 	spin_unlock_irq(&turns->lock);
-	if (!disable_work_sync(&turn->work))
-		return waited;
-	memreg_turn_end(turn);
-	return true;
+	return waited;
+}
+
+/**
+ * memreg_turn_disable() - Make sure that the function of a work item is not
+ * running, and will not be called any more
+ * @turn: The work item, which nobody queues any more, but for its function
+ *
+ * Context: may sleep, for as long as the function runs.
+ * Return: true if the work item was queued.
+ */
+bool memreg_turn_disable(struct memreg_turn *turn)
+{
+	bool queued = memreg_turn_cancel(turn);
+
+	if (disable_work_sync(&turn->work)) {
+		memreg_turn_end(turn);
+		queued = true;
+	}
+	/* Its function may have queued it again. */
+	return memreg_turn_cancel(turn) || queued;
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_turn_disable);
