@@ -556,6 +556,7 @@ static int memreg_key_take(struct memreg_domain *domain,
 {
 	struct memreg_kdevice *mdev = domain->mdev;
 	struct memreg_frwr *frwr;
+	bool lost;
 
 	if (memreg_keys_take_idle(domain, &key, 1, now))
 		memreg_frwr_discard_foreign(domain, key, now);
@@ -569,9 +570,15 @@ static int memreg_key_take(struct memreg_domain *domain,
 	if (IS_ERR(frwr))
 		return PTR_ERR(frwr);
 	spin_lock(&mdev->frwr_lock);
-	memreg_key_give(key, frwr);
+	/* Memory of another exporter may be gone, if it is not held yet. */
+	lost = key->region->keyed && key->region->guard.stale;
+	if (!lost)
+		memreg_key_give(key, frwr);
 	spin_unlock(&mdev->frwr_lock);
-	return 0;
+	if (!lost)
+		return 0;
+	memreg_frwr_free(frwr);
+	return -ESTALE;
 }
 
 /**
@@ -583,8 +590,8 @@ static int memreg_key_take(struct memreg_domain *domain,
  * After a failure some of the keys have FRWRs.
  *
  * Context: may sleep.
- * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if no FRWR can be allocated; -EINTR if
- * the task is killed.
+ * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if no FRWR can be allocated; -ESTALE if
+ * the exporter has taken the memory away; -EINTR if the task is killed.
  */
 int memreg_frwr_take(struct memreg_domain *domain, struct memreg_key **keys,
 		     unsigned int count)
