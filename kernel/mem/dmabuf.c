@@ -125,13 +125,16 @@ static void memreg_import_work(struct work_struct *work)
 {
 	struct memreg_import *import =
 		container_of(work, struct memreg_import, turn.work);
-	struct memreg_region *region = import->region;
+	/* Pairs with memreg_dmabuf_leak(), which waits for this. */
+	struct memreg_region *region = READ_ONCE(import->region);
 
-	wait_var_event(&region->held, !atomic_read(&region->held));
-	dma_resv_lock(region->dmabuf->resv, NULL);
-	if (!memreg_region_is_haunted(region))
-		memreg_import_let_go(import);
-	dma_resv_unlock(region->dmabuf->resv);
+	if (region) {
+		wait_var_event(&region->held, !atomic_read(&region->held));
+		dma_resv_lock(region->dmabuf->resv, NULL);
+		if (!memreg_region_is_haunted(region))
+			memreg_import_let_go(import);
+		dma_resv_unlock(region->dmabuf->resv);
+	}
 	memreg_turn_end(&import->turn);
 }
 
@@ -189,7 +192,7 @@ static void memreg_dmabuf_leak(struct memreg_region *region)
 	struct dma_resv *resv = region->dmabuf->resv;
 
 	dma_resv_lock(resv, NULL);
-	import->region = NULL;
+	WRITE_ONCE(import->region, NULL);
 	dma_resv_unlock(resv);
 	memreg_turn_disable(&import->turn);
 	/* The exporter may still call back into this module. */
