@@ -432,7 +432,9 @@ int memreg_region_fault_nowait(struct memreg_ucmd *ucmd)
 	pages = (struct page **)__get_free_page(GFP_KERNEL_ACCOUNT);
 	if (!pages)
 		return -ENOMEM;
-	for (; left; left -= n, addr += n << PAGE_SHIFT) {
+	/* The removal of the device may wait for the lock. */
+	for (; left && !rwsem_is_contended(&ucmd->file->lock);
+	     left -= n, addr += n << PAGE_SHIFT) {
 		n = fatal_signal_pending(current) ? -EINTR :
 			memreg_region_fault_some(addr, left,
 						 ucmd->fault.write, pages);
