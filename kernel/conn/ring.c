@@ -339,7 +339,7 @@ static void memreg_ring_event(struct ib_cq *cq, void *context)
 	}
 	if (delay)
 		hrtimer_start(&ring->timer, ns_to_ktime(delay * NSEC_PER_USEC),
-			      HRTIMER_MODE_REL);
+			      HRTIMER_MODE_REL_SOFT);
 	else
 		irq_work_queue(&ring->irq);
 }
@@ -699,13 +699,16 @@ void memreg_ring_put(struct memreg_kring *ring)
 	memreg_object_put(&ring->obj);
 }
 
+/*
+ * In a softirq, as all timers that are due expire in the same interrupt.
+ */
 static void memreg_ring_timer_init(struct memreg_kring *ring)
 {
 #ifdef MEMREG_HRTIMER_SETUP
 	hrtimer_setup(&ring->timer, memreg_ring_timer, CLOCK_MONOTONIC,
-		      HRTIMER_MODE_REL);
+		      HRTIMER_MODE_REL_SOFT);
 #else
-	hrtimer_init(&ring->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	hrtimer_init(&ring->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	ring->timer.function = memreg_ring_timer;
 #endif
 }
