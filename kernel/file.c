@@ -2,7 +2,6 @@
 /*
  * Open files: their numbers, and their lifetime.
  */
-#include <linux/cred.h>
 #include <linux/err.h>
 #include <linux/mm.h>
 #include <linux/pid.h>
@@ -107,7 +106,7 @@ struct memreg_file *memreg_file_new(void)
 	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
 	if (!file)
 		return ERR_PTR(-ENOMEM);
-	file->user = memreg_user_get(current_euid());
+	file->user = memreg_user_get(memreg_user_uid());
 	if (!file->user) {
 		kfree(file);
 		return ERR_PTR(-ENOMEM);

@@ -7,15 +7,18 @@
  * workqueues, and further work items of the user wait for the end of others.
  */
 #include <kunit/visibility.h>
+#include <linux/cred.h>
 #include <linux/hashtable.h>
 #include <linux/slab.h>
+#include <linux/user_namespace.h>
 
 #include "turns.h"
 
 /**
  * struct memreg_turns_limit - A workqueue
  * @name: Its name
- * @max: Work items of a user that are queued, or under way, of WQ_MAX_ACTIVE
+ * @max: Work items of a user that are queued, or under way, of WQ_MAX_ACTIVE,
+ *	which the kernel divides among the NUMA nodes
  */
 struct memreg_turns_limit {
 	const char *name;
@@ -23,10 +26,11 @@ struct memreg_turns_limit {
 };
 
 static const struct memreg_turns_limit memreg_turns_limits[] = {
-	[MEMREG_TURNS_CLOSE] = { "memreg_close", 128 },
-	[MEMREG_TURNS_RING] = { "memreg_ring", 128 },
+	[MEMREG_TURNS_CLOSE] = { "memreg_close", 32 },
+	[MEMREG_TURNS_RING] = { "memreg_ring", 32 },
 	[MEMREG_TURNS_FILE] = { "memreg_file", 8 },
-	[MEMREG_TURNS_DMABUF] = { "memreg_dmabuf", 128 },
+	[MEMREG_TURNS_DMABUF] = { "memreg_dmabuf", 32 },
+	[MEMREG_TURNS_DEMAND] = { "memreg_demand", 8 },
 };
 
 static struct workqueue_struct *memreg_turns_wqs[MEMREG_TURNS_KINDS];
@@ -79,6 +83,24 @@ void memreg_turns_flush(enum memreg_turns_kind kind)
  * Users
  */
 
+/**
+ * memreg_user_uid() - The user of the current process
+ *
+ * All users of a namespace count as the one who has made it, as root can let a
+ * user have many there; but for namespaces that root has made.
+ *
+ * Return: the user.
+ */
+kuid_t memreg_user_uid(void)
+{
+	struct user_namespace *ns = current_user_ns();
+	kuid_t uid = GLOBAL_ROOT_UID;
+
+	for (; ns != &init_user_ns; ns = ns->parent)
+		uid = ns->owner;
+	return uid_eq(uid, GLOBAL_ROOT_UID) ? current_euid() : uid;
+}
+
 static struct memreg_user *memreg_user_new(kuid_t uid)
 {
 	struct memreg_user *user;
@@ -111,7 +133,7 @@ static struct memreg_user *memreg_user_find(struct memreg_user *new)
 }
 
 /**
- * memreg_user_get() - Find or make the user of a new file
+ * memreg_user_get() - Find or make a user
  * @uid: The user
  *
  * Context: may sleep.
@@ -125,7 +147,7 @@ struct memreg_user *memreg_user_get(kuid_t uid)
 		return NULL;
 	spin_lock(&memreg_users_lock);
 	user = memreg_user_find(new);
-	user->files++;
+	user->refs++;
 	spin_unlock(&memreg_users_lock);
 	if (user != new)
 		kfree(new);
@@ -134,15 +156,15 @@ struct memreg_user *memreg_user_get(kuid_t uid)
 EXPORT_SYMBOL_IF_KUNIT(memreg_user_get);
 
 /**
- * memreg_user_put() - Put the user of a file that has no work items any more
- * @user: The user
+ * memreg_user_put() - Put a user
+ * @user: The user, of whom the caller has no work items any more
  */
 void memreg_user_put(struct memreg_user *user)
 {
 	bool last;
 
 	spin_lock(&memreg_users_lock);
-	last = !--user->files;
+	last = !--user->refs;
 	if (last)
 		hash_del(&user->node);
 	spin_unlock(&memreg_users_lock);

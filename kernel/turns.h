@@ -16,6 +16,7 @@
  * @MEMREG_TURNS_RING: Completions that do not end in an interrupt
  * @MEMREG_TURNS_FILE: Files that another user closes last
  * @MEMREG_TURNS_DMABUF: Imports that an exporter did not wait for
+ * @MEMREG_TURNS_DEMAND: Pages on demand to be unpinned
  * @MEMREG_TURNS_KINDS: Number of workqueues
  */
 enum memreg_turns_kind {
@@ -23,6 +24,7 @@ enum memreg_turns_kind {
 	MEMREG_TURNS_RING,
 	MEMREG_TURNS_FILE,
 	MEMREG_TURNS_DMABUF,
+	MEMREG_TURNS_DEMAND,
 	MEMREG_TURNS_KINDS
 };
 
@@ -39,16 +41,16 @@ struct memreg_turns {
 };
 
 /**
- * struct memreg_user - A user with open files
+ * struct memreg_user - A user
  * @node: In the table of users
  * @uid: The user
- * @files: Open files
+ * @refs: Open files, and address spaces with MRs on demand
  * @turns: The user's work, by enum memreg_turns_kind
  */
 struct memreg_user {
 	struct hlist_node node;
 	kuid_t uid;
-	unsigned int files;
+	unsigned int refs;
 	struct memreg_turns turns[MEMREG_TURNS_KINDS];
 };
 
@@ -69,6 +71,7 @@ struct memreg_turn {
 int memreg_turns_init(void);
 void memreg_turns_exit(void);
 void memreg_turns_flush(enum memreg_turns_kind kind);
+kuid_t memreg_user_uid(void);
 struct memreg_user *memreg_user_get(kuid_t uid);
 void memreg_user_put(struct memreg_user *user);
 void memreg_turn_init(struct memreg_turn *turn, struct memreg_user *user,

@@ -15,8 +15,8 @@
  * A worker releases idle extents, with one work item for each address space.
  * Removing a guard waits for unmaps that are in progress in that address space,
  * and a process with several threads can prolong that wait. With one work item
- * a process delays at most one of MEMREG_DEMAND_THREADS threads, however many
- * MRs it has. The MRs of an address space take turns.
+ * a process delays at most one thread, however many MRs it has, and a user only
+ * some (turns.c). The MRs of an address space take turns.
  *
  * What a use finds
  *
@@ -84,8 +84,7 @@
 /* Extents that a search for idle ones checks under one hold of the lock */
 #define MEMREG_DEMAND_SEARCH	512
 
-/* Threads of the workqueue, and steps of a work item before it is requeued */
-#define MEMREG_DEMAND_THREADS	32
+/* Steps of a work item before it is requeued */
 #define MEMREG_DEMAND_TURN	64
 
 /* Attempts to pin, if the mapping changes meanwhile */
@@ -134,7 +133,9 @@ struct memreg_extent {
  * @again: Start a new round of all MRs at once; no lock
  * @retired: Extents were retired since this round began: another round follows
  *	after MEMREG_DEMAND_DELAY; no lock
+ * @user: The user who has registered the first one
  * @reap: Releases idle extents
+ * @timer: Queues @reap
  */
 struct memreg_demand_space {
 	struct hlist_node node;
@@ -148,7 +149,9 @@ struct memreg_demand_space {
 	bool rests;
 	bool again;
 	bool retired;
-	struct delayed_work reap;
+	struct memreg_user *user;
+	struct memreg_turn reap;
+	struct timer_list timer;
 };
 
 #define MEMREG_DEMAND_SPACES_BITS	8
@@ -160,8 +163,6 @@ static struct hlist_head memreg_demand_spaces[1U << MEMREG_DEMAND_SPACES_BITS];
 static struct list_lru memreg_demand_lru;
 static struct kmem_cache *memreg_demand_cache;
 static struct shrinker *memreg_demand_shrinker;
-
-static struct workqueue_struct *memreg_demand_wq;
 
 static struct memreg_extent *memreg_to_extent(struct memreg_kmr *mr)
 {
@@ -208,6 +209,14 @@ static const struct memreg_source memreg_demand_source = {
 
 static void memreg_demand_reap(struct work_struct *work);
 
+static void memreg_demand_timer(struct timer_list *timer)
+{
+	struct memreg_demand_space *space =
+		container_of(timer, struct memreg_demand_space, timer);
+
+	memreg_turn_queue(&space->reap);
+}
+
 static struct hlist_head *memreg_demand_space_list(const struct mm_struct *mm)
 {
 	return &memreg_demand_spaces[hash_ptr(mm, MEMREG_DEMAND_SPACES_BITS)];
@@ -248,13 +257,28 @@ static struct memreg_demand_space *memreg_demand_space_new(struct mm_struct *mm)
 	space = kzalloc(sizeof(*space), GFP_KERNEL_ACCOUNT);
 	if (!space)
 		return NULL;
+	space->user = memreg_user_get(memreg_user_uid());
+	if (!space->user) {
+		kfree(space);
+		return NULL;
+	}
 	space->mm = mm;
 	space->users = 1;
 	spin_lock_init(&space->lock);
 	INIT_LIST_HEAD(&space->demands);
 	INIT_LIST_HEAD(&space->rooms);
-	INIT_DELAYED_WORK(&space->reap, memreg_demand_reap);
+	memreg_turn_init(&space->reap, space->user, MEMREG_TURNS_DEMAND,
+			 memreg_demand_reap);
+	timer_setup(&space->timer, memreg_demand_timer, 0);
 	return space;
+}
+
+static void memreg_demand_space_free(struct memreg_demand_space *space)
+{
+	timer_shutdown_sync(&space->timer);
+	memreg_turn_disable(&space->reap);
+	memreg_user_put(space->user);
+	kfree(space);
 }
 
 static void memreg_demand_space_put(struct memreg_demand_space *space)
@@ -268,8 +292,7 @@ static void memreg_demand_space_put(struct memreg_demand_space *space)
 	spin_unlock(&memreg_demand_spaces_lock);
 	if (!last)
 		return;
-	cancel_delayed_work_sync(&space->reap);
-	kfree(space);
+	memreg_demand_space_free(space);
 }
 
 /* Find or make the entry of an address space; NULL without memory. */
@@ -290,7 +313,7 @@ static struct memreg_demand_space *memreg_demand_space_get(struct mm_struct *mm)
 	spin_unlock(&memreg_demand_spaces_lock);
 	if (!space)
 		return new;
-	kfree(new);
+	memreg_demand_space_free(new);
 	return space;
 }
 
@@ -298,7 +321,7 @@ static struct memreg_demand_space *memreg_demand_space_get(struct mm_struct *mm)
 static void memreg_demand_space_look(struct memreg_demand_space *space)
 {
 	WRITE_ONCE(space->again, true);
-	mod_delayed_work(memreg_demand_wq, &space->reap, 0);
+	memreg_turn_queue(&space->reap);
 }
 
 /*
@@ -309,15 +332,13 @@ static void memreg_demand_space_look(struct memreg_demand_space *space)
 static void memreg_demand_space_look_soon(struct memreg_demand_space *space)
 {
 	if (!xchg(&space->retired, true) && !READ_ONCE(space->again))
-		mod_delayed_work(memreg_demand_wq, &space->reap,
-				 MEMREG_DEMAND_DELAY);
+		timer_reduce(&space->timer, jiffies + MEMREG_DEMAND_DELAY);
 }
 
 /* Have the worker serve the address space after MEMREG_DEMAND_PERIOD. */
 static void memreg_demand_space_look_later(struct memreg_demand_space *space)
 {
-	queue_delayed_work(memreg_demand_wq, &space->reap,
-			   MEMREG_DEMAND_PERIOD);
+	timer_reduce(&space->timer, jiffies + MEMREG_DEMAND_PERIOD);
 }
 
 /*
@@ -640,12 +661,12 @@ static void memreg_demand_reap(struct work_struct *work)
 	rests = space->rests;
 	spin_unlock(&space->lock);
 	if (more)
-		mod_delayed_work(memreg_demand_wq, &space->reap, 0);
+		memreg_turn_queue(&space->reap);
 	else if (READ_ONCE(space->retired) && !READ_ONCE(space->again))
-		mod_delayed_work(memreg_demand_wq, &space->reap,
-				 MEMREG_DEMAND_DELAY);
+		timer_reduce(&space->timer, jiffies + MEMREG_DEMAND_DELAY);
 	else if (rests)
 		memreg_demand_space_look_later(space);
+	memreg_turn_end(&space->reap);
 }
 
 /* Release the extents of a list that are not in use. */
@@ -1411,14 +1432,9 @@ int __init memreg_demand_module_init(void)
 {
 	int ret = -ENOMEM;
 
-	memreg_demand_wq = alloc_workqueue("memreg_demand",
-					   WQ_UNBOUND | WQ_MEM_RECLAIM,
-					   MEMREG_DEMAND_THREADS);
-	if (!memreg_demand_wq)
-		return ret;
 	memreg_demand_cache = KMEM_CACHE(memreg_demand, SLAB_ACCOUNT);
 	if (!memreg_demand_cache)
-		goto err_wq;
+		return ret;
 	ret = memreg_demand_shrinker_init();
 	if (ret)
 		goto err_cache;
@@ -1426,8 +1442,6 @@ int __init memreg_demand_module_init(void)
 
 err_cache:
 	kmem_cache_destroy(memreg_demand_cache);
-err_wq:
-	destroy_workqueue(memreg_demand_wq);
 	return ret;
 }
 
@@ -1436,5 +1450,4 @@ void memreg_demand_module_exit(void)
 	shrinker_free(memreg_demand_shrinker);
 	list_lru_destroy(&memreg_demand_lru);
 	kmem_cache_destroy(memreg_demand_cache);
-	destroy_workqueue(memreg_demand_wq);
 }

@@ -5,6 +5,7 @@
  */
 #include <kunit/test.h>
 #include <linux/completion.h>
+#include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/errno.h>
 #include <linux/wait.h>
@@ -154,9 +155,71 @@ static void memreg_test_turns(struct kunit *test)
 		memreg_test_turns_of(test, kind);
 }
 
+/* A work item that queues itself while it is being disabled. */
+static void memreg_test_again_work(struct work_struct *work)
+{
+	struct memreg_test_turn *t =
+		container_of(work, struct memreg_test_turn, turn.work);
+
+	atomic_inc(t->began);
+	wake_up_all(&memreg_test_turns_wait);
+	wait_for_completion(t->go);
+	usleep_range(1000, 2000);
+	memreg_turn_queue(&t->turn);
+	memreg_turn_end(&t->turn);
+}
+
+#define MEMREG_TEST_AGAIN	20
+
+static void memreg_test_turns_again(struct kunit *test)
+{
+	atomic_t began = ATOMIC_INIT(0), ended = ATOMIC_INIT(0);
+	struct memreg_user *user = memreg_user_get(KUIDT_INIT(4242));
+	struct memreg_turns *all;
+	DECLARE_COMPLETION_ONSTACK(go_again);
+	DECLARE_COMPLETION_ONSTACK(go);
+	struct memreg_test_turn *turns;
+	int i, most;
+
+	KUNIT_ASSERT_NOT_NULL(test, user);
+	all = &user->turns[MEMREG_TURNS_RING];
+	turns = kunit_kcalloc(test, MEMREG_TEST_TURNS, sizeof(*turns),
+			      GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, turns);
+	for (i = 0; i < MEMREG_TEST_TURNS; i++) {
+		turns[i] = (struct memreg_test_turn) {
+			.go = i < MEMREG_TEST_AGAIN ? &go_again : &go,
+			.began = &began, .ended = &ended,
+		};
+		memreg_turn_init(&turns[i].turn, user, MEMREG_TURNS_RING,
+				 i < MEMREG_TEST_AGAIN ?
+				 memreg_test_again_work :
+				 memreg_test_turn_work);
+		memreg_turn_queue(&turns[i].turn);
+	}
+	most = READ_ONCE(all->running);
+	KUNIT_EXPECT_LT(test, MEMREG_TEST_AGAIN, most);
+	memreg_test_turns_reach(test, &began, most);
+	complete_all(&go_again);
+	for (i = 0; i < MEMREG_TEST_AGAIN; i++) {
+		memreg_turn_disable(&turns[i].turn);
+		KUNIT_EXPECT_TRUE(test, list_empty(&turns[i].turn.node));
+		KUNIT_EXPECT_FALSE(test, work_busy(&turns[i].turn.work));
+	}
+	complete_all(&go);
+	memreg_test_turns_reach(test, &ended,
+				MEMREG_TEST_TURNS - MEMREG_TEST_AGAIN);
+	for (; i < MEMREG_TEST_TURNS; i++)
+		memreg_turn_disable(&turns[i].turn);
+	KUNIT_EXPECT_EQ(test, all->running, 0);
+	KUNIT_EXPECT_TRUE(test, list_empty(&all->waiting));
+	memreg_user_put(user);
+}
+
 static struct kunit_case memreg_conn_cases[] = {
 	KUNIT_CASE(memreg_test_cm_errno),
 	KUNIT_CASE(memreg_test_turns),
+	KUNIT_CASE(memreg_test_turns_again),
 	{}
 };
 
