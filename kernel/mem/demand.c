@@ -774,25 +774,28 @@ static bool memreg_demand_drop_some(struct memreg_demand *demand,
 				    unsigned long *start, unsigned long last,
 				    struct list_head *taken)
 {
-	unsigned int looks = MEMREG_DEMAND_BATCH;
+	unsigned int looks = MEMREG_DEMAND_SEARCH, left = MEMREG_DEMAND_BATCH;
 	struct interval_tree_node *node;
-	bool more;
 
 	spin_lock(&demand->lock);
 	node = interval_tree_iter_first(&demand->tree, *start, last);
-	while (node && looks--) {
+	while (node && looks-- && left) {
 		struct memreg_extent *extent =
 			container_of(node, struct memreg_extent, tree_node);
 
 		node = interval_tree_iter_next(node, *start, last);
-		memreg_extent_take(extent, taken);
+		left -= memreg_extent_take(extent, taken);
 	}
-	/* The tree is sorted by first bytes, so continue from the next one. */
-	more = node && (node->start > *start || !list_empty(taken));
-	if (more)
-		*start = max(*start, node->start);
+	/*
+	 * The tree is sorted by first bytes, so continue from the next one. All
+	 * that begin at @start or before may be in use: pass over them.
+	 */
+	if (node && node->start > *start)
+		*start = node->start;
+	else if (node && list_empty(taken))
+		*start = (*start & PAGE_MASK) + PAGE_SIZE;
 	spin_unlock(&demand->lock);
-	return more;
+	return node && *start <= last;
 }
 
 /**
