@@ -91,6 +91,7 @@ struct memreg_idle {
  * @idle: Idle FRWRs by class
  * @mapped: Idle FRWRs that map a range, by its hash, in the same order;
  *	frwr_lock
+ * @retired: Number of FRWRs that were taken off @idle and are being destroyed
  * @reap: Worker that destroys FRWRs which have been idle for long
  * @squeeze: Memory is short: @reap destroys spare FRWRs of any age
  * @connections: Endpoints of the domain, each counted from before it has a QP
@@ -142,6 +143,7 @@ struct memreg_domain {
 	struct work_struct kill;
 	struct memreg_idle idle[MEMREG_CLASSES];
 	struct list_head mapped[1U << MEMREG_MAPPED_BITS];
+	atomic_t retired;
 	struct delayed_work reap;
 	bool squeeze;
 	atomic_t connections;

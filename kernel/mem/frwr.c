@@ -215,11 +215,14 @@ static struct memreg_frwr *memreg_frwr_alloc(struct memreg_domain *domain,
 /* Destroy an FRWR that was taken off by memreg_frwr_retire(). */
 static void memreg_frwr_free_retired(struct memreg_frwr *frwr)
 {
+	struct memreg_domain *domain = frwr->domain;
 	struct memreg_region *region = frwr->region;
 
 	memreg_frwr_free(frwr);
 	if (region && atomic_dec_and_test(&region->draining))
 		wake_up_var(&region->draining);
+	if (atomic_dec_and_test(&domain->retired))
+		wake_up_var(&domain->retired);
 }
 
 static void memreg_frwr_free_list(struct list_head *frwrs)
@@ -311,6 +314,7 @@ static void memreg_frwr_retire(struct memreg_frwr *frwr)
 	lockdep_assert_held(&frwr->domain->mdev->frwr_lock);
 
 	hlist_del_init(&frwr->region_node);
+	atomic_inc(&frwr->domain->retired);
 	if (frwr->region)
 		atomic_inc(&frwr->region->draining);
 	if (frwr->state == MEMREG_FRWR_IDLE)
@@ -849,6 +853,8 @@ void memreg_frwr_drain_region(struct memreg_region *region)
 void memreg_frwr_drain_domain(struct memreg_domain *domain)
 {
 	memreg_idle_drain(domain, 0, U64_MAX);
+	/* The regions that they mapped last may be those of other domains. */
+	wait_var_event(&domain->retired, !atomic_read(&domain->retired));
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_frwr_drain_domain);
 

@@ -313,6 +313,55 @@ TEST_F(window, MR_of_another_domain_will_do)
 				&self->other_window, 1));
 }
 
+struct gone {
+	int fd;
+	__u32 id;
+	int ret;
+};
+
+static void *destroy_one(void *arg)
+{
+	struct gone *gone = arg;
+
+	gone->ret = raw_destroy(gone->fd, gone->id);
+	return NULL;
+}
+
+/*
+ * An MR is destroyed along with the domain of windows that were bound to it, of
+ * which it has idle MRs of the device.
+ */
+TEST_F(window, I7_domain_and_MR_go_together)
+{
+	unsigned int round, rounds = test_rounds(20), i;
+	struct gone mr = { .fd = self->fd }, domain = { .fd = self->fd };
+	struct ib_memreg_bind binds[8];
+	pthread_t thread;
+	__u32 ids[8];
+
+	for (round = 0; round < rounds; round++) {
+		ASSERT_EQ(0, raw_domain(self->fd, &domain.id));
+		ASSERT_EQ(0, raw_register(self->fd, self->domain, self->memory,
+					  SPAN, LOCAL_WRITE | MW_BIND, &mr.id));
+		ASSERT_EQ(0, raw_windows(self->fd, domain.id, PAGE, ids, 8));
+		for (i = 0; i < 8; i++)
+			binds[i] = (struct ib_memreg_bind) {
+				.window_id = ids[i], .mr_id = mr.id,
+				.offset = i * PAGE, .length = PAGE,
+				.access = REMOTE_READ,
+			};
+		ASSERT_EQ(0, raw_bind(self->fd, domain.id, binds, 8));
+		ASSERT_EQ(0, raw_revoke_relaxed(self->fd, domain.id, ids, 8));
+		for (i = 0; i < 8; i++)
+			ASSERT_EQ(0, raw_destroy(self->fd, ids[i]));
+		ASSERT_EQ(0, pthread_create(&thread, NULL, destroy_one, &mr));
+		destroy_one(&domain);
+		ASSERT_EQ(0, pthread_join(thread, NULL));
+		EXPECT_EQ(0, domain.ret);
+		EXPECT_EQ(0, mr.ret);
+	}
+}
+
 TEST_F(window, destroyed_while_bound)
 {
 	struct ib_memreg_bind *binds = fill_binds(self, 1);
