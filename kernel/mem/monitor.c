@@ -297,8 +297,9 @@ memreg_monitor_look(const struct memreg_monitor *monitor,
 }
 
 /* The next monitor to check, which is not freed until it was checked. */
-static struct memreg_monitor *memreg_monitor_next(struct memreg_monitor_turn *turn,
-						  struct memreg_suspicion *what)
+static struct memreg_monitor *
+memreg_monitor_next(struct memreg_monitor_turn *turn,
+		    struct memreg_suspicion *what)
 {
 	struct memreg_monitor *monitor;
 
@@ -342,7 +343,7 @@ static void memreg_monitor_judge(struct memreg_monitor *monitor,
 
 /* Begin a turn with the first table of the list, if there is one. */
 static bool memreg_monitor_turn_begin(struct memreg_monitor_turn *turn,
-			      struct list_head *tables)
+				      struct list_head *tables)
 {
 	struct memreg_kstatus *status;
 
@@ -435,18 +436,24 @@ static void memreg_monitor_work(struct work_struct *work)
 static void memreg_monitor_unsuspect(struct memreg_monitor *monitor)
 {
 	struct memreg_kstatus *status = monitor->status;
+	bool looked_at;
 
-	/* The worker may take the monitor from the list, and put it back. */
+	/*
+	 * The worker may take the monitor from the list, and put it back before
+	 * it is done with it: with the lock held, it is not between the two.
+	 */
 	for (;;) {
 		spin_lock(&memreg_suspects_lock);
 		list_del_init(&monitor->suspect_node);
 		if (list_empty(&status->suspects))
 			list_del_init(&status->suspect_node);
+		/* Pairs with memreg_monitor_turn_look(). */
+		looked_at = smp_load_acquire(&memreg_looked_at) == monitor;
 		spin_unlock(&memreg_suspects_lock);
-		if (READ_ONCE(memreg_looked_at) != monitor)
+		if (!looked_at)
 			break;
 		wait_var_event(&memreg_looked_at,
-			       /* Pairs with memreg_monitor_work(). */
+			       /* Likewise. */
 			       smp_load_acquire(&memreg_looked_at) != monitor);
 	}
 }
