@@ -83,13 +83,15 @@ static void memreg_file_close_work(struct work_struct *work)
 
 /*
  * Is the file closed by the user who opened it, or by the process that bound it
- * to its device, even if that process has changed its user since?
+ * to its device, even if that process has changed its user since? A thread of
+ * the kernel, which closes files for everybody, is neither.
  */
 static bool memreg_file_closed_by_owner(const struct memreg_file *file,
 					const struct file *filp)
 {
-	return uid_eq(current_euid(), filp->f_cred->euid) ||
-	       file->pid == task_tgid(current);
+	return !(current->flags & PF_KTHREAD) &&
+	       (uid_eq(current_euid(), filp->f_cred->euid) ||
+		file->pid == task_tgid(current));
 }
 
 /*
