@@ -86,19 +86,20 @@ void memreg_turns_flush(enum memreg_turns_kind kind)
 /**
  * memreg_user_uid() - The user of the current process
  *
- * All users of a namespace count as the one who has made it, as root can let a
- * user have many there; but for namespaces that root has made.
+ * As one may have thousands of users in a namespace, all of them count as the
+ * one who has made it; or if that is root, as the namespace's own root.
  *
  * Return: the user.
  */
 kuid_t memreg_user_uid(void)
 {
 	struct user_namespace *ns = current_user_ns();
-	kuid_t uid = GLOBAL_ROOT_UID;
+	kuid_t uid = current_euid();
 
 	for (; ns != &init_user_ns; ns = ns->parent)
-		uid = ns->owner;
-	return uid_eq(uid, GLOBAL_ROOT_UID) ? current_euid() : uid;
+		uid = uid_eq(ns->owner, GLOBAL_ROOT_UID) ? make_kuid(ns, 0) :
+							   ns->owner;
+	return uid_valid(uid) ? uid : current_euid();
 }
 
 static struct memreg_user *memreg_user_new(kuid_t uid)
