@@ -772,6 +772,7 @@ unsigned long memreg_demand_make_room(struct mm_struct *mm,
  */
 static bool memreg_demand_drop_some(struct memreg_demand *demand,
 				    unsigned long *start, unsigned long last,
+				    unsigned long *step,
 				    struct list_head *taken)
 {
 	unsigned int looks = MEMREG_DEMAND_SEARCH, left = MEMREG_DEMAND_BATCH;
@@ -788,13 +789,19 @@ static bool memreg_demand_drop_some(struct memreg_demand *demand,
 	}
 	/*
 	 * The tree is sorted by first bytes, so continue from the next one. All
-	 * that begin at @start or before may be in use: pass over them.
+	 * that begin at @start or before may be in use: pass over them, in steps
+	 * that double, as there may be any number of pages.
 	 */
-	if (node && node->start > *start)
+	if (node && node->start > *start) {
 		*start = node->start;
-	else if (node && list_empty(taken))
-		*start = (*start & PAGE_MASK) + PAGE_SIZE;
+		*step = PAGE_SIZE;
+	} else if (node && list_empty(taken)) {
+		if (check_add_overflow(*start, *step, start))
+			node = NULL;
+		*step *= 2;
+	}
 	spin_unlock(&demand->lock);
+	cond_resched();
 	return node && *start <= last;
 }
 
@@ -811,12 +818,13 @@ u64 memreg_demand_drop(struct memreg_kmr *mr, u64 offset, u64 length)
 {
 	unsigned long start = mr->region->addr + offset;
 	unsigned long last = start + length - 1;
+	unsigned long step = PAGE_SIZE;
 	LIST_HEAD(taken);
 	u64 npages = 0;
 	bool more;
 
 	do {
-		more = memreg_demand_drop_some(mr->demand, &start, last,
+		more = memreg_demand_drop_some(mr->demand, &start, last, &step,
 					       &taken);
 		npages += memreg_demand_release(&taken);
 	} while (more && !fatal_signal_pending(current));
