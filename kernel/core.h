@@ -16,8 +16,8 @@
  * Lock order, outermost first:
  *
  *	memreg_file.lock	calls (read), binding and removal (write)
- *	mmap_lock		taken by pinning, and for the first notifier of an
- *				address space
+ *	mmap_lock		taken by pinning, and for the first notifier of
+ *				an address space
  *	memreg_endpoint.setup	queues and QP of a request, and its end
  *	rdma_cm handler_mutex	by rdma_lock_handler(); never held when an id is
  *				destroyed, and no handler takes memreg_file.lock

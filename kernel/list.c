@@ -14,8 +14,8 @@
 
 /*
  * May the caller, who may be one who sees @all, see a file? It is asked before
- * the file's lock is taken: a caller that gets little CPU time would hold up the
- * file's close. An unbound file has no user yet.
+ * the file's lock is taken: a caller that gets little CPU time would hold up
+ * the file's close. An unbound file has no user yet.
  */
 static bool memreg_file_of_caller(const struct memreg_file *file, bool all)
 {

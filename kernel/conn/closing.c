@@ -33,10 +33,10 @@
  * A step may still sleep on locks that the device, or calls of the same file,
  * hold. So a file runs only a few steps at a time, and a user only as many as
  * leave room for others, see turns.c: a file with thousands of connections that
- * end at once is served along with the others, not before them. A guard requests
- * the end by a work_struct of the endpoint, on a workqueue for that alone. Such
- * an endpoint skips stages that only serve the peer, and goes before others of
- * its file.
+ * end at once is served along with the others, not before them. A guard
+ * requests the end by a work_struct of the endpoint, on a workqueue for that
+ * alone. Such an endpoint skips stages that only serve the peer, and goes
+ * before others of its file.
  */
 #include <linux/jiffies.h>
 

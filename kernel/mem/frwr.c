@@ -594,8 +594,8 @@ static int memreg_key_take(struct memreg_domain *domain,
  * After a failure some of the keys have FRWRs.
  *
  * Context: may sleep.
- * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if no FRWR can be allocated; -ESTALE if
- * the exporter has taken the memory away; -EINTR if the task is killed.
+ * Return: 0; -ENOMEM, -ENOSPC or -EDQUOT if no FRWR can be allocated; -ESTALE
+ * if the exporter has taken the memory away; -EINTR if the task is killed.
  */
 int memreg_frwr_take(struct memreg_domain *domain, struct memreg_key **keys,
 		     unsigned int count)

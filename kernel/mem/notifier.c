@@ -131,9 +131,9 @@ int memreg_notifier_insert_first(struct mmu_interval_notifier *notifier,
 int __init memreg_notifier_init(void)
 {
 	/*
-	 * One thread: the kernel's mutex admits one at a time. A task that waits
-	 * for it holds its mmap_lock, so no new thread may have to be made for
-	 * it under memory pressure.
+	 * One thread: the kernel's mutex admits one at a time. A task that
+	 * waits for it holds its mmap_lock, so no new thread may have to be
+	 * made for it under memory pressure.
 	 */
 	memreg_first_wq = alloc_workqueue("memreg_first",
 					  WQ_UNBOUND | WQ_HIGHPRI |

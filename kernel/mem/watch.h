@@ -29,8 +29,8 @@ struct scatterlist;
  *	address space to die, as they have waited too long; frwr_lock
  * @waiters: Number of tasks of other processes that wait for such keys;
  *	frwr_lock
- * @wait_began: Nanoseconds of the monotonic clock from which on their wait is not in
- *	@waited yet; frwr_lock
+ * @wait_began: Nanoseconds of the monotonic clock from which on their wait is
+ *	not in @waited yet; frwr_lock
  * @waited: Nanoseconds for which there were such tasks since @waited_since;
  *	frwr_lock
  * @waited_since: Jiffies; frwr_lock

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of the connection plane: errors that the RDMA CM cannot be made to
- * return, and work that users hold up.
+ * KUnit tests of the connection plane: errors that the RDMA CM cannot be made
+ * to return, and work that users hold up.
  */
 #include <kunit/test.h>
 #include <linux/completion.h>
@@ -98,7 +98,7 @@ static void memreg_test_turns_of(struct kunit *test,
 	atomic_t other_began = ATOMIC_INIT(0), other_ended = ATOMIC_INIT(0);
 	struct memreg_user *user = memreg_user_get(KUIDT_INIT(4242));
 	struct memreg_user *other = memreg_user_get(KUIDT_INIT(2424));
-	struct memreg_test_turn *turns, *last;
+	struct memreg_test_turn *turns, *waits, *last;
 	DECLARE_COMPLETION_ONSTACK(go);
 	int i, most;
 
@@ -126,10 +126,9 @@ static void memreg_test_turns_of(struct kunit *test,
 	KUNIT_EXPECT_LT(test, most, MEMREG_TEST_TURNS);
 	memreg_test_turns_reach(test, &began, most);
 	/* One that waits is queued once, and can be taken back. */
-	KUNIT_EXPECT_FALSE(test,
-			   memreg_turn_queue(&turns[MEMREG_TEST_TURNS - 1].turn));
-	KUNIT_EXPECT_TRUE(test,
-			  memreg_turn_disable(&turns[MEMREG_TEST_TURNS - 1].turn));
+	waits = &turns[MEMREG_TEST_TURNS - 1];
+	KUNIT_EXPECT_FALSE(test, memreg_turn_queue(&waits->turn));
+	KUNIT_EXPECT_TRUE(test, memreg_turn_disable(&waits->turn));
 	KUNIT_EXPECT_EQ(test, atomic_read(&began), most);
 	/* One that runs can be queued again. */
 	KUNIT_EXPECT_TRUE(test, memreg_turn_queue(&turns[0].turn));

@@ -621,8 +621,8 @@ TEST_F_TIMEOUT(window, I3_only_peer_of_the_domain_ends_it, LIMIT_S)
 }
 
 /*
- * A shared receive queue finds the endpoint whose peer has ended a window, while
- * other endpoints come and go.
+ * A shared receive queue finds the endpoint whose peer has ended a window,
+ * while other endpoints come and go.
  */
 TEST_F_TIMEOUT(window, I5_peer_ends_it_over_a_shared_queue, LIMIT_S)
 {
