@@ -694,8 +694,9 @@ static void memreg_demand_reap_list(struct memreg_demand *demand,
  */
 void memreg_demand_idle(struct memreg_demand *demand)
 {
-	memreg_demand_reap_list(demand, &demand->gone);
+	/* A change of the mapping moves those that are idle to @gone. */
 	memreg_demand_reap_list(demand, &demand->idle);
+	memreg_demand_reap_list(demand, &demand->gone);
 	/* The worker may have taken some that it has not released yet. */
 	wait_var_event(&demand->releasing, !atomic_read(&demand->releasing));
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -725,6 +726,53 @@ TEST_F_TIMEOUT(demand, idle_pages_give_way_to_others, SOAK_S)
 	EXPECT_EQ(0, raw_register(self->link.fd, self->link.domain, mem,
 				  ROOM - STEP, 0, &pinned));
 	mem_free(mem, region);
+}
+
+#define RANGES	256U
+
+struct unmapping {
+	pthread_barrier_t begin;
+	__u8 *mem;
+};
+
+static void *unmap_it(void *arg)
+{
+	struct unmapping *unmapping = arg;
+
+	pthread_barrier_wait(&unmapping->begin);
+	munmap(unmapping->mem, RANGES * PAGE);
+	return NULL;
+}
+
+/* What is pinned and idle goes with the MR, whatever happens to the mapping. */
+TEST_F_TIMEOUT(demand, I7_destroyed_while_its_mapping_goes, LIMIT_S)
+{
+	struct ib_memreg_range ranges[RANGES];
+	unsigned int round, rounds = test_rounds(20), i;
+	struct unmapping unmapping;
+	pthread_t thread;
+	__u32 mr;
+
+	pthread_barrier_init(&unmapping.begin, NULL, 2);
+	for (round = 0; round < rounds; round++) {
+		unmapping.mem = mmap(NULL, RANGES * PAGE, PROT_RW,
+				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		ASSERT_NE(MAP_FAILED, (void *)unmapping.mem);
+		ASSERT_EQ(0, register_mr(self, unmapping.mem, RANGES * PAGE,
+					 LOCAL_WRITE, ON_DEMAND, &mr));
+		for (i = 0; i < RANGES; i++)
+			ranges[i] = RANGE(mr, i * PAGE, PAGE);
+		ASSERT_EQ(RANGES, advise(self, ADVICE(PREFETCH_WRITE), WAIT,
+					 ranges, RANGES));
+		EXPECT_EQ(RANGES, query(_metadata, self, mr).out_pinned);
+		ASSERT_EQ(0, pthread_create(&thread, NULL, unmap_it,
+					    &unmapping));
+		pthread_barrier_wait(&unmapping.begin);
+		EXPECT_EQ(0, raw_destroy(self->link.fd, mr));
+		ASSERT_EQ(0, pthread_join(thread, NULL));
+	}
+	pthread_barrier_destroy(&unmapping.begin);
+	EXPECT_EQ(self->pinned, vm_pin(0));
 }
 
 /*
