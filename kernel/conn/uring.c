@@ -50,12 +50,16 @@ bool memreg_uring_may_wait(const struct memreg_uring *uring)
 
 /**
  * memreg_uring_punt() - Make io_uring issue a command again where it may wait
- * @uring: The command, being issued, with nothing posted
+ * @uring: The command, being issued; it fails if a part of it is posted, as
+ *	that would be posted twice
  *
  * Return: -EAGAIN.
  */
 int memreg_uring_punt(struct memreg_uring *uring)
 {
+	if (memreg_uring_is_posted(uring))
+		return memreg_fail(uring->ucmd, -EAGAIN,
+				   IB_MEMREG_REASON_UNSTEADY);
 	uring->blocked = true;
 	return -EAGAIN;
 }
