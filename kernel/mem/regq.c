@@ -317,20 +317,21 @@ void memreg_regq_done(struct ib_cq *cq, struct ib_wc *wc)
  */
 static bool memreg_regq_poll_some(struct memreg_domain *domain)
 {
-	struct ib_cq *cq = domain->cq;
 	unsigned int n = 0;
 	unsigned long flags;
+	struct ib_cq *cq;
 	struct ib_wc wc;
 	bool more;
 
 	spin_lock_irqsave(&domain->cq_lock, flags);
-	while (n < MEMREG_POLL_BUDGET && ib_poll_cq(cq, 1, &wc) > 0) {
+	cq = domain->cq;
+	while (cq && n < MEMREG_POLL_BUDGET && ib_poll_cq(cq, 1, &wc) > 0) {
 		wc.wr_cqe->done(cq, &wc);
 		n++;
 	}
-	more = n == MEMREG_POLL_BUDGET ||
-	       ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
-				IB_CQ_REPORT_MISSED_EVENTS) > 0;
+	more = cq && (n == MEMREG_POLL_BUDGET ||
+		      ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
+				       IB_CQ_REPORT_MISSED_EVENTS) > 0);
 	spin_unlock_irqrestore(&domain->cq_lock, flags);
 	return more;
 }
@@ -852,6 +853,18 @@ static void memreg_regq_rebuild(struct work_struct *work)
  * Making and destroying
  */
 
+/* A last event may still be on its way, and finds no CQ then. */
+static void memreg_regq_destroy_cq(struct memreg_domain *domain)
+{
+	struct ib_cq *cq = domain->cq;
+
+	spin_lock_irq(&domain->cq_lock);
+	domain->cq = NULL;
+	spin_unlock_irq(&domain->cq_lock);
+	ib_destroy_cq(cq);
+	irq_work_sync(&domain->irq);
+}
+
 /**
  * memreg_regq_create() - Create the queue of a domain
  * @domain: Domain with a PD
@@ -875,10 +888,8 @@ int memreg_regq_create(struct memreg_domain *domain)
 	/* Request the first event. */
 	memreg_regq_poll(domain);
 	ret = memreg_regq_begin(domain);
-	if (ret) {
-		ib_destroy_cq(domain->cq);
-		irq_work_sync(&domain->irq);
-	}
+	if (ret)
+		memreg_regq_destroy_cq(domain);
 	return ret;
 }
 
@@ -892,8 +903,7 @@ void memreg_regq_destroy(struct memreg_domain *domain)
 	WARN_ON(!list_empty(&domain->inflight));
 	if (domain->qp)
 		ib_destroy_qp(domain->qp);
-	ib_destroy_cq(domain->cq);
-	irq_work_sync(&domain->irq);
+	memreg_regq_destroy_cq(domain);
 }
 
 /**
