@@ -858,18 +858,40 @@ void memreg_frwr_drain_domain(struct memreg_domain *domain)
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_frwr_drain_domain);
 
+/* The same, but only some of each class. Returns true if there may be more. */
+static bool memreg_idle_drain_slice(struct memreg_domain *domain, u32 keep,
+				    u64 before)
+{
+	LIST_HEAD(frwrs);
+	bool more = false;
+	u32 class;
+
+	for (class = 0; class < MEMREG_CLASSES; class++)
+		more |= memreg_idle_drain_some(domain, class, keep, before,
+					       &frwrs);
+	memreg_frwr_free_list(&frwrs);
+	return more;
+}
+
 /*
  * Destroy spare FRWRs that have been idle for long, or any if memory is short.
+ * Domains take turns.
  */
 static void memreg_frwr_reap(struct work_struct *work)
 {
 	struct memreg_domain *domain =
 		container_of(work, struct memreg_domain, reap.work);
-	u64 age = xchg(&domain->squeeze, false) ? 0 : MEMREG_REAP_AGE_NS;
+	bool squeeze = xchg(&domain->squeeze, false);
+	u64 age = squeeze ? 0 : MEMREG_REAP_AGE_NS;
 	u64 now = ktime_get_ns();
 
-	if (now > age)
-		memreg_idle_drain(domain, MEMREG_FIFO_DEPTH, now - age);
+	if (now > age &&
+	    memreg_idle_drain_slice(domain, MEMREG_FIFO_DEPTH, now - age)) {
+		if (squeeze)
+			WRITE_ONCE(domain->squeeze, true);
+		mod_delayed_work(memreg_reap_wq, &domain->reap, 0);
+		return;
+	}
 	if (READ_ONCE(domain->spares))
 		queue_delayed_work(memreg_reap_wq, &domain->reap,
 				   MEMREG_REAP_PERIOD);
