@@ -790,8 +790,8 @@ static bool memreg_demand_drop_some(struct memreg_demand *demand,
 	}
 	/*
 	 * The tree is sorted by first bytes, so continue from the next one. All
-	 * that begin at @start or before may be in use: pass over them, in steps
-	 * that double, as there may be any number of pages.
+	 * that begin at @start or before may be in use: pass over them, in
+	 * steps that double, as there may be any number of pages.
 	 */
 	if (node && node->start > *start) {
 		*start = node->start;
