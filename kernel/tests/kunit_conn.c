@@ -5,7 +5,6 @@
  */
 #include <kunit/test.h>
 #include <linux/completion.h>
-#include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/errno.h>
 #include <linux/wait.h>
@@ -76,6 +75,15 @@ static void memreg_test_turn_work(struct work_struct *work)
 	memreg_turn_end(&t->turn);
 }
 
+static void memreg_test_turn_begin(struct memreg_test_turn *t,
+				   struct memreg_user *user,
+				   enum memreg_turns_kind kind,
+				   work_func_t func)
+{
+	memreg_turn_init(&t->turn, user, kind, func);
+	memreg_turn_queue(&t->turn);
+}
+
 /* Wait until a number has been reached. */
 static void memreg_test_turns_reach(struct kunit *test, atomic_t *count,
 				    int number)
@@ -111,16 +119,14 @@ static void memreg_test_turns_of(struct kunit *test,
 		turns[i] = (struct memreg_test_turn) {
 			.go = &go, .began = &began, .ended = &ended,
 		};
-		memreg_turn_init(&turns[i].turn, user, kind,
-				 memreg_test_turn_work);
-		KUNIT_EXPECT_TRUE(test, memreg_turn_queue(&turns[i].turn));
+		memreg_test_turn_begin(&turns[i], user, kind,
+				       memreg_test_turn_work);
 	}
 	last = &turns[MEMREG_TEST_TURNS];
 	*last = (struct memreg_test_turn) {
 		.go = &go, .began = &other_began, .ended = &other_ended,
 	};
-	memreg_turn_init(&last->turn, other, kind, memreg_test_turn_work);
-	KUNIT_EXPECT_TRUE(test, memreg_turn_queue(&last->turn));
+	memreg_test_turn_begin(last, other, kind, memreg_test_turn_work);
 	memreg_test_turns_reach(test, &other_began, 1);
 	most = READ_ONCE(user->turns[kind].running);
 	KUNIT_EXPECT_LT(test, most, MEMREG_TEST_TURNS);
@@ -154,6 +160,16 @@ static void memreg_test_turns(struct kunit *test)
 		memreg_test_turns_of(test, kind);
 }
 
+/* Wait until a work item that runs is being disabled. */
+static void memreg_test_await_disable(struct work_struct *work)
+{
+	unsigned long end = jiffies + MEMREG_TEST_PATIENCE;
+
+	while (!(atomic_long_read(&work->data) & WORK_OFFQ_DISABLE_MASK) &&
+	       time_before(jiffies, end))
+		cond_resched();
+}
+
 /* A work item that queues itself while it is being disabled. */
 static void memreg_test_again_work(struct work_struct *work)
 {
@@ -163,7 +179,7 @@ static void memreg_test_again_work(struct work_struct *work)
 	atomic_inc(t->began);
 	wake_up_all(&memreg_test_turns_wait);
 	wait_for_completion(t->go);
-	usleep_range(1000, 2000);
+	memreg_test_await_disable(work);
 	memreg_turn_queue(&t->turn);
 	memreg_turn_end(&t->turn);
 }
@@ -175,9 +191,9 @@ static void memreg_test_turns_again(struct kunit *test)
 	atomic_t began = ATOMIC_INIT(0), ended = ATOMIC_INIT(0);
 	struct memreg_user *user = memreg_user_get(KUIDT_INIT(4242));
 	struct memreg_turns *all;
-	DECLARE_COMPLETION_ONSTACK(go_again);
 	DECLARE_COMPLETION_ONSTACK(go);
 	struct memreg_test_turn *turns;
+	struct completion *again;
 	int i, most;
 
 	KUNIT_ASSERT_NOT_NULL(test, user);
@@ -185,22 +201,26 @@ static void memreg_test_turns_again(struct kunit *test)
 	turns = kunit_kcalloc(test, MEMREG_TEST_TURNS, sizeof(*turns),
 			      GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, turns);
+	again = kunit_kcalloc(test, MEMREG_TEST_AGAIN, sizeof(*again),
+			      GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, again);
+	for (i = 0; i < MEMREG_TEST_AGAIN; i++)
+		init_completion(&again[i]);
 	for (i = 0; i < MEMREG_TEST_TURNS; i++) {
 		turns[i] = (struct memreg_test_turn) {
-			.go = i < MEMREG_TEST_AGAIN ? &go_again : &go,
+			.go = i < MEMREG_TEST_AGAIN ? &again[i] : &go,
 			.began = &began, .ended = &ended,
 		};
-		memreg_turn_init(&turns[i].turn, user, MEMREG_TURNS_RING,
-				 i < MEMREG_TEST_AGAIN ?
-				 memreg_test_again_work :
-				 memreg_test_turn_work);
-		memreg_turn_queue(&turns[i].turn);
+		memreg_test_turn_begin(&turns[i], user, MEMREG_TURNS_RING,
+				       i < MEMREG_TEST_AGAIN ?
+				       memreg_test_again_work :
+				       memreg_test_turn_work);
 	}
 	most = READ_ONCE(all->running);
 	KUNIT_EXPECT_LT(test, MEMREG_TEST_AGAIN, most);
 	memreg_test_turns_reach(test, &began, most);
-	complete_all(&go_again);
 	for (i = 0; i < MEMREG_TEST_AGAIN; i++) {
+		complete(&again[i]);
 		memreg_turn_disable(&turns[i].turn);
 		KUNIT_EXPECT_TRUE(test, list_empty(&turns[i].turn.node));
 		KUNIT_EXPECT_FALSE(test, work_busy(&turns[i].turn.work));
