@@ -300,9 +300,13 @@ int uffd_open(void *mem, size_t len)
 	return -EIO;
 }
 
-bool uffd_asked(int fd)
+unsigned long uffd_next(int fd)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	struct uffd_msg msg;
 
-	return poll(&pfd, 1, LIMIT_MS) == 1;
+	if (poll(&pfd, 1, LIMIT_MS) != 1 ||
+	    read(fd, &msg, sizeof(msg)) != sizeof(msg))
+		return 0;
+	return msg.arg.pagefault.address & ~(PAGE - 1);
 }

@@ -76,7 +76,10 @@ void arena_free(struct arena *a);
 
 /* A userfaultfd of all page faults in a range, or -errno */
 int uffd_open(void *mem, size_t len);
-/* Does a thread fault in the userfaultfd's range within the limit? */
-bool uffd_asked(int fd);
+/*
+ * Wait for the next fault in the range of a userfaultfd: its page, or 0 if none
+ * comes within the limit
+ */
+unsigned long uffd_next(int fd);
 
 #endif /* SELFTESTS_MEM_H */

@@ -41,17 +41,15 @@ FIXTURE(silent)
 	bool gone;	/* the device was */
 };
 
-/* Answer the next fault with a page of this byte. */
-static int uffd_answer(int fd, int byte)
+/* Answer a fault, which uffd_next() has found, with a page of this byte. */
+static int uffd_answer(int fd, unsigned long fault, int byte)
 {
-	struct uffdio_copy copy = { .len = PAGE };
-	struct uffd_msg msg;
+	struct uffdio_copy copy = { .dst = fault, .len = PAGE };
 	__u8 page[PAGE];
 
-	if (!uffd_asked(fd) || read(fd, &msg, sizeof(msg)) != sizeof(msg))
+	if (!fault)
 		return -ETIMEDOUT;
 	memset(page, byte, sizeof(page));
-	copy.dst = msg.arg.pagefault.address & ~(PAGE - 1);
 	copy.src = (uintptr_t)page;
 	return ioctl(fd, UFFDIO_COPY, &copy) ? -errno : 0;
 }
@@ -107,6 +105,7 @@ struct caller {
 	FIXTURE_DATA(silent) *self;
 	pthread_t thread;
 	int (*call)(FIXTURE_DATA(silent) *self);
+	unsigned long fault;
 	int ret;
 	__u32 reason;
 };
@@ -128,7 +127,8 @@ static void caller_begin(struct __test_metadata *_metadata, struct caller *c,
 	c->self = self;
 	c->call = call;
 	ASSERT_EQ(0, pthread_create(&c->thread, NULL, caller_run, c));
-	ASSERT_TRUE(uffd_asked(self->uffd));
+	c->fault = uffd_next(self->uffd);
+	ASSERT_NE(0, c->fault);
 }
 
 static int send_page(FIXTURE_DATA(silent) *self)
@@ -193,18 +193,18 @@ TEST_F_TIMEOUT(silent, fault_is_answered, LIMIT_S)
 
 	ASSERT_EQ(0, stock_recv(&self->link.stock, 0, 64));
 	caller_begin(_metadata, &c, self, send_page);
-	ASSERT_EQ(0, uffd_answer(self->uffd, 7));
+	ASSERT_EQ(0, uffd_answer(self->uffd, c.fault, 7));
 	ASSERT_EQ(0, pthread_join(c.thread, NULL));
 	ASSERT_EQ(0, c.ret);
 	ASSERT_EQ(0, ring_next(&self->ring, &entry));
 	EXPECT_EQ(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
 	message_is(_metadata, self, 7);
 	caller_begin(_metadata, &c, self, prefetch_and_wait);
-	ASSERT_EQ(0, uffd_answer(self->uffd, 8));
+	ASSERT_EQ(0, uffd_answer(self->uffd, c.fault, 8));
 	ASSERT_EQ(0, pthread_join(c.thread, NULL));
 	EXPECT_EQ(0, c.ret);
 	caller_begin(_metadata, &c, self, bind_page);
-	ASSERT_EQ(0, uffd_answer(self->uffd, 9));
+	ASSERT_EQ(0, uffd_answer(self->uffd, c.fault, 9));
 	ASSERT_EQ(0, pthread_join(c.thread, NULL));
 	EXPECT_EQ(0, c.ret);
 }
@@ -229,9 +229,10 @@ TEST_F_TIMEOUT(silent, I6_fault_holds_no_pins, LIMIT_S)
 	pinned = pages_pinned();
 	caller_begin(_metadata, &c, self, prefetch_all);
 	for (i = 0; i < LEN / PAGE; i++) {
-		ASSERT_TRUE(uffd_asked(self->uffd));
+		if (i)
+			c.fault = uffd_next(self->uffd);
 		EXPECT_EQ(pinned, pages_pinned());
-		ASSERT_EQ(0, uffd_answer(self->uffd, 1));
+		ASSERT_EQ(0, uffd_answer(self->uffd, c.fault, 1));
 	}
 	ASSERT_EQ(0, pthread_join(c.thread, NULL));
 	EXPECT_EQ(0, c.ret);
@@ -302,7 +303,7 @@ static void wait_for_ever(FIXTURE_DATA(silent) *self, int up)
 	self->uffd = uffd_open(self->mem, LEN);
 	if (self->uffd < 0 ||
 	    pthread_create(&c.thread, NULL, caller_run, &c) ||
-	    !uffd_asked(self->uffd) || write(up, &byte, 1) != 1)
+	    !uffd_next(self->uffd) || write(up, &byte, 1) != 1)
 		_exit(1);
 	pause();
 }
@@ -387,7 +388,7 @@ TEST_F_TIMEOUT(silent, uring_waits_elsewhere, LIMIT_S)
 		wrs[i] = WR(SEND, self->link.endpoint, SGE(self->mr, PAGE, 64));
 	ASSERT_EQ(0, stock_recv(&self->link.stock, 0, 64));
 	uring_send(_metadata, self, &uring, wrs, 1);
-	ASSERT_EQ(0, uffd_answer(self->uffd, 5));
+	ASSERT_EQ(0, uffd_answer(self->uffd, uffd_next(self->uffd), 5));
 	EXPECT_LE(0, uring_result(&uring));
 	message_is(_metadata, self, 5);
 	io_uring_queue_exit(&uring);
@@ -408,7 +409,7 @@ TEST_F_TIMEOUT(silent, uring_waits_elsewhere, LIMIT_S)
 	for (i = 0; i < 40; i++)
 		ASSERT_EQ(0, stock_recv(&self->link.stock, 0, 64));
 	uring_send(_metadata, self, &uring, wrs, 40);
-	ASSERT_EQ(0, uffd_answer(self->uffd, 6));
+	ASSERT_EQ(0, uffd_answer(self->uffd, uffd_next(self->uffd), 6));
 	EXPECT_LE(0, uring_result(&uring));
 	/*
 	 * All messages go to the same place, that of the last work request at
