@@ -344,7 +344,6 @@ static bool memreg_uring_slow(const struct ib_memreg_wr *wr)
 int memreg_uring_look(struct memreg_uring *uring, struct ib_memreg_wr *wrs,
 		      u32 count, bool more)
 {
-	bool only = !uring->target && count == 1 && !more;
 	u32 i;
 
 	if (memreg_uring_nowait(uring) && more)
@@ -357,8 +356,8 @@ int memreg_uring_look(struct memreg_uring *uring, struct ib_memreg_wr *wrs,
 		if (wrs[i].target_id != uring->target)
 			return memreg_fail(uring->ucmd, -EINVAL,
 					   IB_MEMREG_REASON_ID);
-		if (!only && (uring->fixed ||
-			      wrs[i].opcode == IB_MEMREG_OP_RECV))
+		if (!uring->only && (uring->fixed ||
+				     wrs[i].opcode == IB_MEMREG_OP_RECV))
 			return memreg_fail(uring->ucmd, -EINVAL,
 					   IB_MEMREG_REASON_COUNT);
 	}

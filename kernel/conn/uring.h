@@ -30,6 +30,7 @@ struct mutex;
  * @blocked: Issuing it would have to wait
  * @fixed: Its memory is a range of a registered buffer
  * @shared: Its receive is on a shared queue
+ * @only: It has one work request
  * @cqe32: Its ring has entries with room for struct ib_memreg_uring_result
  * @target: Target of all of its work requests; 0 before the first one
  * @mr: An unpublished MR of the registered buffer's memory, or NULL
@@ -51,6 +52,7 @@ struct memreg_uring {
 	bool blocked;
 	bool fixed;
 	bool shared;
+	bool only;
 	bool cqe32;
 	u32 target;
 	struct memreg_kmr *mr;

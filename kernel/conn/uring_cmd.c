@@ -35,6 +35,7 @@ static int memreg_uring_submit(struct memreg_uring *uring)
 	if (READ_ONCE(sqe->flags))
 		return memreg_fail(uring->ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_FLAGS);
+	uring->only = count == 1;
 	return memreg_submit_wrs(uring->ucmd, uring, wrs, count, &uring->taken);
 }
 
