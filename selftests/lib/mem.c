@@ -310,3 +310,14 @@ unsigned long uffd_next(int fd)
 		return 0;
 	return msg.arg.pagefault.address & ~(PAGE - 1);
 }
+
+int uffd_answer(int fd, unsigned long fault, const void *page)
+{
+	struct uffdio_copy copy = {
+		.dst = fault, .src = (uintptr_t)page, .len = PAGE,
+	};
+
+	if (!fault)
+		return -ETIMEDOUT;
+	return ioctl(fd, UFFDIO_COPY, &copy) ? -errno : 0;
+}

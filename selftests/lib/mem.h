@@ -81,5 +81,7 @@ int uffd_open(void *mem, size_t len);
  * comes within the limit
  */
 unsigned long uffd_next(int fd);
+/* Answer the fault that uffd_next() has returned with a page: 0, or -errno */
+int uffd_answer(int fd, unsigned long fault, const void *page);
 
 #endif /* SELFTESTS_MEM_H */

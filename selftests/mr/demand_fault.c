@@ -11,10 +11,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
-#include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -42,16 +43,12 @@ FIXTURE(silent)
 };
 
 /* Answer a fault, which uffd_next() has found, with a page of this byte. */
-static int uffd_answer(int fd, unsigned long fault, int byte)
+static int answer(int fd, unsigned long fault, int byte)
 {
-	struct uffdio_copy copy = { .dst = fault, .len = PAGE };
 	__u8 page[PAGE];
 
-	if (!fault)
-		return -ETIMEDOUT;
 	memset(page, byte, sizeof(page));
-	copy.src = (uintptr_t)page;
-	return ioctl(fd, UFFDIO_COPY, &copy) ? -errno : 0;
+	return uffd_answer(fd, fault, page);
 }
 
 static int register_demand(FIXTURE_DATA(silent) *self)
@@ -193,18 +190,18 @@ TEST_F_TIMEOUT(silent, fault_is_answered, LIMIT_S)
 
 	ASSERT_EQ(0, stock_recv(&self->link.stock, 0, 64));
 	caller_begin(_metadata, &c, self, send_page);
-	ASSERT_EQ(0, uffd_answer(self->uffd, c.fault, 7));
+	ASSERT_EQ(0, answer(self->uffd, c.fault, 7));
 	ASSERT_EQ(0, pthread_join(c.thread, NULL));
 	ASSERT_EQ(0, c.ret);
 	ASSERT_EQ(0, ring_next(&self->ring, &entry));
 	EXPECT_EQ(IB_MEMREG_WC_SUCCESS, entry.cqe.status);
 	message_is(_metadata, self, 7);
 	caller_begin(_metadata, &c, self, prefetch_and_wait);
-	ASSERT_EQ(0, uffd_answer(self->uffd, c.fault, 8));
+	ASSERT_EQ(0, answer(self->uffd, c.fault, 8));
 	ASSERT_EQ(0, pthread_join(c.thread, NULL));
 	EXPECT_EQ(0, c.ret);
 	caller_begin(_metadata, &c, self, bind_page);
-	ASSERT_EQ(0, uffd_answer(self->uffd, c.fault, 9));
+	ASSERT_EQ(0, answer(self->uffd, c.fault, 9));
 	ASSERT_EQ(0, pthread_join(c.thread, NULL));
 	EXPECT_EQ(0, c.ret);
 }
@@ -232,7 +229,7 @@ TEST_F_TIMEOUT(silent, I6_fault_holds_no_pins, LIMIT_S)
 		if (i)
 			c.fault = uffd_next(self->uffd);
 		EXPECT_EQ(pinned, pages_pinned());
-		ASSERT_EQ(0, uffd_answer(self->uffd, c.fault, 1));
+		ASSERT_EQ(0, answer(self->uffd, c.fault, 1));
 	}
 	ASSERT_EQ(0, pthread_join(c.thread, NULL));
 	EXPECT_EQ(0, c.ret);
@@ -372,6 +369,24 @@ static int uring_result(struct io_uring *uring)
 	return ret;
 }
 
+/* A receive waits for the pages of its memory as other work requests do. */
+TEST_F_TIMEOUT(silent, uring_receive_faults, LIMIT_S)
+{
+	struct ib_memreg_wr wr = WR(RECV, self->link.endpoint,
+				    SGE(self->mr, 4 * PAGE, 64));
+	struct io_uring uring;
+
+	ASSERT_EQ(0, io_uring_queue_init(8, &uring, 0));
+	memset(self->link.stock.mem, 3, 64);
+	uring_send(_metadata, self, &uring, &wr, 1);
+	ASSERT_EQ(0, answer(self->uffd, uffd_next(self->uffd), 5));
+	/* The peer tries again as long as there is no receive. */
+	EXPECT_EQ(IBV_WC_SUCCESS, stock_send(&self->link.stock, 0, 64));
+	EXPECT_EQ(64, uring_result(&uring));
+	EXPECT_EQ(3, self->mem[4 * PAGE]);
+	io_uring_queue_exit(&uring);
+}
+
 /*
  * io_uring issues a command on pinned pages at once, and one that faults in a
  * worker.
@@ -388,7 +403,7 @@ TEST_F_TIMEOUT(silent, uring_waits_elsewhere, LIMIT_S)
 		wrs[i] = WR(SEND, self->link.endpoint, SGE(self->mr, PAGE, 64));
 	ASSERT_EQ(0, stock_recv(&self->link.stock, 0, 64));
 	uring_send(_metadata, self, &uring, wrs, 1);
-	ASSERT_EQ(0, uffd_answer(self->uffd, uffd_next(self->uffd), 5));
+	ASSERT_EQ(0, answer(self->uffd, uffd_next(self->uffd), 5));
 	EXPECT_LE(0, uring_result(&uring));
 	message_is(_metadata, self, 5);
 	io_uring_queue_exit(&uring);
@@ -409,7 +424,7 @@ TEST_F_TIMEOUT(silent, uring_waits_elsewhere, LIMIT_S)
 	for (i = 0; i < 40; i++)
 		ASSERT_EQ(0, stock_recv(&self->link.stock, 0, 64));
 	uring_send(_metadata, self, &uring, wrs, 40);
-	ASSERT_EQ(0, uffd_answer(self->uffd, uffd_next(self->uffd), 6));
+	ASSERT_EQ(0, answer(self->uffd, uffd_next(self->uffd), 6));
 	EXPECT_LE(0, uring_result(&uring));
 	/*
 	 * All messages go to the same place, that of the last work request at
@@ -418,6 +433,217 @@ TEST_F_TIMEOUT(silent, uring_waits_elsewhere, LIMIT_S)
 	for (i = 0; i < 40; i++)
 		ASSERT_EQ(0, stock_next(&self->link.stock.received, &wc));
 	EXPECT_EQ(6, self->link.stock.mem[0]);
+	io_uring_queue_exit(&uring);
+}
+
+#define CHAIN	24	/* work requests, which are submitted in one go */
+
+/**
+ * struct dropper - A thread that takes two pages away again and again
+ * @thread: The thread
+ * @fd: A file of the device
+ * @page: The page of the memory that the last work request uses
+ * @wrs: The page with the work requests
+ * @uffd: Of @wrs
+ * @copy: What is in @wrs
+ * @never: Earlier work requests that are not reported
+ * @delay: It waits for so many steps of a loop first
+ * @go: How many times it is to have done so; 0: it ends
+ * @done: How many times it has
+ * @over: How many commands have ended
+ */
+struct dropper {
+	pthread_t thread;
+	int fd;
+	__u8 *page;
+	void *wrs;
+	int uffd;
+	__u8 copy[PAGE];
+	__u64 never;
+	unsigned int delay;
+	atomic_uint go;
+	atomic_uint done;
+	atomic_uint over;
+};
+
+/* Work requests of users that were posted and not reported, from the first on */
+static __u64 not_reported(int fd)
+{
+	__u64 submitted = 0, completed = 0;
+
+	raw_stat(fd, IB_MEMREG_STAT_WRS_COMPLETED, &completed);
+	raw_stat(fd, IB_MEMREG_STAT_WRS_SUBMITTED, &submitted);
+	return submitted - completed;
+}
+
+/*
+ * While a command needs @wrs, give it back, but only once all that was posted
+ * is over.
+ */
+static void dropper_answer(struct dropper *d)
+{
+	struct pollfd pfd = { .fd = d->uffd, .events = POLLIN };
+	unsigned long fault;
+
+	if (poll(&pfd, 1, 0) != 1)
+		return;
+	fault = uffd_next(d->uffd);
+	while (not_reported(d->fd) != d->never)
+		sched_yield();
+	uffd_answer(d->uffd, fault, d->copy);
+}
+
+static void *dropper_run(void *arg)
+{
+	struct dropper *d = arg;
+	unsigned int done = 1, go;
+
+	for (;;) {
+		while ((go = atomic_load(&d->go)) == done)
+			sched_yield();
+		if (!go)
+			return NULL;
+		for (unsigned int i = 0; i < d->delay; i++)
+			atomic_load(&d->go);
+		madvise(d->page, PAGE, MADV_DONTNEED);
+		madvise(d->wrs, PAGE, MADV_DONTNEED);
+		while (atomic_load(&d->over) != go)
+			dropper_answer(d);
+		done = go;
+		atomic_store(&d->done, done);
+	}
+}
+
+static int prefetch_for_writing(FIXTURE_DATA(silent) *self,
+				struct ib_memreg_range *ranges, __u32 count)
+{
+	RAW(mr_advise, cmd, .count = count, .ranges = (uintptr_t)ranges,
+	    .advice = IB_MEMREG_ADVICE_PREFETCH_WRITE);
+
+	return raw_call(self->link.fd, IB_MEMREG_IOC_MR_ADVISE, &cmd);
+}
+
+/* Take the page away at some time from now on. */
+static void dropper_begin(struct dropper *d, unsigned int delay)
+{
+	d->delay = delay;
+	atomic_fetch_add(&d->go, 1);
+}
+
+/* The command has ended: wait until the thread has done its part. */
+static void dropper_await(struct dropper *d)
+{
+	atomic_fetch_add(&d->over, 1);
+	while (atomic_load(&d->done) != atomic_load(&d->go))
+		sched_yield();
+}
+
+/* Work requests that a command has posted, by its result */
+static unsigned int uring_taken(struct __test_metadata *_metadata,
+				struct io_uring *uring)
+{
+	struct __kernel_timespec limit = { .tv_sec = LIMIT_MS / 1000 };
+	struct ib_memreg_uring_result more;
+	struct io_uring_cqe *cqe;
+	unsigned int taken = CHAIN;
+
+	ASSERT_EQ(0, io_uring_wait_cqe_timeout(uring, &cqe, &limit));
+	if (cqe->res < 0) {
+		memcpy(&more, cqe->big_cqe, sizeof(more));
+		EXPECT_EQ(-EAGAIN, cqe->res);
+		EXPECT_EQ(0, more.opcode);
+		taken = more.ex;
+	}
+	io_uring_cqe_seen(uring, cqe);
+	return taken;
+}
+
+/* Work requests for one page and, the last one, another page */
+static void chain_fill(FIXTURE_DATA(silent) *self, struct ib_memreg_wr *wrs)
+{
+	unsigned int i;
+
+	for (i = 0; i < CHAIN; i++)
+		wrs[i] = WR(FETCH_AND_ADD, self->link.endpoint,
+			    SGE(self->mr, i < CHAIN - 1 ? PAGE : 5 * PAGE, 8),
+			    .remote_addr = (uintptr_t)self->link.stock.mem,
+			    .rkey = self->link.stock.mr->rkey,
+			    .compare_add = 1, .flags = SIGNALED);
+}
+
+static void dropper_start(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(silent) *self, struct dropper *d)
+{
+	close(self->uffd);
+	self->uffd = -1;
+	d->fd = self->link.fd;
+	d->never = not_reported(d->fd);
+	d->page = self->mem + 5 * PAGE;
+	d->go = 1;
+	d->done = 1;
+	d->over = 1;
+	d->wrs = mmap(NULL, PAGE, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		      -1, 0);
+	ASSERT_NE(MAP_FAILED, d->wrs);
+	chain_fill(self, (void *)d->copy);
+	d->uffd = uffd_open(d->wrs, PAGE);
+	ASSERT_LE(0, d->uffd);
+	ASSERT_EQ(0, pthread_create(&d->thread, NULL, dropper_run, d));
+}
+
+static void dropper_end(struct dropper *d)
+{
+	atomic_store(&d->go, 0);
+	pthread_join(d->thread, NULL);
+	close(d->uffd);
+	munmap(d->wrs, PAGE);
+}
+
+/* Have both pages present, and those of the memory pinned. */
+static void chain_prepare(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(silent) *self, struct dropper *d)
+{
+	struct ib_memreg_range ranges[2] = {
+		{ .mr_id = self->mr, .offset = PAGE, .length = 8 },
+		{ .mr_id = self->mr, .offset = 5 * PAGE, .length = 8 },
+	};
+
+	self->mem[PAGE] = 1;
+	*d->page = 1;
+	/* It is there still if the thread was late. */
+	uffd_answer(d->uffd, (unsigned long)d->wrs, d->copy);
+	ASSERT_EQ(0, prefetch_for_writing(self, ranges, 2));
+}
+
+/*
+ * The page of a command's last work request is taken away while the command is
+ * submitted, and all that was posted of it ends meanwhile: each work request is
+ * executed once, or not at all. The peer's counter says how often.
+ */
+TEST_F_TIMEOUT(silent, I10_uring_posts_nothing_twice, LIMIT_S)
+{
+	unsigned int i, taken, parts = 0, rounds = test_rounds(1000);
+	__u64 *counter = (__u64 *)self->link.stock.mem;
+	struct io_uring uring;
+	struct dropper d = {};
+	__u64 expected = 0;
+
+	dropper_start(_metadata, self, &d);
+	ASSERT_EQ(0, io_uring_queue_init(8, &uring, IORING_SETUP_CQE32));
+	*counter = 0;
+	for (i = 0; i < rounds; i++) {
+		chain_prepare(_metadata, self, &d);
+		dropper_begin(&d, i % 100 * 20);
+		uring_send(_metadata, self, &uring, d.wrs, CHAIN);
+		taken = uring_taken(_metadata, &uring);
+		dropper_await(&d);
+		parts += taken < CHAIN;
+		expected += taken;
+		ASSERT_EQ(expected,
+			  __atomic_load_n(counter, __ATOMIC_RELAXED));
+	}
+	TH_LOG("%u of %u commands were posted in part", parts, rounds);
+	dropper_end(&d);
 	io_uring_queue_exit(&uring);
 }
 
