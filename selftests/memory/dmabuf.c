@@ -595,6 +595,105 @@ TEST_F(revoked, I1_window_keys_are_dead_before_the_exporter_has_it_back)
 	EXPECT_TRUE(filled(e->m.at, e->m.length, 0, 1));
 }
 
+/* Entries of WINDOW_BIND that the module copies at a time */
+#define BIND_COPY	16
+/* Entries that fill a page */
+#define BINDS_PAGE	(PAGE / sizeof(struct ib_memreg_bind) + 1)
+
+/**
+ * struct late_bind - A thread that binds BIND_COPY + 1 windows
+ * @thread: The thread
+ * @link: The file and domain
+ * @binds: The entries
+ * @ret: What the call returned
+ * @reason: Its reason
+ */
+struct late_bind {
+	pthread_t thread;
+	const struct link *link;
+	struct ib_memreg_bind *binds;
+	int ret;
+	__u32 reason;
+};
+
+static void *bind_late(void *arg)
+{
+	struct late_bind *late = arg;
+
+	late->ret = raw_bind(late->link->fd, late->link->domain, late->binds,
+			     BIND_COPY + 1);
+	late->reason = raw_reason();
+	return NULL;
+}
+
+/* Entries for new windows, all but the last one of the exporter's memory */
+static void late_binds(struct __test_metadata *_metadata, struct end *e,
+		       struct ib_memreg_bind *binds, __u32 other)
+{
+	__u32 windows[BIND_COPY + 1];
+	unsigned int i;
+
+	ASSERT_EQ(0, raw_windows(e->link.fd, e->link.domain, PAGE, windows,
+				 BIND_COPY + 1));
+	for (i = 0; i <= BIND_COPY; i++)
+		binds[i] = (struct ib_memreg_bind) {
+			.window_id = windows[i], .length = PAGE,
+			.mr_id = i < BIND_COPY ? e->mr.out_mr_id : other,
+			.access = REMOTE_READ,
+		};
+}
+
+static __u64 work_requests(struct __test_metadata *_metadata, struct end *e)
+{
+	__u64 n = 0;
+
+	EXPECT_EQ(0, raw_stat(e->link.fd, IB_MEMREG_STAT_WORK_REQUESTS, &n));
+	return n;
+}
+
+/*
+ * The memory goes after a call has checked it and before it makes keys, while
+ * the copy of a later entry waits for a page fault: no key is made.
+ */
+TEST_F(revoked, I1_no_key_is_made_once_it_is_gone)
+{
+	struct ib_memreg_bind binds[BINDS_PAGE] = {};
+	struct end *e = &self->end;
+	struct late_bind late = { .link = &e->link };
+	size_t first = BIND_COPY * sizeof(*binds);
+	__u64 before;
+	__u8 *area;
+	__u32 other;
+	int uffd;
+
+	area = mmap(NULL, 3 * PAGE, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS,
+		    -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)area);
+	ASSERT_EQ(0, raw_register(e->link.fd, e->link.domain, area + 2 * PAGE,
+				  PAGE, LOCAL_WRITE | MW_BIND, &other));
+	ASSERT_EQ(0, register_range(e, 0, e->m.length, LOCAL_WRITE | MW_BIND));
+	/* Only the last entry is on the second page, which is missing. */
+	late_binds(_metadata, e, binds, other);
+	late.binds = (void *)(area + PAGE - first);
+	memcpy(late.binds, binds, first);
+	uffd = uffd_open(area + PAGE, PAGE);
+	ASSERT_LE(0, uffd);
+
+	ASSERT_EQ(0, pthread_create(&late.thread, NULL, bind_late, &late));
+	ASSERT_EQ((unsigned long)area + PAGE, uffd_next(uffd));
+	ASSERT_EQ(0, fake_control(e->m.fake, e->m.fd, MEMREG_FAKE_MOVE, NULL));
+	before = work_requests(_metadata, e);
+	binds[0] = binds[BIND_COPY];
+	ASSERT_EQ(0, uffd_answer(uffd, (unsigned long)area + PAGE, binds));
+	ASSERT_EQ(0, pthread_join(late.thread, NULL));
+	EXPECT_EQ(-ESTALE, late.ret);
+	EXPECT_EQ(IB_MEMREG_REASON_STALE, late.reason);
+	EXPECT_EQ(before, work_requests(_metadata, e));
+	close(uffd);
+	EXPECT_EQ(0, raw_destroy(e->link.fd, other));
+	munmap(area, 3 * PAGE);
+}
+
 /* Posted receives on revoked memory fail, as they go by a key that is dead. */
 TEST_F(revoked, I1_posted_receives_fail_once_it_is_gone)
 {
