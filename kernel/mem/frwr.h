@@ -33,8 +33,9 @@ struct memreg_region;
 /**
  * enum memreg_frwr_state - The state of an FRWR, which decides who may change
  * it
- * @MEMREG_FRWR_HELD: Only its owner may use it: its key is dead or unpublished.
+ * @MEMREG_FRWR_HELD: Only its owner may use it: its key is dead.
  * @MEMREG_FRWR_IDLE: It is on its domain's idle list.
+ * @MEMREG_FRWR_MAKING: @batch makes its key. A guard may claim the FRWR.
  * @MEMREG_FRWR_LIVE: Its key works. To kill the key, a call or a guard claims
  *	the FRWR by taking it out of this state.
  * @MEMREG_FRWR_DYING: Its key is being killed, by the device or by a worker.
@@ -46,6 +47,7 @@ struct memreg_region;
 enum memreg_frwr_state {
 	MEMREG_FRWR_HELD,
 	MEMREG_FRWR_IDLE,
+	MEMREG_FRWR_MAKING,
 	MEMREG_FRWR_LIVE,
 	MEMREG_FRWR_DYING,
 	MEMREG_FRWR_FAILED,
@@ -72,7 +74,7 @@ enum memreg_frwr_state {
  * @length: Bytes in its page list; 0 if the list cannot be reused
  * @iova: The iova that its page list was made for
  * @page_shift: Size of the pages in the list
- * @region_node: In memreg_region.live if it is LIVE, otherwise in
+ * @region_node: In memreg_region.live if it is MAKING or LIVE, otherwise in
  *	memreg_region.frwrs; frwr_lock
  * @idle_since: When it became idle, ktime_get_ns(); frwr_lock
  * @idle_number: memreg_idle.ended at that time; frwr_lock
@@ -135,6 +137,8 @@ static inline void memreg_batch_init(struct memreg_batch *batch,
 	batch->unposted = NULL;
 	batch->count = 0;
 	batch->through = NULL;
+	batch->spoiled = NULL;
+	batch->begun = false;
 	batch->ended = false;
 	batch->error = 0;
 	batch->waiter = NULL;

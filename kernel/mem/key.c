@@ -3,9 +3,9 @@
  * Keys: making and killing them, in batches.
  *
  * A key is made of an FRWR (frwr.c), which is mapped to the key's range and
- * registered by the domain's queue (regq.c). From memreg_keys_publish() on a
- * guard finds the key on its region's list, and can have it killed (kill.c) at
- * any time. An owner that revokes a key, or destroys it, waits for its death,
+ * registered by the domain's queue (regq.c). Before its work request is posted,
+ * memreg_keys_announce() puts the FRWR on its region's list, where a guard finds
+ * it and can have the key killed (kill.c) at any time. An owner that revokes a key, or destroys it, waits for its death,
  * and then makes the FRWR idle or has it destroyed.
  */
 #include <kunit/visibility.h>
@@ -51,10 +51,10 @@ static void memreg_key_claim(struct memreg_key *key)
 
 	/* A key that no work request could kill dies along with its FRWR. */
 	if (frwr->state == MEMREG_FRWR_LIVE ||
-	    frwr->state == MEMREG_FRWR_FAILED) {
-		memreg_frwr_move(frwr, &key->region->frwrs);
+	    frwr->state == MEMREG_FRWR_FAILED)
 		memreg_count(key->region->mdev, IB_MEMREG_STAT_KEYS_KILLED, 1);
-	}
+	if (frwr->state != MEMREG_FRWR_HELD)
+		memreg_frwr_move(frwr, &key->region->frwrs);
 	frwr->state = MEMREG_FRWR_HELD;
 	WRITE_ONCE(frwr->cut, NULL);
 	trace_memreg_key_claim(frwr);
@@ -146,12 +146,23 @@ static unsigned int memreg_keys_sort_failed(struct memreg_key **keys,
 	return failed;
 }
 
+/* Count and trace a key that works, while nothing can destroy its MR. */
+static void memreg_key_note(struct memreg_frwr *frwr)
+{
+	lockdep_assert_held(&frwr->domain->mdev->frwr_lock);
+
+	memreg_count(frwr->domain->mdev, IB_MEMREG_STAT_KEYS_MADE, 1);
+	trace_memreg_key_publish(frwr);
+}
+
 /*
- * Make keys known to their guards. Fails if one of the regions is stale: then
- * the caller destroys all the keys, also those that were made known already.
+ * Let guards find keys: those that are about to be made (MAKING), or that work
+ * or may work already (LIVE), which publishes them. Fails if one of the regions
+ * is stale: then the caller destroys all the keys.
  */
-static int memreg_keys_publish(struct memreg_domain *domain,
-			       struct memreg_key **keys, unsigned int count)
+static int memreg_keys_announce(struct memreg_domain *domain,
+				struct memreg_key **keys, unsigned int count,
+				enum memreg_frwr_state state)
 {
 	unsigned int i;
 
@@ -162,13 +173,61 @@ static int memreg_keys_publish(struct memreg_domain *domain,
 		memreg_frwr_lock_break(domain->mdev, i);
 		if (keys[i]->region->guard.stale)
 			break;
-		frwr->state = MEMREG_FRWR_LIVE;
+		frwr->state = state;
 		memreg_frwr_move(frwr, &keys[i]->region->live);
-		trace_memreg_key_publish(frwr);
+		if (state == MEMREG_FRWR_LIVE)
+			memreg_key_note(frwr);
 	}
-	memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_MADE, i);
 	spin_unlock(&domain->mdev->frwr_lock);
 	return i < count ? -ESTALE : 0;
+}
+
+/*
+ * Publish keys that were made. Fails if a guard has killed one, or is going to:
+ * then the caller destroys all the keys.
+ */
+static int memreg_keys_publish(struct memreg_domain *domain,
+			       struct memreg_key **keys, unsigned int count)
+{
+	unsigned int i;
+	int ret = 0;
+
+	spin_lock(&domain->mdev->frwr_lock);
+	for (i = 0; i < count; i++) {
+		struct memreg_frwr *frwr = keys[i]->frwr;
+
+		memreg_frwr_lock_break(domain->mdev, i);
+		if (keys[i]->region->guard.stale)
+			ret = -ESTALE;
+		if (memreg_frwr_state(frwr) != MEMREG_FRWR_MAKING)
+			continue;
+		frwr->state = MEMREG_FRWR_LIVE;
+		memreg_key_note(frwr);
+	}
+	spin_unlock(&domain->mdev->frwr_lock);
+	return ret;
+}
+
+/*
+ * Make keys once, by a batch that is not freed while a key is MAKING. Returns
+ * the number of keys that failed in @failed, and moves them to the front.
+ */
+static int memreg_keys_try(struct memreg_domain *domain,
+			   struct memreg_key **keys, unsigned int count,
+			   struct memreg_batch *batch, unsigned int *failed)
+{
+	int ret, err;
+
+	ret = memreg_keys_map(domain, keys, count, batch);
+	if (!ret)
+		ret = memreg_keys_announce(domain, keys, count,
+					   MEMREG_FRWR_MAKING);
+	if (ret)
+		return ret;
+	ret = memreg_batch_run(batch);
+	*failed = ret ? memreg_keys_sort_failed(keys, count) : 0;
+	err = memreg_keys_publish(domain, keys + *failed, count - *failed);
+	return err ?: ret;
 }
 
 /**
@@ -186,24 +245,14 @@ static int memreg_keys_publish(struct memreg_domain *domain,
 int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 		     unsigned int count)
 {
-	unsigned int attempt, todo = count;
+	unsigned int i, attempt = 0, todo = count;
 	struct memreg_batch batch;
-	unsigned int i;
 	int ret;
 
-	for (attempt = 0; attempt < MEMREG_REGISTER_ATTEMPTS; attempt++) {
-		ret = memreg_keys_map(domain, keys, todo, &batch);
-		if (ret)
-			break;
-		ret = memreg_batch_run(&batch);
-		if (!ret)
-			break;
-		todo = memreg_keys_sort_failed(keys, todo);
-		if (ret == -ENETDOWN || ret == -EINTR)
-			break;
-	}
-	if (!ret)
-		ret = memreg_keys_publish(domain, keys, count);
+	/* Only -EIO says that work requests have failed. */
+	do {
+		ret = memreg_keys_try(domain, keys, todo, &batch, &todo);
+	} while (ret == -EIO && ++attempt < MEMREG_REGISTER_ATTEMPTS);
 	if (ret)
 		for (i = 0; i < count; i++)
 			memreg_key_destroy(keys[i]);
@@ -430,7 +479,8 @@ int memreg_key_prepare(struct memreg_domain *domain, struct memreg_key *key,
 		ret = memreg_key_map(key);
 	if (!ret) {
 		WRITE_ONCE(key->frwr->cut, cut);
-		ret = memreg_keys_publish(domain, &key, 1);
+		ret = memreg_keys_announce(domain, &key, 1,
+					   MEMREG_FRWR_LIVE);
 	}
 	if (ret)
 		memreg_key_destroy(key);
@@ -500,7 +550,7 @@ int memreg_key_make_single(struct memreg_domain *domain,
 		return ret;
 	key->lkey = key->frwr->fast.mr->lkey;
 	key->rkey = key->frwr->fast.mr->rkey;
-	ret = memreg_keys_publish(domain, &key, 1);
+	ret = memreg_keys_announce(domain, &key, 1, MEMREG_FRWR_LIVE);
 	if (ret)
 		memreg_key_destroy(key);
 	return ret;

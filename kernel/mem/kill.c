@@ -25,6 +25,10 @@
  * stay LIVE, so that the keys of a guard never wait behind a long list of an
  * owner's keys.
  *
+ * A guard also finds the keys that are being made. If the REG_MR of a key is not
+ * posted, no part of its batch ever is. Otherwise the key is DYING at once, and
+ * where the end of the batch is polled, it is appended to memreg_domain.dying.
+ *
  * An owner that destroys a key along with its FRWR leaves that to the worker if
  * the key is LIVE and a guard may have to wait for it: memreg_kill_destroy().
  *
@@ -285,13 +289,30 @@ static void memreg_kill_claim(struct memreg_frwr *frwr, bool awaited)
 
 	lockdep_assert_held(&region->mdev->frwr_lock);
 
-	WARN_ON(frwr->state != MEMREG_FRWR_LIVE);
+	WARN_ON(frwr->state != MEMREG_FRWR_LIVE &&
+		frwr->state != MEMREG_FRWR_MAKING);
 	frwr->state = MEMREG_FRWR_DYING;
 	frwr->awaited = awaited;
 	if (awaited)
 		atomic_inc(&region->killing);
 	memreg_frwr_move(frwr, &region->frwrs);
 	trace_memreg_key_claim(frwr);
+}
+
+/* Append an FRWR that is DYING to the list, or fail it. */
+static void memreg_kill_append(struct memreg_frwr *frwr)
+{
+	struct memreg_domain *domain = frwr->domain;
+
+	lockdep_assert_held(&domain->sq_lock);
+
+	if (domain->state == MEMREG_REGQ_READY && !frwr->fast.status) {
+		list_add_tail(&frwr->node, &domain->dying);
+		WRITE_ONCE(domain->nr_dying, domain->nr_dying + 1);
+	} else {
+		memreg_regq_kick(domain);
+		memreg_kill_fail(frwr);
+	}
 }
 
 /**
@@ -309,13 +330,7 @@ void memreg_kill_invalidate(struct memreg_frwr *frwr)
 
 	memreg_kill_claim(frwr, true);
 	spin_lock_irqsave(&domain->sq_lock, flags);
-	if (domain->state == MEMREG_REGQ_READY) {
-		list_add_tail(&frwr->node, &domain->dying);
-		WRITE_ONCE(domain->nr_dying, domain->nr_dying + 1);
-	} else {
-		memreg_regq_kick(domain);
-		memreg_kill_fail(frwr);
-	}
+	memreg_kill_append(frwr);
 	spin_unlock_irqrestore(&domain->sq_lock, flags);
 }
 
@@ -437,6 +452,7 @@ static void memreg_kill_work(struct work_struct *work)
 	unsigned int n = MEMREG_KILL_SLICE;
 	struct memreg_frwr *frwr;
 
+	memreg_batch_push_spoiled(domain);
 	while (n-- && (frwr = memreg_kill_next(domain))) {
 		if (frwr->fast.status || frwr->no_inv)
 			memreg_count(domain->mdev, IB_MEMREG_STAT_GUARD_KILLS,
@@ -467,6 +483,75 @@ void memreg_kill_await(struct memreg_frwr *frwr)
 }
 
 /*
+ * Keys that are being made
+ */
+
+/* The REG_MR of a key that is DYING has ended: kill the key. */
+static void memreg_kill_made(struct memreg_frwr *frwr)
+{
+	if (frwr->holds && !frwr->fast.status)
+		memreg_kill_doom(frwr);
+	else
+		memreg_kill_append(frwr);
+}
+
+/*
+ * All work requests of a batch that makes keys have ended, and guards have found
+ * some of the keys meanwhile. Called with sq_lock held, in any context.
+ */
+static void memreg_kill_spoiled(struct memreg_batch *batch)
+{
+	struct memreg_frwr *frwr, *next;
+
+	for (frwr = batch->first; frwr; frwr = next) {
+		next = memreg_batch_next(frwr);
+		if (memreg_frwr_state(frwr) == MEMREG_FRWR_DYING)
+			memreg_kill_made(frwr);
+	}
+	memreg_kill_post(batch->domain);
+}
+
+/* Kill a key whose REG_MR was posted. */
+static void memreg_kill_posted(struct memreg_frwr *frwr)
+{
+	struct memreg_domain *domain = frwr->domain;
+	struct memreg_batch *batch = frwr->batch;
+
+	lockdep_assert_held(&domain->sq_lock);
+
+	/* A guard does not wait for a queue that is being rebuilt. */
+	memreg_kill_claim(frwr, !frwr->holds &&
+			  domain->state == MEMREG_REGQ_READY);
+	memreg_count(domain->mdev, IB_MEMREG_STAT_KEYS_MADE, 1);
+	if (batch->ended) {
+		memreg_kill_made(frwr);
+		return;
+	}
+	batch->spoiled = memreg_kill_spoiled;
+	if (batch->unposted)
+		queue_work(memreg_kill_wq, &domain->kill);
+}
+
+/* Kill a key that is being made. Its batch does not go before frwr_lock does. */
+static void memreg_kill_making(struct memreg_frwr *frwr)
+{
+	struct memreg_domain *domain = frwr->domain;
+	unsigned long flags;
+
+	lockdep_assert_held(&domain->mdev->frwr_lock);
+
+	spin_lock_irqsave(&domain->sq_lock, flags);
+	if (frwr->batch->begun) {
+		memreg_kill_posted(frwr);
+	} else {
+		frwr->batch->spoiled = memreg_kill_spoiled;
+		frwr->state = MEMREG_FRWR_HELD;
+		memreg_frwr_move(frwr, &frwr->region->frwrs);
+	}
+	spin_unlock_irqrestore(&domain->sq_lock, flags);
+}
+
+/*
  * All keys to a region
  */
 
@@ -487,7 +572,9 @@ static void memreg_kill_one(struct memreg_frwr *frwr)
 {
 	struct work_struct *cut = READ_ONCE(frwr->cut);
 
-	if (cut)
+	if (frwr->state == MEMREG_FRWR_MAKING)
+		memreg_kill_making(frwr);
+	else if (cut)
 		memreg_kill_cut(frwr, cut);
 	else if (frwr->no_inv || frwr->holds)
 		memreg_kill_destroy(frwr, false);
@@ -537,6 +624,7 @@ bool memreg_kill_region(struct memreg_region *region)
 	} while (more);
 	return atomic_read(&region->killing);
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_kill_region);
 
 /* FRWRs that are searched for the queues that a guard waits for. */
 #define MEMREG_KILL_STALLED	64

@@ -269,6 +269,8 @@ static void memreg_batch_end(struct memreg_batch *batch)
 		batch->through(batch);
 		return;
 	}
+	if (batch->spoiled)
+		batch->spoiled(batch);
 	domain->sq_free += batch->count;
 	/*
 	 * A waiter enters the wait queue before it checks for room, under the
@@ -420,6 +422,7 @@ void memreg_batch_post_locked(struct memreg_batch *batch)
 	lockdep_assert_held(&domain->sq_lock);
 
 	list_add_tail(&batch->node, &domain->inflight);
+	batch->begun = true;
 	batch->posted = jiffies;
 	memreg_count(domain->mdev, IB_MEMREG_STAT_BATCHES, 1);
 	memreg_count(domain->mdev, IB_MEMREG_STAT_WORK_REQUESTS, batch->count);
@@ -448,6 +451,42 @@ static void memreg_batch_post_rest(struct memreg_batch *batch)
 	} while (more);
 }
 
+/* The first batch with keys that guards wait for and that is posted in part */
+static struct memreg_batch *
+memreg_batch_find_spoiled(struct memreg_domain *domain)
+{
+	struct memreg_batch *batch;
+
+	lockdep_assert_held(&domain->sq_lock);
+
+	list_for_each_entry(batch, &domain->inflight, node)
+		if (batch->spoiled && batch->unposted)
+			return batch;
+	return NULL;
+}
+
+/**
+ * memreg_batch_push_spoiled() - Post the rest of all batches that are spoiled
+ * @domain: The domain
+ *
+ * Guards wait for keys of these batches, and for no task that posts.
+ *
+ * Context: process.
+ */
+void memreg_batch_push_spoiled(struct memreg_domain *domain)
+{
+	struct memreg_batch *batch;
+
+	do {
+		spin_lock_irq(&domain->sq_lock);
+		batch = domain->state == MEMREG_REGQ_READY ?
+			memreg_batch_find_spoiled(domain) : NULL;
+		if (batch)
+			memreg_batch_post_some(batch);
+		spin_unlock_irq(&domain->sq_lock);
+	} while (batch);
+}
+
 /* Post a batch if the queue is READY and has room. */
 static int memreg_batch_try_post(struct memreg_batch *batch)
 {
@@ -455,6 +494,8 @@ static int memreg_batch_try_post(struct memreg_batch *batch)
 
 	lockdep_assert_held(&domain->sq_lock);
 
+	if (batch->spoiled)
+		return -ESTALE;
 	if (domain->state != MEMREG_REGQ_READY)
 		return -EIO;
 	if (domain->sq_free < batch->count)
@@ -502,14 +543,14 @@ static bool memreg_batch_decided(struct memreg_batch *batch,
 
 	spin_lock_irq(&domain->sq_lock);
 	*ret = memreg_batch_try_post(batch);
-	if (domain->state == MEMREG_REGQ_DOWN) {
+	if (*ret != -ESTALE && domain->state == MEMREG_REGQ_DOWN) {
 		if (domain->rebuilds_ended > begun)
 			*ret = -ENETDOWN;
 		else
 			memreg_regq_kick(domain);
 	}
 	spin_unlock_irq(&domain->sq_lock);
-	return !*ret || *ret == -ENETDOWN;
+	return !*ret || *ret == -ENETDOWN || *ret == -ESTALE;
 }
 
 /*
@@ -623,7 +664,8 @@ static void memreg_batch_wait(struct memreg_batch *batch)
  *
  * Afterwards each FRWR's status is 0 if its work request succeeded, or a
  * negative errno if it failed or was never posted: -EINTR if the task was
- * killed while it waited for room. The FRWRs stay in the batch.
+ * killed while it waited for room, -ESTALE if a guard has found a key of the
+ * batch before. The FRWRs stay in the batch.
  *
  * Context: may sleep.
  * Return: 0, or one of these statuses.

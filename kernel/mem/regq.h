@@ -51,6 +51,10 @@ enum memreg_regq_state {
  * @count: Number of FRWRs
  * @through: Called with sq_lock held when a batch of memreg_domain.kills, which
  *	kills keys, has ended; NULL for a batch that makes keys
+ * @spoiled: Called with sq_lock held when a batch that makes keys has ended, as
+ *	a guard has found some of these keys meanwhile; or NULL. The batch is not
+ *	posted if it was not yet
+ * @begun: Posted, at least in part; sq_lock
  * @ended: All work requests have ended; sq_lock
  * @error: 0, or the status of a work request that failed; final once @ended
  * @posted: Jiffies when the batch was posted
@@ -64,6 +68,8 @@ struct memreg_batch {
 	struct memreg_frwr *unposted;
 	unsigned int count;
 	void (*through)(struct memreg_batch *batch);
+	void (*spoiled)(struct memreg_batch *batch);
+	bool begun;
 	bool ended;
 	int error;
 	unsigned long posted;
@@ -79,6 +85,7 @@ void memreg_regq_check(struct memreg_domain *domain);
 u32 memreg_regq_port(struct ib_device *ibdev, u32 wanted);
 int memreg_batch_run(struct memreg_batch *batch);
 void memreg_batch_post_locked(struct memreg_batch *batch);
+void memreg_batch_push_spoiled(struct memreg_domain *domain);
 void memreg_regq_kick(struct memreg_domain *domain);
 void memreg_regq_stall(struct memreg_domain *domain, unsigned long patience);
 void memreg_regq_stall_later(struct memreg_domain *domain);

@@ -12,6 +12,8 @@
 #include <kunit/test.h>
 #include <kunit/visibility.h>
 #include <linux/cgroup_rdma.h>
+#include <linux/completion.h>
+#include <linux/iopoll.h>
 #include <linux/kthread.h>
 #include <linux/random.h>
 #include <linux/slab.h>
@@ -73,6 +75,7 @@ struct memreg_sw_mr {
  * @gaps: MRs with gaps that were allocated
  * @room: MRs that can be had before there are no more
  * @dereg_err: Errno that destroying an MR fails with, or 0
+ * @held: It gives out no completions
  * @cqes: Work requests that have completed
  * @made: Number of those, ever
  * @taken: Number of completions that were polled
@@ -89,6 +92,7 @@ struct memreg_sw {
 	unsigned int gaps;
 	unsigned int room;
 	int dereg_err;
+	bool held;
 	struct ib_cqe *cqes[MEMREG_SW_COMPLETIONS];
 	unsigned int made;
 	unsigned int taken;
@@ -253,7 +257,7 @@ static int memreg_sw_poll_cq(struct ib_cq *cq, int count, struct ib_wc *wc)
 	int n = 0;
 
 	spin_lock_irqsave(&sw->lock, flags);
-	for (; n < count && sw->taken != sw->made; n++)
+	for (; n < count && sw->taken != sw->made && !sw->held; n++)
 		wc[n] = (struct ib_wc) {
 			.status = IB_WC_SUCCESS,
 			.qp = &sw->qp,
@@ -800,6 +804,176 @@ static void memreg_test_gaps_no_mr(struct kunit *test)
 	memreg_mem_end(test);
 }
 
+/*
+ * Keys that guards find while they are being made
+ */
+
+#define MEMREG_SW_LIMIT_US	(10 * USEC_PER_SEC)
+
+/**
+ * struct memreg_maker - A task that makes a key for each leaf
+ * @t: The test
+ * @keys: The keys
+ * @ret: What memreg_keys_make() returned
+ * @done: It has
+ */
+struct memreg_maker {
+	struct memreg_mem *t;
+	struct memreg_key keys[MEMREG_SW_LEAVES];
+	int ret;
+	struct completion done;
+};
+
+static int memreg_maker_run(void *arg)
+{
+	struct memreg_key *keys[MEMREG_SW_LEAVES];
+	struct memreg_maker *maker = arg;
+	unsigned int i;
+
+	for (i = 0; i < MEMREG_SW_LEAVES; i++)
+		keys[i] = &maker->keys[i];
+	maker->ret = memreg_keys_make(&maker->t->domain, keys,
+				      MEMREG_SW_LEAVES);
+	complete(&maker->done);
+	return 0;
+}
+
+static void memreg_maker_start(struct kunit *test, struct memreg_maker *maker)
+{
+	struct memreg_mem *t = test->priv;
+	unsigned int i;
+
+	maker->t = t;
+	init_completion(&maker->done);
+	for (i = 0; i < MEMREG_SW_LEAVES; i++)
+		maker->keys[i] = (struct memreg_key) {
+			.region = t->leaves[i].region,
+			.length = MEMREG_SW_LEAF,
+			.access = MEMREG_SW_ACCESS,
+		};
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, kthread_run(memreg_maker_run, maker,
+						       "memreg-maker"));
+}
+
+/* A notifier finds that the memory of the first leaf has changed. */
+static bool memreg_mem_take_away(struct memreg_mem *t)
+{
+	struct memreg_region *region = t->leaves[0].region;
+
+	spin_lock(&t->mdev.frwr_lock);
+	region->guard.stale = true;
+	spin_unlock(&t->mdev.frwr_lock);
+	return memreg_kill_region(region);
+}
+
+static u64 memreg_mem_stat(struct memreg_mem *t, u32 stat)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += per_cpu_ptr(t->mdev.stats, cpu)->values[stat];
+	return sum;
+}
+
+/* All keys are to be dead, and as many were counted as made. */
+static void memreg_maker_end(struct kunit *test, struct memreg_maker *maker)
+{
+	struct memreg_mem *t = test->priv;
+	unsigned int i;
+	u8 one;
+
+	wait_for_completion(&maker->done);
+	KUNIT_EXPECT_EQ(test, -ESTALE, maker->ret);
+	for (i = 0; i < MEMREG_SW_LEAVES; i++)
+		KUNIT_EXPECT_EQ(test, -EACCES,
+				memreg_sw_access(t->sw, maker->keys[i].rkey,
+						 maker->keys[i].iova, &one, 1,
+						 false));
+	KUNIT_EXPECT_EQ(test, memreg_mem_stat(t, IB_MEMREG_STAT_KEYS_MADE),
+			memreg_mem_stat(t, IB_MEMREG_STAT_KEYS_KILLED));
+	KUNIT_EXPECT_EQ(test, 0,
+			atomic_read(&t->leaves[0].region->killing));
+}
+
+/*
+ * I2: a key that the device has made already dies without its owner: frwr_lock
+ * keeps the owner from going on.
+ */
+static void memreg_test_kill_posted(struct kunit *test)
+{
+	struct memreg_maker *maker = kunit_kzalloc(test, sizeof(*maker),
+						   GFP_KERNEL);
+	struct memreg_mem *t = test->priv;
+	atomic_t *killing = &t->leaves[0].region->killing;
+	unsigned int made;
+	int left;
+	u8 one;
+
+	KUNIT_ASSERT_NOT_NULL(test, maker);
+	t->sw->held = true;
+	memreg_maker_start(test, maker);
+	KUNIT_EXPECT_EQ(test, 0,
+			read_poll_timeout(READ_ONCE, made, made, 100,
+					  MEMREG_SW_LIMIT_US, false,
+					  t->sw->made));
+	KUNIT_EXPECT_EQ(test, 0,
+			memreg_sw_access(t->sw, maker->keys[0].rkey,
+					 maker->keys[0].iova, &one, 1, false));
+	KUNIT_EXPECT_TRUE(test, memreg_mem_take_away(t));
+	KUNIT_EXPECT_EQ(test, 1, atomic_read(killing));
+	spin_lock(&t->mdev.frwr_lock);
+	WRITE_ONCE(t->sw->held, false);
+	irq_work_queue(&t->domain.irq);
+	read_poll_timeout_atomic(atomic_read, left, !left, 10,
+				 MEMREG_SW_LIMIT_US, false, killing);
+	spin_unlock(&t->mdev.frwr_lock);
+	KUNIT_EXPECT_EQ(test, 0, left);
+	memreg_maker_end(test, maker);
+}
+
+/* Does a guard find a key to the first leaf? */
+static bool memreg_mem_has_key(struct memreg_mem *t)
+{
+	bool ret;
+
+	spin_lock(&t->mdev.frwr_lock);
+	ret = !hlist_empty(&t->leaves[0].region->live);
+	spin_unlock(&t->mdev.frwr_lock);
+	return ret;
+}
+
+static void memreg_mem_set_state(struct memreg_mem *t,
+				 enum memreg_regq_state state)
+{
+	spin_lock_irq(&t->domain.sq_lock);
+	WRITE_ONCE(t->domain.state, state);
+	wake_up(&t->domain.sq_wait);
+	spin_unlock_irq(&t->domain.sq_lock);
+}
+
+/* I2: a key that waits for its queue is not made once the memory is gone. */
+static void memreg_test_kill_unposted(struct kunit *test)
+{
+	struct memreg_maker *maker = kunit_kzalloc(test, sizeof(*maker),
+						   GFP_KERNEL);
+	struct memreg_mem *t = test->priv;
+	bool has;
+
+	KUNIT_ASSERT_NOT_NULL(test, maker);
+	memreg_mem_set_state(t, MEMREG_REGQ_BROKEN);
+	memreg_maker_start(test, maker);
+	KUNIT_EXPECT_EQ(test, 0,
+			read_poll_timeout(memreg_mem_has_key, has, has, 100,
+					  MEMREG_SW_LIMIT_US, false, t));
+	KUNIT_EXPECT_FALSE(test, memreg_mem_take_away(t));
+	memreg_mem_set_state(t, MEMREG_REGQ_READY);
+	memreg_maker_end(test, maker);
+	KUNIT_EXPECT_EQ(test, 0, t->sw->made);
+	KUNIT_EXPECT_EQ(test, 0,
+			memreg_mem_stat(t, IB_MEMREG_STAT_KEYS_MADE));
+}
+
 #ifdef kunit_warning_suppress
 /*
  * MRs that can't be destroyed
@@ -926,6 +1100,8 @@ static struct kunit_case memreg_mem_cases[] = {
 	KUNIT_CASE_SLOW(memreg_test_gaps_windows),
 	KUNIT_CASE(memreg_test_gaps_windows_refused),
 	KUNIT_CASE(memreg_test_gaps_no_mr),
+	KUNIT_CASE(memreg_test_kill_posted),
+	KUNIT_CASE(memreg_test_kill_unposted),
 #ifdef kunit_warning_suppress
 	KUNIT_CASE(memreg_test_undead),
 #endif
