@@ -196,8 +196,15 @@ enum memreg_verdict memreg_watch_page(struct memreg_kwatch *watch,
 	verdict = memreg_page_mapped(watch, addr, page);
 	if (verdict != MEMREG_SUSPECT)
 		return verdict;
-	return vma->vm_file ? memreg_page_look_file(watch, vma, addr, page) :
-			      MEMREG_GONE;
+	if (!vma->vm_file)
+		return MEMREG_GONE;
+	if (look->whole)
+		return memreg_page_look_file(watch, vma, addr, page);
+	/*
+	 * Who may read the file may keep its inode locked. A task that takes the
+	 * page away has an event of its own, which counts as a change at once.
+	 */
+	return memreg_page_in_file(vma, addr, page) ? MEMREG_SAME : MEMREG_GONE;
 }
 
 /* Continue a check, for some pages. */
@@ -230,6 +237,7 @@ memreg_watch_compare_all(struct memreg_kwatch *watch)
 	unsigned int pages;
 
 	memreg_look_init(&look, watch, 0, ULONG_MAX);
+	look.whole = true;
 	while (verdict == MEMREG_SAME && !memreg_look_is_through(&look)) {
 		/* A task that is being killed does not need the result. */
 		if (fatal_signal_pending(current))

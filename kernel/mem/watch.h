@@ -55,6 +55,8 @@ struct memreg_space {
  * struct memreg_look - A check of the mapping
  * @active: The check is due, or in progress
  * @by_kernel: A kernel thread other than reclaim takes pages away
+ * @whole: The whole range is checked for a call, which missed events or doubts
+ *	one
  * @start: First address
  * @end: Address behind the last one
  * @next: Next address to check
@@ -65,6 +67,7 @@ struct memreg_space {
 struct memreg_look {
 	bool active;
 	bool by_kernel;
+	bool whole;
 	unsigned long start;
 	unsigned long end;
 	unsigned long next;
