@@ -378,16 +378,30 @@ static bool memreg_ring_pass(struct memreg_kring *ring)
 	return more;
 }
 
-/**
- * memreg_ring_process() - Handle all completions
- * @ring: The ring
- *
- * Context: may sleep.
- */
-void memreg_ring_process(struct memreg_kring *ring)
+/* Have a worker handle the rest, unless the ring's object has gone. */
+static void memreg_ring_leave_rest(struct memreg_kring *ring)
 {
-	while (memreg_ring_pass(ring))
+	spin_lock_irq(&ring->lock);
+	if (!ring->dead)
+		memreg_turn_queue(&ring->turn);
+	spin_unlock_irq(&ring->lock);
+}
+
+/*
+ * Handle the completions that are there. If they keep coming, because others
+ * post, and take the entries, a worker handles the rest.
+ */
+static void memreg_ring_process(struct memreg_kring *ring)
+{
+	u32 passes = ring->nr_entries / MEMREG_RING_BUDGET + 1;
+
+	while (memreg_ring_pass(ring)) {
+		if (!passes--) {
+			memreg_ring_leave_rest(ring);
+			return;
+		}
 		cond_resched();
+	}
 }
 
 /* A ring whose completions keep coming takes turns with others. */

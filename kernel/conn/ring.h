@@ -138,7 +138,6 @@ void memreg_ring_put(struct memreg_kring *ring);
 bool memreg_ring_claim(struct memreg_kring *ring, u32 count);
 void memreg_ring_unclaim(struct memreg_kring *ring, u32 count);
 void memreg_ring_wake(struct memreg_kring *ring);
-void memreg_ring_process(struct memreg_kring *ring);
 void memreg_ring_flush(struct memreg_kring *ring);
 extern const struct memreg_object_ops memreg_ring_ops;
 
