@@ -312,7 +312,8 @@ static unsigned int memreg_recv_done(struct memreg_queue *queue,
 				     struct memreg_slot *slot,
 				     const struct ib_wc *wc)
 {
-	unsigned int cost = memreg_slot_cost(slot);
+	unsigned int cost = memreg_slot_cost(slot) +
+			    memreg_queue_find_cost(queue);
 
 	if (!memreg_slot_end(slot, wc, wc->status))
 		memreg_ring_unclaim(queue->ring, 1);

@@ -127,6 +127,13 @@ struct memreg_queue {
 	wait_queue_head_t wait;
 };
 
+/* Cost of memreg_queue_find_taker(), in units of memreg_slot_cost(). */
+static inline unsigned int
+memreg_queue_find_cost(const struct memreg_queue *queue)
+{
+	return queue->takers.count >> (queue->takers.bits + 2);
+}
+
 static inline struct memreg_slot *
 memreg_queue_slot(const struct memreg_queue *queue, u32 index)
 {
