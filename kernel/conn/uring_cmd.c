@@ -124,15 +124,18 @@ static int memreg_uring_issue(struct io_uring_cmd *cmd,
  * Cancellation
  */
 
-/* End the connection of a command. The endpoint may have gone meanwhile. */
-static void memreg_uring_cut(struct memreg_file *file, u32 id)
+/*
+ * End the connection of a command, whose endpoint may have gone meanwhile.
+ * Returns false if it has to be tried again.
+ */
+static bool memreg_uring_cut(struct memreg_file *file, u32 id)
 {
 	struct memreg_ucmd ucmd = { .file = file };
 	struct memreg_object *obj;
 
 	/* A holder that keeps the lock for long ends the connection itself. */
 	if (memreg_enter(&ucmd, false))
-		return;
+		return false;
 	obj = memreg_object_get(file, id, IB_MEMREG_OBJECT_ENDPOINT);
 	if (obj) {
 		memreg_endpoint_close(container_of(obj, struct memreg_endpoint,
@@ -140,6 +143,7 @@ static void memreg_uring_cut(struct memreg_file *file, u32 id)
 		memreg_object_put(obj);
 	}
 	memreg_leave(&ucmd);
+	return true;
 }
 
 /*
@@ -153,11 +157,17 @@ static void memreg_uring_cancel(struct io_uring_cmd *cmd,
 	int pending = atomic_read(&uring->pending);
 	bool cqe32 = uring->cqe32;
 
-	/* The command is about to end, or is still being issued. */
-	if (!pending || pending >= MEMREG_URING_ISSUE)
+	/* The command is about to end. */
+	if (!pending)
 		return;
+	/* It is still being issued, or its queue is being flushed: be patient. */
+	if (pending >= MEMREG_URING_ISSUE || uring->cut) {
+		schedule_timeout_uninterruptible(1);
+		return;
+	}
 	if (uring->fixed) {
-		memreg_uring_cut(cmd->file->private_data, uring->target);
+		uring->cut = memreg_uring_cut(cmd->file->private_data,
+					      uring->target);
 		return;
 	}
 	if (!xchg(&uring->cmd, NULL))
