@@ -812,7 +812,7 @@ static bool memreg_demand_drop_some(struct memreg_demand *demand,
  * @offset: First byte
  * @length: Bytes, from 1; the range is inside the MR
  *
- * Context: may sleep.
+ * Context: may sleep. Stops early if the removal of the device waits.
  * Return: number of system pages that were unpinned.
  */
 u64 memreg_demand_drop(struct memreg_kmr *mr, u64 offset, u64 length)
@@ -828,7 +828,8 @@ u64 memreg_demand_drop(struct memreg_kmr *mr, u64 offset, u64 length)
 		more = memreg_demand_drop_some(mr->demand, &start, last, &step,
 					       &taken);
 		npages += memreg_demand_release(&taken);
-	} while (more && !fatal_signal_pending(current));
+	} while (more && !fatal_signal_pending(current) &&
+		 !rwsem_is_contended(&mr->domain->file->lock));
 	return npages;
 }
 
