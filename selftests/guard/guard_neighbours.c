@@ -12,9 +12,11 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -196,6 +198,75 @@ TEST_F_TIMEOUT(neighbours, I2_paging_out_shmem_leaves_the_mr_live, 240)
 	EXPECT_LIVE();
 	EXPECT_EQ(0x5a, self->memory[0]);
 	EXPECT_LIVE();
+	EXPECT_EQ(0, swap_off());
+}
+
+#define READERS		3
+
+/*
+ * Processes that keep the inode of a file locked for most of the time, by a
+ * read-only descriptor, on any CPU
+ */
+static void keep_inode_locked(struct __test_metadata *_metadata, int file,
+			      pid_t *pids)
+{
+	cpu_set_t cpus;
+	char path[32];
+	int fd, i;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	ASSERT_LE(0, fd);
+	for (i = 0; i < READERS; i++) {
+		pids[i] = fork();
+		ASSERT_LE(0, pids[i]);
+		if (pids[i])
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		memset(&cpus, 0xff, sizeof(cpus));
+		sched_setaffinity(0, sizeof(cpus), &cpus);
+		while (lseek(fd, 0, SEEK_HOLE) >= 0)
+			;
+		_exit(1);
+	}
+	close(fd);
+}
+
+static __u64 looks_without_result(struct __test_metadata *_metadata,
+				  FIXTURE_DATA(neighbours) *self)
+{
+	__u64 n = 0;
+
+	EXPECT_EQ(0, raw_stat(self->fd, IB_MEMREG_STAT_GUARD_LATER, &n));
+	return n;
+}
+
+/*
+ * Who may only read a file has no say in what happens to MRs on it. The file
+ * has no hole, so it takes long to look for one.
+ */
+TEST_F_TIMEOUT(neighbours, I2_readers_of_the_file_leave_the_mr_live, 240)
+{
+	const char *missing = swap_on();
+	pid_t pids[READERS];
+	__u64 later;
+	int i;
+
+	if (missing)
+		SKIP(return, "%s", missing);
+	ASSERT_EQ(0, stay_here());
+	shared_memory(_metadata, self, 64 * LENGTH);
+	register_it(_metadata, self, 0, LENGTH);
+	keep_inode_locked(_metadata, self->file, pids);
+	later = looks_without_result(_metadata, self);
+	ASSERT_EQ(0, madvise(self->memory, LENGTH, MADV_PAGEOUT));
+	EXPECT_LT(0, query(_metadata, self).out_suspects);
+	EXPECT_LIVE();
+	EXPECT_EQ(later, looks_without_result(_metadata, self));
+	for (i = 0; i < READERS; i++) {
+		EXPECT_EQ(0, kill(pids[i], SIGKILL));
+		EXPECT_EQ(pids[i], waitpid(pids[i], NULL, 0));
+	}
 	EXPECT_EQ(0, swap_off());
 }
 
