@@ -160,7 +160,7 @@ static void memreg_uring_cancel(struct io_uring_cmd *cmd,
 	/* The command is about to end. */
 	if (!pending)
 		return;
-	/* It is still being issued, or its queue is being flushed: be patient. */
+	/* It is still being issued, or its queue is being flushed. */
 	if (pending >= MEMREG_URING_ISSUE || uring->cut) {
 		schedule_timeout_uninterruptible(1);
 		return;

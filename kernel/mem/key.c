@@ -4,9 +4,10 @@
  *
  * A key is made of an FRWR (frwr.c), which is mapped to the key's range and
  * registered by the domain's queue (regq.c). Before its work request is posted,
- * memreg_keys_announce() puts the FRWR on its region's list, where a guard finds
- * it and can have the key killed (kill.c) at any time. An owner that revokes a key, or destroys it, waits for its death,
- * and then makes the FRWR idle or has it destroyed.
+ * memreg_keys_announce() puts the FRWR on its region's list, where a guard
+ * finds it and can have the key killed (kill.c) at any time. An owner that
+ * revokes a key, or destroys it, waits for its death, and then makes the FRWR
+ * idle or has it destroyed.
  */
 #include <kunit/visibility.h>
 #include <linux/sched/signal.h>

@@ -25,9 +25,10 @@
  * stay LIVE, so that the keys of a guard never wait behind a long list of an
  * owner's keys.
  *
- * A guard also finds the keys that are being made. If the REG_MR of a key is not
- * posted, no part of its batch ever is. Otherwise the key is DYING at once, and
- * where the end of the batch is polled, it is appended to memreg_domain.dying.
+ * A guard also finds the keys that are being made. If the REG_MR of a key is
+ * not posted, no part of its batch ever is. Otherwise the key is DYING at once,
+ * and where the end of the batch is polled, it is appended to
+ * memreg_domain.dying.
  *
  * An owner that destroys a key along with its FRWR leaves that to the worker if
  * the key is LIVE and a guard may have to wait for it: memreg_kill_destroy().
@@ -496,8 +497,8 @@ static void memreg_kill_made(struct memreg_frwr *frwr)
 }
 
 /*
- * All work requests of a batch that makes keys have ended, and guards have found
- * some of the keys meanwhile. Called with sq_lock held, in any context.
+ * All work requests of a batch that makes keys have ended, and guards have
+ * found some of the keys meanwhile. Called with sq_lock held, in any context.
  */
 static void memreg_kill_spoiled(struct memreg_batch *batch)
 {
@@ -532,7 +533,7 @@ static void memreg_kill_posted(struct memreg_frwr *frwr)
 		queue_work(memreg_kill_wq, &domain->kill);
 }
 
-/* Kill a key that is being made. Its batch does not go before frwr_lock does. */
+/* Kill a key that is being made. Its batch stays while frwr_lock is held. */
 static void memreg_kill_making(struct memreg_frwr *frwr)
 {
 	struct memreg_domain *domain = frwr->domain;

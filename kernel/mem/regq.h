@@ -51,9 +51,9 @@ enum memreg_regq_state {
  * @count: Number of FRWRs
  * @through: Called with sq_lock held when a batch of memreg_domain.kills, which
  *	kills keys, has ended; NULL for a batch that makes keys
- * @spoiled: Called with sq_lock held when a batch that makes keys has ended, as
- *	a guard has found some of these keys meanwhile; or NULL. The batch is not
- *	posted if it was not yet
+ * @spoiled: A guard has found some of the keys that the batch makes: called
+ *	with sq_lock held when it has ended; NULL otherwise. The batch is not
+ *	posted any more if it was not yet
  * @begun: Posted, at least in part; sq_lock
  * @ended: All work requests have ended; sq_lock
  * @error: 0, or the status of a work request that failed; final once @ended

@@ -466,7 +466,7 @@ struct dropper {
 	atomic_uint over;
 };
 
-/* Work requests of users that were posted and not reported, from the first on */
+/* Work requests of users that were posted and not reported, ever */
 static __u64 not_reported(int fd)
 {
 	__u64 submitted = 0, completed = 0;
