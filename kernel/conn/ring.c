@@ -378,6 +378,24 @@ static bool memreg_ring_pass(struct memreg_kring *ring)
 	return more;
 }
 
+/* Number of completions that were reported so far, wrapping */
+static u32 memreg_ring_taken(struct memreg_kring *ring)
+{
+	u32 taken;
+
+	spin_lock_irq(&ring->lock);
+	taken = ring->taken;
+	spin_unlock_irq(&ring->lock);
+	return taken;
+}
+
+/* Most completions that can be there */
+static u32 memreg_ring_most(const struct memreg_kring *ring)
+{
+	/* Each send queue may have a marker in addition to its entries. */
+	return ring->nr_entries + ring->max_senders + MEMREG_RING_WCS;
+}
+
 /* Have a worker handle the rest, unless the ring's object has gone. */
 static void memreg_ring_leave_rest(struct memreg_kring *ring)
 {
@@ -389,14 +407,16 @@ static void memreg_ring_leave_rest(struct memreg_kring *ring)
 
 /*
  * Handle the completions that are there. If they keep coming, because others
- * post, and take the entries, a worker handles the rest.
+ * post, and take the entries, or if the task is killed, a worker handles the
+ * rest.
  */
 static void memreg_ring_process(struct memreg_kring *ring)
 {
-	u32 passes = ring->nr_entries / MEMREG_RING_BUDGET + 1;
+	u32 taken = memreg_ring_taken(ring), most = memreg_ring_most(ring);
 
 	while (memreg_ring_pass(ring)) {
-		if (!passes--) {
+		if (fatal_signal_pending(current) ||
+		    memreg_ring_taken(ring) - taken >= most) {
 			memreg_ring_leave_rest(ring);
 			return;
 		}
@@ -418,8 +438,6 @@ static void memreg_ring_work(struct work_struct *work)
 /* Has everything that had completed when @taken was sampled been reported? */
 static bool memreg_ring_flushed(struct memreg_kring *ring, u32 taken)
 {
-	/* Each send queue may have a marker in addition to its entries. */
-	u32 most = ring->nr_entries + ring->max_senders + MEMREG_RING_WCS;
 	unsigned int n;
 	bool done;
 
@@ -429,7 +447,7 @@ static bool memreg_ring_flushed(struct memreg_kring *ring, u32 taken)
 	n = memreg_ring_take(ring, MEMREG_RING_BUDGET);
 	/* Completions that keep coming are behind those that were there. */
 	done = (!ring->held && n < MEMREG_RING_BUDGET) ||
-	       ring->taken - taken >= most;
+	       ring->taken - taken >= memreg_ring_most(ring);
 	memreg_ring_wake(ring);
 	spin_unlock_irq(&ring->lock);
 	return done;
@@ -443,11 +461,8 @@ static bool memreg_ring_flushed(struct memreg_kring *ring, u32 taken)
  */
 void memreg_ring_flush(struct memreg_kring *ring)
 {
-	u32 taken;
+	u32 taken = memreg_ring_taken(ring);
 
-	spin_lock_irq(&ring->lock);
-	taken = ring->taken;
-	spin_unlock_irq(&ring->lock);
 	while (!memreg_ring_flushed(ring, taken)) {
 		wait_event(ring->settled, !READ_ONCE(ring->settling));
 		cond_resched();
@@ -563,14 +578,15 @@ static int memreg_ring_sleep(struct memreg_kring *ring, u32 count,
 	prepare_to_wait(&ring->wait, &waiter.entry, TASK_INTERRUPTIBLE);
 	if (polls)
 		cmpxchg(&ring->poller, NULL, current);
-	if (!memreg_ring_has(ring, count)) {
-		if (signal_pending(current))
-			ret = -EINTR;
-		else if (!expires)
-			schedule();
-		else if (!schedule_hrtimeout(expires, HRTIMER_MODE_ABS))
-			ret = -ETIMEDOUT;
-	}
+	if (signal_pending(current))
+		ret = -EINTR;
+	else if (memreg_ring_has(ring, count))
+		ret = expires && ktime_after(ktime_get(), *expires) ?
+		      -ETIMEDOUT : 0;
+	else if (!expires)
+		schedule();
+	else if (!schedule_hrtimeout(expires, HRTIMER_MODE_ABS))
+		ret = -ETIMEDOUT;
 	finish_wait(&ring->wait, &waiter.entry);
 	if (polls)
 		cmpxchg(&ring->poller, current, NULL);
