@@ -168,6 +168,8 @@ static void memreg_uring_cancel(struct io_uring_cmd *cmd,
 	if (uring->fixed) {
 		uring->cut = memreg_uring_cut(cmd->file->private_data,
 					      uring->target);
+		if (!uring->cut)
+			schedule_timeout_uninterruptible(1);
 		return;
 	}
 	if (!xchg(&uring->cmd, NULL))
