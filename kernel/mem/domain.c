@@ -132,6 +132,7 @@ static void memreg_domain_free(struct memreg_domain *domain)
 	timer_shutdown_sync(&domain->stall);
 	cancel_work_sync(&domain->rebuild);
 	cancel_work_sync(&domain->kill);
+	cancel_work_sync(&domain->push);
 	cancel_delayed_work_sync(&domain->reap);
 	memreg_frwr_drain_domain(domain);
 	memreg_regq_destroy(domain);

@@ -88,6 +88,7 @@ struct memreg_idle {
  * @kill_mutex: Held by the owner that waits for @nr_dying to fall
  * @kill_wait: Wait queue for that
  * @kill: Worker that destroys MRs whose keys have to die
+ * @push: Worker that posts the rest of batches with such keys
  * @idle: Idle FRWRs by class
  * @mapped: Idle FRWRs that map a range, by its hash, in the same order;
  *	frwr_lock
@@ -141,6 +142,7 @@ struct memreg_domain {
 	struct mutex kill_mutex;
 	wait_queue_head_t kill_wait;
 	struct work_struct kill;
+	struct work_struct push;
 	struct memreg_idle idle[MEMREG_CLASSES];
 	struct list_head mapped[1U << MEMREG_MAPPED_BITS];
 	atomic_t retired;

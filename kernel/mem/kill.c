@@ -112,7 +112,8 @@
 static struct workqueue_struct *memreg_kill_wq;
 
 /*
- * Runs memreg_frwr.cut, which ends an endpoint: reclaim may wait for the key.
+ * Runs memreg_frwr.cut, which ends an endpoint, and memreg_domain.push: reclaim
+ * may wait for the key. None of them sleeps for long.
  */
 static struct workqueue_struct *memreg_cut_wq;
 
@@ -453,7 +454,6 @@ static void memreg_kill_work(struct work_struct *work)
 	unsigned int n = MEMREG_KILL_SLICE;
 	struct memreg_frwr *frwr;
 
-	memreg_batch_push_spoiled(domain);
 	while (n-- && (frwr = memreg_kill_next(domain))) {
 		if (frwr->fast.status || frwr->no_inv)
 			memreg_count(domain->mdev, IB_MEMREG_STAT_GUARD_KILLS,
@@ -512,7 +512,16 @@ static void memreg_kill_spoiled(struct memreg_batch *batch)
 	memreg_kill_post(batch->domain);
 }
 
-/* Kill a key whose REG_MR was posted. */
+static void memreg_kill_push(struct work_struct *work)
+{
+	memreg_batch_push_spoiled(container_of(work, struct memreg_domain,
+					       push));
+}
+
+/*
+ * Kill a key whose batch was posted, at least in part. The guard does not wait
+ * for the maker to post the rest.
+ */
 static void memreg_kill_posted(struct memreg_frwr *frwr)
 {
 	struct memreg_domain *domain = frwr->domain;
@@ -530,7 +539,7 @@ static void memreg_kill_posted(struct memreg_frwr *frwr)
 	}
 	batch->spoiled = memreg_kill_spoiled;
 	if (batch->unposted)
-		queue_work(memreg_kill_wq, &domain->kill);
+		queue_work(memreg_cut_wq, &domain->push);
 }
 
 /* Kill a key that is being made. Its batch stays while frwr_lock is held. */
@@ -548,6 +557,7 @@ static void memreg_kill_making(struct memreg_frwr *frwr)
 		frwr->batch->spoiled = memreg_kill_spoiled;
 		frwr->state = MEMREG_FRWR_HELD;
 		memreg_frwr_move(frwr, &frwr->region->frwrs);
+		wake_up(&domain->sq_wait);
 	}
 	spin_unlock_irqrestore(&domain->sq_lock, flags);
 }
@@ -808,5 +818,6 @@ void memreg_kill_init(struct memreg_domain *domain)
 	mutex_init(&domain->kill_mutex);
 	init_waitqueue_head(&domain->kill_wait);
 	INIT_WORK(&domain->kill, memreg_kill_work);
+	INIT_WORK(&domain->push, memreg_kill_push);
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_kill_init);

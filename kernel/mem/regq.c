@@ -403,6 +403,7 @@ static void memreg_batch_post_some(struct memreg_batch *batch)
 				    &bad))
 		memreg_regq_break(batch->domain);
 	last->fast.wr.wr.next = next;
+	batch->posted = jiffies;
 }
 
 /**
@@ -423,7 +424,6 @@ void memreg_batch_post_locked(struct memreg_batch *batch)
 
 	list_add_tail(&batch->node, &domain->inflight);
 	batch->begun = true;
-	batch->posted = jiffies;
 	memreg_count(domain->mdev, IB_MEMREG_STAT_BATCHES, 1);
 	memreg_count(domain->mdev, IB_MEMREG_STAT_WORK_REQUESTS, batch->count);
 	trace_memreg_batch_post(batch);
@@ -469,7 +469,8 @@ memreg_batch_find_spoiled(struct memreg_domain *domain)
  * memreg_batch_push_spoiled() - Post the rest of all batches that are spoiled
  * @domain: The domain
  *
- * Guards wait for keys of these batches, and for no task that posts.
+ * Guards wait for keys of these batches, and for none of the tasks that post
+ * them.
  *
  * Context: process.
  */

@@ -57,7 +57,7 @@ enum memreg_regq_state {
  * @begun: Posted, at least in part; sq_lock
  * @ended: All work requests have ended; sq_lock
  * @error: 0, or the status of a work request that failed; final once @ended
- * @posted: Jiffies when the batch was posted
+ * @posted: Jiffies when the last part of it was posted
  * @waiter: Task that waits for @ended, for a batch that makes keys
  */
 struct memreg_batch {

@@ -504,6 +504,7 @@ static void memreg_mem_exit(struct kunit *test)
 			memreg_region_release(t->leaves[i].region);
 	memreg_frwr_forget_domain(&t->domain);
 	cancel_work_sync(&t->domain.kill);
+	cancel_work_sync(&t->domain.push);
 	cancel_delayed_work_sync(&t->domain.reap);
 	memreg_frwr_drain_domain(&t->domain);
 	irq_work_sync(&t->domain.irq);
