@@ -242,7 +242,7 @@ static __u64 looks_without_result(struct __test_metadata *_metadata,
 }
 
 /*
- * Who may only read a file has no say in what happens to MRs on it. The file
+ * Processes that may only read a file cannot end an MR on its pages. The file
  * has no hole, so it takes long to look for one.
  */
 TEST_F_TIMEOUT(neighbours, I2_readers_of_the_file_leave_the_mr_live, 240)
