@@ -246,13 +246,13 @@ static int memreg_keys_try(struct memreg_domain *domain,
 int memreg_keys_make(struct memreg_domain *domain, struct memreg_key **keys,
 		     unsigned int count)
 {
-	unsigned int i, attempt = 0, todo = count;
+	unsigned int i, attempt = 0, left = count;
 	struct memreg_batch batch;
 	int ret;
 
 	/* Only -EIO says that work requests have failed. */
 	do {
-		ret = memreg_keys_try(domain, keys, todo, &batch, &todo);
+		ret = memreg_keys_try(domain, keys, left, &batch, &left);
 	} while (ret == -EIO && ++attempt < MEMREG_REGISTER_ATTEMPTS);
 	if (ret)
 		for (i = 0; i < count; i++)

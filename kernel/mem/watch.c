@@ -201,8 +201,8 @@ enum memreg_verdict memreg_watch_page(struct memreg_kwatch *watch,
 	if (look->whole)
 		return memreg_page_look_file(watch, vma, addr, page);
 	/*
-	 * Who may read the file may keep its inode locked. A task that takes
-	 * the page away has an event of its own, which counts as a change at
+	 * Any reader of the file can keep its inode locked. A task that takes
+	 * the page away causes an event first, which counts as a change at
 	 * once.
 	 */
 	return memreg_page_in_file(vma, addr, page) ? MEMREG_SAME : MEMREG_GONE;
