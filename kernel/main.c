@@ -43,7 +43,6 @@
 #include "mem/mr.h"
 #include "mem/notifier.h"
 #include "mem/pool.h"
-#include "mem/regq.h"
 #include "mem/rereg.h"
 #include "mem/status.h"
 #include "mem/watch.h"
@@ -417,15 +416,9 @@ static int __init memreg_mem_init(void)
 	ret = memreg_notifier_init();
 	if (ret)
 		return ret;
-	ret = memreg_frwr_module_init();
-	if (ret)
-		goto err_notifier;
-	ret = memreg_regq_module_init();
-	if (ret)
-		goto err_frwr;
 	ret = memreg_kill_module_init();
 	if (ret)
-		goto err_regq;
+		goto err_notifier;
 	ret = memreg_watch_init();
 	if (ret)
 		goto err_kill;
@@ -443,10 +436,6 @@ err_watch:
 	memreg_watch_exit();
 err_kill:
 	memreg_kill_module_exit();
-err_regq:
-	memreg_regq_module_exit();
-err_frwr:
-	memreg_frwr_module_exit();
 err_notifier:
 	memreg_notifier_exit();
 	return ret;
@@ -458,8 +447,6 @@ static void memreg_mem_exit(void)
 	memreg_monitor_exit();
 	memreg_watch_exit();
 	memreg_kill_module_exit();
-	memreg_regq_module_exit();
-	memreg_frwr_module_exit();
 	memreg_notifier_exit();
 }
 

@@ -19,10 +19,12 @@
  * @name: Its name
  * @max: Work items of a user that are queued, or under way, of WQ_MAX_ACTIVE,
  *	which the kernel divides among the NUMA nodes
+ * @flags: Flags of the workqueue besides those that all have
  */
 struct memreg_turns_limit {
 	const char *name;
 	unsigned int max;
+	unsigned int flags;
 };
 
 static const struct memreg_turns_limit memreg_turns_limits[] = {
@@ -31,6 +33,9 @@ static const struct memreg_turns_limit memreg_turns_limits[] = {
 	[MEMREG_TURNS_FILE] = { "memreg_file", 8 },
 	[MEMREG_TURNS_DMABUF] = { "memreg_dmabuf", 32 },
 	[MEMREG_TURNS_DEMAND] = { "memreg_demand", 8 },
+	[MEMREG_TURNS_KILL] = { "memreg_kill", 2, WQ_HIGHPRI },
+	[MEMREG_TURNS_REBUILD] = { "memreg_rebuild", 32 },
+	[MEMREG_TURNS_REAP] = { "memreg_reap", 2 },
 };
 
 static struct workqueue_struct *memreg_turns_wqs[MEMREG_TURNS_KINDS];
@@ -44,11 +49,13 @@ int __init memreg_turns_init(void)
 
 	/* Reclaim may be waiting for a key that such work kills. */
 	for (i = 0; i < MEMREG_TURNS_KINDS; i++) {
-		const char *name = memreg_turns_limits[i].name;
+		const struct memreg_turns_limit *limit = &memreg_turns_limits[i];
 
-		memreg_turns_wqs[i] = alloc_workqueue("%s", WQ_UNBOUND |
+		memreg_turns_wqs[i] = alloc_workqueue("%s", limit->flags |
+						      WQ_UNBOUND |
 						      WQ_MEM_RECLAIM,
-						      WQ_MAX_ACTIVE, name);
+						      WQ_MAX_ACTIVE,
+						      limit->name);
 		if (!memreg_turns_wqs[i])
 			goto err;
 	}

@@ -17,6 +17,10 @@
  * @MEMREG_TURNS_FILE: Files that another user closes last
  * @MEMREG_TURNS_DMABUF: Imports that an exporter did not wait for
  * @MEMREG_TURNS_DEMAND: Pages on demand to be unpinned
+ * @MEMREG_TURNS_KILL: MRs to be destroyed, as their keys have to die
+ * @MEMREG_TURNS_REBUILD: Registration queues to be rebuilt; none of these work
+ *	items waits for another
+ * @MEMREG_TURNS_REAP: Idle FRWRs to be destroyed
  * @MEMREG_TURNS_KINDS: Number of workqueues
  */
 enum memreg_turns_kind {
@@ -25,6 +29,9 @@ enum memreg_turns_kind {
 	MEMREG_TURNS_FILE,
 	MEMREG_TURNS_DMABUF,
 	MEMREG_TURNS_DEMAND,
+	MEMREG_TURNS_KILL,
+	MEMREG_TURNS_REBUILD,
+	MEMREG_TURNS_REAP,
 	MEMREG_TURNS_KINDS
 };
 

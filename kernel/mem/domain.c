@@ -130,10 +130,11 @@ static void memreg_domain_free(struct memreg_domain *domain)
 	spin_unlock(&mdev->domains_lock);
 	memreg_frwr_forget_domain(domain);
 	timer_shutdown_sync(&domain->stall);
-	cancel_work_sync(&domain->rebuild);
-	cancel_work_sync(&domain->kill);
+	memreg_turn_disable(&domain->rebuild);
+	memreg_turn_disable(&domain->kill);
 	cancel_work_sync(&domain->push);
-	cancel_delayed_work_sync(&domain->reap);
+	timer_shutdown_sync(&domain->reap_timer);
+	memreg_turn_disable(&domain->reap);
 	memreg_frwr_drain_domain(domain);
 	memreg_regq_destroy(domain);
 	memreg_fastmr_destroy(&domain->fence);

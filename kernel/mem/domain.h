@@ -18,6 +18,7 @@
 #include "mem/demand_stats.h"
 #include "mem/fastmr.h"
 #include "mem/regq.h"
+#include "turns.h"
 
 /* Largest page size that a window's page list uses. */
 #define MEMREG_PAGE_SHIFT_MAX	30
@@ -93,6 +94,7 @@ struct memreg_idle {
  * @mapped: Idle FRWRs that map a range, by its hash, in the same order;
  *	frwr_lock
  * @retired: Number of FRWRs that were taken off @idle and are being destroyed
+ * @reap_timer: Queues @reap
  * @reap: Worker that destroys FRWRs which have been idle for long
  * @squeeze: Memory is short: @reap destroys spare FRWRs of any age
  * @connections: Endpoints of the domain, each counted from before it has a QP
@@ -137,16 +139,17 @@ struct memreg_domain {
 	spinlock_t cq_lock;
 	struct irq_work irq;
 	wait_queue_head_t sq_wait;
-	struct work_struct rebuild;
+	struct memreg_turn rebuild;
 	struct timer_list stall;
 	struct mutex kill_mutex;
 	wait_queue_head_t kill_wait;
-	struct work_struct kill;
+	struct memreg_turn kill;
 	struct work_struct push;
 	struct memreg_idle idle[MEMREG_CLASSES];
 	struct list_head mapped[1U << MEMREG_MAPPED_BITS];
 	atomic_t retired;
-	struct delayed_work reap;
+	struct timer_list reap_timer;
+	struct memreg_turn reap;
 	bool squeeze;
 	atomic_t connections;
 	long spares;

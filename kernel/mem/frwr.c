@@ -84,24 +84,6 @@
 #define MEMREG_REAP_AGE_NS	(20 * NSEC_PER_SEC)
 #define MEMREG_REAP_PERIOD	(10 * HZ)
 
-/* Threads that destroy idle FRWRs, for any number of domains. */
-#define MEMREG_REAP_THREADS	2
-
-/* Runs memreg_domain.reap; no thread waits for it. */
-static struct workqueue_struct *memreg_reap_wq;
-
-int __init memreg_frwr_module_init(void)
-{
-	memreg_reap_wq = alloc_workqueue("memreg", WQ_UNBOUND,
-					 MEMREG_REAP_THREADS);
-	return memreg_reap_wq ? 0 : -ENOMEM;
-}
-
-void memreg_frwr_module_exit(void)
-{
-	destroy_workqueue(memreg_reap_wq);
-}
-
 /*
  * Entries of a key's list: pages of its size that its range touches, or pieces.
  */
@@ -768,12 +750,12 @@ int memreg_frwr_map(struct memreg_frwr *frwr,
 void memreg_frwr_reap_later(struct memreg_domain *domain)
 {
 	/*
-	 * Either the worker sees the new entries, or it is seen to have ended.
+	 * Either the worker that the timer queues sees the new entries, or the
+	 * timer is seen to have expired.
 	 */
 	smp_mb();
-	if (!delayed_work_pending(&domain->reap))
-		queue_delayed_work(memreg_reap_wq, &domain->reap,
-				   MEMREG_REAP_PERIOD);
+	if (!timer_pending(&domain->reap_timer))
+		mod_timer(&domain->reap_timer, jiffies + MEMREG_REAP_PERIOD);
 }
 
 /**
@@ -877,10 +859,8 @@ static bool memreg_idle_drain_slice(struct memreg_domain *domain, u32 keep,
  * Destroy spare FRWRs that have been idle for long, or any if memory is short.
  * Domains take turns.
  */
-static void memreg_frwr_reap(struct work_struct *work)
+static void memreg_frwr_reap_some(struct memreg_domain *domain)
 {
-	struct memreg_domain *domain =
-		container_of(work, struct memreg_domain, reap.work);
 	bool squeeze = xchg(&domain->squeeze, false);
 	u64 age = squeeze ? 0 : MEMREG_REAP_AGE_NS;
 	u64 now = ktime_get_ns();
@@ -889,12 +869,27 @@ static void memreg_frwr_reap(struct work_struct *work)
 	    memreg_idle_drain_slice(domain, MEMREG_FIFO_DEPTH, now - age)) {
 		if (squeeze)
 			WRITE_ONCE(domain->squeeze, true);
-		mod_delayed_work(memreg_reap_wq, &domain->reap, 0);
-		return;
+		memreg_turn_queue(&domain->reap);
+	} else if (READ_ONCE(domain->spares)) {
+		memreg_frwr_reap_later(domain);
 	}
-	if (READ_ONCE(domain->spares))
-		queue_delayed_work(memreg_reap_wq, &domain->reap,
-				   MEMREG_REAP_PERIOD);
+}
+
+static void memreg_frwr_reap(struct work_struct *work)
+{
+	struct memreg_domain *domain =
+		container_of(work, struct memreg_domain, reap.work);
+
+	memreg_frwr_reap_some(domain);
+	memreg_turn_end(&domain->reap);
+}
+
+static void memreg_frwr_reap_timer(struct timer_list *timer)
+{
+	struct memreg_domain *domain =
+		container_of(timer, struct memreg_domain, reap_timer);
+
+	memreg_turn_queue(&domain->reap);
 }
 
 static unsigned long memreg_frwr_shrink_count(struct shrinker *shrinker,
@@ -921,7 +916,7 @@ static unsigned long memreg_frwr_shrink_scan(struct shrinker *shrinker,
 					  struct memreg_domain, spare_node);
 		list_move_tail(&domain->spare_node, &mdev->spare_domains);
 		WRITE_ONCE(domain->squeeze, true);
-		mod_delayed_work(memreg_reap_wq, &domain->reap, 0);
+		memreg_turn_queue(&domain->reap);
 	}
 	spin_unlock(&mdev->frwr_lock);
 	/* The worker frees memory later, and reclaim must not wait for it. */
@@ -930,7 +925,7 @@ static unsigned long memreg_frwr_shrink_scan(struct shrinker *shrinker,
 
 /**
  * memreg_frwr_init_domain() - Initialize the FRWR lists of a domain
- * @domain: New domain
+ * @domain: New domain, whose file is set
  */
 void memreg_frwr_init_domain(struct memreg_domain *domain)
 {
@@ -941,7 +936,9 @@ void memreg_frwr_init_domain(struct memreg_domain *domain)
 	for (i = 0; i < ARRAY_SIZE(domain->mapped); i++)
 		INIT_LIST_HEAD(&domain->mapped[i]);
 	INIT_LIST_HEAD(&domain->spare_node);
-	INIT_DELAYED_WORK(&domain->reap, memreg_frwr_reap);
+	timer_setup(&domain->reap_timer, memreg_frwr_reap_timer, 0);
+	memreg_turn_init(&domain->reap, domain->file->user, MEMREG_TURNS_REAP,
+			 memreg_frwr_reap);
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_frwr_init_domain);
 

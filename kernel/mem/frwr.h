@@ -115,8 +115,6 @@ int memreg_frwr_map(struct memreg_frwr *frwr,
 void memreg_frwr_rest(struct memreg_frwr *frwr, u64 now);
 void memreg_frwr_reap_later(struct memreg_domain *domain);
 void memreg_frwr_destroy(struct memreg_frwr *frwr);
-int memreg_frwr_module_init(void);
-void memreg_frwr_module_exit(void);
 void memreg_frwr_drain_region(struct memreg_region *region);
 void memreg_frwr_drain_domain(struct memreg_domain *domain);
 void memreg_frwr_forget_domain(struct memreg_domain *domain);

@@ -89,9 +89,6 @@
 /* FRWRs that a worker destroys before it requeues itself, for other domains. */
 #define MEMREG_KILL_SLICE	32
 
-/* Threads that destroy MRs. */
-#define MEMREG_KILL_THREADS	2
-
 /*
  * After a timeout, how long a task does not wait for keys of other processes.
  */
@@ -109,8 +106,6 @@
 /* How long an owner waits before it has the queue checked for a stall. */
 #define MEMREG_KILL_PATIENCE	(10 * HZ)
 
-static struct workqueue_struct *memreg_kill_wq;
-
 /*
  * Runs memreg_frwr.cut, which ends an endpoint, and memreg_domain.push: reclaim
  * may wait for the key. None of them sleeps for long.
@@ -121,20 +116,11 @@ int __init memreg_kill_module_init(void)
 {
 	memreg_cut_wq = alloc_workqueue("memreg_cut",
 					WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	if (!memreg_cut_wq)
-		return -ENOMEM;
-	memreg_kill_wq = alloc_workqueue("memreg_kill", WQ_UNBOUND |
-					 WQ_MEM_RECLAIM | WQ_HIGHPRI,
-					 MEMREG_KILL_THREADS);
-	if (memreg_kill_wq)
-		return 0;
-	destroy_workqueue(memreg_cut_wq);
-	return -ENOMEM;
+	return memreg_cut_wq ? 0 : -ENOMEM;
 }
 
 void memreg_kill_module_exit(void)
 {
-	destroy_workqueue(memreg_kill_wq);
 	destroy_workqueue(memreg_cut_wq);
 }
 
@@ -204,7 +190,7 @@ static void memreg_kill_doom(struct memreg_frwr *frwr)
 	lockdep_assert_held(&domain->sq_lock);
 
 	list_add_tail(&frwr->node, &domain->doomed);
-	queue_work(memreg_kill_wq, &domain->kill);
+	memreg_turn_queue(&domain->kill);
 }
 
 /*
@@ -450,7 +436,7 @@ static struct memreg_frwr *memreg_kill_next(struct memreg_domain *domain)
 static void memreg_kill_work(struct work_struct *work)
 {
 	struct memreg_domain *domain =
-		container_of(work, struct memreg_domain, kill);
+		container_of(work, struct memreg_domain, kill.work);
 	unsigned int n = MEMREG_KILL_SLICE;
 	struct memreg_frwr *frwr;
 
@@ -463,8 +449,9 @@ static void memreg_kill_work(struct work_struct *work)
 	}
 	spin_lock_irq(&domain->sq_lock);
 	if (!list_empty(&domain->doomed))
-		queue_work(memreg_kill_wq, &domain->kill);
+		memreg_turn_queue(&domain->kill);
 	spin_unlock_irq(&domain->sq_lock);
+	memreg_turn_end(&domain->kill);
 }
 
 /**
@@ -804,7 +791,7 @@ void memreg_kill_wait(struct memreg_region *region, unsigned long deadline)
 
 /**
  * memreg_kill_init() - Initialize the lists of keys to kill
- * @domain: New domain
+ * @domain: New domain, whose file is set
  */
 void memreg_kill_init(struct memreg_domain *domain)
 {
@@ -817,7 +804,8 @@ void memreg_kill_init(struct memreg_domain *domain)
 	INIT_LIST_HEAD(&domain->doomed);
 	mutex_init(&domain->kill_mutex);
 	init_waitqueue_head(&domain->kill_wait);
-	INIT_WORK(&domain->kill, memreg_kill_work);
+	memreg_turn_init(&domain->kill, domain->file->user, MEMREG_TURNS_KILL,
+			 memreg_kill_work);
 	INIT_WORK(&domain->push, memreg_kill_push);
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_kill_init);

@@ -51,21 +51,6 @@
 /* How long a batch may take before the queue is considered stalled. */
 #define MEMREG_BATCH_TIMEOUT	(10 * HZ)
 
-/* No work that waits for a rebuild runs on this workqueue. */
-static struct workqueue_struct *memreg_rebuild_wq;
-
-int __init memreg_regq_module_init(void)
-{
-	memreg_rebuild_wq = alloc_workqueue("memreg_rebuild",
-					    WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	return memreg_rebuild_wq ? 0 : -ENOMEM;
-}
-
-void memreg_regq_module_exit(void)
-{
-	destroy_workqueue(memreg_rebuild_wq);
-}
-
 /*
  * Connecting the QP to itself
  */
@@ -252,7 +237,7 @@ static void memreg_regq_break(struct memreg_domain *domain)
 	WRITE_ONCE(domain->state, MEMREG_REGQ_BROKEN);
 	memreg_count(domain->mdev, IB_MEMREG_STAT_QUEUE_BREAKS, 1);
 	trace_memreg_queue_broken(domain);
-	queue_work(memreg_rebuild_wq, &domain->rebuild);
+	memreg_turn_queue(&domain->rebuild);
 }
 
 /* All work requests of a batch have ended. */
@@ -517,7 +502,7 @@ void memreg_regq_kick(struct memreg_domain *domain)
 	lockdep_assert_held(&domain->sq_lock);
 
 	if (domain->state == MEMREG_REGQ_DOWN)
-		queue_work(memreg_rebuild_wq, &domain->rebuild);
+		memreg_turn_queue(&domain->rebuild);
 }
 
 /* Number of rebuilds that have begun so far */
@@ -862,15 +847,12 @@ static void memreg_regq_note(struct memreg_domain *domain, int err)
 	}
 }
 
-static void memreg_regq_rebuild(struct work_struct *work)
+/* Make a new queue, as no call posts to the old one any more. */
+static void memreg_regq_renew(struct memreg_domain *domain)
 {
-	struct memreg_domain *domain =
-		container_of(work, struct memreg_domain, rebuild);
 	const struct cred *cred;
 	int ret;
 
-	if (!memreg_regq_needs_rebuild(domain))
-		return;
 	domain->give_up(domain);
 	memreg_regq_end(domain);
 	/*
@@ -890,6 +872,16 @@ static void memreg_regq_rebuild(struct work_struct *work)
 	memreg_regq_note(domain, ret);
 	spin_unlock_irq(&domain->sq_lock);
 	wake_up_all(&domain->sq_wait);
+}
+
+static void memreg_regq_rebuild(struct work_struct *work)
+{
+	struct memreg_domain *domain =
+		container_of(work, struct memreg_domain, rebuild.work);
+
+	if (memreg_regq_needs_rebuild(domain))
+		memreg_regq_renew(domain);
+	memreg_turn_end(&domain->rebuild);
 }
 
 /*
@@ -951,7 +943,7 @@ void memreg_regq_destroy(struct memreg_domain *domain)
 
 /**
  * memreg_regq_init() - Initialize a domain without a queue
- * @domain: New domain
+ * @domain: New domain, whose file is set
  */
 void memreg_regq_init(struct memreg_domain *domain)
 {
@@ -962,7 +954,8 @@ void memreg_regq_init(struct memreg_domain *domain)
 	domain->sq_free = MEMREG_SQ_DEPTH;
 	INIT_LIST_HEAD(&domain->inflight);
 	init_waitqueue_head(&domain->sq_wait);
-	INIT_WORK(&domain->rebuild, memreg_regq_rebuild);
+	memreg_turn_init(&domain->rebuild, domain->file->user,
+			 MEMREG_TURNS_REBUILD, memreg_regq_rebuild);
 	timer_setup(&domain->stall, memreg_regq_stall_timer, 0);
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_regq_init);
@@ -976,7 +969,7 @@ EXPORT_SYMBOL_IF_KUNIT(memreg_regq_init);
  */
 void memreg_regq_check(struct memreg_domain *domain)
 {
-	queue_work(memreg_rebuild_wq, &domain->rebuild);
+	memreg_turn_queue(&domain->rebuild);
 }
 
 /**

@@ -76,8 +76,6 @@ struct memreg_batch {
 	struct task_struct *waiter;
 };
 
-int memreg_regq_module_init(void);
-void memreg_regq_module_exit(void);
 void memreg_regq_init(struct memreg_domain *domain);
 int memreg_regq_create(struct memreg_domain *domain);
 void memreg_regq_destroy(struct memreg_domain *domain);

@@ -458,6 +458,8 @@ static void memreg_mem_new_domain(struct kunit *test)
 	spin_lock_init(&mdev->frwr_lock);
 	INIT_LIST_HEAD(&mdev->spare_domains);
 	t->file.mdev = mdev;
+	t->file.user = memreg_user_get(GLOBAL_ROOT_UID);
+	KUNIT_ASSERT_NOT_NULL(test, t->file.user);
 	domain->file = &t->file;
 	domain->mdev = mdev;
 	domain->pd = t->sw->pd;
@@ -503,13 +505,15 @@ static void memreg_mem_exit(struct kunit *test)
 		if (t->leaves[i].region)
 			memreg_region_release(t->leaves[i].region);
 	memreg_frwr_forget_domain(&t->domain);
-	cancel_work_sync(&t->domain.kill);
+	memreg_turn_disable(&t->domain.kill);
 	cancel_work_sync(&t->domain.push);
-	cancel_delayed_work_sync(&t->domain.reap);
+	timer_shutdown_sync(&t->domain.reap_timer);
+	memreg_turn_disable(&t->domain.reap);
 	memreg_frwr_drain_domain(&t->domain);
 	irq_work_sync(&t->domain.irq);
 	KUNIT_EXPECT_TRUE(test, list_empty(&t->sw->mrs));
 	free_pages((unsigned long)t->block, MEMREG_SW_ORDER);
+	memreg_user_put(t->file.user);
 	free_percpu(t->mdev.stats);
 	ib_dealloc_pd(t->sw->pd);
 #ifdef CONFIG_CGROUP_RDMA

@@ -62,8 +62,11 @@
 #define DOMAINS		40
 #define SPARES		256
 #define KEPT		64
-/* Threads of the module that destroy spare FRWRs, for any number of domains */
-#define REAPERS		2
+/*
+ * Threads of the module that destroy spare FRWRs, for any number of domains: two
+ * of a user, and two whose turn has ended, but which have not returned
+ */
+#define REAPERS		4
 /* MRs on demand that have an idle page, and MRs that have none */
 #define DEMANDS		400
 #define IDLE_DEMANDS	30000
