@@ -20,6 +20,7 @@
 #include <linux/string.h>
 
 #include "blk.h"
+#include "cm.h"
 
 /* Milliseconds for an address or a route; a step of connecting takes longer
  * only if the RDMA CM raises no event at all.
@@ -663,7 +664,7 @@ static void memreg_blk_drain(struct memreg_blk_queue *queue)
 		atomic_dec(&queue->ending);
 	}
 	memreg_blk_ios_finish(queue);
-	rdma_destroy_qp(queue->id);
+	memreg_cm_destroy_qp(queue->id);
 	queue->qp = NULL;
 }
 

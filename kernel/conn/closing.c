@@ -40,6 +40,7 @@
  */
 #include <linux/jiffies.h>
 
+#include "cm.h"
 #include "conn/closer.h"
 #include "conn/closing.h"
 #include "conn/complete.h"
@@ -116,7 +117,7 @@ static void memreg_closing_destroy_qp(struct memreg_endpoint *ep)
 {
 	if (!ep->id->qp)
 		return;
-	rdma_destroy_qp(ep->id);
+	memreg_cm_destroy_qp(ep->id);
 	if (ep->srq)
 		memreg_queue_leave(ep->srq->queue, ep);
 }

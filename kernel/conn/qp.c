@@ -5,6 +5,7 @@
 #include <linux/llist.h>
 #include <rdma/rdma_cm.h>
 
+#include "cm.h"
 #include "conn/closer.h"
 #include "conn/endpoint.h"
 #include "conn/qp.h"
@@ -328,6 +329,6 @@ int memreg_endpoint_create_qp(struct memreg_endpoint *ep,
 		return ret == -ENOMEM ? ret : -ENOSPC;
 	ret = ep->srq ? memreg_queue_join(ep->srq->queue, ep) : 0;
 	if (ret)
-		rdma_destroy_qp(ep->id);
+		memreg_cm_destroy_qp(ep->id);
 	return ret;
 }
