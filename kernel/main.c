@@ -8,9 +8,10 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/cdev.h>
 #include <linux/cred.h>
+#include <linux/device.h>
 #include <linux/fs.h>
-#include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/pid.h>
 #include <linux/poll.h>
@@ -391,16 +392,73 @@ static const struct file_operations memreg_fops = {
 #endif
 };
 
-static struct miscdevice memreg_miscdev = {
-	.minor = MISC_DYNAMIC_MINOR,
-	.name = "memreg",
-	.nodename = "infiniband/memreg",
-	.fops = &memreg_fops,
+/*
+ * The character device is no misc device: these are opened under a mutex, and
+ * to open this one takes memory of the caller's cgroup.
+ */
+static struct cdev memreg_cdev;
+static dev_t memreg_devt;
+
+static char *memreg_devnode(const struct device *dev, umode_t *mode)
+{
 	/*
 	 * As for uverbs: RLIMIT_MEMLOCK limits the pages that a user can pin.
 	 */
-	.mode = 0666,
+	if (mode)
+		*mode = 0666;
+	return kasprintf(GFP_KERNEL, "infiniband/%s", dev_name(dev));
+}
+
+static const struct class memreg_class = {
+	.name = "memreg",
+	.devnode = memreg_devnode,
 };
+
+static int __init memreg_cdev_add(void)
+{
+	struct device *dev;
+	int ret;
+
+	cdev_init(&memreg_cdev, &memreg_fops);
+	memreg_cdev.owner = THIS_MODULE;
+	ret = cdev_add(&memreg_cdev, memreg_devt, 1);
+	if (ret)
+		return ret;
+	dev = device_create(&memreg_class, NULL, memreg_devt, NULL, "memreg");
+	if (IS_ERR(dev))
+		cdev_del(&memreg_cdev);
+	return PTR_ERR_OR_ZERO(dev);
+}
+
+static int __init memreg_cdev_init(void)
+{
+	int ret;
+
+	ret = alloc_chrdev_region(&memreg_devt, 0, 1, "memreg");
+	if (ret)
+		return ret;
+	ret = class_register(&memreg_class);
+	if (ret)
+		goto err_region;
+	ret = memreg_cdev_add();
+	if (ret)
+		goto err_class;
+	return 0;
+
+err_class:
+	class_unregister(&memreg_class);
+err_region:
+	unregister_chrdev_region(memreg_devt, 1);
+	return ret;
+}
+
+static void memreg_cdev_exit(void)
+{
+	device_destroy(&memreg_class, memreg_devt);
+	cdev_del(&memreg_cdev);
+	class_unregister(&memreg_class);
+	unregister_chrdev_region(memreg_devt, 1);
+}
 
 /* Hooks that the memory plane has for each device. */
 static const struct memreg_device_ops memreg_device_ops = {
@@ -471,7 +529,7 @@ static int __init memreg_init(void)
 	if (ret)
 		goto err_device;
 	memreg_inject_init();
-	ret = misc_register(&memreg_miscdev);
+	ret = memreg_cdev_init();
 	if (ret)
 		goto err_inject;
 	return 0;
@@ -492,7 +550,7 @@ err_wake:
 
 static void __exit memreg_exit(void)
 {
-	misc_deregister(&memreg_miscdev);
+	memreg_cdev_exit();
 	memreg_turns_flush(MEMREG_TURNS_FILE);
 	memreg_inject_exit();
 	memreg_kapi_exit();

@@ -8,9 +8,12 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/major.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "harness.h"
 #include "mem.h"
@@ -411,6 +414,20 @@ TEST_F(uapi, not_bound_is_ENODEV)
 	EXPECT_EQ(ENODEV, errno);
 	EXPECT_EQ(0, raw_bind_device(fd, test_device()));
 	EXPECT_EQ(0, close(fd));
+}
+
+/*
+ * The kernel opens misc devices one at a time, and to open this one may wait for
+ * memory.
+ */
+TEST_F(uapi, node_is_no_misc_device_and_all_may_open_it)
+{
+	struct stat st;
+
+	ASSERT_EQ(0, fstat(self->fd, &st));
+	EXPECT_TRUE(S_ISCHR(st.st_mode));
+	EXPECT_NE(MISC_MAJOR, major(st.st_rdev));
+	EXPECT_EQ(0666, st.st_mode & 0777);
 }
 
 TEST_F(uapi, bind_device_again_is_EBUSY)

@@ -178,7 +178,7 @@ static int load_module(const char *path, const char *params)
 	if (ret == EXIT_GOOD && access(MEMREG_DEVICE_PATH, F_OK))
 		return fail(MODULE_NAME " is loaded, but /dev has not got "
 			    MEMREG_DEVICE_PATH
-			    ", as in a container: make the node from /sys/class/misc/memreg/dev");
+			    ", as in a container: make the node from /sys/class/memreg/memreg/dev");
 	return ret;
 }
 
