@@ -750,6 +750,8 @@ static int memreg_mr_take_slot(struct memreg_ucmd *ucmd, struct memreg_kmr *mr)
 		return memreg_fail(ucmd, -ENOSPC, IB_MEMREG_REASON_SLOTS);
 	}
 	mr->status = status;
+	/* That of an MR on demand, which no change of the mapping ends */
+	mr->generation = memreg_status_generation(status, mr->slot);
 	return 0;
 }
 

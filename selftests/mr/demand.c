@@ -507,6 +507,29 @@ TEST_F_TIMEOUT(demand, registration_needs_no_mapping, LIMIT_S)
 	ASSERT_EQ(0, raw_destroy(self->link.fd, mr));
 }
 
+/* It never goes stale, so its slot stays valid as long as it lives. */
+TEST_F_TIMEOUT(demand, slot_is_valid_whatever_is_mapped, LIMIT_S)
+{
+	RAW(mr_register, mr, .flags = ON_DEMAND,
+	    .domain_id = self->link.domain, .access = LOCAL_WRITE,
+	    .addr = (uintptr_t)self->mem, .length = LEN);
+	struct status_map map;
+
+	ASSERT_EQ(0, status_create(self->link.fd, 1, 0, &map));
+	mr.status_id = map.id;
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REGISTER, &mr));
+	EXPECT_NE(0, mr.out_generation);
+	EXPECT_EQ(mr.out_generation, status_generation(&map, mr.out_slot));
+	ASSERT_EQ(0, munmap(self->mem + PAGE, PAGE));
+	EXPECT_EQ(mr.out_generation, status_generation(&map, mr.out_slot));
+	EXPECT_EQ(IB_MEMREG_MR_LIVE,
+		  query(_metadata, self, mr.out_mr_id).out_state);
+	ASSERT_EQ(0, raw_destroy(self->link.fd, mr.out_mr_id));
+	EXPECT_NE(mr.out_generation, status_generation(&map, mr.out_slot));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, map.id));
+	status_unmap(&map);
+}
+
 TEST_F_TIMEOUT(demand, what_it_cannot_be_is_refused, LIMIT_S)
 {
 	RAW(mr_compose, compose, .domain_id = self->link.domain, .count = 1);
