@@ -88,7 +88,9 @@ static int memreg_advise_present(struct memreg_ucmd *ucmd,
 
 	if (current->mm != mr->region->mm)
 		return memreg_fail(ucmd, -EFAULT, IB_MEMREG_REASON_PROCESS);
-	while (addr < end && (!ret || ucmd->fault.needed)) {
+	/* The removal of the device may wait for the lock. */
+	while (addr < end && (!ret || ucmd->fault.needed) &&
+	       !rwsem_is_contended(&ucmd->file->lock)) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		ucmd->fault.needed = false;
