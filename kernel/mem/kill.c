@@ -666,9 +666,14 @@ static void memreg_kill_stall(struct memreg_region *region, bool waited)
 		memreg_kill_stall_own(tie->whole, waited);
 }
 
-/* Is the change made by the process that owns the memory, or by its exit? */
+/*
+ * Is the change made by the process that owns the memory, or by its exit? A
+ * thread of the kernel may do the work of an exit, but of others' as well.
+ */
 static bool memreg_kill_is_own(const struct memreg_region *region)
 {
+	if (current->flags & PF_KTHREAD)
+		return false;
 	return !current->mm || current->mm == region->mm;
 }
 
