@@ -668,13 +668,15 @@ static void memreg_kill_stall(struct memreg_region *region, bool waited)
 
 /*
  * Is the change made by the process that owns the memory, or by its exit? A
- * thread of the kernel may do the work of an exit, but of others' as well.
+ * task that exits has files until it has dropped its own address space, and may
+ * drop those of others along with its files. Threads of the kernel may do so at
+ * any time.
  */
 static bool memreg_kill_is_own(const struct memreg_region *region)
 {
 	if (current->flags & PF_KTHREAD)
 		return false;
-	return !current->mm || current->mm == region->mm;
+	return current->mm ? current->mm == region->mm : !!current->files;
 }
 
 /*
