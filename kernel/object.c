@@ -430,6 +430,7 @@ static void memreg_object_destroy_some(struct memreg_file *file, u32 type,
 	unsigned long id;
 
 	xa_for_each(&file->objects, id, obj) {
+		cond_resched();
 		if (obj->type != type || memreg_object_depends(obj) != depends)
 			continue;
 		if (obj->ops->idle)
@@ -438,7 +439,6 @@ static void memreg_object_destroy_some(struct memreg_file *file, u32 type,
 			continue;
 		xa_erase(&file->objects, id);
 		obj->ops->destroy(file, obj);
-		cond_resched();
 	}
 }
 
@@ -455,8 +455,10 @@ static unsigned int memreg_object_types(struct memreg_file *file)
 	unsigned int types = 0;
 	unsigned long id;
 
-	xa_for_each(&file->objects, id, obj)
+	xa_for_each(&file->objects, id, obj) {
 		types |= 1U << obj->type;
+		cond_resched();
+	}
 	return types;
 }
 
