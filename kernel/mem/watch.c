@@ -25,11 +25,10 @@
  * so that none is in progress while it checks: mprotect(2) holds mmap_lock, and
  * a kernel thread that takes pages away from a file holds the inode's lock. All
  * changes of the first kind hold their lock; those of the second are known to
- * do so in shmem and hugetlbfs, so for any other file the event counts as a
- * change. Reclaim and KSM leave a pinned page mapped or in its file, so a check
- * has the same result before and after them. If a lock is taken, the worker
- * tries again later; after MEMREG_LOOK_LIMIT without a result it kills the
- * keys.
+ * do so in shmem, so for any other file the event counts as a change. Reclaim
+ * and KSM leave a pinned page mapped or in its file, so a check has the same
+ * result before and after them. If a lock is taken, the worker tries again
+ * later; after MEMREG_LOOK_LIMIT without a result it kills the keys.
  *
  * There is one work item for each address space. It checks the suspect watches
  * some pages at a time, so that address spaces take turns at the few threads,
@@ -160,12 +159,6 @@ static enum memreg_verdict memreg_page_look_file(struct memreg_kwatch *watch,
 	return verdict;
 }
 
-static bool memreg_file_is_known(const struct vm_area_struct *vma)
-{
-	return shmem_mapping(vma->vm_file->f_mapping) ||
-	       is_vm_hugetlb_page(vma);
-}
-
 /**
  * memreg_watch_page() - Does an address still map a page?
  * @watch: The watch
@@ -190,9 +183,16 @@ enum memreg_verdict memreg_watch_page(struct memreg_kwatch *watch,
 	if (!vma || !(vma->vm_flags & need) || PageHWPoison(page))
 		return MEMREG_GONE;
 	if (look->by_kernel && vma->vm_file)
-		return memreg_file_is_known(vma) ?
+		return shmem_mapping(vma->vm_file->f_mapping) ?
 		       memreg_page_look_file(watch, vma, addr, page) :
 		       MEMREG_GONE;
+	/*
+	 * To look up a page of hugetlbfs, the kernel takes a lock of the
+	 * mapping that whoever punches a hole into the file holds. A task that
+	 * takes such a page away causes an event first, and reclaim takes none.
+	 */
+	if (is_vm_hugetlb_page(vma) && !look->whole)
+		return MEMREG_SAME;
 	verdict = memreg_page_mapped(watch, addr, page);
 	if (verdict != MEMREG_SUSPECT)
 		return verdict;
