@@ -43,19 +43,21 @@ static struct workqueue_struct *memreg_turns_wqs[MEMREG_TURNS_KINDS];
 static DEFINE_HASHTABLE(memreg_users, 8);
 static DEFINE_SPINLOCK(memreg_users_lock);
 
+/* Reclaim may be waiting for a key that such work kills. */
+static struct workqueue_struct *
+memreg_turns_make_wq(const struct memreg_turns_limit *limit)
+{
+	return alloc_workqueue("%s", WQ_UNBOUND | WQ_MEM_RECLAIM | limit->flags,
+			       WQ_MAX_ACTIVE, limit->name);
+}
+
 int __init memreg_turns_init(void)
 {
 	unsigned int i;
 
-	/* Reclaim may be waiting for a key that such work kills. */
 	for (i = 0; i < MEMREG_TURNS_KINDS; i++) {
-		const struct memreg_turns_limit *limit = &memreg_turns_limits[i];
-
-		memreg_turns_wqs[i] = alloc_workqueue("%s", limit->flags |
-						      WQ_UNBOUND |
-						      WQ_MEM_RECLAIM,
-						      WQ_MAX_ACTIVE,
-						      limit->name);
+		memreg_turns_wqs[i] =
+			memreg_turns_make_wq(&memreg_turns_limits[i]);
 		if (!memreg_turns_wqs[i])
 			goto err;
 	}

@@ -417,8 +417,8 @@ TEST_F(uapi, not_bound_is_ENODEV)
 }
 
 /*
- * The kernel opens misc devices one at a time, and to open this one may wait for
- * memory.
+ * The kernel opens misc devices one at a time, and to open this one may wait
+ * for memory.
  */
 TEST_F(uapi, node_is_no_misc_device_and_all_may_open_it)
 {

@@ -63,8 +63,8 @@
 #define SPARES		256
 #define KEPT		64
 /*
- * Threads of the module that destroy spare FRWRs, for any number of domains: two
- * of a user, and two whose turn has ended, but which have not returned
+ * Threads of the module that destroy spare FRWRs, for any number of domains:
+ * two of a user, and two whose turn has ended, but which have not returned
  */
 #define REAPERS		4
 /* MRs on demand that have an idle page, and MRs that have none */
