@@ -656,7 +656,7 @@ static int memreg_blk_queue_connect(struct memreg_blk_queue *queue)
 static void memreg_blk_drain(struct memreg_blk_queue *queue)
 {
 	if (queue->up) {
-		/* Without events ib_drain_sq() would poll only every 100 ms. */
+		/* ib_drain_sq() does not poll this CQ, which has no events. */
 		atomic_inc(&queue->ending);
 		queue_work(system_bh_wq, &queue->poll);
 		ib_drain_rq(queue->qp);
