@@ -68,7 +68,7 @@ struct memreg_idle {
  * @gid_index: Index of @gid
  * @sq_mutex: Held by the thread that waits for room on the queue, so that
  *	threads are served in order
- * @sq_lock: Protects the fields down to @doomed
+ * @sq_lock: Protects the fields down to @killing
  * @state: State of the queue
  * @sq_free: Free slots of the send queue for work requests that make keys
  * @rebuilds_begun: Rebuilds that began
@@ -79,6 +79,7 @@ struct memreg_idle {
  * @dying: FRWRs whose keys the next batch in @kills is to kill
  * @nr_dying: Number of FRWRs in @dying; written with @sq_lock
  * @doomed: FRWRs whose MRs the worker @kill is to destroy
+ * @killing: @kill is queued, or under way
  * @give_up: Fails the keys in @dying, as the queue takes no more work requests.
  *	Context: may sleep.
  * @cq_lock: Taken to poll @cq: completions are taken in order
@@ -135,6 +136,7 @@ struct memreg_domain {
 	struct list_head dying;
 	unsigned int nr_dying;
 	struct list_head doomed;
+	bool killing;
 	void (*give_up)(struct memreg_domain *domain);
 	spinlock_t cq_lock;
 	struct irq_work irq;

@@ -190,7 +190,10 @@ static void memreg_kill_doom(struct memreg_frwr *frwr)
 	lockdep_assert_held(&domain->sq_lock);
 
 	list_add_tail(&frwr->node, &domain->doomed);
-	memreg_turn_queue(&domain->kill);
+	/* The worker queues itself, and takes one place of its user at most. */
+	if (!domain->killing)
+		memreg_turn_queue(&domain->kill);
+	domain->killing = true;
 }
 
 /*
@@ -448,7 +451,8 @@ static void memreg_kill_work(struct work_struct *work)
 		memreg_kill_done(frwr);
 	}
 	spin_lock_irq(&domain->sq_lock);
-	if (!list_empty(&domain->doomed))
+	domain->killing = !list_empty(&domain->doomed);
+	if (domain->killing)
 		memreg_turn_queue(&domain->kill);
 	spin_unlock_irq(&domain->sq_lock);
 	memreg_turn_end(&domain->kill);
