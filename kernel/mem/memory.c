@@ -88,13 +88,13 @@ struct memreg_kmemory {
  * @node: In memreg_kmemory.attachments
  * @dev: The device
  * @table: The pages, listed for @dev
- * @mapped: @table is mapped
+ * @direction: What @table is mapped for; DMA_NONE while it is not mapped
  */
 struct memreg_attachment {
 	struct list_head node;
 	struct device *dev;
 	struct sg_table table;
-	bool mapped;
+	enum dma_data_direction direction;
 };
 
 /*
@@ -395,6 +395,7 @@ static int memreg_dmabuf_attach(struct dma_buf *dmabuf,
 		return ret;
 	}
 	mine->dev = attachment->dev;
+	mine->direction = DMA_NONE;
 	attachment->priv = mine;
 	mutex_lock(&memory->lock);
 	list_add(&mine->node, &memory->attachments);
@@ -427,10 +428,10 @@ static struct sg_table *memreg_dmabuf_map(struct dma_buf_attachment *attachment,
 	    !memreg_dmabuf_writable(attachment->dmabuf))
 		return ERR_PTR(-EACCES);
 	mutex_lock(&memory->lock);
-	if (!mine->mapped)
+	if (mine->direction == DMA_NONE)
 		ret = dma_map_sgtable(mine->dev, &mine->table, direction, 0);
 	if (!ret)
-		mine->mapped = true;
+		mine->direction = direction;
 	mutex_unlock(&memory->lock);
 	return ret ? ERR_PTR(ret) : &mine->table;
 }
@@ -443,11 +444,16 @@ static void memreg_dmabuf_unmap(struct dma_buf_attachment *attachment,
 	struct memreg_kmemory *memory = attachment->dmabuf->priv;
 
 	mutex_lock(&memory->lock);
-	mine->mapped = false;
+	mine->direction = DMA_NONE;
 	dma_unmap_sgtable(mine->dev, table, direction, 0);
 	mutex_unlock(&memory->lock);
 }
 
+/*
+ * Users may ask for any direction, even with a descriptor to read. A bounce
+ * buffer of a device that only reads is older than the memory may be: so what
+ * counts is the direction that the table was mapped for.
+ */
 static int memreg_dmabuf_begin_cpu(struct dma_buf *dmabuf,
 				   enum dma_data_direction direction)
 {
@@ -456,9 +462,9 @@ static int memreg_dmabuf_begin_cpu(struct dma_buf *dmabuf,
 
 	mutex_lock(&memory->lock);
 	list_for_each_entry(each, &memory->attachments, node)
-		if (each->mapped)
+		if (each->direction != DMA_NONE)
 			dma_sync_sgtable_for_cpu(each->dev, &each->table,
-						 direction);
+						 each->direction);
 	mutex_unlock(&memory->lock);
 	return 0;
 }
@@ -471,9 +477,9 @@ static int memreg_dmabuf_end_cpu(struct dma_buf *dmabuf,
 
 	mutex_lock(&memory->lock);
 	list_for_each_entry(each, &memory->attachments, node)
-		if (each->mapped)
+		if (each->direction != DMA_NONE)
 			dma_sync_sgtable_for_device(each->dev, &each->table,
-						    direction);
+						    each->direction);
 	mutex_unlock(&memory->lock);
 	return 0;
 }
@@ -687,7 +693,9 @@ static int memreg_memory_check(struct memreg_ucmd *ucmd, u64 *npages)
 	if (!can_do_mlock())
 		return memreg_fail(ucmd, -EPERM, IB_MEMREG_REASON_MEMLOCK);
 	/* Fail at once what page after page would fail in the end. */
-	return *npages > totalram_pages() ? -ENOMEM : 0;
+	if (*npages > min(totalram_pages(), UINT_MAX))
+		return -ENOMEM;
+	return 0;
 }
 
 /* ioctl(IB_MEMREG_IOC_MEMORY_CREATE) */

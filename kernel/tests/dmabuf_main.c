@@ -95,9 +95,10 @@ static int __init memreg_fake_init(void)
 	if (IS_ERR(pdev))
 		return PTR_ERR(pdev);
 	memreg_fake_device = pdev;
-	ret = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
-	if (!ret)
-		ret = misc_register(&memreg_fake_miscdev);
+	/* After dma_set_mask() the kernel would leave syncs out, untraced. */
+	*pdev->dev.dma_mask = DMA_BIT_MASK(64);
+	pdev->dev.coherent_dma_mask = DMA_BIT_MASK(64);
+	ret = misc_register(&memreg_fake_miscdev);
 	if (ret)
 		platform_device_unregister(pdev);
 	return ret;

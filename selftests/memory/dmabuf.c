@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/dma-buf.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -34,6 +35,7 @@
 #include "harness.h"
 #include "mem.h"
 #include "memreg.h"
+#include "net.h"
 #include "raw.h"
 #include "ring.h"
 #include "state.h"
@@ -44,6 +46,7 @@
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE |	\
 			 REMOTE_ATOMIC | MW_BIND)
 #define RING_ENTRY	128
+#define INSTANCE	TRACEFS "/instances/memreg-dmabuf"
 
 /*
  * Kinds of memory
@@ -1198,6 +1201,45 @@ TEST_F(importer, the_read_only_twin_is_not_mapped_for_writing)
 	ASSERT_EQ(0, fake_import(self->fake, self->twin, variant->dynamic,
 				 false));
 	ASSERT_EQ(0, fake_read(self->fake, true, 0) > 0 ? 0 : -1);
+}
+
+/* Take memory for the CPU, and give it back. */
+static int cpu_access(int dmabuf, __u64 direction)
+{
+	struct dma_buf_sync begin = {
+		.flags = DMA_BUF_SYNC_START | direction,
+	};
+	struct dma_buf_sync end = {
+		.flags = DMA_BUF_SYNC_END | direction,
+	};
+
+	return ioctl(dmabuf, DMA_BUF_IOCTL_SYNC, &begin) ||
+	       ioctl(dmabuf, DMA_BUF_IOCTL_SYNC, &end) ? -errno : 0;
+}
+
+/*
+ * A bounce buffer of a device that only reads is not copied back over memory
+ * that was written meanwhile, whatever a holder of the twin asks for.
+ */
+TEST_F(importer, what_a_device_reads_is_not_copied_back)
+{
+	if (!tracefs_there())
+		SKIP(return, "this kernel has no tracefs");
+	/* Remove the instance of a test that was killed. */
+	rmdir(INSTANCE);
+	ASSERT_EQ(0, mkdir(INSTANCE, 0700));
+	EXPECT_EQ(0, fake_import(self->fake, self->twin, variant->dynamic,
+				 false));
+	EXPECT_EQ(0, file_write(INSTANCE "/events/dma/enable", "1"));
+	EXPECT_EQ(0, cpu_access(self->twin, DMA_BUF_SYNC_READ));
+	EXPECT_EQ(0, cpu_access(self->twin, DMA_BUF_SYNC_WRITE));
+	EXPECT_EQ(0, cpu_access(self->memory, DMA_BUF_SYNC_RW));
+	EXPECT_EQ(0, file_write(INSTANCE "/events/dma/enable", "0"));
+	EXPECT_EQ(0, shell("[ $(grep -c 'dma_sync_sg.*memreg.*dir=TO_DEVICE' "
+			   INSTANCE "/trace) = 6 ]"));
+	EXPECT_EQ(0, shell("[ $(grep -c 'dma_sync_sg.*memreg.*dir=' "
+			   INSTANCE "/trace) = 6 ]"));
+	EXPECT_EQ(0, rmdir(INSTANCE));
 }
 
 /*
