@@ -7,7 +7,8 @@
  * needs to unmap them, and in a flat array that is trimmed to the bytes that
  * the user named. Keys are made only from the array, so that no key reaches a
  * byte outside (I6). A range is found in the array in constant time if the
- * pages are of one size, and otherwise in logarithmic time.
+ * pages are of one size, and otherwise in logarithmic time. As an IOMMU can
+ * merge entries, there may be another array, of the pages, for the CPU.
  *
  * The source of a region provides its pages. This file has three sources: user
  * memory that the module pins and charges, user memory that the driver pins,
@@ -18,6 +19,7 @@
  * uncharged.
  */
 #include <kunit/visibility.h>
+#include <linux/bsearch.h>
 #include <linux/bvec.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -284,8 +286,33 @@ static int memreg_region_list(struct memreg_region *region)
 	return ret;
 }
 
+/* List the pages of the region for the CPU, if the IOMMU has merged entries. */
+static int memreg_region_list_pieces(struct memreg_region *region)
+{
+	const struct sg_table *table = &region->sgt.sgt;
+	struct memreg_piece *piece;
+	struct scatterlist *sg;
+	u64 offset = 0;
+	unsigned int i;
+
+	if (table->nents == table->orig_nents || !region->writable)
+		return 0;
+	piece = kvmalloc_array((size_t)table->orig_nents + 1, sizeof(*piece),
+			       GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!piece)
+		return -ENOMEM;
+	region->pieces = piece;
+	for_each_sgtable_sg(table, sg, i) {
+		*piece++ = (struct memreg_piece) { offset, sg_page(sg) };
+		offset += sg->length;
+	}
+	*piece = (struct memreg_piece) { offset };
+	return 0;
+}
+
 static void memreg_region_unlist(struct memreg_region *region)
 {
+	kvfree(region->pieces);
 	kvfree(region->offsets);
 	kvfree(region->sgl);
 	region->offsets = NULL;
@@ -696,7 +723,7 @@ int memreg_region_take(struct memreg_ucmd *ucmd, struct memreg_region *region)
 	memreg_count(region->mdev, IB_MEMREG_STAT_PAGES_PINNED,
 		     memreg_region_own_pages(region));
 	trace_memreg_region_pin(region);
-	return 0;
+	return memreg_region_list_pieces(region);
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_region_take);
 
@@ -1070,6 +1097,49 @@ int __memreg_region_sges(const struct memreg_region *region, u32 first,
 	return n;
 }
 
+/* Write to the pages from a page on, beginning at a byte of them. */
+static void memreg_pages_write(struct page *page, u64 at, const void *data,
+			       size_t length)
+{
+	while (length) {
+		size_t n = min_t(size_t, length,
+				 PAGE_SIZE - offset_in_page(at));
+
+		memcpy_to_page(page + (at >> PAGE_SHIFT), offset_in_page(at),
+			       data, n);
+		at += n;
+		data += n;
+		length -= n;
+	}
+}
+
+/* Where is a byte: before a piece, in it, or behind it? */
+static int memreg_piece_compare(const void *key, const void *elt)
+{
+	const struct memreg_piece *piece = elt;
+	u64 at = *(const u64 *)key;
+
+	return at < piece->offset ? -1 : at >= piece[1].offset;
+}
+
+static void memreg_region_write_pieces(struct memreg_region *region, u64 offset,
+				       const void *data, size_t length)
+{
+	u64 at = offset_in_page(region->addr) + offset;
+	const struct memreg_piece *piece;
+
+	piece = bsearch(&at, region->pieces, region->sgt.sgt.orig_nents,
+			sizeof(*piece), memreg_piece_compare);
+	for (; length; piece++) {
+		size_t n = min_t(u64, piece[1].offset - at, length);
+
+		memreg_pages_write(piece->page, at - piece->offset, data, n);
+		at += n;
+		data += n;
+		length -= n;
+	}
+}
+
 /**
  * memreg_region_write() - Write to a region's pages
  * @region: Region that is writable, and contains the range
@@ -1077,43 +1147,33 @@ int __memreg_region_sges(const struct memreg_region *region, u32 first,
  * @data: The bytes to write
  * @length: Bytes
  *
- * Context: any.
+ * Context: any. The time does not depend on the size of the region, but for a
+ * search.
  */
 void memreg_region_write(struct memreg_region *region, u64 offset,
 			 const void *data, size_t length)
 {
-	struct scatterlist *sg;
 	u64 skip;
+	u32 i;
 
 	if (region->source->write) {
 		region->source->write(region, offset, data, length);
 		return;
 	}
-	if (region->sgt.sgt.nents != region->sgt.sgt.orig_nents) {
-		/*
-		 * The IOMMU has merged entries, so @sgl does not match the
-		 * pages: use @sgt.
-		 */
-		sg_pcopy_from_buffer(region->sgt.sgt.sgl,
-				     region->sgt.sgt.orig_nents, data, length,
-				     offset_in_page(region->addr) + offset);
+	if (region->pieces) {
+		memreg_region_write_pieces(region, offset, data, length);
 		return;
 	}
-	sg = &region->sgl[memreg_region_find(region, offset)];
-	skip = offset - region->offsets[sg - region->sgl];
-	while (length) {
-		u64 at = sg->offset + skip;
-		size_t n = min3((size_t)(sg_dma_len(sg) - skip), length,
-				(size_t)(PAGE_SIZE - offset_in_page(at)));
+	i = memreg_region_find(region, offset);
+	skip = offset - region->offsets[i];
+	for (; length; i++) {
+		struct scatterlist *sg = &region->sgl[i];
+		size_t n = min_t(u64, sg_dma_len(sg) - skip, length);
 
-		memcpy_to_page(sg_page(sg) + (at >> PAGE_SHIFT),
-			       offset_in_page(at), data, n);
+		memreg_pages_write(sg_page(sg), sg->offset + skip, data, n);
 		data += n;
 		length -= n;
-		skip += n;
-		if (skip == sg_dma_len(sg)) {
-			sg++;
-			skip = 0;
-		}
+		skip = 0;
 	}
 }
+EXPORT_SYMBOL_IF_KUNIT(memreg_region_write);

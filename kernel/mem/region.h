@@ -64,6 +64,16 @@ struct memreg_source {
 };
 
 /**
+ * struct memreg_piece - Where the CPU finds a part of a region
+ * @offset: First byte in the region's pages
+ * @page: First page
+ */
+struct memreg_piece {
+	u64 offset;
+	struct page *page;
+};
+
+/**
  * struct memreg_region - Pages and their DMA addresses; belongs to no domain
  * @mdev: Device that they are mapped for
  * @source: Operations of the kind of memory
@@ -92,6 +102,8 @@ struct memreg_source {
  * @sgl: Their DMA addresses, trimmed to @addr and @length; a flat array
  * @offsets: Offset in the region at which each entry of @sgl begins
  * @nents: Number of entries
+ * @pieces: The entries of @sgt, if the IOMMU has merged some, and one with the
+ *	end; or NULL
  * @frwrs: FRWRs that map, or mapped last, these pages; frwr_lock
  * @live: FRWRs that map these pages and whose keys work; frwr_lock
  * @killing: Number of FRWRs that are DYING and that guards wait for
@@ -129,6 +141,7 @@ struct memreg_region {
 	struct scatterlist *sgl;
 	u64 *offsets;
 	u32 nents;
+	struct memreg_piece *pieces;
 	struct hlist_head frwrs;
 	struct hlist_head live;
 	atomic_t killing;

@@ -16,6 +16,7 @@
 #include <linux/iopoll.h>
 #include <linux/kthread.h>
 #include <linux/random.h>
+#include <linux/scatterlist.h>
 #include <linux/slab.h>
 
 #include "device.h"
@@ -979,6 +980,84 @@ static void memreg_test_kill_unposted(struct kunit *test)
 			memreg_mem_stat(t, IB_MEMREG_STAT_KEYS_MADE));
 }
 
+/*
+ * A region of all pages of the block from the last to the first, but for some
+ * bytes, whose entries an IOMMU has merged.
+ */
+
+#define MEMREG_TEST_MERGED	BIT(MEMREG_SW_ORDER)
+#define MEMREG_TEST_SKIPPED	100
+#define MEMREG_TEST_MESSAGE	(2 * PAGE_SIZE)
+
+static int memreg_merged_populate(struct memreg_ucmd *ucmd,
+				  struct memreg_region *region)
+{
+	struct memreg_mem *t = container_of(ucmd->file, struct memreg_mem,
+					    file);
+	struct page *pages[MEMREG_TEST_MERGED];
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < MEMREG_TEST_MERGED; i++)
+		pages[i] = virt_to_page(t->block + MEMREG_SW_BYTES -
+					(i + 1) * PAGE_SIZE);
+	ret = sg_alloc_table_from_pages(&region->sgt.sgt, pages,
+					MEMREG_TEST_MERGED, 0, MEMREG_SW_BYTES,
+					GFP_KERNEL);
+	if (ret)
+		return ret;
+	region->sgt.sgt.nents = 1;
+	return memreg_region_list_alloc(region, 1);
+}
+
+static void memreg_merged_release(struct memreg_region *region)
+{
+	sg_free_table(&region->sgt.sgt);
+}
+
+static const struct memreg_source memreg_merged_source = {
+	.maps = true,
+	.populate = memreg_merged_populate,
+	.release = memreg_merged_release,
+};
+
+/* Write to a random range, and to where that is in the expected contents. */
+static void memreg_merged_write(struct memreg_mem *t,
+				struct memreg_region *region)
+{
+	u32 length = get_random_u32_inclusive(1, MEMREG_TEST_MESSAGE);
+	u32 offset = get_random_u32_inclusive(0, region->length - length);
+	u32 i, at;
+
+	get_random_bytes(t->got, length);
+	memreg_region_write(region, offset, t->got, length);
+	for (i = 0; i < length; i++) {
+		at = MEMREG_TEST_SKIPPED + offset + i;
+		at = MEMREG_SW_BYTES - PAGE_SIZE - (at & PAGE_MASK) +
+		     offset_in_page(at);
+		t->copy[at] = t->got[i];
+	}
+}
+
+/* What the CPU writes arrives where the device's entries say nothing of it. */
+static void memreg_test_merged(struct kunit *test)
+{
+	struct memreg_mem *t = test->priv;
+	struct memreg_ucmd ucmd = { .file = &t->file, .mdev = &t->mdev };
+	struct memreg_region *region;
+	unsigned int i;
+
+	region = memreg_region_alloc(&t->mdev, &memreg_merged_source,
+				     MEMREG_TEST_SKIPPED, MEMREG_SW_BYTES -
+				     2 * MEMREG_TEST_SKIPPED, true);
+	KUNIT_ASSERT_NOT_NULL(test, region);
+	KUNIT_ASSERT_EQ(test, 0, memreg_region_take(&ucmd, region));
+	for (i = 0; i < 200; i++)
+		memreg_merged_write(t, region);
+	KUNIT_EXPECT_EQ(test, 0, memcmp(t->block, t->copy, MEMREG_SW_BYTES));
+	memreg_region_release(region);
+}
+
 #ifdef kunit_warning_suppress
 /*
  * MRs that can't be destroyed
@@ -1107,6 +1186,7 @@ static struct kunit_case memreg_mem_cases[] = {
 	KUNIT_CASE(memreg_test_gaps_no_mr),
 	KUNIT_CASE(memreg_test_kill_posted),
 	KUNIT_CASE(memreg_test_kill_unposted),
+	KUNIT_CASE(memreg_test_merged),
 #ifdef kunit_warning_suppress
 	KUNIT_CASE(memreg_test_undead),
 #endif
