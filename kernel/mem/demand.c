@@ -352,12 +352,15 @@ static void memreg_extent_retire(struct memreg_extent *extent)
 
 	lockdep_assert_held(&demand->lock);
 
-	extent->gone = true;
+	WRITE_ONCE(extent->gone, true);
 	list_move_tail(&extent->node, &demand->gone);
 	memreg_demand_space_look_soon(demand->space);
 }
 
-/* The guard saw an event: take the extent out, so that the next use faults. */
+/*
+ * The guard saw an event: take the extent out, so that the next use faults. Not
+ * with frwr_lock held: threads of one user may be in line for the lock here.
+ */
 static void memreg_extent_change(struct memreg_kwatch *watch)
 {
 	struct memreg_region *region =
@@ -365,6 +368,8 @@ static void memreg_extent_change(struct memreg_kwatch *watch)
 	struct memreg_extent *extent = region->extent;
 	struct memreg_demand *demand = extent->demand;
 
+	if (READ_ONCE(extent->gone))
+		return;
 	/*
 	 * memreg_extent_insert() checks the guard of an extent not inserted
 	 * yet.
@@ -388,6 +393,7 @@ static enum memreg_verdict memreg_extent_compare(struct memreg_kwatch *watch,
 
 static bool memreg_extent_gone(struct memreg_kwatch *watch)
 {
+	memreg_extent_change(watch);
 	return memreg_guard_ops.gone(watch);
 }
 
@@ -399,7 +405,6 @@ static void memreg_extent_wait(struct memreg_kwatch *watch,
 
 static const struct memreg_watch_ops memreg_extent_ops = {
 	.compare = memreg_extent_compare,
-	.stale = memreg_extent_change,
 	.suspect = memreg_extent_change,
 	.gone = memreg_extent_gone,
 	.wait = memreg_extent_wait,

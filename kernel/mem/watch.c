@@ -87,7 +87,7 @@ void memreg_watch_exit(void)
 /* The mapping has changed: mark a watch as stale. */
 static void memreg_watch_mark_stale(struct memreg_kwatch *watch)
 {
-	if (memreg_watch_set_stale(watch))
+	if (memreg_watch_set_stale(watch) && watch->ops->stale)
 		watch->ops->stale(watch);
 }
 
@@ -577,8 +577,6 @@ static void memreg_watch_mark_suspect(struct memreg_kwatch *watch,
 	WRITE_ONCE(watch->suspects, watch->suspects + 1);
 	memreg_look_add(&watch->due, range->start, range->end, by_kernel);
 	memreg_space_add(watch);
-	if (watch->ops->suspect)
-		watch->ops->suspect(watch);
 }
 
 /*
@@ -619,6 +617,8 @@ static bool memreg_watch_strike(struct memreg_kwatch *watch,
 	else if (verdict == MEMREG_SUSPECT)
 		memreg_watch_mark_suspect(watch, range);
 	spin_unlock(&watch->mdev->frwr_lock);
+	if (verdict == MEMREG_SUSPECT && watch->ops->suspect)
+		watch->ops->suspect(watch);
 	return verdict == MEMREG_GONE && watch->ops->gone(watch);
 }
 

@@ -83,9 +83,9 @@ struct memreg_look {
  * struct memreg_watch_ops - Operations of a watch
  * @compare: Continue a check by calls of memreg_watch_page(), for at most as
  *	many pages as passed. Context: may sleep, with the mmap_lock held.
- * @stale: The mapping has changed. Context: with frwr_lock held.
- * @suspect: A check of the mapping is due; or NULL. Context: with frwr_lock
- *	held.
+ * @stale: The mapping has changed; or NULL. Context: with frwr_lock held.
+ * @suspect: A check of the mapping is due; or NULL. May be called several times
+ *	for a check, and later than @gone.
  * @gone: Called after @stale without the lock: start killing keys. Returns true
  *	if the notifier has to wait. May be called several times.
  * @wait: Wait in a notifier for keys to die, until the given jiffies. Context:
