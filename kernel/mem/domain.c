@@ -173,14 +173,14 @@ static bool memreg_domain_check_some(struct memreg_kdevice *mdev,
  * memreg_domain_gid_change() - Check registration queues after a GID change
  * @mdev: Device
  *
- * Context: any in which a spinlock may be taken.
+ * Context: may sleep.
  */
 void memreg_domain_gid_change(struct memreg_kdevice *mdev)
 {
 	unsigned int change = atomic_inc_return(&memreg_gid_changes);
 
 	while (memreg_domain_check_some(mdev, change))
-		;
+		cond_resched();
 }
 
 /* ioctl(IB_MEMREG_IOC_DOMAIN_CREATE) */
