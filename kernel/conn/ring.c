@@ -17,10 +17,10 @@
  *
  * The user polls memory, so the kernel has to write completions there without a
  * call. The driver calls the completion handler in any context, sometimes with
- * locks held that polling needs, so the handler only schedules irq_poll on the
+ * locks held that polling needs, so the handler only schedules irq_work on the
  * same CPU, which runs as soon as interrupts are enabled. That avoids a switch
  * to a thread. If completions come in faster than they are handled, the device
- * is set to moderate its events, or a timer polls in place of irq_poll, as
+ * is set to moderate its events, or a timer polls in place of irq_work, as
  * lib/dim decides.
  *
  * A task that sleeps in RING_WAIT for any entry is woken to poll instead,
@@ -250,7 +250,7 @@ static unsigned int memreg_ring_take(struct memreg_kring *ring,
 			break;
 		ring->wc_settled = false;
 		ring->wc_next++;
-		ring->taken++;
+		WRITE_ONCE(ring->taken, ring->taken + 1);
 	}
 	return n;
 }
@@ -367,13 +367,30 @@ static void memreg_ring_settle(struct memreg_kring *ring)
 /* Handle some completions. Returns whether there may be more at once. */
 static bool memreg_ring_pass(struct memreg_kring *ring)
 {
-	bool more;
+	lockdep_assert_held(&ring->lock);
 
-	spin_lock_irq(&ring->lock);
 	if (ring->held && !ring->settling)
 		memreg_ring_settle(ring);
 	/* A task that is settling polls the rest when it is done. */
-	more = memreg_ring_poll(ring, MEMREG_RING_BUDGET) && !ring->settling;
+	return memreg_ring_poll(ring, MEMREG_RING_BUDGET) && !ring->settling;
+}
+
+/*
+ * The same in a call. As many threads as there are CPUs may want to poll, so
+ * they wait with interrupts on, and not in line. Returns true if the task is
+ * killed.
+ */
+static bool memreg_ring_pass_in_call(struct memreg_kring *ring)
+{
+	bool more;
+
+	while (!spin_trylock_irq(&ring->lock)) {
+		if (fatal_signal_pending(current))
+			return true;
+		cond_resched();
+		cpu_relax();
+	}
+	more = memreg_ring_pass(ring);
 	spin_unlock_irq(&ring->lock);
 	return more;
 }
@@ -412,27 +429,16 @@ static void memreg_ring_leave_rest(struct memreg_kring *ring)
  */
 static void memreg_ring_process(struct memreg_kring *ring)
 {
-	u32 taken = memreg_ring_taken(ring), most = memreg_ring_most(ring);
+	u32 taken = READ_ONCE(ring->taken), most = memreg_ring_most(ring);
 
-	while (memreg_ring_pass(ring)) {
+	while (memreg_ring_pass_in_call(ring)) {
 		if (fatal_signal_pending(current) ||
-		    memreg_ring_taken(ring) - taken >= most) {
+		    READ_ONCE(ring->taken) - taken >= most) {
 			memreg_ring_leave_rest(ring);
 			return;
 		}
 		cond_resched();
 	}
-}
-
-/* A ring whose completions keep coming takes turns with others. */
-static void memreg_ring_work(struct work_struct *work)
-{
-	struct memreg_kring *ring =
-		container_of(work, struct memreg_kring, turn.work);
-
-	if (memreg_ring_pass(ring))
-		memreg_turn_queue(&ring->turn);
-	memreg_turn_end(&ring->turn);
 }
 
 /* Has everything that had completed when @taken was sampled been reported? */
@@ -471,17 +477,45 @@ void memreg_ring_flush(struct memreg_kring *ring)
 	memreg_turn_queue(&ring->turn);
 }
 
-/* lib/dim has chosen another profile. */
-static void memreg_ring_moderate(struct work_struct *work)
+/* Set the profile that lib/dim has chosen. */
+static void memreg_ring_moderate(struct memreg_kring *ring)
 {
-	struct dim *dim = container_of(work, struct dim, work);
-	struct memreg_kring *ring = container_of(dim, struct memreg_kring, dim);
+	struct dim *dim = &ring->dim;
 	u16 usec = memreg_ring_profiles[dim->profile_ix].usec;
 	u16 comps = memreg_ring_profiles[dim->profile_ix].comps;
 
 	dim->state = DIM_START_MEASURE;
 	if (rdma_set_cq_moderation(ring->cq, comps, usec))
 		WRITE_ONCE(ring->delay_us, usec);
+}
+
+/*
+ * Rings take turns with others: those whose completions keep coming, and those
+ * that set another profile, for which the driver may have to wait.
+ */
+static void memreg_ring_work(struct work_struct *work)
+{
+	struct memreg_kring *ring =
+		container_of(work, struct memreg_kring, turn.work);
+	bool more;
+
+	if (READ_ONCE(ring->dim.state) == DIM_APPLY_NEW_PROFILE)
+		memreg_ring_moderate(ring);
+	spin_lock_irq(&ring->lock);
+	more = memreg_ring_pass(ring);
+	spin_unlock_irq(&ring->lock);
+	if (more)
+		memreg_turn_queue(&ring->turn);
+	memreg_turn_end(&ring->turn);
+}
+
+/* lib/dim has chosen another profile. All of the kernel shares this worker. */
+static void memreg_ring_dim_work(struct work_struct *work)
+{
+	struct dim *dim = container_of(work, struct dim, work);
+	struct memreg_kring *ring = container_of(dim, struct memreg_kring, dim);
+
+	memreg_turn_queue(&ring->turn);
 }
 
 /*
@@ -779,7 +813,7 @@ static struct memreg_kring *memreg_ring_alloc(struct memreg_ucmd *ucmd)
 	ring->dim.state = DIM_START_MEASURE;
 	ring->dim.tune_state = DIM_GOING_RIGHT;
 	ring->dim.profile_ix = RDMA_DIM_START_PROFILE;
-	INIT_WORK(&ring->dim.work, memreg_ring_moderate);
+	INIT_WORK(&ring->dim.work, memreg_ring_dim_work);
 	return ring;
 }
 
@@ -828,12 +862,13 @@ static void memreg_ring_destroy_cq(struct memreg_kring *ring)
 	spin_lock_irq(&ring->lock);
 	WRITE_ONCE(ring->dead, true);
 	spin_unlock_irq(&ring->lock);
+	/* Nobody else queues the turn now, whose function uses the CQ. */
 	cancel_work_sync(&ring->dim.work);
+	memreg_turn_disable(&ring->turn);
 	/* A last event may still come, and finds no completion. */
 	ib_destroy_cq(ring->cq);
 	hrtimer_cancel(&ring->timer);
 	irq_work_sync(&ring->irq);
-	memreg_turn_disable(&ring->turn);
 	memreg_uncharge(&ring->charge, ring->mdev);
 	wake_up_poll(&ring->wait, EPOLLHUP | EPOLLERR);
 }
