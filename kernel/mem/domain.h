@@ -83,7 +83,7 @@ struct memreg_idle {
  * @give_up: Fails the keys in @dying, as the queue takes no more work requests.
  *	Context: may sleep.
  * @cq_lock: Taken to poll @cq: completions are taken in order
- * @irq: irq_poll of @cq
+ * @irq: Polls @cq
  * @sq_wait: Wait queue for changes of @sq_free or @state
  * @rebuild: Worker that rebuilds a broken queue
  * @stall: Timer that detects a stalled queue which no thread waits for

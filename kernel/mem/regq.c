@@ -11,7 +11,7 @@
  * works in order, so the last one succeeds only if all have; a work request
  * that fails or is flushed has a completion of its own, signalled or not.
  *
- * Completions are polled in two places: in an irq_poll that the device's
+ * Completions are polled in two places: in an irq_work that the device's
  * completion event schedules on the same CPU, as a driver may raise the event
  * with its own lock held; and by the task that waits for a batch, once before
  * it sleeps. Nothing else depends on that task being scheduled: the next
