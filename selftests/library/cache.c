@@ -59,6 +59,9 @@ struct made {
  * @keep: Errno that deregistering fails with, or 0
  * @unmap: The callback unmaps the memory that it registers
  * @recurse: The callback gets a registration of this address from the cache
+ * @refused: Registering memory at this address fails
+ * @gate: Deregistering waits until this is unlocked, or NULL
+ * @waits: It does
  */
 struct maker {
 	struct memreg_cache *cache;
@@ -69,6 +72,9 @@ struct maker {
 	int keep;
 	bool unmap;
 	char *recurse;
+	char *refused;
+	pthread_mutex_t *gate;
+	_Atomic bool waits;
 };
 
 static int make(void *arg, void *addr, size_t length, void **handle)
@@ -81,6 +87,8 @@ static int make(void *arg, void *addr, size_t length, void **handle)
 	maker->calls++;
 	if (maker->fail)
 		return maker->fail;
+	if (addr == maker->refused)
+		return -EPERM;
 	if (maker->fail_over && maker->registered >= maker->fail_over)
 		return -ENOMEM;
 	as.version = __atomic_load_n((uint64_t *)addr, __ATOMIC_RELAXED);
@@ -113,6 +121,11 @@ static int unmake(void *arg, void *handle)
 
 	if (maker->keep)
 		return maker->keep;
+	if (maker->gate) {
+		maker->waits = true;
+		pthread_mutex_lock(maker->gate);
+		pthread_mutex_unlock(maker->gate);
+	}
 	if (made->alive != ALIVE)
 		abort();
 	made->alive = 0;
@@ -376,6 +389,94 @@ TEST_F(cache, limits_hold)
 	EXPECT_NE(NULL, touch(self, self->mem, 4 * PAGE));
 	EXPECT_EQ(1, COUNTED(self, entries));
 	EXPECT_EQ(1, COUNTED(self, failures));
+}
+
+/**
+ * struct getter - A thread that gets a registration
+ * @cache: From this cache
+ * @addr: Of the page at this address
+ * @tid: Its thread, once it has begun
+ * @ret: What memreg_cache_get() returned
+ */
+struct getter {
+	struct memreg_cache *cache;
+	char *addr;
+	_Atomic pid_t tid;
+	int ret;
+};
+
+static void *get_and_put(void *arg)
+{
+	const struct memreg_cached *cached;
+	struct getter *getter = arg;
+
+	getter->tid = gettid();
+	getter->ret = memreg_cache_get(getter->cache, getter->addr, PAGE,
+				       &cached);
+	if (!getter->ret)
+		memreg_cache_put(getter->cache, cached);
+	return NULL;
+}
+
+/* Room that another thread is making is waited for, not taken for in use. */
+TEST_F(cache, limits_wait_for_what_goes)
+{
+	struct getter first = {}, second = {};
+	const struct memreg_cached *held;
+	pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+	pthread_t threads[2];
+
+	ASSERT_EQ(0, create(self, 2, 0, 0));
+	ASSERT_EQ(0, memreg_cache_get(self->cache, self->mem, PAGE, &held));
+	EXPECT_NE(NULL, touch(self, self->mem + 8 * PAGE, PAGE));
+	first.cache = self->cache;
+	first.addr = self->mem + 16 * PAGE;
+	second.cache = self->cache;
+	second.addr = self->mem + 24 * PAGE;
+	self->maker.refused = first.addr;
+	self->maker.gate = &gate;
+	pthread_mutex_lock(&gate);
+	ASSERT_EQ(0, pthread_create(&threads[0], NULL, get_and_put, &first));
+	AWAIT(self->maker.waits);
+	ASSERT_EQ(0, pthread_create(&threads[1], NULL, get_and_put, &second));
+	AWAIT(second.tid && task_is(second.tid, 'S'));
+	pthread_mutex_unlock(&gate);
+	EXPECT_EQ(0, pthread_join(threads[0], NULL));
+	EXPECT_EQ(0, pthread_join(threads[1], NULL));
+	self->maker.gate = NULL;
+	/* The second one may have been faster, and hold the room. */
+	EXPECT_TRUE(first.ret == -EPERM || first.ret == -ENOSPC);
+	EXPECT_EQ(0, second.ret);
+	memreg_cache_put(self->cache, held);
+}
+
+/* One registration gives only so many references. */
+TEST_F(cache, limits_of_references_are_seen)
+{
+	const struct memreg_cached *first, *other, *again;
+	unsigned int i, n = 1;
+
+	ASSERT_EQ(0, memreg_cache_get(self->cache, self->mem, PAGE, &first));
+	for (;; n++) {
+		ASSERT_EQ(0, memreg_cache_get(self->cache, self->mem, PAGE,
+					      &other));
+		if (other != first)
+			break;
+	}
+	EXPECT_LE(1 << 19, n);
+	EXPECT_EQ(2, self->maker.registered);
+	EXPECT_EQ(0, memreg_cache_get(self->cache, self->mem, PAGE, &again));
+	EXPECT_EQ(other, again);
+	memreg_cache_put(self->cache, again);
+	memreg_cache_put(self->cache, other);
+	/* The first one stays until its last reference is put. */
+	for (i = 1; i < n; i++)
+		memreg_cache_put(self->cache, first);
+	EXPECT_EQ(0, memreg_cache_flush(self->cache, NULL, 0));
+	EXPECT_EQ(2, self->maker.registered);
+	memreg_cache_put(self->cache, first);
+	EXPECT_EQ(0, memreg_cache_flush(self->cache, NULL, 0));
+	EXPECT_EQ(1, self->maker.registered);
 }
 
 TEST_F(cache, neighbours_are_merged_on_request)

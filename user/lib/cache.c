@@ -25,6 +25,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cache.h"
@@ -33,6 +34,7 @@
 #define CHUNK		64	/* entries that are allocated at once */
 #define ATTEMPTS	64	/* to register memory that keeps changing */
 #define FULL_ATTEMPTS	1000	/* to find room */
+#define ROOM_NS		2000000	/* wait of one of these */
 #define REAP_BATCH	32	/* entries whose watches end with one call */
 
 /**
@@ -55,6 +57,9 @@
  * @free: Entries that are free
  * @entries: Entries in use
  * @bytes: Bytes that they have
+ * @busy: Threads that are registering or deregistering entries, and may so
+ *	make room
+ * @room: Signalled when one of them is done
  * @stat: Counters, except hits, which the entries count
  */
 struct memreg_cache {
@@ -76,8 +81,13 @@ struct memreg_cache {
 	struct memreg__entry *free;
 	uint64_t entries;
 	uint64_t bytes;
+	uint32_t busy;
+	pthread_cond_t room;
 	struct memreg_cache_stat stat;
 };
+
+/* Times that this thread is @busy: a callback may call a cache. */
+static __thread unsigned int inside;
 
 /**
  * struct request - Arguments of memreg_cache_get()
@@ -159,7 +169,8 @@ bool hold(struct memreg_cache *cache, struct memreg__entry *entry,
 						  HIT_ONE + REF_ONE,
 						  memory_order_acquire);
 
-	if (__builtin_expect(refs & LIVE && has_all(entry, start, length) &&
+	if (__builtin_expect((refs & (LIVE | MANY)) == LIVE &&
+			     has_all(entry, start, length) &&
 			     memreg_watch_ok(&entry->cached.watch), 1))
 		return true;
 	drop(cache, entry, HIT_ONE + REF_ONE);
@@ -188,6 +199,47 @@ static bool is_live(const struct memreg__entry *entry)
 /*
  * Making and ending registrations; without the lock
  */
+
+/* The lock is held. */
+static void begin_work(struct memreg_cache *cache)
+{
+	cache->busy++;
+	inside++;
+}
+
+static void end_work(struct memreg_cache *cache)
+{
+	pthread_mutex_lock(&cache->lock);
+	cache->busy--;
+	inside--;
+	pthread_cond_broadcast(&cache->room);
+	pthread_mutex_unlock(&cache->lock);
+}
+
+/*
+ * Wait for a thread that may make room, with the lock held, though not for
+ * long: its callback may be waiting for this thread. Returns false if no thread
+ * may.
+ */
+static bool await_room(struct memreg_cache *cache)
+{
+	struct timespec until;
+	int state;
+
+	if (!cache->busy || inside)
+		return false;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += ROOM_NS;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	/* A thread that is cancelled here would leave the lock locked. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_cond_timedwait(&cache->room, &cache->lock, &until);
+	pthread_setcancelstate(state, &state);
+	return true;
+}
 
 static int undo_registration(struct memreg_cache *cache,
 			     struct memreg__entry *entry)
@@ -299,6 +351,17 @@ static int reap_batch(struct memreg_cache *cache,
 	return 0;
 }
 
+static struct memreg__entry *begin_to_reap(struct memreg_cache *cache)
+{
+	struct memreg__entry *entry;
+
+	pthread_mutex_lock(&cache->lock);
+	entry = atomic_exchange(&cache->dead, NULL);
+	begin_work(cache);
+	pthread_mutex_unlock(&cache->lock);
+	return entry;
+}
+
 /* Deregister dead entries; an entry that cannot be deregistered stays dead */
 static int reap(struct memreg_cache *cache)
 {
@@ -306,7 +369,9 @@ static int reap(struct memreg_cache *cache)
 	unsigned int n = 0;
 	int ret = 0, err;
 
-	entry = atomic_exchange(&cache->dead, NULL);
+	if (!atomic_load(&cache->dead))
+		return 0;
+	entry = begin_to_reap(cache);
 	for (; entry; entry = next) {
 		next = entry->next;
 		err = undo_registration(cache, entry);
@@ -321,7 +386,10 @@ static int reap(struct memreg_cache *cache)
 			n = 0;
 		}
 	}
-	return n ? reap_batch(cache, batch, n) ?: ret : ret;
+	if (n)
+		ret = reap_batch(cache, batch, n) ?: ret;
+	end_work(cache);
+	return ret;
 }
 
 /*
@@ -430,6 +498,22 @@ static bool is_full(const struct memreg_cache *cache, uint64_t length)
 		cache->bytes + length > cache->attr.max_bytes);
 }
 
+static int fail_full(void)
+{
+	return memreg__fail("cache_get", -ENOSPC,
+			    "the limits of the cache are reached by what is in use");
+}
+
+/*
+ * Give up entries to make room. Returns false if the limits are reached by what
+ * is in use.
+ */
+static bool make_room(struct memreg_cache *cache, uint64_t length)
+{
+	return evict_bytes(cache, length) || atomic_load(&cache->dead) ||
+	       await_room(cache);
+}
+
 /*
  * Take a free entry for a new registration. -EAGAIN: an entry was given up to
  * make room, and has to be deregistered first.
@@ -440,14 +524,11 @@ static int reserve(struct memreg_cache *cache, const struct request *request,
 	uint64_t length = request->to - request->from;
 	struct memreg__entry *entry;
 
-	if (is_full(cache, length)) {
-		if (!evict_bytes(cache, length) && !atomic_load(&cache->dead))
-			return memreg__fail("cache_get", -ENOSPC,
-					    "the limits of the cache are reached by what is in use");
-		return -EAGAIN;
-	}
+	if (is_full(cache, length))
+		return make_room(cache, length) ? -EAGAIN : fail_full();
 	if (!cache->free && !grow(cache))
 		return memreg__fail_code("cache_get", -ENOMEM, 0);
+	begin_work(cache);
 	entry = cache->free;
 	cache->free = entry->next;
 	cache->entries++;
@@ -608,7 +689,7 @@ static int get_slowly(struct memreg_cache *cache, struct request *request,
 		      struct memreg__entry **entry)
 {
 	unsigned int attempts = 0, full = 0;
-	bool found;
+	bool found, made;
 	int ret;
 
 	while (attempts < ATTEMPTS && full < FULL_ATTEMPTS) {
@@ -623,21 +704,21 @@ static int get_slowly(struct memreg_cache *cache, struct request *request,
 			return ret;
 		attempts++;
 		ret = make_registration(cache, *entry);
-		if (!ret) {
+		if (!ret)
 			*entry = publish_or_find(cache, *entry, request);
-			/*
-			 * An entry whose range another one contains is not
-			 * kept.
-			 */
-			(void)reap(cache);
-			return 0;
-		}
-		bury(cache, *entry);
-		ret = after_failure(cache, request, ret);
-		(void)reap(cache);
+		else
+			bury(cache, *entry);
+		end_work(cache);
+		made = !ret;
 		if (ret)
+			ret = after_failure(cache, request, ret);
+		/* An entry whose range another one contains is not kept. */
+		(void)reap(cache);
+		if (made || ret)
 			return ret;
 	}
+	if (full == FULL_ATTEMPTS)
+		return fail_full();
 	return memreg__fail_code("cache_get", -EAGAIN,
 				 IB_MEMREG_REASON_UNSTEADY);
 }
@@ -799,6 +880,7 @@ static void free_cache(struct memreg_cache *cache)
 	free(cache->group);
 	memreg__index_free(&cache->index);
 	(void)memreg_status_destroy(cache->status);
+	pthread_cond_destroy(&cache->room);
 	pthread_mutex_destroy(&cache->lock);
 	munmap(cache, sizeof(*cache));
 }
@@ -806,6 +888,7 @@ static void free_cache(struct memreg_cache *cache)
 static struct memreg_cache *new_cache(void)
 {
 	struct memreg_cache *cache;
+	pthread_condattr_t clock;
 
 	cache = mmap(NULL, sizeof(*cache), PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -816,6 +899,10 @@ static struct memreg_cache *new_cache(void)
 		return NULL;
 	}
 	pthread_mutex_init(&cache->lock, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&cache->room, &clock);
+	pthread_condattr_destroy(&clock);
 	return cache;
 }
 

@@ -20,11 +20,13 @@
  * word: a hit changes nothing else.
  *
  * REFS: number of references, including those of readers that are still
- * checking. LIVE: the entry can be found; without this bit, it retires with its
+ * checking. Nobody takes one more when MANY have been taken: the memory is
+ * registered anew then, and the rest of REFS is for readers. LIVE: the entry can be found; without this bit, it retires with its
  * last reference. RETIRED: the entry has to be deregistered, or is free.
  */
 #define REF_ONE		UINT64_C(1)
 #define REFS		((UINT64_C(1) << 20) - 1)
+#define MANY		(UINT64_C(1) << 19)
 #define LIVE		(UINT64_C(1) << 20)
 #define RETIRED		(UINT64_C(1) << 21)
 #define HITS_SHIFT	22
