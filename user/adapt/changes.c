@@ -24,14 +24,13 @@ static int make_first_change(void)
 	return at == MAP_FAILED || munmap(at, page) ? -errno : 0;
 }
 
-int changes_open(struct changes *c, uint32_t slots)
+static int make_table(struct changes *c, uint32_t slots)
 {
 	const struct memreg_range everything = {
 		.flags = IB_MEMREG_MONITOR_WIDE,
 	};
 	int ret;
 
-	c->owner = getpid();
 	ret = memreg_open_unbound(&c->m);
 	if (ret)
 		return ret;
@@ -51,11 +50,24 @@ unwatch:
 	memreg_unwatch(c->status, &c->wide, 1);
 destroy_status:
 	memreg_status_destroy(c->status);
-	c->status = NULL;
 close_handle:
 	memreg_close(c->m);
-	c->m = NULL;
 	return ret;
+}
+
+int changes_open(struct changes *c, uint32_t slots)
+{
+	struct changes new = {};
+	int ret;
+
+	c->owner = getpid();
+	ret = make_table(&new, slots);
+	if (ret)
+		return ret;
+	c->m = new.m;
+	c->wide = new.wide;
+	__atomic_store_n(&c->status, new.status, __ATOMIC_RELEASE);
+	return 0;
 }
 
 void changes_close(struct changes *c)
@@ -88,12 +100,13 @@ int changes_settle(const struct changes *c, const void *addr, size_t length)
 		.addr = (void *)(uintptr_t)addr,
 		.length = length,
 	};
+	struct memreg_status *status = changes_status(c);
 	struct memreg_watch watch;
 	int ret = -ENODEV;
 
-	if (c->status)
-		ret = memreg_watch(c->status, &range, 1, &watch);
-	return ret ?: memreg_unwatch(c->status, &watch, 1);
+	if (status)
+		ret = memreg_watch(status, &range, 1, &watch);
+	return ret ?: memreg_unwatch(status, &watch, 1);
 }
 
 static bool overlaps(const struct ib_memreg_change *change, uint64_t start,

@@ -27,11 +27,18 @@ struct changes {
 };
 
 /*
- * Make the table, with @slots for watches of the caller. Returns 0 or -errno,
- * with memreg_reason(); on failure nothing is left.
+ * Make the table, with @slots for watches of the caller, while there is none;
+ * other threads may look at it as soon as it is there. Returns 0 or -errno, with
+ * memreg_reason(); on failure nothing is left.
  */
 int changes_open(struct changes *c, uint32_t slots);
 void changes_close(struct changes *c);
+
+/* The table, or NULL, while another thread may be making it */
+static inline struct memreg_status *changes_status(const struct changes *c)
+{
+	return __atomic_load_n(&c->status, __ATOMIC_ACQUIRE);
+}
 
 /* Number of changes so far: a position in the log to look from later */
 uint64_t changes_position(const struct changes *c);

@@ -67,13 +67,7 @@ static struct changes changes;
 static struct memreg_fabric_stat counted;
 static uint64_t page;
 static uint64_t began;		/* position in the log when it was made */
-static bool started;		/* @changes is there, read without @lock */
 static bool imported;
-
-static bool is_started(void)
-{
-	return __atomic_load_n(&started, __ATOMIC_ACQUIRE);
-}
 
 void before_pin(const void *addr, size_t length)
 {
@@ -81,11 +75,15 @@ void before_pin(const void *addr, size_t length)
 	 * Only the first log position since this thread's last subscribe()
 	 * counts.
 	 */
-	if (!is_started() || thread.has_pinned)
+	if (thread.has_pinned)
 		return;
-	thread.pinned = changes_position(&changes);
-	thread.has_pinned = !addr || !length ||
-			    !changes_settle(&changes, addr, length);
+	pthread_mutex_lock(&lock);
+	if (changes.status) {
+		thread.pinned = changes_position(&changes);
+		thread.has_pinned = !addr || !length ||
+				    !changes_settle(&changes, addr, length);
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 /* A position in the log before all that this thread may still ask about */
@@ -96,39 +94,32 @@ static uint64_t position_before_pin(void)
 	return thread.was_here ? thread.here : began;
 }
 
+/* The lock is held. */
 static void note_here(void)
 {
+	thread.has_pinned = false;
+	if (!changes.status)
+		return;
 	thread.here = changes_position(&changes);
 	thread.was_here = true;
-	thread.has_pinned = false;
-}
-
-/*
- * The table belongs to the parent: this is a child process that opens a domain.
- */
-static void forget_parent(void)
-{
-	__atomic_store_n(&started, false, __ATOMIC_RELEASE);
-	changes_close(&changes);
 }
 
 static int open_changes(void)
 {
 	int ret;
 
-	if (started && changes.owner != getpid())
-		forget_parent();
-	if (started)
+	/* A child process that opens a domain: the table is the parent's. */
+	if (changes.status && changes.owner != getpid())
+		changes_close(&changes);
+	if (changes.status)
 		return 0;
 	page = (uint64_t)sysconf(_SC_PAGESIZE);
 	ret = subs_init();
 	if (!ret)
 		ret = changes_open(&changes, SUBS_MAX);
-	if (ret)
-		return ret;
-	began = changes_position(&changes);
-	__atomic_store_n(&started, true, __ATOMIC_RELEASE);
-	return 0;
+	if (!ret)
+		began = changes_position(&changes);
+	return ret;
 }
 
 /* Called with mm_state_lock, before the first domain is opened. */
@@ -209,13 +200,16 @@ static int subscribe(struct fid_mem_monitor *monitor, const void *addr,
 	(void)monitor;
 	pthread_mutex_lock(&lock);
 	sub = subs_find(at, length);
-	ret = sub ? share(sub) : add(at, length);
+	if (!changes.status)
+		ret = -FI_ENODEV;
+	else
+		ret = sub ? share(sub) : add(at, length);
 	if (ret)
 		counted.refused++;
 	else
 		counted.subscribed++;
-	pthread_mutex_unlock(&lock);
 	note_here();
+	pthread_mutex_unlock(&lock);
 	thread.refused = ret;
 	thread.addr = at;
 	thread.length = length;
@@ -267,12 +261,12 @@ static bool valid(struct fid_mem_monitor *monitor, const void *addr,
 	pthread_mutex_lock(&lock);
 	sub = subs_find((uintptr_t)addr, length);
 	ok = sub && memreg_watch_ok(&sub->watch);
-	if (!ok)
+	if (!ok) {
 		counted.stale++;
-	pthread_mutex_unlock(&lock);
-	/* It registers anew. */
-	if (!ok)
+		/* It registers anew. */
 		note_here();
+	}
+	pthread_mutex_unlock(&lock);
 	return ok;
 }
 

@@ -52,7 +52,7 @@ static uint32_t *bucket_of(uint64_t addr, uint64_t length)
 
 struct sub *subs_find(uint64_t addr, uint64_t length)
 {
-	uint32_t at = *bucket_of(addr, length);
+	uint32_t at = subs ? *bucket_of(addr, length) : 0;
 
 	while (at && (subs->sub[at].addr != addr ||
 		      subs->sub[at].length != length))

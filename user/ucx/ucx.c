@@ -149,12 +149,22 @@ static void drop_lock(void)
 	pthread_mutex_unlock(&lock);
 }
 
+/*
+ * The table is the parent's. It goes before the child has threads that look at
+ * it without the lock.
+ */
+static void drop_lock_in_child(void)
+{
+	changes_close(&ucx.changes);
+	pthread_mutex_unlock(&lock);
+}
+
 /* Before the first cache, since it would have hooks installed */
 static void try_begin(void)
 {
 	pthread_mutex_lock(&lock);
 	if (!ucx.tried && begin()) {
-		pthread_atfork(take_lock, drop_lock, drop_lock);
+		pthread_atfork(take_lock, drop_lock, drop_lock_in_child);
 		ucx.drained = changes_position(&ucx.changes);
 		__atomic_store_n(&ucx.works, true, __ATOMIC_RELEASE);
 	}
@@ -216,8 +226,8 @@ static void report_changes(void)
  */
 static uint64_t changes_now(void)
 {
-	uint64_t n = ucx.changes.status ?
-		     memreg_status_changes(ucx.changes.status) : 0;
+	struct memreg_status *status = changes_status(&ucx.changes);
+	uint64_t n = status ? memreg_status_changes(status) : 0;
 
 	return n ? n + __atomic_load_n(&ucx.doubts, __ATOMIC_ACQUIRE) : 0;
 }
