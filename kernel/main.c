@@ -396,7 +396,7 @@ static const struct file_operations memreg_fops = {
  * The character device is no misc device: these are opened under a mutex, and
  * to open this one takes memory of the caller's cgroup.
  */
-static struct cdev memreg_cdev;
+static struct cdev *memreg_cdev;
 static dev_t memreg_devt;
 
 static char *memreg_devnode(const struct device *dev, umode_t *mode)
@@ -419,14 +419,20 @@ static int __init memreg_cdev_add(void)
 	struct device *dev;
 	int ret;
 
-	cdev_init(&memreg_cdev, &memreg_fops);
-	memreg_cdev.owner = THIS_MODULE;
-	ret = cdev_add(&memreg_cdev, memreg_devt, 1);
-	if (ret)
+	/* Not static: it may be freed after the module. */
+	memreg_cdev = cdev_alloc();
+	if (!memreg_cdev)
+		return -ENOMEM;
+	memreg_cdev->owner = THIS_MODULE;
+	memreg_cdev->ops = &memreg_fops;
+	ret = cdev_add(memreg_cdev, memreg_devt, 1);
+	if (ret) {
+		kobject_put(&memreg_cdev->kobj);
 		return ret;
+	}
 	dev = device_create(&memreg_class, NULL, memreg_devt, NULL, "memreg");
 	if (IS_ERR(dev))
-		cdev_del(&memreg_cdev);
+		cdev_del(memreg_cdev);
 	return PTR_ERR_OR_ZERO(dev);
 }
 
@@ -455,7 +461,7 @@ err_region:
 static void memreg_cdev_exit(void)
 {
 	device_destroy(&memreg_class, memreg_devt);
-	cdev_del(&memreg_cdev);
+	cdev_del(memreg_cdev);
 	class_unregister(&memreg_class);
 	unregister_chrdev_region(memreg_devt, 1);
 }
