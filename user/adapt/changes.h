@@ -28,8 +28,8 @@ struct changes {
 
 /*
  * Make the table, with @slots for watches of the caller, while there is none;
- * other threads may look at it as soon as it is there. Returns 0 or -errno, with
- * memreg_reason(); on failure nothing is left.
+ * other threads may look at it as soon as it is there. Returns 0 or -errno,
+ * with memreg_reason(); on failure nothing is left.
  */
 int changes_open(struct changes *c, uint32_t slots);
 void changes_close(struct changes *c);

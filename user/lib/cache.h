@@ -21,8 +21,9 @@
  *
  * REFS: number of references, including those of readers that are still
  * checking. Nobody takes one more when MANY have been taken: the memory is
- * registered anew then, and the rest of REFS is for readers. LIVE: the entry can be found; without this bit, it retires with its
- * last reference. RETIRED: the entry has to be deregistered, or is free.
+ * registered anew then, and the rest of REFS is for readers. LIVE: the entry
+ * can be found; without this bit, it retires with its last reference. RETIRED:
+ * the entry has to be deregistered, or is free.
  */
 #define REF_ONE		UINT64_C(1)
 #define REFS		((UINT64_C(1) << 20) - 1)

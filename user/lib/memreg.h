@@ -1141,8 +1141,8 @@ int memreg_cache_destroy(struct memreg_cache *cache);
  *
  * What one thread has mapped and another registers is known if the threads have
  * synchronised. A registration that is made is of whole pages. When 524,288
- * references to it are held, the memory is registered once more. Room that other
- * threads are making is waited for, two seconds at most.
+ * references to it are held, the memory is registered once more. Room that
+ * other threads are making is waited for, two seconds at most.
  *
  * Return: 0; -EINVAL, -EOVERFLOW, -ECHILD (the cache is that of the parent
  * process), -ENOSPC (the limits are reached by registrations in use), -EAGAIN
