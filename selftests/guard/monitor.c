@@ -26,6 +26,7 @@
 #include "harness.h"
 #include "mem.h"
 #include "raw.h"
+#include "reclaim.h"
 #include "state.h"
 #include "test.h"
 
@@ -163,6 +164,8 @@ static char *map_place(enum kind kind, struct place *p)
 FIXTURE_SETUP(event)
 {
 	self->place.fd = -1;
+	/* New pages that another CPU keeps for a while are not paged out. */
+	ASSERT_EQ(0, stay_here());
 	self->place.at = map_place(variant->kind, &self->place);
 	if (!self->place.at && variant->kind == THP)
 		SKIP(return, "no huge pages to be had");
