@@ -376,20 +376,33 @@ static bool memreg_ring_pass(struct memreg_kring *ring)
 }
 
 /*
- * The same in a call. As many threads as there are CPUs may want to poll, so
- * they wait with interrupts on, and not in line. Returns true if the task is
- * killed.
+ * Lock the ring in a call. As many threads as there are CPUs may want to poll,
+ * so they wait with interrupts on, and not in line. PREEMPT_RT leaves these on
+ * anyway, and there a task may have preempted the one with the lock. Returns
+ * false if the task is killed.
  */
+static bool memreg_ring_lock(struct memreg_kring *ring)
+{
+	if (IS_ENABLED(CONFIG_PREEMPT_RT)) {
+		spin_lock_irq(&ring->lock);
+		return true;
+	}
+	while (!spin_trylock_irq(&ring->lock)) {
+		if (fatal_signal_pending(current))
+			return false;
+		cond_resched();
+		cpu_relax();
+	}
+	return true;
+}
+
+/* The same in a call. Returns true also if the task is killed. */
 static bool memreg_ring_pass_in_call(struct memreg_kring *ring)
 {
 	bool more;
 
-	while (!spin_trylock_irq(&ring->lock)) {
-		if (fatal_signal_pending(current))
-			return true;
-		cond_resched();
-		cpu_relax();
-	}
+	if (!memreg_ring_lock(ring))
+		return true;
 	more = memreg_ring_pass(ring);
 	spin_unlock_irq(&ring->lock);
 	return more;
@@ -477,15 +490,21 @@ void memreg_ring_flush(struct memreg_kring *ring)
 	memreg_turn_queue(&ring->turn);
 }
 
-/* Set the profile that lib/dim has chosen. */
+/* Set the profile that lib/dim has chosen, if it has. */
 static void memreg_ring_moderate(struct memreg_kring *ring)
 {
 	struct dim *dim = &ring->dim;
-	u16 usec = memreg_ring_profiles[dim->profile_ix].usec;
-	u16 comps = memreg_ring_profiles[dim->profile_ix].comps;
+	u16 usec, comps;
+	bool chosen;
 
-	dim->state = DIM_START_MEASURE;
-	if (rdma_set_cq_moderation(ring->cq, comps, usec))
+	spin_lock_irq(&ring->lock);
+	chosen = dim->state == DIM_APPLY_NEW_PROFILE;
+	if (chosen)
+		dim->state = DIM_START_MEASURE;
+	usec = memreg_ring_profiles[dim->profile_ix].usec;
+	comps = memreg_ring_profiles[dim->profile_ix].comps;
+	spin_unlock_irq(&ring->lock);
+	if (chosen && rdma_set_cq_moderation(ring->cq, comps, usec))
 		WRITE_ONCE(ring->delay_us, usec);
 }
 
@@ -499,8 +518,7 @@ static void memreg_ring_work(struct work_struct *work)
 		container_of(work, struct memreg_kring, turn.work);
 	bool more;
 
-	if (READ_ONCE(ring->dim.state) == DIM_APPLY_NEW_PROFILE)
-		memreg_ring_moderate(ring);
+	memreg_ring_moderate(ring);
 	spin_lock_irq(&ring->lock);
 	more = memreg_ring_pass(ring);
 	spin_unlock_irq(&ring->lock);
