@@ -427,6 +427,9 @@ static struct sg_table *memreg_dmabuf_map(struct dma_buf_attachment *attachment,
 	if (direction != DMA_TO_DEVICE &&
 	    !memreg_dmabuf_writable(attachment->dmabuf))
 		return ERR_PTR(-EACCES);
+	/* What others write meanwhile is to stay, also with bounce buffers. */
+	if (direction == DMA_FROM_DEVICE)
+		direction = DMA_BIDIRECTIONAL;
 	mutex_lock(&memory->lock);
 	if (mine->direction == DMA_NONE)
 		ret = dma_map_sgtable(mine->dev, &mine->table, direction, 0);
@@ -444,8 +447,8 @@ static void memreg_dmabuf_unmap(struct dma_buf_attachment *attachment,
 	struct memreg_kmemory *memory = attachment->dmabuf->priv;
 
 	mutex_lock(&memory->lock);
+	dma_unmap_sgtable(mine->dev, table, mine->direction, 0);
 	mine->direction = DMA_NONE;
-	dma_unmap_sgtable(mine->dev, table, direction, 0);
 	mutex_unlock(&memory->lock);
 }
 
