@@ -485,7 +485,7 @@ static bool memreg_extent_take(struct memreg_extent *extent,
 	smp_acquire__after_ctrl_dep();
 	if (!extent->gone)
 		interval_tree_remove(&extent->tree_node, &demand->tree);
-	extent->gone = true;
+	WRITE_ONCE(extent->gone, true);
 	demand->nr--;
 	list_move_tail(&extent->node, taken);
 	atomic_inc(&demand->releasing);
