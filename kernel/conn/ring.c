@@ -396,7 +396,7 @@ static bool memreg_ring_lock(struct memreg_kring *ring)
 	return true;
 }
 
-/* The same in a call. Returns true also if the task is killed. */
+/* Handle some completions in a call. Returns true also if it is killed. */
 static bool memreg_ring_pass_in_call(struct memreg_kring *ring)
 {
 	bool more;
