@@ -62,6 +62,8 @@ test-modules: module
 ifeq ($(has_mo),)
 	@ln -sf links/ib_memreg_bench.ko $(M)/ib_memreg_bench.ko
 	@ln -sf links/ib_memreg_sample.ko $(M)/ib_memreg_sample.ko
+	@ln -sf links/ib_memreg_rpc.ko $(M)/ib_memreg_rpc.ko
+	@ln -sf links/ib_memreg_shared.ko $(M)/ib_memreg_shared.ko
 	@ln -sf links/ib_memreg_dmabuf_test.ko $(M)/ib_memreg_dmabuf_test.ko
 	@[ ! -e $(M)/links/ib_memreg_hold.ko ] || \
 		ln -sf links/ib_memreg_hold.ko $(M)/ib_memreg_hold.ko
@@ -127,9 +129,12 @@ install-kernel-dev:
 	install -D -m 644 -t $(dev)/include/rdma include/rdma/*.h
 	install -m 644 kernel/ib_memreg.mk $(dev)
 
+# Only root can write the cache of ld.so, and a PREFIX of a user is not in it.
+ldconfig = $(if $(DESTDIR),,[ "$$(id -u)" != 0 ] || ldconfig)
+
 install-user: user
 	+@$(MAKE) --no-print-directory -C user O=$(B) install
-	$(if $(DESTDIR),,ldconfig)
+	$(ldconfig)
 
 .PHONY: uninstall uninstall-module uninstall-user
 uninstall: uninstall-module uninstall-user
@@ -148,7 +153,7 @@ uninstall-module:
 
 uninstall-user:
 	+@$(MAKE) --no-print-directory -C user O=$(B) uninstall
-	$(if $(DESTDIR),,ldconfig)
+	$(ldconfig)
 
 # For DKMS: the files that `make module` needs.
 .PHONY: install-source version
@@ -181,7 +186,8 @@ help:
 	@echo
 	@echo 'Anywhere, as root on Debian or alike; in a guest unless NATIVE=1:'
 	@echo '  demo           a peer reads, writes, and is locked out; what it costs'
-	@echo '  check          every test, and on a debug kernel what that finds;'
+	@echo '  check          every test that a change since its last success can'
+	@echo '                 reach, and on a debug kernel what that finds;'
 	@echo '                 FULL=1: all on both; TESTS="NAME..." [KERNEL=NAME]:'
 	@echo '                 these alone'
 	@echo '  check-selftest plant faults in the module, and see them found'

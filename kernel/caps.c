@@ -13,8 +13,8 @@
 #include "conn/uring.h"
 #include "core.h"
 #include "device.h"
-#include "mem/advise.h"
-#include "mem/memory.h"
+#include "mr/advise.h"
+#include "pages/memory.h"
 #include "quirks.h"
 
 /* Number of capabilities that DEVICE_QUERY lists. */
@@ -44,7 +44,6 @@ static u32 memreg_caps_list(struct memreg_kdevice *mdev,
 			    struct ib_memreg_cap_entry *caps)
 {
 	const struct ib_device_attr *attrs = &mdev->ibdev->attrs;
-	bool single = mdev->quirks & MEMREG_QUIRK_SINGLE_KEY;
 	bool strict = !(mdev->quirks & MEMREG_QUIRK_WEAK_INV);
 	bool order = !(mdev->quirks & MEMREG_QUIRK_RELAXED_ORDERING);
 	bool virt = ib_uses_virt_dma(mdev->ibdev);
@@ -53,7 +52,6 @@ static u32 memreg_caps_list(struct memreg_kdevice *mdev,
 		CAP(KEY_PAGES, FRWR, mdev->max_pages),
 		CAP(KEY_SPAN, FRWR, (u64)mdev->max_pages * MEMREG_PAGE_SIZE),
 		CAP(PAGE_SIZES, FRWR, mdev->page_sizes),
-		CAP_IF(SINGLE_KEY, single, DEVICE),
 		CAP(ACCESS, FRWR, mdev->access),
 		CAP(WINDOW_TYPE1, FRWR, 1),
 		CAP(WINDOW_TYPE2B, FRWR, 1),

@@ -6,7 +6,10 @@
  *
  *	main, caps	the ioctl table, and what the module can do
  *	conn/, kapi/	rings, queues, endpoints; pools of other modules
- *	mem/		domains, keys, pages, MRs, windows
+ *	mr/		MRs, compositions, pools, windows
+ *	keys/		domains, FRWRs, keys, and how they die
+ *	pages/		memory that is pinned
+ *	watch/		what happens to mappings
  *	the others here	files, objects, devices, what they count and trace
  *
  * Where a lower file has to call a higher one, the higher one hands it a
@@ -36,13 +39,12 @@
  *				notifiers
  *	memreg_demand.lock	extents of an MR on demand; taken by mmu
  *				notifiers
- *	memreg_squeeze_lock	MRs on demand that reclaim waits for; taken by
- *				reclaim
  *	memreg_kstatus.lock	slots of a status table; taken by mmu notifiers,
  *				also inside of frwr_lock
- *	memreg_suspects_lock	monitors to look at; taken by mmu notifiers
- *	memreg_depths_lock	what counts the monitors of an address space
- *	memreg_depth.lock	the ranges of these monitors
+ *	memreg_space.lock	what is to be checked in an address space, its
+ *				monitors, and those who wait for its keys; taken
+ *				by mmu notifiers
+ *	memreg_spaces_lock	address spaces that are watched
  *	memreg_domain.cq_lock	polling of the registration queue, with
  *				interrupts off
  *	memreg_domain.sq_lock	the registration queue, and the keys that it
@@ -52,10 +54,20 @@
  *				context; taken inside of none of the spinlocks
  *				above, and takes none of them
  *	memreg_bindings.lock	windows of type 2B; with interrupts off
- *	memreg_closer.lock	steps of connections that end; with interrupts
- *				off
- *	memreg_turns.lock	work items of a user; with interrupts off
+ *	memreg_teardown_queue.lock  steps of connections that end; with
+ *				interrupts off
+ *	memreg_user_works.lock	work items of a user; with interrupts off
  *	memreg_users_lock	users with open files
+ *
+ * Those of the kernel API, which takes none of these and may be called with
+ * any lock of the caller's held under which ib_post_send() may be called:
+ *
+ *	ib_memreg_pool.mutex	MRs are added and removed; by workers, and by
+ *				functions that may sleep
+ *	memreg_mrpool_cpu.lock	requests that are posted; with interrupts off
+ *	ib_memreg_req.lock	post, answer and end of a request; held when the
+ *				driver is called to post
+ *	ib_memreg_pool.lock	idle MRs, and who waits for them; a raw spinlock
  *
  * The dma_resv of a dma-buf is inside of mmap_lock, and what an mmu notifier
  * may take inside of it. Drivers that import memory objects hold it when they
@@ -90,7 +102,7 @@
 
 #include "fault.h"
 #include "object.h"
-#include "turns.h"
+#include "user_work.h"
 
 struct memreg_kdevice;
 struct memreg_file;
@@ -104,6 +116,9 @@ struct memreg_user;
 #define MEMREG_PAGE_SHIFT	12
 #define MEMREG_PAGE_SIZE	BIT(MEMREG_PAGE_SHIFT)
 
+/* Largest page size that a key's page list uses. */
+#define MEMREG_PAGE_SHIFT_MAX	30
+
 /**
  * struct memreg_charge - Charge of an object to an rdma cgroup
  * @cg: The cgroup, or NULL
@@ -115,12 +130,13 @@ struct memreg_charge {
 };
 
 /**
- * struct memreg_closer - Has the endpoints of a file take steps, see closer.c
+ * struct memreg_teardown_queue - Has the endpoints of a file take steps, see
+ * teardown_queue.c
  * @lock: Protects the fields below, with interrupts off
- * @ready: Endpoints that have a step to take, by memreg_closing.node
+ * @ready: Endpoints that have a step to take, by memreg_teardown.node
  * @running: Steps that are queued or under way
  */
-struct memreg_closer {
+struct memreg_teardown_queue {
 	spinlock_t lock;
 	struct list_head ready;
 	unsigned int running;
@@ -152,7 +168,7 @@ struct memreg_closer {
  * @comm: Name of the process that bound it
  * @scratch: Buffer for submission, while no call uses it
  * @close: Work that closes it on behalf of another user
- * @closer: Steps of its connections that end
+ * @teardowns: Steps of its connections that end
  * @listeners: Number of listeners
  * @requests: Number of connection requests that wait at the listeners
  * @demands: Number of MRs on demand that were registered so far
@@ -180,8 +196,8 @@ struct memreg_file {
 	struct memreg_user *user;
 	char comm[TASK_COMM_LEN];
 	struct memreg_scratch *scratch;
-	struct memreg_turn close;
-	struct memreg_closer closer;
+	struct memreg_user_work close;
+	struct memreg_teardown_queue teardowns;
 	atomic_t listeners;
 	atomic_t requests;
 	atomic_t demands;
@@ -213,8 +229,11 @@ struct memreg_ucmd {
 	struct memreg_object *made;
 };
 
-/* Wakes readers and pollers of descriptors. */
-extern struct workqueue_struct *memreg_wake_wq;
+/*
+ * For work that does not wait: it wakes readers and pollers, and checks
+ * mappings.
+ */
+extern struct workqueue_struct *memreg_wq;
 
 int memreg_file_init(void);
 void memreg_file_exit(void);

@@ -9,8 +9,9 @@
  * destroys the file's objects, and marks the file: from then on every call
  * fails with ENODEV. The file keeps no reference to the ib_device beyond that,
  * so removal never waits for user space to close anything. The calls themselves
- * take a bounded time, except for the page faults that they take on user
- * memory, as with uverbs.
+ * take a bounded time, except for page faults on their arguments, and those
+ * that a driver takes to pin memory. Pages that memreg pins are faulted in
+ * without the file's lock.
  */
 #include <linux/cred.h>
 #include <linux/dma-mapping.h>
@@ -33,8 +34,8 @@ static DEFINE_SPINLOCK(memreg_devices_lock);
 
 static struct ib_client memreg_client;
 
-/* Hooks of the memory plane, called for each device. */
-static const struct memreg_device_ops *memreg_device_ops;
+/* Sets up what the memory plane has of each device. */
+static int (*memreg_device_added)(struct memreg_kdevice *mdev);
 
 static void memreg_device_put(struct memreg_kdevice *mdev)
 {
@@ -318,19 +319,6 @@ void memreg_device_unbind(struct memreg_file *file)
 	}
 }
 
-/*
- * A GID was removed: rebuild the registration queues that are connected by it.
- */
-static void memreg_device_event(struct ib_event_handler *handler,
-				struct ib_event *event)
-{
-	struct memreg_kdevice *mdev =
-		container_of(handler, struct memreg_kdevice, event_handler);
-
-	if (event->event == IB_EVENT_GID_CHANGE)
-		memreg_device_ops->gid_change(mdev);
-}
-
 /* Access flags that a device supports. */
 static u32 memreg_device_access(struct ib_device *ibdev, unsigned long quirks)
 {
@@ -393,9 +381,7 @@ static int memreg_device_add(struct ib_device *ibdev)
 	INIT_LIST_HEAD(&mdev->spare_domains);
 	spin_lock_init(&mdev->domains_lock);
 	INIT_LIST_HEAD(&mdev->domains);
-	INIT_IB_EVENT_HANDLER(&mdev->event_handler, ibdev,
-			      memreg_device_event);
-	ret = memreg_device_ops->add(mdev);
+	ret = memreg_device_added(mdev);
 	if (ret) {
 		free_percpu(mdev->stats);
 		kfree(mdev);
@@ -403,7 +389,6 @@ static int memreg_device_add(struct ib_device *ibdev)
 	}
 
 	ib_set_client_data(ibdev, &memreg_client, mdev);
-	ib_register_event_handler(&mdev->event_handler);
 	spin_lock(&memreg_devices_lock);
 	list_add_tail(&mdev->node, &memreg_devices);
 	spin_unlock(&memreg_devices_lock);
@@ -460,13 +445,14 @@ static struct ib_client memreg_client = {
 
 /**
  * memreg_device_init() - Register for the addition and removal of devices
- * @ops: Hooks of the memory plane, called for each device
+ * @add: Called for each device: sets up memreg_kdevice.shrinker and
+ *	memreg_kdevice.event_handler; returns 0 or -ENOMEM
  *
  * Return: 0 or a negative errno.
  */
-int __init memreg_device_init(const struct memreg_device_ops *ops)
+int __init memreg_device_init(int (*add)(struct memreg_kdevice *mdev))
 {
-	memreg_device_ops = ops;
+	memreg_device_added = add;
 	return ib_register_client(&memreg_client);
 }
 

@@ -34,9 +34,6 @@ struct shrinker;
 	 IB_MEMREG_ACCESS_MW_BIND | IB_MEMREG_ACCESS_ZERO_BASED |	\
 	 IB_MEMREG_ACCESS_RELAXED_ORDERING)
 
-/* Hash bits of the table in which address spaces are looked up. */
-#define MEMREG_SPACES_BITS	8
-
 /**
  * struct memreg_demand_pages - Pages that are pinned for MRs on demand
  * @now: System pages that are pinned
@@ -61,14 +58,11 @@ struct memreg_demand_pages {
  * @sg_gaps: FRWRs can list pieces that begin and end anywhere
  * @access: Mask of enum ib_memreg_access that the device supports
  * @longest: Longest message in bytes; less than 2 GiB
- * @undead: MRs that the driver could not destroy
+ * @leaked_mrs: MRs that the driver could not destroy
  * @files_lock: Protects @files and @gone
  * @files: Bound files, by memreg_file.device_node
  * @gone: remove_one has begun: no file may be bound any more
  * @frwr_lock: Protects the state and the lists of FRWRs, and regions' guards
- * @spaces: Address spaces with guarded regions, by their hashes; frwr_lock
- * @gave_up_pid: Task that waited for others' keys in vain; frwr_lock
- * @gave_up_until: Jiffies until which it does not wait again; frwr_lock
  * @spares: Idle FRWRs above the minimum, which the shrinker can free; written
  *	with frwr_lock
  * @spare_domains: Domains with spare FRWRs, by memreg_domain.spare_node;
@@ -92,14 +86,11 @@ struct memreg_kdevice {
 	bool sg_gaps;
 	u32 access;
 	u32 longest;
-	atomic_t undead;
+	atomic_t leaked_mrs;
 	spinlock_t files_lock;
 	struct list_head files;
 	bool gone;
 	spinlock_t frwr_lock;
-	struct hlist_head spaces[1U << MEMREG_SPACES_BITS];
-	pid_t gave_up_pid;
-	unsigned long gave_up_until;
 	long spares;
 	struct list_head spare_domains;
 	struct shrinker *shrinker;
@@ -110,17 +101,7 @@ struct memreg_kdevice {
 	struct memreg_stats __percpu *stats;
 };
 
-/**
- * struct memreg_device_ops - Hooks of the memory plane for a device
- * @add: A device is added: set up memreg_kdevice.shrinker; returns 0 or -ENOMEM
- * @gid_change: A GID of a port was added or removed
- */
-struct memreg_device_ops {
-	int (*add)(struct memreg_kdevice *mdev);
-	void (*gid_change)(struct memreg_kdevice *mdev);
-};
-
-int memreg_device_init(const struct memreg_device_ops *ops);
+int memreg_device_init(int (*add)(struct memreg_kdevice *mdev));
 void memreg_device_exit(void);
 int memreg_device_bind_ioctl(struct memreg_ucmd *ucmd);
 void memreg_device_unbind(struct memreg_file *file);

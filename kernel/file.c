@@ -10,21 +10,21 @@
 
 #include "core.h"
 
-/* Threads that wake readers and pollers. */
-#define MEMREG_WAKE_THREADS	2
+/* Threads of the workqueue below. */
+#define MEMREG_THREADS	4
 
-struct workqueue_struct *memreg_wake_wq;
+struct workqueue_struct *memreg_wq;
 
 int __init memreg_file_init(void)
 {
-	memreg_wake_wq = alloc_workqueue("memreg_wake", WQ_UNBOUND,
-					 MEMREG_WAKE_THREADS);
-	return memreg_wake_wq ? 0 : -ENOMEM;
+	memreg_wq = alloc_workqueue("memreg", WQ_UNBOUND | WQ_MEM_RECLAIM,
+				    MEMREG_THREADS);
+	return memreg_wq ? 0 : -ENOMEM;
 }
 
 void memreg_file_exit(void)
 {
-	destroy_workqueue(memreg_wake_wq);
+	destroy_workqueue(memreg_wq);
 }
 
 /* All open files, by number; numbers are allocated cyclically. */
@@ -89,7 +89,7 @@ void memreg_file_wake(struct memreg_file *file)
 		return;
 	/* Reference of the worker; the caller can rely on another. */
 	refcount_inc(&file->refs);
-	if (!queue_work(memreg_wake_wq, &file->wake))
+	if (!queue_work(memreg_wq, &file->wake))
 		refcount_dec(&file->refs);
 }
 
@@ -119,8 +119,8 @@ struct memreg_file *memreg_file_new(void)
 	INIT_LIST_HEAD(&file->events);
 	init_waitqueue_head(&file->wait);
 	INIT_WORK(&file->wake, memreg_file_wake_work);
-	spin_lock_init(&file->closer.lock);
-	INIT_LIST_HEAD(&file->closer.ready);
+	spin_lock_init(&file->teardowns.lock);
+	INIT_LIST_HEAD(&file->teardowns.ready);
 	INIT_LIST_HEAD(&file->device_node);
 
 	ret = xa_alloc_cyclic(&memreg_files, &file->number, file,

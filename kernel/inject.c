@@ -68,6 +68,7 @@ static struct memreg_inject_attr memreg_inject_attrs[] = {
 	MEMREG_INJECT_ATTR(ROUTE_ERROR, "route_error", -ETIMEDOUT),
 	MEMREG_INJECT_ATTR(UNREACHABLE, "unreachable", -ETIMEDOUT),
 	MEMREG_INJECT_ATTR(REJECTED, "rejected", IB_CM_REJ_TIMEOUT),
+	MEMREG_INJECT_ATTR(DISCONNECTED, "disconnected", -ECONNRESET),
 	MEMREG_INJECT_ATTR(DMABUF_MAP, "dmabuf_map", -EOPNOTSUPP,
 			   .by_order = true, .is_mode = true),
 };
@@ -180,6 +181,8 @@ static const struct {
 	  MEMREG_INJECT_UNREACHABLE },
 	{ RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
 	  MEMREG_INJECT_REJECTED },
+	{ RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_DISCONNECTED,
+	  MEMREG_INJECT_DISCONNECTED },
 };
 
 /**

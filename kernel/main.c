@@ -13,13 +13,13 @@
 #include <linux/device.h>
 #include <linux/fs.h>
 #include <linux/module.h>
+#include <linux/nospec.h>
 #include <linux/pid.h>
 #include <linux/poll.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
 #include "caps.h"
-#include "conn/complete.h"
 #include "conn/connect.h"
 #include "conn/endpoint.h"
 #include "conn/event.h"
@@ -32,24 +32,21 @@
 #include "device.h"
 #include "inject.h"
 #include "kapi/kapi.h"
+#include "keys/domain.h"
+#include "keys/frwr.h"
 #include "list.h"
-#include "mem/advise.h"
-#include "mem/compose.h"
-#include "mem/demand.h"
-#include "mem/domain.h"
-#include "mem/frwr.h"
-#include "mem/kill.h"
-#include "mem/memory.h"
-#include "mem/monitor.h"
-#include "mem/mr.h"
-#include "mem/notifier.h"
-#include "mem/pool.h"
-#include "mem/rereg.h"
-#include "mem/status.h"
-#include "mem/watch.h"
-#include "mem/window.h"
+#include "mr/advise.h"
+#include "mr/buffer_pool.h"
+#include "mr/compose.h"
+#include "mr/demand.h"
+#include "mr/mr.h"
+#include "mr/rereg.h"
+#include "mr/window.h"
+#include "pages/memory.h"
 #include "stats.h"
 #include "trace.h"
+#include "watch/monitor.h"
+#include "watch/status.h"
 
 static int memreg_fops_open(struct inode *inode, struct file *filp)
 {
@@ -77,7 +74,7 @@ static void memreg_file_close_work(struct work_struct *work)
 		container_of(work, struct memreg_file, close.work);
 
 	memreg_file_close(file);
-	memreg_turn_end(&file->close);
+	memreg_user_work_end(&file->close);
 	memreg_file_put(file);
 }
 
@@ -107,9 +104,9 @@ static int memreg_fops_release(struct inode *inode, struct file *filp)
 		memreg_file_close(file);
 		memreg_file_put(file);
 	} else {
-		memreg_turn_init(&file->close, file->user, MEMREG_TURNS_FILE,
-				 memreg_file_close_work);
-		memreg_turn_queue(&file->close);
+		memreg_user_work_init(&file->close, file->user,
+				      MEMREG_WORK_FILE, memreg_file_close_work);
+		memreg_user_work_queue(&file->close);
 	}
 	return 0;
 }
@@ -158,6 +155,8 @@ union memreg_cmd {
  *	memreg_file.lock itself if it needs the lock
  * @deviceless: The call works on a file that is not bound, but not on one whose
  *	device is gone
+ * @faults: The call starts over once the pages of memreg_ucmd.fault are there,
+ *	if it fails for the lack of them
  * @execute: Handler
  */
 struct memreg_ioctl {
@@ -166,6 +165,7 @@ struct memreg_ioctl {
 	u32 min_size;
 	bool unbound;
 	bool deviceless;
+	bool faults;
 	int (*execute)(struct memreg_ucmd *ucmd);
 };
 
@@ -193,18 +193,18 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 		     memreg_set_user_data_ioctl),
 	MEMREG_IOCTL(DOMAIN_CREATE, domain_create, reserved,
 		     memreg_domain_create_ioctl),
-	MEMREG_IOCTL(DOMAIN_QUERY, domain_query, out_wait,
+	MEMREG_IOCTL(DOMAIN_QUERY, domain_query, out_rebuilds,
 		     memreg_domain_query_ioctl),
 	MEMREG_IOCTL(MR_REGISTER, mr_register, out_generation,
-		     memreg_mr_register_ioctl),
+		     memreg_mr_register_ioctl, .faults = true),
 	MEMREG_IOCTL(MR_REREGISTER, mr_reregister, out_kept,
-		     memreg_mr_reregister_ioctl),
+		     memreg_mr_reregister_ioctl, .faults = true),
 	MEMREG_IOCTL(MR_COMPOSE, mr_compose, out_entries,
 		     memreg_mr_compose_ioctl),
 	MEMREG_IOCTL(MR_QUERY, mr_query, out_wait, memreg_mr_query_ioctl),
 	MEMREG_IOCTL(MR_ADVISE, mr_advise, ranges, memreg_mr_advise_ioctl),
 	MEMREG_IOCTL(POOL_CREATE, pool_create, out_table_size,
-		     memreg_pool_create_ioctl),
+		     memreg_pool_create_ioctl, .faults = true),
 	MEMREG_IOCTL(POOL_RECYCLE, pool_recycle, indices,
 		     memreg_pool_recycle_ioctl),
 	MEMREG_IOCTL(MEMORY_CREATE, memory_create, reserved,
@@ -247,7 +247,8 @@ static int memreg_call(struct memreg_ucmd *ucmd,
 	int ret = ioctl->execute(ucmd);
 
 	if (ucmd->made)
-		memreg_objects_settle(ucmd, ret);
+		memreg_objects_finish(ucmd, ret);
+	ucmd->made = NULL;
 	return ret;
 }
 
@@ -268,9 +269,13 @@ static int memreg_execute_deviceless(struct memreg_ucmd *ucmd,
 	return ret;
 }
 
+/* How often a call starts over if its pages keep being taken away. */
+#define MEMREG_CALL_FAULTS	8
+
 static int memreg_execute(struct memreg_ucmd *ucmd,
 			  const struct memreg_ioctl *ioctl)
 {
+	unsigned int faults = ioctl->faults ? MEMREG_CALL_FAULTS : 0;
 	int ret;
 
 	if (ioctl->unbound)
@@ -282,6 +287,11 @@ static int memreg_execute(struct memreg_ucmd *ucmd,
 	if (ret)
 		return ret;
 	ret = memreg_call(ucmd, ioctl);
+	while (ret == -EAGAIN && ucmd->fault.needed && faults--) {
+		ret = memreg_demand_fault(ucmd);
+		if (!ret)
+			ret = memreg_call(ucmd, ioctl);
+	}
 	memreg_leave(ucmd);
 	return ret;
 }
@@ -299,7 +309,8 @@ static long memreg_fops_ioctl(struct file *filp, unsigned int num,
 
 	if (_IOC_NR(num) >= ARRAY_SIZE(memreg_ioctls))
 		return -ENOTTY;
-	ioctl = &memreg_ioctls[_IOC_NR(num)];
+	ioctl = &memreg_ioctls[array_index_nospec(_IOC_NR(num),
+						  ARRAY_SIZE(memreg_ioctls))];
 	if (ioctl->num != num)
 		return -ENOTTY;
 	if (get_user(ucmd.user_size, (u32 __user *)ucmd.ubuffer))
@@ -466,52 +477,17 @@ static void memreg_cdev_exit(void)
 	unregister_chrdev_region(memreg_devt, 1);
 }
 
-/* Hooks that the memory plane has for each device. */
-static const struct memreg_device_ops memreg_device_ops = {
-	.add = memreg_frwr_shrinker,
-	.gid_change = memreg_domain_gid_change,
-};
-
-/* Start the parts of the memory plane that are not per device. */
-static int __init memreg_mem_init(void)
+/* Set up what the memory plane has of a device. */
+static int memreg_mem_add(struct memreg_kdevice *mdev)
 {
-	int ret;
+	int ret = memreg_frwr_shrinker(mdev);
 
-	ret = memreg_notifier_init();
 	if (ret)
 		return ret;
-	ret = memreg_kill_module_init();
-	if (ret)
-		goto err_notifier;
-	ret = memreg_watch_init();
-	if (ret)
-		goto err_kill;
-	ret = memreg_monitor_init();
-	if (ret)
-		goto err_watch;
-	ret = memreg_demand_module_init();
-	if (ret)
-		goto err_monitor;
+	INIT_IB_EVENT_HANDLER(&mdev->event_handler, mdev->ibdev,
+			      memreg_domain_event);
+	ib_register_event_handler(&mdev->event_handler);
 	return 0;
-
-err_monitor:
-	memreg_monitor_exit();
-err_watch:
-	memreg_watch_exit();
-err_kill:
-	memreg_kill_module_exit();
-err_notifier:
-	memreg_notifier_exit();
-	return ret;
-}
-
-static void memreg_mem_exit(void)
-{
-	memreg_demand_module_exit();
-	memreg_monitor_exit();
-	memreg_watch_exit();
-	memreg_kill_module_exit();
-	memreg_notifier_exit();
 }
 
 static int __init memreg_init(void)
@@ -521,16 +497,15 @@ static int __init memreg_init(void)
 	ret = memreg_file_init();
 	if (ret)
 		return ret;
-	ret = memreg_turns_init();
+	ret = memreg_user_works_init();
 	if (ret)
-		goto err_wake;
-	ret = memreg_mem_init();
+		goto err_file;
+	ret = memreg_demand_module_init();
 	if (ret)
 		goto err_turns;
-	memreg_ring_init(&memreg_slot_ops);
-	ret = memreg_device_init(&memreg_device_ops);
+	ret = memreg_device_init(memreg_mem_add);
 	if (ret)
-		goto err_mem;
+		goto err_demand;
 	ret = memreg_kapi_init(memreg_mr_done);
 	if (ret)
 		goto err_device;
@@ -545,11 +520,11 @@ err_inject:
 	memreg_kapi_exit();
 err_device:
 	memreg_device_exit();
-err_mem:
-	memreg_mem_exit();
+err_demand:
+	memreg_demand_module_exit();
 err_turns:
-	memreg_turns_exit();
-err_wake:
+	memreg_user_works_exit();
+err_file:
 	memreg_file_exit();
 	return ret;
 }
@@ -557,12 +532,12 @@ err_wake:
 static void __exit memreg_exit(void)
 {
 	memreg_cdev_exit();
-	memreg_turns_flush(MEMREG_TURNS_FILE);
+	memreg_user_works_flush(MEMREG_WORK_FILE);
 	memreg_inject_exit();
 	memreg_kapi_exit();
 	memreg_device_exit();
-	memreg_mem_exit();
-	memreg_turns_exit();
+	memreg_demand_module_exit();
+	memreg_user_works_exit();
 	memreg_file_exit();
 }
 

@@ -137,11 +137,11 @@ static void memreg_object_undo(struct memreg_file *file,
 }
 
 /**
- * memreg_objects_settle() - Publish or abort what a call has made
+ * memreg_objects_finish() - Publish or abort what a call has made
  * @ucmd: The call, with its file's lock held
  * @ret: Errno that the call returns, or 0
  */
-void memreg_objects_settle(struct memreg_ucmd *ucmd, int ret)
+void memreg_objects_finish(struct memreg_ucmd *ucmd, int ret)
 {
 	struct memreg_object *obj, *next;
 
@@ -178,6 +178,34 @@ struct memreg_object *memreg_object_get(struct memreg_file *file, u32 id,
 	else
 		obj = NULL;
 	xa_unlock(&file->objects);
+	return obj;
+}
+
+/**
+ * memreg_object_next() - Find the next object of a type
+ * @file: The file
+ * @type: Type
+ * @id: The object has this id or a higher one; set to the one behind its id
+ *
+ * Context: may sleep.
+ * Return: the object, with a reference; NULL if there is no other.
+ */
+struct memreg_object *memreg_object_next(struct memreg_file *file, u32 type,
+					 unsigned long *id)
+{
+	struct memreg_object *obj;
+	bool found = false;
+
+	do {
+		xa_lock(&file->objects);
+		obj = xa_find(&file->objects, id, ULONG_MAX, XA_PRESENT);
+		found = obj && obj->type == type;
+		if (found)
+			refcount_inc(&obj->users);
+		xa_unlock(&file->objects);
+		++*id;
+		cond_resched();
+	} while (obj && !found);
 	return obj;
 }
 
@@ -417,11 +445,6 @@ int memreg_destroy_ioctl(struct memreg_ucmd *ucmd)
 	return memreg_object_destroy(ucmd->file, cmd->id, 0, &ucmd->reason);
 }
 
-static bool memreg_object_depends(const struct memreg_object *obj)
-{
-	return obj->ops->depends && obj->ops->depends(obj);
-}
-
 /* Destroy the objects of a type that depend on others of it, or the others. */
 static void memreg_object_destroy_some(struct memreg_file *file, u32 type,
 				       bool depends)
@@ -431,7 +454,7 @@ static void memreg_object_destroy_some(struct memreg_file *file, u32 type,
 
 	xa_for_each(&file->objects, id, obj) {
 		cond_resched();
-		if (obj->type != type || memreg_object_depends(obj) != depends)
+		if (obj->type != type || obj->depends != depends)
 			continue;
 		if (obj->ops->idle)
 			obj->ops->idle(obj);

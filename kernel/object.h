@@ -24,9 +24,9 @@ struct memreg_ucmd;
  *	so that the object is not destroyed meanwhile, and puts it.
  * @busy: Reason to give when the object has users; NULL: IN_USE
  * @info: Fill in the object's LIST entry. Called with the xarray's lock.
- * @depends: Does the object hold references of objects of its own type, so that
- *	it has to be destroyed before them? Or NULL: never.
- * @grants: The windows that end with the object; only endpoints have them
+ *
+ * The types are above this file, so what only one of them needs is an operation
+ * as well: @idle is that of MRs, @published that of endpoints.
  */
 struct memreg_object_ops {
 	u32 type;
@@ -36,8 +36,6 @@ struct memreg_object_ops {
 	void (*published)(struct memreg_file *file, struct memreg_object *obj);
 	u32 (*busy)(const struct memreg_object *obj);
 	void (*info)(struct memreg_object *obj, struct ib_memreg_object *info);
-	bool (*depends)(const struct memreg_object *obj);
-	struct memreg_grants *(*grants)(struct memreg_object *obj);
 };
 
 /**
@@ -48,6 +46,9 @@ struct memreg_object_ops {
  * @users: One of its own, one for each object that depends on it, and one for
  *	each call that is running on it. The thread that takes the count from
  *	one to zero destroys the object.
+ * @depends: It holds references of objects of its own type, so that it has to
+ *	be destroyed before them
+ * @grants: The windows that end with the object; only endpoints have them
  * @made: Next object that the same call has made, see memreg_ucmd.made
  */
 struct memreg_object {
@@ -55,6 +56,8 @@ struct memreg_object {
 	u32 type;
 	const struct memreg_object_ops *ops;
 	refcount_t users;
+	bool depends;
+	struct memreg_grants *grants;
 	struct memreg_object *made;
 };
 
@@ -62,9 +65,11 @@ int memreg_object_alloc_gfp(struct memreg_file *file, struct memreg_object *obj,
 			    const struct memreg_object_ops *ops, gfp_t gfp);
 void memreg_object_abort(struct memreg_file *file, struct memreg_object *obj);
 void memreg_object_publish(struct memreg_file *file, struct memreg_object *obj);
-void memreg_objects_settle(struct memreg_ucmd *ucmd, int ret);
+void memreg_objects_finish(struct memreg_ucmd *ucmd, int ret);
 int memreg_object_replace(struct memreg_file *file, struct memreg_object *old,
 			  struct memreg_object *obj, u32 *reason);
+struct memreg_object *memreg_object_next(struct memreg_file *file, u32 type,
+					 unsigned long *id);
 struct memreg_object *memreg_object_get(struct memreg_file *file, u32 id,
 					u32 type);
 void memreg_objects_get(struct memreg_file *file, u32 type, const u32 *ids,

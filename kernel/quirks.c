@@ -4,52 +4,56 @@
  * is not listed is assumed to follow the InfiniBand specification, and to have
  * none of the abilities that need evidence.
  *
- * No driver is trusted yet with keys whose pages the device faults in
- * (MEMREG_QUIRK_DEVICE_PAGING). A kernel module can have such keys:
- * ib_reg_user_mr() takes IB_ACCESS_ON_DEMAND with a PD of the kernel, as
- * net/rds does, where the driver sets IBK_ON_DEMAND_PAGING. Two drivers do:
+ * A driver is trusted with keys whose pages the device faults in
+ * (MEMREG_QUIRK_DEVICE_PAGING) only after the test demand_keys has passed on
+ * it. A kernel module can have such keys: ib_reg_user_mr() takes
+ * IB_ACCESS_ON_DEMAND with a PD of the kernel, as net/rds does, where the
+ * driver sets IBK_ON_DEMAND_PAGING. Two drivers do:
  * - rxe: __rxe_odp_mr_copy() copies from and to the beginning of each page,
  *   whatever the offset in it. rxe_odp_map_range_and_lock() takes the I/O
  *   address for an address in the range: another one is outside of its list of
- *   pages.
- * - mlx5: nothing of memreg has run on it. A driver is trusted with that only
- *   after the test demand_keys has passed there.
+ *   pages. The test bench's adapter has neither fault, and is trusted.
+ * - mlx5: nothing of memreg has run on it.
  */
 #include <linux/minmax.h>
-#include <linux/moduleparam.h>
 #include <rdma/ib_memreg.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_verbs.h>
 
 #include "quirks.h"
 
-static bool trust_any_device_paging;
-module_param(trust_any_device_paging, bool, 0400);
-MODULE_PARM_DESC(trust_any_device_paging,
-		 "For tests alone: let MRs on demand have keys on devices whose own paging is not known to work. soft-RoCE corrupts memory with it.");
+/*
+ * vendor_part_id of the test bench's adapter, which is soft-RoCE without its
+ * faults; upstream's has 0.
+ */
+#define MEMREG_RXE_ADAPTER	0x6d72
 
 static const struct {
 	enum rdma_driver_id driver;
 	unsigned long quirks;
+	/* Of those with this vendor_part_id alone; 0: of all others */
+	u32 part;
 } memreg_quirk_table[] = {
 	/*
 	 * rxe: rxe_invalidate_mr() stores the new state and returns. The
 	 * handler of a packet that has passed check_rkey() goes on copying,
 	 * without a lock, through the MR's page list; it holds a reference, for
 	 * which ib_dereg_mr() waits. rxe_map_mr_sg() keeps a flat array with
-	 * one entry for each system page, from kzalloc(). rxe_reg_user_mr()
-	 * does not use its udata. rxe_invalidate_mr() and rxe_reg_fast_mr() do
-	 * not change the array. req_retry() goes back to the oldest work
-	 * request that has not completed, and rxe_requester() executes local
-	 * work requests again from there on: a repeated REG_MR revives a key
-	 * that was killed, or fails if the key is valid. Only LOCAL_INV waits
-	 * for all before it (rxe_wqe_is_fenced()).
+	 * one entry for each system page, from kzalloc(). rxe_invalidate_mr()
+	 * and rxe_reg_fast_mr() do not change the array. req_retry() goes back
+	 * to the oldest work request that has not completed, and
+	 * rxe_requester() executes local work requests again from there on: a
+	 * repeated REG_MR revives a key that was killed, or fails if the key is
+	 * valid. Only LOCAL_INV waits for all before it (rxe_wqe_is_fenced()).
 	 */
 	{
 		RDMA_DRIVER_RXE,
-		MEMREG_QUIRK_WEAK_INV | MEMREG_QUIRK_SINGLE_KEY |
-		MEMREG_QUIRK_FLAT_PAGE_LIST | MEMREG_QUIRK_KEEPS_PAGE_LIST |
-		MEMREG_QUIRK_REPEATS_REG_MR,
+		MEMREG_QUIRK_WEAK_INV | MEMREG_QUIRK_FLAT_PAGE_LIST |
+		MEMREG_QUIRK_KEEPS_PAGE_LIST | MEMREG_QUIRK_REPEATS_REG_MR,
+	},
+	{
+		RDMA_DRIVER_RXE, MEMREG_QUIRK_DEVICE_PAGING,
+		.part = MEMREG_RXE_ADAPTER,
 	},
 	/*
 	 * hfi1: rvt_invalidate_rkey() stores the new state and returns, as in
@@ -107,14 +111,21 @@ static const struct {
  *
  * Return: bitmap of MEMREG_QUIRK_*.
  */
-unsigned long memreg_quirks(struct ib_device *ibdev)
+unsigned long memreg_quirks(const struct ib_device *ibdev)
 {
+	unsigned long quirks = 0;
 	unsigned int i;
 
-	for (i = 0; i < ARRAY_SIZE(memreg_quirk_table); i++)
-		if (memreg_quirk_table[i].driver == ibdev->ops.driver_id)
+	for (i = 0; i < ARRAY_SIZE(memreg_quirk_table); i++) {
+		if (memreg_quirk_table[i].driver != ibdev->ops.driver_id)
+			continue;
+		if (!memreg_quirk_table[i].part)
+			quirks = memreg_quirk_table[i].quirks;
+		else if (memreg_quirk_table[i].part ==
+			 ibdev->attrs.vendor_part_id)
 			return memreg_quirk_table[i].quirks;
-	return 0;
+	}
+	return quirks;
 }
 
 /**
@@ -124,7 +135,7 @@ unsigned long memreg_quirks(struct ib_device *ibdev)
  * Return: entries of the longest page list; 0 if the device has no fast
  * registration that works.
  */
-u32 memreg_page_list_max(struct ib_device *ibdev)
+u32 memreg_page_list_max(const struct ib_device *ibdev)
 {
 	unsigned long quirks = memreg_quirks(ibdev);
 	u32 max = ibdev->attrs.max_fast_reg_page_list_len;
@@ -144,15 +155,14 @@ u32 memreg_page_list_max(struct ib_device *ibdev)
  *
  * Return: mask of IB_MEMREG_ACCESS_REMOTE_*; 0 if there are no such keys.
  */
-u32 memreg_paged_access(struct ib_device *ibdev)
+u32 memreg_paged_access(const struct ib_device *ibdev)
 {
 	u32 ops = ibdev->attrs.odp_caps.per_transport_caps.rc_odp_caps;
 	u32 access = 0;
 
 	if (!(ibdev->attrs.kernel_cap_flags & IBK_ON_DEMAND_PAGING))
 		return 0;
-	if (!(memreg_quirks(ibdev) & MEMREG_QUIRK_DEVICE_PAGING) &&
-	    !trust_any_device_paging)
+	if (!(memreg_quirks(ibdev) & MEMREG_QUIRK_DEVICE_PAGING))
 		return 0;
 	if (ops & IB_ODP_SUPPORT_READ)
 		access |= IB_MEMREG_ACCESS_REMOTE_READ;

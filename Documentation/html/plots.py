@@ -24,7 +24,8 @@ GROUPS = (
 )
 UNITS = {"ki": "thousand instructions"}
 
-ROW, LABEL, PLOT, TOP, FOOT = 20, 400, 420, 44, 30
+# Pixels; beside a bar there is room for its ratio.
+ROW, LABEL, RATIO, PLOT, TOP, FOOT = 20, 400, 56, 420, 44, 30
 FONT = 'font-family="sans-serif" font-size="12"'
 GOOD, BAD = "#3a7d44", "#b5543c"
 
@@ -48,18 +49,19 @@ def label(x, y, words, anchor="start", more=""):
 
 def scale(rows):
     """A function from ratios to pixels, logarithmic, and its marks."""
-    low = min(0.5, *(max(row["ratio"], 0.001) for row in rows)) / 1.5
+    low = min(0.5, *(max(row["ratio"], 0.001) for row in rows))
     high = max(2.0, *(row["ratio"] for row in rows)) * 1.1
     span = math.log(high / low)
     marks = [m for m in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
              if low <= m <= high]
-    return lambda ratio: LABEL + PLOT * math.log(ratio / low) / span, marks
+    return (lambda ratio: LABEL + RATIO + PLOT * math.log(ratio / low) / span,
+            marks)
 
 
 def plot(title, rows):
     """The lines of the SVG: one bar for each row, from 1 to its ratio."""
     at, marks = scale(rows)
-    width, height = LABEL + PLOT + 60, TOP + ROW * len(rows) + FOOT
+    width, height = LABEL + PLOT + 2 * RATIO, TOP + ROW * len(rows) + FOOT
     bottom = height - FOOT
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
            f'height="{height}" viewBox="0 0 {width} {height}">',

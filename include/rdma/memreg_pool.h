@@ -12,10 +12,14 @@
  *	ib_memreg_init_qp()		before the CQ and the QP are made
  *	ib_memreg_req_init()		once, wherever the request is embedded
  *	ib_memreg_req_map_sg()		take MRs, map the memory for DMA; a
- *					second call maps the other direction
+ *					second call maps the other direction;
+ *					or ib_memreg_req_begin(), _add() for
+ *					each piece of it, and _commit()
  *	ib_memreg_req_segs()		what to send to the peer
  *	ib_memreg_req_post()		REG_MR for each MR, and the caller's
- *					SEND, in one ib_post_send()
+ *					SEND, in one ib_post_send(); or
+ *					ib_memreg_req_post_wrs(), in front of
+ *					work requests of the caller's own
  *	...				the peer moves the data, and answers
  *	ib_memreg_req_answered()	check the answer, and the key that the
  *					peer has invalidated
@@ -27,7 +31,10 @@
  * device does not read its buffer again for a retransmission. After the loss of
  * a connection the caller drains its queues (ib_drain_rq(), then ib_drain_sq(),
  * since handling an answer may post work requests), and then calls
- * ib_memreg_req_abort() for each request that still waits for an answer.
+ * ib_memreg_pool_abort(), which returns when all requests of the QP are done;
+ * or ib_memreg_req_abort() for each. To end a request that another thread may
+ * end, too, needs no lock, but that it stays until both have returned: one of
+ * them does, and both may wait for done() with ib_memreg_req_wait().
  *
  * A key is dead before its memory is unmapped, whatever happens. An MR whose
  * work request failed or was flushed is in an unknown state: it is destroyed,
@@ -40,8 +47,8 @@
  * Functions that are not documented to sleep may be called where ib_post_send()
  * may be called: in any context, with interrupts on or off, but not in an NMI
  * (Documentation/infiniband/core_locking.rst of the kernel). On hns, whose
- * driver allocates memory for each mapping, ib_memreg_req_map_*() may be called
- * only where memory may be allocated.
+ * driver allocates memory for each mapping, ib_memreg_req_map_*() and
+ * ib_memreg_req_commit() may be called only where memory may be allocated.
  *
  * A request is mapped and posted by one caller at a time. Its answer and its
  * completions may come at any time: the caller needs no lock against these, nor
@@ -54,7 +61,6 @@
 
 #include <linux/atomic.h>
 #include <linux/bits.h>
-#include <linux/completion.h>
 #include <linux/dma-direction.h>
 #include <linux/spinlock_types.h>
 #include <linux/types.h>
@@ -65,6 +71,8 @@ struct bio_vec;
 struct ib_memreg_mr;
 struct ib_memreg_pool;
 struct ib_memreg_reserve;
+struct memreg_req_waiter;
+struct page;
 struct scatterlist;
 
 /*
@@ -85,12 +93,29 @@ enum ib_memreg_pool_flags {
  * struct ib_memreg_pool_attr - Parameters of a pool
  * @name: Names the pool in traces; copied
  * @max_pages: Pages of PAGE_SIZE that one MR can map; 0, or more than the
- *	device supports: as many as it supports, up to 512
+ *	device supports (ib_memreg_max_pages()): as many as it supports, up to
+ *	512
  * @count: MRs that are allocated at once, and that the pool does not shrink
  *	below; at least 1
- * @max_count: MRs that it may grow to, up to 983,039; 0: @count
- * @numa_node: NUMA node to allocate its memory from, or NUMA_NO_NODE
+ * @max_count: MRs that it may grow to, up to 1,048,576; 0: @count
+ * @numa_node: NUMA node to allocate its memory from, or NUMA_NO_NODE. As with
+ *	kmalloc_node(), another is used if it has no memory, or is not online.
  * @flags: enum ib_memreg_pool_flags
+ * @available: A request that was refused with -EAGAIN may be mapped now: as
+ *	many MRs are idle as the smallest of those that were refused needs, as
+ *	far as its memory had been added. All of them are to be tried again, as
+ *	none is remembered. Called in any context that ib_post_send() may be
+ *	called in, also by functions that give MRs back, such as
+ *	ib_memreg_req_unmap() and ib_memreg_req_end(), in the context of their
+ *	caller; until ib_memreg_pool_destroy() returns. It should queue a work
+ *	item, or call blk_mq_run_hw_queues(), and not map requests itself. May
+ *	be NULL.
+ * @context: Argument of @available
+ *
+ * @available may be called before the call that was refused has returned. So a
+ * caller that keeps such requests on a list puts the request there, and then
+ * queues the work item that tries all of the list: if one is refused again, a
+ * call of @available follows that finds it there.
  */
 struct ib_memreg_pool_attr {
 	const char *name;
@@ -99,6 +124,8 @@ struct ib_memreg_pool_attr {
 	unsigned int max_count;
 	int numa_node;
 	unsigned int flags;
+	void (*available)(void *context);
+	void *context;
 };
 
 /**
@@ -133,6 +160,7 @@ struct ib_memreg_pool_stats {
 struct ib_memreg_pool *
 ib_memreg_pool_create(struct ib_pd *pd, const struct ib_memreg_pool_attr *attr);
 void ib_memreg_pool_destroy(struct ib_memreg_pool *pool);
+unsigned int ib_memreg_max_pages(const struct ib_device *ibdev);
 unsigned int ib_memreg_pool_pages(const struct ib_memreg_pool *pool);
 void ib_memreg_pool_query(struct ib_memreg_pool *pool,
 			  struct ib_memreg_pool_stats *stats);
@@ -170,7 +198,10 @@ struct ib_memreg_req;
  *	it was aborted: the connection has to be ended then. An answer of the
  *	peer remains valid in spite of that, as @status says nothing about the
  *	data. Called in softirq context, in a worker, or by ib_memreg_req_end(),
- *	_end_sync() or _abort() in the context of their caller.
+ *	ib_memreg_req_abort() or ib_memreg_pool_abort() in the context of their
+ *	caller; always in a read-side critical section of RCU, so it may not
+ *	sleep. May be NULL if the caller waits for its requests
+ *	(ib_memreg_req_wait()).
  * @error: A work request failed with the status in @wc; the connection has to
  *	be ended. May be called several times for a request, always before
  *	done(), also while the request waits for its answer. Called in the
@@ -185,9 +216,16 @@ struct ib_memreg_req_ops {
  * struct ib_memreg_req - Memory registered for one I/O; embedded in the
  *	caller's own request. All fields are private except those described here
  * @nr_mrs: Number of MRs, and of segments; for the caller to read
+ * @iova_high: For the caller to set before memory is mapped: if not 0, the
+ *	upper half of the segments' I/O addresses, such as an identifier of the
+ *	request that shows in a trace of packets. The lower half remains that of
+ *	the DMA address.
+ * @cookie: For the caller to set: shown by the tracepoints of the request
  */
 struct ib_memreg_req {
 	unsigned int nr_mrs;
+	u32 iova_high;
+	u64 cookie;
 
 	/* private: */
 	struct ib_memreg_pool *pool;
@@ -196,6 +234,12 @@ struct ib_memreg_req {
 	struct ib_memreg_mr *first;
 	struct ib_memreg_mr *last;
 	struct ib_qp *qp;
+	struct list_head node;	/* while posted, in the list of @cpu */
+	int cpu;
+	struct ib_memreg_mr *before;	/* last MR at ib_memreg_req_begin() */
+	struct ib_memreg_mr *filling;	/* MR that pieces are added to */
+	unsigned int room;	/* MRs that it may still take */
+	enum dma_data_direction dir;
 	spinlock_t lock;	/* post, answer and end: state */
 	unsigned int state;
 	unsigned int flags;
@@ -204,17 +248,17 @@ struct ib_memreg_req {
 	atomic_t pending;
 	struct ib_cqe send_cqe;
 	struct work_struct work;
-	struct completion *waiter;
+	struct memreg_req_waiter *waiters;
 };
 
 /**
  * enum ib_memreg_req_flags - How a request is posted
  * @IB_MEMREG_REQ_REMOTE_INV: The peer may invalidate one of the keys with its
- *	answer. The SEND is signalled then: only its completion shows then that
- *	it has been sent. Without this flag the completion of the request's last
- *	LOCAL_INV shows that, and ib_memreg_req_answered() refuses an answer
- *	that has killed a key; a request without MRs has its SEND signalled in
- *	any case.
+ *	answer. ib_memreg_req_post() signals the SEND then: only its completion
+ *	shows then that it has been sent. Without this flag the completion of
+ *	the request's last LOCAL_INV shows that, and ib_memreg_req_answered()
+ *	refuses an answer that has killed a key; a request without MRs has its
+ *	SEND signalled in any case.
  */
 enum ib_memreg_req_flags {
 	IB_MEMREG_REQ_REMOTE_INV	= BIT(0),
@@ -223,6 +267,11 @@ enum ib_memreg_req_flags {
 void ib_memreg_req_init(struct ib_memreg_req *req, struct ib_memreg_pool *pool,
 			struct ib_memreg_reserve *reserve,
 			const struct ib_memreg_req_ops *ops);
+int ib_memreg_req_begin(struct ib_memreg_req *req, unsigned int max_mrs,
+			enum dma_data_direction dir);
+int ib_memreg_req_add(struct ib_memreg_req *req, struct page *page,
+		      unsigned int offset, unsigned int length);
+int ib_memreg_req_commit(struct ib_memreg_req *req);
 int ib_memreg_req_map_sg(struct ib_memreg_req *req, struct scatterlist *sgl,
 			 unsigned int nents, unsigned int max_mrs,
 			 enum dma_data_direction dir);
@@ -234,11 +283,21 @@ unsigned int ib_memreg_req_segs(const struct ib_memreg_req *req,
 				struct ib_memreg_seg *segs, unsigned int max);
 int ib_memreg_req_post(struct ib_memreg_req *req, struct ib_qp *qp,
 		       struct ib_send_wr *send, unsigned int flags);
+int ib_memreg_req_post_wrs(struct ib_memreg_req *req, struct ib_qp *qp,
+			   struct ib_send_wr *chain,
+			   const struct ib_send_wr **bad_wr,
+			   unsigned int flags);
 int ib_memreg_req_answered(struct ib_memreg_req *req, const struct ib_wc *wc);
-void ib_memreg_req_end(struct ib_memreg_req *req, struct ib_qp *qp);
-int ib_memreg_req_end_sync(struct ib_memreg_req *req, struct ib_qp *qp);
-void ib_memreg_req_abort(struct ib_memreg_req *req);
-int ib_memreg_init_qp(struct ib_device *ibdev, struct ib_qp_init_attr *attr,
-		      unsigned int depth, unsigned int max_mrs);
+bool ib_memreg_req_end(struct ib_memreg_req *req, struct ib_qp *qp);
+bool ib_memreg_req_abort(struct ib_memreg_req *req);
+bool ib_memreg_req_posted(const struct ib_memreg_req *req);
+int ib_memreg_req_wait(struct ib_memreg_req *req);
+void ib_memreg_pool_abort(struct ib_memreg_pool *pool, struct ib_qp *qp);
+int ib_memreg_init_qp(const struct ib_device *ibdev,
+		      struct ib_qp_init_attr *attr, unsigned int depth,
+		      unsigned int max_mrs);
+unsigned int ib_memreg_max_depth(const struct ib_device *ibdev,
+				 const struct ib_qp_init_attr *attr,
+				 unsigned int max_mrs);
 
 #endif

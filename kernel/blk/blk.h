@@ -4,12 +4,15 @@
  *
  * It uses ib_memreg only through <rdma/memreg_pool.h>, as any other module.
  *
- *	configfs.c	directories, attributes
- *	main.c		the module, disks, blk-mq
+ * Each file uses those below it in this list:
+ *
+ *	configfs.c	the module, directories, attributes
+ *	main.c		disks, blk-mq
+ *	recovery.c	reconnection, keep-alive, end
+ *	conn.c		connections: RDMA CM, QPs, PDs and pools
  *	io.c		commands: from the request to done() and back to blk-mq
  *	proto.c		what goes over the wire, and the checks of what comes
- *	conn.c		connections: RDMA CM, QPs, PDs and pools
- *	recovery.c	loss, reconnection, keep-alive, end
+ *	state.c		state, loss of the connection, last error, capacity
  *
  * Locks, in the order in which they are taken
  *
@@ -217,22 +220,13 @@ struct memreg_blk {
 	struct memreg_blk_stats stats;
 };
 
-/* configfs.c */
-int memreg_blk_configfs_init(void);
-void memreg_blk_configfs_exit(void);
-
 /* main.c */
-extern struct workqueue_struct *memreg_blk_wq;
 void memreg_blk_init(struct memreg_blk *blk);
 int memreg_blk_enable(struct memreg_blk *blk);
 void memreg_blk_disable(struct memreg_blk *blk);
-void memreg_blk_capacity(struct memreg_blk *blk, u64 capacity);
-__printf(2, 3) void memreg_blk_say(struct memreg_blk *blk, const char *fmt,
-				   ...);
 
 /* io.c */
 int memreg_blk_queue_alloc(struct memreg_blk_queue *queue);
-int memreg_blk_queue_alloc_bvecs(struct memreg_blk_queue *queue);
 void memreg_blk_queue_free(struct memreg_blk_queue *queue);
 void memreg_blk_ios_ready(struct memreg_blk_queue *queue);
 blk_status_t memreg_blk_send(struct memreg_blk_queue *queue,
@@ -242,8 +236,6 @@ bool memreg_blk_may_wait(const struct memreg_blk_queue *queue,
 			 unsigned long sent);
 int memreg_blk_post_recv(struct memreg_blk_recv *recv);
 void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc);
-void memreg_blk_ios_finish(struct memreg_blk_queue *queue);
-void memreg_blk_ios_abort(struct memreg_blk_queue *queue);
 void memreg_blk_ios_settle(struct memreg_blk_queue *queue);
 
 /* proto.c */
@@ -271,13 +263,22 @@ void memreg_blk_query(struct memreg_blk *blk,
 
 /* recovery.c */
 void memreg_blk_recovery_init(struct memreg_blk *blk);
-__printf(2, 3) void memreg_blk_broken(struct memreg_blk *blk, const char *fmt,
-				      ...);
 void memreg_blk_live(struct memreg_blk *blk);
-unsigned long memreg_blk_left(const struct memreg_blk *blk);
 int memreg_blk_keep(struct memreg_blk *blk);
 void memreg_blk_stop(struct memreg_blk *blk);
 void memreg_blk_stopped(struct memreg_blk *blk);
+
+/* state.c */
+extern struct workqueue_struct *memreg_blk_wq;
+__printf(2, 3) void memreg_blk_say(struct memreg_blk *blk, const char *fmt,
+				   ...);
+void memreg_blk_set_state(struct memreg_blk *blk, enum memreg_blk_state state);
+__printf(2, 3) void memreg_blk_broken(struct memreg_blk *blk, const char *fmt,
+				      ...);
+unsigned long memreg_blk_left(const struct memreg_blk *blk);
+void memreg_blk_resize_work(struct work_struct *work);
+void memreg_blk_resize_later(struct memreg_blk *blk);
+void memreg_blk_capacity(struct memreg_blk *blk, u64 capacity);
 
 /**
  * memreg_blk_is() - Check the state of a device, without a lock

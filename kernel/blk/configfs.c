@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Directories in configfs: /sys/kernel/config/memreg_blk/NAME.
+ * ib_memreg_blk: the module, and its directories in configfs:
+ * /sys/kernel/config/memreg_blk/NAME.
  *
  * The configuration changes only while a device is disabled.
  */
@@ -50,7 +51,8 @@
  * error
  *	What went wrong last, if the device isn't live.
  * disk
- *	Name of the disk in /dev.
+ *	Name of the disk in /dev. /sys/block/DISK/wwid is a name that stays,
+ *	made of address, port and export as they are here.
  * stats
  *	Counters, a name and a number in each line.
  */
@@ -518,22 +520,51 @@ static struct configfs_subsystem memreg_blk_subsystem = {
 	},
 };
 
-/**
- * memreg_blk_configfs_init() - Register the configfs subsystem
- *
- * Return: 0 or -errno.
- */
-int memreg_blk_configfs_init(void)
+static int memreg_blk_configfs_init(void)
 {
 	config_group_init(&memreg_blk_subsystem.su_group);
 	mutex_init(&memreg_blk_subsystem.su_mutex);
 	return configfs_register_subsystem(&memreg_blk_subsystem);
 }
 
-/**
- * memreg_blk_configfs_exit() - Unregister the configfs subsystem
- */
-void memreg_blk_configfs_exit(void)
+static void memreg_blk_configfs_exit(void)
 {
 	configfs_unregister_subsystem(&memreg_blk_subsystem);
 }
+
+/*
+ * The module
+ */
+
+static int __init memreg_blk_module_init(void)
+{
+	int ret;
+
+	memreg_blk_wq = alloc_workqueue("memreg_blk", WQ_UNBOUND, 0);
+	if (!memreg_blk_wq)
+		return -ENOMEM;
+	ret = memreg_blk_configfs_init();
+	if (ret)
+		destroy_workqueue(memreg_blk_wq);
+	return ret;
+}
+
+/* Every directory holds a reference to the module. */
+static void __exit memreg_blk_module_exit(void)
+{
+	memreg_blk_configfs_exit();
+	destroy_workqueue(memreg_blk_wq);
+}
+
+module_init(memreg_blk_module_init);
+module_exit(memreg_blk_module_exit);
+
+MODULE_DESCRIPTION("Block devices on the memory or a file of a peer, by RDMA");
+MODULE_AUTHOR("The memreg developers");
+MODULE_VERSION(MEMREG_VERSION);
+MODULE_LICENSE("GPL");
+#ifdef MEMREG_EXPORT_NS_STRING
+MODULE_IMPORT_NS("IB_MEMREG");
+#else
+MODULE_IMPORT_NS(IB_MEMREG);
+#endif

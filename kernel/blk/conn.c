@@ -173,8 +173,16 @@ static int memreg_blk_limits(struct memreg_blk_queue *queue)
 	return -EMEDIUMTYPE;
 }
 
+/* Requests for which there were too few MRs are sent again. */
+static void memreg_blk_available(void *context)
+{
+	struct memreg_blk_queue *queue = context;
+
+	blk_mq_run_hw_queue(queue->hctx, true);
+}
+
 static struct ib_memreg_pool *
-memreg_blk_create_pool(const struct memreg_blk_queue *queue)
+memreg_blk_create_pool(struct memreg_blk_queue *queue)
 {
 	const struct memreg_blk *blk = queue->blk;
 	unsigned int pages = memreg_blk_pieces(blk), most, each;
@@ -182,9 +190,11 @@ memreg_blk_create_pool(const struct memreg_blk_queue *queue)
 		.name = memreg_blk_name(blk),
 		.max_pages = pages,
 		.numa_node = NUMA_NO_NODE,
+		.available = memreg_blk_available,
+		.context = queue,
 	};
 
-	most = queue->pd->device->attrs.max_fast_reg_page_list_len;
+	most = ib_memreg_max_pages(queue->pd->device);
 	each = most ? DIV_ROUND_UP(pages, most) : 1;
 	attr.count = each * min(blk->depth, MEMREG_BLK_POOL_DEPTH);
 	attr.max_count = each * blk->depth;
@@ -649,7 +659,8 @@ static int memreg_blk_queue_connect(struct memreg_blk_queue *queue)
 }
 
 /*
- * Drain a queue, to which nothing is posted any more. A QP that was never
+ * Drain a queue, to which nothing is posted any more, end the commands that
+ * were not answered, and wait for those that were. A QP that was never
  * connected has only receives, which it may not flush: rxe's receiver is off
  * for good if memory was short when the QP got ready to receive.
  */
@@ -662,8 +673,9 @@ static void memreg_blk_drain(struct memreg_blk_queue *queue)
 		ib_drain_rq(queue->qp);
 		ib_drain_sq(queue->qp);
 		atomic_dec(&queue->ending);
+		/* No key works, and no command uses the pool, from here on. */
+		ib_memreg_pool_abort(queue->pool, queue->qp);
 	}
-	memreg_blk_ios_finish(queue);
 	memreg_cm_destroy_qp(queue->id);
 	queue->qp = NULL;
 }
@@ -806,8 +818,6 @@ void memreg_blk_disconnect(struct memreg_blk *blk)
 	for (queue = blk->live; queue < end; queue++)
 		if (queue->qp)
 			memreg_blk_drain(queue);
-	for (queue = blk->live; queue < end; queue++)
-		memreg_blk_ios_abort(queue);
 	for (queue = blk->live; queue < end; queue++)
 		memreg_blk_destroy(queue);
 	for (queue = blk->live; queue < end; queue++) {

@@ -3,18 +3,19 @@
  * Commands: from a request to the server, and back to blk-mq.
  *
  * Each hardware queue has a command for each tag, with all its resources: a
- * place in mapped memory, room for the request's pieces, and MRs from a pool
- * with a reserve. So I/O allocates no memory, and waits only for MRs: if there
- * are none, blk-mq tries again.
+ * place in mapped memory, and MRs from a pool with a reserve. So I/O allocates
+ * no memory, and waits only for MRs: if there are too few, blk-mq tries again
+ * when the pool says that there are more.
  *
  *	IDLE --send--> SENT --answer--> ANSWERED --done()--> IDLE, ended
  *			 |
- *			 +--recovery--> ABORTED --done()--> ENDED
+ *			 +--recovery, done()--> ENDED
  *				--settle--> IDLE, requeued or failed
  *
  * A command leaves SENT once: by the completion of a receive, if the command's
  * ib_memreg_req waits for an answer, which it does once, and not before all of
- * it is posted; or by the recovery, after the QP was destroyed.
+ * it is posted; or when the recovery aborts all that the QP had, after it was
+ * drained.
  *
  * A request goes back to blk-mq only when the pool says by done() that its keys
  * are dead and its memory is unmapped, so that the server can no longer write
@@ -99,32 +100,11 @@ int memreg_blk_queue_alloc(struct memreg_blk_queue *queue)
 }
 
 /**
- * memreg_blk_queue_alloc_bvecs() - Allocate room for the pieces of requests
- * @queue: The queue of a device whose largest request is known
- *
- * Return: 0 or -ENOMEM; either way memreg_blk_queue_free() undoes it.
- */
-int memreg_blk_queue_alloc_bvecs(struct memreg_blk_queue *queue)
-{
-	unsigned int tags = queue->blk->tag_set.queue_depth, i;
-	unsigned int pieces = memreg_blk_pieces(queue->blk);
-
-	queue->bvecs = kvcalloc(tags * pieces, sizeof(*queue->bvecs),
-				GFP_KERNEL);
-	if (!queue->bvecs)
-		return -ENOMEM;
-	for (i = 0; i < tags; i++)
-		queue->ios[i].bvecs = queue->bvecs + i * pieces;
-	return 0;
-}
-
-/**
  * memreg_blk_queue_free() - Free the memory of a queue
  * @queue: The queue, which is not connected
  */
 void memreg_blk_queue_free(struct memreg_blk_queue *queue)
 {
-	kvfree(queue->bvecs);
 	memreg_blk_free_data(queue);
 	if (queue->replies)
 		free_pages_exact(queue->replies,
@@ -180,21 +160,17 @@ static void memreg_blk_done(struct ib_memreg_req *req, int status)
 {
 	struct memreg_blk_io *io = container_of(req, struct memreg_blk_io, req);
 	struct memreg_blk_queue *queue = io->queue;
-	struct memreg_blk *blk = queue->blk;
 
-	if (READ_ONCE(io->state) == MEMREG_BLK_IO_ABORTED) {
+	/* Without an answer it was aborted. */
+	if (READ_ONCE(io->state) == MEMREG_BLK_IO_SENT) {
 		memreg_blk_io_becomes(io, MEMREG_BLK_IO_ENDED);
-	} else {
-		atomic_dec(&queue->ending);
-		if (io->rq)
-			blk_mq_complete_request_direct(io->rq,
-						       memreg_blk_complete);
-		else
-			memreg_blk_io_becomes(io, MEMREG_BLK_IO_IDLE);
+		return;
 	}
-	/* The device stays, as destroying the pool waits for this function. */
-	if (wq_has_sleeper(&blk->wait))
-		wake_up(&blk->wait);
+	atomic_dec(&queue->ending);
+	if (io->rq)
+		blk_mq_complete_request_direct(io->rq, memreg_blk_complete);
+	else
+		memreg_blk_io_becomes(io, MEMREG_BLK_IO_IDLE);
 }
 
 static void memreg_blk_error(struct ib_memreg_req *req, const struct ib_wc *wc)
@@ -311,18 +287,22 @@ static void memreg_blk_number(struct memreg_blk *blk, struct request *rq)
 static int memreg_blk_map(struct memreg_blk_io *io, struct request *rq)
 {
 	struct req_iterator iter;
-	unsigned int count = 0;
 	struct bio_vec bvec;
+	int ret;
 
 	if (!blk_rq_nr_phys_segments(rq))
 		return 0;
+	ret = ib_memreg_req_begin(&io->req, io->queue->blk->max_mrs,
+				  rq_dma_dir(rq));
+	if (ret)
+		return ret;
 	rq_for_each_bvec(bvec, rq, iter) {
-		if (WARN_ON_ONCE(count == memreg_blk_pieces(io->queue->blk)))
-			return -EMSGSIZE;
-		io->bvecs[count++] = bvec;
+		ret = ib_memreg_req_add(&io->req, bvec.bv_page, bvec.bv_offset,
+					bvec.bv_len);
+		if (ret)
+			return ret;
 	}
-	return ib_memreg_req_map_bvec(&io->req, io->bvecs, count,
-				      io->queue->blk->max_mrs, rq_dma_dir(rq));
+	return ib_memreg_req_commit(&io->req);
 }
 
 /* Copy what a request writes to @data, or what it reads from there. */
@@ -619,53 +599,7 @@ void memreg_blk_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 	ib_memreg_req_end(&io->req, queue->qp);
 }
 
-/* Steps of the recovery, after the queue was quiesced and the QP destroyed */
-
-static bool memreg_blk_none_is(struct memreg_blk_queue *queue,
-			       enum memreg_blk_io_state state)
-{
-	unsigned int i;
-
-	for (i = 0; i < queue->blk->depth; i++)
-		if (memreg_blk_io_is(&queue->ios[i], state))
-			return false;
-	return true;
-}
-
-/**
- * memreg_blk_ios_finish() - Wait for the end of answered commands
- * @queue: The queue; its QP was drained, and is still there
- *
- * May sleep.
- */
-void memreg_blk_ios_finish(struct memreg_blk_queue *queue)
-{
-	wait_event(queue->blk->wait,
-		   memreg_blk_none_is(queue, MEMREG_BLK_IO_ANSWERED));
-}
-
-/**
- * memreg_blk_ios_abort() - End commands that were not answered
- * @queue: The queue, after memreg_blk_ios_finish(); its QP is destroyed
- *
- * May sleep. When it returns, no key of the queue's commands works, and none of
- * them uses the pool.
- */
-void memreg_blk_ios_abort(struct memreg_blk_queue *queue)
-{
-	struct memreg_blk_io *io;
-	unsigned int i;
-
-	for (i = 0; i < queue->blk->depth; i++) {
-		io = &queue->ios[i];
-		if (READ_ONCE(io->state) != MEMREG_BLK_IO_SENT)
-			continue;
-		WRITE_ONCE(io->state, MEMREG_BLK_IO_ABORTED);
-		ib_memreg_req_abort(&io->req);
-	}
-	wait_event(queue->blk->wait,
-		   memreg_blk_none_is(queue, MEMREG_BLK_IO_ABORTED));
-}
+/* The recovery, after the queue was quiesced and the QP destroyed */
 
 static void memreg_blk_retry(struct memreg_blk *blk, struct request *rq)
 {
@@ -683,7 +617,7 @@ static void memreg_blk_retry(struct memreg_blk *blk, struct request *rq)
 
 /**
  * memreg_blk_ios_settle() - Requeue or fail requests that were not answered
- * @queue: The queue, after memreg_blk_ios_abort()
+ * @queue: The queue, after memreg_blk_disconnect()
  *
  * Requeues them, to be sent again with the same sequence number, or fails them
  * if they were requeued too often.

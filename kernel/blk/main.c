@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ib_memreg_blk: the module, and disks for blk-mq.
+ * Disks for blk-mq.
  *
  * The life of a device: its directory is made (configfs.c); it is enabled,
  * which connects and, by what the server reports of the export, makes a disk;
@@ -12,82 +12,11 @@
 #include <linux/module.h>
 #include <linux/nsproxy.h>
 #include <linux/random.h>
-#include <linux/sched/mm.h>
-#include <linux/stdarg.h>
 #include <net/net_namespace.h>
 
 #include "blk.h"
 
-/* Workqueue for new capacities; no I/O waits for it. */
-struct workqueue_struct *memreg_blk_wq;
-
 static DEFINE_IDA(memreg_blk_numbers);
-
-/**
- * memreg_blk_say() - Log a failure
- * @blk: The device
- * @fmt: Format of the message; empty: log nothing
- *
- * In any context.
- */
-void memreg_blk_say(struct memreg_blk *blk, const char *fmt, ...)
-{
-	unsigned long flags;
-	va_list args;
-
-	va_start(args, fmt);
-	spin_lock_irqsave(&blk->error_lock, flags);
-	vscnprintf(blk->error, sizeof(blk->error), fmt, args);
-	spin_unlock_irqrestore(&blk->error_lock, flags);
-	va_end(args);
-}
-
-/*
- * Capacity
- */
-
-/* Shortest interval between two notifications of a new capacity. */
-#define MEMREG_BLK_RESIZE	HZ
-
-static void memreg_blk_resize_work(struct work_struct *work)
-{
-	struct memreg_blk *blk = container_of(work, struct memreg_blk,
-					      resize.work);
-	u64 capacity = atomic64_read(&blk->capacity);
-	unsigned int noio = memalloc_noio_save();
-
-	WRITE_ONCE(blk->resize_next, jiffies + MEMREG_BLK_RESIZE);
-	if (set_capacity_and_notify(blk->disk, capacity >> SECTOR_SHIFT))
-		atomic64_inc(&blk->stats.resizes);
-	memalloc_noio_restore(noio);
-}
-
-/* A server may report another capacity with each of its answers. */
-static void memreg_blk_resize_later(struct memreg_blk *blk)
-{
-	unsigned long next = READ_ONCE(blk->resize_next), now = jiffies;
-
-	queue_delayed_work(memreg_blk_wq, &blk->resize,
-			   time_before(now, next) ? next - now : 0);
-}
-
-/**
- * memreg_blk_capacity() - Handle the capacity that the server reported
- * @blk: The device
- * @capacity: Bytes
- *
- * In any context. Answers on several queues may arrive in another order than
- * they were sent: the next keep-alive reports the final value.
- */
-void memreg_blk_capacity(struct memreg_blk *blk, u64 capacity)
-{
-	if (atomic64_read(&blk->capacity) == capacity)
-		return;
-	atomic64_set(&blk->capacity, capacity);
-	if (memreg_blk_is(blk, MEMREG_BLK_CONNECTING))
-		return;
-	memreg_blk_resize_later(blk);
-}
 
 /*
  * blk-mq
@@ -98,6 +27,7 @@ static int memreg_blk_init_hctx(struct blk_mq_hw_ctx *hctx, void *data,
 {
 	struct memreg_blk *blk = data;
 
+	blk->live[index].hctx = hctx;
 	hctx->driver_data = &blk->live[index];
 	return 0;
 }
@@ -148,8 +78,6 @@ static const struct block_device_operations memreg_blk_fops = {
 static int memreg_blk_tag_set(struct memreg_blk *blk)
 {
 	struct blk_mq_tag_set *set = &blk->tag_set;
-	unsigned int i;
-	int ret;
 
 	memset(set, 0, sizeof(*set));
 	set->ops = &memreg_blk_mq_ops;
@@ -163,13 +91,7 @@ static int memreg_blk_tag_set(struct memreg_blk *blk)
 #ifdef MEMREG_BLK_SHOULD_MERGE
 	set->flags |= BLK_MQ_F_SHOULD_MERGE;
 #endif
-	ret = blk_mq_alloc_tag_set(set);
-	for (i = 0; i < blk->nr_live && !ret; i++) {
-		ret = memreg_blk_queue_alloc_bvecs(&blk->live[i]);
-		if (ret)
-			blk_mq_free_tag_set(set);
-	}
-	return ret;
+	return blk_mq_alloc_tag_set(set);
 }
 
 /* The server's granularity, unless a DISCARD could not be split by it. */
@@ -212,6 +134,30 @@ static struct queue_limits memreg_blk_queue_limits(const struct memreg_blk *blk)
 					       SECTOR_SHIFT;
 	return lim;
 }
+
+/*
+ * A name that stays the same over detaching and reboots, unlike that of the
+ * disk. It names the export by the server's address: no server is trusted to
+ * have an identity that no other has. Its parts change only while there is no
+ * disk.
+ */
+static ssize_t wwid_show(struct device *dev, struct device_attribute *attr,
+			 char *page)
+{
+	const struct memreg_blk *blk = dev_to_disk(dev)->private_data;
+
+	return sysfs_emit(page, "memreg-%s-%d%s%.*s\n", blk->address, blk->port,
+			  blk->export_name[0] ? "-" : "",
+			  IB_MEMREG_BLK_EXPORT_MAX, blk->export_name);
+}
+
+static DEVICE_ATTR_RO(wwid);
+
+static struct attribute *memreg_blk_disk_attrs[] = {
+	&dev_attr_wwid.attr,
+	NULL,
+};
+ATTRIBUTE_GROUPS(memreg_blk_disk);
 
 static int memreg_blk_alloc_disk(struct memreg_blk *blk)
 {
@@ -273,7 +219,7 @@ static int memreg_blk_add_disk(struct memreg_blk *blk)
 	}
 	blk->stopping = true;
 	memreg_blk_live(blk);
-	ret = add_disk(blk->disk);
+	ret = device_add_disk(NULL, blk->disk, memreg_blk_disk_groups);
 	added = !ret;
 	if (added)
 		ret = memreg_blk_keep(blk);
@@ -454,10 +400,6 @@ void memreg_blk_disable(struct memreg_blk *blk)
 	memreg_blk_unprepare(blk);
 }
 
-/*
- * The module
- */
-
 /**
  * memreg_blk_init() - Prepare a device
  * @blk: The device, zeroed
@@ -482,36 +424,3 @@ void memreg_blk_init(struct memreg_blk *blk)
 	blk->fail_after = 60;
 	blk->retries = 5;
 }
-
-static int __init memreg_blk_module_init(void)
-{
-	int ret;
-
-	memreg_blk_wq = alloc_workqueue("memreg_blk", WQ_UNBOUND, 0);
-	if (!memreg_blk_wq)
-		return -ENOMEM;
-	ret = memreg_blk_configfs_init();
-	if (ret)
-		destroy_workqueue(memreg_blk_wq);
-	return ret;
-}
-
-/* Every directory holds a reference to the module. */
-static void __exit memreg_blk_module_exit(void)
-{
-	memreg_blk_configfs_exit();
-	destroy_workqueue(memreg_blk_wq);
-}
-
-module_init(memreg_blk_module_init);
-module_exit(memreg_blk_module_exit);
-
-MODULE_DESCRIPTION("Block devices on the memory or a file of a peer, by RDMA");
-MODULE_AUTHOR("The memreg developers");
-MODULE_VERSION(MEMREG_VERSION);
-MODULE_LICENSE("GPL");
-#ifdef MEMREG_EXPORT_NS_STRING
-MODULE_IMPORT_NS("IB_MEMREG");
-#else
-MODULE_IMPORT_NS(IB_MEMREG);
-#endif

@@ -24,15 +24,13 @@ struct memreg_blk_queue;
  * @MEMREG_BLK_IO_SENT: Owned by the server.
  * @MEMREG_BLK_IO_ANSWERED: Owned by the pool, which kills its keys. Then the
  *   request goes to blk-mq.
- * @MEMREG_BLK_IO_ABORTED: Owned by the pool, without an answer. Then:
- * @MEMREG_BLK_IO_ENDED: Owned by the recovery, which requeues or fails the
- *   request.
+ * @MEMREG_BLK_IO_ENDED: Aborted, and owned by the recovery, which requeues or
+ *   fails the request.
  */
 enum memreg_blk_io_state {
 	MEMREG_BLK_IO_IDLE,
 	MEMREG_BLK_IO_SENT,
 	MEMREG_BLK_IO_ANSWERED,
-	MEMREG_BLK_IO_ABORTED,
 	MEMREG_BLK_IO_ENDED,
 };
 
@@ -43,7 +41,6 @@ enum memreg_blk_io_state {
  * @state: enum memreg_blk_io_state; see "The state of a command" in io.c
  * @status: Status of the answer
  * @rq: blk-mq's request; NULL for a keep-alive
- * @bvecs: Room for the request's pieces; NULL for a keep-alive
  * @seq: Sequence number
  * @length: Bytes that a valid answer must report as moved
  * @carried: Bytes of data behind the command in its message
@@ -60,7 +57,6 @@ struct memreg_blk_io {
 	enum memreg_blk_io_state state;
 	blk_status_t status;
 	struct request *rq;
-	struct bio_vec *bvecs;
 	u64 seq;
 	u32 length;
 	u32 carried;
@@ -128,8 +124,8 @@ struct memreg_blk_export {
  * struct memreg_blk_queue - A hardware queue and its connection
  * @blk: The device
  * @index: Index of the queue
+ * @hctx: What blk-mq has for it, or NULL before there is a disk
  * @ios: Commands, one for each tag; the last is the keep-alive's
- * @bvecs: Room for the pieces of all of them
  * @recvs: Receives, as many
  * @cmds: MEMREG_BLK_CMD_SIZE for each tag
  * @replies: MEMREG_BLK_REPLY_SIZE for each receive
@@ -160,8 +156,8 @@ struct memreg_blk_export {
 struct memreg_blk_queue {
 	struct memreg_blk *blk;
 	unsigned int index;
+	struct blk_mq_hw_ctx *hctx;
 	struct memreg_blk_io *ios;
-	struct bio_vec *bvecs;
 	struct memreg_blk_recv *recvs;
 	void *cmds;
 	void *replies;

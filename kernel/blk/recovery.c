@@ -35,58 +35,11 @@
 
 #include <linux/jiffies.h>
 #include <linux/sched/mm.h>
-#include <linux/stdarg.h>
 
 #include "blk.h"
 
 #define MEMREG_BLK_DELAY_MIN	(HZ / 10)
 #define MEMREG_BLK_DELAY_MAX	(10 * HZ)
-
-/* DISABLED is final until the device is enabled again. */
-static void memreg_blk_set_state(struct memreg_blk *blk,
-				 enum memreg_blk_state state)
-{
-	lockdep_assert_held(&blk->state_lock);
-	if (blk->state == MEMREG_BLK_DISABLED)
-		return;
-	/* Pairs with memreg_blk_is(). */
-	smp_store_release(&blk->state, state);
-}
-
-/**
- * memreg_blk_broken() - Report an error of a connection
- * @blk: The device
- * @fmt: Format of the error; only the first one is logged
- *
- * In any context. All connections of the device are given up.
- */
-void memreg_blk_broken(struct memreg_blk *blk, const char *fmt, ...)
-{
-	char text[MEMREG_BLK_ERROR_SIZE];
-	unsigned long flags;
-	bool first, live;
-	va_list args;
-
-	spin_lock_irqsave(&blk->state_lock, flags);
-	first = !blk->broken;
-	live = blk->state == MEMREG_BLK_LIVE;
-	WRITE_ONCE(blk->broken, true);
-	if (live)
-		memreg_blk_set_state(blk, MEMREG_BLK_RECOVERING);
-	spin_unlock_irqrestore(&blk->state_lock, flags);
-	if (!first)
-		return;
-	va_start(args, fmt);
-	vscnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
-	memreg_blk_say(blk, "%s", text);
-	wake_up(&blk->wait);
-	if (!live)
-		return;
-	pr_info_ratelimited("%s: connection lost: %s\n", blk->disk->disk_name,
-			    text);
-	mod_delayed_work(blk->wq, &blk->recover, 0);
-}
 
 /**
  * memreg_blk_live() - Allow I/O to begin, or to continue
@@ -163,21 +116,6 @@ static bool memreg_blk_lost(struct memreg_blk *blk)
 		memreg_blk_ios_settle(&blk->live[i]);
 	return good && time_after(lost_at,
 				  blk->live_since + MEMREG_BLK_DELAY_MIN);
-}
-
-/**
- * memreg_blk_left() - Time that I/O will still wait for a connection
- * @blk: The device
- *
- * Return: jiffies; the maximum if I/O waits without limit, or does not wait.
- */
-unsigned long memreg_blk_left(const struct memreg_blk *blk)
-{
-	unsigned long end = blk->lost_at + blk->fail_after * HZ, now = jiffies;
-
-	if (blk->fail_after < 0 || !memreg_blk_is(blk, MEMREG_BLK_RECOVERING))
-		return MAX_JIFFY_OFFSET;
-	return time_before(now, end) ? end - now : 0;
 }
 
 static bool memreg_blk_expired(const struct memreg_blk *blk)

@@ -2,14 +2,14 @@
 /*
  * Completions: end the slots of work requests, and report outcomes to users.
  *
- * A ring polls its completion queue and calls the memreg_slot_ops defined here.
+ * A ring polls its completion queue and calls the functions defined here.
  * A send queue completes in order, so one completion stands for all the slots
  * before it as well. Windows and connections, which a completion may end, are
  * in files below this one.
  */
 #include <linux/llist.h>
 
-#include "conn/closer.h"
+#include "conn/teardown_queue.h"
 #include "conn/complete.h"
 #include "conn/endpoint.h"
 #include "conn/queue.h"
@@ -18,8 +18,9 @@
 #include "conn/trace.h"
 #include "conn/uring.h"
 #include "conn/window_2b.h"
-#include "mem/mr.h"
-#include "mem/region.h"
+#include "mr/composition.h"
+#include "mr/mr.h"
+#include "pages/region.h"
 #include "stats.h"
 
 /* Has one of a slot's MRs become stale? */
@@ -117,7 +118,7 @@ static struct memreg_endpoint *memreg_wc_endpoint(struct memreg_queue *queue,
 {
 	if (queue->ep || wc->status != IB_WC_SUCCESS)
 		return queue->ep;
-	return memreg_queue_find_taker(queue, wc->qp);
+	return memreg_queue_find_user(queue, wc->qp);
 }
 
 /*
@@ -165,10 +166,12 @@ memreg_slot_fill(const struct memreg_slot *slot, const struct ib_wc *wc,
 		entry->byte_len = slot->length;
 	entry->flags = flags;
 	memreg_count(ring->mdev, IB_MEMREG_STAT_WRS_COMPLETED, 1);
-	if (status != IB_WC_SUCCESS) {
+	/* Receives that are flushed at the end of a connection did not fail. */
+	if (status != IB_WC_SUCCESS &&
+	    (queue->send || status != IB_WC_WR_FLUSH_ERR))
 		memreg_count(ring->mdev, IB_MEMREG_STAT_WRS_FAILED, 1);
+	if (status != IB_WC_SUCCESS)
 		memreg_endpoint_failed(queue, ep, status);
-	}
 	trace_memreg_complete(slot, ep, entry);
 }
 
@@ -214,7 +217,9 @@ static __always_inline bool memreg_slot_end(struct memreg_slot *slot,
 	return outcome >= 0;
 }
 
-/* Free slots; the last one may schedule the next step of a closing endpoint. */
+/*
+ * Free slots; the last one may schedule the next step of an endpoint that ends.
+ */
 static void memreg_queue_give(struct memreg_queue *queue, u32 count)
 {
 	/* The queue is not freed before the ring's lock is dropped. */
@@ -224,8 +229,8 @@ static void memreg_queue_give(struct memreg_queue *queue, u32 count)
 	 * atomic_sub_return() is a full barrier: either this sees @draining, or
 	 * the step sees @posted.
 	 */
-	if (queue->ep && READ_ONCE(queue->ep->closing.draining))
-		memreg_closing_step(queue->ep);
+	if (queue->ep && READ_ONCE(queue->ep->teardown.draining))
+		memreg_teardown_step(queue->ep);
 }
 
 /* Complete commands of io_uring after their slots have been released. */
@@ -323,15 +328,18 @@ static unsigned int memreg_recv_done(struct memreg_queue *queue,
 	return cost;
 }
 
-/*
- * Handle a completion. A slow one is settled already. As a completion may stand
- * for all slots of a send queue, this ends slots up to a cost of @max, which is
- * at least 1, and sets @more if it has to be called again. Returns the cost, at
- * least 1.
+/**
+ * memreg_slot_done() - Handle a completion, or some of the slots it stands for
+ * @ring: The ring that polled it
+ * @wc: The completion; a slow one is handled already
+ * @max: Cost up to which slots are ended, at least 1
+ * @more: Set if some are left, so that this has to be called again
+ *
+ * Context: any, with memreg_kring.lock held.
+ * Return: the cost, at least 1.
  */
-static unsigned int memreg_slot_done(struct memreg_kring *ring,
-				     const struct ib_wc *wc, unsigned int max,
-				     bool *more)
+unsigned int memreg_slot_done(struct memreg_kring *ring, const struct ib_wc *wc,
+			      unsigned int max, bool *more)
 {
 	struct memreg_slot *slot = memreg_wc_slot(wc);
 	unsigned int cost;
@@ -351,8 +359,8 @@ static unsigned int memreg_slot_done(struct memreg_kring *ring,
  * leave a shared queue under the ring's lock; this one stays without it until
  * the completion is handled.
  */
-static void memreg_slot_settle_recv(struct memreg_slot *slot,
-				    const struct ib_wc *wc)
+static void memreg_slot_remote_invalidated(struct memreg_slot *slot,
+					   const struct ib_wc *wc)
 {
 	struct memreg_kring *ring = slot->queue->ring;
 	struct memreg_endpoint *ep;
@@ -365,28 +373,47 @@ static void memreg_slot_settle_recv(struct memreg_slot *slot,
 					(ep, wc->ex.invalidate_rkey);
 }
 
-/* Settle a slow completion: end its window. Context: may sleep. */
-static void memreg_slot_settle(const struct ib_wc *wc)
+/**
+ * memreg_slot_is_slow() - Does a completion end a window?
+ * @wc: The completion
+ *
+ * Context: any.
+ * Return: true if memreg_slot_handle_slow() has to be called before
+ * memreg_slot_done().
+ */
+bool memreg_slot_is_slow(const struct ib_wc *wc)
+{
+	const struct memreg_slot *slot = memreg_wc_slot(wc);
+	bool good = wc->status == IB_WC_SUCCESS;
+
+	if (slot->opcode == IB_MEMREG_OP_RECV)
+		return good && wc->wc_flags & IB_WC_WITH_INVALIDATE;
+	if (slot->opcode == IB_MEMREG_OP_BIND)
+		return good && memreg_window_bound(slot);
+	return slot->opcode == IB_MEMREG_OP_INVALIDATE;
+}
+
+/**
+ * memreg_slot_handle_slow() - Handle a slow completion: end its window
+ * @wc: The completion
+ *
+ * Context: may sleep.
+ */
+void memreg_slot_handle_slow(const struct ib_wc *wc)
 {
 	struct memreg_slot *slot = memreg_wc_slot(wc);
 
 	switch (slot->opcode) {
 	case IB_MEMREG_OP_BIND:
-		memreg_window_doomed(slot);
+		memreg_window_end_deferred(slot);
 		break;
 	case IB_MEMREG_OP_INVALIDATE:
 		memreg_window_invalidated(slot, wc->status == IB_WC_SUCCESS);
 		break;
 	default:
-		memreg_slot_settle_recv(slot, wc);
+		memreg_slot_remote_invalidated(slot, wc);
 	}
 }
-
-const struct memreg_slot_ops memreg_slot_ops = {
-	.bound = memreg_window_bound,
-	.settle = memreg_slot_settle,
-	.done = memreg_slot_done,
-};
 
 /*
  * The end
@@ -422,7 +449,7 @@ void memreg_queue_flush_early(struct memreg_queue *queue)
 }
 
 /* Release windows that are claimed by an INVALIDATE which never completes. */
-static void memreg_queue_settle_all(struct memreg_queue *queue)
+static void memreg_queue_release_windows(struct memreg_queue *queue)
 {
 	struct memreg_slot *slot;
 	u32 i;
@@ -463,7 +490,8 @@ static void memreg_queue_abandon_some(struct memreg_queue *queue, u32 from,
 
 /**
  * memreg_queue_abandon() - Give up slots that will never complete
- * @queue: Closed queue, whose QP is gone
+ * @queue: Closed queue, whose QP is gone; the caller has called
+ *	memreg_queue_flush_early() and memreg_ring_flush()
  *
  * Context: may sleep.
  */
@@ -471,13 +499,8 @@ void memreg_queue_abandon(struct memreg_queue *queue)
 {
 	u32 from, to;
 
-	/*
-	 * A QP that never reached a state in which it flushes was not drained.
-	 */
-	memreg_queue_flush_early(queue);
-	memreg_ring_flush(queue->ring);
 	if (queue->send)
-		memreg_queue_settle_all(queue);
+		memreg_queue_release_windows(queue);
 	WRITE_ONCE(queue->marked, false);
 	for (from = 0; from < queue->depth; from = to) {
 		to = min(from + MEMREG_ABANDON_SLOTS, queue->depth);

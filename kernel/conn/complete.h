@@ -9,6 +9,9 @@
 
 void memreg_queue_flush_early(struct memreg_queue *queue);
 void memreg_queue_abandon(struct memreg_queue *queue);
-extern const struct memreg_slot_ops memreg_slot_ops;
+bool memreg_slot_is_slow(const struct ib_wc *wc);
+void memreg_slot_handle_slow(const struct ib_wc *wc);
+unsigned int memreg_slot_done(struct memreg_kring *ring, const struct ib_wc *wc,
+			      unsigned int max, bool *more);
 
 #endif /* _MEMREG_CONN_COMPLETE_H */

@@ -8,7 +8,7 @@
 #include <rdma/rdma_cm.h>
 
 #include "conn/address.h"
-#include "conn/closer.h"
+#include "conn/teardown_queue.h"
 #include "conn/connect.h"
 #include "conn/endpoint.h"
 #include "conn/event.h"
@@ -16,7 +16,7 @@
 #include "core.h"
 #include "device.h"
 #include "inject.h"
-#include "mem/domain.h"
+#include "keys/domain.h"
 
 /* Time limit of one attempt to resolve an address, in milliseconds. */
 #define MEMREG_RESOLVE_MS	1000U
@@ -204,7 +204,7 @@ static int memreg_connect_begin(struct memreg_ucmd *ucmd,
 	int ret;
 
 	ep->connect_until = jiffies + msecs_to_jiffies(timeout_ms);
-	memreg_closing_alarm(ep, ep->connect_until);
+	memreg_teardown_alarm(ep, ep->connect_until);
 	ret = memreg_endpoint_resolve_addr(ep);
 	return ret ? memreg_fail_address(ucmd, ret) : 0;
 }
@@ -228,7 +228,7 @@ int memreg_endpoint_connect_ioctl(struct memreg_ucmd *ucmd)
 		memreg_domain_put(domain);
 		return -ENOMEM;
 	}
-	ep->closing.go_on = memreg_endpoint_go_on;
+	ep->teardown.go_on = memreg_endpoint_go_on;
 	/* The endpoint takes over the reference. */
 	ep->domain = domain;
 	ep->grants.domain = domain;

@@ -21,7 +21,7 @@
  *
  * A handler, an asynchronous event of the QP in any context, a completion or a
  * call of the user requests the end of a connection, and a worker takes the
- * endpoint through the stages of its end: see closing.c.
+ * endpoint through the stages of its end: see teardown.c.
  *
  * Contexts and locks
  *
@@ -51,17 +51,18 @@
 
 #include "conn/address.h"
 #include "conn/backlog.h"
-#include "conn/closer.h"
-#include "conn/closing.h"
+#include "conn/teardown_queue.h"
+#include "conn/teardown.h"
 #include "conn/endpoint.h"
 #include "conn/event.h"
 #include "conn/qp.h"
 #include "core.h"
 #include "device.h"
 #include "inject.h"
-#include "mem/bindings.h"
-#include "mem/domain.h"
-#include "mem/window.h"
+#include "keys/domain.h"
+#include "mr/bindings.h"
+#include "mr/grants.h"
+#include "mr/window.h"
 #include "stats.h"
 
 /*
@@ -88,7 +89,7 @@ struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file,
 	init_completion(&ep->begun);
 	mutex_init(&ep->setup);
 	INIT_LIST_HEAD(&ep->event_node);
-	memreg_closing_begin(ep);
+	memreg_teardown_begin(ep);
 	if (memreg_object_alloc_gfp(file, &ep->obj, &memreg_endpoint_ops,
 				    gfp)) {
 		kfree(ep);
@@ -150,7 +151,7 @@ static void memreg_endpoint_destroy(struct memreg_file *file,
 		container_of(obj, struct memreg_endpoint, obj);
 
 	complete_all(&ep->begun);
-	memreg_closing_finish(ep);
+	memreg_teardown_finish(ep);
 	memreg_window_revoke_granted(file, &ep->grants);
 
 	/* No event is posted any more. */
@@ -181,18 +182,11 @@ static void memreg_endpoint_info(struct memreg_object *obj,
 	info->u.endpoint.listener_id = ep->listener_id;
 }
 
-static struct memreg_grants *
-memreg_endpoint_grants(struct memreg_object *obj)
-{
-	return &container_of(obj, struct memreg_endpoint, obj)->grants;
-}
-
 const struct memreg_object_ops memreg_endpoint_ops = {
 	.type = IB_MEMREG_OBJECT_ENDPOINT,
 	.destroy = memreg_endpoint_destroy,
 	.published = memreg_endpoint_published,
 	.info = memreg_endpoint_info,
-	.grants = memreg_endpoint_grants,
 };
 
 /*
@@ -222,7 +216,7 @@ void memreg_endpoint_keep_data(struct memreg_endpoint *ep, const void *data,
 static void memreg_endpoint_set_due(struct memreg_endpoint *ep, int step)
 {
 	set_bit(step, &ep->due);
-	memreg_closing_step(ep);
+	memreg_teardown_step(ep);
 }
 
 static void memreg_endpoint_established(struct memreg_endpoint *ep,
@@ -308,9 +302,17 @@ int memreg_endpoint_handler(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		memreg_endpoint_established(ep, event);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
+		/*
+		 * The CM handles MADs on any CPU, and a DREQ may overtake the
+		 * RTU before it: a peer that has sent one was connected.
+		 */
+		if (ep->listener_id &&
+		    ep->state == IB_MEMREG_ENDPOINT_CONNECTING)
+			memreg_endpoint_established(ep, event);
+		fallthrough;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 	case RDMA_CM_EVENT_ADDR_CHANGE:
-		WRITE_ONCE(ep->closing.left, true);
+		WRITE_ONCE(ep->teardown.left, true);
 		memreg_endpoint_close(ep);
 		break;
 	default:
@@ -362,9 +364,9 @@ int memreg_endpoint_disconnect_ioctl(struct memreg_ucmd *ucmd)
 	if (IS_ERR(ep))
 		return PTR_ERR(ep);
 	if (READ_ONCE(ep->up)) {
-		WRITE_ONCE(ep->closing.left, true);
+		WRITE_ONCE(ep->teardown.left, true);
 		memreg_endpoint_close(ep);
-		memreg_closing_await(ep);
+		memreg_teardown_await(ep);
 	} else {
 		ret = memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
 	}

@@ -11,9 +11,9 @@
 #include <linux/types.h>
 #include <rdma/rdma_cm.h>
 
-#include "conn/closer.h"
+#include "conn/teardown_queue.h"
 #include "core.h"
-#include "mem/window.h"
+#include "mr/grants.h"
 
 struct cred;
 struct memreg_domain;
@@ -55,7 +55,7 @@ struct memreg_listener;
  *	reference
  * @srq_qp: QP that takes the buffers; only used as a lookup key, never
  *	dereferenced
- * @srq_node: In memreg_queue.takers of the shared queue, while there may be
+ * @srq_node: In memreg_queue.srq_users of the shared queue, while there may be
  *	completions of @srq_qp; memreg_kring.lock
  * @setup: Taken to make queues and a QP for a request, outside of the handler
  *	lock, and by the worker to make the endpoint CLOSED
@@ -83,9 +83,10 @@ struct memreg_listener;
  * @initiator_depth: READs in flight to the peer that the peer accepts
  * @cred: Credentials of the caller of ENDPOINT_CONNECT, to make the QP;
  *	otherwise NULL
- * @connect_until: Jiffies until which ENDPOINT_CONNECT may take
+ * @connect_until: Jiffies until which ENDPOINT_CONNECT, or the peer's
+ *	confirmation after ENDPOINT_ACCEPT, may take
  * @due: Steps of connecting to be taken, MEMREG_CONNECT_*
- * @closing: State of the end of its connection
+ * @teardown: State of the end of its connection
  * @charge: QP in the rdma cgroup
  */
 struct memreg_endpoint {
@@ -123,7 +124,7 @@ struct memreg_endpoint {
 	const struct cred *cred;
 	unsigned long connect_until;
 	unsigned long due;
-	struct memreg_closing closing;
+	struct memreg_teardown teardown;
 	struct memreg_charge charge;
 };
 

@@ -3,7 +3,7 @@
 #include <linux/uio.h>
 
 #include "conn/backlog.h"
-#include "conn/closer.h"
+#include "conn/teardown_queue.h"
 #include "conn/endpoint.h"
 #include "conn/event.h"
 #include "conn/trace.h"
@@ -60,12 +60,17 @@ static bool memreg_event_has_data(struct memreg_endpoint *ep, u32 type)
 	}
 }
 
-/* Called with event_lock held, which keeps the listener from being freed. */
+/*
+ * Without user data, an endpoint has its id, as in completions. Called with
+ * event_lock held, which keeps the listener from being freed.
+ */
 static u64 memreg_event_user_data(const struct memreg_endpoint *ep)
 {
-	if (!ep->user_data && ep->listener)
-		return ep->listener->user_data;
-	return ep->user_data;
+	u64 data = ep->user_data;
+
+	if (!data && ep->listener)
+		data = ep->listener->user_data;
+	return data ?: ep->obj.id;
 }
 
 static void memreg_event_fill(struct ib_memreg_event *event,

@@ -11,9 +11,10 @@
 #include "conn/extents.h"
 #include "conn/submit_wr.h"
 #include "core.h"
-#include "mem/demand.h"
-#include "mem/mr.h"
-#include "mem/region.h"
+#include "mr/demand.h"
+#include "mr/mr.h"
+#include "mr/window.h"
+#include "pages/region.h"
 
 /* Find an MR on demand by its id; NULL if there is none. */
 static struct memreg_kmr *memreg_extents_mr(struct memreg_ucmd *ucmd,
@@ -84,7 +85,33 @@ static int memreg_extents_range(struct memreg_ucmd *ucmd,
 	return 0;
 }
 
-/* The same for an SGE, whose offset is then relative to the extent. */
+/*
+ * Find or make the extent that a window is to be bound to. One that cannot be
+ * bound pins nothing: the error is found when the work request is checked.
+ */
+static int memreg_extents_bind(struct memreg_ucmd *ucmd,
+			       struct memreg_extents *ex,
+			       const struct ib_memreg_wr *wr, bool wait,
+			       struct memreg_kmr **extent)
+{
+	const struct ib_memreg_bind bind = memreg_wr_bind(wr);
+	struct memreg_kmr *mr = memreg_extents_mr(ucmd, ex, bind.mr_id);
+
+	*extent = NULL;
+	if (!mr)
+		return 0;
+	if (memreg_bind_check(ucmd, mr, &bind))
+		return memreg_fail(ucmd, 0, IB_MEMREG_REASON_NONE);
+	return memreg_extents_range(ucmd, ex, &wr->sge, wr->access &
+				    (IB_MEMREG_ACCESS_REMOTE_WRITE |
+				     IB_MEMREG_ACCESS_REMOTE_ATOMIC),
+				    wait, extent);
+}
+
+/*
+ * Find or make the extent of an SGE, whose offset is then relative to the
+ * extent.
+ */
 static int memreg_extents_sge(struct memreg_ucmd *ucmd,
 			      struct memreg_extents *ex,
 			      struct ib_memreg_sge *sge, bool write, bool wait,
@@ -109,10 +136,7 @@ static int memreg_extents_wr(struct memreg_ucmd *ucmd,
 
 	ex->of_wr[i] = NULL;
 	if (wr->opcode == IB_MEMREG_OP_BIND)
-		return memreg_extents_range(ucmd, ex, &wr->sge, wr->access &
-					    (IB_MEMREG_ACCESS_REMOTE_WRITE |
-					     IB_MEMREG_ACCESS_REMOTE_ATOMIC),
-					    wait, &ex->of_wr[i]);
+		return memreg_extents_bind(ucmd, ex, wr, wait, &ex->of_wr[i]);
 	if (wr->flags & IB_MEMREG_WR_INLINE || !wr->num_sge)
 		return 0;
 	if (wr->num_sge == 1)

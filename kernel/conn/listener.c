@@ -11,8 +11,8 @@
 
 #include "conn/address.h"
 #include "conn/backlog.h"
-#include "conn/closer.h"
-#include "conn/closing.h"
+#include "conn/teardown_queue.h"
+#include "conn/teardown.h"
 #include "conn/endpoint.h"
 #include "conn/event.h"
 #include "conn/listener.h"
@@ -21,7 +21,7 @@
 #include "core.h"
 #include "device.h"
 #include "inject.h"
-#include "mem/domain.h"
+#include "keys/domain.h"
 #include "stats.h"
 
 /* Make an endpoint for a peer's request. */
@@ -361,6 +361,28 @@ static int memreg_request_rejoin(struct memreg_ucmd *ucmd,
 		memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_DOMAIN);
 }
 
+/*
+ * End a connection that the peer has not confirmed in time. It can use its keys
+ * meanwhile, and the RDMA CM waits for more than a minute, or as long as the
+ * peer asks for.
+ */
+static void memreg_request_expire(struct memreg_endpoint *ep)
+{
+	rdma_lock_handler(ep->id);
+	if (ep->state == IB_MEMREG_ENDPOINT_CONNECTING &&
+	    time_after_eq(jiffies, ep->connect_until))
+		memreg_endpoint_close(ep);
+	rdma_unlock_handler(ep->id);
+}
+
+/* Have the endpoint's worker look at the time limit of the confirmation. */
+static void memreg_request_limit(struct memreg_endpoint *ep)
+{
+	ep->connect_until = jiffies + msecs_to_jiffies(IB_MEMREG_ACCEPT_MAX_MS);
+	WRITE_ONCE(ep->teardown.go_on, memreg_request_expire);
+	memreg_teardown_alarm(ep, ep->connect_until);
+}
+
 /* Send the answer. The handlers are locked. */
 static int memreg_request_answer(struct memreg_ucmd *ucmd,
 				 struct memreg_endpoint *ep, const void *data,
@@ -378,6 +400,7 @@ static int memreg_request_answer(struct memreg_ucmd *ucmd,
 	memreg_endpoint_answered(ep);
 	WRITE_ONCE(ep->up, true);
 	memreg_endpoint_set_state(ep, IB_MEMREG_ENDPOINT_CONNECTING);
+	memreg_request_limit(ep);
 	ret = memreg_inject(MEMREG_INJECT_ACCEPT) ?:
 	      rdma_accept(ep->id, &param);
 	if (ret) {
@@ -521,14 +544,14 @@ int memreg_endpoint_reject_ioctl(struct memreg_ucmd *ucmd)
 	rdma_reject(ep->id, data, cmd->private_data_len,
 		    IB_CM_REJ_CONSUMER_DEFINED);
 	memreg_endpoint_set_closed(ep);
-	WRITE_ONCE(ep->closing.quiet, true);
+	WRITE_ONCE(ep->teardown.quiet, true);
 	rdma_unlock_handler(ep->id);
 	/*
 	 * Another call may hold the endpoint, and its posted work must end even
 	 * so.
 	 */
 	memreg_endpoint_close(ep);
-	memreg_closing_await(ep);
+	memreg_teardown_await(ep);
 	memreg_object_put(&ep->obj);
 
 	memreg_object_destroy(ucmd->file, cmd->endpoint_id,

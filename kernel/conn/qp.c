@@ -6,7 +6,7 @@
 #include <rdma/rdma_cm.h>
 
 #include "cm.h"
-#include "conn/closer.h"
+#include "conn/teardown_queue.h"
 #include "conn/endpoint.h"
 #include "conn/qp.h"
 #include "conn/queue.h"
@@ -15,7 +15,7 @@
 #include "conn/srq.h"
 #include "core.h"
 #include "inject.h"
-#include "mem/domain.h"
+#include "keys/domain.h"
 
 /* Delay for a peer if no receive is posted: 0.64 ms, IB specification 9.7.5. */
 #define MEMREG_RNR_TIMER	12
@@ -27,21 +27,27 @@ static int memreg_queues_check_flags(struct memreg_ucmd *ucmd,
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
 	if (q->reserved)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
-	if (q->max_inline > IB_MEMREG_INLINE_MAX ||
-	    (q->max_inline && !q->send_ring_id))
+	if (q->max_inline > IB_MEMREG_INLINE_MAX)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_INLINE);
+	if (q->max_inline && !q->send_ring_id)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_QUEUE_SEND);
 	if (q->srq_id && q->recv_ring_id)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RING);
 	return 0;
 }
 
-/* A queue has all of ring, depth and SGEs set, or none of them. */
+/*
+ * A queue has all of ring, depth and SGEs set, or none of them: otherwise the
+ * call fails for @reason.
+ */
 static int memreg_queues_check_size(struct memreg_ucmd *ucmd, u32 ring_id,
-				    u32 depth, u32 max_sge)
+				    u32 depth, u32 max_sge, u32 reason)
 {
-	if (!ring_id != !depth || depth > memreg_queue_depth(ucmd->mdev))
+	if (!ring_id != !depth || !ring_id != !max_sge)
+		return memreg_fail(ucmd, -EINVAL, reason);
+	if (depth > memreg_queue_depth(ucmd->mdev))
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
-	if (!ring_id != !max_sge || max_sge > IB_MEMREG_SGE_MAX)
+	if (max_sge > IB_MEMREG_SGE_MAX)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SGES);
 	return 0;
 }
@@ -61,10 +67,12 @@ int memreg_queues_check(struct memreg_ucmd *ucmd,
 	ret = memreg_queues_check_flags(ucmd, q);
 	if (!ret)
 		ret = memreg_queues_check_size(ucmd, q->send_ring_id,
-					       q->max_send, q->max_send_sge);
+					       q->max_send, q->max_send_sge,
+					       IB_MEMREG_REASON_QUEUE_SEND);
 	if (!ret)
 		ret = memreg_queues_check_size(ucmd, q->recv_ring_id,
-					       q->max_recv, q->max_recv_sge);
+					       q->max_recv, q->max_recv_sge,
+					       IB_MEMREG_REASON_QUEUE_RECV);
 	return ret;
 }
 
@@ -247,7 +255,7 @@ static void memreg_endpoint_qp_event(struct ib_event *event, void *context)
 		/*
 		 * The QP is in the error state, and no other event may follow.
 		 */
-		WRITE_ONCE(ep->closing.last_wqe, true);
+		WRITE_ONCE(ep->teardown.last_wqe, true);
 		memreg_endpoint_close(ep);
 		break;
 	case IB_EVENT_QP_REQ_ERR:

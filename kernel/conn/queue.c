@@ -36,9 +36,9 @@
 #include "conn/uring.h"
 #include "core.h"
 #include "device.h"
-#include "mem/keyed.h"
-#include "mem/mr.h"
-#include "mem/region.h"
+#include "mr/keyed.h"
+#include "mr/mr.h"
+#include "pages/region.h"
 
 /* Longest wait for the previous endpoint at a QP's address to leave. */
 #define MEMREG_JOIN	(10 * HZ)
@@ -236,43 +236,44 @@ void memreg_queue_sync(struct memreg_queue *queue)
  * Endpoints of a shared queue
  */
 
-static void memreg_takers_init(struct memreg_takers *takers)
+static void memreg_srq_users_init(struct memreg_srq_users *users)
 {
-	takers->bits = MEMREG_TAKERS_BITS;
-	takers->lists = takers->first;
+	users->bits = MEMREG_SRQ_USERS_BITS;
+	users->lists = users->first;
 }
 
-static void memreg_takers_free(struct memreg_takers *takers,
-			       struct hlist_head *lists)
+static void memreg_srq_users_free(struct memreg_srq_users *users,
+				  struct hlist_head *lists)
 {
-	if (lists != takers->first)
+	if (lists != users->first)
 		kvfree(lists);
 }
 
-static struct hlist_head *memreg_takers_list(struct hlist_head *lists,
-					     u32 bits, const struct ib_qp *qp)
+static struct hlist_head *
+memreg_srq_users_list(struct hlist_head *lists, u32 bits,
+		      const struct ib_qp *qp)
 {
 	return &lists[hash_ptr(qp, bits)];
 }
 
 /**
- * memreg_queue_find_taker() - Find the endpoint that took a buffer from a
+ * memreg_queue_find_user() - Find the endpoint that took a buffer from a
  * shared queue
  * @queue: The queue; memreg_kring.lock is held
  * @qp: QP of the endpoint
  *
  * Return: the endpoint, which stays until the completion is handled; or NULL.
  */
-struct memreg_endpoint *memreg_queue_find_taker(struct memreg_queue *queue,
-						const struct ib_qp *qp)
+struct memreg_endpoint *memreg_queue_find_user(struct memreg_queue *queue,
+					       const struct ib_qp *qp)
 {
-	struct memreg_takers *takers = &queue->takers;
+	struct memreg_srq_users *users = &queue->srq_users;
 	struct memreg_endpoint *ep;
 
 	lockdep_assert_held(&queue->ring->lock);
 
-	hlist_for_each_entry(ep, memreg_takers_list(takers->lists,
-						    takers->bits, qp),
+	hlist_for_each_entry(ep, memreg_srq_users_list(users->lists,
+						       users->bits, qp),
 			     srq_node)
 		if (ep->srq_qp == qp)
 			return ep;
@@ -280,26 +281,27 @@ struct memreg_endpoint *memreg_queue_find_taker(struct memreg_queue *queue,
 }
 
 /* Replace the lists by @lists. Returns the lists to be freed. */
-static struct hlist_head *memreg_takers_move(struct memreg_takers *takers,
-					     struct hlist_head *lists, u32 bits)
+static struct hlist_head *
+memreg_srq_users_move(struct memreg_srq_users *users, struct hlist_head *lists,
+		      u32 bits)
 {
-	struct hlist_head *old = takers->lists;
+	struct hlist_head *old = users->lists;
 	struct memreg_endpoint *ep;
 	struct hlist_node *next;
 	u32 i;
 
 	/* Another endpoint that joins may have grown them meanwhile. */
-	if (takers->bits >= bits)
+	if (users->bits >= bits)
 		return lists;
-	for (i = 0; i < 1U << takers->bits; i++)
+	for (i = 0; i < 1U << users->bits; i++)
 		hlist_for_each_entry_safe(ep, next, &old[i], srq_node) {
 			hlist_del(&ep->srq_node);
 			hlist_add_head(&ep->srq_node,
-				       memreg_takers_list(lists, bits,
-							  ep->srq_qp));
+				       memreg_srq_users_list(lists, bits,
+							     ep->srq_qp));
 		}
-	takers->lists = lists;
-	takers->bits = bits;
+	users->lists = lists;
+	users->bits = bits;
 	return old;
 }
 
@@ -307,17 +309,17 @@ static struct hlist_head *memreg_takers_move(struct memreg_takers *takers,
  * Quadruple the number of lists if there are many endpoints. If there is no
  * memory for that, the present lists just get longer.
  */
-static void memreg_queue_grow_takers(struct memreg_queue *queue)
+static void memreg_queue_grow_srq_users(struct memreg_queue *queue)
 {
-	struct memreg_takers *takers = &queue->takers;
+	struct memreg_srq_users *users = &queue->srq_users;
 	struct hlist_head *lists;
 	u32 bits;
 
 	/* Racing with others is harmless: the next endpoint looks again. */
-	bits = data_race(takers->bits);
+	bits = data_race(users->bits);
 	/* Likewise. */
-	if (!(data_race(takers->count) >> bits) ||
-	    bits >= MEMREG_TAKERS_BITS_MAX)
+	if (!(data_race(users->count) >> bits) ||
+	    bits >= MEMREG_SRQ_USERS_BITS_MAX)
 		return;
 	bits += 2;
 	lists = kvcalloc(1U << bits, sizeof(*lists),
@@ -325,9 +327,9 @@ static void memreg_queue_grow_takers(struct memreg_queue *queue)
 	if (!lists)
 		return;
 	spin_lock_irq(&queue->ring->lock);
-	lists = memreg_takers_move(takers, lists, bits);
+	lists = memreg_srq_users_move(users, lists, bits);
 	spin_unlock_irq(&queue->ring->lock);
-	memreg_takers_free(takers, lists);
+	memreg_srq_users_free(users, lists);
 }
 
 /*
@@ -337,16 +339,16 @@ static void memreg_queue_grow_takers(struct memreg_queue *queue)
 static bool memreg_queue_try_join(struct memreg_queue *queue,
 				  struct memreg_endpoint *ep)
 {
-	struct memreg_takers *takers = &queue->takers;
+	struct memreg_srq_users *users = &queue->srq_users;
 	bool found;
 
 	spin_lock_irq(&queue->ring->lock);
-	found = memreg_queue_find_taker(queue, ep->srq_qp);
+	found = memreg_queue_find_user(queue, ep->srq_qp);
 	if (!found) {
 		hlist_add_head(&ep->srq_node,
-			       memreg_takers_list(takers->lists, takers->bits,
-						  ep->srq_qp));
-		takers->count++;
+			       memreg_srq_users_list(users->lists, users->bits,
+						     ep->srq_qp));
+		users->count++;
 	}
 	spin_unlock_irq(&queue->ring->lock);
 	return !found;
@@ -363,7 +365,7 @@ static bool memreg_queue_try_join(struct memreg_queue *queue,
 int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep)
 {
 	ep->srq_qp = ep->id->qp;
-	memreg_queue_grow_takers(queue);
+	memreg_queue_grow_srq_users(queue);
 	/*
 	 * If a QP at this address was just destroyed, its endpoint is leaving.
 	 */
@@ -371,28 +373,6 @@ int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep)
 				MEMREG_JOIN))
 		return -ENOMEM;
 	return 0;
-}
-
-/**
- * memreg_queue_leave() - Remove an endpoint from a shared queue
- * @queue: The queue
- * @ep: Endpoint that has joined, and whose QP is destroyed
- *
- * Context: may sleep.
- */
-void memreg_queue_leave(struct memreg_queue *queue, struct memreg_endpoint *ep)
-{
-	/* Report the receives that the endpoint has taken under its id. */
-	memreg_ring_flush(queue->ring);
-	/*
-	 * No completion is left to look it up, and no other QP at its address
-	 * has joined.
-	 */
-	spin_lock_irq(&queue->ring->lock);
-	hlist_del_init(&ep->srq_node);
-	queue->takers.count--;
-	spin_unlock_irq(&queue->ring->lock);
-	wake_up_all(&queue->wait);
 }
 
 /*
@@ -472,7 +452,7 @@ struct memreg_queue *memreg_queue_alloc(struct memreg_kdevice *mdev,
 	queue->buffer_size = buffer_size;
 	mutex_init(&queue->lock);
 	init_waitqueue_head(&queue->wait);
-	memreg_takers_init(&queue->takers);
+	memreg_srq_users_init(&queue->srq_users);
 	if (memreg_queue_alloc_slots(queue))
 		goto err_queue;
 	if (memreg_queue_alloc_buffers(mdev, queue))
@@ -502,8 +482,8 @@ void memreg_queue_free(struct memreg_kdevice *mdev, struct memreg_queue *queue)
 				    DMA_BIDIRECTIONAL);
 	kfree(queue->buffers);
 	kvfree(queue->slots);
-	WARN_ON(queue->takers.count);
-	memreg_takers_free(&queue->takers, queue->takers.lists);
+	WARN_ON(queue->srq_users.count);
+	memreg_srq_users_free(&queue->srq_users, queue->srq_users.lists);
 	if (queue->send)
 		atomic_dec(&queue->ring->senders);
 	memreg_ring_put(queue->ring);

@@ -42,11 +42,11 @@ static inline u32 memreg_queue_depth(struct memreg_kdevice *mdev)
 }
 
 /* Logarithm of the number of hash lists of endpoints: at first, and at most. */
-#define MEMREG_TAKERS_BITS	4
-#define MEMREG_TAKERS_BITS_MAX	12
+#define MEMREG_SRQ_USERS_BITS	4
+#define MEMREG_SRQ_USERS_BITS_MAX	12
 
 /**
- * struct memreg_takers - Endpoints of a shared queue, by their QPs
+ * struct memreg_srq_users - Endpoints of a shared queue, by their QPs
  * @bits: Logarithm of the number of @lists
  * @count: Number of endpoints
  * @lists: The endpoints, by memreg_endpoint.srq_node
@@ -54,11 +54,11 @@ static inline u32 memreg_queue_depth(struct memreg_kdevice *mdev)
  *
  * memreg_kring.lock of the queue's ring protects it.
  */
-struct memreg_takers {
+struct memreg_srq_users {
 	u32 bits;
 	u32 count;
 	struct hlist_head *lists;
-	struct hlist_head first[1U << MEMREG_TAKERS_BITS];
+	struct hlist_head first[1U << MEMREG_SRQ_USERS_BITS];
 };
 
 /**
@@ -66,7 +66,8 @@ struct memreg_takers {
  * @ring: Ring for its completions; holds a reference
  * @ep: Its endpoint, or NULL if it is shared
  * @srq: The device's shared receive queue, or NULL
- * @takers: Endpoints that take buffers from it, by their QPs, if it is shared
+ * @srq_users: Endpoints that take buffers from it, by their QPs, if it is
+ *	shared
  * @send: It is a send queue
  * @depth: Slots
  * @max_sge: SGEs of a slot
@@ -95,13 +96,13 @@ struct memreg_takers {
  *	posted before it is retransmitted after it; @lock, used only with
  *	MEMREG_QUIRK_REPEATS_REG_MR
  * @marked: A marker is posted
- * @wait: Wait queue for an endpoint to leave @takers
+ * @wait: Wait queue for an endpoint to leave @srq_users
  */
 struct memreg_queue {
 	struct memreg_kring *ring;
 	struct memreg_endpoint *ep;
 	struct ib_srq *srq;
-	struct memreg_takers takers;
+	struct memreg_srq_users srq_users;
 	bool send;
 	u32 depth;
 	u32 max_sge;
@@ -127,11 +128,11 @@ struct memreg_queue {
 	wait_queue_head_t wait;
 };
 
-/* Cost of memreg_queue_find_taker(), in units of memreg_slot_cost(). */
+/* Cost of memreg_queue_find_user(), in units of memreg_slot_cost(). */
 static inline unsigned int
 memreg_queue_find_cost(const struct memreg_queue *queue)
 {
-	return queue->takers.count >> (queue->takers.bits + 2);
+	return queue->srq_users.count >> (queue->srq_users.bits + 2);
 }
 
 static inline struct memreg_slot *
@@ -224,11 +225,9 @@ void memreg_slot_sges_put(const struct memreg_slot_sge *sges, u32 count);
 void memreg_queue_undo(struct memreg_slot *slot);
 int memreg_slot_build_recv(const struct memreg_slot *slot, u32 lkey,
 			   struct ib_sge *sges, int max);
-struct memreg_endpoint *memreg_queue_find_taker(struct memreg_queue *queue,
-						const struct ib_qp *qp);
+struct memreg_endpoint *memreg_queue_find_user(struct memreg_queue *queue,
+					       const struct ib_qp *qp);
 int memreg_queue_join(struct memreg_queue *queue, struct memreg_endpoint *ep);
-void memreg_queue_leave(struct memreg_queue *queue,
-			struct memreg_endpoint *ep);
 
 /* Drop the references of a slot. */
 static inline void memreg_slot_release(struct memreg_slot *slot)

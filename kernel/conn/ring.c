@@ -3,16 +3,6 @@
  * Completion rings: memory that kernel and user share, in which the kernel
  * reports the outcome of work requests.
  *
- * Room
- *
- * @claimed counts the entries that were written, and those that are reserved
- * for work requests which have not completed. It is ahead of the user's index
- * by at most the number of entries in the ring, so no future completion can
- * overwrite an entry that the user has not read (I10). The completion queue has
- * as many entries, and hence room for all completions. The user's index in the
- * shared memory is read in one place, once for each decision, and is used only
- * if it is in the valid range.
- *
  * Polling
  *
  * The user polls memory, so the kernel has to write completions there without a
@@ -29,7 +19,7 @@
  * memory, a timer polls if the task does not run soon.
  *
  * The end of a window needs a context that may sleep. A completion that ends a
- * window is held, and all later ones with it, to keep the order. It is settled
+ * window is held, and all later ones with it, to keep the order. It is handled
  * by a task that waits for the ring, or else by a worker, and reported only
  * then: a user that reads that a window has ended can bind the window again, or
  * destroy its MR, unless more of the user's work on it is pending.
@@ -46,7 +36,6 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
-#include <linux/vmalloc.h>
 
 #include "conn/complete.h"
 #include "conn/ring.h"
@@ -69,61 +58,8 @@ static const struct {
 	{ 16, 8 }, { 16, 16 }, { 32, 16 }, { 32, 32 },
 };
 
-/* Handlers of completions. */
-static const struct memreg_slot_ops *memreg_ring_slot_ops;
-
-/**
- * memreg_ring_init() - Initialize what rings share
- * @ops: Handlers of completions
- */
-void __init memreg_ring_init(const struct memreg_slot_ops *ops)
-{
-	memreg_ring_slot_ops = ops;
-	static_assert(sizeof(struct ib_memreg_ring) <= MEMREG_RING_HEADER);
-	static_assert(sizeof(struct ib_memreg_cqe) == 64);
-}
-
-/*
- * Room
- */
-
-/**
- * memreg_ring_claim() - Reserve entries
- * @ring: The ring
- * @count: Their number
- *
- * Context: any.
- * Return: true if there was room for all of them.
- */
-bool memreg_ring_claim(struct memreg_kring *ring, u32 count)
-{
-	/* Read before @producer, so that a valid index is never ahead of it. */
-	u32 consumer = smp_load_acquire(&ring->shared->consumer);
-	u32 producer = READ_ONCE(ring->producer);
-	int claimed = atomic_read(&ring->claimed);
-
-	if (producer - consumer > ring->nr_entries)
-		return false;
-	do {
-		if ((u32)claimed + count - consumer > ring->nr_entries)
-			return false;
-	} while (!atomic_try_cmpxchg(&ring->claimed, &claimed,
-				     claimed + count));
-	return true;
-}
-
-/**
- * memreg_ring_unclaim() - Release reserved entries that will not be written
- * @ring: The ring
- * @count: Their number
- *
- * Context: any.
- */
-void memreg_ring_unclaim(struct memreg_kring *ring, u32 count)
-{
-	if (count)
-		atomic_sub(count, &ring->claimed);
-}
+static_assert(sizeof(struct ib_memreg_ring) <= MEMREG_RING_HEADER);
+static_assert(sizeof(struct ib_memreg_cqe) == 64);
 
 /*
  * Entries that the user has not consumed; all, if the user's index is invalid.
@@ -167,7 +103,7 @@ struct memreg_ring_waiter {
 static bool memreg_ring_has(struct memreg_kring *ring, u32 count)
 {
 	return memreg_ring_pending(ring) >= count || READ_ONCE(ring->dead) ||
-	       (READ_ONCE(ring->held) && !READ_ONCE(ring->settling));
+	       (READ_ONCE(ring->held) && !READ_ONCE(ring->handling));
 }
 
 static int memreg_ring_wake_waiter(struct wait_queue_entry *entry,
@@ -179,34 +115,6 @@ static int memreg_ring_wake_waiter(struct wait_queue_entry *entry,
 	if (!memreg_ring_has(waiter->ring, waiter->count))
 		return 0;
 	return autoremove_wake_function(entry, mode, sync, key);
-}
-
-/**
- * memreg_ring_wake() - Make written entries visible to the user
- * @ring: The ring
- *
- * Context: any, with memreg_kring.lock held.
- */
-void memreg_ring_wake(struct memreg_kring *ring)
-{
-	struct ib_memreg_ring *shared = ring->shared;
-	bool more;
-
-	lockdep_assert_held(&ring->lock);
-
-	more = ring->shown != ring->producer;
-	if (more)
-		WRITE_ONCE(shared->cpu, raw_smp_processor_id());
-	/* The entries become visible before the index that covers them. */
-	smp_store_release(&shared->producer, ring->producer);
-	/* memreg_ring_pending() counts only visible entries. */
-	smp_store_release(&ring->shown, ring->producer);
-	/* A sleeper either saw the old @shown, or sees this one. */
-	if (wq_has_sleeper(&ring->wait))
-		wake_up_poll(&ring->wait, EPOLLIN | EPOLLRDNORM);
-	if (more && ring->eventfd &&
-	    !(READ_ONCE(shared->flags) & IB_MEMREG_RING_QUIET))
-		eventfd_signal(ring->eventfd);
 }
 
 /*
@@ -237,18 +145,16 @@ static unsigned int memreg_ring_take(struct memreg_kring *ring,
 				break;
 			emptied = got < MEMREG_RING_WCS;
 		}
-		if (!ring->wc_settled &&
-		    memreg_slot_is_slow(memreg_ring_slot_ops,
-					&ring->wcs[ring->wc_next])) {
+		if (!ring->wc_handled &&
+		    memreg_slot_is_slow(&ring->wcs[ring->wc_next])) {
 			WRITE_ONCE(ring->held, true);
 			break;
 		}
-		n += memreg_ring_slot_ops->done(ring,
-						&ring->wcs[ring->wc_next],
-						budget - n, &more);
+		n += memreg_slot_done(ring, &ring->wcs[ring->wc_next],
+				      budget - n, &more);
 		if (more)
 			break;
-		ring->wc_settled = false;
+		ring->wc_handled = false;
 		ring->wc_next++;
 		WRITE_ONCE(ring->taken, ring->taken + 1);
 	}
@@ -289,11 +195,11 @@ static void memreg_ring_interrupt(struct memreg_kring *ring)
 	spin_lock_irqsave(&ring->lock, flags);
 	more = memreg_ring_poll(ring, MEMREG_RING_BUDGET);
 	/*
-	 * A sleeper in RING_WAIT settles the held completion, and continues
+	 * A sleeper in RING_WAIT handles the held completion, and continues
 	 * polling.
 	 */
 	if (more && !(ring->held && atomic_read(&ring->waiters)))
-		memreg_turn_queue(&ring->turn);
+		memreg_user_work_queue(&ring->work);
 	spin_unlock_irqrestore(&ring->lock, flags);
 }
 
@@ -344,24 +250,24 @@ static void memreg_ring_event(struct ib_cq *cq, void *context)
 		irq_work_queue(&ring->irq);
 }
 
-/* Settle the held completion, without the lock. */
-static void memreg_ring_settle(struct memreg_kring *ring)
+/* Handle the held completion, without the lock. */
+static void memreg_ring_handle_held(struct memreg_kring *ring)
 {
 	struct ib_wc wc = ring->wcs[ring->wc_next];
 
 	lockdep_assert_held(&ring->lock);
 
-	WRITE_ONCE(ring->settling, true);
+	WRITE_ONCE(ring->handling, true);
 	spin_unlock_irq(&ring->lock);
-	memreg_ring_slot_ops->settle(&wc);
+	memreg_slot_handle_slow(&wc);
 	spin_lock_irq(&ring->lock);
 	/* The caller handles it now, with the slots that it stands for. */
-	ring->wc_settled = true;
-	WRITE_ONCE(ring->settling, false);
+	ring->wc_handled = true;
+	WRITE_ONCE(ring->handling, false);
 	WRITE_ONCE(ring->held, false);
 	/* Not only for entries: see memreg_ring_flush(). */
-	if (wq_has_sleeper(&ring->settled))
-		wake_up_all(&ring->settled);
+	if (wq_has_sleeper(&ring->handled))
+		wake_up_all(&ring->handled);
 }
 
 /* Handle some completions. Returns whether there may be more at once. */
@@ -369,10 +275,10 @@ static bool memreg_ring_pass(struct memreg_kring *ring)
 {
 	lockdep_assert_held(&ring->lock);
 
-	if (ring->held && !ring->settling)
-		memreg_ring_settle(ring);
-	/* A task that is settling polls the rest when it is done. */
-	return memreg_ring_poll(ring, MEMREG_RING_BUDGET) && !ring->settling;
+	if (ring->held && !ring->handling)
+		memreg_ring_handle_held(ring);
+	/* A task that is handling polls the rest when it is done. */
+	return memreg_ring_poll(ring, MEMREG_RING_BUDGET) && !ring->handling;
 }
 
 /*
@@ -431,7 +337,7 @@ static void memreg_ring_leave_rest(struct memreg_kring *ring)
 {
 	spin_lock_irq(&ring->lock);
 	if (!ring->dead)
-		memreg_turn_queue(&ring->turn);
+		memreg_user_work_queue(&ring->work);
 	spin_unlock_irq(&ring->lock);
 }
 
@@ -461,8 +367,8 @@ static bool memreg_ring_flushed(struct memreg_kring *ring, u32 taken)
 	bool done;
 
 	spin_lock_irq(&ring->lock);
-	if (ring->held && !ring->settling)
-		memreg_ring_settle(ring);
+	if (ring->held && !ring->handling)
+		memreg_ring_handle_held(ring);
 	n = memreg_ring_take(ring, MEMREG_RING_BUDGET);
 	/* Completions that keep coming are behind those that were there. */
 	done = (!ring->held && n < MEMREG_RING_BUDGET) ||
@@ -483,11 +389,11 @@ void memreg_ring_flush(struct memreg_kring *ring)
 	u32 taken = memreg_ring_taken(ring);
 
 	while (!memreg_ring_flushed(ring, taken)) {
-		wait_event(ring->settled, !READ_ONCE(ring->settling));
+		wait_event(ring->handled, !READ_ONCE(ring->handling));
 		cond_resched();
 	}
 	/* The CQ is not armed: continue in the worker. */
-	memreg_turn_queue(&ring->turn);
+	memreg_user_work_queue(&ring->work);
 }
 
 /* Set the profile that lib/dim has chosen, if it has. */
@@ -515,7 +421,7 @@ static void memreg_ring_moderate(struct memreg_kring *ring)
 static void memreg_ring_work(struct work_struct *work)
 {
 	struct memreg_kring *ring =
-		container_of(work, struct memreg_kring, turn.work);
+		container_of(work, struct memreg_kring, work.work);
 	bool more;
 
 	memreg_ring_moderate(ring);
@@ -523,8 +429,8 @@ static void memreg_ring_work(struct work_struct *work)
 	more = memreg_ring_pass(ring);
 	spin_unlock_irq(&ring->lock);
 	if (more)
-		memreg_turn_queue(&ring->turn);
-	memreg_turn_end(&ring->turn);
+		memreg_user_work_queue(&ring->work);
+	memreg_user_work_end(&ring->work);
 }
 
 /* lib/dim has chosen another profile. All of the kernel shares this worker. */
@@ -533,37 +439,12 @@ static void memreg_ring_dim_work(struct work_struct *work)
 	struct dim *dim = container_of(work, struct dim, work);
 	struct memreg_kring *ring = container_of(dim, struct memreg_kring, dim);
 
-	memreg_turn_queue(&ring->turn);
+	memreg_user_work_queue(&ring->work);
 }
 
 /*
  * The descriptor
  */
-
-/**
- * memreg_ring_hold() - Take a reference of the memory of a ring
- * @ring: Ring with a reference that the caller can rely on
- */
-void memreg_ring_hold(struct memreg_kring *ring)
-{
-	refcount_inc(&ring->refs);
-}
-
-/**
- * memreg_ring_release() - Drop a reference of the memory of a ring
- * @ring: The ring
- *
- * Context: may sleep.
- */
-void memreg_ring_release(struct memreg_kring *ring)
-{
-	if (!refcount_dec_and_test(&ring->refs))
-		return;
-	if (ring->eventfd)
-		eventfd_ctx_put(ring->eventfd);
-	vfree(ring->shared);
-	kfree(ring);
-}
 
 static int memreg_ring_file_release(struct inode *inode, struct file *filp)
 {
@@ -571,32 +452,11 @@ static int memreg_ring_file_release(struct inode *inode, struct file *filp)
 	return 0;
 }
 
-static vm_fault_t memreg_ring_fault(struct vm_fault *vmf)
-{
-	struct memreg_kring *ring = vmf->vma->vm_private_data;
-	unsigned long offset = vmf->pgoff << PAGE_SHIFT;
-
-	if (offset >= PAGE_ALIGN(MEMREG_RING_HEADER +
-				 (size_t)ring->nr_entries * ring->entry_size))
-		return VM_FAULT_SIGBUS;
-	vmf->page = vmalloc_to_page((void *)ring->shared + offset);
-	get_page(vmf->page);
-	return 0;
-}
-
-static const struct vm_operations_struct memreg_ring_vm_ops = {
-	.fault = memreg_ring_fault,
-};
-
 static int memreg_ring_mmap(struct file *filp, struct vm_area_struct *vma)
 {
-	if (!(vma->vm_flags & VM_SHARED))
-		return -EINVAL;
-	/* The file, which the mapping keeps, keeps the ring. */
-	vma->vm_private_data = filp->private_data;
-	vma->vm_ops = &memreg_ring_vm_ops;
-	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
-	return 0;
+	struct memreg_kring *ring = filp->private_data;
+
+	return memreg_usermem_mmap(&ring->memory, vma);
 }
 
 static __poll_t memreg_ring_file_poll(struct file *filp, poll_table *table)
@@ -753,34 +613,6 @@ static const struct file_operations memreg_ring_fops = {
  * The object
  */
 
-/**
- * memreg_ring_get() - Find a ring and take a reference
- * @ucmd: Call that names the ring
- * @id: Its id
- *
- * Return: the ring, or ERR_PTR(-ENOENT) with the reason set.
- */
-struct memreg_kring *memreg_ring_get(struct memreg_ucmd *ucmd, u32 id)
-{
-	struct memreg_object *obj;
-
-	obj = memreg_object_get(ucmd->file, id, IB_MEMREG_OBJECT_RING);
-	if (!obj) {
-		ucmd->reason = IB_MEMREG_REASON_ID;
-		return ERR_PTR(-ENOENT);
-	}
-	return container_of(obj, struct memreg_kring, obj);
-}
-
-/**
- * memreg_ring_put() - Drop a reference of a ring
- * @ring: The ring
- */
-void memreg_ring_put(struct memreg_kring *ring)
-{
-	memreg_object_put(&ring->obj);
-}
-
 /*
  * In a softirq, as all timers that are due expire in the same interrupt.
  */
@@ -812,8 +644,7 @@ static struct memreg_kring *memreg_ring_alloc(struct memreg_ucmd *ucmd)
 				  ucmd->mdev->ibdev->attrs.max_cqe -
 				  ring->nr_entries);
 	size = MEMREG_RING_HEADER + (size_t)ring->nr_entries * ring->entry_size;
-	ring->shared = __vmalloc(PAGE_ALIGN(size),
-				 GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	ring->shared = memreg_usermem_alloc(&ring->memory, size);
 	if (!ring->shared) {
 		kfree(ring);
 		return NULL;
@@ -822,10 +653,10 @@ static struct memreg_kring *memreg_ring_alloc(struct memreg_ucmd *ucmd)
 	spin_lock_init(&ring->lock);
 	INIT_LIST_HEAD(&ring->ended);
 	init_waitqueue_head(&ring->wait);
-	init_waitqueue_head(&ring->settled);
+	init_waitqueue_head(&ring->handled);
 	init_irq_work(&ring->irq, memreg_ring_irq);
-	memreg_turn_init(&ring->turn, ucmd->file->user, MEMREG_TURNS_RING,
-			 memreg_ring_work);
+	memreg_user_work_init(&ring->work, ucmd->file->user, MEMREG_WORK_RING,
+			      memreg_ring_work);
 	memreg_ring_timer_init(ring);
 	ring->moderated = !(cmd->flags & IB_MEMREG_RING_NO_MODERATION);
 	ring->dim.state = DIM_START_MEASURE;
@@ -880,9 +711,9 @@ static void memreg_ring_destroy_cq(struct memreg_kring *ring)
 	spin_lock_irq(&ring->lock);
 	WRITE_ONCE(ring->dead, true);
 	spin_unlock_irq(&ring->lock);
-	/* Nobody else queues the turn now, whose function uses the CQ. */
+	/* Nobody else queues the work now, whose function uses the CQ. */
 	cancel_work_sync(&ring->dim.work);
-	memreg_turn_disable(&ring->turn);
+	memreg_user_work_disable(&ring->work);
 	/* A last event may still come, and finds no completion. */
 	ib_destroy_cq(ring->cq);
 	hrtimer_cancel(&ring->timer);

@@ -19,10 +19,10 @@
 
 #include "core.h"
 #include "device.h"
-#include "turns.h"
+#include "user_work.h"
+#include "usermem.h"
 
 struct eventfd_ctx;
-struct memreg_slot_ops;
 
 /* Completions that are taken off a completion queue by one call. */
 #define MEMREG_RING_WCS		8
@@ -39,7 +39,8 @@ struct memreg_slot_ops;
  * @refs: One for the object, one for its descriptor
  * @mdev: The device; must not be used once @dead
  * @cq: Completion queue with as many entries, and one for each of @max_senders
- * @shared: The memory that user space maps, entries included
+ * @memory: The memory that user space maps
+ * @shared: The same; entries included
  * @entries: The entries in @shared
  * @nr_entries: Number of entries, a power of two
  * @entry_size: Bytes of each
@@ -55,20 +56,20 @@ struct memreg_slot_ops;
  * @taken: Completions that were reported so far, wrapping; @lock
  * @wc_next: Index of the first one in @wcs that is not handled; @lock
  * @wc_count: Number of completions in @wcs; @lock
- * @wc_settled: The completion at @wc_next was held, and can be handled now;
+ * @wc_handled: The completion at @wc_next was held, and can be handled now;
  *	@lock
  * @held: The completion at @wc_next needs a context that may sleep, and all
  *	others wait; @lock
- * @settling: A task is settling the held completion; @lock
+ * @handling: A task is handling the held completion; @lock
  * @ended: Commands of io_uring that end as soon as the room of their slots is
  *	freed; @lock
  * @waiters: Number of tasks that sleep in RING_WAIT
  * @poller: Sleeping task that is woken to poll @cq, or NULL
  * @wait: Wait queue of tasks in RING_WAIT, and of pollers of the descriptor
- * @settled: Wait queue for the end of @settling
+ * @handled: Wait queue for the end of @handling
  * @eventfd: eventfd to signal, or NULL
  * @irq: Polls @cq as soon as interrupts are on
- * @turn: Polls @cq if that takes long, or has to sleep
+ * @work: Polls @cq if that takes long, or has to sleep
  * @timer: Polls @cq a little later
  * @delay_us: Delay of @timer in microseconds; 0: poll at once
  * @moderated: @delay_us, or the device's moderation, follows the load
@@ -80,6 +81,7 @@ struct memreg_kring {
 	refcount_t refs;
 	struct memreg_kdevice *mdev;
 	struct ib_cq *cq;
+	struct memreg_usermem memory;
 	struct ib_memreg_ring *shared;
 	void *entries;
 	u32 nr_entries;
@@ -95,17 +97,17 @@ struct memreg_kring {
 	u32 taken;
 	unsigned int wc_next;
 	unsigned int wc_count;
-	bool wc_settled;
+	bool wc_handled;
 	bool held;
-	bool settling;
+	bool handling;
 	struct list_head ended;
 	atomic_t waiters;
 	struct task_struct *poller;
 	wait_queue_head_t wait;
-	wait_queue_head_t settled;
+	wait_queue_head_t handled;
 	struct eventfd_ctx *eventfd;
 	struct irq_work irq;
-	struct memreg_turn turn;
+	struct memreg_user_work work;
 	struct hrtimer timer;
 	u32 delay_us;
 	bool moderated;
@@ -129,7 +131,6 @@ static inline u32 memreg_ring_max(struct memreg_kdevice *mdev)
 					  IB_MEMREG_RING_ENTRIES_MAX));
 }
 
-void memreg_ring_init(const struct memreg_slot_ops *ops);
 int memreg_ring_create_ioctl(struct memreg_ucmd *ucmd);
 void memreg_ring_hold(struct memreg_kring *ring);
 void memreg_ring_release(struct memreg_kring *ring);

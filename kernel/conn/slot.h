@@ -83,36 +83,4 @@ static inline struct memreg_slot *memreg_wc_slot(const struct ib_wc *wc)
 	return container_of(wc->wr_cqe, struct memreg_slot, cqe);
 }
 
-/**
- * struct memreg_slot_ops - Handlers of completions, which a ring calls
- * @bound: A BIND has succeeded: returns true if the peer has invalidated its
- *	window already, so that @settle has to be called. Context: any.
- * @settle: Settle a slow completion: end its window. Context: may sleep.
- * @done: Handle a completion, or some of the slots that it stands for. Context:
- *	any, with memreg_kring.lock held.
- */
-struct memreg_slot_ops {
-	bool (*bound)(const struct memreg_slot *slot);
-	void (*settle)(const struct ib_wc *wc);
-	unsigned int (*done)(struct memreg_kring *ring, const struct ib_wc *wc,
-			     unsigned int max, bool *more);
-};
-
-/*
- * Is a completion slow: does it end a window, so that it has to be settled in a
- * context that may sleep before it is handled?
- */
-static inline bool memreg_slot_is_slow(const struct memreg_slot_ops *ops,
-				       const struct ib_wc *wc)
-{
-	const struct memreg_slot *slot = memreg_wc_slot(wc);
-	bool good = wc->status == IB_WC_SUCCESS;
-
-	if (slot->opcode == IB_MEMREG_OP_RECV)
-		return good && wc->wc_flags & IB_WC_WITH_INVALIDATE;
-	if (slot->opcode == IB_MEMREG_OP_BIND)
-		return good && ops->bound(slot);
-	return slot->opcode == IB_MEMREG_OP_INVALIDATE;
-}
-
 #endif /* _MEMREG_CONN_SLOT_H */

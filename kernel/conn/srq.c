@@ -15,7 +15,7 @@
 #include "conn/srq.h"
 #include "core.h"
 #include "device.h"
-#include "mem/domain.h"
+#include "keys/domain.h"
 
 static int memreg_srq_check(struct memreg_ucmd *ucmd)
 {
@@ -98,6 +98,8 @@ static void memreg_srq_unmake(struct memreg_kdevice *mdev,
 	memreg_queue_close(srq->queue);
 	ib_destroy_srq(srq->queue->srq);
 	/* All receives that the device took have completed, or never will. */
+	memreg_queue_flush_early(srq->queue);
+	memreg_ring_flush(srq->queue->ring);
 	memreg_queue_abandon(srq->queue);
 	memreg_queue_free(mdev, srq->queue);
 	memreg_uncharge(&srq->charge, mdev);

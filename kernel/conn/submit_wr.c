@@ -91,7 +91,7 @@ u64 memreg_submit_opcodes(struct memreg_kdevice *mdev)
 bool memreg_submit_writes(u16 opcode)
 {
 	return opcode < MEMREG_OPCODES &&
-	       memreg_opcodes[opcode].write;
+	       memreg_opcode(opcode)->write;
 }
 
 /**
@@ -123,7 +123,8 @@ int memreg_bad_flags(struct memreg_ucmd *ucmd, u16 flags)
 		return memreg_fail(ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_FLAGS);
 	return memreg_fail(ucmd, -EINVAL, flags & IB_MEMREG_WR_INLINE ?
-			   IB_MEMREG_REASON_INLINE : IB_MEMREG_REASON_FLAGS);
+			   IB_MEMREG_REASON_INLINE_OPCODE :
+			   IB_MEMREG_REASON_FLAGS);
 }
 
 /* Are all fields 0 that the opcode does not use? */
@@ -176,11 +177,16 @@ int memreg_check_fields(struct memreg_ucmd *ucmd,
 	if (!memreg_unused_clear(wr, op))
 		return memreg_fail(ucmd, -EINVAL,
 				   IB_MEMREG_REASON_RESERVED);
-	if (wr->num_sge > queue->max_sge || (op->atomic && wr->num_sge != 1))
+	if (op->atomic && wr->num_sge != 1)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ATOMIC_SGES);
+	if (wr->num_sge > queue->max_sge)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_SGES);
 	if (wr->length > queue->buffer_size)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_INLINE);
-	if (op->atomic && (wr->sge.length != 8 || wr->remote_addr % 8))
+	if (op->atomic && wr->sge.length != 8)
+		return memreg_fail(ucmd, -EINVAL,
+				   IB_MEMREG_REASON_ATOMIC_LENGTH);
+	if (op->atomic && wr->remote_addr % 8)
 		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_ALIGN);
 	return 0;
 }

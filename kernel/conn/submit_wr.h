@@ -4,6 +4,7 @@
 #define _MEMREG_CONN_SUBMIT_WR_H
 
 #include <linux/bits.h>
+#include <linux/nospec.h>
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 #include <uapi/rdma/ib_memreg.h>
@@ -43,6 +44,12 @@ struct memreg_opcode {
 
 extern const struct memreg_opcode memreg_opcodes[MEMREG_OPCODES];
 
+/* The properties of an opcode that was checked, not speculated about. */
+static inline const struct memreg_opcode *memreg_opcode(u16 opcode)
+{
+	return &memreg_opcodes[array_index_nospec(opcode, MEMREG_OPCODES)];
+}
+
 u64 memreg_submit_opcodes(struct memreg_kdevice *mdev);
 bool memreg_submit_writes(u16 opcode);
 int memreg_bad_opcode(struct memreg_ucmd *ucmd, const struct ib_memreg_wr *wr);
@@ -74,6 +81,18 @@ static inline bool memreg_wr_is_plain(const struct ib_memreg_wr *wr,
 	       wr->sge.length <= longest;
 }
 
+/* The parameters of a BIND, as WINDOW_BIND has them. */
+static inline struct ib_memreg_bind
+memreg_wr_bind(const struct ib_memreg_wr *wr)
+{
+	return (struct ib_memreg_bind) {
+		.mr_id = wr->sge.mr_id,
+		.offset = wr->sge.offset,
+		.length = wr->sge.length,
+		.access = wr->access,
+	};
+}
+
 /*
  * Check a work request, except its memory and window. @opcodes is the mask of
  * the device's opcodes, and @longest the most bytes of its messages; sets
@@ -89,7 +108,7 @@ static inline int memreg_check_wr(struct memreg_ucmd *ucmd, u64 opcodes,
 
 	if (wr->opcode >= MEMREG_OPCODES || !(opcodes & BIT_ULL(wr->opcode)))
 		return memreg_bad_opcode(ucmd, wr);
-	op = &memreg_opcodes[wr->opcode];
+	op = memreg_opcode(wr->opcode);
 	flags = wr->flags & ~op->flags;
 	if (flags)
 		return memreg_bad_flags(ucmd, flags);

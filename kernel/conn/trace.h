@@ -13,7 +13,7 @@
 #include "conn/endpoint.h"
 #include "conn/queue.h"
 #include "core.h"
-#include "mem/domain.h"
+#include "keys/domain.h"
 
 /*
  * Endpoints

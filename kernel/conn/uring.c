@@ -29,8 +29,9 @@
 #include "conn/submit_wr.h"
 #include "conn/uring.h"
 #include "core.h"
-#include "mem/mr.h"
-#include "mem/region.h"
+#include "mr/mr.h"
+#include "pages/borrowed.h"
+#include "pages/region.h"
 
 static bool memreg_uring_nowait(const struct memreg_uring *uring)
 {
@@ -301,7 +302,7 @@ static int memreg_uring_borrow(struct memreg_uring *uring,
 
 	if (wr->num_sge != 1 || wr->sge.mr_id)
 		return memreg_fail(uring->ucmd, -EINVAL,
-				   IB_MEMREG_REASON_SGES);
+				   IB_MEMREG_REASON_URING_SGE);
 	if (!wr->sge.length)
 		return memreg_fail(uring->ucmd, -EINVAL,
 				   IB_MEMREG_REASON_ZERO_LENGTH);
@@ -355,11 +356,11 @@ int memreg_uring_look(struct memreg_uring *uring, struct ib_memreg_wr *wrs,
 			uring->target = wrs[i].target_id;
 		if (wrs[i].target_id != uring->target)
 			return memreg_fail(uring->ucmd, -EINVAL,
-					   IB_MEMREG_REASON_ID);
+					   IB_MEMREG_REASON_URING_TARGET);
 		if (!uring->only && (uring->fixed ||
 				     wrs[i].opcode == IB_MEMREG_OP_RECV))
 			return memreg_fail(uring->ucmd, -EINVAL,
-					   IB_MEMREG_REASON_COUNT);
+					   IB_MEMREG_REASON_URING_COUNT);
 	}
 	return uring->fixed ? memreg_uring_borrow(uring, wrs) : 0;
 }

@@ -31,7 +31,7 @@ struct mutex;
  * @fixed: Its memory is a range of a registered buffer
  * @shared: Its receive is on a shared queue
  * @only: It has one work request
- * @cut: It was cancelled, so that its endpoint is being disconnected
+ * @aborted: It was cancelled, so that its endpoint is being disconnected
  * @cqe32: Its ring has entries with room for struct ib_memreg_uring_result
  * @target: Target of all of its work requests; 0 before the first one
  * @mr: An unpublished MR of the registered buffer's memory, or NULL
@@ -54,7 +54,7 @@ struct memreg_uring {
 	bool fixed;
 	bool shared;
 	bool only;
-	bool cut;
+	bool aborted;
 	bool cqe32;
 	u32 target;
 	struct memreg_kmr *mr;

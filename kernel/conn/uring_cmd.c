@@ -6,7 +6,7 @@
 #include <linux/io_uring/cmd.h>
 #include <linux/slab.h>
 
-#include "conn/closer.h"
+#include "conn/teardown_queue.h"
 #include "conn/endpoint.h"
 #include "conn/ring.h"
 #include "conn/submit.h"
@@ -128,7 +128,7 @@ static int memreg_uring_issue(struct io_uring_cmd *cmd,
  * End the connection of a command, whose endpoint may have gone meanwhile.
  * Returns false if it has to be tried again.
  */
-static bool memreg_uring_cut(struct memreg_file *file, u32 id)
+static bool memreg_uring_abort(struct memreg_file *file, u32 id)
 {
 	struct memreg_ucmd ucmd = { .file = file };
 	struct memreg_object *obj;
@@ -161,14 +161,14 @@ static void memreg_uring_cancel(struct io_uring_cmd *cmd,
 	if (!pending)
 		return;
 	/* It is still being issued, or its queue is being flushed. */
-	if (pending >= MEMREG_URING_ISSUE || uring->cut) {
+	if (pending >= MEMREG_URING_ISSUE || uring->aborted) {
 		schedule_timeout_uninterruptible(1);
 		return;
 	}
 	if (uring->fixed) {
-		uring->cut = memreg_uring_cut(cmd->file->private_data,
-					      uring->target);
-		if (!uring->cut)
+		uring->aborted = memreg_uring_abort(cmd->file->private_data,
+						    uring->target);
+		if (!uring->aborted)
 			schedule_timeout_uninterruptible(1);
 		return;
 	}

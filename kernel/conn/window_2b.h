@@ -25,8 +25,10 @@ int memreg_window_post_invalidate(struct memreg_ucmd *ucmd,
 				  struct memreg_slot *slot);
 void memreg_window_post_undo(struct memreg_slot *slot);
 const struct memreg_key *memreg_window_key(const struct memreg_window *window);
+void memreg_window_end(struct memreg_window *window, bool idle);
+void memreg_window_let_go(struct memreg_window *window);
 bool memreg_window_bound(const struct memreg_slot *slot);
-void memreg_window_doomed(const struct memreg_slot *slot);
+void memreg_window_end_deferred(const struct memreg_slot *slot);
 void memreg_window_invalidated(struct memreg_slot *slot, bool done);
 u32 memreg_window_remote_invalidate(struct memreg_endpoint *ep, u32 rkey);
 

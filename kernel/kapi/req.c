@@ -16,6 +16,23 @@
  * that the caller makes of it, the completion of a SEND that is signalled, that
  * of the last LOCAL_INV.
  *
+ * Work requests of the caller's own
+ *
+ * ib_memreg_req_post_wrs() puts REG_MRs in front of work requests whose
+ * completions are the caller's. If a LOCAL_INV is posted, its completion shows
+ * that they have completed. If the peer has invalidated all keys, none is: the
+ * REG_MRs have been executed then, since the key worked, but nothing shows that
+ * the device has done with them.
+ *
+ * - When the queue is flushed, some drivers report all work requests that no
+ *   signalled one behind them has completed, executed or not. By then the
+ *   request may be gone, and the MR another's. So these REG_MRs have a
+ *   completion of their own that nothing follows from. If one fails, the
+ *   LOCAL_INV is flushed, or the request is aborted.
+ * - The device may send the message again, for which it may repeat the REG_MRs
+ *   before it (MEMREG_QUIRK_REPEATS_REG_MR), of MRs that it has pointers to.
+ *   There a LOCAL_INV is posted in any case, as that waits for all before it.
+ *
  * A post and an answer
  *
  * An answer can arrive before the post returns, and a peer can send one without
@@ -24,6 +41,21 @@
  * post has returned, and counts only if all work requests were posted. One
  * answer counts; the caller that handles it has the request to itself from
  * there on.
+ *
+ * Lists of posted requests
+ *
+ * A request is on a list of the CPU that posted it, from the begin of the post
+ * until it is done, so that all requests of a QP can be aborted. The lock of
+ * that list also decides, once and for all, whether a request is done: whoever
+ * waits for it is either on its list of waiters when that is taken away, or
+ * sees that it is IDLE. Waiters are on the stacks of those who wait, so nothing
+ * of a request is read after done(), which may free it or post it again.
+ *
+ * done() is called in a read-side critical section of RCU that begins before
+ * the request leaves the list: ib_memreg_pool_abort(), which cannot find these
+ * requests any more, waits for a grace period.
+ *
+ * Lock order: list of a CPU, request.
  *
  * Failure
  *
@@ -41,264 +73,40 @@
  * a bad completion mean anything, so the last LOCAL_INV has a completion of its
  * own, and cannot be taken for a REG_MR that was flushed.
  */
-#include <linux/bvec.h>
-#include <linux/overflow.h>
+#include <linux/completion.h>
 #include <linux/sched/mm.h>
 #include <linux/spinlock.h>
+#include <linux/srcu.h>
 
 #include "inject.h"
 #include "kapi/kapi.h"
 #include "kapi/trace.h"
-#include "mem/fastmr.h"
+#include "keys/fastmr.h"
 
 static void memreg_req_work(struct work_struct *work);
 
-/**
- * enum memreg_req_state - Where a request is
- * @MEMREG_REQ_IDLE: It is the caller's, with memory mapped or without.
- * @MEMREG_REQ_POSTED: It waits for its answer.
- * @MEMREG_REQ_PARTIAL: A part of it was posted, and not the SEND: it waits for
- *	the connection to end.
- * @MEMREG_REQ_ANSWERED: The caller has the answer.
- * @MEMREG_REQ_ENDED: It waits for work requests, or for the worker.
+/*
+ * Held by calls of done(). Not RCU: what a worker calls may look whether it may
+ * sleep, as the end of a bio does in some file systems.
  */
-enum memreg_req_state {
-	MEMREG_REQ_IDLE,
-	MEMREG_REQ_POSTED,
-	MEMREG_REQ_PARTIAL,
-	MEMREG_REQ_ANSWERED,
-	MEMREG_REQ_ENDED,
-};
+DEFINE_STATIC_SRCU(memreg_req_srcu);
 
 /* Flags of a request, besides enum ib_memreg_req_flags. */
 #define MEMREG_REQ_LOCAL	BIT(8)	/* LOCAL_INV was used */
 #define MEMREG_REQ_DRAIN	BIT(9)	/* The worker is to drain the queue */
-
-/*
- * Mapping
- */
-
-/* Bytes, at most, of an entry that begins at this offset in a page. */
-static u32 memreg_entry_max(const struct ib_memreg_pool *pool, u32 offset)
-{
-	return rounddown(offset + pool->max_seg, PAGE_SIZE) - offset;
-}
-
-/* Bytes that go into the pages which an MR may still take. */
-static u32 memreg_mr_room(const struct ib_memreg_mr *mr)
-{
-	return (mr->pool->max_pages - mr->pages) << PAGE_SHIFT;
-}
-
-/*
- * Extend an MR's last entry by a piece, or by the first bytes of it, if the
- * piece follows in memory. Returns the number of bytes.
- */
-static u32 memreg_mr_extend(struct ib_memreg_mr *mr, struct page *page,
-			    u32 offset, u32 length)
-{
-	struct scatterlist *last = &mr->sgl[mr->nents - 1];
-	u32 room = memreg_mr_room(mr);
-
-	if (page_to_phys(page) + offset != sg_phys(last) + last->length ||
-	    is_zone_device_page(page) || is_zone_device_page(sg_page(last)))
-		return 0;
-	/* The page that it begins in is counted, if it doesn't begin there. */
-	if (offset)
-		room += PAGE_SIZE - offset;
-	length = min3(length, room,
-		      memreg_entry_max(mr->pool, last->offset) - last->length);
-	last->length += length;
-	mr->pages += DIV_ROUND_UP(offset + length, PAGE_SIZE) - !!offset;
-	return length;
-}
-
-/* Give an MR another entry, of a piece or the first bytes of it. */
-static u32 memreg_mr_append(struct ib_memreg_mr *mr, struct page *page,
-			    u32 offset, u32 length)
-{
-	if (mr->pages == mr->pool->max_pages)
-		return 0;
-	length = min3(length, memreg_entry_max(mr->pool, offset),
-		      memreg_mr_room(mr) - offset);
-	sg_set_page(&mr->sgl[mr->nents++], page, length, offset);
-	mr->pages += DIV_ROUND_UP(offset + length, PAGE_SIZE);
-	return length;
-}
-
-/* Add to an MR what it takes of a piece. Returns the bytes. */
-static u32 memreg_mr_add(struct ib_memreg_mr *mr, struct page *page,
-			 u32 offset, u32 length)
-{
-	const struct scatterlist *last;
-	u32 added;
-
-	if (!mr->nents)
-		return memreg_mr_append(mr, page, offset, length);
-	added = memreg_mr_extend(mr, page, offset, length);
-	if (added)
-		return added;
-	last = &mr->sgl[mr->nents - 1];
-	if (!mr->pool->sg_gaps &&
-	    (offset || offset_in_page(last->offset + last->length)))
-		return 0;
-	return memreg_mr_append(mr, page, offset, length);
-}
-
-/* Map what an MR was given, and prepare its REG_MR. */
-static int memreg_mr_map(struct ib_memreg_mr *mr)
-{
-	struct ib_device *ibdev = mr->pool->pd->device;
-	int nents, access = 0;
-
-	nents = ib_dma_map_sg(ibdev, mr->sgl, mr->nents, mr->dir);
-	if (!nents)
-		return -EIO;
-	mr->mapped = true;
-	if (memreg_fastmr_map(&mr->fast, mr->sgl, nents, PAGE_SIZE))
-		return -EIO;
-	if (mr->dir != DMA_FROM_DEVICE)
-		access |= IB_ACCESS_REMOTE_READ;
-	if (mr->dir != DMA_TO_DEVICE)
-		access |= IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE;
-	memreg_fastmr_prepare_reg(&mr->fast, access);
-	mr->length = mr->fast.mr->length;
-	trace_memreg_req_map(mr);
-	return 0;
-}
-
-/* Unmap the memory behind a dead key. */
-static void memreg_mr_unmap(struct ib_memreg_mr *mr)
-{
-	if (mr->mapped)
-		ib_dma_unmap_sg(mr->pool->pd->device, mr->sgl, mr->nents,
-				mr->dir);
-	mr->mapped = false;
-}
-
-/* Put the MRs of a request behind @last, whose keys are all dead. */
-static void memreg_req_release_behind(struct ib_memreg_req *req,
-				      struct ib_memreg_mr *last)
-{
-	struct ib_memreg_mr **link = last ? &last->next : &req->first;
-	struct ib_memreg_mr *mr = *link, *next;
-
-	*link = NULL;
-	req->last = last;
-	for (; mr; mr = next) {
-		next = mr->next;
-		memreg_mr_unmap(mr);
-		mr->state = MEMREG_MR_DEAD;
-		ib_memreg_mr_put(mr);
-		req->nr_mrs--;
-	}
-}
-
-static void memreg_req_release(struct ib_memreg_req *req)
-{
-	memreg_req_release_behind(req, NULL);
-}
+#define MEMREG_REQ_OWN_WRS	BIT(10)	/* ib_memreg_req_post_wrs() */
 
 /**
- * struct memreg_fill - Memory that is being added to a request
- * @req: The request
- * @dir: Direction of the peer's accesses
- * @before: Last MR that it had before, or NULL
- * @mr: MR that is being filled, or NULL
- * @room: MRs that it may still take
+ * struct memreg_req_waiter - A thread that waits until a request is done
+ * @next: Next one that waits for the same request, or NULL
+ * @done: Completed after done()
+ * @status: Argument of done()
  */
-struct memreg_fill {
-	struct ib_memreg_req *req;
-	enum dma_data_direction dir;
-	struct ib_memreg_mr *before;
-	struct ib_memreg_mr *mr;
-	unsigned int room;
+struct memreg_req_waiter {
+	struct memreg_req_waiter *next;
+	struct completion done;
+	int status;
 };
-
-/* Begin another MR. */
-static int memreg_fill_begin_mr(struct memreg_fill *fill)
-{
-	struct ib_memreg_req *req = fill->req;
-	struct ib_memreg_mr *mr;
-
-	if (!fill->room)
-		return -EMSGSIZE;
-	mr = memreg_mrpool_take_mr(req->pool, req->reserve);
-	if (!mr)
-		return -EAGAIN;
-	mr->req = req;
-	mr->next = NULL;
-	mr->dir = fill->dir;
-	mr->nents = 0;
-	mr->pages = 0;
-	if (req->last)
-		req->last->next = mr;
-	else
-		req->first = mr;
-	req->last = mr;
-	req->nr_mrs++;
-	fill->mr = mr;
-	fill->room--;
-	return 0;
-}
-
-/* Add a piece to the last MR of a request, and to as many more as it takes. */
-static int memreg_fill_add(struct memreg_fill *fill, struct page *page,
-			   u32 offset, u32 length)
-{
-	u32 added;
-	int ret;
-
-	if (!length)
-		return -EINVAL;
-	while (length) {
-		page += offset >> PAGE_SHIFT;
-		offset = offset_in_page(offset);
-		added = fill->mr ? memreg_mr_add(fill->mr, page, offset,
-						 length) : 0;
-		if (!added) {
-			ret = memreg_fill_begin_mr(fill);
-			if (ret)
-				return ret;
-		}
-		offset += added;
-		length -= added;
-	}
-	return 0;
-}
-
-static int memreg_fill_begin(struct memreg_fill *fill,
-			     struct ib_memreg_req *req, unsigned int max_mrs,
-			     enum dma_data_direction dir)
-{
-	if (READ_ONCE(req->state) != MEMREG_REQ_IDLE ||
-	    (dir != DMA_TO_DEVICE && dir != DMA_FROM_DEVICE &&
-	     dir != DMA_BIDIRECTIONAL))
-		return -EINVAL;
-	*fill = (struct memreg_fill) {
-		.req = req,
-		.dir = dir,
-		.before = req->last,
-		.room = max_mrs,
-	};
-	return 0;
-}
-
-/* All pieces were added, or one could not be. */
-static int memreg_fill_end(struct memreg_fill *fill, int ret)
-{
-	struct ib_memreg_req *req = fill->req;
-	struct ib_memreg_mr *mr;
-
-	if (!ret && !fill->mr)
-		ret = -EINVAL;
-	mr = fill->before ? fill->before->next : req->first;
-	for (; !ret && mr; mr = mr->next)
-		ret = memreg_mr_map(mr);
-	if (ret)
-		memreg_req_release_behind(req, fill->before);
-	return ret;
-}
 
 /**
  * ib_memreg_req_init() - Initialise a request
@@ -325,142 +133,56 @@ void ib_memreg_req_init(struct ib_memreg_req *req, struct ib_memreg_pool *pool,
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_req_init, MEMREG_NS);
 
-/**
- * ib_memreg_req_map_sg() - Map memory to MRs of a request
- * @req: A request that is not posted; it may have other memory mapped already
- * @sgl: The memory; not mapped for DMA, and not needed afterwards
- * @nents: Number of pieces
- * @max_mrs: MRs that this memory may take, at most
- * @dir: DMA_TO_DEVICE: the peer reads; DMA_FROM_DEVICE: the peer writes;
- *	DMA_BIDIRECTIONAL: both
- *
- * Each MR takes as many pieces as fit: a piece that does not begin and end at
- * the boundaries of pages is the first or last one of its MR, unless the pool
- * has IB_MEMREG_POOL_SG_GAPS. A piece that an MR has not enough room for goes
- * on in the next one. The memory is the request's until ib_memreg_req_unmap()
- * or ib_memreg_req_ops.done().
- *
- * Memory can be mapped to a request more than once before it is posted, also in
- * both directions: one message then carries the segments that the peer reads
- * and those that it writes. Each call begins with a new MR, so its segments
- * start at the value that @nr_mrs of the request had before.
- *
- * Context: any that ib_post_send() may be called in.
- * Return: 0; -EAGAIN if there are not enough MRs now: try again later, as MRs
- * become idle when other requests end, or a worker adds some; -EMSGSIZE if it
- * would take more than @max_mrs; -EINVAL if the memory is empty, or if @req is
- * posted; -EIO if it cannot be mapped. A failure changes nothing: earlier
- * mappings of the request stay.
- */
-int ib_memreg_req_map_sg(struct ib_memreg_req *req, struct scatterlist *sgl,
-			 unsigned int nents, unsigned int max_mrs,
-			 enum dma_data_direction dir)
-{
-	struct memreg_fill fill;
-	struct scatterlist *sg;
-	unsigned int i;
-	int ret;
-
-	ret = memreg_fill_begin(&fill, req, max_mrs, dir);
-	if (ret)
-		return ret;
-	for_each_sg(sgl, sg, nents, i) {
-		ret = memreg_fill_add(&fill, sg_page(sg), sg->offset,
-				      sg->length);
-		if (ret)
-			break;
-	}
-	return memreg_fill_end(&fill, ret);
-}
-EXPORT_SYMBOL_NS_GPL(ib_memreg_req_map_sg, MEMREG_NS);
-
-/**
- * ib_memreg_req_map_bvec() - Map memory to MRs of a request
- * @req: As for ib_memreg_req_map_sg()
- * @bvecs: The memory; not needed afterwards
- * @count: Number of pieces
- * @max_mrs: MRs that this memory may take, at most
- * @dir: Direction of the peer's accesses, as for ib_memreg_req_map_sg()
- *
- * Context: any that ib_post_send() may be called in.
- * Return: as of ib_memreg_req_map_sg().
- */
-int ib_memreg_req_map_bvec(struct ib_memreg_req *req,
-			   const struct bio_vec *bvecs, unsigned int count,
-			   unsigned int max_mrs, enum dma_data_direction dir)
-{
-	struct memreg_fill fill;
-	unsigned int i;
-	int ret;
-
-	ret = memreg_fill_begin(&fill, req, max_mrs, dir);
-	if (ret)
-		return ret;
-	for (i = 0; !ret && i < count; i++)
-		ret = memreg_fill_add(&fill, bvecs[i].bv_page,
-				      bvecs[i].bv_offset, bvecs[i].bv_len);
-	return memreg_fill_end(&fill, ret);
-}
-EXPORT_SYMBOL_NS_GPL(ib_memreg_req_map_bvec, MEMREG_NS);
-
-/**
- * ib_memreg_req_unmap() - Undo all of ib_memreg_req_map_sg() and _bvec()
- * @req: A request that is not posted; if nothing is mapped, this does nothing
- *
- * Not for requests that were posted, which are unmapped when they end: for such
- * a request the kernel warns once, and does nothing.
- *
- * Context: any that ib_post_send() may be called in.
- */
-void ib_memreg_req_unmap(struct ib_memreg_req *req)
-{
-	if (!WARN_ON_ONCE(READ_ONCE(req->state) != MEMREG_REQ_IDLE))
-		memreg_req_release(req);
-}
-EXPORT_SYMBOL_NS_GPL(ib_memreg_req_unmap, MEMREG_NS);
-
-/**
- * ib_memreg_req_segs() - The segments of the memory to send to the peer
- * @req: A request that is mapped
- * @segs: Filled in, in the order of the memory
- * @max: Room there
- *
- * The keys work as soon as the request is posted, and not before.
- *
- * Context: any.
- * Return: number of segments that were written: the smaller one of @nr_mrs of
- * the request and @max.
- */
-unsigned int ib_memreg_req_segs(const struct ib_memreg_req *req,
-				struct ib_memreg_seg *segs, unsigned int max)
-{
-	const struct ib_memreg_mr *mr;
-	unsigned int n = 0;
-
-	for (mr = req->first; mr && n < max; mr = mr->next, n++) {
-		segs[n].iova = mr->fast.mr->iova;
-		segs[n].length = mr->length;
-		segs[n].rkey = mr->fast.mr->rkey;
-	}
-	return n;
-}
-EXPORT_SYMBOL_NS_GPL(ib_memreg_req_segs, MEMREG_NS);
-
 /*
  * The end
  */
 
+/*
+ * The request is the caller's again, and may be gone as soon as this returns.
+ * Returns those who wait for it.
+ */
+static struct memreg_req_waiter *memreg_req_leave(struct ib_memreg_req *req)
+{
+	struct memreg_mrpool_cpu *cpu = per_cpu_ptr(req->pool->cpus, req->cpu);
+	struct memreg_req_waiter *waiters;
+	unsigned long irq;
+
+	spin_lock_irqsave(&cpu->lock, irq);
+	list_del(&req->node);
+	waiters = req->waiters;
+	req->waiters = NULL;
+	/* An abort, or an answer that comes again, may be looking. */
+	WRITE_ONCE(req->state, MEMREG_REQ_IDLE);
+	spin_unlock_irqrestore(&cpu->lock, irq);
+	return waiters;
+}
+
+static void memreg_req_wake(struct memreg_req_waiter *waiter, int status)
+{
+	struct memreg_req_waiter *next;
+
+	for (; waiter; waiter = next) {
+		/* Its stack may be gone when it is awake. */
+		next = waiter->next;
+		waiter->status = status;
+		complete(&waiter->done);
+	}
+}
+
 /* The caller owns the request again. It may be gone afterwards. */
 static void memreg_req_call_done(struct ib_memreg_req *req)
 {
-	struct completion *waiter = req->waiter;
+	const struct ib_memreg_req_ops *ops = req->ops;
+	struct memreg_req_waiter *waiters;
+	int idx, status = req->status;
 
-	/* An abort, or an answer that comes again, may be looking. */
-	WRITE_ONCE(req->state, MEMREG_REQ_IDLE);
-	if (waiter)
-		complete(waiter);
-	else
-		req->ops->done(req, req->status);
+	/* See ib_memreg_pool_abort(). */
+	idx = srcu_read_lock(&memreg_req_srcu);
+	waiters = memreg_req_leave(req);
+	if (ops->done)
+		ops->done(req, status);
+	memreg_req_wake(waiters, status);
+	srcu_read_unlock(&memreg_req_srcu, idx);
 }
 
 /* Is an MR to be destroyed before its memory is unmapped? */
@@ -488,7 +210,7 @@ static bool memreg_req_is_lost(const struct ib_memreg_req *req)
 static void memreg_req_reclaim(struct ib_memreg_req *req)
 {
 	struct ib_memreg_mr *mr, *next, **lost = &req->first;
-	struct ib_memreg_mr *hollow;
+	struct ib_memreg_mr *first;
 
 	for (mr = req->first; mr; mr = mr->next)
 		if (memreg_mr_is_lost(mr))
@@ -498,20 +220,21 @@ static void memreg_req_reclaim(struct ib_memreg_req *req)
 		memreg_mr_unmap(mr);
 		mr->state = MEMREG_MR_DEAD;
 		if (mr->fast.mr) {
-			ib_memreg_mr_put(mr);
+			memreg_mrpool_put_mr(mr);
 		} else {
 			*lost = mr;
 			lost = &mr->next;
 		}
 	}
 	*lost = NULL;
-	hollow = req->first;
+	first = req->first;
 	req->first = NULL;
 	req->last = NULL;
 	req->nr_mrs = 0;
+	memreg_mrpool_check_wanted(req->pool);
 	memreg_req_call_done(req);
 
-	for (mr = hollow; mr; mr = next) {
+	for (mr = first; mr; mr = next) {
 		next = mr->next;
 		memreg_mrpool_replace_later(mr);
 	}
@@ -630,9 +353,16 @@ static void memreg_req_send_done(struct ib_cq *cq, struct ib_wc *wc)
  * Posting
  */
 
-/* Chain the REG_MRs of a request in front of a SEND. */
+/* A REG_MR in front of the caller's work requests completed: see above. */
+static void memreg_reg_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+}
+
+static struct ib_cqe memreg_reg_cqe = { .done = memreg_reg_done };
+
+/* Chain the REG_MRs of a request in front of other work requests. */
 static struct ib_send_wr *memreg_req_chain(struct ib_memreg_req *req,
-					   struct ib_send_wr *send)
+					   struct ib_send_wr *chain)
 {
 	struct ib_memreg_mr *mr;
 
@@ -640,27 +370,54 @@ static struct ib_send_wr *memreg_req_chain(struct ib_memreg_req *req,
 		struct ib_send_wr *wr = &mr->fast.wr.wr;
 
 		mr->state = MEMREG_MR_POSTED;
-		wr->wr_cqe = &mr->fast.cqe;
+		wr->wr_cqe = req->flags & MEMREG_REQ_OWN_WRS ?
+				     &memreg_reg_cqe : &mr->fast.cqe;
 		wr->send_flags = 0;
-		wr->next = mr->next ? &mr->next->fast.wr.wr : send;
+		wr->next = mr->next ? &mr->next->fast.wr.wr : chain;
 		trace_memreg_req_register(mr);
 	}
-	return req->first ? &req->first->fast.wr.wr : send;
+	return req->first ? &req->first->fast.wr.wr : chain;
 }
 
-/* Prepare a request, and the SEND, to be posted. */
-static void memreg_req_arm(struct ib_memreg_req *req, struct ib_qp *qp,
-			   struct ib_send_wr *send, unsigned int flags)
+/* Begin to post a request; false if it is posted. */
+static bool memreg_req_enter(struct ib_memreg_req *req, struct ib_qp *qp,
+			     unsigned int flags)
+{
+	int i = raw_smp_processor_id();
+	struct memreg_mrpool_cpu *cpu = per_cpu_ptr(req->pool->cpus, i);
+	unsigned long irq;
+	bool idle;
+
+	spin_lock_irqsave(&cpu->lock, irq);
+	idle = READ_ONCE(req->state) == MEMREG_REQ_IDLE;
+	if (idle) {
+		req->status = 0;
+		req->unknown = false;
+		req->flags = flags;
+		req->qp = qp;
+		WRITE_ONCE(req->cpu, i);
+		/* Pairs with memreg_req_add_waiter(). */
+		smp_store_release(&req->state, MEMREG_REQ_POSTING);
+		list_add_tail(&req->node, &cpu->posted);
+	}
+	spin_unlock_irqrestore(&cpu->lock, irq);
+	return idle;
+}
+
+/* Does the SEND of a request have to report its completion? */
+static bool memreg_req_signals(const struct ib_memreg_req *req)
 {
 	/* Otherwise the last LOCAL_INV reports the SEND, too. */
-	bool signalled = flags & IB_MEMREG_REQ_REMOTE_INV || !req->first;
+	return !(req->flags & MEMREG_REQ_OWN_WRS) &&
+	       (req->flags & IB_MEMREG_REQ_REMOTE_INV || !req->first);
+}
 
-	req->status = 0;
-	req->unknown = false;
-	req->flags = flags;
-	req->qp = qp;
-	WRITE_ONCE(req->state, MEMREG_REQ_POSTED);
-	atomic_set(&req->pending, signalled ? 2 : 1);
+/* Have the completion of a SEND be that of its request. */
+static void memreg_req_arm_send(struct ib_memreg_req *req,
+				struct ib_send_wr *send)
+{
+	bool signalled = memreg_req_signals(req);
+
 	req->send_cqe.done = signalled ? memreg_req_send_done :
 					 memreg_req_send_check;
 	send->wr_cqe = &req->send_cqe;
@@ -670,22 +427,58 @@ static void memreg_req_arm(struct ib_memreg_req *req, struct ib_qp *qp,
 		send->send_flags &= ~IB_SEND_SIGNALED;
 }
 
-/* Not all of a request could be posted. */
+/*
+ * Not all of a request could be posted. If nothing was, the caller still has to
+ * take it off the list.
+ */
 static int memreg_req_post_failed(struct ib_memreg_req *req, int err,
 				  bool nothing)
 {
 	struct ib_memreg_mr *mr;
 
+	lockdep_assert_held(&req->lock);
+
 	if (nothing) {
 		for (mr = req->first; mr; mr = mr->next)
 			mr->state = MEMREG_MR_DEAD;
-		WRITE_ONCE(req->state, MEMREG_REQ_IDLE);
+		WRITE_ONCE(req->state, MEMREG_REQ_POSTING);
 		return err == -ENOTCONN ? -EIO : err;
 	}
-	/* The SEND is the last one, so it was not posted: the end counts. */
+	/* Of what counts, the SEND is the last, and was not posted. */
 	atomic_set(&req->pending, 1);
 	WRITE_ONCE(req->state, MEMREG_REQ_PARTIAL);
 	return -ENOTCONN;
+}
+
+/*
+ * Post the REG_MRs of a request, and @chain. If that fails, @bad becomes the
+ * first work request of @chain that was not posted.
+ */
+static int memreg_req_do_post(struct ib_memreg_req *req,
+			      struct ib_send_wr *chain,
+			      const struct ib_send_wr **bad)
+{
+	const struct ib_memreg_mr *mr;
+	struct ib_send_wr *first;
+	unsigned long irq;
+	int ret;
+
+	spin_lock_irqsave(&req->lock, irq);
+	WRITE_ONCE(req->state, MEMREG_REQ_POSTED);
+	atomic_set(&req->pending, memreg_req_signals(req) ? 2 : 1);
+	first = memreg_req_chain(req, chain);
+	ret = memreg_inject_post_send(req->qp, first, bad);
+	if (ret) {
+		ret = memreg_req_post_failed(req, ret, *bad == first);
+		for (mr = req->first; mr; mr = mr->next)
+			if (*bad == &mr->fast.wr.wr)
+				*bad = chain;
+	}
+	/* If that worked, the request may be gone as soon as it is unlocked. */
+	spin_unlock_irqrestore(&req->lock, irq);
+	if (ret && ret != -ENOTCONN)
+		memreg_req_wake(memreg_req_leave(req), 0);
+	return ret;
 }
 
 /**
@@ -693,8 +486,8 @@ static int memreg_req_post_failed(struct ib_memreg_req *req, int err,
  * @req: The request; it may be one that nothing is mapped to
  * @qp: Connected RC QP of the pool's device, with the room that
  *	ib_memreg_init_qp() makes; it stays until what was ended with it is
- *	done. Its completions are polled by the RDMA core, and not by the caller
- *	(IB_POLL_DIRECT).
+ *	done. Its completions are polled by the RDMA core, or by the caller
+ *	(IB_POLL_DIRECT) in one thread at a time: see ib_memreg_req_end().
  * @send: The message, a single work request; its completion is the request's:
  *	@wr_cqe and IB_SEND_SIGNALED are set here
  * @flags: enum ib_memreg_req_flags
@@ -707,32 +500,70 @@ static int memreg_req_post_failed(struct ib_memreg_req *req, int err,
  * Return: 0: ib_memreg_req_ops.done() will be called once the caller has ended
  * or aborted the request. -ENOTCONN: the same, but only a part was posted, and
  * not the message: the caller must end the connection, drain the queue pair,
- * and abort the request; no answer counts. -EINVAL, or another errno of the
- * driver: nothing was posted, and the request is still mapped.
+ * and abort the request; no answer counts. -EINVAL, also if @req is posted
+ * already or being mapped, or another errno of the driver: nothing was posted,
+ * and the request is as it was.
  */
 int ib_memreg_req_post(struct ib_memreg_req *req, struct ib_qp *qp,
 		       struct ib_send_wr *send, unsigned int flags)
 {
 	const struct ib_send_wr *bad = NULL;
-	struct ib_send_wr *first;
-	unsigned long irq;
-	int ret = -EINVAL;
 
-	if (flags & ~IB_MEMREG_REQ_REMOTE_INV || send->next)
+	if (flags & ~IB_MEMREG_REQ_REMOTE_INV || send->next ||
+	    !memreg_req_enter(req, qp, flags))
 		return -EINVAL;
-	spin_lock_irqsave(&req->lock, irq);
-	if (READ_ONCE(req->state) == MEMREG_REQ_IDLE) {
-		memreg_req_arm(req, qp, send, flags);
-		first = memreg_req_chain(req, send);
-		ret = memreg_inject_post_send(qp, first, &bad);
-		if (ret)
-			ret = memreg_req_post_failed(req, ret, bad == first);
-	}
-	/* If that worked, the request may be gone as soon as it is unlocked. */
-	spin_unlock_irqrestore(&req->lock, irq);
-	return ret;
+	memreg_req_arm_send(req, send);
+	return memreg_req_do_post(req, send, &bad);
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_req_post, MEMREG_NS);
+
+/**
+ * ib_memreg_req_post_wrs() - Make the keys of a request in front of work
+ * requests of the caller's own
+ * @req: The request
+ * @qp: As of ib_memreg_req_post()
+ * @chain: Work requests to post behind the REG_MRs, or NULL if @req has MRs.
+ *	They are not changed, and their completions are the caller's, signalled
+ *	or not.
+ * @bad_wr: Becomes the first one of @chain that was not posted, if that fails;
+ *	may be NULL
+ * @flags: enum ib_memreg_req_flags
+ *
+ * For callers that put several messages in one post, have one of several
+ * signalled, or send no message at all. If a REG_MR fails, the QP is in error,
+ * and all behind it is flushed; ib_memreg_req_ops.error() is called for
+ * LOCAL_INVs only. done() means that the keys are dead and that the memory is
+ * unmapped. It says nothing of the completions of @chain:
+ *
+ * - Without IB_MEMREG_REQ_REMOTE_INV, if @req has MRs and @status is 0, @chain
+ *   has completed, as LOCAL_INVs complete after all that was posted before.
+ * - Otherwise the device may still read the buffers of @chain, to send a
+ *   message again. The caller waits for a signalled completion of @chain, or of
+ *   later work requests, before it uses those again.
+ *
+ * The room on the queue has to suffice for all requests whose work requests
+ * were not seen to complete: if one message of N is signalled, add N to the
+ * @depth of ib_memreg_init_qp(), and room for the caller's other work requests.
+ *
+ * Context: any that ib_post_send() may be called in.
+ * Return: as of ib_memreg_req_post(), where -ENOTCONN means that any part was
+ * posted, up to @bad_wr; -EINVAL also if there is nothing to post.
+ */
+int ib_memreg_req_post_wrs(struct ib_memreg_req *req, struct ib_qp *qp,
+			   struct ib_send_wr *chain,
+			   const struct ib_send_wr **bad_wr, unsigned int flags)
+{
+	const struct ib_send_wr *bad = chain;
+	int ret = -EINVAL;
+
+	if (!(flags & ~IB_MEMREG_REQ_REMOTE_INV) && (chain || req->first) &&
+	    memreg_req_enter(req, qp, flags | MEMREG_REQ_OWN_WRS))
+		ret = memreg_req_do_post(req, chain, &bad);
+	if (ret && bad_wr)
+		*bad_wr = bad;
+	return ret;
+}
+EXPORT_SYMBOL_NS_GPL(ib_memreg_req_post_wrs, MEMREG_NS);
 
 /*
  * The answer
@@ -773,8 +604,8 @@ static bool memreg_req_check_inv(struct ib_memreg_req *req,
  * that the peer says it has invalidated (IB_WC_WITH_INVALIDATE) is one of @req
  * that it was to invalidate. It does not read the message.
  *
- * If all of that is so, @req is the caller's alone: a second answer is refused,
- * as is one while the request is not posted, or still being posted. The caller
+ * If all of that is so, no other answer is: a second one is refused, as is one
+ * while the request is not posted, or still being posted. The caller
  * takes what it wants from the message, and calls ib_memreg_req_end(); or, if
  * something is wrong with the message, it ends the connection, and calls
  * ib_memreg_req_abort() when that is drained.
@@ -812,6 +643,15 @@ EXPORT_SYMBOL_NS_GPL(ib_memreg_req_answered, MEMREG_NS);
  * Ending
  */
 
+/* Is a LOCAL_INV to be posted for an MR? */
+static bool memreg_mr_needs_inv(const struct ib_memreg_mr *mr)
+{
+	/* See "Work requests of the caller's own" above. */
+	return mr->state == MEMREG_MR_POSTED ||
+	       (mr->state == MEMREG_MR_REMOTE && mr->pool->repeats_reg &&
+		mr->req->flags & MEMREG_REQ_OWN_WRS);
+}
+
 /* Prepare LOCAL_INVs for the keys of a request that work. */
 static struct ib_send_wr *memreg_req_chain_inv(struct ib_memreg_req *req)
 {
@@ -819,7 +659,7 @@ static struct ib_send_wr *memreg_req_chain_inv(struct ib_memreg_req *req)
 	struct ib_memreg_mr *mr, *last = NULL;
 
 	for (mr = req->first; mr; mr = mr->next) {
-		if (mr->state != MEMREG_MR_POSTED)
+		if (!memreg_mr_needs_inv(mr))
 			continue;
 		mr->state = MEMREG_MR_LOCAL;
 		memreg_fastmr_prepare_inv(&mr->fast);
@@ -861,10 +701,10 @@ static void memreg_req_invalidate(struct ib_memreg_req *req, struct ib_qp *qp)
 
 /*
  * Move a posted request to the state ENDED. Returns false if it is not posted,
- * or has ended already.
+ * or has ended already. If it returns true, the request stays until the caller
+ * has called memreg_req_kill().
  */
-static bool memreg_req_begin_end(struct ib_memreg_req *req,
-				 struct completion *waiter)
+static bool memreg_req_begin_end(struct ib_memreg_req *req)
 {
 	enum memreg_req_state state;
 	unsigned long irq;
@@ -872,11 +712,10 @@ static bool memreg_req_begin_end(struct ib_memreg_req *req,
 
 	spin_lock_irqsave(&req->lock, irq);
 	state = READ_ONCE(req->state);
-	good = state != MEMREG_REQ_IDLE && state != MEMREG_REQ_ENDED;
-	if (good) {
+	good = state == MEMREG_REQ_POSTED || state == MEMREG_REQ_PARTIAL ||
+	       state == MEMREG_REQ_ANSWERED;
+	if (good)
 		WRITE_ONCE(req->state, MEMREG_REQ_ENDED);
-		req->waiter = waiter;
-	}
 	spin_unlock_irqrestore(&req->lock, irq);
 	return good;
 }
@@ -906,111 +745,225 @@ static void memreg_req_kill(struct ib_memreg_req *req, struct ib_qp *qp)
  *
  * Keys that the peer did not invalidate are killed by LOCAL_INV. Without @qp,
  * and if that can't be posted, their MRs are destroyed in a worker; in the
- * latter case it also drains the send queue, which ends the connection.
+ * latter case it also drains the send queue, which ends the connection. If the
+ * CQ is one of IB_POLL_DIRECT the drain polls it: a caller that polls at the
+ * same time may see completions in another order than that of the queue. This
+ * takes a driver that refuses work requests for which there is room. Such a
+ * caller polls until all that has been ended with a @qp is done.
  *
  * If the peer answers by other means than a message, such as by an RDMA WRITE
- * that the caller polls, ib_memreg_req_answered() is not needed. Ending a
- * request that is not posted, or has ended, is an error of the caller: the
- * kernel warns once, and does nothing.
+ * that the caller polls, ib_memreg_req_answered() is not needed.
+ *
+ * If several threads end or abort a request, one of them does. The request may
+ * be neither freed nor posted again before the calls of all of them have
+ * returned, and that of ib_memreg_req_answered(): a caller that has such threads
+ * leaves this to the one that was there last. A thread that ends it for another
+ * reason than its answer does so after the call that has posted it returned. An
+ * answer that comes later is refused, and ends the connection. To wait until
+ * the request is done, call ib_memreg_req_wait().
  *
  * Context: any that ib_post_send() may be called in. Never fails.
+ * Return: true if this call has ended it; false if it was not posted, or if
+ * another has ended it: then this does nothing.
  */
-void ib_memreg_req_end(struct ib_memreg_req *req, struct ib_qp *qp)
+bool ib_memreg_req_end(struct ib_memreg_req *req, struct ib_qp *qp)
 {
-	if (!WARN_ON_ONCE(!memreg_req_begin_end(req, NULL)))
-		memreg_req_kill(req, qp);
+	if (!memreg_req_begin_end(req))
+		return false;
+	memreg_req_kill(req, qp);
+	return true;
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_req_end, MEMREG_NS);
 
-/**
- * ib_memreg_req_end_sync() - End a request, and wait for that
- * @req: A request that is posted, after its answer has come
- * @qp: As of ib_memreg_req_end()
- *
- * done() is called before this returns.
- *
- * Context: may sleep; not where completions of @qp are handled.
- * Return: the status that done() got: 0 or -ECONNABORTED; -EINVAL if @req is
- * not posted, which is an error of the caller.
- */
-int ib_memreg_req_end_sync(struct ib_memreg_req *req, struct ib_qp *qp)
+/* End a request that is the caller's to end, with an error. */
+static void memreg_req_do_abort(struct ib_memreg_req *req)
 {
-	DECLARE_COMPLETION_ONSTACK(waiter);
-	int status;
-
-	might_sleep();
-	if (WARN_ON_ONCE(!memreg_req_begin_end(req, &waiter)))
-		return -EINVAL;
-	memreg_req_kill(req, qp);
-	wait_for_completion(&waiter);
-	status = req->status;
-	req->ops->done(req, status);
-	return status;
+	WRITE_ONCE(req->status, -ECONNABORTED);
+	memreg_req_kill(req, NULL);
 }
-EXPORT_SYMBOL_NS_GPL(ib_memreg_req_end_sync, MEMREG_NS);
 
 /**
  * ib_memreg_req_abort() - End a request whose answer will not come
- * @req: A request that is posted, answered or not. If ib_memreg_req_end() was
- *	called, so that done() follows anyway, or if the request is not posted,
- *	this does nothing.
+ * @req: A request that may be posted, answered or not
  *
  * The caller has ended the connection, and drained the queue pair. done() may
  * be called before this returns.
  *
  * Context: any that ib_post_send() may be called in. Never fails.
+ * Return: true if this call has ended it; false if it was not posted, or if
+ * another has ended it, so that done() follows anyway: then this does nothing.
  */
-void ib_memreg_req_abort(struct ib_memreg_req *req)
+bool ib_memreg_req_abort(struct ib_memreg_req *req)
 {
-	if (!memreg_req_begin_end(req, NULL))
-		return;
-	WRITE_ONCE(req->status, -ECONNABORTED);
-	memreg_req_kill(req, NULL);
+	if (!memreg_req_begin_end(req))
+		return false;
+	memreg_req_do_abort(req);
+	return true;
 }
 EXPORT_SYMBOL_NS_GPL(ib_memreg_req_abort, MEMREG_NS);
 
 /*
- * Queues
+ * Waiting
  */
 
 /**
- * ib_memreg_init_qp() - Make room for requests in the attributes of a QP
- * @ibdev: Device of the QP
- * @attr: Attributes for creating the QP. Room for the requests is added to
- *	@max_send_wr, which may count other work of the caller already; and
- *	IB_SIGNAL_REQ_WR is set.
- * @depth: Requests that are posted at a time, at most
- * @max_mrs: MRs of a request, at most, all its memory together
- *
- * Call this before the send CQ is made: flushed work requests complete,
- * signalled or not, so there may be a completion for each. The room is for
- * REG_MRs, the SEND and LOCAL_INVs, which may all be on the queue at once, and
- * for the work request of ib_drain_sq(). The caller adds room for receives, and
- * for SGEs of its messages.
+ * ib_memreg_req_posted() - Is a request posted, and not done?
+ * @req: The request
  *
  * Context: any.
- * Return: the most entries of the send CQ that the QP's work requests can take,
- * which is @max_send_wr now; -EINVAL if @depth is 0; -ENOSPC if the device has
- * no such queues: try fewer requests, or smaller ones. Nothing has changed
- * then.
+ * Return: true from the begin of a post that succeeds, or that fails with
+ * -ENOTCONN, until just before done() is called.
  */
-int ib_memreg_init_qp(struct ib_device *ibdev, struct ib_qp_init_attr *attr,
-		      unsigned int depth, unsigned int max_mrs)
+bool ib_memreg_req_posted(const struct ib_memreg_req *req)
 {
-	u32 wrs;
-
-	if (!depth)
-		return -EINVAL;
-	if (check_mul_overflow(max_mrs, 2U, &wrs) ||
-	    check_add_overflow(wrs, 1U, &wrs) ||
-	    check_mul_overflow(wrs, depth, &wrs) ||
-	    check_add_overflow(wrs, 1U, &wrs) ||
-	    check_add_overflow(wrs, attr->cap.max_send_wr, &wrs) ||
-	    wrs > INT_MAX || (int)wrs > ibdev->attrs.max_qp_wr ||
-	    (int)wrs > ibdev->attrs.max_cqe)
-		return -ENOSPC;
-	attr->cap.max_send_wr = wrs;
-	attr->sq_sig_type = IB_SIGNAL_REQ_WR;
-	return wrs;
+	return READ_ONCE(req->state) > MEMREG_REQ_MAPPING;
 }
-EXPORT_SYMBOL_NS_GPL(ib_memreg_init_qp, MEMREG_NS);
+EXPORT_SYMBOL_NS_GPL(ib_memreg_req_posted, MEMREG_NS);
+
+static void memreg_req_init_waiter(struct memreg_req_waiter *waiter)
+{
+	waiter->next = NULL;
+	waiter->status = 0;
+	init_completion(&waiter->done);
+}
+
+static void memreg_req_push_waiter(struct ib_memreg_req *req,
+				   struct memreg_req_waiter *waiter)
+{
+	waiter->next = req->waiters;
+	req->waiters = waiter;
+}
+
+/* Have a waiter woken when a request is done; false if it is not posted. */
+static bool memreg_req_add_waiter(struct ib_memreg_req *req,
+				  struct memreg_req_waiter *waiter)
+{
+	struct memreg_mrpool_cpu *cpu;
+	bool posted, again;
+	unsigned long irq;
+	int i;
+
+	do {
+		i = READ_ONCE(req->cpu);
+		cpu = per_cpu_ptr(req->pool->cpus, i);
+		spin_lock_irqsave(&cpu->lock, irq);
+		/*
+		 * Pairs with memreg_req_enter(). done() may have posted the
+		 * request again, on another CPU: then it is on the list of
+		 * that, whose lock is the one to take.
+		 */
+		posted = smp_load_acquire(&req->state) > MEMREG_REQ_MAPPING;
+		again = posted && READ_ONCE(req->cpu) != i;
+		if (posted && !again)
+			memreg_req_push_waiter(req, waiter);
+		spin_unlock_irqrestore(&cpu->lock, irq);
+	} while (again);
+	return posted;
+}
+
+/**
+ * ib_memreg_req_wait() - Wait until a request is done
+ * @req: A request that may be posted; it must not be freed before this is
+ *	called, but may be by done()
+ *
+ * Somebody must end or abort the request, before or while this waits. It ends
+ * nothing itself.
+ *
+ * When this returns, the keys are dead, and the memory is unmapped. If it has
+ * waited, done() has returned, too. If the request was not posted any more when
+ * this was called, a call of done() may still be running on another CPU:
+ * ib_memreg_pool_abort() waits for that as well.
+ *
+ * Context: may sleep; not in done(), and not where the completions of the
+ * request's QP are handled.
+ * Return: the status that done() got: 0 or -ECONNABORTED; 0 if @req was not
+ * posted.
+ */
+int ib_memreg_req_wait(struct ib_memreg_req *req)
+{
+	struct memreg_req_waiter waiter;
+
+	might_sleep();
+	memreg_req_init_waiter(&waiter);
+	if (memreg_req_add_waiter(req, &waiter))
+		wait_for_completion(&waiter.done);
+	return waiter.status;
+}
+EXPORT_SYMBOL_NS_GPL(ib_memreg_req_wait, MEMREG_NS);
+
+/* Find a request of a QP that nobody has ended, and be the one to end it. */
+static struct ib_memreg_req *memreg_cpu_claim(struct memreg_mrpool_cpu *cpu,
+					      const struct ib_qp *qp)
+{
+	struct ib_memreg_req *req, *found = NULL;
+	unsigned long irq;
+
+	spin_lock_irqsave(&cpu->lock, irq);
+	list_for_each_entry(req, &cpu->posted, node) {
+		if (req->qp != qp || !memreg_req_begin_end(req))
+			continue;
+		/* The next search need not pass it. */
+		list_move_tail(&req->node, &cpu->posted);
+		found = req;
+		break;
+	}
+	spin_unlock_irqrestore(&cpu->lock, irq);
+	return found;
+}
+
+/* Wait for one request of a QP; false if there is none. */
+static bool memreg_cpu_wait(struct memreg_mrpool_cpu *cpu,
+			    const struct ib_qp *qp)
+{
+	struct memreg_req_waiter waiter;
+	struct ib_memreg_req *req;
+	bool found = false;
+
+	memreg_req_init_waiter(&waiter);
+	spin_lock_irq(&cpu->lock);
+	list_for_each_entry(req, &cpu->posted, node) {
+		if (req->qp != qp)
+			continue;
+		memreg_req_push_waiter(req, &waiter);
+		found = true;
+		break;
+	}
+	spin_unlock_irq(&cpu->lock);
+	if (found)
+		wait_for_completion(&waiter.done);
+	return found;
+}
+
+/**
+ * ib_memreg_pool_abort() - End all requests of a QP, and wait for that
+ * @pool: The pool
+ * @qp: A queue pair that the caller has drained, and that nobody posts to any
+ *	more; only its address is used
+ *
+ * Aborts the requests that were posted on @qp, answered or not. When this
+ * returns, done() has returned for each request that was ever posted on @qp,
+ * whoever has ended it.
+ *
+ * Context: may sleep; not in done(). Never fails.
+ */
+void ib_memreg_pool_abort(struct ib_memreg_pool *pool, struct ib_qp *qp)
+{
+	struct memreg_mrpool_cpu *cpu;
+	struct ib_memreg_req *req;
+	int i;
+
+	might_sleep();
+	for_each_possible_cpu(i) {
+		cpu = per_cpu_ptr(pool->cpus, i);
+		while ((req = memreg_cpu_claim(cpu, qp)))
+			memreg_req_do_abort(req);
+	}
+	for_each_possible_cpu(i) {
+		cpu = per_cpu_ptr(pool->cpus, i);
+		while (memreg_cpu_wait(cpu, qp))
+			;
+	}
+	/* For calls of done() whose requests had left the lists already. */
+	synchronize_srcu(&memreg_req_srcu);
+}
+EXPORT_SYMBOL_NS_GPL(ib_memreg_pool_abort, MEMREG_NS);

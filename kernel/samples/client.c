@@ -34,7 +34,6 @@ struct sample {
 	struct ib_cq *cq;
 	struct ib_cqe recv_cqe;		/* of the answer */
 	bool answered;
-	struct completion done;		/* the text is ours again */
 };
 
 static int sample_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
@@ -46,12 +45,15 @@ static int sample_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	return 0;
 }
 
-/* Wait for the end of a step, if it could begin. */
+/*
+ * Wait for the end of a step, if it could begin. A receive that is flushed ends
+ * it, too, without a status, and the event of a refusal follows.
+ */
 static int sample_step(struct sample *s, int ret)
 {
 	if (!ret && !wait_for_completion_timeout(&s->step, SAMPLE_LIMIT * HZ))
 		return -ETIMEDOUT;
-	return ret ?: s->status;
+	return ret ?: xchg(&s->status, -ECONNREFUSED);
 }
 
 /* The request knows whether this is the answer that it waits for. */
@@ -72,7 +74,6 @@ static void sample_done(struct ib_memreg_req *req, int status)
 	struct sample *s = container_of(req, struct sample, req);
 
 	complete(&s->step);
-	complete(&s->done);
 }
 
 static const struct ib_memreg_req_ops sample_ops = { .done = sample_done };
@@ -151,9 +152,7 @@ static int sample_exchange(struct sample *s)
 	rdma_disconnect(s->id);
 	ib_drain_rq(s->id->qp);	/* first: an answer that is taken posts */
 	ib_drain_sq(s->id->qp);
-	ib_memreg_req_abort(&s->req);
-	if (!ret || ret == -ENOTCONN)
-		wait_for_completion(&s->done);
+	ib_memreg_pool_abort(s->pool, s->id->qp); /* now the text is ours */
 	return ret ?: s->answered ? 0 : -ECONNABORTED;
 }
 
@@ -181,8 +180,8 @@ static int __init sample_init(void)
 
 	if (!s)
 		return -ENOMEM;
+	s->status = -ECONNREFUSED;
 	init_completion(&s->step);
-	init_completion(&s->done);
 	s->id = rdma_create_id(net, sample_event, s, RDMA_PS_TCP, IB_QPT_RC);
 	ret = PTR_ERR_OR_ZERO(s->id) ?: sample_connect(s, net) ?:
 	      sample_exchange(s);

@@ -19,6 +19,8 @@
  * @MEMREG_FAKE_SHORT: It maps a page less for devices than it has.
  * @MEMREG_FAKE_ODD: It maps its memory for devices in pieces of odd lengths.
  * @MEMREG_FAKE_READ_ONLY: The descriptor is not open for writing.
+ * @MEMREG_FAKE_REVOKES: As MEMREG_FAKE_STATIC, but it takes its memory away,
+ *	and refuses importers that it cannot notify, as vfio-pci does.
  */
 enum memreg_fake_flags {
 	MEMREG_FAKE_STATIC = 1 << 0,
@@ -28,6 +30,7 @@ enum memreg_fake_flags {
 	MEMREG_FAKE_SHORT = 1 << 4,
 	MEMREG_FAKE_ODD = 1 << 5,
 	MEMREG_FAKE_READ_ONLY = 1 << 6,
+	MEMREG_FAKE_REVOKES = 1 << 7,
 };
 
 /**

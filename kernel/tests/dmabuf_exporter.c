@@ -69,6 +69,8 @@ static int memreg_fake_attach(struct dma_buf *dmabuf,
 	struct memreg_fake *fake = dmabuf->priv;
 	int ret = memreg_fake_fails(fake, MEMREG_FAKE_ATTACH);
 
+	if (!ret && fake->flags & MEMREG_FAKE_REVOKES && !attach->importer_ops)
+		ret = -EOPNOTSUPP;
 	if (!ret)
 		atomic_inc(&fake->attached);
 	return ret;
@@ -113,21 +115,25 @@ static void memreg_fake_unpin(struct dma_buf_attachment *attach)
 static void memreg_fake_fill(const struct memreg_fake *fake,
 			     struct sg_table *table)
 {
-	bool odd = fake->flags & MEMREG_FAKE_ODD;
 	struct scatterlist *sg;
-	unsigned int i;
+	unsigned int i, skip;
 
 	for_each_sgtable_sg(table, sg, i) {
 		struct page *page = vmalloc_to_page(fake->mem + i * PAGE_SIZE);
 
-		sg_set_page(sg, page, PAGE_SIZE, 0);
-		sg_dma_address(sg) = (uintptr_t)page_address(page);
-		sg_dma_len(sg) = PAGE_SIZE;
-		if (odd && i & 1) {
-			sg_dma_address(sg) += MEMREG_FAKE_ODD_LENGTH;
-			sg_dma_len(sg) -= MEMREG_FAKE_ODD_LENGTH;
-		}
+		skip = fake->flags & MEMREG_FAKE_ODD && i & 1 ?
+		       MEMREG_FAKE_ODD_LENGTH : 0;
+		sg_set_page(sg, page, PAGE_SIZE - skip, skip);
+		/* With virtual DMA */
+		sg_dma_address(sg) = (uintptr_t)page_address(page) + skip;
+		sg_dma_len(sg) = PAGE_SIZE - skip;
 	}
+}
+
+/* Devices with virtual DMA have no mask. */
+static bool memreg_fake_has_dma(const struct dma_buf_attachment *attach)
+{
+	return attach->dev->dma_mask;
 }
 
 static struct sg_table *memreg_fake_map(struct dma_buf_attachment *attach,
@@ -154,6 +160,13 @@ static struct sg_table *memreg_fake_map(struct dma_buf_attachment *attach,
 		return ERR_PTR(ret);
 	}
 	memreg_fake_fill(fake, table);
+	if (memreg_fake_has_dma(attach))
+		ret = dma_map_sgtable(attach->dev, table, direction, 0);
+	if (ret) {
+		sg_free_table(table);
+		kfree(table);
+		return ERR_PTR(ret);
+	}
 	fake->mapped++;
 	return table;
 }
@@ -165,6 +178,8 @@ static void memreg_fake_unmap(struct dma_buf_attachment *attach,
 	struct memreg_fake *fake = attach->dmabuf->priv;
 
 	dma_resv_assert_held(attach->dmabuf->resv);
+	if (memreg_fake_has_dma(attach))
+		dma_unmap_sgtable(attach->dev, table, direction, 0);
 	sg_free_table(table);
 	kfree(table);
 	fake->mapped--;
@@ -354,7 +369,8 @@ static int memreg_fake_move(struct dma_buf *dmabuf,
 	void *to = NULL, *from;
 	int ret;
 
-	if (fake->flags & MEMREG_FAKE_STATIC)
+	if ((fake->flags & (MEMREG_FAKE_STATIC | MEMREG_FAKE_REVOKES)) ==
+	    MEMREG_FAKE_STATIC)
 		return -EINVAL;
 	if (!for_good) {
 		to = vmalloc_user(fake->size);

@@ -10,7 +10,7 @@
 #include <linux/wait.h>
 
 #include "conn/address.h"
-#include "turns.h"
+#include "user_work.h"
 
 /* As include/uapi/rdma/ib_memreg.h has them, all but EPROTO. */
 static const int memreg_test_errnos[] = {
@@ -30,7 +30,7 @@ static int memreg_test_errno_expected(int err)
 }
 
 /*
- * An errno of connect(2) and its kin is passed on, so that a user can act on
+ * An errno of connect(2) and its donor is passed on, so that a user can act on
  * it. No other one is taken for one of them.
  */
 static void memreg_test_cm_errno(struct kunit *test)
@@ -56,7 +56,7 @@ static DECLARE_WAIT_QUEUE_HEAD(memreg_test_turns_wait);
  * @ended: Number of those that have ended
  */
 struct memreg_test_turn {
-	struct memreg_turn turn;
+	struct memreg_user_work turn;
 	struct completion *go;
 	atomic_t *began;
 	atomic_t *ended;
@@ -72,16 +72,16 @@ static void memreg_test_turn_work(struct work_struct *work)
 	wait_for_completion(t->go);
 	atomic_inc(t->ended);
 	wake_up_all(&memreg_test_turns_wait);
-	memreg_turn_end(&t->turn);
+	memreg_user_work_end(&t->turn);
 }
 
 static void memreg_test_turn_begin(struct memreg_test_turn *t,
 				   struct memreg_user *user,
-				   enum memreg_turns_kind kind,
+				   enum memreg_work_kind kind,
 				   work_func_t func)
 {
-	memreg_turn_init(&t->turn, user, kind, func);
-	memreg_turn_queue(&t->turn);
+	memreg_user_work_init(&t->turn, user, kind, func);
+	memreg_user_work_queue(&t->turn);
 }
 
 /* Wait until a number has been reached. */
@@ -100,7 +100,7 @@ static void memreg_test_turns_reach(struct kunit *test, atomic_t *count,
  * run in the end.
  */
 static void memreg_test_turns_of(struct kunit *test,
-				 enum memreg_turns_kind kind)
+				 enum memreg_work_kind kind)
 {
 	atomic_t began = ATOMIC_INIT(0), ended = ATOMIC_INIT(0);
 	atomic_t other_began = ATOMIC_INIT(0), other_ended = ATOMIC_INIT(0);
@@ -128,26 +128,26 @@ static void memreg_test_turns_of(struct kunit *test,
 	};
 	memreg_test_turn_begin(last, other, kind, memreg_test_turn_work);
 	memreg_test_turns_reach(test, &other_began, 1);
-	most = READ_ONCE(user->turns[kind].running);
+	most = READ_ONCE(user->works[kind].running);
 	KUNIT_EXPECT_LT(test, most, MEMREG_TEST_TURNS);
 	memreg_test_turns_reach(test, &began, most);
 	/* One that waits is queued once, and can be taken back. */
 	waits = &turns[MEMREG_TEST_TURNS - 1];
-	KUNIT_EXPECT_FALSE(test, memreg_turn_queue(&waits->turn));
-	KUNIT_EXPECT_TRUE(test, memreg_turn_disable(&waits->turn));
+	KUNIT_EXPECT_FALSE(test, memreg_user_work_queue(&waits->turn));
+	KUNIT_EXPECT_TRUE(test, memreg_user_work_disable(&waits->turn));
 	KUNIT_EXPECT_EQ(test, atomic_read(&began), most);
 	/* One that runs can be queued again. */
-	KUNIT_EXPECT_TRUE(test, memreg_turn_queue(&turns[0].turn));
-	KUNIT_EXPECT_FALSE(test, memreg_turn_queue(&turns[0].turn));
+	KUNIT_EXPECT_TRUE(test, memreg_user_work_queue(&turns[0].turn));
+	KUNIT_EXPECT_FALSE(test, memreg_user_work_queue(&turns[0].turn));
 	complete_all(&go);
 	memreg_test_turns_reach(test, &ended, MEMREG_TEST_TURNS);
 	for (i = 0; i <= MEMREG_TEST_TURNS; i++)
-		memreg_turn_disable(&turns[i].turn);
+		memreg_user_work_disable(&turns[i].turn);
 	KUNIT_EXPECT_EQ(test, atomic_read(&began), MEMREG_TEST_TURNS);
 	KUNIT_EXPECT_EQ(test, atomic_read(&other_ended), 1);
-	KUNIT_EXPECT_EQ(test, user->turns[kind].running, 0);
-	KUNIT_EXPECT_EQ(test, other->turns[kind].running, 0);
-	KUNIT_EXPECT_TRUE(test, list_empty(&user->turns[kind].waiting));
+	KUNIT_EXPECT_EQ(test, user->works[kind].running, 0);
+	KUNIT_EXPECT_EQ(test, other->works[kind].running, 0);
+	KUNIT_EXPECT_TRUE(test, list_empty(&user->works[kind].waiting));
 	memreg_user_put(user);
 	memreg_user_put(other);
 }
@@ -156,7 +156,7 @@ static void memreg_test_turns(struct kunit *test)
 {
 	unsigned int kind;
 
-	for (kind = 0; kind < MEMREG_TURNS_KINDS; kind++)
+	for (kind = 0; kind < MEMREG_WORK_KINDS; kind++)
 		memreg_test_turns_of(test, kind);
 }
 
@@ -180,8 +180,8 @@ static void memreg_test_again_work(struct work_struct *work)
 	wake_up_all(&memreg_test_turns_wait);
 	wait_for_completion(t->go);
 	memreg_test_await_disable(work);
-	memreg_turn_queue(&t->turn);
-	memreg_turn_end(&t->turn);
+	memreg_user_work_queue(&t->turn);
+	memreg_user_work_end(&t->turn);
 }
 
 #define MEMREG_TEST_AGAIN	20
@@ -190,14 +190,14 @@ static void memreg_test_turns_again(struct kunit *test)
 {
 	atomic_t began = ATOMIC_INIT(0), ended = ATOMIC_INIT(0);
 	struct memreg_user *user = memreg_user_get(KUIDT_INIT(4242));
-	struct memreg_turns *all;
+	struct memreg_user_works *all;
 	DECLARE_COMPLETION_ONSTACK(go);
 	struct memreg_test_turn *turns;
 	struct completion *again;
 	int i, most;
 
 	KUNIT_ASSERT_NOT_NULL(test, user);
-	all = &user->turns[MEMREG_TURNS_RING];
+	all = &user->works[MEMREG_WORK_RING];
 	turns = kunit_kcalloc(test, MEMREG_TEST_TURNS, sizeof(*turns),
 			      GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, turns);
@@ -211,7 +211,7 @@ static void memreg_test_turns_again(struct kunit *test)
 			.go = i < MEMREG_TEST_AGAIN ? &again[i] : &go,
 			.began = &began, .ended = &ended,
 		};
-		memreg_test_turn_begin(&turns[i], user, MEMREG_TURNS_RING,
+		memreg_test_turn_begin(&turns[i], user, MEMREG_WORK_RING,
 				       i < MEMREG_TEST_AGAIN ?
 				       memreg_test_again_work :
 				       memreg_test_turn_work);
@@ -221,7 +221,7 @@ static void memreg_test_turns_again(struct kunit *test)
 	memreg_test_turns_reach(test, &began, most);
 	for (i = 0; i < MEMREG_TEST_AGAIN; i++) {
 		complete(&again[i]);
-		memreg_turn_disable(&turns[i].turn);
+		memreg_user_work_disable(&turns[i].turn);
 		KUNIT_EXPECT_TRUE(test, list_empty(&turns[i].turn.node));
 		KUNIT_EXPECT_FALSE(test, work_busy(&turns[i].turn.work));
 	}
@@ -229,7 +229,7 @@ static void memreg_test_turns_again(struct kunit *test)
 	memreg_test_turns_reach(test, &ended,
 				MEMREG_TEST_TURNS - MEMREG_TEST_AGAIN);
 	for (; i < MEMREG_TEST_TURNS; i++)
-		memreg_turn_disable(&turns[i].turn);
+		memreg_user_work_disable(&turns[i].turn);
 	KUNIT_EXPECT_EQ(test, all->running, 0);
 	KUNIT_EXPECT_TRUE(test, list_empty(&all->waiting));
 	memreg_user_put(user);

@@ -20,320 +20,16 @@
 #include <linux/slab.h>
 
 #include "device.h"
-#include "mem/composition.h"
-#include "mem/domain.h"
-#include "mem/frwr.h"
-#include "mem/key.h"
-#include "mem/kill.h"
-#include "mem/mr.h"
-#include "mem/region.h"
-#include "mem/regq.h"
+#include "keys/domain.h"
+#include "keys/frwr.h"
+#include "keys/key.h"
+#include "keys/kill.h"
+#include "keys/regq.h"
+#include "mr/composition.h"
+#include "mr/mr.h"
+#include "pages/region.h"
 #include "stats.h"
-
-#define MEMREG_SW_ENTRIES	64
-#define MEMREG_SW_COMPLETIONS	512
-#define MEMREG_SW_ORDER		4
-#define MEMREG_SW_BYTES		(PAGE_SIZE << MEMREG_SW_ORDER)
-#define MEMREG_SW_LEAVES	3
-#define MEMREG_SW_LEAF_PAGES	4
-#define MEMREG_SW_LEAF		(MEMREG_SW_LEAF_PAGES * PAGE_SIZE)
-#define MEMREG_SW_ROUNDS	200
-#define MEMREG_SW_ACCESS						\
-	(IB_MEMREG_ACCESS_LOCAL_WRITE | IB_MEMREG_ACCESS_REMOTE_WRITE |	\
-	 IB_MEMREG_ACCESS_REMOTE_READ)
-
-/**
- * struct memreg_sw_mr - An MR of the device
- * @ibmr: Head
- * @node: In memreg_sw.mrs
- * @max: Entries that it has room for
- * @nr: Entries that it has
- * @addr: Their addresses, each of a page unless the MR has gaps
- * @bytes: Their lengths
- * @valid: Its key works
- * @key: The key
- */
-struct memreg_sw_mr {
-	struct ib_mr ibmr;
-	struct list_head node;
-	u32 max;
-	u32 nr;
-	u64 addr[MEMREG_SW_ENTRIES];
-	u32 bytes[MEMREG_SW_ENTRIES];
-	bool valid;
-	u32 key;
-};
-
-/**
- * struct memreg_sw - The device
- * @ibdev: Head
- * @pd: Its protection domain
- * @cq: Completion queue of the registration queue
- * @qp: Queue pair of that
- * @domain: The domain whose they are
- * @lock: Protects the fields below
- * @mrs: MRs
- * @gaps: MRs with gaps that were allocated
- * @room: MRs that can be had before there are no more
- * @dereg_err: Errno that destroying an MR fails with, or 0
- * @held: It gives out no completions
- * @cqes: Work requests that have completed
- * @made: Number of those, ever
- * @taken: Number of completions that were polled
- * @next_key: Key of the next MR
- */
-struct memreg_sw {
-	struct ib_device ibdev;
-	struct ib_pd *pd;
-	struct ib_cq cq;
-	struct ib_qp qp;
-	struct memreg_domain *domain;
-	spinlock_t lock;
-	struct list_head mrs;
-	unsigned int gaps;
-	unsigned int room;
-	int dereg_err;
-	bool held;
-	struct ib_cqe *cqes[MEMREG_SW_COMPLETIONS];
-	unsigned int made;
-	unsigned int taken;
-	u32 next_key;
-};
-
-struct memreg_sw_pd {
-	struct ib_pd ibpd;
-};
-
-static struct memreg_sw *to_sw(struct ib_device *ibdev)
-{
-	return container_of(ibdev, struct memreg_sw, ibdev);
-}
-
-static struct memreg_sw_mr *to_sw_mr(struct ib_mr *mr)
-{
-	return container_of(mr, struct memreg_sw_mr, ibmr);
-}
-
-static int memreg_sw_alloc_pd(struct ib_pd *pd, struct ib_udata *udata)
-{
-	return 0;
-}
-
-static int memreg_sw_dealloc_pd(struct ib_pd *pd, struct ib_udata *udata)
-{
-	return 0;
-}
-
-static struct ib_mr *memreg_sw_alloc_mr(struct ib_pd *pd, enum ib_mr_type type,
-					u32 max)
-{
-	struct memreg_sw *sw = to_sw(pd->device);
-	struct memreg_sw_mr *mr;
-
-	if (max > MEMREG_SW_ENTRIES)
-		return ERR_PTR(-EINVAL);
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
-	if (!mr)
-		return ERR_PTR(-ENOMEM);
-	mr->max = max;
-	spin_lock_irq(&sw->lock);
-	if (!sw->room) {
-		spin_unlock_irq(&sw->lock);
-		kfree(mr);
-		return ERR_PTR(-EMFILE);
-	}
-	sw->room--;
-	sw->gaps += type == IB_MR_TYPE_SG_GAPS;
-	sw->next_key += 0x100;
-	mr->ibmr.rkey = sw->next_key;
-	mr->ibmr.lkey = sw->next_key;
-	list_add(&mr->node, &sw->mrs);
-	spin_unlock_irq(&sw->lock);
-	return &mr->ibmr;
-}
-
-static int memreg_sw_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
-{
-	struct memreg_sw *sw = to_sw(ibmr->device);
-	struct memreg_sw_mr *mr = to_sw_mr(ibmr);
-
-	if (sw->dereg_err)
-		return sw->dereg_err;
-	spin_lock_irq(&sw->lock);
-	list_del(&mr->node);
-	spin_unlock_irq(&sw->lock);
-	kfree(mr);
-	return 0;
-}
-
-static int memreg_sw_set_page(struct ib_mr *ibmr, u64 addr)
-{
-	struct memreg_sw_mr *mr = to_sw_mr(ibmr);
-
-	if (mr->nr == mr->max)
-		return -ENOMEM;
-	mr->bytes[mr->nr] = ibmr->page_size;
-	mr->addr[mr->nr++] = addr;
-	return 0;
-}
-
-static int memreg_sw_map_gaps(struct memreg_sw_mr *mr, struct scatterlist *sgl,
-			      int nents)
-{
-	struct scatterlist *sg;
-	int i;
-
-	mr->ibmr.iova = sg_dma_address(sgl);
-	mr->ibmr.length = 0;
-	for_each_sg(sgl, sg, nents, i) {
-		if (mr->nr == mr->max)
-			return i;
-		mr->addr[mr->nr] = sg_dma_address(sg);
-		mr->bytes[mr->nr++] = sg_dma_len(sg);
-		mr->ibmr.length += sg_dma_len(sg);
-	}
-	return nents;
-}
-
-static int memreg_sw_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sgl,
-			       int nents, unsigned int *offset)
-{
-	struct memreg_sw_mr *mr = to_sw_mr(ibmr);
-
-	mr->nr = 0;
-	if (ibmr->type == IB_MR_TYPE_SG_GAPS)
-		return memreg_sw_map_gaps(mr, sgl, nents);
-	return ib_sg_to_pages(ibmr, sgl, nents, offset, memreg_sw_set_page);
-}
-
-static struct memreg_sw_mr *memreg_sw_find(struct memreg_sw *sw, u32 key)
-{
-	struct memreg_sw_mr *mr;
-
-	lockdep_assert_held(&sw->lock);
-
-	list_for_each_entry(mr, &sw->mrs, node)
-		if (mr->valid && mr->key == key)
-			return mr;
-	return NULL;
-}
-
-static void memreg_sw_execute(struct memreg_sw *sw, const struct ib_send_wr *wr)
-{
-	struct memreg_sw_mr *mr;
-
-	if (wr->opcode == IB_WR_REG_MR) {
-		mr = to_sw_mr(reg_wr(wr)->mr);
-		mr->key = reg_wr(wr)->key;
-		mr->valid = true;
-		return;
-	}
-	mr = memreg_sw_find(sw, wr->ex.invalidate_rkey);
-	if (mr)
-		mr->valid = false;
-}
-
-static int memreg_sw_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
-			       const struct ib_send_wr **bad)
-{
-	struct memreg_sw *sw = to_sw(qp->device);
-	unsigned long flags;
-
-	spin_lock_irqsave(&sw->lock, flags);
-	for (; wr; wr = wr->next) {
-		memreg_sw_execute(sw, wr);
-		if (wr->send_flags & IB_SEND_SIGNALED)
-			sw->cqes[sw->made++ % MEMREG_SW_COMPLETIONS] =
-				wr->wr_cqe;
-	}
-	spin_unlock_irqrestore(&sw->lock, flags);
-	irq_work_queue(&sw->domain->irq);
-	return 0;
-}
-
-static int memreg_sw_poll_cq(struct ib_cq *cq, int count, struct ib_wc *wc)
-{
-	struct memreg_sw *sw = to_sw(cq->device);
-	unsigned long flags;
-	int n = 0;
-
-	spin_lock_irqsave(&sw->lock, flags);
-	for (; n < count && sw->taken != sw->made && !sw->held; n++)
-		wc[n] = (struct ib_wc) {
-			.status = IB_WC_SUCCESS,
-			.qp = &sw->qp,
-			.wr_cqe = sw->cqes[sw->taken++ %
-					   MEMREG_SW_COMPLETIONS],
-		};
-	spin_unlock_irqrestore(&sw->lock, flags);
-	return n;
-}
-
-/* Each post has an event of its own. */
-static int memreg_sw_req_notify_cq(struct ib_cq *cq, enum ib_cq_notify_flags f)
-{
-	return 0;
-}
-
-static const struct ib_device_ops memreg_sw_ops = {
-	.owner = THIS_MODULE,
-	.driver_id = RDMA_DRIVER_UNKNOWN,
-	.alloc_pd = memreg_sw_alloc_pd,
-	.dealloc_pd = memreg_sw_dealloc_pd,
-	.alloc_mr = memreg_sw_alloc_mr,
-	.dereg_mr = memreg_sw_dereg_mr,
-	.map_mr_sg = memreg_sw_map_mr_sg,
-	.post_send = memreg_sw_post_send,
-	.poll_cq = memreg_sw_poll_cq,
-	.req_notify_cq = memreg_sw_req_notify_cq,
-	INIT_RDMA_OBJ_SIZE(ib_pd, memreg_sw_pd, ibpd),
-};
-
-/* Copy between a buffer and the entries of an MR, from a byte of them on. */
-static void memreg_sw_copy(const struct memreg_sw_mr *mr, u64 skip, u8 *data,
-			   u64 length, bool write)
-{
-	u32 i;
-
-	for (i = 0; length; i++) {
-		u64 n = min(mr->bytes[i] - min_t(u64, skip, mr->bytes[i]),
-			    length);
-		u8 *at = (u8 *)(uintptr_t)mr->addr[i] + skip;
-
-		if (write)
-			memcpy(at, data, n);
-		else
-			memcpy(data, at, n);
-		skip -= min_t(u64, skip, mr->bytes[i]);
-		data += n;
-		length -= n;
-	}
-}
-
-/*
- * Emulates accesses of a peer by a key. Pages may begin before the first byte
- * of a key.
- */
-static int memreg_sw_access(struct memreg_sw *sw, u32 key, u64 iova, u8 *data,
-			    u64 length, bool write)
-{
-	struct memreg_sw_mr *mr;
-	u64 skip;
-	int ret = -EACCES;
-
-	spin_lock_irq(&sw->lock);
-	mr = memreg_sw_find(sw, key);
-	if (mr && iova >= mr->ibmr.iova && length <= mr->ibmr.length &&
-	    iova - mr->ibmr.iova <= mr->ibmr.length - length) {
-		skip = iova - mr->ibmr.iova;
-		if (mr->ibmr.type != IB_MR_TYPE_SG_GAPS)
-			skip += mr->ibmr.iova & (mr->ibmr.page_size - 1);
-		memreg_sw_copy(mr, skip, data, length, write);
-		ret = 0;
-	}
-	spin_unlock_irq(&sw->lock);
-	return ret;
-}
+#include "tests/kunit_sw.h"
 
 /*
  * A test has a device, a domain on it, and three MRs whose pages are those of
@@ -506,10 +202,9 @@ static void memreg_mem_exit(struct kunit *test)
 		if (t->leaves[i].region)
 			memreg_region_release(t->leaves[i].region);
 	memreg_frwr_forget_domain(&t->domain);
-	memreg_turn_disable(&t->domain.kill);
-	cancel_work_sync(&t->domain.push);
+	memreg_user_work_disable(&t->domain.kill);
 	timer_shutdown_sync(&t->domain.reap_timer);
-	memreg_turn_disable(&t->domain.reap);
+	memreg_user_work_disable(&t->domain.reap);
 	memreg_frwr_drain_domain(&t->domain);
 	irq_work_sync(&t->domain.irq);
 	KUNIT_EXPECT_TRUE(test, list_empty(&t->sw->mrs));
@@ -1081,7 +776,7 @@ static int memreg_counted_populate(struct memreg_ucmd *ucmd,
 
 static void memreg_counted_release(struct memreg_region *region)
 {
-	memreg_test_given_back += region->npages - region->nr_foreign;
+	memreg_test_given_back += region->npages - region->nr_donated;
 }
 
 /* Counts the pages that are released, without those of another region. */
@@ -1103,7 +798,7 @@ static struct memreg_region *memreg_test_region(struct kunit *test, u32 page)
 				     2 * PAGE_SIZE, true);
 	KUNIT_ASSERT_NOT_NULL(test, region);
 	region->npages = 2;
-	region->guard.settled = true;
+	region->guard.confirmed = true;
 	KUNIT_ASSERT_EQ(test, 0, memreg_region_take(&ucmd, region));
 	return region;
 }
@@ -1140,17 +835,17 @@ static void memreg_test_end_lost_mrs(struct memreg_mem *t)
 }
 
 /* The other region's last page becomes the first one of this one. */
-static void memreg_test_inherit(struct memreg_region *region,
-				struct memreg_region *kin)
+static void memreg_test_adopt(struct memreg_region *region,
+			      struct memreg_region *donor)
 {
-	region->kin = kin;
-	region->kin_first = 1;
-	region->nr_foreign = 1;
-	memreg_region_inherit(region);
+	region->donor = donor;
+	region->donor_first = 1;
+	region->nr_donated = 1;
+	memreg_region_adopt(region);
 }
 
 /* I1: pages that a key may reach are never released, by any region. */
-static void memreg_test_undead(struct kunit *test)
+static void memreg_test_leaked_mr(struct kunit *test)
 {
 	struct memreg_region *first = memreg_test_region(test, 0);
 	struct memreg_region *second = memreg_test_region(test, 1);
@@ -1159,13 +854,13 @@ static void memreg_test_undead(struct kunit *test)
 
 	memreg_test_given_back = 0;
 	/* Made while the MR lived, and its heir before the MR was lost */
-	memreg_test_inherit(second, first);
+	memreg_test_adopt(second, first);
 	memreg_test_lose_mr(test, first);
 	memreg_region_release(first);
 	KUNIT_EXPECT_EQ(test, 0, memreg_test_given_back);
 	/* An heir from after that, which has a page of the first one's heir */
 	third = memreg_test_region(test, 2);
-	memreg_test_inherit(third, second);
+	memreg_test_adopt(third, second);
 	memreg_region_release(second);
 	memreg_region_release(third);
 	KUNIT_EXPECT_EQ(test, 0, memreg_test_given_back);
@@ -1188,7 +883,7 @@ static struct kunit_case memreg_mem_cases[] = {
 	KUNIT_CASE(memreg_test_kill_unposted),
 	KUNIT_CASE(memreg_test_merged),
 #ifdef kunit_warning_suppress
-	KUNIT_CASE(memreg_test_undead),
+	KUNIT_CASE(memreg_test_leaked_mr),
 #endif
 	{}
 };

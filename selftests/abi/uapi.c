@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "calls.h"
 #include "harness.h"
 #include "mem.h"
 #include "raw.h"
@@ -27,7 +28,7 @@ _Static_assert(sizeof(struct ib_memreg_cap_entry) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_device_query) == 96, "layout");
 _Static_assert(sizeof(struct ib_memreg_destroy) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_domain_create) == 24, "layout");
-_Static_assert(sizeof(struct ib_memreg_domain_query) == 216, "layout");
+_Static_assert(sizeof(struct ib_memreg_domain_query) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_demand_stats) == 56, "layout");
 _Static_assert(sizeof(struct ib_memreg_mr_register) == 80, "layout");
 _Static_assert(sizeof(struct ib_memreg_segment) == 24, "layout");
@@ -77,94 +78,18 @@ _Static_assert(sizeof(struct ib_memreg_monitor) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_monitor_create) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_monitor_destroy) == 32, "layout");
 
-#define NO_RESERVED	(~0U)
-
-/**
- * struct call - A call of the ABI
- * @num: Its number
- * @size: Size of its structure
- * @first: Its size in the first release, if it has grown since; otherwise 0
- * @reserved: Offset of its reserved field, or NO_RESERVED
- * @flags: Flags that are known
- * @unbound: It works without a device
+/*
+ * Iterate over the calls of ioctl(2), up to the first for which an expectation
+ * fails.
  */
-struct call {
-	const char *name;
-	unsigned long num;
-	__u32 size;
-	__u32 first;
-	__u32 reserved;
-	__u32 flags;
-	bool unbound;
-};
-
-#define CALL(_NAME, _type, _reserved, ...)			\
-	{							\
-		.name = #_NAME,					\
-		.num = IB_MEMREG_IOC_##_NAME,			\
-		.size = sizeof(struct ib_memreg_##_type),	\
-		.reserved = _reserved,				\
-		__VA_ARGS__					\
-	}
-#define RESERVED(_type)	offsetof(struct ib_memreg_##_type, reserved)
-
-static const struct call calls[] = {
-	CALL(DEVICE_BIND, device_bind, NO_RESERVED, .unbound = true),
-	CALL(DEVICE_QUERY, device_query, NO_RESERVED),
-	CALL(DEVICE_STAT, device_stat, NO_RESERVED),
-	CALL(DESTROY, destroy, NO_RESERVED, .unbound = true),
-	CALL(LIST, list, RESERVED(list), .unbound = true),
-	CALL(SET_USER_DATA, set_user_data, NO_RESERVED),
-	CALL(DOMAIN_CREATE, domain_create, RESERVED(domain_create)),
-	CALL(DOMAIN_QUERY, domain_query, NO_RESERVED),
-	CALL(MR_REGISTER, mr_register, NO_RESERVED,
-	     .flags = IB_MEMREG_MR_IOVA | IB_MEMREG_MR_SINGLE_KEY |
-	      IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD |
-	      IB_MEMREG_MR_ON_DEMAND | IB_MEMREG_MR_IMPLICIT),
-	CALL(MR_REREGISTER, mr_reregister, RESERVED(mr_reregister),
-	     .flags = IB_MEMREG_REREG_TRANSLATION | IB_MEMREG_REREG_DOMAIN |
-	      IB_MEMREG_REREG_ACCESS),
-	CALL(MR_COMPOSE, mr_compose, NO_RESERVED,
-	     .flags = IB_MEMREG_COMPOSE_ONE_KEY | IB_MEMREG_COMPOSE_IOVA),
-	CALL(MR_QUERY, mr_query, RESERVED(mr_query)),
-	CALL(MR_ADVISE, mr_advise, NO_RESERVED,
-	     .flags = IB_MEMREG_ADVISE_WAIT),
-	CALL(POOL_CREATE, pool_create, RESERVED(pool_create),
-	     .flags = IB_MEMREG_MR_UNGUARDED | IB_MEMREG_MR_FD),
-	CALL(POOL_RECYCLE, pool_recycle, NO_RESERVED,
-	     .flags = IB_MEMREG_RECYCLE_RELAXED),
-	CALL(MEMORY_CREATE, memory_create, RESERVED(memory_create),
-	     .flags = IB_MEMREG_MEMORY_CONTIGUOUS),
-	CALL(MEMORY_DUP, memory_dup, RESERVED(memory_dup)),
-	CALL(WINDOW_ALLOC, window_alloc, NO_RESERVED),
-	CALL(WINDOW_BIND, window_bind, NO_RESERVED),
-	CALL(WINDOW_REVOKE, window_revoke, NO_RESERVED,
-	     .flags = IB_MEMREG_REVOKE_RELAXED),
-	CALL(STATUS_CREATE, status_create, RESERVED(status_create),
-	     .unbound = true),
-	CALL(MONITOR_CREATE, monitor_create, NO_RESERVED, .unbound = true),
-	CALL(MONITOR_DESTROY, monitor_destroy, RESERVED(monitor_destroy),
-	     .unbound = true),
-	CALL(LISTENER_CREATE, listener_create, RESERVED(listener_create)),
-	CALL(ENDPOINT_CONNECT, endpoint_connect, RESERVED(endpoint_connect)),
-	CALL(ENDPOINT_SETUP, endpoint_setup, RESERVED(endpoint_setup)),
-	CALL(ENDPOINT_ACCEPT, endpoint_accept, NO_RESERVED),
-	CALL(ENDPOINT_REJECT, endpoint_reject, RESERVED(endpoint_reject)),
-	CALL(ENDPOINT_DISCONNECT, endpoint_disconnect, NO_RESERVED),
-	CALL(RING_CREATE, ring_create, NO_RESERVED,
-	     .flags = IB_MEMREG_RING_NO_MODERATION),
-	CALL(SRQ_CREATE, srq_create, NO_RESERVED,
-	     .flags = IB_MEMREG_QUEUES_NO_INLINE_RECEIVE),
-	CALL(SUBMIT, submit, RESERVED(submit)),
-};
-
-/* Iterate over all calls, up to the first for which an expectation fails. */
 #define for_each_call(call)						\
-	for (call = calls; call < calls + ARRAY_LEN(calls) &&		\
-	     !_metadata->exit_code; call++)
+	for (call = calls; call < calls + ncalls && !_metadata->exit_code; \
+	     call++)							\
+		if (call->on != CALL_BY_URING)
 
 FIXTURE(uapi) {
 	int fd;
+	int ring;
 	__u32 domain;
 	__u32 mr;
 	__u32 window;
@@ -187,10 +112,26 @@ static int listen_any(int fd, __u32 *listener)
 	return ret;
 }
 
+/* What a call is made on */
+static int fd_of(FIXTURE_DATA(uapi) *self, const struct call *call)
+{
+	return call->on == CALL_ON_RING ? self->ring : self->fd;
+}
+
+static int try(FIXTURE_DATA(uapi) *self, const struct call *call,
+	       struct raw_head *head)
+{
+	return raw_call(fd_of(self, call), call->num, head);
+}
+
 FIXTURE_SETUP(uapi)
 {
+	RAW(ring_create, ring, .entries = 4, .entry_size = 64, .eventfd = -1);
+
 	self->fd = raw_open_bound();
 	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_RING_CREATE, &ring));
+	self->ring = ring.out_fd;
 	self->memory = mem_alloc(16 * PAGE);
 	self->arg = mem_alloc(3 * PAGE);
 	ASSERT_NE(NULL, self->memory);
@@ -213,6 +154,7 @@ FIXTURE_TEARDOWN(uapi)
 		TH_LOG("the call was %s", self->doing);
 	EXPECT_TRUE(state_same(&self->before));
 	state_free(&self->before);
+	EXPECT_EQ(0, close(self->ring));
 	EXPECT_EQ(0, close(self->fd));
 	EXPECT_EQ(0, vm_pin(0));
 }
@@ -242,13 +184,13 @@ TEST_F(uapi, cmd_length_smaller_is_EINVAL)
 		self->doing = call->name;
 		head = arg_at_end(self, call->size);
 		head->size = (call->first ?: call->size) - 1;
-		EXPECT_FAIL(EINVAL, SIZE, raw_call(self->fd, call->num, head));
+		EXPECT_FAIL(EINVAL, SIZE, try(self, call, head));
 		head->size = 0;
 		head->out_reason = 77;
-		EXPECT_EQ(-EINVAL, raw_call(self->fd, call->num, head));
+		EXPECT_EQ(-EINVAL, try(self, call, head));
 		EXPECT_EQ(77, head->out_reason);
 		head->size = 8;
-		EXPECT_FAIL(EINVAL, SIZE, raw_call(self->fd, call->num, head));
+		EXPECT_FAIL(EINVAL, SIZE, try(self, call, head));
 	}
 }
 
@@ -262,8 +204,7 @@ TEST_F(uapi, cmd_length_of_the_first_release_works)
 		self->doing = call->name;
 		head = arg_at_end(self, call->first ?: call->size);
 		head->flags = BAD_FLAG;
-		EXPECT_FAIL(EOPNOTSUPP, FLAGS,
-			    raw_call(self->fd, call->num, head));
+		EXPECT_FAIL(EOPNOTSUPP, FLAGS, try(self, call, head));
 	}
 }
 
@@ -277,18 +218,16 @@ TEST_F(uapi, cmd_length_larger_needs_zeros)
 		self->doing = call->name;
 		head = arg_at_end(self, call->size + 9);
 		head->flags = BAD_FLAG;
-		EXPECT_FAIL(EOPNOTSUPP, FLAGS,
-			    raw_call(self->fd, call->num, head));
+		EXPECT_FAIL(EOPNOTSUPP, FLAGS, try(self, call, head));
 		for (tail = self->hole - 9; tail < self->hole; tail++) {
 			*tail = 1;
-			EXPECT_FAIL(E2BIG, NONE,
-				    raw_call(self->fd, call->num, head));
+			EXPECT_FAIL(E2BIG, NONE, try(self, call, head));
 			*tail = 0;
 		}
 		head->size = IB_MEMREG_SIZE_MAX + 1;
-		EXPECT_FAIL(E2BIG, NONE, raw_call(self->fd, call->num, head));
+		EXPECT_FAIL(E2BIG, NONE, try(self, call, head));
 		head->size = ~0U;
-		EXPECT_FAIL(E2BIG, NONE, raw_call(self->fd, call->num, head));
+		EXPECT_FAIL(E2BIG, NONE, try(self, call, head));
 	}
 }
 
@@ -309,51 +248,43 @@ TEST_F(uapi, argument_not_mapped_is_EFAULT)
 
 	for_each_call(call) {
 		self->doing = call->name;
-		EXPECT_EQ(-1, ioctl(self->fd, call->num, NULL));
+		EXPECT_EQ(-1, ioctl(fd_of(self, call), call->num, NULL));
 		EXPECT_EQ(EFAULT, errno);
-		EXPECT_EQ(-1, ioctl(self->fd, call->num, self->hole));
+		EXPECT_EQ(-1, ioctl(fd_of(self, call), call->num, self->hole));
 		EXPECT_EQ(EFAULT, errno);
 		head = arg_at_end(self, call->size);
 		head->size = call->size + 1;
-		EXPECT_FAIL(EFAULT, NONE, raw_call(self->fd, call->num, head));
+		EXPECT_FAIL(EFAULT, NONE, try(self, call, head));
 		head->size = IB_MEMREG_SIZE_MAX;
-		EXPECT_FAIL(EFAULT, NONE, raw_call(self->fd, call->num, head));
+		EXPECT_FAIL(EFAULT, NONE, try(self, call, head));
 	}
 }
 
-/*
- * Is the ioctl one of the device's descriptor? RING_WAIT is not: it is a
- * ring's.
- */
-static bool is_call(unsigned int nr)
+/* Try all numbers on a descriptor: those that are none of its calls. */
+static void try_numbers(struct __test_metadata *_metadata, int fd,
+			enum call_on on, struct raw_head *head)
 {
 	const struct call *call;
+	unsigned long num;
+	unsigned int nr;
 
-	for (call = calls; call < calls + ARRAY_LEN(calls); call++)
-		if (_IOC_NR(call->num) == nr)
-			return true;
-	return false;
+	for (nr = 0; nr < CALL_NRS; nr++) {
+		num = _IO(IB_MEMREG_IOC_MAGIC, nr);
+		call = call_of(num);
+		if (!call || call->on != on)
+			EXPECT_EQ(-ENOTTY, raw_call(fd, num, head));
+		EXPECT_EQ(-ENOTTY, raw_call(fd, _IO(0x1b, nr), head));
+		EXPECT_EQ(-ENOTTY, raw_call(fd, _IOWR(IB_MEMREG_IOC_MAGIC, nr,
+						      int), head));
+	}
 }
 
 TEST_F(uapi, unknown_number_is_ENOTTY)
 {
 	struct raw_head *head = arg_at_end(self, PAGE);
-	const struct call *call;
-	unsigned int nr;
 
-	for (nr = 0; nr < 256; nr++)
-		if (!is_call(nr))
-			EXPECT_EQ(-ENOTTY,
-				  raw_call(self->fd,
-					   _IO(IB_MEMREG_IOC_MAGIC, nr),
-					   head));
-	for_each_call(call) {
-		nr = _IOC_NR(call->num);
-		EXPECT_EQ(-ENOTTY, raw_call(self->fd, _IO(0x1b, nr), head));
-		EXPECT_EQ(-ENOTTY, raw_call(self->fd,
-					    _IOWR(IB_MEMREG_IOC_MAGIC, nr, int),
-					    head));
-	}
+	try_numbers(_metadata, self->fd, CALL_ON_FILE, head);
+	try_numbers(_metadata, self->ring, CALL_ON_RING, head);
 }
 
 TEST_F(uapi, unknown_flag_is_EOPNOTSUPP)
@@ -369,8 +300,7 @@ TEST_F(uapi, unknown_flag_is_EOPNOTSUPP)
 				continue;
 			head = arg_at_end(self, call->size);
 			head->flags = flag | call->flags;
-			EXPECT_FAIL(EOPNOTSUPP, FLAGS,
-				    raw_call(self->fd, call->num, head));
+			EXPECT_FAIL(EOPNOTSUPP, FLAGS, try(self, call, head));
 		}
 	}
 }
@@ -388,8 +318,7 @@ TEST_F(uapi, reserved_is_EINVAL)
 		for (i = 0; i < 4; i++) {
 			head = arg_at_end(self, call->size);
 			((char *)head)[call->reserved + i] = 0x80;
-			EXPECT_FAIL(EINVAL, RESERVED,
-				    raw_call(self->fd, call->num, head));
+			EXPECT_FAIL(EINVAL, RESERVED, try(self, call, head));
 		}
 	}
 }
@@ -404,7 +333,7 @@ TEST_F(uapi, not_bound_is_ENODEV)
 	fd = raw_open();
 	ASSERT_LE(0, fd);
 	for_each_call(call) {
-		if (call->unbound)
+		if (call->unbound || call->on != CALL_ON_FILE)
 			continue;
 		self->doing = call->name;
 		head = arg_at_end(self, call->size);
@@ -725,10 +654,20 @@ TEST_F(uapi, bad_output_array_is_EFAULT)
 	RAW(mr_query, mr, .count = 1, .segments = (uintptr_t)self->hole);
 	RAW(list, list, .count = 1, .objects = (uintptr_t)self->hole,
 	    .object_size = sizeof(struct ib_memreg_object));
+	RAW(device_stat, stat, .count = 2);
 	__u32 keyed;
 
 	EXPECT_EQ(-EFAULT,
 		  raw_call(self->fd, IB_MEMREG_IOC_DEVICE_QUERY, &query));
+	EXPECT_FAIL(EFAULT, NONE,
+		    raw_call(self->fd, IB_MEMREG_IOC_DEVICE_STAT, &stat));
+	/* The second entry is in the hole. */
+	stat.stats = (uintptr_t)self->hole -
+		     sizeof(struct ib_memreg_stat_entry);
+	EXPECT_FAIL(EFAULT, NONE,
+		    raw_call(self->fd, IB_MEMREG_IOC_DEVICE_STAT, &stat));
+	stat.count = 1;
+	EXPECT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_DEVICE_STAT, &stat));
 	EXPECT_EQ(-EFAULT, raw_call(self->fd, IB_MEMREG_IOC_LIST, &list));
 	ASSERT_EQ(0, raw_register(self->fd, self->domain, self->memory, PAGE,
 				  REMOTE_READ, &keyed));

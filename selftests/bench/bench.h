@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the parts of the bench share. An operation is something that is
- * measured: memreg.c, pool.c, rereg.c, demand.c, cache.c and data.c have those
- * of memreg; verbs.c, verbs_data.c and perftest.c what they are compared to;
- * kapi.c both, in the kernel; and bench.c the clock.
+ * measured: mr_window.c, pool.c, rereg.c, demand.c, cache.c and data.c have
+ * those of memreg; verbs.c, verbs_data.c and perftest.c what they are compared
+ * to; kapi.c both, in the kernel; and bench.c the clock.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -64,7 +64,7 @@ int kapi_available(void);
 /*
  * Set by the command line: how many there are of what is large, and how many
  * windows are bound before anything is measured: keys rest until they are used
- * again (kernel/mem/frwr.c). Data is moved so many times fewer.
+ * again (kernel/keys/frwr.c). Data is moved so many times fewer.
  */
 extern unsigned int live_windows, guards, warm_up, fewer;
 

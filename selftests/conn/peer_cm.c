@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 
+#include "fault.h"
 #include "harness.h"
 #include "memreg.h"
 #include "module.h"
@@ -150,6 +151,22 @@ TEST_F_TIMEOUT(cm, accept_and_request_carry_private_data, LIMIT_S)
 	ASSERT_EQ(-ENOTCONN, memreg_accept(self->o.m, endpoint, self->o.domain,
 					   NULL, 0));
 	ASSERT_EQ(-ENOTCONN, memreg_reject(self->o.m, endpoint, NULL, 0));
+}
+
+/* The RDMA CM may handle a peer's DREQ before the RTU that was sent first */
+TEST_F_TIMEOUT(cm, end_that_overtakes_the_confirmation, LIMIT_S)
+{
+	struct ib_memreg_event event;
+	uint32_t endpoint;
+
+	if (!fault_injection())
+		SKIP(return, "this kernel can't inject faults");
+	endpoint = request(_metadata, self, &self->p, NULL);
+	fault_order("disconnected", 0, 1);
+	owner_accept(_metadata, &self->o, endpoint, self->o.domain, NULL);
+	ASSERT_FALSE(fault_pending("disconnected"));
+	owner_await(_metadata, &self->o, IB_MEMREG_EVENT_DISCONNECTED, &event);
+	ASSERT_EQ(endpoint, event.endpoint_id);
 }
 
 TEST_F_TIMEOUT(cm, reject_carries_private_data, LIMIT_S)

@@ -9,6 +9,7 @@
  * network namespace, and the other end of it is in another process.
  *
  * time limit: 400
+ * beside others: no
  */
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -20,7 +20,6 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 
 #include "ends.h"
@@ -168,21 +167,6 @@ TEST_F(calls, I8_ring_create_that_cannot_answer_leaves_nothing)
 	mem_free(cmd, PAGE);
 }
 
-/* Signal that kills a child as it reads this byte; 0 if none does */
-static int signal_of_look(const __u8 *at)
-{
-	pid_t child = fork();
-	int status;
-
-	if (!child) {
-		__atomic_load_n(at, __ATOMIC_RELAXED);
-		_exit(0);
-	}
-	if (child < 0 || waitpid(child, &status, 0) != child)
-		return -1;
-	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-}
-
 TEST_F(calls, I6_mapping_has_bounds)
 {
 	struct ring r;
@@ -199,21 +183,13 @@ TEST_F(calls, I6_mapping_has_bounds)
 	r.shared->flags = IB_MEMREG_RING_QUIET;
 	EXPECT_EQ(IB_MEMREG_RING_QUIET, ((struct ib_memreg_ring *)map)->flags);
 	EXPECT_EQ(0, munmap(map, r.map_size));
-	/*
-	 * A mapping may be longer than the ring, as of a file, but only the
-	 * ring's pages can be accessed.
-	 */
-	map = mmap(NULL, r.map_size + PAGE, PROT_READ, MAP_SHARED, r.fd, 0);
-	if (map != MAP_FAILED) {
-		EXPECT_EQ(0, signal_of_look((__u8 *)map + r.map_size - 1));
-		EXPECT_EQ(SIGBUS, signal_of_look((__u8 *)map + r.map_size));
-		EXPECT_EQ(0, munmap(map, r.map_size + PAGE));
-	}
-	map = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, r.fd, 1UL << 40);
-	if (map != MAP_FAILED) {
-		EXPECT_EQ(SIGBUS, signal_of_look(map));
-		EXPECT_EQ(0, munmap(map, PAGE));
-	}
+	/* Not behind the end */
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, r.map_size + PAGE, PROT_READ,
+				   MAP_SHARED, r.fd, 0));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE, PROT_READ, MAP_SHARED, r.fd,
+				   1UL << 40));
+	EXPECT_EQ(EINVAL, errno);
 	/*
 	 * All pages of the ring can be written, and the kernel does not mind
 	 * what is in them.
@@ -928,6 +904,8 @@ TEST_F_TIMEOUT(ring, I10_scattered_work_takes_the_room_of_several, LIMIT_S)
 	ASSERT_GE(ENTRIES, pieces);
 	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, mem, len,
 				  0, &mr));
+	if (raw_runs(self->link.fd, self->link.domain, mr, len) < len / PAGE)
+		SKIP(return, "the device has the memory in one piece");
 	first = submit_writes(_metadata, self, ENTRIES - pieces + 1, ALL);
 	ASSERT_EQ(ENTRIES - pieces + 1, first);
 	wr = WR(WRITE, self->to, SGE(mr, 0, len), .flags = SIGNALED,

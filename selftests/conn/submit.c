@@ -636,6 +636,10 @@ TEST_F_TIMEOUT(submit, scattered_message_has_a_limit, LIMIT_S)
 	ASSERT_NE(NULL, mem);
 	fill(mem, BIG, 5);
 	ASSERT_EQ(0, register_it(self, mem, BIG, &mr));
+	if (raw_runs(self->link.fd, self->link.domain, mr, BIG) <= max) {
+		ASSERT_EQ(0, raw_destroy(self->link.fd, mr));
+		SKIP(return, "the device has the memory in one piece");
+	}
 	ASSERT_EQ(0, stock_recv(self->stock, 0, BIG));
 	done(_metadata, self, WR(SEND, self->to, SGE(mr, 0, max * PAGE)));
 	received(_metadata, self, &wc, max * PAGE);

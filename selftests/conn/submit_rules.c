@@ -391,13 +391,13 @@ TEST_F_TIMEOUT(rules, I8_sges_must_be_as_many_as_there_can_be, LIMIT_S)
 	REFUSED(EINVAL, RESERVED, BUT(good_inline(self), wr.num_sge = 1));
 	REFUSED(EINVAL, RESERVED, BUT(good_bind(self), wr.num_sge = 1));
 	REFUSED(EINVAL, RESERVED, BUT(good_invalidate(self), wr.num_sge = 1));
-	REFUSED(EINVAL, SGES, BUT(remote(self, OP(CMP_AND_SWP)),
-				  wr.num_sge = 2,
-				  wr.sge = (struct ib_memreg_sge) {},
-				  wr.sges = (uintptr_t)sges));
-	REFUSED(EINVAL, SGES, BUT(remote(self, OP(FETCH_AND_ADD)),
-				  wr.num_sge = 0,
-				  wr.sge = (struct ib_memreg_sge) {}));
+	REFUSED(EINVAL, ATOMIC_SGES,
+		BUT(remote(self, OP(CMP_AND_SWP)), wr.num_sge = 2,
+		    wr.sge = (struct ib_memreg_sge) {},
+		    wr.sges = (uintptr_t)sges));
+	REFUSED(EINVAL, ATOMIC_SGES,
+		BUT(remote(self, OP(FETCH_AND_ADD)), wr.num_sge = 0,
+		    wr.sge = (struct ib_memreg_sge) {}));
 }
 
 TEST_F_TIMEOUT(rules, I6_ranges_must_lie_in_the_mr, LIMIT_S)
@@ -511,36 +511,6 @@ TEST_F_TIMEOUT(rules, I6_memory_must_not_be_stale, LIMIT_S)
 	EXPECT_EQ(0, raw_destroy(self->link.fd, mr));
 }
 
-/*
- * Memory that the driver has pinned for a single key cannot be used by work
- * requests.
- */
-TEST_F_TIMEOUT(rules, I6_memory_must_not_be_of_a_single_key, LIMIT_S)
-{
-	RAW(mr_register, cmd, .flags = IB_MEMREG_MR_SINGLE_KEY,
-	    .domain_id = self->link.domain, .length = LEN,
-	    .access = LOCAL_WRITE | REMOTE_READ,
-	    .addr = (uintptr_t)self->mem);
-	struct ib_memreg_sge sges[2] = {
-		{ .mr_id = self->mr, .length = 8 },
-		{ .length = 8 },
-	};
-	__u32 mr;
-
-	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REGISTER, &cmd));
-	mr = cmd.out_mr_id;
-	sges[1].mr_id = mr;
-	REFUSED(EOPNOTSUPP, SINGLE_KEY,
-		BUT(good_send(self), wr.sge.mr_id = mr));
-	REFUSED(EOPNOTSUPP, SINGLE_KEY,
-		BUT(good_recv(self), wr.sge.mr_id = mr));
-	REFUSED(EOPNOTSUPP, SINGLE_KEY,
-		BUT(remote(self, OP(READ)), wr.sge.mr_id = mr));
-	REFUSED(EOPNOTSUPP, SINGLE_KEY, WR(SEND, self->to, SGES(sges, 2)));
-	REFUSED(EOPNOTSUPP, SINGLE_KEY, WR(RECV, self->to, SGES(sges, 2)));
-	EXPECT_EQ(0, raw_destroy(self->link.fd, mr));
-}
-
 TEST_F_TIMEOUT(rules, I8_messages_must_not_be_too_scattered, LIMIT_S)
 {
 	size_t len = STOCK_LEN;
@@ -553,6 +523,8 @@ TEST_F_TIMEOUT(rules, I8_messages_must_not_be_too_scattered, LIMIT_S)
 	ASSERT_GT(len / PAGE, max);
 	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, mem, len,
 				  LOCAL_WRITE, &mr));
+	if (raw_runs(self->link.fd, self->link.domain, mr, len) <= max)
+		SKIP(return, "the device has the memory in one piece");
 	REFUSED(EMSGSIZE, FRAGMENTS,
 		WR(SEND, self->to, SGE(mr, 0, max * PAGE + 1)));
 	REFUSED(EMSGSIZE, FRAGMENTS,
@@ -607,11 +579,11 @@ TEST_F_TIMEOUT(rules, I8_inline_data_must_fit, LIMIT_S)
 
 	REFUSED(EINVAL, INLINE, BUT(in, wr.length = MAX_INLINE + 1));
 	REFUSED(EINVAL, INLINE, BUT(in, wr.length = ~0U));
-	REFUSED(EINVAL, INLINE, BUT(remote(self, OP(READ)), wr.flags = INLINE,
-				    wr.num_sge = 0, wr.length = 8,
-				    wr.sge = (struct ib_memreg_sge) {},
-				    wr.sges = (uintptr_t)self->page));
-	REFUSED(EINVAL, INLINE, BUT(in, wr.opcode = OP(RECV)));
+	REFUSED(EINVAL, INLINE_OPCODE,
+		BUT(remote(self, OP(READ)), wr.flags = INLINE, wr.num_sge = 0,
+		    wr.length = 8, wr.sge = (struct ib_memreg_sge) {},
+		    wr.sges = (uintptr_t)self->page));
+	REFUSED(EINVAL, INLINE_OPCODE, BUT(in, wr.opcode = OP(RECV)));
 }
 
 TEST_F_TIMEOUT(rules, I8_pointers_must_be_mapped, LIMIT_S)
@@ -682,9 +654,9 @@ TEST_F_TIMEOUT(rules, I8_atomics_must_be_aligned, LIMIT_S)
 
 		REFUSED(EINVAL, ALIGN, BUT(atomic, wr.remote_addr += 1));
 		REFUSED(EINVAL, ALIGN, BUT(atomic, wr.remote_addr += 4));
-		REFUSED(EINVAL, ALIGN, BUT(atomic, wr.sge.length = 7));
-		REFUSED(EINVAL, ALIGN, BUT(atomic, wr.sge.length = 0));
-		REFUSED(EINVAL, ALIGN, BUT(atomic, wr.sge.length = 16));
+		REFUSED(EINVAL, ATOMIC_LENGTH, BUT(atomic, wr.sge.length = 7));
+		REFUSED(EINVAL, ATOMIC_LENGTH, BUT(atomic, wr.sge.length = 0));
+		REFUSED(EINVAL, ATOMIC_LENGTH, BUT(atomic, wr.sge.length = 16));
 	}
 }
 
@@ -711,13 +683,13 @@ TEST_F_TIMEOUT(rules, I8_windows_must_fit, LIMIT_S)
 	REFUSED(EINVAL, SPAN, BUT(bind, wr.sge.length = 4 * PAGE + 1));
 	REFUSED(EINVAL, RANGE, BUT(bind, wr.sge.offset = LEN - 63));
 	REFUSED(EOVERFLOW, WRAPS, BUT(bind, wr.sge.offset = ~0ULL));
-	REFUSED(EINVAL, ACCESS, BUT(bind, wr.access = 0));
-	REFUSED(EINVAL, ACCESS, BUT(bind, wr.access = LOCAL_WRITE));
-	REFUSED(EINVAL, ACCESS, BUT(bind, wr.access |= 1U << 31));
+	REFUSED(EINVAL, NO_REMOTE, BUT(bind, wr.access = 0));
+	REFUSED(EINVAL, WINDOW_ACCESS, BUT(bind, wr.access = LOCAL_WRITE));
+	REFUSED(EINVAL, WINDOW_ACCESS, BUT(bind, wr.access |= 1U << 31));
 	REFUSED(EACCES, ACCESS_MR,
 		BUT(bind, wr.sge.mr_id = self->read_only));
 	/* A key can be zero-based only if its range begins at a page. */
-	REFUSED(EINVAL, IOVA, BUT(bind, wr.access |= ZERO_BASED));
+	REFUSED(EINVAL, ZERO_BASED, BUT(bind, wr.access |= ZERO_BASED));
 }
 
 static void bind_one(struct __test_metadata *_metadata,
@@ -758,7 +730,7 @@ TEST_F_TIMEOUT(rules, I8_windows_must_not_be_bound, LIMIT_S)
 	end = BUT(good_invalidate(self), wr.window_id = self->windows[0]);
 	bind_one(_metadata, self, end);
 	/* A window that is not bound cannot be ended. */
-	REFUSED(EBUSY, BOUND_WINDOW, end);
+	REFUSED(EBUSY, UNBOUND_WINDOW, end);
 	EXPECT_EQ(0, raw_destroy(self->link.fd, self->windows[0]));
 }
 
@@ -772,8 +744,8 @@ TEST_F_TIMEOUT(rules, I8_windows_must_be_the_endpoints_own, LIMIT_S)
 	ASSERT_EQ(0, stock_open(&link.stock, STOCK_LEN));
 	ASSERT_EQ(0, link_up(&link, &queues, false));
 	bind_one(_metadata, self, BUT(bind, wr.target_id = link.endpoint));
-	REFUSED(EBUSY, BOUND_WINDOW, BUT(good_invalidate(self),
-					 wr.window_id = self->windows[0]));
+	REFUSED(EBUSY, UNBOUND_WINDOW,
+		BUT(good_invalidate(self), wr.window_id = self->windows[0]));
 	REFUSED(EBUSY, BOUND_WINDOW, bind);
 	bind_one(_metadata, self, BUT(good_invalidate(self),
 				      wr.window_id = self->windows[0],
@@ -802,8 +774,10 @@ TEST_F_TIMEOUT(rules, I8_rkeys_must_have_a_place, LIMIT_S)
 			wrs[0].insert_at = places[i];
 		}
 		/* The BIND before it is valid, so the window is bound. */
-		EXPECT_FAIL(EINVAL, INLINE,
-			    raw_submit(self->link.fd, wrs, 2));
+		EXPECT_EQ(-EINVAL, raw_submit(self->link.fd, wrs, 2));
+		EXPECT_EQ(i < ARRAY_LEN(places) ?
+			  IB_MEMREG_REASON_INSERT_AT :
+			  IB_MEMREG_REASON_INSERT_MESSAGE, raw_reason());
 		ASSERT_EQ(1, raw_taken());
 		bind_one(_metadata, self, end);
 		EXPECT_EQ(0, ring_count(&self->ring));
@@ -831,7 +805,7 @@ TEST_F_TIMEOUT(rules, I8_rkeys_must_not_be_too_many, LIMIT_S)
 			     wr.insert_at = i % n * sizeof(rkeys[0]));
 	wrs[n + 1] = WR(SEND, self->to, INLINE_DATA(rkeys, sizeof(rkeys)),
 			.flags = INLINE | SIGNALED, .user_data = 5);
-	EXPECT_FAIL(EINVAL, INLINE, raw_submit(self->link.fd, wrs, n + 2));
+	EXPECT_FAIL(EINVAL, INSERTS, raw_submit(self->link.fd, wrs, n + 2));
 	ASSERT_EQ(n, raw_taken());
 	end = good_invalidate(self);
 	for (i = 0; i < n; i++)
@@ -982,7 +956,7 @@ static void not_answered(struct __test_metadata *_metadata,
 	link.stock.no_reads = true;
 	ASSERT_EQ(0, link_up(&link, &queues, connects));
 	for (i = 0; i < sizeof(opcodes) / sizeof(opcodes[0]); i++)
-		REFUSED(EOPNOTSUPP, OPCODE_DEVICE,
+		REFUSED(EOPNOTSUPP, OPCODE_PEER,
 			BUT(good_of(self, opcodes[i]),
 			    wr.target_id = link.endpoint));
 	stock_close(&link.stock);
@@ -1042,7 +1016,7 @@ TEST_F_TIMEOUT(rules, I8_shared_queue_takes_the_receives, LIMIT_S)
 	ASSERT_EQ(0, link_up(&link, &queues, true));
 	REFUSED(EINVAL, NO_QUEUE,
 		BUT(good_recv(self), wr.target_id = link.endpoint));
-	REFUSED(EINVAL, OPCODE, BUT(good_send(self), wr.target_id = srq));
+	REFUSED(EINVAL, OPCODE_QUEUE, BUT(good_send(self), wr.target_id = srq));
 	REFUSED(EACCES, LOCAL_WRITE, BUT(good_recv(self), wr.target_id = srq,
 					 wr.sge.mr_id = self->read_only));
 	stock_close(&link.stock);
@@ -1101,22 +1075,22 @@ static void bad_queues(struct __test_metadata *_metadata,
 	QUEUES(EINVAL, RESERVED, q.reserved = 1);
 	QUEUES(ENOENT, ID, q.send_ring_id = ~0U);
 	QUEUES(ENOENT, ID, q.recv_ring_id = self->mr);
-	QUEUES(EINVAL, COUNT, q.max_send = 0);
+	QUEUES(EINVAL, QUEUE_SEND, q.max_send = 0);
 	QUEUES(EINVAL, COUNT, q.max_send = IB_MEMREG_QUEUE_MAX + 1);
-	QUEUES(EINVAL, COUNT, q.max_recv = 0);
+	QUEUES(EINVAL, QUEUE_RECV, q.max_recv = 0);
 	QUEUES(EINVAL, COUNT, q.max_recv = ~0U);
-	QUEUES(EINVAL, SGES, q.max_send_sge = 0);
-	QUEUES(EINVAL, SGES, q.max_recv_sge = 0);
+	QUEUES(EINVAL, QUEUE_SEND, q.max_send_sge = 0);
+	QUEUES(EINVAL, QUEUE_RECV, q.max_recv_sge = 0);
 	QUEUES(EINVAL, SGES, q.max_send_sge = IB_MEMREG_SGE_MAX + 1);
 	QUEUES(EINVAL, SGES, q.max_recv_sge = IB_MEMREG_SGE_MAX + 1);
 	QUEUES(EINVAL, INLINE, q.max_inline = IB_MEMREG_INLINE_MAX + 1);
 	/* Without its ring a queue must have no room. */
-	QUEUES(EINVAL, INLINE, q.send_ring_id = 0);
-	QUEUES(EINVAL, COUNT, q.send_ring_id = 0; q.max_inline = 0);
-	QUEUES(EINVAL, SGES, q.send_ring_id = 0; q.max_inline = 0;
+	QUEUES(EINVAL, QUEUE_SEND, q.send_ring_id = 0);
+	QUEUES(EINVAL, QUEUE_SEND, q.send_ring_id = 0; q.max_inline = 0);
+	QUEUES(EINVAL, QUEUE_SEND, q.send_ring_id = 0; q.max_inline = 0;
 	       q.max_send = 0);
-	QUEUES(EINVAL, COUNT, q.recv_ring_id = 0);
-	QUEUES(EINVAL, SGES, q.recv_ring_id = 0; q.max_recv = 0);
+	QUEUES(EINVAL, QUEUE_RECV, q.recv_ring_id = 0);
+	QUEUES(EINVAL, QUEUE_RECV, q.recv_ring_id = 0; q.max_recv = 0);
 	/* Either or */
 	QUEUES(EINVAL, RING, q.srq_id = srq);
 	QUEUES(EINVAL, DOMAIN, q.srq_id = srq; q.recv_ring_id = 0;

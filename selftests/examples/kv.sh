@@ -67,6 +67,19 @@ clients_at_once() {
 	return "$status"
 }
 
+# A client that READs all of its buffer finds nothing behind its value: neither of
+# longer values, nor of longer requests.
+nothing_of_others_is_left_behind() {
+	local keys=() i
+	for i in {1..150}; do
+		keys+=(color "${LONG:0:200}")
+	done
+	gets deep "${LONG:0:200}" &&
+	gets "$(printf '%s\n' "$LONG" "$LONG")" long long &&
+		[ "$(ip netns exec memreg-peer "$BUILD/selftests/kv" 192.0.2.1 7471 \
+			long "${keys[@]}" 2>>"$SAID" | sort -u)" = 0 ]
+}
+
 # A client that connects, asks nothing, and is killed.
 client_that_is_killed_ends_nothing() {
 	local pid status=0
@@ -92,6 +105,7 @@ check values_are_read
 check what_is_not_there_is_reported
 check buffers_come_back
 check clients_at_once
+check nothing_of_others_is_left_behind
 check client_that_is_killed_ends_nothing
 check server_is_well
 kill "$SERVER"

@@ -8,6 +8,7 @@
  * Measurements are compared within the same run.
  *
  * time limit: 600
+ * beside others: no
  */
 #include <dirent.h>
 #include <errno.h>
@@ -73,12 +74,7 @@
 /* Pages that a process may pin, and how often it has to make room for others */
 #define ROOM		16
 #define TIMES_ROOM	20
-/* Ranges on demand that a process has pinned until reclaim wants their pages */
-#define RANGES		20000
 #define NOBODY		65534
-/* Processes that make their first notifier, and mappings of each */
-#define FIRSTS		3
-#define SCATTERED	4000
 /* Files that a process has registered, each in a domain of its own */
 #define FILES		6
 
@@ -346,20 +342,13 @@ static void file_fill(struct __test_metadata *_metadata, int file)
 	ASSERT_EQ(1, pwrite(file, "x", 1, 0));
 }
 
-/*
- * Microseconds that a truncation takes in a new task: a task that has waited
- * for a guard in vain does not wait again for a while.
- */
-static int64_t truncate_by_child(struct __test_metadata *_metadata,
-				 struct shared *shared, int file)
+/* Microseconds that a truncation takes */
+static int64_t truncate_takes(struct __test_metadata *_metadata, int file)
 {
-	IN_CHILD {
-		int64_t t = now_us();
+	int64_t t = now_us();
 
-		EXPECT_EQ(0, ftruncate(file, 0));
-		atomic_store(&shared->took, now_us() - t);
-	}
-	return atomic_load(&shared->took);
+	EXPECT_EQ(0, ftruncate(file, 0));
+	return now_us() - t;
 }
 
 /* Microseconds that a truncation takes while all of the crowd does this. */
@@ -377,7 +366,7 @@ static int64_t truncate_among(struct __test_metadata *_metadata,
 		crowd_run(self->shared, self->file, work);
 	await_ready(_metadata, self->shared, CROWD);
 	hogs_begin(_metadata, self->shared, &self->hogs);
-	t = truncate_by_child(_metadata, self->shared, self->file);
+	t = truncate_takes(_metadata, self->file);
 	hogs_end(&self->hogs);
 	crowd_end(self);
 	return t;
@@ -501,9 +490,7 @@ static int64_t truncate_many(struct __test_metadata *_metadata,
 	if (!pid)
 		own_many(self->shared, self->file, n);
 	await_ready(_metadata, self->shared, 1);
-	t = now_us();
-	ASSERT_EQ(0, ftruncate(self->file, 0));
-	t = now_us() - t;
+	t = truncate_takes(_metadata, self->file);
 	*kthreads = our_kthreads("memreg");
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
@@ -802,153 +789,6 @@ TEST_F_TIMEOUT(many, room_is_made_whatever_others_have_on_demand, LONG_S)
 	waitpid(pid, NULL, 0);
 }
 
-/*
- * Reclaim in one memory cgroup, while pages on demand of another cgroup are
- * unpinned
- */
-
-#define CGROUPS		"/sys/fs/cgroup/"
-#define CGROUP_BUSY	CGROUPS "bounded-busy"
-#define CGROUP_SHORT	CGROUPS "bounded-short"
-
-FIXTURE(reclaim) {
-	struct shared *shared;
-	pid_t busy;
-};
-
-FIXTURE_SETUP(reclaim)
-{
-	if (!cgroup_make(CGROUP_BUSY, "+memory") ||
-	    !cgroup_make(CGROUP_SHORT, "+memory"))
-		SKIP(return, "there are no control groups for memory");
-	self->shared = mmap(NULL, sizeof(*self->shared),
-			    PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, self->shared);
-}
-
-FIXTURE_TEARDOWN(reclaim)
-{
-	if (self->busy > 0) {
-		kill(self->busy, SIGKILL);
-		waitpid(self->busy, NULL, 0);
-	}
-	EXPECT_EQ(0, rmdir(CGROUP_BUSY));
-	EXPECT_EQ(0, rmdir(CGROUP_SHORT));
-	munmap(self->shared, sizeof(*self->shared));
-}
-
-/*
- * Pin many ranges on demand whenever the test asks for it, and use none of
- * them.
- */
-static void run_busy(struct shared *shared)
-{
-	int ret, fd = raw_open_bound();
-	char *mem = mem_alloc(RANGES * PAGE);
-	unsigned long asked = 0;
-	__u32 domain, mr;
-	unsigned int i;
-
-	ret = file_write(CGROUP_BUSY "/cgroup.procs", "0") ?:
-	      raw_domain(fd, &domain) ?:
-	      demand_one(fd, domain, mem, RANGES * PAGE, &mr);
-	while (!ret) {
-		while (atomic_load(&shared->hogs[0]) == asked)
-			usleep(100);
-		for (i = 0; !ret && i < RANGES; i++)
-			ret = demand_page(fd, mr, i * PAGE);
-		atomic_store(&shared->hogs[1], ++asked);
-	}
-	atomic_store(&shared->failed, ret);
-	for (;;)
-		pause();
-}
-
-static void ask_busy(struct __test_metadata *_metadata,
-		     FIXTURE_DATA(reclaim) *self)
-{
-	unsigned long asked = atomic_fetch_add(&self->shared->hogs[0], 1) + 1;
-	int64_t end = now_ms() + LIMIT_MS;
-
-	while (atomic_load(&self->shared->hogs[1]) < asked) {
-		ASSERT_GT(end, now_ms());
-		ASSERT_EQ(0, atomic_load(&self->shared->failed));
-		usleep(1000);
-	}
-}
-
-/* Microseconds that reclaim takes in a process with a page on demand */
-static int64_t reclaim_takes(struct __test_metadata *_metadata,
-			     FIXTURE_DATA(reclaim) *self)
-{
-	IN_CHILD {
-		char *page = mem_alloc(PAGE);
-		__u32 domain, mr;
-		int64_t t;
-		int fd;
-
-		EXPECT_EQ(0, file_write(CGROUP_SHORT "/cgroup.procs", "0"));
-		fd = raw_open_bound();
-		EXPECT_EQ(0, raw_domain(fd, &domain));
-		EXPECT_EQ(0, demand_one(fd, domain, page, PAGE, &mr));
-		EXPECT_EQ(0, demand_page(fd, mr, 0));
-		t = now_us();
-		/* Reclaim may find less than that, and fail. */
-		file_write(CGROUP_SHORT "/memory.reclaim", "64M");
-		atomic_store(&self->shared->took, now_us() - t);
-		EXPECT_EQ(0, vm_pin(0));
-	}
-	return atomic_load(&self->shared->took);
-}
-
-/*
- * Have a child reclaim from the busy process, and return when pages of it are
- * unpinned.
- */
-static pid_t relieve_busy(struct __test_metadata *_metadata,
-			  FIXTURE_DATA(reclaim) *self)
-{
-	int64_t end = now_ms() + LIMIT_MS;
-	long pinned = vm_pin(self->busy);
-	pid_t pid = fork();
-
-	ASSERT_LE(0, pid);
-	if (!pid) {
-		file_write(CGROUP_BUSY "/memory.reclaim", "64M");
-		_exit(0);
-	}
-	while (vm_pin(self->busy) == pinned)
-		ASSERT_GT(end, now_ms());
-	return pid;
-}
-
-TEST_F_TIMEOUT(reclaim, reclaim_waits_for_pages_of_its_own_cgroup, LONG_S)
-{
-	int64_t alone, gone, end = now_ms() + 2 * LIMIT_MS;
-	struct compared c = {};
-	pid_t pid;
-
-	self->busy = fork();
-	ASSERT_LE(0, self->busy);
-	if (!self->busy)
-		run_busy(self->shared);
-	do {
-		ask_busy(_metadata, self);
-		ASSERT_LT(0, vm_pin(self->busy));
-		alone = reclaim_takes(_metadata, self);
-		pid = relieve_busy(_metadata, self);
-		compare(_metadata, &c, alone, reclaim_takes(_metadata, self));
-		waitpid(pid, NULL, 0);
-		gone = now_ms() + LIMIT_MS;
-		while (vm_pin(self->busy)) {
-			ASSERT_GT(gone, now_ms());
-			usleep(1000);
-		}
-	} while (!compared(&c, end));
-	EXPECT_GE(RATIO * c.few, c.many);
-}
-
 /* Descriptors that are passed to other users */
 
 /*
@@ -1115,9 +955,7 @@ static int64_t truncate_polled(struct __test_metadata *_metadata,
 	if (!pid)
 		own_polled(self->shared, self->file, pollers, variant->watch);
 	await_ready(_metadata, self->shared, 1);
-	t = now_us();
-	ASSERT_EQ(0, ftruncate(self->file, 0));
-	t = now_us() - t;
+	t = truncate_takes(_metadata, self->file);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	return t;
@@ -1317,160 +1155,6 @@ TEST_F_TIMEOUT(looks, I2_look_waits_for_no_other_process, LONG_S)
 	EXPECT_GE(RATIO * c.few, c.many);
 }
 
-/* A user who gets little CPU time, and what he holds meanwhile */
-
-FIXTURE(starved) {
-	struct shared *shared;
-	struct hogs hogs;
-	pid_t pid;
-};
-
-FIXTURE_SETUP(starved)
-{
-	memset(self, 0, sizeof(*self));
-	self->shared = mmap(NULL, sizeof(*self->shared),
-			    PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, self->shared);
-}
-
-static void starved_end(FIXTURE_DATA(starved) *self)
-{
-	hogs_end(&self->hogs);
-	if (self->pid <= 0)
-		return;
-	/* The process itself as well: it may not lead its group yet. */
-	kill(self->pid, SIGKILL);
-	kill(-self->pid, SIGKILL);
-	waitpid(self->pid, NULL, 0);
-	self->pid = 0;
-}
-
-FIXTURE_TEARDOWN(starved)
-{
-	starved_end(self);
-	munmap(self->shared, sizeof(*self->shared));
-}
-
-static void be_usual(void)
-{
-	struct sched_param param = {};
-
-	if (sched_setscheduler(0, SCHED_OTHER, &param))
-		abort();
-}
-
-/*
- * Only the first notifier gets little CPU time, not the end of the process,
- * which takes the same locks for other reasons.
- */
-static void register_first(struct shared *shared, bool act)
-{
-	struct ib_memreg_monitor monitor = { .addr = PAGE, .length = PAGE };
-	struct status_map status;
-	int ret, fd = raw_open();
-
-	be_idle();
-	ret = status_create(fd, 1, 0, &status);
-	if (!ret && act)
-		ret = raw_monitor(fd, status.id, &monitor, 1);
-	be_usual();
-	if (ret)
-		atomic_store(&shared->failed, ret);
-	_exit(0);
-}
-
-/* Another user's processes, that register if they are to act */
-static void run_first(struct shared *shared, bool act)
-{
-	/* With this limit a user may leave SCHED_IDLE. */
-	struct rlimit limit = { .rlim_cur = 40, .rlim_max = 40 };
-	char *memory;
-	pid_t pid;
-
-	if (setpgid(0, 0) || setrlimit(RLIMIT_NICE, &limit) ||
-	    setresuid(NOBODY, NOBODY, NOBODY) || map_many(&memory, SCATTERED))
-		abort();
-	atomic_fetch_add(&shared->ready, 1);
-	for (;;) {
-		pid = fork();
-		if (!pid)
-			register_first(shared, act);
-		waitpid(pid, NULL, 0);
-		atomic_fetch_add(&shared->ready, 1);
-	}
-}
-
-static void starved_begin(struct __test_metadata *_metadata,
-			  FIXTURE_DATA(starved) *self, bool act)
-{
-	atomic_store(&self->shared->ready, 0);
-	self->pid = fork();
-	ASSERT_LE(0, self->pid);
-	if (!self->pid)
-		run_first(self->shared, act);
-	await_ready(_metadata, self->shared, 1);
-	hogs_begin(_metadata, self->shared, &self->hogs);
-}
-
-/* Microseconds that it takes to start a program */
-static int64_t start_takes(struct __test_metadata *_metadata)
-{
-	int64_t t = now_us();
-	pid_t pid = fork();
-
-	ASSERT_LE(0, pid);
-	if (!pid) {
-		execl("/bin/true", "true", NULL);
-		_exit(1);
-	}
-	waitpid(pid, NULL, 0);
-	return now_us() - t;
-}
-
-/*
- * The longest of as many starts as other processes need for their first
- * notifiers, or of @starts if they insert none.
- */
-static int64_t starts_take(struct __test_metadata *_metadata,
-			   FIXTURE_DATA(starved) *self, bool act,
-			   unsigned int *starts)
-{
-	int64_t t, longest = 0, end = now_ms() + 3 * LIMIT_MS;
-	unsigned int n = 0;
-
-	starved_begin(_metadata, self, act);
-	while (act ? atomic_load(&self->shared->ready) < 1 + FIRSTS :
-		     n < *starts) {
-		ASSERT_GT(end, now_ms());
-		t = start_takes(_metadata);
-		longest = t > longest ? t : longest;
-		n++;
-	}
-	ASSERT_EQ(0, atomic_load(&self->shared->failed));
-	*starts = n;
-	starved_end(self);
-	return longest;
-}
-
-/*
- * The first notifier of a process takes locks of all files that the process has
- * mapped, and to start a program takes those of the C library.
- */
-TEST_F_TIMEOUT(starved, programs_wait_for_no_first_notifier, LONG_S)
-{
-	int64_t without, t, end = now_ms() + LIMIT_MS;
-	unsigned int starts;
-
-	do {
-		t = starts_take(_metadata, self, true, &starts);
-		without = starts_take(_metadata, self, false, &starts);
-		TH_LOG("%lld us, and %lld us without, the longest of %u starts",
-		       (long long)t, (long long)without, starts);
-	} while (t > RATIO * without && now_ms() < end);
-	EXPECT_GE(RATIO * without, t);
-}
-
 /* A truncation waits once for a process whose keys do not die in time */
 
 FIXTURE(vain) {
@@ -1559,10 +1243,9 @@ TEST_F_TIMEOUT(vain, I2_address_space_is_waited_for_once, LONG_S)
 	killed = vain_stat(_metadata, self, IB_MEMREG_STAT_KEYS_KILLED);
 	waits = vain_stat(_metadata, self, IB_MEMREG_STAT_GUARD_TIMEOUTS);
 	fault_order("completion", 0, -1);
-	first = truncate_by_child(_metadata, self->shared, self->files[0]);
+	first = truncate_takes(_metadata, self->files[0]);
 	for (i = 1; i < FILES; i++)
-		rest += truncate_by_child(_metadata, self->shared,
-					  self->files[i]);
+		rest += truncate_takes(_metadata, self->files[i]);
 	TH_LOG("%lld us, and %lld us for %u others", (long long)first,
 	       (long long)rest, FILES - 1);
 	EXPECT_GT(first, rest);

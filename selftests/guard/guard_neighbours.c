@@ -11,8 +11,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -283,6 +285,175 @@ TEST_F_TIMEOUT(neighbours, I2_paging_out_private_memory_leaves_the_mr_live, 240)
 	EXPECT_EQ((long)LENGTH >> 10, swapped_kib(self->memory));
 	EXPECT_LIVE();
 	EXPECT_EQ(0, swap_off());
+}
+
+/* A page that was read from swap stays in the swap cache as well. */
+TEST_F_TIMEOUT(neighbours, I2_paging_out_again_leaves_the_mr_live, 240)
+{
+	const char *missing = slow_swap_on();
+	volatile char *byte;
+	size_t i;
+
+	if (missing)
+		SKIP(return, "%s", missing);
+	ASSERT_EQ(0, stay_here());
+	private_memory(_metadata, self, LENGTH);
+	ASSERT_EQ(0, madvise(self->memory, self->length, MADV_PAGEOUT));
+	EXPECT_EQ((long)LENGTH >> 10, swapped_kib(self->memory));
+	for (byte = self->memory, i = 0; i < LENGTH; i += PAGE)
+		EXPECT_EQ(0x5a, byte[i]);
+	register_it(_metadata, self, 0, LENGTH);
+	/* Pages that are still being written to swap stay mapped. */
+	AWAIT(!madvise(self->memory, self->length, MADV_PAGEOUT) &&
+	      query(_metadata, self).out_suspects);
+	TH_LOG("%llu suspects, %ld KiB paged out",
+	       query(_metadata, self).out_suspects,
+	       swapped_kib(self->memory));
+	EXPECT_LIVE();
+	/* A fault brings the same page back. */
+	for (i = 0; i < LENGTH; i += PAGE)
+		byte[i]++;
+	EXPECT_LIVE();
+	ASSERT_EQ(0, raw_destroy(self->fd, self->mr));
+	EXPECT_EQ(0, slow_swap_off());
+}
+
+/*
+ * The machine is busy
+ */
+
+#define BUSY_LENGTH	(32 * MiB)
+#define WQ_CPUS		"/sys/devices/virtual/workqueue/cpumask"
+
+/**
+ * struct busy - Threads that keep something busy
+ * @memory: Memory of which one thread changes the protection
+ * @stop_cpu: The thread that leaves others no CPU is to end
+ * @stop_lock: The thread that holds mmap_lock is to end
+ * @cpu: The former
+ * @lock: The latter
+ */
+struct busy {
+	char *memory;
+	atomic_bool stop_cpu;
+	atomic_bool stop_lock;
+	pthread_t cpu;
+	pthread_t lock;
+};
+
+static int run_on(int cpu)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	return sched_setaffinity(0, sizeof(cpus), &cpus);
+}
+
+static void *take_cpu(void *arg)
+{
+	const struct sched_param highest = { .sched_priority = 99 };
+	struct busy *busy = arg;
+
+	if (run_on(1) || sched_setscheduler(0, SCHED_FIFO, &highest))
+		return (void *)-1;
+	while (!atomic_load(&busy->stop_cpu))
+		;
+	return NULL;
+}
+
+/* Changing the protection of many pages takes long, with mmap_lock held. */
+static void *hold_mmap_lock(void *arg)
+{
+	struct busy *busy = arg;
+	int prot = PROT_READ;
+
+	if (run_on(0))
+		return (void *)-1;
+	while (!atomic_load(&busy->stop_lock)) {
+		if (mprotect(busy->memory, BUSY_LENGTH, prot))
+			return (void *)-1;
+		prot ^= PROT_WRITE;
+	}
+	return NULL;
+}
+
+/* Leave the workers no CPU but 1, and that one to real-time tasks alone. */
+static bool workers_on_cpu_1(void)
+{
+	file_write("/proc/sys/kernel/sched_rt_runtime_us", "-1");
+	file_write("/sys/kernel/debug/sched/fair_server/cpu1/runtime", "0");
+	return !file_write(WQ_CPUS, "2");
+}
+
+static void workers_on_all_cpus(void)
+{
+	file_write(WQ_CPUS, "f");
+	file_write("/sys/kernel/debug/sched/fair_server/cpu1/runtime",
+		   "50000000");
+	file_write("/proc/sys/kernel/sched_rt_runtime_us", "950000");
+}
+
+/*
+ * One event, after which the worker gets no CPU for longer than the bound; the
+ * first look is refused, and the next one is not. Returns the number of looks
+ * that were refused.
+ */
+static __u64 look_late(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(neighbours) *self, struct busy *busy)
+{
+	__u64 before = looks_without_result(_metadata, self);
+	int64_t end = now_ms() + BOUND_MS + BOUND_MS / 5;
+	void *failed;
+
+	atomic_store(&busy->stop_cpu, false);
+	atomic_store(&busy->stop_lock, false);
+	EXPECT_EQ(0, pthread_create(&busy->cpu, NULL, take_cpu, busy));
+	EXPECT_EQ(0, pthread_create(&busy->lock, NULL, hold_mmap_lock, busy));
+	/* The event is one that changes nothing for the MR. */
+	EXPECT_EQ(0, mprotect(self->memory, LENGTH, PROT_READ | PROT_WRITE |
+			      PROT_EXEC));
+	while (now_ms() < end)
+		usleep(10000);
+	atomic_store(&busy->stop_cpu, true);
+	EXPECT_EQ(0, pthread_join(busy->cpu, &failed));
+	EXPECT_EQ(NULL, failed);
+	for (end = now_ms() + 100; now_ms() < end; usleep(1000))
+		if (looks_without_result(_metadata, self) > before)
+			break;
+	atomic_store(&busy->stop_lock, true);
+	EXPECT_EQ(0, pthread_join(busy->lock, &failed));
+	EXPECT_EQ(NULL, failed);
+	EXPECT_EQ(0, mprotect(self->memory, LENGTH, PROT_READ | PROT_WRITE));
+	return looks_without_result(_metadata, self) - before;
+}
+
+/* Rounds, of which at least one has a look that is refused */
+#define LATE_ROUNDS	10
+
+TEST_F_TIMEOUT(neighbours, I2_looks_that_come_late_leave_the_mr_live, 240)
+{
+	struct busy busy = { .memory = mem_alloc(BUSY_LENGTH) };
+	unsigned int round;
+	__u64 refused = 0;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "one CPU alone");
+	ASSERT_NE(NULL, busy.memory);
+	ASSERT_EQ(0, madvise(busy.memory, BUSY_LENGTH, MADV_NOHUGEPAGE));
+	memset(busy.memory, 1, BUSY_LENGTH);
+	ASSERT_EQ(0, run_on(0));
+	private_memory(_metadata, self, LENGTH);
+	register_it(_metadata, self, 0, LENGTH);
+	if (!workers_on_cpu_1())
+		SKIP(return, "workers can't be kept from a CPU");
+	for (round = 0; !refused && round < LATE_ROUNDS; round++)
+		refused = look_late(_metadata, self, &busy);
+	workers_on_all_cpus();
+	TH_LOG("%llu looks refused, in %u rounds", refused, round);
+	EXPECT_LT(0, refused);
+	EXPECT_LIVE();
+	mem_free(busy.memory, BUSY_LENGTH);
 }
 
 #define CGROUP		"/sys/fs/cgroup/neighbours"

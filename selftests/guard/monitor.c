@@ -870,6 +870,39 @@ TEST_F(monitor, wide_monitors_log_every_change)
 	EXPECT_EQ(0, raw_monitor(self->fd, self->map.id, &more, 1));
 }
 
+/* Is a page in an entry of the log from @head on? */
+static bool logged(const FIXTURE_DATA(monitor) *self, __u64 head,
+		   const char *page)
+{
+	const struct ib_memreg_change *log = (const void *)
+		((const char *)self->map.head + self->map.head->log_offset);
+	__u64 i, now = load(&self->map.head->log_head);
+
+	for (i = head; i < now; i++)
+		if (log[i % LOG].start <= (uintptr_t)page &&
+		    log[i % LOG].end > (uintptr_t)page)
+			return true;
+	return false;
+}
+
+/* Both changes of protection are suspect together, and one look serves both. */
+TEST_F(monitor, wide_monitors_log_nothing_between_two_changes)
+{
+	struct ib_memreg_monitor wide = { .flags = WIDE };
+	char *mem = mem_alloc(5 * PAGE);
+	__u64 head;
+
+	ASSERT_NE(NULL, mem);
+	memset(mem, 1, 5 * PAGE);
+	ASSERT_EQ(0, raw_monitor(self->fd, self->map.id, &wide, 1));
+	head = load(&self->map.head->log_head);
+	EXPECT_EQ(0, mprotect(mem, PAGE, PROT_NONE));
+	EXPECT_EQ(0, mprotect(mem + 4 * PAGE, PAGE, PROT_READ));
+	AWAIT(logged(self, head, mem) && logged(self, head, mem + 4 * PAGE));
+	EXPECT_FALSE(logged(self, head, mem + 2 * PAGE));
+	mem_free(mem, 5 * PAGE);
+}
+
 TEST_F(monitor, wide_monitors_need_a_log)
 {
 	struct ib_memreg_monitor wide = { .flags = WIDE };

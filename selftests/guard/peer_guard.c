@@ -550,30 +550,6 @@ TEST_F_TIMEOUT(watch, unguarded_mr_keeps_its_keys, LIMIT_S)
 }
 
 /*
- * A key that the driver has made dies with the mapping, too, if a little later.
- */
-TEST_F_TIMEOUT(watch, single_key_dies_with_the_mapping, LIMIT_S)
-{
-	uint8_t *mem = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct memreg_mr_info info;
-	struct memreg_mr mr;
-	long before = vm_pin(0);
-
-	ASSERT_NE(MAP_FAILED, mem);
-	ASSERT_EQ(0, memreg_mr_register(self->o.m, self->o.domain, mem,
-					4 * PAGE, REMOTE_RW |
-					IB_MEMREG_ACCESS_LOCAL_WRITE,
-					IB_MEMREG_MR_SINGLE_KEY, &mr));
-	ASSERT_EQ(before + 4, vm_pin(0));
-	ASSERT_EQ(0, munmap(mem, PAGE));
-	ASSERT_EQ(0, memreg_mr_query(self->o.m, mr.id, &info, NULL, NULL));
-	ASSERT_EQ(IB_MEMREG_MR_STALE, info.state);
-	ASSERT_EQ(0, memreg_mr_deregister(self->o.m, mr.id));
-	ASSERT_EQ(before, vm_pin(0));
-}
-
-/*
  * Registering races with unmapping
  */
 

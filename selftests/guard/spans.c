@@ -6,6 +6,7 @@
  * Measurements are compared within the same run.
  *
  * time limit: 600
+ * beside others: counted
  */
 #include <limits.h>
 #include <stdio.h>

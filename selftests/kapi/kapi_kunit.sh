@@ -8,7 +8,7 @@ cd "$(dirname "$(realpath "$0")")/.." || exit
 # shellcheck source-path=SCRIPTDIR source=../lib/topology.sh
 . lib/topology.sh
 
-SUITES=4
+SUITES=5
 MODULE=$TOPOLOGY_TREE/build/kernel-$(uname -r)/ib_memreg_kunit.ko
 MARK="memreg-kunit $$ $RANDOM"
 
@@ -34,7 +34,7 @@ report() {
 
 # All suites have ended, and each has passed.
 passed() {
-	[ "$(said | grep -cE '^ok [0-9]+ ib_memreg_(pool|req|mem|conn)$')" = $SUITES ] &&
+	[ "$(said | grep -cE '^ok [0-9]+ ib_memreg_(pool|map|req|mem|conn)$')" = $SUITES ] &&
 		! said | grep -q '^ *not ok '
 }
 

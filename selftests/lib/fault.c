@@ -69,11 +69,16 @@ bool fail_nth_disarm(unsigned int *left)
 	return !*left;
 }
 
-unsigned int fail_nth_stride(unsigned int stride)
+unsigned int sweep_stride(unsigned int k)
 {
-	if (test_chosen())
-		return 2 * stride;
-	return test_full() ? 1 : stride;
+	return debug_kernel() && !test_full() ? k : 1;
+}
+
+unsigned int sweep_first(unsigned int k)
+{
+	const char *offset = getenv("MEMREG_OFFSET");
+
+	return offset ? strtoul(offset, NULL, 0) % sweep_stride(k) : 0;
 }
 
 static void point_write(const char *point, const char *file, int value)

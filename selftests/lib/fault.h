@@ -24,10 +24,15 @@ void fail_nth_arm(unsigned int nth);
 bool fail_nth_disarm(unsigned int *left);
 
 /*
- * Distance between the fault points that are tried: 1 with --full, otherwise
- * @stride if the kernel is slow
+ * A sweep has a fault happen at one place after the other: at each one, but on
+ * a debug kernel, whose checkers are slow, at each @k-th in a check. It begins
+ * at place sweep_first(), of which 0 is the first, and goes on by
+ * sweep_stride(). MEMREG_OFFSET decides where it begins, so that k checks see
+ * all places.
  */
-unsigned int fail_nth_stride(unsigned int stride);
+#define SWEEP_K		8
+unsigned int sweep_first(unsigned int k);
+unsigned int sweep_stride(unsigned int k);
 
 /*
  * Have a point of the module let @skip passages succeed and the next @times

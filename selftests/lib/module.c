@@ -9,16 +9,21 @@
 #include "module.h"
 #include "net.h"
 
-bool test_module_load(const char *name, const char *parameters)
+int test_module_open(const char *name)
 {
 	struct utsname host;
 	char path[256];
-	int fd, ret;
 
 	uname(&host);
 	snprintf(path, sizeof(path), "build/kernel-%s/%s.ko", host.release,
 		 name);
-	fd = open(tree_path(path), O_RDONLY | O_CLOEXEC);
+	return open(tree_path(path), O_RDONLY | O_CLOEXEC);
+}
+
+bool test_module_load(const char *name, const char *parameters)
+{
+	int fd = test_module_open(name), ret;
+
 	if (fd < 0)
 		return false;
 	ret = (int)syscall(SYS_finit_module, fd, parameters, 0);

@@ -7,6 +7,9 @@
 
 #include <stdbool.h>
 
+/* Open the file of a module; -1 if it was not built. */
+int test_module_open(const char *name);
+
 /*
  * Load a module with parameters, unless it is loaded. Fails if it was not
  * built, because the kernel lacks a feature, or if it does not support the

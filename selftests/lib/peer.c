@@ -40,7 +40,7 @@ void peer_start(struct __test_metadata *_metadata, struct peer *p,
 	 */
 	snprintf(command, sizeof(command),
 		 "exec %s --interactive -t %u -c %u %s %s %u",
-		 tree_path("build/user/examples/verbs_peer"), LIMIT_MS / 2,
+		 tree_path("build/user/peer/verbs_peer"), LIMIT_MS / 2,
 		 2 * LIMIT_MS, options ?: "", ip, port);
 	ASSERT_EQ(0, pipe2(in, O_CLOEXEC));
 	ASSERT_EQ(0, pipe2(out, O_CLOEXEC));

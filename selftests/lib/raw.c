@@ -14,17 +14,24 @@
 #include "raw.h"
 #include "test.h"
 
+static __thread unsigned long last_num;
 static __thread __u32 last_reason, last_index, last_taken;
 
 int raw_call(int fd, unsigned long num, void *arg)
 {
 	int err;
 
+	last_num = num;
 	if (!ioctl(fd, num, arg))
 		return 0;
 	err = -errno;
 	last_reason = ((struct raw_head *)arg)->out_reason;
 	return err;
+}
+
+unsigned long raw_last(void)
+{
+	return last_num;
 }
 
 __u32 raw_reason(void)
@@ -101,6 +108,34 @@ int raw_cap(int fd, __u32 cap, __u64 *value)
 		}
 	}
 	return ret ?: -ENOENT;
+}
+
+bool raw_keeps_mrs(int fd)
+{
+	__u64 strict = 0;
+
+	return !raw_cap(fd, IB_MEMREG_CAP_STRICT_INVALIDATE, &strict) && strict;
+}
+
+int raw_domain_objects(void)
+{
+	int fd = raw_open_bound();
+	bool strict = fd >= 0 && raw_keeps_mrs(fd);
+
+	close(fd);
+	return strict ? 3 : 4;
+}
+
+__u32 raw_runs(int fd, __u32 domain, __u32 mr, __u64 length)
+{
+	struct ib_memreg_piece piece = { .mr_id = mr, .length = length };
+	RAW(mr_compose, cmd, .domain_id = domain, .count = 1,
+	    .pieces = (uintptr_t)&piece);
+
+	if (raw_call(fd, IB_MEMREG_IOC_MR_COMPOSE, &cmd) ||
+	    raw_destroy(fd, cmd.out_mr_id))
+		return 0;
+	return cmd.out_entries;
 }
 
 int raw_stat(int fd, __u32 stat, __u64 *value)

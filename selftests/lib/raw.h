@@ -7,6 +7,7 @@
 #ifndef SELFTESTS_RAW_H
 #define SELFTESTS_RAW_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <rdma/ib_memreg.h>
@@ -51,6 +52,18 @@ int raw_open_peer(void);
 /* 0 or -errno. */
 int raw_bind_device(int fd, const char *name);
 int raw_cap(int fd, __u32 cap, __u64 *value);
+/* Do dead keys leave spare MRs, which stay charged until they are needed? */
+bool raw_keeps_mrs(int fd);
+/*
+ * HCA objects of a domain: a PD, a CQ and a QP, and an MR where an invalidation
+ * does not wait for packets
+ */
+int raw_domain_objects(void);
+/*
+ * Runs of memory, each contiguous for the device, that an MR consists of; an
+ * IOMMU can make one of them. 0: it cannot be composed.
+ */
+__u32 raw_runs(int fd, __u32 domain, __u32 mr, __u64 length);
 int raw_stat(int fd, __u32 stat, __u64 *value);
 int raw_domain(int fd, __u32 *domain);
 int raw_destroy(int fd, __u32 id);
@@ -99,6 +112,9 @@ __u64 status_generation(const struct status_map *map, __u32 slot);
 int raw_monitor(int fd, __u32 status, struct ib_memreg_monitor *monitors,
 		__u32 count);
 int raw_unmonitor(int fd, const __u32 *ids, __u32 count);
+
+/* Number of the last call of this thread */
+unsigned long raw_last(void);
 
 /* Reason and index that the last failed call of this thread has reported */
 __u32 raw_reason(void);

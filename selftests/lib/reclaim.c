@@ -26,6 +26,23 @@ int swap_off(void)
 	       file_write("/sys/block/zram0/reset", "1");
 }
 
+#define LOOP		"/dev/loop7"
+#define LOOP_FILE	"/dev/shm/memreg-swap"
+
+const char *slow_swap_on(void)
+{
+	if (system("modprobe -q loop max_loop=8; truncate -s 64M " LOOP_FILE
+		   " && losetup " LOOP " " LOOP_FILE " && mkswap -q " LOOP
+		   " >/dev/null"))
+		return "no loop device that swap can be on";
+	return swapon(LOOP, 0) ? "no swap on a loop device" : NULL;
+}
+
+int slow_swap_off(void)
+{
+	return swapoff(LOOP) ?: system("losetup -d " LOOP) ?: unlink(LOOP_FILE);
+}
+
 long swapped_kib(const void *memory)
 {
 	FILE *f = fopen("/proc/self/smaps", "r");

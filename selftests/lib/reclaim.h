@@ -26,6 +26,13 @@ const char *swap_on(void);
 int swap_off(void);
 
 /*
+ * The same on a loop device. Pages that are read from there stay in the swap
+ * cache, which those of a RAM disk leave at once.
+ */
+const char *slow_swap_on(void);
+int slow_swap_off(void);
+
+/*
  * KiB of the mapping that begins at @memory that are in swap, or -1 without
  * such a mapping
  */

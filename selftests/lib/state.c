@@ -100,10 +100,8 @@ static bool object_same(const struct ib_memreg_object *a,
 
 	if (a->type == IB_MEMREG_OBJECT_ENDPOINT)
 		as_b.u.endpoint.state = b->u.endpoint.state;
-	if (a->type == IB_MEMREG_OBJECT_DOMAIN) {
+	if (a->type == IB_MEMREG_OBJECT_DOMAIN)
 		as_b.u.domain.rebuilds = b->u.domain.rebuilds;
-		as_b.u.domain.demand = b->u.domain.demand;
-	}
 	if (a->type == IB_MEMREG_OBJECT_MR)
 		as_b.u.mr.demand = b->u.mr.demand;
 	return !memcmp(&as_b, b, sizeof(as_b));
@@ -122,6 +120,24 @@ static __u32 state_differs(const struct state *a, const struct state *b)
 	return i;
 }
 
+/* Print what guards have seen, as an MR may have become stale. */
+static void guards_print(void)
+{
+	int fd = raw_open_bound();
+	__u64 value;
+	__u32 i;
+
+	if (fd < 0)
+		return;
+	fprintf(stderr, "# counters of guards, from IB_MEMREG_STAT_GUARD_EVENTS:");
+	for (i = IB_MEMREG_STAT_GUARD_EVENTS; i <= IB_MEMREG_STAT_GUARD_KILLS;
+	     i++)
+		if (!raw_stat(fd, i, &value))
+			fprintf(stderr, " %llu", (unsigned long long)value);
+	fprintf(stderr, "\n");
+	close(fd);
+}
+
 /* Print the first difference. */
 static void state_print(const struct state *before, const struct state *now)
 {
@@ -133,6 +149,7 @@ static void state_print(const struct state *before, const struct state *now)
 		object_tell("before", &before->objects[i]);
 	if (i < now->count)
 		object_tell("now", &now->objects[i]);
+	guards_print();
 }
 
 static bool state_equal(const struct state *before, bool print)

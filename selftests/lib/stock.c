@@ -274,13 +274,18 @@ int stock_accept(struct stock *s)
 	return rdma_accept(s->id, &param) ? -errno : 0;
 }
 
+int stock_answered(struct stock *s)
+{
+	return stock_await(s, RDMA_CM_EVENT_CONNECT_RESPONSE) ?: qp_up(s);
+}
+
 int stock_established(struct stock *s)
 {
 	int ret;
 
 	if (!s->connects)
 		return stock_await(s, RDMA_CM_EVENT_ESTABLISHED);
-	ret = stock_await(s, RDMA_CM_EVENT_CONNECT_RESPONSE) ?: qp_up(s);
+	ret = stock_answered(s);
 	if (ret)
 		return ret;
 	return rdma_establish(s->id) ? -errno : 0;

@@ -69,6 +69,11 @@ int stock_connect(struct stock *s, const char *ip, __be16 port);
 /* Wait for a connection request; accept it */
 int stock_request(struct stock *s);
 int stock_accept(struct stock *s);
+/*
+ * Wait until the other end has accepted, and make the QP ready, without a
+ * confirmation
+ */
+int stock_answered(struct stock *s);
 /* Wait until the connection is up, from either end */
 int stock_established(struct stock *s);
 /* The next event is of this type. */

@@ -6,6 +6,13 @@
 #	memreg-owner: rxe_owner on mr_owner, 192.0.2.1 and fd00:6d72::1
 #	memreg-peer:  rxe_peer on mr_peer, 192.0.2.2 and fd00:6d72::2
 #
+# MEMREG_ADAPTER has soft-RoCE be an adapter that does DMA, with what follows as
+# parameters of the module: see selftests/vm/adapter/rxe_dma.c.
+#
+#	strict: it keeps the promises of the specification
+#	weak:   its invalidations are those of soft-RoCE, which takes its place on
+#	        kernels that devices cannot have DMA operations of their own on
+#
 # It needs the rdma subsystem's netns mode to be shared, which is the default:
 # a device is then seen from every namespace, and works in that of its netdev.
 #
@@ -15,6 +22,7 @@
 TOPOLOGY_ENDS=(owner peer)
 TOPOLOGY_TREE=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd)
 INFINIBAND=/sys/class/infiniband
+ADAPTER=/sys/module/rdma_rxe/parameters
 
 # await SECONDS COMMAND...: until it succeeds.
 await() {
@@ -82,9 +90,107 @@ addresses_up() {
 	EOT
 }
 
+# rxe_load: soft-RoCE, or the adapter that it is made to be.
+rxe_load() {
+	local words built
+	[ ! -d /sys/module/rdma_rxe ] || return 0
+	read -ra words <<<"${MEMREG_ADAPTER:-}"
+	case ${words[0]:-} in
+	'') rxe_load_patched; return ;;
+	strict) words[0]=strict=1 ;;
+	weak) words[0]=strict=0 ;;
+	*) echo "MEMREG_ADAPTER: strict or weak" >&2; return 1 ;;
+	esac
+	if ! built=$(adapter_module); then
+		[ "${words[0]}" = strict=0 ] && rxe_load_patched
+		return
+	fi
+	rxe_insert "$built" "${words[@]}"
+}
+
+# rxe_load_patched: the one that the bench has built from this tree's patches, as
+# another tree's may be installed; or the kernel's own.
+rxe_load_patched() {
+	local built
+	built=$(rxe_dir)/rdma_rxe.ko
+	if [ -e "$built" ]; then
+		rxe_insert "$built"
+	else
+		modprobe rdma_rxe
+	fi
+}
+
+rxe_insert() {
+	modprobe -a ib_uverbs udp_tunnel ip6_udp_tunnel && insmod "$@"
+}
+
+rxe_dir() {
+	echo "/usr/src/rxe-$(uname -r)-$(rxe_sum)"
+}
+
+# adapter_module: the bench builds it with soft-RoCE.
+adapter_module() {
+	local name
+	name=$(rxe_dir)/adapter/rdma_rxe.ko
+	[ -e "$name" ] || { echo "no adapter: $name" >&2; return 1; }
+	echo "$name"
+}
+
+# rxe_sum: of what the bench makes of the kernel's own soft-RoCE.
+rxe_sum() {
+	cat "$TOPOLOGY_TREE"/selftests/vm/{patches,adapter}/* | sha256sum |
+		cut -c1-12
+}
+
+# adapter_note: what the adapter has mapped for itself, and its faults so far.
+adapter_note() {
+	[ ! -e $ADAPTER/faults ] ||
+		cat $ADAPTER/faults $ADAPTER/mapped >/run/memreg-adapter
+}
+
+# adapter_clean: is that all, if there is one?
+adapter_clean() {
+	local faults mapped now
+	[ -e $ADAPTER/faults ] || return 0
+	{ read -r faults; read -r mapped; } </run/memreg-adapter
+	read -r now <$ADAPTER/faults
+	((now <= faults)) || return
+	read -r now <$ADAPTER/mapped
+	((now <= mapped))
+}
+
+# adapter_show: say what is not clean, once.
+adapter_show() {
+	grep . $ADAPTER/faults $ADAPTER/mapped /run/memreg-adapter
+	adapter_note
+}
+
+# topology_device WORDS: set the topology up with another MEMREG_ADAPTER.
+topology_device() {
+	local clean=0
+	[ "$1" != "${MEMREG_ADAPTER:-}" ] || return 0
+	await 30 adapter_clean || { adapter_show >&2; clean=1; }
+	[ ! -d /sys/module/ib_memreg ] || rmmod ib_memreg || return
+	topology_down || return
+	[ ! -d /sys/module/rdma_rxe ] || rmmod rdma_rxe || return
+	export MEMREG_ADAPTER=$1
+	topology_up && return $clean
+}
+
+# on_adapter WORDS PROGRAM...: run a test on another device, if there is one.
+on_adapter() {
+	local was=${MEMREG_ADAPTER:-} status=0
+	adapter_module >/dev/null || return 4
+	topology_device "$1" || return 1
+	shift
+	nsenter --net=/run/netns/memreg-owner "$@" || status=$?
+	topology_device "$was" || status=1
+	return $status
+}
+
 # rxe_up END
 rxe_up() {
-	[ -d /sys/module/rdma_rxe ] || modprobe rdma_rxe || return
+	rxe_load || return
 	ip netns exec "memreg-$1" rdma link add "rxe_$1" type rxe netdev "mr_$1"
 }
 
@@ -127,11 +233,12 @@ topology_ready() {
 
 topology_up() {
 	module_load || return
-	if topology_ready; then
-		return
+	if ! topology_ready; then
+		topology_down
+		wire_up && rxe_up owner && rxe_up peer &&
+			await 60 topology_ready || return
 	fi
-	topology_down
-	wire_up && rxe_up owner && rxe_up peer && await 60 topology_ready
+	adapter_note
 }
 
 # topology_down: remove it, also if it was set up only in part. A device goes

@@ -11,6 +11,7 @@
  * time limit: 240
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -234,6 +235,20 @@ static bool map_anew(void *addr, size_t length, uint64_t version)
 	return at == addr;
 }
 
+/* Pages of this process that are in memory, in KiB */
+static long mem_resident(void)
+{
+	long size, resident = -1;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	if (f) {
+		if (fscanf(f, "%ld %ld", &size, &resident) != 2)
+			resident = -1;
+		fclose(f);
+	}
+	return resident * (long)(PAGE / 1024);
+}
+
 TEST_F(cache, what_it_has_is_found)
 {
 	const struct made *made = touch(self, self->mem + 10, 5 * PAGE);
@@ -365,6 +380,93 @@ TEST_F(cache, clock_lets_go_what_is_not_used)
 	}
 	EXPECT_EQ(32, self->maker.calls);
 	EXPECT_EQ(28, COUNTED(self, evictions));
+}
+
+/*
+ * The kernel limits the monitors of a page. Windows that slide over it push
+ * each other out, and nothing else.
+ */
+TEST_F(cache, windows_that_slide_keep_what_is_elsewhere)
+{
+	const unsigned int others = 200, windows = 512;
+	const size_t length = 512 * PAGE;
+	const struct memreg_cached *cached[IB_MEMREG_MONITOR_DEPTH + 1];
+	char *other = mem_alloc(2 * others * PAGE);
+	char *mem = mem_alloc(length + windows * PAGE);
+	unsigned int i, calls;
+
+	ASSERT_NE(NULL, other);
+	ASSERT_NE(NULL, mem);
+	for (i = 0; i < others; i++)
+		EXPECT_NE(NULL, touch(self, other + 2 * i * PAGE, PAGE));
+	for (i = 0; i < windows; i++)
+		EXPECT_NE(NULL, touch(self, mem + i * PAGE, length));
+	EXPECT_LT(0, COUNTED(self, evictions));
+	calls = self->maker.calls;
+	for (i = 0; i < others; i++)
+		EXPECT_NE(NULL, touch(self, other + 2 * i * PAGE, PAGE));
+	EXPECT_EQ(calls, self->maker.calls);
+	/* Where all of them are in use, that is the reason. */
+	EXPECT_EQ(0, memreg_cache_flush(self->cache, mem, SIZE_MAX));
+	for (i = 0; i < IB_MEMREG_MONITOR_DEPTH; i++)
+		ASSERT_EQ(0, memreg_cache_get(self->cache, mem + i * PAGE,
+					      length, &cached[i]));
+	EXPECT_EQ(-ENOSPC, memreg_cache_get(self->cache, mem + i * PAGE, length,
+					    &cached[i]));
+	EXPECT_EQ(IB_MEMREG_REASON_DEPTH, memreg_reason_code());
+	while (i--)
+		memreg_cache_put(self->cache, cached[i]);
+	mem_free(mem, length + windows * PAGE);
+	mem_free(other, 2 * others * PAGE);
+}
+
+/* An entry of many pieces of memory makes no index of them. */
+TEST_F(cache, large_ranges_cost_no_more_than_small_ones)
+{
+	const size_t length = 1UL << 40;
+	const struct made *small, *large;
+	char *mem = mmap(NULL, length, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS |
+			 MAP_NORESERVE, -1, 0);
+	long before = mem_resident();
+
+	ASSERT_NE(MAP_FAILED, mem);
+	small = touch(self, mem + 8 * PAGE, PAGE);
+	ASSERT_NE(NULL, small);
+	large = touch(self, mem, length);
+	ASSERT_NE(NULL, large);
+	EXPECT_EQ(1, COUNTED(self, merges));
+	EXPECT_EQ(large, touch(self, mem + (length / 2), PAGE));
+	EXPECT_EQ(large, touch(self, mem + 8 * PAGE, PAGE));
+	EXPECT_EQ(large, touch(self, mem + length - PAGE, PAGE));
+	EXPECT_GT(1024, mem_resident() - before);
+	ASSERT_TRUE(map_anew(mem + 8 * PAGE, PAGE, 2));
+	ASSERT_NE(NULL, touch(self, mem + 8 * PAGE, PAGE));
+	EXPECT_EQ(1, COUNTED(self, stale));
+	EXPECT_EQ(1, self->maker.registered);
+	munmap(mem, length);
+}
+
+/* As a daemon does that closes all descriptors that it may have inherited */
+TEST_F(cache, I2_program_closes_the_descriptors)
+{
+	const struct memreg_cached *cached;
+	int fd;
+
+	ASSERT_NE(NULL, touch(self, self->mem, PAGE));
+	ASSERT_EQ(0, memreg_cache_get(self->cache, self->mem, PAGE, &cached));
+	fd = memreg_fd(self->m);
+	EXPECT_EQ(0, close(fd));
+	EXPECT_EQ(fd, open("/dev/null", O_RDONLY));
+	ASSERT_TRUE(map_anew(self->mem, PAGE, 2));
+	EXPECT_EQ(-EAGAIN, memreg_cache_try_get(self->cache, self->mem, PAGE,
+						&cached));
+	EXPECT_EQ(NULL, touch(self, self->mem, PAGE));
+	EXPECT_NE(NULL, strstr(memreg_reason(), "closed the descriptors"));
+	EXPECT_EQ(-EBUSY, memreg_cache_destroy(self->cache));
+	memreg_cache_put(self->cache, cached);
+	EXPECT_EQ(0, memreg_cache_destroy(self->cache));
+	EXPECT_EQ(0, self->maker.registered);
+	self->cache = NULL;
 }
 
 TEST_F(cache, limits_hold)

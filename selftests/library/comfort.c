@@ -225,7 +225,7 @@ TEST_F_TIMEOUT(comfort, user_data_is_in_events_and_completions, LIMIT_S)
 	hear(_metadata, self, text, 16, self->owner.endpoint);
 	ASSERT_EQ(0, memreg_destroy(self->peer.m, self->peer.endpoint));
 	event = await(_metadata, &self->owner, IB_MEMREG_EVENT_DISCONNECTED);
-	EXPECT_EQ(0, event.user_data);
+	EXPECT_EQ(self->owner.endpoint, event.user_data);
 }
 
 /* A listener may be destroyed before its requests are read. */
@@ -330,14 +330,202 @@ TEST_F(comfort, grant_that_fails_leaves_nothing)
 }
 
 /*
+ * Lists of grants
+ */
+
+#define ROWS		40U
+#define ROW		100U
+#define ROW_STRIDE	1500U
+
+/* The peer WRITEs a composition of the owner's, with a key for each row. */
+TEST_F_TIMEOUT(comfort, grants_of_a_composition_reach_its_bytes, LIMIT_S)
+{
+	struct ib_memreg_piece piece;
+	struct memreg_grant grants[ROWS], *sent;
+	struct ib_memreg_wr wrs[ROWS];
+	unsigned int i, count = 0;
+	struct memreg_mr rows;
+	char *list;
+	int n;
+
+	request(_metadata, self);
+	let_in(_metadata, self, NULL, 0);
+	await(_metadata, &self->peer, IB_MEMREG_EVENT_ESTABLISHED);
+	piece = memreg_piece_2d(self->owner.mr.id, 7, ROW, ROW_STRIDE, ROWS);
+	ASSERT_EQ(0, memreg_mr_compose(self->owner.m, self->owner.domain,
+				       &piece, 1, LOCAL_WRITE | REMOTE_RW, 0,
+				       &rows)) {
+		TH_LOG("%s", memreg_reason());
+	}
+	EXPECT_EQ(-ENOSPC, memreg_mr_grants(self->owner.m, rows.id, NULL,
+					    &count));
+	ASSERT_EQ(rows.segments, count);
+	ASSERT_LT(1, count);
+	ASSERT_GE(ROWS, count);
+	sent = calloc(count, sizeof(*sent));
+	ASSERT_EQ(0, memreg_mr_grants(self->owner.m, rows.id, sent, &count));
+	list = malloc(MEMREG_GRANTS_SIZE(count));
+	memreg_grants_encode(sent, count, list);
+
+	i = ROWS;
+	ASSERT_EQ(0, memreg_grants_decode(list, MEMREG_GRANTS_SIZE(count),
+					  grants, &i));
+	ASSERT_EQ(count, i);
+	EXPECT_EQ(0, memcmp(sent, grants, count * sizeof(*sent)));
+	free(list);
+	free(sent);
+	for (i = 0; i < ROWS * ROW; i++)
+		self->peer.memory[i] = (char)(i / ROW + i % ROW + 1);
+	n = memreg_transfer_plan(&self->peer.mr, 0, grants, count,
+				 IB_MEMREG_OP_WRITE, self->peer.endpoint, wrs,
+				 ROWS);
+	ASSERT_EQ(count, n);
+	ASSERT_EQ(0, memreg_submit(self->peer.m, wrs, (unsigned int)n, NULL));
+	EXPECT_EQ(IB_MEMREG_WC_SUCCESS, next(_metadata, &self->peer)->status);
+	for (i = 0; i < ROWS * ROW_STRIDE; i++) {
+		unsigned int row = i / ROW_STRIDE, at = i % ROW_STRIDE - 7;
+
+		ASSERT_EQ(at < ROW ? (char)(row + at + 1) : 0,
+			  self->owner.memory[i]) {
+			TH_LOG("byte %u", i);
+		}
+	}
+	ASSERT_EQ(0, memreg_mr_deregister(self->owner.m, rows.id));
+}
+
+TEST_F(comfort, grants_of_what_has_none)
+{
+	struct memreg_grant grant;
+	unsigned int count = 1;
+
+	EXPECT_EQ(-EACCES, memreg_mr_grants(self->owner.m, self->owner.mr.id,
+					    &grant, &count));
+	EXPECT_EQ(-ENOENT, memreg_mr_grants(self->owner.m, 12345, &grant,
+					    &count));
+	EXPECT_STREQ("mr_query: this handle has no MR 12345 (ENOENT)",
+		     memreg_reason());
+}
+
+/* A list as it is on the wire, of whose grants the last is (iova, length) */
+static size_t make_list(char *buf, unsigned int count, uint64_t iova,
+			uint64_t length)
+{
+	struct memreg_grant grants[3] = {
+		{ .iova = 4096, .length = 4096, .rkey = 1, .access = 1 },
+		{ .iova = UINT64_MAX - 4095, .length = 4096, .rkey = 2 },
+		{ .iova = 1, .length = 1, .rkey = 3, .access = 7 },
+	};
+
+	grants[count - 1].iova = iova;
+	grants[count - 1].length = length;
+	memreg_grants_encode(grants, count, buf);
+	return MEMREG_GRANTS_SIZE(count);
+}
+
+/* Expect a failure that writes nothing to what the caller has. */
+static void refused(struct __test_metadata *_metadata, int err,
+		    const char *buf, size_t len)
+{
+	struct memreg_grant grants[4], before[4];
+	unsigned int count = 4;
+	char *copy = malloc(len);
+
+	memset(before, 0xa5, sizeof(before));
+	memcpy(grants, before, sizeof(grants));
+	/* It ends where the data does, for a sanitizer to see. */
+	memcpy(copy, buf, len);
+	EXPECT_EQ(err, memreg_grants_decode(copy, len, grants, &count)) {
+		TH_LOG("%zu bytes: %s", len, memreg_reason());
+	}
+	EXPECT_EQ(4, count);
+	EXPECT_EQ(0, memcmp(before, grants, sizeof(grants)));
+	free(copy);
+}
+
+TEST(lists_of_grants_are_read_back)
+{
+	char buf[MEMREG_GRANTS_SIZE(3) + 8], one[MEMREG_GRANT_SIZE];
+	struct memreg_grant grants[3] = { 0 };
+	unsigned int count = 3;
+	size_t len = make_list(buf + 1, 3, 8192, 10);
+
+	/* Neither alignment nor padding behind it matters. */
+	ASSERT_EQ(0, memreg_grants_decode(buf + 1, len + 7, grants, &count));
+	EXPECT_EQ(3, count);
+	EXPECT_EQ(4096, grants[0].iova);
+	EXPECT_EQ(UINT64_MAX - 4095, grants[1].iova);
+	EXPECT_EQ(4096, grants[1].length);
+	EXPECT_EQ(2, grants[1].rkey);
+	EXPECT_EQ(8192, grants[2].iova);
+	EXPECT_EQ(10, grants[2].length);
+	EXPECT_EQ(7, grants[2].access);
+	count = 2;
+	EXPECT_EQ(-ENOSPC, memreg_grants_decode(buf + 1, len, grants, &count));
+	EXPECT_EQ(3, count);
+	count = 0;
+	EXPECT_EQ(-ENOSPC, memreg_grants_decode(buf + 1, len, NULL, &count));
+	EXPECT_EQ(3, count);
+
+	/* A single grant is a list of one, and a list is no single grant. */
+	memreg_grant_encode(&grants[2], one);
+	ASSERT_EQ(0, memreg_grants_decode(one, sizeof(one), grants, &count));
+	EXPECT_EQ(1, count);
+	EXPECT_EQ(8192, grants[0].iova);
+	EXPECT_EQ(-EOPNOTSUPP, memreg_grant_decode(buf + 1, len, grants));
+	count = 0;
+	EXPECT_EQ(-ENOSPC, memreg_grants_decode(one, sizeof(one), NULL,
+						&count));
+	EXPECT_EQ(1, count);
+}
+
+TEST(lists_of_grants_from_hostile_peers_are_refused)
+{
+	char buf[MEMREG_GRANTS_SIZE(3)], one[MEMREG_GRANT_SIZE];
+	static const uint32_t counts[] = { 0, 4, 0x10000, 0x10001, 0x0aaaaaab,
+					   0xffffffff };
+	struct memreg_grant empty = { .iova = 1 };
+	size_t i, len = make_list(buf, 3, 1, 1);
+	uint32_t count;
+
+	for (i = 0; i < len; i++)
+		refused(_metadata, -EINVAL, buf, i);
+	for (i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		count = htonl(counts[i]);
+		memcpy(buf + 8, &count, sizeof(count));
+		refused(_metadata, -EINVAL, buf, len);
+	}
+	make_list(buf, 3, 1, 0);
+	refused(_metadata, -EINVAL, buf, len);
+	make_list(buf, 3, UINT64_MAX, 2);
+	refused(_metadata, -EINVAL, buf, len);
+	EXPECT_STREQ("grants_decode: a grant is empty, or wraps around: grant 2 (EINVAL)",
+		     memreg_reason());
+	/* Each is no longer than an address space, and their sum is. */
+	make_list(buf, 3, 1, UINT64_MAX);
+	refused(_metadata, -EINVAL, buf, len);
+	make_list(buf, 3, 1, 1);
+	buf[5] = 3;
+	refused(_metadata, -EOPNOTSUPP, buf, len);
+	buf[5] = 2;
+	buf[0]++;
+	refused(_metadata, -EINVAL, buf, len);
+	memreg_grant_encode(&empty, one);
+	refused(_metadata, -EINVAL, one, sizeof(one));
+	refused(_metadata, -EINVAL, one, sizeof(one) - 1);
+}
+
+/*
  * Receives
  */
 
 TEST_F_TIMEOUT(comfort, receives_by_the_hundred, LIMIT_S)
 {
+	__u64 failed, now;
 	unsigned int taken = 0;
 	uint32_t endpoint;
 
+	ASSERT_EQ(0, raw_stat(memreg_fd(self->owner.m),
+			      IB_MEMREG_STAT_WRS_FAILED, &failed));
 	endpoint = request(_metadata, self).endpoint_id;
 	set_up(_metadata, self);
 	EXPECT_EQ(0, memreg_submit_recvs(self->owner.m, endpoint,
@@ -354,6 +542,12 @@ TEST_F_TIMEOUT(comfort, receives_by_the_hundred, LIMIT_S)
 	EXPECT_EQ(QUEUE, taken);
 	EXPECT_EQ(0, memreg_destroy(self->owner.m, endpoint));
 	ASSERT_EQ(QUEUE, memreg_ring_ready(&self->owner.ring));
+	EXPECT_EQ(IB_MEMREG_WC_WR_FLUSH_ERR,
+		  memreg_ring_entry(&self->owner.ring, 0)->status);
+	/* Receives that are flushed at the end did not fail. */
+	ASSERT_EQ(0, raw_stat(memreg_fd(self->owner.m),
+			      IB_MEMREG_STAT_WRS_FAILED, &now));
+	EXPECT_EQ(failed, now);
 	EXPECT_EQ(1000, memreg_ring_entry(&self->owner.ring, 0)->user_data);
 	EXPECT_EQ(1000 + QUEUE - 1,
 		  memreg_ring_entry(&self->owner.ring, QUEUE - 1)->user_data);
@@ -521,7 +715,7 @@ TEST_F(comfort, reasons_name_addresses)
  */
 #define EXPECT_REASON_OF(_errno, _call, ...)				\
 	do {								\
-		char _line[400];					\
+		char _line[480];					\
 									\
 		snprintf(_line, sizeof(_line), __VA_ARGS__);		\
 		EXPECT_REASON(_errno, _call, _line);			\
@@ -558,14 +752,25 @@ TEST_F(comfort, reasons_of_mrs_are_one_cause)
 		  "I/O address plus length is more than 64 bits hold",
 		  "(EINVAL)");
 	EXPECT_MR(EINVAL, IB_MEMREG_ACCESS_ZERO_BASED, IB_MEMREG_MR_IOVA,
-		  "a zero-based MR can't have another I/O address",
-		  "(EINVAL); leave out IB_MEMREG_MR_IOVA or IB_MEMREG_ACCESS_ZERO_BASED");
-	EXPECT_MR(EOPNOTSUPP, IB_MEMREG_ACCESS_MW_BIND, IB_MEMREG_MR_SINGLE_KEY,
-		  "windows can't be bound to an MR with a single key",
-		  "(EOPNOTSUPP); leave out IB_MEMREG_MR_SINGLE_KEY, and use the keyed segments");
+		  "what is zero-based can't have another I/O address",
+		  "(EINVAL); leave out the I/O address or IB_MEMREG_ACCESS_ZERO_BASED");
+	EXPECT_MR(EINVAL, 0, IB_MEMREG_MR_IMPLICIT,
+		  "an implicit MR must be on demand",
+		  "(EINVAL); add IB_MEMREG_MR_ON_DEMAND");
+	EXPECT_MR(EINVAL, 0, IB_MEMREG_MR_IMPLICIT | IB_MEMREG_MR_ON_DEMAND,
+		  "an implicit MR is the whole address space: address and length must be 0",
+		  "(EINVAL)");
+	EXPECT_MR(EINVAL, 0,
+		  IB_MEMREG_MR_ON_DEMAND | IB_MEMREG_MR_UNGUARDED,
+		  "an MR on demand can't be unguarded",
+		  "(EINVAL); leave out IB_MEMREG_MR_UNGUARDED or IB_MEMREG_MR_ON_DEMAND");
 	EXPECT_REASON(EBADF,
 		      memreg_mr_register_fd(m, domain, 999, 0, 4096, 0, 0, &mr),
 		      "mr_register_fd: the descriptor is not open: descriptor 999 (EBADF)");
+	EXPECT_REASON(EINVAL,
+		      memreg_mr_register_fd(m, domain, 999, 0, 4096, 0,
+					    IB_MEMREG_MR_ON_DEMAND, &mr),
+		      "mr_register_fd: the MR of a descriptor can't be on demand: descriptor 999, length 4096 (EINVAL); leave out IB_MEMREG_MR_ON_DEMAND");
 	EXPECT_REASON_OF(EBADF,
 			 memreg_mr_register_fd(m, domain, memreg_fd(m), 0, 4096,
 					       0, 0, &mr),
@@ -607,8 +812,8 @@ TEST_F(comfort, reasons_of_windows_are_one_cause)
 	bind.offset = 0;
 	ASSERT_EQ(0, memreg_window_bind(m, domain, &bind));
 	EXPECT_REASON_OF(EBUSY, memreg_window_bind(m, domain, &bind),
-			 "window_bind: window %u is bound already (EBUSY); revoke it first",
-			 ids[0]);
+			 "window_bind: the window is bound already: window %u, MR %u (EBUSY); revoke it, or end one of type 2B by an INVALIDATE, first",
+			 ids[0], bind.mr_id);
 	ids[1] = ids[0];
 	EXPECT_REASON_OF(EBUSY,
 			 memreg_window_revoke_batch(m, domain, ids, 2, NULL),
@@ -644,23 +849,34 @@ TEST_F_TIMEOUT(comfort, reasons_of_queues_are_one_cause, LIMIT_S)
 	struct ib_memreg_queues queues;
 	uint32_t ep = request(_metadata, self).endpoint_id;
 
-#define EXPECT_SETUP(_field, _value, _text)				\
+#define SEND_QUEUE \
+	"a send queue has a ring, max_send and max_send_sge, and without these there is no max_inline"
+#define RECV_QUEUE \
+	"a receive queue has a ring, max_recv and max_recv_sge, or none of these"
+#define EXPECT_SETUP_OF(_field, _value, _text, ...)			\
 	do {								\
 		queues = queues_of(&self->owner);			\
 		queues._field = (_value);				\
-		EXPECT_REASON(EINVAL,					\
-			      memreg_setup(self->owner.m, ep,		\
-					   self->owner.domain, &queues), \
-			      "setup: " _text);				\
+		EXPECT_REASON_OF(EINVAL,				\
+				 memreg_setup(self->owner.m, ep,	\
+					      self->owner.domain,	\
+					      &queues),			\
+				 "setup: " _text, __VA_ARGS__);		\
 	} while (0)
-	EXPECT_SETUP(max_send, 0,
-		     "the send queue has a ring, and max_send is 0: max_recv 100 (EINVAL)");
-	EXPECT_SETUP(recv_ring_id, 0,
-		     "max_recv is set, and the receive queue has no ring: max_send 100, max_recv 100 (EINVAL)");
+#define EXPECT_SETUP(_field, _value, _text)				\
+	EXPECT_SETUP_OF(_field, _value, "%s", _text)
+	EXPECT_SETUP_OF(max_send, 0, SEND_QUEUE ": ring %u, max_send_sge 1 (EINVAL)",
+			self->owner.ring.id);
+	EXPECT_SETUP_OF(max_send_sge, 0, SEND_QUEUE ": ring %u, max_send 100 (EINVAL)",
+			self->owner.ring.id);
+	EXPECT_SETUP_OF(send_ring_id, 0, SEND_QUEUE ": max_send %u, max_send_sge 1 (EINVAL)",
+			QUEUE);
+	EXPECT_SETUP_OF(recv_ring_id, 0, RECV_QUEUE ": max_recv %u, max_recv_sge 1 (EINVAL)",
+			QUEUE);
+	EXPECT_SETUP_OF(max_recv_sge, 0, RECV_QUEUE ": ring %u, max_recv 100 (EINVAL)",
+			self->owner.ring.id);
 	EXPECT_SETUP(max_recv, 1 << 30,
 		     "a queue is to be deeper than the device allows: max_send 100, max_recv 1073741824 (EINVAL); `memreg caps` shows how many work requests a queue has");
-	EXPECT_SETUP(max_recv_sge, 0,
-		     "the receive queue has a ring, and max_recv_sge is 0: max_send_sge 1 (EINVAL)");
 	EXPECT_SETUP(max_send_sge, 17,
 		     "a work request is to have more than 16 SGEs: max_send_sge 17, max_recv_sge 1 (EINVAL)");
 	EXPECT_SETUP(max_inline, 257,
@@ -684,7 +900,7 @@ TEST_F_TIMEOUT(comfort, reasons_name_states, LIMIT_S)
 	ep = request(_metadata, self).endpoint_id;
 	memreg_prep_send(&wr, ep, mr, 0, 16);
 	EXPECT_REASON(EINVAL, memreg_submit(m, &wr, 1, NULL),
-		      "submit: the endpoint has no send queue: work request 0 (EINVAL); give it one: memreg_connect_queues(), memreg_setup()");
+		      "submit: the endpoint was made without the queue that the work request is for: work request 0 (EINVAL); give it one: memreg_connect_queues(), memreg_setup()");
 	set_up(_metadata, self);
 	EXPECT_REASON_OF(ENOTCONN, memreg_submit(m, &wr, 1, NULL),
 			 "submit: endpoint %u is not accepted yet (ENOTCONN)",
@@ -700,11 +916,18 @@ TEST_F_TIMEOUT(comfort, reasons_name_states, LIMIT_S)
 	EXPECT_REASON_OF(ENOTCONN, memreg_submit(m, &wr, 1, NULL),
 			 "submit: the connection of endpoint %u is over (ENOTCONN)",
 			 ep);
+	memreg_prep_recv(&wr, ep, mr, 0, 16, 0);
+	EXPECT_REASON_OF(ENOTCONN, memreg_submit(m, &wr, 1, NULL),
+			 "submit: the connection of endpoint %u is over (ENOTCONN)",
+			 ep);
 }
 
 TEST_F_TIMEOUT(comfort, reasons_of_work_requests_are_one_cause, LIMIT_S)
 {
 	uint32_t mr = self->owner.mr.id, ep;
+	struct ib_memreg_sge sges[2] = {
+		{ .mr_id = mr, .length = 8 }, { .mr_id = mr, .length = 8 },
+	};
 	struct ib_memreg_wr wr;
 	char data[64];
 
@@ -723,7 +946,10 @@ TEST_F_TIMEOUT(comfort, reasons_of_work_requests_are_one_cause, LIMIT_S)
 	EXPECT_WR(wr.opcode = 99,
 		  "there is no such opcode: opcode 99 (EINVAL)");
 	EXPECT_WR(wr.num_sge = 17,
-		  "it has more SGEs than the queue was made for: work request 0 (EINVAL)");
+		  "a work request has up to 16 SGEs: SGEs 17 (EINVAL)");
+	EXPECT_WR(wr.num_sge = 2; wr.sges = (uintptr_t)sges;
+		  memset(&wr.sge, 0, sizeof(wr.sge)),
+		  "there are more SGEs than the queue was made for: SGEs 2 (EINVAL); max_send_sge or max_recv_sge of the queue is the limit");
 	EXPECT_WR(memreg_prep_fetch_add(&wr, ep, mr, 0, 1, 1, 1),
 		  "the remote address of an atomic is no multiple of 8: work request 0 (EINVAL)");
 	EXPECT_WR(memreg_prep_fetch_add(&wr, ep, mr, 0, 8, 1, 1);
@@ -740,24 +966,23 @@ TEST_F_TIMEOUT(comfort, reasons_of_work_requests_are_one_cause, LIMIT_S)
 TEST_F(comfort, reasons_name_memory)
 {
 	struct end *e = &self->owner;
-	char expected[160], *at = mmap(NULL, 8192, PROT_READ,
-				       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *at = mmap(NULL, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			0);
 	struct memreg_mr mr;
 
 	ASSERT_NE(MAP_FAILED, at);
 	ASSERT_EQ(0, munmap(at + 4096, 4096));
-	snprintf(expected, sizeof(expected),
-		 "mr_register: nothing is mapped at 0x%lx (EFAULT)",
-		 (long)at + 4096);
-	EXPECT_REASON(EFAULT, memreg_mr_register(e->m, e->domain, at, 8192, 0,
-						 0, &mr), expected);
-	snprintf(expected, sizeof(expected),
-		 "mr_register: the memory at 0x%lx is mapped r-, and rw is needed (EFAULT)",
-		 (long)at);
-	EXPECT_REASON(EFAULT,
-		      memreg_mr_register(e->m, e->domain, at, 4096,
-					 IB_MEMREG_ACCESS_LOCAL_WRITE, 0, &mr),
-		      expected);
+	EXPECT_REASON_OF(EFAULT,
+			 memreg_mr_register(e->m, e->domain, at, 8192, 0, 0,
+					    &mr),
+			 "mr_register: nothing is mapped at an address of the range: 8192 bytes at 0x%lx, access 0x0, the first at 0x%lx (EFAULT)",
+			 (long)at, (long)at + 4096);
+	EXPECT_REASON_OF(EFAULT,
+			 memreg_mr_register(e->m, e->domain, at, 4096,
+					    IB_MEMREG_ACCESS_LOCAL_WRITE, 0,
+					    &mr),
+			 "mr_register: the memory is not mapped for writing: 4096 bytes at 0x%lx, access 0x1, the first at 0x%lx (EFAULT); map it with PROT_WRITE, or leave out IB_MEMREG_ACCESS_LOCAL_WRITE",
+			 (long)at, (long)at);
 	munmap(at, 4096);
 }
 

@@ -8,9 +8,11 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "harness.h"
 #include "mem.h"
@@ -67,6 +69,9 @@ FIXTURE(fabric) {
 	char *mem;
 };
 
+/* fi_getinfo() that the domain is opened with: by default the adapter's */
+static typeof(fi_getinfo) *getinfo = fi_getinfo;
+
 static int open_domain(FIXTURE_DATA(fabric) *self)
 {
 	struct fi_info *hints = fi_allocinfo();
@@ -79,7 +84,7 @@ static int open_domain(FIXTURE_DATA(fabric) *self)
 	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED |
 				      FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
 	hints->mode = ~0ULL;
-	ret = fi_getinfo(FI_VERSION(1, 18), NULL, NULL, 0, hints, &self->info);
+	ret = getinfo(FI_VERSION(1, 18), NULL, NULL, 0, hints, &self->info);
 	fi_freeinfo(hints);
 	ret = ret ?: fi_fabric(self->info->fabric_attr, &self->fabric, NULL);
 	return ret ?: fi_domain(self->fabric, self->info, &self->domain, NULL);
@@ -156,8 +161,24 @@ TEST_F(fabric, environment_that_libfabric_obeys_is_refused)
 	EXPECT_EQ(0, memreg_fabric_import());
 }
 
+TEST_F(fabric, program_that_calls_libfabric_need_not_call_it)
+{
+	uint64_t key;
+
+	ASSERT_EQ(0, open_domain(self));
+	key = touch(self, self->domain);
+	EXPECT_NE(0, key);
+	EXPECT_EQ(key, touch(self, self->domain));
+	EXPECT_EQ(1, stat().subscribed);
+}
+
+/* As a program does that takes functions by dlsym(3) */
 TEST_F(fabric, open_domain_is_refused)
 {
+	void *fabric = dlopen("libfabric.so.1", RTLD_LAZY | RTLD_NOLOAD);
+
+	getinfo = dlsym(fabric, "fi_getinfo");
+	ASSERT_NE(NULL, getinfo);
 	ASSERT_EQ(0, open_domain(self));
 	EXPECT_EQ(-EBUSY, memreg_fabric_import());
 	EXPECT_NE(0, touch(self, self->domain));
@@ -222,6 +243,124 @@ TEST_F(fabric, I2_domains_share_a_range)
 	EXPECT_EQ(0, fi_close(&other->fid));
 	/* Closing one domain takes no registration from the other. */
 	EXPECT_EQ(a, touch(self, self->domain));
+}
+
+#define HANDLE_FILE	"/dev/infiniband/memreg"
+#define STATUS_FILE	"anon_inode:[memreg-status]"
+
+/* The first descriptor that leads to the file that is named so, or -1 */
+static int descriptor_of(const char *name)
+{
+	char path[32], link[64];
+	ssize_t length;
+	int fd;
+
+	for (fd = 3; fd < 256; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		length = readlink(path, link, sizeof(link) - 1);
+		link[length < 0 ? 0 : length] = 0;
+		if (!strcmp(link, name))
+			return fd;
+	}
+	return -1;
+}
+
+/*
+ * Close the descriptors of the adapter, and nothing else: a program that closes
+ * all has no RDMA any more.
+ */
+static unsigned int close_descriptors(void)
+{
+	return !close(descriptor_of(HANDLE_FILE)) +
+	       !close(descriptor_of(STATUS_FILE));
+}
+
+/* Number of tables that are mapped */
+static unsigned int tables(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned int n = 0;
+	char line[512];
+
+	while (maps && fgets(line, sizeof(line), maps))
+		n += !!strstr(line, STATUS_FILE);
+	if (maps)
+		fclose(maps);
+	return n;
+}
+
+TEST_F(fabric, I2_program_closes_the_descriptors)
+{
+	uint64_t first, second;
+
+	ASSERT_EQ(0, memreg_fabric_import());
+	ASSERT_EQ(0, open_domain(self));
+	first = touch(self, self->domain);
+	EXPECT_EQ(first, touch(self, self->domain));
+	EXPECT_EQ(2, close_descriptors());
+	change(self->mem);
+	second = touch(self, self->domain);
+	EXPECT_NE(first, second);
+	/* The table is made anew. */
+	first = touch(self, self->domain);
+	EXPECT_EQ(first, touch(self, self->domain));
+	change(self->mem);
+	EXPECT_NE(first, touch(self, self->domain));
+}
+
+TEST_F(fabric, tables_whose_descriptors_were_closed_are_unmapped)
+{
+	unsigned int i;
+	uint64_t key;
+
+	ASSERT_EQ(0, memreg_fabric_import());
+	ASSERT_EQ(0, open_domain(self));
+	for (i = 0; i < 8; i++) {
+		key = touch(self, self->domain);
+		EXPECT_NE(0, key);
+		EXPECT_EQ(key, touch(self, self->domain));
+		EXPECT_EQ(1, tables());
+		EXPECT_EQ(2, close_descriptors());
+		change(self->mem);
+	}
+}
+
+/*
+ * What is forgotten after the program has closed the descriptors ends no watch
+ * of the program's own, whose handle has the number of the adapter's by then.
+ */
+TEST_F(fabric, handle_of_the_program_keeps_its_watches)
+{
+	struct memreg_watch watches[8] = {};
+	struct memreg_range ranges[8];
+	struct memreg_status *status;
+	struct memreg *m;
+	unsigned int i;
+	int handle;
+
+	ASSERT_EQ(0, memreg_fabric_import());
+	ASSERT_EQ(0, open_domain(self));
+	ASSERT_NE(0, touch(self, self->domain));
+	ASSERT_EQ(1, stat().subscribed);
+	handle = descriptor_of(HANDLE_FILE);
+	ASSERT_EQ(2, close_descriptors());
+	ASSERT_EQ(0, memreg_open_unbound(&m));
+	if (memreg_fd(m) != handle)
+		ASSERT_EQ(handle, dup2(memreg_fd(m), handle));
+	ASSERT_EQ(0, memreg_status_create(m, 8, 0, &status));
+	/* Ids begin anew with each handle, so that these are the adapter's. */
+	for (i = 0; i < 8; i++)
+		ranges[i] = (struct memreg_range) {
+			.addr = self->mem, .length = LENGTH,
+		};
+	ASSERT_EQ(0, memreg_watch(status, ranges, 8, watches));
+	ASSERT_EQ(0, fi_close(&self->domain->fid));
+	self->domain = NULL;
+	EXPECT_EQ(0, memreg_unwatch(status, watches, 8));
+	EXPECT_EQ(0, memreg_status_destroy(status));
+	if (memreg_fd(m) != handle)
+		close(handle);
+	memreg_close(m);
 }
 
 TEST_F(fabric, child_begins_anew)

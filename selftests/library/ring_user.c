@@ -399,7 +399,8 @@ TEST(codes_have_names)
 	for (i = IB_MEMREG_EVENT_CONNECT_REQUEST; i <= IB_MEMREG_EVENT_ERROR;
 	     i++)
 		EXPECT_STRNE("unknown", memreg_event_string(i));
-	for (i = IB_MEMREG_REASON_NONE + 1; i <= IB_MEMREG_REASON_DEPTH; i++)
+	for (i = IB_MEMREG_REASON_NONE + 1; i <= IB_MEMREG_REASON_URING_SGE;
+	     i++)
 		EXPECT_STRNE(memreg_reason_text(9999), memreg_reason_text(i));
 }
 
@@ -419,6 +420,13 @@ TEST(reasons_fit_their_opcodes)
 	cqe.opcode = IB_MEMREG_OP_READ;
 	EXPECT_STREQ("the peer was not ready for it, again and again",
 		     memreg_cqe_reason(&cqe));
+	cqe.status = IB_MEMREG_WC_REM_INV_REQ_ERR;
+	EXPECT_STREQ("the peer found the request invalid",
+		     memreg_cqe_reason(&cqe));
+	cqe.opcode = IB_MEMREG_OP_SEND;
+	EXPECT_STREQ("the peer found the request invalid: the message is longer than the receive, for example",
+		     memreg_cqe_reason(&cqe));
+	cqe.opcode = IB_MEMREG_OP_READ;
 	cqe.status = IB_MEMREG_WC_REM_ACCESS_ERR;
 	EXPECT_STREQ("the peer refuses the access: its key is revoked, or is not for this range or use",
 		     memreg_cqe_reason(&cqe));

@@ -19,12 +19,13 @@ sources() {
 }
 
 kernel_sources() {
-	sources -path './kernel/*.[ch]' -o -path './include/*.h'
+	sources -path './kernel/*.[ch]' -o -path './include/*.h' \
+		-o -path './selftests/vm/adapter/*.[ch]'
 }
 
 user_sources() {
 	sources -path './user/*.[ch]' -o -path './selftests/*.[ch]' |
-		grep -v '^selftests/lint/'
+		grep -vE '^selftests/(lint|vm/adapter)/'
 }
 
 # shell_scripts: files that begin like a shell script.

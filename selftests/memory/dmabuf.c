@@ -54,7 +54,7 @@
 
 enum kind {
 	SMALL_BLOCKS, CONTIGUOUS, MAPPED_HUGE, READ_ONLY, UDMABUF, HEAP,
-	FAKE_STATIC, FAKE, FAKE_DMA,
+	FAKE_STATIC, FAKE, FAKE_DMA, FAKE_UNPINNED,
 };
 
 /**
@@ -93,6 +93,9 @@ static int memory_fd(struct memory *m, int file)
 	case FAKE:
 	case FAKE_DMA:
 		return fake_export(m->fake, m->length, 0);
+	case FAKE_UNPINNED:
+		return fake_export(m->fake, m->length, MEMREG_FAKE_STATIC |
+				   MEMREG_FAKE_REVOKES);
 	default:
 		return raw_memory(file, m->length, m->kind == CONTIGUOUS ?
 				  IB_MEMREG_MEMORY_CONTIGUOUS : 0);
@@ -105,7 +108,7 @@ static int memory_make(struct memory *m, enum kind which, int file)
 	m->kind = which;
 	m->length = length_of(which);
 	m->fake = -1;
-	if (which == FAKE_DMA && !fault_injection())
+	if (which >= FAKE_DMA && !fault_injection())
 		return -ENODEV;
 	if (which >= FAKE_STATIC) {
 		m->fake = fake_open();
@@ -118,14 +121,14 @@ static int memory_make(struct memory *m, enum kind which, int file)
 	m->fd = which == READ_ONLY ? raw_memory_dup(file, m->owner) : m->owner;
 	m->at = which == MAPPED_HUGE ? mem_map_huge(m->owner, m->length) :
 				      mem_map(m->owner, m->length, PROT_RW);
-	if (which == FAKE_DMA)
+	if (which >= FAKE_DMA)
 		fault_order("dmabuf_map", 0, -1);
 	return m->fd < 0 ? m->fd : m->at ? 0 : -ENOMEM;
 }
 
 static void memory_close(struct memory *m)
 {
-	if (m->kind == FAKE_DMA)
+	if (m->kind >= FAKE_DMA)
 		fault_cancel("dmabuf_map");
 	if (m->at)
 		munmap(m->at, m->length);
@@ -137,9 +140,25 @@ static void memory_close(struct memory *m)
 		close(m->fake);
 }
 
+/* Does the device do DMA, or does the CPU copy for it? */
+static bool has_dma(int file)
+{
+	struct ib_memreg_cap_entry caps[64];
+	RAW(device_query, cmd, .count = ARRAY_LEN(caps),
+	    .caps = (uintptr_t)caps);
+	__u32 i;
+
+	if (raw_call(file, IB_MEMREG_IOC_DEVICE_QUERY, &cmd))
+		return false;
+	for (i = 0; i < cmd.count && i < ARRAY_LEN(caps); i++)
+		if (caps[i].cap == IB_MEMREG_CAP_DMABUF)
+			return caps[i].backing == IB_MEMREG_BACKING_DEVICE;
+	return false;
+}
+
 static bool is_revocable(const struct memory *m)
 {
-	return m->kind == FAKE || m->kind == FAKE_DMA;
+	return m->kind >= FAKE;
 }
 
 /* Accesses of a peer */
@@ -492,6 +511,10 @@ FIXTURE_VARIANT_ADD(revoked, by_dma) {
 	.kind = FAKE_DMA,
 };
 
+FIXTURE_VARIANT_ADD(revoked, by_dma_without_pin) {
+	.kind = FAKE_UNPINNED,
+};
+
 FIXTURE_SETUP(revoked)
 {
 	int ret = end_open(&self->end, variant->kind);
@@ -535,14 +558,15 @@ TEST_F(revoked, I1_keys_are_dead_before_the_exporter_has_it_back)
 	struct memreg_fake_control state;
 	struct ib_memreg_bind bind;
 	struct ib_memreg_wr wr;
+	bool dma = e->m.kind >= FAKE_DMA || has_dma(e->link.fd);
 
 	ASSERT_EQ(0, register_range(e, 0, e->m.length, ACCESS));
 	ASSERT_EQ(0, bind_window(e, PAGE, PAGE, &bind));
 	ASSERT_EQ(0, fake_control(e->m.fake, e->m.fd, MEMREG_FAKE_LOOK,
 				  &state));
-	EXPECT_EQ(1, state.out_pinned);
-	EXPECT_EQ(e->m.kind == FAKE_DMA, state.out_mapped);
-	EXPECT_EQ(e->m.kind == FAKE, state.out_vmapped);
+	EXPECT_EQ(e->m.kind != FAKE_UNPINNED, state.out_pinned);
+	EXPECT_EQ(dma, state.out_mapped);
+	EXPECT_EQ(!dma, state.out_vmapped);
 	reach(_metadata, e, 0, e->m.length, e->mr.iova,
 	      e->mr.out_rkey);
 	fill(e->m.at, e->m.length, 1);
@@ -747,6 +771,45 @@ TEST_F(dmabuf, local_work_is_for_its_own_domain)
 }
 
 /*
+ * Memory that the exporter never takes away can be composed, on any device. A
+ * message that is received into the composition arrives whole.
+ */
+TEST_F(dmabuf, what_stays_can_be_composed)
+{
+	struct end *e = &self->end;
+	struct ib_memreg_piece pieces[] = {
+		{ .offset = PAGE, .length = PAGE }, { .length = PAGE },
+	};
+	RAW(mr_compose, cmd, .domain_id = e->link.domain, .count = 2,
+	    .access = e->access, .pieces = (uintptr_t)pieces);
+	struct ib_memreg_wr wr;
+	union entry entry;
+
+	if (is_revocable(&e->m))
+		SKIP(return, "the exporter may take it away");
+	ASSERT_EQ(0, register_range(e, 0, e->m.length, e->access));
+	pieces[0].mr_id = e->mr.out_mr_id;
+	pieces[1].mr_id = e->mr.out_mr_id;
+	ASSERT_EQ(0, raw_call(e->link.fd, IB_MEMREG_IOC_MR_COMPOSE, &cmd));
+	fill(e->m.at, 2 * PAGE, 1);
+	ASSERT_EQ(IBV_WC_SUCCESS,
+		  stock_read(e->stock, 0, 2 * PAGE, cmd.iova, cmd.out_rkey));
+	EXPECT_TRUE(filled(e->stock->mem, PAGE, PAGE, 1));
+	EXPECT_TRUE(filled(e->stock->mem + PAGE, PAGE, 0, 1));
+	if (!(e->access & LOCAL_WRITE))
+		return;
+	wr = WR(RECV, e->link.endpoint, SGE(cmd.out_mr_id, 0, 2 * PAGE));
+	ASSERT_EQ(0, raw_submit(e->link.fd, &wr, 1));
+	fill(e->stock->mem, PAGE + 8, 2);
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_send(e->stock, 0, PAGE + 8));
+	ASSERT_EQ(0, ring_next(&e->ring, &entry));
+	EXPECT_EQ(PAGE + 8, entry.cqe.byte_len);
+	EXPECT_TRUE(filled(e->m.at + PAGE, PAGE, 0, 2));
+	EXPECT_TRUE(filled(e->m.at, 8, PAGE, 2));
+	EXPECT_TRUE(filled(e->m.at + 8, PAGE - 8, 8, 1));
+}
+
+/*
  * Two processes share the memory. When one of them revokes its MR, or is
  * killed, the other's peer goes on.
  */
@@ -890,6 +953,7 @@ FIXTURE(refused) {
 	int fd;
 	__u32 domain;
 	int fake;
+	bool ordered;
 	bool dma;
 	struct state before;
 };
@@ -907,24 +971,23 @@ FIXTURE_VARIANT_ADD(refused, by_dma) {
 
 FIXTURE_SETUP(refused)
 {
-	self->dma = variant->dma;
 	self->fake = fake_open();
-	if (self->fake == -ENOENT || (self->dma && !fault_injection())) {
-		self->dma = false;
+	if (self->fake == -ENOENT || (variant->dma && !fault_injection()))
 		SKIP(return, "no such exporter can be had here");
-	}
 	ASSERT_LE(0, self->fake);
 	self->fd = raw_open_bound();
 	ASSERT_LE(0, self->fd);
+	self->ordered = variant->dma;
+	self->dma = variant->dma || has_dma(self->fd);
 	ASSERT_EQ(0, raw_domain(self->fd, &self->domain));
 	ASSERT_EQ(0, state_get(&self->before));
-	if (self->dma)
+	if (self->ordered)
 		fault_order("dmabuf_map", 0, -1);
 }
 
 FIXTURE_TEARDOWN(refused)
 {
-	if (self->dma)
+	if (self->ordered)
 		fault_cancel("dmabuf_map");
 	if (self->before.objects)
 		EXPECT_TRUE(state_same(&self->before));
@@ -1044,7 +1107,8 @@ TEST_F(refused, I8_descriptors_that_are_none)
 	EXPECT_FAIL(EOPNOTSUPP, FOREIGN, raw_memory_dup(self->fd, dmabuf));
 	EXPECT_EQ(0, close(dmabuf));
 	EXPECT_FAIL(EBADF, FD, try_register(self, dmabuf, ACCESS));
-	EXPECT_FAIL(EBADF, FD, try_register(self, self->fake, ACCESS));
+	EXPECT_FAIL(EBADF, NOT_DMABUF,
+		    try_register(self, self->fake, ACCESS));
 	EXPECT_FAIL(EBADF, FD, try_register(self, -1, ACCESS));
 }
 
@@ -1321,6 +1385,32 @@ TEST(list_shows_who_keeps_memory)
 	EXPECT_EQ(!access("/sys/kernel/debug/dma_buf/bufinfo", R_OK),
 		  holders_shown(status.st_ino, " kernel "));
 	close(fake);
+	close(fd);
+}
+
+TEST(list_shows_a_read_only_descriptor_as_the_same_memory)
+{
+	struct ib_memreg_mr_register mr;
+	struct stat status, of_reader;
+	int fd = raw_open_bound(), memory, reader;
+	__u32 domain;
+
+	memory = raw_memory(fd, LEN, 0);
+	ASSERT_LE(0, memory);
+	ASSERT_EQ(0, raw_domain(fd, &domain));
+	reader = raw_memory_dup(fd, memory);
+	ASSERT_LE(0, reader);
+	ASSERT_EQ(0, fstat(memory, &status));
+	ASSERT_EQ(0, fstat(reader, &of_reader));
+	EXPECT_EQ(status.st_ino, of_reader.st_ino);
+	EXPECT_EQ(2, holders_shown(status.st_ino, " descriptor "));
+	ASSERT_EQ(0, raw_register_fd(fd, domain, reader, 0, LEN, REMOTE_READ,
+				     &mr));
+	EXPECT_EQ(1, holders_shown(status.st_ino, " mr "));
+	EXPECT_EQ(0, close(memory));
+	EXPECT_EQ(2, holders_shown(status.st_ino, "60.0 KiB"));
+	EXPECT_EQ(0, close(reader));
+	EXPECT_EQ(1, holders_shown(status.st_ino, ""));
 	close(fd);
 }
 

@@ -29,7 +29,6 @@
 #define ACCESS		(LOCAL_WRITE | REMOTE_READ)
 #define COUNT		8U
 #define SIZE		(2 * PAGE)
-#define DOMAIN		4	/* HCA objects of a domain on soft-RoCE */
 
 /* A uid that no other process has. */
 #define NOBODY		61236
@@ -168,8 +167,11 @@ FIXTURE(groups) {
 	struct state before;
 };
 
+static int domain_objects;
+
 FIXTURE_SETUP(groups)
 {
+	domain_objects = raw_domain_objects();
 	ASSERT_EQ(0, state_get(&self->before));
 	if (!cgroup_make(CGROUP, "+rdma +memory"))
 		SKIP(return, "there are no control groups for rdma and memory");
@@ -218,7 +220,7 @@ static void open_domain(struct __test_metadata *_metadata, struct memreg **m,
 	ASSERT_EQ(0, enter());
 	ASSERT_EQ(0, memreg_open(test_device(), m));
 	ASSERT_EQ(0, memreg_domain_create(*m, 0, domain));
-	EXPECT_EQ(DOMAIN, objects());
+	EXPECT_EQ(domain_objects, objects());
 }
 
 /* Each key takes an HCA object: with fewer objects than keys the call fails. */
@@ -227,23 +229,28 @@ TEST_F(groups, I8_objects_are_limited_at_each_step)
 	struct memreg_pool *pool;
 	struct state state;
 	struct memreg *m;
+	uint64_t keeps;	/* spare MRs of keys that are dead */
 	uint32_t domain;
 	unsigned int i;
 
 	IN_CHILD {
-		ASSERT_EQ(0, limit_objects(DOMAIN));
+		ASSERT_EQ(0, limit_objects(domain_objects));
 		open_domain(_metadata, &m, &domain);
+		ASSERT_EQ(0, memreg_query_cap(m,
+					      IB_MEMREG_CAP_STRICT_INVALIDATE,
+					      &keeps));
 		ASSERT_EQ(0, state_get(&state));
 		for (i = 0; i < COUNT; i++) {
-			ASSERT_EQ(0, limit_objects(DOMAIN + i));
+			ASSERT_EQ(0, limit_objects(domain_objects + i));
 			EXPECT_LIB(EDQUOT, CGROUP,
 				   make(m, domain, COUNT, NULL, &pool));
-			EXPECT_EQ(DOMAIN, objects());
+			EXPECT_EQ(domain_objects + (int)(keeps ? i : 0),
+				  objects());
 			EXPECT_TRUE(state_same(&state));
 		}
-		ASSERT_EQ(0, limit_objects(DOMAIN + COUNT));
+		ASSERT_EQ(0, limit_objects(domain_objects + COUNT));
 		ASSERT_EQ(0, make(m, domain, COUNT, NULL, &pool));
-		EXPECT_EQ(DOMAIN + (int)COUNT, objects());
+		EXPECT_EQ(domain_objects + (int)COUNT, objects());
 		EXPECT_EQ(0, memreg_pool_destroy(pool));
 		EXPECT_TRUE(state_same(&state));
 		state_free(&state);
@@ -265,7 +272,7 @@ TEST_F(groups, I8_recycle_at_the_limit_leaves_the_old_keys)
 	uint32_t domain;
 	unsigned int i;
 
-	ASSERT_EQ(0, limit_objects(DOMAIN + COUNT));
+	ASSERT_EQ(0, limit_objects(domain_objects + COUNT));
 	IN_CHILD {
 		open_domain(_metadata, &m, &domain);
 		ASSERT_EQ(0, make(m, domain, COUNT, NULL, &pool));
@@ -283,8 +290,8 @@ TEST_F(groups, I8_recycle_at_the_limit_leaves_the_old_keys)
 						       &after));
 			EXPECT_EQ(before[i].rkey, after.rkey);
 		}
-		EXPECT_EQ(DOMAIN + (int)COUNT, objects());
-		ASSERT_EQ(0, limit_objects(DOMAIN + 2 * COUNT));
+		EXPECT_EQ(domain_objects + (int)COUNT, objects());
+		ASSERT_EQ(0, limit_objects(domain_objects + 2 * COUNT));
 		EXPECT_EQ(0, memreg_pool_recycle(pool, buffers, COUNT, 0));
 		EXPECT_EQ(0, memreg_pool_destroy(pool));
 		memreg_close(m);
@@ -315,7 +322,7 @@ TEST_F(groups, I7_SIGKILL_gives_all_objects_back)
 	}
 	ASSERT_EQ(1, read(ready[0], &c, 1));
 	EXPECT_EQ(1, c);
-	EXPECT_EQ(DOMAIN + (int)COUNT, objects());
+	EXPECT_EQ(domain_objects + (int)COUNT, objects());
 	EXPECT_EQ(0, kill(child, SIGKILL));
 	EXPECT_EQ(child, waitpid(child, &status, 0));
 	EXPECT_EQ(0, objects());

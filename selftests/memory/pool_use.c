@@ -177,6 +177,56 @@ TEST_F(use, I6_buffers_are_gathered_by_sends_and_scattered_by_receives)
 			   STRIDE, offset_of(5) + SIZE, 1));
 }
 
+static bool zeroed(const char *at, size_t len)
+{
+	return !*at && !memcmp(at, at + 1, len - 1);
+}
+
+TEST_F(use, buffers_of_a_pool_that_wipes_are_zeroed_when_recycled)
+{
+	struct memreg_pool_attr attr = {
+		.buffer_size = SIZE,
+		.count = 3,
+		.access = ACCESS,
+		.flags = MEMREG_POOL_WIPE,
+		.node = IB_MEMREG_NODE_DEVICE,
+	};
+	struct memreg_pool *pool;
+	struct memreg_mr mr;
+	void *b[3];
+	char *at;
+
+	ASSERT_EQ(0, memreg_pool_create(self->m, self->link.domain, &attr,
+					&pool));
+	ASSERT_EQ(0, memreg_pool_mr(pool, &mr));
+	at = mr.addr;
+	for (int i = 0; i < 3; i++)
+		ASSERT_EQ(0, memreg_pool_take(pool, &b[i]));
+	fill(at, mr.length, 1);
+
+	/* A call that fails wipes nothing. */
+	EXPECT_EQ(-EINVAL, memreg_pool_recycle(pool, (void *[]) { at, at }, 2,
+					       0));
+	EXPECT_TRUE(filled(at, mr.length, 0, 1));
+	EXPECT_EQ(0, memreg_pool_recycle(pool, (void *[]) { at + STRIDE }, 1,
+					 0));
+	EXPECT_TRUE(filled(at, STRIDE, 0, 1));
+	EXPECT_TRUE(zeroed(at + STRIDE, SIZE));
+	EXPECT_TRUE(filled(at + STRIDE + SIZE, STRIDE,
+			   STRIDE + SIZE, 1));
+	EXPECT_EQ(0, memreg_pool_recycle(pool, (void *[]) {
+		at, at + 2 * STRIDE }, 2, IB_MEMREG_RECYCLE_RELAXED));
+	EXPECT_TRUE(zeroed(at, SIZE));
+	EXPECT_TRUE(zeroed(at + 2 * STRIDE, SIZE));
+	EXPECT_EQ(0, memreg_pool_destroy(pool));
+
+	attr.access = REMOTE_READ;
+	EXPECT_EQ(-EINVAL, memreg_pool_create(self->m, self->link.domain,
+					      &attr, &pool));
+	EXPECT_STREQ("pool_create: MEMREG_POOL_WIPE needs IB_MEMREG_ACCESS_LOCAL_WRITE (EINVAL)",
+		     memreg_reason());
+}
+
 TEST_F(use, I6_buffers_are_written_from_and_read_into)
 {
 	struct stock *s = self->stock;

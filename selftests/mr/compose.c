@@ -268,13 +268,21 @@ static bool is_smooth(const struct reference *ref)
 	return true;
 }
 
+/* Does the device list pieces that begin and end at any byte? */
+static bool takes_gaps(int fd)
+{
+	__u64 value = 0;
+
+	return !raw_cap(fd, IB_MEMREG_CAP_SG_GAPS, &value) && value;
+}
+
 static void one_key(struct __test_metadata *_metadata,
 		    FIXTURE_DATA(compose) *self,
 		    struct ib_memreg_mr_compose cmd,
 		    const struct reference *ref)
 {
 	cmd.flags = IB_MEMREG_COMPOSE_ONE_KEY;
-	if (is_smooth(ref)) {
+	if (is_smooth(ref) || takes_gaps(self->link.fd)) {
 		ASSERT_EQ(0, compose(self->link.fd, &cmd));
 		EXPECT_EQ(1, cmd.out_segments);
 		ASSERT_EQ(0, raw_destroy(self->link.fd, cmd.out_mr_id));
@@ -543,8 +551,22 @@ TEST_F(compose, windows_span_pieces_that_are_pages)
 	ASSERT_EQ(0, raw_windows(self->link.fd, self->link.domain, MRS * PAGE,
 				 &bind.window_id, 1));
 	bind.length = (MRS - 1) * PAGE + 1;
-	EXPECT_FAIL(EOPNOTSUPP, GAPS, raw_bind(self->link.fd,
-					       self->link.domain, &bind, 1));
+	if (takes_gaps(self->link.fd)) {
+		ASSERT_EQ(0, raw_bind(self->link.fd, self->link.domain, &bind,
+				      1));
+		fill(self->mem, TOTAL, 1);
+		ASSERT_EQ(IBV_WC_SUCCESS,
+			  stock_read(s, 0, bind.length, bind.out_iova,
+				     bind.out_rkey));
+		EXPECT_EQ(pattern((MRS - 1) * LENGTH + 5, 1),
+			  s->mem[bind.length - 1]);
+		ASSERT_EQ(0, raw_revoke(self->link.fd, self->link.domain,
+					&bind.window_id, 1));
+	} else {
+		EXPECT_FAIL(EOPNOTSUPP, GAPS,
+			    raw_bind(self->link.fd, self->link.domain, &bind,
+				     1));
+	}
 	bind.offset = 100;
 	bind.length = (MRS - 1) * PAGE - 100;
 	ASSERT_EQ(0, raw_bind(self->link.fd, self->link.domain, &bind, 1));
@@ -620,17 +642,22 @@ TEST_F(compose, I8_what_can_not_be_is_refused)
 	EXPECT_FAIL(EFAULT, NONE, CALL(pieces, 8));
 	EXPECT_FAIL(ENOENT, ID, CALL(domain_id, 0));
 	EXPECT_FAIL(EINVAL, DOMAIN, CALL(domain_id, other));
-	EXPECT_FAIL(EINVAL, ACCESS, CALL(access, REMOTE_WRITE));
+	EXPECT_FAIL(EINVAL, REMOTE_WRITE, CALL(access, REMOTE_WRITE));
 	EXPECT_FAIL(EINVAL, TWICE, CALL(count, 2));
 	EXPECT_EQ(2, cmd.out_index);
 	EXPECT_FAIL(EINVAL, IOVA, (pieces[0] = good, cmd = right,
 				   cmd.flags = IB_MEMREG_COMPOSE_IOVA,
 				   cmd.iova = 1,
 				   compose(self->link.fd, &cmd)));
-	EXPECT_FAIL(EINVAL, IOVA, (cmd = right,
-				   cmd.flags = IB_MEMREG_COMPOSE_IOVA,
-				   cmd.iova = -PAGE,
-				   compose(self->link.fd, &cmd)));
+	EXPECT_FAIL(EINVAL, IOVA_WRAPS, (cmd = right,
+					 cmd.flags = IB_MEMREG_COMPOSE_IOVA,
+					 cmd.iova = -PAGE,
+					 compose(self->link.fd, &cmd)));
+	cmd.access |= ZERO_BASED;
+	EXPECT_FAIL(EINVAL, IOVA_ZERO_BASED, compose(self->link.fd, &cmd));
+	EXPECT_FAIL(EINVAL, ZERO_BASED, (pieces[0].offset = 8, cmd = right,
+					 cmd.access |= ZERO_BASED,
+					 compose(self->link.fd, &cmd)));
 	EXPECT_FAIL(ENOENT, ID, PIECE(mr_id, 0));
 	EXPECT_EQ(0, cmd.out_index);
 	EXPECT_FAIL(ENOENT, ID, PIECE(mr_id, self->link.domain));
@@ -754,24 +781,167 @@ TEST_F(compose, I8_runs_are_limited)
 	state_free(&before);
 }
 
-/*
- * The driver has pinned the pages of a single key, so that the module cannot
- * compose them.
- */
-TEST_F(compose, I8_a_single_key_is_no_piece)
-{
-	RAW(mr_register, single, .flags = IB_MEMREG_MR_SINGLE_KEY,
-	    .domain_id = self->link.domain, .access = REMOTE_READ,
-	    .addr = (uintptr_t)self->mem, .length = PAGE);
-	struct ib_memreg_piece piece = { .length = PAGE };
-	RAW(mr_compose, cmd, .domain_id = self->link.domain, .count = 1,
-	    .pieces = (uintptr_t)&piece);
+#define OBJECT		(8 * MiB)
 
-	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REGISTER,
-			      &single));
-	piece.mr_id = single.out_mr_id;
-	EXPECT_FAIL(EOPNOTSUPP, SINGLE_KEY, compose(self->link.fd, &cmd));
-	EXPECT_EQ(0, raw_destroy(self->link.fd, single.out_mr_id));
+/* Compose ranges of an MR under one key. */
+static int compose_one(FIXTURE_DATA(compose) *self, __u32 access,
+		       struct ib_memreg_piece *pieces, __u32 count,
+		       struct ib_memreg_mr_compose *cmd)
+{
+	*cmd = (struct ib_memreg_mr_compose) {
+		.flags = IB_MEMREG_COMPOSE_ONE_KEY,
+		.domain_id = self->link.domain, .access = access,
+		.count = count, .pieces = (uintptr_t)pieces,
+	};
+	return compose(self->link.fd, cmd);
+}
+
+/* A peer reads, by the only key, the bytes from @from on of a pattern. */
+static void reads_all(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(compose) *self, __u64 iova, __u32 rkey,
+		      __u64 length, __u64 from)
+{
+	struct stock *s = &self->link.stock;
+	__u64 done, n;
+
+	for (done = 0; done < length; done += n) {
+		n = length - done < TOTAL ? length - done : TOTAL;
+		ASSERT_EQ(IBV_WC_SUCCESS, stock_read(s, 0, n, iova + done,
+						     rkey));
+		ASSERT_TRUE(filled(s->mem, n, from + done, 3));
+	}
+}
+
+/* A composition of a range needs no more keys than an MR of it. */
+static void one_range(struct __test_metadata *_metadata,
+		      FIXTURE_DATA(compose) *self, int memory, __u32 leaf,
+		      __u64 offset, __u64 length)
+{
+	struct ib_memreg_piece piece = { .mr_id = leaf, .offset = offset,
+					 .length = length };
+	struct ib_memreg_mr_register mr = {};
+	struct ib_memreg_mr_compose cmd;
+	int ret;
+
+	ASSERT_EQ(0, raw_register_fd(self->link.fd, self->link.domain, memory,
+				     offset, length, REMOTE_READ, &mr));
+	ret = compose_one(self, REMOTE_READ, &piece, 1, &cmd);
+	if (mr.out_segments > 1 && ret) {
+		EXPECT_FAIL(EOPNOTSUPP, KEY_PAGES, ret);
+	} else {
+		ASSERT_EQ(0, ret)
+			TH_LOG("%llu + %llu: reason %u", offset, length,
+			       raw_reason());
+		EXPECT_EQ(1, cmd.out_segments);
+		EXPECT_GT(IB_MEMREG_COMPOSE_IOVA_MAX, cmd.iova);
+		reads_all(_metadata, self, cmd.iova, cmd.out_rkey, length,
+			  offset);
+		ASSERT_EQ(0, raw_destroy(self->link.fd, cmd.out_mr_id));
+	}
+	ASSERT_EQ(0, raw_destroy(self->link.fd, mr.out_mr_id));
+}
+
+TEST_F_TIMEOUT(compose, keys_have_the_pages_that_the_memory_allows, LIMIT_S)
+{
+	static const struct { __u64 offset, length; } ranges[] = {
+		{ 0, 2 * MiB }, { 0, 2 * MiB + PAGE }, { 0, OBJECT },
+		{ PAGE, 2 * MiB }, { 4097, 5 * MiB }, { 3 * MiB, 3 * MiB + 1 },
+	};
+	struct ib_memreg_mr_register leaf = {};
+	struct ib_memreg_piece halves[2];
+	struct ib_memreg_mr_compose cmd;
+	unsigned int i;
+	int memory;
+	void *map;
+
+	memory = raw_memory(self->link.fd, OBJECT, 0);
+	ASSERT_LE(0, memory);
+	map = mem_map(memory, OBJECT, PROT_RW);
+	ASSERT_NE(NULL, map);
+	fill(map, OBJECT, 3);
+	ASSERT_EQ(0, raw_register_fd(self->link.fd, self->link.domain, memory,
+				     0, OBJECT, LEAF, &leaf));
+	for (i = 0; i < ARRAY_LEN(ranges); i++)
+		one_range(_metadata, self, memory, leaf.out_mr_id,
+			  ranges[i].offset, ranges[i].length);
+	/* The two halves, the second one first */
+	for (i = 0; i < 2; i++)
+		halves[i] = (struct ib_memreg_piece) {
+			.mr_id = leaf.out_mr_id,
+			.offset = OBJECT / 2 * !i, .length = OBJECT / 2,
+		};
+	ASSERT_EQ(0, compose_one(self, REMOTE_READ, halves, 2, &cmd))
+		TH_LOG("reason %u", raw_reason());
+	reads_all(_metadata, self, cmd.iova, cmd.out_rkey, OBJECT / 2,
+		  OBJECT / 2);
+	reads_all(_metadata, self, cmd.iova + OBJECT / 2, cmd.out_rkey,
+		  OBJECT / 2, 0);
+	ASSERT_EQ(0, raw_destroy(self->link.fd, cmd.out_mr_id));
+	ASSERT_EQ(0, raw_destroy(self->link.fd, leaf.out_mr_id));
+	EXPECT_EQ(0, munmap(map, OBJECT));
+	EXPECT_EQ(0, close(memory));
+}
+
+/* Memory without larger pages has as many segments as it needs. */
+TEST_F_TIMEOUT(compose, I8_pages_of_a_key_are_limited, LIMIT_S)
+{
+	struct ib_memreg_piece piece = {};
+	struct ib_memreg_mr_compose cmd;
+	__u64 span, length;
+	void *memory;
+
+	ASSERT_EQ(0, raw_cap(self->link.fd, IB_MEMREG_CAP_KEY_SPAN, &span));
+	length = 2 * span;
+	memory = mem_scattered(length);
+	ASSERT_NE(NULL, memory);
+	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, memory,
+				  length, LEAF, &piece.mr_id));
+	if (raw_runs(self->link.fd, self->link.domain, piece.mr_id, length) <
+	    length / PAGE)
+		SKIP(return, "the device has the memory in one piece");
+	piece.length = span;
+	EXPECT_EQ(0, compose_one(self, REMOTE_READ, &piece, 1, &cmd));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, cmd.out_mr_id));
+	piece.length = span + 1;
+	EXPECT_FAIL(EOPNOTSUPP, KEY_PAGES,
+		    compose_one(self, REMOTE_READ, &piece, 1, &cmd));
+	cmd.flags = 0;
+	ASSERT_EQ(0, compose(self->link.fd, &cmd));
+	EXPECT_EQ(2, cmd.out_segments);
+	EXPECT_EQ(0, raw_destroy(self->link.fd, cmd.out_mr_id));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, piece.mr_id));
+	mem_free(memory, length);
+}
+
+/*
+ * A window behind a boundary inside a page has the I/O address at which a peer
+ * reaches its first byte: its offset in a page is that of the memory.
+ */
+TEST_F(compose, window_behind_a_rough_boundary)
+{
+	struct ib_memreg_piece pieces[2] = {
+		{ .mr_id = self->mrs[0], .length = 1003 },
+		{ .mr_id = self->mrs[1], .offset = 941, .length = PAGE },
+	};
+	RAW(mr_compose, cmd, .domain_id = self->link.domain, .count = 2,
+	    .pieces = (uintptr_t)pieces, .access = LEAF);
+	struct ib_memreg_bind bind = { .offset = 1003 + 7, .length = 100,
+				       .access = REMOTE_READ };
+
+	fill(self->mem, TOTAL, 5);
+	ASSERT_EQ(0, compose(self->link.fd, &cmd));
+	ASSERT_EQ(0, raw_windows(self->link.fd, self->link.domain, PAGE,
+				 &bind.window_id, 1));
+	bind.mr_id = cmd.out_mr_id;
+	ASSERT_EQ(0, raw_bind(self->link.fd, self->link.domain, &bind, 1));
+	EXPECT_EQ((941 + 7) % PAGE, bind.out_iova % PAGE);
+	EXPECT_LE(cmd.iova + bind.offset, bind.out_iova);
+	EXPECT_GT(cmd.iova + bind.offset + PAGE, bind.out_iova);
+	ASSERT_EQ(IBV_WC_SUCCESS, stock_read(&self->link.stock, 0, 100,
+					     bind.out_iova, bind.out_rkey));
+	EXPECT_TRUE(filled(self->link.stock.mem, 100, LENGTH + 941 + 7, 5));
+	ASSERT_EQ(0, raw_destroy(self->link.fd, bind.window_id));
+	ASSERT_EQ(0, raw_destroy(self->link.fd, cmd.out_mr_id));
 }
 
 /*

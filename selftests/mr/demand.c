@@ -105,7 +105,7 @@ TEST_F_TIMEOUT(demand, a_bad_one_among_good_ones, LIMIT_S)
 	ASSERT_EQ(0, munmap(self->mem + PAGE, PAGE));
 	wrs[1].sge.offset = PAGE;
 	ASSERT_EQ(0, stock_recv(self->stock, 0, 64));
-	EXPECT_FAIL(EFAULT, PIN, raw_submit(self->link.fd, wrs, 3));
+	EXPECT_FAIL(EFAULT, UNMAPPED, raw_submit(self->link.fd, wrs, 3));
 	EXPECT_EQ(1, raw_taken());
 	completes(_metadata, self, OP(SEND));
 	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
@@ -141,7 +141,7 @@ TEST_F_TIMEOUT(demand, I2_what_is_used_is_what_is_mapped, LIMIT_S)
 	peer_gets(_metadata, self, self->mr, 0, self->mem, LEN);
 	ASSERT_EQ(0, munmap(self->mem, LEN));
 	EXPECT_EQ(1, invalidations(_metadata, self));
-	EXPECT_FAIL(EFAULT, PIN, post_send(self, self->mr, 0, 8));
+	EXPECT_FAIL(EFAULT, UNMAPPED, post_send(self, self->mr, 0, 8));
 	map_anew(_metadata, self->mem, 2);
 	peer_gets(_metadata, self, self->mr, 0, self->mem, LEN);
 	/* Over it, without a gap */
@@ -162,7 +162,7 @@ TEST_F_TIMEOUT(demand, I2_what_is_used_is_what_is_mapped, LIMIT_S)
 	ASSERT_EQ(0, munmap(moved, LEN));
 	/* A SEND of memory that is mapped with PROT_NONE is refused. */
 	ASSERT_EQ(0, mprotect(self->mem, LEN, PROT_NONE));
-	EXPECT_FAIL(EFAULT, PIN, post_send(self, self->mr, 0, 8));
+	EXPECT_FAIL(EFAULT, NOT_READABLE, post_send(self, self->mr, 0, 8));
 	ASSERT_EQ(0, mprotect(self->mem, LEN, PROT_RW));
 	peer_gets(_metadata, self, self->mr, 0, self->mem, LEN);
 	adds_up(_metadata, self, 6);
@@ -468,10 +468,10 @@ TEST_F_TIMEOUT(demand, implicit_is_all_there_is, LIMIT_S)
 		  sizeof(stack));
 	peer_sends(_metadata, self, all, (uintptr_t)self->mem + 11,
 		   self->mem + 11, 3 * PAGE, 3);
-	EXPECT_FAIL(EFAULT, PIN, post_send(self, all, PAGE, 8));
+	EXPECT_FAIL(EFAULT, UNMAPPED, post_send(self, all, PAGE, 8));
 	top = query(_metadata, self, all).out_length;
 	EXPECT_LT(1ULL << 40, top);
-	EXPECT_FAIL(EFAULT, PIN, post_send(self, all, top - 8, 8));
+	EXPECT_FAIL(EFAULT, UNMAPPED, post_send(self, all, top - 8, 8));
 	EXPECT_FAIL(EINVAL, RANGE, post_send(self, all, ~0ULL - 8, 8));
 	peer_gets(_metadata, self, all, (uintptr_t)data, data, sizeof(data));
 	ASSERT_EQ(0, raw_windows(self->link.fd, self->link.domain, LEN,
@@ -503,7 +503,7 @@ TEST_F_TIMEOUT(demand, registration_needs_no_mapping, LIMIT_S)
 				 ON_DEMAND, &mr));
 	EXPECT_EQ(self->pinned, vm_pin(0));
 	EXPECT_EQ(0, query(_metadata, self, mr).out_pinned);
-	EXPECT_FAIL(EFAULT, PIN, post_send(self, mr, length / 2, 8));
+	EXPECT_FAIL(EFAULT, UNMAPPED, post_send(self, mr, length / 2, 8));
 	ASSERT_EQ(0, raw_destroy(self->link.fd, mr));
 }
 
@@ -537,22 +537,31 @@ TEST_F_TIMEOUT(demand, what_it_cannot_be_is_refused, LIMIT_S)
 	__u32 access[] = { REMOTE_READ, LOCAL_WRITE | REMOTE_WRITE,
 			   LOCAL_WRITE | REMOTE_ATOMIC };
 	unsigned int i;
+	bool pages;
 	__u32 mr;
 
-	for (i = 0; i < ARRAY_LEN(access); i++)
+	/* A device that pages by itself has such keys: see demand_keys. */
+	pages = !register_mr(self, self->mem, LEN, access[0], ON_DEMAND, &mr);
+	if (pages)
+		ASSERT_EQ(0, raw_destroy(self->link.fd, mr));
+	for (i = 0; !pages && i < ARRAY_LEN(access); i++)
 		EXPECT_FAIL(EOPNOTSUPP, DEVICE_PAGING,
 			    register_mr(self, self->mem, LEN, access[i],
 					ON_DEMAND, &mr));
 	EXPECT_FAIL(EOPNOTSUPP, DEVICE_PAGING,
 		    register_mr(self, NULL, 0, REMOTE_READ,
 				ON_DEMAND | IMPLICIT, &mr));
-	EXPECT_FAIL(EINVAL, ON_DEMAND, register_mr(self, self->mem, LEN, 0,
-						   IMPLICIT, &mr));
-	EXPECT_FAIL(EINVAL, ON_DEMAND,
+	EXPECT_FAIL(EINVAL, IMPLICIT, register_mr(self, self->mem, LEN, 0,
+						  IMPLICIT, &mr));
+	EXPECT_FAIL(EINVAL, ON_DEMAND_UNGUARDED,
 		    register_mr(self, self->mem, LEN, 0, ON_DEMAND |
 				IB_MEMREG_MR_UNGUARDED, &mr));
-	EXPECT_FAIL(EINVAL, RANGE, register_mr(self, self->mem, LEN, 0,
-					       ON_DEMAND | IMPLICIT, &mr));
+	EXPECT_FAIL(EINVAL, ON_DEMAND_FD,
+		    register_mr(self, self->mem, LEN, 0, ON_DEMAND |
+				IB_MEMREG_MR_FD, &mr));
+	EXPECT_FAIL(EINVAL, IMPLICIT_RANGE,
+		    register_mr(self, self->mem, LEN, 0, ON_DEMAND | IMPLICIT,
+				&mr));
 	EXPECT_FAIL(EINVAL, ZERO_LENGTH, register_mr(self, self->mem, 0, 0,
 						     ON_DEMAND, &mr));
 	compose.pieces = (uintptr_t)&piece;
@@ -751,6 +760,42 @@ TEST_F_TIMEOUT(demand, idle_pages_give_way_to_others, SOAK_S)
 	mem_free(mem, region);
 }
 
+/* What the limit can never allow unpins nothing to make room for it. */
+TEST_F_TIMEOUT(demand, I8_more_than_the_limit_leaves_idle_pages, LIMIT_S)
+{
+	const size_t region = 64 * MiB, idle = 4 * MiB, more = 32 * MiB;
+	__u64 room = ROOM + vm_pin(0) * PAGE;
+	struct rlimit limit = { .rlim_cur = room, .rlim_max = room };
+	struct ib_memreg_range range;
+	__u8 *mem = mem_alloc(region);
+	__u32 mr, other;
+
+	ASSERT_NE(NULL, mem);
+	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &limit));
+	ASSERT_EQ(0, drop_ipc_lock());
+	ASSERT_EQ(0, register_mr(self, mem, region, LOCAL_WRITE, ON_DEMAND,
+				 &mr));
+	range = RANGE(mr, 0, idle);
+	ASSERT_EQ(1, advise(self, ADVICE(PREFETCH), WAIT, &range, 1));
+	ASSERT_EQ(0, range.out_error);
+	EXPECT_EQ(idle / PAGE, query(_metadata, self, mr).out_pinned);
+	range = RANGE(mr, 0, more);
+	ASSERT_EQ(1, advise(self, ADVICE(PREFETCH), WAIT, &range, 1));
+	EXPECT_EQ(ENOMEM, range.out_error);
+	EXPECT_EQ(IB_MEMREG_REASON_MEMLOCK, range.out_reason);
+	EXPECT_FAIL(ENOMEM, MEMLOCK, post_send(self, mr, 0, more));
+	EXPECT_FAIL(ENOMEM, MEMLOCK,
+		    raw_register(self->link.fd, self->link.domain, mem, more,
+				 0, &other));
+	EXPECT_EQ(idle / PAGE, query(_metadata, self, mr).out_pinned);
+	/* What it allows without them takes their room. */
+	range = RANGE(mr, idle, ROOM - MiB);
+	ASSERT_EQ(1, advise(self, ADVICE(PREFETCH), WAIT, &range, 1));
+	EXPECT_EQ(0, range.out_error);
+	EXPECT_EQ((ROOM - MiB) / PAGE, query(_metadata, self, mr).out_pinned);
+	mem_free(mem, region);
+}
+
 #define RANGES	256U
 
 struct unmapping {
@@ -875,7 +920,7 @@ TEST_F_TIMEOUT(demand, each_range_has_its_outcome, LIMIT_S)
 		{ EINVAL, IB_MEMREG_REASON_ZERO_LENGTH },
 		{ EINVAL, IB_MEMREG_REASON_RESERVED },
 		{ EINVAL, IB_MEMREG_REASON_NOT_ON_DEMAND },
-		{ EFAULT, IB_MEMREG_REASON_PIN },
+		{ EFAULT, IB_MEMREG_REASON_UNMAPPED },
 		{ 0, IB_MEMREG_REASON_NONE },
 	};
 	unsigned int i, wait;

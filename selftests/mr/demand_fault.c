@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Faults of memory on demand that take as long as somebody likes: whoever is to
- * answer them may be in the same process, and may never answer. Nobody but the
- * call that needs the memory waits for that: neither another call, nor the
- * removal of the device, nor the end of the process.
+ * Faults that take as long as somebody likes, of memory on demand and of memory
+ * that is being registered: whoever is to answer them may be in the same
+ * process, and may never answer. Nobody but the call that needs the memory
+ * waits for that: neither another call, nor the removal of the device, nor the
+ * end of the process.
  *
  * time limit: 400
  */
@@ -169,6 +170,38 @@ static int bind_page(FIXTURE_DATA(silent) *self)
 	return ret ?: raw_bind(self->link.fd, self->link.domain, &bind, 1);
 }
 
+static int register_page(FIXTURE_DATA(silent) *self)
+{
+	__u32 mr;
+
+	return raw_register(self->link.fd, self->link.domain,
+			    self->mem + 4 * PAGE, PAGE, LOCAL_WRITE, &mr);
+}
+
+static int reregister_page(FIXTURE_DATA(silent) *self)
+{
+	RAW(mr_reregister, cmd, .flags = IB_MEMREG_REREG_TRANSLATION,
+	    .addr = (uintptr_t)self->mem + 5 * PAGE, .length = PAGE);
+	int ret;
+
+	ret = raw_register(self->link.fd, self->link.domain,
+			   self->link.stock.mem, PAGE, LOCAL_WRITE, &cmd.mr_id);
+	return ret ?: raw_call(self->link.fd, IB_MEMREG_IOC_MR_REREGISTER,
+			       &cmd);
+}
+
+static int pool_page(FIXTURE_DATA(silent) *self)
+{
+	RAW(pool_create, cmd, .domain_id = self->link.domain, .count = 2,
+	    .access = LOCAL_WRITE, .addr = (uintptr_t)self->mem + 6 * PAGE,
+	    .buffer_size = PAGE / 2);
+	int ret = raw_call(self->link.fd, IB_MEMREG_IOC_POOL_CREATE, &cmd);
+
+	if (!ret)
+		close(cmd.out_table_fd);
+	return ret;
+}
+
 /* Expect that the peer has received the page that the handler has provided. */
 static void message_is(struct __test_metadata *_metadata,
 		       FIXTURE_DATA(silent) *self, int byte)
@@ -236,6 +269,27 @@ TEST_F_TIMEOUT(silent, I6_fault_holds_no_pins, LIMIT_S)
 	EXPECT_EQ(pinned + LEN / PAGE, pages_pinned());
 }
 
+/* A call that pins a page waits for its fault without a pin, and starts over */
+TEST_F_TIMEOUT(silent, registration_faults_are_answered, LIMIT_S)
+{
+	static int (*const calls[])(FIXTURE_DATA(silent) *self) = {
+		register_page, reregister_page, pool_page,
+	};
+	long pinned = pages_pinned();
+	struct caller c;
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(calls); i++) {
+		caller_begin(_metadata, &c, self, calls[i]);
+		if (calls[i] == register_page)
+			EXPECT_EQ(pinned, pages_pinned());
+		ASSERT_EQ(0, answer(self->uffd, c.fault, 1));
+		ASSERT_EQ(0, pthread_join(c.thread, NULL));
+		EXPECT_EQ(0, c.ret);
+	}
+	EXPECT_EQ(pinned + 3, pages_pinned());
+}
+
 /* MR_ADVISE with NO_FAULT does not wait for a fault. */
 TEST_F_TIMEOUT(silent, advice_does_not_wait, LIMIT_S)
 {
@@ -270,18 +324,21 @@ TEST_F_TIMEOUT(silent, others_do_not_wait, LIMIT_S)
 
 TEST_F_TIMEOUT(silent, I7_device_goes_while_faults_are_not_answered, LIMIT_S)
 {
-	struct caller calls[3];
+	struct caller calls[6];
 	unsigned int i;
 
 	caller_begin(_metadata, &calls[0], self, send_page);
 	caller_begin(_metadata, &calls[1], self, prefetch_and_wait);
 	caller_begin(_metadata, &calls[2], self, bind_page);
+	caller_begin(_metadata, &calls[3], self, register_page);
+	caller_begin(_metadata, &calls[4], self, reregister_page);
+	caller_begin(_metadata, &calls[5], self, pool_page);
 	self->gone = true;
 	EXPECT_EQ(0, shell("rxe_down owner"));
 	/* The callers still wait. */
 	close(self->uffd);
 	self->uffd = -1;
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < 6; i++) {
 		ASSERT_EQ(0, pthread_join(calls[i].thread, NULL));
 		EXPECT_EQ(-ENODEV, calls[i].ret);
 		EXPECT_EQ(IB_MEMREG_REASON_DEVICE_GONE, calls[i].reason);

@@ -387,7 +387,7 @@ static unsigned int send_some(struct __test_metadata *_metadata,
 		ASSERT_EQ(0, raw_submit(self->link.fd, wrs, n));
 	} else {
 		ASSERT_EQ(-EFAULT, raw_submit(self->link.fd, wrs, n));
-		ASSERT_EQ(IB_MEMREG_REASON_PIN, raw_reason());
+		ASSERT_EQ(IB_MEMREG_REASON_UNMAPPED, raw_reason());
 		ASSERT_EQ(taken, raw_taken());
 	}
 	for (i = 0; i < taken; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What MRs on demand do is counted for each MR, for its domain, and for the
- * device, and all who report it report the same.
+ * What MRs on demand do is counted for each MR and for the device, and all who
+ * report it report the same.
  *
  * time limit: 200
  */
@@ -23,16 +23,6 @@
 #define MOST_PINNED	IB_MEMREG_STAT_DEMAND_PINNED_MAX
 
 static const __u8 zeros[LEN];
-
-static struct ib_memreg_domain_query
-query_domain(struct __test_metadata *_metadata, FIXTURE_DATA(demand) *self,
-	     __u32 domain)
-{
-	RAW(domain_query, cmd, .domain_id = domain);
-
-	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_DOMAIN_QUERY, &cmd));
-	return cmd;
-}
 
 static __u64 sum_of(const __u64 *wait)
 {
@@ -80,77 +70,17 @@ static void use(struct __test_metadata *_metadata, FIXTURE_DATA(demand) *self,
 
 static void used(struct __test_metadata *_metadata,
 		 const struct ib_memreg_demand_stats *stats,
-		 const __u64 *wait, __u64 times)
+		 const __u64 *wait)
 {
-	EXPECT_EQ(3 * times, stats->faults);
-	EXPECT_EQ(2 * times, stats->hits);
-	EXPECT_EQ(1 * times, stats->invalidations);
-	EXPECT_EQ(1 * times, stats->prefetches);
-	EXPECT_EQ(1 * times, stats->prefetch_hits);
-	EXPECT_EQ(3 * times, sum_of(wait));
-	EXPECT_GE(LAST * times, stats->pinned);
-	EXPECT_GE(MOST * times, stats->pinned_max);
-	EXPECT_LE((MOST - 1) * !!times, stats->pinned_max);
-}
-
-/*
- * Does the domain report as many pinned pages as its MRs together, once the
- * number is stable?
- */
-static bool pinned_adds_up(struct __test_metadata *_metadata,
-			   FIXTURE_DATA(demand) *self, __u32 other)
-{
-	unsigned int i;
-	__u64 sum;
-
-	for (i = 0; i < LIMIT_MS / 10; i++) {
-		sum = query(_metadata, self, self->mr).out_demand.pinned;
-		if (other)
-			sum += query(_metadata, self, other).out_demand.pinned;
-		if (sum == query_domain(_metadata, self, self->link.domain)
-			   .out_demand.pinned)
-			return true;
-		usleep(10000);
-	}
-	return false;
-}
-
-/*
- * A domain reports the sums over its MRs, those that are deregistered included.
- */
-TEST_F_TIMEOUT(demand, domain_adds_up_its_mrs, LIMIT_S)
-{
-	struct ib_memreg_domain_query d;
-	struct ib_memreg_mr_query q;
-	__u32 mr, empty;
-	__u64 max;
-	__u8 *mem;
-
-	mem = mmap(NULL, LEN, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, (void *)mem);
-	ASSERT_EQ(0, register_mr(self, mem, LEN, LOCAL_WRITE, ON_DEMAND, &mr));
-	ASSERT_EQ(0, raw_domain(self->link.fd, &empty));
-	use(_metadata, self, self->mr, self->mem);
-	d = query_domain(_metadata, self, self->link.domain);
-	EXPECT_EQ(1, d.out_working);
-	EXPECT_EQ(0, d.out_rebuilds);
-	EXPECT_LE(1, d.out_port);
-	used(_metadata, &d.out_demand, d.out_wait, 1);
-	use(_metadata, self, mr, mem);
-	q = query(_metadata, self, mr);
-	used(_metadata, &q.out_demand, q.out_wait, 1);
-	d = query_domain(_metadata, self, self->link.domain);
-	used(_metadata, &d.out_demand, d.out_wait, 2);
-	EXPECT_TRUE(pinned_adds_up(_metadata, self, mr));
-	max = d.out_demand.pinned_max;
-	ASSERT_EQ(0, raw_destroy(self->link.fd, mr));
-	EXPECT_TRUE(pinned_adds_up(_metadata, self, 0));
-	d = query_domain(_metadata, self, self->link.domain);
-	used(_metadata, &d.out_demand, d.out_wait, 2);
-	EXPECT_EQ(max, d.out_demand.pinned_max);
-	d = query_domain(_metadata, self, empty);
-	used(_metadata, &d.out_demand, d.out_wait, 0);
-	ASSERT_EQ(0, munmap(mem, LEN));
+	EXPECT_EQ(3, stats->faults);
+	EXPECT_EQ(2, stats->hits);
+	EXPECT_EQ(1, stats->invalidations);
+	EXPECT_EQ(1, stats->prefetches);
+	EXPECT_EQ(1, stats->prefetch_hits);
+	EXPECT_EQ(3, sum_of(wait));
+	EXPECT_GE(LAST, stats->pinned);
+	EXPECT_GE(MOST, stats->pinned_max);
+	EXPECT_LE(MOST - 1, stats->pinned_max);
 }
 
 static const struct ib_memreg_object *
@@ -176,61 +106,24 @@ static bool tool_lists(const char *options, const char *pattern)
 	return !ret;
 }
 
-/* Does LIST report of an MR and its domain what the queries do? */
+/* Does LIST report of an MR what the query does? */
 static bool list_agrees(struct __test_metadata *_metadata,
 			FIXTURE_DATA(demand) *self)
 {
-	const struct ib_memreg_object *mr, *domain;
-	struct ib_memreg_domain_query d;
+	const struct ib_memreg_object *mr;
 	struct ib_memreg_mr_query q;
 	struct state state;
 	bool same;
 
 	ASSERT_EQ(0, state_get(&state));
 	q = query(_metadata, self, self->mr);
-	d = query_domain(_metadata, self, self->link.domain);
 	mr = find(&state, IB_MEMREG_OBJECT_MR, self->mr);
-	domain = find(&state, IB_MEMREG_OBJECT_DOMAIN, self->link.domain);
-	ASSERT_TRUE(mr && domain);
+	ASSERT_TRUE(mr);
 	EXPECT_EQ(1, mr->u.mr.on_demand);
 	same = !memcmp(&q.out_demand, &mr->u.mr.demand,
-		       sizeof(q.out_demand)) &&
-	       !memcmp(&d.out_demand, &domain->u.domain.demand,
-		       sizeof(d.out_demand));
+		       sizeof(q.out_demand));
 	state_free(&state);
 	return same;
-}
-
-/* LIST, and `memreg list`, report what the queries do. */
-TEST_F_TIMEOUT(demand, list_has_the_counters, LIMIT_S)
-{
-	const char *most = " pinned on demand, 2[48].0 KiB at most, 3 faults$";
-	const char *uses = ".on_demand.:.*.faults.:3,.hits.:2,";
-	const char *changes =
-		".invalidations.:1,.prefetches.:1,.prefetch_hits.:1";
-	const struct ib_memreg_object *o;
-	struct state state;
-	unsigned int i;
-	__u32 pinned;
-
-	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, self->mem,
-				  PAGE, LOCAL_WRITE, &pinned));
-	use(_metadata, self, self->mr, self->mem);
-	/* Idle pages may go in between. */
-	for (i = 0; i < 10 && !list_agrees(_metadata, self); i++)
-		usleep(10000);
-	EXPECT_GT(10, i);
-	ASSERT_EQ(0, state_get(&state));
-	o = find(&state, IB_MEMREG_OBJECT_MR, pinned);
-	ASSERT_NE(NULL, o);
-	EXPECT_EQ(0, o->u.mr.on_demand);
-	EXPECT_EQ(0, o->u.mr.demand.pinned_max);
-	state_free(&state);
-	EXPECT_TRUE(tool_lists("--type mr", most));
-	EXPECT_TRUE(tool_lists("--type domain", most));
-	EXPECT_TRUE(tool_lists("--type mr --json", uses));
-	EXPECT_TRUE(tool_lists("--type domain --json", changes));
-	ASSERT_EQ(0, raw_destroy(self->link.fd, pinned));
 }
 
 static void read_stats(struct __test_metadata *_metadata,
@@ -243,32 +136,95 @@ static void read_stats(struct __test_metadata *_metadata,
 }
 
 /*
- * As there is only one domain, the device's counters change as the domain's do.
+ * As no other MR on demand is used, the device's counters change as the MR's
+ * do.
  */
-TEST_F_TIMEOUT(demand, device_counts_the_same, LIMIT_S)
+static void device_agrees(struct __test_metadata *_metadata,
+			  FIXTURE_DATA(demand) *self, const __u64 *before)
 {
-	__u64 before[NR_STATS], after[NR_STATS];
-	struct ib_memreg_domain_query d;
+	struct ib_memreg_mr_query q = query(_metadata, self, self->mr);
+	__u64 after[NR_STATS];
 	unsigned int i;
 
-	read_stats(_metadata, self, before);
-	use(_metadata, self, self->mr, self->mem);
-	adds_up(_metadata, self, 3);
-	d = query_domain(_metadata, self, self->link.domain);
 	read_stats(_metadata, self, after);
 #define MOVED(_stat)							\
 	(after[IB_MEMREG_STAT_DEMAND_##_stat - STATS] -			\
 	 before[IB_MEMREG_STAT_DEMAND_##_stat - STATS])
-	EXPECT_EQ(d.out_demand.faults, MOVED(FAULTS));
-	EXPECT_EQ(d.out_demand.hits, MOVED(HITS));
-	EXPECT_EQ(d.out_demand.invalidations, MOVED(INVALIDATIONS));
-	EXPECT_EQ(d.out_demand.prefetches, MOVED(PREFETCHES));
-	EXPECT_EQ(d.out_demand.prefetch_hits, MOVED(PREFETCH_HITS));
+	EXPECT_EQ(q.out_demand.faults, MOVED(FAULTS));
+	EXPECT_EQ(q.out_demand.hits, MOVED(HITS));
+	EXPECT_EQ(q.out_demand.invalidations, MOVED(INVALIDATIONS));
+	EXPECT_EQ(q.out_demand.prefetches, MOVED(PREFETCHES));
+	EXPECT_EQ(q.out_demand.prefetch_hits, MOVED(PREFETCH_HITS));
 	EXPECT_EQ(MOST, MOVED(PINNED));
 	EXPECT_LE(MOST - LAST, MOVED(UNPINNED));
 	for (i = 0; i < IB_MEMREG_DEMAND_WAITS; i++)
-		EXPECT_EQ(d.out_wait[i], MOVED(WAIT + i));
+		EXPECT_EQ(q.out_wait[i], MOVED(WAIT + i));
 #undef MOVED
+}
+
+/* LIST, and `memreg list`, report what the query does. */
+static void lists_agree(struct __test_metadata *_metadata,
+			FIXTURE_DATA(demand) *self)
+{
+	const char *most = " pinned on demand, 2[48].0 KiB at most, 3 faults$";
+	const char *uses = ".on_demand.:.*.faults.:3,.hits.:2,";
+	const char *changes =
+		".invalidations.:1,.prefetches.:1,.prefetch_hits.:1";
+	unsigned int i;
+
+	/* Idle pages may go in between. */
+	for (i = 0; i < 10 && !list_agrees(_metadata, self); i++)
+		usleep(10000);
+	EXPECT_GT(10, i);
+	EXPECT_TRUE(tool_lists("--type mr", most));
+	EXPECT_TRUE(tool_lists("--type mr --json", uses));
+	EXPECT_TRUE(tool_lists("--type mr --json", changes));
+}
+
+/* An MR that is not on demand has none of these counters. */
+static void pinned_mr_has_none(struct __test_metadata *_metadata, __u32 pinned)
+{
+	const struct ib_memreg_object *o;
+	struct state state;
+
+	ASSERT_EQ(0, state_get(&state));
+	o = find(&state, IB_MEMREG_OBJECT_MR, pinned);
+	ASSERT_NE(NULL, o);
+	EXPECT_EQ(0, o->u.mr.on_demand);
+	EXPECT_EQ(0, o->u.mr.demand.pinned_max);
+	state_free(&state);
+}
+
+/*
+ * The query, LIST, the tool and the device report the same, and each MR has its
+ * own counters.
+ */
+TEST_F_TIMEOUT(demand, all_report_the_same, LIMIT_S)
+{
+	struct ib_memreg_mr_query q;
+	__u64 before[NR_STATS];
+	__u32 mr, pinned;
+	__u8 *mem;
+
+	mem = mmap(NULL, LEN, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)mem);
+	ASSERT_EQ(0, register_mr(self, mem, LEN, LOCAL_WRITE, ON_DEMAND, &mr));
+	ASSERT_EQ(0, raw_register(self->link.fd, self->link.domain, self->mem,
+				  PAGE, LOCAL_WRITE, &pinned));
+	read_stats(_metadata, self, before);
+	use(_metadata, self, self->mr, self->mem);
+	adds_up(_metadata, self, 3);
+	device_agrees(_metadata, self, before);
+	lists_agree(_metadata, self);
+	pinned_mr_has_none(_metadata, pinned);
+	ASSERT_EQ(0, raw_destroy(self->link.fd, pinned));
+	use(_metadata, self, mr, mem);
+	q = query(_metadata, self, mr);
+	used(_metadata, &q.out_demand, q.out_wait);
+	q = query(_metadata, self, self->mr);
+	used(_metadata, &q.out_demand, q.out_wait);
+	ASSERT_EQ(0, raw_destroy(self->link.fd, mr));
+	ASSERT_EQ(0, munmap(mem, LEN));
 }
 
 /*
@@ -326,14 +282,11 @@ TEST_F_TIMEOUT(demand, library_has_the_counters, LIMIT_S)
 	ASSERT_EQ(0, memreg_domain_query(m, domain, &d));
 	EXPECT_EQ(LEN / PAGE, info.demand.pinned);
 	EXPECT_EQ(1, info.demand.prefetches);
-	EXPECT_EQ(0, memcmp(&info.demand, &d.demand, sizeof(d.demand)));
+	EXPECT_EQ(LEN / PAGE, info.demand.pinned_max);
 	EXPECT_TRUE(d.working);
 	EXPECT_EQ(0, d.rebuilds);
 	EXPECT_LE(1, d.port);
 	ASSERT_EQ(0, memreg_mr_deregister(m, mr.id));
-	ASSERT_EQ(0, memreg_domain_query(m, domain, &d));
-	EXPECT_EQ(0, d.demand.pinned);
-	EXPECT_EQ(LEN / PAGE, d.demand.pinned_max);
 	memreg_close(m);
 	ASSERT_EQ(0, munmap(mem, LEN));
 }

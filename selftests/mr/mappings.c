@@ -6,12 +6,15 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "harness.h"
@@ -21,6 +24,10 @@
 #include "test.h"
 
 #define LENGTH		(4 * PAGE)
+/* Mappings of a process, in which its first notifier takes a while */
+#define SCATTERED	1000
+/* Times at which a signal interrupts that */
+#define SIGNALS		10
 
 FIXTURE(mappings) {
 	int fd;
@@ -84,18 +91,63 @@ static void registers(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, file_pages());
 }
 
-static void refused(struct __test_metadata *_metadata,
-		    FIXTURE_DATA(mappings) *self, void *addr, size_t length,
+/* A prefetch of an MR on demand: the reason, or -errno of the call */
+static int prefetch(FIXTURE_DATA(mappings) *self, void *addr, size_t length,
 		    __u32 access)
 {
+	RAW(mr_register, mr, .flags = IB_MEMREG_MR_ON_DEMAND,
+	    .domain_id = self->domain, .access = access & LOCAL_WRITE,
+	    .addr = (uintptr_t)addr, .length = length);
+	struct ib_memreg_range range = { .length = length };
+	RAW(mr_advise, advise, .flags = IB_MEMREG_ADVISE_WAIT,
+	    .advice = access & LOCAL_WRITE ? IB_MEMREG_ADVICE_PREFETCH_WRITE :
+					     IB_MEMREG_ADVICE_PREFETCH,
+	    .count = 1, .ranges = (uintptr_t)&range);
+	int ret;
+
+	ret = raw_call(self->fd, IB_MEMREG_IOC_MR_REGISTER, &mr);
+	if (ret)
+		return ret;
+	range.mr_id = mr.out_mr_id;
+	ret = raw_call(self->fd, IB_MEMREG_IOC_MR_ADVISE, &advise);
+	if (!ret)
+		ret = range.out_error == EFAULT ? (int)range.out_reason :
+						  -(int)range.out_error;
+	return raw_destroy(self->fd, mr.out_mr_id) ?: ret;
+}
+
+/*
+ * No call pins the memory, whether it registers it, changes an MR to it, or
+ * pins it on demand, and each has the same reason.
+ */
+static void refused(struct __test_metadata *_metadata,
+		    FIXTURE_DATA(mappings) *self, void *addr, size_t length,
+		    __u32 access, __u32 reason)
+{
+	RAW(mr_reregister, change, .access = access, .length = length,
+	    .flags = IB_MEMREG_REREG_TRANSLATION | IB_MEMREG_REREG_ACCESS,
+	    .addr = (uintptr_t)addr);
+	char good[16];
 	__u32 mr;
 
 	EXPECT_EQ(-EFAULT, raw_register(self->fd, self->domain, addr, length,
 					access, &mr));
-	EXPECT_EQ(IB_MEMREG_REASON_PIN, raw_reason());
+	EXPECT_EQ(reason, raw_reason());
+	EXPECT_EQ(reason, prefetch(self, addr, length, access));
 	EXPECT_EQ(0, vm_pin(0));
 	EXPECT_EQ(0, file_pages());
+	ASSERT_EQ(0, raw_register(self->fd, self->domain, good, sizeof(good),
+				  0, &change.mr_id));
+	EXPECT_EQ(-EFAULT, raw_call(self->fd, IB_MEMREG_IOC_MR_REREGISTER,
+				    &change));
+	EXPECT_EQ(reason, raw_reason());
+	EXPECT_EQ(IB_MEMREG_MR_LIVE, raw_mr_state(self->fd, change.mr_id));
+	EXPECT_EQ(0, raw_destroy(self->fd, change.mr_id));
 }
+
+#define REFUSED(_addr, _length, _access, _reason)			\
+	refused(_metadata, self, _addr, _length, _access,		\
+		IB_MEMREG_REASON_##_reason)
 
 /* Access flags for writable and for read-only mappings. */
 #define WRITABLE	(LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ)
@@ -129,8 +181,8 @@ TEST_F(mappings, read_only_memory)
 	ASSERT_NE(NULL, addr);
 	memset(addr, 1, LENGTH);
 	ASSERT_EQ(0, mprotect(addr, LENGTH, PROT_READ));
-	refused(_metadata, self, addr, LENGTH, WRITABLE);
-	refused(_metadata, self, addr, LENGTH, LOCAL_WRITE);
+	REFUSED(addr, LENGTH, WRITABLE, NOT_WRITABLE);
+	REFUSED(addr, LENGTH, LOCAL_WRITE, NOT_WRITABLE);
 	registers(_metadata, self, addr, LENGTH, READABLE);
 	registers(_metadata, self, addr, LENGTH, MW_BIND);
 	mem_free(addr, LENGTH);
@@ -143,8 +195,8 @@ TEST_F(mappings, last_page_is_read_only)
 	ASSERT_NE(NULL, addr);
 	memset(addr, 1, LENGTH);
 	ASSERT_EQ(0, mprotect(addr + LENGTH - PAGE, PAGE, PROT_READ));
-	refused(_metadata, self, addr, LENGTH, WRITABLE);
-	refused(_metadata, self, addr, LENGTH - PAGE + 1, WRITABLE);
+	REFUSED(addr, LENGTH, WRITABLE, NOT_WRITABLE);
+	REFUSED(addr, LENGTH - PAGE + 1, WRITABLE, NOT_WRITABLE);
 	registers(_metadata, self, addr, LENGTH - PAGE, WRITABLE);
 	mem_free(addr, LENGTH);
 }
@@ -155,8 +207,8 @@ TEST_F(mappings, memory_without_access)
 			  -1, 0);
 
 	ASSERT_NE(MAP_FAILED, addr);
-	refused(_metadata, self, addr, LENGTH, WRITABLE);
-	refused(_metadata, self, addr, LENGTH, READABLE);
+	REFUSED(addr, LENGTH, WRITABLE, NOT_WRITABLE);
+	REFUSED(addr, LENGTH, READABLE, NOT_READABLE);
 	mem_free(addr, LENGTH);
 }
 
@@ -166,7 +218,7 @@ TEST_F(mappings, memory_that_can_only_be_executed)
 			  -1, 0);
 
 	ASSERT_NE(MAP_FAILED, addr);
-	refused(_metadata, self, addr, LENGTH, WRITABLE);
+	REFUSED(addr, LENGTH, WRITABLE, NOT_WRITABLE);
 	mem_free(addr, LENGTH);
 }
 
@@ -175,9 +227,9 @@ TEST_F(mappings, no_mapping)
 	void *addr = mem_alloc(LENGTH);
 
 	mem_free(addr, LENGTH);
-	refused(_metadata, self, addr, LENGTH, WRITABLE);
-	refused(_metadata, self, addr, LENGTH, READABLE);
-	refused(_metadata, self, NULL, LENGTH, READABLE);
+	REFUSED(addr, LENGTH, WRITABLE, UNMAPPED);
+	REFUSED(addr, LENGTH, READABLE, UNMAPPED);
+	REFUSED(NULL, LENGTH, READABLE, UNMAPPED);
 }
 
 /* Large enough for more than one round of pinning. */
@@ -193,8 +245,8 @@ TEST_F(mappings, I8_hole_at_each_end_and_in_the_middle)
 		ASSERT_NE(NULL, addr);
 		memset(addr, 1, length);
 		ASSERT_EQ(0, munmap(addr + holes[i] * PAGE, PAGE));
-		refused(_metadata, self, addr, length, WRITABLE);
-		refused(_metadata, self, addr, length, READABLE);
+		REFUSED(addr, length, WRITABLE, UNMAPPED);
+		REFUSED(addr, length, READABLE, UNMAPPED);
 		mem_free(addr, length);
 	}
 }
@@ -247,9 +299,80 @@ TEST_F(mappings, memfd_shorter_than_its_mapping)
 	ASSERT_EQ(0, ftruncate(fd, LENGTH - PAGE));
 	addr = map_file(fd, PROT_READ | PROT_WRITE, MAP_SHARED);
 	ASSERT_NE(MAP_FAILED, addr);
-	refused(_metadata, self, addr, LENGTH, WRITABLE);
+	REFUSED(addr, LENGTH, WRITABLE, FILE_END);
 	registers(_metadata, self, addr, LENGTH - PAGE, WRITABLE);
 	mem_free(addr, LENGTH);
+}
+
+TEST_F(mappings, memfd_that_shrank)
+{
+	int fd = memfd_create("memreg", MFD_CLOEXEC);
+	char *addr;
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ftruncate(fd, LENGTH));
+	addr = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ASSERT_NE(MAP_FAILED, addr);
+	memset(addr, 1, LENGTH);
+	registers(_metadata, self, addr, LENGTH, WRITABLE);
+	ASSERT_EQ(0, ftruncate(fd, PAGE));
+	close(fd);
+	REFUSED(addr, LENGTH, WRITABLE, FILE_END);
+	REFUSED(addr, LENGTH, READABLE, FILE_END);
+	registers(_metadata, self, addr, PAGE, WRITABLE);
+	mem_free(addr, LENGTH);
+}
+
+/* A tmpfs of LENGTH bytes, in a mount namespace of this test */
+static bool mount_tmpfs(void)
+{
+	return !unshare(CLONE_NEWNS) &&
+	       !mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	       !mount("tmpfs", "/mnt", "tmpfs", 0, "size=16k");
+}
+
+TEST_F(mappings, file_of_a_full_tmpfs)
+{
+	char text[LENGTH] = "full";
+	int fd, other;
+	char *addr;
+
+	ASSERT_TRUE(mount_tmpfs());
+	fd = open("/mnt/hole", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ftruncate(fd, LENGTH));
+	addr = map_file(fd, PROT_READ | PROT_WRITE, MAP_SHARED);
+	ASSERT_NE(MAP_FAILED, addr);
+	/* There is room for all but this page, and then for none. */
+	other = open("/mnt/other", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+	ASSERT_LE(0, other);
+	ASSERT_EQ(PAGE, write(other, text, PAGE));
+	REFUSED(addr, LENGTH, WRITABLE, FILE_FULL);
+	registers(_metadata, self, addr, LENGTH - PAGE, WRITABLE);
+	REFUSED(addr, LENGTH, READABLE, FILE_FULL);
+	ASSERT_EQ(0, unlink("/mnt/other"));
+	close(other);
+	registers(_metadata, self, addr, LENGTH, WRITABLE);
+	mem_free(addr, LENGTH);
+	ASSERT_EQ(0, umount("/mnt"));
+}
+
+TEST_F(mappings, too_few_huge_pages)
+{
+	const size_t length = 4UL << 20;
+	int flags[] = { MAP_PRIVATE, MAP_SHARED };
+	unsigned int i;
+	void *addr;
+
+	ASSERT_EQ(0, file_write("/proc/sys/vm/nr_hugepages", "0"));
+	for (i = 0; i < ARRAY_LEN(flags); i++) {
+		addr = mmap(NULL, length, PROT_READ | PROT_WRITE, flags[i] |
+			    MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
+		ASSERT_NE(MAP_FAILED, addr);
+		REFUSED(addr, length, WRITABLE, HUGE_PAGES);
+		REFUSED(addr, length, READABLE, HUGE_PAGES);
+		mem_free(addr, length);
+	}
 }
 
 TEST_F(mappings, memfd_sealed_against_writing)
@@ -263,7 +386,7 @@ TEST_F(mappings, memfd_sealed_against_writing)
 	ASSERT_EQ(0, fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE));
 	addr = map_file(fd, PROT_READ, MAP_SHARED);
 	ASSERT_NE(MAP_FAILED, addr);
-	refused(_metadata, self, addr, LENGTH, WRITABLE);
+	REFUSED(addr, LENGTH, WRITABLE, NOT_WRITABLE);
 	registers(_metadata, self, addr, LENGTH, READABLE);
 	mem_free(addr, LENGTH);
 }
@@ -279,8 +402,33 @@ TEST_F(mappings, memfd_secret)
 	addr = map_file(fd, PROT_READ | PROT_WRITE, MAP_SHARED);
 	ASSERT_NE(MAP_FAILED, addr);
 	memset(addr, 1, LENGTH);
-	refused(_metadata, self, addr, LENGTH, WRITABLE);
-	refused(_metadata, self, addr, LENGTH, READABLE);
+	REFUSED(addr, LENGTH, WRITABLE, SECRET);
+	REFUSED(addr, LENGTH, READABLE, SECRET);
+	mem_free(addr, LENGTH);
+}
+
+/* The mapping shows no cause: the handler of its faults has SIGBUS raised. */
+TEST_F(mappings, memory_whose_page_faults_raise_SIGBUS)
+{
+	struct uffdio_api api = {
+		.api = UFFD_API, .features = UFFD_FEATURE_SIGBUS,
+	};
+	struct uffdio_register reg = {
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	char *addr = mem_alloc(LENGTH);
+
+	ASSERT_LE(0, fd);
+	ASSERT_NE(NULL, addr);
+	reg.range.start = (uintptr_t)addr;
+	reg.range.len = LENGTH;
+	ASSERT_EQ(0, ioctl(fd, UFFDIO_API, &api));
+	ASSERT_EQ(0, ioctl(fd, UFFDIO_REGISTER, &reg));
+	REFUSED(addr, LENGTH, WRITABLE, PIN);
+	REFUSED(addr, LENGTH, READABLE, PIN);
+	close(fd);
+	registers(_metadata, self, addr, LENGTH, WRITABLE);
 	mem_free(addr, LENGTH);
 }
 
@@ -347,7 +495,7 @@ TEST_F_TIMEOUT(mappings, file_of_a_disk_file_system, 240)
 	ASSERT_LE(0, fd);
 	addr = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	ASSERT_NE(MAP_FAILED, addr);
-	refused(_metadata, self, addr, LENGTH, WRITABLE);
+	REFUSED(addr, LENGTH, WRITABLE, FILE_WRITE);
 	registers(_metadata, self, addr, LENGTH, READABLE);
 	mem_free(addr, LENGTH);
 
@@ -459,6 +607,45 @@ TEST_F_TIMEOUT(mappings, first_notifier_waits_for_no_other_process, 240)
 	ASSERT_EQ(0, system("umount /mnt/fs"));
 }
 
+static void ignore_alarm(int signal)
+{
+	(void)signal;
+}
+
+/* Make the first notifier of a process, with a signal after so many us. */
+static int begin_with_signal(unsigned int us)
+{
+	struct sigaction act = { .sa_handler = ignore_alarm };
+	struct itimerval once = { .it_value.tv_usec = us };
+	unsigned int page;
+	char *mem;
+
+	mem = mmap(NULL, SCATTERED * PAGE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mem == MAP_FAILED)
+		return -errno;
+	for (page = 1; page < SCATTERED; page += 2)
+		if (mprotect(mem + page * PAGE, PAGE, PROT_READ))
+			return -errno;
+	if (sigaction(SIGALRM, &act, NULL) ||
+	    setitimer(ITIMER_REAL, &once, NULL))
+		return -errno;
+	return make_monitor();
+}
+
+/* A signal interrupts the first notifier, and user space does not notice. */
+TEST_F_TIMEOUT(mappings, first_notifier_is_restarted_after_a_signal, 240)
+{
+	unsigned int i;
+
+	(void)self;
+	for (i = 1; i <= SIGNALS; i++) {
+		IN_CHILD {
+			EXPECT_EQ(0, begin_with_signal(i * 250));
+		}
+	}
+}
+
 TEST_F(mappings, hugetlb)
 {
 	const size_t length = 4UL << 20;
@@ -483,7 +670,7 @@ TEST_F(mappings, transparent_huge_pages)
 	registers(_metadata, self, addr + 5 * PAGE + 1, 100 * PAGE, WRITABLE);
 	/* Part of it is read-only: the huge page is split. */
 	ASSERT_EQ(0, mprotect(addr + PAGE, PAGE, PROT_READ));
-	refused(_metadata, self, addr, length, WRITABLE);
+	REFUSED(addr, length, WRITABLE, NOT_WRITABLE);
 	registers(_metadata, self, addr, length, READABLE);
 	mem_free(addr, length);
 }
@@ -524,12 +711,13 @@ TEST_F(mappings, the_kernel_s_own_pages)
 
 	if (!vvar)
 		SKIP(return, "there is no vvar page");
-	refused(_metadata, self, vvar, PAGE, WRITABLE);
 	/* In Linux 7.3 vvar has ordinary pages, which can be pinned. */
 	if (raw_register(self->fd, self->domain, vvar, PAGE, READABLE, &mr)) {
-		refused(_metadata, self, vvar, PAGE, READABLE);
+		REFUSED(vvar, PAGE, READABLE, IO_MEMORY);
+		REFUSED(vvar, PAGE, WRITABLE, IO_MEMORY);
 	} else {
 		EXPECT_EQ(0, raw_destroy(self->fd, mr));
+		REFUSED(vvar, PAGE, WRITABLE, NOT_WRITABLE);
 		registers(_metadata, self, vvar, PAGE, READABLE);
 	}
 }
@@ -568,8 +756,8 @@ TEST_F(mappings, memory_of_a_PCI_device)
 	addr = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	ASSERT_NE(MAP_FAILED, addr);
-	refused(_metadata, self, addr, PAGE, WRITABLE);
-	refused(_metadata, self, addr, PAGE, READABLE);
+	REFUSED(addr, PAGE, WRITABLE, IO_MEMORY);
+	REFUSED(addr, PAGE, READABLE, IO_MEMORY);
 	mem_free(addr, PAGE);
 }
 

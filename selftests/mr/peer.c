@@ -415,6 +415,9 @@ TEST_F_TIMEOUT(peer, I6_each_segment_of_an_mr_has_its_own_key, LIMIT_S)
 		TH_LOG("%s", memreg_reason());
 	ASSERT_EQ(0, memreg_mr_query(self->o.m, mr.id, NULL, seg, &count));
 	ASSERT_EQ(mr.segments, count);
+	if (raw_runs(memreg_fd(self->o.m), self->o.domain, mr.id, mr.length) ==
+	    1)
+		SKIP(return, "the device has the memory in one piece");
 	ASSERT_LT(1, count);
 	serve_segments(_metadata, self, &mr, seg, count);
 }

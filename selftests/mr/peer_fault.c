@@ -371,6 +371,21 @@ TEST_F_TIMEOUT(broken, I3_I4_relaxed_revoke_while_the_queue_breaks, LIMIT_S)
 			       memreg_window_revoke_relaxed);
 }
 
+/* An MR whose keys can't be made is not registered, and the cause is named. */
+static void register_fails(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(broken) *self, int err,
+			   const char *cause)
+{
+	struct memreg_mr mr;
+
+	EXPECT_EQ(err, memreg_mr_register(self->o.m, self->o.domain, self->mem,
+					  SPAN, FOR_WINDOWS | REMOTE_RW, 0,
+					  &mr));
+	EXPECT_EQ(IB_MEMREG_REASON_QUEUE, memreg_reason_code());
+	EXPECT_NE(NULL, strstr(memreg_reason(), cause))
+		TH_LOG("%s", memreg_reason());
+}
+
 /*
  * The bind tries again with other MRs of the device. If these fail as well it
  * binds no window.
@@ -385,9 +400,13 @@ TEST_F_TIMEOUT(broken, I8_windows_are_bound_or_not, LIMIT_S)
 		take_down(_metadata, self, variant->down,
 			  &variant->fault);
 		ASSERT_EQ(-ENETDOWN, bind_windows(self, 0, WINDOWS));
+		register_fails(_metadata, self, -ENETDOWN,
+			       "the registration queue is down");
 	} else if (!variant->slow) {
 		fault_order(variant->fault.point, 0, -1);
 		ASSERT_EQ(-EIO, bind_windows(self, 0, WINDOWS));
+		register_fails(_metadata, self, -EIO,
+			       "the registration queue failed");
 	}
 	no_more_faults();
 	if (!variant->down)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # memreg blk: a device is attached, listed and detached; one that is in use is
-# not; and of one that can't be attached nothing is left.
+# not; and of one that can't be attached nothing is left. memreg unload.
 # shellcheck disable=SC2317,SC2329 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")/.." || exit
@@ -72,6 +72,37 @@ name_is_for_one() {
 		blk_is one state live && says 0 '' detach --force one
 }
 
+# Attach one where configfs is not mounted, as on a machine without systemd.
+configfs_is_mounted() {
+	umount /sys/kernel/config || return
+	says 0 '^one is' attach one 192.0.2.2 &&
+		mountpoint -q /sys/kernel/config && says 0 '' detach one
+}
+
+unload() {
+	local now=0
+	memreg unload >"$SAID.now" 2>&1 || now=$?
+	cat "$SAID.now"
+	[ "$now" = "$1" ] && { [ -z "$2" ] || grep -qF -- "$2" "$SAID.now"; }
+}
+
+loaded() {
+	[ -d /sys/module/ib_memreg ] && [ -d /sys/module/ib_memreg_blk ]
+}
+
+# The server has a file open, the device uses the module: neither module is
+# unloaded. Without both, both are.
+unload_takes_both_modules() {
+	says 0 '^one is' attach one 192.0.2.2 && unload 1 'memreg-blkd' &&
+		loaded && says 0 '' detach one &&
+		unload 1 'it is in use by process' && loaded || return
+	server_end TERM
+	mkdir "$BLK/idle" && unload 1 'block devices use it' && loaded &&
+		rmdir "$BLK/idle" && unload 0 '' &&
+		[ ! -d /sys/module/ib_memreg ] &&
+		[ ! -d /sys/module/ib_memreg_blk ] && unload 0 ''
+}
+
 topology_up || exit
 check there
 file disk 8M
@@ -81,5 +112,7 @@ check json_is_what_programs_want
 check in_use_is_not_detached
 check what_fails_leaves_nothing
 check name_is_for_one
+check configfs_is_mounted
+check unload_takes_both_modules
 server_end TERM
 exit "$BLK_FAILED"

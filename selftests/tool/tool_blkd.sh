@@ -106,6 +106,46 @@ serves_what_the_options_say() {
 			x=memory:2000 y="$FILES/disk" && says 'export y: '
 }
 
+# Two devices are here, and the address is one's.
+takes_the_device_that_has_the_address() {
+	: >"$SAID"
+	ip netns exec memreg-owner memreg blkd -a 192.0.2.1 -p 0 -s 64K \
+		>"$SAID" 2>&1 &
+	SERVER=$!
+	await 60 says 'serving on rxe_owner, address 192.0.2.1 ' && end TERM &&
+		ends 1 "no RDMA device here has the address '192.0.2.9'\$" \
+			-a 192.0.2.9 -s 64K &&
+		ends 1 'there are 2 RDMA devices, and none was named' -s 64K
+}
+
+# As sd_notify(3) has it. A server that can't serve reports nothing.
+reports_to_a_service_manager() {
+	local socket=$FILES/notify listener status=0
+	python3 - "$socket" >"$FILES/notified" <<-'EOT' &
+		import socket, sys
+		s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+		s.bind(sys.argv[1])
+		s.settimeout(120)
+		state = ""
+		while state != "STOPPING=1":
+		    state = s.recv(4096).decode()
+		    print(state, flush=True)
+	EOT
+	listener=$!
+	await 60 [ -S "$socket" ] || return
+	export NOTIFY_SOCKET=$socket
+	ends 1 'No such file' -d rxe_owner "$FILES/none" &&
+		ends 1 'no RDMA device here' -a 192.0.2.9 -s 64K &&
+		[ ! -s "$FILES/notified" ] && begin -p 0 -s 64K &&
+		await 60 grep -qx 'READY=1' "$FILES/notified" && end TERM ||
+		status=1
+	unset NOTIFY_SOCKET
+	((status == 0)) || kill "$listener"
+	wait "$listener" || status=1
+	[ "$(paste -s -d ' ' "$FILES/notified")" = 'READY=1 STOPPING=1' ] &&
+		return "$status"
+}
+
 one_port_has_one_server() {
 	local status
 	begin -s 64K && ends 1 'EADDRINUSE' -d rxe_owner -s 64K
@@ -237,6 +277,8 @@ check explains_itself
 check reports_bad_usage
 check reports_what_it_can_not_serve
 check serves_what_the_options_say
+check takes_the_device_that_has_the_address
+check reports_to_a_service_manager
 check one_port_has_one_server
 check one_file_has_one_server
 check what_is_shared_is_served

@@ -83,6 +83,36 @@ key_ends_with_the_peer() {
 	quit && return "$status"
 }
 
+# The only buffer goes from peer to peer, by their end and by a revoke.
+next_peer_finds_nothing_of_the_last_one() {
+	local status=0 pid
+	serve 1 5000 || return
+	says 0 'data=0708090a' verbs 192.0.2.1 7471 fill 0 5000 7 read 0 5000 ||
+		status=1
+	hear '*: gone after *' || status=1
+	says 0 "data=$(printf '%064d' 0)" verbs 192.0.2.1 7471 read 0 5000 \
+		write 4999 1 9 || status=1
+	hear '*: gone after *' || status=1
+	mkfifo "$SAID.wipe" || return
+	ip netns exec memreg-peer verbs_peer -i -t 60000 -c 60000 192.0.2.1 \
+		7471 <"$SAID.wipe" >"$SAID.wiped" 2>&1 &
+	pid=$!
+	exec {GO}>"$SAID.wipe"
+	hear '*: connected from *' || status=1
+	printf '%s\n' 'read 4968 32' 'fill 0 5000 3' >&"$GO"
+	await 60 grep -q '^fill' "$SAID.wiped" || status=1
+	echo revoke >&"$TO"
+	hear '*: revoked, rkey 0x* is dead' || status=1
+	echo quit >&"$GO"
+	exec {GO}>&-
+	wait "$pid" || status=1
+	cat "$SAID.wiped" >>"$SAID"
+	grep -q "data=$(printf '%064d' 0)" "$SAID.wiped" || status=1
+	says 0 "data=$(printf '%064d' 0)" verbs 192.0.2.1 7471 read 0 5000 ||
+		status=1
+	quit && return "$status"
+}
+
 revoked_key_is_dead() {
 	local status=0 pid
 	serve 2 4096 || return
@@ -183,6 +213,7 @@ bench_ends_at_a_signal() {
 check peer_has_a_buffer
 check buffers_are_apart_and_run_out
 check key_ends_with_the_peer
+check next_peer_finds_nothing_of_the_last_one
 check revoked_key_is_dead
 check pool_is_served_in_json
 check pool_that_is_too_large

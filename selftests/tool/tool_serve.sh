@@ -3,7 +3,7 @@
 # memreg serve with peers that give up, commands that are none, and memory that
 # goes; what list and unload print of others; and the status if output can't be
 # written.
-# time limit: 240
+# time limit: 300
 # shellcheck disable=SC2317 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")/.." || exit
@@ -55,6 +55,14 @@ peers_that_give_up_leave_their_places() {
 	[ "$(grep -c 'is turned away' "$SAID")" = "$BACKLOG" ] && return "$status"
 }
 
+# Both ends see two devices, and each address is one's.
+the_address_names_the_device() {
+	: >"$SAID"
+	begin '*serving*rxe_owner*' memreg serve --size 4K -a 192.0.2.1 ||
+		return
+	says 0 '^00000000 ' peer memreg peek 192.0.2.1 && quit
+}
+
 # order POINT FILE=VALUE...: have the kernel fail the next call at this point.
 order() {
 	local point=$DEBUGFS/$1 set
@@ -101,6 +109,54 @@ revoke_that_fails_is_tried_again() {
 	cat "$SAID.peek" >>"$SAID"
 	rm "$SAID.peek"
 	quit && return "$status"
+}
+
+# lose_confirmations: lose each message of the connection manager by which a peer
+# confirms that it was accepted: the attribute ID of READY TO USE, behind the
+# headers of IPv4, UDP and RoCE. Soft-RoCE does not see that they are lost, as it
+# would where they are sent, which puts its GSI QP in error for good.
+lose_confirmations() {
+	ip netns exec memreg-owner tc qdisc add dev mr_owner clsact &&
+		ip netns exec memreg-owner tc filter add dev mr_owner ingress \
+			protocol ip u32 match u16 0x0014 0xffff at 64 \
+			action drop
+}
+
+# unconfirmed: begin to read by such a peer, again and again, until it has read.
+unconfirmed() {
+	peek -l 16 -i 0.1 192.0.2.1 >"$SAID.peek" 2>&1 &
+	PEEK=$!
+	await 60 grep -q '^00000000 ' "$SAID.peek"
+}
+
+# refused_in_the_end: the peer that began fails, and the server says that it has
+# never been connected.
+refused_in_the_end() {
+	local status=0
+	hear '*: from 192.0.2.2:*, did not come up: *' || status=1
+	wait "$PEEK"
+	[ $? = 1 ] || status=1
+	cat "$SAID.peek" >>"$SAID"
+	rm "$SAID.peek"
+	return "$status"
+}
+
+# A peer whose confirmation is lost has its key. It is listed, revoked in time,
+# and disconnected, as all are.
+unconfirmed_peer_is_a_peer() {
+	local status=0
+	serve --revoke-after 20 || return
+	lose_confirmations || status=1
+	unconfirmed || status=1
+	echo list >&"$TO"
+	hear '*: 192.0.2.2:*, rkey * good, not connected yet' || status=1
+	hear '*: revoked, rkey *' || status=1
+	refused_in_the_end || status=1
+	unconfirmed || status=1
+	echo disconnect all >&"$TO"
+	refused_in_the_end || status=1
+	ip netns exec memreg-owner tc qdisc del dev mr_owner clsact || status=1
+	quit && ! grep -q ': connected from' "$SAID" && return "$status"
 }
 
 # A line that is too long is refused as a whole, and none of it is taken for a
@@ -338,7 +394,9 @@ lost_output_is_a_failure() {
 		says 2 'no subcommand' full memreg none
 }
 
+check the_address_names_the_device
 check peers_that_give_up_leave_their_places
+check unconfirmed_peer_is_a_peer
 check rest_of_a_long_line_is_no_command
 check zeros_in_front_are_nothing
 check input_of_others_stops_nothing

@@ -53,7 +53,7 @@ section() {
 	((count > 0)) && return "$status"
 }
 
-# The example verbs_peer takes a port, too.
+# The program verbs_peer takes a port, too.
 verbs_peer_takes_no_wrong_port() {
 	local port
 	for port in 0 -1 65536 75000 7471x ''; do

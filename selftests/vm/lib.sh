@@ -29,8 +29,7 @@ hash_of() { sha256sum | cut -c1-12; }
 root_dir() {
 	echo "$CACHE/root-$({
 		echo "$ROOT_FORMAT $SUITE"
-		cat "$CACHE/kernel-version" "$BENCH/packages" \
-			"$BENCH"/patches/*
+		cat "$CACHE/kernel-version" "$BENCH/packages"
 	} | hash_of)"
 }
 
@@ -61,20 +60,20 @@ image() {
 	case $1 in
 	stock) echo "$(root_dir)/boot/vmlinux" ;;
 	trixie) echo "$(root_dir)/boot/vmlinux-trixie" ;;
-	debug | kcsan) echo "$(built_dir "$1")/bzImage" ;;
+	debug | faults | kcsan) echo "$(built_dir "$1")/bzImage" ;;
 	*) no_kernel "$1" ;;
 	esac
 }
 
 no_kernel() {
-	die "no guest kernel is called '$1': take stock, debug, kcsan or trixie"
+	die "no guest kernel is called '$1': take stock, faults, debug, kcsan or trixie"
 }
 
 # release KERNEL: what `uname -r` says in that guest.
 release() {
 	case $1 in
 	stock) readlink "$(root_dir)/vmlinuz" | sed 's/.*vmlinuz-//' ;;
-	debug | kcsan)
+	debug | faults | kcsan)
 		cat "$(built_dir "$1")/build/include/config/kernel.release" ;;
 	trixie) readlink "$(oldest_dir)" | sed 's/^linux-headers-//' ;;
 	*) no_kernel "$1" ;;
@@ -84,8 +83,11 @@ release() {
 # kdir KERNEL: the build tree for modules, as named inside the root directory.
 kdir() { echo "/lib/modules/$(release "$1")/build"; }
 
-# rxe_dir KERNEL: where its soft-RoCE was built.
-rxe_dir() { echo "$(root_dir)/usr/src/rxe-$(release "$1")"; }
+# rxe_dir KERNEL: where its soft-RoCE was built; lib/topology.sh looks there, too.
+rxe_dir() {
+	echo "$(root_dir)/usr/src/rxe-$(release "$1")-$(cat "$BENCH"/patches/* \
+		"$BENCH"/adapter/* | hash_of)"
+}
 
 # oldest_dir: the build tree of the oldest kernel that the module is built for.
 oldest_dir() { echo "$(root_dir)/usr/src/oldest"; }

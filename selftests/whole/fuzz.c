@@ -27,6 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "calls.h"
 #include "fault.h"
 #include "harness.h"
 #include "net.h"
@@ -384,8 +385,6 @@ static void make_mr_register(struct fuzzer *f, void *arg)
 		cmd->flags |= IB_MEMREG_MR_IOVA;
 		cmd->iova = anything(f) / PAGE * PAGE + cmd->addr % PAGE;
 	}
-	if (once_in(f, 8))
-		cmd->flags |= IB_MEMREG_MR_SINGLE_KEY;
 	if (once_in(f, 6))
 		cmd->flags |= IB_MEMREG_MR_UNGUARDED;
 	if (once_in(f, 4))
@@ -455,6 +454,42 @@ static void make_mr_reregister(struct fuzzer *f, void *arg)
 		cmd->length = reg.length;
 		cmd->iova = reg.iova;
 	}
+}
+
+/*
+ * Compose parts of MRs of one domain, some of them strided. Half of them begin
+ * and end at pages, so that a key can span them.
+ */
+static void make_mr_compose(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_mr_compose *cmd = arg;
+	const struct ib_memreg_object *mr = mr_object(f);
+	__u32 i, unit = once_in(f, 2) ? PAGE : 64;
+	struct ib_memreg_piece *pieces;
+
+	cmd->domain_id = mr->domain_id;
+	cmd->access = once_in(f, 2) ? MW_BIND : some_access(f);
+	cmd->flags = once_in(f, 6) * IB_MEMREG_COMPOSE_ONE_KEY |
+		     once_in(f, 8) * IB_MEMREG_COMPOSE_IOVA;
+	if (cmd->flags & IB_MEMREG_COMPOSE_IOVA)
+		cmd->iova = anything(f) / PAGE * PAGE;
+	cmd->count = few(f);
+	pieces = array(f, cmd->count, sizeof(*pieces));
+	for (i = 0; i < cmd->count; i++) {
+		if (once_in(f, 2))
+			mr = mr_object(f);
+		pieces[i].mr_id = mr->id;
+		pieces[i].offset = below(f, 4) * unit;
+		pieces[i].length = unit;
+		pieces[i].dims = once_in(f, 3);
+		if (!pieces[i].dims)
+			continue;
+		pieces[i].stride[0] = (1 + below(f, 2)) * unit;
+		pieces[i].count[0] = 1 + below(f, 2);
+	}
+	if (once_in(f, 6))
+		spoil(f, pieces, cmd->count * sizeof(*pieces));
+	cmd->pieces = (uintptr_t)pieces;
 }
 
 static void make_mr_query(struct fuzzer *f, void *arg)
@@ -931,140 +966,113 @@ static void make_command(struct fuzzer *f, struct io_uring_sqe *sqe)
  * The calls
  */
 
-/* Errnos that every call may fail with while the device exists */
-static const int always[] = {
-	E2BIG, EFAULT, EOPNOTSUPP, EINVAL, EINTR, 0
-};
+/*
+ * Errnos that every call may fail with while the device exists. That it is gone
+ * is an outcome for a ring alone, which may be destroyed.
+ */
+static bool may_fail(const struct call *call, int err)
+{
+	switch (err) {
+	case E2BIG:
+	case EFAULT:
+	case EOPNOTSUPP:
+	case EINVAL:
+	case EINTR:
+		return true;
+	case ENODEV:
+		return call->on == CALL_ON_RING;
+	default:
+		return call_documents(call, err);
+	}
+}
 
 /**
- * struct form - A call
- * @name: Its name
- * @num: Its number; 0 for a command of io_uring
- * @size: Size of its structure
+ * struct maker - What makes a call
  * @weight: Relative frequency of the call
  * @own: Nobody else writes into its argument, as it waits for what that says,
  *	or returns a descriptor there
- * @make: Makes its argument
- * @errnos: Its documented errnos, besides those of all calls
+ * @make: Makes its argument; NULL for a command of io_uring
  */
-static const struct form {
-	const char *name;
-	unsigned long num;
-	__u32 size;
+static const struct maker {
 	__u32 weight;
 	bool own;
 	void (*make)(struct fuzzer *f, void *arg);
-	int errnos[24];
-} forms[] = {
-#define FORM_OF(_NAME, _name, _weight, _own, ...)			\
-	{								\
-		.name = #_NAME,						\
-		.num = IB_MEMREG_IOC_##_NAME,				\
-		.size = sizeof(struct ib_memreg_##_name),		\
-		.weight = _weight,					\
-		.own = _own,						\
-		.make = make_##_name,					\
-		.errnos = { __VA_ARGS__ },				\
-	}
-#define FORM(_NAME, _name, _weight, ...)				\
-	FORM_OF(_NAME, _name, _weight, false, ##__VA_ARGS__)
-#define OWN_FORM(_NAME, _name, _weight, ...)				\
-	FORM_OF(_NAME, _name, _weight, true, ##__VA_ARGS__)
-	FORM(DESTROY, destroy, 8, ENOENT, EBUSY),
-	FORM(DEVICE_BIND, device_bind, 1, EBUSY, EDQUOT, ENOMEM),
-	FORM(DEVICE_QUERY, device_query, 1),
-	FORM(DOMAIN_CREATE, domain_create, 1, ENETDOWN, EDQUOT, ENOMEM, ENOSPC,
-	     EIO),
-	FORM(DOMAIN_QUERY, domain_query, 1, ENOENT),
-	FORM(MR_REGISTER, mr_register, 10, EBADF, EACCES, EOVERFLOW, ENOMEM,
-	     ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EIO, ENETDOWN),
-	FORM(MR_QUERY, mr_query, 2, ENOENT),
-	FORM(MR_REREGISTER, mr_reregister, 6, EBADF, EACCES, EOVERFLOW, ENOMEM,
-	     ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EBUSY, ESTALE, EIO,
-	     ENETDOWN),
-	FORM(MR_ADVISE, mr_advise, 8),
-	OWN_FORM(POOL_CREATE, pool_create, 4, EBADF, EACCES, EOVERFLOW, ENOMEM,
-		 ENOSPC, EPERM, EDQUOT, ENOENT, EAGAIN, EIO, ENETDOWN, EMFILE,
-		 ENFILE),
-	FORM(POOL_RECYCLE, pool_recycle, 8, ENOENT, ENOMEM, ENOSPC, EDQUOT,
-	     ESTALE, EIO, ENETDOWN),
-	OWN_FORM(MEMORY_CREATE, memory_create, 1, EOVERFLOW, ENOMEM, EPERM,
-		 EMFILE, ENFILE),
-	OWN_FORM(MEMORY_DUP, memory_dup, 1, EBADF, ENOMEM, EMFILE, ENFILE),
-	FORM(WINDOW_ALLOC, window_alloc, 4, ENOENT, ENOMEM),
-	FORM(WINDOW_BIND, window_bind, 10, EOVERFLOW, ENOENT, EBUSY, EACCES,
-	     ENOTCONN, ESTALE, ENOMEM, ENOSPC, EDQUOT, EIO, ENETDOWN),
-	FORM(WINDOW_REVOKE, window_revoke, 6, ENOENT, EBUSY, ENOMEM),
-	FORM(LISTENER_CREATE, listener_create, 2, EADDRINUSE, EADDRNOTAVAIL,
-	     EPERM, ENOMEM, ENOSPC, EDQUOT, EPROTO),
-	FORM(ENDPOINT_ACCEPT, endpoint_accept, 2, ENOENT, ENOTCONN, ENOMEM,
-	     ENOSPC, EDQUOT),
-	FORM(ENDPOINT_REJECT, endpoint_reject, 1, ENOENT, ENOTCONN),
-	OWN_FORM(ENDPOINT_CONNECT, endpoint_connect, 2, ENOENT, EAGAIN, ENOMEM,
-		 EDQUOT, EPERM, EADDRINUSE, EADDRNOTAVAIL, EACCES, ENETDOWN,
-		 ENETUNREACH, EHOSTDOWN, EHOSTUNREACH, ETIMEDOUT, EPROTO),
-	FORM(ENDPOINT_DISCONNECT, endpoint_disconnect, 1, ENOENT, ENOTCONN),
-	FORM(LIST, list, 1, ENOMEM),
-	FORM(DEVICE_STAT, device_stat, 1),
-	OWN_FORM(RING_CREATE, ring_create, 3, EBADF, EMFILE, ENFILE, ENOMEM,
-		 ENOSPC, EDQUOT),
-	OWN_FORM(RING_WAIT, ring_wait, 2, ETIMEDOUT, ENODEV),
-	FORM(SRQ_CREATE, srq_create, 2, ENOENT, ENOMEM, ENOSPC, EDQUOT),
-	FORM(ENDPOINT_SETUP, endpoint_setup, 3, ENOENT, ENOTCONN, EBUSY, EAGAIN,
-	     ENOMEM, ENOSPC, EDQUOT),
-	FORM(SET_USER_DATA, set_user_data, 2, ENOENT),
-	FORM(SUBMIT, submit, 24, EOVERFLOW, ENOENT, ENOTCONN, EAGAIN, EACCES,
-	     ESTALE, EMSGSIZE, EBUSY, ENOMEM, ENOSPC, EDQUOT, EIO),
-	OWN_FORM(STATUS_CREATE, status_create, 2, ENOMEM, EMFILE, ENFILE),
-	FORM(MONITOR_CREATE, monitor_create, 6, EOVERFLOW, ENOENT, EPERM, EBUSY,
-	     ENOSPC, ENOMEM),
-	FORM(MONITOR_DESTROY, monitor_destroy, 3, ENOENT, EBUSY, ENOMEM),
-	{
-		.name = "URING_SUBMIT",
-		.weight = 8,
-		.errnos = { EOVERFLOW, ENOENT, ENOTCONN, EAGAIN, EACCES, ESTALE,
-			    EMSGSIZE, EBUSY, ENOMEM, ENOSPC, EDQUOT, EIO,
-			    ECANCELED, EREMOTEIO, ETIMEDOUT },
-	},
+} makers[CALL_NRS] = {
+#define MAKER(_NAME, _name, _weight, ...)				\
+	[IB_MEMREG_CMD_##_NAME] = { _weight, .make = make_##_name,	\
+				    ##__VA_ARGS__ }
+	MAKER(DESTROY, destroy, 8),
+	MAKER(DEVICE_BIND, device_bind, 1),
+	MAKER(DEVICE_QUERY, device_query, 1),
+	MAKER(DOMAIN_CREATE, domain_create, 1),
+	MAKER(DOMAIN_QUERY, domain_query, 1),
+	MAKER(MR_REGISTER, mr_register, 10),
+	MAKER(MR_QUERY, mr_query, 2),
+	MAKER(MR_REREGISTER, mr_reregister, 6),
+	MAKER(MR_COMPOSE, mr_compose, 6),
+	MAKER(MR_ADVISE, mr_advise, 8),
+	MAKER(POOL_CREATE, pool_create, 4, .own = true),
+	MAKER(POOL_RECYCLE, pool_recycle, 8),
+	MAKER(MEMORY_CREATE, memory_create, 1, .own = true),
+	MAKER(MEMORY_DUP, memory_dup, 1, .own = true),
+	MAKER(WINDOW_ALLOC, window_alloc, 4),
+	MAKER(WINDOW_BIND, window_bind, 10),
+	MAKER(WINDOW_REVOKE, window_revoke, 6),
+	MAKER(LISTENER_CREATE, listener_create, 2),
+	MAKER(ENDPOINT_ACCEPT, endpoint_accept, 2),
+	MAKER(ENDPOINT_REJECT, endpoint_reject, 1),
+	MAKER(ENDPOINT_CONNECT, endpoint_connect, 2, .own = true),
+	MAKER(ENDPOINT_DISCONNECT, endpoint_disconnect, 1),
+	MAKER(LIST, list, 1),
+	MAKER(DEVICE_STAT, device_stat, 1),
+	MAKER(RING_CREATE, ring_create, 3, .own = true),
+	MAKER(RING_WAIT, ring_wait, 2, .own = true),
+	MAKER(SRQ_CREATE, srq_create, 2),
+	MAKER(ENDPOINT_SETUP, endpoint_setup, 3),
+	MAKER(SET_USER_DATA, set_user_data, 2),
+	MAKER(SUBMIT, submit, 24),
+	MAKER(STATUS_CREATE, status_create, 2, .own = true),
+	MAKER(MONITOR_CREATE, monitor_create, 6),
+	MAKER(MONITOR_DESTROY, monitor_destroy, 3),
+	[IB_MEMREG_CMD_URING_SUBMIT] = { 8 },
 };
 
-static bool is_among(int err, const int *errnos)
+static const struct maker *maker_of(const struct call *call)
 {
-	while (*errnos && *errnos != err)
-		errnos++;
-	return *errnos;
+	return &makers[_IOC_NR(call->num)];
 }
 
-static const struct form *form_of(struct fuzzer *f)
+/* A call at random */
+static const struct call *some_call(struct fuzzer *f)
 {
-	const struct form *form;
+	const struct call *call;
 	__u32 sum = 0, at;
 
-	for (form = forms; form < forms + ARRAY_LEN(forms); form++)
-		sum += form->weight;
+	for (call = calls; call < calls + ncalls; call++)
+		sum += maker_of(call)->weight;
 	/* If there are too many objects, destroy one with every second call. */
 	if (f->known.count > MOST_OBJECTS && once_in(f, 2))
-		return &forms[0];
+		return call_of(IB_MEMREG_IOC_DESTROY);
 	at = below(f, sum);
-	for (form = forms; at >= form->weight; form++)
-		at -= form->weight;
-	return form;
+	for (call = calls; at >= maker_of(call)->weight; call++)
+		at -= maker_of(call)->weight;
+	return call;
 }
 
 /* Limit times to wait and the size of memory. */
-static void be_quick(const struct form *form, void *arg)
+static void be_quick(const struct call *call, void *arg)
 {
 	struct ib_memreg_memory_create *memory = arg;
 	struct ib_memreg_ring_wait *wait = arg;
 	struct ib_memreg_endpoint_connect *connect = arg;
 
-	if (form->num == IB_MEMREG_IOC_MEMORY_CREATE &&
+	if (call->num == IB_MEMREG_IOC_MEMORY_CREATE &&
 	    memory->length > MEMORY_BYTES && memory->length < 1ULL << 48)
 		memory->length = MEMORY_BYTES;
 
-	if (form->num == IB_MEMREG_IOC_RING_WAIT && wait->timeout_ns > MS)
+	if (call->num == IB_MEMREG_IOC_RING_WAIT && wait->timeout_ns > MS)
 		wait->timeout_ns = MS;
-	if (form->num == IB_MEMREG_IOC_ENDPOINT_CONNECT &&
+	if (call->num == IB_MEMREG_IOC_ENDPOINT_CONNECT &&
 	    connect->timeout_ms <= IB_MEMREG_TIMEOUT_MAX_MS &&
 	    connect->timeout_ms > 1000)
 		connect->timeout_ms = 1000;
@@ -1099,35 +1107,35 @@ static void keep_memory(const struct ib_memreg_memory_create *cmd)
 		close(old);
 }
 
-static void keep(struct fuzzer *f, const struct form *form, const void *arg)
+static void keep(struct fuzzer *f, const struct call *call, const void *arg)
 {
 	const struct ib_memreg_status_create *status = arg;
 	const struct ib_memreg_memory_dup *dup = arg;
 	const struct ib_memreg_pool_create *pool = arg;
 	const struct ib_memreg_listener_create *listen = arg;
 
-	if (form->num == IB_MEMREG_IOC_MEMORY_CREATE)
+	if (call->num == IB_MEMREG_IOC_MEMORY_CREATE)
 		keep_memory(arg);
-	if (form->num == IB_MEMREG_IOC_MEMORY_DUP)
+	if (call->num == IB_MEMREG_IOC_MEMORY_DUP)
 		close(dup->out_fd);
-	if (form->num == IB_MEMREG_IOC_POOL_CREATE)
+	if (call->num == IB_MEMREG_IOC_POOL_CREATE)
 		close(pool->out_table_fd);
-	if (form->num == IB_MEMREG_IOC_RING_CREATE)
+	if (call->num == IB_MEMREG_IOC_RING_CREATE)
 		keep_ring(f, arg);
-	if (form->num == IB_MEMREG_IOC_STATUS_CREATE)
+	if (call->num == IB_MEMREG_IOC_STATUS_CREATE)
 		close(status->out_fd);
-	if (form->num == IB_MEMREG_IOC_LISTENER_CREATE &&
+	if (call->num == IB_MEMREG_IOC_LISTENER_CREATE &&
 	    listen->addr.family == AF_INET)
 		world.port = listen->addr.port;
 }
 
 /* Count a result of a call, 0 or an errno, and check that it is documented. */
-static int ended(struct fuzzer *f, const struct form *form, int err)
+static int ended(struct fuzzer *f, const struct call *call, int err)
 {
-	__atomic_fetch_add(&outcomes[form - forms][err % ERRNOS], 1,
+	__atomic_fetch_add(&outcomes[call - calls][err % ERRNOS], 1,
 			   __ATOMIC_RELAXED);
-	if (err && !is_among(err, form->errnos) && !is_among(err, always))
-		f->bad = form->name;
+	if (err && !may_fail(call, err))
+		f->bad = call->name;
 	return err;
 }
 
@@ -1135,7 +1143,7 @@ static int ended(struct fuzzer *f, const struct form *form, int err)
  * Issue a command of io_uring, and count the results of commands that have
  * ended.
  */
-static int command(struct fuzzer *f, const struct form *form)
+static int command(struct fuzzer *f, const struct call *call)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&f->uring);
 	struct io_uring_cqe *cqe;
@@ -1146,42 +1154,43 @@ static int command(struct fuzzer *f, const struct form *form)
 		io_uring_submit(&f->uring);
 	}
 	while (!f->bad && !io_uring_peek_cqe(&f->uring, &cqe)) {
-		err = ended(f, form, cqe->res < 0 ? -cqe->res : 0);
+		err = ended(f, call, cqe->res < 0 ? -cqe->res : 0);
 		io_uring_cqe_seen(&f->uring, cqe);
 	}
 	return err;
 }
 
 /* Make a call; 0 or an errno. */
-static int call(struct fuzzer *f, const struct form *form)
+static int make_call(struct fuzzer *f, const struct call *call)
 {
+	const struct maker *maker = maker_of(call);
 	__u8 own[PAGE] __attribute__((aligned(8))) = {}, *arg = own;
 	int fd = world.fd, err;
 	unsigned int left;
 
-	if (!form->num)
-		return command(f, form);
-	((struct raw_head *)own)->size = form->size;
-	form->make(f, own);
+	if (call->on == CALL_BY_URING)
+		return command(f, call);
+	((struct raw_head *)own)->size = call->size;
+	maker->make(f, own);
 	if (once_in(f, 4))
-		spoil(f, own, form->size);
-	be_quick(form, own);
-	if (!form->own) {
-		arg = world.args[f->number] + PAGE - form->size;
-		memcpy(arg, own, form->size);
+		spoil(f, own, call->size);
+	be_quick(call, own);
+	if (!maker->own) {
+		arg = world.args[f->number] + PAGE - call->size;
+		memcpy(arg, own, call->size);
 	}
-	if (form->num == IB_MEMREG_IOC_RING_WAIT)
+	if (call->on == CALL_ON_RING)
 		fd = f->rings[below(f, RINGS)].fd;
 	if (fd < 0)
 		return 0;
 	if (f->faults && once_in(f, 4))
 		fail_nth_arm(1 + below(f, 50));
-	err = ioctl(fd, form->num, arg) ? errno : 0;
+	err = ioctl(fd, call->num, arg) ? errno : 0;
 	if (f->faults)
 		fail_nth_disarm(&left);
-	ended(f, form, err);
+	ended(f, call, err);
 	if (!err)
-		keep(f, form, arg);
+		keep(f, call, arg);
 	return err;
 }
 
@@ -1427,7 +1436,7 @@ FIXTURE(fuzz)
 
 FIXTURE_SETUP(fuzz)
 {
-	outcomes = mmap(NULL, sizeof(*outcomes) * ARRAY_LEN(forms),
+	outcomes = mmap(NULL, sizeof(*outcomes) * ncalls,
 			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			-1, 0);
 	ASSERT_NE(MAP_FAILED, outcomes);
@@ -1437,13 +1446,13 @@ FIXTURE_SETUP(fuzz)
 
 /* Print how often a call ended how; returns how often it succeeded. */
 static unsigned long report(struct __test_metadata *_metadata,
-			    const struct form *form)
+			    const struct call *call)
 {
-	const unsigned long *n = outcomes[form - forms];
+	const unsigned long *n = outcomes[call - calls];
 	char line[512];
 	int i, at;
 
-	at = snprintf(line, sizeof(line), "%s: %lu", form->name, n[0]);
+	at = snprintf(line, sizeof(line), "%s: %lu", call->name, n[0]);
 	for (i = 1; i < ERRNOS; i++)
 		if (n[i])
 			at += snprintf(line + at, sizeof(line) - at,
@@ -1468,15 +1477,15 @@ static bool all_gone(void)
 
 FIXTURE_TEARDOWN(fuzz)
 {
-	const struct form *form;
+	const struct call *call;
 	unsigned long good = 0;
 
-	for (form = forms; form < forms + ARRAY_LEN(forms); form++)
-		good += report(_metadata, form);
+	for (call = calls; call < calls + ncalls; call++)
+		good += report(_metadata, call);
 	/* The test shows something only if many of the random calls succeed. */
 	EXPECT_LT(100, good);
 	EXPECT_TRUE(all_gone());
-	munmap(outcomes, sizeof(*outcomes) * ARRAY_LEN(forms));
+	munmap(outcomes, sizeof(*outcomes) * ncalls);
 }
 
 /* Objects of the file, but for endpoints, which peers make as well */
@@ -1547,10 +1556,7 @@ static long pinned_for_good(const struct state *state)
 	return all - on_demand;
 }
 
-/*
- * Expect that no more pages are pinned than before. Fewer may be: MRs with a
- * single key become stale and are unpinned at any time.
- */
+/* Expect that no more pages are pinned than before. */
 static bool no_more_pinned(const struct state *now, long before)
 {
 	unsigned int i;
@@ -1563,10 +1569,22 @@ static bool no_more_pinned(const struct state *now, long before)
 	return false;
 }
 
+TEST(each_call_has_a_maker)
+{
+	const struct call *call;
+
+	for (call = calls; call < calls + ncalls; call++) {
+		EXPECT_LT(0, maker_of(call)->weight)
+			TH_LOG("%s", call->name);
+		EXPECT_EQ(call->on != CALL_BY_URING, !!maker_of(call)->make)
+			TH_LOG("%s", call->name);
+	}
+}
+
 TEST_F_TIMEOUT(fuzz, I8_what_fails_has_changed_nothing, 9000)
 {
 	unsigned int i, n = test_repeat(2000);
-	const struct form *form;
+	const struct call *call;
 	struct state before;
 	struct fuzzer f;
 	long pinned;
@@ -1578,14 +1596,14 @@ TEST_F_TIMEOUT(fuzz, I8_what_fails_has_changed_nothing, 9000)
 	f.faults = fault_injection();
 	pinned = pinned_for_good(&f.known);
 	for (i = 0; i < n && !_metadata->exit_code; i++) {
-		form = form_of(&f);
-		err = call(&f, form);
+		call = some_call(&f);
+		err = make_call(&f, call);
 		before = f.known;
 		ASSERT_EQ(0, state_get(&f.known));
 		same = !err || (same_objects(&before, &f.known) &&
 				no_more_pinned(&f.known, pinned));
 		EXPECT_TRUE(!f.bad && same)
-			TH_LOG("call %u, %s: %s", i, form->name,
+			TH_LOG("call %u, %s: %s", i, call->name,
 			       strerrorname_np(err));
 		if (!err)
 			pinned = pinned_for_good(&f.known);
@@ -1614,7 +1632,7 @@ static void *calls_of_thread(void *arg)
 	for (i = 0; i < t->calls && !t->f.bad; i++) {
 		if (i % 2 == 0)
 			look(&t->f);
-		err = call(&t->f, form_of(&t->f));
+		err = make_call(&t->f, some_call(&t->f));
 		step_aside(&t->f);
 		write_to_others(&t->f);
 	}

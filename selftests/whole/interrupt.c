@@ -81,18 +81,24 @@ FIXTURE_TEARDOWN(interrupt)
  * Work that takes long
  */
 
-static int bind_batch(FIXTURE_DATA(interrupt) *self, const __u32 *windows)
+static int bind_some(FIXTURE_DATA(interrupt) *self, const __u32 *windows,
+		     unsigned int count)
 {
 	struct ib_memreg_bind binds[BATCH] = {};
 	unsigned int i;
 
-	for (i = 0; i < BATCH; i++) {
+	for (i = 0; i < count; i++) {
 		binds[i].window_id = windows[i];
 		binds[i].mr_id = self->mr;
 		binds[i].length = LENGTH;
 		binds[i].access = REMOTE_READ | REMOTE_WRITE;
 	}
-	return raw_bind(self->fd, self->domain, binds, BATCH);
+	return raw_bind(self->fd, self->domain, binds, count);
+}
+
+static int bind_batch(FIXTURE_DATA(interrupt) *self, const __u32 *windows)
+{
+	return bind_some(self, windows, BATCH);
 }
 
 static int work_batch(FIXTURE_DATA(interrupt) *self, unsigned int thread)
@@ -303,43 +309,67 @@ TEST_F_TIMEOUT(interrupt, I8_killed_in_a_batch_it_is_done_or_not, SOAK_S)
 }
 
 /*
- * A batch whose completion is lost takes all the room of a registration queue,
- * until the queue is rebuilt after 10 seconds. Other batches wait.
+ * Keys are made by 32 at a time. As many of these as there is room for on a
+ * registration queue lose their completions, so that it takes no more until it
+ * is rebuilt after 10 seconds. Other batches wait.
  */
 
-struct lost {
+#define PIECE		32
+#define LOSERS		(BATCH / PIECE)
+
+/**
+ * struct loser - A call that binds some windows of the first batch
+ * @self: The fixture
+ * @windows: The windows
+ * @thread: Makes the call
+ * @ret: What that returned
+ */
+struct loser {
 	FIXTURE_DATA(interrupt) *self;
+	const __u32 *windows;
 	pthread_t thread;
 	int ret;
 };
 
 static void *bind_and_lose(void *arg)
 {
-	struct lost *lost = arg;
+	struct loser *loser = arg;
 
-	lost->ret = bind_batch(lost->self, lost->self->windows[0]);
+	loser->ret = bind_some(loser->self, loser->windows, PIECE);
 	return NULL;
 }
 
 static void begin_to_lose(struct __test_metadata *_metadata,
-			  FIXTURE_DATA(interrupt) *self, struct lost *lost)
+			  FIXTURE_DATA(interrupt) *self, struct loser *losers)
 {
-	*lost = (struct lost) { .self = self };
-	fault_order("completion", 0, 1);
-	ASSERT_EQ(0, pthread_create(&lost->thread, NULL, bind_and_lose, lost));
+	unsigned int i;
+
+	fault_order("completion", 0, LOSERS);
+	for (i = 0; i < LOSERS; i++) {
+		losers[i] = (struct loser) {
+			.self = self, .windows = self->windows[0] + i * PIECE,
+		};
+		ASSERT_EQ(0, pthread_create(&losers[i].thread, NULL,
+					    bind_and_lose, &losers[i]));
+	}
 	while (fault_pending("completion"))
 		usleep(1000);
 }
 
 /*
- * Cancel the fault, and expect that the call which lost its completion
- * succeeds.
+ * Cancel the fault, and expect that the calls which lost their completions
+ * succeed.
  */
-static void end_to_lose(struct __test_metadata *_metadata, struct lost *lost)
+static void end_to_lose(struct __test_metadata *_metadata,
+			struct loser *losers)
 {
+	unsigned int i;
+
 	fault_cancel("completion");
-	ASSERT_EQ(0, pthread_join(lost->thread, NULL));
-	ASSERT_EQ(0, lost->ret);
+	for (i = 0; i < LOSERS; i++) {
+		ASSERT_EQ(0, pthread_join(losers[i].thread, NULL));
+		ASSERT_EQ(0, losers[i].ret);
+	}
 }
 
 static void *stand_in_line(void *arg)
@@ -353,7 +383,7 @@ static void *stand_in_line(void *arg)
 }
 
 /*
- * Bind all batches but the first, whose completion is lost, in threads that
+ * Bind all batches but the first, whose completions are lost, in threads that
  * wait until the process is killed.
  */
 static void line_up(FIXTURE_DATA(interrupt) *self)
@@ -448,7 +478,7 @@ static void only_first_is_bound(struct __test_metadata *_metadata,
 TEST_F_TIMEOUT(interrupt, I8_killed_in_line_it_does_not_wait, IN_LINE_S)
 {
 	struct state before;
-	struct lost lost;
+	struct loser losers[LOSERS];
 	unsigned int i;
 	bool met = false;
 	long ms, rebuilds;
@@ -459,11 +489,11 @@ TEST_F_TIMEOUT(interrupt, I8_killed_in_line_it_does_not_wait, IN_LINE_S)
 	for (i = 0; i < 5 && !met; i++) {
 		rebuilds = state_rebuilds(self->domain);
 		ASSERT_LE(0, rebuilds);
-		begin_to_lose(_metadata, self, &lost);
+		begin_to_lose(_metadata, self, losers);
 		ms = kill_in_line(_metadata, self, variant->signal);
 		/* Until the queue is rebuilt, no waiting call proceeds. */
 		met = state_rebuilds(self->domain) == rebuilds;
-		end_to_lose(_metadata, &lost);
+		end_to_lose(_metadata, losers);
 		if (met)
 			only_first_is_bound(_metadata, self);
 		clear_away(_metadata, self, &before);

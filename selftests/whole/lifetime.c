@@ -448,36 +448,6 @@ TEST_F(lifetime, memlock_limit_to_the_page)
 	}
 }
 
-TEST_F(lifetime, memlock_limit_counts_single_keys)
-{
-	RAW(mr_register, cmd, .flags = IB_MEMREG_MR_SINGLE_KEY,
-	    .access = REMOTE_READ, .addr = (uintptr_t)self->memory,
-	    .length = 17 * PAGE);
-	__u64 works;
-	int fd;
-
-	fd = raw_open_bound();
-	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, raw_cap(fd, IB_MEMREG_CAP_SINGLE_KEY, &works));
-	close(fd);
-	if (!works)
-		SKIP(return, "the device's driver has no single keys");
-	IN_CHILD {
-		ASSERT_EQ(0, limit_memlock(16));
-		fd = raw_open_bound();
-		ASSERT_LE(0, fd);
-		ASSERT_EQ(0, raw_domain(fd, &cmd.domain_id));
-		EXPECT_FAIL(ENOMEM, MEMLOCK,
-			    raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, &cmd));
-		cmd.length = 16 * PAGE;
-		ASSERT_EQ(0, raw_call(fd, IB_MEMREG_IOC_MR_REGISTER, &cmd));
-		EXPECT_EQ(16, vm_pin(0));
-		EXPECT_EQ(16, pages_listed());
-		EXPECT_EQ(0, raw_destroy(fd, cmd.out_mr_id));
-		EXPECT_EQ(0, vm_pin(0));
-	}
-}
-
 TEST_F(lifetime, no_memlock_at_all_is_EPERM)
 {
 	__u32 domain, mr;
@@ -575,6 +545,14 @@ static int limit_rdma(const char *limits)
 	return file_write(CGROUP "/rdma.max", line);
 }
 
+static int limit_objects(int count)
+{
+	char limits[32];
+
+	snprintf(limits, sizeof(limits), "hca_object=%d", count);
+	return limit_rdma(limits);
+}
+
 /* Handles (0) or objects (1) that the group has, or -1. */
 static int rdma_current(int which)
 {
@@ -627,18 +605,21 @@ static void count_objects(struct __test_metadata *_metadata, char *memory)
 {
 	struct ib_memreg_bind binds[2] = {};
 	__u32 domain, mr, keyed, ids[2], i;
+	const int base = raw_domain_objects();
 	int fd = raw_open_bound();
+	bool keeps;
 
 	ASSERT_LE(0, fd);
+	keeps = raw_keeps_mrs(fd);
 	ASSERT_EQ(0, raw_domain(fd, &domain));
-	EXPECT_EQ(4, rdma_current(1));
+	EXPECT_EQ(base, rdma_current(1));
 	ASSERT_EQ(0, raw_register(fd, domain, memory, PAGE, MW_BIND, &mr));
-	EXPECT_EQ(4, rdma_current(1));
+	EXPECT_EQ(base, rdma_current(1));
 	ASSERT_EQ(0, raw_register(fd, domain, memory, PAGE, REMOTE_READ,
 				  &keyed));
-	EXPECT_EQ(5, rdma_current(1));
+	EXPECT_EQ(base + 1, rdma_current(1));
 	ASSERT_EQ(0, raw_windows(fd, domain, PAGE, ids, 2));
-	EXPECT_EQ(5, rdma_current(1));
+	EXPECT_EQ(base + 1, rdma_current(1));
 	for (i = 0; i < 2; i++) {
 		binds[i].window_id = ids[i];
 		binds[i].mr_id = mr;
@@ -646,14 +627,14 @@ static void count_objects(struct __test_metadata *_metadata, char *memory)
 		binds[i].access = REMOTE_READ;
 	}
 	ASSERT_EQ(0, raw_bind(fd, domain, binds, 2));
-	EXPECT_EQ(7, rdma_current(1));
+	EXPECT_EQ(base + 3, rdma_current(1));
 	EXPECT_EQ(0, raw_destroy(fd, ids[0]));
-	EXPECT_EQ(6, rdma_current(1));
+	EXPECT_EQ(base + 2 + keeps, rdma_current(1));
 	EXPECT_EQ(0, raw_destroy(fd, keyed));
-	EXPECT_EQ(5, rdma_current(1));
+	EXPECT_EQ(base + (keeps ? 3 : 1), rdma_current(1));
 	EXPECT_EQ(0, raw_destroy(fd, ids[1]));
 	EXPECT_EQ(0, raw_destroy(fd, mr));
-	EXPECT_EQ(4, rdma_current(1));
+	EXPECT_EQ(base + (keeps ? 3 : 0), rdma_current(1));
 	EXPECT_EQ(0, raw_destroy(fd, domain));
 	EXPECT_EQ(0, rdma_current(1));
 	EXPECT_EQ(0, close(fd));
@@ -673,6 +654,7 @@ static void reach_limit(struct __test_metadata *_metadata, char *memory)
 {
 	struct ib_memreg_bind binds[3] = {};
 	__u32 domain, more, mr, ids[3], i;
+	const int base = raw_domain_objects();
 	int fd = raw_open_bound();
 	struct state state;
 
@@ -688,16 +670,16 @@ static void reach_limit(struct __test_metadata *_metadata, char *memory)
 	}
 	ASSERT_EQ(0, state_get(&state));
 	EXPECT_FAIL(EDQUOT, CGROUP, raw_domain(fd, &more));
-	EXPECT_EQ(4, rdma_current(1));
+	EXPECT_EQ(base, rdma_current(1));
 	EXPECT_FAIL(EDQUOT, CGROUP, raw_bind(fd, domain, binds, 3));
-	EXPECT_EQ(4, rdma_current(1));
+	EXPECT_EQ(base + raw_keeps_mrs(fd), rdma_current(1));
 	EXPECT_TRUE(state_same(&state));
 	EXPECT_EQ(0, raw_bind(fd, domain, binds, 1));
-	EXPECT_EQ(5, rdma_current(1));
+	EXPECT_EQ(base + 1, rdma_current(1));
 	EXPECT_FAIL(EDQUOT, CGROUP,
 		    raw_register(fd, domain, memory, PAGE, REMOTE_READ,
 				 &more));
-	EXPECT_EQ(5, rdma_current(1));
+	EXPECT_EQ(base + 1, rdma_current(1));
 	EXPECT_EQ(1, vm_pin(0));
 	state_free(&state);
 	EXPECT_EQ(0, close(fd));
@@ -705,7 +687,7 @@ static void reach_limit(struct __test_metadata *_metadata, char *memory)
 
 TEST_F(cgroup, I8_objects_are_limited)
 {
-	ASSERT_EQ(0, limit_rdma("hca_object=5"));
+	ASSERT_EQ(0, limit_objects(raw_domain_objects() + 1));
 	IN_CHILD {
 		ASSERT_EQ(0, enter_cgroup(CGROUP));
 		reach_limit(_metadata, self->memory);
@@ -718,7 +700,7 @@ TEST_F(cgroup, limit_below_a_domain)
 	__u32 domain;
 	int fd;
 
-	ASSERT_EQ(0, limit_rdma("hca_object=3"));
+	ASSERT_EQ(0, limit_objects(raw_domain_objects() - 1));
 	IN_CHILD {
 		ASSERT_EQ(0, enter_cgroup(CGROUP));
 		fd = raw_open_bound();
@@ -743,7 +725,7 @@ TEST_F(cgroup, charges_go_back_to_where_they_came_from)
 		ASSERT_EQ(0, owner_fill(&owner, self->memory));
 	}
 	EXPECT_EQ(0, rdma_current(0));
-	EXPECT_EQ(6, rdma_current(1));
+	EXPECT_EQ(raw_domain_objects() + 2, rdma_current(1));
 	EXPECT_EQ(0, close(owner.fd));
 	EXPECT_EQ(0, rdma_current(1));
 }

@@ -9,6 +9,7 @@
  * `vm --icount` are instructions.
  *
  * time limit: 300
+ * beside others: counted
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -872,11 +872,11 @@ TEST_F_TIMEOUT(window, I4_window_is_bound_again_only_when_it_ended, LIMIT_S)
 	wrs[1] = WR(INVALIDATE, self->to, .window_id = self->windows[0],
 		    .flags = SIGNALED);
 	wrs[2] = bind_wr(self, 0);
-	EXPECT_FAIL(EBUSY, BOUND_WINDOW, raw_submit(self->link.fd, wrs, 3));
+	EXPECT_FAIL(EBUSY, BUSY_WINDOW, raw_submit(self->link.fd, wrs, 3));
 	EXPECT_EQ(2, raw_taken());
 	EXPECT_EQ(-EBUSY, raw_destroy(self->link.fd, self->windows[0]));
 	/* A second end of it is none. */
-	EXPECT_FAIL(EBUSY, BOUND_WINDOW,
+	EXPECT_FAIL(EBUSY, BUSY_WINDOW,
 		    raw_submit(self->link.fd, &wrs[1], 1));
 	ASSERT_EQ(0, stock_recv(self->stock, 0, 64));
 	ASSERT_EQ(0, stock_next(&self->stock->received, &wc));
@@ -990,6 +990,91 @@ TEST_F_TIMEOUT(window, I5_key_of_an_mr_is_bogus, LIMIT_S)
 	bogus(_metadata, self, mr.out_rkey, true);
 	nothing_ended(_metadata, self);
 	EXPECT_EQ(0, raw_destroy(self->link.fd, mr.out_mr_id));
+}
+
+/*
+ * The MR says that its key is dead; with a new one, a second peer reads, and
+ * windows on the MR are not affected.
+ */
+TEST_F_TIMEOUT(window, I5_mr_says_that_its_key_is_invalidated, LIMIT_S)
+{
+	RAW(mr_register, mr, .domain_id = self->link.domain,
+	    .access = FOR_WINDOWS | REMOTE_READ,
+	    .addr = (uintptr_t)self->mem, .length = LEN);
+	RAW(mr_query, query, .count = 1);
+	RAW(mr_reregister, again, .flags = IB_MEMREG_REREG_ACCESS,
+	    .access = FOR_WINDOWS | REMOTE_READ);
+	struct ib_memreg_bind bind = { .length = PAGE, .access = REMOTE_READ };
+	struct stock *s = &self->other.stock;
+	struct ib_memreg_segment seg;
+
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REGISTER, &mr));
+	bind.mr_id = mr.out_mr_id;
+	ASSERT_EQ(0, raw_windows(self->link.fd, self->link.domain, PAGE,
+				 &bind.window_id, 1));
+	ASSERT_EQ(0, raw_bind(self->link.fd, self->link.domain, &bind, 1));
+	EXPECT_EQ(IBV_WC_SUCCESS, stock_read(s, 0, 100, mr.iova, mr.out_rkey));
+	bogus(_metadata, self, mr.out_rkey, true);
+	nothing_ended(_metadata, self);
+	query.mr_id = mr.out_mr_id;
+	query.segments = (uintptr_t)&seg;
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_QUERY, &query));
+	EXPECT_EQ(IB_MEMREG_MR_INVALIDATED, query.out_state);
+	EXPECT_EQ(1, query.count);
+	EXPECT_EQ(0, seg.rkey);
+	EXPECT_EQ(0, query.out_generation);
+	EXPECT_EQ(IB_MEMREG_MR_LIVE, raw_mr_state(self->link.fd, self->mr));
+	EXPECT_EQ(IBV_WC_SUCCESS, stock_read(s, 0, 100, bind.out_iova,
+					     bind.out_rkey));
+	ASSERT_EQ(0, raw_destroy(self->link.fd, bind.window_id));
+	again.mr_id = mr.out_mr_id;
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_MR_REREGISTER,
+			      &again));
+	EXPECT_EQ(IB_MEMREG_MR_LIVE,
+		  raw_mr_state(self->link.fd, mr.out_mr_id));
+	EXPECT_EQ(IBV_WC_SUCCESS, stock_read(s, 0, 100, again.iova,
+					     again.out_rkey));
+	EXPECT_TRUE(filled(s->mem, 100, 0, 1));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, mr.out_mr_id));
+}
+
+/* A pool says which of its buffers, and gives that another key. */
+TEST_F_TIMEOUT(window, I5_pool_says_which_key_is_invalidated, LIMIT_S)
+{
+	RAW(pool_create, pool, .domain_id = self->link.domain,
+	    .access = REMOTE_READ, .count = 8, .addr = (uintptr_t)self->mem,
+	    .buffer_size = PAGE);
+	RAW(pool_recycle, recycle, .count = 1);
+	const struct ib_memreg_pool_table *table;
+	const struct ib_memreg_pool_entry *entries;
+	struct stock *s = &self->other.stock;
+	__u32 index = 3;
+
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_POOL_CREATE, &pool));
+	table = mmap(NULL, pool.out_table_size, PROT_READ, MAP_SHARED,
+		     pool.out_table_fd, 0);
+	ASSERT_NE(MAP_FAILED, (void *)table);
+	entries = (const void *)(table + 1);
+	bogus(_metadata, self, entries[index].rkey, true);
+	nothing_ended(_metadata, self);
+	EXPECT_EQ(IB_MEMREG_MR_INVALIDATED,
+		  raw_mr_state(self->link.fd, pool.out_mr_id));
+	EXPECT_EQ(0, entries[index].rkey);
+	EXPECT_NE(0, entries[index + 1].rkey);
+	EXPECT_EQ(IBV_WC_SUCCESS, stock_read(s, 0, 100, entries[4].iova,
+					     entries[4].rkey));
+	recycle.mr_id = pool.out_mr_id;
+	recycle.indices = (uintptr_t)&index;
+	ASSERT_EQ(0, raw_call(self->link.fd, IB_MEMREG_IOC_POOL_RECYCLE,
+			      &recycle));
+	EXPECT_EQ(IB_MEMREG_MR_LIVE,
+		  raw_mr_state(self->link.fd, pool.out_mr_id));
+	EXPECT_EQ(IBV_WC_SUCCESS, stock_read(s, 0, 100, entries[index].iova,
+					     entries[index].rkey));
+	EXPECT_TRUE(filled(s->mem, 100, index * PAGE, 1));
+	munmap((void *)table, pool.out_table_size);
+	close(pool.out_table_fd);
+	EXPECT_EQ(0, raw_destroy(self->link.fd, pool.out_mr_id));
 }
 
 static void type1(struct __test_metadata *_metadata, FIXTURE_DATA(window) *self,

@@ -2,13 +2,15 @@
 /* A status table with a log of all changes of the address space */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "changes.h"
 
 /* Changes that the log keeps for a thread that sleeps, of 16 bytes each */
-#define LOG_ENTRIES	16384
+#define LOG_ENTRIES	IB_MEMREG_STATUS_LOG_MAX
 #define BATCH		64
 
 /*
@@ -66,24 +68,68 @@ int changes_open(struct changes *c, uint32_t slots)
 		return ret;
 	c->m = new.m;
 	c->wide = new.wide;
+	c->epoch++;
 	__atomic_store_n(&c->status, new.status, __ATOMIC_RELEASE);
 	return 0;
 }
 
-void changes_close(struct changes *c)
+/* Names of the files of a table and of a handle */
+#define STATUS_FILE	"anon_inode:[memreg-status]"
+#define MEMREG_FILE	"/dev/infiniband/memreg"
+
+/* Does a descriptor still lead to the file that is named so? */
+static bool leads_to(int fd, const char *name)
+{
+	char path[32], link[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	n = readlink(path, link, sizeof(link));
+	return n == (ssize_t)strlen(name) && !memcmp(link, name, (size_t)n);
+}
+
+void changes_close_in_child(struct changes *c)
 {
 	if (!c->status)
 		return;
 	/*
-	 * A child process only unmaps the table and closes its descriptor; the
-	 * table is the parent's.
+	 * The table is the parent's: only its mapping and the descriptors go.
+	 * If the parent has closed these, they may be the program's own by now.
 	 */
-	if (c->owner == getpid())
-		memreg_unwatch(c->status, &c->wide, 1);
-	memreg_status_destroy(c->status);
-	memreg_close(c->m);
+	if (leads_to(memreg_status_fd(c->status), STATUS_FILE) &&
+	    leads_to(memreg_fd(c->m), MEMREG_FILE)) {
+		memreg_status_destroy(c->status);
+		memreg_close(c->m);
+	}
 	c->status = NULL;
 	c->m = NULL;
+}
+
+static bool is_dead(const struct memreg_status *status)
+{
+	struct memreg_status_info info;
+
+	memreg_status_query(status, &info);
+	return info.state == IB_MEMREG_STATUS_DEAD;
+}
+
+bool changes_are_over(const struct changes *c)
+{
+	if (c->owner != getpid())
+		return true;
+	return c->status && is_dead(c->status);
+}
+
+int changes_renew(struct changes *c, uint32_t slots)
+{
+	/*
+	 * The table stays mapped, as other threads may be looking at it.
+	 * Nothing is closed: the descriptors are closed, or their numbers are
+	 * those of files of the program.
+	 */
+	__atomic_store_n(&c->status, NULL, __ATOMIC_RELEASE);
+	c->m = NULL;
+	return changes_open(c, slots);
 }
 
 uint64_t changes_position(const struct changes *c)
@@ -94,7 +140,7 @@ uint64_t changes_position(const struct changes *c)
 	return info.logged;
 }
 
-int changes_settle(const struct changes *c, const void *addr, size_t length)
+int changes_await(const struct changes *c, const void *addr, size_t length)
 {
 	struct memreg_range range = {
 		.addr = (void *)(uintptr_t)addr,
@@ -104,7 +150,8 @@ int changes_settle(const struct changes *c, const void *addr, size_t length)
 	struct memreg_watch watch;
 	int ret = -ENODEV;
 
-	if (status)
+	/* The descriptors of a table that is over may be those of others. */
+	if (status && c->owner == getpid() && !is_dead(status))
 		ret = memreg_watch(status, &range, 1, &watch);
 	return ret ?: memreg_unwatch(status, &watch, 1);
 }

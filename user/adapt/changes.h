@@ -17,13 +17,15 @@
  * @m: Its handle
  * @status: The table; NULL while there is none
  * @wide: The watch that writes the log
- * @owner: The process that made it
+ * @owner: The process that made it, or failed to
+ * @epoch: Tables made so far; a position in a log is good in its epoch only
  */
 struct changes {
 	struct memreg *m;
 	struct memreg_status *status;
 	struct memreg_watch wide;
 	int owner;
+	uint64_t epoch;
 };
 
 /*
@@ -32,7 +34,24 @@ struct changes {
  * with memreg_reason(); on failure nothing is left.
  */
 int changes_open(struct changes *c, uint32_t slots);
-void changes_close(struct changes *c);
+
+/* Close the table of the parent, in a child process just after fork(2). */
+void changes_close_in_child(struct changes *c);
+
+/*
+ * Can the table not be used any more, because the process is a child of the one
+ * that made it, or because the program has closed the descriptors that it did
+ * not open, as daemons do? All that is known by the table has to be taken for
+ * changed then. False if there is no table, and it was this process that failed
+ * to make it.
+ */
+bool changes_are_over(const struct changes *c);
+
+/*
+ * Make another table in place of one that is over. Returns 0 or -errno, as
+ * changes_open(); then there is none.
+ */
+int changes_renew(struct changes *c, uint32_t slots);
 
 /* The table, or NULL, while another thread may be making it */
 static inline struct memreg_status *changes_status(const struct changes *c)
@@ -48,7 +67,7 @@ uint64_t changes_position(const struct changes *c);
  * in progress, so that a caller that pins the memory afterwards pins the new
  * pages, and finds every later change in the log. Returns 0 or -errno.
  */
-int changes_settle(const struct changes *c, const void *addr, size_t length);
+int changes_await(const struct changes *c, const void *addr, size_t length);
 
 /*
  * Has any of [@start, @end) changed since @position? Also true where it is not

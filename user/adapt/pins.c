@@ -4,12 +4,11 @@
  * memory, as these do not say when they begin.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
-#include <stdatomic.h>
 
 #include <infiniband/verbs.h>
 
+#include "next.h"
 #include "pins.h"
 
 /* libibverbs' header defines macros of these names. */
@@ -20,10 +19,9 @@ EXPORT typeof(ibv_reg_mr) ibv_reg_mr;
 EXPORT typeof(ibv_reg_mr_iova2) ibv_reg_mr_iova2;
 EXPORT typeof(ibv_reg_dmabuf_mr) ibv_reg_dmabuf_mr;
 
-/* Other preloaded libraries may interpose them as well: call the next one. */
-static void *next(const char *name)
+static void *next_or_fail(struct next *next, const void *caller)
 {
-	void *found = dlsym(RTLD_NEXT, name);
+	void *found = next_of(next, caller);
 
 	if (!found)
 		errno = ENOSYS;
@@ -33,33 +31,39 @@ static void *next(const char *name)
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			  int access)
 {
-	static typeof(ibv_reg_mr) *_Atomic real;
+	static struct next next = { .name = "ibv_reg_mr" };
+	const void *caller = __builtin_return_address(0);
+	typeof(ibv_reg_mr) *real = next_or_fail(&next, caller);
 
 	if (!real)
-		real = next("ibv_reg_mr");
-	before_pin(addr, length);
-	return real ? real(pd, addr, length, access) : NULL;
+		return NULL;
+	before_pin(caller, addr, length);
+	return real(pd, addr, length, access);
 }
 
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
 				uint64_t iova, unsigned int access)
 {
-	static typeof(ibv_reg_mr_iova2) *_Atomic real;
+	static struct next next = { .name = "ibv_reg_mr_iova2" };
+	const void *caller = __builtin_return_address(0);
+	typeof(ibv_reg_mr_iova2) *real = next_or_fail(&next, caller);
 
 	if (!real)
-		real = next("ibv_reg_mr_iova2");
-	before_pin(addr, length);
-	return real ? real(pd, addr, length, iova, access) : NULL;
+		return NULL;
+	before_pin(caller, addr, length);
+	return real(pd, addr, length, iova, access);
 }
 
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 				 size_t length, uint64_t iova, int fd,
 				 int access)
 {
-	static typeof(ibv_reg_dmabuf_mr) *_Atomic real;
+	static struct next next = { .name = "ibv_reg_dmabuf_mr" };
+	const void *caller = __builtin_return_address(0);
+	typeof(ibv_reg_dmabuf_mr) *real = next_or_fail(&next, caller);
 
 	if (!real)
-		real = next("ibv_reg_dmabuf_mr");
-	before_pin(NULL, length);
-	return real ? real(pd, offset, length, iova, fd, access) : NULL;
+		return NULL;
+	before_pin(caller, NULL, length);
+	return real(pd, offset, length, iova, fd, access);
 }

@@ -5,13 +5,10 @@
 
 #include <stddef.h>
 
-/* Marks each exported function */
-#define EXPORT __attribute__((visibility("default")))
-
 /*
  * Called in each adapter: this thread is about to pin memory at @addr, or of a
- * dma-buf if that is NULL.
+ * dma-buf if that is NULL, by a call that returns to @caller.
  */
-void before_pin(const void *addr, size_t length);
+void before_pin(const void *caller, const void *addr, size_t length);
 
 #endif /* MEMREG_ADAPT_PINS_H */

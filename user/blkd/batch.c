@@ -22,6 +22,28 @@ struct ib_memreg_sge *batch_sges(struct blkd *b)
 	return b->batch.sges[b->batch.count - 1];
 }
 
+/*
+ * Free the resources of a reply that was not posted; @conn is NULL if it has
+ * gone. Until the endpoint is destroyed, WRITEs that were posted before the
+ * failing one may read the pages of the slab.
+ */
+static void unposted(struct blkd *b, struct conn *conn,
+		     const struct ib_memreg_wr *wr)
+{
+	enum wr_kind kind = wr_kind(wr->user_data);
+	uint32_t page = wr_page(wr->user_data);
+	uint32_t pages = wr_pages(wr->user_data);
+
+	if (kind != WR_REPLY && kind != WR_LAST_REPLY)
+		return;
+	if (conn)
+		conn->replies--;
+	if (pages && conn)
+		slab_keep(&b->slab, &conn->kept, page, pages);
+	else if (pages)
+		slab_give(&b->slab, page, pages);
+}
+
 /* Drop work requests for connections that are broken off */
 static unsigned int drop_broken_off(struct blkd *b, unsigned int from)
 {
@@ -32,7 +54,7 @@ static unsigned int drop_broken_off(struct blkd *b, unsigned int from)
 		struct conn *c = conn_find(b, wr->target_id);
 
 		if (!c || c->broken_off)
-			cmd_unposted(b, c, wr);
+			unposted(b, c, wr);
 		else
 			b->batch.wrs[to++] = *wr;
 	}

@@ -292,7 +292,7 @@ struct blkd {
 	struct cmd *waiting, **waiting_end;
 	bool hungry;		/* one of them waits for a buffer */
 	bool freed;		/* room or a buffer came back */
-	bool ending;		/* conns_settle() has something to do */
+	bool ending;		/* conns_advance() has something to do */
 	bool broken_off;	/* some connections are, which it is to end */
 	bool gone;		/* the device is */
 	bool stopping;
@@ -351,25 +351,32 @@ struct ib_memreg_blk_reply *batch_reply(struct blkd *b);
 struct ib_memreg_sge *batch_sges(struct blkd *b);
 void batch_flush(struct blkd *b);
 
+/* conn_find.c: connections, for commands and work requests */
+struct conn *conn_find(const struct blkd *b, uint32_t endpoint);
+/* Have a connection end soon. @why is a constant, "" for no message. */
+void conn_break(struct blkd *b, struct conn *c, const char *why);
+/* Position of a message, and of the reply to a READ with its data behind it */
+size_t conn_message_at(const struct conn *c, uint32_t slot);
+size_t conn_reply_at(struct conn *c);
+/* Places of the send queue that a connection must have at least */
+uint32_t conn_min_send(const struct blkd *b);
+
 /* client.c: identities and epochs of clients */
 void client_request(struct blkd *b, const struct ib_memreg_event *event);
 void clients_free(struct blkd *b);
 
 /* conn.c: connections */
-struct conn *conn_find(const struct blkd *b, uint32_t endpoint);
 struct conn *conn_new(struct blkd *b, struct client *client,
 		      const struct ib_memreg_event *event, uint16_t depth);
 void conn_refuse(struct blkd *b, uint32_t endpoint, const char *who,
 		 enum ib_memreg_blk_status status);
-/* Have a connection end soon. @why is a constant, "" for no message. */
-void conn_break(struct blkd *b, struct conn *c, const char *why);
 void conn_end(struct blkd *b, struct conn *c);
 void conn_event(struct blkd *b, const struct ib_memreg_event *event);
 /*
  * Called once in each turn, when all completions were taken: ends, forgets and
  * accepts connections.
  */
-void conns_settle(struct blkd *b);
+void conns_advance(struct blkd *b);
 bool conns_busy(const struct blkd *b);
 /*
  * End connections whose peers don't take replies, which may hold buffers, and
@@ -377,11 +384,6 @@ bool conns_busy(const struct blkd *b);
  */
 void conns_watch(struct blkd *b, int64_t now);
 void conns_end(struct blkd *b);
-/* Position of a message, and of the reply to a READ with its data behind it */
-size_t conn_message_at(const struct conn *c, uint32_t slot);
-size_t conn_reply_at(struct conn *c);
-/* Places of the send queue that a connection must have at least */
-uint32_t conn_min_send(const struct blkd *b);
 
 /* cmd.c: commands */
 void cmd_completion(struct blkd *b, const struct ib_memreg_cqe *cqe);
@@ -391,12 +393,6 @@ void cmds_drop_waiting(struct blkd *b, const struct conn *conn);
 void cmd_give_buffer(struct blkd *b, struct cmd *c);
 /* Probe whether the client's adapter is there; if not, the connection ends. */
 void cmd_probe(struct blkd *b, struct conn *conn);
-/*
- * Free the resources of a reply that was not posted; @conn is NULL if it has
- * gone
- */
-void cmd_unposted(struct blkd *b, struct conn *conn,
-		  const struct ib_memreg_wr *wr);
 void cmd_prep_recv(struct conn *conn, struct ib_memreg_wr *wr, uint32_t slot);
 
 /*

@@ -329,27 +329,6 @@ static void reply(struct blkd *b, struct cmd *c)
 }
 
 /*
- * Until the endpoint is destroyed, WRITEs that were posted before the failing
- * one may read the pages of the slab.
- */
-void cmd_unposted(struct blkd *b, struct conn *conn,
-		  const struct ib_memreg_wr *wr)
-{
-	enum wr_kind kind = wr_kind(wr->user_data);
-	uint32_t page = wr_page(wr->user_data);
-	uint32_t pages = wr_pages(wr->user_data);
-
-	if (kind != WR_REPLY && kind != WR_LAST_REPLY)
-		return;
-	if (conn)
-		conn->replies--;
-	if (pages && conn)
-		slab_keep(&b->slab, &conn->kept, page, pages);
-	else if (pages)
-		slab_give(&b->slab, page, pages);
-}
-
-/*
  * Doing it
  */
 

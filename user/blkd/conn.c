@@ -21,25 +21,6 @@ static struct conn **bucket_of(struct blkd *b, uint32_t endpoint)
 	return &b->buckets[endpoint % BUCKETS];
 }
 
-struct conn *conn_find(const struct blkd *b, uint32_t endpoint)
-{
-	struct conn *c = b->buckets[endpoint % BUCKETS];
-
-	while (c && c->endpoint != endpoint)
-		c = c->bucket;
-	return c;
-}
-
-/* Room that the largest command needs, with any segments */
-uint32_t conn_min_send(const struct blkd *b)
-{
-	uint32_t pieces = IB_MEMREG_BLK_SEGS_MAX +
-			  b->options.max_length / b->chunk + 1;
-	uint32_t pages = b->options.max_length / BLKD_PAGE + 2 * pieces;
-
-	return pieces + pages / b->fragments + 2;
-}
-
 /*
  * Coming
  */
@@ -106,23 +87,6 @@ static int post_receives(struct blkd *b, struct conn *c)
 		ret = memreg_submit(b->m, wrs, n, NULL);
 	}
 	return ret;
-}
-
-size_t conn_message_at(const struct conn *c, uint32_t slot)
-{
-	return (size_t)slot * c->message;
-}
-
-/*
- * There are as many replies as the send queue has places. So when a reply is
- * used again, its last work request has completed, as that had a place, too.
- */
-size_t conn_reply_at(struct conn *c)
-{
-	uint32_t nr = c->reply_next;
-
-	c->reply_next = nr + 1 < c->max_send ? nr + 1 : 0;
-	return c->replies_at + nr * sizeof(struct ib_memreg_blk_reply);
 }
 
 /* Messages and replies are in a row: each begins where its fields are aligned,
@@ -284,14 +248,6 @@ static void established(struct conn *c)
  * Going
  */
 
-void conn_break(struct blkd *b, struct conn *c, const char *why)
-{
-	if (c->broken || c->state == CONN_ENDED)
-		return;
-	c->broken = why;
-	b->ending = true;
-}
-
 static void say_gone(const struct conn *c)
 {
 	const struct client *client = c->client;
@@ -373,7 +329,7 @@ static bool has_way(const struct blkd *b, const struct conn *c)
 	return true;
 }
 
-static void settle(struct blkd *b, struct conn *c)
+static void advance(struct blkd *b, struct conn *c)
 {
 	switch (c->state) {
 	case CONN_ASKED:
@@ -395,7 +351,7 @@ static void settle(struct blkd *b, struct conn *c)
 	}
 }
 
-void conns_settle(struct blkd *b)
+void conns_advance(struct blkd *b)
 {
 	struct conn *c, *next;
 
@@ -405,7 +361,7 @@ void conns_settle(struct blkd *b)
 	b->broken_off = false;
 	for (c = b->conns; c; c = next) {
 		next = c->next;
-		settle(b, c);
+		advance(b, c);
 	}
 }
 

@@ -345,7 +345,7 @@ static void set_instance(struct export *e)
 		e->instance = random_number();
 }
 
-static int settle_sizes(struct export *e)
+static int set_sizes(struct export *e)
 {
 	if (!e->block_size)
 		e->block_size = BLOCK_DEFAULT;
@@ -388,7 +388,7 @@ int export_open(struct export *e, const struct export *exports,
 		return ret;
 	set_flags(e, options);
 	set_instance(e);
-	return settle_sizes(e);
+	return set_sizes(e);
 }
 
 int export_register(struct export *e, struct memreg *m, uint32_t domain)

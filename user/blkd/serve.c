@@ -15,9 +15,12 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "blkd.h"
@@ -97,6 +100,33 @@ static int get_buffers(struct blkd *b)
 	return EXIT_GOOD;
 }
 
+/*
+ * Report a state to the service manager that $NOTIFY_SOCKET is of, as
+ * sd_notify(3) does.
+ */
+static void notify(const char *state)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	size_t len = path ? strlen(path) : 0;
+	int fd;
+
+	if (!len || len >= sizeof(to.sun_path))
+		return;
+	memcpy(to.sun_path, path, len);
+	if (*path == '@')
+		to.sun_path[0] = '\0';
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 ||
+	    sendto(fd, state, strlen(state), MSG_NOSIGNAL,
+		   (struct sockaddr *)&to,
+		   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) <
+	    0)
+		fail("$NOTIFY_SOCKET: %s", strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
 static void say_export(const struct export *e)
 {
 	say("export %s: %s, %" PRIu64 " bytes in blocks of %" PRIu32 "%s%s%s",
@@ -122,6 +152,7 @@ static int begin_to_listen(struct blkd *b)
 		say_export(&b->exports[i]);
 	say("serving on %s, address %s", device.name,
 	    place_text(&bound, at));
+	notify("READY=1");
 	return EXIT_GOOD;
 }
 
@@ -130,8 +161,10 @@ static int make_ready(struct blkd *b)
 	unsigned int i;
 	int ret;
 
-	if (memreg_open(b->options.device, &b->m) ||
-	    memreg_domain_create(b->m, 0, &b->domain))
+	ret = open_device(b->options.device, b->options.address, true, &b->m);
+	if (ret != EXIT_GOOD)
+		return ret;
+	if (memreg_domain_create(b->m, 0, &b->domain))
 		return fail("%s", memreg_reason());
 	ret = query_limits(b);
 	for (i = 0; i < b->nr_exports && ret == EXIT_GOOD; i++)
@@ -205,6 +238,7 @@ static void stop(struct loop *l)
 		return;
 	}
 	say("stopping");
+	notify("STOPPING=1");
 	b->stopping = true;
 	l->stop_at = now_ns() + STOP_TIME;
 }
@@ -337,7 +371,7 @@ static unsigned int turn(struct blkd *b)
 	b->turn++;
 	cmds_run_waiting(b);
 	batch_flush(b);
-	conns_settle(b);
+	conns_advance(b);
 	return n;
 }
 

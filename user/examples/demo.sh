@@ -189,7 +189,7 @@ tell_story() {
 }
 
 memreg=$(program tool/memreg) || die "there is no memreg; run make"
-verbs_peer=$(program examples/verbs_peer) || die "there is no verbs_peer"
+verbs_peer=$(program peer/verbs_peer) || die "there is no verbs_peer"
 cost=$(program examples/cost) || die "there is no cost"
 module=$build/kernel-$(uname -r)/ib_memreg.ko
 [ "$(id -u)" = 0 ] || die "this needs root"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The neighbour of halo.c, of librdmacm and libibverbs alone: it has a cube of
- * its own, copies the surfaces of the cube to its outbox, and the contents of
- * its inbox to its halo. The other side moves the data of both. The format of
- * the grant is that of verbs_peer.c.
+ * its own, and lists where its halo and its surfaces are. The other side moves
+ * the data of both. The formats of the grant and of the list are those of
+ * memreg_grant_encode() and memreg_grants_encode().
  *
  *	halo_peer ADDRESS PORT STEPS
  */
@@ -18,7 +18,8 @@
 
 #define N 8UL
 #define INNER (N - 2)
-#define BOX (6 * INNER * INNER)
+/* Runs of two layers in each direction */
+#define RUNS (2 * INNER * INNER + 4 * INNER)
 #define GRANT_MAGIC 0x6d726567
 
 static struct grant {
@@ -31,8 +32,27 @@ static struct grant {
 	uint32_t reserved;
 } grant;
 
-static uint64_t cells[N * N * N], old[N * N * N];
-static struct { uint64_t in[BOX], out[BOX]; } boxes;
+struct run {
+	uint64_t iova;
+	uint64_t length;
+	uint32_t rkey;
+	uint16_t access;
+	uint16_t reserved;
+};
+
+static struct {
+	uint64_t cells[N * N * N];
+	struct {
+		uint32_t magic;
+		uint16_t version;
+		uint16_t reserved;
+		uint32_t count;
+		uint32_t reserved2;
+		struct run runs[2 * RUNS];	/* the halo, and the surfaces */
+	} list;
+} shared;
+
+static uint64_t *cells = shared.cells, old[N * N * N];
 static struct rdma_cm_id *id;
 
 static void must(int result, const char *what)
@@ -49,23 +69,52 @@ static void completed(int result, const struct ibv_wc *wc, const char *what)
 		errx(1, "%s: %s", what, ibv_wc_status_str(wc->status));
 }
 
-/* Copy two layers in each direction from a box, or to it. */
-static void copy(size_t low, size_t high, uint64_t *from, uint64_t *to)
+static struct run *add_run(struct run *run, size_t cell, size_t length,
+			   uint32_t rkey)
 {
-	static const size_t unit[] = { 1, N, N * N };
-	size_t at[] = { low, high }, d, u, v, i;
+	run->iova = htobe64((uintptr_t)&cells[cell]);
+	run->length = htobe64(length * sizeof(*cells));
+	run->rkey = htobe32(rkey);
+	return run + 1;
+}
 
-	for (size_t n = 0; n < BOX; n++) {
-		d = n / INNER / INNER / 2;
-		u = unit[d == 0];
-		v = unit[d == 2 ? 1 : 2];
-		i = at[n / INNER / INNER % 2] * unit[d] +
-		    (1 + n % INNER) * u + (1 + n / INNER % INNER) * v;
-		if (from)
-			cells[i] = from[n];
-		else
-			to[n] = cells[i];
-	}
+/* List two layers in each direction, in the order in which halo.c has them. */
+static struct run *add_layers(struct run *run, size_t low, size_t high,
+			      uint32_t rkey)
+{
+	size_t at[] = { low, high }, i, u, v;
+
+	for (i = 0; i < 2; i++)
+		for (v = 1; v <= INNER; v++)
+			for (u = 1; u <= INNER; u++)
+				run = add_run(run, at[i] + (u + v * N) * N,
+					      1, rkey);
+	for (i = 0; i < 2; i++)
+		for (v = 1; v <= INNER; v++)
+			run = add_run(run, 1 + (at[i] + v * N) * N, INNER,
+				      rkey);
+	for (i = 0; i < 2; i++)
+		for (v = 1; v <= INNER; v++)
+			run = add_run(run, 1 + (v + at[i] * N) * N, INNER,
+				      rkey);
+	return run;
+}
+
+static void share(uint32_t rkey)
+{
+	struct run *run = shared.list.runs;
+
+	shared.list.magic = htobe32(GRANT_MAGIC);
+	shared.list.version = htobe16(2);
+	shared.list.count = htobe32(2 * RUNS);
+	/* One face is next to the opposite face of the other cube. */
+	run = add_layers(run, 0, N - 1, rkey);
+	add_layers(run, N - 2, 1, rkey);
+	grant.magic = htobe32(GRANT_MAGIC);
+	grant.version = htobe16(1);
+	grant.iova = htobe64((uintptr_t)&shared.list);
+	grant.length = htobe64(sizeof(shared.list));
+	grant.rkey = htobe32(rkey);
 }
 
 static uint64_t compute(void)
@@ -105,15 +154,12 @@ static void accept_at(char *address, char *port)
 	must(rdma_listen(listener, 1), "rdma_listen");
 	puts("ready");
 	must(rdma_get_request(listener, &id), "rdma_get_request");
-	mr = ibv_reg_mr(id->pd, &boxes, sizeof(boxes), IBV_ACCESS_LOCAL_WRITE |
-			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+	mr = ibv_reg_mr(id->pd, &shared, sizeof(shared),
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+			IBV_ACCESS_REMOTE_WRITE);
 	if (!mr)
 		err(1, "ibv_reg_mr");
-	grant.magic = htobe32(GRANT_MAGIC);
-	grant.version = htobe16(1);
-	grant.iova = htobe64((uintptr_t)&boxes);
-	grant.length = htobe64(sizeof(boxes));
-	grant.rkey = htobe32(mr->rkey);
+	share(mr->rkey);
 	must(rdma_post_recvv(id, NULL, NULL, 0), "RECV");
 	must(rdma_accept(id, &param), "rdma_accept");
 }
@@ -130,13 +176,10 @@ int main(int argc, char **argv)
 		cells[i] = 1000 + 3 * i;
 	accept_at(argv[1], argv[2]);
 	for (int n = atoi(argv[3]); n > 0; n--) {
-		/* One face is next to the opposite face of the other cube. */
-		copy(N - 2, 1, NULL, boxes.out);
 		must(rdma_post_sendv(id, NULL, NULL, 0, 0), "SEND");
 		completed(rdma_get_send_comp(id, &wc), &wc, "SEND");
 		completed(rdma_get_recv_comp(id, &wc), &wc, "RECV");
 		must(rdma_post_recvv(id, NULL, NULL, 0), "RECV");
-		copy(0, N - 1, boxes.in, NULL);
 		printf("%016" PRIx64 "\n", compute());
 	}
 	/* Until the other side has seen its last message arrive, and goes. */

@@ -2,6 +2,10 @@
 /*
  * Keys and values, for clients like kv_get.c. A request is a key; the answer
  * grants a pooled buffer with the value to READ, until the next request.
+ *
+ * A key reaches all of its buffer: the pool wipes what a client has left before
+ * another gets it. All clients share a domain, so any may read a value that is
+ * granted to another; where they may not, give each a domain and a pool.
  */
 #include <arpa/inet.h>
 #include <err.h>
@@ -58,14 +62,14 @@ static int receive(const struct client *c)
 	return memreg_submit(m, &wr, 1, NULL);
 }
 
-/* Nobody reaches a buffer that is free. */
-static void take_back(struct client *c)
+/* Nobody reaches a buffer that is free, and nothing is in it. */
+static void give_back(void **buffer)
 {
-	if (c->value) {
-		must(memreg_pool_recycle(pool, &c->value, 1, 0));
-		memreg_pool_give(pool, c->value);
+	if (*buffer) {
+		must(memreg_pool_recycle(pool, buffer, 1, 0));
+		memreg_pool_give(pool, *buffer);
 	}
-	c->value = NULL;
+	*buffer = NULL;
 }
 
 static void take_completion(const struct ib_memreg_cqe *cqe)
@@ -79,7 +83,7 @@ static void take_completion(const struct ib_memreg_cqe *cqe)
 	if (!c || cqe->status || cqe->opcode != IB_MEMREG_OP_RECV)
 		return;
 	value = look_up(memreg_cqe_message(cqe, c->request), cqe->byte_len);
-	take_back(c);
+	give_back(&c->value);
 	memreg_pool_take(pool, &c->value);
 	memreg_pool_entry(pool, c->value, &grant);
 	grant.length = strnlen(value, BUFFER);
@@ -112,8 +116,8 @@ static void take_event(uint32_t type, uint32_t id)
 	}
 	must(memreg_destroy(m, id));
 	if (c) {
-		take_back(c);
-		memreg_pool_give(pool, c->request);
+		give_back(&c->value);
+		give_back(&c->request);
 		c->id = 0;
 	}
 }
@@ -123,7 +127,8 @@ int main(int argc, char **argv)
 	struct sockaddr_in at = { .sin_family = AF_INET };
 	struct memreg_pool_attr attr = {
 		.buffer_size = BUFFER, .count = 2 * CLIENTS,
-		.access = MAY, .node = IB_MEMREG_NODE_DEVICE,
+		.access = MAY, .flags = MEMREG_POOL_WIPE,
+		.node = IB_MEMREG_NODE_DEVICE,
 	};
 	const struct ib_memreg_cqe *cqe;
 	struct ib_memreg_event event;

@@ -3,8 +3,9 @@
  * libmemreg-fabric: the registration caches of libfabric, made exact by the
  * kernel module ib_memreg.
  *
- * Preload the library, or link to it and call memreg_fabric_import() before the
- * first domain is opened. See libmemreg-fabric(7).
+ * Preload the library, or link to it; or load it by dlopen(3), and call
+ * memreg_fabric_import() before the first domain is opened. See
+ * libmemreg-fabric(7).
  */
 #ifndef MEMREG_FABRIC_H
 #define MEMREG_FABRIC_H
@@ -33,14 +34,17 @@ struct memreg_fabric_stat {
  * memreg_fabric_import() - Make memreg the memory monitor of libfabric's caches
  *
  * It applies to all domains of the process that are opened afterwards, of
- * providers that cache registrations of system memory. Further calls do
- * nothing. If it fails, libfabric keeps its own memory monitor, and a line on
- * stderr reports that.
+ * providers that cache registrations of system memory; of the libfabric that
+ * the caller's calls reach. The first call of fi_getinfo(3) through this
+ * library does the same. Once it has succeeded, further calls do nothing. If it
+ * fails, libfabric keeps its own memory monitor, and a line on stderr reports
+ * that.
  *
  * Return: 0; -EBUSY (the environment has FI_MR_CACHE_MONITOR, which libfabric
  * would obey; or a domain is open, or another monitor was imported), -ENOENT
  * (the module is not loaded), -EACCES (no permission), -ENOSYS (this libfabric
- * imports no monitors), -ENOMEM, -EMFILE, -ENFILE.
+ * imports no monitors, or there is none), -ENOSPC (more than eight copies of
+ * libfabric), -ENOMEM, -EMFILE, -ENFILE.
  */
 int memreg_fabric_import(void);
 

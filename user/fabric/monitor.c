@@ -26,38 +26,35 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
-#include <rdma/fi_ext.h>
 
 #include "changes.h"
 #include "memreg-fabric.h"
-#include "pins.h"
+#include "monitor.h"
+#include "next.h"
 #include "subs.h"
 
 /**
  * struct thread - Records of a thread
+ * @epoch: Epoch of the positions; 0 if there are none
  * @pinned: Position in the log before memory was pinned, if @has_pinned
- * @here: Position when it last called this file, if @was_here
+ * @here: Position when it last called this file
  * @refused: Its last call was a subscribe() that failed; libfabric then calls
  *	unsubscribe() for the same memory
  * @addr: Address of the memory that was refused
  * @length: Its length in bytes
  * @has_pinned: See @pinned
- * @was_here: See @here
  */
 struct thread {
+	uint64_t epoch;
 	uint64_t pinned;
 	uint64_t here;
 	uint64_t addr;
 	uint64_t length;
 	bool refused;
 	bool has_pinned;
-	bool was_here;
 };
 
 static __thread struct thread thread;
@@ -67,31 +64,77 @@ static struct changes changes;
 static struct memreg_fabric_stat counted;
 static uint64_t page;
 static uint64_t began;		/* position in the log when it was made */
-static bool imported;
 
-void before_pin(const void *addr, size_t length)
+/*
+ * Unmap a table whose descriptors the program has closed: nothing looks at it
+ * without the lock. That of a parent process is not dead, and stays mapped.
+ */
+static void drop_table(void)
 {
+	struct memreg_status_info info;
+
+	memreg_status_query(changes.status, &info);
+	if (info.state != IB_MEMREG_STATUS_DEAD)
+		return;
+	memreg_status_destroy(changes.status);
+	__atomic_store_n(&changes.status, NULL, __ATOMIC_RELEASE);
+}
+
+/*
+ * Make a table, without subscriptions, while there is none, or in place of one
+ * that is over. The lock is held.
+ */
+static int open_changes(void)
+{
+	int ret;
+
+	if (changes.status && !changes_are_over(&changes))
+		return 0;
+	if (changes.status)
+		drop_table();
+	page = (uint64_t)sysconf(_SC_PAGESIZE);
+	ret = subs_init();
+	if (!ret)
+		ret = changes_renew(&changes, SUBS_MAX);
+	if (!ret)
+		began = changes_position(&changes);
+	return ret;
+}
+
+void monitor_before_pin(const void *addr, size_t length)
+{
+	if (!changes_status(&changes))
+		return;
+	pthread_mutex_lock(&lock);
 	/*
 	 * Only the first log position since this thread's last subscribe()
 	 * counts.
 	 */
-	if (thread.has_pinned)
-		return;
-	pthread_mutex_lock(&lock);
-	if (changes.status) {
+	if (!open_changes() &&
+	    !(thread.has_pinned && thread.epoch == changes.epoch)) {
 		thread.pinned = changes_position(&changes);
+		thread.epoch = changes.epoch;
+		thread.here = thread.pinned;
 		thread.has_pinned = !addr || !length ||
-				    !changes_settle(&changes, addr, length);
+				    !changes_await(&changes, addr, length);
 	}
 	pthread_mutex_unlock(&lock);
 }
 
-/* A position in the log before all that this thread may still ask about */
-static uint64_t position_before_pin(void)
+/*
+ * Has a range changed since before this thread pinned it? Also true if no
+ * position is known that is early enough: the first table is made before any
+ * domain is opened, but a later one may be made after memory was pinned.
+ */
+static bool changed_since_pin(uint64_t start, uint64_t end)
 {
-	if (thread.has_pinned)
-		return thread.pinned;
-	return thread.was_here ? thread.here : began;
+	uint64_t position = began;
+
+	if (thread.epoch == changes.epoch)
+		position = thread.has_pinned ? thread.pinned : thread.here;
+	else if (thread.epoch || changes.epoch != 1)
+		return true;
+	return changes_since(&changes, position, start, end);
 }
 
 /* The lock is held. */
@@ -101,36 +144,39 @@ static void note_here(void)
 	if (!changes.status)
 		return;
 	thread.here = changes_position(&changes);
-	thread.was_here = true;
+	thread.epoch = changes.epoch;
 }
 
-static int open_changes(void)
+static void take_lock(void)
 {
+	pthread_mutex_lock(&lock);
+}
+
+static void drop_lock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+int monitor_prepare(void)
+{
+	static bool prepared;
 	int ret;
 
-	/* A child process that opens a domain: the table is the parent's. */
-	if (changes.status && changes.owner != getpid())
-		changes_close(&changes);
-	if (changes.status)
-		return 0;
-	page = (uint64_t)sysconf(_SC_PAGESIZE);
-	ret = subs_init();
-	if (!ret)
-		ret = changes_open(&changes, SUBS_MAX);
-	if (!ret)
-		began = changes_position(&changes);
+	pthread_mutex_lock(&lock);
+	ret = open_changes();
+	if (!ret && !prepared)
+		pthread_atfork(take_lock, drop_lock, drop_lock);
+	prepared |= !ret;
+	pthread_mutex_unlock(&lock);
 	return ret;
 }
 
 /* Called with mm_state_lock, before the first domain is opened. */
 static int start(struct fid_mem_monitor *monitor)
 {
-	int ret;
+	int ret = monitor_prepare();
 
 	(void)monitor;
-	pthread_mutex_lock(&lock);
-	ret = open_changes();
-	pthread_mutex_unlock(&lock);
 	if (ret)
 		fprintf(stderr, "libmemreg-fabric: %s\n", memreg_reason());
 	return ret;
@@ -158,7 +204,7 @@ static int watch(struct sub *sub)
 	if (ret)
 		return ret;
 	/* Changes from here on change the generation. */
-	if (!changes_since(&changes, position_before_pin(), start, end))
+	if (!changed_since_pin(start, end))
 		return 0;
 	memreg_unwatch(changes.status, &sub->watch, 1);
 	return -FI_EAGAIN;
@@ -183,8 +229,7 @@ static int add(uint64_t addr, uint64_t length)
 static int share(struct sub *sub)
 {
 	if (!memreg_watch_ok(&sub->watch) ||
-	    changes_since(&changes, position_before_pin(), sub->addr,
-			  sub->addr + sub->length))
+	    changed_since_pin(sub->addr, sub->addr + sub->length))
 		return -FI_EAGAIN;
 	sub->refs++;
 	return 0;
@@ -199,11 +244,11 @@ static int subscribe(struct fid_mem_monitor *monitor, const void *addr,
 
 	(void)monitor;
 	pthread_mutex_lock(&lock);
-	sub = subs_find(at, length);
-	if (!changes.status)
-		ret = -FI_ENODEV;
-	else
+	ret = open_changes();
+	if (!ret) {
+		sub = subs_find(at, length);
 		ret = sub ? share(sub) : add(at, length);
+	}
 	if (ret)
 		counted.refused++;
 	else
@@ -242,9 +287,11 @@ static void unsubscribe(struct fid_mem_monitor *monitor, const void *addr,
 	if (sub && !--sub->refs) {
 		/*
 		 * In a child process the watch belongs to the parent, which
-		 * still uses it.
+		 * still uses it. If the program has closed the descriptors of
+		 * the table, the watch has ended with that, and their numbers
+		 * may be those of other files by now.
 		 */
-		if (changes.owner == getpid())
+		if (!changes_are_over(&changes))
 			memreg_unwatch(changes.status, &sub->watch, 1);
 		subs_remove(sub);
 	}
@@ -279,60 +326,9 @@ static struct fi_ops_mem_monitor ops = {
 	.valid = valid,
 };
 
-static struct fid_mem_monitor monitor = {
-	.fid.fclass = FI_CLASS_MEM_MONITOR,
-	.export_ops = &ops,
-};
-
-static int refuse(int err, const char *why)
+struct fi_ops_mem_monitor *monitor_ops(void)
 {
-	fprintf(stderr, "libmemreg-fabric: not in use: %s\n", why);
-	return err;
-}
-
-static void take_lock(void)
-{
-	pthread_mutex_lock(&lock);
-}
-
-static void drop_lock(void)
-{
-	pthread_mutex_unlock(&lock);
-}
-
-static int import(void)
-{
-	int ret;
-
-	/* libfabric would silently use the monitor that the variable names. */
-	if (getenv("FI_MR_CACHE_MONITOR"))
-		return refuse(-EBUSY, "FI_MR_CACHE_MONITOR is set");
-	ret = start(&monitor);
-	if (ret)
-		return refuse(ret, "there is no status table");
-	ret = fi_import(FI_VERSION(1, 13), "mr_cache", NULL, 0, 0,
-			&monitor.fid, NULL);
-	if (ret == -FI_EBUSY)
-		return refuse(-EBUSY,
-			      "a domain is open, or there is another monitor");
-	if (ret)
-		return refuse(-ENOSYS, "libfabric imports no monitors");
-	pthread_atfork(take_lock, drop_lock, drop_lock);
-	return 0;
-}
-
-EXPORT int memreg_fabric_import(void)
-{
-	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
-	int ret = 0;
-
-	pthread_mutex_lock(&once);
-	if (!imported)
-		ret = import();
-	if (!ret)
-		imported = true;
-	pthread_mutex_unlock(&once);
-	return ret;
+	return &ops;
 }
 
 EXPORT void memreg_fabric_query(struct memreg_fabric_stat *stat)
@@ -340,13 +336,4 @@ EXPORT void memreg_fabric_query(struct memreg_fabric_stat *stat)
 	pthread_mutex_lock(&lock);
 	*stat = counted;
 	pthread_mutex_unlock(&lock);
-}
-
-/* A program that links to this library calls memreg_fabric_import() itself. */
-__attribute__((constructor)) static void preloaded(void)
-{
-	const char *preload = getenv("LD_PRELOAD");
-
-	if (preload && strstr(preload, "libmemreg-fabric"))
-		memreg_fabric_import();
 }

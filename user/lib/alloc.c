@@ -142,9 +142,12 @@ static int add_slab(struct memreg_heap *heap, uint32_t size_class)
 	struct slot *slot = &heap->slots[used];
 	int ret;
 
-	if (used == heap->limit)
-		return memreg__fail("alloc", -ENOMEM,
-				    "the heap has reached its limit");
+	if (used == heap->limit) {
+		memreg__fail("alloc", -ENOMEM, NULL);
+		memreg__because("the heap has reached its limit",
+				"memreg_heap_create() takes a higher one");
+		return -ENOMEM;
+	}
 	ret = make_pool(heap, size_class, heap->base + used * SLOT_SIZE, slot);
 	if (ret)
 		return ret;
@@ -289,8 +292,7 @@ EXPORT int memreg_alloc_query(struct memreg_heap *heap, const void *ptr,
 static int reserve(struct memreg_heap *heap)
 {
 	heap->space_size = ((size_t)heap->limit + 1) * SLOT_SIZE;
-	heap->space = mmap(NULL, heap->space_size, PROT_NONE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	heap->space = memreg__reserve(NULL, heap->space_size);
 	if (heap->space == MAP_FAILED)
 		return -errno;
 	heap->base = (char *)heap->space +

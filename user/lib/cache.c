@@ -249,6 +249,11 @@ static int undo_registration(struct memreg_cache *cache,
 
 	if (!entry->registered)
 		return 0;
+	/* All MRs of the handle went with the table. */
+	if (!ops && memreg__status_is_dead(cache->status)) {
+		entry->registered = false;
+		return 0;
+	}
 	ret = ops ? ops->deregister(cache->attr.arg, entry->cached.handle) :
 		    memreg_mr_deregister(cache->m, entry->cached.mr.id);
 	/* Removal of the device has deregistered all of its MRs. */
@@ -301,6 +306,13 @@ static int make_mr(struct memreg_cache *cache, struct memreg__entry *entry)
 static int make_registration(struct memreg_cache *cache,
 			     struct memreg__entry *entry)
 {
+	/*
+	 * A program that closes descriptors that it did not open may have given
+	 * their numbers to files of its own.
+	 */
+	if (memreg__status_is_dead(cache->status))
+		return memreg__fail("cache_get", -ENODEV,
+				    "the device was removed, or the program has closed the descriptors of the cache");
 	return cache->attr.ops ? make_by_ops(cache, entry) :
 				 make_mr(cache, entry);
 }
@@ -309,8 +321,10 @@ static int make_registration(struct memreg_cache *cache,
 static bool end_watches(struct memreg_cache *cache,
 			const struct memreg_watch *watches, unsigned int n)
 {
-	int ret = n ? memreg_unwatch(cache->status, watches, n) : 0;
+	int ret = 0;
 
+	if (n && !memreg__status_is_dead(cache->status))
+		ret = memreg_unwatch(cache->status, watches, n);
 	return !ret || ret == -ENODEV || ret == -ENOENT;
 }
 
@@ -472,6 +486,42 @@ static bool evict_bytes(struct memreg_cache *cache, uint64_t bytes)
 	return cache->stat.evictions != before;
 }
 
+static bool overlaps(const struct memreg__entry *entry,
+		     const struct request *request)
+{
+	return memreg__entry_start(entry) < request->to &&
+	       memreg__entry_end(entry) > request->from;
+}
+
+/*
+ * The kernel has as many monitors of a page of the range as it allows: evict
+ * entries that overlap the range and were not found since this was done last;
+ * or else all of these that are not in use. Returns false if there are none.
+ */
+static bool evict_overlapping(struct memreg_cache *cache,
+			      const struct request *request)
+{
+	uint64_t refs, before = cache->stat.evictions;
+	struct memreg__entry *entry;
+	uint32_t i, n;
+
+	for (n = 0; n < 2 && cache->stat.evictions == before; n++) {
+		for (i = 0; i < cache->allocated; i++) {
+			entry = cache->all[i];
+			refs = atomic_load(&entry->refs);
+			if (!(refs & LIVE) || refs & REFS ||
+			    !overlaps(entry, request))
+				continue;
+			if (refs >> HITS_SHIFT == entry->seen)
+				unlink_entry(cache, entry,
+					     &cache->stat.evictions);
+			else
+				entry->seen = refs >> HITS_SHIFT;
+		}
+	}
+	return cache->stat.evictions != before;
+}
+
 static bool grow(struct memreg_cache *cache)
 {
 	struct memreg__entry *entries;
@@ -574,7 +624,23 @@ static void merge(struct memreg_cache *cache, struct request *request)
 		*request = exact;
 }
 
-/* Retire the entries that a new entry contains. */
+/* The same where the new entry is large: look at all entries. */
+static void swallow_all(struct memreg_cache *cache,
+			const struct memreg__entry *by)
+{
+	struct memreg__entry *entry;
+	uint32_t i;
+
+	for (i = 0; i < cache->allocated; i++) {
+		entry = cache->all[i];
+		if (is_live(entry) &&
+		    memreg__entry_start(entry) >= memreg__entry_start(by) &&
+		    memreg__entry_end(entry) <= memreg__entry_end(by))
+			unlink_entry(cache, entry, &cache->stat.merges);
+	}
+}
+
+/* Retire the entries that a new entry, which is not live yet, contains. */
 static void swallow(struct memreg_cache *cache, struct memreg__entry *by)
 {
 	uint64_t start = memreg__entry_start(by), end = memreg__entry_end(by);
@@ -582,6 +648,10 @@ static void swallow(struct memreg_cache *cache, struct memreg__entry *by)
 	uint64_t addr = start;
 	uint32_t i = 0;
 
+	if (memreg__entry_is_large(by)) {
+		swallow_all(cache, by);
+		return;
+	}
 	while (addr < end) {
 		entry = memreg__index_overlap(&cache->index, addr, start, end,
 					      &i);
@@ -680,7 +750,10 @@ static int after_failure(struct memreg_cache *cache, struct request *request,
 	if (err != -ENOMEM && err != -ENOSPC)
 		return err;
 	pthread_mutex_lock(&cache->lock);
-	again = evict_bytes(cache, request->to - request->from);
+	if (memreg_reason_code() == IB_MEMREG_REASON_DEPTH)
+		again = evict_overlapping(cache, request);
+	else
+		again = evict_bytes(cache, request->to - request->from);
 	pthread_mutex_unlock(&cache->lock);
 	return again ? 0 : err;
 }
@@ -689,8 +762,8 @@ static int get_slowly(struct memreg_cache *cache, struct request *request,
 		      struct memreg__entry **entry)
 {
 	unsigned int attempts = 0, full = 0;
+	int ret, err = -ESTALE;
 	bool found, made;
-	int ret;
 
 	while (attempts < ATTEMPTS && full < FULL_ATTEMPTS) {
 		ret = find_or_reserve(cache, request, entry, &found);
@@ -710,6 +783,7 @@ static int get_slowly(struct memreg_cache *cache, struct request *request,
 			bury(cache, *entry);
 		end_work(cache);
 		made = !ret;
+		err = ret;
 		if (ret)
 			ret = after_failure(cache, request, ret);
 		/* An entry whose range another one contains is not kept. */
@@ -719,6 +793,8 @@ static int get_slowly(struct memreg_cache *cache, struct request *request,
 	}
 	if (full == FULL_ATTEMPTS)
 		return fail_full();
+	if (err != -ESTALE)
+		return err;
 	return memreg__fail_code("cache_get", -EAGAIN,
 				 IB_MEMREG_REASON_UNSTEADY);
 }
@@ -780,6 +856,23 @@ get_or_fail(struct memreg_cache *cache, uint64_t start, size_t length,
 	return ret;
 }
 
+static __attribute__((noinline)) struct memreg__entry *
+try_get_large(struct memreg_cache *cache, uint64_t start, size_t length)
+{
+	uint32_t i, n = atomic_load_explicit(&cache->index.larges,
+					     memory_order_acquire);
+	struct memreg__entry *entry;
+
+	for (i = 0; i < n; i++) {
+		entry = atomic_load_explicit(&cache->index.large[i],
+					     memory_order_acquire);
+		if (entry && has_all(entry, start, length) &&
+		    hold(cache, entry, start, length))
+			return entry;
+	}
+	return NULL;
+}
+
 static inline __attribute__((always_inline)) struct memreg__entry *
 try_get(struct memreg_cache *cache, uint64_t start, size_t length)
 {
@@ -790,7 +883,7 @@ try_get(struct memreg_cache *cache, uint64_t start, size_t length)
 	entry = memreg__index_find(&cache->index, start);
 	if (entry && hold(cache, entry, start, length))
 		return entry;
-	return NULL;
+	return try_get_large(cache, start, length);
 }
 
 EXPORT int memreg_cache_get(struct memreg_cache *cache, const void *addr,

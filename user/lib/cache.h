@@ -96,14 +96,25 @@ struct memreg__mid {
 	struct memreg__leaf *_Atomic leaf[1 << MID_SHIFT];
 };
 
+/*
+ * Entries of at least LARGE bytes have no leaves, of which they would need one
+ * for each 2 MiB. There is room for LARGES; any more have leaves.
+ */
+#define LARGE		(UINT64_C(1) << 30)
+#define LARGES		64
+
 /**
  * struct memreg__index - Index of entries by address
  * @top: Middle tables, by the upper bits of the address
  * @spare: List of free parts
+ * @larges: Number of @large that were ever used
+ * @large: Large entries; NULL for none
  */
 struct memreg__index {
 	struct memreg__mid *_Atomic *top;
 	struct memreg__part *spare;
+	_Atomic uint32_t larges;
+	struct memreg__entry *_Atomic large[LARGES];
 };
 
 static inline uint64_t memreg__entry_start(const struct memreg__entry *entry)
@@ -114,6 +125,11 @@ static inline uint64_t memreg__entry_start(const struct memreg__entry *entry)
 static inline uint64_t memreg__entry_end(const struct memreg__entry *entry)
 {
 	return to_u64(entry->cached.addr) + entry->cached.length;
+}
+
+static inline bool memreg__entry_is_large(const struct memreg__entry *entry)
+{
+	return entry->cached.length >= LARGE;
 }
 
 static inline struct memreg__leaf *
@@ -174,7 +190,10 @@ int memreg__index_insert(struct memreg__index *index,
 void memreg__index_remove(struct memreg__index *index,
 			  struct memreg__entry *entry);
 
-/* The first entry of a piece of memory, from *@i on, that overlaps a range */
+/*
+ * The first entry of a piece of memory, from *@i on, that overlaps a range; and
+ * of large entries, anywhere
+ */
 struct memreg__entry *memreg__index_overlap(const struct memreg__index *index,
 					    uint64_t addr, uint64_t start,
 					    uint64_t end, uint32_t *i);

@@ -10,6 +10,8 @@
  * is rebuilt from the list, 64 KiB at a time, where the list changes. If a part
  * of the map cannot be allocated, readers find no entry there, and search the
  * list under the lock.
+ *
+ * Large entries are in an array, which readers and the writer search.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -268,12 +270,48 @@ static void remove_piece(struct memreg__index *index,
 	map_piece(index, entry, addr);
 }
 
+/*
+ * Large entries
+ */
+
+static bool insert_large(struct memreg__index *index,
+			 struct memreg__entry *entry)
+{
+	uint32_t i, n = atomic_load(&index->larges);
+
+	for (i = 0; i < n; i++)
+		if (!atomic_load(&index->large[i]))
+			break;
+	if (i == LARGES)
+		return false;
+	atomic_store(&index->large[i], entry);
+	if (i == n)
+		atomic_store(&index->larges, n + 1);
+	return true;
+}
+
+static bool remove_large(struct memreg__index *index,
+			 const struct memreg__entry *entry)
+{
+	uint32_t i, n = atomic_load(&index->larges);
+
+	for (i = 0; i < n; i++) {
+		if (atomic_load(&index->large[i]) == entry) {
+			atomic_store(&index->large[i], NULL);
+			return true;
+		}
+	}
+	return false;
+}
+
 int memreg__index_insert(struct memreg__index *index,
 			 struct memreg__entry *entry)
 {
 	uint64_t start = memreg__entry_start(entry), addr, undo;
 	uint64_t end = memreg__entry_end(entry);
 
+	if (memreg__entry_is_large(entry) && insert_large(index, entry))
+		return 0;
 	if ((end - 1) >> (LEAF_SHIFT + MID_SHIFT + TOP_SHIFT))
 		return -ERANGE;
 	for (addr = start; addr < end; addr = piece_after(addr)) {
@@ -293,6 +331,8 @@ void memreg__index_remove(struct memreg__index *index,
 {
 	uint64_t end = memreg__entry_end(entry), addr;
 
+	if (memreg__entry_is_large(entry) && remove_large(index, entry))
+		return;
 	for (addr = memreg__entry_start(entry); addr < end;
 	     addr = piece_after(addr))
 		remove_piece(index, entry, addr);
@@ -303,11 +343,14 @@ struct memreg__entry *memreg__index_overlap(const struct memreg__index *index,
 					    uint64_t end, uint32_t *i)
 {
 	struct memreg__leaf *leaf = memreg__index_leaf(index, addr);
+	uint32_t count = leaf ? leaf->count : 0;
 	struct memreg__entry *entry;
 
-	while (leaf && *i < leaf->count) {
-		entry = leaf->entries[(*i)++];
-		if (memreg__entry_start(entry) < end &&
+	while (*i < count + atomic_load(&index->larges)) {
+		entry = leaf && *i < count ? leaf->entries[*i] :
+			atomic_load(&index->large[*i - count]);
+		++*i;
+		if (entry && memreg__entry_start(entry) < end &&
 		    memreg__entry_end(entry) > start)
 			return entry;
 	}

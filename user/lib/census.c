@@ -283,25 +283,6 @@ static bool explain_state(const struct census *c,
 	return false;
 }
 
-/* To be bound, and busy */
-static bool explain_window(const struct census *c,
-			   const struct memreg__failure *f, struct out *out,
-			   const char **hint)
-{
-	struct state s;
-
-	if (!find_state(c, bit(WINDOW), f->value[0], &s))
-		return false;
-	if (s.object->u.window.bound)
-		add(out, "window %" PRIu64 " is bound already", f->value[0]);
-	else
-		add(out, "another call is at work on window %" PRIu64,
-		    f->value[0]);
-	*hint = s.object->u.window.bound ? "revoke it first" :
-					   "wait for that call";
-	return true;
-}
-
 bool memreg__census_explain(const struct census *c,
 			    const struct memreg__failure *f, struct out *out,
 			    const char **hint)
@@ -311,12 +292,8 @@ bool memreg__census_explain(const struct census *c,
 	switch (f->code) {
 	case IB_MEMREG_REASON_STATE:
 		return explain_state(c, f, out);
-	case IB_MEMREG_REASON_BOUND_WINDOW:
-		return !strcmp(f->what, "window_bind") &&
-		       explain_window(c, f, out, hint);
 	case IB_MEMREG_REASON_IN_USE:
-		/* a window that is revoked has no users: see cause.c */
-		if (!f->noun[0] || !strcmp(f->what, "window_revoke") ||
+		if (!f->noun[0] ||
 		    !find_state(c, types_of(f->noun[0]), f->value[0], &s))
 			return false;
 		*hint = explain_users(&s, out);

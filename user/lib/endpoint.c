@@ -222,8 +222,15 @@ static uint32_t ring_of(const struct ib_memreg_queues *q)
 /* Name in the error's message the limit that the queues exceed, or the ring. */
 static int about_queues(int err, const struct ib_memreg_queues *q)
 {
-	memreg__cause_queues(q);
 	switch (memreg_reason_code()) {
+	case IB_MEMREG_REASON_QUEUE_SEND:
+		return memreg__about_ids(err, "ring", q->send_ring_id,
+					 "max_send", q->max_send,
+					 "max_send_sge", q->max_send_sge);
+	case IB_MEMREG_REASON_QUEUE_RECV:
+		return memreg__about_ids(err, "ring", q->recv_ring_id,
+					 "max_recv", q->max_recv,
+					 "max_recv_sge", q->max_recv_sge);
 	case IB_MEMREG_REASON_COUNT:
 		return memreg__about_ids(err, "max_send", q->max_send,
 					 "max_recv", q->max_recv, NULL, 0);
@@ -247,6 +254,8 @@ static int about_connect(int err, const struct ib_memreg_endpoint_connect *arg)
 	case IB_MEMREG_REASON_SGES:
 	case IB_MEMREG_REASON_INLINE:
 	case IB_MEMREG_REASON_RING:
+	case IB_MEMREG_REASON_QUEUE_SEND:
+	case IB_MEMREG_REASON_QUEUE_RECV:
 		return about_queues(err, &arg->queues);
 	case IB_MEMREG_REASON_ID:
 	case IB_MEMREG_REASON_DOMAIN:
@@ -332,6 +341,8 @@ EXPORT int memreg_setup(struct memreg *m, uint32_t endpoint, uint32_t domain,
 	case IB_MEMREG_REASON_SGES:
 	case IB_MEMREG_REASON_INLINE:
 	case IB_MEMREG_REASON_RING:
+	case IB_MEMREG_REASON_QUEUE_SEND:
+	case IB_MEMREG_REASON_QUEUE_RECV:
 		return about_queues(ret, &arg.queues);
 	default:
 		return memreg__about_ids(ret, "endpoint", endpoint, "domain",

@@ -212,31 +212,51 @@ static bool find_mapping(uint64_t addr, struct mapping *m)
 	return found;
 }
 
-static void explain_mapping(struct out *out, const struct memreg__failure *f)
+/* Is the cause that the kernel has found that of this mapping, or hole? */
+static bool is_cause(const struct memreg__failure *f, const struct mapping *m,
+		     uint64_t at)
+{
+	bool hole = m->from > at;
+
+	switch (f->code) {
+	case IB_MEMREG_REASON_UNMAPPED:
+		return hole;
+	case IB_MEMREG_REASON_NOT_READABLE:
+		return !hole && m->rights[0] != 'r';
+	case IB_MEMREG_REASON_NOT_WRITABLE:
+		return !hole && m->rights[1] != 'w';
+	default:
+		return false;
+	}
+}
+
+/*
+ * Append the address at which the list of mappings shows the cause, or the file
+ * if the range is in one mapping.
+ */
+static void add_mapping(struct out *out, const struct memreg__failure *f)
 {
 	uint64_t at = f->value[0], end = f->value[0] + f->value[1];
-	bool write = f->access & IB_MEMREG_ACCESS_LOCAL_WRITE;
 	struct mapping m;
 
-	while (at < end) {
-		if (!find_mapping(at, &m) || m.from > at) {
-			add(out, "nothing is mapped at 0x%" PRIx64, at);
-			add_end(out, f->err, NULL);
+	for (; at < end; at = m.to) {
+		if (!find_mapping(at, &m))
+			m = (struct mapping){ .from = end, .to = end };
+		if (is_cause(f, &m, at)) {
+			add(out, ", the first at 0x%" PRIx64, at);
 			return;
 		}
-		if (m.rights[0] != 'r' || (write && m.rights[1] != 'w')) {
-			add(out, "the memory at 0x%" PRIx64 " is mapped %.2s, and %s is needed",
-			    at, m.rights, write ? "rw" : "r-");
-			add_end(out, f->err, NULL);
-			return;
-		}
-		at = m.to;
+		if (at == f->value[0] && m.from <= at && m.to >= end &&
+		    *m.path == '/')
+			add(out, ", %s", m.path);
 	}
-	add(out, "the memory at 0x%" PRIx64 "%s%s is of a kind that can't be pinned for long",
-	    f->value[0], *m.path ? " of " : "", m.path);
-	add_end(out, f->err, *m.path == '/' ?
-		"files that are to be written must be on tmpfs or hugetlbfs" :
-		NULL);
+}
+
+static bool is_of_mapping(const struct memreg__failure *f)
+{
+	return f->code == IB_MEMREG_REASON_PIN ||
+	       (f->code >= IB_MEMREG_REASON_UNMAPPED &&
+		f->code <= IB_MEMREG_REASON_FILE_ERROR);
 }
 
 /* Append how many bytes are missing. `ulimit -l` helps up to the hard limit. */
@@ -266,17 +286,16 @@ static void explain_limit(struct out *out, const struct memreg__failure *f)
 
 static void explain_memory(struct out *out, const struct memreg__failure *f)
 {
-	if (f->code == IB_MEMREG_REASON_PIN && f->value[1] &&
-	    f->value[0] + f->value[1] > f->value[0]) {
-		explain_mapping(out, f);
-	} else if (f->code == IB_MEMREG_REASON_MEMLOCK) {
+	if (f->code == IB_MEMREG_REASON_MEMLOCK) {
 		explain_limit(out, f);
-	} else {
-		add(out, "%s: %" PRIu64 " bytes at 0x%" PRIx64, f->text,
-		    f->value[1], f->value[0]);
-		add(out, ", access 0x%" PRIx32, f->access);
-		add_end(out, f->err, f->hint);
+		return;
 	}
+	add(out, "%s: %" PRIu64 " bytes at 0x%" PRIx64, f->text, f->value[1],
+	    f->value[0]);
+	add(out, ", access 0x%" PRIx32, f->access);
+	if (is_of_mapping(f))
+		add_mapping(out, f);
+	add_end(out, f->err, f->hint);
 }
 
 /*
@@ -336,8 +355,7 @@ static void explain_ids(struct out *out, const struct memreg__failure *f)
 	}
 	if (f->code == IB_MEMREG_REASON_ID ||
 	    f->code == IB_MEMREG_REASON_STATE ||
-	    f->code == IB_MEMREG_REASON_IN_USE ||
-	    f->code == IB_MEMREG_REASON_BOUND_WINDOW)
+	    f->code == IB_MEMREG_REASON_IN_USE)
 		memreg__census_take(&c);
 	if (f->code == IB_MEMREG_REASON_ID) {
 		add(out, "this handle has no ");
@@ -350,7 +368,7 @@ static void explain_ids(struct out *out, const struct memreg__failure *f)
 	add_end(out, f->err, hint);
 }
 
-void memreg__explain(const struct memreg__failure *f, char *line, size_t size)
+static void explain(const struct memreg__failure *f, char *line, size_t size)
 {
 	struct out out = { line, size };
 
@@ -380,4 +398,17 @@ void memreg__explain(const struct memreg__failure *f, char *line, size_t size)
 		add(&out, "%s", f->text);
 	}
 	add_end(&out, f->err, f->hint);
+}
+
+EXPORT const char *memreg_reason(void)
+{
+	static __thread char line[1024];
+	const struct memreg__failure failure = *memreg__last();
+
+	if (!failure.err)
+		return "";
+	explain(&failure, line, sizeof(line));
+	/* Calls that look for the cause replace the reason if they fail. */
+	memreg__restore(&failure);
+	return line;
 }

@@ -84,22 +84,9 @@ int memreg__about_memory(int err, const void *addr, uint64_t length,
 /* State that of the causes of its code the last failure has this one. */
 void memreg__because(const char *text, const char *hint);
 
-/*
- * cause.c: a call has just failed with a code that has several causes: find the
- * cause from the call's parameters. If it cannot be found, nothing changes.
- */
-void memreg__cause_access(uint32_t access);
-void memreg__cause_mr(struct memreg *m,
-		      const struct ib_memreg_mr_register *arg);
-void memreg__cause_bind(uint32_t access);
-void memreg__cause_revoke(const uint32_t *windows, unsigned int count,
-			  unsigned int at);
-void memreg__cause_queues(const struct ib_memreg_queues *q);
-void memreg__cause_wr(struct memreg *m, const struct ib_memreg_wr *wrs,
-		      unsigned int at);
-
-/* explain.c: the line of memreg_reason() */
-void memreg__explain(const struct memreg__failure *f, char *line, size_t size);
+/* Why the last call of this thread that failed did so; and that put back */
+const struct memreg__failure *memreg__last(void);
+void memreg__restore(const struct memreg__failure *f);
 
 /* Open the device node; a descriptor or a negative errno, with reason */
 int memreg__open_node(const char *what);
@@ -111,6 +98,11 @@ uint32_t memreg__queues_flags(uint32_t flags);
 bool memreg__has_cap(struct memreg *m, uint32_t cap, uint64_t *value);
 
 /* status.c: access to a status table for cache.c and mr.c */
+/*
+ * Is a table out of use: because the device was removed, or the program has
+ * closed the descriptors of its handle?
+ */
+bool memreg__status_is_dead(const struct memreg_status *status);
 uint32_t memreg__status_id(const struct memreg_status *status);
 void memreg__watch_slot(const struct memreg_status *status, uint32_t slot,
 			uint64_t generation, struct memreg_watch *watch);
@@ -128,5 +120,8 @@ int memreg__list_devices(struct memreg_device *devices, unsigned int *count);
 int memreg__pool_create_at(struct memreg *m, uint32_t domain,
 			   const struct memreg_pool_attr *attr, void *at,
 			   struct memreg_pool **out);
+
+/* memory.c: mmap() without access, in place of what is there if @at is given */
+void *memreg__reserve(void *at, size_t length);
 
 #endif /* MEMREG_INTERNAL_H */

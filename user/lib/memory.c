@@ -59,6 +59,21 @@ static void trim(char *all, size_t all_length, char *at, size_t length)
 }
 
 /*
+ * Reserve address space, at any address or in place of what is mapped at @at.
+ * No core dump has it: gcore(1) would write zeros.
+ */
+void *memreg__reserve(void *at, size_t length)
+{
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+		    (at ? MAP_FIXED : 0);
+	void *space = mmap(at, length, PROT_NONE, flags, -1, 0);
+
+	if (space != MAP_FAILED)
+		madvise(space, length, MADV_DONTDUMP);
+	return space;
+}
+
+/*
  * Map a descriptor at an address that huge entries can map, within address
  * space reserved for it. The space above is left free, as an earlier mapping
  * may have left a page table there.
@@ -68,8 +83,7 @@ static void *map_aligned(int fd, size_t length, int prot)
 	size_t all_length = length + 2 * HUGE_SIZE;
 	char *all, *at;
 
-	all = mmap(NULL, all_length, PROT_NONE,
-		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	all = memreg__reserve(NULL, all_length);
 	if (all == MAP_FAILED)
 		return all;
 	at = all + (-(uintptr_t)all & (HUGE_SIZE - 1));

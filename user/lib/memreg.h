@@ -56,6 +56,12 @@ extern "C" {
 /** MEMREG_GRANT_SIZE - Bytes of an encoded grant: memreg_grant_encode() */
 #define MEMREG_GRANT_SIZE	32
 
+/** MEMREG_GRANTS_MAX - Maximum number of grants in an encoded list */
+#define MEMREG_GRANTS_MAX	65536
+
+/** MEMREG_GRANTS_SIZE - Bytes of an encoded list: memreg_grants_encode() */
+#define MEMREG_GRANTS_SIZE(_count)	(16 + 24 * (size_t)(_count))
+
 /** struct memreg - An open file that is bound to an RDMA device; opaque */
 struct memreg;
 
@@ -95,13 +101,23 @@ struct memreg_memory {
 };
 
 /**
+ * MEMREG_POOL_WIPE - Flag of a pool: zero buffers that get new keys
+ *
+ * The key of a buffer reaches all of it, and so what was in it for another
+ * peer. memreg_pool_recycle() zeroes buffers of such a pool once their old keys
+ * are dead. It ignores IB_MEMREG_RECYCLE_RELAXED then, so that no late packet
+ * writes after that.
+ */
+#define MEMREG_POOL_WIPE	(1u << 31)
+
+/**
  * struct memreg_pool_attr - Parameters of a pool
  * @buffer_size: Bytes of a buffer, from 1
  * @stride: Bytes from one buffer to the next; 0 for @buffer_size, or if @addr
  *	is NULL, the next multiple of 64 bytes
  * @count: Buffers, 1 to IB_MEMREG_CAP_POOL
  * @access: enum ib_memreg_access of all of them
- * @flags: 0, or IB_MEMREG_MR_UNGUARDED with @addr
+ * @flags: MEMREG_POOL_WIPE, and with @addr IB_MEMREG_MR_UNGUARDED
  * @node: As in memreg_memory_create(), if @addr is NULL
  * @addr: Memory of the caller's, or NULL to have some made
  */
@@ -265,7 +281,8 @@ struct memreg_heap_attr {
  * @length: Bytes
  * @iova: First I/O address. The same as @addr, or 0 with
  *	IB_MEMREG_ACCESS_ZERO_BASED, or the requested one with IB_MEMREG_MR_IOVA
- * @lkey: Local key of the first segment, or 0
+ * @lkey: Local key of the first segment, or 0; no function takes it, as work
+ *	requests name memory by MR and offset
  * @rkey: Remote key of the first segment, or 0 without remote access
  * @segments: Keyed segments. More than 1 if the MR is larger than one key can
  *	span: memreg_mr_query() then returns them all. 0 without remote access.
@@ -300,7 +317,7 @@ struct memreg_cached {
 };
 
 /**
- * struct memreg_demand_info - What MRs on demand have done so far
+ * struct memreg_demand_info - What an MR on demand has done so far
  * @pinned: Pages of 4096 bytes that are pinned now
  * @pinned_max: Most of them at a time
  * @faults: Ranges that had to be pinned when they were used
@@ -327,13 +344,11 @@ struct memreg_demand_info {
  * @port: Port of its registration queue
  * @working: Its registration queue works
  * @rebuilds: Times that its registration queue was rebuilt
- * @demand: Of the MRs on demand that are, or were, in it
  */
 struct memreg_domain_info {
 	uint32_t port;
 	bool working;
 	uint64_t rebuilds;
-	struct memreg_demand_info demand;
 };
 
 /**
@@ -721,9 +736,9 @@ int memreg_mr_register(struct memreg *m, uint32_t domain, void *addr,
  * is never stale; other exporters may take their memory away.
  *
  * Return: 0; -EBADF (@fd is not one of a dma-buf), -EOPNOTSUPP (its exporter
- * refuses, or IB_MEMREG_MR_SINGLE_KEY), -EACCES (local write by a descriptor
- * that is read-only), -EINVAL (also: not inside of the memory), -EAGAIN (also:
- * the exporter is busy with the memory), and as memreg_mr_register().
+ * refuses), -EACCES (local write by a descriptor that is read-only), -EINVAL
+ * (also: not inside of the memory), -EAGAIN (also: the exporter is busy with
+ * the memory), and as memreg_mr_register().
  */
 int memreg_mr_register_fd(struct memreg *m, uint32_t domain, int fd,
 			  uint64_t offset, uint64_t length, uint32_t access,
@@ -815,16 +830,16 @@ static inline struct ib_memreg_piece memreg_piece_3d(uint32_t mr,
  *
  * Work requests name bytes of it as of any MR, on any device. If pieces do not
  * begin and end at multiples of 4096 bytes, peers see several segments, which
- * memreg_mr_query() returns.
+ * memreg_mr_query() and memreg_mr_grants() return.
  *
  * It is deregistered by memreg_mr_deregister(), before the MRs that it is made
  * of can be.
  *
  * Return: 0; -EINVAL (also: bytes are in it twice that can be written; a piece
  * is not inside of its MR; too many pieces), -EOVERFLOW, -ENOENT, -EACCES (an
- * MR does not allow it), -EOPNOTSUPP (an MR has a single key; or one key is
- * asked for and can't be had), -ESTALE, -EFAULT, and as memreg_mr_register()
- * for lack of keys.
+ * MR does not allow it), -EOPNOTSUPP (an MR is on demand, or the exporter of
+ * its memory may take it away; or one key is asked for and can't be had),
+ * -ESTALE, -EFAULT, and as memreg_mr_register() for lack of keys.
  */
 int memreg_mr_compose(struct memreg *m, uint32_t domain,
 		      const struct ib_memreg_piece *pieces, unsigned int count,
@@ -845,7 +860,9 @@ int memreg_mr_compose(struct memreg *m, uint32_t domain,
  * Ranges of the peer that touch and have the same key are moved by one work
  * request, whatever the local memory is composed of. memreg_submit() fails with
  * -EMSGSIZE for a work request whose local memory is in more pieces than 32
- * times IB_MEMREG_CAP_FRAGMENTS: plan parts of the MR then.
+ * times IB_MEMREG_CAP_FRAGMENTS: plan parts of the MR then. So do if there are
+ * more work requests than a queue has places: plan some ranges, and go on with
+ * the next ones at @offset plus their lengths.
  *
  * Return: number of work requests; -EINVAL (another opcode, or the ranges are
  * longer than the MR), -ENOSPC (@room).
@@ -1064,7 +1081,8 @@ int memreg_unwatch(struct memreg_status *status,
  * A load and a compare; async-signal-safe. The result includes all changes that
  * happened before the call in the sense of the memory model: a munmap(2) that
  * this thread has made, or that another thread has made with which this one has
- * synchronised.
+ * synchronised. Changes by mprotect(2), and those that a thread of the kernel
+ * makes in a mapped file, are included one second later at the latest.
  *
  * Return: true if the mapping has not changed.
  */
@@ -1145,8 +1163,10 @@ int memreg_cache_destroy(struct memreg_cache *cache);
  * other threads are making is waited for, two seconds at most.
  *
  * Return: 0; -EINVAL, -EOVERFLOW, -ECHILD (the cache is that of the parent
- * process), -ENOSPC (the limits are reached by registrations in use), -EAGAIN
- * (the memory kept changing), and the errnos of registering.
+ * process), -ENOSPC (the limits are reached by registrations in use, or
+ * IB_MEMREG_MONITOR_DEPTH of them have a page of it), -EAGAIN (the memory kept
+ * changing), -ENODEV (the device was removed, or the program has closed the
+ * descriptors of the cache), and the errnos of registering.
  */
 int memreg_cache_get(struct memreg_cache *cache, const void *addr,
 		     size_t length, const struct memreg_cached **cached);
@@ -1220,8 +1240,9 @@ int memreg_cache_query(struct memreg_cache *cache,
  * A pool belongs to the process that made it: in a child each function fails
  * with -ECHILD.
  *
- * Return: 0; -EINVAL (size, stride or count), -EOVERFLOW, -ENOMEM, -EMFILE,
- * -ENFILE, and as memreg_memory_create() and memreg_mr_register().
+ * Return: 0; -EINVAL (size, stride or count; MEMREG_POOL_WIPE without local
+ * write access), -EOVERFLOW, -ENOMEM, -EMFILE, -ENFILE, and as
+ * memreg_memory_create() and memreg_mr_register().
  */
 int memreg_pool_create(struct memreg *m, uint32_t domain,
 		       const struct memreg_pool_attr *attr,
@@ -2431,6 +2452,73 @@ void memreg_grant_encode(const struct memreg_grant *grant, void *buf);
  */
 int memreg_grant_decode(const void *buf, size_t len,
 			struct memreg_grant *grant);
+
+/**
+ * memreg_mr_grants() - List the keys of an MR as grants
+ * @m: The handle
+ * @mr: The MR's id
+ * @grants: Array to be filled, in the order of the bytes of the MR; may be
+ *	NULL if *@count is 0
+ * @count: In: entries that @grants has room for. Out: keys that the MR has;
+ *	entries are written only if there is room for all.
+ *
+ * A composition has as many keys as memreg_mr_compose() describes, and a long
+ * MR one for each IB_MEMREG_CAP_KEY_SPAN.
+ *
+ * Return: 0; -ENOSPC (@count; also if the MR got more keys meanwhile), -EACCES
+ * (the MR has no remote access), -ENOMEM, and as memreg_mr_query().
+ */
+int memreg_mr_grants(struct memreg *m, uint32_t mr, struct memreg_grant *grants,
+		     unsigned int *count);
+
+/**
+ * memreg_grants_encode() - Write a list of grants
+ * @grants: The grants, in the order of the bytes that they are
+ * @count: Their number, 1 to MEMREG_GRANTS_MAX
+ * @buf: MEMREG_GRANTS_SIZE(@count) bytes, any alignment
+ *
+ * For a composition whose keys are many. Private data has room for few: send
+ * the list in a message, or grant the peer a window on it to READ.
+ *
+ * A header, and an entry for each grant, all in network byte order:
+ *
+ * ======  =====  =============================================================
+ * offset  bytes  meaning
+ * ======  =====  =============================================================
+ * 0       4      0x6d726567, "mreg"
+ * 4       2      version: 2
+ * 6       2      0, to be ignored by the receiver
+ * 8       4      number of entries
+ * 12      4      0, to be ignored by the receiver
+ * 16      8      first entry: first I/O address
+ * 24      8      length in bytes, from 1
+ * 32      4      remote key
+ * 36      2      enum ib_memreg_access; flags above bit 15 are not transmitted
+ * 38      2      0, to be ignored by the receiver
+ * 40             second entry
+ * ======  =====  =============================================================
+ */
+void memreg_grants_encode(const struct memreg_grant *grants, unsigned int count,
+			  void *buf);
+
+/**
+ * memreg_grants_decode() - Read a list of grants
+ * @buf: The list, or a single grant of memreg_grant_encode(); any alignment
+ * @len: Bytes of the data; those beyond the list are ignored
+ * @grants: Array to be filled; may be NULL if *@count is 0
+ * @count: In: entries that @grants has room for. Out: entries of the list
+ *
+ * The data may be of any peer: no entry is empty or wraps, nor does the sum of
+ * their lengths. It must not change during the call: copy it first if the peer
+ * can still write it. A call that fails writes to @grants nothing, and to
+ * @count only with -ENOSPC. memreg_transfer_plan() makes WRITEs or READs of the
+ * result.
+ *
+ * Return: 0; -EINVAL (too short for what it says, or no list), -EOPNOTSUPP (a
+ * version that this library doesn't know), -ENOSPC (@count).
+ */
+int memreg_grants_decode(const void *buf, size_t len,
+			 struct memreg_grant *grants, unsigned int *count);
 
 /*
  * Listing objects

@@ -57,15 +57,12 @@ EXPORT int memreg_domain_query(struct memreg *m, uint32_t domain,
 		.port = arg.out_port,
 		.working = arg.out_working,
 		.rebuilds = arg.out_rebuilds,
-		.demand = demand_info(&arg.out_demand, arg.out_wait),
 	};
 	return 0;
 }
 
-static int about_register(struct memreg *m, int err,
-			  const struct ib_memreg_mr_register *arg)
+static int about_register(int err, const struct ib_memreg_mr_register *arg)
 {
-	memreg__cause_mr(m, arg);
 	if (err == -ENOENT)
 		return memreg__about_id(err, "domain", arg->domain_id);
 	if (err == -EBADF)
@@ -90,7 +87,7 @@ static int register_mr(struct memreg *m, struct ib_memreg_mr_register *arg,
 		arg->iova = mr->iova;
 	ret = memreg__call(m->fd, IB_MEMREG_IOC_MR_REGISTER, arg, what);
 	if (ret)
-		return about_register(m, ret, arg);
+		return about_register(ret, arg);
 	*mr = (struct memreg_mr) {
 		.id = arg->out_mr_id,
 		.domain = arg->domain_id,

@@ -27,6 +27,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -70,6 +71,7 @@ struct stack {
  * @size: Bytes of this mapping
  * @slab: The memory, if it was made with the pool, or NULL
  * @slab_size: Bytes of it
+ * @wipe: Buffers are zeroed when they get new keys
  * @reserved: The address space of @slab belongs to the caller of
  *	memreg__pool_create_at(), and is only lent
  * @m: The handle
@@ -95,6 +97,7 @@ struct memreg_pool {
 	size_t size;
 	void *slab;
 	size_t slab_size;
+	bool wipe;
 	bool reserved;
 	struct memreg *m;
 	struct memreg_mr mr;
@@ -305,6 +308,7 @@ EXPORT int memreg_pool_recycle(struct memreg_pool *pool, void *const *buffers,
 	};
 	uint64_t number;
 	unsigned int i;
+	int ret;
 
 	if (!pool->alive)
 		return memreg__fail("pool_recycle", -ECHILD,
@@ -319,8 +323,14 @@ EXPORT int memreg_pool_recycle(struct memreg_pool *pool, void *const *buffers,
 		indices[i] = (uint32_t)number - 1;
 	}
 	arg.mr_id = pool->mr.id;
-	return memreg__call(pool->m->fd, IB_MEMREG_IOC_POOL_RECYCLE, &arg,
-			    "pool_recycle");
+	/* a late packet could write to the buffer after it was zeroed */
+	if (pool->wipe)
+		arg.flags &= ~(uint32_t)IB_MEMREG_RECYCLE_RELAXED;
+	ret = memreg__call(pool->m->fd, IB_MEMREG_IOC_POOL_RECYCLE, &arg,
+			   "pool_recycle");
+	for (i = 0; i < count && !ret && pool->wipe; i++)
+		memset(buffers[i], 0, pool->buffer_size);
+	return memreg__about_id(ret, "MR", pool->mr.id);
 }
 
 /*
@@ -411,9 +421,7 @@ static struct memreg_pool *new_pool(uint32_t count)
 static void unmap_slab(struct memreg_pool *pool)
 {
 	if (pool->reserved)
-		mmap(pool->slab, pool->slab_size, PROT_NONE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-		     -1, 0);
+		memreg__reserve(pool->slab, pool->slab_size);
 	else
 		munmap(pool->slab, pool->slab_size);
 }
@@ -490,13 +498,8 @@ static int map_table(struct memreg_pool *pool, int fd, size_t size)
 
 static int about_create(int err, const struct ib_memreg_pool_create *arg)
 {
-	switch (memreg_reason_code()) {
-	case IB_MEMREG_REASON_ID:
+	if (memreg_reason_code() == IB_MEMREG_REASON_ID)
 		return memreg__about_id(err, "domain", arg->domain_id);
-	case IB_MEMREG_REASON_ACCESS:
-		memreg__cause_access(arg->access);
-		break;
-	}
 	return memreg__about_ids(err, "buffers", arg->count, "bytes",
 				 arg->buffer_size, "stride", arg->stride);
 }
@@ -507,7 +510,8 @@ static int make_keys(struct memreg_pool *pool,
 {
 	struct ib_memreg_pool_create arg = {
 		.size = sizeof(arg),
-		.flags = attr->addr ? attr->flags : IB_MEMREG_MR_FD,
+		.flags = attr->addr ? attr->flags & ~MEMREG_POOL_WIPE :
+				      IB_MEMREG_MR_FD,
 		.domain_id = domain,
 		.access = attr->access,
 		.count = pool->count,
@@ -570,6 +574,10 @@ static int check_shape(const struct memreg_pool_attr *attr)
 	if (attr->stride && attr->stride < attr->buffer_size)
 		return memreg__fail_code("pool_create", -EINVAL,
 					 IB_MEMREG_REASON_STRIDE);
+	if (attr->flags & MEMREG_POOL_WIPE &&
+	    !(attr->access & IB_MEMREG_ACCESS_LOCAL_WRITE))
+		return memreg__fail("pool_create", -EINVAL,
+				    "MEMREG_POOL_WIPE needs IB_MEMREG_ACCESS_LOCAL_WRITE");
 	if (attr->buffer_size > SIZE_MAX - CACHE_LINE)
 		return memreg__fail_code("pool_create", -EOVERFLOW,
 					 IB_MEMREG_REASON_WRAPS);
@@ -591,6 +599,7 @@ int memreg__pool_create_at(struct memreg *m, uint32_t domain,
 		return memreg__fail_code("pool_create", -ENOMEM, 0);
 	pool->m = m;
 	pool->buffer_size = attr->buffer_size;
+	pool->wipe = attr->flags & MEMREG_POOL_WIPE;
 	set_stride(pool, attr->stride ?: align(attr->buffer_size));
 	ret = make_all(pool, attr, domain, at);
 	if (ret) {

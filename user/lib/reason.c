@@ -28,7 +28,7 @@ static const struct reason reasons[] = {
 		"an unknown flag is set",
 		"the running module may be older than this program" },
 	[IB_MEMREG_REASON_RESERVED] = {
-		"a reserved field is not 0",
+		"a field is not 0 that is reserved, or that none of the flags makes use of",
 		"zero structures before filling them in" },
 	[IB_MEMREG_REASON_NOT_BOUND] = {
 		"the file is not bound to a device", NULL },
@@ -66,8 +66,7 @@ static const struct reason reasons[] = {
 	[IB_MEMREG_REASON_WRAPS] = {
 		"address or offset plus length wraps around", NULL },
 	[IB_MEMREG_REASON_ACCESS] = {
-		"an access flag is unknown, remote write or atomic is asked for without local write, or a window without any remote access",
-		NULL },
+		"an access flag is unknown", NULL },
 	[IB_MEMREG_REASON_ACCESS_DEVICE] = {
 		"the RDMA device lacks what an access flag needs",
 		"`memreg caps` shows the access flags that can be had" },
@@ -76,21 +75,17 @@ static const struct reason reasons[] = {
 		"register the MR with IB_MEMREG_ACCESS_MW_BIND, and with IB_MEMREG_ACCESS_LOCAL_WRITE for windows that can be written"
 	},
 	[IB_MEMREG_REASON_IOVA] = {
-		"the I/O address differs from the memory's in the offset within a page of 4096 bytes, or wraps around",
+		"the I/O address differs from the memory's in the offset within a page of 4096 bytes",
 		NULL },
 	[IB_MEMREG_REASON_MEMLOCK] = {
 		"the limit of locked memory, RLIMIT_MEMLOCK, is reached",
 		"deregister something, or raise it in limits.conf(5) or by LimitMEMLOCK= of the service"
 	},
 	[IB_MEMREG_REASON_PIN] = {
-		"the memory can't be pinned", NULL },
+		"the kernel can't pin a page of the memory", NULL },
 	[IB_MEMREG_REASON_NOT_PMEM] = {
 		"FLUSH_PERSISTENT is asked for on memory that is not persistent",
 		NULL },
-	[IB_MEMREG_REASON_SINGLE_KEY] = {
-		"this can't be done with a single key: the driver is not among those that make them, the MR is too large, or it is for windows, FLUSH_PERSISTENT or work requests",
-		"leave IB_MEMREG_MR_SINGLE_KEY out and use the keyed segments"
-	},
 	[IB_MEMREG_REASON_SPAN] = {
 		"the span is more than one key of this device, or this window, covers, or the message is longer than 2 GiB or than the device sends",
 		"`memreg caps` shows the span of a key; use several windows or messages"
@@ -100,9 +95,8 @@ static const struct reason reasons[] = {
 	[IB_MEMREG_REASON_COUNT] = {
 		"the number of entries is 0 or over the limit", NULL },
 	[IB_MEMREG_REASON_BOUND_WINDOW] = {
-		"the window is bound, or another call is at work on it; to be invalidated: it is not bound on that endpoint",
-		"end what is bound first: by revoking it, or one of type 2B by an INVALIDATE"
-	},
+		"the window is bound already",
+		"revoke it, or end one of type 2B by an INVALIDATE, first" },
 	[IB_MEMREG_REASON_DOMAIN] = {
 		"the object belongs to another domain", NULL },
 	[IB_MEMREG_REASON_ADDRESS] = {
@@ -131,18 +125,17 @@ static const struct reason reasons[] = {
 		"try again when nobody maps or unmaps there" },
 	[IB_MEMREG_REASON_TIMEOUT] = {
 		"the timeout is 0 or over the limit", NULL },
-	[IB_MEMREG_REASON_OPCODE] = {
-		"there is no such opcode, or not on this queue", NULL },
+	[IB_MEMREG_REASON_OPCODE] = { "there is no such opcode", NULL },
 	[IB_MEMREG_REASON_OPCODE_DEVICE] = {
-		"the RDMA device, or its driver's interface for the kernel, lacks the opcode, or the peer has agreed to no READs and atomics",
-		"`memreg caps` shows the opcodes that can be submitted; the peer's responder_resources must not be 0"
-	},
+		"the RDMA device, as the kernel drives it, lacks the opcode",
+		"`memreg caps` shows the opcodes that can be submitted" },
 	[IB_MEMREG_REASON_SGES] = {
-		"more SGEs than the queue was made for, or not the number that the opcode takes",
-		NULL },
+		"there are more SGEs than the queue was made for, or than 16",
+		"max_send_sge or max_recv_sge of the queue is the limit" },
 	[IB_MEMREG_REASON_INLINE] = {
-		"inline data that the opcode can't take, or more than the queue was made for",
-		NULL },
+		"the inline data is longer than max_inline of the send queue",
+		"memreg_connect_queues() and memreg_setup() take up to 256 bytes"
+	},
 	[IB_MEMREG_REASON_FRAGMENTS] = {
 		"the memory of the message is in too many pieces",
 		"`memreg caps` shows how many fit; use shorter messages, huge pages, or a WRITE"
@@ -151,7 +144,7 @@ static const struct reason reasons[] = {
 		"the MR doesn't allow local writes",
 		"register it with IB_MEMREG_ACCESS_LOCAL_WRITE" },
 	[IB_MEMREG_REASON_QUEUE_FULL] = {
-		"there is no room on the send or receive queue",
+		"there is no room on the queue",
 		"wait for completions first, signal now and then, or make it larger"
 	},
 	[IB_MEMREG_REASON_RING_FULL] = {
@@ -159,14 +152,13 @@ static const struct reason reasons[] = {
 		"take completions out of it, signal now and then, or make it larger"
 	},
 	[IB_MEMREG_REASON_NO_QUEUE] = {
-		"the endpoint was made without that queue, or the device has no shared receive queues",
-		NULL },
+		"the endpoint was made without the queue that the work request is for",
+		"give it one: memreg_connect_queues(), memreg_setup()" },
 	[IB_MEMREG_REASON_RING] = {
 		"entries of a completion ring can't have this size, or the endpoint is to have both a shared receive queue and a ring for one of its own",
 		"entries have 64 or 128 bytes" },
 	[IB_MEMREG_REASON_ALIGN] = {
-		"the address of an atomic is no multiple of 8, or its length is not 8",
-		NULL },
+		"the remote address of an atomic is no multiple of 8", NULL },
 	[IB_MEMREG_REASON_EVENTFD] = {
 		"the descriptor is not one of an eventfd", NULL },
 	[IB_MEMREG_REASON_DRIVER] = {
@@ -177,8 +169,7 @@ static const struct reason reasons[] = {
 		"leave IB_MEMREG_MEMORY_CONTIGUOUS out; `memreg caps` shows the most that there can be"
 	},
 	[IB_MEMREG_REASON_NODE] = { "there is no such NUMA node", NULL },
-	[IB_MEMREG_REASON_FD] = {
-		"the descriptor is not open, or not one of a dma-buf", NULL },
+	[IB_MEMREG_REASON_FD] = { "the descriptor is not open", NULL },
 	[IB_MEMREG_REASON_FOREIGN] = {
 		"the dma-buf is not a memory object of memreg", NULL },
 	[IB_MEMREG_REASON_READ_ONLY] = {
@@ -191,7 +182,8 @@ static const struct reason reasons[] = {
 	[IB_MEMREG_REASON_POOL] = {
 		"the MR is no pool, or its buffers have no keys",
 		"make the pool with remote access" },
-	[IB_MEMREG_REASON_TWICE] = { "a buffer is named twice", NULL },
+	[IB_MEMREG_REASON_TWICE] = {
+		"one thing is named twice", "name each once" },
 	[IB_MEMREG_REASON_COMPOSED] = {
 		"the MR is a piece of a composition",
 		"deregister the composition first" },
@@ -217,8 +209,8 @@ static const struct reason reasons[] = {
 		"use memory that has a kernel mapping, or an RDMA device that is hardware"
 	},
 	[IB_MEMREG_REASON_ON_DEMAND] = {
-		"an MR on demand can't be that: it has no keys, is watched, and is memory of this process",
-		NULL },
+		"an MR on demand can't be a piece of a composition",
+		"register the memory without IB_MEMREG_MR_ON_DEMAND" },
 	[IB_MEMREG_REASON_NOT_ON_DEMAND] = {
 		"the MR is none on demand",
 		"register it with IB_MEMREG_MR_ON_DEMAND" },
@@ -229,6 +221,118 @@ static const struct reason reasons[] = {
 	[IB_MEMREG_REASON_DEPTH] = {
 		"too many watches of this process watch the same pages",
 		"destroy watches, or share one between registrations" },
+	[IB_MEMREG_REASON_WINDOW_ACCESS] = {
+		"a window can't have an access flag that is set",
+		"windows take remote access, flushes and ZERO_BASED" },
+	[IB_MEMREG_REASON_NO_REMOTE] = {
+		"the window has no remote access",
+		"add IB_MEMREG_ACCESS_REMOTE_READ, for one" },
+	[IB_MEMREG_REASON_REMOTE_WRITE] = {
+		"remote write needs local write",
+		"add IB_MEMREG_ACCESS_LOCAL_WRITE" },
+	[IB_MEMREG_REASON_REMOTE_ATOMIC] = {
+		"remote atomic needs local write",
+		"add IB_MEMREG_ACCESS_LOCAL_WRITE" },
+	[IB_MEMREG_REASON_IOVA_WRAPS] = {
+		"I/O address plus length is more than 64 bits hold", NULL },
+	[IB_MEMREG_REASON_IOVA_ZERO_BASED] = {
+		"what is zero-based can't have another I/O address",
+		"leave out the I/O address or IB_MEMREG_ACCESS_ZERO_BASED" },
+	[IB_MEMREG_REASON_ZERO_BASED] = {
+		"what is zero-based must begin at a multiple of 4096 bytes",
+		NULL },
+	[IB_MEMREG_REASON_NOT_DMABUF] = {
+		"the descriptor is not one of a dma-buf",
+		"memreg_memory_create() makes one" },
+	[IB_MEMREG_REASON_ON_DEMAND_UNGUARDED] = {
+		"an MR on demand can't be unguarded",
+		"leave out IB_MEMREG_MR_UNGUARDED or IB_MEMREG_MR_ON_DEMAND" },
+	[IB_MEMREG_REASON_ON_DEMAND_FD] = {
+		"the MR of a descriptor can't be on demand",
+		"leave out IB_MEMREG_MR_ON_DEMAND" },
+	[IB_MEMREG_REASON_IMPLICIT] = {
+		"an implicit MR must be on demand",
+		"add IB_MEMREG_MR_ON_DEMAND" },
+	[IB_MEMREG_REASON_IMPLICIT_RANGE] = {
+		"an implicit MR is the whole address space: address and length must be 0",
+		NULL },
+	[IB_MEMREG_REASON_TOO_LONG] = {
+		"an MR can't have 2^32 pages or more",
+		"use several" },
+	[IB_MEMREG_REASON_UNMAPPED] = {
+		"nothing is mapped at an address of the range", NULL },
+	[IB_MEMREG_REASON_NOT_READABLE] = {
+		"the memory is not mapped for reading", NULL },
+	[IB_MEMREG_REASON_NOT_WRITABLE] = {
+		"the memory is not mapped for writing",
+		"map it with PROT_WRITE, or leave out IB_MEMREG_ACCESS_LOCAL_WRITE"
+	},
+	[IB_MEMREG_REASON_IO_MEMORY] = {
+		"the mapping is one of a device or of memory that the kernel can't pin",
+		"register the dma-buf of such memory, if there is one" },
+	[IB_MEMREG_REASON_SECRET] = {
+		"memory of memfd_secret(2) can't be pinned", NULL },
+	[IB_MEMREG_REASON_DAX] = {
+		"memory of a file that is mapped by DAX can't be pinned for long",
+		NULL },
+	[IB_MEMREG_REASON_FILE_WRITE] = {
+		"a shared mapping of a file on this file system can't be pinned for writing",
+		"files that are to be written must be on tmpfs or hugetlbfs" },
+	[IB_MEMREG_REASON_FILE_END] = {
+		"the mapping reaches behind the end of its file",
+		"ftruncate(2) extends the file" },
+	[IB_MEMREG_REASON_HUGE_PAGES] = {
+		"there are too few free huge pages",
+		"HugePages_Free in /proc/meminfo; vm.nr_hugepages makes more" },
+	[IB_MEMREG_REASON_FILE_FULL] = {
+		"the file system of the mapped file is full", "`df` shows it" },
+	[IB_MEMREG_REASON_FILE_ERROR] = {
+		"the file system provides no page of the mapped file: an access would raise SIGBUS",
+		NULL },
+	[IB_MEMREG_REASON_BUSY_WINDOW] = {
+		"another call is at work on the window",
+		"wait for that call" },
+	[IB_MEMREG_REASON_UNBOUND_WINDOW] = {
+		"the window is not bound on this endpoint", NULL },
+	[IB_MEMREG_REASON_QUEUE_SEND] = {
+		"a send queue has a ring, max_send and max_send_sge, and without these there is no max_inline",
+		NULL },
+	[IB_MEMREG_REASON_QUEUE_RECV] = {
+		"a receive queue has a ring, max_recv and max_recv_sge, or none of these",
+		NULL },
+	[IB_MEMREG_REASON_OPCODE_QUEUE] = {
+		"a shared receive queue takes RECVs alone, and none with a registered buffer of io_uring",
+		NULL },
+	[IB_MEMREG_REASON_OPCODE_PEER] = {
+		"the peer has agreed to no READs and atomics",
+		"its responder_resources must not be 0" },
+	[IB_MEMREG_REASON_ATOMIC_SGES] = { "an atomic has one SGE", NULL },
+	[IB_MEMREG_REASON_ATOMIC_LENGTH] = {
+		"an atomic has a length of 8", NULL },
+	[IB_MEMREG_REASON_INLINE_OPCODE] = {
+		"the opcode takes no inline data", NULL },
+	[IB_MEMREG_REASON_INSERTS] = {
+		"more rkeys than 16 are to be inserted into one message",
+		"send several" },
+	[IB_MEMREG_REASON_INSERT_MESSAGE] = {
+		"rkeys are to be inserted into a message that is not inline",
+		"set IB_MEMREG_WR_INLINE" },
+	[IB_MEMREG_REASON_INSERT_AT] = {
+		"an rkey is to be inserted behind the end of the inline data",
+		NULL },
+	[IB_MEMREG_REASON_KEY_PAGES] = {
+		"the composition has more pages than one key can list",
+		"leave IB_MEMREG_COMPOSE_ONE_KEY out and use the keyed segments, or compose larger contiguous memory; `memreg caps` shows how many pages a key has"
+	},
+	[IB_MEMREG_REASON_URING_TARGET] = {
+		"the work requests of a command of io_uring are for several targets",
+		"use a command for each" },
+	[IB_MEMREG_REASON_URING_COUNT] = {
+		"a RECV, or a work request on a registered buffer of io_uring, is not the only one of its command",
+		"use a command for each" },
+	[IB_MEMREG_REASON_URING_SGE] = {
+		"a work request on a registered buffer of io_uring has one SGE, in which the MR is 0",
+		NULL },
 };
 
 /* For failures without a code, or with a less exact one */
@@ -267,12 +371,10 @@ static const struct {
 };
 
 /*
- * For codes with several causes, of which only one is possible in a certain
- * call, or with a certain errno of it. Where the call's parameters decide,
- * cause.c finds the cause.
+ * For codes whose meaning depends on the call, or on the errno.
  */
 static const struct {
-	const char *what;
+	const char *what;	/* NULL: any */
 	uint32_t code;
 	int err;		/* 0: any */
 	struct reason reason;
@@ -283,12 +385,38 @@ static const struct {
 	{ "domain_create", IB_MEMREG_REASON_PORT, ENETDOWN, {
 		"the port of the RDMA device has no usable address",
 		"set its network interface up and give it an IP address" } },
+	{ NULL, IB_MEMREG_REASON_QUEUE, ENETDOWN, {
+		"the registration queue is down, and can't be set up anew",
+		"the port of the RDMA device must be up and have an IP address; `rdma link` shows it"
+	} },
 	{ "mr_register", IB_MEMREG_REASON_WRAPS, 0, {
 		"address plus length is beyond the last address", NULL } },
 	{ "mr_register_fd", IB_MEMREG_REASON_WRAPS, 0, {
 		"offset plus length is more than 64 bits hold", NULL } },
+	{ "mr_register_fd", IB_MEMREG_REASON_RANGE, 0, {
+		"the range is not inside the memory of the descriptor", NULL
+	} },
+	{ "mr_reregister", IB_MEMREG_REASON_RANGE, 0, {
+		"the range is not inside the memory of the descriptor", NULL
+	} },
+	{ "pool_create", IB_MEMREG_REASON_RANGE, 0, {
+		"the buffers are not inside the memory of the descriptor", NULL
+	} },
+	{ "watch", IB_MEMREG_REASON_ACCESS, 0, {
+		"a watch has no access flag but LOCAL_WRITE", NULL } },
 	{ "window_bind", IB_MEMREG_REASON_WRAPS, 0, {
 		"offset plus length is more than 64 bits hold", NULL } },
+	{ "window_bind", IB_MEMREG_REASON_KEY_PAGES, 0, {
+		"the range of the composition has more pages than one key can list",
+		"bind windows on parts of it; `memreg caps` shows how many pages a key has"
+	} },
+	{ "submit", IB_MEMREG_REASON_KEY_PAGES, 0, {
+		"the range of the composition has more pages than one key can list",
+		"bind windows on parts of it; `memreg caps` shows how many pages a key has"
+	} },
+	{ "submit", IB_MEMREG_REASON_RESERVED, 0, {
+		"a field is not 0 that is reserved, or that the opcode does not use",
+		"zero work requests before filling them in" } },
 	{ "submit", IB_MEMREG_REASON_WRAPS, 0, {
 		"offset plus length of a SGE is more than 64 bits hold",
 		NULL } },
@@ -313,6 +441,29 @@ static const struct {
 		"the composition asks for what one of its MRs doesn't allow",
 		"register it with IB_MEMREG_ACCESS_MW_BIND, and with IB_MEMREG_ACCESS_LOCAL_WRITE if it is to be written"
 	} },
+	{ "mr_compose", IB_MEMREG_REASON_ZERO_BASED, 0, {
+		"the memory of the first piece of a zero-based composition must begin at a multiple of 4096 bytes",
+		NULL } },
+	{ "window_bind", IB_MEMREG_REASON_TWICE, 0, {
+		"the window is named twice", "name each window once" } },
+	{ "window_revoke", IB_MEMREG_REASON_TWICE, 0, {
+		"the window is named twice", "name each window once" } },
+	{ "pool_recycle", IB_MEMREG_REASON_TWICE, 0, {
+		"a buffer is named twice", NULL } },
+	{ "setup", IB_MEMREG_REASON_COUNT, 0, {
+		"a queue is to be deeper than the device allows",
+		"`memreg caps` shows how many work requests a queue has" } },
+	{ "connect", IB_MEMREG_REASON_COUNT, 0, {
+		"a queue is to be deeper than the device allows",
+		"`memreg caps` shows how many work requests a queue has" } },
+	{ "setup", IB_MEMREG_REASON_SGES, 0, {
+		"a work request is to have more than 16 SGEs", NULL } },
+	{ "connect", IB_MEMREG_REASON_SGES, 0, {
+		"a work request is to have more than 16 SGEs", NULL } },
+	{ "setup", IB_MEMREG_REASON_INLINE, 0, {
+		"max_inline is more than 256", NULL } },
+	{ "connect", IB_MEMREG_REASON_INLINE, 0, {
+		"max_inline is more than 256", NULL } },
 	{ "pool_create", IB_MEMREG_REASON_WRAPS, 0, {
 		"so many buffers are beyond the last address", NULL } },
 	{ "memory_create", IB_MEMREG_REASON_WRAPS, 0, {
@@ -339,12 +490,6 @@ static const struct {
 	{ "listen", IB_MEMREG_REASON_COUNT, ENOSPC, {
 		"this handle has as many listeners as it may have, 256",
 		"destroy one, or use another handle" } },
-	{ "window_bind", IB_MEMREG_REASON_IOVA, 0, {
-		"a zero-based window begins at an I/O address that is a multiple of 4096",
-		NULL } },
-	{ "submit", IB_MEMREG_REASON_IOVA, 0, {
-		"a zero-based window begins at an I/O address that is a multiple of 4096",
-		NULL } },
 	{ "window_bind", IB_MEMREG_REASON_STATE, 0, {
 		"the connection of the endpoint is over",
 		"leave the endpoint out of the bind, or connect anew" } },
@@ -360,9 +505,6 @@ static const struct {
 	{ "submit", IB_MEMREG_REASON_WINDOW_TYPE, 0, {
 		"work requests bind and end windows of type 2B",
 		"bind one of type 1 by memreg_window_bind()" } },
-	{ "submit", IB_MEMREG_REASON_SINGLE_KEY, 0, {
-		"work requests can't use an MR that has a single key",
-		"register it without IB_MEMREG_MR_SINGLE_KEY" } },
 	{ "srq_create", IB_MEMREG_REASON_SGES, 0, {
 		"a receive has 1 to 16 SGEs", NULL } },
 	{ "ring_wait", IB_MEMREG_REASON_DEVICE_GONE, 0, {
@@ -424,7 +566,6 @@ static const struct {
 };
 
 static __thread struct memreg__failure last;
-static __thread char line[1024];
 
 static const struct reason *reason_of_code(uint32_t code)
 {
@@ -469,7 +610,8 @@ static const struct reason *reason_of_call(const char *what, int err,
 	size_t i;
 
 	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		if (calls[i].code == code && !strcmp(calls[i].what, what) &&
+		if (calls[i].code == code &&
+		    (!calls[i].what || !strcmp(calls[i].what, what)) &&
 		    (!calls[i].err || calls[i].err == -err))
 			return &calls[i].reason;
 	return NULL;
@@ -562,16 +704,14 @@ int memreg__about_memory(int err, const void *addr, uint64_t length,
 	return err;
 }
 
-EXPORT const char *memreg_reason(void)
+const struct memreg__failure *memreg__last(void)
 {
-	const struct memreg__failure failure = last;
+	return &last;
+}
 
-	if (!last.err)
-		return "";
-	memreg__explain(&failure, line, sizeof(line));
-	/* Calls that look for the cause replace the reason if they fail. */
-	last = failure;
-	return line;
+void memreg__restore(const struct memreg__failure *f)
+{
+	last = *f;
 }
 
 EXPORT uint32_t memreg_reason_code(void)

@@ -2,7 +2,10 @@
 /* Status tables, and watches: ranges of memory that have a slot there */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -115,28 +118,63 @@ EXPORT int memreg_status_create(struct memreg *m, uint32_t slots,
 	return 0;
 }
 
-EXPORT int memreg_status_destroy(struct memreg_status *status)
+bool memreg__status_is_dead(const struct memreg_status *status)
+{
+	return __atomic_load_n(&status->table->state, __ATOMIC_ACQUIRE) ==
+	       IB_MEMREG_STATUS_DEAD;
+}
+
+/*
+ * Does a descriptor lead to a table that is dead? If the program has closed the
+ * descriptor of a table, its number may be that of another file by now.
+ */
+static bool leads_to_dead_table(int fd)
+{
+	struct pollfd pfd = { .fd = fd };
+	char path[32], link[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	n = readlink(path, link, sizeof(link) - 1);
+	link[n < 0 ? 0 : n] = 0;
+	return !strcmp(link, "anon_inode:[memreg-status]") &&
+	       poll(&pfd, 1, 0) == 1 && pfd.revents & POLLHUP;
+}
+
+/* Destroy a table that is not dead. In a child it belongs to the parent. */
+static int destroy_table(struct memreg_status *status)
 {
 	struct ib_memreg_destroy arg = { .size = sizeof(arg) };
 	int ret;
 
-	if (!status)
+	if (!status->table->version)
 		return 0;
 	arg.id = status->id;
-	/*
-	 * In a child process the table belongs to the parent: do not destroy
-	 * it.
-	 */
-	if (status->table->version) {
-		ret = memreg__call(status->m->fd, IB_MEMREG_IOC_DESTROY, &arg,
-				   "status_destroy");
-		/* If the device was removed, so was the table. */
-		if (ret && ret != -ENODEV && ret != -ENOENT)
-			return memreg__about_id(ret, "status table",
-						status->id);
+	ret = memreg__call(status->m->fd, IB_MEMREG_IOC_DESTROY, &arg,
+			   "status_destroy");
+	/* If the device was removed, so was the table. */
+	if (!ret || ret == -ENODEV || ret == -ENOENT)
+		return 0;
+	return memreg__about_id(ret, "status table", status->id);
+}
+
+EXPORT int memreg_status_destroy(struct memreg_status *status)
+{
+	bool is_ours = true;
+	int ret;
+
+	if (!status)
+		return 0;
+	if (memreg__status_is_dead(status)) {
+		is_ours = leads_to_dead_table(status->fd);
+	} else {
+		ret = destroy_table(status);
+		if (ret)
+			return ret;
 	}
 	munmap((void *)(uintptr_t)status->table, status->size);
-	close(status->fd);
+	if (is_ours)
+		close(status->fd);
 	free(status);
 	return 0;
 }

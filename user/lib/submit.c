@@ -39,18 +39,26 @@ EXPORT int memreg_srq_create(struct memreg *m, uint32_t domain, uint32_t ring,
 	return 0;
 }
 
+static int about_sges(int err, unsigned int sges)
+{
+	if (sges > IB_MEMREG_SGE_MAX)
+		memreg__because("a work request has up to 16 SGEs", NULL);
+	else
+		memreg__because("there are more SGEs than the queue was made for",
+				"max_send_sge or max_recv_sge of the queue is the limit");
+	return memreg__about_number(err, "SGEs", sges);
+}
+
 /* The work request that was not taken is to blame, if there is one */
-static int about_wr(struct memreg *m, int err, const struct ib_memreg_wr *wrs,
+static int about_wr(int err, const struct ib_memreg_wr *wrs,
 		    unsigned int count, unsigned int taken)
 {
-	/* with a code for it, the kernel has read it */
-	if (taken < count && memreg_reason_code() != IB_MEMREG_REASON_NONE &&
-	    memreg_reason_code() != IB_MEMREG_REASON_COUNT)
-		memreg__cause_wr(m, wrs, taken);
 	if (memreg_reason_code() == IB_MEMREG_REASON_COUNT)
 		return memreg__about_number(err, "work requests", count);
 	if (memreg_reason_code() == IB_MEMREG_REASON_OPCODE && taken < count)
 		return memreg__about_number(err, "opcode", wrs[taken].opcode);
+	if (memreg_reason_code() == IB_MEMREG_REASON_SGES && taken < count)
+		return about_sges(err, wrs[taken].num_sge);
 	switch (-err) {
 	case ENOENT:
 	case ENOTCONN:
@@ -66,7 +74,9 @@ static int about_wr(struct memreg *m, int err, const struct ib_memreg_wr *wrs,
 		return memreg__about_number(err, "work request", taken);
 	}
 	wrs += taken;
-	return memreg__about_ids(err, wrs->opcode == IB_MEMREG_OP_RECV ?
+	/* Only where there is none, it is unknown which it was to be. */
+	return memreg__about_ids(err, err == -ENOENT &&
+				 wrs->opcode == IB_MEMREG_OP_RECV ?
 				 "receive queue" : "endpoint", wrs->target_id,
 				 "MR", wrs->sge.mr_id, "window",
 				 wrs->window_id);
@@ -84,7 +94,7 @@ EXPORT int memreg_submit(struct memreg *m, struct ib_memreg_wr *wrs,
 
 	if (taken)
 		*taken = arg.out_taken;
-	return ret ? about_wr(m, ret, wrs, count, arg.out_taken) : 0;
+	return ret ? about_wr(ret, wrs, count, arg.out_taken) : 0;
 }
 
 EXPORT int memreg_submit_recvs(struct memreg *m, uint32_t target, uint32_t mr,
@@ -114,7 +124,7 @@ EXPORT const char *memreg_wc_status_string(uint32_t status)
 	static const char *const texts[] = {
 		[IB_MEMREG_WC_SUCCESS] = "success",
 		[IB_MEMREG_WC_LOC_LEN_ERR] =
-			"the message is longer than the buffer for it",
+			"the message is longer than the receive that it came to",
 		[IB_MEMREG_WC_LOC_QP_OP_ERR] =
 			"the queue found something wrong with the work request",
 		[IB_MEMREG_WC_LOC_PROT_ERR] =
@@ -178,6 +188,10 @@ EXPORT const char *memreg_cqe_reason(const struct ib_memreg_cqe *cqe)
 	if (cqe->status == IB_MEMREG_WC_RNR_RETRY_EXC_ERR &&
 	    takes_receive(cqe->opcode))
 		return "the peer has no buffer for the message";
+	if (cqe->status == IB_MEMREG_WC_REM_INV_REQ_ERR &&
+	    takes_receive(cqe->opcode))
+		return "the peer found the request invalid: "
+		       "the message is longer than the receive, for example";
 	return memreg_wc_status_string(cqe->status);
 }
 

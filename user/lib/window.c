@@ -42,13 +42,12 @@ EXPORT int memreg_window_alloc(struct memreg *m, uint32_t domain, uint32_t type,
 /* Name in the error's message the range or the objects of a failed bind. */
 static int about_bind(int err, const struct ib_memreg_bind *bind)
 {
-	memreg__cause_bind(bind->access);
 	switch (memreg_reason_code()) {
 	case IB_MEMREG_REASON_ZERO_LENGTH:
 	case IB_MEMREG_REASON_WRAPS:
 	case IB_MEMREG_REASON_RANGE:
 	case IB_MEMREG_REASON_SPAN:
-	case IB_MEMREG_REASON_IOVA:
+	case IB_MEMREG_REASON_ZERO_BASED:
 		return memreg__about_ids(err, "MR", bind->mr_id, "offset",
 					 bind->offset, "length", bind->length);
 	default:
@@ -151,8 +150,6 @@ static int revoke(struct memreg *m, uint32_t domain, const uint32_t *windows,
 		return memreg__about_number(ret, "windows", count);
 	if (arg.out_index >= count || ret == -EFAULT)
 		return memreg__about_id(ret, "domain", domain);
-	if (memreg_reason_code() == IB_MEMREG_REASON_IN_USE)
-		memreg__cause_revoke(windows, count, arg.out_index);
 	return memreg__about_id(ret, "window", windows[arg.out_index]);
 }
 

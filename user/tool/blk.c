@@ -64,21 +64,6 @@ static void path_of(char *path, size_t size, const char *name,
 	snprintf(path, size, DEVICES "/%s/%s", name, attribute);
 }
 
-/* The first line of a file, "" if there is none */
-static char *read_line(const char *path, char *buf, size_t size)
-{
-	FILE *file = fopen(path, "re");
-
-	*buf = '\0';
-	if (!file)
-		return buf;
-	if (!fgets(buf, (int)size, file))
-		*buf = '\0';
-	fclose(file);
-	buf[strcspn(buf, "\n")] = '\0';
-	return buf;
-}
-
 static char *get(const char *name, const char *attribute, char *buf,
 		 size_t size)
 {
@@ -137,7 +122,7 @@ static int prepare(void)
 	if (access(CONFIGFS, F_OK))
 		ret = load_installed("configfs");
 	if (ret == EXIT_GOOD)
-		ret = load_installed("ib_memreg_blk");
+		ret = load_installed(BLK_MODULE_NAME);
 	if (ret != EXIT_GOOD || !access(DEVICES, F_OK))
 		return ret;
 	if (mount("none", CONFIGFS, "configfs", 0, NULL))

@@ -23,8 +23,6 @@ static const struct {
 		"key-span", BYTES, "bytes under one key" },
 	[IB_MEMREG_CAP_PAGE_SIZES] = {
 		"page-sizes", BYTE_SIZES, "that a key can be made of" },
-	[IB_MEMREG_CAP_SINGLE_KEY] = {
-		"single-key", YES_NO, "one key for any length" },
 	[IB_MEMREG_CAP_ACCESS] = {
 		"access", ACCESS, "" },
 	[IB_MEMREG_CAP_WINDOW_TYPE1] = {

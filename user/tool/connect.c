@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Coming together: addresses, listening, how long a peer is waited for, and why
- * there is no connection.
+ * Coming together: addresses and the devices that have them, listening, how
+ * long a peer is waited for, and why there is no connection.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -10,6 +10,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "link.h"
 
@@ -114,6 +115,123 @@ uint32_t listen_at(struct memreg *m, const char *address, uint16_t port,
 	if (listener && is_wildcard(bound))
 		fprintf(stderr, "memreg: anybody who reaches this host may connect; --address ADDRESS listens on one address only\n");
 	return listener;
+}
+
+/*
+ * The device of an address
+ */
+
+#define DEVICES_MAX	64
+
+/* Can @device listen on an address? The RDMA CM knows whose it is. */
+static bool has_address(const char *device,
+			const struct sockaddr_storage *address)
+{
+	struct sockaddr_storage at = *address;	/* which gets a port */
+	struct memreg *m;
+	uint32_t listener;
+	bool has;
+
+	if (memreg_open(device, &m))
+		return false;
+	has = !memreg_listen(m, (struct sockaddr *)&at, 1, &listener);
+	memreg_close(m);
+	return has;
+}
+
+/* The local address from which packets to a peer are sent; nothing is sent */
+static bool find_source(const struct addrinfo *peer,
+			struct sockaddr_storage *source)
+{
+	int fd = socket(peer->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	socklen_t len = sizeof(*source);
+	bool found;
+
+	if (fd < 0)
+		return false;
+	found = !connect(fd, peer->ai_addr, peer->ai_addrlen) &&
+		!getsockname(fd, (struct sockaddr *)source, &len);
+	close(fd);
+	if (found)
+		set_port((struct sockaddr *)source, 0);
+	return found;
+}
+
+static int find_address(const char *address, bool passive,
+			struct sockaddr_storage *sa)
+{
+	struct addrinfo *at = resolve(address, passive ? 0 : 1, passive);
+	bool found = true;
+
+	if (!at)
+		return EXIT_FAILED;
+	if (passive)
+		memcpy(sa, at->ai_addr, at->ai_addrlen);
+	else
+		found = find_source(at, sa);
+	freeaddrinfo(at);
+	return found ? EXIT_GOOD :
+		       fail("there is no route to '%.80s'", address);
+}
+
+/*
+ * Find the only device with an address. A wildcard or a loopback address is one
+ * of each device: then @name stays empty.
+ */
+static int find_device(const char *address, bool passive, char *name)
+{
+	struct memreg_device devices[DEVICES_MAX];
+	unsigned int i, count = DEVICES_MAX, found = 0;
+	struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+	int ret;
+
+	if (memreg_list_devices(devices, &count) || count < 2)
+		return EXIT_GOOD;
+	ret = find_address(address, passive, &sa);
+	if (ret != EXIT_GOOD)
+		return ret;
+	for (i = 0; i < count && i < DEVICES_MAX; i++) {
+		if (!has_address(devices[i].name, &sa))
+			continue;
+		found++;
+		strcpy(name, devices[i].name);
+	}
+	if (found > 1)
+		*name = '\0';
+	if (found)
+		return EXIT_GOOD;
+	return passive ?
+		fail("no RDMA device here has the address '%.80s'", address) :
+		fail("the route to '%.80s' is through no RDMA device",
+		     address);
+}
+
+int open_device(const char *device, const char *address, bool passive,
+		struct memreg **m)
+{
+	char name[IB_MEMREG_DEVICE_NAME_MAX] = "";
+	int ret = memreg_open(device, m);
+
+	if (ret == -ENODEV && !device) {
+		ret = find_device(address, passive, name);
+		if (ret != EXIT_GOOD)
+			return ret;
+		ret = memreg_open(*name ? name : NULL, m);
+	}
+	return ret ? fail("%s", memreg_reason()) : EXIT_GOOD;
+}
+
+int with_device_at(const char *device, const char *address, bool passive,
+		   int (*run)(struct memreg *m, void *ctx), void *ctx)
+{
+	struct memreg *m;
+	int ret = open_device(device, address, passive, &m);
+
+	if (ret != EXIT_GOOD)
+		return ret;
+	ret = run(m, ctx);
+	memreg_close(m);
+	return ret;
 }
 
 /*

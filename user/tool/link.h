@@ -65,6 +65,18 @@ const void *link_message(const struct link *l,
 /* Resolve; to be freed by freeaddrinfo(). NULL after a complaint */
 struct addrinfo *resolve(const char *address, uint16_t port, bool passive);
 
+/*
+ * Open a device: the one that is named, or the one that has @address if it is
+ * @passive, otherwise the one that leads to it, or the only one. Returns the
+ * exit status, EXIT_FAILED after a complaint.
+ */
+int open_device(const char *device, const char *address, bool passive,
+		struct memreg **m);
+
+/* The same, then do something with it, and close it */
+int with_device_at(const char *device, const char *address, bool passive,
+		   int (*run)(struct memreg *m, void *ctx), void *ctx);
+
 /* Milliseconds that a peer has to answer, from an option and without it */
 #define TIMEOUT_DEFAULT_MS	30000
 int take_timeout(const char *word, uint32_t *ms);

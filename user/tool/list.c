@@ -26,7 +26,8 @@ static const char *const types[] = {
 #define TYPES	(sizeof(types) / sizeof(types[0]))
 
 static const char *const states[] = {
-	"up", "down", "live", "stale", "spurious", "bound", "free",
+	"up", "down", "live", "stale", "spurious", "invalidated", "bound",
+	"free",
 	"requested", "connecting", "connected", "closed",
 };
 
@@ -70,7 +71,8 @@ static const char *endpoint_state_text(uint32_t state)
 static const char *mr_state_text(uint32_t state)
 {
 	return state == IB_MEMREG_MR_LIVE ? "live" :
-	       state == IB_MEMREG_MR_STALE ? "stale" : "spurious";
+	       state == IB_MEMREG_MR_STALE ? "stale" :
+	       state == IB_MEMREG_MR_SPURIOUS ? "spurious" : "invalidated";
 }
 
 static const char *state_text(const struct ib_memreg_object *o)
@@ -123,8 +125,6 @@ static void print_domain(const struct ib_memreg_object *o)
 {
 	printf("%" PRIu32 " in it, queue rebuilt %" PRIu64 " times", o->users,
 	       (uint64_t)o->u.domain.rebuilds);
-	if (o->u.domain.demand.pinned_max)
-		print_demand(&o->u.domain.demand);
 }
 
 static void print_mr(const struct ib_memreg_object *o)
@@ -283,7 +283,6 @@ static void json_details(const struct ib_memreg_object *o)
 	case IB_MEMREG_OBJECT_DOMAIN:
 		json_number("users", o->users);
 		json_number("queue_rebuilds", o->u.domain.rebuilds);
-		json_demand(&o->u.domain.demand);
 		break;
 	case IB_MEMREG_OBJECT_MR:
 		json_mr(o);
@@ -516,8 +515,8 @@ static void usage(void)
 	     "  -P, --pid PID         only those of a process\n"
 	     "  -t, --type TYPE       only file, domain, mr, window, listener, endpoint, ring\n"
 	     "                        srq, status or monitor\n"
-	     "  -s, --state STATE     only up, down, live, stale, spurious, bound, free,\n"
-	     "                        requested, connecting, connected or closed\n"
+	     "  -s, --state STATE     only up, down, live, stale, spurious, invalidated, bound,\n"
+	     "                        free, requested, connecting, connected or closed\n"
 	     "  -d, --device DEVICE   only those on an RDMA device\n"
 	     "  -T, --tree            as a tree for each process\n"
 	     "  -m, --memory          who keeps memory objects, and what MRs are on of others\n"
@@ -542,7 +541,7 @@ static int set_state(struct options *o)
 	for (i = 0; i < sizeof(states) / sizeof(states[0]); i++)
 		if (!strcmp(optarg, states[i]))
 			return EXIT_GOOD;
-	return bad_usage("--state '%.80s': it takes up, down, live, stale, spurious, bound, free, requested, connecting, connected or closed",
+	return bad_usage("--state '%.80s': it takes up, down, live, stale, spurious, invalidated, bound, free, requested, connecting, connected or closed",
 			 optarg);
 }
 

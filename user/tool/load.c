@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tool.h"
+#include "version.h"
 
 #define UNSIGNED \
 	"this kernel takes modules only if they are signed by a key that it knows, as with Secure Boot: see README.md"
@@ -54,17 +55,28 @@ static int fail_module(const char *name, int err)
 		    hint(err));
 }
 
-/* Nothing of that name is installed; only one of the modules is ours */
+/* Nothing of that name is installed; two of the modules are ours */
 static int fail_missing(const char *name)
 {
+	bool main = !strcmp(name, MODULE_NAME);
 	struct utsname kernel;
 
 	uname(&kernel);
-	if (strcmp(name, MODULE_NAME))
+	if (!main && strcmp(name, BLK_MODULE_NAME))
 		return fail("%s can't be loaded: the kernel %s has no such module",
 			    name, kernel.release);
-	return fail("%s is not installed for the kernel %s: `make install` does that, and so does the package memreg-dkms with linux-headers-%s; --module PATH takes it from elsewhere",
-		    name, kernel.release, kernel.release);
+	return fail("%s is not installed for the kernel %s: `make install` does that, and so does the package memreg-dkms with linux-headers-%s; %s",
+		    name, kernel.release, kernel.release,
+		    main ? "--module PATH takes it from elsewhere" :
+			   "`insmod` takes it from elsewhere");
+}
+
+bool module_is_loaded(const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/module/%.40s", name);
+	return !access(path, F_OK);
 }
 
 /* Load a module with its dependencies, as modprobe does */
@@ -93,9 +105,13 @@ static int probe(struct kmod_ctx *ctx, const char *name, const char *params)
 
 int load_installed(const char *name)
 {
-	struct kmod_ctx *ctx = kmod_new(NULL, NULL);
+	struct kmod_ctx *ctx;
 	int ret;
 
+	/* it may be built into the kernel, or loaded from elsewhere */
+	if (module_is_loaded(name))
+		return EXIT_GOOD;
+	ctx = kmod_new(NULL, NULL);
 	if (!ctx)
 		return fail("libkmod can't be set up: %s", strerror(errno));
 	/* it reports errors itself otherwise, and in fewer words than we do */
@@ -159,6 +175,39 @@ static int insert_path(struct kmod_ctx *ctx, const char *path,
 	return ret;
 }
 
+/*
+ * A module is loaded: is it the one that was named, or else the one that is
+ * installed?
+ */
+static int check_loaded(struct kmod_ctx *ctx, const char *path,
+			bool parameters)
+{
+	char loaded[VERSION_TEXT], file[VERSION_TEXT];
+	struct kmod_module *mod;
+	int err;
+
+	if (parameters)
+		return fail(MODULE_NAME " is loaded already, and gets parameters when it is loaded; `memreg unload` first");
+	err = path ? kmod_module_new_from_path(ctx, path, &mod) :
+		     kmod_module_new_from_name(ctx, MODULE_NAME, &mod);
+	if (err < 0)
+		return fail("%s: %s", path ? path : MODULE_NAME,
+			    strerror(-err));
+	err = version_compare(mod, loaded, file);
+	kmod_module_unref(mod);
+	if (err == 1 || (err < 0 && !path))
+		return EXIT_GOOD;
+	if (err < 0)
+		return fail("%s is no module that can be read: %s", path,
+			    strerror(-err));
+	if (path)
+		return fail(MODULE_NAME " %s is loaded already, and %s is %s; `memreg unload` first",
+			    loaded, path, file);
+	fail(MODULE_NAME " %s is loaded, and %s is installed, which `memreg unload` and `memreg load` bring",
+	     loaded, file);
+	return EXIT_GOOD;
+}
+
 static int load_module(const char *path, const char *params)
 {
 	struct kmod_ctx *ctx = kmod_new(NULL, NULL);
@@ -168,8 +217,8 @@ static int load_module(const char *path, const char *params)
 		return fail("libkmod can't be set up: %s", strerror(errno));
 	/* it reports errors itself otherwise, and in fewer words than we do */
 	kmod_set_log_priority(ctx, 0);
-	if (!access("/sys/module/" MODULE_NAME, F_OK))
-		ret = EXIT_GOOD;
+	if (module_is_loaded(MODULE_NAME))
+		ret = check_loaded(ctx, path, *params);
 	else if (path)
 		ret = insert_path(ctx, path, params);
 	else
@@ -236,9 +285,10 @@ static int add_rxe(const char *netdev, const char *name)
 static void usage(void)
 {
 	puts("usage: memreg load [--module PATH] [--rxe NETDEV [--name NAME]] [PARAMETER=VALUE...]\n"
-	     "Load the kernel module ib_memreg with what it depends on. That it is\n"
-	     "loaded already is no error. Parameters go to the module: ib_memreg has\n"
-	     "none at present; the kernel ignores unknown ones, with a line in its log.\n\n"
+	     "Load the kernel module ib_memreg with what it depends on. That it is loaded\n"
+	     "already is no error, unless another file or parameters are asked for; if the\n"
+	     "installed one is another, a line says so. Parameters go to the module, which\n"
+	     "has none of its own; the kernel ignores unknown ones, with a line in its log.\n\n"
 	     "  -m, --module PATH   load this file instead of the installed module\n"
 	     "  -x, --rxe NETDEV    bring up soft-RoCE on this network interface\n"
 	     "  -n, --name NAME     name of the soft-RoCE device; rxe0, rxe1... otherwise\n"

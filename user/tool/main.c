@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tool.h"
+#include "version.h"
 
 static const struct {
 	const char *name;
@@ -36,7 +37,8 @@ static void usage(FILE *out)
 	for (i = 0; i < COMMANDS; i++)
 		fprintf(out, "  %-8s %s\n", commands[i].name,
 			commands[i].brief);
-	fputs("\n`memreg SUBCOMMAND --help` shows more.\n"
+	fputs("\n`memreg SUBCOMMAND --help` shows more, `memreg --version` the versions of the\n"
+	      "tool and of the kernel modules that are loaded.\n"
 	      "Exit status: 0 good, 1 failed, 2 bad usage.\n", out);
 }
 
@@ -74,7 +76,7 @@ static int run(int argc, char **argv)
 		return EXIT_GOOD;
 	}
 	if (!strcmp(argv[1], "--version")) {
-		printf("memreg %s\n", memreg_version());
+		versions_print();
 		return EXIT_GOOD;
 	}
 	for (i = 0; i < COMMANDS; i++) {

@@ -20,37 +20,9 @@
 #define PROGRESS	500000000	/* nanoseconds between two of it */
 #define SIZES_FACTOR	4		/* between two of --all */
 
-const char *const measure_ops[] = { "write", "read", "send" };
-
 /*
  * From nothing to a connection, and back
  */
-
-/* A slot for each that is outstanding in either direction */
-static uint64_t memory_of(const struct measure *s)
-{
-	uint64_t slots = s->op == OP_SEND ? 2 * s->depth + 1 : 1;
-
-	return slots * s->size;
-}
-
-int measure_open(struct measure *s)
-{
-	uint64_t length = memory_of(s);
-
-	s->memory = aligned_alloc(4096, (length + 4095) / 4096 * 4096);
-	if (!s->memory)
-		return fail("%s", strerror(ENOMEM));
-	memset(s->memory, 0, length);
-	if (memreg_mr_register(s->m, s->domain, s->memory, length,
-			       IB_MEMREG_ACCESS_LOCAL_WRITE |
-			       IB_MEMREG_ACCESS_MW_BIND, 0, &s->mr) ||
-	    memreg_ring_create(s->m, 4 * MEASURE_DEPTH_MAX, 64, -1,
-			       s->lat ? IB_MEMREG_RING_NO_MODERATION : 0,
-			       &s->ring))
-		return fail("%s", memreg_reason());
-	return EXIT_GOOD;
-}
 
 static void measure_close(struct measure *s)
 {
@@ -62,36 +34,6 @@ static void measure_close(struct measure *s)
 		fail("%s", memreg_reason());
 	free(s->memory);
 	free(s->samples);
-}
-
-struct ib_memreg_queues measure_queues(const struct measure *s)
-{
-	return (struct ib_memreg_queues) {
-		.send_ring_id = s->ring.id,
-		.recv_ring_id = s->ring.id,
-		.max_send = 2 * MEASURE_DEPTH_MAX,
-		.max_recv = 2 * MEASURE_DEPTH_MAX,
-		.max_send_sge = 1,
-		.max_recv_sge = 1,
-	};
-}
-
-/* Messages are received into slots behind the one that they are sent from */
-void measure_prep_receive(const struct measure *s, struct ib_memreg_wr *wr,
-			  uint64_t slot)
-{
-	memreg_prep_recv(wr, s->endpoint, s->mr.id, (slot + 1) * s->size,
-			 (uint32_t)s->size, slot);
-}
-
-int measure_post_receives(struct measure *s)
-{
-	if (s->op == OP_SEND &&
-	    memreg_submit_recvs(s->m, s->endpoint, s->mr.id, s->size,
-				(uint32_t)s->size, 0,
-				(unsigned int)(2 * s->depth), NULL))
-		return fail("%s", memreg_reason());
-	return EXIT_GOOD;
 }
 
 static int post_receive(struct measure *s, uint64_t slot)
@@ -161,25 +103,6 @@ static int connect_server(struct measure *s)
 /*
  * The client
  */
-
-void measure_prep(const struct measure *s, struct ib_memreg_wr *wr)
-{
-	uint32_t size = (uint32_t)s->now;
-
-	switch (s->op) {
-	case OP_WRITE:
-		memreg_prep_write(wr, s->endpoint, s->mr.id, 0, size,
-				  s->grant.iova, s->grant.rkey);
-		break;
-	case OP_READ:
-		memreg_prep_read(wr, s->endpoint, s->mr.id, 0, size,
-				 s->grant.iova, s->grant.rkey);
-		break;
-	default:
-		memreg_prep_send(wr, s->endpoint, s->mr.id, 0, size);
-	}
-	memreg_wr_signal(wr, 0);
-}
 
 static bool over(const struct measure *s, uint64_t posted)
 {
@@ -353,7 +276,7 @@ static int run(struct memreg *m, void *ctx)
 
 #define OPTIONS \
 	"  -S, --server          wait for a client on ADDRESS (0.0.0.0), serve it, end\n" \
-	"  -d, --device DEVICE   RDMA device; may be left out if there is but one\n" \
+	"  -d, --device DEVICE   RDMA device (that of ADDRESS, or the only one)\n" \
 	"  -p, --port PORT       of the server (7175)\n" \
 	"  -T, --timeout TIME    for the server to answer: 0.1 to 60 seconds (30)\n" \
 	"  -o, --op OP           write (default), read or send\n" \
@@ -488,7 +411,7 @@ static int measure_main(int argc, char **argv, const struct syntax *syntax,
 	if (s.count && s.duration)
 		return bad_usage("--count and --duration exclude each other");
 	set_defaults(&s);
-	return with_device(s.device, run, &s);
+	return with_device_at(s.device, s.address, s.server, run, &s);
 }
 
 /* Options of bw; those of lat are the same without the first one, depth. */

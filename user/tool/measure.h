@@ -64,7 +64,7 @@ struct measure {
 	uint32_t *samples;		/* nanoseconds each, of lat */
 };
 
-/* measure.c: what either side does */
+/* measure_link.c: what either side does */
 int measure_open(struct measure *s);
 struct ib_memreg_queues measure_queues(const struct measure *s);
 int measure_post_receives(struct measure *s);

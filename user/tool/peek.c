@@ -306,7 +306,7 @@ static void usage_peek(void)
 	puts("usage: memreg peek [OPTIONS] ADDRESS\n"
 	     "Connect to `memreg serve` and show what is in the memory that it grants,\n"
 	     "which is read by RDMA. It writes nothing there.\n\n"
-	     "  -d, --device DEVICE      RDMA device; may be left out if there is but one\n"
+	     "  -d, --device DEVICE      RDMA device (that of ADDRESS, or the only one)\n"
 	     "  -p, --port PORT          of the peer (7471)\n"
 	     "  -o, --offset BYTES       begin there, counted from the start of the grant (0)\n"
 	     "  -l, --length BYTES       so many; K, M, G may follow (64, or what there is)\n"
@@ -323,7 +323,7 @@ static void usage_poke(void)
 	puts("usage: memreg poke [OPTIONS] ADDRESS [TEXT]\n"
 	     "Connect to `memreg serve` and write to the memory that it grants, by RDMA:\n"
 	     "TEXT, or all of standard input. What was there before is overwritten.\n\n"
-	     "  -d, --device DEVICE   RDMA device; may be left out if there is but one\n"
+	     "  -d, --device DEVICE   RDMA device (that of ADDRESS, or the only one)\n"
 	     "  -p, --port PORT       of the peer (7471)\n"
 	     "  -o, --offset BYTES    begin there, counted from the start of the grant (0)\n"
 	     "  -T, --timeout TIME    for the peer to answer: 0.1 to 60 seconds (30)\n"
@@ -387,7 +387,7 @@ static int start(int argc, char **argv, const struct syntax *syntax,
 	p->text = argv[optind + 1];
 	if (p->text)
 		p->length = strlen(p->text);
-	return with_device(p->device, run, p);
+	return with_device_at(p->device, p->address, false, run, p);
 }
 
 int cmd_peek(int argc, char **argv)

@@ -25,7 +25,7 @@ static struct peer *find_peer(const struct server *s, uint32_t id)
 	return NULL;
 }
 
-/* Recycle the buffer of a peer, so that its key is dead */
+/* Recycle the buffer of a peer, so that its key is dead, and the data gone */
 static int recycle(struct server *s, struct peer *p)
 {
 	int ret = memreg_pool_recycle(s->pool, &p->buffer, 1, 0);
@@ -131,6 +131,14 @@ static const char *why_not(const struct server *s, const struct peer *p)
 	return memreg_reason();
 }
 
+/* It has its key from now on, whether or not it confirms that */
+static void accepted(const struct server *s, struct peer *p)
+{
+	p->since = now_ms();
+	if (s->revoke_after >= 0)
+		p->revoke_at = p->since + s->revoke_after;
+}
+
 static void welcome(struct server *s, const struct ib_memreg_event *event)
 {
 	struct peer *p = calloc(1, sizeof(*p));
@@ -146,8 +154,10 @@ static void welcome(struct server *s, const struct ib_memreg_event *event)
 	s->peers = p;
 	address_text(&event->peer, p->address);
 	if (!grant_or_renew(s, p, data) &&
-	    !memreg_accept(s->m, p->id, p->domain, data, sizeof(data)))
+	    !memreg_accept(s->m, p->id, p->domain, data, sizeof(data))) {
+		accepted(s, p);
 		return;
+	}
 	refuse_peer(s->m, event, why_not(s, p));
 	free_peer(s, p);
 }
@@ -156,8 +166,6 @@ static void came(struct server *s, struct peer *p)
 {
 	p->up = true;
 	p->since = now_ms();
-	if (p->bound && s->revoke_after >= 0)
-		p->revoke_at = p->since + s->revoke_after;
 	report_connected(s, p);
 }
 
@@ -218,10 +226,10 @@ static void disconnect(struct server *s, struct peer *p)
 }
 
 /*
- * Call a function for one connected peer, or for all if @id is 0. An accepted
- * peer has its key before its connection is reported.
+ * Call a function for one peer, or for all if @id is 0: also for one that was
+ * accepted and is not connected yet, as it has its key
  */
-static void for_peers(struct server *s, uint32_t id, bool accepted,
+static void for_peers(struct server *s, uint32_t id,
 		      void (*act)(struct server *s, struct peer *p))
 {
 	struct peer *p, *next;
@@ -229,7 +237,7 @@ static void for_peers(struct server *s, uint32_t id, bool accepted,
 
 	for (p = s->peers; p; p = next) {
 		next = p->next;
-		if (id ? !p->up || p->id != id : !p->up && !accepted)
+		if (id && p->id != id)
 			continue;
 		found = true;
 		act(s, p);
@@ -240,29 +248,12 @@ static void for_peers(struct server *s, uint32_t id, bool accepted,
 
 void peers_revoke(struct server *s, uint32_t id)
 {
-	for_peers(s, id, true, revoke);
-}
-
-void peers_unbind(struct server *s)
-{
-	struct peer *p;
-
-	for (p = s->peers; p; p = p->next) {
-		if (!p->window)
-			continue;
-		if (memreg_window_free(s->m, p->window))
-			fail("peer %" PRIu32 ": %s", p->id, memreg_reason());
-		else
-			report_window_gone(s, p);
-		p->window = 0;
-		p->bound = false;
-		p->revoke_at = -1;
-	}
+	for_peers(s, id, revoke);
 }
 
 void peers_disconnect(struct server *s, uint32_t id)
 {
-	for_peers(s, id, false, disconnect);
+	for_peers(s, id, disconnect);
 }
 
 void peers_print(const struct server *s)
@@ -270,8 +261,7 @@ void peers_print(const struct server *s)
 	const struct peer *p;
 
 	for (p = s->peers; p; p = p->next)
-		if (p->up)
-			report_peer(s, p);
+		report_peer(s, p);
 	report_list_end(s);
 }
 

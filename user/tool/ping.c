@@ -604,7 +604,7 @@ static void usage(void)
 	     "`memreg ping` or `rping -c`. Status 0 means that all rounds went well.\n"
 	     "The server WRITEs to a buffer that the client grants it, and nowhere else.\n\n"
 	     "  -S, --server          wait for a client on ADDRESS (0.0.0.0), serve it, end\n"
-	     "  -d, --device DEVICE   RDMA device; may be left out if there is but one\n"
+	     "  -d, --device DEVICE   RDMA device (that of ADDRESS, or the only one)\n"
 	     "  -p, --port PORT       of the server (7174)\n"
 	     "  -T, --timeout TIME    for the server to answer: 0.1 to 60 seconds (30)\n"
 	     "  -c, --count N         end after so many rounds; server: there must be as many\n"
@@ -713,5 +713,5 @@ int cmd_ping(int argc, char **argv)
 		return bad_usage("the client says the --size");
 	if (!p.size)
 		p.size = BYTES_DEFAULT;
-	return with_device(p.device, run, &p);
+	return with_device_at(p.device, p.address, p.server, run, &p);
 }

@@ -5,7 +5,7 @@
 
 #include "link.h"
 
-/* A peer that has connected, or has asked for a connection */
+/* A peer that was accepted, and has its key; or one that is to be */
 struct peer {
 	struct peer *next;
 	uint32_t id;		/* of its endpoint */
@@ -15,7 +15,7 @@ struct peer {
 	uint32_t rkey;
 	bool up;
 	bool bound;		/* @window; the end of the connection ends it */
-	int64_t since;		/* when it came up */
+	int64_t since;		/* when it came up, or was accepted */
 	int64_t revoke_at;	/* -1: never by itself */
 	char address[ADDRESS_TEXT];
 };
@@ -48,6 +48,7 @@ struct server {
 	bool failed;		/* why it quits */
 };
 
+/* serve_memory.c: memory */
 int64_t now_ms(void);
 
 /*
@@ -56,14 +57,18 @@ int64_t now_ms(void);
  * to end.
  */
 bool renew_memory(struct server *s);
+/* May the memory be written to? */
+bool may_write(const struct server *s);
+/* Make the memory or the pool, as the options have it; the exit status */
+int make_memory(struct server *s);
+/* Free the windows of all peers, so that no window is bound to the memory */
+void peers_unbind(struct server *s);
 
 /* peer.c: peers, from request to end */
 void peers_event(struct server *s, const struct ib_memreg_event *event);
 void peers_revoke(struct server *s, uint32_t id);	/* 0: all */
 void peers_disconnect(struct server *s, uint32_t id);	/* 0: all */
 void peers_print(const struct server *s);
-/* Free the windows of all peers, so that no window is bound to the memory */
-void peers_unbind(struct server *s);
 
 /* Revoke where the time has come; milliseconds until the next, or -1 */
 int peers_expire(struct server *s);

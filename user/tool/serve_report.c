@@ -197,11 +197,13 @@ void report_window_gone(const struct server *s, const struct peer *p)
 void report_peer(const struct server *s, const struct peer *p)
 {
 	if (!s->json) {
-		say("peer %" PRIu32 ": %s, rkey 0x%08" PRIx32 " %s", p->id,
-		    p->address, p->rkey, p->bound ? "good" : "revoked");
+		say("peer %" PRIu32 ": %s, rkey 0x%08" PRIx32 " %s%s", p->id,
+		    p->address, p->rkey, p->bound ? "good" : "revoked",
+		    p->up ? "" : ", not connected yet");
 		return;
 	}
 	record_peer("peer", p);
+	record_bool("connected", p->up);
 	record_key(p);
 	record_end();
 }

@@ -39,6 +39,9 @@ int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A line of output, with the time of day in front */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The first line of a file, "" if there is none; returns @buf */
+char *read_line(const char *path, char *buf, size_t size);
+
 /* The exit status: failure if output could not be written */
 int check_output(void);
 
@@ -98,8 +101,14 @@ int64_t now_ns(void);
 
 /* Names of kernel modules that we deal with */
 #define MODULE_NAME "ib_memreg"
+#define BLK_MODULE_NAME "ib_memreg_blk"
 
-/* Load an installed module; the exit status, after a complaint */
+bool module_is_loaded(const char *name);
+
+/*
+ * Load an installed module, unless it is loaded; the exit status, after a
+ * complaint
+ */
 int load_installed(const char *name);
 
 /* Bring up soft-RoCE on a network interface; 0 or a negative errno */

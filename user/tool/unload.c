@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* memreg unload: remove the kernel module, or list the processes that use it */
+/* memreg unload: remove the kernel modules, or list what uses them */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -30,7 +30,22 @@ static unsigned int print_files(void)
 	return files;
 }
 
-static unsigned int tell_holders(struct kmod_module *mod)
+/* The module of block devices is removed with ours if there are none */
+static bool print_holder(struct kmod_module *holder)
+{
+	const char *name = kmod_module_get_name(holder);
+
+	if (strcmp(name, BLK_MODULE_NAME))
+		fail("the module %s uses it: unload that first", name);
+	else if (kmod_module_get_refcnt(holder) > 0)
+		fail("block devices use it: `memreg blk list` shows them, and `memreg blk detach` ends them");
+	else
+		return false;
+	return true;
+}
+
+/* Print which modules use it; the number of them */
+static unsigned int print_holders(struct kmod_module *mod)
 {
 	struct kmod_list *holders = kmod_module_get_holders(mod), *item;
 	unsigned int count = 0;
@@ -38,16 +53,14 @@ static unsigned int tell_holders(struct kmod_module *mod)
 	kmod_list_foreach(item, holders) {
 		struct kmod_module *holder = kmod_module_get_module(item);
 
-		count++;
-		fail("the module %s uses it: unload that first",
-		     kmod_module_get_name(holder));
+		count += print_holder(holder);
 		kmod_module_unref(holder);
 	}
 	kmod_module_unref_list(holders);
 	return count;
 }
 
-static int tell_why(struct kmod_module *mod, int err)
+static int fail_removal(struct kmod_module *mod, int err)
 {
 	switch (-err) {
 	case EPERM:
@@ -57,13 +70,42 @@ static int tell_why(struct kmod_module *mod, int err)
 		return fail("this kernel has no loadable modules");
 	case EAGAIN:
 	case EBUSY:
-		if (print_files() + tell_holders(mod) == 0)
+		if (print_files() + print_holders(mod) == 0)
 			fail("a process has it open without a device: `fuser -v "
 			     MEMREG_DEVICE_PATH "` shows which");
 		return fail("end what uses it, then try again");
 	default:
 		return fail("%s; see `dmesg`", strerror(-err));
 	}
+}
+
+/* A module that is not loaded counts as removed */
+static int remove_module(struct kmod_module *mod)
+{
+	int err = kmod_module_remove_module(mod, KMOD_REMOVE_NOWAIT);
+
+	return err == -ENOENT ? 0 : err;
+}
+
+/*
+ * Remove the module of block devices if it has none and is the only user of
+ * @mod, so that nothing is done if that can't be removed.
+ */
+static int remove_blk(struct kmod_ctx *ctx, struct kmod_module *mod)
+{
+	struct kmod_module *blk;
+	int err;
+
+	if (!module_is_loaded(BLK_MODULE_NAME))
+		return 0;
+	if (kmod_module_get_refcnt(mod) > 1)
+		return -EBUSY;
+	err = kmod_module_new_from_name(ctx, BLK_MODULE_NAME, &blk);
+	if (err < 0)
+		return err;
+	err = remove_module(blk);
+	kmod_module_unref(blk);
+	return err;
 }
 
 static int unload(struct kmod_ctx *ctx)
@@ -77,10 +119,11 @@ static int unload(struct kmod_ctx *ctx)
 	if (kmod_module_get_initstate(mod) == KMOD_MODULE_BUILTIN) {
 		ret = fail(MODULE_NAME " is built into this kernel");
 	} else {
-		err = kmod_module_remove_module(mod, KMOD_REMOVE_NOWAIT);
-		/* a module that is not loaded counts as unloaded */
-		if (err && err != -ENOENT)
-			ret = tell_why(mod, err);
+		err = remove_blk(ctx, mod);
+		if (!err)
+			err = remove_module(mod);
+		if (err)
+			ret = fail_removal(mod, err);
 	}
 	kmod_module_unref(mod);
 	return ret;
@@ -89,8 +132,9 @@ static int unload(struct kmod_ctx *ctx)
 static void usage(void)
 {
 	puts("usage: memreg unload\n"
-	     "Unload the kernel module ib_memreg. If it is in use nothing is done, and\n"
-	     "its users are listed. It is no error if it is not loaded.\n\n"
+	     "Unload the kernel module ib_memreg, and ib_memreg_blk, which uses it. If they\n"
+	     "are in use nothing is done, and their users are listed. It is no error if\n"
+	     "they are not loaded.\n\n"
 	     "  -h, --help");
 }
 

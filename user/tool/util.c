@@ -188,6 +188,20 @@ int64_t now_ns(void)
 	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
+char *read_line(const char *path, char *buf, size_t size)
+{
+	FILE *file = fopen(path, "re");
+
+	*buf = '\0';
+	if (!file)
+		return buf;
+	if (!fgets(buf, (int)size, file))
+		*buf = '\0';
+	fclose(file);
+	buf[strcspn(buf, "\n")] = '\0';
+	return buf;
+}
+
 int check_output(void)
 {
 	bool good;

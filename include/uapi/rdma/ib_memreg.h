@@ -260,6 +260,12 @@ enum ib_memreg_cmd {
 /** IB_MEMREG_TIMEOUT_MAX_MS - milliseconds that connecting may take at most */
 #define IB_MEMREG_TIMEOUT_MAX_MS	60000
 
+/**
+ * IB_MEMREG_ACCEPT_MAX_MS - milliseconds in which a peer has to confirm that it
+ * was accepted
+ */
+#define IB_MEMREG_ACCEPT_MAX_MS		30000
+
 /** IB_MEMREG_PRIVATE_DATA_MAX - bytes of private data that an event can hold */
 #define IB_MEMREG_PRIVATE_DATA_MAX	200
 
@@ -287,27 +293,21 @@ enum ib_memreg_cmd {
  * @IB_MEMREG_REASON_WINDOWS_BOUND: Windows are bound to the MR.
  * @IB_MEMREG_REASON_ZERO_LENGTH: A length of 0.
  * @IB_MEMREG_REASON_WRAPS: addr + length or offset + length wraps around.
- * @IB_MEMREG_REASON_ACCESS: An access flag is unknown, remote write or
- *	atomic is asked for without local write, or a window without any
- *	remote access.
+ * @IB_MEMREG_REASON_ACCESS: An access flag is unknown.
  * @IB_MEMREG_REASON_ACCESS_DEVICE: The device does not support this access
  *	flag.
  * @IB_MEMREG_REASON_ACCESS_MR: The MR does not allow the access that the window
  *	requests (IB specification 10.6.7.2: a window needs MW_BIND on its MR,
  *	and a window that can be written needs LOCAL_WRITE there).
  * @IB_MEMREG_REASON_IOVA: The requested I/O address differs from the address
- *	of the memory in the offset within a page of 4096 bytes; or iova +
- *	length wraps; or an I/O address is given together with ZERO_BASED; or a
- *	range that is ZERO_BASED does not begin at a multiple of 4096.
+ *	of the memory in the offset within a page of 4096 bytes.
  * @IB_MEMREG_REASON_MEMLOCK: RLIMIT_MEMLOCK is reached.
- * @IB_MEMREG_REASON_PIN: The memory can't be pinned: unmapped, of a kind that
- *	can't be pinned for long, or less writable than asked for.
+ * @IB_MEMREG_REASON_PIN: The kernel can't pin a page of the memory, and its
+ *	mapping shows none of the causes that have a reason of their own, from
+ *	IB_MEMREG_REASON_UNMAPPED to IB_MEMREG_REASON_FILE_ERROR. All of these
+ *	are about the first page that can't be pinned.
  * @IB_MEMREG_REASON_NOT_PMEM: FLUSH_PERSISTENT on memory that is not
  *	persistent.
- * @IB_MEMREG_REASON_SINGLE_KEY: The driver of this device is not on the list of
- *	those which can register a large scattered MR under a single key, the MR
- *	is larger than the driver can register, or an access flag excludes a
- *	single key.
  * @IB_MEMREG_REASON_SPAN: The span is more than one key of this device, or
  *	this window, covers, or a work request has more than 2 GiB, or a message
  *	more than IB_MEMREG_CAP_MESSAGE.
@@ -315,8 +315,7 @@ enum ib_memreg_cmd {
  *	is not one of user space, or a wide monitor has one.
  * @IB_MEMREG_REASON_COUNT: The number of entries is 0 or over the limit, or
  *	there are as many listeners as a file may have.
- * @IB_MEMREG_REASON_BOUND_WINDOW: The window is bound, or being bound or
- *	revoked; or one to be invalidated is not bound on that endpoint.
+ * @IB_MEMREG_REASON_BOUND_WINDOW: The window is bound.
  * @IB_MEMREG_REASON_DOMAIN: The object belongs to another domain.
  * @IB_MEMREG_REASON_ADDRESS: The address is not IPv4 or IPv6, or not of this
  *	device, or may not be used by this caller; or one to connect to is the
@@ -332,14 +331,13 @@ enum ib_memreg_cmd {
  *	mapping changed.
  * @IB_MEMREG_REASON_UNSTEADY: The mapping kept changing while it was being
  *	registered.
- * @IB_MEMREG_REASON_OPCODE: No such opcode, or not on this queue.
+ * @IB_MEMREG_REASON_OPCODE: No such opcode.
  * @IB_MEMREG_REASON_OPCODE_DEVICE: The device, or its driver's interface for
- *	kernel users, lacks the opcode; or it is a READ or an atomic, and the
- *	endpoint's peer has agreed to none.
- * @IB_MEMREG_REASON_SGES: More SGEs than the queue was made for, or not the
- *	number that the opcode takes.
- * @IB_MEMREG_REASON_INLINE: Inline data that the opcode or the queue can't
- *	take.
+ *	kernel users, lacks the opcode.
+ * @IB_MEMREG_REASON_SGES: More SGEs than the queue was made for, or than
+ *	IB_MEMREG_SGE_MAX; or a receive is to have none.
+ * @IB_MEMREG_REASON_INLINE: More inline data than the queue was made for, or
+ *	than IB_MEMREG_INLINE_MAX.
  * @IB_MEMREG_REASON_FRAGMENTS: The memory of a message is in too many pieces.
  * @IB_MEMREG_REASON_LOCAL_WRITE: The MR doesn't allow local writes.
  * @IB_MEMREG_REASON_QUEUE_FULL: No room on the send or receive queue.
@@ -349,15 +347,14 @@ enum ib_memreg_cmd {
  *	device has no shared receive queues.
  * @IB_MEMREG_REASON_RING: Entries of a ring can't have this size, or an
  *	endpoint has both a shared receive queue and a ring for one of its own.
- * @IB_MEMREG_REASON_ALIGN: The address of an atomic is no multiple of 8, or its
- *	length is not 8.
+ * @IB_MEMREG_REASON_ALIGN: The remote address of an atomic is no multiple of 8.
  * @IB_MEMREG_REASON_EVENTFD: Not an eventfd.
  * @IB_MEMREG_REASON_DRIVER: The driver's way of registering memory breaks
  *	guarantees of memreg.
  * @IB_MEMREG_REASON_CONTIGUOUS: So much contiguous memory is not available now
  *	(ENOMEM), or never (EINVAL).
  * @IB_MEMREG_REASON_NODE: There is no such NUMA node.
- * @IB_MEMREG_REASON_FD: The descriptor is not open, or not one of a dma-buf.
+ * @IB_MEMREG_REASON_FD: The descriptor is not open.
  * @IB_MEMREG_REASON_FOREIGN: The dma-buf is not a memory object of memreg;
  *	MEMORY_DUP and POOL_CREATE work only on those.
  * @IB_MEMREG_REASON_READ_ONLY: LOCAL_WRITE is asked for, and the descriptor is
@@ -365,15 +362,15 @@ enum ib_memreg_cmd {
  * @IB_MEMREG_REASON_STRIDE: Buffers of a pool overlap.
  * @IB_MEMREG_REASON_POOL: The MR is not a pool, or is a pool whose buffers have
  *	no keys; from MR_REREGISTER: the MR is a pool.
- * @IB_MEMREG_REASON_TWICE: A buffer is named twice, or a composition that can
- *	be written contains a byte twice.
+ * @IB_MEMREG_REASON_TWICE: A buffer or a window is named twice, or a
+ *	composition that can be written contains a byte twice.
  * @IB_MEMREG_REASON_PROCESS: The memory, or the status table, is that of
  *	another process.
  * @IB_MEMREG_REASON_COMPOSED: The MR is a piece of a composition; from
  *	MR_REREGISTER also: the MR is a composition.
  * @IB_MEMREG_REASON_GAPS: One key can't span the range of a composition: pieces
  *	do not begin and end at multiples of 4096 bytes, and the device lacks
- *	IB_MEMREG_CAP_SG_GAPS; or there are too many pieces.
+ *	IB_MEMREG_CAP_SG_GAPS.
  * @IB_MEMREG_REASON_SLOTS: All slots of the status table are in use.
  * @IB_MEMREG_REASON_LOG: The number of entries of a log is no power of two or
  *	over the limit; or a wide monitor is asked for on a status table that
@@ -383,9 +380,8 @@ enum ib_memreg_cmd {
  *	from MR_COMPOSE: the exporter may take the memory of a piece away.
  * @IB_MEMREG_REASON_NO_CPU: The device is software, and the CPU does not reach
  *	the memory of the dma-buf.
- * @IB_MEMREG_REASON_ON_DEMAND: An MR on demand does not allow this: it cannot
- *	be a piece of a composition (EOPNOTSUPP); or the flags contradict each
- *	other (EINVAL).
+ * @IB_MEMREG_REASON_ON_DEMAND: An MR on demand cannot be a piece of a
+ *	composition.
  * @IB_MEMREG_REASON_NOT_ON_DEMAND: The MR is not on demand: all of it is
  *	pinned.
  * @IB_MEMREG_REASON_ADVICE: There is no such advice.
@@ -395,6 +391,73 @@ enum ib_memreg_cmd {
  *	an iova that is not @addr (EOPNOTSUPP). See IB_MEMREG_CAP_ODP_KEYS.
  * @IB_MEMREG_REASON_DEPTH: IB_MEMREG_MONITOR_DEPTH monitors of the process
  *	watch the range's first, middle or last page already.
+ * @IB_MEMREG_REASON_WINDOW_ACCESS: An access flag is set that a window can't
+ *	have.
+ * @IB_MEMREG_REASON_NO_REMOTE: The window has no remote access.
+ * @IB_MEMREG_REASON_REMOTE_WRITE: REMOTE_WRITE is set without LOCAL_WRITE.
+ * @IB_MEMREG_REASON_REMOTE_ATOMIC: REMOTE_ATOMIC is set without LOCAL_WRITE.
+ * @IB_MEMREG_REASON_IOVA_WRAPS: iova + length wraps around.
+ * @IB_MEMREG_REASON_IOVA_ZERO_BASED: An I/O address is given together with
+ *	ZERO_BASED.
+ * @IB_MEMREG_REASON_ZERO_BASED: A range that is ZERO_BASED does not begin at a
+ *	multiple of 4096.
+ * @IB_MEMREG_REASON_NOT_DMABUF: The descriptor is not one of a dma-buf.
+ * @IB_MEMREG_REASON_ON_DEMAND_UNGUARDED: ON_DEMAND together with UNGUARDED.
+ * @IB_MEMREG_REASON_ON_DEMAND_FD: ON_DEMAND together with IB_MEMREG_MR_FD.
+ * @IB_MEMREG_REASON_IMPLICIT: IMPLICIT without ON_DEMAND.
+ * @IB_MEMREG_REASON_IMPLICIT_RANGE: @addr or @length is not 0 with IMPLICIT.
+ * @IB_MEMREG_REASON_TOO_LONG: An MR has more than 2^32 - 1 system pages.
+ * @IB_MEMREG_REASON_UNMAPPED: Nothing is mapped at an address of the range.
+ * @IB_MEMREG_REASON_NOT_READABLE: The mapping of the memory is not readable.
+ * @IB_MEMREG_REASON_NOT_WRITABLE: LOCAL_WRITE is set, or a range is to be
+ *	written, and the mapping of the memory is not writable.
+ * @IB_MEMREG_REASON_IO_MEMORY: The mapping is one of a device's memory, or of
+ *	other memory without struct page (VM_IO, VM_PFNMAP).
+ * @IB_MEMREG_REASON_SECRET: The memory is that of memfd_secret(2).
+ * @IB_MEMREG_REASON_DAX: The memory is that of a file that is mapped by DAX.
+ * @IB_MEMREG_REASON_FILE_WRITE: The memory is to be written, and is a shared
+ *	mapping of a file on a file system that has to know of each write; all
+ *	but tmpfs and hugetlbfs are.
+ * @IB_MEMREG_REASON_FILE_END: The memory is a mapping of a file, and a page of
+ *	it is behind the end of the file.
+ * @IB_MEMREG_REASON_HUGE_PAGES: There are too few free huge pages for a mapping
+ *	of hugetlbfs or of MAP_HUGETLB.
+ * @IB_MEMREG_REASON_FILE_FULL: The file system has no room for a page of the
+ *	file that the memory is a mapping of.
+ * @IB_MEMREG_REASON_FILE_ERROR: The file system provides no page of the file
+ *	that the memory is a mapping of, for another cause: an access would
+ *	raise SIGBUS.
+ * @IB_MEMREG_REASON_BUSY_WINDOW: Another call is binding or revoking the
+ *	window.
+ * @IB_MEMREG_REASON_UNBOUND_WINDOW: The window to be invalidated is not bound
+ *	on that endpoint.
+ * @IB_MEMREG_REASON_QUEUE_SEND: Of a send queue's ring, depth and SGEs some are
+ *	0, and not all; or max_inline is set without a send queue.
+ * @IB_MEMREG_REASON_QUEUE_RECV: Of a receive queue's ring, depth and SGEs some
+ *	are 0, and not all.
+ * @IB_MEMREG_REASON_OPCODE_QUEUE: A shared receive queue takes only RECVs, and
+ *	from io_uring none with a registered buffer.
+ * @IB_MEMREG_REASON_OPCODE_PEER: A READ, an atomic or an ATOMIC_WRITE, and the
+ *	endpoint's peer has agreed to none.
+ * @IB_MEMREG_REASON_ATOMIC_SGES: An atomic has another number of SGEs than 1.
+ * @IB_MEMREG_REASON_ATOMIC_LENGTH: The length of an atomic is not 8.
+ * @IB_MEMREG_REASON_INLINE_OPCODE: The opcode takes no inline data.
+ * @IB_MEMREG_REASON_INSERTS: More than IB_MEMREG_INSERTS_MAX rkeys are to be
+ *	inserted into one message.
+ * @IB_MEMREG_REASON_INSERT_MESSAGE: rkeys are to be inserted into a message
+ *	without inline data.
+ * @IB_MEMREG_REASON_INSERT_AT: An rkey is to be inserted behind the end of the
+ *	inline data.
+ * @IB_MEMREG_REASON_KEY_PAGES: One key can't span the range of a composition:
+ *	the list of a key has IB_MEMREG_CAP_KEY_PAGES entries, and there are
+ *	more pages, of the largest size that the memory allows, or more pieces
+ *	with IB_MEMREG_CAP_SG_GAPS.
+ * @IB_MEMREG_REASON_URING_TARGET: The work requests of a command of io_uring
+ *	are for several targets.
+ * @IB_MEMREG_REASON_URING_COUNT: A RECV, or a work request on a registered
+ *	buffer of io_uring, is not the only one of its command.
+ * @IB_MEMREG_REASON_URING_SGE: A work request on a registered buffer of
+ *	io_uring has another number of SGEs than 1, or one with an mr_id.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE = 0,
@@ -421,54 +484,93 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_MEMLOCK = 21,
 	IB_MEMREG_REASON_PIN = 22,
 	IB_MEMREG_REASON_NOT_PMEM = 23,
-	IB_MEMREG_REASON_SINGLE_KEY = 24,
-	IB_MEMREG_REASON_SPAN = 25,
-	IB_MEMREG_REASON_RANGE = 26,
-	IB_MEMREG_REASON_COUNT = 27,
-	IB_MEMREG_REASON_BOUND_WINDOW = 28,
-	IB_MEMREG_REASON_DOMAIN = 29,
-	IB_MEMREG_REASON_ADDRESS = 30,
-	IB_MEMREG_REASON_PRIVATE_DATA = 31,
-	IB_MEMREG_REASON_STATE = 32,
-	IB_MEMREG_REASON_CGROUP = 33,
-	IB_MEMREG_REASON_QUEUE = 34,
-	IB_MEMREG_REASON_WINDOW_TYPE = 35,
-	IB_MEMREG_REASON_TIMEOUT = 36,
-	IB_MEMREG_REASON_STALE = 37,
-	IB_MEMREG_REASON_UNSTEADY = 38,
-	IB_MEMREG_REASON_OPCODE = 39,
-	IB_MEMREG_REASON_OPCODE_DEVICE = 40,
-	IB_MEMREG_REASON_SGES = 41,
-	IB_MEMREG_REASON_INLINE = 42,
-	IB_MEMREG_REASON_FRAGMENTS = 43,
-	IB_MEMREG_REASON_LOCAL_WRITE = 44,
-	IB_MEMREG_REASON_QUEUE_FULL = 45,
-	IB_MEMREG_REASON_RING_FULL = 46,
-	IB_MEMREG_REASON_NO_QUEUE = 47,
-	IB_MEMREG_REASON_RING = 48,
-	IB_MEMREG_REASON_ALIGN = 49,
-	IB_MEMREG_REASON_EVENTFD = 50,
-	IB_MEMREG_REASON_DRIVER = 51,
-	IB_MEMREG_REASON_CONTIGUOUS = 52,
-	IB_MEMREG_REASON_NODE = 53,
-	IB_MEMREG_REASON_FD = 54,
-	IB_MEMREG_REASON_FOREIGN = 55,
-	IB_MEMREG_REASON_READ_ONLY = 56,
-	IB_MEMREG_REASON_STRIDE = 57,
-	IB_MEMREG_REASON_POOL = 58,
-	IB_MEMREG_REASON_TWICE = 59,
-	IB_MEMREG_REASON_PROCESS = 60,
-	IB_MEMREG_REASON_COMPOSED = 61,
-	IB_MEMREG_REASON_GAPS = 62,
-	IB_MEMREG_REASON_SLOTS = 63,
-	IB_MEMREG_REASON_LOG = 64,
-	IB_MEMREG_REASON_EXPORTER = 65,
-	IB_MEMREG_REASON_NO_CPU = 66,
-	IB_MEMREG_REASON_ON_DEMAND = 67,
-	IB_MEMREG_REASON_NOT_ON_DEMAND = 68,
-	IB_MEMREG_REASON_ADVICE = 69,
-	IB_MEMREG_REASON_DEVICE_PAGING = 70,
-	IB_MEMREG_REASON_DEPTH = 71
+	IB_MEMREG_REASON_SPAN = 24,
+	IB_MEMREG_REASON_RANGE = 25,
+	IB_MEMREG_REASON_COUNT = 26,
+	IB_MEMREG_REASON_BOUND_WINDOW = 27,
+	IB_MEMREG_REASON_DOMAIN = 28,
+	IB_MEMREG_REASON_ADDRESS = 29,
+	IB_MEMREG_REASON_PRIVATE_DATA = 30,
+	IB_MEMREG_REASON_STATE = 31,
+	IB_MEMREG_REASON_CGROUP = 32,
+	IB_MEMREG_REASON_QUEUE = 33,
+	IB_MEMREG_REASON_WINDOW_TYPE = 34,
+	IB_MEMREG_REASON_TIMEOUT = 35,
+	IB_MEMREG_REASON_STALE = 36,
+	IB_MEMREG_REASON_UNSTEADY = 37,
+	IB_MEMREG_REASON_OPCODE = 38,
+	IB_MEMREG_REASON_OPCODE_DEVICE = 39,
+	IB_MEMREG_REASON_SGES = 40,
+	IB_MEMREG_REASON_INLINE = 41,
+	IB_MEMREG_REASON_FRAGMENTS = 42,
+	IB_MEMREG_REASON_LOCAL_WRITE = 43,
+	IB_MEMREG_REASON_QUEUE_FULL = 44,
+	IB_MEMREG_REASON_RING_FULL = 45,
+	IB_MEMREG_REASON_NO_QUEUE = 46,
+	IB_MEMREG_REASON_RING = 47,
+	IB_MEMREG_REASON_ALIGN = 48,
+	IB_MEMREG_REASON_EVENTFD = 49,
+	IB_MEMREG_REASON_DRIVER = 50,
+	IB_MEMREG_REASON_CONTIGUOUS = 51,
+	IB_MEMREG_REASON_NODE = 52,
+	IB_MEMREG_REASON_FD = 53,
+	IB_MEMREG_REASON_FOREIGN = 54,
+	IB_MEMREG_REASON_READ_ONLY = 55,
+	IB_MEMREG_REASON_STRIDE = 56,
+	IB_MEMREG_REASON_POOL = 57,
+	IB_MEMREG_REASON_TWICE = 58,
+	IB_MEMREG_REASON_PROCESS = 59,
+	IB_MEMREG_REASON_COMPOSED = 60,
+	IB_MEMREG_REASON_GAPS = 61,
+	IB_MEMREG_REASON_SLOTS = 62,
+	IB_MEMREG_REASON_LOG = 63,
+	IB_MEMREG_REASON_EXPORTER = 64,
+	IB_MEMREG_REASON_NO_CPU = 65,
+	IB_MEMREG_REASON_ON_DEMAND = 66,
+	IB_MEMREG_REASON_NOT_ON_DEMAND = 67,
+	IB_MEMREG_REASON_ADVICE = 68,
+	IB_MEMREG_REASON_DEVICE_PAGING = 69,
+	IB_MEMREG_REASON_DEPTH = 70,
+	IB_MEMREG_REASON_WINDOW_ACCESS = 71,
+	IB_MEMREG_REASON_NO_REMOTE = 72,
+	IB_MEMREG_REASON_REMOTE_WRITE = 73,
+	IB_MEMREG_REASON_REMOTE_ATOMIC = 74,
+	IB_MEMREG_REASON_IOVA_WRAPS = 75,
+	IB_MEMREG_REASON_IOVA_ZERO_BASED = 76,
+	IB_MEMREG_REASON_ZERO_BASED = 77,
+	IB_MEMREG_REASON_NOT_DMABUF = 78,
+	IB_MEMREG_REASON_ON_DEMAND_UNGUARDED = 79,
+	IB_MEMREG_REASON_ON_DEMAND_FD = 80,
+	IB_MEMREG_REASON_IMPLICIT = 81,
+	IB_MEMREG_REASON_IMPLICIT_RANGE = 82,
+	IB_MEMREG_REASON_TOO_LONG = 83,
+	IB_MEMREG_REASON_UNMAPPED = 84,
+	IB_MEMREG_REASON_NOT_READABLE = 85,
+	IB_MEMREG_REASON_NOT_WRITABLE = 86,
+	IB_MEMREG_REASON_IO_MEMORY = 87,
+	IB_MEMREG_REASON_SECRET = 88,
+	IB_MEMREG_REASON_DAX = 89,
+	IB_MEMREG_REASON_FILE_WRITE = 90,
+	IB_MEMREG_REASON_FILE_END = 91,
+	IB_MEMREG_REASON_HUGE_PAGES = 92,
+	IB_MEMREG_REASON_FILE_FULL = 93,
+	IB_MEMREG_REASON_FILE_ERROR = 94,
+	IB_MEMREG_REASON_BUSY_WINDOW = 95,
+	IB_MEMREG_REASON_UNBOUND_WINDOW = 96,
+	IB_MEMREG_REASON_QUEUE_SEND = 97,
+	IB_MEMREG_REASON_QUEUE_RECV = 98,
+	IB_MEMREG_REASON_OPCODE_QUEUE = 99,
+	IB_MEMREG_REASON_OPCODE_PEER = 100,
+	IB_MEMREG_REASON_ATOMIC_SGES = 101,
+	IB_MEMREG_REASON_ATOMIC_LENGTH = 102,
+	IB_MEMREG_REASON_INLINE_OPCODE = 103,
+	IB_MEMREG_REASON_INSERTS = 104,
+	IB_MEMREG_REASON_INSERT_MESSAGE = 105,
+	IB_MEMREG_REASON_INSERT_AT = 106,
+	IB_MEMREG_REASON_KEY_PAGES = 107,
+	IB_MEMREG_REASON_URING_TARGET = 108,
+	IB_MEMREG_REASON_URING_COUNT = 109,
+	IB_MEMREG_REASON_URING_SGE = 110
 };
 
 /**
@@ -571,8 +673,6 @@ enum ib_memreg_backing {
  *	window covers at most a page less, as it may begin inside a page.
  * @IB_MEMREG_CAP_PAGE_SIZES: Bitmap of the page sizes in bytes that a key can
  *	be made of.
- * @IB_MEMREG_CAP_SINGLE_KEY: 1 if IB_MEMREG_MR_SINGLE_KEY works. Such a key
- *	dies asynchronously after an invalidation of the memory.
  * @IB_MEMREG_CAP_ACCESS: Mask of the access flags that the device supports.
  * @IB_MEMREG_CAP_WINDOW_TYPE1: 1 if the device supports windows of type 1.
  * @IB_MEMREG_CAP_WINDOW_TYPE2B: 1 if the device supports windows of type 2B.
@@ -632,42 +732,40 @@ enum ib_memreg_backing {
  * @IB_MEMREG_CAP_ODP_KEYS: 1 if MRs on demand can have remote access, by keys
  *	whose pages the device faults in. Such a key does not die when the
  *	mapping goes: from then on it is to what is mapped next. At present 1 on
- *	no device: of the two drivers that make such keys, soft-RoCE (Linux 7.3)
- *	ignores offsets in pages, and memreg is untested on mlx5. The module
- *	parameter trust_any_device_paging allows them for tests. Windows on MRs
- *	on demand work on all devices. What a device counts of its own faults is
- *	in "rdma statistic show mr".
+ *	no device but that of the test bench: of the two drivers that make such
+ *	keys, soft-RoCE (Linux 7.3) ignores offsets in pages, and memreg is
+ *	untested on mlx5. Windows on MRs on demand work on all devices. What a
+ *	device counts of its own faults is in "rdma statistic show mr".
  */
 enum ib_memreg_cap {
 	IB_MEMREG_CAP_KEY_PAGES = 1,
 	IB_MEMREG_CAP_KEY_SPAN = 2,
 	IB_MEMREG_CAP_PAGE_SIZES = 3,
-	IB_MEMREG_CAP_SINGLE_KEY = 4,
-	IB_MEMREG_CAP_ACCESS = 5,
-	IB_MEMREG_CAP_WINDOW_TYPE1 = 6,
-	IB_MEMREG_CAP_WINDOW_TYPE2B = 7,
-	IB_MEMREG_CAP_INLINE_RECEIVE = 8,
-	IB_MEMREG_CAP_STRICT_INVALIDATE = 9,
-	IB_MEMREG_CAP_MAX_MR = 10,
-	IB_MEMREG_CAP_MAX_QP = 11,
-	IB_MEMREG_CAP_CONNECT_DATA = 12,
-	IB_MEMREG_CAP_ACCEPT_DATA = 13,
-	IB_MEMREG_CAP_REJECT_DATA = 14,
-	IB_MEMREG_CAP_OPCODES = 15,
-	IB_MEMREG_CAP_FRAGMENTS = 16,
-	IB_MEMREG_CAP_QUEUE = 17,
-	IB_MEMREG_CAP_RING = 18,
-	IB_MEMREG_CAP_URING = 19,
-	IB_MEMREG_CAP_MESSAGE = 20,
-	IB_MEMREG_CAP_WRITE_ORDER = 21,
-	IB_MEMREG_CAP_CONTIGUOUS = 22,
-	IB_MEMREG_CAP_DMABUF = 23,
-	IB_MEMREG_CAP_POOL = 24,
-	IB_MEMREG_CAP_SG_GAPS = 25,
-	IB_MEMREG_CAP_ODP_EXPLICIT = 26,
-	IB_MEMREG_CAP_ODP_IMPLICIT = 27,
-	IB_MEMREG_CAP_ADVISE = 28,
-	IB_MEMREG_CAP_ODP_KEYS = 29
+	IB_MEMREG_CAP_ACCESS = 4,
+	IB_MEMREG_CAP_WINDOW_TYPE1 = 5,
+	IB_MEMREG_CAP_WINDOW_TYPE2B = 6,
+	IB_MEMREG_CAP_INLINE_RECEIVE = 7,
+	IB_MEMREG_CAP_STRICT_INVALIDATE = 8,
+	IB_MEMREG_CAP_MAX_MR = 9,
+	IB_MEMREG_CAP_MAX_QP = 10,
+	IB_MEMREG_CAP_CONNECT_DATA = 11,
+	IB_MEMREG_CAP_ACCEPT_DATA = 12,
+	IB_MEMREG_CAP_REJECT_DATA = 13,
+	IB_MEMREG_CAP_OPCODES = 14,
+	IB_MEMREG_CAP_FRAGMENTS = 15,
+	IB_MEMREG_CAP_QUEUE = 16,
+	IB_MEMREG_CAP_RING = 17,
+	IB_MEMREG_CAP_URING = 18,
+	IB_MEMREG_CAP_MESSAGE = 19,
+	IB_MEMREG_CAP_WRITE_ORDER = 20,
+	IB_MEMREG_CAP_CONTIGUOUS = 21,
+	IB_MEMREG_CAP_DMABUF = 22,
+	IB_MEMREG_CAP_POOL = 23,
+	IB_MEMREG_CAP_SG_GAPS = 24,
+	IB_MEMREG_CAP_ODP_EXPLICIT = 25,
+	IB_MEMREG_CAP_ODP_IMPLICIT = 26,
+	IB_MEMREG_CAP_ADVISE = 27,
+	IB_MEMREG_CAP_ODP_KEYS = 28
 };
 
 /**
@@ -721,10 +819,11 @@ struct ib_memreg_device_query {
  *	queues.
  * @IB_MEMREG_STAT_WORK_REQUESTS: Work requests in them: REG_MR and LOCAL_INV.
  *	Those of windows of type 2B go by other queues, and are not counted.
- * @IB_MEMREG_STAT_FRWRS_ALLOCATED: Fast registration MRs made by the device.
- * @IB_MEMREG_STAT_FRWRS_DESTROYED: Fast registration MRs destroyed, for any
- *	reason. The difference is the number that exists now, without keys of
- *	SINGLE_KEY and one MR of each domain on soft-RoCE.
+ * @IB_MEMREG_STAT_FRWRS_ALLOCATED: Fast registration MRs made by the device,
+ *	and MRs whose pages it faults in: see IB_MEMREG_CAP_ODP_KEYS.
+ * @IB_MEMREG_STAT_FRWRS_DESTROYED: Those destroyed, for any reason. The
+ *	difference is the number that exists now, without one MR of each domain
+ *	on soft-RoCE.
  * @IB_MEMREG_STAT_FRWRS_REUSED: Times that an idle fast registration MR was
  *	taken for a key.
  * @IB_MEMREG_STAT_FRWRS_FOREIGN: Fast registration MRs destroyed instead of
@@ -752,8 +851,7 @@ struct ib_memreg_device_query {
  *	unchanged although its keys had been killed.
  * @IB_MEMREG_STAT_GUARD_TIMEOUTS: Waits for keys to die that timed out.
  * @IB_MEMREG_STAT_GUARD_KILLS: Keys that no work request could kill, so that a
- *	worker destroyed their MRs. Each key of SINGLE_KEY that a guard kills
- *	counts.
+ *	worker destroyed their MRs.
  * @IB_MEMREG_STAT_MRS_REGISTERED: MRs registered.
  * @IB_MEMREG_STAT_MRS_DEREGISTERED: MRs deregistered, by a call or otherwise.
  * @IB_MEMREG_STAT_PAGES_PINNED: Pages of 4096 bytes pinned.
@@ -772,8 +870,8 @@ struct ib_memreg_device_query {
  * @IB_MEMREG_STAT_WRS_COMPLETED: Completions of work requests that were
  *	reported, in a ring or by io_uring. A work request without SIGNALED that
  *	succeeds has none.
- * @IB_MEMREG_STAT_WRS_FAILED: Completions that report a failure, flushes
- *	included.
+ * @IB_MEMREG_STAT_WRS_FAILED: Completions that report a failure: also flushed
+ *	sends, but not receives that are flushed when their connection ends.
  * @IB_MEMREG_STAT_INLINE_RECEIVES: Messages delivered in completion entries.
  * @IB_MEMREG_STAT_INLINE_COPIES: Messages that were too long for a completion
  *	entry, so that their head was copied to the buffer.
@@ -996,16 +1094,24 @@ enum ib_memreg_object_type {
  * @IB_MEMREG_MR_LIVE: Its keys work.
  * @IB_MEMREG_MR_STALE: Its memory was unmapped, or the mapping changed; its
  *	keys, and those of the windows that are bound to it, are dead. Its pages
- *	stay pinned until it is deregistered, except with SINGLE_KEY.
+ *	stay pinned until it is deregistered.
  * @IB_MEMREG_MR_SPURIOUS: As STALE, but the memory was found to be still
  *	mapped: the kernel had announced a change that it did not make. Register
  *	the memory again. Only MR_QUERY finds this out, if the process that owns
  *	the memory calls it.
+ * @IB_MEMREG_MR_INVALIDATED: As LIVE, but a peer has invalidated a key of it,
+ *	or several, by a SEND_WITH_INV, which has ended the connection of that
+ *	peer. The segments of these keys, and the entries in the table of a
+ *	pool, have the rkey 0. Windows are not affected, nor are work requests,
+ *	but for those on a dma-buf that its exporter may take away.
+ *	MR_REREGISTER, for example with the same access flags, makes new keys
+ *	for the MR, and POOL_RECYCLE for buffers of a pool.
  */
 enum ib_memreg_mr_state {
 	IB_MEMREG_MR_LIVE = 1,
 	IB_MEMREG_MR_STALE = 2,
-	IB_MEMREG_MR_SPURIOUS = 3
+	IB_MEMREG_MR_SPURIOUS = 3,
+	IB_MEMREG_MR_INVALIDATED = 4
 };
 
 /**
@@ -1035,7 +1141,7 @@ enum ib_memreg_endpoint_state {
 #define IB_MEMREG_DEMAND_WAIT_NS	1024
 
 /**
- * struct ib_memreg_demand_stats - Counters of MRs on demand
+ * struct ib_memreg_demand_stats - Counters of an MR on demand
  * @pinned: Pages of 4096 bytes pinned now
  * @pinned_max: Most pages that were pinned at a time
  * @faults: Ranges that had to be pinned when they were used
@@ -1070,13 +1176,11 @@ struct ib_memreg_object_file {
  * @rebuilds: Times that its registration queue was rebuilt
  * @working: 1 if its registration queue works
  * @reserved: 0
- * @demand: Of the MRs on demand that are, or were, in it
  */
 struct ib_memreg_object_domain {
 	__aligned_u64 rebuilds;
 	__u32 working;
 	__u32 reserved;
-	struct ib_memreg_demand_stats demand;
 };
 
 /**
@@ -1085,7 +1189,7 @@ struct ib_memreg_object_domain {
  * @length: Bytes
  * @dmabuf: MR on a descriptor: number of the inode of its dma-buf, as shown by
  *	fstat(2), and for other processes' descriptors by /proc/PID/fdinfo; a
- *	read-only descriptor made by MEMORY_DUP has another inode. Otherwise 0
+ *	read-only descriptor made by MEMORY_DUP has the same number. Otherwise 0
  * @state: enum ib_memreg_mr_state
  * @access: enum ib_memreg_access
  * @rkey: Remote key of the first segment, or 0
@@ -1308,9 +1412,6 @@ struct ib_memreg_domain_create {
  * @out_port: Its port
  * @out_working: 1 if its registration queue works
  * @out_rebuilds: Times that its registration queue was rebuilt
- * @out_demand: Of the MRs on demand that are, or were, in it
- * @out_wait: Their faults by the time that they took: see
- *	IB_MEMREG_DEMAND_WAIT_NS
  *
  * Errors: ENOENT, EFAULT, ENODEV.
  */
@@ -1322,8 +1423,6 @@ struct ib_memreg_domain_query {
 	__u32 out_port;
 	__u32 out_working;
 	__aligned_u64 out_rebuilds;
-	struct ib_memreg_demand_stats out_demand;
-	__aligned_u64 out_wait[IB_MEMREG_DEMAND_WAITS];
 };
 
 #define IB_MEMREG_IOC_DOMAIN_QUERY \
@@ -1333,29 +1432,23 @@ struct ib_memreg_domain_query {
  * enum ib_memreg_mr_flags - Flags of MR_REGISTER
  * @IB_MEMREG_MR_IOVA: Take @iova as the first I/O address; its offset in a
  *	page of 4096 bytes must be that of @addr. Not with ZERO_BASED.
- * @IB_MEMREG_MR_SINGLE_KEY: One key, registered by the device's driver;
- *	EOPNOTSUPP for drivers that are not known to support it, together with
- *	MW_BIND or FLUSH_PERSISTENT, and for a length beyond the driver's limit
- *	(soft-RoCE on x86: 1 GiB less 4096 bytes). The key of such an MR dies
- *	asynchronously after an invalidation.
  * @IB_MEMREG_MR_UNGUARDED: Don't watch the mapping: as with ibv_reg_mr(3) the
  *	keys stay on the pages that were mapped at registration, even if the
  *	mapping changes.
  * @IB_MEMREG_MR_FD: The memory is that of the dma-buf with the descriptor @fd,
- *	from offset @addr on, whether it is mapped or not. Not with SINGLE_KEY.
+ *	from offset @addr on, whether it is mapped or not.
  * @IB_MEMREG_MR_ON_DEMAND: Pin no pages at registration, but each page when it
- *	is used. Not with SINGLE_KEY, UNGUARDED or FD, nor with remote access
- *	flags unless IB_MEMREG_CAP_ODP_KEYS is 1: peers are granted windows.
+ *	is used. Not with UNGUARDED or FD, nor with remote access flags unless
+ *	IB_MEMREG_CAP_ODP_KEYS is 1: peers are granted windows.
  * @IB_MEMREG_MR_IMPLICIT: With ON_DEMAND: the MR is the whole address space of
  *	the caller. @addr and @length must be 0.
  */
 enum ib_memreg_mr_flags {
 	IB_MEMREG_MR_IOVA = 1 << 0,
-	IB_MEMREG_MR_SINGLE_KEY = 1 << 1,
-	IB_MEMREG_MR_UNGUARDED = 1 << 2,
-	IB_MEMREG_MR_FD = 1 << 3,
-	IB_MEMREG_MR_ON_DEMAND = 1 << 4,
-	IB_MEMREG_MR_IMPLICIT = 1 << 5
+	IB_MEMREG_MR_UNGUARDED = 1 << 1,
+	IB_MEMREG_MR_FD = 1 << 2,
+	IB_MEMREG_MR_ON_DEMAND = 1 << 3,
+	IB_MEMREG_MR_IMPLICIT = 1 << 4
 };
 
 /**
@@ -1376,12 +1469,13 @@ enum ib_memreg_mr_flags {
  * @status_id: A status table of the caller's in which the MR is to have a slot,
  *	or 0
  * @out_mr_id: Id of the new MR
- * @out_lkey: Local key of the first segment, or 0
+ * @out_lkey: Local key of the first segment, or 0; no call takes it, as work
+ *	requests name memory by MR and offset
  * @out_rkey: Remote key of the first segment, or 0 without remote access
- * @out_segments: Number of keyed segments: 1 with SINGLE_KEY; otherwise 0
- *	without remote access, unless the exporter of the memory may take it
- *	away; otherwise 1 up to the span of a key (IB_MEMREG_CAP_KEY_SPAN, or
- *	more where the memory is physically contiguous), and more for a longer
+ * @out_segments: Number of keyed segments: 0 without remote access, unless the
+ *	exporter of the memory may take it away; otherwise 1 up to the span of a
+ *	key (IB_MEMREG_CAP_KEY_SPAN, or more where the memory is physically
+ *	contiguous, as that of a memory object may be), and more for a longer
  *	range. MR_QUERY returns all of them.
  * @out_slot: The slot, or 0 without @status_id
  * @out_generation: Generation of the slot while the MR is LIVE
@@ -1434,7 +1528,7 @@ enum ib_memreg_mr_flags {
  * With @status_id the MR has a slot in that table until it is deregistered or
  * registered anew, whose generation is @out_generation as long as the MR is
  * LIVE: a load and a compare give the same result as MR_QUERY, except that a
- * suspect mapping still counts as LIVE.
+ * suspect mapping, and an MR that is INVALIDATED, still count as LIVE.
  *
  * Errors: EBADF (@fd), EACCES (@fd is read-only), EINVAL, EOVERFLOW (also:
  * @addr + @length is rounded up beyond all addresses), EFAULT (also: files of
@@ -1521,9 +1615,9 @@ enum ib_memreg_rereg {
  * Nor can a pool.
  *
  * Errors: EBUSY; ESTALE (the MR is STALE, and TRANSLATION is not set); EFAULT
- * also: the memory has to be pinned again, because it was registered under a
- * single key or becomes writable, and belongs to another process; EINVAL also:
- * a field is not 0 whose flag is not set; the MR is a pool; and as MR_REGISTER.
+ * also: the memory has to be pinned again, because it becomes writable, and
+ * belongs to another process; EINVAL also: a field is not 0 whose flag is not
+ * set; the MR is a pool; and as MR_REGISTER.
  */
 struct ib_memreg_mr_reregister {
 	__u32 size;
@@ -1633,6 +1727,12 @@ struct ib_memreg_mr_advise {
 /** IB_MEMREG_COMPOSE_MAX - most pieces of a composition, and runs of memory */
 #define IB_MEMREG_COMPOSE_MAX	4096
 
+/**
+ * IB_MEMREG_COMPOSE_IOVA_MAX - I/O addresses of compositions whose caller has
+ * requested none begin below
+ */
+#define IB_MEMREG_COMPOSE_IOVA_MAX	0x40000000
+
 /** IB_MEMREG_PIECE_DIMS - most nested dimensions of a piece */
 #define IB_MEMREG_PIECE_DIMS	4
 
@@ -1684,7 +1784,8 @@ enum ib_memreg_compose_flags {
  * @pieces: Pointer to an array of struct ib_memreg_piece
  * @iova: In: the first I/O address, with IB_MEMREG_COMPOSE_IOVA; its offset in
  *	a page of 4096 bytes must be that of the memory of the first piece. Out:
- *	the first I/O address
+ *	the first I/O address; unless asked for otherwise, that of the first
+ *	byte in its MR modulo IB_MEMREG_COMPOSE_IOVA_MAX
  * @out_length: Bytes of the composition
  * @out_lkey: Local key of the first segment, or 0
  * @out_rkey: Remote key of the first segment, or 0 without remote access
@@ -1699,9 +1800,14 @@ enum ib_memreg_compose_flags {
  * second begins at a multiple of 4096 bytes of memory. At each other boundary a
  * segment ends, and the I/O addresses of the next one begin at the offset in a
  * page that its memory has. MR_QUERY returns all segments. A window can't span
- * such a boundary. With IB_MEMREG_CAP_SG_GAPS keys and windows span any
- * boundary, of up to IB_MEMREG_CAP_KEY_PAGES runs of memory each. Work requests
- * of the MR's owner span any boundary, on any device.
+ * such a boundary. A key has up to IB_MEMREG_CAP_KEY_PAGES pages, of 4096 bytes
+ * or, where these are too few up to the next such boundary, of a larger size
+ * among IB_MEMREG_CAP_PAGE_SIZES if the memory is contiguous and its I/O
+ * addresses have the same offset in such a page: as in an MR of the same range.
+ * Where that is not enough, a segment ends as well. With
+ * IB_MEMREG_CAP_SG_GAPS keys and windows span any boundary, of up to
+ * IB_MEMREG_CAP_KEY_PAGES runs of memory each. Work requests of the MR's owner
+ * span any boundary, on any device.
  *
  * While the composition exists, the MRs whose memory it uses cannot be
  * deregistered or re-registered. An MR that is itself a composition can: a
@@ -1712,9 +1818,10 @@ enum ib_memreg_compose_flags {
  * Remote access and MW_BIND need MW_BIND of each MR, LOCAL_WRITE needs
  * LOCAL_WRITE. Pieces may overlap if the composition cannot be written.
  *
- * Errors: EINVAL, EOVERFLOW, ENOENT, EACCES, EOPNOTSUPP (an MR is under a
- * single key of the driver; or one key can't span it), ESTALE, EFAULT
- * (@pieces), ENOMEM, ENOSPC, EDQUOT, EIO, ENETDOWN, EINTR, ENODEV.
+ * Errors: EINVAL, EOVERFLOW, ENOENT, EACCES, EOPNOTSUPP (an MR is on demand, or
+ * the exporter of its memory may take it away; or one key can't span it),
+ * ESTALE, EFAULT (@pieces), ENOMEM, ENOSPC, EDQUOT, EIO, ENETDOWN, EINTR,
+ * ENODEV.
  */
 struct ib_memreg_mr_compose {
 	__u32 size;
@@ -1741,8 +1848,9 @@ struct ib_memreg_mr_compose {
  * struct ib_memreg_segment - A part of an MR under one key
  * @iova: First I/O address
  * @length: Bytes
- * @lkey: Local key
- * @rkey: Remote key
+ * @lkey: Local key; no call takes it, as work requests name memory by MR and
+ *	offset
+ * @rkey: Remote key; both are 0 after a peer has invalidated them
  */
 struct ib_memreg_segment {
 	__aligned_u64 iova;
@@ -1771,7 +1879,7 @@ struct ib_memreg_segment {
  * @out_windows: Windows bound to it now
  * @reserved: Must be 0
  * @out_generation: Number of times that the MR became stale: at least 1 while
- *	it is not LIVE
+ *	it is STALE or SPURIOUS
  * @out_suspects: Suspect events, after which the mapping was checked
  * @out_demand: All 0 unless the MR is on demand
  * @out_wait: Histogram of its faults by the time that pinning took: see
@@ -1839,7 +1947,8 @@ struct ib_memreg_pool_table {
 /**
  * struct ib_memreg_pool_entry - A buffer, in a pool's table
  * @iova: First I/O address
- * @rkey: Remote key, or 0 without remote access
+ * @rkey: Remote key; 0 without remote access, or after a peer has invalidated
+ *	it
  * @sequence: Odd while the other fields change; a new even number afterwards
  *
  * To read an entry that another thread may recycle: load @sequence (acquire),
@@ -2100,7 +2209,9 @@ struct ib_memreg_window_alloc {
  *	ZERO_BASED
  * @endpoint_id: Endpoint of the domain with whose connection the window ends,
  *	or 0 for none. The endpoint need not be accepted yet.
- * @out_iova: First I/O address: the MR's plus @offset, or 0 if ZERO_BASED
+ * @out_iova: First I/O address: 0 if ZERO_BASED; otherwise the MR's plus
+ *	@offset, or in a composition, the next address whose offset in a page of
+ *	4096 bytes is that of the memory at @offset
  * @out_rkey: Remote key. Since the last use of the same rkey, at least 256 x 64
  *	grants of other keys, of windows of that size in the domain, have ended;
  *	the rkey of a destroyed MR is reused when the device allocates its
@@ -2675,10 +2786,13 @@ struct ib_memreg_endpoint_setup {
  * the peer. The number of READs and atomics in flight is the smaller one of the
  * peer's request and the device's limit; ENDPOINT_CONNECT requests up to 16.
  * Where a peer has agreed to none, SUBMIT refuses them (EOPNOTSUPP,
- * REASON_OPCODE_DEVICE): they would never complete. IB_MEMREG_EVENT_ESTABLISHED
- * or _DISCONNECTED follows. If the call fails the request stays as it was, with
- * one exception: after ENOTCONN because the peer has gone at the last moment,
- * the request has ended, and IB_MEMREG_EVENT_DISCONNECTED follows.
+ * REASON_OPCODE_PEER): they would never complete. IB_MEMREG_EVENT_ESTABLISHED
+ * or _DISCONNECTED follows. The peer can use its keys from here on, before it
+ * confirms the answer; if it does not within IB_MEMREG_ACCEPT_MAX_MS, the
+ * connection ends, and the windows with it. If the call fails the request stays
+ * as it was, with one exception: after ENOTCONN because the peer has gone at
+ * the last moment, the request has ended, and IB_MEMREG_EVENT_DISCONNECTED
+ * follows.
  *
  * Errors: EINVAL, ENOENT, ENOTCONN (accepted or gone already), EFAULT, ENOMEM,
  * ENOSPC, EDQUOT, ENODEV.
@@ -2796,7 +2910,8 @@ enum ib_memreg_event_type {
  *	of status 28, otherwise 0. Peers have to put the actual length into the
  *	data.
  * @user_data: Value that SET_USER_DATA has set for the endpoint, or else for
- *	the listener that its request came from, or else 0
+ *	the listener that its request came from, or else the endpoint's id, as
+ *	in completions
  * @peer: Address of the peer
  * @private_data: Private data from the peer: with CONNECT_REQUEST, with
  *	ESTABLISHED on the side that connected, and with REJECTED
@@ -2914,14 +3029,16 @@ enum ib_memreg_ring_user_flags {
 /**
  * enum ib_memreg_wc_status - Outcome of a work request
  * @IB_MEMREG_WC_SUCCESS: Success
- * @IB_MEMREG_WC_LOC_LEN_ERR: A message is longer than the buffer for it.
+ * @IB_MEMREG_WC_LOC_LEN_ERR: A message is longer than the receive that it came
+ *	to.
  * @IB_MEMREG_WC_LOC_QP_OP_ERR: The QP found the work request invalid.
  * @IB_MEMREG_WC_LOC_PROT_ERR: Access to local memory that is not allowed
  * @IB_MEMREG_WC_WR_FLUSH_ERR: The connection ended before its turn came.
  * @IB_MEMREG_WC_MW_BIND_ERR: The window can't be bound.
  * @IB_MEMREG_WC_BAD_RESP_ERR: The peer's response is invalid.
  * @IB_MEMREG_WC_LOC_ACCESS_ERR: Write to local memory that is not allowed
- * @IB_MEMREG_WC_REM_INV_REQ_ERR: The peer found the request invalid.
+ * @IB_MEMREG_WC_REM_INV_REQ_ERR: The peer found the request invalid: for
+ *	example, a message is longer than the receive that the peer has posted.
  * @IB_MEMREG_WC_REM_ACCESS_ERR: Access to the peer's memory that is not allowed
  * @IB_MEMREG_WC_REM_OP_ERR: The peer could not execute the request.
  * @IB_MEMREG_WC_RETRY_EXC_ERR: The peer does not answer.
@@ -3173,7 +3290,7 @@ enum ib_memreg_wr_flags {
 
 /**
  * struct ib_memreg_sge - A range of an MR
- * @mr_id: MR of this file, of any domain, not SINGLE_KEY
+ * @mr_id: MR of this file, of any domain
  * @length: Bytes; 0 is allowed
  * @offset: First byte, counted from the start of the MR
  */
@@ -3359,17 +3476,18 @@ struct ib_memreg_submit {
  * outcome goes to the completion ring of the queue in one entry: of the first
  * work request that failed, or else of the last one. If the memory is a
  * registered buffer the endpoint is disconnected instead, and the command
- * completes when it has been flushed.
+ * completes when it has been flushed. IORING_OP_ASYNC_CANCEL does not find
+ * commands that are posted: to end one, disconnect its endpoint.
  *
  * Errors besides those of SUBMIT: EOPNOTSUPP (another cmd_op, or the kernel has
  * no such commands: see IB_MEMREG_CAP_URING; with a registered buffer also: DMA
  * would need bounce buffers or cache maintenance, REASON_NOT_COHERENT, or a
- * RECV on a shared receive queue, REASON_OPCODE), EINVAL (several targets,
- * REASON_ID; a RECV or a registered buffer that is not alone, REASON_COUNT;
- * multishot; with a registered buffer another number of SGEs, an mr_id, or a
- * length of 0), EFAULT (not in the registered buffer, or there is none at that
- * index, REASON_RANGE). No reason is reported for another cmd_op or other
- * uring_cmd_flags.
+ * RECV on a shared receive queue, REASON_OPCODE_QUEUE), EINVAL (several
+ * targets, REASON_URING_TARGET; a RECV or a registered buffer that is not
+ * alone, REASON_URING_COUNT; multishot; with a registered buffer another number
+ * of SGEs, or an mr_id, REASON_URING_SGE; or a length of 0), EFAULT (not in the
+ * registered buffer, or there is none at that index, REASON_RANGE). No reason
+ * is reported for another cmd_op or other uring_cmd_flags.
  */
 struct ib_memreg_uring_submit {
 	__aligned_u64 wrs;

@@ -1,4 +1,0 @@
-// SPDX-License-Identifier: GPL-2.0-only
-/* The tracepoints that trace_guard.h describes. */
-#define CREATE_TRACE_POINTS
-#include "mem/trace_guard.h"
