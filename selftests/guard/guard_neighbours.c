@@ -643,6 +643,33 @@ static const struct {
 	{ "mremap", neighbour_mremap },
 };
 
+/*
+ * An MR on base pages. What splits its mapping in the same 2 MiB is announced as
+ * a change of all of them, unless the MR has a mapping of its own.
+ */
+TEST_F_TIMEOUT(neighbours, splitting_a_mapping_leaves_the_pages, 240)
+{
+	unsigned int i;
+	char *start;
+
+	for (i = 0; i < 2 * ARRAY_LEN(changes); i++) {
+		private_memory(_metadata, self, 2 * HUGE);
+		start = (char *)(((uintptr_t)self->memory + HUGE - 1) & -HUGE);
+		if (i & 1)
+			ASSERT_EQ(0, mprotect(start + LENGTH, PAGE, PROT_NONE));
+		register_it(_metadata, self, start - self->memory, LENGTH);
+		ASSERT_EQ(0, changes[i / 2].change(start + HUGE - PAGE, PAGE));
+		if (i & 1) {
+			EXPECT_LIVE();
+		} else {
+			EXPECT_PAGES_STAY(changes[i / 2].name);
+		}
+		ASSERT_EQ(0, raw_destroy(self->fd, self->mr));
+		mem_free(self->memory, self->length);
+		self->memory = NULL;
+	}
+}
+
 /* The MR is on the huge page of which another part changes. */
 TEST_F_TIMEOUT(neighbours, splitting_a_huge_page_leaves_the_pages, 240)
 {

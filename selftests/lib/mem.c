@@ -16,12 +16,26 @@
 #include "mem.h"
 #include "test.h"
 
+/*
+ * The kernel announces a CLEAR of all of the 2 MiB around the place where it
+ * splits a mapping, whether or not there is a huge page. So a page on either
+ * side stays free: what is mapped later would be one mapping with this memory
+ * otherwise, and split off again. Whole huge pages are aligned, and need none.
+ */
 void *mem_alloc(size_t length)
 {
-	void *addr = mmap(NULL, length, PROT_READ | PROT_WRITE,
+	const size_t pages = (length + PAGE - 1) & ~(PAGE - 1);
+	const size_t gap = pages % HUGE ? PAGE : 0;
+	char *addr = mmap(NULL, pages + 2 * gap, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	return addr == MAP_FAILED ? NULL : addr;
+	if (addr == MAP_FAILED)
+		return NULL;
+	if (gap) {
+		munmap(addr, gap);
+		munmap(addr + gap + pages, gap);
+	}
+	return addr + gap;
 }
 
 static bool map_page(char *addr, int fd, size_t offset)
