@@ -94,7 +94,8 @@ enum ib_memreg_pool_flags {
  * @name: Names the pool in traces; copied
  * @max_pages: Pages of PAGE_SIZE that one MR can map; 0, or more than the
  *	device supports (ib_memreg_max_pages()): as many as it supports, up to
- *	512
+ *	512. An MR takes 32 bytes of memory for each, so that mapping allocates
+ *	nothing.
  * @count: MRs that are allocated at once, and that the pool does not shrink
  *	below; at least 1
  * @max_count: MRs that it may grow to, up to 1,048,576; 0: @count

@@ -4,9 +4,11 @@
  * of the RDMA core (ib_mr_pool_get), whose lock every user takes.
  *
  * Written to the module's parameter @run: "POOL CPUS PAIRS", where POOL is
- * memreg or core: each of CPUS CPUs takes and puts an MR PAIRS times. Then
- * @cost holds the nanoseconds and cycles from the first start to the last end.
- * Under vm --icount, cycles are instructions.
+ * memreg or core: each of CPUS CPUs takes and puts an MR PAIRS times. Written to
+ * @client: "POOL DEPTH IOS COUNT", as of memreg_bench_client(). Then @cost holds
+ * the nanoseconds and cycles from the first start to the last end. Under vm
+ * --icount, cycles are instructions. Written to @race: "ROUNDS", as of
+ * memreg_bench_race(); @race then holds the number of requests that were killed.
  */
 #include <linux/cpu.h>
 #include <linux/kthread.h>
@@ -15,6 +17,8 @@
 #include <linux/timex.h>
 #include <rdma/memreg_pool.h>
 #include <rdma/mr_pool.h>
+
+#include "tests/kbench.h"
 
 /* MRs in a pool, and pages that each holds. */
 #define MEMREG_BENCH_MRS	64
@@ -55,7 +59,20 @@ struct memreg_bench {
 /* Protects the device and the measurement. */
 static DEFINE_MUTEX(memreg_bench_lock);
 static struct ib_device *memreg_bench_device;
-static u64 memreg_bench_ns, memreg_bench_cycles;
+static struct memreg_bench_cost memreg_bench_cost;
+static unsigned int memreg_bench_killed;
+
+void memreg_bench_begin(struct memreg_bench_cost *cost)
+{
+	cost->ns = ktime_get_ns();
+	cost->cycles = get_cycles();
+}
+
+void memreg_bench_end(struct memreg_bench_cost *cost)
+{
+	cost->cycles = get_cycles() - cost->cycles;
+	cost->ns = ktime_get_ns() - cost->ns;
+}
 
 static unsigned int memreg_bench_ours(struct memreg_bench *bench,
 				      unsigned int pairs)
@@ -109,8 +126,7 @@ static int memreg_bench_task(void *arg)
 	unsigned int failed;
 
 	if (atomic_dec_and_test(&bench->waiting)) {
-		memreg_bench_ns = ktime_get_ns();
-		memreg_bench_cycles = get_cycles();
+		memreg_bench_begin(&memreg_bench_cost);
 		/* The clock was read before anybody goes. */
 		smp_store_release(&bench->go, true);
 	}
@@ -120,8 +136,7 @@ static int memreg_bench_task(void *arg)
 	failed = memreg_bench_pairs(bench);
 	atomic_add(failed, &bench->failed);
 	if (atomic_dec_and_test(&bench->running)) {
-		memreg_bench_cycles = get_cycles() - memreg_bench_cycles;
-		memreg_bench_ns = ktime_get_ns() - memreg_bench_ns;
+		memreg_bench_end(&memreg_bench_cost);
 		complete(&bench->end);
 	}
 	return 0;
@@ -219,59 +234,132 @@ static int memreg_bench_core_pool(struct memreg_bench *bench,
 	return ret;
 }
 
-static int memreg_bench_run(const char *pool, unsigned int cpus,
-			    unsigned int pairs)
+static int memreg_bench_pools(struct ib_pd *pd, bool memreg, unsigned int cpus,
+			      unsigned int pairs)
 {
 	struct memreg_bench *bench;
-	struct ib_pd *pd;
 	int ret;
 
-	lockdep_assert_held(&memreg_bench_lock);
-
-	if (!memreg_bench_device)
-		return -ENODEV;
 	bench = kzalloc(sizeof(*bench), GFP_KERNEL);
 	if (!bench)
 		return -ENOMEM;
 	bench->pairs = pairs;
-	pd = ib_alloc_pd(memreg_bench_device, 0);
-	ret = PTR_ERR_OR_ZERO(pd);
-	if (ret)
-		goto out;
-	if (!strcmp(pool, "core"))
-		ret = memreg_bench_core_pool(bench, pd, cpus);
-	else
+	if (memreg)
 		ret = memreg_bench_pool(bench, pd, cpus);
-	ib_dealloc_pd(pd);
-out:
+	else
+		ret = memreg_bench_core_pool(bench, pd, cpus);
 	kfree(bench);
 	return ret;
 }
 
-static int memreg_bench_set(const char *value, const struct kernel_param *kp)
+/* Parse the name of a pool. */
+static int memreg_bench_is_memreg(const char *pool, bool *memreg)
+{
+	*memreg = !strcmp(pool, "memreg");
+	return *memreg || !strcmp(pool, "core") ? 0 : -EINVAL;
+}
+
+/* The device does not go while the lock is held. */
+static struct ib_pd *memreg_bench_alloc_pd(void)
+{
+	lockdep_assert_held(&memreg_bench_lock);
+
+	if (!memreg_bench_device)
+		return ERR_PTR(-ENODEV);
+	return ib_alloc_pd(memreg_bench_device, 0);
+}
+
+static int memreg_bench_run_set(const char *value,
+				const struct kernel_param *kp)
 {
 	unsigned int cpus, pairs;
+	struct ib_pd *pd;
 	char pool[8];
+	bool memreg;
 	int ret;
 
 	if (sscanf(value, "%7s %u %u", pool, &cpus, &pairs) != 3 ||
-	    (strcmp(pool, "core") && strcmp(pool, "memreg")) ||
-	    !cpus || cpus > MEMREG_BENCH_CPUS || !pairs)
+	    memreg_bench_is_memreg(pool, &memreg) || !cpus ||
+	    cpus > MEMREG_BENCH_CPUS || !pairs)
 		return -EINVAL;
 	mutex_lock(&memreg_bench_lock);
-	ret = memreg_bench_run(pool, cpus, pairs);
+	pd = memreg_bench_alloc_pd();
+	ret = PTR_ERR_OR_ZERO(pd);
+	if (!ret) {
+		ret = memreg_bench_pools(pd, memreg, cpus, pairs);
+		ib_dealloc_pd(pd);
+	}
 	mutex_unlock(&memreg_bench_lock);
 	return ret;
 }
 
+static int memreg_bench_client_set(const char *value,
+				   const struct kernel_param *kp)
+{
+	unsigned int depth, ios, count;
+	struct ib_pd *pd;
+	char pool[8];
+	bool memreg;
+	int ret;
+
+	if (sscanf(value, "%7s %u %u %u", pool, &depth, &ios, &count) != 4 ||
+	    memreg_bench_is_memreg(pool, &memreg) || !depth || !ios || !count)
+		return -EINVAL;
+	mutex_lock(&memreg_bench_lock);
+	pd = memreg_bench_alloc_pd();
+	ret = PTR_ERR_OR_ZERO(pd);
+	if (!ret) {
+		ret = memreg_bench_client(pd, memreg, depth, ios, count,
+					  &memreg_bench_cost);
+		ib_dealloc_pd(pd);
+	}
+	mutex_unlock(&memreg_bench_lock);
+	return ret;
+}
+
+static int memreg_bench_race_set(const char *value,
+				 const struct kernel_param *kp)
+{
+	unsigned int rounds;
+	struct ib_pd *pd;
+	int ret;
+
+	ret = kstrtouint(value, 0, &rounds);
+	if (ret)
+		return ret;
+	mutex_lock(&memreg_bench_lock);
+	pd = memreg_bench_alloc_pd();
+	ret = PTR_ERR_OR_ZERO(pd);
+	if (!ret) {
+		ret = memreg_bench_race(pd, rounds, &memreg_bench_killed);
+		ib_dealloc_pd(pd);
+	}
+	mutex_unlock(&memreg_bench_lock);
+	return ret;
+}
+
+static int memreg_bench_race_get(char *buffer, const struct kernel_param *kp)
+{
+	return sysfs_emit(buffer, "%u\n", memreg_bench_killed);
+}
+
 static int memreg_bench_get(char *buffer, const struct kernel_param *kp)
 {
-	return sysfs_emit(buffer, "%llu %llu\n", memreg_bench_ns,
-			  memreg_bench_cycles);
+	return sysfs_emit(buffer, "%llu %llu\n", memreg_bench_cost.ns,
+			  memreg_bench_cost.cycles);
 }
 
 static const struct kernel_param_ops memreg_bench_run_ops = {
-	.set = memreg_bench_set,
+	.set = memreg_bench_run_set,
+};
+
+static const struct kernel_param_ops memreg_bench_client_ops = {
+	.set = memreg_bench_client_set,
+};
+
+static const struct kernel_param_ops memreg_bench_race_ops = {
+	.set = memreg_bench_race_set,
+	.get = memreg_bench_race_get,
 };
 
 static const struct kernel_param_ops memreg_bench_cost_ops = {
@@ -280,6 +368,10 @@ static const struct kernel_param_ops memreg_bench_cost_ops = {
 
 module_param_cb(run, &memreg_bench_run_ops, NULL, 0200);
 MODULE_PARM_DESC(run, "What to measure: memreg|core CPUS PAIRS");
+module_param_cb(client, &memreg_bench_client_ops, NULL, 0200);
+MODULE_PARM_DESC(client, "What to measure: memreg|core DEPTH IOS COUNT");
+module_param_cb(race, &memreg_bench_race_ops, NULL, 0600);
+MODULE_PARM_DESC(race, "Connections on which requests end from several sides");
 module_param_cb(cost, &memreg_bench_cost_ops, NULL, 0400);
 MODULE_PARM_DESC(cost, "Nanoseconds and cycles that it took");
 
@@ -300,7 +392,7 @@ static void memreg_bench_remove(struct ib_device *ibdev, void *client_data)
 	mutex_unlock(&memreg_bench_lock);
 }
 
-static struct ib_client memreg_bench_client = {
+static struct ib_client memreg_bench_ib_client = {
 	.name = "memreg_bench",
 	.add = memreg_bench_add,
 	.remove = memreg_bench_remove,
@@ -308,12 +400,12 @@ static struct ib_client memreg_bench_client = {
 
 static int __init memreg_bench_init(void)
 {
-	return ib_register_client(&memreg_bench_client);
+	return ib_register_client(&memreg_bench_ib_client);
 }
 
 static void __exit memreg_bench_exit(void)
 {
-	ib_unregister_client(&memreg_bench_client);
+	ib_unregister_client(&memreg_bench_ib_client);
 }
 
 module_init(memreg_bench_init);

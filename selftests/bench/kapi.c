@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Pools of kernel modules: a module of the bench, kernel/tests/kbench.c, takes
- * and puts MRs of ours, and of the RDMA core. It is loaded when it is first
- * needed, and unloaded in the end.
+ * and puts MRs of ours, and of the RDMA core, and is a client that does I/O with
+ * them. It is loaded when it is first needed, and unloaded in the end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +20,8 @@
 
 /* Taken and put in one measurement, by each CPU. */
 #define PAIRS		20000
+/* I/Os of one measurement. */
+#define IOS		512
 
 /**
  * struct pool - Whose pool, on how many CPUs
@@ -90,31 +92,65 @@ static int load(void)
 	return atexit(unload);
 }
 
-static int measure_pool(const struct op *op, double *cost)
+/* Have the module measure something. Returns the cost of each of @n. */
+static int measure(const struct op *op, const char *parameter,
+		   const char *what, unsigned int n, double *cost)
 {
-	const struct pool *pool = op->data;
-	unsigned int pairs = bench_count(PAIRS, 1);
+	char path[256];
 	double ns, cycles;
-	int fd, n, ret = 0;
 	FILE *file;
+	int fd, got, ret = 0;
 
 	if (load())
 		return -1;
-	fd = open(PARAMETERS "run", O_WRONLY | O_CLOEXEC);
+	snprintf(path, sizeof(path), PARAMETERS "%s", parameter);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
-		return fail(PARAMETERS "run", errno);
-	if (dprintf(fd, "%s %u %u", pool->name, pool->cpus, pairs) < 0)
+		return fail(path, errno);
+	if (write(fd, what, strlen(what)) < 0)
 		ret = fail(op->name, errno);
 	close(fd);
 	file = ret ? NULL : fopen(PARAMETERS "cost", "re");
 	if (!file)
 		return -1;
-	n = fscanf(file, "%lf %lf", &ns, &cycles);
+	got = fscanf(file, "%lf %lf", &ns, &cycles);
 	fclose(file);
-	if (n != 2)
+	if (got != 2)
 		return fail(PARAMETERS "cost", EIO);
-	*cost = (instructions ? cycles / 1e3 : ns / 1e3) / pairs;
+	*cost = (instructions ? cycles / 1e3 : ns / 1e3) / n;
 	return 0;
+}
+
+static int measure_pool(const struct op *op, double *cost)
+{
+	const struct pool *pool = op->data;
+	unsigned int pairs = bench_count(PAIRS, 1);
+	char what[64];
+
+	snprintf(what, sizeof(what), "%s %u %u", pool->name, pool->cpus, pairs);
+	return measure(op, "run", what, pairs, cost);
+}
+
+/**
+ * struct client - A client that does I/O of 4 KiB
+ * @name: Whose pool
+ * @depth: I/Os at a time
+ * @count: MRs that the pool begins with
+ */
+struct client {
+	const char *name;
+	unsigned int depth;
+	unsigned int count;
+};
+
+static int measure_client(const struct op *op, double *cost)
+{
+	const struct client *client = op->data;
+	char what[64];
+
+	snprintf(what, sizeof(what), "%s %u %u %u", client->name,
+		 client->depth, IOS, client->count);
+	return measure(op, "client", what, IOS, cost);
 }
 
 static const struct pool memreg_1cpu = { "memreg", 1 };
@@ -130,9 +166,28 @@ static const struct pool core_2cpu = { "core", 2 };
 		.data = &_name,						\
 	}
 
+static const struct client core_4k = { "core", 1, 1 };
+static const struct client memreg_4k = { "memreg", 1, 2 };
+static const struct client core_4k_qd16 = { "core", 16, 16 };
+static const struct client memreg_4k_qd16 = { "memreg", 16, 32 };
+static const struct client memreg_4k_small = { "memreg", 16, 1 };
+
+#define CLIENT_OP(_name)						\
+	{								\
+		.name = #_name "_client",				\
+		.cost = measure_client,					\
+		.each = 1,						\
+		.data = &_name,						\
+	}
+
 const struct op kapi_ops[] = {
 	POOL_OP(core_1cpu),
 	POOL_OP(memreg_1cpu),
+	CLIENT_OP(core_4k),
+	CLIENT_OP(memreg_4k),
+	CLIENT_OP(core_4k_qd16),
+	CLIENT_OP(memreg_4k_qd16),
+	CLIENT_OP(memreg_4k_small),
 	{}
 };
 
