@@ -40,7 +40,9 @@ static int sample_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct sample *s = id->context;
 
-	s->status = event->status ? -ECONNREFUSED : 0;
+	s->status = event->status ||
+		    event->event == RDMA_CM_EVENT_DEVICE_REMOVAL ?
+			    -ECONNREFUSED : 0;
 	complete(&s->step);
 	return 0;
 }

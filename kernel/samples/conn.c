@@ -19,11 +19,18 @@ static int sample_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct sample_conn *conn = id->context;
 
-	if (event->event == RDMA_CM_EVENT_DISCONNECTED) {
+	switch (event->event) {
+	case RDMA_CM_EVENT_DISCONNECTED:
 		sample_lost(conn);
 		return 0;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		/* The core waits for sample_close(). */
+		sample_lost(conn);
+		conn->status = -ENODEV;
+		break;
+	default:
+		conn->status = event->status ? -ECONNREFUSED : 0;
 	}
-	conn->status = event->status ? -ECONNREFUSED : 0;
 	complete(&conn->step);
 	return 0;
 }

@@ -8,6 +8,7 @@
  *	rmmod ib_memreg_shared
  */
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/slab.h>
 
 #include "conn.h"
@@ -22,6 +23,8 @@ static struct ib_memreg_req shared_req;
 static struct page *shared_page;	/* which the server reads */
 static struct ib_memreg_seg *shared_seg; /* the message: what it may read */
 static u64 shared_dma;			/* its address on the device */
+static DEFINE_MUTEX(shared_lock);	/* the connection begins, or ends */
+static struct ib_device *shared_device;	/* which it is on, or NULL */
 
 /* Nobody is called at the end: the module waits for it. */
 static const struct ib_memreg_req_ops shared_ops;
@@ -97,32 +100,68 @@ static void shared_close(void)
 	kfree(shared_seg);
 }
 
-static int __init shared_init(void)
+static int shared_begin(void)
 {
 	int ret = shared_open();
 
 	if (!ret) {
 		ret = shared_register() ?: shared_send();
-		if (!ret)
+		if (!ret) {
+			shared_device = shared_conn.id->device;
 			return 0;
+		}
 		sample_disconnect(&shared_conn);
 		ib_memreg_req_unmap(&shared_req);
 	}
 	shared_close();
 	return ret;
 }
-module_init(shared_init);
 
 /*
  * The key dies by a LOCAL_INV if the connection is still up, and by the end of
  * the MR if not: in both cases nothing reads the page when it is freed.
  */
-static void __exit shared_exit(void)
+static void shared_end(void)
 {
 	ib_memreg_req_end(&shared_req, shared_conn.id->qp);
 	ib_memreg_req_wait(&shared_req);
 	sample_disconnect(&shared_conn);
 	shared_close();
+	shared_device = NULL;
+}
+
+/* A device goes: the RDMA core waits until nothing of ours is on it. */
+static void shared_remove(struct ib_device *ibdev, void *client_data)
+{
+	mutex_lock(&shared_lock);
+	if (shared_device == ibdev)
+		shared_end();
+	mutex_unlock(&shared_lock);
+}
+
+static struct ib_client shared_client = {
+	.name = "ib_memreg_shared", .remove = shared_remove,
+};
+
+static int __init shared_init(void)
+{
+	int ret = ib_register_client(&shared_client);
+
+	if (ret)
+		return ret;
+	mutex_lock(&shared_lock);
+	ret = shared_begin();
+	mutex_unlock(&shared_lock);
+	if (ret)
+		ib_unregister_client(&shared_client);
+	return ret;
+}
+module_init(shared_init);
+
+/* Removes the client from each device, which ends the connection. */
+static void __exit shared_exit(void)
+{
+	ib_unregister_client(&shared_client);
 }
 module_exit(shared_exit);
 MODULE_INFO(import_ns, "IB_MEMREG");

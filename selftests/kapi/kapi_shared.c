@@ -116,4 +116,13 @@ TEST_F(shared, I1_key_dies_if_the_server_has_left)
 	EXPECT_EQ(0, syscall(SYS_delete_module, MODULE, O_NONBLOCK));
 }
 
+TEST_F(shared, I7_device_goes)
+{
+	begin(_metadata, self);
+	EXPECT_EQ(0, shell("rxe_down owner"));
+	EXPECT_EQ(0, stock_await(&self->server, RDMA_CM_EVENT_DISCONNECTED));
+	EXPECT_EQ(0, syscall(SYS_delete_module, MODULE, O_NONBLOCK));
+	EXPECT_EQ(0, shell("rxe_up owner && await 60 rxe_ready owner"));
+}
+
 TEST_HARNESS_MAIN
