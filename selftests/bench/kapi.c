@@ -146,11 +146,12 @@ struct client {
 static int measure_client(const struct op *op, double *cost)
 {
 	const struct client *client = op->data;
+	unsigned int ios = bench_count(IOS, 1);
 	char what[64];
 
 	snprintf(what, sizeof(what), "%s %u %u %u", client->name,
-		 client->depth, IOS, client->count);
-	return measure(op, "client", what, IOS, cost);
+		 client->depth, ios, client->count);
+	return measure(op, "client", what, ios, cost);
 }
 
 static const struct pool memreg_1cpu = { "memreg", 1 };

@@ -49,9 +49,10 @@ OTHER = ("mr_register_64k_local mr_register_64k_remote mr_register_4k_remote "
          "read_64k_vs_perftest write_1m_vs_perftest read_1m_vs_perftest "
          "write_8b_batch32 write_8b_batch32_vs_perftest send_8b_batch32 "
          "pingpong_64b bind_send_inv ring_poll_empty ring_reap")
-KERNEL = ["frwr_take_put_1cpu"]
+KERNEL = ["frwr_take_put_1cpu", "kapi_client_4k", "kapi_client_4k_qd16",
+          "kapi_client_4k_qd16_small_pool"]
 # Instructions are counted on one CPU, so two CPUs have times alone.
-KERNEL_TIME = ["frwr_take_put_1cpu_time", "frwr_take_put_2cpu_time"]
+KERNEL_TIME = [n + "_time" for n in KERNEL] + ["frwr_take_put_2cpu_time"]
 THREADS_TIME = ["pool_take_give_2cpu_time", "cache_hit_2cpu_time"]
 ALONE = {"ring_reap", "ring_reap_time"}
 KEYS = {"name", "unit", "ours", "peer", "peer_name", "ratio", "runs"}
