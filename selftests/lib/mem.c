@@ -19,8 +19,9 @@
 /*
  * The kernel announces a CLEAR of all of the 2 MiB around the place where it
  * splits a mapping, whether or not there is a huge page. So a page on either
- * side stays free: what is mapped later would be one mapping with this memory
- * otherwise, and split off again. Whole huge pages are aligned, and need none.
+ * side stays free, and the flags are not those of other memory: what is mapped
+ * later would be one mapping with this memory otherwise, and split off again.
+ * Whole huge pages are aligned, and need neither.
  */
 void *mem_alloc(size_t length)
 {
@@ -34,6 +35,7 @@ void *mem_alloc(size_t length)
 	if (gap) {
 		munmap(addr, gap);
 		munmap(addr + gap + pages, gap);
+		madvise(addr + gap, pages, MADV_DONTDUMP);
 	}
 	return addr + gap;
 }
