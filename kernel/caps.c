@@ -14,11 +14,12 @@
 #include "core.h"
 #include "device.h"
 #include "mr/advise.h"
+#include "pages/export.h"
 #include "pages/memory.h"
 #include "quirks.h"
 
 /* Number of capabilities that DEVICE_QUERY lists. */
-#define MEMREG_CAPS	IB_MEMREG_CAP_ODP_KEYS
+#define MEMREG_CAPS	IB_MEMREG_CAP_EXPORT_REGISTER
 
 #define CAP(_cap, _backing, _value)					\
 	{								\
@@ -39,6 +40,14 @@
 				     IB_MEMREG_BACKING_NONE,		\
 		.value = (_have),					\
 	}
+
+/* Can an application register exports in a PD of the device? */
+static bool memreg_exports_registrable(const struct memreg_kdevice *mdev)
+{
+	return memreg_exports_possible() &&
+	       mdev->quirks & MEMREG_QUIRK_REVOCABLE_IMPORT &&
+	       mdev->ibdev->ops.reg_user_mr_dmabuf;
+}
 
 static u32 memreg_caps_list(struct memreg_kdevice *mdev,
 			    struct ib_memreg_cap_entry *caps)
@@ -78,6 +87,9 @@ static u32 memreg_caps_list(struct memreg_kdevice *mdev,
 		CAP(ODP_IMPLICIT, KERNEL, 1),
 		CAP(ADVISE, KERNEL, MEMREG_ADVISE_ALL),
 		CAP_IF(ODP_KEYS, paging, DEVICE),
+		CAP_IF(EXPORT, memreg_exports_possible(), KERNEL),
+		CAP_IF(EXPORT_REGISTER, memreg_exports_registrable(mdev),
+		       DEVICE),
 	};
 
 	BUILD_BUG_ON(ARRAY_SIZE(all) != MEMREG_CAPS);

@@ -37,7 +37,20 @@ static struct ib_client memreg_client;
 /* Sets up what the memory plane has of each device. */
 static int (*memreg_device_added)(struct memreg_kdevice *mdev);
 
-static void memreg_device_put(struct memreg_kdevice *mdev)
+/**
+ * memreg_device_get() - Keep the structure of a device, and its counters
+ * @mdev: The device
+ */
+void memreg_device_get(struct memreg_kdevice *mdev)
+{
+	refcount_inc(&mdev->refs);
+}
+
+/**
+ * memreg_device_put() - Put a device
+ * @mdev: The device
+ */
+void memreg_device_put(struct memreg_kdevice *mdev)
 {
 	if (refcount_dec_and_test(&mdev->refs)) {
 		free_percpu(mdev->stats);
@@ -165,7 +178,7 @@ static struct memreg_kdevice *memreg_device_find(const char *name)
 		matches++;
 	}
 	if (matches == 1)
-		refcount_inc(&found->refs);
+		memreg_device_get(found);
 	spin_unlock(&memreg_devices_lock);
 	return matches == 1 ? found : NULL;
 }
@@ -361,6 +374,7 @@ static int memreg_device_add(struct ib_device *ibdev)
 		return -ENOMEM;
 	}
 	mdev->ibdev = ibdev;
+	mdev->index = ibdev->index;
 	refcount_set(&mdev->refs, 1);
 	spin_lock_init(&mdev->name_lock);
 	memreg_device_rename(ibdev, mdev);

@@ -48,10 +48,11 @@ struct memreg_demand_pages {
  * struct memreg_kdevice - An RDMA device, from add_one to remove_one and the
  *	last file that was bound to it
  * @ibdev: The device; not to be touched once @files was drained by removal
+ * @index: Its index
  * @node: In the list of devices
  * @name: The present name of the device; @name_lock
  * @name_lock: Protects @name
- * @refs: One for the ib_client, one for each file
+ * @refs: One for the ib_client, one for each file, one for each export
  * @quirks: MEMREG_QUIRK_*
  * @max_pages: Entries of an FRWR's page list
  * @page_sizes: Bitmap of page sizes for FRWRs
@@ -76,6 +77,7 @@ struct memreg_demand_pages {
  */
 struct memreg_kdevice {
 	struct ib_device *ibdev;
+	u32 index;
 	struct list_head node;
 	char name[IB_DEVICE_NAME_MAX];
 	spinlock_t name_lock;
@@ -103,6 +105,8 @@ struct memreg_kdevice {
 
 int memreg_device_init(int (*add)(struct memreg_kdevice *mdev));
 void memreg_device_exit(void);
+void memreg_device_get(struct memreg_kdevice *mdev);
+void memreg_device_put(struct memreg_kdevice *mdev);
 int memreg_device_bind_ioctl(struct memreg_ucmd *ucmd);
 void memreg_device_unbind(struct memreg_file *file);
 void memreg_device_name(struct memreg_kdevice *mdev, char *name, size_t size);

@@ -39,6 +39,7 @@
 #include "mr/buffer_pool.h"
 #include "mr/compose.h"
 #include "mr/demand.h"
+#include "mr/export.h"
 #include "mr/mr.h"
 #include "mr/rereg.h"
 #include "mr/window.h"
@@ -132,6 +133,8 @@ union memreg_cmd {
 	struct ib_memreg_window_alloc window_alloc;
 	struct ib_memreg_window_bind window_bind;
 	struct ib_memreg_window_revoke window_revoke;
+	struct ib_memreg_export_create export_create;
+	struct ib_memreg_export_revoke export_revoke;
 	struct ib_memreg_status_create status_create;
 	struct ib_memreg_monitor_create monitor_create;
 	struct ib_memreg_monitor_destroy monitor_destroy;
@@ -215,6 +218,10 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 	MEMREG_IOCTL(WINDOW_BIND, window_bind, binds, memreg_window_bind_ioctl),
 	MEMREG_IOCTL(WINDOW_REVOKE, window_revoke, ids,
 		     memreg_window_revoke_ioctl),
+	MEMREG_IOCTL(EXPORT_CREATE, export_create, reserved,
+		     memreg_export_create_ioctl),
+	MEMREG_IOCTL(EXPORT_REVOKE, export_revoke, ids,
+		     memreg_export_revoke_ioctl),
 	MEMREG_IOCTL(STATUS_CREATE, status_create, out_size,
 		     memreg_status_create_ioctl, .deviceless = true),
 	MEMREG_IOCTL(MONITOR_CREATE, monitor_create, monitors,

@@ -465,8 +465,22 @@ static void memreg_object_destroy_some(struct memreg_file *file, u32 type,
 	}
 }
 
+/* Tell the objects of a type that the file closes. */
+static void memreg_object_close_type(struct memreg_file *file, u32 type)
+{
+	struct memreg_object *obj;
+	unsigned long id;
+
+	xa_for_each(&file->objects, id, obj) {
+		cond_resched();
+		if (obj->type == type && obj->ops->close)
+			obj->ops->close(obj);
+	}
+}
+
 static void memreg_object_destroy_type(struct memreg_file *file, u32 type)
 {
+	memreg_object_close_type(file, type);
 	memreg_object_destroy_some(file, type, true);
 	memreg_object_destroy_some(file, type, false);
 }
@@ -489,7 +503,8 @@ static unsigned int memreg_object_types(struct memreg_file *file)
  * memreg_object_destroy_all() - Destroy all objects of a file
  * @file: File, on which no call is running and none can begin
  *
- * The order: end the connections to peers, then kill keys, then release pages.
+ * The order: end the connections to peers, then kill keys and end exports, then
+ * release pages.
  */
 void memreg_object_destroy_all(struct memreg_file *file)
 {
@@ -498,6 +513,7 @@ void memreg_object_destroy_all(struct memreg_file *file)
 		IB_MEMREG_OBJECT_SRQ,
 		IB_MEMREG_OBJECT_RING,
 		IB_MEMREG_OBJECT_WINDOW,
+		IB_MEMREG_OBJECT_EXPORT,
 		IB_MEMREG_OBJECT_MR,
 		IB_MEMREG_OBJECT_DOMAIN,
 		IB_MEMREG_OBJECT_MONITOR,

@@ -52,7 +52,8 @@ static const struct {
 		MEMREG_QUIRK_KEEPS_PAGE_LIST | MEMREG_QUIRK_REPEATS_REG_MR,
 	},
 	{
-		RDMA_DRIVER_RXE, MEMREG_QUIRK_DEVICE_PAGING,
+		RDMA_DRIVER_RXE,
+		MEMREG_QUIRK_DEVICE_PAGING | MEMREG_QUIRK_REVOCABLE_IMPORT,
 		.part = MEMREG_RXE_ADAPTER,
 	},
 	/*
@@ -84,10 +85,12 @@ static const struct {
 	 * makes a table of tables if it has no contiguous memory. REG_MR in
 	 * irdma_post_send() takes that table for the list. Nor does it pass on
 	 * the access flag for atomics.
+	 * irdma_umem_dmabuf_revoke() ends a user MR.
 	 */
 	{
 		RDMA_DRIVER_IRDMA,
-		MEMREG_QUIRK_SHORT_PAGE_LISTS | MEMREG_QUIRK_NO_ATOMIC,
+		MEMREG_QUIRK_SHORT_PAGE_LISTS | MEMREG_QUIRK_NO_ATOMIC |
+		MEMREG_QUIRK_REVOCABLE_IMPORT,
 	},
 	/*
 	 * qedr: qedr_prepare_reg() passes 32 bits of the length. bnxt_re: so
@@ -98,8 +101,12 @@ static const struct {
 	/*
 	 * mlx5: mlx5_set_umr_free_mkey() enables relaxed ordering, and
 	 * frwr_mkey_mask() does not let REG_MR change that.
+	 * mlx5_ib_dmabuf_attach_ops has a callback that revokes user MRs.
 	 */
-	{ RDMA_DRIVER_MLX5, MEMREG_QUIRK_RELAXED_ORDERING },
+	{
+		RDMA_DRIVER_MLX5,
+		MEMREG_QUIRK_RELAXED_ORDERING | MEMREG_QUIRK_REVOCABLE_IMPORT,
+	},
 };
 
 /* Entries of a page list that fit into one page: see irdma above */

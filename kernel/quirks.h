@@ -30,6 +30,8 @@ struct ib_device;
 #define MEMREG_QUIRK_SHORT_KEYS		BIT(9)
 /* Keys whose pages the device faults in are known to work. */
 #define MEMREG_QUIRK_DEVICE_PAGING	BIT(10)
+/* User MRs on dma-bufs can be revoked. */
+#define MEMREG_QUIRK_REVOCABLE_IMPORT	BIT(11)
 
 unsigned long memreg_quirks(const struct ib_device *ibdev);
 u32 memreg_page_list_max(const struct ib_device *ibdev);

@@ -6,6 +6,7 @@
 #ifndef _MEMREG_USER_WORK_H
 #define _MEMREG_USER_WORK_H
 
+#include <linux/atomic.h>
 #include <linux/list.h>
 #include <linux/spinlock.h>
 #include <linux/uidgid.h>
@@ -16,7 +17,8 @@
  * @MEMREG_WORK_CLOSE: Steps to the end of connections
  * @MEMREG_WORK_RING: Completions that do not end in an interrupt
  * @MEMREG_WORK_FILE: Files that another user closes last
- * @MEMREG_WORK_DMABUF: Imports that an exporter did not wait for
+ * @MEMREG_WORK_DMABUF: Exports that end, and imports that an exporter did not
+ *	wait for
  * @MEMREG_WORK_DEMAND: Pages on demand to be unpinned
  * @MEMREG_WORK_REAP: Idle FRWRs to be destroyed
  * @MEMREG_WORK_KILL: MRs to be destroyed, as their keys have to die
@@ -52,13 +54,15 @@ struct memreg_user_works {
  * struct memreg_user - A user
  * @node: In the table of users
  * @uid: The user
- * @refs: Open files, and address spaces with MRs on demand
+ * @refs: Open files, exports, and address spaces with MRs on demand
+ * @exports: Exports
  * @works: The user's work, by enum memreg_work_kind
  */
 struct memreg_user {
 	struct hlist_node node;
 	kuid_t uid;
 	unsigned int refs;
+	atomic_t exports;
 	struct memreg_user_works works[MEMREG_WORK_KINDS];
 };
 

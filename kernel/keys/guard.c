@@ -10,13 +10,15 @@
  * kill.c describes how keys die, and what a notifier waits for.
  *
  * An MR can be a leaf of compositions. Their keys give access to its pages as
- * well, so the guard kills them along with the MR's own. See tie.c.
+ * well, so the guard kills them along with the MR's own. See tie.c. Likewise the
+ * guard revokes the exports of an MR: see export.c.
  */
 #include <linux/scatterlist.h>
 #include <linux/wait_bit.h>
 
 #include "keys/guard.h"
 #include "keys/kill.h"
+#include "pages/export.h"
 #include "pages/region.h"
 #include "pages/tie.h"
 #include "pages/trace.h"
@@ -51,15 +53,17 @@ static void memreg_guard_stale(struct memreg_kwatch *watch)
 }
 
 /*
- * Kill all keys to a stale region, and those of all compositions of it. Returns
- * true if some of the keys are not dead yet.
+ * Kill all keys to a stale region, those of all compositions of it, and its
+ * exports. Returns true if some of them are not dead yet.
  */
 static bool memreg_guard_gone(struct memreg_kwatch *watch)
 {
 	struct memreg_region *region = memreg_guard_region(watch);
-	bool dying = memreg_kill_region(region);
 	struct memreg_tie *tie = NULL;
+	bool dying;
 
+	memreg_exports_kill(region);
+	dying = memreg_kill_region(region);
 	if (READ_ONCE(region->ties_dead))
 		return dying;
 	while ((tie = memreg_tie_next(region, tie))) {

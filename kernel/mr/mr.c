@@ -818,6 +818,8 @@ static u32 memreg_mr_busy(const struct memreg_object *obj)
 
 	if (atomic_read(&mr->windows))
 		return IB_MEMREG_REASON_WINDOWS_BOUND;
+	if (atomic_read(&mr->exports))
+		return IB_MEMREG_REASON_EXPORTED;
 	return list_empty(&mr->region->ties) ? IB_MEMREG_REASON_IN_USE :
 					       IB_MEMREG_REASON_COMPOSED;
 }

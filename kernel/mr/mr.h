@@ -29,6 +29,7 @@ struct memreg_kstatus;
  * @access: enum ib_memreg_access
  * @pinned: System pages that the MR adds to memreg_file.pinned
  * @windows: Number of windows bound to it, or to an extent of it
+ * @exports: Number of its exports that are not known to have ended
  * @pool: The pool that it is, or NULL
  * @demand: State of an MR on demand, or NULL. @region then has no pages, and
  *	work uses extents of the MR
@@ -52,6 +53,7 @@ struct memreg_kmr {
 	u32 access;
 	unsigned long pinned;
 	atomic_t windows;
+	atomic_t exports;
 	struct memreg_kpool *pool;
 	struct memreg_demand *demand;
 	struct memreg_kmr *whole;

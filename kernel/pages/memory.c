@@ -562,6 +562,35 @@ struct dma_buf *memreg_dmabuf_get(struct memreg_ucmd *ucmd, int fd)
 }
 
 /**
+ * memreg_dmabuf_respond() - Answer a call with a descriptor of a dma-buf
+ * @ucmd: The call
+ * @size: Size of the structure that this module knows
+ * @dmabuf: The dma-buf, whose reference the descriptor takes over on success
+ * @out_fd: Where the answer has the number of the descriptor
+ *
+ * The last step of a call, which cannot be undone.
+ *
+ * Return: 0, -EMFILE or -EFAULT.
+ */
+int memreg_dmabuf_respond(struct memreg_ucmd *ucmd, size_t size,
+			  struct dma_buf *dmabuf, s32 *out_fd)
+{
+	int fd, ret;
+
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	*out_fd = fd;
+	ret = memreg_respond(ucmd, size);
+	if (ret) {
+		put_unused_fd(fd);
+		return ret;
+	}
+	fd_install(fd, dmabuf->file);
+	return 0;
+}
+
+/**
  * memreg_memory_is() - Is a dma-buf one of a memory object?
  * @dmabuf: The dma-buf
  *
@@ -626,28 +655,6 @@ const struct memreg_source memreg_memory_source = {
 /*
  * Calls
  */
-
-/*
- * Copy the answer to the caller, with the number of a descriptor, and install
- * the descriptor, which takes over the reference of the dma-buf.
- */
-static int memreg_memory_respond(struct memreg_ucmd *ucmd, size_t size,
-				 struct dma_buf *dmabuf, s32 *out_fd)
-{
-	int fd, ret;
-
-	fd = get_unused_fd_flags(O_CLOEXEC);
-	if (fd < 0)
-		return fd;
-	*out_fd = fd;
-	ret = memreg_respond(ucmd, size);
-	if (ret) {
-		put_unused_fd(fd);
-		return ret;
-	}
-	fd_install(fd, dmabuf->file);
-	return 0;
-}
 
 /* NUMA node to allocate from: the requested one, or the device's. */
 static int memreg_memory_node(struct memreg_ucmd *ucmd)
@@ -720,7 +727,7 @@ int memreg_memory_create_ioctl(struct memreg_ucmd *ucmd)
 	dmabuf = memreg_memory_export(memory, O_RDWR);
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
-	ret = memreg_memory_respond(ucmd, sizeof(*cmd), dmabuf, &cmd->out_fd);
+	ret = memreg_dmabuf_respond(ucmd, sizeof(*cmd), dmabuf, &cmd->out_fd);
 	if (ret)
 		dma_buf_put(dmabuf);
 	return ret;
@@ -750,7 +757,7 @@ int memreg_memory_dup_ioctl(struct memreg_ucmd *ucmd)
 	dma_buf_put(dmabuf);
 	if (IS_ERR(twin))
 		return PTR_ERR(twin);
-	ret = memreg_memory_respond(ucmd, sizeof(*cmd), twin, &cmd->out_fd);
+	ret = memreg_dmabuf_respond(ucmd, sizeof(*cmd), twin, &cmd->out_fd);
 	if (ret)
 		dma_buf_put(twin);
 	return ret;

@@ -14,7 +14,7 @@
  *
  * A region is released after all keys to it are dead (I1): FRWRs that mapped it
  * last are drained; then its pages are unmapped for DMA, unpinned and
- * uncharged.
+ * uncharged. The last two wait for exports that have not ended (export.c).
  */
 #include <kunit/visibility.h>
 #include <linux/bsearch.h>
@@ -258,6 +258,7 @@ struct memreg_region *memreg_region_alloc(struct memreg_kdevice *mdev,
 	region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
 	if (!region)
 		return NULL;
+	refcount_set(&region->users, 1);
 	region->mdev = mdev;
 	region->guard.mdev = mdev;
 	region->source = source;
@@ -269,6 +270,7 @@ struct memreg_region *memreg_region_alloc(struct memreg_kdevice *mdev,
 	INIT_HLIST_HEAD(&region->frwrs);
 	INIT_HLIST_HEAD(&region->live);
 	INIT_LIST_HEAD(&region->ties);
+	INIT_LIST_HEAD(&region->exports);
 	return region;
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_region_alloc);
@@ -357,11 +359,9 @@ bool memreg_region_has_leaked_mr(const struct memreg_region *region)
 	return region->leaked_mrs != atomic_read(&region->mdev->leaked_mrs);
 }
 
-/* Unmap a region, whose keys are dead, and release its pages. */
+/* Release the pages of a region, which is not mapped for DMA any more. */
 static void memreg_region_depopulate(struct memreg_region *region)
 {
-	if (region->mapped && !region->source->maps)
-		memreg_region_unmap(region);
 	if (region->source->release)
 		region->source->release(region);
 	if (!region->mapped)
@@ -372,7 +372,29 @@ static void memreg_region_depopulate(struct memreg_region *region)
 }
 
 /**
- * memreg_region_release() - Free a region, and release its pages
+ * memreg_region_put() - Give up a region that was kept, or that is released
+ * @region: The region; without other users its pages are released, and it is
+ *	freed
+ *
+ * Context: may sleep, with dma_resv held or not. Never fails.
+ */
+void memreg_region_put(struct memreg_region *region)
+{
+	if (!refcount_dec_and_test(&region->users))
+		return;
+	if (!region->leaked)
+		memreg_region_depopulate(region);
+	else if (region->source->leak)
+		region->source->leak(region);
+	if (region->mm) {
+		atomic64_sub(region->charged, &region->mm->pinned_vm);
+		mmdrop(region->mm);
+	}
+	kfree(region);
+}
+
+/**
+ * memreg_region_release() - End the use of a region for keys, and give it up
  * @region: Region that no guard watches and no FRWR maps, with all its pages, a
  *	part of them or none
  *
@@ -385,15 +407,10 @@ void memreg_region_release(struct memreg_region *region)
 {
 	WARN_ON(!hlist_empty(&region->frwrs));
 	memreg_region_unlist(region);
-	if (!region->mapped || !memreg_region_has_leaked_mr(region))
-		memreg_region_depopulate(region);
-	else if (region->source->leak)
-		region->source->leak(region);
-	if (region->mm) {
-		atomic64_sub(region->charged, &region->mm->pinned_vm);
-		mmdrop(region->mm);
-	}
-	kfree(region);
+	region->leaked = region->mapped && memreg_region_has_leaked_mr(region);
+	if (region->mapped && !region->leaked && !region->source->maps)
+		memreg_region_unmap(region);
+	memreg_region_put(region);
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_region_release);
 

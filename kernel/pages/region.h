@@ -8,6 +8,7 @@
 #include <linux/atomic.h>
 #include <linux/list.h>
 #include <linux/mm.h>
+#include <linux/refcount.h>
 #include <linux/scatterlist.h>
 #include <linux/sizes.h>
 #include <rdma/ib_verbs.h>
@@ -59,6 +60,7 @@ struct memreg_piece {
 
 /**
  * struct memreg_region - Pages and their DMA addresses; belongs to no domain
+ * @users: One for its owner, and one for each export that has not ended
  * @mdev: Device that they are mapped for
  * @source: Operations of the kind of memory
  * @mm: Address space that is charged for them, or NULL
@@ -83,6 +85,8 @@ struct memreg_piece {
  *	one without a wait, makes pinning fail with -EFAULT
  * @mapped: The region has its pages, and they are mapped for DMA
  * @leaked_mrs: Value of memreg_kdevice.leaked_mrs before the region had pages
+ * @leaked: The pages stay for good, as an MR that could not be destroyed may
+ *	reach them
  * @sgt: The pages, whole ones
  * @sgl: Their DMA addresses, trimmed to @addr and @length; a flat array
  * @offsets: Offset in the region at which each entry of @sgl begins
@@ -91,17 +95,20 @@ struct memreg_piece {
  *	end; or NULL
  * @frwrs: FRWRs that map, or mapped last, these pages; frwr_lock
  * @live: FRWRs that map these pages and whose keys work; frwr_lock
- * @killing: Number of FRWRs that are DYING and that guards wait for
+ * @killing: Number of FRWRs that are DYING and that guards wait for, and of
+ *	exports that are ENDING
  * @draining: Number of threads that need the region to stay: they destroy FRWRs
  *	of it, or are guards of its leaves
  * @ties: Compositions that the region is a leaf of; frwr_lock
  * @ties_dead: The region is stale, and the keys to all compositions of it are
  *	dead
+ * @exports: Its LIVE exports; frwr_lock
  * @composition: The parts that it is composed of, or NULL
  * @extent: Extent of an MR on demand whose pages it has, or NULL
  * @guard: Watches the user's mapping
  */
 struct memreg_region {
+	refcount_t users;
 	struct memreg_kdevice *mdev;
 	const struct memreg_source *source;
 	struct mm_struct *mm;
@@ -124,6 +131,7 @@ struct memreg_region {
 	bool present;
 	bool mapped;
 	int leaked_mrs;
+	bool leaked;
 	struct sg_append_table sgt;
 	struct scatterlist *sgl;
 	u64 *offsets;
@@ -135,10 +143,17 @@ struct memreg_region {
 	atomic_t draining;
 	struct list_head ties;
 	bool ties_dead;
+	struct list_head exports;
 	struct memreg_composition *composition;
 	struct memreg_extent *extent;
 	struct memreg_kwatch guard;
 };
+
+/* Keep the pages of a region, beyond memreg_region_release(). */
+static inline void memreg_region_get(struct memreg_region *region)
+{
+	refcount_inc(&region->users);
+}
 
 /* Pages of the ABI that a region has pinned. */
 static inline u64 memreg_region_pages(const struct memreg_region *region)
@@ -176,6 +191,7 @@ void memreg_region_unmap(struct memreg_region *region);
 bool memreg_region_has_leaked_mr(const struct memreg_region *region);
 int memreg_region_take(struct memreg_ucmd *ucmd, struct memreg_region *region);
 void memreg_region_release(struct memreg_region *region);
+void memreg_region_put(struct memreg_region *region);
 void memreg_region_share(struct memreg_region *region,
 			 struct memreg_region *donor);
 unsigned long memreg_region_adopt(struct memreg_region *region);

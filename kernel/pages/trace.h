@@ -24,7 +24,7 @@ DECLARE_EVENT_CLASS(memreg_region,
 		__entry->addr = region->addr;
 		__entry->length = region->length;
 		__entry->pages = region->npages;
-		__entry->dev = region->mdev->ibdev->index;
+		__entry->dev = region->mdev->index;
 	),
 	TP_printk("dev=%u addr=0x%llx length=%llu pages=%lu", __entry->dev,
 		  __entry->addr, __entry->length, __entry->pages)

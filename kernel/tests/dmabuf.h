@@ -113,11 +113,23 @@ struct memreg_fake_control {
 	_IOWR(0xBC, 0x41, struct memreg_fake_control)
 
 /**
+ * enum memreg_fake_let_go - What an importer does when it is told to let go
+ * @MEMREG_FAKE_NEVER_TOLD: It is not told; being told is a fault of the exporter
+ * @MEMREG_FAKE_AT_ONCE: It unmaps the memory before it returns.
+ * @MEMREG_FAKE_LATE: It unmaps the memory when its file is closed.
+ */
+enum memreg_fake_let_go {
+	MEMREG_FAKE_NEVER_TOLD,
+	MEMREG_FAKE_AT_ONCE,
+	MEMREG_FAKE_LATE,
+};
+
+/**
  * struct memreg_fake_import - Import a dma-buf, once for each open file
  * @fd: The dma-buf
  * @dynamic: Be notified, and pin
  * @write: Map it for writing
- * @reserved: Must be 0
+ * @let_go: enum memreg_fake_let_go; for @dynamic
  *
  * Attach, pin, map for a device and for the kernel; closing the file undoes it.
  */
@@ -125,7 +137,7 @@ struct memreg_fake_import {
 	__s32 fd;
 	__u32 dynamic;
 	__u32 write;
-	__u32 reserved;
+	__u32 let_go;
 };
 
 #define MEMREG_FAKE_IOC_IMPORT						\
@@ -148,6 +160,19 @@ struct memreg_fake_access {
 #define MEMREG_FAKE_IOC_ACCESS						\
 	_IOWR(0xBC, 0x43, struct memreg_fake_access)
 
+/**
+ * struct memreg_fake_hold - Hold the dma_resv of a dma-buf
+ * @fd: The dma-buf
+ * @ms: For how long, in milliseconds
+ */
+struct memreg_fake_hold {
+	__s32 fd;
+	__u32 ms;
+};
+
+#define MEMREG_FAKE_IOC_HOLD						\
+	_IOW(0xBC, 0x44, struct memreg_fake_hold)
+
 #ifdef __KERNEL__
 struct device;
 struct dma_buf;
@@ -164,6 +189,7 @@ long memreg_importer_import(struct memreg_importer *importer,
 			    const struct memreg_fake_import *cmd);
 long memreg_importer_access(struct memreg_importer *importer,
 			    struct memreg_fake_access *cmd);
+long memreg_importer_hold(const struct memreg_fake_hold *cmd);
 #endif
 
 #endif /* _MEMREG_TESTS_DMABUF_H */

@@ -3,6 +3,7 @@
  * An importer of dma-bufs for tests: all that a driver does with one, for a
  * device whose DMA addresses are physical ones.
  */
+#include <linux/delay.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
@@ -16,10 +17,11 @@
 
 /**
  * struct memreg_importer - An imported dma-buf
- * @lock: Protects all fields
+ * @lock: Protects all fields; those of mappings also dma_resv
  * @dmabuf: The dma-buf, or NULL
  * @attach: The attachment
  * @dynamic: It is notified, and has pinned
+ * @let_go: enum memreg_fake_let_go
  * @direction: DMA direction that @table is mapped for
  * @table: Mapped for the device
  * @map: Mapped for the kernel
@@ -29,15 +31,32 @@ struct memreg_importer {
 	struct dma_buf *dmabuf;
 	struct dma_buf_attachment *attach;
 	bool dynamic;
+	u32 let_go;
 	enum dma_data_direction direction;
 	struct sg_table *table;
 	struct iosys_map map;
 };
 
-/* Memory objects never move. */
+/* Give up all mappings; dma_resv is held. */
+static void memreg_importer_unmap(struct memreg_importer *importer)
+{
+	if (iosys_map_is_set(&importer->map))
+		dma_buf_vunmap(importer->dmabuf, &importer->map);
+	iosys_map_clear(&importer->map);
+	if (importer->table)
+		dma_buf_unmap_attachment(importer->attach, importer->table,
+					 importer->direction);
+	importer->table = NULL;
+}
+
+/* Memory objects never move, and exports end. */
 static void memreg_importer_invalidate(struct dma_buf_attachment *attach)
 {
-	WARN_ON(1);
+	struct memreg_importer *importer = attach->importer_priv;
+
+	WARN_ON(importer->let_go == MEMREG_FAKE_NEVER_TOLD);
+	if (importer->let_go == MEMREG_FAKE_AT_ONCE)
+		memreg_importer_unmap(importer);
 }
 
 #ifdef MEMREG_DMABUF_MOVE_NOTIFY
@@ -63,14 +82,8 @@ static void memreg_importer_undo(struct memreg_importer *importer)
 {
 	struct dma_buf *dmabuf = importer->dmabuf;
 
-	if (iosys_map_is_set(&importer->map))
-		dma_buf_vunmap_unlocked(dmabuf, &importer->map);
-	iosys_map_clear(&importer->map);
 	dma_resv_lock(dmabuf->resv, NULL);
-	if (importer->table)
-		dma_buf_unmap_attachment(importer->attach, importer->table,
-					 importer->direction);
-	importer->table = NULL;
+	memreg_importer_unmap(importer);
 	if (importer->dynamic)
 		dma_buf_unpin(importer->attach);
 	importer->dynamic = false;
@@ -132,7 +145,7 @@ long memreg_importer_import(struct memreg_importer *importer,
 	struct dma_buf *dmabuf;
 	int ret;
 
-	if (cmd->reserved)
+	if (cmd->let_go > MEMREG_FAKE_LATE)
 		return -EINVAL;
 	dmabuf = dma_buf_get(cmd->fd);
 	if (IS_ERR(dmabuf))
@@ -144,6 +157,7 @@ long memreg_importer_import(struct memreg_importer *importer,
 		return -EBUSY;
 	}
 	importer->dmabuf = dmabuf;
+	importer->let_go = cmd->let_go;
 	importer->direction = cmd->write ? DMA_BIDIRECTIONAL : DMA_TO_DEVICE;
 	ret = memreg_importer_attach(importer, dev, cmd->dynamic);
 	if (!ret)
@@ -187,6 +201,23 @@ static u32 memreg_importer_dma(const struct sg_table *table, u32 seed,
 	return wrong;
 }
 
+/* Reach memory that may have been taken away. */
+static int memreg_importer_reach(struct memreg_importer *importer,
+				 struct memreg_fake_access *cmd)
+{
+	struct dma_resv *resv = importer->dmabuf->resv;
+	int ret = -ENODEV;
+
+	dma_resv_lock(resv, NULL);
+	if (importer->table) {
+		cmd->out_wrong = memreg_importer_dma(importer->table, cmd->seed,
+						     cmd->write);
+		ret = 0;
+	}
+	dma_resv_unlock(resv);
+	return ret;
+}
+
 long memreg_importer_access(struct memreg_importer *importer,
 			    struct memreg_fake_access *cmd)
 {
@@ -197,9 +228,11 @@ long memreg_importer_access(struct memreg_importer *importer,
 
 	mutex_lock(&importer->lock);
 	dmabuf = importer->dmabuf;
-	if (dmabuf)
+	if (dmabuf && importer->let_go)
+		ret = memreg_importer_reach(importer, cmd);
+	else if (dmabuf)
 		ret = dma_buf_begin_cpu_access(dmabuf, direction);
-	if (!ret) {
+	if (!ret && !importer->let_go) {
 		cmd->out_wrong = cmd->kernel ?
 			memreg_importer_bytes(importer->map.vaddr, dmabuf->size,
 					      cmd->seed, cmd->write) :
@@ -209,4 +242,18 @@ long memreg_importer_access(struct memreg_importer *importer,
 	}
 	mutex_unlock(&importer->lock);
 	return ret;
+}
+
+/* Hold what exporters need to take memory away. */
+long memreg_importer_hold(const struct memreg_fake_hold *cmd)
+{
+	struct dma_buf *dmabuf = dma_buf_get(cmd->fd);
+
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+	dma_resv_lock(dmabuf->resv, NULL);
+	msleep(cmd->ms);
+	dma_resv_unlock(dmabuf->resv);
+	dma_buf_put(dmabuf);
+	return 0;
 }

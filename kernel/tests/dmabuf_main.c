@@ -32,6 +32,7 @@ union memreg_fake_cmd {
 	struct memreg_fake_control control;
 	struct memreg_fake_import import;
 	struct memreg_fake_access access;
+	struct memreg_fake_hold hold;
 };
 
 static long memreg_fake_call(struct memreg_importer *importer, unsigned int num,
@@ -48,6 +49,8 @@ static long memreg_fake_call(struct memreg_importer *importer, unsigned int num,
 					      &cmd->import);
 	case MEMREG_FAKE_IOC_ACCESS:
 		return memreg_importer_access(importer, &cmd->access);
+	case MEMREG_FAKE_IOC_HOLD:
+		return memreg_importer_hold(&cmd->hold);
 	default:
 		return -ENOTTY;
 	}

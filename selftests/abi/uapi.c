@@ -70,6 +70,8 @@ _Static_assert(sizeof(struct ib_memreg_pool_create) == 80, "layout");
 _Static_assert(sizeof(struct ib_memreg_pool_recycle) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_memory_create) == 40, "layout");
 _Static_assert(sizeof(struct ib_memreg_memory_dup) == 24, "layout");
+_Static_assert(sizeof(struct ib_memreg_export_create) == 64, "layout");
+_Static_assert(sizeof(struct ib_memreg_export_revoke) == 32, "layout");
 _Static_assert(sizeof(struct ib_memreg_status_table) == 128, "layout");
 _Static_assert(sizeof(struct ib_memreg_status_slot) == 16, "layout");
 _Static_assert(sizeof(struct ib_memreg_change) == 16, "layout");
@@ -404,7 +406,7 @@ TEST_F(uapi, bind_device_reports_name_and_index)
 	EXPECT_STREQ(test_device(), query.out_name);
 	EXPECT_LE(1, query.out_ports);
 	/* QUERY writes only as many entries as the caller has room for. */
-	EXPECT_EQ(IB_MEMREG_CAP_ODP_KEYS, query.count);
+	EXPECT_EQ(IB_MEMREG_CAP_EXPORT_REGISTER, query.count);
 	EXPECT_EQ(IB_MEMREG_CAP_KEY_PAGES, caps[0].cap);
 	EXPECT_EQ(0, caps[1].cap);
 	EXPECT_EQ(0, close(fd));

@@ -93,6 +93,25 @@ int fake_import(int fake, int dmabuf, bool dynamic, bool write)
 	return ioctl(fake, MEMREG_FAKE_IOC_IMPORT, &cmd) ? -errno : 0;
 }
 
+int fake_import_export(int fake, int dmabuf, __u32 let_go)
+{
+	struct memreg_fake_import cmd = {
+		.fd = dmabuf,
+		.dynamic = true,
+		.write = true,
+		.let_go = let_go,
+	};
+
+	return ioctl(fake, MEMREG_FAKE_IOC_IMPORT, &cmd) ? -errno : 0;
+}
+
+int fake_hold(int fake, int dmabuf, __u32 ms)
+{
+	struct memreg_fake_hold cmd = { .fd = dmabuf, .ms = ms };
+
+	return ioctl(fake, MEMREG_FAKE_IOC_HOLD, &cmd) ? -errno : 0;
+}
+
 static int fake_access(int fake, bool write, bool kernel, unsigned int seed)
 {
 	struct memreg_fake_access cmd = {

@@ -28,6 +28,10 @@ int fake_control(int fake, int dmabuf, __u32 op,
 int fake_fail(int fake, int dmabuf, __u32 callbacks, int err);
 /* One for each fake_open(). */
 int fake_import(int fake, int dmabuf, bool dynamic, bool write);
+/* Import an export, which ends; @let_go is enum memreg_fake_let_go. */
+int fake_import_export(int fake, int dmabuf, __u32 let_go);
+/* Hold the dma_resv of a dma-buf for some milliseconds. */
+int fake_hold(int fake, int dmabuf, __u32 ms);
 /* Bytes that were wrong, or -errno */
 int fake_read(int fake, bool kernel, unsigned int seed);
 int fake_write(int fake, bool kernel, unsigned int seed);

@@ -253,6 +253,26 @@ int raw_unmonitor(int fd, const __u32 *ids, __u32 count)
 	return ret;
 }
 
+/* Export a part of an MR. Returns the descriptor, or -errno. */
+int raw_export(int fd, __u32 mr, __u64 offset, __u64 length, __u32 *id)
+{
+	RAW(export_create, cmd, .mr_id = mr, .offset = offset,
+	    .length = length);
+	int ret = raw_call(fd, IB_MEMREG_IOC_EXPORT_CREATE, &cmd);
+
+	*id = cmd.out_export_id;
+	return ret ?: cmd.out_fd;
+}
+
+int raw_unexport(int fd, const __u32 *ids, __u32 count)
+{
+	RAW(export_revoke, cmd, .count = count, .ids = (uintptr_t)ids);
+	int ret = raw_call(fd, IB_MEMREG_IOC_EXPORT_REVOKE, &cmd);
+
+	last_index = cmd.out_index;
+	return ret;
+}
+
 int raw_memory_dup(int fd, int memory)
 {
 	RAW(memory_dup, cmd, .fd = memory);

@@ -72,6 +72,8 @@ int raw_register(int fd, __u32 domain, void *addr, size_t length, __u32 access,
 /* A descriptor, or -errno. */
 int raw_memory(int fd, size_t length, __u32 flags);
 int raw_memory_dup(int fd, int memory);
+int raw_export(int fd, __u32 mr, __u64 offset, __u64 length, __u32 *id);
+int raw_unexport(int fd, const __u32 *ids, __u32 count);
 int raw_register_fd(int fd, __u32 domain, int memory, __u64 offset,
 		    __u64 length, __u32 access,
 		    struct ib_memreg_mr_register *mr);

@@ -399,7 +399,7 @@ TEST(codes_have_names)
 	for (i = IB_MEMREG_EVENT_CONNECT_REQUEST; i <= IB_MEMREG_EVENT_ERROR;
 	     i++)
 		EXPECT_STRNE("unknown", memreg_event_string(i));
-	for (i = IB_MEMREG_REASON_NONE + 1; i <= IB_MEMREG_REASON_URING_SGE;
+	for (i = IB_MEMREG_REASON_NONE + 1; i <= IB_MEMREG_REASON_EXPORT_LATE;
 	     i++)
 		EXPECT_STRNE(memreg_reason_text(9999), memreg_reason_text(i));
 }

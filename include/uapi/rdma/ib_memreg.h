@@ -168,6 +168,8 @@
  * @IB_MEMREG_CMD_RING_WAIT: Wait for completions; on the ring's descriptor.
  * @IB_MEMREG_CMD_SRQ_CREATE: Make a shared receive queue.
  * @IB_MEMREG_CMD_SUBMIT: Submit work requests.
+ * @IB_MEMREG_CMD_EXPORT_CREATE: Export a part of an MR as a dma-buf.
+ * @IB_MEMREG_CMD_EXPORT_REVOKE: Revoke exports.
  * @IB_MEMREG_CMD_URING_SUBMIT: Submit work requests by io_uring(7).
  *
  * Calls that are about objects of one type begin with its name, and their
@@ -209,6 +211,8 @@ enum ib_memreg_cmd {
 	IB_MEMREG_CMD_RING_WAIT = 0x59,
 	IB_MEMREG_CMD_SRQ_CREATE = 0x60,
 	IB_MEMREG_CMD_SUBMIT = 0x68,
+	IB_MEMREG_CMD_EXPORT_CREATE = 0x70,
+	IB_MEMREG_CMD_EXPORT_REVOKE = 0x71,
 	IB_MEMREG_CMD_URING_SUBMIT = 0x80
 };
 
@@ -458,6 +462,19 @@ enum ib_memreg_cmd {
  *	buffer of io_uring, is not the only one of its command.
  * @IB_MEMREG_REASON_URING_SGE: A work request on a registered buffer of
  *	io_uring has another number of SGEs than 1, or one with an mr_id.
+ * @IB_MEMREG_REASON_EXPORT_KERNEL: The kernel can't ask importers of dma-bufs
+ *	whether they can be revoked: it is too old.
+ * @IB_MEMREG_REASON_EXPORT_MEMORY: Exports are not of MRs on demand, nor of
+ *	compositions, nor of dma-bufs of other exporters that may take the
+ *	memory away or that the CPU does not reach.
+ * @IB_MEMREG_REASON_EXPORT_PAGES: An export is of whole pages of the system:
+ *	its importers reach all of each page.
+ * @IB_MEMREG_REASON_EXPORTS: The user has as many exports as descriptors
+ *	(RLIMIT_NOFILE).
+ * @IB_MEMREG_REASON_EXPORTED: The MR has exports that were not revoked.
+ * @IB_MEMREG_REASON_EXPORT_LATE: An importer of the export has not let go of
+ *	the memory within a second. The pages stay pinned until it does: try
+ *	again.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE = 0,
@@ -570,7 +587,13 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_KEY_PAGES = 107,
 	IB_MEMREG_REASON_URING_TARGET = 108,
 	IB_MEMREG_REASON_URING_COUNT = 109,
-	IB_MEMREG_REASON_URING_SGE = 110
+	IB_MEMREG_REASON_URING_SGE = 110,
+	IB_MEMREG_REASON_EXPORT_KERNEL = 111,
+	IB_MEMREG_REASON_EXPORT_MEMORY = 112,
+	IB_MEMREG_REASON_EXPORT_PAGES = 113,
+	IB_MEMREG_REASON_EXPORTS = 114,
+	IB_MEMREG_REASON_EXPORTED = 115,
+	IB_MEMREG_REASON_EXPORT_LATE = 116
 };
 
 /**
@@ -736,6 +759,12 @@ enum ib_memreg_backing {
  *	keys, soft-RoCE (Linux 7.3) ignores offsets in pages, and memreg is
  *	untested on mlx5. Windows on MRs on demand work on all devices. What a
  *	device counts of its own faults is in "rdma statistic show mr".
+ * @IB_MEMREG_CAP_EXPORT: 1 if parts of MRs can be exported: see EXPORT_CREATE.
+ * @IB_MEMREG_CAP_EXPORT_REGISTER: 1 if an application can register exports in a
+ *	protection domain of its own on this device, as its driver imports
+ *	dma-bufs in a way that can be revoked: those of irdma and mlx5 do. 0
+ *	also for rxe, which imports none, and for bnxt_re, efa, ionic and mana,
+ *	which cannot be revoked.
  */
 enum ib_memreg_cap {
 	IB_MEMREG_CAP_KEY_PAGES = 1,
@@ -765,7 +794,9 @@ enum ib_memreg_cap {
 	IB_MEMREG_CAP_ODP_EXPLICIT = 25,
 	IB_MEMREG_CAP_ODP_IMPLICIT = 26,
 	IB_MEMREG_CAP_ADVISE = 27,
-	IB_MEMREG_CAP_ODP_KEYS = 28
+	IB_MEMREG_CAP_ODP_KEYS = 28,
+	IB_MEMREG_CAP_EXPORT = 29,
+	IB_MEMREG_CAP_EXPORT_REGISTER = 30
 };
 
 /**
@@ -896,6 +927,8 @@ struct ib_memreg_device_query {
  * @IB_MEMREG_STAT_DEMAND_UNPINNED: Those of them that were unpinned.
  * @IB_MEMREG_STAT_DEMAND_PINNED_MAX: The most of them that were pinned at a
  *	time.
+ * @IB_MEMREG_STAT_EXPORTS_CREATED: Exports made.
+ * @IB_MEMREG_STAT_EXPORTS_LATE: Waits for importers of exports that timed out.
  * @IB_MEMREG_STAT_DEMAND_WAIT: Faults of MRs on demand by the time that they
  *	took: the first of IB_MEMREG_DEMAND_WAITS counters, whose ids follow one
  *	another. See IB_MEMREG_DEMAND_WAIT_NS.
@@ -952,7 +985,9 @@ enum ib_memreg_stat_id {
 	IB_MEMREG_STAT_DEMAND_PINNED = 47,
 	IB_MEMREG_STAT_DEMAND_UNPINNED = 48,
 	IB_MEMREG_STAT_DEMAND_PINNED_MAX = 49,
-	IB_MEMREG_STAT_DEMAND_WAIT = 50
+	IB_MEMREG_STAT_EXPORTS_CREATED = 50,
+	IB_MEMREG_STAT_EXPORTS_LATE = 51,
+	IB_MEMREG_STAT_DEMAND_WAIT = 52
 };
 
 /**
@@ -1001,8 +1036,8 @@ struct ib_memreg_device_stat {
  * @size: sizeof(struct ib_memreg_destroy)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
- * @id: Any object of this file: domain, MR, window, listener, endpoint, ring,
- *	shared receive queue, status table, monitor
+ * @id: Any object of this file: domain, MR, window, export, listener, endpoint,
+ *	ring, shared receive queue, status table, monitor
  *
  * Destroy an object. When the call returns, no key of the object works, and no
  * page that it pinned is pinned (by it). A window that is bound is revoked
@@ -1011,22 +1046,24 @@ struct ib_memreg_device_stat {
  * work requests that have not completed are flushed, and their completions are
  * in the ring when the call returns; its events that were not read vanish.
  * Requests that wait at a destroyed listener stay, and can be accepted. The
- * receives of a shared receive queue are flushed. The memory of a ring stays
+ * receives of a shared receive queue are flushed. An export is revoked first, as
+ * by EXPORT_REVOKE. The memory of a ring stays
  * mapped, and is freed when its descriptor and its mappings are gone.
  *
  * Destroying one object never destroys another. The last close of the file, and
  * the removal of the device, destroy all of them: listeners, endpoints, shared
- * receive queues, rings, windows, MRs, domains.
+ * receive queues, rings, windows, exports, MRs, domains.
  *
  * Destroying a window that is bound, or an MR with keys, waits on every device
  * until no packet uses the key. Destroying a window that was revoked before
  * waits for nothing.
  *
  * Errors: ENOENT; EBUSY while a domain has MRs, windows, endpoints or shared
- * receive queues, while an MR has bound windows or work requests, while a
+ * receive queues, while an MR has bound windows, exports or work requests, while
+ * an importer of an export has not let go of the memory within a second, while a
  * window of type 2B is bound, while a ring has endpoints or shared receive
  * queues, while a shared receive queue has endpoints, while a status table has
- * monitors or MRs, or while another call, or the end of a window's connection,
+ * monitors, MRs or exports, or while another call, or the end of a window's connection,
  * is using the object: try again.
  */
 struct ib_memreg_destroy {
@@ -1075,6 +1112,7 @@ struct ib_memreg_set_user_data {
  * @IB_MEMREG_OBJECT_SRQ: A shared receive queue
  * @IB_MEMREG_OBJECT_STATUS: A status table
  * @IB_MEMREG_OBJECT_MONITOR: A monitor
+ * @IB_MEMREG_OBJECT_EXPORT: An export
  */
 enum ib_memreg_object_type {
 	IB_MEMREG_OBJECT_FILE = 1,
@@ -1086,7 +1124,8 @@ enum ib_memreg_object_type {
 	IB_MEMREG_OBJECT_RING = 7,
 	IB_MEMREG_OBJECT_SRQ = 8,
 	IB_MEMREG_OBJECT_STATUS = 9,
-	IB_MEMREG_OBJECT_MONITOR = 10
+	IB_MEMREG_OBJECT_MONITOR = 10,
+	IB_MEMREG_OBJECT_EXPORT = 11
 };
 
 /**
@@ -1282,14 +1321,49 @@ struct ib_memreg_object_monitor {
 };
 
 /**
+ * enum ib_memreg_export_state - State of an export
+ * @IB_MEMREG_EXPORT_LIVE: It can be registered.
+ * @IB_MEMREG_EXPORT_ENDING: It was revoked, or its memory was unmapped, and an
+ *	importer has not let go of the memory yet.
+ * @IB_MEMREG_EXPORT_ENDED: It was revoked, or its memory was unmapped, and no
+ *	importer reaches the memory.
+ */
+enum ib_memreg_export_state {
+	IB_MEMREG_EXPORT_LIVE = 1,
+	IB_MEMREG_EXPORT_ENDING = 2,
+	IB_MEMREG_EXPORT_ENDED = 3
+};
+
+/**
+ * struct ib_memreg_object_export - Report of LIST on an export
+ * @addr: Address of the memory, or offset in that of a descriptor
+ * @length: Bytes
+ * @dmabuf: Number of the inode of its dma-buf, as in struct
+ *	ib_memreg_object_mr: MRs of other devices on it have the same
+ * @mr_id: Its MR, which is busy until the export is revoked
+ * @state: enum ib_memreg_export_state
+ * @importers: Mappings of the memory that importers have
+ * @reserved: 0
+ */
+struct ib_memreg_object_export {
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	__aligned_u64 dmabuf;
+	__u32 mr_id;
+	__u32 state;
+	__u32 importers;
+	__u32 reserved;
+};
+
+/**
  * struct ib_memreg_object - A live object, as LIST reports it
  * @file: Number of the file that owns it, unique since the module was loaded
  * @id: Its id in that file; 0 for the file itself
  * @type: enum ib_memreg_object_type
  * @users: Domain: MRs, windows, endpoints and shared receive queues in it. MR:
- *	windows bound to it, and its SGEs in work requests that have not
- *	completed. Ring: queues that it serves. Shared receive queue: endpoints.
- *	Status table: its monitors, and MRs that have a slot in it. Calls that
+ *	windows bound to it, its exports that were not revoked, and its SGEs in
+ *	work requests that have not completed. Ring: queues that it serves. Shared receive queue: endpoints.
+ *	Status table: its monitors, and MRs and exports that have a slot in it. Calls that
  *	are using it count as well
  * @pid: Process that bound the file, in the caller's pid namespace, or 0 if
  *	it is not visible there
@@ -1309,6 +1383,7 @@ struct ib_memreg_object_monitor {
  * @u.srq: Of IB_MEMREG_OBJECT_SRQ
  * @u.status: Of IB_MEMREG_OBJECT_STATUS
  * @u.monitor: Of IB_MEMREG_OBJECT_MONITOR
+ * @u.export: Of IB_MEMREG_OBJECT_EXPORT
  * @u.reserved: Room that no record outgrows; 0 behind each
  *
  * Remote keys are reported only to callers that could read the memory anyway:
@@ -1335,6 +1410,7 @@ struct ib_memreg_object {
 		struct ib_memreg_object_srq srq;
 		struct ib_memreg_object_status status;
 		struct ib_memreg_object_monitor monitor;
+		struct ib_memreg_object_export export;
 		__aligned_u64 reserved[16];
 	} u;
 };
@@ -2343,6 +2419,101 @@ struct ib_memreg_window_revoke {
 
 #define IB_MEMREG_IOC_WINDOW_REVOKE \
 	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_WINDOW_REVOKE)
+
+/**
+ * struct ib_memreg_export_create - ioctl(IB_MEMREG_IOC_EXPORT_CREATE)
+ * @size: sizeof(struct ib_memreg_export_create)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @mr_id: MR with LOCAL_WRITE; of memory of the process, of a memory object, or
+ *	of a pool. It needs no remote access
+ * @offset: First byte, counted from the start of the MR; at the beginning of a
+ *	page of the system in memory
+ * @length: Bytes, whole pages of the system
+ * @status_id: Status table in which the export gets a slot, or 0
+ * @out_slot: Index of the slot
+ * @out_generation: Generation of the slot for as long as the export is LIVE
+ * @out_export_id: Id of the export
+ * @out_fd: Descriptor of the export, a dma-buf; close-on-exec
+ * @reserved: Must be 0
+ *
+ * Export a part of an MR, for a grant on queue pairs that are not memreg's. The
+ * application registers the descriptor in a protection domain of its own
+ * (ibv_reg_dmabuf_mr(3)), or by MR_REGISTER in another file, and for another
+ * device: the memory is pinned and charged once. An importer can read and write
+ * all of the export, and no byte outside; the owner does not control with which
+ * access flags the holder of the descriptor registers it. The descriptor can be
+ * closed once it is registered.
+ *
+ * Only importers that can be revoked are admitted: drivers of which
+ * IB_MEMREG_CAP_EXPORT_REGISTER is 1, and memreg on any device. Registration by
+ * another one fails with EOPNOTSUPP, and after the end of the export with
+ * ENODEV.
+ *
+ * The export ends when it is revoked or destroyed, with the file, and when the
+ * mapping of the memory goes, as the MR's keys do: before munmap(2) returns,
+ * unless an importer takes more than a second. Pages stay pinned until no
+ * importer reaches them. A descriptor that is left is an empty shell.
+ *
+ * Errors: EINVAL, EOVERFLOW, EOPNOTSUPP, ENOENT, EACCES (the MR is not
+ * writable), ESTALE (the MR is stale), ENOSPC (no slot), ENOMEM, EMFILE, ENFILE,
+ * EFAULT, ENODEV.
+ */
+struct ib_memreg_export_create {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 mr_id;
+	__aligned_u64 offset;
+	__aligned_u64 length;
+	__u32 status_id;
+	__u32 out_slot;
+	__aligned_u64 out_generation;
+	__u32 out_export_id;
+	__s32 out_fd;
+	__aligned_u64 reserved;
+};
+
+#define IB_MEMREG_IOC_EXPORT_CREATE \
+	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_EXPORT_CREATE)
+
+/**
+ * struct ib_memreg_export_revoke - ioctl(IB_MEMREG_IOC_EXPORT_REVOKE)
+ * @size: sizeof(struct ib_memreg_export_revoke)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @count: Exports to revoke, 1 to IB_MEMREG_BATCH_MAX
+ * @out_index: If the call fails on an entry: its index, otherwise @count; not
+ *	written if @flags are unknown, or the call fails before it processes
+ *	entries
+ * @reserved: Must be 0
+ * @ids: Pointer to an array of @count __u32 export ids
+ *
+ * Revoke exports. When the call returns 0, no importer reaches the memory, and
+ * none will: the application's own rkeys and lkeys are dead, and no access that
+ * was accepted before can still land. The importers' MRs stay, for the
+ * application to deregister. The exports stay as well, for DESTROY; but they no
+ * longer keep their MRs from being destroyed. An export that has ended already
+ * is no error.
+ *
+ * If an importer does not let go within a second the call fails with ETIMEDOUT;
+ * all exports are revoked all the same, and the call can be repeated.
+ *
+ * Errors: EINVAL, EOPNOTSUPP (flags), ENOENT (no export is revoked), ETIMEDOUT,
+ * EFAULT, ENOMEM, ENODEV.
+ */
+struct ib_memreg_export_revoke {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 count;
+	__u32 out_index;
+	__u32 reserved;
+	__aligned_u64 ids;
+};
+
+#define IB_MEMREG_IOC_EXPORT_REVOKE \
+	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_EXPORT_REVOKE)
 
 /**
  * DOC: Status tables and monitors

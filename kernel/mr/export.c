@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Exports of MRs: revocable grants for the application's own queue pairs.
+ *
+ * An export is to an MR what a window is, except that its keys are made by an
+ * importer of its dma-buf: see kernel/pages/export.c. It holds a reference of
+ * the MR until it is revoked, also if a guard has ended it: so an MR is
+ * destroyed after its exports.
+ *
+ * While an importer may reach the memory, an export also holds a reference of
+ * itself, so that DESTROY fails as long as an importer is late. The end of the
+ * file takes that reference away: the pages then stay until the importer lets
+ * go.
+ */
+#include <linux/dma-buf.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "core.h"
+#include "device.h"
+#include "mr/export.h"
+#include "mr/mr.h"
+#include "mr/trace.h"
+#include "pages/export.h"
+#include "pages/memory.h"
+#include "pages/region.h"
+#include "stats.h"
+#include "watch/status.h"
+
+static struct memreg_kexport *memreg_to_export(struct memreg_object *obj)
+{
+	return container_of(obj, struct memreg_kexport, obj);
+}
+
+/* Give up an export's reference of its MR, if it has one. */
+static void memreg_kexport_put_mr(struct memreg_kmr *mr)
+{
+	if (!mr)
+		return;
+	atomic_dec(&mr->exports);
+	memreg_object_put(&mr->obj);
+}
+
+/* No importer reaches the memory: give up what the export has kept for that. */
+static void memreg_kexport_ended(struct memreg_kexport *kexport)
+{
+	memreg_kexport_put_mr(xchg(&kexport->mr, NULL));
+	if (xchg(&kexport->reachable, 0))
+		memreg_object_put(&kexport->obj);
+}
+
+/*
+ * Create
+ */
+
+static int memreg_export_check(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_export_create *cmd = ucmd->cmd;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	if (!memreg_exports_possible())
+		return memreg_fail(ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_EXPORT_KERNEL);
+	return 0;
+}
+
+/* Can this range of an MR be exported? Importers map whole pages to write. */
+static int memreg_export_check_mr(struct memreg_ucmd *ucmd,
+				  const struct memreg_kmr *mr)
+{
+	struct ib_memreg_export_create *cmd = ucmd->cmd;
+	const struct memreg_region *region = mr->region;
+	int ret;
+
+	if (mr->demand || region->composition || region->keyed ||
+	    region->opaque)
+		return memreg_fail(ucmd, -EOPNOTSUPP,
+				   IB_MEMREG_REASON_EXPORT_MEMORY);
+	if (!region->writable)
+		return memreg_fail(ucmd, -EACCES,
+				   IB_MEMREG_REASON_LOCAL_WRITE);
+	ret = memreg_mr_check_part(ucmd, mr, cmd->offset, cmd->length);
+	if (ret)
+		return ret;
+	if (!PAGE_ALIGNED(region->addr + cmd->offset) ||
+	    !PAGE_ALIGNED(cmd->length))
+		return memreg_fail(ucmd, -EINVAL,
+				   IB_MEMREG_REASON_EXPORT_PAGES);
+	return 0;
+}
+
+static int memreg_export_take_slot(struct memreg_ucmd *ucmd,
+				   struct memreg_kexport *kexport)
+{
+	struct ib_memreg_export_create *cmd = ucmd->cmd;
+	struct memreg_kstatus *status;
+
+	if (!cmd->status_id)
+		return 0;
+	status = memreg_status_get(ucmd, cmd->status_id);
+	if (IS_ERR(status))
+		return PTR_ERR(status);
+	if (memreg_status_take_slot(status, &kexport->slot)) {
+		memreg_status_put(status);
+		return memreg_fail(ucmd, -ENOSPC, IB_MEMREG_REASON_SLOTS);
+	}
+	kexport->status = status;
+	cmd->out_slot = kexport->slot;
+	cmd->out_generation = memreg_status_generation(status, kexport->slot);
+	return 0;
+}
+
+static void memreg_export_give_slot(struct memreg_kexport *kexport)
+{
+	if (!kexport->status)
+		return;
+	memreg_status_give_slot(kexport->status, kexport->slot);
+	memreg_status_put(kexport->status);
+}
+
+static const struct memreg_object_ops memreg_kexport_ops;
+
+/* Make an export of an MR, which importers can map from here on. */
+static int memreg_export_make(struct memreg_ucmd *ucmd,
+			      struct memreg_kexport *kexport)
+{
+	struct ib_memreg_export_create *cmd = ucmd->cmd;
+	struct memreg_kmr *mr = kexport->mr;
+	int ret;
+
+	kexport->mr_id = mr->obj.id;
+	kexport->addr = mr->addr + cmd->offset;
+	kexport->export = memreg_export_new(ucmd, mr->region, cmd->offset,
+					    cmd->length);
+	if (IS_ERR(kexport->export))
+		return PTR_ERR(kexport->export);
+	ret = memreg_export_take_slot(ucmd, kexport);
+	if (ret)
+		goto err_put;
+	ret = memreg_object_alloc(ucmd->file, &kexport->obj,
+				  &memreg_kexport_ops);
+	if (ret)
+		goto err_slot;
+	ret = memreg_export_begin(ucmd, kexport->export, kexport->status,
+				  kexport->slot);
+	if (ret)
+		goto err_abort;
+	atomic_inc(&mr->exports);
+	kexport->reachable = 1;
+	refcount_inc(&kexport->obj.users);
+	return 0;
+
+err_abort:
+	memreg_object_abort(ucmd->file, &kexport->obj);
+err_slot:
+	memreg_export_give_slot(kexport);
+err_put:
+	memreg_export_put(kexport->export);
+	return ret;
+}
+
+/* Make an export; takes over the caller's reference of the MR on success. */
+static struct memreg_kexport *memreg_export_create(struct memreg_ucmd *ucmd,
+						   struct memreg_kmr *mr)
+{
+	struct memreg_kexport *kexport;
+	int ret;
+
+	ret = memreg_export_check_mr(ucmd, mr);
+	if (ret)
+		return ERR_PTR(ret);
+	kexport = kzalloc(sizeof(*kexport), GFP_KERNEL_ACCOUNT);
+	if (!kexport)
+		return ERR_PTR(-ENOMEM);
+	kexport->mr = mr;
+	ret = memreg_export_make(ucmd, kexport);
+	if (!ret)
+		return kexport;
+	kfree(kexport);
+	return ERR_PTR(ret);
+}
+
+/* ioctl(IB_MEMREG_IOC_EXPORT_CREATE) */
+int memreg_export_create_ioctl(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_export_create *cmd = ucmd->cmd;
+	struct memreg_kexport *kexport;
+	struct memreg_object *obj;
+	struct dma_buf *dmabuf;
+	int ret;
+
+	ret = memreg_export_check(ucmd);
+	if (ret)
+		return ret;
+	obj = memreg_object_get(ucmd->file, cmd->mr_id, IB_MEMREG_OBJECT_MR);
+	if (!obj)
+		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
+	kexport = memreg_export_create(ucmd,
+				       container_of(obj, struct memreg_kmr,
+						    obj));
+	if (IS_ERR(kexport)) {
+		memreg_object_put(obj);
+		return PTR_ERR(kexport);
+	}
+	memreg_object_made(ucmd, &kexport->obj);
+	memreg_count(ucmd->mdev, IB_MEMREG_STAT_EXPORTS_CREATED, 1);
+	cmd->out_export_id = kexport->obj.id;
+	/* The descriptor has a reference of its own. */
+	dmabuf = kexport->export->dmabuf;
+	get_dma_buf(dmabuf);
+	ret = memreg_dmabuf_respond(ucmd, sizeof(*cmd), dmabuf, &cmd->out_fd);
+	if (ret)
+		dma_buf_put(dmabuf);
+	return ret;
+}
+
+/*
+ * Revoke
+ */
+
+/* Wait for exports that end. Returns the first one that is late, or @count. */
+static u32 memreg_exports_wait(struct memreg_object **objs, u32 count)
+{
+	unsigned long deadline = jiffies + MEMREG_EXPORT_TIMEOUT;
+	u32 i, late = count;
+
+	for (i = 0; i < count; i++) {
+		struct memreg_kexport *kexport = memreg_to_export(objs[i]);
+
+		if (memreg_export_wait(kexport->export, deadline))
+			memreg_kexport_ended(kexport);
+		else
+			late = min(late, i);
+	}
+	return late;
+}
+
+/* Revoke exports; each has a reference, or is NULL. */
+static int memreg_exports_revoke(struct memreg_ucmd *ucmd,
+				 struct memreg_object **objs)
+{
+	struct ib_memreg_export_revoke *cmd = ucmd->cmd;
+	u32 i;
+
+	for (i = 0; i < cmd->count; i++) {
+		if (objs[i])
+			continue;
+		cmd->out_index = i;
+		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
+	}
+	for (i = 0; i < cmd->count; i++)
+		memreg_export_revoke(memreg_to_export(objs[i])->export);
+	cmd->out_index = memreg_exports_wait(objs, cmd->count);
+	if (cmd->out_index < cmd->count)
+		return memreg_fail(ucmd, -ETIMEDOUT,
+				   IB_MEMREG_REASON_EXPORT_LATE);
+	return 0;
+}
+
+/* ioctl(IB_MEMREG_IOC_EXPORT_REVOKE) */
+int memreg_export_revoke_ioctl(struct memreg_ucmd *ucmd)
+{
+	struct ib_memreg_export_revoke *cmd = ucmd->cmd;
+	struct memreg_object **objs;
+	u32 *ids, i;
+	int ret;
+
+	if (cmd->flags)
+		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_FLAGS);
+	if (cmd->reserved)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
+	if (!cmd->count || cmd->count > IB_MEMREG_BATCH_MAX)
+		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_COUNT);
+	objs = kmalloc_array(cmd->count, sizeof(*objs) + sizeof(*ids),
+			     GFP_KERNEL_ACCOUNT);
+	if (!objs)
+		return -ENOMEM;
+	ids = (void *)(objs + cmd->count);
+	ret = -EFAULT;
+	if (copy_from_user(ids, u64_to_user_ptr(cmd->ids),
+			   cmd->count * sizeof(*ids)))
+		goto out;
+	memreg_objects_get(ucmd->file, IB_MEMREG_OBJECT_EXPORT, ids,
+			   sizeof(*ids), cmd->count, objs);
+	ret = memreg_exports_revoke(ucmd, objs);
+	for (i = 0; i < cmd->count; i++)
+		if (objs[i])
+			memreg_object_put(objs[i]);
+	if (memreg_respond(ucmd, sizeof(*cmd)))
+		ret = ret ?: -EFAULT;
+out:
+	kfree(objs);
+	return ret;
+}
+
+/*
+ * The end
+ */
+
+/* A call wants to destroy it. */
+static void memreg_kexport_idle(struct memreg_object *obj)
+{
+	struct memreg_kexport *kexport = memreg_to_export(obj);
+
+	memreg_export_revoke(kexport->export);
+	if (memreg_export_wait(kexport->export, kexport->export->deadline))
+		memreg_kexport_ended(kexport);
+}
+
+/* The file closes: have all its exports end at the same time. */
+static void memreg_kexport_close(struct memreg_object *obj)
+{
+	struct memreg_kexport *kexport = memreg_to_export(obj);
+
+	memreg_export_revoke(kexport->export);
+	if (xchg(&kexport->reachable, 0))
+		memreg_object_put(obj);
+}
+
+static void memreg_kexport_destroy(struct memreg_file *file,
+				   struct memreg_object *obj)
+{
+	struct memreg_kexport *kexport = memreg_to_export(obj);
+
+	/* It may never have been published: then it has no importers. */
+	memreg_export_revoke(kexport->export);
+	memreg_export_forget_slot(kexport->export);
+	memreg_export_give_slot(kexport);
+	memreg_kexport_put_mr(kexport->mr);
+	memreg_export_put(kexport->export);
+	kfree(kexport);
+}
+
+static u32 memreg_kexport_busy(const struct memreg_object *obj)
+{
+	const struct memreg_kexport *kexport =
+		container_of(obj, struct memreg_kexport, obj);
+
+	return READ_ONCE(kexport->reachable) ? IB_MEMREG_REASON_EXPORT_LATE :
+					       IB_MEMREG_REASON_IN_USE;
+}
+
+static u32 memreg_kexport_state(const struct memreg_export *export)
+{
+	switch (READ_ONCE(export->state)) {
+	case MEMREG_EXPORT_LIVE:
+		return IB_MEMREG_EXPORT_LIVE;
+	case MEMREG_EXPORT_ENDING:
+		return IB_MEMREG_EXPORT_ENDING;
+	default:
+		return IB_MEMREG_EXPORT_ENDED;
+	}
+}
+
+static void memreg_kexport_info(struct memreg_object *obj,
+				struct ib_memreg_object *info)
+{
+	struct memreg_kexport *kexport = memreg_to_export(obj);
+	struct memreg_export *export = kexport->export;
+
+	/* Its own reference is no user's. */
+	info->users -= READ_ONCE(kexport->reachable) && info->users;
+	info->u.export = (struct ib_memreg_object_export) {
+		.addr = kexport->addr,
+		.length = (u64)export->npages << PAGE_SHIFT,
+		.dmabuf = file_inode(export->dmabuf->file)->i_ino,
+		.mr_id = kexport->mr_id,
+		.state = memreg_kexport_state(export),
+		/* LIST may race with importers. */
+		.importers = data_race(export->mapped),
+	};
+}
+
+static const struct memreg_object_ops memreg_kexport_ops = {
+	.type = IB_MEMREG_OBJECT_EXPORT,
+	.destroy = memreg_kexport_destroy,
+	.idle = memreg_kexport_idle,
+	.close = memreg_kexport_close,
+	.busy = memreg_kexport_busy,
+	.info = memreg_kexport_info,
+};

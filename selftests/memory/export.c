@@ -1,0 +1,659 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Exports: grants on queue pairs of the application's own, that a call or the
+ * end of the mapping revokes (I1, I2). The owner registers them in a protection
+ * domain of libibverbs, where the driver can, and its peer is libibverbs alone;
+ * the importers that misbehave are of a module of the tests.
+ *
+ * time limit: 600
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../user/verbs/memreg-verbs.h"
+#include "fake.h"
+#include "harness.h"
+#include "memreg_fixture.h"
+#include "module.h"
+#include "net.h"
+#include "qp.h"
+
+#define LEN		(16 * PAGE)
+#define FIRST		(2 * PAGE)	/* offset of the export in the MR */
+#define SIZE		(8 * PAGE)	/* its length */
+#define RW		(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
+			 IBV_ACCESS_REMOTE_WRITE)
+
+/**
+ * struct app - Two connected ends of libibverbs on the device
+ * @context: The device
+ * @pd: Protection domain of both
+ * @owner: The end of the owner
+ * @peer: The end of its peer
+ * @buffer: Memory of the peer
+ * @mr: All of it
+ */
+struct app {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct qp_end owner;
+	struct qp_end peer;
+	uint8_t *buffer;
+	struct ibv_mr *mr;
+};
+
+/* Connect the ends, once more after an access that was refused. */
+static int app_connect(struct app *app)
+{
+	int ret;
+
+	qp_close(&app->owner);
+	qp_close(&app->peer);
+	ret = qp_open(&app->owner, app->pd) ?: qp_open(&app->peer, app->pd);
+	ret = ret ?: qp_connect(&app->owner, &app->peer.addr);
+	return ret ?: qp_connect(&app->peer, &app->owner.addr);
+}
+
+static int app_open(struct app *app)
+{
+	memset(app, 0, sizeof(*app));
+	app->context = qp_device(test_device());
+	app->pd = app->context ? ibv_alloc_pd(app->context) : NULL;
+	app->buffer = mem_alloc(LEN);
+	if (!app->pd || !app->buffer)
+		return -ENODEV;
+	app->mr = ibv_reg_mr(app->pd, app->buffer, LEN, RW);
+	return app->mr ? app_connect(app) : -errno;
+}
+
+static void app_close(struct app *app)
+{
+	qp_close(&app->owner);
+	qp_close(&app->peer);
+	ibv_dereg_mr(app->mr);
+	ibv_dealloc_pd(app->pd);
+	ibv_close_device(app->context);
+	mem_free(app->buffer, LEN);
+}
+
+/* The peer's access: 0, or the status that it failed with */
+static int app_write(struct app *app, uint32_t length, uint64_t addr,
+		     uint32_t rkey)
+{
+	return qp_do(&app->peer, IBV_WR_RDMA_WRITE, app->mr, length, addr,
+		     rkey);
+}
+
+static int app_read(struct app *app, uint32_t length, uint64_t addr,
+		    uint32_t rkey)
+{
+	return qp_do(&app->peer, IBV_WR_RDMA_READ, app->mr, length, addr, rkey);
+}
+
+/*
+ * An owner of memory and of an MR of all of it. @export and @dmabuf are those
+ * of the last share().
+ */
+FIXTURE(export) {
+	int fd;
+	int fake;
+	__u32 domain;
+	__u32 mr;
+	__u32 export;
+	int dmabuf;
+	uint8_t *at;
+	uint64_t addr;
+	long pinned;
+	bool registers;
+};
+
+FIXTURE_SETUP(export)
+{
+	__u64 can = 0;
+
+	self->dmabuf = -1;
+	self->pinned = pages_pinned();
+	self->fake = fake_open();
+	self->fd = raw_open_bound();
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, raw_cap(self->fd, IB_MEMREG_CAP_EXPORT, &can));
+	if (!can)
+		SKIP(return, "this kernel can't have importers let go");
+	ASSERT_EQ(0, raw_cap(self->fd, IB_MEMREG_CAP_EXPORT_REGISTER, &can));
+	self->registers = can;
+	ASSERT_EQ(0, raw_domain(self->fd, &self->domain));
+	self->at = mem_alloc(LEN);
+	ASSERT_NE(NULL, self->at);
+	self->addr = (uintptr_t)self->at + FIRST;
+	fill(self->at, LEN, 1);
+	ASSERT_EQ(0, raw_register(self->fd, self->domain, self->at, LEN,
+				  LOCAL_WRITE, &self->mr));
+}
+
+FIXTURE_TEARDOWN(export)
+{
+	if (self->dmabuf >= 0)
+		close(self->dmabuf);
+	if (self->fd >= 0)
+		close(self->fd);
+	if (self->fake >= 0)
+		close(self->fake);
+	if (self->at)
+		mem_free(self->at, LEN);
+	AWAIT(pages_pinned() == self->pinned);
+}
+
+static int share(FIXTURE_DATA(export) *self)
+{
+	if (self->dmabuf >= 0)
+		close(self->dmabuf);
+	self->dmabuf = raw_export(self->fd, self->mr, FIRST, SIZE,
+				  &self->export);
+	return self->dmabuf < 0 ? self->dmabuf : 0;
+}
+
+static int end_it(FIXTURE_DATA(export) *self)
+{
+	return raw_unexport(self->fd, &self->export, 1);
+}
+
+/* The LIST entry of an export; its type is 0 if there is none. */
+static struct ib_memreg_object look(FIXTURE_DATA(export) *self)
+{
+	struct ib_memreg_object found = {};
+	struct state state;
+	__u32 i;
+
+	if (state_get(&state))
+		return found;
+	for (i = 0; i < state.count; i++)
+		if (state.objects[i].type == IB_MEMREG_OBJECT_EXPORT &&
+		    state.objects[i].id == self->export)
+			found = state.objects[i];
+	state_free(&state);
+	return found;
+}
+
+/*
+ * On the application's own queue pairs
+ */
+
+#define NEEDS_REGISTRATION						\
+	do {								\
+		if (!self->registers)					\
+			SKIP(return, "the driver imports no dma-bufs that can be revoked"); \
+	} while (0)
+
+/* Export, and register in the application's protection domain. */
+static int grant(FIXTURE_DATA(export) *self, struct app *app,
+		 struct memreg_export_mr *mr)
+{
+	int ret = share(self);
+
+	return ret ?: memreg_export_register(app->pd, self->dmabuf, 0, SIZE,
+					     self->addr, RW, mr);
+}
+
+TEST_F(export, a_driver_that_can_not_refuses)
+{
+	struct memreg_export_mr mr;
+	struct app app;
+
+	if (self->registers)
+		SKIP(return, "this one can");
+	ASSERT_EQ(0, app_open(&app));
+	EXPECT_EQ(-EOPNOTSUPP, grant(self, &app, &mr));
+	app_close(&app);
+}
+
+TEST_F(export, I6_the_peer_reaches_every_byte_and_no_other)
+{
+	struct memreg_export_mr mr;
+	struct app app;
+
+	NEEDS_REGISTRATION;
+	ASSERT_EQ(0, app_open(&app));
+	ASSERT_EQ(0, grant(self, &app, &mr));
+	EXPECT_EQ(0, close(self->dmabuf));
+	self->dmabuf = -1;
+	fill(app.buffer, LEN, 2);
+	EXPECT_EQ(0, app_write(&app, SIZE, self->addr, mr.rkey));
+	EXPECT_TRUE(filled(self->at, FIRST, 0, 1));
+	EXPECT_TRUE(filled(self->at + FIRST, SIZE, 0, 2));
+	EXPECT_TRUE(filled(self->at + FIRST + SIZE, LEN - FIRST - SIZE,
+			   FIRST + SIZE, 1));
+	fill(self->at + FIRST, SIZE, 3);
+	EXPECT_EQ(0, app_read(&app, SIZE, self->addr, mr.rkey));
+	EXPECT_TRUE(filled(app.buffer, SIZE, 0, 3));
+
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  app_read(&app, 2, self->addr + SIZE - 1, mr.rkey));
+	ASSERT_EQ(0, app_connect(&app));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  app_write(&app, 2, self->addr - 1, mr.rkey));
+	EXPECT_TRUE(filled(self->at, FIRST, 0, 1));
+
+	EXPECT_EQ(1, look(self).u.export.importers);
+	EXPECT_EQ(0, memreg_export_deregister(&mr));
+	EXPECT_EQ(0, look(self).u.export.importers);
+	EXPECT_EQ(IB_MEMREG_EXPORT_LIVE, look(self).u.export.state);
+	app_close(&app);
+}
+
+TEST_F(export, I1_the_peer_is_refused_after_each_end)
+{
+	struct memreg_export_mr mr;
+	struct app app;
+	int end;
+
+	NEEDS_REGISTRATION;
+	ASSERT_EQ(0, app_open(&app));
+	for (end = 0; end < 4; end++) {
+		ASSERT_EQ(0, grant(self, &app, &mr));
+		ASSERT_EQ(0, app_connect(&app));
+		ASSERT_EQ(0, app_write(&app, SIZE, self->addr, mr.rkey));
+		switch (end) {
+		case 0:
+			EXPECT_EQ(0, end_it(self));
+			break;
+		case 1:
+			EXPECT_EQ(0, raw_destroy(self->fd, self->export));
+			break;
+		case 2:
+			mem_free(self->at, LEN);
+			self->at = NULL;
+			EXPECT_EQ(IB_MEMREG_EXPORT_ENDED,
+				  look(self).u.export.state);
+			EXPECT_EQ(IB_MEMREG_MR_STALE,
+				  raw_mr_state(self->fd, self->mr));
+			EXPECT_FAIL(ESTALE, STALE,
+				    raw_export(self->fd, self->mr, FIRST, SIZE,
+					       &(__u32){ 0 }));
+			self->at = mem_alloc(LEN);
+			ASSERT_NE(NULL, self->at);
+			self->addr = (uintptr_t)self->at + FIRST;
+			break;
+		case 3:
+			EXPECT_EQ(0, close(self->fd));
+			self->fd = -1;
+			break;
+		}
+		fill(self->at, LEN, 4);
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+			  app_write(&app, SIZE, self->addr, mr.rkey));
+		EXPECT_TRUE(filled(self->at, LEN, 0, 4));
+		EXPECT_EQ(0, memreg_export_deregister(&mr));
+		EXPECT_EQ(-ENODEV, memreg_export_register(app.pd, self->dmabuf,
+							  0, SIZE, self->addr,
+							  RW, &mr));
+		if (end != 2)
+			continue;
+		EXPECT_EQ(0, end_it(self));
+		EXPECT_EQ(0, raw_destroy(self->fd, self->mr));
+		ASSERT_EQ(0, raw_register(self->fd, self->domain, self->at, LEN,
+					  LOCAL_WRITE, &self->mr));
+	}
+	app_close(&app);
+}
+
+/**
+ * struct writer - A peer that WRITEs until it is refused
+ * @app: The ends
+ * @addr: Where to
+ * @rkey: With which key
+ * @done: WRITEs that were done
+ * @status: What the last one failed with
+ */
+struct writer {
+	struct app *app;
+	uint64_t addr;
+	uint32_t rkey;
+	atomic_uint done;
+	int status;
+};
+
+static void *write_on(void *arg)
+{
+	struct writer *w = arg;
+
+	do {
+		w->status = app_write(w->app, SIZE, w->addr, w->rkey);
+		atomic_fetch_add(&w->done, !w->status);
+	} while (!w->status);
+	return NULL;
+}
+
+TEST_F_TIMEOUT(export, I1_no_byte_is_late, SOAK_S)
+{
+	unsigned int i, rounds = times(50, 10000);
+	struct memreg_export_mr mr;
+	struct writer w;
+	struct app app;
+	pthread_t thread;
+
+	NEEDS_REGISTRATION;
+	ASSERT_EQ(0, app_open(&app));
+	for (i = 0; i < rounds && !_metadata->exit_code; i++) {
+		ASSERT_EQ(0, app_connect(&app));
+		ASSERT_EQ(0, grant(self, &app, &mr));
+		w = (struct writer) {
+			.app = &app,
+			.addr = self->addr,
+			.rkey = mr.rkey,
+		};
+		fill(app.buffer, LEN, 5);
+		ASSERT_EQ(0, pthread_create(&thread, NULL, write_on, &w));
+		AWAIT(atomic_load(&w.done) > i % 4);
+		EXPECT_EQ(0, end_it(self));
+		fill(self->at, LEN, 6);
+		EXPECT_EQ(0, pthread_join(thread, NULL));
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, w.status);
+		EXPECT_TRUE(filled(self->at, LEN, 0, 6));
+		EXPECT_EQ(0, memreg_export_deregister(&mr));
+		EXPECT_EQ(0, raw_destroy(self->fd, self->export));
+	}
+	app_close(&app);
+}
+
+/*
+ * Of memory that is pinned once: in files of memreg, on any device
+ */
+
+TEST_F(export, one_pin_for_many_files_that_end_together)
+{
+	struct ib_memreg_mr_register mrs[3];
+	__u32 domains[3];
+	int files[3], i;
+
+	ASSERT_EQ(0, share(self));
+	for (i = 0; i < 3; i++) {
+		files[i] = i == 2 ? raw_open_peer() : raw_open_bound();
+		ASSERT_LE(0, files[i]);
+		ASSERT_EQ(0, raw_domain(files[i], &domains[i]));
+		ASSERT_EQ(0, raw_register_fd(files[i], domains[i], self->dmabuf,
+					     0, SIZE, LOCAL_WRITE | REMOTE_RW,
+					     &mrs[i]));
+	}
+	EXPECT_EQ(self->pinned + (long)(LEN / PAGE), pages_pinned());
+	EXPECT_EQ(LEN / PAGE, vm_pin(0));
+	EXPECT_LT(0, look(self).u.export.importers);
+	mem_free(self->at, LEN);
+	self->at = NULL;
+	for (i = 0; i < 3; i++) {
+		EXPECT_EQ(IB_MEMREG_MR_STALE,
+			  raw_mr_state(files[i], mrs[i].out_mr_id));
+		EXPECT_EQ(0, close(files[i]));
+	}
+	EXPECT_EQ(IB_MEMREG_EXPORT_ENDED, look(self).u.export.state);
+}
+
+/*
+ * Rules
+ */
+
+TEST_F(export, its_mr_lasts_until_it_is_revoked)
+{
+	ASSERT_EQ(0, share(self));
+	EXPECT_FAIL(EBUSY, EXPORTED, raw_destroy(self->fd, self->mr));
+	EXPECT_EQ(self->mr, look(self).u.export.mr_id);
+	EXPECT_EQ(self->addr, look(self).u.export.addr);
+	EXPECT_EQ(SIZE, look(self).u.export.length);
+	EXPECT_EQ(0, look(self).users);
+	EXPECT_EQ(0, end_it(self));
+	EXPECT_EQ(0, end_it(self));
+	EXPECT_EQ(IB_MEMREG_EXPORT_ENDED, look(self).u.export.state);
+	EXPECT_EQ(0, raw_destroy(self->fd, self->mr));
+	EXPECT_EQ(0, raw_destroy(self->fd, self->export));
+	EXPECT_FAIL(ENOENT, ID, end_it(self));
+}
+
+TEST_F(export, I8_what_can_not_be_exported)
+{
+	__u32 id, read_only, all[2];
+	struct ib_memreg_mr_register reg = { 0 };
+	struct state before;
+
+	ASSERT_EQ(0, raw_register(self->fd, self->domain, self->at, LEN, 0,
+				  &read_only));
+	ASSERT_EQ(0, share(self));
+	ASSERT_EQ(0, state_get(&before));
+	EXPECT_FAIL(ENOENT, ID,
+		    raw_export(self->fd, self->export, 0, PAGE, &id));
+	EXPECT_FAIL(EACCES, LOCAL_WRITE,
+		    raw_export(self->fd, read_only, 0, PAGE, &id));
+	EXPECT_FAIL(EINVAL, ZERO_LENGTH,
+		    raw_export(self->fd, self->mr, 0, 0, &id));
+	EXPECT_FAIL(EINVAL, RANGE,
+		    raw_export(self->fd, self->mr, PAGE, LEN, &id));
+	EXPECT_FAIL(EOVERFLOW, WRAPS,
+		    raw_export(self->fd, self->mr, PAGE, -PAGE, &id));
+	EXPECT_FAIL(EINVAL, EXPORT_PAGES,
+		    raw_export(self->fd, self->mr, 1, PAGE, &id));
+	EXPECT_FAIL(EINVAL, EXPORT_PAGES,
+		    raw_export(self->fd, self->mr, 0, PAGE - 1, &id));
+	all[0] = self->export;
+	all[1] = self->mr;
+	EXPECT_FAIL(ENOENT, ID, raw_unexport(self->fd, all, 2));
+	EXPECT_EQ(1, raw_index());
+	EXPECT_FAIL(EINVAL, COUNT, raw_unexport(self->fd, all, 0));
+	EXPECT_EQ(-EFAULT, raw_unexport(self->fd, NULL, 2));
+	EXPECT_TRUE(state_same(&before));
+	state_free(&before);
+
+	/* The memory of an export is not exported again, nor composed. */
+	ASSERT_EQ(0, raw_register_fd(self->fd, self->domain, self->dmabuf, 0,
+				     SIZE, LOCAL_WRITE, &reg));
+	EXPECT_FAIL(EOPNOTSUPP, EXPORT_MEMORY,
+		    raw_export(self->fd, reg.out_mr_id, 0, PAGE, &id));
+	EXPECT_FAIL(EINVAL, RANGE,
+		    raw_register_fd(self->fd, self->domain, self->dmabuf, PAGE,
+				    SIZE, LOCAL_WRITE, &reg));
+}
+
+TEST_F(export, a_user_has_as_many_as_descriptors)
+{
+	struct rlimit limit = { .rlim_cur = 64, .rlim_max = 64 };
+	__u32 id, made = 0;
+	int fd;
+
+	IN_CHILD {
+		ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+		for (;;) {
+			fd = raw_export(self->fd, self->mr, 0, PAGE, &id);
+			if (fd < 0)
+				break;
+			close(fd);
+			made++;
+		}
+		EXPECT_EQ(-EMFILE, fd);
+		EXPECT_EQ(IB_MEMREG_REASON_EXPORTS, raw_reason());
+		EXPECT_EQ(64, made);
+	}
+	EXPECT_EQ(64, state_count(IB_MEMREG_OBJECT_EXPORT));
+}
+
+TEST_F(export, I8_its_slot_changes_once)
+{
+	RAW(export_create, cmd, .mr_id = self->mr, .length = PAGE);
+	struct status_map map;
+	__u64 generation;
+
+	ASSERT_EQ(0, status_create(self->fd, 4, 0, &map));
+	cmd.status_id = map.id;
+	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_EXPORT_CREATE, &cmd));
+	close(cmd.out_fd);
+	generation = cmd.out_generation;
+	EXPECT_EQ(generation, status_generation(&map, cmd.out_slot));
+	EXPECT_EQ(-EBUSY, raw_destroy(self->fd, map.id));
+	EXPECT_EQ(0, raw_unexport(self->fd, &cmd.out_export_id, 1));
+	EXPECT_LT(generation, status_generation(&map, cmd.out_slot));
+	generation = status_generation(&map, cmd.out_slot);
+	mem_free(self->at, LEN);
+	self->at = NULL;
+	EXPECT_EQ(generation, status_generation(&map, cmd.out_slot));
+	EXPECT_EQ(0, raw_destroy(self->fd, cmd.out_export_id));
+	EXPECT_EQ(0, raw_destroy(self->fd, map.id));
+	status_unmap(&map);
+}
+
+/*
+ * Importers of the tests
+ */
+
+#define NEEDS_FAKE							\
+	do {								\
+		if (self->fake == -ENOENT)				\
+			SKIP(return, "no importer can be had here");	\
+		ASSERT_LE(0, self->fake);				\
+	} while (0)
+
+TEST_F(export, importers_that_can_not_let_go_are_refused)
+{
+	NEEDS_FAKE;
+	ASSERT_EQ(0, share(self));
+	EXPECT_EQ(-EOPNOTSUPP, fake_import(self->fake, self->dmabuf, false,
+					   true));
+	EXPECT_EQ(0, look(self).u.export.importers);
+	ASSERT_EQ(0, end_it(self));
+	EXPECT_EQ(-ENODEV, fake_import_export(self->fake, self->dmabuf,
+					      MEMREG_FAKE_AT_ONCE));
+}
+
+TEST_F(export, I1_an_importer_lets_go_before_the_call_returns)
+{
+	NEEDS_FAKE;
+	ASSERT_EQ(0, share(self));
+	ASSERT_EQ(0, fake_import_export(self->fake, self->dmabuf,
+					MEMREG_FAKE_AT_ONCE));
+	EXPECT_EQ(2, look(self).u.export.importers);
+	ASSERT_EQ(0, fake_write(self->fake, false, 7));
+	EXPECT_EQ(7, self->at[FIRST]);
+	EXPECT_EQ((uint8_t)(7 + SIZE - 1), self->at[FIRST + SIZE - 1]);
+	ASSERT_EQ(0, end_it(self));
+	EXPECT_EQ(0, look(self).u.export.importers);
+	EXPECT_EQ(-ENODEV, fake_write(self->fake, false, 8));
+}
+
+/* The pages are those of before, whatever their owner and its file do. */
+TEST_F(export, I1_pages_stay_for_an_importer_that_is_late)
+{
+	NEEDS_FAKE;
+	ASSERT_EQ(0, share(self));
+	ASSERT_EQ(0, fake_import_export(self->fake, self->dmabuf,
+					MEMREG_FAKE_LATE));
+	ASSERT_EQ(0, fake_write(self->fake, false, 7));
+	EXPECT_FAIL(ETIMEDOUT, EXPORT_LATE, end_it(self));
+	EXPECT_EQ(0, raw_index());
+	EXPECT_EQ(IB_MEMREG_EXPORT_ENDING, look(self).u.export.state);
+	EXPECT_FAIL(EBUSY, EXPORTED, raw_destroy(self->fd, self->mr));
+	EXPECT_FAIL(EBUSY, EXPORT_LATE, raw_destroy(self->fd, self->export));
+	mem_free(self->at, LEN);
+	self->at = NULL;
+	EXPECT_EQ(0, close(self->fd));
+	self->fd = -1;
+	EXPECT_EQ(self->pinned + (long)(LEN / PAGE), pages_pinned());
+	EXPECT_EQ(0, fake_read(self->fake, false, 7));
+	EXPECT_EQ(0, close(self->fake));
+	self->fake = -1;
+	AWAIT(pages_pinned() == self->pinned);
+}
+
+TEST_F(export, a_late_importer_that_let_go_is_forgotten)
+{
+	NEEDS_FAKE;
+	ASSERT_EQ(0, share(self));
+	ASSERT_EQ(0, fake_import_export(self->fake, self->dmabuf,
+					MEMREG_FAKE_LATE));
+	EXPECT_FAIL(ETIMEDOUT, EXPORT_LATE, end_it(self));
+	EXPECT_EQ(0, close(self->fake));
+	self->fake = -1;
+	EXPECT_EQ(0, end_it(self));
+	EXPECT_EQ(0, raw_destroy(self->fd, self->mr));
+	EXPECT_EQ(0, raw_destroy(self->fd, self->export));
+}
+
+struct holder {
+	int fake;
+	int dmabuf;
+	atomic_int task;
+	atomic_bool over;
+};
+
+/* Hold for longer than anything is to wait. */
+static void *hold(void *arg)
+{
+	struct holder *h = arg;
+
+	atomic_store(&h->task, gettid());
+	fake_hold(h->fake, h->dmabuf, 6000);
+	atomic_store(&h->over, true);
+	return NULL;
+}
+
+/* Nobody waits for the lock of a dma-buf for as long as somebody likes. */
+TEST_F(export, I7_a_held_lock_delays_nobody_for_long)
+{
+	struct holder h = { .fake = self->fake };
+	pthread_t thread;
+
+	NEEDS_FAKE;
+	ASSERT_EQ(0, share(self));
+	h.dmabuf = self->dmabuf;
+	ASSERT_EQ(0, pthread_create(&thread, NULL, hold, &h));
+	AWAIT(atomic_load(&h.task));
+	/* It sleeps there, and takes the lock without a wait. */
+	EXPECT_TRUE(task_is(atomic_load(&h.task), 'D'));
+	EXPECT_FAIL(ETIMEDOUT, EXPORT_LATE, end_it(self));
+	mem_free(self->at, LEN);
+	self->at = NULL;
+	EXPECT_EQ(0, close(self->fd));
+	self->fd = -1;
+	EXPECT_FALSE(atomic_load(&h.over));
+	EXPECT_EQ(0, pthread_join(thread, NULL));
+}
+
+/* Those that hold an export when its owner is killed keep only a shell. */
+TEST_F(export, I7_SIGKILL_of_the_owner)
+{
+	int pipes[2], ready;
+	pid_t child;
+
+	NEEDS_FAKE;
+	ASSERT_EQ(0, share(self));
+	ASSERT_EQ(0, fake_import_export(self->fake, self->dmabuf,
+					MEMREG_FAKE_AT_ONCE));
+	ASSERT_EQ(0, pipe(pipes));
+	child = fork();
+	if (!child) {
+		/* An owner of its own; the file of the test is closed here. */
+		int fake = fake_open(), fd = raw_open_bound(), dmabuf;
+		__u32 domain, mr, id;
+		uint8_t *at = mem_alloc(LEN);
+
+		if (raw_domain(fd, &domain) ||
+		    raw_register(fd, domain, at, LEN, LOCAL_WRITE, &mr))
+			_exit(1);
+		dmabuf = raw_export(fd, mr, 0, LEN, &id);
+		if (dmabuf < 0 || fake_import_export(fake, dmabuf,
+						     MEMREG_FAKE_AT_ONCE))
+			_exit(1);
+		if (write(pipes[1], "", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	close(pipes[1]);
+	EXPECT_EQ(1, read(pipes[0], &ready, 1));
+	close(pipes[0]);
+	EXPECT_EQ(0, kill(child, SIGKILL));
+	EXPECT_EQ(child, waitpid(child, NULL, 0));
+	AWAIT(pages_pinned() == self->pinned + (long)(LEN / PAGE));
+	EXPECT_EQ(IB_MEMREG_EXPORT_LIVE, look(self).u.export.state);
+}
+
+TEST_HARNESS_MAIN
