@@ -293,3 +293,8 @@ EXPORT int memreg_window_free(struct memreg *m, uint32_t window)
 {
 	return destroy(m, window, "window_free", "window");
 }
+
+EXPORT int memreg_export_destroy(struct memreg *m, uint32_t export)
+{
+	return destroy(m, export, "export_destroy", "export");
+}

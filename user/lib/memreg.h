@@ -960,6 +960,91 @@ int memreg_mr_query(struct memreg *m, uint32_t mr, struct memreg_mr_info *info,
 int memreg_mr_deregister(struct memreg *m, uint32_t mr);
 
 /*
+ * Exports: grants on queue pairs that are not memreg's
+ */
+
+/**
+ * struct memreg_export - A part of an MR as a descriptor
+ * @id: Its id
+ * @fd: The descriptor, a dma-buf, close-on-exec; belongs to the caller, and can
+ *	be closed once it is registered
+ */
+struct memreg_export {
+	uint32_t id;
+	int fd;
+};
+
+/**
+ * memreg_export() - Export a part of an MR
+ * @m: The handle
+ * @mr: Id of an MR with IB_MEMREG_ACCESS_LOCAL_WRITE, whose memory has pages
+ *	that do not go away: not on demand, nor a composition
+ * @offset: First byte, counted from the start of the MR; at a page of memory
+ * @length: Bytes, whole pages
+ * @export: Filled in
+ *
+ * The descriptor can be registered in a protection domain of the application,
+ * by memreg_export_register(3) or ibv_reg_dmabuf_mr(3), and by
+ * memreg_mr_register_fd(3) in any handle, for any device. Whoever has it reaches
+ * all of the export and nothing else, until it is revoked or the mapping of the
+ * memory goes; then all keys that were made of it are dead. The MR cannot be
+ * deregistered before its exports were revoked.
+ *
+ * Return: 0; -EINVAL (the range, or it is not of whole pages), -EOVERFLOW,
+ * -EOPNOTSUPP (the kind of memory, or the kernel), -ENOENT, -EACCES (the MR is
+ * not writable), -ESTALE, -ENOMEM, -EMFILE, -ENFILE, -ENODEV.
+ */
+int memreg_export(struct memreg *m, uint32_t mr, uint64_t offset,
+		  uint64_t length, struct memreg_export *export);
+
+/**
+ * memreg_export_watched() - Export a part of an MR, and see when it ends
+ * @m: The handle
+ * @mr: As for memreg_export()
+ * @offset: As for memreg_export()
+ * @length: As for memreg_export()
+ * @status: Status table of this handle, which the export uses
+ * @export: Filled in
+ * @watch: Becomes invalid when the export ends; it is no watch of
+ *	memreg_watch(), and is not passed to memreg_unwatch()
+ *
+ * Return: as memreg_export(); -ENOSPC (@status has no free slot).
+ */
+int memreg_export_watched(struct memreg *m, uint32_t mr, uint64_t offset,
+			  uint64_t length, struct memreg_status *status,
+			  struct memreg_export *export,
+			  struct memreg_watch *watch);
+
+/**
+ * memreg_export_revoke() - Revoke exports
+ * @m: The handle
+ * @exports: Their ids
+ * @count: Their number, 1 to IB_MEMREG_BATCH_MAX
+ * @failed: Set to the index of the export that a failure is about, or to
+ *	@count; may be NULL
+ *
+ * When it returns 0, nobody reaches the memory through an export, and no access
+ * that was accepted before can still land. The ids stay until they are
+ * destroyed.
+ *
+ * Return: 0; -ENOENT, and none is revoked; -ETIMEDOUT if an importer has not let
+ * go within a second: all are revoked, the memory must not be reused, and the
+ * call can be repeated; -EINVAL (@count), -EFAULT, -ENOMEM, -ENODEV.
+ */
+int memreg_export_revoke(struct memreg *m, const uint32_t *exports,
+			 unsigned int count, unsigned int *failed);
+
+/**
+ * memreg_export_destroy() - Revoke an export, and free its id
+ * @m: The handle
+ * @export: The id
+ *
+ * Return: 0; -ENOENT; -EBUSY if an importer has not let go within a second, or
+ * another call is using it; -ENODEV.
+ */
+int memreg_export_destroy(struct memreg *m, uint32_t export);
+
+/*
  * Status tables and watches
  */
 

@@ -333,6 +333,28 @@ static const struct reason reasons[] = {
 	[IB_MEMREG_REASON_URING_SGE] = {
 		"a work request on a registered buffer of io_uring has one SGE, in which the MR is 0",
 		NULL },
+	[IB_MEMREG_REASON_EXPORT_KERNEL] = {
+		"this kernel can't have importers of a dma-buf let go of it",
+		"`memreg caps` shows whether a kernel can; grant windows on memreg's connections instead"
+	},
+	[IB_MEMREG_REASON_EXPORT_MEMORY] = {
+		"exports are not of memory on demand, of compositions, or of a dma-buf that its exporter may take away",
+		"export the MRs that a composition is made of, or register the memory without IB_MEMREG_MR_ON_DEMAND"
+	},
+	[IB_MEMREG_REASON_EXPORT_PAGES] = {
+		"an export is of whole pages, as its importers reach all of each page",
+		"begin at the boundary of a page, and round the length up: nothing else should be in these pages"
+	},
+	[IB_MEMREG_REASON_EXPORTS] = {
+		"the user has as many exports as it may have descriptors",
+		"destroy some, or raise RLIMIT_NOFILE (ulimit -n)" },
+	[IB_MEMREG_REASON_EXPORTED] = {
+		"the MR has exports that were not revoked",
+		"revoke them first" },
+	[IB_MEMREG_REASON_EXPORT_LATE] = {
+		"an importer has not let go of the exported memory within a second",
+		"do not reuse the memory, which stays pinned, and call again"
+	},
 };
 
 /* For failures without a code, or with a less exact one */

@@ -69,6 +69,11 @@ static const struct {
 		"advise", YES_NO, "MRs on demand are pinned ahead" },
 	[IB_MEMREG_CAP_ODP_KEYS] = {
 		"odp-keys", YES_NO, "keys of MRs on demand, without windows" },
+	[IB_MEMREG_CAP_EXPORT] = {
+		"export", YES_NO, "parts of MRs for other queue pairs" },
+	[IB_MEMREG_CAP_EXPORT_REGISTER] = {
+		"export-register", YES_NO,
+		"by applications, in their own PDs on this device" },
 };
 
 static const char *backing_text(uint32_t backing)

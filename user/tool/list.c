@@ -21,6 +21,7 @@ static const char *const types[] = {
 	[IB_MEMREG_OBJECT_SRQ] = "srq",
 	[IB_MEMREG_OBJECT_STATUS] = "status",
 	[IB_MEMREG_OBJECT_MONITOR] = "monitor",
+	[IB_MEMREG_OBJECT_EXPORT] = "export",
 };
 
 #define TYPES	(sizeof(types) / sizeof(types[0]))
@@ -28,7 +29,7 @@ static const char *const types[] = {
 static const char *const states[] = {
 	"up", "down", "live", "stale", "spurious", "invalidated", "bound",
 	"free",
-	"requested", "connecting", "connected", "closed",
+	"requested", "connecting", "connected", "closed", "ending", "ended",
 };
 
 struct options {
@@ -75,6 +76,12 @@ static const char *mr_state_text(uint32_t state)
 	       state == IB_MEMREG_MR_SPURIOUS ? "spurious" : "invalidated";
 }
 
+static const char *export_state_text(uint32_t state)
+{
+	return state == IB_MEMREG_EXPORT_LIVE ? "live" :
+	       state == IB_MEMREG_EXPORT_ENDING ? "ending" : "ended";
+}
+
 static const char *state_text(const struct ib_memreg_object *o)
 {
 	switch (o->type) {
@@ -86,6 +93,8 @@ static const char *state_text(const struct ib_memreg_object *o)
 		return o->u.window.bound ? "bound" : "free";
 	case IB_MEMREG_OBJECT_ENDPOINT:
 		return endpoint_state_text(o->u.endpoint.state);
+	case IB_MEMREG_OBJECT_EXPORT:
+		return export_state_text(o->u.export.state);
 	default:
 		return "-";
 	}
@@ -154,6 +163,16 @@ static void print_monitor(const struct ib_memreg_object_monitor *monitor)
 	printf(" in status table %" PRIu32, monitor->status_id);
 }
 
+static void print_export(const struct ib_memreg_object_export *export)
+{
+	char bytes[32];
+
+	printf("0x%" PRIx64 " + %s of mr %" PRIu32 ", dma-buf %" PRIu64
+	       ", mapped %" PRIu32 " times", (uint64_t)export->addr,
+	       human_bytes((double)export->length, bytes, sizeof(bytes)),
+	       export->mr_id, (uint64_t)export->dmabuf, export->importers);
+}
+
 static void print_details(const struct ib_memreg_object *o)
 {
 	switch (o->type) {
@@ -190,6 +209,9 @@ static void print_details(const struct ib_memreg_object *o)
 		break;
 	case IB_MEMREG_OBJECT_MONITOR:
 		print_monitor(&o->u.monitor);
+		break;
+	case IB_MEMREG_OBJECT_EXPORT:
+		print_export(&o->u.export);
 		break;
 	}
 }
@@ -310,6 +332,13 @@ static void json_details(const struct ib_memreg_object *o)
 		json_number("addr", o->u.monitor.addr);
 		json_number("length", o->u.monitor.length);
 		json_id("status", o->u.monitor.status_id);
+		break;
+	case IB_MEMREG_OBJECT_EXPORT:
+		json_number("address", o->u.export.addr);
+		json_number("length_bytes", o->u.export.length);
+		json_number("dmabuf", o->u.export.dmabuf);
+		json_number("importers", o->u.export.importers);
+		json_id("mr", o->u.export.mr_id);
 		break;
 	}
 }

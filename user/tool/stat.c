@@ -123,6 +123,10 @@ static const struct {
 		"demand-unpinned", NULL, "pages of 4096 bytes, on demand" },
 	[IB_MEMREG_STAT_DEMAND_PINNED_MAX] = {
 		"demand-pinned-max", NULL, "those pinned at a time, at most" },
+	[IB_MEMREG_STAT_EXPORTS_CREATED] = {
+		"exports-created", NULL, "exports" },
+	[IB_MEMREG_STAT_EXPORTS_LATE] = {
+		"exports-late", NULL, "waits for importers that timed out" },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 0] = {
 		"demand-wait-1us", NULL, "faults that took less" },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 1] = {
