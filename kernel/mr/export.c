@@ -246,19 +246,22 @@ static int memreg_exports_revoke(struct memreg_ucmd *ucmd,
 	struct ib_memreg_export_revoke *cmd = ucmd->cmd;
 	u32 i;
 
-	for (i = 0; i < cmd->count; i++) {
-		if (objs[i])
-			continue;
-		cmd->out_index = i;
+	for (i = 0; i < cmd->count && objs[i]; i++)
+		;
+	cmd->out_index = i;
+	/* What is revoked is not undone because of the answer. */
+	if (memreg_respond(ucmd, sizeof(*cmd)))
+		return -EFAULT;
+	if (i < cmd->count)
 		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
-	}
 	for (i = 0; i < cmd->count; i++)
 		memreg_export_revoke(memreg_to_export(objs[i])->export);
 	cmd->out_index = memreg_exports_wait(objs, cmd->count);
-	if (cmd->out_index < cmd->count)
-		return memreg_fail(ucmd, -ETIMEDOUT,
-				   IB_MEMREG_REASON_EXPORT_LATE);
-	return 0;
+	if (cmd->out_index == cmd->count)
+		return 0;
+	/* That one is late counts, and not whether its index can be told. */
+	(void)memreg_respond(ucmd, sizeof(*cmd));
+	return memreg_fail(ucmd, -ETIMEDOUT, IB_MEMREG_REASON_EXPORT_LATE);
 }
 
 /* ioctl(IB_MEMREG_IOC_EXPORT_REVOKE) */
@@ -290,8 +293,6 @@ int memreg_export_revoke_ioctl(struct memreg_ucmd *ucmd)
 	for (i = 0; i < cmd->count; i++)
 		if (objs[i])
 			memreg_object_put(objs[i]);
-	if (memreg_respond(ucmd, sizeof(*cmd)))
-		ret = ret ?: -EFAULT;
 out:
 	kfree(objs);
 	return ret;

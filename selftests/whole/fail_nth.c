@@ -53,6 +53,7 @@ FIXTURE(fail_nth) {
 	__u32 monitors[3];
 	int fake;
 	__u32 made;
+	__u32 export;
 	__u32 demand;
 	__u32 ids[BATCH];
 	struct ib_memreg_bind binds[BATCH];
@@ -754,6 +755,71 @@ TEST_F_TIMEOUT(fail_nth, I8_mr_register_revocable_dma, 600)
 	sweep(_metadata, self, &revocable);
 	fault_cancel("dmabuf_map");
 	EXPECT_EQ(0, close(self->fake));
+}
+
+static int call_export_create(FIXTURE_DATA(fail_nth) *self)
+{
+	self->made_fd = raw_export(self->fd, self->local_mr, 0, PAGE,
+				   &self->export);
+	return self->made_fd < 0 ? self->made_fd : 0;
+}
+
+static int destroy_export(FIXTURE_DATA(fail_nth) *self)
+{
+	close(self->made_fd);
+	return raw_destroy(self->fd, self->export);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_export_create, 600)
+{
+	static const struct op op = {
+		.call = call_export_create,
+		.undo = destroy_export,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_export_revoke(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_unexport(self->fd, &self->export, 1);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_export_revoke, 600)
+{
+	static const struct op op = {
+		.prepare = call_export_create,
+		.call = call_export_revoke,
+		.undo = destroy_export,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int call_register_export(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_mr_register mr = {};
+	int ret = raw_register_fd(self->fd, self->domain, self->made_fd, 0,
+				  PAGE, LOCAL_WRITE | REMOTE_RW, &mr);
+
+	self->made = mr.out_mr_id;
+	return ret;
+}
+
+static int destroy_made_and_export(FIXTURE_DATA(fail_nth) *self)
+{
+	return destroy_made(self) ?: destroy_export(self);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_mr_register_export, 600)
+{
+	static const struct op op = {
+		.prepare = call_export_create,
+		.call = call_register_export,
+		.undo = destroy_made_and_export,
+	};
+
+	sweep(_metadata, self, &op);
 }
 
 /*

@@ -591,6 +591,33 @@ static void make_memory_dup(struct fuzzer *f, void *arg)
 	cmd->fd = once_in(f, 8) ? world.memfd : world.memory;
 }
 
+/* Export whole pages, most of the time. */
+static void make_export_create(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_export_create *cmd = arg;
+	const struct ib_memreg_object *mr = mr_object(f);
+
+	cmd->mr_id = mr->id;
+	cmd->offset = -mr->u.mr.addr & (PAGE - 1);
+	if (once_in(f, 8))
+		cmd->offset = offset_in(f, mr);
+	cmd->length = PAGE * (1 + below(f, 2));
+	if (once_in(f, 4))
+		cmd->status_id = id_of(f, IB_MEMREG_OBJECT_STATUS);
+}
+
+static void make_export_revoke(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_export_revoke *cmd = arg;
+	__u32 *ids, i;
+
+	cmd->count = few(f);
+	ids = array(f, cmd->count, sizeof(*ids));
+	for (i = 0; i < cmd->count; i++)
+		ids[i] = id_of(f, IB_MEMREG_OBJECT_EXPORT);
+	cmd->ids = (uintptr_t)ids;
+}
+
 static void make_window_alloc(struct fuzzer *f, void *arg)
 {
 	struct ib_memreg_window_alloc *cmd = arg;
@@ -1015,6 +1042,8 @@ static const struct maker {
 	MAKER(POOL_RECYCLE, pool_recycle, 8),
 	MAKER(MEMORY_CREATE, memory_create, 1, .own = true),
 	MAKER(MEMORY_DUP, memory_dup, 1, .own = true),
+	MAKER(EXPORT_CREATE, export_create, 4, .own = true),
+	MAKER(EXPORT_REVOKE, export_revoke, 2),
 	MAKER(WINDOW_ALLOC, window_alloc, 4),
 	MAKER(WINDOW_BIND, window_bind, 10),
 	MAKER(WINDOW_REVOKE, window_revoke, 6),
@@ -1111,6 +1140,7 @@ static void keep(struct fuzzer *f, const struct call *call, const void *arg)
 {
 	const struct ib_memreg_status_create *status = arg;
 	const struct ib_memreg_memory_dup *dup = arg;
+	const struct ib_memreg_export_create *export = arg;
 	const struct ib_memreg_pool_create *pool = arg;
 	const struct ib_memreg_listener_create *listen = arg;
 
@@ -1118,6 +1148,8 @@ static void keep(struct fuzzer *f, const struct call *call, const void *arg)
 		keep_memory(arg);
 	if (call->num == IB_MEMREG_IOC_MEMORY_DUP)
 		close(dup->out_fd);
+	if (call->num == IB_MEMREG_IOC_EXPORT_CREATE)
+		close(export->out_fd);
 	if (call->num == IB_MEMREG_IOC_POOL_CREATE)
 		close(pool->out_table_fd);
 	if (call->num == IB_MEMREG_IOC_RING_CREATE)

@@ -583,6 +583,37 @@ static void do_create_memory(struct worker *w)
 		close(twin);
 }
 
+/*
+ * Export a part of an MR, have memreg import it under another MR, and end the
+ * two in any order.
+ */
+static void do_export(struct worker *w)
+{
+	__u32 export, domain, id = mr_get(w, pick(w, PINNED));
+	struct ib_memreg_mr_register mr = {};
+	int dmabuf, ret;
+
+	dmabuf = raw_export(fd, id, pick(w, 2) * PAGE, PAGE, &export);
+	ret = NOTE(w, EXPORT_CREATE, dmabuf < 0 ? dmabuf : 0);
+	if (ret) {
+		mr_over(w, id, ret, raw_reason());
+		return;
+	}
+	domain = domain_get(w);
+	ret = NOTE(w, MR_REGISTER,
+		   raw_register_fd(fd, domain, dmabuf, pick(w, 64), PAGE / 2,
+				   some_access(w), &mr));
+	forget_domain(domain, ret);
+	close(dmabuf);
+	if (!ret && pick(w, 2))
+		destroy(w, mr.out_mr_id);
+	if (pick(w, 2))
+		NOTE(w, EXPORT_REVOKE, raw_unexport(fd, &export, 1));
+	destroy(w, export);
+	if (!ret)
+		destroy(w, mr.out_mr_id);
+}
+
 /* Make a pool over an area of the owner, or over private memory */
 static void do_create_pool(struct worker *w)
 {
@@ -1731,6 +1762,7 @@ static const struct action actions[] = {
 	ACTION(advise),
 	ACTION(deregister),
 	ACTION(create_memory),
+	ACTION(export),
 	ACTION(create_pool),
 	ACTION(recycle),
 	ACTION(query),
