@@ -69,6 +69,10 @@
  *				driver is called to post
  *	ib_memreg_pool.lock	idle MRs, and who waits for them; a raw spinlock
  *
+ * A worker takes the dma_resv of an export to end it, and drivers that import it
+ * hold that when they call: memreg_user_works.lock alone is taken inside of it by
+ * the export, and what an importer takes, which may be memreg.
+ *
  * The dma_resv of a dma-buf is inside of mmap_lock, and what an mmu notifier
  * may take inside of it. Drivers that import memory objects hold it when they
  * call; memreg_kmemory.lock is taken inside of it, and nothing inside of that.

@@ -234,7 +234,7 @@ static int memreg_device_attach(struct memreg_ucmd *ucmd,
 	file->pid = get_task_pid(current->group_leader, PIDTYPE_TGID);
 	file->uid = current_euid();
 	get_task_comm(file->comm, current->group_leader);
-	refcount_inc(&mdev->refs);
+	memreg_device_get(mdev);
 	/* Pairs with LIST, which reads the user without the file's lock. */
 	smp_store_release(&file->mdev, mdev);
 	trace_memreg_file_bind(file);

@@ -473,14 +473,13 @@ static void memreg_object_close_type(struct memreg_file *file, u32 type)
 
 	xa_for_each(&file->objects, id, obj) {
 		cond_resched();
-		if (obj->type == type && obj->ops->close)
+		if (obj->type == type)
 			obj->ops->close(obj);
 	}
 }
 
 static void memreg_object_destroy_type(struct memreg_file *file, u32 type)
 {
-	memreg_object_close_type(file, type);
 	memreg_object_destroy_some(file, type, true);
 	memreg_object_destroy_some(file, type, false);
 }
@@ -524,6 +523,9 @@ void memreg_object_destroy_all(struct memreg_file *file)
 	memreg_object_destroy_type(file, IB_MEMREG_OBJECT_LISTENER);
 	/* From here on no connection request makes an endpoint. */
 	types = memreg_object_types(file);
+	/* Importers let go while connections end. */
+	if (types & 1U << IB_MEMREG_OBJECT_EXPORT)
+		memreg_object_close_type(file, IB_MEMREG_OBJECT_EXPORT);
 	for (i = 0; i < ARRAY_SIZE(order); i++)
 		if (types & 1U << order[i])
 			memreg_object_destroy_type(file, order[i]);

@@ -34,6 +34,7 @@ static const struct memreg_work_limit memreg_work_limits[] = {
 	[MEMREG_WORK_RING] = { "memreg_ring", 32 },
 	[MEMREG_WORK_FILE] = { "memreg_file", 8 },
 	[MEMREG_WORK_DMABUF] = { "memreg_dmabuf", 32 },
+	[MEMREG_WORK_EXPORT] = { NULL, 32 },
 	[MEMREG_WORK_DEMAND] = { "memreg_reap", 8 },
 	[MEMREG_WORK_REAP] = { NULL, 2 },
 	[MEMREG_WORK_KILL] = { "memreg_kill", 2, WQ_HIGHPRI },
@@ -183,6 +184,17 @@ struct memreg_user *memreg_user_get(kuid_t uid)
 	return user;
 }
 EXPORT_SYMBOL_IF_KUNIT(memreg_user_get);
+
+/**
+ * memreg_user_hold() - Keep a user
+ * @user: The user, whom the caller or a file of the caller's keeps already
+ */
+void memreg_user_hold(struct memreg_user *user)
+{
+	spin_lock(&memreg_users_lock);
+	user->refs++;
+	spin_unlock(&memreg_users_lock);
+}
 
 /**
  * memreg_user_put() - Put a user

@@ -17,8 +17,8 @@
  * @MEMREG_WORK_CLOSE: Steps to the end of connections
  * @MEMREG_WORK_RING: Completions that do not end in an interrupt
  * @MEMREG_WORK_FILE: Files that another user closes last
- * @MEMREG_WORK_DMABUF: Exports that end, and imports that an exporter did not
- *	wait for
+ * @MEMREG_WORK_DMABUF: Imports that an exporter did not wait for
+ * @MEMREG_WORK_EXPORT: Exports that end
  * @MEMREG_WORK_DEMAND: Pages on demand to be unpinned
  * @MEMREG_WORK_REAP: Idle FRWRs to be destroyed
  * @MEMREG_WORK_KILL: MRs to be destroyed, as their keys have to die
@@ -31,6 +31,7 @@ enum memreg_work_kind {
 	MEMREG_WORK_RING,
 	MEMREG_WORK_FILE,
 	MEMREG_WORK_DMABUF,
+	MEMREG_WORK_EXPORT,
 	MEMREG_WORK_DEMAND,
 	MEMREG_WORK_REAP,
 	MEMREG_WORK_KILL,
@@ -86,6 +87,7 @@ void memreg_user_works_flush(enum memreg_work_kind kind);
 bool memreg_work_queue(enum memreg_work_kind kind, struct work_struct *work);
 kuid_t memreg_user_uid(void);
 struct memreg_user *memreg_user_get(kuid_t uid);
+void memreg_user_hold(struct memreg_user *user);
 void memreg_user_put(struct memreg_user *user);
 void memreg_user_work_init(struct memreg_user_work *work,
 			   struct memreg_user *user,

@@ -60,10 +60,9 @@ static bool memreg_guard_gone(struct memreg_kwatch *watch)
 {
 	struct memreg_region *region = memreg_guard_region(watch);
 	struct memreg_tie *tie = NULL;
-	bool dying;
+	bool dying = memreg_exports_kill(region);
 
-	memreg_exports_kill(region);
-	dying = memreg_kill_region(region);
+	dying |= memreg_kill_region(region);
 	if (READ_ONCE(region->ties_dead))
 		return dying;
 	while ((tie = memreg_tie_next(region, tie))) {
@@ -82,7 +81,11 @@ static bool memreg_guard_gone(struct memreg_kwatch *watch)
 static void memreg_guard_wait(struct memreg_kwatch *watch,
 			      unsigned long deadline)
 {
-	memreg_kill_wait(memreg_guard_region(watch), deadline);
+	struct memreg_region *region = memreg_guard_region(watch);
+
+	memreg_kill_wait(region, deadline);
+	if (memreg_kill_is_own(region))
+		memreg_exports_wait(region, deadline);
 }
 
 const struct memreg_watch_ops memreg_guard_ops = {

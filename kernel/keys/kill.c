@@ -644,13 +644,18 @@ static void memreg_kill_stall(struct memreg_region *region, bool waited)
 		memreg_kill_stall_own(tie->whole, waited);
 }
 
-/*
- * Is the change made by the process that owns the memory, or by its exit? A
- * task that exits has files until it has dropped its own address space, and may
+/**
+ * memreg_kill_is_own() - Is a change made by the process that owns the memory, or
+ * by its exit?
+ * @region: Region of the memory
+ *
+ * A task that exits has files until it has dropped its own address space, and may
  * drop those of others along with its files. Threads of the kernel may do so at
  * any time.
+ *
+ * Return: true if it is.
  */
-static bool memreg_kill_is_own(const struct memreg_region *region)
+bool memreg_kill_is_own(const struct memreg_region *region)
 {
 	if (current->flags & PF_KTHREAD)
 		return false;

@@ -22,6 +22,7 @@ void memreg_kill_destroy(struct memreg_frwr *frwr, bool awaited);
 void memreg_kill_await(struct memreg_frwr *frwr);
 bool memreg_kill_region(struct memreg_region *region);
 void memreg_kill_wait(struct memreg_region *region, unsigned long deadline);
+bool memreg_kill_is_own(const struct memreg_region *region);
 int memreg_kill_line(struct memreg_domain *domain);
 void memreg_kill_leave(struct memreg_domain *domain);
 

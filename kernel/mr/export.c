@@ -80,7 +80,7 @@ static int memreg_export_check_mr(struct memreg_ucmd *ucmd,
 	    region->opaque)
 		return memreg_fail(ucmd, -EOPNOTSUPP,
 				   IB_MEMREG_REASON_EXPORT_MEMORY);
-	if (!region->writable)
+	if (!(mr->access & IB_MEMREG_ACCESS_LOCAL_WRITE))
 		return memreg_fail(ucmd, -EACCES,
 				   IB_MEMREG_REASON_LOCAL_WRITE);
 	ret = memreg_mr_check_part(ucmd, mr, cmd->offset, cmd->length);
@@ -207,7 +207,6 @@ int memreg_export_create_ioctl(struct memreg_ucmd *ucmd)
 		return PTR_ERR(kexport);
 	}
 	memreg_object_made(ucmd, &kexport->obj);
-	memreg_count(ucmd->mdev, IB_MEMREG_STAT_EXPORTS_CREATED, 1);
 	cmd->out_export_id = kexport->obj.id;
 	/* The descriptor has a reference of its own. */
 	dmabuf = kexport->export->dmabuf;
@@ -215,6 +214,8 @@ int memreg_export_create_ioctl(struct memreg_ucmd *ucmd)
 	ret = memreg_dmabuf_respond(ucmd, sizeof(*cmd), dmabuf, &cmd->out_fd);
 	if (ret)
 		dma_buf_put(dmabuf);
+	else
+		memreg_count(ucmd->mdev, IB_MEMREG_STAT_EXPORTS_CREATED, 1);
 	return ret;
 }
 
@@ -223,7 +224,7 @@ int memreg_export_create_ioctl(struct memreg_ucmd *ucmd)
  */
 
 /* Wait for exports that end. Returns the first one that is late, or @count. */
-static u32 memreg_exports_wait(struct memreg_object **objs, u32 count)
+static u32 memreg_exports_await(struct memreg_object **objs, u32 count)
 {
 	unsigned long deadline = jiffies + MEMREG_EXPORT_TIMEOUT;
 	u32 i, late = count;
@@ -256,7 +257,7 @@ static int memreg_exports_revoke(struct memreg_ucmd *ucmd,
 		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
 	for (i = 0; i < cmd->count; i++)
 		memreg_export_revoke(memreg_to_export(objs[i])->export);
-	cmd->out_index = memreg_exports_wait(objs, cmd->count);
+	cmd->out_index = memreg_exports_await(objs, cmd->count);
 	if (cmd->out_index == cmd->count)
 		return 0;
 	/* That one is late counts, and not whether its index can be told. */
@@ -329,7 +330,6 @@ static void memreg_kexport_destroy(struct memreg_file *file,
 
 	/* It may never have been published: then it has no importers. */
 	memreg_export_revoke(kexport->export);
-	memreg_export_forget_slot(kexport->export);
 	memreg_export_give_slot(kexport);
 	memreg_kexport_put_mr(kexport->mr);
 	memreg_export_put(kexport->export);

@@ -20,10 +20,14 @@
  *
  * A worker tells the importers. It needs dma_resv, which an importer may hold
  * for any time, and which no mmu notifier can take, as memory is allocated with
- * it held. Those who wait for the end of an export wait for at most a second,
- * and a guard as for keys: an export that is ENDING counts in
- * memreg_region.killing. If an importer is late, the end comes with its last
- * unmap.
+ * it held. Those who wait for the end of an export wait for at most a second
+ * after its beginning. Of notifiers only those of the owner's own changes do so:
+ * a driver that is late delays the owner once, and nobody else. If an importer
+ * is late, the end comes with its last unmap.
+ *
+ * That its importers have unmapped the memory is all that counts: no device
+ * reaches it then. Drivers of RDMA add no fences to dma_resv, and those that do
+ * unmap after these.
  *
  * A dma-buf that has ENDED is an empty shell, and whoever has its descriptor
  * can keep it.
@@ -81,25 +85,30 @@ static void memreg_export_set_state(struct memreg_export *export,
 	smp_store_release(&export->state, state);
 }
 
-/* No importer reaches the memory, and none will. */
+/*
+ * No importer reaches the memory, and none will. Who sees that may release the
+ * region, and finds no reference of this export.
+ */
 static void memreg_export_end(struct memreg_export *export)
 {
 	struct memreg_region *region = export->region;
-	bool ending;
+	bool last;
 
 	spin_lock(&export->mdev->frwr_lock);
-	ending = export->state == MEMREG_EXPORT_ENDING;
+	atomic_dec(&region->ending);
+	last = !refcount_dec_not_one(&region->users);
 	memreg_export_set_state(export, MEMREG_EXPORT_ENDED);
 	spin_unlock(&export->mdev->frwr_lock);
-	if (!ending)
-		return;
-	if (atomic_dec_and_test(&region->killing))
-		wake_up_var(&region->killing);
+	/* Pairs with the waiters' set_current_state(). */
+	smp_mb();
+	/* These two use addresses, and nothing that is there. */
+	wake_up_var(&region->ending);
 	wake_up_var(&export->state);
-	memreg_region_put(region);
+	if (last)
+		memreg_region_put(region);
 }
 
-/* Have the importers let go. Called once more when the last of them is late. */
+/* Have the importers let go; if one is late, called again when it has. */
 static void memreg_export_work(struct work_struct *work)
 {
 	struct memreg_export *export =
@@ -108,10 +117,8 @@ static void memreg_export_work(struct work_struct *work)
 	bool reached;
 
 	dma_resv_lock(dmabuf->resv, NULL);
-	if (!export->revoked) {
-		export->revoked = true;
+	if (!export->late)
 		dma_buf_invalidate_mappings(dmabuf);
-	}
 	reached = export->mapped;
 	export->late = reached;
 	dma_resv_unlock(dmabuf->resv);
@@ -124,11 +131,8 @@ static void memreg_export_work(struct work_struct *work)
 /* The caller makes sure that the dma-buf is there. */
 static void memreg_export_queue(struct memreg_export *export)
 {
-	struct dma_buf *dmabuf = export->dmabuf;
-
-	get_dma_buf(dmabuf);
-	if (!memreg_user_work_queue(&export->work))
-		dma_buf_put(dmabuf);
+	get_dma_buf(export->dmabuf);
+	memreg_user_work_queue(&export->work);
 }
 
 static void memreg_export_revoke_locked(struct memreg_export *export)
@@ -140,8 +144,9 @@ static void memreg_export_revoke_locked(struct memreg_export *export)
 	if (export->status)
 		memreg_status_change(export->status, export->slot);
 	list_del(&export->node);
-	atomic_inc(&export->region->killing);
 	export->deadline = jiffies + MEMREG_EXPORT_TIMEOUT;
+	export->region->ending_until = export->deadline;
+	atomic_inc(&export->region->ending);
 	memreg_export_set_state(export, MEMREG_EXPORT_ENDING);
 	memreg_export_queue(export);
 }
@@ -185,13 +190,14 @@ bool memreg_export_wait(struct memreg_export *export, unsigned long deadline)
  * memreg_exports_kill() - Begin to end all exports of a region
  * @region: Region that is stale, so that no more exports of it are made
  *
- * Context: may not sleep for long. memreg_region.killing counts the exports
- * that have not ended.
+ * Context: may not sleep for long.
+ * Return: true if some have not ended, and memreg_exports_wait() would wait.
  */
-void memreg_exports_kill(struct memreg_region *region)
+bool memreg_exports_kill(struct memreg_region *region)
 {
 	struct memreg_export *export, *next;
 	unsigned int n;
+	bool ending;
 
 	do {
 		n = MEMREG_EXPORT_KILLS;
@@ -201,36 +207,41 @@ void memreg_exports_kill(struct memreg_region *region)
 			if (!--n)
 				break;
 		}
+		ending = atomic_read(&region->ending) &&
+			 time_before(jiffies, region->ending_until);
 		spin_unlock(&region->mdev->frwr_lock);
 		cond_resched();
 	} while (!n);
+	return ending;
+}
+
+/**
+ * memreg_exports_wait() - Wait in a notifier for a region's exports to end
+ * @region: The region
+ * @deadline: Jiffies until which the notifier may wait
+ *
+ * Context: may sleep, until @deadline.
+ */
+void memreg_exports_wait(struct memreg_region *region, unsigned long deadline)
+{
+	unsigned long until = READ_ONCE(region->ending_until);
+	long left;
+
+	if (time_before(until, deadline))
+		deadline = until;
+	left = max((long)(deadline - jiffies), 0L);
+	if (!wait_var_event_timeout(&region->ending,
+				    !atomic_read(&region->ending), left))
+		memreg_count(region->mdev, IB_MEMREG_STAT_EXPORTS_LATE, 1);
 }
 
 /*
  * The dma-buf
  */
 
-/* The pages of an export, in an array for the caller to free by kvfree(). */
-static struct page **memreg_export_pages(const struct memreg_export *export)
+static bool memreg_export_is_live(const struct memreg_export *export)
 {
-	unsigned long skip = export->first, n = 0, length, i;
-	struct scatterlist *sg;
-	struct page **pages;
-	unsigned int entry;
-
-	pages = kvmalloc_array(export->npages, sizeof(*pages),
-			       GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!pages)
-		return NULL;
-	for_each_sgtable_sg(&export->region->sgt.sgt, sg, entry) {
-		length = sg->length >> PAGE_SHIFT;
-		for (i = skip; i < length && n < export->npages; i++)
-			pages[n++] = sg_page(sg) + i;
-		if (n == export->npages)
-			break;
-		skip -= min(skip, length);
-	}
-	return pages;
+	return READ_ONCE(export->state) == MEMREG_EXPORT_LIVE;
 }
 
 static int memreg_export_attach(struct dma_buf *dmabuf,
@@ -238,16 +249,18 @@ static int memreg_export_attach(struct dma_buf *dmabuf,
 {
 	struct memreg_export *export = dmabuf->priv;
 
-	/* It may end at any time after this, which map notices. */
-	if (READ_ONCE(export->state) != MEMREG_EXPORT_LIVE)
+	if (!memreg_export_is_live(export))
 		return -ENODEV;
 	return dma_buf_attach_revocable(attach) ? 0 : -EOPNOTSUPP;
 }
 
-/* The memory does not move: a pin needs nothing but an importer that lets go */
+/*
+ * With dma_resv held, as when it is mapped: an export that is LIVE then is not
+ * yet being told to the importers.
+ */
 static int memreg_export_pin(struct dma_buf_attachment *attach)
 {
-	return dma_buf_attach_revocable(attach) ? 0 : -EOPNOTSUPP;
+	return memreg_export_is_live(attach->dmabuf->priv) ? 0 : -ENODEV;
 }
 
 static void memreg_export_unpin(struct dma_buf_attachment *attach)
@@ -257,17 +270,17 @@ static void memreg_export_unpin(struct dma_buf_attachment *attach)
 static struct sg_table *memreg_export_table(struct memreg_export *export,
 					    struct device *dev)
 {
-	struct page **pages = memreg_export_pages(export);
 	struct sg_table *table;
-	int ret = -ENOMEM;
+	int ret;
 
 	table = kzalloc(sizeof(*table), GFP_KERNEL_ACCOUNT);
-	if (pages && table)
-		ret = sg_alloc_table_from_pages_segment(table, pages,
-				export->npages, 0,
-				export->npages << PAGE_SHIFT,
-				dma_get_max_seg_size(dev), GFP_KERNEL_ACCOUNT);
-	kvfree(pages);
+	if (!table)
+		return ERR_PTR(-ENOMEM);
+	ret = sg_alloc_table_from_pages_segment(table, export->pages,
+						export->npages, 0,
+						export->npages << PAGE_SHIFT,
+						dma_get_max_seg_size(dev),
+						GFP_KERNEL_ACCOUNT);
 	if (!ret)
 		return table;
 	kfree(table);
@@ -284,7 +297,7 @@ static struct sg_table *memreg_export_map(struct dma_buf_attachment *attach,
 
 	dma_resv_assert_held(attach->dmabuf->resv);
 
-	if (export->revoked)
+	if (!memreg_export_is_live(export))
 		return ERR_PTR(-ENODEV);
 	table = memreg_export_table(export, attach->dev);
 	if (IS_ERR(table))
@@ -321,18 +334,13 @@ static void memreg_export_unmap(struct dma_buf_attachment *attach,
 static int memreg_export_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 {
 	struct memreg_export *export = dmabuf->priv;
-	struct page **pages;
 	void *addr;
 
 	dma_resv_assert_held(dmabuf->resv);
 
-	if (export->revoked)
+	if (!memreg_export_is_live(export))
 		return -ENODEV;
-	pages = memreg_export_pages(export);
-	if (!pages)
-		return -ENOMEM;
-	addr = vmap(pages, export->npages, VM_MAP, PAGE_KERNEL);
-	kvfree(pages);
+	addr = vmap(export->pages, export->npages, VM_MAP, PAGE_KERNEL);
 	if (!addr)
 		return -ENOMEM;
 	iosys_map_set_vaddr(map, addr);
@@ -348,7 +356,7 @@ static void memreg_export_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
 
 static void memreg_export_free(struct memreg_export *export)
 {
-	atomic_dec(&export->user->exports);
+	kvfree(export->pages);
 	memreg_user_put(export->user);
 	memreg_device_put(export->mdev);
 	kfree(export);
@@ -386,6 +394,54 @@ static struct dma_buf *memreg_export_dmabuf(struct memreg_export *export)
 	return dma_buf_export(&info);
 }
 
+/* List the pages from one of the region on. */
+static void memreg_export_fill(struct memreg_export *export, unsigned long skip)
+{
+	unsigned long n = 0, length, i;
+	struct scatterlist *sg;
+	unsigned int entry;
+
+	for_each_sgtable_sg(&export->region->sgt.sgt, sg, entry) {
+		length = sg->length >> PAGE_SHIFT;
+		for (i = skip; i < length && n < export->npages; i++)
+			export->pages[n++] = sg_page(sg) + i;
+		if (n == export->npages)
+			break;
+		skip -= min(skip, length);
+	}
+}
+
+static struct memreg_export *memreg_export_alloc(struct memreg_ucmd *ucmd,
+						 struct memreg_region *region,
+						 unsigned long npages)
+{
+	struct memreg_export *export;
+
+	export = kzalloc(sizeof(*export), GFP_KERNEL_ACCOUNT);
+	if (!export)
+		return NULL;
+	export->pages = kvmalloc_array(npages, sizeof(*export->pages),
+				       GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!export->pages) {
+		kfree(export);
+		return NULL;
+	}
+	export->npages = npages;
+	/*
+	 * Both stay beyond the file. The region may have work of that user as
+	 * well, if it is of an imported dma-buf.
+	 */
+	export->user = ucmd->file->user;
+	memreg_user_hold(export->user);
+	export->mdev = region->mdev;
+	memreg_device_get(export->mdev);
+	export->region = region;
+	export->state = MEMREG_EXPORT_ENDED;
+	memreg_user_work_init(&export->work, export->user, MEMREG_WORK_EXPORT,
+			      memreg_export_work);
+	return export;
+}
+
 /**
  * memreg_export_new() - Make an export, which importers cannot map yet
  * @ucmd: Call that asks for it
@@ -406,28 +462,18 @@ struct memreg_export *memreg_export_new(struct memreg_ucmd *ucmd,
 	struct memreg_export *export;
 	struct dma_buf *dmabuf;
 
-	export = kzalloc(sizeof(*export), GFP_KERNEL_ACCOUNT);
+	export = memreg_export_alloc(ucmd, region, length >> PAGE_SHIFT);
 	if (!export)
 		return ERR_PTR(-ENOMEM);
-	export->user = memreg_user_get(ucmd->file->user->uid);
-	if (!export->user) {
-		kfree(export);
-		return ERR_PTR(-ENOMEM);
-	}
-	export->mdev = region->mdev;
-	memreg_device_get(export->mdev);
-	export->region = region;
-	export->first = (offset_in_page(region->addr) + offset) >> PAGE_SHIFT;
-	export->npages = length >> PAGE_SHIFT;
-	export->state = MEMREG_EXPORT_ENDED;
-	memreg_user_work_init(&export->work, export->user, MEMREG_WORK_DMABUF,
-			      memreg_export_work);
+	memreg_export_fill(export, (offset_in_page(region->addr) + offset) >>
+				   PAGE_SHIFT);
 	if (atomic_inc_return(&export->user->exports) > rlimit(RLIMIT_NOFILE))
 		dmabuf = ERR_PTR(memreg_fail(ucmd, -EMFILE,
 					     IB_MEMREG_REASON_EXPORTS));
 	else
 		dmabuf = memreg_export_dmabuf(export);
 	if (IS_ERR(dmabuf)) {
+		atomic_dec(&export->user->exports);
 		memreg_export_free(export);
 		return ERR_CAST(dmabuf);
 	}
@@ -465,22 +511,13 @@ int memreg_export_begin(struct memreg_ucmd *ucmd, struct memreg_export *export,
 }
 
 /**
- * memreg_export_forget_slot() - Have no slot of a status table change any more
- * @export: The export
- */
-void memreg_export_forget_slot(struct memreg_export *export)
-{
-	spin_lock(&export->mdev->frwr_lock);
-	export->status = NULL;
-	spin_unlock(&export->mdev->frwr_lock);
-}
-
-/**
  * memreg_export_put() - Give up an export
  * @export: The export, ENDED or ENDING; importers that are late keep it, and
  *	the pages
  */
 void memreg_export_put(struct memreg_export *export)
 {
+	/* What is left of it counts for those who keep it. */
+	atomic_dec(&export->user->exports);
 	dma_buf_put(export->dmabuf);
 }

@@ -17,6 +17,7 @@ struct memreg_kdevice;
 struct memreg_kstatus;
 struct memreg_region;
 struct memreg_ucmd;
+struct page;
 
 /* How long a revoke waits for importers to let go of the memory. */
 #define MEMREG_EXPORT_TIMEOUT	HZ
@@ -38,16 +39,15 @@ enum memreg_export_state {
  * @region: The region; holds a reference until it is ENDED
  * @mdev: Device of the region; holds a reference
  * @dmabuf: The dma-buf
- * @first: First page in the region
  * @npages: Number of system pages
+ * @pages: The pages
  * @node: In memreg_region.exports while it is LIVE; frwr_lock
  * @state: enum memreg_export_state; frwr_lock
- * @deadline: Jiffies until which those who wait for its end do so
- * @revoked: It cannot be mapped any more; dma_resv
+ * @deadline: Jiffies until which those wait who destroy it
  * @late: Its importers were told to let go, and some have not; dma_resv
  * @mapped: Number of mappings that importers have; dma_resv
- * @status: Status table with a slot that changes when it ends, or NULL;
- *	frwr_lock
+ * @status: Status table with a slot that changes when it ends, or NULL; the
+ *	owner's as long as it is LIVE
  * @slot: The slot
  * @user: Its user; holds a reference
  * @work: Ends it; holds a reference of @dmabuf while it is queued
@@ -56,12 +56,11 @@ struct memreg_export {
 	struct memreg_region *region;
 	struct memreg_kdevice *mdev;
 	struct dma_buf *dmabuf;
-	unsigned long first;
 	unsigned long npages;
+	struct page **pages;
 	struct list_head node;
 	enum memreg_export_state state;
 	unsigned long deadline;
-	bool revoked;
 	bool late;
 	unsigned int mapped;
 	struct memreg_kstatus *status;
@@ -78,8 +77,8 @@ int memreg_export_begin(struct memreg_ucmd *ucmd, struct memreg_export *export,
 			struct memreg_kstatus *status, u32 slot);
 void memreg_export_revoke(struct memreg_export *export);
 bool memreg_export_wait(struct memreg_export *export, unsigned long deadline);
-void memreg_export_forget_slot(struct memreg_export *export);
 void memreg_export_put(struct memreg_export *export);
-void memreg_exports_kill(struct memreg_region *region);
+bool memreg_exports_kill(struct memreg_region *region);
+void memreg_exports_wait(struct memreg_region *region, unsigned long deadline);
 
 #endif /* _MEMREG_PAGES_EXPORT_H */

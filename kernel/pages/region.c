@@ -376,7 +376,7 @@ static void memreg_region_depopulate(struct memreg_region *region)
  * @region: The region; without other users its pages are released, and it is
  *	freed
  *
- * Context: may sleep, with dma_resv held or not. Never fails.
+ * Context: may sleep, and take the dma_resv of its own dma-buf. Never fails.
  */
 void memreg_region_put(struct memreg_region *region)
 {

@@ -95,14 +95,15 @@ struct memreg_piece {
  *	end; or NULL
  * @frwrs: FRWRs that map, or mapped last, these pages; frwr_lock
  * @live: FRWRs that map these pages and whose keys work; frwr_lock
- * @killing: Number of FRWRs that are DYING and that guards wait for, and of
- *	exports that are ENDING
+ * @killing: Number of FRWRs that are DYING and that guards wait for
  * @draining: Number of threads that need the region to stay: they destroy FRWRs
  *	of it, or are guards of its leaves
  * @ties: Compositions that the region is a leaf of; frwr_lock
  * @ties_dead: The region is stale, and the keys to all compositions of it are
  *	dead
  * @exports: Its LIVE exports; frwr_lock
+ * @ending: Number of its exports that are ENDING
+ * @ending_until: Jiffies until which guards wait for these; frwr_lock
  * @composition: The parts that it is composed of, or NULL
  * @extent: Extent of an MR on demand whose pages it has, or NULL
  * @guard: Watches the user's mapping
@@ -144,6 +145,8 @@ struct memreg_region {
 	struct list_head ties;
 	bool ties_dead;
 	struct list_head exports;
+	atomic_t ending;
+	unsigned long ending_until;
 	struct memreg_composition *composition;
 	struct memreg_extent *extent;
 	struct memreg_kwatch guard;

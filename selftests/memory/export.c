@@ -409,8 +409,23 @@ TEST_F(export, its_mr_lasts_until_it_is_revoked)
 	EXPECT_EQ(0, end_it(self));
 	EXPECT_EQ(IB_MEMREG_EXPORT_ENDED, look(self).u.export.state);
 	EXPECT_EQ(0, raw_destroy(self->fd, self->mr));
+	EXPECT_EQ(self->pinned, pages_pinned());
 	EXPECT_EQ(0, raw_destroy(self->fd, self->export));
 	EXPECT_FAIL(ENOENT, ID, end_it(self));
+}
+
+TEST_F(export, access_that_was_given_up_is_not_exported)
+{
+	RAW(mr_reregister, cmd, .flags = IB_MEMREG_REREG_ACCESS,
+	    .mr_id = self->mr);
+
+	ASSERT_EQ(0, share(self));
+	EXPECT_EQ(-EBUSY, raw_call(self->fd, IB_MEMREG_IOC_MR_REREGISTER,
+				   &cmd));
+	ASSERT_EQ(0, end_it(self));
+	ASSERT_EQ(0, raw_call(self->fd, IB_MEMREG_IOC_MR_REREGISTER, &cmd));
+	EXPECT_FAIL(EACCES, LOCAL_WRITE,
+		    raw_export(self->fd, self->mr, 0, PAGE, &(__u32){ 0 }));
 }
 
 TEST_F(export, I8_what_can_not_be_exported)
@@ -476,6 +491,110 @@ TEST_F(export, a_user_has_as_many_as_descriptors)
 		EXPECT_EQ(64, made);
 	}
 	EXPECT_EQ(64, state_count(IB_MEMREG_OBJECT_EXPORT));
+}
+
+/* What others keep of exports that are gone does not count. */
+TEST_F(export, shells_are_not_the_owners)
+{
+	struct rlimit limit = { .rlim_cur = 64, .rlim_max = 64 };
+	unsigned int i;
+	__u32 id;
+	int fd;
+
+	IN_CHILD {
+		ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+		for (i = 0; i < 40; i++) {
+			ASSERT_LE(0, raw_export(self->fd, self->mr, 0, PAGE,
+						&id));
+			EXPECT_EQ(0, raw_destroy(self->fd, id));
+		}
+		for (i = 0; i < 40; i++) {
+			fd = raw_export(self->fd, self->mr, 0, PAGE, &id);
+			ASSERT_LE(0, fd);
+			close(fd);
+		}
+	}
+}
+
+TEST_F(export, of_a_memory_object)
+{
+	int memory = raw_memory(self->fd, LEN, 0);
+	struct ib_memreg_mr_register mr = {};
+	uint8_t *at;
+
+	if (self->fake == -ENOENT)
+		SKIP(return, "no importer can be had here");
+	ASSERT_LE(0, memory);
+	at = mem_map(memory, LEN, PROT_RW);
+	ASSERT_NE(NULL, at);
+	ASSERT_EQ(0, raw_register_fd(self->fd, self->domain, memory, PAGE,
+				     4 * PAGE, LOCAL_WRITE, &mr));
+	self->dmabuf = raw_export(self->fd, mr.out_mr_id, PAGE, 2 * PAGE,
+				  &self->export);
+	ASSERT_LE(0, self->dmabuf);
+	ASSERT_EQ(0, fake_import_export(self->fake, self->dmabuf,
+					MEMREG_FAKE_AT_ONCE));
+	ASSERT_EQ(0, fake_write(self->fake, false, 1));
+	EXPECT_EQ(0, at[2 * PAGE - 1]);
+	EXPECT_EQ(1, at[2 * PAGE]);
+	EXPECT_EQ((uint8_t)(2 * PAGE), at[4 * PAGE - 1]);
+	EXPECT_EQ(0, at[4 * PAGE]);
+	EXPECT_EQ(0, end_it(self));
+	EXPECT_EQ(-ENODEV, fake_write(self->fake, false, 2));
+	munmap(at, LEN);
+	close(memory);
+}
+
+/**
+ * struct registrar - One who registers an export, and deregisters it
+ * @fd: The file
+ * @domain: Domain in it
+ * @dmabuf: The export
+ * @stop: Enough of that
+ * @done: Times that it was registered
+ */
+struct registrar {
+	int fd;
+	__u32 domain;
+	atomic_int dmabuf;
+	atomic_bool stop;
+	atomic_uint done;
+};
+
+static void *register_on(void *arg)
+{
+	struct ib_memreg_mr_register mr = {};
+	struct registrar *r = arg;
+
+	while (!atomic_load(&r->stop))
+		if (!raw_register_fd(r->fd, r->domain, atomic_load(&r->dmabuf),
+				     0, PAGE, LOCAL_WRITE | REMOTE_READ, &mr)) {
+			atomic_fetch_add(&r->done, 1);
+			raw_destroy(r->fd, mr.out_mr_id);
+		}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(export, I1_registration_races_with_the_end, SOAK_S)
+{
+	unsigned int i, rounds = times(100, 10000), done = 0;
+	struct registrar r = { .fd = self->fd, .domain = self->domain };
+	pthread_t thread;
+
+	ASSERT_EQ(0, share(self));
+	atomic_store(&r.dmabuf, self->dmabuf);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, register_on, &r));
+	for (i = 0; i < rounds && !_metadata->exit_code; i++) {
+		AWAIT(atomic_load(&r.done) != done);
+		EXPECT_EQ(0, end_it(self));
+		EXPECT_EQ(0, look(self).u.export.importers);
+		EXPECT_EQ(0, raw_destroy(self->fd, self->export));
+		ASSERT_EQ(0, share(self));
+		done = atomic_load(&r.done);
+		atomic_store(&r.dmabuf, self->dmabuf);
+	}
+	atomic_store(&r.stop, true);
+	EXPECT_EQ(0, pthread_join(thread, NULL));
 }
 
 TEST_F(export, I8_its_slot_changes_once)
@@ -562,6 +681,31 @@ TEST_F(export, I1_pages_stay_for_an_importer_that_is_late)
 	EXPECT_EQ(0, close(self->fake));
 	self->fake = -1;
 	AWAIT(pages_pinned() == self->pinned);
+}
+
+static __u64 waits_that_timed_out(FIXTURE_DATA(export) *self)
+{
+	__u64 value = 0;
+
+	raw_stat(self->fd, IB_MEMREG_STAT_EXPORTS_LATE, &value);
+	return value;
+}
+
+TEST_F(export, I7_a_late_importer_delays_its_owner_once)
+{
+	__u64 before;
+	size_t i;
+
+	NEEDS_FAKE;
+	ASSERT_EQ(0, share(self));
+	ASSERT_EQ(0, fake_import_export(self->fake, self->dmabuf,
+					MEMREG_FAKE_LATE));
+	before = waits_that_timed_out(self);
+	for (i = 0; i < LEN; i += PAGE)
+		EXPECT_EQ(0, munmap(self->at + i, PAGE));
+	self->at = NULL;
+	EXPECT_EQ(before + 1, waits_that_timed_out(self));
+	EXPECT_EQ(IB_MEMREG_EXPORT_ENDING, look(self).u.export.state);
 }
 
 TEST_F(export, a_late_importer_that_let_go_is_forgotten)

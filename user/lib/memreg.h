@@ -1008,7 +1008,8 @@ int memreg_export(struct memreg *m, uint32_t mr, uint64_t offset,
  * @watch: Becomes invalid when the export ends; it is no watch of
  *	memreg_watch(), and is not passed to memreg_unwatch()
  *
- * Return: as memreg_export(); -ENOSPC (@status has no free slot).
+ * Return: as memreg_export(); -ENOSPC (@status has no free slot), -EPERM (it is
+ * that of another process).
  */
 int memreg_export_watched(struct memreg *m, uint32_t mr, uint64_t offset,
 			  uint64_t length, struct memreg_status *status,

@@ -1342,7 +1342,8 @@ enum ib_memreg_export_state {
  *	ib_memreg_object_mr: MRs of other devices on it have the same
  * @mr_id: Its MR, which is busy until the export is revoked
  * @state: enum ib_memreg_export_state
- * @importers: Mappings of the memory that importers have
+ * @importers: Mappings of the memory that importers have; all that are for the
+ *	CPU count as one
  * @reserved: 0
  */
 struct ib_memreg_object_export {
@@ -2445,10 +2446,11 @@ struct ib_memreg_window_revoke {
  * access flags the holder of the descriptor registers it. The descriptor can be
  * closed once it is registered.
  *
- * Only importers that can be revoked are admitted: drivers of which
- * IB_MEMREG_CAP_EXPORT_REGISTER is 1, and memreg on any device. Registration by
- * another one fails with EOPNOTSUPP, and after the end of the export with
- * ENODEV.
+ * Only importers that can be revoked are admitted: RDMA drivers of which
+ * IB_MEMREG_CAP_EXPORT_REGISTER is 1, memreg on any device, and drivers of other
+ * devices, such as GPUs, that can. Registration by another one fails with
+ * EOPNOTSUPP, and after the end of the export with ENODEV, or by MR_REGISTER
+ * with EOPNOTSUPP.
  *
  * The export ends when it is revoked or destroyed, with the file, and when the
  * mapping of the memory goes, as the MR's keys do: before munmap(2) returns,
@@ -2456,8 +2458,8 @@ struct ib_memreg_window_revoke {
  * importer reaches them. A descriptor that is left is an empty shell.
  *
  * Errors: EINVAL, EOVERFLOW, EOPNOTSUPP, ENOENT, EACCES (the MR is not
- * writable), ESTALE (the MR is stale), ENOSPC (no slot), ENOMEM, EMFILE, ENFILE,
- * EFAULT, ENODEV.
+ * writable), ESTALE (the MR is stale), EPERM (the status table is that of another
+ * process), ENOSPC (no slot), ENOMEM, EMFILE, ENFILE, EFAULT, ENODEV.
  */
 struct ib_memreg_export_create {
 	__u32 size;
