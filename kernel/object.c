@@ -310,7 +310,7 @@ static bool memreg_object_idle(struct memreg_file *file, u32 id, u32 type)
 
 	if (!obj)
 		return false;
-	obj->ops->idle(obj);
+	obj->ops->idle(obj, false);
 	memreg_object_put(obj);
 	return true;
 }
@@ -457,7 +457,7 @@ static void memreg_object_destroy_some(struct memreg_file *file, u32 type,
 		if (obj->type != type || obj->depends != depends)
 			continue;
 		if (obj->ops->idle)
-			obj->ops->idle(obj);
+			obj->ops->idle(obj, true);
 		if (WARN_ON(!memreg_object_last(obj)))
 			continue;
 		xa_erase(&file->objects, id);
@@ -465,8 +465,8 @@ static void memreg_object_destroy_some(struct memreg_file *file, u32 type,
 	}
 }
 
-/* Tell the objects of a type that the file closes. */
-static void memreg_object_close_type(struct memreg_file *file, u32 type)
+/* Have the objects of a type begin to end. */
+static void memreg_object_idle_type(struct memreg_file *file, u32 type)
 {
 	struct memreg_object *obj;
 	unsigned long id;
@@ -474,7 +474,7 @@ static void memreg_object_close_type(struct memreg_file *file, u32 type)
 	xa_for_each(&file->objects, id, obj) {
 		cond_resched();
 		if (obj->type == type)
-			obj->ops->close(obj);
+			obj->ops->idle(obj, true);
 	}
 }
 
@@ -525,7 +525,7 @@ void memreg_object_destroy_all(struct memreg_file *file)
 	types = memreg_object_types(file);
 	/* Importers let go while connections end. */
 	if (types & 1U << IB_MEMREG_OBJECT_EXPORT)
-		memreg_object_close_type(file, IB_MEMREG_OBJECT_EXPORT);
+		memreg_object_idle_type(file, IB_MEMREG_OBJECT_EXPORT);
 	for (i = 0; i < ARRAY_SIZE(order); i++)
 		if (types & 1U << order[i])
 			memreg_object_destroy_type(file, order[i]);

@@ -18,9 +18,8 @@ struct memreg_ucmd;
  * @type: enum ib_memreg_object_type
  * @destroy: Release all resources of the object, and free it. Never fails.
  * @idle: Drop references that the object itself has caused and that no call is
- *	using; or NULL. Context: may sleep, with a reference of the object.
- * @close: The file closes: give up references as @idle does, without a wait;
- *	called for all objects of the type first. NULL: there is nothing to do
+ *	using; or NULL. If @closing, the file closes and all of them are
+ *	dropped. Context: may sleep, with a reference of the object.
  * @abort: Destroy an object that was never published; or NULL: @destroy does
  * @published: Called once the object can be found; or NULL. Gets a reference,
  *	so that the object is not destroyed meanwhile, and puts it.
@@ -28,14 +27,12 @@ struct memreg_ucmd;
  * @info: Fill in the object's LIST entry. Called with the xarray's lock.
  *
  * The types are above this file, so what only one of them needs is an operation
- * as well: @idle is that of MRs and exports, @close that of exports, @published
- * that of endpoints.
+ * as well: @idle is that of MRs and exports, @published that of endpoints.
  */
 struct memreg_object_ops {
 	u32 type;
 	void (*destroy)(struct memreg_file *file, struct memreg_object *obj);
-	void (*idle)(struct memreg_object *obj);
-	void (*close)(struct memreg_object *obj);
+	void (*idle)(struct memreg_object *obj, bool closing);
 	void (*abort)(struct memreg_file *file, struct memreg_object *obj);
 	void (*published)(struct memreg_file *file, struct memreg_object *obj);
 	u32 (*busy)(const struct memreg_object *obj);

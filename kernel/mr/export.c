@@ -28,13 +28,13 @@
 #include "stats.h"
 #include "watch/status.h"
 
-static struct memreg_kexport *memreg_to_export(struct memreg_object *obj)
+static struct memreg_export_obj *memreg_to_export(struct memreg_object *obj)
 {
-	return container_of(obj, struct memreg_kexport, obj);
+	return container_of(obj, struct memreg_export_obj, obj);
 }
 
 /* Give up an export's reference of its MR, if it has one. */
-static void memreg_kexport_put_mr(struct memreg_kmr *mr)
+static void memreg_export_obj_put_mr(struct memreg_kmr *mr)
 {
 	if (!mr)
 		return;
@@ -42,12 +42,18 @@ static void memreg_kexport_put_mr(struct memreg_kmr *mr)
 	memreg_object_put(&mr->obj);
 }
 
-/* No importer reaches the memory: give up what the export has kept for that. */
-static void memreg_kexport_ended(struct memreg_kexport *kexport)
+/* Give up an export's reference of itself, if it has one. */
+static void memreg_export_obj_drop(struct memreg_export_obj *granted)
 {
-	memreg_kexport_put_mr(xchg(&kexport->mr, NULL));
-	if (xchg(&kexport->reachable, 0))
-		memreg_object_put(&kexport->obj);
+	if (xchg(&granted->reachable, 0))
+		memreg_object_put(&granted->obj);
+}
+
+/* No importer reaches the memory: give up what the export has kept for that. */
+static void memreg_export_obj_ended(struct memreg_export_obj *granted)
+{
+	memreg_export_obj_put_mr(xchg(&granted->mr, NULL));
+	memreg_export_obj_drop(granted);
 }
 
 /*
@@ -94,7 +100,7 @@ static int memreg_export_check_mr(struct memreg_ucmd *ucmd,
 }
 
 static int memreg_export_take_slot(struct memreg_ucmd *ucmd,
-				   struct memreg_kexport *kexport)
+				   struct memreg_export_obj *granted)
 {
 	struct ib_memreg_export_create *cmd = ucmd->cmd;
 	struct memreg_kstatus *status;
@@ -104,83 +110,83 @@ static int memreg_export_take_slot(struct memreg_ucmd *ucmd,
 	status = memreg_status_get(ucmd, cmd->status_id);
 	if (IS_ERR(status))
 		return PTR_ERR(status);
-	if (memreg_status_take_slot(status, &kexport->slot)) {
+	if (memreg_status_take_slot(status, &granted->slot)) {
 		memreg_status_put(status);
 		return memreg_fail(ucmd, -ENOSPC, IB_MEMREG_REASON_SLOTS);
 	}
-	kexport->status = status;
-	cmd->out_slot = kexport->slot;
-	cmd->out_generation = memreg_status_generation(status, kexport->slot);
+	granted->status = status;
+	cmd->out_slot = granted->slot;
+	cmd->out_generation = memreg_status_generation(status, granted->slot);
 	return 0;
 }
 
-static void memreg_export_give_slot(struct memreg_kexport *kexport)
+static void memreg_export_give_slot(struct memreg_export_obj *granted)
 {
-	if (!kexport->status)
+	if (!granted->status)
 		return;
-	memreg_status_give_slot(kexport->status, kexport->slot);
-	memreg_status_put(kexport->status);
+	memreg_status_give_slot(granted->status, granted->slot);
+	memreg_status_put(granted->status);
 }
 
-static const struct memreg_object_ops memreg_kexport_ops;
+static const struct memreg_object_ops memreg_export_obj_ops;
 
 /* Make an export of an MR, which importers can map from here on. */
 static int memreg_export_make(struct memreg_ucmd *ucmd,
-			      struct memreg_kexport *kexport)
+			      struct memreg_export_obj *granted)
 {
 	struct ib_memreg_export_create *cmd = ucmd->cmd;
-	struct memreg_kmr *mr = kexport->mr;
+	struct memreg_kmr *mr = granted->mr;
 	int ret;
 
-	kexport->mr_id = mr->obj.id;
-	kexport->addr = mr->addr + cmd->offset;
-	kexport->export = memreg_export_new(ucmd, mr->region, cmd->offset,
+	granted->mr_id = mr->obj.id;
+	granted->addr = mr->addr + cmd->offset;
+	granted->export = memreg_export_new(ucmd, mr->region, cmd->offset,
 					    cmd->length);
-	if (IS_ERR(kexport->export))
-		return PTR_ERR(kexport->export);
-	ret = memreg_export_take_slot(ucmd, kexport);
+	if (IS_ERR(granted->export))
+		return PTR_ERR(granted->export);
+	ret = memreg_export_take_slot(ucmd, granted);
 	if (ret)
 		goto err_put;
-	ret = memreg_object_alloc(ucmd->file, &kexport->obj,
-				  &memreg_kexport_ops);
+	ret = memreg_object_alloc(ucmd->file, &granted->obj,
+				  &memreg_export_obj_ops);
 	if (ret)
 		goto err_slot;
-	ret = memreg_export_begin(ucmd, kexport->export, kexport->status,
-				  kexport->slot);
+	ret = memreg_export_begin(ucmd, granted->export, granted->status,
+				  granted->slot);
 	if (ret)
 		goto err_abort;
 	atomic_inc(&mr->exports);
-	kexport->reachable = 1;
-	refcount_inc(&kexport->obj.users);
+	granted->reachable = 1;
+	refcount_inc(&granted->obj.users);
 	return 0;
 
 err_abort:
-	memreg_object_abort(ucmd->file, &kexport->obj);
+	memreg_object_abort(ucmd->file, &granted->obj);
 err_slot:
-	memreg_export_give_slot(kexport);
+	memreg_export_give_slot(granted);
 err_put:
-	memreg_export_put(kexport->export);
+	memreg_export_put(granted->export);
 	return ret;
 }
 
 /* Make an export; takes over the caller's reference of the MR on success. */
-static struct memreg_kexport *memreg_export_create(struct memreg_ucmd *ucmd,
+static struct memreg_export_obj *memreg_export_create(struct memreg_ucmd *ucmd,
 						   struct memreg_kmr *mr)
 {
-	struct memreg_kexport *kexport;
+	struct memreg_export_obj *granted;
 	int ret;
 
 	ret = memreg_export_check_mr(ucmd, mr);
 	if (ret)
 		return ERR_PTR(ret);
-	kexport = kzalloc(sizeof(*kexport), GFP_KERNEL_ACCOUNT);
-	if (!kexport)
+	granted = kzalloc(sizeof(*granted), GFP_KERNEL_ACCOUNT);
+	if (!granted)
 		return ERR_PTR(-ENOMEM);
-	kexport->mr = mr;
-	ret = memreg_export_make(ucmd, kexport);
+	granted->mr = mr;
+	ret = memreg_export_make(ucmd, granted);
 	if (!ret)
-		return kexport;
-	kfree(kexport);
+		return granted;
+	kfree(granted);
 	return ERR_PTR(ret);
 }
 
@@ -188,7 +194,7 @@ static struct memreg_kexport *memreg_export_create(struct memreg_ucmd *ucmd,
 int memreg_export_create_ioctl(struct memreg_ucmd *ucmd)
 {
 	struct ib_memreg_export_create *cmd = ucmd->cmd;
-	struct memreg_kexport *kexport;
+	struct memreg_export_obj *granted;
 	struct memreg_object *obj;
 	struct dma_buf *dmabuf;
 	int ret;
@@ -199,17 +205,17 @@ int memreg_export_create_ioctl(struct memreg_ucmd *ucmd)
 	obj = memreg_object_get(ucmd->file, cmd->mr_id, IB_MEMREG_OBJECT_MR);
 	if (!obj)
 		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
-	kexport = memreg_export_create(ucmd,
+	granted = memreg_export_create(ucmd,
 				       container_of(obj, struct memreg_kmr,
 						    obj));
-	if (IS_ERR(kexport)) {
+	if (IS_ERR(granted)) {
 		memreg_object_put(obj);
-		return PTR_ERR(kexport);
+		return PTR_ERR(granted);
 	}
-	memreg_object_made(ucmd, &kexport->obj);
-	cmd->out_export_id = kexport->obj.id;
+	memreg_object_made(ucmd, &granted->obj);
+	cmd->out_export_id = granted->obj.id;
 	/* The descriptor has a reference of its own. */
-	dmabuf = kexport->export->dmabuf;
+	dmabuf = granted->export->dmabuf;
 	get_dma_buf(dmabuf);
 	ret = memreg_dmabuf_respond(ucmd, sizeof(*cmd), dmabuf, &cmd->out_fd);
 	if (ret)
@@ -230,10 +236,10 @@ static u32 memreg_exports_await(struct memreg_object **objs, u32 count)
 	u32 i, late = count;
 
 	for (i = 0; i < count; i++) {
-		struct memreg_kexport *kexport = memreg_to_export(objs[i]);
+		struct memreg_export_obj *granted = memreg_to_export(objs[i]);
 
-		if (memreg_export_wait(kexport->export, deadline))
-			memreg_kexport_ended(kexport);
+		if (memreg_export_wait(granted->export, deadline))
+			memreg_export_obj_ended(granted);
 		else
 			late = min(late, i);
 	}
@@ -303,49 +309,46 @@ out:
  * The end
  */
 
-/* A call wants to destroy it. */
-static void memreg_kexport_idle(struct memreg_object *obj)
+/*
+ * It is to be destroyed: now if no importer is late, or in any case as the file
+ * closes, and then all of the file's end at the same time.
+ */
+static void memreg_export_obj_idle(struct memreg_object *obj, bool closing)
 {
-	struct memreg_kexport *kexport = memreg_to_export(obj);
+	struct memreg_export_obj *granted = memreg_to_export(obj);
 
-	memreg_export_revoke(kexport->export);
-	if (memreg_export_wait(kexport->export, kexport->export->deadline))
-		memreg_kexport_ended(kexport);
+	memreg_export_revoke(granted->export);
+	if (closing)
+		memreg_export_obj_drop(granted);
+	else if (memreg_export_wait(granted->export,
+				    granted->export->deadline))
+		memreg_export_obj_ended(granted);
 }
 
-/* The file closes: have all its exports end at the same time. */
-static void memreg_kexport_close(struct memreg_object *obj)
+static void memreg_export_obj_destroy(struct memreg_file *file,
+				      struct memreg_object *obj)
 {
-	struct memreg_kexport *kexport = memreg_to_export(obj);
+	struct memreg_export_obj *granted = memreg_to_export(obj);
 
-	memreg_export_revoke(kexport->export);
-	if (xchg(&kexport->reachable, 0))
-		memreg_object_put(obj);
+	/* It may never have been published. */
+	memreg_export_revoke(granted->export);
+	memreg_export_wait(granted->export, granted->export->deadline);
+	memreg_export_give_slot(granted);
+	memreg_export_obj_put_mr(granted->mr);
+	memreg_export_put(granted->export);
+	kfree(granted);
 }
 
-static void memreg_kexport_destroy(struct memreg_file *file,
-				   struct memreg_object *obj)
+static u32 memreg_export_obj_busy(const struct memreg_object *obj)
 {
-	struct memreg_kexport *kexport = memreg_to_export(obj);
+	const struct memreg_export_obj *granted =
+		container_of(obj, struct memreg_export_obj, obj);
 
-	/* It may never have been published: then it has no importers. */
-	memreg_export_revoke(kexport->export);
-	memreg_export_give_slot(kexport);
-	memreg_kexport_put_mr(kexport->mr);
-	memreg_export_put(kexport->export);
-	kfree(kexport);
-}
-
-static u32 memreg_kexport_busy(const struct memreg_object *obj)
-{
-	const struct memreg_kexport *kexport =
-		container_of(obj, struct memreg_kexport, obj);
-
-	return READ_ONCE(kexport->reachable) ? IB_MEMREG_REASON_EXPORT_LATE :
+	return READ_ONCE(granted->reachable) ? IB_MEMREG_REASON_EXPORT_LATE :
 					       IB_MEMREG_REASON_IN_USE;
 }
 
-static u32 memreg_kexport_state(const struct memreg_export *export)
+static u32 memreg_export_obj_state(const struct memreg_kexport *export)
 {
 	switch (READ_ONCE(export->state)) {
 	case MEMREG_EXPORT_LIVE:
@@ -357,30 +360,29 @@ static u32 memreg_kexport_state(const struct memreg_export *export)
 	}
 }
 
-static void memreg_kexport_info(struct memreg_object *obj,
+static void memreg_export_obj_info(struct memreg_object *obj,
 				struct ib_memreg_object *info)
 {
-	struct memreg_kexport *kexport = memreg_to_export(obj);
-	struct memreg_export *export = kexport->export;
+	struct memreg_export_obj *granted = memreg_to_export(obj);
+	struct memreg_kexport *export = granted->export;
 
 	/* Its own reference is no user's. */
-	info->users -= READ_ONCE(kexport->reachable) && info->users;
-	info->u.export = (struct ib_memreg_object_export) {
-		.addr = kexport->addr,
+	info->users -= READ_ONCE(granted->reachable) && info->users;
+	info->u.exported = (struct ib_memreg_object_export) {
+		.addr = granted->addr,
 		.length = (u64)export->npages << PAGE_SHIFT,
 		.dmabuf = file_inode(export->dmabuf->file)->i_ino,
-		.mr_id = kexport->mr_id,
-		.state = memreg_kexport_state(export),
+		.mr_id = granted->mr_id,
+		.state = memreg_export_obj_state(export),
 		/* LIST may race with importers. */
 		.importers = data_race(export->mapped),
 	};
 }
 
-static const struct memreg_object_ops memreg_kexport_ops = {
+static const struct memreg_object_ops memreg_export_obj_ops = {
 	.type = IB_MEMREG_OBJECT_EXPORT,
-	.destroy = memreg_kexport_destroy,
-	.idle = memreg_kexport_idle,
-	.close = memreg_kexport_close,
-	.busy = memreg_kexport_busy,
-	.info = memreg_kexport_info,
+	.destroy = memreg_export_obj_destroy,
+	.idle = memreg_export_obj_idle,
+	.busy = memreg_export_obj_busy,
+	.info = memreg_export_obj_info,
 };

@@ -5,12 +5,12 @@
 
 #include "core.h"
 
-struct memreg_export;
+struct memreg_kexport;
 struct memreg_kmr;
 struct memreg_kstatus;
 
 /**
- * struct memreg_kexport - An export of a part of an MR
+ * struct memreg_export_obj - An export of a part of an MR
  * @obj: Head
  * @reachable: 1 if it holds a reference of itself, as importers may reach the
  *	memory; taken away by xchg()
@@ -21,13 +21,13 @@ struct memreg_kstatus;
  * @status: Status table in which it has a slot, or NULL; holds a reference
  * @slot: Index of the slot
  */
-struct memreg_kexport {
+struct memreg_export_obj {
 	struct memreg_object obj;
 	u32 reachable;
 	struct memreg_kmr *mr;
 	u32 mr_id;
 	u64 addr;
-	struct memreg_export *export;
+	struct memreg_kexport *export;
 	struct memreg_kstatus *status;
 	u32 slot;
 };

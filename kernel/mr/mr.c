@@ -774,7 +774,7 @@ static void memreg_mr_destroy(struct memreg_file *file,
 /*
  * Release idle extents, so that they do not keep the MR from being destroyed.
  */
-static void memreg_mr_idle(struct memreg_object *obj)
+static void memreg_mr_idle(struct memreg_object *obj, bool closing)
 {
 	struct memreg_kmr *mr = container_of(obj, struct memreg_kmr, obj);
 

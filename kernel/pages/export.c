@@ -76,7 +76,7 @@ bool memreg_exports_possible(void)
  * The end
  */
 
-static void memreg_export_set_state(struct memreg_export *export,
+static void memreg_export_set_state(struct memreg_kexport *export,
 				    enum memreg_export_state state)
 {
 	lockdep_assert_held(&export->mdev->frwr_lock);
@@ -89,7 +89,7 @@ static void memreg_export_set_state(struct memreg_export *export,
  * No importer reaches the memory, and none will. Who sees that may release the
  * region, and finds no reference of this export.
  */
-static void memreg_export_end(struct memreg_export *export)
+static void memreg_export_end(struct memreg_kexport *export)
 {
 	struct memreg_region *region = export->region;
 	bool last;
@@ -111,8 +111,8 @@ static void memreg_export_end(struct memreg_export *export)
 /* Have the importers let go; if one is late, called again when it has. */
 static void memreg_export_work(struct work_struct *work)
 {
-	struct memreg_export *export =
-		container_of(work, struct memreg_export, work.work);
+	struct memreg_kexport *export =
+		container_of(work, struct memreg_kexport, work.work);
 	struct dma_buf *dmabuf = export->dmabuf;
 	bool reached;
 
@@ -129,13 +129,13 @@ static void memreg_export_work(struct work_struct *work)
 }
 
 /* The caller makes sure that the dma-buf is there. */
-static void memreg_export_queue(struct memreg_export *export)
+static void memreg_export_queue(struct memreg_kexport *export)
 {
 	get_dma_buf(export->dmabuf);
 	memreg_user_work_queue(&export->work);
 }
 
-static void memreg_export_revoke_locked(struct memreg_export *export)
+static void memreg_export_revoke_locked(struct memreg_kexport *export)
 {
 	lockdep_assert_held(&export->mdev->frwr_lock);
 
@@ -157,7 +157,7 @@ static void memreg_export_revoke_locked(struct memreg_export *export)
  *
  * Context: any in which a spinlock may be taken.
  */
-void memreg_export_revoke(struct memreg_export *export)
+void memreg_export_revoke(struct memreg_kexport *export)
 {
 	spin_lock(&export->mdev->frwr_lock);
 	memreg_export_revoke_locked(export);
@@ -173,7 +173,7 @@ void memreg_export_revoke(struct memreg_export *export)
  * Return: true if no importer reaches it, and none ever will; false if one is
  * late.
  */
-bool memreg_export_wait(struct memreg_export *export, unsigned long deadline)
+bool memreg_export_wait(struct memreg_kexport *export, unsigned long deadline)
 {
 	long left = max((long)(deadline - jiffies), 0L);
 
@@ -195,7 +195,7 @@ bool memreg_export_wait(struct memreg_export *export, unsigned long deadline)
  */
 bool memreg_exports_kill(struct memreg_region *region)
 {
-	struct memreg_export *export, *next;
+	struct memreg_kexport *export, *next;
 	unsigned int n;
 	bool ending;
 
@@ -239,7 +239,7 @@ void memreg_exports_wait(struct memreg_region *region, unsigned long deadline)
  * The dma-buf
  */
 
-static bool memreg_export_is_live(const struct memreg_export *export)
+static bool memreg_export_is_live(const struct memreg_kexport *export)
 {
 	return READ_ONCE(export->state) == MEMREG_EXPORT_LIVE;
 }
@@ -247,7 +247,7 @@ static bool memreg_export_is_live(const struct memreg_export *export)
 static int memreg_export_attach(struct dma_buf *dmabuf,
 				struct dma_buf_attachment *attach)
 {
-	struct memreg_export *export = dmabuf->priv;
+	struct memreg_kexport *export = dmabuf->priv;
 
 	if (!memreg_export_is_live(export))
 		return -ENODEV;
@@ -267,7 +267,7 @@ static void memreg_export_unpin(struct dma_buf_attachment *attach)
 {
 }
 
-static struct sg_table *memreg_export_table(struct memreg_export *export,
+static struct sg_table *memreg_export_table(struct memreg_kexport *export,
 					    struct device *dev)
 {
 	struct sg_table *table;
@@ -291,7 +291,7 @@ static struct sg_table *memreg_export_table(struct memreg_export *export,
 static struct sg_table *memreg_export_map(struct dma_buf_attachment *attach,
 					  enum dma_data_direction direction)
 {
-	struct memreg_export *export = attach->dmabuf->priv;
+	struct memreg_kexport *export = attach->dmabuf->priv;
 	struct sg_table *table;
 	int ret;
 
@@ -313,7 +313,7 @@ static struct sg_table *memreg_export_map(struct dma_buf_attachment *attach,
 }
 
 /* An importer has let go. */
-static void memreg_export_unmapped(struct memreg_export *export)
+static void memreg_export_unmapped(struct memreg_kexport *export)
 {
 	dma_resv_assert_held(export->dmabuf->resv);
 
@@ -333,7 +333,7 @@ static void memreg_export_unmap(struct dma_buf_attachment *attach,
 
 static int memreg_export_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 {
-	struct memreg_export *export = dmabuf->priv;
+	struct memreg_kexport *export = dmabuf->priv;
 	void *addr;
 
 	dma_resv_assert_held(dmabuf->resv);
@@ -354,7 +354,7 @@ static void memreg_export_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	memreg_export_unmapped(dmabuf->priv);
 }
 
-static void memreg_export_free(struct memreg_export *export)
+static void memreg_export_free(struct memreg_kexport *export)
 {
 	kvfree(export->pages);
 	memreg_user_put(export->user);
@@ -383,7 +383,7 @@ static const struct dma_buf_ops memreg_export_ops = {
  * The life of an export
  */
 
-static struct dma_buf *memreg_export_dmabuf(struct memreg_export *export)
+static struct dma_buf *memreg_export_dmabuf(struct memreg_kexport *export)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(info);
 
@@ -395,7 +395,7 @@ static struct dma_buf *memreg_export_dmabuf(struct memreg_export *export)
 }
 
 /* List the pages from one of the region on. */
-static void memreg_export_fill(struct memreg_export *export, unsigned long skip)
+static void memreg_export_fill(struct memreg_kexport *export, unsigned long skip)
 {
 	unsigned long n = 0, length, i;
 	struct scatterlist *sg;
@@ -411,11 +411,11 @@ static void memreg_export_fill(struct memreg_export *export, unsigned long skip)
 	}
 }
 
-static struct memreg_export *memreg_export_alloc(struct memreg_ucmd *ucmd,
+static struct memreg_kexport *memreg_export_alloc(struct memreg_ucmd *ucmd,
 						 struct memreg_region *region,
 						 unsigned long npages)
 {
-	struct memreg_export *export;
+	struct memreg_kexport *export;
 
 	export = kzalloc(sizeof(*export), GFP_KERNEL_ACCOUNT);
 	if (!export)
@@ -455,11 +455,11 @@ static struct memreg_export *memreg_export_alloc(struct memreg_ucmd *ucmd,
  * Return: the export, for memreg_export_begin() or memreg_export_put();
  * ERR_PTR(-ENOMEM), ERR_PTR(-EMFILE), or ERR_PTR(-ENFILE).
  */
-struct memreg_export *memreg_export_new(struct memreg_ucmd *ucmd,
+struct memreg_kexport *memreg_export_new(struct memreg_ucmd *ucmd,
 					struct memreg_region *region,
 					u64 offset, u64 length)
 {
-	struct memreg_export *export;
+	struct memreg_kexport *export;
 	struct dma_buf *dmabuf;
 
 	export = memreg_export_alloc(ucmd, region, length >> PAGE_SHIFT);
@@ -490,7 +490,7 @@ struct memreg_export *memreg_export_new(struct memreg_ucmd *ucmd,
  *
  * Return: 0; -ESTALE if the memory has gone.
  */
-int memreg_export_begin(struct memreg_ucmd *ucmd, struct memreg_export *export,
+int memreg_export_begin(struct memreg_ucmd *ucmd, struct memreg_kexport *export,
 			struct memreg_kstatus *status, u32 slot)
 {
 	struct memreg_region *region = export->region;
@@ -515,7 +515,7 @@ int memreg_export_begin(struct memreg_ucmd *ucmd, struct memreg_export *export,
  * @export: The export, ENDED or ENDING; importers that are late keep it, and
  *	the pages
  */
-void memreg_export_put(struct memreg_export *export)
+void memreg_export_put(struct memreg_kexport *export)
 {
 	/* What is left of it counts for those who keep it. */
 	atomic_dec(&export->user->exports);

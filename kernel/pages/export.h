@@ -35,7 +35,7 @@ enum memreg_export_state {
 };
 
 /**
- * struct memreg_export - A part of a region as a dma-buf; freed with that
+ * struct memreg_kexport - A part of a region as a dma-buf; freed with that
  * @region: The region; holds a reference until it is ENDED
  * @mdev: Device of the region; holds a reference
  * @dmabuf: The dma-buf
@@ -52,7 +52,7 @@ enum memreg_export_state {
  * @user: Its user; holds a reference
  * @work: Ends it; holds a reference of @dmabuf while it is queued
  */
-struct memreg_export {
+struct memreg_kexport {
 	struct memreg_region *region;
 	struct memreg_kdevice *mdev;
 	struct dma_buf *dmabuf;
@@ -70,14 +70,14 @@ struct memreg_export {
 };
 
 bool memreg_exports_possible(void);
-struct memreg_export *memreg_export_new(struct memreg_ucmd *ucmd,
+struct memreg_kexport *memreg_export_new(struct memreg_ucmd *ucmd,
 					struct memreg_region *region,
 					u64 offset, u64 length);
-int memreg_export_begin(struct memreg_ucmd *ucmd, struct memreg_export *export,
+int memreg_export_begin(struct memreg_ucmd *ucmd, struct memreg_kexport *export,
 			struct memreg_kstatus *status, u32 slot);
-void memreg_export_revoke(struct memreg_export *export);
-bool memreg_export_wait(struct memreg_export *export, unsigned long deadline);
-void memreg_export_put(struct memreg_export *export);
+void memreg_export_revoke(struct memreg_kexport *export);
+bool memreg_export_wait(struct memreg_kexport *export, unsigned long deadline);
+void memreg_export_put(struct memreg_kexport *export);
 bool memreg_exports_kill(struct memreg_region *region);
 void memreg_exports_wait(struct memreg_region *region, unsigned long deadline);
 

@@ -239,10 +239,10 @@ TEST_F(export, I6_the_peer_reaches_every_byte_and_no_other)
 		  app_write(&app, 2, self->addr - 1, mr.rkey));
 	EXPECT_TRUE(filled(self->at, FIRST, 0, 1));
 
-	EXPECT_EQ(1, look(self).u.export.importers);
+	EXPECT_EQ(1, look(self).u.exported.importers);
 	EXPECT_EQ(0, memreg_export_deregister(&mr));
-	EXPECT_EQ(0, look(self).u.export.importers);
-	EXPECT_EQ(IB_MEMREG_EXPORT_LIVE, look(self).u.export.state);
+	EXPECT_EQ(0, look(self).u.exported.importers);
+	EXPECT_EQ(IB_MEMREG_EXPORT_LIVE, look(self).u.exported.state);
 	app_close(&app);
 }
 
@@ -269,7 +269,7 @@ TEST_F(export, I1_the_peer_is_refused_after_each_end)
 			mem_free(self->at, LEN);
 			self->at = NULL;
 			EXPECT_EQ(IB_MEMREG_EXPORT_ENDED,
-				  look(self).u.export.state);
+				  look(self).u.exported.state);
 			EXPECT_EQ(IB_MEMREG_MR_STALE,
 				  raw_mr_state(self->fd, self->mr));
 			EXPECT_FAIL(ESTALE, STALE,
@@ -382,7 +382,7 @@ TEST_F(export, one_pin_for_many_files_that_end_together)
 	}
 	EXPECT_EQ(self->pinned + (long)(LEN / PAGE), pages_pinned());
 	EXPECT_EQ(LEN / PAGE, vm_pin(0));
-	EXPECT_LT(0, look(self).u.export.importers);
+	EXPECT_LT(0, look(self).u.exported.importers);
 	mem_free(self->at, LEN);
 	self->at = NULL;
 	for (i = 0; i < 3; i++) {
@@ -390,7 +390,7 @@ TEST_F(export, one_pin_for_many_files_that_end_together)
 			  raw_mr_state(files[i], mrs[i].out_mr_id));
 		EXPECT_EQ(0, close(files[i]));
 	}
-	EXPECT_EQ(IB_MEMREG_EXPORT_ENDED, look(self).u.export.state);
+	EXPECT_EQ(IB_MEMREG_EXPORT_ENDED, look(self).u.exported.state);
 }
 
 /*
@@ -401,13 +401,13 @@ TEST_F(export, its_mr_lasts_until_it_is_revoked)
 {
 	ASSERT_EQ(0, share(self));
 	EXPECT_FAIL(EBUSY, EXPORTED, raw_destroy(self->fd, self->mr));
-	EXPECT_EQ(self->mr, look(self).u.export.mr_id);
-	EXPECT_EQ(self->addr, look(self).u.export.addr);
-	EXPECT_EQ(SIZE, look(self).u.export.length);
+	EXPECT_EQ(self->mr, look(self).u.exported.mr_id);
+	EXPECT_EQ(self->addr, look(self).u.exported.addr);
+	EXPECT_EQ(SIZE, look(self).u.exported.length);
 	EXPECT_EQ(0, look(self).users);
 	EXPECT_EQ(0, end_it(self));
 	EXPECT_EQ(0, end_it(self));
-	EXPECT_EQ(IB_MEMREG_EXPORT_ENDED, look(self).u.export.state);
+	EXPECT_EQ(IB_MEMREG_EXPORT_ENDED, look(self).u.exported.state);
 	EXPECT_EQ(0, raw_destroy(self->fd, self->mr));
 	EXPECT_EQ(self->pinned, pages_pinned());
 	EXPECT_EQ(0, raw_destroy(self->fd, self->export));
@@ -587,7 +587,7 @@ TEST_F_TIMEOUT(export, I1_registration_races_with_the_end, SOAK_S)
 	for (i = 0; i < rounds && !_metadata->exit_code; i++) {
 		AWAIT(atomic_load(&r.done) != done);
 		EXPECT_EQ(0, end_it(self));
-		EXPECT_EQ(0, look(self).u.export.importers);
+		EXPECT_EQ(0, look(self).u.exported.importers);
 		EXPECT_EQ(0, raw_destroy(self->fd, self->export));
 		ASSERT_EQ(0, share(self));
 		done = atomic_load(&r.done);
@@ -638,7 +638,7 @@ TEST_F(export, importers_that_can_not_let_go_are_refused)
 	ASSERT_EQ(0, share(self));
 	EXPECT_EQ(-EOPNOTSUPP, fake_import(self->fake, self->dmabuf, false,
 					   true));
-	EXPECT_EQ(0, look(self).u.export.importers);
+	EXPECT_EQ(0, look(self).u.exported.importers);
 	ASSERT_EQ(0, end_it(self));
 	EXPECT_EQ(-ENODEV, fake_import_export(self->fake, self->dmabuf,
 					      MEMREG_FAKE_AT_ONCE));
@@ -650,12 +650,12 @@ TEST_F(export, I1_an_importer_lets_go_before_the_call_returns)
 	ASSERT_EQ(0, share(self));
 	ASSERT_EQ(0, fake_import_export(self->fake, self->dmabuf,
 					MEMREG_FAKE_AT_ONCE));
-	EXPECT_EQ(2, look(self).u.export.importers);
+	EXPECT_EQ(2, look(self).u.exported.importers);
 	ASSERT_EQ(0, fake_write(self->fake, false, 7));
 	EXPECT_EQ(7, self->at[FIRST]);
 	EXPECT_EQ((uint8_t)(7 + SIZE - 1), self->at[FIRST + SIZE - 1]);
 	ASSERT_EQ(0, end_it(self));
-	EXPECT_EQ(0, look(self).u.export.importers);
+	EXPECT_EQ(0, look(self).u.exported.importers);
 	EXPECT_EQ(-ENODEV, fake_write(self->fake, false, 8));
 }
 
@@ -669,7 +669,7 @@ TEST_F(export, I1_pages_stay_for_an_importer_that_is_late)
 	ASSERT_EQ(0, fake_write(self->fake, false, 7));
 	EXPECT_FAIL(ETIMEDOUT, EXPORT_LATE, end_it(self));
 	EXPECT_EQ(0, raw_index());
-	EXPECT_EQ(IB_MEMREG_EXPORT_ENDING, look(self).u.export.state);
+	EXPECT_EQ(IB_MEMREG_EXPORT_ENDING, look(self).u.exported.state);
 	EXPECT_FAIL(EBUSY, EXPORTED, raw_destroy(self->fd, self->mr));
 	EXPECT_FAIL(EBUSY, EXPORT_LATE, raw_destroy(self->fd, self->export));
 	mem_free(self->at, LEN);
@@ -705,7 +705,7 @@ TEST_F(export, I7_a_late_importer_delays_its_owner_once)
 		EXPECT_EQ(0, munmap(self->at + i, PAGE));
 	self->at = NULL;
 	EXPECT_EQ(before + 1, waits_that_timed_out(self));
-	EXPECT_EQ(IB_MEMREG_EXPORT_ENDING, look(self).u.export.state);
+	EXPECT_EQ(IB_MEMREG_EXPORT_ENDING, look(self).u.exported.state);
 }
 
 TEST_F(export, a_late_importer_that_let_go_is_forgotten)
@@ -797,7 +797,7 @@ TEST_F(export, I7_SIGKILL_of_the_owner)
 	EXPECT_EQ(0, kill(child, SIGKILL));
 	EXPECT_EQ(child, waitpid(child, NULL, 0));
 	AWAIT(pages_pinned() == self->pinned + (long)(LEN / PAGE));
-	EXPECT_EQ(IB_MEMREG_EXPORT_LIVE, look(self).u.export.state);
+	EXPECT_EQ(IB_MEMREG_EXPORT_LIVE, look(self).u.exported.state);
 }
 
 TEST_HARNESS_MAIN

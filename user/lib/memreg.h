@@ -981,7 +981,7 @@ struct memreg_export {
  *	that do not go away: not on demand, nor a composition
  * @offset: First byte, counted from the start of the MR; at a page of memory
  * @length: Bytes, whole pages
- * @export: Filled in
+ * @out: Filled in
  *
  * The descriptor can be registered in a protection domain of the application,
  * by memreg_export_register(3) or ibv_reg_dmabuf_mr(3), and by
@@ -995,7 +995,7 @@ struct memreg_export {
  * not writable), -ESTALE, -ENOMEM, -EMFILE, -ENFILE, -ENODEV.
  */
 int memreg_export(struct memreg *m, uint32_t mr, uint64_t offset,
-		  uint64_t length, struct memreg_export *export);
+		  uint64_t length, struct memreg_export *out);
 
 /**
  * memreg_export_watched() - Export a part of an MR, and see when it ends
@@ -1004,7 +1004,7 @@ int memreg_export(struct memreg *m, uint32_t mr, uint64_t offset,
  * @offset: As for memreg_export()
  * @length: As for memreg_export()
  * @status: Status table of this handle, which the export uses
- * @export: Filled in
+ * @out: Filled in
  * @watch: Becomes invalid when the export ends; it is no watch of
  *	memreg_watch(), and is not passed to memreg_unwatch()
  *
@@ -1013,7 +1013,7 @@ int memreg_export(struct memreg *m, uint32_t mr, uint64_t offset,
  */
 int memreg_export_watched(struct memreg *m, uint32_t mr, uint64_t offset,
 			  uint64_t length, struct memreg_status *status,
-			  struct memreg_export *export,
+			  struct memreg_export *out,
 			  struct memreg_watch *watch);
 
 /**
@@ -1038,12 +1038,12 @@ int memreg_export_revoke(struct memreg *m, const uint32_t *exports,
 /**
  * memreg_export_destroy() - Revoke an export, and free its id
  * @m: The handle
- * @export: The id
+ * @id: Its id
  *
  * Return: 0; -ENOENT; -EBUSY if an importer has not let go within a second, or
  * another call is using it; -ENODEV.
  */
-int memreg_export_destroy(struct memreg *m, uint32_t export);
+int memreg_export_destroy(struct memreg *m, uint32_t id);
 
 /*
  * Status tables and watches

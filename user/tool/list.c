@@ -94,7 +94,7 @@ static const char *state_text(const struct ib_memreg_object *o)
 	case IB_MEMREG_OBJECT_ENDPOINT:
 		return endpoint_state_text(o->u.endpoint.state);
 	case IB_MEMREG_OBJECT_EXPORT:
-		return export_state_text(o->u.export.state);
+		return export_state_text(o->u.exported.state);
 	default:
 		return "-";
 	}
@@ -211,7 +211,7 @@ static void print_details(const struct ib_memreg_object *o)
 		print_monitor(&o->u.monitor);
 		break;
 	case IB_MEMREG_OBJECT_EXPORT:
-		print_export(&o->u.export);
+		print_export(&o->u.exported);
 		break;
 	}
 }
@@ -334,11 +334,11 @@ static void json_details(const struct ib_memreg_object *o)
 		json_id("status", o->u.monitor.status_id);
 		break;
 	case IB_MEMREG_OBJECT_EXPORT:
-		json_number("address", o->u.export.addr);
-		json_number("length_bytes", o->u.export.length);
-		json_number("dmabuf", o->u.export.dmabuf);
-		json_number("importers", o->u.export.importers);
-		json_id("mr", o->u.export.mr_id);
+		json_number("address", o->u.exported.addr);
+		json_number("length_bytes", o->u.exported.length);
+		json_number("dmabuf", o->u.exported.dmabuf);
+		json_number("importers", o->u.exported.importers);
+		json_id("mr", o->u.exported.mr_id);
 		break;
 	}
 }

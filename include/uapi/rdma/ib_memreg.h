@@ -1384,7 +1384,7 @@ struct ib_memreg_object_export {
  * @u.srq: Of IB_MEMREG_OBJECT_SRQ
  * @u.status: Of IB_MEMREG_OBJECT_STATUS
  * @u.monitor: Of IB_MEMREG_OBJECT_MONITOR
- * @u.export: Of IB_MEMREG_OBJECT_EXPORT
+ * @u.exported: Of IB_MEMREG_OBJECT_EXPORT
  * @u.reserved: Room that no record outgrows; 0 behind each
  *
  * Remote keys are reported only to callers that could read the memory anyway:
@@ -1411,7 +1411,7 @@ struct ib_memreg_object {
 		struct ib_memreg_object_srq srq;
 		struct ib_memreg_object_status status;
 		struct ib_memreg_object_monitor monitor;
-		struct ib_memreg_object_export export;
+		struct ib_memreg_object_export exported;
 		__aligned_u64 reserved[16];
 	} u;
 };
