@@ -52,8 +52,6 @@ int raw_open_peer(void);
 /* 0 or -errno. */
 int raw_bind_device(int fd, const char *name);
 int raw_cap(int fd, __u32 cap, __u64 *value);
-/* Do dead keys leave spare MRs, which stay charged until they are needed? */
-bool raw_keeps_mrs(int fd);
 /*
  * HCA objects of a domain: a PD, a CQ and a QP, and an MR where an invalidation
  * does not wait for packets

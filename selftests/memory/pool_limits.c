@@ -229,23 +229,18 @@ TEST_F(groups, I8_objects_are_limited_at_each_step)
 	struct memreg_pool *pool;
 	struct state state;
 	struct memreg *m;
-	uint64_t keeps;	/* spare MRs of keys that are dead */
 	uint32_t domain;
 	unsigned int i;
 
 	IN_CHILD {
 		ASSERT_EQ(0, limit_objects(domain_objects));
 		open_domain(_metadata, &m, &domain);
-		ASSERT_EQ(0, memreg_query_cap(m,
-					      IB_MEMREG_CAP_STRICT_INVALIDATE,
-					      &keeps));
 		ASSERT_EQ(0, state_get(&state));
 		for (i = 0; i < COUNT; i++) {
 			ASSERT_EQ(0, limit_objects(domain_objects + i));
 			EXPECT_LIB(EDQUOT, CGROUP,
 				   make(m, domain, COUNT, NULL, &pool));
-			EXPECT_EQ(domain_objects + (int)(keeps ? i : 0),
-				  objects());
+			EXPECT_EQ(domain_objects, objects());
 			EXPECT_TRUE(state_same(&state));
 		}
 		ASSERT_EQ(0, limit_objects(domain_objects + COUNT));

@@ -607,10 +607,8 @@ static void count_objects(struct __test_metadata *_metadata, char *memory)
 	__u32 domain, mr, keyed, ids[2], i;
 	const int base = raw_domain_objects();
 	int fd = raw_open_bound();
-	bool keeps;
 
 	ASSERT_LE(0, fd);
-	keeps = raw_keeps_mrs(fd);
 	ASSERT_EQ(0, raw_domain(fd, &domain));
 	EXPECT_EQ(base, rdma_current(1));
 	ASSERT_EQ(0, raw_register(fd, domain, memory, PAGE, MW_BIND, &mr));
@@ -629,12 +627,12 @@ static void count_objects(struct __test_metadata *_metadata, char *memory)
 	ASSERT_EQ(0, raw_bind(fd, domain, binds, 2));
 	EXPECT_EQ(base + 3, rdma_current(1));
 	EXPECT_EQ(0, raw_destroy(fd, ids[0]));
-	EXPECT_EQ(base + 2 + keeps, rdma_current(1));
+	EXPECT_EQ(base + 2, rdma_current(1));
 	EXPECT_EQ(0, raw_destroy(fd, keyed));
-	EXPECT_EQ(base + (keeps ? 3 : 1), rdma_current(1));
+	EXPECT_EQ(base + 1, rdma_current(1));
 	EXPECT_EQ(0, raw_destroy(fd, ids[1]));
 	EXPECT_EQ(0, raw_destroy(fd, mr));
-	EXPECT_EQ(base + (keeps ? 3 : 0), rdma_current(1));
+	EXPECT_EQ(base, rdma_current(1));
 	EXPECT_EQ(0, raw_destroy(fd, domain));
 	EXPECT_EQ(0, rdma_current(1));
 	EXPECT_EQ(0, close(fd));
@@ -672,7 +670,7 @@ static void reach_limit(struct __test_metadata *_metadata, char *memory)
 	EXPECT_FAIL(EDQUOT, CGROUP, raw_domain(fd, &more));
 	EXPECT_EQ(base, rdma_current(1));
 	EXPECT_FAIL(EDQUOT, CGROUP, raw_bind(fd, domain, binds, 3));
-	EXPECT_EQ(base + raw_keeps_mrs(fd), rdma_current(1));
+	EXPECT_EQ(base, rdma_current(1));
 	EXPECT_TRUE(state_same(&state));
 	EXPECT_EQ(0, raw_bind(fd, domain, binds, 1));
 	EXPECT_EQ(base + 1, rdma_current(1));
