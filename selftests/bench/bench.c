@@ -380,6 +380,10 @@ int main(int argc, char **argv)
 	list(data_ops, argv + optind);
 	list(verbs_data_ops, argv + optind);
 	list(perftest_ops, argv + optind);
+	if (export_available(0))
+		list(export_many_ops, argv + optind);
+	if (export_available(1))
+		list(export_ops, argv + optind);
 	if (kapi_available())
 		list(kapi_ops, argv + optind);
 	if (kapi_available() && !instructions)

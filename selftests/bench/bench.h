@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the parts of the bench share. An operation is something that is
- * measured: mr_window.c, pool.c, rereg.c, demand.c, cache.c and data.c have
- * those of memreg; verbs.c, verbs_data.c and perftest.c what they are compared
+ * measured: mr_window.c, pool.c, rereg.c, demand.c, export.c, cache.c and data.c
+ * have those of memreg; verbs.c, verbs_data.c and perftest.c what they are compared
  * to; kapi.c both, in the kernel; and bench.c the clock.
  */
 #ifndef BENCH_H
@@ -57,9 +57,17 @@ extern const struct op verbs_data_ops[];
 extern const struct op perftest_ops[];
 extern const struct op kapi_ops[];
 extern const struct op kapi_2cpu_ops[];
+extern const struct op export_ops[];
+extern const struct op export_many_ops[];
 
 /* Is there the module that @kapi_ops need? */
 int kapi_available(void);
+
+/*
+ * Can parts of MRs be exported here, and with @registers, can an application
+ * register them in a protection domain of its own?
+ */
+int export_available(int registers);
 
 /*
  * Set by the command line: how many there are of what is large, and how many

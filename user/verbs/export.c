@@ -71,14 +71,13 @@ static uint32_t driver_of(struct ibv_context *context)
 }
 
 /* Data of up to 8 bytes is in the attribute itself. */
-static int reg_by_kernel(struct ibv_pd *pd, int fd, uint64_t offset,
+static int reg_by_driver(struct ibv_pd *pd, int fd, uint64_t offset,
 			 size_t length, uint64_t iova, int access,
 			 struct memreg_export_mr *mr)
 {
 	struct call call;
 	int ret;
 
-	mr->driver = driver_of(pd->context);
 	begin(&call, UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR, mr->driver);
 	add(&call, UVERBS_ATTR_REG_DMABUF_MR_HANDLE, 0, 0);
 	add(&call, UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, 0, pd->handle);
@@ -95,6 +94,23 @@ static int reg_by_kernel(struct ibv_pd *pd, int fd, uint64_t offset,
 	ret = make(pd->context, &call);
 	mr->handle = (uint32_t)call.attrs[0].data;
 	return ret;
+}
+
+/* A process seldom has devices of two drivers: try that of the last call. */
+static int reg_by_kernel(struct ibv_pd *pd, int fd, uint64_t offset,
+			 size_t length, uint64_t iova, int access,
+			 struct memreg_export_mr *mr)
+{
+	static _Atomic uint32_t last;
+	int ret;
+
+	mr->driver = last;
+	ret = reg_by_driver(pd, fd, offset, length, iova, access, mr);
+	if (ret != -EINVAL)
+		return ret;
+	mr->driver = driver_of(pd->context);
+	last = mr->driver;
+	return reg_by_driver(pd, fd, offset, length, iova, access, mr);
 }
 
 PUBLIC int memreg_export_register(struct ibv_pd *pd, int fd, uint64_t offset,
