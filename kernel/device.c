@@ -415,7 +415,7 @@ static struct memreg_file *memreg_device_bound_file(struct memreg_kdevice *mdev)
 	struct memreg_file *file;
 
 	spin_lock(&mdev->files_lock);
-	mdev->gone = true;
+	WRITE_ONCE(mdev->gone, true);
 	file = list_first_entry_or_null(&mdev->files, struct memreg_file,
 					device_node);
 	if (file)

@@ -19,7 +19,7 @@ struct memreg_ucmd;
  * @destroy: Release all resources of the object, and free it. Never fails.
  * @idle: Drop references that the object itself has caused and that no call is
  *	using; or NULL. If @closing, the file closes and all of them are
- *	dropped. Context: may sleep, with a reference of the object.
+ *	dropped. Context: may sleep; nobody destroys the object meanwhile.
  * @abort: Destroy an object that was never published; or NULL: @destroy does
  * @published: Called once the object can be found; or NULL. Gets a reference,
  *	so that the object is not destroyed meanwhile, and puts it.

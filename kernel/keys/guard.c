@@ -85,7 +85,7 @@ static void memreg_guard_wait(struct memreg_kwatch *watch,
 
 	memreg_kill_wait(region, deadline);
 	if (memreg_kill_is_own(region))
-		memreg_exports_wait(region, deadline);
+		memreg_exports_wait(region);
 }
 
 const struct memreg_watch_ops memreg_guard_ops = {

@@ -332,7 +332,9 @@ static void memreg_export_obj_destroy(struct memreg_file *file,
 
 	/* It may never have been published. */
 	memreg_export_revoke(granted->export);
-	memreg_export_wait(granted->export, granted->export->deadline);
+	/* The removal of a device waits for nobody. */
+	if (!READ_ONCE(file->mdev->gone))
+		memreg_export_wait(granted->export, granted->export->deadline);
 	memreg_export_give_slot(granted);
 	memreg_export_obj_put_mr(granted->mr);
 	memreg_export_put(granted->export);

@@ -21,13 +21,11 @@
  * A worker tells the importers. It needs dma_resv, which an importer may hold
  * for any time, and which no mmu notifier can take, as memory is allocated with
  * it held. Those who wait for the end of an export wait for at most a second
- * after its beginning. Of notifiers only those of the owner's own changes do so:
- * a driver that is late delays the owner once, and nobody else. If an importer
- * is late, the end comes with its last unmap.
- *
- * That its importers have unmapped the memory is all that counts: no device
- * reaches it then. Drivers of RDMA add no fences to dma_resv, and those that do
- * unmap after these.
+ * after its beginning. Of notifiers only those of the owner's own changes do so.
+ * A driver that is late thus delays the owner by a second for the change that
+ * revokes, or for the file that closes, and nobody else. If an importer is late,
+ * the end comes with its last unmap, and with what fences dma_resv has then:
+ * drivers of GPUs may unmap before their device is done.
  *
  * A dma-buf that has ENDED is an empty shell, and whoever has its descriptor
  * can keep it.
@@ -92,11 +90,12 @@ static void memreg_export_set_state(struct memreg_kexport *export,
 static void memreg_export_end(struct memreg_kexport *export)
 {
 	struct memreg_region *region = export->region;
-	bool last;
+	bool last, given_up;
 
 	spin_lock(&export->mdev->frwr_lock);
 	atomic_dec(&region->ending);
 	last = !refcount_dec_not_one(&region->users);
+	given_up = export->given_up;
 	memreg_export_set_state(export, MEMREG_EXPORT_ENDED);
 	spin_unlock(&export->mdev->frwr_lock);
 	/* Pairs with the waiters' set_current_state(). */
@@ -104,6 +103,8 @@ static void memreg_export_end(struct memreg_kexport *export)
 	/* These two use addresses, and nothing that is there. */
 	wake_up_var(&region->ending);
 	wake_up_var(&export->state);
+	if (given_up)
+		atomic_dec(&export->user->exports);
 	if (last)
 		memreg_region_put(region);
 }
@@ -117,10 +118,16 @@ static void memreg_export_work(struct work_struct *work)
 	bool reached;
 
 	dma_resv_lock(dmabuf->resv, NULL);
-	if (!export->late)
+	if (!export->told) {
+		export->told = true;
 		dma_buf_invalidate_mappings(dmabuf);
+	}
 	reached = export->mapped;
 	export->late = reached;
+	/* Nobody adds a fence meanwhile. */
+	if (!reached)
+		dma_resv_wait_timeout(dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP,
+				      false, MAX_SCHEDULE_TIMEOUT);
 	dma_resv_unlock(dmabuf->resv);
 	if (!reached)
 		memreg_export_end(export);
@@ -145,7 +152,7 @@ static void memreg_export_revoke_locked(struct memreg_kexport *export)
 		memreg_status_change(export->status, export->slot);
 	list_del(&export->node);
 	export->deadline = jiffies + MEMREG_EXPORT_TIMEOUT;
-	export->region->ending_until = export->deadline;
+	WRITE_ONCE(export->region->ending_until, export->deadline);
 	atomic_inc(&export->region->ending);
 	memreg_export_set_state(export, MEMREG_EXPORT_ENDING);
 	memreg_export_queue(export);
@@ -191,7 +198,7 @@ bool memreg_export_wait(struct memreg_kexport *export, unsigned long deadline)
  * @region: Region that is stale, so that no more exports of it are made
  *
  * Context: may not sleep for long.
- * Return: true if some have not ended, and memreg_exports_wait() would wait.
+ * Return: true if some have not ended, and the owner has to wait for them.
  */
 bool memreg_exports_kill(struct memreg_region *region)
 {
@@ -218,19 +225,14 @@ bool memreg_exports_kill(struct memreg_region *region)
 /**
  * memreg_exports_wait() - Wait in a notifier for a region's exports to end
  * @region: The region
- * @deadline: Jiffies until which the notifier may wait
  *
- * Context: may sleep, until @deadline.
+ * Context: may sleep, until MEMREG_EXPORT_TIMEOUT after their end began.
  */
-void memreg_exports_wait(struct memreg_region *region, unsigned long deadline)
+void memreg_exports_wait(struct memreg_region *region)
 {
-	unsigned long until = READ_ONCE(region->ending_until);
-	long left;
+	long left = READ_ONCE(region->ending_until) - jiffies;
 
-	if (time_before(until, deadline))
-		deadline = until;
-	left = max((long)(deadline - jiffies), 0L);
-	if (!wait_var_event_timeout(&region->ending,
+	if (left > 0 && !wait_var_event_timeout(&region->ending,
 				    !atomic_read(&region->ending), left))
 		memreg_count(region->mdev, IB_MEMREG_STAT_EXPORTS_LATE, 1);
 }
@@ -255,8 +257,9 @@ static int memreg_export_attach(struct dma_buf *dmabuf,
 }
 
 /*
- * With dma_resv held, as when it is mapped: an export that is LIVE then is not
- * yet being told to the importers.
+ * An importer that has pinned is not refused when it maps in the same hold of
+ * dma_resv: dma_buf_vmap() would warn. If the export is ENDING by then, the
+ * importer is told afterwards.
  */
 static int memreg_export_pin(struct dma_buf_attachment *attach)
 {
@@ -297,7 +300,7 @@ static struct sg_table *memreg_export_map(struct dma_buf_attachment *attach,
 
 	dma_resv_assert_held(attach->dmabuf->resv);
 
-	if (!memreg_export_is_live(export))
+	if (export->told)
 		return ERR_PTR(-ENODEV);
 	table = memreg_export_table(export, attach->dev);
 	if (IS_ERR(table))
@@ -338,7 +341,7 @@ static int memreg_export_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 
 	dma_resv_assert_held(dmabuf->resv);
 
-	if (!memreg_export_is_live(export))
+	if (export->told)
 		return -ENODEV;
 	addr = vmap(export->pages, export->npages, VM_MAP, PAGE_KERNEL);
 	if (!addr)
@@ -517,7 +520,14 @@ int memreg_export_begin(struct memreg_ucmd *ucmd, struct memreg_kexport *export,
  */
 void memreg_export_put(struct memreg_kexport *export)
 {
-	/* What is left of it counts for those who keep it. */
-	atomic_dec(&export->user->exports);
+	bool ended;
+
+	spin_lock(&export->mdev->frwr_lock);
+	export->given_up = true;
+	ended = export->state == MEMREG_EXPORT_ENDED;
+	spin_unlock(&export->mdev->frwr_lock);
+	/* A shell counts for those who keep it. */
+	if (ended)
+		atomic_dec(&export->user->exports);
 	dma_buf_put(export->dmabuf);
 }

@@ -24,8 +24,8 @@ struct page;
 
 /**
  * enum memreg_export_state - State of an export
- * @MEMREG_EXPORT_LIVE: Importers may map it
- * @MEMREG_EXPORT_ENDING: None may, and those that have are told to let go
+ * @MEMREG_EXPORT_LIVE: Importers may attach to it, and map it
+ * @MEMREG_EXPORT_ENDING: None may attach, and those that have are told to let go
  * @MEMREG_EXPORT_ENDED: None reaches the memory
  */
 enum memreg_export_state {
@@ -42,8 +42,11 @@ enum memreg_export_state {
  * @npages: Number of system pages
  * @pages: The pages
  * @node: In memreg_region.exports while it is LIVE; frwr_lock
+ * @given_up: Its object is gone; frwr_lock
  * @state: enum memreg_export_state; frwr_lock
  * @deadline: Jiffies until which those wait who destroy it
+ * @told: Its importers are, or were, told to let go, and nobody maps it any
+ *	more; dma_resv
  * @late: Its importers were told to let go, and some have not; dma_resv
  * @mapped: Number of mappings that importers have; dma_resv
  * @status: Status table with a slot that changes when it ends, or NULL; the
@@ -59,8 +62,10 @@ struct memreg_kexport {
 	unsigned long npages;
 	struct page **pages;
 	struct list_head node;
+	bool given_up;
 	enum memreg_export_state state;
 	unsigned long deadline;
+	bool told;
 	bool late;
 	unsigned int mapped;
 	struct memreg_kstatus *status;
@@ -79,6 +84,6 @@ void memreg_export_revoke(struct memreg_kexport *export);
 bool memreg_export_wait(struct memreg_kexport *export, unsigned long deadline);
 void memreg_export_put(struct memreg_kexport *export);
 bool memreg_exports_kill(struct memreg_region *region);
-void memreg_exports_wait(struct memreg_region *region, unsigned long deadline);
+void memreg_exports_wait(struct memreg_region *region);
 
 #endif /* _MEMREG_PAGES_EXPORT_H */

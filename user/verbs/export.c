@@ -124,7 +124,7 @@ PUBLIC int memreg_export_register(struct ibv_pd *pd, int fd, uint64_t offset,
 	if (!mr->mr)
 		return errno == EOPNOTSUPP || errno == ENOSYS ?
 			reg_by_kernel(pd, fd, offset, length, iova, access,
-				      mr) : -errno;
+				      mr) : errno ? -errno : -EIO;
 	mr->lkey = mr->mr->lkey;
 	mr->rkey = mr->mr->rkey;
 	return 0;
