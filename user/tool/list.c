@@ -377,6 +377,8 @@ static uint32_t parent_of(const struct ib_memreg_object *o)
 		return o->u.window.bound ? o->u.window.mr_id : o->domain_id;
 	case IB_MEMREG_OBJECT_ENDPOINT:
 		return o->domain_id ? o->domain_id : o->u.endpoint.listener_id;
+	case IB_MEMREG_OBJECT_EXPORT:
+		return o->u.exported.mr_id;
 	default:
 		return o->domain_id;
 	}
@@ -543,9 +545,10 @@ static void usage(void)
 	     "Show the live objects: your own, or everybody's with CAP_SYS_ADMIN.\n\n"
 	     "  -P, --pid PID         only those of a process\n"
 	     "  -t, --type TYPE       only file, domain, mr, window, listener, endpoint, ring\n"
-	     "                        srq, status or monitor\n"
+	     "                        srq, status, monitor or export\n"
 	     "  -s, --state STATE     only up, down, live, stale, spurious, invalidated, bound,\n"
-	     "                        free, requested, connecting, connected or closed\n"
+	     "                        free, requested, connecting, connected, closed,\n"
+	     "                        ending or ended\n"
 	     "  -d, --device DEVICE   only those on an RDMA device\n"
 	     "  -T, --tree            as a tree for each process\n"
 	     "  -m, --memory          who keeps memory objects, and what MRs are on of others\n"
@@ -558,7 +561,7 @@ static int set_type(struct options *o)
 	for (o->type = 1; o->type < TYPES; o->type++)
 		if (!strcmp(optarg, types[o->type]))
 			return EXIT_GOOD;
-	return bad_usage("--type '%.80s': it takes file, domain, mr, window, listener, endpoint, ring, srq, status or monitor",
+	return bad_usage("--type '%.80s': it takes file, domain, mr, window, listener, endpoint, ring, srq, status, monitor or export",
 			 optarg);
 }
 
@@ -570,7 +573,7 @@ static int set_state(struct options *o)
 	for (i = 0; i < sizeof(states) / sizeof(states[0]); i++)
 		if (!strcmp(optarg, states[i]))
 			return EXIT_GOOD;
-	return bad_usage("--state '%.80s': it takes up, down, live, stale, spurious, invalidated, bound, free, requested, connecting, connected or closed",
+	return bad_usage("--state '%.80s': it takes up, down, live, stale, spurious, invalidated, bound, free, requested, connecting, connected, closed, ending or ended",
 			 optarg);
 }
 
