@@ -11,7 +11,8 @@
  *
  * With virtual DMA (soft-RoCE, siw) the CPU copies the data: there is no device
  * to map for, and the driver needs pages. They are taken from the exporter's
- * kernel mapping (vmap), which is kept for as long as the region lives. A
+ * kernel mapping (vmap), which is kept for as long as the region lives; an export
+ * of the module's own has a list of them. A
  * dma-buf without a kernel mapping, or of I/O memory, cannot be registered
  * there.
  *
@@ -63,6 +64,7 @@
 #include "inject.h"
 #include "keys/guard.h"
 #include "mr/dmabuf.h"
+#include "pages/export.h"
 #include "pages/memory.h"
 #include "pages/region.h"
 
@@ -84,6 +86,7 @@
  * @direction: DMA direction that @table is mapped for
  * @table: The memory, mapped for a device; dma_resv
  * @map: The memory, mapped for the CPU; dma_resv
+ * @taken: The pages were taken from an export; dma_resv
  * @pinned: The memory is pinned by @attach; dma_resv
  * @work: Releases the import if a callback's wait timed out
  */
@@ -93,6 +96,7 @@ struct memreg_import {
 	enum dma_data_direction direction;
 	struct sg_table *table;
 	struct iosys_map map;
+	bool taken;
 	bool pinned;
 	struct memreg_user_work work;
 };
@@ -115,6 +119,9 @@ static void memreg_import_let_go(struct memreg_import *import)
 	if (iosys_map_is_set(&import->map))
 		dma_buf_vunmap(dmabuf, &import->map);
 	iosys_map_clear(&import->map);
+	if (import->taken)
+		memreg_export_give(dmabuf);
+	import->taken = false;
 	if (import->pinned)
 		dma_buf_unpin(import->attach);
 	import->pinned = false;
@@ -147,7 +154,8 @@ static void memreg_dmabuf_invalidate(struct dma_buf_attachment *attach)
 	dma_resv_assert_held(attach->dmabuf->resv);
 
 	/* Pinning may move the memory, before anything is mapped. */
-	if (!region || (!import->table && iosys_map_is_null(&import->map)))
+	if (!region || (!import->table && !import->taken &&
+			iosys_map_is_null(&import->map)))
 		return;
 	if (!memreg_guard_revoke(region))
 		memreg_user_work_queue(&import->work);
@@ -418,14 +426,44 @@ static struct page **memreg_vmap_pages(void *addr, unsigned long count)
 	return pages;
 }
 
+/* Make the region's table of pages, from the first one on. */
+static int memreg_import_table(struct memreg_region *region,
+			       struct page **pages, u64 size)
+{
+	return sg_alloc_table_from_pages_segment(&region->sgt.sgt, pages,
+			size >> PAGE_SHIFT, 0, size,
+			ib_dma_max_seg_size(region->mdev->ibdev),
+			GFP_KERNEL_ACCOUNT);
+}
+
+/* Bytes of the system pages that a region touches */
+static u64 memreg_import_size(const struct memreg_region *region)
+{
+	return PAGE_ALIGN(region->addr + region->length) -
+	       (region->addr & PAGE_MASK);
+}
+
+/* Take the pages of an export. */
+static int memreg_import_export(struct memreg_ucmd *ucmd,
+				struct memreg_import *import)
+{
+	struct memreg_region *region = import->region;
+	struct page **pages = memreg_export_take(region->dmabuf);
+
+	if (IS_ERR(pages))
+		return memreg_exporter_error(ucmd, PTR_ERR(pages));
+	import->taken = true;
+	return memreg_import_table(region, pages + (region->addr >> PAGE_SHIFT),
+				   memreg_import_size(region));
+}
+
 /* List the pages of the range that the user named. */
 static int memreg_import_pages(struct memreg_ucmd *ucmd,
 			       struct memreg_import *import)
 {
 	struct memreg_region *region = import->region;
 	u64 first = region->addr & PAGE_MASK;
-	u64 size = PAGE_ALIGN(region->addr + region->length) - first;
-	size_t max_seg = ib_dma_max_seg_size(region->mdev->ibdev);
+	u64 size = memreg_import_size(region);
 	struct page **pages = NULL;
 	int ret;
 
@@ -438,10 +476,7 @@ static int memreg_import_pages(struct memreg_ucmd *ucmd,
 		return PTR_ERR(pages);
 	if (!pages)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_NO_CPU);
-	ret = sg_alloc_table_from_pages_segment(&region->sgt.sgt, pages,
-						size >> PAGE_SHIFT, 0, size,
-						max_seg,
-						GFP_KERNEL_ACCOUNT);
+	ret = memreg_import_table(region, pages, size);
 	kvfree(pages);
 	return ret;
 }
@@ -453,6 +488,8 @@ static int memreg_import_vmap(struct memreg_ucmd *ucmd,
 	struct dma_buf *dmabuf = import->region->dmabuf;
 	int ret;
 
+	if (memreg_export_is(dmabuf))
+		return memreg_import_export(ucmd, import);
 	if (!dmabuf->ops->vmap)
 		return memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_NO_CPU);
 	if (dmabuf->size > MEMREG_DMABUF_VMAP_MAX)

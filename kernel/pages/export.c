@@ -32,11 +32,9 @@
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
-#include <linux/iosys-map.h>
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
-#include <linux/vmalloc.h>
 #include <linux/wait_bit.h>
 
 #include "core.h"
@@ -256,11 +254,7 @@ static int memreg_export_attach(struct dma_buf *dmabuf,
 	return dma_buf_attach_revocable(attach) ? 0 : -EOPNOTSUPP;
 }
 
-/*
- * An importer that has pinned is not refused when it maps in the same hold of
- * dma_resv: dma_buf_vmap() would warn. If the export is ENDING by then, the
- * importer is told afterwards.
- */
+/* The memory does not move. Who maps it later is refused, or told. */
 static int memreg_export_pin(struct dma_buf_attachment *attach)
 {
 	return memreg_export_is_live(attach->dmabuf->priv) ? 0 : -ENODEV;
@@ -334,29 +328,6 @@ static void memreg_export_unmap(struct dma_buf_attachment *attach,
 	memreg_export_unmapped(attach->dmabuf->priv);
 }
 
-static int memreg_export_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
-{
-	struct memreg_kexport *export = dmabuf->priv;
-	void *addr;
-
-	dma_resv_assert_held(dmabuf->resv);
-
-	if (export->told)
-		return -ENODEV;
-	addr = vmap(export->pages, export->npages, VM_MAP, PAGE_KERNEL);
-	if (!addr)
-		return -ENOMEM;
-	iosys_map_set_vaddr(map, addr);
-	export->mapped++;
-	return 0;
-}
-
-static void memreg_export_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
-{
-	vunmap(map->vaddr);
-	memreg_export_unmapped(dmabuf->priv);
-}
-
 static void memreg_export_free(struct memreg_kexport *export)
 {
 	kvfree(export->pages);
@@ -377,10 +348,50 @@ static const struct dma_buf_ops memreg_export_ops = {
 	.unpin = memreg_export_unpin,
 	.map_dma_buf = memreg_export_map,
 	.unmap_dma_buf = memreg_export_unmap,
-	.vmap = memreg_export_vmap,
-	.vunmap = memreg_export_vunmap,
 	.release = memreg_export_release,
 };
+
+/**
+ * memreg_export_take() - Take the pages of an export for the CPU
+ * @dmabuf: A dma-buf, with dma_resv held, and attached to
+ *
+ * As dma_buf_vmap(), which warns if it fails. The caller is told to let go like
+ * those who have mapped it.
+ *
+ * Return: the pages, until memreg_export_give(); ERR_PTR(-ENODEV) if the export
+ * has ended.
+ */
+struct page **memreg_export_take(struct dma_buf *dmabuf)
+{
+	struct memreg_kexport *export = dmabuf->priv;
+
+	dma_resv_assert_held(dmabuf->resv);
+
+	if (export->told)
+		return ERR_PTR(-ENODEV);
+	export->mapped++;
+	return export->pages;
+}
+
+/**
+ * memreg_export_give() - Let go of the pages of an export
+ * @dmabuf: The dma-buf, with dma_resv held
+ */
+void memreg_export_give(struct dma_buf *dmabuf)
+{
+	memreg_export_unmapped(dmabuf->priv);
+}
+
+/**
+ * memreg_export_is() - Is a dma-buf an export?
+ * @dmabuf: The dma-buf
+ *
+ * Return: true if it is.
+ */
+bool memreg_export_is(const struct dma_buf *dmabuf)
+{
+	return dmabuf->ops == &memreg_export_ops;
+}
 
 /*
  * The life of an export

@@ -83,6 +83,9 @@ int memreg_export_begin(struct memreg_ucmd *ucmd, struct memreg_kexport *export,
 void memreg_export_revoke(struct memreg_kexport *export);
 bool memreg_export_wait(struct memreg_kexport *export, unsigned long deadline);
 void memreg_export_put(struct memreg_kexport *export);
+struct page **memreg_export_take(struct dma_buf *dmabuf);
+void memreg_export_give(struct dma_buf *dmabuf);
+bool memreg_export_is(const struct dma_buf *dmabuf);
 bool memreg_exports_kill(struct memreg_region *region);
 void memreg_exports_wait(struct memreg_region *region);
 

@@ -162,7 +162,7 @@ long memreg_importer_import(struct memreg_importer *importer,
 	ret = memreg_importer_attach(importer, dev, cmd->dynamic);
 	if (!ret)
 		ret = memreg_importer_map(importer, cmd->dynamic);
-	if (!ret)
+	if (!ret && !importer->let_go)
 		ret = dma_buf_vmap_unlocked(dmabuf, &importer->map);
 	if (ret)
 		memreg_importer_undo(importer);

@@ -208,7 +208,16 @@ TEST_F(export, a_driver_that_can_not_refuses)
 	if (self->registers)
 		SKIP(return, "this one can");
 	ASSERT_EQ(0, app_open(&app));
-	EXPECT_EQ(-EOPNOTSUPP, grant(self, &app, &mr));
+	switch (grant(self, &app, &mr)) {
+	case -EOPNOTSUPP:
+		break;
+	case 0:
+		EXPECT_EQ(0, memreg_export_deregister(&mr));
+		app_close(&app);
+		SKIP(return, "it can, but memreg does not know that");
+	default:
+		EXPECT_TRUE(false);
+	}
 	app_close(&app);
 }
 
@@ -382,7 +391,7 @@ TEST_F(export, one_pin_for_many_files_that_end_together)
 	}
 	EXPECT_EQ(self->pinned + (long)(LEN / PAGE), pages_pinned());
 	EXPECT_EQ(LEN / PAGE, vm_pin(0));
-	EXPECT_LT(0, look(self).u.exported.importers);
+	EXPECT_EQ(3, look(self).u.exported.importers);
 	mem_free(self->at, LEN);
 	self->at = NULL;
 	for (i = 0; i < 3; i++) {
@@ -650,7 +659,7 @@ TEST_F(export, I1_an_importer_lets_go_before_the_call_returns)
 	ASSERT_EQ(0, share(self));
 	ASSERT_EQ(0, fake_import_export(self->fake, self->dmabuf,
 					MEMREG_FAKE_AT_ONCE));
-	EXPECT_EQ(2, look(self).u.exported.importers);
+	EXPECT_EQ(1, look(self).u.exported.importers);
 	ASSERT_EQ(0, fake_write(self->fake, false, 7));
 	EXPECT_EQ(7, self->at[FIRST]);
 	EXPECT_EQ((uint8_t)(7 + SIZE - 1), self->at[FIRST + SIZE - 1]);

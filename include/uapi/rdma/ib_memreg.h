@@ -1342,8 +1342,7 @@ enum ib_memreg_export_state {
  *	ib_memreg_object_mr: MRs of other devices on it have the same
  * @mr_id: Its MR, which is busy until the export is revoked
  * @state: enum ib_memreg_export_state
- * @importers: Mappings of the memory that importers have; all that are for the
- *	CPU count as one
+ * @importers: Mappings of the memory that importers have
  * @reserved: 0
  */
 struct ib_memreg_object_export {
