@@ -105,15 +105,9 @@ static int memreg_export_take_slot(struct memreg_ucmd *ucmd,
 	struct ib_memreg_export_create *cmd = ucmd->cmd;
 	struct memreg_kstatus *status;
 
-	if (!cmd->status_id)
-		return 0;
-	status = memreg_status_get(ucmd, cmd->status_id);
-	if (IS_ERR(status))
-		return PTR_ERR(status);
-	if (memreg_status_take_slot(status, &granted->slot)) {
-		memreg_status_put(status);
-		return memreg_fail(ucmd, -ENOSPC, IB_MEMREG_REASON_SLOTS);
-	}
+	status = memreg_status_reserve(ucmd, cmd->status_id, &granted->slot);
+	if (IS_ERR_OR_NULL(status))
+		return PTR_ERR_OR_ZERO(status);
 	granted->status = status;
 	cmd->out_slot = granted->slot;
 	cmd->out_generation = memreg_status_generation(status, granted->slot);

@@ -465,15 +465,9 @@ static int memreg_mr_take_slot(struct memreg_ucmd *ucmd, struct memreg_kmr *mr)
 	struct ib_memreg_mr_register *cmd = ucmd->cmd;
 	struct memreg_kstatus *status;
 
-	if (!cmd->status_id)
-		return 0;
-	status = memreg_status_get(ucmd, cmd->status_id);
-	if (IS_ERR(status))
-		return PTR_ERR(status);
-	if (memreg_status_take_slot(status, &mr->slot)) {
-		memreg_status_put(status);
-		return memreg_fail(ucmd, -ENOSPC, IB_MEMREG_REASON_SLOTS);
-	}
+	status = memreg_status_reserve(ucmd, cmd->status_id, &mr->slot);
+	if (IS_ERR_OR_NULL(status))
+		return PTR_ERR_OR_ZERO(status);
 	mr->status = status;
 	/* That of an MR on demand, which no change of the mapping ends */
 	mr->generation = memreg_status_generation(status, mr->slot);

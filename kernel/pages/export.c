@@ -82,8 +82,8 @@ static void memreg_export_set_state(struct memreg_kexport *export,
 }
 
 /*
- * No importer reaches the memory, and none will. Who sees that may release the
- * region, and finds no reference of this export.
+ * No importer reaches the memory, and none will. A task that sees ENDED may
+ * release the region, and finds no reference of this export.
  */
 static void memreg_export_end(struct memreg_kexport *export)
 {
@@ -254,7 +254,7 @@ static int memreg_export_attach(struct dma_buf *dmabuf,
 	return dma_buf_attach_revocable(attach) ? 0 : -EOPNOTSUPP;
 }
 
-/* The memory does not move. Who maps it later is refused, or told. */
+/* The memory never moves; an importer that maps late fails or is notified. */
 static int memreg_export_pin(struct dma_buf_attachment *attach)
 {
 	return memreg_export_is_live(attach->dmabuf->priv) ? 0 : -ENODEV;
@@ -355,8 +355,8 @@ static const struct dma_buf_ops memreg_export_ops = {
  * memreg_export_take() - Take the pages of an export for the CPU
  * @dmabuf: A dma-buf, with dma_resv held, and attached to
  *
- * As dma_buf_vmap(), which warns if it fails. The caller is told to let go like
- * those who have mapped it.
+ * As dma_buf_vmap(), which warns if it fails. The importer is notified by
+ * ->invalidate_mappings() as if it had mapped the export.
  *
  * Return: the pages, until memreg_export_give(); ERR_PTR(-ENODEV) if the export
  * has ended.

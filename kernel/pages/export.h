@@ -25,7 +25,7 @@ struct page;
 /**
  * enum memreg_export_state - State of an export
  * @MEMREG_EXPORT_LIVE: Importers may attach to it, and map it
- * @MEMREG_EXPORT_ENDING: None may attach, and those that have are told to let go
+ * @MEMREG_EXPORT_ENDING: None may attach, and importers are notified
  * @MEMREG_EXPORT_ENDED: None reaches the memory
  */
 enum memreg_export_state {

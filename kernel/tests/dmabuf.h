@@ -113,7 +113,7 @@ struct memreg_fake_control {
 	_IOWR(0xBC, 0x41, struct memreg_fake_control)
 
 /**
- * enum memreg_fake_let_go - What an importer does when it is told to let go
+ * enum memreg_fake_let_go - What an importer does on ->invalidate_mappings()
  * @MEMREG_FAKE_NEVER_TOLD: It is not told; being told is a fault of the exporter
  * @MEMREG_FAKE_AT_ONCE: It unmaps the memory before it returns.
  * @MEMREG_FAKE_LATE: It unmaps the memory when its file is closed.

@@ -114,6 +114,29 @@ int memreg_status_take_slot(struct memreg_kstatus *status, u32 *slot)
 }
 
 /**
+ * memreg_status_reserve() - Take a slot of a status table that a call names
+ * @ucmd: The call
+ * @id: Id of the table, or 0 if the call names none
+ * @slot: Set to the index of the slot
+ *
+ * Return: the table, with a reference; NULL if @id is 0; ERR_PTR() of
+ * memreg_status_get(), or ERR_PTR(-ENOSPC).
+ */
+struct memreg_kstatus *memreg_status_reserve(struct memreg_ucmd *ucmd, u32 id,
+					     u32 *slot)
+{
+	struct memreg_kstatus *status;
+
+	if (!id)
+		return NULL;
+	status = memreg_status_get(ucmd, id);
+	if (IS_ERR(status) || !memreg_status_take_slot(status, slot))
+		return status;
+	memreg_status_put(status);
+	return ERR_PTR(memreg_fail(ucmd, -ENOSPC, IB_MEMREG_REASON_SLOTS));
+}
+
+/**
  * memreg_status_give_slot() - Free a slot
  * @status: The table
  * @slot: The slot, which no notifier uses any more

@@ -61,6 +61,8 @@ struct memreg_kstatus {
 int memreg_status_create_ioctl(struct memreg_ucmd *ucmd);
 struct memreg_kstatus *memreg_status_get(struct memreg_ucmd *ucmd, u32 id);
 void memreg_status_put(struct memreg_kstatus *status);
+struct memreg_kstatus *memreg_status_reserve(struct memreg_ucmd *ucmd, u32 id,
+					     u32 *slot);
 int memreg_status_take_slot(struct memreg_kstatus *status, u32 *slot);
 void memreg_status_give_slot(struct memreg_kstatus *status, u32 slot);
 void __memreg_status_change(struct memreg_kstatus *status, u32 slot);
