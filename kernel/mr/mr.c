@@ -29,6 +29,7 @@
 #include "pages/user.h"
 #include "quirks.h"
 #include "stats.h"
+#include "watch/monitor_dmabuf.h"
 #include "watch/status.h"
 #include "watch/watch.h"
 

@@ -41,6 +41,7 @@
 #include "pages/charge.h"
 #include "pages/memory.h"
 #include "pages/region.h"
+#include "watch/monitor_dmabuf.h"
 
 #ifdef MEMREG_EXPORT_NS_STRING
 MODULE_IMPORT_NS("DMA_BUF");
@@ -541,24 +542,6 @@ static struct dma_buf *memreg_memory_export(struct memreg_kmemory *memory,
 	else
 		clear_nlink(file_inode(dmabuf->file));
 	return dmabuf;
-}
-
-/**
- * memreg_dmabuf_get() - Get a dma-buf by its descriptor
- * @ucmd: Call that names the descriptor
- * @fd: Descriptor, from user space
- *
- * Return: the dma-buf, which the caller puts by dma_buf_put(); ERR_PTR(-EBADF).
- */
-struct dma_buf *memreg_dmabuf_get(struct memreg_ucmd *ucmd, int fd)
-{
-	struct dma_buf *dmabuf = dma_buf_get(fd);
-
-	if (!IS_ERR(dmabuf))
-		return dmabuf;
-	return ERR_PTR(memreg_fail(ucmd, -EBADF, PTR_ERR(dmabuf) == -EBADF ?
-				   IB_MEMREG_REASON_FD :
-				   IB_MEMREG_REASON_NOT_DMABUF));
 }
 
 /**

@@ -17,7 +17,6 @@ struct memreg_ucmd;
 
 int memreg_memory_create_ioctl(struct memreg_ucmd *ucmd);
 int memreg_memory_dup_ioctl(struct memreg_ucmd *ucmd);
-struct dma_buf *memreg_dmabuf_get(struct memreg_ucmd *ucmd, int fd);
 int memreg_dmabuf_respond(struct memreg_ucmd *ucmd, size_t size,
 			  struct dma_buf *dmabuf, s32 *out_fd);
 struct dma_buf *memreg_memory_get(struct memreg_ucmd *ucmd, int fd);

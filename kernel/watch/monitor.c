@@ -38,6 +38,7 @@
 #include "watch/depth.h"
 #include "watch/event.h"
 #include "watch/monitor.h"
+#include "watch/monitor_dmabuf.h"
 #include "watch/notifier.h"
 #include "watch/space.h"
 #include "watch/status.h"
@@ -459,6 +460,23 @@ static void memreg_monitor_describe(struct memreg_monitor *monitor,
 	mmu_interval_read_begin(&monitor->notifier);
 }
 
+/* Make a monitor, as a part of the call. */
+static int memreg_monitor_make(struct memreg_ucmd *ucmd,
+			       struct memreg_kstatus *status,
+			       struct ib_memreg_monitor *arg)
+{
+	struct memreg_monitor *monitor;
+
+	if (arg->flags & IB_MEMREG_MONITOR_DMABUF)
+		return memreg_dmabuf_monitor_make(ucmd, status, arg);
+	monitor = memreg_monitor_new(ucmd, status, arg);
+	if (IS_ERR(monitor))
+		return PTR_ERR(monitor);
+	memreg_object_made(ucmd, &monitor->obj);
+	memreg_monitor_describe(monitor, arg);
+	return 0;
+}
+
 /*
  * While a change of the address space is in progress, the kernel does not
  * insert a notifier, but has the task that ends the change insert all that
@@ -471,19 +489,17 @@ static int memreg_monitors_make(struct memreg_ucmd *ucmd,
 				struct ib_memreg_monitor *args)
 {
 	struct ib_memreg_monitor_create *cmd = ucmd->cmd;
-	struct memreg_monitor *monitor;
 	u32 i, n = cmd->count;
+	int ret;
 
 	for (i = 0; i < n; i++) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
-		monitor = memreg_monitor_new(ucmd, status, &args[i]);
-		if (IS_ERR(monitor)) {
+		ret = memreg_monitor_make(ucmd, status, &args[i]);
+		if (ret) {
 			cmd->out_index = i;
-			return PTR_ERR(monitor);
+			return ret;
 		}
-		memreg_object_made(ucmd, &monitor->obj);
-		memreg_monitor_describe(monitor, &args[i]);
 	}
 	if (copy_to_user(u64_to_user_ptr(cmd->monitors), args,
 			 array_size(n, sizeof(*args))))

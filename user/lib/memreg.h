@@ -160,8 +160,7 @@ struct memreg_status_info {
  * @length: Bytes, from 1
  * @access: Access that the memory is registered with; only
  *	IB_MEMREG_ACCESS_LOCAL_WRITE matters
- * @flags: enum ib_memreg_monitor_flags. With IB_MEMREG_MONITOR_WIDE @addr is
- *	NULL and @length is 0.
+ * @flags: 0; or IB_MEMREG_MONITOR_WIDE, and @addr is NULL and @length 0
  */
 struct memreg_range {
 	void *addr;
@@ -1144,6 +1143,26 @@ int memreg_status_log(const struct memreg_status *status, uint64_t *position,
 int memreg_watch(struct memreg_status *status,
 		 const struct memreg_range *ranges, unsigned int count,
 		 struct memreg_watch *watches);
+
+/**
+ * memreg_watch_dmabuf() - Watch a dma-buf that will be registered by another API
+ * @status: Table that is to have the watch; its file is bound to the device that
+ *	the dma-buf will be registered with
+ * @fd: Descriptor of the dma-buf; can be closed afterwards
+ * @watch: Filled in
+ *
+ * As memreg_watch(), for ibv_reg_dmabuf_mr(3): the watch is no longer right when
+ * the exporter takes the memory away or moves it. It holds a reference of the
+ * dma-buf, so that st_dev and st_ino of fstat(2) tell whether another descriptor
+ * is of the same.
+ *
+ * Return: 0; -EBADF (not one of a dma-buf), -EOPNOTSUPP (the exporter refuses,
+ * or has taken the memory away), -ENOSPC (no free slot), -EPERM (the table is
+ * that of another process), -ENOMEM, -EINTR, -ENODEV (not bound, or the device
+ * is gone).
+ */
+int memreg_watch_dmabuf(struct memreg_status *status, int fd,
+			struct memreg_watch *watch);
 
 /**
  * memreg_unwatch() - End watches

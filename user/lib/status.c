@@ -272,6 +272,17 @@ static unsigned int batch_of(unsigned int left)
 	return left < IB_MEMREG_BATCH_MAX ? left : IB_MEMREG_BATCH_MAX;
 }
 
+EXPORT int memreg_watch_dmabuf(struct memreg_status *status, int fd,
+			       struct memreg_watch *watch)
+{
+	struct memreg_range range = {
+		.addr = (void *)(uintptr_t)(unsigned int)fd,
+		.flags = IB_MEMREG_MONITOR_DMABUF,
+	};
+
+	return watch_some(status, &range, 1, watch);
+}
+
 EXPORT int memreg_watch(struct memreg_status *status,
 			const struct memreg_range *ranges, unsigned int count,
 			struct memreg_watch *watches)

@@ -159,7 +159,11 @@ static void print_window(const struct ib_memreg_object_window *window)
 
 static void print_monitor(const struct ib_memreg_object_monitor *monitor)
 {
-	print_memory(monitor->addr, monitor->length, monitor->access, 0);
+	if (monitor->dmabuf)
+		printf("dma-buf %" PRIu64, (uint64_t)monitor->dmabuf);
+	else
+		print_memory(monitor->addr, monitor->length, monitor->access,
+			     0);
 	printf(" in status table %" PRIu32, monitor->status_id);
 }
 
@@ -331,6 +335,8 @@ static void json_details(const struct ib_memreg_object *o)
 	case IB_MEMREG_OBJECT_MONITOR:
 		json_number("addr", o->u.monitor.addr);
 		json_number("length", o->u.monitor.length);
+		if (o->u.monitor.dmabuf)
+			json_number("dmabuf", o->u.monitor.dmabuf);
 		json_id("status", o->u.monitor.status_id);
 		break;
 	case IB_MEMREG_OBJECT_EXPORT:

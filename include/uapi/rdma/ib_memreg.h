@@ -1308,16 +1308,18 @@ struct ib_memreg_object_status {
 
 /**
  * struct ib_memreg_object_monitor - Report of LIST on a monitor
- * @addr: First address
+ * @addr: First address; 0 of a dma-buf
  * @length: Bytes, as whole pages
  * @status_id: Its status table
  * @access: enum ib_memreg_access
+ * @dmabuf: Number of the inode of its dma-buf, or 0
  */
 struct ib_memreg_object_monitor {
 	__aligned_u64 addr;
 	__aligned_u64 length;
 	__u32 status_id;
 	__u32 access;
+	__aligned_u64 dmabuf;
 };
 
 /**
@@ -2550,6 +2552,13 @@ struct ib_memreg_export_revoke {
  * generation has changed, destroy the monitor, make a new one, and register
  * again.
  *
+ * A monitor can watch a dma-buf instead (IB_MEMREG_MONITOR_DMABUF), for a
+ * registration by ibv_reg_dmabuf_mr(3): the generation changes when the exporter
+ * takes the memory away or moves it, before the exporter goes on. Whether a
+ * descriptor is of the same dma-buf as another one, st_dev and st_ino of
+ * fstat(2) tell, and a dma-buf's number is not used again while it is watched
+ * or registered.
+ *
  * Only the process that created the table sees it. In a child of fork(2), and
  * in any other process, a mapping of it reads as 0. It can be mapped in whole
  * or in part, read-only and shared. Slots of a table that was destroyed, or
@@ -2686,17 +2695,22 @@ struct ib_memreg_status_create {
  * @IB_MEMREG_MONITOR_WIDE: Watch all of the address space, and write each
  *	change to the table's log. A table has one such monitor. mprotect(2)
  *	counts where a mapping is not writable afterwards.
+ * @IB_MEMREG_MONITOR_DMABUF: Watch the dma-buf whose descriptor is @addr. The
+ *	monitor holds a reference of it. The file is bound to the device that
+ *	the dma-buf is registered with.
  */
 enum ib_memreg_monitor_flags {
-	IB_MEMREG_MONITOR_WIDE = 1 << 0
+	IB_MEMREG_MONITOR_WIDE = 1 << 0,
+	IB_MEMREG_MONITOR_DMABUF = 1 << 1
 };
 
 /**
- * struct ib_memreg_monitor - An address range to watch
- * @addr: First address, of any alignment; whole pages are watched. 0 with WIDE
- * @length: Bytes, from 1; 0 with WIDE
+ * struct ib_memreg_monitor - An address range, or a dma-buf, to watch
+ * @addr: First address, of any alignment; whole pages are watched. 0 with WIDE;
+ *	the descriptor with DMABUF
+ * @length: Bytes, from 1; 0 with WIDE and DMABUF
  * @access: IB_MEMREG_ACCESS_LOCAL_WRITE if the mapping must be writable, or 0
- *	if readable is enough
+ *	if readable is enough; 0 with DMABUF
  * @flags: enum ib_memreg_monitor_flags
  * @out_monitor_id: Id of the new monitor
  * @out_slot: Its slot in the table
@@ -2727,10 +2741,11 @@ struct ib_memreg_monitor {
  * can have as many monitors as slots. No monitor can be added if its first,
  * middle or last page is watched by IB_MEMREG_MONITOR_DEPTH monitors of the
  * process. The call waits for changes in progress in each range. Works on a
- * file that is not bound to a device.
+ * file that is not bound to a device, except with DMABUF.
  *
  * Errors: EINVAL, EOVERFLOW (a range wraps), EFAULT (a range that is not of
- * user space), ENOENT, EPERM, EBUSY (WIDE), ENOSPC, ENOMEM, EINTR, ENODEV.
+ * user space), ENOENT, EPERM, EBUSY (WIDE), EBADF (no descriptor of a dma-buf),
+ * EOPNOTSUPP (a flag; the exporter refuses), ENOSPC, ENOMEM, EINTR, ENODEV.
  */
 struct ib_memreg_monitor_create {
 	__u32 size;
