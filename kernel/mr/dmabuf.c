@@ -291,7 +291,10 @@ static int memreg_import_attach(struct memreg_ucmd *ucmd,
 	return 0;
 }
 
-/* Pin the memory, and wait until a move of it has ended. */
+/*
+ * Pin the memory, and wait until a move of it has ended. Some exporters never
+ * pin (uverbs): the region then lives until the memory moves.
+ */
 static int memreg_import_pin(struct memreg_ucmd *ucmd,
 			     struct memreg_import *import)
 {
@@ -301,9 +304,9 @@ static int memreg_import_pin(struct memreg_ucmd *ucmd,
 
 	if (import->attach && import->attach->importer_ops) {
 		ret = dma_buf_pin(import->attach);
-		if (ret)
+		if (ret && ret != -EOPNOTSUPP)
 			return memreg_exporter_error(ucmd, ret);
-		import->pinned = true;
+		import->pinned = !ret;
 	}
 	left = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_KERNEL, true,
 				     MEMREG_DMABUF_PATIENCE);
