@@ -55,6 +55,17 @@ int export_available(int registers)
 	return !open_file(0) && !memreg_query_cap(own.m[0], cap, &can) && can;
 }
 
+/* A slow device may take more than the second that a call waits. */
+static int end_export(const struct memreg_export *export)
+{
+	int ret;
+
+	do
+		ret = memreg_export_revoke(own.m[0], &export->id, 1, NULL);
+	while (ret == -ETIMEDOUT);
+	return ret ? fail_memreg() : 0;
+}
+
 /* Export an MR, register that, revoke it, and give all up. */
 static int grant(uint32_t mr, void *addr, size_t length)
 {
@@ -69,8 +80,8 @@ static int grant(uint32_t mr, void *addr, size_t length)
 	close(export.fd);
 	if (ret)
 		return fail("memreg_export_register", -ret);
-	if (memreg_export_revoke(own.m[0], &export.id, 1, NULL))
-		return fail_memreg();
+	if (end_export(&export))
+		return -1;
 	ret = memreg_export_deregister(&keys);
 	if (ret)
 		return fail("memreg_export_deregister", -ret);
