@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # ib_memreg_blk with a server that lies: each lie ends the connection, and none
 # of them does harm. blk_liar.c has what they are.
-# time limit: 180
+# time limit: 300
 # shellcheck disable=SC2317,SC2329 # functions are called by check
 
 cd "$(dirname "$(realpath "$0")")/.." || exit

@@ -12,7 +12,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -312,62 +314,248 @@ TEST_F(export, I1_the_peer_is_refused_after_each_end)
 }
 
 /**
- * struct writer - A peer that WRITEs until it is refused
+ * struct accessor - A peer that READs or WRITEs until it is refused
  * @app: The ends
+ * @opcode: IBV_WR_RDMA_READ or IBV_WR_RDMA_WRITE
  * @addr: Where to
  * @rkey: With which key
- * @done: WRITEs that were done
+ * @done: Accesses that were done
  * @status: What the last one failed with
  */
-struct writer {
+struct accessor {
 	struct app *app;
+	enum ibv_wr_opcode opcode;
 	uint64_t addr;
 	uint32_t rkey;
 	atomic_uint done;
 	int status;
 };
 
-static void *write_on(void *arg)
+static void *access_on(void *arg)
 {
-	struct writer *w = arg;
+	struct accessor *a = arg;
 
 	do {
-		w->status = app_write(w->app, SIZE, w->addr, w->rkey);
-		atomic_fetch_add(&w->done, !w->status);
-	} while (!w->status);
+		a->status = qp_do(&a->app->peer, a->opcode, a->app->mr, SIZE,
+				  a->addr, a->rkey);
+		atomic_fetch_add(&a->done, !a->status);
+	} while (!a->status);
 	return NULL;
 }
 
-TEST_F_TIMEOUT(export, I1_no_byte_is_late, SOAK_S)
-{
-	unsigned int i, rounds = times(50, 10000);
-	struct memreg_export_mr mr;
-	struct writer w;
-	struct app app;
-	pthread_t thread;
+/**
+ * struct grantor - Who exports memory of a file, which others can map as well
+ * @fd: Its file of memreg
+ * @at: Its mapping
+ * @mr: An MR of all of it
+ * @export: The export
+ * @dmabuf: Its descriptor
+ */
+struct grantor {
+	int fd;
+	uint8_t *at;
+	__u32 mr;
+	__u32 export;
+	int dmabuf;
+};
 
-	NEEDS_REGISTRATION;
-	ASSERT_EQ(0, app_open(&app));
-	for (i = 0; i < rounds && !_metadata->exit_code; i++) {
-		ASSERT_EQ(0, app_connect(&app));
-		ASSERT_EQ(0, grant(self, &app, &mr));
-		w = (struct writer) {
-			.app = &app,
-			.addr = self->addr,
-			.rkey = mr.rkey,
-		};
-		fill(app.buffer, LEN, 5);
-		ASSERT_EQ(0, pthread_create(&thread, NULL, write_on, &w));
-		AWAIT(atomic_load(&w.done) > i % 4);
-		EXPECT_EQ(0, end_it(self));
-		fill(self->at, LEN, 6);
-		EXPECT_EQ(0, pthread_join(thread, NULL));
-		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, w.status);
-		EXPECT_TRUE(filled(self->at, LEN, 0, 6));
-		EXPECT_EQ(0, memreg_export_deregister(&mr));
-		EXPECT_EQ(0, raw_destroy(self->fd, self->export));
+static int grantor_open(struct grantor *g, int memory)
+{
+	__u32 domain;
+	int ret;
+
+	g->at = mem_map(memory, LEN, PROT_READ | PROT_WRITE);
+	g->fd = raw_open_bound();
+	if (!g->at || g->fd < 0)
+		return -ENOMEM;
+	ret = raw_domain(g->fd, &domain) ?:
+	      raw_register(g->fd, domain, g->at, LEN, LOCAL_WRITE, &g->mr);
+	if (ret)
+		return ret;
+	g->dmabuf = raw_export(g->fd, g->mr, FIRST, SIZE, &g->export);
+	return g->dmabuf < 0 ? g->dmabuf : 0;
+}
+
+/* In a process of its own, to be killed; this one takes the descriptor. */
+static pid_t grantor_fork(struct grantor *g, int memory)
+{
+	int pipes[2], pidfd;
+	pid_t child;
+
+	g->dmabuf = -1;
+	if (pipe(pipes))
+		return -1;
+	child = fork();
+	if (!child) {
+		if (grantor_open(g, memory) ||
+		    write(pipes[1], g, sizeof(*g)) != sizeof(*g))
+			_exit(1);
+		for (;;)
+			pause();
 	}
-	app_close(&app);
+	close(pipes[1]);
+	pidfd = syscall(SYS_pidfd_open, child, 0);
+	if (read(pipes[0], g, sizeof(*g)) == sizeof(*g))
+		g->dmabuf = syscall(SYS_pidfd_getfd, pidfd, g->dmabuf, 0);
+	close(pipes[0]);
+	close(pidfd);
+	return child;
+}
+
+enum end_by { BY_REVOKE, BY_UNMAP, BY_CLOSE, BY_SIGKILL, BY_REMOVAL };
+
+FIXTURE(race) {
+	struct app app;
+	struct grantor grantor;
+	int memory;
+	uint8_t *at;
+	long pinned;
+};
+
+FIXTURE_VARIANT(race) {
+	enum end_by by;
+	unsigned int rounds;
+	unsigned int soak;
+};
+
+FIXTURE_VARIANT_ADD(race, revoke) {
+	.by = BY_REVOKE, .rounds = 50, .soak = 4000,
+};
+
+FIXTURE_VARIANT_ADD(race, munmap) {
+	.by = BY_UNMAP, .rounds = 30, .soak = 3000,
+};
+
+FIXTURE_VARIANT_ADD(race, close) {
+	.by = BY_CLOSE, .rounds = 10, .soak = 1500,
+};
+
+FIXTURE_VARIANT_ADD(race, SIGKILL) {
+	.by = BY_SIGKILL, .rounds = 10, .soak = 1500,
+};
+
+FIXTURE_VARIANT_ADD(race, removal) {
+	.by = BY_REMOVAL, .rounds = 2, .soak = 50,
+};
+
+FIXTURE_SETUP(race)
+{
+	int fd = raw_open_bound();
+	__u64 can = 0;
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, raw_cap(fd, IB_MEMREG_CAP_EXPORT_REGISTER, &can));
+	EXPECT_EQ(0, close(fd));
+	self->pinned = pages_pinned();
+	self->memory = memfd_create("race", MFD_CLOEXEC);
+	ASSERT_LE(0, self->memory);
+	ASSERT_EQ(0, ftruncate(self->memory, LEN));
+	self->at = mem_map(self->memory, LEN, PROT_READ | PROT_WRITE);
+	ASSERT_NE(NULL, self->at);
+	if (!can)
+		SKIP(return, "the driver imports no dma-bufs that can be revoked");
+	ASSERT_EQ(0, app_open(&self->app));
+}
+
+FIXTURE_TEARDOWN(race)
+{
+	munmap(self->at, LEN);
+	close(self->memory);
+	AWAIT(pages_pinned() == self->pinned);
+}
+
+/* End the grant. The keys are dead when this returns. */
+static int end_grant(struct grantor *g, enum end_by by, pid_t child)
+{
+	switch (by) {
+	case BY_REVOKE:
+		return raw_unexport(g->fd, &g->export, 1);
+	case BY_UNMAP:
+		return munmap(g->at, LEN) ? -errno : 0;
+	case BY_CLOSE:
+		return close(g->fd) ? -errno : 0;
+	case BY_SIGKILL:
+		return kill(child, SIGKILL) ||
+		       waitpid(child, NULL, 0) != child ? -errno : 0;
+	case BY_REMOVAL:
+		return shell("rxe_down owner");
+	}
+	return -EINVAL;
+}
+
+static void grantor_close(struct grantor *g, enum end_by by)
+{
+	close(g->dmabuf);
+	if (by == BY_SIGKILL)
+		return;
+	if (by != BY_CLOSE)
+		close(g->fd);
+	if (by != BY_UNMAP)
+		munmap(g->at, LEN);
+}
+
+/*
+ * No byte of a WRITE is late, and no READ sees what was written afterwards,
+ * through another mapping of the pages. A process that was killed has closed
+ * its files when it can be waited for; they are given up at once or by a task
+ * that follows.
+ */
+static void race(struct __test_metadata *_metadata, FIXTURE_DATA(race) *self,
+		 enum end_by by, enum ibv_wr_opcode opcode, unsigned int before)
+{
+	struct grantor *g = &self->grantor;
+	struct app *app = &self->app;
+	struct memreg_export_mr mr;
+	struct accessor a;
+	pthread_t thread;
+	pid_t child = 0;
+
+	ASSERT_EQ(0, app_connect(app));
+	if (by == BY_SIGKILL)
+		child = grantor_fork(g, self->memory);
+	else
+		ASSERT_EQ(0, grantor_open(g, self->memory));
+	ASSERT_LE(0, g->dmabuf);
+	fill(self->at, LEN, 5);
+	fill(app->buffer, LEN, 5);
+	ASSERT_EQ(0, memreg_export_register(app->pd, g->dmabuf, 0, SIZE, FIRST,
+					    RW, &mr));
+	a = (struct accessor) {
+		.app = app,
+		.opcode = opcode,
+		.addr = FIRST,
+		.rkey = mr.rkey,
+	};
+	ASSERT_EQ(0, pthread_create(&thread, NULL, access_on, &a));
+	AWAIT(atomic_load(&a.done) > before);
+	EXPECT_EQ(0, end_grant(g, by, child));
+	fill(self->at, LEN, 6);
+	EXPECT_EQ(0, pthread_join(thread, NULL));
+	EXPECT_NE(0, a.status);
+	if (by != BY_REMOVAL)
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, a.status);
+	EXPECT_TRUE(filled(self->at, LEN, 0, 6));
+	EXPECT_TRUE(filled(app->buffer, SIZE,
+			   opcode == IBV_WR_RDMA_READ ? FIRST : 0, 5));
+	if (by != BY_REMOVAL)
+		EXPECT_EQ(0, memreg_export_deregister(&mr));
+	grantor_close(g, by);
+}
+
+TEST_F_TIMEOUT(race, I1_no_byte_is_late, SOAK_S)
+{
+	unsigned int i, rounds = times(variant->rounds, variant->soak);
+
+	for (i = 0; i < rounds && !_metadata->exit_code; i++) {
+		race(_metadata, self, variant->by,
+		     i & 1 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, i / 2 % 4);
+		if (variant->by != BY_REMOVAL)
+			continue;
+		app_close(&self->app);
+		ASSERT_EQ(0, shell("rxe_up owner && await 60 rxe_ready owner"));
+		ASSERT_EQ(0, app_open(&self->app));
+	}
+	app_close(&self->app);
 }
 
 /*
