@@ -29,6 +29,8 @@ struct refusal {
 	char text[REFUSAL_TEXT];
 };
 
+_Static_assert(sizeof(struct refusal) == REFUSAL_SIZE, "as link.h has it");
+
 /*
  * Addresses
  */
@@ -100,6 +102,12 @@ static bool is_wildcard(const struct ib_memreg_addr *addr)
 	return !memcmp(addr->ip, any, sizeof(any));
 }
 
+void warn_of_anybody(const struct ib_memreg_addr *bound)
+{
+	if (is_wildcard(bound))
+		fprintf(stderr, "memreg: anybody who reaches this host may connect; --address ADDRESS listens on one address only\n");
+}
+
 uint32_t listen_at(struct memreg *m, const char *address, uint16_t port,
 		   unsigned int backlog, struct ib_memreg_addr *bound)
 {
@@ -112,8 +120,8 @@ uint32_t listen_at(struct memreg *m, const char *address, uint16_t port,
 	    memreg_addr_from_sockaddr(at->ai_addr, bound))
 		fail("%s", memreg_reason());
 	freeaddrinfo(at);
-	if (listener && is_wildcard(bound))
-		fprintf(stderr, "memreg: anybody who reaches this host may connect; --address ADDRESS listens on one address only\n");
+	if (listener)
+		warn_of_anybody(bound);
 	return listener;
 }
 
@@ -322,16 +330,25 @@ int await_connection(struct memreg *m, uint32_t endpoint, uint32_t timeout_ms,
 							    fail_event(event);
 }
 
-void refuse_peer(struct memreg *m, const struct ib_memreg_event *request,
-		 const char *reason)
+void write_refusal(const struct ib_memreg_addr *peer, const char *reason,
+		   void *data)
 {
 	struct refusal refusal = { .magic = htobe32(REFUSAL_MAGIC) };
 	char at[ADDRESS_TEXT];
 
-	fail("the peer at %s is turned away: %s",
-	     address_text(&request->peer, at), reason);
+	fail("the peer at %s is turned away: %s", address_text(peer, at),
+	     reason);
 	strncpy(refusal.text, reason, sizeof(refusal.text) - 1);
-	if (memreg_refuse(m, request->endpoint_id, &refusal, sizeof(refusal)))
+	memcpy(data, &refusal, sizeof(refusal));
+}
+
+void refuse_peer(struct memreg *m, const struct ib_memreg_event *request,
+		 const char *reason)
+{
+	char data[REFUSAL_SIZE];
+
+	write_refusal(&request->peer, reason, data);
+	if (memreg_refuse(m, request->endpoint_id, data, sizeof(data)))
 		fail("%s", memreg_reason());
 }
 

@@ -97,6 +97,17 @@ void refuse_peer(struct memreg *m, const struct ib_memreg_event *request,
 		 const char *reason);
 
 /*
+ * Complain that a peer is turned away, and write the private data of a rejection
+ * that tells the user there: REFUSAL_SIZE bytes.
+ */
+#define REFUSAL_SIZE	104
+void write_refusal(const struct ib_memreg_addr *peer, const char *reason,
+		   void *data);
+
+/* Warn if any host can connect to this address */
+void warn_of_anybody(const struct ib_memreg_addr *bound);
+
+/*
  * Listen, with a warning if any host can connect. Returns the listener and its
  * address, or 0 after an error message.
  */
