@@ -52,7 +52,8 @@ values() {
 		offers "read read,write read,write,atomic" serve -A re &&
 		offers "rxe_owner" caps -d rxe_o && offers "mr monitor" list --type m &&
 		offers "attach" blk a && offers "pool" bench p &&
-		offers "--pool" serve --poo && offers "--batch" bench pool --b
+		offers "--pool" serve --poo && offers "--export" serve --ex &&
+		offers "--batch" bench pool --b
 }
 
 files() {

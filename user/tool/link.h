@@ -97,8 +97,8 @@ void refuse_peer(struct memreg *m, const struct ib_memreg_event *request,
 		 const char *reason);
 
 /*
- * Complain that a peer is turned away, and write the private data of a rejection
- * that tells the user there: REFUSAL_SIZE bytes.
+ * Complain that a peer is turned away, and write the private data of a
+ * rejection that tells the user there: REFUSAL_SIZE bytes.
  */
 #define REFUSAL_SIZE	104
 void write_refusal(const struct ib_memreg_addr *peer, const char *reason,

@@ -12,9 +12,6 @@
 
 #include "serve.h"
 
-/* Milliseconds until what could not be revoked is tried again */
-#define RETRY_MS	1000
-
 static struct peer *find_peer(const struct server *s, uint32_t id)
 {
 	struct peer *p;
@@ -44,8 +41,7 @@ static void give_buffer(struct server *s, struct peer *p)
 		fail("the buffer of peer %" PRIu32 " was given before", p->id);
 }
 
-/* The connection must be over, or never have been */
-static void free_peer(struct server *s, struct peer *p)
+void peer_free(struct server *s, struct peer *p)
 {
 	struct peer **at;
 
@@ -57,6 +53,8 @@ static void free_peer(struct server *s, struct peer *p)
 	}
 	if (p->buffer)
 		give_buffer(s, p);
+	if (p->conn)
+		export_peer_free(s, p);
 	if (p->window && memreg_window_free(s->m, p->window))
 		fail("%s", memreg_reason());
 	if (p->domain && p->domain != s->domain &&
@@ -131,56 +129,65 @@ static const char *why_not(const struct server *s, const struct peer *p)
 	return memreg_reason();
 }
 
-/* It has its key from now on, whether or not it confirms that */
-static void accepted(const struct server *s, struct peer *p)
+/* Whether or not the peer confirms that */
+void peer_accepted(const struct server *s, struct peer *p)
 {
 	p->since = now_ms();
 	if (s->revoke_after >= 0)
 		p->revoke_at = p->since + s->revoke_after;
 }
 
-static void welcome(struct server *s, const struct ib_memreg_event *event)
+struct peer *peer_add(struct server *s, uint32_t id,
+		      const struct ib_memreg_addr *from)
 {
 	struct peer *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->id = id;
+	p->revoke_at = -1;
+	p->next = s->peers;
+	s->peers = p;
+	address_text(from, p->address);
+	return p;
+}
+
+static void welcome(struct server *s, const struct ib_memreg_event *event)
+{
+	struct peer *p = peer_add(s, event->endpoint_id, &event->peer);
 	char data[MEMREG_GRANT_SIZE];
 
 	if (!p) {
 		refuse_peer(s->m, event, strerror(ENOMEM));
 		return;
 	}
-	p->id = event->endpoint_id;
-	p->revoke_at = -1;
-	p->next = s->peers;
-	s->peers = p;
-	address_text(&event->peer, p->address);
 	if (!grant_or_renew(s, p, data) &&
 	    !memreg_accept(s->m, p->id, p->domain, data, sizeof(data))) {
-		accepted(s, p);
+		peer_accepted(s, p);
 		return;
 	}
 	refuse_peer(s->m, event, why_not(s, p));
-	free_peer(s, p);
+	peer_free(s, p);
 }
 
-static void came(struct server *s, struct peer *p)
+void peer_came(struct server *s, struct peer *p)
 {
 	p->up = true;
 	p->since = now_ms();
 	report_connected(s, p);
 }
 
-static void went(struct server *s, struct peer *p,
-		 const struct ib_memreg_event *event)
+void peer_went(struct server *s, struct peer *p, const char *reason)
 {
 	if (p->up)
 		report_gone(s, p, now_ms() - p->since);
 	else
-		report_failed(s, p, memreg_event_reason(event));
+		report_failed(s, p, reason);
 	if (s->once && p->up)
 		s->quit = true;
-	if (memreg_destroy(s->m, p->id))
+	if (!p->conn && memreg_destroy(s->m, p->id))
 		fail("%s", memreg_reason());
-	free_peer(s, p);
+	peer_free(s, p);
 }
 
 void peers_event(struct server *s, const struct ib_memreg_event *event)
@@ -195,9 +202,9 @@ void peers_event(struct server *s, const struct ib_memreg_event *event)
 	if (!p)
 		return;
 	if (event->type == IB_MEMREG_EVENT_ESTABLISHED)
-		came(s, p);
+		peer_came(s, p);
 	else
-		went(s, p, event);
+		peer_went(s, p, memreg_event_reason(event));
 }
 
 /* If it fails, the peer is still to be revoked when its time comes */
@@ -207,6 +214,10 @@ static void revoke(struct server *s, struct peer *p)
 		p->revoke_at = -1;
 		report_text(s, "peer %" PRIu32 ": has no %s any more", p->id,
 			    s->pool ? "buffer" : "window");
+		return;
+	}
+	if (p->share) {
+		export_revoke(s, p, report_revoked);
 		return;
 	}
 	if (s->pool ? recycle(s, p) :
@@ -221,7 +232,9 @@ static void revoke(struct server *s, struct peer *p)
 
 static void disconnect(struct server *s, struct peer *p)
 {
-	if (memreg_disconnect(s->m, p->id))
+	if (p->conn)
+		export_disconnect(s, p);
+	else if (memreg_disconnect(s->m, p->id))
 		fail("peer %" PRIu32 ": %s", p->id, memreg_reason());
 }
 
@@ -246,9 +259,16 @@ static void for_peers(struct server *s, uint32_t id,
 		report_text(s, "there is no peer %" PRIu32, id);
 }
 
+/* Peers have the key of an export in common */
 void peers_revoke(struct server *s, uint32_t id)
 {
-	for_peers(s, id, revoke);
+	if (!s->exports)
+		for_peers(s, id, revoke);
+	else if (id)
+		report_text(s, "revoke %" PRIu32 ": all peers have the same key, of one export; revoke all ends that",
+			    id);
+	else
+		exports_revoke(s, report_revoked);
 }
 
 void peers_disconnect(struct server *s, uint32_t id)
@@ -286,7 +306,8 @@ int peers_expire(struct server *s)
 void peers_end(struct server *s)
 {
 	while (s->peers) {
-		memreg_destroy(s->m, s->peers->id);
-		free_peer(s, s->peers);
+		if (!s->peers->conn)
+			memreg_destroy(s->m, s->peers->id);
+		peer_free(s, s->peers);
 	}
 }

@@ -23,9 +23,14 @@ static int begin_to_listen(struct server *s)
 
 	if (memreg_query_device(s->m, &device))
 		return fail("%s", memreg_reason());
-	s->listener = listen_at(s->m, s->address, s->port, 16, &bound);
-	if (!s->listener)
-		return EXIT_FAILED;
+	if (s->exports) {
+		if (exports_listen(s, &bound) != EXIT_GOOD)
+			return EXIT_FAILED;
+	} else {
+		s->listener = listen_at(s->m, s->address, s->port, 16, &bound);
+		if (!s->listener)
+			return EXIT_FAILED;
+	}
 	report_serving(s, device.name, &bound);
 	return EXIT_GOOD;
 }
@@ -55,18 +60,6 @@ static bool parse_peer(const struct server *s, const char *word, uint32_t *id)
 		return false;
 	*id = (uint32_t)n;
 	return true;
-}
-
-/* After a truncation the file's memory is gone: do not touch it then */
-static bool memory_is_there(struct server *s, const char *word)
-{
-	struct memreg_mr_info info;
-
-	if (memreg_mr_query(s->m, s->mr.id, &info, NULL, NULL)) {
-		report_text(s, "%s: %s", word, memreg_reason());
-		return false;
-	}
-	return info.state == IB_MEMREG_MR_LIVE || renew_memory(s);
 }
 
 static void show(struct server *s, const char *from, const char *bytes)
@@ -246,16 +239,17 @@ static int take_events(struct server *s)
 
 static int loop(struct server *s, int signals)
 {
-	struct pollfd pfd[3] = {
+	struct pollfd pfd[4] = {
 		{ .fd = memreg_fd(s->m), .events = POLLIN },
 		{ .fd = signals, .events = POLLIN },
 		{ .fd = STDIN_FILENO, .events = POLLIN },
+		{ .fd = exports_fd(s), .events = POLLIN },
 	};
 	struct input in = { .len = 0 };
 	int ret = EXIT_GOOD;
 
 	while (!s->quit && ret == EXIT_GOOD) {
-		if (poll(pfd, 3, peers_expire(s)) < 0) {
+		if (poll(pfd, 4, peers_expire(s)) < 0) {
 			if (errno == EINTR)
 				continue;
 			return fail("poll: %s", strerror(errno));
@@ -265,6 +259,8 @@ static int loop(struct server *s, int signals)
 		/* without input it goes on, until a signal ends it */
 		if (pfd[2].revents && !take_input(s, &in))
 			pfd[2].fd = -1;
+		if (pfd[3].revents)
+			exports_events(s);
 		if (pfd[0].revents)
 			ret = take_events(s);
 	}
@@ -280,7 +276,10 @@ static int serve(struct server *s)
 	ret = open_device(s->device, s->address, true, &s->m);
 	if (ret != EXIT_GOOD)
 		return ret;
-	ret = make_memory(s);
+	if (s->exports)
+		ret = exports_check(s);
+	if (ret == EXIT_GOOD)
+		ret = make_memory(s);
 	if (ret == EXIT_GOOD)
 		ret = begin_to_listen(s);
 	if (ret == EXIT_GOOD) {
@@ -288,6 +287,7 @@ static int serve(struct server *s)
 		peers_end(s);
 		report_end(s);
 	}
+	exports_end(s);
 	if (memreg_pool_destroy(s->pool))
 		ret = fail("%s", memreg_reason());
 	memreg_close(s->m);
@@ -316,6 +316,8 @@ static void usage(void)
 	     "  -s, --size BYTES        serve as much; K, M, G may follow (1M, or the file's)\n"
 	     "  -P, --pool COUNTxSIZE   serve buffers of a pool: each peer gets one of its own,\n"
 	     "                          as long as there are any, instead of a window\n"
+	     "      --export            serve on queue pairs of libibverbs: all peers get the\n"
+	     "                          key of an export; `memreg caps` has export-register\n"
 	     "  -r, --read-only         the same as --access read\n"
 	     "  -A, --access LIST       of read, write, atomic (read,write; of a file: read)\n"
 	     "  -t, --revoke-after TIME revoke each window so long after its peer came\n"
@@ -324,7 +326,7 @@ static void usage(void)
 	     "  -1, --once              end when the first peer has gone\n"
 	     "  -j, --json              report in JSON objects, one a line\n"
 	     "  -h, --help\n\n"
-	     "SIGUSR1 revokes all windows. Commands on standard input, one a line:\n"
+	     "SIGUSR1 revokes all windows, or the export. Commands on standard input, one a line:\n"
 	     "  revoke [PEER|all]       kill the rkey of a peer; its connection stays\n"
 	     "  disconnect [PEER|all]   end the connection, too\n"
 	     "  list                    peers\n"
@@ -395,7 +397,7 @@ static int set_revoke_after(struct server *s)
 	return ret;
 }
 
-enum { OPT_PER_PEER = 256, OPT_SHARED };
+enum { OPT_PER_PEER = 256, OPT_SHARED, OPT_EXPORT };
 
 static const struct option options[] = {
 	{ "device", required_argument, NULL, 'd' },
@@ -404,6 +406,7 @@ static const struct option options[] = {
 	{ "file", required_argument, NULL, 'f' },
 	{ "size", required_argument, NULL, 's' },
 	{ "pool", required_argument, NULL, 'P' },
+	{ "export", no_argument, NULL, OPT_EXPORT },
 	{ "read-only", no_argument, NULL, 'r' },
 	{ "access", required_argument, NULL, 'A' },
 	{ "revoke-after", required_argument, NULL, 't' },
@@ -450,6 +453,9 @@ static int set_option(void *ctx, int opt)
 		s->shared = opt == OPT_SHARED;
 		s->per_peer = opt == OPT_PER_PEER;
 		return EXIT_GOOD;
+	case OPT_EXPORT:
+		s->exports = true;
+		return EXIT_GOOD;
 	case 'j':
 		s->json = true;
 		return EXIT_GOOD;
@@ -476,6 +482,8 @@ int cmd_serve(int argc, char **argv)
 
 	if (ret >= 0)
 		return ret;
+	if (s.exports && (s.buffers || s.per_peer || s.shared))
+		return bad_usage("--export has one export for all peers: --pool, --domain-per-peer and --shared are not for it");
 	if (s.buffers && (s.file || s.size || s.per_peer))
 		return bad_usage("--pool has memory, and one domain, of its own: --file, --size and --domain-per-peer are not for it");
 	if (s.buffers)
@@ -484,8 +492,9 @@ int cmd_serve(int argc, char **argv)
 	if (!s.access)
 		s.access = IB_MEMREG_ACCESS_REMOTE_READ |
 			   (s.file ? 0 : IB_MEMREG_ACCESS_REMOTE_WRITE);
-	s.mr.access = IB_MEMREG_ACCESS_MW_BIND;
-	if (!s.file || s.access & ~IB_MEMREG_ACCESS_REMOTE_READ)
+	s.mr.access = s.exports ? 0 : IB_MEMREG_ACCESS_MW_BIND;
+	/* an export is of memory that may be written to */
+	if (!s.file || s.exports || s.access & ~IB_MEMREG_ACCESS_REMOTE_READ)
 		s.mr.access |= IB_MEMREG_ACCESS_LOCAL_WRITE;
 	return serve(&s);
 }

@@ -5,16 +5,25 @@
 
 #include "link.h"
 
+struct rdma_cm_id;
+struct rdma_event_channel;
+struct share;
+
+/* Milliseconds until what could not be revoked is tried again */
+#define RETRY_MS	1000
+
 /* A peer that was accepted, and has its key; or one that is to be */
 struct peer {
 	struct peer *next;
-	uint32_t id;		/* of its endpoint */
+	uint32_t id;		/* of its endpoint; or counted, if exporting */
+	struct rdma_cm_id *conn;	/* instead of an endpoint, or NULL */
+	struct share *share;	/* the export whose key it has, or NULL */
 	uint32_t domain;
 	uint32_t window;
 	void *buffer;		/* of the pool, or NULL */
 	uint32_t rkey;
 	bool up;
-	bool bound;		/* @window; the end of the connection ends it */
+	bool bound;		/* its key is good, until the connection ends */
 	int64_t since;		/* when it came up, or was accepted */
 	int64_t revoke_at;	/* -1: never by itself */
 	char address[ADDRESS_TEXT];
@@ -29,6 +38,7 @@ struct server {
 	uint64_t size;		/* bytes; 0: the default, or the file's */
 	uint64_t buffers;	/* of a pool; 0: a window for each peer */
 	uint64_t buffer_size;	/* bytes of each */
+	bool exports;		/* on connections of librdmacm */
 	uint32_t access;	/* of the windows; 0: not said */
 	int64_t revoke_after;	/* milliseconds, or -1 */
 	bool shared;		/* one domain for all peers */
@@ -43,6 +53,10 @@ struct server {
 	struct memreg_mr mr;
 	struct memreg_pool *pool;	/* @mr is all of it; or NULL */
 	uint32_t listener;
+	struct rdma_event_channel *channel;	/* if exporting */
+	struct rdma_cm_id *listen_id;
+	struct share *share;	/* for the next peer, or NULL */
+	uint32_t last_peer;	/* number of the peer that came last */
 	struct peer *peers;
 	bool quit;
 	bool failed;		/* why it quits */
@@ -57,15 +71,30 @@ int64_t now_ms(void);
  * to end.
  */
 bool renew_memory(struct server *s);
+/*
+ * After a truncation the file's memory is gone, and is not to be touched: false
+ * then, unless it could be registered again. @word is what needs it.
+ */
+bool memory_is_there(struct server *s, const char *word);
 /* May the memory be written to? */
 bool may_write(const struct server *s);
 /* Make the memory or the pool, as the options have it; the exit status */
 int make_memory(struct server *s);
-/* Free the windows of all peers, so that no window is bound to the memory */
+/* End the windows or exports of all peers, so that the MR has none */
 void peers_unbind(struct server *s);
 
 /* peer.c: peers, from request to end */
 void peers_event(struct server *s, const struct ib_memreg_event *event);
+/* Add a peer; NULL if there is no memory */
+struct peer *peer_add(struct server *s, uint32_t id,
+		      const struct ib_memreg_addr *from);
+/* It has been accepted, and has its key from now on */
+void peer_accepted(const struct server *s, struct peer *p);
+/* It is connected; the connection is over, or has failed for a reason */
+void peer_came(struct server *s, struct peer *p);
+void peer_went(struct server *s, struct peer *p, const char *reason);
+/* Free a peer whose connection is over, or has never been */
+void peer_free(struct server *s, struct peer *p);
 void peers_revoke(struct server *s, uint32_t id);	/* 0: all */
 void peers_disconnect(struct server *s, uint32_t id);	/* 0: all */
 void peers_print(const struct server *s);
@@ -75,6 +104,34 @@ int peers_expire(struct server *s);
 
 /* End all connections and free what belongs to them */
 void peers_end(struct server *s);
+
+/*
+ * serve_export.c: with --export, the connections are of librdmacm, and peers
+ * have the key of an export instead of a window
+ */
+
+/* Can the device have that? The exit status, after a complaint */
+int exports_check(struct server *s);
+int exports_listen(struct server *s, struct ib_memreg_addr *bound);
+/* For poll(2), or -1 */
+int exports_fd(const struct server *s);
+void exports_events(struct server *s);
+/* End the connection of a peer, or only begin to if it is up */
+void export_disconnect(struct server *s, struct peer *p);
+/* Free what a peer has of this */
+void export_peer_free(struct server *s, struct peer *p);
+/*
+ * Revoke the export that a peer has the key of, and report that for each peer
+ * that has it; false after a complaint
+ */
+bool export_revoke(struct server *s, struct peer *p,
+		   void (*report)(const struct server *s,
+				  const struct peer *p));
+/* The same for all exports */
+void exports_revoke(struct server *s,
+		    void (*report)(const struct server *s,
+				   const struct peer *p));
+void exports_end(struct server *s);
 
 /* serve_report.c: what happens, for people or in records of JSON */
 void report_serving(const struct server *s, const char *device,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The memory that memreg serve grants windows on, or its pool of buffers */
+/* The memory that memreg serve grants to peers, or its pool of buffers */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "serve.h"
 
@@ -106,11 +107,19 @@ static int make_pool(struct server *s)
 	return EXIT_GOOD;
 }
 
+/* Exports are of whole pages */
+static uint64_t mr_length(const struct server *s)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return s->exports ? (s->size + page - 1) / page * page : s->size;
+}
+
 static int register_memory(struct server *s)
 {
 	if (!s->domain && memreg_domain_create(s->m, 0, &s->domain))
 		return fail("%s", memreg_reason());
-	if (memreg_mr_register(s->m, s->domain, s->memory, s->size,
+	if (memreg_mr_register(s->m, s->domain, s->memory, mr_length(s),
 			       s->mr.access, 0, &s->mr))
 		return fail("%s", memreg_reason());
 	return EXIT_GOOD;
@@ -120,6 +129,7 @@ void peers_unbind(struct server *s)
 {
 	struct peer *p;
 
+	exports_revoke(s, report_window_gone);
 	for (p = s->peers; p; p = p->next) {
 		if (!p->window)
 			continue;
@@ -156,6 +166,17 @@ bool renew_memory(struct server *s)
 	return !s->failed;
 }
 
+bool memory_is_there(struct server *s, const char *word)
+{
+	struct memreg_mr_info info;
+
+	if (memreg_mr_query(s->m, s->mr.id, &info, NULL, NULL)) {
+		report_text(s, "%s: %s", word, memreg_reason());
+		return false;
+	}
+	return info.state == IB_MEMREG_MR_LIVE || renew_memory(s);
+}
+
 int make_memory(struct server *s)
 {
 	int ret;
@@ -163,7 +184,7 @@ int make_memory(struct server *s)
 	if (s->buffers)
 		return make_pool(s);
 	ret = map_memory(s);
-	if (ret == EXIT_GOOD)
+	if (ret == EXIT_GOOD && !s->exports)
 		ret = check_span(s);
 	if (ret == EXIT_GOOD)
 		ret = register_memory(s);

@@ -24,15 +24,15 @@ void report_text(const struct server *s, const char *format, ...)
 	record_end();
 }
 
-/* What a peer has of its own */
+/* What a peer has, of its own unless it is an export */
 static const char *thing(const struct server *s)
 {
-	return s->pool ? "buffer" : "window";
+	return s->exports ? "export" : s->pool ? "buffer" : "window";
 }
 
 static uint64_t length_for_peer(const struct server *s)
 {
-	return s->pool ? s->buffer_size : s->mr.length;
+	return s->pool ? s->buffer_size : s->size;
 }
 
 static uint64_t offset_of(const struct server *s, const struct peer *p)
@@ -43,7 +43,8 @@ static uint64_t offset_of(const struct server *s, const struct peer *p)
 static void say_serving(const struct server *s, const char *device,
 			const char *at)
 {
-	const char *domains = s->shared ? "one domain for all" :
+	const char *domains = s->exports ? "one export for all" :
+			      s->shared ? "one domain for all" :
 					  "a domain for each peer";
 	char access[ACCESS_TEXT];
 
@@ -79,7 +80,8 @@ void report_serving(const struct server *s, const char *device,
 		record_number("size_bytes", s->buffer_size);
 	}
 	record_access(s->access);
-	record_bool("shared_domain", s->shared);
+	record_bool("shared_domain", s->shared || s->exports);
+	record_bool("export", s->exports);
 	record_end();
 }
 
@@ -149,8 +151,9 @@ void report_gone(const struct server *s, const struct peer *p, int64_t ms)
 {
 	if (!s->json) {
 		say("peer %" PRIu32 ": gone after %" PRId64 ".%" PRId64
-		    " s, its %s is revoked", p->id, ms / 1000,
-		    ms % 1000 / 100, thing(s));
+		    " s%s%s%s", p->id, ms / 1000, ms % 1000 / 100,
+		    s->exports ? "" : ", its ", s->exports ? "" : thing(s),
+		    s->exports ? "" : " is revoked");
 		return;
 	}
 	record_peer("gone", p);
@@ -186,8 +189,8 @@ void report_revoked(const struct server *s, const struct peer *p)
 void report_window_gone(const struct server *s, const struct peer *p)
 {
 	if (!s->json) {
-		say("peer %" PRIu32 ": its window went with the memory",
-		    p->id);
+		say("peer %" PRIu32 ": its %s went with the memory", p->id,
+		    thing(s));
 		return;
 	}
 	record_peer("window_gone", p);
