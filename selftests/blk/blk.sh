@@ -102,7 +102,7 @@ keys_end_with_the_answers() {
 all_replaced() {
 	local replaced=0
 	# Not grep -q, which leaves before the command has written all.
-	memreg caps -d rxe_owner | grep '^strict-invalidate *yes' >/dev/null ||
+	memreg caps -d rxe_owner | grep '^strict-invalidate .* yes' >/dev/null ||
 		replaced=$(blk_count one remote-invalidated)
 	[ "$(blk_count one mrs-replaced)" = "$replaced" ]
 }

@@ -27,17 +27,18 @@ void *mem_alloc(size_t length)
 {
 	const size_t pages = (length + PAGE - 1) & ~(PAGE - 1);
 	const size_t gap = pages % HUGE ? PAGE : 0;
-	char *addr = mmap(NULL, pages + 2 * gap, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *all = mmap(NULL, pages + 2 * gap, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *addr = all + gap;
 
-	if (addr == MAP_FAILED)
+	if (all == MAP_FAILED)
 		return NULL;
 	if (gap) {
-		munmap(addr, gap);
-		munmap(addr + gap + pages, gap);
-		madvise(addr + gap, pages, MADV_DONTDUMP);
+		munmap(all, gap);
+		munmap(addr + pages, gap);
+		madvise(addr, pages, MADV_DONTDUMP);
 	}
-	return addr + gap;
+	return addr;
 }
 
 static bool map_page(char *addr, int fd, size_t offset)
