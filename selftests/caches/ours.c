@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The cache of libmemreg: of memreg's MRs, or with the argument "verbs" of
- * ibv_reg_mr(3).
+ * The cache of libmemreg: of memreg's MRs, with the argument "verbs" of
+ * ibv_reg_mr(3), or with "exports" of exports in a protection domain of its
+ * own.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "../../user/verbs/memreg-verbs.h"
 #include "app.h"
 #include "memreg.h"
 #include "raw.h"
@@ -18,9 +20,10 @@ static struct {
 	struct memreg *m;
 	struct memreg_cache *cache;
 	bool verbs;
+	bool exports;
 	/* of memreg's MRs */
 	int fd;
-	__u32 domain;
+	uint32_t domain;
 	__u32 endpoint;
 	__be16 port;
 	struct ring ring;
@@ -44,10 +47,82 @@ static int dereg(void *pd, void *handle)
 
 static const struct memreg_cache_ops ops = { reg, dereg };
 
+/**
+ * struct exported - Memory that is registered as an export
+ * @mr: The MR that is exported
+ * @export: The export
+ * @keys: Its registration
+ */
+struct exported {
+	struct memreg_mr mr;
+	struct memreg_export export;
+	struct memreg_export_mr keys;
+};
+
+static int export_memory(struct exported *e, struct ibv_pd *pd, void *addr,
+			 size_t length)
+{
+	int ret = memreg_mr_register(ours.m, ours.domain, addr, length,
+				     LOCAL_WRITE, 0, &e->mr);
+
+	if (ret)
+		return ret;
+	ret = memreg_export(ours.m, e->mr.id, 0, length, &e->export);
+	if (!ret) {
+		ret = memreg_export_register(pd, e->export.fd, 0, length,
+					     (uintptr_t)addr,
+					     IBV_ACCESS_LOCAL_WRITE |
+					     IBV_ACCESS_REMOTE_WRITE |
+					     IBV_ACCESS_REMOTE_READ, &e->keys);
+		close(e->export.fd);
+		if (ret)
+			memreg_export_destroy(ours.m, e->export.id);
+	}
+	if (ret)
+		memreg_mr_deregister(ours.m, e->mr.id);
+	return ret;
+}
+
+static int reg_export(void *pd, void *addr, size_t length, void **handle)
+{
+	struct exported *e = calloc(1, sizeof(*e));
+	int ret = e ? export_memory(e, pd, addr, length) : -ENOMEM;
+
+	if (ret)
+		free(e);
+	else
+		*handle = e;
+	return ret;
+}
+
+static int dereg_export(void *pd, void *handle)
+{
+	struct exported *e = handle;
+	int ret;
+
+	(void)pd;
+	ret = memreg_export_deregister(&e->keys);
+	ret = ret ?: memreg_export_destroy(ours.m, e->export.id);
+	ret = ret ?: memreg_mr_deregister(ours.m, e->mr.id);
+	if (!ret)
+		free(e);
+	return ret;
+}
+
+static const struct memreg_cache_ops export_ops = { reg_export, dereg_export };
+
+static int open_handle(void)
+{
+	if (!ours.exports)
+		return memreg_open_unbound(&ours.m);
+	return memreg_open(test_device(), &ours.m) ?:
+	       memreg_domain_create(ours.m, 1, &ours.domain);
+}
+
 static int open_verbs(void)
 {
 	struct memreg_cache_attr attr = {
-		.ops = &ops,
+		.ops = ours.exports ? &export_ops : &ops,
 		.access = IB_MEMREG_ACCESS_LOCAL_WRITE,
 	};
 	int ret;
@@ -57,8 +132,18 @@ static int open_verbs(void)
 	if (!ours.pd)
 		return -ENODEV;
 	attr.arg = ours.pd;
-	ret = memreg_open_unbound(&ours.m);
+	ret = open_handle();
 	return ret ?: memreg_cache_create(ours.m, &attr, &ours.cache);
+}
+
+static uint32_t rkey_of(const struct memreg_cached *cached)
+{
+	const struct exported *e = cached->handle;
+	const struct ibv_mr *mr = cached->handle;
+
+	if (!ours.verbs)
+		return cached->mr.rkey;
+	return ours.exports ? e->keys.rkey : mr->rkey;
 }
 
 static int open_mrs(void)
@@ -81,7 +166,8 @@ static int open_mrs(void)
 
 int cache_open(const char *mode)
 {
-	ours.verbs = !strcmp(mode, "verbs");
+	ours.exports = !strcmp(mode, "exports");
+	ours.verbs = ours.exports || !strcmp(mode, "verbs");
 	return ours.verbs ? open_verbs() : open_mrs();
 }
 
@@ -89,13 +175,11 @@ int cache_get(void *addr, size_t length, struct app_key *key)
 {
 	const struct memreg_cached *cached;
 	int ret = memreg_cache_get(ours.cache, addr, length, &cached);
-	const struct ibv_mr *mr;
 
 	if (ret)
 		return ret;
-	mr = cached->handle;
 	*key = (struct app_key){
-		.rkey = ours.verbs ? mr->rkey : cached->mr.rkey,
+		.rkey = rkey_of(cached),
 		.iova = ours.verbs ? (uintptr_t)addr : cached->mr.iova +
 			((char *)addr - (char *)cached->mr.addr),
 		.pd = ours.pd,

@@ -36,6 +36,7 @@
 #include "harness.h"
 #include "mem.h"
 #include "net.h"
+#include "raw.h"
 #include "stock.h"
 #include "test.h"
 
@@ -67,6 +68,7 @@ static const char *const texts[] = {
  * @answer_ms: An answer that takes longer does not come
  * @is_ours: No registration may be stale
  * @keys_die: No old key may be served
+ * @by_export: Only where the driver registers exports
  */
 struct column {
 	const char *name;
@@ -77,6 +79,7 @@ struct column {
 	int answer_ms;
 	bool is_ours;
 	bool keys_die;
+	bool by_export;
 };
 
 #define UCX_TLS		"UCX_TLS=rc_verbs,self"
@@ -93,6 +96,8 @@ static const struct column columns[] = {
 	  .keys_die = true, },
 	{ .name = "verbs", .program = "ours", .mode = "verbs",
 	  .is_ours = true, },
+	{ .name = "exports", .program = "ours", .mode = "exports",
+	  .is_ours = true, .keys_die = true, .by_export = true, },
 	{ .name = "fabric+", .program = "fabric", .is_ours = true,
 	  .preload = "fabric/libmemreg-fabric.so.0", },
 	{ .name = "UCX+", .program = "ucx", .is_ours = true,
@@ -186,10 +191,22 @@ static const char *build(void)
 	return getenv("BUILD") ?: "build";
 }
 
-static bool is_built(const struct column *column)
+static bool registers_exports(void)
+{
+	int fd = raw_open_bound();
+	__u64 can = 0;
+
+	raw_cap(fd, IB_MEMREG_CAP_EXPORT_REGISTER, &can);
+	close(fd);
+	return can;
+}
+
+static bool is_there_for(const struct column *column)
 {
 	char path[512];
 
+	if (column->by_export && !registers_exports())
+		return false;
 	snprintf(path, sizeof(path), "%s/selftests/caches/%s", build(),
 		 column->program);
 	if (access(path, X_OK))
@@ -555,7 +572,7 @@ TEST_F_TIMEOUT(stale, I2_caches_beside_those_in_use, 1800)
 	unsigned int row, c;
 
 	for (c = 0; c < COLUMNS; c++) {
-		is_there[c] = is_built(&columns[c]);
+		is_there[c] = is_there_for(&columns[c]);
 		for (row = 0; row < ROWS && is_there[c]; row++)
 			table[c][row] = see(self, &columns[c], row / 2,
 					    row % 2);
@@ -602,7 +619,7 @@ TEST_F_TIMEOUT(stale, adapters_never_hang, 36000)
 	unsigned int i, c, runs = times(test_rounds(6), 1000);
 
 	for (c = 0; c < COLUMNS; c++) {
-		if (!columns[c].preload || !is_built(&columns[c]))
+		if (!columns[c].preload || !is_there_for(&columns[c]))
 			continue;
 		for (i = 0; i < runs; i++) {
 			ASSERT_EQ(0, run_once(self, &columns[c],
@@ -626,7 +643,7 @@ TEST_F_TIMEOUT(stale, I2_random_rounds_of_adapters, 36000)
 	unsigned int c;
 
 	for (c = 0; c < COLUMNS; c++) {
-		if (!columns[c].preload || !is_built(&columns[c]))
+		if (!columns[c].preload || !is_there_for(&columns[c]))
 			continue;
 		ASSERT_EQ(0, app_start(&self->app, &columns[c]));
 		ASSERT_EQ(0, app_tell(&self->app, &ask));
