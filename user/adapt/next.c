@@ -7,6 +7,10 @@
  * dlsym(3) finds both, the latter by the calling library, which the return
  * address shows. The version that it refers to is in its relocations.
  *
+ * Several adapters may stand in front of one function, and call each other in
+ * the order of the global scope. The last of them may be called by another one
+ * whose own definition is not the one to be found.
+ *
  * A library that was found is never unloaded again, since its functions are
  * remembered.
  */
@@ -43,6 +47,9 @@ struct object {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Each library that this file is a part of exports it. */
+EXPORT const char memreg_stands_in_front;
 
 /*
  * Dynamic sections
@@ -190,6 +197,22 @@ static const struct link_map *map_of(const void *address)
 		       RTLD_DL_LINKMAP) ? map : NULL;
 }
 
+/* Is an address in a library that stands in front of others, as this one? */
+static bool stands_in_front(const void *address)
+{
+	const struct link_map *map = map_of(address);
+	void *handle = map ? dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD) :
+			     NULL;
+	bool found;
+
+	if (!handle)
+		return false;
+	found = base_of(dlsym(handle, "memreg_stands_in_front")) ==
+		base_of(address);
+	dlclose(handle);
+	return found;
+}
+
 static void *symbol_in(const char *path, const char *name, const char *version)
 {
 	void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD), *found;
@@ -197,6 +220,8 @@ static void *symbol_in(const char *path, const char *name, const char *version)
 	if (!handle)
 		return NULL;
 	found = symbol(handle, name, version);
+	if (stands_in_front(found))
+		found = NULL;
 	/* A library in which something was found stays. */
 	if (!found)
 		dlclose(handle);
