@@ -4,6 +4,7 @@
  * memory, as these do not say when they begin.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 
 #include <infiniband/verbs.h>
@@ -18,6 +19,7 @@
 EXPORT typeof(ibv_reg_mr) ibv_reg_mr;
 EXPORT typeof(ibv_reg_mr_iova2) ibv_reg_mr_iova2;
 EXPORT typeof(ibv_reg_dmabuf_mr) ibv_reg_dmabuf_mr;
+EXPORT typeof(before_pin) memreg_before_pin;
 
 static void *next_or_fail(struct next *next, const void *caller)
 {
@@ -66,4 +68,13 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 		return NULL;
 	before_pin(caller, NULL, length);
 	return real(pd, offset, length, iova, fd, access);
+}
+
+void memreg_before_pin(const void *caller, const void *addr, size_t length)
+{
+	typeof(memreg_before_pin) *next = dlsym(RTLD_NEXT, "memreg_before_pin");
+
+	before_pin(caller, addr, length);
+	if (next)
+		next(caller, addr, length);
 }

@@ -11,4 +11,10 @@
  */
 void before_pin(const void *caller, const void *addr, size_t length);
 
+/*
+ * The same for all adapters from this one on, by libmemreg-verbs, which pins
+ * memory without the functions that adapters stand in front of. Exported.
+ */
+void memreg_before_pin(const void *caller, const void *addr, size_t length);
+
 #endif /* MEMREG_ADAPT_PINS_H */

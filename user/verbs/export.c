@@ -12,7 +12,7 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
-#include "memreg-verbs.h"
+#include "export.h"
 
 #define PUBLIC __attribute__((visibility("default")))
 
@@ -84,7 +84,8 @@ static int reg_by_driver(struct ibv_pd *pd, int fd, uint64_t offset,
 	add(&call, UVERBS_ATTR_REG_DMABUF_MR_OFFSET, sizeof(offset), offset);
 	add(&call, UVERBS_ATTR_REG_DMABUF_MR_LENGTH, sizeof(uint64_t), length);
 	add(&call, UVERBS_ATTR_REG_DMABUF_MR_IOVA, sizeof(iova), iova);
-	add(&call, UVERBS_ATTR_REG_DMABUF_MR_FD, sizeof(uint32_t), (uint32_t)fd);
+	add(&call, UVERBS_ATTR_REG_DMABUF_MR_FD, sizeof(uint32_t),
+	    (uint32_t)fd);
 	add(&call, UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, sizeof(uint32_t),
 	    (uint32_t)access);
 	add(&call, UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, sizeof(mr->lkey),
@@ -113,14 +114,15 @@ static int reg_by_kernel(struct ibv_pd *pd, int fd, uint64_t offset,
 	return reg_by_driver(pd, fd, offset, length, iova, access, mr);
 }
 
-PUBLIC int memreg_export_register(struct ibv_pd *pd, int fd, uint64_t offset,
-				  size_t length, uint64_t iova, int access,
-				  struct memreg_export_mr *mr)
+int memreg__export_register(typeof(ibv_reg_dmabuf_mr) *reg_dmabuf,
+			    struct ibv_pd *pd, int fd, uint64_t offset,
+			    size_t length, uint64_t iova, int access,
+			    struct memreg_export_mr *mr)
 {
 	memset(mr, 0, sizeof(*mr));
 	mr->context = pd->context;
 	errno = 0;
-	mr->mr = ibv_reg_dmabuf_mr(pd, offset, length, iova, fd, access);
+	mr->mr = reg_dmabuf(pd, offset, length, iova, fd, access);
 	if (!mr->mr)
 		return errno == EOPNOTSUPP || errno == ENOSYS ?
 			reg_by_kernel(pd, fd, offset, length, iova, access,
@@ -130,13 +132,27 @@ PUBLIC int memreg_export_register(struct ibv_pd *pd, int fd, uint64_t offset,
 	return 0;
 }
 
-PUBLIC int memreg_export_deregister(struct memreg_export_mr *mr)
+int memreg__export_deregister(typeof(ibv_dereg_mr) *dereg,
+			      struct memreg_export_mr *mr)
 {
 	struct call call;
 
 	if (mr->mr)
-		return -ibv_dereg_mr(mr->mr);
+		return -dereg(mr->mr);
 	begin(&call, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, mr->driver);
 	add(&call, UVERBS_ATTR_DESTROY_MR_HANDLE, 0, mr->handle);
 	return make(mr->context, &call);
+}
+
+PUBLIC int memreg_export_register(struct ibv_pd *pd, int fd, uint64_t offset,
+				  size_t length, uint64_t iova, int access,
+				  struct memreg_export_mr *mr)
+{
+	return memreg__export_register(ibv_reg_dmabuf_mr, pd, fd, offset,
+				       length, iova, access, mr);
+}
+
+PUBLIC int memreg_export_deregister(struct memreg_export_mr *mr)
+{
+	return memreg__export_deregister(ibv_dereg_mr, mr);
 }

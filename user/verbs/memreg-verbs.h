@@ -2,6 +2,9 @@
 /*
  * libmemreg-verbs: exports of memreg in the protection domains of an
  * application that uses libibverbs. See memreg_export_register(3).
+ *
+ * Preloaded, or linked in front of libibverbs, the shared library guards what a
+ * program registers without knowing of memreg: see libmemreg-verbs(7).
  */
 #ifndef MEMREG_VERBS_H
 #define MEMREG_VERBS_H
@@ -67,6 +70,28 @@ int memreg_export_register(struct ibv_pd *pd, int fd, uint64_t offset,
  * Return: 0; -EBUSY and what else ibv_dereg_mr(3) returns, negative.
  */
 int memreg_export_deregister(struct memreg_export_mr *mr);
+
+/**
+ * struct memreg_verbs_stat - Counters of this process
+ * @guarded: Registrations by ibv_reg_mr(3), and by ibv_rereg_mr(3) of these,
+ *	whose keys die with the mapping
+ * @passed: Registrations that were passed on to libibverbs
+ * @stale: Registrations of either kind whose mapping changed before they were
+ *	deregistered; of those passed on, the watched ones
+ */
+struct memreg_verbs_stat {
+	uint64_t guarded;
+	uint64_t passed;
+	uint64_t stale;
+};
+
+/**
+ * memreg_verbs_query() - What was counted
+ * @stat: Filled in
+ *
+ * It is in the shared library alone.
+ */
+void memreg_verbs_query(struct memreg_verbs_stat *stat);
 
 #ifdef __cplusplus
 }
