@@ -96,8 +96,8 @@ tests: user $(if $(release),test-modules)
 	+@$(MAKE) --no-print-directory -C selftests O=$(B) KSRC=$(KSRC)
 
 # Targets that need a guest, or tools that this machine may not have.
-.PHONY: demo check check-selftest soak bench lint lint-selftest deb docs newcomer
-demo check check-selftest soak bench lint lint-selftest deb docs \
+.PHONY: demo stale check check-selftest soak bench lint lint-selftest deb docs newcomer
+demo stale check check-selftest soak bench lint lint-selftest deb docs \
 	newcomer:
 	@selftests/drive $@
 
@@ -186,6 +186,7 @@ help:
 	@echo
 	@echo 'Anywhere, as root on Debian or alike; in a guest unless NATIVE=1:'
 	@echo '  demo           a peer reads, writes, and is locked out; what it costs'
+	@echo '  stale          what registration caches return after the mapping changed'
 	@echo '  check          every test that a change since its last success can'
 	@echo '                 reach, and on a debug kernel what that finds;'
 	@echo '                 FULL=1: all on both; TESTS="NAME..." [KERNEL=NAME]:'

@@ -61,6 +61,7 @@ static const char *const texts[] = {
 /**
  * struct column - An application, and its expected results
  * @name: Its head in the table
+ * @text: What it is, in the summary
  * @program: In caches/
  * @mode: Its argument
  * @preload: Adapter, below build/user; or NULL
@@ -72,6 +73,7 @@ static const char *const texts[] = {
  */
 struct column {
 	const char *name;
+	const char *text;
 	const char *program;
 	const char *mode;
 	const char *preload;
@@ -85,26 +87,46 @@ struct column {
 #define UCX_TLS		"UCX_TLS=rc_verbs,self"
 
 static const struct column columns[] = {
-	{ .name = "plain", .program = "plain", },
-	{ .name = "memhooks", .program = "fabric",
+	{ .name = "plain",
+	  .text = "a cache over ibv_reg_mr() that looks at nothing",
+	  .program = "plain", },
+	{ .name = "memhooks",
+	  .text = "libfabric, FI_MR_CACHE_MONITOR=memhooks",
+	  .program = "fabric",
 	  .env = { "FI_MR_CACHE_MONITOR=memhooks" }, },
 	/* It can hang. */
-	{ .name = "uffd", .program = "fabric", .answer_ms = 5000,
+	{ .name = "uffd",
+	  .text = "libfabric, FI_MR_CACHE_MONITOR=userfaultfd",
+	  .program = "fabric", .answer_ms = 5000,
 	  .env = { "FI_MR_CACHE_MONITOR=userfaultfd" }, },
-	{ .name = "UCX", .program = "ucx", .env = { UCX_TLS }, },
-	{ .name = "MRs", .program = "ours", .is_ours = true,
+	{ .name = "UCX",
+	  .text = "UCX",
+	  .program = "ucx", .env = { UCX_TLS }, },
+	{ .name = "MRs",
+	  .text = "the cache of libmemreg, over memreg's MRs",
+	  .program = "ours", .is_ours = true,
 	  .keys_die = true, },
-	{ .name = "verbs", .program = "ours", .mode = "verbs",
+	{ .name = "verbs",
+	  .text = "the cache of libmemreg, over ibv_reg_mr()",
+	  .program = "ours", .mode = "verbs",
 	  .is_ours = true, },
-	{ .name = "exports", .program = "ours", .mode = "exports",
+	{ .name = "exports",
+	  .text = "the cache of libmemreg, over exports",
+	  .program = "ours", .mode = "exports",
 	  .is_ours = true, .keys_die = true, .by_export = true, },
-	{ .name = "verbs+", .program = "ours", .mode = "verbs",
+	{ .name = "verbs+",
+	  .text = "the same over ibv_reg_mr(), with libmemreg-verbs",
+	  .program = "ours", .mode = "verbs",
 	  .preload = "verbs/libmemreg-verbs.so.0",
 	  .env = { "MEMREG_VERBS=strict" },
 	  .is_ours = true, .keys_die = true, .by_export = true, },
-	{ .name = "fabric+", .program = "fabric", .is_ours = true,
+	{ .name = "fabric+",
+	  .text = "libfabric with libmemreg-fabric",
+	  .program = "fabric", .is_ours = true,
 	  .preload = "fabric/libmemreg-fabric.so.0", },
-	{ .name = "UCX+", .program = "ucx", .is_ours = true,
+	{ .name = "UCX+",
+	  .text = "UCX with libmemreg-ucx",
+	  .program = "ucx", .is_ours = true,
 	  .preload = "ucx/libmemreg-ucx.so.0",
 	  .env = { UCX_TLS, "UCX_MEM_MMAP_HOOK_MODE=none" }, },
 };
@@ -557,6 +579,31 @@ static unsigned int count(unsigned int c, bool stale)
 	return n;
 }
 
+static unsigned int count_hung(unsigned int c)
+{
+	unsigned int row, n = 0;
+
+	for (row = 0; row < ROWS; row++)
+		n += table[c][row].ret == -ETIMEDOUT;
+	return n;
+}
+
+/* For people: see `make stale`. */
+static void print_summary(void)
+{
+	unsigned int c;
+
+	printf("# Summary: of %u changes of a mapping, so many left\n", ROWS);
+	printf("# %-52s %10s %12s %5s\n", "", "wrong data",
+	       "old key good", "hung");
+	for (c = 0; c < COLUMNS; c++)
+		if (is_there[c])
+			printf("# %-52s %10u %12u %5u\n", columns[c].text,
+			       count(c, true), count(c, false), count_hung(c));
+	printf("# End of the summary\n");
+	fflush(stdout);
+}
+
 static unsigned int count_failed(unsigned int c)
 {
 	unsigned int row, n = 0;
@@ -585,6 +632,7 @@ TEST_F_TIMEOUT(stale, I2_caches_beside_those_in_use, 1800)
 		peer_disconnect(self);
 	}
 	print_table();
+	print_summary();
 	for (c = 0; c < COLUMNS; c++) {
 		if (!is_there[c] || !columns[c].is_ours)
 			continue;
