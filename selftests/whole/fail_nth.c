@@ -49,6 +49,7 @@ FIXTURE(fail_nth) {
 	char *large;
 	/* Object that the call under test makes or destroys */
 	int made_fd;
+	int dmabuf;
 	__u32 status;
 	__u32 monitors[3];
 	int fake;
@@ -536,42 +537,6 @@ TEST_F_TIMEOUT(fail_nth, I8_monitor_create, 600)
 	sweep(_metadata, self, &op);
 }
 
-static int prepare_dmabuf_monitor(FIXTURE_DATA(fail_nth) *self)
-{
-	self->made_fd = fake_export(self->fake, MEMORY_LENGTH, 0);
-	return self->made_fd < 0 ? self->made_fd : call_status_create(self);
-}
-
-static int call_dmabuf_monitor(FIXTURE_DATA(fail_nth) *self)
-{
-	struct ib_memreg_monitor monitor = {
-		.addr = (unsigned int)self->made_fd,
-		.flags = IB_MEMREG_MONITOR_DMABUF,
-	};
-	int ret = raw_monitor(self->fd, self->status, &monitor, 1);
-
-	self->monitors[0] = monitor.out_monitor_id;
-	return ret;
-}
-
-static int destroy_dmabuf_monitor(FIXTURE_DATA(fail_nth) *self)
-{
-	close(self->made_fd);
-	return raw_unmonitor(self->fd, self->monitors, 1) ?:
-	       destroy_status(self);
-}
-
-TEST_F_TIMEOUT(fail_nth, I8_monitor_create_dmabuf, 600)
-{
-	static const struct op op = {
-		.prepare = prepare_dmabuf_monitor,
-		.call = call_dmabuf_monitor,
-		.undo = destroy_dmabuf_monitor,
-	};
-
-	sweep(_metadata, self, &op);
-}
-
 TEST_F_TIMEOUT(fail_nth, I8_monitor_destroy, 600)
 {
 	static const struct op op = {
@@ -753,6 +718,45 @@ static int export_revocable(FIXTURE_DATA(fail_nth) *self)
 {
 	self->made_fd = fake_export(self->fake, MEMORY_LENGTH, 0);
 	return self->made_fd < 0 ? self->made_fd : 0;
+}
+
+static int prepare_dmabuf_monitor(FIXTURE_DATA(fail_nth) *self)
+{
+	self->dmabuf = fake_export(self->fake, MEMORY_LENGTH, 0);
+	return self->dmabuf < 0 ? self->dmabuf : call_status_create(self);
+}
+
+static int call_dmabuf_monitor(FIXTURE_DATA(fail_nth) *self)
+{
+	struct ib_memreg_monitor monitor = {
+		.addr = (unsigned int)self->dmabuf,
+		.flags = IB_MEMREG_MONITOR_DMABUF,
+	};
+	int ret = raw_monitor(self->fd, self->status, &monitor, 1);
+
+	self->monitors[0] = monitor.out_monitor_id;
+	return ret;
+}
+
+static int destroy_dmabuf_monitor(FIXTURE_DATA(fail_nth) *self)
+{
+	close(self->dmabuf);
+	return raw_unmonitor(self->fd, self->monitors, 1) ?:
+	       destroy_status(self);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_monitor_create_dmabuf, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_dmabuf_monitor,
+		.call = call_dmabuf_monitor,
+		.undo = destroy_dmabuf_monitor,
+	};
+
+	self->fake = fake_open();
+	ASSERT_LE(0, self->fake);
+	sweep(_metadata, self, &op);
+	EXPECT_EQ(0, close(self->fake));
 }
 
 TEST_F_TIMEOUT(fail_nth, I8_mr_register_foreign, 600)
