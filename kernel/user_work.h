@@ -56,7 +56,7 @@ struct memreg_user_works {
  * @node: In the table of users
  * @uid: The user
  * @refs: Open files, exports, and address spaces with MRs on demand
- * @exports: Exports
+ * @exports: Exports, and monitors of dma-bufs
  * @works: The user's work, by enum memreg_work_kind
  */
 struct memreg_user {

@@ -292,22 +292,30 @@ static int memreg_import_attach(struct memreg_ucmd *ucmd,
 }
 
 /*
- * Pin the memory, and wait until a move of it has ended. Some exporters never
- * pin (uverbs): the region then lives until the memory moves.
+ * Pin the memory. Some exporters never do (uverbs, who waits for the end of the
+ * mapping as all that revoke): the region then lives until the memory goes.
  */
 static int memreg_import_pin(struct memreg_ucmd *ucmd,
 			     struct memreg_import *import)
 {
-	struct dma_resv *resv = import->region->dmabuf->resv;
-	long left;
 	int ret;
 
-	if (import->attach && import->attach->importer_ops) {
-		ret = dma_buf_pin(import->attach);
-		if (ret && ret != -EOPNOTSUPP)
-			return memreg_exporter_error(ucmd, ret);
-		import->pinned = !ret;
-	}
+	if (!import->attach || !import->attach->importer_ops)
+		return 0;
+	ret = dma_buf_pin(import->attach);
+	if (ret && ret != -EOPNOTSUPP)
+		return memreg_exporter_error(ucmd, ret);
+	import->pinned = !ret;
+	return 0;
+}
+
+/* Wait until a move has ended that pinning or mapping may have begun. */
+static int memreg_import_await_move(struct memreg_ucmd *ucmd,
+				    struct memreg_import *import)
+{
+	struct dma_resv *resv = import->region->dmabuf->resv;
+	long left;
+
 	left = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_KERNEL, true,
 				     MEMREG_DMABUF_PATIENCE);
 	return left > 0 ? 0 : memreg_exporter_error(ucmd, left ?: -EBUSY);
@@ -530,6 +538,8 @@ static int memreg_import_take(struct memreg_ucmd *ucmd,
 	if (!ret)
 		ret = by_dma ? memreg_import_map(ucmd, import) :
 			       memreg_import_vmap(ucmd, import);
+	if (!ret)
+		ret = memreg_import_await_move(ucmd, import);
 	dma_resv_unlock(resv);
 	return ret;
 }

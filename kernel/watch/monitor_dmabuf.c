@@ -4,7 +4,8 @@
  *
  * An exporter that takes its memory away, or moves it, notifies those who are
  * attached to the dma-buf. So a monitor attaches, and neither pins nor maps:
- * nobody waits for it. It attaches for the device that the memory is registered
+ * nobody waits for it. (Some exporters pin or keep a device awake for whoever is
+ * attached: see drm_gem_map_attach().) It attaches for the device that the memory is registered
  * with, as exporters choose the place of the memory by all that are attached
  * (amdgpu pins memory of the GPU only if each of them can reach it there).
  *
@@ -17,6 +18,7 @@
  */
 #include <linux/device.h>
 #include <linux/dma-buf.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
 
@@ -46,6 +48,7 @@ struct dma_buf *memreg_dmabuf_get(struct memreg_ucmd *ucmd, int fd)
 /**
  * struct memreg_dmabuf_monitor - A watched dma-buf
  * @obj: Head
+ * @user: The user of its file, whom it counts for
  * @status: The table that has the slot; holds a reference
  * @slot: The slot
  * @dev: The device that it is attached for; holds a reference
@@ -54,6 +57,7 @@ struct dma_buf *memreg_dmabuf_get(struct memreg_ucmd *ucmd, int fd)
  */
 struct memreg_dmabuf_monitor {
 	struct memreg_object obj;
+	struct memreg_user *user;
 	struct memreg_kstatus *status;
 	u32 slot;
 	struct device *dev;
@@ -100,11 +104,17 @@ static int memreg_dmabuf_monitor_attach(struct memreg_ucmd *ucmd,
 	       memreg_fail(ucmd, -EOPNOTSUPP, IB_MEMREG_REASON_EXPORTER);
 }
 
+static void memreg_dmabuf_monitor_release(struct memreg_dmabuf_monitor *monitor)
+{
+	atomic_dec(&monitor->user->exports);
+	dma_buf_put(monitor->dmabuf);
+	kfree(monitor);
+}
+
 static void memreg_dmabuf_monitor_free(struct memreg_dmabuf_monitor *monitor)
 {
 	memreg_status_give_slot(monitor->status, monitor->slot);
-	dma_buf_put(monitor->dmabuf);
-	kfree(monitor);
+	memreg_dmabuf_monitor_release(monitor);
 }
 
 static void memreg_dmabuf_monitor_destroy(struct memreg_file *file,
@@ -152,13 +162,18 @@ static int memreg_dmabuf_monitor_check(struct memreg_ucmd *ucmd,
 	return memreg_bound(ucmd);
 }
 
-/* A monitor with its dma-buf and its slot, or ERR_PTR(). */
+/*
+ * A monitor with its dma-buf and its slot, or ERR_PTR(). It keeps a file that
+ * needs no descriptor, and an exporter calls each monitor in turn: a user can
+ * have as many, with exports, as descriptors.
+ */
 static struct memreg_dmabuf_monitor *
 memreg_dmabuf_monitor_new(struct memreg_ucmd *ucmd,
 			  struct memreg_kstatus *status, int fd)
 {
-	struct memreg_dmabuf_monitor *monitor;
 	struct dma_buf *dmabuf = memreg_dmabuf_get(ucmd, fd);
+	struct memreg_dmabuf_monitor *monitor;
+	int ret = 0;
 
 	if (IS_ERR(dmabuf))
 		return ERR_CAST(dmabuf);
@@ -167,14 +182,17 @@ memreg_dmabuf_monitor_new(struct memreg_ucmd *ucmd,
 		dma_buf_put(dmabuf);
 		return ERR_PTR(-ENOMEM);
 	}
+	monitor->user = ucmd->file->user;
 	monitor->dmabuf = dmabuf;
 	monitor->status = status;
-	if (!memreg_status_take_slot(status, &monitor->slot))
+	if (atomic_inc_return(&monitor->user->exports) > rlimit(RLIMIT_NOFILE))
+		ret = memreg_fail(ucmd, -EMFILE, IB_MEMREG_REASON_EXPORTS);
+	else if (memreg_status_take_slot(status, &monitor->slot))
+		ret = memreg_fail(ucmd, -ENOSPC, IB_MEMREG_REASON_SLOTS);
+	if (!ret)
 		return monitor;
-	dma_buf_put(dmabuf);
-	kfree(monitor);
-	ucmd->reason = IB_MEMREG_REASON_SLOTS;
-	return ERR_PTR(-ENOSPC);
+	memreg_dmabuf_monitor_release(monitor);
+	return ERR_PTR(ret);
 }
 
 /**

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -342,6 +343,31 @@ TEST_F(monitor_dmabuf, I8_slots_run_out)
 	EXPECT_EQ(0, fake_control(self->fake, dmabuf, MEMREG_FAKE_MOVE, NULL));
 	for (i = 0; i < SLOTS; i++)
 		EXPECT_FALSE(is_ok(self, &monitors[i]));
+	EXPECT_EQ(0, close(dmabuf));
+}
+
+/* They keep files without descriptors, so there are as many as of these. */
+TEST_F(monitor_dmabuf, I8_as_many_as_descriptors)
+{
+	int dmabuf = fake_export(self->fake, LEN, 0);
+	struct ib_memreg_monitor monitors[SLOTS];
+	struct rlimit limit, low;
+	int i;
+
+	ASSERT_LE(0, dmabuf);
+	for (i = 0; i < SLOTS; i++)
+		monitors[i] = of_dmabuf(dmabuf);
+	ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &limit));
+	low = limit;
+	low.rlim_cur = SLOTS - 1;
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &low));
+	EXPECT_EQ(-EMFILE, raw_monitor(self->fd, self->map.id, monitors,
+				       SLOTS));
+	EXPECT_EQ(SLOTS - 1, raw_index());
+	EXPECT_EQ(IB_MEMREG_REASON_EXPORTS, raw_reason());
+	EXPECT_EQ(0, raw_monitor(self->fd, self->map.id, monitors, SLOTS - 1));
+	EXPECT_EQ(SLOTS - 1, attached(self, dmabuf));
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
 	EXPECT_EQ(0, close(dmabuf));
 }
 

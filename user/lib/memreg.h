@@ -1157,7 +1157,8 @@ int memreg_watch(struct memreg_status *status,
  * is of the same.
  *
  * Return: 0; -EBADF (not one of a dma-buf), -EOPNOTSUPP (the exporter refuses,
- * or has taken the memory away), -ENOSPC (no free slot), -EPERM (the table is
+ * or has taken the memory away), -ENOSPC (no free slot), -EMFILE (the user has
+ * as many of these watches and exports as RLIMIT_NOFILE), -EPERM (the table is
  * that of another process), -ENOMEM, -EINTR, -ENODEV (not bound, or the device
  * is gone).
  */

@@ -346,7 +346,7 @@ static const struct reason reasons[] = {
 		"begin at the boundary of a page, and round the length up: nothing else should be in these pages"
 	},
 	[IB_MEMREG_REASON_EXPORTS] = {
-		"the user has as many exports as it may have descriptors",
+		"the user has as many exports and watches of dma-bufs as it may have descriptors",
 		"destroy some, or raise RLIMIT_NOFILE (ulimit -n)" },
 	[IB_MEMREG_REASON_EXPORTED] = {
 		"the MR has exports that were not revoked",

@@ -325,9 +325,10 @@ void export_peer_free(struct server *s, struct peer *p)
 {
 	if (p->conn->qp)
 		rdma_destroy_qp(p->conn);
-	rdma_destroy_id(p->conn);
 	if (p->share && !--p->share->peers)
 		share_free(s, p->share);
+	/* with the last id of a device that is gone librdmacm closes it */
+	rdma_destroy_id(p->conn);
 }
 
 static void handle(struct server *s, struct rdma_cm_id *id,

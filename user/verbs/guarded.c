@@ -41,9 +41,24 @@ struct device {
 
 static struct device *devices;
 
+/*
+ * Was the file closed, or the device removed? The number of the descriptor may
+ * be that of another file by now.
+ */
+static bool is_dead(const struct device *d)
+{
+	struct memreg_status_info info;
+
+	if (!__atomic_load_n(&d->m, __ATOMIC_ACQUIRE))
+		return false;
+	memreg_status_query(d->status, &info);
+	return info.state == IB_MEMREG_STATUS_DEAD;
+}
+
 static struct memreg *handle_of(const struct device *d)
 {
-	return d ? __atomic_load_n(&d->m, __ATOMIC_ACQUIRE) : NULL;
+	return d && !is_dead(d) ? __atomic_load_n(&d->m, __ATOMIC_ACQUIRE) :
+				  NULL;
 }
 
 /*
@@ -84,7 +99,7 @@ static struct device *device_of(const struct ibv_context *context)
 
 	pthread_mutex_lock(&verbs_lock);
 	for (d = devices; d; d = d->next)
-		if (!strcmp(d->name, name))
+		if (!strcmp(d->name, name) && !is_dead(d))
 			break;
 	if (!d)
 		d = calloc(1, sizeof(*d));

@@ -127,8 +127,7 @@ static void begin_once(void)
 	if (mode == FALLBACK && strcmp(value, "fallback"))
 		say("MEMREG_VERBS is neither strict, fallback nor off", value);
 	adapters = dlsym(RTLD_NEXT, "memreg_before_pin");
-	if (mode != OFF)
-		pthread_atfork(take_lock, drop_lock, begin_child);
+	pthread_atfork(take_lock, drop_lock, begin_child);
 }
 
 static enum mode begin(void)
@@ -373,6 +372,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 
 	if (!found)
 		return ENOSYS;
+	begin();
 	/* Once it is deregistered another one may have the same address. */
 	reg = table_take(mr);
 	if (!reg)
@@ -448,7 +448,9 @@ static int rereg_own(struct reg *reg, int flags, struct request *r,
 		return IBV_REREG_MR_ERR_INPUT;
 	}
 	keep(r, flags, reg);
-	err = register_behind(&new, r, caller);
+	/* A provider binds windows to structures of its own. */
+	err = r->access & IBV_ACCESS_MW_BIND ? -EOPNOTSUPP :
+	      register_behind(&new, r, caller);
 	if (err) {
 		errno = -err;
 		return IBV_REREG_MR_ERR_CMD;
@@ -504,9 +506,11 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 	const void *caller = __builtin_return_address(0);
 	struct request r = { pd, addr, length, (uintptr_t)addr,
 			     (unsigned int)access };
-	struct reg *reg = table_take(mr);
+	struct reg *reg;
 	int ret;
 
+	begin();
+	reg = table_take(mr);
 	if (!reg)
 		return rereg_next(mr, flags, &r, caller);
 	ret = is_own(reg) ? rereg_own(reg, flags, &r, caller) :

@@ -469,8 +469,8 @@ enum ib_memreg_cmd {
  *	memory away or that the CPU does not reach.
  * @IB_MEMREG_REASON_EXPORT_PAGES: An export is of whole pages of the system:
  *	its importers reach all of each page.
- * @IB_MEMREG_REASON_EXPORTS: The user has as many exports as descriptors
- *	(RLIMIT_NOFILE).
+ * @IB_MEMREG_REASON_EXPORTS: The user has as many exports and monitors of
+ *	dma-bufs as descriptors (RLIMIT_NOFILE).
  * @IB_MEMREG_REASON_EXPORTED: The MR has exports that were not revoked.
  * @IB_MEMREG_REASON_EXPORT_LATE: An importer of the export has not let go of
  *	the memory within a second. The pages stay pinned until it does: try
@@ -2745,7 +2745,8 @@ struct ib_memreg_monitor {
  *
  * Errors: EINVAL, EOVERFLOW (a range wraps), EFAULT (a range that is not of
  * user space), ENOENT, EPERM, EBUSY (WIDE), EBADF (no descriptor of a dma-buf),
- * EOPNOTSUPP (a flag; the exporter refuses), ENOSPC, ENOMEM, EINTR, ENODEV.
+ * EOPNOTSUPP (a flag; the exporter refuses), EMFILE (monitors of dma-bufs and
+ * exports of the user, as many as RLIMIT_NOFILE), ENOSPC, ENOMEM, EINTR, ENODEV.
  */
 struct ib_memreg_monitor_create {
 	__u32 size;
