@@ -19,7 +19,7 @@
 #include "quirks.h"
 
 /* Number of capabilities that DEVICE_QUERY lists. */
-#define MEMREG_CAPS	IB_MEMREG_CAP_EXPORT_REGISTER
+#define MEMREG_CAPS	IB_MEMREG_CAP_LEASE
 
 #define CAP(_cap, _backing, _value)					\
 	{								\
@@ -90,6 +90,7 @@ static u32 memreg_caps_list(struct memreg_kdevice *mdev,
 		CAP_IF(EXPORT, memreg_exports_possible(), KERNEL),
 		CAP_IF(EXPORT_REGISTER, memreg_exports_registrable(mdev),
 		       DEVICE),
+		CAP(LEASE, KERNEL, 1),
 	};
 
 	BUILD_BUG_ON(ARRAY_SIZE(all) != MEMREG_CAPS);

@@ -31,7 +31,8 @@
  *	memreg_domain.kill_mutex  the line in front of its keys to be killed
  *	memreg_kdevice.files_lock  ties between files and devices
  *	memreg_file.objects	the xarray's spinlock
- *	memreg_file.grant_lock	ties between windows and endpoints
+ *	memreg_file.grant_lock	ties between windows and endpoints, leases and
+ *				what is granted under them
  *	memreg_demand_spaces_lock  address spaces that have MRs on demand
  *	memreg_demand_space.lock  their MRs on demand
  *	memreg_file.event_lock	events that wait to be read
@@ -158,9 +159,10 @@ struct memreg_teardown_queue {
  * @next_id: Id at which the search for a free one starts; the lock of @objects
  * @anchor: Reserved id that keeps the xarray nodes of the next ids allocated,
  *	or 0
- * @grant_lock: Protects the ties between windows and endpoints
- * @event_lock: Protects @events
+ * @grant_lock: Protects the ties between windows and endpoints, and leases
+ * @event_lock: Protects @events and @ended_leases
  * @events: Endpoints with events to be read, by memreg_endpoint.event_node
+ * @ended_leases: Leases whose end is to be read, by memreg_lease.event_node
  * @wait: Readers and pollers, to be woken by memreg_file_wake()
  * @wake: Work that wakes them
  * @pinned: System pages pinned by the MRs of this file
@@ -190,6 +192,7 @@ struct memreg_file {
 	spinlock_t grant_lock;
 	spinlock_t event_lock;
 	struct list_head events;
+	struct list_head ended_leases;
 	wait_queue_head_t wait;
 	struct work_struct wake;
 	atomic64_t pinned;
@@ -246,6 +249,12 @@ void memreg_file_wake(struct memreg_file *file);
 void memreg_file_hide(struct memreg_file *file);
 struct memreg_file *memreg_file_next(u32 number);
 void memreg_file_put(struct memreg_file *file);
+
+/* Are there events to be read? Racy without event_lock. */
+static inline bool memreg_file_has_events(const struct memreg_file *file)
+{
+	return !list_empty(&file->events) || !list_empty(&file->ended_leases);
+}
 
 /* Record an object that a call has made; complete but for being published. */
 static inline void memreg_object_made(struct memreg_ucmd *ucmd,

@@ -117,6 +117,7 @@ struct memreg_file *memreg_file_new(void)
 	spin_lock_init(&file->grant_lock);
 	spin_lock_init(&file->event_lock);
 	INIT_LIST_HEAD(&file->events);
+	INIT_LIST_HEAD(&file->ended_leases);
 	init_waitqueue_head(&file->wait);
 	INIT_WORK(&file->wake, memreg_file_wake_work);
 	spin_lock_init(&file->teardowns.lock);

@@ -40,6 +40,7 @@
 #include "mr/compose.h"
 #include "mr/demand.h"
 #include "mr/export.h"
+#include "mr/lease.h"
 #include "mr/mr.h"
 #include "mr/rereg.h"
 #include "mr/window.h"
@@ -135,6 +136,8 @@ union memreg_cmd {
 	struct ib_memreg_window_revoke window_revoke;
 	struct ib_memreg_export_create export_create;
 	struct ib_memreg_export_revoke export_revoke;
+	struct ib_memreg_lease_create lease_create;
+	struct ib_memreg_lease_renew lease_renew;
 	struct ib_memreg_status_create status_create;
 	struct ib_memreg_monitor_create monitor_create;
 	struct ib_memreg_monitor_destroy monitor_destroy;
@@ -222,6 +225,10 @@ static const struct memreg_ioctl memreg_ioctls[] = {
 		     memreg_export_create_ioctl),
 	MEMREG_IOCTL(EXPORT_REVOKE, export_revoke, ids,
 		     memreg_export_revoke_ioctl),
+	MEMREG_IOCTL(LEASE_CREATE, lease_create, out_generation,
+		     memreg_lease_create_ioctl),
+	MEMREG_IOCTL(LEASE_RENEW, lease_renew, renewals,
+		     memreg_lease_renew_ioctl),
 	MEMREG_IOCTL(STATUS_CREATE, status_create, out_size,
 		     memreg_status_create_ioctl, .deviceless = true),
 	MEMREG_IOCTL(MONITOR_CREATE, monitor_create, monitors,
@@ -348,7 +355,7 @@ out:
 static bool memreg_readable(struct memreg_file *file)
 {
 	/* Racy without event_lock: read() decides under it. */
-	return !list_empty(&file->events) || READ_ONCE(file->gone) ||
+	return memreg_file_has_events(file) || READ_ONCE(file->gone) ||
 	       !READ_ONCE(file->mdev);
 }
 
@@ -390,7 +397,7 @@ static __poll_t memreg_fops_poll(struct file *filp, poll_table *table)
 	__poll_t mask = 0;
 
 	poll_wait(filp, &file->wait, table);
-	if (!list_empty(&file->events))
+	if (memreg_file_has_events(file))
 		mask |= EPOLLIN | EPOLLRDNORM;
 	if (READ_ONCE(file->gone))
 		mask |= EPOLLHUP | EPOLLERR;

@@ -513,6 +513,7 @@ void memreg_object_destroy_all(struct memreg_file *file)
 		IB_MEMREG_OBJECT_RING,
 		IB_MEMREG_OBJECT_WINDOW,
 		IB_MEMREG_OBJECT_EXPORT,
+		IB_MEMREG_OBJECT_LEASE,
 		IB_MEMREG_OBJECT_MR,
 		IB_MEMREG_OBJECT_DOMAIN,
 		IB_MEMREG_OBJECT_MONITOR,
@@ -526,6 +527,9 @@ void memreg_object_destroy_all(struct memreg_file *file)
 	/* Importers let go while connections end. */
 	if (types & 1U << IB_MEMREG_OBJECT_EXPORT)
 		memreg_object_idle_type(file, IB_MEMREG_OBJECT_EXPORT);
+	/* Their workers use windows and exports. */
+	if (types & 1U << IB_MEMREG_OBJECT_LEASE)
+		memreg_object_idle_type(file, IB_MEMREG_OBJECT_LEASE);
 	for (i = 0; i < ARRAY_SIZE(order); i++)
 		if (types & 1U << order[i])
 			memreg_object_destroy_type(file, order[i]);

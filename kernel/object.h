@@ -27,7 +27,8 @@ struct memreg_ucmd;
  * @info: Fill in the object's LIST entry. Called with the xarray's lock.
  *
  * The types are above this file, so what only one of them needs is an operation
- * as well: @idle is that of MRs and exports, @published that of endpoints.
+ * as well: @idle is that of MRs, exports and leases, @published that of
+ * endpoints, exports and leases.
  */
 struct memreg_object_ops {
 	u32 type;

@@ -14,10 +14,11 @@
  *
  * Events of the system ib_memreg in tracefs. One that is off costs a branch
  * that is not taken. ``file`` and the ids (``domain``, ``mr``, ``window``,
- * ``endpoint``, ``listener``, ``ring``) are those of ``memreg list``; ``dev``
- * is the index of the device; memory, which has no id of its own, is named by
- * ``addr`` and ``length``. memreg_complete has ids without their file. The file
- * ``format`` of each event has its fields, by which filters name them.
+ * ``lease``, ``endpoint``, ``listener``, ``ring``) are those of ``memreg
+ * list``; ``dev`` is the index of the device; memory, which has no id of its
+ * own, is named by ``addr`` and ``length``. memreg_complete has ids without
+ * their file. The file ``format`` of each event has its fields, by which
+ * filters name them.
  *
  * memreg_file_bind
  *	A file is bound to a device.
@@ -101,6 +102,9 @@
  *	A window is bound.
  * memreg_window_revoke
  *	A window was revoked.
+ * memreg_lease_expire
+ *	The deadline of a lease has come, ``late`` nanoseconds ago; what is
+ *	granted under it is about to be revoked.
  * memreg_endpoint_state
  *	An endpoint has a new state.
  * memreg_complete

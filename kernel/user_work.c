@@ -38,6 +38,8 @@ static const struct memreg_work_limit memreg_work_limits[] = {
 	[MEMREG_WORK_DEMAND] = { "memreg_reap", 8 },
 	[MEMREG_WORK_REAP] = { NULL, 2 },
 	[MEMREG_WORK_KILL] = { "memreg_kill", 2, WQ_HIGHPRI },
+	/* Keys have to die in time, and may need the work above for that. */
+	[MEMREG_WORK_LEASE] = { "memreg_lease", 8, WQ_HIGHPRI },
 	[MEMREG_WORK_REBUILD] = { "memreg_rebuild", 32 },
 };
 

@@ -22,6 +22,7 @@
  * @MEMREG_WORK_DEMAND: Pages on demand to be unpinned
  * @MEMREG_WORK_REAP: Idle FRWRs to be destroyed
  * @MEMREG_WORK_KILL: MRs to be destroyed, as their keys have to die
+ * @MEMREG_WORK_LEASE: Leases that end
  * @MEMREG_WORK_REBUILD: Registration queues to be rebuilt; none of these work
  *	items waits for another
  * @MEMREG_WORK_KINDS: Number of kinds
@@ -35,6 +36,7 @@ enum memreg_work_kind {
 	MEMREG_WORK_DEMAND,
 	MEMREG_WORK_REAP,
 	MEMREG_WORK_KILL,
+	MEMREG_WORK_LEASE,
 	MEMREG_WORK_REBUILD,
 	MEMREG_WORK_KINDS
 };

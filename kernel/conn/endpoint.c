@@ -85,7 +85,7 @@ struct memreg_endpoint *memreg_endpoint_alloc(struct memreg_file *file,
 	if (!ep)
 		return NULL;
 	ep->file = file;
-	memreg_grants_init(&ep->grants, &ep->obj);
+	memreg_grants_init(&ep->grants, &ep->obj, &ep->teardown.abort);
 	init_completion(&ep->begun);
 	mutex_init(&ep->setup);
 	INIT_LIST_HEAD(&ep->event_node);

@@ -8,13 +8,14 @@
 #include "conn/event.h"
 #include "conn/trace.h"
 #include "core.h"
+#include "mr/lease.h"
 #include "stats.h"
 
 /*
  * Events
  *
  * Events need no memory of their own: an endpoint has each of them at most
- * once.
+ * once, and a lease has one.
  */
 
 /**
@@ -92,14 +93,28 @@ static void memreg_event_fill(struct ib_memreg_event *event,
 	}
 }
 
-/* Take the first waiting event. The events of one endpoint come in order. */
-static bool memreg_event_pop(struct memreg_file *file,
-			     struct ib_memreg_event *event)
+static void memreg_event_fill_lease(struct ib_memreg_event *event,
+				    const struct memreg_lease *lease)
+{
+	memset(event, 0, sizeof(*event));
+	event->size = sizeof(*event);
+	event->type = IB_MEMREG_EVENT_LEASE_ENDED;
+	event->endpoint_id = lease->obj.id;
+	event->user_data = lease->obj.id;
+}
+
+/*
+ * Take the first waiting event of an endpoint. The events of one endpoint come
+ * in order.
+ */
+static bool memreg_event_pop_endpoint(struct memreg_file *file,
+				      struct ib_memreg_event *event)
 {
 	struct memreg_endpoint *ep;
 	u32 type;
 
-	spin_lock(&file->event_lock);
+	lockdep_assert_held(&file->event_lock);
+
 	ep = list_first_entry_or_null(&file->events, struct memreg_endpoint,
 				      event_node);
 	if (ep) {
@@ -109,25 +124,47 @@ static bool memreg_event_pop(struct memreg_file *file,
 		if (!ep->pending)
 			list_del_init(&ep->event_node);
 	}
-	spin_unlock(&file->event_lock);
 	return ep;
 }
 
+/* Take an event that waits. A lease has only one: endpoints get their turn. */
+static bool memreg_event_pop(struct memreg_file *file,
+			     struct ib_memreg_event *event)
+{
+	struct memreg_lease *lease;
+	bool popped = true;
+
+	spin_lock(&file->event_lock);
+	lease = memreg_lease_event_pop(file);
+	if (lease)
+		memreg_event_fill_lease(event, lease);
+	else
+		popped = memreg_event_pop_endpoint(file, event);
+	spin_unlock(&file->event_lock);
+	return popped;
+}
+
 /*
- * Put back an event that could not be copied. It is dropped if its endpoint has
+ * Put back an event that could not be copied. It is dropped if its object has
  * gone meanwhile.
  */
 static void memreg_event_put_back(struct memreg_file *file,
 				  const struct ib_memreg_event *event)
 {
+	bool leased = event->type == IB_MEMREG_EVENT_LEASE_ENDED;
 	struct memreg_object *obj;
 
 	obj = memreg_object_get(file, event->endpoint_id,
-				IB_MEMREG_OBJECT_ENDPOINT);
+				leased ? IB_MEMREG_OBJECT_LEASE :
+					 IB_MEMREG_OBJECT_ENDPOINT);
 	if (!obj)
 		return;
-	memreg_event_post(container_of(obj, struct memreg_endpoint, obj),
-			  event->type);
+	if (leased)
+		memreg_lease_event_post(container_of(obj, struct memreg_lease,
+						     obj));
+	else
+		memreg_event_post(container_of(obj, struct memreg_endpoint,
+					       obj), event->type);
 	memreg_object_put(obj);
 }
 

@@ -133,7 +133,7 @@ static bool memreg_unused_clear(const struct ib_memreg_wr *wr,
 {
 	bool bind = wr->opcode == IB_MEMREG_OP_BIND;
 	bool inl = wr->flags & IB_MEMREG_WR_INLINE;
-	u64 set = wr->reserved;
+	u64 set = 0;
 
 	if (!op->ex)
 		set |= wr->ex;
@@ -146,7 +146,7 @@ static bool memreg_unused_clear(const struct ib_memreg_wr *wr,
 	if (!op->window)
 		set |= wr->window_id;
 	if (!bind)
-		set |= wr->access;
+		set |= wr->access | wr->lease_id;
 	if (!(wr->flags & IB_MEMREG_WR_INSERT_RKEY))
 		set |= wr->insert_at;
 	if (inl || op->window)

@@ -69,7 +69,7 @@ static inline bool memreg_wr_is_plain(const struct ib_memreg_wr *wr,
 				      u32 longest)
 {
 	u32 narrow = wr->ex | wr->length | wr->window_id | wr->access |
-		     wr->insert_at | wr->reserved |
+		     wr->insert_at | wr->lease_id |
 		     (wr->flags & IB_MEMREG_WR_INLINE);
 	u64 wide = wr->sges | wr->compare_add | wr->swap;
 

@@ -160,16 +160,24 @@ int memreg_window_post_bind(struct memreg_ucmd *ucmd,
 	}
 	if (mr && mr->obj.id != bind.mr_id)
 		mr = NULL;
-	ret = memreg_post_claimed(ucmd, ep, window, mr, &bind);
+	ret = memreg_bind_lease(ucmd, window, wr->lease_id) ?:
+	      memreg_post_claimed(ucmd, ep, window, mr, &bind);
 	if (ret) {
+		memreg_window_untie(ucmd->file, window);
 		memreg_window_unclaim(window, MEMREG_WINDOW_IDLE);
 		goto err_put;
+	}
+	memreg_count(ucmd->mdev, IB_MEMREG_STAT_WINDOWS_BOUND, 1);
+	memreg_window_trace_bind(window);
+	if (!memreg_window_tie_lease(ucmd->file, window)) {
+		/* Gives up the reference as well. */
+		memreg_window_end(window, false);
+		return memreg_fail(ucmd, -ESTALE,
+				   IB_MEMREG_REASON_LEASE_ENDED);
 	}
 	slot->window = window;
 	slot->window_id = window->obj.id;
 	slot->rkey = window->key.rkey;
-	memreg_count(ucmd->mdev, IB_MEMREG_STAT_WINDOWS_BOUND, 1);
-	memreg_window_trace_bind(window);
 	memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
 	return 0;
 
@@ -240,6 +248,8 @@ int memreg_window_post_invalidate(struct memreg_ucmd *ucmd,
 void memreg_window_post_undo(struct memreg_slot *slot)
 {
 	struct memreg_window *window = slot->window;
+	struct memreg_file *file;
+	bool mine;
 
 	if (!window)
 		return;
@@ -247,8 +257,15 @@ void memreg_window_post_undo(struct memreg_slot *slot)
 		memreg_window_let_go(window);
 		return;
 	}
-	/* No other call can claim the window while the queue's lock is held. */
-	if (WARN_ON(!memreg_window_claim(window, MEMREG_WINDOW_BOUND)))
+	/*
+	 * No other call can claim the window while the queue's lock is held.
+	 * The end of its lease gives it back before it releases the grant_lock.
+	 */
+	file = slot->queue->ep->file;
+	spin_lock(&file->grant_lock);
+	mine = memreg_window_claim(window, MEMREG_WINDOW_BOUND);
+	spin_unlock(&file->grant_lock);
+	if (WARN_ON(!mine))
 		return;
 	memreg_window_end(window, false);
 }

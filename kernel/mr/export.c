@@ -15,11 +15,13 @@
 #include <linux/dma-buf.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
+#include <linux/timekeeping.h>
 #include <linux/uaccess.h>
 
 #include "core.h"
 #include "device.h"
 #include "mr/export.h"
+#include "mr/lease.h"
 #include "mr/mr.h"
 #include "mr/trace.h"
 #include "pages/export.h"
@@ -54,6 +56,17 @@ static void memreg_export_obj_ended(struct memreg_export_obj *granted)
 {
 	memreg_export_obj_put_mr(xchg(&granted->mr, NULL));
 	memreg_export_obj_drop(granted);
+}
+
+/* An export that is revoked ends no more with its lease, if it has one. */
+static void memreg_export_obj_untie(struct memreg_file *file,
+				    struct memreg_export_obj *granted)
+{
+	spin_lock(&file->grant_lock);
+	if (granted->lease)
+		memreg_lease_untie(granted->lease, &granted->lease_node);
+	granted->lease = NULL;
+	spin_unlock(&file->grant_lock);
 }
 
 /*
@@ -122,6 +135,19 @@ static void memreg_export_give_slot(struct memreg_export_obj *granted)
 	memreg_status_put(granted->status);
 }
 
+static int memreg_export_take_lease(struct memreg_ucmd *ucmd,
+				    struct memreg_export_obj *granted)
+{
+	struct ib_memreg_export_create *cmd = ucmd->cmd;
+	struct memreg_lease *lease = memreg_lease_get(ucmd, cmd->lease_id);
+
+	if (IS_ERR(lease))
+		return PTR_ERR(lease);
+	granted->lease = lease;
+	granted->lease_id = cmd->lease_id;
+	return 0;
+}
+
 static const struct memreg_object_ops memreg_export_obj_ops;
 
 /* Make an export of an MR, which importers can map from here on. */
@@ -177,9 +203,15 @@ static struct memreg_export_obj *memreg_export_create(struct memreg_ucmd *ucmd,
 	if (!granted)
 		return ERR_PTR(-ENOMEM);
 	granted->mr = mr;
+	INIT_LIST_HEAD(&granted->lease_node);
+	ret = memreg_export_take_lease(ucmd, granted);
+	if (ret)
+		goto err_free;
 	ret = memreg_export_make(ucmd, granted);
 	if (!ret)
 		return granted;
+	memreg_export_obj_untie(ucmd->file, granted);
+err_free:
 	kfree(granted);
 	return ERR_PTR(ret);
 }
@@ -220,11 +252,55 @@ int memreg_export_create_ioctl(struct memreg_ucmd *ucmd)
 }
 
 /*
+ * The call cannot fail any more. If the time of the lease has come meanwhile,
+ * the export has ended when it is returned.
+ */
+static void memreg_export_obj_published(struct memreg_file *file,
+					struct memreg_object *obj)
+{
+	struct memreg_export_obj *granted = memreg_to_export(obj);
+	struct memreg_lease *lease;
+	bool over = false;
+
+	spin_lock(&file->grant_lock);
+	/* Another thread may have revoked it already. */
+	lease = granted->lease;
+	if (lease)
+		over = memreg_lease_is_over(lease, ktime_get_boottime_ns());
+	if (lease && !over)
+		memreg_lease_tie(lease, &granted->lease_node, &lease->exports);
+	spin_unlock(&file->grant_lock);
+	if (over) {
+		memreg_export_revoke(granted->export);
+		memreg_export_obj_untie(file, granted);
+	}
+	memreg_object_put(obj);
+}
+
+/*
  * Revoke
  */
 
+/**
+ * memreg_export_obj_lease_end() - Complete the end of an export with its lease
+ * @file: The file
+ * @granted: Export that was revoked, with a reference
+ * @until: Jiffies until which to wait for its importers
+ *
+ * Context: may sleep.
+ */
+void memreg_export_obj_lease_end(struct memreg_file *file,
+				 struct memreg_export_obj *granted,
+				 unsigned long until)
+{
+	if (memreg_export_wait(granted->export, until))
+		memreg_export_obj_ended(granted);
+	memreg_export_obj_untie(file, granted);
+}
+
 /* Wait for exports that end. Returns the first one that is late, or @count. */
-static u32 memreg_exports_await(struct memreg_object **objs, u32 count)
+static u32 memreg_exports_await(struct memreg_file *file,
+				struct memreg_object **objs, u32 count)
 {
 	unsigned long deadline = jiffies + MEMREG_EXPORT_TIMEOUT;
 	u32 i, late = count;
@@ -236,6 +312,7 @@ static u32 memreg_exports_await(struct memreg_object **objs, u32 count)
 			memreg_export_obj_ended(granted);
 		else
 			late = min(late, i);
+		memreg_export_obj_untie(file, granted);
 	}
 	return late;
 }
@@ -257,7 +334,7 @@ static int memreg_exports_revoke(struct memreg_ucmd *ucmd,
 		return memreg_fail(ucmd, -ENOENT, IB_MEMREG_REASON_ID);
 	for (i = 0; i < cmd->count; i++)
 		memreg_export_revoke(memreg_to_export(objs[i])->export);
-	cmd->out_index = memreg_exports_await(objs, cmd->count);
+	cmd->out_index = memreg_exports_await(ucmd->file, objs, cmd->count);
 	if (cmd->out_index == cmd->count)
 		return 0;
 	/* That one is late counts, and not whether its index can be told. */
@@ -324,6 +401,7 @@ static void memreg_export_obj_destroy(struct memreg_file *file,
 {
 	struct memreg_export_obj *granted = memreg_to_export(obj);
 
+	memreg_export_obj_untie(file, granted);
 	/* It may never have been published. */
 	memreg_export_revoke(granted->export);
 	/* The removal of a device waits for nobody. */
@@ -372,6 +450,7 @@ static void memreg_export_obj_info(struct memreg_object *obj,
 		.state = memreg_export_obj_state(export),
 		/* LIST may race with importers. */
 		.importers = data_race(export->mapped),
+		.lease_id = granted->lease_id,
 	};
 }
 
@@ -379,6 +458,7 @@ static const struct memreg_object_ops memreg_export_obj_ops = {
 	.type = IB_MEMREG_OBJECT_EXPORT,
 	.destroy = memreg_export_obj_destroy,
 	.idle = memreg_export_obj_idle,
+	.published = memreg_export_obj_published,
 	.busy = memreg_export_obj_busy,
 	.info = memreg_export_obj_info,
 };

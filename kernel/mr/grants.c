@@ -7,9 +7,11 @@
  * connection claims the window as ENDING, and a call that revokes the window
  * waits for that: a peer can disconnect at any time, and this must not make
  * calls of the window's owner fail. A task that has claimed a window as ENDING
- * waits for no other task, so the wait is bounded.
+ * waits for no other task, so the wait is bounded. The end of a lease claims
+ * windows in the same way: see lease.c.
  */
 #include <linux/list.h>
+#include <linux/timekeeping.h>
 #include <linux/wait.h>
 #include <linux/wait_bit.h>
 
@@ -19,6 +21,7 @@
 #include "keys/key.h"
 #include "mr/bindings.h"
 #include "mr/grants.h"
+#include "mr/lease.h"
 #include "mr/mr.h"
 #include "mr/trace.h"
 #include "mr/window.h"
@@ -28,16 +31,29 @@
  * memreg_grants_init() - Initialize the list of an endpoint's windows
  * @grants: The list of a new endpoint
  * @obj: The endpoint
+ * @abort: Work that ends its connection
  */
 void memreg_grants_init(struct memreg_grants *grants,
-			struct memreg_object *obj)
+			struct memreg_object *obj, struct work_struct *abort)
 {
 	grants->obj = obj;
+	grants->abort = abort;
 	obj->grants = grants;
 	INIT_LIST_HEAD(&grants->windows);
 	INIT_LIST_HEAD(&grants->claimed);
 	init_waitqueue_head(&grants->wait);
 	memreg_bindings_init(&grants->bound);
+}
+
+/**
+ * memreg_grants_abort() - End a connection, as a window must not stay bound
+ * @grants: The endpoint's windows
+ *
+ * Context: with memreg_file.grant_lock held, and a window tied to the endpoint.
+ */
+void memreg_grants_abort(struct memreg_grants *grants)
+{
+	memreg_work_queue(MEMREG_WORK_KILL, grants->abort);
 }
 
 /*
@@ -57,10 +73,11 @@ void memreg_window_tie_locked(struct memreg_window *window,
 }
 
 /**
- * memreg_window_return() - Release the claim of a window that stays bound
+ * memreg_window_give_back() - Release the claim of the end of a lease, if the
+ * window stays bound for now
  * @window: Window that the caller has claimed; memreg_file.grant_lock is held
  */
-void memreg_window_return(struct memreg_window *window)
+void memreg_window_give_back(struct memreg_window *window)
 {
 	struct memreg_grants *grants = window->grants;
 
@@ -71,6 +88,17 @@ void memreg_window_return(struct memreg_window *window)
 	/* An endpoint that is closing waits to claim the window. */
 	if (grants && wq_has_sleeper(&grants->wait))
 		wake_up_all(&grants->wait);
+}
+
+/**
+ * memreg_window_return() - Release the claim of a window that stays bound
+ * @window: Window that the caller has claimed; memreg_file.grant_lock is held
+ */
+void memreg_window_return(struct memreg_window *window)
+{
+	if (window->lease)
+		memreg_lease_return(window->lease, &window->lease_node);
+	memreg_window_give_back(window);
 }
 
 static bool memreg_grants_are_gone(const struct memreg_grants *grants)
@@ -100,10 +128,44 @@ bool memreg_window_tie(struct memreg_file *file, struct memreg_window *window,
 }
 
 /**
- * memreg_window_untie() - Undo memreg_window_tie()
+ * memreg_window_tie_lease() - Have a window end with its lease
+ * @file: The file
+ * @window: Window that the caller has claimed; it need not have a lease
+ *
+ * Return: false if the time of the lease is over.
+ */
+bool memreg_window_tie_lease(struct memreg_file *file,
+			     struct memreg_window *window)
+{
+	struct memreg_lease *lease = window->lease;
+	bool over;
+
+	if (!lease)
+		return true;
+	spin_lock(&file->grant_lock);
+	over = memreg_lease_is_over(lease, ktime_get_boottime_ns());
+	if (!over)
+		memreg_lease_tie(lease, &window->lease_node, &lease->windows);
+	spin_unlock(&file->grant_lock);
+	return !over;
+}
+
+/* Untie a window from an endpoint, with the grant_lock held. */
+static void memreg_window_untie_locked(struct memreg_window *window)
+{
+	struct memreg_grants *grants = window->grants;
+
+	list_del_init(&window->grant_node);
+	if (memreg_grants_are_gone(grants) && wq_has_sleeper(&grants->wait))
+		wake_up_all(&grants->wait);
+	window->grants = NULL;
+}
+
+/**
+ * memreg_window_untie() - Undo memreg_window_tie(), and give up a lease
  * @file: The file
  * @window: Window that the caller has claimed; it need not be tied to an
- *   endpoint
+ *   endpoint, nor have a lease
  *
  * The endpoint stays while the lock is held, as its destruction checks the list
  * under the lock.
@@ -112,14 +174,14 @@ void memreg_window_untie(struct memreg_file *file,
 			 struct memreg_window *window)
 {
 	/* Only the task that has claimed a window ties or unties it. */
-	if (!window->grants)
+	if (!window->grants && !window->lease)
 		return;
 	spin_lock(&file->grant_lock);
-	list_del_init(&window->grant_node);
-	if (memreg_grants_are_gone(window->grants) &&
-	    wq_has_sleeper(&window->grants->wait))
-		wake_up_all(&window->grants->wait);
-	window->grants = NULL;
+	if (window->grants)
+		memreg_window_untie_locked(window);
+	if (window->lease)
+		memreg_lease_untie(window->lease, &window->lease_node);
+	window->lease = NULL;
 	spin_unlock(&file->grant_lock);
 }
 
@@ -203,9 +265,6 @@ void memreg_revoke_claimed(struct memreg_file *file,
  * The end of a connection
  */
 
-/* Windows that are revoked in one batch when a connection ends. */
-#define MEMREG_GRANTS_BATCH	32
-
 /* Windows that are looked at with the lock held. */
 #define MEMREG_GRANTS_LOOK	64
 
@@ -277,12 +336,15 @@ static int memreg_grants_claim(struct memreg_file *file,
 	return n;
 }
 
-/*
- * Revoke windows that were claimed as ENDING, and wake calls that wait for
- * them.
+/**
+ * memreg_grants_revoke() - Revoke windows at the end of a connection or a lease
+ * @file: The file
+ * @windows: Windows of one domain that were claimed as ENDING; gives up a
+ *	reference of each, and wakes calls that wait for them
+ * @n: Their number, 1 to MEMREG_GRANTS_BATCH
  */
-static void memreg_grants_revoke(struct memreg_file *file,
-				 struct memreg_window **windows, int n)
+void memreg_grants_revoke(struct memreg_file *file,
+			  struct memreg_window **windows, int n)
 {
 	struct memreg_key *keys[MEMREG_GRANTS_BATCH];
 	int i;

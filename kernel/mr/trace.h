@@ -11,6 +11,7 @@
 #include "core.h"
 #include "keys/domain.h"
 #include "keys/key.h"
+#include "mr/lease.h"
 #include "mr/mr.h"
 #include "pages/region.h"
 
@@ -180,6 +181,28 @@ DECLARE_EVENT_CLASS(memreg_window,
 
 MEMREG_WINDOW_EVENT(window_bind);
 MEMREG_WINDOW_EVENT(window_revoke);
+
+TRACE_EVENT(memreg_lease_expire,
+	TP_PROTO(const struct memreg_lease *lease, u64 late),
+	TP_ARGS(lease, late),
+	TP_STRUCT__entry(
+		__field(u64, deadline)
+		__field(u64, late)
+		__field(u32, file)
+		__field(u32, lease)
+		__field(u32, grants)
+	),
+	TP_fast_assign(
+		__entry->deadline = lease->deadline;
+		__entry->late = late;
+		__entry->file = lease->file->number;
+		__entry->lease = lease->obj.id;
+		__entry->grants = READ_ONCE(lease->grants);
+	),
+	TP_printk("file=%u lease=%u grants=%u deadline=%llu late=%llu",
+		  __entry->file, __entry->lease, __entry->grants,
+		  __entry->deadline, __entry->late)
+);
 
 #endif /* _MEMREG_MR_TRACE_H */
 

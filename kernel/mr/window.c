@@ -18,6 +18,7 @@
  */
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/timekeeping.h>
 #include <linux/uaccess.h>
 #include <linux/wait_bit.h>
 
@@ -29,6 +30,7 @@
 #include "mr/composition.h"
 #include "mr/demand.h"
 #include "mr/grants.h"
+#include "mr/lease.h"
 #include "mr/mr.h"
 #include "mr/trace.h"
 #include "mr/window.h"
@@ -66,6 +68,7 @@ static struct memreg_window *memreg_window_new(struct memreg_ucmd *ucmd,
 	if (!window)
 		return ERR_PTR(-ENOMEM);
 	INIT_LIST_HEAD(&window->grant_node);
+	INIT_LIST_HEAD(&window->lease_node);
 	INIT_HLIST_NODE(&window->bound_node);
 	window->type = cmd->type;
 	window->max_span = cmd->max_span;
@@ -307,31 +310,60 @@ static void memreg_windows_unclaim(struct memreg_file *file,
 }
 
 /*
- * Make claimed windows BOUND, and grant them, unless the connection of one of
- * their endpoints has ended.
+ * Has the connection of one of the windows' endpoints ended, or one of their
+ * leases? With the grant_lock held.
  */
-static bool memreg_windows_publish(struct memreg_file *file,
-				   struct memreg_window_batch *batch)
+static int memreg_windows_check_ends(struct memreg_ucmd *ucmd,
+				     const struct memreg_window_batch *batch)
 {
-	bool open = true;
+	const struct memreg_lease *lease;
+	u64 now = 0;
 	u32 i;
 
-	spin_lock(&file->grant_lock);
-	for (i = 0; i < batch->count; i++)
+	for (i = 0; i < batch->count; i++) {
 		if (batch->grants[i] && batch->grants[i]->closed)
-			open = false;
-	for (i = 0; open && i < batch->count; i++) {
-		if (batch->grants[i])
-			memreg_window_tie_locked(batch->windows[i],
-						 batch->grants[i]);
-		memreg_window_trace_bind(batch->windows[i]);
-		memreg_window_unclaim(batch->windows[i], MEMREG_WINDOW_BOUND);
+			return memreg_fail(ucmd, -ENOTCONN,
+					   IB_MEMREG_REASON_STATE);
+		lease = batch->windows[i]->lease;
+		if (!lease)
+			continue;
+		now = now ?: ktime_get_boottime_ns();
+		if (memreg_lease_is_over(lease, now))
+			return memreg_fail(ucmd, -ESTALE,
+					   IB_MEMREG_REASON_LEASE_ENDED);
 	}
-	if (open)
+	return 0;
+}
+
+/* Make a claimed window BOUND, with the grant_lock held. */
+static void memreg_window_publish(struct memreg_window *window,
+				  struct memreg_grants *grants)
+{
+	if (grants)
+		memreg_window_tie_locked(window, grants);
+	if (window->lease)
+		memreg_lease_tie(window->lease, &window->lease_node,
+				 &window->lease->windows);
+	memreg_window_trace_bind(window);
+	memreg_window_unclaim(window, MEMREG_WINDOW_BOUND);
+}
+
+/* Make claimed windows BOUND, and grant them, all or none. */
+static int memreg_windows_publish(struct memreg_ucmd *ucmd,
+				  struct memreg_window_batch *batch)
+{
+	int ret;
+	u32 i;
+
+	spin_lock(&ucmd->file->grant_lock);
+	ret = memreg_windows_check_ends(ucmd, batch);
+	for (i = 0; !ret && i < batch->count; i++)
+		memreg_window_publish(batch->windows[i], batch->grants[i]);
+	if (!ret)
 		memreg_count(batch->domain->mdev, IB_MEMREG_STAT_WINDOWS_BOUND,
 			     batch->count);
-	spin_unlock(&file->grant_lock);
-	return open;
+	spin_unlock(&ucmd->file->grant_lock);
+	return ret;
 }
 
 /*
@@ -474,6 +506,26 @@ static int memreg_bind_endpoint(struct memreg_ucmd *ucmd,
 }
 
 /**
+ * memreg_bind_lease() - Find the lease that a window is to end with
+ * @ucmd: Call that asks for it
+ * @window: Window that the caller has claimed, and on failure later unties
+ * @id: Id of the lease, or 0
+ *
+ * Return: 0; -ENOENT or -ESTALE with the reason set.
+ */
+int memreg_bind_lease(struct memreg_ucmd *ucmd, struct memreg_window *window,
+		      u32 id)
+{
+	struct memreg_lease *lease = memreg_lease_get(ucmd, id);
+
+	if (IS_ERR(lease))
+		return PTR_ERR(lease);
+	window->lease = lease;
+	window->lease_id = id;
+	return 0;
+}
+
+/**
  * memreg_bind_keep_mr() - Take another reference of an MR that the call holds
  * @ucmd: The call
  * @mr: The MR
@@ -563,8 +615,6 @@ static int memreg_bind_prepare(struct memreg_ucmd *ucmd,
 	struct memreg_kmr *mr;
 	int ret;
 
-	if (bind->reserved)
-		return memreg_fail(ucmd, -EINVAL, IB_MEMREG_REASON_RESERVED);
 	mr = memreg_bind_mr(ucmd, batch, bind);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
@@ -575,6 +625,8 @@ static int memreg_bind_prepare(struct memreg_ucmd *ucmd,
 	}
 	ret = memreg_bind_describe(ucmd, window, mr, bind);
 	if (!ret)
+		ret = memreg_bind_lease(ucmd, window, bind->lease_id);
+	if (!ret)
 		ret = memreg_bind_endpoint(ucmd, batch, bind->endpoint_id);
 	if (ret)
 		goto err_unclaim;
@@ -584,6 +636,7 @@ static int memreg_bind_prepare(struct memreg_ucmd *ucmd,
 	return 0;
 
 err_unclaim:
+	memreg_window_untie(ucmd->file, window);
 	memreg_window_unclaim(window, MEMREG_WINDOW_IDLE);
 err_put:
 	memreg_object_put(&mr->obj);
@@ -672,8 +725,8 @@ static int memreg_bind_all(struct memreg_ucmd *ucmd,
 		return memreg_charge_reason(ucmd, ret);
 	}
 	ret = memreg_bind_answer(ucmd, batch);
-	if (!ret && !memreg_windows_publish(ucmd->file, batch))
-		ret = memreg_fail(ucmd, -ENOTCONN, IB_MEMREG_REASON_STATE);
+	if (!ret)
+		ret = memreg_windows_publish(ucmd, batch);
 	if (ret)
 		memreg_keys_revoke(batch->domain, batch->keys, batch->count);
 	return ret;
@@ -745,8 +798,8 @@ int memreg_window_bind_ioctl(struct memreg_ucmd *ucmd)
  */
 
 /*
- * Claim a window if it is bound. Waits while the end of a connection has it
- * claimed.
+ * Claim a window if it is bound. Waits while the end of a connection or of a
+ * lease has it claimed.
  */
 static int memreg_revoke_claim(struct memreg_window *window, bool *claimed)
 {
@@ -893,6 +946,7 @@ static void memreg_window_info(struct memreg_object *obj,
 	info->u.window.bound = 1;
 	/* Racy against a concurrent bind; LIST output is informational. */
 	info->u.window.mr_id = data_race(window->mr_id);
+	info->u.window.lease_id = data_race(window->lease_id);
 	/* Racy as well: the copy may mix two bindings. */
 	key = data_race(window->key);
 	info->u.window.iova = key.iova;

@@ -15,12 +15,13 @@
 struct memreg_domain;
 struct memreg_grants;
 struct memreg_kmr;
+struct memreg_lease;
 
 /**
  * enum memreg_window_state - State of a window, which decides who may change it
  * @MEMREG_WINDOW_IDLE: It is not bound.
  * @MEMREG_WINDOW_BUSY: A call, or a completion, has claimed it.
- * @MEMREG_WINDOW_ENDING: The end of a connection has claimed it.
+ * @MEMREG_WINDOW_ENDING: The end of a connection or of a lease has claimed it.
  * @MEMREG_WINDOW_BOUND: It is bound.
  */
 enum memreg_window_state {
@@ -47,6 +48,10 @@ enum memreg_window_state {
  * @grants: The memreg_grants of the endpoint that it is granted to, or NULL;
  *	changed with grant_lock
  * @grant_node: In memreg_grants.windows or @claimed of that; grant_lock
+ * @lease: The lease that it ends with, or NULL; holds a reference; changed with
+ *	grant_lock
+ * @lease_id: Id of @lease, or 0, for LIST
+ * @lease_node: In memreg_lease.windows or @claimed of that; grant_lock
  * @key: Its key
  */
 struct memreg_window {
@@ -61,6 +66,9 @@ struct memreg_window {
 	u32 mr_id;
 	struct memreg_grants *grants;
 	struct list_head grant_node;
+	struct memreg_lease *lease;
+	u32 lease_id;
+	struct list_head lease_node;
 	struct memreg_key key;
 };
 
@@ -83,7 +91,7 @@ static inline bool memreg_window_is_bound(const struct memreg_window *window)
 	return atomic_read(&window->state) == MEMREG_WINDOW_BOUND;
 }
 
-/* Claim a bound window at the end of its endpoint's connection. */
+/* Claim a bound window at the end of its connection or of its lease. */
 static inline bool memreg_window_claim_ending(struct memreg_window *window)
 {
 	return atomic_cmpxchg(&window->state, MEMREG_WINDOW_BOUND,
@@ -106,6 +114,8 @@ struct memreg_kmr *memreg_bind_keep_mr(struct memreg_ucmd *ucmd,
 				       const struct ib_memreg_bind *bind);
 struct memreg_kmr *memreg_bind_find_mr(struct memreg_ucmd *ucmd,
 				       const struct ib_memreg_bind *bind);
+int memreg_bind_lease(struct memreg_ucmd *ucmd, struct memreg_window *window,
+		      u32 id);
 int memreg_bind_describe(struct memreg_ucmd *ucmd,
 			 struct memreg_window *window, struct memreg_kmr *mr,
 			 const struct ib_memreg_bind *bind);

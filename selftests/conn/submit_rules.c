@@ -298,7 +298,7 @@ static const struct field {
 	FIELD(window_id, USE(BIND) | USE(INVALIDATE)),
 	FIELD(access, USE(BIND)),
 	FIELD(insert_at, 0),
-	FIELD(reserved, 0),
+	FIELD(lease_id, USE(BIND)),
 };
 
 /* A good one of each opcode */
@@ -356,8 +356,8 @@ TEST_F_TIMEOUT(rules, I8_fields_without_use_must_be_0, LIMIT_S)
 	EXPECT_EQ(0, ring_count(&self->ring));
 	EXPECT_TRUE(state_same(&before));
 	state_free(&before);
-	REFUSED(EINVAL, RESERVED, BUT(good_send(self), wr.reserved = 1));
-	REFUSED(EINVAL, RESERVED, BUT(good_recv(self), wr.reserved = 1));
+	REFUSED(EINVAL, RESERVED, BUT(good_send(self), wr.lease_id = 1));
+	REFUSED(EINVAL, RESERVED, BUT(good_recv(self), wr.lease_id = 1));
 	REFUSED(EINVAL, RESERVED, BUT(good_send(self), wr.num_sge = 0));
 	REFUSED(EINVAL, RESERVED, BUT(good_inline(self), wr.sge.mr_id = 1));
 	REFUSED(EINVAL, RESERVED, BUT(good_inline(self), wr.sge.offset = 1));

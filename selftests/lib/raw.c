@@ -267,6 +267,36 @@ int raw_unexport(int fd, const __u32 *ids, __u32 count)
 	return ret;
 }
 
+int raw_lease(int fd, __u64 deadline, __u32 *id)
+{
+	RAW(lease_create, cmd, .deadline = deadline);
+	int ret = raw_call(fd, IB_MEMREG_IOC_LEASE_CREATE, &cmd);
+
+	*id = cmd.out_lease_id;
+	return ret;
+}
+
+int raw_renew_all(int fd, const struct ib_memreg_renewal *renewals,
+		  __u32 count)
+{
+	RAW(lease_renew, cmd, .count = count,
+	    .renewals = (uintptr_t)renewals);
+	int ret = raw_call(fd, IB_MEMREG_IOC_LEASE_RENEW, &cmd);
+
+	last_index = cmd.out_index;
+	return ret;
+}
+
+int raw_renew(int fd, __u32 lease, __u64 deadline)
+{
+	const struct ib_memreg_renewal renewal = {
+		.lease_id = lease,
+		.deadline = deadline,
+	};
+
+	return raw_renew_all(fd, &renewal, 1);
+}
+
 int raw_memory_dup(int fd, int memory)
 {
 	RAW(memory_dup, cmd, .fd = memory);

@@ -72,6 +72,11 @@ int raw_memory(int fd, size_t length, __u32 flags);
 int raw_memory_dup(int fd, int memory);
 int raw_export(int fd, __u32 mr, __u64 offset, __u64 length, __u32 *id);
 int raw_unexport(int fd, const __u32 *ids, __u32 count);
+/* A lease that ends at this time of boottime_ns(), without a slot */
+int raw_lease(int fd, __u64 deadline, __u32 *id);
+int raw_renew_all(int fd, const struct ib_memreg_renewal *renewals,
+		  __u32 count);
+int raw_renew(int fd, __u32 lease, __u64 deadline);
 int raw_register_fd(int fd, __u32 domain, int memory, __u64 offset,
 		    __u64 length, __u32 access,
 		    struct ib_memreg_mr_register *mr);

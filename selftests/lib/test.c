@@ -93,6 +93,14 @@ int64_t now_ms(void)
 	return now_us() / 1000;
 }
 
+uint64_t boottime_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
 long file_number(const char *path)
 {
 	long value = -1;

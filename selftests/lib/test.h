@@ -56,6 +56,8 @@ unsigned int test_seed(void);
 /* Of a clock that only goes forwards */
 int64_t now_us(void);
 int64_t now_ms(void);
+/* Nanoseconds of CLOCK_BOOTTIME */
+uint64_t boottime_ns(void);
 
 /* One line of a file as a number, or -1. */
 long file_number(const char *path);

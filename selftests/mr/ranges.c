@@ -651,11 +651,4 @@ TEST_F_TIMEOUT(windows, access_follows_the_MR, 120)
 	}
 }
 
-TEST_F(windows, reserved_of_an_entry_is_EINVAL)
-{
-	struct ib_memreg_bind bind = { .length = 1, .reserved = 1 };
-
-	EXPECT_FAIL(EINVAL, RESERVED, try_bind(self, &bind));
-}
-
 TEST_HARNESS_MAIN

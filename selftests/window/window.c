@@ -158,7 +158,7 @@ BAD(wraps, offset = ~0ULL)
 BAD(span, length = SPAN + 1)
 BAD(access, access = 0)
 BAD(endpoint, endpoint_id = self->mr)
-BAD(reserved, reserved = 1)
+BAD(lease, lease_id = self->mr)
 
 static const struct bad bads[] = {
 	{ ENOENT, IB_MEMREG_REASON_ID, spoil_window },
@@ -174,7 +174,7 @@ static const struct bad bads[] = {
 	{ EINVAL, IB_MEMREG_REASON_RANGE, spoil_span },
 	{ EINVAL, IB_MEMREG_REASON_NO_REMOTE, spoil_access },
 	{ ENOENT, IB_MEMREG_REASON_ID, spoil_endpoint },
-	{ EINVAL, IB_MEMREG_REASON_RESERVED, spoil_reserved },
+	{ ENOENT, IB_MEMREG_REASON_ID, spoil_lease },
 };
 
 /*

@@ -105,7 +105,7 @@
  *    read(2).
  *  - ESTALE: The MR is stale: its memory was unmapped, or the mapping changed.
  *    Its keys are dead, and the MR can only be deregistered, or re-registered
- *    with other memory.
+ *    with other memory. Also: the lease has ended.
  *  - EIO: The RDMA device failed a work request, and did so again after the
  *    registration queue was rebuilt; or DOMAIN_CREATE cannot connect a
  *    registration queue; or the device refused a submitted work request.
@@ -170,6 +170,8 @@
  * @IB_MEMREG_CMD_SUBMIT: Submit work requests.
  * @IB_MEMREG_CMD_EXPORT_CREATE: Export a part of an MR as a dma-buf.
  * @IB_MEMREG_CMD_EXPORT_REVOKE: Revoke exports.
+ * @IB_MEMREG_CMD_LEASE_CREATE: Make a lease.
+ * @IB_MEMREG_CMD_LEASE_RENEW: Set the deadlines of leases.
  * @IB_MEMREG_CMD_URING_SUBMIT: Submit work requests by io_uring(7).
  *
  * Calls that are about objects of one type begin with its name, and their
@@ -213,6 +215,8 @@ enum ib_memreg_cmd {
 	IB_MEMREG_CMD_SUBMIT = 0x68,
 	IB_MEMREG_CMD_EXPORT_CREATE = 0x70,
 	IB_MEMREG_CMD_EXPORT_REVOKE = 0x71,
+	IB_MEMREG_CMD_LEASE_CREATE = 0x78,
+	IB_MEMREG_CMD_LEASE_RENEW = 0x79,
 	IB_MEMREG_CMD_URING_SUBMIT = 0x80
 };
 
@@ -475,6 +479,9 @@ enum ib_memreg_cmd {
  * @IB_MEMREG_REASON_EXPORT_LATE: An importer of the export has not let go of
  *	the memory within a second. The pages stay pinned until it does: try
  *	again.
+ * @IB_MEMREG_REASON_LEASE_ENDED: The time of the lease is over.
+ * @IB_MEMREG_REASON_LEASE_GRANTS: Windows are bound under the lease, or exports
+ *	under it were not revoked.
  */
 enum ib_memreg_reason {
 	IB_MEMREG_REASON_NONE = 0,
@@ -593,7 +600,9 @@ enum ib_memreg_reason {
 	IB_MEMREG_REASON_EXPORT_PAGES = 113,
 	IB_MEMREG_REASON_EXPORTS = 114,
 	IB_MEMREG_REASON_EXPORTED = 115,
-	IB_MEMREG_REASON_EXPORT_LATE = 116
+	IB_MEMREG_REASON_EXPORT_LATE = 116,
+	IB_MEMREG_REASON_LEASE_ENDED = 117,
+	IB_MEMREG_REASON_LEASE_GRANTS = 118
 };
 
 /**
@@ -765,6 +774,7 @@ enum ib_memreg_backing {
  *	dma-bufs in a way that can be revoked: those of irdma and mlx5 do. 0
  *	also for rxe, which imports none, and for bnxt_re, efa, ionic and mana,
  *	which cannot be revoked.
+ * @IB_MEMREG_CAP_LEASE: 1 if grants can end at a deadline: see LEASE_CREATE.
  */
 enum ib_memreg_cap {
 	IB_MEMREG_CAP_KEY_PAGES = 1,
@@ -796,7 +806,8 @@ enum ib_memreg_cap {
 	IB_MEMREG_CAP_ADVISE = 27,
 	IB_MEMREG_CAP_ODP_KEYS = 28,
 	IB_MEMREG_CAP_EXPORT = 29,
-	IB_MEMREG_CAP_EXPORT_REGISTER = 30
+	IB_MEMREG_CAP_EXPORT_REGISTER = 30,
+	IB_MEMREG_CAP_LEASE = 31
 };
 
 /**
@@ -929,6 +940,7 @@ struct ib_memreg_device_query {
  *	time.
  * @IB_MEMREG_STAT_EXPORTS_CREATED: Exports made.
  * @IB_MEMREG_STAT_EXPORTS_LATE: Waits for importers of exports that timed out.
+ * @IB_MEMREG_STAT_LEASES_EXPIRED: Leases whose deadline came.
  * @IB_MEMREG_STAT_DEMAND_WAIT: Faults of MRs on demand by the time that they
  *	took: the first of IB_MEMREG_DEMAND_WAITS counters, whose ids follow one
  *	another. See IB_MEMREG_DEMAND_WAIT_NS.
@@ -987,7 +999,8 @@ enum ib_memreg_stat_id {
 	IB_MEMREG_STAT_DEMAND_PINNED_MAX = 49,
 	IB_MEMREG_STAT_EXPORTS_CREATED = 50,
 	IB_MEMREG_STAT_EXPORTS_LATE = 51,
-	IB_MEMREG_STAT_DEMAND_WAIT = 52
+	IB_MEMREG_STAT_LEASES_EXPIRED = 52,
+	IB_MEMREG_STAT_DEMAND_WAIT = 53
 };
 
 /**
@@ -1036,8 +1049,8 @@ struct ib_memreg_device_stat {
  * @size: sizeof(struct ib_memreg_destroy)
  * @out_reason: enum ib_memreg_reason, if the call fails
  * @flags: Must be 0
- * @id: Any object of this file: domain, MR, window, export, listener, endpoint,
- *	ring, shared receive queue, status table, monitor
+ * @id: Any object of this file: domain, MR, window, export, lease, listener,
+ *	endpoint, ring, shared receive queue, status table, monitor
  *
  * Destroy an object. When the call returns, no key of the object works, and no
  * page that it pinned is pinned (by it). A window that is bound is revoked
@@ -1046,25 +1059,27 @@ struct ib_memreg_device_stat {
  * work requests that have not completed are flushed, and their completions are
  * in the ring when the call returns; its events that were not read vanish.
  * Requests that wait at a destroyed listener stay, and can be accepted. The
- * receives of a shared receive queue are flushed. An export is revoked first, as
- * by EXPORT_REVOKE. The memory of a ring stays
- * mapped, and is freed when its descriptor and its mappings are gone.
+ * receives of a shared receive queue are flushed. An export is revoked first,
+ * as by EXPORT_REVOKE. The event of a lease that was not read vanishes. The
+ * memory of a ring stays mapped, and is freed when its descriptor and its
+ * mappings are gone.
  *
  * Destroying one object never destroys another. The last close of the file, and
  * the removal of the device, destroy all of them: listeners, endpoints, shared
- * receive queues, rings, windows, exports, MRs, domains.
+ * receive queues, rings, windows, exports, leases, MRs, domains.
  *
  * Destroying a window that is bound, or an MR with keys, waits on every device
  * until no packet uses the key. Destroying a window that was revoked before
  * waits for nothing.
  *
  * Errors: ENOENT; EBUSY while a domain has MRs, windows, endpoints or shared
- * receive queues, while an MR has bound windows, exports or work requests, while
- * an importer of an export has not let go of the memory within a second, while a
- * window of type 2B is bound, while a ring has endpoints or shared receive
+ * receive queues, while an MR has bound windows, exports or work requests,
+ * while an importer of an export has not let go of the memory within a second,
+ * while a window of type 2B is bound, while a lease has bound windows or
+ * exports that were not revoked, while a ring has endpoints or shared receive
  * queues, while a shared receive queue has endpoints, while a status table has
- * monitors, MRs or exports, or while another call, or the end of a window's connection,
- * is using the object: try again.
+ * monitors, MRs, exports or leases, or while another call, or the end of a
+ * window's connection or lease, is using the object: try again.
  */
 struct ib_memreg_destroy {
 	__u32 size;
@@ -1113,6 +1128,7 @@ struct ib_memreg_set_user_data {
  * @IB_MEMREG_OBJECT_STATUS: A status table
  * @IB_MEMREG_OBJECT_MONITOR: A monitor
  * @IB_MEMREG_OBJECT_EXPORT: An export
+ * @IB_MEMREG_OBJECT_LEASE: A lease
  */
 enum ib_memreg_object_type {
 	IB_MEMREG_OBJECT_FILE = 1,
@@ -1125,7 +1141,8 @@ enum ib_memreg_object_type {
 	IB_MEMREG_OBJECT_SRQ = 8,
 	IB_MEMREG_OBJECT_STATUS = 9,
 	IB_MEMREG_OBJECT_MONITOR = 10,
-	IB_MEMREG_OBJECT_EXPORT = 11
+	IB_MEMREG_OBJECT_EXPORT = 11,
+	IB_MEMREG_OBJECT_LEASE = 12
 };
 
 /**
@@ -1255,6 +1272,8 @@ struct ib_memreg_object_mr {
  * @rkey: Remote key, also if it is dead because the MR is not LIVE
  * @mr_id: MR that it is bound to
  * @bound: 1 if it is bound
+ * @lease_id: Lease under which it is bound, or 0
+ * @reserved: 0
  */
 struct ib_memreg_object_window {
 	__aligned_u64 max_span;
@@ -1264,6 +1283,8 @@ struct ib_memreg_object_window {
 	__u32 rkey;
 	__u32 mr_id;
 	__u32 bound;
+	__u32 lease_id;
+	__u32 reserved;
 };
 
 /**
@@ -1345,7 +1366,7 @@ enum ib_memreg_export_state {
  * @mr_id: Its MR, which is busy until the export is revoked
  * @state: enum ib_memreg_export_state
  * @importers: Mappings of the memory that importers have
- * @reserved: 0
+ * @lease_id: Lease under which it was made, or 0
  */
 struct ib_memreg_object_export {
 	__aligned_u64 addr;
@@ -1354,7 +1375,19 @@ struct ib_memreg_object_export {
 	__u32 mr_id;
 	__u32 state;
 	__u32 importers;
-	__u32 reserved;
+	__u32 lease_id;
+};
+
+/**
+ * struct ib_memreg_object_lease - Report of LIST on a lease
+ * @deadline: Its deadline, in nanoseconds of CLOCK_BOOTTIME
+ * @grants: Windows that are bound under it, and exports that were not revoked
+ * @ended: 1 if its time is over
+ */
+struct ib_memreg_object_lease {
+	__aligned_u64 deadline;
+	__u32 grants;
+	__u32 ended;
 };
 
 /**
@@ -1365,8 +1398,9 @@ struct ib_memreg_object_export {
  * @users: Domain: MRs, windows, endpoints and shared receive queues in it. MR:
  *	windows bound to it, its exports that were not revoked, and its SGEs in
  *	work requests that have not completed. Ring: queues that it serves. Shared receive queue: endpoints.
- *	Status table: its monitors, and MRs and exports that have a slot in it. Calls that
- *	are using it count as well
+ *	Status table: its monitors, and MRs, exports and leases that have a slot
+ *	in it. Lease: its windows and exports. Calls that are using it count as
+ *	well
  * @pid: Process that bound the file, in the caller's pid namespace, or 0 if
  *	it is not visible there
  * @uid: User who bound the file, in the caller's user namespace
@@ -1386,6 +1420,7 @@ struct ib_memreg_object_export {
  * @u.status: Of IB_MEMREG_OBJECT_STATUS
  * @u.monitor: Of IB_MEMREG_OBJECT_MONITOR
  * @u.exported: Of IB_MEMREG_OBJECT_EXPORT
+ * @u.lease: Of IB_MEMREG_OBJECT_LEASE
  * @u.reserved: Room that no record outgrows; 0 behind each
  *
  * Remote keys are reported only to callers that could read the memory anyway:
@@ -1413,6 +1448,7 @@ struct ib_memreg_object {
 		struct ib_memreg_object_status status;
 		struct ib_memreg_object_monitor monitor;
 		struct ib_memreg_object_export exported;
+		struct ib_memreg_object_lease lease;
 		__aligned_u64 reserved[16];
 	} u;
 };
@@ -2294,7 +2330,7 @@ struct ib_memreg_window_alloc {
  *	grants of other keys, of windows of that size in the domain, have ended;
  *	the rkey of a destroyed MR is reused when the device allocates its
  *	number to another MR.
- * @reserved: Must be 0
+ * @lease_id: Lease with which the window ends, or 0 for none
  */
 struct ib_memreg_bind {
 	__u32 window_id;
@@ -2305,7 +2341,7 @@ struct ib_memreg_bind {
 	__u32 endpoint_id;
 	__aligned_u64 out_iova;
 	__u32 out_rkey;
-	__u32 reserved;
+	__u32 lease_id;
 };
 
 /**
@@ -2325,8 +2361,8 @@ struct ib_memreg_bind {
  *
  * Errors: EINVAL (also: a window of type 2B), EOVERFLOW, ENOENT, EBUSY (bound
  * already, or twice in the call), EACCES, EOPNOTSUPP, ENOTCONN (the endpoint's
- * connection has ended), ESTALE (the MR is stale), ENOMEM, ENOSPC, EDQUOT,
- * EFAULT, EIO, ENETDOWN, EINTR, ENODEV.
+ * connection has ended), ESTALE (the MR is stale, or the lease has ended),
+ * ENOMEM, ENOSPC, EDQUOT, EFAULT, EIO, ENETDOWN, EINTR, ENODEV.
  */
 struct ib_memreg_window_bind {
 	__u32 size;
@@ -2360,6 +2396,7 @@ struct ib_memreg_window_bind {
  * SEND_WITH_INV of the peer, type 2B   at rest
  * ENDPOINT_DISCONNECT                  at rest
  * the end of a connection              at rest
+ * the end of a lease, by its event     at rest
  * close(2), exit                       at rest before a page is unpinned
  * an unmap, through the MR's guard     closed; at rest when the window is
  *                                      revoked or destroyed, or the MR is
@@ -2401,9 +2438,9 @@ enum ib_memreg_revoke_flags {
  * call destroys the keys' MRs for that; IB_MEMREG_REVOKE_RELAXED guarantees
  * less. A window that is not bound is no error, nor is a window whose key is
  * dead because the MR is STALE: it can be bound to another MR afterwards. If
- * the end of a connection is revoking one of the windows, the call waits for
- * it. Once all entries are validated the call cannot fail: a key that no work
- * request can invalidate is destroyed.
+ * the end of a connection or of a lease is revoking one of the windows, the
+ * call waits for it. Once all entries are validated the call cannot fail: a key
+ * that no work request can invalidate is destroyed.
  *
  * Errors: EINVAL (also: a window of type 2B), EOPNOTSUPP (flags), ENOENT, EBUSY
  * (another call is binding or revoking the window, or it is twice in the call),
@@ -2437,6 +2474,7 @@ struct ib_memreg_window_revoke {
  * @out_generation: Generation of the slot for as long as the export is LIVE
  * @out_export_id: Id of the export
  * @out_fd: Descriptor of the export, a dma-buf; close-on-exec
+ * @lease_id: Lease with which the export ends, or 0 for none
  * @reserved: Must be 0
  *
  * Export a part of an MR, for a grant on queue pairs that are not memreg's. The
@@ -2448,19 +2486,21 @@ struct ib_memreg_window_revoke {
  * closed once it is registered.
  *
  * Only importers that can be revoked are admitted: RDMA drivers of which
- * IB_MEMREG_CAP_EXPORT_REGISTER is 1, memreg on any device, and drivers of other
- * devices, such as GPUs, that can. Registration by another one fails with
+ * IB_MEMREG_CAP_EXPORT_REGISTER is 1, memreg on any device, and drivers of
+ * other devices, such as GPUs, that can. Registration by another one fails with
  * EOPNOTSUPP, and after the end of the export with ENODEV, or by MR_REGISTER
  * with EOPNOTSUPP.
  *
- * The export ends when it is revoked or destroyed, with the file, and when the
- * mapping of the memory goes, as the MR's keys do: before munmap(2) returns,
- * unless an importer takes more than a second. Pages stay pinned until no
- * importer reaches them. A descriptor that is left is an empty shell.
+ * The export ends when it is revoked or destroyed, with its lease, with the
+ * file, and when the mapping of the memory goes, as the MR's keys do: before
+ * munmap(2) returns, unless an importer takes more than a second. Pages stay
+ * pinned until no importer reaches them. A descriptor that is left is an empty
+ * shell.
  *
  * Errors: EINVAL, EOVERFLOW, EOPNOTSUPP, ENOENT, EACCES (the MR is not
- * writable), ESTALE (the MR is stale), EPERM (the status table is that of another
- * process), ENOSPC (no slot), ENOMEM, EMFILE, ENFILE, EFAULT, ENODEV.
+ * writable), ESTALE (the MR is stale, or the lease has ended), EPERM (the
+ * status table is that of another process), ENOSPC (no slot), ENOMEM, EMFILE,
+ * ENFILE, EFAULT, ENODEV.
  */
 struct ib_memreg_export_create {
 	__u32 size;
@@ -2474,7 +2514,8 @@ struct ib_memreg_export_create {
 	__aligned_u64 out_generation;
 	__u32 out_export_id;
 	__s32 out_fd;
-	__aligned_u64 reserved;
+	__u32 lease_id;
+	__u32 reserved;
 };
 
 #define IB_MEMREG_IOC_EXPORT_CREATE \
@@ -2517,6 +2558,125 @@ struct ib_memreg_export_revoke {
 
 #define IB_MEMREG_IOC_EXPORT_REVOKE \
 	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_EXPORT_REVOKE)
+
+/**
+ * DOC: Leases
+ *
+ * A lease is a deadline for what is granted under it. Windows are bound under a
+ * lease, and exports made under it, by naming it. At its deadline, on
+ * CLOCK_BOOTTIME, the kernel ends the lease, whether or not the process that
+ * made it runs: it may be stopped, frozen or short of CPU time, and needs to do
+ * nothing. If the machine is suspended then, the lease ends when it resumes.
+ *
+ * When a lease ends, this happens in order:
+ *
+ * 1. No window can be bound under it, and no export made under it.
+ * 2. Its slot in a status table changes.
+ * 3. Its exports are revoked as by EXPORT_REVOKE, and its windows as by
+ *    WINDOW_REVOKE: they are unbound, and can be bound again, without a lease
+ *    or under another one.
+ * 4. IB_MEMREG_EVENT_LEASE_ENDED is reported, once. The keys of its windows are
+ *    then at rest, as are its exports, unless an importer is late.
+ *
+ * Nothing of this happens before the deadline. It begins within milliseconds
+ * after it, and ends as soon as WINDOW_REVOKE of as many windows would. An
+ * importer that does not let go of an export delays only the event, and by a
+ * second at most.
+ *
+ * A bind of type 2B may still be on its endpoint's queue then, and so may an
+ * INVALIDATE: a peer that does not answer delays both. If either has not
+ * completed 20 ms later, the connection ends, and the window with it.
+ *
+ * A peer that has to know whether data that it has READ was granted still can
+ * READ the slot behind it, on the same connection: as the slot changes before a
+ * key dies, the data was read under the lease if the slot has the generation of
+ * LEASE_CREATE. To end grants with a grace for peers, renew their lease to a
+ * deadline that comes earlier.
+ */
+
+/**
+ * struct ib_memreg_lease_create - ioctl(IB_MEMREG_IOC_LEASE_CREATE)
+ * @size: sizeof(struct ib_memreg_lease_create)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @status_id: Status table in which the lease gets a slot, or 0
+ * @deadline: When it ends, in nanoseconds of CLOCK_BOOTTIME; values from 2^63
+ *	on never come
+ * @out_lease_id: Id of the lease
+ * @out_slot: Index of the slot
+ * @out_generation: Generation of the slot until the lease ends
+ *
+ * Make a lease. One whose deadline is over ends at once: the call does not
+ * fail, nothing can be granted under the lease, and the event follows right
+ * after the call.
+ *
+ * The lease exists until DESTROY, also after its end. DESTROY fails with EBUSY
+ * (REASON_LEASE_GRANTS) as long as windows are bound under it, or exports were
+ * not revoked.
+ *
+ * Errors: EINVAL, ENOENT (no such status table), EPERM (it is that of another
+ * process), ENOSPC (no slot), ENOMEM, EFAULT, ENODEV.
+ */
+struct ib_memreg_lease_create {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 status_id;
+	__aligned_u64 deadline;
+	__u32 out_lease_id;
+	__u32 out_slot;
+	__aligned_u64 out_generation;
+};
+
+#define IB_MEMREG_IOC_LEASE_CREATE \
+	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_LEASE_CREATE)
+
+/**
+ * struct ib_memreg_renewal - Another deadline of a lease
+ * @lease_id: The lease
+ * @reserved: Must be 0
+ * @deadline: As in struct ib_memreg_lease_create
+ */
+struct ib_memreg_renewal {
+	__u32 lease_id;
+	__u32 reserved;
+	__aligned_u64 deadline;
+};
+
+/**
+ * struct ib_memreg_lease_renew - ioctl(IB_MEMREG_IOC_LEASE_RENEW)
+ * @size: sizeof(struct ib_memreg_lease_renew)
+ * @out_reason: enum ib_memreg_reason, if the call fails
+ * @flags: Must be 0
+ * @count: Leases to renew, 1 to IB_MEMREG_BATCH_MAX
+ * @out_index: If the call fails on an entry: its index, otherwise @count; not
+ *	written if @flags are unknown, or the call fails before it processes
+ *	entries
+ * @reserved: Must be 0
+ * @renewals: Pointer to an array of @count struct ib_memreg_renewal
+ *
+ * Set the deadlines of leases, to later or earlier times, all or none of them.
+ * A deadline that is over ends the lease at once, right after the call. If a
+ * lease is named twice, the last entry counts. The time that the call takes
+ * does not depend on what is granted under the leases.
+ *
+ * A lease that has ended is never revived: from its deadline on the call fails
+ * with ESTALE (REASON_LEASE_ENDED), also if its windows are not revoked yet.
+ *
+ * Errors: EINVAL, ENOENT, ESTALE, ENOMEM, EFAULT, ENODEV.
+ */
+struct ib_memreg_lease_renew {
+	__u32 size;
+	__u32 out_reason;
+	__u32 flags;
+	__u32 count;
+	__u32 out_index;
+	__u32 reserved;
+	__aligned_u64 renewals;
+};
+
+#define IB_MEMREG_IOC_LEASE_RENEW \
+	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_LEASE_RENEW)
 
 /**
  * DOC: Status tables and monitors
@@ -3059,7 +3219,7 @@ struct ib_memreg_endpoint_disconnect {
 	_IO(IB_MEMREG_IOC_MAGIC, IB_MEMREG_CMD_ENDPOINT_DISCONNECT)
 
 /**
- * enum ib_memreg_event_type - Events of endpoints
+ * enum ib_memreg_event_type - Events of endpoints and leases
  * @IB_MEMREG_EVENT_CONNECT_REQUEST: A peer wants to connect; accept or reject.
  * @IB_MEMREG_EVENT_ESTABLISHED: The connection is established.
  * @IB_MEMREG_EVENT_REJECTED: The peer rejected; @status is its reason.
@@ -3068,27 +3228,30 @@ struct ib_memreg_endpoint_disconnect {
  *	endpoint are revoked.
  * @IB_MEMREG_EVENT_ERROR: ENDPOINT_CONNECT did not establish the connection;
  *	@status is a negative errno.
+ * @IB_MEMREG_EVENT_LEASE_ENDED: The time of a lease is over, and its windows
+ *	and exports are revoked.
  *
- * Each endpoint has each of these at most once, in this order: on the listening
- * side CONNECT_REQUEST, then ESTABLISHED if the connection is established, then
- * DISCONNECTED; on the connecting side ESTABLISHED and DISCONNECTED, or
- * REJECTED, or ERROR. There is no order between events of different endpoints.
- * After DISCONNECTED, REJECTED and ERROR the endpoint is CLOSED, and exists
- * until DESTROY.
+ * Each lease has the last one at most once, and each endpoint the others, in
+ * this order: on the listening side CONNECT_REQUEST, then ESTABLISHED if the
+ * connection is established, then DISCONNECTED; on the connecting side
+ * ESTABLISHED and DISCONNECTED, or REJECTED, or ERROR. There is no order
+ * between events of different objects. After DISCONNECTED, REJECTED and ERROR
+ * the endpoint is CLOSED, and exists until DESTROY.
  */
 enum ib_memreg_event_type {
 	IB_MEMREG_EVENT_CONNECT_REQUEST = 1,
 	IB_MEMREG_EVENT_ESTABLISHED = 2,
 	IB_MEMREG_EVENT_REJECTED = 3,
 	IB_MEMREG_EVENT_DISCONNECTED = 4,
-	IB_MEMREG_EVENT_ERROR = 5
+	IB_MEMREG_EVENT_ERROR = 5,
+	IB_MEMREG_EVENT_LEASE_ENDED = 6
 };
 
 /**
  * struct ib_memreg_event - A record that read(2) returns
  * @size: Bytes of this record; the next one begins after them
  * @type: enum ib_memreg_event_type
- * @endpoint_id: The endpoint
+ * @endpoint_id: The endpoint, or the lease
  * @listener_id: The listener that it came from, or 0
  * @status: Reason of REJECTED, such as 28 (the peer's program rejected) or 8
  *	(no listener at that port); negative errno of ERROR; otherwise 0
@@ -3099,8 +3262,8 @@ enum ib_memreg_event_type {
  *	data.
  * @user_data: Value that SET_USER_DATA has set for the endpoint, or else for
  *	the listener that its request came from, or else the endpoint's id, as
- *	in completions
- * @peer: Address of the peer
+ *	in completions; the id of a lease
+ * @peer: Address of the peer; 0 of a lease
  * @private_data: Private data from the peer: with CONNECT_REQUEST, with
  *	ESTABLISHED on the side that connected, and with REJECTED
  *
@@ -3510,7 +3673,7 @@ struct ib_memreg_sge {
  * @window_id: BIND, INVALIDATE: window of type 2B, of the endpoint's domain
  * @access: BIND: as in struct ib_memreg_bind
  * @insert_at: See IB_MEMREG_WR_INSERT_RKEY
- * @reserved: Must be 0
+ * @lease_id: BIND: as in struct ib_memreg_bind
  *
  * Fields that an opcode does not use must be 0, except @user_data and the
  * output fields of BIND.
@@ -3543,7 +3706,7 @@ struct ib_memreg_wr {
 	__u32 window_id;
 	__u32 access;
 	__u32 insert_at;
-	__u32 reserved;
+	__u32 lease_id;
 };
 
 /**
