@@ -406,7 +406,7 @@ TEST_F(uapi, bind_device_reports_name_and_index)
 	EXPECT_STREQ(test_device(), query.out_name);
 	EXPECT_LE(1, query.out_ports);
 	/* QUERY writes only as many entries as the caller has room for. */
-	EXPECT_EQ(IB_MEMREG_CAP_EXPORT_REGISTER, query.count);
+	EXPECT_EQ(IB_MEMREG_CAP_LEASE, query.count);
 	EXPECT_EQ(IB_MEMREG_CAP_KEY_PAGES, caps[0].cap);
 	EXPECT_EQ(0, caps[1].cap);
 	EXPECT_EQ(0, close(fd));

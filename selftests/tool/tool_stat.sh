@@ -70,7 +70,7 @@ sys.exit(not lines or not all($expression for l in lines))"
 json_has_the_counters() {
 	json 'l["device"] == "rxe_owner" and
 		l["counters"]["pages-pinned"] == 16 and
-		len(l["counters"]) == 67'
+		len(l["counters"]) == 68'
 }
 
 json_has_rates() {

@@ -14,6 +14,7 @@ EXPORT const char *memreg_event_string(uint32_t type)
 		[IB_MEMREG_EVENT_REJECTED] = "REJECTED",
 		[IB_MEMREG_EVENT_DISCONNECTED] = "DISCONNECTED",
 		[IB_MEMREG_EVENT_ERROR] = "ERROR",
+		[IB_MEMREG_EVENT_LEASE_ENDED] = "LEASE_ENDED",
 	};
 
 	if (type >= sizeof(names) / sizeof(names[0]) || !names[type])
@@ -88,6 +89,8 @@ EXPORT const char *memreg_event_reason(const struct ib_memreg_event *event)
 		return "the connection is over";
 	case IB_MEMREG_EVENT_ERROR:
 		return error_text(event->status);
+	case IB_MEMREG_EVENT_LEASE_ENDED:
+		return "the time of a lease is over";
 	default:
 		return "an event that this library doesn't know";
 	}

@@ -31,6 +31,20 @@ EXPORT int memreg_export(struct memreg *m, uint32_t mr, uint64_t offset,
 	return make_export(m, &arg, "export", export);
 }
 
+EXPORT int memreg_export_leased(struct memreg *m, uint32_t mr, uint64_t offset,
+				uint64_t length, uint32_t lease,
+				struct memreg_export *export)
+{
+	struct ib_memreg_export_create arg = {
+		.mr_id = mr,
+		.offset = offset,
+		.length = length,
+		.lease_id = lease,
+	};
+
+	return make_export(m, &arg, "export_leased", export);
+}
+
 EXPORT int memreg_export_watched(struct memreg *m, uint32_t mr, uint64_t offset,
 				 uint64_t length, struct memreg_status *status,
 				 struct memreg_export *export,

@@ -298,3 +298,8 @@ EXPORT int memreg_export_destroy(struct memreg *m, uint32_t export)
 {
 	return destroy(m, export, "export_destroy", "export");
 }
+
+EXPORT int memreg_lease_destroy(struct memreg *m, uint32_t lease)
+{
+	return destroy(m, lease, "lease_destroy", "lease");
+}

@@ -1044,6 +1044,92 @@ int memreg_export_revoke(struct memreg *m, const uint32_t *exports,
  */
 int memreg_export_destroy(struct memreg *m, uint32_t id);
 
+/**
+ * memreg_export_leased() - Export a part of an MR until a lease ends
+ * @m: The handle
+ * @mr: As for memreg_export()
+ * @offset: As for memreg_export()
+ * @length: As for memreg_export()
+ * @lease: Id of a lease of this handle
+ * @out: Filled in
+ *
+ * Return: as memreg_export(); -ESTALE also if the lease has ended.
+ */
+int memreg_export_leased(struct memreg *m, uint32_t mr, uint64_t offset,
+			 uint64_t length, uint32_t lease,
+			 struct memreg_export *out);
+
+/*
+ * Leases: grants that end by themselves
+ */
+
+/**
+ * memreg_lease_create() - Make a lease
+ * @m: The handle
+ * @deadline_ns: When it ends, in nanoseconds of CLOCK_BOOTTIME
+ * @lease: Set to its id
+ *
+ * Windows and exports that name the lease end at the deadline, whether or not
+ * this process runs. IB_MEMREG_EVENT_LEASE_ENDED follows, in which @endpoint_id
+ * is the lease. The lease exists until memreg_lease_destroy().
+ *
+ * Return: 0; -ENOMEM, -EFAULT (@lease is not mapped), -ENODEV.
+ */
+int memreg_lease_create(struct memreg *m, uint64_t deadline_ns,
+			uint32_t *lease);
+
+/**
+ * memreg_lease_create_watched() - Make a lease, and see when it ends
+ * @m: The handle
+ * @deadline_ns: As for memreg_lease_create()
+ * @status: Status table of this handle, which the lease uses
+ * @lease: Set to its id
+ * @watch: Becomes invalid when the lease ends, before a key dies; it is no watch
+ *	of memreg_watch(), and is not passed to memreg_unwatch()
+ *
+ * Return: as memreg_lease_create(); -ENOSPC (@status has no free slot), -EPERM
+ * (it is that of another process).
+ */
+int memreg_lease_create_watched(struct memreg *m, uint64_t deadline_ns,
+				struct memreg_status *status, uint32_t *lease,
+				struct memreg_watch *watch);
+
+/**
+ * memreg_lease_renew() - Set the deadline of a lease
+ * @m: The handle
+ * @lease: Its id
+ * @deadline_ns: As for memreg_lease_create(); later or earlier than before
+ *
+ * Return: 0; -ESTALE (it has ended, and stays so), -ENOENT, -ENOMEM, -ENODEV.
+ */
+int memreg_lease_renew(struct memreg *m, uint32_t lease, uint64_t deadline_ns);
+
+/**
+ * memreg_lease_renew_batch() - Set the deadlines of many leases in one call
+ * @m: The handle
+ * @renewals: Array of @count; @reserved of each is 0
+ * @count: Their number, 1 to IB_MEMREG_BATCH_MAX; all are renewed, or none
+ * @failed: Set to the index of the entry that a failure is about, or to @count;
+ *	may be NULL
+ *
+ * Return: as memreg_lease_renew(); -EINVAL, -EFAULT (@renewals is not mapped).
+ */
+int memreg_lease_renew_batch(struct memreg *m,
+			     const struct ib_memreg_renewal *renewals,
+			     unsigned int count, unsigned int *failed);
+
+/**
+ * memreg_lease_destroy() - Free a lease
+ * @m: The handle
+ * @lease: Its id
+ *
+ * Its event, if it was not read, vanishes.
+ *
+ * Return: 0; -EBUSY (windows are bound under it, or exports under it were not
+ * revoked), -ENOENT, -ENODEV.
+ */
+int memreg_lease_destroy(struct memreg *m, uint32_t lease);
+
 /*
  * Status tables and watches
  */
@@ -1547,15 +1633,15 @@ int memreg_window_alloc(struct memreg *m, uint32_t domain, uint32_t type,
  * @m: The handle
  * @domain: Domain of the window, which is of type 1
  * @bind: In: @window_id, @mr_id, @offset, @length, @access, and @endpoint_id,
- *	with whose connection the window is to end, or 0; @reserved is 0. Out:
- *	@out_iova and @out_rkey, which the peer needs.
+ *	with whose connection the window is to end, and @lease_id, with whose
+ *	lease, or 0. Out: @out_iova and @out_rkey, which the peer needs.
  *
  * Each bind gives a fresh rkey.
  *
  * Return: 0; -EINVAL, -EOVERFLOW, -ENOENT (no such window, MR or endpoint),
  * -EBUSY (bound already), -EACCES (the MR doesn't allow it), -EOPNOTSUPP,
- * -ENOTCONN (the endpoint's connection has ended), -ESTALE (the MR is stale),
- * -EFAULT (@bind is not mapped), -ENOMEM, -ENOSPC, -EDQUOT, -EIO, -ENETDOWN,
+ * -ENOTCONN (the endpoint's connection has ended), -ESTALE (the MR is stale, or
+ * the lease has ended), -EFAULT (@bind is not mapped), -ENOMEM, -ENOSPC, -EDQUOT, -EIO, -ENETDOWN,
  * -EINTR, -ENODEV.
  */
 int memreg_window_bind(struct memreg *m, uint32_t domain,
@@ -2469,6 +2555,8 @@ static inline void memreg_prep_recv(struct ib_memreg_wr *wr, uint32_t target,
  * @offset: First byte of the grant, counted from the start of the MR
  * @length: Its bytes
  * @access: As in struct ib_memreg_bind
+ *
+ * For a window that ends with a lease, set @wr->lease_id behind it.
  */
 static inline void memreg_prep_bind(struct ib_memreg_wr *wr, uint32_t endpoint,
 				    uint32_t window, uint32_t mr,

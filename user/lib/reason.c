@@ -355,6 +355,12 @@ static const struct reason reasons[] = {
 		"an importer has not let go of the exported memory within a second",
 		"do not reuse the memory, which stays pinned, and call again"
 	},
+	[IB_MEMREG_REASON_LEASE_ENDED] = {
+		"the time of the lease is over",
+		"make another lease: one that has ended is not renewed" },
+	[IB_MEMREG_REASON_LEASE_GRANTS] = {
+		"windows are bound under the lease, or exports under it were not revoked",
+		"revoke them first, or wait for the end of the lease" },
 };
 
 /* For failures without a code, or with a less exact one */

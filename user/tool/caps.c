@@ -74,6 +74,8 @@ static const struct {
 	[IB_MEMREG_CAP_EXPORT_REGISTER] = {
 		"export-register", YES_NO,
 		"by applications, in their own PDs on this device" },
+	[IB_MEMREG_CAP_LEASE] = {
+		"lease", YES_NO, "grants that end at a deadline" },
 };
 
 static const char *backing_text(uint32_t backing)

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "holders.h"
 #include "number.h"
@@ -22,6 +23,7 @@ static const char *const types[] = {
 	[IB_MEMREG_OBJECT_STATUS] = "status",
 	[IB_MEMREG_OBJECT_MONITOR] = "monitor",
 	[IB_MEMREG_OBJECT_EXPORT] = "export",
+	[IB_MEMREG_OBJECT_LEASE] = "lease",
 };
 
 #define TYPES	(sizeof(types) / sizeof(types[0]))
@@ -95,6 +97,8 @@ static const char *state_text(const struct ib_memreg_object *o)
 		return endpoint_state_text(o->u.endpoint.state);
 	case IB_MEMREG_OBJECT_EXPORT:
 		return export_state_text(o->u.exported.state);
+	case IB_MEMREG_OBJECT_LEASE:
+		return o->u.lease.ended ? "ended" : "live";
 	default:
 		return "-";
 	}
@@ -148,6 +152,12 @@ static void print_mr(const struct ib_memreg_object *o)
 		print_demand(&mr->demand);
 }
 
+static void print_lease_id(uint32_t lease)
+{
+	if (lease)
+		printf(", lease %" PRIu32, lease);
+}
+
 static void print_window(const struct ib_memreg_object_window *window)
 {
 	if (!window->bound)
@@ -155,6 +165,7 @@ static void print_window(const struct ib_memreg_object_window *window)
 	print_memory(window->iova, window->length, window->access,
 		     window->rkey);
 	printf(" of mr %" PRIu32, window->mr_id);
+	print_lease_id(window->lease_id);
 }
 
 static void print_monitor(const struct ib_memreg_object_monitor *monitor)
@@ -175,6 +186,27 @@ static void print_export(const struct ib_memreg_object_export *export)
 	       ", mapped %" PRIu32 " times", (uint64_t)export->addr,
 	       human_bytes((double)export->length, bytes, sizeof(bytes)),
 	       export->mr_id, (uint64_t)export->dmabuf, export->importers);
+	print_lease_id(export->lease_id);
+}
+
+/* Nanoseconds until a deadline; 0 once it is over */
+static uint64_t time_left(uint64_t deadline)
+{
+	struct timespec now;
+	uint64_t ns;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	return deadline > ns ? deadline - ns : 0;
+}
+
+static void print_lease(const struct ib_memreg_object_lease *lease)
+{
+	if (!lease->ended && lease->deadline >= INT64_MAX)
+		printf("never ends, ");
+	else if (!lease->ended)
+		printf("%.3f s left, ", (double)time_left(lease->deadline) / 1e9);
+	printf("%" PRIu32 " grants", lease->grants);
 }
 
 static void print_details(const struct ib_memreg_object *o)
@@ -216,6 +248,9 @@ static void print_details(const struct ib_memreg_object *o)
 		break;
 	case IB_MEMREG_OBJECT_EXPORT:
 		print_export(&o->u.exported);
+		break;
+	case IB_MEMREG_OBJECT_LEASE:
+		print_lease(&o->u.lease);
 		break;
 	}
 }
@@ -297,6 +332,7 @@ static void json_window(const struct ib_memreg_object_window *window)
 	json_number("length_bytes", window->length);
 	json_number("iova", window->iova);
 	json_id("mr", window->mr_id);
+	json_id("lease", window->lease_id);
 	json_key(window->access, window->rkey);
 }
 
@@ -345,6 +381,12 @@ static void json_details(const struct ib_memreg_object *o)
 		json_number("dmabuf", o->u.exported.dmabuf);
 		json_number("importers", o->u.exported.importers);
 		json_id("mr", o->u.exported.mr_id);
+		json_id("lease", o->u.exported.lease_id);
+		break;
+	case IB_MEMREG_OBJECT_LEASE:
+		json_number("deadline_ns", o->u.lease.deadline);
+		json_number("left_ns", time_left(o->u.lease.deadline));
+		json_number("grants", o->u.lease.grants);
 		break;
 	}
 }
@@ -551,7 +593,7 @@ static void usage(void)
 	     "Show the live objects: your own, or everybody's with CAP_SYS_ADMIN.\n\n"
 	     "  -P, --pid PID         only those of a process\n"
 	     "  -t, --type TYPE       only file, domain, mr, window, listener, endpoint, ring\n"
-	     "                        srq, status, monitor or export\n"
+	     "                        srq, status, monitor, export or lease\n"
 	     "  -s, --state STATE     only up, down, live, stale, spurious, invalidated, bound,\n"
 	     "                        free, requested, connecting, connected, closed,\n"
 	     "                        ending or ended\n"
@@ -567,7 +609,7 @@ static int set_type(struct options *o)
 	for (o->type = 1; o->type < TYPES; o->type++)
 		if (!strcmp(optarg, types[o->type]))
 			return EXIT_GOOD;
-	return bad_usage("--type '%.80s': it takes file, domain, mr, window, listener, endpoint, ring, srq, status, monitor or export",
+	return bad_usage("--type '%.80s': it takes file, domain, mr, window, listener, endpoint, ring, srq, status, monitor, export or lease",
 			 optarg);
 }
 

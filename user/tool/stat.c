@@ -127,6 +127,8 @@ static const struct {
 		"exports-created", NULL, "exports" },
 	[IB_MEMREG_STAT_EXPORTS_LATE] = {
 		"exports-late", NULL, "waits for importers that timed out" },
+	[IB_MEMREG_STAT_LEASES_EXPIRED] = {
+		"leases-expired", NULL, "leases whose deadline came" },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 0] = {
 		"demand-wait-1us", NULL, "faults that took less" },
 	[IB_MEMREG_STAT_DEMAND_WAIT + 1] = {
