@@ -250,8 +250,14 @@ int raw_unmonitor(int fd, const __u32 *ids, __u32 count)
 /* Export a part of an MR. Returns the descriptor, or -errno. */
 int raw_export(int fd, __u32 mr, __u64 offset, __u64 length, __u32 *id)
 {
+	return raw_export_leased(fd, mr, offset, length, 0, id);
+}
+
+int raw_export_leased(int fd, __u32 mr, __u64 offset, __u64 length,
+		      __u32 lease, __u32 *id)
+{
 	RAW(export_create, cmd, .mr_id = mr, .offset = offset,
-	    .length = length);
+	    .length = length, .lease_id = lease);
 	int ret = raw_call(fd, IB_MEMREG_IOC_EXPORT_CREATE, &cmd);
 
 	*id = cmd.out_export_id;

@@ -71,6 +71,8 @@ int raw_register(int fd, __u32 domain, void *addr, size_t length, __u32 access,
 int raw_memory(int fd, size_t length, __u32 flags);
 int raw_memory_dup(int fd, int memory);
 int raw_export(int fd, __u32 mr, __u64 offset, __u64 length, __u32 *id);
+int raw_export_leased(int fd, __u32 mr, __u64 offset, __u64 length,
+		      __u32 lease, __u32 *id);
 int raw_unexport(int fd, const __u32 *ids, __u32 count);
 /* A lease that ends at this time of boottime_ns(), without a slot */
 int raw_lease(int fd, __u64 deadline, __u32 *id);

@@ -348,13 +348,15 @@ static void *access_on(void *arg)
  * @fd: Its file of memreg
  * @at: Its mapping
  * @mr: An MR of all of it
- * @export: The export
+ * @lease: A lease
+ * @export: The export, under the lease
  * @dmabuf: Its descriptor
  */
 struct grantor {
 	int fd;
 	uint8_t *at;
 	__u32 mr;
+	__u32 lease;
 	__u32 export;
 	int dmabuf;
 };
@@ -369,10 +371,12 @@ static int grantor_open(struct grantor *g, int memory)
 	if (!g->at || g->fd < 0)
 		return -ENOMEM;
 	ret = raw_domain(g->fd, &domain) ?:
-	      raw_register(g->fd, domain, g->at, LEN, LOCAL_WRITE, &g->mr);
+	      raw_register(g->fd, domain, g->at, LEN, LOCAL_WRITE, &g->mr) ?:
+	      raw_lease(g->fd, ~0ULL, &g->lease);
 	if (ret)
 		return ret;
-	g->dmabuf = raw_export(g->fd, g->mr, FIRST, SIZE, &g->export);
+	g->dmabuf = raw_export_leased(g->fd, g->mr, FIRST, SIZE, g->lease,
+				      &g->export);
 	return g->dmabuf < 0 ? g->dmabuf : 0;
 }
 
@@ -402,7 +406,9 @@ static pid_t grantor_fork(struct grantor *g, int memory)
 	return child;
 }
 
-enum end_by { BY_REVOKE, BY_UNMAP, BY_CLOSE, BY_SIGKILL, BY_REMOVAL };
+enum end_by {
+	BY_REVOKE, BY_UNMAP, BY_CLOSE, BY_SIGKILL, BY_REMOVAL, BY_LEASE
+};
 
 FIXTURE(race) {
 	struct app app;
@@ -432,6 +438,10 @@ FIXTURE_VARIANT_ADD(race, close) {
 
 FIXTURE_VARIANT_ADD(race, SIGKILL) {
 	.by = BY_SIGKILL, .rounds = 10, .soak = 1500,
+};
+
+FIXTURE_VARIANT_ADD(race, lease) {
+	.by = BY_LEASE, .rounds = 30, .soak = 3000,
 };
 
 FIXTURE_VARIANT_ADD(race, removal) {
@@ -479,6 +489,9 @@ static int end_grant(struct grantor *g, enum end_by by, pid_t child)
 		       waitpid(child, NULL, 0) != child ? -errno : 0;
 	case BY_REMOVAL:
 		return shell("rxe_down owner");
+	case BY_LEASE:
+		return raw_renew(g->fd, g->lease, boottime_ns()) ?:
+		       raw_await(g->fd, IB_MEMREG_EVENT_LEASE_ENDED, NULL);
 	}
 	return -EINVAL;
 }
@@ -609,6 +622,62 @@ TEST_F(export, its_mr_lasts_until_it_is_revoked)
 	EXPECT_EQ(self->pinned, pages_pinned());
 	EXPECT_EQ(0, raw_destroy(self->fd, self->export));
 	EXPECT_FAIL(ENOENT, ID, end_it(self));
+}
+
+/* memreg imports it for another file, whose MR is stale at the end. */
+TEST_F(export, it_ends_with_its_lease)
+{
+	struct ib_memreg_mr_register mr;
+	int other = raw_open_bound();
+	__u32 domain, lease, ended;
+
+	ASSERT_EQ(0, raw_domain(other, &domain));
+	ASSERT_EQ(0, raw_lease(self->fd, ~0ULL, &lease));
+	self->dmabuf = raw_export_leased(self->fd, self->mr, FIRST, SIZE,
+					 lease, &self->export);
+	ASSERT_LE(0, self->dmabuf);
+	EXPECT_EQ(lease, look(self).u.exported.lease_id);
+	ASSERT_EQ(0, raw_register_fd(other, domain, self->dmabuf, 0, SIZE,
+				     REMOTE_READ, &mr));
+	EXPECT_FAIL(EBUSY, LEASE_GRANTS, raw_destroy(self->fd, lease));
+	EXPECT_EQ(IB_MEMREG_MR_LIVE, raw_mr_state(other, mr.out_mr_id));
+	ASSERT_EQ(0, raw_renew(self->fd, lease, boottime_ns() + 100 * MS));
+	ASSERT_EQ(0, raw_await(self->fd, IB_MEMREG_EVENT_LEASE_ENDED, &ended));
+	EXPECT_EQ(lease, ended);
+	EXPECT_EQ(IB_MEMREG_MR_STALE, raw_mr_state(other, mr.out_mr_id));
+	EXPECT_EQ(IB_MEMREG_EXPORT_ENDED, look(self).u.exported.state);
+	EXPECT_FAIL(ESTALE, LEASE_ENDED,
+		    raw_export_leased(self->fd, self->mr, FIRST, SIZE, lease,
+				      &(__u32){ 0 }));
+	/* As after a revoke, it keeps nothing. */
+	EXPECT_EQ(0, raw_destroy(self->fd, self->mr));
+	EXPECT_EQ(0, close(other));
+	EXPECT_EQ(0, raw_destroy(self->fd, lease));
+	EXPECT_EQ(0, raw_destroy(self->fd, self->export));
+}
+
+TEST_F(export, I8_under_a_lease_that_ended_or_is_none)
+{
+	__u32 lease, export;
+
+	ASSERT_EQ(0, raw_lease(self->fd, ~0ULL, &lease));
+	EXPECT_FAIL(ENOENT, ID,
+		    raw_export_leased(self->fd, self->mr, FIRST, SIZE,
+				      self->mr, &export));
+	EXPECT_FAIL(EINVAL, EXPORT_PAGES,
+		    raw_export_leased(self->fd, self->mr, 1, SIZE, lease,
+				      &export));
+	self->dmabuf = raw_export_leased(self->fd, self->mr, FIRST, SIZE,
+					 lease, &self->export);
+	ASSERT_LE(0, self->dmabuf);
+	EXPECT_EQ(0, end_it(self));
+	EXPECT_EQ(0, raw_destroy(self->fd, self->export));
+	EXPECT_EQ(0, raw_destroy(self->fd, lease));
+	ASSERT_EQ(0, raw_lease(self->fd, 0, &lease));
+	EXPECT_FAIL(ESTALE, LEASE_ENDED,
+		    raw_export_leased(self->fd, self->mr, FIRST, SIZE, lease,
+				      &export));
+	EXPECT_EQ(0, raw_destroy(self->fd, lease));
 }
 
 TEST_F(export, access_that_was_given_up_is_not_exported)
@@ -903,6 +972,29 @@ TEST_F(export, I7_a_late_importer_delays_its_owner_once)
 	self->at = NULL;
 	EXPECT_EQ(before + 1, waits_that_timed_out(self));
 	EXPECT_EQ(IB_MEMREG_EXPORT_ENDING, look(self).u.exported.state);
+}
+
+/* A late importer delays the report of the end of a lease, but not the end. */
+TEST_F(export, I7_a_late_importer_and_a_lease)
+{
+	__u32 lease;
+
+	NEEDS_FAKE;
+	ASSERT_EQ(0, raw_lease(self->fd, ~0ULL, &lease));
+	self->dmabuf = raw_export_leased(self->fd, self->mr, FIRST, SIZE,
+					 lease, &self->export);
+	ASSERT_LE(0, self->dmabuf);
+	ASSERT_EQ(0, fake_import_export(self->fake, self->dmabuf,
+					MEMREG_FAKE_LATE));
+	ASSERT_EQ(0, raw_renew(self->fd, lease, 0));
+	ASSERT_EQ(0, raw_await(self->fd, IB_MEMREG_EVENT_LEASE_ENDED, NULL));
+	EXPECT_EQ(IB_MEMREG_EXPORT_ENDING, look(self).u.exported.state);
+	EXPECT_EQ(0, raw_destroy(self->fd, lease));
+	EXPECT_FAIL(EBUSY, EXPORT_LATE, raw_destroy(self->fd, self->export));
+	EXPECT_EQ(0, close(self->fake));
+	self->fake = -1;
+	AWAIT(look(self).u.exported.state == IB_MEMREG_EXPORT_ENDED);
+	EXPECT_EQ(0, raw_destroy(self->fd, self->export));
 }
 
 TEST_F(export, a_late_importer_that_let_go_is_forgotten)

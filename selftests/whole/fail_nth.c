@@ -66,6 +66,7 @@ FIXTURE(fail_nth) {
 	struct ring ring;
 	__u32 window;
 	void *mapped;
+	__u32 lease;
 };
 
 /*
@@ -1262,6 +1263,91 @@ TEST_F_TIMEOUT(fail_nth, I8_window_bind_batch, 600)
 		.prepare = prepare_windows,
 		.call = call_bind_batch,
 		.undo = destroy_windows,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+/* With a slot */
+static int call_lease_create(FIXTURE_DATA(fail_nth) *self)
+{
+	RAW(lease_create, cmd, .deadline = ~0ULL, .status_id = self->status);
+	int ret = raw_call(self->fd, IB_MEMREG_IOC_LEASE_CREATE, &cmd);
+
+	self->lease = cmd.out_lease_id;
+	return ret;
+}
+
+static int prepare_status(FIXTURE_DATA(fail_nth) *self)
+{
+	struct status_map map;
+	int ret = status_create(self->fd, 4, 0, &map);
+
+	if (ret)
+		return ret;
+	self->status = map.id;
+	status_unmap(&map);
+	return 0;
+}
+
+static int destroy_lease(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_destroy(self->fd, self->lease) ?:
+	       raw_destroy(self->fd, self->status);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_lease_create, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_status,
+		.call = call_lease_create,
+		.undo = destroy_lease,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int prepare_lease(FIXTURE_DATA(fail_nth) *self)
+{
+	return prepare_status(self) ?: call_lease_create(self);
+}
+
+static int call_lease_renew(FIXTURE_DATA(fail_nth) *self)
+{
+	return raw_renew(self->fd, self->lease, ~0ULL);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_lease_renew, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_lease,
+		.call = call_lease_renew,
+		.undo = destroy_lease,
+	};
+
+	sweep(_metadata, self, &op);
+}
+
+static int prepare_leased(FIXTURE_DATA(fail_nth) *self)
+{
+	int i, ret = prepare_lease(self) ?: prepare_windows(self);
+
+	for (i = 0; i < BATCH; i++)
+		self->binds[i].lease_id = self->lease;
+	return ret;
+}
+
+static int destroy_leased(FIXTURE_DATA(fail_nth) *self)
+{
+	return destroy_windows(self) ?: destroy_lease(self);
+}
+
+TEST_F_TIMEOUT(fail_nth, I8_window_bind_leased, 600)
+{
+	static const struct op op = {
+		.prepare = prepare_leased,
+		.call = call_bind_batch,
+		.undo = destroy_leased,
 	};
 
 	sweep(_metadata, self, &op);

@@ -604,6 +604,8 @@ static void make_export_create(struct fuzzer *f, void *arg)
 	cmd->length = PAGE * (1 + below(f, 2));
 	if (once_in(f, 4))
 		cmd->status_id = id_of(f, IB_MEMREG_OBJECT_STATUS);
+	if (once_in(f, 3))
+		cmd->lease_id = id_of(f, IB_MEMREG_OBJECT_LEASE);
 }
 
 static void make_export_revoke(struct fuzzer *f, void *arg)
@@ -616,6 +618,40 @@ static void make_export_revoke(struct fuzzer *f, void *arg)
 	for (i = 0; i < cmd->count; i++)
 		ids[i] = id_of(f, IB_MEMREG_OBJECT_EXPORT);
 	cmd->ids = (uintptr_t)ids;
+}
+
+/* A deadline that is over, or soon, or that never comes */
+static __u64 some_deadline(struct fuzzer *f)
+{
+	if (once_in(f, 3))
+		return ~0ULL;
+	return once_in(f, 6) ? anything(f) : boottime_ns() + below(f, 50) * MS;
+}
+
+static void make_lease_create(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_lease_create *cmd = arg;
+
+	cmd->deadline = some_deadline(f);
+	if (once_in(f, 4))
+		cmd->status_id = id_of(f, IB_MEMREG_OBJECT_STATUS);
+}
+
+static void make_lease_renew(struct fuzzer *f, void *arg)
+{
+	struct ib_memreg_lease_renew *cmd = arg;
+	struct ib_memreg_renewal *renewals;
+	__u32 i;
+
+	cmd->count = few(f);
+	renewals = array(f, cmd->count, sizeof(*renewals));
+	for (i = 0; i < cmd->count; i++) {
+		renewals[i].lease_id = id_of(f, IB_MEMREG_OBJECT_LEASE);
+		renewals[i].deadline = some_deadline(f);
+	}
+	if (once_in(f, 6))
+		spoil(f, renewals, cmd->count * sizeof(*renewals));
+	cmd->renewals = (uintptr_t)renewals;
 }
 
 static void make_window_alloc(struct fuzzer *f, void *arg)
@@ -651,6 +687,8 @@ static void make_window_bind(struct fuzzer *f, void *arg)
 		binds[i].access = window_access(f);
 		if (once_in(f, 4))
 			binds[i].endpoint_id = connected(f);
+		if (once_in(f, 3))
+			binds[i].lease_id = id_of(f, IB_MEMREG_OBJECT_LEASE);
 	}
 	if (once_in(f, 6))
 		spoil(f, binds, cmd->count * sizeof(*binds));
@@ -872,6 +910,8 @@ static void make_wr_of_window(struct fuzzer *f, struct ib_memreg_wr *wr)
 		wr->flags |= INSERT_RKEY;
 		wr->insert_at = below(f, 40);
 	}
+	if (once_in(f, 3))
+		wr->lease_id = id_of(f, IB_MEMREG_OBJECT_LEASE);
 }
 
 static void make_inline(struct fuzzer *f, struct ib_memreg_wr *wr)
@@ -1044,6 +1084,8 @@ static const struct maker {
 	MAKER(MEMORY_DUP, memory_dup, 1, .own = true),
 	MAKER(EXPORT_CREATE, export_create, 4, .own = true),
 	MAKER(EXPORT_REVOKE, export_revoke, 2),
+	MAKER(LEASE_CREATE, lease_create, 3),
+	MAKER(LEASE_RENEW, lease_renew, 3),
 	MAKER(WINDOW_ALLOC, window_alloc, 4),
 	MAKER(WINDOW_BIND, window_bind, 10),
 	MAKER(WINDOW_REVOKE, window_revoke, 6),

@@ -55,6 +55,7 @@
 #define RINGS		2
 #define RING_ENTRIES	256
 #define MONITORS	8
+#define LEASES		8
 #define PEERS		4	/* connections of the peer's that come up */
 
 /* Addresses for the areas, far from where the kernel maps anything by itself */
@@ -105,6 +106,7 @@ struct failure {
  * @rings: Ids
  * @status: Id of a status table
  * @monitors: Ids
+ * @leases: Likewise
  * @srq: Id, as WINDOW() makes it
  * @listener: Id
  * @endpoints: Ids
@@ -138,6 +140,7 @@ struct shared {
 	_Atomic __u32 rings[RINGS];
 	_Atomic __u32 status;
 	_Atomic __u32 monitors[MONITORS];
+	_Atomic __u32 leases[LEASES];
 	_Atomic __u64 srq;
 	_Atomic __u32 listener;
 	_Atomic __u32 endpoints[ENDPOINTS];
@@ -306,6 +309,36 @@ static __u32 domain_get(struct worker *w)
 	if (!atomic_compare_exchange_strong(&shared->domains[i], &none, id))
 		destroy(w, id);
 	return shared->domains[i];
+}
+
+/* A time that soon comes, or never */
+static __u64 some_deadline(struct worker *w)
+{
+	return pick(w, 3) ? boottime_ns() + pick(w, 50) * MS : ~0ULL;
+}
+
+/* A lease, which may have ended, or 0 */
+static __u32 lease_get(struct worker *w)
+{
+	unsigned int i = pick(w, LEASES);
+	__u32 id = shared->leases[i], none = 0;
+
+	if (id)
+		return id;
+	if (NOTE(w, LEASE_CREATE, raw_lease(fd, some_deadline(w), &id)))
+		return 0;
+	if (!atomic_compare_exchange_strong(&shared->leases[i], &none, id))
+		destroy(w, id);
+	return shared->leases[i];
+}
+
+/* If a call with a lease failed, no longer use it. */
+static void lease_over(struct worker *w, __u32 id, int ret)
+{
+	if (ret != -ESTALE && ret != -ENOENT)
+		return;
+	forget(shared->leases, LEASES, id);
+	destroy(w, id);
 }
 
 /* Access flags of MRs; some have keys of their own */
@@ -786,6 +819,7 @@ static void bind_failed(struct worker *w, const struct ib_memreg_bind *bind,
 	switch (ret) {
 	case -ENOENT:
 	case -EINVAL:
+		forget(shared->leases, LEASES, bind->lease_id);
 		forget_window(bind->window_id, domain);
 		forget_mr(w, bind->mr_id);
 		forget_domain(domain, ret);
@@ -796,7 +830,10 @@ static void bind_failed(struct worker *w, const struct ib_memreg_bind *bind,
 		break;
 	case -EFAULT:
 	case -ESTALE:
-		mr_over(w, bind->mr_id, ret, raw_reason());
+		if (raw_reason() == IB_MEMREG_REASON_LEASE_ENDED)
+			lease_over(w, bind->lease_id, ret);
+		else
+			mr_over(w, bind->mr_id, ret, raw_reason());
 		break;
 	default:
 		endpoint_over(w, bind->endpoint_id, ret);
@@ -826,6 +863,8 @@ static unsigned int bind_some(struct worker *w, __u32 *ids, __u32 *domain,
 		binds[i].access = pick(w, 4) ? REMOTE_READ : REMOTE_WRITE;
 		if (!pick(w, 4))
 			binds[i].endpoint_id = endpoint_get(w);
+		if (!pick(w, 4))
+			binds[i].lease_id = lease_get(w);
 	}
 	if (!n)
 		return 0;
@@ -834,6 +873,19 @@ static unsigned int bind_some(struct worker *w, __u32 *ids, __u32 *domain,
 	if (ret)
 		bind_failed(w, &binds[raw_index() % n], *domain, ret);
 	return n;
+}
+
+/* Renew two leases, to a time that comes or to none */
+static void do_renew(struct worker *w)
+{
+	struct ib_memreg_renewal renewals[2] = {
+		{ .lease_id = lease_get(w), .deadline = some_deadline(w) },
+		{ .lease_id = lease_get(w), .deadline = some_deadline(w) },
+	};
+	int ret = NOTE(w, LEASE_RENEW, raw_renew_all(fd, renewals, 2));
+
+	if (ret)
+		lease_over(w, renewals[raw_index() % 2].lease_id, ret);
 }
 
 static void do_bind(struct worker *w)
@@ -1773,6 +1825,7 @@ static const struct action actions[] = {
 	ACTION(alloc_windows),
 	ACTION(free_window),
 	ACTION(bind),
+	ACTION(renew),
 	ACTION(bind_demand),
 	ACTION(revoke),
 	ACTION(revoke_relaxed),

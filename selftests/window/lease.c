@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -20,6 +21,7 @@
 #include "ends.h"
 #include "harness.h"
 #include "mem.h"
+#include "memreg.h"
 #include "memreg_fixture.h"
 #include "net.h"
 #include "stock.h"
@@ -479,6 +481,69 @@ TEST_F(lease, many_windows_end_together)
 }
 
 /*
+ * The library, and the tool
+ */
+
+/* Does the first line that `memreg list` has of leases have this text? */
+static bool tool_says(const char *options, const char *text)
+{
+	char command[4096], line[4096] = "";
+	FILE *f;
+
+	snprintf(command, sizeof(command), "%s list --type lease %s",
+		 tree_path("build/user/tool/memreg"), options);
+	f = popen(command, "r");
+	while (f && fgets(line, sizeof(line), f) && !strstr(line, text))
+		;
+	if (f)
+		pclose(f);
+	return strstr(line, text);
+}
+
+TEST(library_and_tool)
+{
+	struct ib_memreg_renewal renewals[2] = {};
+	struct ib_memreg_event event;
+	struct memreg_status *status;
+	struct memreg_watch watch;
+	uint32_t lease, other;
+	unsigned int failed;
+	struct memreg *m;
+
+	ASSERT_EQ(0, memreg_open(test_device(), &m));
+	ASSERT_EQ(0, memreg_status_create(m, 4, 0, &status));
+	ASSERT_EQ(0, memreg_lease_create_watched(m, FAR, status, &lease,
+						 &watch));
+	ASSERT_EQ(0, memreg_lease_create(m, FAR, &other));
+	EXPECT_TRUE(memreg_watch_ok(&watch));
+	EXPECT_TRUE(tool_says("", "never ends, 0 grants"));
+	ASSERT_EQ(0, memreg_lease_renew(m, lease,
+					boottime_ns() + 3600 * SECOND));
+	EXPECT_TRUE(tool_says("", " s left, 0 grants"));
+	EXPECT_TRUE(tool_says("--json", "\"state\":\"live\",\"deadline_ns\""));
+	renewals[0].lease_id = other;
+	renewals[0].deadline = FAR;
+	renewals[1].lease_id = lease;
+	ASSERT_EQ(0, memreg_lease_renew_batch(m, renewals, 2, &failed));
+	EXPECT_EQ(2, failed);
+	ASSERT_EQ(0, memreg_get_event(m, &event, LIMIT_MS));
+	EXPECT_STREQ("LEASE_ENDED", memreg_event_string(event.type));
+	EXPECT_EQ(lease, event.endpoint_id);
+	EXPECT_FALSE(memreg_watch_ok(&watch));
+	EXPECT_TRUE(tool_says("--state ended", "ended"));
+	EXPECT_EQ(-ESTALE, memreg_lease_renew_batch(m, renewals, 2, &failed));
+	EXPECT_EQ(1, failed);
+	EXPECT_EQ(IB_MEMREG_REASON_LEASE_ENDED, memreg_reason_code());
+	EXPECT_TRUE(strstr(memreg_reason(), "the time of the lease is over"))
+		TH_LOG("%s", memreg_reason());
+	EXPECT_EQ(0, memreg_lease_destroy(m, lease));
+	EXPECT_EQ(0, memreg_lease_destroy(m, other));
+	EXPECT_EQ(-ENOENT, memreg_lease_destroy(m, other));
+	memreg_status_destroy(status);
+	memreg_close(m);
+}
+
+/*
  * An owner that is a process of its own
  */
 
@@ -617,6 +682,7 @@ static void race_bind(struct contest *c, unsigned int *seed)
 {
 	struct ib_memreg_bind binds[4];
 	unsigned int i, first = rand_r(seed) % (RACED - 4);
+	__u32 lease = c->leases[rand_r(seed) % LEASES];
 	int ret;
 
 	for (i = 0; i < 4; i++)
@@ -625,7 +691,7 @@ static void race_bind(struct contest *c, unsigned int *seed)
 			.mr_id = c->mr,
 			.length = PAGE,
 			.access = REMOTE_READ,
-			.lease_id = c->leases[rand_r(seed) % LEASES],
+			.lease_id = lease,
 		};
 	ret = raw_bind(c->fd, c->domain, binds, 4);
 	check(c, ret, ESTALE, EBUSY, ENOENT);
@@ -651,7 +717,7 @@ static void *racer(void *arg)
 			break;
 		case 1:
 			ret = raw_renew(c->fd, lease, boottime_ns() +
-					rand_r(&seed) % 4 * MS / 2);
+					rand_r(&seed) % 40 * MS);
 			check(c, ret, ESTALE, ENOENT, 0);
 			break;
 		case 2:
@@ -660,7 +726,7 @@ static void *racer(void *arg)
 			if (ret)
 				break;
 			ret = raw_lease(c->fd, boottime_ns() +
-					rand_r(&seed) % 8 * MS, &lease);
+					rand_r(&seed) % 100 * MS, &lease);
 			check(c, ret, 0, 0, 0);
 			if (!ret)
 				c->leases[i] = lease;

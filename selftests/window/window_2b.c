@@ -9,6 +9,7 @@
  */
 #include <endian.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -374,6 +375,110 @@ TEST_F_TIMEOUT(window, many_are_bound_in_one_call, LIMIT_S)
 		EXPECT_EQ((uintptr_t)self->mem + AT + i, self->iova);
 		serves(_metadata, self, &self->other.stock, AT + i);
 	}
+}
+
+/*
+ * Leases
+ */
+
+/* Read events until the lease has ended, and, if @id, its connection. */
+static void await_ends(struct __test_metadata *_metadata,
+		       FIXTURE_DATA(window) *self, __u32 lease, __u32 id)
+{
+	struct ib_memreg_event event;
+	struct pollfd pfd = { .fd = self->link.fd, .events = POLLIN };
+
+	while (lease || id) {
+		ASSERT_EQ(1, poll(&pfd, 1, LIMIT_MS));
+		ASSERT_EQ(sizeof(event), read(pfd.fd, &event, sizeof(event)));
+		if (event.type == IB_MEMREG_EVENT_LEASE_ENDED) {
+			EXPECT_EQ(lease, event.endpoint_id);
+			lease = 0;
+		} else {
+			EXPECT_EQ(IB_MEMREG_EVENT_DISCONNECTED, event.type);
+			EXPECT_EQ(id, event.endpoint_id);
+			id = 0;
+		}
+	}
+}
+
+TEST_F_TIMEOUT(window, lease_ends_the_key_and_not_the_connection, LIMIT_S)
+{
+	struct ib_memreg_wr bind = bind_wr(self, 0);
+	__u32 rkey;
+
+	ASSERT_EQ(0, raw_lease(self->link.fd, ~0ULL, &bind.lease_id));
+	grant_by(_metadata, self, bind);
+	serves(_metadata, self, self->stock, AT);
+	EXPECT_FAIL(EBUSY, LEASE_GRANTS,
+		    raw_destroy(self->link.fd, bind.lease_id));
+	ASSERT_EQ(0, raw_renew(self->link.fd, bind.lease_id,
+			       boottime_ns() + 100 * MS));
+	await_ends(_metadata, self, bind.lease_id, 0);
+	EXPECT_EQ(0, bound(self, 0));
+	rkey = self->rkey;
+	/* The connection goes on, and the window can be bound again. */
+	grant(_metadata, self);
+	serves(_metadata, self, self->stock, AT);
+	EXPECT_NE(rkey, self->rkey);
+	self->rkey = rkey;
+	dead(_metadata, self, &self->other.stock, false);
+	dead(_metadata, self, self->stock, true);
+	EXPECT_EQ(0, raw_destroy(self->link.fd, bind.lease_id));
+}
+
+TEST_F_TIMEOUT(window, I8_lease_that_ended_binds_nothing, LIMIT_S)
+{
+	struct ib_memreg_wr bind = bind_wr(self, 0);
+
+	ASSERT_EQ(0, raw_lease(self->link.fd, 0, &bind.lease_id));
+	EXPECT_FAIL(ESTALE, LEASE_ENDED, raw_submit(self->link.fd, &bind, 1));
+	EXPECT_EQ(0, bound(self, 0));
+	EXPECT_EQ(0, raw_destroy(self->link.fd, bind.lease_id));
+	bind.lease_id = self->mr;
+	EXPECT_FAIL(ENOENT, ID, raw_submit(self->link.fd, &bind, 1));
+	EXPECT_EQ(0, bound(self, 0));
+	grant(_metadata, self);
+	serves(_metadata, self, self->stock, AT);
+}
+
+TEST_F_TIMEOUT(window, either_side_ends_it_before_the_lease, LIMIT_S)
+{
+	struct ib_memreg_wr bind = bind_wr(self, 0);
+
+	ASSERT_EQ(0, raw_lease(self->link.fd, ~0ULL, &bind.lease_id));
+	grant_by(_metadata, self, bind);
+	owner_ends(_metadata, self);
+	AWAIT(bound(self, 0) == 0);
+	grant_by(_metadata, self, bind);
+	peer_invalidates(_metadata, self, self->rkey);
+	AWAIT(bound(self, 0) == 0);
+	EXPECT_EQ(0, raw_destroy(self->link.fd, bind.lease_id));
+}
+
+/*
+ * The peer has no receive for a message, so what is behind it waits: the lease
+ * ends the connection rather than to wait with it.
+ */
+TEST_F_TIMEOUT(window, bind_that_the_peer_delays_ends_with_the_lease, LIMIT_S)
+{
+	static const char msg[8];
+	struct ib_memreg_wr wrs[] = {
+		WR(SEND, self->to, INLINE_DATA(msg, sizeof(msg)),
+		   .flags = INLINE | SIGNALED),
+		bind_wr(self, 0),
+	};
+
+	ASSERT_EQ(0, raw_lease(self->link.fd, boottime_ns() + 2000 * MS,
+			       &wrs[1].lease_id));
+	ASSERT_EQ(0, raw_submit(self->link.fd, wrs, 2));
+	EXPECT_EQ(1, bound(self, 0));
+	await_ends(_metadata, self, wrs[1].lease_id, self->to);
+	EXPECT_EQ(0, bound(self, 0));
+	self->rkey = wrs[1].rkey;
+	self->iova = wrs[1].remote_addr;
+	dead(_metadata, self, &self->other.stock, true);
+	EXPECT_EQ(0, raw_destroy(self->link.fd, wrs[1].lease_id));
 }
 
 #define NOT_READY	"/sys/class/infiniband/rxe_owner/ports/1/hw_counters/" \
