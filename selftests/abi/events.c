@@ -1578,7 +1578,7 @@ TEST_F(events, events_are_those_that_are_documented)
 		"mr_register", "mr_reregister", "mr_deregister",
 		"demand_fault", "demand_prefetch", "demand_miss", "demand_hit",
 		"demand_invalidate", "demand_evict", "window_bind",
-		"window_revoke", "endpoint_state", "complete",
+		"window_revoke", "lease_expire", "endpoint_state", "complete",
 		"bogus_invalidate", "pool_take", "pool_put", "pool_replace",
 		"req_map", "req_register", "req_invalidate", "req_fail",
 		"req_bogus",
